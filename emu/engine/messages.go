@@ -1,0 +1,98 @@
+package engine
+
+import (
+	"time"
+
+	"testbed/topo"
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// Event is something that happened to the cluster. The set is closed.
+type Event interface{ event() }
+
+// CoflowArrived registers a coflow.
+type CoflowArrived struct{ Coflow workloads.Coflow }
+
+// WriterArrived starts a writer: its first block is requested at once.
+type WriterArrived struct{ Writer workloads.Writer }
+
+// TransferProgressed tells how much of each flow its receiver has. Backends send
+// it with every other event, for flows whose count changed.
+type TransferProgressed struct {
+	Flows    []workloads.FlowID
+	Received []units.Bytes // payload, parallel to Flows
+}
+
+// TransferFinished tells that the receiver has the last byte of a flow.
+type TransferFinished struct{ Flow workloads.FlowID }
+
+// BlockDurable tells that all replicas of a block are on disk and the client
+// has the last acknowledgement.
+type BlockDurable struct{ Block workloads.BlockID }
+
+// Heartbeat is a host's report of its counters since the start of the run.
+type Heartbeat struct {
+	Host   topo.HostID
+	Rx, Tx units.Bytes // toward and away from the host, on its link
+}
+
+func (CoflowArrived) event()      {}
+func (WriterArrived) event()      {}
+func (TransferProgressed) event() {}
+func (TransferFinished) event()   {}
+func (BlockDurable) event()       {}
+func (Heartbeat) event()          {}
+
+// Command is something a backend must do. The set is closed.
+type Command interface{ command() }
+
+// MarkKind tells what arrived.
+type MarkKind uint8
+
+// What a mark can mark.
+const (
+	MarkCoflow MarkKind = 1 + iota
+	MarkWrite
+)
+
+// Mark puts one small datagram on the wire of Host: the arrival of a coflow or
+// a write request, from which its completion time is counted.
+type Mark struct {
+	Kind  MarkKind
+	ID    int // workloads.CoflowID or workloads.BlockID
+	Host  topo.HostID
+	Parts int         // flows of the coflow, replicas of the block
+	Size  units.Bytes // of all flows, of the block
+}
+
+// StartTransfer moves one flow. With Ceiling 0 not a byte may leave before a
+// SetCeiling allows it.
+type StartTransfer struct {
+	Coflow  workloads.CoflowID
+	Flow    workloads.Flow
+	Hash    uint32 // decides the spine: topo.Fabric.Path
+	Ceiling units.Rate
+}
+
+// SetCeiling changes what a running flow may send, in payload bits per second.
+type SetCeiling struct {
+	Flow    workloads.FlowID
+	Ceiling units.Rate
+}
+
+// StartChain writes a block: the client sends to Targets[0], which forwards to
+// Targets[1] and so on; each writes it to its disk.
+type StartChain struct {
+	Block   workloads.Block
+	Targets []topo.HostID
+	Hashes  []uint32 // one for each hop: client → Targets[0], Targets[0] → Targets[1] …
+}
+
+func (Mark) command()          {}
+func (StartTransfer) command() {}
+func (SetCeiling) command()    {}
+func (StartChain) command()    {}
+
+// NextNever is the wake time of an engine that waits for nothing but events.
+const NextNever time.Duration = 1<<63 - 1

@@ -1,0 +1,59 @@
+package wire
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+func sample() Header {
+	return Header{Kind: KindBlock, Run: 1 << 60, Group: 7, Member: 2, Parts: 3, Size: 8 << 20, Packet: 16384, Sent: time.Unix(1700000000, 123456789)}
+}
+
+func TestRoundTrip(t *testing.T) {
+	b := sample().Append([]byte("x"))
+	if len(b) != 1+Size {
+		t.Fatalf("length %d, want %d", len(b), 1+Size)
+	}
+	got, err := Parse(b[1:])
+	if err != nil || got != sample() {
+		t.Errorf("Parse = %+v, %v, want %+v", got, err, sample())
+	}
+}
+
+func TestParseRefusesDamage(t *testing.T) {
+	whole := sample().Append(nil)
+	for i := range whole {
+		b := append([]byte(nil), whole...)
+		b[i] ^= 0x40
+		if _, err := Parse(b); err == nil {
+			t.Errorf("byte %d damaged and not noticed", i)
+		}
+	}
+	if _, err := Parse(whole[:Size-1]); !errors.Is(err, ErrNotHeader) {
+		t.Errorf("short header: %v", err)
+	}
+}
+
+func TestAckBytes(t *testing.T) {
+	for _, tt := range []struct{ size, packet, want uint64 }{{8_000_000, 16_000, 8 * 501}, {1, 16_000, 16}, {16_001, 16_000, 24}} {
+		if got := AckBytes(tt.size, tt.packet); got != tt.want {
+			t.Errorf("AckBytes(%d, %d) = %d, want %d", tt.size, tt.packet, got, tt.want)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(sample().Append(nil))
+	f.Add([]byte("TBED"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		h, err := Parse(b)
+		if err != nil {
+			return
+		}
+		back, err := Parse(h.Append(nil))
+		if err != nil || back != h {
+			t.Errorf("%+v comes back as %+v, %v", h, back, err)
+		}
+	})
+}

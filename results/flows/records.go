@@ -1,0 +1,64 @@
+package flows
+
+import (
+	"time"
+
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// Times in records count from the start of the run they belong to: the first
+// mark of the run in a capture, the engine's zero in a simulation. Differences
+// are what matter.
+
+// FlowRecord is one flow as its receiver's interface saw it.
+type FlowRecord struct {
+	Coflow   workloads.CoflowID
+	Flow     workloads.FlowID
+	Src, Dst string // host names
+	Size     units.Bytes
+	Arrival  time.Duration // of its coflow
+	Start    time.Duration // first payload byte leaves the sender
+	End      time.Duration // last payload byte received
+	Packets  int           // with payload, at the sender
+	Resent   int           // of them, those that carry bytes sent before
+	Wire     units.Bytes   // at the sender, headers included
+}
+
+// FCT is the flow completion time, counted from the arrival of its coflow.
+func (f FlowRecord) FCT() time.Duration { return f.End - f.Arrival }
+
+// CoflowRecord is one coflow.
+type CoflowRecord struct {
+	Coflow  workloads.CoflowID
+	Width   int // flows
+	Size    units.Bytes
+	Arrival time.Duration
+	End     time.Duration // of its last flow
+}
+
+// CCT is the coflow completion time.
+func (c CoflowRecord) CCT() time.Duration { return c.End - c.Arrival }
+
+// BlockRecord is one block write as its client saw it.
+type BlockRecord struct {
+	Block     workloads.BlockID
+	Client    string
+	Hosts     []string // replicas, in pipeline order
+	Size      units.Bytes
+	Requested time.Duration
+	End       time.Duration // last acknowledgement back at the client
+}
+
+// WriteTime is the block write time, from the request.
+func (b BlockRecord) WriteTime() time.Duration { return b.End - b.Requested }
+
+// Records is all that one arm and repeat measured. Each slice is in order of ID.
+type Records struct {
+	Flows   []FlowRecord
+	Coflows []CoflowRecord
+	Blocks  []BlockRecord
+	// Problems are the reasons why something that was marked has no record, or
+	// why a record is doubtful.
+	Problems []string
+}

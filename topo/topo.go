@@ -1,0 +1,342 @@
+// Package topo describes a leaf-spine fabric: its shape, its directed links,
+// the paths flows take through it, and the names and addresses of what is in
+// it. A Fabric is immutable and dense: hosts, racks and links are numbered from
+// 0, so state about them lives in slices.
+//
+// It does not know how a fabric is built in a kernel (emu/plan) nor what is
+// going on in one (emu/engine).
+package topo
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"testbed/topo/units"
+)
+
+// HostID, RackID and LinkID number hosts, racks and directed links from 0.
+type (
+	HostID int
+	RackID int
+	LinkID int
+)
+
+// Limits of the addressing scheme: a rack and a host are each one octet of an
+// address (10.rack.host.1), a spine seven bits of one.
+const (
+	MaxLeaves       = 250
+	MaxHostsPerLeaf = 250
+	MaxSpines       = 64
+)
+
+// LeafSpine is the shape of a fabric: what a user states.
+type LeafSpine struct {
+	Leaves       int // racks, each under one leaf switch
+	Spines       int // may be 0 where there is one leaf
+	HostsPerLeaf int
+	HostLink     units.Rate // of each host's link, both ways
+	// Oversubscription is a rack's host capacity over its uplink capacity,
+	// summed over the spines.
+	Oversubscription units.Ratio
+	Queue            Queue       // drop-tail buffer ahead of every link
+	MTU              units.Bytes // largest IP packet
+}
+
+// Queue is the size of the buffer ahead of a link, either in bytes or as the
+// time the link takes to empty it. Exactly one is set.
+type Queue struct {
+	Bytes units.Bytes
+	Time  time.Duration
+}
+
+// ParseQueue reads "64KB" or "20ms".
+func ParseQueue(s string) (Queue, error) {
+	if b, err := units.ParseBytes(s); err == nil {
+		return Queue{Bytes: b}, nil
+	}
+	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
+		return Queue{Time: d}, nil
+	}
+	return Queue{}, fmt.Errorf(`queue %q: want a size such as "64KB" or the time to drain it such as "20ms"`, s)
+}
+
+// On is the queue's size in bytes ahead of a link of the given rate.
+func (q Queue) On(rate units.Rate) units.Bytes {
+	if q.Bytes > 0 {
+		return q.Bytes
+	}
+	return rate.BytesIn(q.Time)
+}
+
+func (q Queue) String() string {
+	if q.Bytes > 0 || q.Time == 0 {
+		return q.Bytes.String()
+	}
+	return q.Time.String()
+}
+
+// MarshalText is String.
+func (q Queue) MarshalText() ([]byte, error) { return []byte(q.String()), nil }
+
+// UnmarshalText is ParseQueue.
+func (q *Queue) UnmarshalText(text []byte) error {
+	v, err := ParseQueue(string(text))
+	if err == nil {
+		*q = v
+	}
+	return err
+}
+
+// LinkKind tells where in the fabric a directed link is.
+type LinkKind uint8
+
+// The four kinds of link. Up is toward the spines.
+const (
+	HostUp   LinkKind = iota // host → its leaf
+	HostDown                 // leaf → host
+	LeafUp                   // leaf → spine
+	LeafDown                 // spine → leaf
+)
+
+func (k LinkKind) String() string {
+	switch k {
+	case HostUp:
+		return "host-up"
+	case HostDown:
+		return "host-down"
+	case LeafUp:
+		return "leaf-up"
+	case LeafDown:
+		return "leaf-down"
+	}
+	return fmt.Sprintf("LinkKind(%d)", k)
+}
+
+// Link is one directed link. Which of Host, Rack and Spine hold depends on the
+// kind: Host on host links, Spine on the others, Rack always.
+type Link struct {
+	ID    LinkID
+	Kind  LinkKind
+	Host  HostID
+	Rack  RackID
+	Spine int
+	Rate  units.Rate
+	Queue units.Bytes
+}
+
+// Fabric is a built leaf-spine.
+type Fabric struct {
+	shape LeafSpine
+	links []Link
+}
+
+// Build checks the shape and lays out its links. The error joins all that is
+// wrong with it.
+func (s LeafSpine) Build() (*Fabric, error) {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	within := func(name string, n, lo, hi int) {
+		if n < lo || n > hi {
+			bad("%s: %d: want %d to %d", name, n, lo, hi)
+		}
+	}
+	within("leaves", s.Leaves, 1, MaxLeaves)
+	within("hosts_per_leaf", s.HostsPerLeaf, 1, MaxHostsPerLeaf)
+	if s.Leaves > 1 {
+		within("spines", s.Spines, 1, MaxSpines)
+	} else {
+		within("spines", s.Spines, 0, MaxSpines)
+	}
+	if s.HostLink <= 0 {
+		bad("host_link: %v: want a positive rate", s.HostLink)
+	}
+	if s.Oversubscription.Num <= 0 || s.Oversubscription.Den <= 0 {
+		bad("oversubscription: %v: want two positive whole numbers, such as \"5:1\"", s.Oversubscription)
+	}
+	if s.Queue.Bytes < 0 || s.Queue.Time < 0 || (s.Queue.Bytes == 0) == (s.Queue.Time == 0) {
+		bad("queue: %v: want a positive size or time", s.Queue)
+	}
+	if s.MTU < 576 || s.MTU > 65000 {
+		bad("mtu: %d: want 576 to 65000 bytes", s.MTU)
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	f := &Fabric{shape: s}
+	add := func(l Link) {
+		l.ID = LinkID(len(f.links))
+		l.Queue = s.Queue.On(l.Rate)
+		f.links = append(f.links, l)
+	}
+	for h := range s.Leaves * s.HostsPerLeaf {
+		rack := RackID(h / s.HostsPerLeaf)
+		add(Link{Kind: HostUp, Host: HostID(h), Rack: rack, Rate: s.HostLink})
+		add(Link{Kind: HostDown, Host: HostID(h), Rack: rack, Rate: s.HostLink})
+	}
+	for r := range s.Leaves {
+		for sp := range s.Spines {
+			add(Link{Kind: LeafUp, Rack: RackID(r), Spine: sp, Rate: s.uplink()})
+			add(Link{Kind: LeafDown, Rack: RackID(r), Spine: sp, Rate: s.uplink()})
+		}
+	}
+	if s.Spines > 0 && s.uplink() <= 0 {
+		return nil, fmt.Errorf("oversubscription: %v leaves an uplink no capacity", s.Oversubscription)
+	}
+	return f, nil
+}
+
+// uplink is the rate of one leaf-to-spine link.
+func (s LeafSpine) uplink() units.Rate {
+	rack := float64(s.HostLink) * float64(s.HostsPerLeaf)
+	return units.Rate(rack / s.Oversubscription.Float() / float64(s.Spines))
+}
+
+// Shape is what the fabric was built from.
+func (f *Fabric) Shape() LeafSpine { return f.shape }
+
+// Hosts, Racks and Spines count.
+func (f *Fabric) Hosts() int  { return f.shape.Leaves * f.shape.HostsPerLeaf }
+func (f *Fabric) Racks() int  { return f.shape.Leaves }
+func (f *Fabric) Spines() int { return f.shape.Spines }
+
+// Links are all directed links in order of ID. The caller must not change them.
+func (f *Fabric) Links() []Link { return f.links }
+
+// Link is the link with the given ID.
+func (f *Fabric) Link(id LinkID) Link { return f.links[id] }
+
+// RackOf is the rack of a host.
+func (f *Fabric) RackOf(h HostID) RackID { return RackID(int(h) / f.shape.HostsPerLeaf) }
+
+// HostIn is the i-th host of a rack.
+func (f *Fabric) HostIn(r RackID, i int) HostID { return HostID(int(r)*f.shape.HostsPerLeaf + i) }
+
+// HostUp is the link from a host to its leaf.
+func (f *Fabric) HostUp(h HostID) LinkID { return LinkID(2 * int(h)) }
+
+// HostDown is the link from a leaf to its host.
+func (f *Fabric) HostDown(h HostID) LinkID { return LinkID(2*int(h) + 1) }
+
+// LeafUp is the link from a leaf to a spine.
+func (f *Fabric) LeafUp(r RackID, spine int) LinkID {
+	return LinkID(2*f.Hosts() + 2*(int(r)*f.shape.Spines+spine))
+}
+
+// LeafDown is the link from a spine to a leaf.
+func (f *Fabric) LeafDown(r RackID, spine int) LinkID { return f.LeafUp(r, spine) + 1 }
+
+// SpineFor is the spine that equal-cost multipath gives a flow whose hash is
+// given; ok is false where the flow stays in its rack.
+func (f *Fabric) SpineFor(src, dst HostID, hash uint32) (spine int, ok bool) {
+	if f.RackOf(src) == f.RackOf(dst) {
+		return 0, false
+	}
+	return int(hash % uint32(f.shape.Spines)), true
+}
+
+// Path is the directed links from src to dst for a flow with the given hash:
+// none to itself, two inside a rack, four between racks.
+func (f *Fabric) Path(src, dst HostID, hash uint32) []LinkID {
+	if src == dst {
+		return nil
+	}
+	spine, crosses := f.SpineFor(src, dst, hash)
+	if !crosses {
+		return []LinkID{f.HostUp(src), f.HostDown(dst)}
+	}
+	return []LinkID{f.HostUp(src), f.LeafUp(f.RackOf(src), spine), f.LeafDown(f.RackOf(dst), spine), f.HostDown(dst)}
+}
+
+// HostName is such as "h3-07": rack 3, host 7.
+func (f *Fabric) HostName(h HostID) string {
+	return hostName(f.RackOf(h), int(h)%f.shape.HostsPerLeaf)
+}
+
+func hostName(r RackID, i int) string { return fmt.Sprintf("h%d-%02d", r, i) }
+
+// LeafName is such as "leaf3".
+func LeafName(r RackID) string { return "leaf" + strconv.Itoa(int(r)) }
+
+// SpineName is such as "spine0".
+func SpineName(s int) string { return "spine" + strconv.Itoa(s) }
+
+// LinkName is such as "h3-07>leaf3" or "spine0>leaf3".
+func (f *Fabric) LinkName(id LinkID) string {
+	l := f.links[id]
+	switch l.Kind {
+	case HostUp:
+		return f.HostName(l.Host) + ">" + LeafName(l.Rack)
+	case HostDown:
+		return LeafName(l.Rack) + ">" + f.HostName(l.Host)
+	case LeafUp:
+		return LeafName(l.Rack) + ">" + SpineName(l.Spine)
+	default:
+		return SpineName(l.Spine) + ">" + LeafName(l.Rack)
+	}
+}
+
+// FindHost is the host with the given name.
+func (f *Fabric) FindHost(name string) (HostID, error) {
+	for h := range f.Hosts() {
+		if f.HostName(HostID(h)) == name {
+			return HostID(h), nil
+		}
+	}
+	last := HostID(f.Hosts() - 1)
+	return 0, fmt.Errorf("no host %q: hosts are %s to %s", name, f.HostName(0), f.HostName(last))
+}
+
+// HostAddr is the address of a host: 10.rack.host.1.
+func (f *Fabric) HostAddr(h HostID) netip.Addr {
+	return netip.AddrFrom4([4]byte{10, byte(f.RackOf(h)), byte(int(h) % f.shape.HostsPerLeaf), 1})
+}
+
+// GatewayAddr is the address of the leaf on a host's link: 10.rack.host.0, the
+// other end of the host's /31.
+func (f *Fabric) GatewayAddr(h HostID) netip.Addr {
+	return netip.AddrFrom4([4]byte{10, byte(f.RackOf(h)), byte(int(h) % f.shape.HostsPerLeaf), 0})
+}
+
+// RackPrefix is the prefix of all hosts of a rack: 10.rack.0.0/16.
+func RackPrefix(r RackID) netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(r), 0, 0}), 16)
+}
+
+// UplinkAddrs are the two ends of the link between a leaf and a spine, a /31:
+// 172.16.leaf.2·spine on the spine, one more on the leaf.
+func UplinkAddrs(r RackID, spine int) (leaf, onSpine netip.Addr) {
+	return netip.AddrFrom4([4]byte{172, 16, byte(r), byte(2*spine + 1)}), netip.AddrFrom4([4]byte{172, 16, byte(r), byte(2 * spine)})
+}
+
+// MarkAddr is where arrival marks are sent: an address of the documentation
+// range (RFC 5737) that every leaf discards, so that a mark crosses its host's
+// interface and nothing else.
+func MarkAddr() netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, 1}) }
+
+// HostNameOf is the name of the host that has an address, found without its
+// fabric, for readers of captures. ok is false for any other address.
+func HostNameOf(a netip.Addr) (name string, ok bool) {
+	if !a.Is4() {
+		return "", false
+	}
+	b := a.As4()
+	if b[0] != 10 || b[3] != 1 {
+		return "", false
+	}
+	return hostName(RackID(b[1]), int(b[2])), true
+}
+
+// ParseHostName is the inverse of HostName: the rack and the place in it.
+func ParseHostName(name string) (r RackID, i int, ok bool) {
+	rack, place, found := strings.Cut(strings.TrimPrefix(name, "h"), "-")
+	rn, err1 := strconv.Atoi(rack)
+	in, err2 := strconv.Atoi(place)
+	if !found || err1 != nil || err2 != nil || rn < 0 || in < 0 || hostName(RackID(rn), in) != name {
+		return 0, 0, false
+	}
+	return RackID(rn), in, true
+}

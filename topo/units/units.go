@@ -1,0 +1,319 @@
+// Package units holds the two quantities every other package trades in: Rate,
+// in bits per second, and Bytes. Prefixes without an i are decimal (10³), those
+// with one are binary (2¹⁰). Nothing outside this package converts between bits
+// and bytes or between a rate and a time.
+//
+// It knows nothing of links, packets or headers: a rate counts whatever bits
+// its owner says it counts.
+package units
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"strings"
+	"time"
+)
+
+// Rate is a data rate in bits per second. The zero Rate carries nothing.
+type Rate int64
+
+// Common rates.
+const (
+	Bps  Rate = 1
+	Kbps      = 1000 * Bps
+	Mbps      = 1000 * Kbps
+	Gbps      = 1000 * Mbps
+)
+
+// MaxRate stands for "no ceiling"; arithmetic on it saturates.
+const MaxRate Rate = math.MaxInt64
+
+// Bytes is an amount of data in bytes.
+type Bytes int64
+
+// Common sizes.
+const (
+	Byte Bytes = 1
+	KB         = 1000 * Byte
+	MB         = 1000 * KB
+	GB         = 1000 * MB
+	KiB        = 1024 * Byte
+	MiB        = 1024 * KiB
+	GiB        = 1024 * MiB
+)
+
+type unit struct {
+	name  string
+	scale int64
+}
+
+// The first spelling of a scale is the one printed.
+var (
+	rateUnits = []unit{
+		{"Tbps", 1e12}, {"Gbps", 1e9}, {"Mbps", 1e6}, {"Kbps", 1e3}, {"kbps", 1e3}, {"bps", 1},
+		{"TB/s", 8e12}, {"GB/s", 8e9}, {"MB/s", 8e6}, {"KB/s", 8e3}, {"kB/s", 8e3}, {"B/s", 8},
+	}
+	byteUnits = []unit{
+		{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}, {"kB", 1e3},
+		{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1},
+	}
+)
+
+// ParseRate reads a number and its unit: "50Mbps", "1.5Gbps", "800Kbps",
+// "9600bps", or in bytes per second as disks are rated, "6.9MB/s". The result
+// must come out as a whole number of bits per second.
+func ParseRate(s string) (Rate, error) {
+	n, err := parse(s, rateUnits)
+	if err != nil {
+		return 0, fmt.Errorf(`rate %q: %w: want a number followed by bps, Kbps, Mbps, Gbps or MB/s, such as "100Mbps"`, s, err)
+	}
+	return Rate(n), nil
+}
+
+// ParseBytes reads a number and its unit: "256KB", "64KiB", "1.5MB", "1500B".
+// The result must come out as a whole number of bytes.
+func ParseBytes(s string) (Bytes, error) {
+	n, err := parse(s, byteUnits)
+	if err != nil {
+		return 0, fmt.Errorf(`size %q: %w: want a number followed by B, KB, MB, GB, KiB, MiB or GiB, such as "256KB"`, s, err)
+	}
+	return Bytes(n), nil
+}
+
+func parse(s string, table []unit) (int64, error) {
+	i := 0
+	for i < len(s) && (s[i] >= '0' && s[i] <= '9' || s[i] == '.') {
+		i++
+	}
+	if i == 0 {
+		return 0, fmt.Errorf("no number")
+	}
+	name := strings.TrimPrefix(s[i:], " ")
+	if name == "" {
+		return 0, fmt.Errorf("no unit")
+	}
+	for _, u := range table {
+		if u.name == name {
+			return scaled(s[:i], uint64(u.scale))
+		}
+	}
+	return 0, fmt.Errorf("unknown unit %q", name)
+}
+
+// scaled is the exact product of a decimal numeral and scale.
+func scaled(numeral string, scale uint64) (int64, error) {
+	whole, frac, dotted := strings.Cut(numeral, ".")
+	if whole == "" || dotted && frac == "" || strings.Contains(frac, ".") {
+		return 0, fmt.Errorf("bad number %q", numeral)
+	}
+	frac = strings.TrimRight(frac, "0")
+	var n uint64
+	den := uint64(1)
+	for k, c := range whole + frac {
+		hi, lo := bits.Mul64(n, 10)
+		sum, carry := bits.Add64(lo, uint64(c-'0'), 0)
+		if hi != 0 || carry != 0 {
+			return 0, fmt.Errorf("number out of range")
+		}
+		n = sum
+		if k >= len(whole) {
+			if den >= 1e18 {
+				return 0, fmt.Errorf("too many decimals")
+			}
+			den *= 10
+		}
+	}
+	hi, lo := bits.Mul64(n, scale)
+	if hi >= den {
+		return 0, fmt.Errorf("number out of range")
+	}
+	quo, rem := bits.Div64(hi, lo, den)
+	if rem != 0 {
+		return 0, fmt.Errorf("not a whole number of the smallest unit")
+	}
+	if quo > math.MaxInt64 {
+		return 0, fmt.Errorf("number out of range")
+	}
+	return int64(quo), nil
+}
+
+// format prints n with the largest unit that leaves at most three decimals and
+// is exact, so that parsing it gives n back.
+func format(n int64, table []unit) string {
+	if n < 0 {
+		return fmt.Sprintf("%d%s", n, table[len(table)-1].name)
+	}
+	for _, u := range table {
+		if u.scale < 1000 || strings.HasPrefix(u.name, "k") || strings.HasSuffix(u.name, "/s") || strings.Contains(u.name, "i") {
+			continue
+		}
+		if n >= u.scale && n%(u.scale/1000) == 0 {
+			whole, milli := n/u.scale, n%u.scale/(u.scale/1000)
+			if milli == 0 {
+				return fmt.Sprintf("%d%s", whole, u.name)
+			}
+			return strings.TrimRight(fmt.Sprintf("%d.%03d", whole, milli), "0") + u.name
+		}
+	}
+	return ""
+}
+
+// String prints r exactly, such as "50Mbps" or "12.5Mbps"; MaxRate is "unlimited".
+func (r Rate) String() string {
+	if r == MaxRate {
+		return "unlimited"
+	}
+	if s := format(int64(r), rateUnits); s != "" {
+		return s
+	}
+	return fmt.Sprintf("%dbps", int64(r))
+}
+
+// String prints b exactly, such as "256KB"; sizes that are whole only in binary
+// units print in those.
+func (b Bytes) String() string {
+	if s := format(int64(b), byteUnits); s != "" {
+		return s
+	}
+	for _, u := range []unit{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if int64(b) >= u.scale && int64(b)%u.scale == 0 {
+			return fmt.Sprintf("%d%s", int64(b)/u.scale, u.name)
+		}
+	}
+	return fmt.Sprintf("%dB", int64(b))
+}
+
+// MarshalText is String.
+func (r Rate) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// MarshalText is String.
+func (b Bytes) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
+
+// UnmarshalText is ParseRate.
+func (r *Rate) UnmarshalText(text []byte) error {
+	v, err := ParseRate(string(text))
+	if err == nil {
+		*r = v
+	}
+	return err
+}
+
+// UnmarshalText is ParseBytes.
+func (b *Bytes) UnmarshalText(text []byte) error {
+	v, err := ParseBytes(string(text))
+	if err == nil {
+		*b = v
+	}
+	return err
+}
+
+// BytesPerSecond is r in whole bytes per second, rounded down, the unit the
+// kernel's qdiscs and disks take.
+func (r Rate) BytesPerSecond() int64 { return int64(r) / 8 }
+
+// TimeToSend is the time b takes at rate r, rounded up to a nanosecond. It
+// saturates: at rate 0 (or less) it is the longest Duration.
+func (r Rate) TimeToSend(b Bytes) time.Duration {
+	if b <= 0 {
+		return 0
+	}
+	if r <= 0 {
+		return math.MaxInt64
+	}
+	hi, lo := bits.Mul64(uint64(b), 8*uint64(time.Second))
+	if hi >= uint64(r) {
+		return math.MaxInt64
+	}
+	quo, rem := bits.Div64(hi, lo, uint64(r))
+	if rem > 0 {
+		quo++
+	}
+	if quo > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return time.Duration(quo)
+}
+
+// BytesIn is what r carries in d, rounded down to a byte. It saturates.
+func (r Rate) BytesIn(d time.Duration) Bytes {
+	if r <= 0 || d <= 0 {
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(r), uint64(d))
+	const den = 8 * uint64(time.Second)
+	if hi >= den {
+		return math.MaxInt64
+	}
+	quo, _ := bits.Div64(hi, lo, den)
+	if quo > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return Bytes(quo)
+}
+
+// RateOf is the rate that carries b in d, rounded to the nearest bit per
+// second. It saturates; in no time at all it is MaxRate.
+func RateOf(b Bytes, d time.Duration) Rate {
+	if b <= 0 {
+		return 0
+	}
+	if d <= 0 {
+		return MaxRate
+	}
+	hi, lo := bits.Mul64(uint64(b), 8*uint64(time.Second))
+	lo, carry := bits.Add64(lo, uint64(d)/2, 0)
+	hi += carry
+	if hi >= uint64(d) {
+		return MaxRate
+	}
+	quo, _ := bits.Div64(hi, lo, uint64(d))
+	if quo > math.MaxInt64 {
+		return MaxRate
+	}
+	return Rate(quo)
+}
+
+// Ratio is a quotient of two positive whole numbers, printed "5:1".
+type Ratio struct{ Num, Den int64 }
+
+// ParseRatio reads "5:1".
+func ParseRatio(s string) (Ratio, error) {
+	var r Ratio
+	a, b, ok := strings.Cut(s, ":")
+	var err, err2 error
+	if ok {
+		r.Num, err = scaled(a, 1)
+		r.Den, err2 = scaled(b, 1)
+	}
+	if !ok || !digits(a) || !digits(b) || err != nil || err2 != nil || r.Num == 0 || r.Den == 0 {
+		return Ratio{}, fmt.Errorf(`ratio %q: want two positive whole numbers, such as "5:1"`, s)
+	}
+	return r, nil
+}
+
+func digits(s string) bool {
+	for _, c := range s {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// Float is the quotient.
+func (r Ratio) Float() float64 { return float64(r.Num) / float64(r.Den) }
+
+func (r Ratio) String() string { return fmt.Sprintf("%d:%d", r.Num, r.Den) }
+
+// MarshalText is String.
+func (r Ratio) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText is ParseRatio.
+func (r *Ratio) UnmarshalText(text []byte) error {
+	v, err := ParseRatio(string(text))
+	if err == nil {
+		*r = v
+	}
+	return err
+}

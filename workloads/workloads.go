@@ -1,0 +1,74 @@
+// Package workloads describes what a cluster is asked to do, before any policy
+// decides how: coflows to move and blocks to write, each with the moment it
+// arrives. It reads public trace formats and generates workloads from a seed.
+//
+// It does not decide where, when or at what rate anything runs.
+package workloads
+
+import (
+	"time"
+
+	"testbed/topo"
+	"testbed/topo/units"
+)
+
+// CoflowID, FlowID, WriterID and BlockID identify within one workload. FlowIDs
+// are unique over all coflows, BlockIDs over all writers.
+type (
+	CoflowID int
+	FlowID   int
+	WriterID int
+	BlockID  int
+)
+
+// Flow moves Size bytes of payload from Src to Dst, which differ.
+type Flow struct {
+	ID   FlowID
+	Src  topo.HostID
+	Dst  topo.HostID
+	Size units.Bytes
+}
+
+// Coflow is a set of flows that finish as one (Chowdhury and Stoica, HotNets
+// 2012): the shuffle between the mappers and reducers of a job, say.
+type Coflow struct {
+	ID      CoflowID
+	Arrival time.Duration // since the start of the run
+	Flows   []Flow        // at least one
+}
+
+// Size is the sum over the flows.
+func (c Coflow) Size() units.Bytes {
+	var n units.Bytes
+	for _, f := range c.Flows {
+		n += f.Size
+	}
+	return n
+}
+
+// Block is a unit of storage to be written by one client to several hosts.
+type Block struct {
+	ID       BlockID
+	Writer   WriterID
+	Client   topo.HostID
+	Size     units.Bytes
+	Replicas int         // copies, 3 in HDFS
+	Packet   units.Bytes // pipeline packet: what is forwarded and acknowledged as one
+	Window   int         // most packets un-acknowledged at the client
+}
+
+// Writer writes its blocks one after another, as an HDFS client writes a file:
+// the next block is requested when the one before is durable.
+type Writer struct {
+	ID     WriterID
+	Client topo.HostID
+	Start  time.Duration // since the start of the run
+	Blocks []Block       // at least one
+}
+
+// Workload is everything asked of the cluster in one run. Coflows are in order
+// of arrival and Writers of start, ties by ID.
+type Workload struct {
+	Coflows []Coflow
+	Writers []Writer
+}
