@@ -1,0 +1,48 @@
+# make demo   build, then run the quickstart (as root, or through sudo)
+# make test   every test, the privileged ones included (as root, or through sudo)
+# make check  what CI runs: formatting, vet, staticcheck, then make test
+
+GO      ?= go
+SUDO    := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E env "PATH=$$PATH")
+VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -X testbed/emu/cli.version=$(VERSION)
+
+.PHONY: build demo test check lint bench fuzz clean
+
+build: bin/testbed
+
+bin/testbed: FORCE
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ .
+
+FORCE:
+
+demo: build
+	$(SUDO) ./bin/testbed run scripts/quickstart/scenario.yaml
+
+# Tests share the machine's two or more processors with the packets they
+# measure, so packages are tested one at a time.
+test: build
+	@if [ "$$(id -u)" != 0 ] && ! sudo -n true 2>/dev/null && ! [ -t 0 ]; then \
+		echo "make test: the privileged tests need root: run it as root, or where sudo works" >&2; exit 1; fi
+	TESTBED_PRIVILEGED=1 $(SUDO) $(GO) test -p 1 -race -shuffle=on -timeout 20m ./...
+
+check: lint test
+
+lint:
+	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "gofmt would change:"; echo "$$out"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) tool -modfile=tools/go.mod staticcheck ./...
+
+bench:
+	$(SUDO) $(GO) test -p 1 -run '^$$' -bench . -benchtime 2s ./...
+
+# Every fuzz target, FUZZTIME each.
+FUZZTIME ?= 20s
+fuzz:
+	@for p in $$($(GO) list ./...); do \
+		for f in $$($(GO) test -list '^Fuzz' $$p 2>/dev/null | grep '^Fuzz'); do \
+			$(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p || exit 1; \
+		done; done
+
+clean:
+	rm -rf bin

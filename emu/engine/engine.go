@@ -1,0 +1,187 @@
+// Package engine is the cluster's master as a state machine: it registers
+// coflows and writers, shows policies their View, and turns their answers into
+// commands for a backend. It has no clock, socket, goroutine or random source
+// of its own: the same events at the same times give the same commands, so a run
+// on packets can be replayed from its log. The model is etcd-io/raft's RawNode.
+//
+// Two sub-machines share the hosts' state and are joined only by events:
+// coflows (coflows.go) and blocks (blocks.go).
+//
+// It moves no bytes and measures nothing: completions it is told of are kept
+// only to cross-check what packets show.
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"testbed/policies"
+	"testbed/topo"
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// Config is what an engine needs to know of its cluster and its policies.
+type Config struct {
+	Fabric *topo.Fabric
+	// Capacity is the payload each link carries, by LinkID. Nil stands for the
+	// links' own rates.
+	Capacity  []units.Rate
+	Coflow    policies.Allocator
+	Placement policies.Placer // may be nil where no blocks are written
+	DiskRate  units.Rate      // of each host's disk, 0 for one that is never the bottleneck
+	DiskSize  units.Bytes     // capacity of each host's disk, 0 for one that is never full
+	Heartbeat time.Duration   // time between two reports of a host
+	// Alpha is the weight of the newest sample in the moving average of a
+	// host's traffic, in (0, 1]. Sinbad (SIGCOMM 2013) uses 0.2.
+	Alpha float64
+	// Seed keys the luck of paths and placements. Draws depend on it and on what
+	// they are for, never on the policies, so that arms can be compared in pairs.
+	Seed uint64
+}
+
+// Engine is the master. Its zero value is not usable: call New.
+type Engine struct {
+	cfg     Config
+	now     time.Duration
+	hosts   []host
+	coflows coflows
+	blocks  blocks
+}
+
+// New checks the configuration and returns an engine to which nothing has
+// happened yet.
+func New(cfg Config) (*Engine, error) {
+	if cfg.Fabric == nil || cfg.Coflow == nil {
+		return nil, errors.New("engine: want a fabric and a coflow policy")
+	}
+	if cfg.Capacity == nil {
+		for _, l := range cfg.Fabric.Links() {
+			cfg.Capacity = append(cfg.Capacity, l.Rate)
+		}
+	}
+	if len(cfg.Capacity) != len(cfg.Fabric.Links()) {
+		return nil, fmt.Errorf("engine: %d capacities for %d links", len(cfg.Capacity), len(cfg.Fabric.Links()))
+	}
+	if cfg.Heartbeat <= 0 || cfg.Alpha <= 0 || cfg.Alpha > 1 {
+		return nil, fmt.Errorf("engine: heartbeat %v and alpha %v: want a positive time and a weight in (0, 1]", cfg.Heartbeat, cfg.Alpha)
+	}
+	e := &Engine{cfg: cfg, hosts: make([]host, cfg.Fabric.Hosts())}
+	for h := range e.hosts {
+		e.hosts[h].lastReport, e.hosts[h].nextReport = -1, cfg.Heartbeat
+	}
+	e.coflows.byFlow = map[workloads.FlowID]*flow{}
+	e.blocks.active = map[workloads.BlockID]*write{}
+	return e, nil
+}
+
+// Step tells the engine what happened up to now and returns what to do about
+// it, in order. An error is a mistake of the caller or of a policy; the engine
+// must not be used after it.
+func (e *Engine) Step(now time.Duration, evs ...Event) ([]Command, error) {
+	if now < e.now {
+		return nil, fmt.Errorf("engine: time went back from %v to %v", e.now, now)
+	}
+	e.now = now
+	var cmds []Command
+	reallocate := false
+	for _, ev := range evs {
+		var err error
+		switch ev := ev.(type) {
+		case CoflowArrived:
+			reallocate = true
+			cmds, err = e.coflowArrived(cmds, ev.Coflow)
+		case WriterArrived:
+			cmds, err = e.writerArrived(cmds, ev.Writer)
+		case TransferProgressed:
+			err = e.transferProgressed(ev)
+		case TransferFinished:
+			reallocate = true
+			err = e.transferFinished(ev.Flow)
+		case BlockDurable:
+			cmds, err = e.blockDurable(cmds, ev.Block)
+		case Heartbeat:
+			reallocate = true
+			err = e.heartbeat(ev)
+		default:
+			err = fmt.Errorf("unknown event %T", ev)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("engine: at %v: %w", now, err)
+		}
+	}
+	if reallocate && len(e.coflows.active) > 0 {
+		var err error
+		if cmds, err = e.allocate(cmds); err != nil {
+			return nil, fmt.Errorf("engine: at %v: %w", now, err)
+		}
+	}
+	return cmds, nil
+}
+
+// Idle tells whether everything that arrived has finished.
+func (e *Engine) Idle() bool { return len(e.coflows.active) == 0 && len(e.blocks.active) == 0 }
+
+// Unfinished describes, in one line, what has arrived and not finished.
+func (e *Engine) Unfinished() string {
+	flows := 0
+	for _, c := range e.coflows.active {
+		flows += len(c.flows)
+	}
+	return fmt.Sprintf("%d coflows with %d flows and %d block writes", len(e.coflows.active), flows, len(e.blocks.active))
+}
+
+// host is what heartbeats and decisions tell of a host.
+type host struct {
+	lastReport, nextReport time.Duration
+	rxSeen, txSeen         units.Bytes // counters at lastReport
+	rx, tx                 float64     // moving averages, bit/s
+	writing                int
+	used                   units.Bytes
+}
+
+// heartbeat updates the moving averages: v ← α·sample + (1−α)·v, starting from
+// 0 (Sinbad, SIGCOMM 2013).
+func (e *Engine) heartbeat(hb Heartbeat) error {
+	if hb.Host < 0 || int(hb.Host) >= len(e.hosts) {
+		return fmt.Errorf("heartbeat of unknown host %d", hb.Host)
+	}
+	h := &e.hosts[hb.Host]
+	since := e.now - max(h.lastReport, 0)
+	if since > 0 {
+		// The conversions keep the compiler from fusing the products and sums, so
+		// that averages are the same on every machine.
+		smooth := func(v float64, sample units.Rate) float64 {
+			return float64(e.cfg.Alpha*float64(sample)) + float64((1-e.cfg.Alpha)*v)
+		}
+		h.rx = smooth(h.rx, units.RateOf(hb.Rx-h.rxSeen, since))
+		h.tx = smooth(h.tx, units.RateOf(hb.Tx-h.txSeen, since))
+	}
+	h.rxSeen, h.txSeen = hb.Rx, hb.Tx
+	h.lastReport, h.nextReport = e.now, e.now+e.cfg.Heartbeat
+	return nil
+}
+
+// view is the cluster as a policy with the given needs may see it.
+func (e *Engine) view(needs policies.Knowledge) *policies.View {
+	v := &policies.View{
+		Now: e.now, Fabric: e.cfg.Fabric, Capacity: e.cfg.Capacity, DiskRate: e.cfg.DiskRate,
+		Hosts: make([]policies.HostState, len(e.hosts)),
+	}
+	for i, h := range e.hosts {
+		s := policies.HostState{LastReport: h.lastReport, NextReport: h.nextReport, Disk: e.cfg.DiskSize}
+		if needs&policies.LinkLoad != 0 {
+			s.Rx, s.Tx = units.Rate(h.rx), units.Rate(h.tx)
+		}
+		if needs&policies.DiskUse != 0 {
+			s.Writing, s.Used = h.writing, h.used
+		}
+		v.Hosts[i] = s
+	}
+	if needs&policies.LinkLoad != 0 {
+		v.Placements = e.recentPlacements()
+	}
+	v.Coflows = e.coflows.states(needs)
+	return v
+}

@@ -1,0 +1,352 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"testbed/policies"
+	"testbed/topo"
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// grantFunc is a coflow policy made of a function.
+type grantFunc struct {
+	needs policies.Knowledge
+	f     func(*policies.View) []policies.Grant
+}
+
+func (g grantFunc) Needs() policies.Knowledge                  { return g.needs }
+func (g grantFunc) Allocate(v *policies.View) []policies.Grant { return g.f(v) }
+
+// placeFunc is a placement policy made of a function.
+type placeFunc func(*policies.View, workloads.Block, *rand.Rand) ([]topo.HostID, error)
+
+func (placeFunc) Needs() policies.Knowledge { return policies.LinkLoad | policies.DiskUse }
+func (f placeFunc) Place(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+	return f(v, b, rng)
+}
+
+func free(v *policies.View) (out []policies.Grant) {
+	for _, c := range v.Coflows {
+		for _, f := range c.Flows {
+			out = append(out, policies.Grant{Flow: f.ID, Ceiling: policies.NoLimit})
+		}
+	}
+	return out
+}
+
+func none(*policies.View) []policies.Grant { return nil }
+
+func testConfig(t *testing.T, coflow policies.Allocator, placement policies.Placer) Config {
+	t.Helper()
+	f, err := topo.LeafSpine{Leaves: 2, Spines: 1, HostsPerLeaf: 2, HostLink: 10 * units.Mbps,
+		Oversubscription: units.Ratio{Num: 2, Den: 1}, Queue: topo.Queue{Time: time.Millisecond}, MTU: 1500}.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Config{Fabric: f, Coflow: coflow, Placement: placement, Heartbeat: time.Second, Alpha: 0.2, Seed: 1}
+}
+
+func newEngine(t *testing.T, c Config) *Engine {
+	t.Helper()
+	e, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func step(t *testing.T, e *Engine, now time.Duration, evs ...Event) []Command {
+	t.Helper()
+	cmds, err := e.Step(now, evs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cmds
+}
+
+func coflowOf(id workloads.CoflowID, flows ...workloads.Flow) CoflowArrived {
+	return CoflowArrived{workloads.Coflow{ID: id, Flows: flows}}
+}
+
+func TestCoflowLife(t *testing.T) {
+	e := newEngine(t, testConfig(t, grantFunc{f: free}, nil))
+	f0 := workloads.Flow{ID: 0, Src: 0, Dst: 2, Size: 100}
+	f1 := workloads.Flow{ID: 1, Src: 1, Dst: 3, Size: 50}
+	got := step(t, e, 5, coflowOf(7, f1, f0))
+	hash := func(cmds []Command, i int) uint32 { return cmds[i].(StartTransfer).Hash }
+	want := []Command{
+		Mark{Kind: MarkCoflow, ID: 7, Host: 0, Parts: 2, Size: 150},
+		StartTransfer{Coflow: 7, Flow: f0, Hash: hash(got, 1), Ceiling: policies.NoLimit},
+		StartTransfer{Coflow: 7, Flow: f1, Hash: hash(got, 2), Ceiling: policies.NoLimit},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if got := step(t, e, 9, TransferProgressed{Flows: []workloads.FlowID{0}, Received: []units.Bytes{60}}, TransferFinished{1}); len(got) != 0 {
+		t.Errorf("commands %v, want none", got)
+	}
+	if e.Idle() || !strings.Contains(e.Unfinished(), "1 coflows with 1 flows") {
+		t.Errorf("Idle = %v, Unfinished = %q", e.Idle(), e.Unfinished())
+	}
+	step(t, e, 12, TransferFinished{0})
+	if !e.Idle() {
+		t.Error("not idle at the end")
+	}
+}
+
+// Left-over capacity goes to the first grant that can use it, then to the flows
+// the policy paused, in order of arrival.
+func TestWorkConservation(t *testing.T) {
+	first := func(v *policies.View) []policies.Grant {
+		return []policies.Grant{{Flow: 1, Ceiling: 4 * units.Mbps}, {Flow: 0, Ceiling: 1 * units.Mbps}}
+	}
+	e := newEngine(t, testConfig(t, grantFunc{f: first}, nil))
+	cmds := step(t, e, 0, coflowOf(1,
+		workloads.Flow{ID: 0, Src: 0, Dst: 2, Size: 1e6}, // crosses the 10 Mbps uplink
+		workloads.Flow{ID: 1, Src: 1, Dst: 3, Size: 1e6}, // crosses the 10 Mbps uplink
+		workloads.Flow{ID: 2, Src: 2, Dst: 3, Size: 1e6}, // shares h1-01's downlink with flow 1
+		workloads.Flow{ID: 3, Src: 3, Dst: 0, Size: 1e6}, // shares nothing
+	))
+	var got []units.Rate
+	for _, c := range cmds[1:] {
+		got = append(got, c.(StartTransfer).Ceiling)
+	}
+	want := []units.Rate{1 * units.Mbps, 9 * units.Mbps, 1 * units.Mbps, 10 * units.Mbps}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("ceilings (-want +got):\n%s", d)
+	}
+}
+
+func TestHidesWhatAPolicyDidNotAskFor(t *testing.T) {
+	var seen *policies.View
+	look := func(v *policies.View) []policies.Grant { seen = v; return free(v) }
+	for _, needs := range []policies.Knowledge{0, policies.Sizes} {
+		e := newEngine(t, testConfig(t, grantFunc{needs, look}, nil))
+		step(t, e, 0, coflowOf(1, workloads.Flow{ID: 0, Src: 0, Dst: 2, Size: 100}))
+		step(t, e, 1, TransferProgressed{[]workloads.FlowID{0}, []units.Bytes{30}}, Heartbeat{Host: 2, Rx: 30})
+		f := seen.Coflows[0].Flows[0]
+		if knows := needs != 0; f.Sent != 30 || (f.Size == 100) != knows || (f.Remaining == 70) != knows || seen.Hosts[2].Rx != 0 {
+			t.Errorf("needs %b: flow %+v, host %+v", needs, f, seen.Hosts[2])
+		}
+	}
+}
+
+func TestWritersGoBlockByBlock(t *testing.T) {
+	place := func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+		return []topo.HostID{b.Client, 2, 3}, nil
+	}
+	e := newEngine(t, testConfig(t, grantFunc{f: none}, placeFunc(place)))
+	blk := func(id workloads.BlockID) workloads.Block {
+		return workloads.Block{ID: id, Writer: 1, Client: 1, Size: 1000, Replicas: 3, Packet: 100, Window: 2}
+	}
+	cmds := step(t, e, 0, WriterArrived{workloads.Writer{ID: 1, Client: 1, Blocks: []workloads.Block{blk(4), blk(5)}}})
+	if d := cmp.Diff(Mark{Kind: MarkWrite, ID: 4, Host: 1, Parts: 3, Size: 1000}, cmds[0]); d != "" {
+		t.Error(d)
+	}
+	chain := cmds[1].(StartChain)
+	if d := cmp.Diff([]topo.HostID{1, 2, 3}, chain.Targets); d != "" || len(chain.Hashes) != 3 {
+		t.Errorf("%s hashes %v", d, chain.Hashes)
+	}
+	if h := e.hosts[3]; h.writing != 1 || h.used != 1000 {
+		t.Errorf("host 3: %+v", h)
+	}
+	cmds = step(t, e, 10, BlockDurable{4})
+	if len(cmds) != 2 || cmds[1].(StartChain).Block.ID != 5 {
+		t.Errorf("after block 4: %v", cmds)
+	}
+	if cmds = step(t, e, 20, BlockDurable{5}); len(cmds) != 0 || !e.Idle() {
+		t.Errorf("after block 5: %v", cmds)
+	}
+	if h := e.hosts[3]; h.writing != 0 || h.used != 2000 {
+		t.Errorf("host 3 at the end: %+v", h)
+	}
+}
+
+// Sinbad's estimator with α = 0.2 from 0: samples 100, 100, 0 give 20, 36, 28.8.
+func TestHeartbeatAverage(t *testing.T) {
+	e := newEngine(t, testConfig(t, grantFunc{f: none}, nil))
+	want := []float64{20, 36, 28.8}
+	rx := []units.Bytes{100, 200, 200}
+	for i := range want {
+		step(t, e, time.Duration(i+1)*time.Second, Heartbeat{Host: 1, Rx: rx[i]})
+		if got := e.hosts[1].rx / 8; got < want[i]-1e-9 || got > want[i]+1e-9 {
+			t.Errorf("after sample %d: %v, want %v", i+1, got, want[i])
+		}
+	}
+	if h := e.hosts[1]; h.lastReport != 3*time.Second || h.nextReport != 4*time.Second {
+		t.Errorf("reports at %v and %v", h.lastReport, h.nextReport)
+	}
+}
+
+func TestPlacementsAreShownUntilReported(t *testing.T) {
+	var seen []policies.Placement
+	place := func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+		seen = v.Placements
+		return []topo.HostID{2}, nil
+	}
+	e := newEngine(t, testConfig(t, grantFunc{f: none}, placeFunc(place)))
+	ask := func(now time.Duration, id workloads.BlockID) {
+		step(t, e, now, WriterArrived{workloads.Writer{ID: workloads.WriterID(id), Blocks: []workloads.Block{{ID: id, Size: 10, Replicas: 1, Packet: 1, Window: 1}}}})
+	}
+	beat := func(now time.Duration) {
+		for h := range 4 {
+			step(t, e, now, Heartbeat{Host: topo.HostID(h)})
+		}
+	}
+	ask(100, 1)
+	ask(200, 2)
+	if len(seen) != 1 || seen[0].Block != 1 || seen[0].At != 100 {
+		t.Errorf("second request sees %+v", seen)
+	}
+	beat(time.Second)
+	ask(time.Second+1, 3)
+	ask(time.Second+2, 4)
+	if len(seen) != 1 || seen[0].Block != 3 {
+		t.Errorf("after the reports: %+v", seen)
+	}
+}
+
+func TestStepRefuses(t *testing.T) {
+	fl := workloads.Flow{ID: 0, Src: 0, Dst: 2, Size: 100}
+	blk := workloads.Block{ID: 1, Size: 10, Replicas: 2, Packet: 1, Window: 1}
+	over := grantFunc{f: func(*policies.View) []policies.Grant { return []policies.Grant{{Flow: 0, Ceiling: units.Gbps}} }}
+	twice := grantFunc{f: func(*policies.View) []policies.Grant { return []policies.Grant{{Flow: 0}, {Flow: 0}} }}
+	stranger := grantFunc{f: func(*policies.View) []policies.Grant { return []policies.Grant{{Flow: 9}} }}
+	negative := grantFunc{f: func(*policies.View) []policies.Grant { return []policies.Grant{{Flow: 0, Ceiling: -1}} }}
+	same := placeFunc(func(*policies.View, workloads.Block, *rand.Rand) ([]topo.HostID, error) {
+		return []topo.HostID{1, 1}, nil
+	})
+	few := placeFunc(func(*policies.View, workloads.Block, *rand.Rand) ([]topo.HostID, error) { return []topo.HostID{1}, nil })
+	full := placeFunc(func(*policies.View, workloads.Block, *rand.Rand) ([]topo.HostID, error) {
+		return nil, errors.New("disks full")
+	})
+	ok := grantFunc{f: free}
+	write := WriterArrived{workloads.Writer{Blocks: []workloads.Block{blk}}}
+	for _, tt := range []struct {
+		name   string
+		coflow policies.Allocator
+		place  policies.Placer
+		evs    []Event
+		want   string
+	}{
+		{"empty coflow", ok, nil, []Event{coflowOf(1)}, "coflow 1 has no flows"},
+		{"flow to itself", ok, nil, []Event{coflowOf(1, workloads.Flow{ID: 0, Src: 2, Dst: 2, Size: 1})}, "two different hosts"},
+		{"unknown host", ok, nil, []Event{coflowOf(1, workloads.Flow{ID: 0, Src: 0, Dst: 99, Size: 1})}, "two different hosts"},
+		{"flow twice", ok, nil, []Event{coflowOf(1, fl), coflowOf(2, fl)}, "arrived before"},
+		{"unknown flow finishes", ok, nil, []Event{TransferFinished{3}}, "flow 3 finished"},
+		{"progress of a stranger", ok, nil, []Event{TransferProgressed{[]workloads.FlowID{3}, []units.Bytes{1}}}, "flow 3"},
+		{"progress too far", ok, nil, []Event{coflowOf(1, fl), TransferProgressed{[]workloads.FlowID{0}, []units.Bytes{101}}}, "101 of 100 bytes"},
+		{"ragged progress", ok, nil, []Event{TransferProgressed{[]workloads.FlowID{3}, nil}}, "1 flows with 0 counts"},
+		{"over-full link", over, nil, []Event{coflowOf(1, fl)}, "overfill link h0-00>leaf0 by 990Mbps"},
+		{"two grants", twice, nil, []Event{coflowOf(1, fl)}, "two grants for flow 0"},
+		{"grant for a stranger", stranger, nil, []Event{coflowOf(1, fl)}, "flow 9, which is not running"},
+		{"negative grant", negative, nil, []Event{coflowOf(1, fl)}, "want 0 or more"},
+		{"no placement policy", ok, nil, []Event{write}, "no placement policy"},
+		{"same host twice", ok, same, []Event{write}, "want different hosts"},
+		{"too few hosts", ok, few, []Event{write}, "1 hosts for 2 replicas"},
+		{"placement fails", ok, full, []Event{write}, "place block 1 of 10B from h0-00: disks full"},
+		{"unknown block durable", ok, nil, []Event{BlockDurable{8}}, "block 8 is durable"},
+		{"writer without blocks", ok, nil, []Event{WriterArrived{}}, "has no blocks"},
+		{"heartbeat of a stranger", ok, nil, []Event{Heartbeat{Host: 77}}, "unknown host 77"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			e := newEngine(t, testConfig(t, tt.coflow, tt.place))
+			if _, err := e.Step(0, tt.evs...); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want one that contains %q", err, tt.want)
+			}
+		})
+	}
+	e := newEngine(t, testConfig(t, ok, nil))
+	step(t, e, 5)
+	if _, err := e.Step(4); err == nil {
+		t.Error("time went back and nothing was said")
+	}
+}
+
+// instant is a backend on which everything takes one second.
+type instant struct {
+	now     time.Duration
+	pending []Event
+}
+
+func (b *instant) Do(_ context.Context, cmds []Command) error {
+	for _, c := range cmds {
+		switch c := c.(type) {
+		case StartTransfer:
+			b.pending = append(b.pending, TransferFinished{c.Flow.ID})
+		case StartChain:
+			b.pending = append(b.pending, BlockDurable{c.Block.ID})
+		}
+	}
+	return nil
+}
+
+func (b *instant) Await(ctx context.Context, wake time.Duration) (time.Duration, []Event, error) {
+	if err := ctx.Err(); err != nil {
+		return b.now, nil, err
+	}
+	if len(b.pending) == 0 {
+		b.now = max(b.now, wake)
+		return b.now, nil, nil
+	}
+	b.now = min(b.now+time.Second, max(wake, b.now))
+	evs := b.pending
+	b.pending = nil
+	return b.now, evs, nil
+}
+
+func smallWorkload() workloads.Workload {
+	return workloads.Workload{
+		Coflows: []workloads.Coflow{
+			{ID: 1, Arrival: 0, Flows: []workloads.Flow{{ID: 0, Src: 0, Dst: 2, Size: 100}, {ID: 1, Src: 1, Dst: 3, Size: 10}}},
+			{ID: 2, Arrival: 5 * time.Second, Flows: []workloads.Flow{{ID: 2, Src: 2, Dst: 1, Size: 7}}},
+		},
+		Writers: []workloads.Writer{{ID: 0, Client: 3, Start: time.Second, Blocks: []workloads.Block{
+			{ID: 0, Client: 3, Size: 10, Replicas: 2, Packet: 5, Window: 1}, {ID: 1, Client: 3, Size: 10, Replicas: 2, Packet: 5, Window: 1}}}},
+	}
+}
+
+func TestRunReplaysFromItsLog(t *testing.T) {
+	place := placeFunc(func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+		return []topo.HostID{b.Client, topo.HostID(rng.IntN(3))}, nil
+	})
+	cfg := testConfig(t, grantFunc{f: free}, place)
+	var buf bytes.Buffer
+	log := NewLog(&buf)
+	if err := Run(t.Context(), newEngine(t, cfg), &instant{}, Arrivals(smallWorkload()), log.Observe); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	steps, err := Replay(bytes.NewReader(buf.Bytes()), newEngine(t, cfg))
+	if err != nil || steps < 5 {
+		t.Fatalf("Replay = %d, %v", steps, err)
+	}
+	cfg.Coflow = grantFunc{f: none}
+	if _, err := Replay(bytes.NewReader(buf.Bytes()), newEngine(t, cfg)); err == nil || !strings.Contains(err.Error(), "command") {
+		t.Errorf("replay under another policy: %v", err)
+	}
+	if _, err := Replay(strings.NewReader("{\"t\":1,\"events\":[{\"Nonsense\":{}}]}"), newEngine(t, cfg)); err == nil {
+		t.Error("unknown event accepted")
+	}
+}
+
+func TestRunStopsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stop := errors.New("interrupted")
+	observe := func(time.Duration, []Event, []Command) error { cancel(stop); return nil }
+	err := Run(ctx, newEngine(t, testConfig(t, grantFunc{f: free}, nil)), &instant{}, Arrivals(workloads.Workload{Coflows: smallWorkload().Coflows}), observe)
+	if !errors.Is(err, stop) || !strings.Contains(err.Error(), "unfinished") {
+		t.Errorf("Run = %v", err)
+	}
+}

@@ -1,0 +1,77 @@
+package experiment
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"testbed/emu/engine"
+	"testbed/results/flows"
+	"testbed/topo"
+	"testbed/workloads"
+)
+
+// observed collects what the engine was told: in a simulation that is the
+// result, on packets it is the cross-check.
+type observed struct {
+	fabric  *topo.Fabric
+	coflows map[workloads.CoflowID]*flows.CoflowRecord
+	running map[workloads.FlowID]*flows.FlowRecord
+	left    map[workloads.CoflowID]int // unfinished flows
+	blocks  map[workloads.BlockID]*flows.BlockRecord
+
+	done flows.Records
+}
+
+func observe(f *topo.Fabric) *observed {
+	return &observed{fabric: f,
+		coflows: map[workloads.CoflowID]*flows.CoflowRecord{}, running: map[workloads.FlowID]*flows.FlowRecord{},
+		left: map[workloads.CoflowID]int{}, blocks: map[workloads.BlockID]*flows.BlockRecord{}}
+}
+
+// step is an engine.Observer.
+func (o *observed) step(now time.Duration, evs []engine.Event, cmds []engine.Command) error {
+	for _, ev := range evs {
+		switch ev := ev.(type) {
+		case engine.CoflowArrived:
+			o.coflows[ev.Coflow.ID] = &flows.CoflowRecord{Coflow: ev.Coflow.ID, Width: len(ev.Coflow.Flows), Size: ev.Coflow.Size(), Arrival: now}
+			o.left[ev.Coflow.ID] = len(ev.Coflow.Flows)
+		case engine.TransferFinished:
+			f := o.running[ev.Flow]
+			delete(o.running, ev.Flow)
+			f.End = now
+			o.done.Flows = append(o.done.Flows, *f)
+			if o.left[f.Coflow]--; o.left[f.Coflow] == 0 {
+				c := o.coflows[f.Coflow]
+				c.End = now
+				o.done.Coflows = append(o.done.Coflows, *c)
+			}
+		case engine.BlockDurable:
+			b := o.blocks[ev.Block]
+			b.End = now
+			o.done.Blocks = append(o.done.Blocks, *b)
+		}
+	}
+	for _, c := range cmds {
+		switch c := c.(type) {
+		case engine.StartTransfer:
+			o.running[c.Flow.ID] = &flows.FlowRecord{Coflow: c.Coflow, Flow: c.Flow.ID, Src: o.fabric.HostName(c.Flow.Src), Dst: o.fabric.HostName(c.Flow.Dst),
+				Size: c.Flow.Size, Arrival: o.coflows[c.Coflow].Arrival, Start: now}
+		case engine.StartChain:
+			b := &flows.BlockRecord{Block: c.Block.ID, Client: o.fabric.HostName(c.Block.Client), Size: c.Block.Size, Requested: now}
+			for _, h := range c.Targets {
+				b.Hosts = append(b.Hosts, o.fabric.HostName(h))
+			}
+			o.blocks[c.Block.ID] = b
+		}
+	}
+	return nil
+}
+
+// records is everything that finished, in order of ID.
+func (o *observed) records() flows.Records {
+	slices.SortFunc(o.done.Flows, func(a, b flows.FlowRecord) int { return cmp.Compare(a.Flow, b.Flow) })
+	slices.SortFunc(o.done.Coflows, func(a, b flows.CoflowRecord) int { return cmp.Compare(a.Coflow, b.Coflow) })
+	slices.SortFunc(o.done.Blocks, func(a, b flows.BlockRecord) int { return cmp.Compare(a.Block, b.Block) })
+	return o.done
+}

@@ -1,0 +1,314 @@
+// Package fidelity judges a run: it turns measurements of the run itself, taken
+// while it went on, into a verdict that goes with every figure. The question is
+// whether the emulated links, disks and captures were what the scenario says, and
+// whether the machine kept up.
+//
+// It measures nothing: emu/live hands it samples and results/flows what
+// captures show. It says nothing of whether a policy is any good.
+package fidelity
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"testbed/results/verdict"
+	"testbed/topo/units"
+)
+
+// Thresholds are the bounds of every check, with the defaults of Default.
+type Thresholds struct {
+	// DeliveredPass and DeliveredVoid bound what saturated links delivered over
+	// their configured rate.
+	DeliveredPass, DeliveredVoid Range
+	// SpacingPass and SpacingVoid are the least fractions of packet gaps on
+	// saturated links that are within a tenth of the wire time, or one packet
+	// time, of what they should be.
+	SpacingPass, SpacingVoid float64
+	// LatenessPass is the 99th percentile of scheduling lateness that is always
+	// good enough; LatenessPassCCT and LatenessVoidCCT are fractions of the
+	// median completion time.
+	LatenessPass                     time.Duration
+	LatenessPassCCT, LatenessVoidCCT float64
+	// DiskPass and DiskVoid bound what busy disks wrote over their rate.
+	DiskPass, DiskVoid Range
+	// EnginePass is the difference between the wire's and the agents' notion of
+	// a completion that is always good enough; EnginePassFraction and
+	// EngineVoidFraction are fractions of the completion time. Judged at the
+	// 99th percentile of transfers, so that one preemption does not condemn a run.
+	EnginePass                             time.Duration
+	EnginePassFraction, EngineVoidFraction float64
+	// CountersVoid is the fraction of bytes by which captures and interface
+	// counters may differ before the run is void. Only equality passes.
+	CountersVoid float64
+}
+
+// Range is closed at both ends.
+type Range struct{ Lo, Hi float64 }
+
+func (r Range) has(x float64) bool { return x >= r.Lo && x <= r.Hi }
+
+// Default is the table that every report prints.
+func Default() Thresholds {
+	return Thresholds{
+		DeliveredPass: Range{0.97, 1.01}, DeliveredVoid: Range{0.90, 1.05},
+		SpacingPass: 0.90, SpacingVoid: 0.50,
+		LatenessPass: 5 * time.Millisecond, LatenessPassCCT: 0.01, LatenessVoidCCT: 0.10,
+		DiskPass: Range{0.97, 1.03}, DiskVoid: Range{0.90, 1.10},
+		EnginePass: 2 * time.Millisecond, EnginePassFraction: 0.01, EngineVoidFraction: 0.10,
+		CountersVoid: 0.001,
+	}
+}
+
+// Samples is what was measured of one arm and repeat.
+type Samples struct {
+	Captures []Capture
+	Links    []Link
+	Spacing  []Spacing
+	Lateness time.Duration // 99th percentile of the scheduling probe
+	Disks    []Disk
+	// Transfers are all flows and blocks that both the wire and the agents saw
+	// complete.
+	Transfers []Transfer
+	MedianCCT time.Duration // of coflows, or of block writes where there are none
+	// Problems are what captures could not account for; each degrades the run.
+	Problems []string
+}
+
+// Capture is the capture of one host.
+type Capture struct {
+	Host string
+	// Dropped counts packets that the kernel did not hand over.
+	Dropped uint64
+	// Bytes and Counted are what the capture holds of the host's interface, in
+	// original lengths, and what the interface counted meanwhile, both ways.
+	Bytes, Counted uint64
+}
+
+// Link is what one directed link delivered while it was saturated: in the
+// intervals at both ends of which packets waited for it.
+type Link struct {
+	Name string
+	Rate units.Rate
+	// Ratios are delivered bytes over the rate's, one an interval.
+	Ratios []float64
+}
+
+// Spacing is the gaps between packets on one link that should have been evenly
+// spaced.
+type Spacing struct {
+	Link       string
+	Gaps, Good int
+}
+
+// Disk is one host's disk while it had something to write.
+type Disk struct {
+	Host    string
+	Rate    units.Rate
+	Written units.Bytes
+	Busy    time.Duration
+}
+
+// Transfer is one flow or block write.
+type Transfer struct {
+	Name         string
+	Completion   time.Duration // on the wire, from arrival
+	Wire, Engine time.Duration // moment of completion, same zero
+}
+
+// Bounds below which a measurement is too small to judge by.
+const (
+	minSaturated = 5                      // intervals a link
+	minGaps      = 200                    // a link
+	minDiskBusy  = 200 * time.Millisecond // a disk
+)
+
+// Judge makes the verdict of one arm and repeat.
+func Judge(s Samples, th Thresholds) verdict.Verdict {
+	checks := []verdict.Check{
+		captureDrops(s), counters(s, th), delivered(s, th), spacing(s, th), lateness(s, th), disks(s, th), engine(s, th),
+	}
+	if len(s.Problems) > 0 {
+		c := verdict.Check{Name: "records", Level: verdict.Degraded, Value: fmt.Sprintf("%d problems", len(s.Problems)), Pass: "0 problems", Void: "-", Reason: s.Problems[0]}
+		checks = append(checks, c)
+	}
+	return verdict.Of(checks...)
+}
+
+func grade(pass, void bool) verdict.Level {
+	switch {
+	case pass:
+		return verdict.Pass
+	case void:
+		return verdict.Void
+	}
+	return verdict.Degraded
+}
+
+func captureDrops(s Samples) verdict.Check {
+	c := verdict.Check{Name: "capture-drops", Level: verdict.Pass, Pass: "0", Void: "> 0"}
+	var total uint64
+	worst := Capture{}
+	for _, k := range s.Captures {
+		total += k.Dropped
+		if k.Dropped > worst.Dropped {
+			worst = k
+		}
+	}
+	c.Value = fmt.Sprintf("%d packets", total)
+	if total > 0 {
+		c.Level = verdict.Void
+		c.Reason = fmt.Sprintf("the capture of %s lost %d packets, so completion times may be wrong: enlarge capture.ring or lower the load", worst.Host, worst.Dropped)
+	}
+	return c
+}
+
+func counters(s Samples, th Thresholds) verdict.Check {
+	c := verdict.Check{Name: "captured-bytes", Level: verdict.Pass, Value: "equal", Pass: "equal to the interface counters", Void: fmt.Sprintf("apart by > %g %%", 100*th.CountersVoid)}
+	worst, host := 0.0, ""
+	for _, k := range s.Captures {
+		if k.Bytes == k.Counted {
+			continue
+		}
+		apart := math.Abs(float64(k.Bytes)-float64(k.Counted)) / math.Max(float64(k.Counted), 1)
+		if host == "" || apart > worst {
+			worst, host = apart, k.Host
+		}
+	}
+	if host != "" {
+		c.Level = grade(false, worst > th.CountersVoid)
+		c.Value = fmt.Sprintf("apart by %.4f %%", 100*worst)
+		c.Reason = fmt.Sprintf("the capture of %s does not hold the bytes its interface counted", host)
+	}
+	return c
+}
+
+// delivered judges each link by the median of its saturated intervals: an
+// interval in which the queue ran empty between its ends would count as a link
+// too slow.
+func delivered(s Samples, th Thresholds) verdict.Check {
+	c := verdict.Check{Name: "delivered", Level: verdict.Pass, Value: "no link saturated",
+		Pass: fmt.Sprintf("%.2f to %.2f of the rate", th.DeliveredPass.Lo, th.DeliveredPass.Hi), Void: fmt.Sprintf("< %.2f or > %.2f", th.DeliveredVoid.Lo, th.DeliveredVoid.Hi)}
+	n, worst, link := 0, 1.0, ""
+	for _, l := range s.Links {
+		if len(l.Ratios) < minSaturated {
+			continue
+		}
+		n++
+		sorted := slices.Sorted(slices.Values(l.Ratios))
+		if m := sorted[len(sorted)/2]; link == "" || math.Abs(m-1) > math.Abs(worst-1) {
+			worst, link = m, l.Name
+		}
+	}
+	if n == 0 {
+		return c
+	}
+	c.Level = grade(th.DeliveredPass.has(worst), !th.DeliveredVoid.has(worst))
+	c.Value = fmt.Sprintf("%.3f at worst on %d saturated links", worst, n)
+	if c.Level != verdict.Pass {
+		c.Reason = fmt.Sprintf("%s delivered %.1f %% of its rate while packets waited: the machine did not keep up, or the link is not shaped as the scenario says", link, 100*worst)
+	}
+	return c
+}
+
+func spacing(s Samples, th Thresholds) verdict.Check {
+	c := verdict.Check{Name: "packet-spacing", Level: verdict.Pass, Value: "no link saturated",
+		Pass: fmt.Sprintf("≥ %.0f %% of gaps as the wire spaces them", 100*th.SpacingPass), Void: fmt.Sprintf("< %.0f %%", 100*th.SpacingVoid)}
+	n, worst, link := 0, 1.0, ""
+	for _, l := range s.Spacing {
+		if l.Gaps < minGaps {
+			continue
+		}
+		n++
+		if f := float64(l.Good) / float64(l.Gaps); link == "" || f < worst {
+			worst, link = f, l.Link
+		}
+	}
+	if n == 0 {
+		return c
+	}
+	c.Level = grade(worst >= th.SpacingPass, worst < th.SpacingVoid)
+	c.Value = fmt.Sprintf("%.1f %% at worst on %d saturated links", 100*worst, n)
+	if c.Level != verdict.Pass {
+		c.Reason = fmt.Sprintf("on %s packets came in lumps: the machine was late, or segments were not cut to the MTU", link)
+	}
+	return c
+}
+
+func lateness(s Samples, th Thresholds) verdict.Check {
+	c := verdict.Check{Name: "scheduling-lateness", Value: fmt.Sprintf("p99 %s", round(s.Lateness)),
+		Pass: fmt.Sprintf("≤ %v or %g %% of the median CCT", th.LatenessPass, 100*th.LatenessPassCCT), Void: fmt.Sprintf("≥ %g %% of the median CCT", 100*th.LatenessVoidCCT)}
+	of := float64(s.Lateness) / math.Max(float64(s.MedianCCT), 1)
+	c.Level = grade(s.Lateness <= th.LatenessPass || s.MedianCCT > 0 && of <= th.LatenessPassCCT, s.MedianCCT > 0 && of >= th.LatenessVoidCCT)
+	if c.Level != verdict.Pass {
+		c.Reason = fmt.Sprintf("timers fired late by %s at the 99th percentile, against a median completion of %s: the machine is overloaded or shared", round(s.Lateness), round(s.MedianCCT))
+	}
+	return c
+}
+
+func disks(s Samples, th Thresholds) verdict.Check {
+	c := verdict.Check{Name: "disk", Level: verdict.Pass, Value: "no disk busy",
+		Pass: fmt.Sprintf("%.2f to %.2f of the rate while busy", th.DiskPass.Lo, th.DiskPass.Hi), Void: fmt.Sprintf("< %.2f or > %.2f", th.DiskVoid.Lo, th.DiskVoid.Hi)}
+	n, worst, host := 0, 1.0, ""
+	for _, d := range s.Disks {
+		if d.Busy < minDiskBusy || d.Rate <= 0 {
+			continue
+		}
+		n++
+		if r := float64(units.RateOf(d.Written, d.Busy)) / float64(d.Rate); host == "" || math.Abs(r-1) > math.Abs(worst-1) {
+			worst, host = r, d.Host
+		}
+	}
+	if n == 0 {
+		return c
+	}
+	c.Level = grade(th.DiskPass.has(worst), !th.DiskVoid.has(worst))
+	c.Value = fmt.Sprintf("%.3f at worst on %d busy disks", worst, n)
+	if c.Level != verdict.Pass {
+		c.Reason = fmt.Sprintf("the disk of %s wrote at %.1f %% of its configured rate", host, 100*worst)
+	}
+	return c
+}
+
+func engine(s Samples, th Thresholds) verdict.Check {
+	c := verdict.Check{Name: "wire-vs-engine", Level: verdict.Pass, Value: "no transfers",
+		Pass: fmt.Sprintf("p99 ≤ %v or %g %%", th.EnginePass, 100*th.EnginePassFraction), Void: fmt.Sprintf("p99 > %g %%", 100*th.EngineVoidFraction)}
+	if len(s.Transfers) == 0 {
+		return c
+	}
+	type apart struct {
+		level verdict.Level
+		by    time.Duration
+		name  string
+	}
+	all := make([]apart, 0, len(s.Transfers))
+	for _, t := range s.Transfers {
+		by := (t.Engine - t.Wire).Abs()
+		of := float64(by) / math.Max(float64(t.Completion), 1)
+		all = append(all, apart{grade(by <= th.EnginePass || of <= th.EnginePassFraction, of > th.EngineVoidFraction), by, t.Name})
+	}
+	slices.SortFunc(all, func(a, b apart) int {
+		if a.level != b.level {
+			return int(a.level) - int(b.level)
+		}
+		return int(a.by - b.by)
+	})
+	at := all[(len(all)*99+99)/100-1]
+	c.Level = at.level
+	c.Value = fmt.Sprintf("p99 %s over %d transfers", round(at.by), len(all))
+	if c.Level != verdict.Pass {
+		c.Reason = fmt.Sprintf("the agents saw %s complete %s from when its packets did: they ran late, or the captures are wrong", at.name, round(at.by))
+	}
+	return c
+}
+
+func round(d time.Duration) time.Duration {
+	switch {
+	case d >= time.Second:
+		return d.Round(10 * time.Millisecond)
+	case d >= 10*time.Millisecond:
+		return d.Round(100 * time.Microsecond)
+	}
+	return d.Round(time.Microsecond)
+}

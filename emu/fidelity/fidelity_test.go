@@ -1,0 +1,111 @@
+package fidelity
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"testbed/results/verdict"
+	"testbed/topo/units"
+)
+
+func clean() Samples {
+	ratios := func(x float64) []float64 { return slices.Repeat([]float64{x}, 10) }
+	return Samples{
+		Captures:  []Capture{{Host: "h0-00", Bytes: 1e9, Counted: 1e9}},
+		Links:     []Link{{Name: "leaf0>spine0", Rate: 25 * units.Mbps, Ratios: ratios(0.999)}, {Name: "quiet", Ratios: []float64{0.1}}},
+		Spacing:   []Spacing{{"h0-00>leaf0", 1000, 950}, {"quiet", 10, 0}},
+		Lateness:  300 * time.Microsecond,
+		Disks:     []Disk{{"h0-00", 8 * units.Mbps, 1 * units.MB, time.Second}, {"idle", 8 * units.Mbps, 1, time.Millisecond}},
+		Transfers: []Transfer{{"flow 1", time.Second, 5 * time.Second, 5*time.Second + time.Millisecond}},
+		MedianCCT: time.Second,
+	}
+}
+
+func TestCleanRunPasses(t *testing.T) {
+	v := Judge(clean(), Default())
+	for _, c := range v.Checks {
+		if c.Level != verdict.Pass || c.Reason != "" || c.Value == "" || c.Pass == "" || c.Void == "" {
+			t.Errorf("%+v", c)
+		}
+	}
+	if v.Level != verdict.Pass || len(v.Checks) != 7 {
+		t.Errorf("verdict %v of %d checks, want pass of 7", v.Level, len(v.Checks))
+	}
+	if v := Judge(Samples{}, Default()); v.Level != verdict.Pass {
+		t.Errorf("a run in which nothing happened: %+v", v)
+	}
+}
+
+func TestEachCheckCatchesItsOwn(t *testing.T) {
+	ratios := func(x float64) []Link { return []Link{{Name: "l", Ratios: slices.Repeat([]float64{x}, 9)}} }
+	disk := func(b units.Bytes) []Disk { return []Disk{{"h", 8 * units.Mbps, b, time.Second}} }
+	late := func(d time.Duration) []Transfer {
+		return []Transfer{{"flow 1", 100 * time.Millisecond, time.Second, time.Second + d}}
+	}
+	for _, tt := range []struct {
+		name, check string
+		spoil       func(*Samples)
+		want        verdict.Level
+	}{
+		{"one packet dropped", "capture-drops", func(s *Samples) { s.Captures[0].Dropped = 1 }, verdict.Void},
+		{"a few bytes missing", "captured-bytes", func(s *Samples) { s.Captures[0].Bytes -= 1500 }, verdict.Degraded},
+		{"many bytes missing", "captured-bytes", func(s *Samples) { s.Captures[0].Bytes -= 2e6 }, verdict.Void},
+		{"bytes too many", "captured-bytes", func(s *Samples) { s.Captures[0].Bytes += 2e6 }, verdict.Void},
+		{"slow link", "delivered", func(s *Samples) { s.Links = ratios(0.93) }, verdict.Degraded},
+		{"very slow link", "delivered", func(s *Samples) { s.Links = ratios(0.5) }, verdict.Void},
+		{"fast link", "delivered", func(s *Samples) { s.Links = ratios(1.03) }, verdict.Degraded},
+		{"very fast link", "delivered", func(s *Samples) { s.Links = ratios(1.2) }, verdict.Void},
+		{"lumps", "packet-spacing", func(s *Samples) { s.Spacing[0].Good = 700 }, verdict.Degraded},
+		{"all lumps", "packet-spacing", func(s *Samples) { s.Spacing[0].Good = 400 }, verdict.Void},
+		{"late", "scheduling-lateness", func(s *Samples) { s.Lateness = 20 * time.Millisecond }, verdict.Degraded},
+		{"very late", "scheduling-lateness", func(s *Samples) { s.Lateness = 100 * time.Millisecond }, verdict.Void},
+		{"slow disk", "disk", func(s *Samples) { s.Disks = disk(950_000) }, verdict.Degraded},
+		{"very slow disk", "disk", func(s *Samples) { s.Disks = disk(800_000) }, verdict.Void},
+		{"fast disk", "disk", func(s *Samples) { s.Disks = disk(1_200_000) }, verdict.Void},
+		{"agent late", "wire-vs-engine", func(s *Samples) { s.Transfers = late(5 * time.Millisecond) }, verdict.Degraded},
+		{"agent very late", "wire-vs-engine", func(s *Samples) { s.Transfers = late(-50 * time.Millisecond) }, verdict.Void},
+		{"problem", "records", func(s *Samples) { s.Problems = []string{"flow 3 has no end"} }, verdict.Degraded},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := clean()
+			tt.spoil(&s)
+			v := Judge(s, Default())
+			if v.Level != tt.want {
+				t.Errorf("verdict %v, want %v", v.Level, tt.want)
+			}
+			for _, c := range v.Checks {
+				if bad := c.Level != verdict.Pass; bad != (c.Name == tt.check) || bad && c.Reason == "" {
+					t.Errorf("check %+v", c)
+				}
+			}
+		})
+	}
+}
+
+func TestLatenessIsJudgedAgainstCCT(t *testing.T) {
+	s := clean()
+	s.Lateness, s.MedianCCT = 8*time.Millisecond, 2*time.Second
+	if v := Judge(s, Default()); v.Level != verdict.Pass {
+		t.Errorf("8 ms of 2 s: %v", v.Level)
+	}
+	s.Lateness, s.MedianCCT = 4*time.Millisecond, 10*time.Millisecond
+	if v := Judge(s, Default()); v.Level != verdict.Pass {
+		t.Errorf("4 ms is always good enough: %v", v.Level)
+	}
+}
+
+func TestOneOutlierInAHundredDoesNotCondemn(t *testing.T) {
+	s := clean()
+	for range 150 {
+		s.Transfers = append(s.Transfers, Transfer{"flow", time.Second, time.Second, time.Second})
+	}
+	s.Transfers[0].Engine += time.Second
+	if v := Judge(s, Default()); v.Level != verdict.Pass {
+		t.Errorf("one of 151 late: %v", v.Level)
+	}
+	s.Transfers[1].Engine += time.Second
+	if v := Judge(s, Default()); v.Level != verdict.Void {
+		t.Errorf("two of 151 late: %v", v.Level)
+	}
+}

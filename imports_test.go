@@ -1,0 +1,116 @@
+package main
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// model packages describe; everything may import them.
+var model = []string{"topo", "topo/units", "workloads", "hosts/wire", "results/verdict"}
+
+// arrows lists, for each package, what of this module it may import besides the
+// model packages. A package that is not listed may import nothing, so that a new
+// one is placed on purpose.
+var arrows = map[string][]string{
+	"topo/units":      {},
+	"topo":            {},
+	"workloads":       {},
+	"hosts/wire":      {},
+	"results/verdict": {},
+
+	"policies":            {},
+	"policies/coflow":     {"policies"},
+	"policies/placement":  {"policies"},
+	"policies/catalog":    {"policies", "policies/coflow", "policies/placement"},
+	"policies/policytest": {"policies"},
+
+	"emu/scenario": {},
+	"emu/engine":   {"policies"},
+	"emu/fluid":    {"policies", "emu/engine"},
+	"emu/plan":     {},
+	"emu/deploy":   {"emu/plan"},
+	"emu/kernel":   {"emu/plan", "emu/deploy"},
+	"emu/fidelity": {},
+
+	"hosts":      {"hosts/pace", "hosts/disk"},
+	"hosts/pace": {},
+	"hosts/disk": {},
+
+	"results/pcap":    {},
+	"results/flows":   {"results/pcap"},
+	"results/metrics": {"results/flows"},
+	"results/report":  {"results/flows", "results/metrics"},
+
+	"emu/live": {"policies", "emu/engine", "emu/kernel", "emu/fidelity", "emu/plan", "emu/deploy", "hosts", "hosts/pace", "hosts/disk",
+		"results/pcap", "results/flows"},
+	"emu/experiment": {"policies", "policies/catalog", "emu/engine", "emu/fluid", "emu/live", "emu/kernel", "emu/fidelity", "emu/plan", "emu/deploy", "emu/scenario",
+		"results/pcap", "results/flows", "results/metrics", "results/report"},
+	"emu/cli": {"policies/catalog", "emu/experiment", "emu/kernel", "emu/plan", "emu/deploy", "emu/scenario",
+		"results/flows", "results/metrics", "results/report"},
+	"": {"emu/cli"},
+
+	"emu/kernel/netnstest": {},
+}
+
+// onlyIn fences a dependency into the packages that may know of it.
+var onlyIn = map[string][]string{
+	"github.com/vishvananda/netlink": {"emu/kernel"},
+	"github.com/vishvananda/netns":   {"emu/kernel"},
+	"github.com/containernetworking": {"emu/kernel"},
+	"github.com/gopacket/gopacket":   {"emu/kernel"},
+	"golang.org/x/sys/unix":          {"emu/kernel"},
+	"math/rand":                      {}, // version 2 only
+	"github.com/spf13/cobra":         {"emu/cli"},
+	"go.yaml.in/yaml/v4":             {"emu/scenario"},
+}
+
+// pure packages decide everything from what they are told.
+var pure = []string{"policies", "policies/coflow", "policies/placement", "emu/engine"}
+
+// impure is what a pure package may not import. The engine's log and its context
+// need io and context, which touch nothing by themselves.
+var impure = []string{"os", "net", "sync", "math/rand", "runtime", "syscall", "log", "log/slog"}
+
+func TestImportsRunOneWay(t *testing.T) {
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...").CombinedOutput()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, out)
+	}
+	for line := range strings.Lines(string(out)) {
+		words := strings.Fields(line)
+		name := strings.TrimPrefix(strings.TrimPrefix(words[0], "testbed"), "/")
+		allowed, listed := arrows[name]
+		if !listed {
+			t.Errorf("package %q is not in the table of arrows", name)
+		}
+		for _, imp := range words[1:] {
+			if own, ok := strings.CutPrefix(imp, "testbed/"); ok && !slices.Contains(allowed, own) && !slices.Contains(model, own) {
+				t.Errorf("%s imports %s: no such arrow", name, own)
+			}
+			for dep, users := range onlyIn {
+				within := imp == dep || strings.HasPrefix(imp, dep+"/") && dep != "math/rand"
+				if within && !slices.Contains(users, name) {
+					t.Errorf("%s imports %s, which belongs in %v", name, imp, users)
+				}
+			}
+			if slices.Contains(pure, name) && slices.Contains(impure, imp) {
+				t.Errorf("%s imports %s, but must be pure", name, imp)
+			}
+		}
+	}
+}
+
+// A clock in a pure package would not show among its imports: time is imported
+// for its Duration.
+func TestPurePackagesReadNoClock(t *testing.T) {
+	for _, name := range pure {
+		out, err := exec.Command("grep", "-nE", `time\.(Now|Since|Until|Sleep|After|Tick|NewTimer|NewTicker|AfterFunc)\b|^var [a-z]`, "-r", "--include=*.go", "--exclude=*_test.go", name).Output()
+		if len(out) > 0 {
+			t.Errorf("%s reads a clock or keeps a variable:\n%s", name, out)
+		} else if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 1 {
+			t.Errorf("grep: %v", err)
+		}
+	}
+}
