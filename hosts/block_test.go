@@ -1,0 +1,411 @@
+package hosts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"testbed/hosts/disk"
+	"testbed/hosts/pace"
+	"testbed/hosts/wire"
+	"testbed/topo"
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// stalled is the rate of a disk that takes a packet and is not done with it in
+// the time of a test.
+const stalled = 1 * units.Bps
+
+// chain writes block 3 from host 0.
+func chain(size, packet units.Bytes, window int, targets ...topo.HostID) Chain {
+	c := Chain{
+		Block:   workloads.Block{ID: 3, Client: 0, Size: size, Replicas: len(targets), Packet: packet, Window: window},
+		Targets: targets,
+	}
+	for i := range targets {
+		c.Hashes = append(c.Hashes, uint32(100+i))
+	}
+	return c
+}
+
+func TestBlockOnTheWire(t *testing.T) {
+	for _, targets := range [][]topo.HostID{{1}, {0}, {1, 2}, {1, 2, 3}, {0, 2, 3}, {0, 1, 2, 3, 4, 5, 6, 7, 8}} {
+		for _, size := range []units.Bytes{1, 999, 1000, 1001, 16_000, 123_456} {
+			t.Run(fmt.Sprint(targets, size), func(t *testing.T) {
+				inMemory(t, hosts(9), func(t *testing.T, n *memNet, c *cluster) {
+					if err := c.agents[0].Write(t.Context(), chain(size, 1000, 4, targets...)); err != nil {
+						t.Fatal(err)
+					}
+					src := topo.HostID(0)
+					for i, dst := range targets {
+						hop := n.hop(t, src, dst)
+						wrote, read := hop.counts()
+						if want := wire.Size + wire.TargetsSize + int(size); wrote != want {
+							t.Errorf("hop %d carries %d bytes, want %d", i, wrote, want)
+						}
+						if want := int(wire.AckBytes(uint64(size), 1000)); read != want {
+							t.Errorf("hop %d acknowledges with %d bytes, want %d", i, read, want)
+						}
+						h, err := wire.Parse(hop.start)
+						want := wire.Header{Kind: wire.KindBlock, Run: testRun, Group: 3, Member: uint32(i), Parts: uint32(len(targets)), Size: uint64(size), Packet: 1000, Sent: h.Sent}
+						if err != nil || h != want {
+							t.Errorf("hop %d has header %+v, %v, want %+v", i, h, err, want)
+						}
+						if got, err := os.ReadFile(c.disks[dst].Path(3)); err != nil || units.Bytes(len(got)) != size {
+							t.Errorf("replica %d has %d bytes, %v, want %d", i, len(got), err, size)
+						}
+						if used := c.disks[dst].Used(); used != size {
+							t.Errorf("host %d uses %d, want %d", dst, used, size)
+						}
+						src = dst
+					}
+					for i, d := range n.all() {
+						if d.hash != uint32(100+i) || d.port != wire.BlockPort {
+							t.Errorf("hop %d goes to port %d by hash %d", i, d.port, d.hash)
+						}
+					}
+					synctest.Wait()
+					if _, problems := c.notes.get(); len(problems) > 0 {
+						t.Error(problems)
+					}
+				})
+			})
+		}
+	}
+}
+
+// disks are as hosts, but for the given rates by host.
+func disks(n int, rates map[int]units.Rate) []disk.Options {
+	o := hosts(n)
+	for i, r := range rates {
+		o[i].Rate = r
+	}
+	return o
+}
+
+// start begins a write that is not expected to end soon; the function returned
+// cancels it and waits.
+func start(t *testing.T, a *Agent, c Chain) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.Write(ctx, c) }()
+	synctest.Wait()
+	return func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Write = %v, want %v", err, context.Canceled)
+		}
+	}
+}
+
+// With a window of 3 packets and the disk of the second host stalled, the client
+// stops after 3 packets that are not acknowledged.
+func TestWindowStopsTheClient(t *testing.T) {
+	inMemory(t, disks(4, map[int]units.Rate{2: stalled}), func(t *testing.T, n *memNet, c *cluster) {
+		stop := start(t, c.agents[0], chain(100_000, 1000, 3, 1, 2, 3))
+		defer stop()
+		time.Sleep(30 * time.Second)
+		wrote, read := n.hop(t, 0, 1).counts()
+		if packets := (wrote - wire.Size - wire.TargetsSize) / 1000; packets != 3 {
+			t.Errorf("the client sent %d packets, want 3", packets)
+		}
+		if read != wire.AckSize {
+			t.Errorf("the client has %d bytes of acknowledgements, want the set-up alone", read)
+		}
+		// The first host has all of them on its disk, and forwarded all.
+		if got := c.disks[1].Stats().Written; got != 3000 {
+			t.Errorf("host 1 wrote %d bytes, want 3000", got)
+		}
+		if wrote, _ := n.hop(t, 1, 2).counts(); wrote != wire.Size+wire.TargetsSize+3000 {
+			t.Errorf("host 1 forwarded %d bytes in all, want 3 packets", wrote)
+		}
+	})
+}
+
+// A host forwards a packet before it writes it: with the first disk stalled, the
+// packet is on the disks behind it all the same, and is not acknowledged.
+func TestForwardsBeforeItWrites(t *testing.T) {
+	inMemory(t, disks(4, map[int]units.Rate{1: stalled}), func(t *testing.T, n *memNet, c *cluster) {
+		stop := start(t, c.agents[0], chain(100_000, 1000, 3, 1, 2, 3))
+		defer stop()
+		time.Sleep(30 * time.Second)
+		for _, h := range []int{2, 3} {
+			if got := c.disks[h].Stats().Written; got != 1000 {
+				t.Errorf("host %d wrote %d bytes, want the first packet", h, got)
+			}
+		}
+		if _, read := n.hop(t, 1, 2).counts(); read != 2*wire.AckSize {
+			t.Errorf("host 1 has %d bytes of acknowledgements, want set-up and a packet", read)
+		}
+		if _, read := n.hop(t, 0, 1).counts(); read != wire.AckSize {
+			t.Errorf("the client has %d bytes of acknowledgements, want the set-up alone", read)
+		}
+	})
+}
+
+// The only replica must be on disk before it is acknowledged.
+func TestAcknowledgesAfterItsDisk(t *testing.T) {
+	inMemory(t, disks(1, map[int]units.Rate{0: 8 * units.Kbps}), func(t *testing.T, n *memNet, c *cluster) {
+		stop := start(t, c.agents[0], chain(100_000, 1000, 3, 0)) // a packet a second
+		defer stop()
+		for i := range 5 {
+			if _, read := n.hop(t, 0, 0).counts(); read != (1+i)*wire.AckSize {
+				t.Errorf("after %d s the client has %d bytes of acknowledgements, want %d", i, read, (1+i)*wire.AckSize)
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+		}
+	})
+}
+
+// A pipeline moves at the rate of its slowest disk.
+func TestPipelineRate(t *testing.T) {
+	for _, rates := range []map[int]units.Rate{{1: 8 * units.Mbps}, {2: 8 * units.Mbps}, {3: 8 * units.Mbps}, {1: 8 * units.Mbps, 2: 8 * units.Mbps, 3: 8 * units.Mbps}} {
+		inMemory(t, disks(4, rates), func(t *testing.T, n *memNet, c *cluster) {
+			began := time.Now()
+			if err := c.agents[0].Write(t.Context(), chain(2_000_000, 16_000, 40, 1, 2, 3)); err != nil {
+				t.Fatal(err)
+			}
+			if got := time.Since(began); got < 1980*time.Millisecond || got > 2020*time.Millisecond {
+				t.Errorf("2 MB through a pipeline of 1 MB/s (%v) took %v, want 2s", rates, got)
+			}
+		})
+	}
+}
+
+// writeFails writes a block and returns its WriteError.
+func writeFails(t *testing.T, a *Agent, c Chain) *WriteError {
+	t.Helper()
+	err := a.Write(t.Context(), c)
+	var w *WriteError
+	if !errors.As(err, &w) {
+		t.Fatalf("Write = %v, want a WriteError", err)
+	}
+	t.Log(err)
+	return w
+}
+
+// Whatever host fails and however, the client hears which and why, no replica
+// is left half-written, and nobody hangs.
+func TestFailureReachesTheClient(t *testing.T) {
+	with := func(h int, o disk.Options) []disk.Options {
+		all := hosts(4)
+		all[h] = o
+		return all
+	}
+	for _, tt := range []struct {
+		name    string
+		disks   []disk.Options
+		targets []topo.HostID
+		host    topo.HostID
+		want    string
+		within  time.Duration
+	}{
+		{"first disk full", with(1, disk.Options{Rate: units.Gbps, Capacity: 1000}), []topo.HostID{1, 2, 3}, 1, "full", 0},
+		{"middle disk full", with(2, disk.Options{Rate: units.Gbps, Capacity: 1000}), []topo.HostID{1, 2, 3}, 2, "disk of h2 is full", 0},
+		{"last disk full", with(3, disk.Options{Rate: units.Gbps, Capacity: 1000}), []topo.HostID{1, 2, 3}, 3, "1KB", 0},
+		{"no disk", with(2, disk.Options{}), []topo.HostID{1, 2, 3}, 2, "no disk", 0},
+		{"no such host", hosts(4), []topo.HostID{1, 2, 9}, 9, "refused", 0},
+		{"no such first host", hosts(4), []topo.HostID{9}, 9, "refused", 0},
+		{"same host twice", hosts(4), []topo.HostID{1, 2, 1}, 1, "exists", 0},
+		{"first disk stalled", disks(4, map[int]units.Rate{1: stalled}), []topo.HostID{1, 2, 3}, 1, "has not taken a packet for 1m0s", 61 * time.Second},
+		{"middle disk stalled", disks(4, map[int]units.Rate{2: stalled}), []topo.HostID{1, 2, 3}, 2, "has not taken a packet", 61 * time.Second},
+		{"last disk stalled", disks(4, map[int]units.Rate{3: stalled}), []topo.HostID{1, 2, 3}, 3, "has not taken a packet", 61 * time.Second},
+		{"only disk stalled", disks(4, map[int]units.Rate{0: stalled}), []topo.HostID{0}, 0, "has not taken a packet", 61 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inMemory(t, tt.disks, func(t *testing.T, n *memNet, c *cluster) {
+				began := time.Now()
+				w := writeFails(t, c.agents[0], chain(10_000_000, 1000, 20, tt.targets...))
+				if w.Host != tt.host || w.Name != fmt.Sprintf("h%d", tt.host) || !strings.Contains(w.Reason, tt.want) {
+					t.Errorf("Write = %v, want h%d to have failed: %s", w, tt.host, tt.want)
+				}
+				if took := time.Since(began); took > tt.within {
+					t.Errorf("the client heard after %v, want %v", took, tt.within)
+				}
+				time.Sleep(5 * time.Second) // for hosts to hang up
+				synctest.Wait()
+				for i, d := range c.disks {
+					if d != nil && d.Used() != 0 {
+						t.Errorf("host %d still uses %d bytes", i, d.Used())
+					}
+				}
+			})
+		})
+	}
+}
+
+// A host that dies in the middle of a block, and one that answers no more.
+func TestHostLost(t *testing.T) {
+	for _, lost := range []topo.HostID{1, 2, 3} {
+		t.Run(fmt.Sprint("dies ", lost), func(t *testing.T) {
+			inMemory(t, disks(4, map[int]units.Rate{3: 8 * units.Kbps}), func(t *testing.T, n *memNet, c *cluster) {
+				time.AfterFunc(5*time.Second, c.stop[lost])
+				w := writeFails(t, c.agents[0], chain(10_000_000, 1000, 20, 1, 2, 3))
+				if w.Host != lost || !strings.Contains(w.Reason, "lost") {
+					t.Errorf("Write = %v, want h%d to be lost", w, lost)
+				}
+			})
+		})
+		t.Run(fmt.Sprint("mute ", lost), func(t *testing.T) {
+			inMemory(t, hosts(4), func(t *testing.T, n *memNet, c *cluster) {
+				if _, err := n.Listen(t.Context(), lost, wire.BlockPort); err != nil { // takes the place of the agent
+					t.Fatal(err)
+				}
+				began := time.Now()
+				w := writeFails(t, c.agents[0], chain(10_000_000, 1000, 20, 1, 2, 3))
+				if w.Host != lost || !strings.Contains(w.Reason, "set-up not acknowledged") {
+					t.Errorf("Write = %v, want h%d not to have acknowledged the set-up", w, lost)
+				}
+				if took := time.Since(began); took > 91*time.Second {
+					t.Errorf("the client heard after %v", took)
+				}
+			})
+		})
+	}
+}
+
+// A client that goes away takes its pipeline with it.
+func TestClientLost(t *testing.T) {
+	inMemory(t, disks(4, map[int]units.Rate{2: 8 * units.Kbps}), func(t *testing.T, n *memNet, c *cluster) {
+		stop := start(t, c.agents[0], chain(10_000_000, 1000, 20, 1, 2, 3))
+		time.Sleep(5 * time.Second)
+		stop()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		for i, d := range c.disks {
+			if d.Used() != 0 {
+				t.Errorf("host %d still uses %d bytes", i, d.Used())
+			}
+		}
+		if _, problems := c.notes.get(); len(problems) == 0 {
+			t.Error("nobody was told")
+		}
+	})
+}
+
+func TestWriteRefuses(t *testing.T) {
+	inMemory(t, hosts(2), func(t *testing.T, n *memNet, c *cluster) {
+		for _, tt := range []struct {
+			name string
+			edit func(*Chain)
+			want string
+		}{
+			{"no target", func(c *Chain) { c.Targets = nil; c.Hashes = nil }, "0 targets"},
+			{"too many targets", func(c *Chain) { c.Targets = make([]topo.HostID, 10); c.Hashes = make([]uint32, 10) }, "10 targets"},
+			{"hashes", func(c *Chain) { c.Hashes = nil }, "0 hashes for 1 hops"},
+			{"empty", func(c *Chain) { c.Block.Size = 0 }, "size 0"},
+			{"no packet", func(c *Chain) { c.Block.Packet = 0 }, "packet 0"},
+			{"huge packet", func(c *Chain) { c.Block.Packet = units.GB }, "packet 1000000000"},
+			{"no window", func(c *Chain) { c.Block.Window = 0 }, "window 0"},
+			{"other client", func(c *Chain) { c.Block.Client = 1 }, "client is h1"},
+			{"block", func(c *Chain) { c.Block.ID = -1 }, "block -1"},
+			{"host", func(c *Chain) { c.Targets[0] = -1 }, "host -1"},
+			{"too many packets", func(c *Chain) { c.Block.Size = 1 << 40; c.Block.Packet = 1 }, "too many packets"},
+		} {
+			ch := chain(10, 10, 1, 1)
+			tt.edit(&ch)
+			if err := c.agents[0].Write(t.Context(), ch); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%s: Write = %v, want %q", tt.name, err, tt.want)
+			}
+		}
+		if len(n.all()) > 0 {
+			t.Error("something was connected")
+		}
+	})
+}
+
+// Packets larger than the shared payload are sent in pieces.
+func TestLargePacket(t *testing.T) {
+	inMemory(t, hosts(3), func(t *testing.T, n *memNet, c *cluster) {
+		if err := c.agents[0].Write(t.Context(), chain(5_000_000, 2_000_000, 1, 1, 2)); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.disks[2].Stats(); got.Written != 5_000_000 || got.Writes != 3 {
+			t.Errorf("Stats = %+v, want 5 MB in 3 writes", got)
+		}
+	})
+}
+
+// Several clients write at once over loopback, beside flows.
+func TestBlocksOnLoopback(t *testing.T) {
+	n := new(loopNet)
+	c := newCluster(t, n, disks(4, map[int]units.Rate{0: 400 * units.Mbps, 1: 400 * units.Mbps, 2: 400 * units.Mbps, 3: 400 * units.Mbps})...)
+	defer c.finish()
+	const size = 1_000_001
+	var wg sync.WaitGroup
+	for i := range 8 {
+		client := topo.HostID(i % 4)
+		ch := chain(size, 16_000, 40, client, (client+1)%4, (client+2)%4)
+		ch.Block.ID, ch.Block.Client = workloads.BlockID(i), client
+		wg.Go(func() {
+			if err := c.agents[client].Write(t.Context(), ch); err != nil {
+				t.Error(err)
+			}
+		})
+		tr := flow(workloads.FlowID(i), 300_000, pace.NoLimit)
+		wg.Go(func() {
+			if err := c.agents[0].Send(t.Context(), tr); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for i, d := range c.disks {
+		if got := d.Stats(); got.Written != 6*size || d.Used() != 6*size {
+			t.Errorf("host %d: %+v, used %d, want 6 replicas", i, got, d.Used())
+		}
+		t.Logf("host %d achieved %v of 400Mbps while busy: %+v", i, d.Stats().Achieved(), d.Stats())
+	}
+	for _, d := range n.all() {
+		if d.port != wire.BlockPort {
+			continue
+		}
+		if _, read := d.conn.counts(); read != int(wire.AckBytes(size, 16_000)) {
+			t.Errorf("%d bytes of acknowledgements from %d to %d, want %d", read, d.dst, d.src, wire.AckBytes(size, 16_000))
+		}
+	}
+	if _, problems := c.notes.get(); len(problems) > 0 {
+		t.Error(problems)
+	}
+}
+
+// The reason of a failure survives real sockets: data on its way to a host that
+// has given up must not reset the connection before the reason is read.
+func TestFailureOnLoopback(t *testing.T) {
+	n := new(loopNet)
+	o := hosts(4)
+	o[2] = disk.Options{Rate: units.Gbps, Capacity: 100_000_000}
+	c := newCluster(t, n, o...)
+	defer c.finish()
+	for range 5 {
+		broken := make(chan struct{})
+		go func() { // the disk breaks in the middle of the block
+			defer close(broken)
+			for c.disks[2].Stats().Written < 500_000 {
+				time.Sleep(time.Millisecond)
+			}
+			c.disks[2].Close()
+		}()
+		w := writeFails(t, c.agents[0], chain(50_000_000, 16_000, 1000, 1, 2, 3))
+		<-broken
+		if w.Host != 2 || !strings.Contains(w.Reason, "disk is closed") {
+			t.Errorf("Write = %v, want the closed disk of h2", w)
+		}
+		for used := true; used; time.Sleep(time.Millisecond) {
+			used = c.disks[1].Used() > 0 || c.disks[2].Used() > 0 || c.disks[3].Used() > 0
+		}
+		fresh, err := disk.Open(t.TempDir(), disk.Options{Host: "h2", Rate: units.Gbps})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.disks[2], c.agents[2].o.Disk = fresh, fresh
+	}
+}

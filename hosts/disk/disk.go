@@ -1,0 +1,337 @@
+// Package disk is the disk of one emulated host: a directory of its own to which
+// replicas of blocks are really written, past the page cache, at no more than a
+// configured rate.
+//
+// The writes of all blocks of a host are served one packet after another in the
+// order they were asked for. Above the writes is a token bucket. A timer is dear
+// on a virtual machine, so the bucket is a clock that runs ahead with each write,
+// and a write waits only when that is ahead by more than Options.Slack.
+//
+// It does not read blocks back, does not limit reads, and does not make the
+// length of a file durable. On a file system in memory nothing reaches a device.
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// Options are the settings of a Disk. Those that are 0 take their default, where
+// they have one.
+type Options struct {
+	Host string     // named in errors
+	Rate units.Rate // of writes; units.MaxRate leaves it to the device
+	// Capacity is the most that replicas may hold together, those being written
+	// counted whole. 0 leaves it to the file system.
+	Capacity units.Bytes
+	// Burst is what an idle disk takes at once, by default what Rate carries in
+	// 2 ms. It should not exceed a pipeline packet.
+	Burst units.Bytes
+	// Slack is how far ahead of Rate a write may return, by default 1 ms: a
+	// shorter wait is left to the next write.
+	Slack time.Duration
+	// CatchUp is how far a busy disk may fall behind Rate, by timers that fire
+	// late or a device that stalls, and make up for it afterwards; by default
+	// 10 ms. What is lost beyond shows in Stats.
+	CatchUp time.Duration
+}
+
+// Stats are what a disk has done since it was opened.
+type Stats struct {
+	Written units.Bytes // payload; page padding is not counted
+	Writes  int         // packets
+	// Busy is the time the disk had something to write. A write counts from its
+	// turn to when Rate has it done or when it really ended, whichever is later,
+	// so that Written / Busy is Rate on a disk that keeps up, less on one that
+	// does not, and never more.
+	Busy   time.Duration
+	Device time.Duration // of the write calls alone
+	Late   time.Duration // the most that a write ended after Rate has it done
+}
+
+// Achieved is the rate at which the disk wrote while it was busy, 0 if it never
+// was.
+func (s Stats) Achieved() units.Rate {
+	if s.Written == 0 {
+		return 0
+	}
+	return units.RateOf(s.Written, s.Busy)
+}
+
+// FullError is a block that does not fit. It is syscall.ENOSPC to errors.Is.
+type FullError struct {
+	Host           string
+	Block          workloads.BlockID
+	Size           units.Bytes // of the block
+	Used, Capacity units.Bytes // Capacity is 0 where the file system was full
+	Dir            string
+}
+
+func (e *FullError) Error() string {
+	if e.Capacity > 0 {
+		return fmt.Sprintf("disk of %s is full: block %d of %v does not fit, %v of %v are used (raise the capacity of disks, or write less)",
+			e.Host, e.Block, e.Size, e.Used, e.Capacity)
+	}
+	return fmt.Sprintf("disk of %s is full: block %d of %v does not fit in the file system of %s, %v of it are this host's (free space there, or set the capacity of disks lower)",
+		e.Host, e.Block, e.Size, e.Dir, e.Used)
+}
+
+// Is says that e is syscall.ENOSPC.
+func (e *FullError) Is(target error) bool { return target == syscall.ENOSPC }
+
+// ErrClosed is what the use of a closed disk returns.
+var ErrClosed = errors.New("disk is closed")
+
+// file is what a replica needs of its file.
+type file interface {
+	WriteAt(p []byte, off int64) (int, error)
+	Truncate(size int64) error
+	Close() error
+}
+
+// Disk is the disk of one host. Its methods may be called from any goroutine.
+type Disk struct {
+	o      Options
+	dir    string
+	flags  int // how files are opened past the page cache
+	create func(path string) (file, error)
+	opened time.Time
+	closed chan struct{}
+
+	turn chan struct{} // holds one; channels serve who waits in order
+	// Guarded by turn:
+	buf   []byte // aligned
+	timer *time.Timer
+
+	mu       sync.Mutex // guards all below
+	throttle throttle
+	replicas map[workloads.BlockID]*Replica
+	used     units.Bytes
+	isClosed bool
+	closeErr error
+}
+
+// Open makes a disk of dir, which is created if need be and must be empty.
+func Open(dir string, o Options) (*Disk, error) {
+	wrap := func(err error) error { return fmt.Errorf("disk of %s: %w", o.Host, err) }
+	if o.Rate <= 0 {
+		return nil, wrap(fmt.Errorf("rate %v: want a positive rate", o.Rate))
+	}
+	if o.Capacity < 0 || o.Burst < 0 || o.Slack < 0 || o.CatchUp < 0 {
+		return nil, wrap(fmt.Errorf("capacity %v, burst %v, slack %v, catch-up %v: want none below 0", o.Capacity, o.Burst, o.Slack, o.CatchUp))
+	}
+	burst := 2 * time.Millisecond
+	if o.Burst > 0 {
+		burst = o.Rate.TimeToSend(o.Burst)
+	}
+	if o.Slack == 0 {
+		o.Slack = time.Millisecond
+	}
+	if o.CatchUp == 0 {
+		o.CatchUp = 10 * time.Millisecond
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, wrap(err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, wrap(err)
+	}
+	if len(entries) > 0 {
+		return nil, wrap(fmt.Errorf("directory %s holds %s: want an empty one, for this disk alone", dir, entries[0].Name()))
+	}
+	d := &Disk{
+		o: o, dir: dir, opened: time.Now(), closed: make(chan struct{}), turn: make(chan struct{}, 1),
+		throttle: throttle{rate: o.Rate, burst: burst, catchUp: o.CatchUp},
+		replicas: make(map[workloads.BlockID]*Replica),
+	}
+	d.create = func(path string) (file, error) {
+		return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|d.flags, 0o644)
+	}
+	if err := d.probe(); err != nil {
+		return nil, wrap(err)
+	}
+	d.turn <- struct{}{}
+	return d, nil
+}
+
+// probe finds out how the file system can be written past the page cache.
+func (d *Disk) probe() error {
+	var errs []error
+	for _, flags := range []int{syscall.O_DIRECT, syscall.O_DSYNC} {
+		d.flags = flags
+		err := d.tryWrite(filepath.Join(d.dir, "probe"))
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, fmt.Errorf("with %s: %w", d.Mode(), err))
+	}
+	return errors.Join(errs...)
+}
+
+func (d *Disk) tryWrite(path string) (err error) {
+	f, err := d.create(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(path)) }()
+	_, err = f.WriteAt(aligned(page), 0)
+	return err
+}
+
+// Mode is how the page cache is passed: "O_DIRECT", or "O_DSYNC" where the file
+// system refuses that.
+func (d *Disk) Mode() string {
+	if d.flags == syscall.O_DSYNC {
+		return "O_DSYNC"
+	}
+	return "O_DIRECT"
+}
+
+// Stats are counted up to the last write that has ended.
+func (d *Disk) Stats() Stats {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.throttle.stats
+}
+
+// Used is the size of all replicas, those being written counted whole.
+func (d *Disk) Used() units.Bytes {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.used
+}
+
+// Path is the file of a replica.
+func (d *Disk) Path(block workloads.BlockID) string {
+	return filepath.Join(d.dir, fmt.Sprintf("blk_%d", block))
+}
+
+// Create begins a replica and sets its whole size aside. A block that does not
+// fit is a *FullError.
+func (d *Disk) Create(block workloads.BlockID, size units.Bytes) (*Replica, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.isClosed:
+		return nil, fmt.Errorf("create block %d on the disk of %s: %w", block, d.o.Host, ErrClosed)
+	case size < 0:
+		return nil, fmt.Errorf("create block %d on the disk of %s: size %d: want 0 or more", block, d.o.Host, size)
+	case d.replicas[block] != nil:
+		return nil, fmt.Errorf("create block %d on the disk of %s: %w (a host holds one replica of a block)", block, d.o.Host, os.ErrExist)
+	case d.o.Capacity > 0 && size > d.o.Capacity-d.used:
+		return nil, &FullError{Host: d.o.Host, Block: block, Size: size, Used: d.used, Capacity: d.o.Capacity, Dir: d.dir}
+	}
+	f, err := d.create(d.Path(block))
+	if err != nil {
+		return nil, d.failed(err, "create", block, size, d.used)
+	}
+	r := &Replica{d: d, f: f, block: block, size: size}
+	d.replicas[block] = r
+	d.used += size
+	return r, nil
+}
+
+// failed tells a full file system from other failures.
+func (d *Disk) failed(err error, what string, block workloads.BlockID, size, used units.Bytes) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return &FullError{Host: d.o.Host, Block: block, Size: size, Used: used, Dir: d.dir}
+	}
+	return fmt.Errorf("disk of %s: %s block %d: %w", d.o.Host, what, block, err)
+}
+
+// Remove deletes a replica and gives its space back. One that is not there is no
+// error; one that is being written is.
+func (d *Disk) Remove(block workloads.BlockID) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r := d.replicas[block]
+	if r == nil {
+		return nil
+	}
+	if r.f != nil {
+		return fmt.Errorf("remove block %d from the disk of %s: it is being written", block, d.o.Host)
+	}
+	return d.forget(r)
+}
+
+// forget deletes a closed replica. d.mu is held.
+func (d *Disk) forget(r *Replica) error {
+	if err := os.Remove(d.Path(r.block)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("disk of %s: remove block %d: %w", d.o.Host, r.block, err)
+	}
+	delete(d.replicas, r.block)
+	d.used -= r.size
+	return nil
+}
+
+// Close ends all waits with ErrClosed and closes the files that are open. What
+// was written stays: the directory is its owner's to delete.
+func (d *Disk) Close() error {
+	d.mu.Lock()
+	if d.isClosed {
+		defer d.mu.Unlock()
+		return d.closeErr
+	}
+	d.isClosed = true
+	close(d.closed)
+	d.mu.Unlock()
+
+	<-d.turn // whoever writes, ends
+	defer func() { d.turn <- struct{}{} }()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, r := range d.replicas {
+		if r.f != nil {
+			d.closeErr = errors.Join(d.closeErr, r.f.Close())
+			r.f = nil
+		}
+	}
+	return d.closeErr
+}
+
+// take waits for the disk to be free, in the order of asking.
+func (d *Disk) take(ctx context.Context) error {
+	select {
+	case <-d.closed:
+		return ErrClosed
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	default:
+	}
+	select {
+	case <-d.turn:
+		return nil
+	case <-d.closed:
+		return ErrClosed
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// sleep waits for d at least. The turn is held.
+func (d *Disk) sleep(ctx context.Context, wait time.Duration) error {
+	if d.timer == nil {
+		d.timer = time.NewTimer(wait)
+	} else {
+		d.timer.Reset(wait)
+	}
+	defer d.timer.Stop()
+	select {
+	case <-d.timer.C:
+		return nil
+	case <-d.closed:
+		return ErrClosed
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

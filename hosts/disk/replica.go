@@ -1,0 +1,151 @@
+package disk
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+	"unsafe"
+
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// page is the alignment of direct writes, in memory and in the file. It is a
+// multiple of the block size of the devices in use.
+const page = 4096
+
+// aligned is a buffer of n bytes that begins at a multiple of page.
+func aligned(n int) []byte {
+	b := make([]byte, n+page)
+	skip := 0
+	if off := int(uintptr(unsafe.Pointer(&b[0])) % page); off > 0 {
+		skip = page - off
+	}
+	return b[skip : skip+n : skip+n]
+}
+
+// Replica is one copy of a block that is being written. One goroutine writes it.
+type Replica struct {
+	d     *Disk
+	f     file // nil once closed; guarded by d.mu, changed only with the turn held
+	block workloads.BlockID
+	size  units.Bytes
+
+	written units.Bytes
+	tail    []byte // of what was written, the part beyond the last whole page
+	whole   bool   // committed
+}
+
+// Write writes the next packet of the block and returns when the packet is
+// written and the rate of the disk allows it. An error leaves the packet written
+// in part or whole.
+func (r *Replica) Write(ctx context.Context, p []byte) error {
+	d := r.d
+	if err := d.take(ctx); err != nil {
+		return fmt.Errorf("disk of %s: write block %d at %d: %w", d.o.Host, r.block, r.written, err)
+	}
+	defer func() { d.turn <- struct{}{} }()
+	n := units.Bytes(len(p))
+	if n > r.size-r.written {
+		return fmt.Errorf("disk of %s: write block %d: %d bytes at %d go beyond its size of %d", d.o.Host, r.block, n, r.written, r.size)
+	}
+	f, err := r.open()
+	if err != nil {
+		return err
+	}
+	before := time.Since(d.opened)
+	d.mu.Lock()
+	start, due := d.throttle.admit(before, n)
+	d.mu.Unlock()
+	if err := r.put(f, p); err != nil {
+		return d.failed(err, fmt.Sprintf("write at %d of", r.written), r.block, r.size, d.Used())
+	}
+	r.written += n
+	after := time.Since(d.opened)
+	end := after
+	var waited error
+	if due-after >= d.o.Slack {
+		waited = d.sleep(ctx, due-after)
+		end = time.Since(d.opened)
+	}
+	d.mu.Lock()
+	d.throttle.finish(start, due, end, n, after-before)
+	d.mu.Unlock()
+	if waited != nil {
+		return fmt.Errorf("disk of %s: wait for block %d to be written at %v: %w", d.o.Host, r.block, d.o.Rate, waited)
+	}
+	return nil
+}
+
+func (r *Replica) open() (file, error) {
+	r.d.mu.Lock()
+	defer r.d.mu.Unlock()
+	if r.f == nil {
+		return nil, fmt.Errorf("disk of %s: write block %d: %w", r.d.o.Host, r.block, os.ErrClosed)
+	}
+	return r.f, nil
+}
+
+// put writes p in whole pages. The last page is padded, and written again with
+// what follows it. The turn is held.
+func (r *Replica) put(f file, p []byte) error {
+	d := r.d
+	from := int64(r.written) - int64(len(r.tail))
+	filled := len(r.tail) + len(p)
+	padded := (filled + page - 1) / page * page
+	if len(d.buf) < padded {
+		d.buf = aligned(padded)
+	}
+	buf := d.buf[:padded]
+	copy(buf, r.tail)
+	copy(buf[len(r.tail):], p)
+	clear(buf[filled:])
+	if _, err := f.WriteAt(buf, from); err != nil {
+		return err
+	}
+	r.tail = append(r.tail[:0], buf[filled/page*page:filled]...)
+	return nil
+}
+
+// Commit ends a replica that has all its bytes. Committing twice is no error.
+func (r *Replica) Commit() error {
+	r.d.mu.Lock()
+	defer r.d.mu.Unlock()
+	if r.whole {
+		return nil
+	}
+	if r.written < r.size {
+		return fmt.Errorf("disk of %s: commit block %d: it has %d of its %d bytes", r.d.o.Host, r.block, r.written, r.size)
+	}
+	if r.f == nil {
+		return fmt.Errorf("disk of %s: commit block %d: %w", r.d.o.Host, r.block, os.ErrClosed)
+	}
+	err := r.f.Truncate(int64(r.size)) // cuts the padding
+	if err2 := r.f.Close(); err == nil {
+		err = err2
+	}
+	r.f = nil
+	if err != nil {
+		return r.d.failed(err, "commit", r.block, r.size, r.d.used)
+	}
+	r.whole = true
+	return nil
+}
+
+// Abort deletes a replica that has not been committed and gives its space back;
+// after Commit it does nothing. The writer calls it.
+func (r *Replica) Abort() error {
+	r.d.mu.Lock()
+	defer r.d.mu.Unlock()
+	if r.whole || r.d.replicas[r.block] != r {
+		return nil
+	}
+	if r.f != nil {
+		if err := r.f.Close(); err != nil {
+			return fmt.Errorf("disk of %s: abort block %d: %w", r.d.o.Host, r.block, err)
+		}
+		r.f = nil
+	}
+	return r.d.forget(r)
+}

@@ -1,0 +1,452 @@
+package hosts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"testbed/hosts/disk"
+	"testbed/hosts/pace"
+	"testbed/topo"
+	"testbed/topo/units"
+)
+
+// testNet is what the networks of these tests have in common.
+type testNet struct {
+	mu    sync.Mutex
+	marks [][]byte
+	dials []dial
+}
+
+// dial is a connection that was asked for, with what was written to each side.
+type dial struct {
+	src, dst topo.HostID
+	port     uint16
+	hash     uint32
+	conn     *tap
+}
+
+// tap counts, and keeps the beginning of, what passes a connection's dialler.
+type tap struct {
+	net.Conn
+	mu          sync.Mutex
+	wrote, read int
+	writes      []int // sizes
+	start       []byte
+}
+
+func (c *tap) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wrote += n
+	c.writes = append(c.writes, n)
+	if len(c.start) < 256 {
+		c.start = append(c.start, p[:min(n, 256)]...)
+	}
+	return n, err
+}
+
+func (c *tap) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.read += n
+	return n, err
+}
+
+func (c *tap) CloseWrite() error     { return c.Conn.(interface{ CloseWrite() error }).CloseWrite() }
+func (c *tap) SetLinger(s int) error { return c.Conn.(interface{ SetLinger(int) error }).SetLinger(s) }
+
+func (c *tap) counts() (wrote, read int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.wrote, c.read
+}
+
+func (n *testNet) Mark(h topo.HostID, payload []byte) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.marks = append(n.marks, append([]byte{byte(h)}, payload...))
+	return nil
+}
+
+func (n *testNet) dialled(src, dst topo.HostID, port uint16, hash uint32, conn net.Conn) net.Conn {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	t := &tap{Conn: conn}
+	n.dials = append(n.dials, dial{src, dst, port, hash, t})
+	return t
+}
+
+// all are the connections made so far.
+func (n *testNet) all() []dial {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return append([]dial(nil), n.dials...)
+}
+
+// hop is the only connection between two hosts.
+func (n *testNet) hop(t *testing.T, src, dst topo.HostID) *tap {
+	t.Helper()
+	var found *tap
+	for _, d := range n.all() {
+		if d.src == src && d.dst == dst {
+			if found != nil {
+				t.Fatalf("two connections from %d to %d", src, dst)
+			}
+			found = d.conn
+		}
+	}
+	if found == nil {
+		t.Fatalf("no connection from %d to %d", src, dst)
+	}
+	return found
+}
+
+type place struct {
+	h    topo.HostID
+	port uint16
+}
+
+// memNet is a network in memory, for tests in false time. A connection holds
+// memBuffer bytes each way and takes no time.
+type memNet struct {
+	testNet
+	listeners map[place]*memListener
+}
+
+const memBuffer = 1 << 20
+
+func (n *memNet) Listen(_ context.Context, h topo.HostID, port uint16) (net.Listener, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	l := &memListener{conns: make(chan net.Conn, 1000), closed: make(chan struct{})}
+	if n.listeners == nil {
+		n.listeners = make(map[place]*memListener)
+	}
+	n.listeners[place{h, port}] = l
+	return l, nil
+}
+
+func (n *memNet) Dial(ctx context.Context, src, dst topo.HostID, port uint16, hash uint32) (net.Conn, error) {
+	n.mu.Lock()
+	l := n.listeners[place{dst, port}]
+	n.mu.Unlock()
+	if l == nil {
+		return nil, syscall.ECONNREFUSED
+	}
+	a, b := memPipe()
+	select {
+	case <-l.closed:
+		return nil, syscall.ECONNREFUSED
+	default:
+	}
+	select {
+	case l.conns <- b:
+		return n.dialled(src, dst, port, hash, a), nil
+	case <-l.closed:
+		return nil, syscall.ECONNREFUSED
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+type memListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (l *memListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *memListener) Close() error   { l.once.Do(func() { close(l.closed) }); return nil }
+func (l *memListener) Addr() net.Addr { return memAddr{} }
+
+type memAddr struct{}
+
+func (memAddr) Network() string { return "mem" }
+func (memAddr) String() string  { return "mem" }
+
+// stream is one direction of a connection.
+type stream struct {
+	mu       sync.Mutex
+	changed  *sync.Cond
+	buf      []byte
+	ended    bool // the writer is done
+	gone     bool // the reader has closed
+	reset    bool // the writer closed without having read all
+	deadline [2]time.Time
+}
+
+func newStream() *stream {
+	s := new(stream)
+	s.changed = sync.NewCond(&s.mu)
+	return s
+}
+
+func (s *stream) setDeadline(i int, t time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deadline[i] = t
+	if !t.IsZero() {
+		time.AfterFunc(time.Until(t), func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.changed.Broadcast()
+		})
+	}
+	s.changed.Broadcast()
+}
+
+func (s *stream) late(i int) bool {
+	return !s.deadline[i].IsZero() && !time.Now().Before(s.deadline[i])
+}
+
+type memConn struct {
+	in, out *stream
+	once    sync.Once
+}
+
+func memPipe() (a, b *memConn) {
+	x, y := newStream(), newStream()
+	return &memConn{in: x, out: y}, &memConn{in: y, out: x}
+}
+
+func (c *memConn) Read(p []byte) (int, error) {
+	s := c.in
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		switch {
+		case s.gone:
+			return 0, net.ErrClosed
+		case s.late(0):
+			return 0, os.ErrDeadlineExceeded
+		case len(s.buf) > 0:
+			n := copy(p, s.buf)
+			s.buf = s.buf[n:]
+			s.changed.Broadcast()
+			return n, nil
+		case s.reset:
+			return 0, syscall.ECONNRESET
+		case s.ended:
+			return 0, io.EOF
+		}
+		s.changed.Wait()
+	}
+}
+
+func (c *memConn) Write(p []byte) (n int, err error) {
+	s := c.out
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		switch {
+		case s.ended:
+			return n, net.ErrClosed
+		case s.gone:
+			return n, syscall.EPIPE
+		case s.late(1):
+			return n, os.ErrDeadlineExceeded
+		}
+		m := min(len(p), memBuffer-len(s.buf))
+		s.buf = append(s.buf, p[:m]...)
+		n, p = n+m, p[m:]
+		if m > 0 {
+			s.changed.Broadcast()
+		}
+		if len(p) == 0 {
+			return n, nil
+		}
+		s.changed.Wait()
+	}
+}
+
+func (c *memConn) CloseWrite() error {
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	c.out.ended = true
+	c.out.changed.Broadcast()
+	return nil
+}
+
+func (c *memConn) Close() error {
+	c.once.Do(func() {
+		c.CloseWrite()
+		c.in.mu.Lock()
+		unread := len(c.in.buf) > 0
+		c.in.gone = true
+		c.in.changed.Broadcast()
+		c.in.mu.Unlock()
+		if unread { // as TCP resets, at its worst: what is under way the other way is lost
+			c.out.mu.Lock()
+			defer c.out.mu.Unlock()
+			c.out.buf, c.out.reset = nil, true
+		}
+	})
+	return nil
+}
+
+func (c *memConn) SetLinger(int) error  { return nil }
+func (c *memConn) LocalAddr() net.Addr  { return memAddr{} }
+func (c *memConn) RemoteAddr() net.Addr { return memAddr{} }
+func (c *memConn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+func (c *memConn) SetReadDeadline(t time.Time) error  { c.in.setDeadline(0, t); return nil }
+func (c *memConn) SetWriteDeadline(t time.Time) error { c.out.setDeadline(1, t); return nil }
+
+// loopNet is the loopback interface: each host and port is a port of its own.
+type loopNet struct {
+	testNet
+	ports map[place]string
+}
+
+func (n *loopNet) Listen(ctx context.Context, h topo.HostID, port uint16) (net.Listener, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.ports == nil {
+		n.ports = make(map[place]string)
+	}
+	n.ports[place{h, port}] = l.Addr().String()
+	return l, nil
+}
+
+func (n *loopNet) Dial(ctx context.Context, src, dst topo.HostID, port uint16, hash uint32) (net.Conn, error) {
+	n.mu.Lock()
+	addr, ok := n.ports[place{dst, port}]
+	n.mu.Unlock()
+	if !ok {
+		return nil, syscall.ECONNREFUSED
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp4", addr)
+	if err != nil {
+		return nil, err
+	}
+	return n.dialled(src, dst, port, hash, conn), nil
+}
+
+// notes is a Sink.
+type notes struct {
+	mu       sync.Mutex
+	received []FlowReceived
+	problems []error
+}
+
+func (s *notes) FlowReceived(f FlowReceived) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.received = append(s.received, f)
+}
+
+func (s *notes) Problem(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.problems = append(s.problems, err)
+}
+
+func (s *notes) get() ([]FlowReceived, []error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]FlowReceived(nil), s.received...), append([]error(nil), s.problems...)
+}
+
+const testRun = 0xfeed
+
+// cluster is some hosts that serve.
+type cluster struct {
+	agents []*Agent
+	disks  []*disk.Disk
+	stop   []context.CancelFunc // of each agent's Serve
+	notes  notes
+	finish func()
+}
+
+// newCluster starts hosts whose disks have the given options, one a host; a disk
+// of rate 0 is a host without. The caller calls finish.
+func newCluster(t *testing.T, n Network, disks ...disk.Options) *cluster {
+	t.Helper()
+	c := new(cluster)
+	ctx, cancel := context.WithCancel(t.Context())
+	pacer := pace.New(pace.Options{})
+	var wg sync.WaitGroup
+	wg.Go(func() { pacer.Run(ctx) })
+	dir := t.TempDir()
+	for i, o := range disks {
+		name := func(h topo.HostID) string { return fmt.Sprintf("h%d", h) }
+		var d *disk.Disk
+		if o.Rate > 0 {
+			o.Host = name(topo.HostID(i))
+			var err error
+			if d, err = disk.Open(fmt.Sprintf("%s/%d", dir, i), o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a := New(Options{
+			Host: topo.HostID(i), Name: name, Run: testRun,
+			Network: n, Pacer: pacer, Disk: d, Sink: &c.notes,
+		})
+		if err := a.Listen(ctx); err != nil {
+			t.Fatal(err)
+		}
+		own, stop := context.WithCancel(ctx)
+		wg.Go(func() {
+			if err := a.Serve(own); err != nil && !errors.Is(err, context.Canceled) {
+				t.Errorf("Serve of host %d: %v", i, err)
+			}
+		})
+		c.agents, c.disks, c.stop = append(c.agents, a), append(c.disks, d), append(c.stop, stop)
+	}
+	c.finish = func() {
+		cancel()
+		wg.Wait()
+		for _, d := range c.disks {
+			if d != nil {
+				if err := d.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
+	return c
+}
+
+// inMemory runs f in false time on a cluster in memory.
+func inMemory(t *testing.T, disks []disk.Options, f func(t *testing.T, n *memNet, c *cluster)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		n := new(memNet)
+		c := newCluster(t, n, disks...)
+		defer c.finish()
+		f(t, n, c)
+	})
+}
+
+// hosts are n disks that limit nothing.
+func hosts(n int) []disk.Options {
+	o := make([]disk.Options, n)
+	for i := range o {
+		o[i].Rate = units.MaxRate
+	}
+	return o
+}

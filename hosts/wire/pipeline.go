@@ -1,0 +1,129 @@
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+)
+
+// MaxTargets is the most hosts that may come after the first in a block
+// pipeline: a block has at most MaxTargets+1 replicas.
+const MaxTargets = 8
+
+// TargetsSize is the length of the list of targets that follows the Header of a
+// block hop, whatever the number of targets in it. The payload begins after it.
+const TargetsSize = 8*MaxTargets + 8
+
+// Target is a host further down a block pipeline, with the hash that decides
+// the path of the hop to it.
+type Target struct{ Host, Hash uint32 }
+
+// AppendTargets appends the fixed-size list: MaxTargets pairs of host and hash
+// (unused ones 0), their number at byte 64, the CRC-32 (IEEE) of all before it
+// at byte 68, big endian.
+func AppendTargets(b []byte, targets []Target) ([]byte, error) {
+	if len(targets) > MaxTargets {
+		return b, fmt.Errorf("block pipeline with %d further targets: want at most %d", len(targets), MaxTargets)
+	}
+	start := len(b)
+	for i := range MaxTargets {
+		var t Target
+		if i < len(targets) {
+			t = targets[i]
+		}
+		b = binary.BigEndian.AppendUint32(b, t.Host)
+		b = binary.BigEndian.AppendUint32(b, t.Hash)
+	}
+	b = binary.BigEndian.AppendUint32(b, uint32(len(targets)))
+	return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b[start:])), nil
+}
+
+// ParseTargets reads a list of targets from the first TargetsSize bytes of b.
+func ParseTargets(b []byte) ([]Target, error) {
+	if len(b) < TargetsSize {
+		return nil, fmt.Errorf("list of pipeline targets of %d bytes: want %d", len(b), TargetsSize)
+	}
+	const sum = TargetsSize - 4
+	if crc32.ChecksumIEEE(b[:sum]) != binary.BigEndian.Uint32(b[sum:]) {
+		return nil, errors.New("list of pipeline targets with a bad checksum")
+	}
+	n := binary.BigEndian.Uint32(b[8*MaxTargets:])
+	if n > MaxTargets {
+		return nil, fmt.Errorf("list of %d pipeline targets: want at most %d", n, MaxTargets)
+	}
+	targets := make([]Target, n)
+	for i := range targets {
+		targets[i] = Target{
+			Host: binary.BigEndian.Uint32(b[8*i:]),
+			Hash: binary.BigEndian.Uint32(b[8*i+4:]),
+		}
+	}
+	return targets, nil
+}
+
+// Ack is an acknowledgement in a block pipeline. One that is not Failed is
+// AckSize bytes; a failed one is followed by the host at fault and the reason,
+// and ends the stream.
+type Ack struct {
+	Seq    uint32 // 0 for the pipeline's set-up, then the packets from 1
+	Failed bool
+	Host   uint32 // at fault, where Failed
+	Reason string // where Failed; at most MaxReason bytes are sent
+}
+
+// MaxReason is the most bytes of a failure's reason that travel.
+const MaxReason = 4096
+
+const (
+	ackMark   = 0xAC
+	ackOK     = 0
+	ackFailed = 1
+)
+
+// Append appends the encoded acknowledgement to b. Layout, big endian: mark 0,
+// status 1, length of what follows 2, sequence 4; then host 8, reason 12.
+func (a Ack) Append(b []byte) []byte {
+	if !a.Failed {
+		b = append(b, ackMark, ackOK, 0, 0)
+		return binary.BigEndian.AppendUint32(b, a.Seq)
+	}
+	reason := a.Reason
+	if len(reason) > MaxReason {
+		reason = reason[:MaxReason]
+	}
+	b = append(b, ackMark, ackFailed)
+	b = binary.BigEndian.AppendUint16(b, uint16(4+len(reason)))
+	b = binary.BigEndian.AppendUint32(b, a.Seq)
+	b = binary.BigEndian.AppendUint32(b, a.Host)
+	return append(b, reason...)
+}
+
+// ParseAck reads the first AckSize bytes of an acknowledgement. Where it is a
+// failed one, more is the number of bytes that follow, for ParseFailure.
+func ParseAck(b []byte) (a Ack, more int, err error) {
+	if len(b) < AckSize || b[0] != ackMark {
+		return Ack{}, 0, errors.New("not an acknowledgement of a block pipeline")
+	}
+	a.Seq = binary.BigEndian.Uint32(b[4:])
+	more = int(binary.BigEndian.Uint16(b[2:]))
+	switch {
+	case b[1] == ackOK && more == 0:
+		return a, 0, nil
+	case b[1] == ackFailed && more >= 4 && more <= 4+MaxReason:
+		a.Failed = true
+		return a, more, nil
+	}
+	return Ack{}, 0, fmt.Errorf("acknowledgement with status %d and %d bytes to follow: no such thing", b[1], more)
+}
+
+// ParseFailure completes a failed acknowledgement with the bytes that followed
+// it.
+func (a Ack) ParseFailure(rest []byte) (Ack, error) {
+	if !a.Failed || len(rest) < 4 {
+		return Ack{}, fmt.Errorf("failure of a block pipeline in %d bytes: want at least 4", len(rest))
+	}
+	a.Host = binary.BigEndian.Uint32(rest)
+	a.Reason = string(rest[4:])
+	return a, nil
+}
