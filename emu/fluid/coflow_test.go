@@ -1,0 +1,133 @@
+package fluid_test
+
+import (
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"testbed/policies"
+	"testbed/policies/coflow"
+	"testbed/topo"
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// portFlow is so many MB from one port of a switch to another.
+type portFlow struct{ src, dst, mb int }
+
+// Cases small enough to do by hand, with 8 ms per MB on a port: who gets what
+// under max-min fairness and under SEBF, in ms by coflow.
+func TestTinyCases(t *testing.T) {
+	type arrival struct {
+		at    time.Duration
+		flows []portFlow
+	}
+	for _, tt := range []struct {
+		name       string
+		coflows    []arrival
+		fair, sebf []int64
+	}{
+		{"shared sender", []arrival{{0, []portFlow{{0, 1, 8}}}, {0, []portFlow{{0, 2, 4}}}}, []int64{96, 64}, []int64{96, 32}},
+		{"shared receiver", []arrival{{0, []portFlow{{0, 2, 8}}}, {0, []portFlow{{1, 2, 4}}}}, []int64{96, 64}, []int64{96, 32}},
+		// 100 ms alone, then halves; or the short one preempts.
+		{"preemption", []arrival{{0, []portFlow{{0, 1, 100}}}, {100 * ms, []portFlow{{0, 2, 10}}}}, []int64{880, 160}, []int64{880, 80}},
+		{"late and short", []arrival{{0, []portFlow{{0, 1, 4000}}}, {20480 * ms, []portFlow{{0, 2, 50}}}}, []int64{32400, 800}, []int64{32400, 400}},
+		// Two senders share reducer 2's 8 MB and reducer 3's 4 MB.
+		{"two by two", []arrival{{0, []portFlow{{0, 2, 4}, {1, 2, 4}, {0, 3, 2}, {1, 3, 2}}}, {0, []portFlow{{0, 3, 6}}}}, []int64{80, 96}, []int64{96, 48}},
+		{"same rack", []arrival{{0, []portFlow{{0, 0, 8}}}, {0, []portFlow{{0, 1, 8}}}}, []int64{128, 128}, []int64{64, 128}},
+	} {
+		const ports = 4
+		f := portSwitch(t, ports)
+		var coflows []workloads.Coflow
+		next := workloads.FlowID(0)
+		for i, a := range tt.coflows {
+			c := workloads.Coflow{ID: workloads.CoflowID(i), Arrival: a.at}
+			for _, fl := range a.flows {
+				c.Flows = append(c.Flows, workloads.Flow{ID: next, Src: topo.HostID(fl.src), Dst: topo.HostID(ports + fl.dst), Size: units.Bytes(fl.mb) * mb})
+				next++
+			}
+			coflows = append(coflows, c)
+		}
+		for policy, want := range map[policies.Allocator][]int64{coflow.Fair{}: tt.fair, coflow.SEBF{}: tt.sebf} {
+			t.Run(fmt.Sprintf("%s/%T", tt.name, policy), func(t *testing.T) {
+				cct, _ := completionTimes(t, f, policy, coflows)
+				for i, w := range want {
+					if got := cct[workloads.CoflowID(i)]; got != time.Duration(w)*ms {
+						t.Errorf("coflow %d takes %v, want %v", i+1, got, time.Duration(w)*ms)
+					}
+				}
+			})
+		}
+	}
+}
+
+// bound is the time a coflow's busiest link needs, rounded to the nearest ns.
+func bound(f *topo.Fabric, flows []workloads.Flow) time.Duration {
+	load := map[topo.LinkID]int64{}
+	most := new(big.Rat)
+	for _, fl := range flows {
+		for _, l := range f.Path(fl.Src, fl.Dst, 0) {
+			load[l] += int64(fl.Size)
+			at := new(big.Rat).SetFrac(new(big.Int).Mul(big.NewInt(load[l]), big.NewInt(8e9)), big.NewInt(int64(f.Link(l).Rate)))
+			if at.Cmp(most) > 0 {
+				most = at
+			}
+		}
+	}
+	most.Add(most, big.NewRat(1, 2))
+	return time.Duration(new(big.Int).Quo(most.Num(), most.Denom()).Int64())
+}
+
+// A coflow alone takes as long as its bottleneck, to the nanosecond, though
+// ceilings are whole bits per second: what rounding leaves on the bottleneck is
+// handed out, so it is never idle. A nanosecond is allowed where many links are
+// the bottleneck at once, since the last bits of rounding can then wait for one
+// another's links, and in runs of over an hour, for the precision of the counts.
+func TestLoneCoflowTakesItsBottleneck(t *testing.T) {
+	fabrics := map[string]*topo.Fabric{"switch": racks(t, 1, 40, 1), "oversubscribed": racks(t, 4, 10, 3)}
+	rng := rand.New(rand.NewPCG(3, 4))
+	size := map[string]func() units.Bytes{
+		"equal": func() units.Bytes { return 1234567 },
+		"mixed": func() units.Bytes { return 1 + units.Bytes(rng.Int64N(1e7)) },
+		"huge":  func() units.Bytes { return 1e9 + units.Bytes(rng.Int64N(1e11)) },
+		"tiny":  func() units.Bytes { return 1 + units.Bytes(rng.Int64N(50)) },
+	}
+	// One uplink is the bottleneck: sender 0 to all. One downlink: all to 39. Or
+	// every third host sends to every third other.
+	shape := map[string]func(i int) (src, dst topo.HostID){
+		"one sender":   func(i int) (topo.HostID, topo.HostID) { return 0, topo.HostID(1 + i%39) },
+		"one receiver": func(i int) (topo.HostID, topo.HostID) { return topo.HostID(i % 39), 39 },
+		"shuffle":      func(i int) (topo.HostID, topo.HostID) { return topo.HostID(i / 7 % 13 * 3), topo.HostID(i%7*3 + 1) },
+	}
+	for fname, f := range fabrics {
+		for sname, size := range size {
+			for hname, shape := range shape {
+				for _, width := range []int{1, 2, 3, 7, 39, 91} {
+					c := workloads.Coflow{ID: 1, Arrival: 12345 * time.Nanosecond}
+					for i := range width {
+						src, dst := shape(i)
+						c.Flows = append(c.Flows, workloads.Flow{ID: workloads.FlowID(i), Src: src, Dst: dst, Size: size()})
+					}
+					cct, _ := completionTimes(t, f, coflow.SEBF{}, []workloads.Coflow{c})
+					got, want := cct[1], bound(f, c.Flows)
+					slack := time.Duration(0)
+					if hname == "shuffle" || want > time.Hour {
+						slack = 1
+					}
+					if got < want-slack || got > want+slack {
+						t.Errorf("%s, %s, %s sizes, width %d: SEBF takes %d ns, want %d", fname, hname, sname, width, got, want)
+					}
+					if hname != "shuffle" && fname == "switch" {
+						// On one link sharing is as fast in any order.
+						cct, _ := completionTimes(t, f, coflow.Fair{}, []workloads.Coflow{c})
+						if got := cct[1]; got != want {
+							t.Errorf("%s, %s, %s sizes, width %d: FAIR takes %d ns, want %d", fname, hname, sname, width, got, want)
+						}
+					}
+				}
+			}
+		}
+	}
+}

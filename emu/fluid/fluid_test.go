@@ -1,0 +1,362 @@
+package fluid_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"testbed/emu/engine"
+	"testbed/emu/fluid"
+	"testbed/policies"
+	"testbed/topo"
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+const (
+	ms  = time.Millisecond
+	mb  = units.MB
+	inf = policies.NoLimit
+)
+
+// racks is a fabric of 1 Gbps host links with one spine.
+func racks(t testing.TB, leaves, hostsPerLeaf int, oversubscription int64) *topo.Fabric {
+	t.Helper()
+	f, err := topo.LeafSpine{Leaves: leaves, Spines: 1, HostsPerLeaf: hostsPerLeaf, HostLink: units.Gbps,
+		Oversubscription: units.Ratio{Num: oversubscription, Den: 1}, Queue: topo.Queue{Time: ms}, MTU: 1500}.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func do(t testing.TB, b *fluid.Backend, cmds ...engine.Command) {
+	t.Helper()
+	if err := b.Do(t.Context(), cmds); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func await(t testing.TB, b *fluid.Backend, wake time.Duration) (time.Duration, []engine.Event) {
+	t.Helper()
+	now, evs, err := b.Await(t.Context(), wake)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return now, evs
+}
+
+// wants waits and compares.
+func wants(t testing.TB, b *fluid.Backend, wake, at time.Duration, want ...engine.Event) {
+	t.Helper()
+	now, evs := await(t, b, wake)
+	if d := cmp.Diff(want, evs); now != at || d != "" {
+		t.Errorf("at %v, want %v; events (-want +got):\n%s", now, at, d)
+	}
+}
+
+func start(id workloads.FlowID, src, dst topo.HostID, size units.Bytes, ceiling units.Rate) engine.Command {
+	return engine.StartTransfer{Coflow: 1, Flow: workloads.Flow{ID: id, Src: src, Dst: dst, Size: size}, Ceiling: ceiling}
+}
+
+func progress(flowsAndBytes ...int) engine.Event {
+	var p engine.TransferProgressed
+	for i := 0; i < len(flowsAndBytes); i += 2 {
+		p.Flows = append(p.Flows, workloads.FlowID(flowsAndBytes[i]))
+		p.Received = append(p.Received, units.Bytes(flowsAndBytes[i+1]))
+	}
+	return p
+}
+
+func finished(id workloads.FlowID) engine.Event { return engine.TransferFinished{Flow: id} }
+
+func TestTransfers(t *testing.T) {
+	b := fluid.New(racks(t, 1, 4, 1), fluid.Config{})
+	do(t, b, start(2, 0, 2, 4*mb, inf), start(1, 0, 1, 8*mb, inf), engine.Mark{Kind: engine.MarkCoflow})
+	wants(t, b, 10*ms, 10*ms, progress(1, 625000, 2, 625000))
+	wants(t, b, engine.NextNever, 64*ms, progress(1, 4000000, 2, 4000000), finished(2))
+	do(t, b, engine.SetCeiling{Flow: 1, Ceiling: 100 * units.Mbps}, engine.SetCeiling{Flow: 2, Ceiling: 5})
+	wants(t, b, 144*ms, 144*ms, progress(1, 5000000))
+	do(t, b, engine.SetCeiling{Flow: 1, Ceiling: 0})
+	wants(t, b, 1000*ms, 1000*ms)
+	wants(t, b, 500*ms, 1000*ms) // the past
+	do(t, b, engine.SetCeiling{Flow: 1, Ceiling: inf})
+	wants(t, b, engine.NextNever, 1024*ms, progress(1, 8000000), finished(1))
+}
+
+// Completions of one moment come at once, after the progress and in order of
+// ID, whatever the order of the commands; a heartbeat of that moment comes last.
+func TestOneMomentIsOneBatch(t *testing.T) {
+	b := fluid.New(racks(t, 1, 6, 1), fluid.Config{Heartbeat: 8 * ms})
+	do(t, b, start(9, 0, 3, mb, inf), start(4, 1, 4, mb, inf), start(7, 2, 5, 2*mb, inf))
+	beat := func(h topo.HostID, rx, tx units.Bytes) engine.Event { return engine.Heartbeat{Host: h, Rx: rx, Tx: tx} }
+	wants(t, b, engine.NextNever, 8*ms, progress(4, 1000000, 7, 1000000, 9, 1000000), finished(4), finished(9),
+		beat(0, 0, mb), beat(1, 0, mb), beat(2, 0, mb), beat(3, mb, 0), beat(4, mb, 0), beat(5, mb, 0))
+	wants(t, b, 10*ms, 10*ms, progress(7, 1250000))
+	wants(t, b, 30*ms, 16*ms, progress(7, 2000000), finished(7),
+		beat(0, 0, mb), beat(1, 0, mb), beat(2, 0, 2*mb), beat(3, mb, 0), beat(4, mb, 0), beat(5, 2*mb, 0))
+	now, evs := await(t, b, 30*ms)
+	if now != 24*ms || len(evs) != 6 {
+		t.Errorf("at %v: %v, want the heartbeats of 24ms", now, evs)
+	}
+	wants(t, b, 30*ms, 30*ms)
+}
+
+// A byte takes 26⅔ ns at 300 Mbps. The clock keeps the fraction; only what it
+// reports is rounded.
+func TestRoundingDoesNotAccumulate(t *testing.T) {
+	b := fluid.New(racks(t, 1, 4, 1), fluid.Config{})
+	var now time.Duration
+	const n = 3000
+	for i := range n {
+		do(t, b, start(workloads.FlowID(i), 0, 1, 1, 300*units.Mbps))
+		now, _ = await(t, b, engine.NextNever)
+	}
+	if want := n * 80 / 3 * time.Nanosecond; now != want {
+		t.Errorf("%d transfers of 26⅔ ns end at %v, want %v", n, now, want)
+	}
+}
+
+func block(id workloads.BlockID, client topo.HostID, size units.Bytes, targets ...topo.HostID) engine.Command {
+	return engine.StartChain{Block: workloads.Block{ID: id, Client: client, Size: size, Replicas: len(targets), Packet: 64000, Window: 80},
+		Targets: targets, Hashes: make([]uint32, len(targets))}
+}
+
+func TestChains(t *testing.T) {
+	disk := 400 * units.Mbps
+	for _, tt := range []struct {
+		name   string
+		fabric *topo.Fabric
+		disk   units.Rate
+		cmds   []engine.Command
+		want   map[workloads.BlockID]time.Duration
+	}{
+		{"writer alone, no disk", racks(t, 2, 2, 1), 0, []engine.Command{block(1, 0, mb, 0)}, map[workloads.BlockID]time.Duration{1: 0}},
+		{"writer alone", racks(t, 2, 2, 1), disk, []engine.Command{block(1, 0, mb, 0)}, map[workloads.BlockID]time.Duration{1: 20 * ms}},
+		{"network is the bottleneck", racks(t, 2, 2, 1), 0, []engine.Command{block(1, 0, mb, 0, 2, 3)}, map[workloads.BlockID]time.Duration{1: 8 * ms}},
+		{"disk is the bottleneck", racks(t, 2, 2, 1), disk, []engine.Command{block(1, 0, mb, 0, 2, 3)}, map[workloads.BlockID]time.Duration{1: 20 * ms}},
+		{"client stores nothing", racks(t, 2, 2, 1), disk, []engine.Command{block(1, 0, mb, 2)}, map[workloads.BlockID]time.Duration{1: 20 * ms}},
+		// Two blocks on host 2's disk share it: 40 ms, and after the shorter one the
+		// rest at full rate.
+		{"shared disk", racks(t, 2, 2, 1), disk, []engine.Command{block(2, 0, mb, 0, 2), block(1, 1, 2*mb, 1, 2)},
+			map[workloads.BlockID]time.Duration{1: 60 * ms, 2: 40 * ms}},
+		// Each rack's uplink carries 500 Mbps. The pipeline 0 → 2 → 1 → 3 leaves
+		// rack 0 twice and rack 1 once, so it moves at 250 Mbps.
+		{"uplink crossed twice", racks(t, 2, 2, 4), 0, []engine.Command{block(1, 0, mb, 2, 1, 3)}, map[workloads.BlockID]time.Duration{1: 32 * ms}},
+		// A flow beside it gets the same rate: 2x + x = 500 Mbps, then it is alone.
+		{"beside a flow", racks(t, 2, 2, 4), 0, []engine.Command{block(1, 0, mb, 2, 1, 3), start(5, 1, 3, mb, inf)},
+			map[workloads.BlockID]time.Duration{1: 48 * ms}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := fluid.New(tt.fabric, fluid.Config{DiskRate: tt.disk})
+			do(t, b, tt.cmds...)
+			got := map[workloads.BlockID]time.Duration{}
+			for len(got) < len(tt.want) {
+				now, evs := await(t, b, engine.NextNever)
+				for _, ev := range evs {
+					if d, ok := ev.(engine.BlockDurable); ok {
+						got[d.Block] = now
+					}
+				}
+			}
+			if d := cmp.Diff(tt.want, got); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+// A host's counters take in every hop of a pipeline: a relaying host sends what
+// it receives.
+func TestHeartbeatsCountChains(t *testing.T) {
+	b := fluid.New(racks(t, 2, 2, 1), fluid.Config{Heartbeat: 4 * ms})
+	do(t, b, block(1, 0, mb, 0, 2, 3))
+	half := mb / 2
+	wants(t, b, engine.NextNever, 4*ms, engine.Heartbeat{Host: 0, Tx: half}, engine.Heartbeat{Host: 1},
+		engine.Heartbeat{Host: 2, Rx: half, Tx: half}, engine.Heartbeat{Host: 3, Rx: half})
+	wants(t, b, engine.NextNever, 8*ms, engine.BlockDurable{Block: 1}, engine.Heartbeat{Host: 0, Tx: mb}, engine.Heartbeat{Host: 1},
+		engine.Heartbeat{Host: 2, Rx: mb, Tx: mb}, engine.Heartbeat{Host: 3, Rx: mb})
+}
+
+func TestWaitsThatWouldNotEnd(t *testing.T) {
+	for _, heartbeat := range []time.Duration{0, ms} {
+		b := fluid.New(racks(t, 1, 4, 1), fluid.Config{Heartbeat: heartbeat})
+		if _, _, err := b.Await(t.Context(), engine.NextNever); err == nil || !strings.Contains(err.Error(), "nothing runs and nothing is due") {
+			t.Errorf("nothing to wait for: %v", err)
+		}
+		do(t, b, start(3, 0, 1, mb, 0), start(5, 2, 3, 8, 0))
+		_, _, err := b.Await(t.Context(), engine.NextNever)
+		for _, want := range []string{"deadlock", "flow 3 (h0-00 to h0-01, 1MB of 1MB left, ceiling 0bps)", "flow 5 (h0-02 to h0-03, 8B of 8B"} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("all paused: %v, want %q in it", err, want)
+			}
+		}
+		if now, _ := await(t, b, ms/2); now != ms/2 {
+			t.Errorf("waits until %v, want %v", now, ms/2)
+		}
+	}
+	b := fluid.New(racks(t, 1, 40, 1), fluid.Config{})
+	for i := range 20 {
+		do(t, b, start(workloads.FlowID(i), topo.HostID(i), topo.HostID(i+20), mb, 0))
+	}
+	if _, _, err := b.Await(t.Context(), engine.NextNever); err == nil || !strings.Contains(err.Error(), "and 10 more") {
+		t.Errorf("many paused: %v", err)
+	}
+}
+
+func TestAwaitStopsWithItsContext(t *testing.T) {
+	stop := errors.New("interrupted")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(stop)
+	if _, _, err := fluid.New(racks(t, 1, 2, 1), fluid.Config{}).Await(ctx, ms); !errors.Is(err, stop) {
+		t.Errorf("Await = %v", err)
+	}
+}
+
+func TestDoRefuses(t *testing.T) {
+	chain := func(targets []topo.HostID, hashes int) engine.Command {
+		return engine.StartChain{Block: workloads.Block{ID: 8, Size: mb}, Targets: targets, Hashes: make([]uint32, hashes)}
+	}
+	for _, tt := range []struct {
+		name string
+		cmd  engine.Command
+		want string
+	}{
+		{"flow again", start(1, 0, 1, mb, inf), "start flow 1: it was started before"},
+		{"finished flow again", start(0, 0, 1, mb, inf), "start flow 0: it was started before"},
+		{"unknown host", start(2, 0, 4, mb, inf), "want hosts of the fabric"},
+		{"negative host", start(2, -1, 2, mb, inf), "want hosts of the fabric"},
+		{"empty flow", start(2, 0, 1, 0, inf), "a positive size"},
+		{"negative ceiling", start(2, 0, 1, 1, -1), "a ceiling of 0 or more"},
+		{"ceiling of a stranger", engine.SetCeiling{Flow: 6, Ceiling: 1}, "ceiling of flow 6"},
+		{"ceiling below zero", engine.SetCeiling{Flow: 1, Ceiling: -1}, "0 or more"},
+		{"block again", block(3, 0, mb, 0, 1), "start block 3: it was started before"},
+		{"no targets", chain(nil, 0), "a hash for each hop"},
+		{"a hash too few", chain([]topo.HostID{0, 1}, 1), "a hash for each hop"},
+		{"target twice", chain([]topo.HostID{1, 1}, 2), "different hosts"},
+		{"unknown target", chain([]topo.HostID{1, 7}, 2), "different hosts of the fabric"},
+		{"unknown command", nil, "unknown command <nil>"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := fluid.New(racks(t, 1, 4, 1), fluid.Config{})
+			do(t, b, start(0, 0, 1, 1, inf))
+			await(t, b, engine.NextNever)
+			do(t, b, start(1, 0, 1, mb, inf), block(3, 0, mb, 0, 1))
+			if err := b.Do(t.Context(), []engine.Command{tt.cmd}); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want %q in it", err, tt.want)
+			}
+		})
+	}
+}
+
+// drain lets everything run to its end and returns when each flow and block
+// ended. It wakes every so often, if often is not 0.
+func drain(t testing.TB, b *fluid.Backend, n int, often time.Duration) map[engine.Event]time.Duration {
+	t.Helper()
+	ends := map[engine.Event]time.Duration{}
+	last := time.Duration(0)
+	for len(ends) < n {
+		wake := engine.NextNever
+		if often > 0 {
+			wake = last + often
+		}
+		now, evs := await(t, b, wake)
+		if now < last {
+			t.Fatalf("time went back from %v to %v", last, now)
+		}
+		last = now
+		for _, ev := range evs {
+			switch ev.(type) {
+			case engine.TransferFinished, engine.BlockDurable:
+				ends[ev] = now
+			}
+		}
+	}
+	return ends
+}
+
+// Renumbering hosts and asking in between change nothing.
+func TestRenumberedAndPolled(t *testing.T) {
+	f := racks(t, 3, 3, 2)
+	rapid.Check(t, func(rt *rapid.T) {
+		host := rapid.IntRange(0, f.Hosts()-1)
+		ceiling := rapid.SampledFrom([]units.Rate{inf, 300 * units.Mbps, 77777777})
+		size := rapid.Int64Range(1, 2e7)
+		// Racks and the places in them are permuted, so that paths map to paths.
+		rackTo := rapid.Permutation([]int{0, 1, 2}).Draw(rt, "racks")
+		placeTo := rapid.Permutation([]int{0, 1, 2}).Draw(rt, "places")
+		to := func(h topo.HostID) topo.HostID {
+			return f.HostIn(topo.RackID(rackTo[f.RackOf(h)]), placeTo[int(h)%3])
+		}
+		var cmds, renumbered []engine.Command
+		n := rapid.IntRange(1, 12).Draw(rt, "transfers")
+		for i := range n {
+			bytes := units.Bytes(size.Draw(rt, "size"))
+			if rapid.IntRange(0, 3).Draw(rt, "kind") == 0 {
+				hosts := rapid.Permutation([]topo.HostID{0, 1, 2, 3, 4, 5, 6, 7, 8}).Draw(rt, "targets")[:3]
+				moved := []topo.HostID{to(hosts[0]), to(hosts[1]), to(hosts[2])}
+				cmds = append(cmds, block(workloads.BlockID(i), hosts[0], bytes, hosts...))
+				renumbered = append(renumbered, block(workloads.BlockID(i), moved[0], bytes, moved...))
+				continue
+			}
+			src, dst := topo.HostID(host.Draw(rt, "src")), topo.HostID(host.Draw(rt, "dst"))
+			if src == dst {
+				dst = (dst + 1) % 9
+			}
+			c := ceiling.Draw(rt, "ceiling")
+			cmds = append(cmds, start(workloads.FlowID(i), src, dst, bytes, c))
+			renumbered = append(renumbered, start(workloads.FlowID(i), to(src), to(dst), bytes, c))
+		}
+		run := func(cmds []engine.Command, often, heartbeat time.Duration) map[engine.Event]time.Duration {
+			b := fluid.New(f, fluid.Config{DiskRate: 600 * units.Mbps, Heartbeat: heartbeat})
+			do(t, b, cmds...)
+			return drain(t, b, n, often)
+		}
+		want := run(cmds, 0, 0)
+		for name, got := range map[string]map[engine.Event]time.Duration{
+			"renumbered":      run(renumbered, 0, 0),
+			"polled":          run(cmds, 1234567, 0),
+			"with heartbeats": run(cmds, 0, 3*ms),
+		} {
+			for ev, at := range want {
+				if d := got[ev] - at; d < -1 || d > 1 {
+					rt.Errorf("%s: %#v at %d ns, want %d", name, ev, got[ev], at)
+				}
+			}
+		}
+	})
+}
+
+// BenchmarkAwait runs 10,000 concurrent flows: each step a ceiling changes, the
+// rates are computed anew and the progress of all flows is reported.
+func BenchmarkAwait(b *testing.B) {
+	for _, kind := range []string{"free", "limited"} {
+		b.Run(fmt.Sprintf("ceilings=%s/flows=10000", kind), func(b *testing.B) {
+			f := racks(b, 20, 15, 3)
+			be := fluid.New(f, fluid.Config{Heartbeat: time.Second})
+			rng := rand.New(rand.NewPCG(1, 2))
+			for i := range 10000 {
+				src := rng.IntN(300)
+				ceiling := inf
+				if kind == "limited" {
+					ceiling = units.Rate(1e5 + rng.IntN(5e6))
+				}
+				do(b, be, start(workloads.FlowID(i), topo.HostID(src), topo.HostID((src+1+rng.IntN(299))%300), 1e15, ceiling))
+			}
+			now := time.Duration(0)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				do(b, be, engine.SetCeiling{Flow: workloads.FlowID(i % 10000), Ceiling: units.Rate(1e6 + i)})
+				now += 100 * time.Microsecond
+				await(b, be, now)
+			}
+		})
+	}
+}

@@ -1,0 +1,207 @@
+package fluid
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// network is a set of classes over resources, for tests.
+type network struct {
+	capacity []float64
+	classes  []*class
+}
+
+// fluids lists the network's fluids one by one for the slow model, with the
+// class of each.
+func (n network) fluids() (out []slowFluid, of []int) {
+	for c, cl := range n.classes {
+		times := map[int]float64{}
+		for _, u := range cl.uses {
+			times[int(u.resource)] += u.times
+		}
+		for range int(cl.fluids) {
+			out, of = append(out, slowFluid{times, cl.ceiling}), append(of, c)
+		}
+	}
+	return out, of
+}
+
+// networks draws up to 8 resources and 12 classes, with ceilings that often
+// meet capacities and one another.
+func networks() *rapid.Generator[network] {
+	return rapid.Custom(func(t *rapid.T) network {
+		var n network
+		for range rapid.IntRange(1, 8).Draw(t, "resources") {
+			n.capacity = append(n.capacity, float64(rapid.IntRange(1, 20).Draw(t, "capacity")))
+		}
+		for range rapid.IntRange(0, 12).Draw(t, "classes") {
+			cl := &class{fluids: float64(rapid.IntRange(1, 4).Draw(t, "fluids")), ceiling: math.Inf(1), listed: -1}
+			for r := range n.capacity {
+				if times := rapid.IntRange(0, 3).Draw(t, "times"); times > 0 && rapid.Bool().Draw(t, "uses") {
+					cl.uses = append(cl.uses, use{int32(r), float64(times)})
+				}
+			}
+			if rapid.Bool().Draw(t, "limited") || len(cl.uses) == 0 {
+				cl.ceiling = float64(rapid.IntRange(1, 20).Draw(t, "ceiling"))
+			}
+			n.classes = append(n.classes, cl)
+		}
+		return n
+	})
+}
+
+const tolerance = 1e-9
+
+func TestMaxMinAgreesWithSlow(t *testing.T) {
+	var s sharing // used again, as the backend does
+	rapid.Check(t, func(t *rapid.T) {
+		n := networks().Draw(t, "network")
+		s.rates(n.classes, n.capacity)
+		fluids, of := n.fluids()
+		for i, want := range slowMaxMin(fluids, n.capacity) {
+			if got := n.classes[of[i]].rate; math.Abs(got-want) > tolerance*want {
+				t.Fatalf("class %d: rate %v, want %v", of[i], got, want)
+			}
+		}
+	})
+}
+
+// What must hold of any max-min fair allocation: no resource is over capacity,
+// and each fluid is at its ceiling or crosses a full resource on which none has
+// more.
+func TestMaxMinInvariants(t *testing.T) {
+	var s sharing
+	rapid.Check(t, func(t *rapid.T) {
+		n := networks().Draw(t, "network")
+		s.rates(n.classes, n.capacity)
+		load := make([]float64, len(n.capacity))
+		most := make([]float64, len(n.capacity))
+		for _, cl := range n.classes {
+			for _, u := range cl.uses {
+				load[u.resource] += u.times * cl.fluids * cl.rate
+				most[u.resource] = max(most[u.resource], cl.rate)
+			}
+		}
+		for r, l := range load {
+			if l > n.capacity[r]*(1+tolerance) {
+				t.Errorf("resource %d carries %v of %v", r, l, n.capacity[r])
+			}
+			if math.Abs(l-s.load[r]) > tolerance*n.capacity[r] {
+				t.Errorf("resource %d: load is booked as %v, is %v", r, s.load[r], l)
+			}
+		}
+		for c, cl := range n.classes {
+			if cl.rate > cl.ceiling*(1+tolerance) {
+				t.Errorf("class %d: rate %v over its ceiling %v", c, cl.rate, cl.ceiling)
+			}
+			held := cl.rate >= cl.ceiling*(1-tolerance)
+			for _, u := range cl.uses {
+				held = held || load[u.resource] >= n.capacity[u.resource]*(1-tolerance) && cl.rate >= most[u.resource]*(1-tolerance)
+			}
+			if !held {
+				t.Errorf("class %d: nothing holds its rate %v", c, cl.rate)
+			}
+		}
+	})
+}
+
+func TestMaxMinRenumbered(t *testing.T) {
+	var s sharing
+	rapid.Check(t, func(t *rapid.T) {
+		n := networks().Draw(t, "network")
+		s.rates(n.classes, n.capacity)
+		resources := rapid.Permutation(seq(len(n.capacity))).Draw(t, "new resources")
+		order := rapid.Permutation(seq(len(n.classes))).Draw(t, "new classes")
+		m := network{capacity: make([]float64, len(n.capacity))}
+		for r, to := range resources {
+			m.capacity[to] = n.capacity[r]
+		}
+		for _, c := range order {
+			moved := *n.classes[c]
+			moved.uses = nil
+			for _, u := range n.classes[c].uses {
+				moved.uses = append(moved.uses, use{int32(resources[u.resource]), u.times})
+			}
+			m.classes = append(m.classes, &moved)
+		}
+		s.rates(m.classes, m.capacity)
+		for i, c := range order {
+			if a, b := n.classes[c].rate, m.classes[i].rate; math.Abs(a-b) > tolerance*a {
+				t.Errorf("class %d: rate %v, renumbered %v", c, a, b)
+			}
+		}
+	})
+}
+
+func seq(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
+func TestMaxMinByHand(t *testing.T) {
+	inf := math.Inf(1)
+	on := func(ceiling float64, uses ...use) *class { return &class{uses: uses, fluids: 1, ceiling: ceiling} }
+	for _, tt := range []struct {
+		name     string
+		capacity []float64
+		classes  []*class
+		want     []float64
+	}{
+		{"nothing", []float64{10}, nil, nil},
+		{"alone", []float64{10}, []*class{on(inf, use{0, 1})}, []float64{10}},
+		{"twice over a link", []float64{10}, []*class{on(inf, use{0, 2})}, []float64{5}},
+		{"twice against once", []float64{12}, []*class{on(inf, use{0, 2}), on(inf, use{0, 1})}, []float64{4, 4}},
+		{"a ceiling leaves room", []float64{10}, []*class{on(2, use{0, 1}), on(inf, use{0, 1})}, []float64{2, 8}},
+		{"a ceiling above the share", []float64{10}, []*class{on(7, use{0, 1}), on(inf, use{0, 1})}, []float64{5, 5}},
+		{"no resource, no ceiling", []float64{10}, []*class{on(inf), on(inf, use{0, 1})}, []float64{inf, 10}},
+		{"no resource, ceiling", []float64{10}, []*class{on(3), on(inf, use{0, 1})}, []float64{3, 10}},
+		// Bertsekas and Gallager's picture: a long flow over two links, one
+		// short flow on the first, two on the second.
+		{"parking lot", []float64{10, 9}, []*class{on(inf, use{0, 1}, use{1, 1}), on(inf, use{0, 1}), on(inf, use{1, 1}), on(inf, use{1, 1})}, []float64{3, 7, 3, 3}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var s sharing
+			s.rates(tt.classes, tt.capacity)
+			for i, cl := range tt.classes {
+				if cl.rate != tt.want[i] {
+					t.Errorf("class %d: rate %v, want %v", i, cl.rate, tt.want[i])
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkRates computes the rates of 10,000 flows between 300 hosts, each its
+// own class.
+func BenchmarkRates(b *testing.B) {
+	for _, kind := range []string{"free", "limited", "mixed"} {
+		b.Run(fmt.Sprintf("ceilings=%s/flows=10000", kind), func(b *testing.B) {
+			rng := rand.New(rand.NewPCG(1, 2))
+			capacity := make([]float64, 600+40)
+			for r := range capacity {
+				capacity[r] = 1e9
+			}
+			classes := make([]*class, 10000)
+			for i := range classes {
+				src, dst := rng.IntN(300), rng.IntN(300)
+				classes[i] = &class{fluids: 1, ceiling: math.Inf(1), uses: []use{
+					{int32(2 * src), 1}, {int32(600 + src/15*2), 1}, {int32(601 + dst/15*2), 1}, {int32(2*dst + 1), 1}}}
+				if kind == "limited" || kind == "mixed" && i%2 == 0 {
+					classes[i].ceiling = 1e5 + float64(rng.IntN(5e6))
+				}
+			}
+			var s sharing
+			b.ReportAllocs()
+			for b.Loop() {
+				s.rates(classes, capacity)
+			}
+		})
+	}
+}

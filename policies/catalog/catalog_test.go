@@ -1,0 +1,136 @@
+package catalog
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"testbed/policies"
+	"testbed/policies/coflow"
+	"testbed/policies/placement"
+	"testbed/policies/policytest"
+	"testbed/topo/units"
+)
+
+func TestNames(t *testing.T) {
+	for role, want := range map[Role][]string{RoleCoflow: {"fair", "sebf"}, RolePlacement: {"hdfs", "sinbad"}, "nonsense": nil} {
+		if d := cmp.Diff(want, Names(role)); d != "" {
+			t.Errorf("Names(%q) (-want +got):\n%s", role, d)
+		}
+	}
+}
+
+// Every entry is documented, its defaults are acceptable values, and what it
+// makes keeps the contract.
+func TestEntries(t *testing.T) {
+	for _, role := range []Role{RoleCoflow, RolePlacement} {
+		for _, e := range Entries(role) {
+			t.Run(e.Name, func(t *testing.T) {
+				if e.Doc == "" || strings.Contains(e.Doc, "\n") {
+					t.Errorf("description %q: want one line", e.Doc)
+				}
+				defaults := map[string]any{}
+				for _, p := range e.Params {
+					if p.Doc == "" || strings.Contains(p.Doc, "\n") {
+						t.Errorf("description of %s %q: want one line", p.Name, p.Doc)
+					}
+					defaults[p.Name] = p.Default
+				}
+				if err := Check(role, e.Name, defaults); err != nil {
+					t.Errorf("its own defaults: %v", err)
+				}
+				switch role {
+				case RoleCoflow:
+					p, err := Coflow(e.Name, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					policytest.Allocator(t, p)
+				case RolePlacement:
+					p, err := Placement(e.Name, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					policytest.Placer(t, p)
+				}
+			})
+		}
+	}
+}
+
+func TestCoflow(t *testing.T) {
+	for name, want := range map[string]policies.Allocator{"fair": coflow.Fair{}, "sebf": coflow.SEBF{}} {
+		if got, err := Coflow(name, nil); err != nil || got != want {
+			t.Errorf("Coflow(%q) = %#v, %v, want %#v", name, got, err, want)
+		}
+	}
+}
+
+func TestPlacement(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		params map[string]any
+		want   policies.Placer
+	}{
+		{"hdfs", nil, placement.HDFS{ConsiderLoad: true, MinBlocks: 5}},
+		{"hdfs", map[string]any{"consider_load": false, "min_blocks": 1}, placement.HDFS{MinBlocks: 1}},
+		{"sinbad", nil, placement.DefaultSinbad()},
+		{"sinbad", map[string]any{"threshold": "64MB", "tolerance": 20.0, "consider_load": false, "min_blocks": uint64(2)},
+			placement.Sinbad{Threshold: 64 * units.MB, Tolerance: 20, Fallback: placement.HDFS{MinBlocks: 2}}},
+		{"sinbad", map[string]any{"threshold": 1500}, placement.Sinbad{Threshold: 1500, Tolerance: 10, Fallback: placement.DefaultHDFS()}},
+	} {
+		if got, err := Placement(tt.name, tt.params); err != nil || got != tt.want {
+			t.Errorf("Placement(%q, %v) = %#v, %v, want %#v", tt.name, tt.params, got, err, tt.want)
+		}
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	for _, tt := range []struct {
+		role   Role
+		name   string
+		params map[string]any
+		want   []string
+	}{
+		{RoleCoflow, "sbef", nil, []string{`no coflow policy "sbef": did you mean "sebf"? have fair, sebf`}},
+		{RoleCoflow, "SEBF", nil, []string{`did you mean "sebf"?`}},
+		{RoleCoflow, "hdfs", nil, []string{`no coflow policy "hdfs": have fair, sebf`}},
+		{RoleCoflow, "", nil, []string{`no coflow policy "": have fair, sebf`}},
+		{RolePlacement, "sindbad", nil, []string{`did you mean "sinbad"? have hdfs, sinbad`}},
+		{"shuffle", "fifo", nil, []string{`no policies of role "shuffle": roles are coflow and placement`}},
+		{RoleCoflow, "fair", map[string]any{"weight": 1}, []string{`coflow policy fair: no parameter "weight": it has none`}},
+		{RolePlacement, "sinbad", map[string]any{"treshold": "1MB", "tolerance": 101, "min_blocks": 1.5, "consider_load": "yes"}, []string{
+			`no parameter "treshold": did you mean "threshold"? have consider_load, min_blocks, threshold, tolerance`,
+			`sinbad: tolerance: 101: want a whole number of 0 to 100 (percent of a disk)`,
+			`sinbad: min_blocks: 1.5: want a whole number of 1 to 1000 (blocks)`,
+			`sinbad: consider_load: yes: want true or false`}},
+		{RolePlacement, "sinbad", map[string]any{"threshold": "1 MEG"}, []string{`sinbad: threshold: size "1 MEG"`}},
+		{RolePlacement, "sinbad", map[string]any{"threshold": -1}, []string{`threshold: -1: want a size such as "64MB"`}},
+		{RolePlacement, "hdfs", map[string]any{"min_blocks": nil}, []string{`min_blocks: <nil>: want a whole number`}},
+	} {
+		err := Check(tt.role, tt.name, tt.params)
+		for _, want := range tt.want {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("Check(%q, %q, %v) = %v, want %q in it", tt.role, tt.name, tt.params, err, want)
+			}
+		}
+	}
+	if p, err := Coflow("nope", nil); p != nil || err == nil {
+		t.Errorf("Coflow of an unknown name = %v, %v", p, err)
+	}
+	if p, err := Placement("nope", nil); p != nil || err == nil {
+		t.Errorf("Placement of an unknown name = %v, %v", p, err)
+	}
+}
+
+func TestDistance(t *testing.T) {
+	for _, tt := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"a", "", 1}, {"sbef", "sebf", 1}, {"treshold", "threshold", 1}, {"fair", "hdfs", 4}, {"kitten", "sitting", 3}} {
+		if got := distance(tt.a, tt.b); got != tt.want {
+			t.Errorf("distance(%q, %q) = %d, want %d", tt.a, tt.b, got, tt.want)
+		}
+	}
+}

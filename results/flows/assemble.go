@@ -1,0 +1,433 @@
+package flows
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"testbed/hosts/wire"
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// mostNamed is how many transfers a problem names before it only counts.
+const mostNamed = 5
+
+// mostReplicas is the most replicas of a block that are believed.
+const mostReplicas = 1000
+
+// transfer is a connection put together from the captures of its two ends.
+type transfer struct {
+	connID
+	atClient *conn // nil where the client's capture lacks it
+	atServer *conn
+	standing standing
+	header   wire.Header
+}
+
+// first is an end that has seen the connection.
+func (t *transfer) first() *conn {
+	if t.atClient != nil {
+		return t.atClient
+	}
+	return t.atServer
+}
+
+// begun is when the connection first carried payload, for ordering.
+func (t *transfer) begun() int64 { return t.first().start }
+
+// member names a flow of a coflow or a hop of a block.
+type member struct{ group, member uint32 }
+
+// assembly puts captures together.
+type assembly struct {
+	Result
+	opt       Options
+	captures  []*hostCapture
+	have      map[string]bool // hosts with a capture
+	problems  []string
+	transfers []*transfer
+	marks     map[groupKey]mark
+	arrival   map[groupKey]int64 // Unix ns
+	zero      int64
+}
+
+func newAssembly(opt Options, captures []*hostCapture) *assembly {
+	return &assembly{opt: opt, captures: captures, have: map[string]bool{}, marks: map[groupKey]mark{}, arrival: map[groupKey]int64{}}
+}
+
+func (a *assembly) problemf(format string, args ...any) {
+	a.problems = append(a.problems, fmt.Sprintf(format, args...))
+}
+
+func (a *assembly) notef(format string, args ...any) {
+	a.Notes = append(a.Notes, fmt.Sprintf(format, args...))
+}
+
+func (a *assembly) assemble() Result {
+	for _, c := range a.captures {
+		a.have[c.Host] = true
+		a.Result.Captures = append(a.Result.Captures, c.Capture)
+		a.captureProblems(c)
+	}
+	for _, host := range a.opt.Hosts {
+		if !a.have[host] {
+			a.problemf("%s: no capture", host)
+		}
+	}
+	a.join()
+	a.settleMarks()
+	flows, hops := a.sort()
+	a.flows(flows)
+	a.blocks(hops)
+	a.Result.Problems = a.problems
+	return a.Result
+}
+
+func (a *assembly) captureProblems(c *hostCapture) {
+	a.problems = append(a.problems, c.problem...)
+	if c.Stats.Dropped > 0 {
+		a.problemf("%s: the kernel dropped %d packets that its capture should have", c.Host, c.Stats.Dropped)
+	}
+	if c.short.Packets > 0 {
+		a.problemf("%s: %d packets were captured too short for their headers: the capture's snapshot length must be at least 160 bytes", c.Host, c.short.Packets)
+	}
+	if c.orphans.Packets > 0 {
+		a.problemf("%s: %d packets with payload belong to connections whose SYN is not in its capture", c.Host, c.orphans.Packets)
+	}
+	if c.OtherRun.Packets > 0 {
+		a.problemf("%s: %d packets belong to another run (%#x) and are not used", c.Host, c.OtherRun.Packets, c.stray)
+	}
+	if c.badMark != nil {
+		a.problemf("%s: a mark cannot be read: %v", c.Host, c.badMark)
+	}
+}
+
+// join puts the two ends of each connection together, in the order in which the
+// captures list them.
+func (a *assembly) join() {
+	index := map[connID]*transfer{}
+	for _, c := range a.captures {
+		for _, v := range c.conns {
+			t := index[v.connID]
+			if t == nil {
+				t = &transfer{connID: v.connID}
+				index[v.connID] = t
+				a.transfers = append(a.transfers, t)
+			}
+			// On lo, one capture is both ends'.
+			if hostName(v.client) == c.Host {
+				t.atClient = v
+			}
+			if hostName(v.server) == c.Host {
+				t.atServer = v
+			}
+			if t.standing == pending || v.standing == ours {
+				t.standing, t.header = v.standing, v.header
+			}
+		}
+	}
+	slices.SortFunc(a.transfers, func(x, y *transfer) int {
+		return cmp.Or(cmp.Compare(x.begun(), y.begun()), cmp.Compare(x.client, y.client), cmp.Compare(x.server, y.server),
+			cmp.Compare(x.clientPort, y.clientPort), cmp.Compare(x.serverPort, y.serverPort), cmp.Compare(x.isn, y.isn))
+	})
+}
+
+func (a *assembly) since(stamp int64) time.Duration { return time.Duration(stamp - a.zero) }
+
+// sort tells transfers of this run from the rest and indexes them.
+func (a *assembly) sort() (flows, hops map[member]*transfer) {
+	flows, hops = map[member]*transfer{}, map[member]*transfer{}
+	lacking := map[string]int{} // by host
+	for _, t := range a.transfers {
+		n := &a.Connections
+		switch t.standing {
+		case foreign:
+			n.Foreign++
+			continue
+		case otherRun:
+			n.OtherRun++
+			continue
+		case damaged:
+			a.problemf("connection %s: %v", t.name(), t.headErr())
+			continue
+		case pending:
+			switch v := t.first(); {
+			case v.sent.seen() == 0:
+				n.Empty++
+			case v.head.cut:
+				a.problemf("connection %s: its transfer header was cut off by the capture's snapshot length, which must be at least 160 bytes", t.name())
+			default:
+				a.problemf("connection %s: ends after %d bytes, before its transfer header is complete", t.name(), v.sent.seen())
+			}
+			continue
+		}
+		n.Ours++
+		a.observe(t)
+		for _, end := range []struct {
+			view *conn
+			host string
+		}{{t.atClient, hostName(t.client)}, {t.atServer, hostName(t.server)}} {
+			if end.view == nil {
+				lacking[end.host]++
+			}
+		}
+		a.index(t, flows, hops)
+	}
+	hosts := make([]string, 0, len(lacking))
+	for h := range lacking {
+		hosts = append(hosts, h)
+	}
+	slices.Sort(hosts)
+	for _, h := range hosts {
+		if a.have[h] {
+			a.problemf("%s: its capture lacks %d transfers that captures of other hosts have", h, lacking[h])
+		} else if !slices.Contains(a.opt.Hosts, h) { // else it has been said
+			a.problemf("%s: no capture; it was one end of %d transfers", h, lacking[h])
+		}
+	}
+	return flows, hops
+}
+
+// headErr is why the header of a damaged transfer cannot be read.
+func (t *transfer) headErr() error {
+	if t.atClient != nil && t.atClient.headErr != nil {
+		return t.atClient.headErr
+	}
+	return t.atServer.headErr
+}
+
+func (t *transfer) name() string {
+	return fmt.Sprintf("%s:%d>%s:%d", hostName(t.client), t.clientPort, hostName(t.server), t.serverPort)
+}
+
+// observe counts what is unusual about a transfer of this run.
+func (a *assembly) observe(t *transfer) {
+	n := &a.Connections
+	v := t.first()
+	if v.synAgain > 0 {
+		n.SYNResent++
+		a.notef("%s: its SYN was sent %d times", t.what(), 1+v.synAgain)
+	}
+	if v.head.parts > 1 {
+		n.HeaderSplit++
+	}
+	if v.head.resent > 0 {
+		n.HeaderResent++
+	}
+	if v.reset || t.atServer != nil && t.atServer.reset {
+		n.Resets++
+	}
+}
+
+// what names the flow or hop that t carries.
+func (t *transfer) what() string {
+	if t.header.Kind == wire.KindBlock {
+		return fmt.Sprintf("hop %d of block %d", t.header.Member, t.header.Group)
+	}
+	return fmt.Sprintf("flow %d of coflow %d", t.header.Member, t.header.Group)
+}
+
+func (a *assembly) index(t *transfer, flows, hops map[member]*transfer) {
+	into := flows
+	switch {
+	case t.header.Kind == wire.KindFlow && t.serverPort == wire.ShufflePort:
+	case t.header.Kind == wire.KindBlock && t.serverPort == wire.BlockPort:
+		into = hops
+	default:
+		a.problemf("connection %s: a transfer of kind %v does not belong on port %d", t.name(), t.header.Kind, t.serverPort)
+		return
+	}
+	key := member{t.header.Group, t.header.Member}
+	old := into[key]
+	if old == nil {
+		into[key] = t
+		return
+	}
+	// An attempt that broke off and was made again. Transfers come in order of
+	// time: the first that is complete counts.
+	a.problemf("%s: carried by more than one connection (%s and %s): the first that is complete counts", t.what(), old.name(), t.name())
+	if !old.complete() {
+		into[key] = t
+	}
+}
+
+// complete tells whether both ends have seen all of it.
+func (t *transfer) complete() bool {
+	if t.atClient == nil || t.atServer == nil {
+		return false
+	}
+	if t.header.Kind == wire.KindBlock {
+		return t.atClient.ackEnd != 0
+	}
+	return t.atServer.end != 0
+}
+
+// lack says why t is not complete.
+func (t *transfer) lack() string {
+	switch {
+	case t.atServer == nil:
+		return "is not in the capture of " + hostName(t.server)
+	case t.atClient == nil:
+		return "is not in the capture of " + hostName(t.client)
+	case t.header.Kind == wire.KindFlow && t.atServer.standing != ours:
+		return "has a header that the capture of " + hostName(t.server) + " does not have whole"
+	case t.header.Kind == wire.KindBlock && t.header.Packet == 0:
+		return "states a packet size of 0"
+	case t.header.Kind == wire.KindBlock && !t.atClient.hasAcks:
+		return fmt.Sprintf("has no acknowledgement stream at %s", hostName(t.client))
+	case t.header.Kind == wire.KindBlock:
+		return fmt.Sprintf("has %d of %d acknowledgement bytes at %s", t.atClient.acks.seen(), wire.AckBytes(t.header.Size, uint64(t.header.Packet)), hostName(t.client))
+	}
+	return fmt.Sprintf("has %d of %d bytes at %s", max(0, t.atServer.sent.seen()-wire.Size), t.header.Size, hostName(t.server))
+}
+
+// flows makes the records of flows and coflows.
+func (a *assembly) flows(all map[member]*transfer) {
+	byCoflow := map[uint32][]*transfer{}
+	for _, k := range ordered(all) {
+		byCoflow[k.group] = append(byCoflow[k.group], all[k])
+	}
+	for _, key := range a.groups() {
+		if key.kind == wire.KindCoflowMark {
+			a.coflow(key, byCoflow[key.group])
+			delete(byCoflow, key.group)
+		}
+	}
+	a.unmarked("coflow", "flows", byCoflow)
+	slices.SortFunc(a.Flows, func(x, y FlowRecord) int {
+		return cmp.Or(cmp.Compare(x.Flow, y.Flow), cmp.Compare(x.Coflow, y.Coflow))
+	})
+}
+
+func ordered(all map[member]*transfer) []member {
+	keys := make([]member, 0, len(all))
+	for k := range all {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(x, y member) int {
+		return cmp.Or(cmp.Compare(x.group, y.group), cmp.Compare(x.member, y.member))
+	})
+	return keys
+}
+
+func (a *assembly) unmarked(what, parts string, rest map[uint32][]*transfer) {
+	ids := make([]uint32, 0, len(rest))
+	for id := range rest {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		a.problemf("%s %d: no mark of its arrival: its %d %s have no record", what, id, len(rest[id]), parts)
+	}
+}
+
+func (a *assembly) coflow(key groupKey, transfers []*transfer) {
+	m, arrival := a.marks[key], a.since(a.arrival[key])
+	c := CoflowRecord{Coflow: workloads.CoflowID(key.group), Width: int(m.Parts), Arrival: arrival}
+	var missing []string
+	complete := 0
+	for _, t := range transfers {
+		if !t.complete() {
+			missing = append(missing, fmt.Sprintf("flow %d %s", t.header.Member, t.lack()))
+			continue
+		}
+		f := FlowRecord{
+			Coflow: c.Coflow, Flow: workloads.FlowID(t.header.Member),
+			Src: hostName(t.client), Dst: hostName(t.server),
+			Size: units.Bytes(t.header.Size), Arrival: arrival,
+			Start: a.since(t.atClient.start), End: a.since(t.atServer.end),
+			Packets: t.atClient.packets, Resent: t.atClient.resent, Wire: t.atClient.wire,
+		}
+		if extra := t.atServer.sent.end() - streamLen(t.header); extra > 0 {
+			a.problemf("%s: %d bytes came beyond its size of %d", t.what(), extra, t.header.Size)
+		}
+		if f.Start < arrival {
+			a.problemf("%s: starts %v before its coflow is marked as arrived", t.what(), arrival-f.Start)
+		}
+		a.Flows = append(a.Flows, f)
+		complete++
+		c.Size += f.Size
+		c.End = max(c.End, f.End)
+	}
+	if never := int(m.Parts) - len(transfers); never > 0 {
+		missing = append(missing, fmt.Sprintf("%d never started", never))
+	} else if never < 0 {
+		a.problemf("%s: its mark announces %d flows, the captures have %d: it has no record", groupName(key), m.Parts, len(transfers))
+		return
+	}
+	if len(missing) > 0 {
+		a.problemf("%s: %d of its %d flows are complete, so it has no record: %s", groupName(key), complete, m.Parts, some(missing))
+		return
+	}
+	if uint64(c.Size) != m.Size {
+		a.problemf("%s: its mark announces %d bytes, its flows have %d", groupName(key), m.Size, int64(c.Size))
+	}
+	a.Coflows = append(a.Coflows, c)
+}
+
+func some(list []string) string {
+	if len(list) > mostNamed {
+		return fmt.Sprintf("%s; and %d more", strings.Join(list[:mostNamed], "; "), len(list)-mostNamed)
+	}
+	return strings.Join(list, "; ")
+}
+
+// blocks makes the records of block writes.
+func (a *assembly) blocks(all map[member]*transfer) {
+	byBlock := map[uint32][]*transfer{}
+	for _, k := range ordered(all) {
+		byBlock[k.group] = append(byBlock[k.group], all[k])
+	}
+	for _, key := range a.groups() {
+		if key.kind == wire.KindWriteMark {
+			a.block(key, byBlock[key.group])
+			delete(byBlock, key.group)
+		}
+	}
+	a.unmarked("block", "hops", byBlock)
+}
+
+func (a *assembly) block(key groupKey, hops []*transfer) {
+	m := a.marks[key]
+	if m.Parts == 0 || m.Parts > mostReplicas {
+		a.problemf("%s: no record: its mark announces %d replicas", groupName(key), m.Parts)
+		return
+	}
+	b := BlockRecord{Block: workloads.BlockID(key.group), Client: m.host, Size: units.Bytes(m.Size), Requested: a.since(a.arrival[key])}
+	var missing []string
+	for i := range m.Parts {
+		at := slices.IndexFunc(hops, func(t *transfer) bool { return t.header.Member == i })
+		if at < 0 {
+			missing = append(missing, fmt.Sprintf("hop %d never started", i))
+			continue
+		}
+		t := hops[at]
+		// The last acknowledgement of hop 0 stands for all of the pipeline.
+		if i == 0 && !t.complete() {
+			missing = append(missing, fmt.Sprintf("hop %d %s", i, t.lack()))
+		}
+		if t.header.Size != m.Size {
+			a.problemf("%s: its mark announces %d bytes, hop %d has %d", groupName(key), m.Size, i, t.header.Size)
+		}
+		from := b.Client
+		if i > 0 && len(b.Hosts) == int(i) {
+			from = b.Hosts[i-1]
+		}
+		if got := hostName(t.client); got != from {
+			a.problemf("%s: hop %d comes from %s, not from %s", groupName(key), i, got, from)
+		}
+		b.Hosts = append(b.Hosts, hostName(t.server))
+	}
+	if extra := len(hops) - int(m.Parts); extra > 0 && len(missing) == 0 {
+		a.problemf("%s: its mark announces %d replicas, the captures have %d hops", groupName(key), m.Parts, len(hops))
+	}
+	if len(missing) > 0 {
+		a.problemf("%s: no record: %s", groupName(key), some(missing))
+		return
+	}
+	b.End = a.since(hops[0].atClient.ackEnd)
+	a.Blocks = append(a.Blocks, b)
+}

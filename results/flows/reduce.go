@@ -1,0 +1,321 @@
+package flows
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"testbed/results/pcap"
+	"testbed/topo"
+)
+
+// DefaultMarkBound is the longest a mark may wait in its host's queue before
+// its own statement of when it was made is no longer believed.
+const DefaultMarkBound = time.Second
+
+// Suffix is how the files of captures end; what comes before is the host's name.
+const Suffix = ".pcapng"
+
+// Direction is a direction of a host's link.
+type Direction uint8
+
+// Out is away from the host, In toward it.
+const (
+	Out Direction = iota
+	In
+)
+
+// Options are the settings of a reduction. The zero value is ready to use.
+type Options struct {
+	// Run is the run whose transfers count; 0 takes it from the captures, which
+	// must then agree.
+	Run uint64
+	// Hosts are the hosts whose captures must be there. Without it, a capture is
+	// missed only where a transfer of another host points at it.
+	Hosts []string
+	// MarkBound is the longest wait of a mark that is believed; 0 is
+	// DefaultMarkBound.
+	MarkBound time.Duration
+	// Spacing says how the packets of a host's link should be spaced. Without it,
+	// or where its Rate is 0, spacing is not measured. It is called from several
+	// goroutines.
+	Spacing func(host string, d Direction) SpacingSpec
+	// Parallel is how many captures Reduce reads at a time; 0 is 2.
+	Parallel int
+}
+
+// Result is what the captures of one arm and repeat amount to.
+type Result struct {
+	Records
+	// Zero is the moment from which the times in Records count: the first mark
+	// of the run.
+	Zero time.Time
+	// Meta is what the captures say they are of, without the host.
+	Meta     pcap.Meta
+	Captures []Capture // in order of host name
+	// MarkWait is the longest time a mark spent between being made and being on
+	// the wire, MarkWaitHost where that was.
+	MarkWait     time.Duration
+	MarkWaitHost string
+	Connections  Connections
+	// Notes are things worth knowing that cast no doubt on a record.
+	Notes []string
+}
+
+// Connections counts the TCP connections to the emulated services, each once
+// however many captures show it.
+type Connections struct {
+	Ours     int // of this run
+	OtherRun int
+	Foreign  int // no transfer header
+	Empty    int // no payload: a dial that failed, or a transfer that never started
+	// Of those of this run:
+	SYNResent    int // at least one SYN was sent again
+	HeaderSplit  int // the transfer header came in more than one segment
+	HeaderResent int // some of the transfer header was sent again
+	Resets       int // a packet with RST
+}
+
+// Reducer takes captures one by one, in any order.
+type Reducer struct {
+	opt Options
+
+	mu       sync.Mutex
+	captures []*hostCapture
+	problems []string
+	run      uint64 // 0 until known
+	meta     pcap.Meta
+	hasMeta  bool
+}
+
+// NewReducer returns a Reducer that has seen nothing.
+func NewReducer(opt Options) *Reducer {
+	if opt.MarkBound <= 0 {
+		opt.MarkBound = DefaultMarkBound
+	}
+	return &Reducer{opt: opt, run: opt.Run}
+}
+
+// Reduce reads the captures in dir, one file a host, and returns what they
+// amount to. What is wrong with the captures or the traffic in them is a
+// problem in the result; an error means that there is no result.
+func Reduce(ctx context.Context, dir string, opt Options) (Result, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return Result{}, fmt.Errorf("read captures: %w", err)
+	}
+	var paths []string
+	for _, e := range entries {
+		if !e.IsDir() && strings.HasSuffix(e.Name(), Suffix) {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	if len(paths) == 0 {
+		return Result{}, fmt.Errorf("no captures in %s: want one <host>%s for each host: %w", dir, Suffix, fs.ErrNotExist)
+	}
+	r := NewReducer(opt)
+	if err := r.settleFrom(paths); err != nil {
+		return Result{}, err
+	}
+	work := make(chan string)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var errs []error
+	for range max(1, cmp.Or(opt.Parallel, 2)) {
+		wg.Go(func() {
+			for path := range work {
+				if err := r.addFile(ctx, path); err != nil {
+					mu.Lock()
+					errs = append(errs, err)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for _, path := range paths {
+		work <- path
+	}
+	close(work)
+	wg.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return Result{}, fmt.Errorf("reduce captures in %s: %w", dir, err)
+	}
+	if len(errs) > 0 {
+		return Result{}, errors.Join(errs...)
+	}
+	return r.Result()
+}
+
+// settleFrom takes the run from the first capture that tells it, so that the
+// order in which captures are read does not matter.
+func (r *Reducer) settleFrom(paths []string) error {
+	for _, path := range paths {
+		p, err := pcap.Open(path)
+		if errors.Is(err, pcap.ErrTruncated) || errors.Is(err, pcap.ErrDamaged) {
+			continue // addFile reports it
+		}
+		if err != nil {
+			return err
+		}
+		m, ok := p.Meta()
+		if err := p.Close(); err != nil {
+			return err
+		}
+		if !ok || r.run != 0 && m.Run != r.run {
+			continue
+		}
+		m.Host = ""
+		r.run, r.meta, r.hasMeta = m.Run, m, true
+		return nil
+	}
+	return nil
+}
+
+func (r *Reducer) addFile(ctx context.Context, path string) error {
+	if ctx.Err() != nil {
+		return nil // Reduce reports it
+	}
+	host := strings.TrimSuffix(filepath.Base(path), Suffix)
+	p, err := pcap.Open(path)
+	var bad *pcap.Error
+	if errors.As(err, &bad) {
+		r.problem("%s: nothing of its capture can be read: %v", host, bad)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.Add(ctx, host, p), p.Close())
+}
+
+func (r *Reducer) problem(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.problems = append(r.problems, fmt.Sprintf(format, args...))
+}
+
+// Add reads the capture of one host to its end. It may be called from several
+// goroutines. The error is of the reader underneath or the context's; a capture
+// that is cut off or damaged is a problem in the result.
+func (r *Reducer) Add(ctx context.Context, host string, p *pcap.Reader) error {
+	meta, hasMeta := p.Meta()
+	if hasMeta && meta.Host != "" && meta.Host != host {
+		r.problem("%s: its capture says it is of %s; it is taken for that", host, meta.Host)
+		host = meta.Host
+	}
+	rack, place, ok := topo.ParseHostName(host)
+	if !ok {
+		r.problem("%s: not a host's name: its capture is not used", host)
+		return nil
+	}
+	run, ok := r.settleRun(host, meta, hasMeta)
+	if !ok {
+		return nil
+	}
+	h := newHostReducer(host, rack, place, run)
+	h.meta, h.hasMeta = meta, hasMeta
+	for n := 0; ; n++ {
+		if n%(1<<16) == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		pkt, err := p.Next()
+		if err != nil {
+			if err := h.close(p, err); err != nil {
+				return fmt.Errorf("capture of %s: %w", host, err)
+			}
+			break
+		}
+		if pkt.Interface >= len(h.Interfaces) {
+			r.describe(h, p.Interfaces())
+		}
+		h.packet(&pkt)
+	}
+	r.describe(h, p.Interfaces())
+	c := h.finish()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if slices.ContainsFunc(r.captures, func(o *hostCapture) bool { return o.Host == host }) {
+		r.problems = append(r.problems, fmt.Sprintf("%s: two captures of one host: the second is not used", host))
+		return nil
+	}
+	r.captures = append(r.captures, c)
+	return nil
+}
+
+// settleRun tells which run counts; ok is false where the capture is of another.
+func (r *Reducer) settleRun(host string, m pcap.Meta, hasMeta bool) (run uint64, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !hasMeta {
+		if r.run == 0 {
+			r.problems = append(r.problems, fmt.Sprintf("%s: its capture does not say which run it is of, and none was given: it is not used", host))
+			return 0, false
+		}
+		return r.run, true
+	}
+	if r.run == 0 {
+		r.run = m.Run
+	}
+	if m.Run != r.run {
+		r.problems = append(r.problems, fmt.Sprintf("%s: its capture is of run %#x, not of run %#x: it is not used", host, m.Run, r.run))
+		return 0, false
+	}
+	m.Host = ""
+	if r.hasMeta && m != r.meta {
+		r.problems = append(r.problems, fmt.Sprintf("%s: its capture says it is of %+v, another says %+v", host, m, r.meta))
+	} else {
+		r.meta, r.hasMeta = m, true
+	}
+	return r.run, true
+}
+
+// describe makes room for interfaces that the file has described.
+func (r *Reducer) describe(h *hostReducer, interfaces []pcap.Interface) {
+	for _, i := range interfaces[len(h.Interfaces):] {
+		var out, in SpacingSpec
+		if r.opt.Spacing != nil && i.Name != loopback {
+			out, in = r.opt.Spacing(h.Host, Out), r.opt.Spacing(h.Host, In)
+		}
+		h.addInterface(i.Name, out, in)
+	}
+}
+
+// close takes the error that ended the file.
+func (h *hostReducer) close(p *pcap.Reader, err error) error {
+	h.Stats, h.HasStats = p.Stats()
+	h.Whole = err == io.EOF
+	var bad *pcap.Error
+	switch {
+	case err == io.EOF:
+	case errors.As(err, &bad):
+		h.problem = append(h.problem, fmt.Sprintf("%s: only the first %d packets of its capture can be read: %v", h.Host, h.Captured, bad))
+	default:
+		return err
+	}
+	return nil
+}
+
+// Result assembles the records from all captures that were added.
+func (r *Reducer) Result() (Result, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.captures) == 0 {
+		return Result{}, fmt.Errorf("no capture could be used: %s", strings.Join(r.problems, "; "))
+	}
+	slices.SortFunc(r.captures, func(a, b *hostCapture) int { return strings.Compare(a.Host, b.Host) })
+	slices.Sort(r.problems)
+	a := newAssembly(r.opt, r.captures)
+	a.problems = append(a.problems, r.problems...)
+	res := a.assemble()
+	res.Meta = r.meta
+	return res, nil
+}

@@ -1,0 +1,293 @@
+package flows
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/gopacket"
+	"github.com/google/gopacket/layers"
+	"pgregory.net/rapid"
+
+	"testbed/hosts/wire"
+	"testbed/results/pcap"
+)
+
+// sent is one segment of an oracle's flow.
+type sent struct {
+	from, to int
+	at       time.Duration
+	arrives  time.Duration // lost for never
+}
+
+// slowFlow is the plainly right answer for a stream of total bytes: one bool a
+// byte, looked at from the start after every packet.
+func slowFlow(segments []sent, total int) (start, end time.Duration, packets, resent int, ok bool) {
+	out, in := make([]bool, total), make([]bool, total)
+	start = segments[0].at
+	for _, s := range segments {
+		packets++
+		again := false
+		for i := s.from; i < s.to; i++ {
+			again = again || out[i]
+			out[i] = true
+		}
+		if again {
+			resent++
+		}
+	}
+	// Arrival order is time order; the test makes arrival times distinct.
+	for {
+		next := -1
+		for i, s := range segments {
+			if s.arrives != lost && (next < 0 || s.arrives < segments[next].arrives) {
+				next = i
+			}
+		}
+		if next < 0 {
+			return start, 0, packets, resent, false
+		}
+		for i := segments[next].from; i < segments[next].to; i++ {
+			in[i] = true
+		}
+		end = segments[next].arrives
+		segments[next].arrives = lost
+		whole := true
+		for _, have := range in {
+			whole = whole && have
+		}
+		if whole {
+			return start, end, packets, resent, true
+		}
+	}
+}
+
+func TestAgainstSlowFlow(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		size := rapid.IntRange(0, 400).Draw(r, "size")
+		total := wire.Size + size
+		n := newNetwork(t, a, b)
+		n.snap = 200
+		n.mark(wire.KindCoflowMark, 0, 0, a, 1, 1, uint64(size))
+		conn := n.dial(ms, a, b, 40001, wire.ShufflePort, rapid.Uint32().Draw(r, "isn"))
+		stream := n.flow(1, 7, size)
+		var segments []sent
+		used := map[time.Duration]bool{}
+		count := rapid.IntRange(1, 40).Draw(r, "segments")
+		for i := range count {
+			from := rapid.IntRange(0, total-1).Draw(r, "from")
+			s := sent{from: from, to: min(total, from+rapid.IntRange(1, 130).Draw(r, "length")), at: time.Duration(10+i) * ms}
+			if i == 0 { // a sender begins at the beginning
+				s.from, s.to = 0, min(total, s.to-s.from)
+			}
+			s.arrives = s.at + time.Duration(rapid.IntRange(-1, 20).Draw(r, "delay"))*ms
+			if s.arrives < s.at {
+				s.arrives = lost
+			}
+			for s.arrives != lost && used[s.arrives] {
+				s.arrives++
+			}
+			used[s.arrives] = true
+			segments = append(segments, s)
+			conn.data(s.at, s.arrives, stream, s.from, s.to)
+		}
+		red := NewReducer(Options{})
+		for _, host := range []string{a, b} {
+			p, err := pcap.NewReader(bytes.NewReader(n.file(host)))
+			if err != nil {
+				r.Fatal(err)
+			}
+			if err := red.Add(context.Background(), host, p); err != nil {
+				r.Fatal(err)
+			}
+		}
+		got, err := red.Result()
+		if err != nil {
+			r.Fatal(err)
+		}
+		start, end, packets, resent, ok := slowFlow(segments, total)
+		if !ok {
+			if len(got.Flows) != 0 || len(got.Problems) == 0 {
+				r.Fatalf("incomplete flow: %+v, problems %q", got.Flows, got.Problems)
+			}
+			return
+		}
+		if len(got.Flows) != 1 {
+			r.Fatalf("%d flows, want 1: %q", len(got.Flows), got.Problems)
+		}
+		f := got.Flows[0]
+		if f.Start != start || f.End != end || f.Packets != packets || f.Resent != resent {
+			r.Fatalf("start %v end %v packets %d resent %d, want %v %v %d %d", f.Start, f.End, f.Packets, f.Resent, start, end, packets, resent)
+		}
+	})
+}
+
+// A stream that wraps 32-bit sequence numbers more than once.
+func TestCoverageBeyondFourGigabytes(t *testing.T) {
+	c := coverage{base: 0xfff0_0000}
+	const step, total = 1 << 20, int64(10) << 30
+	for off := int64(0); off < total; off += 2 * step {
+		for _, o := range []int64{off + step, off, off + step} { // late, early, again
+			at := c.place(c.base + uint32(o))
+			if at != o {
+				t.Fatalf("place = %d, want %d", at, o)
+			}
+			c.add(at, step)
+		}
+	}
+	if c.next != total || c.seen() != total || len(c.ahead) != 0 {
+		t.Errorf("next %d, seen %d, %d spans ahead, want %d, %d, 0", c.next, c.seen(), len(c.ahead), total, total)
+	}
+}
+
+// gopacket's layers are the oracle of the hand-made decoder.
+func TestParseAgreesWithGopacket(t *testing.T) {
+	n := newNetwork(t, a)
+	rng := rand.New(rand.NewPCG(3, 4))
+	var eth layers.Ethernet
+	var ip layers.IPv4
+	var tcp layers.TCP
+	var udp layers.UDP
+	var payload gopacket.Payload
+	parser := gopacket.NewDecodingLayerParser(layers.LayerTypeEthernet, &eth, &ip, &tcp, &udp, &payload)
+	for range 500 {
+		body := make([]byte, rng.IntN(300))
+		var b []byte
+		if rng.IntN(2) == 0 {
+			l := &layers.TCP{SrcPort: layers.TCPPort(rng.Uint32()), DstPort: 9, Seq: rng.Uint32(), SYN: rng.IntN(2) == 0, ACK: rng.IntN(2) == 0, RST: rng.IntN(9) == 0}
+			for range rng.IntN(5) {
+				l.Options = append(l.Options, layers.TCPOption{OptionType: layers.TCPOptionKindMSS, OptionLength: 4, OptionData: []byte{1, 2}})
+			}
+			b = n.frame(ipOf(t, "h0-00"), ipOf(t, "h7-31"), layers.IPProtocolTCP, l, body)
+		} else {
+			b = n.frame(ipOf(t, "h0-00"), ipOf(t, "h7-31"), layers.IPProtocolUDP, &layers.UDP{SrcPort: layers.UDPPort(rng.Uint32()), DstPort: 9}, body)
+		}
+		length := len(b)
+		if rng.IntN(2) == 0 {
+			b = b[:min(len(b), 160)]
+		}
+		if len(b) == length && rng.IntN(2) == 0 {
+			b = append(b, 0, 0, 0) // padding
+			length += 3
+		}
+		var got frame
+		if kind := got.parse(b, length); kind != frameWhole {
+			t.Fatalf("parse = %d, want whole", kind)
+		}
+		payload = nil
+		var found []gopacket.LayerType
+		if err := parser.DecodeLayers(b, &found); err != nil {
+			t.Fatal(err)
+		}
+		want := frame{src: addr(binary.BigEndian.Uint32(ip.SrcIP)), dst: addr(binary.BigEndian.Uint32(ip.DstIP)), proto: uint8(ip.Protocol), payload: payload}
+		if ip.Protocol == layers.IPProtocolTCP {
+			want.srcPort, want.dstPort, want.seq, want.length = uint16(tcp.SrcPort), uint16(tcp.DstPort), tcp.Seq, int(ip.Length)-20-4*int(tcp.DataOffset)
+			if (got.flags&flagSYN != 0) != tcp.SYN || (got.flags&flagACK != 0) != tcp.ACK || (got.flags&flagRST != 0) != tcp.RST {
+				t.Errorf("flags %x of %+v", got.flags, tcp)
+			}
+			got.flags = 0
+		} else {
+			want.srcPort, want.dstPort, want.length = uint16(udp.SrcPort), uint16(udp.DstPort), int(udp.Length)-8
+		}
+		if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
+			t.Fatalf("parse = %+v, want %+v", got, want)
+		}
+	}
+}
+
+func FuzzFrame(f *testing.F) {
+	n := newNetwork(f, a)
+	f.Add(n.frame(ipOf(f, a), ipOf(f, b), layers.IPProtocolTCP, &layers.TCP{SYN: true}, []byte("xyz")), 1514)
+	f.Add([]byte{}, 0)
+	f.Fuzz(func(t *testing.T, b []byte, length int) {
+		if length < len(b) || length > 1<<20 {
+			return
+		}
+		var got frame
+		if got.parse(b, length) == frameWhole && (got.length < 0 || len(got.payload) > got.length || got.length > length) {
+			t.Errorf("%d captured of %d payload bytes in a frame of %d", len(got.payload), got.length, length)
+		}
+	})
+}
+
+// FuzzReduce feeds packets of any content through the whole reduction.
+func FuzzReduce(f *testing.F) {
+	n := newNetwork(f, a, b)
+	simple(n)
+	pipeline(n)
+	f.Add(n.file(a), n.file(b))
+	f.Fuzz(func(t *testing.T, one, two []byte) {
+		r := NewReducer(Options{Run: testRun})
+		for i, file := range [][]byte{one, two} {
+			p, err := pcap.NewReader(bytes.NewReader(file))
+			if err != nil {
+				continue
+			}
+			if err := r.Add(context.Background(), []string{a, b}[i], p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := r.Result()
+		if err != nil {
+			return
+		}
+		for _, f := range got.Flows {
+			if f.Size < 0 || f.Resent > f.Packets {
+				t.Errorf("%+v", f)
+			}
+		}
+	})
+}
+
+func BenchmarkReduce(b *testing.B) {
+	// 200 flows in turns of one packet each, 100,000 packets in all at either end.
+	n := newNetwork(b, a, "h3-04")
+	const flows, packets = 200, 500
+	var conns []*tcp
+	for i := range flows {
+		n.mark(wire.KindCoflowMark, 0, 0, a, uint32(i), 1, packets*1400)
+		conns = append(conns, n.dial(ms, a, "h3-04", uint16(30000+i), wire.ShufflePort, uint32(i)))
+	}
+	stream := n.flow(0, 0, packets*1400)
+	for k := range packets {
+		for i, conn := range conns {
+			if k == 0 {
+				copy(stream, n.flow(uint32(i), uint32(i), packets*1400)[:wire.Size])
+			}
+			at := 10*ms + time.Duration(k*flows+i)*time.Microsecond
+			to := (k + 1) * 1400
+			if k == packets-1 {
+				to = len(stream)
+			}
+			conn.data(at, at+ms, stream, k*1400, to)
+		}
+	}
+	files := [][]byte{n.file(a), n.file("h3-04")}
+	b.ReportAllocs()
+	b.ResetTimer()
+	total := 0
+	for b.Loop() {
+		r := NewReducer(Options{Spacing: func(string, Direction) SpacingSpec { return SpacingSpec{Rate: 1e9} }})
+		for i, host := range []string{a, "h3-04"} {
+			p, err := pcap.NewReader(bytes.NewReader(files[i]))
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := r.Add(context.Background(), host, p); err != nil {
+				b.Fatal(err)
+			}
+		}
+		res, err := r.Result()
+		if err != nil || len(res.Flows) != flows {
+			b.Fatal(len(res.Flows), res.Problems, err)
+		}
+		for _, c := range res.Captures {
+			total += c.Captured
+		}
+	}
+	b.ReportMetric(float64(total)/b.Elapsed().Seconds(), "packets/s")
+}

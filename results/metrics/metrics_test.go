@@ -1,0 +1,224 @@
+package metrics
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"gonum.org/v1/gonum/stat"
+	"pgregory.net/rapid"
+
+	"testbed/results/flows"
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+const ms = time.Millisecond
+
+func items(repeat int, times ...time.Duration) []Item {
+	var out []Item
+	for i, d := range times {
+		out = append(out, Item{repeat, i, d})
+	}
+	return out
+}
+
+func TestRecordsToItems(t *testing.T) {
+	r := flows.Records{
+		Coflows: []flows.CoflowRecord{{Coflow: 3, Arrival: 10 * ms, End: 25 * ms}},
+		Flows:   []flows.FlowRecord{{Flow: 4, Arrival: 10 * ms, Start: 12 * ms, End: 20 * ms}},
+		Blocks:  []flows.BlockRecord{{Block: 5, Requested: 1 * ms, End: 4 * ms}},
+	}
+	for _, tt := range []struct {
+		name string
+		got  []Item
+		want Item
+	}{
+		{"CCTs", CCTs(1, r), Item{1, 3, 15 * ms}},
+		{"FCTs", FCTs(2, r), Item{2, 4, 10 * ms}}, // from the coflow's arrival
+		{"WriteTimes", WriteTimes(0, r), Item{0, 5, 3 * ms}},
+	} {
+		if len(tt.got) != 1 || tt.got[0] != tt.want {
+			t.Errorf("%s = %v, want %v", tt.name, tt.got, tt.want)
+		}
+	}
+}
+
+// The wants are numpy.percentile's.
+func TestQuantile(t *testing.T) {
+	for _, tt := range []struct {
+		p    float64
+		x    []float64
+		want float64
+	}{
+		{0.5, []float64{7}, 7},
+		{0.99, []float64{7}, 7},
+		{0.5, []float64{1, 2}, 1.5},
+		{0.5, []float64{1, 2, 4}, 2},
+		{0.95, []float64{1, 2, 3, 4, 5}, 4.8},
+		{0.99, []float64{15, 20, 35, 40, 50}, 49.6},
+		{0.40, []float64{15, 20, 35, 40, 50}, 29},
+		{0, []float64{3, 9}, 3},
+		{1, []float64{3, 9}, 9},
+	} {
+		if got := Quantile(tt.p, tt.x); math.Abs(got-tt.want) > 1e-12 {
+			t.Errorf("Quantile(%v, %v) = %v, want %v", tt.p, tt.x, got, tt.want)
+		}
+	}
+	if got := Quantile(0.5, nil); !math.IsNaN(got) {
+		t.Errorf("Quantile of nothing = %v, want NaN", got)
+	}
+}
+
+func TestSummarize(t *testing.T) {
+	got := Summarize(items(0, 50*ms, 20*ms, 40*ms, 15*ms, 35*ms))
+	want := Summary{N: 5, Mean: 32 * ms, P50: 35 * ms, P95: 48 * ms, P99: 49600 * time.Microsecond, Min: 15 * ms, Max: 50 * ms}
+	if got != want {
+		t.Errorf("Summarize = %+v, want %+v", got, want)
+	}
+	if got := Summarize(nil); got != (Summary{}) {
+		t.Errorf("Summarize of nothing = %+v", got)
+	}
+}
+
+func TestSpeedup(t *testing.T) {
+	base, arm := Summarize(items(0, 30*ms, 50*ms)), Summarize(items(0, 20*ms))
+	if got, ok := Speedup(base, arm); !ok || got != 2 {
+		t.Errorf("Speedup = %v, %v, want 2, true", got, ok)
+	}
+	for _, tt := range [][2]Summary{{base, {}}, {{}, base}, {base, {N: 1}}} {
+		if got, ok := Speedup(tt[0], tt[1]); ok {
+			t.Errorf("Speedup(%v, %v) = %v, true", tt[0], tt[1], got)
+		}
+	}
+}
+
+func TestCv(t *testing.T) {
+	// Mean 0.4, standard deviation 0.1633.
+	if got := Cv([]float64{0.2, 0.4, 0.6}); math.Abs(got-0.408248) > 1e-6 {
+		t.Errorf("Cv = %v, want 0.408248", got)
+	}
+	if got := Cv([]float64{3, 3, 3}); got != 0 {
+		t.Errorf("Cv of equals = %v, want 0", got)
+	}
+	if Cv(nil) != 0 || Cv([]float64{-1, 1}) != 0 {
+		t.Error("Cv without a mean is not 0")
+	}
+}
+
+func TestSpreadOf(t *testing.T) {
+	all := slices.Concat(items(0, 10*ms, 20*ms), items(1, 17*ms), items(2, 19*ms, 19*ms))
+	got := SpreadOf(all) // averages 15, 17, 19: mean 17, deviation 2
+	want := Spread{Repeats: 3, Min: 15 * ms, Max: 19 * ms, StdDev: 2 * ms, Relative: 2.0 / 17}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("SpreadOf (-want +got):\n%s", diff)
+	}
+	if got := SpreadOf(items(4, ms)); got != (Spread{Repeats: 1, Min: ms, Max: ms}) {
+		t.Errorf("SpreadOf one repeat = %+v", got)
+	}
+	if got := SpreadOf(nil); got != (Spread{}) {
+		t.Errorf("SpreadOf nothing = %+v", got)
+	}
+}
+
+func TestPair(t *testing.T) {
+	base := append(items(0, 10*ms, 20*ms, 80*ms), Item{0, 90, ms}, Item{1, 0, 4 * ms})
+	arm := []Item{{0, 2, 10 * ms}, {0, 0, 5 * ms}, {0, 1, 20 * ms}, {0, 91, ms}, {2, 0, ms}}
+	got := Pair(base, arm, 1) // ratios 8, 2, 1
+	if got.N != 3 || got.Unpaired != 4 {
+		t.Errorf("N %d, Unpaired %d, want 3, 4", got.N, got.Unpaired)
+	}
+	if math.Abs(got.Median-2) > 1e-12 || math.Abs(got.GeoMean-math.Cbrt(16)) > 1e-12 {
+		t.Errorf("Median %v, GeoMean %v, want 2, %v", got.Median, got.GeoMean, math.Cbrt(16))
+	}
+	for _, ci := range []Interval{got.MedianCI, got.GeoMeanCI} {
+		if ci.Low < 1-1e-9 || ci.High > 8+1e-9 || ci.Low >= ci.High {
+			t.Errorf("interval %v, want one inside [1, 8]", ci)
+		}
+	}
+	if got := Pair(base, nil, 1); got.N != 0 || got.Unpaired != 5 {
+		t.Errorf("Pair with nothing = %+v", got)
+	}
+	if got := Pair([]Item{{0, 0, 0}}, []Item{{0, 0, ms}}, 1); got.N != 0 || got.Unpaired != 1 {
+		t.Errorf("Pair with a time of 0 = %+v", got)
+	}
+	same := Pair(base, base, 9)
+	if same.Median != 1 || same.GeoMean != 1 || same.MedianCI != (Interval{1, 1}) || same.GeoMeanCI != (Interval{1, 1}) {
+		t.Errorf("an arm against itself = %+v, want 1 throughout", same)
+	}
+}
+
+// The same items in any order and the same seed give the same bytes.
+func TestPairIsDeterministic(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		n := rapid.IntRange(1, 60).Draw(r, "n")
+		var base, arm []Item
+		for i := range n {
+			base = append(base, Item{0, i, time.Duration(rapid.IntRange(1, 1e6).Draw(r, "base"))})
+			arm = append(arm, Item{0, i, time.Duration(rapid.IntRange(1, 1e6).Draw(r, "arm"))})
+		}
+		want := Pair(base, arm, 7)
+		slices.Reverse(base)
+		shuffled := rapid.Permutation(arm).Draw(r, "order")
+		if got := Pair(base, shuffled, 7); got != want {
+			r.Fatalf("Pair = %+v, then %+v", want, got)
+		}
+		// The other way round is the inverse.
+		back := Pair(arm, base, 7)
+		if math.Abs(back.GeoMean*want.GeoMean-1) > 1e-9 || math.Abs(back.Median*want.Median-1) > 1e-9 {
+			r.Fatalf("%v and %v are not inverse", want, back)
+		}
+	})
+}
+
+// The interval of a mean of many draws is the normal one, mean ± 1.96·s/√n.
+func TestBootstrapInterval(t *testing.T) {
+	const n = 2000
+	var base, arm []Item
+	logs := make([]float64, n)
+	for i := range n {
+		logs[i] = 0.4 + 0.3*math.Sin(float64(i)*12.9898) // spread, without a random source
+		arm = append(arm, Item{0, i, time.Second})
+		base = append(base, Item{0, i, time.Duration(math.Exp(logs[i]) * float64(time.Second))})
+	}
+	mean, deviation := stat.MeanStdDev(logs, nil)
+	half := 1.96 * deviation / math.Sqrt(n)
+	got := Pair(base, arm, 3).GeoMeanCI
+	if math.Abs(math.Log(got.Low)-(mean-half)) > half/10 || math.Abs(math.Log(got.High)-(mean+half)) > half/10 {
+		t.Errorf("interval [%v, %v], want about [%v, %v]", math.Log(got.Low), math.Log(got.High), mean-half, mean+half)
+	}
+}
+
+func TestBins(t *testing.T) {
+	r := flows.Records{
+		Coflows: []flows.CoflowRecord{{Coflow: 1, Width: 50}, {Coflow: 2, Width: 50}, {Coflow: 3, Width: 51}, {Coflow: 4, Width: 51}},
+		Flows: []flows.FlowRecord{{Coflow: 1, Size: 5 * units.MB}, {Coflow: 2, Size: 1}, {Coflow: 2, Size: 5*units.MB + 1},
+			{Coflow: 3, Size: 1}, {Coflow: 4, Size: 6 * units.MB}},
+	}
+	want := map[workloads.CoflowID]Bin{1: SN, 2: LN, 3: SW, 4: LW}
+	if diff := cmp.Diff(want, DefaultBins().Of(r)); diff != "" {
+		t.Errorf("bins (-want +got):\n%s", diff)
+	}
+	if got := LW.String() + SN.String(); got != "LWSN" {
+		t.Errorf("names %q", got)
+	}
+}
+
+func BenchmarkPair(b *testing.B) {
+	for _, n := range []int{100, 100_000} {
+		b.Run(fmt.Sprintf("pairs=%d", n), func(b *testing.B) {
+			var base, arm []Item
+			for i := range n {
+				base = append(base, Item{0, i, time.Duration(1000 + i*7919%1000)})
+				arm = append(arm, Item{0, i, time.Duration(1000 + i*104729%1000)})
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				Pair(base, arm, 1)
+			}
+		})
+	}
+}

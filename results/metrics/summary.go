@@ -1,0 +1,159 @@
+// Package metrics turns records into figures: completion times of coflows, flows
+// and block writes, their distributions, speed-ups over a baseline arm, and how
+// far repeats lie apart. Its functions are pure: the same records and the same
+// seed give the same figures.
+//
+// It does not judge whether records may be believed (results/verdict) and prints
+// nothing (results/report).
+package metrics
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"gonum.org/v1/gonum/stat"
+
+	"testbed/results/flows"
+)
+
+// Item is the completion time of one coflow, flow or block.
+type Item struct {
+	Repeat int // from 0
+	ID     int // the same in every arm that runs the same workload
+	Time   time.Duration
+}
+
+// CCTs are the coflow completion times of one repeat, in order of coflow.
+func CCTs(repeat int, r flows.Records) []Item {
+	items := make([]Item, len(r.Coflows))
+	for i, c := range r.Coflows {
+		items[i] = Item{repeat, int(c.Coflow), c.CCT()}
+	}
+	return items
+}
+
+// FCTs are the flow completion times of one repeat, in order of flow.
+func FCTs(repeat int, r flows.Records) []Item {
+	items := make([]Item, len(r.Flows))
+	for i, f := range r.Flows {
+		items[i] = Item{repeat, int(f.Flow), f.FCT()}
+	}
+	return items
+}
+
+// WriteTimes are the block write times of one repeat, in order of block.
+func WriteTimes(repeat int, r flows.Records) []Item {
+	items := make([]Item, len(r.Blocks))
+	for i, b := range r.Blocks {
+		items[i] = Item{repeat, int(b.Block), b.WriteTime()}
+	}
+	return items
+}
+
+// Summary describes a distribution of completion times. With N 0 the rest is 0
+// and means nothing.
+type Summary struct {
+	N                       int
+	Mean                    time.Duration
+	P50, P95, P99, Min, Max time.Duration
+}
+
+// Summarize describes items.
+func Summarize(items []Item) Summary {
+	if len(items) == 0 {
+		return Summary{}
+	}
+	x := make([]float64, len(items))
+	for i, item := range items {
+		x[i] = float64(item.Time)
+	}
+	slices.Sort(x)
+	return Summary{
+		N:    len(x),
+		Mean: duration(stat.Mean(x, nil)),
+		P50:  duration(Quantile(0.50, x)),
+		P95:  duration(Quantile(0.95, x)),
+		P99:  duration(Quantile(0.99, x)),
+		Min:  duration(x[0]),
+		Max:  duration(x[len(x)-1]),
+	}
+}
+
+func duration(ns float64) time.Duration { return time.Duration(math.Round(ns)) }
+
+// Quantile is the p-quantile of ascending values by linear interpolation between
+// the two nearest ranks, at rank p·(n−1) counted from 0. That is definition 7 of
+// Hyndman and Fan (The American Statistician, 1996) and what numpy.percentile
+// does by default; gonum's LinInterp is another (definition 4). It is NaN for no
+// values.
+func Quantile(p float64, ascending []float64) float64 {
+	n := len(ascending)
+	if n == 0 {
+		return math.NaN()
+	}
+	rank := min(max(p, 0), 1) * float64(n-1)
+	low := int(rank)
+	if low == n-1 {
+		return ascending[low]
+	}
+	return ascending[low] + float64((rank-float64(low))*(ascending[low+1]-ascending[low]))
+}
+
+// Speedup is how many times faster the average of arm is than that of base; ok
+// is false where one of them has none, or the arm's is 0.
+func Speedup(base, arm Summary) (ratio float64, ok bool) {
+	if base.N == 0 || arm.N == 0 || arm.Mean <= 0 {
+		return 0, false
+	}
+	return float64(base.Mean) / float64(arm.Mean), true
+}
+
+// Cv is the coefficient of variation: the population's standard deviation over
+// its mean. It is 0 for no values or a mean of 0. Link utilisations are compared
+// by it (Chowdhury, Kandula and Stoica, SIGCOMM 2013).
+func Cv(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	mean, deviation := stat.PopMeanStdDev(values, nil)
+	if mean == 0 {
+		return 0
+	}
+	return deviation / mean
+}
+
+// Spread tells how far the averages of repeats lie apart.
+type Spread struct {
+	Repeats  int
+	Min, Max time.Duration
+	StdDev   time.Duration // of the sample; 0 for fewer than two repeats
+	Relative float64       // StdDev over the mean of the averages
+}
+
+// SpreadOf compares the averages of the repeats among items. Repeats without an
+// item do not count.
+func SpreadOf(items []Item) Spread {
+	byRepeat := map[int][]float64{}
+	for _, item := range items {
+		byRepeat[item.Repeat] = append(byRepeat[item.Repeat], float64(item.Time))
+	}
+	var means []float64
+	for _, x := range byRepeat {
+		slices.Sort(x) // floating-point sums depend on the order
+		means = append(means, stat.Mean(x, nil))
+	}
+	if len(means) == 0 {
+		return Spread{}
+	}
+	slices.Sort(means)
+	s := Spread{Repeats: len(means), Min: duration(means[0]), Max: duration(means[len(means)-1])}
+	if len(means) > 1 {
+		mean, deviation := stat.MeanStdDev(means, nil)
+		s.StdDev = duration(deviation)
+		if mean > 0 {
+			s.Relative = deviation / mean
+		}
+	}
+	return s
+}

@@ -1,0 +1,36 @@
+// Package report turns the records of a run into what people and programs read:
+// tables for a terminal, a Markdown page, CSV files with every item, and a JSON
+// summary. The same input gives the same bytes.
+//
+// # What void means here
+//
+// A repeat whose verdict is void gives no figure: its arm prints "void" in place
+// of numbers, in every output, and its items are left out of the CSV files. The
+// repeats of that arm that are not void keep their items in the CSV files, each
+// with its own verdict; the arm's summary stays void, since a reader of an
+// average cannot tell which repeats are in it.
+//
+// # The CSV files
+//
+// Times are microseconds with nanoseconds behind the point, counted from the
+// start of the repeat; sizes are bytes. Columns of all three files: arm, repeat
+// (from 0) and verdict (of that repeat; "fluid model" where there were no
+// packets). fluid_… columns are the fluid model's prediction for the same item
+// and empty where there is none. In order of arm, repeat and ID.
+//
+//   - flows.csv: coflow, flow, src, dst (host names), size_bytes (payload),
+//     arrival_us (of the coflow), start_us (first payload packet leaves src),
+//     end_us (dst has the last byte), fct_us (end − arrival), packets (with
+//     payload, at src), resent (of them, those that carry bytes sent before),
+//     wire_bytes (frames that src sent for it), fluid_fct_us.
+//   - coflows.csv: coflow, width (flows), size_bytes, arrival_us, end_us, cct_us,
+//     fluid_cct_us.
+//   - blocks.csv: block, client, hosts (replicas in pipeline order, separated by
+//     spaces), size_bytes, requested_us, end_us, write_time_us,
+//     fluid_write_time_us.
+//
+// summary.json is a Summary.
+//
+// It reads no captures (results/flows), computes no distribution
+// (results/metrics) and passes no judgement (emu/fidelity).
+package report

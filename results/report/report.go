@@ -1,0 +1,158 @@
+package report
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"testbed/results/flows"
+	"testbed/results/metrics"
+	"testbed/results/verdict"
+)
+
+// Input is what a report is about.
+type Input struct {
+	RunID    string
+	Scenario string // its name
+	// FluidModel says that the records were computed and not measured: there
+	// were no packets, so there is no verdict either, and Repeat.Verdict and
+	// Repeat.Fluid are not looked at.
+	FluidModel bool
+	Seed       uint64 // of confidence intervals
+	Arms       []Arm  // the first is the baseline
+}
+
+// Arm is one combination of policies.
+type Arm struct {
+	Name    string
+	Repeats []Repeat
+}
+
+// Repeat is one execution of an arm.
+type Repeat struct {
+	Records flows.Records
+	Verdict verdict.Verdict
+	// Fluid is what the fluid model predicts for the same workload and policies,
+	// if it was asked.
+	Fluid *flows.Records
+}
+
+// Report is ready to be written in any form.
+type Report struct {
+	Summary Summary
+	in      Input
+}
+
+// Files that Write makes, in the order in which it makes them.
+const (
+	MarkdownFile = "report.md"
+	SummaryFile  = "summary.json"
+	FlowsFile    = "flows.csv"
+	CoflowsFile  = "coflows.csv"
+	BlocksFile   = "blocks.csv"
+)
+
+// metric is one of the three completion times.
+type metric struct {
+	name  string // as in prose and headings
+	items func(repeat int, r flows.Records) []metrics.Item
+	in    func(a *ArmSummary) **Metric
+}
+
+func allMetrics() []metric {
+	return []metric{
+		{"Coflow completion time (CCT)", metrics.CCTs, func(a *ArmSummary) **Metric { return &a.CCT }},
+		{"Flow completion time (FCT)", metrics.FCTs, func(a *ArmSummary) **Metric { return &a.FCT }},
+		{"Block write time", metrics.WriteTimes, func(a *ArmSummary) **Metric { return &a.WriteTime }},
+	}
+}
+
+// New computes the figures. It reports all mistakes in the input at once.
+func New(in Input) (*Report, error) {
+	if err := in.check(); err != nil {
+		return nil, err
+	}
+	r := &Report{in: in, Summary: Summary{Format: Format, RunID: in.RunID, Scenario: in.Scenario, Source: SourcePackets, Baseline: in.Arms[0].Name}}
+	if in.FluidModel {
+		r.Summary.Source = SourceFluidModel
+	}
+	for i := range in.Arms {
+		r.Summary.Arms = append(r.Summary.Arms, in.summarize(i))
+	}
+	return r, nil
+}
+
+func (in Input) check() error {
+	var errs []error
+	if len(in.Arms) == 0 {
+		errs = append(errs, errors.New("report: no arm to report on"))
+	}
+	names := map[string]bool{}
+	for _, a := range in.Arms {
+		if a.Name == "" || names[a.Name] {
+			errs = append(errs, fmt.Errorf("report: arm name %q: want a name that no other arm has", a.Name))
+		}
+		names[a.Name] = true
+		if len(a.Repeats) == 0 {
+			errs = append(errs, fmt.Errorf("report: arm %q has no repeat", a.Name))
+		}
+		for k, rep := range a.Repeats {
+			if v := rep.Verdict.Level; !in.FluidModel && (v < verdict.Pass || v > verdict.Void) {
+				errs = append(errs, fmt.Errorf("report: arm %q, repeat %d: no verdict: a run without a fidelity record has verdict.Missing", a.Name, k))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// level is the worst verdict of an arm's repeats.
+func (a Arm) level() verdict.Level {
+	worst := verdict.Pass
+	for _, r := range a.Repeats {
+		worst = max(worst, r.Verdict.Level)
+	}
+	return worst
+}
+
+// items are those of all repeats of an arm.
+func (a Arm) items(m metric) []metrics.Item {
+	var all []metrics.Item
+	for k, r := range a.Repeats {
+		all = append(all, m.items(k, r.Records)...)
+	}
+	return all
+}
+
+// Write writes all files into dir, which must exist, and returns their names.
+func (r *Report) Write(dir string) ([]string, error) {
+	files := []struct {
+		name  string
+		write func(io.Writer) error
+	}{
+		{MarkdownFile, r.Markdown}, {SummaryFile, r.JSON}, {FlowsFile, r.FlowsCSV}, {CoflowsFile, r.CoflowsCSV}, {BlocksFile, r.BlocksCSV},
+	}
+	var names []string
+	for _, f := range files {
+		if err := writeFile(filepath.Join(dir, f.name), f.write); err != nil {
+			return names, fmt.Errorf("write report: %w", err)
+		}
+		names = append(names, f.name)
+	}
+	return names, nil
+}
+
+func writeFile(path string, write func(io.Writer) error) (err error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	w := bufio.NewWriter(f)
+	if err := write(w); err != nil {
+		return err
+	}
+	return w.Flush()
+}

@@ -1,0 +1,326 @@
+package report
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"testbed/results/flows"
+	"testbed/results/verdict"
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+var update = flag.Bool("update", false, "rewrite testdata/*.golden")
+
+const ms = time.Millisecond
+
+// records has coflows of the given completion times, two flows each, and blocks
+// of half those times.
+func records(offset time.Duration, ccts ...time.Duration) flows.Records {
+	var r flows.Records
+	for i, cct := range ccts {
+		at := time.Duration(i)*10*ms + offset
+		c := flows.CoflowRecord{Coflow: workloads.CoflowID(i), Width: 2, Size: 3 * units.MB, Arrival: at, End: at + cct}
+		r.Coflows = append(r.Coflows, c)
+		for k := range 2 {
+			r.Flows = append(r.Flows, flows.FlowRecord{Coflow: c.Coflow, Flow: workloads.FlowID(2*i + k), Src: "h0-00", Dst: "h1-0" + string(rune('0'+k)),
+				Size: units.Bytes(1+k) * units.MB, Arrival: at, Start: at + ms, End: at + cct/time.Duration(2-k), Packets: 700 * (1 + k), Resent: k, Wire: 1_050_000 * units.Bytes(1+k)})
+		}
+		r.Blocks = append(r.Blocks, flows.BlockRecord{Block: workloads.BlockID(i), Client: "h0-01", Hosts: []string{"h0-01", "h2-00", "h2-03"}, Size: 8 * units.MB,
+			Requested: at, End: at + cct/2})
+	}
+	return r
+}
+
+func scaled(r flows.Records, share float64) *flows.Records {
+	out := flows.Records{}
+	for _, f := range r.Flows {
+		f.End = f.Arrival + time.Duration(share*float64(f.FCT()))
+		out.Flows = append(out.Flows, f)
+	}
+	for _, c := range r.Coflows {
+		c.End = c.Arrival + time.Duration(share*float64(c.CCT()))
+		out.Coflows = append(out.Coflows, c)
+	}
+	return &out
+}
+
+func pass() verdict.Verdict {
+	return verdict.Of(verdict.Check{Name: "capture-drops", Level: verdict.Pass, Value: "0", Pass: "0", Void: "> 0"})
+}
+
+func packetRun() Input {
+	degraded := verdict.Of(
+		verdict.Check{Name: "capture-drops", Level: verdict.Pass, Value: "0", Pass: "0", Void: "> 0"},
+		verdict.Check{Name: "packet-spacing", Level: verdict.Degraded, Value: "84 %", Pass: "≥ 90 %", Void: "< 50 %", Reason: "packets leave in bursts"})
+	void := verdict.Of(verdict.Check{Name: "capture-drops", Level: verdict.Void, Value: "17", Pass: "0", Void: "> 0", Reason: "completion times may be late"})
+	fair := []flows.Records{records(0, 80*ms, 1234567891, 40*ms, 160*ms), records(123, 82*ms, 1200*ms, 44*ms, 150*ms)}
+	sebf := []flows.Records{records(0, 40*ms, 1100*ms, 20*ms, 100*ms), records(7, 41*ms, 1000*ms, 30*ms, 90*ms)}
+	late := records(0, 77777*time.Microsecond, 77777*time.Microsecond)
+	late.Problems = []string{"coflow 2: 1 of its 2 flows are complete, so it has no record: flow 4 has 10 of 20 bytes at h1-00"}
+	for i := range 6 {
+		late.Problems = append(late.Problems, "coflow "+string(rune('3'+i))+": no mark | of its *arrival*")
+	}
+	return Input{RunID: "fig9-001", Scenario: "figure_9", Seed: 1, Arms: []Arm{
+		{"fair", []Repeat{{fair[0], pass(), scaled(fair[0], 0.9)}, {fair[1], pass(), scaled(fair[1], 0.9)}}},
+		{"sebf", []Repeat{{sebf[0], pass(), scaled(sebf[0], 0.8)}, {sebf[1], degraded, nil}}},
+		{"starved", []Repeat{{records(0, 99*ms), pass(), nil}, {late, void, nil}}},
+		{"kept_only|captures", []Repeat{{records(0, 90*ms, 1300*ms, 50*ms), verdict.Missing("only the captures were kept"), nil}}},
+	}}
+}
+
+func fluidRun() Input {
+	return Input{RunID: "sim-7", Scenario: "figure 9", FluidModel: true, Arms: []Arm{
+		{"fair", []Repeat{{Records: records(0, 80*ms, 1200*ms)}}},
+		{"sebf", []Repeat{{Records: records(0, 40*ms, 900*ms)}}},
+	}}
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v (go test -update writes it)", err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
+}
+
+func TestGolden(t *testing.T) {
+	for _, run := range []struct {
+		name string
+		in   Input
+	}{{"packets", packetRun()}, {"fluid", fluidRun()}} {
+		r, err := New(run.in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, form := range []struct {
+			name  string
+			write func(io.Writer) error
+		}{
+			{"terminal.txt", r.Terminal}, {MarkdownFile, r.Markdown}, {SummaryFile, r.JSON},
+			{FlowsFile, r.FlowsCSV}, {CoflowsFile, r.CoflowsCSV}, {BlocksFile, r.BlocksCSV},
+		} {
+			t.Run(run.name+"/"+form.name, func(t *testing.T) {
+				var got, again bytes.Buffer
+				if err := errors.Join(form.write(&got), form.write(&again)); err != nil {
+					t.Fatal(err)
+				}
+				if !bytes.Equal(got.Bytes(), again.Bytes()) {
+					t.Error("written twice, it differs")
+				}
+				golden(t, run.name+"-"+form.name, got.Bytes())
+			})
+		}
+	}
+}
+
+// No figure of a void repeat may appear anywhere: its completion times are
+// 77.777 ms and in no other record.
+func TestVoidShowsNoFigure(t *testing.T) {
+	r, err := New(packetRun())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	files, err := r.Write(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{MarkdownFile, SummaryFile, FlowsFile, CoflowsFile, BlocksFile}; !cmp.Equal(want, files) {
+		t.Errorf("Write = %v, want %v", files, want)
+	}
+	var all bytes.Buffer
+	if err := r.Terminal(&all); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(filepath.Join(dir, f))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(b)
+	}
+	for _, figure := range []string{"77.8", "77.77", "77777", "38888", "38.9"} {
+		if strings.Contains(all.String(), figure) {
+			t.Errorf("%s of a void repeat is shown", figure)
+		}
+	}
+	for _, a := range r.Summary.Arms {
+		if a.Void() != (a.Name == "starved") || a.Void() && (a.CCT != nil || a.FCT != nil || a.WriteTime != nil) {
+			t.Errorf("arm %s: void %v, CCT %v", a.Name, a.Void(), a.CCT)
+		}
+	}
+}
+
+func TestVoidBaseline(t *testing.T) {
+	in := packetRun()
+	in.Arms[0].Repeats[1].Verdict = in.Arms[2].Repeats[1].Verdict
+	r, err := New(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := r.Summary.Arms[1].CCT; m.Speedup != nil || m.Paired != nil {
+		t.Error("a speed-up over a void baseline")
+	}
+	var b bytes.Buffer
+	if err := r.Terminal(&b); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), "The baseline fair is void") || strings.Contains(b.String(), "×") {
+		t.Errorf("terminal:\n%s", b.String())
+	}
+}
+
+func TestSummaryFigures(t *testing.T) {
+	r, err := New(packetRun())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fair, sebf := r.Summary.Arms[0].CCT, r.Summary.Arms[1].CCT
+	// (80 + 1234.567891 + 40 + 160 + 82 + 1200 + 44 + 150) / 8 ms
+	if fair.N != 8 || fair.MeanUS != 373820.986 || fair.Speedup != nil {
+		t.Errorf("fair: n %d, mean %v µs, want 8, 373820.986", fair.N, fair.MeanUS)
+	}
+	// (40 + 1100 + 20 + 100 + 41 + 1000 + 30 + 90) / 8 = 302.625 ms
+	if sebf.MeanUS != 302625 || *sebf.Speedup != 1.235261 {
+		t.Errorf("sebf: mean %v µs, speed-up %v, want 302625, 1.235261", sebf.MeanUS, *sebf.Speedup)
+	}
+	if sebf.Paired.Pairs != 8 || sebf.Paired.Unpaired != 0 || sebf.Paired.GeoMean < 1.5 || sebf.Paired.GeoMean > 1.7 {
+		t.Errorf("sebf: paired %+v", *sebf.Paired)
+	}
+	// Only the first repeat has a prediction, at 0.8 of what was measured.
+	if sebf.Fluid.N != 4 || sebf.Fluid.MeanUS != 252000 || sebf.Fluid.Ratio != 1.25 {
+		t.Errorf("sebf: fluid %+v, want 4, 252000 µs, 1.25", *sebf.Fluid)
+	}
+	if fair.Repeats.Repeats != 2 || r.Summary.Arms[3].CCT.Repeats != nil {
+		t.Error("spread between repeats: want one for fair and none for a single repeat")
+	}
+}
+
+func TestJSONIsReadable(t *testing.T) {
+	r, err := New(packetRun())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := r.JSON(&b); err != nil {
+		t.Fatal(err)
+	}
+	var back Summary
+	d := json.NewDecoder(&b)
+	d.DisallowUnknownFields()
+	if err := d.Decode(&back); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(r.Summary, back, cmp.FilterPath(func(p cmp.Path) bool {
+		f, ok := p.Last().(cmp.StructField)
+		return ok && strings.ToLower(f.Name()) == f.Name()
+	}, cmp.Ignore())); diff != "" {
+		t.Errorf("summary (-want +got):\n%s", diff)
+	}
+}
+
+func TestCSVIsRectangular(t *testing.T) {
+	r, err := New(packetRun())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		write func(io.Writer) error
+		rows  int
+	}{"flows": {r.FlowsCSV, 2 * 20}, "coflows": {r.CoflowsCSV, 20}, "blocks": {r.BlocksCSV, 20}} {
+		var b bytes.Buffer
+		if err := tt.write(&b); err != nil {
+			t.Fatal(err)
+		}
+		rows, err := csv.NewReader(&b).ReadAll()
+		if err != nil || len(rows) != 1+tt.rows {
+			t.Errorf("%s: %d rows, %v, want %d", name, len(rows), err, 1+tt.rows)
+		}
+	}
+}
+
+func TestInputMistakes(t *testing.T) {
+	if _, err := New(Input{}); err == nil || !strings.Contains(err.Error(), "no arm") {
+		t.Errorf("no arm: %v", err)
+	}
+	_, err := New(Input{Arms: []Arm{{"a", nil}, {"a", []Repeat{{}}}, {"", []Repeat{{Verdict: pass()}}}}})
+	for _, want := range []string{`arm "a" has no repeat`, `arm name "a"`, `arm "a", repeat 0: no verdict`, `arm name ""`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one with %q", err, want)
+		}
+	}
+}
+
+func TestNothingMeasured(t *testing.T) {
+	r, err := New(Input{RunID: "x", Arms: []Arm{{"a", []Repeat{{Verdict: pass(), Records: flows.Records{Problems: []string{"no capture has a mark"}}}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := errors.Join(r.Terminal(&b), r.Markdown(&b)); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(b.String(), "Nothing was measured") != 2 || strings.Count(b.String(), "no capture has a mark") != 2 {
+		t.Errorf("output:\n%s", b.String())
+	}
+}
+
+type fullDisk struct{}
+
+var errFull = errors.New("no space left")
+
+func (fullDisk) Write([]byte) (int, error) { return 0, errFull }
+
+func TestWriteErrors(t *testing.T) {
+	r, err := New(packetRun())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, write := range map[string]func(io.Writer) error{"terminal": r.Terminal, "markdown": r.Markdown, "json": r.JSON, "flows": r.FlowsCSV, "coflows": r.CoflowsCSV, "blocks": r.BlocksCSV} {
+		if err := write(fullDisk{}); !errors.Is(err, errFull) {
+			t.Errorf("%s to a full disk: %v", name, err)
+		}
+	}
+	if _, err := r.Write(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no directory: %v", err)
+	}
+}
+
+func TestHuman(t *testing.T) {
+	for _, tt := range []struct {
+		d    time.Duration
+		want string
+	}{
+		{0, "0 s"}, {1, "0.00 µs"}, {567, "0.57 µs"}, {5678, "5.68 µs"}, {9996, "10.0 µs"}, {56_789, "56.8 µs"}, {999_960, "1.00 ms"}, {999_940, "999.9 µs"},
+		{5_678_901, "5.68 ms"}, {9_996_000, "10.0 ms"}, {56_700_000, "56.7 ms"}, {999_940_000, "999.9 ms"}, {999_960_000, "1.000 s"},
+		{1_234_400_000, "1.234 s"}, {3600 * time.Second, "3600.000 s"}, {-56_700_000, "-56.7 ms"},
+	} {
+		if got := human(tt.d); got != tt.want {
+			t.Errorf("human(%d) = %q, want %q", int64(tt.d), got, tt.want)
+		}
+	}
+	if got := us(-1_234_567); got != "-1234.567" {
+		t.Errorf("us = %q, want -1234.567", got)
+	}
+}

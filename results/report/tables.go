@@ -1,0 +1,206 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"testbed/results/verdict"
+)
+
+// none stands where there is nothing to say.
+const none = "–"
+
+// table is one metric's table, before it is drawn.
+type table struct {
+	title string
+	head  []string
+	rows  [][]string
+	notes []string
+}
+
+// tables are those of the metrics that some arm has items for, void or not.
+func (r *Report) tables() []table {
+	var out []table
+	for _, m := range allMetrics() {
+		any := false
+		for _, a := range r.in.Arms {
+			any = any || len(a.items(m)) > 0
+		}
+		if any {
+			out = append(out, r.table(m))
+		}
+	}
+	return out
+}
+
+// columns are those that some arm fills.
+type columns struct{ speedup, repeats, fluid, verdict bool }
+
+func (r *Report) table(m metric) table {
+	t := table{title: m.name}
+	cols := columns{speedup: len(r.Summary.Arms) > 1, verdict: !r.in.FluidModel}
+	counts := map[int]bool{}
+	for i := range r.Summary.Arms {
+		if f := *m.in(&r.Summary.Arms[i]); f != nil {
+			cols.repeats = cols.repeats || f.Repeats != nil
+			cols.fluid = cols.fluid || f.Fluid != nil
+			counts[f.N/r.Summary.Arms[i].Repeats] = true
+		}
+	}
+	t.head = []string{"arm", "n", "average", "P50", "P95", "P99"}
+	if cols.repeats {
+		t.head = append(t.head, "repeats ±")
+	}
+	if cols.speedup {
+		t.head = append(t.head, "speed-up", "paired [95 %]")
+	}
+	if cols.fluid {
+		t.head = append(t.head, "fluid average", "measured/fluid")
+	}
+	if cols.verdict {
+		t.head = append(t.head, "verdict")
+	}
+	for i := range r.Summary.Arms {
+		t.rows = append(t.rows, r.row(i, m, cols))
+	}
+	if len(counts) > 1 {
+		t.notes = append(t.notes, "The arms have different numbers of items: their averages are over different sets; the paired speed-up is not.")
+	}
+	if base := r.Summary.Arms[0]; cols.speedup && base.Void() {
+		t.notes = append(t.notes, fmt.Sprintf("The baseline %s is void: there is no speed-up to state.", base.Name))
+	}
+	return t
+}
+
+func (r *Report) row(i int, m metric, cols columns) []string {
+	a := &r.Summary.Arms[i]
+	f := *m.in(a)
+	row := []string{a.Name}
+	void := func(cells int) {
+		for range cells {
+			if a.Void() {
+				row = append(row, "void")
+			} else {
+				row = append(row, none)
+			}
+		}
+	}
+	if f == nil {
+		void(5)
+	} else {
+		row = append(row, fmt.Sprint(f.N), human(f.mean), human(f.p50), human(f.p95), human(f.p99))
+	}
+	if cols.repeats {
+		if f == nil || f.Repeats == nil {
+			void(1)
+		} else {
+			row = append(row, fmt.Sprintf("%.1f %%", 100*f.Repeats.Relative))
+		}
+	}
+	if cols.speedup {
+		row = append(row, speedups(i, a, f)...)
+	}
+	if cols.fluid {
+		if f == nil || f.Fluid == nil {
+			void(2)
+		} else {
+			row = append(row, human(f.fluid), fmt.Sprintf("%.3f", f.Fluid.Ratio))
+		}
+	}
+	if cols.verdict {
+		row = append(row, r.mark(i))
+	}
+	return row
+}
+
+func speedups(i int, a *ArmSummary, f *Metric) []string {
+	switch {
+	case a.Void():
+		return []string{"void", "void"}
+	case f != nil && i == 0:
+		return []string{"baseline", none}
+	}
+	average, paired := none, none
+	if f != nil && f.Speedup != nil {
+		average = fmt.Sprintf("%.2f×", *f.Speedup)
+	}
+	if f != nil && f.Paired != nil {
+		paired = fmt.Sprintf("%.2f× [%.2f, %.2f]", f.Paired.GeoMean, f.Paired.GeoMeanCI[0], f.Paired.GeoMeanCI[1])
+	}
+	return []string{average, paired}
+}
+
+// mark is the verdict of an arm and, where it is not a pass, the number of its
+// reasons below the tables.
+func (r *Report) mark(i int) string {
+	level := *r.Summary.Arms[i].Verdict
+	if level == verdict.Pass {
+		return level.String()
+	}
+	n := 0
+	for _, a := range r.Summary.Arms[:i+1] {
+		if *a.Verdict != verdict.Pass {
+			n++
+		}
+	}
+	return fmt.Sprintf("%s [%d]", level, n)
+}
+
+// reasons are why arms are not a pass: a heading each and the checks under it.
+func (r *Report) reasons() (out []reason) {
+	for i := range r.Summary.Arms {
+		a := &r.Summary.Arms[i]
+		if a.Verdict == nil || *a.Verdict == verdict.Pass {
+			continue
+		}
+		_, number, _ := strings.Cut(r.mark(i), " ")
+		out = append(out, reason{heading: fmt.Sprintf("%s %s is %s:", number, a.Name, explain(*a.Verdict)), checks: failed(a)})
+	}
+	return out
+}
+
+type reason struct {
+	heading string
+	checks  []string
+}
+
+func explain(l verdict.Level) string {
+	switch l {
+	case verdict.Void:
+		return "void, so none of its figures are shown"
+	case verdict.Degraded:
+		return "degraded, so its figures are doubtful"
+	}
+	return "unverified, so nothing vouches for its figures"
+}
+
+// failed are the checks of an arm that are not a pass.
+func failed(a *ArmSummary) []string {
+	var out []string
+	for k, v := range a.Verdicts {
+		named := false
+		for _, c := range v.Checks {
+			if c.Level == verdict.Pass {
+				continue
+			}
+			named = true
+			line := fmt.Sprintf("repeat %d: %s is %s: %s (pass: %s; void: %s)", k, c.Name, c.Level, c.Value, c.Pass, c.Void)
+			if c.Reason != "" {
+				line += ": " + c.Reason
+			}
+			out = append(out, line)
+		}
+		if !named && v.Level != verdict.Pass {
+			out = append(out, fmt.Sprintf("repeat %d: %s, without a check that says why", k, v.Level))
+		}
+	}
+	return out
+}
+
+// source is the line that says where the figures come from.
+func (r *Report) source() string {
+	if r.in.FluidModel {
+		return "Source: FLUID MODEL. These figures are computed, not measured: there were no packets, so there is no fidelity verdict."
+	}
+	return "Source: captured packets."
+}
