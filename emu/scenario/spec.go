@@ -1,0 +1,224 @@
+package scenario
+
+import (
+	_ "embed"
+	"time"
+
+	"testbed/topo"
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// The comments of this file's fields are the descriptions in the JSON schema,
+// and their jsonschema tags are both the schema's bounds and the loader's: each
+// is stated once. least and most bound quantities that carry a unit.
+//
+//go:embed spec.go
+var specSource []byte
+
+// Spec is a scenario file.
+type Spec struct {
+	// Name of the experiment; run directories carry it.
+	Name string `yaml:"name" jsonschema:"required,pattern=^[A-Za-z0-9][A-Za-z0-9._+-]*$,maxLength=64"`
+	// Vars are variables with their defaults. ${name} in any value stands for
+	// one, and "testbed run --set name=value" overrides it; one without a default
+	// must be set. $$ stands for a dollar sign.
+	Vars Vars `yaml:"vars,omitempty"`
+	// Fabric is the leaf-spine network to emulate.
+	Fabric Fabric `yaml:"fabric" jsonschema:"required"`
+	// Disk of each host. Needed where blocks are written.
+	Disk *Disk `yaml:"disk,omitempty"`
+	// Heartbeat is how hosts report their traffic to the master.
+	Heartbeat Heartbeat `yaml:"heartbeat"`
+	// Scale multiplies what a trace states, whose sizes and times are those of
+	// another cluster. What this file states itself is taken as written.
+	Scale Scale `yaml:"scale"`
+	// Workload is what the cluster is asked to do: traces of coflows to replay
+	// and writers of blocks.
+	Workload []Item `yaml:"workload" jsonschema:"required,minItems=1"`
+	// Arms are the combinations of policies to compare under the same workload.
+	Arms Arms `yaml:"arms" jsonschema:"required"`
+	// Repeat is how often each arm runs, each time with other luck.
+	Repeat int `yaml:"repeat" jsonschema:"default=1,minimum=1,maximum=1000"`
+	// Seed of all luck: where writers are, paths, placements. Luck does not
+	// depend on the arm.
+	Seed uint64 `yaml:"seed" jsonschema:"default=1,minimum=0,maximum=9007199254740991"`
+	// Capture is how packets are recorded.
+	Capture Capture `yaml:"capture"`
+	// Limits end or refuse what would run away.
+	Limits Limits `yaml:"limits"`
+}
+
+// Fabric is the shape of the network.
+type Fabric struct {
+	// Leaves are the racks, each under one leaf switch.
+	Leaves int `yaml:"leaves" jsonschema:"required,minimum=1,maximum=250"`
+	// Spines that every leaf is linked to. May be 0 where there is one leaf.
+	Spines int `yaml:"spines" jsonschema:"required,minimum=0,maximum=64"`
+	// HostsPerLeaf are the hosts of each rack.
+	HostsPerLeaf int `yaml:"hosts_per_leaf" jsonschema:"required,minimum=1,maximum=250"`
+	// HostLink is the rate of a host's link, both ways.
+	HostLink units.Rate `yaml:"host_link" jsonschema:"required" least:"100Kbps" most:"100Gbps"`
+	// Oversubscription is a rack's host capacity over its uplink capacity,
+	// summed over the spines.
+	Oversubscription units.Ratio `yaml:"oversubscription" jsonschema:"default=1:1"`
+	// Queue is the drop-tail buffer ahead of every link, in bytes or as the time
+	// the link takes to empty it. It must hold at least two frames.
+	Queue topo.Queue `yaml:"queue" jsonschema:"default=20ms"`
+	// MTU is the largest IP packet, a plain number of bytes.
+	MTU int `yaml:"mtu" jsonschema:"default=1500,minimum=576,maximum=65000" of:"bytes"`
+	// CongestionControl is TCP's, by the kernel's name for it.
+	CongestionControl string `yaml:"congestion_control" jsonschema:"default=cubic,pattern=^[a-z0-9_-]+$,maxLength=15"`
+}
+
+// Disk is what block servers write to.
+type Disk struct {
+	// Write is the rate at which a disk takes writes, such as "6.9MB/s".
+	Write units.Rate `yaml:"write" jsonschema:"required" least:"10Kbps" most:"100Gbps"`
+	// Size is the capacity of each host's disk.
+	Size units.Bytes `yaml:"size" jsonschema:"default=256MB" least:"1KB" most:"100TB"`
+	// Dir is a directory of the machine under which hosts store blocks. Without
+	// it they are stored under the run directory.
+	Dir string `yaml:"dir,omitempty" jsonschema:"maxLength=4096"`
+}
+
+// Heartbeat is the report of a host to the master.
+type Heartbeat struct {
+	// Interval between two reports of a host.
+	Interval time.Duration `yaml:"interval" jsonschema:"default=250ms" least:"1ms" most:"1h"`
+	// Alpha is the weight of the newest sample in the moving average of a host's
+	// traffic, above 0 and at most 1. Sinbad (SIGCOMM 2013) uses 0.2.
+	Alpha float64 `yaml:"alpha" jsonschema:"default=0.2,minimum=0.000001,maximum=1"`
+}
+
+// Scale is by what the sizes and times of traces are multiplied.
+type Scale struct {
+	// Size multiplies the sizes of flows, such as "1/100" or 0.01.
+	Size workloads.Factor `yaml:"size" jsonschema:"default=1"`
+	// Time multiplies moments of arrival, such as "1/10" or 0.1.
+	Time workloads.Factor `yaml:"time" jsonschema:"default=1"`
+}
+
+// Item is one part of the workload; which, its kind says.
+type Item struct {
+	Trace   *TraceItem
+	Writers *WritersItem
+}
+
+// TraceItem replays the coflows of a trace.
+type TraceItem struct {
+	// Kind is trace: coflows from a file in the format of the public
+	// coflow-benchmark.
+	Kind string `yaml:"kind" jsonschema:"required,enum=trace"`
+	// Path of the trace, relative to this file; one given by --set is relative
+	// to where the program runs.
+	Path string `yaml:"path" jsonschema:"required,minLength=1,maxLength=4096"`
+	// First so many coflows of the trace are replayed. All without it.
+	First int `yaml:"first,omitempty" jsonschema:"minimum=1,maximum=10000000"`
+	// Merge flows of a coflow that run between the same two hosts into one.
+	Merge bool `yaml:"merge" jsonschema:"default=true"`
+	// MB is the trace's megabyte: MB is 10⁶ bytes, MiB is 2²⁰, as the simulator
+	// published with the Facebook trace has it.
+	MB string `yaml:"mb" jsonschema:"default=MiB,enum=MB,enum=MiB"`
+}
+
+// WritersItem writes blocks from some hosts.
+type WritersItem struct {
+	// Kind is writers: clients that each write blocks, one after another.
+	Kind string `yaml:"kind" jsonschema:"required,enum=writers"`
+	// Count of writers, on different hosts drawn by the seed. Instead of hosts.
+	Count int `yaml:"count,omitempty" jsonschema:"minimum=1,maximum=62500"`
+	// Hosts that write, by name, such as h0-00: rack 0, host 0. Instead of count.
+	Hosts []string `yaml:"hosts,omitempty" jsonschema:"minItems=1"`
+	// Blocks that each writes.
+	Blocks int `yaml:"blocks" jsonschema:"required,minimum=1,maximum=100000"`
+	// Block is the size of a block.
+	Block units.Bytes `yaml:"block" jsonschema:"required" least:"1B" most:"1TB"`
+	// Replicas of each block, on different hosts.
+	Replicas int `yaml:"replicas" jsonschema:"default=3,minimum=1,maximum=64"`
+	// Packet of the write pipeline: what is forwarded and acknowledged as one.
+	Packet units.Bytes `yaml:"packet" jsonschema:"default=64KB" least:"1B" most:"64MB"`
+	// Window is the most packets a client has un-acknowledged. Together they may
+	// not exceed the block, or nothing would push back on the client.
+	Window int `yaml:"window" jsonschema:"default=8,minimum=1,maximum=100000"`
+	// Start of the writers.
+	Start time.Duration `yaml:"start" jsonschema:"default=0s" least:"0s" most:"24h"`
+	// Spread delays each writer's start by a time drawn between 0 and it.
+	Spread time.Duration `yaml:"spread" jsonschema:"default=0s" least:"0s" most:"24h"`
+}
+
+// Arm is one combination of policies.
+type Arm struct {
+	// Name of the arm, in reports and run directories. Without it, the names of
+	// its policies joined by +.
+	Name string `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9][A-Za-z0-9._+-]*$,maxLength=64"`
+	// Coflow is the policy that shares the network among coflows.
+	Coflow Policy `yaml:"coflow" jsonschema:"required"`
+	// Placement is the policy that chooses the hosts of replicas. Needed where
+	// blocks are written.
+	Placement Policy `yaml:"placement,omitempty"`
+}
+
+// ArmCross is arms as every combination of the listed policies.
+type ArmCross struct {
+	// Coflow policies, the slowest to vary.
+	Coflow []Policy `yaml:"coflow" jsonschema:"required,minItems=1"`
+	// Placement policies.
+	Placement []Policy `yaml:"placement,omitempty" jsonschema:"minItems=1"`
+}
+
+// Arms are written as a list, or as a mapping whose combinations they are.
+type Arms []Arm
+
+// Policy is one by name, with parameters of its own where it is a mapping.
+type Policy struct {
+	Name   string
+	Params map[string]any // nil where it has none
+}
+
+// Vars are values by the name of the variable; nil is one that must be set.
+type Vars map[string]*string
+
+// Capture is how packets are recorded.
+type Capture struct {
+	// Snaplen is how many bytes of each packet are kept: at least the headers of
+	// Ethernet (14), IPv4 (20), TCP with its options (60) and of a transfer (64).
+	Snaplen int `yaml:"snaplen" jsonschema:"default=160,minimum=158,maximum=65535" of:"bytes"`
+	// Ring is the memory between kernel and recorder for each ring.
+	Ring units.Bytes `yaml:"ring" jsonschema:"default=2MB" least:"64KB" most:"1GB"`
+}
+
+// Limits end or refuse what would run away.
+type Limits struct {
+	// Duration that one repeat of one arm may take before it is given up.
+	Duration time.Duration `yaml:"duration" jsonschema:"default=10m" least:"1s" most:"168h"`
+	// Flows that the workload may have.
+	Flows int `yaml:"flows" jsonschema:"default=200000,minimum=1,maximum=100000000"`
+	// Blocks that the workload may write.
+	Blocks int `yaml:"blocks" jsonschema:"default=100000,minimum=1,maximum=100000000"`
+	// Trace is the largest trace file that is read.
+	Trace units.Bytes `yaml:"trace" jsonschema:"default=64MB" least:"1KB" most:"4GB"`
+}
+
+// MarshalYAML gives the item that is set.
+func (i Item) MarshalYAML() (any, error) {
+	if i.Trace != nil {
+		return i.Trace, nil
+	}
+	return i.Writers, nil
+}
+
+// MarshalYAML gives the name, or name and parameters as one mapping.
+func (p Policy) MarshalYAML() (any, error) {
+	if p.Params == nil {
+		return p.Name, nil
+	}
+	m := map[string]any{"name": p.Name}
+	for k, v := range p.Params {
+		m[k] = v
+	}
+	return m, nil
+}
+
+// IsZero tells a policy that is not given.
+func (p Policy) IsZero() bool { return p.Name == "" }
