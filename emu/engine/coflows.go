@@ -35,6 +35,11 @@ type flow struct {
 	sent    units.Bytes
 	started bool
 	ceiling units.Rate
+
+	// Of the allocation in progress: what the policy and the engine grant, and
+	// whether the policy has.
+	want    units.Rate
+	granted bool
 }
 
 func (e *Engine) coflowArrived(cmds []Command, c workloads.Coflow) ([]Command, error) {
@@ -90,7 +95,9 @@ func (e *Engine) transferFinished(id workloads.FlowID) error {
 	delete(e.coflows.byFlow, id)
 	c := f.coflow
 	c.done += f.Size
-	c.flows = slices.DeleteFunc(c.flows, func(x *flow) bool { return x == f })
+	if at, ok := slices.BinarySearchFunc(c.flows, id, func(x *flow, id workloads.FlowID) int { return int(x.ID - id) }); ok {
+		c.flows = slices.Delete(c.flows, at, at+1)
+	}
 	if len(c.flows) == 0 {
 		e.coflows.active = slices.DeleteFunc(e.coflows.active, func(x *coflow) bool { return x == c })
 	}
@@ -126,20 +133,25 @@ func (cs *coflows) states(needs policies.Knowledge) []policies.CoflowState {
 // allocation and emits what changed.
 func (e *Engine) allocate(cmds []Command) ([]Command, error) {
 	grants := e.cfg.Coflow.Allocate(e.view(e.cfg.Coflow.Needs()))
-	ceiling := make(map[workloads.FlowID]units.Rate, len(e.coflows.byFlow))
+	for _, c := range e.coflows.active {
+		for _, f := range c.flows {
+			f.want, f.granted = 0, false
+		}
+	}
 	left := slices.Clone(e.cfg.Capacity)
+	order := make([]*flow, 0, len(e.coflows.byFlow)) // of importance
 	for _, g := range grants {
 		f := e.coflows.byFlow[g.Flow]
-		if f == nil {
+		switch {
+		case f == nil:
 			return nil, fmt.Errorf("coflow policy %T: grant for flow %d, which is not running", e.cfg.Coflow, g.Flow)
-		}
-		if _, twice := ceiling[g.Flow]; twice {
+		case f.granted:
 			return nil, fmt.Errorf("coflow policy %T: two grants for flow %d", e.cfg.Coflow, g.Flow)
-		}
-		if g.Ceiling < 0 {
+		case g.Ceiling < 0:
 			return nil, fmt.Errorf("coflow policy %T: ceiling %d for flow %d: want 0 or more", e.cfg.Coflow, g.Ceiling, g.Flow)
 		}
-		ceiling[g.Flow] = g.Ceiling
+		f.want, f.granted = g.Ceiling, true
+		order = append(order, f)
 		if g.Ceiling == policies.NoLimit {
 			continue
 		}
@@ -149,41 +161,45 @@ func (e *Engine) allocate(cmds []Command) ([]Command, error) {
 			}
 		}
 	}
-	topUp := func(f *flow) {
-		if ceiling[f.ID] == policies.NoLimit {
-			return
-		}
-		extra := policies.NoLimit
-		for _, l := range f.path {
-			extra = min(extra, left[l])
-		}
-		if extra > 0 {
-			ceiling[f.ID] += extra
-			for _, l := range f.path {
-				left[l] -= extra
+	for _, c := range e.coflows.active {
+		for _, f := range c.flows {
+			if !f.granted {
+				order = append(order, f)
 			}
 		}
 	}
-	for _, g := range grants {
-		topUp(e.coflows.byFlow[g.Flow])
+	for _, f := range order {
+		f.topUp(left)
 	}
 	for _, c := range e.coflows.active {
 		for _, f := range c.flows {
-			topUp(f) // nothing is left on the links of those that were granted
-		}
-	}
-	for _, c := range e.coflows.active {
-		for _, f := range c.flows {
-			want := ceiling[f.ID]
 			switch {
 			case !f.started:
 				f.started = true
-				cmds = append(cmds, StartTransfer{Coflow: c.id, Flow: f.Flow, Hash: f.hash, Ceiling: want})
-			case want != f.ceiling:
-				cmds = append(cmds, SetCeiling{Flow: f.ID, Ceiling: want})
+				cmds = append(cmds, StartTransfer{Coflow: c.id, Flow: f.Flow, Hash: f.hash, Ceiling: f.want})
+			case f.want != f.ceiling:
+				cmds = append(cmds, SetCeiling{Flow: f.ID, Ceiling: f.want})
 			}
-			f.ceiling = want
+			f.ceiling = f.want
 		}
 	}
 	return cmds, nil
+}
+
+// topUp gives a flow what is left on all of its path.
+func (f *flow) topUp(left []units.Rate) {
+	if f.want == policies.NoLimit {
+		return
+	}
+	extra := policies.NoLimit
+	for _, l := range f.path {
+		extra = min(extra, left[l])
+	}
+	if extra == 0 {
+		return
+	}
+	f.want += extra
+	for _, l := range f.path {
+		left[l] -= extra
+	}
 }

@@ -86,13 +86,13 @@ type Capture struct {
 	Bytes, Counted uint64
 }
 
-// Link is what one directed link delivered while it was saturated: in the
-// intervals at both ends of which packets waited for it.
+// Link is what one directed link delivered, and could have delivered at its rate,
+// in intervals in which it was busy from end to end: more waited for it at the
+// beginning than it could send in all of it.
 type Link struct {
-	Name string
-	Rate units.Rate
-	// Ratios are delivered bytes over the rate's, one an interval.
-	Ratios []float64
+	Name             string
+	Intervals        int
+	Delivered, Could units.Bytes // in all of them, frames
 }
 
 // Spacing is the gaps between packets on one link that should have been evenly
@@ -119,7 +119,7 @@ type Transfer struct {
 
 // Bounds below which a measurement is too small to judge by.
 const (
-	minSaturated = 5                      // intervals a link
+	minSaturated = 60                     // intervals a link: each is off by up to a frame at either end
 	minGaps      = 200                    // a link
 	minDiskBusy  = 200 * time.Millisecond // a disk
 )
@@ -184,21 +184,17 @@ func counters(s Samples, th Thresholds) verdict.Check {
 	return c
 }
 
-// delivered judges each link by the median of its saturated intervals: an
-// interval in which the queue ran empty between its ends would count as a link
-// too slow.
 func delivered(s Samples, th Thresholds) verdict.Check {
 	c := verdict.Check{Name: "delivered", Level: verdict.Pass, Value: "no link saturated",
 		Pass: fmt.Sprintf("%.2f to %.2f of the rate", th.DeliveredPass.Lo, th.DeliveredPass.Hi), Void: fmt.Sprintf("< %.2f or > %.2f", th.DeliveredVoid.Lo, th.DeliveredVoid.Hi)}
 	n, worst, link := 0, 1.0, ""
 	for _, l := range s.Links {
-		if len(l.Ratios) < minSaturated {
+		if l.Intervals < minSaturated || l.Could <= 0 {
 			continue
 		}
 		n++
-		sorted := slices.Sorted(slices.Values(l.Ratios))
-		if m := sorted[len(sorted)/2]; link == "" || math.Abs(m-1) > math.Abs(worst-1) {
-			worst, link = m, l.Name
+		if r := float64(l.Delivered) / float64(l.Could); link == "" || math.Abs(r-1) > math.Abs(worst-1) {
+			worst, link = r, l.Name
 		}
 	}
 	if n == 0 {

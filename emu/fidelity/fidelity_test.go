@@ -1,7 +1,6 @@
 package fidelity
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -10,10 +9,9 @@ import (
 )
 
 func clean() Samples {
-	ratios := func(x float64) []float64 { return slices.Repeat([]float64{x}, 10) }
 	return Samples{
 		Captures:  []Capture{{Host: "h0-00", Bytes: 1e9, Counted: 1e9}},
-		Links:     []Link{{Name: "leaf0>spine0", Rate: 25 * units.Mbps, Ratios: ratios(0.999)}, {Name: "quiet", Ratios: []float64{0.1}}},
+		Links:     []Link{{"leaf0>spine0", 100, 999, 1000}, {"quiet", 2, 1, 1000}},
 		Spacing:   []Spacing{{"h0-00>leaf0", 1000, 950}, {"quiet", 10, 0}},
 		Lateness:  300 * time.Microsecond,
 		Disks:     []Disk{{"h0-00", 8 * units.Mbps, 1 * units.MB, time.Second}, {"idle", 8 * units.Mbps, 1, time.Millisecond}},
@@ -38,7 +36,7 @@ func TestCleanRunPasses(t *testing.T) {
 }
 
 func TestEachCheckCatchesItsOwn(t *testing.T) {
-	ratios := func(x float64) []Link { return []Link{{Name: "l", Ratios: slices.Repeat([]float64{x}, 9)}} }
+	ratios := func(x float64) []Link { return []Link{{"l", 100, units.Bytes(x * 1e6), 1e6}} }
 	disk := func(b units.Bytes) []Disk { return []Disk{{"h", 8 * units.Mbps, b, time.Second}} }
 	late := func(d time.Duration) []Transfer {
 		return []Transfer{{"flow 1", 100 * time.Millisecond, time.Second, time.Second + d}}

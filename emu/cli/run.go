@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"testbed/emu/experiment"
+	"testbed/emu/scenario"
+	"testbed/results/verdict"
+)
+
+// scenarioFlags are those of verbs that read a scenario.
+type scenarioFlags struct{ set []string }
+
+func (f *scenarioFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&f.set, "set", nil, "give a variable of the scenario another value: name=value (repeatable)")
+	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
+	}
+}
+
+func (f *scenarioFlags) load(path string) (*scenario.Scenario, error) {
+	set := map[string]string{}
+	for _, s := range f.set {
+		name, value, ok := strings.Cut(s, "=")
+		if !ok || name == "" {
+			return nil, usageError{fmt.Errorf("--set %q: want name=value", s)}
+		}
+		set[name] = value
+	}
+	return scenario.Load(path, scenario.Options{Set: set, CheckPolicy: experiment.CheckPolicy})
+}
+
+func (a *app) runCmd() *cobra.Command {
+	var f scenarioFlags
+	var out string
+	cmd := &cobra.Command{
+		Use: "run SCENARIO", Short: "Run a scenario on packets and report what the captures show",
+		Long: `Run builds the scenario's fabric for each arm and repeat, runs the workload in it
+on real TCP, captures every host, and prints a table a metric with the verdict of
+each arm. Everything is kept in a run directory. It needs root.
+
+Exit code 3 tells that the verdict of an arm is void.`,
+		Example: `  sudo testbed run scripts/quickstart/scenario.yaml
+  sudo testbed run scripts/quickstart/facebook.yaml --set trace=FB2010-1Hr-150-0.txt
+  sudo testbed run scenario.yaml --json | jq '.arms[].cct'`,
+		Args: exactly(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.execute(cmd.Context(), &f, args[0], out, experiment.Execute)
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().StringVar(&out, "out", "runs", "directory in which the run directory is made")
+	return cmd
+}
+
+func (a *app) simCmd() *cobra.Command {
+	var f scenarioFlags
+	var out string
+	cmd := &cobra.Command{
+		Use: "sim SCENARIO", Short: "Run a scenario on the fluid model, without root",
+		Long: `Sim runs the same engine and the same policies as run, on a fluid model: flows
+share links max-min fairly under their ceilings, without packets or headers. It
+takes seconds and needs no root. Its figures are predictions, not measurements.`,
+		Example: `  testbed sim scripts/quickstart/scenario.yaml
+  testbed sim scripts/quickstart/scenario.yaml --json`,
+		Args: exactly(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.execute(cmd.Context(), &f, args[0], out, experiment.Simulate)
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().StringVar(&out, "out", "runs", "directory in which the run directory is made")
+	return cmd
+}
+
+type runner func(context.Context, *scenario.Scenario, experiment.Options) (*experiment.Outcome, error)
+
+func (a *app) execute(ctx context.Context, f *scenarioFlags, path, out string, how runner) error {
+	s, err := f.load(path)
+	if err != nil {
+		return err
+	}
+	show := a.progress()
+	o, err := how(ctx, s, experiment.Options{Out: out, StateRoot: a.state, Version: version, Progress: show.update})
+	show.done()
+	if o == nil {
+		return err
+	}
+	if err != nil {
+		fmt.Fprintln(a.stderr, "testbed: the run was cut short; what had ended by then:")
+		return errors.Join(err, a.present(o))
+	}
+	return a.present(o)
+}
+
+// present prints the tables and turns a void verdict into its error.
+func (a *app) present(o *experiment.Outcome) error {
+	if err := a.print(o.Report.Summary, func(w io.Writer) error {
+		if err := o.Report.Terminal(w); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(w, "\nRun directory: %s\n", o.Dir)
+		return err
+	}); err != nil {
+		return err
+	}
+	if o.Level() == verdict.Void {
+		return errVoid
+	}
+	return nil
+}
+
+func (a *app) reportCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "report RUN", Short: "Compute a run's report again from its captures",
+		Long: `Report reads the captures under a run directory, computes all figures again and
+writes report.md, summary.json and the CSV files. It needs only the captures;
+where the records of how the run went are gone, the verdict is "unverified".`,
+		Example: `  testbed report runs/quickstart-20260102-150405-ab12
+  testbed report runs/quickstart-20260102-150405-ab12 --json`,
+		Args: exactly(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o, err := experiment.Report(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return a.present(o)
+		},
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		},
+	}
+}

@@ -1,0 +1,441 @@
+// Package experiment runs scenarios: every repeat of every arm, on packets or on
+// the fluid model, into a run directory, and reports on run directories from the
+// captures in them.
+//
+// A run directory holds
+//
+//	scenario.yaml, traces/   what was run, complete: it can be run again
+//	manifest.json            when, where and with which limits (Manifest)
+//	plan.txt                 how the fabric was built, as ip and tc commands
+//	<arm>/<repeat>/          repeats count from 0
+//	    captures/<host>.pcapng   what the host's interfaces saw
+//	    events.jsonl             what the engine was told and decided (engine.Log)
+//	    fidelity.json            the verdict and its checks
+//	    fluid.json               what the fluid model predicted (flows.Records)
+//	    notes.txt                drops and other remarks, where there are any
+//	report.md, summary.json, flows.csv, coflows.csv, blocks.csv
+//
+// It decides nothing: policies do, and the wire measures.
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"time"
+
+	"testbed/emu/deploy"
+	"testbed/emu/engine"
+	"testbed/emu/fluid"
+	"testbed/emu/kernel"
+	"testbed/emu/live"
+	"testbed/emu/plan"
+	"testbed/emu/scenario"
+	"testbed/policies"
+	"testbed/policies/catalog"
+	"testbed/results/flows"
+	"testbed/results/pcap"
+	"testbed/results/report"
+	"testbed/results/verdict"
+	"testbed/topo"
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// Options are how a scenario is run, as opposed to what.
+type Options struct {
+	Out       string // directory in which the run directory is made
+	StateRoot string // of emu/deploy
+	Version   string // of the tool, for the manifest and captures
+	// Progress is told where a run is, often; it may be nil and must not wait.
+	Progress func(Progress)
+}
+
+// Progress is where a run is.
+type Progress struct {
+	Arm, Arms       int // from 1
+	Repeat, Repeats int // from 1
+	Name            string
+	Phase           string        // such as "build", "run", "read captures"
+	Elapsed         time.Duration // of the arm, on its own clock
+	Expected        time.Duration // as the fluid model has it; 0 if unknown
+	Coflows, Blocks Count
+}
+
+// Count is how many of how many are done.
+type Count struct{ Done, All int }
+
+// Outcome is a run that ended.
+type Outcome struct {
+	Dir    string
+	Report *report.Report
+}
+
+// Level is the worst verdict of any arm and repeat.
+func (o *Outcome) Level() verdict.Level {
+	worst := verdict.Pass
+	for _, a := range o.Report.Summary.Arms {
+		if a.Verdict != nil {
+			worst = max(worst, *a.Verdict)
+		}
+	}
+	return worst
+}
+
+// run is a scenario being run.
+type run struct {
+	s      *scenario.Scenario
+	o      Options
+	fabric *topo.Fabric
+	dir    *rundir
+	arms   []scenario.Arm
+}
+
+// CheckPolicy is the check of names and parameters that a scenario is loaded
+// with.
+func CheckPolicy(role, name string, params map[string]any) error {
+	return catalog.Check(catalog.Role(role), name, params)
+}
+
+// Simulate runs a scenario on the fluid model.
+func Simulate(ctx context.Context, s *scenario.Scenario, o Options) (*Outcome, error) {
+	return execute(ctx, s, o, "fluid")
+}
+
+// Execute runs a scenario on packets. It needs root.
+func Execute(ctx context.Context, s *scenario.Scenario, o Options) (*Outcome, error) {
+	return execute(ctx, s, o, "packets")
+}
+
+func execute(ctx context.Context, s *scenario.Scenario, o Options, backend string) (out *Outcome, err error) {
+	f, err := s.Shape().Build()
+	if err != nil {
+		return nil, err
+	}
+	r := &run{s: s, o: o, fabric: f, arms: s.ArmList()}
+	m, err := r.manifest(backend)
+	if err != nil {
+		return nil, err
+	}
+	if r.dir, err = createRundir(o.Out, m); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.dir.finish(err, ctx.Err() != nil)) }()
+	if err := r.describe(); err != nil {
+		return nil, err
+	}
+	in := report.Input{RunID: m.Run, Scenario: m.Scenario, FluidModel: backend == "fluid"}
+	for _, a := range r.arms {
+		in.Arms = append(in.Arms, report.Arm{Name: a.Name})
+	}
+	for repeat := range s.Spec.Repeat {
+		w, notes, err := s.Workload(f, repeat)
+		if err != nil {
+			return nil, err
+		}
+		if repeat == 0 {
+			r.dir.manifest.Notes = notes
+		}
+		for i := range r.arms {
+			done, err := r.repeat(ctx, backend, i, repeat, w)
+			if err != nil {
+				err = fmt.Errorf("arm %s, repeat %d: %w", r.arms[i].Name, repeat, err)
+				out, reportErr := r.partial(in)
+				return out, errors.Join(err, reportErr)
+			}
+			in.Arms[i].Repeats = append(in.Arms[i].Repeats, done)
+		}
+	}
+	return finish(r.dir.path, in)
+}
+
+// finish computes a report and writes it.
+func finish(dir string, in report.Input) (*Outcome, error) {
+	rep, err := report.New(in)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := rep.Write(dir); err != nil {
+		return nil, err
+	}
+	return &Outcome{Dir: dir, Report: rep}, nil
+}
+
+// partial is what a run that was cut short still has to show: the arms that
+// ended. It is nil where none did.
+func (r *run) partial(in report.Input) (*Outcome, error) {
+	in.Arms = slices.DeleteFunc(in.Arms, func(a report.Arm) bool { return len(a.Repeats) == 0 })
+	if len(in.Arms) == 0 {
+		return nil, nil
+	}
+	return finish(r.dir.path, in)
+}
+
+func (r *run) manifest(backend string) (Manifest, error) {
+	now := time.Now()
+	fingerprint, err := r.s.Fingerprint()
+	if err != nil {
+		return Manifest{}, err
+	}
+	name := r.s.Spec.Name
+	if backend == "fluid" {
+		name += "-sim"
+	}
+	id, err := newRunID(name, now)
+	if err != nil {
+		return Manifest{}, err
+	}
+	m := Manifest{Tool: r.o.Version, Go: runtime.Version(), Kernel: kernelRelease(), CPUs: runtime.NumCPU(), Backend: backend,
+		Run: id, Scenario: r.s.Spec.Name, Workload: fingerprint, Seed: r.s.Spec.Seed, Repeats: r.s.Spec.Repeat, Started: now, State: "running"}
+	for _, a := range r.arms {
+		m.Arms = append(m.Arms, a.Name)
+	}
+	if backend == "packets" {
+		m.Settings = live.DefaultSettings(r.fabric)
+	}
+	return m, nil
+}
+
+// describe writes what does not depend on how the run goes.
+func (r *run) describe() error {
+	for _, f := range r.s.Files() {
+		path := filepath.Join(r.dir.path, filepath.FromSlash(f.Name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, f.Data, 0o644); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(filepath.Join(r.dir.path, "plan.txt"), []byte(r.plan(r.s.RepeatSeed(0)).Text()), 0o644)
+}
+
+func (r *run) plan(seed uint64) *plan.Plan {
+	return plan.Compile(r.s.Spec.Name, r.fabric, plan.Options{Seed: seed})
+}
+
+// repeat runs one repeat of one arm.
+func (r *run) repeat(ctx context.Context, backend string, arm, repeat int, w workloads.Workload) (report.Repeat, error) {
+	dir := repeatDir(r.dir.path, r.arms[arm].Name, repeat)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return report.Repeat{}, err
+	}
+	p := &progress{tell: r.o.Progress, now: Progress{Arm: arm + 1, Arms: len(r.arms), Repeat: repeat + 1, Repeats: r.s.Spec.Repeat, Name: r.arms[arm].Name}}
+	p.count(w)
+	if backend == "fluid" {
+		p.phase("simulate")
+		rec, err := r.simulate(ctx, arm, repeat, w, filepath.Join(dir, "events.jsonl"), p)
+		return report.Repeat{Records: rec}, err
+	}
+	p.phase("predict")
+	predicted, err := r.simulate(ctx, arm, repeat, w, "", nil)
+	if err != nil {
+		return report.Repeat{}, fmt.Errorf("fluid model: %w", err)
+	}
+	if err := writeJSON(filepath.Join(dir, "fluid.json"), predicted); err != nil {
+		return report.Repeat{}, err
+	}
+	p.now.Expected = lastEnd(predicted)
+	if err := r.packets(ctx, arm, repeat, w, dir, p); err != nil {
+		return report.Repeat{}, err
+	}
+	p.phase("read captures")
+	return readRepeat(ctx, dir)
+}
+
+func lastEnd(rec flows.Records) time.Duration {
+	var end time.Duration
+	for _, f := range rec.Flows {
+		end = max(end, f.End)
+	}
+	for _, b := range rec.Blocks {
+		end = max(end, b.End)
+	}
+	return end
+}
+
+// engine is a new engine for an arm.
+func (r *run) engine(arm, repeat int, capacity []units.Rate) (*engine.Engine, error) {
+	spec := r.s.Spec
+	a := r.arms[arm]
+	c, err := catalog.Coflow(a.Coflow.Name, a.Coflow.Params)
+	if err != nil {
+		return nil, err
+	}
+	var placer policies.Placer
+	if a.Placement.Name != "" {
+		if placer, err = catalog.Placement(a.Placement.Name, a.Placement.Params); err != nil {
+			return nil, err
+		}
+	}
+	cfg := engine.Config{Fabric: r.fabric, Capacity: capacity, Coflow: c, Placement: placer,
+		Heartbeat: spec.Heartbeat.Interval, Alpha: spec.Heartbeat.Alpha, Seed: r.s.RepeatSeed(repeat)}
+	if spec.Disk != nil {
+		cfg.DiskRate, cfg.DiskSize = spec.Disk.Write, spec.Disk.Size
+	}
+	return engine.New(cfg)
+}
+
+// simulate runs one repeat of one arm on the fluid model, and logs its events
+// where log names a file.
+func (r *run) simulate(ctx context.Context, arm, repeat int, w workloads.Workload, log string, p *progress) (flows.Records, error) {
+	e, err := r.engine(arm, repeat, nil)
+	if err != nil {
+		return flows.Records{}, err
+	}
+	cfg := fluid.Config{Heartbeat: r.s.Spec.Heartbeat.Interval}
+	if r.s.Spec.Disk != nil {
+		cfg.DiskRate = r.s.Spec.Disk.Write
+	}
+	return r.drive(ctx, e, fluid.New(r.fabric, cfg), w, log, p)
+}
+
+// drive runs an engine on a backend and returns what the engine was told.
+func (r *run) drive(ctx context.Context, e *engine.Engine, b engine.Backend, w workloads.Workload, log string, p *progress) (rec flows.Records, err error) {
+	seen := observe(r.fabric)
+	var out io.Writer = io.Discard
+	if log != "" {
+		file, err := os.Create(log)
+		if err != nil {
+			return rec, err
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		out = file
+	}
+	events := engine.NewLog(out)
+	// What was logged is kept also when the run fails.
+	defer func() { err = errors.Join(err, events.Flush()) }()
+	err = engine.Run(ctx, e, b, engine.Arrivals(w), func(now time.Duration, evs []engine.Event, cmds []engine.Command) error {
+		p.at(now, evs)
+		if log != "" {
+			if err := events.Observe(now, evs, cmds); err != nil {
+				return err
+			}
+		}
+		return seen.step(now, evs, cmds)
+	})
+	return seen.records(), err
+}
+
+// packets runs one repeat of one arm on a testbed of its own.
+func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload, dir string, p *progress) (err error) {
+	spec := r.s.Spec
+	captures := filepath.Join(dir, "captures")
+	if err := os.Mkdir(captures, 0o755); err != nil {
+		return err
+	}
+	p.phase("build")
+	pl := r.plan(r.s.RepeatSeed(repeat))
+	id := fmt.Sprintf("%s.%d.%d", r.dir.manifest.Run, arm+1, repeat+1)
+	owned, err := deploy.Create(r.o.StateRoot, deploy.State{ID: id, Kind: deploy.KindRun, Name: spec.Name, Shape: r.s.Shape(), Namespaces: pl.Namespaces()})
+	if err != nil {
+		return err
+	}
+	clean := context.WithoutCancel(ctx)
+	defer func() { err = errors.Join(err, owned.Remove(clean, kernel.Reaper{})) }()
+	disks := filepath.Join(dir, "disks")
+	if spec.Disk != nil && spec.Disk.Dir != "" {
+		disks = filepath.Join(spec.Disk.Dir, id)
+	}
+	if err := owned.AddDirectory(disks); err != nil {
+		return err
+	}
+	x := kernel.NewExecutor(owned.PinDir())
+	defer func() { err = errors.Join(err, x.Close()) }()
+	d, err := deploy.Apply(ctx, pl, x)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Destroy(clean)) }()
+	if err := owned.SetReady(); err != nil {
+		return err
+	}
+	number := fnv.New64a()
+	fmt.Fprint(number, id)
+	cfg := live.Config{Fabric: r.fabric, Pins: owned.PinDir(), Captures: captures, Snaplen: spec.Capture.Snaplen, Ring: spec.Capture.Ring,
+		Meta: pcap.Meta{Tool: "testbed", Version: r.o.Version, RunID: r.dir.manifest.Run, Run: number.Sum64(), Arm: r.arms[arm].Name, ArmIndex: arm,
+			Repeat: repeat, Scenario: spec.Name, Workload: r.dir.manifest.Workload},
+		Disks: disks, Heartbeat: spec.Heartbeat.Interval, Seed: r.s.RepeatSeed(repeat), Congestion: spec.Fabric.CongestionControl, Settings: live.DefaultSettings(r.fabric)}
+	if spec.Disk != nil && len(w.Writers) > 0 {
+		cfg.DiskRates, cfg.DiskSize = slices.Repeat([]units.Rate{spec.Disk.Write}, r.fabric.Hosts()), spec.Disk.Size
+	}
+	b, err := live.Start(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	e, err := r.engine(arm, repeat, live.Capacity(r.fabric))
+	if err != nil {
+		return err
+	}
+	p.phase("run")
+	limited, cancel := context.WithTimeoutCause(ctx, spec.Limits.Duration, fmt.Errorf("limits.duration of %v is over", spec.Limits.Duration))
+	defer cancel()
+	seen, err := r.drive(limited, e, b, w, filepath.Join(dir, "events.jsonl"), p)
+	if err != nil {
+		return err
+	}
+	p.phase("settle")
+	measured, err := b.Finish(ctx)
+	if err != nil {
+		return err
+	}
+	measured.Notes = append(measured.Notes, d.Notes()...)
+	p.phase("judge")
+	return judge(ctx, dir, r.fabric, seen, measured)
+}
+
+// progress keeps and tells Progress. A nil progress tells nobody.
+type progress struct {
+	tell func(Progress)
+	now  Progress
+	left map[workloads.CoflowID]int
+	of   map[workloads.FlowID]workloads.CoflowID
+}
+
+func (p *progress) count(w workloads.Workload) {
+	p.left, p.of = map[workloads.CoflowID]int{}, map[workloads.FlowID]workloads.CoflowID{}
+	p.now.Coflows.All = len(w.Coflows)
+	for _, wr := range w.Writers {
+		p.now.Blocks.All += len(wr.Blocks)
+	}
+}
+
+func (p *progress) phase(name string) {
+	p.now.Phase = name
+	if p.tell != nil {
+		p.tell(p.now)
+	}
+}
+
+func (p *progress) at(now time.Duration, evs []engine.Event) {
+	if p == nil {
+		return
+	}
+	p.now.Elapsed = now
+	for _, ev := range evs {
+		switch ev := ev.(type) {
+		case engine.CoflowArrived:
+			p.left[ev.Coflow.ID] = len(ev.Coflow.Flows)
+			for _, f := range ev.Coflow.Flows {
+				p.of[f.ID] = ev.Coflow.ID
+			}
+		case engine.TransferFinished:
+			c := p.of[ev.Flow]
+			if p.left[c]--; p.left[c] == 0 {
+				p.now.Coflows.Done++
+			}
+		case engine.BlockDurable:
+			p.now.Blocks.Done++
+		}
+	}
+	if p.tell != nil {
+		p.tell(p.now)
+	}
+}

@@ -1,0 +1,290 @@
+package experiment
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"testbed/emu/engine"
+	"testbed/emu/kernel/netnstest"
+	"testbed/emu/live"
+	"testbed/emu/scenario"
+	"testbed/results/flows"
+	"testbed/results/report"
+	"testbed/results/verdict"
+)
+
+// twoRacks is a scenario of two racks of five hosts, 5:1 oversubscribed over one
+// spine: one uplink of 50 Mbps a rack. Trace port p is host p/2 of rack p%2.
+const twoRacks = `
+name: test
+fabric: {leaves: 2, spines: 1, hosts_per_leaf: 5, host_link: 50Mbps, oversubscription: "5:1", queue: 20ms}
+workload:
+  - {kind: trace, path: trace.txt, mb: MB}
+arms:
+  coflow: [%s]
+`
+
+// load makes a scenario of twoRacks and a trace.
+func load(t *testing.T, policies string, trace ...string) *scenario.Scenario {
+	t.Helper()
+	return loadText(t, fmt.Sprintf(twoRacks, policies), trace...)
+}
+
+func loadText(t *testing.T, text string, trace ...string) *scenario.Scenario {
+	t.Helper()
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	write("trace.txt", fmt.Sprintf("10 %d\n%s\n", len(trace), strings.Join(trace, "\n")))
+	s, err := scenario.Load(write("scenario.yaml", text), scenario.Options{CheckPolicy: CheckPolicy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func options(t *testing.T) Options {
+	return Options{Out: t.TempDir(), StateRoot: filepath.Join(t.TempDir(), "state"), Version: "test"}
+}
+
+func onPackets(t *testing.T, s *scenario.Scenario) (*Outcome, map[string]report.Repeat) {
+	t.Helper()
+	netnstest.Require(t)
+	o := options(t)
+	out, err := Execute(t.Context(), s, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(o.StateRoot); err != nil || slices.ContainsFunc(left, fs.DirEntry.IsDir) {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	arms := map[string]report.Repeat{}
+	for _, a := range s.ArmList() {
+		rep, err := readRepeat(t.Context(), repeatDir(out.Dir, a.Name, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(rep.Records.Problems) > 0 {
+			t.Errorf("%s: %v", a.Name, rep.Records.Problems)
+		}
+		arms[a.Name] = rep
+	}
+	return out, arms
+}
+
+func cct(t *testing.T, r flows.Records, id int) time.Duration {
+	t.Helper()
+	for _, c := range r.Coflows {
+		if int(c.Coflow) == id {
+			return c.CCT()
+		}
+	}
+	t.Fatalf("no coflow %d in %+v", id, r.Coflows)
+	return 0
+}
+
+// A lone coflow of 10 MB over an idle 5:1 uplink takes what the fluid model says
+// and the headers: a frame of 1514 bytes carries 1448, which is 1.046.
+func TestLoneCoflowTakesWhatTheFluidModelSays(t *testing.T) {
+	netnstest.Timing(t, func(t *testing.T) bool {
+		_, arms := onPackets(t, load(t, "fair, sebf", "1 0 1 0 1 1:10.0"))
+		ok := true
+		for _, name := range []string{"fair", "sebf"} {
+			got, want := cct(t, arms[name].Records, 1), cct(t, *arms[name].Fluid, 1)
+			if want != 1600*time.Millisecond {
+				t.Fatalf("fluid CCT %v, want 10 MB at 50 Mbps", want)
+			}
+			ratio := float64(got) / float64(want)
+			t.Logf("%s: measured %v, fluid %v: ratio %.4f, verdict %v", name, got, want, ratio, arms[name].Verdict.Level)
+			ok = ok && ratio >= 1.00 && ratio <= 1.06
+		}
+		return ok
+	})
+}
+
+// Two flows of equal priority over one uplink share it: neither is far from
+// twice what it takes alone, and both end within a fifth of each other.
+func TestFairSharesAnUplink(t *testing.T) {
+	netnstest.Timing(t, func(t *testing.T) bool {
+		// Hosts 0 and 1 of rack 0 to hosts 0 and 1 of rack 1.
+		_, arms := onPackets(t, load(t, "fair", "1 0 1 0 1 1:8.0", "2 1 1 2 1 3:8.0"))
+		r := arms["fair"].Records
+		a, b := cct(t, r, 1), cct(t, r, 2)
+		fluid := cct(t, *arms["fair"].Fluid, 1)
+		t.Logf("CCTs %v and %v, fluid model %v each", a, b, fluid)
+		near := func(x, y time.Duration, by float64) bool {
+			return float64(x) >= (1-by)*float64(y) && float64(x) <= (1+by)*float64(y)
+		}
+		return near(a, b, 0.2) && near(max(a, b), fluid, 0.1)
+	})
+}
+
+// Under SEBF a small coflow that arrives during a large one on the same uplink
+// finishes as if it were alone, within 15 %.
+func TestSEBFLetsTheSmallCoflowPass(t *testing.T) {
+	const small = "1 2 1 3:2.0"
+	netnstest.Timing(t, func(t *testing.T) bool {
+		_, alone := onPackets(t, load(t, "sebf", "2 1000 "+small))
+		_, both := onPackets(t, load(t, "sebf, fair", "1 0 1 0 1 1:16.0", "2 1000 "+small))
+		want := cct(t, alone["sebf"].Records, 2)
+		got, fair := cct(t, both["sebf"].Records, 2), cct(t, both["fair"].Records, 2)
+		t.Logf("alone %v; during a large one %v under sebf (%.3f), %v under fair (%.3f)", want, got, float64(got)/float64(want), fair, float64(fair)/float64(want))
+		return float64(got) <= 1.15*float64(want) && float64(fair) > 1.3*float64(want)
+	})
+}
+
+const withBlocks = `
+name: blocks
+fabric: {leaves: 2, spines: 2, hosts_per_leaf: 3, host_link: 50Mbps, oversubscription: "3:1", queue: 20ms}
+disk: {write: 3MB/s, size: 64MB}
+workload:
+  - {kind: trace, path: trace.txt, mb: MB}
+  - {kind: writers, count: 2, blocks: 2, block: 1MB, packet: 32KB, window: 4}
+arms:
+  - {name: a, coflow: sebf, placement: hdfs}
+  - {name: b, coflow: fair, placement: sinbad}
+`
+
+// A report made from nothing but the captures has the same figures, the log
+// replays to the same commands, and what agents saw agrees with the wire.
+func TestCapturesAreEnough(t *testing.T) {
+	s := loadText(t, withBlocks, "1 0 2 0 2 2 1:2.0 3:2.0", "2 100 1 4 2 1:0.4 5:0.2")
+	out, arms := onPackets(t, s)
+	for name, rep := range arms {
+		if len(rep.Records.Coflows) != 2 || len(rep.Records.Blocks) != 4 || len(rep.Records.Flows) == 0 {
+			t.Errorf("%s: %d coflows, %d blocks, %d flows", name, len(rep.Records.Coflows), len(rep.Records.Blocks), len(rep.Records.Flows))
+		}
+	}
+	bare := t.TempDir()
+	err := filepath.WalkDir(out.Dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() || filepath.Base(filepath.Dir(path)) != "captures" {
+			return err
+		}
+		rel, err := filepath.Rel(out.Dir, path)
+		if err != nil {
+			return err
+		}
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(bare, rel)), 0o755); err != nil {
+			return err
+		}
+		return os.Link(path, filepath.Join(bare, rel))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Report(t.Context(), bare)
+	if err != nil {
+		t.Fatal(err)
+	}
+	figures := func(r *report.Report) (all []string) {
+		for _, a := range r.Summary.Arms {
+			for _, m := range []*report.Metric{a.CCT, a.FCT, a.WriteTime} {
+				if m != nil {
+					all = append(all, fmt.Sprint(a.Name, m.N, m.MeanUS, m.P50US, m.P95US, m.P99US, m.MinUS, m.MaxUS))
+				}
+			}
+		}
+		return all
+	}
+	if out.Level() != verdict.Void {
+		if d := cmp.Diff(figures(out.Report), figures(again.Report)); d != "" {
+			t.Errorf("figures from the captures alone (-whole run, +captures):\n%s", d)
+		}
+	}
+	if again.Level() != verdict.Unverified || len(figures(again.Report)) != 6 {
+		t.Errorf("verdict of bare captures %v, %d figures", again.Level(), len(figures(again.Report)))
+	}
+	for i, a := range s.ArmList() {
+		dir := repeatDir(out.Dir, a.Name, 0)
+		replay(t, s, i, filepath.Join(dir, "events.jsonl"))
+		var v verdict.Verdict
+		if found, err := readJSON(filepath.Join(dir, "fidelity.json"), &v); err != nil || !found {
+			t.Fatal(found, err)
+		}
+		for _, c := range v.Checks {
+			if c.Name == "captured-bytes" && c.Level != verdict.Pass || c.Name == "capture-drops" && c.Level != verdict.Pass || c.Name == "records" {
+				t.Errorf("%s: %+v", a.Name, c)
+			}
+		}
+	}
+	for _, name := range []string{"scenario.yaml", "traces/trace.txt", "plan.txt", "report.md", "summary.json", "flows.csv", "coflows.csv", "blocks.csv", "a/0/fluid.json"} {
+		if info, err := os.Stat(filepath.Join(out.Dir, name)); err != nil || info.Size() == 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(out.Dir, "a/0/disks")); err == nil {
+		t.Error("disk files were left in the run directory")
+	}
+}
+
+// replay runs an arm's log through a new engine, without packets.
+func replay(t *testing.T, s *scenario.Scenario, arm int, log string) {
+	t.Helper()
+	f, err := s.Shape().Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &run{s: s, fabric: f, arms: s.ArmList()}
+	e, err := r.engine(arm, 0, live.Capacity(f))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	steps, err := engine.Replay(file, e)
+	if err != nil || steps < 10 {
+		t.Errorf("replay of %s: %d steps, %v", log, steps, err)
+	}
+}
+
+// A run that is cancelled leaves a manifest that says so and nothing else of the
+// testbed.
+func TestCancelledRun(t *testing.T) {
+	netnstest.Require(t)
+	s := load(t, "fair", "1 0 1 0 1 1:50.0")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	o := options(t)
+	o.Progress = func(p Progress) {
+		if p.Phase == "run" && p.Elapsed > 300*time.Millisecond {
+			cancel()
+		}
+	}
+	_, err := Execute(ctx, s, o)
+	if err == nil || !strings.Contains(err.Error(), "1 coflows with 1 flows") {
+		t.Errorf("error %v", err)
+	}
+	runs, err := filepath.Glob(filepath.Join(o.Out, "*", "manifest.json"))
+	if err != nil || len(runs) != 1 {
+		t.Fatal(runs, err)
+	}
+	b, err := os.ReadFile(runs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m Manifest
+	if err := json.Unmarshal(b, &m); err != nil || m.State != "interrupted" || m.Ended.IsZero() {
+		t.Errorf("manifest %+v, %v", m, err)
+	}
+	if left, err := os.ReadDir(o.StateRoot); err != nil || slices.ContainsFunc(left, fs.DirEntry.IsDir) {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}

@@ -1,0 +1,188 @@
+package experiment
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"testbed/emu/fidelity"
+	"testbed/emu/live"
+	"testbed/emu/plan"
+	"testbed/results/flows"
+	"testbed/results/metrics"
+	"testbed/results/report"
+	"testbed/results/verdict"
+	"testbed/topo"
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// judge reads the captures of a repeat that just ended, compares them with what
+// agents and counters say, and writes the verdict.
+func judge(ctx context.Context, dir string, f *topo.Fabric, seen flows.Records, m live.Measured) error {
+	frame := f.Shape().MTU + plan.EthernetHeader
+	names := make([]string, f.Hosts())
+	rate := map[string]units.Rate{}
+	for h := range names {
+		names[h] = f.HostName(topo.HostID(h))
+		rate[names[h]] = f.Link(f.HostUp(topo.HostID(h))).Rate
+	}
+	res, err := flows.Reduce(ctx, filepath.Join(dir, "captures"), flows.Options{Hosts: names,
+		Spacing: func(host string, _ flows.Direction) flows.SpacingSpec {
+			return flows.SpacingSpec{Rate: rate[host], Frame: frame}
+		}})
+	if err != nil {
+		return err
+	}
+	s := fidelity.Samples{Links: m.Links, Disks: m.Disks, Lateness: m.Lateness, Problems: res.Problems,
+		Transfers: transfers(res, seen, m.Zero), MedianCCT: medianCompletion(res.Records)}
+	for h, name := range names {
+		i, ok := slices.BinarySearchFunc(res.Captures, name, func(c flows.Capture, n string) int { return cmp.Compare(c.Host, n) })
+		if !ok {
+			return fmt.Errorf("no capture of %s", name)
+		}
+		c := fidelity.Capture{Host: name, Dropped: m.Dropped[h], Counted: m.Counted[h]}
+		for _, face := range res.Captures[i].Interfaces {
+			if face.Name != "eth0" {
+				continue
+			}
+			c.Bytes = uint64(face.Out.Bytes + face.In.Bytes + face.Other.Bytes)
+			s.Spacing = append(s.Spacing,
+				fidelity.Spacing{Link: f.LinkName(f.HostUp(topo.HostID(h))), Gaps: face.OutSpacing.Gaps, Good: face.OutSpacing.Close},
+				fidelity.Spacing{Link: f.LinkName(f.HostDown(topo.HostID(h))), Gaps: face.InSpacing.Gaps, Good: face.InSpacing.Close})
+		}
+		s.Captures = append(s.Captures, c)
+	}
+	if notes := append(m.Notes, res.Notes...); len(notes) > 0 {
+		if err := os.WriteFile(filepath.Join(dir, "notes.txt"), []byte(strings.Join(notes, "\n")+"\n"), 0o644); err != nil {
+			return err
+		}
+	}
+	return writeJSON(filepath.Join(dir, "fidelity.json"), fidelity.Judge(s, fidelity.Default()))
+}
+
+// transfers pairs what the wire and the agents say of each flow and block.
+func transfers(res flows.Result, seen flows.Records, zero time.Time) []fidelity.Transfer {
+	shift := res.Zero.Sub(zero) // from the captures' zero to the engine's
+	var out []fidelity.Transfer
+	flowEnd := map[workloads.FlowID]time.Duration{}
+	for _, f := range seen.Flows {
+		flowEnd[f.Flow] = f.End
+	}
+	for _, f := range res.Flows {
+		if end, ok := flowEnd[f.Flow]; ok {
+			out = append(out, fidelity.Transfer{Name: fmt.Sprintf("flow %d of coflow %d", f.Flow, f.Coflow), Completion: f.FCT(), Wire: f.End + shift, Engine: end})
+		}
+	}
+	blockEnd := map[workloads.BlockID]time.Duration{}
+	for _, b := range seen.Blocks {
+		blockEnd[b.Block] = b.End
+	}
+	for _, b := range res.Blocks {
+		if end, ok := blockEnd[b.Block]; ok {
+			out = append(out, fidelity.Transfer{Name: fmt.Sprintf("block %d", b.Block), Completion: b.WriteTime(), Wire: b.End + shift, Engine: end})
+		}
+	}
+	return out
+}
+
+// medianCompletion is that of coflows, or of blocks where there are no coflows.
+func medianCompletion(r flows.Records) time.Duration {
+	items := metrics.CCTs(0, r)
+	if len(items) == 0 {
+		items = metrics.WriteTimes(0, r)
+	}
+	return metrics.Summarize(items).P50
+}
+
+// readRepeat reads one repeat of one arm back from its directory.
+func readRepeat(ctx context.Context, dir string) (report.Repeat, error) {
+	res, err := flows.Reduce(ctx, filepath.Join(dir, "captures"), flows.Options{})
+	if err != nil {
+		return report.Repeat{}, err
+	}
+	return repeatOf(dir, res)
+}
+
+func repeatOf(dir string, res flows.Result) (report.Repeat, error) {
+	out := report.Repeat{Records: res.Records}
+	switch found, err := readJSON(filepath.Join(dir, "fidelity.json"), &out.Verdict); {
+	case err != nil:
+		return report.Repeat{}, err
+	case !found:
+		out.Verdict = verdict.Missing("only the captures are there, not the record of how the run went")
+	}
+	var predicted flows.Records
+	if found, err := readJSON(filepath.Join(dir, "fluid.json"), &predicted); err != nil {
+		return report.Repeat{}, err
+	} else if found {
+		out.Fluid = &predicted
+	}
+	return out, nil
+}
+
+// Report computes everything in a run directory's report again, from the
+// captures found under it. Nothing else needs to be there: arms, their order and
+// their repeats are in the captures; verdicts and the fluid model's predictions
+// are added where their files are.
+func Report(ctx context.Context, dir string) (*Outcome, error) {
+	var captures []string
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && e.IsDir() && e.Name() == "captures" {
+			captures = append(captures, path)
+			return fs.SkipDir
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	}
+	if len(captures) == 0 {
+		return nil, fmt.Errorf("report: no directory named captures under %s (a simulation has none: its report was written when it ran)", dir)
+	}
+	type one struct {
+		dir string
+		res flows.Result
+	}
+	var all []one
+	for _, c := range captures {
+		res, err := flows.Reduce(ctx, c, flows.Options{})
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the run ended before anything was captured
+		}
+		if err != nil {
+			return nil, fmt.Errorf("report: %w", err)
+		}
+		all = append(all, one{filepath.Dir(c), res})
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("report: no captures under %s", dir)
+	}
+	slices.SortStableFunc(all, func(a, b one) int {
+		return cmp.Or(cmp.Compare(a.res.Meta.ArmIndex, b.res.Meta.ArmIndex), cmp.Compare(a.res.Meta.Repeat, b.res.Meta.Repeat))
+	})
+	in := report.Input{RunID: all[0].res.Meta.RunID, Scenario: all[0].res.Meta.Scenario}
+	for _, x := range all {
+		if x.res.Meta.RunID != in.RunID {
+			return nil, fmt.Errorf("report: captures of two runs under %s: %s and %s: report on each by itself", dir, in.RunID, x.res.Meta.RunID)
+		}
+		if n := len(in.Arms); n == 0 || in.Arms[n-1].Name != x.res.Meta.Arm {
+			in.Arms = append(in.Arms, report.Arm{Name: x.res.Meta.Arm})
+		}
+		rep, err := repeatOf(x.dir, x.res)
+		if err != nil {
+			return nil, fmt.Errorf("report: %w", err)
+		}
+		arm := &in.Arms[len(in.Arms)-1]
+		arm.Repeats = append(arm.Repeats, rep)
+	}
+	out, err := finish(dir, in)
+	return out, errors.Join(err, chownToCaller(dir))
+}

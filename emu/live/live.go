@@ -1,0 +1,493 @@
+// Package live is the backend on packets: it carries out the engine's commands
+// with agents in a testbed's namespaces, captures every host's interfaces, and
+// samples the counters from which a verdict is made. Its clock is the machine's.
+//
+// It builds no fabric (emu/deploy does), and takes no figure from what its
+// agents say: those are read from the captures afterwards (results/flows).
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"testbed/emu/engine"
+	"testbed/emu/fidelity"
+	"testbed/emu/kernel"
+	"testbed/hosts"
+	"testbed/hosts/disk"
+	"testbed/hosts/pace"
+	"testbed/hosts/wire"
+	"testbed/results/pcap"
+	"testbed/topo"
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// Config is what a backend runs on.
+type Config struct {
+	Fabric *topo.Fabric
+	Pins   string // directory in which the testbed's namespaces are pinned
+	// Meta goes into every capture; Run of it marks every transfer.
+	Meta       pcap.Meta
+	Captures   string // directory for the captures, which exists
+	Snaplen    int
+	Ring       units.Bytes  // memory of each capture between kernel and recorder
+	Disks      string       // directory for the hosts' disks, which exists
+	DiskRates  []units.Rate // by HostID; empty where no blocks are written
+	DiskSize   units.Bytes
+	Heartbeat  time.Duration
+	Seed       uint64 // of the jitter
+	Congestion string // TCP congestion control of all sockets
+	Settings   Settings
+}
+
+// Measured is what a run showed of itself, for the verdict.
+type Measured struct {
+	// Zero is the wall clock at the backend's time 0.
+	Zero     time.Time
+	Links    []fidelity.Link
+	Disks    []fidelity.Disk
+	Lateness time.Duration
+	// Counted is what each host's eth0 counted from before the first packet to
+	// after the last, both ways; Dropped is packets that captures lost. By
+	// HostID.
+	Counted []uint64
+	Dropped []uint64
+	Notes   []string
+}
+
+// Backend is a run in progress. It is an engine.Backend.
+type Backend struct {
+	cfg      Config
+	ns       map[string]*kernel.Namespace
+	disks    []*disk.Disk
+	agents   []*hosts.Agent
+	captures []*capture
+	sampler  *sampler
+	counted  []hostCounters // before the first packet
+	zero     time.Time
+	procs    int // as they were before
+
+	work     *errgroup.Group // agents, pacer, sampler, probe
+	workCtx  context.Context
+	stopWork context.CancelCauseFunc
+	transfer sync.WaitGroup // senders and block writers
+
+	mu     sync.Mutex
+	queue  []engine.Event
+	failed error
+	kick   chan struct{}
+
+	// running are the flows whose progress the engine is told of, in the order
+	// they started. Only Do and Await touch them.
+	running []*running
+	byFlow  map[workloads.FlowID]*running
+
+	notes  []string
+	closed bool
+}
+
+// running is a flow at its receiver.
+type running struct {
+	flow     workloads.FlowID
+	src, dst topo.HostID
+	told     units.Bytes
+}
+
+// errStopped is the cause of what ends because the run is over.
+var errStopped = errors.New("the run is over")
+
+// Start opens agents, disks and captures on a testbed that is up. The clock runs
+// from its return. The caller must call Close.
+func Start(ctx context.Context, cfg Config) (b *Backend, err error) {
+	b = &Backend{cfg: cfg, procs: runtime.GOMAXPROCS(cfg.Settings.Procs), ns: map[string]*kernel.Namespace{}, kick: make(chan struct{}, 1), byFlow: map[workloads.FlowID]*running{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("start: %w", err), b.Close())
+			b = nil
+		}
+	}()
+	base, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	b.stopWork = stop
+	b.work, b.workCtx = errgroup.WithContext(base)
+	f := cfg.Fabric
+	names := make([]string, 0, f.Hosts()+f.Racks()+f.Spines())
+	for h := range topo.HostID(f.Hosts()) {
+		names = append(names, f.HostName(h))
+	}
+	for r := range topo.RackID(f.Racks()) {
+		names = append(names, topo.LeafName(r))
+	}
+	for s := range f.Spines() {
+		names = append(names, topo.SpineName(s))
+	}
+	for _, name := range names {
+		if b.ns[name], err = kernel.OpenNamespace(filepath.Join(cfg.Pins, name)); err != nil {
+			return nil, err
+		}
+	}
+	b.sampler = newSampler(f, b.ns)
+	for h := range topo.HostID(f.Hosts()) {
+		c, err := startCapture(b.ns[f.HostName(h)], f.HostName(h), cfg)
+		if err != nil {
+			return nil, err
+		}
+		b.captures = append(b.captures, c)
+	}
+	if b.counted, err = b.sampler.allHosts(); err != nil {
+		return nil, err
+	}
+	if err := b.startAgents(ctx); err != nil {
+		return nil, err
+	}
+	b.zero = time.Now()
+	b.every(cfg.Heartbeat, func() error {
+		evs, err := b.sampler.heartbeats(b.counted)
+		b.push(evs...)
+		return err
+	})
+	b.every(cfg.Settings.Sample, func() error { return b.sampler.sampleLinks(b.workCtx, cfg.Settings.Interval) })
+	b.work.Go(func() error { b.sampler.probe(b.workCtx, cfg.Settings.Probe); return nil })
+	return b, nil
+}
+
+func (b *Backend) startAgents(ctx context.Context) error {
+	f, set := b.cfg.Fabric, b.cfg.Settings
+	net := newNetwork(f, b.ns, kernel.SocketOptions{
+		Congestion: b.cfg.Congestion, SendBuffer: set.SendBuffer, ReceiveBuffer: set.ReceiveBuffer, NotSentLowat: set.NotSent,
+	})
+	pacer := pace.New(pace.Options{Quantum: set.Quantum, Chunk: f.Shape().MTU - tcpHeaders})
+	b.work.Go(func() error { return ended(pacer.Run(b.workCtx)) })
+	for h := range topo.HostID(f.Hosts()) {
+		o := hosts.Options{Host: h, Name: f.HostName, Run: b.cfg.Meta.Run, Network: net, Pacer: pacer, Sink: sink{b}}
+		if len(b.cfg.DiskRates) > 0 {
+			d, err := disk.Open(filepath.Join(b.cfg.Disks, f.HostName(h)), disk.Options{Host: f.HostName(h), Rate: b.cfg.DiskRates[h], Capacity: b.cfg.DiskSize})
+			if err != nil {
+				return err
+			}
+			b.disks = append(b.disks, d)
+			o.Disk = d
+		}
+		a := hosts.New(o)
+		if err := a.Listen(ctx); err != nil {
+			return err
+		}
+		b.agents = append(b.agents, a)
+		b.work.Go(func() error { return ended(a.Serve(b.workCtx)) })
+	}
+	return nil
+}
+
+// ended tells an end that was asked for from a failure.
+func ended(err error) error {
+	if errors.Is(err, errStopped) || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// every runs f on a ticker until the run ends; its first error fails the run.
+func (b *Backend) every(d time.Duration, f func() error) {
+	b.work.Go(func() error {
+		t := time.NewTicker(d)
+		defer t.Stop()
+		for {
+			select {
+			case <-b.workCtx.Done():
+				return nil
+			case <-t.C:
+				if err := f(); err != nil {
+					b.fail(err)
+					return nil
+				}
+			}
+		}
+	})
+}
+
+// sink hears from agents.
+type sink struct{ b *Backend }
+
+func (s sink) FlowReceived(r hosts.FlowReceived) {
+	s.b.push(engine.TransferFinished{Flow: r.Flow})
+}
+
+func (s sink) Problem(err error) { s.b.fail(err) }
+
+func (b *Backend) push(evs ...engine.Event) {
+	b.mu.Lock()
+	b.queue = append(b.queue, evs...)
+	b.mu.Unlock()
+	b.poke()
+}
+
+// fail makes Await return the first error.
+func (b *Backend) fail(err error) {
+	b.mu.Lock()
+	if b.failed == nil {
+		b.failed = err
+	}
+	b.mu.Unlock()
+	b.poke()
+}
+
+func (b *Backend) poke() {
+	select {
+	case b.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Await is engine.Backend's.
+func (b *Backend) Await(ctx context.Context, wake time.Duration) (time.Duration, []engine.Event, error) {
+	for {
+		now := time.Since(b.zero)
+		b.mu.Lock()
+		evs, failed := b.queue, b.failed
+		b.queue = nil
+		b.mu.Unlock()
+		switch {
+		case failed != nil:
+			return now, nil, failed
+		case ctx.Err() != nil:
+			return now, nil, context.Cause(ctx)
+		case len(evs) > 0 || now >= wake:
+			return now, b.progress(evs), nil
+		}
+		timer := time.NewTimer(min(wake-now, time.Hour))
+		select {
+		case <-b.kick:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// progress puts what receivers have by now ahead of events, and forgets flows
+// that have finished.
+func (b *Backend) progress(evs []engine.Event) []engine.Event {
+	if len(evs) == 0 {
+		return nil
+	}
+	for _, ev := range evs {
+		if f, ok := ev.(engine.TransferFinished); ok {
+			delete(b.byFlow, f.Flow)
+		}
+	}
+	b.running = slices.DeleteFunc(b.running, func(r *running) bool { return b.byFlow[r.flow] == nil })
+	var p engine.TransferProgressed
+	for _, r := range b.running {
+		if n := b.agents[r.dst].Received(r.flow); n != r.told {
+			r.told = n
+			p.Flows = append(p.Flows, r.flow)
+			p.Received = append(p.Received, n)
+		}
+	}
+	if len(p.Flows) == 0 {
+		return evs
+	}
+	return append([]engine.Event{p}, evs...)
+}
+
+// Do is engine.Backend's.
+func (b *Backend) Do(ctx context.Context, cmds []engine.Command) error {
+	for _, cmd := range cmds {
+		var err error
+		switch c := cmd.(type) {
+		case engine.Mark:
+			err = b.mark(c)
+		case engine.StartTransfer:
+			err = b.send(c)
+		case engine.SetCeiling:
+			err = b.setCeiling(c)
+		case engine.StartChain:
+			b.write(c)
+		default:
+			err = fmt.Errorf("unknown command %T", cmd)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *Backend) mark(c engine.Mark) error {
+	kind := wire.KindCoflowMark
+	if c.Kind == engine.MarkWrite {
+		kind = wire.KindWriteMark
+	}
+	return b.agents[c.Host].Mark(kind, c.ID, c.Parts, c.Size)
+}
+
+func (b *Backend) send(c engine.StartTransfer) error {
+	s, err := b.agents[c.Flow.Src].Prepare(hosts.Transfer{Coflow: c.Coflow, Flow: c.Flow, Hash: c.Hash, Ceiling: c.Ceiling})
+	if err != nil {
+		return err
+	}
+	r := &running{flow: c.Flow.ID, src: c.Flow.Src, dst: c.Flow.Dst}
+	b.running, b.byFlow[c.Flow.ID] = append(b.running, r), r
+	jitter := time.Duration(workloads.Stream(b.cfg.Seed, "jitter", int(c.Flow.ID)).Int64N(int64(b.cfg.Settings.Jitter) + 1))
+	b.transfer.Go(func() {
+		time.Sleep(jitter)
+		if err := s.Send(b.workCtx); ended(err) != nil {
+			b.fail(err)
+		}
+	})
+	return nil
+}
+
+// setCeiling passes over a flow whose sender is done: the engine has not heard
+// yet that its receiver is.
+func (b *Backend) setCeiling(c engine.SetCeiling) error {
+	r := b.byFlow[c.Flow]
+	if r == nil {
+		return fmt.Errorf("ceiling of flow %d, which is not running", c.Flow)
+	}
+	err := b.agents[r.src].SetCeiling(c.Flow, c.Ceiling)
+	if errors.Is(err, hosts.ErrNotSending) {
+		return nil
+	}
+	return err
+}
+
+func (b *Backend) write(c engine.StartChain) {
+	b.transfer.Go(func() {
+		err := b.agents[c.Block.Client].Write(b.workCtx, hosts.Chain{Block: c.Block, Targets: c.Targets, Hashes: c.Hashes})
+		switch {
+		case err == nil:
+			b.push(engine.BlockDurable{Block: c.Block.ID})
+		case ended(err) != nil:
+			b.fail(err)
+		}
+	})
+}
+
+// Finish waits for the last packets to pass, stops everything and returns what
+// the run showed of itself. Close must still be called.
+func (b *Backend) Finish(ctx context.Context) (Measured, error) {
+	after, err := b.settle(ctx)
+	if err != nil {
+		return Measured{}, err
+	}
+	m := Measured{Zero: b.zero, Notes: b.notes}
+	for h := range after {
+		counted := after[h].rx - b.counted[h].rx + after[h].tx - b.counted[h].tx
+		m.Counted = append(m.Counted, uint64(counted))
+	}
+	if n, where, err := b.sampler.drops(); err != nil {
+		return Measured{}, err
+	} else if n > 0 {
+		m.Notes = append(m.Notes, fmt.Sprintf("full queues dropped %d packets: %s", n, where))
+	}
+	if err := b.stop(); err != nil {
+		return Measured{}, err
+	}
+	for _, c := range b.captures {
+		m.Dropped = append(m.Dropped, c.stats.Dropped)
+	}
+	for h, d := range b.disks {
+		s := d.Stats()
+		m.Disks = append(m.Disks, fidelity.Disk{Host: b.cfg.Fabric.HostName(topo.HostID(h)), Rate: b.cfg.DiskRates[h], Written: s.Written, Busy: s.Busy})
+	}
+	m.Links, m.Lateness = b.sampler.links(), b.sampler.lateP99()
+	return m, nil
+}
+
+// settle waits until no counter of a host moves any more.
+func (b *Backend) settle(ctx context.Context) ([]hostCounters, error) {
+	sent := make(chan struct{})
+	go func() {
+		b.transfer.Wait() // senders wait for their receivers to close
+		close(sent)
+	}()
+	select {
+	case <-sent:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-time.After(b.cfg.Settings.Stop):
+		return nil, fmt.Errorf("senders did not end within %v of the last completion", b.cfg.Settings.Stop)
+	}
+	deadline := time.Now().Add(b.cfg.Settings.Settle)
+	was, err := b.sampler.allHosts()
+	for err == nil {
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(b.cfg.Settings.Quiet):
+		}
+		var is []hostCounters
+		if is, err = b.sampler.allHosts(); err != nil {
+			break
+		}
+		if slices.Equal(is, was) {
+			return is, nil
+		}
+		if time.Now().After(deadline) {
+			b.notes = append(b.notes, fmt.Sprintf("packets still moved %v after the last completion", b.cfg.Settings.Settle))
+			return is, nil
+		}
+		was = is
+	}
+	return nil, err
+}
+
+// stop ends agents, sampling and captures, within Settings.Stop.
+func (b *Backend) stop() error {
+	if b.closed {
+		return nil
+	}
+	b.closed = true
+	b.stopWork(errStopped)
+	done := make(chan error, 1)
+	go func() {
+		b.transfer.Wait()
+		var errs []error
+		for _, c := range b.captures {
+			errs = append(errs, c.stop())
+		}
+		for _, a := range b.agents {
+			errs = append(errs, a.Close())
+		}
+		done <- errors.Join(append(errs, b.work.Wait())...)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(b.cfg.Settings.Stop):
+		return fmt.Errorf("agents and captures did not stop within %v", b.cfg.Settings.Stop)
+	}
+}
+
+// Close stops everything, frees the hosts' disk space and closes what was
+// opened. It may be called at any time, also after Finish and twice.
+func (b *Backend) Close() error {
+	errs := []error{b.stop()}
+	for _, d := range b.disks {
+		errs = append(errs, d.Close())
+	}
+	if len(b.disks) > 0 {
+		for h := range b.disks {
+			errs = append(errs, os.RemoveAll(filepath.Join(b.cfg.Disks, b.cfg.Fabric.HostName(topo.HostID(h)))))
+		}
+	}
+	for _, n := range b.ns {
+		errs = append(errs, n.Close())
+	}
+	b.disks, b.ns = nil, nil
+	if b.procs > 0 {
+		runtime.GOMAXPROCS(b.procs)
+		b.procs = 0
+	}
+	return errors.Join(errs...)
+}

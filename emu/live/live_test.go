@@ -1,0 +1,219 @@
+package live
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"testbed/emu/deploy"
+	"testbed/emu/engine"
+	"testbed/emu/kernel"
+	"testbed/emu/kernel/netnstest"
+	"testbed/emu/plan"
+	"testbed/policies"
+	"testbed/results/flows"
+	"testbed/results/pcap"
+	"testbed/topo"
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// rig is a testbed of two racks over one spine with a backend on it.
+type rig struct {
+	*Backend
+	fabric   *topo.Fabric
+	captures string
+}
+
+func newRig(t *testing.T, hostLink units.Rate, disks []units.Rate) *rig {
+	t.Helper()
+	netnstest.Require(t)
+	shape := topo.LeafSpine{Leaves: 2, Spines: 1, HostsPerLeaf: 3, HostLink: hostLink, Oversubscription: units.Ratio{Num: 3, Den: 1},
+		Queue: topo.Queue{Time: 20 * time.Millisecond}, MTU: 1500}
+	f, err := shape.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := plan.Compile("live", f, plan.Options{Seed: 1})
+	owned, err := deploy.Create(filepath.Join(t.TempDir(), "state"), deploy.State{ID: "live", Kind: deploy.KindRun, Shape: shape, Namespaces: p.Namespaces()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := kernel.NewExecutor(owned.PinDir())
+	cleanup := func(what string, f func() error) {
+		t.Cleanup(func() {
+			if err := f(); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		})
+	}
+	cleanup("remove", func() error { return owned.Remove(context.Background(), kernel.Reaper{}) })
+	cleanup("close", x.Close)
+	d, err := deploy.Apply(t.Context(), p, x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cleanup("destroy", func() error { return d.Destroy(context.Background()) })
+	r := &rig{fabric: f, captures: t.TempDir()}
+	r.Backend, err = Start(t.Context(), Config{Fabric: f, Pins: owned.PinDir(), Meta: pcap.Meta{Tool: "test", RunID: "live", Run: 77, Arm: "a"},
+		Captures: r.captures, Snaplen: 160, Ring: units.MiB, Disks: t.TempDir(), DiskRates: disks, DiskSize: 100 * units.MB,
+		Heartbeat: 100 * time.Millisecond, Congestion: "cubic", Settings: DefaultSettings(f)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cleanup("close backend", r.Close)
+	return r
+}
+
+func (r *rig) do(t *testing.T, cmds ...engine.Command) {
+	t.Helper()
+	if err := r.Do(t.Context(), cmds); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// until awaits an event, within ten seconds.
+func (r *rig) until(t *testing.T, want engine.Event) time.Duration {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for {
+		now, evs, err := r.Await(ctx, engine.NextNever)
+		if err != nil {
+			t.Fatalf("waiting for %+v: %v", want, err)
+		}
+		for _, ev := range evs {
+			if f, ok := want.(engine.TransferFinished); ok && ev == f {
+				return now
+			}
+			if b, ok := want.(engine.BlockDurable); ok && ev == b {
+				return now
+			}
+		}
+	}
+}
+
+func (r *rig) finish(t *testing.T) (Measured, flows.Result) {
+	t.Helper()
+	m, err := r.Finish(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := flows.Reduce(t.Context(), r.captures, flows.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, res
+}
+
+func TestCapturesHoldWhatInterfacesCount(t *testing.T) {
+	r := newRig(t, 50*units.Mbps, nil)
+	f := workloads.Flow{ID: 1, Src: 0, Dst: 4, Size: 500 * units.KB}
+	r.do(t, engine.Mark{Kind: engine.MarkCoflow, ID: 9, Host: 0, Parts: 1, Size: f.Size},
+		engine.StartTransfer{Coflow: 9, Flow: f, Ceiling: policies.NoLimit})
+	r.until(t, engine.TransferFinished{Flow: 1})
+	m, res := r.finish(t)
+	for h, c := range res.Captures {
+		var got uint64
+		for _, i := range c.Interfaces {
+			if i.Name == "eth0" {
+				got = uint64(i.Out.Bytes + i.In.Bytes + i.Other.Bytes)
+			}
+		}
+		if got != m.Counted[h] || m.Dropped[h] != 0 {
+			t.Errorf("%s: %d bytes captured, %d counted, %d packets dropped", c.Host, got, m.Counted[h], m.Dropped[h])
+		}
+	}
+	if len(res.Coflows) != 1 || len(res.Problems) != 0 || res.Coflows[0].Size != f.Size {
+		t.Fatalf("records %+v", res.Records)
+	}
+	// 500 KB in frames of 1514 bytes for 1448 of payload, at 50 Mbps, is 83.7 ms.
+	if cct := res.Coflows[0].CCT(); cct < 80*time.Millisecond {
+		t.Errorf("CCT %v is less than the wire takes", cct)
+	}
+}
+
+// A flow whose ceiling is 0 sends nothing, not even a SYN, and one that is
+// paused stops after what its socket holds.
+func TestPause(t *testing.T) {
+	r := newRig(t, 20*units.Mbps, nil)
+	sent := func() units.Bytes {
+		c, err := r.sampler.host(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.tx
+	}
+	rest := func(d time.Duration) {
+		timer := time.After(d)
+		<-timer
+	}
+	f := workloads.Flow{ID: 1, Src: 0, Dst: 4, Size: 2 * units.MB}
+	r.do(t, engine.StartTransfer{Coflow: 1, Flow: f, Ceiling: 0})
+	rest(100 * time.Millisecond)
+	if n := sent(); n != r.counted[0].tx {
+		t.Fatalf("a flow of ceiling 0 sent %d bytes", n-r.counted[0].tx)
+	}
+	r.do(t, engine.SetCeiling{Flow: 1, Ceiling: policies.NoLimit})
+	rest(200 * time.Millisecond)
+	r.do(t, engine.SetCeiling{Flow: 1, Ceiling: 0})
+	at := sent()
+	if at-r.counted[0].tx < 100*units.KB {
+		t.Fatalf("only %v left in 200 ms at 20 Mbps", at-r.counted[0].tx)
+	}
+	rest(300 * time.Millisecond)
+	stopped := sent()
+	set := r.cfg.Settings
+	if after, most := stopped-at, set.SendBuffer+r.fabric.Link(0).Rate.BytesIn(set.Quantum); after > most {
+		t.Errorf("%v left after the pause, more than %v", after, most)
+	}
+	rest(200 * time.Millisecond)
+	if n := sent(); n != stopped {
+		t.Errorf("a paused flow sent another %d bytes", n-stopped)
+	}
+	r.do(t, engine.SetCeiling{Flow: 1, Ceiling: policies.NoLimit})
+	r.until(t, engine.TransferFinished{Flow: 1})
+}
+
+// The block's write time is that of its slowest replica's disk, within a tenth.
+func TestSlowDiskSetsTheWriteTime(t *testing.T) {
+	const link = 50 * units.Mbps
+	netnstest.Timing(t, func(t *testing.T) (ok bool) {
+		disks := slices.Repeat([]units.Rate{10 * link}, 6)
+		disks[4] = link / 10
+		r := newRig(t, link, disks)
+		b := workloads.Block{ID: 3, Client: 0, Size: 1 * units.MB, Replicas: 3, Packet: 64 * units.KB, Window: 4}
+		r.do(t, engine.Mark{Kind: engine.MarkWrite, ID: 3, Host: 0, Parts: 3, Size: b.Size},
+			engine.StartChain{Block: b, Targets: []topo.HostID{0, 4, 5}, Hashes: []uint32{1, 2, 3}})
+		r.until(t, engine.BlockDurable{Block: 3})
+		_, res := r.finish(t)
+		if len(res.Blocks) != 1 || len(res.Problems) > 0 {
+			t.Fatalf("blocks %+v, problems %v", res.Blocks, res.Problems)
+		}
+		want := disks[4].TimeToSend(b.Size)
+		ratio := float64(res.Blocks[0].WriteTime()) / float64(want)
+		t.Logf("write time %v, the slow disk alone %v: ratio %.3f", res.Blocks[0].WriteTime(), want, ratio)
+		return ratio >= 0.9 && ratio <= 1.1
+	})
+}
+
+func TestFullDiskEndsCleanly(t *testing.T) {
+	r := newRig(t, 50*units.Mbps, slices.Repeat([]units.Rate{100 * units.Mbps}, 6))
+	b := workloads.Block{ID: 3, Client: 0, Size: 200 * units.MB, Replicas: 2, Packet: 64 * units.KB, Window: 4}
+	r.do(t, engine.StartChain{Block: b, Targets: []topo.HostID{1, 4}, Hashes: []uint32{1, 2}})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for {
+		_, _, err := r.Await(ctx, engine.NextNever)
+		if err == nil {
+			continue
+		}
+		if ctx.Err() != nil {
+			t.Fatal("nothing was said of the full disk")
+		}
+		t.Log(err)
+		return
+	}
+}

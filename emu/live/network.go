@@ -1,0 +1,80 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+
+	"testbed/emu/kernel"
+	"testbed/hosts/wire"
+	"testbed/topo"
+)
+
+// network opens agents' sockets in their hosts' namespaces. It is a
+// hosts.Network.
+type network struct {
+	fabric *topo.Fabric
+	ns     map[string]*kernel.Namespace
+	socket kernel.SocketOptions
+
+	ports []sourcePorts // by HostID
+}
+
+// sourcePorts hands out a host's source ports.
+type sourcePorts struct {
+	mu   sync.Mutex
+	next uint16 // where the search for the next one begins
+}
+
+// Source ports of flows between racks. Linux hands out ports from 32768 on to
+// all others, so the two never meet.
+const firstPort, lastPort = 10000, 32000
+
+func newNetwork(f *topo.Fabric, ns map[string]*kernel.Namespace, socket kernel.SocketOptions) *network {
+	return &network{fabric: f, ns: ns, socket: socket, ports: make([]sourcePorts, f.Hosts())}
+}
+
+func (n *network) of(h topo.HostID) *kernel.Namespace { return n.ns[n.fabric.HostName(h)] }
+
+// Listen opens a listener on a host.
+func (n *network) Listen(ctx context.Context, h topo.HostID, port uint16) (net.Listener, error) {
+	return n.of(h).Listen(ctx, netip.AddrPortFrom(n.fabric.HostAddr(h), port), n.socket)
+}
+
+// Dial connects two hosts. Between racks it looks for a source port that the
+// kernel's multipath hash sends over the spine that the flow's own hash names, so
+// that the path a policy was shown is the path the packets take, in every arm.
+func (n *network) Dial(ctx context.Context, src, dst topo.HostID, port uint16, hash uint32) (net.Conn, error) {
+	local := netip.AddrPortFrom(n.fabric.HostAddr(src), 0)
+	remote := netip.AddrPortFrom(n.fabric.HostAddr(dst), port)
+	if spine, crosses := n.fabric.SpineFor(src, dst, hash); crosses && n.fabric.Spines() > 1 {
+		p, err := n.sourcePort(src, local.Addr(), remote, spine)
+		if err != nil {
+			return nil, fmt.Errorf("path of a flow from %s to %s over %s: %w", n.fabric.HostName(src), n.fabric.HostName(dst), topo.SpineName(spine), err)
+		}
+		local = netip.AddrPortFrom(local.Addr(), p)
+	}
+	return n.of(src).Dial(ctx, local, remote, n.socket)
+}
+
+func (n *network) sourcePort(src topo.HostID, local netip.Addr, remote netip.AddrPort, spine int) (uint16, error) {
+	ports := &n.ports[src]
+	ports.mu.Lock()
+	defer ports.mu.Unlock()
+	if ports.next < firstPort || ports.next > lastPort {
+		ports.next = firstPort
+	}
+	leaf := n.ns[topo.LeafName(n.fabric.RackOf(src))]
+	p, err := kernel.SourcePort(leaf, n.fabric.HostName(src), local, remote.Addr(), remote.Port(), topo.SpineName(spine), ports.next)
+	if err == nil {
+		ports.next = p + 1
+	}
+	return p, err
+}
+
+// Mark sends a mark to the address that every leaf discards.
+func (n *network) Mark(h topo.HostID, payload []byte) error {
+	return n.of(h).SendUDP(payload, netip.AddrPortFrom(topo.MarkAddr(), wire.MarkPort))
+}

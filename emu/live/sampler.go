@@ -1,0 +1,241 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"testbed/emu/engine"
+	"testbed/emu/fidelity"
+	"testbed/emu/kernel"
+	"testbed/topo"
+	"testbed/topo/units"
+)
+
+// sampler reads interface and qdisc counters: hosts' at every heartbeat, for the
+// engine, and all links' as often as Settings.Sample says, for the verdict.
+type sampler struct {
+	fabric *topo.Fabric
+	// ports is where each link's shaper is, by LinkID.
+	ports     []port
+	ns        map[string]*kernel.Namespace
+	saturated []saturated // by LinkID
+
+	lateness *hdrhistogram.Histogram // µs
+}
+
+// saturated is what a link delivered, and could have, while it must have been
+// busy.
+type saturated struct {
+	intervals        int
+	delivered, could units.Bytes
+}
+
+type port struct{ namespace, device string }
+
+func newSampler(f *topo.Fabric, ns map[string]*kernel.Namespace) *sampler {
+	s := &sampler{fabric: f, ns: ns, saturated: make([]saturated, len(f.Links())),
+		lateness: hdrhistogram.New(1, int64(time.Minute/time.Microsecond), 3)}
+	for _, l := range f.Links() {
+		s.ports = append(s.ports, portOf(f, l))
+	}
+	return s
+}
+
+func portOf(f *topo.Fabric, l topo.Link) port {
+	switch l.Kind {
+	case topo.HostUp:
+		return port{f.HostName(l.Host), "eth0"}
+	case topo.HostDown:
+		return port{topo.LeafName(l.Rack), f.HostName(l.Host)}
+	case topo.LeafUp:
+		return port{topo.LeafName(l.Rack), topo.SpineName(l.Spine)}
+	default:
+		return port{topo.SpineName(l.Spine), topo.LeafName(l.Rack)}
+	}
+}
+
+// readings are one namespace's counters and the moment they were read.
+type readings struct {
+	at    time.Time
+	links []kernel.LinkStats
+}
+
+func (s *sampler) read(namespace string) (readings, error) {
+	before := time.Now()
+	links, err := s.ns[namespace].Links()
+	if err != nil {
+		return readings{}, fmt.Errorf("counters of %s: %w", namespace, err)
+	}
+	// The kernel fills the answer somewhere between: half way is off by at most
+	// half of what the call took.
+	return readings{before.Add(time.Since(before) / 2), links}, nil
+}
+
+func (r readings) device(name string) (kernel.LinkStats, bool) {
+	i := slices.IndexFunc(r.links, func(l kernel.LinkStats) bool { return l.Device == name })
+	if i < 0 {
+		return kernel.LinkStats{}, false
+	}
+	return r.links[i], true
+}
+
+// sampleLinks looks for links that have more waiting than they can send in the
+// time d, and reads those again after d: whatever comes in meanwhile, such a link
+// was busy all the time, so it must have sent what its rate allows.
+func (s *sampler) sampleLinks(ctx context.Context, d time.Duration) error {
+	type reading struct {
+		link topo.LinkID
+		at   time.Time
+		kernel.QdiscStats
+	}
+	var busy []reading
+	first := map[string]readings{}
+	for id, p := range s.ports {
+		at, q, err := s.shaper(first, p)
+		if err != nil {
+			return err
+		}
+		if link := topo.LinkID(id); q.Backlog >= s.fabric.Link(link).Rate.BytesIn(d) {
+			busy = append(busy, reading{link, at, q})
+		}
+	}
+	if len(busy) == 0 {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-time.After(d):
+	}
+	second := map[string]readings{}
+	for _, was := range busy {
+		at, q, err := s.shaper(second, s.ports[was.link])
+		if err != nil {
+			return err
+		}
+		could := s.fabric.Link(was.link).Rate.BytesIn(at.Sub(was.at))
+		if was.Backlog < could {
+			continue // this thread ran late, and the queue may have run empty
+		}
+		x := &s.saturated[was.link]
+		x.intervals++
+		x.delivered += q.Bytes - was.Bytes
+		x.could += could
+	}
+	return nil
+}
+
+// shaper is a link's shaper, of readings that are taken as they are needed.
+func (s *sampler) shaper(taken map[string]readings, p port) (time.Time, kernel.QdiscStats, error) {
+	r, ok := taken[p.namespace]
+	if !ok {
+		var err error
+		if r, err = s.read(p.namespace); err != nil {
+			return time.Time{}, kernel.QdiscStats{}, err
+		}
+		taken[p.namespace] = r
+	}
+	d, ok := r.device(p.device)
+	if !ok {
+		return time.Time{}, kernel.QdiscStats{}, fmt.Errorf("counters of %s: no device %s", p.namespace, p.device)
+	}
+	return r.at, d.Qdisc, nil
+}
+
+// links is what the verdict needs of links that were saturated at all.
+func (s *sampler) links() []fidelity.Link {
+	var out []fidelity.Link
+	for id, x := range s.saturated {
+		if x.intervals > 0 {
+			out = append(out, fidelity.Link{Name: s.fabric.LinkName(topo.LinkID(id)), Intervals: x.intervals, Delivered: x.delivered, Could: x.could})
+		}
+	}
+	return out
+}
+
+// heartbeats reads every host's interface.
+func (s *sampler) heartbeats(zero []hostCounters) ([]engine.Event, error) {
+	out := make([]engine.Event, 0, s.fabric.Hosts())
+	for h := range topo.HostID(s.fabric.Hosts()) {
+		c, err := s.host(h)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, engine.Heartbeat{Host: h, Rx: c.rx - zero[h].rx, Tx: c.tx - zero[h].tx})
+	}
+	return out, nil
+}
+
+// hostCounters is what a host's eth0 has counted, toward and away from the host.
+type hostCounters struct{ rx, tx units.Bytes }
+
+func (s *sampler) host(h topo.HostID) (hostCounters, error) {
+	name := s.fabric.HostName(h)
+	r, err := s.read(name)
+	if err != nil {
+		return hostCounters{}, err
+	}
+	d, ok := r.device("eth0")
+	if !ok {
+		return hostCounters{}, fmt.Errorf("counters of %s: no device eth0", name)
+	}
+	return hostCounters{d.Rx.Bytes, d.Tx.Bytes}, nil
+}
+
+func (s *sampler) allHosts() ([]hostCounters, error) {
+	out := make([]hostCounters, s.fabric.Hosts())
+	for h := range out {
+		var err error
+		if out[h], err = s.host(topo.HostID(h)); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// probe measures by how much sleeps overshoot, until ctx ends.
+func (s *sampler) probe(ctx context.Context, every time.Duration) {
+	t := time.NewTimer(every)
+	defer t.Stop()
+	due := time.Now().Add(every)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		late := max(time.Since(due).Microseconds(), 1)
+		if s.lateness.RecordValue(late) != nil {
+			_ = s.lateness.RecordValue(s.lateness.HighestTrackableValue())
+		}
+		due = time.Now().Add(every)
+		t.Reset(every)
+	}
+}
+
+func (s *sampler) lateP99() time.Duration {
+	return time.Duration(s.lateness.ValueAtQuantile(99)) * time.Microsecond
+}
+
+// drops sums the packets that full queues dropped, and says where.
+func (s *sampler) drops() (uint64, string, error) {
+	var total uint64
+	var most []string
+	seen := map[string]readings{}
+	for id, p := range s.ports {
+		_, q, err := s.shaper(seen, p)
+		if err != nil {
+			return 0, "", err
+		}
+		if q.Dropped > 0 {
+			total += uint64(q.Dropped)
+			most = append(most, fmt.Sprintf("%s %d", s.fabric.LinkName(topo.LinkID(id)), q.Dropped))
+		}
+	}
+	return total, strings.Join(most, ", "), nil
+}

@@ -1,0 +1,78 @@
+package live
+
+import (
+	"runtime"
+	"time"
+
+	"testbed/emu/plan"
+	"testbed/topo"
+	"testbed/topo/units"
+)
+
+// Settings are the limits of a packet run that a scenario does not state. They
+// are printed in the manifest.
+type Settings struct {
+	// Procs is how many goroutines run at once (GOMAXPROCS), more than there are
+	// processors: while one writes to a file it keeps its place until the runtime
+	// notices, up to 10 ms later, and with as many places as processors all others
+	// wait for that.
+	Procs int `json:"procs"`
+	// Quantum is the tick on which paced flows send. A flow that is paused stops
+	// within one quantum and what its socket holds: what is in flight, at most
+	// SendBuffer, and at most NotSent that is not.
+	Quantum time.Duration `json:"quantum_ns"`
+	// SendBuffer and ReceiveBuffer bound what a socket holds, with the kernel's
+	// own overhead. They hold a full queue and the packets on the way.
+	SendBuffer    units.Bytes `json:"send_buffer"`
+	ReceiveBuffer units.Bytes `json:"receive_buffer"`
+	// NotSent is TCP_NOTSENT_LOWAT: bytes a socket takes before it has sent them.
+	NotSent units.Bytes `json:"not_sent"`
+	// Jitter delays the start of each flow by a time drawn between 0 and it, the
+	// same in every arm: senders in one clock domain that start as one can starve
+	// one another at a full queue for good.
+	Jitter time.Duration `json:"jitter_ns"`
+	// Sample is the time between two looks for links with a long queue, and
+	// Interval the time over which what those deliver is measured.
+	Sample   time.Duration `json:"sample_ns"`
+	Interval time.Duration `json:"interval_ns"`
+	// Probe is the sleep whose overshoot is the scheduling lateness.
+	Probe time.Duration `json:"probe_ns"`
+	// Settle bounds the wait for the last packets after the last completion, and
+	// Quiet is how long all counters must stand still.
+	Settle time.Duration `json:"settle_ns"`
+	Quiet  time.Duration `json:"quiet_ns"`
+	// Stop bounds every wait for agents and captures to end.
+	Stop time.Duration `json:"stop_ns"`
+}
+
+// DefaultSettings are those for a fabric. A send buffer holds, twice over, the
+// largest queue on its way and 64 KB: the kernel counts about two bytes of
+// memory for a byte of payload when segments are cut to the MTU. Jitter is up to
+// the time of one frame on a host's link.
+func DefaultSettings(f *topo.Fabric) Settings {
+	queue := units.Bytes(0)
+	for _, l := range f.Links() {
+		queue = max(queue, l.Queue)
+	}
+	buffer := 2*queue + 64*units.KiB
+	return Settings{
+		Procs: max(16, 2*runtime.NumCPU()), Quantum: 5 * time.Millisecond, SendBuffer: buffer, ReceiveBuffer: 2 * buffer, NotSent: 16 * units.KiB,
+		Jitter: f.Shape().HostLink.TimeToSend(f.Shape().MTU + plan.EthernetHeader),
+		Sample: 50 * time.Millisecond, Interval: 10 * time.Millisecond, Probe: 10 * time.Millisecond,
+		Settle: 3 * time.Second, Quiet: 60 * time.Millisecond, Stop: 10 * time.Second,
+	}
+}
+
+// tcpHeaders are the IPv4 and TCP headers of a full segment with time stamps.
+const tcpHeaders units.Bytes = 20 + 32
+
+// Capacity is the payload each link carries, by LinkID: its rate less the
+// headers of full segments, as policies are told.
+func Capacity(f *topo.Fabric) []units.Rate {
+	mtu := f.Shape().MTU
+	out := make([]units.Rate, len(f.Links()))
+	for i, l := range f.Links() {
+		out[i] = units.Rate(float64(l.Rate) * float64(mtu-tcpHeaders) / float64(mtu+plan.EthernetHeader))
+	}
+	return out
+}
