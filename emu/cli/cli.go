@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"testbed/emu/deploy"
+	"testbed/emu/scenario"
 )
 
 // version is set when the binary is linked.
@@ -77,8 +78,14 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	case errors.As(err, &code):
 		return int(code)
 	}
+	// Mistakes in a scenario begin with their place, as editors want it.
+	prefix := "testbed: "
+	var mistakes *scenario.Errors
+	if errors.As(err, &mistakes) {
+		prefix = ""
+	}
 	for line := range strings.Lines(strings.TrimRight(err.Error(), "\n") + "\n") {
-		fmt.Fprintf(stderr, "testbed: %s", line)
+		fmt.Fprint(stderr, prefix, line)
 	}
 	var h hinted
 	if errors.As(err, &h) {

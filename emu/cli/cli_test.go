@@ -1,0 +1,35 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestMain makes the test binary a testbed where scripts and tests call it so.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"testbed": func() {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		context.AfterFunc(ctx, stop)
+		os.Exit(Main(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}})
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Setup: func(e *testscript.Env) error {
+			root, err := os.Getwd()
+			if err != nil {
+				return err
+			}
+			e.Setenv("QUICKSTART", root+"/../../scripts/quickstart")
+			e.Setenv("TESTBED_STATE_DIR", e.WorkDir+"/state")
+			return nil
+		},
+	})
+}

@@ -1,0 +1,283 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"testbed/emu/deploy"
+	"testbed/emu/kernel"
+	"testbed/emu/kernel/netnstest"
+)
+
+const smallScenario = `
+name: small
+fabric: {leaves: 2, spines: 2, hosts_per_leaf: 3, host_link: 20Mbps, oversubscription: "3:1", queue: 20ms}
+disk: {write: 1MB/s, size: 64MB}
+workload:
+  - {kind: trace, path: trace.txt, mb: MB}
+  - {kind: writers, count: 2, blocks: 1, block: 1MB, packet: 32KB, window: 4}
+arms: {coflow: [fair, sebf], placement: [hdfs]}
+`
+
+// machine is what runs must leave as it was.
+type machine struct {
+	links, loops, mounts, cgroups string
+}
+
+func look(t *testing.T) machine {
+	t.Helper()
+	var m machine
+	ifs, err := net.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range ifs {
+		m.links += i.Name + " "
+	}
+	read := func(path string) string {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	for line := range strings.Lines(read("/proc/self/mountinfo")) {
+		if strings.Contains(line, "nsfs") {
+			m.mounts += line
+		}
+	}
+	m.cgroups = read("/proc/self/cgroup")
+	loops, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.loops = strings.Join(loops, " ")
+	return m
+}
+
+// place is a directory with a small scenario, and a state directory of its own.
+type place struct{ dir, state string }
+
+func newPlace(t *testing.T) place {
+	t.Helper()
+	netnstest.Require(t)
+	p := place{t.TempDir(), filepath.Join(t.TempDir(), "state")}
+	for name, text := range map[string]string{
+		"scenario.yaml": smallScenario,
+		"trace.txt":     "6 2\n1 0 2 0 2 2 1:2.0 3:2.0\n2 400 1 4 2 1:0.4 5:0.2\n",
+	} {
+		if err := os.WriteFile(filepath.Join(p.dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
+}
+
+func (p place) command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), "testbed", args...)
+	c.Dir, c.Env = p.dir, append(os.Environ(), deploy.RootEnv+"="+p.state)
+	return c
+}
+
+func (p place) run(t *testing.T, want int, args ...string) (stdout, stderr string) {
+	t.Helper()
+	c := p.command(t, args...)
+	var out, errs bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errs
+	err := c.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	if got := c.ProcessState.ExitCode(); got != want {
+		t.Fatalf("testbed %s: exit code %d, want %d\n%s%s", strings.Join(args, " "), got, want, &out, &errs)
+	}
+	return out.String(), errs.String()
+}
+
+// left lists what the state directory and the run directories still hold of
+// testbeds.
+func (p place) left(t *testing.T) []string {
+	t.Helper()
+	var out []string
+	entries, err := os.ReadDir(p.state)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			out = append(out, e.Name())
+		}
+	}
+	disks, err := filepath.Glob(filepath.Join(p.dir, "runs", "*", "*", "*", "disks"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(out, disks...)
+}
+
+func TestRunPrintsTablesAndLeavesNothing(t *testing.T) {
+	p := newPlace(t)
+	before := look(t)
+	c := p.command(t, "run", "scenario.yaml")
+	out, err := c.CombinedOutput()
+	if code := c.ProcessState.ExitCode(); code != 0 && code != exitVoid {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{"Coflow completion time", "Block write time", "fair+hdfs", "sebf+hdfs", "verdict", "Run directory: runs/small-", "arm 2/2"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	if after := look(t); after != before {
+		t.Errorf("the machine was\n%+v\nand is\n%+v", before, after)
+	}
+	if left := p.left(t); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// kill -9 at random moments, and then gc, leaves nothing; a run that goes on
+// beside is not disturbed.
+func TestKilledRunsAreCollected(t *testing.T) {
+	killed, other := newPlace(t), newPlace(t)
+	other.state = killed.state
+	before := look(t)
+	long := strings.Replace(smallScenario, "name: small", "name: other\nrepeat: 4", 1)
+	if err := os.WriteFile(filepath.Join(other.dir, "scenario.yaml"), []byte(long), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	beside := other.command(t, "run", "scenario.yaml", "--json")
+	var besideOut, besideErr bytes.Buffer
+	beside.Stdout, beside.Stderr = &besideOut, &besideErr
+	if err := beside.Start(); err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))
+	for i := range 10 {
+		wait := time.Duration(rng.Int64N(int64(1500 * time.Millisecond)))
+		c := killed.command(t, "run", "scenario.yaml")
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(wait)
+		if err := c.Process.Signal(syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Wait() // killed
+		out, _ := killed.run(t, 0, "gc", "--json")
+		var removed []struct{ ID string }
+		if err := json.Unmarshal([]byte(out), &removed); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("kill %d after %v: gc removed %v", i+1, wait.Round(time.Millisecond), removed)
+		for _, name := range killed.left(t) {
+			if !strings.HasPrefix(name, "other-") {
+				t.Errorf("kill %d after %v left %s", i+1, wait, name)
+			}
+		}
+		for _, r := range removed {
+			if strings.HasPrefix(r.ID, "other-") {
+				t.Errorf("gc removed the run beside: %s", r.ID)
+			}
+		}
+	}
+	err := beside.Wait()
+	if code := beside.ProcessState.ExitCode(); code != 0 && code != exitVoid {
+		t.Errorf("the run beside: %v\n%s", err, &besideErr)
+	}
+	var sum struct {
+		Arms []struct {
+			Repeats  int
+			Problems []string
+		}
+	}
+	if err := json.Unmarshal(besideOut.Bytes(), &sum); err != nil || len(sum.Arms) != 2 || sum.Arms[0].Repeats != 4 || len(sum.Arms[0].Problems) > 0 {
+		t.Errorf("the run beside reports %+v, %v", sum, err)
+	}
+	if after := look(t); after != before {
+		t.Errorf("the machine was\n%+v\nand is\n%+v", before, after)
+	}
+	if left := append(killed.left(t), other.left(t)...); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestInterruptEndsCleanly(t *testing.T) {
+	p := newPlace(t)
+	before := look(t)
+	c := p.command(t, "run", "scenario.yaml")
+	var errs bytes.Buffer
+	c.Stderr = &errs
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-time.After(700 * time.Millisecond)
+	if err := c.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait() // its exit code is looked at next
+	if code := c.ProcessState.ExitCode(); code != exitFailure {
+		t.Errorf("exit code %d, want %d\n%s", code, exitFailure, &errs)
+	}
+	if after := look(t); after != before {
+		t.Errorf("the machine was\n%+v\nand is\n%+v", before, after)
+	}
+	if left := p.left(t); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// A testbed that is up is used by hand, survives gc, and goes with down.
+func TestUpAndDown(t *testing.T) {
+	p := newPlace(t)
+	before := look(t)
+	t.Cleanup(func() {
+		if _, err := deploy.Collect(context.Background(), p.state, kernel.Reaper{}, true); err != nil {
+			t.Error(err)
+		}
+	})
+	out, _ := p.run(t, 0, "up", "scenario.yaml", "--name", "lab")
+	if !strings.Contains(out, "testbed lab is up: 6 hosts and 4 switches") {
+		t.Errorf("up says %q", out)
+	}
+	if _, errs := p.run(t, exitFailure, "up", "scenario.yaml", "--name", "lab"); !strings.Contains(errs, "lab") {
+		t.Errorf("up again says %q", errs)
+	}
+	if out, _ := p.run(t, 0, "ps"); !strings.Contains(out, "lab") {
+		t.Errorf("ps says %q", out)
+	}
+	// A command sees its host's interfaces and no others, and its exit code is
+	// passed on.
+	if out, _ := p.run(t, 7, "exec", "h1-02", "--", "sh", "-c", "cat /proc/net/dev; exit 7"); !strings.Contains(out, "eth0:") || strings.Count(out, ":") != 2 {
+		t.Errorf("h1-02 has the interfaces\n%s", out)
+	}
+	if _, err := exec.LookPath("ping"); err == nil {
+		p.run(t, 0, "exec", "h0-00", "--", "ping", "-c", "1", "-W", "2", "10.1.2.1")
+	}
+	if _, errs := p.run(t, exitUsage, "exec", "h9-09", "--", "true"); !strings.Contains(errs, "hosts are h0-00 to h1-02") {
+		t.Errorf("exec on a stranger says %q", errs)
+	}
+	if out, _ := p.run(t, 0, "gc"); !strings.Contains(out, "nothing to remove") {
+		t.Errorf("gc says %q", out)
+	}
+	p.run(t, 0, "down")
+	if after := look(t); after != before {
+		t.Errorf("the machine was\n%+v\nand is\n%+v", before, after)
+	}
+	if left := p.left(t); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
