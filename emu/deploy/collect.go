@@ -1,0 +1,361 @@
+package deploy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// Reaper removes what a record names.
+type Reaper interface {
+	// Reap removes the namespaces of the given names that are pinned in dir, pins
+	// included. One that is not there is not an error.
+	Reap(ctx context.Context, dir string, names []string) error
+}
+
+// Entry is a record found under a root.
+type Entry struct {
+	State State
+	Dir   string
+	// Live tells that a process holds the lock.
+	Live bool
+	// Problem tells why the state could not be read. State then holds the ID only:
+	// its process was killed before it wrote the state, or is about to write it.
+	Problem error
+}
+
+// PinDir is where the testbed's namespaces are pinned.
+func (e Entry) PinDir() string { return filepath.Join(e.Dir, pinDir) }
+
+// Stale tells that the testbed has neither a process nor a reason to be without
+// one.
+func (e Entry) Stale() bool {
+	return !e.Live && (e.State.Kind != KindUp || !e.State.Ready)
+}
+
+// List finds all records under root, in order of ID. Without root there are none.
+func List(root string) ([]Entry, error) {
+	unlock, err := lockRoot(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	dirs, err := os.ReadDir(root)
+	if err != nil {
+		return nil, fmt.Errorf("list testbeds: %w", err)
+	}
+	var entries []Entry
+	for _, d := range dirs {
+		if !d.IsDir() || !validID.MatchString(d.Name()) {
+			continue
+		}
+		e, lock, err := inspect(root, d.Name(), false)
+		if errors.Is(err, ErrNotFound) {
+			continue // its owner has just removed it
+		} else if err != nil {
+			return nil, err
+		}
+		if lock != nil {
+			err = lock.Close()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list testbeds: %w", err)
+		}
+		entries = append(entries, e)
+	}
+	return entries, nil
+}
+
+// Find is the record with the given ID; the error wraps ErrNotFound.
+func Find(root, id string) (Entry, error) {
+	entries, err := List(root)
+	if err != nil {
+		return Entry{}, err
+	}
+	for _, e := range entries {
+		if e.State.ID == id {
+			return e, nil
+		}
+	}
+	return Entry{}, notFound(root, id)
+}
+
+func notFound(root, id string) error {
+	return fmt.Errorf("testbed %q in %s: %w: \"testbed ps\" lists those there are", id, root, ErrNotFound)
+}
+
+// inspect reads a record while the root is locked. It returns the record's lock
+// if it got it.
+func inspect(root, id string, write bool) (e Entry, lock *os.File, err error) {
+	e = Entry{State: State{ID: id}, Dir: filepath.Join(root, id)}
+	flags := os.O_RDONLY
+	if write {
+		flags = os.O_RDWR | os.O_CREATE // killed before it made its lock: as good as a free one
+	}
+	lock, err = os.OpenFile(filepath.Join(e.Dir, lockFile), flags, 0o644)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !write:
+		lock = nil
+	case errors.Is(err, fs.ErrNotExist):
+		return e, nil, notFound(root, id)
+	case err != nil:
+		return e, nil, fmt.Errorf("inspect testbed %q: %w", id, err)
+	default:
+		free, err := tryLock(lock)
+		if err != nil || !free {
+			err = errors.Join(err, lock.Close())
+			lock = nil
+			if err != nil {
+				return e, nil, fmt.Errorf("inspect testbed %q: %w", id, err)
+			}
+			e.Live = true
+		}
+	}
+	var s State
+	data, err := os.ReadFile(filepath.Join(e.Dir, stateFile))
+	if err == nil {
+		err = json.Unmarshal(data, &s)
+	}
+	if err == nil && s.Version != stateVersion {
+		err = fmt.Errorf("version %d: this program reads version %d: remove it with the program that made it", s.Version, stateVersion)
+	} else if err == nil && s.ID != id {
+		err = fmt.Errorf("it names testbed %q", s.ID)
+	}
+	if err != nil {
+		e.Problem = fmt.Errorf("record of testbed %q: %w", id, err)
+		return e, lock, nil
+	}
+	e.State = s
+	return e, lock, nil
+}
+
+// Removed is a testbed that Collect removed.
+type Removed struct {
+	ID         string
+	Kind       Kind
+	Namespaces int
+	// Why it was stale: "its process 123 is gone", say.
+	Why string
+}
+
+// Collect removes every testbed under root that has no process and is not one
+// that was brought up on purpose; with all also those. It goes on after an error
+// and joins all errors.
+func Collect(ctx context.Context, root string, r Reaper, all bool) ([]Removed, error) {
+	entries, err := List(root)
+	if err != nil {
+		return nil, err
+	}
+	var removed []Removed
+	var errs []error
+	for _, e := range entries {
+		if e.Live || !e.Stale() && !all {
+			continue
+		}
+		if ctx.Err() != nil {
+			return removed, errors.Join(append(errs, context.Cause(ctx))...)
+		}
+		e, lock, err := claim(root, e.State.ID)
+		if errors.Is(err, ErrNotFound) || errors.Is(err, ErrLive) {
+			continue // another collector was faster, or a new run took the name
+		}
+		if err == nil && !e.Stale() && !all {
+			err = lock.Close() // replaced by a testbed that was brought up
+			if err == nil {
+				continue
+			}
+		}
+		if err == nil {
+			err = remove(ctx, e, lock, r)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		removed = append(removed, Removed{ID: e.State.ID, Kind: e.State.Kind, Namespaces: len(e.State.Namespaces), Why: e.why()})
+	}
+	return removed, errors.Join(errs...)
+}
+
+func (e Entry) why() string {
+	switch {
+	case e.Problem != nil:
+		return "killed before it had a record"
+	case e.State.Kind == KindUp && e.State.Ready:
+		return "asked for"
+	}
+	return fmt.Sprintf("its process %d is gone", e.State.PID)
+}
+
+// Remove removes one testbed, stale or not. It wraps ErrNotFound where there is
+// none and ErrLive where its process is running.
+func Remove(ctx context.Context, root, id string, r Reaper) error {
+	if !validID.MatchString(id) {
+		return notFound(root, id)
+	}
+	e, lock, err := claim(root, id)
+	if err != nil {
+		return err
+	}
+	return remove(ctx, e, lock, r)
+}
+
+// claim locks a record for its removal. Locks are only tried while the root is
+// locked, so a lock that is taken is taken by an owner, not by a look at it.
+func claim(root, id string) (Entry, *os.File, error) {
+	unlock, err := lockRoot(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Entry{}, nil, notFound(root, id)
+	} else if err != nil {
+		return Entry{}, nil, err
+	}
+	defer unlock()
+	e, lock, err := inspect(root, id, true)
+	if err != nil {
+		return e, nil, err
+	}
+	if e.Live {
+		return e, nil, fmt.Errorf("remove testbed %q: %w as %d: stop it first", id, ErrLive, e.State.PID)
+	}
+	return e, lock, nil
+}
+
+// Remove removes the testbed this process owns, and with it the lock. A second
+// call does nothing.
+func (o *Owned) Remove(ctx context.Context, r Reaper) error {
+	o.mu.Lock()
+	lock := o.lock
+	o.lock = nil
+	e := Entry{State: o.state, Dir: o.dir}
+	o.mu.Unlock()
+	if lock == nil {
+		return nil
+	}
+	return remove(ctx, e, lock, r)
+}
+
+// remove removes what a record names, then the record, whose lock it holds and
+// closes. The state goes last but for the lock, so that a removal that is killed
+// is taken up by the next.
+func remove(ctx context.Context, e Entry, lock *os.File, r Reaper) (err error) {
+	defer func() {
+		if cerr := lock.Close(); cerr != nil {
+			err = errors.Join(err, cerr)
+		}
+		if err != nil {
+			err = fmt.Errorf("remove testbed %q: %w", e.State.ID, err)
+		}
+	}()
+	if e.Problem != nil && !errors.Is(e.Problem, fs.ErrNotExist) {
+		return fmt.Errorf("%w: its namespaces are pinned in %s: unmount and remove them by hand", e.Problem, e.PinDir())
+	}
+	if err := r.Reap(ctx, e.PinDir(), e.State.Namespaces); err != nil {
+		return err
+	}
+	var errs []error
+	for _, dir := range e.State.Directories {
+		errs = append(errs, removeMarked(dir, e.State.ID))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	// The root is locked so that no one takes the name, or a lock of their own on
+	// what is left, before the directory is gone.
+	unlock, err := lockRoot(filepath.Dir(e.Dir))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	for _, name := range []string{pinDir, stateFile + ".new", stateFile, lockFile, "."} {
+		path := filepath.Join(e.Dir, name)
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeMarked removes a directory that AddDirectory made.
+func removeMarked(dir, id string) error {
+	info, err := os.Lstat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	mark, err := os.ReadFile(filepath.Join(dir, marker))
+	switch {
+	case !info.IsDir() || !filepath.IsAbs(dir):
+		err = errors.New("not a directory")
+	case errors.Is(err, fs.ErrNotExist) && os.Remove(dir) == nil:
+		return nil // killed between making the directory and marking it: it was empty
+	case err == nil && strings.TrimSpace(string(mark)) != id:
+		err = fmt.Errorf("it belongs to testbed %q", strings.TrimSpace(string(mark)))
+	case err == nil:
+		return removeAround(dir)
+	}
+	return fmt.Errorf("directory %s is not marked as this testbed's, so it is left alone: %w: move it away and try again", dir, err)
+}
+
+// removeAround removes the mark after all else, so that what a killed removal
+// leaves is still marked.
+func removeAround(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Name() == marker {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	if err := os.Remove(filepath.Join(dir, marker)); err != nil {
+		return err
+	}
+	return os.Remove(dir)
+}
+
+// lockRoot serialises all that takes or tries a record's lock. It is held for
+// moments only.
+func lockRoot(root string) (unlock func(), err error) {
+	path := filepath.Join(root, ".lock")
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if errors.Is(err, fs.ErrPermission) {
+		f, err = os.Open(path) // to look needs no right to write
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lock the directory of testbeds: %w", err)
+	}
+	for {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+		if err != syscall.EINTR {
+			break
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
+	}
+	return func() { _ = f.Close() }, nil // closing releases; there is nothing to flush
+}
+
+// tryLock locks f for as long as it is open. It is not inherited by processes
+// that are started.
+func tryLock(f *os.File) (free bool, err error) {
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == syscall.EWOULDBLOCK {
+		return false, nil
+	}
+	return err == nil, err
+}

@@ -1,0 +1,334 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"testbed/emu/deploy"
+	"testbed/emu/kernel/netnstest"
+	"testbed/emu/plan"
+	"testbed/topo"
+	"testbed/topo/units"
+)
+
+// BenchmarkBuild builds and destroys a fabric of 100 hosts in 10 racks under 2
+// spines: 112 namespaces, 120 links, 240 shapers. bare-up-ms is a lower bound
+// for up-ms: the same kernel objects by bare netlink requests on one thread,
+// without checks, pins or a record of what was done. Destroy returns when nothing holds the
+// namespaces; TestNothingIsLeft tells how much later they are gone.
+func BenchmarkBuild(b *testing.B) {
+	netnstest.Require(b)
+	b.Run("hosts=100", func(b *testing.B) {
+		f, err := shape(10, 10, 2, 20*units.Mbps, 1500).Build()
+		if err != nil {
+			b.Fatal(err)
+		}
+		var up, down, bare time.Duration
+		for b.Loop() {
+			start := time.Now()
+			d, err := deploy.Apply(b.Context(), plan.Compile("bench", f, plan.Options{}), NewExecutor(b.TempDir()))
+			if err != nil {
+				b.Fatal(err)
+			}
+			up += time.Since(start)
+			start = time.Now()
+			if err := d.Destroy(context.Background()); err != nil {
+				b.Fatal(err)
+			}
+			down += time.Since(start)
+			time.Sleep(200 * time.Millisecond) // for the kernel to be done with it
+			bare += bareBuild(b, plan.Compile("bare", f, plan.Options{}))
+			time.Sleep(200 * time.Millisecond)
+		}
+		ms := func(d time.Duration) float64 { return d.Seconds() * 1000 / float64(b.N) }
+		b.ReportMetric(ms(up), "up-ms")
+		b.ReportMetric(ms(down), "down-ms")
+		b.ReportMetric(ms(bare), "bare-up-ms")
+		b.ReportMetric(0, "ns/op") // mostly sleep
+	})
+}
+
+// bareBuild makes the kernel objects of a plan on one thread, which stays in
+// whatever namespace was last needed, and returns how long that took.
+func bareBuild(b *testing.B, p *plan.Plan) time.Duration {
+	b.Helper()
+	type result struct {
+		took time.Duration
+		err  error
+	}
+	done := make(chan result)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		start := time.Now()
+		err := bare(p)
+		done <- result{time.Since(start), err}
+	}()
+	r := <-done
+	if r.err != nil {
+		b.Fatal(r.err)
+	}
+	return r.took
+}
+
+func bare(p *plan.Plan) error {
+	made := map[string]*bareNamespace{}
+	defer func() {
+		for _, n := range made {
+			n.route.Close()
+			unix.Close(n.ioctl)
+			unix.Close(n.fd)
+		}
+	}()
+	for _, op := range p.Ops() {
+		var err error
+		switch op := op.(type) {
+		case plan.Namespace:
+			made[op.Name], err = newBare()
+		case plan.Sysctl:
+			n := made[op.Namespace]
+			if err = unix.Setns(n.fd, unix.CLONE_NEWNET); err == nil {
+				for _, s := range op.Set {
+					var fd int
+					if fd, err = unix.Open("/proc/sys/"+strings.ReplaceAll(s.Key, ".", "/"), unix.O_WRONLY, 0); err == nil {
+						_, err = unix.Write(fd, []byte(s.Value))
+						unix.Close(fd)
+					}
+				}
+			}
+		case plan.Veth:
+			a, z := made[op.A.Namespace], made[op.B.Namespace]
+			info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+			info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("veth"))
+			peer := info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(nl.VETH_INFO_PEER, nil)
+			nl.NewIfInfomsgChild(peer, unix.AF_UNSPEC).Index = int32(z.next)
+			for _, attr := range endAttrs(op.B, op.MTU) {
+				peer.AddChild(attr)
+			}
+			peer.AddRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(z.fd)))
+			self := nl.NewIfInfomsg(unix.AF_UNSPEC)
+			self.Index = int32(a.next)
+			data := []nl.NetlinkRequestData{self, info}
+			for _, attr := range endAttrs(op.A, op.MTU) {
+				data = append(data, attr)
+			}
+			a.index[op.A.Device], z.index[op.B.Device] = a.next, z.next
+			a.next++
+			z.next++
+			err = a.send(unix.RTM_NEWLINK, data...)
+		case plan.Offloads:
+			err = disableOffloads(made[op.Namespace].ioctl, op.Device, plan.OffloadFlags)
+		case plan.Shaper:
+			n := made[op.Namespace]
+			params := nl.TcTbfQopt{Limit: uint32(op.Limit)}
+			params.Rate.Rate = uint32(op.Rate.BytesPerSecond())
+			options := nl.NewRtAttr(nl.TCA_OPTIONS, nil)
+			options.AddRtAttr(nl.TCA_TBF_PARMS, params.Serialize())
+			options.AddRtAttr(nl.TCA_TBF_BURST, nl.Uint32Attr(uint32(op.Burst)))
+			err = n.send(unix.RTM_NEWQDISC, &nl.TcMsg{Ifindex: int32(n.index[op.Device]), Handle: 1 << 16, Parent: netlink.HANDLE_ROOT},
+				nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated("tbf")), options)
+		case plan.Address:
+			n := made[op.Namespace]
+			msg := nl.NewIfAddrmsg(unix.AF_INET)
+			msg.Index, msg.Prefixlen = uint32(n.index[op.Device]), uint8(op.Prefix.Bits())
+			err = n.send(unix.RTM_NEWADDR, msg, nl.NewRtAttr(unix.IFA_LOCAL, op.Prefix.Addr().AsSlice()))
+		case plan.Up:
+			n := made[op.Namespace]
+			msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+			msg.Index, msg.Flags, msg.Change = int32(n.index[op.Device]), unix.IFF_UP, unix.IFF_UP
+			err = n.send(unix.RTM_NEWLINK, msg)
+		case plan.Neighbour:
+			n := made[op.Namespace]
+			msg := netlink.Ndmsg{Family: unix.AF_INET, Index: uint32(n.index[op.Device]), State: netlink.NUD_PERMANENT}
+			err = n.send(unix.RTM_NEWNEIGH, &msg, nl.NewRtAttr(netlink.NDA_DST, op.Addr.AsSlice()), nl.NewRtAttr(netlink.NDA_LLADDR, op.MAC[:]))
+		case plan.Route:
+			n := made[op.Namespace]
+			msg := nl.NewRtMsg()
+			msg.Dst_len, msg.Family = uint8(op.Dst.Bits()), unix.AF_INET
+			data := []nl.NetlinkRequestData{msg, nl.NewRtAttr(unix.RTA_DST, op.Dst.Addr().AsSlice())}
+			switch len(op.Via) {
+			case 0:
+				msg.Type = unix.RTN_BLACKHOLE
+			case 1:
+				data = append(data, nl.NewRtAttr(unix.RTA_GATEWAY, op.Via[0].Addr.AsSlice()))
+			default:
+				var hops []byte
+				for _, h := range op.Via {
+					hop := nl.RtNexthop{RtNexthop: unix.RtNexthop{Ifindex: int32(n.index[h.Device])}, Children: []nl.NetlinkRequestData{nl.NewRtAttr(unix.RTA_GATEWAY, h.Addr.AsSlice())}}
+					hops = append(hops, hop.Serialize()...)
+				}
+				data = append(data, nl.NewRtAttr(unix.RTA_MULTIPATH, hops))
+			}
+			err = n.send(unix.RTM_NEWROUTE, data...)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", op, err)
+		}
+	}
+	return nil
+}
+
+type bareNamespace struct {
+	fd, ioctl, next int
+	route           *nl.SocketHandle
+	index           map[string]int
+}
+
+func newBare() (*bareNamespace, error) {
+	n := &bareNamespace{next: 2, index: map[string]int{"lo": 1}}
+	err := unix.Unshare(unix.CLONE_NEWNET)
+	if err == nil {
+		n.fd, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	}
+	if err == nil {
+		n.route, err = routeSocket()
+	}
+	if err == nil {
+		n.ioctl, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	}
+	return n, err
+}
+
+func (n *bareNamespace) send(kind int, data ...nl.NetlinkRequestData) error {
+	req := nl.NewNetlinkRequest(kind, unix.NLM_F_CREATE|unix.NLM_F_REPLACE|unix.NLM_F_ACK)
+	if kind == unix.RTM_NEWLINK || kind == unix.RTM_NEWROUTE {
+		req.Flags &^= unix.NLM_F_REPLACE
+	}
+	req.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: n.route}
+	for _, d := range data {
+		req.AddData(d)
+	}
+	return change(req)
+}
+
+func BenchmarkLinks(b *testing.B) {
+	f := build(b, shape(1, 10, 0, 20*units.Mbps, 1500), plan.Options{})
+	for _, name := range []string{"h0-00", "leaf0"} {
+		n := f.ns(name)
+		b.Run(fmt.Sprintf("ns=%s", name), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := n.Links(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkNextHopDevice(b *testing.B) {
+	f := build(b, shape(2, 1, 2, 20*units.Mbps, 1500), plan.Options{})
+	leaf, src, dst := f.ns("leaf0"), netip.AddrPortFrom(f.HostAddr(0), 20000), netip.AddrPortFrom(f.HostAddr(1), testPort)
+	for b.Loop() {
+		if _, err := leaf.NextHopDevice("h0-00", src, dst); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkDial(b *testing.B) {
+	f := build(b, shape(1, 2, 0, 1000*units.Mbps, 1500), plan.Options{})
+	f.sink(1)
+	host := f.ns("h0-00")
+	for b.Loop() {
+		c, err := host.Dial(b.Context(), netip.AddrPort{}, netip.AddrPortFrom(f.HostAddr(1), testPort), cubic)
+		if err != nil {
+			b.Fatal(err)
+		}
+		c.Close()
+	}
+}
+
+// The text of a plan, run as a script, builds what the executor builds.
+func TestPlanTextIsAScript(t *testing.T) {
+	b := build(t, shape(2, 2, 2, 50*units.Mbps, 1500), plan.Options{Seed: 1})
+	var script strings.Builder
+	script.WriteString("set -e\nmount -t tmpfs tmpfs /run\nmkdir /run/netns\n") // in this shell's own mount namespace
+	for line := range strings.Lines(b.plan.Text()) {
+		switch {
+		case strings.Contains(line, "ethtool"): // rarely installed
+		case strings.Contains(line, "sysctl"):
+		case strings.Contains(line, "link show"):
+			script.WriteString(strings.TrimSpace(line) + " > /dev/null\n")
+		default:
+			script.WriteString(line)
+		}
+	}
+	for _, tool := range []string{"ip", "tc", "unshare"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("the script needs %s", tool)
+		}
+	}
+	const report = `ip -n $n -o link | grep -v '^1: lo:'; ip -n $n -o addr show scope global; ip -n $n route; ip -n $n neigh; tc -n $n qdisc`
+	script.WriteString("for n in " + strings.Join(b.plan.Namespaces(), " ") + "; do echo == $n; " + report + "; done\n")
+	out, err := exec.Command("unshare", "-m", "sh", "-c", script.String()).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var want strings.Builder
+	for _, name := range b.plan.Namespaces() {
+		fmt.Fprintf(&want, "== %s\n", name)
+		cmd := exec.Command("sh", "-c", strings.ReplaceAll(report, " -n $n", ""))
+		cmd.Stdout = &want
+		if err := b.ns(name).Run(cmd); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(comparable(want.String()), comparable(string(out))); diff != "" {
+		t.Errorf("(-executor +script):\n%s", diff)
+	}
+}
+
+// comparable drops what the kernel numbers as it likes, and the protocol that
+// routes are marked with.
+func comparable(report string) []string {
+	for _, drop := range []string{`link-netnsid \d+`, `link-netns \S+`, `@if\d+`, `(?m)^\d+: `, `qdisc tbf [0-9a-f]+:`, `proto static`, `qlen \d+`, ` +\\`} {
+		report = regexp.MustCompile(drop).ReplaceAllString(report, "")
+	}
+	var lines []string
+	from := 0 // of this namespace
+	for line := range strings.Lines(report) {
+		if strings.HasPrefix(line, "==") {
+			slices.Sort(lines[from:])
+			from = len(lines)
+		}
+		lines = append(lines, strings.Join(strings.Fields(line), " "))
+	}
+	slices.Sort(lines[from:])
+	return lines
+}
+
+// What a failed build leaves is nothing: here a link whose name is taken.
+func TestFailedBuildLeavesNothing(t *testing.T) {
+	netnstest.Require(t)
+	pins := t.TempDir()
+	end := func(ns string, n byte) plan.End {
+		return plan.End{Namespace: ns, Device: "x" + strings.Repeat("y", 20), MAC: plan.MAC{2, n}}
+	}
+	p := &plan.Plan{Name: "bad", Shape: topo.LeafSpine{}, Stages: []plan.Stage{{Name: "all", Ops: []plan.Op{
+		plan.Namespace{Name: "a"}, plan.Namespace{Name: "b"}, plan.Veth{A: end("a", 1), B: end("b", 2), MTU: 1500},
+	}}}}
+	_, err := deploy.Apply(t.Context(), p, NewExecutor(pins))
+	if err == nil || errors.Is(err, deploy.ErrUnsupported) {
+		t.Fatalf("a device with a name of 21 bytes: %v", err)
+	}
+	t.Log(err)
+	if left, err := os.ReadDir(filepath.Clean(pins)); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}

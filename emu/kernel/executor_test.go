@@ -1,0 +1,204 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"testbed/emu/deploy"
+	"testbed/emu/kernel/netnstest"
+	"testbed/emu/plan"
+	"testbed/topo"
+	"testbed/topo/units"
+)
+
+func TestOpenNamespaceErrors(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := OpenNamespace(filepath.Join(dir, "h0-00")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("OpenNamespace of nothing: %v", err)
+	}
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenNamespace(file); err == nil {
+		t.Error("OpenNamespace of a file: no error")
+	}
+}
+
+func TestCloseTwice(t *testing.T) {
+	b := build(t, shape(1, 1, 0, 50*units.Mbps, 1500), plan.Options{})
+	n, err := OpenNamespace(filepath.Join(b.pins, "h0-00"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.SendUDP([]byte{1}, netip.AddrPortFrom(topo.MarkAddr(), 9)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := n.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := n.Links(); !errors.Is(err, errClosed) {
+		t.Errorf("Links after Close: %v", err)
+	}
+	if err := n.SendUDP([]byte{1}, netip.AddrPortFrom(topo.MarkAddr(), 9)); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("SendUDP after Close: %v", err)
+	}
+	if _, err := n.Dial(t.Context(), netip.AddrPort{}, netip.AddrPortFrom(b.GatewayAddr(0), 9), cubic); err == nil {
+		t.Error("Dial after Close: no error")
+	}
+}
+
+func TestExecutorErrors(t *testing.T) {
+	netnstest.Require(t)
+	dir := t.TempDir()
+	x := NewExecutor(dir)
+	ctx := t.Context()
+	do := func(op plan.Op) error { return x.Do(ctx, op) }
+	if err := do(plan.Namespace{Name: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := NewExecutor(dir).Do(ctx, plan.Namespace{Name: "a"}); !errors.Is(err, os.ErrExist) {
+		t.Errorf("a namespace that is there: %v", err)
+	}
+	if err := do(plan.Sysctl{Namespace: "a", Set: []plan.Setting{{Key: "net.ipv4.no_such_thing", Value: "1"}}}); !errors.Is(err, deploy.ErrUnsupported) {
+		t.Errorf("a parameter that does not exist: %v", err)
+	}
+	if err := do(plan.Sysctl{Namespace: "a", Set: []plan.Setting{{Key: "net.ipv4.ip_forward", Value: "x"}}}); err == nil || errors.Is(err, deploy.ErrUnsupported) {
+		t.Errorf("a value that is refused: %v", err)
+	}
+	if err := do(plan.Up{Namespace: "b", Device: "lo"}); err == nil || !strings.Contains(err.Error(), `namespace "b" was not created`) {
+		t.Errorf("a namespace of no plan: %v", err)
+	}
+	if err := do(plan.Up{Namespace: "a", Device: "eth0"}); err == nil || !strings.Contains(err.Error(), `no device "eth0"`) {
+		t.Errorf("no device: %v", err)
+	}
+	if err := do(plan.Route{Namespace: "a", Dst: topo.RackPrefix(0), Via: []plan.Hop{{Addr: netip.MustParseAddr("10.0.0.1"), Device: "lo"}}}); err == nil {
+		t.Error("a route to nowhere: no error")
+	}
+	for range 2 {
+		if err := x.Undo(ctx, plan.Namespace{Name: "a"}); err != nil {
+			t.Errorf("Undo: %v", err)
+		}
+	}
+	if err := (Reaper{}).Reap(ctx, dir, []string{"../a"}); err == nil {
+		t.Error("a namespace called ../a is allowed")
+	}
+	if err := x.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// rootNamespace describes what a testbed must not change.
+func rootNamespace(t *testing.T) map[string][]string {
+	t.Helper()
+	state := map[string][]string{}
+	links, err := netlink.LinkList()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range links {
+		state["links"] = append(state["links"], l.Attrs().Name)
+	}
+	routes, err := netlink.RouteListFiltered(unix.AF_INET, &netlink.Route{}, netlink.RT_FILTER_TABLE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state["routes"] = []string{fmt.Sprint(len(routes))}
+	for _, file := range []string{"net.ipv4.ip_forward", "net.ipv6.conf.all.disable_ipv6", "net.ipv4.tcp_no_metrics_save"} {
+		value, err := os.ReadFile("/proc/sys/" + strings.ReplaceAll(file, ".", "/"))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		state[file] = []string{string(value)}
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, t.TempDir()) || strings.Contains(line, filepath.Dir(t.TempDir())) {
+			state["mounts"] = append(state["mounts"], line)
+		}
+	}
+	return state
+}
+
+// After Destroy the namespaces really end, devices and all, and the root
+// namespace is as before.
+func TestNothingIsLeft(t *testing.T) {
+	netnstest.Require(t)
+	before := rootNamespace(t)
+	f, err := shape(2, 2, 2, 50*units.Mbps, 1500).Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pins := t.TempDir()
+	p := plan.Compile("left", f, plan.Options{})
+	d, err := deploy.Apply(t.Context(), p, NewExecutor(pins))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A link from a namespace of the test into each of the fabric's lives as long
+	// as that.
+	watch, err := ns.TempNetNS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Close()
+	var h *netlink.Handle
+	err = watch.Do(func(ns.NetNS) (err error) {
+		h, err = netlink.NewHandle(unix.NETLINK_ROUTE)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	for _, name := range p.Namespaces() {
+		in, err := ns.GetNS(filepath.Join(pins, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		link := netlink.NewVeth(netlink.LinkAttrs{Name: name, TxQLen: -1})
+		link.PeerName, link.PeerNamespace = "watch", netlink.NsFd(in.Fd())
+		if err := errors.Join(h.LinkAdd(link), in.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start := time.Now()
+	if err := d.Destroy(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	returned := time.Since(start)
+	for {
+		links, err := h.LinkList()
+		if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+			t.Fatal(err)
+		}
+		if err == nil && len(links) == 1 { // lo
+			break
+		}
+		if time.Since(start) > 10*time.Second {
+			t.Fatalf("%d namespaces live on 10 s after Destroy", len(links)-1)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Logf("Destroy returned after %v, the last device was gone after %v", returned, time.Since(start))
+	if diff := cmp.Diff(before, rootNamespace(t)); diff != "" {
+		t.Errorf("root namespace (-before +after):\n%s", diff)
+	}
+}

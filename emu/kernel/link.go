@@ -1,0 +1,152 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+	"unsafe"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"testbed/emu/plan"
+	"testbed/topo/units"
+)
+
+// link creates both ends of a veth pair in one request, each in its namespace
+// and with an index of our choice. Device indexes count from 2 in each
+// namespace, 1 being lo.
+func (x *Executor) link(op plan.Veth) error {
+	return x.in(op.A.Namespace, func(a *building) error {
+		return x.in(op.B.Namespace, func(b *building) error {
+			req := a.request(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK)
+			self := nl.NewIfInfomsg(unix.AF_UNSPEC)
+			self.Index = int32(a.next)
+			req.AddData(self)
+			for _, attr := range endAttrs(op.A, op.MTU) {
+				req.AddData(attr)
+			}
+			info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+			info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("veth"))
+			peer := info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(nl.VETH_INFO_PEER, nil)
+			nl.NewIfInfomsgChild(peer, unix.AF_UNSPEC).Index = int32(b.next)
+			for _, attr := range endAttrs(op.B, op.MTU) {
+				peer.AddChild(attr)
+			}
+			peer.AddRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(b.net.Fd())))
+			req.AddData(info)
+			if err := change(req); err != nil {
+				return err
+			}
+			a.index[op.A.Device], b.index[op.B.Device] = a.next, b.next
+			a.next++
+			b.next++
+			return nil
+		})
+	})
+}
+
+func endAttrs(e plan.End, mtu units.Bytes) []*nl.RtAttr {
+	return []*nl.RtAttr{
+		nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(e.Device)),
+		nl.NewRtAttr(unix.IFLA_ADDRESS, e.MAC[:]),
+		nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(mtu))),
+		nl.NewRtAttr(unix.IFLA_GSO_MAX_SEGS, nl.Uint32Attr(1)),
+	}
+}
+
+// shape puts a token bucket at the root of a device. The bucket is stated in
+// bytes (TCA_TBF_BURST): as the time it takes to fill, the older way, it is
+// rounded to ticks and, by common libraries, to microseconds.
+func (b *building) shape(index int, rate units.Rate, burst, limit units.Bytes) error {
+	req := b.request(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_REPLACE|unix.NLM_F_ACK)
+	req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: int32(index), Handle: 1 << 16, Parent: netlink.HANDLE_ROOT})
+	req.AddData(nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated("tbf")))
+	bytesPerSecond := uint64(rate.BytesPerSecond())
+	params := nl.TcTbfQopt{Limit: uint32(limit)}
+	params.Rate.Rate = uint32(min(bytesPerSecond, 1<<32-1))
+	params.Rate.Linklayer = nl.LINKLAYER_ETHERNET
+	options := nl.NewRtAttr(nl.TCA_OPTIONS, nil)
+	options.AddRtAttr(nl.TCA_TBF_PARMS, params.Serialize())
+	options.AddRtAttr(nl.TCA_TBF_BURST, nl.Uint32Attr(uint32(burst)))
+	if bytesPerSecond >= 1<<32 {
+		options.AddRtAttr(nl.TCA_TBF_RATE64, nl.Uint64Attr(bytesPerSecond))
+	}
+	req.AddData(options)
+	return change(req)
+}
+
+// ready waits until a device is operational. Asking for its link state makes the
+// kernel catch up with the news of its carrier, which it otherwise does when it
+// finds time.
+func (b *building) ready(ctx context.Context, device string, index int) error {
+	const patience = 5 * time.Second
+	for start := time.Now(); ; {
+		if err := ethtool(b.ioctl, device, unix.ETHTOOL_GLINK, 0); err != nil {
+			return err
+		}
+		link, err := b.handle.LinkByIndex(index)
+		if err != nil {
+			return err
+		}
+		state := link.Attrs().OperState
+		if state == netlink.OperUp {
+			return nil
+		}
+		if time.Since(start) > patience {
+			return fmt.Errorf("it is %v after %v: is its peer up?", state, patience)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// Requests of the ethtool ioctl, from linux/ethtool.h, that set one offload each.
+var offloadRequests = map[string]uint32{
+	"tx":  unix.ETHTOOL_STXCSUM,
+	"sg":  unix.ETHTOOL_SSG,
+	"tso": unix.ETHTOOL_STSO,
+	"gso": unix.ETHTOOL_SGSO,
+	"gro": unix.ETHTOOL_SGRO,
+}
+
+// disableOffloads turns the named offloads of a device off, through any socket
+// of its namespace. A device that has no such offload has it off.
+func disableOffloads(socket int, device string, names []string) error {
+	for _, name := range names {
+		request, ok := offloadRequests[name]
+		if !ok {
+			return fmt.Errorf("unknown offload %q", name)
+		}
+		if err := ethtool(socket, device, request, 0); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+			return fmt.Errorf("offload %q: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// ethtool carries out a request of one value.
+func ethtool(socket int, device string, request, value uint32) error {
+	arg := [2]uint32{request, value} // struct ethtool_value
+	req := struct {                  // struct ifreq
+		name [unix.IFNAMSIZ]byte
+		data unsafe.Pointer
+		_    [16]byte
+	}{data: unsafe.Pointer(&arg)}
+	if len(device) >= len(req.name) {
+		return fmt.Errorf("device name %q: longer than %d bytes", device, len(req.name)-1)
+	}
+	copy(req.name[:], device)
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(socket), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&req)))
+	runtime.KeepAlive(&arg)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}

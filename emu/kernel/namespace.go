@@ -1,0 +1,126 @@
+// Package kernel carries out plans on the Linux kernel and gives access to the
+// namespaces they make: sockets, counters, routes, captures and processes. It is
+// the only package that speaks netlink or makes raw system calls. It starts no
+// ip, tc, sysctl or ethtool process and changes nothing in the namespace in
+// which the program runs.
+//
+// Threads enter a namespace for moments only, to open a file or a socket in it;
+// what was opened keeps its namespace and is then used from anywhere.
+//
+// The package does not decide what to build (emu/plan) nor what is done when a
+// build fails (emu/deploy), and keeps no record of what it made.
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink/nl"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// Namespace is an open network namespace. It is safe for concurrent use. While
+// it is open the namespace lives, even if its pin is removed.
+type Namespace struct {
+	name string
+	net  ns.NetNS
+
+	mu      sync.Mutex // guards what follows
+	route   *nl.SocketHandle
+	udp     *net.UDPConn
+	devices map[int]device // by index
+	closed  bool
+}
+
+// OpenNamespace opens the namespace pinned at path. The caller must close it.
+func OpenNamespace(path string) (*Namespace, error) {
+	name := filepath.Base(path)
+	net, err := ns.GetNS(path)
+	var missing ns.NSPathNotExistErr
+	if errors.As(err, &missing) {
+		return nil, fmt.Errorf("open namespace %q: %w: no namespace is pinned at %s: is the testbed up?", name, os.ErrNotExist, path)
+	} else if err != nil {
+		return nil, fmt.Errorf("open namespace %q: %w", name, err)
+	}
+	n := &Namespace{name: name, net: net}
+	err = net.Do(func(ns.NetNS) (err error) {
+		n.route, err = routeSocket()
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open namespace %q: %w%s", name, err, privilege(err)), net.Close())
+	}
+	return n, nil
+}
+
+// routeSocket opens a netlink socket in the namespace of the calling thread.
+func routeSocket() (*nl.SocketHandle, error) {
+	s, err := nl.GetNetlinkSocketAt(netns.None(), netns.None(), unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, err
+	}
+	timeout := unix.Timeval{Sec: 30}
+	err = errors.Join(s.SetSendTimeout(&timeout), s.SetReceiveTimeout(&timeout), s.SetExtAck(true))
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return &nl.SocketHandle{Socket: s}, nil
+}
+
+// Name is the last element of the path at which the namespace is pinned.
+func (n *Namespace) Name() string { return n.name }
+
+// Close closes the namespace and all the package keeps open in it, but not the
+// sockets, captures and processes it gave out. A second call does nothing.
+func (n *Namespace) Close() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return nil
+	}
+	n.closed = true
+	n.route.Close()
+	var errs []error
+	if n.udp != nil {
+		errs = append(errs, n.udp.Close())
+	}
+	errs = append(errs, n.net.Close())
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("close namespace %q: %w", n.name, err)
+	}
+	return nil
+}
+
+// do runs f on a thread that is in the namespace. Goroutines that f starts are
+// not.
+func (n *Namespace) do(f func() error) error {
+	return n.net.Do(func(ns.NetNS) error { return f() })
+}
+
+// request is a route netlink request that will use the namespace's own socket.
+func (n *Namespace) request(kind, flags int) *nl.NetlinkRequest {
+	req := nl.NewNetlinkRequest(kind, flags)
+	req.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: n.route}
+	return req
+}
+
+// change carries out a request that has no answer but yes or no.
+func change(req *nl.NetlinkRequest) error {
+	_, err := req.Execute(unix.NETLINK_ROUTE, 0)
+	return err
+}
+
+// privilege is advice to append to an error that lack of privilege explains.
+func privilege(err error) string {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+		return ` (needs root: run it with sudo, or inside "unshare -rmn")`
+	}
+	return ""
+}

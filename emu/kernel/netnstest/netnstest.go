@@ -1,0 +1,45 @@
+// Package netnstest lets a test ask for the privilege to make network
+// namespaces, and polices the tests that do so: where TESTBED_PRIVILEGED=1, as
+// in continuous integration, a test that cannot have it fails.
+//
+// It makes no namespace that outlives a call.
+package netnstest
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+	"testing"
+)
+
+// Env is the variable that turns skips into failures when it is "1".
+const Env = "TESTBED_PRIVILEGED"
+
+// Require skips the test with the reason where this process may not create
+// network namespaces, or fails it if Env asks for that.
+func Require(t testing.TB) {
+	t.Helper()
+	err := allowed()
+	switch {
+	case err == nil:
+	case os.Getenv(Env) == "1":
+		t.Fatalf("%s=1, but %v", Env, err)
+	default:
+		t.Skipf("%v: run the test as root, or inside \"unshare -rmn\"", err)
+	}
+}
+
+// allowed tries, on a thread that is then thrown away.
+func allowed() error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		if err := syscall.Unshare(syscall.CLONE_NEWNET | syscall.CLONE_NEWNS); err != nil {
+			done <- fmt.Errorf("cannot create a network and a mount namespace: %w", err)
+			return
+		}
+		done <- nil
+	}()
+	return <-done
+}

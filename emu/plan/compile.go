@@ -1,0 +1,232 @@
+package plan
+
+import (
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+
+	"testbed/topo"
+	"testbed/topo/units"
+)
+
+// Options are what a fabric's shape leaves open.
+type Options struct {
+	// Seed decides the seeds of the switches' multipath hashes and nothing else.
+	Seed uint64
+	// Burst is the token bucket of a link of the given rate and MTU; nil is
+	// DefaultBurst.
+	Burst func(rate units.Rate, mtu units.Bytes) units.Bytes
+}
+
+// Uplink is the name of a host's device, the only one besides lo.
+const Uplink = "eth0"
+
+// Compile lists what builds f. The plan may still ask for what no kernel can
+// do, such as a rate of 1 bit/s: Plan.Check tells.
+func Compile(name string, f *topo.Fabric, o Options) *Plan {
+	if o.Burst == nil {
+		o.Burst = DefaultBurst
+	}
+	c := compiler{f: f, o: o, mtu: f.Shape().MTU}
+	return &Plan{Name: name, Shape: f.Shape(), Seed: o.Seed, Stages: []Stage{
+		{"namespaces", c.namespaces()},
+		{"kernel parameters", c.sysctls()},
+		{"links", c.links()},
+		{"shapers", c.shapers()},
+		{"addresses", c.addresses()},
+		{"devices up", c.up()},
+		{"devices ready", c.ready()},
+		{"neighbours", c.neighbours()},
+		{"routes", c.routes()},
+	}}
+}
+
+type compiler struct {
+	f   *topo.Fabric
+	o   Options
+	mtu units.Bytes
+}
+
+// hosts, racks and spines call do for each, in order.
+func (c compiler) hosts(do func(h topo.HostID, name, leaf string)) {
+	for h := range topo.HostID(c.f.Hosts()) {
+		do(h, c.f.HostName(h), topo.LeafName(c.f.RackOf(h)))
+	}
+}
+
+func (c compiler) uplinks(do func(r topo.RackID, s int, leaf, spine string)) {
+	for r := range topo.RackID(c.f.Racks()) {
+		for s := range c.f.Spines() {
+			do(r, s, topo.LeafName(r), topo.SpineName(s))
+		}
+	}
+}
+
+func (c compiler) switches() []string {
+	var names []string
+	for r := range topo.RackID(c.f.Racks()) {
+		names = append(names, topo.LeafName(r))
+	}
+	for s := range c.f.Spines() {
+		names = append(names, topo.SpineName(s))
+	}
+	return names
+}
+
+func (c compiler) namespaces() (ops []Op) {
+	c.hosts(func(_ topo.HostID, name, _ string) { ops = append(ops, Namespace{name}) })
+	for _, name := range c.switches() {
+		ops = append(ops, Namespace{name})
+	}
+	return ops
+}
+
+func (c compiler) sysctls() (ops []Op) {
+	c.hosts(func(_ topo.HostID, name, _ string) {
+		ops = append(ops, Sysctl{Namespace: name, Set: hostSettings}, Sysctl{Namespace: name, Set: noIPv6, Optional: true})
+	})
+	for _, name := range c.switches() {
+		ops = append(ops, Sysctl{Namespace: name, Set: switchSettings}, Sysctl{Namespace: name, Set: noIPv6, Optional: true})
+		seed := []Setting{{"net.ipv4.fib_multipath_hash_seed", fmt.Sprint(hashSeed(c.o.Seed, name))}}
+		ops = append(ops, Sysctl{Namespace: name, Set: seed, Optional: true})
+	}
+	return ops
+}
+
+// hashSeed is a switch's multipath hash seed. It is never 0, which the kernel
+// takes for "choose one".
+func hashSeed(seed uint64, name string) uint32 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%d %s", seed, name)
+	x := h.Sum64()
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9 // the finalizer of SplitMix64: FNV alone mixes its last bytes badly
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return max(1, uint32(x>>32^x))
+}
+
+// Addresses of devices mirror their IP addresses: 02:00 marks them as locally
+// administered; then 00 for a host link or 01 for an uplink, the rack, the host's
+// place in it or the spine, and the last octet of the side: 1 on the host (on the
+// leaf, of an uplink), 0 on the leaf (on the spine).
+func hostMAC(r topo.RackID, place int, side byte) MAC {
+	return MAC{2, 0, 0, byte(r), byte(place), side}
+}
+
+func uplinkMAC(r topo.RackID, spine int, side byte) MAC {
+	return MAC{2, 0, 1, byte(r), byte(spine), side}
+}
+
+func (c compiler) hostEnds(h topo.HostID) (host, leaf End) {
+	r := c.f.RackOf(h)
+	place := int(h - c.f.HostIn(r, 0))
+	name := c.f.HostName(h)
+	return End{name, Uplink, hostMAC(r, place, 1)}, End{topo.LeafName(r), name, hostMAC(r, place, 0)}
+}
+
+func uplinkEnds(r topo.RackID, s int) (leaf, spine End) {
+	return End{topo.LeafName(r), topo.SpineName(s), uplinkMAC(r, s, 1)}, End{topo.SpineName(s), topo.LeafName(r), uplinkMAC(r, s, 0)}
+}
+
+// ends calls do with both ends of every link and their addresses.
+func (c compiler) ends(do func(a, b End, addrA, addrB netip.Addr)) {
+	c.hosts(func(h topo.HostID, _, _ string) {
+		a, b := c.hostEnds(h)
+		do(a, b, c.f.HostAddr(h), c.f.GatewayAddr(h))
+	})
+	c.uplinks(func(r topo.RackID, s int, _, _ string) {
+		a, b := uplinkEnds(r, s)
+		addrA, addrB := topo.UplinkAddrs(r, s)
+		do(a, b, addrA, addrB)
+	})
+}
+
+func (c compiler) links() (ops []Op) {
+	c.ends(func(a, b End, _, _ netip.Addr) {
+		ops = append(ops, Veth{A: a, B: b, MTU: c.mtu}, Offloads{a.Namespace, a.Device}, Offloads{b.Namespace, b.Device})
+	})
+	return ops
+}
+
+func (c compiler) shapers() (ops []Op) {
+	for _, l := range c.f.Links() {
+		ns, dev := Egress(c.f, l.ID)
+		ops = append(ops, Shaper{Namespace: ns, Device: dev, Rate: l.Rate, Burst: c.o.Burst(l.Rate, c.mtu), Limit: l.Queue, MTU: c.mtu})
+	}
+	return ops
+}
+
+// Egress is where a directed link begins: the namespace and the device whose
+// shaper and transmit counters are the link's.
+func Egress(f *topo.Fabric, id topo.LinkID) (namespace, device string) {
+	l := f.Link(id)
+	switch l.Kind {
+	case topo.HostUp:
+		return f.HostName(l.Host), Uplink
+	case topo.HostDown:
+		return topo.LeafName(l.Rack), f.HostName(l.Host)
+	case topo.LeafUp:
+		return topo.LeafName(l.Rack), topo.SpineName(l.Spine)
+	default:
+		return topo.SpineName(l.Spine), topo.LeafName(l.Rack)
+	}
+}
+
+func (c compiler) addresses() (ops []Op) {
+	c.ends(func(a, b End, addrA, addrB netip.Addr) {
+		ops = append(ops, Address{a.Namespace, a.Device, netip.PrefixFrom(addrA, 31)}, Address{b.Namespace, b.Device, netip.PrefixFrom(addrB, 31)})
+	})
+	return ops
+}
+
+func (c compiler) up() (ops []Op) {
+	c.hosts(func(_ topo.HostID, name, _ string) { ops = append(ops, Up{name, "lo"}) })
+	c.ends(func(a, b End, _, _ netip.Addr) {
+		ops = append(ops, Up{a.Namespace, a.Device}, Up{b.Namespace, b.Device})
+	})
+	return ops
+}
+
+func (c compiler) ready() (ops []Op) {
+	c.ends(func(a, b End, _, _ netip.Addr) {
+		ops = append(ops, Ready{a.Namespace, a.Device}, Ready{b.Namespace, b.Device})
+	})
+	return ops
+}
+
+func (c compiler) neighbours() (ops []Op) {
+	c.ends(func(a, b End, addrA, addrB netip.Addr) {
+		ops = append(ops, Neighbour{a.Namespace, a.Device, addrB, b.MAC}, Neighbour{b.Namespace, b.Device, addrA, a.MAC})
+	})
+	return ops
+}
+
+// fabricPrefix holds the addresses of all hosts.
+var fabricPrefix = netip.MustParsePrefix("10.0.0.0/8")
+
+// Routes of a leaf: its hosts by their links' addresses, the rest of the fabric
+// over the spines. Marks end there, and so does what is addressed to a host the
+// rack does not have, which would otherwise go round between leaf and spine.
+func (c compiler) routes() (ops []Op) {
+	c.hosts(func(h topo.HostID, name, _ string) {
+		ops = append(ops, Route{name, netip.MustParsePrefix("0.0.0.0/0"), []Hop{{c.f.GatewayAddr(h), Uplink}}})
+	})
+	for r := range topo.RackID(c.f.Racks()) {
+		leaf := topo.LeafName(r)
+		ops = append(ops, Route{Namespace: leaf, Dst: netip.PrefixFrom(topo.MarkAddr(), 32)}, Route{Namespace: leaf, Dst: topo.RackPrefix(r)})
+		var via []Hop
+		for s := range c.f.Spines() {
+			_, onSpine := topo.UplinkAddrs(r, s)
+			via = append(via, Hop{onSpine, topo.SpineName(s)})
+		}
+		if len(via) > 0 {
+			ops = append(ops, Route{leaf, fabricPrefix, via})
+		}
+	}
+	for s := range c.f.Spines() {
+		for r := range topo.RackID(c.f.Racks()) {
+			onLeaf, _ := topo.UplinkAddrs(r, s)
+			ops = append(ops, Route{topo.SpineName(s), topo.RackPrefix(r), []Hop{{onLeaf, topo.LeafName(r)}}})
+		}
+	}
+	return ops
+}

@@ -1,0 +1,214 @@
+package plan
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"testbed/topo/units"
+)
+
+// Op is one operation. Its String is the command it stands for. The set is
+// closed: Namespace, Sysctl, Veth, Offloads, Shaper, Address, Up, Ready,
+// Neighbour and Route. All but Namespace change only what is inside namespaces of the plan,
+// so removing those undoes them.
+type Op interface {
+	fmt.Stringer
+	op()
+}
+
+// Optional tells whether a testbed is still right, if poorer, where the kernel
+// has no means to carry out op.
+func Optional(op Op) bool {
+	s, ok := op.(Sysctl)
+	return ok && s.Optional
+}
+
+// Namespace creates a network namespace.
+type Namespace struct {
+	Name string `json:"name"`
+}
+
+// Sysctl sets kernel parameters inside a namespace, in order.
+type Sysctl struct {
+	Namespace string    `json:"namespace"`
+	Set       []Setting `json:"set"`
+	// Optional settings may be missing from a kernel; that is reported, not an
+	// error.
+	Optional bool `json:"optional,omitempty"`
+}
+
+// Setting is one kernel parameter, named as sysctl(8) names it.
+type Setting struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+// MAC is an Ethernet address.
+type MAC [6]byte
+
+func (m MAC) String() string {
+	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5])
+}
+
+// MarshalText is String.
+func (m MAC) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// End is one end of a link: a device in a namespace.
+type End struct {
+	Namespace string `json:"namespace"`
+	Device    string `json:"device"`
+	MAC       MAC    `json:"mac"`
+}
+
+// Veth creates both ends of a link, each in its own namespace from the start: a
+// device that is moved between namespaces afterwards costs forty times as much.
+// One segment per packet (gso_max_segs 1) keeps TCP from handing the device
+// packets larger than the MTU.
+type Veth struct {
+	A   End         `json:"a"`
+	B   End         `json:"b"`
+	MTU units.Bytes `json:"mtu"`
+}
+
+// Offloads turns off all that makes packets on a device other than those a wire
+// would carry: segmentation and receive offloads, and checksums left to a
+// device that does not exist.
+type Offloads struct {
+	Namespace string `json:"namespace"`
+	Device    string `json:"device"`
+}
+
+// OffloadFlags are what Offloads turns off, as ethtool(8) names them.
+var OffloadFlags = []string{"gso", "tso", "gro", "tx", "sg"}
+
+// Shaper puts a token bucket in front of a link: Rate, counted over Ethernet
+// frames, with a bucket of Burst bytes and a drop-tail queue of Limit bytes.
+type Shaper struct {
+	Namespace string      `json:"namespace"`
+	Device    string      `json:"device"`
+	Rate      units.Rate  `json:"rate"`
+	Burst     units.Bytes `json:"burst"`
+	Limit     units.Bytes `json:"limit"`
+	MTU       units.Bytes `json:"mtu"` // of the device: no frame is larger than this and EthernetHeader
+}
+
+// Address gives a device an address.
+type Address struct {
+	Namespace string       `json:"namespace"`
+	Device    string       `json:"device"`
+	Prefix    netip.Prefix `json:"prefix"` // the address, with the length of its network
+}
+
+// Up sets a device up.
+type Up struct {
+	Namespace string `json:"namespace"`
+	Device    string `json:"device"`
+}
+
+// Ready waits until a device whose peer is up too can send. The kernel tells a
+// device of its carrier in the background, and until then drops what it is given
+// to send: a lost SYN is a second lost.
+type Ready struct {
+	Namespace string `json:"namespace"`
+	Device    string `json:"device"`
+}
+
+// Neighbour fixes the Ethernet address of a neighbour, so that no packet waits
+// for address resolution and none is sent for it.
+type Neighbour struct {
+	Namespace string     `json:"namespace"`
+	Device    string     `json:"device"`
+	Addr      netip.Addr `json:"addr"`
+	MAC       MAC        `json:"mac"`
+}
+
+// Hop is a next hop.
+type Hop struct {
+	Addr   netip.Addr `json:"addr"`
+	Device string     `json:"device"`
+}
+
+// Route sends a destination to one next hop or, by a hash of addresses and
+// ports, to one of several. Without a next hop it discards silently.
+type Route struct {
+	Namespace string       `json:"namespace"`
+	Dst       netip.Prefix `json:"dst"`
+	Via       []Hop        `json:"via,omitempty"`
+}
+
+func (Namespace) op() {}
+func (Sysctl) op()    {}
+func (Veth) op()      {}
+func (Offloads) op()  {}
+func (Shaper) op()    {}
+func (Address) op()   {}
+func (Up) op()        {}
+func (Ready) op()     {}
+func (Neighbour) op() {}
+func (Route) op()     {}
+
+func (o Namespace) String() string { return "ip netns add " + o.Name }
+
+func (o Sysctl) String() string {
+	var b strings.Builder
+	b.WriteString("ip netns exec " + o.Namespace + " sysctl -qw")
+	for _, s := range o.Set {
+		if strings.ContainsAny(s.Value, " \t") {
+			fmt.Fprintf(&b, " %s='%s'", s.Key, s.Value)
+		} else {
+			fmt.Fprintf(&b, " %s=%s", s.Key, s.Value)
+		}
+	}
+	if o.Optional {
+		b.WriteString(" || true")
+	}
+	return b.String()
+}
+
+func (o Veth) String() string {
+	return fmt.Sprintf("ip -n %s link add %s address %s mtu %d gso_max_segs 1 type veth peer name %s netns %s address %s mtu %d gso_max_segs 1",
+		o.A.Namespace, o.A.Device, o.A.MAC, int64(o.MTU), o.B.Device, o.B.Namespace, o.B.MAC, int64(o.MTU))
+}
+
+func (o Offloads) String() string {
+	return fmt.Sprintf("ip netns exec %s ethtool -K %s %s off", o.Namespace, o.Device, strings.Join(OffloadFlags, " off "))
+}
+
+func (o Shaper) String() string {
+	return fmt.Sprintf("tc -n %s qdisc replace dev %s root tbf rate %dbps burst %db limit %db",
+		o.Namespace, o.Device, o.Rate.BytesPerSecond(), int64(o.Burst), int64(o.Limit)) // tc's bps are bytes per second
+}
+
+func (o Address) String() string {
+	return fmt.Sprintf("ip -n %s addr add %s dev %s", o.Namespace, o.Prefix, o.Device)
+}
+
+func (o Up) String() string { return fmt.Sprintf("ip -n %s link set %s up", o.Namespace, o.Device) }
+
+func (o Ready) String() string {
+	return fmt.Sprintf("ip -n %s link show dev %s up", o.Namespace, o.Device) // the question brings the answer about
+}
+
+func (o Neighbour) String() string {
+	return fmt.Sprintf("ip -n %s neigh replace %s lladdr %s nud permanent dev %s", o.Namespace, o.Addr, o.MAC, o.Device)
+}
+
+func (o Route) String() string {
+	to := o.Dst.String()
+	if o.Dst.Bits() == 0 {
+		to = "default"
+	}
+	switch len(o.Via) {
+	case 0:
+		return fmt.Sprintf("ip -n %s route add blackhole %s", o.Namespace, to)
+	case 1:
+		return fmt.Sprintf("ip -n %s route add %s via %s dev %s", o.Namespace, to, o.Via[0].Addr, o.Via[0].Device)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "ip -n %s route add %s", o.Namespace, to)
+	for _, h := range o.Via {
+		fmt.Fprintf(&b, " nexthop via %s dev %s weight 1", h.Addr, h.Device)
+	}
+	return b.String()
+}

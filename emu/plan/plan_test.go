@@ -1,0 +1,267 @@
+package plan
+
+import (
+	"encoding/json"
+	"flag"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"testbed/topo"
+	"testbed/topo/units"
+)
+
+var update = flag.Bool("update", false, "rewrite testdata/*.golden")
+
+func shape(leaves, hosts, spines int) topo.LeafSpine {
+	return topo.LeafSpine{Leaves: leaves, Spines: spines, HostsPerLeaf: hosts, HostLink: 50 * units.Mbps,
+		Oversubscription: units.Ratio{Num: 2, Den: 1}, Queue: topo.Queue{Time: 20 * time.Millisecond}, MTU: 1500}
+}
+
+func mustBuild(t interface{ Fatal(...any) }, s topo.LeafSpine) *topo.Fabric {
+	f, err := s.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestTextGolden(t *testing.T) {
+	tests := []struct {
+		name string
+		s    topo.LeafSpine
+	}{
+		{"two-racks", shape(2, 2, 2)},
+		{"one-rack", shape(1, 2, 0)},
+		{"one-spine", shape(2, 1, 1)},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := Compile(tt.name, mustBuild(t, tt.s), Options{Seed: 1}).Text()
+			path := filepath.Join("testdata", tt.name+".golden")
+			if *update {
+				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("plan differs from %s (-want +got), \"go test -update\" rewrites it:\n%s", path, diff)
+			}
+		})
+	}
+}
+
+func TestCounts(t *testing.T) {
+	c := Compile("c", mustBuild(t, shape(10, 10, 2)), Options{}).Counts()
+	want := Counts{Namespaces: 112, Hosts: 100, Switches: 12, Links: 120, Shapers: 240, Routes: 100 + 10*3 + 2*10, Ops: c.Ops}
+	if c != want {
+		t.Errorf("Counts() = %+v, want %+v", c, want)
+	}
+}
+
+func TestSeedChangesHashSeedsOnly(t *testing.T) {
+	f := mustBuild(t, shape(3, 2, 2))
+	a, b := Compile("s", f, Options{Seed: 1}), Compile("s", f, Options{Seed: 2})
+	if again := Compile("s", f, Options{Seed: 1}); again.Text() != a.Text() {
+		t.Error("the same seed gives another plan")
+	}
+	la, lb := strings.Split(a.Text(), "\n"), strings.Split(b.Text(), "\n")
+	seeds := map[string]bool{}
+	for i := range la {
+		isSeed := strings.Contains(la[i], "fib_multipath_hash_seed")
+		if isSeed {
+			seeds[la[i][strings.Index(la[i], "="):]] = true
+		}
+		if (la[i] != lb[i]) != (isSeed || strings.HasPrefix(la[i], "#") && strings.Contains(la[i], "seed")) {
+			t.Errorf("line %d: %q and %q", i, la[i], lb[i])
+		}
+	}
+	if len(seeds) != 5 {
+		t.Errorf("%d different hash seeds for 5 switches", len(seeds))
+	}
+}
+
+// What must hold of the plan of any fabric.
+func TestPlanOfAnyFabric(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := shape(rapid.IntRange(1, 6).Draw(t, "leaves"), rapid.IntRange(1, 6).Draw(t, "hosts"), rapid.IntRange(1, 4).Draw(t, "spines"))
+		f := mustBuild(t, s)
+		p := Compile("any", f, Options{Seed: rapid.Uint64().Draw(t, "seed")})
+		if err := p.Check(); err != nil {
+			t.Fatal(err)
+		}
+		macs, addrs, shaped := map[MAC]bool{}, map[netip.Addr]bool{}, map[string]Shaper{}
+		ends := map[string]string{} // device to the device at the other end
+		at := map[netip.Addr]string{}
+		mac := map[string]MAC{}
+		for _, op := range p.Ops() {
+			switch op := op.(type) {
+			case Veth:
+				macs[op.A.MAC], macs[op.B.MAC] = true, true
+				a, b := op.A.Namespace+"/"+op.A.Device, op.B.Namespace+"/"+op.B.Device
+				ends[a], ends[b] = b, a
+				mac[a], mac[b] = op.A.MAC, op.B.MAC
+				if len(op.A.Device) > 15 || len(op.B.Device) > 15 {
+					t.Fatalf("%s: a device's name is longer than 15 bytes", op)
+				}
+			case Address:
+				if addrs[op.Prefix.Addr()] {
+					t.Fatalf("%s: address given twice", op)
+				}
+				addrs[op.Prefix.Addr()] = true
+				at[op.Prefix.Addr()] = op.Namespace + "/" + op.Device
+			case Shaper:
+				shaped[op.Namespace+"/"+op.Device] = op
+			case Neighbour:
+				here := op.Namespace + "/" + op.Device
+				if there := at[op.Addr]; ends[here] != there || mac[there] != op.MAC {
+					t.Fatalf("%s: at the other end is %s with %s", op, ends[here], mac[ends[here]])
+				}
+			case Route:
+				for _, h := range op.Via {
+					if here := op.Namespace + "/" + h.Device; ends[here] != at[h.Addr] {
+						t.Fatalf("%s: %s is not at the other end of %s", op, h.Addr, here)
+					}
+				}
+			}
+		}
+		links := len(f.Links())
+		if len(macs) != links || len(addrs) != links || len(shaped) != links {
+			t.Fatalf("%d MACs, %d addresses, %d shapers for %d directed links", len(macs), len(addrs), len(shaped), links)
+		}
+		for _, l := range f.Links() {
+			ns, dev := Egress(f, l.ID)
+			if got := shaped[ns+"/"+dev]; got.Rate != l.Rate || got.Limit != l.Queue {
+				t.Fatalf("%s is shaped by %q, want rate %v and queue %v", f.LinkName(l.ID), got, l.Rate, l.Queue)
+			}
+		}
+	})
+}
+
+func TestCheckRate(t *testing.T) {
+	const mtu = 1500
+	burst := DefaultBurst(10*units.Mbps, mtu)
+	tests := []struct {
+		name         string
+		rate         units.Rate
+		limit, burst units.Bytes
+		want         string // in the error; empty for none
+	}{
+		{"usual", 10 * units.Mbps, 25 * units.KB, burst, ""},
+		{"queue of just the bucket", 10 * units.Mbps, burst, burst, ""},
+		{"slowest", MinRate, 25 * units.KB, burst, ""},
+		{"fast", 100 * units.Gbps, 10 * units.MB, 5 * units.MB, ""},
+		{"too slow", 7999 * units.Bps, 25 * units.KB, burst, "want 8Kbps or more"},
+		{"queue below a frame", 10 * units.Mbps, 1513, burst, "smaller than one frame of 1514 bytes"},
+		{"queue below the bucket", 10 * units.Mbps, 2000, burst, "want 2264 bytes or 2ms, or more"},
+		{"bucket below a frame", 10 * units.Mbps, 25 * units.KB, 1513, "want 1514 bytes or more"},
+		{"queue too large", 10 * units.Gbps, 5 * units.GB, burst, "at most 4294967295 bytes"},
+		{"bucket too large", 10 * units.Gbps, 4 * units.GB, 3 * units.GB, "at most 2147483647 bytes"},
+		{"bucket too slow to fill", 8 * units.Kbps, 400 * units.KB, 300 * units.KB, "takes 5m0s to fill"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			err := CheckRate(tt.rate, tt.limit, tt.burst, mtu)
+			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("CheckRate(%v, %v, %v, %d) = %v, want %q", tt.rate, tt.limit, tt.burst, mtu, err, tt.want)
+			}
+		})
+	}
+}
+
+// A queue that is too small is reported once, not for each link.
+func TestCheckReportsEqualShapersOnce(t *testing.T) {
+	s := shape(2, 4, 2)
+	s.Queue = topo.Queue{Time: time.Microsecond}
+	err := Compile("tiny", mustBuild(t, s), Options{}).Check()
+	if err == nil || strings.Count(err.Error(), "\n") != 0 || !strings.Contains(err.Error(), "h0-00") {
+		t.Errorf("Check() = %v, want one line about h0-00", err)
+	}
+}
+
+func TestCheckFindsBadOrder(t *testing.T) {
+	tests := []struct {
+		name string
+		ops  []Op
+		want string
+	}{
+		{"no namespace", []Op{Up{"a", "lo"}}, `namespace "a" before it is created`},
+		{"no device", []Op{Namespace{"a"}, Up{"a", "eth0"}}, `device "eth0" before it is created`},
+		{"twice", []Op{Namespace{"a"}, Namespace{"a"}}, `creates "a" a second time`},
+		{"route through nothing", []Op{Namespace{"a"}, Route{"a", rackPrefix0, []Hop{{Device: "x"}}}}, `device "x"`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			err := (&Plan{Stages: []Stage{{"", tt.ops}}}).Check()
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("Check() = %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+var rackPrefix0 = topo.RackPrefix(0)
+
+func TestDefaultBurst(t *testing.T) {
+	tests := []struct {
+		rate      units.Rate
+		mtu, want units.Bytes
+	}{
+		{10 * units.Mbps, 1500, 1514 + 750},
+		{100 * units.Mbps, 1500, 1514 + 1250},
+		{200 * units.Mbps, 1500, 1514 + 2500},
+		{100 * units.Mbps, 9000, 9014 + 1250},
+	}
+	for _, tt := range tests {
+		if got := DefaultBurst(tt.rate, tt.mtu); got != tt.want {
+			t.Errorf("DefaultBurst(%v, %d) = %d, want %d", tt.rate, int64(tt.mtu), int64(got), int64(tt.want))
+		}
+	}
+}
+
+func TestJSON(t *testing.T) {
+	p := Compile("j", mustBuild(t, shape(1, 2, 0)), Options{})
+	data, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Name   string
+		Stages []struct {
+			Name string
+			Ops  []struct {
+				Op, Command string
+				Fields      map[string]any
+			}
+		}
+	}
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	var commands []string
+	for _, s := range got.Stages {
+		for _, o := range s.Ops {
+			commands = append(commands, o.Command)
+		}
+	}
+	var want []string
+	for _, op := range p.Ops() {
+		want = append(want, op.String())
+	}
+	if diff := cmp.Diff(want, commands); diff != "" {
+		t.Errorf("commands (-want +got):\n%s", diff)
+	}
+	if o := got.Stages[3].Ops[0]; o.Op != "shaper" || o.Fields["rate"] != "50Mbps" {
+		t.Errorf("first shaper = %+v", o)
+	}
+}
