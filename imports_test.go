@@ -52,6 +52,7 @@ var arrows = map[string][]string{
 	"": {"emu/cli"},
 
 	"emu/kernel/netnstest": {},
+	"scripts/quickstart":   {}, // scenario files, and tests of them
 }
 
 // onlyIn fences a dependency into the packages that may know of it.

@@ -377,8 +377,7 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 	p.phase("run")
 	limited, cancel := context.WithTimeoutCause(ctx, spec.Limits.Duration, fmt.Errorf("limits.duration of %v is over", spec.Limits.Duration))
 	defer cancel()
-	seen, err := r.drive(limited, e, b, w, filepath.Join(dir, "events.jsonl"), p)
-	if err != nil {
+	if _, err := r.drive(limited, e, b, w, filepath.Join(dir, "events.jsonl"), p); err != nil {
 		return err
 	}
 	p.phase("settle")
@@ -388,7 +387,7 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 	}
 	measured.Notes = append(measured.Notes, d.Notes()...)
 	p.phase("judge")
-	return judge(ctx, dir, r.fabric, seen, measured)
+	return judge(ctx, dir, r.fabric, measured)
 }
 
 // progress keeps and tells Progress. A nil progress tells nobody.

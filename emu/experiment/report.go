@@ -21,12 +21,11 @@ import (
 	"testbed/results/verdict"
 	"testbed/topo"
 	"testbed/topo/units"
-	"testbed/workloads"
 )
 
 // judge reads the captures of a repeat that just ended, compares them with what
 // agents and counters say, and writes the verdict.
-func judge(ctx context.Context, dir string, f *topo.Fabric, seen flows.Records, m live.Measured) error {
+func judge(ctx context.Context, dir string, f *topo.Fabric, m live.Measured) error {
 	frame := f.Shape().MTU + plan.EthernetHeader
 	names := make([]string, f.Hosts())
 	rate := map[string]units.Rate{}
@@ -42,7 +41,7 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, seen flows.Records, 
 		return err
 	}
 	s := fidelity.Samples{Links: m.Links, Disks: m.Disks, Lateness: m.Lateness, Problems: res.Problems,
-		Transfers: transfers(res, seen, m.Zero), MedianCCT: medianCompletion(res.Records)}
+		Transfers: transfers(res, m), MedianCCT: medianCompletion(res.Records)}
 	for h, name := range names {
 		i, ok := slices.BinarySearchFunc(res.Captures, name, func(c flows.Capture, n string) int { return cmp.Compare(c.Host, n) })
 		if !ok {
@@ -69,25 +68,16 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, seen flows.Records, 
 }
 
 // transfers pairs what the wire and the agents say of each flow and block.
-func transfers(res flows.Result, seen flows.Records, zero time.Time) []fidelity.Transfer {
-	shift := res.Zero.Sub(zero) // from the captures' zero to the engine's
+func transfers(res flows.Result, m live.Measured) []fidelity.Transfer {
 	var out []fidelity.Transfer
-	flowEnd := map[workloads.FlowID]time.Duration{}
-	for _, f := range seen.Flows {
-		flowEnd[f.Flow] = f.End
-	}
 	for _, f := range res.Flows {
-		if end, ok := flowEnd[f.Flow]; ok {
-			out = append(out, fidelity.Transfer{Name: fmt.Sprintf("flow %d of coflow %d", f.Flow, f.Coflow), Completion: f.FCT(), Wire: f.End + shift, Engine: end})
+		if at, ok := m.Received[f.Flow]; ok {
+			out = append(out, fidelity.Transfer{Name: fmt.Sprintf("flow %d of coflow %d", f.Flow, f.Coflow), Completion: f.FCT(), Wire: f.End, Agent: at.Sub(res.Zero)})
 		}
 	}
-	blockEnd := map[workloads.BlockID]time.Duration{}
-	for _, b := range seen.Blocks {
-		blockEnd[b.Block] = b.End
-	}
 	for _, b := range res.Blocks {
-		if end, ok := blockEnd[b.Block]; ok {
-			out = append(out, fidelity.Transfer{Name: fmt.Sprintf("block %d", b.Block), Completion: b.WriteTime(), Wire: b.End + shift, Engine: end})
+		if at, ok := m.Durable[b.Block]; ok {
+			out = append(out, fidelity.Transfer{Name: fmt.Sprintf("block %d", b.Block), Completion: b.WriteTime(), Wire: b.End, Agent: at.Sub(res.Zero)})
 		}
 	}
 	return out

@@ -112,9 +112,9 @@ type Disk struct {
 
 // Transfer is one flow or block write.
 type Transfer struct {
-	Name         string
-	Completion   time.Duration // on the wire, from arrival
-	Wire, Engine time.Duration // moment of completion, same zero
+	Name        string
+	Completion  time.Duration // on the wire, from arrival
+	Wire, Agent time.Duration // moment of completion, same zero: by packets, and when the agent had read the last byte
 }
 
 // Bounds below which a measurement is too small to judge by.
@@ -280,7 +280,7 @@ func engine(s Samples, th Thresholds) verdict.Check {
 	}
 	all := make([]apart, 0, len(s.Transfers))
 	for _, t := range s.Transfers {
-		by := (t.Engine - t.Wire).Abs()
+		by := (t.Agent - t.Wire).Abs()
 		of := float64(by) / math.Max(float64(t.Completion), 1)
 		all = append(all, apart{grade(by <= th.EnginePass || of <= th.EnginePassFraction, of > th.EngineVoidFraction), by, t.Name})
 	}

@@ -173,10 +173,32 @@ func (l *listener) Accept() (net.Conn, error) {
 // have port 0, for the kernel to choose. The wait is on the runtime's poller, so
 // that thousands may connect at once without a thread each; it ends with ctx.
 func (n *Namespace) Dial(ctx context.Context, local, remote netip.AddrPort, o SocketOptions) (net.Conn, error) {
-	fail := func(err error) (net.Conn, error) {
+	if err := context.Cause(ctx); err != nil {
 		return nil, fmt.Errorf("dial %v from %q: %w", remote, n.name, err)
 	}
-	if err := errors.Join(context.Cause(ctx), want4("remote", remote)); err != nil {
+	p, err := n.Connect(local, remote, o)
+	if err != nil {
+		return nil, err
+	}
+	return p.Wait(ctx)
+}
+
+// Pending is a connection that was begun.
+type Pending struct {
+	name    string // of the namespace
+	remote  netip.AddrPort
+	o       SocketOptions
+	file    *os.File // non-blocking, so on the poller
+	waiting bool     // for an answer
+}
+
+// Connect begins a connection, as Dial does, and returns without waiting for an
+// answer: what takes processor time is done then. Wait must follow.
+func (n *Namespace) Connect(local, remote netip.AddrPort, o SocketOptions) (*Pending, error) {
+	fail := func(err error) (*Pending, error) {
+		return nil, fmt.Errorf("dial %v from %q: %w", remote, n.name, err)
+	}
+	if err := want4("remote", remote); err != nil {
 		return fail(err)
 	}
 	if local.IsValid() {
@@ -195,16 +217,26 @@ func (n *Namespace) Dial(ctx context.Context, local, remote netip.AddrPort, o So
 	for errors.Is(err, unix.EINTR) {
 		err = unix.Connect(fd, sockaddr(remote))
 	}
-	f := os.NewFile(uintptr(fd), remote.String()) // non-blocking, so on the poller
-	if errors.Is(err, unix.EINPROGRESS) || errors.Is(err, unix.EALREADY) {
-		err = connected(ctx, f)
+	waiting := errors.Is(err, unix.EINPROGRESS) || errors.Is(err, unix.EALREADY)
+	if err != nil && !waiting && !errors.Is(err, unix.EISCONN) {
+		return fail(errors.Join(err, unix.Close(fd)))
 	}
-	if err != nil && !errors.Is(err, unix.EISCONN) {
-		return fail(errors.Join(err, f.Close()))
+	return &Pending{n.name, remote, o, os.NewFile(uintptr(fd), remote.String()), waiting}, nil
+}
+
+// Wait waits until the connection stands or ctx is done.
+func (p *Pending) Wait(ctx context.Context) (net.Conn, error) {
+	fail := func(err error) (net.Conn, error) {
+		return nil, fmt.Errorf("dial %v from %q: %w", p.remote, p.name, err)
 	}
-	c, err := net.FileConn(f) // has a descriptor of its own
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = o.tune(c.(*net.TCPConn))
+	if p.waiting {
+		if err := connected(ctx, p.file); err != nil {
+			return fail(errors.Join(err, p.file.Close()))
+		}
+	}
+	c, err := net.FileConn(p.file) // has a descriptor of its own
+	if err = errors.Join(err, p.file.Close()); err == nil {
+		err = p.o.tune(c.(*net.TCPConn))
 	}
 	if err != nil {
 		if c != nil {

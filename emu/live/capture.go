@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"testbed/emu/kernel"
@@ -77,4 +78,16 @@ func (c *capture) stop() error {
 	c.ended = true
 	err := c.ring.Close()
 	return errors.Join(err, <-c.done, c.file.Close())
+}
+
+// stopAll stops captures side by side: each waits for the kernel to hand over its
+// last block.
+func stopAll(all []*capture) error {
+	errs := make([]error, len(all))
+	var wg sync.WaitGroup
+	for i, c := range all {
+		wg.Go(func() { errs[i] = c.stop() })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }

@@ -53,7 +53,7 @@ func CheckAllocator(a policies.Allocator, v, other *policies.View) error {
 	before := clone(shown)
 	grants := a.Allocate(shown)
 	if !reflect.DeepEqual(shown, before) {
-		return fmt.Errorf("Allocate wrote to the View")
+		return fmt.Errorf("method Allocate wrote to the View")
 	}
 	if err := checkGrants(v, grants); err != nil {
 		return err
@@ -76,7 +76,7 @@ func CheckAllocator(a policies.Allocator, v, other *policies.View) error {
 		return err
 	}
 	if a.Needs() != needs {
-		return fmt.Errorf("Needs answers %b, before %b", a.Needs(), needs)
+		return fmt.Errorf("method Needs answers %b, before %b", a.Needs(), needs)
 	}
 	if err := again("Allocate looks at what Needs does not declare", clone(v), first); err != nil {
 		return err
@@ -140,7 +140,7 @@ func CheckPlacer(p policies.Placer, v, other *policies.View, b workloads.Block, 
 	}
 	hosts, err := ask(shown, b)
 	if !reflect.DeepEqual(shown, before) {
-		return fmt.Errorf("Place wrote to the View")
+		return fmt.Errorf("method Place wrote to the View")
 	}
 	if err := checkHosts(shown, b, hosts, err); err != nil {
 		return err
@@ -165,7 +165,7 @@ func CheckPlacer(p policies.Placer, v, other *policies.View, b workloads.Block, 
 		return err
 	}
 	if p.Needs() != needs {
-		return fmt.Errorf("Needs answers %b, before %b", p.Needs(), needs)
+		return fmt.Errorf("method Needs answers %b, before %b", p.Needs(), needs)
 	}
 	if err := again("Place looks at what Needs does not declare", clone(v), b); err != nil {
 		return err
@@ -189,7 +189,7 @@ func checkHosts(v *policies.View, b workloads.Block, hosts []topo.HostID, err er
 	}
 	if err != nil {
 		if room >= b.Replicas {
-			return fmt.Errorf("Place of %d replicas fails where %d hosts have room: %w", b.Replicas, room, err)
+			return fmt.Errorf("placement of %d replicas fails where %d hosts have room: %w", b.Replicas, room, err)
 		}
 		return nil
 	}
