@@ -50,7 +50,9 @@ func loadText(t *testing.T, text string, trace ...string) *scenario.Scenario {
 		}
 		return path
 	}
-	write("trace.txt", fmt.Sprintf("10 %d\n%s\n", len(trace), strings.Join(trace, "\n")))
+	if len(trace) > 0 {
+		write("trace.txt", fmt.Sprintf("10 %d\n%s\n", len(trace), strings.Join(trace, "\n")))
+	}
 	s, err := scenario.Load(write("scenario.yaml", text), scenario.Options{CheckPolicy: CheckPolicy})
 	if err != nil {
 		t.Fatal(err)
@@ -145,6 +147,30 @@ func TestSEBFLetsTheSmallCoflowPass(t *testing.T) {
 		got, fair := cct(t, both["sebf"].Records, 2), cct(t, both["fair"].Records, 2)
 		t.Logf("alone %v; during a large one %v under sebf (%.3f), %v under fair (%.3f)", want, got, float64(got)/float64(want), fair, float64(fair)/float64(want))
 		return float64(got) <= 1.15*float64(want) && float64(fair) > 1.3*float64(want)
+	})
+}
+
+// A lone block write takes what the fluid model says, and what fills the pipeline:
+// a packet on each hop and on the last disk.
+func TestLoneBlockTakesWhatTheFluidModelSays(t *testing.T) {
+	const lone = `
+name: lone
+fabric: {leaves: 2, spines: 1, hosts_per_leaf: 3, host_link: 50Mbps, oversubscription: "3:1", queue: 20ms}
+disk: {write: 3.4MB/s, size: 64MB}
+workload:
+  - {kind: writers, count: 1, blocks: 2, block: 4MB, packet: 64KB, window: 6}
+arms: {coflow: [fair], placement: [hdfs]}
+`
+	netnstest.Timing(t, func(t *testing.T) bool {
+		_, arms := onPackets(t, loadText(t, lone))
+		ok := true
+		for i, b := range arms["fair+hdfs"].Records.Blocks {
+			want := arms["fair+hdfs"].Fluid.Blocks[i].WriteTime()
+			ratio := float64(b.WriteTime()) / float64(want)
+			t.Logf("block %d: measured %v, fluid %v: ratio %.4f", b.Block, b.WriteTime(), want, ratio)
+			ok = ok && ratio >= 1.00 && ratio <= 1.08
+		}
+		return ok
 	})
 }
 

@@ -11,7 +11,7 @@ import (
 func clean() Samples {
 	return Samples{
 		Captures:  []Capture{{Host: "h0-00", Bytes: 1e9, Counted: 1e9}},
-		Links:     []Link{{"leaf0>spine0", 100, 999, 1000}, {"quiet", 2, 1, 1000}},
+		Links:     []Link{{"leaf0>spine0", 1514, 4, 999e4, 1000e4}, {"quiet", 1514, 4, 1, 800e3}},
 		Spacing:   []Spacing{{"h0-00>leaf0", 1000, 950}, {"quiet", 10, 0}},
 		Lateness:  300 * time.Microsecond,
 		Disks:     []Disk{{"h0-00", 8 * units.Mbps, 1 * units.MB, time.Second}, {"idle", 8 * units.Mbps, 1, time.Millisecond}},
@@ -36,7 +36,7 @@ func TestCleanRunPasses(t *testing.T) {
 }
 
 func TestEachCheckCatchesItsOwn(t *testing.T) {
-	ratios := func(x float64) []Link { return []Link{{"l", 100, units.Bytes(x * 1e6), 1e6}} }
+	ratios := func(x float64) []Link { return []Link{{"l", 1514, 4, units.Bytes(x * 1e6), 1e6}} }
 	disk := func(b units.Bytes) []Disk { return []Disk{{"h", 8 * units.Mbps, b, time.Second}} }
 	late := func(d time.Duration) []Transfer {
 		return []Transfer{{"flow 1", 100 * time.Millisecond, time.Second, time.Second + d}}

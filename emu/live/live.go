@@ -160,16 +160,16 @@ func Start(ctx context.Context, cfg Config) (b *Backend, err error) {
 		b.push(evs...)
 		return err
 	})
-	b.every(cfg.Settings.Sample, func() error { return b.sampler.sampleLinks(b.workCtx, cfg.Settings.Interval) })
+	b.every(cfg.Settings.Sample, func() error { return b.sampler.sampleLinks(b.workCtx, cfg.Settings.Interval, cfg.Settings.Spell) })
 	b.work.Go(func() error { b.sampler.probe(b.workCtx, cfg.Settings.Probe); return nil })
 	return b, nil
 }
 
 func (b *Backend) startAgents(ctx context.Context) error {
 	f, set := b.cfg.Fabric, b.cfg.Settings
-	net := newNetwork(f, b.ns, kernel.SocketOptions{
-		Congestion: b.cfg.Congestion, SendBuffer: set.SendBuffer, ReceiveBuffer: set.ReceiveBuffer, NotSentLowat: set.NotSent,
-	})
+	net := newNetwork(f, b.ns,
+		kernel.SocketOptions{Congestion: b.cfg.Congestion, SendBuffer: set.SendBuffer, ReceiveBuffer: set.ReceiveBuffer, NotSentLowat: set.NotSent},
+		kernel.SocketOptions{Congestion: b.cfg.Congestion, SendBuffer: set.BlockBuffer, ReceiveBuffer: set.ReceiveBuffer})
 	pacer := pace.New(pace.Options{Quantum: set.Quantum, Chunk: f.Shape().MTU - tcpHeaders})
 	b.work.Go(func() error { return ended(pacer.Run(b.workCtx)) })
 	for h := range topo.HostID(f.Hosts()) {

@@ -18,6 +18,7 @@ type network struct {
 	fabric *topo.Fabric
 	ns     map[string]*kernel.Namespace
 	socket kernel.SocketOptions
+	block  kernel.SocketOptions // of block pipelines
 
 	ports []sourcePorts // by HostID
 	// gate is taken while a connection is begun, which costs the processor some
@@ -36,15 +37,22 @@ type sourcePorts struct {
 // all others, so the two never meet.
 const firstPort, lastPort = 10000, 32000
 
-func newNetwork(f *topo.Fabric, ns map[string]*kernel.Namespace, socket kernel.SocketOptions) *network {
-	return &network{fabric: f, ns: ns, socket: socket, ports: make([]sourcePorts, f.Hosts()), gate: make(chan struct{}, 2)}
+func newNetwork(f *topo.Fabric, ns map[string]*kernel.Namespace, socket, block kernel.SocketOptions) *network {
+	return &network{fabric: f, ns: ns, socket: socket, block: block, ports: make([]sourcePorts, f.Hosts()), gate: make(chan struct{}, 2)}
 }
 
 func (n *network) of(h topo.HostID) *kernel.Namespace { return n.ns[n.fabric.HostName(h)] }
 
 // Listen opens a listener on a host.
 func (n *network) Listen(ctx context.Context, h topo.HostID, port uint16) (net.Listener, error) {
-	return n.of(h).Listen(ctx, netip.AddrPortFrom(n.fabric.HostAddr(h), port), n.socket)
+	return n.of(h).Listen(ctx, netip.AddrPortFrom(n.fabric.HostAddr(h), port), n.options(port))
+}
+
+func (n *network) options(port uint16) kernel.SocketOptions {
+	if port == wire.BlockPort {
+		return n.block
+	}
+	return n.socket
 }
 
 // Dial connects two hosts. Between racks it looks for a source port that the
@@ -74,7 +82,7 @@ func (n *network) connect(src, dst topo.HostID, port uint16, hash uint32) (*kern
 		}
 		local = netip.AddrPortFrom(local.Addr(), p)
 	}
-	return n.of(src).Connect(local, remote, n.socket)
+	return n.of(src).Connect(local, remote, n.options(port))
 }
 
 func (n *network) sourcePort(src topo.HostID, local netip.Addr, remote netip.AddrPort, spine int) (uint16, error) {

@@ -12,6 +12,7 @@ import (
 	"testbed/emu/engine"
 	"testbed/emu/fidelity"
 	"testbed/emu/kernel"
+	"testbed/emu/plan"
 	"testbed/topo"
 	"testbed/topo/units"
 )
@@ -28,10 +29,10 @@ type sampler struct {
 	lateness *hdrhistogram.Histogram // µs
 }
 
-// saturated is what a link delivered, and could have, while it must have been
-// busy.
+// saturated is what a link delivered, and could have, in spells in which it must
+// have been busy.
 type saturated struct {
-	intervals        int
+	spells           int
 	delivered, could units.Bytes
 }
 
@@ -84,50 +85,72 @@ func (r readings) device(name string) (kernel.LinkStats, bool) {
 	return r.links[i], true
 }
 
+// reading is what a link's shaper had sent and had waiting at one moment.
+type reading struct {
+	link topo.LinkID
+	at   time.Time
+	kernel.QdiscStats
+}
+
 // sampleLinks looks for links that have more waiting than they can send in the
-// time d, and reads those again after d: whatever comes in meanwhile, such a link
-// was busy all the time, so it must have sent what its rate allows.
-func (s *sampler) sampleLinks(ctx context.Context, d time.Duration) error {
-	type reading struct {
-		link topo.LinkID
-		at   time.Time
-		kernel.QdiscStats
-	}
+// time d and reads those again after d: whatever comes in meanwhile, such a link
+// was busy all the time, so it must have sent what its rate allows. It follows a
+// link that stays busy for up to n such times, because what it sends is counted in
+// whole frames at either end of a spell.
+func (s *sampler) sampleLinks(ctx context.Context, d time.Duration, n int) error {
 	var busy []reading
-	first := map[string]readings{}
+	seen := map[string]readings{}
 	for id, p := range s.ports {
-		at, q, err := s.shaper(first, p)
+		at, q, err := s.shaper(seen, p)
 		if err != nil {
 			return err
 		}
-		if link := topo.LinkID(id); q.Backlog >= s.fabric.Link(link).Rate.BytesIn(d) {
-			busy = append(busy, reading{link, at, q})
+		if r := (reading{topo.LinkID(id), at, q}); s.lasts(r, d) {
+			busy = append(busy, r)
 		}
 	}
-	if len(busy) == 0 {
-		return nil
-	}
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-time.After(d):
-	}
-	second := map[string]readings{}
-	for _, was := range busy {
-		at, q, err := s.shaper(second, s.ports[was.link])
-		if err != nil {
-			return err
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	begun := make(map[topo.LinkID]bool, len(busy))
+	for range n {
+		if len(busy) == 0 {
+			return nil
 		}
-		could := s.fabric.Link(was.link).Rate.BytesIn(at.Sub(was.at))
-		if was.Backlog < could {
-			continue // this thread ran late, and the queue may have run empty
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
 		}
-		x := &s.saturated[was.link]
-		x.intervals++
-		x.delivered += q.Bytes - was.Bytes
-		x.could += could
+		timer.Reset(d)
+		clear(seen)
+		var still []reading
+		for _, was := range busy {
+			at, q, err := s.shaper(seen, s.ports[was.link])
+			if err != nil {
+				return err
+			}
+			if was.Backlog < s.fabric.Link(was.link).Rate.BytesIn(at.Sub(was.at)) {
+				continue // this thread ran late, and the queue may have run empty
+			}
+			x := &s.saturated[was.link]
+			if !begun[was.link] {
+				begun[was.link] = true
+				x.spells++
+			}
+			x.delivered += q.Bytes - was.Bytes
+			x.could += s.fabric.Link(was.link).Rate.BytesIn(at.Sub(was.at))
+			if r := (reading{was.link, at, q}); s.lasts(r, d) {
+				still = append(still, r)
+			}
+		}
+		busy = still
 	}
 	return nil
+}
+
+// lasts tells whether what waits for a link keeps it busy for d.
+func (s *sampler) lasts(r reading, d time.Duration) bool {
+	return r.Backlog >= s.fabric.Link(r.link).Rate.BytesIn(d)
 }
 
 // shaper is a link's shaper, of readings that are taken as they are needed.
@@ -151,8 +174,9 @@ func (s *sampler) shaper(taken map[string]readings, p port) (time.Time, kernel.Q
 func (s *sampler) links() []fidelity.Link {
 	var out []fidelity.Link
 	for id, x := range s.saturated {
-		if x.intervals > 0 {
-			out = append(out, fidelity.Link{Name: s.fabric.LinkName(topo.LinkID(id)), Intervals: x.intervals, Delivered: x.delivered, Could: x.could})
+		if x.spells > 0 {
+			out = append(out, fidelity.Link{Name: s.fabric.LinkName(topo.LinkID(id)), Frame: s.fabric.Shape().MTU + plan.EthernetHeader,
+				Spells: x.spells, Delivered: x.delivered, Could: x.could})
 		}
 	}
 	return out

@@ -27,14 +27,19 @@ type Settings struct {
 	ReceiveBuffer units.Bytes `json:"receive_buffer"`
 	// NotSent is TCP_NOTSENT_LOWAT: bytes a socket takes before it has sent them.
 	NotSent units.Bytes `json:"not_sent"`
+	// BlockBuffer is the send buffer of block pipelines, which have no NotSent: a
+	// host forwards a packet before it writes it, and must not wait for the wire
+	// with its disk idle. The client's window bounds what is under way.
+	BlockBuffer units.Bytes `json:"block_buffer"`
 	// Jitter delays the start of each flow by a time drawn between 0 and it, the
 	// same in every arm: senders in one clock domain that start as one can starve
 	// one another at a full queue for good.
 	Jitter time.Duration `json:"jitter_ns"`
-	// Sample is the time between two looks for links with a long queue, and
-	// Interval the time over which what those deliver is measured.
+	// Sample is the time between two looks for links with a long queue. What those
+	// deliver is measured over Interval, up to Spell times in a row.
 	Sample   time.Duration `json:"sample_ns"`
 	Interval time.Duration `json:"interval_ns"`
+	Spell    int           `json:"spell"`
 	// Probe is the sleep whose overshoot is the scheduling lateness.
 	Probe time.Duration `json:"probe_ns"`
 	// Settle bounds the wait for the last packets after the last completion, and
@@ -56,9 +61,9 @@ func DefaultSettings(f *topo.Fabric) Settings {
 	}
 	buffer := 2*queue + 64*units.KiB
 	return Settings{
-		Procs: max(16, 2*runtime.NumCPU()), Quantum: 5 * time.Millisecond, SendBuffer: buffer, ReceiveBuffer: 2 * buffer, NotSent: 16 * units.KiB,
+		Procs: max(16, 2*runtime.NumCPU()), Quantum: 5 * time.Millisecond, SendBuffer: buffer, ReceiveBuffer: 2 * buffer, NotSent: 16 * units.KiB, BlockBuffer: 2*queue + 1*units.MiB,
 		Jitter: f.Shape().HostLink.TimeToSend(f.Shape().MTU + plan.EthernetHeader),
-		Sample: 50 * time.Millisecond, Interval: 10 * time.Millisecond, Probe: 10 * time.Millisecond,
+		Sample: 200 * time.Millisecond, Interval: 8 * time.Millisecond, Spell: 12, Probe: 10 * time.Millisecond,
 		Settle: 3 * time.Second, Quiet: 60 * time.Millisecond, Stop: 10 * time.Second,
 	}
 }
