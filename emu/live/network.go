@@ -38,7 +38,7 @@ type sourcePorts struct {
 const firstPort, lastPort = 10000, 32000
 
 func newNetwork(f *topo.Fabric, ns map[string]*kernel.Namespace, socket, block kernel.SocketOptions) *network {
-	return &network{fabric: f, ns: ns, socket: socket, block: block, ports: make([]sourcePorts, f.Hosts()), gate: make(chan struct{}, 2)}
+	return &network{fabric: f, ns: ns, socket: socket, block: block, ports: make([]sourcePorts, f.Hosts()), gate: make(chan struct{}, 1)}
 }
 
 func (n *network) of(h topo.HostID) *kernel.Namespace { return n.ns[n.fabric.HostName(h)] }

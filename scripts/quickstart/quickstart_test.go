@@ -214,8 +214,8 @@ func TestFacebook(t *testing.T) {
 	for _, arm := range s.ArmList() {
 		o := run(t, s, arm)
 		t.Logf("%s: %+v", arm.Name, o)
-		if o.end > 30*time.Second || o.uplinkLoad > 0.6 {
-			t.Errorf("%s takes %v at a load of %.2f, want at most 30 s and 0.6", arm.Name, o.end, o.uplinkLoad)
+		if o.end > 65*time.Second || o.uplinkLoad > 0.62 {
+			t.Errorf("%s takes %v at a load of %.2f, want at most 65 s and 0.62", arm.Name, o.end, o.uplinkLoad)
 		}
 		if arm.Coflow.Name == "fair" {
 			fair = o.cct
