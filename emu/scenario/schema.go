@@ -23,6 +23,7 @@ func Schema() ([]byte, error) {
 	r := reflector(comments)
 	s := r.Reflect(Spec{})
 	s.Title = "testbed scenario"
+	quantityDefaults(s, reflect.TypeFor[Spec]())
 	relax(s)
 	out, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -58,6 +59,7 @@ func reflector(comments map[string]string) *jsonschema.Reflector {
 	inner := func(v any) *jsonschema.Schema {
 		s := r.Reflect(v)
 		s.Version = ""
+		quantityDefaults(s, reflect.TypeOf(v))
 		return s
 	}
 	r.Mapper = func(t reflect.Type) *jsonschema.Schema {
@@ -92,6 +94,32 @@ func reflector(comments map[string]string) *jsonschema.Reflector {
 		return nil
 	}
 	return r
+}
+
+// quantityDefaults sets the defaults of quantities, which the reflector leaves
+// out of what it maps.
+func quantityDefaults(s *jsonschema.Schema, t reflect.Type) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		p, ok := s.Properties.Get(key)
+		if !ok {
+			continue
+		}
+		ft := f.Type
+		if ft.Kind() == reflect.Pointer {
+			ft = ft.Elem()
+		}
+		if _, quantity := quantities[ft]; quantity {
+			for option := range strings.SplitSeq(f.Tag.Get("jsonschema"), ",") {
+				if value, ok := strings.CutPrefix(option, "default="); ok {
+					p.Default = value
+				}
+			}
+		} else if ft.Kind() == reflect.Struct && p.Properties != nil {
+			quantityDefaults(p, ft)
+		}
+	}
 }
 
 // alternatives is how many of text and number a quantity may be written as.
