@@ -40,7 +40,8 @@ type View struct {
 	// Capacity is the payload each link can carry, by LinkID: on packets less
 	// than the link's rate, by the headers.
 	Capacity []units.Rate
-	// DiskRate is the rate at which a host's disk takes writes.
+	// DiskRate is the rate at which a host's disk takes writes; 0 where a disk is
+	// never the bottleneck.
 	DiskRate units.Rate
 	Coflows  []CoflowState // arrived and unfinished, in order of arrival, ties by ID
 	Hosts    []HostState   // by HostID
@@ -78,15 +79,16 @@ type HostState struct {
 	Rx, Tx  units.Rate
 	Writing int         // replicas being written now (HDFS: xceivers). Needs DiskUse
 	Used    units.Bytes // stored, with what is being written counted whole. Needs DiskUse
-	Disk    units.Bytes // capacity
+	Disk    units.Bytes // capacity; 0 for a disk that is never full
 }
 
 // Placement is a decision the estimates do not reflect yet.
 type Placement struct {
-	At    time.Duration
-	Block workloads.BlockID
-	Size  units.Bytes
-	Hosts []topo.HostID
+	At     time.Duration
+	Block  workloads.BlockID
+	Client topo.HostID // whose own replica, if it has one, crosses no link
+	Size   units.Bytes
+	Hosts  []topo.HostID // in the order of the pipeline
 }
 
 // Grant caps one flow.

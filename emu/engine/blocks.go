@@ -57,7 +57,7 @@ func (e *Engine) requestBlock(cmds []Command, rest []workloads.Block) ([]Command
 		e.hosts[h].writing++
 		e.hosts[h].used += b.Size
 	}
-	e.blocks.placements = append(e.blocks.placements, policies.Placement{At: e.now, Block: b.ID, Size: b.Size, Hosts: slices.Clone(targets)})
+	e.blocks.placements = append(e.blocks.placements, policies.Placement{At: e.now, Block: b.ID, Client: b.Client, Size: b.Size, Hosts: slices.Clone(targets)})
 	e.blocks.active[b.ID] = &write{block: b, targets: targets, rest: rest[1:]}
 	return append(cmds,
 		Mark{Kind: MarkWrite, ID: int(b.ID), Host: b.Client, Parts: b.Replicas, Size: b.Size},

@@ -27,7 +27,9 @@ type capture struct {
 // recorded are the interfaces of a host, in the order they have in its file.
 var recorded = []string{"eth0", "lo"}
 
-func startCapture(n *kernel.Namespace, host string, cfg Config) (*capture, error) {
+// startCapture records until stop. An error that ends a recording early, such as
+// a full disk, is told to fail at once.
+func startCapture(n *kernel.Namespace, host string, cfg Config, fail func(error)) (*capture, error) {
 	ring, err := n.Capture(kernel.CaptureOptions{Snaplen: units.Bytes(cfg.Snaplen), Ring: cfg.Ring})
 	if err != nil {
 		return nil, err
@@ -63,6 +65,9 @@ func startCapture(n *kernel.Namespace, host string, cfg Config) (*capture, error
 			}
 			return w.Write(at, ts, data, origLen)
 		})
+		if err != nil {
+			fail(err)
+		}
 		s, statsErr := ring.Stats()
 		c.stats = pcap.Stats{Received: s.Packets, Dropped: s.Dropped}
 		c.done <- errors.Join(err, statsErr, w.Close(c.stats))

@@ -142,7 +142,7 @@ func Start(ctx context.Context, cfg Config) (b *Backend, err error) {
 	}
 	b.sampler = newSampler(f, b.ns)
 	for h := range topo.HostID(f.Hosts()) {
-		c, err := startCapture(b.ns[f.HostName(h)], f.HostName(h), cfg)
+		c, err := startCapture(b.ns[f.HostName(h)], f.HostName(h), cfg, b.fail)
 		if err != nil {
 			return nil, err
 		}

@@ -20,7 +20,7 @@ import (
 	"testbed/workloads"
 )
 
-// rig is a testbed of two racks over one spine with a backend on it.
+// rig is a testbed of two racks over two spines with a backend on it.
 type rig struct {
 	*Backend
 	fabric   *topo.Fabric
@@ -30,7 +30,7 @@ type rig struct {
 func newRig(t *testing.T, hostLink units.Rate, disks []units.Rate) *rig {
 	t.Helper()
 	netnstest.Require(t)
-	shape := topo.LeafSpine{Leaves: 2, Spines: 1, HostsPerLeaf: 3, HostLink: hostLink, Oversubscription: units.Ratio{Num: 3, Den: 1},
+	shape := topo.LeafSpine{Leaves: 2, Spines: 2, HostsPerLeaf: 3, HostLink: hostLink, Oversubscription: units.Ratio{Num: 3, Den: 1},
 		Queue: topo.Queue{Time: 20 * time.Millisecond}, MTU: 1500}
 	f, err := shape.Build()
 	if err != nil {
@@ -175,6 +175,49 @@ func TestPause(t *testing.T) {
 	}
 	r.do(t, engine.SetCeiling{Flow: 1, Ceiling: policies.NoLimit})
 	r.until(t, engine.TransferFinished{Flow: 1})
+}
+
+// The path that policies are shown is the one packets take: each flow crosses the
+// spine that its hash names.
+func TestFlowsTakeThePathPoliciesSee(t *testing.T) {
+	r := newRig(t, 50*units.Mbps, nil)
+	if r.fabric.Spines() != 2 {
+		t.Fatalf("%d spines", r.fabric.Spines())
+	}
+	want := make([]units.Bytes, len(r.fabric.Links()))
+	const flows = 12
+	for i := range flows {
+		f := workloads.Flow{ID: workloads.FlowID(i), Src: topo.HostID(i % 3), Dst: topo.HostID(3 + i%3), Size: units.Bytes(20+i) * units.KB}
+		hash := uint32(i/3) * 7
+		for _, l := range r.fabric.Path(f.Src, f.Dst, hash) {
+			want[l] += f.Size
+		}
+		r.do(t, engine.StartTransfer{Coflow: 1, Flow: f, Hash: hash, Ceiling: policies.NoLimit})
+	}
+	for n := 0; n < flows; {
+		_, evs, err := r.Await(t.Context(), engine.NextNever)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, ev := range evs {
+			if _, ok := ev.(engine.TransferFinished); ok {
+				n++
+			}
+		}
+	}
+	for id, p := range r.sampler.ports {
+		if l := r.fabric.Link(topo.LinkID(id)); l.Kind != topo.LeafUp || l.Rack != 0 {
+			continue // rack 1 sends acknowledgements only
+		}
+		_, q, err := r.sampler.shaper(map[string]readings{}, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Headers and what goes the other way add a tenth; another flow would add more.
+		if lo, hi := want[id], want[id]+want[id]/8+2*units.KB; q.Bytes < lo || q.Bytes > hi {
+			t.Errorf("%s sent %v, want %v and its headers", r.fabric.LinkName(topo.LinkID(id)), q.Bytes, want[id])
+		}
+	}
 }
 
 // The block's write time is that of its slowest replica's disk, within a tenth.

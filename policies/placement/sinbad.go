@@ -202,19 +202,18 @@ func overdue(v *policies.View, h topo.HostID) bool {
 // expect adds what a placement will bring to the links on which it is not
 // measured yet (the paper's hysteresis): its size over the time from the
 // decision to the link's next report, once for each host that receives it over
-// the network and once for their rack. The first host of a pipeline is the
-// writer, to which nothing is sent.
+// the network and once for their rack.
 func (l *loads) expect(v *policies.View, p policies.Placement) {
 	var racks []topo.RackID
-	for i, h := range p.Hosts {
+	for _, h := range p.Hosts {
 		last, next := reports(v.Hosts[h])
-		if i == 0 || p.At < last {
+		if h == p.Client || p.At < last {
 			continue
 		}
 		rate := units.RateOf(p.Size, max(next-p.At, minDelta))
 		l.host[h] += min(l.hostCap[h]-l.host[h], rate)
 		r := v.Fabric.RackOf(h)
-		if r != v.Fabric.RackOf(p.Hosts[0]) && !slices.Contains(racks, r) {
+		if r != v.Fabric.RackOf(p.Client) && !slices.Contains(racks, r) {
 			racks = append(racks, r)
 			l.rack[r] += min(l.rackCap[r]-l.rack[r], rate)
 		}

@@ -99,7 +99,7 @@ func placerView() *rapid.Generator[*policies.View] {
 		for i := range rapid.IntRange(0, 4).Draw(t, "placements") {
 			hosts := rapid.Permutation(allHosts(v)).Draw(t, "placed on")
 			v.Placements = append(v.Placements, policies.Placement{
-				At: max(v.Now-time.Duration(rapid.Int64Range(0, 3e9).Draw(t, "ago")), 0), Block: workloads.BlockID(i),
+				At: max(v.Now-time.Duration(rapid.Int64Range(0, 3e9).Draw(t, "ago")), 0), Block: workloads.BlockID(i), Client: hosts[0],
 				Size: units.Bytes(rapid.Int64Range(1, 1e9).Draw(t, "placed size")), Hosts: hosts[:min(len(hosts), 3)],
 			})
 		}
