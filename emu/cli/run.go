@@ -51,7 +51,12 @@ Exit code 3 tells that the verdict of an arm is void.`,
   sudo testbed run scenario.yaml --json | jq '.arms[].cct'`,
 		Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.execute(cmd.Context(), &f, args[0], out, experiment.Execute)
+			return a.execute(cmd.Context(), &f, args[0], out, func(ctx context.Context, s *scenario.Scenario, o experiment.Options) (*experiment.Outcome, error) {
+				if err := needRoot("run"); err != nil {
+					return nil, err
+				}
+				return experiment.Execute(ctx, s, o)
+			})
 		},
 	}
 	f.add(cmd)

@@ -314,3 +314,18 @@ func TestCancelledRun(t *testing.T) {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 }
+
+// What the kernel refuses when a run starts ends it with one error, and with
+// nothing left.
+func TestRunThatCannotStart(t *testing.T) {
+	netnstest.Require(t)
+	text := strings.Replace(fmt.Sprintf(twoRacks, "fair"), "queue: 20ms", "queue: 20ms, congestion_control: nosuch", 1)
+	o := options(t)
+	_, err := Execute(t.Context(), loadText(t, text, "1 0 1 0 1 1:1.0"), o)
+	if err == nil || !strings.Contains(err.Error(), `congestion control "nosuch"`) {
+		t.Errorf("error %v", err)
+	}
+	if left, err := os.ReadDir(o.StateRoot); err != nil || slices.ContainsFunc(left, fs.DirEntry.IsDir) {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}

@@ -112,15 +112,17 @@ var errStopped = errors.New("the run is over")
 
 // Start opens agents, disks and captures on a testbed that is up. The clock runs
 // from its return. The caller must call Close.
-func Start(ctx context.Context, cfg Config) (b *Backend, err error) {
-	b = &Backend{cfg: cfg, procs: runtime.GOMAXPROCS(cfg.Settings.Procs), ns: map[string]*kernel.Namespace{}, kick: make(chan struct{}, 1), byFlow: map[workloads.FlowID]*running{},
+func Start(ctx context.Context, cfg Config) (*Backend, error) {
+	b := &Backend{cfg: cfg, procs: runtime.GOMAXPROCS(cfg.Settings.Procs), ns: map[string]*kernel.Namespace{}, kick: make(chan struct{}, 1), byFlow: map[workloads.FlowID]*running{},
 		received: map[workloads.FlowID]time.Time{}, durable: map[workloads.BlockID]time.Time{}}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("start: %w", err), b.Close())
-			b = nil
-		}
-	}()
+	if err := b.start(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("start: %w", err), b.Close())
+	}
+	return b, nil
+}
+
+func (b *Backend) start(ctx context.Context) (err error) {
+	cfg := b.cfg
 	base, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	b.stopWork = stop
 	b.work, b.workCtx = errgroup.WithContext(base)
@@ -136,23 +138,25 @@ func Start(ctx context.Context, cfg Config) (b *Backend, err error) {
 		names = append(names, topo.SpineName(s))
 	}
 	for _, name := range names {
-		if b.ns[name], err = kernel.OpenNamespace(filepath.Join(cfg.Pins, name)); err != nil {
-			return nil, err
+		n, err := kernel.OpenNamespace(filepath.Join(cfg.Pins, name))
+		if err != nil {
+			return err
 		}
+		b.ns[name] = n
 	}
 	b.sampler = newSampler(f, b.ns)
 	for h := range topo.HostID(f.Hosts()) {
 		c, err := startCapture(b.ns[f.HostName(h)], f.HostName(h), cfg, b.fail)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		b.captures = append(b.captures, c)
 	}
 	if b.counted, err = b.sampler.allHosts(); err != nil {
-		return nil, err
+		return err
 	}
 	if err := b.startAgents(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	b.zero = time.Now()
 	b.every(cfg.Heartbeat, func() error {
@@ -162,7 +166,7 @@ func Start(ctx context.Context, cfg Config) (b *Backend, err error) {
 	})
 	b.every(cfg.Settings.Sample, func() error { return b.sampler.sampleLinks(b.workCtx, cfg.Settings.Interval, cfg.Settings.Spell) })
 	b.work.Go(func() error { b.sampler.probe(b.workCtx, cfg.Settings.Probe); return nil })
-	return b, nil
+	return nil
 }
 
 func (b *Backend) startAgents(ctx context.Context) error {

@@ -2,6 +2,8 @@ package live
 
 import (
 	"context"
+	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -106,6 +108,18 @@ func (r *rig) finish(t *testing.T) (Measured, flows.Result) {
 		t.Fatal(err)
 	}
 	return m, res
+}
+
+func TestStartWithoutTestbed(t *testing.T) {
+	f, err := topo.LeafSpine{Leaves: 1, HostsPerLeaf: 2, HostLink: units.Mbps, Oversubscription: units.Ratio{Num: 1, Den: 1},
+		Queue: topo.Queue{Time: time.Second}, MTU: 1500}.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Start(t.Context(), Config{Fabric: f, Pins: t.TempDir(), Heartbeat: time.Second, Settings: DefaultSettings(f)})
+	if !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("error %v, want one that says the namespace is not there", err)
+	}
 }
 
 func TestCapturesHoldWhatInterfacesCount(t *testing.T) {
