@@ -3,7 +3,6 @@ package experiment
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"runtime"
@@ -13,7 +12,6 @@ import (
 	"testbed/emu/plan"
 	"testbed/emu/scenario"
 	"testbed/results/flows"
-	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
@@ -36,11 +34,8 @@ type Forecast struct {
 	Load     []Load         `json:"load,omitempty"` // by arm
 	// Duration of all arms and repeats on packets, without building and reading
 	// captures.
-	Duration time.Duration   `json:"duration_ns,omitempty"`
-	Plan     json.Marshaler  `json:"plan,omitempty"`
-	script   func() string   // of the plan
-	counts   fmt.Stringer    // of the plan
-	shape    *topo.LeafSpine // nil without a plan
+	Duration time.Duration `json:"duration_ns,omitempty"`
+	Plan     *plan.Plan    `json:"plan,omitempty"`
 }
 
 // Load is the predicted load of one arm.
@@ -84,8 +79,7 @@ func Preview(ctx context.Context, s *scenario.Scenario, full bool) (*Forecast, e
 	if !full {
 		return out, nil
 	}
-	shape := s.Shape()
-	out.Plan, out.script, out.counts, out.shape = p, p.Text, p.Counts(), &shape
+	out.Plan = p
 	for i, a := range r.arms {
 		rec, err := r.simulate(ctx, i, 0, w, "", nil)
 		if err != nil {
@@ -146,7 +140,7 @@ func (f *Forecast) String() string {
 	return fmt.Sprintf("%d coflows of %d flows and %d blocks under %d arms (%s), %d repeats", f.Coflows, f.Flows, f.Blocks, len(f.Arms), strings.Join(f.Arms, ", "), f.Repeats)
 }
 
-// Script writes the forecast as comments and the plan as commands.
+// Script writes a full forecast: it as comments, and the plan as commands.
 func (f *Forecast) Script(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintf(b, "# scenario %s: %s\n", f.Scenario, f)
@@ -162,8 +156,6 @@ func (f *Forecast) Script(w io.Writer) error {
 		fmt.Fprintf(b, "#   %-20s %6.1fs, %.0f shaped packets/s, %.0f in the busiest second: about %.0f %% of %d processors%s\n",
 			l.Arm, l.Duration.Seconds(), l.Packets, l.PeakPackets, 100*l.CPU, runtime.NumCPU(), warn)
 	}
-	fmt.Fprintf(b, "\n%s", f.script())
+	fmt.Fprintf(b, "\n%s", f.Plan.Text())
 	return b.Flush()
 }
-
-var _ json.Marshaler = (*plan.Plan)(nil)
