@@ -25,6 +25,7 @@ test: build
 	@if [ "$$(id -u)" != 0 ] && ! sudo -n true 2>/dev/null && ! [ -t 0 ]; then \
 		echo "make test: the privileged tests need root: run it as root, or where sudo works" >&2; exit 1; fi
 	@command -v gcc >/dev/null || { echo "make test: the race detector needs gcc: apt-get install gcc" >&2; exit 1; }
+	@command -v tc >/dev/null || [ -x /usr/sbin/tc ] || { echo "make test: a plan is tried as a script of ip and tc: apt-get install iproute2" >&2; exit 1; }
 	TESTBED_PRIVILEGED=1 $(SUDO) $(GO) test -p 1 -race -shuffle=on -timeout 20m ./...
 
 check: lint test

@@ -242,11 +242,7 @@ func (r *run) repeat(ctx context.Context, backend string, arm, repeat int, w wor
 		return report.Repeat{}, err
 	}
 	p.now.Expected = lastEnd(predicted)
-	if err := r.packets(ctx, arm, repeat, w, dir, p); err != nil {
-		return report.Repeat{}, err
-	}
-	p.phase("read captures")
-	return readRepeat(ctx, dir)
+	return r.packets(ctx, arm, repeat, w, dir, p)
 }
 
 func lastEnd(rec flows.Records) time.Duration {
@@ -324,18 +320,18 @@ func (r *run) drive(ctx context.Context, e *engine.Engine, b engine.Backend, w w
 }
 
 // packets runs one repeat of one arm on a testbed of its own.
-func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload, dir string, p *progress) (err error) {
+func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload, dir string, p *progress) (out report.Repeat, err error) {
 	spec := r.s.Spec
 	captures := filepath.Join(dir, "captures")
 	if err := os.Mkdir(captures, 0o755); err != nil {
-		return err
+		return out, err
 	}
 	p.phase("build")
 	pl := r.plan(r.s.RepeatSeed(repeat))
 	id := fmt.Sprintf("%s.%d.%d", r.dir.manifest.Run, arm+1, repeat+1)
 	owned, err := deploy.Create(r.o.StateRoot, deploy.State{ID: id, Kind: deploy.KindRun, Name: spec.Name, Shape: r.s.Shape(), Namespaces: pl.Namespaces()})
 	if err != nil {
-		return err
+		return out, err
 	}
 	clean := context.WithoutCancel(ctx)
 	defer func() { err = errors.Join(err, owned.Remove(clean, kernel.Reaper{})) }()
@@ -344,17 +340,17 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 		disks = filepath.Join(spec.Disk.Dir, id)
 	}
 	if err := owned.AddDirectory(disks); err != nil {
-		return err
+		return out, err
 	}
 	x := kernel.NewExecutor(owned.PinDir())
 	defer func() { err = errors.Join(err, x.Close()) }()
 	d, err := deploy.Apply(ctx, pl, x)
 	if err != nil {
-		return err
+		return out, err
 	}
 	defer func() { err = errors.Join(err, d.Destroy(clean)) }()
 	if err := owned.SetReady(); err != nil {
-		return err
+		return out, err
 	}
 	number := fnv.New64a()
 	fmt.Fprint(number, id)
@@ -367,27 +363,28 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 	}
 	b, err := live.Start(ctx, cfg)
 	if err != nil {
-		return err
+		return out, err
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
 	e, err := r.engine(arm, repeat, live.Capacity(r.fabric))
 	if err != nil {
-		return err
+		return out, err
 	}
 	p.phase("run")
 	limited, cancel := context.WithTimeoutCause(ctx, spec.Limits.Duration, fmt.Errorf("limits.duration of %v is over", spec.Limits.Duration))
 	defer cancel()
-	if _, err := r.drive(limited, e, b, w, filepath.Join(dir, "events.jsonl"), p); err != nil {
-		return err
+	seen, err := r.drive(limited, e, b, w, filepath.Join(dir, "events.jsonl"), p)
+	if err != nil {
+		return out, err
 	}
 	p.phase("settle")
 	measured, err := b.Finish(ctx)
 	if err != nil {
-		return err
+		return out, err
 	}
 	measured.Notes = append(measured.Notes, d.Notes()...)
-	p.phase("judge")
-	return judge(ctx, dir, r.fabric, measured)
+	p.phase("read captures")
+	return judge(ctx, dir, r.fabric, seen, measured)
 }
 
 // progress keeps and tells Progress. A nil progress tells nobody.

@@ -77,7 +77,12 @@ func onPackets(t *testing.T, s *scenario.Scenario) (*Outcome, map[string]report.
 	}
 	arms := map[string]report.Repeat{}
 	for _, a := range s.ArmList() {
-		rep, err := readRepeat(t.Context(), repeatDir(out.Dir, a.Name, 0))
+		dir := repeatDir(out.Dir, a.Name, 0)
+		res, err := flows.Reduce(t.Context(), filepath.Join(dir, "captures"), flows.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rep, err := repeatOf(dir, res)
 		if err != nil {
 			t.Fatal(err)
 		}

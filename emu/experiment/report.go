@@ -21,11 +21,12 @@ import (
 	"testbed/results/verdict"
 	"testbed/topo"
 	"testbed/topo/units"
+	"testbed/workloads"
 )
 
 // judge reads the captures of a repeat that just ended, compares them with what
-// agents and counters say, and writes the verdict.
-func judge(ctx context.Context, dir string, f *topo.Fabric, m live.Measured) error {
+// the engine and counters say, and writes the verdict.
+func judge(ctx context.Context, dir string, f *topo.Fabric, seen flows.Records, m live.Measured) (report.Repeat, error) {
 	frame := f.Shape().MTU + plan.EthernetHeader
 	names := make([]string, f.Hosts())
 	rate := map[string]units.Rate{}
@@ -38,14 +39,14 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, m live.Measured) err
 			return flows.SpacingSpec{Rate: rate[host], Frame: frame}
 		}})
 	if err != nil {
-		return err
+		return report.Repeat{}, err
 	}
 	s := fidelity.Samples{Links: m.Links, Disks: m.Disks, Lateness: m.Lateness, Problems: res.Problems,
-		Transfers: transfers(res, m), MedianCCT: medianCompletion(res.Records)}
+		Transfers: transfers(res, seen, m.Zero), MedianCCT: medianCompletion(res.Records)}
 	for h, name := range names {
 		i, ok := slices.BinarySearchFunc(res.Captures, name, func(c flows.Capture, n string) int { return cmp.Compare(c.Host, n) })
 		if !ok {
-			return fmt.Errorf("no capture of %s", name)
+			return report.Repeat{}, fmt.Errorf("no capture of %s", name)
 		}
 		c := fidelity.Capture{Host: name, Dropped: m.Dropped[h], Counted: m.Counted[h]}
 		for _, face := range res.Captures[i].Interfaces {
@@ -61,23 +62,35 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, m live.Measured) err
 	}
 	if notes := append(m.Notes, res.Notes...); len(notes) > 0 {
 		if err := os.WriteFile(filepath.Join(dir, "notes.txt"), []byte(strings.Join(notes, "\n")+"\n"), 0o644); err != nil {
-			return err
+			return report.Repeat{}, err
 		}
 	}
-	return writeJSON(filepath.Join(dir, "fidelity.json"), fidelity.Judge(s, fidelity.Default()))
+	if err := writeJSON(filepath.Join(dir, "fidelity.json"), fidelity.Judge(s, fidelity.Default())); err != nil {
+		return report.Repeat{}, err
+	}
+	return repeatOf(dir, res)
 }
 
-// transfers pairs what the wire and the agents say of each flow and block.
-func transfers(res flows.Result, m live.Measured) []fidelity.Transfer {
+// transfers pairs what the wire and the engine say of each flow and block.
+func transfers(res flows.Result, seen flows.Records, zero time.Time) []fidelity.Transfer {
+	shift := res.Zero.Sub(zero) // from the captures' zero to the engine's
 	var out []fidelity.Transfer
+	flowEnd := map[workloads.FlowID]time.Duration{}
+	for _, f := range seen.Flows {
+		flowEnd[f.Flow] = f.End
+	}
 	for _, f := range res.Flows {
-		if at, ok := m.Received[f.Flow]; ok {
-			out = append(out, fidelity.Transfer{Name: fmt.Sprintf("flow %d of coflow %d", f.Flow, f.Coflow), Completion: f.FCT(), Wire: f.End, Agent: at.Sub(res.Zero)})
+		if end, ok := flowEnd[f.Flow]; ok {
+			out = append(out, fidelity.Transfer{Name: fmt.Sprintf("flow %d of coflow %d", f.Flow, f.Coflow), Completion: f.FCT(), Wire: f.End + shift, Engine: end})
 		}
 	}
+	blockEnd := map[workloads.BlockID]time.Duration{}
+	for _, b := range seen.Blocks {
+		blockEnd[b.Block] = b.End
+	}
 	for _, b := range res.Blocks {
-		if at, ok := m.Durable[b.Block]; ok {
-			out = append(out, fidelity.Transfer{Name: fmt.Sprintf("block %d", b.Block), Completion: b.WriteTime(), Wire: b.End, Agent: at.Sub(res.Zero)})
+		if end, ok := blockEnd[b.Block]; ok {
+			out = append(out, fidelity.Transfer{Name: fmt.Sprintf("block %d", b.Block), Completion: b.WriteTime(), Wire: b.End + shift, Engine: end})
 		}
 	}
 	return out
@@ -92,15 +105,7 @@ func medianCompletion(r flows.Records) time.Duration {
 	return metrics.Summarize(items).P50
 }
 
-// readRepeat reads one repeat of one arm back from its directory.
-func readRepeat(ctx context.Context, dir string) (report.Repeat, error) {
-	res, err := flows.Reduce(ctx, filepath.Join(dir, "captures"), flows.Options{})
-	if err != nil {
-		return report.Repeat{}, err
-	}
-	return repeatOf(dir, res)
-}
-
+// repeatOf joins what captures show with the records beside them.
 func repeatOf(dir string, res flows.Result) (report.Repeat, error) {
 	out := report.Repeat{Records: res.Records}
 	switch found, err := readJSON(filepath.Join(dir, "fidelity.json"), &out.Verdict); {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 	"time"
 
 	"testbed/results/verdict"
@@ -33,7 +34,7 @@ type Thresholds struct {
 	LatenessPassCCT, LatenessVoidCCT float64
 	// DiskPass and DiskVoid bound what busy disks wrote over their rate.
 	DiskPass, DiskVoid Range
-	// EnginePass is the difference between the wire's and the agents' notion of
+	// EnginePass is the difference between the wire's and the engine's notion of
 	// a completion that is always good enough; EnginePassFraction and
 	// EngineVoidFraction are fractions of the completion time. Judged at the
 	// 99th percentile of transfers, so that one preemption does not condemn a run.
@@ -68,7 +69,7 @@ type Samples struct {
 	Spacing  []Spacing
 	Lateness time.Duration // 99th percentile of the scheduling probe
 	Disks    []Disk
-	// Transfers are all flows and blocks that both the wire and the agents saw
+	// Transfers are all flows and blocks that both the wire and the engine saw
 	// complete.
 	Transfers []Transfer
 	MedianCCT time.Duration // of coflows, or of block writes where there are none
@@ -121,9 +122,9 @@ type Disk struct {
 
 // Transfer is one flow or block write.
 type Transfer struct {
-	Name        string
-	Completion  time.Duration // on the wire, from arrival
-	Wire, Agent time.Duration // moment of completion, same zero: by packets, and when the agent had read the last byte
+	Name         string
+	Completion   time.Duration // on the wire, from arrival
+	Wire, Engine time.Duration // moment of completion, same zero: by packets, and when the engine was told
 }
 
 // Bounds below which a measurement is too small to judge by.
@@ -288,7 +289,7 @@ func engine(s Samples, th Thresholds) verdict.Check {
 	}
 	all := make([]apart, 0, len(s.Transfers))
 	for _, t := range s.Transfers {
-		by := (t.Agent - t.Wire).Abs()
+		by := (t.Engine - t.Wire).Abs()
 		of := float64(by) / math.Max(float64(t.Completion), 1)
 		all = append(all, apart{grade(by <= th.EnginePass || of <= th.EnginePassFraction, of > th.EngineVoidFraction), by, t.Name})
 	}
@@ -300,9 +301,10 @@ func engine(s Samples, th Thresholds) verdict.Check {
 	})
 	at := all[(len(all)*99+99)/100-1]
 	c.Level = at.level
-	c.Value = fmt.Sprintf("p99 %s over %d transfers", round(at.by), len(all))
+	beyond := len(all) - sort.Search(len(all), func(i int) bool { return all[i].level > verdict.Pass })
+	c.Value = fmt.Sprintf("p99 %s over %d transfers, %d of them beyond the bound for pass", round(at.by), len(all), beyond)
 	if c.Level != verdict.Pass {
-		c.Reason = fmt.Sprintf("the agents saw %s complete %s from when its packets did: they ran late, or the captures are wrong", at.name, round(at.by))
+		c.Reason = fmt.Sprintf("the engine was told of %s %s from when its packets show it complete: agents ran late, or the captures are wrong", at.name, round(at.by))
 	}
 	return c
 }

@@ -98,11 +98,11 @@ func TestOneOutlierInAHundredDoesNotCondemn(t *testing.T) {
 	for range 150 {
 		s.Transfers = append(s.Transfers, Transfer{"flow", time.Second, time.Second, time.Second})
 	}
-	s.Transfers[0].Agent += time.Second
+	s.Transfers[0].Engine += time.Second
 	if v := Judge(s, Default()); v.Level != verdict.Pass {
 		t.Errorf("one of 151 late: %v", v.Level)
 	}
-	s.Transfers[1].Agent += time.Second
+	s.Transfers[1].Engine += time.Second
 	if v := Judge(s, Default()); v.Level != verdict.Void {
 		t.Errorf("two of 151 late: %v", v.Level)
 	}

@@ -60,11 +60,8 @@ type Measured struct {
 	// HostID.
 	Counted []uint64
 	Dropped []uint64
-	// Received is when each flow's receiver had read its last byte, and Durable
-	// when each block's client had read its last acknowledgement.
-	Received map[workloads.FlowID]time.Time
-	Durable  map[workloads.BlockID]time.Time
-	Notes    []string
+	Zero    time.Time // the wall clock at the backend's time 0
+	Notes   []string
 }
 
 // Backend is a run in progress. It is an engine.Backend.
@@ -84,12 +81,10 @@ type Backend struct {
 	stopWork context.CancelCauseFunc
 	transfer sync.WaitGroup // senders and block writers
 
-	mu       sync.Mutex
-	queue    []engine.Event
-	failed   error
-	received map[workloads.FlowID]time.Time
-	durable  map[workloads.BlockID]time.Time
-	kick     chan struct{}
+	mu     sync.Mutex
+	queue  []engine.Event
+	failed error
+	kick   chan struct{}
 
 	// running are the flows whose progress the engine is told of, in the order
 	// they started. Only Do and Await touch them.
@@ -113,8 +108,7 @@ var errStopped = errors.New("the run is over")
 // Start opens agents, disks and captures on a testbed that is up. The clock runs
 // from its return. The caller must call Close.
 func Start(ctx context.Context, cfg Config) (*Backend, error) {
-	b := &Backend{cfg: cfg, procs: runtime.GOMAXPROCS(cfg.Settings.Procs), ns: map[string]*kernel.Namespace{}, kick: make(chan struct{}, 1), byFlow: map[workloads.FlowID]*running{},
-		received: map[workloads.FlowID]time.Time{}, durable: map[workloads.BlockID]time.Time{}}
+	b := &Backend{cfg: cfg, procs: runtime.GOMAXPROCS(cfg.Settings.Procs), ns: map[string]*kernel.Namespace{}, kick: make(chan struct{}, 1), byFlow: map[workloads.FlowID]*running{}}
 	if err := b.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("start: %w", err), b.Close())
 	}
@@ -227,9 +221,6 @@ func (b *Backend) every(d time.Duration, f func() error) {
 type sink struct{ b *Backend }
 
 func (s sink) FlowReceived(r hosts.FlowReceived) {
-	s.b.mu.Lock()
-	s.b.received[r.Flow] = r.At
-	s.b.mu.Unlock()
 	s.b.push(engine.TransferFinished{Flow: r.Flow})
 }
 
@@ -378,10 +369,6 @@ func (b *Backend) write(c engine.StartChain) {
 		err := b.agents[c.Block.Client].Write(b.workCtx, hosts.Chain{Block: c.Block, Targets: c.Targets, Hashes: c.Hashes})
 		switch {
 		case err == nil:
-			at := time.Now()
-			b.mu.Lock()
-			b.durable[c.Block.ID] = at
-			b.mu.Unlock()
 			b.push(engine.BlockDurable{Block: c.Block.ID})
 		case ended(err) != nil:
 			b.fail(err)
@@ -396,7 +383,7 @@ func (b *Backend) Finish(ctx context.Context) (Measured, error) {
 	if err != nil {
 		return Measured{}, err
 	}
-	m := Measured{Notes: b.notes}
+	m := Measured{Zero: b.zero, Notes: b.notes}
 	for h := range after {
 		counted := after[h].rx - b.counted[h].rx + after[h].tx - b.counted[h].tx
 		m.Counted = append(m.Counted, uint64(counted))
@@ -416,7 +403,6 @@ func (b *Backend) Finish(ctx context.Context) (Measured, error) {
 		s := d.Stats()
 		m.Disks = append(m.Disks, fidelity.Disk{Host: b.cfg.Fabric.HostName(topo.HostID(h)), Rate: b.cfg.DiskRates[h], Written: s.Written, Busy: s.Busy})
 	}
-	m.Received, m.Durable = b.received, b.durable // nobody writes to them any more
 	m.Links, m.Lateness = b.sampler.links(), b.sampler.lateP99()
 	return m, nil
 }
