@@ -1,0 +1,39 @@
+package topo
+
+import (
+	"fmt"
+	"path"
+	"strings"
+)
+
+// FindLinks are the links that a pattern names, in order of ID: "leaf0>spine1"
+// is one direction, "leaf0<>spine1" both, and either end may hold the wildcards
+// of path.Match, as in "h*-00>leaf*". A pattern that names no link is an error.
+func (f *Fabric) FindLinks(pattern string) ([]LinkID, error) {
+	from, to, ok := strings.Cut(pattern, ">")
+	from, both := strings.CutSuffix(from, "<")
+	if !ok || from == "" || to == "" || strings.ContainsAny(from+to, "<>") {
+		return nil, fmt.Errorf(`link %q: want "%s>%s" for one direction, or "<>" for both`, pattern, f.HostName(0), LeafName(0))
+	}
+	if _, err := path.Match(from, ""); err != nil {
+		return nil, fmt.Errorf("link %q: %w", pattern, err)
+	}
+	if _, err := path.Match(to, ""); err != nil {
+		return nil, fmt.Errorf("link %q: %w", pattern, err)
+	}
+	match := func(pattern, name string) bool {
+		ok, _ := path.Match(pattern, name) // both are well-formed, as seen above
+		return ok
+	}
+	var found []LinkID
+	for id := range f.links {
+		a, b, _ := strings.Cut(f.LinkName(LinkID(id)), ">")
+		if match(from, a) && match(to, b) || both && match(from, b) && match(to, a) {
+			found = append(found, LinkID(id))
+		}
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("link %q: the fabric has no such link: want one such as %q", pattern, f.LinkName(LinkID(len(f.links)-1)))
+	}
+	return found, nil
+}
