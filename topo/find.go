@@ -10,6 +10,10 @@ import (
 // is one direction, "leaf0<>spine1" both, and either end may hold the wildcards
 // of path.Match, as in "h*-00>leaf*". A pattern that names no link is an error.
 func (f *Fabric) FindLinks(pattern string) ([]LinkID, error) {
+	return f.findLinks(pattern, f.linkNames())
+}
+
+func (f *Fabric) findLinks(pattern string, names []string) ([]LinkID, error) {
 	from, to, ok := strings.Cut(pattern, ">")
 	from, both := strings.CutSuffix(from, "<")
 	if !ok || from == "" || to == "" || strings.ContainsAny(from+to, "<>") {
@@ -26,14 +30,14 @@ func (f *Fabric) FindLinks(pattern string) ([]LinkID, error) {
 		return ok
 	}
 	var found []LinkID
-	for id := range f.links {
-		a, b, _ := strings.Cut(f.LinkName(LinkID(id)), ">")
+	for id, name := range names {
+		a, b, _ := strings.Cut(name, ">")
 		if match(from, a) && match(to, b) || both && match(from, b) && match(to, a) {
 			found = append(found, LinkID(id))
 		}
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("link %q: the fabric has no such link: want one such as %q", pattern, f.LinkName(LinkID(len(f.links)-1)))
+		return nil, fmt.Errorf("link %q: the fabric has no such link: want one such as %q", pattern, names[len(names)-1])
 	}
 	return found, nil
 }

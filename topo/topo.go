@@ -25,6 +25,9 @@ type (
 	LinkID int
 )
 
+// MaxDelay is the longest propagation of a link.
+const MaxDelay = 10 * time.Second
+
 // Limits of the addressing scheme: a rack and a host are each one octet of an
 // address (10.rack.host.1), a spine seven bits of one.
 const (
@@ -33,17 +36,55 @@ const (
 	MaxSpines       = 64
 )
 
-// LeafSpine is the shape of a fabric: what a user states.
+// LeafSpine is the shape of a fabric: what a user states. A single switch is one
+// leaf without spines. It is a value that encodes as JSON and, read back, builds
+// the same fabric.
 type LeafSpine struct {
 	Leaves       int // racks, each under one leaf switch
 	Spines       int // may be 0 where there is one leaf
 	HostsPerLeaf int
-	HostLink     units.Rate // of each host's link, both ways
-	// Oversubscription is a rack's host capacity over its uplink capacity,
-	// summed over the spines.
-	Oversubscription units.Ratio
-	Queue            Queue       // drop-tail buffer ahead of every link
-	MTU              units.Bytes // largest IP packet
+	HostLink     units.Rate // of each host's link, both ways, where HostLinks does not say otherwise
+	// Oversubscription, Uplink and CrossRack each decide the rate of the links
+	// between leaves and spines; exactly one is set where there are spines, and at
+	// most one where there are none.
+	//
+	// Oversubscription is a rack's host capacity over its uplink capacity, summed
+	// over the spines. Racks of unlike hosts have unlike uplinks.
+	Oversubscription units.Ratio   `json:",omitzero"`
+	Uplink           units.Rate    `json:",omitempty"` // of each link between a leaf and a spine, both ways
+	CrossRack        units.Rate    `json:",omitempty"` // of a rack, each way: split evenly over the spines
+	Queue            Queue         // drop-tail buffer ahead of every link
+	MTU              units.Bytes   // largest IP packet
+	Delay            time.Duration `json:",omitempty"` // one-way propagation of every link
+	HostLinks        []HostLink    `json:",omitempty"` // later ones win
+	Links            []LinkChange  `json:",omitempty"` // later ones win
+	RED              *RED          `json:",omitempty"` // nil for drop-tail alone
+}
+
+// HostLink is the rate of the links of some hosts, both ways.
+type HostLink struct {
+	Hosts string // names, as FindHosts takes them
+	Rate  units.Rate
+}
+
+// LinkChange says what is other than usual about some links. What it leaves out
+// stays.
+type LinkChange struct {
+	Link  string         // names, as FindLinks takes them
+	Rate  units.Rate     `json:",omitempty"`
+	Queue Queue          `json:",omitzero"`
+	Delay *time.Duration `json:",omitempty"` // one way
+}
+
+// RED is random early detection (Floyd and Jacobson 1993) on the queues of switch
+// ports: packets are dropped, or marked, with a probability that grows with the
+// moving average of the queue.
+type RED struct {
+	Min, Max    units.Bytes // of the average queue: nothing below Min, everything above Max
+	Probability float64     // at Max, in (0, 1]
+	// ECN marks the packets of connections that understand marks (RFC 3168)
+	// instead of dropping them. Hosts then ask for it on every connection.
+	ECN bool
 }
 
 // Queue is the size of the buffer ahead of a link, either in bytes or as the
@@ -126,6 +167,8 @@ type Link struct {
 	Spine int
 	Rate  units.Rate
 	Queue units.Bytes
+	Delay time.Duration // one-way propagation
+	RED   *RED          // of a switch's port; nil where the queue is drop-tail alone
 }
 
 // Fabric is a built leaf-spine.
@@ -154,8 +197,8 @@ func (s LeafSpine) Build() (*Fabric, error) {
 	if s.HostLink <= 0 {
 		bad("host_link: %v: want a positive rate", s.HostLink)
 	}
-	if s.Oversubscription.Num <= 0 || s.Oversubscription.Den <= 0 {
-		bad("oversubscription: %v: want two positive whole numbers, such as \"5:1\"", s.Oversubscription)
+	if err := s.checkUplinks(); err != nil {
+		errs = append(errs, err)
 	}
 	if s.Queue.Bytes < 0 || s.Queue.Time < 0 || (s.Queue.Bytes == 0) == (s.Queue.Time == 0) {
 		bad("queue: %v: want a positive size or time", s.Queue)
@@ -163,39 +206,25 @@ func (s LeafSpine) Build() (*Fabric, error) {
 	if s.MTU < 576 || s.MTU > 65000 {
 		bad("mtu: %d: want 576 to 65000 bytes", s.MTU)
 	}
+	if s.Delay < 0 || s.Delay > MaxDelay {
+		bad("delay: %v: want 0s to %v", s.Delay, MaxDelay)
+	}
+	if r := s.RED; r != nil {
+		if r.Min <= 0 || r.Max <= r.Min {
+			bad("red: min %v and max %v: want a positive min and a larger max", r.Min, r.Max)
+		}
+		if !(r.Probability > 0 && r.Probability <= 1) { // no number is neither
+			bad("red: probability %v: want more than 0 and at most 1", r.Probability)
+		}
+	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	f := &Fabric{shape: s}
-	add := func(l Link) {
-		l.ID = LinkID(len(f.links))
-		l.Queue = s.Queue.On(l.Rate)
-		f.links = append(f.links, l)
-	}
-	for h := range s.Leaves * s.HostsPerLeaf {
-		rack := RackID(h / s.HostsPerLeaf)
-		add(Link{Kind: HostUp, Host: HostID(h), Rack: rack, Rate: s.HostLink})
-		add(Link{Kind: HostDown, Host: HostID(h), Rack: rack, Rate: s.HostLink})
-	}
-	for r := range s.Leaves {
-		for sp := range s.Spines {
-			add(Link{Kind: LeafUp, Rack: RackID(r), Spine: sp, Rate: s.uplink()})
-			add(Link{Kind: LeafDown, Rack: RackID(r), Spine: sp, Rate: s.uplink()})
-		}
-	}
-	if s.Spines > 0 && s.uplink() <= 0 {
-		return nil, fmt.Errorf("oversubscription: %v leaves an uplink no capacity", s.Oversubscription)
-	}
-	return f, nil
+	return s.build()
 }
 
-// uplink is the rate of one leaf-to-spine link.
-func (s LeafSpine) uplink() units.Rate {
-	rack := float64(s.HostLink) * float64(s.HostsPerLeaf)
-	return units.Rate(rack / s.Oversubscription.Float() / float64(s.Spines))
-}
-
-// Shape is what the fabric was built from.
+// Shape is what the fabric was built from. Its rates are what a user stated: the
+// rate of a link is the Link's.
 func (f *Fabric) Shape() LeafSpine { return f.shape }
 
 // Hosts, Racks and Spines count.

@@ -100,9 +100,7 @@ func (c Counts) String() string {
 func (p *Plan) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s: %s\n", p.Name, p.Counts())
-	s := p.Shape
-	fmt.Fprintf(&b, "# %d leaves x %d hosts, %d spines, host link %v, oversubscription %v, queue %v, MTU %d, seed %d\n",
-		s.Leaves, s.HostsPerLeaf, s.Spines, s.HostLink, s.Oversubscription, s.Queue, int64(s.MTU), p.Seed)
+	fmt.Fprintf(&b, "# %v, seed %d\n", p.Shape, p.Seed)
 	for _, st := range p.Stages {
 		fmt.Fprintf(&b, "\n# %s (%d)\n", st.Name, len(st.Ops))
 		for _, op := range st.Ops {

@@ -46,7 +46,7 @@ type cable struct {
 func (c cable) alike(o Options) bool {
 	_, up := o.load(c.up.ID)
 	_, down := o.load(c.down.ID)
-	return c.up.Rate == c.down.Rate && !up && !down
+	return c.up.Rate == c.down.Rate && c.up.Queue == c.down.Queue && c.up.Delay == c.down.Delay && !up && !down
 }
 
 // rates is what is written beside a cable: its rate, or both where they differ.

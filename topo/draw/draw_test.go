@@ -60,6 +60,25 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// Links that are not like the others have their rates written at them.
+func TestGoldenUnlike(t *testing.T) {
+	ms := time.Millisecond
+	for name, hosts := range map[string]int{"unlike": 3, "unlike-many": 10} {
+		f, err := topo.LeafSpine{Leaves: 2, Spines: 2, HostsPerLeaf: hosts, HostLink: 50 * units.Mbps, CrossRack: 40 * units.Mbps,
+			Queue: topo.Queue{Time: 20 * ms}, MTU: 1500, HostLinks: []topo.HostLink{{Hosts: "h*-01", Rate: 100 * units.Mbps}},
+			Links: []topo.LinkChange{{Link: "leaf0<>spine1", Rate: 5 * units.Mbps, Delay: &ms}, {Link: "leaf1>h1-00", Rate: 10 * units.Mbps}}}.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var svg, dot bytes.Buffer
+		if err := errors.Join(SVG(&svg, f, Options{Title: name}), DOT(&dot, f, Options{})); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, name+".svg", svg.Bytes())
+		golden(t, name+".dot", dot.Bytes())
+	}
+}
+
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name)

@@ -37,7 +37,8 @@ const (
 	rackGap    = 14
 	fewHosts   = 16 // at most so many are wide
 	fewUplinks = 16 // at most so many have their rate written at each, where rates differ
-	thickest   = 6
+	thickest   = 6.0
+	thinHost   = 3.0 // the thickest link of narrow hosts, which would touch one another
 )
 
 // SVG writes f as a picture that needs nothing else: a row of spines, one of
@@ -207,7 +208,7 @@ func plural(n int, one, many string) string {
 func (p *picture) uplink(c cable) {
 	x1, y1 := p.leafX(c.up.Rack), p.leafY
 	x2, y2 := p.spineX(c.up.Spine), p.spineY+boxH
-	p.cable(c, x1, y1, x2, y2)
+	p.cable(c, thickest, x1, y1, x2, y2)
 	// Rates that are not the usual are written near the leaf, where lines to
 	// different spines are apart, and at two heights.
 	if c.rates() != p.usualUp {
@@ -222,7 +223,11 @@ func (p *picture) uplink(c cable) {
 func (p *picture) hostLink(h topo.HostID) {
 	c := hostCable(p.f, h)
 	x := p.hostX(h)
-	p.cable(c, x, p.hostY, p.leafX(c.up.Rack), p.leafY+boxH)
+	most := thickest
+	if p.hostW == narrowHost {
+		most = thinHost
+	}
+	p.cable(c, most, x, p.hostY, p.leafX(c.up.Rack), p.leafY+boxH)
 	if c.rates() == p.usualHost {
 		return
 	}
@@ -238,28 +243,31 @@ func (p *picture) hostLink(h topo.HostID) {
 		label{x, p.hostY + p.hostH + 29, "rate", "↓" + c.down.Rate.String(), false})
 }
 
-// cable draws a link from its lower end to its upper.
-func (p *picture) cable(c cable, x1, y1, x2, y2 float64) {
+// cable draws a link from its lower end to its upper, at most so thick.
+func (p *picture) cable(c cable, most, x1, y1, x2, y2 float64) {
 	if c.alike(p.o) {
-		p.line(x1, y1, x2, y2, c.up, c.lower+"<>"+c.upper)
+		p.line(x1, y1, x2, y2, c.up, most, c.lower+"<>"+c.upper)
 		return
 	}
 	// Beside each other: half of both widths, and a pixel.
-	apart := (thickness(c.up.Rate, p.top, thickest)+thickness(c.down.Rate, p.top, thickest))/4 + 0.5
+	apart := (thickness(c.up.Rate, p.top, most)+thickness(c.down.Rate, p.top, most))/4 + 0.5
 	length := math.Hypot(x2-x1, y2-y1)
 	dx, dy := apart*(y2-y1)/length, -apart*(x2-x1)/length
-	p.line(x1-dx, y1-dy, x2-dx, y2-dy, c.up, c.lower+">"+c.upper)
-	p.line(x1+dx, y1+dy, x2+dx, y2+dy, c.down, c.upper+">"+c.lower)
+	p.line(x1-dx, y1-dy, x2-dx, y2-dy, c.up, most, c.lower+">"+c.upper)
+	p.line(x1+dx, y1+dy, x2+dx, y2+dy, c.down, most, c.upper+">"+c.lower)
 }
 
-func (p *picture) line(x1, y1, x2, y2 float64, l topo.Link, name string) {
+func (p *picture) line(x1, y1, x2, y2 float64, l topo.Link, most float64, name string) {
 	class, title := "", fmt.Sprintf("%s %v, queue %v", name, l.Rate, l.Queue)
+	if l.Delay > 0 {
+		title += fmt.Sprintf(", delay %v", l.Delay)
+	}
 	if x, ok := p.o.load(l.ID); ok {
 		class = fmt.Sprintf(` class="l%d"`, shade(x))
 		title += ", " + percent(x) + " loaded"
 	}
 	fmt.Fprintf(p.b, `<line%s x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke-width="%.1f"><title>%s</title></line>`+"\n",
-		class, x1, y1, x2, y2, thickness(l.Rate, p.top, thickest), html.EscapeString(title))
+		class, x1, y1, x2, y2, thickness(l.Rate, p.top, most), html.EscapeString(title))
 }
 
 // box draws a node around x, below y.
