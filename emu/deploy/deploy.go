@@ -36,6 +36,12 @@ type Executor interface {
 	Undo(ctx context.Context, op plan.Op) error
 }
 
+// PlanChecker is an Executor that can tell beforehand what of a plan is beyond it.
+// Apply then refuses the plan before it carries out anything.
+type PlanChecker interface {
+	CheckPlan(p *plan.Plan) error
+}
+
 // cleanupTimeout bounds the undoing of a failed or cancelled Apply.
 const cleanupTimeout = 30 * time.Second
 
@@ -52,6 +58,11 @@ type Deployment struct {
 func Apply(ctx context.Context, p *plan.Plan, x Executor) (*Deployment, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
+	}
+	if c, ok := x.(PlanChecker); ok {
+		if err := c.CheckPlan(p); err != nil {
+			return nil, fmt.Errorf("build %s: %w", p.Name, err)
+		}
 	}
 	ops := p.Ops()
 	d := &Deployment{x: x, done: make([]plan.Op, 0, len(ops))}

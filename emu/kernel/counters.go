@@ -33,7 +33,8 @@ type LinkStats struct {
 	Qdisc QdiscStats
 }
 
-// QdiscStats are the counters of a qdisc. On a device without a queue, as lo,
+// QdiscStats are the counters of a device's shaper, also where netem delays what
+// comes to it, and of the qdisc at the root where there is no shaper. On a device without a queue, as lo,
 // Kind is "noqueue" or empty and all counters are zero.
 type QdiscStats struct {
 	Kind       string
@@ -42,6 +43,7 @@ type QdiscStats struct {
 	Dropped    uint32      // wraps
 	Overlimits uint32      // times a packet had to wait for tokens; wraps
 	Backlog    units.Bytes // waiting now
+	Marked     uint32      // packets that RED below the qdisc marked (ECN); wraps
 }
 
 // ErrInterrupted says that the devices of a namespace changed while they were
@@ -115,10 +117,21 @@ func (n *Namespace) qdiscs(links []LinkStats) error {
 		}
 		msg := nl.DeserializeTcMsg(m)
 		i, found := slices.BinarySearchFunc(links, int(msg.Ifindex), func(l LinkStats, index int) int { return l.Index - index })
-		if !found || msg.Parent != tcRoot {
+		if !found {
 			return nil
 		}
-		q := &links[i].Qdisc
+		// The token bucket is the link's queue wherever it is; what is above it delays,
+		// and what is below keeps its packets for it. A bucket counts what those drop.
+		q := &QdiscStats{}
+		defer func() {
+			switch {
+			case q.Kind == "red":
+				links[i].Qdisc.Marked = q.Marked
+			case q.Kind == "tbf" || msg.Parent == tcRoot && links[i].Qdisc.Kind == "":
+				q.Marked = links[i].Qdisc.Marked
+				links[i].Qdisc = *q
+			}
+		}()
 		return attributes(m[nl.SizeofTcMsg:], func(kind uint16, v []byte) error {
 			switch kind {
 			case nl.TCA_KIND:
@@ -131,6 +144,8 @@ func (n *Namespace) qdiscs(links []LinkStats) error {
 					case kind == nl.TCA_STATS_QUEUE && len(v) >= 20: // struct gnet_stats_queue
 						q.Backlog = units.Bytes(binary.NativeEndian.Uint32(v[4:]))
 						q.Dropped, q.Overlimits = binary.NativeEndian.Uint32(v[8:]), binary.NativeEndian.Uint32(v[16:])
+					case kind == tcaStatsApp && len(v) >= 16 && q.Kind == "red": // struct tc_red_xstats
+						q.Marked = binary.NativeEndian.Uint32(v[12:])
 					}
 					return nil
 				})
@@ -252,6 +267,7 @@ const (
 	sizeofIfStatsMsg = 12
 	iflaStatsLink64  = 1
 	tcRoot           = 0xffffffff
+	tcaStatsApp      = 4 // TCA_STATS_APP
 )
 
 // ifStatsMsg is struct if_stats_msg.

@@ -62,7 +62,11 @@ func (x *Executor) Do(ctx context.Context, op plan.Op) error {
 	case plan.Offloads:
 		err = x.in(op.Namespace, func(b *building) error { return disableOffloads(b.ioctl, op.Device, plan.OffloadFlags) })
 	case plan.Shaper:
-		err = x.on(op.Namespace, op.Device, func(b *building, index int) error { return b.shape(index, op.Rate, op.Burst, op.Limit) })
+		err = x.on(op.Namespace, op.Device, func(b *building, index int) error { return b.shape(index, op) })
+	case plan.Delay:
+		err = x.on(op.Namespace, op.Device, func(b *building, index int) error { return b.delay(index, op) })
+	case plan.RED:
+		err = x.on(op.Namespace, op.Device, func(b *building, index int) error { return b.red(index, op) })
 	case plan.Address:
 		err = x.on(op.Namespace, op.Device, func(b *building, index int) error {
 			return b.handle.AddrAdd(linkAt(index), &netlink.Addr{IPNet: ipNet(op.Prefix)})

@@ -58,27 +58,6 @@ func endAttrs(e plan.End, mtu units.Bytes) []*nl.RtAttr {
 	}
 }
 
-// shape puts a token bucket at the root of a device. The bucket is stated in
-// bytes (TCA_TBF_BURST): as the time it takes to fill, the older way, it is
-// rounded to ticks and, by common libraries, to microseconds.
-func (b *building) shape(index int, rate units.Rate, burst, limit units.Bytes) error {
-	req := b.request(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_REPLACE|unix.NLM_F_ACK)
-	req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: int32(index), Handle: 1 << 16, Parent: netlink.HANDLE_ROOT})
-	req.AddData(nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated("tbf")))
-	bytesPerSecond := uint64(rate.BytesPerSecond())
-	params := nl.TcTbfQopt{Limit: uint32(limit)}
-	params.Rate.Rate = uint32(min(bytesPerSecond, 1<<32-1))
-	params.Rate.Linklayer = nl.LINKLAYER_ETHERNET
-	options := nl.NewRtAttr(nl.TCA_OPTIONS, nil)
-	options.AddRtAttr(nl.TCA_TBF_PARMS, params.Serialize())
-	options.AddRtAttr(nl.TCA_TBF_BURST, nl.Uint32Attr(uint32(burst)))
-	if bytesPerSecond >= 1<<32 {
-		options.AddRtAttr(nl.TCA_TBF_RATE64, nl.Uint64Attr(bytesPerSecond))
-	}
-	req.AddData(options)
-	return change(req)
-}
-
 // ready waits until a device is operational. Asking for its link state makes the
 // kernel catch up with the news of its carrier, which it otherwise does when it
 // finds time.

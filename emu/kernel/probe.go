@@ -132,16 +132,13 @@ func qdiscFacts(route *nl.SocketHandle) []Fact {
 		needed     bool
 	}{
 		{"tbf", "links cannot be shaped", true},
-		{"netem", "no emulated delay or loss; a testbed does not need it", false},
+		{"netem", "no emulated delay: fabrics with a delay are refused", false},
+		{"red", "no early detection and no ECN marks: fabrics with red are refused", false},
 		{"fq", "TCP paces with a timer for each socket", false},
 		{"htb", "nothing: a testbed does not use it", false},
 	} {
-		req := nl.NewNetlinkRequest(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_REPLACE|unix.NLM_F_ACK)
-		req.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: route}
-		req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: loopbackIndex, Handle: 1 << 16, Parent: netlink.HANDLE_ROOT})
-		req.AddData(nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated(q.kind)))
-		err := change(req)
-		f := Fact{Name: "qdisc " + q.kind, Needed: q.needed, Cost: q.cost, Have: !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EPERM)}
+		err := tryQdisc(route, q.kind)
+		f := Fact{Name: "qdisc " + q.kind, Needed: q.needed, Cost: q.cost, Have: knowsQdisc(err)}
 		f.Detail = "the kernel knows it"
 		if !f.Have {
 			f.Detail = err.Error()
@@ -149,6 +146,42 @@ func qdiscFacts(route *nl.SocketHandle) []Fact {
 		facts = append(facts, f)
 	}
 	return facts
+}
+
+func tryQdisc(route *nl.SocketHandle, kind string) error {
+	req := nl.NewNetlinkRequest(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_REPLACE|unix.NLM_F_ACK)
+	req.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: route}
+	req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: loopbackIndex, Handle: 1 << 16, Parent: netlink.HANDLE_ROOT})
+	req.AddData(nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated(kind)))
+	return change(req)
+}
+
+// knowsQdisc judges the answer to tryQdisc.
+func knowsQdisc(err error) bool { return !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EPERM) }
+
+// haveQdiscs tries kinds of qdisc in a namespace of its own.
+func haveQdiscs(kinds []string) (map[string]bool, error) {
+	have := map[string]bool{}
+	temporary, err := ns.TempNetNS()
+	if err != nil {
+		return nil, err
+	}
+	err = temporary.Do(func(ns.NetNS) error {
+		route, err := routeSocket()
+		if err != nil {
+			return err
+		}
+		defer route.Close()
+		for _, kind := range kinds {
+			err := tryQdisc(route, kind)
+			if errors.Is(err, unix.EPERM) {
+				return err
+			}
+			have[kind] = knowsQdisc(err)
+		}
+		return nil
+	})
+	return have, errors.Join(err, temporary.Close())
 }
 
 func hashSeedFact() Fact {

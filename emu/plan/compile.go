@@ -84,6 +84,9 @@ func (c compiler) namespaces() (ops []Op) {
 func (c compiler) sysctls() (ops []Op) {
 	c.hosts(func(_ topo.HostID, name, _ string) {
 		ops = append(ops, Sysctl{Namespace: name, Set: hostSettings}, Sysctl{Namespace: name, Set: noIPv6, Optional: true})
+		if red := c.f.Shape().RED; red != nil && red.ECN {
+			ops = append(ops, Sysctl{Namespace: name, Set: marks})
+		}
 	})
 	for _, name := range c.switches() {
 		ops = append(ops, Sysctl{Namespace: name, Set: switchSettings}, Sysctl{Namespace: name, Set: noIPv6, Optional: true})
@@ -148,11 +151,46 @@ func (c compiler) links() (ops []Op) {
 }
 
 func (c compiler) shapers() (ops []Op) {
+	arrivals := c.arrivals()
 	for _, l := range c.f.Links() {
 		ns, dev := Egress(c.f, l.ID)
-		ops = append(ops, Shaper{Namespace: ns, Device: dev, Rate: l.Rate, Burst: c.o.Burst(l.Rate, c.mtu), Limit: l.Queue, MTU: c.mtu})
+		delayed := l.Delay > 0
+		if delayed {
+			ops = append(ops, Delay{Namespace: ns, Device: dev, Delay: l.Delay, Packets: delayLimit(l, max(l.Rate, arrivals(l)))})
+		}
+		ops = append(ops, Shaper{Namespace: ns, Device: dev, Rate: l.Rate, Burst: c.o.Burst(l.Rate, c.mtu), Limit: l.Queue, MTU: c.mtu, Delayed: delayed})
+		if r := l.RED; r != nil {
+			packet := redPacket(c.mtu)
+			ops = append(ops, RED{Namespace: ns, Device: dev, Limit: l.Queue, Min: r.Min, Max: r.Max, Packet: packet, Burst: redBurst(r.Min, r.Max, packet),
+				Probability: r.Probability, Rate: l.Rate, ECN: r.ECN, Delayed: delayed})
+		}
 	}
 	return ops
+}
+
+// arrivals is, for each link, the most that can arrive at it: the rates of all
+// links that end where it begins. What a host sends by itself is bounded by
+// nothing but its senders; it counts as ten times the link.
+func (c compiler) arrivals() func(topo.Link) units.Rate {
+	leaf, spine := make([]units.Rate, c.f.Racks()), make([]units.Rate, c.f.Spines())
+	for _, l := range c.f.Links() {
+		switch l.Kind {
+		case topo.HostUp, topo.LeafDown:
+			leaf[l.Rack] += l.Rate
+		case topo.LeafUp:
+			spine[l.Spine] += l.Rate
+		}
+	}
+	return func(l topo.Link) units.Rate {
+		switch l.Kind {
+		case topo.HostUp:
+			return 10 * l.Rate
+		case topo.LeafDown:
+			return spine[l.Spine]
+		default:
+			return leaf[l.Rack]
+		}
+	}
 }
 
 // Egress is where a directed link begins: the namespace and the device whose

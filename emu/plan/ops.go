@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"time"
 
 	"testbed/topo/units"
 )
 
 // Op is one operation. Its String is the command it stands for. The set is
-// closed: Namespace, Sysctl, Veth, Offloads, Shaper, Address, Up, Ready,
-// Neighbour and Route. All but Namespace change only what is inside namespaces of the plan,
+// closed: Namespace, Sysctl, Veth, Offloads, Delay, Shaper, RED, Address, Up,
+// Ready, Neighbour and Route. All but Namespace change only what is inside namespaces of the plan,
 // so removing those undoes them.
 type Op interface {
 	fmt.Stringer
@@ -82,6 +83,17 @@ type Offloads struct {
 // OffloadFlags are what Offloads turns off, as ethtool(8) names them.
 var OffloadFlags = []string{"gso", "tso", "gro", "tx", "sg"}
 
+// Delay holds every packet for a time before the link's shaper sees it (netem).
+// It comes before the Shaper, which then says that it is Delayed.
+type Delay struct {
+	Namespace string        `json:"namespace"`
+	Device    string        `json:"device"`
+	Delay     time.Duration `json:"delay_ns"` // one way
+	// Packets is the most it holds, and the shaper's queue with it, so that it is
+	// always the shaper's queue that drops.
+	Packets uint32 `json:"packets"`
+}
+
 // Shaper puts a token bucket in front of a link: Rate, counted over Ethernet
 // frames, with a bucket of Burst bytes and a drop-tail queue of Limit bytes.
 type Shaper struct {
@@ -91,6 +103,25 @@ type Shaper struct {
 	Burst     units.Bytes `json:"burst"`
 	Limit     units.Bytes `json:"limit"`
 	MTU       units.Bytes `json:"mtu"` // of the device: no frame is larger than this and EthernetHeader
+	Delayed   bool        `json:"delayed,omitempty"`
+}
+
+// RED puts random early detection in the place of a shaper's drop-tail queue,
+// with the same limit.
+type RED struct {
+	Namespace string      `json:"namespace"`
+	Device    string      `json:"device"`
+	Limit     units.Bytes `json:"limit"`
+	Min       units.Bytes `json:"min"` // of the average queue
+	Max       units.Bytes `json:"max"`
+	// Packet is the size of a packet, roughly, of which the queue's average and its
+	// idle time are counted; Burst is how many of them the average lets pass.
+	Packet      units.Bytes `json:"packet"`
+	Burst       int         `json:"burst"`
+	Probability float64     `json:"probability"`
+	Rate        units.Rate  `json:"rate"` // of the shaper
+	ECN         bool        `json:"ecn"`
+	Delayed     bool        `json:"delayed,omitempty"` // as the shaper is
 }
 
 // Address gives a device an address.
@@ -141,7 +172,9 @@ func (Namespace) op() {}
 func (Sysctl) op()    {}
 func (Veth) op()      {}
 func (Offloads) op()  {}
+func (Delay) op()     {}
 func (Shaper) op()    {}
+func (RED) op()       {}
 func (Address) op()   {}
 func (Up) op()        {}
 func (Ready) op()     {}
@@ -175,9 +208,51 @@ func (o Offloads) String() string {
 	return fmt.Sprintf("ip netns exec %s ethtool -K %s %s off", o.Namespace, o.Device, strings.Join(OffloadFlags, " off "))
 }
 
+// Handles of a device's qdiscs. What is given its packets by another is a child
+// of that one's class 1.
+const (
+	RootHandle    = 1 // of the shaper, or of what delays packets ahead of it
+	DelayedHandle = 2 // of a shaper that is Delayed
+	REDHandle     = 3
+)
+
+func (o Delay) String() string {
+	return fmt.Sprintf("tc -n %s qdisc replace dev %s root handle %d: netem delay %dns limit %d",
+		o.Namespace, o.Device, RootHandle, o.Delay.Nanoseconds(), o.Packets)
+}
+
+// Handle and Parent are the shaper's place among the qdiscs of its device: a
+// Parent of 0 is the root.
+func (o Shaper) Handle() (handle, parent uint16) {
+	if o.Delayed {
+		return DelayedHandle, RootHandle
+	}
+	return RootHandle, 0
+}
+
 func (o Shaper) String() string {
-	return fmt.Sprintf("tc -n %s qdisc replace dev %s root tbf rate %dbps burst %db limit %db",
-		o.Namespace, o.Device, o.Rate.BytesPerSecond(), int64(o.Burst), int64(o.Limit)) // tc's bps are bytes per second
+	handle, parent := o.Handle()
+	place := fmt.Sprintf("root handle %d:", handle)
+	if parent > 0 {
+		place = fmt.Sprintf("parent %d:1 handle %d:", parent, handle)
+	}
+	return fmt.Sprintf("tc -n %s qdisc replace dev %s %s tbf rate %dbps burst %db limit %db",
+		o.Namespace, o.Device, place, o.Rate.BytesPerSecond(), int64(o.Burst), int64(o.Limit)) // tc's bps are bytes per second
+}
+
+// Parent is the handle of the shaper.
+func (o RED) Parent() uint16 {
+	handle, _ := Shaper{Delayed: o.Delayed}.Handle()
+	return handle
+}
+
+func (o RED) String() string {
+	ecn := ""
+	if o.ECN {
+		ecn = " ecn"
+	}
+	return fmt.Sprintf("tc -n %s qdisc replace dev %s parent %d:1 handle %d: red limit %d min %d max %d avpkt %d burst %d probability %g bandwidth %dbps%s",
+		o.Namespace, o.Device, o.Parent(), REDHandle, int64(o.Limit), int64(o.Min), int64(o.Max), int64(o.Packet), o.Burst, o.Probability, o.Rate.BytesPerSecond(), ecn)
 }
 
 func (o Address) String() string {

@@ -8,10 +8,12 @@
 // host, "h3-07" in a leaf for the port to that host, "spine0" in a leaf and
 // "leaf3" in a spine. Every direction of every link is shaped by a token bucket
 // (TBF) where it enters the link, the host's in the host, all others in the
-// switch. Rates therefore count Ethernet frames: the IP packet and 14 bytes.
+// switch. Rates therefore count Ethernet frames: the IP packet and 14 bytes. A link
+// with a propagation delay has netem there, ahead of the token bucket, and a switch
+// port with early detection has RED in the place of the bucket's queue.
 //
 // The package does not touch a kernel (emu/kernel) and does not decide in which
-// order failures are undone (emu/deploy). It does not model propagation delay.
+// order failures are undone (emu/deploy).
 package plan
 
 import (
@@ -160,6 +162,13 @@ func (p *Plan) Check() error {
 		}
 		made[name] = true
 	}
+	delayed, shaped := map[string]bool{}, map[string]bool{} // by device; of shapers, whether they are delayed
+	bad := func(namespace, device string, err error) {
+		if err != nil && !seen[err.Error()] {
+			seen[err.Error()] = true
+			errs = append(errs, fmt.Errorf("plan %s: shaper of %s in %s: %w", p.Name, device, namespace, err))
+		}
+	}
 	for _, op := range p.Ops() {
 		switch op := op.(type) {
 		case Namespace:
@@ -174,12 +183,23 @@ func (p *Plan) Check() error {
 			}
 		case Offloads:
 			need(op, op.Namespace, op.Device)
+		case Delay:
+			need(op, op.Namespace, op.Device)
+			bad(op.Namespace, op.Device, op.check())
+			delayed[op.Namespace+"/"+op.Device] = true
+		case RED:
+			need(op, op.Namespace, op.Device)
+			bad(op.Namespace, op.Device, op.check())
+			if d, ok := shaped[op.Namespace+"/"+op.Device]; !ok || d != op.Delayed {
+				errs = append(errs, fmt.Errorf("plan %s: %q has no such shaper to replace the queue of", p.Name, op))
+			}
 		case Shaper:
 			need(op, op.Namespace, op.Device)
-			if err := CheckRate(op.Rate, op.Limit, op.Burst, op.MTU); err != nil && !seen[err.Error()] {
-				seen[err.Error()] = true
-				errs = append(errs, fmt.Errorf("plan %s: shaper of %s in %s: %w", p.Name, op.Device, op.Namespace, err))
+			if op.Delayed != delayed[op.Namespace+"/"+op.Device] {
+				errs = append(errs, fmt.Errorf("plan %s: %q: delayed %v, but delayed before it is %v", p.Name, op, op.Delayed, !op.Delayed))
 			}
+			shaped[op.Namespace+"/"+op.Device] = op.Delayed
+			bad(op.Namespace, op.Device, CheckRate(op.Rate, op.Limit, op.Burst, op.MTU))
 		case Address:
 			need(op, op.Namespace, op.Device)
 		case Up:

@@ -3,6 +3,7 @@ package plan
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -24,6 +25,17 @@ func shape(leaves, hosts, spines int) topo.LeafSpine {
 		Oversubscription: units.Ratio{Num: 2, Den: 1}, Queue: topo.Queue{Time: 20 * time.Millisecond}, MTU: 1500}
 }
 
+// unlike has what plain shapes have not: other rates, delays and RED.
+func unlike() topo.LeafSpine {
+	s := shape(2, 1, 1)
+	s.Oversubscription, s.CrossRack, s.Delay = units.Ratio{}, 40*units.Mbps, 1500*time.Microsecond
+	s.HostLinks = []topo.HostLink{{Hosts: "h0-*", Rate: 100 * units.Mbps}}
+	none := time.Duration(0)
+	s.Links = []topo.LinkChange{{Link: "leaf0>spine0", Rate: 10 * units.Mbps, Queue: topo.Queue{Bytes: 80 * units.KB}}, {Link: "h*<>leaf*", Delay: &none}}
+	s.RED = &topo.RED{Min: 10 * units.KB, Max: 30 * units.KB, Probability: 0.1, ECN: true}
+	return s
+}
+
 func mustBuild(t interface{ Fatal(...any) }, s topo.LeafSpine) *topo.Fabric {
 	f, err := s.Build()
 	if err != nil {
@@ -40,6 +52,7 @@ func TestTextGolden(t *testing.T) {
 		{"two-racks", shape(2, 2, 2)},
 		{"one-rack", shape(1, 2, 0)},
 		{"one-spine", shape(2, 1, 1)},
+		{"unlike", unlike()},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -95,12 +108,15 @@ func TestSeedChangesHashSeedsOnly(t *testing.T) {
 func TestPlanOfAnyFabric(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := shape(rapid.IntRange(1, 6).Draw(t, "leaves"), rapid.IntRange(1, 6).Draw(t, "hosts"), rapid.IntRange(1, 4).Draw(t, "spines"))
+		anyUplinks(t, &s)
+		anyOverrides(t, &s)
 		f := mustBuild(t, s)
 		p := Compile("any", f, Options{Seed: rapid.Uint64().Draw(t, "seed")})
 		if err := p.Check(); err != nil {
 			t.Fatal(err)
 		}
 		macs, addrs, shaped := map[MAC]bool{}, map[netip.Addr]bool{}, map[string]Shaper{}
+		delays, reds := map[string]Delay{}, map[string]RED{}
 		ends := map[string]string{} // device to the device at the other end
 		at := map[netip.Addr]string{}
 		mac := map[string]MAC{}
@@ -122,6 +138,10 @@ func TestPlanOfAnyFabric(t *testing.T) {
 				at[op.Prefix.Addr()] = op.Namespace + "/" + op.Device
 			case Shaper:
 				shaped[op.Namespace+"/"+op.Device] = op
+			case Delay:
+				delays[op.Namespace+"/"+op.Device] = op
+			case RED:
+				reds[op.Namespace+"/"+op.Device] = op
 			case Neighbour:
 				here := op.Namespace + "/" + op.Device
 				if there := at[op.Addr]; ends[here] != there || mac[there] != op.MAC {
@@ -144,8 +164,114 @@ func TestPlanOfAnyFabric(t *testing.T) {
 			if got := shaped[ns+"/"+dev]; got.Rate != l.Rate || got.Limit != l.Queue {
 				t.Fatalf("%s is shaped by %q, want rate %v and queue %v", f.LinkName(l.ID), got, l.Rate, l.Queue)
 			}
+			d, delayed := delays[ns+"/"+dev]
+			if delayed != (l.Delay > 0) || d.Delay != l.Delay || shaped[ns+"/"+dev].Delayed != delayed {
+				t.Fatalf("%s of delay %v is delayed by %q", f.LinkName(l.ID), l.Delay, d)
+			}
+			// At the link's own rate the delay holds all of what the queue lets pass.
+			if delayed && units.Bytes(d.Packets)*smallestPacket < l.Rate.BytesIn(l.Delay)+l.Queue {
+				t.Fatalf("%q ahead of %v with a queue of %v", d, l.Rate, l.Queue)
+			}
+			r, red := reds[ns+"/"+dev]
+			if red != (s.RED != nil && l.Kind != topo.HostUp) || red && (r.Limit != l.Queue || r.Min != s.RED.Min || r.Max != s.RED.Max || r.Rate != l.Rate || r.ECN != s.RED.ECN || r.Delayed != delayed) {
+				t.Fatalf("%s has %q, want %+v", f.LinkName(l.ID), r, s.RED)
+			}
+		}
+		for _, n := range p.Needs() {
+			if want := map[string]int{"tbf": len(shaped), "netem": len(delays), "red": len(reds)}[n.Qdisc]; want == 0 {
+				t.Fatalf("needs %+v without a use of it", n)
+			}
 		}
 	})
+}
+
+func anyRate(t *rapid.T, name string) units.Rate {
+	return units.Rate(rapid.Int64Range(1, 1000).Draw(t, name)) * units.Mbps
+}
+
+// anyUplinks states the rate of uplinks in one of the three ways.
+func anyUplinks(t *rapid.T, s *topo.LeafSpine) {
+	switch rapid.IntRange(0, 2).Draw(t, "uplinks by") {
+	case 1:
+		s.Oversubscription, s.Uplink = units.Ratio{}, anyRate(t, "uplink")
+	case 2:
+		s.Oversubscription, s.CrossRack = units.Ratio{}, 4*anyRate(t, "cross-rack")
+	}
+}
+
+// anyOverrides makes hosts and links unlike, with patterns that name some.
+func anyOverrides(t *rapid.T, s *topo.LeafSpine) {
+	for i := range rapid.IntRange(0, 3).Draw(t, "host links") {
+		s.HostLinks = append(s.HostLinks, topo.HostLink{
+			Hosts: rapid.SampledFrom([]string{"*", "h0-*", "h*-00", "h?-0[0-3]"}).Draw(t, fmt.Sprint("hosts ", i)), Rate: anyRate(t, fmt.Sprint("host rate ", i))})
+	}
+	for i := range rapid.IntRange(0, 3).Draw(t, "changed links") {
+		c := topo.LinkChange{Link: rapid.SampledFrom([]string{"leaf0<>spine0", "leaf*>spine0", "h*-00>leaf*", "*<>leaf0", "leaf0>h0-00"}).Draw(t, fmt.Sprint("link ", i))}
+		if rapid.Bool().Draw(t, fmt.Sprint("other rate ", i)) {
+			c.Rate = anyRate(t, fmt.Sprint("rate ", i))
+		}
+		if rapid.Bool().Draw(t, fmt.Sprint("other queue ", i)) {
+			c.Queue = topo.Queue{Bytes: units.Bytes(rapid.Int64Range(200e3, 1e6).Draw(t, fmt.Sprint("queue ", i)))}
+		}
+		if rapid.Bool().Draw(t, fmt.Sprint("other delay ", i)) {
+			d := time.Duration(rapid.Int64Range(0, int64(50*time.Millisecond)).Draw(t, fmt.Sprint("delay ", i))).Truncate(time.Microsecond)
+			c.Delay = &d
+		}
+		s.Links = append(s.Links, c)
+	}
+	s.Queue = topo.Queue{Time: 500 * time.Millisecond} // long enough for the slowest link
+	s.Delay = time.Duration(rapid.IntRange(0, 3).Draw(t, "delay")) * time.Millisecond
+	if rapid.Bool().Draw(t, "red") {
+		s.RED = &topo.RED{Min: 1600, Max: 3200, Probability: rapid.Float64Range(0.001, 1).Draw(t, "probability"), ECN: rapid.Bool().Draw(t, "ecn")}
+	}
+}
+
+func TestNeeds(t *testing.T) {
+	plain := Compile("p", mustBuild(t, shape(2, 2, 1)), Options{}).Needs()
+	if diff := cmp.Diff([]Need{{Qdisc: "tbf", For: "h0-00/eth0 and 11 more"}}, plain); diff != "" {
+		t.Errorf("of a plain fabric (-want +got):\n%s", diff)
+	}
+	want := []Need{
+		{Qdisc: "tbf", For: "h0-00/eth0 and 7 more"},
+		{Qdisc: "red", For: "leaf0/h0-00 and 5 more", Key: "red"},
+		{Qdisc: "netem", For: "leaf0/spine0 and 3 more", Key: "delay"},
+	}
+	if diff := cmp.Diff(want, Compile("u", mustBuild(t, unlike()), Options{}).Needs()); diff != "" {
+		t.Errorf("of an unlike one (-want +got):\n%s", diff)
+	}
+}
+
+// Marks are understood by hosts only where switches mark.
+func TestHostsUnderstandMarks(t *testing.T) {
+	s := unlike()
+	const on = "net.ipv4.tcp_ecn=1"
+	if got := strings.Count(Compile("u", mustBuild(t, s), Options{}).Text(), on); got != 2 {
+		t.Errorf("%d hosts ask for marks, want 2", got)
+	}
+	s.RED.ECN = false
+	if got := strings.Count(Compile("u", mustBuild(t, s), Options{}).Text(), on); got != 0 {
+		t.Errorf("%d hosts ask for marks that nobody makes", got)
+	}
+}
+
+// Worked by hand from (1 - (1-w)^burst) / w >= burst + 1 - low/packet.
+func TestREDWeight(t *testing.T) {
+	for _, tt := range []struct {
+		low    units.Bytes
+		burst  int
+		packet units.Bytes
+		want   uint8
+		ok     bool
+	}{
+		{30000, 55, 1000, 5, true}, // 26: w = 1/16 gives 15.5, 1/32 gives 26.4
+		{10000, 17, 1000, 4, true}, // 8: 1/8 gives 7.2, 1/16 gives 10.7
+		{3000, 5, 1000, 2, true},   // 3: 1/2 gives 1.9, 1/4 gives 3.05
+		{30000, 10, 1000, 0, false},
+	} {
+		if got, ok := REDWeight(tt.low, tt.burst, tt.packet); got != tt.want || ok != tt.ok {
+			t.Errorf("REDWeight(%d, %d, %d) = %d, %v, want %d, %v", int64(tt.low), tt.burst, int64(tt.packet), got, ok, tt.want, tt.ok)
+		}
+	}
 }
 
 func TestCheckRate(t *testing.T) {
@@ -198,6 +324,14 @@ func TestCheckFindsBadOrder(t *testing.T) {
 		{"no namespace", []Op{Up{"a", "lo"}}, `namespace "a" before it is created`},
 		{"no device", []Op{Namespace{"a"}, Up{"a", "eth0"}}, `device "eth0" before it is created`},
 		{"twice", []Op{Namespace{"a"}, Namespace{"a"}}, `creates "a" a second time`},
+		{"delay after the shaper", []Op{Namespace{"a"}, Veth{A: End{Namespace: "a", Device: "x"}, B: End{Namespace: "a", Device: "y"}},
+			Shaper{Namespace: "a", Device: "x", Rate: units.Mbps, Burst: 2 * units.KB, Limit: units.MB, MTU: 1500, Delayed: true}}, "delayed before it is false"},
+		{"RED without a shaper", []Op{Namespace{"a"}, Veth{A: End{Namespace: "a", Device: "x"}, B: End{Namespace: "a", Device: "y"}},
+			RED{Namespace: "a", Device: "x", Min: 10 * units.KB, Max: 20 * units.KB, Packet: 1000, Burst: 14, Probability: 0.1}}, "no such shaper"},
+		{"RED below a packet", []Op{Namespace{"a"}, Veth{A: End{Namespace: "a", Device: "x"}, B: End{Namespace: "a", Device: "y"}},
+			RED{Namespace: "a", Device: "x", Min: 500, Max: 20 * units.KB, Packet: 1000, Burst: 14, Probability: 0.1}}, "fewer than one packet"},
+		{"delay of nothing", []Op{Namespace{"a"}, Veth{A: End{Namespace: "a", Device: "x"}, B: End{Namespace: "a", Device: "y"}},
+			Delay{Namespace: "a", Device: "x"}}, "delay 0s: want 1µs"},
 		{"route through nothing", []Op{Namespace{"a"}, Route{"a", rackPrefix0, []Hop{{Device: "x"}}}}, `device "x"`},
 	}
 	for _, tt := range tests {

@@ -36,7 +36,6 @@ const (
 	narrowH    = 64
 	rackGap    = 14
 	fewHosts   = 16 // at most so many are wide
-	fewUplinks = 16 // at most so many have their rate written at each, where rates differ
 	thickest   = 6.0
 	thinHost   = 3.0 // the thickest link of narrow hosts, which would touch one another
 )
@@ -212,9 +211,9 @@ func (p *picture) uplink(c cable) {
 	// Rates that are not the usual are written near the leaf, where lines to
 	// different spines are apart, and at two heights.
 	if c.rates() != p.usualUp {
-		at := 0.25
-		if len(p.uplinks) > fewUplinks || c.up.Spine%2 == 1 {
-			at = 0.42
+		at := 0.2
+		if c.up.Spine%2 == 1 {
+			at = 0.34
 		}
 		p.text = append(p.text, label{x1 + (x2-x1)*at, y1 + (y2-y1)*at + 4, "rate", c.rates(), false})
 	}
@@ -286,7 +285,8 @@ func (p *picture) box(x, y, w, h float64, class, name, title string) {
 func (p *picture) write(l label, anchor string) {
 	turn := ""
 	if l.down {
-		turn = fmt.Sprintf(` transform="rotate(90 %.1f %.1f)" dominant-baseline="central"`, l.x, l.y)
+		turn = fmt.Sprintf(` transform="rotate(90 %.1f %.1f)"`, l.x, l.y)
+		l.y += 4 // to the middle of the letters, which not all readers find by themselves
 	}
 	class := ""
 	if l.class != "" {

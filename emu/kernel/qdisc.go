@@ -1,0 +1,158 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"testbed/emu/deploy"
+	"testbed/emu/plan"
+)
+
+// qdisc is a request for a qdisc at a device. A parent of 0 is the root, any
+// other the class 1 of the qdisc of that handle.
+func (b *building) qdisc(index int, kind string, handle, parent uint16) *nl.NetlinkRequest {
+	req := b.request(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_REPLACE|unix.NLM_F_ACK)
+	msg := &nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: int32(index), Handle: uint32(handle) << 16, Parent: netlink.HANDLE_ROOT}
+	if parent > 0 {
+		msg.Parent = uint32(parent)<<16 | 1
+	}
+	req.AddData(msg)
+	req.AddData(nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated(kind)))
+	return req
+}
+
+// addQdisc carries out a request for a qdisc of a kind that a kernel may not have.
+func addQdisc(req *nl.NetlinkRequest, kind string) error {
+	err := change(req)
+	if errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("qdisc %s: %w", kind, deploy.ErrUnsupported)
+	}
+	return err
+}
+
+// shape puts a token bucket at a device. The bucket is stated in bytes
+// (TCA_TBF_BURST): as the time it takes to fill, the older way, it is rounded to
+// ticks and, by common libraries, to microseconds.
+func (b *building) shape(index int, op plan.Shaper) error {
+	handle, parent := op.Handle()
+	req := b.qdisc(index, "tbf", handle, parent)
+	bytesPerSecond := uint64(op.Rate.BytesPerSecond())
+	params := nl.TcTbfQopt{Limit: uint32(op.Limit)}
+	params.Rate.Rate = uint32(min(bytesPerSecond, 1<<32-1))
+	params.Rate.Linklayer = nl.LINKLAYER_ETHERNET
+	options := nl.NewRtAttr(nl.TCA_OPTIONS, nil)
+	options.AddRtAttr(nl.TCA_TBF_PARMS, params.Serialize())
+	options.AddRtAttr(nl.TCA_TBF_BURST, nl.Uint32Attr(uint32(op.Burst)))
+	if bytesPerSecond >= 1<<32 {
+		options.AddRtAttr(nl.TCA_TBF_RATE64, nl.Uint64Attr(bytesPerSecond))
+	}
+	req.AddData(options)
+	return change(req)
+}
+
+// delay puts netem at the root of a device. Its options are a struct followed by
+// attributes; the struct's latency is in ticks and gives way to the attribute's,
+// which is in nanoseconds.
+func (b *building) delay(index int, op plan.Delay) error {
+	req := b.qdisc(index, "netem", plan.RootHandle, 0)
+	head := make([]byte, 24) // struct tc_netem_qopt
+	binary.NativeEndian.PutUint32(head[4:], op.Packets)
+	options := nl.NewRtAttr(nl.TCA_OPTIONS, head)
+	options.AddRtAttr(tcaNetemLatency64, nl.Uint64Attr(uint64(op.Delay)))
+	req.AddData(options)
+	return addQdisc(req, "netem")
+}
+
+// red puts RED in the place of a token bucket's queue.
+func (b *building) red(index int, op plan.RED) error {
+	log, ok := plan.REDWeight(op.Min, op.Burst, op.Packet)
+	if !ok {
+		return errors.New("no weight lets such a burst pass") // plan.Check would have told
+	}
+	req := b.qdisc(index, "red", plan.REDHandle, op.Parent())
+	params := make([]byte, 16) // struct tc_red_qopt
+	binary.NativeEndian.PutUint32(params[0:], uint32(op.Limit))
+	binary.NativeEndian.PutUint32(params[4:], uint32(op.Min))
+	binary.NativeEndian.PutUint32(params[8:], uint32(op.Max))
+	decay, cell := redDecay(log, op.Rate.TimeToSend(op.Packet).Seconds()*1e6)
+	params[12], params[13], params[14] = log, redSlope(op), cell
+	if op.ECN {
+		params[15] = tcRedECN
+	}
+	options := nl.NewRtAttr(nl.TCA_OPTIONS, nil)
+	options.AddRtAttr(tcaRedParms, params)
+	options.AddRtAttr(tcaRedStab, decay[:])
+	options.AddRtAttr(tcaRedMaxP, nl.Uint32Attr(uint32(min(op.Probability*(1<<32), math.MaxUint32))))
+	req.AddData(options)
+	return addQdisc(req, "red")
+}
+
+// redSlope is the probability over the range of the average, as the negative of
+// its logarithm to base 2, rounded up. Kernels since 3.3 go by the probability
+// itself and want this all the same.
+func redSlope(op plan.RED) uint8 {
+	per := op.Probability / float64(op.Max-op.Min)
+	return uint8(min(math.Ceil(-math.Log2(per)), 31))
+}
+
+// redDecay tells the kernel how much the average forgets while the queue is idle:
+// for each cell of 2^cell µs the shift of the average that it comes to, as if a
+// packet had left an empty queue every packet µs.
+func redDecay(log uint8, packet float64) (decay [256]byte, cell uint8) {
+	perMicrosecond := -math.Log2(1-math.Exp2(-float64(log))) / packet
+	const most = 31
+	for cell < 31 && most/perMicrosecond/math.Exp2(float64(cell)) >= 512 {
+		cell++
+	}
+	for i := 1; i < len(decay); i++ {
+		decay[i] = byte(min(math.Exp2(float64(cell))*float64(i)*perMicrosecond, most))
+	}
+	decay[255] = most
+	return decay, cell
+}
+
+// CheckNeeds tells what this kernel lacks to carry out p, having tried it in a
+// namespace that is gone when it returns. It builds nothing.
+func CheckNeeds(p *plan.Plan) error {
+	var kinds []string
+	needs := p.Needs()
+	for _, n := range needs {
+		if n.Key != "" { // without the others, nothing works, and Probe tells
+			kinds = append(kinds, n.Qdisc)
+		}
+	}
+	if len(kinds) == 0 {
+		return nil
+	}
+	have, err := haveQdiscs(kinds)
+	if err != nil {
+		return fmt.Errorf("look for the qdiscs %s: %w%s", strings.Join(kinds, ", "), err, privilege(err))
+	}
+	var errs []error
+	for _, n := range needs {
+		if n.Key != "" && !have[n.Qdisc] {
+			errs = append(errs, fmt.Errorf("this kernel has no %s, which %s of %s needs: load sch_%s (modprobe sch_%s), use a kernel that has it, or remove %s: %w",
+				n.Qdisc, n.Key, n.For, n.Qdisc, n.Qdisc, n.Key, deploy.ErrUnsupported))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// CheckPlan is CheckNeeds; deploy.Apply asks it before it begins.
+func (x *Executor) CheckPlan(p *plan.Plan) error { return CheckNeeds(p) }
+
+// From linux/pkt_sched.h.
+const (
+	tcaNetemLatency64 = 10
+	tcaRedParms       = 1
+	tcaRedStab        = 2
+	tcaRedMaxP        = 3
+	tcRedECN          = 1
+)
