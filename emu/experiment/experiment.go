@@ -119,6 +119,11 @@ func execute(ctx context.Context, s *scenario.Scenario, o Options, backend strin
 		return nil, err
 	}
 	r := &run{s: s, o: o, fabric: f, arms: s.ArmList()}
+	if backend == "packets" { // before there is a run directory
+		if err := kernel.CheckNeeds(r.plan(s.RepeatSeed(0))); err != nil {
+			return nil, err
+		}
+	}
 	m, err := r.manifest(backend)
 	if err != nil {
 		return nil, err

@@ -29,13 +29,18 @@ import (
 func judge(ctx context.Context, dir string, f *topo.Fabric, seen flows.Records, m live.Measured) (report.Repeat, error) {
 	frame := f.Shape().MTU + plan.EthernetHeader
 	names := make([]string, f.Hosts())
-	rate := map[string]units.Rate{}
+	up, down := map[string]units.Rate{}, map[string]units.Rate{}
 	for h := range names {
 		names[h] = f.HostName(topo.HostID(h))
-		rate[names[h]] = f.Link(f.HostUp(topo.HostID(h))).Rate
+		up[names[h]] = f.Link(f.HostUp(topo.HostID(h))).Rate
+		down[names[h]] = f.Link(f.HostDown(topo.HostID(h))).Rate
 	}
 	res, err := flows.Reduce(ctx, filepath.Join(dir, "captures"), flows.Options{Hosts: names,
-		Spacing: func(host string, _ flows.Direction) flows.SpacingSpec {
+		Spacing: func(host string, d flows.Direction) flows.SpacingSpec {
+			rate := up
+			if d == flows.In {
+				rate = down
+			}
 			return flows.SpacingSpec{Rate: rate[host], Frame: frame}
 		}})
 	if err != nil {

@@ -52,17 +52,27 @@ type Settings struct {
 
 // DefaultSettings are those for a fabric. A send buffer holds, twice over, the
 // largest queue on its way and 64 KB: the kernel counts about two bytes of
-// memory for a byte of payload when segments are cut to the MTU. Jitter is up to
-// the time of one frame on a host's link.
+// memory for a byte of payload when segments are cut to the MTU. Where links have
+// delays, what is on its way in a round trip counts as queue. Jitter is up to the
+// time of one frame on the slowest host's link.
 func DefaultSettings(f *topo.Fabric) Settings {
 	queue := units.Bytes(0)
+	slowest := f.Link(0).Rate // of hosts
+	var fastest units.Rate
+	var host, uplink time.Duration // the longest delays
 	for _, l := range f.Links() {
 		queue = max(queue, l.Queue)
+		if l.Kind == topo.HostUp || l.Kind == topo.HostDown {
+			slowest, fastest, host = min(slowest, l.Rate), max(fastest, l.Rate), max(host, l.Delay)
+		} else {
+			uplink = max(uplink, l.Delay)
+		}
 	}
+	queue += fastest.BytesIn(4 * (host + uplink)) // what is on its way in a round trip of four links and back
 	buffer := 2*queue + 64*units.KiB
 	return Settings{
 		Procs: max(16, 2*runtime.NumCPU()), Quantum: 5 * time.Millisecond, SendBuffer: buffer, ReceiveBuffer: 2 * buffer, NotSent: 16 * units.KiB, BlockBuffer: 2*queue + 1*units.MiB,
-		Jitter: f.Shape().HostLink.TimeToSend(f.Shape().MTU + plan.EthernetHeader),
+		Jitter: slowest.TimeToSend(f.Shape().MTU + plan.EthernetHeader),
 		Sample: 200 * time.Millisecond, Interval: 8 * time.Millisecond, Spell: 12, Probe: 10 * time.Millisecond,
 		Settle: 3 * time.Second, Quiet: 60 * time.Millisecond, Stop: 10 * time.Second,
 	}

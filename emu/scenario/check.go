@@ -14,10 +14,25 @@ type checker struct {
 }
 
 func (f Fabric) shape() topo.LeafSpine {
-	return topo.LeafSpine{
+	s := topo.LeafSpine{
 		Leaves: f.Leaves, Spines: f.Spines, HostsPerLeaf: f.HostsPerLeaf, HostLink: f.HostLink,
-		Oversubscription: f.Oversubscription, Queue: f.Queue, MTU: units.Bytes(f.MTU),
+		Oversubscription: f.Oversubscription, Uplink: f.Uplink, CrossRack: f.CrossRack,
+		Queue: f.Queue, MTU: units.Bytes(f.MTU), Delay: f.Delay,
 	}
+	if f.Kind == kindSwitch {
+		s.Leaves, s.HostsPerLeaf = 1, f.Ports
+	}
+	for _, h := range f.HostLinks {
+		s.HostLinks = append(s.HostLinks, topo.HostLink(h))
+	}
+	for _, l := range f.Links {
+		s.Links = append(s.Links, topo.LinkChange(l))
+	}
+	if f.RED != nil {
+		red := topo.RED(*f.RED)
+		s.RED = &red
+	}
+	return s
 }
 
 // Rates of a leaf's link to a spine that make sense.
@@ -49,47 +64,11 @@ func (c *checker) check() {
 	}
 }
 
-func (c *checker) fabric() {
-	f := c.spec.Fabric
-	if c.sound("fabric.leaves", "fabric.spines") && f.Leaves > 1 && f.Spines == 0 {
-		c.failAt("fabric.spines", "0 with %d leaves: want at least one, or the leaves have no way to each other", f.Leaves)
-		return
-	}
-	rates := c.sound("fabric.hosts_per_leaf", "fabric.host_link", "fabric.oversubscription", "fabric.spines")
-	var uplink units.Rate
-	if rates && f.Spines > 0 {
-		// In floating point first: an absurd ratio must not wrap.
-		each := float64(f.HostLink) * float64(f.HostsPerLeaf) / f.Oversubscription.Float() / float64(f.Spines)
-		if each < float64(minUplink) || each > float64(maxUplink) {
-			c.failAt("fabric.oversubscription", "%v: %d hosts of %v and %d spines make each uplink %.0f bps: want %v to %v",
-				f.Oversubscription, f.HostsPerLeaf, f.HostLink, f.Spines, each, minUplink, maxUplink)
-			return
-		}
-		uplink = units.Rate(each)
-	}
-	if !c.sound("fabric.queue", "fabric.mtu", "fabric.host_link") {
-		return
-	}
-	least := 2 * (units.Bytes(f.MTU) + ethernetHeader)
-	for _, link := range []struct {
-		what string
-		rate units.Rate
-	}{{"a host's link", f.HostLink}, {"an uplink", uplink}} {
-		if q := f.Queue.On(link.rate); link.rate > 0 && q < least {
-			c.failAt("fabric.queue", "%v: %d bytes ahead of %s of %v: want at least two frames, %d bytes", f.Queue, q, link.what, link.rate, least)
-			return
-		} else if q > units.GB {
-			c.failAt("fabric.queue", "%v: %v ahead of %s of %v: want at most 1GB", f.Queue, q, link.what, link.rate)
-			return
-		}
-	}
-}
-
 const ethernetHeader units.Bytes = 14
 
 func (c *checker) writers(w *WritersItem, path string) {
-	f := c.spec.Fabric
-	shaped := c.sound("fabric.leaves", "fabric.hosts_per_leaf")
+	f := c.spec.Fabric.shape()
+	shaped := c.shaped()
 	hosts := f.Leaves * f.HostsPerLeaf
 	switch {
 	case c.at[path+".count"] != nil && c.at[path+".hosts"] != nil:
@@ -116,7 +95,7 @@ func (c *checker) writers(w *WritersItem, path string) {
 }
 
 func (c *checker) hostNames(w *WritersItem, path string) {
-	f := c.spec.Fabric
+	f := c.spec.Fabric.shape()
 	first := map[string]int{}
 	for i, name := range w.Hosts {
 		at := fmt.Sprintf("%s.hosts[%d]", path, i)

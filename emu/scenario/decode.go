@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -156,6 +157,10 @@ func (d *decoder) entries(n *yaml.Node, path string) []entry {
 // mapping sets the struct v from a mapping.
 func (d *decoder) mapping(n *yaml.Node, path string, v reflect.Value) {
 	fields := fieldsOf(v.Type())
+	kind := kindIn(n, fields)
+	if kind != "" {
+		fields = slices.DeleteFunc(slices.Clone(fields), func(f field) bool { return f.kind != "" && f.kind != kind })
+	}
 	if n.Kind != yaml.MappingNode {
 		if !told(n) {
 			d.fail(n, path, "%s: want a mapping with the keys %s", kindOf(n), strings.Join(keysOf(fields), ", "))
@@ -167,9 +172,14 @@ func (d *decoder) mapping(n *yaml.Node, path string, v reflect.Value) {
 	for _, e := range d.entries(n, path) {
 		given[e.key] = true
 		known := false
-		for _, f := range fields {
+		for _, f := range fieldsOf(v.Type()) {
 			if f.key == e.key {
 				known = true
+				if kind != "" && f.kind != "" && f.kind != kind {
+					d.fail(e.name, join(path, e.key), "key of kind %s in a %s of kind %s: leave it out, or change the kind; here are %s",
+						f.kind, path[strings.LastIndexByte(path, '.')+1:], kind, strings.Join(keysOf(fields), ", "))
+					continue
+				}
 				d.value(e.node, join(path, e.key), f, v.Field(f.index))
 			}
 		}
@@ -185,11 +195,29 @@ func (d *decoder) mapping(n *yaml.Node, path string, v reflect.Value) {
 		if given[f.key] {
 			continue
 		}
-		if f.required {
+		if f.required && (f.kind == "" || kind != "") {
 			d.fail(n, join(path, f.key), "missing: %s", wantOf(v.Type().Field(f.index).Type, f))
 		}
 		d.byDefault(f, v.Field(f.index))
 	}
+}
+
+// kindIn is the kind of a mapping whose keys depend on it, "" of one whose keys do
+// not and of one that says what is no kind.
+func kindIn(n *yaml.Node, fields []field) string {
+	at := slices.IndexFunc(fields, func(f field) bool { return f.key == "kind" && f.initial != nil && len(f.enum) > 1 })
+	if at < 0 {
+		return ""
+	}
+	for i := 0; i+1 < len(n.Content) && n.Kind == yaml.MappingNode; i += 2 {
+		if k, v := n.Content[i], n.Content[i+1]; k.Kind == yaml.ScalarNode && k.Value == "kind" {
+			if v.Kind != yaml.ScalarNode || !slices.Contains(fields[at].enum, v.Value) {
+				return ""
+			}
+			return v.Value
+		}
+	}
+	return *fields[at].initial
 }
 
 func keysOf(fields []field) []string {
@@ -274,6 +302,15 @@ func (d *decoder) set(n *yaml.Node, path string, f field, v reflect.Value) {
 	}
 	_, quantity := quantities[v.Type()]
 	switch {
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct:
+		d.list(n, path, f, func(n *yaml.Node, path string) {
+			one := reflect.New(v.Type().Elem()).Elem()
+			d.mapping(n, path, one)
+			v.Set(reflect.Append(v, one))
+		})
+	case v.Kind() == reflect.Pointer && v.Type().Elem().Kind() != reflect.Struct:
+		v.Set(reflect.New(v.Type().Elem()))
+		d.set(n, path, f, v.Elem())
 	case v.Kind() == reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		d.mapping(n, path, v.Elem())
@@ -390,6 +427,10 @@ func (d *decoder) list(n *yaml.Node, path string, f field, each func(n *yaml.Nod
 	}
 	if len(n.Content) < f.minItems {
 		d.fail(n, path, "empty: want at least one")
+	}
+	if f.maxItems > 0 && len(n.Content) > f.maxItems {
+		d.fail(n, path, "%d of them: want at most %d", len(n.Content), f.maxItems)
+		return
 	}
 	for i, c := range n.Content {
 		at := fmt.Sprintf("%s[%d]", path, i)

@@ -31,6 +31,9 @@ type field struct {
 	of       string // what a whole number counts
 	least    string // with its unit
 	most     string
+	maxItems int
+	kind     string // of the mapping's that have the key; "" where all have
+	optional bool   // left out where it is zero
 }
 
 // fieldsOf reads the tags of a struct of this package. It panics on a tag that
@@ -39,8 +42,8 @@ func fieldsOf(t reflect.Type) []field {
 	var fields []field
 	for i := range t.NumField() {
 		sf := t.Field(i)
-		key, _, _ := strings.Cut(sf.Tag.Get("yaml"), ",")
-		f := field{key: key, index: i, of: sf.Tag.Get("of"), least: sf.Tag.Get("least"), most: sf.Tag.Get("most")}
+		key, options, _ := strings.Cut(sf.Tag.Get("yaml"), ",")
+		f := field{key: key, index: i, kind: sf.Tag.Get("kind"), optional: options == "omitempty", of: sf.Tag.Get("of"), least: sf.Tag.Get("least"), most: sf.Tag.Get("most")}
 		for _, rule := range strings.Split(sf.Tag.Get("jsonschema"), ",") {
 			name, value, _ := strings.Cut(rule, "=")
 			number := func() float64 {
@@ -68,6 +71,8 @@ func fieldsOf(t reflect.Type) []field {
 				f.maxLen = int(number())
 			case "minItems":
 				f.minItems = int(number())
+			case "maxItems":
+				f.maxItems = int(number())
 			case "pattern":
 				f.pattern = regexp.MustCompile(value)
 			case "enum":
@@ -109,6 +114,11 @@ func setText(v reflect.Value, text string) error {
 
 // wantOf is what a field wants, for messages: "a whole number, 1 to 250".
 func wantOf(t reflect.Type, f field) string {
+	if t.Kind() == reflect.Pointer {
+		if _, ok := quantities[t.Elem()]; ok {
+			t = t.Elem()
+		}
+	}
 	if q, ok := quantities[t]; ok {
 		switch {
 		case f.least != "" && f.most != "":

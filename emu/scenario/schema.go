@@ -7,6 +7,7 @@ import (
 	"go/parser"
 	"go/token"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/invopop/jsonschema"
@@ -24,6 +25,8 @@ func Schema() ([]byte, error) {
 	s := r.Reflect(Spec{})
 	s.Title = "testbed scenario"
 	quantityDefaults(s, reflect.TypeFor[Spec]())
+	fabric, _ := s.Properties.Get("fabric")
+	ofKind(fabric, reflect.TypeFor[Fabric]())
 	relax(s)
 	out, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -50,6 +53,13 @@ func reflector(comments map[string]string) *jsonschema.Reflector {
 		key, _, _ := strings.Cut(sf.Tag.Get("yaml"), ",")
 		if rest, ok := strings.CutPrefix(comment, field+" "); ok {
 			comment = key + " " + rest
+		}
+		if kind := sf.Tag.Get("kind"); kind != "" {
+			comment += fmt.Sprintf(" Of kind %s", kind)
+			if strings.HasPrefix(sf.Tag.Get("jsonschema"), "required") {
+				comment += ", where it is required"
+			}
+			comment += "."
 		}
 		if sf.Tag.Get("least") != "" {
 			comment += fmt.Sprintf(" From %s to %s.", sf.Tag.Get("least"), sf.Tag.Get("most"))
@@ -96,6 +106,32 @@ func reflector(comments map[string]string) *jsonschema.Reflector {
 	return r
 }
 
+// ofKind requires of a mapping the keys of its kind, and forbids those of others.
+func ofKind(s *jsonschema.Schema, t reflect.Type) {
+	fields := fieldsOf(t)
+	kind := fields[slices.IndexFunc(fields, func(f field) bool { return f.key == "kind" })]
+	s.Required = slices.DeleteFunc(s.Required, func(key string) bool {
+		return slices.ContainsFunc(fields, func(f field) bool { return f.key == key && f.kind != "" })
+	})
+	of := func(kind string) *jsonschema.Schema {
+		one := &jsonschema.Schema{Not: &jsonschema.Schema{}}
+		for _, f := range fields {
+			switch {
+			case f.kind == kind && f.required:
+				one.Required = append(one.Required, f.key)
+			case f.kind != "" && f.kind != kind:
+				one.Not.AnyOf = append(one.Not.AnyOf, &jsonschema.Schema{Required: []string{f.key}})
+			}
+		}
+		return one
+	}
+	other := kind.enum[1] // of two: the first is the one that a mapping is which does not say
+	properties := jsonschema.NewProperties()
+	properties.Set("kind", &jsonschema.Schema{Const: other})
+	s.If = &jsonschema.Schema{Properties: properties, Required: []string{"kind"}}
+	s.Then, s.Else = of(other), of(kind.enum[0])
+}
+
 // quantityDefaults sets the defaults of quantities, which the reflector leaves
 // out of what it maps.
 func quantityDefaults(s *jsonschema.Schema, t reflect.Type) {
@@ -118,6 +154,8 @@ func quantityDefaults(s *jsonschema.Schema, t reflect.Type) {
 			}
 		} else if ft.Kind() == reflect.Struct && p.Properties != nil {
 			quantityDefaults(p, ft)
+		} else if ft.Kind() == reflect.Slice && ft.Elem().Kind() == reflect.Struct && p.Items != nil && p.Items.Properties != nil {
+			quantityDefaults(p.Items, ft.Elem())
 		}
 	}
 }

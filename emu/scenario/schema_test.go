@@ -26,6 +26,11 @@ type schemaNode struct {
 	Maximum              *float64               `json:"maximum"`
 	MinItems             int                    `json:"minItems"`
 	AdditionalProperties json.RawMessage        `json:"additionalProperties"`
+	If                   *schemaNode            `json:"if"`
+	Then                 *schemaNode            `json:"then"`
+	Else                 *schemaNode            `json:"else"`
+	Not                  *schemaNode            `json:"not"`
+	Const                string                 `json:"const"`
 }
 
 func schema(t *testing.T) *schemaNode {
@@ -102,6 +107,18 @@ func accepts(s *schemaNode, v any, path string) string {
 	if bad == "" {
 		bad = "."
 	}
+	if s.Not != nil && accepts(s.Not, v, path) == "" || s.Const != "" && v != s.Const {
+		return bad
+	}
+	if s.If != nil {
+		then := s.Else
+		if accepts(s.If, v, path) == "" {
+			then = s.Then
+		}
+		if b := accepts(then, v, path); b != "" {
+			return b
+		}
+	}
 	switch v := v.(type) {
 	case map[string]any:
 		if s.Type != "" && s.Type != "object" {
@@ -169,7 +186,7 @@ func accepts(s *schemaNode, v any, path string) string {
 
 func TestSchemaAcceptsShippedScenarios(t *testing.T) {
 	s := schema(t)
-	files := []string{"testdata/good.yaml", "testdata/resolved.golden", "testdata/source.golden"}
+	files := []string{"testdata/good.yaml", "testdata/unlike.yaml", "testdata/switch.yaml", "testdata/resolved.golden", "testdata/source.golden"}
 	shipped, err := filepath.Glob("../../scripts/*/*.yaml")
 	if err != nil || len(shipped) < 2 {
 		t.Fatalf("scenarios of scripts: %v, %v, want at least two", shipped, err)
@@ -197,6 +214,13 @@ func TestSchemaRefuses(t *testing.T) {
 		{"leaves: 4", "leaves: 0", ".fabric.leaves"},
 		{"leaves: 4", "leafs: 4", ".fabric.leaves"},
 		{"leaves: 4", "leaves: 4\n  leafs: 4", ".fabric.leafs"},
+		{"leaves: 4", "leaves: 4\n  ports: 4", ".fabric"},
+		{"leaves: 4", "kind: switch\n  leaves: 4", ".fabric"},
+		{"leaves: 4", "kind: switch\n  ports: 4\n  leaves: 4", ".fabric"},
+		{"leaves: 4", "kind: ring\n  leaves: 4", ".fabric.kind"},
+		{"host_link: 50Mbps", "host_link: 50Mbps\n  host_links: [{hosts: h0-00}]", ".fabric.host_links[].rate"},
+		{"host_link: 50Mbps", "host_link: 50Mbps\n  links: [{link: h0-00>leaf0, delay: 5}]", ".fabric.links[].delay"},
+		{"host_link: 50Mbps", "host_link: 50Mbps\n  red: {min: 10KB, max: 20KB, ecn: 1}", ".fabric.red.ecn"},
 		{"host_link: 50Mbps", "host_link: 50", ".fabric.host_link"},
 		{"host_link: 50Mbps", "host_link: 50Mbs", ".fabric.host_link"},
 		{"queue: 20ms", "queue: 20", ".fabric.queue"},

@@ -2,7 +2,10 @@ package scenario
 
 import (
 	_ "embed"
+	"reflect"
 	"time"
+
+	"go.yaml.in/yaml/v4"
 
 	"testbed/topo"
 	"testbed/topo/units"
@@ -51,24 +54,81 @@ type Spec struct {
 
 // Fabric is the shape of the network.
 type Fabric struct {
+	// Kind of fabric: leaf-spine is racks under leaves that spines join; switch is
+	// one switch that never blocks, as papers on coflows assume.
+	Kind string `yaml:"kind" jsonschema:"default=leaf-spine,enum=leaf-spine,enum=switch"`
 	// Leaves are the racks, each under one leaf switch.
-	Leaves int `yaml:"leaves" jsonschema:"required,minimum=1,maximum=250"`
+	Leaves int `yaml:"leaves" jsonschema:"required,minimum=1,maximum=250" kind:"leaf-spine"`
 	// Spines that every leaf is linked to. May be 0 where there is one leaf.
-	Spines int `yaml:"spines" jsonschema:"required,minimum=0,maximum=64"`
+	Spines int `yaml:"spines" jsonschema:"required,minimum=0,maximum=64" kind:"leaf-spine"`
 	// HostsPerLeaf are the hosts of each rack.
-	HostsPerLeaf int `yaml:"hosts_per_leaf" jsonschema:"required,minimum=1,maximum=250"`
+	HostsPerLeaf int `yaml:"hosts_per_leaf" jsonschema:"required,minimum=1,maximum=250" kind:"leaf-spine"`
+	// Ports of the switch, one host at each: h0-00 and so on; the switch is leaf0.
+	Ports int `yaml:"ports" jsonschema:"required,minimum=1,maximum=250" kind:"switch"`
 	// HostLink is the rate of a host's link, both ways.
 	HostLink units.Rate `yaml:"host_link" jsonschema:"required" least:"100Kbps" most:"100Gbps"`
-	// Oversubscription is a rack's host capacity over its uplink capacity,
-	// summed over the spines.
-	Oversubscription units.Ratio `yaml:"oversubscription" jsonschema:"default=1:1"`
+	// HostLinks are hosts whose links have another rate. Where several name a host,
+	// the last wins.
+	HostLinks []HostLink `yaml:"host_links,omitempty" jsonschema:"minItems=1,maxItems=256"`
+	// Oversubscription is a rack's host capacity over its uplink capacity, summed
+	// over the spines.
+	Oversubscription units.Ratio `yaml:"oversubscription,omitempty" jsonschema:"default=1:1" kind:"leaf-spine"`
+	// Uplink is the rate of each link between a leaf and a spine, both ways. Instead
+	// of oversubscription.
+	Uplink units.Rate `yaml:"uplink,omitempty" least:"100Kbps" most:"1000Gbps" kind:"leaf-spine"`
+	// CrossRack is what a rack may send to other racks, and receive from them, split
+	// evenly over the spines. Instead of oversubscription.
+	CrossRack units.Rate `yaml:"cross_rack,omitempty" least:"100Kbps" most:"10Tbps" kind:"leaf-spine"`
 	// Queue is the drop-tail buffer ahead of every link, in bytes or as the time
 	// the link takes to empty it. It must hold at least two frames.
 	Queue topo.Queue `yaml:"queue" jsonschema:"default=20ms"`
+	// RED is random early detection on the queues of switch ports. Without it they
+	// drop only when they are full. Needs a kernel with sch_red.
+	RED *RED `yaml:"red,omitempty"`
+	// Delay is the propagation of every link, one way. Needs a kernel with sch_netem
+	// where it is not 0s.
+	Delay time.Duration `yaml:"delay" jsonschema:"default=0s" least:"0s" most:"10s"`
+	// Links are links that differ in rate, queue or delay. Where several name a
+	// link, the last wins.
+	Links []LinkChange `yaml:"links,omitempty" jsonschema:"minItems=1,maxItems=256"`
 	// MTU is the largest IP packet, a plain number of bytes.
 	MTU int `yaml:"mtu" jsonschema:"default=1500,minimum=576,maximum=65000" of:"bytes"`
 	// CongestionControl is TCP's, by the kernel's name for it.
 	CongestionControl string `yaml:"congestion_control" jsonschema:"default=cubic,pattern=^[a-z0-9_-]+$,maxLength=15"`
+}
+
+// HostLink is the rate of the links of some hosts.
+type HostLink struct {
+	// Hosts by name, with the wildcards *, ? and [...], such as h*-03.
+	Hosts string `yaml:"hosts" jsonschema:"required,minLength=1,maxLength=100"`
+	// Rate of their links, both ways.
+	Rate units.Rate `yaml:"rate" jsonschema:"required" least:"100Kbps" most:"100Gbps"`
+}
+
+// LinkChange says what differs about some links. What is left out stays.
+type LinkChange struct {
+	// Link by its ends, with the wildcards *, ? and [...]: leaf0>spine1 is one
+	// direction, leaf0<>spine1 both.
+	Link string `yaml:"link" jsonschema:"required,minLength=1,maxLength=100"`
+	// Rate of the link.
+	Rate units.Rate `yaml:"rate,omitempty" least:"100Kbps" most:"1000Gbps"`
+	// Queue ahead of it.
+	Queue topo.Queue `yaml:"queue,omitempty"`
+	// Delay is its propagation, one way.
+	Delay *time.Duration `yaml:"delay,omitempty" least:"0s" most:"10s"`
+}
+
+// RED is random early detection (Floyd and Jacobson 1993).
+type RED struct {
+	// Min is the average queue up to which nothing is dropped.
+	Min units.Bytes `yaml:"min" jsonschema:"required" least:"577B" most:"1GB"`
+	// Max is the average queue above which everything is.
+	Max units.Bytes `yaml:"max" jsonschema:"required" least:"577B" most:"1GB"`
+	// Probability with which a packet is dropped at max.
+	Probability float64 `yaml:"probability" jsonschema:"default=0.1,minimum=0.000001,maximum=1"`
+	// ECN marks the packets of TCP instead of dropping them, and makes hosts ask for
+	// it.
+	ECN bool `yaml:"ecn" jsonschema:"default=false"`
 }
 
 // Disk is what block servers write to.
@@ -198,6 +258,24 @@ type Limits struct {
 	Blocks int `yaml:"blocks" jsonschema:"default=100000,minimum=1,maximum=100000000"`
 	// Trace is the largest trace file that is read.
 	Trace units.Bytes `yaml:"trace" jsonschema:"default=64MB" least:"1KB" most:"4GB"`
+}
+
+// MarshalYAML gives the keys of the fabric's kind.
+func (f Fabric) MarshalYAML() (any, error) {
+	out := &yaml.Node{Kind: yaml.MappingNode}
+	v := reflect.ValueOf(f)
+	for _, field := range fieldsOf(v.Type()) {
+		value := v.Field(field.index)
+		if field.kind != "" && field.kind != f.Kind || field.optional && value.IsZero() {
+			continue
+		}
+		n := &yaml.Node{}
+		if err := n.Encode(value.Interface()); err != nil {
+			return nil, err
+		}
+		out.Content = append(out.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: field.key}, n)
+	}
+	return out, nil
 }
 
 // MarshalYAML gives the item that is set.

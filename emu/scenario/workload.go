@@ -151,10 +151,17 @@ func (c *checker) workload(s *Scenario) {
 // ratios are what a scaled-down experiment must keep to be like the one it
 // stands for.
 func (s *Scenario) ratios(f *topo.Fabric, w workloads.Workload) Notes {
-	fabric := s.Spec.Fabric
-	notes := Notes{fmt.Sprintf("fabric: oversubscription %v, host link %v", fabric.Oversubscription, fabric.HostLink)}
+	slowest, fastest := hostRates(f)
+	link := slowest.String()
+	if slowest != fastest {
+		link += " to " + fastest.String()
+	}
+	notes := Notes{fmt.Sprintf("fabric: %s, host link %s", crossRack(s.Spec.Fabric, f), link)}
 	if d := s.Spec.Disk; d != nil {
-		notes[0] += fmt.Sprintf(", disk : NIC %.2f", float64(d.Write)/float64(fabric.HostLink))
+		notes[0] += fmt.Sprintf(", disk : NIC %.2f", float64(d.Write)/float64(slowest))
+		if slowest != fastest {
+			notes[0] += fmt.Sprintf(" to %.2f", float64(d.Write)/float64(fastest))
+		}
 		beat := s.Spec.Heartbeat.Interval
 		for i, item := range s.Spec.Workload {
 			if item.Writers == nil {
@@ -163,7 +170,7 @@ func (s *Scenario) ratios(f *topo.Fabric, w workloads.Workload) Notes {
 			size := item.Writers.Block
 			times := func(r units.Rate) float64 { return float64(r.TimeToSend(size)) / float64(beat) }
 			notes = append(notes, fmt.Sprintf("workload[%d]: a block takes a disk %.2f heartbeats and a NIC %.2f; window : block %.3f",
-				i, times(d.Write), times(fabric.HostLink), float64(item.Writers.Packet)*float64(item.Writers.Window)/float64(size)))
+				i, times(d.Write), times(slowest), float64(item.Writers.Packet)*float64(item.Writers.Window)/float64(size)))
 		}
 	}
 	if len(w.Writers) > 0 && f.Racks() == 1 {
@@ -173,6 +180,36 @@ func (s *Scenario) ratios(f *topo.Fabric, w workloads.Workload) Notes {
 		notes = append(notes, offered(f, w.Coflows))
 	}
 	return notes
+}
+
+// hostRates are the slowest and the fastest link of hosts, in either direction.
+func hostRates(f *topo.Fabric) (slowest, fastest units.Rate) {
+	slowest = f.Link(0).Rate
+	for _, l := range f.Links() {
+		if l.Kind == topo.HostUp || l.Kind == topo.HostDown {
+			slowest, fastest = min(slowest, l.Rate), max(fastest, l.Rate)
+		}
+	}
+	return slowest, fastest
+}
+
+// crossRack tells what racks may send to one another, as the fabric states it or,
+// where links differ from that, as it came out.
+func crossRack(stated Fabric, f *topo.Fabric) string {
+	if f.Spines() == 0 {
+		return "one switch"
+	}
+	if len(stated.Links) == 0 && stated.Oversubscription.Num > 0 {
+		return fmt.Sprintf("oversubscription %v", stated.Oversubscription)
+	}
+	least, most := f.Oversubscription(0), f.Oversubscription(0)
+	for r := range topo.RackID(f.Racks()) {
+		least, most = min(least, f.Oversubscription(r)), max(most, f.Oversubscription(r))
+	}
+	if least == most {
+		return fmt.Sprintf("oversubscription %.3g:1", least)
+	}
+	return fmt.Sprintf("oversubscription %.3g:1 to %.3g:1", least, most)
 }
 
 // offered tells how much the coflows ask of the racks' uplinks and downlinks.
@@ -188,8 +225,23 @@ func offered(f *topo.Fabric, coflows []workloads.Coflow) string {
 			}
 		}
 	}
-	rate := f.Link(f.LeafUp(0, 0)).Rate * units.Rate(f.Spines())
-	busiest := max(slices.Max(up), slices.Max(down))
+	var longest, sum time.Duration
+	var slowest units.Rate
+	for r := range topo.RackID(f.Racks()) {
+		for _, way := range []struct {
+			link    func(topo.RackID, int) topo.LinkID
+			offered units.Bytes
+		}{{f.LeafUp, up[r]}, {f.LeafDown, down[r]}} {
+			var rate units.Rate
+			for s := range f.Spines() {
+				rate += f.Link(way.link(r, s)).Rate
+			}
+			if took := rate.TimeToSend(way.offered); took >= longest {
+				longest, slowest = took, rate
+			}
+			sum += rate.TimeToSend(way.offered)
+		}
+	}
 	return fmt.Sprintf("coflows: %v between racks, %v of the busiest rack's links of %v and %v of the average rack's; the last arrives at %v",
-		total, rate.TimeToSend(busiest).Round(time.Millisecond), rate, rate.TimeToSend(total/units.Bytes(f.Racks())).Round(time.Millisecond), coflows[len(coflows)-1].Arrival.Round(time.Millisecond))
+		total, longest.Round(time.Millisecond), slowest, (sum / time.Duration(2*f.Racks())).Round(time.Millisecond), coflows[len(coflows)-1].Arrival.Round(time.Millisecond))
 }
