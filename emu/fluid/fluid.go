@@ -4,6 +4,9 @@
 // its replicas, since a pipeline moves at the pace of its slowest part. Time is
 // computed, not waited for, so a run takes as long as its decisions do.
 //
+// The last byte of a transfer arrives its path's propagation after it was sent, and
+// so does a block's, after that of all its hops; until then nothing else waits.
+//
 // It has no packets: no headers, slow start, queues, losses or round trips, and
 // Block.Packet and Block.Window have no effect. Links carry payload at their full
 // rate. Marks cost nothing and are forgotten. Its answers are the bounds packets
@@ -51,6 +54,7 @@ type Backend struct {
 	sorted  bool
 	byFlow  map[workloads.FlowID]*fluid // finished flows map to nil
 	byBlock map[workloads.BlockID]bool  // all blocks ever started
+	landing []landing                   // what was sent and has not arrived, in order of arrival
 	paths   map[pathKey]*class          // what fluids without a ceiling share
 	classes []*class                    // those with fluids
 
@@ -77,7 +81,37 @@ type fluid struct {
 	path     *class // of fluids that share its resources and have no ceiling
 	own      class  // where it is alone with its ceiling
 	progress units.Bytes
+	delay    time.Duration // one way, of all links on its path
 	done     bool
+}
+
+// landing is a transfer or block write that was sent and has not arrived.
+type landing struct {
+	at    time.Duration
+	id    int // workloads.FlowID or workloads.BlockID
+	size  units.Bytes
+	block bool
+}
+
+// send puts what was sent at the present moment on its way.
+func (b *Backend) send(f *fluid, block bool) {
+	l := landing{b.clock.round() + f.delay, f.id, f.size, block}
+	after := slices.IndexFunc(b.landing, func(o landing) bool { return o.at > l.at })
+	if after < 0 {
+		after = len(b.landing)
+	}
+	b.landing = slices.Insert(b.landing, after, l)
+}
+
+// arrived is what has arrived by the present moment.
+func (b *Backend) arrived() []landing {
+	n := 0
+	for n < len(b.landing) && b.clock.until(b.landing[n].at) <= 0 {
+		n++
+	}
+	now := slices.Clone(b.landing[:n])
+	b.landing = slices.Delete(b.landing, 0, n)
+	return now
 }
 
 // pathKey identifies a path: spine is -1 where none is crossed.
@@ -147,7 +181,8 @@ func (b *Backend) startTransfer(c engine.StartTransfer) error {
 	if _, twice := b.byFlow[f.ID]; twice {
 		return fmt.Errorf("start flow %d: it was started before", f.ID)
 	}
-	fl := &fluid{id: int(f.ID), src: f.Src, dst: f.Dst, size: f.Size, left: 8 * float64(f.Size), path: b.pathClass(f.Src, f.Dst, c.Hash)}
+	fl := &fluid{id: int(f.ID), src: f.Src, dst: f.Dst, size: f.Size, left: 8 * float64(f.Size), path: b.pathClass(f.Src, f.Dst, c.Hash),
+		delay: b.fabric.PathDelay(f.Src, f.Dst, c.Hash)}
 	fl.own = class{uses: fl.path.uses, listed: -1}
 	b.byFlow[f.ID] = fl
 	b.add(&b.flows, fl)
@@ -209,6 +244,7 @@ func (b *Backend) startChain(c engine.StartChain) error {
 		for _, l := range b.fabric.Path(from, to, c.Hashes[hop]) {
 			draw(int(l))
 		}
+		fl.delay += b.fabric.PathDelay(from, to, c.Hashes[hop])
 		if b.cfg.DiskRate > 0 {
 			draw(len(b.fabric.Links()) + int(to))
 		}
@@ -285,7 +321,7 @@ func (b *Backend) Await(ctx context.Context, wake time.Duration) (time.Duration,
 	if b.stale {
 		b.newEpoch()
 	}
-	if wake == engine.NextNever && b.soonest > farthest {
+	if wake == engine.NextNever && b.soonest > farthest && len(b.landing) == 0 {
 		return b.reported, nil, b.stuck()
 	}
 	b.advance(wake)
@@ -355,6 +391,9 @@ func (b *Backend) advance(wake time.Duration) {
 	if b.nextBeat < wake {
 		stop, slack = b.nextBeat, together
 	}
+	if len(b.landing) > 0 && b.landing[0].at < stop {
+		stop, slack = b.landing[0].at, together
+	}
 	switch until := b.clock.until(stop); {
 	case stop != engine.NextNever && until <= finish+slack:
 		if until > 0 {
@@ -371,37 +410,76 @@ func (b *Backend) happened() []engine.Event {
 	elapsed := b.clock.since(b.epoch)
 	var flows []workloads.FlowID
 	var received []units.Bytes
-	var finished []engine.Event
+	var ended, durable []int
+	progressed := func(f int, n units.Bytes) {
+		if flows == nil {
+			flows = make([]workloads.FlowID, 0, len(b.flows))
+			received = make([]units.Bytes, 0, len(b.flows))
+		}
+		flows, received = append(flows, workloads.FlowID(f)), append(received, n)
+	}
 	done := false
 	for _, f := range b.flows {
 		n := f.receivedAfter(elapsed)
+		if f.done && f.delay > 0 {
+			n = f.size - 1 // the last byte is on its way
+		}
 		if n > f.progress {
-			if flows == nil {
-				flows = make([]workloads.FlowID, 0, len(b.flows))
-				received = make([]units.Bytes, 0, len(b.flows))
-			}
 			f.progress = n
-			flows, received = append(flows, workloads.FlowID(f.id)), append(received, n)
+			progressed(f.id, n)
 		}
 		if f.done {
 			done = true
-			finished = append(finished, engine.TransferFinished{Flow: workloads.FlowID(f.id)})
 			b.byFlow[workloads.FlowID(f.id)] = nil
 			b.leave(f)
+			if f.delay > 0 {
+				b.send(f, false)
+			} else {
+				ended = append(ended, f.id)
+			}
 		}
 	}
 	for _, f := range b.chains {
 		if f.receivedAfter(elapsed); f.done {
 			done = true
-			finished = append(finished, engine.BlockDurable{Block: workloads.BlockID(f.id)})
 			b.leave(f)
+			if f.delay > 0 {
+				b.send(f, true)
+			} else {
+				durable = append(durable, f.id)
+			}
+		}
+	}
+	if landed := b.arrived(); len(landed) > 0 {
+		for _, l := range landed {
+			if l.block {
+				durable = append(durable, l.id)
+				continue
+			}
+			progressed(l.id, l.size)
+			ended = append(ended, l.id)
+		}
+		slices.Sort(ended)
+		slices.Sort(durable)
+		byFlow := make(map[workloads.FlowID]units.Bytes, len(flows))
+		for i, f := range flows {
+			byFlow[f] = received[i]
+		}
+		slices.Sort(flows)
+		for i, f := range flows {
+			received[i] = byFlow[f]
 		}
 	}
 	var evs []engine.Event
 	if len(flows) > 0 {
 		evs = append(evs, engine.TransferProgressed{Flows: flows, Received: received})
 	}
-	evs = append(evs, finished...)
+	for _, id := range ended {
+		evs = append(evs, engine.TransferFinished{Flow: workloads.FlowID(id)})
+	}
+	for _, id := range durable {
+		evs = append(evs, engine.BlockDurable{Block: workloads.BlockID(id)})
+	}
 	if done {
 		isDone := func(f *fluid) bool { return f.done }
 		b.flows = slices.DeleteFunc(b.flows, isDone)

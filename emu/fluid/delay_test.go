@@ -1,0 +1,62 @@
+package fluid_test
+
+import (
+	"testing"
+	"time"
+
+	"testbed/emu/engine"
+	"testbed/emu/fluid"
+	"testbed/topo"
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// far is two racks of two hosts with 2 ms on every link, and 5 on one.
+func far(t *testing.T) *topo.Fabric {
+	t.Helper()
+	five := 5 * ms
+	f, err := topo.LeafSpine{Leaves: 2, Spines: 1, HostsPerLeaf: 2, HostLink: units.Gbps, Uplink: units.Gbps, Queue: topo.Queue{Time: ms}, MTU: 1500,
+		Delay: 2 * ms, Links: []topo.LinkChange{{Link: "leaf1>h1-01", Delay: &five}}}.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// A transfer ends its path's propagation after its last byte was sent. Its links
+// are free before that, and a transfer that was sent later may arrive earlier.
+func TestLastByteTravels(t *testing.T) {
+	b := fluid.New(far(t), fluid.Config{})
+	do(t, b, start(0, 0, 3, mb, inf)) // 8 ms, and 2+2+2+5 on its way
+	wants(t, b, engine.NextNever, 8*ms, progress(0, 999_999))
+	do(t, b, start(1, 0, 1, mb/8, inf)) // 1 ms at the full rate, and 2+2
+	wants(t, b, engine.NextNever, 9*ms, progress(1, 124_999))
+	wants(t, b, engine.NextNever, 13*ms, progress(1, 125_000), finished(1))
+	wants(t, b, 15*ms, 15*ms)
+	wants(t, b, engine.NextNever, 19*ms, progress(0, 1_000_000), finished(0))
+	if _, _, err := b.Await(t.Context(), engine.NextNever); err == nil {
+		t.Error("waits for nothing without an error")
+	}
+}
+
+// What arrives together is told in order of ID, whatever was sent first.
+func TestArrivalsTogether(t *testing.T) {
+	b := fluid.New(far(t), fluid.Config{})
+	do(t, b, start(5, 0, 3, mb/8, inf)) // sent at 1 ms, on its way for 11
+	do(t, b, start(2, 2, 1, mb, inf))   // sent at 8 ms, on its way for 8
+	wants(t, b, 1*ms, 1*ms, progress(2, 125_000, 5, 124_999))
+	do(t, b, start(3, 1, 0, mb, inf)) // sent at 9 ms, 4: arrives at 13
+	wants(t, b, engine.NextNever, 8*ms, progress(2, 999_999, 3, 875_000))
+	wants(t, b, engine.NextNever, 9*ms, progress(3, 999_999))
+	wants(t, b, engine.NextNever, 12*ms, progress(5, 125_000), finished(5))
+	wants(t, b, engine.NextNever, 13*ms, progress(3, 1_000_000), finished(3))
+	wants(t, b, engine.NextNever, 16*ms, progress(2, 1_000_000), finished(2))
+}
+
+// A block is durable once it has travelled all hops of its chain.
+func TestBlockTravels(t *testing.T) {
+	b := fluid.New(far(t), fluid.Config{})
+	do(t, b, engine.StartChain{Block: workloads.Block{ID: 4, Client: 0, Size: mb, Replicas: 2}, Targets: []topo.HostID{1, 3}, Hashes: []uint32{0, 0}})
+	wants(t, b, engine.NextNever, 8*ms)
+	wants(t, b, engine.NextNever, (8+4+11)*time.Millisecond, engine.BlockDurable{Block: 4})
+}
