@@ -16,6 +16,7 @@ var model = []string{"topo", "topo/units", "workloads", "hosts/wire", "results/v
 var arrows = map[string][]string{
 	"topo/units":      {},
 	"topo":            {},
+	"topo/draw":       {},
 	"workloads":       {},
 	"hosts/wire":      {},
 	"results/verdict": {},

@@ -1,0 +1,326 @@
+package draw
+
+import (
+	"bufio"
+	"fmt"
+	"html"
+	"io"
+	"math"
+
+	"testbed/topo"
+	"testbed/topo/units"
+)
+
+// shades are the colours of loads, a fifth of [0, 1] each, on light and dark
+// ground. They go from cold to hot and differ in lightness as well as in hue.
+var shades = [...]struct{ light, dark, what string }{
+	{"#9ecae1", "#31536b", "below 20%"},
+	{"#4a90c2", "#4a90c2", "to 40%"},
+	{"#7a5fa8", "#a58bd6", "to 60%"},
+	{"#e08214", "#f0a03c", "to 80%"},
+	{"#b2182b", "#ff5a5a", "above"},
+}
+
+func shade(load float64) int { return min(int(load*float64(len(shades))), len(shades)-1) }
+
+// Sizes of the drawing in pixels.
+const (
+	margin     = 16
+	rowLabel   = 150 // left of the rows, what they are
+	switchW    = 72
+	boxH       = 26
+	spineTier  = 150 // from the top of the spines to that of the leaves
+	leafTier   = 120 // from the top of the leaves to that of the hosts
+	wideHost   = 72  // a host whose name is written across
+	narrowHost = 20  // one whose name is written downward
+	narrowH    = 64
+	rackGap    = 14
+	fewHosts   = 16 // at most so many are wide
+	fewUplinks = 16 // at most so many have their rate written at each, where rates differ
+	thickest   = 6
+)
+
+// SVG writes f as a picture that needs nothing else: a row of spines, one of
+// leaves and one of hosts. Lines are the thicker the faster the link. The rate
+// that most links of a tier have is written once, at the left, and others at
+// their links; every shape has a tooltip that tells all about it. A link whose
+// directions differ, or have loads, is two lines: in the direction of travel the
+// one on the right is meant. Colours follow the reader's preference for light or
+// dark. Errors are those of w.
+func SVG(w io.Writer, f *topo.Fabric, o Options) error {
+	p := newPicture(f, o)
+	p.b = bufio.NewWriter(w)
+	p.head()
+	p.rows()
+	for _, c := range p.uplinks {
+		p.uplink(c)
+	}
+	for h := range topo.HostID(f.Hosts()) {
+		p.hostLink(h)
+	}
+	for s := range f.Spines() {
+		p.box(p.spineX(s), p.spineY, switchW, boxH, "switch", topo.SpineName(s), "")
+	}
+	for r := range topo.RackID(f.Racks()) {
+		p.box(p.leafX(r), p.leafY, switchW, boxH, "switch", topo.LeafName(r), rackTitle(f, r))
+	}
+	for h := range topo.HostID(f.Hosts()) {
+		p.box(p.hostX(h), p.hostY, p.hostW-4, p.hostH, "host", f.HostName(h), f.HostAddr(h).String())
+	}
+	p.labels()
+	p.legend()
+	p.b.WriteString("</svg>\n")
+	return p.b.Flush() // the first error of w, if any
+}
+
+type picture struct {
+	f              *topo.Fabric
+	o              Options
+	b              *bufio.Writer
+	top            units.Rate
+	uplinks        []cable
+	usualUp        string
+	usualHost      string
+	loaded         bool
+	odd            bool // some host's rate is written below it
+	hostW, hostH   float64
+	width, height  float64
+	rackW          float64
+	spineY, leafY  float64
+	hostY, legendY float64
+	text           []label // written last, above the lines
+}
+
+type label struct {
+	x, y  float64
+	class string
+	text  string
+	down  bool // written downward
+}
+
+func newPicture(f *topo.Fabric, o Options) *picture {
+	p := &picture{f: f, o: o, top: fastest(f), uplinks: uplinkCables(f), hostW: wideHost, hostH: boxH}
+	hosts := hostCables(f)
+	p.usualUp, p.usualHost = usual(p.uplinks), usual(hosts)
+	for _, c := range hosts {
+		p.odd = p.odd || c.rates() != p.usualHost
+	}
+	for _, l := range f.Links() {
+		_, ok := o.load(l.ID)
+		p.loaded = p.loaded || ok
+	}
+	if f.Hosts() > fewHosts {
+		p.hostW, p.hostH = narrowHost, narrowH
+	}
+	perRack := f.Hosts() / f.Racks()
+	p.rackW = max(float64(perRack)*p.hostW, switchW) + rackGap
+	p.width = 2*margin + rowLabel + max(float64(f.Racks())*p.rackW, float64(f.Spines())*(switchW+rackGap), 300)
+	y := float64(margin)
+	if o.Title != "" {
+		y += 30
+	}
+	p.spineY = y
+	if f.Spines() > 0 {
+		y += spineTier
+	}
+	p.leafY = y
+	p.hostY = y + leafTier
+	y = p.hostY + p.hostH
+	if p.odd && p.hostW == narrowHost {
+		y += 110 // rates are written downward
+	} else if p.odd {
+		y += 34
+	}
+	p.legendY = y + 16
+	p.height = p.legendY
+	if p.loaded {
+		p.height += 30
+	}
+	return p
+}
+
+func (p *picture) innerX() float64 { return margin + rowLabel }
+
+func (p *picture) innerW() float64 { return p.width - 2*margin - rowLabel }
+
+// Middles of boxes.
+func (p *picture) spineX(s int) float64 {
+	return p.innerX() + p.innerW()*(float64(s)+0.5)/float64(p.f.Spines())
+}
+
+func (p *picture) leafX(r topo.RackID) float64 {
+	free := p.innerW() - float64(p.f.Racks())*p.rackW
+	return p.innerX() + free/2 + (float64(r)+0.5)*p.rackW
+}
+
+func (p *picture) hostX(h topo.HostID) float64 {
+	r := p.f.RackOf(h)
+	perRack := p.f.Hosts() / p.f.Racks()
+	place := float64(h - p.f.HostIn(r, 0))
+	return p.leafX(r) + (place-float64(perRack-1)/2)*p.hostW
+}
+
+func (p *picture) head() {
+	fmt.Fprintf(p.b, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f" role="img" font-family="sans-serif" font-size="12">`+"\n", p.width, p.height, p.width, p.height)
+	style := func(ground, ink, soft, line, box, host string, colour func(i int) string) {
+		fmt.Fprintf(p.b, ".ground{fill:%s}text{fill:%s}.soft{fill:%s}.rate{stroke:%s;stroke-width:3;paint-order:stroke;font-size:11px}line{stroke:%s}rect.switch{fill:%s;stroke:%s}rect.host{fill:%s;stroke:%s}\n",
+			ground, ink, soft, ground, line, box, line, host, line)
+		for i := range shades {
+			fmt.Fprintf(p.b, "line.l%d{stroke:%s}", i, colour(i))
+		}
+		p.b.WriteString("\n")
+	}
+	p.b.WriteString("<style>\n")
+	style("#ffffff", "#1b1f24", "#57606a", "#8c959f", "#ddf4ff", "#f6f8fa", func(i int) string { return shades[i].light })
+	p.b.WriteString("@media (prefers-color-scheme: dark) {\n")
+	style("#0d1117", "#e6edf3", "#9198a1", "#6e7681", "#1b3a57", "#1c2128", func(i int) string { return shades[i].dark })
+	p.b.WriteString("}\n</style>\n")
+	p.b.WriteString(`<rect class="ground" width="100%" height="100%"/>` + "\n")
+	if p.o.Title != "" {
+		fmt.Fprintf(p.b, `<title>%s</title><text x="%d" y="%d" font-size="16" font-weight="bold">%s</text>`+"\n", html.EscapeString(p.o.Title), margin, margin+14, html.EscapeString(p.o.Title))
+	}
+}
+
+// rows writes what each row and each tier of links is.
+func (p *picture) rows() {
+	left := func(y float64, text string) {
+		fmt.Fprintf(p.b, `<text class="soft" x="%d" y="%.1f">%s</text>`+"\n", margin, y, html.EscapeString(text))
+	}
+	if n := p.f.Spines(); n > 0 {
+		left(p.spineY+17, plural(n, "spine", "spines"))
+		left(p.spineY+boxH+(spineTier-boxH)/2+4, "uplinks "+p.usualUp)
+		left(p.leafY+17, plural(p.f.Racks(), "leaf", "leaves"))
+	} else {
+		left(p.leafY+17, "1 switch")
+	}
+	left(p.leafY+boxH+(leafTier-boxH)/2+4, "host links "+p.usualHost)
+	left(p.hostY+p.hostH/2+4, plural(p.f.Hosts(), "host", "hosts"))
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+func (p *picture) uplink(c cable) {
+	x1, y1 := p.leafX(c.up.Rack), p.leafY
+	x2, y2 := p.spineX(c.up.Spine), p.spineY+boxH
+	p.cable(c, x1, y1, x2, y2)
+	// Rates that are not the usual are written near the leaf, where lines to
+	// different spines are apart, and at two heights.
+	if c.rates() != p.usualUp {
+		at := 0.25
+		if len(p.uplinks) > fewUplinks || c.up.Spine%2 == 1 {
+			at = 0.42
+		}
+		p.text = append(p.text, label{x1 + (x2-x1)*at, y1 + (y2-y1)*at + 4, "rate", c.rates(), false})
+	}
+}
+
+func (p *picture) hostLink(h topo.HostID) {
+	c := hostCable(p.f, h)
+	x := p.hostX(h)
+	p.cable(c, x, p.hostY, p.leafX(c.up.Rack), p.leafY+boxH)
+	if c.rates() == p.usualHost {
+		return
+	}
+	if p.hostW == narrowHost {
+		p.text = append(p.text, label{x, p.hostY + p.hostH + 6, "rate", c.rates(), true})
+		return
+	}
+	if c.up.Rate == c.down.Rate {
+		p.text = append(p.text, label{x, p.hostY + p.hostH + 15, "rate", c.rates(), false})
+		return
+	}
+	p.text = append(p.text, label{x, p.hostY + p.hostH + 15, "rate", "↑" + c.up.Rate.String(), false},
+		label{x, p.hostY + p.hostH + 29, "rate", "↓" + c.down.Rate.String(), false})
+}
+
+// cable draws a link from its lower end to its upper.
+func (p *picture) cable(c cable, x1, y1, x2, y2 float64) {
+	if c.alike(p.o) {
+		p.line(x1, y1, x2, y2, c.up, c.lower+"<>"+c.upper)
+		return
+	}
+	// Beside each other: half of both widths, and a pixel.
+	apart := (thickness(c.up.Rate, p.top, thickest)+thickness(c.down.Rate, p.top, thickest))/4 + 0.5
+	length := math.Hypot(x2-x1, y2-y1)
+	dx, dy := apart*(y2-y1)/length, -apart*(x2-x1)/length
+	p.line(x1-dx, y1-dy, x2-dx, y2-dy, c.up, c.lower+">"+c.upper)
+	p.line(x1+dx, y1+dy, x2+dx, y2+dy, c.down, c.upper+">"+c.lower)
+}
+
+func (p *picture) line(x1, y1, x2, y2 float64, l topo.Link, name string) {
+	class, title := "", fmt.Sprintf("%s %v, queue %v", name, l.Rate, l.Queue)
+	if x, ok := p.o.load(l.ID); ok {
+		class = fmt.Sprintf(` class="l%d"`, shade(x))
+		title += ", " + percent(x) + " loaded"
+	}
+	fmt.Fprintf(p.b, `<line%s x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke-width="%.1f"><title>%s</title></line>`+"\n",
+		class, x1, y1, x2, y2, thickness(l.Rate, p.top, thickest), html.EscapeString(title))
+}
+
+// box draws a node around x, below y.
+func (p *picture) box(x, y, w, h float64, class, name, title string) {
+	if title != "" {
+		title = ": " + title
+	}
+	fmt.Fprintf(p.b, `<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="4"><title>%s</title></rect>`, class, x-w/2, y, w, h, html.EscapeString(name+title))
+	if w < h {
+		p.write(label{x, y + h/2, "", name, true}, "middle")
+		return
+	}
+	p.write(label{x, y + h/2 + 4, "", name, false}, "middle")
+}
+
+func (p *picture) write(l label, anchor string) {
+	turn := ""
+	if l.down {
+		turn = fmt.Sprintf(` transform="rotate(90 %.1f %.1f)" dominant-baseline="central"`, l.x, l.y)
+	}
+	class := ""
+	if l.class != "" {
+		class = fmt.Sprintf(` class="%s"`, l.class)
+	}
+	fmt.Fprintf(p.b, `<text%s x="%.1f" y="%.1f" text-anchor="%s"%s>%s</text>`+"\n", class, l.x, l.y, anchor, turn, html.EscapeString(l.text))
+}
+
+func (p *picture) labels() {
+	for _, l := range p.text {
+		if l.down {
+			p.write(l, "start")
+		} else {
+			p.write(l, "middle")
+		}
+	}
+}
+
+func (p *picture) legend() {
+	if !p.loaded {
+		return
+	}
+	x, y := float64(margin), p.legendY+8
+	fmt.Fprintf(p.b, `<text class="soft" x="%.0f" y="%.0f">load</text>`+"\n", x, y+4)
+	x += 40
+	for i, s := range shades {
+		fmt.Fprintf(p.b, `<line class="l%d" x1="%.0f" y1="%.0f" x2="%.0f" y2="%.0f" stroke-width="6"/><text class="soft" x="%.0f" y="%.0f">%s</text>`+"\n", i, x, y, x+20, y, x+25, y+4, s.what)
+		x += 95
+	}
+}
+
+// rackTitle is the tooltip of a leaf: what goes in and out of its rack.
+func rackTitle(f *topo.Fabric, r topo.RackID) string {
+	var down, up units.Rate
+	for i := range f.Hosts() / f.Racks() {
+		down += f.Link(f.HostUp(f.HostIn(r, i))).Rate
+	}
+	for s := range f.Spines() {
+		up += f.Link(f.LeafUp(r, s)).Rate
+	}
+	if f.Spines() == 0 {
+		return fmt.Sprintf("%v of hosts", down)
+	}
+	return fmt.Sprintf("%v of hosts, %v of uplinks", down, up)
+}
