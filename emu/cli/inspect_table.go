@@ -160,7 +160,7 @@ func shortTime(d time.Duration) string {
 	case d < time.Second:
 		return strconv.FormatFloat(float64(d)/1e6, 'f', 0, 64) + "ms"
 	}
-	return short(d.Seconds(), "s")
+	return strconv.FormatFloat(d.Seconds(), 'g', 3, 64) + "s"
 }
 
 // drawColumns draws a table without lines, names to the left and figures to the
