@@ -7,7 +7,6 @@ package inspect
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -81,21 +80,6 @@ type Link struct {
 	// Reset tells that the counters began anew within the interval: its figures
 	// are of the part since then, and so too low.
 	Reset bool `json:"reset,omitempty"`
-}
-
-// MarshalJSON gives rates in bit/s and sizes in bytes, as numbers.
-func (l Link) MarshalJSON() ([]byte, error) {
-	type plain Link
-	return json.Marshal(struct {
-		plain
-		Rate       int64 `json:"rate_bps"`
-		Plan       int64 `json:"plan_bps"`
-		Sent       int64 `json:"sent_bytes"`
-		Throughput int64 `json:"throughput_bps"`
-		Backlog    int64 `json:"backlog_bytes"`
-		Limit      int64 `json:"queue_limit_bytes"`
-		PlanLimit  int64 `json:"queue_plan_bytes"`
-	}{plain(l), int64(l.Rate), int64(l.Plan), int64(l.Sent), int64(l.Throughput), int64(l.Backlog), int64(l.Limit), int64(l.PlanLimit)})
 }
 
 // OffPlan tells that the kernel shapes the link to another rate than the fabric
@@ -206,17 +190,6 @@ type Switch struct {
 	Backlog    units.Bytes `json:"backlog_bytes"`
 	Dropped    uint64      `json:"dropped"`
 	DroppedAll uint64      `json:"dropped_total"`
-}
-
-// MarshalJSON gives rates in bit/s and sizes in bytes, as numbers.
-func (s Switch) MarshalJSON() ([]byte, error) {
-	type plain Switch
-	return json.Marshal(struct {
-		plain
-		In      int64 `json:"in_bps"`
-		Out     int64 `json:"out_bps"`
-		Backlog int64 `json:"backlog_bytes"`
-	}{plain(s), int64(s.In), int64(s.Out), int64(s.Backlog)})
 }
 
 // Switches sums up links by the switches they touch: leaves, then spines. A
