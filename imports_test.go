@@ -34,6 +34,7 @@ var arrows = map[string][]string{
 	"emu/deploy":   {"emu/plan"},
 	"emu/kernel":   {"emu/plan", "emu/deploy"},
 	"emu/fidelity": {},
+	"emu/inspect":  {"results/metrics"},
 
 	"hosts":      {"hosts/pace", "hosts/disk"},
 	"hosts/pace": {},
@@ -48,7 +49,7 @@ var arrows = map[string][]string{
 		"results/pcap", "results/flows"},
 	"emu/experiment": {"policies", "policies/catalog", "emu/engine", "emu/fluid", "emu/live", "emu/kernel", "emu/fidelity", "emu/plan", "emu/deploy", "emu/scenario",
 		"results/pcap", "results/flows", "results/metrics", "results/report"},
-	"emu/cli": {"policies/catalog", "emu/experiment", "emu/kernel", "emu/plan", "emu/deploy", "emu/scenario",
+	"emu/cli": {"topo/draw", "policies/catalog", "emu/experiment", "emu/inspect", "emu/kernel", "emu/plan", "emu/deploy", "emu/scenario",
 		"results/flows", "results/metrics", "results/report"},
 	"": {"emu/cli"},
 

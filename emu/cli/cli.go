@@ -137,8 +137,8 @@ root, in seconds.`,
 			root.AddCommand(c)
 		}
 	}
-	group("run", a.runCmd(), a.simCmd(), a.validateCmd(), a.planCmd(), a.reportCmd(), a.schemaCmd())
-	group("hand", a.upCmd(), a.downCmd(), a.psCmd(), a.execCmd(), a.shellCmd())
+	group("run", a.runCmd(), a.simCmd(), a.validateCmd(), a.planCmd(), a.reportCmd(), a.graphCmd(), a.schemaCmd())
+	group("hand", a.upCmd(), a.downCmd(), a.psCmd(), a.inspectCmd(), a.execCmd(), a.shellCmd())
 	group("machine", a.doctorCmd(), a.gcCmd(), a.versionCmd())
 	return root
 }

@@ -39,19 +39,25 @@ func (f *scenarioFlags) load(path string) (*scenario.Scenario, error) {
 func (a *app) runCmd() *cobra.Command {
 	var f scenarioFlags
 	var out string
+	scale := &scaleFlag{}
 	cmd := &cobra.Command{
 		Use: "run SCENARIO", Short: "Run a scenario on packets and report what the captures show",
 		Long: `Run builds the scenario's fabric for each arm and repeat, runs the workload in it
 on real TCP, captures every host, and prints a table a metric with the verdict of
 each arm. Everything is kept in a run directory. It needs root.
 
-Exit code 3 tells that the verdict of an arm is void.`,
+Exit code 3 tells that the verdict of an arm is void.
+
+With --check-scale every arm runs once more with all rates and sizes divided by a
+factor and all times kept, and the report tells whether speed-ups moved. They should
+not: the emulation stands for a faster network.`,
 		Example: `  sudo testbed run scripts/quickstart/scenario.yaml
   sudo testbed run scripts/quickstart/facebook.yaml --set trace=FB2010-1Hr-150-0.txt
-  sudo testbed run scenario.yaml --json | jq '.arms[].cct'`,
-		Args: exactly(1),
+  sudo testbed run scenario.yaml --json | jq '.arms[].cct'
+  sudo testbed run scenario.yaml --check-scale 2`,
+		Args: scale.args,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.execute(cmd.Context(), &f, args[0], out, func(ctx context.Context, s *scenario.Scenario, o experiment.Options) (*experiment.Outcome, error) {
+			return a.execute(cmd.Context(), &f, scale, args, out, func(ctx context.Context, s *scenario.Scenario, o experiment.Options) (*experiment.Outcome, error) {
 				if err := needRoot("run"); err != nil {
 					return nil, err
 				}
@@ -60,6 +66,7 @@ Exit code 3 tells that the verdict of an arm is void.`,
 		},
 	}
 	f.add(cmd)
+	scale.add(cmd)
 	cmd.Flags().StringVar(&out, "out", "runs", "directory in which the run directory is made")
 	return cmd
 }
@@ -67,32 +74,36 @@ Exit code 3 tells that the verdict of an arm is void.`,
 func (a *app) simCmd() *cobra.Command {
 	var f scenarioFlags
 	var out string
+	scale := &scaleFlag{}
 	cmd := &cobra.Command{
 		Use: "sim SCENARIO", Short: "Run a scenario on the fluid model, without root",
 		Long: `Sim runs the same engine and the same policies as run, on a fluid model: flows
 share links max-min fairly under their ceilings, without packets or headers. It
 takes seconds and needs no root. Its figures are predictions, not measurements.`,
 		Example: `  testbed sim scripts/quickstart/scenario.yaml
-  testbed sim scripts/quickstart/scenario.yaml --json`,
-		Args: exactly(1),
+  testbed sim scripts/quickstart/scenario.yaml --json
+  testbed sim scripts/quickstart/scenario.yaml --check-scale 2`,
+		Args: scale.args,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.execute(cmd.Context(), &f, args[0], out, experiment.Simulate)
+			return a.execute(cmd.Context(), &f, scale, args, out, experiment.Simulate)
 		},
 	}
 	f.add(cmd)
+	scale.add(cmd)
 	cmd.Flags().StringVar(&out, "out", "runs", "directory in which the run directory is made")
 	return cmd
 }
 
 type runner func(context.Context, *scenario.Scenario, experiment.Options) (*experiment.Outcome, error)
 
-func (a *app) execute(ctx context.Context, f *scenarioFlags, path, out string, how runner) error {
+func (a *app) execute(ctx context.Context, f *scenarioFlags, scale *scaleFlag, args []string, out string, how runner) error {
+	path, by := scale.split(args)
 	s, err := f.load(path)
 	if err != nil {
 		return err
 	}
 	show := a.progress()
-	o, err := how(ctx, s, experiment.Options{Out: out, StateRoot: a.state, Version: version, Progress: show.update})
+	o, err := how(ctx, s, experiment.Options{Out: out, StateRoot: a.state, Version: version, Progress: show.update, CheckScale: by})
 	show.done()
 	if o == nil {
 		return err

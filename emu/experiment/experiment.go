@@ -53,6 +53,9 @@ type Options struct {
 	Out       string // directory in which the run directory is made
 	StateRoot string // of emu/deploy
 	Version   string // of the tool, for the manifest and captures
+	// CheckScale, if it is set, is a factor above 1: every arm runs again with all
+	// rates and sizes divided by it, and the report tells whether speed-ups moved.
+	CheckScale workloads.Factor
 	// Progress is told where a run is, often; it may be nil and must not wait.
 	Progress func(Progress)
 }
@@ -85,11 +88,15 @@ func (o *Outcome) Level() verdict.Level {
 			worst = max(worst, *a.Verdict)
 		}
 	}
+	if c := o.Report.Summary.ScaleCheck; c != nil {
+		worst = max(worst, c.Worst())
+	}
 	return worst
 }
 
 // run is a scenario being run.
 type run struct {
+	of     *rundir // the run of which this is the scaled half, or nil
 	s      *scenario.Scenario
 	o      Options
 	fabric *topo.Fabric
@@ -105,20 +112,26 @@ func CheckPolicy(role, name string, params map[string]any) error {
 
 // Simulate runs a scenario on the fluid model.
 func Simulate(ctx context.Context, s *scenario.Scenario, o Options) (*Outcome, error) {
-	return execute(ctx, s, o, "fluid")
+	return execute(ctx, s, o, "fluid", nil)
 }
 
 // Execute runs a scenario on packets. It needs root.
 func Execute(ctx context.Context, s *scenario.Scenario, o Options) (*Outcome, error) {
-	return execute(ctx, s, o, "packets")
+	return execute(ctx, s, o, "packets", nil)
 }
 
-func execute(ctx context.Context, s *scenario.Scenario, o Options, backend string) (out *Outcome, err error) {
+// execute runs a scenario; of is the run of which it is the scaled half, if it is
+// one.
+func execute(ctx context.Context, s *scenario.Scenario, o Options, backend string, of *rundir) (out *Outcome, err error) {
+	half, err := scaledHalf(s, o.CheckScale)
+	if err != nil {
+		return nil, err
+	}
 	f, err := s.Shape().Build()
 	if err != nil {
 		return nil, err
 	}
-	r := &run{s: s, o: o, fabric: f, arms: s.ArmList()}
+	r := &run{of: of, s: s, o: o, fabric: f, arms: s.ArmList()}
 	if backend == "packets" { // before there is a run directory
 		if err := kernel.CheckNeeds(r.plan(s.RepeatSeed(0))); err != nil {
 			return nil, err
@@ -128,7 +141,7 @@ func execute(ctx context.Context, s *scenario.Scenario, o Options, backend strin
 	if err != nil {
 		return nil, err
 	}
-	if r.dir, err = createRundir(o.Out, m); err != nil {
+	if r.dir, err = r.createDir(m); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.dir.finish(err, ctx.Err() != nil)) }()
@@ -155,6 +168,12 @@ func execute(ctx context.Context, s *scenario.Scenario, o Options, backend strin
 				return out, errors.Join(err, reportErr)
 			}
 			in.Arms[i].Repeats = append(in.Arms[i].Repeats, done)
+		}
+	}
+	if half != nil {
+		if in.Scaled, err = r.checkScale(ctx, half, backend); err != nil {
+			out, reportErr := r.partial(in)
+			return out, errors.Join(err, reportErr)
 		}
 	}
 	return finish(r.dir.path, in)
@@ -198,6 +217,9 @@ func (r *run) manifest(backend string) (Manifest, error) {
 	}
 	m := Manifest{Tool: r.o.Version, Go: runtime.Version(), Kernel: kernelRelease(), CPUs: runtime.NumCPU(), Backend: backend,
 		Run: id, Scenario: r.s.Spec.Name, Workload: fingerprint, Seed: r.s.Spec.Seed, Repeats: r.s.Spec.Repeat, Started: now, State: "running"}
+	if r.of != nil {
+		m.Run, m.ScaledBy = r.of.manifest.Run+scaledSuffix, r.of.scaledBy
+	}
 	for _, a := range r.arms {
 		m.Arms = append(m.Arms, a.Name)
 	}

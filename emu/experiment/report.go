@@ -132,9 +132,18 @@ func repeatOf(dir string, res flows.Result) (report.Repeat, error) {
 // captures found under it. Nothing else needs to be there: arms, their order and
 // their repeats are in the captures; verdicts and the fluid model's predictions
 // are added where their files are.
+//
+// The scaled half of a run is read where it is, and compared.
 func Report(ctx context.Context, dir string) (*Outcome, error) {
+	half, err := findScaled(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
 	var captures []string
-	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if half != nil && path == filepath.Join(dir, scaledDir) {
+			return fs.SkipDir
+		}
 		if err == nil && e.IsDir() && e.Name() == "captures" {
 			captures = append(captures, path)
 			return fs.SkipDir
@@ -168,7 +177,7 @@ func Report(ctx context.Context, dir string) (*Outcome, error) {
 	slices.SortStableFunc(all, func(a, b one) int {
 		return cmp.Or(cmp.Compare(a.res.Meta.ArmIndex, b.res.Meta.ArmIndex), cmp.Compare(a.res.Meta.Repeat, b.res.Meta.Repeat))
 	})
-	in := report.Input{RunID: all[0].res.Meta.RunID, Scenario: all[0].res.Meta.Scenario}
+	in := report.Input{RunID: all[0].res.Meta.RunID, Scenario: all[0].res.Meta.Scenario, Scaled: half}
 	for _, x := range all {
 		if x.res.Meta.RunID != in.RunID {
 			return nil, fmt.Errorf("report: captures of two runs under %s: %s and %s: report on each by itself", dir, in.RunID, x.res.Meta.RunID)

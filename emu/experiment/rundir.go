@@ -18,17 +18,20 @@ import (
 // Manifest says what a run directory holds and how it was made. It is written
 // when the run starts and again when it ends.
 type Manifest struct {
-	Tool     string    `json:"tool"`    // version of testbed
-	Go       string    `json:"go"`      // version of the Go toolchain it was built with
-	Kernel   string    `json:"kernel"`  // release of the running kernel
-	CPUs     int       `json:"cpus"`    // usable by this process
-	Backend  string    `json:"backend"` // "packets" or "fluid"
-	Run      string    `json:"run"`     // name of the run and of its directory
-	Scenario string    `json:"scenario"`
-	Workload string    `json:"workload_fingerprint"` // of the scenario with the traces it reads
-	Seed     uint64    `json:"seed"`
-	Arms     []string  `json:"arms"`
-	Repeats  int       `json:"repeats"`
+	Tool     string   `json:"tool"`    // version of testbed
+	Go       string   `json:"go"`      // version of the Go toolchain it was built with
+	Kernel   string   `json:"kernel"`  // release of the running kernel
+	CPUs     int      `json:"cpus"`    // usable by this process
+	Backend  string   `json:"backend"` // "packets" or "fluid"
+	Run      string   `json:"run"`     // name of the run and of its directory
+	Scenario string   `json:"scenario"`
+	Workload string   `json:"workload_fingerprint"` // of the scenario with the traces it reads
+	Seed     uint64   `json:"seed"`
+	Arms     []string `json:"arms"`
+	Repeats  int      `json:"repeats"`
+	// ScaledBy is the factor by which rates and sizes were divided, in the scaled
+	// half of a run.
+	ScaledBy string    `json:"scaled_by,omitempty"`
 	Started  time.Time `json:"started"`
 	Ended    time.Time `json:"ended,omitzero"`
 	State    string    `json:"state"`           // "running", "complete", "interrupted" or "failed"
@@ -59,11 +62,12 @@ func newRunID(scenario string, now time.Time) (string, error) {
 type rundir struct {
 	path     string
 	manifest Manifest
+	scaledBy string // of its scaled half; "" where it has none
 }
 
-func createRundir(parent string, m Manifest) (*rundir, error) {
-	d := &rundir{path: filepath.Join(parent, m.Run), manifest: m}
-	if err := os.MkdirAll(parent, 0o755); err != nil {
+func createRundir(path string, m Manifest) (*rundir, error) {
+	d := &rundir{path: path, manifest: m}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("run directory: %w", err)
 	}
 	if err := os.Mkdir(d.path, 0o755); err != nil {

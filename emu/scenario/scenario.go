@@ -42,6 +42,9 @@ type Options struct {
 	// by itself, and one about a parameter, as in "alpha: …", "…: alpha: …" or
 	// "… parameter "alpha" …", at that parameter.
 	CheckPolicy func(role, name string, params map[string]any) error
+	// ScalePolicy is the parameters of a policy in a scenario whose rates and sizes
+	// are divided by a factor, for Scaled; nil leaves parameters as they are.
+	ScalePolicy func(role, name string, params map[string]any, by workloads.Factor) (map[string]any, error)
 	// Open opens a trace; nil is os.Open.
 	Open func(name string) (fs.File, error)
 }

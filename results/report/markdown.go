@@ -35,6 +35,11 @@ func (r *Report) Markdown(w io.Writer) error {
 			fmt.Fprintf(&b, "\n%s\n", plain(n))
 		}
 	}
+	if c := r.Summary.ScaleCheck; c != nil {
+		if err := r.scaleMarkdown(&b, c); err != nil {
+			return err
+		}
+	}
 	if reasons := r.reasons(); len(reasons) > 0 {
 		b.WriteString("\n## Why arms did not pass\n")
 		for _, reason := range reasons {

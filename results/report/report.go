@@ -23,6 +23,8 @@ type Input struct {
 	FluidModel bool
 	Seed       uint64 // of confidence intervals
 	Arms       []Arm  // the first is the baseline
+	// Scaled is the scaled half of a check of the scale, if there was one.
+	Scaled *Scaled
 }
 
 // Arm is one combination of policies.
@@ -81,6 +83,9 @@ func New(in Input) (*Report, error) {
 	}
 	for i := range in.Arms {
 		r.Summary.Arms = append(r.Summary.Arms, in.summarize(i))
+	}
+	if in.Scaled != nil {
+		r.Summary.ScaleCheck = in.checkScale()
 	}
 	return r, nil
 }

@@ -29,6 +29,8 @@ type Summary struct {
 	Source   string       `json:"source"`   // "packets" or "fluid model"
 	Baseline string       `json:"baseline"` // the arm that speed-ups are over
 	Arms     []ArmSummary `json:"arms"`
+	// ScaleCheck is there where the run was asked for one.
+	ScaleCheck *ScaleCheck `json:"scale_check,omitempty"`
 }
 
 // ArmSummary is one arm.

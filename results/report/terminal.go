@@ -61,6 +61,11 @@ func (r *Report) Terminal(w io.Writer) error {
 			fmt.Fprintf(&b, "%s\n", n)
 		}
 	}
+	if c := r.Summary.ScaleCheck; c != nil {
+		if err := r.scaleTerminal(&b, c); err != nil {
+			return err
+		}
+	}
 	for _, reason := range r.reasons() {
 		fmt.Fprintf(&b, "\n%s\n", reason.heading)
 		for _, c := range reason.checks {

@@ -1,0 +1,147 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"testbed/topo/units"
+)
+
+// Port is a device with what limits it now, which may not be what was planned.
+type Port struct {
+	LinkStats
+	// Up tells that the device and the other end of its link are up.
+	Up bool
+	// Rate is what the kernel holds the root qdisc to, in whole bytes a second,
+	// and Limit how much may wait in it. Both are 0 where it is not a TBF.
+	Rate  units.Rate
+	Limit units.Bytes
+}
+
+// Ports are the counters of all devices of the namespace, as Links has them,
+// with the state of each device and of its shaper, in order of index. It costs
+// twice as much as Links, and changes nothing.
+func (n *Namespace) Ports() ([]Port, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	ports, err := n.ports()
+	if err != nil {
+		return nil, fmt.Errorf("ports of %q: %w", n.name, err)
+	}
+	return ports, nil
+}
+
+func (n *Namespace) ports() ([]Port, error) {
+	shapers, err := n.shapers()
+	if err != nil {
+		return nil, err
+	}
+	up, err := n.upDevices()
+	if err != nil {
+		return nil, err
+	}
+	links, err := n.links() // last, so that the counters are the newest of all
+	if err != nil {
+		return nil, err
+	}
+	ports := make([]Port, len(links))
+	for i, l := range links {
+		s := shapers[l.Index]
+		ports[i] = Port{LinkStats: l, Up: up[l.Index], Rate: s.rate, Limit: s.limit}
+	}
+	return ports, nil
+}
+
+// shaper is what a TBF is set to.
+type shaper struct {
+	rate  units.Rate
+	limit units.Bytes
+}
+
+// From linux/pkt_sched.h: struct tc_tbf_qopt is two struct tc_ratespec, whose
+// rate is their last word, then limit, buffer and mtu.
+const (
+	tbfRateAt   = 8
+	tbfLimitAt  = 24
+	sizeofTbf   = 36
+	lowestBytes = 1 << 32 // a second, from which on the rate is in TCA_TBF_RATE64 alone
+)
+
+// shapers are the TBFs at the roots of devices, by index.
+func (n *Namespace) shapers() (map[int]shaper, error) {
+	found := map[int]shaper{}
+	req := n.request(unix.RTM_GETQDISC, unix.NLM_F_DUMP)
+	req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC})
+	err := n.dump(req, unix.RTM_NEWQDISC, func(m []byte) error {
+		if len(m) < nl.SizeofTcMsg {
+			return errShort
+		}
+		msg := nl.DeserializeTcMsg(m)
+		if msg.Parent != tcRoot {
+			return nil
+		}
+		var kind string
+		var options []byte
+		err := attributes(m[nl.SizeofTcMsg:], func(k uint16, v []byte) error {
+			switch k {
+			case nl.TCA_KIND:
+				kind = unix.ByteSliceToString(v)
+			case nl.TCA_OPTIONS:
+				options = v
+			}
+			return nil
+		})
+		if err != nil || kind != "tbf" {
+			return err
+		}
+		s, err := tbf(options)
+		found[int(msg.Ifindex)] = s
+		return err
+	})
+	return found, err
+}
+
+// tbf reads the options of a TBF.
+func tbf(options []byte) (s shaper, err error) {
+	var bytes uint64 // a second
+	err = attributes(options, func(kind uint16, v []byte) error {
+		switch kind {
+		case nl.TCA_TBF_PARMS:
+			if len(v) < sizeofTbf {
+				return errShort
+			}
+			bytes = max(bytes, uint64(binary.NativeEndian.Uint32(v[tbfRateAt:])))
+			s.limit = units.Bytes(binary.NativeEndian.Uint32(v[tbfLimitAt:]))
+		case nl.TCA_TBF_RATE64:
+			if len(v) < 8 {
+				return errShort
+			}
+			if b := binary.NativeEndian.Uint64(v); b >= lowestBytes {
+				bytes = b
+			}
+		}
+		return nil
+	})
+	s.rate = units.RateOf(units.Bytes(min(bytes, 1<<60)), 1e9)
+	return s, err
+}
+
+// upDevices are the devices that are up at both ends, by index.
+func (n *Namespace) upDevices() (map[int]bool, error) {
+	up := map[int]bool{}
+	req := n.request(unix.RTM_GETLINK, unix.NLM_F_DUMP)
+	req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	err := n.dump(req, unix.RTM_NEWLINK, func(m []byte) error {
+		if len(m) < unix.SizeofIfInfomsg {
+			return errShort
+		}
+		msg := nl.DeserializeIfInfomsg(m)
+		const both = unix.IFF_UP | unix.IFF_LOWER_UP
+		up[int(msg.Index)] = msg.Flags&both == both
+		return nil
+	})
+	return up, err
+}

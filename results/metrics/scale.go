@@ -1,0 +1,136 @@
+package metrics
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// LeastPairs is the fewest items from which Scale concludes anything: a bootstrap
+// of fewer knows too little of how items vary, and its intervals are too narrow.
+const LeastPairs = 8
+
+// LeastMove is the largest move of a speed-up, as a fraction of it, that is not
+// looked at. Sizes are whole bytes, rates whole bits a second and times whole
+// nanoseconds, so scaling is exact only to within rounding, and a policy's
+// decision may turn on it: on the fluid model, where nothing else differs,
+// speed-ups of the quickstart move by up to 0.2 %.
+const LeastMove = 0.005
+
+// Estimate is a figure with its 95 % interval.
+type Estimate struct {
+	Value float64
+	CI    Interval
+}
+
+// Moved is a speed-up at two scales, and the second over the first.
+type Moved struct {
+	Full, Scaled, Ratio Estimate
+}
+
+// Within tells whether the move is not told from none: 1 is in the interval of
+// the ratio, or the ratio is within LeastMove of it.
+func (m Moved) Within() bool {
+	return m.Ratio.CI.Low <= 1 && 1 <= m.Ratio.CI.High || math.Abs(m.Ratio.Value-1) <= LeastMove
+}
+
+// Scale compares the speed-up of an arm over a base at full scale with that of
+// the same items at another scale.
+type Scale struct {
+	N        int // items that both arms have at both scales; the rest are left out
+	Unpaired int // items that one of the four has and another has not
+	// Average is the speed-up of averages, as Speedup has it, and Paired the
+	// geometric mean of the items' own, as Pair has it, over the N items.
+	Average, Paired Moved
+}
+
+// CompareScale compares speed-ups at two scales. With N below LeastPairs nothing
+// can be concluded, and with N 0 the rest means nothing.
+//
+// All intervals are percentile bootstraps over the items, each drawn with its
+// four times together: an item that is slow at both scales says nothing about
+// scale, so the interval of the ratio is of the items' own moves, and is not the
+// distance of two intervals. It takes items as independent. Those of one run are
+// not quite, and then the truth is wider; repeats make up for that. The same
+// items and seed give the same intervals.
+func CompareScale(base, arm, scaledBase, scaledArm []Item, seed uint64) Scale {
+	var four [4]map[pairKey]float64
+	all := map[pairKey]bool{}
+	for i, items := range [4][]Item{base, arm, scaledBase, scaledArm} {
+		four[i] = make(map[pairKey]float64, len(items))
+		for _, item := range items {
+			key := pairKey{item.Repeat, item.ID}
+			all[key] = true
+			if item.Time > 0 {
+				four[i][key] = float64(item.Time)
+			}
+		}
+	}
+	var s Scale
+	var times [][4]float64
+	for _, a := range arm { // in an order that does not change
+		key := pairKey{a.Repeat, a.ID}
+		var t [4]float64
+		ok := true
+		for i := range four {
+			var has bool
+			t[i], has = four[i][key]
+			ok = ok && has
+		}
+		if ok {
+			times = append(times, t)
+		}
+	}
+	s.N = len(times)
+	if s.Unpaired = len(all) - s.N; s.N == 0 {
+		return s
+	}
+	even := make([]int, s.N)
+	for i := range even {
+		even[i] = 1
+	}
+	full, scaled, pairedFull, pairedScaled := speedups(times, even)
+	s.Average = Moved{Full: Estimate{Value: full}, Scaled: Estimate{Value: scaled}, Ratio: Estimate{Value: scaled / full}}
+	s.Paired = Moved{Full: Estimate{Value: pairedFull}, Scaled: Estimate{Value: pairedScaled}, Ratio: Estimate{Value: pairedScaled / pairedFull}}
+
+	rng := rand.New(rand.NewPCG(seed, uint64(s.N)))
+	count := min(mostResamples, max(leastResamples, drawsInAll/s.N))
+	var draws [6][]float64
+	drawn := make([]int, s.N)
+	for range count {
+		clear(drawn)
+		for range s.N {
+			drawn[rng.IntN(s.N)]++
+		}
+		a, b, c, d := speedups(times, drawn)
+		for i, x := range [6]float64{a, b, b / a, c, d, d / c} {
+			draws[i] = append(draws[i], x)
+		}
+	}
+	for i, e := range [6]*Estimate{&s.Average.Full, &s.Average.Scaled, &s.Average.Ratio, &s.Paired.Full, &s.Paired.Scaled, &s.Paired.Ratio} {
+		slices.Sort(draws[i])
+		e.CI = Interval{Quantile(0.025, draws[i]), Quantile(0.975, draws[i])}
+	}
+	return s
+}
+
+// speedups of items that were each drawn so often, at both scales: of averages,
+// and the geometric means.
+func speedups(times [][4]float64, drawn []int) (full, scaled, pairedFull, pairedScaled float64) {
+	var sum [4]float64
+	var logs [2]float64
+	n := 0.0
+	for i, t := range times {
+		k := float64(drawn[i])
+		if k == 0 {
+			continue
+		}
+		n += k
+		for j := range sum {
+			sum[j] += float64(k * t[j])
+		}
+		logs[0] += float64(k * math.Log(t[0]/t[1]))
+		logs[1] += float64(k * math.Log(t[2]/t[3]))
+	}
+	return sum[0] / sum[1], sum[2] / sum[3], math.Exp(logs[0] / n), math.Exp(logs[1] / n)
+}

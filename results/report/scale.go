@@ -1,0 +1,220 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/olekukonko/tablewriter/renderer"
+	"github.com/olekukonko/tablewriter/tw"
+
+	"testbed/results/metrics"
+	"testbed/results/verdict"
+)
+
+// Scaled is the same arms on the same workload with all rates and sizes divided
+// by a factor, and all times kept.
+type Scaled struct {
+	By     string // the factor, such as "2"
+	Report *Report
+}
+
+// ScaleCheck tells whether speed-ups depend on the scale of the emulation.
+type ScaleCheck struct {
+	By       string      `json:"by"` // rates and sizes were divided by it
+	RunID    string      `json:"run_id"`
+	Outcome  Scaling     `json:"outcome"`
+	Reasons  []string    `json:"reasons"` // why nothing is concluded
+	Compared []ScaleMove `json:"compared"`
+	// Level is the worst verdict of the scaled half; absent from the fluid
+	// model's.
+	Level *verdict.Level `json:"scaled_verdict,omitempty"`
+}
+
+// Scaling is what a check of the scale came to.
+type Scaling string
+
+// The outcomes.
+const (
+	ScaleInvariant    Scaling = "scale-invariant within the interval"
+	NotScaleInvariant Scaling = "not scale-invariant"
+	ScaleUnknown      Scaling = "nothing is concluded"
+)
+
+// ScaleMove is one speed-up over the baseline at both scales. Each estimate is a
+// value and its 95 % interval; Ratio is Scaled over Full, item by item.
+type ScaleMove struct {
+	Arm     string   `json:"arm"`
+	Metric  string   `json:"metric"`  // "cct" or "write_time"
+	Speedup string   `json:"speedup"` // "average", or "paired", the geometric mean
+	Pairs   int      `json:"pairs"`   // items that both arms have at both scales
+	Full    Estimate `json:"full"`
+	Scaled  Estimate `json:"scaled"`
+	Ratio   Estimate `json:"ratio"`
+	Outcome Scaling  `json:"outcome"`
+}
+
+// Estimate is a figure with its 95 % interval, low and high.
+type Estimate struct {
+	Value float64    `json:"value"`
+	CI    [2]float64 `json:"ci"`
+}
+
+func (e Estimate) String() string {
+	return fmt.Sprintf("%.2f× [%.2f, %.2f]", e.Value, e.CI[0], e.CI[1])
+}
+
+// Worst is the worst verdict of the scaled half, a pass where it has none.
+func (c *ScaleCheck) Worst() verdict.Level {
+	if c.Level == nil {
+		return verdict.Pass
+	}
+	return *c.Level
+}
+
+// checkScale compares the speed-ups of both halves. A void arm in either ends
+// the comparison, and so does too small a number of items.
+func (in Input) checkScale() *ScaleCheck {
+	half := in.Scaled.Report
+	c := &ScaleCheck{By: in.Scaled.By, RunID: half.in.RunID, Outcome: ScaleInvariant, Reasons: []string{}, Compared: []ScaleMove{}}
+	if !in.FluidModel {
+		worst := verdict.Pass
+		for _, a := range half.in.Arms {
+			worst = max(worst, a.level())
+		}
+		c.Level = &worst
+		for _, side := range []struct {
+			where string
+			arms  []Arm
+		}{{"at full scale", in.Arms}, {"scaled", half.in.Arms}} {
+			for _, a := range side.arms {
+				if a.level() == verdict.Void {
+					c.Reasons = append(c.Reasons, fmt.Sprintf("%s is void %s", a.Name, side.where))
+				}
+			}
+		}
+	}
+	for i := range in.Arms {
+		if len(half.in.Arms) != len(in.Arms) || half.in.Arms[i].Name != in.Arms[i].Name {
+			c.Reasons = append(c.Reasons, "the halves have different arms")
+			break
+		}
+	}
+	if len(in.Arms) < 2 {
+		c.Reasons = append(c.Reasons, "there is one arm, and so no speed-up")
+	}
+	if len(c.Reasons) > 0 {
+		c.Outcome = ScaleUnknown
+		return c
+	}
+	for k, m := range allMetrics() {
+		name := map[int]string{0: "cct", 2: "write_time"}[k]
+		if name == "" {
+			continue // flows' times follow their coflows'
+		}
+		for i := 1; i < len(in.Arms); i++ {
+			c.compare(in.Arms[i].Name, name, metrics.CompareScale(in.Arms[0].items(m), in.Arms[i].items(m), half.in.Arms[0].items(m), half.in.Arms[i].items(m), in.Seed+uint64(k)))
+		}
+	}
+	c.conclude()
+	return c
+}
+
+func (c *ScaleCheck) compare(arm, metric string, s metrics.Scale) {
+	if s.N == 0 {
+		return
+	}
+	estimate := func(e metrics.Estimate) Estimate {
+		return Estimate{round6(e.Value), [2]float64{round6(e.CI.Low), round6(e.CI.High)}}
+	}
+	for _, x := range []struct {
+		name string
+		metrics.Moved
+	}{{"average", s.Average}, {"paired", s.Paired}} {
+		m := ScaleMove{Arm: arm, Metric: metric, Speedup: x.name, Pairs: s.N, Full: estimate(x.Full), Scaled: estimate(x.Scaled), Ratio: estimate(x.Ratio)}
+		switch {
+		case s.N < metrics.LeastPairs:
+			m.Outcome = ScaleUnknown
+		case x.Within():
+			m.Outcome = ScaleInvariant
+		default:
+			m.Outcome = NotScaleInvariant
+		}
+		c.Compared = append(c.Compared, m)
+	}
+}
+
+// conclude is the outcome of all comparisons: one that moved is enough, and one
+// that tells nothing leaves the rest without a conclusion.
+func (c *ScaleCheck) conclude() {
+	if len(c.Compared) == 0 {
+		c.Outcome, c.Reasons = ScaleUnknown, append(c.Reasons, "the halves have no coflow and no block in common")
+		return
+	}
+	few := false
+	for _, m := range c.Compared {
+		if m.Outcome == NotScaleInvariant {
+			c.Outcome = NotScaleInvariant
+			return
+		}
+		few = few || m.Outcome == ScaleUnknown
+	}
+	if few {
+		c.Outcome = ScaleUnknown
+		c.Reasons = append(c.Reasons, fmt.Sprintf("a comparison has fewer than %d items: raise repeat, or have more coflows or blocks", metrics.LeastPairs))
+	}
+}
+
+// sentence is the outcome in one line.
+func (c *ScaleCheck) sentence() string {
+	s := fmt.Sprintf("Scale check, rates and sizes over %s: %s", c.By, c.Outcome)
+	if len(c.Reasons) > 0 {
+		s += ": " + strings.Join(c.Reasons, "; ")
+	}
+	return s + "."
+}
+
+// scaleNote is for readers of the table.
+const scaleNote = "Ratio: the speed-up with rates and sizes divided, over the one at full scale, item by item. It has not moved where its 95 % interval holds 1, or where it is within half a percent of 1, as rounding leaves it. " +
+	"Of twenty comparisons one is expected to move by chance."
+
+// table is what the comparisons came to.
+func (c *ScaleCheck) table() table {
+	t := table{title: "Scale check", head: []string{"arm", "metric", "speed-up", "n", "full scale [95 %]", "scaled [95 %]", "ratio [95 %]", "outcome"}}
+	for _, m := range c.Compared {
+		outcome := map[Scaling]string{ScaleInvariant: "invariant", NotScaleInvariant: "moved", ScaleUnknown: "too few"}[m.Outcome]
+		name := map[string]string{"cct": "CCT", "write_time": "write time"}[m.Metric]
+		t.rows = append(t.rows, []string{m.Arm, name, m.Speedup, fmt.Sprint(m.Pairs), m.Full.String(), m.Scaled.String(),
+			fmt.Sprintf("%.3f [%.3f, %.3f]", m.Ratio.Value, m.Ratio.CI[0], m.Ratio.CI[1]), outcome})
+	}
+	return t
+}
+
+func (r *Report) scaleTerminal(b *bytes.Buffer, c *ScaleCheck) error {
+	fmt.Fprintf(b, "\n%s\n", c.sentence())
+	if len(c.Compared) == 0 {
+		return nil
+	}
+	if err := draw(b, c.table(), renderer.NewBlueprint(tw.Rendition{Symbols: tw.NewSymbols(tw.StyleLight)})); err != nil {
+		return err
+	}
+	fmt.Fprintf(b, "%s\n", scaleNote)
+	return nil
+}
+
+func (r *Report) scaleMarkdown(b *bytes.Buffer, c *ScaleCheck) error {
+	fmt.Fprintf(b, "\n## Scale check\n\n%s The scaled half is run %s, in the directory scaled.\n", plain(c.sentence()), plain(c.RunID))
+	if len(c.Compared) == 0 {
+		return nil
+	}
+	t := c.table()
+	for _, row := range t.rows {
+		row[0] = plain(row[0])
+	}
+	b.WriteByte('\n')
+	if err := draw(b, t, renderer.NewMarkdown()); err != nil {
+		return err
+	}
+	fmt.Fprintf(b, "\n%s\n", plain(scaleNote))
+	return nil
+}
