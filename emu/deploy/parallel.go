@@ -34,12 +34,13 @@ func workers(x Executor, stage plan.Stage) int {
 	if !ok {
 		return 1
 	}
+	n := p.Workers(stage)
 	for _, op := range stage.Ops {
 		if namespaceOf(op) == "" {
 			return 1
 		}
 	}
-	return p.Workers(stage)
+	return n
 }
 
 // namespaceOf is the only namespace in which an operation acts, or "".
