@@ -63,16 +63,19 @@ func BenchmarkBuild(b *testing.B) {
 					b.Fatal(err)
 				}
 				lap("check-ms")
-				gone := lastOf(b)
+				w := newWatcher(b)
+				for i, name := range p.Namespaces() {
+					w.add(int(x.building(name).net.Fd()), i)
+				}
 				start = time.Now()
 				if err := d.Destroy(context.Background()); err != nil {
 					b.Fatal(err)
 				}
 				down := time.Since(start)
-				gone()
+				w.wait()
 				lap("gone-ms")
 				sum["down-ms"] += down
-				up, down := bareBuild(b, p, lastOf)
+				up, down := bareBuild(b, p)
 				sum["bare-up-ms"] += up
 				sum["bare-down-ms"] += down
 			}
@@ -84,51 +87,96 @@ func BenchmarkBuild(b *testing.B) {
 	}
 }
 
-// lastOf returns a function that ends one more namespace and waits until the
-// kernel, which ends them in turn, is done with it and so with all before.
-func lastOf(b *testing.B) (gone func()) {
+// watcher knows when namespaces have ended. It gives each a number in a namespace
+// of its own; the kernel takes the number back when it begins to end the
+// namespace. It ends them in turn, so that when one more, begun after the last of
+// them, has ended, they have too.
+type watcher struct {
+	b     *testing.B
+	watch ns.NetNS
+	h     *netlink.Handle
+	route *nl.SocketHandle
+}
+
+func newWatcher(b *testing.B) *watcher {
 	b.Helper()
 	watch, err := ns.TempNetNS()
 	if err != nil {
 		b.Fatal(err)
 	}
-	last, err := ns.TempNetNS()
-	if err != nil {
-		b.Fatal(err)
-	}
-	var h *netlink.Handle
+	w := &watcher{b: b, watch: watch}
 	err = watch.Do(func(ns.NetNS) (err error) {
-		if h, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
-			return err
+		if w.h, err = netlink.NewHandle(unix.NETLINK_ROUTE); err == nil {
+			w.route, err = routeSocket()
 		}
-		link := netlink.NewVeth(netlink.LinkAttrs{Name: "last", TxQLen: -1})
-		link.PeerName, link.PeerNamespace = "watch", netlink.NsFd(last.Fd())
-		return h.LinkAdd(link)
+		return err
 	})
 	if err != nil {
 		b.Fatal(err)
 	}
-	return func() {
-		defer watch.Close()
-		defer h.Close()
-		if err := last.Close(); err != nil {
-			b.Fatal(err)
-		}
-		for start := time.Now(); time.Since(start) < 30*time.Second; time.Sleep(time.Millisecond) {
-			if _, err := h.LinkByName("last"); errors.As(err, new(netlink.LinkNotFoundError)) {
-				return
-			}
-		}
-		b.Fatal("namespaces live on after 30 s")
+	return w
+}
+
+func (w *watcher) add(fd, number int) {
+	w.b.Helper()
+	if err := w.h.SetNetNsIdByFd(fd, number); err != nil {
+		w.b.Fatal(err)
 	}
+}
+
+// numbered is how many of the namespaces have not begun to end.
+func (w *watcher) numbered() int {
+	w.b.Helper()
+	req := nl.NewNetlinkRequest(unix.RTM_GETNSID, unix.NLM_F_DUMP)
+	req.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: w.route}
+	req.AddData(nl.NewRtGenMsg())
+	msgs, err := req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWNSID)
+	if err != nil && !errors.Is(err, nl.ErrDumpInterrupted) {
+		w.b.Fatal(err)
+	}
+	return len(msgs)
+}
+
+// wait waits until all have ended.
+func (w *watcher) wait() {
+	w.b.Helper()
+	const patience = 30 * time.Second
+	start := time.Now()
+	for w.numbered() > 0 {
+		if time.Since(start) > patience {
+			w.b.Fatalf("%d namespaces live on after %v", w.numbered(), patience)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	last, err := ns.TempNetNS()
+	if err != nil {
+		w.b.Fatal(err)
+	}
+	link := netlink.NewVeth(netlink.LinkAttrs{Name: "last", TxQLen: -1})
+	link.PeerName, link.PeerNamespace = "watch", netlink.NsFd(last.Fd())
+	if err := errors.Join(w.h.LinkAdd(link), last.Close()); err != nil {
+		w.b.Fatal(err)
+	}
+	for time.Since(start) < patience {
+		if _, err := w.h.LinkByName("last"); errors.As(err, new(netlink.LinkNotFoundError)) {
+			w.route.Close()
+			w.h.Close()
+			if err := w.watch.Close(); err != nil {
+				w.b.Fatal(err)
+			}
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	w.b.Fatalf("namespaces live on after %v", patience)
 }
 
 // bareBuild makes the kernel objects of a plan on one thread, and lets go of
 // them. It returns how long it took to make them, and until the kernel was done
 // with them.
-func bareBuild(b *testing.B, p *plan.Plan, lastOf func(*testing.B) func()) (up, down time.Duration) {
+func bareBuild(b *testing.B, p *plan.Plan) (up, down time.Duration) {
 	b.Helper()
-	gone := lastOf(b)
+	w := newWatcher(b)
 	var failed error
 	var released time.Time
 	var wg sync.WaitGroup
@@ -140,34 +188,36 @@ func bareBuild(b *testing.B, p *plan.Plan, lastOf func(*testing.B) func()) (up, 
 			return
 		}
 		start := time.Now()
-		release, err := bare(p)
+		made, err := bare(p)
 		up = time.Since(start)
+		for _, n := range made {
+			w.add(n.fd, n.number)
+		}
 		released = time.Now()
-		release()
+		for _, n := range made {
+			n.route.Close()
+			unix.Close(n.ioctl)
+			unix.Close(n.fd)
+		}
 		failed = errors.Join(err, unix.Setns(home, unix.CLONE_NEWNET), unix.Close(home))
 	})
 	wg.Wait()
 	if failed != nil {
 		b.Fatal(failed)
 	}
-	gone()
+	w.wait()
 	return up, time.Since(released)
 }
 
-func bare(p *plan.Plan) (release func(), err error) {
-	made := map[string]*bareNamespace{}
-	release = func() {
-		for _, n := range made {
-			n.route.Close()
-			unix.Close(n.ioctl)
-			unix.Close(n.fd)
-		}
-	}
+func bare(p *plan.Plan) (made map[string]*bareNamespace, err error) {
+	made = map[string]*bareNamespace{}
 	for _, op := range p.Ops() {
 		var err error
 		switch op := op.(type) {
 		case plan.Namespace:
-			made[op.Name], err = newBare()
+			if made[op.Name], err = newBare(); err == nil {
+				made[op.Name].number = len(made) - 1
+			}
 		case plan.Sysctl:
 			n := made[op.Namespace]
 			if err = unix.Setns(n.fd, unix.CLONE_NEWNET); err == nil {
@@ -245,14 +295,15 @@ func bare(p *plan.Plan) (release func(), err error) {
 			err = n.send(unix.RTM_NEWROUTE, data...)
 		}
 		if err != nil {
-			return release, fmt.Errorf("%s: %w", op, err)
+			return made, fmt.Errorf("%s: %w", op, err)
 		}
 	}
-	return release, nil
+	return made, nil
 }
 
 type bareNamespace struct {
 	fd, ioctl, next int
+	number          int
 	route           *nl.SocketHandle
 	index           map[string]int
 }

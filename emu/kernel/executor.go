@@ -162,18 +162,39 @@ func (x *Executor) create(name string) error {
 		return err
 	}
 	b := &building{Namespace: &Namespace{name: name}, ioctl: -1, index: map[string]int{"lo": 1}, next: 2}
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		done <- b.born(path)
-	}()
-	if err := <-done; err != nil {
-		return errors.Join(err, b.close())
+	var failed error
+	onThread(func() { failed = b.born(path) })
+	if failed != nil {
+		return errors.Join(failed, b.close())
 	}
 	x.mu.Lock()
 	x.made[name] = b
 	x.mu.Unlock()
 	return nil
+}
+
+// onThread runs f on a thread that ends with it. The process's first thread does
+// not end when its goroutine does, but stays idle for good, in the namespace in
+// which it was left; it is kept busy while f runs on another.
+func onThread(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // never unlocked
+		if unix.Gettid() != unix.Getpid() {
+			f()
+			return
+		}
+		defer runtime.UnlockOSThread()
+		other := make(chan struct{})
+		go func() {
+			defer close(other)
+			runtime.LockOSThread() // never unlocked
+			f()
+		}()
+		<-other
+	}()
+	<-done
 }
 
 // born moves the calling thread into a new namespace, pins that at path and

@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"time"
 
@@ -211,10 +210,11 @@ func (p *prober) close(threads int) error {
 	threads = max(1, min(threads, len(p.order)))
 	for t := range threads {
 		wg.Go(func() {
-			runtime.LockOSThread() // never unlocked: idle threads would stay with the process
-			for i := t; i < len(p.order); i += threads {
-				errs[i] = unix.Close(p.order[i].fd)
-			}
+			onThread(func() { // idle threads would stay with the process
+				for i := t; i < len(p.order); i += threads {
+					errs[i] = unix.Close(p.order[i].fd)
+				}
+			})
 		})
 	}
 	wg.Wait()
