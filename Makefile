@@ -7,7 +7,7 @@ SUDO    := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E env "PATH=$$PATH")
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X testbed/emu/cli.version=$(VERSION)
 
-.PHONY: build demo test check lint bench fuzz clean
+.PHONY: build demo test check lint bench bench-build fuzz clean
 
 build: bin/testbed
 
@@ -37,6 +37,11 @@ lint:
 
 bench:
 	$(SUDO) $(GO) test -p 1 -run '^$$' -bench . -benchtime 2s ./...
+
+# Building and tearing down, beside bare netlink and, where it is installed,
+# Mininet; BENCH_FLAGS such as -rounds 9 -big -json.
+bench-build:
+	$(SUDO) $(GO) run ./scripts/bench $(BENCH_FLAGS)
 
 # Every fuzz target, FUZZTIME each.
 FUZZTIME ?= 20s

@@ -54,6 +54,7 @@ var arrows = map[string][]string{
 	"": {"emu/cli"},
 
 	"emu/kernel/netnstest": {},
+	"scripts/bench":        {}, // runs other programs
 	"scripts/quickstart":   {}, // scenario files, and tests of them
 }
 

@@ -81,6 +81,9 @@ func up(ctx context.Context, root string, s deploy.State, p *plan.Plan) (took ti
 	d, err := deploy.Apply(ctx, p, x)
 	if err == nil {
 		notes = d.Notes()
+		err = deploy.Verify(ctx, p, x)
+	}
+	if err == nil {
 		err = owned.SetReady()
 	}
 	err = errors.Join(err, x.Close())

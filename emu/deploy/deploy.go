@@ -53,8 +53,10 @@ type Deployment struct {
 	notes []string
 }
 
-// Apply carries out p. If an operation fails, or ctx ends before the last, it
-// undoes those done and returns why, joined with what could not be undone.
+// Apply carries out p, stage after stage; where x is Parallel, the operations of
+// one stage on several goroutines. If an operation fails, or ctx ends before the
+// last, it undoes those begun and returns why, joined with what could not be
+// undone.
 func Apply(ctx context.Context, p *plan.Plan, x Executor) (*Deployment, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
@@ -64,21 +66,21 @@ func Apply(ctx context.Context, p *plan.Plan, x Executor) (*Deployment, error) {
 			return nil, fmt.Errorf("build %s: %w", p.Name, err)
 		}
 	}
-	ops := p.Ops()
-	d := &Deployment{x: x, done: make([]plan.Op, 0, len(ops))}
-	for _, op := range ops {
-		err := context.Cause(ctx)
-		if err == nil {
-			d.done = append(d.done, op)
-			err = x.Do(ctx, op)
-		} else {
-			err = fmt.Errorf("stopped before %q: %w", op, err)
+	d := &Deployment{x: x}
+	for _, stage := range p.Stages {
+		var errs []error
+		for i, s := range carryOut(ctx, x, stage) {
+			op := stage.Ops[i]
+			if s.begun {
+				d.done = append(d.done, op)
+			}
+			if s.begun && s.err != nil && optional(s.err, op) {
+				d.notes = append(d.notes, s.err.Error())
+			} else if s.err != nil && (s.begun || len(errs) == 0) { // one "stopped before" is enough
+				errs = append(errs, s.err)
+			}
 		}
-		if err != nil && errors.Is(err, ErrUnsupported) && plan.Optional(op) {
-			d.notes = append(d.notes, err.Error())
-			continue
-		}
-		if err != nil {
+		if err := errors.Join(errs...); err != nil {
 			clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 			defer cancel()
 			return nil, errors.Join(fmt.Errorf("build %s: %w", p.Name, err), d.Destroy(clean))

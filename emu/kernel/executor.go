@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
@@ -22,15 +23,22 @@ import (
 
 // Executor carries out plans. It pins each namespace in a directory, under the
 // namespace's name, and keeps what it needs to go on working on it open until
-// the namespace is undone or the Executor is closed. It is for one plan, from
-// one goroutine.
+// the namespace is undone or the Executor is closed. It is for one plan. Do and
+// Read may be called from several goroutines where Workers and Readers say so;
+// all else, from one.
 type Executor struct {
+	// Settings may be changed before the first call.
+	Settings Settings
+
 	pins string
+	mu   sync.Mutex // guards made
 	made map[string]*building
 }
 
 var (
 	_ deploy.Executor = (*Executor)(nil)
+	_ deploy.Parallel = (*Executor)(nil)
+	_ deploy.Checker  = (*Executor)(nil)
 	_ deploy.Reaper   = Reaper{}
 )
 
@@ -46,7 +54,7 @@ type building struct {
 // NewExecutor makes an executor that pins namespaces in the directory pins,
 // which must exist.
 func NewExecutor(pins string) *Executor {
-	return &Executor{pins: pins, made: map[string]*building{}}
+	return &Executor{Settings: DefaultSettings(), pins: pins, made: map[string]*building{}}
 }
 
 // Do carries out op.
@@ -99,8 +107,10 @@ func (x *Executor) Undo(ctx context.Context, op plan.Op) error {
 		return nil
 	}
 	var err error
-	if b := x.made[o.Name]; b != nil {
+	if b := x.building(o.Name); b != nil {
+		x.mu.Lock()
 		delete(x.made, o.Name)
+		x.mu.Unlock()
 		err = b.close()
 	}
 	return errors.Join(err, Reaper{}.Reap(ctx, x.pins, []string{o.Name}))
@@ -117,8 +127,14 @@ func (x *Executor) Close() error {
 	return errors.Join(errs...)
 }
 
+func (x *Executor) building(namespace string) *building {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.made[namespace]
+}
+
 func (x *Executor) in(namespace string, f func(*building) error) error {
-	b := x.made[namespace]
+	b := x.building(namespace)
 	if b == nil {
 		return fmt.Errorf("namespace %q was not created by this plan", namespace)
 	}
@@ -138,7 +154,7 @@ func (x *Executor) on(namespace, device string, f func(b *building, index int) e
 // create makes a namespace on a thread of its own, which is thrown away, and
 // pins it.
 func (x *Executor) create(name string) error {
-	if x.made[name] != nil {
+	if x.building(name) != nil {
 		return fs.ErrExist
 	}
 	path := filepath.Join(x.pins, name)
@@ -150,16 +166,39 @@ func (x *Executor) create(name string) error {
 		return err
 	}
 	b := &building{Namespace: &Namespace{name: name}, ioctl: -1, index: map[string]int{"lo": 1}, next: 2}
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		done <- b.born(path)
-	}()
-	if err := <-done; err != nil {
-		return errors.Join(err, b.close())
+	var failed error
+	onThread(func() { failed = b.born(path) })
+	if failed != nil {
+		return errors.Join(failed, b.close())
 	}
+	x.mu.Lock()
 	x.made[name] = b
+	x.mu.Unlock()
 	return nil
+}
+
+// onThread runs f on a thread that ends with it. The process's first thread does
+// not end when its goroutine does, but stays idle for good, in the namespace in
+// which it was left; it is kept busy while f runs on another.
+func onThread(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // never unlocked
+		if unix.Gettid() != unix.Getpid() {
+			f()
+			return
+		}
+		defer runtime.UnlockOSThread()
+		other := make(chan struct{})
+		go func() {
+			defer close(other)
+			runtime.LockOSThread() // never unlocked
+			f()
+		}()
+		<-other
+	}()
+	<-done
 }
 
 // born moves the calling thread into a new namespace, pins that at path and

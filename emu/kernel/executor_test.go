@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -201,4 +202,33 @@ func TestNothingIsLeft(t *testing.T) {
 	if diff := cmp.Diff(before, rootNamespace(t)); diff != "" {
 		t.Errorf("root namespace (-before +after):\n%s", diff)
 	}
+}
+
+// The first thread of the process cannot be thrown away, so it enters no
+// namespace.
+func TestOnThreadSparesTheFirst(t *testing.T) {
+	var first, others int
+	for range 2000 {
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				onThread(func() {
+					if unix.Gettid() == unix.Getpid() {
+						t.Error("ran on the first thread")
+					}
+				})
+			})
+		}
+		wg.Wait()
+		// A goroutine that is not told may well run there.
+		wg.Go(func() {
+			if unix.Gettid() == unix.Getpid() {
+				first++
+			} else {
+				others++
+			}
+		})
+		wg.Wait()
+	}
+	t.Logf("of goroutines that were not told, %d ran on the first thread and %d on others", first, others)
 }

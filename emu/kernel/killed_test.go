@@ -1,16 +1,21 @@
 package kernel
 
 import (
-	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"testbed/emu/deploy"
 	"testbed/emu/kernel/netnstest"
@@ -18,8 +23,9 @@ import (
 	"testbed/topo/units"
 )
 
-// victimEnv makes the test binary a process that builds a fabric and waits to be
-// killed: "root:n", to wait after n operations.
+// victimEnv makes the test binary a process that builds a fabric and kills
+// itself: "root:n", after n steps. A step is an operation that is carried out or
+// undone, or what belongs to it.
 const victimEnv = "TESTBED_TEST_VICTIM"
 
 func TestMain(m *testing.M) {
@@ -35,84 +41,182 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func victim(root string, after int) error {
-	s := shape(2, 2, 2, 50*units.Mbps, 1500)
-	f, err := s.Build()
+// victimShape is small, so that every step's turn comes.
+var victimShape = shape(1, 2, 1, 50*units.Mbps, 1500)
+
+// victim builds and destroys as a run does.
+func victim(root string, after int) (err error) {
+	f, err := victimShape.Build()
 	if err != nil {
 		return err
 	}
 	p := plan.Compile("victim", f, plan.Options{})
-	o, err := deploy.Create(root, deploy.State{ID: "victim", Kind: deploy.KindRun, Name: p.Name, Shape: s, Namespaces: p.Namespaces()})
+	s := &suicidal{left: after}
+	s.step("begin")
+	o, err := deploy.Create(root, deploy.State{ID: "victim", Kind: deploy.KindRun, Name: p.Name, Shape: victimShape, Namespaces: p.Namespaces()})
 	if err != nil {
 		return err
 	}
+	s.step("record")
 	if err := o.AddDirectory(filepath.Join(filepath.Dir(root), "disks")); err != nil {
 		return err
 	}
-	_, err = deploy.Apply(context.Background(), p, &waiting{NewExecutor(o.PinDir()), after})
-	return err
+	s.step("directory")
+	s.Executor = NewExecutor(o.PinDir())
+	s.Executor.Settings.Workers = 2
+	d, err := deploy.Apply(context.Background(), p, s)
+	if err != nil {
+		return err
+	}
+	s.step("applied")
+	if err := deploy.Verify(context.Background(), p, s.Executor); err != nil {
+		return err
+	}
+	s.step("verified")
+	if err := d.Destroy(context.Background()); err != nil {
+		return err
+	}
+	s.step("destroyed")
+	if err := o.Remove(context.Background(), dyingReaper{s}); err != nil {
+		return err
+	}
+	s.step("removed")
+	return errSurvived
 }
 
-// waiting carries out some operations, says so, and waits.
-type waiting struct {
+var errSurvived = errors.New("survived")
+
+// suicidal is an executor that dies between two operations.
+type suicidal struct {
 	*Executor
+	mu   sync.Mutex
 	left int
 }
 
-func (w *waiting) Do(ctx context.Context, op plan.Op) error {
-	if w.left == 0 {
-		fmt.Println("waiting")
-		<-ctx.Done()
-		time.Sleep(time.Hour)
+func (s *suicidal) step(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.left == 0 {
+		fmt.Println("dies after", name)
+		_ = unix.Kill(unix.Getpid(), unix.SIGKILL) // it cannot fail, nor return
+		select {}
 	}
-	w.left--
-	return w.Executor.Do(ctx, op)
+	s.left--
 }
 
-// A process that is killed while it builds leaves what gc removes whole.
-func TestKilledWhileBuilding(t *testing.T) {
+func (s *suicidal) Do(ctx context.Context, op plan.Op) error {
+	err := s.Executor.Do(ctx, op)
+	s.step(op.String())
+	return err
+}
+
+func (s *suicidal) Undo(ctx context.Context, op plan.Op) error {
+	err := s.Executor.Undo(ctx, op)
+	s.step("undo of " + op.String())
+	return err
+}
+
+// dyingReaper dies in the middle of the removal of a record.
+type dyingReaper struct{ s *suicidal }
+
+func (r dyingReaper) Reap(ctx context.Context, dir string, names []string) error {
+	r.s.step("begin of removal")
+	err := Reaper{}.Reap(ctx, dir, names)
+	r.s.step("namespaces of removal")
+	return err
+}
+
+// A process that is killed after any of its steps leaves what gc removes whole.
+func TestKilledAfterEveryStep(t *testing.T) {
 	netnstest.Require(t)
-	for _, after := range []int{0, 1, 7, 8, 30, 100, 133} {
-		t.Run(fmt.Sprint(after), func(t *testing.T) {
-			before := rootNamespace(t)
-			dir := t.TempDir()
-			root := filepath.Join(dir, "root")
-			child := exec.Command(os.Args[0])
-			child.Env = append(os.Environ(), fmt.Sprintf("%s=%s:%d", victimEnv, root, after))
-			out, err := child.StdoutPipe()
+	before := rootNamespace(t)
+	base := t.TempDir()
+	start := time.Now()
+	for after := 0; ; after++ {
+		dir := filepath.Join(base, strconv.Itoa(after))
+		root := filepath.Join(dir, "root")
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		child := exec.Command(os.Args[0])
+		child.Env = append(os.Environ(), fmt.Sprintf("%s=%s:%d", victimEnv, root, after))
+		out, err := child.Output()
+		if string(out) == errSurvived.Error()+"\n" {
+			f, err := victimShape.Build()
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := child.Start(); err != nil {
-				t.Fatal(err)
+			ops := len(plan.Compile("victim", f, plan.Options{}).Ops())
+			t.Logf("killed after each of %d steps, %d operations and their undoing among them, in %v", after, ops, time.Since(start).Round(time.Millisecond))
+			if after < 2*ops {
+				t.Errorf("%d steps for %d operations that are done and undone", after, ops)
 			}
-			line, _ := bufio.NewReader(out).ReadString('\n')
-			if live, err := deploy.Collect(t.Context(), root, Reaper{}, true); len(live) != 0 || err != nil {
-				t.Errorf("collected %v, %v while it lives", live, err)
+			break
+		}
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL || !strings.HasPrefix(string(out), "dies after ") {
+			t.Fatalf("the victim of step %d says %q, %v", after, out, err)
+		}
+		if _, err := deploy.Collect(t.Context(), root, Reaper{}, false); err != nil {
+			t.Fatalf("%s: %v", out, err)
+		}
+		err = filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+			if path != dir && path != root && path != filepath.Join(root, ".lock") {
+				t.Errorf("%s: left %s", out, path)
 			}
-			if err := child.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			child.Wait() // killed
-			if line != "waiting\n" {
-				t.Fatalf("the victim says %q", line)
-			}
-			removed, err := deploy.Collect(t.Context(), root, Reaper{}, false)
-			if err != nil || len(removed) != 1 || removed[0].ID != "victim" {
-				t.Fatalf("Collect = %+v, %v", removed, err)
-			}
-			var left []string
-			err = filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
-				left = append(left, path)
-				return err
-			})
-			if err != nil || len(left) != 3 { // dir, root, its lock
-				t.Errorf("left: %v, %v", left, err)
-			}
-			after := rootNamespace(t)
-			if len(after["mounts"]) != 0 || fmt.Sprint(before["links"]) != fmt.Sprint(after["links"]) {
-				t.Errorf("before %v, after %v", before, after)
-			}
+			return err
 		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if mounts := mountsUnder(t, dir); len(mounts) > 0 {
+			t.Fatalf("%s: left mounts %q", out, mounts)
+		}
+	}
+	if diff := cmp.Diff(before, rootNamespace(t)); diff != "" {
+		t.Errorf("root namespace (-before +after):\n%s", diff)
+	}
+}
+
+func mountsUnder(t *testing.T, dir string) (lines []string) {
+	t.Helper()
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, dir+"/") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// What a living process holds the lock of is not collected.
+func TestLivingProcessIsNotCollected(t *testing.T) {
+	netnstest.Require(t)
+	root := filepath.Join(t.TempDir(), "root")
+	f, err := victimShape.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := plan.Compile("lives", f, plan.Options{})
+	o, err := deploy.Create(root, deploy.State{ID: "lives", Kind: deploy.KindRun, Name: p.Name, Shape: victimShape, Namespaces: p.Namespaces()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := NewExecutor(o.PinDir())
+	d, err := deploy.Apply(t.Context(), p, x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if removed, err := deploy.Collect(t.Context(), root, Reaper{}, true); len(removed) != 0 || err != nil {
+		t.Errorf("collected %v, %v while it lives", removed, err)
+	}
+	if err := deploy.Verify(t.Context(), p, x); err != nil {
+		t.Errorf("after a collection beside it: %v", err)
+	}
+	if err := errors.Join(d.Destroy(t.Context()), x.Close(), o.Remove(t.Context(), Reaper{})); err != nil {
+		t.Error(err)
 	}
 }

@@ -65,6 +65,17 @@ func (p *Plan) Namespaces() []string {
 	return names
 }
 
+// Links are the links the plan creates, in order.
+func (p *Plan) Links() []Veth {
+	var links []Veth
+	for _, op := range p.Ops() {
+		if l, ok := op.(Veth); ok {
+			links = append(links, l)
+		}
+	}
+	return links
+}
+
 // Counts tells how many of the main things a plan makes.
 type Counts struct {
 	Namespaces, Hosts, Switches int

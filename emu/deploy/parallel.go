@@ -1,0 +1,160 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"testbed/emu/plan"
+)
+
+// Parallel is an Executor or a Checker that may be called from several
+// goroutines, never for one namespace from two at once.
+type Parallel interface {
+	// Workers is how many goroutines are of use for a stage; fewer than 2 for one
+	// after the other.
+	Workers(stage plan.Stage) int
+	// Readers is the same for Checker.Read.
+	Readers() int
+}
+
+func readers(c Checker) int {
+	if p, ok := c.(Parallel); ok {
+		return p.Readers()
+	}
+	return 1
+}
+
+// workers is how many goroutines carry out a stage. Operations of more than one
+// namespace, which create links, are carried out one after the other.
+func workers(x Executor, stage plan.Stage) int {
+	p, ok := x.(Parallel)
+	if !ok {
+		return 1
+	}
+	n := p.Workers(stage)
+	for _, op := range stage.Ops {
+		if namespaceOf(op) == "" {
+			return 1
+		}
+	}
+	return n
+}
+
+// namespaceOf is the only namespace in which an operation acts, or "".
+func namespaceOf(op plan.Op) string {
+	switch op := op.(type) {
+	case plan.Namespace:
+		return op.Name
+	case plan.Sysctl:
+		return op.Namespace
+	case plan.Offloads:
+		return op.Namespace
+	case plan.Shaper:
+		return op.Namespace
+	case plan.Address:
+		return op.Namespace
+	case plan.Up:
+		return op.Namespace
+	case plan.Ready:
+		return op.Namespace
+	case plan.Neighbour:
+		return op.Namespace
+	case plan.Route:
+		return op.Namespace
+	}
+	return ""
+}
+
+// each calls do for 0 to n-1 on several goroutines, lower numbers first, and
+// waits. Where do says no, no further call begins.
+func each(n, goroutines int, do func(i int) (more bool)) {
+	var mu sync.Mutex
+	next, stopped := 0, false
+	take := func() (i int, ok bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		i, ok = next, next < n && !stopped
+		next++
+		return i, ok
+	}
+	work := func() {
+		for i, ok := take(); ok; i, ok = take() {
+			if !do(i) {
+				mu.Lock()
+				stopped = true
+				mu.Unlock()
+			}
+		}
+	}
+	if goroutines <= 1 {
+		work()
+		return
+	}
+	var wg sync.WaitGroup
+	for range min(goroutines, n) {
+		wg.Go(work)
+	}
+	wg.Wait()
+}
+
+// step is how one operation of a stage went.
+type step struct {
+	begun bool
+	err   error
+}
+
+// carryOut carries out a stage. It returns how each operation went, in the plan's
+// order: after one fails, or ctx ends, those that have not begun do not.
+func carryOut(ctx context.Context, x Executor, stage plan.Stage) []step {
+	steps := make([]step, len(stage.Ops))
+	var failed atomic.Bool // seen by goroutines in the middle of a namespace
+	do := func(i int) (more bool) {
+		if failed.Load() {
+			return false
+		}
+		defer func() {
+			if !more {
+				failed.Store(true)
+			}
+		}()
+		if err := context.Cause(ctx); err != nil {
+			steps[i].err = fmt.Errorf("stopped before %q: %w", stage.Ops[i], err)
+			return false
+		}
+		steps[i] = step{begun: true, err: x.Do(ctx, stage.Ops[i])}
+		return steps[i].err == nil || optional(steps[i].err, stage.Ops[i])
+	}
+	n := workers(x, stage)
+	if n <= 1 {
+		each(len(stage.Ops), 1, do)
+		return steps
+	}
+	// Whole namespaces are handed out, so that no two goroutines are in one.
+	var groups [][]int
+	at := map[string]int{}
+	for i, op := range stage.Ops {
+		name := namespaceOf(op)
+		g, ok := at[name]
+		if !ok {
+			g = len(groups)
+			at[name], groups = g, append(groups, nil)
+		}
+		groups[g] = append(groups[g], i)
+	}
+	each(len(groups), n, func(g int) bool {
+		for _, i := range groups[g] {
+			if !do(i) {
+				return false
+			}
+		}
+		return true
+	})
+	return steps
+}
+
+func optional(err error, op plan.Op) bool {
+	return errors.Is(err, ErrUnsupported) && plan.Optional(op)
+}

@@ -1,0 +1,356 @@
+package kernel
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"unsafe"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"testbed/emu/deploy"
+	"testbed/emu/plan"
+	"testbed/topo/units"
+)
+
+// maxDumps is how often a list is read that changes while it is read.
+const maxDumps = 5
+
+// Read tells what a namespace that this executor made holds.
+func (x *Executor) Read(ctx context.Context, namespace string, parameters []string) (deploy.Found, error) {
+	var f deploy.Found
+	err := x.in(namespace, func(b *building) error {
+		devices, err := b.readDevices()
+		if err != nil {
+			return fmt.Errorf("devices: %w", err)
+		}
+		names := map[int]string{}
+		for index, d := range devices {
+			names[index] = d.Name
+		}
+		if err := b.readQdiscs(devices); err != nil {
+			return fmt.Errorf("qdiscs: %w", err)
+		}
+		for _, d := range devices {
+			f.Devices = append(f.Devices, *d)
+		}
+		slices.SortFunc(f.Devices, func(a, b deploy.Device) int { return strings.Compare(a.Name, b.Name) })
+		if f.Addresses, err = b.readAddresses(names); err != nil {
+			return fmt.Errorf("addresses: %w", err)
+		}
+		if f.Neighbours, err = b.readNeighbours(names); err != nil {
+			return fmt.Errorf("neighbours: %w", err)
+		}
+		if f.Routes, err = b.readRoutes(names); err != nil {
+			return fmt.Errorf("routes: %w", err)
+		}
+		f.Parameters, err = b.readParameters(parameters)
+		return err
+	})
+	if err != nil {
+		return f, fmt.Errorf("read back namespace %q: %w%s", namespace, err, privilege(err))
+	}
+	return f, ctx.Err()
+}
+
+// list reads a whole list, again where it changed meanwhile. begin is called
+// before each try.
+func (b *building) list(get, answer uint16, header nl.NetlinkRequestData, attr *nl.RtAttr, begin func(), each func(m []byte) error) error {
+	for try := 1; ; try++ {
+		begin()
+		req := b.request(int(get), unix.NLM_F_DUMP)
+		req.AddData(header)
+		if attr != nil {
+			req.AddData(attr)
+		}
+		err := b.dump(req, answer, each)
+		if !errors.Is(err, ErrInterrupted) || try == maxDumps {
+			return err
+		}
+	}
+}
+
+func (b *building) readDevices() (devices map[int]*deploy.Device, err error) {
+	const skipStats = 8 // RTEXT_FILTER_SKIP_STATS
+	err = b.list(unix.RTM_GETLINK, unix.RTM_NEWLINK, nl.NewIfInfomsg(unix.AF_UNSPEC), nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStats)),
+		func() { devices = map[int]*deploy.Device{} }, func(m []byte) error {
+			if len(m) < unix.SizeofIfInfomsg {
+				return errShort
+			}
+			info := nl.DeserializeIfInfomsg(m)
+			d := &deploy.Device{Up: info.Flags&unix.IFF_UP != 0}
+			devices[int(info.Index)] = d
+			return attributes(m[unix.SizeofIfInfomsg:], func(kind uint16, v []byte) error {
+				switch {
+				case kind == unix.IFLA_IFNAME:
+					d.Name = unix.ByteSliceToString(v)
+				case kind == unix.IFLA_ADDRESS:
+					copy(d.MAC[:], v)
+				case kind == unix.IFLA_MTU && len(v) >= 4:
+					d.MTU = units.Bytes(binary.NativeEndian.Uint32(v))
+				case kind == unix.IFLA_GSO_MAX_SEGS && len(v) >= 4:
+					d.Segments = int(binary.NativeEndian.Uint32(v))
+				}
+				return nil
+			})
+		})
+	for _, d := range devices {
+		if err == nil {
+			d.Offloads, err = offloads(b.ioctl, d.Name)
+		}
+	}
+	return devices, err
+}
+
+// Requests of the ethtool ioctl that tell whether an offload is on.
+var offloadQueries = map[string]uint32{
+	"tx":  unix.ETHTOOL_GTXCSUM,
+	"sg":  unix.ETHTOOL_GSG,
+	"tso": unix.ETHTOOL_GTSO,
+	"gso": unix.ETHTOOL_GGSO,
+	"gro": unix.ETHTOOL_GGRO,
+}
+
+// offloads lists those of plan.OffloadFlags that are on, through any socket of
+// the device's namespace.
+func offloads(socket int, device string) (on []string, err error) {
+	arg := new([2]uint32)
+	var req struct { // struct ifreq
+		name [unix.IFNAMSIZ]byte
+		data unsafe.Pointer
+		_    [16]byte
+	}
+	copy(req.name[:len(req.name)-1], device)
+	req.data = unsafe.Pointer(arg)
+	for _, name := range plan.OffloadFlags {
+		*arg = [2]uint32{offloadQueries[name], 0}
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(socket), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&req)))
+		runtime.KeepAlive(arg)
+		switch {
+		case errno == 0 && arg[1] != 0:
+			on = append(on, name)
+		case errno != 0 && errno != unix.EOPNOTSUPP:
+			return nil, fmt.Errorf("offload %q of %s: %w", name, device, errno)
+		}
+	}
+	return on, nil
+}
+
+// readQdiscs fills in the qdiscs of devices, but for those of which a device
+// without one is given.
+func (b *building) readQdiscs(devices map[int]*deploy.Device) error {
+	begin := func() {
+		for _, d := range devices {
+			d.Qdiscs = nil
+		}
+	}
+	return b.list(unix.RTM_GETQDISC, unix.RTM_NEWQDISC, &nl.TcMsg{Family: unix.AF_UNSPEC}, nil, begin, func(m []byte) error {
+		if len(m) < nl.SizeofTcMsg {
+			return errShort
+		}
+		msg := nl.DeserializeTcMsg(m)
+		d := devices[int(msg.Ifindex)]
+		if d == nil || msg.Handle == 0 {
+			return nil
+		}
+		const ingress = 0xfffffff1 // TC_H_INGRESS, also of clsact
+		var q deploy.Qdisc
+		switch msg.Parent {
+		case tcRoot:
+			q.Parent = "root"
+		case ingress:
+			q.Parent = "ingress"
+		default:
+			q.Parent = fmt.Sprintf("%x:%x", msg.Parent>>16, msg.Parent&0xffff)
+		}
+		var options []byte
+		err := attributes(m[nl.SizeofTcMsg:], func(kind uint16, v []byte) error {
+			switch kind {
+			case nl.TCA_KIND:
+				q.Kind = unix.ByteSliceToString(v)
+			case nl.TCA_OPTIONS:
+				options = v
+			}
+			return nil
+		})
+		if err == nil && q.Kind == "tbf" {
+			err = readBucket(&q, options)
+		}
+		d.Qdiscs = append(d.Qdiscs, q)
+		return err
+	})
+}
+
+// tick is the unit in which the kernel tells of a bucket: the time it takes to
+// fill, rounded down (PSCHED_SHIFT).
+const tick = 64 // ns
+
+func readBucket(q *deploy.Qdisc, options []byte) error {
+	var bytesPerSecond uint64
+	var ticks uint32
+	err := attributes(options, func(kind uint16, v []byte) error {
+		switch {
+		case kind == nl.TCA_TBF_PARMS && len(v) >= nl.SizeofTcTbfQopt:
+			p := nl.DeserializeTcTbfQopt(v)
+			bytesPerSecond, ticks, q.Limit = max(bytesPerSecond, uint64(p.Rate.Rate)), p.Buffer, units.Bytes(p.Limit)
+		case kind == nl.TCA_TBF_RATE64 && len(v) >= 8:
+			bytesPerSecond = binary.NativeEndian.Uint64(v)
+		}
+		return nil
+	})
+	perTick := float64(bytesPerSecond) * tick / 1e9
+	q.Rate = units.Rate(8 * bytesPerSecond)
+	q.Burst = units.Bytes(math.Round(float64(ticks) * perTick))
+	q.Grain = units.Bytes(math.Ceil(2 * perTick))
+	return err
+}
+
+func (b *building) readAddresses(names map[int]string) (list []plan.Address, err error) {
+	err = b.list(unix.RTM_GETADDR, unix.RTM_NEWADDR, nl.NewIfAddrmsg(unix.AF_INET), nil, func() { list = nil }, func(m []byte) error {
+		if len(m) < unix.SizeofIfAddrmsg {
+			return errShort
+		}
+		msg := nl.DeserializeIfAddrmsg(m)
+		a := plan.Address{Namespace: b.name, Device: names[int(msg.Index)]}
+		err := attributes(m[unix.SizeofIfAddrmsg:], func(kind uint16, v []byte) error {
+			if addr, ok := netip.AddrFromSlice(v); ok && kind == unix.IFA_LOCAL {
+				a.Prefix = netip.PrefixFrom(addr, int(msg.Prefixlen))
+			}
+			return nil
+		})
+		if !a.Prefix.Addr().IsLoopback() { // the kernel's own, of a device lo that is up
+			list = append(list, a)
+		}
+		return err
+	})
+	return list, err
+}
+
+func (b *building) readNeighbours(names map[int]string) (list []plan.Neighbour, err error) {
+	const size = 12 // struct ndmsg
+	header := &netlinkNdmsg{family: unix.AF_INET}
+	err = b.list(unix.RTM_GETNEIGH, unix.RTM_NEWNEIGH, header, nil, func() { list = nil }, func(m []byte) error {
+		if len(m) < size {
+			return errShort
+		}
+		if state := binary.NativeEndian.Uint16(m[8:]); state&unix.NUD_PERMANENT == 0 {
+			return nil
+		}
+		n := plan.Neighbour{Namespace: b.name, Device: names[int(binary.NativeEndian.Uint32(m[4:]))]}
+		err := attributes(m[size:], func(kind uint16, v []byte) error {
+			switch kind {
+			case unix.NDA_DST:
+				n.Addr, _ = netip.AddrFromSlice(v)
+			case unix.NDA_LLADDR:
+				copy(n.MAC[:], v)
+			}
+			return nil
+		})
+		list = append(list, n)
+		return err
+	})
+	return list, err
+}
+
+// netlinkNdmsg is struct ndmsg of a request.
+type netlinkNdmsg struct{ family byte }
+
+func (*netlinkNdmsg) Len() int            { return 12 }
+func (m *netlinkNdmsg) Serialize() []byte { return append([]byte{m.family}, make([]byte, 11)...) }
+
+// readRoutes lists the main table, but for what the kernel put there. A next hop
+// of weight n is listed n times.
+func (b *building) readRoutes(names map[int]string) (list []plan.Route, err error) {
+	header := &nl.RtMsg{RtMsg: unix.RtMsg{Family: unix.AF_INET}}
+	err = b.list(unix.RTM_GETROUTE, unix.RTM_NEWROUTE, header, nil, func() { list = nil }, func(m []byte) error {
+		if len(m) < unix.SizeofRtMsg {
+			return errShort
+		}
+		msg := nl.DeserializeRtMsg(m)
+		if msg.Table != unix.RT_TABLE_MAIN || msg.Protocol == unix.RTPROT_KERNEL || msg.Flags&unix.RTM_F_CLONED != 0 {
+			return nil
+		}
+		dst := netip.IPv4Unspecified()
+		var hop plan.Hop
+		r := plan.Route{Namespace: b.name}
+		err := attributes(m[unix.SizeofRtMsg:], func(kind uint16, v []byte) error {
+			switch {
+			case kind == unix.RTA_DST:
+				dst, _ = netip.AddrFromSlice(v)
+			case kind == unix.RTA_GATEWAY:
+				hop.Addr, _ = netip.AddrFromSlice(v)
+			case kind == unix.RTA_OIF && len(v) >= 4:
+				hop.Device = names[int(binary.NativeEndian.Uint32(v))]
+			case kind == unix.RTA_MULTIPATH:
+				return nextHops(v, names, &r.Via)
+			}
+			return nil
+		})
+		r.Dst = netip.PrefixFrom(dst, int(msg.Dst_len))
+		switch {
+		case msg.Type == unix.RTN_BLACKHOLE || len(r.Via) > 0:
+		case msg.Type == unix.RTN_UNICAST:
+			r.Via = []plan.Hop{hop}
+		default:
+			r.Via = []plan.Hop{{Device: fmt.Sprintf("none (a route of type %d)", msg.Type)}}
+		}
+		list = append(list, r)
+		return err
+	})
+	return list, err
+}
+
+// nextHops reads a sequence of struct rtnexthop.
+func nextHops(v []byte, names map[int]string, via *[]plan.Hop) error {
+	for len(v) >= unix.SizeofRtNexthop {
+		size := int(binary.NativeEndian.Uint16(v))
+		if size < unix.SizeofRtNexthop || size > len(v) {
+			return errShort
+		}
+		h := plan.Hop{Device: names[int(binary.NativeEndian.Uint32(v[4:]))]}
+		err := attributes(v[unix.SizeofRtNexthop:size], func(kind uint16, v []byte) error {
+			if kind == unix.RTA_GATEWAY {
+				h.Addr, _ = netip.AddrFromSlice(v)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for range int(v[3]) + 1 {
+			*via = append(*via, h)
+		}
+		v = v[min(len(v), (size+unix.RTA_ALIGNTO-1)&^(unix.RTA_ALIGNTO-1)):]
+	}
+	return nil
+}
+
+func (b *building) readParameters(keys []string) (map[string]string, error) {
+	values := make(map[string]string, len(keys))
+	buffer := make([]byte, 256)
+	err := b.do(func() error {
+		for _, key := range keys {
+			fd, err := unix.Open("/proc/sys/"+strings.ReplaceAll(key, ".", "/"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+			if errors.Is(err, os.ErrNotExist) {
+				continue
+			} else if err != nil {
+				return fmt.Errorf("%s: %w", key, err)
+			}
+			n, err := unix.Read(fd, buffer)
+			if err := errors.Join(err, unix.Close(fd)); err != nil {
+				return fmt.Errorf("%s: %w", key, err)
+			}
+			values[key] = strings.TrimSpace(string(buffer[:n]))
+		}
+		return nil
+	})
+	return values, err
+}
