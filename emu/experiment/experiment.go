@@ -55,6 +55,9 @@ type Options struct {
 	Version   string // of the tool, for the manifest and captures
 	// Progress is told where a run is, often; it may be nil and must not wait.
 	Progress func(Progress)
+	// tamper is how tests of this package make a testbed lie, to see that its verdict
+	// catches it.
+	tamper tamper
 }
 
 // Progress is where a run is.
@@ -344,7 +347,7 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 	}
 	x := kernel.NewExecutor(owned.PinDir())
 	defer func() { err = errors.Join(err, x.Close()) }()
-	d, err := deploy.Apply(ctx, pl, x)
+	d, err := deploy.Apply(ctx, pl, r.o.tamper.executor(x))
 	if err != nil {
 		return out, err
 	}
@@ -361,6 +364,9 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 	if spec.Disk != nil && len(w.Writers) > 0 {
 		cfg.DiskRates, cfg.DiskSize = slices.Repeat([]units.Rate{spec.Disk.Write}, r.fabric.Hosts()), spec.Disk.Size
 	}
+	if err := r.o.tamper.config(&cfg, owned.PinDir()); err != nil {
+		return out, err
+	}
 	b, err := live.Start(ctx, cfg)
 	if err != nil {
 		return out, err
@@ -373,7 +379,7 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 	p.phase("run")
 	limited, cancel := context.WithTimeoutCause(ctx, spec.Limits.Duration, fmt.Errorf("limits.duration of %v is over", spec.Limits.Duration))
 	defer cancel()
-	seen, err := r.drive(limited, e, b, w, filepath.Join(dir, "events.jsonl"), p)
+	seen, err := r.drive(limited, e, r.o.tamper.backend(b), w, filepath.Join(dir, "events.jsonl"), p)
 	if err != nil {
 		return out, err
 	}
@@ -383,8 +389,17 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 		return out, err
 	}
 	measured.Notes = append(measured.Notes, d.Notes()...)
+	if measured.Machine.Testbeds, err = others(r.o.StateRoot, id); err != nil {
+		return out, err
+	}
 	p.phase("read captures")
-	return judge(ctx, dir, r.fabric, seen, measured)
+	if cfg.NoCapture {
+		return report.Repeat{Records: seen, Verdict: verdict.Missing("nothing was captured")}, nil
+	}
+	if err := r.o.tamper.captures(captures); err != nil {
+		return out, err
+	}
+	return judge(ctx, dir, r.fabric, pl, seen, measured)
 }
 
 // progress keeps and tells Progress. A nil progress tells nobody.

@@ -43,6 +43,18 @@ type Thresholds struct {
 	// CountersVoid is the fraction of bytes by which captures and interface
 	// counters may differ before the run is void. Only equality passes.
 	CountersVoid float64
+	// BurstPass and BurstVoid are by how much of its own time a link may exceed its
+	// bucket, at the 90th percentile of packets.
+	BurstPass, BurstVoid time.Duration
+	// LossVoid is the fraction of a namespace's packets that may be lost without an
+	// explanation before the run is void. Only none passes.
+	LossVoid float64
+	// StallPass is the longest single lateness that is good enough; StallVoidCCT is a
+	// fraction of the median completion time.
+	StallPass    time.Duration
+	StallVoidCCT float64
+	// OthersPass is the share of the processors that other processes may take.
+	OthersPass float64
 }
 
 // Range is closed at both ends.
@@ -59,6 +71,10 @@ func Default() Thresholds {
 		DiskPass: Range{0.97, 1.03}, DiskVoid: Range{0.90, 1.10},
 		EnginePass: 2 * time.Millisecond, EnginePassFraction: 0.01, EngineVoidFraction: 0.10,
 		CountersVoid: 0.001,
+		BurstPass:    4 * time.Millisecond, BurstVoid: 40 * time.Millisecond,
+		LossVoid:  0.001,
+		StallPass: 100 * time.Millisecond, StallVoidCCT: 0.10,
+		OthersPass: 0.15,
 	}
 }
 
@@ -75,6 +91,16 @@ type Samples struct {
 	MedianCCT time.Duration // of coflows, or of block writes where there are none
 	// Problems are what captures could not account for; each degrades the run.
 	Problems []string
+	// Bursts are all captured directions of links, Losses all namespaces.
+	Bursts  []Conformance
+	Losses  []Loss
+	Stall   Stall
+	Machine Machine
+	// Exempt are the links ("h0-00>leaf0"), hosts and switches ("h0-00") and disks
+	// ("h0-00/disk") that a scenario changed on purpose during the run, and why. They
+	// are not judged by delivered, packet-spacing, burst, loss and disk, whose values
+	// say how many were not. A host or switch stands for all its links.
+	Exempt map[string]string
 }
 
 // Capture is the capture of one host.
@@ -131,12 +157,14 @@ type Transfer struct {
 const (
 	minGaps     = 200                    // a link
 	minDiskBusy = 200 * time.Millisecond // a disk
+	minPackets  = 100                    // a link, for its bursts
 )
 
 // Judge makes the verdict of one arm and repeat.
 func Judge(s Samples, th Thresholds) verdict.Verdict {
 	checks := []verdict.Check{
 		captureDrops(s), counters(s, th), delivered(s, th), spacing(s, th), lateness(s, th), disks(s, th), engine(s, th),
+		burst(s, th), frames(s, th), loss(s, th), stall(s, th), machine(s, th),
 	}
 	if len(s.Problems) > 0 {
 		c := verdict.Check{Name: "records", Level: verdict.Degraded, Value: fmt.Sprintf("%d problems", len(s.Problems)), Pass: "0 problems", Void: "-", Reason: s.Problems[0]}
@@ -197,8 +225,9 @@ func delivered(s Samples, th Thresholds) verdict.Check {
 	c := verdict.Check{Name: "delivered", Level: verdict.Pass, Value: "no link saturated",
 		Pass: fmt.Sprintf("%.2f to %.2f of the rate", th.DeliveredPass.Lo, th.DeliveredPass.Hi), Void: fmt.Sprintf("< %.2f or > %.2f", th.DeliveredVoid.Lo, th.DeliveredVoid.Hi)}
 	n, worst, link := 0, 1.0, ""
+	var skipped skips
 	for _, l := range s.Links {
-		if !l.enough() {
+		if !l.enough() || skipped.link(s, l.Name) {
 			continue
 		}
 		n++
@@ -207,10 +236,11 @@ func delivered(s Samples, th Thresholds) verdict.Check {
 		}
 	}
 	if n == 0 {
+		c.Value += skipped.String()
 		return c
 	}
 	c.Level = grade(th.DeliveredPass.has(worst), !th.DeliveredVoid.has(worst))
-	c.Value = fmt.Sprintf("%.3f at worst on %d saturated links", worst, n)
+	c.Value = fmt.Sprintf("%.3f at worst on %d saturated links", worst, n) + skipped.String()
 	if c.Level != verdict.Pass {
 		c.Reason = fmt.Sprintf("%s delivered %.1f %% of its rate while packets waited: the machine did not keep up, or the link is not shaped as the scenario says", link, 100*worst)
 	}
@@ -221,8 +251,9 @@ func spacing(s Samples, th Thresholds) verdict.Check {
 	c := verdict.Check{Name: "packet-spacing", Level: verdict.Pass, Value: "no link saturated",
 		Pass: fmt.Sprintf("≥ %.0f %% of gaps as the wire spaces them", 100*th.SpacingPass), Void: fmt.Sprintf("< %.0f %%", 100*th.SpacingVoid)}
 	n, worst, link := 0, 1.0, ""
+	var skipped skips
 	for _, l := range s.Spacing {
-		if l.Gaps < minGaps {
+		if l.Gaps < minGaps || skipped.link(s, l.Link) {
 			continue
 		}
 		n++
@@ -231,10 +262,11 @@ func spacing(s Samples, th Thresholds) verdict.Check {
 		}
 	}
 	if n == 0 {
+		c.Value += skipped.String()
 		return c
 	}
 	c.Level = grade(worst >= th.SpacingPass, worst < th.SpacingVoid)
-	c.Value = fmt.Sprintf("%.1f %% at worst on %d saturated links", 100*worst, n)
+	c.Value = fmt.Sprintf("%.1f %% at worst on %d saturated links", 100*worst, n) + skipped.String()
 	if c.Level != verdict.Pass {
 		c.Reason = fmt.Sprintf("on %s packets came in lumps: the machine was late, or segments were not cut to the MTU", link)
 	}
@@ -256,8 +288,9 @@ func disks(s Samples, th Thresholds) verdict.Check {
 	c := verdict.Check{Name: "disk", Level: verdict.Pass, Value: "no disk busy",
 		Pass: fmt.Sprintf("%.2f to %.2f of the rate while busy", th.DiskPass.Lo, th.DiskPass.Hi), Void: fmt.Sprintf("< %.2f or > %.2f", th.DiskVoid.Lo, th.DiskVoid.Hi)}
 	n, worst, host := 0, 1.0, ""
+	var skipped skips
 	for _, d := range s.Disks {
-		if d.Busy < minDiskBusy || d.Rate <= 0 {
+		if d.Busy < minDiskBusy || d.Rate <= 0 || skipped.disk(s, d.Host) {
 			continue
 		}
 		n++
@@ -266,10 +299,11 @@ func disks(s Samples, th Thresholds) verdict.Check {
 		}
 	}
 	if n == 0 {
+		c.Value += skipped.String()
 		return c
 	}
 	c.Level = grade(th.DiskPass.has(worst), !th.DiskVoid.has(worst))
-	c.Value = fmt.Sprintf("%.3f at worst on %d busy disks", worst, n)
+	c.Value = fmt.Sprintf("%.3f at worst on %d busy disks", worst, n) + skipped.String()
 	if c.Level != verdict.Pass {
 		c.Reason = fmt.Sprintf("the disk of %s wrote at %.1f %% of its configured rate", host, 100*worst)
 	}

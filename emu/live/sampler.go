@@ -242,6 +242,11 @@ func (s *sampler) probe(ctx context.Context, every time.Duration) {
 	}
 }
 
+// stalled is the longest that a probe was late.
+func (s *sampler) stalled() time.Duration {
+	return time.Duration(s.lateness.Max()) * time.Microsecond
+}
+
 func (s *sampler) lateP99() time.Duration {
 	return time.Duration(s.lateness.ValueAtQuantile(99)) * time.Microsecond
 }
