@@ -357,7 +357,7 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 	}
 	number := fnv.New64a()
 	fmt.Fprint(number, id)
-	cfg := live.Config{Fabric: r.fabric, Pins: owned.PinDir(), Captures: captures, Snaplen: spec.Capture.Snaplen, Ring: spec.Capture.Ring,
+	cfg := live.Config{Fabric: r.fabric, Pins: owned.PinDir(), Captures: captures, Snaplen: spec.Capture.Snaplen, Ring: max(spec.Capture.Ring, leastRing),
 		Meta: pcap.Meta{Tool: "testbed", Version: r.o.Version, RunID: r.dir.manifest.Run, Run: number.Sum64(), Arm: r.arms[arm].Name, ArmIndex: arm,
 			Repeat: repeat, Scenario: spec.Name, Workload: r.dir.manifest.Workload},
 		Disks: disks, Heartbeat: spec.Heartbeat.Interval, Seed: r.s.RepeatSeed(repeat), Congestion: spec.Fabric.CongestionControl, Settings: live.DefaultSettings(r.fabric)}
@@ -401,6 +401,9 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 	}
 	return judge(ctx, dir, r.fabric, pl, seen, measured)
 }
+
+// leastRing is four of the blocks in which the kernel hands over what it captured.
+const leastRing = 512 * units.KiB
 
 // progress keeps and tells Progress. A nil progress tells nobody.
 type progress struct {
