@@ -364,6 +364,7 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 	if spec.Disk != nil && len(w.Writers) > 0 {
 		cfg.DiskRates, cfg.DiskSize = slices.Repeat([]units.Rate{spec.Disk.Write}, r.fabric.Hosts()), spec.Disk.Size
 	}
+	stated := slices.Clone(cfg.DiskRates)
 	if err := r.o.tamper.config(&cfg, owned.PinDir()); err != nil {
 		return out, err
 	}
@@ -392,12 +393,15 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 	if measured.Machine.Testbeds, err = others(r.o.StateRoot, id); err != nil {
 		return out, err
 	}
+	for h := range measured.Disks {
+		measured.Disks[h].Rate = stated[h]
+	}
 	p.phase("read captures")
+	if err := r.o.tamper.captures(captures, seen); err != nil {
+		return out, err
+	}
 	if cfg.NoCapture {
 		return report.Repeat{Records: seen, Verdict: verdict.Missing("nothing was captured")}, nil
-	}
-	if err := r.o.tamper.captures(captures); err != nil {
-		return out, err
 	}
 	return judge(ctx, dir, r.fabric, pl, seen, measured)
 }

@@ -17,17 +17,16 @@ fabric: {leaves: 2, spines: 1, hosts_per_leaf: 3, host_link: %s, oversubscriptio
 disk: {write: 1MB/s, size: 64MB}
 workload:
   - {kind: trace, path: trace.txt, mb: MB}
-  - {kind: writers, count: 2, blocks: 1, block: 1500KB, replicas: 2, packet: 32KB, window: 4}
+  - {kind: writers, count: 2, blocks: 1, block: 3MB, replicas: 2, packet: 32KB, window: 4}
 arms: {coflow: [fair], placement: [hdfs]}
 `
 
 // Coflow 1: h0-00 and h0-01 to h1-00 over the uplink of rack 0. Coflow 2: h1-01 and
 // h1-02 to h0-02 over that of rack 1. Coflow 3: h0-00 and h0-02 to h0-01 within rack 0.
-// Sizes are per 50 Mbps.
 var judgedTrace = []string{
-	"1 0 2 0 2 1 1:10.0",
-	"2 100 2 3 5 1 4:8.0",
-	"3 200 2 0 4 1 2:8.0",
+	"1 0 2 0 2 1 1:%g",
+	"2 100 2 3 5 1 4:%g",
+	"3 200 2 0 4 1 2:%g",
 }
 
 // runJudged runs the scenario once and returns its verdict.
@@ -43,8 +42,16 @@ func runJudged(t *testing.T, s func() (string, []string), lie tamper) verdict.Ve
 	return out.Report.Summary.Arms[0].Verdicts[0]
 }
 
-func at50() (string, []string)  { return fmt.Sprintf(judged, "50Mbps"), judgedTrace }
-func at100() (string, []string) { return fmt.Sprintf(judged, "100Mbps"), judgedTrace }
+// judgedAt is the scenario with links of a rate, in Mbps, and coflows to match.
+func judgedAt(rate float64) (text string, trace []string) {
+	for i, mb := range []float64{18, 14, 14} {
+		trace = append(trace, fmt.Sprintf(judgedTrace[i], mb*rate/50))
+	}
+	return fmt.Sprintf(judged, fmt.Sprintf("%gMbps", rate)), trace
+}
+
+func at50() (string, []string)  { return judgedAt(50) }
+func at100() (string, []string) { return judgedAt(100) }
 
 func level(v verdict.Verdict, name string) verdict.Level {
 	for _, c := range v.Checks {

@@ -4,6 +4,7 @@ import (
 	"testbed/emu/deploy"
 	"testbed/emu/engine"
 	"testbed/emu/live"
+	"testbed/results/flows"
 )
 
 // tamper is a lie planted in a run: what is built, measured or told differs from
@@ -14,6 +15,7 @@ type tamper struct {
 	start    func(cfg *live.Config, pins string) error // after the build, before the backend starts
 	tell     func(engine.Backend) engine.Backend
 	recorded func(captures string) error // before the captures are read
+	told     func(flows.Records)         // hears what the engine was told
 }
 
 func (t tamper) executor(x deploy.Executor) deploy.Executor {
@@ -37,7 +39,10 @@ func (t tamper) backend(b engine.Backend) engine.Backend {
 	return t.tell(b)
 }
 
-func (t tamper) captures(dir string) error {
+func (t tamper) captures(dir string, told flows.Records) error {
+	if t.told != nil {
+		t.told(told)
+	}
 	if t.recorded == nil {
 		return nil
 	}

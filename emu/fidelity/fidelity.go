@@ -71,9 +71,9 @@ func Default() Thresholds {
 		DiskPass: Range{0.97, 1.03}, DiskVoid: Range{0.90, 1.10},
 		EnginePass: 2 * time.Millisecond, EnginePassFraction: 0.01, EngineVoidFraction: 0.10,
 		CountersVoid: 0.001,
-		BurstPass:    4 * time.Millisecond, BurstVoid: 40 * time.Millisecond,
+		BurstPass:    time.Millisecond, BurstVoid: 10 * time.Millisecond,
 		LossVoid:  0.001,
-		StallPass: 100 * time.Millisecond, StallVoidCCT: 0.10,
+		StallPass: 50 * time.Millisecond, StallVoidCCT: 0.10,
 		OthersPass: 0.15,
 	}
 }
