@@ -36,8 +36,8 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 		rate[names[h]] = f.Link(f.HostUp(topo.HostID(h))).Rate
 	}
 	res, err := flows.Reduce(ctx, filepath.Join(dir, "captures"), flows.Options{Hosts: names,
-		Spacing: func(host string, _ flows.Direction) flows.SpacingSpec {
-			return flows.SpacingSpec{Rate: rate[host], Frame: frame}
+		Spacing: func(host string, d flows.Direction) flows.SpacingSpec {
+			return flows.SpacingSpec{Rate: rate[host], Frame: frame, Backlogged: backlogged(f, m.Backlogged, host, d)}
 		}})
 	if err != nil {
 		return report.Repeat{}, err
@@ -73,6 +73,26 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 		return report.Repeat{}, err
 	}
 	return repeatOf(dir, res)
+}
+
+// backlogged tells of one direction of a host's link whether a time, of ascending
+// ones, is within a spell in which it had packets waiting.
+func backlogged(f *topo.Fabric, spells [][]live.Spell, host string, d flows.Direction) func(from, to time.Time) bool {
+	h, err := f.FindHost(host)
+	if err != nil {
+		return nil // it is not of this fabric, which Reduce says
+	}
+	id := f.HostUp(h)
+	if d == flows.In {
+		id = f.HostDown(h)
+	}
+	left := spells[id]
+	return func(from, to time.Time) bool {
+		for len(left) > 0 && left[0].To.Before(from) {
+			left = left[1:]
+		}
+		return len(left) > 0 && !from.Before(left[0].From) && !to.After(left[0].To)
+	}
 }
 
 // buckets are the sizes of a plan's token buckets, by namespace and device.

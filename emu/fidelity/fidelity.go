@@ -74,7 +74,7 @@ func Default() Thresholds {
 		BurstPass:    time.Millisecond, BurstVoid: 10 * time.Millisecond,
 		LossVoid:  0.001,
 		StallPass: 50 * time.Millisecond, StallVoidCCT: 0.10,
-		OthersPass: 0.15,
+		OthersPass: 0.25,
 	}
 }
 

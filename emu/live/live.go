@@ -61,6 +61,9 @@ type Measured struct {
 	Losses   []fidelity.Loss
 	Stall    fidelity.Stall
 	Machine  fidelity.Machine // but for Testbeds
+	// Backlogged are spells in which links of hosts had packets waiting at every
+	// look, by LinkID.
+	Backlogged [][]Spell
 	// Exempt is for fidelity.Samples: what was changed on purpose, and why.
 	Exempt map[string]string
 	// Counted is what each host's eth0 counted from before the first packet to
@@ -181,7 +184,9 @@ func (b *Backend) start(ctx context.Context) (err error) {
 		b.push(evs...)
 		return err
 	})
-	b.every(cfg.Settings.Sample, func() error { return b.sampler.sampleLinks(b.workCtx, cfg.Settings.Interval, cfg.Settings.Spell) })
+	b.every(cfg.Settings.Sample, func() error {
+		return b.sampler.sampleLinks(b.workCtx, cfg.Settings.Interval, cfg.Settings.Spell, cfg.Settings.Watch)
+	})
 	b.work.Go(func() error { b.sampler.probe(b.workCtx, cfg.Settings.Probe); return nil })
 	return nil
 }
@@ -444,6 +449,7 @@ func (b *Backend) Finish(ctx context.Context) (Measured, error) {
 		m.Disks = append(m.Disks, fidelity.Disk{Host: b.cfg.Fabric.HostName(topo.HostID(h)), Rate: b.cfg.DiskRates[h], Written: s.Written, Busy: s.Busy})
 	}
 	m.Links, m.Lateness = b.sampler.links(), b.sampler.lateP99()
+	m.Backlogged = b.sampler.spells
 	m.Stall = fidelity.Stall{Probe: b.sampler.stalled(), Engine: b.engineLate}
 	return m, nil
 }

@@ -25,6 +25,8 @@ type sampler struct {
 	ports     []port
 	ns        map[string]*kernel.Namespace
 	saturated []saturated // by LinkID
+	spells    [][]Spell   // by LinkID, in order of time
+	turn      int         // which links are watched next
 
 	lateness *hdrhistogram.Histogram // µs
 }
@@ -39,7 +41,7 @@ type saturated struct {
 type port struct{ namespace, device string }
 
 func newSampler(f *topo.Fabric, ns map[string]*kernel.Namespace) *sampler {
-	s := &sampler{fabric: f, ns: ns, saturated: make([]saturated, len(f.Links())),
+	s := &sampler{fabric: f, ns: ns, saturated: make([]saturated, len(f.Links())), spells: make([][]Spell, len(f.Links())),
 		lateness: hdrhistogram.New(1, int64(time.Minute/time.Microsecond), 3)}
 	for _, l := range f.Links() {
 		s.ports = append(s.ports, portOf(f, l))
@@ -97,23 +99,35 @@ type reading struct {
 // was busy all the time, so it must have sent what its rate allows. It follows a
 // link that stays busy for up to n such times, because what it sends is counted in
 // whole frames at either end of a spell.
-func (s *sampler) sampleLinks(ctx context.Context, d time.Duration, n int) error {
-	var busy []reading
+// Beside those it watches up to most links of hosts that have less waiting, for
+// the spacing of their packets.
+func (s *sampler) sampleLinks(ctx context.Context, d time.Duration, n, most int) error {
+	var busy, waiting []reading
 	seen := map[string]readings{}
 	for id, p := range s.ports {
 		at, q, err := s.shaper(seen, p)
 		if err != nil {
 			return err
 		}
-		if r := (reading{topo.LinkID(id), at, q}); s.lasts(r, d) {
+		r := reading{topo.LinkID(id), at, q}
+		if s.lasts(r, d) {
 			busy = append(busy, r)
 		}
+		if kind := s.fabric.Link(r.link).Kind; s.waits(r) && (kind == topo.HostUp || kind == topo.HostDown) {
+			waiting = append(waiting, r)
+		}
 	}
+	watched := s.watch(waiting, most)
+	defer func() {
+		for _, w := range watched {
+			s.record(w)
+		}
+	}()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	begun := make(map[topo.LinkID]bool, len(busy))
 	for range n {
-		if len(busy) == 0 {
+		if len(busy)+len(watched) == 0 {
 			return nil
 		}
 		select {
@@ -123,6 +137,10 @@ func (s *sampler) sampleLinks(ctx context.Context, d time.Duration, n int) error
 		}
 		timer.Reset(d)
 		clear(seen)
+		var err error
+		if watched, err = s.look(watched, seen); err != nil {
+			return err
+		}
 		var still []reading
 		for _, was := range busy {
 			at, q, err := s.shaper(seen, s.ports[was.link])
