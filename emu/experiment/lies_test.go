@@ -186,6 +186,12 @@ func TestPlantedLiesAreCaught(t *testing.T) {
 			tamper{build: shapers("leaf0", "h0-01", func(s *plan.Shaper) { s.Rate = s.Rate * 9 / 10 })}},
 		{"a link at 110 % of its rate", "delivered", verdict.Void,
 			tamper{build: shapers("leaf0", "h0-01", func(s *plan.Shaper) { s.Rate = s.Rate * 11 / 10 })}},
+		{"hosts' uplinks at 90 % of its rate", "delivered", verdict.Degraded,
+			tamper{build: shapers("", "", func(s *plan.Shaper) {
+				if s.Device == plan.Uplink {
+					s.Rate = s.Rate * 9 / 10
+				}
+			})}},
 		{"disks at 80 % of their rate", "disk", verdict.Void,
 			tamper{start: func(cfg *live.Config, _ string) error {
 				cfg.DiskRates = slices.Clone(cfg.DiskRates)
@@ -246,7 +252,7 @@ arms: {coflow: [fair]}
 	var trace []string
 	for i := range pairs {
 		from, to := 2*i, 2*pairs+2*i
-		trace = append(trace, fmt.Sprintf("%d 0 2 %d %d 2 %d:15.0 %d:15.0", i+1, from, from+1, to, to+1))
+		trace = append(trace, fmt.Sprintf("%d 0 2 %d %d 2 %d:30.0 %d:30.0", i+1, from, from+1, to, to+1))
 	}
 	return text, trace
 }
@@ -262,7 +268,7 @@ func TestTooManyLinksAreCaught(t *testing.T) {
 		t.Logf("%d saturated links of %d packets a second on %d processors", 4*pairs, perLink, runtime.NumCPU())
 		v := runJudged(t, func() (string, []string) { return saturating(pairs) }, tamper{})
 		show(t, v, true)
-		return max(level(v, "delivered"), level(v, "packet-spacing"), level(v, "scheduling-lateness")) > verdict.Pass
+		return level(v, "delivered") > verdict.Pass
 	})
 }
 

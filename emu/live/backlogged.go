@@ -6,18 +6,22 @@ import (
 
 	"testbed/emu/plan"
 	"testbed/topo"
+	"testbed/topo/units"
 )
 
 // A sender that TCP keeps to a few packets in its host's queue never has as much
 // waiting as sampleLinks asks for, whether or not the link gets its rate. Of such a
-// link one can tell that it had something to send at every look of a spell. Gaps
-// between its packets are then judged even where the link carried little.
+// link one can tell that it had something to send at every look of a spell. What
+// it sent meanwhile, and the gaps between its packets, are judged then, even where
+// the link carried little.
 
 // watching is a link that had packets waiting at every look so far.
 type watching struct {
 	link  topo.LinkID
 	first time.Time
 	last  time.Time
+	begun units.Bytes // sent by first
+	sent  units.Bytes // by last
 	looks int
 }
 
@@ -43,7 +47,7 @@ func (s *sampler) watch(waiting []reading, most int) []*watching {
 			break
 		}
 		r := waiting[(i+s.turn)%len(waiting)]
-		out = append(out, &watching{link: r.link, first: r.at, last: r.at, looks: 1})
+		out = append(out, &watching{link: r.link, first: r.at, last: r.at, begun: r.Bytes, sent: r.Bytes, looks: 1})
 	}
 	s.turn += len(out)
 	return out
@@ -58,7 +62,7 @@ func (s *sampler) look(watched []*watching, seen map[string]readings) ([]*watchi
 			return nil, err
 		}
 		if s.waits(reading{w.link, at, q}) {
-			w.last = at
+			w.last, w.sent = at, q.Bytes
 			w.looks++
 			continue
 		}
@@ -71,5 +75,9 @@ func (s *sampler) look(watched []*watching, seen map[string]readings) ([]*watchi
 func (s *sampler) record(w *watching) {
 	if w.looks >= leastLooks {
 		s.spells[w.link] = append(s.spells[w.link], Spell{w.first, w.last})
+		x := &s.watched[w.link]
+		x.spells++
+		x.delivered += w.sent - w.begun
+		x.could += s.fabric.Link(w.link).Rate.BytesIn(w.last.Sub(w.first))
 	}
 }

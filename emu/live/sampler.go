@@ -26,6 +26,7 @@ type sampler struct {
 	ns        map[string]*kernel.Namespace
 	saturated []saturated // by LinkID
 	spells    [][]Spell   // by LinkID, in order of time
+	watched   []saturated // by LinkID
 	turn      int         // which links are watched next
 
 	lateness *hdrhistogram.Histogram // µs
@@ -41,7 +42,7 @@ type saturated struct {
 type port struct{ namespace, device string }
 
 func newSampler(f *topo.Fabric, ns map[string]*kernel.Namespace) *sampler {
-	s := &sampler{fabric: f, ns: ns, saturated: make([]saturated, len(f.Links())), spells: make([][]Spell, len(f.Links())),
+	s := &sampler{fabric: f, ns: ns, saturated: make([]saturated, len(f.Links())), spells: make([][]Spell, len(f.Links())), watched: make([]saturated, len(f.Links())),
 		lateness: hdrhistogram.New(1, int64(time.Minute/time.Microsecond), 3)}
 	for _, l := range f.Links() {
 		s.ports = append(s.ports, portOf(f, l))
@@ -188,15 +189,19 @@ func (s *sampler) shaper(taken map[string]readings, p port) (time.Time, kernel.Q
 	return r.at, d.Qdisc, nil
 }
 
-// links is what the verdict needs of links that were saturated at all.
+// links is what the verdict needs of links that were saturated at all, or watched.
 func (s *sampler) links() []fidelity.Link {
 	var out []fidelity.Link
-	for id, x := range s.saturated {
-		if x.spells > 0 {
-			out = append(out, fidelity.Link{Name: s.fabric.LinkName(topo.LinkID(id)), Frame: s.fabric.Shape().MTU + plan.EthernetHeader,
-				Spells: x.spells, Delivered: x.delivered, Could: x.could})
+	add := func(all []saturated, watched bool) {
+		for id, x := range all {
+			if x.spells > 0 {
+				out = append(out, fidelity.Link{Name: s.fabric.LinkName(topo.LinkID(id)), Frame: s.fabric.Shape().MTU + plan.EthernetHeader,
+					Spells: x.spells, Delivered: x.delivered, Could: x.could, Watched: watched})
+			}
 		}
 	}
+	add(s.saturated, false)
+	add(s.watched, true)
 	return out
 }
 
