@@ -30,7 +30,7 @@ type Spell struct{ From, To time.Time }
 
 const (
 	waitingFrames = 2 // that wait for a link at every look
-	leastLooks    = 6 // of a spell that counts
+	leastLooks    = 8 // of a spell that counts
 )
 
 // waits tells whether a look found enough waiting.
