@@ -58,6 +58,9 @@ type Options struct {
 	CheckScale workloads.Factor
 	// Progress is told where a run is, often; it may be nil and must not wait.
 	Progress func(Progress)
+	// tamper is how tests of this package make a testbed lie, to see that its verdict
+	// catches it.
+	tamper tamper
 }
 
 // Progress is where a run is.
@@ -371,7 +374,7 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 	}
 	x := kernel.NewExecutor(owned.PinDir())
 	defer func() { err = errors.Join(err, x.Close()) }()
-	d, err := deploy.Apply(ctx, pl, x)
+	d, err := deploy.Apply(ctx, pl, r.o.tamper.executor(x))
 	if err != nil {
 		return out, err
 	}
@@ -384,12 +387,16 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 	}
 	number := fnv.New64a()
 	fmt.Fprint(number, id)
-	cfg := live.Config{Fabric: r.fabric, Pins: owned.PinDir(), Captures: captures, Snaplen: spec.Capture.Snaplen, Ring: spec.Capture.Ring,
+	cfg := live.Config{Fabric: r.fabric, Pins: owned.PinDir(), Captures: captures, Snaplen: spec.Capture.Snaplen, Ring: max(spec.Capture.Ring, leastRing),
 		Meta: pcap.Meta{Tool: "testbed", Version: r.o.Version, RunID: r.dir.manifest.Run, Run: number.Sum64(), Arm: r.arms[arm].Name, ArmIndex: arm,
 			Repeat: repeat, Scenario: spec.Name, Workload: r.dir.manifest.Workload},
 		Disks: disks, Heartbeat: spec.Heartbeat.Interval, Seed: r.s.RepeatSeed(repeat), Congestion: spec.Fabric.CongestionControl, Settings: live.DefaultSettings(r.fabric)}
 	if spec.Disk != nil && len(w.Writers) > 0 {
 		cfg.DiskRates, cfg.DiskSize = slices.Repeat([]units.Rate{spec.Disk.Write}, r.fabric.Hosts()), spec.Disk.Size
+	}
+	stated := slices.Clone(cfg.DiskRates)
+	if err := r.o.tamper.config(&cfg, owned.PinDir()); err != nil {
+		return out, err
 	}
 	b, err := live.Start(ctx, cfg)
 	if err != nil {
@@ -403,7 +410,7 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 	p.phase("run")
 	limited, cancel := context.WithTimeoutCause(ctx, spec.Limits.Duration, fmt.Errorf("limits.duration of %v is over", spec.Limits.Duration))
 	defer cancel()
-	seen, err := r.drive(limited, e, b, w, filepath.Join(dir, "events.jsonl"), p)
+	seen, err := r.drive(limited, e, r.o.tamper.backend(b), w, filepath.Join(dir, "events.jsonl"), p)
 	if err != nil {
 		return out, err
 	}
@@ -413,9 +420,24 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 		return out, err
 	}
 	measured.Notes = append(measured.Notes, d.Notes()...)
+	if measured.Machine.Testbeds, err = others(r.o.StateRoot, id); err != nil {
+		return out, err
+	}
+	for h := range measured.Disks {
+		measured.Disks[h].Rate = stated[h]
+	}
 	p.phase("read captures")
-	return judge(ctx, dir, r.fabric, seen, measured)
+	if err := r.o.tamper.captures(captures, seen); err != nil {
+		return out, err
+	}
+	if cfg.NoCapture {
+		return report.Repeat{Records: seen, Verdict: verdict.Missing("nothing was captured")}, nil
+	}
+	return judge(ctx, dir, r.fabric, pl, seen, measured)
 }
+
+// leastRing is four of the blocks in which the kernel hands over what it captured.
+const leastRing = 512 * units.KiB
 
 // progress keeps and tells Progress. A nil progress tells nobody.
 type progress struct {

@@ -51,7 +51,7 @@ func loadText(t *testing.T, text string, trace ...string) *scenario.Scenario {
 		return path
 	}
 	if len(trace) > 0 {
-		write("trace.txt", fmt.Sprintf("10 %d\n%s\n", len(trace), strings.Join(trace, "\n")))
+		write("trace.txt", fmt.Sprintf("128 %d\n%s\n", len(trace), strings.Join(trace, "\n")))
 	}
 	s, err := scenario.Load(write("scenario.yaml", text), scenario.Options{CheckPolicy: CheckPolicy})
 	if err != nil {

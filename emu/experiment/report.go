@@ -26,7 +26,8 @@ import (
 
 // judge reads the captures of a repeat that just ended, compares them with what
 // the engine and counters say, and writes the verdict.
-func judge(ctx context.Context, dir string, f *topo.Fabric, seen flows.Records, m live.Measured) (report.Repeat, error) {
+// The plan tells what links were to be built with.
+func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen flows.Records, m live.Measured) (report.Repeat, error) {
 	frame := f.Shape().MTU + plan.EthernetHeader
 	names := make([]string, f.Hosts())
 	up, down := map[string]units.Rate{}, map[string]units.Rate{}
@@ -41,13 +42,15 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, seen flows.Records, 
 			if d == flows.In {
 				rate = down
 			}
-			return flows.SpacingSpec{Rate: rate[host], Frame: frame}
+			return flows.SpacingSpec{Rate: rate[host], Frame: frame, Backlogged: backlogged(f, m.Backlogged, host, d)}
 		}})
 	if err != nil {
 		return report.Repeat{}, err
 	}
 	s := fidelity.Samples{Links: m.Links, Disks: m.Disks, Lateness: m.Lateness, Problems: res.Problems,
-		Transfers: transfers(res, seen, m.Zero), MedianCCT: medianCompletion(res.Records)}
+		Transfers: transfers(res, seen, m.Zero), MedianCCT: medianCompletion(res.Records),
+		Losses: m.Losses, Stall: m.Stall, Machine: m.Machine, Exempt: m.Exempt}
+	bucket := buckets(p)
 	for h, name := range names {
 		i, ok := slices.BinarySearchFunc(res.Captures, name, func(c flows.Capture, n string) int { return cmp.Compare(c.Host, n) })
 		if !ok {
@@ -64,6 +67,7 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, seen flows.Records, 
 				fidelity.Spacing{Link: f.LinkName(f.HostDown(topo.HostID(h))), Gaps: face.InSpacing.Gaps, Good: face.InSpacing.Close})
 		}
 		s.Captures = append(s.Captures, c)
+		s.Bursts = append(s.Bursts, bursts(f, topo.HostID(h), bucket, res.Captures[i])...)
 	}
 	if notes := append(m.Notes, res.Notes...); len(notes) > 0 {
 		if err := os.WriteFile(filepath.Join(dir, "notes.txt"), []byte(strings.Join(notes, "\n")+"\n"), 0o644); err != nil {
@@ -74,6 +78,55 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, seen flows.Records, 
 		return report.Repeat{}, err
 	}
 	return repeatOf(dir, res)
+}
+
+// backlogged tells of one direction of a host's link whether a time, of ascending
+// ones, is within a spell in which it had packets waiting.
+func backlogged(f *topo.Fabric, spells [][]live.Spell, host string, d flows.Direction) func(from, to time.Time) bool {
+	h, err := f.FindHost(host)
+	if err != nil {
+		return nil // it is not of this fabric, which Reduce says
+	}
+	id := f.HostUp(h)
+	if d == flows.In {
+		id = f.HostDown(h)
+	}
+	left := spells[id]
+	return func(from, to time.Time) bool {
+		for len(left) > 0 && left[0].To.Before(from) {
+			left = left[1:]
+		}
+		return len(left) > 0 && !from.Before(left[0].From) && !to.After(left[0].To)
+	}
+}
+
+// buckets are the sizes of a plan's token buckets, by namespace and device.
+func buckets(p *plan.Plan) map[[2]string]units.Bytes {
+	out := map[[2]string]units.Bytes{}
+	for _, op := range p.Ops() {
+		if s, ok := op.(plan.Shaper); ok {
+			out[[2]string{s.Namespace, s.Device}] = s.Burst
+		}
+	}
+	return out
+}
+
+// bursts are both directions of a captured host's link.
+func bursts(f *topo.Fabric, h topo.HostID, bucket map[[2]string]units.Bytes, c flows.Capture) []fidelity.Conformance {
+	var out []fidelity.Conformance
+	add := func(id topo.LinkID, x flows.Conformance) {
+		l := f.Link(id)
+		ns, dev := plan.Egress(f, id)
+		out = append(out, fidelity.Conformance{Link: f.LinkName(id), Rate: l.Rate, Bucket: bucket[[2]string{ns, dev}], Packets: x.Packets, Level: x.Level, Most: x.Most,
+			Frame: f.Shape().MTU + plan.EthernetHeader, Longest: x.Longest, Long: x.Long})
+	}
+	for _, face := range c.Interfaces {
+		if face.Name == "eth0" {
+			add(f.HostUp(h), face.OutConformance)
+			add(f.HostDown(h), face.InConformance)
+		}
+	}
+	return out
 }
 
 // transfers pairs what the wire and the engine say of each flow and block.

@@ -1,6 +1,8 @@
 package fidelity
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,8 +12,14 @@ import (
 
 func clean() Samples {
 	return Samples{
-		Captures:  []Capture{{Host: "h0-00", Bytes: 1e9, Counted: 1e9}},
-		Links:     []Link{{"leaf0>spine0", 1514, 4, 999e4, 1000e4}, {"quiet", 1514, 4, 1, 800e3}},
+		Captures: []Capture{{Host: "h0-00", Bytes: 1e9, Counted: 1e9}},
+		Links: []Link{{"leaf0>spine0", 1514, 4, 999e4, 1000e4, false}, {"quiet", 1514, 4, 1, 800e3, false},
+			{"h0-00>leaf0", 1514, 4, 960e4, 1000e4, true}},
+		Bursts: []Conformance{{"h0-00>leaf0", 50 * units.Mbps, 2264, 1000, 2271, 9000, 1514, 1514, 0},
+			{"quiet", 50 * units.Mbps, 2264, 10, 100_000, 100_000, 1514, 1514, 0}},
+		Losses:    []Loss{{"h0-00", 1000, 0, 0, 0}, {"leaf0", 100_000, 0, 0, 0}},
+		Stall:     Stall{4 * time.Millisecond, 2 * time.Millisecond},
+		Machine:   Machine{true, 0.02, 0.2, 0.1, 0, 0.2, 0},
 		Spacing:   []Spacing{{"h0-00>leaf0", 1000, 950}, {"quiet", 10, 0}},
 		Lateness:  300 * time.Microsecond,
 		Disks:     []Disk{{"h0-00", 8 * units.Mbps, 1 * units.MB, time.Second}, {"idle", 8 * units.Mbps, 1, time.Millisecond}},
@@ -27,8 +35,8 @@ func TestCleanRunPasses(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	if v.Level != verdict.Pass || len(v.Checks) != 7 {
-		t.Errorf("verdict %v of %d checks, want pass of 7", v.Level, len(v.Checks))
+	if v.Level != verdict.Pass || len(v.Checks) != 12 {
+		t.Errorf("verdict %v of %d checks, want pass of 12", v.Level, len(v.Checks))
 	}
 	if v := Judge(Samples{}, Default()); v.Level != verdict.Pass {
 		t.Errorf("a run in which nothing happened: %+v", v)
@@ -36,7 +44,8 @@ func TestCleanRunPasses(t *testing.T) {
 }
 
 func TestEachCheckCatchesItsOwn(t *testing.T) {
-	ratios := func(x float64) []Link { return []Link{{"l", 1514, 4, units.Bytes(x * 1e6), 1e6}} }
+	ratios := func(x float64) []Link { return []Link{{"l", 1514, 4, units.Bytes(x * 1e6), 1e6, false}} }
+	watched := func(x float64) []Link { return []Link{{"l", 1514, 4, units.Bytes(x * 1e6), 1e6, true}} }
 	disk := func(b units.Bytes) []Disk { return []Disk{{"h", 8 * units.Mbps, b, time.Second}} }
 	late := func(d time.Duration) []Transfer {
 		return []Transfer{{"flow 1", 100 * time.Millisecond, time.Second, time.Second + d}}
@@ -54,6 +63,19 @@ func TestEachCheckCatchesItsOwn(t *testing.T) {
 		{"very slow link", "delivered", func(s *Samples) { s.Links = ratios(0.5) }, verdict.Void},
 		{"fast link", "delivered", func(s *Samples) { s.Links = ratios(1.03) }, verdict.Degraded},
 		{"very fast link", "delivered", func(s *Samples) { s.Links = ratios(1.2) }, verdict.Void},
+		{"slow link of which looks tell", "delivered", func(s *Samples) { s.Links = watched(0.93) }, verdict.Degraded},
+		{"very slow link of which looks tell", "delivered", func(s *Samples) { s.Links = watched(0.7) }, verdict.Void},
+		{"slow among faster ones", "delivered", func(s *Samples) { s.Links = append(watched(0.955), ratios(0.96)...) }, verdict.Degraded},
+		{"large bucket", "burst", func(s *Samples) { s.Bursts[0].Level = 16_384 }, verdict.Degraded},
+		{"very large bucket", "burst", func(s *Samples) { s.Bursts[0].Level = 900_000 }, verdict.Void},
+		{"a frame too long", "frames", func(s *Samples) { s.Bursts[0].Long, s.Bursts[0].Longest = 1, 2962 }, verdict.Void},
+		{"a packet lost before IP", "loss", func(s *Samples) { s.Losses[1].Before = 1 }, verdict.Degraded},
+		{"a packet lost in IP", "loss", func(s *Samples) { s.Losses[1].Inside = 1 }, verdict.Degraded},
+		{"many lost after IP", "loss", func(s *Samples) { s.Losses[0].After = 2 }, verdict.Void},
+		{"stopped", "stall", func(s *Samples) { s.Stall.Probe = 80 * time.Millisecond }, verdict.Degraded},
+		{"stopped for long", "stall", func(s *Samples) { s.Stall.Probe = 300 * time.Millisecond }, verdict.Void},
+		{"engine kept waiting", "stall", func(s *Samples) { s.Stall.Engine = 90 * time.Millisecond }, verdict.Degraded},
+		{"busy machine", "machine", func(s *Samples) { s.Machine.Others = 0.5 }, verdict.Degraded},
 		{"lumps", "packet-spacing", func(s *Samples) { s.Spacing[0].Good = 700 }, verdict.Degraded},
 		{"all lumps", "packet-spacing", func(s *Samples) { s.Spacing[0].Good = 400 }, verdict.Void},
 		{"late", "scheduling-lateness", func(s *Samples) { s.Lateness = 20 * time.Millisecond }, verdict.Degraded},
@@ -105,5 +127,45 @@ func TestOneOutlierInAHundredDoesNotCondemn(t *testing.T) {
 	s.Transfers[1].Engine += time.Second
 	if v := Judge(s, Default()); v.Level != verdict.Void {
 		t.Errorf("two of 151 late: %v", v.Level)
+	}
+}
+
+// What a scenario changes on purpose is not judged, and the values say so.
+func TestExempt(t *testing.T) {
+	bad := func() Samples {
+		s := clean()
+		s.Links[0] = Link{"h0-01>leaf0", 1514, 4, 500e4, 1000e4, false}
+		s.Spacing[0] = Spacing{"leaf0>h0-01", 1000, 100}
+		s.Bursts[0].Link, s.Bursts[0].Level = "h0-01>leaf0", 900_000
+		s.Losses[0] = Loss{"h0-01", 1000, 0, 500, 0}
+		s.Disks[0].Host, s.Disks[0].Written = "h0-01", 1
+		return s
+	}
+	names := []string{"delivered", "packet-spacing", "burst", "loss", "disk"}
+	for _, tt := range []struct {
+		name   string
+		exempt map[string]string
+		judged []string // of names
+	}{
+		{"nothing", nil, names},
+		{"another host", map[string]string{"h0-02": "down"}, names},
+		{"the host", map[string]string{"h0-01": "down at 3s"}, nil},
+		{"the link up", map[string]string{"h0-01>leaf0": "half rate at 3s"}, []string{"packet-spacing", "disk"}},
+		{"the disk", map[string]string{"h0-01/disk": "slow at 3s"}, []string{"delivered", "packet-spacing", "burst", "loss"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := bad()
+			s.Exempt = tt.exempt
+			for _, c := range Judge(s, Default()).Checks {
+				if !slices.Contains(names, c.Name) {
+					continue
+				}
+				if judged := slices.Contains(tt.judged, c.Name); judged != (c.Level != verdict.Pass) {
+					t.Errorf("judged %v: %+v", judged, c)
+				} else if said := strings.Contains(c.Value, "not judged: "); said == judged {
+					t.Errorf("%s: value %q", c.Name, c.Value)
+				}
+			}
+		})
 	}
 }

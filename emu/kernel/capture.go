@@ -21,7 +21,8 @@ type CaptureOptions struct {
 	Snaplen units.Bytes
 	// Ring is the memory in which the kernel keeps packets until Run takes them,
 	// locked for as long as the capture is open; 0 is DefaultRing. It is rounded up
-	// to whole blocks of 128 KiB, four at least. A packet takes its kept bytes and
+	// to whole blocks of 128 KiB. A single block drops what comes in until it is
+	// read, so one wants four or more (scenarios ask for that). A packet takes its kept bytes and
 	// about 80 more.
 	Ring units.Bytes
 }
@@ -96,7 +97,7 @@ func (n *Namespace) Capture(o CaptureOptions) (*Capture, error) {
 			afpacket.TPacketVersion3,
 			afpacket.OptBlockSize(ringBlock),
 			afpacket.OptFrameSize(2048), // of no meaning in version 3, but checked
-			afpacket.OptNumBlocks(max(4, (int(o.Ring)+ringBlock-1)/ringBlock)),
+			afpacket.OptNumBlocks((int(o.Ring)+ringBlock-1)/ringBlock),
 			afpacket.OptBlockTimeout(blockTimeout),
 			afpacket.OptPollTimeout(0),
 		)

@@ -214,7 +214,7 @@ func TestCaptureCountsDrops(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const count = 2000 // of 1.5 KB in a ring of 512 KiB
+	const count = 2000 // of 1.5 KB in a ring of 128 KiB
 	for range count {
 		if err := host.SendUDP(make([]byte, 1400), netip.AddrPortFrom(topo.MarkAddr(), 50099)); err != nil {
 			t.Fatal(err)

@@ -48,6 +48,9 @@ type Config struct {
 	Seed       uint64 // of the jitter
 	Congestion string // TCP congestion control of all sockets
 	Settings   Settings
+	// NoCapture records nothing, so that what captures cost can be measured. Such a
+	// run has no figures.
+	NoCapture bool
 }
 
 // Measured is what a run showed of itself, for the verdict.
@@ -55,6 +58,14 @@ type Measured struct {
 	Links    []fidelity.Link
 	Disks    []fidelity.Disk
 	Lateness time.Duration
+	Losses   []fidelity.Loss
+	Stall    fidelity.Stall
+	Machine  fidelity.Machine // but for Testbeds
+	// Backlogged are spells in which links of hosts had packets waiting at every
+	// look, by LinkID.
+	Backlogged [][]Spell
+	// Exempt is for fidelity.Samples: what was changed on purpose, and why.
+	Exempt map[string]string
 	// Counted is what each host's eth0 counted from before the first packet to
 	// after the last, both ways; Dropped is packets that captures lost. By
 	// HostID.
@@ -73,6 +84,9 @@ type Backend struct {
 	captures []*capture
 	sampler  *sampler
 	counted  []hostCounters // before the first packet
+	accounts map[string]account
+	discards map[string]uint64 // marks sent toward each leaf; only Do touches it
+	cpu      kernel.Processors
 	zero     time.Time
 	procs    int // as they were before
 
@@ -83,6 +97,7 @@ type Backend struct {
 
 	mu     sync.Mutex
 	queue  []engine.Event
+	since  time.Time // when the first of queue came
 	failed error
 	kick   chan struct{}
 
@@ -90,6 +105,8 @@ type Backend struct {
 	// they started. Only Do and Await touch them.
 	running []*running
 	byFlow  map[workloads.FlowID]*running
+
+	engineLate time.Duration // the longest; only Await touches it
 
 	notes  []string
 	closed bool
@@ -108,7 +125,7 @@ var errStopped = errors.New("the run is over")
 // Start opens agents, disks and captures on a testbed that is up. The clock runs
 // from its return. The caller must call Close.
 func Start(ctx context.Context, cfg Config) (*Backend, error) {
-	b := &Backend{cfg: cfg, procs: runtime.GOMAXPROCS(cfg.Settings.Procs), ns: map[string]*kernel.Namespace{}, kick: make(chan struct{}, 1), byFlow: map[workloads.FlowID]*running{}}
+	b := &Backend{cfg: cfg, procs: runtime.GOMAXPROCS(cfg.Settings.Procs), ns: map[string]*kernel.Namespace{}, kick: make(chan struct{}, 1), byFlow: map[workloads.FlowID]*running{}, discards: map[string]uint64{}}
 	if err := b.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("start: %w", err), b.Close())
 	}
@@ -140,6 +157,9 @@ func (b *Backend) start(ctx context.Context) (err error) {
 	}
 	b.sampler = newSampler(f, b.ns)
 	for h := range topo.HostID(f.Hosts()) {
+		if cfg.NoCapture {
+			break
+		}
 		c, err := startCapture(b.ns[f.HostName(h)], f.HostName(h), cfg, b.fail)
 		if err != nil {
 			return err
@@ -149,7 +169,13 @@ func (b *Backend) start(ctx context.Context) (err error) {
 	if b.counted, err = b.sampler.allHosts(); err != nil {
 		return err
 	}
+	if b.accounts, err = b.sampler.accounts(); err != nil {
+		return err
+	}
 	if err := b.startAgents(ctx); err != nil {
+		return err
+	}
+	if b.cpu, err = kernel.ProcessorTimes(); err != nil {
 		return err
 	}
 	b.zero = time.Now()
@@ -158,7 +184,9 @@ func (b *Backend) start(ctx context.Context) (err error) {
 		b.push(evs...)
 		return err
 	})
-	b.every(cfg.Settings.Sample, func() error { return b.sampler.sampleLinks(b.workCtx, cfg.Settings.Interval, cfg.Settings.Spell) })
+	b.every(cfg.Settings.Sample, func() error {
+		return b.sampler.sampleLinks(b.workCtx, cfg.Settings.Interval, cfg.Settings.Spell, cfg.Settings.Watch)
+	})
 	b.work.Go(func() error { b.sampler.probe(b.workCtx, cfg.Settings.Probe); return nil })
 	return nil
 }
@@ -228,6 +256,9 @@ func (s sink) Problem(err error) { s.b.fail(err) }
 
 func (b *Backend) push(evs ...engine.Event) {
 	b.mu.Lock()
+	if len(b.queue) == 0 {
+		b.since = time.Now()
+	}
 	b.queue = append(b.queue, evs...)
 	b.mu.Unlock()
 	b.poke()
@@ -255,7 +286,7 @@ func (b *Backend) Await(ctx context.Context, wake time.Duration) (time.Duration,
 	for {
 		now := time.Since(b.zero)
 		b.mu.Lock()
-		evs, failed := b.queue, b.failed
+		evs, since, failed := b.queue, b.since, b.failed
 		b.queue = nil
 		b.mu.Unlock()
 		switch {
@@ -264,6 +295,12 @@ func (b *Backend) Await(ctx context.Context, wake time.Duration) (time.Duration,
 		case ctx.Err() != nil:
 			return now, nil, context.Cause(ctx)
 		case len(evs) > 0 || now >= wake:
+			if len(evs) > 0 {
+				b.engineLate = max(b.engineLate, now-since.Sub(b.zero))
+			}
+			if now >= wake {
+				b.engineLate = max(b.engineLate, now-wake)
+			}
 			return now, b.progress(evs), nil
 		}
 		timer := time.NewTimer(min(wake-now, time.Hour))
@@ -330,6 +367,7 @@ func (b *Backend) mark(c engine.Mark) error {
 	if c.Kind == engine.MarkWrite {
 		kind = wire.KindWriteMark
 	}
+	b.discards[topo.LeafName(b.cfg.Fabric.RackOf(c.Host))]++ // routed nowhere
 	return b.agents[c.Host].Mark(kind, c.ID, c.Parts, c.Size)
 }
 
@@ -383,7 +421,14 @@ func (b *Backend) Finish(ctx context.Context) (Measured, error) {
 	if err != nil {
 		return Measured{}, err
 	}
-	m := Measured{Zero: b.zero, Notes: b.notes}
+	cpu, err := kernel.ProcessorTimes()
+	if err != nil {
+		return Measured{}, err
+	}
+	m := Measured{Zero: b.zero, Notes: b.notes, Machine: machine(b.cpu, cpu, time.Since(b.zero)), Exempt: map[string]string{}}
+	if m.Losses, err = b.sampler.losses(ctx, b.accounts, b.discards, b.cfg.Settings.Quiet, b.cfg.Settings.Settle); err != nil {
+		return Measured{}, err
+	}
 	for h := range after {
 		counted := after[h].rx - b.counted[h].rx + after[h].tx - b.counted[h].tx
 		m.Counted = append(m.Counted, uint64(counted))
@@ -404,6 +449,7 @@ func (b *Backend) Finish(ctx context.Context) (Measured, error) {
 		m.Disks = append(m.Disks, fidelity.Disk{Host: b.cfg.Fabric.HostName(topo.HostID(h)), Rate: b.cfg.DiskRates[h], Written: s.Written, Busy: s.Busy})
 	}
 	m.Links, m.Lateness = b.sampler.links(), b.sampler.lateP99()
+	m.Backlogged = b.sampler.spells
 	return m, nil
 }
 

@@ -25,6 +25,9 @@ type sampler struct {
 	ports     []port
 	ns        map[string]*kernel.Namespace
 	saturated []saturated // by LinkID
+	spells    [][]Spell   // by LinkID, in order of time
+	watched   []saturated // by LinkID
+	turn      int         // which links are watched next
 
 	lateness *hdrhistogram.Histogram // µs
 }
@@ -39,7 +42,7 @@ type saturated struct {
 type port struct{ namespace, device string }
 
 func newSampler(f *topo.Fabric, ns map[string]*kernel.Namespace) *sampler {
-	s := &sampler{fabric: f, ns: ns, saturated: make([]saturated, len(f.Links())),
+	s := &sampler{fabric: f, ns: ns, saturated: make([]saturated, len(f.Links())), spells: make([][]Spell, len(f.Links())), watched: make([]saturated, len(f.Links())),
 		lateness: hdrhistogram.New(1, int64(time.Minute/time.Microsecond), 3)}
 	for _, l := range f.Links() {
 		s.ports = append(s.ports, portOf(f, l))
@@ -97,23 +100,35 @@ type reading struct {
 // was busy all the time, so it must have sent what its rate allows. It follows a
 // link that stays busy for up to n such times, because what it sends is counted in
 // whole frames at either end of a spell.
-func (s *sampler) sampleLinks(ctx context.Context, d time.Duration, n int) error {
-	var busy []reading
+// Beside those it watches up to most links of hosts that have less waiting, for
+// the spacing of their packets.
+func (s *sampler) sampleLinks(ctx context.Context, d time.Duration, n, most int) error {
+	var busy, waiting []reading
 	seen := map[string]readings{}
 	for id, p := range s.ports {
 		at, q, err := s.shaper(seen, p)
 		if err != nil {
 			return err
 		}
-		if r := (reading{topo.LinkID(id), at, q}); s.lasts(r, d) {
+		r := reading{topo.LinkID(id), at, q}
+		if s.lasts(r, d) {
 			busy = append(busy, r)
 		}
+		if kind := s.fabric.Link(r.link).Kind; s.waits(r) && (kind == topo.HostUp || kind == topo.HostDown) {
+			waiting = append(waiting, r)
+		}
 	}
+	watched := s.watch(waiting, most)
+	defer func() {
+		for _, w := range watched {
+			s.record(w)
+		}
+	}()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	begun := make(map[topo.LinkID]bool, len(busy))
 	for range n {
-		if len(busy) == 0 {
+		if len(busy)+len(watched) == 0 {
 			return nil
 		}
 		select {
@@ -123,6 +138,10 @@ func (s *sampler) sampleLinks(ctx context.Context, d time.Duration, n int) error
 		}
 		timer.Reset(d)
 		clear(seen)
+		var err error
+		if watched, err = s.look(watched, seen); err != nil {
+			return err
+		}
 		var still []reading
 		for _, was := range busy {
 			at, q, err := s.shaper(seen, s.ports[was.link])
@@ -170,15 +189,19 @@ func (s *sampler) shaper(taken map[string]readings, p port) (time.Time, kernel.Q
 	return r.at, d.Qdisc, nil
 }
 
-// links is what the verdict needs of links that were saturated at all.
+// links is what the verdict needs of links that were saturated at all, or watched.
 func (s *sampler) links() []fidelity.Link {
 	var out []fidelity.Link
-	for id, x := range s.saturated {
-		if x.spells > 0 {
-			out = append(out, fidelity.Link{Name: s.fabric.LinkName(topo.LinkID(id)), Frame: s.fabric.Shape().MTU + plan.EthernetHeader,
-				Spells: x.spells, Delivered: x.delivered, Could: x.could})
+	add := func(all []saturated, watched bool) {
+		for id, x := range all {
+			if x.spells > 0 {
+				out = append(out, fidelity.Link{Name: s.fabric.LinkName(topo.LinkID(id)), Frame: s.fabric.Shape().MTU + plan.EthernetHeader,
+					Spells: x.spells, Delivered: x.delivered, Could: x.could, Watched: watched})
+			}
 		}
 	}
+	add(s.saturated, false)
+	add(s.watched, true)
 	return out
 }
 
@@ -240,6 +263,11 @@ func (s *sampler) probe(ctx context.Context, every time.Duration) {
 		due = time.Now().Add(every)
 		t.Reset(every)
 	}
+}
+
+// stalled is the longest that a probe was late.
+func (s *sampler) stalled() time.Duration {
+	return time.Duration(s.lateness.Max()) * time.Microsecond
 }
 
 func (s *sampler) lateP99() time.Duration {

@@ -40,6 +40,9 @@ type Settings struct {
 	Sample   time.Duration `json:"sample_ns"`
 	Interval time.Duration `json:"interval_ns"`
 	Spell    int           `json:"spell"`
+	// Watch is how many links of hosts that have little waiting are followed from a
+	// look, as often: their packets' spacing is judged while some wait at every look.
+	Watch int `json:"watch"`
 	// Probe is the sleep whose overshoot is the scheduling lateness.
 	Probe time.Duration `json:"probe_ns"`
 	// Settle bounds the wait for the last packets after the last completion, and
@@ -73,7 +76,7 @@ func DefaultSettings(f *topo.Fabric) Settings {
 	return Settings{
 		Procs: max(16, 2*runtime.NumCPU()), Quantum: 5 * time.Millisecond, SendBuffer: buffer, ReceiveBuffer: 2 * buffer, NotSent: 16 * units.KiB, BlockBuffer: 2*queue + 1*units.MiB,
 		Jitter: slowest.TimeToSend(f.Shape().MTU + plan.EthernetHeader),
-		Sample: 200 * time.Millisecond, Interval: 8 * time.Millisecond, Spell: 12, Probe: 10 * time.Millisecond,
+		Sample: 200 * time.Millisecond, Interval: 8 * time.Millisecond, Spell: 12, Watch: 8, Probe: 10 * time.Millisecond,
 		Settle: 3 * time.Second, Quiet: 60 * time.Millisecond, Stop: 10 * time.Second,
 	}
 }

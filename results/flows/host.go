@@ -95,6 +95,8 @@ type Interface struct {
 	Other   Counts // neither from nor to the host's address, or not IPv4
 	// OutSpacing and InSpacing are measured where Options.Spacing asks for it.
 	OutSpacing, InSpacing Spacing
+	// OutConformance and InConformance are measured where spacing is.
+	OutConformance, InConformance Conformance
 }
 
 // Capture is what one host's capture amounts to.
@@ -136,6 +138,7 @@ type hostReducer struct {
 	table   map[endpoints]*conn
 	last    *conn // of the packet before: most packets come in trains
 	spacers [][2]*Spacer
+	conform [][2]*conformer
 	markTo  addr
 }
 
@@ -170,6 +173,7 @@ func newHostReducer(host string, rack topo.RackID, place int, run uint64) *hostR
 func (h *hostReducer) addInterface(name string, out, in SpacingSpec) {
 	h.Interfaces = append(h.Interfaces, Interface{Name: name})
 	h.spacers = append(h.spacers, [2]*Spacer{NewSpacer(out), NewSpacer(in)})
+	h.conform = append(h.conform, [2]*conformer{newConformer(out), newConformer(in)})
 }
 
 // packet takes the next packet of the file.
@@ -183,10 +187,12 @@ func (h *hostReducer) packet(p *pcap.Packet) {
 	if out {
 		nic.Out.add(p.Len)
 		spacers[0].Add(stamp, p.Len)
+		h.conform[p.Interface][0].add(stamp, p.Len)
 	}
 	if in {
 		nic.In.add(p.Len)
 		spacers[1].Add(stamp, p.Len)
+		h.conform[p.Interface][1].add(stamp, p.Len)
 	}
 	if !out && !in {
 		nic.Other.add(p.Len)
@@ -355,6 +361,8 @@ func (h *hostReducer) finish() *hostCapture {
 		if h.Interfaces[i].Name != loopback {
 			h.Interfaces[i].OutSpacing = h.spacers[i][0].Spacing()
 			h.Interfaces[i].InSpacing = h.spacers[i][1].Spacing()
+			h.Interfaces[i].OutConformance = h.conform[i][0].conformance()
+			h.Interfaces[i].InConformance = h.conform[i][1].conformance()
 		}
 	}
 	for _, c := range h.conns {

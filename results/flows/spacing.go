@@ -26,11 +26,11 @@ type SpacingSpec struct {
 	// longer.
 	Window time.Duration
 	// Saturated is the share of Rate that a window must carry for its gaps to
-	// count; 0 is DefaultSaturated. It hides a link that is starved below that
+	// count; 0 is DefaultSaturated. Alone it hides a link that is starved below that
 	// share, which Backlogged does not.
 	Saturated float64
-	// Backlogged, where given, decides instead: whether the link had packets to
-	// send all the time from one moment to another. It is called with ascending
+	// Backlogged, where given, tells whether the link had packets to send all the
+	// time from one moment to another: the gaps of such a window count too. It is called with ascending
 	// times, from the goroutine that reads the capture.
 	Backlogged func(from, to time.Time) bool
 }
@@ -149,7 +149,7 @@ func (s *Spacer) closeWindow() {
 	t.Windows++
 	t.Tenths[min(int(used*10), len(t.Tenths)-1)]++
 	saturated := used >= s.spec.Saturated
-	if s.spec.Backlogged != nil {
+	if !saturated && s.spec.Backlogged != nil {
 		saturated = s.spec.Backlogged(time.Unix(0, s.from), time.Unix(0, s.last))
 	}
 	if saturated {

@@ -1,0 +1,410 @@
+package experiment
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"testbed/emu/deploy"
+	"testbed/emu/engine"
+	"testbed/emu/kernel/netnstest"
+	"testbed/emu/live"
+	"testbed/emu/plan"
+	"testbed/results/flows"
+	"testbed/results/pcap"
+	"testbed/results/verdict"
+	"testbed/topo/units"
+)
+
+// altered carries out a plan with some operations changed on the way, or left
+// out where change returns nil.
+type altered struct {
+	deploy.Executor
+	change func(plan.Op) plan.Op
+}
+
+func (x altered) Do(ctx context.Context, op plan.Op) error {
+	if op = x.change(op); op == nil {
+		return nil
+	}
+	return x.Executor.Do(ctx, op)
+}
+
+// altering is a lie about how the fabric is built.
+func altering(change func(plan.Op) plan.Op) func(deploy.Executor) deploy.Executor {
+	return func(x deploy.Executor) deploy.Executor { return altered{x, change} }
+}
+
+// shapers changes all shapers, or that of one device where namespace is given.
+func shapers(namespace, device string, change func(*plan.Shaper)) func(deploy.Executor) deploy.Executor {
+	return altering(func(op plan.Op) plan.Op {
+		if s, ok := op.(plan.Shaper); ok && (namespace == "" || s.Namespace == namespace && s.Device == device) {
+			change(&s)
+			return s
+		}
+		return op
+	})
+}
+
+// within runs a command in a namespace of a testbed.
+func within(pins, namespace string, command ...string) error {
+	b, err := exec.Command("nsenter", append([]string{"--net=" + filepath.Join(pins, namespace)}, command...)...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, b)
+	}
+	return nil
+}
+
+// dropping drops a packet in a hundred on one device, in or out, by a classifier
+// that asks for a random number: no queue and no counter of the testbed's own
+// knows of it.
+func dropping(namespace, device, direction string) tamper {
+	return tamper{start: func(_ *live.Config, pins string) error {
+		// ld rand; jgt #0.99*2^32: ret TC_ACT_SHOT; ret TC_ACT_OK
+		const code = "4,32 0 0 4294963256,37 0 1 4252017623,6 0 0 2,6 0 0 0"
+		if err := within(pins, namespace, "tc", "qdisc", "add", "dev", device, "clsact"); err != nil {
+			return err
+		}
+		return within(pins, namespace, "tc", "filter", "add", "dev", device, direction, "bpf", "direct-action", "bytecode", code)
+	}}
+}
+
+// offloads leaves the offloads of h0-00 on, and a bucket that lets what they make
+// pass whole.
+func offloads() tamper {
+	return tamper{
+		build: altering(func(op plan.Op) plan.Op {
+			switch op := op.(type) {
+			case plan.Offloads:
+				if op.Namespace == "h0-00" {
+					return nil
+				}
+			case plan.Shaper:
+				if op.Namespace == "h0-00" {
+					op.Burst = 70 * units.KB
+					return op
+				}
+			}
+			return op
+		}),
+		start: func(_ *live.Config, pins string) error {
+			return within(pins, "h0-00", "ip", "link", "set", "dev", "eth0", "gso_max_segs", "65535", "gso_max_size", "65536")
+		},
+	}
+}
+
+// deaf tells the engine of completions late.
+type deaf struct {
+	engine.Backend
+	by time.Duration
+}
+
+func (d deaf) Await(ctx context.Context, wake time.Duration) (time.Duration, []engine.Event, error) {
+	now, evs, err := d.Backend.Await(ctx, wake)
+	for _, ev := range evs {
+		if _, ok := ev.(engine.TransferFinished); ok {
+			time.Sleep(d.by)
+			return now + d.by, evs, err
+		}
+	}
+	return now, evs, err
+}
+
+// missing takes one packet in fifty out of the capture of h0-01.
+func missing(captures string) error {
+	path := filepath.Join(captures, "h0-01"+flows.Suffix)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	r, err := pcap.NewReader(bytes.NewReader(b))
+	if err != nil {
+		return err
+	}
+	meta, _ := r.Meta()
+	var out bytes.Buffer
+	var w *pcap.Writer
+	for i := 1; ; i++ {
+		p, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return err
+		}
+		if w == nil {
+			if w, err = pcap.NewWriter(&out, meta, r.Interfaces()); err != nil {
+				return err
+			}
+		}
+		if i%50 == 0 {
+			continue
+		}
+		if err := w.Write(p.Interface, p.Time, p.Data, p.Len); err != nil {
+			return err
+		}
+	}
+	stats, _ := r.Stats()
+	if err := w.Close(stats); err != nil {
+		return err
+	}
+	return os.WriteFile(path, out.Bytes(), 0o644)
+}
+
+// lies that are caught whatever else the machine does.
+func TestPlantedLiesAreCaught(t *testing.T) {
+	netnstest.Require(t)
+	for _, tt := range []struct {
+		name, check string
+		least       verdict.Level
+		lie         tamper
+	}{
+		{"a ring of one block", "capture-drops", verdict.Void,
+			tamper{start: func(cfg *live.Config, _ string) error { cfg.Ring = 1; return nil }}},
+		{"packets missing from a capture", "captured-bytes", verdict.Void, tamper{recorded: missing}},
+		{"a bucket of 1 MB", "burst", verdict.Void,
+			tamper{build: shapers("", "", func(s *plan.Shaper) { s.Burst = units.MB })}},
+		{"a bucket of 64 KB on one host's uplink", "burst", verdict.Degraded,
+			tamper{build: shapers("h0-00", "eth0", func(s *plan.Shaper) { s.Burst = 64 * units.KB })}},
+		{"offloads left on", "frames", verdict.Void, offloads()},
+		{"a packet in a hundred dropped on a host's ingress", "loss", verdict.Void, dropping("h1-00", "eth0", "ingress")},
+		{"a packet in a hundred dropped on a leaf's ingress", "loss", verdict.Void, dropping("leaf0", "h0-00", "ingress")},
+		{"a packet in a hundred dropped on a leaf's egress", "loss", verdict.Void, dropping("leaf1", "h1-00", "egress")},
+		{"a link at 90 % of its rate", "delivered", verdict.Degraded,
+			tamper{build: shapers("leaf0", "h0-01", func(s *plan.Shaper) { s.Rate = s.Rate * 9 / 10 })}},
+		{"a link at 110 % of its rate", "delivered", verdict.Void,
+			tamper{build: shapers("leaf0", "h0-01", func(s *plan.Shaper) { s.Rate = s.Rate * 11 / 10 })}},
+		{"hosts' uplinks at 90 % of its rate", "delivered", verdict.Degraded,
+			tamper{build: shapers("", "", func(s *plan.Shaper) {
+				if s.Device == plan.Uplink {
+					s.Rate = s.Rate * 9 / 10
+				}
+			})}},
+		{"disks at 80 % of their rate", "disk", verdict.Void,
+			tamper{start: func(cfg *live.Config, _ string) error {
+				cfg.DiskRates = slices.Clone(cfg.DiskRates)
+				for h := range cfg.DiskRates {
+					cfg.DiskRates[h] = cfg.DiskRates[h] * 8 / 10
+				}
+				return nil
+			}}},
+		{"completions told 200 ms late", "wire-vs-engine", verdict.Degraded,
+			tamper{tell: func(b engine.Backend) engine.Backend { return deaf{b, 200 * time.Millisecond} }}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			v := runJudged(t, at50, tt.lie)
+			show(t, v, false)
+			if got := level(v, tt.check); got < tt.least {
+				show(t, v, true)
+				t.Errorf("%s is %v, want %v at least", tt.check, got, tt.least)
+			}
+		})
+	}
+}
+
+// A bucket of one frame loses rate wherever timers are late, more at higher rates.
+func TestBucketOfOneFrameIsCaught(t *testing.T) {
+	netnstest.Require(t)
+	netnstest.Timing(t, func(t *testing.T) bool {
+		v := runJudged(t, at100, tamper{build: shapers("", "", func(s *plan.Shaper) { s.Burst = s.MTU + plan.EthernetHeader })})
+		show(t, v, true)
+		return level(v, "delivered") > verdict.Pass
+	})
+}
+
+// Eight busy processes a processor beside the testbed.
+func TestProcessorHogIsCaught(t *testing.T) {
+	netnstest.Require(t)
+	netnstest.Timing(t, func(t *testing.T) bool {
+		for range 8 * runtime.NumCPU() {
+			child(t, "hog", nil)
+		}
+		v := runJudged(t, at50, tamper{})
+		show(t, v, true)
+		late := max(level(v, "scheduling-lateness"), level(v, "stall"), level(v, "packet-spacing"), level(v, "delivered"))
+		t.Logf("the worst of what was late: %v", late)
+		return level(v, "machine") > verdict.Pass
+	})
+}
+
+// saturating is a rack in which every link of n hosts is saturated both by those
+// who send and by those who receive, and each receiver hears from two.
+func saturating(pairs int) (string, []string) {
+	text := fmt.Sprintf(`
+name: saturating
+fabric: {leaves: 1, spines: 0, hosts_per_leaf: %d, host_link: 100Mbps, queue: 40ms}
+workload:
+  - {kind: trace, path: trace.txt, mb: MB}
+arms: {coflow: [fair]}
+`, 4*pairs)
+	var trace []string
+	for i := range pairs {
+		from, to := 2*i, 2*pairs+2*i
+		trace = append(trace, fmt.Sprintf("%d 0 2 %d %d 2 %d:30.0 %d:30.0", i+1, from, from+1, to, to+1))
+	}
+	return text, trace
+}
+
+// More saturated links than the machine carries, four times over: a processor
+// handles some 31,000 packets a second on links of a testbed that are busy all the
+// time.
+func TestTooManyLinksAreCaught(t *testing.T) {
+	netnstest.Require(t)
+	const perProcessor, perLink = 31_000, 100_000_000 / 8 / 1514
+	pairs := min(50, (4*perProcessor*runtime.NumCPU()/perLink+3)/4+1)
+	netnstest.Timing(t, func(t *testing.T) bool {
+		t.Logf("%d saturated links of %d packets a second on %d processors", 4*pairs, perLink, runtime.NumCPU())
+		v := runJudged(t, func() (string, []string) { return saturating(pairs) }, tamper{})
+		show(t, v, true)
+		return level(v, "delivered") > verdict.Pass
+	})
+}
+
+// A testbed that is stopped for 300 ms.
+func TestStoppedProcessIsCaught(t *testing.T) {
+	netnstest.Require(t)
+	dir := t.TempDir()
+	out := child(t, "judge", []string{"SENSITIVITY_DIR=" + dir})
+	lines := bufio.NewScanner(out.stdout)
+	for lines.Scan() && lines.Text() != "run" {
+	}
+	time.Sleep(700 * time.Millisecond) // into the run: nothing tells of a moment at which it matters
+	if err := out.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(300 * time.Millisecond)
+	if err := out.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	for lines.Scan() {
+		t.Log(lines.Text())
+	}
+	if err := out.cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "verdict.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v verdict.Verdict
+	if err := json.Unmarshal(b, &v); err != nil {
+		t.Fatal(err)
+	}
+	show(t, v, false)
+	if level(v, "stall") < verdict.Degraded {
+		show(t, v, true)
+		t.Error("stall passes a testbed that was stopped for 300 ms")
+	}
+}
+
+// started is a process that a test started.
+type started struct {
+	cmd    *exec.Cmd
+	stdout io.Reader
+}
+
+// child runs this test binary again in a role of TestChild, until it or the test
+// ends.
+func child(t *testing.T, role string, env []string) started {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestChild$", "-test.timeout=60s")
+	cmd.Env = append(append(os.Environ(), "SENSITIVITY_ROLE="+role), env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if cmd.ProcessState == nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait() // it was killed
+		}
+	})
+	return started{cmd, stdout}
+}
+
+// TestChild is not a test but what other tests start: in role "hog" it is busy
+// until it is killed, in role "judge" it runs the scenario and writes the verdict.
+func TestChild(t *testing.T) {
+	switch os.Getenv("SENSITIVITY_ROLE") {
+	case "hog":
+		for start := time.Now(); time.Since(start) < 50*time.Second; {
+		}
+	case "judge":
+		text, trace := at50()
+		o := options(t)
+		said := ""
+		o.Progress = func(p Progress) {
+			if p.Phase != said {
+				said = p.Phase
+				fmt.Println(said)
+			}
+		}
+		out, err := Execute(t.Context(), loadText(t, text, trace...), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := json.Marshal(out.Report.Summary.Arms[0].Verdicts[0])
+		if err == nil {
+			err = os.WriteFile(filepath.Join(os.Getenv("SENSITIVITY_DIR"), "verdict.json"), b, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Capturing changes what the engine is told by less than the bound.
+func TestCapturesDoNotDisturb(t *testing.T) {
+	netnstest.Require(t)
+	const rounds, bound = 5, 0.05
+	netnstest.Timing(t, func(t *testing.T) bool {
+		var with, without []time.Duration
+		for i := range 2 * rounds {
+			none := i%2 == 1
+			var ccts []time.Duration
+			text, trace := at50()
+			o := options(t)
+			o.tamper.start = func(cfg *live.Config, _ string) error { cfg.NoCapture = none; return nil }
+			o.tamper.told = func(r flows.Records) {
+				for _, c := range r.Coflows {
+					ccts = append(ccts, c.CCT())
+				}
+			}
+			if _, err := Execute(t.Context(), loadText(t, text, trace...), o); err != nil {
+				t.Fatal(err)
+			}
+			if len(ccts) != 3 {
+				t.Fatalf("%d coflows ended", len(ccts))
+			}
+			slices.Sort(ccts)
+			t.Logf("captured %t: CCTs %v", !none, ccts)
+			if none {
+				without = append(without, ccts[1])
+			} else {
+				with = append(with, ccts[1])
+			}
+		}
+		slices.Sort(with)
+		slices.Sort(without)
+		a, b := with[rounds/2], without[rounds/2]
+		off := float64(a-b) / float64(b)
+		t.Logf("median CCT %v captured, %v not: %+.2f %%, bound %g %%", a, b, 100*off, 100*bound)
+		return off >= -bound && off <= bound
+	})
+}

@@ -1,0 +1,72 @@
+package fidelity
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// skips collects what a check did not judge because a scenario changed it on
+// purpose (Samples.Exempt).
+type skips struct {
+	n   int
+	why map[string]bool
+}
+
+func (k *skips) add(why string) bool {
+	k.n++
+	if k.why == nil {
+		k.why = map[string]bool{}
+	}
+	k.why[why] = true
+	return true
+}
+
+// link tells whether a link, such as "h0-00>leaf0", is exempt by its own name or
+// by that of either end.
+func (k *skips) link(s Samples, name string) bool {
+	if why, ok := s.Exempt[name]; ok {
+		return k.add(why)
+	}
+	from, to, _ := strings.Cut(name, ">")
+	for _, end := range []string{from, to} {
+		if why, ok := s.Exempt[end]; ok {
+			return k.add(why)
+		}
+	}
+	return false
+}
+
+// namespace tells whether a host or switch is exempt: by its own name, or as
+// the end of a link that is.
+func (k *skips) namespace(s Samples, name string) bool {
+	if why, ok := s.Exempt[name]; ok {
+		return k.add(why)
+	}
+	for _, link := range slices.Sorted(maps.Keys(s.Exempt)) {
+		if from, to, ok := strings.Cut(link, ">"); ok && (from == name || to == name) {
+			return k.add(s.Exempt[link])
+		}
+	}
+	return false
+}
+
+// disk tells whether the disk of a host is exempt: by the host's name, or as
+// "<host>/disk" alone.
+func (k *skips) disk(s Samples, host string) bool {
+	for _, name := range []string{host + "/disk", host} {
+		if why, ok := s.Exempt[name]; ok {
+			return k.add(why)
+		}
+	}
+	return false
+}
+
+// String follows a check's value; it is empty where all was judged.
+func (k *skips) String() string {
+	if k.n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d not judged: %s", k.n, strings.Join(slices.Sorted(maps.Keys(k.why)), "; "))
+}

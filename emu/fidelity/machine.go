@@ -1,0 +1,64 @@
+package fidelity
+
+import (
+	"fmt"
+	"time"
+
+	"testbed/results/verdict"
+)
+
+// Stall is the longest that the testbed itself stood still.
+type Stall struct {
+	Probe  time.Duration // the longest single lateness of the scheduling probe
+	Engine time.Duration // the longest that an event or an arrival waited for the engine
+}
+
+// Machine is what else the machine did during the run. Shares are of the time of
+// all processors.
+type Machine struct {
+	Known    bool
+	Others   float64 // in other processes, at least
+	Own      float64 // in this one
+	Softirq  float64 // for packets and timers
+	Stolen   float64 // by the hypervisor
+	Waiting  float64 // share of the time in which some task waited for a processor; < 0 where the kernel does not tell
+	Testbeds int     // other testbeds that were up, of any kind
+}
+
+func stall(s Samples, th Thresholds) verdict.Check {
+	at, what := s.Stall.Probe, "a timer fired late"
+	if s.Stall.Engine > at {
+		at, what = s.Stall.Engine, "an event waited for the engine"
+	}
+	c := verdict.Check{Name: "stall", Value: fmt.Sprintf("%s at most", round(at)),
+		Pass: fmt.Sprintf("≤ %v", th.StallPass), Void: fmt.Sprintf("≥ %g %% of the median CCT", 100*th.StallVoidCCT)}
+	c.Level = grade(at <= th.StallPass, s.MedianCCT > 0 && float64(at) >= th.StallVoidCCT*float64(s.MedianCCT))
+	if c.Level != verdict.Pass {
+		c.Reason = fmt.Sprintf("%s by %s once, against a median completion of %s: the testbed was stopped, or kept from running", what, round(at), round(s.MedianCCT))
+	}
+	return c
+}
+
+func machine(s Samples, th Thresholds) verdict.Check {
+	m := s.Machine
+	c := verdict.Check{Name: "machine", Level: verdict.Pass, Value: "not measured", Pass: fmt.Sprintf("≤ %g %% of the processors in other processes", 100*th.OthersPass), Void: "-"}
+	if !m.Known {
+		return c
+	}
+	c.Level = grade(m.Others <= th.OthersPass, false)
+	c.Value = fmt.Sprintf("%.1f %% in other processes, %.1f %% in this one, %.1f %% for packets and timers (softirq), %.1f %% stolen", 100*m.Others, 100*m.Own, 100*m.Softirq, 100*m.Stolen)
+	if m.Waiting >= 0 {
+		c.Value += fmt.Sprintf(", tasks waited %.1f %% of the time", 100*m.Waiting)
+	}
+	switch m.Testbeds {
+	case 0:
+	case 1:
+		c.Value += ", another testbed was up"
+	default:
+		c.Value += fmt.Sprintf(", %d other testbeds were up", m.Testbeds)
+	}
+	if c.Level != verdict.Pass {
+		c.Reason = fmt.Sprintf("other processes took %.0f %% of the processors: run it when the machine is quiet", 100*m.Others)
+	}
+	return c
+}

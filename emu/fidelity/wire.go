@@ -1,0 +1,122 @@
+package fidelity
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"testbed/results/verdict"
+	"testbed/topo/units"
+)
+
+// Conformance is how the packets of one captured direction of a link kept to its
+// token bucket.
+type Conformance struct {
+	Link    string
+	Rate    units.Rate
+	Bucket  units.Bytes // as the link was built with
+	Packets int
+	// Level is the 90th percentile, over packets, of what a bucket of the link's
+	// rate would have to hold for them; Most the highest.
+	Level, Most units.Bytes
+	// Frame is the longest frame that the link may carry, Longest that was seen,
+	// and Long how many were longer than Frame.
+	Frame, Longest units.Bytes
+	Long           int
+}
+
+// Loss is what one namespace took in over a run and did not hand on, read after
+// everything has settled.
+type Loss struct {
+	Namespace string
+	Packets   uint64 // that came in or were made there
+	// Before is packets that came in on devices and never reached IP, Inside those
+	// that IP took in and neither delivered nor passed on nor was to discard, and
+	// After those that IP sent and that neither left on a device nor were dropped by
+	// a full queue.
+	Before, Inside, After uint64
+}
+
+func (l Loss) lost() uint64 { return l.Before + l.Inside + l.After }
+
+func (l Loss) where() string {
+	switch max(l.Before, l.Inside, l.After) {
+	case l.Before:
+		return "between its devices and IP, as by a filter on ingress"
+	case l.Inside:
+		return "inside IP, as by a filter or a route"
+	}
+	return "between IP and its links, as by a filter on egress"
+}
+
+func burst(s Samples, th Thresholds) verdict.Check {
+	c := verdict.Check{Name: "burst", Level: verdict.Pass, Value: "no link carried enough",
+		Pass: fmt.Sprintf("p90 ≤ the bucket and %v of the link", th.BurstPass), Void: fmt.Sprintf("> the bucket and %v", th.BurstVoid)}
+	n, worst := 0, math.Inf(-1)
+	var at Conformance
+	var skipped skips
+	for _, l := range s.Bursts {
+		if l.Packets < minPackets || l.Rate <= 0 || skipped.link(s, l.Link) {
+			continue
+		}
+		n++
+		if over := over(l).Seconds(); over > worst {
+			worst, at = over, l
+		}
+	}
+	if n == 0 {
+		c.Value += skipped.String()
+		return c
+	}
+	c.Level = grade(over(at) <= th.BurstPass, over(at) > th.BurstVoid)
+	c.Value = fmt.Sprintf("p90 %v, at most %v, with a bucket of %v, at worst of %d links", at.Level, at.Most, at.Bucket, n) + skipped.String()
+	if c.Level != verdict.Pass {
+		c.Reason = fmt.Sprintf("%s let through %v at once, %v of its rate more than its bucket of %v: its shaper is not as stated", at.Link, at.Level, round(over(at)), at.Bucket)
+	}
+	return c
+}
+
+// over is the time the link takes for what the level is above the bucket.
+func over(l Conformance) time.Duration { return l.Rate.TimeToSend(max(0, l.Level-l.Bucket)) }
+
+func frames(s Samples, _ Thresholds) verdict.Check {
+	c := verdict.Check{Name: "frames", Level: verdict.Pass, Value: "none too long", Pass: "none longer than the MTU and its header", Void: "any"}
+	total := 0
+	var worst Conformance
+	for _, l := range s.Bursts {
+		total += l.Long
+		if l.Long > worst.Long {
+			worst = l
+		}
+	}
+	if total > 0 {
+		c.Level = verdict.Void
+		c.Value = fmt.Sprintf("%d, up to %d bytes", total, int64(worst.Longest))
+		c.Reason = fmt.Sprintf("%s carried %d frames longer than %d bytes: segmentation or receive offloads are on, so queues and packets are not those of a wire", worst.Link, worst.Long, int64(worst.Frame))
+	}
+	return c
+}
+
+func loss(s Samples, th Thresholds) verdict.Check {
+	c := verdict.Check{Name: "loss", Level: verdict.Pass, Value: "every packet accounted for", Pass: "0 unexplained", Void: fmt.Sprintf("> %g %% of a namespace's packets", 100*th.LossVoid)}
+	var total uint64
+	worst := Loss{}
+	var skipped skips
+	for _, l := range s.Losses {
+		if skipped.namespace(s, l.Namespace) {
+			continue
+		}
+		total += l.lost()
+		if l.lost() > worst.lost() {
+			worst = l
+		}
+	}
+	if total > 0 {
+		of := float64(worst.lost()) / float64(max(worst.Packets, 1))
+		c.Level = grade(false, of > th.LossVoid)
+		c.Value = fmt.Sprintf("%d packets unexplained", total)
+		c.Reason = fmt.Sprintf("%s lost %d of %d packets (%.2g %%) that no full queue dropped, most %s", worst.Namespace, worst.lost(), worst.Packets, 100*of, worst.where())
+	}
+	c.Value += skipped.String()
+	return c
+}

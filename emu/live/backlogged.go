@@ -1,0 +1,83 @@
+package live
+
+import (
+	"slices"
+	"time"
+
+	"testbed/emu/plan"
+	"testbed/topo"
+	"testbed/topo/units"
+)
+
+// A sender that TCP keeps to a few packets in its host's queue never has as much
+// waiting as sampleLinks asks for, whether or not the link gets its rate. Of such a
+// link one can tell that it had something to send at every look of a spell. What
+// it sent meanwhile, and the gaps between its packets, are judged then, even where
+// the link carried little.
+
+// watching is a link that had packets waiting at every look so far.
+type watching struct {
+	link  topo.LinkID
+	first time.Time
+	last  time.Time
+	begun units.Bytes // sent by first
+	sent  units.Bytes // by last
+	looks int
+}
+
+// Spell is a time in which a link had packets waiting at every look.
+type Spell struct{ From, To time.Time }
+
+const (
+	waitingFrames = 2 // that wait for a link at every look
+	leastLooks    = 8 // of a spell that counts
+)
+
+// waits tells whether a look found enough waiting.
+func (s *sampler) waits(r reading) bool {
+	return r.Backlog >= waitingFrames*(s.fabric.Shape().MTU+plan.EthernetHeader)
+}
+
+// watch chooses which links to follow beside those that are surely busy: hosts'
+// own, a few at a time, in turn.
+func (s *sampler) watch(waiting []reading, most int) []*watching {
+	var out []*watching
+	for i := range waiting {
+		if len(out) == most {
+			break
+		}
+		r := waiting[(i+s.turn)%len(waiting)]
+		out = append(out, &watching{link: r.link, first: r.at, last: r.at, begun: r.Bytes, sent: r.Bytes, looks: 1})
+	}
+	s.turn += len(out)
+	return out
+}
+
+// look reads the links being watched, keeps those that still wait and records the
+// spells of the others.
+func (s *sampler) look(watched []*watching, seen map[string]readings) ([]*watching, error) {
+	for i, w := range watched {
+		at, q, err := s.shaper(seen, s.ports[w.link])
+		if err != nil {
+			return nil, err
+		}
+		if s.waits(reading{w.link, at, q}) {
+			w.last, w.sent = at, q.Bytes
+			w.looks++
+			continue
+		}
+		s.record(w)
+		watched[i] = nil
+	}
+	return slices.DeleteFunc(watched, func(w *watching) bool { return w == nil }), nil
+}
+
+func (s *sampler) record(w *watching) {
+	if w.looks >= leastLooks {
+		s.spells[w.link] = append(s.spells[w.link], Spell{w.first, w.last})
+		x := &s.watched[w.link]
+		x.spells++
+		x.delivered += w.sent - w.begun
+		x.could += s.fabric.Link(w.link).Rate.BytesIn(w.last.Sub(w.first))
+	}
+}
