@@ -72,9 +72,9 @@ func (e *Engine) failFlow(cmds []Command, f *flow, why string) []Command {
 func (e *Engine) transferFailed(cmds []Command, ev TransferFailed) ([]Command, error) {
 	f := e.coflows.byFlow[ev.Flow]
 	switch {
-	case f == nil && e.coflows.failed[ev.Flow]:
+	case f == nil: // its receiver had all of it, or it has been given up
 		return cmds, nil
-	case f == nil || !f.started:
+	case !f.started:
 		return nil, fmt.Errorf("flow %d failed, which is not running", ev.Flow)
 	}
 	return e.failFlow(cmds, f, ev.Why), nil
@@ -162,8 +162,8 @@ func (e *Engine) dropReplica(w *write, h topo.HostID) {
 func (e *Engine) replicaLost(ev ReplicaLost) error {
 	w := e.blocks.active[ev.Block]
 	switch {
-	case w == nil && e.blocks.failed[ev.Block]:
-	case w == nil || !slices.Contains(w.targets, ev.Host) && !slices.Contains(w.lost, ev.Host):
+	case w == nil: // it has ended meanwhile
+	case !slices.Contains(w.targets, ev.Host) && !slices.Contains(w.lost, ev.Host):
 		return fmt.Errorf("replica of block %d on host %d lost, which is not being written", ev.Block, ev.Host)
 	default:
 		e.dropReplica(w, ev.Host)
