@@ -43,6 +43,7 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, seen flows.Records, 
 	}
 	s := fidelity.Samples{Links: m.Links, Disks: m.Disks, Lateness: m.Lateness, Problems: res.Problems,
 		Transfers: transfers(res, seen, m.Zero), MedianCCT: medianCompletion(res.Records)}
+	// To be wired where fidelity.Samples has the field: s.Exempt = m.Exempt
 	for h, name := range names {
 		i, ok := slices.BinarySearchFunc(res.Captures, name, func(c flows.Capture, n string) int { return cmp.Compare(c.Host, n) })
 		if !ok {
