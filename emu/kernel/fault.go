@@ -133,3 +133,18 @@ func (n *Namespace) Reshape(op plan.Shaper) error {
 	}
 	return nil
 }
+
+// IsUp tells whether a device is up, administratively.
+func (n *Namespace) IsUp(device string) (up bool, err error) {
+	err = n.on(device, func(b *building, index int) error {
+		link, err := b.handle.LinkByIndex(index)
+		if err == nil {
+			up = link.Attrs().Flags&net.FlagUp != 0
+		}
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("look at %q in %q: %w%s", device, n.name, err, privilege(err))
+	}
+	return up, nil
+}
