@@ -44,7 +44,7 @@ type FailureRow struct {
 func (a Arm) failures() *FailureCount {
 	c := &FailureCount{}
 	for k, r := range a.Repeats {
-		coflows := map[workloads.CoflowID]bool{}
+		coflows, blocks := map[workloads.CoflowID]bool{}, map[workloads.BlockID]bool{}
 		list := slices.Clone(r.Failures)
 		slices.SortStableFunc(list, func(x, y Failure) int { return cmp.Compare(x.At, y.At) })
 		for _, f := range list {
@@ -56,6 +56,7 @@ func (a Arm) failures() *FailureCount {
 				what = fmt.Sprintf("flow %d of coflow %d", f.Flow, f.Coflow)
 			case "block":
 				c.Blocks++
+				blocks[f.Block] = true
 				what = fmt.Sprintf("block %d", f.Block)
 			default:
 				c.Replicas++
@@ -64,8 +65,17 @@ func (a Arm) failures() *FailureCount {
 			c.List = append(c.List, FailureRow{Repeat: k, AtUS: micros(f.At), What: what, Why: f.Why, Fault: f.Fault})
 		}
 		c.Coflows += len(coflows)
-		c.CoflowsCompleted += len(r.Records.Coflows)
-		c.BlocksCompleted += len(r.Records.Blocks)
+		// What completed after the master had given it up has failed all the same.
+		for _, x := range r.Records.Coflows {
+			if !coflows[x.Coflow] {
+				c.CoflowsCompleted++
+			}
+		}
+		for _, x := range r.Records.Blocks {
+			if !blocks[x.Block] {
+				c.BlocksCompleted++
+			}
+		}
 	}
 	if len(c.List) == 0 {
 		return nil
