@@ -27,9 +27,10 @@ var arrows = map[string][]string{
 	"policies/catalog":    {"policies", "policies/coflow", "policies/placement"},
 	"policies/policytest": {"policies"},
 
-	"emu/scenario": {},
+	"emu/fault":    {},
+	"emu/scenario": {"emu/fault"},
 	"emu/engine":   {"policies"},
-	"emu/fluid":    {"policies", "emu/engine"},
+	"emu/fluid":    {"policies", "emu/engine", "emu/fault"},
 	"emu/plan":     {},
 	"emu/deploy":   {"emu/plan"},
 	"emu/kernel":   {"emu/plan", "emu/deploy"},
@@ -45,11 +46,11 @@ var arrows = map[string][]string{
 	"results/metrics": {"results/flows"},
 	"results/report":  {"results/flows", "results/metrics"},
 
-	"emu/live": {"policies", "emu/engine", "emu/kernel", "emu/fidelity", "emu/plan", "emu/deploy", "hosts", "hosts/pace", "hosts/disk",
+	"emu/live": {"policies", "emu/engine", "emu/fault", "emu/kernel", "emu/fidelity", "emu/plan", "emu/deploy", "hosts", "hosts/pace", "hosts/disk",
 		"results/pcap", "results/flows"},
-	"emu/experiment": {"policies", "policies/catalog", "emu/engine", "emu/fluid", "emu/live", "emu/kernel", "emu/fidelity", "emu/plan", "emu/deploy", "emu/scenario",
+	"emu/experiment": {"policies", "policies/catalog", "emu/engine", "emu/fault", "emu/fluid", "emu/live", "emu/kernel", "emu/fidelity", "emu/plan", "emu/deploy", "emu/scenario",
 		"results/pcap", "results/flows", "results/metrics", "results/report"},
-	"emu/cli": {"topo/draw", "policies/catalog", "emu/experiment", "emu/inspect", "emu/kernel", "emu/plan", "emu/deploy", "emu/scenario",
+	"emu/cli": {"topo/draw", "policies/catalog", "emu/experiment", "emu/fault", "emu/inspect", "emu/kernel", "emu/plan", "emu/deploy", "emu/scenario",
 		"results/flows", "results/metrics", "results/report"},
 	"": {"emu/cli"},
 

@@ -77,6 +77,8 @@ type Options struct {
 	Disk     *disk.Disk  // nil where the host stores no blocks
 	Sink     Sink
 	Timeouts Timeouts
+	// PeerTimeout bounds the silence of a pipeline peer.
+	PeerTimeout time.Duration
 }
 
 // Agent is one emulated host. Its methods may be called from any goroutine.
@@ -217,7 +219,7 @@ func (a *Agent) greet(ctx context.Context, conn net.Conn) (wire.Header, error) {
 // Mark puts the arrival of a coflow (wire.KindCoflowMark) or of a write request
 // (wire.KindWriteMark) on the wire of the host.
 func (a *Agent) Mark(kind wire.Kind, id, parts int, size units.Bytes) error {
-	if kind != wire.KindCoflowMark && kind != wire.KindWriteMark {
+	if kind != wire.KindCoflowMark && kind != wire.KindWriteMark && kind != wire.KindFlowFailed && kind != wire.KindBlockFailed {
 		return fmt.Errorf("%s: mark of kind %v: want a mark", a.name(), kind)
 	}
 	group, err := uint32Of("id", id)

@@ -38,7 +38,7 @@ type View struct {
 	Now    time.Duration // since the start of the run
 	Fabric *topo.Fabric
 	// Capacity is the payload each link can carry, by LinkID: on packets less
-	// than the link's rate, by the headers.
+	// than the link's rate, by the headers. 0 is a link that is down.
 	Capacity []units.Rate
 	// DiskRate is the rate at which a host's disk takes writes; 0 where a disk is
 	// never the bottleneck.
@@ -80,6 +80,7 @@ type HostState struct {
 	Writing int         // replicas being written now (HDFS: xceivers). Needs DiskUse
 	Used    units.Bytes // stored, with what is being written counted whole. Needs DiskUse
 	Disk    units.Bytes // capacity; 0 for a disk that is never full
+	Lost    bool        // it is down, as far as the master knows: nothing may be placed on it
 }
 
 // Placement is a decision the estimates do not reflect yet.
@@ -111,8 +112,8 @@ type Allocator interface {
 // Placer chooses the hosts of a block's replicas.
 type Placer interface {
 	Needs() Knowledge
-	// Place returns b.Replicas different hosts in the order of the write
-	// pipeline. rng is the block's own source of luck, the same under every
+	// Place returns b.Replicas different hosts that are not Lost in the order of
+	// the write pipeline. rng is the block's own source of luck, the same under every
 	// policy. An error says why the block cannot be placed.
 	Place(v *View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error)
 }

@@ -13,7 +13,8 @@ import (
 // blocks is the sub-machine that places blocks and follows their pipelines.
 type blocks struct {
 	active     map[workloads.BlockID]*write
-	placements []policies.Placement // in order of time, pruned by recentPlacements
+	failed     map[workloads.BlockID]bool // of which news may still come in
+	placements []policies.Placement       // in order of time, pruned by recentPlacements
 }
 
 // write is a block being written and those its writer will write after it.
@@ -21,6 +22,7 @@ type write struct {
 	block   workloads.Block
 	targets []topo.HostID
 	rest    []workloads.Block
+	lost    []topo.HostID // targets that it goes on without
 }
 
 func (e *Engine) writerArrived(cmds []Command, w workloads.Writer) ([]Command, error) {
@@ -42,7 +44,14 @@ func (e *Engine) requestBlock(cmds []Command, rest []workloads.Block) ([]Command
 	case b.Size <= 0 || b.Packet <= 0 || b.Window <= 0 || b.Replicas <= 0 || !e.known(b.Client):
 		return nil, fmt.Errorf("block %d: size %v, packet %v, window %d, %d replicas, client %d: want all positive and a client of the fabric", b.ID, b.Size, b.Packet, b.Window, b.Replicas, b.Client)
 	}
+	if h := e.lostOf(b.Client); h >= 0 {
+		return e.failWriter(cmds, rest, e.lostWhy(h)), nil
+	}
 	targets, err := e.cfg.Placement.Place(e.view(e.cfg.Placement.Needs()), b, workloads.Stream(e.cfg.Seed, "placement", int(b.ID)))
+	if lost := e.lostHosts(); err != nil && lost > 0 {
+		// With all hosts there it may well have found a place.
+		return e.failBlock(cmds, rest, fmt.Sprintf("no place with %d hosts lost: %v", lost, err))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("place block %d of %v from %s: %w", b.ID, b.Size, e.cfg.Fabric.HostName(b.Client), err)
 	}
@@ -70,8 +79,8 @@ func (e *Engine) checkTargets(b workloads.Block, targets []topo.HostID) error {
 	}
 	seen := map[topo.HostID]bool{}
 	for _, h := range targets {
-		if !e.known(h) || seen[h] {
-			return fmt.Errorf("placement policy %T: hosts %v for block %d: want different hosts of the fabric", e.cfg.Placement, targets, b.ID)
+		if !e.known(h) || seen[h] || e.hosts[h].lost {
+			return fmt.Errorf("placement policy %T: hosts %v for block %d: want different hosts of the fabric that are not lost", e.cfg.Placement, targets, b.ID)
 		}
 		seen[h] = true
 	}
@@ -80,6 +89,9 @@ func (e *Engine) checkTargets(b workloads.Block, targets []topo.HostID) error {
 
 func (e *Engine) blockDurable(cmds []Command, id workloads.BlockID) ([]Command, error) {
 	w := e.blocks.active[id]
+	if w == nil && e.blocks.failed[id] {
+		return cmds, nil // its last acknowledgement came in after it was given up
+	}
 	if w == nil {
 		return nil, fmt.Errorf("block %d is durable, which is not being written", id)
 	}

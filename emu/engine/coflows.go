@@ -17,6 +17,7 @@ import (
 type coflows struct {
 	active []*coflow // in order of arrival, ties by ID
 	byFlow map[workloads.FlowID]*flow
+	failed map[workloads.FlowID]bool // of which news may still come in
 }
 
 type coflow struct {
@@ -32,6 +33,7 @@ type flow struct {
 	coflow  *coflow
 	hash    uint32
 	path    []topo.LinkID
+	cut     time.Duration // since when a link of its path is down and nothing came; -1 if none is
 	sent    units.Bytes
 	started bool
 	ceiling units.Rate
@@ -55,7 +57,7 @@ func (e *Engine) coflowArrived(cmds []Command, c workloads.Coflow) ([]Command, e
 			return nil, fmt.Errorf("coflow %d: flow %d has arrived before", c.ID, f.ID)
 		}
 		hash := workloads.Stream(e.cfg.Seed, "path", int(f.ID)).Uint32()
-		fl := &flow{Flow: f, coflow: st, hash: hash, path: e.cfg.Fabric.Path(f.Src, f.Dst, hash)}
+		fl := &flow{Flow: f, coflow: st, hash: hash, path: e.cfg.Fabric.Path(f.Src, f.Dst, hash), cut: -1}
 		st.flows = append(st.flows, fl)
 		e.coflows.byFlow[f.ID] = fl
 	}
@@ -65,7 +67,14 @@ func (e *Engine) coflowArrived(cmds []Command, c workloads.Coflow) ([]Command, e
 		return o.arrival > st.arrival || o.arrival == st.arrival && o.id > st.id
 	})
 	e.coflows.active = slices.Insert(e.coflows.active, at, st)
-	return append(cmds, Mark{Kind: MarkCoflow, ID: int(c.ID), Host: st.flows[0].Src, Parts: st.width, Size: c.Size()}), nil
+	first := st.flows[0]
+	cmds = append(cmds, Mark{Kind: MarkCoflow, ID: int(c.ID), Host: e.living(first.Src, first.Dst), Parts: st.width, Size: c.Size()})
+	for _, f := range slices.Clone(st.flows) {
+		if h := e.lostOf(f.Src, f.Dst); h >= 0 {
+			cmds = e.failFlow(cmds, f, e.lostWhy(h))
+		}
+	}
+	return cmds, nil
 }
 
 func (e *Engine) known(h topo.HostID) bool { return h >= 0 && int(h) < len(e.hosts) }
@@ -76,11 +85,17 @@ func (e *Engine) transferProgressed(ev TransferProgressed) error {
 	}
 	for i, id := range ev.Flows {
 		f := e.coflows.byFlow[id]
+		if f == nil && e.coflows.failed[id] {
+			continue
+		}
 		if f == nil {
 			return fmt.Errorf("progress of flow %d, which is not running", id)
 		}
 		if n := ev.Received[i]; n < f.sent || n > f.Size {
 			return fmt.Errorf("progress of flow %d: %d of %d bytes after %d", id, n, f.Size, f.sent)
+		}
+		if ev.Received[i] > f.sent && f.cut >= 0 {
+			f.cut = e.now // it moves all the same: count anew
 		}
 		f.sent = ev.Received[i]
 	}
@@ -89,19 +104,28 @@ func (e *Engine) transferProgressed(ev TransferProgressed) error {
 
 func (e *Engine) transferFinished(id workloads.FlowID) error {
 	f := e.coflows.byFlow[id]
+	if f == nil && e.coflows.failed[id] {
+		return nil // its last byte came in after it was given up
+	}
 	if f == nil || !f.started {
 		return fmt.Errorf("flow %d finished, which is not running", id)
 	}
+	f.coflow.done += f.Size
+	e.forget(f)
+	return nil
+}
+
+// forget takes a flow that has ended off the books, and its coflow with the last
+// of its flows.
+func (e *Engine) forget(f *flow) {
+	id, c := f.ID, f.coflow
 	delete(e.coflows.byFlow, id)
-	c := f.coflow
-	c.done += f.Size
 	if at, ok := slices.BinarySearchFunc(c.flows, id, func(x *flow, id workloads.FlowID) int { return int(x.ID - id) }); ok {
 		c.flows = slices.Delete(c.flows, at, at+1)
 	}
 	if len(c.flows) == 0 {
 		e.coflows.active = slices.DeleteFunc(e.coflows.active, func(x *coflow) bool { return x == c })
 	}
-	return nil
 }
 
 // states is what policies see of the coflows.

@@ -14,6 +14,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"testbed/policies"
@@ -33,6 +34,10 @@ type Config struct {
 	DiskRate  units.Rate      // of each host's disk, 0 for one that is never the bottleneck
 	DiskSize  units.Bytes     // capacity of each host's disk, 0 for one that is never full
 	Heartbeat time.Duration   // time between two reports of a host
+	// Stuck is how long a flow may stand still while a link of its path is down
+	// before it is given up; 0 stands for DefaultStuck. It is looked at when
+	// heartbeats come in.
+	Stuck time.Duration
 	// Alpha is the weight of the newest sample in the moving average of a
 	// host's traffic, in (0, 1]. Sinbad (SIGCOMM 2013) uses 0.2.
 	Alpha float64
@@ -40,6 +45,9 @@ type Config struct {
 	// they are for, never on the policies, so that arms can be compared in pairs.
 	Seed uint64
 }
+
+// DefaultStuck is Config.Stuck where none is given.
+const DefaultStuck = 10 * time.Second
 
 // Engine is the master. Its zero value is not usable: call New.
 type Engine struct {
@@ -61,6 +69,12 @@ func New(cfg Config) (*Engine, error) {
 			cfg.Capacity = append(cfg.Capacity, l.Rate)
 		}
 	}
+	if cfg.Stuck < 0 {
+		return nil, fmt.Errorf("engine: stuck %v: want a positive time", cfg.Stuck)
+	} else if cfg.Stuck == 0 {
+		cfg.Stuck = DefaultStuck
+	}
+	cfg.Capacity = slices.Clone(cfg.Capacity) // LinkChanged changes it
 	if len(cfg.Capacity) != len(cfg.Fabric.Links()) {
 		return nil, fmt.Errorf("engine: %d capacities for %d links", len(cfg.Capacity), len(cfg.Fabric.Links()))
 	}
@@ -72,6 +86,8 @@ func New(cfg Config) (*Engine, error) {
 		e.hosts[h].lastReport, e.hosts[h].nextReport = -1, cfg.Heartbeat
 	}
 	e.coflows.byFlow = map[workloads.FlowID]*flow{}
+	e.coflows.failed = map[workloads.FlowID]bool{}
+	e.blocks.failed = map[workloads.BlockID]bool{}
 	e.blocks.active = map[workloads.BlockID]*write{}
 	return e, nil
 }
@@ -99,6 +115,25 @@ func (e *Engine) Step(now time.Duration, evs ...Event) ([]Command, error) {
 		case TransferFinished:
 			reallocate = true
 			err = e.transferFinished(ev.Flow)
+		case LinkChanged:
+			reallocate = true
+			err = e.linkChanged(ev)
+		case PathChanged:
+			reallocate = true
+			err = e.pathChanged(ev)
+		case HostLost:
+			reallocate = true
+			cmds, err = e.hostLost(cmds, ev.Host)
+		case HostBack:
+			reallocate = true
+			cmds, err = e.hostBack(cmds, ev)
+		case TransferFailed:
+			reallocate = true
+			cmds, err = e.transferFailed(cmds, ev)
+		case ReplicaLost:
+			err = e.replicaLost(ev)
+		case BlockFailed:
+			cmds, err = e.blockFailed(cmds, ev)
 		case BlockDurable:
 			cmds, err = e.blockDurable(cmds, ev.Block)
 		case Heartbeat:
@@ -110,6 +145,9 @@ func (e *Engine) Step(now time.Duration, evs ...Event) ([]Command, error) {
 		if err != nil {
 			return nil, fmt.Errorf("engine: at %v: %w", now, err)
 		}
+	}
+	if reallocate {
+		cmds = e.giveUpStuck(cmds)
 	}
 	if reallocate && len(e.coflows.active) > 0 {
 		var err error
@@ -139,6 +177,7 @@ type host struct {
 	rx, tx                 float64     // moving averages, bit/s
 	writing                int
 	used                   units.Bytes
+	lost                   bool
 }
 
 // heartbeat updates the moving averages: v ← α·sample + (1−α)·v, starting from
@@ -170,7 +209,7 @@ func (e *Engine) view(needs policies.Knowledge) *policies.View {
 		Hosts: make([]policies.HostState, len(e.hosts)),
 	}
 	for i, h := range e.hosts {
-		s := policies.HostState{LastReport: h.lastReport, NextReport: h.nextReport, Disk: e.cfg.DiskSize}
+		s := policies.HostState{LastReport: h.lastReport, NextReport: h.nextReport, Disk: e.cfg.DiskSize, Lost: h.lost}
 		if needs&policies.LinkLoad != 0 {
 			s.Rx, s.Tx = units.Rate(h.rx), units.Rate(h.tx)
 		}

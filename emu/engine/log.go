@@ -86,6 +86,20 @@ func untag(raw json.RawMessage) (Event, error) {
 			return decode[BlockDurable](body)
 		case "Heartbeat":
 			return decode[Heartbeat](body)
+		case "LinkChanged":
+			return decode[LinkChanged](body)
+		case "PathChanged":
+			return decode[PathChanged](body)
+		case "HostLost":
+			return decode[HostLost](body)
+		case "HostBack":
+			return decode[HostBack](body)
+		case "TransferFailed":
+			return decode[TransferFailed](body)
+		case "ReplicaLost":
+			return decode[ReplicaLost](body)
+		case "BlockFailed":
+			return decode[BlockFailed](body)
 		default:
 			return nil, fmt.Errorf("unknown event %q", name)
 		}

@@ -37,6 +37,54 @@ type Heartbeat struct {
 	Rx, Tx units.Bytes // toward and away from the host, on its link
 }
 
+// LinkChanged tells that a link carries another payload rate from now on, 0 when
+// it is down. Backends send it at once, as a management plane would.
+type LinkChanged struct {
+	Link topo.LinkID
+	Rate units.Rate
+}
+
+// PathChanged tells that routing has moved a flow to another spine.
+type PathChanged struct {
+	Flow  workloads.FlowID
+	Spine int
+}
+
+// HostLost tells that a host has missed too many heartbeats: it is taken for dead.
+type HostLost struct{ Host topo.HostID }
+
+// HostBack tells that a host has started again. What it was doing is lost, also
+// where it is back before it was missed.
+type HostBack struct {
+	Host     topo.HostID
+	DiskLost bool // its disk is empty
+}
+
+// TransferFailed tells that a flow will not finish.
+type TransferFailed struct {
+	Flow workloads.FlowID
+	Why  string
+}
+
+// ReplicaLost tells that a block's pipeline goes on without a host.
+type ReplicaLost struct {
+	Block workloads.BlockID
+	Host  topo.HostID
+}
+
+// BlockFailed tells that a block's pipeline has no host left.
+type BlockFailed struct {
+	Block workloads.BlockID
+	Why   string
+}
+
+func (LinkChanged) event()        {}
+func (PathChanged) event()        {}
+func (HostLost) event()           {}
+func (HostBack) event()           {}
+func (TransferFailed) event()     {}
+func (ReplicaLost) event()        {}
+func (BlockFailed) event()        {}
 func (CoflowArrived) event()      {}
 func (WriterArrived) event()      {}
 func (TransferProgressed) event() {}
@@ -54,16 +102,21 @@ type MarkKind uint8
 const (
 	MarkCoflow MarkKind = 1 + iota
 	MarkWrite
+	MarkFlowFailed
+	MarkBlockFailed
 )
 
 // Mark puts one small datagram on the wire of Host: the arrival of a coflow or
-// a write request, from which its completion time is counted.
+// a write request, from which its completion time is counted, or that a flow or
+// block has failed, so that nobody waits for it to complete. Where the host
+// cannot send, another one sends it.
 type Mark struct {
 	Kind  MarkKind
-	ID    int // workloads.CoflowID or workloads.BlockID
+	ID    int // workloads.CoflowID or workloads.BlockID, of a failed flow workloads.FlowID
 	Host  topo.HostID
-	Parts int         // flows of the coflow, replicas of the block
-	Size  units.Bytes // of all flows, of the block
+	Parts int         // flows of the coflow, replicas of the block; of a failed flow its workloads.CoflowID
+	Size  units.Bytes // of all flows, of the block, of the failed flow
+	Why   string      `json:",omitempty"` // of a failure
 }
 
 // StartTransfer moves one flow. With Ceiling 0 not a byte may leave before a
@@ -89,6 +142,18 @@ type StartChain struct {
 	Hashes  []uint32 // one for each hop: client → Targets[0], Targets[0] → Targets[1] …
 }
 
+// StopTransfer ends a flow that has failed, at both ends. Nothing is reported of
+// it afterwards.
+type StopTransfer struct {
+	Flow     workloads.FlowID
+	Src, Dst topo.HostID
+}
+
+// StopChain ends a block write that has failed. What it has stored is dropped.
+type StopChain struct{ Block workloads.BlockID }
+
+func (StopTransfer) command()  {}
+func (StopChain) command()     {}
 func (Mark) command()          {}
 func (StartTransfer) command() {}
 func (SetCeiling) command()    {}

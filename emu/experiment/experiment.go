@@ -11,6 +11,7 @@
 //	    captures/<host>.pcapng   what the host's interfaces saw
 //	    events.jsonl             what the engine was told and decided (engine.Log)
 //	    fidelity.json            the verdict and its checks
+//	    failures.json            what faults ended, and why, where there is any
 //	    fluid.json               what the fluid model predicted (flows.Records)
 //	    notes.txt                drops and other remarks, where there are any
 //	report.md, summary.json, flows.csv, coflows.csv, blocks.csv
@@ -32,6 +33,7 @@ import (
 
 	"testbed/emu/deploy"
 	"testbed/emu/engine"
+	"testbed/emu/fault"
 	"testbed/emu/fluid"
 	"testbed/emu/kernel"
 	"testbed/emu/live"
@@ -105,6 +107,7 @@ type run struct {
 	fabric *topo.Fabric
 	dir    *rundir
 	arms   []scenario.Arm
+	faults fault.Timeline
 }
 
 // CheckPolicy is the check of names and parameters that a scenario is loaded
@@ -139,6 +142,9 @@ func execute(ctx context.Context, s *scenario.Scenario, o Options, backend strin
 		if err := kernel.CheckNeeds(r.plan(s.RepeatSeed(0))); err != nil {
 			return nil, err
 		}
+	}
+	if r.faults, err = timeline(s, f); err != nil {
+		return nil, err
 	}
 	m, err := r.manifest(backend)
 	if err != nil {
@@ -261,7 +267,11 @@ func (r *run) repeat(ctx context.Context, backend string, arm, repeat int, w wor
 	if backend == "fluid" {
 		p.phase("simulate")
 		rec, err := r.simulate(ctx, arm, repeat, w, filepath.Join(dir, "events.jsonl"), p)
-		return report.Repeat{Records: rec}, err
+		if err != nil {
+			return report.Repeat{}, err
+		}
+		failures, err := withReasons(dir, rec.Failed)
+		return report.Repeat{Records: rec, Failures: failures}, err
 	}
 	p.phase("predict")
 	predicted, err := r.simulate(ctx, arm, repeat, w, "", nil)
@@ -301,7 +311,7 @@ func (r *run) engine(arm, repeat int, capacity []units.Rate) (*engine.Engine, er
 		}
 	}
 	cfg := engine.Config{Fabric: r.fabric, Capacity: capacity, Coflow: c, Placement: placer,
-		Heartbeat: spec.Heartbeat.Interval, Alpha: spec.Heartbeat.Alpha, Seed: r.s.RepeatSeed(repeat)}
+		Heartbeat: spec.Heartbeat.Interval, Alpha: spec.Heartbeat.Alpha, Seed: r.s.RepeatSeed(repeat), Stuck: spec.Limits.Stuck}
 	if spec.Disk != nil {
 		cfg.DiskRate, cfg.DiskSize = spec.Disk.Write, spec.Disk.Size
 	}
@@ -315,7 +325,7 @@ func (r *run) simulate(ctx context.Context, arm, repeat int, w workloads.Workloa
 	if err != nil {
 		return flows.Records{}, err
 	}
-	cfg := fluid.Config{Heartbeat: r.s.Spec.Heartbeat.Interval}
+	cfg := fluid.Config{Heartbeat: r.s.Spec.Heartbeat.Interval, Faults: r.faults, Detect: r.s.Spec.Heartbeat.Detect(), Convergence: r.s.Spec.Fabric.Convergence}
 	if r.s.Spec.Disk != nil {
 		cfg.DiskRate = r.s.Spec.Disk.Write
 	}
@@ -346,6 +356,10 @@ func (r *run) drive(ctx context.Context, e *engine.Engine, b engine.Backend, w w
 		}
 		return seen.step(now, evs, cmds)
 	})
+	if log != "" && len(seen.failures) > 0 {
+		r.explain(seen.failures)
+		err = errors.Join(err, writeJSON(filepath.Join(filepath.Dir(log), failuresFile), seen.failures))
+	}
 	return seen.records(), err
 }
 
@@ -390,7 +404,8 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 	cfg := live.Config{Fabric: r.fabric, Pins: owned.PinDir(), Captures: captures, Snaplen: spec.Capture.Snaplen, Ring: max(spec.Capture.Ring, leastRing),
 		Meta: pcap.Meta{Tool: "testbed", Version: r.o.Version, RunID: r.dir.manifest.Run, Run: number.Sum64(), Arm: r.arms[arm].Name, ArmIndex: arm,
 			Repeat: repeat, Scenario: spec.Name, Workload: r.dir.manifest.Workload},
-		Disks: disks, Heartbeat: spec.Heartbeat.Interval, Seed: r.s.RepeatSeed(repeat), Congestion: spec.Fabric.CongestionControl, Settings: live.DefaultSettings(r.fabric)}
+		Disks: disks, Heartbeat: spec.Heartbeat.Interval, Seed: r.s.RepeatSeed(repeat), Congestion: spec.Fabric.CongestionControl, Settings: live.DefaultSettings(r.fabric),
+		Faults: r.faults, Detect: spec.Heartbeat.Detect(), Convergence: spec.Fabric.Convergence}
 	if spec.Disk != nil && len(w.Writers) > 0 {
 		cfg.DiskRates, cfg.DiskSize = slices.Repeat([]units.Rate{spec.Disk.Write}, r.fabric.Hosts()), spec.Disk.Size
 	}
@@ -475,9 +490,10 @@ func (p *progress) at(now time.Duration, evs []engine.Event) {
 				p.of[f.ID] = ev.Coflow.ID
 			}
 		case engine.TransferFinished:
-			c := p.of[ev.Flow]
-			if p.left[c]--; p.left[c] == 0 {
-				p.now.Coflows.Done++
+			if c := p.of[ev.Flow]; p.left[c] > 0 { // it may have been given up before
+				if p.left[c]--; p.left[c] == 0 {
+					p.now.Coflows.Done++
+				}
 			}
 		case engine.BlockDurable:
 			p.now.Blocks.Done++

@@ -7,6 +7,7 @@ import (
 
 	"testbed/emu/engine"
 	"testbed/results/flows"
+	"testbed/results/report"
 	"testbed/topo"
 	"testbed/workloads"
 )
@@ -20,7 +21,8 @@ type observed struct {
 	left    map[workloads.CoflowID]int // unfinished flows
 	blocks  map[workloads.BlockID]*flows.BlockRecord
 
-	done flows.Records
+	done     flows.Records
+	failures []report.Failure
 }
 
 func observe(f *topo.Fabric) *observed {
@@ -38,6 +40,9 @@ func (o *observed) step(now time.Duration, evs []engine.Event, cmds []engine.Com
 			o.left[ev.Coflow.ID] = len(ev.Coflow.Flows)
 		case engine.TransferFinished:
 			f := o.running[ev.Flow]
+			if f == nil {
+				continue // it was given up before
+			}
 			delete(o.running, ev.Flow)
 			f.End = now
 			o.done.Flows = append(o.done.Flows, *f)
@@ -48,10 +53,14 @@ func (o *observed) step(now time.Duration, evs []engine.Event, cmds []engine.Com
 			}
 		case engine.BlockDurable:
 			b := o.blocks[ev.Block]
+			if b == nil {
+				continue // it was given up before
+			}
 			b.End = now
 			o.done.Blocks = append(o.done.Blocks, *b)
 		}
 	}
+	o.failures = append(o.failures, o.failuresOf(engine.Failures(now, evs, cmds))...)
 	for _, c := range cmds {
 		switch c := c.(type) {
 		case engine.StartTransfer:
@@ -73,5 +82,32 @@ func (o *observed) records() flows.Records {
 	slices.SortFunc(o.done.Flows, func(a, b flows.FlowRecord) int { return cmp.Compare(a.Flow, b.Flow) })
 	slices.SortFunc(o.done.Coflows, func(a, b flows.CoflowRecord) int { return cmp.Compare(a.Coflow, b.Coflow) })
 	slices.SortFunc(o.done.Blocks, func(a, b flows.BlockRecord) int { return cmp.Compare(a.Block, b.Block) })
+	for _, f := range o.failures {
+		o.done.Failed = append(o.done.Failed, f.Failure)
+	}
 	return o.done
+}
+
+// failuresOf takes what failed off the books: a coflow that loses a flow has no
+// completion time.
+func (o *observed) failuresOf(failures []engine.Failure) (out []report.Failure) {
+	for _, f := range failures {
+		r := flows.Failure{Kind: string(f.Kind), At: f.At}
+		switch f.Kind {
+		case engine.FlowFailure:
+			r.Coflow, r.Flow = f.Coflow, f.Flow
+			delete(o.running, f.Flow)
+			o.left[f.Coflow] = 0 // never reaches it by counting down
+		case engine.BlockFailure:
+			r.Block = f.Block
+			delete(o.blocks, f.Block)
+		case engine.ReplicaFailure:
+			r.Block, r.Host = f.Block, o.fabric.HostName(f.Host)
+			if b := o.blocks[f.Block]; b != nil {
+				b.Hosts = slices.DeleteFunc(b.Hosts, func(h string) bool { return h == r.Host })
+			}
+		}
+		out = append(out, report.Failure{Failure: r, Why: f.Why})
+	}
+	return out
 }

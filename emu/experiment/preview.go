@@ -69,6 +69,9 @@ func Preview(ctx context.Context, s *scenario.Scenario, full bool) (*Forecast, e
 		out.Blocks += len(wr.Blocks)
 	}
 	r := &run{s: s, fabric: f, arms: s.ArmList()}
+	if r.faults, err = timeline(s, f); err != nil {
+		return nil, err
+	}
 	p := r.plan(s.RepeatSeed(0))
 	if err := p.Check(); err != nil {
 		return nil, err

@@ -166,6 +166,10 @@ func medianCompletion(r flows.Records) time.Duration {
 // repeatOf joins what captures show with the records beside them.
 func repeatOf(dir string, res flows.Result) (report.Repeat, error) {
 	out := report.Repeat{Records: res.Records}
+	var err error
+	if out.Failures, err = withReasons(dir, res.Records.Failed); err != nil {
+		return report.Repeat{}, err
+	}
 	switch found, err := readJSON(filepath.Join(dir, "fidelity.json"), &out.Verdict); {
 	case err != nil:
 		return report.Repeat{}, err

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"testbed/emu/engine"
+	"testbed/emu/fault"
 	"testbed/policies"
 	"testbed/topo"
 	"testbed/topo/units"
@@ -37,6 +38,14 @@ type Config struct {
 	// Heartbeat is the time between two reports of every host, the first due one
 	// Heartbeat after the start. 0 stands for none.
 	Heartbeat time.Duration
+	// Faults are carried out at their times: see faults.go.
+	Faults fault.Timeline
+	// Detect is how long a host must be silent to be taken for lost, and how long
+	// a block pipeline stands still before it drops a host that it cannot reach.
+	Detect time.Duration
+	// Convergence is how long leaves that are not at a link's end take to learn
+	// that it is down, or back.
+	Convergence time.Duration
 }
 
 // Backend implements engine.Backend. It is for one goroutine.
@@ -67,6 +76,8 @@ type Backend struct {
 	carried  []float64
 	shares   sharing
 	hostEnds int // the links of hosts are those with a smaller ID
+
+	faults faults
 }
 
 // fluid is an unfinished transfer or block write.
@@ -83,25 +94,32 @@ type fluid struct {
 	progress units.Bytes
 	delay    time.Duration // one way, of all links on its path
 	done     bool
+
+	hash uint32 // of a flow, by which routing chooses its spine
+	pipe *pipe  // of a block
 }
 
 // landing is a transfer or block write that was sent and has not arrived.
 type landing struct {
 	at    time.Duration
 	id    int // workloads.FlowID or workloads.BlockID
+	dst   topo.HostID
 	size  units.Bytes
 	block bool
 }
 
 // send puts what was sent at the present moment on its way.
 func (b *Backend) send(f *fluid, block bool) {
-	l := landing{b.clock.round() + f.delay, f.id, f.size, block}
+	l := landing{b.clock.round() + f.delay, f.id, f.dst, f.size, block}
 	after := slices.IndexFunc(b.landing, func(o landing) bool { return o.at > l.at })
 	if after < 0 {
 		after = len(b.landing)
 	}
 	b.landing = slices.Insert(b.landing, after, l)
 }
+
+// lose drops what is on its way and fits.
+func (b *Backend) lose(fits func(landing) bool) { b.landing = slices.DeleteFunc(b.landing, fits) }
 
 // arrived is what has arrived by the present moment.
 func (b *Backend) arrived() []landing {
@@ -143,6 +161,7 @@ func New(f *topo.Fabric, cfg Config) *Backend {
 	if cfg.Heartbeat > 0 {
 		b.nextBeat = cfg.Heartbeat
 	}
+	b.faults.init(b)
 	b.carried = make([]float64, b.hostEnds)
 	b.shares.load = make([]float64, len(b.capacity))
 	return b
@@ -161,6 +180,10 @@ func (b *Backend) Do(_ context.Context, cmds []engine.Command) error {
 			err = b.setCeiling(cmd)
 		case engine.StartChain:
 			err = b.startChain(cmd)
+		case engine.StopTransfer:
+			b.stopTransfer(cmd.Flow)
+		case engine.StopChain:
+			b.stopChain(cmd.Block)
 		default:
 			err = fmt.Errorf("unknown command %T", cmd)
 		}
@@ -181,24 +204,25 @@ func (b *Backend) startTransfer(c engine.StartTransfer) error {
 	if _, twice := b.byFlow[f.ID]; twice {
 		return fmt.Errorf("start flow %d: it was started before", f.ID)
 	}
-	fl := &fluid{id: int(f.ID), src: f.Src, dst: f.Dst, size: f.Size, left: 8 * float64(f.Size), path: b.pathClass(f.Src, f.Dst, c.Hash),
+	fl := &fluid{id: int(f.ID), src: f.Src, dst: f.Dst, size: f.Size, left: 8 * float64(f.Size), hash: c.Hash, path: b.pathClass(f.Src, f.Dst, c.Hash),
 		delay: b.fabric.PathDelay(f.Src, f.Dst, c.Hash)}
 	fl.own = class{uses: fl.path.uses, listed: -1}
 	b.byFlow[f.ID] = fl
 	b.add(&b.flows, fl)
 	b.limit(fl, c.Ceiling)
+	b.faults.started(fl)
 	return nil
 }
 
 func (b *Backend) pathClass(src, dst topo.HostID, hash uint32) *class {
 	key := pathKey{src, dst, -1}
-	if spine, crosses := b.fabric.SpineFor(src, dst, hash); crosses {
+	if spine, crosses := b.faults.routes.Spine(src, dst, hash); crosses {
 		key.spine = spine
 	}
 	c := b.paths[key]
 	if c == nil {
 		c = &class{ceiling: math.Inf(1), listed: -1}
-		for _, l := range b.fabric.Path(src, dst, hash) {
+		for _, l := range fault.Path(b.fabric, src, dst, key.spine) {
 			c.uses = append(c.uses, use{int32(l), 1})
 		}
 		b.paths[key] = c
@@ -227,34 +251,22 @@ func (b *Backend) startChain(c engine.StartChain) error {
 		return fmt.Errorf("start block %d of %v from host %d to hosts %v with %d hashes: want hosts of the fabric, a positive size and a hash for each hop", c.Block.ID, c.Block.Size, c.Block.Client, c.Targets, len(c.Hashes))
 	}
 	fl := &fluid{id: int(c.Block.ID), src: c.Block.Client, dst: c.Targets[len(c.Targets)-1], size: c.Block.Size, left: 8 * float64(c.Block.Size)}
-	draw := func(resource int) {
-		for i := range fl.own.uses {
-			if fl.own.uses[i].resource == int32(resource) {
-				fl.own.uses[i].times++
-				return
-			}
-		}
-		fl.own.uses = append(fl.own.uses, use{int32(resource), 1})
-	}
 	from := c.Block.Client
 	for hop, to := range c.Targets {
 		if !b.known(to) || slices.Contains(c.Targets[:hop], to) {
 			return fmt.Errorf("start block %d to hosts %v: want different hosts of the fabric", c.Block.ID, c.Targets)
 		}
-		for _, l := range b.fabric.Path(from, to, c.Hashes[hop]) {
-			draw(int(l))
-		}
 		fl.delay += b.fabric.PathDelay(from, to, c.Hashes[hop])
-		if b.cfg.DiskRate > 0 {
-			draw(len(b.fabric.Links()) + int(to))
-		}
 		from = to
 	}
+	fl.pipe = newPipe(c)
+	fl.own.uses = b.pipeUses(fl.pipe)
 	fl.own.listed, fl.own.ceiling = -1, math.Inf(1)
 	fl.path = &fl.own
 	b.byBlock[c.Block.ID] = true
 	b.add(&b.chains, fl)
 	b.limit(fl, policies.NoLimit)
+	b.faults.look()
 	return nil
 }
 
@@ -321,7 +333,7 @@ func (b *Backend) Await(ctx context.Context, wake time.Duration) (time.Duration,
 	if b.stale {
 		b.newEpoch()
 	}
-	if wake == engine.NextNever && b.soonest > farthest && len(b.landing) == 0 {
+	if wake == engine.NextNever && b.soonest > farthest && len(b.landing) == 0 && !b.faults.mayMove() {
 		return b.reported, nil, b.stuck()
 	}
 	b.advance(wake)
@@ -388,8 +400,8 @@ func (f *fluid) leftAfter(ns float64) float64 {
 func (b *Backend) advance(wake time.Duration) {
 	finish := b.soonest - b.clock.since(b.epoch)
 	stop, slack := wake, 0.5
-	if b.nextBeat < wake {
-		stop, slack = b.nextBeat, together
+	if next := min(b.nextBeat, b.faults.next()); next < wake {
+		stop, slack = next, together
 	}
 	if len(b.landing) > 0 && b.landing[0].at < stop {
 		stop, slack = b.landing[0].at, together
@@ -485,6 +497,7 @@ func (b *Backend) happened() []engine.Event {
 		b.flows = slices.DeleteFunc(b.flows, isDone)
 		b.chains = slices.DeleteFunc(b.chains, isDone)
 	}
+	evs = append(evs, b.faults.due()...)
 	if b.nextBeat != engine.NextNever && b.clock.until(b.nextBeat) <= 0 {
 		evs = append(evs, b.heartbeats(elapsed)...)
 		b.nextBeat += b.cfg.Heartbeat
@@ -508,13 +521,14 @@ func (f *fluid) receivedAfter(ns float64) units.Bytes {
 
 // heartbeats reports every host's counters: what crossed its two links.
 func (b *Backend) heartbeats(elapsed float64) []engine.Event {
-	evs := make([]engine.Event, b.fabric.Hosts())
+	evs := make([]engine.Event, 0, b.fabric.Hosts())
 	count := func(l topo.LinkID) units.Bytes {
 		return units.Bytes(math.Round((b.carried[l] + float64(bitsIn(b.shares.load[l], elapsed))) / 8))
 	}
-	for i := range evs {
-		h := topo.HostID(i)
-		evs[i] = engine.Heartbeat{Host: h, Rx: count(b.fabric.HostDown(h)), Tx: count(b.fabric.HostUp(h))}
+	for h := range topo.HostID(b.fabric.Hosts()) {
+		if !b.faults.crashed[h] {
+			evs = append(evs, engine.Heartbeat{Host: h, Rx: count(b.fabric.HostDown(h)), Tx: count(b.fabric.HostUp(h))})
+		}
 	}
 	return evs
 }

@@ -264,7 +264,9 @@ func (b *building) set(settings []plan.Setting) error {
 	})
 }
 
-func (b *building) route(op plan.Route) error {
+func (b *building) route(op plan.Route) error { return b.handle.RouteAdd(b.routeOf(op)) }
+
+func (b *building) routeOf(op plan.Route) *netlink.Route {
 	r := &netlink.Route{Dst: ipNet(op.Dst), Family: unix.AF_INET, Protocol: unix.RTPROT_STATIC}
 	switch len(op.Via) {
 	case 0:
@@ -276,7 +278,7 @@ func (b *building) route(op plan.Route) error {
 			r.MultiPath = append(r.MultiPath, &netlink.NexthopInfo{LinkIndex: b.index[h.Device], Gw: h.Addr.AsSlice()})
 		}
 	}
-	return b.handle.RouteAdd(r)
+	return r
 }
 
 func linkAt(index int) netlink.Link {

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"testbed/emu/engine"
+	"testbed/emu/fault"
 	"testbed/emu/fidelity"
 	"testbed/emu/kernel"
 	"testbed/hosts"
@@ -51,6 +52,15 @@ type Config struct {
 	// NoCapture records nothing, so that what captures cost can be measured. Such a
 	// run has no figures.
 	NoCapture bool
+	// Burst is the bucket of a link whose rate a fault changes, as the plan chose
+	// the others'; nil is plan.DefaultBurst.
+	Burst func(units.Rate, units.Bytes) units.Bytes
+	// Faults are carried out at their times: see faults.go.
+	Faults fault.Timeline
+	// Detect is how long a crashed host goes unnoticed, and how long a block
+	// pipeline bears with a silent peer. Convergence is how long leaves that are
+	// not at a link's end take to learn that it is down, or back.
+	Detect, Convergence time.Duration
 }
 
 // Measured is what a run showed of itself, for the verdict.
@@ -64,8 +74,6 @@ type Measured struct {
 	// Backlogged are spells in which links of hosts had packets waiting at every
 	// look, by LinkID.
 	Backlogged [][]Spell
-	// Exempt is for fidelity.Samples: what was changed on purpose, and why.
-	Exempt map[string]string
 	// Counted is what each host's eth0 counted from before the first packet to
 	// after the last, both ways; Dropped is packets that captures lost. By
 	// HostID.
@@ -73,6 +81,9 @@ type Measured struct {
 	Dropped []uint64
 	Zero    time.Time // the wall clock at the backend's time 0
 	Notes   []string
+	// Exempt are links and hosts that a fault cut, slowed or crashed, by name, and
+	// the fault: what they delivered says nothing of the machine.
+	Exempt map[string]string
 }
 
 // Backend is a run in progress. It is an engine.Backend.
@@ -94,6 +105,8 @@ type Backend struct {
 	workCtx  context.Context
 	stopWork context.CancelCauseFunc
 	transfer sync.WaitGroup // senders and block writers
+	sendCtx  context.Context
+	stopSend context.CancelCauseFunc // ends those that faults keep from ending
 
 	mu     sync.Mutex
 	queue  []engine.Event
@@ -105,6 +118,8 @@ type Backend struct {
 	// they started. Only Do and Await touch them.
 	running []*running
 	byFlow  map[workloads.FlowID]*running
+	network *network
+	faults  *faults
 
 	engineLate time.Duration // the longest; only Await touches it
 
@@ -117,6 +132,9 @@ type running struct {
 	flow     workloads.FlowID
 	src, dst topo.HostID
 	told     units.Bytes
+	hash     uint32
+	spine    int // that the engine takes it to cross
+	stop     context.CancelCauseFunc
 }
 
 // errStopped is the cause of what ends because the run is over.
@@ -137,6 +155,7 @@ func (b *Backend) start(ctx context.Context) (err error) {
 	base, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	b.stopWork = stop
 	b.work, b.workCtx = errgroup.WithContext(base)
+	b.sendCtx, b.stopSend = context.WithCancelCause(b.workCtx)
 	f := cfg.Fabric
 	names := make([]string, 0, f.Hosts()+f.Racks()+f.Spines())
 	for h := range topo.HostID(f.Hosts()) {
@@ -172,6 +191,7 @@ func (b *Backend) start(ctx context.Context) (err error) {
 	if b.accounts, err = b.sampler.accounts(); err != nil {
 		return err
 	}
+	b.faults = newFaults(b)
 	if err := b.startAgents(ctx); err != nil {
 		return err
 	}
@@ -181,9 +201,17 @@ func (b *Backend) start(ctx context.Context) (err error) {
 	b.zero = time.Now()
 	b.every(cfg.Heartbeat, func() error {
 		evs, err := b.sampler.heartbeats(b.counted)
-		b.push(evs...)
+		b.push(b.faults.heard(evs)...)
 		return err
 	})
+	if len(cfg.Faults) > 0 {
+		b.work.Go(func() error {
+			if err := b.faults.run(b.workCtx); err != nil {
+				b.fail(err)
+			}
+			return nil
+		})
+	}
 	b.every(cfg.Settings.Sample, func() error {
 		return b.sampler.sampleLinks(b.workCtx, cfg.Settings.Interval, cfg.Settings.Spell, cfg.Settings.Watch)
 	})
@@ -196,10 +224,11 @@ func (b *Backend) startAgents(ctx context.Context) error {
 	net := newNetwork(f, b.ns,
 		kernel.SocketOptions{Congestion: b.cfg.Congestion, SendBuffer: set.SendBuffer, ReceiveBuffer: set.ReceiveBuffer, NotSentLowat: set.NotSent},
 		kernel.SocketOptions{Congestion: b.cfg.Congestion, SendBuffer: set.BlockBuffer, ReceiveBuffer: set.ReceiveBuffer})
+	net.routes, b.network = b.faults, net
 	pacer := pace.New(pace.Options{Quantum: set.Quantum, Chunk: f.Shape().MTU - tcpHeaders})
 	b.work.Go(func() error { return ended(pacer.Run(b.workCtx)) })
 	for h := range topo.HostID(f.Hosts()) {
-		o := hosts.Options{Host: h, Name: f.HostName, Run: b.cfg.Meta.Run, Network: net, Pacer: pacer, Sink: sink{b}}
+		o := hosts.Options{Host: h, Name: f.HostName, Run: b.cfg.Meta.Run, Network: net, Pacer: pacer, Sink: sink{b}, PeerTimeout: b.cfg.Detect}
 		if len(b.cfg.DiskRates) > 0 {
 			d, err := disk.Open(filepath.Join(b.cfg.Disks, f.HostName(h)), disk.Options{Host: f.HostName(h), Rate: b.cfg.DiskRates[h], Capacity: b.cfg.DiskSize})
 			if err != nil {
@@ -252,7 +281,15 @@ func (s sink) FlowReceived(r hosts.FlowReceived) {
 	s.b.push(engine.TransferFinished{Flow: r.Flow})
 }
 
-func (s sink) Problem(err error) { s.b.fail(err) }
+func (s sink) Problem(err error) {
+	if !s.b.faults.excuse(err) {
+		s.b.fail(err)
+	}
+}
+
+func (s sink) ReplicaLost(r hosts.ReplicaLost) {
+	s.b.push(engine.ReplicaLost{Block: r.Block, Host: r.Host})
+}
 
 func (b *Backend) push(evs ...engine.Event) {
 	b.mu.Lock()
@@ -289,6 +326,7 @@ func (b *Backend) Await(ctx context.Context, wake time.Duration) (time.Duration,
 		evs, since, failed := b.queue, b.since, b.failed
 		b.queue = nil
 		b.mu.Unlock()
+		evs = append(evs, b.pathChanges()...)
 		switch {
 		case failed != nil:
 			return now, nil, failed
@@ -327,7 +365,7 @@ func (b *Backend) progress(evs []engine.Event) []engine.Event {
 	b.running = slices.DeleteFunc(b.running, func(r *running) bool { return b.byFlow[r.flow] == nil })
 	var p engine.TransferProgressed
 	for _, r := range b.running {
-		if n := b.agents[r.dst].Received(r.flow); n != r.told {
+		if n := b.agents[r.dst].Received(r.flow); n > r.told {
 			r.told = n
 			p.Flows = append(p.Flows, r.flow)
 			p.Received = append(p.Received, n)
@@ -352,6 +390,9 @@ func (b *Backend) Do(ctx context.Context, cmds []engine.Command) error {
 			err = b.setCeiling(c)
 		case engine.StartChain:
 			b.write(c)
+		case engine.StopTransfer:
+			b.stopTransfer(c)
+		case engine.StopChain: // its client has crashed, or has told that it failed
 		default:
 			err = fmt.Errorf("unknown command %T", cmd)
 		}
@@ -363,12 +404,23 @@ func (b *Backend) Do(ctx context.Context, cmds []engine.Command) error {
 }
 
 func (b *Backend) mark(c engine.Mark) error {
-	kind := wire.KindCoflowMark
-	if c.Kind == engine.MarkWrite {
-		kind = wire.KindWriteMark
+	h, ok := b.faults.marker(c.Host)
+	if !ok {
+		b.faults.note(fmt.Sprintf("no host could send the mark of kind %d of %d: all are cut off", c.Kind, c.ID))
+		return nil
 	}
-	b.discards[topo.LeafName(b.cfg.Fabric.RackOf(c.Host))]++ // routed nowhere
-	return b.agents[c.Host].Mark(kind, c.ID, c.Parts, c.Size)
+	b.discards[topo.LeafName(b.cfg.Fabric.RackOf(h))]++ // routed nowhere
+	switch c.Kind {
+	case engine.MarkCoflow:
+		return b.agents[h].Mark(wire.KindCoflowMark, c.ID, c.Parts, c.Size)
+	case engine.MarkWrite:
+		return b.agents[h].Mark(wire.KindWriteMark, c.ID, c.Parts, c.Size)
+	case engine.MarkFlowFailed:
+		return b.agents[h].Mark(wire.KindFlowFailed, c.ID, c.Parts, c.Size)
+	case engine.MarkBlockFailed:
+		return b.agents[h].Mark(wire.KindBlockFailed, c.ID, c.Parts, c.Size)
+	}
+	return fmt.Errorf("mark of unknown kind %d", c.Kind)
 }
 
 func (b *Backend) send(c engine.StartTransfer) error {
@@ -376,12 +428,20 @@ func (b *Backend) send(c engine.StartTransfer) error {
 	if err != nil {
 		return err
 	}
-	r := &running{flow: c.Flow.ID, src: c.Flow.Src, dst: c.Flow.Dst}
+	ctx, stop := context.WithCancelCause(b.sendCtx)
+	r := &running{flow: c.Flow.ID, src: c.Flow.Src, dst: c.Flow.Dst, hash: c.Hash, stop: stop}
+	r.spine, _ = b.cfg.Fabric.SpineFor(c.Flow.Src, c.Flow.Dst, c.Hash)
 	b.running, b.byFlow[c.Flow.ID] = append(b.running, r), r
 	jitter := time.Duration(workloads.Stream(b.cfg.Seed, "jitter", int(c.Flow.ID)).Int64N(int64(b.cfg.Settings.Jitter) + 1))
 	b.transfer.Go(func() {
+		defer stop(nil)
 		time.Sleep(jitter)
-		if err := s.Send(b.workCtx); ended(err) != nil {
+		err := s.Send(ctx)
+		switch {
+		case ended(err) == nil || errors.Is(err, hosts.ErrStopped) || errors.Is(err, hosts.ErrCrashed): // the engine knows, or will miss the host
+		case b.faults.explain(c.Flow.Src, c.Flow.Dst):
+			b.push(engine.TransferFailed{Flow: c.Flow.ID, Why: err.Error()})
+		default:
 			b.fail(err)
 		}
 	})
@@ -404,10 +464,13 @@ func (b *Backend) setCeiling(c engine.SetCeiling) error {
 
 func (b *Backend) write(c engine.StartChain) {
 	b.transfer.Go(func() {
-		err := b.agents[c.Block.Client].Write(b.workCtx, hosts.Chain{Block: c.Block, Targets: c.Targets, Hashes: c.Hashes})
+		err := b.agents[c.Block.Client].Write(b.sendCtx, hosts.Chain{Block: c.Block, Targets: c.Targets, Hashes: c.Hashes})
 		switch {
 		case err == nil:
 			b.push(engine.BlockDurable{Block: c.Block.ID})
+		case errors.Is(err, hosts.ErrCrashed) || errors.Is(err, hosts.ErrStopped): // the engine will miss the client, or has
+		case ended(err) != nil && b.faults.explain(append([]topo.HostID{c.Block.Client}, c.Targets...)...):
+			b.push(engine.BlockFailed{Block: c.Block.ID, Why: err.Error()})
 		case ended(err) != nil:
 			b.fail(err)
 		}
@@ -425,7 +488,7 @@ func (b *Backend) Finish(ctx context.Context) (Measured, error) {
 	if err != nil {
 		return Measured{}, err
 	}
-	m := Measured{Zero: b.zero, Notes: b.notes, Machine: machine(b.cpu, cpu, time.Since(b.zero)), Exempt: map[string]string{}}
+	m := Measured{Zero: b.zero, Notes: append(b.notes, b.faults.said()...), Machine: machine(b.cpu, cpu, time.Since(b.zero)), Exempt: b.faults.exempt()}
 	if m.Losses, err = b.sampler.losses(ctx, b.accounts, b.discards, b.cfg.Settings.Quiet, b.cfg.Settings.Settle); err != nil {
 		return Measured{}, err
 	}
@@ -460,7 +523,14 @@ func (b *Backend) settle(ctx context.Context) ([]hostCounters, error) {
 		b.transfer.Wait() // senders wait for their receivers to close
 		close(sent)
 	}()
+	var cutOff <-chan time.Time
+	if b.faults.met() {
+		cutOff = time.After(b.cfg.Settings.Settle) // a receiver beyond a cut never closes
+	}
 	select {
+	case <-cutOff:
+		b.stopSend(hosts.ErrStopped)
+		<-sent
 	case <-sent:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)

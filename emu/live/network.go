@@ -25,6 +25,17 @@ type network struct {
 	// 100 µs. A coflow begins hundreds at once, and receivers and the engine would
 	// have to wait behind all of them.
 	gate chan struct{}
+
+	// routes is asked for the spine of a flow, since some may be down, and told
+	// with which source port a flow between racks runs.
+	routes routes
+}
+
+type routes interface {
+	// spine is as topo.Fabric.SpineFor, over the spines that are left; lost tells
+	// that the leaf has none.
+	spine(src, dst topo.HostID, hash uint32) (spine int, crosses, lost bool)
+	dialled(src, dst topo.HostID, hash uint32, local netip.AddrPort)
 }
 
 // sourcePorts hands out a host's source ports.
@@ -69,15 +80,27 @@ func (n *network) Dial(ctx context.Context, src, dst topo.HostID, port uint16, h
 	if err != nil {
 		return nil, err
 	}
-	return p.Wait(ctx)
+	conn, err := p.Wait(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if local, ok := conn.LocalAddr().(*net.TCPAddr); ok {
+		n.routes.dialled(src, dst, hash, local.AddrPort())
+	}
+	return conn, nil
 }
 
 func (n *network) connect(src, dst topo.HostID, port uint16, hash uint32) (*kernel.Pending, error) {
 	local := netip.AddrPortFrom(n.fabric.HostAddr(src), 0)
 	remote := netip.AddrPortFrom(n.fabric.HostAddr(dst), port)
-	if spine, crosses := n.fabric.SpineFor(src, dst, hash); crosses && n.fabric.Spines() > 1 {
+	// Without a path, any port: which one it gets when there is a path again, the
+	// kernel is asked for then.
+	if spine, crosses, lost := n.routes.spine(src, dst, hash); crosses && !lost && n.fabric.Spines() > 1 {
 		p, err := n.sourcePort(src, local.Addr(), remote, spine)
 		if err != nil {
+			if now, _, lost := n.routes.spine(src, dst, hash); lost || now != spine {
+				return n.of(src).Connect(local, remote, n.options(port)) // routes have changed meanwhile
+			}
 			return nil, fmt.Errorf("path of a flow from %s to %s over %s: %w", n.fabric.HostName(src), n.fabric.HostName(dst), topo.SpineName(spine), err)
 		}
 		local = netip.AddrPortFrom(local.Addr(), p)

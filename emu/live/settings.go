@@ -87,10 +87,15 @@ const tcpHeaders units.Bytes = 20 + 32
 // Capacity is the payload each link carries, by LinkID: its rate less the
 // headers of full segments, as policies are told.
 func Capacity(f *topo.Fabric) []units.Rate {
-	mtu := f.Shape().MTU
 	out := make([]units.Rate, len(f.Links()))
 	for i, l := range f.Links() {
-		out[i] = units.Rate(float64(l.Rate) * float64(mtu-tcpHeaders) / float64(mtu+plan.EthernetHeader))
+		out[i] = payload(f, l.Rate)
 	}
 	return out
+}
+
+// payload is what a link of the given rate carries of it.
+func payload(f *topo.Fabric, rate units.Rate) units.Rate {
+	mtu := f.Shape().MTU
+	return units.Rate(float64(rate) * float64(mtu-tcpHeaders) / float64(mtu+plan.EthernetHeader))
 }

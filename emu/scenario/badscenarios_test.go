@@ -11,7 +11,7 @@ var badScenarios = []struct {
 		`s.yaml:4:3: fabric.spines: missing: want a whole number, 0 to 64
 s.yaml:5:3: fabric.spine: unknown key, did you mean "spines"?`},
 	{"unknown key, nothing near", "queue: 20ms", "latency: 20ms", nil,
-		`s.yaml:9:3: fabric.latency: unknown key: want one of kind, leaves, spines, hosts_per_leaf, host_link, host_links, oversubscription, uplink, cross_rack, queue, red, delay, links, mtu, congestion_control`},
+		`s.yaml:9:3: fabric.latency: unknown key: want one of kind, leaves, spines, hosts_per_leaf, host_link, host_links, oversubscription, uplink, cross_rack, queue, red, delay, links, mtu, congestion_control, convergence`},
 	{"unknown top key", "repeat: 2", "repeats: 2", nil,
 		`s.yaml:34:1: repeats: unknown key, did you mean "repeat"?`},
 	{"missing name", "name: good\n", "", nil,
@@ -73,7 +73,7 @@ s.yaml:5:3: fabric.spine: unknown key, did you mean "spines"?`},
 	{"congestion control", "queue: 20ms", "congestion_control: cubic; reboot", nil,
 		`s.yaml:9:23: fabric.congestion_control: "cubic; reboot": want what matches ^[a-z0-9_-]+$`},
 	{"fabric is a text", "fabric:\n  leaves: 4\n  spines: ${n}\n  hosts_per_leaf: 5\n  host_link: 50Mbps\n  oversubscription: \"5:1\"\n  queue: 20ms\n", "fabric: big\n", nil,
-		`s.yaml:3:9: fabric: "big": want a mapping with the keys kind, leaves, spines, hosts_per_leaf, host_link, host_links, oversubscription, uplink, cross_rack, queue, red, delay, links, mtu, congestion_control`},
+		`s.yaml:3:9: fabric: "big": want a mapping with the keys kind, leaves, spines, hosts_per_leaf, host_link, host_links, oversubscription, uplink, cross_rack, queue, red, delay, links, mtu, congestion_control, convergence`},
 	{"disk rate of zero", "write: 6.9MB/s", "write: 0MB/s", nil,
 		`s.yaml:10:15: disk.write: "0MB/s": want a rate, 10Kbps to 100Gbps`},
 	{"disk without a rate", "write: 6.9MB/s, size", "size", nil,
@@ -222,27 +222,27 @@ s.yaml:34:17: arms[4].placement: no placement policy "5": want one of those list
 	{"wrong indentation", "  spines: ${n}", "   spines: ${n}", nil,
 		`s.yaml:5:10: not YAML: mapping values are not allowed in this context`},
 	{"empty file", "", "# nothing\n", nil,
-		`s.yaml:1:1: empty file: want a scenario with the keys name, vars, fabric, disk, heartbeat, scale, workload, arms, repeat, seed, capture, limits`},
+		`s.yaml:1:1: empty file: want a scenario with the keys name, vars, fabric, disk, heartbeat, scale, workload, faults, arms, repeat, seed, capture, limits`},
 	{"a list", "", "- a\n", nil,
-		`s.yaml:1:1: a list: want a mapping with the keys name, vars, fabric, disk, heartbeat, scale, workload, arms, repeat, seed, capture, limits`},
+		`s.yaml:1:1: a list: want a mapping with the keys name, vars, fabric, disk, heartbeat, scale, workload, faults, arms, repeat, seed, capture, limits`},
 	{"alias bomb", "", "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\nname: *c\n", nil,
-		`s.yaml:1:1: a: unknown key: want one of name, vars, fabric, disk, heartbeat, scale, workload, arms, repeat, seed, capture, limits
+		`s.yaml:1:1: a: unknown key: want one of name, vars, fabric, disk, heartbeat, scale, workload, faults, arms, repeat, seed, capture, limits
 s.yaml:1:1: fabric: missing: want a mapping of keys to values
 s.yaml:1:1: workload: missing: want a list
 s.yaml:1:1: arms: missing: want a list of arms, or a mapping such as {coflow: [fair, sebf], placement: [hdfs, sinbad]}
 s.yaml:1:4: a: anchor &a: not understood in scenarios: leave it out, or give the value a name under vars
-s.yaml:2:1: b: unknown key: want one of name, vars, fabric, disk, heartbeat, scale, workload, arms, repeat, seed, capture, limits
+s.yaml:2:1: b: unknown key: want one of name, vars, fabric, disk, heartbeat, scale, workload, faults, arms, repeat, seed, capture, limits
 s.yaml:2:4: b: anchor &b: not understood in scenarios: leave it out, or give the value a name under vars
 s.yaml:2:8: b[0]: alias *a: not understood in scenarios: write the value out, or give it a name under vars
 s.yaml:2:12: b[1]: alias *a: not understood in scenarios: write the value out, or give it a name under vars
-s.yaml:3:1: c: unknown key: want one of name, vars, fabric, disk, heartbeat, scale, workload, arms, repeat, seed, capture, limits
+s.yaml:3:1: c: unknown key: want one of name, vars, fabric, disk, heartbeat, scale, workload, faults, arms, repeat, seed, capture, limits
 s.yaml:3:4: c: anchor &c: not understood in scenarios: leave it out, or give the value a name under vars
 s.yaml:3:8: c[0]: alias *b: not understood in scenarios: write the value out, or give it a name under vars
 s.yaml:3:12: c[1]: alias *b: not understood in scenarios: write the value out, or give it a name under vars
 s.yaml:4:7: name: alias *c: not understood in scenarios: write the value out, or give it a name under vars`},
 	{"merge key and tag", "", "name: !!str x\n<<: {seed: 1}\nfabric: {leaves: 1, spines: 0, hosts_per_leaf: 2, host_link: 10Mbps}\nworkload: [{kind: trace, path: small.txt}]\narms: {coflow: [fair]}\n", nil,
 		`s.yaml:1:7: name: tag !!str: not understood in scenarios: leave it out
-s.yaml:2:1: <<: unknown key: want one of name, vars, fabric, disk, heartbeat, scale, workload, arms, repeat, seed, capture, limits`},
+s.yaml:2:1: <<: unknown key: want one of name, vars, fabric, disk, heartbeat, scale, workload, faults, arms, repeat, seed, capture, limits`},
 	{"arms without end", "", "name: x\nfabric: {leaves: 2, spines: 1, hosts_per_leaf: 4, host_link: 10Mbps}\nworkload: [{kind: trace, path: small.txt}]\narms: {coflow: [fair, fair, fair, fair, fair, fair, fair, fair, fair, fair, fair], placement: [hdfs, hdfs, hdfs, hdfs, hdfs, hdfs, hdfs, hdfs, hdfs, hdfs]}\n", nil,
 		`s.yaml:4:7: arms: 110 combinations: want at most 100 arms`},
 	{"unknown variable", "spines: ${n}", "spines: ${m}", nil,
@@ -267,6 +267,23 @@ s.yaml:2:1: <<: unknown key: want one of name, vars, fabric, disk, heartbeat, sc
 		`s.yaml:2:11: vars.n: set by --set to "2\n3": want at most 4096 bytes of text on one line`},
 	{"set to nonsense", "repeat: 2", "repeat: 3", map[string]string{"n": "0"},
 		`s.yaml:5:11: fabric.spines: 0 with 4 leaves: want at least one, or the leaves have no way to each other`},
+	{"fault of no kind", "repeat: 2", "faults: [{at: 1s}, {at: 1s, kind: link-dawn}, 3]", nil,
+		`s.yaml:34:10: faults[0].kind: missing: want one of link-down, link-flap, link-rate, host-crash, slow-disk, slow-cpu, spine-down
+s.yaml:34:35: faults[1].kind: "link-dawn": want one of link-down, link-flap, link-rate, host-crash, slow-disk, slow-cpu, spine-down, did you mean "link-down"?
+s.yaml:34:47: faults[2]: "3": want a mapping with a kind: want one of link-down, link-flap, link-rate, host-crash, slow-disk, slow-cpu, spine-down`},
+	{"key of another fault", "repeat: 2", "faults: [{at: 1s, kind: link-down, host: h0-00}]", nil,
+		`s.yaml:34:10: faults[0].link: missing: want a text
+s.yaml:34:36: faults[0].host: unknown key: want one of kind, at, link, for`},
+	{"faults where nothing is", "repeat: 2", "faults: [{at: 1s, kind: link-down, link: leaf0<>spine7}, {at: 1s, kind: host-crash, host: h9-00}, {at: 1s, kind: spine-down, spine: leaf0}]", nil,
+		`s.yaml:34:42: faults[0].link: link "leaf0<>spine7": the fabric has no such link: want one such as "spine1>leaf3"
+s.yaml:34:91: faults[1].host: no host "h9-00": hosts are h0-00 to h3-04
+s.yaml:34:133: faults[2].spine: no spine "leaf0": spines are spine0 to spine1`},
+	{"half a cut", "repeat: 2", "faults: [{at: 1s, kind: link-down, link: leaf0>spine1}]", nil,
+		`s.yaml:34:42: faults[0].link: "leaf0>spine1" is one direction: a cable that is cut passes nothing either way: want "leaf0<>spine1"`},
+	{"bounds of faults", "repeat: 2", "faults: [{at: 1s, kind: slow-cpu, host: h0-00, share: 2}, {at: 1s, kind: host-crash, host: h0-00, disk: burnt, for: 0s}]", nil,
+		`s.yaml:34:55: faults[0].share: "2": want a number, 0.01 to 1
+s.yaml:34:105: faults[1].disk: "burnt": want kept or lost
+s.yaml:34:117: faults[1].for: "0s": want a time, 1ms to 24h`},
 	{"many at once", "", "name: x y\nfabric: {leaves: 0, spines: 2, hosts_per_leaf: 2, host_link: 1Mbs, mtu: 9}\nworkload:\n  - {kind: trace, path: bad.txt, frist: 2}\n  - {kind: writers, count: 0, blocks: 1, block: 1KB}\narms: {coflow: [fare]}\nseed: x\n", nil,
 		`s.yaml:1:1: disk: missing: the workload writes blocks: want a mapping such as {write: 6.9MB/s, size: 256MB}
 s.yaml:1:7: name: "x y": want what matches ^[A-Za-z0-9][A-Za-z0-9._+-]*$

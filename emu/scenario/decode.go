@@ -279,6 +279,11 @@ func (d *decoder) set(n *yaml.Node, path string, f field, v reflect.Value) {
 			*p = append(*p, d.item(n, path))
 		})
 		return
+	case *[]Fault:
+		d.list(n, path, f, func(n *yaml.Node, path string) {
+			*p = append(*p, d.fault(n, path))
+		})
+		return
 	case *Arms:
 		*p = d.arms(n, path)
 		return

@@ -87,6 +87,12 @@ func reflector(comments map[string]string) *jsonschema.Reflector {
 			}}
 		case reflect.TypeFor[Item]():
 			return &jsonschema.Schema{OneOf: []*jsonschema.Schema{inner(TraceItem{}), inner(WritersItem{})}}
+		case reflect.TypeFor[Fault]():
+			var kinds []*jsonschema.Schema
+			for _, k := range faultKinds(&Fault{}) {
+				kinds = append(kinds, inner(reflect.New(k.field.Type().Elem()).Elem().Interface()))
+			}
+			return &jsonschema.Schema{OneOf: kinds}
 		case reflect.TypeFor[Arms]():
 			one := uint64(1)
 			return &jsonschema.Schema{OneOf: []*jsonschema.Schema{

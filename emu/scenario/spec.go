@@ -39,6 +39,8 @@ type Spec struct {
 	// Workload is what the cluster is asked to do: traces of coflows to replay
 	// and writers of blocks.
 	Workload []Item `yaml:"workload" jsonschema:"required,minItems=1"`
+	// Faults are what goes wrong during each run, at times on its clock.
+	Faults []Fault `yaml:"faults,omitempty"`
 	// Arms are the combinations of policies to compare under the same workload.
 	Arms Arms `yaml:"arms" jsonschema:"required"`
 	// Repeat is how often each arm runs, each time with other luck.
@@ -95,6 +97,9 @@ type Fabric struct {
 	MTU int `yaml:"mtu" jsonschema:"default=1500,minimum=576,maximum=65000" of:"bytes"`
 	// CongestionControl is TCP's, by the kernel's name for it.
 	CongestionControl string `yaml:"congestion_control" jsonschema:"default=cubic,pattern=^[a-z0-9_-]+$,maxLength=15"`
+	// Convergence is how long routing takes to tell the other leaves that a link
+	// between a spine and a leaf is down, or back. The leaf itself knows at once.
+	Convergence time.Duration `yaml:"convergence" jsonschema:"default=50ms" least:"0s" most:"1h"`
 }
 
 // HostLink is the rate of the links of some hosts.
@@ -149,6 +154,10 @@ type Heartbeat struct {
 	// Alpha is the weight of the newest sample in the moving average of a host's
 	// traffic, above 0 and at most 1. Sinbad (SIGCOMM 2013) uses 0.2.
 	Alpha float64 `yaml:"alpha" jsonschema:"default=0.2,minimum=0.000001,maximum=1"`
+	// LostAfter is how many heartbeats in a row a crashed host must miss before
+	// the master takes it for lost, and for how many intervals a block pipeline
+	// waits for a host that is silent before it goes on without it.
+	LostAfter int `yaml:"lost_after" jsonschema:"default=4,minimum=1,maximum=1000"`
 }
 
 // Scale is by what the sizes and times of traces are multiplied.
@@ -207,6 +216,115 @@ type WritersItem struct {
 	Spread time.Duration `yaml:"spread" jsonschema:"default=0s" least:"0s" most:"24h"`
 }
 
+// Fault is one thing that goes wrong; which, its kind says.
+type Fault struct {
+	LinkDown  *LinkDownFault
+	LinkFlap  *LinkFlapFault
+	LinkRate  *LinkRateFault
+	HostCrash *HostCrashFault
+	SlowDisk  *SlowDiskFault
+	SlowCPU   *SlowCPUFault
+	SpineDown *SpineDownFault
+}
+
+// LinkDownFault cuts links.
+type LinkDownFault struct {
+	// Kind is link-down: links pass nothing, either way.
+	Kind string `yaml:"kind" jsonschema:"required,enum=link-down"`
+	// At is when it begins.
+	At time.Duration `yaml:"at" jsonschema:"required" least:"0s" most:"24h"`
+	// Link to cut, such as "leaf0<>spine1" or "leaf0<>h0-*" for several.
+	Link string `yaml:"link" jsonschema:"required,minLength=1,maxLength=256"`
+	// For is how long it lasts. Without it, for good.
+	For time.Duration `yaml:"for,omitempty" least:"1ms" most:"24h"`
+}
+
+// LinkFlapFault cuts links again and again.
+type LinkFlapFault struct {
+	// Kind is link-flap: links go down and come back several times.
+	Kind string `yaml:"kind" jsonschema:"required,enum=link-flap"`
+	// At is when the links go down first.
+	At time.Duration `yaml:"at" jsonschema:"required" least:"0s" most:"24h"`
+	// Link that flaps, such as "h0-03<>leaf0".
+	Link string `yaml:"link" jsonschema:"required,minLength=1,maxLength=256"`
+	// Down is how long it is down each time.
+	Down time.Duration `yaml:"down" jsonschema:"required" least:"1ms" most:"24h"`
+	// Up is how long it is up in between.
+	Up time.Duration `yaml:"up" jsonschema:"required" least:"1ms" most:"24h"`
+	// Times that it goes down.
+	Times int `yaml:"times" jsonschema:"required,minimum=1,maximum=1000"`
+}
+
+// LinkRateFault makes links slower or faster.
+type LinkRateFault struct {
+	// Kind is link-rate: links have another rate.
+	Kind string `yaml:"kind" jsonschema:"required,enum=link-rate"`
+	// At is when it begins.
+	At time.Duration `yaml:"at" jsonschema:"required" least:"0s" most:"24h"`
+	// Link whose rate changes, one direction as in "leaf0>spine1" or both as in
+	// "leaf0<>spine1".
+	Link string `yaml:"link" jsonschema:"required,minLength=1,maxLength=256"`
+	// Rate that the link has meanwhile.
+	Rate units.Rate `yaml:"rate" jsonschema:"required" least:"10Kbps" most:"100Gbps"`
+	// For is how long it lasts. Without it, for good.
+	For time.Duration `yaml:"for,omitempty" least:"1ms" most:"24h"`
+}
+
+// HostCrashFault crashes a host.
+type HostCrashFault struct {
+	// Kind is host-crash: a host is gone with all that it was doing, and starts
+	// again with nothing to do.
+	Kind string `yaml:"kind" jsonschema:"required,enum=host-crash"`
+	// At is when it crashes.
+	At time.Duration `yaml:"at" jsonschema:"required" least:"0s" most:"24h"`
+	// Host that crashes, by name.
+	Host string `yaml:"host" jsonschema:"required,minLength=1,maxLength=64"`
+	// For is how long it is gone. Without it, for good.
+	For time.Duration `yaml:"for,omitempty" least:"1ms" most:"24h"`
+	// Disk is lost or kept: whether what the host stored is there when it is back.
+	Disk string `yaml:"disk" jsonschema:"default=kept,enum=kept,enum=lost"`
+}
+
+// SlowDiskFault slows a disk.
+type SlowDiskFault struct {
+	// Kind is slow-disk: a host's disk takes writes at another rate.
+	Kind string `yaml:"kind" jsonschema:"required,enum=slow-disk"`
+	// At is when it begins.
+	At time.Duration `yaml:"at" jsonschema:"required" least:"0s" most:"24h"`
+	// Host whose disk it is, by name.
+	Host string `yaml:"host" jsonschema:"required,minLength=1,maxLength=64"`
+	// Rate of the disk meanwhile.
+	Rate units.Rate `yaml:"rate" jsonschema:"required" least:"10Kbps" most:"100Gbps"`
+	// For is how long it lasts. Without it, for good.
+	For time.Duration `yaml:"for,omitempty" least:"1ms" most:"24h"`
+}
+
+// SlowCPUFault slows a host.
+type SlowCPUFault struct {
+	// Kind is slow-cpu: a host works for a share of the time only, a straggler.
+	Kind string `yaml:"kind" jsonschema:"required,enum=slow-cpu"`
+	// At is when it begins.
+	At time.Duration `yaml:"at" jsonschema:"required" least:"0s" most:"24h"`
+	// Host that is slow, by name.
+	Host string `yaml:"host" jsonschema:"required,minLength=1,maxLength=64"`
+	// Share of the time in which it works.
+	Share float64 `yaml:"share" jsonschema:"required,minimum=0.01,maximum=1"`
+	// For is how long it lasts. Without it, for good.
+	For time.Duration `yaml:"for,omitempty" least:"1ms" most:"24h"`
+}
+
+// SpineDownFault takes a spine down.
+type SpineDownFault struct {
+	// Kind is spine-down: all links of a spine pass nothing.
+	Kind string `yaml:"kind" jsonschema:"required,enum=spine-down"`
+	// At is when it begins.
+	At time.Duration `yaml:"at" jsonschema:"required" least:"0s" most:"24h"`
+	// Spine that is down, by name.
+	Spine string `yaml:"spine" jsonschema:"required,minLength=1,maxLength=64"`
+	// For is how long it lasts. Without it, for good.
+	For time.Duration `yaml:"for,omitempty" least:"1ms" most:"24h"`
+}
+
 // Arm is one combination of policies.
 type Arm struct {
 	// Name of the arm, in reports and run directories. Without it, the names of
@@ -252,6 +370,9 @@ type Capture struct {
 type Limits struct {
 	// Duration that one repeat of one arm may take before it is given up.
 	Duration time.Duration `yaml:"duration" jsonschema:"default=10m" least:"1s" most:"168h"`
+	// Stuck is how long a flow may stand still while a link of its path is down
+	// before it is given up as failed.
+	Stuck time.Duration `yaml:"stuck" jsonschema:"default=10s" least:"1ms" most:"24h"`
 	// Flows that the workload may have.
 	Flows int `yaml:"flows" jsonschema:"default=200000,minimum=1,maximum=100000000"`
 	// Blocks that the workload may write.

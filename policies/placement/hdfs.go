@@ -188,11 +188,14 @@ func (c *choice) good(h topo.HostID) bool {
 // maxPerRack is how many of a block's replicas one rack may hold.
 func maxPerRack(replicas, racks int) int { return (replicas-1)/racks + 2 }
 
-// hasRoom tells whether a host's disk takes so many more blocks of a size. What
-// is being written counts as stored. A capacity of 0 stands for a disk that is
+// hasRoom tells whether a host is there and its disk takes so many more blocks of
+// a size. What is being written counts as stored. A capacity of 0 stands for a disk that is
 // never full.
 func hasRoom(v *policies.View, h topo.HostID, size units.Bytes, blocks int) bool {
 	s := v.Hosts[h]
+	if s.Lost {
+		return false
+	}
 	return s.Disk == 0 || size <= 0 || (s.Disk-s.Used)/size >= units.Bytes(blocks)
 }
 

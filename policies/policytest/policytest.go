@@ -180,7 +180,7 @@ func checkHosts(v *policies.View, b workloads.Block, hosts []topo.HostID, err er
 	room, roomElsewhere := 0, false
 	fits := func(h topo.HostID, blocks units.Bytes) bool {
 		s := v.Hosts[h]
-		return s.Disk == 0 || s.Disk-s.Used >= blocks*b.Size
+		return !s.Lost && (s.Disk == 0 || s.Disk-s.Used >= blocks*b.Size)
 	}
 	for h := range topo.HostID(len(v.Hosts)) {
 		if fits(h, 1) {
@@ -203,6 +203,8 @@ func checkHosts(v *policies.View, b workloads.Block, hosts []topo.HostID, err er
 			return fmt.Errorf("host %d of %v: want 0 to %d", h, hosts, len(v.Hosts)-1)
 		case slices.Contains(hosts[:i], h):
 			return fmt.Errorf("two replicas on host %d: %v", h, hosts)
+		case v.Hosts[h].Lost:
+			return fmt.Errorf("host %d of %v is lost", h, hosts)
 		case !fits(h, 1):
 			return fmt.Errorf("host %d of %v has no room for %v", h, hosts, b.Size)
 		}

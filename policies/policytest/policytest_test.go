@@ -167,7 +167,7 @@ func roomy(v *policies.View, b workloads.Block, _ *rand.Rand) (out []topo.HostID
 		for h := range topo.HostID(len(v.Hosts)) {
 			s := v.Hosts[h]
 			switch {
-			case s.Disk != 0 && s.Disk-s.Used < b.Size || slices.Contains(out, h) || len(out) == b.Replicas:
+			case s.Lost || s.Disk != 0 && s.Disk-s.Used < b.Size || slices.Contains(out, h) || len(out) == b.Replicas:
 			case spread && (len(out) > 1 || len(out) == 1 && v.Fabric.RackOf(h) == v.Fabric.RackOf(out[0])):
 			default:
 				out = append(out, h)
@@ -208,6 +208,13 @@ func TestBadPlacersAreCaught(t *testing.T) {
 			}
 			return roomy(empty, b, rng)
 		}}, "no room"},
+		{"lost hosts", &placer{policies.DiskUse, func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+			there := clone(v)
+			for h := range there.Hosts {
+				there.Hosts[h].Lost = false
+			}
+			return roomy(there, b, rng)
+		}}, "is lost"},
 		{"one rack", &placer{0, anyHosts}, "in one rack"},
 		{"same host twice", &placer{0, func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 			return make([]topo.HostID, b.Replicas), nil

@@ -42,8 +42,13 @@ func baseView(t *rapid.T) *policies.View {
 		DiskRate: units.Rate(rapid.SampledFrom([]int64{0, 1e6, 1e9}).Draw(t, "disk rate")),
 		Hosts:    make([]policies.HostState, f.Hosts()),
 	}
+	faulty := rapid.IntRange(0, 3).Draw(t, "faulty") == 0
 	for _, l := range f.Links() {
-		v.Capacity = append(v.Capacity, l.Rate-l.Rate/16)
+		rate := l.Rate - l.Rate/16
+		if faulty && rapid.IntRange(0, 5).Draw(t, "down") == 0 {
+			rate = 0 // a link that is down
+		}
+		v.Capacity = append(v.Capacity, rate)
 	}
 	return v
 }
@@ -120,8 +125,10 @@ func allHosts(v *policies.View) []topo.HostID {
 // clusters has tight disks, where a block may fit nowhere.
 func fillHosts(t *rapid.T, v *policies.View) {
 	disk := units.Bytes(rapid.SampledFrom([]int64{0, 1e12, 1e12, 3e9}).Draw(t, "disk"))
+	faulty := rapid.IntRange(0, 3).Draw(t, "hosts lost") == 0
 	for h := range v.Hosts {
 		s := policies.HostState{LastReport: -1, NextReport: time.Second, Disk: disk}
+		s.Lost = faulty && rapid.IntRange(0, 3).Draw(t, "lost") == 0
 		if ago := rapid.Int64Range(-1, 2e9).Draw(t, "last report"); ago >= 0 && time.Duration(ago) <= v.Now {
 			s.LastReport = v.Now - time.Duration(ago)
 			s.NextReport = s.LastReport + time.Second

@@ -58,6 +58,7 @@ type Records struct {
 	Flows   []FlowRecord
 	Coflows []CoflowRecord
 	Blocks  []BlockRecord
+	Failed  []Failure
 	// Problems are the reasons why something that was marked has no record, or
 	// why a record is doubtful.
 	Problems []string

@@ -24,11 +24,20 @@ type Item struct {
 	Time   time.Duration
 }
 
-// CCTs are the coflow completion times of one repeat, in order of coflow.
+// CCTs are the coflow completion times of one repeat, in order of coflow. A
+// coflow with a failed flow has none.
 func CCTs(repeat int, r flows.Records) []Item {
-	items := make([]Item, len(r.Coflows))
-	for i, c := range r.Coflows {
-		items[i] = Item{repeat, int(c.Coflow), c.CCT()}
+	failed := map[int]bool{}
+	for _, f := range r.Failed {
+		if f.Kind == "flow" {
+			failed[int(f.Coflow)] = true
+		}
+	}
+	items := make([]Item, 0, len(r.Coflows))
+	for _, c := range r.Coflows {
+		if !failed[int(c.Coflow)] {
+			items = append(items, Item{repeat, int(c.Coflow), c.CCT()})
+		}
 	}
 	return items
 }

@@ -40,6 +40,8 @@ type Repeat struct {
 	// Fluid is what the fluid model predicts for the same workload and policies,
 	// if it was asked.
 	Fluid *flows.Records
+	// Failures are what faults ended. Records.Failed need not be looked at.
+	Failures []Failure
 }
 
 // Report is ready to be written in any form.

@@ -43,6 +43,8 @@ type ArmSummary struct {
 	Verdicts []verdict.Verdict `json:"verdicts,omitempty"`
 	// Problems are the records' own, with the repeat in front.
 	Problems []string `json:"problems"`
+	// Failures are absent where nothing failed.
+	Failures *FailureCount `json:"failures,omitempty"`
 	// The metrics are absent where the verdict is void or nothing was measured.
 	CCT       *Metric `json:"cct,omitempty"`
 	FCT       *Metric `json:"fct,omitempty"`
@@ -108,7 +110,7 @@ func round6(x float64) float64 { return math.Round(x*1e6) / 1e6 }
 
 func (in Input) summarize(i int) ArmSummary {
 	arm := in.Arms[i]
-	s := ArmSummary{Name: arm.Name, Repeats: len(arm.Repeats), Problems: []string{}}
+	s := ArmSummary{Name: arm.Name, Repeats: len(arm.Repeats), Problems: []string{}, Failures: arm.failures()}
 	for k, r := range arm.Repeats {
 		if !in.FluidModel {
 			s.Verdicts = append(s.Verdicts, r.Verdict)

@@ -30,6 +30,7 @@ func (r *Report) tables() []table {
 			out = append(out, r.table(m))
 		}
 	}
+	out = append(out, r.failureTables()...)
 	return out
 }
 

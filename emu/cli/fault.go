@@ -1,0 +1,323 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"testbed/emu/kernel"
+	"testbed/emu/plan"
+	"testbed/topo"
+	"testbed/topo/units"
+)
+
+// faultVerbs are what "testbed fault" can do, and what takes each back.
+var faultVerbs = []struct{ name, undo, args, short string }{
+	{"link-down", "link-up", "LINK", "cut cables, such as leaf0<>spine1"},
+	{"link-up", "", "LINK", "mend cables"},
+	{"link-rate", "link-rate", "LINK RATE", "change the rate of links, one direction or both"},
+	{"host-crash", "host-back", "HOST", "cut a host's cable"},
+	{"host-back", "", "HOST", "mend it"},
+	{"spine-down", "spine-up", "SPINE", "cut all cables of a spine"},
+	{"spine-up", "", "SPINE", "mend them"},
+}
+
+func (a *app) faultCmd() *cobra.Command {
+	var testbed string
+	var lasts time.Duration
+	var verbs strings.Builder
+	for _, v := range faultVerbs {
+		fmt.Fprintf(&verbs, "  %-22s %s\n", v.name+" "+v.args, v.short)
+	}
+	cmd := &cobra.Command{
+		Use: "fault KIND NAME [RATE]", Short: "Break a testbed that is up, and mend it",
+		Long: `Fault changes the links of a testbed that is up. A link is a pattern of names:
+"leaf0<>spine1" is both directions, "leaf0>spine1" one, "leaf*<>spine1" several; quote
+it, since shells read > and *. Leaves route around cut cables as soon as they are cut.
+With --for it waits, and takes the fault back when the time is over or on Ctrl-C.
+
+` + verbs.String(),
+		Example: `  sudo testbed fault link-down 'leaf0<>spine1' --for 2s
+  sudo testbed fault link-rate 'leaf0>spine1' 10Mbps
+  sudo testbed fault spine-down spine1 && sudo testbed fault spine-up spine1`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				for _, v := range faultVerbs {
+					if v.name == args[0] {
+						if want := 1 + len(strings.Fields(v.args)); len(args) != want {
+							return usageError{fmt.Errorf("fault %s: %d arguments, want %s", v.name, len(args)-1, v.args)}
+						}
+						return nil
+					}
+				}
+				return usageError{fmt.Errorf("fault %q: want one of %s", args[0], strings.Join(faultNames(), ", "))}
+			}
+			return usageError{fmt.Errorf("fault: want %s", cmd.UseLine())}
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.fault(cmd.Context(), testbed, args, lasts, cmd.Flags().Changed("for"))
+		},
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			e, err := a.find(given(testbed))
+			switch {
+			case len(args) == 0:
+				return faultNames(), cobra.ShellCompDirectiveNoFileComp
+			case len(args) > 1 || err != nil:
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			prefix := map[string]string{"host-crash": "h", "host-back": "h", "spine-down": "spine", "spine-up": "spine"}[args[0]]
+			var names []string
+			if prefix != "" {
+				for _, n := range e.State.Namespaces {
+					if strings.HasPrefix(n, prefix) {
+						names = append(names, n)
+					}
+				}
+				return names, cobra.ShellCompDirectiveNoFileComp
+			}
+			if f, err := e.State.Shape.Build(); err == nil {
+				for _, l := range f.Links() {
+					if l.Kind == topo.HostUp || l.Kind == topo.LeafUp {
+						names = append(names, strings.Replace(f.LinkName(l.ID), ">", "<>", 1))
+					}
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+	cmd.Flags().StringVar(&testbed, "testbed", "", "which testbed, where several are up")
+	cmd.Flags().DurationVar(&lasts, "for", 0, "how long; without it, until it is taken back")
+	return cmd
+}
+
+func faultNames() (names []string) {
+	for _, v := range faultVerbs {
+		names = append(names, v.name)
+	}
+	return names
+}
+
+// broken is a testbed whose links are being changed.
+type broken struct {
+	fabric *topo.Fabric
+	pins   string
+	ns     map[string]*kernel.Namespace
+}
+
+func (b *broken) open(name string) (*kernel.Namespace, error) {
+	if n := b.ns[name]; n != nil {
+		return n, nil
+	}
+	n, err := kernel.OpenNamespace(filepath.Join(b.pins, name))
+	if err == nil {
+		b.ns[name] = n
+	}
+	return n, err
+}
+
+func (a *app) fault(ctx context.Context, testbed string, args []string, lasts time.Duration, bounded bool) (err error) {
+	i := slices.IndexFunc(faultVerbs, func(v struct{ name, undo, args, short string }) bool { return v.name == args[0] })
+	verb := faultVerbs[i]
+	switch {
+	case bounded && lasts <= 0:
+		return usageError{fmt.Errorf("--for %v: want a positive time", lasts)}
+	case bounded && verb.undo == "":
+		return usageError{fmt.Errorf("fault %s: --for goes with what breaks something", verb.name)}
+	}
+	e, err := a.find(given(testbed))
+	if err != nil {
+		return err
+	}
+	f, err := e.State.Shape.Build()
+	if err != nil {
+		return fmt.Errorf("testbed %s: %w", e.State.ID, err)
+	}
+	links, rate, err := faultLinks(f, args)
+	if err != nil {
+		return usageError{err}
+	}
+	if err := needRoot("fault"); err != nil {
+		return err
+	}
+	b := &broken{fabric: f, pins: e.PinDir(), ns: map[string]*kernel.Namespace{}}
+	defer func() {
+		for _, n := range b.ns {
+			err = errors.Join(err, n.Close())
+		}
+	}()
+	if err := b.change(ctx, verb.name, links, rate); err != nil {
+		if bounded { // some links may have changed
+			err = errors.Join(err, b.change(context.WithoutCancel(ctx), verb.undo, links, 0))
+		}
+		return err
+	}
+	if bounded {
+		fmt.Fprintf(a.stderr, "%s, for %v\n", strings.Join(args, " "), lasts)
+		timer := time.NewTimer(lasts)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		if err := b.change(context.WithoutCancel(ctx), verb.undo, links, 0); err != nil {
+			return err
+		}
+	}
+	var names []string
+	for _, l := range links {
+		names = append(names, f.LinkName(l))
+	}
+	out := struct {
+		Testbed  string   `json:"testbed"`
+		Fault    string   `json:"fault"`
+		Links    []string `json:"links"`
+		Restored bool     `json:"restored"`
+	}{e.State.ID, strings.Join(args, " "), names, bounded}
+	return a.print(out, func(w io.Writer) error {
+		done := ""
+		if bounded {
+			done = ", and taken back"
+		}
+		_, err := fmt.Fprintf(w, "%s: done on %s%s\n", out.Fault, strings.Join(names, ", "), done)
+		return err
+	})
+}
+
+// faultLinks are the links that the arguments name, and the rate.
+func faultLinks(f *topo.Fabric, args []string) (links []topo.LinkID, rate units.Rate, err error) {
+	kind, name := args[0], args[1]
+	switch kind {
+	case "host-crash", "host-back":
+		h, err := f.FindHost(name)
+		if err != nil {
+			return nil, 0, err
+		}
+		return []topo.LinkID{f.HostUp(h), f.HostDown(h)}, 0, nil
+	case "spine-down", "spine-up":
+		for s := range f.Spines() {
+			if topo.SpineName(s) == name {
+				links, err = f.FindLinks(fmt.Sprintf("leaf*<>%s", name))
+				return links, 0, err
+			}
+		}
+		return nil, 0, fmt.Errorf("no spine %q: the fabric has %d, from %s on", name, f.Spines(), topo.SpineName(0))
+	case "link-rate":
+		if rate, err = units.ParseRate(args[2]); err != nil {
+			return nil, 0, err
+		}
+	default:
+		if !strings.Contains(name, "<>") {
+			return nil, 0, fmt.Errorf(`link %q: a cable is cut both ways: want "<>" between its ends`, name)
+		}
+	}
+	links, err = f.FindLinks(name)
+	return links, rate, err
+}
+
+// change carries out a verb. A rate of 0 is the fabric's.
+func (b *broken) change(ctx context.Context, verb string, links []topo.LinkID, rate units.Rate) error {
+	f := b.fabric
+	touched := false
+	for _, l := range links {
+		if verb == "link-rate" {
+			r := rate
+			if r == 0 {
+				r = f.Link(l).Rate
+			}
+			op := plan.ShaperOf(f, l, r, nil)
+			n, err := b.open(op.Namespace)
+			if err == nil {
+				err = n.Reshape(op)
+			}
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if l%2 != 0 {
+			continue // both directions are one cable
+		}
+		c := plan.CableOf(f, l)
+		leaf, err := b.open(c.Leaf.Namespace)
+		if err != nil {
+			return err
+		}
+		far, err := b.open(c.Far.Namespace)
+		if err != nil {
+			return err
+		}
+		if strings.HasSuffix(verb, "-up") || strings.HasSuffix(verb, "-back") {
+			err = kernel.Mend(ctx, c, leaf, far)
+		} else {
+			err = kernel.Cut(c, leaf, far)
+		}
+		if err != nil {
+			return err
+		}
+		touched = touched || f.Link(l).Kind == topo.LeafUp
+	}
+	if touched {
+		return b.route()
+	}
+	return nil
+}
+
+// route gives every leaf routes over the cables that are up, which the devices
+// tell: other commands may have cut some before.
+func (b *broken) route() error {
+	f := b.fabric
+	up := make([][]bool, f.Racks())
+	for r := range up {
+		n, err := b.open(topo.LeafName(topo.RackID(r)))
+		if err != nil {
+			return err
+		}
+		for s := range f.Spines() {
+			is, err := n.IsUp(topo.SpineName(s))
+			if err != nil {
+				return err
+			}
+			up[r] = append(up[r], is)
+		}
+	}
+	for r := range topo.RackID(f.Racks()) {
+		n := b.ns[topo.LeafName(r)]
+		var own []int
+		for s, is := range up[r] {
+			if is {
+				own = append(own, s)
+			}
+		}
+		if err := n.ReplaceRoute(plan.FabricRoute(r, own)); err != nil {
+			return err
+		}
+		for to := range topo.RackID(f.Racks()) {
+			if to == r {
+				continue
+			}
+			var reach []int
+			for _, s := range own {
+				if up[to][s] {
+					reach = append(reach, s)
+				}
+			}
+			var err error
+			if len(reach) == 0 || slices.Equal(reach, own) {
+				err = n.DeleteRoute(topo.RackPrefix(to))
+			} else {
+				err = n.ReplaceRoute(plan.RackRoute(r, to, reach))
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

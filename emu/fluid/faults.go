@@ -1,0 +1,346 @@
+package fluid
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"testbed/emu/engine"
+	"testbed/emu/fault"
+	"testbed/policies"
+	"testbed/topo"
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// Faults in a fluid are arithmetic: a link that is down has the capacity 0, and
+// what crosses it stands still. A crashed host moves nothing and reports nothing.
+// A slow disk has another capacity. A slow processor is taken for a slow network
+// interface: the host's own links carry its share of their rate, since a fluid
+// has no work of its own to slow down; the disk is not slowed.
+//
+// What packets lose when a link goes down, and the time TCP takes to find out
+// that it is back, are not there.
+type faults struct {
+	b         *Backend
+	routes    *fault.Routes
+	crashed   []bool       // by HostID
+	rate      []units.Rate // of links while they are up
+	share     []float64    // of processors, by HostID
+	agenda    []due        // what is to happen, by time and then in order of entry
+	happening []engine.Event
+}
+
+// due is something to do at a time.
+type due struct {
+	at time.Duration
+	do func()
+}
+
+func (x *faults) init(b *Backend) {
+	x.b, x.routes = b, fault.NewRoutes(b.fabric)
+	x.crashed, x.share = make([]bool, b.fabric.Hosts()), slices.Repeat([]float64{1}, b.fabric.Hosts())
+	for _, l := range b.fabric.Links() {
+		x.rate = append(x.rate, l.Rate)
+	}
+	for _, s := range b.cfg.Faults {
+		x.at(s.At, func() { x.carryOut(s.Action) })
+	}
+}
+
+func (x *faults) at(t time.Duration, do func()) {
+	i, _ := slices.BinarySearchFunc(x.agenda, t, func(d due, t time.Duration) int {
+		if d.at <= t {
+			return -1
+		}
+		return 1
+	})
+	x.agenda = slices.Insert(x.agenda, i, due{t, do})
+}
+
+// after is at so long after the present moment, which is a whole nanosecond when
+// anything of the agenda is done.
+func (x *faults) after(d time.Duration, do func()) {
+	x.at(x.b.clock.round()+d, do)
+}
+
+func (x *faults) next() time.Duration {
+	if len(x.agenda) == 0 {
+		return engine.NextNever
+	}
+	return x.agenda[0].at
+}
+
+// mayMove tells whether something that stands still may yet move or end: by what
+// is on the agenda, or because the engine gives it up.
+func (x *faults) mayMove() bool {
+	return len(x.agenda) > 0 || x.b.nextBeat != engine.NextNever && slices.ContainsFunc(x.b.flows, func(f *fluid) bool { return x.cut(f.path.uses) })
+}
+
+// cut tells whether a link that is drawn on is down.
+func (x *faults) cut(uses []use) bool {
+	return slices.ContainsFunc(uses, func(u use) bool {
+		return int(u.resource) < len(x.rate) && !x.routes.Up(topo.LinkID(u.resource))
+	})
+}
+
+// due does what the present moment asks for, and returns what came of it.
+func (x *faults) due() []engine.Event {
+	for len(x.agenda) > 0 && x.b.clock.until(x.agenda[0].at) <= 0 {
+		do := x.agenda[0].do
+		x.agenda = slices.Delete(x.agenda, 0, 1)
+		do()
+	}
+	evs := x.happening
+	x.happening = nil
+	return evs
+}
+
+func (x *faults) tell(ev engine.Event) { x.happening = append(x.happening, ev) }
+
+func (x *faults) carryOut(a fault.Action) {
+	b := x.b
+	b.stale = true
+	switch a := a.(type) {
+	case fault.SetLink:
+		x.routes.SetLink(a.Link, a.Up)
+		x.setLink(a.Link)
+		x.reroute()
+		x.after(b.cfg.Convergence, func() {
+			x.routes.Tell(a.Link)
+			x.reroute()
+		})
+	case fault.SetRate:
+		x.rate[a.Link] = a.Rate
+		x.setLink(a.Link)
+	case fault.Crash:
+		x.crashed[a.Host] = true
+		b.lose(func(l landing) bool { return l.dst == a.Host })
+		b.chains = slices.DeleteFunc(b.chains, func(f *fluid) bool {
+			gone := f.src == a.Host
+			if gone {
+				b.leave(f)
+			} else {
+				f.pipe.crash(a.Host)
+			}
+			return gone
+		})
+		x.after(b.cfg.Detect, func() {
+			if x.crashed[a.Host] { // a return before this is told by itself
+				x.tell(engine.HostLost{Host: a.Host})
+			}
+		})
+	case fault.Return:
+		x.crashed[a.Host] = false
+		// It knows nothing of the blocks it was storing.
+		for _, f := range slices.Clone(b.chains) {
+			if i := slices.Index(f.pipe.targets, a.Host); i >= 0 && f.pipe.crashed[i] {
+				x.dropTarget(f, i)
+			}
+		}
+		x.tell(engine.HostBack{Host: a.Host, DiskLost: a.DiskLost})
+	case fault.SetDisk:
+		if b.cfg.DiskRate > 0 {
+			rate := a.Rate
+			if rate == 0 {
+				rate = b.cfg.DiskRate
+			}
+			b.capacity[len(x.rate)+int(a.Host)] = float64(rate)
+		}
+	case fault.SetCPU:
+		x.share[a.Host] = a.Share
+		x.setCapacity(b.fabric.HostUp(a.Host))
+		x.setCapacity(b.fabric.HostDown(a.Host))
+	default:
+		panic(fmt.Sprintf("fluid backend: unknown fault %T", a)) // the set is closed
+	}
+	x.look()
+}
+
+// setLink brings a link's capacity up to date and tells the engine of its rate.
+func (x *faults) setLink(l topo.LinkID) {
+	x.setCapacity(l)
+	rate := x.rate[l]
+	if !x.routes.Up(l) {
+		rate = 0
+	}
+	x.tell(engine.LinkChanged{Link: l, Rate: rate})
+}
+
+func (x *faults) setCapacity(l topo.LinkID) {
+	c := float64(x.rate[l])
+	if int(l) < x.b.hostEnds {
+		link := x.b.fabric.Link(l)
+		c = min(c, float64(x.share[link.Host]*float64(link.Rate)))
+	}
+	if !x.routes.Up(l) {
+		c = 0
+	}
+	x.b.capacity[l] = c
+	x.b.stale = true
+}
+
+// started tells the engine if a flow does not take the path that its hash alone
+// gives.
+func (x *faults) started(f *fluid) {
+	own, crosses := x.b.fabric.SpineFor(f.src, f.dst, f.hash)
+	if now, _ := x.routes.Spine(f.src, f.dst, f.hash); crosses && now != own {
+		x.tell(engine.PathChanged{Flow: workloads.FlowID(f.id), Spine: now})
+		// It is told with what happens next.
+		x.after(0, func() {})
+	}
+}
+
+// reroute moves flows and pipelines to the paths that routing gives them now.
+func (x *faults) reroute() {
+	b := x.b
+	for _, f := range b.flows {
+		path := b.pathClass(f.src, f.dst, f.hash)
+		if path == f.path {
+			continue
+		}
+		b.leave(f)
+		f.path = path
+		f.own = class{uses: path.uses, listed: -1}
+		b.limit(f, f.ceiling)
+		spine, _ := x.routes.Spine(f.src, f.dst, f.hash)
+		x.tell(engine.PathChanged{Flow: workloads.FlowID(f.id), Spine: spine})
+	}
+	for _, f := range b.chains {
+		b.repipe(f)
+	}
+	x.look()
+}
+
+// look finds pipelines that stand still, and sees to it that they are looked at
+// again when they have done so for too long.
+func (x *faults) look() {
+	now := x.b.clock.round()
+	for _, f := range slices.Clone(x.b.chains) {
+		if f.done {
+			continue
+		}
+		from := f.src
+		hop := -1 // the first that is cut
+		for i, to := range f.pipe.targets {
+			if x.cut(x.b.pathClass(from, to, f.pipe.hashes[i]).uses) {
+				hop = i
+				break
+			}
+			from = to
+		}
+		switch {
+		case hop < 0:
+			f.pipe.cut = -1
+		case f.pipe.cut != f.pipe.targets[hop]:
+			f.pipe.cut, f.pipe.since = f.pipe.targets[hop], now
+			x.after(x.b.cfg.Detect, x.look)
+		case now-f.pipe.since >= x.b.cfg.Detect:
+			f.pipe.cut = -1
+			x.dropTarget(f, hop)
+			if len(f.pipe.targets) > 0 {
+				x.after(0, x.look) // the next may be beyond reach too
+			}
+		}
+	}
+}
+
+// dropTarget lets a pipeline go on without one of its hosts.
+func (x *faults) dropTarget(f *fluid, i int) {
+	block := workloads.BlockID(f.id)
+	x.tell(engine.ReplicaLost{Block: block, Host: f.pipe.targets[i]})
+	f.pipe.drop(i)
+	if len(f.pipe.targets) == 0 {
+		x.b.stopChain(block)
+		x.tell(engine.BlockFailed{Block: block, Why: "no host of its pipeline is left"})
+		return
+	}
+	x.b.repipe(f)
+}
+
+// pipe is the hosts that a block is being written to.
+type pipe struct {
+	client  topo.HostID
+	targets []topo.HostID
+	hashes  []uint32 // of the hop to each target
+	crashed []bool   // the target has crashed since it took the block on
+
+	cut   topo.HostID // the first target that cannot be reached; -1 for none
+	since time.Duration
+}
+
+func newPipe(c engine.StartChain) *pipe {
+	return &pipe{client: c.Block.Client, targets: slices.Clone(c.Targets), hashes: slices.Clone(c.Hashes), crashed: make([]bool, len(c.Targets)), cut: -1}
+}
+
+func (p *pipe) crash(h topo.HostID) {
+	if i := slices.Index(p.targets, h); i >= 0 {
+		p.crashed[i] = true
+	}
+}
+
+func (p *pipe) drop(i int) {
+	p.targets = slices.Delete(p.targets, i, i+1)
+	p.hashes = slices.Delete(p.hashes, i, i+1)
+	p.crashed = slices.Delete(p.crashed, i, i+1)
+}
+
+// pipeUses is what a pipeline draws on: the links of its hops and the disks of
+// its hosts.
+func (b *Backend) pipeUses(p *pipe) []use {
+	var uses []use
+	draw := func(resource int32) {
+		for i := range uses {
+			if uses[i].resource == resource {
+				uses[i].times++
+				return
+			}
+		}
+		uses = append(uses, use{resource, 1})
+	}
+	from := p.client
+	for i, to := range p.targets {
+		for _, u := range b.pathClass(from, to, p.hashes[i]).uses {
+			draw(u.resource)
+		}
+		if b.cfg.DiskRate > 0 {
+			draw(int32(len(b.fabric.Links()) + int(to)))
+		}
+		from = to
+	}
+	return uses
+}
+
+// repipe brings what a pipeline draws on up to date.
+func (b *Backend) repipe(f *fluid) {
+	uses := b.pipeUses(f.pipe)
+	if slices.Equal(uses, f.own.uses) {
+		return
+	}
+	b.leave(f)
+	f.own.uses = uses
+	b.limit(f, policies.NoLimit)
+}
+
+// stopTransfer forgets a flow; one that has finished already is no mistake.
+func (b *Backend) stopTransfer(id workloads.FlowID) {
+	b.lose(func(l landing) bool { return !l.block && workloads.FlowID(l.id) == id })
+	f := b.byFlow[id]
+	if f == nil {
+		return
+	}
+	b.leave(f)
+	b.byFlow[id] = nil
+	b.flows = slices.DeleteFunc(b.flows, func(x *fluid) bool { return x == f })
+}
+
+func (b *Backend) stopChain(id workloads.BlockID) {
+	b.lose(func(l landing) bool { return l.block && workloads.BlockID(l.id) == id })
+	b.chains = slices.DeleteFunc(b.chains, func(f *fluid) bool {
+		if workloads.BlockID(f.id) != id {
+			return false
+		}
+		b.leave(f)
+		return true
+	})
+}

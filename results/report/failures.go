@@ -1,0 +1,117 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"testbed/results/flows"
+	"testbed/workloads"
+)
+
+// Failure is a flow or block that a fault ended, or a replica that a block went on
+// without.
+type Failure struct {
+	flows.Failure
+	Why   string // as the master saw it, such as "h1-02 is lost"
+	Fault string // that is to blame, such as "host-crash h1-02 at 2s"; "" where none is known
+}
+
+// FailureCount is how many of an arm's items did not complete.
+type FailureCount struct {
+	Coflows  int `json:"coflows"` // with at least one failed flow
+	Flows    int `json:"flows"`
+	Blocks   int `json:"blocks"`
+	Replicas int `json:"replicas"` // of blocks that completed or failed without them
+	// Completed of CoflowsAll and BlocksAll in all, over the repeats.
+	CoflowsCompleted int `json:"coflows_completed"`
+	BlocksCompleted  int `json:"blocks_completed"`
+	// List is each failure, in order of repeat and time.
+	List []FailureRow `json:"list"`
+}
+
+// FailureRow is one failure.
+type FailureRow struct {
+	Repeat int     `json:"repeat"`
+	AtUS   float64 `json:"at_us"`
+	What   string  `json:"what"` // such as "flow 3 of coflow 1"
+	Why    string  `json:"why,omitempty"`
+	Fault  string  `json:"fault,omitempty"`
+}
+
+// failures counts what failed in an arm; nil where nothing did.
+func (a Arm) failures() *FailureCount {
+	c := &FailureCount{}
+	for k, r := range a.Repeats {
+		coflows, blocks := map[workloads.CoflowID]bool{}, map[workloads.BlockID]bool{}
+		list := slices.Clone(r.Failures)
+		slices.SortStableFunc(list, func(x, y Failure) int { return cmp.Compare(x.At, y.At) })
+		for _, f := range list {
+			what := ""
+			switch f.Kind {
+			case "flow":
+				c.Flows++
+				coflows[f.Coflow] = true
+				what = fmt.Sprintf("flow %d of coflow %d", f.Flow, f.Coflow)
+			case "block":
+				c.Blocks++
+				blocks[f.Block] = true
+				what = fmt.Sprintf("block %d", f.Block)
+			default:
+				c.Replicas++
+				what = fmt.Sprintf("replica of block %d on %s", f.Block, f.Host)
+			}
+			c.List = append(c.List, FailureRow{Repeat: k, AtUS: micros(f.At), What: what, Why: f.Why, Fault: f.Fault})
+		}
+		c.Coflows += len(coflows)
+		// What completed after the master had given it up has failed all the same.
+		for _, x := range r.Records.Coflows {
+			if !coflows[x.Coflow] {
+				c.CoflowsCompleted++
+			}
+		}
+		for _, x := range r.Records.Blocks {
+			if !blocks[x.Block] {
+				c.BlocksCompleted++
+			}
+		}
+	}
+	if len(c.List) == 0 {
+		return nil
+	}
+	return c
+}
+
+// mostFailures bounds the rows of an arm on the terminal and on the page; all are
+// in summary.json.
+const mostFailures = 30
+
+// failureTables are one of counts and one of what failed when; none where nothing
+// failed.
+func (r *Report) failureTables() []table {
+	counts := table{title: "Failures", head: []string{"arm", "coflows completed", "flows failed", "blocks completed", "replicas lost"},
+		notes: []string{"Coflows and blocks that failed have no completion time: averages are over those that completed, and paired speed-ups over those that completed in both arms."}}
+	list := table{title: "What failed", head: []string{"arm", "repeat", "at", "what", "why", "fault"}}
+	for _, a := range r.Summary.Arms {
+		f := a.Failures
+		if f == nil {
+			counts.rows = append(counts.rows, []string{a.Name, none, "0", none, "0"})
+			continue
+		}
+		counts.rows = append(counts.rows, []string{a.Name, fmt.Sprintf("%d of %d", f.CoflowsCompleted, f.CoflowsCompleted+f.Coflows), fmt.Sprint(f.Flows),
+			fmt.Sprintf("%d of %d", f.BlocksCompleted, f.BlocksCompleted+f.Blocks), fmt.Sprint(f.Replicas)})
+		for i, x := range f.List {
+			if i == mostFailures {
+				list.notes = append(list.notes, fmt.Sprintf("%s: and %d more, see %s", a.Name, len(f.List)-mostFailures, SummaryFile))
+				break
+			}
+			at := time.Duration(x.AtUS * float64(time.Microsecond)).Round(time.Millisecond)
+			list.rows = append(list.rows, []string{a.Name, fmt.Sprint(x.Repeat), at.String(), x.What, cmp.Or(x.Why, none), cmp.Or(x.Fault, none)})
+		}
+	}
+	if len(list.rows) == 0 {
+		return nil
+	}
+	return []table{counts, list}
+}
