@@ -226,6 +226,13 @@ func (s sink) FlowReceived(r hosts.FlowReceived) {
 
 func (s sink) Problem(err error) { s.b.fail(err) }
 
+// ReplicaLost goes into the notes: the block goes on with the other hosts.
+func (s sink) ReplicaLost(l hosts.ReplicaLost) {
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	s.b.notes = append(s.b.notes, fmt.Sprintf("block %d lost its replica on %s: %v", l.Block, s.b.cfg.Fabric.HostName(l.Host), l.Err))
+}
+
 func (b *Backend) push(evs ...engine.Event) {
 	b.mu.Lock()
 	b.queue = append(b.queue, evs...)
@@ -401,7 +408,7 @@ func (b *Backend) Finish(ctx context.Context) (Measured, error) {
 	}
 	for h, d := range b.disks {
 		s := d.Stats()
-		m.Disks = append(m.Disks, fidelity.Disk{Host: b.cfg.Fabric.HostName(topo.HostID(h)), Rate: b.cfg.DiskRates[h], Written: s.Written, Busy: s.Busy})
+		m.Disks = append(m.Disks, fidelity.Disk{Host: b.cfg.Fabric.HostName(topo.HostID(h)), Rate: s.Configured(), Written: s.Written, Busy: s.Busy})
 	}
 	m.Links, m.Lateness = b.sampler.links(), b.sampler.lateP99()
 	return m, nil

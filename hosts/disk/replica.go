@@ -41,6 +41,23 @@ type Replica struct {
 // Written is how much of the block is on the disk. The writer calls it.
 func (r *Replica) Written() units.Bytes { return r.written }
 
+// Whole tells whether it has been committed.
+func (r *Replica) Whole() bool {
+	r.d.mu.Lock()
+	defer r.d.mu.Unlock()
+	return r.whole
+}
+
+// Err is why the replica is of no use any more: ErrWiped, or nil.
+func (r *Replica) Err() error {
+	r.d.mu.Lock()
+	defer r.d.mu.Unlock()
+	if r.wiped {
+		return ErrWiped
+	}
+	return nil
+}
+
 // Write writes the next packet of the block and returns when the packet is
 // written and the rate of the disk allows it. After an error, Written tells whether
 // the packet was written; a writer that is handed the replica goes on from there.
