@@ -167,11 +167,11 @@ func (b *Backend) startAgents(ctx context.Context) error {
 	f, set := b.cfg.Fabric, b.cfg.Settings
 	net := newNetwork(f, b.ns,
 		kernel.SocketOptions{Congestion: b.cfg.Congestion, SendBuffer: set.SendBuffer, ReceiveBuffer: set.ReceiveBuffer, NotSentLowat: set.NotSent},
-		kernel.SocketOptions{Congestion: b.cfg.Congestion, SendBuffer: set.BlockBuffer, ReceiveBuffer: set.ReceiveBuffer})
+		kernel.SocketOptions{Congestion: b.cfg.Congestion, SendBuffer: set.BlockBuffer, ReceiveBuffer: set.ReceiveBuffer}, set.PeerTimeout)
 	pacer := pace.New(pace.Options{Quantum: set.Quantum, Chunk: f.Shape().MTU - tcpHeaders})
 	b.work.Go(func() error { return ended(pacer.Run(b.workCtx)) })
 	for h := range topo.HostID(f.Hosts()) {
-		o := hosts.Options{Host: h, Name: f.HostName, Run: b.cfg.Meta.Run, Network: net, Pacer: pacer, Sink: sink{b}}
+		o := hosts.Options{Host: h, Name: f.HostName, Run: b.cfg.Meta.Run, Network: net, Pacer: pacer, Sink: sink{b}, PeerTimeout: set.PeerTimeout}
 		if len(b.cfg.DiskRates) > 0 {
 			d, err := disk.Open(filepath.Join(b.cfg.Disks, f.HostName(h)), disk.Options{Host: f.HostName(h), Rate: b.cfg.DiskRates[h], Capacity: b.cfg.DiskSize})
 			if err != nil {
