@@ -77,8 +77,9 @@ type FlowReceived struct {
 // default. Waits on hosts further down a chain are longer, so that the host next
 // to the trouble speaks first.
 type Timeouts struct {
-	Connect time.Duration // to open a connection, by default 30 s
-	// Idle is the longest that a pipeline may stand still, by default 60 s as in
+	Connect time.Duration // to open the connection of a flow, by default 30 s; see Options.PeerTimeout for blocks
+	// Idle is the longest that a pipeline may stand still though its hosts live, and
+	// that a replica is kept whose pipeline broke, by default 60 s as in
 	// HDFS. It does not bound flows: a paused or starved flow waits for its
 	// context.
 	Idle time.Duration
