@@ -5,7 +5,8 @@
 //
 // A flow is one connection to wire.ShufflePort: a wire.Header and then the
 // payload. A block write is a chain of connections to wire.BlockPort, as in
-// HDFS: see Chain.
+// HDFS: see Chain. A host may crash and return, be slow, and lose its disk: the
+// pipelines of others go on without it (see Agent.Write).
 //
 // It does not decide when, where to or how fast anything is sent, opens no
 // namespaces, and measures nothing that a report shows: that is done on packets.
@@ -19,6 +20,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -46,9 +48,24 @@ type Network interface {
 type Sink interface {
 	FlowReceived(FlowReceived)
 	// Problem is an error that nobody who called the agent hears of, such as a
-	// connection that is not ours or a flow that broke off.
+	// connection that is not ours or a flow that broke off. What a crash or Stop
+	// ended is none, and neither is a pipeline that broke: its client hears of that.
 	Problem(error)
+	// ReplicaLost is told at the client, while Write goes on with the other hosts.
+	ReplicaLost(ReplicaLost)
 }
+
+// ReplicaLost is a host that was dropped from the pipeline of a block.
+type ReplicaLost struct {
+	Block workloads.BlockID
+	Host  topo.HostID
+	Err   error // what the pipeline knows of the reason
+}
+
+// DefaultPeerTimeout is Options.PeerTimeout unless stated: a SYN that is lost
+// twice is sent for the third time after 3 s, and a segment that is lost four
+// times in a row for the fifth after about as long.
+const DefaultPeerTimeout = 4 * time.Second
 
 // FlowReceived tells that the receiver has the last byte of a flow.
 type FlowReceived struct {
@@ -60,8 +77,9 @@ type FlowReceived struct {
 // default. Waits on hosts further down a chain are longer, so that the host next
 // to the trouble speaks first.
 type Timeouts struct {
-	Connect time.Duration // to open a connection, by default 30 s
-	// Idle is the longest that a pipeline may stand still, by default 60 s as in
+	Connect time.Duration // to open the connection of a flow, by default 30 s; see Options.PeerTimeout for blocks
+	// Idle is the longest that a pipeline may stand still though its hosts live, and
+	// that a replica is kept whose pipeline broke, by default 60 s as in
 	// HDFS. It does not bound flows: a paused or starved flow waits for its
 	// context.
 	Idle time.Duration
@@ -77,17 +95,24 @@ type Options struct {
 	Disk     *disk.Disk  // nil where the host stores no blocks
 	Sink     Sink
 	Timeouts Timeouts
-	// PeerTimeout bounds the silence of a pipeline peer.
+	// PeerTimeout bounds connecting to the next host of a pipeline, and hearing
+	// nothing from it: a host that lives speaks four times as often, however slow it
+	// is. 0 is DefaultPeerTimeout.
 	PeerTimeout time.Duration
+	CPUPeriod   time.Duration // of SetCPU; 0 is DefaultCPUPeriod
 }
 
 // Agent is one emulated host. Its methods may be called from any goroutine.
 type Agent struct {
-	o         Options
-	listeners []net.Listener
-	closed    atomic.Bool
+	o      Options
+	closed atomic.Bool
+	cpu    cpu
 
 	mu       sync.RWMutex
+	life     *life         // never nil
+	lived    chan struct{} // closed when there is another life, or none to come
+	blocks   map[workloads.BlockID]*stored
+	stops    map[workloads.FlowID]*stopper
 	outgoing map[workloads.FlowID]*Sender
 	incoming map[workloads.FlowID]*atomic.Int64 // payload bytes received
 }
@@ -103,8 +128,19 @@ func New(o Options) *Agent {
 	if o.Timeouts.Idle <= 0 {
 		o.Timeouts.Idle = time.Minute
 	}
+	if o.PeerTimeout <= 0 {
+		o.PeerTimeout = DefaultPeerTimeout
+	}
+	if o.CPUPeriod <= 0 {
+		o.CPUPeriod = DefaultCPUPeriod
+	}
 	return &Agent{
 		o:        o,
+		cpu:      cpu{period: o.CPUPeriod, since: time.Now()},
+		life:     newLife(),
+		lived:    make(chan struct{}),
+		blocks:   make(map[workloads.BlockID]*stored),
+		stops:    make(map[workloads.FlowID]*stopper),
 		outgoing: make(map[workloads.FlowID]*Sender),
 		incoming: make(map[workloads.FlowID]*atomic.Int64),
 	}
@@ -116,35 +152,75 @@ func (a *Agent) name() string { return a.o.Name(a.o.Host) }
 // Listen opens the agent's ports. Others may connect once it has returned; they
 // are served once Serve runs.
 func (a *Agent) Listen(ctx context.Context) error {
-	for _, port := range []uint16{wire.ShufflePort, wire.BlockPort} {
-		l, err := a.o.Network.Listen(ctx, a.o.Host, port)
-		if err != nil {
-			return errors.Join(fmt.Errorf("%s: listen on port %d: %w", a.name(), port, err), a.Close())
-		}
-		a.listeners = append(a.listeners, l)
+	l, err := a.listen(ctx)
+	if err != nil {
+		return err
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed.Load() {
+		l.end(ErrCrashed)
+		return errors.Join(fmt.Errorf("%s: listen: it is closed", a.name()), closeAll(l.listeners))
+	}
+	a.life = l
+	close(a.lived)
+	a.lived = make(chan struct{})
 	return nil
 }
 
-// Serve accepts connections and serves them. It returns nil after Close, once
-// all that were accepted are served; when ctx is cancelled it drops them and
-// returns the cause. All it started has ended when it returns.
+// Serve accepts connections and serves them, over crashes and returns. It
+// returns nil after Close, once all that were accepted are served; when ctx is
+// cancelled it drops them and returns the cause. All it started has ended when it
+// returns, and replicas that are not whole are deleted.
 func (a *Agent) Serve(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
-	stop := onDone(ctx, func() { a.closeListeners() })
+	defer a.forgetReplicas()
+	var done *life
+	for {
+		a.mu.RLock()
+		l, lived := a.life, a.lived
+		a.mu.RUnlock()
+		if l != done && l.ctx.Err() == nil {
+			done = l
+			if err := a.live(ctx, l); err != nil {
+				return err
+			}
+		}
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case a.closed.Load():
+			return nil
+		}
+		select {
+		case <-lived:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// live serves until l is over, by a crash or Close.
+func (a *Agent) live(ctx context.Context, l *life) error {
+	within, release := l.within(ctx)
+	defer release()
+	g, within := errgroup.WithContext(within)
+	stop := onDone(within, func() { closeAll(l.listeners) })
 	defer stop()
-	for _, l := range a.listeners {
+	for _, listener := range l.listeners {
 		g.Go(func() error {
 			for {
-				conn, err := l.Accept()
+				conn, err := listener.Accept()
 				switch {
 				case err == nil:
+					l.served.Add(1)
 					g.Go(func() error {
-						a.serve(ctx, conn)
+						defer l.served.Done()
+						a.serve(within, l, conn)
 						return nil
 					})
-				case ctx.Err() != nil:
-					return context.Cause(ctx)
+				case within.Err() != nil:
+					return context.Cause(within)
+				case l.ctx.Err() != nil:
+					return ErrCrashed
 				case a.closed.Load():
 					return nil
 				default:
@@ -153,60 +229,67 @@ func (a *Agent) Serve(ctx context.Context) error {
 			}
 		})
 	}
-	err := g.Wait()
-	if err == nil && !a.closed.Load() {
-		err = context.Cause(ctx)
+	if err := g.Wait(); err != nil && !errors.Is(err, ErrCrashed) {
+		return err
 	}
-	return err
+	return nil
 }
 
 // Close stops listening and lets Serve finish what it accepted. It may be called
 // twice, and without Serve.
 func (a *Agent) Close() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if a.closed.Swap(true) {
 		return nil
 	}
-	return a.closeListeners()
-}
-
-func (a *Agent) closeListeners() error {
-	var errs []error
-	for _, l := range a.listeners {
-		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
+	close(a.lived)
+	a.lived = make(chan struct{})
+	return closeAll(a.life.listeners)
 }
 
 // serve reads what a connection is for and does it.
-func (a *Agent) serve(ctx context.Context, conn net.Conn) {
+func (a *Agent) serve(ctx context.Context, l *life, conn net.Conn) {
 	defer conn.Close()
+	if l.hold(conn) != nil {
+		return
+	}
+	defer l.release(conn)
 	h, err := a.greet(ctx, conn)
 	if err == nil {
 		switch h.Kind {
 		case wire.KindFlow:
 			err = a.receive(ctx, conn, h)
 		case wire.KindBlock:
-			err = a.store(ctx, conn, h)
+			err = a.store(ctx, l, conn, h)
 		default:
 			err = fmt.Errorf("a connection with the header of a %v", h.Kind)
 		}
 	}
 	if err != nil {
 		reset(conn)
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && !errors.Is(err, ErrStopped) && !errors.Is(err, errGone) {
 			a.o.Sink.Problem(fmt.Errorf("%s: from %v: %w", a.name(), conn.RemoteAddr(), err))
 		}
 	}
 }
+
+// errGone is a connection whose other end went away before it said what it wants:
+// a sender that was stopped, or the pipeline of a client that has crashed.
+var errGone = errors.New("the other end has gone")
 
 // greet reads the header of a connection.
 func (a *Agent) greet(ctx context.Context, conn net.Conn) (wire.Header, error) {
 	stop := onDone(ctx, func() { conn.SetReadDeadline(past) })
 	defer stop()
 	var b [wire.Size]byte
+	if err := a.cpu.turn(ctx); err != nil {
+		return wire.Header{}, err
+	}
 	if err := readFull(ctx, conn, b[:], a.o.Timeouts.Idle); err != nil {
+		if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.ETIMEDOUT) {
+			err = errors.Join(errGone, err)
+		}
 		return wire.Header{}, fmt.Errorf("read header: %w", err)
 	}
 	h, err := wire.Parse(b[:])
@@ -216,10 +299,12 @@ func (a *Agent) greet(ctx context.Context, conn net.Conn) (wire.Header, error) {
 	return h, err
 }
 
-// Mark puts the arrival of a coflow (wire.KindCoflowMark) or of a write request
-// (wire.KindWriteMark) on the wire of the host.
+// Mark puts a mark on the wire of the host: the arrival of a coflow
+// (wire.KindCoflowMark) or of a write request (wire.KindWriteMark), or the failure
+// of a flow (wire.KindFlowFailed; id is the flow and parts its coflow) or a block
+// (wire.KindBlockFailed).
 func (a *Agent) Mark(kind wire.Kind, id, parts int, size units.Bytes) error {
-	if kind != wire.KindCoflowMark && kind != wire.KindWriteMark && kind != wire.KindFlowFailed && kind != wire.KindBlockFailed {
+	if !kind.Mark() || kind == wire.KindReplicaLost {
 		return fmt.Errorf("%s: mark of kind %v: want a mark", a.name(), kind)
 	}
 	group, err := uint32Of("id", id)
@@ -231,6 +316,9 @@ func (a *Agent) Mark(kind wire.Kind, id, parts int, size units.Bytes) error {
 		return fmt.Errorf("%s: %v %d: %w", a.name(), kind, id, err)
 	}
 	h := wire.Header{Kind: kind, Run: a.o.Run, Group: group, Parts: n, Size: uint64(size), Sent: time.Now()}
+	if kind == wire.KindFlowFailed {
+		h.Group, h.Member, h.Parts = n, group, 1
+	}
 	if err := a.o.Network.Mark(a.o.Host, h.Append(nil)); err != nil {
 		return fmt.Errorf("%s: send %v %d: %w", a.name(), kind, id, err)
 	}

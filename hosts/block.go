@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -24,30 +23,37 @@ const maxPacket = 64 * units.MiB
 // so on.
 //
 // A hop is a connection that carries a wire.Header (Group the block, Member the
-// hop from 0, Parts the replicas), wire.TargetsSize bytes that list the targets
-// further down, and Size bytes of payload in packets of Block.Packet, the last
-// one maybe shorter. Against it flow acknowledgements of wire.AckSize bytes: one
-// when all further hops are connected, then one for each packet that this and
-// all further hosts have written, wire.AckBytes in all. A host forwards a packet
-// before it writes it. A failed acknowledgement (wire.Ack) ends the stream.
+// hop from 0, Parts the replicas of this pipeline), wire.TargetsSize bytes that list
+// the targets further down, and the payload from Offset to Size in packets of
+// Block.Packet, the last one maybe shorter. Against it flow acknowledgements of
+// wire.AckSize bytes: one when all further hops are connected, then one for each
+// packet that this and all further hosts have written, numbered from the start of
+// the block. A host forwards a packet before it writes it. While a host has nothing
+// to acknowledge for a quarter of Options.PeerTimeout it sends a keep-alive. A
+// failed acknowledgement (wire.Ack) ends the stream and names the host at fault.
 type Chain struct {
 	Block   workloads.Block
 	Targets []topo.HostID
 	Hashes  []uint32 // one a hop; decides its path
 }
 
-// WriteError is a block that was not written, and the host at fault as far as
-// the pipeline could tell.
+// ErrNoReplica is a block all of whose targets were lost.
+var ErrNoReplica = errors.New("no target is left to write it to")
+
+// WriteError is a block that was not written because all its targets were lost.
+// It is ErrNoReplica to errors.Is.
 type WriteError struct {
 	Block  workloads.BlockID
-	Host   topo.HostID
-	Name   string // of the host
-	Reason string
+	Host   topo.HostID // lost last, as far as the pipeline could tell
+	Name   string      // of the host
+	Reason string      // of its loss
 }
 
 func (e *WriteError) Error() string {
-	return fmt.Sprintf("write block %d: %s: %s", e.Block, e.Name, e.Reason)
+	return fmt.Sprintf("write block %d: %v: the last, %s: %s", e.Block, ErrNoReplica, e.Name, e.Reason)
 }
+
+func (e *WriteError) Unwrap() error { return ErrNoReplica }
 
 // failure is why a pipeline broke, on its way to the client.
 type failure struct {
@@ -59,21 +65,31 @@ func (f *failure) Error() string { return fmt.Sprintf("host %d: %s", f.host, f.r
 
 // Write writes a block and returns when it is durable: the client has the
 // acknowledgement of the last packet. It keeps at most Block.Window packets
-// un-acknowledged. What goes wrong in the pipeline is a *WriteError; when ctx
-// ends, its cause is returned.
+// un-acknowledged.
+//
+// When the pipeline breaks, by a host that is lost, silent or cannot store the
+// block, the client does as that of HDFS: it drops that host, which it tells its
+// Sink, and makes another pipeline of those that are left, a generation later,
+// which goes on after the last packet that all had acknowledged. The block then has
+// fewer replicas. When no target is left that is a *WriteError; when ctx ends, its
+// cause is returned, and ErrCrashed when the host crashed.
 func (a *Agent) Write(ctx context.Context, c Chain) error {
 	h, targets, err := a.checkChain(c)
 	if err == nil {
-		err = a.write(ctx, c.Block, h, targets)
+		l := a.current()
+		within, release := l.within(ctx)
+		defer release()
+		ctx = within
+		err = a.write(ctx, l, c.Block, h, targets)
 	}
-	var f *failure
+	var w *WriteError
 	switch {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s: write block %d: %w", a.name(), c.Block.ID, context.Cause(ctx))
-	case errors.As(err, &f):
-		return &WriteError{Block: c.Block.ID, Host: f.host, Name: a.o.Name(f.host), Reason: f.reason}
+	case errors.As(err, &w):
+		return err
 	}
 	return fmt.Errorf("%s: write block %d: %w", a.name(), c.Block.ID, err)
 }
@@ -116,6 +132,9 @@ func (a *Agent) checkChain(c Chain) (wire.Header, []wire.Target, error) {
 		if err != nil {
 			return wire.Header{}, nil, err
 		}
+		if slices.ContainsFunc(targets[:i], func(o wire.Target) bool { return o.Host == host }) {
+			return wire.Header{}, nil, fmt.Errorf("%s is its target twice: want each host once", a.o.Name(t))
+		}
 		targets[i] = wire.Target{Host: host, Hash: c.Hashes[i]}
 	}
 	return wire.Header{
@@ -124,19 +143,54 @@ func (a *Agent) checkChain(c Chain) (wire.Header, []wire.Target, error) {
 	}, targets, nil
 }
 
-// write is the client's end of the pipeline.
-func (a *Agent) write(ctx context.Context, b workloads.Block, h wire.Header, targets []wire.Target) error {
-	next, err := a.connect(ctx, h, targets)
-	if err != nil {
-		return err
+// write makes pipelines until one completes the block or no target is left. Each
+// that breaks costs a target, so there are at most as many as targets.
+func (a *Agent) write(ctx context.Context, l *life, b workloads.Block, h wire.Header, targets []wire.Target) error {
+	for {
+		acked, err := a.writeGeneration(ctx, l, b, h, targets)
+		var f *failure
+		if err == nil || ctx.Err() != nil || !errors.As(err, &f) {
+			return err
+		}
+		bad := slices.IndexFunc(targets, func(t wire.Target) bool { return topo.HostID(t.Host) == f.host })
+		if bad < 0 { // the first spoke of a host that is not there
+			bad = 0
+		}
+		host := topo.HostID(targets[bad].Host)
+		targets = slices.Delete(targets, bad, bad+1)
+		a.dropped(b, h.Generation, host, err)
+		if len(targets) == 0 {
+			return &WriteError{Block: b.ID, Host: host, Name: a.o.Name(host), Reason: f.reason}
+		}
+		h.Generation++
+		h.Parts = uint32(len(targets))
+		h.Offset += uint64(acked) * uint64(h.Packet)
 	}
-	packets := wire.Packets(h.Size, uint64(h.Packet))
+}
+
+// dropped tells that a host was dropped, also on the wire: captures may have
+// nothing of a host that was lost before it was connected.
+func (a *Agent) dropped(b workloads.Block, generation uint32, host topo.HostID, err error) {
+	h := wire.Header{Kind: wire.KindReplicaLost, Run: a.o.Run, Group: uint32(b.ID), Member: uint32(host), Parts: 1, Size: uint64(b.Size), Generation: generation, Sent: time.Now()}
+	if err2 := a.o.Network.Mark(a.o.Host, wire.AppendName(h.Append(nil), a.o.Name(host))); err2 != nil {
+		err = fmt.Errorf("%w (and the captures will not tell: %w)", err, err2)
+	}
+	a.o.Sink.ReplicaLost(ReplicaLost{Block: b.ID, Host: host, Err: err})
+}
+
+// writeGeneration is the client's end of one pipeline. acked is how many of its
+// packets all hosts have.
+func (a *Agent) writeGeneration(ctx context.Context, l *life, b workloads.Block, h wire.Header, targets []wire.Target) (acked int, err error) {
+	next, err := a.connect(ctx, l, h, targets)
+	if err != nil {
+		return 0, err
+	}
+	defer l.release(next.conn)
 	window := make(chan struct{}, b.Window)
 	g, gctx := errgroup.WithContext(ctx)
 	stop := onDone(gctx, func() { next.conn.SetDeadline(past) })
 	g.Go(func() error {
-		defer next.end()
-		for left := b.Size; left > 0; {
+		for left := b.Size - units.Bytes(h.Offset); left > 0; {
 			select {
 			case window <- struct{}{}:
 			case <-gctx.Done():
@@ -151,179 +205,28 @@ func (a *Agent) write(ctx context.Context, b workloads.Block, h wire.Header, tar
 		return nil
 	})
 	g.Go(func() error {
-		for seq := range packets {
-			if err := next.await(gctx, uint32(seq+1)); err != nil {
+		first, last := packets(h)
+		for seq := first; ; seq++ {
+			if err := next.await(gctx, seq); err != nil {
 				return err
+			}
+			acked++
+			if seq == last {
+				return nil
 			}
 			<-window
 		}
-		return nil
 	})
 	err = g.Wait()
 	stop()
 	if err != nil {
 		reset(next.conn)
-		return err
+		return acked, err
 	}
-	return next.conn.Close()
+	return acked, next.conn.Close()
 }
 
-// downstream is the next hop of a block pipeline, as the client or a block server
-// sees it. One goroutine sends and one awaits acknowledgements.
-type downstream struct {
-	a     *Agent
-	conn  net.Conn
-	host  topo.HostID
-	after int // hosts further down
-	// sent holds a token for each packet that was sent and whose acknowledgement
-	// nobody awaits yet. It is closed when sending ends, for good or ill.
-	sent chan struct{}
-	lost error // why sending failed; set before sent is closed
-}
-
-// grace is how long a host that cannot be sent to has for telling why.
-const grace = time.Second
-
-// connect opens the hop to targets[0] and waits until the pipeline behind it is
-// set up. Its errors are failures, but for the cause of ctx.
-func (a *Agent) connect(ctx context.Context, h wire.Header, targets []wire.Target) (_ *downstream, err error) {
-	d := &downstream{a: a, host: topo.HostID(targets[0].Host), after: len(targets) - 1, sent: make(chan struct{}, 256)}
-	if d.conn, err = a.dial(ctx, d.host, wire.BlockPort, targets[0].Hash); err != nil {
-		return nil, d.fault("%v", err)
-	}
-	stop := onDone(ctx, func() { d.conn.SetDeadline(past) })
-	defer func() {
-		stop()
-		if err != nil {
-			reset(d.conn)
-		}
-	}()
-	h.Sent = time.Now()
-	b, err := wire.AppendTargets(h.Append(make([]byte, 0, wire.Size+wire.TargetsSize)), targets[1:])
-	if err != nil {
-		return nil, err
-	}
-	if err := writeAll(ctx, d.conn, b, a.o.Timeouts.Idle); err != nil {
-		return nil, d.fault("send header: %v", err)
-	}
-	// Each host further down may take Connect to reach the next.
-	if err := d.readAck(ctx, 0, a.o.Timeouts.Connect*time.Duration(1+d.after)); err != nil {
-		return nil, err
-	}
-	return d, nil
-}
-
-func (d *downstream) fault(format string, args ...any) error {
-	return &failure{host: d.host, reason: fmt.Sprintf(format, args...)}
-}
-
-// sendZeros sends a packet of n bytes, like send.
-func (d *downstream) sendZeros(ctx context.Context, n units.Bytes) bool {
-	for size := units.Bytes(len(payload)); n > size; n -= size {
-		if !d.put(ctx, payload[:]) {
-			return false
-		}
-	}
-	return d.send(ctx, payload[:n])
-}
-
-// send sends a packet. When it cannot, it says false, and await tells why.
-func (d *downstream) send(ctx context.Context, p []byte) bool {
-	if !d.put(ctx, p) {
-		return false
-	}
-	select {
-	case d.sent <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-func (d *downstream) put(ctx context.Context, p []byte) bool {
-	if err := writeAll(ctx, d.conn, p, d.idle()); err != nil {
-		d.lost = err
-		return false
-	}
-	return true
-}
-
-// end tells await that no more packets will be sent.
-func (d *downstream) end() { close(d.sent) }
-
-// idle is how long this hop may stand still: longer than the ones behind it.
-func (d *downstream) idle() time.Duration {
-	idle := d.a.o.Timeouts.Idle
-	return idle + idle/4*time.Duration(1+d.after)
-}
-
-// await waits for the acknowledgement of the packet seq, from 1.
-func (d *downstream) await(ctx context.Context, seq uint32) error {
-	bound := d.idle()
-	select {
-	case _, more := <-d.sent:
-		if !more {
-			return d.whyLost(ctx, seq)
-		}
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	return d.readAck(ctx, seq, bound)
-}
-
-// whyLost reads on to a failed acknowledgement after sending has failed.
-func (d *downstream) whyLost(ctx context.Context, seq uint32) error {
-	until := time.Now().Add(grace)
-	for {
-		err := d.readAck(ctx, seq, time.Until(until))
-		var a *failedAck
-		switch {
-		case errors.As(err, &a):
-			return err
-		case err != nil:
-			return d.fault("connection from %s lost at packet %d: %v", d.a.name(), seq, d.lost)
-		}
-		seq++
-	}
-}
-
-// failedAck is a failure that a host further down reported.
-type failedAck struct{ failure }
-
-func (f *failedAck) Unwrap() error { return &f.failure }
-
-// readAck reads the acknowledgement of seq within bound.
-func (d *downstream) readAck(ctx context.Context, seq uint32, bound time.Duration) error {
-	what := "set-up"
-	if seq > 0 {
-		what = fmt.Sprintf("packet %d", seq)
-	}
-	var b [wire.AckSize]byte
-	if err := readFull(ctx, d.conn, b[:], bound); err != nil {
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			return d.fault("%s not acknowledged to %s for %v", what, d.a.name(), bound)
-		}
-		return d.fault("connection from %s lost before %s was acknowledged: %v", d.a.name(), what, err)
-	}
-	ack, more, err := wire.ParseAck(b[:])
-	if err != nil {
-		return d.fault("%v", err)
-	}
-	if ack.Failed {
-		rest := make([]byte, more)
-		if err := readFull(ctx, d.conn, rest, d.a.o.Timeouts.Idle); err != nil {
-			return d.fault("failed, and was lost before it said why: %v", err)
-		}
-		if ack, err = ack.ParseFailure(rest); err != nil {
-			return d.fault("%v", err)
-		}
-		return &failedAck{failure{host: topo.HostID(ack.Host), reason: ack.Reason}}
-	}
-	if ack.Seq != seq {
-		return d.fault("acknowledged packet %d instead of %d", ack.Seq, seq)
-	}
-	return nil
+// packets are the numbers of the first and the last packet that a hop carries.
+func packets(h wire.Header) (first, last uint32) {
+	return uint32(h.Offset/uint64(h.Packet)) + 1, uint32(wire.Packets(h.Size, uint64(h.Packet)))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -46,7 +47,8 @@ func TestBlockOnTheWire(t *testing.T) {
 					src := topo.HostID(0)
 					for i, dst := range targets {
 						hop := n.hop(t, src, dst)
-						wrote, read := hop.counts()
+						wrote, _ := hop.counts()
+						read := hop.acks()
 						if want := wire.Size + wire.TargetsSize + int(size); wrote != want {
 							t.Errorf("hop %d carries %d bytes, want %d", i, wrote, want)
 						}
@@ -112,7 +114,8 @@ func TestWindowStopsTheClient(t *testing.T) {
 		stop := start(t, c.agents[0], chain(100_000, 1000, 3, 1, 2, 3))
 		defer stop()
 		time.Sleep(30 * time.Second)
-		wrote, read := n.hop(t, 0, 1).counts()
+		wrote, _ := n.hop(t, 0, 1).counts()
+		read := n.hop(t, 0, 1).acks()
 		if packets := (wrote - wire.Size - wire.TargetsSize) / 1000; packets != 3 {
 			t.Errorf("the client sent %d packets, want 3", packets)
 		}
@@ -141,10 +144,10 @@ func TestForwardsBeforeItWrites(t *testing.T) {
 				t.Errorf("host %d wrote %d bytes, want the first packet", h, got)
 			}
 		}
-		if _, read := n.hop(t, 1, 2).counts(); read != 2*wire.AckSize {
+		if read := n.hop(t, 1, 2).acks(); read != 2*wire.AckSize {
 			t.Errorf("host 1 has %d bytes of acknowledgements, want set-up and a packet", read)
 		}
-		if _, read := n.hop(t, 0, 1).counts(); read != wire.AckSize {
+		if read := n.hop(t, 0, 1).acks(); read != wire.AckSize {
 			t.Errorf("the client has %d bytes of acknowledgements, want the set-up alone", read)
 		}
 	})
@@ -156,7 +159,7 @@ func TestAcknowledgesAfterItsDisk(t *testing.T) {
 		stop := start(t, c.agents[0], chain(100_000, 1000, 3, 0)) // a packet a second
 		defer stop()
 		for i := range 5 {
-			if _, read := n.hop(t, 0, 0).counts(); read != (1+i)*wire.AckSize {
+			if read := n.hop(t, 0, 0).acks(); read != (1+i)*wire.AckSize {
 				t.Errorf("after %d s the client has %d bytes of acknowledgements, want %d", i, read, (1+i)*wire.AckSize)
 			}
 			time.Sleep(time.Second)
@@ -192,9 +195,9 @@ func writeFails(t *testing.T, a *Agent, c Chain) *WriteError {
 	return w
 }
 
-// Whatever host fails and however, the client hears which and why, no replica
-// is left half-written, and nobody hangs.
-func TestFailureReachesTheClient(t *testing.T) {
+// Whatever host cannot store a block and however, the client drops it, hears why,
+// and the others have the block.
+func TestHostThatCannotStoreIsDropped(t *testing.T) {
 	with := func(h int, o disk.Options) []disk.Options {
 		all := hosts(4)
 		all[h] = o
@@ -211,10 +214,10 @@ func TestFailureReachesTheClient(t *testing.T) {
 		{"first disk full", with(1, disk.Options{Rate: units.Gbps, Capacity: 1000}), []topo.HostID{1, 2, 3}, 1, "full", 0},
 		{"middle disk full", with(2, disk.Options{Rate: units.Gbps, Capacity: 1000}), []topo.HostID{1, 2, 3}, 2, "disk of h2 is full", 0},
 		{"last disk full", with(3, disk.Options{Rate: units.Gbps, Capacity: 1000}), []topo.HostID{1, 2, 3}, 3, "1KB", 0},
+		{"only disk full", with(0, disk.Options{Rate: units.Gbps, Capacity: 1000}), []topo.HostID{0}, 0, "1KB", 0},
 		{"no disk", with(2, disk.Options{}), []topo.HostID{1, 2, 3}, 2, "no disk", 0},
 		{"no such host", hosts(4), []topo.HostID{1, 2, 9}, 9, "refused", 0},
-		{"no such first host", hosts(4), []topo.HostID{9}, 9, "refused", 0},
-		{"same host twice", hosts(4), []topo.HostID{1, 2, 1}, 1, "exists", 0},
+		{"no such first host", hosts(4), []topo.HostID{9, 1}, 9, "refused", 0},
 		{"first disk stalled", disks(4, map[int]units.Rate{1: stalled}), []topo.HostID{1, 2, 3}, 1, "has not taken a packet for 1m0s", 61 * time.Second},
 		{"middle disk stalled", disks(4, map[int]units.Rate{2: stalled}), []topo.HostID{1, 2, 3}, 2, "has not taken a packet", 61 * time.Second},
 		{"last disk stalled", disks(4, map[int]units.Rate{3: stalled}), []topo.HostID{1, 2, 3}, 3, "has not taken a packet", 61 * time.Second},
@@ -222,51 +225,88 @@ func TestFailureReachesTheClient(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inMemory(t, tt.disks, func(t *testing.T, n *memNet, c *cluster) {
+				const size = 1_000_000
 				began := time.Now()
-				w := writeFails(t, c.agents[0], chain(10_000_000, 1000, 20, tt.targets...))
-				if w.Host != tt.host || w.Name != fmt.Sprintf("h%d", tt.host) || !strings.Contains(w.Reason, tt.want) {
-					t.Errorf("Write = %v, want h%d to have failed: %s", w, tt.host, tt.want)
-				}
-				if took := time.Since(began); took > tt.within {
-					t.Errorf("the client heard after %v, want %v", took, tt.within)
-				}
-				time.Sleep(5 * time.Second) // for hosts to hang up
-				synctest.Wait()
-				for i, d := range c.disks {
-					if d != nil && d.Used() != 0 {
-						t.Errorf("host %d still uses %d bytes", i, d.Used())
+				ch := chain(size, 1000, 20, tt.targets...)
+				if len(tt.targets) == 1 {
+					if w := writeFails(t, c.agents[0], ch); w.Host != tt.host || !strings.Contains(w.Reason, tt.want) {
+						t.Errorf("Write = %v, want h%d to have failed: %s", w, tt.host, tt.want)
 					}
+				} else if err := c.agents[0].Write(t.Context(), ch); err != nil {
+					t.Fatal(err)
 				}
+				// What the other hosts take is the rate of their disks.
+				if took := time.Since(began); took > tt.within+20*time.Millisecond {
+					t.Errorf("done after %v, want %v", took, tt.within)
+				}
+				c.wantLost(t, tt.host)
+				if got := c.notes.lost[0].Err.Error(); !strings.Contains(got, tt.want) {
+					t.Errorf("h%d was dropped because of %q, want %q", tt.host, got, tt.want)
+				}
+				time.Sleep(2 * time.Minute) // for hosts to hang up and clean up
+				synctest.Wait()
+				c.wantReplicas(t, size, without(tt.targets, tt.host)...)
 			})
 		})
 	}
 }
 
-// A host that dies in the middle of a block, and one that answers no more.
-func TestHostLost(t *testing.T) {
+func without(hosts []topo.HostID, gone ...topo.HostID) []topo.HostID {
+	return slices.DeleteFunc(slices.Clone(hosts), func(h topo.HostID) bool { return slices.Contains(gone, h) })
+}
+
+// wantLost wants these hosts to have been dropped, in this order, and nothing else
+// to be wrong.
+func (c *cluster) wantLost(t *testing.T, want ...topo.HostID) {
+	t.Helper()
+	if got := c.notes.losses(); !slices.Equal(got, want) {
+		t.Errorf("dropped %v, want %v: %v", got, want, c.notes.lost)
+	}
+	if _, problems := c.notes.get(); len(problems) > 0 {
+		t.Errorf("problems: %v", problems)
+	}
+}
+
+// wantReplicas wants the block 3 on these hosts, whole and right, and nowhere else.
+func (c *cluster) wantReplicas(t *testing.T, size units.Bytes, on ...topo.HostID) {
+	t.Helper()
+	for h, d := range c.disks {
+		if d == nil {
+			continue
+		}
+		want := units.Bytes(0)
+		if slices.Contains(on, topo.HostID(h)) {
+			want = size
+			if b, err := os.ReadFile(d.Path(3)); err != nil || units.Bytes(len(b)) != size {
+				t.Errorf("replica of host %d has %d bytes, %v, want %d", h, len(b), err, size)
+			}
+		}
+		if d.Used() != want {
+			t.Errorf("host %d uses %d bytes, want %d", h, d.Used(), want)
+		}
+	}
+}
+
+// A host that accepts connections and says nothing.
+func TestMuteHostIsDropped(t *testing.T) {
 	for _, lost := range []topo.HostID{1, 2, 3} {
-		t.Run(fmt.Sprint("dies ", lost), func(t *testing.T) {
-			inMemory(t, disks(4, map[int]units.Rate{3: 8 * units.Kbps}), func(t *testing.T, n *memNet, c *cluster) {
-				time.AfterFunc(5*time.Second, c.stop[lost])
-				w := writeFails(t, c.agents[0], chain(10_000_000, 1000, 20, 1, 2, 3))
-				if w.Host != lost || !strings.Contains(w.Reason, "lost") {
-					t.Errorf("Write = %v, want h%d to be lost", w, lost)
-				}
-			})
-		})
-		t.Run(fmt.Sprint("mute ", lost), func(t *testing.T) {
+		t.Run(fmt.Sprint(lost), func(t *testing.T) {
 			inMemory(t, hosts(4), func(t *testing.T, n *memNet, c *cluster) {
 				if _, err := n.Listen(t.Context(), lost, wire.BlockPort); err != nil { // takes the place of the agent
 					t.Fatal(err)
 				}
 				began := time.Now()
-				w := writeFails(t, c.agents[0], chain(10_000_000, 1000, 20, 1, 2, 3))
-				if w.Host != lost || !strings.Contains(w.Reason, "set-up not acknowledged") {
-					t.Errorf("Write = %v, want h%d not to have acknowledged the set-up", w, lost)
+				if err := c.agents[0].Write(t.Context(), chain(1_000_000, 1000, 20, 1, 2, 3)); err != nil {
+					t.Fatal(err)
 				}
-				if took := time.Since(began); took > 91*time.Second {
-					t.Errorf("the client heard after %v", took)
+				if took := time.Since(began); took > DefaultPeerTimeout+20*time.Millisecond {
+					t.Errorf("took %v, more than %v", took, DefaultPeerTimeout)
 				}
+				c.wantLost(t, lost)
+				if got := c.notes.lost[0].Err.Error(); !strings.Contains(got, "set-up not acknowledged") {
+					t.Errorf("dropped because of %q", got)
+				}
+				c.wantReplicas(t, 1_000_000, without([]topo.HostID{1, 2, 3}, lost)...)
 			})
 		})
 	}
@@ -278,16 +318,14 @@ func TestClientLost(t *testing.T) {
 		stop := start(t, c.agents[0], chain(10_000_000, 1000, 20, 1, 2, 3))
 		time.Sleep(5 * time.Second)
 		stop()
-		time.Sleep(time.Minute)
+		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		for i, d := range c.disks {
 			if d.Used() != 0 {
 				t.Errorf("host %d still uses %d bytes", i, d.Used())
 			}
 		}
-		if _, problems := c.notes.get(); len(problems) == 0 {
-			t.Error("nobody was told")
-		}
+		c.wantLost(t)
 	})
 }
 
@@ -308,6 +346,7 @@ func TestWriteRefuses(t *testing.T) {
 			{"other client", func(c *Chain) { c.Block.Client = 1 }, "client is h1"},
 			{"block", func(c *Chain) { c.Block.ID = -1 }, "block -1"},
 			{"host", func(c *Chain) { c.Targets[0] = -1 }, "host -1"},
+			{"twice", func(c *Chain) { c.Targets = []topo.HostID{1, 1}; c.Hashes = []uint32{1, 2} }, "h1 is its target twice"},
 			{"too many packets", func(c *Chain) { c.Block.Size = 1 << 40; c.Block.Packet = 1 }, "too many packets"},
 		} {
 			ch := chain(10, 10, 1, 1)
@@ -394,13 +433,20 @@ func TestFailureOnLoopback(t *testing.T) {
 			}
 			c.disks[2].Close()
 		}()
-		w := writeFails(t, c.agents[0], chain(50_000_000, 16_000, 1000, 1, 2, 3))
-		<-broken
-		if w.Host != 2 || !strings.Contains(w.Reason, "disk is closed") {
-			t.Errorf("Write = %v, want the closed disk of h2", w)
+		if err := c.agents[0].Write(t.Context(), chain(20_000_000, 16_000, 1000, 1, 2, 3)); err != nil {
+			t.Fatal(err)
 		}
-		for used := true; used; time.Sleep(time.Millisecond) {
-			used = c.disks[1].Used() > 0 || c.disks[2].Used() > 0 || c.disks[3].Used() > 0
+		<-broken
+		c.wantLost(t, 2)
+		if got := c.notes.lost[0].Err.Error(); !strings.Contains(got, "disk is closed") {
+			t.Errorf("h2 was dropped because of %q, want its closed disk", got)
+		}
+		c.notes.lost = nil
+		for _, h := range []int{1, 3} {
+			if err := c.disks[h].Wipe(); err != nil {
+				t.Fatal(err)
+			}
+			c.agents[h].forgetReplicas()
 		}
 		fresh, err := disk.Open(t.TempDir(), disk.Options{Host: "h2", Rate: units.Gbps})
 		if err != nil {

@@ -114,33 +114,36 @@ func (s *Sender) SetCeiling(rate units.Rate) {
 
 // Send sends the flow and returns when its receiver has all of it. While the
 // ceiling is 0 nothing leaves: the connection is opened when it is first raised.
-// It may wait as long as ctx lets it; cancelling drops what the socket holds.
+// It may wait as long as ctx lets it; cancelling drops what the socket holds. It
+// returns ErrStopped when Stop ended the flow, and ErrCrashed when the host crashed.
 func (s *Sender) Send(ctx context.Context) error {
 	defer func() {
 		s.a.mu.Lock()
 		defer s.a.mu.Unlock()
 		delete(s.a.outgoing, s.t.Flow.ID)
 	}()
-	err := s.send(ctx)
-	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	if err != nil {
+	l := s.a.current()
+	ctx, release := l.within(ctx)
+	defer release()
+	ctx, release = cutShort(ctx, s.a.stopOf(s.t.Flow.ID).ctx)
+	defer release()
+	if err := why(ctx, s.send(ctx, l)); err != nil {
 		f := s.t.Flow
 		return fmt.Errorf("flow %d of %v from %s to %s: %w", f.ID, f.Size, s.a.name(), s.a.o.Name(f.Dst), err)
 	}
 	return nil
 }
 
-func (s *Sender) send(ctx context.Context) error {
+func (s *Sender) send(ctx context.Context, l *life) error {
 	if err := s.ceiling.Open(ctx); err != nil {
 		return err
 	}
 	f := s.t.Flow
-	conn, err := s.a.dial(ctx, f.Dst, wire.ShufflePort, s.t.Hash)
+	conn, err := s.a.dial(ctx, l, f.Dst, wire.ShufflePort, s.t.Hash, s.a.o.Timeouts.Connect)
 	if err != nil {
 		return err
 	}
+	defer l.release(conn)
 	stop := onDone(ctx, func() { conn.SetDeadline(past) })
 	defer stop()
 	s.mu.Lock()
@@ -161,6 +164,7 @@ func (s *Sender) send(ctx context.Context) error {
 	case errors.Is(err, io.EOF):
 		return nil
 	default:
+		reset(conn)
 		return fmt.Errorf("all is sent, but not known to be received: %w", err)
 	}
 }
@@ -176,6 +180,10 @@ func (s *Sender) write(ctx context.Context, conn net.Conn) error {
 			want = min(left, firstPayload)
 		} else if len(head) > 0 {
 			want = 0
+		}
+		err := s.a.cpu.turn(ctx)
+		if err != nil {
+			return err
 		}
 		grant, err := s.ceiling.Take(ctx, want)
 		if err != nil {
@@ -217,12 +225,15 @@ func (s *Sender) write(ctx context.Context, conn net.Conn) error {
 // they are one segment at an MTU of 1500.
 const firstPayload = 1448 - wire.Size
 
-// dial opens a connection from the agent's host within Timeouts.Connect.
-func (a *Agent) dial(ctx context.Context, dst topo.HostID, port uint16, hash uint32) (net.Conn, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, a.o.Timeouts.Connect,
-		fmt.Errorf("no answer for %v", a.o.Timeouts.Connect))
+// dial opens a connection from the agent's host within the given time. It ends
+// with the life l, which the caller releases it from.
+func (a *Agent) dial(ctx context.Context, l *life, dst topo.HostID, port uint16, hash uint32, within time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no answer for %v", within))
 	defer cancel()
 	conn, err := a.o.Network.Dial(ctx, a.o.Host, dst, port, hash)
+	if err == nil {
+		err = l.hold(conn)
+	}
 	if err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
@@ -238,6 +249,11 @@ var buffers = sync.Pool{New: func() any { return new([64 * units.KiB]byte) }}
 // receive counts a flow in.
 func (a *Agent) receive(ctx context.Context, conn net.Conn, h wire.Header) error {
 	flow := workloads.FlowID(h.Member)
+	ctx, release := cutShort(ctx, a.stopOf(flow).ctx)
+	defer release()
+	if ctx.Err() != nil { // of a flow that was stopped before it came
+		return context.Cause(ctx)
+	}
 	count, err := a.expect(flow)
 	if err != nil {
 		return err
@@ -255,12 +271,15 @@ func (a *Agent) receive(ctx context.Context, conn net.Conn, h wire.Header) error
 	defer buffers.Put(buf)
 	at := time.Now()
 	for left := h.Size; left > 0; {
+		if err := a.cpu.turn(ctx); err != nil {
+			return err
+		}
 		n, err := conn.Read(buf[:min(left, uint64(len(buf)))])
 		at = time.Now()
 		left -= uint64(n)
 		count.Add(int64(n))
 		if err != nil && left > 0 {
-			return fmt.Errorf("flow %d of coflow %d broke off after %d of its %d bytes: %w", flow, h.Group, h.Size-left, h.Size, err)
+			return why(ctx, fmt.Errorf("flow %d of coflow %d broke off after %d of its %d bytes: %w", flow, h.Group, h.Size-left, h.Size, err))
 		}
 	}
 	a.o.Sink.FlowReceived(FlowReceived{Flow: flow, At: at})

@@ -232,6 +232,7 @@ func TestReceiverRefuses(t *testing.T) {
 					t.Fatal(err)
 				}
 				conn.Close()
+				time.Sleep(2 * brokeOff) // Stop may be on its way
 				synctest.Wait()
 				_, problems := c.notes.get()
 				if len(problems) != 1 || !strings.Contains(problems[0].Error(), tt.want) || !strings.Contains(problems[0].Error(), "h0") {

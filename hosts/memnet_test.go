@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -15,6 +16,7 @@ import (
 
 	"testbed/hosts/disk"
 	"testbed/hosts/pace"
+	"testbed/hosts/wire"
 	"testbed/topo"
 	"testbed/topo/units"
 )
@@ -41,6 +43,7 @@ type tap struct {
 	wrote, read int
 	writes      []int // sizes
 	start       []byte
+	heard       []byte // the first 64 KB
 }
 
 func (c *tap) Write(p []byte) (int, error) {
@@ -60,11 +63,28 @@ func (c *tap) Read(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.read += n
+	if len(c.heard) < 1<<16 {
+		c.heard = append(c.heard, p[:n]...)
+	}
 	return n, err
 }
 
 func (c *tap) CloseWrite() error     { return c.Conn.(interface{ CloseWrite() error }).CloseWrite() }
 func (c *tap) SetLinger(s int) error { return c.Conn.(interface{ SetLinger(int) error }).SetLinger(s) }
+
+// acks is how many bytes of read are acknowledgements other than keep-alives, once
+// all are read whole.
+func (c *tap) acks() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for b := c.heard; len(b) >= wire.AckSize; b = b[wire.AckSize:] {
+		if ack, _, err := wire.ParseAck(b); err == nil && !ack.Alive {
+			n += wire.AckSize
+		}
+	}
+	return n
+}
 
 func (c *tap) counts() (wrote, read int) {
 	c.mu.Lock()
@@ -118,10 +138,39 @@ type place struct {
 }
 
 // memNet is a network in memory, for tests in false time. A connection holds
-// memBuffer bytes each way and takes no time.
+// memBuffer bytes each way and takes no time. While the link of a host is down,
+// what it and others send to it stays with the sender, as with TCP that resends,
+// and what a host sends at a reset is lost.
 type memNet struct {
 	testNet
 	listeners map[place]*memListener
+
+	linkMu sync.Mutex
+	isDown map[topo.HostID]bool
+	conns  []*memConn
+}
+
+// links sets the state of hosts' links. What waited for them moves.
+func (n *memNet) links(up bool, hosts ...topo.HostID) {
+	n.linkMu.Lock()
+	if n.isDown == nil {
+		n.isDown = make(map[topo.HostID]bool)
+	}
+	for _, h := range hosts {
+		n.isDown[h] = !up
+	}
+	conns := append([]*memConn(nil), n.conns...)
+	n.linkMu.Unlock()
+	for _, c := range conns {
+		c.out.settle()
+		c.in.settle()
+	}
+}
+
+func (n *memNet) connected(a, b topo.HostID) bool {
+	n.linkMu.Lock()
+	defer n.linkMu.Unlock()
+	return a == b || !n.isDown[a] && !n.isDown[b]
 }
 
 const memBuffer = 1 << 20
@@ -141,10 +190,22 @@ func (n *memNet) Dial(ctx context.Context, src, dst topo.HostID, port uint16, ha
 	n.mu.Lock()
 	l := n.listeners[place{dst, port}]
 	n.mu.Unlock()
+	for !n.connected(src, dst) { // the SYN is sent again
+		timer := time.NewTimer(time.Second)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, ctx.Err()
+		}
+	}
 	if l == nil {
 		return nil, syscall.ECONNREFUSED
 	}
-	a, b := memPipe()
+	a, b := memPipe(func() bool { return n.connected(src, dst) })
+	n.linkMu.Lock()
+	n.conns = append(n.conns, a)
+	n.linkMu.Unlock()
 	select {
 	case <-l.closed:
 		return nil, syscall.ECONNREFUSED
@@ -185,19 +246,49 @@ func (memAddr) String() string  { return "mem" }
 
 // stream is one direction of a connection.
 type stream struct {
-	mu       sync.Mutex
-	changed  *sync.Cond
-	buf      []byte
-	ended    bool // the writer is done
-	gone     bool // the reader has closed
-	reset    bool // the writer closed without having read all
-	deadline [2]time.Time
+	connected func() bool
+	pair      *stream // the other direction
+	mu        sync.Mutex
+	changed   *sync.Cond
+	sent      []byte // by the writer, on their way
+	buf       []byte // at the reader
+	deadline  [2]time.Time
+	// What the two ends did, and what the other has noticed.
+	ended, sawEnd bool // the writer is done
+	gone, sawGone bool // the reader has closed
+	reset         bool // either closed so that what is under way is lost
+	sawReset      [2]bool
+	silent        bool // the reset was lost with the link
 }
 
-func newStream() *stream {
-	s := new(stream)
+func newStream(connected func() bool) *stream {
+	s := &stream{connected: connected}
 	s.changed = sync.NewCond(&s.mu)
 	return s
+}
+
+// settle moves what can move. s.mu is not held.
+func (s *stream) settle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.move()
+}
+
+func (s *stream) move() {
+	if s.connected() {
+		if s.silent && len(s.sent) > 0 { // the other end knows nothing of this connection
+			s.silent = false
+			go s.pair.lose()
+		}
+		if !s.silent {
+			s.sawEnd, s.sawGone = s.ended, s.gone
+			if s.reset {
+				s.sent, s.sawReset = nil, [2]bool{true, true}
+			}
+		}
+		s.buf, s.sent = append(s.buf, s.sent...), nil
+	}
+	s.changed.Broadcast()
 }
 
 func (s *stream) setDeadline(i int, t time.Time) {
@@ -221,10 +312,12 @@ func (s *stream) late(i int) bool {
 type memConn struct {
 	in, out *stream
 	once    sync.Once
+	abrupt  atomic.Bool
 }
 
-func memPipe() (a, b *memConn) {
-	x, y := newStream(), newStream()
+func memPipe(connected func() bool) (a, b *memConn) {
+	x, y := newStream(connected), newStream(connected)
+	x.pair, y.pair = y, x
 	return &memConn{in: x, out: y}, &memConn{in: y, out: x}
 }
 
@@ -243,9 +336,9 @@ func (c *memConn) Read(p []byte) (int, error) {
 			s.buf = s.buf[n:]
 			s.changed.Broadcast()
 			return n, nil
-		case s.reset:
+		case s.sawReset[0]:
 			return 0, syscall.ECONNRESET
-		case s.ended:
+		case s.sawEnd:
 			return 0, io.EOF
 		}
 		s.changed.Wait()
@@ -260,16 +353,18 @@ func (c *memConn) Write(p []byte) (n int, err error) {
 		switch {
 		case s.ended:
 			return n, net.ErrClosed
-		case s.gone:
+		case s.sawReset[1]:
+			return n, syscall.ECONNRESET
+		case s.sawGone:
 			return n, syscall.EPIPE
 		case s.late(1):
 			return n, os.ErrDeadlineExceeded
 		}
-		m := min(len(p), memBuffer-len(s.buf))
-		s.buf = append(s.buf, p[:m]...)
+		m := min(len(p), memBuffer-len(s.buf)-len(s.sent))
+		s.sent = append(s.sent, p[:m]...)
 		n, p = n+m, p[m:]
 		if m > 0 {
-			s.changed.Broadcast()
+			s.move()
 		}
 		if len(p) == 0 {
 			return n, nil
@@ -278,32 +373,51 @@ func (c *memConn) Write(p []byte) (n int, err error) {
 	}
 }
 
+// lose resets the stream.
+func (s *stream) lose() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.buf, s.sent, s.reset, s.silent, s.sawReset = nil, nil, true, false, [2]bool{true, true}
+	s.changed.Broadcast()
+}
+
 func (c *memConn) CloseWrite() error {
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
 	c.out.ended = true
-	c.out.changed.Broadcast()
+	c.out.move()
 	return nil
 }
 
 func (c *memConn) Close() error {
 	c.once.Do(func() {
-		c.CloseWrite()
+		up := c.in.connected()
 		c.in.mu.Lock()
-		unread := len(c.in.buf) > 0
+		abrupt := c.abrupt.Load() || len(c.in.buf) > 0
 		c.in.gone = true
-		c.in.changed.Broadcast()
-		c.in.mu.Unlock()
-		if unread { // as TCP resets, at its worst: what is under way the other way is lost
-			c.out.mu.Lock()
-			defer c.out.mu.Unlock()
-			c.out.buf, c.out.reset = nil, true
+		if abrupt && !up {
+			c.in.reset, c.in.silent = true, true
 		}
+		c.in.move()
+		c.in.mu.Unlock()
+		c.out.mu.Lock()
+		defer c.out.mu.Unlock()
+		c.out.ended = true
+		if abrupt { // as TCP resets, at its worst: what is under way the other way is lost
+			c.out.sent, c.out.reset, c.out.silent = nil, true, !up
+			if up {
+				c.out.buf = nil
+			}
+		}
+		c.out.move()
 	})
 	return nil
 }
 
-func (c *memConn) SetLinger(int) error  { return nil }
+func (c *memConn) SetLinger(s int) error {
+	c.abrupt.Store(s == 0)
+	return nil
+}
 func (c *memConn) LocalAddr() net.Addr  { return memAddr{} }
 func (c *memConn) RemoteAddr() net.Addr { return memAddr{} }
 func (c *memConn) SetDeadline(t time.Time) error {
@@ -351,6 +465,7 @@ type notes struct {
 	mu       sync.Mutex
 	received []FlowReceived
 	problems []error
+	lost     []ReplicaLost
 }
 
 func (s *notes) FlowReceived(f FlowReceived) {
@@ -363,6 +478,23 @@ func (s *notes) Problem(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.problems = append(s.problems, err)
+}
+
+func (s *notes) ReplicaLost(l ReplicaLost) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lost = append(s.lost, l)
+}
+
+// losses are the hosts that were dropped, in order.
+func (s *notes) losses() []topo.HostID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var hosts []topo.HostID
+	for _, l := range s.lost {
+		hosts = append(hosts, l.Host)
+	}
+	return hosts
 }
 
 func (s *notes) get() ([]FlowReceived, []error) {

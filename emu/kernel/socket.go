@@ -31,6 +31,11 @@ type SocketOptions struct {
 	// Nagle delays small segments while others are in flight. It is off unless
 	// asked for.
 	Nagle bool
+	// UserTimeout is TCP_USER_TIMEOUT: how long sent bytes, or a SYN, may stay
+	// unacknowledged before the connection ends with ETIMEDOUT; 0 leaves the
+	// kernel's many minutes. The time that the other end keeps its window shut
+	// counts, though it answers.
+	UserTimeout time.Duration
 }
 
 // apply sets the options on a socket.
@@ -54,6 +59,9 @@ func (o SocketOptions) apply(fd int) error {
 	}
 	if o.NotSentLowat > 0 {
 		set("not-sent low water mark", unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, int(o.NotSentLowat))
+	}
+	if o.UserTimeout > 0 {
+		set("user timeout", unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(min(max(o.UserTimeout.Milliseconds(), 1), math.MaxInt32)))
 	}
 	set("no delay", unix.IPPROTO_TCP, unix.TCP_NODELAY, btoi(!o.Nagle))
 	set("reuse address", unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) // ports in TIME_WAIT, from one repeat to the next

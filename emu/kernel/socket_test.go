@@ -123,7 +123,7 @@ func TestDialErrors(t *testing.T) {
 // local port that was asked for.
 func TestSocketOptions(t *testing.T) {
 	b := build(t, shape(1, 2, 0, 50*units.Mbps, 1500), plan.Options{})
-	o := SocketOptions{Congestion: "cubic", SendBuffer: 256 * units.KiB, ReceiveBuffer: 128 * units.KiB, NotSentLowat: 16 * units.KiB}
+	o := SocketOptions{Congestion: "cubic", SendBuffer: 256 * units.KiB, ReceiveBuffer: 128 * units.KiB, NotSentLowat: 16 * units.KiB, UserTimeout: 1500 * time.Millisecond}
 	l, err := b.ns("h0-01").Listen(t.Context(), netip.AddrPortFrom(b.HostAddr(1), testPort), o)
 	if err != nil {
 		t.Fatal(err)
@@ -157,6 +157,7 @@ func TestSocketOptions(t *testing.T) {
 				{unix.SOL_SOCKET, unix.SO_RCVBUF, 128 << 10},
 				{unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, 16 << 10},
 				{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
+				{unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, 1500},
 				{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 0},
 			} {
 				if got, err := unix.GetsockoptInt(int(fd), want.level, want.option); err != nil || got != want.value {

@@ -221,14 +221,18 @@ func (b *Backend) start(ctx context.Context) (err error) {
 
 func (b *Backend) startAgents(ctx context.Context) error {
 	f, set := b.cfg.Fabric, b.cfg.Settings
+	peer := set.PeerTimeout
+	if len(b.cfg.Faults) > 0 && b.cfg.Detect > 0 {
+		peer = b.cfg.Detect
+	}
 	net := newNetwork(f, b.ns,
 		kernel.SocketOptions{Congestion: b.cfg.Congestion, SendBuffer: set.SendBuffer, ReceiveBuffer: set.ReceiveBuffer, NotSentLowat: set.NotSent},
-		kernel.SocketOptions{Congestion: b.cfg.Congestion, SendBuffer: set.BlockBuffer, ReceiveBuffer: set.ReceiveBuffer})
+		kernel.SocketOptions{Congestion: b.cfg.Congestion, SendBuffer: set.BlockBuffer, ReceiveBuffer: set.ReceiveBuffer}, peer)
 	net.routes, b.network = b.faults, net
 	pacer := pace.New(pace.Options{Quantum: set.Quantum, Chunk: f.Shape().MTU - tcpHeaders})
 	b.work.Go(func() error { return ended(pacer.Run(b.workCtx)) })
 	for h := range topo.HostID(f.Hosts()) {
-		o := hosts.Options{Host: h, Name: f.HostName, Run: b.cfg.Meta.Run, Network: net, Pacer: pacer, Sink: sink{b}, PeerTimeout: b.cfg.Detect}
+		o := hosts.Options{Host: h, Name: f.HostName, Run: b.cfg.Meta.Run, Network: net, Pacer: pacer, Sink: sink{b}, PeerTimeout: peer}
 		if len(b.cfg.DiskRates) > 0 {
 			d, err := disk.Open(filepath.Join(b.cfg.Disks, f.HostName(h)), disk.Options{Host: f.HostName(h), Rate: b.cfg.DiskRates[h], Capacity: b.cfg.DiskSize})
 			if err != nil {
@@ -509,7 +513,7 @@ func (b *Backend) Finish(ctx context.Context) (Measured, error) {
 	}
 	for h, d := range b.disks {
 		s := d.Stats()
-		m.Disks = append(m.Disks, fidelity.Disk{Host: b.cfg.Fabric.HostName(topo.HostID(h)), Rate: b.cfg.DiskRates[h], Written: s.Written, Busy: s.Busy})
+		m.Disks = append(m.Disks, fidelity.Disk{Host: b.cfg.Fabric.HostName(topo.HostID(h)), Rate: s.Configured(), Written: s.Written, Busy: s.Busy})
 	}
 	m.Links, m.Lateness = b.sampler.links(), b.sampler.lateP99()
 	m.Backlogged = b.sampler.spells

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"time"
 
 	"testbed/emu/kernel"
 	"testbed/hosts/wire"
@@ -19,6 +20,11 @@ type network struct {
 	ns     map[string]*kernel.Namespace
 	socket kernel.SocketOptions
 	block  kernel.SocketOptions // of block pipelines
+	// peerTimeout bounds how long a block server's acknowledgements may go
+	// unanswered, which is how it finds that its client is dead. What is sent to it has
+	// no such bound: the kernel counts the time that a window is shut, too, and would
+	// take a slow disk for a dead host. There, what is not heard decides.
+	peerTimeout time.Duration
 
 	ports []sourcePorts // by HostID
 	// gate is taken while a connection is begun, which costs the processor some
@@ -48,15 +54,19 @@ type sourcePorts struct {
 // all others, so the two never meet.
 const firstPort, lastPort = 10000, 32000
 
-func newNetwork(f *topo.Fabric, ns map[string]*kernel.Namespace, socket, block kernel.SocketOptions) *network {
-	return &network{fabric: f, ns: ns, socket: socket, block: block, ports: make([]sourcePorts, f.Hosts()), gate: make(chan struct{}, 1)}
+func newNetwork(f *topo.Fabric, ns map[string]*kernel.Namespace, socket, block kernel.SocketOptions, peerTimeout time.Duration) *network {
+	return &network{fabric: f, ns: ns, socket: socket, block: block, peerTimeout: peerTimeout, ports: make([]sourcePorts, f.Hosts()), gate: make(chan struct{}, 1)}
 }
 
 func (n *network) of(h topo.HostID) *kernel.Namespace { return n.ns[n.fabric.HostName(h)] }
 
 // Listen opens a listener on a host.
 func (n *network) Listen(ctx context.Context, h topo.HostID, port uint16) (net.Listener, error) {
-	return n.of(h).Listen(ctx, netip.AddrPortFrom(n.fabric.HostAddr(h), port), n.options(port))
+	o := n.options(port)
+	if port == wire.BlockPort {
+		o.UserTimeout = n.peerTimeout
+	}
+	return n.of(h).Listen(ctx, netip.AddrPortFrom(n.fabric.HostAddr(h), port), o)
 }
 
 func (n *network) options(port uint16) kernel.SocketOptions {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"testbed/emu/plan"
+	"testbed/hosts"
 	"testbed/topo"
 	"testbed/topo/units"
 )
@@ -31,6 +32,10 @@ type Settings struct {
 	// host forwards a packet before it writes it, and must not wait for the wire
 	// with its disk idle. The client's window bounds what is under way.
 	BlockBuffer units.Bytes `json:"block_buffer"`
+	// PeerTimeout is how long a host of a block pipeline may be silent, or not
+	// acknowledge what was sent to it, before the pipeline goes on without it. Flows
+	// have no such bound: they go on when a link is back.
+	PeerTimeout time.Duration `json:"peer_timeout_ns"`
 	// Jitter delays the start of each flow by a time drawn between 0 and it, the
 	// same in every arm: senders in one clock domain that start as one can starve
 	// one another at a full queue for good.
@@ -75,8 +80,9 @@ func DefaultSettings(f *topo.Fabric) Settings {
 	buffer := 2*queue + 64*units.KiB
 	return Settings{
 		Procs: max(16, 2*runtime.NumCPU()), Quantum: 5 * time.Millisecond, SendBuffer: buffer, ReceiveBuffer: 2 * buffer, NotSent: 16 * units.KiB, BlockBuffer: 2*queue + 1*units.MiB,
-		Jitter: slowest.TimeToSend(f.Shape().MTU + plan.EthernetHeader),
-		Sample: 200 * time.Millisecond, Interval: 8 * time.Millisecond, Spell: 12, Watch: 8, Probe: 10 * time.Millisecond,
+		PeerTimeout: hosts.DefaultPeerTimeout,
+		Jitter:      slowest.TimeToSend(f.Shape().MTU + plan.EthernetHeader),
+		Sample:      200 * time.Millisecond, Interval: 8 * time.Millisecond, Spell: 12, Watch: 8, Probe: 10 * time.Millisecond,
 		Settle: 3 * time.Second, Quiet: 60 * time.Millisecond, Stop: 10 * time.Second,
 	}
 }

@@ -53,9 +53,12 @@ type Stats struct {
 	// turn to when Rate has it done or when it really ended, whichever is later,
 	// so that Written / Busy is Rate on a disk that keeps up, less on one that
 	// does not, and never more.
-	Busy   time.Duration
-	Device time.Duration // of the write calls alone
-	Late   time.Duration // the most that a write ended after Rate has it done
+	Busy time.Duration
+	// Allowed is what the rates in force let the disk write while it was busy:
+	// Rate times Busy unless SetRate changed it.
+	Allowed units.Bytes
+	Device  time.Duration // of the write calls alone
+	Late    time.Duration // the most that a write ended after Rate has it done
 }
 
 // Achieved is the rate at which the disk wrote while it was busy, 0 if it never
@@ -65,6 +68,15 @@ func (s Stats) Achieved() units.Rate {
 		return 0
 	}
 	return units.RateOf(s.Written, s.Busy)
+}
+
+// Configured is the rate that the disk was to write at while it was busy, on the
+// average where that changed; 0 if it never was busy. Achieved is compared with it.
+func (s Stats) Configured() units.Rate {
+	if s.Busy <= 0 {
+		return 0
+	}
+	return units.RateOf(s.Allowed, s.Busy)
 }
 
 // FullError is a block that does not fit. It is syscall.ENOSPC to errors.Is.
@@ -91,6 +103,10 @@ func (e *FullError) Is(target error) bool { return target == syscall.ENOSPC }
 // ErrClosed is what the use of a closed disk returns.
 var ErrClosed = errors.New("disk is closed")
 
+// ErrWiped is what the use of a replica returns that was wiped while it was
+// written.
+var ErrWiped = errors.New("the disk was wiped")
+
 // file is what a replica needs of its file.
 type file interface {
 	WriteAt(p []byte, off int64) (int, error)
@@ -114,7 +130,9 @@ type Disk struct {
 
 	mu       sync.Mutex // guards all below
 	throttle throttle
+	changed  chan struct{} // closed when the rate changes
 	replicas map[workloads.BlockID]*Replica
+	writing  map[*Replica]struct{} // whose files are open, wiped ones too
 	used     units.Bytes
 	isClosed bool
 	closeErr error
@@ -151,8 +169,8 @@ func Open(dir string, o Options) (*Disk, error) {
 	}
 	d := &Disk{
 		o: o, dir: dir, opened: time.Now(), closed: make(chan struct{}), turn: make(chan struct{}, 1),
-		throttle: throttle{rate: o.Rate, burst: burst, catchUp: o.CatchUp},
-		replicas: make(map[workloads.BlockID]*Replica),
+		throttle: throttle{rate: o.Rate, burst: burst, bucket: o.Burst, catchUp: o.CatchUp}, changed: make(chan struct{}),
+		replicas: make(map[workloads.BlockID]*Replica), writing: make(map[*Replica]struct{}),
 	}
 	d.create = func(path string) (file, error) {
 		return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|d.flags, 0o644)
@@ -201,7 +219,7 @@ func (d *Disk) Mode() string {
 func (d *Disk) Stats() Stats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.throttle.stats
+	return d.throttle.account()
 }
 
 // Used is the size of all replicas, those being written counted whole.
@@ -237,6 +255,7 @@ func (d *Disk) Create(block workloads.BlockID, size units.Bytes) (*Replica, erro
 	}
 	r := &Replica{d: d, f: f, block: block, size: size}
 	d.replicas[block] = r
+	d.writing[r] = struct{}{}
 	d.used += size
 	return r, nil
 }
@@ -264,7 +283,7 @@ func (d *Disk) Remove(block workloads.BlockID) error {
 	return d.forget(r)
 }
 
-// forget deletes a closed replica. d.mu is held.
+// forget deletes a replica. d.mu is held.
 func (d *Disk) forget(r *Replica) error {
 	if err := os.Remove(d.Path(r.block)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("disk of %s: remove block %d: %w", d.o.Host, r.block, err)
@@ -290,7 +309,7 @@ func (d *Disk) Close() error {
 	defer func() { d.turn <- struct{}{} }()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, r := range d.replicas {
+	for r := range d.writing {
 		if r.f != nil {
 			d.closeErr = errors.Join(d.closeErr, r.f.Close())
 			r.f = nil
@@ -318,20 +337,62 @@ func (d *Disk) take(ctx context.Context) error {
 	}
 }
 
-// sleep waits for d at least. The turn is held.
-func (d *Disk) sleep(ctx context.Context, wait time.Duration) error {
-	if d.timer == nil {
-		d.timer = time.NewTimer(wait)
-	} else {
-		d.timer.Reset(wait)
+// rest waits until the write in progress is due, less Slack, however the rate
+// changes meanwhile. The turn is held.
+func (d *Disk) rest(ctx context.Context) error {
+	for {
+		d.mu.Lock()
+		wait, changed := d.throttle.due-time.Since(d.opened), d.changed
+		d.mu.Unlock()
+		if wait < d.o.Slack {
+			return nil
+		}
+		if d.timer == nil {
+			d.timer = time.NewTimer(wait)
+		} else {
+			d.timer.Reset(wait)
+		}
+		select {
+		case <-d.timer.C:
+		case <-changed:
+			d.timer.Stop()
+		case <-d.closed:
+			d.timer.Stop()
+			return ErrClosed
+		case <-ctx.Done():
+			d.timer.Stop()
+			return context.Cause(ctx)
+		}
 	}
-	defer d.timer.Stop()
-	select {
-	case <-d.timer.C:
-		return nil
-	case <-d.closed:
-		return ErrClosed
-	case <-ctx.Done():
-		return context.Cause(ctx)
+}
+
+// SetRate changes the rate of writes from now on, also of one that waits. What
+// the disk is ahead of its rate or has saved up stays the same in bytes. A rate
+// that is not positive is taken for 1 bit/s: no disk stops for good.
+func (d *Disk) SetRate(rate units.Rate) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.throttle.setRate(time.Since(d.opened), max(rate, 1))
+	close(d.changed)
+	d.changed = make(chan struct{})
+}
+
+// Wipe loses all contents, as when a disk is replaced: replicas are gone and
+// their space is free. One that is being written fails with ErrWiped, and gives
+// the space of its file back when its writer ends it.
+func (d *Disk) Wipe() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.isClosed {
+		return fmt.Errorf("wipe the disk of %s: %w", d.o.Host, ErrClosed)
 	}
+	var errs []error
+	for _, r := range d.replicas {
+		if err := d.forget(r); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		r.wiped = true
+	}
+	return errors.Join(errs...)
 }

@@ -247,12 +247,12 @@ func TestThrottleCatchesUp(t *testing.T) {
 		th := throttle{rate: rate, burst: 2 * time.Millisecond, catchUp: 10 * time.Millisecond}
 		now := time.Second
 		for i := range 101 {
-			start, due := th.admit(now, n)
-			now = max(now, due)
+			th.admit(now, n)
+			now = max(now, th.due)
 			if i == 50 {
 				now += tt.stall
 			}
-			th.finish(start, due, now, n, 0)
+			th.finish(now, n, 0)
 		}
 		if got := th.stats.Busy; (got - tt.want).Abs() > 3*time.Millisecond {
 			t.Errorf("stall of %v: busy %v, want %v", tt.stall, got, tt.want)

@@ -34,12 +34,33 @@ type Replica struct {
 
 	written units.Bytes
 	tail    []byte // of what was written, the part beyond the last whole page
-	whole   bool   // committed
+	whole   bool   // committed; guarded by d.mu
+	wiped   bool   // guarded by d.mu
+}
+
+// Written is how much of the block is on the disk. The writer calls it.
+func (r *Replica) Written() units.Bytes { return r.written }
+
+// Whole tells whether it has been committed.
+func (r *Replica) Whole() bool {
+	r.d.mu.Lock()
+	defer r.d.mu.Unlock()
+	return r.whole
+}
+
+// Err is why the replica is of no use any more: ErrWiped, or nil.
+func (r *Replica) Err() error {
+	r.d.mu.Lock()
+	defer r.d.mu.Unlock()
+	if r.wiped {
+		return ErrWiped
+	}
+	return nil
 }
 
 // Write writes the next packet of the block and returns when the packet is
-// written and the rate of the disk allows it. An error leaves the packet written
-// in part or whole.
+// written and the rate of the disk allows it. After an error, Written tells whether
+// the packet was written; a writer that is handed the replica goes on from there.
 func (r *Replica) Write(ctx context.Context, p []byte) error {
 	d := r.d
 	if err := d.take(ctx); err != nil {
@@ -56,22 +77,25 @@ func (r *Replica) Write(ctx context.Context, p []byte) error {
 	}
 	before := time.Since(d.opened)
 	d.mu.Lock()
-	start, due := d.throttle.admit(before, n)
+	d.throttle.admit(before, n)
 	d.mu.Unlock()
-	if err := r.put(f, p); err != nil {
-		return d.failed(err, fmt.Sprintf("write at %d of", r.written), r.block, r.size, d.Used())
-	}
-	r.written += n
+	err = r.put(f, p)
 	after := time.Since(d.opened)
-	end := after
 	var waited error
-	if due-after >= d.o.Slack {
-		waited = d.sleep(ctx, due-after)
-		end = time.Since(d.opened)
+	if err == nil {
+		r.written += n
+		waited = d.rest(ctx)
 	}
 	d.mu.Lock()
-	d.throttle.finish(start, due, end, n, after-before)
+	if err == nil {
+		d.throttle.finish(time.Since(d.opened), n, after-before)
+	} else {
+		d.throttle.writing = false
+	}
 	d.mu.Unlock()
+	if err != nil {
+		return d.failed(err, fmt.Sprintf("write at %d of", r.written), r.block, r.size, d.Used())
+	}
 	if waited != nil {
 		return fmt.Errorf("disk of %s: wait for block %d to be written at %v: %w", d.o.Host, r.block, d.o.Rate, waited)
 	}
@@ -81,6 +105,9 @@ func (r *Replica) Write(ctx context.Context, p []byte) error {
 func (r *Replica) open() (file, error) {
 	r.d.mu.Lock()
 	defer r.d.mu.Unlock()
+	if r.wiped {
+		return nil, fmt.Errorf("disk of %s: write block %d: %w", r.d.o.Host, r.block, ErrWiped)
+	}
 	if r.f == nil {
 		return nil, fmt.Errorf("disk of %s: write block %d: %w", r.d.o.Host, r.block, os.ErrClosed)
 	}
@@ -112,6 +139,9 @@ func (r *Replica) put(f file, p []byte) error {
 func (r *Replica) Commit() error {
 	r.d.mu.Lock()
 	defer r.d.mu.Unlock()
+	if r.wiped {
+		return fmt.Errorf("disk of %s: commit block %d: %w", r.d.o.Host, r.block, ErrWiped)
+	}
 	if r.whole {
 		return nil
 	}
@@ -125,7 +155,8 @@ func (r *Replica) Commit() error {
 	if err2 := r.f.Close(); err == nil {
 		err = err2
 	}
-	r.f = nil
+	r.f, r.tail = nil, nil
+	delete(r.d.writing, r)
 	if err != nil {
 		return r.d.failed(err, "commit", r.block, r.size, r.d.used)
 	}
@@ -138,14 +169,18 @@ func (r *Replica) Commit() error {
 func (r *Replica) Abort() error {
 	r.d.mu.Lock()
 	defer r.d.mu.Unlock()
-	if r.whole || r.d.replicas[r.block] != r {
+	if r.whole {
 		return nil
 	}
+	delete(r.d.writing, r)
 	if r.f != nil {
 		if err := r.f.Close(); err != nil {
 			return fmt.Errorf("disk of %s: abort block %d: %w", r.d.o.Host, r.block, err)
 		}
 		r.f = nil
+	}
+	if r.d.replicas[r.block] != r { // wiped, or aborted before
+		return nil
 	}
 	return r.d.forget(r)
 }

@@ -66,7 +66,9 @@ func ParseTargets(b []byte) ([]Target, error) {
 // AckSize bytes; a failed one is followed by the host at fault and the reason,
 // and ends the stream.
 type Ack struct {
-	Seq    uint32 // 0 for the pipeline's set-up, then the packets from 1
+	Seq uint32 // 0 for the pipeline's set-up, then the packets from 1
+	// Alive says nothing but that the host lives: it acknowledges nothing.
+	Alive  bool
 	Failed bool
 	Host   uint32 // at fault, where Failed
 	Reason string // where Failed; at most MaxReason bytes are sent
@@ -79,13 +81,18 @@ const (
 	ackMark   = 0xAC
 	ackOK     = 0
 	ackFailed = 1
+	ackAlive  = 2
 )
 
 // Append appends the encoded acknowledgement to b. Layout, big endian: mark 0,
 // status 1, length of what follows 2, sequence 4; then host 8, reason 12.
 func (a Ack) Append(b []byte) []byte {
 	if !a.Failed {
-		b = append(b, ackMark, ackOK, 0, 0)
+		status := byte(ackOK)
+		if a.Alive {
+			status = ackAlive
+		}
+		b = append(b, ackMark, status, 0, 0)
 		return binary.BigEndian.AppendUint32(b, a.Seq)
 	}
 	reason := a.Reason
@@ -109,6 +116,9 @@ func ParseAck(b []byte) (a Ack, more int, err error) {
 	more = int(binary.BigEndian.Uint16(b[2:]))
 	switch {
 	case b[1] == ackOK && more == 0:
+		return a, 0, nil
+	case b[1] == ackAlive && more == 0:
+		a.Alive = true
 		return a, 0, nil
 	case b[1] == ackFailed && more >= 4 && more <= 4+MaxReason:
 		a.Failed = true

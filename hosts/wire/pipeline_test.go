@@ -50,6 +50,7 @@ func TestAckRoundTrip(t *testing.T) {
 	for _, tt := range []struct{ in, want Ack }{
 		{Ack{}, Ack{}},
 		{Ack{Seq: 1 << 31}, Ack{Seq: 1 << 31}},
+		{Ack{Seq: 4, Alive: true}, Ack{Seq: 4, Alive: true}},
 		{Ack{Seq: 3, Failed: true}, Ack{Seq: 3, Failed: true}},
 		{Ack{Seq: 3, Failed: true, Host: 9, Reason: "disk full"}, Ack{Seq: 3, Failed: true, Host: 9, Reason: "disk full"}},
 		{Ack{Failed: true, Reason: long}, Ack{Failed: true, Reason: long[:MaxReason]}},
@@ -74,7 +75,7 @@ func TestAckRoundTrip(t *testing.T) {
 }
 
 func TestParseAckRefuses(t *testing.T) {
-	for _, b := range [][]byte{nil, {ackMark, 0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0, 0}, {ackMark, 2, 0, 0, 0, 0, 0, 0}, {ackMark, 0, 0, 1, 0, 0, 0, 0}, {ackMark, 1, 0, 3, 0, 0, 0, 0}, {ackMark, 1, 255, 255, 0, 0, 0, 0}} {
+	for _, b := range [][]byte{nil, {ackMark, 0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0, 0}, {ackMark, 3, 0, 0, 0, 0, 0, 0}, {ackMark, 2, 0, 1, 0, 0, 0, 0}, {ackMark, 0, 0, 1, 0, 0, 0, 0}, {ackMark, 1, 0, 3, 0, 0, 0, 0}, {ackMark, 1, 255, 255, 0, 0, 0, 0}} {
 		if a, _, err := ParseAck(b); err == nil {
 			t.Errorf("ParseAck(%x) = %+v, want an error", b, a)
 		}
@@ -86,6 +87,7 @@ func TestParseAckRefuses(t *testing.T) {
 
 func FuzzParseAck(f *testing.F) {
 	f.Add(Ack{Seq: 3}.Append(nil))
+	f.Add(Ack{Seq: 3, Alive: true}.Append(nil))
 	f.Add(Ack{Seq: 3, Failed: true, Host: 9, Reason: "disk full"}.Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		a, more, err := ParseAck(b)

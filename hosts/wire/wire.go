@@ -18,7 +18,7 @@ import (
 const Size = 64
 
 // Version is the layout this package writes. Readers refuse any other.
-const Version = 1
+const Version = 2
 
 // Ports of the emulated services, as Hadoop has them.
 const (
@@ -36,6 +36,10 @@ const (
 	KindBlock                      // a hop of a block write: Group is the block, Member the hop from 0
 	KindCoflowMark                 // arrival of a coflow: Group is the coflow, Parts its flows
 	KindWriteMark                  // a write request: Group is the block, Parts its replicas
+	// Marks of what a fault ended. They tell a failed transfer from an unfinished one.
+	KindFlowFailed  // a flow that will not complete: Group is the coflow, Member the flow
+	KindBlockFailed // a block that will not be written: Group is the block, Parts its replicas
+	KindReplicaLost // a target that left its pipeline: Group is the block, Member the host's number, Generation the one it broke; the host's name follows (AppendName)
 )
 
 func (k Kind) String() string {
@@ -48,6 +52,12 @@ func (k Kind) String() string {
 		return "coflow-mark"
 	case KindWriteMark:
 		return "write-mark"
+	case KindFlowFailed:
+		return "flow-failed"
+	case KindBlockFailed:
+		return "block-failed"
+	case KindReplicaLost:
+		return "replica-lost"
 	}
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
@@ -61,6 +71,11 @@ type Header struct {
 	Parts  uint32
 	Size   uint64 // payload bytes after the header (flows, blocks); total of the group (marks)
 	Packet uint32 // pipeline packet size in bytes (blocks)
+	// Generation counts the pipelines of a block from 0: one more for each that
+	// broke. Offset is the payload byte with which this one goes on: all before it
+	// is acknowledged, and Size - Offset bytes follow.
+	Generation uint32
+	Offset     uint64
 	// Sent is when the header was handed to the kernel, by the clock that stamps
 	// captures. On marks it is the moment of arrival: the datagram itself may
 	// wait in the queue of its host's link.
@@ -70,8 +85,8 @@ type Header struct {
 var magic = [4]byte{'T', 'B', 'E', 'D'}
 
 // Layout, big endian: magic 0, version 4, kind 5, reserved 6, run 8, group 16,
-// member 20, parts 24, packet 28, size 32, sent (Unix ns) 40, reserved 48,
-// CRC-32 (IEEE) of the first 60 bytes 60.
+// member 20, parts 24, packet 28, size 32, sent (Unix ns) 40, generation 48,
+// offset 52, CRC-32 (IEEE) of the first 60 bytes 60.
 const crcAt = Size - 4
 
 // Append appends the encoded header to b.
@@ -86,7 +101,8 @@ func (h Header) Append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, h.Packet)
 	b = binary.BigEndian.AppendUint64(b, h.Size)
 	b = binary.BigEndian.AppendUint64(b, uint64(h.Sent.UnixNano()))
-	b = append(b, make([]byte, crcAt-(len(b)-start))...)
+	b = binary.BigEndian.AppendUint32(b, h.Generation)
+	b = binary.BigEndian.AppendUint64(b, h.Offset)
 	return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b[start:]))
 }
 
@@ -113,15 +129,29 @@ func Parse(b []byte) (Header, error) {
 		Packet: binary.BigEndian.Uint32(b[28:]),
 		Size:   binary.BigEndian.Uint64(b[32:]),
 		Sent:   time.Unix(0, int64(binary.BigEndian.Uint64(b[40:]))),
+
+		Generation: binary.BigEndian.Uint32(b[48:]),
+		Offset:     binary.BigEndian.Uint64(b[52:]),
 	}
-	if h.Kind < KindFlow || h.Kind > KindWriteMark {
+	if h.Kind < KindFlow || h.Kind > KindReplicaLost {
 		return Header{}, fmt.Errorf("testbed header of unknown kind %d", h.Kind)
 	}
 	return h, nil
 }
 
+// Mark tells whether k is of a datagram that marks something.
+func (k Kind) Mark() bool { return k >= KindCoflowMark && k <= KindReplicaLost }
+
+// MaxName is the most bytes of a host's name that a mark carries: captures keep
+// them with the header.
+const MaxName = 32
+
+// AppendName appends the name of a host to a mark's header.
+func AppendName(b []byte, name string) []byte { return append(b, name[:min(len(name), MaxName)]...) }
+
 // Sizes of the acknowledgements of a block pipeline, which flow against the
-// data: AckSize for the pipeline's set-up, then AckSize for each packet.
+// data: AckSize for the pipeline's set-up, then AckSize for each packet. Between
+// them a host that is busy sends keep-alives of AckSize (Ack.Alive).
 const AckSize = 8
 
 // Packets is the number of pipeline packets of a block.
@@ -132,6 +162,6 @@ func Packets(size, packet uint64) uint64 {
 	return (size + packet - 1) / packet
 }
 
-// AckBytes is the length of the whole acknowledgement stream of a block: when
-// the client has that many, the last packet is acknowledged.
+// AckBytes is the length of the whole acknowledgement stream of a block without
+// keep-alives.
 func AckBytes(size, packet uint64) uint64 { return AckSize * (1 + Packets(size, packet)) }

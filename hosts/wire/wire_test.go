@@ -7,7 +7,7 @@ import (
 )
 
 func sample() Header {
-	return Header{Kind: KindBlock, Run: 1 << 60, Group: 7, Member: 2, Parts: 3, Size: 8 << 20, Packet: 16384, Sent: time.Unix(1700000000, 123456789)}
+	return Header{Kind: KindBlock, Run: 1 << 60, Group: 7, Member: 2, Parts: 3, Size: 8 << 20, Packet: 16384, Generation: 3, Offset: 1 << 33, Sent: time.Unix(1700000000, 123456789)}
 }
 
 func TestRoundTrip(t *testing.T) {

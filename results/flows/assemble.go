@@ -38,8 +38,8 @@ func (t *transfer) first() *conn {
 // begun is when the connection first carried payload, for ordering.
 func (t *transfer) begun() int64 { return t.first().start }
 
-// member names a flow of a coflow or a hop of a block.
-type member struct{ group, member uint32 }
+// member names a flow of a coflow or a hop of one pipeline of a block.
+type member struct{ group, generation, member uint32 }
 
 // assembly puts captures together.
 type assembly struct {
@@ -50,12 +50,14 @@ type assembly struct {
 	problems  []string
 	transfers []*transfer
 	marks     map[groupKey]mark
-	arrival   map[groupKey]int64 // Unix ns
+	failures  map[failureKey]mark
+	byGroup   map[groupKey][]mark // of failures; see failuresOf
+	arrival   map[groupKey]int64  // Unix ns
 	zero      int64
 }
 
 func newAssembly(opt Options, captures []*hostCapture) *assembly {
-	return &assembly{opt: opt, captures: captures, have: map[string]bool{}, marks: map[groupKey]mark{}, arrival: map[groupKey]int64{}}
+	return &assembly{opt: opt, captures: captures, have: map[string]bool{}, marks: map[groupKey]mark{}, failures: map[failureKey]mark{}, arrival: map[groupKey]int64{}}
 }
 
 func (a *assembly) problemf(format string, args ...any) {
@@ -82,6 +84,7 @@ func (a *assembly) assemble() Result {
 	flows, hops := a.sort()
 	a.flows(flows)
 	a.blocks(hops)
+	a.settleFailures()
 	a.Result.Problems = a.problems
 	return a.Result
 }
@@ -225,7 +228,7 @@ func (a *assembly) observe(t *transfer) {
 // what names the flow or hop that t carries.
 func (t *transfer) what() string {
 	if t.header.Kind == wire.KindBlock {
-		return fmt.Sprintf("hop %d of block %d", t.header.Member, t.header.Group)
+		return fmt.Sprintf("%s of block %d", t.hop(), t.header.Group)
 	}
 	return fmt.Sprintf("flow %d of coflow %d", t.header.Member, t.header.Group)
 }
@@ -240,7 +243,7 @@ func (a *assembly) index(t *transfer, flows, hops map[member]*transfer) {
 		a.problemf("connection %s: a transfer of kind %v does not belong on port %d", t.name(), t.header.Kind, t.serverPort)
 		return
 	}
-	key := member{t.header.Group, t.header.Member}
+	key := member{t.header.Group, t.header.Generation, t.header.Member}
 	old := into[key]
 	if old == nil {
 		into[key] = t
@@ -279,7 +282,7 @@ func (t *transfer) lack() string {
 	case t.header.Kind == wire.KindBlock && !t.atClient.hasAcks:
 		return fmt.Sprintf("has no acknowledgement stream at %s", hostName(t.client))
 	case t.header.Kind == wire.KindBlock:
-		return fmt.Sprintf("has %d of %d acknowledgement bytes at %s", t.atClient.acks.seen(), wire.AckBytes(t.header.Size, uint64(t.header.Packet)), hostName(t.client))
+		return fmt.Sprintf("has %d of %d acknowledgement bytes at %s", t.atClient.acks.seen(), ackBytes(t.header), hostName(t.client))
 	}
 	return fmt.Sprintf("has %d of %d bytes at %s", max(0, t.atServer.sent.seen()-wire.Size), t.header.Size, hostName(t.server))
 }
@@ -308,7 +311,7 @@ func ordered(all map[member]*transfer) []member {
 		keys = append(keys, k)
 	}
 	slices.SortFunc(keys, func(x, y member) int {
-		return cmp.Or(cmp.Compare(x.group, y.group), cmp.Compare(x.member, y.member))
+		return cmp.Or(cmp.Compare(x.group, y.group), cmp.Compare(x.generation, y.generation), cmp.Compare(x.member, y.member))
 	})
 	return keys
 }
@@ -328,8 +331,13 @@ func (a *assembly) coflow(key groupKey, transfers []*transfer) {
 	m, arrival := a.marks[key], a.since(a.arrival[key])
 	c := CoflowRecord{Coflow: workloads.CoflowID(key.group), Width: int(m.Parts), Arrival: arrival}
 	var missing []string
-	complete := 0
+	complete, failed := 0, len(a.failedFlows(key.group))
+	never := int(m.Parts) - len(transfers) - failed
 	for _, t := range transfers {
+		if a.flowFailed(t) {
+			never++
+			continue
+		}
 		if !t.complete() {
 			missing = append(missing, fmt.Sprintf("flow %d %s", t.header.Member, t.lack()))
 			continue
@@ -352,14 +360,17 @@ func (a *assembly) coflow(key groupKey, transfers []*transfer) {
 		c.Size += f.Size
 		c.End = max(c.End, f.End)
 	}
-	if never := int(m.Parts) - len(transfers); never > 0 {
+	if never > 0 {
 		missing = append(missing, fmt.Sprintf("%d never started", never))
 	} else if never < 0 {
-		a.problemf("%s: its mark announces %d flows, the captures have %d: it has no record", groupName(key), m.Parts, len(transfers))
+		a.problemf("%s: its mark announces %d flows, the captures have %d: it has no record", groupName(key), m.Parts, int(m.Parts)-never)
 		return
 	}
 	if len(missing) > 0 {
 		a.problemf("%s: %d of its %d flows are complete, so it has no record: %s", groupName(key), complete, m.Parts, some(missing))
+		return
+	}
+	if failed > 0 {
 		return
 	}
 	if uint64(c.Size) != m.Size {
@@ -397,37 +408,74 @@ func (a *assembly) block(key groupKey, hops []*transfer) {
 		return
 	}
 	b := BlockRecord{Block: workloads.BlockID(key.group), Client: m.host, Size: units.Bytes(m.Size), Requested: a.since(a.arrival[key])}
+	_, failed := a.failures[failureKey{wire.KindBlockFailed, key.group, 0}]
+	lost := a.lostReplicas(key.group)
+	for i, t := range hops { // by generation
+		if i == 0 || t.header.Generation != hops[i-1].header.Generation {
+			b.Pipelines++
+		}
+		if t.header.Size != m.Size {
+			a.problemf("%s: its mark announces %d bytes, %s has %d", groupName(key), m.Size, t.hop(), t.header.Size)
+		}
+	}
+	if failed {
+		return
+	}
+	// The last pipeline completed it, or none.
+	generation, want := uint32(0), m.Parts-min(m.Parts, uint32(len(lost)))
+	if len(hops) > 0 {
+		generation = hops[len(hops)-1].header.Generation
+		hops = slices.DeleteFunc(slices.Clone(hops), func(t *transfer) bool { return t.header.Generation != generation })
+	}
 	var missing []string
-	for i := range m.Parts {
+	for i := range want {
 		at := slices.IndexFunc(hops, func(t *transfer) bool { return t.header.Member == i })
 		if at < 0 {
-			missing = append(missing, fmt.Sprintf("hop %d never started", i))
+			missing = append(missing, fmt.Sprintf("%s never started", hopName(i, generation)))
 			continue
 		}
 		t := hops[at]
 		// The last acknowledgement of hop 0 stands for all of the pipeline.
 		if i == 0 && !t.complete() {
-			missing = append(missing, fmt.Sprintf("hop %d %s", i, t.lack()))
-		}
-		if t.header.Size != m.Size {
-			a.problemf("%s: its mark announces %d bytes, hop %d has %d", groupName(key), m.Size, i, t.header.Size)
+			missing = append(missing, fmt.Sprintf("%s %s", t.hop(), t.lack()))
 		}
 		from := b.Client
 		if i > 0 && len(b.Hosts) == int(i) {
 			from = b.Hosts[i-1]
 		}
 		if got := hostName(t.client); got != from {
-			a.problemf("%s: hop %d comes from %s, not from %s", groupName(key), i, got, from)
+			a.problemf("%s: %s comes from %s, not from %s", groupName(key), t.hop(), got, from)
 		}
 		b.Hosts = append(b.Hosts, hostName(t.server))
 	}
-	if extra := len(hops) - int(m.Parts); extra > 0 && len(missing) == 0 {
-		a.problemf("%s: its mark announces %d replicas, the captures have %d hops", groupName(key), m.Parts, len(hops))
+	if extra := len(hops) - int(want); extra > 0 && len(missing) == 0 {
+		if len(lost) > 0 {
+			a.problemf("%s: its mark announces %d replicas, of which %d were lost, its last pipeline has %d hops", groupName(key), m.Parts, len(lost), len(hops))
+		} else {
+			a.problemf("%s: its mark announces %d replicas, the captures have %d hops", groupName(key), m.Parts, len(hops))
+		}
+	}
+	if len(missing) == 0 && want == 0 {
+		missing = append(missing, "all its replicas were lost")
 	}
 	if len(missing) > 0 {
 		a.problemf("%s: no record: %s", groupName(key), some(missing))
 		return
 	}
-	b.End = a.since(hops[0].atClient.ackEnd)
+	for _, l := range lost {
+		b.Lost = append(b.Lost, l.name) // settleFailures checks it
+	}
+	first := slices.IndexFunc(hops, func(t *transfer) bool { return t.header.Member == 0 })
+	b.End = a.since(hops[first].atClient.ackEnd)
 	a.Blocks = append(a.Blocks, b)
+}
+
+// hop names t within its block.
+func (t *transfer) hop() string { return hopName(t.header.Member, t.header.Generation) }
+
+func hopName(hop, generation uint32) string {
+	if generation > 0 {
+		return fmt.Sprintf("hop %d of pipeline %d", hop, generation)
+	}
+	return fmt.Sprintf("hop %d", hop)
 }

@@ -16,8 +16,12 @@
 //   - A coflow arrives with its mark and ends with its last flow. It has a record
 //     only if all its flows have one.
 //   - A block write is requested with its mark and ends with the packet, at the
-//     client's interface, that completes the acknowledgements of the pipeline's
-//     first hop.
+//     client's interface, that completes the acknowledgements of the first hop of
+//     its pipeline. Where pipelines broke, and the client made others without the
+//     hosts that were lost, it is that of the last one, whose hosts hold the block.
+//   - What a fault ended is marked on the wire (Failure): a failed flow or block has
+//     no record, and neither has the coflow of a failed flow. That is no problem;
+//     a transfer that did not end and has no such mark is one.
 //   - A mark's moment of arrival is what the mark states, because the datagram may
 //     wait in its host's queue, unless that is not within a bound before its time
 //     on the wire.

@@ -55,7 +55,8 @@ type conn struct {
 	start    int64    // first packet with payload, client → server
 	end      int64    // packet that completes header and size; 0 for not yet
 	ackEnd   int64    // packet that completes the acknowledgements; 0 for not yet
-	packets  int      // with payload, client → server
+	ackRead  ackReader
+	packets  int // with payload, client → server
 	resent   int
 	wire     units.Bytes // of all packets client → server
 	synAgain int
@@ -66,7 +67,8 @@ type conn struct {
 type mark struct {
 	wire.Header
 	host string
-	at   int64 // on the wire
+	at   int64  // on the wire
+	name string // that follows the header
 }
 
 // Counts are packets and the bytes of their Ethernet frames, without check
@@ -226,7 +228,8 @@ func (h *hostReducer) mark(f *frame, stamp int64, frame int) {
 		h.OtherRun.add(frame)
 		h.stray = head.Run
 	default:
-		h.marks = append(h.marks, mark{Header: head, host: h.Host, at: stamp})
+		name := f.payload[wire.Size:]
+		h.marks = append(h.marks, mark{Header: head, host: h.Host, at: stamp, name: string(name[:min(len(name), wire.MaxName)])})
 	}
 }
 
@@ -321,6 +324,8 @@ func (c *conn) identify(run uint64) {
 		c.standing = foreign
 	case c.headErr != nil:
 		c.standing = damaged
+	case c.header.Offset > c.header.Size:
+		c.standing, c.headErr = damaged, fmt.Errorf("testbed header that goes on at %d of %d bytes", c.header.Offset, c.header.Size)
 	case c.header.Size > math.MaxInt64-wire.Size:
 		c.standing, c.headErr = damaged, fmt.Errorf("testbed header with a size of %d bytes", c.header.Size)
 	case c.header.Run != run:
@@ -342,17 +347,80 @@ func (c *conn) backward(f *frame, stamp int64) {
 	if !c.hasAcks || f.length == 0 {
 		return
 	}
-	c.acks.add(c.acks.place(f.seq), f.length)
+	off := c.acks.place(f.seq)
+	c.ackRead.add(off, f.payload)
+	c.acks.add(off, f.length)
 	c.checkAcks(stamp)
 }
 
+// checkAcks ends a hop with the packet that completes its acknowledgements.
 func (c *conn) checkAcks(stamp int64) {
 	if c.ackEnd != 0 || c.standing != ours || c.header.Kind != wire.KindBlock || c.header.Packet == 0 {
 		return
 	}
-	if want := wire.AckBytes(c.header.Size, uint64(c.header.Packet)); uint64(c.acks.next) >= want {
+	last := wire.Packets(c.header.Size, uint64(c.header.Packet))
+	if end, ok := c.ackRead.after(last); ok {
+		if c.acks.next >= end {
+			c.ackEnd = stamp
+		}
+		return
+	}
+	// The last one was not captured: it shared a segment with too many others.
+	if uint64(c.acks.next) >= ackBytes(c.header)+uint64(len(c.ackRead.alive))*wire.AckSize && !c.ackRead.failed {
 		c.ackEnd = stamp
 	}
+}
+
+// ackBytes is the length of the acknowledgements of a hop, keep-alives aside.
+func ackBytes(h wire.Header) uint64 {
+	return wire.AckBytes(h.Size-min(h.Offset, h.Size), uint64(h.Packet))
+}
+
+// ackReader finds the last acknowledgement of a hop among those that were captured
+// whole, and counts keep-alives.
+type ackReader struct {
+	alive   map[int64]struct{} // offsets of keep-alives
+	latest  uint32             // the highest packet acknowledged
+	at      int64              // offset of that acknowledgement
+	known   bool
+	failed  bool // a failed acknowledgement ends the stream
+	failing int64
+}
+
+// mostAlive bounds the keep-alives of one hop that are remembered: those of hours.
+const mostAlive = 1 << 16
+
+// add takes the captured payload at an offset of the stream. Acknowledgements begin
+// at multiples of their size, up to a failed one.
+func (r *ackReader) add(off int64, payload []byte) {
+	skip := int64(0)
+	if rest := off % wire.AckSize; rest != 0 {
+		skip = (wire.AckSize - rest) % wire.AckSize
+	}
+	if off < 0 || skip > int64(len(payload)) {
+		return
+	}
+	for off, b := off+skip, payload[skip:]; len(b) >= wire.AckSize && (!r.failed || off < r.failing); off, b = off+wire.AckSize, b[wire.AckSize:] {
+		ack, _, err := wire.ParseAck(b)
+		switch {
+		case err != nil:
+		case ack.Failed:
+			r.failed, r.failing = true, off
+		case ack.Alive && len(r.alive) < mostAlive:
+			if r.alive == nil {
+				r.alive = map[int64]struct{}{}
+			}
+			r.alive[off] = struct{}{}
+		case ack.Alive:
+		case !r.known || ack.Seq > r.latest:
+			r.latest, r.at, r.known = ack.Seq, off, true
+		}
+	}
+}
+
+// after is the offset behind the acknowledgement of the last packet.
+func (r *ackReader) after(last uint64) (int64, bool) {
+	return r.at + wire.AckSize, r.known && uint64(r.latest) == last
 }
 
 // finish settles what only the end of the file tells.

@@ -21,6 +21,10 @@ func (a *assembly) settleMarks() {
 	for _, c := range a.captures {
 		for _, m := range c.marks {
 			key := groupKey{m.Kind, m.Group}
+			if m.Kind == wire.KindFlowFailed || m.Kind == wire.KindBlockFailed || m.Kind == wire.KindReplicaLost {
+				a.noteFailure(m)
+				continue
+			}
 			if m.Kind != wire.KindCoflowMark && m.Kind != wire.KindWriteMark {
 				a.problemf("%s: a mark of kind %v is not used", m.host, m.Kind)
 				continue

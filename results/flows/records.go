@@ -44,7 +44,9 @@ func (c CoflowRecord) CCT() time.Duration { return c.End - c.Arrival }
 type BlockRecord struct {
 	Block     workloads.BlockID
 	Client    string
-	Hosts     []string // replicas, in pipeline order
+	Hosts     []string // that hold it in the end, in pipeline order
+	Lost      []string // that were dropped from its pipelines, in that order
+	Pipelines int      // one more than the times it broke
 	Size      units.Bytes
 	Requested time.Duration
 	End       time.Duration // last acknowledgement back at the client
@@ -53,12 +55,35 @@ type BlockRecord struct {
 // WriteTime is the block write time, from the request.
 func (b BlockRecord) WriteTime() time.Duration { return b.End - b.Requested }
 
-// Records is all that one arm and repeat measured. Each slice is in order of ID.
+// What a Failure is of.
+const (
+	FailedFlow    = "flow"
+	FailedBlock   = "block"
+	FailedReplica = "replica"
+)
+
+// Failure is a transfer that a fault ended, or a host that the pipeline of a block
+// went on without. It is marked on the wire, which tells it from one that just did
+// not end.
+type Failure struct {
+	Kind   string
+	Coflow workloads.CoflowID // of a flow
+	Flow   workloads.FlowID   // of a flow
+	Block  workloads.BlockID  // of a block and a replica
+	// Host is whose interface showed the mark; of a replica, the host that was lost.
+	Host string
+	At   time.Duration
+}
+
+// Records is all that one arm and repeat measured. Flows, Coflows and Blocks are in
+// order of ID.
 type Records struct {
 	Flows   []FlowRecord
 	Coflows []CoflowRecord
 	Blocks  []BlockRecord
-	Failed  []Failure
+	// Failed are in order of time. A coflow with a failed flow has no record, and a
+	// failed flow or block has none either; a block that lost a replica has one.
+	Failed []Failure
 	// Problems are the reasons why something that was marked has no record, or
 	// why a record is doubtful.
 	Problems []string

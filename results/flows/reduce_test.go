@@ -261,7 +261,7 @@ func TestBlockPipeline(t *testing.T) {
 	pipeline(n)
 	got := n.reduce(Options{})
 	wantProblems(t, got)
-	want := []BlockRecord{{Block: 3, Client: a, Hosts: []string{a, b, c}, Size: 1000, End: 79 * ms}}
+	want := []BlockRecord{{Block: 3, Client: a, Hosts: []string{a, b, c}, Pipelines: 1, Size: 1000, End: 79 * ms}}
 	if diff := cmp.Diff(want, got.Blocks); diff != "" {
 		t.Errorf("blocks (-want +got):\n%s", diff)
 	}
