@@ -22,7 +22,9 @@ type Input struct {
 	// Repeat.Fluid are not looked at.
 	FluidModel bool
 	Seed       uint64 // of confidence intervals
-	Arms       []Arm  // the first is the baseline
+	// Partial is set where the run was cut short.
+	Partial *Partial
+	Arms    []Arm // the first is the baseline
 }
 
 // Arm is one combination of policies.
@@ -75,7 +77,7 @@ func New(in Input) (*Report, error) {
 	if err := in.check(); err != nil {
 		return nil, err
 	}
-	r := &Report{in: in, Summary: Summary{Format: Format, RunID: in.RunID, Scenario: in.Scenario, Source: SourcePackets, Baseline: in.Arms[0].Name}}
+	r := &Report{in: in, Summary: Summary{Format: Format, RunID: in.RunID, Scenario: in.Scenario, Source: SourcePackets, Baseline: in.Arms[0].Name, Partial: in.Partial}}
 	if in.FluidModel {
 		r.Summary.Source = SourceFluidModel
 	}

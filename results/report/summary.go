@@ -29,6 +29,8 @@ type Summary struct {
 	Source   string       `json:"source"`   // "packets" or "fluid model"
 	Baseline string       `json:"baseline"` // the arm that speed-ups are over
 	Arms     []ArmSummary `json:"arms"`
+	// Partial is there where the run was cut short.
+	Partial *Partial `json:"partial,omitempty"`
 }
 
 // ArmSummary is one arm.
