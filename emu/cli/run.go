@@ -46,11 +46,15 @@ func (a *app) runCmd() *cobra.Command {
 on real TCP, captures every host, and prints a table a metric with the verdict of
 each arm. Everything is kept in a run directory. It needs root.
 
-Exit code 3 tells that the verdict of an arm is void.
-
 With --check-scale every arm runs once more with all rates and sizes divided by a
 factor and all times kept, and the report tells whether speed-ups moved. They should
-not: the emulation stands for a faster network.`,
+not: the emulation stands for a faster network.
+
+Ctrl-C once ends the run cleanly: nothing is left on the machine, the repeats that
+had ended are reported and marked as partial, and the exit code is 1. Ctrl-C twice
+ends it at once; "testbed gc" then removes what it had made.
+
+Exit code 3 tells that the verdict of an arm is void.`,
 		Example: `  sudo testbed run scripts/quickstart/scenario.yaml
   sudo testbed run scripts/quickstart/facebook.yaml --set trace=FB2010-1Hr-150-0.txt
   sudo testbed run scenario.yaml --json | jq '.arms[].cct'

@@ -173,7 +173,7 @@ func execute(ctx context.Context, s *scenario.Scenario, o Options, backend strin
 			done, err := r.repeat(ctx, backend, i, repeat, w)
 			if err != nil {
 				err = fmt.Errorf("arm %s, repeat %d: %w", r.arms[i].Name, repeat, err)
-				out, reportErr := r.partial(in)
+				out, reportErr := r.partial(in, err, repeat, i)
 				return out, errors.Join(err, reportErr)
 			}
 			in.Arms[i].Repeats = append(in.Arms[i].Repeats, done)
@@ -181,7 +181,7 @@ func execute(ctx context.Context, s *scenario.Scenario, o Options, backend strin
 	}
 	if half != nil {
 		if in.Scaled, err = r.checkScale(ctx, half, backend); err != nil {
-			out, reportErr := r.partial(in)
+			out, reportErr := r.partial(in, fmt.Errorf("scaled half: %w", err), s.Spec.Repeat, 0)
 			return out, errors.Join(err, reportErr)
 		}
 	}
@@ -200,9 +200,25 @@ func finish(dir string, in report.Input) (*Outcome, error) {
 	return &Outcome{Dir: dir, Report: rep}, nil
 }
 
-// partial is what a run that was cut short still has to show: the arms that
-// ended. It is nil where none did.
-func (r *run) partial(in report.Input) (*Outcome, error) {
+// partial is what a run that was cut short in a repeat of an arm still has to
+// show: the arms that ended. It is nil where none did; the manifest says so in
+// any case.
+func (r *run) partial(in report.Input, why error, repeat, arm int) (*Outcome, error) {
+	p := &report.Partial{Why: why.Error(), Ended: []string{}, Cut: []string{}, NotBegun: []string{}}
+	for k := range r.s.Spec.Repeat {
+		for i, a := range r.arms {
+			name := fmt.Sprintf("%s/%d", a.Name, k)
+			switch {
+			case k < repeat || k == repeat && i < arm:
+				p.Ended = append(p.Ended, name)
+			case k == repeat && i == arm:
+				p.Cut = append(p.Cut, name)
+			default:
+				p.NotBegun = append(p.NotBegun, name)
+			}
+		}
+	}
+	in.Partial, r.dir.manifest.Partial = p, p
 	in.Arms = slices.DeleteFunc(in.Arms, func(a report.Arm) bool { return len(a.Repeats) == 0 })
 	if len(in.Arms) == 0 {
 		return nil, nil

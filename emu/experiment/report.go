@@ -235,6 +235,11 @@ func Report(ctx context.Context, dir string) (*Outcome, error) {
 		return cmp.Or(cmp.Compare(a.res.Meta.ArmIndex, b.res.Meta.ArmIndex), cmp.Compare(a.res.Meta.Repeat, b.res.Meta.Repeat))
 	})
 	in := report.Input{RunID: all[0].res.Meta.RunID, Scenario: all[0].res.Meta.Scenario, Scaled: half}
+	var m struct{ Partial *report.Partial }
+	if _, err := readJSON(filepath.Join(dir, "manifest.json"), &m); err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	}
+	in.Partial = m.Partial
 	for _, x := range all {
 		if x.res.Meta.RunID != in.RunID {
 			return nil, fmt.Errorf("report: captures of two runs under %s: %s and %s: report on each by itself", dir, in.RunID, x.res.Meta.RunID)

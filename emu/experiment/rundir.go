@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"testbed/results/report"
 )
 
 // Manifest says what a run directory holds and how it was made. It is written
@@ -36,8 +38,10 @@ type Manifest struct {
 	Ended    time.Time `json:"ended,omitzero"`
 	State    string    `json:"state"`           // "running", "complete", "interrupted" or "failed"
 	Error    string    `json:"error,omitempty"` // why, where it is failed or interrupted
-	Settings any       `json:"settings"`        // limits in force that the scenario does not state
-	Notes    []string  `json:"notes,omitempty"` // what was left out or rounded in making the workload
+	// Partial tells which repeats ended, where not all did.
+	Partial  *report.Partial `json:"partial,omitempty"`
+	Settings any             `json:"settings"`        // limits in force that the scenario does not state
+	Notes    []string        `json:"notes,omitempty"` // what was left out or rounded in making the workload
 }
 
 var unsafeName = regexp.MustCompile(`[^a-zA-Z0-9.+_-]+`)

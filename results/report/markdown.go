@@ -19,6 +19,9 @@ func plain(s string) string {
 func (r *Report) Markdown(w io.Writer) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# Run %s\n\nScenario: %s. %s\n", plain(r.in.RunID), plain(r.in.Scenario), r.source())
+	if r.in.Partial != nil {
+		fmt.Fprintf(&b, "\n%s\n", plain(r.in.Partial.String()))
+	}
 	tables := r.tables()
 	if len(tables) == 0 {
 		b.WriteString("\nNothing was measured: no coflow, flow or block has a record.\n")

@@ -22,9 +22,11 @@ type Input struct {
 	// Repeat.Fluid are not looked at.
 	FluidModel bool
 	Seed       uint64 // of confidence intervals
-	Arms       []Arm  // the first is the baseline
 	// Scaled is the scaled half of a check of the scale, if there was one.
 	Scaled *Scaled
+	// Partial is set where the run was cut short.
+	Partial *Partial
+	Arms    []Arm // the first is the baseline
 }
 
 // Arm is one combination of policies.
@@ -79,7 +81,7 @@ func New(in Input) (*Report, error) {
 	if err := in.check(); err != nil {
 		return nil, err
 	}
-	r := &Report{in: in, Summary: Summary{Format: Format, RunID: in.RunID, Scenario: in.Scenario, Source: SourcePackets, Baseline: in.Arms[0].Name}}
+	r := &Report{in: in, Summary: Summary{Format: Format, RunID: in.RunID, Scenario: in.Scenario, Source: SourcePackets, Baseline: in.Arms[0].Name, Partial: in.Partial}}
 	if in.FluidModel {
 		r.Summary.Source = SourceFluidModel
 	}

@@ -31,6 +31,8 @@ type Summary struct {
 	Arms     []ArmSummary `json:"arms"`
 	// ScaleCheck is there where the run was asked for one.
 	ScaleCheck *ScaleCheck `json:"scale_check,omitempty"`
+	// Partial is there where the run was cut short.
+	Partial *Partial `json:"partial,omitempty"`
 }
 
 // ArmSummary is one arm.

@@ -48,6 +48,9 @@ func draw(w io.Writer, t table, r tw.Renderer) error {
 func (r *Report) Terminal(w io.Writer) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "Run %s, scenario %s\n%s\n", r.in.RunID, r.in.Scenario, r.source())
+	if r.in.Partial != nil {
+		fmt.Fprintf(&b, "\n%s\n", r.in.Partial.String())
+	}
 	tables := r.tables()
 	if len(tables) == 0 {
 		b.WriteString("\nNothing was measured: no coflow, flow or block has a record.\n")
