@@ -186,10 +186,10 @@ func TestPlantedLiesAreCaught(t *testing.T) {
 			tamper{build: shapers("leaf0", "h0-01", func(s *plan.Shaper) { s.Rate = s.Rate * 9 / 10 })}},
 		{"a link at 110 % of its rate", "delivered", verdict.Void,
 			tamper{build: shapers("leaf0", "h0-01", func(s *plan.Shaper) { s.Rate = s.Rate * 11 / 10 })}},
-		{"hosts' uplinks at 90 % of its rate", "delivered", verdict.Degraded,
+		{"hosts' uplinks at 85 % of their rate", "delivered", verdict.Degraded,
 			tamper{build: shapers("", "", func(s *plan.Shaper) {
 				if s.Device == plan.Uplink {
-					s.Rate = s.Rate * 9 / 10
+					s.Rate = s.Rate * 85 / 100
 				}
 			})}},
 		{"disks at 80 % of their rate", "disk", verdict.Void,
