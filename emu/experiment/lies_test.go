@@ -186,10 +186,10 @@ func TestPlantedLiesAreCaught(t *testing.T) {
 			tamper{build: shapers("leaf0", "h0-01", func(s *plan.Shaper) { s.Rate = s.Rate * 9 / 10 })}},
 		{"a link at 110 % of its rate", "delivered", verdict.Void,
 			tamper{build: shapers("leaf0", "h0-01", func(s *plan.Shaper) { s.Rate = s.Rate * 11 / 10 })}},
-		{"hosts' uplinks at 90 % of its rate", "delivered", verdict.Degraded,
+		{"hosts' uplinks at 85 % of their rate", "delivered", verdict.Degraded,
 			tamper{build: shapers("", "", func(s *plan.Shaper) {
 				if s.Device == plan.Uplink {
-					s.Rate = s.Rate * 9 / 10
+					s.Rate = s.Rate * 85 / 100
 				}
 			})}},
 		{"disks at 80 % of their rate", "disk", verdict.Void,
@@ -268,7 +268,7 @@ func TestTooManyLinksAreCaught(t *testing.T) {
 		t.Logf("%d saturated links of %d packets a second on %d processors", 4*pairs, perLink, runtime.NumCPU())
 		v := runJudged(t, func() (string, []string) { return saturating(pairs) }, tamper{})
 		show(t, v, true)
-		return level(v, "delivered") > verdict.Pass
+		return max(level(v, "delivered"), level(v, "packet-spacing"), level(v, "scheduling-lateness")) > verdict.Pass
 	})
 }
 

@@ -69,7 +69,7 @@ func (r Range) has(x float64) bool { return x >= r.Lo && x <= r.Hi }
 func Default() Thresholds {
 	return Thresholds{
 		DeliveredPass: Range{0.97, 1.01}, DeliveredVoid: Range{0.90, 1.05},
-		WatchedPass: 0.95, WatchedVoid: 0.80,
+		WatchedPass: 0.92, WatchedVoid: 0.60,
 		SpacingPass: 0.90, SpacingVoid: 0.50,
 		LatenessPass: 5 * time.Millisecond, LatenessPassCCT: 0.01, LatenessVoidCCT: 0.10,
 		DiskPass: Range{0.97, 1.03}, DiskVoid: Range{0.90, 1.10},

@@ -31,6 +31,9 @@ type Spell struct{ From, To time.Time }
 const (
 	waitingFrames = 2 // that wait for a link at every look
 	leastLooks    = 8 // of a spell that counts
+	// longestGap ends a spell: over a longer time between two looks nothing can be
+	// said of the link.
+	longestGap = 40 * time.Millisecond
 )
 
 // waits tells whether a look found enough waiting.
@@ -61,7 +64,7 @@ func (s *sampler) look(watched []*watching, seen map[string]readings) ([]*watchi
 		if err != nil {
 			return nil, err
 		}
-		if s.waits(reading{w.link, at, q}) {
+		if s.waits(reading{w.link, at, q}) && at.Sub(w.last) <= longestGap {
 			w.last, w.sent = at, q.Bytes
 			w.looks++
 			continue
