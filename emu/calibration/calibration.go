@@ -284,3 +284,11 @@ func (c *Calibration) At(mtu units.Bytes) (best Capacity, ok bool) {
 	}
 	return best, ok
 }
+
+// Nearest is the bucket measured that is nearest in size. The link must have
+// one.
+func (l Link) Nearest(size units.Bytes) Burst {
+	return slices.MinFunc(l.Bursts, func(a, b Burst) int {
+		return cmp.Compare(max(a.Size-size, size-a.Size), max(b.Size-size, size-b.Size))
+	})
+}
