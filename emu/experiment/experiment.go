@@ -30,6 +30,7 @@ import (
 	"slices"
 	"time"
 
+	"testbed/emu/calibration"
 	"testbed/emu/deploy"
 	"testbed/emu/engine"
 	"testbed/emu/fluid"
@@ -53,6 +54,11 @@ type Options struct {
 	Out       string // directory in which the run directory is made
 	StateRoot string // of emu/deploy
 	Version   string // of the tool, for the manifest and captures
+	// Calibration is this machine's, nil without one: links then have the default
+	// bucket, and nothing is refused for its load.
+	Calibration *calibration.Calibration
+	// Force runs also what is predicted to be more than the machine carries.
+	Force bool
 	// Progress is told where a run is, often; it may be nil and must not wait.
 	Progress func(Progress)
 }
@@ -95,6 +101,7 @@ type run struct {
 	fabric *topo.Fabric
 	dir    *rundir
 	arms   []scenario.Arm
+	burst  func(units.Rate, units.Bytes) units.Bytes // of links; nil is the default
 }
 
 // CheckPolicy is the check of names and parameters that a scenario is loaded
@@ -122,6 +129,11 @@ func execute(ctx context.Context, s *scenario.Scenario, o Options, backend strin
 	m, err := r.manifest(backend)
 	if err != nil {
 		return nil, err
+	}
+	if backend == "packets" {
+		if err := r.fit(ctx, &m); err != nil {
+			return nil, err
+		}
 	}
 	if r.dir, err = createRundir(o.Out, m); err != nil {
 		return nil, err
@@ -217,7 +229,7 @@ func (r *run) describe() error {
 }
 
 func (r *run) plan(seed uint64) *plan.Plan {
-	return plan.Compile(r.s.Spec.Name, r.fabric, plan.Options{Seed: seed})
+	return plan.Compile(r.s.Spec.Name, r.fabric, plan.Options{Seed: seed, Burst: r.burst})
 }
 
 // repeat runs one repeat of one arm.

@@ -34,7 +34,11 @@ type Manifest struct {
 	State    string    `json:"state"`           // "running", "complete", "interrupted" or "failed"
 	Error    string    `json:"error,omitempty"` // why, where it is failed or interrupted
 	Settings any       `json:"settings"`        // limits in force that the scenario does not state
-	Notes    []string  `json:"notes,omitempty"` // what was left out or rounded in making the workload
+	// Calibration tells what the links' buckets go by. Forced is why the run would
+	// have been refused without being forced.
+	Calibration string   `json:"calibration,omitempty"`
+	Forced      string   `json:"forced,omitempty"`
+	Notes       []string `json:"notes,omitempty"` // what was left out or rounded in making the workload
 }
 
 var unsafeName = regexp.MustCompile(`[^a-zA-Z0-9.+_-]+`)
