@@ -129,10 +129,12 @@ func scaleTo(s *scenario.Scenario, f *topo.Fabric, c *calibration.Calibration) (
 }
 
 // Overload tells which arms are predicted to ask more of the machine than it was
-// calibrated to carry, by more than CapacityMargin; "" if none, or without a
-// calibration.
+// calibrated to carry, by more than CapacityMargin; "" if none, without a
+// calibration, and where that found no end to what the machine carries. Links x
+// packets/s are a forecast only: links that are in use but not saturated take
+// much less than those it was calibrated with.
 func (f *Forecast) Overload() string {
-	if f.Capacity == nil {
+	if f.Capacity == nil || f.Capacity.Bounded {
 		return ""
 	}
 	most := f.Capacity.Packets * CapacityMargin

@@ -192,7 +192,7 @@ func (f *Forecast) Script(w io.Writer) error {
 	fmt.Fprintf(b, "# predicted on the fluid model, all arms and repeats: %v\n", f.Duration.Round(100*time.Millisecond))
 	for _, l := range f.Load {
 		warn := ""
-		if f.Capacity == nil && l.CPU > 0.9 {
+		if (f.Capacity == nil || f.Capacity.Bounded) && l.CPU > 0.9 {
 			warn = ": more than this machine is likely to carry; lower the rates, or raise the MTU"
 		}
 		fmt.Fprintf(b, "#   %-20s %6.1fs, %.0f shaped packets/s, %.0f in the busiest second: about %.0f %% of %d processors%s\n",
