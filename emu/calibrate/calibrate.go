@@ -63,7 +63,7 @@ func Defaults() Options {
 	return o
 }
 
-// Quick are options that take a third of the time and are as much less sure.
+// Quick are options that take three fifths of the time and are less sure.
 func Quick() Options {
 	o := Defaults()
 	o.Rounds, o.Saturated, o.Run, o.DiskTime = 3, 50*time.Millisecond, time.Second, 500*time.Millisecond

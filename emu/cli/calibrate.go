@@ -80,7 +80,7 @@ The result is kept in the user's cache for this machine and kernel, or where
 	}
 	cmd.Flags().StringSliceVar(&rates, "rates", nil, "link rates to calibrate (10Mbps to 1Gbps in seven steps by default)")
 	cmd.Flags().StringSliceVar(&mtus, "mtu", nil, "MTUs to calibrate, in bytes (1500,9000 by default)")
-	cmd.Flags().BoolVar(&quick, "quick", false, "fewer and shorter measurements: half the time, less certain")
+	cmd.Flags().BoolVar(&quick, "quick", false, "fewer and shorter measurements: three fifths of the time, less certain")
 	cmd.Flags().StringVar(&out, "out", "", "file to keep the result in instead of the user's cache")
 	cmd.Flags().StringVar(&dir, "dir", ".", "directory in which runs would be made, where the disk is measured")
 	return cmd
