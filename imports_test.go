@@ -48,9 +48,11 @@ var arrows = map[string][]string{
 
 	"emu/live": {"policies", "emu/engine", "emu/fault", "emu/kernel", "emu/fidelity", "emu/plan", "emu/deploy", "hosts", "hosts/pace", "hosts/disk",
 		"results/pcap", "results/flows"},
-	"emu/experiment": {"policies", "policies/catalog", "emu/engine", "emu/fault", "emu/fluid", "emu/live", "emu/kernel", "emu/fidelity", "emu/plan", "emu/deploy", "emu/scenario",
+	"emu/calibration": {"emu/plan"},
+	"emu/calibrate":   {"emu/calibration", "emu/deploy", "emu/experiment", "emu/kernel", "emu/plan", "emu/scenario", "hosts/disk"},
+	"emu/experiment": {"emu/calibration", "policies", "policies/catalog", "emu/engine", "emu/fault", "emu/fluid", "emu/live", "emu/kernel", "emu/fidelity", "emu/plan", "emu/deploy", "emu/scenario",
 		"results/pcap", "results/flows", "results/metrics", "results/report"},
-	"emu/cli": {"topo/draw", "policies/catalog", "emu/experiment", "emu/fault", "emu/inspect", "emu/kernel", "emu/plan", "emu/deploy", "emu/scenario",
+	"emu/cli": {"topo/draw", "emu/calibration", "emu/calibrate", "policies/catalog", "emu/experiment", "emu/fault", "emu/inspect", "emu/kernel", "emu/plan", "emu/deploy", "emu/scenario",
 		"results/flows", "results/metrics", "results/report"},
 	"": {"emu/cli"},
 

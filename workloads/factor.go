@@ -128,3 +128,11 @@ func ceilBytes(nums, dens []int64) (_ units.Bytes, ok bool) {
 	}
 	return units.Bytes(max(1, n.Int64())), true
 }
+
+// Times is the product of two factors, in lowest terms; ok is false where its
+// numbers do not fit.
+func (f Factor) Times(g Factor) (_ Factor, ok bool) {
+	f, g = f.orOne(), g.orOne()
+	r := new(big.Rat).Mul(big.NewRat(f.Num, f.Den), big.NewRat(g.Num, g.Den))
+	return Factor{r.Num().Int64(), r.Denom().Int64()}, r.Num().IsInt64() && r.Denom().IsInt64()
+}

@@ -139,7 +139,7 @@ root, in seconds.`,
 	}
 	group("run", a.runCmd(), a.simCmd(), a.validateCmd(), a.planCmd(), a.reportCmd(), a.graphCmd(), a.schemaCmd())
 	group("hand", a.upCmd(), a.downCmd(), a.psCmd(), a.inspectCmd(), a.execCmd(), a.shellCmd(), a.faultCmd())
-	group("machine", a.doctorCmd(), a.gcCmd(), a.versionCmd())
+	group("machine", a.doctorCmd(), a.calibrateCmd(), a.gcCmd(), a.versionCmd())
 	return root
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"testbed/emu/deploy"
+	"testbed/emu/experiment"
 	"testbed/emu/kernel"
 	"testbed/emu/plan"
 	"testbed/topo"
@@ -44,7 +45,15 @@ func (a *app) upCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p := plan.Compile(name, fabric, plan.Options{Seed: s.RepeatSeed(0)})
+			c, err := a.calibration()
+			if err != nil {
+				return err
+			}
+			burst, _, err := experiment.Buckets(s, fabric, c)
+			if err != nil {
+				return err
+			}
+			p := plan.Compile(name, fabric, plan.Options{Seed: s.RepeatSeed(0), Burst: burst})
 			took, notes, err := up(cmd.Context(), a.state, deploy.State{ID: name, Kind: deploy.KindUp, Name: s.Spec.Name, Shape: s.Shape(), Namespaces: p.Namespaces()}, p)
 			if err != nil {
 				return err

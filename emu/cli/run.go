@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"testbed/emu/calibration"
 	"testbed/emu/experiment"
 	"testbed/emu/scenario"
 	"testbed/results/verdict"
@@ -40,6 +41,7 @@ func (a *app) runCmd() *cobra.Command {
 	var f scenarioFlags
 	var out string
 	scale := &scaleFlag{}
+	var force bool
 	cmd := &cobra.Command{
 		Use: "run SCENARIO", Short: "Run a scenario on packets and report what the captures show",
 		Long: `Run builds the scenario's fabric for each arm and repeat, runs the workload in it
@@ -53,6 +55,9 @@ not: the emulation stands for a faster network.
 Ctrl-C once ends the run cleanly: nothing is left on the machine, the repeats that
 had ended are reported and marked as partial, and the exit code is 1. Ctrl-C twice
 ends it at once; "testbed gc" then removes what it had made.
+Where the machine is calibrated ("testbed calibrate"), links get the buckets that
+were measured to hold their rate, and a scenario that is predicted to be more than
+the machine carries is refused.
 
 Exit code 3 tells that the verdict of an arm is void.`,
 		Example: `  sudo testbed run scripts/quickstart/scenario.yaml
@@ -65,6 +70,11 @@ Exit code 3 tells that the verdict of an arm is void.`,
 				if err := needRoot("run"); err != nil {
 					return nil, err
 				}
+				c, err := a.calibration()
+				if err != nil {
+					return nil, err
+				}
+				o.Calibration, o.Force = c, force
 				return experiment.Execute(ctx, s, o)
 			})
 		},
@@ -72,7 +82,17 @@ Exit code 3 tells that the verdict of an arm is void.`,
 	f.add(cmd)
 	scale.add(cmd)
 	cmd.Flags().StringVar(&out, "out", "runs", "directory in which the run directory is made")
+	cmd.Flags().BoolVar(&force, "force", false, "run also what is predicted to be more than this machine carries")
 	return cmd
+}
+
+// calibration is this machine's. Without one it says so.
+func (a *app) calibration() (*calibration.Calibration, error) {
+	c, err := calibration.Load()
+	if c == nil && err == nil {
+		fmt.Fprintln(a.stderr, "note: no calibration of this machine: using defaults; sudo testbed calibrate makes one")
+	}
+	return c, err
 }
 
 func (a *app) simCmd() *cobra.Command {

@@ -51,7 +51,11 @@ much of this machine it would take. Nothing is built.`,
 			if err != nil {
 				return err
 			}
-			p, err := experiment.Preview(cmd.Context(), s, true)
+			c, err := a.calibration()
+			if err != nil {
+				return err
+			}
+			p, err := experiment.Predict(cmd.Context(), s, c)
 			if err != nil {
 				return err
 			}

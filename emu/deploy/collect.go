@@ -260,6 +260,9 @@ func remove(ctx context.Context, e Entry, lock *os.File, r Reaper) (err error) {
 	if err := r.Reap(ctx, e.PinDir(), e.State.Namespaces); err != nil {
 		return err
 	}
+	if err := release(ctx, e.State, r); err != nil {
+		return err
+	}
 	var errs []error
 	for _, dir := range e.State.Directories {
 		errs = append(errs, removeMarked(dir, e.State.ID))

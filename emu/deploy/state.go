@@ -57,6 +57,10 @@ type State struct {
 	Namespaces []string `json:"namespaces"`
 	// Directories outside the testbed's own, made by Owned.AddDirectory.
 	Directories []string `json:"directories,omitempty"`
+	// Loops are the files of loop devices, and Cgroups the directories of cgroups,
+	// that the testbed has or is about to have (Owned.AddLoop, Owned.AddCgroup).
+	Loops   []string `json:"loops,omitempty"`
+	Cgroups []string `json:"cgroups,omitempty"`
 	// Ready tells that the testbed is complete.
 	Ready bool `json:"ready"`
 }

@@ -31,6 +31,7 @@ import (
 	"slices"
 	"time"
 
+	"testbed/emu/calibration"
 	"testbed/emu/deploy"
 	"testbed/emu/engine"
 	"testbed/emu/fault"
@@ -58,6 +59,11 @@ type Options struct {
 	// CheckScale, if it is set, is a factor above 1: every arm runs again with all
 	// rates and sizes divided by it, and the report tells whether speed-ups moved.
 	CheckScale workloads.Factor
+	// Calibration is this machine's, nil without one: links then have the default
+	// bucket, and nothing is refused for its load.
+	Calibration *calibration.Calibration
+	// Force runs also what is predicted to be more than the machine carries.
+	Force bool
 	// Progress is told where a run is, often; it may be nil and must not wait.
 	Progress func(Progress)
 	// tamper is how tests of this package make a testbed lie, to see that its verdict
@@ -108,6 +114,7 @@ type run struct {
 	dir    *rundir
 	arms   []scenario.Arm
 	faults fault.Timeline
+	burst  func(units.Rate, units.Bytes) units.Bytes // of links; nil is the default
 }
 
 // CheckPolicy is the check of names and parameters that a scenario is loaded
@@ -149,6 +156,11 @@ func execute(ctx context.Context, s *scenario.Scenario, o Options, backend strin
 	m, err := r.manifest(backend)
 	if err != nil {
 		return nil, err
+	}
+	if backend == "packets" {
+		if err := r.fit(ctx, &m); err != nil {
+			return nil, err
+		}
 	}
 	if r.dir, err = r.createDir(m); err != nil {
 		return nil, err
@@ -269,7 +281,7 @@ func (r *run) describe() error {
 }
 
 func (r *run) plan(seed uint64) *plan.Plan {
-	return plan.Compile(r.s.Spec.Name, r.fabric, plan.Options{Seed: seed})
+	return plan.Compile(r.s.Spec.Name, r.fabric, plan.Options{Seed: seed, Burst: r.burst})
 }
 
 // repeat runs one repeat of one arm.
@@ -421,7 +433,7 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 		Meta: pcap.Meta{Tool: "testbed", Version: r.o.Version, RunID: r.dir.manifest.Run, Run: number.Sum64(), Arm: r.arms[arm].Name, ArmIndex: arm,
 			Repeat: repeat, Scenario: spec.Name, Workload: r.dir.manifest.Workload},
 		Disks: disks, Heartbeat: spec.Heartbeat.Interval, Seed: r.s.RepeatSeed(repeat), Congestion: spec.Fabric.CongestionControl, Settings: live.DefaultSettings(r.fabric),
-		Faults: r.faults, Detect: spec.Heartbeat.Detect(), Convergence: spec.Fabric.Convergence}
+		Burst: r.burst, Faults: r.faults, Detect: spec.Heartbeat.Detect(), Convergence: spec.Fabric.Convergence}
 	if spec.Disk != nil && len(w.Writers) > 0 {
 		cfg.DiskRates, cfg.DiskSize = slices.Repeat([]units.Rate{spec.Disk.Write}, r.fabric.Hosts()), spec.Disk.Size
 	}

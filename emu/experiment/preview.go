@@ -9,9 +9,11 @@ import (
 	"strings"
 	"time"
 
+	"testbed/emu/calibration"
 	"testbed/emu/plan"
 	"testbed/emu/scenario"
 	"testbed/results/flows"
+	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
@@ -36,6 +38,11 @@ type Forecast struct {
 	// captures.
 	Duration time.Duration `json:"duration_ns,omitempty"`
 	Plan     *plan.Plan    `json:"plan,omitempty"`
+	// Calibration tells what the links and the load go by.
+	Calibration string `json:"calibration,omitempty"`
+	// Capacity is the calibrated one at the MTU nearest to the scenario's; nil
+	// without a calibration.
+	Capacity *calibration.Capacity `json:"capacity,omitempty"`
 }
 
 // Load is the predicted load of one arm.
@@ -46,13 +53,26 @@ type Load struct {
 	// averaged over the arm and in its busiest second.
 	Packets     float64 `json:"shaped_packets_per_s"`
 	PeakPackets float64 `json:"peak_shaped_packets_per_s"`
+	// PeakLinks is the links that carry anything in the second with the most
+	// packets.
+	PeakLinks int `json:"peak_links"`
 	// CPU is the share of this machine's processors that PeakPackets take.
 	CPU float64 `json:"peak_cpu_share"`
 }
 
 // Preview says what a scenario comes to; with the load and the plan only where
-// full is asked for, since that simulates each arm.
+// full is asked for, since that simulates each arm. It knows no calibration.
 func Preview(ctx context.Context, s *scenario.Scenario, full bool) (*Forecast, error) {
+	return preview(ctx, s, full, nil)
+}
+
+// Predict is a full Preview by a calibration; nil is none. It refuses what
+// Buckets refuses.
+func Predict(ctx context.Context, s *scenario.Scenario, c *calibration.Calibration) (*Forecast, error) {
+	return preview(ctx, s, true, c)
+}
+
+func preview(ctx context.Context, s *scenario.Scenario, full bool, cal *calibration.Calibration) (*Forecast, error) {
 	f, err := s.Shape().Build()
 	if err != nil {
 		return nil, err
@@ -72,6 +92,17 @@ func Preview(ctx context.Context, s *scenario.Scenario, full bool) (*Forecast, e
 	if r.faults, err = timeline(s, f); err != nil {
 		return nil, err
 	}
+	if full {
+		if r.burst, out.Calibration, err = Buckets(s, f, cal); err != nil {
+			return nil, err
+		}
+	}
+	cost := PacketCost
+	if cal != nil {
+		if x, ok := cal.At(f.Shape().MTU); ok {
+			out.Capacity, cost = &x, x.Cost
+		}
+	}
 	p := r.plan(s.RepeatSeed(0))
 	if err := p.Check(); err != nil {
 		return nil, err
@@ -88,7 +119,7 @@ func Preview(ctx context.Context, s *scenario.Scenario, full bool) (*Forecast, e
 		if err != nil {
 			return nil, fmt.Errorf("arm %s: %w", a.Name, err)
 		}
-		l := r.load(rec, w)
+		l := r.load(rec, w, cost)
 		l.Arm = a.Name
 		out.Load = append(out.Load, l)
 		out.Duration += l.Duration * time.Duration(s.Spec.Repeat)
@@ -97,44 +128,55 @@ func Preview(ctx context.Context, s *scenario.Scenario, full bool) (*Forecast, e
 }
 
 // load spreads each transfer's packets evenly over its life.
-func (r *run) load(rec flows.Records, w workloads.Workload) Load {
+func (r *run) load(rec flows.Records, w workloads.Workload, cost time.Duration) Load {
 	end := lastEnd(rec)
 	seconds := make([]float64, int(end/time.Second)+1)
+	inUse := make([]map[topo.LinkID]bool, len(seconds))
 	payload := float64(r.fabric.Shape().MTU - 52)
 	var total float64
-	spread := func(from, to time.Duration, size units.Bytes, hops int) {
-		packets := float64(size) / payload * float64(hops)
+	spread := func(from, to time.Duration, size units.Bytes, path []topo.LinkID) {
+		packets := float64(size) / payload * float64(len(path))
 		total += packets
 		per := packets / max(to-from, 1).Seconds()
 		for at := from; at < to; {
 			next := min((at/time.Second+1)*time.Second, to)
 			seconds[at/time.Second] += per * (next - at).Seconds()
+			if inUse[at/time.Second] == nil {
+				inUse[at/time.Second] = map[topo.LinkID]bool{}
+			}
+			for _, l := range path {
+				inUse[at/time.Second][l] = true
+			}
 			at = next
 		}
 	}
-	hops := func(a, b string) int {
+	// Of the spines the first stands for all: which one a flow takes is not in the
+	// records.
+	path := func(a, b string) []topo.LinkID {
 		src, errA := r.fabric.FindHost(a)
 		dst, errB := r.fabric.FindHost(b)
 		if errA != nil || errB != nil {
-			return 0
+			return nil
 		}
-		return len(r.fabric.Path(src, dst, 0))
+		return r.fabric.Path(src, dst, 0)
 	}
 	for _, f := range rec.Flows {
-		spread(f.Start, f.End, f.Size, hops(f.Src, f.Dst))
+		spread(f.Start, f.End, f.Size, path(f.Src, f.Dst))
 	}
 	for _, b := range rec.Blocks {
 		from := b.Client
 		for _, h := range b.Hosts {
-			spread(b.Requested, b.End, b.Size, hops(from, h))
+			spread(b.Requested, b.End, b.Size, path(from, h))
 			from = h
 		}
 	}
 	l := Load{Duration: end, Packets: total / max(end.Seconds(), 1)}
-	for _, s := range seconds {
-		l.PeakPackets = max(l.PeakPackets, s)
+	for i, s := range seconds {
+		if s > l.PeakPackets {
+			l.PeakPackets, l.PeakLinks = s, len(inUse[i])
+		}
 	}
-	l.CPU = l.PeakPackets * PacketCost.Seconds() / float64(runtime.NumCPU())
+	l.CPU = l.PeakPackets * cost.Seconds() / float64(runtime.NumCPU())
 	return l
 }
 
@@ -153,11 +195,24 @@ func (f *Forecast) Script(w io.Writer) error {
 	fmt.Fprintf(b, "# predicted on the fluid model, all arms and repeats: %v\n", f.Duration.Round(100*time.Millisecond))
 	for _, l := range f.Load {
 		warn := ""
-		if l.CPU > 0.9 {
+		if (f.Capacity == nil || f.Capacity.Bounded) && l.CPU > 0.9 {
 			warn = ": more than this machine is likely to carry; lower the rates, or raise the MTU"
 		}
 		fmt.Fprintf(b, "#   %-20s %6.1fs, %.0f shaped packets/s, %.0f in the busiest second: about %.0f %% of %d processors%s\n",
 			l.Arm, l.Duration.Seconds(), l.Packets, l.PeakPackets, 100*l.CPU, runtime.NumCPU(), warn)
+	}
+	if f.Calibration != "" {
+		fmt.Fprintf(b, "# %s\n", f.Calibration)
+	}
+	if c := f.Capacity; c != nil {
+		fmt.Fprintf(b, "# calibrated capacity at MTU %d: %.0f shaped packets/s over %d saturated links, %.2g links x packets/s\n", int64(c.MTU), c.Packets, c.Links, c.Product())
+		for _, l := range f.Load {
+			fmt.Fprintf(b, "#   %-20s %.0f %% of the packets/s, %.0f %% of the links x packets/s (%d links in use)\n", l.Arm,
+				100*l.PeakPackets/c.Packets, 100*l.PeakPackets*float64(l.PeakLinks)/c.Product(), l.PeakLinks)
+		}
+	}
+	if over := f.Overload(); over != "" {
+		fmt.Fprintf(b, "# testbed run refuses this without --force: %s\n", over)
 	}
 	fmt.Fprintf(b, "\n%s", f.Plan.Text())
 	return b.Flush()

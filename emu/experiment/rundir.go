@@ -40,8 +40,12 @@ type Manifest struct {
 	Error    string    `json:"error,omitempty"` // why, where it is failed or interrupted
 	// Partial tells which repeats ended, where not all did.
 	Partial  *report.Partial `json:"partial,omitempty"`
-	Settings any             `json:"settings"`        // limits in force that the scenario does not state
-	Notes    []string        `json:"notes,omitempty"` // what was left out or rounded in making the workload
+	Settings any             `json:"settings"` // limits in force that the scenario does not state
+	// Calibration tells what the links' buckets go by. Forced is why the run would
+	// have been refused without being forced.
+	Calibration string   `json:"calibration,omitempty"`
+	Forced      string   `json:"forced,omitempty"`
+	Notes       []string `json:"notes,omitempty"` // what was left out or rounded in making the workload
 }
 
 var unsafeName = regexp.MustCompile(`[^a-zA-Z0-9.+_-]+`)

@@ -56,6 +56,7 @@ type Scenario struct {
 	Spec   Spec
 	source []byte
 	traces []loadedTrace // by index of Spec.Workload; of other items empty
+	rate   workloads.Factor
 }
 
 // loadedTrace is a trace that an item of the workload replays.
@@ -130,6 +131,7 @@ func Parse(name string, data []byte, o Options) (*Scenario, error) {
 	d.mapping(root, "", reflect.ValueOf(&s.Spec).Elem())
 	s.Spec.Vars = sub.vars
 	c := checker{decoder: d, spec: &s.Spec}
+	s.rate = c.scaleRates()
 	c.check()
 	s.traces = make([]loadedTrace, len(s.Spec.Workload))
 	for i, item := range s.Spec.Workload {

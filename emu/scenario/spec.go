@@ -34,7 +34,8 @@ type Spec struct {
 	// Heartbeat is how hosts report their traffic to the master.
 	Heartbeat Heartbeat `yaml:"heartbeat"`
 	// Scale multiplies what a trace states, whose sizes and times are those of
-	// another cluster. What this file states itself is taken as written.
+	// another cluster, and the rates of this file. What else this file states is
+	// taken as written.
 	Scale Scale `yaml:"scale"`
 	// Workload is what the cluster is asked to do: traces of coflows to replay
 	// and writers of blocks.
@@ -100,6 +101,11 @@ type Fabric struct {
 	// Convergence is how long routing takes to tell the other leaves that a link
 	// between a spine and a leaf is down, or back. The leaf itself knows at once.
 	Convergence time.Duration `yaml:"convergence" jsonschema:"default=50ms" least:"0s" most:"1h"`
+	// ShortFlow is the smallest flow whose time the links must hold within 5 %. A
+	// token bucket gives every flow about one frame after an idle moment, so jumbo
+	// frames need a larger one. Where the machine is calibrated, links that cannot
+	// hold it are refused.
+	ShortFlow units.Bytes `yaml:"short_flow" jsonschema:"default=50KB" least:"1KB" most:"1GB" scale:"keep"`
 }
 
 // HostLink is the rate of the links of some hosts.
@@ -166,6 +172,10 @@ type Scale struct {
 	Size workloads.Factor `yaml:"size" jsonschema:"default=1"`
 	// Time multiplies moments of arrival, such as "1/10" or 0.1.
 	Time workloads.Factor `yaml:"time" jsonschema:"default=1"`
+	// Rate multiplies every rate of this file, and every size in it (blocks,
+	// packets, disks, queues) with them, so that times stay. With size multiplied
+	// by the same, traces keep their times too.
+	Rate workloads.Factor `yaml:"rate" jsonschema:"default=1"`
 }
 
 // Item is one part of the workload; which, its kind says.
@@ -363,7 +373,7 @@ type Capture struct {
 	// Ethernet (14), IPv4 (20), TCP with its options (60) and of a transfer (64).
 	Snaplen int `yaml:"snaplen" jsonschema:"default=160,minimum=158,maximum=65535" of:"bytes"`
 	// Ring is the memory between kernel and recorder for each ring.
-	Ring units.Bytes `yaml:"ring" jsonschema:"default=2MB" least:"64KB" most:"1GB"`
+	Ring units.Bytes `yaml:"ring" jsonschema:"default=2MB" least:"64KB" most:"1GB" scale:"keep"`
 }
 
 // Limits end or refuse what would run away.
@@ -378,7 +388,7 @@ type Limits struct {
 	// Blocks that the workload may write.
 	Blocks int `yaml:"blocks" jsonschema:"default=100000,minimum=1,maximum=100000000"`
 	// Trace is the largest trace file that is read.
-	Trace units.Bytes `yaml:"trace" jsonschema:"default=64MB" least:"1KB" most:"4GB"`
+	Trace units.Bytes `yaml:"trace" jsonschema:"default=64MB" least:"1KB" most:"4GB" scale:"keep"`
 }
 
 // MarshalYAML gives the keys of the fabric's kind.

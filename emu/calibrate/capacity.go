@@ -1,0 +1,197 @@
+package calibrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"testbed/emu/calibration"
+	"testbed/emu/experiment"
+	"testbed/emu/plan"
+	"testbed/emu/scenario"
+	"testbed/results/verdict"
+	"testbed/topo/units"
+)
+
+const (
+	// fewest is the number of flows with which the search begins.
+	fewest = 8
+	// fineness is by how much of itself the answer may be too low.
+	fineness = 1.0 / 8
+	// wanted of tries runs must pass for a level to count as carried: a machine
+	// has other things to do at times.
+	wanted, tries = 2, 3
+	// capacitySteps is about how many levels are tried, for progress.
+	capacitySteps = 7
+	// capacityQueue holds several jumbo frames at the reference rate.
+	capacityQueue = 50 * time.Millisecond
+	capacityRing  = units.MiB
+)
+
+// capacity finds the most flows at which real runs have verdict pass, by doubling
+// and then halving the interval.
+func (m *machine) capacity(ctx context.Context) error {
+	for _, mtu := range m.o.MTUs {
+		out, err := m.capacityAt(ctx, mtu)
+		if err != nil {
+			return fmt.Errorf("at MTU %d: %w", int64(mtu), err)
+		}
+		m.c.Capacity = append(m.c.Capacity, out)
+	}
+	return nil
+}
+
+func (m *machine) capacityAt(ctx context.Context, mtu units.Bytes) (out calibration.Capacity, err error) {
+	perFlow := 2 * float64(m.o.Reference) / 8 / float64(mtu+plan.EthernetHeader) // shaped packets/s
+	base := m.done
+	var costs []float64 // ns, of levels that were carried
+	carried := func(n int) (bool, error) {
+		m.step(fmt.Sprintf("%d flows of %v at MTU %d", n, m.o.Reference, int64(mtu)), 1)
+		m.done = min(m.done, base+capacitySteps)
+		passed, failed := 0, 0
+		for passed < wanted && failed <= tries-wanted {
+			ok, busy, err := m.run(ctx, n, mtu)
+			if err != nil {
+				return false, err
+			}
+			if ok {
+				passed++
+				costs = append(costs, busy*1e9/(perFlow*float64(n)))
+			} else {
+				failed++
+			}
+		}
+		return passed >= wanted, nil
+	}
+	good, bad := 0, 0
+	for n := min(fewest, m.o.MaxFlows); bad == 0; n = min(2*n, m.o.MaxFlows) {
+		ok, err := carried(n)
+		if err != nil {
+			return out, err
+		}
+		if !ok {
+			bad = n
+		} else if good = n; n == m.o.MaxFlows {
+			out.Bounded = true
+			break
+		}
+	}
+	for bad > 0 && bad-good > max(1, int(fineness*float64(good))) {
+		n := (good + bad) / 2
+		ok, err := carried(n)
+		if err != nil {
+			return out, err
+		}
+		if ok {
+			good = n
+		} else {
+			bad = n
+		}
+	}
+	m.done = base + capacitySteps
+	if good == 0 {
+		return out, fmt.Errorf("not even one flow of %v between two hosts has verdict pass: the machine is too busy, or too slow", m.o.Reference)
+	}
+	s := calibration.SpreadOf(costs)
+	out.MTU, out.Rate, out.Flows, out.Links, out.Packets = mtu, m.o.Reference, good, 2*good, perFlow*float64(good)
+	out.Cost, out.CostFrom = time.Duration(s.Median), [2]float64{s.Least, s.Most}
+	return out, nil
+}
+
+// run runs n flows at once, host i to host n+i of one rack, as a scenario, and
+// tells whether its verdict is pass, and how many processors it kept busy.
+func (m *machine) run(ctx context.Context, n int, mtu units.Bytes) (pass bool, busy float64, err error) {
+	payload := float64(m.o.Reference) / 8 * float64(mtu-52) / float64(mtu+plan.EthernetHeader) * m.o.Run.Seconds()
+	var trace strings.Builder
+	fmt.Fprintf(&trace, "%d %d\n", 2*n, n)
+	for i := range n {
+		fmt.Fprintf(&trace, "%d 0 1 %d 1 %d:%s\n", i+1, i, n+i, strconv.FormatFloat(payload/1e6, 'f', 6, 64))
+	}
+	text := fmt.Sprintf(`name: calibrate
+fabric: {leaves: 1, spines: 0, hosts_per_leaf: %d, host_link: %v, mtu: %d, queue: %v}
+capture: {ring: %dB}
+workload: [{kind: trace, path: trace, mb: MB}]
+arms: {coflow: [fair]}
+`, 2*n, m.o.Reference, int64(mtu), capacityQueue, int64(capacityRing))
+	if err := os.WriteFile(filepath.Join(m.dir, "trace"), []byte(trace.String()), 0o644); err != nil {
+		return false, 0, err
+	}
+	s, err := scenario.Parse(filepath.Join(m.dir, "calibrate.yaml"), []byte(text), scenario.Options{CheckPolicy: experiment.CheckPolicy})
+	if err != nil {
+		return false, 0, err
+	}
+	dir := filepath.Join(m.dir, "runs")
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	var from, to sample
+	var sampleErr error
+	take := func(into *sample) {
+		if into.at.IsZero() {
+			var err error
+			*into, err = processors()
+			sampleErr = errors.Join(sampleErr, err)
+		}
+	}
+	out, err := experiment.Execute(ctx, s, experiment.Options{Out: dir, StateRoot: m.o.StateRoot, Version: m.o.Version, Progress: func(p experiment.Progress) {
+		switch p.Phase {
+		case "run":
+			take(&from)
+		case "settle":
+			take(&to)
+		}
+	}})
+	if err == nil {
+		err = sampleErr
+	}
+	if ctx.Err() != nil {
+		return false, 0, context.Cause(ctx)
+	}
+	if err != nil && n > fewest {
+		return false, 0, nil // a machine that is asked for too much may fail in many ways
+	}
+	if err != nil {
+		return false, 0, err
+	}
+	return out.Level() == verdict.Pass, to.busySince(from), nil
+}
+
+// sample is the time all processors have been busy, up to a moment.
+type sample struct {
+	at   time.Time
+	busy time.Duration
+}
+
+// userHZ is the unit of /proc/stat on all architectures Go runs on.
+const userHZ = 100
+
+// processors reads the first line of /proc/stat: user, nice, system, idle,
+// iowait, irq, softirq. Time that was stolen from a virtual machine is not ours.
+func processors() (sample, error) {
+	data, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return sample{}, err
+	}
+	line, _, _ := strings.Cut(string(data), "\n")
+	words := strings.Fields(line)
+	if len(words) < 8 || words[0] != "cpu" {
+		return sample{}, fmt.Errorf("/proc/stat begins with %q: want the times of all processors", line)
+	}
+	var ticks int64
+	for _, i := range []int{1, 2, 3, 6, 7} {
+		n, err := strconv.ParseInt(words[i], 10, 64)
+		if err != nil {
+			return sample{}, fmt.Errorf("/proc/stat: %w", err)
+		}
+		ticks += n
+	}
+	return sample{time.Now(), time.Duration(ticks) * time.Second / userHZ}, nil
+}
+
+// busySince is how many processors were busy on average.
+func (s sample) busySince(from sample) float64 {
+	return (s.busy - from.busy).Seconds() / max(s.at.Sub(from.at).Seconds(), 1e-3)
+}

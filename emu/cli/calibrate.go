@@ -1,0 +1,248 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mattn/go-isatty"
+	"github.com/olekukonko/tablewriter"
+	"github.com/spf13/cobra"
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"testbed/emu/calibrate"
+	"testbed/emu/calibration"
+	"testbed/topo/units"
+)
+
+func (a *app) calibrateCmd() *cobra.Command {
+	var rates, mtus []string
+	var quick bool
+	var out, dir string
+	cmd := &cobra.Command{
+		Use: "calibrate", Short: "Measure what this machine can emulate, for plan and run to go by", Args: exactly(0),
+		Long: `Calibrate measures, from captured packets, which token buckets hold a link's rate
+and the time of short flows; with real runs, how many packets a second the machine
+carries; and what its disk and the ways to throttle it do. It takes less than three
+minutes, needs root, and wants the machine to itself.
+
+The result is kept in the user's cache for this machine and kernel, or where
+` + calibration.Env + ` says, and used by plan, run and up from then on.`,
+		Example: `  sudo testbed calibrate
+  sudo testbed calibrate --rates 10Mbps,25Mbps,100Mbps --mtu 1500
+  sudo testbed calibrate --quick --out /tmp/calibration.json
+  sudo testbed calibrate --json | jq '.capacity'`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o := calibrate.Defaults()
+			if quick {
+				o = calibrate.Quick()
+			}
+			if err := parseRates(rates, mtus, &o); err != nil {
+				return usageError{err}
+			}
+			if err := o.Check(); err != nil {
+				return usageError{err}
+			}
+			if err := needRoot("calibrate"); err != nil {
+				return err
+			}
+			path := out
+			if path == "" {
+				var err error
+				if path, err = calibration.Path(); err != nil {
+					return err
+				}
+			}
+			o.Dir, o.StateRoot, o.Version = dir, a.state, version
+			show := a.calibrating()
+			o.Progress = show.update
+			c, err := calibrate.Run(cmd.Context(), o)
+			show.done()
+			if err != nil {
+				return err
+			}
+			if err := c.Write(path); err != nil {
+				return err
+			}
+			return a.print(c, func(w io.Writer) error {
+				if err := writeCalibration(w, c); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintf(w, "\nKept in %s\n", path)
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringSliceVar(&rates, "rates", nil, "link rates to calibrate (10Mbps to 1Gbps in seven steps by default)")
+	cmd.Flags().StringSliceVar(&mtus, "mtu", nil, "MTUs to calibrate, in bytes (1500,9000 by default)")
+	cmd.Flags().BoolVar(&quick, "quick", false, "fewer and shorter measurements: three fifths of the time, less certain")
+	cmd.Flags().StringVar(&out, "out", "", "file to keep the result in instead of the user's cache")
+	cmd.Flags().StringVar(&dir, "dir", ".", "directory in which runs would be made, where the disk is measured")
+	return cmd
+}
+
+func parseRates(rates, mtus []string, o *calibrate.Options) error {
+	if len(rates) > 0 {
+		o.Rates = nil
+	}
+	for _, s := range rates {
+		r, err := units.ParseRate(strings.TrimSpace(s))
+		if err != nil {
+			return fmt.Errorf("--rates: %w", err)
+		}
+		o.Rates = append(o.Rates, r)
+	}
+	if len(mtus) > 0 {
+		o.MTUs = nil
+	}
+	for _, s := range mtus {
+		n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 32)
+		if err != nil {
+			return fmt.Errorf("--mtu %q: want a plain number of bytes, such as 1500", s)
+		}
+		o.MTUs = append(o.MTUs, units.Bytes(n))
+	}
+	return nil
+}
+
+// calibrating shows how far a calibration is: a bar on a terminal, a line a
+// quarter of the way elsewhere.
+type calibrating struct {
+	w       io.Writer
+	pool    *mpb.Progress
+	bar     *mpb.Bar
+	what    chan string // the latest
+	quarter int
+}
+
+func (a *app) calibrating() *calibrating {
+	c := &calibrating{w: a.stderr, what: make(chan string, 1), quarter: -1}
+	f, ok := a.stderr.(*os.File)
+	if !ok || !isatty.IsTerminal(f.Fd()) {
+		return c
+	}
+	now := ""
+	c.pool = mpb.New(mpb.WithOutput(a.stderr), mpb.WithWidth(24), mpb.WithRefreshRate(200*time.Millisecond))
+	c.bar = c.pool.AddBar(1000, mpb.BarFillerClearOnComplete(), mpb.PrependDecorators(decor.Name("calibrate ")),
+		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string {
+			select {
+			case now = <-c.what:
+			default:
+			}
+			return " " + now
+		})))
+	return c
+}
+
+func (c *calibrating) update(what string, done float64) {
+	if c.bar == nil {
+		if q := int(4 * done); q > c.quarter {
+			c.quarter = q
+			fmt.Fprintf(c.w, "calibrate: %.0f %%: %s\n", 100*done, what)
+		}
+		return
+	}
+	select {
+	case <-c.what:
+	default:
+	}
+	c.what <- what
+	c.bar.SetCurrent(int64(1000 * done))
+}
+
+func (c *calibrating) done() {
+	if c.bar != nil {
+		c.bar.Abort(true)
+		c.pool.Wait()
+		c.bar = nil
+	}
+}
+
+// writeCalibration prints a calibration as tables.
+func writeCalibration(w io.Writer, c *calibration.Calibration) error {
+	fmt.Fprintf(w, "Calibrated %s on %d processors, Linux %s, in %v\n\n", c.Date.Format(time.DateOnly), c.CPUs, c.Kernel, c.Took)
+	fmt.Fprintf(w, "Links: buckets that hold the rate within %g %% and flows within %g %%, for flows of so many bytes after an idle moment\n",
+		100*calibration.RateTolerance, 100*calibration.FlowTolerance)
+	shorts := []units.Bytes{calibration.DefaultShortFlow, 250 * units.KB, units.MB}
+	t := tablewriter.NewTable(w)
+	header := []any{"rate", "mtu"}
+	for _, s := range shorts {
+		header = append(header, s.String())
+	}
+	t.Header(append(header, "bucket", "rate error", "short flow")...)
+	for _, l := range c.Links {
+		row := []any{l.Rate.String(), int64(l.MTU)}
+		short := units.Bytes(0) // the least that works, of which the other columns are
+		for _, s := range shorts {
+			win := l.Window(s)
+			if win.Empty() {
+				row = append(row, "none")
+				continue
+			}
+			if short == 0 {
+				short = s
+			}
+			row = append(row, fmt.Sprintf("%d-%d", int64(win.Least), int64(win.Most)))
+		}
+		if short == 0 {
+			row = append(row, "", "", "")
+		} else {
+			b := l.Nearest(l.Window(short).Pick())
+			row = append(row, int64(b.Size), spreadPercent(b.RateError, 1), spreadPercent(b.Credit, -1/float64(calibration.Wire(short, l.MTU)))+" at "+short.String())
+		}
+		if err := t.Append(row...); err != nil {
+			return err
+		}
+	}
+	if err := t.Render(); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\nCapacity: flows at once in one rack, each saturating two links, with verdict pass\n")
+	t = tablewriter.NewTable(w)
+	t.Header("mtu", "link rate", "flows", "saturated links", "shaped packets/s", "links x packets/s", "processor time a packet")
+	for _, x := range c.Capacity {
+		flows := strconv.Itoa(x.Flows)
+		if x.Bounded {
+			flows += " or more"
+		}
+		if err := t.Append(int64(x.MTU), x.Rate.String(), flows, x.Links, fmt.Sprintf("%.0f", x.Packets), fmt.Sprintf("%.2g", x.Product()),
+			fmt.Sprintf("%.1f µs (%.1f to %.1f)", x.Cost.Seconds()*1e6, x.CostFrom[0]/1e3, x.CostFrom[1]/1e3)); err != nil {
+			return err
+		}
+	}
+	if err := t.Render(); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\nBuilding, ms each: namespace %s, veth pair %s, shaper %s\n", ms(c.Build.Namespace), ms(c.Build.Veth), ms(c.Build.Qdisc))
+	fmt.Fprintf(w, "Disk of %s, %s, unthrottled: %.0f MB/s (%.0f to %.0f)\n", c.Disk.Dir, c.Disk.Mode, c.Disk.Write.Median/8e6, c.Disk.Write.Least/8e6, c.Disk.Write.Most/8e6)
+	t = tablewriter.NewTable(w)
+	t.Header("throttle", "at", "error")
+	for _, x := range c.Disk.Throttles {
+		if x.Missing != "" {
+			if err := t.Append(x.Name, "", "missing: "+x.Missing); err != nil {
+				return err
+			}
+		}
+		for _, r := range x.Rates {
+			if err := t.Append(x.Name, fmt.Sprintf("%.1f MB/s", float64(r.Rate)/8e6), fmt.Sprintf("%+.2f %%", 100*r.Error)); err != nil {
+				return err
+			}
+		}
+	}
+	return t.Render()
+}
+
+// spreadPercent prints a spread times scale.
+func spreadPercent(s calibration.Spread, scale float64) string {
+	a, b := 100*scale*s.Least, 100*scale*s.Most
+	return fmt.Sprintf("%+.2f %% (%+.2f to %+.2f)", 100*scale*s.Median, math.Min(a, b), math.Max(a, b))
+}
+
+func ms(s calibration.Spread) string {
+	return fmt.Sprintf("%.2f (%.2f to %.2f)", s.Median, s.Least, s.Most)
+}
