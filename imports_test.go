@@ -53,6 +53,7 @@ var arrows = map[string][]string{
 
 	"emu/kernel/netnstest": {},
 	"scripts/quickstart":   {}, // scenario files, and tests of them
+	"scripts/testvm":       {}, // runs the tests of others
 }
 
 // onlyIn fences a dependency into the packages that may know of it.
