@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"testing"
@@ -80,7 +81,7 @@ func TestCaptureSeesWhatInterfacesCount(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		time.Sleep(50 * time.Millisecond) // the last acknowledgements are on their way
+		b.settle(t, names...) // the last acknowledgements are on their way
 		for i, name := range names {
 			packets := stops[i]()
 			links, err := b.ns(name).Links()
@@ -124,6 +125,32 @@ func TestCaptureSeesWhatInterfacesCount(t *testing.T) {
 	}
 }
 
+// settle waits until the interfaces of some namespaces have counted nothing for
+// 100 ms.
+func (b *fabric) settle(t *testing.T, names ...string) {
+	t.Helper()
+	count := func() (all string) {
+		for _, name := range names {
+			links, err := b.ns(name).Links()
+			if err != nil {
+				t.Fatal(err)
+			}
+			all += fmt.Sprint(links)
+		}
+		return all
+	}
+	deadline := time.Now().Add(5 * time.Second)
+	for last := count(); time.Now().Before(deadline); {
+		time.Sleep(100 * time.Millisecond)
+		now := count()
+		if now == last {
+			return
+		}
+		last = now
+	}
+	t.Fatal("packets for 5 s after the last flow")
+}
+
 // Captured packets have finished checksums.
 func TestChecksumsAreFinished(t *testing.T) {
 	b := build(t, shape(1, 2, 0, 100*units.Mbps, 1500), plan.Options{})
@@ -164,7 +191,7 @@ func TestCaptureOfLoopback(t *testing.T) {
 	if _, err := b.send(flow{src: 0, dst: 0, size: 100 * units.KB}); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(20 * time.Millisecond) // for the connection to close both ways
+	b.settle(t, "h0-00") // for the connection to close both ways
 	packets := stop()
 	links, err := b.ns("h0-00").Links()
 	if err != nil {

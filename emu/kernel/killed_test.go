@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -50,6 +51,7 @@ func victim(root string, after int) error {
 		return err
 	}
 	_, err = deploy.Apply(context.Background(), p, &waiting{NewExecutor(o.PinDir()), after})
+	runtime.KeepAlive(o) // the garbage collector would close its lock
 	return err
 }
 

@@ -45,7 +45,8 @@ var packages = []string{
 
 // tools are programs that tests start, and the Debian packages with them.
 var tools = map[string]string{
-	"sh": "dash", "cat": "coreutils", "sleep": "coreutils", "true": "coreutils", "ls": "coreutils", "grep": "grep",
+	"sh": "dash", "cat": "coreutils", "sleep": "coreutils", "true": "coreutils", "ls": "coreutils", "mkdir": "coreutils", "dd": "coreutils",
+	"grep": "grep", "cmp": "diffutils",
 	"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "mount": "mount", "ping": "iputils-ping",
 }
 
