@@ -128,7 +128,7 @@ func (o *outcome) read(line string, test, said *string) {
 	}
 	if m := logLine.FindStringSubmatch(line); m != nil {
 		*said = m[1]
-		if strings.HasPrefix(m[1], notJudged) {
+		if strings.HasPrefix(m[1], notJudged) && !slices.Contains(o.Timing, *test) {
 			o.Timing = append(o.Timing, *test)
 		}
 	}
