@@ -186,6 +186,11 @@ func (r *results) print(w io.Writer, runs []run) error {
 			fmt.Fprintf(w, "FAILED %s: no test passed: it tested nothing\n", o.Package)
 		}
 	}
+	for _, run := range runs {
+		if !slices.ContainsFunc(r.Outcomes, func(o *outcome) bool { return o.Package == run.Package }) {
+			fmt.Fprintf(w, "FAILED %s: not run\n", run.Package)
+		}
+	}
 	if r.Broken != "" {
 		fmt.Fprintf(w, "FAILED: init: %s\n", r.Broken)
 	} else if !r.Done {
