@@ -62,7 +62,7 @@ type settings struct {
 	limit   time.Duration
 	memory  int // MB
 	cpus    int
-	disk    int64 // bytes
+	disk    int64 // MB
 	console string
 	names   []string
 }
@@ -121,15 +121,15 @@ func parse(args []string) (settings, error) {
 	f.DurationVar(&s.timeout, "timeout", 15*time.Minute, "of the whole, builds included")
 	f.DurationVar(&s.limit, "package-timeout", 8*time.Minute, "of each package's tests")
 	f.IntVar(&s.memory, "memory", 2048, "of the guest, in `MB`")
+	f.Int64Var(&s.disk, "disk", 2048, "of the guest's /tmp, in `MB`, taken here only as it is written")
 	f.IntVar(&s.cpus, "cpus", 2, "of the guest")
 	f.StringVar(&s.console, "console", "", "`file` to keep the guest's console in (default: printed when the guest fails)")
 	if err := f.Parse(args); err != nil {
 		return s, err
 	}
-	if s.timeout <= 0 || s.limit <= 0 || s.memory < 512 || s.cpus < 1 {
-		return s, errors.New("want times above 0, at least 512 MB of memory and one processor")
+	if s.timeout <= 0 || s.limit <= 0 || s.memory < 512 || s.disk < 512 || s.disk > 1<<20 || s.cpus < 1 {
+		return s, errors.New("want times above 0, at least 512 MB of memory and of disk, and one processor")
 	}
-	s.disk = 1 << 30
 	s.names = f.Args()
 	if len(s.names) == 0 {
 		s.names = packages
@@ -187,7 +187,7 @@ func testInGuest(ctx context.Context, s settings) (bool, error) {
 		return false, err
 	}
 	disk := filepath.Join(work, "disk")
-	if err := makeDisk(ctx, mkfs, disk, s.disk); err != nil {
+	if err := makeDisk(ctx, mkfs, disk, s.disk<<20); err != nil {
 		return false, err
 	}
 	info, err := os.Stat(initrd)

@@ -13,6 +13,10 @@ import (
 	"github.com/olekukonko/tablewriter"
 )
 
+// longReason is how much of a skip's reason the summary repeats, in bytes: the
+// output above it has all.
+const longReason = 200
+
 // notJudged is what netnstest prints where it leaves the timing of packets
 // unjudged.
 const notJudged = "timing, not judged under emulation"
@@ -165,7 +169,11 @@ func (r *results) print(w io.Writer, runs []run) error {
 	}
 	for _, o := range r.Outcomes {
 		for _, s := range o.Skipped {
-			fmt.Fprintf(w, "SKIPPED %s %s: %s\n", o.Package, s.Test, s.Reason)
+			reason := s.Reason
+			if len(reason) > longReason {
+				reason = strings.ToValidUTF8(reason[:longReason], "") + " …"
+			}
+			fmt.Fprintf(w, "SKIPPED %s %s: %s\n", o.Package, s.Test, reason)
 		}
 		for _, name := range o.Timing {
 			fmt.Fprintf(w, "NOT JUDGED %s %s: %s\n", o.Package, name, notJudged)

@@ -213,7 +213,7 @@ func TestParse(t *testing.T) {
 	if err != nil || s.cache != "/c/testbed/vm" || s.timeout != 15*time.Minute || !slices.Equal(s.names, packages) {
 		t.Errorf("parse() = %+v, %v", s, err)
 	}
-	for _, args := range [][]string{{"-timeout", "0s"}, {"-memory", "16"}, {"-cpus", "0"}, {"-package-timeout", "-1s"}} {
+	for _, args := range [][]string{{"-timeout", "0s"}, {"-memory", "16"}, {"-cpus", "0"}, {"-disk", "8"}, {"-disk", "9000000000000"}, {"-package-timeout", "-1s"}} {
 		if _, err := parse(args); err == nil {
 			t.Errorf("%v is taken", args)
 		}
