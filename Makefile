@@ -1,13 +1,14 @@
 # make demo   build, then run the quickstart (as root, or through sudo)
 # make test   every test, the privileged ones included (as root, or through sudo)
 # make check  what CI runs: formatting, vet, staticcheck, then make test
+# make test-vm  the privileged tests on Debian's stock kernel, in qemu (docs/testing.md)
 
 GO      ?= go
 SUDO    := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E env "PATH=$$PATH")
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X testbed/emu/cli.version=$(VERSION)
 
-.PHONY: build demo test check lint bench bench-build fuzz clean
+.PHONY: build demo test test-vm check lint bench bench-build fuzz clean
 
 build: bin/testbed
 
@@ -27,6 +28,13 @@ test: build
 	@command -v gcc >/dev/null || { echo "make test: the race detector needs gcc: apt-get install gcc" >&2; exit 1; }
 	@command -v tc >/dev/null || [ -x /usr/sbin/tc ] || { echo "make test: a plan is tried as a script of ip and tc: apt-get install iproute2" >&2; exit 1; }
 	TESTBED_PRIVILEGED=1 $(SUDO) $(GO) test -p 1 -race -shuffle=on -timeout 20m ./...
+
+# Needs no root. VMFLAGS are the flags of scripts/testvm, such as -run or -kernel.
+# Error 3 is that no virtual machine can be run here, which TESTBED_VM_OPTIONAL=1
+# makes a success.
+test-vm:
+	$(GO) build -o bin/testvm ./scripts/testvm
+	./bin/testvm $(VMFLAGS)
 
 check: lint test
 

@@ -59,6 +59,7 @@ var arrows = map[string][]string{
 	"emu/kernel/netnstest": {},
 	"scripts/bench":        {}, // runs other programs
 	"scripts/quickstart":   {}, // scenario files, and tests of them
+	"scripts/testvm":       {}, // runs the tests of others
 }
 
 // onlyIn fences a dependency into the packages that may know of it.

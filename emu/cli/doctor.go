@@ -1,46 +1,153 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
-	"github.com/olekukonko/tablewriter"
 	"github.com/spf13/cobra"
 
+	"testbed/emu/deploy"
 	"testbed/emu/kernel"
 )
 
 func (a *app) doctorCmd() *cobra.Command {
-	return &cobra.Command{
+	var out string
+	cmd := &cobra.Command{
 		Use: "doctor", Short: "Tell what this machine has and lacks", Args: exactly(0),
-		Long: `Doctor looks at the kernel, its features and limits, and says what each one that is
-missing costs. It changes nothing. It fails where something is missing without
-which nothing runs.`,
+		Long: `Doctor looks at the kernel, its features and limits, the disks and the clock, and
+says what each one that is missing costs. It changes nothing. It fails where
+something is missing without which nothing runs. Without root it says what it
+could not look at.`,
 		Example: "  sudo testbed doctor\n  testbed doctor --json",
 		RunE: func(*cobra.Command, []string) error {
-			facts := kernel.Probe()
-			if err := a.print(facts, func(w io.Writer) error {
-				t := tablewriter.NewTable(w)
-				t.Header("what", "have", "detail", "without it")
-				for _, f := range facts {
-					have := "yes"
-					if !f.Have {
-						have = "no"
-					}
-					if err := t.Append(f.Name, have, f.Detail, f.Cost); err != nil {
-						return err
-					}
-				}
-				return t.Render()
-			}); err != nil {
+			facts := append(kernel.Probe(a.state, out), otherTestbeds(a.state))
+			if err := a.print(facts, func(w io.Writer) error { return printFacts(w, facts) }); err != nil {
 				return err
 			}
-			for _, f := range facts {
-				if f.Needed && !f.Have {
-					return fmt.Errorf("%s is missing: %s", f.Name, f.Cost)
-				}
-			}
-			return nil
+			return needs(facts)
 		},
 	}
+	cmd.Flags().StringVar(&out, "out", "runs", "where run directories are to be made")
+	return cmd
+}
+
+// otherTestbeds tells of those whose processes share this machine's processors.
+func otherTestbeds(root string) kernel.Fact {
+	f := kernel.Fact{Group: "machine", Name: "no other testbed", Cost: "two runs at once take each other's processors, and both verdicts suffer"}
+	entries, err := deploy.List(root)
+	if err != nil {
+		f.Unknown, f.Detail = true, err.Error()
+		return f
+	}
+	var live []string
+	for _, e := range entries {
+		if !e.Stale() {
+			live = append(live, e.State.ID)
+		}
+	}
+	f.Have, f.Detail = len(live) == 0, fmt.Sprintf("%d in %s", len(live), root)
+	if len(live) > 0 {
+		f.Detail += ": " + strings.Join(live, ", ")
+	}
+	return f
+}
+
+// needs is an error that names everything which is needed and missing. What is
+// unknown for want of something else is that thing's fault.
+func needs(facts []kernel.Fact) error {
+	var errs []error
+	for _, f := range facts {
+		if f.Needed && !f.Have && !f.Unknown {
+			errs = append(errs, fmt.Errorf("%s is missing: %s", f.Name, f.Cost))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Columns of doctor's text: those of a name, and of all of a line.
+const (
+	doctorName  = 32
+	doctorWidth = 100
+)
+
+// printFacts writes the groups in the order in which they first come up.
+func printFacts(w io.Writer, facts []kernel.Fact) error {
+	var groups []string
+	count := map[string]int{}
+	for _, f := range facts {
+		if !slices.Contains(groups, f.Group) {
+			groups = append(groups, f.Group)
+		}
+		count[mark(f)]++
+	}
+	const indent = doctorName + 10
+	var b strings.Builder
+	for i, g := range groups {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		b.WriteString(g + "\n")
+		for _, f := range facts {
+			if f.Group != g {
+				continue
+			}
+			head := fmt.Sprintf("  %-7s %s", mark(f), f.Name)
+			text := f.Detail
+			if !f.Have && !f.Unknown {
+				text = strings.TrimPrefix(text+"; without it: "+f.Cost, "; ")
+			}
+			lines := wrap(text, doctorWidth-indent)
+			if len(head) >= indent { // a long name has its line to itself
+				b.WriteString(head + "\n")
+				head = ""
+			}
+			for _, line := range lines {
+				b.WriteString(strings.TrimRight(fmt.Sprintf("%-*s%s", indent, head, line), " ") + "\n")
+				head = ""
+			}
+			if head != "" {
+				b.WriteString(head + "\n")
+			}
+		}
+	}
+	fmt.Fprintf(&b, "\n%d there, %d not, %d of them needed; %d not looked at\n",
+		count["yes"], count["no"]+count["MISSING"], count["MISSING"], count["?"])
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func mark(f kernel.Fact) string {
+	switch {
+	case f.Have:
+		return "yes"
+	case f.Unknown:
+		return "?"
+	case f.Needed:
+		return "MISSING"
+	}
+	return "no"
+}
+
+// wrap breaks a text at spaces into lines of at most width bytes, longer words
+// apart.
+func wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case line == "":
+			line = word
+		case len(line)+1+len(word) <= width:
+			line += " " + word
+		default:
+			lines, line = append(lines, line), word
+		}
+	}
+	if line != "" {
+		lines = append(lines, line)
+	}
+	return lines
 }

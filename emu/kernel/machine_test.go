@@ -1,115 +1,163 @@
 package kernel
 
 import (
-	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"testbed/emu/plan"
-	"testbed/topo"
-	"testbed/topo/units"
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"testbed/emu/kernel/netnstest"
 )
 
-func TestParseStat(t *testing.T) {
-	p, err := parseStat("cpu  10 20 30 400 5 6 7 8 2 1\ncpu0 1 2 3 4 5 6 7 8 0 0\ncpu1 1 2 3 4 5 6 7 8 0 0\nintr 5 0\n")
-	want := Processors{Count: 2, All: 4860 * time.Millisecond, Tasks: 600 * time.Millisecond, Softirq: 70 * time.Millisecond, Irq: 60 * time.Millisecond, Stolen: 80 * time.Millisecond}
-	if err != nil || p != want {
-		t.Errorf("got %+v, %v, want %+v", p, err, want)
+func fact(t *testing.T, facts []Fact, name string) Fact {
+	t.Helper()
+	i := slices.IndexFunc(facts, func(f Fact) bool { return f.Name == name })
+	if i < 0 {
+		t.Fatalf("no fact %q", name)
 	}
-	for _, bad := range []string{"", "cpu 1 2 3\n", "cpu  1 2 3 x 5 6 7 8\ncpu0 1\n", "intr 5\n", "cpu  -1 2 3 4 5 6 7 8\ncpu0\n"} {
-		if p, err := parseStat(bad); err == nil {
-			t.Errorf("parseStat(%q) = %+v, want an error", bad, p)
-		}
-	}
+	return facts[i]
 }
 
-func TestParsePressure(t *testing.T) {
-	text := "some avg10=0.36 avg60=1.24 avg300=2.00 total=1234567\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=5\n"
-	if d, ok := parsePressure(text); !ok || d != 1234567*time.Microsecond {
-		t.Errorf("got %v, %t", d, ok)
+// What Probe says of a qdisc is what becomes of one that is added with all that
+// it wants to be told.
+func TestProbeIsRightAboutQdiscs(t *testing.T) {
+	netnstest.Require(t)
+	facts := Probe()
+	space, err := ns.TempNetNS()
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, bad := range []string{"", "full total=5\n", "some avg10=1\n", "some total=x\n"} {
-		if d, ok := parsePressure(bad); ok {
-			t.Errorf("parsePressure(%q) = %v", bad, d)
+	defer func() {
+		if err := space.Close(); err != nil {
+			t.Error(err)
 		}
-	}
-}
-
-func TestParseIPStats(t *testing.T) {
-	names := "Ip: Forwarding DefaultTTL InReceives InHdrErrors InAddrErrors ForwDatagrams InDelivers OutRequests"
-	values := "Ip: 1 64 100 1 2 30 60 40"
-	for _, tt := range []struct {
-		name, text string
-		sent       uint64
-	}{
-		{"from 6.7 on", names + " OutTransmits\n" + values + " 70\nIcmp: x\nIcmp: 1\n", 70},
-		{"before", names + "\n" + values + "\n", 40},
+	}()
+	root := netlink.QdiscAttrs{LinkIndex: loopbackIndex, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT}
+	ingress := netlink.QdiscAttrs{LinkIndex: loopbackIndex, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_INGRESS}
+	for kind, q := range map[string]netlink.Qdisc{
+		"tbf":      &netlink.Tbf{QdiscAttrs: root, Rate: 1e6, Limit: 10000, Buffer: 100000},
+		"netem":    netlink.NewNetem(root, netlink.NetemQdiscAttrs{Latency: 1000}),
+		"fq":       netlink.NewFq(root),
+		"htb":      netlink.NewHtb(root),
+		"fq_codel": netlink.NewFqCodel(root),
+		"prio":     netlink.NewPrio(root),
+		"ingress":  &netlink.Ingress{QdiscAttrs: ingress},
+		"clsact":   &netlink.GenericQdisc{QdiscAttrs: ingress, QdiscType: "clsact"},
 	} {
-		want := IPStats{Received: 100, Delivered: 60, Forwarded: 30, Sent: tt.sent, Refused: 3}
-		if got, err := parseIPStats(tt.text); err != nil || got != want {
-			t.Errorf("%s: %+v, %v, want %+v", tt.name, got, err, want)
+		err := space.Do(func(ns.NetNS) error {
+			return netlink.QdiscAdd(q)
+		})
+		f := fact(t, facts, "qdisc "+kind)
+		if f.Have != (err == nil) || f.Unknown {
+			t.Errorf("%+v, but adding one gives %v", f, err)
 		}
-	}
-	for _, bad := range []string{"", names + "\n", names + "\nIp: 1 2\n", "Ip: InReceives\nIp: 5\n", strings.Replace(names+"\n"+values+"\n", "100", "x", 1)} {
-		if got, err := parseIPStats(bad); err == nil {
-			t.Errorf("parseIPStats(%q) = %+v, want an error", bad, got)
-		}
-	}
-}
-
-// FuzzParseIPStats: what a kernel may write makes an error at worst.
-func FuzzParseIPStats(f *testing.F) {
-	f.Add("Ip: InReceives InDelivers ForwDatagrams OutRequests\nIp: 1 2 3 4\n")
-	f.Add("Ip:\nIp:\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		_, _ = parseIPStats(text)
-		_, _ = parseStat(text)
-		_, _ = parsePressure(text)
-	})
-}
-
-// What a host sends is received and forwarded by its leaf, and delivered by the
-// other host; a datagram that the leaf discards is received and nothing else.
-func TestIPCountsPackets(t *testing.T) {
-	b := build(t, shape(1, 2, 0, 100*units.Mbps, 1500), plan.Options{})
-	read := func(name string) IPStats {
-		s, err := b.ns(name).IP()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
-	names := []string{"h0-00", "leaf0", "h0-01"}
-	was := map[string]IPStats{}
-	for _, n := range names {
-		was[n] = read(n)
-	}
-	const delivered, discarded = 20, 7
-	send := func(n int, to netip.Addr) {
-		for range n {
-			if err := b.ns("h0-00").SendUDP([]byte("x"), netip.AddrPortFrom(to, 50099)); err != nil {
+		if err == nil {
+			if err := space.Do(func(ns.NetNS) error { return netlink.QdiscDel(q) }); err != nil {
 				t.Fatal(err)
 			}
 		}
+		if netnstest.Emulated() && err != nil {
+			t.Errorf("a stock kernel without %s: %v", kind, err)
+		}
 	}
-	send(delivered, b.HostAddr(1))
-	send(discarded, topo.MarkAddr())
-	deadline := time.Now().Add(2 * time.Second)
-	for {
-		h, leaf, to := read("h0-00"), read("leaf0"), read("h0-01")
-		// The receiver has no such port and says so, which limits itself.
-		replies := to.Sent - was["h0-01"].Sent
-		ok := h.Sent-was["h0-00"].Sent == delivered+discarded &&
-			leaf.Received-was["leaf0"].Received == delivered+discarded+replies && leaf.Forwarded-was["leaf0"].Forwarded == delivered+replies &&
-			leaf.Delivered == was["leaf0"].Delivered && leaf.Refused == was["leaf0"].Refused &&
-			to.Delivered-was["h0-01"].Delivered == delivered && h.Delivered-was["h0-00"].Delivered == replies
-		if ok {
-			return
+}
+
+// A stock kernel has all that a testbed can make use of, but for what came with
+// Linux 6.11.
+func TestProbeOfAStockKernel(t *testing.T) {
+	netnstest.Require(t)
+	if !netnstest.Emulated() {
+		t.Skip("of the kernel that make test-vm boots")
+	}
+	never := []string{"bare metal", "idle", "clock source", "timers", "cgroup v1 blkio", "fib_multipath_hash_seed", "HZ of 250 or more", "open files", "locked memory", "processors"}
+	for _, f := range Probe(t.TempDir()) {
+		if !f.Have && !slices.Contains(never, f.Name) {
+			t.Errorf("%+v", f)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("sender %+v, leaf %+v, receiver %+v, before %+v", h, leaf, to, was)
+	}
+}
+
+// Every fact stands in a group, under a name of its own, and says what it costs
+// to be without; what is not looked at is not had.
+func TestProbeIsWhole(t *testing.T) {
+	seen := map[string]bool{}
+	for _, f := range Probe("/", t.TempDir()) {
+		if f.Group == "" || f.Name == "" || f.Cost == "" || f.Unknown && (f.Have || f.Detail == "") {
+			t.Errorf("%+v", f)
 		}
-		time.Sleep(5 * time.Millisecond)
+		if seen[f.Name] {
+			t.Errorf("%s twice", f.Name)
+		}
+		seen[f.Name] = true
+	}
+}
+
+// Probe leaves no file behind, and tells of the disk that a directory will be
+// made on.
+func TestProbeOfADirectory(t *testing.T) {
+	dir := t.TempDir()
+	facts := directory(filepath.Join(dir, "not", "yet"))
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "direct"), os.O_CREATE|os.O_WRONLY|unix.O_DIRECT, 0o600)
+	if err == nil {
+		err = f.Close()
+	}
+	if facts[0].Have != (err == nil) {
+		t.Errorf("%+v, but a direct open gives %v", facts[0], err)
+	}
+	if facts[1].Unknown {
+		t.Errorf("%+v", facts[1])
+	}
+	for _, f := range directory("/proc/self/status/x") {
+		if f.Have || !f.Unknown {
+			t.Errorf("below a file: %+v", f)
+		}
+	}
+}
+
+// A process that may open few files is told so.
+func TestProbeSeesALimit(t *testing.T) {
+	const arg = "TESTBED_TEST_LIMIT"
+	if os.Getenv(arg) == "1" {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 512, Max: 512}); err != nil {
+			t.Fatal(err)
+		}
+		if f := fact(t, limits(), "open files"); f.Have || f.Unknown || !strings.Contains(f.Detail, "512") {
+			t.Errorf("%+v", f)
+		}
+		return
+	}
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestProbeSeesALimit$")
+	child.Env = append(os.Environ(), arg+"=1")
+	if out, err := child.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+func TestMountPoint(t *testing.T) {
+	const info = `31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
+32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime shared:5 master:1 - cgroup cgroup rw,cpu,cpuacct
+38 31 0:35 / /sys/fs/cgroup/blkio rw,relatime - cgroup cgroup rw,blkio
+broken
+41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
+`
+	for _, tt := range []struct{ kind, option, want string }{
+		{"cgroup", "blkio", "/sys/fs/cgroup/blkio"},
+		{"cgroup", "cpuacct", "/sys/fs/cgroup/cpu"},
+		{"cgroup", "io", ""},
+		{"cgroup2", "", "/sys/fs/cgroup/unified"},
+		{"ext4", "", ""},
+	} {
+		if got := mountPoint(info, tt.kind, tt.option); got != tt.want {
+			t.Errorf("mountPoint(%s, %q) = %q, want %q", tt.kind, tt.option, got, tt.want)
+		}
 	}
 }

@@ -1,9 +1,11 @@
 package kernel
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -19,23 +21,45 @@ import (
 // Fact is one thing that a testbed needs, or is better with, and whether this
 // machine has it.
 type Fact struct {
+	Group  string `json:"group"` // what it belongs to, such as "links"
 	Name   string `json:"name"`
 	Have   bool   `json:"have"`
 	Detail string `json:"detail"` // what was found
 	Cost   string `json:"cost"`   // what is lost without it
 	// Needed tells that without it there is no testbed.
 	Needed bool `json:"needed"`
+	// Unknown tells that it could not be looked at, for the reason in Detail. Have
+	// is then false.
+	Unknown bool `json:"unknown"`
 }
 
 // Probe finds out what this machine has. What can only be known by trying is
-// tried in a namespace that is gone when Probe returns.
-func Probe() []Fact {
+// tried in a namespace that is gone when Probe returns. Each of dirs, where
+// something is to be written, is tried as a place for files with a file that has
+// no name.
+func Probe(dirs ...string) []Fact {
 	var facts []Fact
-	facts = append(facts, release())
-	facts = append(facts, capabilities()...)
-	facts = append(facts, inNamespace()...)
-	facts = append(facts, congestionControls()...)
-	return append(facts, cgroups(), processors(), virtualisation(), timers())
+	group := func(name string, more ...Fact) {
+		for _, f := range more {
+			f.Group = name
+			facts = append(facts, f)
+		}
+	}
+	tried := inNamespace()
+	group("machine", release(), processors(), virtualisation(), load())
+	group("privileges", capabilities()...)
+	group("links", tried.links...)
+	group("TCP", congestionControls()...)
+	group("TCP", tried.hashSeed)
+	group("captures", tried.capture, bpfFact(), typeInformation())
+	group("disks", blkio(), cgroups(), loopDevices())
+	for _, dir := range dirs {
+		group("disks", directory(dir)...)
+	}
+	group("time", clockSource(), resolution(), ticks(), timers())
+	group("limits", limits()...)
+	group("limits", parameters()...)
+	return facts
 }
 
 func release() Fact {
@@ -78,54 +102,54 @@ func capabilities() []Fact {
 	return facts
 }
 
-// inNamespace tries what needs a namespace.
-func inNamespace() []Fact {
+// tried is what was found out in a namespace.
+type tried struct {
+	links             []Fact
+	hashSeed, capture Fact
+}
+
+// inNamespace tries what needs a namespace. Where there can be none, all else is
+// unknown.
+func inNamespace() tried {
 	made := Fact{Name: "network namespaces", Needed: true, Cost: "no hosts", Detail: "created one"}
+	veth, capture := vethFact(), captureFact()
+	qdiscs := qdiscFacts()
 	temporary, err := ns.TempNetNS()
 	if err != nil {
 		made.Detail = err.Error() + privilege(err)
-		return []Fact{made}
-	}
-	made.Have = true
-	var facts []Fact
-	err = temporary.Do(func(ns.NetNS) error {
-		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
-		if err != nil {
-			return err
+	} else {
+		err = temporary.Do(func(ns.NetNS) error {
+			tryVeth(&veth)
+			tryCapture(&capture)
+			return tryQdiscs(qdiscs)
+		})
+		if err = errors.Join(err, temporary.Close()); err != nil {
+			made.Detail = err.Error()
 		}
-		defer h.Close()
-		facts = append(facts, vethFact(h))
-		route, err := routeSocket()
-		if err != nil {
-			return err
-		}
-		defer route.Close()
-		facts = append(facts, qdiscFacts(route)...)
-		facts = append(facts, hashSeedFact())
-		return nil
-	})
-	if err = errors.Join(err, temporary.Close()); err != nil {
-		made.Have, made.Detail = false, err.Error()
 	}
-	return append([]Fact{made}, facts...)
+	made.Have = err == nil
+	return tried{append([]Fact{made, veth}, qdiscs...), hashSeedFact(), capture}
 }
 
-func vethFact(h *netlink.Handle) Fact {
-	f := Fact{Name: "veth", Needed: true, Cost: "no links", Detail: "created a pair"}
+// untried is the detail of a fact that is not tried yet.
+const untried = "not tried: it needs a network namespace"
+
+func vethFact() Fact {
+	return Fact{Name: "veth", Needed: true, Cost: "no links", Detail: untried, Unknown: true}
+}
+
+func tryVeth(f *Fact) {
+	f.Unknown, f.Detail = false, "created a pair"
 	link := netlink.NewVeth(netlink.LinkAttrs{Name: "probe0", TxQLen: -1})
 	link.PeerName = "probe1"
-	if err := h.LinkAdd(link); err != nil {
+	if err := netlink.LinkAdd(link); err != nil {
 		f.Detail = err.Error()
-		return f
+		return
 	}
 	f.Have = true
-	return f
 }
 
-// qdiscFacts adds each kind to lo without its options. A kernel that has the
-// kind complains of the options, or is content; one that has not knows no such
-// thing.
-func qdiscFacts(route *nl.SocketHandle) []Fact {
+func qdiscFacts() []Fact {
 	var facts []Fact
 	for _, q := range []struct {
 		kind, cost string
@@ -136,18 +160,44 @@ func qdiscFacts(route *nl.SocketHandle) []Fact {
 		{"red", "no early detection and no ECN marks: fabrics with red are refused", false},
 		{"fq", "TCP paces with a timer for each socket", false},
 		{"htb", "nothing: a testbed does not use it", false},
+		{"fq_codel", "nothing: a testbed does not use it", false},
+		{"prio", "nothing: a testbed does not use it", false},
+		{"ingress", "nothing: a testbed does not use it", false},
+		{"clsact", "nothing: a testbed does not use it", false},
 	} {
-		err := tryQdisc(route, q.kind)
-		f := Fact{Name: "qdisc " + q.kind, Needed: q.needed, Cost: q.cost, Have: knowsQdisc(err)}
-		f.Detail = "the kernel knows it"
-		if !f.Have {
-			f.Detail = err.Error()
-		}
-		facts = append(facts, f)
+		facts = append(facts, Fact{Name: qdiscPrefix + q.kind, Needed: q.needed, Cost: q.cost, Detail: untried, Unknown: true})
 	}
 	return facts
 }
 
+const qdiscPrefix = "qdisc "
+
+// tryQdiscs tries the kind of each fact.
+func tryQdiscs(facts []Fact) error {
+	route, err := routeSocket()
+	if err != nil {
+		return err
+	}
+	defer route.Close()
+	for i := range facts {
+		f := &facts[i]
+		err := tryQdisc(route, strings.TrimPrefix(f.Name, qdiscPrefix))
+		f.Unknown = errors.Is(err, unix.EPERM)
+		f.Have = knowsQdisc(err)
+		switch {
+		case f.Have:
+			f.Detail = "the kernel knows it"
+		case f.Unknown:
+			f.Detail = err.Error()
+		default:
+			f.Detail = "the kernel has no such kind"
+		}
+	}
+	return nil
+}
+
+// tryQdisc adds a kind to lo without its options. A kernel that has the kind
+// complains of the options, or is content; one that has not knows no such thing.
 func tryQdisc(route *nl.SocketHandle, kind string) error {
 	req := nl.NewNetlinkRequest(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_REPLACE|unix.NLM_F_ACK)
 	req.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: route}
@@ -216,18 +266,15 @@ func congestionControls() []Fact {
 }
 
 func cgroups() Fact {
-	f := Fact{Name: "cgroup v2 io", Cost: "foreign programs' disks are throttled with cgroup v1, or not; a testbed's own hosts do not need it"}
-	controllers, err := os.ReadFile("/sys/fs/cgroup/cgroup.controllers")
-	f.Have = slices.Contains(strings.Fields(string(controllers)), "io")
-	_, v1 := os.Stat("/sys/fs/cgroup/blkio")
-	switch {
-	case err == nil:
-		f.Detail = "version 2: " + strings.TrimSpace(string(controllers))
-	case v1 == nil:
-		f.Detail = "version 1, with blkio"
-	default:
-		f.Detail = "no controllers under /sys/fs/cgroup"
+	f := Fact{Name: "cgroup v2 io.max", Cost: "foreign programs' disks are throttled with cgroup v1, or not; a testbed's own hosts do not need it"}
+	on, err := mounted("cgroup2", "")
+	if err != nil || on == "" {
+		f.Detail = missing(err, "cgroup version 2 is not mounted")
+		return f
 	}
+	controllers, err := os.ReadFile(filepath.Join(on, "cgroup.controllers"))
+	f.Have = slices.Contains(strings.Fields(string(controllers)), "io")
+	f.Detail = missing(err, on+" has "+cmp.Or(strings.TrimSpace(string(controllers)), "no controllers"))
 	return f
 }
 

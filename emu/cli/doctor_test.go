@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"testbed/emu/kernel"
+)
+
+func TestPrintFacts(t *testing.T) {
+	facts := []kernel.Fact{
+		{Group: "links", Name: "veth", Have: true, Needed: true, Detail: "created a pair", Cost: "no links"},
+		{Group: "links", Name: "qdisc tbf", Needed: true, Detail: "the kernel has no such kind", Cost: "links cannot be shaped"},
+		{Group: "disks", Name: "direct I/O in /a/rather/long/name/of/a/directory", Detail: "no", Cost: strings.Repeat("slow ", 15)},
+		{Group: "links", Name: "qdisc fq", Unknown: true, Detail: "not tried", Cost: "timers"},
+	}
+	var b strings.Builder
+	if err := printFacts(&b, facts); err != nil {
+		t.Fatal(err)
+	}
+	const want = `links
+  yes     veth                            created a pair
+  MISSING qdisc tbf                       the kernel has no such kind; without it: links cannot be
+                                          shaped
+  ?       qdisc fq                        not tried
+
+disks
+  no      direct I/O in /a/rather/long/name/of/a/directory
+                                          no; without it: slow slow slow slow slow slow slow slow
+                                          slow slow slow slow slow slow slow
+
+1 there, 2 not, 1 of them needed; 1 not looked at
+`
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// What this machine is told fits a terminal of 100 columns.
+func TestDoctorFitsATerminal(t *testing.T) {
+	var b strings.Builder
+	if err := printFacts(&b, kernel.Probe("/tmp")); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(b.String()) {
+		if n := len([]rune(strings.TrimSpace(line))); n > doctorWidth {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+}
+
+func TestDoctorFailsForWhatIsNeeded(t *testing.T) {
+	needed := func(have, unknown bool) kernel.Fact {
+		return kernel.Fact{Name: "x", Needed: true, Have: have, Unknown: unknown, Cost: "all"}
+	}
+	for _, tt := range []struct {
+		name  string
+		facts []kernel.Fact
+		want  string
+	}{
+		{"all there", []kernel.Fact{needed(true, false), {Name: "y", Cost: "little"}}, ""},
+		{"not looked at", []kernel.Fact{needed(false, true)}, ""},
+		{"two missing", []kernel.Fact{needed(false, false), needed(false, false)}, "x is missing: all\nx is missing: all"},
+	} {
+		got := ""
+		if err := needs(tt.facts); err != nil {
+			got = err.Error()
+		}
+		if got != tt.want {
+			t.Errorf("%s: needs = %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}

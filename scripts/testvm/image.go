@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// entry is one file of an image. The zero permission bits of a directory, a
+// device and a link are what the writer makes of them.
+type entry struct {
+	mode  uint32 // as stat(2) has it: type and permissions
+	data  []byte // of a file; the target of a link
+	major uint32 // of a device
+	minor uint32
+}
+
+// What a mode's type bits are in an archive, from cpio(5).
+const (
+	modeFile   = 0o100000
+	modeDir    = 0o040000
+	modeLink   = 0o120000
+	modeDevice = 0o020000
+)
+
+// image is an initramfs before it is written: files by their absolute path.
+type image struct{ files map[string]entry }
+
+func newImage() *image {
+	im := &image{files: map[string]entry{}}
+	// The kernel opens the console for init before init can mount anything.
+	im.add("/dev/console", entry{mode: modeDevice | 0o600, major: 5, minor: 1})
+	for _, dir := range []string{"/proc", "/sys", "/run", "/tmp"} {
+		im.add(dir, entry{mode: modeDir | 0o755})
+	}
+	return im
+}
+
+func (im *image) add(name string, e entry) {
+	for dir := path.Dir(name); dir != "/"; dir = path.Dir(dir) {
+		if _, ok := im.files[dir]; !ok {
+			im.files[dir] = entry{mode: modeDir | 0o755}
+		}
+	}
+	im.files[name] = e
+}
+
+func (im *image) text(name, text string) {
+	im.add(name, entry{mode: modeFile | 0o644, data: []byte(text)})
+}
+
+// copyFile takes a file of this machine, links followed.
+func (im *image) copyFile(name, from string) error {
+	info, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	b, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	im.add(name, entry{mode: modeFile | uint32(info.Mode().Perm()), data: b})
+	return nil
+}
+
+// copyTree takes every file under from that keep wants, given its path below
+// from.
+func (im *image) copyTree(name, from string, keep func(rel string, d fs.DirEntry) bool) error {
+	return filepath.WalkDir(from, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, p)
+		if err != nil {
+			return err
+		}
+		switch {
+		case rel != "." && !keep(rel, d):
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+		case d.IsDir():
+			im.add(path.Join(name, rel), entry{mode: modeDir | 0o755})
+		case d.Type().IsRegular():
+			return im.copyFile(path.Join(name, rel), p)
+		}
+		return nil
+	})
+}
+
+// copyProgram takes a program of this machine and the libraries that it is
+// linked with.
+func (im *image) copyProgram(name string) error {
+	found, err := lookProgram(name)
+	if err != nil {
+		return err
+	}
+	if err := im.copyFile("/bin/"+name, found); err != nil {
+		return err
+	}
+	out, err := exec.Command("ldd", found).CombinedOutput()
+	if err != nil {
+		if bytes.Contains(out, []byte("not a dynamic executable")) || bytes.Contains(out, []byte("statically linked")) {
+			return nil
+		}
+		return fmt.Errorf("libraries of %s: %w: %s", found, err, bytes.TrimSpace(out))
+	}
+	for _, lib := range libraries(string(out)) {
+		if err := im.copyFile(lib, lib); err != nil {
+			return fmt.Errorf("libraries of %s: %w", found, err)
+		}
+	}
+	return nil
+}
+
+// lookProgram finds a program in PATH or where only root's PATH leads.
+func lookProgram(name string) (string, error) {
+	found, err := exec.LookPath(name)
+	for _, dir := range []string{"/usr/sbin", "/sbin"} {
+		if err != nil {
+			found, err = exec.LookPath(filepath.Join(dir, name))
+		}
+	}
+	return found, err
+}
+
+// libraries reads the paths that ldd prints: behind the arrow, or the loader's
+// own, which has none.
+func libraries(ldd string) []string {
+	var libs []string
+	for line := range strings.Lines(ldd) {
+		for _, word := range strings.Fields(line) {
+			if strings.HasPrefix(word, "/") {
+				libs = append(libs, word)
+				break
+			}
+		}
+	}
+	return libs
+}
+
+// write writes the archive that the kernel unpacks, in the format that
+// cpio(5) calls new ASCII. Directories come before what is in them.
+func (im *image) write(w io.Writer) error {
+	inode := uint32(0)
+	for _, name := range slices.Sorted(maps.Keys(im.files)) {
+		inode++
+		if err := writeEntry(w, strings.TrimPrefix(name, "/"), inode, im.files[name]); err != nil {
+			return err
+		}
+	}
+	return writeEntry(w, "TRAILER!!!", 0, entry{})
+}
+
+func writeEntry(w io.Writer, name string, inode uint32, e entry) error {
+	if uint64(len(e.data)) > 1<<32-1 {
+		return errors.New(name + ": larger than the 4 GB that the format can hold")
+	}
+	links := uint32(1)
+	if e.mode&modeDir != 0 && e.mode&modeFile != modeFile {
+		links = 2
+	}
+	head := "070701"
+	for _, field := range []uint32{inode, e.mode, 0, 0, links, 0, uint32(len(e.data)), 0, 0, e.major, e.minor, uint32(len(name) + 1), 0} {
+		head += fmt.Sprintf("%08x", field)
+	}
+	head += name + "\x00"
+	for _, part := range [][]byte{[]byte(head), e.data} {
+		if _, err := w.Write(part); err != nil {
+			return err
+		}
+		if odd := len(part) % 4; odd != 0 {
+			if _, err := w.Write(make([]byte, 4-odd)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,321 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// metaPackage is Debian's package that depends on its newest cloud kernel.
+const metaPackage = "linux-image-cloud-amd64"
+
+// wanted are the modules that a stock machine loads when something asks for
+// them. There is no modprobe in the image: init loads them first.
+var wanted = []string{
+	"virtio_pci", "virtio_blk", "ext4", "loop",
+	"veth", "bridge", "vxlan", "ifb",
+	"sch_tbf", "sch_netem", "sch_fq", "sch_htb", "sch_red", "sch_prio", "sch_fq_codel", "sch_sfq", "sch_ingress",
+	"cls_u32", "cls_bpf", "cls_matchall", "act_mirred", "act_gact",
+	"tcp_bbr", "tcp_dctcp",
+}
+
+// unavailable is why there can be no virtual machine here: nothing that is
+// tested is at fault.
+type unavailable struct{ err error }
+
+func (u unavailable) Error() string { return u.err.Error() }
+func (u unavailable) Unwrap() error { return u.err }
+
+// guestKernel is an unpacked kernel package.
+type guestKernel struct {
+	release string // as uname -r prints it
+	image   string // path of vmlinuz
+	modules string // directory with the modules
+}
+
+// fetchKernel finds the kernel that a user asks for: a package's name, a file
+// with a package, or, when it is empty, the newest of metaPackage. It unpacks
+// it under cache once, and installs nothing.
+func fetchKernel(ctx context.Context, ask, cache string, say func(string, ...any)) (guestKernel, error) {
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return guestKernel{}, unavailable{fmt.Errorf("cache of kernels: %w", err)}
+	}
+	if strings.HasSuffix(ask, ".deb") {
+		dir, err := os.MkdirTemp(cache, "file-")
+		if err != nil {
+			return guestKernel{}, unavailable{err}
+		}
+		if err := unpack(ctx, ask, dir); err != nil {
+			return guestKernel{}, errors.Join(unavailable{err}, os.RemoveAll(dir))
+		}
+		return openKernel(dir)
+	}
+	name, version, err := resolve(ctx, ask)
+	if err != nil && os.Geteuid() == 0 {
+		say("%v: reading the package lists anew", err)
+		if _, err2 := output(ctx, "apt-get", "update"); err2 != nil {
+			say("%v", err2)
+		}
+		name, version, err = resolve(ctx, ask)
+	}
+	if err != nil {
+		if k, err2 := newestCached(cache); ask == "" && err2 == nil {
+			say("%v: using %s of the cache", err, k.release)
+			return k, nil
+		}
+		return guestKernel{}, unavailable{err}
+	}
+	dir := filepath.Join(cache, name+"_"+version)
+	if k, err := openKernel(dir); err == nil {
+		return k, nil
+	}
+	say("fetching %s %s into %s", name, version, cache)
+	part, err := os.MkdirTemp(cache, "part-")
+	if err != nil {
+		return guestKernel{}, unavailable{err}
+	}
+	defer func() { _ = os.RemoveAll(part) }() // renamed away when all went well
+	cmd := exec.CommandContext(ctx, "apt-get", "download", name)
+	cmd.Dir = part
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return guestKernel{}, unavailable{fmt.Errorf("fetch %s: %w: %s", name, err, bytes.TrimSpace(out))}
+	}
+	debs, err := filepath.Glob(filepath.Join(part, "*.deb"))
+	if err != nil || len(debs) != 1 {
+		return guestKernel{}, unavailable{fmt.Errorf("fetch %s: apt-get left %d packages", name, len(debs))}
+	}
+	tree := filepath.Join(part, "tree")
+	if err := unpack(ctx, debs[0], tree); err != nil {
+		return guestKernel{}, unavailable{err}
+	}
+	if err := errors.Join(os.RemoveAll(dir), os.Rename(tree, dir)); err != nil {
+		return guestKernel{}, unavailable{err}
+	}
+	return openKernel(dir)
+}
+
+// resolve finds the package that carries the kernel and its version.
+func resolve(ctx context.Context, ask string) (name, version string, err error) {
+	name = ask
+	if name == "" {
+		name = metaPackage
+	}
+	for range 2 { // a package without files of its own depends on the one that has them
+		out, err := output(ctx, "apt-cache", "show", "--no-all-versions", name)
+		if err != nil {
+			return "", "", fmt.Errorf("package %s is in no list of apt (%w)", name, err)
+		}
+		var next string
+		for line := range strings.Lines(out) {
+			key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+			switch key {
+			case "Version":
+				version = value
+			case "Depends":
+				for _, d := range strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == '|' }) {
+					if d = strings.Fields(d + " x")[0]; strings.HasPrefix(d, "linux-image-") {
+						next = d
+					}
+				}
+			}
+		}
+		if next == "" {
+			return name, version, nil
+		}
+		name = next
+	}
+	return "", "", fmt.Errorf("package %s leads to no kernel", name)
+}
+
+func output(ctx context.Context, name string, args ...string) (string, error) {
+	var errs bytes.Buffer
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(errs.String()))
+	}
+	return string(out), nil
+}
+
+func unpack(ctx context.Context, deb, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	_, err := output(ctx, "dpkg-deb", "-x", deb, dir)
+	return err
+}
+
+// newestCached is the kernel that was unpacked last.
+func newestCached(cache string) (guestKernel, error) {
+	dirs, err := filepath.Glob(filepath.Join(cache, "linux-image-*"))
+	if err != nil || len(dirs) == 0 {
+		return guestKernel{}, errors.Join(err, fs.ErrNotExist)
+	}
+	slices.SortFunc(dirs, func(a, b string) int { return int(modified(a) - modified(b)) })
+	return openKernel(dirs[len(dirs)-1])
+}
+
+func modified(p string) int64 {
+	info, err := os.Stat(p)
+	if err != nil {
+		return 0
+	}
+	return info.ModTime().Unix()
+}
+
+// openKernel finds what is needed in an unpacked package. Debian 13 keeps its
+// modules under usr/lib.
+func openKernel(dir string) (guestKernel, error) {
+	images, err := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-*"))
+	if err != nil {
+		return guestKernel{}, err
+	}
+	if len(images) != 1 {
+		return guestKernel{}, unavailable{fmt.Errorf("%s: %d kernels under boot, want one", dir, len(images))}
+	}
+	k := guestKernel{release: strings.TrimPrefix(filepath.Base(images[0]), "vmlinuz-"), image: images[0]}
+	for _, lib := range []string{"lib", "usr/lib"} {
+		k.modules = filepath.Join(dir, lib, "modules", k.release)
+		if _, err = os.Stat(k.modules); err == nil {
+			return k, nil
+		}
+	}
+	return guestKernel{}, unavailable{fmt.Errorf("%s: no modules for %s: %w", dir, k.release, err)}
+}
+
+// module is one to load, its file's content unpacked.
+type module struct {
+	name string
+	data []byte
+}
+
+// load reads the wanted modules and all that they depend on, in an order in
+// which they can be loaded. A package carries no modules.dep (that is made when
+// it is installed), so the dependencies are read from the modules themselves.
+func (k guestKernel) load(ctx context.Context, wanted []string) ([]module, error) {
+	builtin := map[string]bool{}
+	list, err := os.ReadFile(filepath.Join(k.modules, "modules.builtin"))
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(list)) {
+		builtin[moduleName(strings.TrimSpace(line))] = true
+	}
+	files := map[string]string{}
+	err = filepath.WalkDir(k.modules, func(p string, d fs.DirEntry, err error) error {
+		if err == nil && strings.Contains(d.Name(), ".ko") && !d.IsDir() {
+			files[moduleName(p)] = p
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return inOrder(wanted, func(name string) (*module, []string, error) {
+		if builtin[name] {
+			return nil, nil, nil
+		}
+		file, ok := files[name]
+		if !ok {
+			return nil, nil, fmt.Errorf("kernel %s has no module %s", k.release, name)
+		}
+		data, err := readModule(ctx, file)
+		if err != nil {
+			return nil, nil, err
+		}
+		needs, err := dependencies(data)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", file, err)
+		}
+		return &module{name, data}, needs, nil
+	})
+}
+
+// inOrder puts what each module needs before it. Read gives no module for one
+// that needs no loading.
+func inOrder(wanted []string, read func(name string) (*module, []string, error)) ([]module, error) {
+	var order []module
+	seen := map[string]bool{}
+	var visit func(name string) error
+	visit = func(name string) error {
+		if seen[name] {
+			return nil
+		}
+		seen[name] = true // before its needs, so that a circle ends
+		m, needs, err := read(name)
+		if err != nil {
+			return err
+		}
+		for _, n := range needs {
+			if err := visit(n); err != nil {
+				return fmt.Errorf("%s needs it: %w", name, err)
+			}
+		}
+		if m != nil {
+			order = append(order, *m)
+		}
+		return nil
+	}
+	for _, name := range wanted {
+		if err := visit(name); err != nil {
+			return nil, err
+		}
+	}
+	return order, nil
+}
+
+// moduleName is the name that a module goes by: file names have dashes and
+// underscores as their authors liked.
+func moduleName(file string) string {
+	name, _, _ := strings.Cut(filepath.Base(file), ".ko")
+	return strings.ReplaceAll(name, "-", "_")
+}
+
+func readModule(ctx context.Context, file string) ([]byte, error) {
+	switch filepath.Ext(file) {
+	case ".ko":
+		return os.ReadFile(file)
+	case ".xz", ".zst", ".gz":
+		tool := map[string]string{".xz": "xz", ".zst": "zstd", ".gz": "gzip"}[filepath.Ext(file)]
+		out, err := exec.CommandContext(ctx, tool, "-dc", file).Output()
+		if err != nil {
+			return nil, unavailable{fmt.Errorf("unpack %s: %s: %w", file, tool, err)}
+		}
+		return out, nil
+	}
+	return nil, fmt.Errorf("%s: packed in no way that is known", file)
+}
+
+// dependencies reads the names behind "depends=" in a module's .modinfo.
+func dependencies(data []byte) ([]string, error) {
+	f, err := elf.NewFile(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	section := f.Section(".modinfo")
+	if section == nil {
+		return nil, errors.New("no section .modinfo")
+	}
+	info, err := section.Data()
+	if err != nil {
+		return nil, err
+	}
+	var needs []string
+	for field := range strings.SplitSeq(string(info), "\x00") {
+		if list, ok := strings.CutPrefix(field, "depends="); ok {
+			for name := range strings.FieldsFuncSeq(list, func(r rune) bool { return r == ',' }) {
+				needs = append(needs, strings.ReplaceAll(name, "-", "_"))
+			}
+		}
+	}
+	return needs, nil
+}

@@ -1,0 +1,378 @@
+// Command testvm runs the project's privileged tests on Debian's stock cloud
+// kernel, in a virtual machine that qemu emulates in software: no KVM, no root,
+// and nothing is installed. What it tests is what the code asks of a kernel and
+// what the kernel then does to packets and disks. It does not judge how long
+// anything takes: see docs/testing.md.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Exit codes.
+const (
+	exitFailed      = 1 // a test, or the guest
+	exitUsage       = 2
+	exitUnavailable = 3 // no virtual machine can be run here
+)
+
+// optionalEnv is the variable that turns exitUnavailable into a loud success
+// when it is "1".
+const optionalEnv = "TESTBED_VM_OPTIONAL"
+
+// packages have tests that ask the kernel for something, and are run unless
+// others are named.
+var packages = []string{
+	"emu/kernel", "emu/deploy", "hosts", "hosts/disk", "hosts/pace", "emu/live", "emu/experiment", "emu/cli",
+}
+
+// tools are programs that tests start, and the Debian packages with them.
+var tools = map[string]string{
+	"sh": "dash", "cat": "coreutils", "sleep": "coreutils", "true": "coreutils", "ls": "coreutils", "mkdir": "coreutils", "dd": "coreutils",
+	"grep": "grep", "cmp": "diffutils",
+	"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "mount": "mount", "ping": "iputils-ping",
+}
+
+// optionalTools are left out where this machine has not got them: the tests
+// that use them say so.
+var optionalTools = map[string]bool{"ping": true}
+
+type settings struct {
+	kernel  string
+	cache   string
+	run     string
+	timeout time.Duration
+	limit   time.Duration
+	memory  int // MB
+	cpus    int
+	disk    int64 // MB
+	console string
+	names   []string
+}
+
+func main() {
+	if os.Getpid() == 1 {
+		initMain()
+	}
+	if len(os.Args) == 2 && os.Args[1] == guestArg {
+		guestMain()
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := hostMain(ctx, os.Args[1:])
+	stop()
+	os.Exit(code)
+}
+
+func hostMain(ctx context.Context, args []string) int {
+	s, err := parse(args)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "testvm:", err)
+		return exitUsage
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, fmt.Errorf("not done within %v (-timeout)", s.timeout))
+	defer cancel()
+	ok, err := testInGuest(ctx, s)
+	var none unavailable
+	switch {
+	case errors.As(err, &none):
+		fmt.Fprintf(os.Stderr, "\n*** testvm: NOTHING WAS TESTED in a virtual machine: %v\n", err)
+		if os.Getenv(optionalEnv) == "1" {
+			fmt.Fprintf(os.Stderr, "*** testvm: %s=1, so this is no failure\n", optionalEnv)
+			return 0
+		}
+		return exitUnavailable
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "testvm:", err)
+		return exitFailed
+	case !ok:
+		return exitFailed
+	}
+	return 0
+}
+
+func parse(args []string) (settings, error) {
+	var s settings
+	f := flag.NewFlagSet("testvm", flag.ContinueOnError)
+	f.Usage = func() {
+		fmt.Fprintln(f.Output(), "usage: testvm [flags] [package below the module's root ...]")
+		f.PrintDefaults()
+	}
+	f.StringVar(&s.kernel, "kernel", "", "`package` of apt, or file ending in .deb, with the kernel (default: what "+metaPackage+" depends on)")
+	f.StringVar(&s.cache, "cache", "", "`directory` for unpacked kernels (default: testbed/vm in the user's cache)")
+	f.StringVar(&s.run, "run", "", "only tests that match this `pattern`, as in go test")
+	f.DurationVar(&s.timeout, "timeout", 15*time.Minute, "of the whole, builds included")
+	f.DurationVar(&s.limit, "package-timeout", 8*time.Minute, "of each package's tests")
+	f.IntVar(&s.memory, "memory", 2048, "of the guest, in `MB`")
+	f.Int64Var(&s.disk, "disk", 2048, "of the guest's /tmp, in `MB`, taken here only as it is written")
+	f.IntVar(&s.cpus, "cpus", 2, "of the guest")
+	f.StringVar(&s.console, "console", "", "`file` to keep the guest's console in (default: printed when the guest fails)")
+	if err := f.Parse(args); err != nil {
+		return s, err
+	}
+	if s.timeout <= 0 || s.limit <= 0 || s.memory < 512 || s.disk < 512 || s.disk > 1<<20 || s.cpus < 1 {
+		return s, errors.New("want times above 0, at least 512 MB of memory and of disk, and one processor")
+	}
+	s.names = f.Args()
+	if len(s.names) == 0 {
+		s.names = packages
+	}
+	if s.cache == "" {
+		dir, err := os.UserCacheDir()
+		if err != nil {
+			return s, fmt.Errorf("%w: name a directory with -cache", err)
+		}
+		s.cache = filepath.Join(dir, "testbed", "vm")
+	}
+	return s, nil
+}
+
+// testInGuest builds the guest and runs it, and tells whether all tests passed.
+func testInGuest(ctx context.Context, s settings) (bool, error) {
+	start := time.Now()
+	say := func(format string, args ...any) {
+		fmt.Printf("testvm %5.1fs: %s\n", time.Since(start).Seconds(), fmt.Sprintf(format, args...))
+	}
+	if runtime.GOARCH != "amd64" {
+		return false, unavailable{fmt.Errorf("the guest is x86-64 and takes tools of this machine, which is %s", runtime.GOARCH)}
+	}
+	qemu, err := exec.LookPath("qemu-system-x86_64")
+	if err != nil {
+		return false, unavailable{fmt.Errorf("%w: apt-get install --no-install-recommends qemu-system-x86", err)}
+	}
+	mkfs, err := lookProgram("mkfs.ext4")
+	if err != nil {
+		return false, unavailable{fmt.Errorf("%w: apt-get install e2fsprogs", err)}
+	}
+	root, err := output(ctx, "go", "list", "-m", "-f", "{{.Dir}}")
+	if err != nil {
+		return false, err
+	}
+	root = strings.TrimSpace(root)
+	k, err := fetchKernel(ctx, s.kernel, s.cache, say)
+	if err != nil {
+		return false, err
+	}
+	say("kernel %s", k.release)
+
+	work, err := os.MkdirTemp("", "testvm-")
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = os.RemoveAll(work) }() // nothing in it is needed
+	runs, err := build(ctx, s, root, work)
+	if err != nil {
+		return false, err
+	}
+	say("built %d test binaries", len(runs))
+	initrd := filepath.Join(work, "initrd")
+	if err := makeImage(ctx, k, root, work, initrd, runs); err != nil {
+		return false, err
+	}
+	disk := filepath.Join(work, "disk")
+	if err := makeDisk(ctx, mkfs, disk, s.disk<<20); err != nil {
+		return false, err
+	}
+	info, err := os.Stat(initrd)
+	if err != nil {
+		return false, err
+	}
+	say("image of %d MB", info.Size()>>20)
+
+	console := s.console
+	if console == "" {
+		console = filepath.Join(work, "console")
+	}
+	res, err := boot(ctx, qemu, s, k.image, initrd, disk, console)
+	if res != nil {
+		err = errors.Join(err, res.print(os.Stdout, runs))
+	}
+	ok := err == nil && res.ok(runs)
+	complaints := kernelComplaints(console)
+	for _, line := range complaints {
+		fmt.Println("KERNEL:", line)
+	}
+	if b, err2 := os.ReadFile(console); !ok && err2 == nil && (err != nil || !res.Done) {
+		fmt.Printf("---- the guest's console\n%s\n----\n", lastLines(b, 60))
+	}
+	say("the whole took %v", time.Since(start).Round(time.Second))
+	return ok, err
+}
+
+// build compiles a static test binary for each package.
+func build(ctx context.Context, s settings, root, work string) ([]run, error) {
+	var runs []run
+	for _, name := range s.names {
+		name = strings.TrimPrefix(path.Clean(name), "testbed/")
+		r := run{Package: name, Binary: strings.ReplaceAll(name, "/", "-") + ".test", Limit: s.limit}
+		r.Args = []string{"-test.v", "-test.timeout=" + s.limit.String()}
+		if s.run != "" {
+			r.Args = append(r.Args, "-test.run="+s.run)
+		}
+		if err := compile(ctx, root, "test", "-c", "-ldflags=-s -w", "-o", filepath.Join(work, r.Binary), "./"+name); err != nil {
+			return nil, err
+		}
+		if _, err := os.Stat(filepath.Join(work, r.Binary)); err != nil {
+			return nil, fmt.Errorf("package %s has no tests", name)
+		}
+		runs = append(runs, r)
+	}
+	return runs, compile(ctx, root, "build", "-ldflags=-s -w", "-o", filepath.Join(work, "init"), "./scripts/testvm")
+}
+
+func compile(ctx context.Context, root string, args ...string) error {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+func makeImage(ctx context.Context, k guestKernel, root, work, file string, runs []run) error {
+	im := newImage()
+	if err := im.copyFile("/init", filepath.Join(work, "init")); err != nil {
+		return err
+	}
+	im.text("/etc/passwd", "root:x:0:0:root:/tmp:/bin/sh\n")
+	im.text("/etc/group", "root:x:0:\n")
+	im.text("/etc/hosts", "127.0.0.1 localhost\n")
+	j := job{Runs: runs}
+	modules, err := k.load(ctx, wanted)
+	if err != nil {
+		return err
+	}
+	for i, m := range modules {
+		name := fmt.Sprintf("%03d-%s.ko", i, m.name)
+		im.add(modulePath+"/"+name, entry{mode: modeFile | 0o644, data: m.data})
+		j.Modules = append(j.Modules, name)
+	}
+	for name, debian := range tools {
+		if err := im.copyProgram(name); err != nil && !optionalTools[name] {
+			return unavailable{fmt.Errorf("tests need %s: %w: apt-get install %s", name, err, debian)}
+		}
+	}
+	for _, r := range runs {
+		if err := im.copyFile(binaryPath+"/"+r.Binary, filepath.Join(work, r.Binary)); err != nil {
+			return err
+		}
+		im.add(path.Join(sourcePath, r.Package), entry{mode: modeDir | 0o755})
+	}
+	if err := im.copyTree(sourcePath, root, wantedSource); err != nil {
+		return err
+	}
+	b, err := json.Marshal(j)
+	if err != nil {
+		return err
+	}
+	im.text(jobPath, string(b))
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriterSize(f, 1<<20)
+	return errors.Join(im.write(w), w.Flush(), f.Close())
+}
+
+// wantedSource keeps what tests may read: what is neither code nor made by
+// running the project.
+func wantedSource(rel string, d fs.DirEntry) bool {
+	if d.IsDir() {
+		return !strings.HasPrefix(d.Name(), ".") && rel != "bin" && rel != "runs" && rel != "tools"
+	}
+	ext := filepath.Ext(rel)
+	return ext != ".go" && ext != ".test" && ext != ".out"
+}
+
+// makeDisk makes a file that is a disk with a file system: the guest's /tmp, so
+// that tests meet direct I/O as on a real one.
+func makeDisk(ctx context.Context, mkfs, file string, size int64) error {
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(f.Truncate(size), f.Close()); err != nil {
+		return err
+	}
+	_, err = output(ctx, mkfs, "-q", "-F", "-O", "^has_journal", file)
+	return err
+}
+
+// boot runs the guest to its end and reads its report.
+func boot(ctx context.Context, qemu string, s settings, kernel, initrd, disk, console string) (*results, error) {
+	cmd := exec.CommandContext(ctx, qemu,
+		"-accel", "tcg,thread=multi", "-cpu", "max", "-smp", fmt.Sprint(s.cpus), "-m", fmt.Sprint(s.memory),
+		"-display", "none", "-monitor", "none", "-nodefaults", "-no-user-config", "-no-reboot",
+		"-kernel", kernel, "-initrd", initrd,
+		// A panic restarts the guest at once, and -no-reboot ends it there.
+		"-append", "console=ttyS0 panic=-1 loglevel=5 rdinit=/init",
+		"-serial", "file:"+console, "-serial", "stdio",
+		"-drive", "file="+disk+",format=raw,if=virtio,cache=unsafe",
+		"-device", "virtio-rng-pci")
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 5 * time.Second
+	pipe, w := io.Pipe()
+	cmd.Stdout = w
+	if err := cmd.Start(); err != nil {
+		return nil, unavailable{err}
+	}
+	ended := make(chan error, 1)
+	go func() {
+		err := cmd.Wait()
+		_ = w.Close() // never fails
+		ended <- err
+	}()
+	res, err := readReport(pipe, os.Stdout)
+	_, _ = io.Copy(io.Discard, pipe) // so that Wait can end
+	if err2 := <-ended; err2 != nil {
+		if ctx.Err() != nil {
+			err2 = context.Cause(ctx)
+		}
+		err = errors.Join(err, fmt.Errorf("guest: %w %s", err2, bytes.TrimSpace(complaints.Bytes())))
+	}
+	return res, err
+}
+
+// kernelComplaints are the lines of a console with which a kernel says that it
+// is ill.
+func kernelComplaints(console string) []string {
+	b, err := os.ReadFile(console)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	var lines []string
+	for line := range strings.Lines(string(b)) {
+		for _, sign := range []string{"Kernel panic", "BUG:", "Oops", "WARNING:", "Out of memory", "rcu_sched self-detected", "hung_task"} {
+			if strings.Contains(line, sign) {
+				lines = append(lines, strings.TrimSpace(line))
+				break
+			}
+		}
+	}
+	return lines
+}
+
+func lastLines(b []byte, n int) string {
+	lines := strings.Split(strings.TrimSpace(strings.ReplaceAll(string(b), "\r", "")), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/olekukonko/tablewriter"
+)
+
+// longReason is how much of a skip's reason the summary repeats, in bytes: the
+// output above it has all.
+const longReason = 200
+
+// notJudged is what netnstest prints where it leaves the timing of packets
+// unjudged.
+const notJudged = "timing, not judged under emulation"
+
+// outcome is what one package's binary did in the guest.
+type outcome struct {
+	Package string
+	Ended   bool // its end was reported
+	Exit    int
+	Why     string // why it has no exit code of its own
+	Took    time.Duration
+	Passed  int
+	Failed  []string
+	Skipped []skip
+	Timing  []string // tests whose timing was not judged
+}
+
+type skip struct{ Test, Reason string }
+
+func (o *outcome) ok() bool {
+	return o.Ended && o.Exit == 0 && o.Why == "" && len(o.Failed) == 0 && o.Passed > 0
+}
+
+// results is the whole of a report.
+type results struct {
+	Kernel   string
+	Outcomes []*outcome
+	Done     bool   // the guest came to its end
+	Broken   string // why it did not
+}
+
+// ok tells whether every binary of runs ran, and passed.
+func (r *results) ok(runs []run) bool {
+	if !r.Done || r.Broken != "" || len(r.Outcomes) != len(runs) {
+		return false
+	}
+	return !slices.ContainsFunc(r.Outcomes, func(o *outcome) bool { return !o.ok() })
+}
+
+// Lines of a test binary that was started with -test.v.
+var (
+	verdictLine = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+) \(`)
+	startLine   = regexp.MustCompile(`^=== (?:RUN|CONT|NAME)\s+(\S+)`)
+	logLine     = regexp.MustCompile(`^\s+\S+\.go:\d+: (.*)`)
+)
+
+// readReport reads what the guest sends, until it ends, and copies the tests'
+// output to w.
+func readReport(r io.Reader, w io.Writer) (*results, error) {
+	res := &results{}
+	var o *outcome // that of the binary which is running
+	var test, said string
+	in := bufio.NewReader(r)
+	for {
+		line, err := in.ReadString('\n')
+		line = strings.TrimRight(line, "\r\n")
+		if text, ok := strings.CutPrefix(line, markerStart); ok {
+			var m mark
+			if err := json.Unmarshal([]byte(text), &m); err != nil {
+				return res, fmt.Errorf("mark %q of the report: %w", line, err)
+			}
+			switch m.What {
+			case "boot":
+				res.Kernel = m.Text
+				fmt.Fprintf(w, "==== booted Linux %s\n", m.Text)
+			case "begin":
+				o, test, said = &outcome{Package: m.Package}, "", ""
+				res.Outcomes = append(res.Outcomes, o)
+				fmt.Fprintf(w, "==== %s\n", m.Package)
+			case "end":
+				if o == nil || o.Package != m.Package {
+					return res, fmt.Errorf("the report has an end of %s without its begin", m.Package)
+				}
+				o.Ended, o.Exit, o.Why, o.Took = true, m.Exit, m.Text, m.Took
+				o = nil
+			case "done":
+				res.Done = true
+			case "broken":
+				res.Broken = m.Text
+			}
+		} else if line != "" {
+			fmt.Fprintln(w, line)
+			if o != nil {
+				o.read(line, &test, &said)
+			}
+		}
+		if err == io.EOF {
+			return res, nil
+		}
+		if err != nil {
+			return res, err
+		}
+	}
+}
+
+// read takes one line of output. Test and said are the test that is speaking
+// and the last that it said: the reason of a skip is logged before the skip.
+func (o *outcome) read(line string, test, said *string) {
+	if m := startLine.FindStringSubmatch(line); m != nil {
+		*test, *said = m[1], ""
+		return
+	}
+	if m := verdictLine.FindStringSubmatch(line); m != nil {
+		switch m[1] {
+		case "PASS":
+			o.Passed++
+		case "FAIL":
+			o.Failed = append(o.Failed, m[2])
+		case "SKIP":
+			o.Skipped = append(o.Skipped, skip{m[2], *said})
+		}
+		return
+	}
+	if m := logLine.FindStringSubmatch(line); m != nil {
+		*said = m[1]
+		if strings.HasPrefix(m[1], notJudged) && !slices.Contains(o.Timing, *test) {
+			o.Timing = append(o.Timing, *test)
+		}
+	}
+}
+
+// print writes the summary: a row a package, then each failure and each thing
+// that was not looked at, by name.
+func (r *results) print(w io.Writer, runs []run) error {
+	if r.Kernel != "" {
+		fmt.Fprintf(w, "\non Linux %s, emulated in software\n", r.Kernel)
+	}
+	t := tablewriter.NewTable(w)
+	t.Header("package", "result", "passed", "failed", "skipped", "timing not judged", "seconds")
+	for _, run := range runs {
+		i := slices.IndexFunc(r.Outcomes, func(o *outcome) bool { return o.Package == run.Package })
+		row := []any{run.Package, "NOT RUN", "", "", "", "", ""}
+		if i >= 0 {
+			o := r.Outcomes[i]
+			result := "ok"
+			switch {
+			case !o.Ended:
+				result = "NO END"
+			case !o.ok():
+				result = "FAILED"
+			}
+			row = []any{o.Package, result, o.Passed, len(o.Failed), len(o.Skipped), len(o.Timing), fmt.Sprintf("%.1f", o.Took.Seconds())}
+		}
+		if err := t.Append(row...); err != nil {
+			return err
+		}
+	}
+	if err := t.Render(); err != nil {
+		return err
+	}
+	for _, o := range r.Outcomes {
+		for _, s := range o.Skipped {
+			reason := s.Reason
+			if len(reason) > longReason {
+				reason = strings.ToValidUTF8(reason[:longReason], "") + " …"
+			}
+			fmt.Fprintf(w, "SKIPPED %s %s: %s\n", o.Package, s.Test, reason)
+		}
+		for _, name := range o.Timing {
+			fmt.Fprintf(w, "NOT JUDGED %s %s: %s\n", o.Package, name, notJudged)
+		}
+	}
+	for _, o := range r.Outcomes {
+		for _, name := range o.Failed {
+			fmt.Fprintf(w, "FAILED %s %s\n", o.Package, name)
+		}
+		switch {
+		case !o.Ended:
+			fmt.Fprintf(w, "FAILED %s: the guest stopped before its end\n", o.Package)
+		case o.Why != "":
+			fmt.Fprintf(w, "FAILED %s: %s\n", o.Package, o.Why)
+		case o.Exit != 0 && len(o.Failed) == 0:
+			fmt.Fprintf(w, "FAILED %s: exit code %d\n", o.Package, o.Exit)
+		case o.Passed == 0:
+			fmt.Fprintf(w, "FAILED %s: no test passed: it tested nothing\n", o.Package)
+		}
+	}
+	for _, run := range runs {
+		if !slices.ContainsFunc(r.Outcomes, func(o *outcome) bool { return o.Package == run.Package }) {
+			fmt.Fprintf(w, "FAILED %s: not run\n", run.Package)
+		}
+	}
+	if r.Broken != "" {
+		fmt.Fprintf(w, "FAILED: init: %s\n", r.Broken)
+	} else if !r.Done {
+		fmt.Fprintln(w, "FAILED: the guest did not come to its end")
+	}
+	return nil
+}

@@ -1,0 +1,256 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// report runs the lines of a guest through the reader.
+func report(t *testing.T, lines ...string) *results {
+	t.Helper()
+	res, err := readReport(strings.NewReader(strings.Join(lines, "\r\n")+"\r\n"), new(bytes.Buffer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+const (
+	boots  = `##testvm {"what":"boot","text":"6.1.0"}`
+	begins = `##testvm {"what":"begin","package":"emu/kernel"}`
+	ends   = `##testvm {"what":"end","package":"emu/kernel","took":1500000000}`
+	done   = `##testvm {"what":"done"}`
+	passes = "--- PASS: TestA (0.00s)"
+)
+
+func TestReport(t *testing.T) {
+	runs := []run{{Package: "emu/kernel"}}
+	tests := []struct {
+		name  string
+		lines []string
+		ok    bool
+		says  []string // in the summary
+	}{
+		{"passed", []string{boots, begins, "=== RUN   TestA", passes, "PASS", ends, done}, true,
+			[]string{"on Linux 6.1.0", "emu/kernel", "ok", "1.5"}},
+		{"failed", []string{boots, begins, passes, "    --- FAIL: TestB/sub (1.00s)", strings.Replace(ends, `"took"`, `"exit":1,"took"`, 1), done}, false,
+			[]string{"FAILED emu/kernel TestB/sub"}},
+		{"exit code without a failed test", []string{boots, begins, passes, strings.Replace(ends, `"took"`, `"exit":2,"took"`, 1), done}, false,
+			[]string{"FAILED emu/kernel: exit code 2"}},
+		{"failed test without an exit code", []string{boots, begins, passes, "--- FAIL: TestB (1.00s)", ends, done}, false,
+			[]string{"FAILED emu/kernel TestB"}},
+		{"killed", []string{boots, begins, passes, strings.Replace(ends, `"took"`, `"exit":-1,"text":"killed after 8m0s","took"`, 1), done}, false,
+			[]string{"FAILED emu/kernel: killed after 8m0s"}},
+		{"no end of the package", []string{boots, begins, passes}, false,
+			[]string{"NO END", "the guest stopped before its end", "did not come to its end"}},
+		{"no end of the guest", []string{boots, begins, passes, ends}, false,
+			[]string{"did not come to its end"}},
+		{"package not run", []string{boots, done}, false, []string{"NOT RUN"}},
+		{"nothing tested", []string{boots, begins, "testing: warning: no tests to run", "PASS", ends, done}, false,
+			[]string{"no test passed"}},
+		{"no boot", []string{`##testvm {"what":"broken","text":"load module veth: exec format error"}`}, false,
+			[]string{"FAILED: init: load module veth"}},
+		{"nothing at all", nil, false, []string{"NOT RUN", "did not come to its end"}},
+		{"skipped, with the last reason", []string{boots, begins, passes, "=== RUN   TestS", "    s_test.go:5: looking", "    s_test.go:7: the kernel lacks it", "--- SKIP: TestS (0.00s)", ends, done}, true,
+			[]string{"SKIPPED emu/kernel TestS: the kernel lacks it"}},
+		{"timing", []string{boots, begins, "=== RUN   TestT", "    t_test.go:5: timing, not judged under emulation", "    t_test.go:5: timing, not judged under emulation", "--- PASS: TestT (0.00s)", ends, done}, true,
+			[]string{"NOT JUDGED emu/kernel TestT"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			res := report(t, tt.lines...)
+			if got := res.ok(runs); got != tt.ok {
+				t.Errorf("ok = %v, want %v", got, tt.ok)
+			}
+			var b strings.Builder
+			if err := res.print(&b, runs); err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range tt.says {
+				if !strings.Contains(b.String(), want) {
+					t.Errorf("the summary lacks %q:\n%s", want, b.String())
+				}
+			}
+			if strings.Contains(b.String(), "\nFAILED") == tt.ok {
+				t.Errorf("the summary of one that is ok (%v):\n%s", tt.ok, b.String())
+			}
+			if n := strings.Count(b.String(), "NOT JUDGED emu"); n > 1 {
+				t.Errorf("%d times not judged", n)
+			}
+		})
+	}
+}
+
+func TestReportIsRefused(t *testing.T) {
+	for _, line := range []string{"##testvm {", ends} {
+		if _, err := readReport(strings.NewReader(line+"\n"), new(bytes.Buffer)); err == nil {
+			t.Errorf("%q is taken", line)
+		}
+	}
+}
+
+// A made-up dependency graph is loaded from its leaves.
+func TestInOrder(t *testing.T) {
+	needs := map[string][]string{"a": {"b", "c"}, "b": {"c"}, "c": nil, "d": {"builtin", "a"}, "x": {"y"}, "y": {"x"}}
+	read := func(name string) (*module, []string, error) {
+		if name == "builtin" {
+			return nil, nil, nil
+		}
+		n, ok := needs[name]
+		if !ok {
+			return nil, nil, fmt.Errorf("no module %s", name)
+		}
+		return &module{name: name}, n, nil
+	}
+	order, err := inOrder([]string{"d", "a", "x"}, read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, m := range order {
+		names = append(names, m.name)
+	}
+	if diff := cmp.Diff([]string{"c", "b", "a", "d", "y", "x"}, names); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	needs["a"] = []string{"gone"}
+	if _, err := inOrder([]string{"d"}, read); err == nil || !strings.Contains(err.Error(), "a needs it: no module gone") {
+		t.Errorf("a missing module: %v", err)
+	}
+}
+
+// The archive is read back by an independent reader of the format.
+func TestImage(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"keep/a.txt": "text", "keep/b.go": "package b", "skip/c.txt": "c"} {
+		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o640); err != nil {
+			t.Fatal(err)
+		}
+	}
+	im := &image{files: map[string]entry{}}
+	err := im.copyTree("/src", dir, func(rel string, d os.DirEntry) bool { return rel != "skip" && filepath.Ext(rel) != ".go" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	im.text("/etc/odd", "12345")
+	im.text("/etc/empty", "")
+	im.add("/dev/console", entry{mode: modeDevice | 0o600, major: 5, minor: 1})
+	var b bytes.Buffer
+	if err := im.write(&b); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"dev 40755", "dev/console 20600 5:1", "etc 40755", "etc/empty 100644", `etc/odd 100644 "12345"`, "src 40755", "src/keep 40755", `src/keep/a.txt 100640 "text"`}
+	if diff := cmp.Diff(want, unarchive(t, b.Bytes())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// unarchive reads an archive as the kernel's documentation of an initramfs
+// describes it: thirteen numbers of eight digits, a name, a file, each to the
+// next multiple of four.
+func unarchive(t *testing.T, b []byte) (files []string) {
+	t.Helper()
+	at := 0
+	take := func(n int) []byte {
+		if at+n > len(b) {
+			t.Fatalf("the archive ends at %d", at)
+		}
+		at += n
+		return b[at-n : at]
+	}
+	for {
+		at = (at + 3) &^ 3
+		if magic := string(take(6)); magic != "070701" {
+			t.Fatalf("magic %q at %d", magic, at-6)
+		}
+		var f [13]int
+		for i := range f {
+			if _, err := fmt.Sscanf(string(take(8)), "%x", &f[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		name := strings.TrimSuffix(string(take(f[11])), "\x00")
+		at = (at + 3) &^ 3
+		data := string(take(f[6]))
+		if name == "TRAILER!!!" {
+			return files
+		}
+		text := fmt.Sprintf("%s %o", name, f[1])
+		if f[9] != 0 {
+			text += fmt.Sprintf(" %d:%d", f[9], f[10])
+		}
+		if data != "" {
+			text += fmt.Sprintf(" %q", data)
+		}
+		files = append(files, text)
+	}
+}
+
+func TestLibraries(t *testing.T) {
+	const ldd = "\tlinux-vdso.so.1 (0x00007ffd)\n\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f)\n\t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n"
+	if got, want := libraries(ldd), []string{"/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2"}; !slices.Equal(got, want) {
+		t.Errorf("libraries = %v, want %v", got, want)
+	}
+}
+
+func TestParse(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", "/c")
+	s, err := parse(nil)
+	if err != nil || s.cache != "/c/testbed/vm" || s.timeout != 15*time.Minute || !slices.Equal(s.names, packages) {
+		t.Errorf("parse() = %+v, %v", s, err)
+	}
+	for _, args := range [][]string{{"-timeout", "0s"}, {"-memory", "16"}, {"-cpus", "0"}, {"-disk", "8"}, {"-disk", "9000000000000"}, {"-package-timeout", "-1s"}} {
+		if _, err := parse(args); err == nil {
+			t.Errorf("%v is taken", args)
+		}
+	}
+}
+
+// A machine without qemu is told so with an exit code of its own, which one
+// variable makes a success.
+func TestWithoutQemu(t *testing.T) {
+	dir := t.TempDir()
+	exe := filepath.Join(dir, "testvm")
+	if out, err := exec.Command("go", "build", "-o", exe, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, tt := range []struct {
+		optional string
+		want     int
+	}{{"", exitUnavailable}, {"1", 0}} {
+		cmd := exec.CommandContext(t.Context(), exe)
+		cmd.Env = []string{"PATH=" + dir, "HOME=" + dir, optionalEnv + "=" + tt.optional}
+		out, err := cmd.CombinedOutput()
+		var exit *exec.ExitError
+		if err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		if got := cmd.ProcessState.ExitCode(); got != tt.want || !strings.Contains(string(out), "NOTHING WAS TESTED") || !strings.Contains(string(out), "apt-get install") {
+			t.Errorf("%s=%s: exit code %d, want %d\n%s", optionalEnv, tt.optional, got, tt.want, out)
+		}
+	}
+}
+
+// A package of apt that does not exist is no kernel, and fails nothing that is
+// tested.
+func TestNoSuchKernel(t *testing.T) {
+	_, err := fetchKernel(context.Background(), "/no/such/kernel.deb", t.TempDir(), t.Logf)
+	var none unavailable
+	if !errors.As(err, &none) {
+		t.Errorf("fetchKernel of nothing: %v", err)
+	}
+}
