@@ -288,12 +288,34 @@ func (b *fabric) echo(h topo.HostID) {
 }
 
 // A shaped link with a delay still carries its rate, still drops, and holds no
-// more than its queue in bytes.
+// more than its queue in bytes. Beside it, in the same run, is what the link
+// carries without a delay.
 func TestDelayedLinkIsShaped(t *testing.T) {
-	b := needs(t, "netem", "delay", delayed())
-	if b == nil {
+	if b := needs(t, "netem", "delay", delayed()); b == nil {
 		return
 	}
+	plain := delayed()
+	plain.Delay, plain.Links[0].Delay = 0, nil
+	netnstest.Timing(t, func(t *testing.T) (ok bool) {
+		without, _, _ := flooded(t, plain)
+		with, before, after := flooded(t, delayed())
+		t.Logf("carries %.2f Mbps of 10, %.2f without a delay; %+v", with/1e6, without/1e6, after.Qdisc)
+		if after.Qdisc.Kind != "tbf" || after.Qdisc.Dropped == before.Qdisc.Dropped {
+			t.Errorf("%+v: want drops of the token bucket", after.Qdisc)
+		}
+		const limit = 40 * units.KB
+		if q := after.Qdisc.Backlog; q > limit || q < limit-2*1514 {
+			t.Errorf("%v wait while more comes in than goes out, want the queue full: %v", q, limit)
+		}
+		return math.Abs(with/10e6-1) < 0.02
+	})
+}
+
+// flooded is what the uplink of rack 0 carries while three times its rate is sent
+// over it, and its counters before and after.
+func flooded(t *testing.T, s topo.LeafSpine) (rate float64, before, after LinkStats) {
+	t.Helper()
+	b := build(t, s, plan.Options{Seed: 1})
 	uplink := b.find("leaf0>spine0")[0]
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -301,20 +323,10 @@ func TestDelayedLinkIsShaped(t *testing.T) {
 	defer cancel()
 	b.blast(ctx, &wg, 0, 1, 2000, 30*units.Mbps)
 	time.Sleep(500 * time.Millisecond)
-	before, _ := b.link(uplink)
-	rate := b.carried([]topo.LinkID{uplink}, 2*time.Second)[0]
-	after, _ := b.link(uplink)
-	t.Logf("carries %.2f Mbps of 10, %+v", rate/1e6, after.Qdisc)
-	if math.Abs(rate/10e6-1) > 0.02 {
-		t.Errorf("carries %.2f Mbps, want 10", rate/1e6)
-	}
-	if after.Qdisc.Kind != "tbf" || after.Qdisc.Dropped == before.Qdisc.Dropped {
-		t.Errorf("%+v: want drops of the token bucket", after.Qdisc)
-	}
-	limit := b.Link(uplink).Queue
-	if q := after.Qdisc.Backlog; q > limit || q < limit-2*1514 {
-		t.Errorf("%v wait while more comes in than goes out, want the queue full: %v", q, limit)
-	}
+	before, _ = b.link(uplink)
+	rate = b.carried([]topo.LinkID{uplink}, 2*time.Second)[0]
+	after, _ = b.link(uplink)
+	return rate, before, after
 }
 
 func early(ecn bool) topo.LeafSpine {
@@ -324,8 +336,9 @@ func early(ecn bool) topo.LeafSpine {
 	return s
 }
 
-// Early detection drops long before the queue is full; with ECN it marks and
-// drops nothing.
+// Early detection drops long before the queue is full. With ECN it marks instead;
+// the few packets that TCP sends without asking for marks, such as one that ends a
+// connection or is sent again, may still be dropped.
 func TestEarlyDetection(t *testing.T) {
 	for _, ecn := range []bool{false, true} {
 		t.Run(fmt.Sprintf("ecn=%v", ecn), func(t *testing.T) {
@@ -357,8 +370,8 @@ func TestEarlyDetection(t *testing.T) {
 			}
 			l, _ := b.link(port)
 			t.Logf("%+v, at most %v waiting of %v", l.Qdisc, longest, b.Link(port).Queue)
-			if ecn && (l.Qdisc.Marked == 0 || l.Qdisc.Dropped > 0) {
-				t.Errorf("%d marked and %d dropped, want marks and no drops", l.Qdisc.Marked, l.Qdisc.Dropped)
+			if ecn && (l.Qdisc.Marked == 0 || 20*l.Qdisc.Dropped > l.Qdisc.Marked) {
+				t.Errorf("%d marked and %d dropped, want marks and next to no drops", l.Qdisc.Marked, l.Qdisc.Dropped)
 			}
 			if !ecn && (l.Qdisc.Marked > 0 || l.Qdisc.Dropped == 0) {
 				t.Errorf("%d marked and %d dropped, want drops and no marks", l.Qdisc.Marked, l.Qdisc.Dropped)
