@@ -1,8 +1,10 @@
 package scenario
 
 import (
+	"fmt"
 	"math/big"
 	"reflect"
+	"strings"
 
 	"testbed/topo/units"
 	"testbed/workloads"
@@ -21,22 +23,24 @@ func (c *checker) scaleRates() workloads.Factor {
 	if !c.sound("scale.rate") || by.Num == by.Den || by.Num <= 0 || by.Den <= 0 {
 		return workloads.Factor{Num: 1, Den: 1}
 	}
-	c.scale(reflect.ValueOf(c.spec).Elem(), by, "")
+	eachQuantity("", reflect.ValueOf(c.spec).Elem(), func(path string, sf reflect.StructField, v reflect.Value) { c.times(v, by, path, sf) })
 	c.spec.Scale.Rate = workloads.Factor{Num: 1, Den: 1}
 	return by
 }
 
-// scale multiplies the quantities within v, the value at a path, and refuses
-// those that then leave the bounds of their field.
-func (c *checker) scale(v reflect.Value, by workloads.Factor, path string) {
+// eachQuantity calls do with every rate and every size within v, the value at a
+// path, and with their field: whatever the field is called, so that one that is
+// added is not forgotten. It passes over fields tagged scale:"keep" and those
+// that are not given.
+func eachQuantity(path string, v reflect.Value, do func(path string, sf reflect.StructField, v reflect.Value)) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		if !v.IsNil() {
-			c.scale(v.Elem(), by, path)
+			eachQuantity(path, v.Elem(), do)
 		}
 	case reflect.Slice:
 		for i := range v.Len() {
-			c.scale(v.Index(i), by, path)
+			eachQuantity(fmt.Sprintf("%s[%d]", path, i), v.Index(i), do)
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
@@ -44,24 +48,29 @@ func (c *checker) scale(v reflect.Value, by workloads.Factor, path string) {
 			if !sf.IsExported() || sf.Tag.Get("scale") == "keep" {
 				continue
 			}
-			f := v.Field(i)
-			switch f.Interface().(type) {
+			at := path // a field without a key is one of several kinds
+			if key, _, _ := strings.Cut(sf.Tag.Get("yaml"), ","); key != "" {
+				at = join(path, key)
+			}
+			switch f := v.Field(i); f.Interface().(type) {
 			case units.Rate, units.Bytes:
-				c.times(f, by, sf)
+				if !f.IsZero() {
+					do(at, sf, f)
+				}
 			default:
-				c.scale(f, by, path)
+				eachQuantity(at, f, do)
 			}
 		}
 	}
 }
 
 // times multiplies one quantity and rounds it down; what was above 0 stays so.
-func (c *checker) times(v reflect.Value, by workloads.Factor, sf reflect.StructField) {
+func (c *checker) times(v reflect.Value, by workloads.Factor, path string, sf reflect.StructField) {
 	was := v.Int()
 	n := new(big.Int).Mul(big.NewInt(was), big.NewInt(by.Num))
 	n.Quo(n, big.NewInt(by.Den))
 	if !n.IsInt64() {
-		c.failAt("scale.rate", "%v: %s does not fit: want a smaller factor", by, sf.Name)
+		c.failAt("scale.rate", "%v: %s does not fit: want a smaller factor", by, path)
 		return
 	}
 	now := n.Int64()
@@ -81,7 +90,6 @@ func (c *checker) times(v reflect.Value, by workloads.Factor, sf reflect.StructF
 		return b.Int()
 	}
 	if now < bound(least) || now > bound(sf.Tag.Get("most")) {
-		key := sf.Tag.Get("yaml")
-		c.failAt("scale.rate", "%v: makes %s %v: want a factor with which it is %s to %s", by, key, v.Interface(), least, sf.Tag.Get("most"))
+		c.failAt("scale.rate", "%v: makes %s %v: want a factor with which it is %s to %s", by, path, v.Interface(), least, sf.Tag.Get("most"))
 	}
 }

@@ -92,9 +92,9 @@ func TestScaleRateInBytes(t *testing.T) {
 
 func TestScaleRateOutOfBounds(t *testing.T) {
 	for factor, want := range map[string]string{
-		"1/1000":              `s.yaml:11:15: scale.rate: 1/1000: makes host_link 50Kbps: want a factor with which it is 100Kbps to 100Gbps`,
-		"4000":                `s.yaml:11:15: scale.rate: 4000: makes host_link 200Gbps: want a factor with which it is 100Kbps to 100Gbps`,
-		"9223372036854775807": `scale.rate: 9223372036854775807: HostLink does not fit: want a smaller factor`,
+		"1/1000":              `s.yaml:11:15: scale.rate: 1/1000: makes fabric.host_link 50Kbps: want a factor with which it is 100Kbps to 100Gbps`,
+		"4000":                `s.yaml:11:15: scale.rate: 4000: makes fabric.host_link 200Gbps: want a factor with which it is 100Kbps to 100Gbps`,
+		"9223372036854775807": `scale.rate: 9223372036854775807: fabric.host_link does not fit: want a smaller factor`,
 		"0":                   `scale.rate: factor "0": zero`,
 	} {
 		text := strings.Replace(goodScenario(t), "scale: {size: 1/100", "scale: {rate: "+factor+", size: 1/100", 1)

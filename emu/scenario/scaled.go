@@ -8,17 +8,10 @@ import (
 	"math/big"
 	"path/filepath"
 	"reflect"
-	"strings"
 	"time"
 
-	"testbed/topo"
-	"testbed/topo/units"
 	"testbed/workloads"
 )
-
-// unscaled are the quantities of a scenario that Scaled leaves alone: they are
-// not of what is emulated, but of the emulator.
-var unscaled = map[string]bool{"capture.ring": true, "limits.trace": true}
 
 // Scaled is the scenario with every rate and every size divided by a factor
 // above 1: links, disks, queues in bytes, blocks, packets of the write pipeline,
@@ -58,7 +51,14 @@ func (s *Scenario) Scaled(by workloads.Factor, o Options) (*Scenario, error) {
 		return fail(err)
 	}
 	c := scaler{by: by, scalePolicy: o.ScalePolicy}
-	c.walk("", reflect.ValueOf(&copied.Spec).Elem())
+	eachQuantity("", reflect.ValueOf(&copied.Spec).Elem(), func(path string, _ reflect.StructField, v reflect.Value) {
+		v.SetInt(c.divide(path, v.Int()))
+	})
+	copied.Spec.Scale.Size = c.factor("scale", copied.Spec.Scale.Size)
+	for i := range copied.Spec.Arms {
+		c.policy(fmt.Sprintf("arms[%d].coflow", i), "coflow", &copied.Spec.Arms[i].Coflow)
+		c.policy(fmt.Sprintf("arms[%d].placement", i), "placement", &copied.Spec.Arms[i].Placement)
+	}
 	if err := errors.Join(c.errs...); err != nil {
 		return fail(err)
 	}
@@ -116,55 +116,6 @@ type scaler struct {
 	by          workloads.Factor
 	scalePolicy func(role, name string, params map[string]any, by workloads.Factor) (map[string]any, error)
 	errs        []error
-}
-
-// walk divides every rate and size within v, whatever the field is called, so
-// that one that is added is not forgotten.
-func (c *scaler) walk(path string, v reflect.Value) {
-	if unscaled[path] {
-		return
-	}
-	switch x := v.Addr().Interface().(type) {
-	case *units.Rate:
-		*x = units.Rate(c.divide(path, int64(*x)))
-		return
-	case *units.Bytes:
-		*x = units.Bytes(c.divide(path, int64(*x)))
-		return
-	case *topo.Queue:
-		x.Bytes = units.Bytes(c.divide(path, int64(x.Bytes)))
-		return
-	case *Scale:
-		x.Size = c.factor(path, x.Size)
-		return
-	case *Arm:
-		c.policy(path+".coflow", "coflow", &x.Coflow)
-		c.policy(path+".placement", "placement", &x.Placement)
-		return
-	}
-	switch v.Kind() {
-	case reflect.Struct:
-		for i := range v.NumField() {
-			sf := v.Type().Field(i)
-			key, _, _ := strings.Cut(sf.Tag.Get("yaml"), ",")
-			if !sf.IsExported() {
-				continue
-			}
-			at := path // an Item's fields are its own kinds
-			if key != "" {
-				at = join(path, key)
-			}
-			c.walk(at, v.Field(i))
-		}
-	case reflect.Slice:
-		for i := range v.Len() {
-			c.walk(fmt.Sprintf("%s[%d]", path, i), v.Index(i))
-		}
-	case reflect.Pointer:
-		if !v.IsNil() {
-			c.walk(path, v.Elem())
-		}
-	}
 }
 
 // divide is n over the factor, rounded down.
