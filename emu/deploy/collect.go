@@ -239,6 +239,7 @@ func (o *Owned) Remove(ctx context.Context, r Reaper) error {
 	if lock == nil {
 		return nil
 	}
+	held.Delete(lock) // remove refers to it
 	return remove(ctx, e, lock, r)
 }
 

@@ -52,7 +52,11 @@ func namespaceOf(op plan.Op) string {
 		return op.Namespace
 	case plan.Offloads:
 		return op.Namespace
+	case plan.Delay:
+		return op.Namespace
 	case plan.Shaper:
+		return op.Namespace
+	case plan.RED:
 		return op.Namespace
 	case plan.Address:
 		return op.Namespace

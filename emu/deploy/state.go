@@ -87,7 +87,8 @@ var (
 
 var validID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
-// Owned is a testbed whose lock this process holds.
+// Owned is a testbed whose lock this process holds, until Release or the
+// process's end: also one that is no longer referred to.
 type Owned struct {
 	id    string
 	dir   string
@@ -133,6 +134,7 @@ func Create(root string, s State) (o *Owned, err error) {
 		if err != nil {
 			err = errors.Join(err, os.RemoveAll(dir))
 			if o.lock != nil {
+				held.Delete(o.lock)
 				err = errors.Join(err, o.lock.Close())
 			}
 			o = nil
@@ -144,6 +146,7 @@ func Create(root string, s State) (o *Owned, err error) {
 	if free, err := tryLock(o.lock); err != nil || !free {
 		return o, fmt.Errorf("create testbed %q: lock %s: %w", s.ID, o.lock.Name(), errors.Join(err, ErrLive))
 	}
+	held.Store(o.lock, s.ID)
 	if err := os.Mkdir(o.PinDir(), 0o755); err != nil {
 		return o, fmt.Errorf("create testbed %q: %w", s.ID, err)
 	}
@@ -227,6 +230,11 @@ func (o *Owned) update(change func(*State)) error {
 	return nil
 }
 
+// held are the locks of this process's testbeds. A file that nothing refers to
+// is closed by the garbage collector, and its lock with it: another process
+// would take the testbed for left over and remove it while it runs.
+var held sync.Map // *os.File to the id
+
 // Release gives up the lock and leaves the testbed as it is. A second call does
 // nothing.
 func (o *Owned) Release() error {
@@ -235,6 +243,7 @@ func (o *Owned) Release() error {
 	if o.lock == nil {
 		return nil
 	}
+	held.Delete(o.lock)
 	err := o.lock.Close()
 	o.lock = nil
 	if err != nil {

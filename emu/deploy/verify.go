@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net/netip"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"testbed/emu/plan"
 	"testbed/topo/units"
@@ -50,14 +52,25 @@ type Device struct {
 	Qdiscs   []Qdisc  // those that were put there
 }
 
-// Qdisc is a queueing discipline. Rate, Burst and Limit are a tbf's.
+// Qdisc is a queueing discipline. Of the rest, a kind uses what it has.
 type Qdisc struct {
 	Kind   string
-	Parent string // "root", "ingress" or a class such as "1:2"
-	Rate   units.Rate
-	Burst  units.Bytes
-	Limit  units.Bytes
+	Parent string      // "root", "ingress" or a class such as "1:2"
+	Rate   units.Rate  // of a tbf
+	Burst  units.Bytes // of a tbf
 	Grain  units.Bytes // the kernel tells Burst to within so much
+	Limit  units.Bytes // of a tbf and of red
+	// Delay and Packets are netem's: what it holds a packet for, and how many at
+	// most. Besides are what else it does to packets, such as loss.
+	Delay   time.Duration
+	Packets uint32
+	Besides []string
+	// Min and Max are red's, of the average queue, and so are Weight, the negative
+	// of the logarithm to base 2 of the newest sample's weight, Probability and ECN.
+	Min, Max    units.Bytes
+	Weight      uint8
+	Probability float64
+	ECN         bool
 }
 
 // Lost is a frame that did not come.
@@ -167,9 +180,21 @@ func expect(p *plan.Plan) (*expectation, error) {
 			e.peers[op.B.Namespace+"/"+op.B.Device] = op.A.Namespace
 		case plan.Offloads:
 			device(op.Namespace, op.Device).Offloads = nil
+		case plan.Delay:
+			d := device(op.Namespace, op.Device)
+			d.Qdiscs = append(d.Qdiscs, Qdisc{Kind: "netem", Parent: root, Delay: op.Delay, Packets: op.Packets})
 		case plan.Shaper:
 			d := device(op.Namespace, op.Device)
-			d.Qdiscs = []Qdisc{{Kind: "tbf", Parent: "root", Rate: 8 * units.Rate(op.Rate.BytesPerSecond()), Burst: op.Burst, Limit: op.Limit}}
+			_, parent := op.Handle()
+			d.Qdiscs = append(d.Qdiscs, Qdisc{Kind: "tbf", Parent: below(parent), Rate: 8 * units.Rate(op.Rate.BytesPerSecond()), Burst: op.Burst, Limit: op.Limit})
+		case plan.RED:
+			d := device(op.Namespace, op.Device)
+			weight, ok := plan.REDWeight(op.Min, op.Burst, op.Packet)
+			if !ok {
+				return nil, fmt.Errorf("check %s: %s: no weight lets such a burst pass", p.Name, op) // Check would have told
+			}
+			d.Qdiscs = append(d.Qdiscs, Qdisc{Kind: "red", Parent: below(op.Parent()), Limit: op.Limit, Min: op.Min, Max: op.Max,
+				Weight: weight, Probability: op.Probability, ECN: op.ECN})
 		case plan.Address:
 			of(op.Namespace).Addresses = append(of(op.Namespace).Addresses, op)
 		case plan.Up:
@@ -188,6 +213,17 @@ func expect(p *plan.Plan) (*expectation, error) {
 		of(namespace).Devices = append(of(namespace).Devices, *devices[key])
 	}
 	return e, nil
+}
+
+const root = "root"
+
+// below is the place of what is given its packets by the qdisc of a handle, or
+// by the device where that is 0.
+func below(parent uint16) string {
+	if parent == 0 {
+		return root
+	}
+	return fmt.Sprintf("%x:1", parent)
 }
 
 // anySegments is the Segments of a device of which the plan says nothing.
@@ -300,15 +336,45 @@ func (d *differ) device(w, g Device) {
 		case q.Kind != h.Kind:
 			d.add(link, "qdisc", q.Kind+" at "+q.Parent, h.Kind)
 		default:
-			d.add(link, "rate", q.Rate.String(), h.Rate.String())
-			d.add(link, "queue", fmt.Sprintf("%d bytes", int64(q.Limit)), fmt.Sprintf("%d bytes", int64(h.Limit)))
-			if off := q.Burst - h.Burst; off > h.Grain || -off > h.Grain {
-				d.add(link, "burst", fmt.Sprintf("%d bytes", int64(q.Burst)), fmt.Sprintf("%d bytes", int64(h.Burst)))
-			}
+			d.qdisc(link, q, h)
 		}
 	}
 	for _, parent := range slices.Sorted(maps.Keys(qdiscs)) {
 		d.add(link, "qdisc", none, qdiscs[parent].Kind+" at "+parent)
+	}
+}
+
+// probabilityGrain is how finely the kernel keeps a probability.
+const probabilityGrain = 1.0 / (1 << 31)
+
+// qdisc compares two of one kind and place.
+func (d *differ) qdisc(link string, w, g Qdisc) {
+	bytes := func(what string, w, g units.Bytes) {
+		d.add(link, what, fmt.Sprintf("%d bytes", int64(w)), fmt.Sprintf("%d bytes", int64(g)))
+	}
+	switch w.Kind {
+	case "tbf":
+		d.add(link, "rate", w.Rate.String(), g.Rate.String())
+		bytes("queue", w.Limit, g.Limit)
+		if off := w.Burst - g.Burst; off > g.Grain || -off > g.Grain {
+			bytes("burst", w.Burst, g.Burst)
+		}
+	case "netem":
+		d.add(link, "delay", w.Delay.String(), g.Delay.String())
+		d.add(link, "delay's limit", fmt.Sprintf("%d packets", w.Packets), fmt.Sprintf("%d packets", g.Packets))
+		for _, b := range g.Besides {
+			d.add(link, "delay's "+b, none, b)
+		}
+	case "red":
+		bytes("red's limit", w.Limit, g.Limit)
+		bytes("red's min", w.Min, g.Min)
+		bytes("red's max", w.Max, g.Max)
+		d.add(link, "red's weight", fmt.Sprintf("2^-%d", w.Weight), fmt.Sprintf("2^-%d", g.Weight))
+		if math.Abs(w.Probability-g.Probability) > probabilityGrain {
+			d.add(link, "red's probability", fmt.Sprintf("%.6g", w.Probability), fmt.Sprintf("%.6g", g.Probability))
+		}
+		onOff := map[bool]string{true: "on", false: "off"}
+		d.add(link, "red's ecn", onOff[w.ECN], onOff[g.ECN])
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 	"unsafe"
 
 	"github.com/vishvananda/netlink/nl"
@@ -181,8 +182,14 @@ func (b *building) readQdiscs(devices map[int]*deploy.Device) error {
 			}
 			return nil
 		})
-		if err == nil && q.Kind == "tbf" {
+		switch {
+		case err != nil:
+		case q.Kind == "tbf":
 			err = readBucket(&q, options)
+		case q.Kind == "netem":
+			err = readDelay(&q, options)
+		case q.Kind == "red":
+			err = readRED(&q, options)
 		}
 		d.Qdiscs = append(d.Qdiscs, q)
 		return err
@@ -212,6 +219,64 @@ func readBucket(q *deploy.Qdisc, options []byte) error {
 	q.Grain = units.Bytes(math.Ceil(2 * perTick))
 	return err
 }
+
+// readDelay reads the options of netem: a struct, then attributes.
+func readDelay(q *deploy.Qdisc, options []byte) error {
+	if len(options) < sizeofNetem {
+		return errShort
+	}
+	word := func(b []byte, i int) uint32 { return binary.NativeEndian.Uint32(b[4*i:]) }
+	besides := func(what string, is bool) {
+		if is {
+			q.Besides = append(q.Besides, what)
+		}
+	}
+	// latency, limit, loss, gap, duplicate, jitter
+	q.Delay, q.Packets = time.Duration(word(options, 0))*tick, word(options, 1)
+	besides("loss", word(options, 2) != 0)
+	besides("gap", word(options, 3) != 0)
+	besides("duplicate", word(options, 4) != 0)
+	besides("jitter", word(options, 5) != 0)
+	return attributes(options[sizeofNetem:], func(kind uint16, v []byte) error {
+		switch {
+		case kind == tcaNetemLatency64 && len(v) >= 8:
+			q.Delay = time.Duration(binary.NativeEndian.Uint64(v))
+		case kind == nl.TCA_NETEM_REORDER && len(v) >= 4:
+			besides("reorder", word(v, 0) != 0)
+		case kind == nl.TCA_NETEM_CORRUPT && len(v) >= 4:
+			besides("corrupt", word(v, 0) != 0)
+		case kind == nl.TCA_NETEM_RATE && len(v) >= 4:
+			besides("rate", word(v, 0) != 0)
+		case kind == nl.TCA_NETEM_LOSS: // a model, in the place of a probability
+			besides("loss model", true)
+		case kind == tcaNetemSlot:
+			besides("slot", true)
+		}
+		return nil
+	})
+}
+
+// readRED reads the options of red.
+func readRED(q *deploy.Qdisc, options []byte) error {
+	return attributes(options, func(kind uint16, v []byte) error {
+		switch {
+		case kind == tcaRedParms && len(v) >= 16: // struct tc_red_qopt
+			q.Limit = units.Bytes(binary.NativeEndian.Uint32(v[0:]))
+			q.Min = units.Bytes(binary.NativeEndian.Uint32(v[4:]))
+			q.Max = units.Bytes(binary.NativeEndian.Uint32(v[8:]))
+			q.Weight, q.ECN = v[12], v[15]&tcRedECN != 0
+		case kind == tcaRedMaxP && len(v) >= 4:
+			q.Probability = float64(binary.NativeEndian.Uint32(v)) / (1 << 32)
+		}
+		return nil
+	})
+}
+
+// From linux/pkt_sched.h.
+const (
+	sizeofNetem  = 24 // struct tc_netem_qopt
+	tcaNetemSlot = 12
+)
 
 func (b *building) readAddresses(names map[int]string) (list []plan.Address, err error) {
 	err = b.list(unix.RTM_GETADDR, unix.RTM_NEWADDR, nl.NewIfAddrmsg(unix.AF_INET), nil, func() { list = nil }, func(m []byte) error {

@@ -1,0 +1,36 @@
+package plan
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// OpTypes has every type that the package's code makes an Op.
+func TestOpTypesIsComplete(t *testing.T) {
+	packages, err := parser.ParseDir(token.NewFileSet(), ".", nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got []string
+	for _, file := range packages["plan"].Files {
+		for _, decl := range file.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok && f.Name.Name == "op" && f.Recv != nil {
+				want = append(want, fmt.Sprint("plan.", f.Recv.List[0].Type))
+			}
+		}
+	}
+	for _, op := range OpTypes() {
+		got = append(got, fmt.Sprintf("%T", op))
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
