@@ -424,7 +424,7 @@ func TestFailureOnLoopback(t *testing.T) {
 	o[2] = disk.Options{Rate: units.Gbps, Capacity: 100_000_000}
 	c := newCluster(t, n, o...)
 	defer c.finish()
-	for range 5 {
+	for round := range 5 {
 		broken := make(chan struct{})
 		go func() { // the disk breaks in the middle of the block
 			defer close(broken)
@@ -433,7 +433,9 @@ func TestFailureOnLoopback(t *testing.T) {
 			}
 			c.disks[2].Close()
 		}()
-		if err := c.agents[0].Write(t.Context(), chain(20_000_000, 16_000, 1000, 1, 2, 3)); err != nil {
+		ch := chain(20_000_000, 16_000, 1000, 1, 2, 3)
+		ch.Block.ID = workloads.BlockID(round) // hosts may yet be busy with the end of the one before
+		if err := c.agents[0].Write(t.Context(), ch); err != nil {
 			t.Fatal(err)
 		}
 		<-broken

@@ -421,7 +421,7 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 		return out, err
 	}
 	defer func() { err = errors.Join(err, d.Destroy(clean)) }()
-	if err := deploy.Verify(ctx, pl, x); err != nil {
+	if err := r.o.tamper.verified(deploy.Verify(ctx, pl, x)); err != nil {
 		return out, err
 	}
 	if err := owned.SetReady(); err != nil {

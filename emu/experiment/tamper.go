@@ -12,6 +12,7 @@ import (
 // nothing.
 type tamper struct {
 	build    func(deploy.Executor) deploy.Executor
+	checked  func(error) error                         // hears what the check of the build says, and says something else
 	start    func(cfg *live.Config, pins string) error // after the build, before the backend starts
 	tell     func(engine.Backend) engine.Backend
 	recorded func(captures string) error // before the captures are read
@@ -23,6 +24,13 @@ func (t tamper) executor(x deploy.Executor) deploy.Executor {
 		return x
 	}
 	return t.build(x)
+}
+
+func (t tamper) verified(err error) error {
+	if t.checked == nil {
+		return err
+	}
+	return t.checked(err)
 }
 
 func (t tamper) config(cfg *live.Config, pins string) error {

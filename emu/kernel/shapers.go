@@ -15,8 +15,9 @@ type Port struct {
 	LinkStats
 	// Up tells that the device and the other end of its link are up.
 	Up bool
-	// Rate is what the kernel holds the root qdisc to, in whole bytes a second,
-	// and Limit how much may wait in it. Both are 0 where it is not a TBF.
+	// Rate is what the kernel holds the TBF at the root, or below a delay there, to,
+	// in whole bytes a second, and Limit how much may wait in it. Both are 0 where
+	// there is none.
 	Rate  units.Rate
 	Limit units.Bytes
 }
@@ -70,9 +71,10 @@ const (
 	lowestBytes = 1 << 32 // a second, from which on the rate is in TCA_TBF_RATE64 alone
 )
 
-// shapers are the TBFs at the roots of devices, by index.
+// shapers are the TBFs at the roots of devices, or below a netem there, by index.
 func (n *Namespace) shapers() (map[int]shaper, error) {
 	found := map[int]shaper{}
+	delayed := map[int32]uint32{} // handles of netems at roots, which the kernel lists first
 	req := n.request(unix.RTM_GETQDISC, unix.NLM_F_DUMP)
 	req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC})
 	err := n.dump(req, unix.RTM_NEWQDISC, func(m []byte) error {
@@ -80,7 +82,9 @@ func (n *Namespace) shapers() (map[int]shaper, error) {
 			return errShort
 		}
 		msg := nl.DeserializeTcMsg(m)
-		if msg.Parent != tcRoot {
+		handle, below := delayed[msg.Ifindex]
+		below = below && msg.Parent == handle|1
+		if msg.Parent != tcRoot && !below {
 			return nil
 		}
 		var kind string
@@ -94,6 +98,9 @@ func (n *Namespace) shapers() (map[int]shaper, error) {
 			}
 			return nil
 		})
+		if kind == "netem" && !below {
+			delayed[msg.Ifindex] = msg.Handle
+		}
 		if err != nil || kind != "tbf" {
 			return err
 		}

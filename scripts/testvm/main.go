@@ -47,7 +47,7 @@ var packages = []string{
 var tools = map[string]string{
 	"sh": "dash", "cat": "coreutils", "sleep": "coreutils", "true": "coreutils", "ls": "coreutils", "mkdir": "coreutils", "dd": "coreutils",
 	"grep": "grep", "cmp": "diffutils",
-	"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "mount": "mount", "ping": "iputils-ping",
+	"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "nsenter": "util-linux", "mount": "mount", "ping": "iputils-ping",
 }
 
 // optionalTools are left out where this machine has not got them: the tests
