@@ -6,9 +6,11 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"testbed/emu/calibration"
 	"testbed/emu/deploy"
 	"testbed/emu/kernel"
 )
@@ -23,7 +25,7 @@ something is missing without which nothing runs. Without root it says what it
 could not look at.`,
 		Example: "  sudo testbed doctor\n  testbed doctor --json",
 		RunE: func(*cobra.Command, []string) error {
-			facts := append(kernel.Probe(a.state, out), otherTestbeds(a.state))
+			facts := append(kernel.Probe(a.state, out), otherTestbeds(a.state), calibrated())
 			if err := a.print(facts, func(w io.Writer) error { return printFacts(w, facts) }); err != nil {
 				return err
 			}
@@ -51,6 +53,24 @@ func otherTestbeds(root string) kernel.Fact {
 	f.Have, f.Detail = len(live) == 0, fmt.Sprintf("%d in %s", len(live), root)
 	if len(live) > 0 {
 		f.Detail += ": " + strings.Join(live, ", ")
+	}
+	return f
+}
+
+// calibrated tells whether this machine and kernel were calibrated.
+func calibrated() kernel.Fact {
+	f := kernel.Fact{Group: "machine", Name: "calibration", Cost: "links get default buckets, and too large a load is not refused: sudo testbed calibrate"}
+	c, err := calibration.Load()
+	switch {
+	case err != nil:
+		f.Unknown, f.Detail = true, err.Error()
+	case c == nil:
+		f.Detail = "not calibrated for this kernel"
+	default:
+		f.Have, f.Detail = true, fmt.Sprintf("calibrated on %s: %d links", c.Date.Local().Format(time.DateOnly), len(c.Links))
+		if c.Kernel != calibration.Kernel() || c.Machine != calibration.MachineID() {
+			f.Detail += ", on another machine or kernel (" + c.Kernel + ")"
+		}
 	}
 	return f
 }

@@ -1,11 +1,15 @@
 package cli
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"testbed/emu/calibration"
 	"testbed/emu/kernel"
 )
 
@@ -41,13 +45,57 @@ disks
 // What this machine is told fits a terminal of 100 columns.
 func TestDoctorFitsATerminal(t *testing.T) {
 	var b strings.Builder
-	if err := printFacts(&b, kernel.Probe("/tmp")); err != nil {
+	if err := printFacts(&b, append(kernel.Probe("/tmp"), otherTestbeds(t.TempDir()), calibrated())); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(b.String()) {
 		if n := len([]rune(strings.TrimSpace(line))); n > doctorWidth {
 			t.Errorf("%d columns: %s", n, line)
 		}
+	}
+}
+
+// Doctor tells of a calibration, of none, of one that is another machine's, and
+// of a file that is none.
+func TestDoctorTellsOfCalibration(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "c.json")
+	date := time.Date(2024, 5, 6, 12, 0, 0, 0, time.Local)
+	c := calibration.Calibration{Version: calibration.Version, Date: date, Machine: calibration.MachineID(), Kernel: calibration.Kernel()}
+	for _, tt := range []struct {
+		name, env string
+		write     func() error
+		have      bool
+		want      []string
+	}{
+		{"none", "", nil, false, []string{"not calibrated", "default buckets"}},
+		{"calibrated", path, func() error { return c.Write(path) }, true, []string{"calibrated on 2024-05-06"}},
+		{"of another kernel", path, func() error { o := c; o.Kernel = "1.2.3"; return o.Write(path) }, true, []string{"calibrated on 2024-05-06", "another machine or kernel (1.2.3)"}},
+		{"no calibration", path, func() error { return os.WriteFile(path, []byte("x"), 0o600) }, false, []string{"?", path}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Setenv("XDG_CACHE_HOME", dir)
+			t.Setenv(calibration.Env, tt.env)
+			if tt.write != nil {
+				if err := tt.write(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f := calibrated()
+			if f.Have != tt.have || f.Needed {
+				t.Errorf("%+v", f)
+			}
+			var b strings.Builder
+			if err := printFacts(&b, []kernel.Fact{f}); err != nil {
+				t.Fatal(err)
+			}
+			flat := strings.Join(strings.Fields(b.String()), " ")
+			for _, want := range tt.want {
+				if !strings.Contains(flat, want) {
+					t.Errorf("no %q in %q", want, flat)
+				}
+			}
+		})
 	}
 }
 
