@@ -40,6 +40,7 @@ func measuring(t *testing.T, o Options) *machine {
 // for it.
 func TestPickedBucketsHoldRateAndShortFlows(t *testing.T) {
 	const mtu, rounds = 1500, 5
+	netnstest.OnlyTiming(t)
 	netnstest.Timing(t, func(t *testing.T) bool {
 		m := measuring(t, Options{Rates: []units.Rate{10 * units.Mbps, 20 * units.Mbps, 50 * units.Mbps, 100 * units.Mbps, 200 * units.Mbps}, MTUs: []units.Bytes{mtu}, Rounds: 3})
 		if err := m.links(t.Context()); err != nil {
@@ -116,6 +117,7 @@ func remeasure(t *testing.T, m *machine, rate units.Rate, mtu, burst units.Bytes
 // A bucket of one frame loses rate, one of eight makes 50 KB nearly free: the
 // measurement tells both from a good one.
 func TestBadBucketsAreTold(t *testing.T) {
+	netnstest.OnlyTiming(t)
 	netnstest.Timing(t, func(t *testing.T) bool {
 		const rate, mtu = 100 * units.Mbps, 1500
 		m := measuring(t, Options{Rates: []units.Rate{rate}, MTUs: []units.Bytes{mtu}, Rounds: 3})

@@ -204,6 +204,10 @@ func TestPlantedLiesAreCaught(t *testing.T) {
 			tamper{tell: func(b engine.Backend) engine.Backend { return deaf{b, 200 * time.Millisecond} }}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			switch tt.check {
+			case "burst", "delivered", "disk", "wire-vs-engine":
+				netnstest.OnlyTiming(t)
+			}
 			v := runJudged(t, at50, tt.lie)
 			show(t, v, false)
 			if got := level(v, tt.check); got < tt.least {
@@ -217,6 +221,7 @@ func TestPlantedLiesAreCaught(t *testing.T) {
 // A bucket of one frame loses rate wherever timers are late, more at higher rates.
 func TestBucketOfOneFrameIsCaught(t *testing.T) {
 	netnstest.Require(t)
+	netnstest.OnlyTiming(t)
 	netnstest.Timing(t, func(t *testing.T) bool {
 		v := runJudged(t, at100, tamper{build: shapers("", "", func(s *plan.Shaper) { s.Burst = s.MTU + plan.EthernetHeader })})
 		show(t, v, true)
@@ -227,6 +232,7 @@ func TestBucketOfOneFrameIsCaught(t *testing.T) {
 // Eight busy processes a processor beside the testbed.
 func TestProcessorHogIsCaught(t *testing.T) {
 	netnstest.Require(t)
+	netnstest.OnlyTiming(t)
 	netnstest.Timing(t, func(t *testing.T) bool {
 		for range 8 * runtime.NumCPU() {
 			child(t, "hog", nil)
@@ -262,6 +268,7 @@ arms: {coflow: [fair]}
 // time.
 func TestTooManyLinksAreCaught(t *testing.T) {
 	netnstest.Require(t)
+	netnstest.OnlyTiming(t)
 	const perProcessor, perLink = 31_000, 100_000_000 / 8 / 1514
 	pairs := min(50, (4*perProcessor*runtime.NumCPU()/perLink+3)/4+1)
 	netnstest.Timing(t, func(t *testing.T) bool {
@@ -372,6 +379,7 @@ func TestChild(t *testing.T) {
 // Capturing changes what the engine is told by less than the bound.
 func TestCapturesDoNotDisturb(t *testing.T) {
 	netnstest.Require(t)
+	netnstest.OnlyTiming(t)
 	const rounds, bound = 5, 0.05
 	netnstest.Timing(t, func(t *testing.T) bool {
 		var with, without []time.Duration

@@ -28,6 +28,9 @@ func throttles(t *testing.T) []ThrottleFact {
 	for _, f := range Throttles() {
 		if f.Missing != "" {
 			t.Logf("%s: missing: %s", f.Kind, f.Missing)
+			if f.Kind == IOMax && netnstest.Emulated() {
+				t.Fatal("no io.max, on a stock kernel")
+			}
 			continue
 		}
 		have = append(have, f)

@@ -23,3 +23,12 @@ func NotJudged(t testing.TB) bool {
 	t.Log("timing, not judged under emulation")
 	return true
 }
+
+// OnlyTiming ends a test, if Emulated, of which nothing is left to judge without
+// its figures of time.
+func OnlyTiming(t testing.TB) {
+	t.Helper()
+	if Emulated() {
+		t.Skip("judges time alone, which means nothing under emulation")
+	}
+}

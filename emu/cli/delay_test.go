@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"testbed/emu/deploy"
+	"testbed/emu/kernel"
+	"testbed/emu/kernel/netnstest"
+	"testbed/emu/plan"
+	"testbed/topo"
+	"testbed/topo/units"
+)
+
+// A scenario with a delay is run where the kernel has netem. Where it has not, it
+// is refused in words that tell what to do, and nothing is left.
+func TestRunWithADelay(t *testing.T) {
+	p := newPlace(t)
+	text := strings.Replace(smallScenario, "queue: 20ms", "queue: 20ms, delay: 2ms", 1)
+	if err := os.WriteFile(filepath.Join(p.dir, "delay.yaml"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	before := look(t)
+	f, err := topo.LeafSpine{Leaves: 1, HostsPerLeaf: 2, HostLink: units.Mbps, Oversubscription: units.Ratio{Num: 1, Den: 1},
+		Queue: topo.Queue{Time: 20 * time.Millisecond}, MTU: 1500, Delay: 2 * time.Millisecond}.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch err := kernel.CheckNeeds(plan.Compile("asks", f, plan.Options{})); {
+	case err == nil:
+		out, _ := p.run(t, 0, "run", "delay.yaml")
+		for _, want := range []string{"fair+hdfs", "sebf+hdfs"} {
+			if !strings.Contains(out, want) {
+				t.Errorf("the report lacks %q:\n%s", want, out)
+			}
+		}
+	case !errors.Is(err, deploy.ErrUnsupported) || netnstest.Emulated():
+		t.Fatal(err)
+	default:
+		t.Logf("NOT TESTED ON PACKETS: %v; what is tested is the refusal", err)
+		_, errs := p.run(t, exitFailure, "run", "delay.yaml")
+		for _, want := range []string{"this kernel has no netem", "modprobe sch_netem", "remove delay"} {
+			if !strings.Contains(errs, want) {
+				t.Errorf("refused with %q, want %q in it", errs, want)
+			}
+		}
+	}
+	if after := look(t); after != before {
+		t.Errorf("the machine was\n%+v\nand is\n%+v", before, after)
+	}
+	if left := p.left(t); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
