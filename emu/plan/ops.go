@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 
@@ -217,8 +218,9 @@ const (
 )
 
 func (o Delay) String() string {
-	return fmt.Sprintf("tc -n %s qdisc replace dev %s root handle %d: netem delay %dns limit %d",
-		o.Namespace, o.Device, RootHandle, o.Delay.Nanoseconds(), o.Packets)
+	microseconds := strconv.FormatFloat(float64(o.Delay.Nanoseconds())/1e3, 'f', -1, 64) // tc knows no nanoseconds here
+	return fmt.Sprintf("tc -n %s qdisc replace dev %s root handle %d: netem delay %sus limit %d",
+		o.Namespace, o.Device, RootHandle, microseconds, o.Packets)
 }
 
 // Handle and Parent are the shaper's place among the qdiscs of its device: a
