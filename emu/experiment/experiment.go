@@ -353,7 +353,7 @@ func (r *run) simulate(ctx context.Context, arm, repeat int, w workloads.Workloa
 	if err != nil {
 		return flows.Records{}, err
 	}
-	cfg := fluid.Config{Heartbeat: r.s.Spec.Heartbeat.Interval, Faults: r.faults, Detect: r.s.Spec.Heartbeat.Detect(), Convergence: r.s.Spec.Fabric.Convergence}
+	cfg := fluid.Config{Heartbeat: r.s.Spec.Heartbeat.Interval, Faults: r.faults, Detect: r.s.Spec.Heartbeat.Detect(), Silence: r.s.Spec.Heartbeat.Silence(), Convergence: r.s.Spec.Fabric.Convergence}
 	if r.s.Spec.Disk != nil {
 		cfg.DiskRate = r.s.Spec.Disk.Write
 	}
@@ -433,7 +433,7 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 		Meta: pcap.Meta{Tool: "testbed", Version: r.o.Version, RunID: r.dir.manifest.Run, Run: number.Sum64(), Arm: r.arms[arm].Name, ArmIndex: arm,
 			Repeat: repeat, Scenario: spec.Name, Workload: r.dir.manifest.Workload},
 		Disks: disks, Heartbeat: spec.Heartbeat.Interval, Seed: r.s.RepeatSeed(repeat), Congestion: spec.Fabric.CongestionControl, Settings: live.DefaultSettings(r.fabric),
-		Burst: r.burst, Faults: r.faults, Detect: spec.Heartbeat.Detect(), Convergence: spec.Fabric.Convergence}
+		Burst: r.burst, Faults: r.faults, Detect: spec.Heartbeat.Detect(), Silence: spec.Heartbeat.Silence(), Convergence: spec.Fabric.Convergence}
 	if spec.Disk != nil && len(w.Writers) > 0 {
 		cfg.DiskRates, cfg.DiskSize = slices.Repeat([]units.Rate{spec.Disk.Write}, r.fabric.Hosts()), spec.Disk.Size
 	}

@@ -65,8 +65,11 @@ func withReasons(dir string, measured []flows.Failure) ([]report.Failure, error)
 		id         int
 	}
 	of := func(f flows.Failure) key {
-		if f.Kind == "flow" {
+		switch f.Kind {
+		case flows.FailedFlow:
 			return key{f.Kind, "", int(f.Flow)}
+		case flows.FailedBlock: // of which Host is that of the mark
+			return key{f.Kind, "", int(f.Block)}
 		}
 		return key{f.Kind, f.Host, int(f.Block)}
 	}
@@ -76,6 +79,7 @@ func withReasons(dir string, measured []flows.Failure) ([]report.Failure, error)
 	}
 	for _, m := range measured {
 		if i, ok := place[of(m)]; ok {
+			m.At = recorded[i].At // on the clock of the faults; captures count from the first mark
 			recorded[i].Failure = m
 		} else {
 			recorded = append(recorded, report.Failure{Failure: m, Why: fmt.Sprintf("the captures tell of it; there is no record of it in %s", failuresFile)})

@@ -38,18 +38,10 @@ func (k *skips) link(s Samples, name string) bool {
 	return false
 }
 
-// namespace tells whether a host or switch is exempt: by its own name, or as
-// the end of a link that is.
-func (k *skips) namespace(s Samples, name string) bool {
-	if why, ok := s.Exempt[name]; ok {
-		return k.add(why)
-	}
-	for _, link := range slices.Sorted(maps.Keys(s.Exempt)) {
-		if from, to, ok := strings.Cut(link, ">"); ok && (from == name || to == name) {
-			return k.add(s.Exempt[link])
-		}
-	}
-	return false
+// lossy tells whether a host or switch was made to lose packets (Samples.Lossy).
+func (k *skips) lossy(s Samples, name string) bool {
+	why, ok := s.Lossy[name]
+	return ok && k.add(why)
 }
 
 // disk tells whether the disk of a host is exempt: by the host's name, or as

@@ -139,23 +139,25 @@ func TestExempt(t *testing.T) {
 		s.Bursts[0].Link, s.Bursts[0].Level = "h0-01>leaf0", 900_000
 		s.Losses[0] = Loss{"h0-01", 1000, 0, 500, 0}
 		s.Disks[0].Host, s.Disks[0].Written = "h0-01", 1
+		s.Captures[0] = Capture{"h0-01", 0, 90e3, 100e3}
 		return s
 	}
-	names := []string{"delivered", "packet-spacing", "burst", "loss", "disk"}
+	names := []string{"delivered", "packet-spacing", "burst", "disk", "loss", "captured-bytes"}
 	for _, tt := range []struct {
-		name   string
-		exempt map[string]string
-		judged []string // of names
+		name          string
+		exempt, lossy map[string]string
+		judged        []string // of names
 	}{
-		{"nothing", nil, names},
-		{"another host", map[string]string{"h0-02": "down"}, names},
-		{"the host", map[string]string{"h0-01": "down at 3s"}, nil},
-		{"the link up", map[string]string{"h0-01>leaf0": "half rate at 3s"}, []string{"packet-spacing", "disk"}},
-		{"the disk", map[string]string{"h0-01/disk": "slow at 3s"}, []string{"delivered", "packet-spacing", "burst", "loss"}},
+		{"nothing", nil, nil, names},
+		{"another host", map[string]string{"h0-02": "down"}, map[string]string{"leaf0": "down"}, names},
+		{"the host", map[string]string{"h0-01": "down at 3s"}, nil, []string{"loss", "captured-bytes"}},
+		{"the host and its cable", map[string]string{"h0-01": "down at 3s"}, map[string]string{"h0-01": "down at 3s"}, nil},
+		{"the link up", map[string]string{"h0-01>leaf0": "half rate at 3s"}, nil, []string{"packet-spacing", "disk", "loss", "captured-bytes"}},
+		{"the disk", map[string]string{"h0-01/disk": "slow at 3s"}, nil, []string{"delivered", "packet-spacing", "burst", "loss", "captured-bytes"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := bad()
-			s.Exempt = tt.exempt
+			s.Exempt, s.Lossy = tt.exempt, tt.lossy
 			for _, c := range Judge(s, Default()).Checks {
 				if !slices.Contains(names, c.Name) {
 					continue

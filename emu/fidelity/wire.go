@@ -103,7 +103,7 @@ func loss(s Samples, th Thresholds) verdict.Check {
 	worst := Loss{}
 	var skipped skips
 	for _, l := range s.Losses {
-		if skipped.namespace(s, l.Namespace) {
+		if l.lost() == 0 || skipped.lossy(s, l.Namespace) {
 			continue
 		}
 		total += l.lost()

@@ -234,8 +234,8 @@ func (x *faults) look() {
 			f.pipe.cut = -1
 		case f.pipe.cut != f.pipe.targets[hop]:
 			f.pipe.cut, f.pipe.since = f.pipe.targets[hop], now
-			x.after(x.b.cfg.Detect, x.look)
-		case now-f.pipe.since >= x.b.cfg.Detect:
+			x.after(x.b.cfg.Silence, x.look)
+		case now-f.pipe.since >= x.b.cfg.Silence:
 			f.pipe.cut = -1
 			x.dropTarget(f, hop)
 			if len(f.pipe.targets) > 0 {

@@ -40,9 +40,10 @@ type Config struct {
 	Heartbeat time.Duration
 	// Faults are carried out at their times: see faults.go.
 	Faults fault.Timeline
-	// Detect is how long a host must be silent to be taken for lost, and how long
-	// a block pipeline stands still before it drops a host that it cannot reach.
-	Detect time.Duration
+	// Detect is how long a host must be silent to be taken for lost, and Silence
+	// how long a block pipeline stands still before it drops a host that it cannot
+	// reach; 0 stands for Detect.
+	Detect, Silence time.Duration
 	// Convergence is how long leaves that are not at a link's end take to learn
 	// that it is down, or back.
 	Convergence time.Duration
@@ -140,6 +141,9 @@ type pathKey struct {
 
 // New returns a backend at time 0 on which nothing runs.
 func New(f *topo.Fabric, cfg Config) *Backend {
+	if cfg.Silence == 0 {
+		cfg.Silence = cfg.Detect
+	}
 	b := &Backend{
 		fabric: f, cfg: cfg,
 		nextBeat: engine.NextNever,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -33,6 +34,8 @@ type faults struct {
 	ports   map[dialled]netip.AddrPort // of flows between racks, at their senders
 	links   map[topo.LinkID]string     // that a fault has touched so far, and which
 	hosts   map[topo.HostID]string     // likewise
+	disks   map[topo.HostID]string     // whose disk alone a fault has touched
+	lossy   map[string]string          // namespaces at the ends of cables that were cut: elsewhere there is always a route
 	notes   []string
 	stale   atomic.Bool // flows may have changed their paths
 	active  bool        // there are faults at all
@@ -52,7 +55,7 @@ type pending struct {
 func newFaults(b *Backend) *faults {
 	f := b.cfg.Fabric
 	x := &faults{b: b, routes: fault.NewRoutes(f), crashed: make([]bool, f.Hosts()), told: map[[2]topo.RackID][]int{}, ports: map[dialled]netip.AddrPort{},
-		links: map[topo.LinkID]string{}, hosts: map[topo.HostID]string{}, active: len(b.cfg.Faults) > 0}
+		links: map[topo.LinkID]string{}, hosts: map[topo.HostID]string{}, disks: map[topo.HostID]string{}, lossy: map[string]string{}, active: len(b.cfg.Faults) > 0}
 	for _, l := range f.Links() {
 		x.rate = append(x.rate, l.Rate)
 	}
@@ -139,7 +142,7 @@ func (x *faults) carryOut(ctx context.Context, s fault.Step) error {
 		x.setCrashed(a.Host, false)
 		b.push(engine.HostBack{Host: a.Host, DiskLost: a.DiskLost})
 	case fault.SetDisk:
-		x.touchHost(a.Host, s.Why)
+		x.touch(func() { first(x.disks, a.Host, s.Why) })
 		if len(b.disks) > 0 {
 			rate := a.Rate
 			if rate == 0 {
@@ -166,13 +169,15 @@ func (x *faults) setLink(ctx context.Context, a fault.SetLink, why string) error
 	c := plan.CableOf(f, a.Link)
 	leaf, far := b.ns[c.Leaf.Namespace], b.ns[c.Far.Namespace]
 	x.mu.Lock()
-	first := x.routes.Up(fault.Reverse(a.Link)) != a.Up
+	cable := x.routes.Up(fault.Reverse(a.Link)) != a.Up // not its second direction
 	x.routes.SetLink(a.Link, a.Up)
-	if first {
+	if cable {
+		first(x.lossy, c.Leaf.Namespace, why)
+		first(x.lossy, c.Far.Namespace, why)
 		x.routes.SetLink(fault.Reverse(a.Link), a.Up)
 	}
 	x.mu.Unlock()
-	if first {
+	if cable {
 		// A leaf that loses its last uplink must discard, not refuse.
 		if uplink && !a.Up {
 			if err := x.leafRoutes(link.Rack); err != nil {
@@ -273,21 +278,21 @@ func (x *faults) tellLink(l topo.LinkID) {
 	x.b.push(engine.LinkChanged{Link: l, Rate: payload(x.b.cfg.Fabric, rate)})
 }
 
-func (x *faults) touchLink(l topo.LinkID, why string) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if _, ok := x.links[l]; !ok {
-		x.links[l] = why
+// first keeps the first fault that touched something.
+func first[K comparable](m map[K]string, k K, why string) {
+	if _, ok := m[k]; !ok {
+		m[k] = why
 	}
 }
 
-func (x *faults) touchHost(h topo.HostID, why string) {
+func (x *faults) touch(do func()) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if _, ok := x.hosts[h]; !ok {
-		x.hosts[h] = why
-	}
+	do()
 }
+
+func (x *faults) touchLink(l topo.LinkID, why string) { x.touch(func() { first(x.links, l, why) }) }
+func (x *faults) touchHost(h topo.HostID, why string) { x.touch(func() { first(x.hosts, h, why) }) }
 
 func (x *faults) setCrashed(h topo.HostID, crashed bool) {
 	x.mu.Lock()
@@ -334,7 +339,8 @@ func (x *faults) explain(hosts ...topo.HostID) bool {
 	f := x.b.cfg.Fabric
 	racks := map[topo.RackID]bool{}
 	for _, h := range hosts {
-		if _, ok := x.hosts[h]; ok {
+		_, touched := x.hosts[h]
+		if _, slow := x.disks[h]; touched || slow {
 			return true
 		}
 		racks[f.RackOf(h)] = true
@@ -367,7 +373,7 @@ func (x *faults) excuse(err error) bool {
 func (x *faults) met() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return len(x.links)+len(x.hosts) > 0
+	return len(x.links)+len(x.hosts)+len(x.disks) > 0
 }
 
 func (x *faults) note(s string) {
@@ -385,8 +391,9 @@ func (x *faults) said() []string {
 	return slices.Clone(x.notes)
 }
 
-// exempt are the names of links and hosts that faults touched, for the verdict. A
-// host that crashed or was slow has links that did not do what they could.
+// exempt are the names of links, disks and hosts that faults touched, for the
+// verdict. A host that crashed or was slow has links that did not do what they could;
+// one whose disk was slow has not.
 func (x *faults) exempt() map[string]string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -397,10 +404,19 @@ func (x *faults) exempt() map[string]string {
 		out[f.LinkName(f.HostUp(h))] = why
 		out[f.LinkName(f.HostDown(h))] = why
 	}
+	for h, why := range x.disks {
+		out[f.HostName(h)+"/disk"] = why
+	}
 	for l, why := range x.links {
 		out[f.LinkName(l)] = why
 	}
 	return out
+}
+
+func (x *faults) lossyNames() map[string]string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return maps.Clone(x.lossy)
 }
 
 // spine is of routes.

@@ -57,10 +57,11 @@ type Config struct {
 	Burst func(units.Rate, units.Bytes) units.Bytes
 	// Faults are carried out at their times: see faults.go.
 	Faults fault.Timeline
-	// Detect is how long a crashed host goes unnoticed, and how long a block
-	// pipeline bears with a silent peer. Convergence is how long leaves that are
-	// not at a link's end take to learn that it is down, or back.
-	Detect, Convergence time.Duration
+	// Detect is how long a crashed host goes unnoticed. Silence is how long a block
+	// pipeline bears with a silent peer where there are Faults; 0, and where there
+	// are none, is Settings.PeerTimeout. Convergence is how long leaves that are not
+	// at a link's end take to learn that it is down, or back.
+	Detect, Silence, Convergence time.Duration
 }
 
 // Measured is what a run showed of itself, for the verdict.
@@ -81,9 +82,10 @@ type Measured struct {
 	Dropped []uint64
 	Zero    time.Time // the wall clock at the backend's time 0
 	Notes   []string
-	// Exempt are links and hosts that a fault cut, slowed or crashed, by name, and
-	// the fault: what they delivered says nothing of the machine.
-	Exempt map[string]string
+	// Exempt are links, disks and hosts that a fault cut, slowed or crashed, by name,
+	// and the fault: what they delivered says nothing of the machine. Lossy are the
+	// hosts and switches that a fault made lose packets: as fidelity.Samples has them.
+	Exempt, Lossy map[string]string
 }
 
 // Backend is a run in progress. It is an engine.Backend.
@@ -222,8 +224,8 @@ func (b *Backend) start(ctx context.Context) (err error) {
 func (b *Backend) startAgents(ctx context.Context) error {
 	f, set := b.cfg.Fabric, b.cfg.Settings
 	peer := set.PeerTimeout
-	if len(b.cfg.Faults) > 0 && b.cfg.Detect > 0 {
-		peer = b.cfg.Detect
+	if len(b.cfg.Faults) > 0 && b.cfg.Silence > 0 {
+		peer = b.cfg.Silence
 	}
 	net := newNetwork(f, b.ns,
 		kernel.SocketOptions{Congestion: b.cfg.Congestion, SendBuffer: set.SendBuffer, ReceiveBuffer: set.ReceiveBuffer, NotSentLowat: set.NotSent},
@@ -492,7 +494,7 @@ func (b *Backend) Finish(ctx context.Context) (Measured, error) {
 	if err != nil {
 		return Measured{}, err
 	}
-	m := Measured{Zero: b.zero, Notes: append(b.notes, b.faults.said()...), Machine: machine(b.cpu, cpu, time.Since(b.zero)), Exempt: b.faults.exempt()}
+	m := Measured{Zero: b.zero, Notes: append(b.notes, b.faults.said()...), Machine: machine(b.cpu, cpu, time.Since(b.zero)), Exempt: b.faults.exempt(), Lossy: b.faults.lossyNames()}
 	if m.Losses, err = b.sampler.losses(ctx, b.accounts, b.discards, b.cfg.Settings.Quiet, b.cfg.Settings.Settle); err != nil {
 		return Measured{}, err
 	}

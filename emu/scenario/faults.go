@@ -173,6 +173,14 @@ func (s *Scenario) Faults(f *topo.Fabric) ([]fault.Fault, error) {
 // Detect is how long a host must be silent to be taken for lost.
 func (h Heartbeat) Detect() time.Duration { return time.Duration(h.LostAfter) * h.Interval }
 
+// synTimeout is the time after which Linux sends a SYN again, and an answer to one.
+const synTimeout = time.Second
+
+// Silence is how long a block pipeline bears with a silent host in a scenario with
+// faults. It is longer than Detect by the time that a lost SYN costs, so that a full
+// queue alone never costs a living host its replica.
+func (h Heartbeat) Silence() time.Duration { return h.Detect() + synTimeout }
+
 // faults checks names against the fabric, and what faults need of the rest.
 func (c *checker) faults() {
 	if len(c.spec.Faults) == 0 || !c.sound("fabric") || c.badWithin("fabric.") {

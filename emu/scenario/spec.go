@@ -161,8 +161,8 @@ type Heartbeat struct {
 	// traffic, above 0 and at most 1. Sinbad (SIGCOMM 2013) uses 0.2.
 	Alpha float64 `yaml:"alpha" jsonschema:"default=0.2,minimum=0.000001,maximum=1"`
 	// LostAfter is how many heartbeats in a row a crashed host must miss before
-	// the master takes it for lost, and for how many intervals a block pipeline
-	// waits for a host that is silent before it goes on without it.
+	// the master takes it for lost. A block pipeline waits for a host that is silent
+	// for as many intervals and a second, and then goes on without it.
 	LostAfter int `yaml:"lost_after" jsonschema:"default=4,minimum=1,maximum=1000"`
 }
 

@@ -93,7 +93,8 @@ func (a *assembly) settleFailures() {
 		default:
 			f.Kind, f.Block, f.Host = FailedReplica, workloads.BlockID(m.Group), a.lostHost(m)
 		}
-		if _, marked := a.marks[arrival]; !marked {
+		// Blocks that a writer had still to write fail with it before they arrive.
+		if _, marked := a.marks[arrival]; !marked && m.Kind != wire.KindBlockFailed {
 			a.problemf("%s: marked as failed, and no mark of its arrival", groupName(arrival))
 		}
 		a.Failed = append(a.Failed, f)

@@ -169,6 +169,11 @@ func TestFailures(t *testing.T) {
 			n.failure(wire.KindReplicaLost, 40*ms, a, 3, 2, c)
 			n.failure(wire.KindBlockFailed, 50*ms, a, 3, 0, "")
 		}, []Failure{{Kind: FailedReplica, Block: 3, Host: b, At: 20 * ms}, {Kind: FailedReplica, Block: 3, Host: c, At: 30 * ms}, {Kind: FailedBlock, Block: 3, Host: a, At: 40 * ms}}, 0, 0, nil},
+		{"block that its writer had still to write", func(n *network) {
+			n.mark(wire.KindCoflowMark, 10*ms, 10*ms, a, 2, 1, 100)
+			failed(n, 9)
+			n.failure(wire.KindBlockFailed, 50*ms, a, 4, 0, "")
+		}, []Failure{flow(9), {Kind: FailedBlock, Block: 4, Host: a, At: 40 * ms}}, 0, 0, nil},
 		{"all replicas lost, and nothing said of the block", func(n *network) {
 			n.mark(wire.KindWriteMark, 10*ms, 11*ms, a, 3, 1, 1000)
 			n.failure(wire.KindReplicaLost, 30*ms, a, 3, 1, b)

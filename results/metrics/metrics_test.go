@@ -222,3 +222,27 @@ func BenchmarkPair(b *testing.B) {
 		})
 	}
 }
+
+// What was given up has no completion time, also if its last byte came in all the
+// same; a block that lost a replica has one.
+func TestFailedAreLeftOut(t *testing.T) {
+	r := flows.Records{
+		Flows:   []flows.FlowRecord{{Coflow: 1, Flow: 1, End: 5}, {Coflow: 1, Flow: 2, End: 6}, {Coflow: 2, Flow: 3, End: 7}},
+		Coflows: []flows.CoflowRecord{{Coflow: 1, End: 6}, {Coflow: 2, End: 7}},
+		Blocks:  []flows.BlockRecord{{Block: 2, End: 8}, {Block: 3, End: 9}},
+		Failed:  []flows.Failure{{Kind: flows.FailedFlow, Coflow: 1, Flow: 2}, {Kind: flows.FailedBlock, Block: 3}, {Kind: flows.FailedReplica, Block: 2, Host: "h0-00"}},
+	}
+	for _, tt := range []struct {
+		name string
+		got  []Item
+		want []Item
+	}{
+		{"FCTs", FCTs(0, r), []Item{{0, 1, 5}, {0, 3, 7}}},
+		{"CCTs", CCTs(0, r), []Item{{0, 2, 7}}},
+		{"WriteTimes", WriteTimes(0, r), []Item{{0, 2, 8}}},
+	} {
+		if !slices.Equal(tt.got, tt.want) {
+			t.Errorf("%s = %v, want %v", tt.name, tt.got, tt.want)
+		}
+	}
+}

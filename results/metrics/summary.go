@@ -27,12 +27,7 @@ type Item struct {
 // CCTs are the coflow completion times of one repeat, in order of coflow. A
 // coflow with a failed flow has none.
 func CCTs(repeat int, r flows.Records) []Item {
-	failed := map[int]bool{}
-	for _, f := range r.Failed {
-		if f.Kind == "flow" {
-			failed[int(f.Coflow)] = true
-		}
-	}
+	failed := failedOf(r, flows.FailedFlow, func(f flows.Failure) int { return int(f.Coflow) })
 	items := make([]Item, 0, len(r.Coflows))
 	for _, c := range r.Coflows {
 		if !failed[int(c.Coflow)] {
@@ -42,22 +37,41 @@ func CCTs(repeat int, r flows.Records) []Item {
 	return items
 }
 
-// FCTs are the flow completion times of one repeat, in order of flow.
+// FCTs are the flow completion times of one repeat, in order of flow. A flow that
+// was given up has none, also if its last byte came in after that.
 func FCTs(repeat int, r flows.Records) []Item {
-	items := make([]Item, len(r.Flows))
-	for i, f := range r.Flows {
-		items[i] = Item{repeat, int(f.Flow), f.FCT()}
+	failed := failedOf(r, flows.FailedFlow, func(f flows.Failure) int { return int(f.Flow) })
+	items := make([]Item, 0, len(r.Flows))
+	for _, f := range r.Flows {
+		if !failed[int(f.Flow)] {
+			items = append(items, Item{repeat, int(f.Flow), f.FCT()})
+		}
 	}
 	return items
 }
 
-// WriteTimes are the block write times of one repeat, in order of block.
+// WriteTimes are the block write times of one repeat, in order of block. A block
+// that was given up has none; one that lost replicas has.
 func WriteTimes(repeat int, r flows.Records) []Item {
-	items := make([]Item, len(r.Blocks))
-	for i, b := range r.Blocks {
-		items[i] = Item{repeat, int(b.Block), b.WriteTime()}
+	failed := failedOf(r, flows.FailedBlock, func(f flows.Failure) int { return int(f.Block) })
+	items := make([]Item, 0, len(r.Blocks))
+	for _, b := range r.Blocks {
+		if !failed[int(b.Block)] {
+			items = append(items, Item{repeat, int(b.Block), b.WriteTime()})
+		}
 	}
 	return items
+}
+
+// failedOf are the IDs of what failed of one kind.
+func failedOf(r flows.Records, kind string, id func(flows.Failure) int) map[int]bool {
+	failed := map[int]bool{}
+	for _, f := range r.Failed {
+		if f.Kind == kind {
+			failed[id(f)] = true
+		}
+	}
+	return failed
 }
 
 // Summary describes a distribution of completion times. With N 0 the rest is 0
