@@ -13,8 +13,8 @@ import (
 func clean() Samples {
 	return Samples{
 		Captures: []Capture{{Host: "h0-00", Bytes: 1e9, Counted: 1e9}},
-		Links: []Link{{"leaf0>spine0", 1514, 4, 999e4, 1000e4, false}, {"quiet", 1514, 4, 1, 800e3, false},
-			{"h0-00>leaf0", 1514, 4, 960e4, 1000e4, true}},
+		Links: []Link{{"leaf0>spine0", 1514, 4, 999e4, 1000e4, nil}, {"quiet", 1514, 4, 1, 800e3, nil},
+			{"h0-00>leaf0", 1514, 4, 960e4, 1000e4, slices.Repeat([]float64{0.5, 0.99, 1, 1.01}, 5)}},
 		Bursts: []Conformance{{"h0-00>leaf0", 50 * units.Mbps, 2264, 1000, 2271, 9000, 1514, 1514, 0},
 			{"quiet", 50 * units.Mbps, 2264, 10, 100_000, 100_000, 1514, 1514, 0}},
 		Losses:    []Loss{{"h0-00", 1000, 0, 0, 0}, {"leaf0", 100_000, 0, 0, 0}},
@@ -44,8 +44,11 @@ func TestCleanRunPasses(t *testing.T) {
 }
 
 func TestEachCheckCatchesItsOwn(t *testing.T) {
-	ratios := func(x float64) []Link { return []Link{{"l", 1514, 4, units.Bytes(x * 1e6), 1e6, false}} }
-	watched := func(x float64) []Link { return []Link{{"l", 1514, 4, units.Bytes(x * 1e6), 1e6, true}} }
+	ratios := func(x float64) []Link { return []Link{{"l", 1514, 4, units.Bytes(x * 1e6), 1e6, nil}} }
+	// Of which looks tell, with a quarter of idle pieces.
+	watched := func(x float64) []Link {
+		return []Link{{"l", 1514, 4, units.Bytes(x * 1e6), 1e6, append(slices.Repeat([]float64{x}, 15), 0, 0.3, 0.5, 0.6, 0.7)}}
+	}
 	disk := func(b units.Bytes) []Disk { return []Disk{{"h", 8 * units.Mbps, b, time.Second}} }
 	late := func(d time.Duration) []Transfer {
 		return []Transfer{{"flow 1", 100 * time.Millisecond, time.Second, time.Second + d}}
@@ -63,9 +66,10 @@ func TestEachCheckCatchesItsOwn(t *testing.T) {
 		{"very slow link", "delivered", func(s *Samples) { s.Links = ratios(0.5) }, verdict.Void},
 		{"fast link", "delivered", func(s *Samples) { s.Links = ratios(1.03) }, verdict.Degraded},
 		{"very fast link", "delivered", func(s *Samples) { s.Links = ratios(1.2) }, verdict.Void},
-		{"slow link of which looks tell", "delivered", func(s *Samples) { s.Links = watched(0.85) }, verdict.Degraded},
-		{"very slow link of which looks tell", "delivered", func(s *Samples) { s.Links = watched(0.5) }, verdict.Void},
-		{"slow among faster ones", "delivered", func(s *Samples) { s.Links = append(watched(0.925), ratios(0.96)...) }, verdict.Degraded},
+		{"slow link of which looks tell", "delivered", func(s *Samples) { s.Links = watched(0.95) }, verdict.Degraded},
+		{"very slow link of which looks tell", "delivered", func(s *Samples) { s.Links = watched(0.85) }, verdict.Void},
+		{"fast link of which looks tell", "delivered", func(s *Samples) { s.Links = watched(1.1) }, verdict.Void},
+		{"slow among faster ones", "delivered", func(s *Samples) { s.Links = append(watched(0.96), ratios(0.95)...) }, verdict.Degraded},
 		{"large bucket", "burst", func(s *Samples) { s.Bursts[0].Level = 16_384 }, verdict.Degraded},
 		{"very large bucket", "burst", func(s *Samples) { s.Bursts[0].Level = 900_000 }, verdict.Void},
 		{"a frame too long", "frames", func(s *Samples) { s.Bursts[0].Long, s.Bursts[0].Longest = 1, 2962 }, verdict.Void},
@@ -134,7 +138,7 @@ func TestOneOutlierInAHundredDoesNotCondemn(t *testing.T) {
 func TestExempt(t *testing.T) {
 	bad := func() Samples {
 		s := clean()
-		s.Links[0] = Link{"h0-01>leaf0", 1514, 4, 500e4, 1000e4, false}
+		s.Links[0] = Link{"h0-01>leaf0", 1514, 4, 500e4, 1000e4, nil}
 		s.Spacing[0] = Spacing{"leaf0>h0-01", 1000, 100}
 		s.Bursts[0].Link, s.Bursts[0].Level = "h0-01>leaf0", 900_000
 		s.Losses[0] = Loss{"h0-01", 1000, 0, 500, 0}
