@@ -416,7 +416,7 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 	}
 	x := kernel.NewExecutor(owned.PinDir())
 	defer func() { err = errors.Join(err, x.Close()) }()
-	d, err := deploy.Apply(ctx, pl, r.o.tamper.executor(x))
+	d, err := deploy.Apply(ctx, pl, x)
 	if err != nil {
 		return out, err
 	}
