@@ -11,6 +11,7 @@
 //	    captures/<host>.pcapng   what the host's interfaces saw
 //	    events.jsonl             what the engine was told and decided (engine.Log)
 //	    fidelity.json            the verdict and its checks
+//	    samples.json             what the verdict was judged by (fidelity.Samples)
 //	    failures.json            what faults ended, and why, where there is any
 //	    fluid.json               what the fluid model predicted (flows.Records)
 //	    notes.txt                drops and other remarks, where there are any
