@@ -11,6 +11,7 @@
 //	    captures/<host>.pcapng   what the host's interfaces saw
 //	    events.jsonl             what the engine was told and decided (engine.Log)
 //	    fidelity.json            the verdict and its checks
+//	    samples.json             what the verdict was judged by (fidelity.Samples)
 //	    failures.json            what faults ended, and why, where there is any
 //	    fluid.json               what the fluid model predicted (flows.Records)
 //	    notes.txt                drops and other remarks, where there are any
@@ -416,12 +417,12 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 	}
 	x := kernel.NewExecutor(owned.PinDir())
 	defer func() { err = errors.Join(err, x.Close()) }()
-	d, err := deploy.Apply(ctx, pl, r.o.tamper.executor(x))
+	d, err := deploy.Apply(ctx, pl, x)
 	if err != nil {
 		return out, err
 	}
 	defer func() { err = errors.Join(err, d.Destroy(clean)) }()
-	if err := r.o.tamper.verified(deploy.Verify(ctx, pl, x)); err != nil {
+	if err := deploy.Verify(ctx, pl, x); err != nil {
 		return out, err
 	}
 	if err := owned.SetReady(); err != nil {

@@ -74,6 +74,9 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 			return report.Repeat{}, err
 		}
 	}
+	if err := writeJSON(filepath.Join(dir, "samples.json"), s); err != nil {
+		return report.Repeat{}, err
+	}
 	if err := writeJSON(filepath.Join(dir, "fidelity.json"), fidelity.Judge(s, fidelity.Default())); err != nil {
 		return report.Repeat{}, err
 	}

@@ -1,11 +1,9 @@
 package experiment
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 
-	"testbed/emu/deploy"
 	"testbed/emu/kernel/netnstest"
 	"testbed/results/verdict"
 )
@@ -31,21 +29,9 @@ var judgedTrace = []string{
 	"3 200 2 0 4 1 2:%g",
 }
 
-// runJudged runs the scenario once and returns its verdict. A lie about how the fabric is built must be found by the check that follows
-// the build, and is then run all the same, for the verdict to find.
+// runJudged runs the scenario once and returns its verdict.
 func runJudged(t *testing.T, s func() (string, []string), lie tamper) verdict.Verdict {
 	t.Helper()
-	if lie.build != nil {
-		lie.checked = func(err error) error {
-			var d *deploy.DifferenceError
-			if !errors.As(err, &d) {
-				t.Errorf("the check after the build says %v of it", err)
-				return err
-			}
-			t.Logf("the check after the build: %d differences, such as %s", len(d.Differences), d.Differences[0])
-			return nil
-		}
-	}
 	text, trace := s()
 	o := options(t)
 	o.tamper = lie

@@ -11,26 +11,10 @@ import (
 // what is judged. Only tests of this package can set one; the zero value plants
 // nothing.
 type tamper struct {
-	build    func(deploy.Executor) deploy.Executor
-	checked  func(error) error                         // hears what the check of the build says, and says something else
-	start    func(cfg *live.Config, pins string) error // after the build, before the backend starts
+	start    func(cfg *live.Config, pins string) error // once the build was checked, before the backend starts
 	tell     func(engine.Backend) engine.Backend
 	recorded func(captures string) error // before the captures are read
 	told     func(flows.Records)         // hears what the engine was told
-}
-
-func (t tamper) executor(x deploy.Executor) deploy.Executor {
-	if t.build == nil {
-		return x
-	}
-	return t.build(x)
-}
-
-func (t tamper) verified(err error) error {
-	if t.checked == nil {
-		return err
-	}
-	return t.checked(err)
 }
 
 func (t tamper) config(cfg *live.Config, pins string) error {

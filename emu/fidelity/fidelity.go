@@ -23,9 +23,6 @@ type Thresholds struct {
 	// DeliveredPass and DeliveredVoid bound what saturated links delivered over
 	// their configured rate.
 	DeliveredPass, DeliveredVoid Range
-	// WatchedPass and WatchedVoid are the least of it on links of which only looks
-	// tell that they were busy (Link.Watched).
-	WatchedPass, WatchedVoid float64
 	// SpacingPass and SpacingVoid are the least fractions of packet gaps on
 	// saturated links that are within a tenth of the wire time, or one packet
 	// time, of what they should be.
@@ -39,8 +36,7 @@ type Thresholds struct {
 	DiskPass, DiskVoid Range
 	// EnginePass is the difference between the wire's and the engine's notion of
 	// a completion that is always good enough; EnginePassFraction and
-	// EngineVoidFraction are fractions of the completion time. Judged at the
-	// 99th percentile of transfers, so that one preemption does not condemn a run.
+	// EngineVoidFraction are fractions of the completion time. Every transfer is judged.
 	EnginePass                             time.Duration
 	EnginePassFraction, EngineVoidFraction float64
 	// CountersVoid is the fraction of bytes by which captures and interface
@@ -69,16 +65,15 @@ func (r Range) has(x float64) bool { return x >= r.Lo && x <= r.Hi }
 func Default() Thresholds {
 	return Thresholds{
 		DeliveredPass: Range{0.97, 1.01}, DeliveredVoid: Range{0.90, 1.05},
-		WatchedPass: 0.92, WatchedVoid: 0.60,
 		SpacingPass: 0.90, SpacingVoid: 0.50,
 		LatenessPass: 5 * time.Millisecond, LatenessPassCCT: 0.01, LatenessVoidCCT: 0.10,
 		DiskPass: Range{0.97, 1.03}, DiskVoid: Range{0.90, 1.10},
 		EnginePass: 2 * time.Millisecond, EnginePassFraction: 0.01, EngineVoidFraction: 0.10,
 		CountersVoid: 0.001,
-		BurstPass:    time.Millisecond, BurstVoid: 10 * time.Millisecond,
+		BurstPass:    500 * time.Microsecond, BurstVoid: 10 * time.Millisecond,
 		LossVoid:  0.001,
 		StallPass: 50 * time.Millisecond, StallVoidCCT: 0.10,
-		OthersPass: 0.25,
+		OthersPass: 0.15,
 	}
 }
 
@@ -130,9 +125,43 @@ type Link struct {
 	Frame            units.Bytes // of the MTU
 	Spells           int
 	Delivered, Could units.Bytes // in all of them, frames
-	// Watched says that less is known: the link had packets waiting at every look of
+	// Pieces says that less is known: the link had packets waiting at every look of
 	// the spells, 8 ms apart, but between two looks it may have had none for a moment.
-	Watched bool
+	// It is what each piece of a spell, of PieceFrames frames' time or more,
+	// delivered over what it could have. In most pieces the link was busy from end
+	// to end.
+	Pieces []float64 `json:",omitempty"`
+}
+
+// PieceFrames is the least length of a Link's pieces, in frames' time: a piece is
+// then off by 2 % (standard deviation) for being counted in whole frames.
+const PieceFrames = 20
+
+// Of a link that is known by its pieces, the quartiles are judged. With 16 pieces
+// they are off by 0.7 % (standard deviation) for whole frames. One spell may have
+// had idle moments all along, as when its senders keep to a ceiling.
+const (
+	minPieces = 16
+	minSpells = 2
+)
+
+// share is what the link delivered of its rate: of pieces the median, if that is
+// good enough. If it is not, some may have been idle for a moment, and the better
+// quartile tells: the link is too slow, or too fast, if three quarters of its pieces
+// are.
+func (l Link) share(pass Range) float64 {
+	if len(l.Pieces) == 0 {
+		return float64(l.Delivered) / float64(l.Could)
+	}
+	p := slices.Sorted(slices.Values(l.Pieces))
+	low, middle, high := p[len(p)/4], p[len(p)/2], p[len(p)-1-len(p)/4]
+	switch {
+	case middle < pass.Lo:
+		return min(high, 1)
+	case middle > pass.Hi:
+		return max(low, 1)
+	}
+	return middle
 }
 
 // enough tells whether the link was watched for long enough to be judged: what it
@@ -140,6 +169,9 @@ type Link struct {
 // deviation of the difference of two uniform errors is 0.41, and not all frames
 // are full), and that should come to 0.2 % or less.
 func (l Link) enough() bool {
+	if len(l.Pieces) > 0 {
+		return l.Spells >= minSpells && len(l.Pieces) >= minPieces
+	}
 	return l.Frame > 0 && float64(l.Could)/float64(l.Frame) >= 300*math.Sqrt(float64(l.Spells))
 }
 
@@ -237,8 +269,7 @@ func counters(s Samples, th Thresholds) verdict.Check {
 
 func delivered(s Samples, th Thresholds) verdict.Check {
 	c := verdict.Check{Name: "delivered", Level: verdict.Pass, Value: "no link saturated",
-		Pass: fmt.Sprintf("%.2f to %.2f of the rate (≥ %.2f where only looks tell)", th.DeliveredPass.Lo, th.DeliveredPass.Hi, th.WatchedPass),
-		Void: fmt.Sprintf("< %.2f (%.2f) or > %.2f", th.DeliveredVoid.Lo, th.WatchedVoid, th.DeliveredVoid.Hi)}
+		Pass: fmt.Sprintf("%.2f to %.2f of the rate", th.DeliveredPass.Lo, th.DeliveredPass.Hi), Void: fmt.Sprintf("< %.2f or > %.2f", th.DeliveredVoid.Lo, th.DeliveredVoid.Hi)}
 	links := map[string]bool{}
 	worst, link := 1.0, ""
 	var skipped skips
@@ -247,11 +278,8 @@ func delivered(s Samples, th Thresholds) verdict.Check {
 			continue
 		}
 		links[l.Name] = true
-		r := float64(l.Delivered) / float64(l.Could)
+		r := l.share(th.DeliveredPass)
 		level := grade(th.DeliveredPass.has(r), !th.DeliveredVoid.has(r))
-		if l.Watched {
-			level = grade(r >= th.WatchedPass && r <= th.DeliveredPass.Hi, r < th.WatchedVoid || r > th.DeliveredVoid.Hi)
-		}
 		if link == "" || level > c.Level || level == c.Level && math.Abs(r-1) > math.Abs(worst-1) {
 			c.Level, worst, link = level, r, l.Name
 		}
@@ -332,7 +360,7 @@ func disks(s Samples, th Thresholds) verdict.Check {
 
 func engine(s Samples, th Thresholds) verdict.Check {
 	c := verdict.Check{Name: "wire-vs-engine", Level: verdict.Pass, Value: "no transfers",
-		Pass: fmt.Sprintf("p99 ≤ %v or %g %%", th.EnginePass, 100*th.EnginePassFraction), Void: fmt.Sprintf("p99 > %g %%", 100*th.EngineVoidFraction)}
+		Pass: fmt.Sprintf("each ≤ %v or %g %%", th.EnginePass, 100*th.EnginePassFraction), Void: fmt.Sprintf("any > %g %%", 100*th.EngineVoidFraction)}
 	if len(s.Transfers) == 0 {
 		return c
 	}
@@ -353,10 +381,10 @@ func engine(s Samples, th Thresholds) verdict.Check {
 		}
 		return int(a.by - b.by)
 	})
-	at := all[(len(all)*99+99)/100-1]
+	at := all[len(all)-1]
 	c.Level = at.level
 	beyond := len(all) - sort.Search(len(all), func(i int) bool { return all[i].level > verdict.Pass })
-	c.Value = fmt.Sprintf("p99 %s over %d transfers, %d of them beyond the bound for pass", round(at.by), len(all), beyond)
+	c.Value = fmt.Sprintf("%s at worst of %d transfers, %d of them beyond the bound for pass", round(at.by), len(all), beyond)
 	if c.Level != verdict.Pass {
 		c.Reason = fmt.Sprintf("the engine was told of %s %s from when its packets show it complete: agents ran late, or the captures are wrong", at.name, round(at.by))
 	}

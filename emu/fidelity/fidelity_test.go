@@ -13,8 +13,8 @@ import (
 func clean() Samples {
 	return Samples{
 		Captures: []Capture{{Host: "h0-00", Bytes: 1e9, Counted: 1e9}},
-		Links: []Link{{"leaf0>spine0", 1514, 4, 999e4, 1000e4, false}, {"quiet", 1514, 4, 1, 800e3, false},
-			{"h0-00>leaf0", 1514, 4, 960e4, 1000e4, true}},
+		Links: []Link{{"leaf0>spine0", 1514, 4, 999e4, 1000e4, nil}, {"quiet", 1514, 4, 1, 800e3, nil},
+			{"h0-00>leaf0", 1514, 4, 960e4, 1000e4, slices.Repeat([]float64{0.5, 0.99, 1, 1.01}, 5)}},
 		Bursts: []Conformance{{"h0-00>leaf0", 50 * units.Mbps, 2264, 1000, 2271, 9000, 1514, 1514, 0},
 			{"quiet", 50 * units.Mbps, 2264, 10, 100_000, 100_000, 1514, 1514, 0}},
 		Losses:    []Loss{{"h0-00", 1000, 0, 0, 0}, {"leaf0", 100_000, 0, 0, 0}},
@@ -44,8 +44,11 @@ func TestCleanRunPasses(t *testing.T) {
 }
 
 func TestEachCheckCatchesItsOwn(t *testing.T) {
-	ratios := func(x float64) []Link { return []Link{{"l", 1514, 4, units.Bytes(x * 1e6), 1e6, false}} }
-	watched := func(x float64) []Link { return []Link{{"l", 1514, 4, units.Bytes(x * 1e6), 1e6, true}} }
+	ratios := func(x float64) []Link { return []Link{{"l", 1514, 4, units.Bytes(x * 1e6), 1e6, nil}} }
+	// Of which looks tell, with a quarter of idle pieces.
+	watched := func(x float64) []Link {
+		return []Link{{"l", 1514, 4, units.Bytes(x * 1e6), 1e6, append(slices.Repeat([]float64{x}, 15), 0, 0.3, 0.5, 0.6, 0.7)}}
+	}
 	disk := func(b units.Bytes) []Disk { return []Disk{{"h", 8 * units.Mbps, b, time.Second}} }
 	late := func(d time.Duration) []Transfer {
 		return []Transfer{{"flow 1", 100 * time.Millisecond, time.Second, time.Second + d}}
@@ -63,9 +66,10 @@ func TestEachCheckCatchesItsOwn(t *testing.T) {
 		{"very slow link", "delivered", func(s *Samples) { s.Links = ratios(0.5) }, verdict.Void},
 		{"fast link", "delivered", func(s *Samples) { s.Links = ratios(1.03) }, verdict.Degraded},
 		{"very fast link", "delivered", func(s *Samples) { s.Links = ratios(1.2) }, verdict.Void},
-		{"slow link of which looks tell", "delivered", func(s *Samples) { s.Links = watched(0.85) }, verdict.Degraded},
-		{"very slow link of which looks tell", "delivered", func(s *Samples) { s.Links = watched(0.5) }, verdict.Void},
-		{"slow among faster ones", "delivered", func(s *Samples) { s.Links = append(watched(0.925), ratios(0.96)...) }, verdict.Degraded},
+		{"slow link of which looks tell", "delivered", func(s *Samples) { s.Links = watched(0.95) }, verdict.Degraded},
+		{"very slow link of which looks tell", "delivered", func(s *Samples) { s.Links = watched(0.85) }, verdict.Void},
+		{"fast link of which looks tell", "delivered", func(s *Samples) { s.Links = watched(1.1) }, verdict.Void},
+		{"slow among faster ones", "delivered", func(s *Samples) { s.Links = append(watched(0.96), ratios(0.95)...) }, verdict.Degraded},
 		{"large bucket", "burst", func(s *Samples) { s.Bursts[0].Level = 16_384 }, verdict.Degraded},
 		{"very large bucket", "burst", func(s *Samples) { s.Bursts[0].Level = 900_000 }, verdict.Void},
 		{"a frame too long", "frames", func(s *Samples) { s.Bursts[0].Long, s.Bursts[0].Longest = 1, 2962 }, verdict.Void},
@@ -75,7 +79,7 @@ func TestEachCheckCatchesItsOwn(t *testing.T) {
 		{"stopped", "stall", func(s *Samples) { s.Stall.Probe = 80 * time.Millisecond }, verdict.Degraded},
 		{"stopped for long", "stall", func(s *Samples) { s.Stall.Probe = 300 * time.Millisecond }, verdict.Void},
 		{"engine kept waiting", "stall", func(s *Samples) { s.Stall.Engine = 90 * time.Millisecond }, verdict.Degraded},
-		{"busy machine", "machine", func(s *Samples) { s.Machine.Others = 0.5 }, verdict.Degraded},
+		{"busy machine", "machine", func(s *Samples) { s.Machine.Others = 0.2 }, verdict.Degraded},
 		{"lumps", "packet-spacing", func(s *Samples) { s.Spacing[0].Good = 700 }, verdict.Degraded},
 		{"all lumps", "packet-spacing", func(s *Samples) { s.Spacing[0].Good = 400 }, verdict.Void},
 		{"late", "scheduling-lateness", func(s *Samples) { s.Lateness = 20 * time.Millisecond }, verdict.Degraded},
@@ -115,18 +119,44 @@ func TestLatenessIsJudgedAgainstCCT(t *testing.T) {
 	}
 }
 
-func TestOneOutlierInAHundredDoesNotCondemn(t *testing.T) {
+func TestEveryTransferIsJudged(t *testing.T) {
 	s := clean()
 	for range 150 {
 		s.Transfers = append(s.Transfers, Transfer{"flow", time.Second, time.Second, time.Second})
 	}
-	s.Transfers[0].Engine += time.Second
-	if v := Judge(s, Default()); v.Level != verdict.Pass {
-		t.Errorf("one of 151 late: %v", v.Level)
+	s.Transfers[70].Engine += 20 * time.Millisecond
+	if v := Judge(s, Default()); v.Level != verdict.Degraded {
+		t.Errorf("one of 151 is 2 %% late: %v", v.Level)
 	}
-	s.Transfers[1].Engine += time.Second
+	s.Transfers[90].Engine -= 110 * time.Millisecond
 	if v := Judge(s, Default()); v.Level != verdict.Void {
-		t.Errorf("two of 151 late: %v", v.Level)
+		t.Errorf("one of 151 is 11 %% early: %v", v.Level)
+	}
+}
+
+// Whether moments in which a link that looks tell of was idle are few or many,
+// what it delivered in the others is judged.
+func TestIdleMomentsAreNotJudged(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		spells int
+		pieces []float64
+		want   verdict.Level
+	}{
+		{"none", 3, slices.Repeat([]float64{1}, 16), verdict.Pass},
+		{"two in three", 3, slices.Repeat([]float64{0.5, 1, 0.9}, 8), verdict.Pass},
+		{"four in five", 3, slices.Repeat([]float64{0.5, 0.85, 0.85, 0.85, 1}, 5), verdict.Void},
+		{"in one spell alone", 1, slices.Repeat([]float64{0.85}, 20), verdict.Pass},
+		{"few pieces", 3, slices.Repeat([]float64{0.85}, 15), verdict.Pass},
+		{"too fast, and idle", 3, slices.Repeat([]float64{0.5, 1.1, 1.1, 1.1, 1.1}, 5), verdict.Void},
+		{"read late and early in turn", 3, slices.Repeat([]float64{0.8, 1.2}, 10), verdict.Pass},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			v := Judge(Samples{Links: []Link{{"h0-00>leaf0", 1514, tt.spells, 1, 1e6, tt.pieces}}}, Default())
+			if v.Level != tt.want {
+				t.Errorf("%v, want %v: %+v", v.Level, tt.want, v.Checks[2])
+			}
+		})
 	}
 }
 
@@ -134,7 +164,7 @@ func TestOneOutlierInAHundredDoesNotCondemn(t *testing.T) {
 func TestExempt(t *testing.T) {
 	bad := func() Samples {
 		s := clean()
-		s.Links[0] = Link{"h0-01>leaf0", 1514, 4, 500e4, 1000e4, false}
+		s.Links[0] = Link{"h0-01>leaf0", 1514, 4, 500e4, 1000e4, nil}
 		s.Spacing[0] = Spacing{"leaf0>h0-01", 1000, 100}
 		s.Bursts[0].Link, s.Bursts[0].Level = "h0-01>leaf0", 900_000
 		s.Losses[0] = Loss{"h0-01", 1000, 0, 500, 0}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"testbed/emu/fidelity"
 	"testbed/emu/plan"
 	"testbed/topo"
 	"testbed/topo/units"
@@ -23,6 +24,11 @@ type watching struct {
 	begun units.Bytes // sent by first
 	sent  units.Bytes // by last
 	looks int
+	// pieces are what was delivered over what could have been, each in as many looks
+	// as fidelity.PieceFrames take; the last began at cut, with cutSent sent.
+	pieces  []float64
+	cut     time.Time
+	cutSent units.Bytes
 }
 
 // Spell is a time in which a link had packets waiting at every look.
@@ -50,7 +56,7 @@ func (s *sampler) watch(waiting []reading, most int) []*watching {
 			break
 		}
 		r := waiting[(i+s.turn)%len(waiting)]
-		out = append(out, &watching{link: r.link, first: r.at, last: r.at, begun: r.Bytes, sent: r.Bytes, looks: 1})
+		out = append(out, &watching{link: r.link, first: r.at, last: r.at, begun: r.Bytes, sent: r.Bytes, looks: 1, cut: r.at, cutSent: r.Bytes})
 	}
 	s.turn += len(out)
 	return out
@@ -67,6 +73,7 @@ func (s *sampler) look(watched []*watching, seen map[string]readings) ([]*watchi
 		if s.waits(reading{w.link, at, q}) && at.Sub(w.last) <= longestGap {
 			w.last, w.sent = at, q.Bytes
 			w.looks++
+			s.piece(w)
 			continue
 		}
 		s.record(w)
@@ -75,11 +82,22 @@ func (s *sampler) look(watched []*watching, seen map[string]readings) ([]*watchi
 	return slices.DeleteFunc(watched, func(w *watching) bool { return w == nil }), nil
 }
 
+// piece ends a piece of a spell if it is long enough.
+func (s *sampler) piece(w *watching) {
+	could := s.fabric.Link(w.link).Rate.BytesIn(w.last.Sub(w.cut))
+	if could < fidelity.PieceFrames*(s.fabric.Shape().MTU+plan.EthernetHeader) {
+		return
+	}
+	w.pieces = append(w.pieces, float64(w.sent-w.cutSent)/float64(could))
+	w.cut, w.cutSent = w.last, w.sent
+}
+
 func (s *sampler) record(w *watching) {
 	if w.looks >= leastLooks {
 		s.spells[w.link] = append(s.spells[w.link], Spell{w.first, w.last})
 		x := &s.watched[w.link]
 		x.spells++
+		x.pieces = append(x.pieces, w.pieces...)
 		x.delivered += w.sent - w.begun
 		x.could += s.fabric.Link(w.link).Rate.BytesIn(w.last.Sub(w.first))
 	}

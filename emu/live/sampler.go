@@ -37,6 +37,7 @@ type sampler struct {
 type saturated struct {
 	spells           int
 	delivered, could units.Bytes
+	pieces           []float64 // of links that are watched: fidelity.Link.Pieces
 }
 
 type port struct{ namespace, device string }
@@ -194,9 +195,9 @@ func (s *sampler) links() []fidelity.Link {
 	var out []fidelity.Link
 	add := func(all []saturated, watched bool) {
 		for id, x := range all {
-			if x.spells > 0 {
+			if x.spells > 0 && watched == (len(x.pieces) > 0) {
 				out = append(out, fidelity.Link{Name: s.fabric.LinkName(topo.LinkID(id)), Frame: s.fabric.Shape().MTU + plan.EthernetHeader,
-					Spells: x.spells, Delivered: x.delivered, Could: x.could, Watched: watched})
+					Spells: x.spells, Delivered: x.delivered, Could: x.could, Pieces: x.pieces})
 			}
 		}
 	}

@@ -1,0 +1,18 @@
+package experiment
+
+import (
+	"testing"
+
+	"testbed/results/verdict"
+)
+
+// For tests outside the package, which may import what imports it.
+
+func RunClean(t *testing.T, text string, trace []string) verdict.Verdict {
+	t.Helper()
+	return runJudged(t, func() (string, []string) { return text, trace }, tamper{})
+}
+
+func LevelOf(v verdict.Verdict, name string) verdict.Level { return level(v, name) }
+
+func Show(t *testing.T, v verdict.Verdict) { t.Helper(); show(t, v, true) }

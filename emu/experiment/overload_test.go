@@ -1,0 +1,88 @@
+package experiment_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"testbed/emu/calibrate"
+	"testbed/emu/calibration"
+	"testbed/emu/experiment"
+	"testbed/emu/kernel/netnstest"
+	"testbed/emu/plan"
+	"testbed/results/verdict"
+	"testbed/topo/units"
+)
+
+const (
+	overloadRate = 100 * units.Mbps
+	overloadMTU  = units.Bytes(1500)
+)
+
+// carries is the shaped packets a second that this machine carries: by its
+// calibration, or as the same code measures it now where there is none.
+func carries(t *testing.T) (float64, error) {
+	c, err := calibration.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c != nil {
+		if at, ok := c.At(overloadMTU); ok {
+			t.Logf("calibration of %s: %.0f packets a second", c.Date.Format(time.DateTime), at.Packets)
+			return at.Packets, nil
+		}
+	}
+	o := calibrate.Quick()
+	o.Reference, o.Dir, o.StateRoot, o.Version = overloadRate, t.TempDir(), filepath.Join(t.TempDir(), "state"), "test"
+	o.Progress = func(what string, _ float64) { t.Log(what) }
+	start := time.Now()
+	at, err := calibrate.Capacity(t.Context(), o, overloadMTU)
+	if err != nil {
+		return 0, err
+	}
+	t.Logf("measured in %v: %d saturated links of %v, %.0f packets a second", time.Since(start).Round(time.Millisecond), at.Links, at.Rate, at.Packets)
+	return at.Packets, nil
+}
+
+// saturating is a rack in which every link of n hosts is saturated both by those
+// who send and by those who receive, and each receiver hears from two.
+func saturating(pairs int) (string, []string) {
+	text := fmt.Sprintf(`
+name: saturating
+fabric: {leaves: 1, spines: 0, hosts_per_leaf: %d, host_link: %v, mtu: %d, queue: 40ms}
+workload:
+  - {kind: trace, path: trace.txt, mb: MB}
+arms: {coflow: [fair]}
+`, 4*pairs, overloadRate, int64(overloadMTU))
+	var trace []string
+	for i := range pairs {
+		from, to := 2*i, 2*pairs+2*i
+		trace = append(trace, fmt.Sprintf("%d 0 2 %d %d 2 %d:30.0 %d:30.0", i+1, from, from+1, to, to+1))
+	}
+	return text, trace
+}
+
+// Four times as many saturated links as the calibrated capacity.
+func TestTooManyLinksAreCaught(t *testing.T) {
+	netnstest.Require(t)
+	netnstest.OnlyTiming(t)
+	const most = 50 // pairs: 200 hosts
+	perLink := float64(overloadRate) / 8 / float64(overloadMTU+plan.EthernetHeader)
+	netnstest.Timing(t, func(t *testing.T) bool {
+		packets, err := carries(t)
+		if err != nil {
+			t.Log(err) // the machine was too busy to be measured
+			return false
+		}
+		pairs := int(4*packets/perLink+3) / 4
+		if pairs > most {
+			t.Fatalf("%d links of %v are four times what this machine carries: raise overloadRate", 4*pairs, overloadRate)
+		}
+		t.Logf("%d saturated links of %.0f packets a second", 4*pairs, perLink)
+		text, trace := saturating(pairs)
+		v := experiment.RunClean(t, text, trace)
+		experiment.Show(t, v)
+		return max(experiment.LevelOf(v, "delivered"), experiment.LevelOf(v, "packet-spacing"), experiment.LevelOf(v, "scheduling-lateness")) > verdict.Pass
+	})
+}
