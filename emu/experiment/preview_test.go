@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"testbed/emu/engine"
 	"testbed/topo"
 	"testbed/topo/units"
 )
@@ -67,8 +66,15 @@ arms: {coflow: [fair], placement: [hdfs]}
 	for lines.Scan() {
 		var step struct {
 			Commands []struct {
-				StartTransfer *engine.StartTransfer
-				StartChain    *engine.StartChain
+				StartTransfer *struct {
+					Flow struct{ Src, Dst topo.HostID }
+					Hash uint32
+				}
+				StartChain *struct {
+					Block   struct{ Client topo.HostID }
+					Targets []topo.HostID
+					Hashes  []uint32
+				}
 			}
 		}
 		if err := json.Unmarshal(lines.Bytes(), &step); err != nil {
