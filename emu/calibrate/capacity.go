@@ -50,19 +50,21 @@ func (m *machine) capacityAt(ctx context.Context, mtu units.Bytes) (out calibrat
 	perFlow := 2 * float64(m.o.Reference) / 8 / float64(mtu+plan.EthernetHeader) // shaped packets/s
 	base := m.done
 	var costs []float64 // ns, of levels that were carried
+	why := ""           // what kept the last run that did not pass from it
 	carried := func(n int) (bool, error) {
 		m.step(fmt.Sprintf("%d flows of %v at MTU %d", n, m.o.Reference, int64(mtu)), 1)
 		m.done = min(m.done, base+capacitySteps)
 		passed, failed := 0, 0
 		for passed < wanted && failed <= tries-wanted {
-			ok, busy, err := m.run(ctx, n, mtu)
+			reason, busy, err := m.run(ctx, n, mtu)
 			if err != nil {
 				return false, err
 			}
-			if ok {
+			if reason == "" {
 				passed++
 				costs = append(costs, busy*1e9/(perFlow*float64(n)))
 			} else {
+				why = reason
 				failed++
 			}
 		}
@@ -95,7 +97,7 @@ func (m *machine) capacityAt(ctx context.Context, mtu units.Bytes) (out calibrat
 	}
 	m.done = base + capacitySteps
 	if good == 0 {
-		return out, fmt.Errorf("not even one flow of %v between two hosts has verdict pass: the machine is too busy, or too slow", m.o.Reference)
+		return out, fmt.Errorf("not even one flow of %v between two hosts has verdict pass: the machine is too busy, or too slow: %s", m.o.Reference, why)
 	}
 	s := calibration.SpreadOf(costs)
 	out.MTU, out.Rate, out.Flows, out.Links, out.Packets = mtu, m.o.Reference, good, 2*good, perFlow*float64(good)
@@ -104,8 +106,9 @@ func (m *machine) capacityAt(ctx context.Context, mtu units.Bytes) (out calibrat
 }
 
 // run runs n flows at once, host i to host n+i of one rack, as a scenario, and
-// tells whether its verdict is pass, and how many processors it kept busy.
-func (m *machine) run(ctx context.Context, n int, mtu units.Bytes) (pass bool, busy float64, err error) {
+// tells why its verdict is not pass, or nothing where it is, and how many
+// processors it kept busy.
+func (m *machine) run(ctx context.Context, n int, mtu units.Bytes) (reason string, busy float64, err error) {
 	payload := float64(m.o.Reference) / 8 * float64(mtu-52) / float64(mtu+plan.EthernetHeader) * m.o.Run.Seconds()
 	var trace strings.Builder
 	fmt.Fprintf(&trace, "%d %d\n", 2*n, n)
@@ -119,11 +122,11 @@ workload: [{kind: trace, path: trace, mb: MB}]
 arms: {coflow: [fair]}
 `, 2*n, m.o.Reference, int64(mtu), capacityQueue, int64(capacityRing))
 	if err := os.WriteFile(filepath.Join(m.dir, "trace"), []byte(trace.String()), 0o644); err != nil {
-		return false, 0, err
+		return "", 0, err
 	}
 	s, err := scenario.Parse(filepath.Join(m.dir, "calibrate.yaml"), []byte(text), scenario.Options{CheckPolicy: experiment.CheckPolicy})
 	if err != nil {
-		return false, 0, err
+		return "", 0, err
 	}
 	dir := filepath.Join(m.dir, "runs")
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
@@ -148,15 +151,34 @@ arms: {coflow: [fair]}
 		err = sampleErr
 	}
 	if ctx.Err() != nil {
-		return false, 0, context.Cause(ctx)
+		return "", 0, context.Cause(ctx)
 	}
 	if err != nil && n > fewest {
-		return false, 0, nil // a machine that is asked for too much may fail in many ways
+		return err.Error(), 0, nil // a machine that is asked for too much may fail in many ways
 	}
 	if err != nil {
-		return false, 0, err
+		return "", 0, err
 	}
-	return out.Level() == verdict.Pass, to.busySince(from), nil
+	return notPassed(out), to.busySince(from), nil
+}
+
+// notPassed is what kept a run's verdict from being pass; empty if nothing did.
+func notPassed(out *experiment.Outcome) string {
+	level := out.Level()
+	if level == verdict.Pass {
+		return ""
+	}
+	reasons := []string{"verdict " + level.String()}
+	for _, a := range out.Report.Summary.Arms {
+		for _, v := range a.Verdicts {
+			for _, c := range v.Checks {
+				if c.Level != verdict.Pass {
+					reasons = append(reasons, fmt.Sprintf("%s is %s, for pass %s", c.Name, c.Value, c.Pass))
+				}
+			}
+		}
+	}
+	return strings.Join(reasons, "; ")
 }
 
 // sample is the time all processors have been busy, up to a moment.

@@ -33,7 +33,7 @@ func (m *machine) disks(ctx context.Context) error {
 	m.c.Disk = calibration.Disk{Dir: m.o.Dir}
 	var free []float64
 	for range m.o.Rounds {
-		d, stats, err := m.write(ctx, units.MaxRate, diskChunk, m.o.DiskTime/time.Duration(m.o.Rounds))
+		d, stats, err := m.write(ctx, units.MaxRate, diskChunk, m.o.DiskTime/time.Duration(m.o.Rounds), &steadyRate{})
 		if err != nil {
 			return err
 		}
@@ -45,11 +45,12 @@ func (m *machine) disks(ctx context.Context) error {
 	m.c.Disk.Write = calibration.SpreadOf(free)
 	bucket := calibration.Throttle{Name: "token bucket"}
 	for _, rate := range m.rates() {
-		_, stats, err := m.write(ctx, rate, diskPacket, m.o.DiskTime)
+		steady := steadyRate{rate: rate}
+		_, stats, err := m.write(ctx, rate, diskPacket, m.o.DiskTime, &steady)
 		if err != nil {
 			return err
 		}
-		bucket.Rates = append(bucket.Rates, calibration.ThrottledRate{Rate: rate, Error: float64(stats.Achieved())/float64(rate) - 1})
+		bucket.Rates = append(bucket.Rates, calibration.ThrottledRate{Rate: rate, Error: float64(stats.Achieved())/float64(rate) - 1, SteadyError: steady.off()})
 	}
 	m.c.Disk.Throttles = append(m.c.Disk.Throttles, bucket)
 	for _, f := range kernel.Throttles() {
@@ -75,8 +76,8 @@ func (m *machine) rates() (out []units.Rate) {
 	return out
 }
 
-// write writes packets to an emulated disk for so long.
-func (m *machine) write(ctx context.Context, rate units.Rate, packet units.Bytes, d time.Duration) (mode string, _ disk.Stats, err error) {
+// write writes packets to an emulated disk for so long, and tells steady.
+func (m *machine) write(ctx context.Context, rate units.Rate, packet units.Bytes, d time.Duration, steady *steadyRate) (mode string, _ disk.Stats, err error) {
 	dir := filepath.Join(m.dir, "disk")
 	k, err := disk.Open(dir, disk.Options{Host: "calibrate", Rate: rate})
 	if err != nil {
@@ -98,6 +99,7 @@ func (m *machine) write(ctx context.Context, rate units.Rate, packet units.Bytes
 		if err := r.Write(ctx, buf); err != nil {
 			return "", disk.Stats{}, errors.Join(err, r.Abort())
 		}
+		steady.wrote(n+packet, time.Since(start))
 		if rate == units.MaxRate && time.Since(start) > d {
 			break
 		}
@@ -144,17 +146,18 @@ func (m *machine) throttled(ctx context.Context, f kernel.ThrottleFact) (out []c
 		}
 		// Twice as long as the token bucket: the kernel counts in slices of 100 ms.
 		n := max(loopChunk, rate.BytesIn(2*m.o.DiskTime)/loopChunk*loopChunk)
-		took, err := writeDevice(ctx, l.Path(), n)
+		steady := steadyRate{rate: rate}
+		took, err := writeDevice(ctx, l.Path(), n, &steady)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, calibration.ThrottledRate{Rate: rate, Error: float64(n)*8/took.Seconds()/float64(rate) - 1})
+		out = append(out, calibration.ThrottledRate{Rate: rate, Error: float64(n)*8/took.Seconds()/float64(rate) - 1, SteadyError: steady.off()})
 	}
 	return out, nil
 }
 
-// writeDevice writes n bytes to a device past the page cache.
-func writeDevice(ctx context.Context, path string, n units.Bytes) (_ time.Duration, err error) {
+// writeDevice writes n bytes to a device past the page cache, and tells steady.
+func writeDevice(ctx context.Context, path string, n units.Bytes, steady *steadyRate) (_ time.Duration, err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|syscall.O_DIRECT, 0)
 	if err != nil {
 		return 0, err
@@ -172,6 +175,7 @@ func writeDevice(ctx context.Context, path string, n units.Bytes) (_ time.Durati
 		if _, err := f.WriteAt(buf, at); err != nil {
 			return 0, fmt.Errorf("write to %s: %w", path, err)
 		}
+		steady.wrote(units.Bytes(at+loopChunk), time.Since(start))
 	}
 	return time.Since(start), nil
 }

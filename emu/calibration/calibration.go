@@ -125,7 +125,10 @@ type Throttle struct {
 // ThrottledRate is what a mechanism did at one rate.
 type ThrottledRate struct {
 	Rate  units.Rate `json:"rate"`
-	Error float64    `json:"error"`
+	Error float64    `json:"error"` // over all that was written
+	// SteadyError leaves out the beginning, which some mechanisms give away; nil
+	// where too little came after it.
+	SteadyError *float64 `json:"steady_error,omitempty"`
 }
 
 // Headers of a full segment with time stamps (20 of IP, 32 of TCP), and what a

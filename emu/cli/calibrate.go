@@ -221,15 +221,19 @@ func writeCalibration(w io.Writer, c *calibration.Calibration) error {
 	fmt.Fprintf(w, "\nBuilding, ms each: namespace %s, veth pair %s, shaper %s\n", ms(c.Build.Namespace), ms(c.Build.Veth), ms(c.Build.Qdisc))
 	fmt.Fprintf(w, "Disk of %s, %s, unthrottled: %.0f MB/s (%.0f to %.0f)\n", c.Disk.Dir, c.Disk.Mode, c.Disk.Write.Median/8e6, c.Disk.Write.Least/8e6, c.Disk.Write.Most/8e6)
 	t = tablewriter.NewTable(w)
-	t.Header("throttle", "at", "error")
+	t.Header("throttle", "at", "steady", "error")
 	for _, x := range c.Disk.Throttles {
 		if x.Missing != "" {
-			if err := t.Append(x.Name, "", "missing: "+x.Missing); err != nil {
+			if err := t.Append(x.Name, "", "", "missing: "+x.Missing); err != nil {
 				return err
 			}
 		}
 		for _, r := range x.Rates {
-			if err := t.Append(x.Name, fmt.Sprintf("%.1f MB/s", float64(r.Rate)/8e6), fmt.Sprintf("%+.2f %%", 100*r.Error)); err != nil {
+			steady := "–"
+			if r.SteadyError != nil {
+				steady = fmt.Sprintf("%+.2f %%", 100**r.SteadyError)
+			}
+			if err := t.Append(x.Name, fmt.Sprintf("%.1f MB/s", float64(r.Rate)/8e6), steady, fmt.Sprintf("%+.2f %%", 100*r.Error)); err != nil {
 				return err
 			}
 		}

@@ -30,7 +30,9 @@ workload:
 arms: {coflow: [fair, sebf], placement: [hdfs]}
 `
 
-// machine is what runs must leave as it was.
+// machine is what runs must leave as it was: the interfaces of the root
+// namespace, and of mounts and loop devices those of the test's own directories,
+// where its state is and its disks are.
 type machine struct {
 	links, loops, mounts, cgroups string
 }
@@ -63,7 +65,18 @@ func look(t *testing.T) machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.loops = strings.Join(loops, " ")
+	for _, l := range loops {
+		file, err := os.ReadFile(l)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENXIO) {
+			continue // somebody's, detached since
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(string(file), own) {
+			m.loops += l + " of " + string(file)
+		}
+	}
 	return m
 }
 

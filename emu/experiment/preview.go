@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"testbed/emu/calibration"
+	"testbed/emu/engine"
 	"testbed/emu/plan"
 	"testbed/emu/scenario"
 	"testbed/results/flows"
 	"testbed/topo"
 	"testbed/topo/units"
-	"testbed/workloads"
 )
 
 // PacketCost is the processor time of a packet for each shaper it passes, with
@@ -119,7 +119,7 @@ func preview(ctx context.Context, s *scenario.Scenario, full bool, cal *calibrat
 		if err != nil {
 			return nil, fmt.Errorf("arm %s: %w", a.Name, err)
 		}
-		l := r.load(rec, w, cost)
+		l := r.load(rec, s.RepeatSeed(0), cost)
 		l.Arm = a.Name
 		out.Load = append(out.Load, l)
 		out.Duration += l.Duration * time.Duration(s.Spec.Repeat)
@@ -127,8 +127,9 @@ func preview(ctx context.Context, s *scenario.Scenario, full bool, cal *calibrat
 	return out, nil
 }
 
-// load spreads each transfer's packets evenly over its life.
-func (r *run) load(rec flows.Records, w workloads.Workload, cost time.Duration) Load {
+// load spreads each transfer's packets evenly over its life and along the path
+// that routing chooses while no link is down; seed is the repeat's.
+func (r *run) load(rec flows.Records, seed uint64, cost time.Duration) Load {
 	end := lastEnd(rec)
 	seconds := make([]float64, int(end/time.Second)+1)
 	inUse := make([]map[topo.LinkID]bool, len(seconds))
@@ -150,23 +151,21 @@ func (r *run) load(rec flows.Records, w workloads.Workload, cost time.Duration) 
 			at = next
 		}
 	}
-	// Of the spines the first stands for all: which one a flow takes is not in the
-	// records.
-	path := func(a, b string) []topo.LinkID {
+	path := func(a, b string, hash uint32) []topo.LinkID {
 		src, errA := r.fabric.FindHost(a)
 		dst, errB := r.fabric.FindHost(b)
 		if errA != nil || errB != nil {
 			return nil
 		}
-		return r.fabric.Path(src, dst, 0)
+		return r.fabric.Path(src, dst, hash)
 	}
 	for _, f := range rec.Flows {
-		spread(f.Start, f.End, f.Size, path(f.Src, f.Dst))
+		spread(f.Start, f.End, f.Size, path(f.Src, f.Dst, engine.FlowHash(seed, f.Flow)))
 	}
 	for _, b := range rec.Blocks {
 		from := b.Client
-		for _, h := range b.Hosts {
-			spread(b.Requested, b.End, b.Size, path(from, h))
+		for hop, h := range b.Hosts {
+			spread(b.Requested, b.End, b.Size, path(from, h, engine.HopHash(seed, b.Block, hop)))
 			from = h
 		}
 	}

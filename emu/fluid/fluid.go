@@ -241,10 +241,28 @@ func (b *Backend) setCeiling(c engine.SetCeiling) error {
 	if !started || c.Ceiling < 0 {
 		return fmt.Errorf("set the ceiling of flow %d to %d: want a flow that was started and 0 or more", c.Flow, c.Ceiling)
 	}
-	if f != nil && f.ceiling != c.Ceiling {
+	if f != nil && f.ceiling != c.Ceiling && (c.Ceiling > f.ceiling || !b.nearlyOut(f)) {
 		b.limit(f, c.Ceiling)
 	}
 	return nil
+}
+
+// lastMoment is the time in ns for which a moving flow may still go on and be
+// past a lower ceiling. Policies are told whole bytes and set whole bits a second,
+// so that flows which are meant to end at one moment end a byte's time apart.
+// When the first has, less than that byte is left of the others, and by the plan
+// of Varys, in which a coflow's flows end together, it is to take as long as all
+// that the coflow has left. Rounding would become milliseconds, and through the
+// decisions taken then another run. What is left must also be a small part of the
+// flow, lastPart, so that a flow that lives for microseconds is not exempt.
+const (
+	lastMoment = 20e3
+	lastPart   = 1e-3
+)
+
+// nearlyOut tells whether all that is left of a flow goes in the last moment.
+func (b *Backend) nearlyOut(f *fluid) bool {
+	return f.in != nil && f.rate > 0 && f.leftAfter(b.clock.since(b.epoch)) <= min(bitsIn(f.rate, lastMoment), lastPart*8*float64(f.size))
 }
 
 func (b *Backend) startChain(c engine.StartChain) error {

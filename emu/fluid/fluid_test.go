@@ -360,3 +360,18 @@ func BenchmarkAwait(b *testing.B) {
 		})
 	}
 }
+
+// A ceiling that is lowered in a flow's last moment comes too late, one that
+// comes a millisecond before its end does not.
+func TestLastBytesArePastALowerCeiling(t *testing.T) {
+	b := fluid.New(racks(t, 1, 6, 1), fluid.Config{})
+	slow := 8 * units.Mbps
+	do(t, b, start(0, 0, 1, mb, slow), start(1, 2, 3, mb, slow), start(2, 4, 5, mb, slow))
+	wants(t, b, 999*ms, 999*ms, progress(0, 999_000, 1, 999_000, 2, 999_000))
+	do(t, b, engine.SetCeiling{Flow: 1, Ceiling: 80 * units.Kbps})
+	late := time.Second - 10*time.Microsecond
+	wants(t, b, late, late, progress(0, 999_990, 1, 999_009, 2, 999_990))
+	do(t, b, engine.SetCeiling{Flow: 0, Ceiling: 1}, engine.SetCeiling{Flow: 2, Ceiling: 0})
+	wants(t, b, engine.NextNever, time.Second, progress(0, 1_000_000, 1, 999_010, 2, 1_000_000), finished(0), finished(2))
+	wants(t, b, engine.NextNever, 1099*ms, progress(1, 1_000_000), finished(1))
+}

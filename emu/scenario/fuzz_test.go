@@ -21,6 +21,18 @@ func FuzzLoadScenario(f *testing.F) {
 		}
 		f.Add(text, "")
 	}
+	for _, text := range []string{
+		strings.Replace(good, "repeat: 2", "repeat: 2\nfaults: [{at: 1s, kind: link-down, link: leaf0<>spine1, for: 500ms}, {at: 1s, kind: link-flap, link: h0-03<>leaf0, down: 100ms, up: 200ms, times: 5}, {at: 2s, kind: link-rate, link: leaf0>spine*, rate: 10Mbps, for: 3s}]", 1),
+		strings.Replace(good, "repeat: 2", "repeat: 2\nfaults: [{at: 2s, kind: host-crash, host: h1-02, for: 3s, disk: lost}, {at: 2s, kind: slow-disk, host: h1-02, rate: 1MB/s, for: 2s}, {at: 2s, kind: slow-cpu, host: h1-02, share: 0.25}, {at: 3s, kind: spine-down, spine: spine0}]", 1),
+		strings.Replace(good, "scale: {size: 1/100", "scale: {rate: 1/5, size: 1/100", 1),
+		"name: x\nfabric: {kind: switch, ports: 8, host_link: 50Mbps, host_links: [{hosts: \"h0-0[01]\", rate: 10Mbps}]}\nworkload: [{kind: trace, path: small.txt}]\narms: {coflow: [fair]}\n",
+		"name: x\nfabric: {leaves: 2, spines: 2, hosts_per_leaf: 4, host_link: 50Mbps, uplink: 25Mbps, delay: 1ms, links: [{link: leaf0>spine1, rate: 10Mbps, delay: 2ms, queue: 30KB}]}\nworkload: [{kind: trace, path: small.txt}]\narms: {coflow: [fair]}\n",
+	} {
+		if _, err := Parse("s.yaml", []byte(text), options(nil)); err != nil {
+			f.Fatalf("a seed does not load, and so tests little: %v\n%s", err, text)
+		}
+		f.Add(text, "")
+	}
 	f.Fuzz(func(t *testing.T, text, n string) {
 		o := options(nil)
 		if n != "" {

@@ -12,10 +12,11 @@ const LeastPairs = 8
 
 // LeastMove is the largest move of a speed-up, as a fraction of it, that is not
 // looked at. Sizes are whole bytes, rates whole bits a second and times whole
-// nanoseconds, so scaling is exact only to within rounding, and a policy's
-// decision may turn on it: on the fluid model, where nothing else differs,
-// speed-ups of the quickstart move by up to 0.2 %.
-const LeastMove = 0.005
+// nanoseconds, so scaling is exact only to within rounding. On the fluid model,
+// where nothing else differs, that moves no speed-up of the quickstart by more
+// than 0.0001 %; but a policy's decision may turn on a bit, and with it a few
+// completions by a few milliseconds.
+const LeastMove = 0.0005
 
 // Estimate is a figure with its 95 % interval.
 type Estimate struct {

@@ -35,7 +35,7 @@ func TestCompareScale(t *testing.T) {
 	}{
 		{"the same", 2, 0, true, 1, 1},
 		{"noise alone", 2, 0.05, true, 0.95, 1.05},
-		{"below what rounding does", 2 * 1.004, 0, true, 1.0035, 1.0045},
+		{"below what rounding does", 2 * 1.0004, 0, true, 1.00035, 1.00045},
 		{"a tenth less", 1.8, 0.05, false, 0.85, 0.95},
 		{"a move that noise hides", 1.9, 1, true, 0.3, 3},
 	}

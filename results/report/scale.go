@@ -175,7 +175,7 @@ func (c *ScaleCheck) sentence() string {
 }
 
 // scaleNote is for readers of the table.
-const scaleNote = "Ratio: the speed-up with rates and sizes divided, over the one at full scale, item by item. It has not moved where its 95 % interval holds 1, or where it is within half a percent of 1, as rounding leaves it. " +
+const scaleNote = "Ratio: the speed-up with rates and sizes divided, over the one at full scale, item by item. It has not moved where its 95 % interval holds 1, or where it is within 0.05 % of 1, as rounding may leave it. " +
 	"Of twenty comparisons one is expected to move by chance."
 
 // table is what the comparisons came to.

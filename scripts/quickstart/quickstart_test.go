@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"context"
 	"flag"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -74,7 +75,8 @@ func TestCoflowsAreGenerated(t *testing.T) {
 type outcome struct {
 	end            time.Duration
 	cct, writeTime time.Duration // averages
-	uplinkLoad     float64       // bytes between racks over what the racks' uplinks carry until end
+	ccts           []time.Duration
+	uplinkLoad     float64 // bytes between racks over what the racks' uplinks carry until end
 }
 
 // run runs one arm of a scenario on the fluid model.
@@ -103,6 +105,7 @@ func run(t *testing.T, s *scenario.Scenario, arm scenario.Arm) outcome {
 	var out outcome
 	of := map[workloads.FlowID]int{}
 	left := make([]int, len(w.Coflows))
+	out.ccts = make([]time.Duration, len(w.Coflows))
 	crossing := 0.0
 	for i, c := range w.Coflows {
 		left[i] = len(c.Flows)
@@ -122,7 +125,8 @@ func run(t *testing.T, s *scenario.Scenario, arm scenario.Arm) outcome {
 			case engine.TransferFinished:
 				i := of[ev.Flow]
 				if left[i]--; left[i] == 0 {
-					out.cct += (now - w.Coflows[i].Arrival) / time.Duration(len(w.Coflows))
+					out.ccts[i] = now - w.Coflows[i].Arrival
+					out.cct += out.ccts[i] / time.Duration(len(w.Coflows))
 				}
 			case engine.BlockDurable:
 				out.writeTime += now - requested[ev.Block]
@@ -195,6 +199,30 @@ func TestQuickstart(t *testing.T) {
 	hdfs, sinbad := got["fair+hdfs"].writeTime, got["fair+sinbad"].writeTime
 	if float64(hdfs) < 1.1*float64(sinbad) {
 		t.Errorf("under fair the average write takes %v with hdfs and %v with sinbad, want 1.1 times as much", hdfs, sinbad)
+	}
+}
+
+// At half its rates and sizes the quickstart takes as long, coflow by coflow: no
+// decision turns on the last byte or bit of what was divided.
+func TestScaleMovesNothing(t *testing.T) {
+	s, err := scenario.Load("scenario.yaml", scenario.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	half, err := s.Scaled(workloads.Factor{Num: 2, Den: 1}, scenario.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, arm := range s.ArmList() {
+		full, half := run(t, s, arm), run(t, half, arm)
+		for i, cct := range full.ccts {
+			if moved := float64(half.ccts[i])/float64(cct) - 1; math.Abs(moved) > 2e-4 {
+				t.Errorf("%s: coflow %d takes %v, and %v at half the scale: %.3f %% more", arm.Name, i+1, cct, half.ccts[i], 100*moved)
+			}
+		}
+		if moved := float64(half.writeTime)/float64(full.writeTime) - 1; math.Abs(moved) > 2e-4 {
+			t.Errorf("%s: the average write takes %v, and %v at half the scale", arm.Name, full.writeTime, half.writeTime)
+		}
 	}
 }
 
