@@ -259,9 +259,10 @@ func (in *inspector) read() (inspect.Reading, error) {
 
 // missing is err, or that the testbed was removed while it was read.
 func (in *inspector) missing(err error) error {
-	// A run removes its namespaces before its record.
+	// Namespaces are removed before the record. A testbed that was brought up has
+	// an owner again while it is removed.
 	e, found := deploy.Find(in.state, in.entry.State.ID)
-	if errors.Is(found, deploy.ErrNotFound) || e.State.Kind == deploy.KindRun {
+	if errors.Is(found, deploy.ErrNotFound) || e.Live || e.State.Kind == deploy.KindRun {
 		return errGone
 	}
 	return err

@@ -43,7 +43,8 @@ func OpenNamespace(path string) (*Namespace, error) {
 	name := filepath.Base(path)
 	net, err := ns.GetNS(path)
 	var missing ns.NSPathNotExistErr
-	if errors.As(err, &missing) {
+	var empty ns.NSPathNotNSErr // its pin is not mounted yet, or no more
+	if errors.As(err, &missing) || errors.As(err, &empty) {
 		return nil, fmt.Errorf("open namespace %q: %w: no namespace is pinned at %s: is the testbed up?", name, os.ErrNotExist, path)
 	} else if err != nil {
 		return nil, fmt.Errorf("open namespace %q: %w", name, err)

@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -13,12 +14,16 @@ import (
 
 // OpTypes has every type that the package's code makes an Op.
 func TestOpTypesIsComplete(t *testing.T) {
-	packages, err := parser.ParseDir(token.NewFileSet(), ".", nil, parser.SkipObjectResolution)
+	names, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var want, got []string
-	for _, file := range packages["plan"].Files {
+	for _, name := range names {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, decl := range file.Decls {
 			if f, ok := decl.(*ast.FuncDecl); ok && f.Name.Name == "op" && f.Recv != nil {
 				want = append(want, fmt.Sprint("plan.", f.Recv.List[0].Type))
