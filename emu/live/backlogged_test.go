@@ -1,0 +1,68 @@
+package live
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"testbed/topo"
+	"testbed/topo/units"
+)
+
+// Pieces of a spell are at least so many frames long, and add up to all but the
+// rest of it.
+func TestPiecesOfASpell(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		mtu    units.Bytes
+		pieces int // of 12 times 8 ms at 50 Mbps: 50,000 bytes each
+	}{
+		{"frames of 1514 bytes", 1500, 12},
+		{"frames of 9014 bytes", 9000, 3},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f, err := (topo.LeafSpine{Leaves: 1, HostsPerLeaf: 2, HostLink: 50 * units.Mbps, Oversubscription: units.Ratio{Num: 1, Den: 1}, Queue: topo.Queue{Bytes: 100 * units.KB}, MTU: tt.mtu}).Build()
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := newSampler(f, nil)
+			at := time.Unix(100, 0)
+			w := &watching{link: f.HostUp(0), first: at, last: at, cut: at, looks: 1}
+			for i := range 12 {
+				w.last = w.last.Add(8 * time.Millisecond)
+				if i != 5 { // in which it is idle
+					w.sent += 50_000
+				}
+				w.looks++
+				s.piece(w)
+			}
+			s.record(w)
+			x := s.links()
+			if len(x) != 1 || x[0].Spells != 1 || x[0].Delivered != 550_000 || x[0].Could != 600_000 || len(x[0].Pieces) != tt.pieces {
+				t.Fatalf("%+v, want %d pieces", x, tt.pieces)
+			}
+			short := 0
+			for _, p := range x[0].Pieces {
+				if math.Abs(p-1) > 1e-9 {
+					short++
+				}
+			}
+			if short != 1 {
+				t.Errorf("%d pieces below the rate, want 1: %v", short, x[0].Pieces)
+			}
+		})
+	}
+}
+
+// A spell of a few looks does not count.
+func TestShortSpellsDoNotCount(t *testing.T) {
+	f, err := (topo.LeafSpine{Leaves: 1, HostsPerLeaf: 2, HostLink: 50 * units.Mbps, Oversubscription: units.Ratio{Num: 1, Den: 1}, Queue: topo.Queue{Bytes: 100 * units.KB}, MTU: 1500}).Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSampler(f, nil)
+	s.record(&watching{link: f.HostUp(0), looks: leastLooks - 1, pieces: []float64{1, 1}})
+	if got := s.links(); len(got) > 0 {
+		t.Errorf("%+v", got)
+	}
+}
