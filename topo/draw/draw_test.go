@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -181,5 +182,26 @@ func TestErrorsOfTheWriter(t *testing.T) {
 		if err := write(full{}, f, Options{}); err == nil || !strings.Contains(err.Error(), "disk full") {
 			t.Errorf("error %v, want the writer's", err)
 		}
+	}
+}
+
+// A title of a run, which is long, is not cut off at the picture's edge.
+func TestLongTitleFits(t *testing.T) {
+	title := "quickstart-20260102-150405-ab12, arm sebf+sinbad, repeat 0: mean load over 22.137s (uplinks estimated)"
+	var b bytes.Buffer
+	f := build(t, 4, 2, 5)
+	if err := SVG(&b, f, Options{Title: title}); err != nil {
+		t.Fatal(err)
+	}
+	var width, size float64
+	if _, err := fmt.Sscanf(b.String()[strings.Index(b.String(), " width="):], ` width="%f"`, &width); err != nil {
+		t.Fatal(err)
+	}
+	at := strings.Index(b.String(), "</title><text ")
+	if _, err := fmt.Sscanf(b.String()[at+strings.Index(b.String()[at:], "font-size"):], `font-size="%f"`, &size); err != nil {
+		t.Fatal(err)
+	}
+	if wide := 0.65 * size * float64(len(title)); wide > width-margin || size < 8 {
+		t.Errorf("a title of %.0f pixels in letters of %v, in a picture of %v", wide, size, width)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"html"
 	"io"
 	"math"
+	"unicode/utf8"
 
 	"testbed/topo"
 	"testbed/topo/units"
@@ -177,7 +178,7 @@ func (p *picture) head() {
 	p.b.WriteString("}\n</style>\n")
 	p.b.WriteString(`<rect class="ground" width="100%" height="100%"/>` + "\n")
 	if p.o.Title != "" {
-		fmt.Fprintf(p.b, `<title>%s</title><text x="%d" y="%d" font-size="16" font-weight="bold">%s</text>`+"\n", html.EscapeString(p.o.Title), margin, margin+14, html.EscapeString(p.o.Title))
+		fmt.Fprintf(p.b, `<title>%s</title><text x="%d" y="%d" font-size="%.3g" font-weight="bold">%s</text>`+"\n", html.EscapeString(p.o.Title), margin, margin+14, titleSize(p.o.Title, p.width-2*margin), html.EscapeString(p.o.Title))
 	}
 }
 
@@ -316,6 +317,13 @@ func (p *picture) legend() {
 		fmt.Fprintf(p.b, `<line class="l%d" x1="%.0f" y1="%.0f" x2="%.0f" y2="%.0f" stroke-width="6"/><text class="soft" x="%.0f" y="%.0f">%s</text>`+"\n", i, x, y, x+20, y, x+25, y+4, s.what)
 		x += 95
 	}
+}
+
+// titleSize is the size of letters with which a title fits a width: 16, or less
+// for a long one. Bold letters of a sans-serif are about 0.65 of it wide.
+func titleSize(title string, width float64) float64 {
+	const usual, least, perLetter = 16, 6, 0.65
+	return min(usual, max(least, width/(perLetter*float64(max(utf8.RuneCountInString(title), 1)))))
 }
 
 // rackTitle is the tooltip of a leaf: what goes in and out of its rack.
