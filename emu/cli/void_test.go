@@ -14,7 +14,7 @@ import (
 )
 
 // drop makes a namespace of the first arm lose two packets in a hundred before its
-// IP, as soon as its testbed is there.
+// IP, as soon as its testbed was checked and is ready.
 func (p place) drop(t *testing.T, namespace, device string) {
 	t.Helper()
 	// ld rand; jgt #0.98*2^32: ret TC_ACT_SHOT; ret TC_ACT_OK
@@ -26,6 +26,10 @@ func (p place) drop(t *testing.T, namespace, device string) {
 			t.Fatal(err)
 		}
 		if len(pins) != 1 {
+			continue
+		}
+		state, err := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(pins[0])), "state.json"))
+		if err != nil || !strings.Contains(string(state), `"ready": true`) {
 			continue
 		}
 		tc := func(args ...string) (err error) {

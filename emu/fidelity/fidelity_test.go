@@ -129,8 +129,12 @@ func TestEveryTransferIsJudged(t *testing.T) {
 		t.Errorf("one of 151 is 2 %% late: %v", v.Level)
 	}
 	s.Transfers[90].Engine -= 110 * time.Millisecond
-	if v := Judge(s, Default()); v.Level != verdict.Void {
+	if v := Judge(s, Default()); v.Level != verdict.Degraded {
 		t.Errorf("one of 151 is 11 %% early: %v", v.Level)
+	}
+	s.Transfers[91].Engine -= 110 * time.Millisecond
+	if v := Judge(s, Default()); v.Level != verdict.Void {
+		t.Errorf("two of 151 are 11 %% early: %v", v.Level)
 	}
 }
 
