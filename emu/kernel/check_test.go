@@ -249,9 +249,11 @@ func TestProbeFindsCrossedLinks(t *testing.T) {
 	}
 }
 
-// A check of 100 hosts costs less than it takes to notice.
+// A check of 100 hosts takes less than building them does.
 func TestVerifyIsCheap(t *testing.T) {
+	start := time.Now()
 	k := keep(t, shape(10, 10, 1, 20*units.Mbps, 1500))
+	built := time.Since(start)
 	netnstest.Timing(t, func(t *testing.T) bool {
 		var took []time.Duration
 		for range 5 {
@@ -262,8 +264,8 @@ func TestVerifyIsCheap(t *testing.T) {
 			took = append(took, time.Since(start))
 		}
 		slices.Sort(took)
-		t.Logf("100 hosts checked in %v", took)
-		return took[len(took)/2] < 100*time.Millisecond
+		t.Logf("100 hosts built in %v and checked in %v", built, took)
+		return took[len(took)/2] < built
 	})
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil || len(threads) > 60 {
