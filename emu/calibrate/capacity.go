@@ -12,6 +12,7 @@ import (
 
 	"testbed/emu/calibration"
 	"testbed/emu/experiment"
+	"testbed/emu/kernel"
 	"testbed/emu/plan"
 	"testbed/emu/scenario"
 	"testbed/results/verdict"
@@ -134,8 +135,8 @@ arms: {coflow: [fair]}
 	var sampleErr error
 	take := func(into *sample) {
 		if into.at.IsZero() {
-			var err error
-			*into, err = processors()
+			p, err := kernel.ProcessorTimes()
+			*into = sample{time.Now(), p}
 			sampleErr = errors.Join(sampleErr, err)
 		}
 	}
@@ -181,39 +182,15 @@ func notPassed(out *experiment.Outcome) string {
 	return strings.Join(reasons, "; ")
 }
 
-// sample is the time all processors have been busy, up to a moment.
+// sample is how the processors had spent their time by a moment.
 type sample struct {
-	at   time.Time
-	busy time.Duration
+	at time.Time
+	kernel.Processors
 }
 
-// userHZ is the unit of /proc/stat on all architectures Go runs on.
-const userHZ = 100
-
-// processors reads the first line of /proc/stat: user, nice, system, idle,
-// iowait, irq, softirq. Time that was stolen from a virtual machine is not ours.
-func processors() (sample, error) {
-	data, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		return sample{}, err
-	}
-	line, _, _ := strings.Cut(string(data), "\n")
-	words := strings.Fields(line)
-	if len(words) < 8 || words[0] != "cpu" {
-		return sample{}, fmt.Errorf("/proc/stat begins with %q: want the times of all processors", line)
-	}
-	var ticks int64
-	for _, i := range []int{1, 2, 3, 6, 7} {
-		n, err := strconv.ParseInt(words[i], 10, 64)
-		if err != nil {
-			return sample{}, fmt.Errorf("/proc/stat: %w", err)
-		}
-		ticks += n
-	}
-	return sample{time.Now(), time.Duration(ticks) * time.Second / userHZ}, nil
-}
-
-// busySince is how many processors were busy on average.
+// busySince is how many processors were busy on average. Time that was stolen
+// from a virtual machine is not ours.
 func (s sample) busySince(from sample) float64 {
-	return (s.busy - from.busy).Seconds() / max(s.at.Sub(from.at).Seconds(), 1e-3)
+	busy := func(p kernel.Processors) time.Duration { return p.Tasks + p.Softirq + p.Irq }
+	return (busy(s.Processors) - busy(from.Processors)).Seconds() / max(s.at.Sub(from.at).Seconds(), 1e-3)
 }
