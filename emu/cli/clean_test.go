@@ -247,12 +247,7 @@ func TestInterruptSavesWhatEnded(t *testing.T) {
 			t.Errorf("%s does not say what was cut:\n%s", name, text)
 		}
 	}
-	if after := look(t); after != before {
-		t.Errorf("the machine was\n%+v\nand is\n%+v", before, after)
-	}
-	if left := p.left(t); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	p.leftNothing(t, before)
 }
 
 // Ctrl-C twice ends the process at once, wherever the first had got to, and gc

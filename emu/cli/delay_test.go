@@ -49,10 +49,5 @@ func TestRunWithADelay(t *testing.T) {
 			}
 		}
 	}
-	if after := look(t); after != before {
-		t.Errorf("the machine was\n%+v\nand is\n%+v", before, after)
-	}
-	if left := p.left(t); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	p.leftNothing(t, before)
 }

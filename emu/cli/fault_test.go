@@ -215,10 +215,5 @@ func TestFaultByHand(t *testing.T) {
 	passes("after what was refused", true, "h0-00", "h0-01")
 
 	p.run(t, 0, "down", "lab")
-	if after := look(t); after != before {
-		t.Errorf("the machine was\n%+v\nand is\n%+v", before, after)
-	}
-	if left := p.left(t); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	p.leftNothing(t, before)
 }

@@ -37,6 +37,17 @@ type machine struct {
 	links, loops, mounts, cgroups string
 }
 
+// leftNothing tells what a run changed of the machine, and what of its own it left.
+func (p place) leftNothing(t *testing.T, before machine) {
+	t.Helper()
+	if after := look(t); after != before {
+		t.Errorf("the machine was\n%+v\nand is\n%+v", before, after)
+	}
+	if left := p.left(t); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
 func look(t *testing.T) machine {
 	t.Helper()
 	var m machine
@@ -155,12 +166,7 @@ func TestRunPrintsTablesAndLeavesNothing(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
-	if after := look(t); after != before {
-		t.Errorf("the machine was\n%+v\nand is\n%+v", before, after)
-	}
-	if left := p.left(t); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	p.leftNothing(t, before)
 }
 
 // kill -9 at random moments, and then gc, leaves nothing; a run that goes on
@@ -246,12 +252,7 @@ func TestInterruptEndsCleanly(t *testing.T) {
 	if code := c.ProcessState.ExitCode(); code != exitFailure {
 		t.Errorf("exit code %d, want %d\n%s", code, exitFailure, &errs)
 	}
-	if after := look(t); after != before {
-		t.Errorf("the machine was\n%+v\nand is\n%+v", before, after)
-	}
-	if left := p.left(t); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	p.leftNothing(t, before)
 }
 
 // A testbed that is up is used by hand, survives gc, and goes with down.
@@ -288,10 +289,5 @@ func TestUpAndDown(t *testing.T) {
 		t.Errorf("gc says %q", out)
 	}
 	p.run(t, 0, "down")
-	if after := look(t); after != before {
-		t.Errorf("the machine was\n%+v\nand is\n%+v", before, after)
-	}
-	if left := p.left(t); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	p.leftNothing(t, before)
 }

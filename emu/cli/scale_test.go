@@ -95,12 +95,7 @@ func TestCheckScaleOnPackets(t *testing.T) {
 		t.Logf("average CCT %.3f s, scaled %.3f s: %s", mean[0], mean[1], check.Outcome)
 		return math.Abs(mean[1]/mean[0]-1) < 0.1
 	})
-	if after := look(t); after != before {
-		t.Errorf("the machine was\n%+v\nand is\n%+v", before, after)
-	}
-	if left := p.left(t); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	p.leftNothing(t, before)
 }
 
 func table(t *testing.T, path string) []map[string]string {
