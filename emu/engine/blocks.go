@@ -60,7 +60,7 @@ func (e *Engine) requestBlock(cmds []Command, rest []workloads.Block) ([]Command
 	}
 	hashes := make([]uint32, len(targets))
 	for hop := range hashes {
-		hashes[hop] = HopHash(e.cfg.Seed, b.ID, hop)
+		hashes[hop] = workloads.HopHash(e.cfg.Seed, b.ID, hop)
 	}
 	for _, h := range targets {
 		e.hosts[h].writing++

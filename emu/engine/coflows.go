@@ -56,7 +56,7 @@ func (e *Engine) coflowArrived(cmds []Command, c workloads.Coflow) ([]Command, e
 		if e.coflows.byFlow[f.ID] != nil {
 			return nil, fmt.Errorf("coflow %d: flow %d has arrived before", c.ID, f.ID)
 		}
-		hash := FlowHash(e.cfg.Seed, f.ID)
+		hash := workloads.FlowHash(e.cfg.Seed, f.ID)
 		fl := &flow{Flow: f, coflow: st, hash: hash, path: e.cfg.Fabric.Path(f.Src, f.Dst, hash), cut: -1}
 		st.flows = append(st.flows, fl)
 		e.coflows.byFlow[f.ID] = fl

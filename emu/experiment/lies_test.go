@@ -126,7 +126,7 @@ func missing(captures string) error {
 		if i%50 == 0 {
 			continue
 		}
-		if err := w.Write(p.Interface, p.Time, p.Data, p.Len); err != nil {
+		if err := w.Write(p.Interface, p.Time(), p.Data, p.Len); err != nil {
 			return err
 		}
 	}

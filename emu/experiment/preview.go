@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"testbed/emu/calibration"
-	"testbed/emu/engine"
 	"testbed/emu/plan"
 	"testbed/emu/scenario"
 	"testbed/results/flows"
 	"testbed/topo"
 	"testbed/topo/units"
+	"testbed/workloads"
 )
 
 // PacketCost is the processor time of a packet for each shaper it passes, with
@@ -160,12 +160,12 @@ func (r *run) load(rec flows.Records, seed uint64, cost time.Duration) Load {
 		return r.fabric.Path(src, dst, hash)
 	}
 	for _, f := range rec.Flows {
-		spread(f.Start, f.End, f.Size, path(f.Src, f.Dst, engine.FlowHash(seed, f.Flow)))
+		spread(f.Start, f.End, f.Size, path(f.Src, f.Dst, workloads.FlowHash(seed, f.Flow)))
 	}
 	for _, b := range rec.Blocks {
 		from := b.Client
 		for hop, h := range b.Hosts {
-			spread(b.Requested, b.End, b.Size, path(from, h, engine.HopHash(seed, b.Block, hop)))
+			spread(b.Requested, b.End, b.Size, path(from, h, workloads.HopHash(seed, b.Block, hop)))
 			from = h
 		}
 	}

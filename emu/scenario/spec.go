@@ -347,6 +347,15 @@ type Arm struct {
 	Placement Policy `yaml:"placement,omitempty"`
 }
 
+// Policies are the names of an arm's policies by role.
+func (a Arm) Policies() map[string]string {
+	names := map[string]string{"coflow": a.Coflow.Name}
+	if a.Placement.Name != "" {
+		names["placement"] = a.Placement.Name
+	}
+	return names
+}
+
 // ArmCross is arms as every combination of the listed policies.
 type ArmCross struct {
 	// Coflow policies, the slowest to vary.

@@ -54,6 +54,8 @@ type Entry struct {
 	Name   string
 	Doc    string // one line
 	Params []Param
+	// Holds tells of a coflow policy that it sets ceilings, and so may hold flows back.
+	Holds bool
 
 	allocator func(values) policies.Allocator
 	placer    func(values) policies.Placer
@@ -92,7 +94,7 @@ func table() []Entry {
 	return []Entry{
 		{Role: RoleCoflow, Name: "fair", Doc: "every flow for itself: plain TCP, max-min fair in the fluid model",
 			allocator: func(values) policies.Allocator { return coflow.Fair{} }},
-		{Role: RoleCoflow, Name: "sebf", Doc: "Varys (SIGCOMM 2014): smallest effective bottleneck first, flows of a coflow end together; knows sizes",
+		{Role: RoleCoflow, Name: "sebf", Doc: "Varys (SIGCOMM 2014): smallest effective bottleneck first, flows of a coflow end together; knows sizes", Holds: true,
 			allocator: func(values) policies.Allocator { return coflow.SEBF{} }},
 		{Role: RolePlacement, Name: "hdfs", Doc: "HDFS default: writer, then two hosts of one random other rack",
 			Params: defaultPlacement(hdfs),
@@ -106,6 +108,11 @@ func table() []Entry {
 				return placement.Sinbad{Threshold: v.size("threshold"), Tolerance: v.int("tolerance"), Fallback: hdfsOf(v)}
 			}},
 	}
+}
+
+// Holds tells whether the coflow policy of that name sets ceilings.
+func Holds(name string) bool {
+	return slices.ContainsFunc(table(), func(e Entry) bool { return e.Role == RoleCoflow && e.Name == name && e.Holds })
 }
 
 // Names are the names of a role's policies, sorted.

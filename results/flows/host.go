@@ -183,7 +183,7 @@ func (h *hostReducer) packet(p *pcap.Packet) {
 	h.Captured++
 	var f frame
 	kind := f.parse(p.Data, p.Len)
-	stamp := p.Time.UnixNano()
+	stamp := p.Stamp
 	nic, spacers := &h.Interfaces[p.Interface], &h.spacers[p.Interface]
 	out, in := kind != frameOther && f.src == h.self, kind != frameOther && f.dst == h.self
 	if out {

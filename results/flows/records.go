@@ -23,6 +23,11 @@ type FlowRecord struct {
 	Packets  int           // with payload, at the sender
 	Resent   int           // of them, those that carry bytes sent before
 	Wire     units.Bytes   // at the sender, headers included
+	// Of packets only:
+	FirstByte   time.Duration `json:",omitempty"` // first payload byte received
+	ResentBytes units.Bytes   `json:",omitempty"`
+	RTTMin      time.Duration `json:",omitempty"` // payload to acknowledgement at the sender; 0 for unknown
+	RTTMedian   time.Duration `json:",omitempty"`
 }
 
 // FCT is the flow completion time, counted from the arrival of its coflow.

@@ -67,6 +67,12 @@ type Result struct {
 	MarkWait     time.Duration
 	MarkWaitHost string
 	Connections  Connections
+	// Trails are how the transfers of this run went, in order of time: complete ones
+	// and others.
+	Trails []Trail
+	// Links are the loads of the fabric's links, in order of LinkID; nothing where the
+	// captures do not state the fabric.
+	Links []LinkSeries
 	// Notes are things worth knowing that cast no doubt on a record.
 	Notes []string
 }
@@ -270,7 +276,7 @@ func (r *Reducer) settleRun(host string, m pcap.Meta, hasMeta bool) (run uint64,
 		return 0, false
 	}
 	m.Host = ""
-	if r.hasMeta && m != r.meta {
+	if r.hasMeta && !m.Equal(r.meta) {
 		r.problems = append(r.problems, fmt.Sprintf("%s: its capture says it is of %+v, another says %+v", host, m, r.meta))
 	} else {
 		r.meta, r.hasMeta = m, true

@@ -78,7 +78,7 @@ func TestSimpleFlow(t *testing.T) {
 	if fct := got.Flows[0].FCT(); fct != 20*ms {
 		t.Errorf("FCT() = %v, want 20ms", fct)
 	}
-	if want := (pcap.Meta{Tool: "testbed", RunID: "r", Run: testRun, Arm: "fair", Scenario: "s", Workload: "w"}); got.Meta != want {
+	if want := (pcap.Meta{Tool: "testbed", RunID: "r", Run: testRun, Arm: "fair", Scenario: "s", Workload: "w"}); !got.Meta.Equal(want) {
 		t.Errorf("Meta = %+v, want %+v", got.Meta, want)
 	}
 	sender := got.Captures[0]

@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"reflect"
+
+	"testbed/topo"
 )
 
 // Meta tells what a capture is a capture of. It travels in the comment of the
@@ -21,7 +24,20 @@ type Meta struct {
 	Host     string `json:"host"` // as topo.Fabric.HostName has it
 	Scenario string `json:"scenario"`
 	Workload string `json:"workload"` // fingerprint: equal where the same was asked of the cluster
+	// Seed of the repeat, which with a flow's number tells its path (workloads.FlowHash).
+	Seed uint64 `json:"seed,string,omitempty"`
+	// Policies are the arm's, by role, such as "coflow": "sebf".
+	Policies map[string]string `json:"policies,omitempty"`
+	// Holds tells that the arm's coflow policy sets ceilings: a flow that sends
+	// nothing while nothing of it is under way waits for the policy, and not for
+	// its host.
+	Holds bool `json:"holds,omitempty"`
+	// Fabric is what the captured hosts are joined by; nil where it is not stated.
+	Fabric *topo.LeafSpine `json:"fabric,omitempty"`
 }
+
+// Equal tells whether m and o say the same.
+func (m Meta) Equal(o Meta) bool { return reflect.DeepEqual(m, o) }
 
 // comment is m as a section comment, whose length pcapng counts in 16 bits.
 func (m Meta) comment() (string, error) {

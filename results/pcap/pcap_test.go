@@ -66,7 +66,7 @@ func readAll(r *Reader) (all []kept, err error) {
 		if err != nil {
 			return all, err
 		}
-		all = append(all, kept{p.Interface, p.Time.UnixNano(), string(p.Data), p.Len})
+		all = append(all, kept{p.Interface, p.Stamp, string(p.Data), p.Len})
 	}
 }
 
@@ -76,7 +76,7 @@ func TestRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m, ok := r.Meta(); !ok || m != sampleMeta() {
+	if m, ok := r.Meta(); !ok || !m.Equal(sampleMeta()) {
 		t.Errorf("Meta() = %+v, %v, want %+v", m, ok, sampleMeta())
 	}
 	if _, known := r.Drops(); known {
@@ -254,8 +254,8 @@ func TestForeignStamps(t *testing.T) {
 				t.Fatal(err)
 			}
 			p, err := r.Next()
-			if err != nil || !p.Time.Equal(tt.want) || string(p.Data) != "hi" || p.Len != 60 {
-				t.Errorf("Next() = %v %q %d, %v, want %v \"hi\" 60", p.Time.UTC(), p.Data, p.Len, err, tt.want.UTC())
+			if err != nil || !p.Time().Equal(tt.want) || string(p.Data) != "hi" || p.Len != 60 {
+				t.Errorf("Next() = %v %q %d, %v, want %v \"hi\" 60", p.Time().UTC(), p.Data, p.Len, err, tt.want.UTC())
 			}
 			if _, err := r.Next(); !errors.Is(err, ErrTruncated) {
 				t.Errorf("end without statistics: %v, want ErrTruncated", err)
@@ -427,7 +427,7 @@ func ExampleReader_Next() {
 	for err == nil {
 		var p Packet
 		if p, err = r.Next(); err == nil {
-			fmt.Println(r.Interfaces()[p.Interface].Name, p.Time.UnixNano(), len(p.Data), p.Len)
+			fmt.Println(r.Interfaces()[p.Interface].Name, p.Stamp, len(p.Data), p.Len)
 		}
 	}
 	fmt.Println(err)

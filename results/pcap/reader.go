@@ -61,13 +61,17 @@ const (
 	fixedPacketLen = 20 // of an enhanced packet block, before its data
 )
 
-// Packet is one packet of a capture.
+// Packet is one packet of a capture. Its stamp is a number because millions of
+// them are read.
 type Packet struct {
-	Interface int // index into Reader.Interfaces
-	Time      time.Time
+	Interface int    // index into Reader.Interfaces
+	Stamp     int64  // Unix nanoseconds
 	Data      []byte // what was kept of it; valid until the next call of Next
 	Len       int    // its length on the wire
 }
+
+// Time is the packet's stamp.
+func (p *Packet) Time() time.Time { return time.Unix(0, p.Stamp) }
 
 type interfaceState struct {
 	Interface
@@ -290,16 +294,16 @@ func (p *Reader) packet(body []byte) (Packet, error) {
 	stamp := uint64(p.uint32(body[4:]))<<32 | uint64(p.uint32(body[8:]))
 	return Packet{
 		Interface: int(index),
-		Time:      p.interfaces[index].time(stamp),
+		Stamp:     p.interfaces[index].nanos(stamp),
 		Data:      body[fixedPacketLen : fixedPacketLen+kept : fixedPacketLen+kept],
 		Len:       int(length),
 	}, nil
 }
 
-func (i *interfaceState) time(stamp uint64) time.Time {
+func (i *interfaceState) nanos(stamp uint64) int64 {
 	const nanosecond = 1e9
 	sec, rest := stamp/i.perSecond, stamp%i.perSecond
-	return time.Unix(int64(sec)+i.offset, int64(rest*(nanosecond/i.perSecond)))
+	return (int64(sec)+i.offset)*nanosecond + int64(rest*(nanosecond/i.perSecond))
 }
 
 func (p *Reader) readInterface(body []byte) error {

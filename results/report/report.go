@@ -10,7 +10,9 @@ import (
 
 	"testbed/results/flows"
 	"testbed/results/metrics"
+	"testbed/results/timing"
 	"testbed/results/verdict"
+	"testbed/topo"
 )
 
 // Input is what a report is about.
@@ -44,6 +46,12 @@ type Repeat struct {
 	Fluid *flows.Records
 	// Failures are what faults ended. Records.Failed need not be looked at.
 	Failures []Failure
+	// Timing is where the time went, and Links the load of the fabric's links. Both are
+	// of packets only.
+	Timing *timing.Run
+	Links  []flows.LinkSeries
+	// Fabric is what the captures were taken in; nil where they do not state it.
+	Fabric *topo.Fabric
 }
 
 // Report is ready to be written in any form.

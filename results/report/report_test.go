@@ -60,6 +60,10 @@ func pass() verdict.Verdict {
 	return verdict.Of(verdict.Check{Name: "capture-drops", Level: verdict.Pass, Value: "0", Pass: "0", Void: "> 0"})
 }
 
+func measured(r flows.Records, v verdict.Verdict, fluid *flows.Records) Repeat {
+	return Repeat{Records: r, Verdict: v, Fluid: fluid}
+}
+
 func packetRun() Input {
 	degraded := verdict.Of(
 		verdict.Check{Name: "capture-drops", Level: verdict.Pass, Value: "0", Pass: "0", Void: "> 0"},
@@ -73,10 +77,10 @@ func packetRun() Input {
 		late.Problems = append(late.Problems, "coflow "+string(rune('3'+i))+": no mark | of its *arrival*")
 	}
 	return Input{RunID: "fig9-001", Scenario: "figure_9", Seed: 1, Arms: []Arm{
-		{"fair", []Repeat{{fair[0], pass(), scaled(fair[0], 0.9), nil}, {fair[1], pass(), scaled(fair[1], 0.9), nil}}},
-		{"sebf", []Repeat{{sebf[0], pass(), scaled(sebf[0], 0.8), nil}, {sebf[1], degraded, nil, nil}}},
-		{"starved", []Repeat{{records(0, 99*ms), pass(), nil, nil}, {late, void, nil, nil}}},
-		{"kept_only|captures", []Repeat{{records(0, 90*ms, 1300*ms, 50*ms), verdict.Missing("only the captures were kept"), nil, nil}}},
+		{"fair", []Repeat{measured(fair[0], pass(), scaled(fair[0], 0.9)), measured(fair[1], pass(), scaled(fair[1], 0.9))}},
+		{"sebf", []Repeat{measured(sebf[0], pass(), scaled(sebf[0], 0.8)), measured(sebf[1], degraded, nil)}},
+		{"starved", []Repeat{measured(records(0, 99*ms), pass(), nil), measured(late, void, nil)}},
+		{"kept_only|captures", []Repeat{measured(records(0, 90*ms, 1300*ms, 50*ms), verdict.Missing("only the captures were kept"), nil)}},
 	}}
 }
 
