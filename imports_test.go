@@ -58,6 +58,7 @@ var arrows = map[string][]string{
 	"": {"emu/cli"},
 
 	"emu/kernel/netnstest": {},
+	"results/tooltest":     {},
 	"scripts/bench":        {}, // runs other programs
 	"scripts/quickstart":   {}, // scenario files, and tests of them
 	"scripts/testvm":       {}, // runs the tests of others
