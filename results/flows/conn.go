@@ -127,7 +127,7 @@ func (c *conn) forward(f *frame, stamp int64, frame int, o *settings) {
 	if reached >= c.checks.at {
 		c.checks.pass(reached, stamp)
 	}
-	if c.end == 0 && c.standing == ours && c.sent.next >= streamLen(c.header) && c.sent.given == 0 {
+	if c.end == 0 && c.standing == ours && c.sent.covers(streamLen(c.header)) {
 		c.end = stamp
 	}
 	if c.hop != nil && c.standing == ours {
