@@ -3,6 +3,8 @@ package pcap
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -247,6 +249,75 @@ lo|||
 		if !strings.Contains(info, want) {
 			t.Errorf("no %q in\n%s", want, info)
 		}
+	}
+}
+
+// What other programs make of our files has the same packets: the older format in
+// both resolutions, and two captures in one file. All but the
+// one that still says it is ours are whole.
+func TestReadsWhatOthersWrite(t *testing.T) {
+	tooltest.Need(t, "editcap", "mergecap", "tcpdump")
+	dir := t.TempDir()
+	file, _ := captureOf(t, 300, 200)
+	in := filepath.Join(dir, "in.pcapng")
+	if err := os.WriteFile(in, file, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Open(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := readAll(r)
+	if err != io.EOF || r.Close() != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name    string
+		command []string
+		unit    int64 // of its stamps, ns
+		times   int
+		nics    int
+	}{
+		{"pcap", []string{"editcap", "-F", "pcap", in, "OUT"}, 1000, 1, 1},
+		{"nsecpcap", []string{"editcap", "-F", "nsecpcap", in, "OUT"}, 1, 1, 1},
+		{"pcapng", []string{"editcap", "-F", "pcapng", in, "OUT"}, 1, 1, 2},
+		{"merged", []string{"mergecap", "-a", "-w", "OUT", in, in}, 1, 2, 2},
+		{"tcpdump", []string{"tcpdump", "--time-stamp-precision=nano", "-r", in, "-w", "OUT"}, 1, 1, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(dir, tt.name)
+			args := append([]string(nil), tt.command...)
+			for i := range args {
+				if args[i] == "OUT" {
+					args[i] = path
+				}
+			}
+			if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+				t.Fatalf("%q: %v\n%s", args, err, out)
+			}
+			r, err := Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			got, err := readAll(r)
+			if tt.name == "pcapng" { // editcap copies Meta, and no statistics
+				if _, ok := r.Meta(); !ok || !errors.Is(err, ErrTruncated) || !strings.Contains(err.Error(), "another program copied it") {
+					t.Errorf("ends with %v, Meta %v", err, ok)
+				}
+			} else if err != io.EOF {
+				t.Fatal(err)
+			}
+			if len(got) != tt.times*len(want) || len(r.Interfaces()) < tt.nics {
+				t.Fatalf("%d packets of %d interfaces, want %d of %d or more", len(got), len(r.Interfaces()), tt.times*len(want), tt.nics)
+			}
+			for i, p := range got {
+				x := want[i%len(want)]
+				if p.Time != x.Time/tt.unit*tt.unit || p.Data != x.Data || p.Len != x.Len || tt.times == 1 && tt.nics == 2 && p.Interface != x.Interface {
+					t.Fatalf("packet %d is %+v, want %+v", i, p, x)
+				}
+			}
+		})
 	}
 }
 

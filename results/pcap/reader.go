@@ -334,8 +334,8 @@ func skipType(link uint32) string {
 // Next returns the next packet; its Data are valid until the call after. At the
 // end of a capture that is whole it returns io.EOF, otherwise an *Error that
 // matches ErrTruncated or ErrDamaged, or the error of the underlying reader. A
-// capture with Meta is whole when it was closed, any other when it does not end
-// within a block.
+// capture with Meta is whole when it was closed, any other when it does not
+// end within a block.
 func (p *Reader) Next() (Packet, error) {
 	if p.err != nil {
 		return Packet{}, p.err
