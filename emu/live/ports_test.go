@@ -189,6 +189,52 @@ func TestCapturedLinks(t *testing.T) {
 	}
 }
 
+// What a host sends to itself has unfinished checksums, and nothing else has; flags
+// say so, and tell directions.
+func TestFlagsOfPackets(t *testing.T) {
+	r := newRig(t, 50*units.Mbps, nil)
+	for i, dst := range []topo.HostID{0, 1} {
+		x := workloads.Flow{ID: workloads.FlowID(i), Src: 0, Dst: dst, Size: 20 * units.KB}
+		r.do(t, engine.Mark{Kind: engine.MarkCoflow, ID: i, Host: 0, Parts: 1, Size: x.Size}, engine.StartTransfer{Coflow: workloads.CoflowID(i), Flow: x, Ceiling: policies.NoLimit})
+		r.until(t, engine.TransferFinished{Flow: x.ID})
+	}
+	r.finish(t)
+	path := filepath.Join(r.captures, "h0-00"+flows.Suffix)
+	c, err := pcap.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	got := map[string]int{}
+	for {
+		p, err := c.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		nic := c.Interfaces()[p.Interface].Name
+		if want := nic == loopback; pcap.Unfinished(p.Data) != want {
+			t.Errorf("%s: unfinished %v, want %v", nic, !want, want)
+		}
+		got[nic]++
+	}
+	// Readers pass over flags: they are counted in the file itself.
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flagged := map[pcap.Flags]int{}
+	for _, f := range []pcap.Flags{pcap.Outbound, pcap.Inbound, pcap.Inbound | pcap.ChecksumUnfinished} {
+		flagged[f] = bytes.Count(b, []byte{2, 0, 4, 0, byte(f), byte(f >> 8), 0, 0})
+	}
+	eth, lo := got[plan.Uplink], got[loopback]
+	if lo < 8 || eth < 14 || flagged[pcap.Inbound|pcap.ChecksumUnfinished] != lo || flagged[pcap.Inbound]+flagged[pcap.Outbound] != eth || flagged[pcap.Inbound] < 3 || flagged[pcap.Outbound] < 14 {
+		t.Errorf("%d packets on eth0, %d on lo; flags %v", eth, lo, flagged)
+	}
+}
+
 func TestSubjects(t *testing.T) {
 	f, err := topo.LeafSpine{Leaves: 1, HostsPerLeaf: 2, HostLink: 10 * units.Mbps, Queue: topo.Queue{Bytes: 10_000}, MTU: 1500}.Build()
 	if err != nil {

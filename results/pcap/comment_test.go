@@ -241,8 +241,16 @@ lo|||
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("tshark (-want +got):\n%s", diff)
 	}
-	if got := run("tshark", "-r", path, "-Y", `frame.comment contains "coflow 3,"`, "-T", "fields", "-e", "frame.number"); got != "2\n4\n" {
-		t.Errorf("packets of the filter: %q", got)
+	for filter, want := range map[string]string{
+		`frame.comment contains "coflow 3,"`:        "2\n4\n",
+		`frame.comment matches "arrives|requested"`: "1\n",
+		`frame.interface_name == "lo"`:              "4\n5\n",
+		`frame.packet_flags_direction == 2`:         "1\n2\n",
+		`frame.comment`:                             "1\n2\n4\n",
+	} {
+		if got := run("tshark", "-r", path, "-Y", filter, "-T", "fields", "-e", "frame.number"); got != want {
+			t.Errorf("packets of %s: %q, want %q", filter, got, want)
+		}
 	}
 	info := run("capinfos", path)
 	for _, want := range []string{"Name = eth0", "Description = h0-03 eth0: links", "Speed = 50000000", "Time precision = nanoseconds (9)", "Number of stat entries = 1", "Number of packets = 3", "Number of packets = 2"} {
