@@ -302,7 +302,10 @@ func TestPortsOfNoLink(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantProblems(t, res, `leaf1: its capture's port 0 is of link "leaf1>spine9", which is none of the switch`)
+	wantProblems(t, res)
+	if want := `leaf1: its capture's port 0 is of link "leaf1>spine9", which is none of the switch`; len(res.Notes) != 1 || !strings.Contains(res.Notes[0], want) {
+		t.Errorf("notes %q, want %q", res.Notes, want)
+	}
 }
 
 // A fabric that cannot be is a problem, and the records are there all the same.

@@ -324,32 +324,3 @@ func FuzzFrame(f *testing.F) {
 		}
 	})
 }
-
-// FuzzReduce feeds packets of any content through the whole reduction.
-func FuzzReduce(f *testing.F) {
-	n := newNetwork(f, a, b)
-	simple(n)
-	pipeline(n)
-	f.Add(n.file(a), n.file(b))
-	f.Fuzz(func(t *testing.T, one, two []byte) {
-		r := NewReducer(Options{Run: testRun})
-		for i, file := range [][]byte{one, two} {
-			p, err := pcap.NewReader(bytes.NewReader(file))
-			if err != nil {
-				continue
-			}
-			if err := r.Add(context.Background(), []string{a, b}[i], p); err != nil {
-				t.Fatal(err)
-			}
-		}
-		got, err := r.Result()
-		if err != nil {
-			return
-		}
-		for _, f := range got.Flows {
-			if f.Size < 0 || f.Resent > f.Packets {
-				t.Errorf("%+v", f)
-			}
-		}
-	})
-}
