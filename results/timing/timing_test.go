@@ -139,7 +139,9 @@ func TestNothingButFramesIsNoQueueing(t *testing.T) {
 func TestSharesAddUp(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := newSchedule(t, rapid.Bool().Draw(rt, "holds"))
-		at := func(name string) time.Duration { return time.Duration(rapid.Int64Range(0, int64(40*ms)).Draw(rt, name)) }
+		at := func(name string) time.Duration {
+			return time.Duration(rapid.Int64Range(0, int64(40*ms)).Draw(rt, name))
+		}
 		spans := func(name string) (out []flows.Span) {
 			for range rapid.IntRange(0, 3).Draw(rt, name) {
 				from := at(name)
