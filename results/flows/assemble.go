@@ -3,11 +3,13 @@ package flows
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"testbed/hosts/wire"
+	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
@@ -54,6 +56,10 @@ type assembly struct {
 	byGroup   map[groupKey][]mark // of failures; see failuresOf
 	arrival   map[groupKey]int64  // Unix ns
 	zero      int64
+	fabric    *topo.Fabric // nil where the captures do not state it
+	paths     *paths
+	loads     []*fabricLoad
+	switches  []*switchCapture
 }
 
 func newAssembly(opt Options, captures []*hostCapture) *assembly {
@@ -85,6 +91,8 @@ func (a *assembly) assemble() Result {
 	a.flows(flows)
 	a.blocks(hops)
 	a.settleFailures()
+	a.trails()
+	a.linkSeries()
 	a.Result.Problems = a.problems
 	return a.Result
 }
@@ -98,7 +106,7 @@ func (a *assembly) captureProblems(c *hostCapture) {
 		a.problemf("%s: %d packets were captured too short for their headers: the capture's snapshot length must be at least 160 bytes", c.Host, c.short.Packets)
 	}
 	if c.orphans.Packets > 0 {
-		a.problemf("%s: %d packets with payload belong to connections whose SYN is not in its capture", c.Host, c.orphans.Packets)
+		a.problemf("%s: %d packets with payload belong to connections whose SYN is not in its capture, nor a transfer header at the start of a packet", c.Host, c.orphans.Packets)
 	}
 	if c.OtherRun.Packets > 0 {
 		a.problemf("%s: %d packets belong to another run (%#x) and are not used", c.Host, c.OtherRun.Packets, c.stray)
@@ -143,7 +151,7 @@ func (a *assembly) since(stamp int64) time.Duration { return time.Duration(stamp
 // sort tells transfers of this run from the rest and indexes them.
 func (a *assembly) sort() (flows, hops map[member]*transfer) {
 	flows, hops = map[member]*transfer{}, map[member]*transfer{}
-	lacking := map[string]int{} // by host
+	lacking, noSYN := map[string]int{}, map[string]int{} // by host
 	for _, t := range a.transfers {
 		n := &a.Connections
 		switch t.standing {
@@ -173,18 +181,19 @@ func (a *assembly) sort() (flows, hops map[member]*transfer) {
 			view *conn
 			host string
 		}{{t.atClient, hostName(t.client)}, {t.atServer, hostName(t.server)}} {
-			if end.view == nil {
+			switch {
+			case end.view == nil:
 				lacking[end.host]++
+			case end.view.noSYN:
+				noSYN[end.host]++
 			}
 		}
 		a.index(t, flows, hops)
 	}
-	hosts := make([]string, 0, len(lacking))
-	for h := range lacking {
-		hosts = append(hosts, h)
+	for _, h := range slices.Sorted(maps.Keys(noSYN)) {
+		a.notef("%s: its capture lacks the SYN of %d transfers, which were known by their headers", h, noSYN[h])
 	}
-	slices.Sort(hosts)
-	for _, h := range hosts {
+	for _, h := range slices.Sorted(maps.Keys(lacking)) {
 		if a.have[h] {
 			a.problemf("%s: its capture lacks %d transfers that captures of other hosts have", h, lacking[h])
 		} else if !slices.Contains(a.opt.Hosts, h) { // else it has been said
@@ -220,8 +229,15 @@ func (a *assembly) observe(t *transfer) {
 	if v.head.resent > 0 {
 		n.HeaderResent++
 	}
-	if v.reset || t.atServer != nil && t.atServer.reset {
+	if v.resets > 0 || t.atServer != nil && t.atServer.resets > 0 {
 		n.Resets++
+	}
+	if s := t.atClient; s != nil {
+		n.Resent += s.resent
+		n.ZeroWindows += s.zeroWindows
+	}
+	if r := t.atServer; r != nil {
+		n.Reordered += r.in.reordered
 	}
 }
 
@@ -263,7 +279,7 @@ func (t *transfer) complete() bool {
 		return false
 	}
 	if t.header.Kind == wire.KindBlock {
-		return t.atClient.ackEnd != 0
+		return t.atClient.hop != nil && t.atClient.hop.end != 0
 	}
 	return t.atServer.end != 0
 }
@@ -282,7 +298,7 @@ func (t *transfer) lack() string {
 	case t.header.Kind == wire.KindBlock && !t.atClient.hasAcks:
 		return fmt.Sprintf("has no acknowledgement stream at %s", hostName(t.client))
 	case t.header.Kind == wire.KindBlock:
-		return fmt.Sprintf("has %d of %d acknowledgement bytes at %s", t.atClient.acks.seen(), ackBytes(t.header), hostName(t.client))
+		return fmt.Sprintf("has %d of %d acknowledgement bytes at %s", t.atClient.hop.acks.seen(), ackBytes(t.header), hostName(t.client))
 	}
 	return fmt.Sprintf("has %d of %d bytes at %s", max(0, t.atServer.sent.seen()-wire.Size), t.header.Size, hostName(t.server))
 }
@@ -348,6 +364,8 @@ func (a *assembly) coflow(key groupKey, transfers []*transfer) {
 			Size: units.Bytes(t.header.Size), Arrival: arrival,
 			Start: a.since(t.atClient.start), End: a.since(t.atServer.end),
 			Packets: t.atClient.packets, Resent: t.atClient.resent, Wire: t.atClient.wire,
+			FirstByte: a.since(t.atServer.start), ResentBytes: t.atClient.out.resentBytes,
+			RTTMin: time.Duration(t.atClient.out.rtt.least), RTTMedian: time.Duration(t.atClient.out.rtt.median()),
 		}
 		if extra := t.atServer.sent.end() - streamLen(t.header); extra > 0 {
 			a.problemf("%s: %d bytes came beyond its size of %d", t.what(), extra, t.header.Size)
@@ -466,7 +484,7 @@ func (a *assembly) block(key groupKey, hops []*transfer) {
 		b.Lost = append(b.Lost, l.name) // settleFailures checks it
 	}
 	first := slices.IndexFunc(hops, func(t *transfer) bool { return t.header.Member == 0 })
-	b.End = a.since(hops[first].atClient.ackEnd)
+	b.End = a.since(hops[first].atClient.hop.end)
 	a.Blocks = append(a.Blocks, b)
 }
 

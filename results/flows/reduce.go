@@ -22,6 +22,14 @@ import (
 // its own statement of when it was made is no longer believed.
 const DefaultMarkBound = time.Second
 
+// Defaults of Options.
+const (
+	DefaultPoints    = 64
+	DefaultSpans     = 64
+	DefaultIntervals = 20_000
+	DefaultReorder   = 3 * time.Millisecond
+)
+
 // Suffix is how the files of captures end; what comes before is the host's name.
 const Suffix = ".pcapng"
 
@@ -51,6 +59,17 @@ type Options struct {
 	Spacing func(host string, d Direction) SpacingSpec
 	// Parallel is how many captures Reduce reads at a time; 0 is 2.
 	Parallel int
+	// Points is about how many checkpoints a Trail has, and pipeline packets; 0 is
+	// DefaultPoints.
+	Points int
+	// Spans is the most spans of each kind that a Trail has; 0 is DefaultSpans.
+	Spans int
+	// Intervals is the most elements of a LinkSeries; 0 is DefaultIntervals.
+	Intervals int
+	// Reorder is the longest that a packet may come behind a later one and count as
+	// reordered where IP identifications do not tell which was sent first; 0 is
+	// DefaultReorder.
+	Reorder time.Duration
 }
 
 // Result is what the captures of one arm and repeat amount to.
@@ -89,6 +108,10 @@ type Connections struct {
 	HeaderSplit  int // the transfer header came in more than one segment
 	HeaderResent int // some of the transfer header was sent again
 	Resets       int // a packet with RST
+	// Packets of those of this run:
+	Resent      int // with bytes sent before
+	Reordered   int // see Trail.Reordered
+	ZeroWindows int // that announced a window of zero
 }
 
 // Reducer takes captures one by one, in any order.
@@ -101,12 +124,29 @@ type Reducer struct {
 	run      uint64 // 0 until known
 	meta     pcap.Meta
 	hasMeta  bool
+	built    bool         // fabric and paths are what meta states
+	fabric   *topo.Fabric // nil where it is not known
+	paths    *paths
+	loads    []*fabricLoad // that no capture is using
+	switches []*switchCapture
 }
 
 // NewReducer returns a Reducer that has seen nothing.
 func NewReducer(opt Options) *Reducer {
 	if opt.MarkBound <= 0 {
 		opt.MarkBound = DefaultMarkBound
+	}
+	if opt.Points <= 0 {
+		opt.Points = DefaultPoints
+	}
+	if opt.Spans <= 0 {
+		opt.Spans = DefaultSpans
+	}
+	if opt.Intervals <= 0 {
+		opt.Intervals = DefaultIntervals
+	}
+	if opt.Reorder <= 0 {
+		opt.Reorder = DefaultReorder
 	}
 	return &Reducer{opt: opt, run: opt.Run}
 }
@@ -227,7 +267,9 @@ func (r *Reducer) Add(ctx context.Context, host string, p *pcap.Reader) error {
 	if !ok {
 		return nil
 	}
-	h := newHostReducer(host, rack, place, run)
+	load, paths := r.load()
+	defer r.unload(load)
+	h := newHostReducer(host, rack, place, settings{run: run, points: r.opt.Points, spans: r.opt.Spans, reorder: int64(r.opt.Reorder), paths: paths}, load, r.opt.Intervals)
 	h.meta, h.hasMeta = meta, hasMeta
 	for n := 0; ; n++ {
 		if n%(1<<16) == 0 && ctx.Err() != nil {
@@ -284,6 +326,40 @@ func (r *Reducer) settleRun(host string, m pcap.Meta, hasMeta bool) (run uint64,
 	return r.run, true
 }
 
+// load lends the counts of the fabric's links, to be given back with unload: one set
+// for each capture that is being read.
+func (r *Reducer) load() (*fabricLoad, *paths) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.built && r.hasMeta && r.meta.Fabric != nil {
+		r.built = true
+		f, err := r.meta.Fabric.Build()
+		if err != nil {
+			r.problems = append(r.problems, fmt.Sprintf("captures state a fabric that cannot be built, so the load of its links is not known: %v", strings.ReplaceAll(err.Error(), "\n", "; ")))
+			return nil, nil
+		}
+		r.fabric, r.paths = f, &paths{f, r.meta.Seed}
+	}
+	if r.fabric == nil {
+		return nil, nil
+	}
+	if n := len(r.loads); n > 0 {
+		l := r.loads[n-1]
+		r.loads = r.loads[:n-1]
+		return l, r.paths
+	}
+	return newFabricLoad(r.fabric, r.opt.Intervals), r.paths
+}
+
+func (r *Reducer) unload(l *fabricLoad) {
+	if l == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.loads = append(r.loads, l)
+}
+
 // describe makes room for interfaces that the file has described.
 func (r *Reducer) describe(h *hostReducer, interfaces []pcap.Interface) {
 	for _, i := range interfaces[len(h.Interfaces):] {
@@ -321,6 +397,7 @@ func (r *Reducer) Result() (Result, error) {
 	slices.Sort(r.problems)
 	a := newAssembly(r.opt, r.captures)
 	a.problems = append(a.problems, r.problems...)
+	a.fabric, a.paths, a.loads, a.switches = r.fabric, r.paths, r.loads, r.switches
 	res := a.assemble()
 	res.Meta = r.meta
 	return res, nil
