@@ -17,8 +17,8 @@ import (
 //     those of the packet before it, behind which it is sent.
 //   - Disk: a host has all of a packet, and its downstream's acknowledgement, and has
 //     not acknowledged it; or it has all of a packet and does not forward it while
-//     it owes the acknowledgement of an earlier one, which it is then writing. That a
-//     client waits because its window is full is not a cause: the walk goes on from
+//     it owes the acknowledgement of an earlier one, which it is then writing; or its
+//     window is closed while it sends nothing on. That a client waits because its window is full is not a cause: the walk goes on from
 //     the acknowledgement that opens the window.
 //   - Host: the rest. It has the time from the request to the first SYN, and where a
 //     pipeline broke that up to the SYN of the one that completed the block.
@@ -98,6 +98,20 @@ func (h *hop) packet(n int) flows.Ack {
 	return flows.Ack{Packet: n, Sent: mid(a.Sent, b.Sent), Received: mid(a.Received, b.Received), Acked: mid(a.Acked, b.Acked), Back: mid(a.Back, b.Back)}
 }
 
+// sent is the last packet that began to leave by a moment; it is below the first where
+// none did.
+func (h *hop) sent(at time.Duration) int {
+	low, high := h.first(), h.last()+1
+	for low < high {
+		if mid := int(uint(low+high) / 2); h.packet(mid).Sent <= at {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	return low - 1
+}
+
 // before is the last packet below n whose acknowledgement was back by a moment; ok is
 // false where there is none.
 func (h *hop) before(n int, at time.Duration) (packet int, ok bool) {
@@ -143,7 +157,7 @@ func (w *walk) pipeline() {
 			if earlier.Received < w.now { // idle, but for acknowledgements of TCP
 				w.pause(w.hops[0], earlier.Received)
 			}
-			w.to(earlier.Sent, Network)
+			w.bytes(0, earlier.Sent)
 		}
 	}
 }
@@ -178,11 +192,36 @@ func (w *walk) acknowledged(n int) int {
 	}
 	w.to(w.hops[k].packet(n).Received, Disk)
 	for ; k > 0; k-- {
-		w.to(w.hops[k].packet(n).Sent, Network)
+		w.bytes(k, w.hops[k].packet(n).Sent)
 		w.forward(k, n, w.hops[k-1].packet(n).Received)
 	}
-	w.to(w.hops[0].packet(n).Sent, Network)
+	w.bytes(0, w.hops[0].packet(n).Sent)
 	return n
+}
+
+// bytes walks over a stretch in which hop k has bytes of a packet to carry.
+func (w *walk) bytes(k int, at time.Duration) {
+	for _, c := range slices.Backward(w.hops[k].Closed) {
+		if c.To > at && c.From < w.now {
+			w.to(max(at, c.To), Network)
+			w.unread(k, max(at, c.From))
+		}
+	}
+	w.to(at, Network)
+}
+
+// unread walks over a stretch in which the receiver of hop k does not read: it is
+// sending to the next, or else writing.
+func (w *walk) unread(k int, at time.Duration) {
+	if k+1 < len(w.hops) {
+		next := w.hops[k+1]
+		for n := next.sent(w.now); n >= next.first() && w.now > at; n-- {
+			p := next.packet(n)
+			w.to(max(at, p.Received), Disk)
+			w.bytes(k+1, max(at, p.Sent))
+		}
+	}
+	w.to(at, Disk)
 }
 
 // forward walks over the wait of packet n at the sender of hop k, which has all of it
@@ -193,7 +232,7 @@ func (w *walk) forward(k, n int, since time.Duration) {
 		idle := max(since, ahead.Received)
 		w.to(max(idle, owed), Host)
 		w.to(idle, Disk)
-		w.to(max(since, ahead.Sent), Network)
+		w.bytes(k, max(since, ahead.Sent))
 	}
 	w.to(since, Host)
 }

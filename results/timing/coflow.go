@@ -23,7 +23,9 @@ import (
 //
 //  1. Held (Host where the policy does not hold flows back): all of a cell in which no
 //     flow of the coflow over the bottleneck has anything under way: it has not
-//     sent its SYN, is quiet, or has ended.
+//     sent its SYN, is quiet, or has ended. Packets are seen behind the queue of their
+//     host's link, in which some may be waiting then: where no policy holds flows back,
+//     what others take of the slowest flow's host link is Queueing there.
 //  2. Serialisation: what the coflow's own bytes in the cell take at the bottleneck's
 //     rate. Where more come than that, as when a hole is filled, the rest counts in
 //     the cells before, as far as these are free of the bytes of others.
@@ -349,6 +351,11 @@ func (r *run) deal(g grid, slow *trail, on, all []*trail, path []topo.LinkID) []
 			l.add(c, link, d)
 		}
 		if none[i] {
+			for k, link := range path {
+				if held == Host && r.fabric.Link(link).Kind == topo.HostUp {
+					take(Queueing, r.fabric.LinkName(link), wait[k][i])
+				}
+			}
 			take(held, "", left)
 			continue
 		}

@@ -43,6 +43,10 @@ func TestCoflowShares(t *testing.T) {
 			[]Share{share(Held, 45*ms), share(Serialisation, 50*ms), share(Latency, 2*ms)}, "h0-00>leaf0", 2, 50 * ms, 1},
 		{"late where no policy holds", false, []plan{{coflow: 1, src: 0, dst: 1, syn: 50 * ms, stretches: whole(52*ms, 102*ms)}},
 			[]Share{share(Serialisation, 50*ms), share(Host, 50*ms), share(Latency, 2*ms)}, "h0-00>leaf0", 0, 50 * ms, 1},
+		{"late behind others at its host", false, []plan{
+			{coflow: 1, flow: 1, src: 0, dst: 1, syn: 50 * ms, stretches: whole(50*ms, 100*ms)},
+			{coflow: 2, flow: 2, src: 0, dst: 2, stretches: whole(0, 40*ms)}},
+			[]Share{share(Serialisation, 50*ms), queued("h0-00>leaf0", 40*ms), share(Host, 10*ms)}, "h0-00>leaf0", 1, 50 * ms, 1},
 		{"preempted", true, []plan{
 			{coflow: 1, flow: 1, src: 0, dst: 1, stretches: []stretch{{0, 40 * ms, 40_000, false}, {70 * ms, 130 * ms, 60_000, true}}},
 			{coflow: 2, flow: 2, src: 0, dst: 1, arrival: 40 * ms, syn: 40 * ms, stretches: whole(40*ms, 70*ms)}},
@@ -177,6 +181,7 @@ func TestSharesAddUp(t *testing.T) {
 					}
 				}
 				s.res.Trails[h].Quiet = spans("quiet")
+				s.res.Trails[h].Closed = spans("closed")
 			}
 		}
 		r := s.of(t)
@@ -270,6 +275,29 @@ func TestBlockShares(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A closed window is the disk's, unless the host that closes it is sending on.
+func TestClosedWindowOfAHop(t *testing.T) {
+	s := newSchedule(t, true)
+	s.block(0, 0, 0, 0, pipeline{1, 1, []time.Duration{50 * ms, 20 * ms}, []time.Duration{10 * ms, 10 * ms}, ms})
+	first := s.of(t).Blocks[0].Shares // the first packet leaves at 8 ms
+	if want := []Share{share(Network, 5*ms+72*ms), share(Disk, 10*ms), share(Host, 3*ms)}; !cmp.Equal(want, first) {
+		t.Fatalf("shares %v, want %v", first, want)
+	}
+	s.res.Trails[0].Closed = []flows.Span{{From: 10 * ms, To: 20 * ms}, {From: 30 * ms, To: 45 * ms}}
+	s.res.Trails[1].Closed = []flows.Span{{From: 60 * ms, To: 67 * ms}}
+	want := []Share{share(Network, 45*ms), share(Disk, 42*ms), share(Host, 3*ms)}
+	if diff := cmp.Diff(want, s.of(t).Blocks[0].Shares); diff != "" {
+		t.Errorf("shares (-want +got):\n%s", diff)
+	}
+	// From 15 ms on the host is sending: it is the network behind it that closes the
+	// window.
+	s.res.Trails[1].Acks[0].Sent = 15 * ms
+	want = []Share{share(Network, 65*ms), share(Disk, 22*ms), share(Host, 3*ms)}
+	if diff := cmp.Diff(want, s.of(t).Blocks[0].Shares); diff != "" {
+		t.Errorf("shares (-want +got):\n%s", diff)
 	}
 }
 
