@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"testbed/hosts/wire"
+	"testbed/results/pcap"
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
@@ -60,6 +61,7 @@ type assembly struct {
 	paths     *paths
 	loads     []*fabricLoad
 	switches  []*switchCapture
+	carried   []*transfer // of each trail
 }
 
 func newAssembly(opt Options, captures []*hostCapture) *assembly {
@@ -80,6 +82,10 @@ func (a *assembly) assemble() Result {
 		a.Result.Captures = append(a.Result.Captures, c.Capture)
 		a.captureProblems(c)
 	}
+	for _, c := range a.switches {
+		a.Result.Switches = append(a.Result.Switches, c.SwitchCapture)
+		a.fileProblems(c.Switch, c.problem, c.Stats, c.skipped)
+	}
 	for _, host := range a.opt.Hosts {
 		if !a.have[host] {
 			a.problemf("%s: no capture", host)
@@ -97,11 +103,21 @@ func (a *assembly) assemble() Result {
 	return a.Result
 }
 
-func (a *assembly) captureProblems(c *hostCapture) {
-	a.problems = append(a.problems, c.problem...)
-	if c.Stats.Dropped > 0 {
-		a.problemf("%s: the kernel dropped %d packets that its capture should have", c.Host, c.Stats.Dropped)
+// fileProblems are what is wrong with the file of a capture.
+func (a *assembly) fileProblems(name, broken string, stats pcap.Stats, skipped []pcap.Skip) {
+	if broken != "" {
+		a.problems = append(a.problems, broken)
 	}
+	if stats.Dropped > 0 {
+		a.problemf("%s: the kernel dropped %d packets that its capture should have", name, stats.Dropped)
+	}
+	for _, s := range skipped {
+		a.problemf("%s: %d packets of its capture are not used: %s", name, s.Packets, s.Why)
+	}
+}
+
+func (a *assembly) captureProblems(c *hostCapture) {
+	a.fileProblems(c.Host, c.broken, c.Stats, c.skipped)
 	if c.short.Packets > 0 {
 		a.problemf("%s: %d packets were captured too short for their headers: the capture's snapshot length must be at least 160 bytes", c.Host, c.short.Packets)
 	}

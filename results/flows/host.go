@@ -80,7 +80,8 @@ type hostCapture struct {
 	short    Counts // captured too short for their headers, or marks for theirs
 	badMark  error  // the first mark that cannot be read
 	stray    uint64 // another run, where one was seen
-	problem  []string
+	skipped  []pcap.Skip
+	broken   string // why not all of the file could be read
 }
 
 // settings are what the reduction of each connection needs to know.

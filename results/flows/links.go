@@ -126,7 +126,7 @@ func (a *assembly) linkSeries() {
 			}
 		}
 	}
-	drops := a.observedLinks(all, spread, observed)
+	seen := a.observedLinks(all, spread, observed)
 	interval, n := a.grid(all, spread)
 	none := make([]units.Bytes, n) // of all links that carried nothing
 	for id, link := range f.Links() {
@@ -143,7 +143,7 @@ func (a *assembly) linkSeries() {
 		a.Links = append(a.Links, l)
 	}
 	a.queues()
-	a.losses(drops)
+	a.losses(seen)
 }
 
 // grid is the interval of all series, and how many of them there are from zero to the
@@ -236,29 +236,47 @@ func busier(x, y LinkSeries, i int) bool {
 }
 
 // losses tells where packets were lost. Those that a host's own queue dropped are in
-// no capture: a packet that was seen was lost behind its host's link.
-func (a *assembly) losses(drops map[topo.LinkID]int) {
-	doubtful := map[topo.HostID]bool{}
+// no capture: a packet that was seen was lost behind its host's link. Captured ports
+// narrow it down further.
+func (a *assembly) losses(seen seenAt) {
+	doubtful := map[string]bool{} // hosts whose captures lost packets themselves
 	for _, c := range a.captures {
-		if rack, place, _ := topo.ParseHostName(c.Host); c.Stats.Dropped > 0 && int(rack) < a.fabric.Racks() && place < a.fabric.Shape().HostsPerLeaf {
-			doubtful[a.fabric.HostIn(rack, place)] = true
-		}
+		doubtful[c.Host] = c.Stats.Dropped > 0 || !c.Whole
+	}
+	times := map[endpoints]int{}
+	for _, t := range a.carried {
+		times[t.endpoints]++
 	}
 	for i := range a.Trails {
-		t := &a.Trails[i]
-		if t.Lost == 0 || len(t.Path) < 2 {
+		trail, t := &a.Trails[i], a.carried[i]
+		if trail.Lost == 0 || len(trail.Path) < 2 {
 			continue
 		}
-		behind := t.Path[1:]
-		if len(behind) == 1 && !doubtful[t.Dst] {
-			a.Links[behind[0]].Drops += t.Lost
-			continue
+		sure := !doubtful[trail.SrcName] && !doubtful[trail.DstName]
+		blame := func(links []topo.LinkID, lost int) {
+			switch {
+			case lost <= 0:
+			case len(links) == 1 && sure:
+				a.Links[links[0]].Drops += lost
+			default:
+				for _, id := range links {
+					a.Links[id].Suspect += lost
+				}
+			}
 		}
-		for _, id := range behind {
-			a.Links[id].Suspect += t.Lost
+		came, since := t.atClient.packets, 1 // behind the host's link
+		for j, id := range trail.Path {
+			n := int(seen[id][t.endpoints])
+			// None where the path is another than it should be, as around a fault.
+			if j == 0 || n == 0 || n > came || times[t.endpoints] > 1 {
+				continue
+			}
+			blame(trail.Path[since:j+1], came-n)
+			came, since = n, j+1
 		}
-	}
-	for id, n := range drops {
-		a.Links[id].Drops = max(a.Links[id].Drops, n)
+		// Behind the port of the last link nothing can be lost but in the host's capture.
+		if since < len(trail.Path) {
+			blame(trail.Path[since:], came-t.atServer.packets)
+		}
 	}
 }

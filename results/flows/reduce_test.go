@@ -446,7 +446,7 @@ func TestDamagedFiles(t *testing.T) {
 		want  []string
 		flows int
 	}{
-		{"cut before the last packet", whole[:len(whole)-2*28-100], []string{b + ": only the first 5 packets of its capture can be read: pcapng: capture is cut off", "coflow 1: 0 of its 1 flows are complete, so it has no record: flow 7 has 1400 of 2800 bytes"}, 0},
+		{"cut before the last packet", whole[:len(whole)-2*28-100], []string{b + ": only the first 5 packets of its capture can be read: capture is cut off at byte", "coflow 1: 0 of its 1 flows are complete, so it has no record: flow 7 has 1400 of 2800 bytes"}, 0},
 		{"cut after it", whole[:len(whole)-30], []string{b + ": only the first 6 packets of its capture can be read"}, 1},
 		{"empty", nil, []string{b + ": nothing of its capture can be read", b + ": no capture; it was one end of 1 transfers", "coflow 1: 0 of"}, 0},
 	} {
@@ -508,7 +508,7 @@ func TestStrangeFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantProblems(t, got, "gateway: not a host's name", c+": its capture is of run 0x4, not of run 0xfeed", "h9-09: its capture says it is of "+b)
+	wantProblems(t, got, "gateway: not a host's name, nor a switch's", c+": its capture is of run 0x4, not of run 0xfeed", "h9-09: its capture says it is of "+b)
 	if len(got.Flows) != 1 {
 		t.Errorf("%d flows, want 1", len(got.Flows))
 	}

@@ -40,7 +40,7 @@ func (a *assembly) trails() {
 				trail.Src, trail.Dst = src, dst
 			}
 		}
-		a.Trails = append(a.Trails, trail)
+		a.Trails, a.carried = append(a.Trails, trail), append(a.carried, t)
 	}
 }
 
