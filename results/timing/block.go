@@ -30,7 +30,7 @@ func (r *run) block(rec flows.BlockRecord) (Block, error) {
 	if out.WriteTime < 0 {
 		return Block{}, errors.New("it ends before it is requested")
 	}
-	hops, err := lastPipeline(r.hops[rec.Block], len(rec.Hosts))
+	hops, err := r.lastPipeline(r.hops[rec.Block], len(rec.Hosts))
 	if err != nil {
 		return Block{}, err
 	}
@@ -43,7 +43,7 @@ func (r *run) block(rec flows.BlockRecord) (Block, error) {
 }
 
 // lastPipeline is the hops of the last generation, which completed the block.
-func lastPipeline(all []*flows.Trail, hosts int) ([]*hop, error) {
+func (r *run) lastPipeline(all []*flows.Trail, hosts int) ([]*hop, error) {
 	hops := make([]*hop, hosts)
 	generation := uint32(0)
 	for _, t := range all {
@@ -51,7 +51,7 @@ func lastPipeline(all []*flows.Trail, hosts int) ([]*hop, error) {
 	}
 	for _, t := range all {
 		if t.Generation == generation && t.Complete && int64(t.Member) < int64(hosts) {
-			hops[t.Member] = &hop{t}
+			hops[t.Member] = &hop{t, r.quiet(t)}
 		}
 	}
 	for i, h := range hops {
@@ -76,7 +76,10 @@ func lastPipeline(all []*flows.Trail, hosts int) ([]*hop, error) {
 }
 
 // hop is a hop of a pipeline.
-type hop struct{ *flows.Trail }
+type hop struct {
+	*flows.Trail
+	quiet []flows.Span
+}
 
 func (h *hop) first() int { return h.Acks[0].Packet }
 func (h *hop) last() int  { return h.Acks[len(h.Acks)-1].Packet }
@@ -240,13 +243,11 @@ func (w *walk) forward(k, n int, since time.Duration) {
 // pause walks over a stretch in which a sender has all of its packets delivered and
 // sends none: the network's while something is under way for TCP, else the host's.
 func (w *walk) pause(h *hop, since time.Duration) {
-	for i := len(h.Quiet) - 1; i >= 0 && w.now > since; i-- {
-		q := h.Quiet[i]
-		if q.To <= since || q.From >= w.now {
-			continue
+	for _, q := range slices.Backward(h.quiet) {
+		if q.To > since && q.From < w.now {
+			w.to(q.To, Network)
+			w.to(max(q.From, since), Host)
 		}
-		w.to(max(q.To, since), Network)
-		w.to(max(q.From, since), Host)
 	}
 	w.to(since, Network)
 }

@@ -23,7 +23,7 @@ import (
 //
 //  1. Held (Host where the policy does not hold flows back): all of a cell in which no
 //     flow of the coflow over the bottleneck has anything under way: it has not
-//     sent its SYN, is quiet, or has ended. Packets are seen behind the queue of their
+//     sent its SYN, is quiet (see quiet), or has ended. Packets are seen behind the queue of their
 //     host's link, in which some may be waiting then: where no policy holds flows back,
 //     what others take of the slowest flow's host link is Queueing there.
 //  2. Serialisation: what the coflow's own bytes in the cell take at the bottleneck's
@@ -142,7 +142,7 @@ func (r *run) grid(rec flows.CoflowRecord, slow *trail, on []*trail) grid {
 	for _, t := range on {
 		cut(t.SYN)
 		cut(t.record.End)
-		for _, s := range t.Quiet {
+		for _, s := range t.quiet {
 			cut(s.From)
 			cut(s.To)
 		}
@@ -261,7 +261,7 @@ func (r *run) own(g grid, link topo.LinkID, all []*trail, sent bool) []float64 {
 		if !sent {
 			scale = float64(scale * t.once())
 		}
-		g.progress(cells, points, t.Quiet, scale)
+		g.progress(cells, points, t.quiet, scale)
 	}
 	return cells
 }
@@ -309,7 +309,7 @@ func idle(g grid, on []*trail) []bool {
 	}
 	for _, t := range on {
 		busy(t.SYN, t.record.End, 1)
-		for _, q := range t.Quiet {
+		for _, q := range t.quiet {
 			busy(max(q.From, t.SYN), min(q.To, t.record.End), -1)
 		}
 	}

@@ -245,7 +245,7 @@ func (r *run) index() error {
 	}
 	for _, f := range r.res.Flows {
 		if t := byFlow[f.Flow]; t != nil && workloads.CoflowID(t.Group) == f.Coflow {
-			r.flows[f.Coflow] = append(r.flows[f.Coflow], &trail{t, f})
+			r.flows[f.Coflow] = append(r.flows[f.Coflow], &trail{t, f, r.quiet(t)})
 		}
 	}
 	return nil
@@ -255,6 +255,27 @@ func (r *run) index() error {
 type trail struct {
 	*flows.Trail
 	record flows.FlowRecord
+	quiet  []flows.Span
+}
+
+// etherHeader is what a frame has besides the packet in it.
+const etherHeader units.Bytes = 14
+
+// quiet is the quiet spans of a transfer less what a frame takes on its sender's link:
+// a packet is seen when that link lets it go, for which it waits as long after the
+// one before. A flow that has its link to itself is not quiet between two frames.
+func (r *run) quiet(t *flows.Trail) []flows.Span {
+	if len(t.Path) == 0 {
+		return t.Quiet
+	}
+	frame := r.fabric.Link(t.Path[0]).Rate.TimeToSend(r.fabric.Shape().MTU + etherHeader)
+	var out []flows.Span
+	for _, q := range t.Quiet {
+		if q.To -= frame; q.To > q.From {
+			out = append(out, q)
+		}
+	}
+	return out
 }
 
 // ledger adds up shares.

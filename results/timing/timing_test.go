@@ -50,7 +50,8 @@ func TestCoflowShares(t *testing.T) {
 		{"preempted", true, []plan{
 			{coflow: 1, flow: 1, src: 0, dst: 1, stretches: []stretch{{0, 40 * ms, 40_000, false}, {70 * ms, 130 * ms, 60_000, true}}},
 			{coflow: 2, flow: 2, src: 0, dst: 1, arrival: 40 * ms, syn: 40 * ms, stretches: whole(40*ms, 70*ms)}},
-			[]Share{share(Held, 30*ms), share(Serialisation, 100*ms)}, "h0-00>leaf0", 1, 100 * ms, 1},
+			// A frame of 1514 bytes before it goes on it waits for its link.
+			[]Share{share(Held, 28490*time.Microsecond), share(Serialisation, 100*ms), queued("h0-00>leaf0", 1520*time.Microsecond)}, "h0-00>leaf0", 1, 100 * ms, 1},
 		// One of its flows is held, the other is not: the coflow is not.
 		{"half of it held", true, []plan{
 			{coflow: 1, flow: 1, src: 0, dst: 1, stretches: whole(0, 30*ms)},
@@ -136,6 +137,21 @@ func TestNothingButFramesIsNoQueueing(t *testing.T) {
 	got := s.of(t).Coflows[0]
 	if q := Total(got.Shares, Queueing); q > 20*ms || Total(got.Shares, Serialisation).Round(ms) != 500*ms {
 		t.Errorf("shares %v: %v of queueing on an idle fabric", got.Shares, q)
+	}
+}
+
+// A flow that fills its link has nothing under way each time its link is about to let
+// the next frame go. That is no waiting for anybody.
+func TestFillingALinkIsNotHeld(t *testing.T) {
+	s := newSchedule(t, true)
+	var frames []stretch
+	for at := time.Duration(0); at < 150*ms; at += 1500 * time.Microsecond {
+		frames = append(frames, stretch{at + 1400*time.Microsecond, at + 1500*time.Microsecond, 1500, at > 0})
+	}
+	s.flow(plan{coflow: 1, src: 0, dst: 1, stretches: frames})
+	want := []Share{share(Serialisation, 150*ms)}
+	if got := s.of(t).Coflows[0].Shares; !cmp.Equal(want, round(got, 2*ms)) {
+		t.Errorf("shares %v, want %v", got, want)
 	}
 }
 
