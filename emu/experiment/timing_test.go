@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"bytes"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"testbed/emu/kernel/netnstest"
 	"testbed/emu/scenario"
 	"testbed/results/flows"
+	"testbed/results/pcap"
 	"testbed/results/report"
 	"testbed/results/timing"
 	"testbed/results/verdict"
@@ -198,6 +200,45 @@ func figures(t *testing.T, dir, arm string) map[string]any {
 		all[report.SummaryFile] = a
 	}
 	return all
+}
+
+// A report of captures that do not state their fabric, as those of older versions, has
+// no breakdown, and says so once.
+func TestCapturesWithoutFabric(t *testing.T) {
+	dir := t.TempDir()
+	for _, arm := range []string{"one", "two"} {
+		captures := filepath.Join(dir, arm, "0", "captures")
+		if err := os.MkdirAll(captures, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		var b bytes.Buffer
+		w, err := pcap.NewWriter(&b, pcap.Meta{RunID: "old", Run: 7, Arm: arm, Host: "h0-00"}, []pcap.Interface{{Name: "eth0"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(pcap.Stats{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(captures, "h0-00"+flows.Suffix), b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := Report(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range out.Report.Summary.Arms {
+		if a.Time != nil || a.Traffic != nil || a.Links != nil {
+			t.Errorf("%s: %+v", a.Name, a)
+		}
+	}
+	page, err := os.ReadFile(filepath.Join(dir, report.MarkdownFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(page), "There is no breakdown of times and no load of links: the captures do not state the fabric"); n != 1 {
+		t.Errorf("said %d times:\n%s", n, page)
+	}
 }
 
 // Report on nothing but captures has every figure that the run's own report has, but
