@@ -84,7 +84,7 @@ func (a *assembly) assemble() Result {
 	}
 	for _, c := range a.switches {
 		a.Result.Switches = append(a.Result.Switches, c.SwitchCapture)
-		a.fileProblems(c.Switch, c.problem, c.Stats, c.skipped)
+		a.Notes = append(a.Notes, fileProblems(c.Switch, c.problem, c.Stats, c.skipped)...)
 	}
 	for _, host := range a.opt.Hosts {
 		if !a.have[host] {
@@ -104,20 +104,21 @@ func (a *assembly) assemble() Result {
 }
 
 // fileProblems are what is wrong with the file of a capture.
-func (a *assembly) fileProblems(name, broken string, stats pcap.Stats, skipped []pcap.Skip) {
+func fileProblems(name, broken string, stats pcap.Stats, skipped []pcap.Skip) (list []string) {
 	if broken != "" {
-		a.problems = append(a.problems, broken)
+		list = append(list, broken)
 	}
 	if stats.Dropped > 0 {
-		a.problemf("%s: the kernel dropped %d packets that its capture should have", name, stats.Dropped)
+		list = append(list, fmt.Sprintf("%s: the kernel dropped %d packets that its capture should have", name, stats.Dropped))
 	}
 	for _, s := range skipped {
-		a.problemf("%s: %d packets of its capture are not used: %s", name, s.Packets, s.Why)
+		list = append(list, fmt.Sprintf("%s: %d packets of its capture are not used: %s", name, s.Packets, s.Why))
 	}
+	return list
 }
 
 func (a *assembly) captureProblems(c *hostCapture) {
-	a.fileProblems(c.Host, c.broken, c.Stats, c.skipped)
+	a.problems = append(a.problems, fileProblems(c.Host, c.broken, c.Stats, c.skipped)...)
 	if c.short.Packets > 0 {
 		a.problemf("%s: %d packets were captured too short for their headers: the capture's snapshot length must be at least 160 bytes", c.Host, c.short.Packets)
 	}

@@ -21,7 +21,7 @@ import (
 // Of the captures that benchmarks are run on.
 const (
 	benchFlows   = 10_000
-	benchPackets = 1_000_000
+	benchPackets = 3_000_000
 	benchTshark  = 100_000 // of a smaller one, for tshark
 	benchMemory  = 10_000_000
 )

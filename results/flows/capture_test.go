@@ -92,7 +92,7 @@ type tcp struct {
 func (n *network) dial(at time.Duration, client, server string, cport, sport uint16, cisn uint32) *tcp {
 	c := &tcp{n: n, client: client, server: server, cport: cport, sport: sport, cisn: cisn, sisn: 0xffff_fff0, lo: client == server}
 	c.segment(true, at, at+ms/2, layers.TCP{SYN: true, Seq: cisn}, nil)
-	c.segment(false, at+ms/2, at+ms, layers.TCP{SYN: true, ACK: true, Seq: c.sisn}, nil)
+	c.segment(false, at+ms/2, at+ms, layers.TCP{SYN: true, ACK: true, Seq: c.sisn, Ack: cisn + 1}, nil)
 	c.segment(true, at+ms, at+3*ms/2, layers.TCP{ACK: true, Seq: cisn + 1}, nil)
 	return c
 }
@@ -124,6 +124,11 @@ func (c *tcp) segment(up bool, sent, received time.Duration, l layers.TCP, paylo
 // data sends stream[from:to].
 func (c *tcp) data(sent, received time.Duration, stream []byte, from, to int) {
 	c.segment(true, sent, received, layers.TCP{ACK: true, Seq: c.cisn + 1 + uint32(from)}, stream[from:to])
+}
+
+// ack acknowledges all before an offset of the stream.
+func (c *tcp) ack(sent, received time.Duration, to int, window uint16) {
+	c.segment(false, sent, received, layers.TCP{ACK: true, Seq: c.sisn + 1, Ack: c.cisn + 1 + uint32(to), Window: window}, nil)
 }
 
 // acks sends n bytes of the reverse stream from offset from.

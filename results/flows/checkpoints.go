@@ -20,8 +20,9 @@ type checkpoints struct {
 	times []int64 // of those reached, Unix ns
 }
 
-func (p *checkpoints) begin(total int64, points int) {
-	p.total, p.step, p.at = total, max(segment, (total-1)/int64(points)+1), wire.Size
+// newCheckpoints are those of a stream of total bytes, about points of them.
+func newCheckpoints(total int64, points int) checkpoints {
+	return checkpoints{total: total, step: max(segment, (total-1)/int64(points)+1), at: wire.Size}
 }
 
 // after is the checkpoint that follows one.
@@ -38,6 +39,9 @@ func (p *checkpoints) after(at int64) int64 {
 
 // pass notes that a stream has come to an offset.
 func (p *checkpoints) pass(reached, stamp int64) {
+	if p.times == nil {
+		p.times = make([]int64, 0, (p.total-1)/p.step+2)
+	}
 	for p.at <= reached {
 		p.times = append(p.times, stamp)
 		p.at = p.after(p.at)

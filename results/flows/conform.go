@@ -42,6 +42,7 @@ type conformer struct {
 	started bool
 	last    int64
 	level   float64
+	most    float64 // of them
 	counts  []int32 // by level, in quarters of a frame, rounded up
 	total   Conformance
 }
@@ -73,7 +74,7 @@ func (c *conformer) add(stamp int64, frame int) {
 	if frame > c.frame {
 		t.Long++
 	}
-	t.Most = max(t.Most, units.Bytes(math.Ceil(c.level)))
+	c.most = max(c.most, c.level)
 	c.counts[min(int(math.Ceil(c.level/c.quarter)), levels-1)]++
 }
 
@@ -83,6 +84,7 @@ func (c *conformer) conformance() Conformance {
 		return Conformance{}
 	}
 	t := c.total
+	t.Most = units.Bytes(math.Ceil(c.most))
 	need := (t.Packets*9 + 9) / 10
 	for i, n := range c.counts {
 		if need -= int(n); need <= 0 {

@@ -34,28 +34,29 @@ const (
 )
 
 // conn is a connection as one host's interface saw it. Its size does not depend on
-// how much it carried.
+// how much it carried. What every packet needs comes first, together: with many
+// connections at once, fetching it takes longer than working on it.
 type conn struct {
 	connID
 	standing standing
 	noSYN    bool // known by its header alone
 	hasAcks  bool // where the server's stream begins is known
-	spine    int16
 	atClient bool // the captured host is the client
 	atServer bool // and the server: both on lo
+	spine    int16
 
-	sent   coverage    // client → server
-	frames Counts      // all of them, both directions
-	wire   units.Bytes // of all packets client → server
+	out    *sender // where atClient
+	hop    *hop    // of a block
+	sent   coverage
+	checks checkpoints
+	in     receiver // where atServer
 
+	frames  Counts      // all of them, both directions
+	wire    units.Bytes // of all packets client → server
+	packets int         // with payload, client → server
+	resent  int
 	start   int64 // first packet with payload, client → server
 	end     int64 // packet that completes header and size; 0 for not yet
-	packets int   // with payload, client → server
-	resent  int
-	checks  checkpoints
-	out     *sender  // where atClient
-	in      receiver // where atServer
-	hop     *hop     // of a block
 
 	synAgain    int
 	resets      int
@@ -72,15 +73,35 @@ const mostBytes = math.MaxInt64 - wire.Size - wire.TargetsSize - math.MaxUint32
 
 func service(port uint16) bool { return port == wire.ShufflePort || port == wire.BlockPort }
 
-func newConn(ends endpoints, isn uint32, self addr) *conn {
-	c := &conn{connID: connID{endpoints: ends, isn: isn}, spine: unknownSpine, atClient: ends.client == self, atServer: ends.server == self}
+// slab hands out values from arrays: neighbours, and one allocation for many.
+type slab[T any] struct{ free []T }
+
+func (s *slab[T]) take() *T {
+	if len(s.free) == 0 {
+		s.free = make([]T, 64)
+	}
+	v := &s.free[0]
+	s.free = s.free[1:]
+	return v
+}
+
+// slabs are where the connections of one capture come from.
+type slabs struct {
+	conns   slab[conn]
+	senders slab[sender]
+	hops    slab[hop]
+}
+
+func (s *slabs) conn(ends endpoints, isn uint32, self addr) *conn {
+	c := s.conns.take()
+	c.connID, c.spine, c.atClient, c.atServer = connID{ends, isn}, unknownSpine, ends.client == self, ends.server == self
 	c.sent.base = isn + 1
 	c.checks.at = math.MaxInt64
 	if c.atClient {
-		c.out = &sender{}
+		c.out = s.senders.take()
 	}
 	if c.serverPort == wire.BlockPort {
-		c.hop = &hop{}
+		c.hop = s.hops.take()
 	}
 	return c
 }
@@ -159,10 +180,7 @@ func (c *conn) identify(o *settings) {
 		c.standing = otherRun
 	default:
 		c.standing = ours
-		c.checks.begin(streamLen(c.header), o.points)
-		if c.out != nil {
-			c.out.total = streamLen(c.header)
-		}
+		c.checks = newCheckpoints(streamLen(c.header), o.points)
 		if c.hop != nil {
 			c.hop.begin(c.header, o.points)
 		}
@@ -186,7 +204,7 @@ func (c *conn) backward(f *frame, stamp int64, o *settings) {
 				s.setUp = stamp
 			}
 		default:
-			s.acknowledged(c.sent.place(f.ack), c.sent.end(), stamp, f.window == 0, o)
+			s.acknowledged(c.sent.place(f.ack), c.sent.end(), c.checks.total, stamp, f.window == 0, o)
 		}
 	}
 	if c.hop != nil {

@@ -1,5 +1,7 @@
 // Package flows reduces the captures of a run, one file a host, to records: one
-// for each flow, coflow and block, with times as they stand on the wire.
+// for each flow, coflow and block, with times as they stand on the wire. Beside them
+// it tells how each transfer went (Trail) and what each link of the fabric carried
+// (LinkSeries), to which captures of switch ports add where they are there.
 //
 // What each figure is:
 //
@@ -26,7 +28,15 @@
 //     wait in its host's queue, unless that is not within a bound before its time
 //     on the wire.
 //
-// Memory grows with transfers, not with packets.
+// A connection whose SYN its capture lacks, because it began later or lost it, is
+// known by the transfer header at the start of a packet.
+//
+// Packets are read once, in the order of the file, and not kept. Memory grows with
+// transfers, and not with packets: up to about 5 KB for each end of a transfer with the
+// default Options, of which 1 KB is for every packet's sake and the rest is checkpoints,
+// spans and round-trip times, whose numbers are bounded; besides, 32 bytes for each gap in
+// what an end has seen, of which there are a few at a time. Links take at most 8 bytes for
+// each of four parts of each of Options.Intervals.
 //
 // It does not judge whether a run may be believed (emu/fidelity), but counts
 // what that needs: packets, bytes and spacing at each host's interface, and

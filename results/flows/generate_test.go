@@ -39,7 +39,7 @@ type generatedFlow struct {
 	back  [heads]byte             // of the acknowledgements
 	sent  uint32
 	left  int // packets
-	owed  int // to be acknowledged
+	owed  int // sent in the turn before, and to be acknowledged
 }
 
 // write writes the capture and returns how many packets it has.
@@ -95,7 +95,8 @@ func (g generated) write(to io.Writer) int {
 	for open := g.flows; open > 0; {
 		i := rng.IntN(open)
 		fl := &all[i]
-		for range min(fl.left, 1+rng.IntN(4)) {
+		n := min(fl.left, 1+rng.IntN(4))
+		for range n {
 			binary.BigEndian.PutUint32(fl.frame[38:], fl.sent)
 			binary.BigEndian.PutUint16(fl.frame[18:], binary.BigEndian.Uint16(fl.frame[18:])+1)
 			binary.BigEndian.PutUint16(fl.frame[16:], mss+heads-14)
@@ -109,12 +110,19 @@ func (g generated) write(to io.Writer) int {
 			put(data[:kept], mss+heads)
 			fl.sent += mss
 			fl.left--
-			if fl.owed++; fl.owed == 2 || fl.left == 0 {
-				binary.BigEndian.PutUint32(fl.back[42:], fl.sent)
-				put(fl.back[:], heads)
-				fl.owed = 0
-			}
 		}
+		acked := fl.sent - uint32((n+fl.owed)*mss)
+		if fl.left == 0 {
+			fl.owed += n
+		}
+		for fl.owed > 0 {
+			k := min(2, fl.owed)
+			acked += uint32(k * mss)
+			fl.owed -= k
+			binary.BigEndian.PutUint32(fl.back[42:], acked)
+			put(fl.back[:], heads)
+		}
+		fl.owed = n
 		if fl.left == 0 {
 			open--
 			all[i], all[open] = all[open], all[i]

@@ -96,6 +96,7 @@ type settings struct {
 type hostReducer struct {
 	hostCapture
 	settings
+	slabs   slabs
 	fabric  *fabricLoad // nil where the fabric is not known
 	self    addr
 	table   map[endpoints]*conn
@@ -261,7 +262,7 @@ func (h *hostReducer) segment(f *frame, stamp int64, frame int) (known bool, c *
 
 // open begins a connection.
 func (h *hostReducer) open(ends endpoints, isn uint32) *conn {
-	c := newConn(ends, isn, h.self)
+	c := h.slabs.conn(ends, isn, h.self)
 	h.table[ends], h.last = c, c
 	h.conns = append(h.conns, c)
 	return c

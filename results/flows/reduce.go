@@ -122,6 +122,7 @@ type Reducer struct {
 	mu       sync.Mutex
 	captures []*hostCapture
 	problems []string
+	notes    []string
 	run      uint64 // 0 until known
 	meta     pcap.Meta
 	hasMeta  bool
@@ -237,7 +238,11 @@ func (r *Reducer) addFile(ctx context.Context, path string) error {
 	p, err := pcap.Open(path)
 	var bad *pcap.Error
 	if errors.As(err, &bad) {
-		r.problem("%s: nothing of its capture can be read: %s", host, bad.Local())
+		if why := fmt.Sprintf("%s: nothing of its capture can be read: %s", host, bad.Local()); topo.IsSwitch(host) {
+			r.note(why)
+		} else {
+			r.problem("%s", why)
+		}
 		return nil
 	}
 	if err != nil {
@@ -252,6 +257,13 @@ func (r *Reducer) problem(format string, args ...any) {
 	r.problems = append(r.problems, fmt.Sprintf(format, args...))
 }
 
+// note keeps what casts no doubt on a record.
+func (r *Reducer) note(what string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.notes = append(r.notes, what)
+}
+
 // Add reads the capture of one host or switch to its end. It may be called from several
 // goroutines. The error is of the reader underneath or the context's; a capture
 // that is cut off or damaged is a problem in the result.
@@ -262,7 +274,7 @@ func (r *Reducer) Add(ctx context.Context, host string, p *pcap.Reader) error {
 		host = meta.Host
 	}
 	rack, place, ok := topo.ParseHostName(host)
-	if !ok && !isSwitch(host) {
+	if !ok && !topo.IsSwitch(host) {
 		r.problem("%s: not a host's name, nor a switch's: its capture is not used", host)
 		return nil
 	}
@@ -405,8 +417,10 @@ func (r *Reducer) Result() (Result, error) {
 	slices.SortFunc(r.captures, func(a, b *hostCapture) int { return strings.Compare(a.Host, b.Host) })
 	slices.SortFunc(r.switches, func(a, b *switchCapture) int { return strings.Compare(a.Switch, b.Switch) })
 	slices.Sort(r.problems)
+	slices.Sort(r.notes)
 	a := newAssembly(r.opt, r.captures)
 	a.problems = append(a.problems, r.problems...)
+	a.Notes = append(a.Notes, r.notes...)
 	a.fabric, a.paths, a.loads, a.switches = r.fabric, r.paths, r.loads, r.switches
 	res := a.assemble()
 	res.Meta = r.meta

@@ -64,6 +64,9 @@ func (r *roundTrips) acknowledged(to, stamp int64) {
 		r.keep = r.keep[:samples/2]
 		r.stride = 2 * max(r.stride, 1)
 	}
+	if r.keep == nil {
+		r.keep = make([]int64, 0, samples/4)
+	}
 	r.keep = append(r.keep, d)
 	r.skip = max(r.stride, 1) - 1
 }

@@ -6,7 +6,6 @@ import "testbed/topo/units"
 type sender struct {
 	acked    int64 // offset up to which the data are acknowledged
 	ackedAt  int64 // when it last rose
-	total    int64 // length of the stream; 0 until the header is known
 	busyFrom int64 // first payload since nothing was under way
 
 	quietFrom   int64 // 0 while something is under way
@@ -48,8 +47,9 @@ func (s *sender) payload(off, end, fresh, stamp int64, o *settings) {
 }
 
 // acknowledged takes a packet of the receiver that acknowledges all before to; top is
-// the offset after the last byte that was sent.
-func (s *sender) acknowledged(to, top, stamp int64, closed bool, o *settings) {
+// the offset after the last byte that was sent, and total the length of the stream, 0
+// while it is not known.
+func (s *sender) acknowledged(to, top, total, stamp int64, closed bool, o *settings) {
 	switch {
 	case closed && s.closedFrom == 0:
 		s.closedFrom = stamp
@@ -66,7 +66,7 @@ func (s *sender) acknowledged(to, top, stamp int64, closed bool, o *settings) {
 		s.recovery.add(s.recoverFrom, stamp, o.spans)
 		s.recoverTo = 0
 	}
-	if to >= top && (s.total == 0 || top < s.total) && s.quietFrom == 0 {
+	if to >= top && (total == 0 || top < total) && s.quietFrom == 0 {
 		s.quietFrom = stamp
 	}
 }

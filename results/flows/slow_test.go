@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"testbed/hosts/wire"
 	"testbed/results/pcap"
+	"testbed/topo/units"
 )
 
 // sent is one segment of an oracle's flow.
@@ -126,6 +128,115 @@ func TestAgainstSlowFlow(t *testing.T) {
 	})
 }
 
+// slowPoints is when a stream had come to each of the offsets, looked at byte by byte:
+// at its sender when a packet up to there or further had left, at its receiver when all
+// before had come.
+func slowPoints(segments []sent, total int, offsets []int) (out, in []time.Duration) {
+	for _, off := range offsets {
+		for _, s := range segments {
+			if s.to >= off {
+				out = append(out, s.at)
+				break
+			}
+		}
+		last := lost
+		for i := range off {
+			first := lost
+			for _, s := range segments {
+				if s.arrives != lost && s.from <= i && i < s.to && (first == lost || s.arrives < first) {
+					first = s.arrives
+				}
+			}
+			if first == lost {
+				return out, in
+			}
+			last = max(last, first)
+		}
+		in = append(in, last)
+	}
+	return out, in
+}
+
+func TestCheckpointsAgainstSlow(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		size := rapid.IntRange(0, 9000).Draw(r, "size")
+		total := wire.Size + size
+		n := newNetwork(t, a, b)
+		n.mark(wire.KindCoflowMark, 0, 0, a, 1, 1, uint64(size))
+		conn := n.dial(ms, a, b, 40001, wire.ShufflePort, rapid.Uint32().Draw(r, "isn"))
+		stream := n.flow(1, 7, size)
+		var segments []sent
+		next, left, came := 0, 0, 0
+		for i := range rapid.IntRange(1, 25).Draw(r, "segments") {
+			s := sent{from: next, at: time.Duration(10+i) * ms}
+			if i > 0 && (next == total || rapid.IntRange(0, 3).Draw(r, "again") == 0) {
+				s.from = rapid.IntRange(0, next-1).Draw(r, "from")
+			}
+			s.to = min(total, s.from+rapid.IntRange(1, 1448).Draw(r, "length"))
+			if i == 0 { // the header in one piece, so that the capture keeps it
+				s.to = max(s.to, wire.Size)
+			}
+			next = max(next, s.to)
+			s.arrives = s.at + time.Duration(rapid.IntRange(0, 20).Draw(r, "delay"))*ms + time.Duration(i)*time.Microsecond
+			left++
+			if came++; rapid.IntRange(0, 5).Draw(r, "lost") == 0 {
+				s.arrives = lost
+				came--
+			}
+			segments = append(segments, s)
+			conn.data(s.at, s.arrives, stream, s.from, s.to)
+		}
+		res := n.reduce(Options{Points: 3})
+		if len(res.Trails) != 1 {
+			r.Fatalf("%d trails, want 1: %q", len(res.Trails), res.Problems)
+		}
+		got := res.Trails[0]
+		offsets := []int{wire.Size}
+		step := max(segment, (total+2)/3)
+		for off := step; off < total; off += step {
+			offsets = append(offsets, off)
+		}
+		if size > 0 {
+			offsets = append(offsets, total)
+		}
+		out, in := slowPoints(segments, total, offsets)
+		both := min(len(out), len(in))
+		if came > 0 && !hasHeader(segments) {
+			both = 0 // only one end knows what it is
+		}
+		var want [2][]Point
+		for i := range both {
+			want[0] = append(want[0], Point{out[i], units.Bytes(offsets[i])})
+			want[1] = append(want[1], Point{in[i], units.Bytes(offsets[i])})
+		}
+		if came > 0 && (!slices.Equal(got.Sent, want[0]) || !slices.Equal(got.Received, want[1])) {
+			r.Fatalf("sent %v, received %v, want %v", got.Sent, got.Received, want)
+		}
+		if got.Lost != left-came {
+			r.Fatalf("Lost = %d, want %d", got.Lost, left-came)
+		}
+		again, seen := 0, 0
+		for _, s := range segments {
+			again += max(0, min(s.to, seen)-s.from)
+			seen = max(seen, s.to)
+		}
+		if int(got.ResentBytes) != again {
+			r.Fatalf("ResentBytes = %d, want %d", got.ResentBytes, again)
+		}
+	})
+}
+
+// hasHeader tells whether all of the transfer header arrives.
+func hasHeader(segments []sent) bool {
+	var have [wire.Size]bool
+	for _, s := range segments {
+		for i := s.from; s.arrives != lost && i < min(s.to, wire.Size); i++ {
+			have[i] = true
+		}
+	}
+	return !slices.Contains(have[:], false)
+}
+
 // A stream that wraps 32-bit sequence numbers more than once.
 func TestCoverageBeyondFourGigabytes(t *testing.T) {
 	c := coverage{base: 0xfff0_0000}
@@ -210,35 +321,6 @@ func FuzzFrame(f *testing.F) {
 		var got frame
 		if got.parse(b, length) == frameWhole && (got.length < 0 || len(got.payload) > got.length || got.length > length) {
 			t.Errorf("%d captured of %d payload bytes in a frame of %d", len(got.payload), got.length, length)
-		}
-	})
-}
-
-// FuzzReduce feeds packets of any content through the whole reduction.
-func FuzzReduce(f *testing.F) {
-	n := newNetwork(f, a, b)
-	simple(n)
-	pipeline(n)
-	f.Add(n.file(a), n.file(b))
-	f.Fuzz(func(t *testing.T, one, two []byte) {
-		r := NewReducer(Options{Run: testRun})
-		for i, file := range [][]byte{one, two} {
-			p, err := pcap.NewReader(bytes.NewReader(file))
-			if err != nil {
-				continue
-			}
-			if err := r.Add(context.Background(), []string{a, b}[i], p); err != nil {
-				t.Fatal(err)
-			}
-		}
-		got, err := r.Result()
-		if err != nil {
-			return
-		}
-		for _, f := range got.Flows {
-			if f.Size < 0 || f.Resent > f.Packets {
-				t.Errorf("%+v", f)
-			}
 		}
 	})
 }

@@ -59,8 +59,7 @@ func (a *assembly) trail(t *transfer) Trail {
 		}
 		return a.since(stamp)
 	}
-	checks := checkpoints{}
-	checks.begin(streamLen(h), a.opt.Points)
+	checks := newCheckpoints(streamLen(h), a.opt.Points)
 	points := func(c *conn) []Point {
 		if c == nil || c.checks.total == 0 {
 			return nil
