@@ -44,7 +44,7 @@ var arrows = map[string][]string{
 	"results/pcap":    {},
 	"results/flows":   {"results/pcap"},
 	"results/metrics": {"results/flows"},
-	"results/timing":  {"results/flows"},
+	"results/timing":  {"results/flows", "results/metrics"},
 	"results/report":  {"results/flows", "results/metrics", "results/timing"},
 
 	"emu/live": {"policies", "emu/engine", "emu/fault", "emu/kernel", "emu/fidelity", "emu/plan", "emu/deploy", "hosts", "hosts/pace", "hosts/disk",

@@ -101,6 +101,7 @@ func TestFaultsOnPackets(t *testing.T) {
 	if len(rep.Records.Problems) > 0 {
 		t.Errorf("problems: %v", rep.Records.Problems)
 	}
+	addsUp(t, rep)
 
 	var coflows []int
 	for _, c := range rep.Records.Coflows {
