@@ -2,6 +2,7 @@ package conversations
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -43,6 +44,7 @@ type Interface struct {
 // Capture is what one capture holds.
 type Capture struct {
 	Path       string // as it was opened
+	Format     string // "pcapng" or "pcap"
 	Interfaces []Interface
 	Counts     // of all packets that could be read
 	// First and Last are the earliest and latest stamp, Unix nanoseconds; 0 without
@@ -78,12 +80,12 @@ func endsOf(s *segment) ends {
 // ReadFile reads the capture at path. Where it is damaged, what could be read is in
 // the answer, and the error in both. The answer is nil only where there was nothing
 // to read.
-func ReadFile(path string, o Options) (*Capture, error) {
+func ReadFile(ctx context.Context, path string, o Options) (*Capture, error) {
 	r, err := pcap.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	c, err := Read(r, o)
+	c, err := Read(ctx, r, o)
 	if c != nil {
 		c.Path = path
 	}
@@ -97,13 +99,13 @@ func ReadFile(path string, o Options) (*Capture, error) {
 }
 
 // Read reads a capture to its end, or to where it cannot be read on: that error is
-// returned beside what came before.
-func Read(r *pcap.Reader, o Options) (*Capture, error) {
+// returned beside what came before, and so is the cause of a cancelled ctx.
+func Read(ctx context.Context, r *pcap.Reader, o Options) (*Capture, error) {
 	o, err := o.check()
 	if err != nil {
 		return nil, err
 	}
-	c := &Capture{Other: map[string]*Counts{}}
+	c := &Capture{Format: "pcapng", Other: map[string]*Counts{}}
 	var (
 		d       = newDecoder()
 		s       segment
@@ -115,6 +117,9 @@ func Read(r *pcap.Reader, o Options) (*Capture, error) {
 	)
 	for {
 		p, err := r.Next()
+		if err == nil && c.Packets%4096 == 0 {
+			err = context.Cause(ctx)
+		}
 		if err != nil {
 			if err != io.EOF {
 				c.Err = err

@@ -3,8 +3,10 @@ package conversations
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"testbed/hosts/wire"
@@ -56,7 +58,7 @@ func (d *Direction) Goodput() units.Rate {
 	if d.Last <= d.First {
 		return 0
 	}
-	return units.Rate(float64(d.Payload-d.ResentBytes) * 8e9 / float64(d.Last-d.First))
+	return units.Rate(min(float64(d.Payload-d.ResentBytes)*8e9/float64(d.Last-d.First), math.MaxInt64/2))
 }
 
 // Conversation is what two endpoints exchanged.
@@ -96,7 +98,7 @@ type Transfer struct {
 }
 
 func (t *Transfer) String() string {
-	name := ""
+	var name string
 	switch h := t.Header; h.Kind {
 	case wire.KindFlow:
 		name = fmt.Sprintf("coflow %d flow %d", h.Group, h.Member)
@@ -122,6 +124,12 @@ func (t *Transfer) String() string {
 		name += fmt.Sprintf(" and %d more", t.Headers-1)
 	}
 	return name
+}
+
+// Short is the name in few columns: "coflow 3/17" is flow 17 of coflow 3.
+func (t *Transfer) Short() string {
+	r := strings.NewReplacer(" flow ", "/", " hop ", "/", " pipeline ", "/", " and ", " +", " more", "", " of ", " ", " replica", "")
+	return r.Replace(t.String())
 }
 
 // superseded tells whether a SYN begins another conversation between the same

@@ -35,7 +35,7 @@ func streams(c *Capture) []tooltest.Stream {
 // agree compares a capture with what tshark makes of it.
 func agree(t testing.TB, path string) *Capture {
 	t.Helper()
-	c, err := ReadFile(path, Options{})
+	c, err := ReadFile(t.Context(), path, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
