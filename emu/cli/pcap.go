@@ -244,7 +244,7 @@ func (l *looker) show(captures []*conversations.Capture, names []string, list []
 		}
 	}
 	if len(captures) > 0 {
-		if err := l.drawConversations(&b, captures, list); err != nil {
+		if err := l.drawConversations(&b, captures, names, list); err != nil {
 			return err
 		}
 	}
@@ -263,7 +263,8 @@ func drawCapture(w io.Writer, name string, c *conversations.Capture) {
 	}
 	fact("capture", "%s", name)
 	if m := c.Meta; m != nil {
-		fact("of", "host %s, arm %s, repeat %d of %s, made by %s %s", m.Host, m.Arm, m.Repeat, m.RunID, m.Tool, m.Version)
+		fact("of", "host %s, arm %s, repeat %d", m.Host, m.Arm, m.Repeat)
+		fact("run", "%s, by %s %s", m.RunID, m.Tool, m.Version)
 	}
 	fact("format", "%s, %s", c.Format, state(c))
 	fact("packets", "%d, %d bytes of frames", c.Packets, c.Bytes)
@@ -282,13 +283,19 @@ func drawCapture(w io.Writer, name string, c *conversations.Capture) {
 	for _, line := range others([]*conversations.Capture{c}) {
 		fact("other", "%s", line)
 	}
+	for _, s := range c.Skipped {
+		fact("skipped", "%d packets %s", s.Packets, s.Why)
+	}
 	fmt.Fprintln(w)
 }
 
 func interfaceLine(i conversations.Interface) string {
-	parts := []string{fmt.Sprintf("%s: %d packets, %d bytes", cmp.Or(i.Name, "unnamed"), i.Packets, i.Bytes)}
+	parts := []string{fmt.Sprintf("%s (%s): %d packets, %d bytes", cmp.Or(i.Name, "unnamed"), i.LinkType, i.Packets, i.Bytes)}
+	if i.HasDropped {
+		parts = append(parts, fmt.Sprintf("%d dropped", i.Stats.Dropped))
+	}
 	if i.SnapLen > 0 {
-		parts = append(parts, fmt.Sprintf("at most %d bytes kept of each", i.SnapLen))
+		parts = append(parts, fmt.Sprintf("snaplen %d", i.SnapLen))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -350,7 +357,7 @@ func (l *looker) drawCaptures(w io.Writer, captures []*conversations.Capture, na
 	return t.draw(w, l.limit)
 }
 
-func (l *looker) drawConversations(w io.Writer, captures []*conversations.Capture, list []listed) error {
+func (l *looker) drawConversations(w io.Writer, captures []*conversations.Capture, names []string, list []listed) error {
 	var sum struct{ conversations.Counts }
 	var payload, resent int64
 	again, late := 0, 0
@@ -411,6 +418,11 @@ func (l *looker) drawConversations(w io.Writer, captures []*conversations.Captur
 	if len(captures) > 1 {
 		for _, line := range others(captures) {
 			fmt.Fprintf(w, "other: %s\n", line)
+		}
+		for i, c := range captures {
+			for _, s := range c.Skipped {
+				fmt.Fprintf(w, "skipped in %s: %d packets %s\n", names[i], s.Packets, s.Why)
+			}
 		}
 	}
 	return nil
@@ -485,15 +497,25 @@ type captureJSON struct {
 	Received   *uint64         `json:"received"` // null where the capture does not say
 	Dropped    *uint64         `json:"dropped"`
 	Interfaces []interfaceJSON `json:"interfaces"`
-	Other      []otherJSON     `json:"other"`
+	Other      []otherJSON     `json:"other"` // that belong to no conversation
+	Skipped    []skippedJSON   `json:"skipped"`
 	Of         *pcap.Meta      `json:"of"` // null for captures of other programs
 }
 
 type interfaceJSON struct {
-	Name    string `json:"name"`
-	SnapLen int    `json:"snaplen"` // 0 for all
-	Packets int    `json:"packets"`
-	Bytes   int64  `json:"bytes"`
+	Name        string  `json:"name"`
+	Description string  `json:"description"`
+	LinkType    string  `json:"link_type"`
+	SnapLen     int     `json:"snaplen"` // 0 for all
+	Packets     int     `json:"packets"`
+	Bytes       int64   `json:"bytes"`
+	Received    *uint64 `json:"received"` // null where the capture does not say
+	Dropped     *uint64 `json:"dropped"`
+}
+
+type skippedJSON struct {
+	Why     string `json:"why"`
+	Packets uint64 `json:"packets"`
 }
 
 type otherJSON struct {
@@ -504,7 +526,7 @@ type otherJSON struct {
 
 func captureOf(c *conversations.Capture) captureJSON {
 	out := captureJSON{Path: c.Path, Format: c.Format, State: state(c), Packets: c.Packets, Bytes: int64(c.Bytes), First: c.First, Last: c.Last,
-		Interfaces: []interfaceJSON{}, Other: []otherJSON{}, Of: c.Meta}
+		Interfaces: []interfaceJSON{}, Other: []otherJSON{}, Skipped: []skippedJSON{}, Of: c.Meta}
 	if c.Err != nil {
 		out.Error = c.Err.Error()
 	}
@@ -512,7 +534,17 @@ func captureOf(c *conversations.Capture) captureJSON {
 		out.Received, out.Dropped = &c.Stats.Received, &c.Stats.Dropped
 	}
 	for _, i := range c.Interfaces {
-		out.Interfaces = append(out.Interfaces, interfaceJSON{i.Name, i.SnapLen, i.Packets, int64(i.Bytes)})
+		f := interfaceJSON{Name: i.Name, Description: i.Description, LinkType: i.LinkType, SnapLen: i.SnapLen, Packets: i.Packets, Bytes: int64(i.Bytes)}
+		if i.HasReceived {
+			f.Received = &i.Stats.Received
+		}
+		if i.HasDropped {
+			f.Dropped = &i.Stats.Dropped
+		}
+		out.Interfaces = append(out.Interfaces, f)
+	}
+	for _, s := range c.Skipped {
+		out.Skipped = append(out.Skipped, skippedJSON(s))
 	}
 	for _, kind := range c.Others() {
 		n := c.Other[kind]

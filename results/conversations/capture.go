@@ -38,13 +38,14 @@ func (o Options) check() (Options, error) {
 // Interface is one interface of a capture.
 type Interface struct {
 	pcap.Interface
-	Counts
+	pcap.Facts
+	Counts // of packets that could be read
 }
 
 // Capture is what one capture holds.
 type Capture struct {
 	Path       string // as it was opened
-	Format     string // "pcapng" or "pcap"
+	Format     string // as pcap.Reader.Format has it
 	Interfaces []Interface
 	Counts     // of all packets that could be read
 	// First and Last are the earliest and latest stamp, Unix nanoseconds; 0 without
@@ -55,6 +56,9 @@ type Capture struct {
 	Meta        *pcap.Meta // nil in captures of other programs
 	// Other are the packets that belong to no conversation, by what they are.
 	Other map[string]*Counts
+	// Skipped are the packets that could not be looked into, such as those of other
+	// links than Ethernet. They are in none of the counts.
+	Skipped []pcap.Skip
 	// Conversations are in order of their first packets.
 	Conversations []*Conversation
 	// Err is why the capture could not be read to its end, nil if it could.
@@ -89,12 +93,6 @@ func ReadFile(ctx context.Context, path string, o Options) (*Capture, error) {
 	if c != nil {
 		c.Path = path
 	}
-	if err != nil && !strings.Contains(err.Error(), path) {
-		err = fmt.Errorf("%s: %w", path, err)
-		if c != nil {
-			c.Err = err
-		}
-	}
 	return c, errors.Join(err, r.Close())
 }
 
@@ -105,7 +103,7 @@ func Read(ctx context.Context, r *pcap.Reader, o Options) (*Capture, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Capture{Format: "pcapng", Other: map[string]*Counts{}}
+	c := &Capture{Format: r.Format(), Other: map[string]*Counts{}}
 	var (
 		d       = newDecoder()
 		s       segment
@@ -152,8 +150,10 @@ func Read(ctx context.Context, r *pcap.Reader, o Options) (*Capture, error) {
 		}
 		at.add(&s, p.Stamp, p.Len, o)
 	}
+	c.Skipped = r.Skipped()
+	facts := r.Facts()
 	for i, f := range r.Interfaces() {
-		c.Interfaces = append(c.Interfaces, Interface{Interface: f})
+		c.Interfaces = append(c.Interfaces, Interface{Interface: f, Facts: facts[i]})
 		if i < len(per) {
 			c.Interfaces[i].Counts = per[i]
 		}

@@ -47,7 +47,11 @@ type Direction struct {
 	First, Last int64
 
 	seen   coverage
+	base   uint32 // sequence number of its SYN, or one below the first that the capture tells of
+	based  bool   // base is known
 	window uint16 // last stated
+	acked  uint32 // the last acknowledgement of the other's bytes
+	acks   bool   // there was one
 	head   []byte // beginning of a transfer header whose rest is in the next packets
 	looked bool   // for a header
 }
@@ -139,7 +143,7 @@ func (c *Conversation) superseded(s *segment) bool {
 		return false
 	}
 	d := c.direction(s)
-	return d.SYN > 0 && (s.seq != d.seen.base || c.AB.FIN+c.BA.FIN+c.AB.RST+c.BA.RST > 0)
+	return d.based && s.seq != d.base
 }
 
 func (c *Conversation) direction(s *segment) *Direction {
@@ -174,8 +178,19 @@ func (c *Conversation) add(s *segment, stamp int64, frame int, o Options) {
 		return
 	}
 	c.handshake(s, stamp)
+	if syn := s.flags&flagSYN != 0; syn && d.SYN == 0 {
+		d.base, d.based = s.seq, true
+	} else if !d.based {
+		d.base, d.based = s.seq-1, true
+	}
+	if s.flags&flagACK != 0 && !back.based {
+		back.base, back.based = s.ack-1, true
+	}
 	off := d.place(s, back, o)
 	d.window = s.window
+	if s.flags&flagACK != 0 {
+		d.acked, d.acks = s.ack, true
+	}
 	if !d.looked && s.length > 0 {
 		if h := d.look(s.payload, s.length, off); h != nil && c.Transfer == nil {
 			c.Transfer = &Transfer{Header: *h, Headers: 1}
@@ -201,9 +216,8 @@ func (c *Conversation) handshake(s *segment, stamp int64) {
 // returns the offset of its payload, counted from 0.
 func (d *Direction) place(s *segment, back *Direction, o Options) int64 {
 	syn, fin, rst := s.flags&flagSYN != 0, s.flags&flagFIN != 0, s.flags&flagRST != 0
-	if !d.seen.begun || syn && d.SYN == 0 {
+	if !d.seen.begun {
 		if syn {
-			d.seen = coverage{}
 			d.seen.begin(s.seq)
 		} else {
 			d.seen.begin(s.seq - 1)
@@ -249,6 +263,9 @@ func (d *Direction) place(s *segment, back *Direction, o Options) int64 {
 		}
 		freshData = d.seen.add(data, end, o.Holes)
 		fresh += freshData + d.seen.add(end, hi, o.Holes)
+		if s.length > 0 && back.acks && int32(s.seq+uint32(s.length)-back.acked) <= 0 { // has arrived, though not in the capture
+			fresh, freshData = 0, 0
+		}
 		d.ResentBytes += units.Bytes(int64(s.length) - freshData)
 		switch {
 		case fresh < hi-lo:

@@ -37,7 +37,7 @@ type segment struct {
 	src, dst netip.AddrPort
 	tcp      bool
 	flags    uint8  // of TCP
-	seq      uint32 // of TCP
+	seq, ack uint32 // of TCP
 	window   uint16 // of TCP, unscaled
 	payload  []byte // as much as was captured
 	length   int    // of the payload on the wire
@@ -193,10 +193,11 @@ func (s *segment) transport(src, dst netip.Addr, protocol uint8, b []byte, lengt
 	}
 	s.src = netip.AddrPortFrom(src, binary.BigEndian.Uint16(b))
 	s.dst = netip.AddrPortFrom(dst, binary.BigEndian.Uint16(b[2:]))
-	s.tcp, s.flags, s.seq, s.window = protocol == tcp, 0, 0, 0
+	s.tcp, s.flags, s.seq, s.ack, s.window = protocol == tcp, 0, 0, 0, 0
 	head := udpLen
 	if s.tcp {
-		s.seq, s.flags, s.window = binary.BigEndian.Uint32(b[4:]), b[13], binary.BigEndian.Uint16(b[14:])
+		s.seq, s.ack = binary.BigEndian.Uint32(b[4:]), binary.BigEndian.Uint32(b[8:])
+		s.flags, s.window = b[13], binary.BigEndian.Uint16(b[14:])
 		head = int(b[12]>>4) * 4
 		if head < tcpLen || head > length {
 			return contradictory

@@ -10,11 +10,11 @@
 //     states, so that captures that keep only the first bytes of packets count in
 //     full.
 //   - Stream numbers the conversations of one protocol in one capture from 0, in
-//     order of their first packets. As in Wireshark's tcp.stream, a SYN without ACK
-//     begins a new conversation between the same ports where the conversation there
-//     has had a SYN from this side with another sequence number, or a FIN or RST.
+//     order of their first packets. As in tcp.stream of Wireshark 4.0, a SYN without ACK
+//     begins a new conversation between the same ports where its sequence number is
+//     not the one with which that side began.
 //   - A retransmission is a packet with payload, SYN or FIN of which the capture
-//     holds some already. Out of order is one below the highest sequence number seen
+//     holds some already, or whose payload is acknowledged already. Out of order is one below the highest sequence number seen
 //     of which it holds nothing: sent late, overtaken, or sent again for one that was
 //     lost before the point of capture. At a sender the distinction is exact.
 //     Wireshark and tshark tell the two apart by times instead; their sum is the same.
