@@ -312,7 +312,9 @@ func script(t testing.TB, rng *rand.Rand, ports, n int) []packet {
 			}
 			p.flags, p.seq, p.ack = "S", s.base, 0
 		case r < 9 && s.base != 0 && s.next == s.base+1: // the same SYN again, as nothing came of it
-			p.flags, p.seq = []string{"S", "SA"}[d], s.base
+			if p.flags, p.seq = "SA", s.base; d == 0 {
+				p.flags, p.ack = "S", 0
+			}
 		case r < 50: // in order
 			p.payload = make([]byte, size)
 			s.next += uint32(size)
@@ -335,7 +337,7 @@ func script(t testing.TB, rng *rand.Rand, ports, n int) []packet {
 			p.payload = make([]byte, rng.IntN(2)*size)
 			s.next += uint32(len(p.payload)) + 1
 		case r < 71:
-			p.flags = "R"
+			p.flags, p.ack = "R", 0
 		case r < 74:
 			p.window = 0
 		}
@@ -347,7 +349,7 @@ func script(t testing.TB, rng *rand.Rand, ports, n int) []packet {
 
 func TestAgreesWithTsharkOnBadBehaviour(t *testing.T) {
 	tooltest.Need(t, "tshark")
-	for seed := range uint64(40) {
+	for seed := range uint64(6) {
 		ps := script(t, rand.New(rand.NewPCG(seed, 1)), 20, 4000)
 		path := write(t, ps)
 		c := agree(t, path, false)

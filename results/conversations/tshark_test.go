@@ -3,7 +3,6 @@ package conversations
 import (
 	"fmt"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -69,7 +68,6 @@ func agree(t testing.TB, path string, handshakes bool) *Capture {
 	for i := range min(len(got), len(want)) {
 		if diff := cmp.Diff(want[i], got[i]); diff != "" {
 			b, _ := os.ReadFile(path)
-			os.WriteFile("/tmp/interop/bad.pcap", b, 0o644)
 			t.Fatalf("%s: %s stream %d (-tshark +ours):\n%s", path, want[i].Protocol, want[i].Number, diff)
 		}
 	}
