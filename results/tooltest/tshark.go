@@ -32,6 +32,9 @@ type Stream struct {
 	Packets     [2]int
 	Bytes       [2]int64 // frame.len
 	Payload     [2]int64 // tcp.len, or udp.length without the header
+	// Data are packets with payload, of TCP; FirstData and LastData their stamps.
+	Data                [2]int
+	FirstData, LastData [2]int64
 	// Retransmissions are packets with tcp.analysis.retransmission, OutOfOrder those
 	// with tcp.analysis.out_of_order, ZeroWindows those with tcp.analysis.zero_window.
 	Retransmissions, OutOfOrder, ZeroWindows [2]int
@@ -107,7 +110,14 @@ func Streams(t testing.TB, path string) []Stream {
 			s.Payload[d] += number("udp.length") - 8
 			continue
 		}
-		s.Payload[d] += number("tcp.len")
+		if n := number("tcp.len"); n > 0 {
+			s.Payload[d] += n
+			if s.Data[d] == 0 {
+				s.FirstData[d] = stamp
+			}
+			s.Data[d]++
+			s.LastData[d] = stamp
+		}
 		flags := number("tcp.flags")
 		for _, c := range []struct {
 			n  *[2]int
