@@ -265,7 +265,7 @@ func until(t *testing.T, what string, f func() bool) {
 // Captures that tcpdump made of iperf3 on a testbed are to testbed pcap what they are
 // to tshark, and iperf3 counted the same bytes and retransmissions.
 func TestForeignCapturesOfIperf3(t *testing.T) {
-	tooltest.Need(t, "tshark", "capinfos", "tcpdump", "iperf3", "nsenter")
+	tooltest.Need(t, "tshark", "capinfos", "tcpdump", "iperf3")
 	p := lab(t)
 	const port = 5201
 	dumps := []struct {
