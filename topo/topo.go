@@ -293,6 +293,17 @@ func LeafName(r RackID) string { return "leaf" + strconv.Itoa(int(r)) }
 // SpineName is such as "spine0".
 func SpineName(s int) string { return "spine" + strconv.Itoa(s) }
 
+// IsSwitch tells whether a name is that of a leaf or a spine, of any fabric.
+func IsSwitch(name string) bool {
+	for _, kind := range []string{"leaf", "spine"} {
+		if number, ok := strings.CutPrefix(name, kind); ok {
+			n, err := strconv.Atoi(number)
+			return err == nil && n >= 0 && strconv.Itoa(n) == number
+		}
+	}
+	return false
+}
+
 // LinkName is such as "h3-07>leaf3" or "spine0>leaf3".
 func (f *Fabric) LinkName(id LinkID) string {
 	l := f.links[id]

@@ -132,3 +132,12 @@ func FuzzParseQueue(f *testing.F) {
 		}
 	})
 }
+
+func TestIsSwitch(t *testing.T) {
+	for name, want := range map[string]bool{LeafName(0): true, LeafName(249): true, SpineName(0): true, SpineName(63): true,
+		"": false, "leaf": false, "leaf-1": false, "leaf+1": false, "leaf01": false, "leaf0x": false, "spine": false, "h0-00": false, "leafspine0": false} {
+		if got := IsSwitch(name); got != want {
+			t.Errorf("IsSwitch(%q) = %v, want %v", name, got, want)
+		}
+	}
+}

@@ -9,6 +9,7 @@
 //	plan.txt                 how the fabric was built, as ip and tc commands
 //	<arm>/<repeat>/          repeats count from 0
 //	    captures/<host>.pcapng   what the host's interfaces saw
+//	    captures/<switch>.pcapng what left the switch by the links of capture.links
 //	    events.jsonl             what the engine was told and decided (engine.Log)
 //	    fidelity.json            the verdict and its checks
 //	    samples.json             what the verdict was judged by (fidelity.Samples)
@@ -431,7 +432,11 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 	number := fnv.New64a()
 	fmt.Fprint(number, id)
 	shape := r.s.Shape()
-	cfg := live.Config{Fabric: r.fabric, Pins: owned.PinDir(), Captures: captures, Snaplen: spec.Capture.Snaplen, Ring: max(spec.Capture.Ring, leastRing),
+	links, err := r.s.CapturedLinks(r.fabric)
+	if err != nil {
+		return out, err
+	}
+	cfg := live.Config{Fabric: r.fabric, Pins: owned.PinDir(), Captures: captures, Links: links, Snaplen: spec.Capture.Snaplen, Ring: max(spec.Capture.Ring, leastRing),
 		Meta: pcap.Meta{Tool: "testbed", Version: r.o.Version, RunID: r.dir.manifest.Run, Run: number.Sum64(), Arm: r.arms[arm].Name, ArmIndex: arm,
 			Repeat: repeat, Scenario: spec.Name, Workload: r.dir.manifest.Workload, Seed: r.s.RepeatSeed(repeat),
 			Policies: r.arms[arm].Policies(), Holds: catalog.Holds(r.arms[arm].Coflow.Name), Fabric: &shape},

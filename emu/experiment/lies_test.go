@@ -97,9 +97,9 @@ func (d deaf) Await(ctx context.Context, wake time.Duration) (time.Duration, []e
 	return now, evs, err
 }
 
-// missing takes one packet in fifty out of the capture of h0-01.
-func missing(captures string) error {
-	path := filepath.Join(captures, "h0-01"+flows.Suffix)
+// missing takes one packet in fifty out of the capture of a host or switch.
+func missing(captures, name string) error {
+	path := filepath.Join(captures, name+flows.Suffix)
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func TestPlantedLiesAreCaught(t *testing.T) {
 	}{
 		{"a ring of one block", "capture-drops", verdict.Void,
 			tamper{start: func(cfg *live.Config, _ string) error { cfg.Ring = 1; return nil }}},
-		{"packets missing from a capture", "captured-bytes", verdict.Void, tamper{recorded: missing}},
+		{"packets missing from a capture", "captured-bytes", verdict.Void, tamper{recorded: func(captures string) error { return missing(captures, "h0-01") }}},
 		{"buckets of 120 KB", "burst", verdict.Void,
 			shapers("", "", func(s *plan.Shaper) { s.Burst = min(120*units.KB, s.Limit) })},
 		{"a bucket of 64 KB on one host's uplink", "burst", verdict.Degraded,

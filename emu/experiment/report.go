@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"testbed/emu/plan"
 	"testbed/results/flows"
 	"testbed/results/metrics"
+	"testbed/results/pcap"
 	"testbed/results/report"
 	"testbed/results/verdict"
 	"testbed/topo"
@@ -69,6 +71,16 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 		s.Captures = append(s.Captures, c)
 		s.Bursts = append(s.Bursts, bursts(f, topo.HostID(h), bucket, res.Captures[i])...)
 	}
+	for _, c := range m.Switches {
+		var problem string
+		if c.Bytes, problem, err = captured(filepath.Join(dir, "captures", c.Host+flows.Suffix)); err != nil {
+			return report.Repeat{}, err
+		}
+		if problem != "" {
+			s.Problems = append(s.Problems, fmt.Sprintf("%s: %s", c.Host, problem))
+		}
+		s.Captures = append(s.Captures, c)
+	}
 	if notes := append(m.Notes, res.Notes...); len(notes) > 0 {
 		if err := os.WriteFile(filepath.Join(dir, "notes.txt"), []byte(strings.Join(notes, "\n")+"\n"), 0o644); err != nil {
 			return report.Repeat{}, err
@@ -81,6 +93,32 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 		return report.Repeat{}, err
 	}
 	return repeatOf(dir, res)
+}
+
+// captured is the bytes of all frames in a capture of switch ports, in their
+// original lengths. problem says why not all of it could be read.
+func captured(path string) (n uint64, problem string, err error) {
+	r, err := pcap.Open(path)
+	var bad *pcap.Error
+	if errors.As(err, &bad) {
+		return 0, bad.Local(), nil
+	}
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	for {
+		p, err := r.Next()
+		switch {
+		case err == io.EOF:
+			return n, "", nil
+		case errors.As(err, &bad):
+			return n, bad.Local(), nil
+		case err != nil:
+			return n, "", fmt.Errorf("read capture: %w", err)
+		}
+		n += uint64(p.Len)
+	}
 }
 
 // backlogged tells of one direction of a host's link whether a time, of ascending

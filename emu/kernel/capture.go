@@ -25,6 +25,9 @@ type CaptureOptions struct {
 	// read, so one wants four or more (scenarios ask for that). A packet takes its kept bytes and
 	// about 80 more.
 	Ring units.Bytes
+	// Ports are the devices of which only what leaves them is kept, and of all
+	// others nothing; nil keeps all that passes any device.
+	Ports []string
 }
 
 // DefaultRing holds about 10,000 packets of which 128 bytes are kept: more than
@@ -41,8 +44,8 @@ const (
 	pollInterval = 20 * time.Millisecond
 )
 
-// Capture is a capture of all devices of a namespace: of a host, its link and
-// lo. Packets are stamped by the kernel's real-time clock as they leave their
+// Capture is a capture of all devices of a namespace, of a host its link and lo, or
+// of what leaves some of them (CaptureOptions.Ports). Packets are stamped by the kernel's real-time clock as they leave their
 // device's queue, or as they arrive. What a queue drops is never seen; the
 // counters of Links tell. On lo every packet passes twice; it is kept as it
 // arrives.
@@ -81,11 +84,18 @@ func (n *Namespace) Capture(o CaptureOptions) (*Capture, error) {
 	if o.Snaplen < 14 || o.Ring < 0 || o.Ring > units.GiB {
 		return fail(fmt.Errorf("snaplen %v, ring %v: want a snaplen of 14 bytes or more and a ring of 1 GiB or less", o.Snaplen, o.Ring))
 	}
-	filter, err := bpf.Assemble(captureFilter(uint32(o.Snaplen)))
+	names, err := n.Devices()
 	if err != nil {
 		return fail(err)
 	}
-	if _, err := n.Devices(); err != nil {
+	program := captureFilter(uint32(o.Snaplen))
+	if o.Ports != nil {
+		if program, err = portFilter(uint32(o.Snaplen), names, o.Ports); err != nil {
+			return fail(err)
+		}
+	}
+	filter, err := bpf.Assemble(program)
+	if err != nil {
 		return fail(err)
 	}
 	c := &Capture{name: n.name, stop: make(chan struct{}), ran: make(chan struct{})}
@@ -127,6 +137,34 @@ func captureFilter(snaplen uint32) []bpf.Instruction {
 		bpf.RetConstant{Val: snaplen},
 		bpf.RetConstant{Val: 0},
 	}
+}
+
+// portFilter keeps the first snaplen bytes of every packet that leaves one of the
+// ports, which are among devices, names by index.
+func portFilter(snaplen uint32, devices map[int]string, ports []string) ([]bpf.Instruction, error) {
+	index := make(map[string]int, len(devices))
+	for i, name := range devices {
+		index[name] = i
+	}
+	out := []bpf.Instruction{
+		bpf.LoadExtension{Num: bpf.ExtType},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PACKET_OUTGOING, SkipTrue: 1},
+		bpf.RetConstant{Val: 0},
+		bpf.LoadExtension{Num: bpf.ExtInterfaceIndex},
+	}
+	for _, name := range ports {
+		i, ok := index[name]
+		if !ok || i == loopbackIndex {
+			return nil, fmt.Errorf("no port %q to capture", name)
+		}
+		out = append(out, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(i), SkipTrue: 1}, bpf.RetConstant{Val: snaplen})
+	}
+	out = append(out, bpf.RetConstant{Val: 0})
+	// The kernel's BPF_MAXINSNS.
+	if len(out) > 4096 {
+		return nil, fmt.Errorf("%d ports: too many for one filter", len(ports))
+	}
+	return out, nil
 }
 
 // loopbackIndex is the index of lo in every namespace.

@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/net/bpf"
 
 	"testbed/emu/kernel/netnstest"
 	"testbed/emu/plan"
@@ -207,6 +210,82 @@ func TestCaptureOfLoopback(t *testing.T) {
 	}
 	if lo := links[0]; uint64(len(packets)) != lo.Rx.Packets || lo.Rx.Packets == 0 {
 		t.Errorf("%d packets captured, lo counts %+v", len(packets), lo)
+	}
+}
+
+// A capture of ports keeps what leaves them, and nothing else.
+func TestCaptureOfPorts(t *testing.T) {
+	b := build(t, shape(1, 3, 0, 100*units.Mbps, 1500), plan.Options{})
+	b.sink(1)
+	leaf := b.ns("leaf0")
+	for _, ports := range [][]string{{"h0-01", "h0-09"}, {"lo"}} {
+		if _, err := leaf.Capture(CaptureOptions{Ports: ports}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("no port %q to capture", ports[len(ports)-1])) {
+			t.Errorf("ports %q: %v", ports, err)
+		}
+	}
+	both := capturing(t, leaf, CaptureOptions{Ports: []string{"h0-01", "h0-02"}})
+	none := capturing(t, leaf, CaptureOptions{Ports: []string{}})
+	if _, err := b.send(flow{src: 0, dst: 1, size: 100 * units.KB}); err != nil {
+		t.Fatal(err)
+	}
+	b.settle(t, "h0-00", "h0-01", "leaf0")
+	packets := both()
+	if got := none(); len(got) != 0 {
+		t.Errorf("%d packets of no port", len(got))
+	}
+	links, err := leaf.Links()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range links {
+		var got uint64
+		for _, p := range packets {
+			if p.index == l.Index {
+				got++
+				if !p.outgoing {
+					t.Fatalf("%s: a packet that comes in", l.Device)
+				}
+			}
+		}
+		want := l.Tx.Packets
+		if l.Device != "h0-01" && l.Device != "h0-02" {
+			want = 0
+		}
+		if got != want || l.Device == "h0-01" && got == 0 {
+			t.Errorf("%s: %d packets captured, %d sent", l.Device, got, want)
+		}
+	}
+}
+
+// The filter of a switch with the most ports there can be is one the kernel takes.
+func TestPortFilterOfManyPorts(t *testing.T) {
+	b := build(t, shape(1, 1, 0, 100*units.Mbps, 1500), plan.Options{})
+	devices, ports := map[int]string{}, []string{}
+	for i := range topo.MaxHostsPerLeaf + topo.MaxSpines {
+		name := fmt.Sprint("p", i)
+		devices[i+2] = name
+		ports = append(ports, name)
+	}
+	program, err := portFilter(160, devices, ports)
+	if err != nil {
+		t.Fatal(err)
+	}
+	filter, err := bpf.Assemble(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := b.ns("leaf0").Capture(CaptureOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(c.ring.SetBPF(filter), c.Close()); err != nil {
+		t.Error(err)
+	}
+	for i := range 2000 {
+		ports = append(ports, ports[i])
+	}
+	if _, err := portFilter(160, devices, ports); err == nil {
+		t.Error("too many ports and no error")
 	}
 }
 

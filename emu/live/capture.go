@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"testbed/emu/kernel"
+	"testbed/emu/plan"
 	"testbed/results/flows"
 	"testbed/results/pcap"
+	"testbed/topo"
 	"testbed/topo/units"
 )
 
-// capture records one host's interfaces into a file.
+// capture records interfaces of one host or switch into a file.
 type capture struct {
 	ring  *kernel.Capture
 	file  *os.File
@@ -24,46 +26,91 @@ type capture struct {
 	ended bool
 }
 
-// recorded are the interfaces of a host, in the order they have in its file.
-var recorded = []string{"eth0", "lo"}
+// subject is a namespace whose interfaces are captured.
+type subject struct {
+	name       string
+	interfaces []pcap.Interface // in the order they have in the file
+	ports      bool             // only what leaves them
+}
+
+// subjects are all hosts, in order of HostID, and then the switches that links
+// leave, in order of their first link.
+func subjects(f *topo.Fabric, links []topo.LinkID, snaplen int) []subject {
+	var out []subject
+	for h := range topo.HostID(f.Hosts()) {
+		name := f.HostName(h)
+		up, down := f.HostUp(h), f.HostDown(h)
+		out = append(out, subject{name: name, interfaces: []pcap.Interface{
+			{Name: plan.Uplink, SnapLen: snaplen, Speed: f.Link(up).Rate,
+				Description: fmt.Sprintf("%s %s: links %s at %v and %s at %v", name, plan.Uplink, f.LinkName(up), f.Link(up).Rate, f.LinkName(down), f.Link(down).Rate)},
+			{Name: loopback, SnapLen: snaplen, Description: fmt.Sprintf("%s %s: what the host sends to itself", name, loopback),
+				Comment: "checksums are not finished on this interface, as the flags of its packets say"},
+		}})
+	}
+	at := map[string]int{}
+	for _, id := range links {
+		name, device := plan.Egress(f, id)
+		if _, ok := at[name]; !ok {
+			at[name] = len(out)
+			out = append(out, subject{name: name, ports: true})
+		}
+		s := &out[at[name]]
+		rate := f.Link(id).Rate
+		s.interfaces = append(s.interfaces, pcap.Interface{Name: device, SnapLen: snaplen, Speed: rate,
+			Description: fmt.Sprintf("%s: %v, what leaves the port", f.LinkName(id), rate)})
+	}
+	return out
+}
+
+const loopback = "lo"
 
 // startCapture records until stop. An error that ends a recording early, such as
 // a full disk, is told to fail at once.
-func startCapture(n *kernel.Namespace, host string, cfg Config, fail func(error)) (*capture, error) {
-	ring, err := n.Capture(kernel.CaptureOptions{Snaplen: units.Bytes(cfg.Snaplen), Ring: cfg.Ring})
+func startCapture(n *kernel.Namespace, s subject, cfg Config, fail func(error)) (*capture, error) {
+	options := kernel.CaptureOptions{Snaplen: units.Bytes(cfg.Snaplen), Ring: cfg.Ring}
+	if s.ports {
+		for _, i := range s.interfaces {
+			options.Ports = append(options.Ports, i.Name)
+		}
+	}
+	ring, err := n.Capture(options)
 	if err != nil {
 		return nil, err
 	}
-	file, err := os.OpenFile(filepath.Join(cfg.Captures, host+flows.Suffix), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	file, err := os.OpenFile(filepath.Join(cfg.Captures, s.name+flows.Suffix), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("capture of %s: %w", host, err), ring.Close())
+		return nil, errors.Join(fmt.Errorf("capture of %s: %w", s.name, err), ring.Close())
 	}
 	meta := cfg.Meta
-	meta.Host = host
-	interfaces := make([]pcap.Interface, len(recorded))
-	for i, name := range recorded {
-		interfaces[i] = pcap.Interface{Name: name, SnapLen: cfg.Snaplen}
-	}
-	w, err := pcap.NewWriter(file, meta, interfaces)
+	meta.Host = s.name
+	w, err := pcap.NewWriter(file, meta, s.interfaces)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("capture of %s: %w", host, err), ring.Close(), file.Close())
+		return nil, errors.Join(fmt.Errorf("capture of %s: %w", s.name, err), ring.Close(), file.Close())
 	}
 	c := &capture{ring: ring, file: file, done: make(chan error, 1)}
 	index := map[int]int{}
 	for i, name := range ring.Devices() {
-		for at, want := range recorded {
-			if name == want {
+		for at := range s.interfaces {
+			if name == s.interfaces[at].Name {
 				index[i] = at
 			}
 		}
 	}
+	comments := pcap.NewCommenter(meta.Run)
 	go func() {
-		err := ring.Run(context.Background(), func(ts time.Time, ifindex int, _ bool, data []byte, origLen int) error {
+		err := ring.Run(context.Background(), func(ts time.Time, ifindex int, outgoing bool, data []byte, origLen int) error {
 			at, ok := index[ifindex]
 			if !ok {
 				return fmt.Errorf("a packet on unknown interface %d", ifindex)
 			}
-			return w.Write(at, ts, data, origLen)
+			flags := pcap.Inbound
+			if outgoing {
+				flags = pcap.Outbound
+			}
+			if s.interfaces[at].Name == loopback && pcap.Unfinished(data) {
+				flags |= pcap.ChecksumUnfinished // all other devices send finished ones: plan.Offloads
+			}
+			return w.WriteNoted(pcap.Packet{Interface: at, Stamp: ts.UnixNano(), Data: data, Len: origLen}, flags, comments.Comment(at, data))
 		})
 		if err != nil {
 			fail(err)

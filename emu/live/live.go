@@ -38,8 +38,11 @@ type Config struct {
 	Fabric *topo.Fabric
 	Pins   string // directory in which the testbed's namespaces are pinned
 	// Meta goes into every capture; Run of it marks every transfer.
-	Meta       pcap.Meta
-	Captures   string // directory for the captures, which exists
+	Meta     pcap.Meta
+	Captures string // directory for the captures, which exists
+	// Links are captured where they leave their switches, besides all hosts: in order
+	// of ID, each once, none that leaves a host.
+	Links      []topo.LinkID
 	Snaplen    int
 	Ring       units.Bytes  // memory of each capture between kernel and recorder
 	Disks      string       // directory for the hosts' disks, which exists
@@ -80,8 +83,11 @@ type Measured struct {
 	// HostID.
 	Counted []uint64
 	Dropped []uint64
-	Zero    time.Time // the wall clock at the backend's time 0
-	Notes   []string
+	// Switches are the captures of switches: packets they lost, and what the ports of
+	// Config.Links counted as sent from before the first packet to after the last.
+	Switches []fidelity.Capture
+	Zero     time.Time // the wall clock at the backend's time 0
+	Notes    []string
 	// Exempt are links, disks and hosts that a fault cut, slowed or crashed, by name,
 	// and the fault: what they delivered says nothing of the machine. Lossy are the
 	// hosts and switches that a fault made lose packets: as fidelity.Samples has them.
@@ -94,9 +100,11 @@ type Backend struct {
 	ns       map[string]*kernel.Namespace
 	disks    []*disk.Disk
 	agents   []*hosts.Agent
-	captures []*capture
+	captures []*capture // of subjects
+	subjects []subject
 	sampler  *sampler
 	counted  []hostCounters // before the first packet
+	sent     []units.Bytes  // by Config.Links, before the first packet
 	accounts map[string]account
 	discards map[string]uint64 // marks sent toward each leaf; only Do touches it
 	cpu      kernel.Processors
@@ -177,15 +185,18 @@ func (b *Backend) start(ctx context.Context) (err error) {
 		b.ns[name] = n
 	}
 	b.sampler = newSampler(f, b.ns)
-	for h := range topo.HostID(f.Hosts()) {
-		if cfg.NoCapture {
-			break
-		}
-		c, err := startCapture(b.ns[f.HostName(h)], f.HostName(h), cfg, b.fail)
+	if !cfg.NoCapture {
+		b.subjects = subjects(f, cfg.Links, cfg.Snaplen)
+	}
+	for _, s := range b.subjects {
+		c, err := startCapture(b.ns[s.name], s, cfg, b.fail)
 		if err != nil {
 			return err
 		}
 		b.captures = append(b.captures, c)
+	}
+	if b.sent, err = b.sampler.sent(cfg.Links); err != nil {
+		return err
 	}
 	if b.counted, err = b.sampler.allHosts(); err != nil {
 		return err
@@ -502,6 +513,10 @@ func (b *Backend) Finish(ctx context.Context) (Measured, error) {
 		counted := after[h].rx - b.counted[h].rx + after[h].tx - b.counted[h].tx
 		m.Counted = append(m.Counted, uint64(counted))
 	}
+	sent, err := b.sampler.sent(b.cfg.Links)
+	if err != nil {
+		return Measured{}, err
+	}
 	if n, where, err := b.sampler.drops(); err != nil {
 		return Measured{}, err
 	} else if n > 0 {
@@ -510,8 +525,18 @@ func (b *Backend) Finish(ctx context.Context) (Measured, error) {
 	if err := b.stop(); err != nil {
 		return Measured{}, err
 	}
-	for _, c := range b.captures {
-		m.Dropped = append(m.Dropped, c.stats.Dropped)
+	for i, c := range b.captures {
+		if s := b.subjects[i]; s.ports {
+			m.Switches = append(m.Switches, fidelity.Capture{Host: s.name, Dropped: c.stats.Dropped})
+		} else {
+			m.Dropped = append(m.Dropped, c.stats.Dropped)
+		}
+	}
+	for i, id := range b.cfg.Links {
+		at := slices.IndexFunc(m.Switches, func(c fidelity.Capture) bool { return c.Host == b.sampler.ports[id].namespace })
+		if at >= 0 { // there are none where nothing is captured
+			m.Switches[at].Counted += uint64(sent[i] - b.sent[i])
+		}
 	}
 	for h, d := range b.disks {
 		s := d.Stats()

@@ -31,6 +31,12 @@ type rig struct {
 
 func newRig(t *testing.T, hostLink units.Rate, disks []units.Rate) *rig {
 	t.Helper()
+	return newRigOf(t, hostLink, disks, nil)
+}
+
+// newRigOf also captures links, named by patterns.
+func newRigOf(t *testing.T, hostLink units.Rate, disks []units.Rate, patterns []string) *rig {
+	t.Helper()
 	netnstest.Require(t)
 	shape := topo.LeafSpine{Leaves: 2, Spines: 2, HostsPerLeaf: 3, HostLink: hostLink, Oversubscription: units.Ratio{Num: 3, Den: 1},
 		Queue: topo.Queue{Time: 20 * time.Millisecond}, MTU: 1500}
@@ -58,9 +64,17 @@ func newRig(t *testing.T, hostLink units.Rate, disks []units.Rate) *rig {
 		t.Fatal(err)
 	}
 	cleanup("destroy", func() error { return d.Destroy(context.Background()) })
+	var links []topo.LinkID
+	for _, pattern := range patterns {
+		found, err := f.FindLinks(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		links = append(links, found...)
+	}
 	r := &rig{fabric: f, captures: t.TempDir()}
 	r.Backend, err = Start(t.Context(), Config{Fabric: f, Pins: owned.PinDir(), Meta: pcap.Meta{Tool: "test", RunID: "live", Run: 77, Arm: "a"},
-		Captures: r.captures, Snaplen: 160, Ring: units.MiB, Disks: t.TempDir(), DiskRates: disks, DiskSize: 100 * units.MB,
+		Captures: r.captures, Links: links, Snaplen: 160, Ring: units.MiB, Disks: t.TempDir(), DiskRates: disks, DiskSize: 100 * units.MB,
 		Heartbeat: 100 * time.Millisecond, Congestion: "cubic", Settings: DefaultSettings(f)})
 	if err != nil {
 		t.Fatal(err)

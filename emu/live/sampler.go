@@ -246,6 +246,29 @@ func (s *sampler) allHosts() ([]hostCounters, error) {
 	return out, nil
 }
 
+// sent is what the devices that links leave by have sent, in frames' bytes.
+func (s *sampler) sent(links []topo.LinkID) ([]units.Bytes, error) {
+	out := make([]units.Bytes, len(links))
+	seen := map[string]readings{}
+	for i, id := range links {
+		p := s.ports[id]
+		r, ok := seen[p.namespace]
+		if !ok {
+			var err error
+			if r, err = s.read(p.namespace); err != nil {
+				return nil, err
+			}
+			seen[p.namespace] = r
+		}
+		d, ok := r.device(p.device)
+		if !ok {
+			return nil, fmt.Errorf("counters of %s: no device %s", p.namespace, p.device)
+		}
+		out[i] = d.Tx.Bytes
+	}
+	return out, nil
+}
+
 // probe measures by how much sleeps overshoot, until ctx ends.
 func (s *sampler) probe(ctx context.Context, every time.Duration) {
 	t := time.NewTimer(every)

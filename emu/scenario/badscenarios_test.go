@@ -195,6 +195,14 @@ s.yaml:34:17: arms[4].placement: no placement policy "5": want one of those list
 		`s.yaml:34:20: capture.snaplen: "157": want a plain whole number of bytes, 158 to 65535`},
 	{"ring with a wrong unit", "repeat: 2", "capture: {ring: 2Mb}", nil,
 		`s.yaml:34:17: capture.ring: size "2Mb": unknown unit "Mb": want a number followed by B, KB, MB, GB, KiB, MiB or GiB, such as "256KB"`},
+	{"captured links", "repeat: 2", "capture: {links: [leaf0>spine0, h0-00>leaf0, leaf9>spine0, leaf0, \"*>leaf1\", \"[>x\"]}", nil,
+		`s.yaml:34:33: capture.links[1]: link "h0-00>leaf0": h0-00>leaf0 leaves a host, whose own capture shows it: want links that leave a switch, such as "leaf*>h*" or "leaf0>spine*"
+s.yaml:34:46: capture.links[2]: link "leaf9>spine0": the fabric has no such link: want one such as "spine1>leaf3"
+s.yaml:34:60: capture.links[3]: link "leaf0": want "h0-00>leaf0" for one direction, or "<>" for both
+s.yaml:34:67: capture.links[4]: link "*>leaf1": h1-00>leaf1 leaves a host, whose own capture shows it: want links that leave a switch, such as "leaf*>h*" or "leaf0>spine*"
+s.yaml:34:78: capture.links[5]: link "[>x": syntax error in pattern`},
+	{"links that are no list", "repeat: 2", "capture: {links: leaf0>spine0}", nil,
+		`s.yaml:34:18: capture.links: "leaf0>spine0": want a list`},
 	{"alpha of zero", "repeat: 2", "heartbeat: {alpha: 0}", nil,
 		`s.yaml:34:20: heartbeat.alpha: "0": want a number, 0.000001 to 1`},
 	{"alpha that is no number", "repeat: 2", "heartbeat: {alpha: .nan}", nil,

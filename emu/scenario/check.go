@@ -54,6 +54,7 @@ func (c *checker) check() {
 		c.failAt("disk", `missing: the workload writes blocks: want a mapping such as {write: 6.9MB/s, size: 256MB}`)
 	}
 	c.faults()
+	c.capture()
 	for i, arm := range c.spec.Arms {
 		path := fmt.Sprintf("arms[%d].placement", i)
 		if c.at[parent(path)] == nil { // a mapping of policies

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -37,7 +38,7 @@ func TestScaleRate(t *testing.T) {
 	if d := s.Spec.Disk; d.Write != plain.Spec.Disk.Write/5 || d.Size != plain.Spec.Disk.Size/5 {
 		t.Errorf("disk %+v", d)
 	}
-	if s.Spec.Capture != plain.Spec.Capture || s.Spec.Limits != plain.Spec.Limits || s.Spec.Fabric.ShortFlow != plain.Spec.Fabric.ShortFlow {
+	if !reflect.DeepEqual(s.Spec.Capture, plain.Spec.Capture) || s.Spec.Limits != plain.Spec.Limits || s.Spec.Fabric.ShortFlow != plain.Spec.Fabric.ShortFlow {
 		t.Errorf("what belongs to the machine was scaled: %+v %+v %+v", s.Spec.Capture, s.Spec.Limits, s.Spec.Fabric)
 	}
 	for i, item := range plain.Spec.Workload {

@@ -312,3 +312,28 @@ func TestLoadFiles(t *testing.T) {
 		t.Errorf("first problem %+v, want that of the spines", one)
 	}
 }
+
+// Patterns of captured links are resolved together: each link once, in order.
+func TestCapturedLinks(t *testing.T) {
+	text := strings.Replace(goodScenario(t), "repeat: 2", `capture: {links: ["leaf1<>spine*", "leaf*>spine0", "leaf0>h0-0[01]"]}`, 1)
+	s, err := Parse("s.yaml", []byte(text), options(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := s.Shape().Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	links, err := s.CapturedLinks(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, id := range links {
+		got = append(got, f.LinkName(id))
+	}
+	want := []string{"leaf0>h0-00", "leaf0>h0-01", "leaf0>spine0", "leaf1>spine0", "spine0>leaf1", "leaf1>spine1", "spine1>leaf1", "leaf2>spine0", "leaf3>spine0"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("CapturedLinks (-want +got):\n%s", diff)
+	}
+}

@@ -381,8 +381,13 @@ type Capture struct {
 	// Snaplen is how many bytes of each packet are kept: at least the headers of
 	// Ethernet (14), IPv4 (20), TCP with its options (60) and of a transfer (64).
 	Snaplen int `yaml:"snaplen" jsonschema:"default=160,minimum=158,maximum=65535" of:"bytes"`
-	// Ring is the memory between kernel and recorder for each ring.
+	// Ring is the memory between kernel and recorder for each host, and each switch
+	// of which links are captured.
 	Ring units.Bytes `yaml:"ring" jsonschema:"default=2MB" least:"64KB" most:"1GB" scale:"keep"`
+	// Links are captured where they leave their switches, besides all hosts: names
+	// such as "leaf0>spine1", and patterns such as "leaf*>spine*". They are to be
+	// looked at; all figures come from the hosts.
+	Links []string `yaml:"links,omitempty"`
 }
 
 // Limits end or refuse what would run away.

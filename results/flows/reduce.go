@@ -121,7 +121,8 @@ func Reduce(ctx context.Context, dir string, opt Options) (Result, error) {
 	}
 	var paths []string
 	for _, e := range entries {
-		if !e.IsDir() && strings.HasSuffix(e.Name(), Suffix) {
+		name, isCapture := strings.CutSuffix(e.Name(), Suffix)
+		if !e.IsDir() && isCapture && !topo.IsSwitch(name) { // which show again what hosts show
 			paths = append(paths, filepath.Join(dir, e.Name()))
 		}
 	}
@@ -194,7 +195,7 @@ func (r *Reducer) addFile(ctx context.Context, path string) error {
 	p, err := pcap.Open(path)
 	var bad *pcap.Error
 	if errors.As(err, &bad) {
-		r.problem("%s: nothing of its capture can be read: %v", host, bad)
+		r.problem("%s: nothing of its capture can be read: %s", host, bad.Local())
 		return nil
 	}
 	if err != nil {
@@ -303,7 +304,7 @@ func (h *hostReducer) close(p *pcap.Reader, err error) error {
 	switch {
 	case err == io.EOF:
 	case errors.As(err, &bad):
-		h.problem = append(h.problem, fmt.Sprintf("%s: only the first %d packets of its capture can be read: %v", h.Host, h.Captured, bad))
+		h.problem = append(h.problem, fmt.Sprintf("%s: only the first %d packets of its capture can be read: %s", h.Host, h.Captured, bad.Local()))
 	default:
 		return err
 	}

@@ -436,6 +436,26 @@ func TestForeignTrafficIsCounted(t *testing.T) {
 	}
 }
 
+// Captures of switches lie beside those of hosts and show the same packets again.
+func TestCapturesOfSwitchesAreNotRead(t *testing.T) {
+	n := newNetwork(t, a, b)
+	simple(n)
+	dir := t.TempDir()
+	for name, file := range map[string][]byte{a: n.file(a), b: n.file(b), "leaf0": n.file(a)[:100], "spine12": []byte("x")} {
+		if err := os.WriteFile(filepath.Join(dir, name+Suffix), file, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := Reduce(context.Background(), dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantProblems(t, got)
+	if len(got.Flows) != 1 || len(got.Captures) != 2 {
+		t.Errorf("%d flows from %d captures", len(got.Flows), len(got.Captures))
+	}
+}
+
 func TestDamagedFiles(t *testing.T) {
 	n := newNetwork(t, a, b)
 	simple(n)

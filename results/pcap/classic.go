@@ -36,6 +36,10 @@ func (p *Reader) classic(magic uint32) error {
 		binary.LittleEndian.PutUint32(b[:], magic)
 		return p.damaged("it begins with %x, which is neither a pcapng section header nor the magic number of a pcap file", b)
 	}
+	p.record = recordHead
+	if magic == magicKuznetzov {
+		p.record = kuznetzovHead
+	}
 	ok, err := p.need(classicHead)
 	if err != nil {
 		return err
@@ -51,12 +55,9 @@ func (p *Reader) classic(magic uint32) error {
 	link := p.uint32(head[20:]) & classicLinkTypes
 	i := interfaceState{skip: skipType(link), facts: Facts{LinkType: linkName(link)}}
 	i.SnapLen = int(p.uint32(head[16:]))
-	i.times, p.record = 1000, recordHead
-	switch magic {
-	case magicNanos:
+	i.times = 1000
+	if magic == magicNanos {
 		i.times = 1
-	case magicKuznetzov:
-		p.record = kuznetzovHead
 	}
 	p.interfaces = []interfaceState{i}
 	p.at += classicHead

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"testbed/hosts/wire"
 	"testbed/topo"
@@ -35,6 +36,9 @@ func NewCommenter(run uint64) *Commenter {
 // was split over several segments has no comment. It allocates for what it
 // comments alone.
 func (c *Commenter) Comment(at int, frame []byte) string {
+	if !mayBegin(frame) {
+		return ""
+	}
 	f, ok := parse(frame)
 	if !ok || len(f.payload) < wire.Size {
 		return ""
@@ -52,6 +56,24 @@ func (c *Commenter) Comment(at int, frame []byte) string {
 	}
 	c.seen[b] = struct{}{}
 	return describe(h, name(f.src), name(f.dst), f.payload[wire.Size:])
+}
+
+// magic are the bytes with which headers begin.
+var magic = [4]byte(wire.Header{Sent: time.Unix(0, 0)}.Append(nil))
+
+// mayBegin tells most packets, which carry no header, by four bytes.
+func mayBegin(b []byte) bool {
+	const ether, udpHead = 14, 8
+	if len(b) < ether+20+udpHead+wire.Size {
+		return false
+	}
+	at := ether + int(b[ether]&0x0f)*4
+	if b[ether+9] == protoTCP && at+12 < len(b) {
+		at += int(b[at+12]>>4) * 4
+	} else {
+		at += udpHead
+	}
+	return at+wire.Size <= len(b) && [4]byte(b[at:at+4]) == magic
 }
 
 func describe(h wire.Header, src, dst string, rest []byte) string {
@@ -95,6 +117,12 @@ func name(addr [4]byte) string {
 	return a.String()
 }
 
+// Protocols of IPv4.
+const (
+	protoTCP = 6
+	protoUDP = 17
+)
+
 // frame is a TCP segment or UDP datagram in one IPv4 packet over Ethernet.
 type frame struct {
 	udp      bool
@@ -118,8 +146,8 @@ func parse(b []byte) (f frame, ok bool) {
 		return frame{}, false
 	}
 	ip = ip[:min(len(ip), total)] // a frame may be padded behind the packet
-	f.udp = ip[9] == 17
-	if !f.udp && ip[9] != 6 || len(ip) < head+udpHead {
+	f.udp = ip[9] == protoUDP
+	if !f.udp && ip[9] != protoTCP || len(ip) < head+udpHead {
 		return frame{}, false
 	}
 	f.src, f.dst = [4]byte(ip[12:16]), [4]byte(ip[16:20])
@@ -148,9 +176,9 @@ func Unfinished(b []byte) bool {
 	if !ok {
 		return false
 	}
-	at, proto := 16, uint32(6)
+	at, proto := 16, uint32(protoTCP)
 	if f.udp {
-		at, proto = 6, 17
+		at, proto = 6, protoUDP
 	}
 	sum := proto + uint32(f.length)
 	for _, a := range [][4]byte{f.src, f.dst} {

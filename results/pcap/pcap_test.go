@@ -30,10 +30,12 @@ type kept struct {
 }
 
 // capture is a closed capture of n packets of random sizes, and what is in it.
-func capture(t testing.TB, n int) ([]byte, []kept) {
+func capture(t testing.TB, n int) ([]byte, []kept) { return captureOf(t, n, 160) }
+
+func captureOf(t testing.TB, n, snap int) ([]byte, []kept) {
 	t.Helper()
 	var buf bytes.Buffer
-	w, err := NewWriter(&buf, sampleMeta(), []Interface{{Name: "eth0", SnapLen: 160}, {Name: "lo", SnapLen: 160}})
+	w, err := NewWriter(&buf, sampleMeta(), []Interface{{Name: "eth0", SnapLen: snap}, {Name: "lo", SnapLen: snap}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +45,7 @@ func capture(t testing.TB, n int) ([]byte, []kept) {
 	for i := range n {
 		now = now.Add(time.Duration(1 + i%7)) // single nanoseconds apart
 		length := 40 + rng.IntN(1475)
-		data := make([]byte, min(length, 160))
+		data := make([]byte, min(length, snap))
 		for k := range data {
 			data[k] = byte(rng.Uint32())
 		}
@@ -332,6 +334,24 @@ func TestWriterErrors(t *testing.T) {
 	}
 }
 
+// Neither does Next, whatever the capture's length.
+func TestNextDoesNotAllocate(t *testing.T) {
+	file, _ := capture(t, 5000)
+	for name, b := range map[string][]byte{"pcapng": file, "pcap": bytes.Join([][]byte{classicFile(binary.LittleEndian, magicNanos, 1), bytes.Repeat(classicFile(binary.LittleEndian, magicNanos, 1)[classicHead:], 2500)}, nil)} {
+		r, err := NewReader(bytes.NewReader(b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := testing.AllocsPerRun(4000, func() {
+			if _, err := r.Next(); err != nil {
+				t.Fatal(err)
+			}
+		}); n != 0 {
+			t.Errorf("%s: Next allocates %v times a packet", name, n)
+		}
+	}
+}
+
 func TestWriteDoesNotAllocate(t *testing.T) {
 	w, err := NewWriter(io.Discard, sampleMeta(), []Interface{{Name: "eth0", SnapLen: 160}})
 	if err != nil {
@@ -348,37 +368,82 @@ func TestWriteDoesNotAllocate(t *testing.T) {
 }
 
 func BenchmarkWrite(b *testing.B) {
-	w, err := NewWriter(io.Discard, sampleMeta(), []Interface{{Name: "eth0", SnapLen: 160}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	data, ts := make([]byte, 160), time.Unix(1_700_000_000, 1)
-	b.ReportAllocs()
-	b.SetBytes(192)
-	for b.Loop() {
-		if err := w.Write(0, ts, data, 1514); err != nil {
-			b.Fatal(err)
-		}
+	data, stamp := make([]byte, 160), int64(second)
+	for _, x := range []struct {
+		name    string
+		flags   Flags
+		comment string
+	}{{"plain", 0, ""}, {"flags", Outbound, ""}, {"flags and comment", Outbound, "coflow 3, flow 17: 1.2MB, h0-03 → h2-01"}} {
+		b.Run(x.name, func(b *testing.B) {
+			w, err := NewWriter(io.Discard, sampleMeta(), []Interface{{Name: "eth0", SnapLen: 160}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := w.WriteNoted(Packet{Stamp: stamp, Data: data, Len: 1514}, x.flags, x.comment); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 
+// Ours beside gopacket's readers, on the same file in the page cache.
 func BenchmarkNext(b *testing.B) {
-	const packets = 100_000
-	file, _ := capture(b, packets)
-	b.ReportAllocs()
-	b.SetBytes(int64(len(file)))
-	n := 0
-	for b.Loop() {
-		r, err := NewReader(bytes.NewReader(file))
-		for err == nil {
-			_, err = r.Next()
-			n++
+	const packets = 500_000
+	ours := func(path string) (n int, err error) {
+		r, err := Open(path)
+		if err != nil {
+			return 0, err
 		}
-		if err != io.EOF {
-			b.Fatal(err)
+		for ; err == nil; n++ {
+			_, err = r.Next()
+		}
+		return n, errors.Join(err, r.Close())
+	}
+	gopackets := func(read func(*pcapgo.NgReader) error) func(path string) (int, error) {
+		return func(path string) (n int, err error) {
+			f, err := os.Open(path)
+			if err != nil {
+				return 0, err
+			}
+			r, err := pcapgo.NewNgReader(f, pcapgo.DefaultNgReaderOptions)
+			for ; err == nil; n++ {
+				err = read(r)
+			}
+			return n, errors.Join(err, f.Close())
 		}
 	}
-	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "packets/s")
+	for _, snap := range []int{96, 160} {
+		file, _ := captureOf(b, packets, snap)
+		path := filepath.Join(b.TempDir(), "h0-00.pcapng")
+		if err := os.WriteFile(path, file, 0o644); err != nil {
+			b.Fatal(err)
+		}
+		for _, x := range []struct {
+			name string
+			read func(path string) (int, error)
+		}{
+			{"ours", ours},
+			{"gopacket-zero-copy", gopackets(func(r *pcapgo.NgReader) error { _, _, err := r.ZeroCopyReadPacketData(); return err })},
+			{"gopacket", gopackets(func(r *pcapgo.NgReader) error { _, _, err := r.ReadPacketData(); return err })},
+		} {
+			b.Run(fmt.Sprintf("snaplen=%d/reader=%s", snap, x.name), func(b *testing.B) {
+				b.ReportAllocs()
+				b.SetBytes(int64(len(file)))
+				n := 0
+				for b.Loop() {
+					read, err := x.read(path)
+					if !errors.Is(err, io.EOF) || read != packets+1 {
+						b.Fatalf("%d packets, %v", read-1, err)
+					}
+					n += read
+				}
+				b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "packets/s")
+			})
+		}
+	}
 }
 
 func ExampleReader_Next() {

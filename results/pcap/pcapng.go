@@ -137,7 +137,7 @@ func (p *Reader) finish(left int) error {
 	}
 	for i := range p.interfaces {
 		if s := &p.interfaces[i]; s.ours && !s.closed {
-			return p.truncated("it ends without the statistics of interface %q: its writer did not close it", s.Name)
+			return p.truncated("it ends without the statistics of interface %q: its writer did not close it, or another program copied it without them", s.Name)
 		}
 	}
 	if p.ours && p.first == len(p.interfaces) {

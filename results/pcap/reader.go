@@ -28,6 +28,8 @@ type Error struct {
 	Path   string // as Open was given it; "" where NewReader was called
 	Offset int64  // of the block or record concerned, in bytes from the start of the file
 	Reason string
+
+	format string // "pcapng" or "pcap"
 }
 
 func (e *Error) Error() string {
@@ -40,7 +42,7 @@ func (e *Error) Error() string {
 // Local is the error without the path of the file, for what must read the same
 // wherever the file is.
 func (e *Error) Local() string {
-	return fmt.Sprintf("%v at byte %d: %s", e.Kind, e.Offset, e.Reason)
+	return fmt.Sprintf("%s: %v at byte %d: %s", e.format, e.Kind, e.Offset, e.Reason)
 }
 
 func (e *Error) Unwrap() error { return e.Kind }
@@ -216,11 +218,19 @@ func newReader(r io.Reader, path string) (*Reader, error) {
 }
 
 func (p *Reader) truncated(format string, args ...any) error {
-	return &Error{Kind: ErrTruncated, Path: p.path, Offset: p.offset, Reason: fmt.Sprintf(format, args...)}
+	return p.bad(ErrTruncated, format, args)
 }
 
 func (p *Reader) damaged(format string, args ...any) error {
-	return &Error{Kind: ErrDamaged, Path: p.path, Offset: p.offset, Reason: fmt.Sprintf(format, args...)}
+	return p.bad(ErrDamaged, format, args)
+}
+
+func (p *Reader) bad(kind error, format string, args []any) error {
+	e := &Error{Kind: kind, Path: p.path, Offset: p.offset, Reason: fmt.Sprintf(format, args...), format: "pcapng"}
+	if p.record > 0 {
+		e.format = "pcap"
+	}
+	return e
 }
 
 // need makes the buffer hold n unread bytes; ok is false where the file ends
@@ -325,8 +335,8 @@ func skipType(link uint32) string {
 // Next returns the next packet; its Data are valid until the call after. At the
 // end of a capture that is whole it returns io.EOF, otherwise an *Error that
 // matches ErrTruncated or ErrDamaged, or the error of the underlying reader. A
-// capture with Meta is whole when it was closed, any other when it does not end
-// within a block.
+// capture with Meta is whole when it was closed, any other when it does not
+// end within a block.
 func (p *Reader) Next() (Packet, error) {
 	if p.err != nil {
 		return Packet{}, p.err

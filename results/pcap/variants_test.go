@@ -405,7 +405,7 @@ func TestErrorsNameFileAndOffset(t *testing.T) {
 	defer r.Close()
 	_, err = readAll(r)
 	var bad *Error
-	if !errors.As(err, &bad) || bad.Path != path || !strings.HasPrefix(err.Error(), path+": capture is cut off at byte ") || strings.Contains(bad.Local(), path) {
+	if !errors.As(err, &bad) || bad.Path != path || !strings.HasPrefix(err.Error(), path+": pcapng: capture is cut off at byte ") || strings.Contains(bad.Local(), path) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -42,7 +42,7 @@ func LinkOf(i Interface) (name string, ok bool) {
 	return name, true
 }
 
-// Flags of a packet, as the format has them (epb_flags).
+// Flags are what is known of a packet, as the format has them (epb_flags).
 type Flags uint32
 
 // The flags that are written. Neither Inbound nor Outbound says that the direction
