@@ -8,6 +8,9 @@ SUDO    := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E env "PATH=$$PATH")
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X testbed/emu/cli.version=$(VERSION)
 
+# Programs that tests compare with, by the names of their Debian packages.
+COMPARED := tshark tcptrace tcpdump iperf3 chromium
+
 .PHONY: build demo test test-vm check lint bench bench-build fuzz clean
 
 build: bin/testbed
@@ -27,6 +30,8 @@ test: build
 		echo "make test: the privileged tests need root: run it as root, or where sudo works" >&2; exit 1; fi
 	@command -v gcc >/dev/null || { echo "make test: the race detector needs gcc: apt-get install gcc" >&2; exit 1; }
 	@command -v tc >/dev/null || [ -x /usr/sbin/tc ] || { echo "make test: a plan is tried as a script of ip and tc: apt-get install iproute2" >&2; exit 1; }
+	@missing=; for p in $(COMPARED); do command -v $$p >/dev/null || missing="$$missing $$p"; done; \
+		[ -z "$$missing" ] || echo "make test: not installed, so comparisons with it are skipped:$$missing (apt-get install --no-install-recommends $(COMPARED))"
 	TESTBED_PRIVILEGED=1 $(SUDO) $(GO) test -p 1 -race -shuffle=on -timeout 20m ./...
 
 # Needs no root. VMFLAGS are the flags of scripts/testvm, such as -run or -kernel.

@@ -47,6 +47,8 @@ var arrows = map[string][]string{
 	"results/timing":  {"results/flows", "results/metrics"},
 	"results/report":  {"results/flows", "results/metrics", "results/timing"},
 
+	"results/conversations": {"results/pcap"},
+
 	"emu/live": {"policies", "emu/engine", "emu/fault", "emu/kernel", "emu/fidelity", "emu/plan", "emu/deploy", "hosts", "hosts/pace", "hosts/disk",
 		"results/pcap", "results/flows"},
 	"emu/calibration": {"emu/plan"},
@@ -54,7 +56,7 @@ var arrows = map[string][]string{
 	"emu/experiment": {"emu/calibration", "policies", "policies/catalog", "emu/engine", "emu/fault", "emu/fluid", "emu/live", "emu/kernel", "emu/fidelity", "emu/plan", "emu/deploy", "emu/scenario",
 		"results/pcap", "results/flows", "results/metrics", "results/timing", "results/report"},
 	"emu/cli": {"topo/draw", "emu/calibration", "emu/calibrate", "policies/catalog", "emu/experiment", "emu/fault", "emu/inspect", "emu/kernel", "emu/plan", "emu/deploy", "emu/scenario",
-		"results/flows", "results/metrics", "results/report"},
+		"results/conversations", "results/flows", "results/metrics", "results/pcap", "results/report"},
 	"": {"emu/cli"},
 
 	"emu/kernel/netnstest": {},

@@ -52,7 +52,8 @@ func (p *Reader) classic(magic uint32) error {
 		return p.damaged("pcap version %d.%d: this reader knows version 2.4", major, minor)
 	}
 	// The highest four bits tell of frame check sequences.
-	i := interfaceState{skip: skipType(p.uint32(head[20:]) & classicLinkTypes)}
+	link := p.uint32(head[20:]) & classicLinkTypes
+	i := interfaceState{skip: skipType(link), facts: Facts{LinkType: linkName(link)}}
 	i.SnapLen = int(p.uint32(head[16:]))
 	i.times = 1000
 	if magic == magicNanos {

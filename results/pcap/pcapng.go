@@ -237,7 +237,8 @@ func (p *Reader) readInterface(body []byte) error {
 	if len(p.interfaces) == maxInterfaces {
 		return p.damaged("more than %d interfaces", maxInterfaces)
 	}
-	i := interfaceState{skip: skipType(uint32(p.uint16(body))), ours: p.ours}
+	link := uint32(p.uint16(body))
+	i := interfaceState{skip: skipType(link), ours: p.ours, facts: Facts{LinkType: linkName(link)}}
 	i.SnapLen = int(p.uint32(body[4:]))
 	i.times = 1000 // microseconds are what the format has where nothing is stated
 	err := p.options(body[8:], func(code uint16, value []byte) error {
@@ -332,12 +333,16 @@ func (p *Reader) readStatistics(body []byte) error {
 	if err != nil {
 		return err
 	}
-	p.interfaces[p.first+int(index)].closed = true
+	i := &p.interfaces[p.first+int(index)]
+	i.closed = true
+	// Numbers count from the start of the capture, so that a later block supersedes.
 	if received != noNumber {
-		p.stats.Received += received
+		p.stats.Received += received - i.facts.Stats.Received
+		i.facts.Stats.Received, i.facts.HasReceived = received, true
 	}
 	if dropped != noNumber {
-		p.stats.Dropped += dropped
+		p.stats.Dropped += dropped - i.facts.Stats.Dropped
+		i.facts.Stats.Dropped, i.facts.HasDropped = dropped, true
 		p.hasStats = true
 	}
 	return nil

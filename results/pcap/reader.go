@@ -105,6 +105,7 @@ type interfaceState struct {
 	skip   string // why its packets are skipped; "" for not at all
 	ours   bool   // of a section with Meta
 	closed bool   // has a statistics block
+	facts  Facts
 }
 
 // clock says what stamps count in.

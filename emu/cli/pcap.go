@@ -1,0 +1,554 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"testbed/results/conversations"
+	"testbed/results/pcap"
+)
+
+const (
+	pcapWidth    = 100 // columns of a terminal that the tables of pcap fit in
+	defaultLimit = 20  // lines of a table of pcap
+)
+
+// captureTypes are how names of captures end.
+var captureTypes = []string{".pcapng", ".pcap"}
+
+// looker is one call of pcap.
+type looker struct {
+	*app
+	order  conversations.Order
+	limit  int // lines of a table; 0 is all
+	capped bool
+	filter []string
+	csv    bool
+}
+
+// listed is a conversation and the capture it is of.
+type listed struct {
+	*conversations.Conversation
+	capture *conversations.Capture
+	name    string // of the capture, in tables
+}
+
+func (a *app) pcapCmd() *cobra.Command {
+	l := looker{app: a}
+	var order string
+	cmd := &cobra.Command{
+		Use: "pcap FILE…|RUN", Short: "Show the conversations in captures, of a run or of any program",
+		Long: `Pcap reads captures (pcapng or pcap, of Ethernet) and shows what they are and their TCP
+and UDP conversations: packets and bytes of frames, payload sent again, start, duration
+and goodput of the busier direction. Of captures made by a run it names the coflow and flow,
+or the block and hop, that each conversation carried. A directory stands for all captures
+below it. Numbers of streams are those of Wireshark's tcp.stream and udp.stream; every
+capture counts by itself, so what went between two captured hosts is there twice.
+
+Resent are packets that carry what the capture holds already, late those that it does
+not hold though it holds later ones: see docs/results.md. "coflow 3/17" is flow 17 of
+coflow 3, "block 7/2" hop 2 of block 7. --json and --csv give each direction's figures
+exactly, and all conversations unless --limit is given.
+
+A capture that is cut off or damaged is shown as far as it could be read; then follows
+the error, with the file and the place, and the exit code is 1.`,
+		Example: `  testbed pcap runs/quickstart-20260102-150405-ab12 --sort retransmissions
+  testbed pcap runs/quickstart-…/sebf+hdfs/0/captures/h0-00.pcapng --filter 'coflow 3 '
+  testbed pcap h0-00.pcapng --filter 10.0.3 --filter :50060 --limit 0
+  sudo tcpdump -i eth0 -w x.pcap; testbed pcap x.pcap
+  testbed pcap x.pcap --json | jq '.conversations[] | select(.rst_ab + .rst_ba > 0)'
+  testbed pcap x.pcap --csv > conversations.csv`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError{fmt.Errorf("pcap: want the path of a capture or of a run: %s", cmd.UseLine())}
+			}
+			return nil
+		},
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return []string{"pcapng", "pcap"}, cobra.ShellCompDirectiveFilterFileExt
+		},
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if l.order, err = conversations.ParseOrder(order); err != nil {
+				return usageError{fmt.Errorf("--sort: %w", err)}
+			}
+			if l.limit < 0 {
+				return usageError{fmt.Errorf("--limit %d: want 0, which is all, or more", l.limit)}
+			}
+			if l.csv && l.json {
+				return usageError{errors.New("--csv with --json: want one of them")}
+			}
+			l.capped = cmd.Flags().Changed("limit")
+			return l.run(cmd.Context(), args)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&order, "sort", string(conversations.ByBytes), "bytes, packets, duration, retransmissions or start")
+	f.IntVar(&l.limit, "limit", defaultLimit, "lines of a table; 0 is all")
+	f.StringArrayVar(&l.filter, "filter", nil, `only conversations with this: an address or its first parts, ":port", tcp, udp, or part of a transfer's name (repeatable: all of them)`)
+	f.BoolVar(&l.csv, "csv", false, "print the conversations as CSV")
+	_ = cmd.RegisterFlagCompletionFunc("sort", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		var names []string
+		for _, o := range conversations.Orders() {
+			names = append(names, string(o))
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	})
+	return cmd
+}
+
+func (l *looker) run(ctx context.Context, args []string) error {
+	paths, err := findCaptures(args)
+	if err != nil {
+		return err
+	}
+	all := make([]*conversations.Capture, len(paths))
+	failed := make([]error, len(paths))
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i, path := range paths {
+		g.Go(func() error {
+			if failed[i] = context.Cause(ctx); failed[i] == nil {
+				all[i], failed[i] = conversations.ReadFile(ctx, path, conversations.Options{})
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // errors are kept by path
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	names := captureNames(paths)
+	var captures []*conversations.Capture
+	var shown []string // names of captures
+	var list []listed
+	for i, c := range all {
+		if c == nil {
+			continue
+		}
+		captures, shown = append(captures, c), append(shown, names[i])
+		for _, v := range c.Conversations {
+			if !slices.ContainsFunc(l.filter, func(text string) bool { return !v.Match(text) }) {
+				list = append(list, listed{v, c, names[i]})
+			}
+		}
+	}
+	// Conversations of a capture are in order of their first packets.
+	slices.SortStableFunc(list, func(a, b listed) int { return l.order.Compare(a.Conversation, b.Conversation) })
+	return errors.Join(l.show(captures, shown, list), errors.Join(failed...))
+}
+
+// findCaptures are the files that args name, and those below the directories.
+func findCaptures(args []string) ([]string, error) {
+	var paths []string
+	for _, arg := range args {
+		info, err := os.Stat(arg)
+		if err != nil {
+			return nil, fmt.Errorf("open capture: %w", err)
+		}
+		if !info.IsDir() {
+			paths = append(paths, arg)
+			continue
+		}
+		before := len(paths)
+		err = filepath.WalkDir(arg, func(path string, e fs.DirEntry, err error) error {
+			if err == nil && !e.IsDir() && slices.Contains(captureTypes, filepath.Ext(path)) {
+				paths = append(paths, path)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("look for captures: %w", err)
+		}
+		if len(paths) == before {
+			return nil, hinted{fmt.Errorf("no capture below %s: no name ends in %s", arg, strings.Join(captureTypes, " or ")),
+				"a simulation has none; a run keeps them in <arm>/<repeat>/captures"}
+		}
+	}
+	return paths, nil
+}
+
+// captureNames are short names for paths: without the directory that all have in
+// common, the directories named captures, and the file type.
+func captureNames(paths []string) []string {
+	parts := make([][]string, len(paths))
+	common := 0
+	for i, p := range paths {
+		parts[i] = strings.Split(filepath.ToSlash(filepath.Clean(p)), "/")
+		dirs := parts[i][:len(parts[i])-1]
+		if i == 0 {
+			common = len(dirs)
+		}
+		common = min(common, len(dirs))
+		for k := range common {
+			if dirs[k] != parts[0][k] {
+				common = k
+				break
+			}
+		}
+	}
+	names := make([]string, len(paths))
+	for i, p := range parts {
+		p = slices.DeleteFunc(slices.Clone(p[common:]), func(s string) bool { return s == "captures" })
+		names[i] = strings.Join(p, "/")
+		for _, t := range captureTypes {
+			names[i] = strings.TrimSuffix(names[i], t)
+		}
+	}
+	return names
+}
+
+func (l *looker) show(captures []*conversations.Capture, names []string, list []listed) error {
+	if l.csv || l.json {
+		if l.capped && l.limit > 0 {
+			list = list[:min(l.limit, len(list))]
+		}
+		rows := make([]conversations.Row, len(list))
+		for i, v := range list {
+			rows[i] = v.Row(v.capture.Path)
+		}
+		if l.csv {
+			return conversations.WriteCSV(l.stdout, rows)
+		}
+		out := struct {
+			Captures      []captureJSON       `json:"captures"`
+			Conversations []conversations.Row `json:"conversations"`
+		}{[]captureJSON{}, rows}
+		for _, c := range captures {
+			out.Captures = append(out.Captures, captureOf(c))
+		}
+		return l.print(out, nil)
+	}
+	var b strings.Builder
+	for i, c := range captures {
+		if len(captures) == 1 {
+			drawCapture(&b, names[i], c)
+		}
+	}
+	if len(captures) > 1 {
+		if err := l.drawCaptures(&b, captures, names); err != nil {
+			return err
+		}
+	}
+	if len(captures) > 0 {
+		if err := l.drawConversations(&b, captures, names, list); err != nil {
+			return err
+		}
+	}
+	lines := strings.Split(b.String(), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ") // cells are padded, also the last
+	}
+	_, err := io.WriteString(l.stdout, strings.Join(lines, "\n"))
+	return err
+}
+
+// drawCapture writes the facts of one capture.
+func drawCapture(w io.Writer, name string, c *conversations.Capture) {
+	fact := func(what, format string, args ...any) {
+		fmt.Fprintln(w, clipRunes(fmt.Sprintf("%-11s ", what)+fmt.Sprintf(format, args...), pcapWidth))
+	}
+	fact("capture", "%s", name)
+	if m := c.Meta; m != nil {
+		fact("of", "host %s, arm %s, repeat %d", m.Host, m.Arm, m.Repeat)
+		fact("run", "%s, by %s %s", m.RunID, m.Tool, m.Version)
+	}
+	fact("format", "%s, %s", c.Format, state(c))
+	fact("packets", "%d, %d bytes of frames", c.Packets, c.Bytes)
+	if c.Packets > 0 {
+		fact("first", "%s", stamp(c.First))
+		fact("last", "%s, %s s later", stamp(c.Last), seconds(c.Last-c.First))
+	}
+	if c.HasStats {
+		fact("kernel", "%d packets received, %d dropped", c.Stats.Received, c.Stats.Dropped)
+	} else {
+		fact("kernel", "the capture does not say what was dropped")
+	}
+	for _, i := range c.Interfaces {
+		fact("interface", "%s", interfaceLine(i))
+	}
+	for _, line := range others([]*conversations.Capture{c}) {
+		fact("other", "%s", line)
+	}
+	for _, s := range c.Skipped {
+		fact("skipped", "%d packets %s", s.Packets, s.Why)
+	}
+	fmt.Fprintln(w)
+}
+
+func interfaceLine(i conversations.Interface) string {
+	parts := []string{fmt.Sprintf("%s (%s): %d packets, %d bytes", cmp.Or(i.Name, "unnamed"), i.LinkType, i.Packets, i.Bytes)}
+	if i.HasDropped {
+		parts = append(parts, fmt.Sprintf("%d dropped", i.Stats.Dropped))
+	}
+	if i.SnapLen > 0 {
+		parts = append(parts, fmt.Sprintf("snaplen %d", i.SnapLen))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// others are what belongs to no conversation, and was skipped.
+func others(captures []*conversations.Capture) []string {
+	sum := map[string]conversations.Counts{}
+	var kinds, lines []string
+	for _, c := range captures {
+		for _, kind := range c.Others() {
+			if _, ok := sum[kind]; !ok {
+				kinds = append(kinds, kind)
+			}
+			n := sum[kind]
+			n.Packets, n.Bytes = n.Packets+c.Other[kind].Packets, n.Bytes+c.Other[kind].Bytes
+			sum[kind] = n
+		}
+	}
+	slices.SortStableFunc(kinds, func(a, b string) int { return sum[b].Packets - sum[a].Packets })
+	for _, kind := range kinds {
+		lines = append(lines, fmt.Sprintf("%s: %d packets, %d bytes", kind, sum[kind].Packets, sum[kind].Bytes))
+	}
+	return lines
+}
+
+// state tells in a word or two whether a capture is all there.
+func state(c *conversations.Capture) string {
+	switch {
+	case c.Err == nil:
+		return "whole"
+	case errors.Is(c.Err, pcap.ErrTruncated):
+		return "cut off"
+	}
+	return "damaged"
+}
+
+func stamp(ns int64) string {
+	return time.Unix(0, ns).UTC().Format("2006-01-02 15:04:05.000000000 UTC")
+}
+
+// seconds is exact, to the nanosecond.
+func seconds(ns int64) string { return fmt.Sprintf("%d.%09d", ns/1e9, ns%1e9) }
+
+func (l *looker) drawCaptures(w io.Writer, captures []*conversations.Capture, names []string) error {
+	t := pcapTable{head: []string{"capture", "format", "packets", "bytes", "first packet (UTC)", "seconds", "dropped", "conv.", "state"}, shrink: []int{0}}
+	for i, c := range captures {
+		drops := "?"
+		if c.HasStats {
+			drops = short(float64(c.Stats.Dropped), "")
+		}
+		first, took := "–", "–"
+		if c.Packets > 0 {
+			first, took = time.Unix(0, c.First).UTC().Format("2006-01-02 15:04:05.000"), fmt.Sprintf("%.3f", float64(c.Last-c.First)/1e9)
+		}
+		t.rows = append(t.rows, []string{names[i], c.Format, short(float64(c.Packets), ""), short(float64(c.Bytes), "B"), first, took, drops,
+			short(float64(len(c.Conversations)), ""), state(c)})
+	}
+	fmt.Fprintf(w, "%d captures\n", len(captures))
+	return t.draw(w, l.limit)
+}
+
+func (l *looker) drawConversations(w io.Writer, captures []*conversations.Capture, names []string, list []listed) error {
+	var sum struct{ conversations.Counts }
+	var payload, resent int64
+	again, late := 0, 0
+	start := captures[0].First
+	for _, c := range captures {
+		if c.Packets > 0 {
+			start = min(start, c.First)
+		}
+	}
+	t := pcapTable{head: []string{"stream", "from", "to", "pkts", "bytes", "resent", "start", "time", "goodput", "carries"}, shrink: []int{1, 2, 9}}
+	if len(captures) > 1 { // the capture instead of the start
+		t.head, t.shrink = []string{"capture", "stream", "from", "to", "pkts", "bytes", "resent", "time", "goodput", "carries"}, []int{0, 2, 3, 9}
+	}
+	for i, v := range list {
+		sum.Packets, sum.Bytes = sum.Packets+v.Packets(), sum.Bytes+v.Bytes()
+		payload += int64(v.AB.Payload + v.BA.Payload)
+		resent += int64(v.AB.ResentBytes + v.BA.ResentBytes)
+		again += v.Retransmissions()
+		late += v.AB.OutOfOrder + v.BA.OutOfOrder
+		if l.limit > 0 && i >= l.limit {
+			continue
+		}
+		carries := ""
+		if v.Transfer != nil {
+			carries = v.Transfer.Short()
+		}
+		goodput := "–"
+		if r := max(v.AB.Goodput(), v.BA.Goodput()); r > 0 {
+			goodput = short(float64(r), "bps")
+		}
+		row := []string{fmt.Sprintf("%s %d", v.Protocol, v.Stream), v.A.String(), v.B.String(), short(float64(v.Packets()), ""), short(float64(v.Bytes()), "B"),
+			short(float64(v.Retransmissions()), ""), shortTime(time.Duration(v.From - start)), shortTime(v.Duration()), goodput, carries}
+		if len(captures) > 1 {
+			row = append([]string{v.name}, slices.Delete(row, 6, 7)...)
+		}
+		t.rows = append(t.rows, row)
+	}
+	if len(captures) > 1 {
+		fmt.Fprintln(w)
+	}
+	total := 0
+	for _, c := range captures {
+		total += len(c.Conversations)
+	}
+	title := fmt.Sprintf("%d conversations", total)
+	if len(l.filter) > 0 {
+		title = fmt.Sprintf("%d of %s match", len(list), title)
+	}
+	fmt.Fprintf(w, "%s, by %s\n", title, l.order)
+	t.left = len(list) - len(t.rows)
+	if len(list) > 0 {
+		if err := t.draw(w, 0); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(w, "total: %d packets, %d bytes; payload %d bytes, of which %d again in %d packets; %d late\n",
+		sum.Packets, sum.Bytes, payload, resent, again, late)
+	if len(captures) > 1 {
+		for _, line := range others(captures) {
+			fmt.Fprintf(w, "other: %s\n", line)
+		}
+		for i, c := range captures {
+			for _, s := range c.Skipped {
+				fmt.Fprintf(w, "skipped in %s: %d packets %s\n", names[i], s.Packets, s.Why)
+			}
+		}
+	}
+	return nil
+}
+
+// pcapTable is drawn within pcapWidth, whatever is in it.
+type pcapTable struct {
+	head   []string
+	rows   [][]string
+	shrink []int // columns that are clipped in the middle where there is no room, of names
+	left   int   // rows that are not there
+}
+
+// draw writes at most limit rows; 0 is all.
+func (t *pcapTable) draw(w io.Writer, limit int) error {
+	rows, left := t.rows, t.left
+	if limit > 0 && len(rows) > limit {
+		rows, left = rows[:limit], left+len(rows)-limit
+	}
+	const gap = 2
+	widths := make([]int, len(t.head))
+	total := -gap
+	for i := range widths {
+		widths[i] = utf8.RuneCountInString(t.head[i])
+		for _, r := range rows {
+			widths[i] = max(widths[i], utf8.RuneCountInString(r[i]))
+		}
+		total += widths[i] + gap
+	}
+	for ; total > pcapWidth; total-- {
+		widest := slices.MaxFunc(t.shrink, func(a, b int) int { return widths[a] - widths[b] })
+		widths[widest]--
+	}
+	clipped := make([][]string, len(rows))
+	for i, r := range rows {
+		clipped[i] = slices.Clone(r)
+		for _, col := range t.shrink {
+			clipped[i][col] = clipMiddle(r[col], widths[col])
+		}
+	}
+	if err := drawColumns(w, t.head, clipped); err != nil {
+		return err
+	}
+	if left > 0 {
+		fmt.Fprintf(w, "… %d more: --limit 0 shows all\n", left)
+	}
+	return nil
+}
+
+// clipMiddle leaves the beginning and the end, which tell addresses and captures
+// apart.
+func clipMiddle(s string, n int) string {
+	r := []rune(s)
+	if len(r) <= n {
+		return s
+	}
+	n = max(n, 3)
+	head := (n - 1) / 2
+	return string(r[:head]) + "…" + string(r[len(r)-(n-1-head):])
+}
+
+// captureJSON is a capture as programs read it. Stamps are Unix nanoseconds.
+type captureJSON struct {
+	Path       string          `json:"path"`
+	Format     string          `json:"format"`
+	State      string          `json:"state"` // whole, cut off or damaged
+	Error      string          `json:"error,omitempty"`
+	Packets    int             `json:"packets"`
+	Bytes      int64           `json:"bytes"`
+	First      int64           `json:"first_ns"`
+	Last       int64           `json:"last_ns"`
+	Received   *uint64         `json:"received"` // null where the capture does not say
+	Dropped    *uint64         `json:"dropped"`
+	Interfaces []interfaceJSON `json:"interfaces"`
+	Other      []otherJSON     `json:"other"` // that belong to no conversation
+	Skipped    []skippedJSON   `json:"skipped"`
+	Of         *pcap.Meta      `json:"of"` // null for captures of other programs
+}
+
+type interfaceJSON struct {
+	Name        string  `json:"name"`
+	Description string  `json:"description"`
+	LinkType    string  `json:"link_type"`
+	SnapLen     int     `json:"snaplen"` // 0 for all
+	Packets     int     `json:"packets"`
+	Bytes       int64   `json:"bytes"`
+	Received    *uint64 `json:"received"` // null where the capture does not say
+	Dropped     *uint64 `json:"dropped"`
+}
+
+type skippedJSON struct {
+	Why     string `json:"why"`
+	Packets uint64 `json:"packets"`
+}
+
+type otherJSON struct {
+	Kind    string `json:"kind"`
+	Packets int    `json:"packets"`
+	Bytes   int64  `json:"bytes"`
+}
+
+func captureOf(c *conversations.Capture) captureJSON {
+	out := captureJSON{Path: c.Path, Format: c.Format, State: state(c), Packets: c.Packets, Bytes: int64(c.Bytes), First: c.First, Last: c.Last,
+		Interfaces: []interfaceJSON{}, Other: []otherJSON{}, Skipped: []skippedJSON{}, Of: c.Meta}
+	if c.Err != nil {
+		out.Error = c.Err.Error()
+	}
+	if c.HasStats {
+		out.Received, out.Dropped = &c.Stats.Received, &c.Stats.Dropped
+	}
+	for _, i := range c.Interfaces {
+		f := interfaceJSON{Name: i.Name, Description: i.Description, LinkType: i.LinkType, SnapLen: i.SnapLen, Packets: i.Packets, Bytes: int64(i.Bytes)}
+		if i.HasReceived {
+			f.Received = &i.Stats.Received
+		}
+		if i.HasDropped {
+			f.Dropped = &i.Stats.Dropped
+		}
+		out.Interfaces = append(out.Interfaces, f)
+	}
+	for _, s := range c.Skipped {
+		out.Skipped = append(out.Skipped, skippedJSON(s))
+	}
+	for _, kind := range c.Others() {
+		n := c.Other[kind]
+		out.Other = append(out.Other, otherJSON{kind, n.Packets, int64(n.Bytes)})
+	}
+	return out
+}

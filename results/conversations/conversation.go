@@ -1,0 +1,307 @@
+package conversations
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"testbed/hosts/wire"
+	"testbed/topo/units"
+)
+
+// Protocols of conversations.
+const (
+	TCP = "tcp"
+	UDP = "udp"
+)
+
+// Counts are packets and the bytes of their Ethernet frames, without check
+// sequence.
+type Counts struct {
+	Packets int
+	Bytes   units.Bytes
+}
+
+func (c *Counts) add(frame int) {
+	c.Packets++
+	c.Bytes += units.Bytes(frame)
+}
+
+// Direction is one half of a conversation. What is of TCP is 0 for UDP.
+type Direction struct {
+	Counts
+	Payload units.Bytes // every time it was seen
+
+	Retransmissions int
+	ResentBytes     units.Bytes // payload that brought nothing new
+	OutOfOrder      int
+	ZeroWindows     int
+	SYN, FIN, RST   int // packets with the flag
+
+	// First and Last are the stamps of the first and last packet with payload, Unix
+	// nanoseconds; 0 where there was none.
+	First, Last int64
+
+	seen   coverage
+	base   uint32 // sequence number of its SYN, or one below the first that the capture tells of
+	based  bool   // base is known
+	window uint16 // last stated
+	acked  uint32 // the last acknowledgement of the other's bytes
+	acks   bool   // there was one
+	head   []byte // beginning of a transfer header whose rest is in the next packets
+	looked bool   // for a header
+}
+
+// Goodput is Payload, each byte once, over the time from First to Last; 0 where that
+// is no time.
+func (d *Direction) Goodput() units.Rate {
+	if d.Last <= d.First {
+		return 0
+	}
+	return units.Rate(min(float64(d.Payload-d.ResentBytes)*8e9/float64(d.Last-d.First), math.MaxInt64/2))
+}
+
+// Conversation is what two endpoints exchanged.
+type Conversation struct {
+	Stream   int // among the capture's conversations of its protocol, from 0
+	Protocol string
+	// A sent the first packet, or is the client where that was the server's SYN.
+	A, B     netip.AddrPort
+	AB, BA   Direction
+	From, To int64 // earliest and latest stamp, Unix nanoseconds
+	// Handshake is of TCP; 0 where it was not captured.
+	Handshake time.Duration
+	// Transfer is what this project's headers name, nil for none.
+	Transfer *Transfer
+
+	syn    int64 // the last SYN of A; 0 for none
+	synAck bool  // B answered
+}
+
+// Duration is from the earliest packet to the latest.
+func (c *Conversation) Duration() time.Duration { return time.Duration(c.To - c.From) }
+
+// Packets are those of both directions.
+func (c *Conversation) Packets() int { return c.AB.Packets + c.BA.Packets }
+
+// Bytes are those of both directions.
+func (c *Conversation) Bytes() units.Bytes { return c.AB.Bytes + c.BA.Bytes }
+
+// Retransmissions are those of both directions.
+func (c *Conversation) Retransmissions() int { return c.AB.Retransmissions + c.BA.Retransmissions }
+
+// Transfer is the part of a run that a conversation carried, or that its datagrams
+// marked.
+type Transfer struct {
+	wire.Header     // the first
+	Headers     int // datagrams with a header; 1 for a TCP conversation
+}
+
+func (t *Transfer) String() string {
+	var name string
+	switch h := t.Header; h.Kind {
+	case wire.KindFlow:
+		name = fmt.Sprintf("coflow %d flow %d", h.Group, h.Member)
+	case wire.KindBlock:
+		name = fmt.Sprintf("block %d hop %d", h.Group, h.Member)
+		if h.Generation > 0 {
+			name += fmt.Sprintf(" pipeline %d", h.Generation)
+		}
+	case wire.KindCoflowMark:
+		name = fmt.Sprintf("mark of coflow %d", h.Group)
+	case wire.KindWriteMark:
+		name = fmt.Sprintf("mark of block %d", h.Group)
+	case wire.KindFlowFailed:
+		name = fmt.Sprintf("end of coflow %d flow %d", h.Group, h.Member)
+	case wire.KindBlockFailed:
+		name = fmt.Sprintf("end of block %d", h.Group)
+	case wire.KindReplicaLost:
+		name = fmt.Sprintf("lost replica of block %d", h.Group)
+	default:
+		name = fmt.Sprintf("%v %d", h.Kind, h.Group)
+	}
+	if t.Headers > 1 {
+		name += fmt.Sprintf(" and %d more", t.Headers-1)
+	}
+	return name
+}
+
+// Short is the name in few columns: "coflow 3/17" is flow 17 of coflow 3.
+func (t *Transfer) Short() string {
+	r := strings.NewReplacer(" flow ", "/", " hop ", "/", " pipeline ", "/", " and ", " +", " more", "", " of ", " ", " replica", "")
+	return r.Replace(t.String())
+}
+
+// superseded tells whether a SYN begins another conversation between the same
+// ports.
+func (c *Conversation) superseded(s *segment) bool {
+	if !s.tcp || s.flags&(flagSYN|flagACK) != flagSYN {
+		return false
+	}
+	d := c.direction(s)
+	return d.based && s.seq != d.base
+}
+
+func (c *Conversation) direction(s *segment) *Direction {
+	if s.src == c.A {
+		return &c.AB
+	}
+	return &c.BA
+}
+
+// add takes a packet of the conversation, of a frame of so many bytes.
+func (c *Conversation) add(s *segment, stamp int64, frame int, o Options) {
+	d, back := &c.AB, &c.BA
+	if s.src != c.A {
+		d, back = back, d
+	}
+	d.Counts.add(frame)
+	c.From, c.To = min(c.From, stamp), max(c.To, stamp)
+	if s.length > 0 {
+		if d.Payload == 0 {
+			d.First, d.Last = stamp, stamp
+		}
+		d.First, d.Last = min(d.First, stamp), max(d.Last, stamp)
+		d.Payload += units.Bytes(s.length)
+	}
+	if !s.tcp {
+		if h, err := wire.Parse(s.payload); err == nil {
+			if c.Transfer == nil {
+				c.Transfer = &Transfer{Header: h}
+			}
+			c.Transfer.Headers++
+		}
+		return
+	}
+	c.handshake(s, stamp)
+	if syn := s.flags&flagSYN != 0; syn && d.SYN == 0 {
+		d.base, d.based = s.seq, true
+	} else if !d.based {
+		d.base, d.based = s.seq-1, true
+	}
+	if s.flags&flagACK != 0 && !back.based {
+		back.base, back.based = s.ack-1, true
+	}
+	off := d.place(s, back, o)
+	d.window = s.window
+	if s.flags&flagACK != 0 {
+		d.acked, d.acks = s.ack, true
+	}
+	if !d.looked && s.length > 0 {
+		if h := d.look(s.payload, s.length, off); h != nil && c.Transfer == nil {
+			c.Transfer = &Transfer{Header: *h, Headers: 1}
+		}
+	}
+}
+
+func (c *Conversation) handshake(s *segment, stamp int64) {
+	switch {
+	case s.src != c.A:
+		c.synAck = c.synAck || c.syn != 0 && s.flags&(flagSYN|flagACK) == flagSYN|flagACK
+	case s.flags&(flagSYN|flagACK) == flagSYN:
+		if !c.synAck {
+			c.syn = stamp
+		}
+	case s.flags&(flagACK|flagRST) == flagACK && c.synAck && c.syn != 0:
+		c.Handshake = time.Duration(stamp - c.syn)
+		c.syn = 0
+	}
+}
+
+// place puts a packet into its place in the stream and tells what it is. It
+// returns the offset of its payload, counted from 0.
+func (d *Direction) place(s *segment, back *Direction, o Options) int64 {
+	syn, fin, rst := s.flags&flagSYN != 0, s.flags&flagFIN != 0, s.flags&flagRST != 0
+	if !d.seen.begun {
+		if syn {
+			d.seen.begin(s.seq)
+		} else {
+			d.seen.begin(s.seq - 1)
+			d.seen.high = 1
+		}
+	}
+	if syn {
+		d.SYN++
+	}
+	if fin {
+		d.FIN++
+	}
+	if rst {
+		d.RST++
+	}
+	if s.window == 0 && !syn && !fin && !rst {
+		d.ZeroWindows++
+	}
+	lo := d.seen.place(s.seq)
+	data := lo // offset of the payload
+	if syn {
+		data++
+	}
+	end := data + int64(s.length) // of the payload
+	hi := end
+	if fin {
+		hi++
+	}
+	switch {
+	case lo == hi:
+		if !rst { // all below has been sent
+			d.seen.high = max(d.seen.high, lo)
+		}
+	case s.length == 1 && lo == d.seen.high-1 && !syn && !fin && !rst: // a keep-alive
+		d.ResentBytes += units.Bytes(s.length)
+	case s.length == 1 && lo == d.seen.high && back.ZeroWindows > 0 && back.window == 0: // a probe of the closed window
+		d.ResentBytes++
+	default:
+		below := lo < d.seen.high
+		var fresh, freshData int64
+		if lo < data {
+			fresh += d.seen.add(lo, data, o.Holes)
+		}
+		freshData = d.seen.add(data, end, o.Holes)
+		fresh += freshData + d.seen.add(end, hi, o.Holes)
+		if s.length > 0 && back.acks && int32(s.seq+uint32(s.length)-back.acked) <= 0 { // has arrived, though not in the capture
+			fresh, freshData = 0, 0
+		}
+		d.ResentBytes += units.Bytes(int64(s.length) - freshData)
+		switch {
+		case fresh < hi-lo:
+			d.Retransmissions++
+		case below:
+			d.OutOfOrder++
+		}
+	}
+	return data - 1
+}
+
+// look looks for a transfer header at the beginning of the stream. It takes the
+// payload at an offset, of length bytes.
+func (d *Direction) look(payload []byte, length int, off int64) *wire.Header {
+	if off != int64(len(d.head)) {
+		return nil // sent again, or out of place: the header may still come
+	}
+	whole := len(payload) == length
+	if len(d.head) > 0 {
+		payload = append(d.head, payload[:min(len(payload), wire.Size-len(d.head))]...)
+	}
+	if len(payload) < wire.Size && whole && plausible(payload) {
+		d.head = slices.Clone(payload)
+		return nil
+	}
+	d.looked, d.head = true, nil
+	h, err := wire.Parse(payload)
+	if err != nil {
+		return nil // not ours, or damaged
+	}
+	return &h
+}
+
+// plausible tells whether b could be the beginning of a header.
+func plausible(b []byte) bool {
+	magic := wire.Header{Kind: wire.KindFlow, Sent: time.Unix(0, 0)}.Append(nil)[:4]
+	n := min(len(b), len(magic))
+	return bytes.Equal(b[:n], magic[:n])
+}
