@@ -25,6 +25,7 @@ import (
 	"testbed/results/metrics"
 	"testbed/results/report"
 	"testbed/results/verdict"
+	"testbed/topo/units"
 )
 
 // ManifestFile is the file of a run directory that Manifest is of.
@@ -90,6 +91,7 @@ type Run struct {
 	// Breakdown and Links are nil where the run has no such file, as a simulation.
 	Breakdown []Share
 	Links     []Load
+	traffic   map[string]map[string]units.Bytes // by arm and class
 }
 
 // Open reads a run directory. A run that was cut short can be read where repeats of
@@ -188,9 +190,32 @@ func (r *Run) summary() error {
 	case *format.Format != report.Format:
 		return r.damaged(report.SummaryFile, 0, fmt.Sprintf("it is of format %d, and this testbed reads format %d", *format.Format, report.Format))
 	}
-	_, err = r.json(report.SummaryFile, &r.Summary)
-	return err
+	if _, err = r.json(report.SummaryFile, &r.Summary); err != nil {
+		return err
+	}
+	var more struct {
+		Arms []struct {
+			Name    string `json:"name"`
+			Traffic *struct {
+				CrossRack map[string]units.Bytes `json:"cross_rack_bytes"`
+			} `json:"traffic"`
+		} `json:"arms"`
+	}
+	if _, err = r.json(report.SummaryFile, &more); err != nil {
+		return err
+	}
+	r.traffic = map[string]map[string]units.Bytes{}
+	for _, a := range more.Arms {
+		if a.Traffic != nil {
+			r.traffic[a.Name] = a.Traffic.CrossRack
+		}
+	}
+	return nil
 }
+
+// CrossRack is how many bytes of frames crossed racks in an arm, by class; nil where
+// the summary has none, as of a simulation.
+func (r *Run) CrossRack(arm string) map[string]units.Bytes { return r.traffic[arm] }
 
 // unreported is the error of a directory without a summary.
 func (r *Run) unreported() error {
