@@ -197,7 +197,7 @@ func (r *Run) summary() error {
 		Arms []struct {
 			Name    string `json:"name"`
 			Traffic *struct {
-				CrossRack map[string]units.Bytes `json:"cross_rack_bytes"`
+				CrossRack map[string]int64 `json:"cross_rack_bytes"`
 			} `json:"traffic"`
 		} `json:"arms"`
 	}
@@ -206,9 +206,17 @@ func (r *Run) summary() error {
 	}
 	r.traffic = map[string]map[string]units.Bytes{}
 	for _, a := range more.Arms {
-		if a.Traffic != nil {
-			r.traffic[a.Name] = a.Traffic.CrossRack
+		if a.Traffic == nil || a.Traffic.CrossRack == nil {
+			continue
 		}
+		by := map[string]units.Bytes{}
+		for class, n := range a.Traffic.CrossRack {
+			if n < 0 {
+				return r.damaged(report.SummaryFile, 0, fmt.Sprintf("arm %q: %d bytes of %q between racks", a.Name, n, class))
+			}
+			by[class] = units.Bytes(n)
+		}
+		r.traffic[a.Name] = by
 	}
 	return nil
 }

@@ -382,7 +382,7 @@ func repeats(d *drawing) error {
 	if log {
 		logarithmic(&d.p.X)
 	} else {
-		d.p.X.Min = min(d.p.X.Min, 0)
+		d.p.X.Min, d.p.X.Max = min(d.p.X.Min, 0), d.p.X.Max*1.05
 	}
 	return nil
 }

@@ -160,7 +160,7 @@ func fit(sty text.Style, s string, most vg.Length) string {
 // Parts of a figure.
 const (
 	margin    = 2    // points around all
-	thumbWide = 2.0  // of a legend's thumbnail, in font sizes
+	thumbWide = 1.7  // of a legend's thumbnail, in font sizes
 	leastPlot = 0.35 // of the height, for the plot itself
 )
 
@@ -204,7 +204,7 @@ func (d *drawing) write(w io.Writer, format string) error {
 		return fmt.Errorf("a legend of %d lines leaves no room for the plot: want fewer arms (--arms), a larger --height or a smaller --font-size", len(d.legend))
 	}
 	d.narrow(dc)
-	d.p.Draw(dc)
+	d.p.Draw(d.drawLabels(dc))
 	var b bytes.Buffer
 	if _, err := out.WriteTo(&b); err != nil {
 		return fmt.Errorf("encode %s: %w", format, err)
@@ -215,6 +215,33 @@ func (d *drawing) write(w io.Writer, format string) error {
 	}
 	_, err := w.Write(data)
 	return err
+}
+
+// drawLabels draws the labels of the axes and returns what is left of the canvas for
+// the plot. The plot itself would reserve room beside a logarithmic axis for a label
+// at the arithmetic middle.
+func (d *drawing) drawLabels(dc draw.Canvas) draw.Canvas {
+	left := dc
+	x, y := &d.p.X.Label, &d.p.Y.Label
+	if x.Text != "" {
+		left.Min.Y += x.TextStyle.Height(x.Text) + x.TextStyle.FontExtents().Descent + x.Padding
+	}
+	if y.Text != "" {
+		left.Min.X += y.TextStyle.Height(y.Text) + y.TextStyle.FontExtents().Descent + y.Padding
+	}
+	xText, yText := x.Text, y.Text
+	x.Text, y.Text = "", ""
+	at := d.p.DataCanvas(left)
+	// Centred below the axis, but within the figure.
+	half := x.TextStyle.Width(xText) / 2
+	mid := max(min(at.Center().X, dc.Max.X-half), dc.Min.X+half)
+	dc.FillText(x.TextStyle, vg.Point{X: mid, Y: dc.Min.Y + x.TextStyle.FontExtents().Descent}, xText)
+	sty := y.TextStyle
+	sty.Rotation = math.Pi / 2
+	half = y.TextStyle.Width(yText) / 2
+	mid = max(min(at.Center().Y, dc.Max.Y-half), dc.Min.Y+half)
+	dc.FillText(sty, vg.Point{X: dc.Min.X + y.TextStyle.Height(yText), Y: mid}, yText)
+	return left
 }
 
 // narrow shortens labels that the figure has no room for.
@@ -249,12 +276,12 @@ func (d *drawing) drawLegend(dc draw.Canvas) vg.Length {
 		wide = make([]vg.Length, columns)
 		sum := vg.Length(0)
 		for i, e := range d.legend {
-			wide[i%columns] = max(wide[i%columns], thumb+gap/2+sty.Width(e.text)+gap)
+			wide[i%columns] = max(wide[i%columns], thumb+gap/2+sty.Width(e.text)+gap*0.8)
 		}
 		for _, w := range wide {
 			sum += w
 		}
-		if sum-gap <= room {
+		if sum-gap*0.8 <= room {
 			break
 		}
 	}
