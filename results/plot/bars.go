@@ -174,7 +174,7 @@ func (d *drawing) stack(parts []string, values [][]float64) {
 			d.legend = append(d.legend, entry{parts[k], swatch{shades[k%len(shades)]}})
 		}
 	}
-	d.p.X.Min = 0
+	d.p.X.Min, d.p.X.Max = 0, d.p.X.Max*1.03
 }
 
 // causes are those of a coflow's time, in the order of a stack.

@@ -94,15 +94,7 @@ func (d *drawing) cdf(values [][]float64, of, none string) error {
 		if hidden == n {
 			continue
 		}
-		steps := min(n-hidden, mostSteps)
-		points := plotter.XYs{}
-		y := float64(hidden) / float64(n)
-		for k := 1; k <= steps; k++ {
-			rank := hidden + k*(n-hidden)/steps // of the last value within this step
-			points = append(points, plotter.XY{X: v[rank-1], Y: y})
-			y = float64(rank) / float64(n)
-			points = append(points, plotter.XY{X: v[rank-1], Y: y})
-		}
+		points := steps(v, hidden, mostSteps)
 		line, err := plotter.NewLine(points)
 		if err != nil {
 			return err
@@ -124,6 +116,23 @@ func (d *drawing) cdf(values [][]float64, of, none string) error {
 		d.p.X.Min = min(d.p.X.Min, 0)
 	}
 	return nil
+}
+
+// steps are the corners of the distribution of ascending values without the first
+// hidden ones, which count all the same. With more values than most, several make a
+// step, and no fraction is off by more than one over most.
+func steps(v []float64, hidden, most int) plotter.XYs {
+	n, shown := len(v), len(v)-hidden
+	count := min(shown, most)
+	points := make(plotter.XYs, 0, 2*count)
+	y := float64(hidden) / float64(n)
+	for k := 1; k <= count; k++ {
+		rank := hidden + k*shown/count // of the last value within this step
+		points = append(points, plotter.XY{X: v[rank-1], Y: y})
+		y = float64(rank) / float64(n)
+		points = append(points, plotter.XY{X: v[rank-1], Y: y})
+	}
+	return points
 }
 
 // speedup is how much faster a coflow was than in the baseline.

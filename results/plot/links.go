@@ -227,7 +227,9 @@ func cvTime(d *drawing) error {
 			}
 			continue
 		}
-		points := plotter.XYs{}
+		// Where nothing is under way there is nothing to be uneven, and the line has a gap.
+		var lines []plotter.XYs
+		gap := true
 		for k := range l.used[0] {
 			var used []float64
 			for _, link := range l.used {
@@ -235,23 +237,37 @@ func cvTime(d *drawing) error {
 					used = append(used, link[k])
 				}
 			}
-			// Where nothing is under way there is nothing to be uneven.
 			if len(used) < 2 || slices.Max(used) == 0 {
+				gap = true
 				continue
 			}
-			points = append(points, plotter.XY{X: unit.of(l.bin*time.Duration(k) + l.bin/2), Y: metrics.Cv(used)})
+			if gap {
+				lines = append(lines, nil)
+			}
+			gap = false
+			last := &lines[len(lines)-1]
+			*last = append(*last, plotter.XY{X: unit.of(l.bin*time.Duration(k) + l.bin/2), Y: metrics.Cv(used)})
 		}
-		if len(points) == 0 {
+		for k, points := range lines {
+			if len(points) == 1 { // a point alone shows as a short line
+				p := points[0]
+				half := unit.of(l.bin) / 2
+				points = plotter.XYs{{X: p.X - half, Y: p.Y}, {X: p.X + half, Y: p.Y}}
+			}
+			line, err := plotter.NewLine(points)
+			if err != nil {
+				return err
+			}
+			line.LineStyle = s.line()
+			d.p.Add(line)
+			if k == 0 {
+				d.legend = append(d.legend, entry{s.named(len(l.links), "links"), line})
+			}
+		}
+		if len(lines) == 0 {
 			d.note("%s: nothing crossed its links between switches", s.label)
 			continue
 		}
-		line, err := plotter.NewLine(points)
-		if err != nil {
-			return err
-		}
-		line.LineStyle = s.line()
-		d.p.Add(line)
-		d.legend = append(d.legend, entry{s.named(len(l.links), "links"), line})
 		d.note("%s: each point is of %v", s.label, l.bin)
 	}
 	if len(d.legend) == 0 {
