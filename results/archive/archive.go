@@ -25,7 +25,6 @@ import (
 	"testbed/results/metrics"
 	"testbed/results/report"
 	"testbed/results/verdict"
-	"testbed/topo/units"
 )
 
 // ManifestFile is the file of a run directory that Manifest is of.
@@ -91,7 +90,7 @@ type Run struct {
 	// Breakdown and Links are nil where the run has no such file, as a simulation.
 	Breakdown []Share
 	Links     []Load
-	traffic   map[string]map[string]units.Bytes // by arm and class
+	traffic   map[string]map[string]float64 // by arm and class
 }
 
 // Open reads a run directory. A run that was cut short can be read where repeats of
@@ -197,33 +196,31 @@ func (r *Run) summary() error {
 		Arms []struct {
 			Name    string `json:"name"`
 			Traffic *struct {
-				CrossRack map[string]int64 `json:"cross_rack_bytes"`
+				CrossRack map[string]float64 `json:"cross_rack_bytes"`
 			} `json:"traffic"`
 		} `json:"arms"`
 	}
 	if _, err = r.json(report.SummaryFile, &more); err != nil {
 		return err
 	}
-	r.traffic = map[string]map[string]units.Bytes{}
+	r.traffic = map[string]map[string]float64{}
 	for _, a := range more.Arms {
 		if a.Traffic == nil || a.Traffic.CrossRack == nil {
 			continue
 		}
-		by := map[string]units.Bytes{}
 		for class, n := range a.Traffic.CrossRack {
 			if n < 0 {
-				return r.damaged(report.SummaryFile, 0, fmt.Sprintf("arm %q: %d bytes of %q between racks", a.Name, n, class))
+				return r.damaged(report.SummaryFile, 0, fmt.Sprintf("arm %q: %v bytes of %q between racks", a.Name, n, class))
 			}
-			by[class] = units.Bytes(n)
 		}
-		r.traffic[a.Name] = by
+		r.traffic[a.Name] = a.Traffic.CrossRack
 	}
 	return nil
 }
 
-// CrossRack is how many bytes of frames crossed racks in an arm, by class; nil where
-// the summary has none, as of a simulation.
-func (r *Run) CrossRack(arm string) map[string]units.Bytes { return r.traffic[arm] }
+// CrossRack is how many bytes of frames crossed racks in an arm, by class, on average
+// of its repeats; nil where the summary has none, as of a simulation.
+func (r *Run) CrossRack(arm string) map[string]float64 { return r.traffic[arm] }
 
 // unreported is the error of a directory without a summary.
 func (r *Run) unreported() error {

@@ -294,14 +294,14 @@ func bytesByClass(d *drawing) error {
 	values := make([][]float64, len(kept))
 	for i, s := range kept {
 		for _, class := range classes {
-			values[i] = append(values[i], float64(s.run.CrossRack(s.arm)[class])/1e6)
+			values[i] = append(values[i], s.run.CrossRack(s.arm)[class]/1e6)
 		}
 		second = append(second, repeatsText(s.run.Arm(s.arm).Repeats))
 	}
 	for i, class := range classes {
 		classes[i] = safe(class)
 	}
-	d.axes("Bytes between racks (MB)", "")
+	d.axes("Bytes between racks in a repeat (MB)", "")
 	d.stack(classes, values)
 	d.rows(second)
 	return nil

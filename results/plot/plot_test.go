@@ -126,7 +126,7 @@ func TestFiguresNameWhatTheyShow(t *testing.T) {
 		"utilisation":     {"Load of links, fair+hdfs, repeat 0, n = 4 links", "leaf0>spine0", "100 %", "Time since the first arrival (s)"},
 		"cv-time":         {"Cv of link loads", "fair+hdfs, n = 2 links", "sebf+sinbad, n = 2 links (degraded)"},
 		"repeats":         {"Average coflow completion time of a repeat (s)", "n = 2 repeats", "n = 2 repeats, degraded"},
-		"bytes":           {"Bytes between racks (MB)", "shuffle", "control", "odd", "fair+hdfs"},
+		"bytes":           {"Bytes between racks in a repeat (MB)", "shuffle", "control", "odd", "fair+hdfs"},
 	} {
 		svg, _ := drawSVG(t, name, Options{}, r)
 		got := texts(t, svg)
