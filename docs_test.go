@@ -15,6 +15,8 @@ import (
 	"testbed/emu/fidelity"
 	"testbed/emu/scenario"
 	"testbed/policies/catalog"
+	"testbed/results/export"
+	"testbed/results/plot"
 )
 
 var update = flag.Bool("update", false, "rewrite the generated parts of docs")
@@ -120,6 +122,32 @@ func TestPolicyReference(t *testing.T) {
 	}
 	b.WriteString("\n")
 	generated(t, "docs/policies.md", b.String())
+}
+
+func TestExportReference(t *testing.T) {
+	var b strings.Builder
+	for _, table := range export.Tables() {
+		fmt.Fprintf(&b, "\n### `%s`\n\n%s.\n\n| column | type | unit | null | what it is |\n| --- | --- | --- | --- | --- |\n", table.Name, table.Doc)
+		for _, c := range table.Columns {
+			null := ""
+			if c.Optional {
+				null = "yes"
+			}
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", c.Name, c.Type, c.Unit, null, c.Doc)
+		}
+	}
+	b.WriteString("\n")
+	generated(t, "docs/export.md", b.String())
+}
+
+// Every figure is explained in docs/results.md.
+func TestFigureReference(t *testing.T) {
+	doc := read(t, "docs/results.md")
+	for _, f := range plot.Figures() {
+		if !strings.Contains(doc, "`"+f.Name+"`") {
+			t.Errorf("docs/results.md does not explain the figure %s", f.Name)
+		}
+	}
 }
 
 // Every check of a verdict is explained in docs/fidelity.md.

@@ -46,6 +46,12 @@ var arrows = map[string][]string{
 	"results/metrics": {"results/flows"},
 	"results/timing":  {"results/flows", "results/metrics"},
 	"results/report":  {"results/flows", "results/metrics", "results/timing"},
+	"results/archive": {"results/metrics", "results/report", "results/timing"},
+	"results/files":   {},
+	"results/plot":    {"results/archive", "results/metrics", "results/report", "results/timing"},
+	"results/export":  {"results/archive", "results/files", "results/report"},
+
+	"results/archive/archivetest": {"results/archive", "results/flows", "results/report", "results/timing"},
 
 	"results/conversations": {"results/pcap"},
 
@@ -56,7 +62,8 @@ var arrows = map[string][]string{
 	"emu/experiment": {"emu/calibration", "policies", "policies/catalog", "emu/engine", "emu/fault", "emu/fluid", "emu/live", "emu/kernel", "emu/fidelity", "emu/plan", "emu/deploy", "emu/scenario",
 		"results/pcap", "results/flows", "results/metrics", "results/timing", "results/report"},
 	"emu/cli": {"topo/draw", "emu/calibration", "emu/calibrate", "policies/catalog", "emu/experiment", "emu/fault", "emu/inspect", "emu/kernel", "emu/plan", "emu/deploy", "emu/scenario",
-		"results/conversations", "results/flows", "results/metrics", "results/pcap", "results/report"},
+		"results/conversations", "results/flows", "results/metrics", "results/pcap", "results/report",
+		"results/archive", "results/export", "results/files", "results/plot"},
 	"": {"emu/cli"},
 
 	"emu/kernel/netnstest": {},

@@ -1,0 +1,358 @@
+package export_test
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parquet-go/parquet-go"
+
+	"testbed/results/archive"
+	"testbed/results/archive/archivetest"
+	"testbed/results/export"
+	"testbed/results/report"
+	"testbed/results/verdict"
+)
+
+// two are a run on packets with all tables and a void arm, and a simulation.
+func two(t *testing.T) []*archive.Run {
+	t.Helper()
+	a := archivetest.Default()
+	a.Arms = append(a.Arms, archivetest.Arm{Name: `odd, "name"`, Level: verdict.Void, Speed: 1})
+	b := archivetest.Default()
+	b.Run, b.FluidModel, b.Timing = "sim", true, false
+	var runs []*archive.Run
+	for _, s := range []archivetest.Spec{a, b} {
+		r, err := archive.Open(archivetest.Write(t, s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs = append(runs, r)
+	}
+	// Values that a real run has.
+	lone, skew := 1234567*time.Nanosecond, 1.25
+	runs[0].Coflows[0].Lone, runs[0].Coflows[0].Skew, runs[0].Coflows[0].Bottleneck = &lone, &skew, "leaf0>spine0"
+	runs[0].Flows[0].Arrival = -time.Nanosecond
+	return runs
+}
+
+func write(t *testing.T, table export.Table, runs []*archive.Run, f export.Format, o export.Options) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := export.Write(&b, table, runs, f, o); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func cells(t *testing.T, b []byte) [][]string {
+	t.Helper()
+	rows, err := csv.NewReader(bytes.NewReader(b)).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+// Rows of the run's own CSV files are in the export, cell for cell.
+func TestTablesAreThoseOfTheRuns(t *testing.T) {
+	runs := two(t)[:1]
+	fresh, err := archive.Open(runs[0].Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for table, file := range map[string]string{"flows": report.FlowsFile, "coflows": report.CoflowsFile, "blocks": report.BlocksFile, "breakdown": archive.BreakdownFile, "links": archive.LinksFile} {
+		tab, err := export.Find(table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := cells(t, write(t, tab, []*archive.Run{fresh}, export.CSV, export.Options{}))
+		b, err := os.ReadFile(filepath.Join(runs[0].Dir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := cells(t, b)
+		if len(got) != len(want) || len(want) < 2 {
+			t.Fatalf("%s: %d rows, want %d", table, len(got), len(want))
+		}
+		for k, name := range want[0] {
+			i := slices.Index(got[0], name)
+			if i < 0 {
+				t.Errorf("%s has no column %s", table, name)
+				continue
+			}
+			for line := range want {
+				g, w := got[line][i], want[line][k]
+				if name == "utilisation" && line > 0 { // a decimal, which may end in zeros
+					x, _ := strconv.ParseFloat(w, 64)
+					w = strconv.FormatFloat(x, 'f', -1, 64)
+				}
+				if g != w {
+					t.Fatalf("%s, line %d, %s: %q, want %q", table, line+1, name, g, w)
+				}
+			}
+		}
+	}
+}
+
+// What Parquet holds is what CSV says: value for value, with nulls for empty cells,
+// in several row groups and under each compression.
+func TestParquetIsTheSameAsCSV(t *testing.T) {
+	runs := two(t)
+	for _, o := range []export.Options{{}, {RowGroup: 10, Compression: "snappy"}, {RowGroup: 1000, Compression: "none"}} {
+		for _, table := range export.Tables() {
+			want := cells(t, write(t, table, runs, export.CSV, o))
+			b := write(t, table, runs, export.Parquet, o)
+			if !bytes.Equal(b, write(t, table, runs, export.Parquet, o)) {
+				t.Errorf("%s differs from one time to the next", table.Name)
+			}
+			f, err := parquet.OpenFile(bytes.NewReader(b), int64(len(b)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := int(f.NumRows()); n != len(want)-1 {
+				t.Errorf("%s: %d rows, want %d", table.Name, n, len(want)-1)
+			}
+			if o.RowGroup == 10 && len(f.RowGroups()) != (len(want)-1+9)/10 {
+				t.Errorf("%s: %d row groups of %d rows", table.Name, len(f.RowGroups()), len(want)-1)
+			}
+			checkSchema(t, table, f)
+			line := 1
+			for _, row := range parquetRows(t, f) {
+				for i, v := range row {
+					if got := valueText(table.Columns[i], v); got != want[line][i] {
+						t.Fatalf("%s, row %d, %s: %q in Parquet, %q in CSV", table.Name, line, table.Columns[i].Name, got, want[line][i])
+					}
+				}
+				line++
+			}
+			if line != len(want) {
+				t.Errorf("%s: %d rows read, want %d", table.Name, line-1, len(want)-1)
+			}
+		}
+	}
+}
+
+func parquetRows(t *testing.T, f *parquet.File) [][]parquet.Value {
+	t.Helper()
+	var out [][]parquet.Value
+	for _, g := range f.RowGroups() {
+		rows := g.Rows()
+		buf := make([]parquet.Row, 7)
+		for {
+			n, err := rows.ReadRows(buf)
+			for _, r := range buf[:n] {
+				out = append(out, r.Clone())
+			}
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := rows.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+// valueText is a value as CSV has it.
+func valueText(c export.Column, v parquet.Value) string {
+	if v.IsNull() {
+		return ""
+	}
+	switch c.Type {
+	case export.String:
+		return string(v.ByteArray())
+	case export.Int:
+		return strconv.FormatInt(v.Int64(), 10)
+	case export.Double:
+		return strconv.FormatFloat(v.Double(), 'f', -1, 64)
+	case export.Micros:
+		return strconv.FormatFloat(v.Double(), 'f', 3, 64)
+	case export.Bool:
+		return strconv.FormatBool(v.Boolean())
+	case export.Time:
+		return time.Unix(0, v.Int64()).UTC().Format(time.RFC3339Nano)
+	}
+	return "?"
+}
+
+func checkSchema(t *testing.T, table export.Table, f *parquet.File) {
+	t.Helper()
+	fields := f.Schema().Fields()
+	if len(fields) != len(table.Columns) {
+		t.Fatalf("%s: %d columns, want %d", table.Name, len(fields), len(table.Columns))
+	}
+	for i, c := range table.Columns {
+		if fields[i].Name() != c.Name || fields[i].Optional() != c.Optional {
+			t.Errorf("%s: column %d is %s, optional %v, want %s, %v", table.Name, i, fields[i].Name(), fields[i].Optional(), c.Name, c.Optional)
+		}
+		want := map[export.Type]string{export.String: "STRING", export.Int: "INT(64,true)", export.Double: "DOUBLE", export.Micros: "DOUBLE", export.Bool: "BOOLEAN", export.Time: "TIMESTAMP(isAdjustedToUTC=true,unit=NANOS)"}[c.Type]
+		if got := fields[i].Type().String(); got != want {
+			t.Errorf("%s.%s is of type %s, want %s", table.Name, c.Name, got, want)
+		}
+		if unit, _ := f.Lookup("unit:" + c.Name); unit != c.Unit {
+			t.Errorf("%s.%s: unit %q, want %q", table.Name, c.Name, unit, c.Unit)
+		}
+		if doc, _ := f.Lookup("description:" + c.Name); doc != c.Doc || doc == "" {
+			t.Errorf("%s.%s: description %q, want %q", table.Name, c.Name, doc, c.Doc)
+		}
+	}
+}
+
+// Each line of JSON is an object of all columns, with the values of CSV.
+func TestJSONIsTheSameAsCSV(t *testing.T) {
+	runs := two(t)
+	for _, table := range export.Tables() {
+		want := cells(t, write(t, table, runs, export.CSV, export.Options{}))
+		lines := strings.Split(strings.TrimSuffix(string(write(t, table, runs, export.JSONLines, export.Options{})), "\n"), "\n")
+		if len(lines) != len(want)-1 {
+			t.Fatalf("%s: %d lines, want %d", table.Name, len(lines), len(want)-1)
+		}
+		for k, line := range lines {
+			d := json.NewDecoder(strings.NewReader(line))
+			d.UseNumber()
+			var row map[string]any
+			if err := d.Decode(&row); err != nil {
+				t.Fatalf("%s: %v in %s", table.Name, err, line)
+			}
+			for i, c := range table.Columns {
+				v, ok := row[c.Name]
+				got := fmt.Sprint(v)
+				if v == nil {
+					got = ""
+				}
+				if x, isNumber := v.(json.Number); isNumber && c.Type == export.Double {
+					f, _ := x.Float64()
+					got = strconv.FormatFloat(f, 'f', -1, 64)
+				}
+				if !ok || got != want[k+1][i] || v == nil && !c.Optional {
+					t.Fatalf("%s, line %d, %s: %q, want %q", table.Name, k+1, c.Name, got, want[k+1][i])
+				}
+			}
+			if len(row) != len(table.Columns) {
+				t.Errorf("%s: %d values, want %d", table.Name, len(row), len(table.Columns))
+			}
+		}
+	}
+}
+
+// Void arms have a row in arms, without a figure.
+func TestVoidArmsHaveNoFigures(t *testing.T) {
+	table, _ := export.Find("arms")
+	rows := cells(t, write(t, table, two(t), export.CSV, export.Options{}))
+	verdictAt, n := slices.Index(rows[0], "verdict"), slices.Index(rows[0], "cct_n")
+	seen := map[string]string{}
+	for _, row := range rows[1:] {
+		seen[row[verdictAt]] = row[n]
+		for i := n; row[verdictAt] == "void" && i < len(row); i++ {
+			if row[i] != "" {
+				t.Errorf("a void arm has %s = %s", rows[0][i], row[i])
+			}
+		}
+	}
+	if seen["void"] != "" || seen["pass"] != "24" || seen["degraded"] != "24" || seen["fluid model"] != "24" {
+		t.Errorf("numbers of coflows by verdict: %v", seen)
+	}
+}
+
+// All files are written, or none; what is no table is not replaced.
+func TestFiles(t *testing.T) {
+	runs := two(t)
+	tables := export.Tables()
+	for _, format := range []export.Format{export.Parquet, export.CSV, export.JSONLines} {
+		dir := t.TempDir()
+		path := func(t export.Table) string { return filepath.Join(dir, t.Name+"."+string(format)) }
+		if err := export.Files(path, tables, runs, format, export.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		before := readAll(t, dir)
+		if len(before) != len(tables) {
+			t.Errorf("%d files, want %d", len(before), len(tables))
+		}
+		// Written again, they are the same.
+		if err := export.Files(path, tables, runs, format, export.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		// A file that is something else keeps all from being written.
+		last := path(tables[len(tables)-1])
+		if err := os.WriteFile(last, []byte("mine\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		before = readAll(t, dir)
+		err := export.Files(path, tables, runs[1:], format, export.Options{})
+		if err == nil || !strings.Contains(err.Error(), last+": it is there and is no table links of an export") || !strings.Contains(err.Error(), "--force") {
+			t.Errorf("error %v", err)
+		}
+		for name, text := range readAll(t, dir) {
+			if before[name] != text {
+				t.Errorf("%s was changed", name)
+			}
+		}
+		if err := export.Files(path, tables, runs, format, export.Options{Force: true}); err != nil || readAll(t, dir)[filepath.Base(last)] == "mine\n" {
+			t.Errorf("with force: %v", err)
+		}
+	}
+}
+
+func readAll(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, e := range entries {
+		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[e.Name()] = string(b)
+	}
+	return out
+}
+
+// A run directory is never written to, and one run not exported twice.
+func TestWhatIsRefused(t *testing.T) {
+	runs := two(t)
+	path := func(t export.Table) string { return filepath.Join(runs[0].Dir, t.Name+".csv") }
+	before := readAll(t, runs[0].Dir)
+	err := export.Files(path, export.Tables(), runs, export.CSV, export.Options{Force: true})
+	if err == nil || !strings.Contains(err.Error(), "is a run directory") {
+		t.Errorf("error %v", err)
+	}
+	if after := readAll(t, runs[0].Dir); len(after) != len(before) || after[report.FlowsFile] != before[report.FlowsFile] {
+		t.Error("the run directory was changed")
+	}
+	table := export.Tables()[0]
+	for want, f := range map[string]func() error{
+		"are both run made": func() error {
+			return export.Write(io.Discard, table, []*archive.Run{runs[0], runs[0]}, export.CSV, export.Options{})
+		},
+		"row group of -1": func() error {
+			return export.Write(io.Discard, table, runs, export.Parquet, export.Options{RowGroup: -1})
+		},
+		`compression "gzip"`: func() error {
+			return export.Write(io.Discard, table, runs, export.Parquet, export.Options{Compression: "gzip"})
+		},
+		`format "xml"`:        func() error { return export.Write(io.Discard, table, runs, "xml", export.Options{}) },
+		`no table "flow": ha`: func() error { _, err := export.Find("flow"); return err },
+	} {
+		if err := f(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}

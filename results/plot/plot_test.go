@@ -1,0 +1,519 @@
+package plot
+
+import (
+	"bytes"
+	"compress/zlib"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"image/png"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"gonum.org/v1/plot"
+	"pgregory.net/rapid"
+
+	"testbed/results/archive"
+	"testbed/results/archive/archivetest"
+	"testbed/results/metrics"
+	"testbed/results/report"
+	"testbed/results/timing"
+	"testbed/results/verdict"
+	"testbed/topo/units"
+)
+
+func made(t *testing.T, s archivetest.Spec) *archive.Run {
+	t.Helper()
+	r, err := archive.Open(archivetest.Write(t, s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// full is a run with all that a figure may need.
+func full(t *testing.T) *archive.Run {
+	t.Helper()
+	dir := archivetest.Write(t, archivetest.Default())
+	path := filepath.Join(dir, report.SummaryFile)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(b, []byte(`"traffic"`)) {
+		b = bytes.ReplaceAll(b, []byte(`"problems"`), []byte(`"traffic": {"cross_rack_bytes": {"control": 1000000, "shuffle": 9000000, "odd": 5}}, "problems"`))
+	}
+	if err := os.WriteFile(path, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r, err := archive.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range r.Coflows {
+		x := 1 + float64(i%7)
+		r.Coflows[i].Slowdown = &x
+	}
+	return r
+}
+
+func drawSVG(t *testing.T, f string, o Options, runs ...*archive.Run) (string, []string) {
+	t.Helper()
+	fig, err := Find(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	notes, err := Draw(&b, runs, fig, "svg", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String(), notes
+}
+
+// texts are what an SVG shows; the document is well formed.
+func texts(t *testing.T, svg string) []string {
+	t.Helper()
+	d := xml.NewDecoder(strings.NewReader(svg))
+	var out []string
+	in := false
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		if err != nil {
+			t.Fatalf("SVG: %v", err)
+		}
+		switch x := token.(type) {
+		case xml.StartElement:
+			in = x.Name.Local == "text"
+			switch x.Name.Local {
+			case "svg", "g", "path", "text":
+			default:
+				t.Errorf("SVG has an element %s", x.Name.Local)
+			}
+		case xml.EndElement:
+			in = false
+		case xml.CharData:
+			if in {
+				out = append(out, string(x))
+			}
+		}
+	}
+}
+
+// Each figure names its axes with units, how many items it shows, and verdicts.
+func TestFiguresNameWhatTheyShow(t *testing.T) {
+	r := full(t)
+	for name, want := range map[string][]string{
+		"cct-cdf":         {"Coflow completion time (s)", "Fraction of coflows", "fair+hdfs, n = 24", "sebf+hdfs, n = 24", "sebf+sinbad, n = 24 (degraded)", "0.5", "1.0"},
+		"fct-cdf":         {"Flow completion time (s)", "Fraction of flows", "fair+hdfs, n = 48"},
+		"write-cdf":       {"Block write time (s)", "Fraction of blocks", "sebf+sinbad, n = 10 (degraded)"},
+		"speedup-cdf":     {"Speed-up of a coflow over fair+hdfs (×)", "sebf+hdfs, n = 24", "sebf+sinbad, n = 24 (degraded)"},
+		"speedup-by-size": {"Coflow size (MB)", "Speed-up over fair+hdfs (×)", "sebf+hdfs, n = 24"},
+		"slowdown-cdf":    {"Slowdown: CCT over the coflow's time alone (×)", "fair+hdfs, n = 24"},
+		"timeline":        {"Time since the first arrival (s), repeat 0", "sebf+sinbad", "n = 12, degraded", "n = 12"},
+		"breakdown":       {"Average coflow completion time (s)", "held", "serialisation", "queueing", "host", "n = 24", "n = 24, degraded"},
+		"utilisation":     {"Load of links, fair+hdfs, repeat 0, n = 4 links", "leaf0>spine0", "100 %", "Time since the first arrival (s)"},
+		"cv-time":         {"Cv of link loads", "fair+hdfs, n = 2 links", "sebf+sinbad, n = 2 links (degraded)"},
+		"repeats":         {"Average coflow completion time of a repeat (s)", "n = 2 repeats", "n = 2 repeats, degraded"},
+		"bytes":           {"Bytes between racks in a repeat (MB)", "shuffle", "control", "odd", "fair+hdfs"},
+	} {
+		svg, _ := drawSVG(t, name, Options{}, r)
+		got := texts(t, svg)
+		for _, w := range want {
+			if !slices.Contains(got, w) {
+				t.Errorf("%s shows %q, want %q", name, got, w)
+			}
+		}
+	}
+	if n := len(Figures()); n != 12 {
+		t.Errorf("%d figures, 12 are tested", n)
+	}
+}
+
+// All figures in all formats can be read, are of the size that was asked for, and
+// are the same each time.
+func TestFormats(t *testing.T) {
+	r := full(t)
+	for _, f := range Figures() {
+		for _, format := range Formats() {
+			o := Options{Width: 5 * Inch, Height: 3 * Inch, DPI: 72, Title: "a title"}
+			var a, b bytes.Buffer
+			if _, err := Draw(&a, []*archive.Run{r}, f, format, o); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Draw(&b, []*archive.Run{r}, f, format, o); err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(a.Bytes(), b.Bytes()) {
+				t.Errorf("%s as %s differs from one time to the next", f.Name, format)
+			}
+			switch format {
+			case "png":
+				if m, err := png.Decode(&a); err != nil || m.Bounds().Dx() != 360 || m.Bounds().Dy() != 216 {
+					t.Errorf("%s: PNG %v, %v", f.Name, m.Bounds(), err)
+				}
+			case "svg":
+				if !strings.Contains(a.String(), `width="360pt" height="216pt"`) || !slices.Contains(texts(t, a.String()), "a title") {
+					t.Errorf("%s: SVG begins %.200s", f.Name, a.String())
+				}
+			case "pdf":
+				for _, want := range []string{"/CreationDate (D:20000101000000)", "/ModDate (D:20000101000000)", "/MediaBox [0 0 360.00 216.00]", "/Count 1", "/FontFile2"} {
+					if !strings.Contains(a.String(), want) {
+						t.Errorf("%s: PDF has no %s", f.Name, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Text in a PDF is text, also beyond ASCII.
+func TestPDFTextIsText(t *testing.T) {
+	s := archivetest.Default()
+	s.Arms[1].Name = "é+日"
+	f, _ := Find("speedup-cdf")
+	var b bytes.Buffer
+	if _, err := Draw(&b, []*archive.Run{made(t, s)}, f, "pdf", Options{}); err != nil {
+		t.Fatal(err)
+	}
+	var page strings.Builder
+	for _, stream := range bytes.Split(b.Bytes(), []byte("stream\n"))[1:] {
+		z, err := zlib.NewReader(bytes.NewReader(stream))
+		if err != nil {
+			continue // not compressed
+		}
+		x, _ := io.ReadAll(z) // what follows the stream is no part of it
+		page.Write(x)
+	}
+	for _, want := range []string{"Speed-up of a coflow over fair+hdfs \\(\xd7\\)", "\xe9+?, n = 24"} {
+		if !strings.Contains(page.String(), want) {
+			t.Errorf("the page has no text %q", want)
+		}
+	}
+	// The table of objects is where the end says it is, also with other dates.
+	m := regexp.MustCompile(`startxref\n(\d+)\n`).FindSubmatch(b.Bytes())
+	if m == nil {
+		t.Fatal("no startxref")
+	}
+	if at, _ := strconv.Atoi(string(m[1])); !bytes.HasPrefix(b.Bytes()[at:], []byte("xref")) {
+		t.Errorf("at %d is %q, want xref", at, b.Bytes()[at:at+10])
+	}
+}
+
+func TestVoidArmsAreLeftOut(t *testing.T) {
+	s := archivetest.Default()
+	s.Arms[1].Level = verdict.Void
+	r := made(t, s)
+	for _, f := range Figures() {
+		var b bytes.Buffer
+		notes, err := Draw(&b, []*archive.Run{r}, f, "svg", Options{})
+		if errors.Is(err, ErrNoData) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.ContainsFunc(texts(t, b.String()), func(s string) bool { return strings.Contains(s, "sebf+hdfs") }) {
+			t.Errorf("%s shows the void arm", f.Name)
+		}
+		if !slices.ContainsFunc(notes, func(n string) bool { return strings.HasPrefix(n, "arm sebf+hdfs is void and left out") }) {
+			t.Errorf("%s: notes %q", f.Name, notes)
+		}
+	}
+	s.Arms[0].Level = verdict.Void
+	wantErr(t, "speedup-cdf", Options{}, ErrNoData, "the baseline fair+hdfs is void", made(t, s))
+	s.Arms[2].Level = verdict.Void
+	wantErr(t, "cct-cdf", Options{}, ErrNoData, "every arm is void", made(t, s))
+}
+
+func wantErr(t *testing.T, f string, o Options, is error, want string, runs ...*archive.Run) {
+	t.Helper()
+	fig, err := Find(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	_, err = Draw(&b, runs, fig, "svg", o)
+	if err == nil || !strings.Contains(err.Error(), want) || is != nil && !errors.Is(err, is) {
+		t.Errorf("%s: error %v, want %q", f, err, want)
+	}
+	if b.Len() > 0 {
+		t.Errorf("%s: %d bytes were written beside the error", f, b.Len())
+	}
+}
+
+func TestWhatCannotBeDrawn(t *testing.T) {
+	r := made(t, archivetest.Default())
+	s := archivetest.Default()
+	s.FluidModel, s.Timing, s.Run = true, false, "sim"
+	sim := made(t, s)
+	wantErr(t, "cct-cdf", Options{Arms: []string{"sebf+hdf"}}, nil, `no arm "sebf+hdf": did you mean sebf+hdfs?`, r)
+	wantErr(t, "cct-cdf", Options{Arms: []string{"something"}}, nil, `have fair+hdfs, sebf+hdfs, sebf+sinbad`, r)
+	wantErr(t, "speedup-cdf", Options{Arms: []string{"fair+hdfs"}}, ErrNoData, "no arm besides the baseline", r)
+	wantErr(t, "timeline", Options{Repeat: 5}, ErrNoData, "no repeat 5: have 0 to 1", r)
+	wantErr(t, "timeline", Options{Scale: Log}, nil, "leave out --log", r)
+	wantErr(t, "cct-cdf", Options{Width: 1}, nil, "want sides of 1 to 100 in", r)
+	wantErr(t, "cct-cdf", Options{Height: math.NaN()}, nil, "want sides of", r)
+	wantErr(t, "cct-cdf", Options{FontSize: 1}, nil, "font size 1 pt", r)
+	wantErr(t, "cct-cdf", Options{DPI: 1}, nil, "dots per inch", r)
+	wantErr(t, "cct-cdf", Options{Names: []string{"a", "b"}}, nil, "2 names of 1 runs", r)
+	wantErr(t, "cct-cdf", Options{Height: Inch, FontSize: 20}, nil, "leaves no room for the plot", r)
+	wantErr(t, "utilisation", Options{}, ErrNoData, "one arm of one run, and there are 2 runs", r, sim)
+	wantErr(t, "cct-cdf", Options{}, nil, "no run")
+	for _, f := range []string{"slowdown-cdf", "breakdown", "utilisation", "cv-time", "bytes"} {
+		wantErr(t, f, Options{}, ErrNoData, "as a simulation has no packets", sim)
+	}
+	var b bytes.Buffer
+	f, _ := Find("cct-cdf")
+	if _, err := Draw(&b, []*archive.Run{r}, f, "gif", Options{}); err == nil || !strings.Contains(err.Error(), `format "gif": want pdf, svg, png`) {
+		t.Errorf("error %v", err)
+	}
+	if _, err := Draw(&b, []*archive.Run{r}, f, "png", Options{Width: MostSide, Height: MostSide}); err == nil || !strings.Contains(err.Error(), "million pixels") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := Find("ccd-cdf"); err == nil || !strings.Contains(err.Error(), "did you mean cct-cdf?") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// What was computed is not taken for what was measured.
+func TestSimulationsSayThatTheyAre(t *testing.T) {
+	s := archivetest.Default()
+	s.FluidModel, s.Timing, s.Run = true, false, "sim"
+	sim := made(t, s)
+	svg, _ := drawSVG(t, "cct-cdf", Options{}, sim)
+	if got := texts(t, svg); !slices.Contains(got, "Coflow completion time (s), fluid model") {
+		t.Errorf("a simulation shows %q", got)
+	}
+	svg, _ = drawSVG(t, "cct-cdf", Options{Width: 10 * Inch, Names: []string{"run", "sim"}}, made(t, archivetest.Default()), sim)
+	got := texts(t, svg)
+	for _, want := range []string{"Coflow completion time (s)", "fair+hdfs, run, n = 24", "fair+hdfs, sim, n = 24 (fluid model)"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("both show %q, want %q", got, want)
+		}
+	}
+}
+
+// The distribution that is drawn is that of the values.
+func TestStepsAreTheDistribution(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v := rapid.SliceOfN(rapid.Float64Range(0, 20), 1, 300).Draw(t, "values")
+		for i := range v {
+			v[i] = math.Round(v[i]) // with ties
+		}
+		slices.Sort(v)
+		hidden := rapid.IntRange(0, len(v)-1).Draw(t, "hidden")
+		most := rapid.IntRange(1, 400).Draw(t, "most")
+		p := steps(v, hidden, most)
+		if last := p[len(p)-1]; last.Y != 1 || last.X != v[len(v)-1] {
+			t.Fatalf("ends at %v", last)
+		}
+		for x := 0.0; x <= 20; x++ {
+			want, got := 0, float64(hidden)/float64(len(v))
+			for _, y := range v {
+				if y <= x {
+					want++
+				}
+			}
+			want = max(want, hidden)
+			for _, q := range p {
+				if q.X <= x {
+					got = q.Y
+				}
+			}
+			off := 1 / float64(most)
+			if len(v)-hidden <= most {
+				off = 1e-9
+			}
+			if d := math.Abs(got - float64(want)/float64(len(v))); d > off+1e-9 {
+				t.Fatalf("at %v it is %v, want %v of %v", x, got, want, len(v))
+			}
+		}
+	})
+}
+
+// Speed-ups are those of the report.
+func TestSpeedupsAreThoseOfTheSummary(t *testing.T) {
+	r := made(t, archivetest.Default())
+	for _, arm := range r.Arms()[1:] {
+		sum := 0.0
+		list := pair(r, "fair+hdfs", arm)
+		for _, x := range list {
+			sum += math.Log(x.ratio)
+		}
+		want := r.Arm(arm).CCT.Paired
+		if got := math.Exp(sum / float64(len(list))); math.Abs(got-want.GeoMean) > 1e-6 || len(list) != want.Pairs {
+			t.Errorf("%s: geometric mean %v of %d, the summary has %v of %d", arm, got, len(list), want.GeoMean, want.Pairs)
+		}
+	}
+}
+
+// The average of a breakdown is the average CCT.
+func TestBreakdownAddsUp(t *testing.T) {
+	r := made(t, archivetest.Default())
+	for i := range r.Breakdown { // as coflows of repeat 0 lack a cause in the file
+		if r.Breakdown[i].Repeat == 0 {
+			r.Breakdown[i].Time = 0
+		}
+	}
+	for _, arm := range r.Arms() {
+		sum, n := causesOf(series{run: r, arm: arm})
+		total := time.Duration(0)
+		for _, t := range sum {
+			total += t
+		}
+		want := time.Duration(0)
+		for _, x := range r.CCTs(arm) {
+			if x.Repeat == 1 {
+				want += x.Time
+			}
+		}
+		if n != 24 || total != want {
+			t.Errorf("%s: shares of %d coflows add up to %v, want %v", arm, n, total, want)
+		}
+	}
+	// Causes in the table of coflows come first.
+	held := 3 * time.Second
+	r.Coflows[0].Held = &held
+	sum, n := causesOf(series{run: r, arm: "fair+hdfs"})
+	if n != 1 || len(sum) != 1 || sum[timing.Held] != held {
+		t.Errorf("causes %v of %d", sum, n)
+	}
+}
+
+func TestLoadsAreBinned(t *testing.T) {
+	r := &archive.Run{}
+	add := func(link string, at int, bytes units.Bytes) {
+		r.Links = append(r.Links, archive.Load{Key: archive.Key{Arm: "a"}, Link: link, Rate: 8 * units.Mbps, From: time.Duration(at) * time.Second, Interval: time.Second, Bytes: bytes})
+	}
+	for i := range 7 {
+		add("x", i, units.Bytes(i)*100_000)
+		if i != 2 && i != 3 {
+			add("y", i, 1_000_000)
+		}
+	}
+	r.Links = append(r.Links, archive.Load{Key: archive.Key{Arm: "a", Repeat: 1}, Link: "z", Rate: 1, Interval: 1})
+	l := loadsOf(series{run: r, arm: "a"}, 0, 4, func(string) bool { return true })
+	want := [][]float64{{0.05, 0.25, 0.45, 0.6}, {1, math.NaN(), 1, 1}} // of 1 MB each second
+	if l.bin != 2*time.Second || !slices.Equal(l.links, []string{"x", "y"}) {
+		t.Fatalf("loads %+v", l)
+	}
+	for i := range want {
+		for k := range want[i] {
+			if got := l.used[i][k]; math.Abs(got-want[i][k]) > 1e-9 || math.IsNaN(got) != math.IsNaN(want[i][k]) {
+				t.Errorf("link %d, bin %d: %v, want %v", i, k, got, want[i][k])
+			}
+		}
+	}
+}
+
+// Student's 97.5 % quantile with 2 degrees of freedom is 4.3027.
+func TestInterval(t *testing.T) {
+	low, high := interval([]float64{1, 2, 3})
+	if half := 4.302653 / math.Sqrt(3); math.Abs(low-(2-half)) > 1e-4 || math.Abs(high-(2+half)) > 1e-4 {
+		t.Errorf("interval %v to %v, want 2 ± %v", low, high, half)
+	}
+}
+
+// Marks are within the axis, ascend, and say their values.
+func TestTicks(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		low := math.Pow(10, rapid.Float64Range(-6, 6).Draw(t, "low"))
+		high := low * (1 + math.Pow(10, rapid.Float64Range(-2, 7).Draw(t, "span")))
+		for name, ticks := range map[string][]float64{"linear": labelled(t, linearTicks{}.Ticks(low, high)), "log": labelled(t, logTicks{}.Ticks(low, high))} {
+			if len(ticks) < 2 || len(ticks) > 10 {
+				t.Errorf("%s %v to %v: %d labels", name, low, high, len(ticks))
+			}
+			if !slices.IsSorted(ticks) || ticks[0] < low || ticks[len(ticks)-1] > high {
+				t.Errorf("%s %v to %v: marks at %v", name, low, high, ticks)
+			}
+		}
+	})
+}
+
+func labelled(t *rapid.T, ticks []plot.Tick) []float64 {
+	var out []float64
+	for _, x := range ticks {
+		if x.Label == "" {
+			continue
+		}
+		v, err := strconv.ParseFloat(x.Label, 64)
+		if err != nil || math.Abs(v-x.Value) > 0.01*math.Abs(x.Value) {
+			t.Errorf("label %q of %v", x.Label, x.Value)
+		}
+		out = append(out, x.Value)
+	}
+	return out
+}
+
+// Whatever the names, sizes and times: a figure or an error, and never a panic.
+func TestHostileInput(t *testing.T) {
+	base := made(t, archivetest.Default())
+	rapid.Check(t, func(t *rapid.T) {
+		name := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"<script>&\"'", "\x00\x1b[31m\n", strings.Repeat("w", 500), "\u202eabc", "\xff"})).Draw(t, "name")
+		r := *base
+		r.Summary.Arms = slices.Clone(base.Summary.Arms)
+		rename := func(s string) string {
+			if s == "sebf+hdfs" && name != "" {
+				return name
+			}
+			return s
+		}
+		for i := range r.Summary.Arms {
+			r.Summary.Arms[i].Name = rename(r.Summary.Arms[i].Name)
+		}
+		r.Coflows = slices.Clone(base.Coflows)
+		for i := range r.Coflows {
+			c := &r.Coflows[i]
+			c.Arm = rename(c.Arm)
+			switch rapid.IntRange(0, 5).Draw(t, "time") {
+			case 0:
+				c.CCT, c.Size = 0, 0
+			case 1:
+				c.CCT = time.Duration(rapid.Int64().Draw(t, "cct"))
+				c.End = c.CCT
+			}
+		}
+		f := rapid.SampledFrom(Figures()).Draw(t, "figure")
+		o := Options{Width: rapid.Float64Range(LeastSide, 5*Inch).Draw(t, "width"), Height: rapid.Float64Range(LeastSide, 5*Inch).Draw(t, "height"),
+			FontSize: rapid.Float64Range(LeastFontSize, 30).Draw(t, "font"), Title: name, DPI: LeastDPI}
+		if f.Scales {
+			o.Scale = rapid.SampledFrom([]Scale{AutoScale, Log, Linear}).Draw(t, "scale")
+		}
+		format := rapid.SampledFrom(Formats()).Draw(t, "format")
+		var b bytes.Buffer
+		if _, err := Draw(&b, []*archive.Run{&r}, f, format, o); err == nil && format == "svg" {
+			d := xml.NewDecoder(&b)
+			for {
+				if _, err := d.Token(); errors.Is(err, io.EOF) {
+					break
+				} else if err != nil {
+					t.Fatalf("%s with an arm %q: %v", f.Name, name, err)
+				}
+			}
+		}
+	})
+}
+
+// The items that a figure counts are those of the summary.
+func TestCountsAreThoseOfTheSummary(t *testing.T) {
+	r := made(t, archivetest.Default())
+	svg, _ := drawSVG(t, "fct-cdf", Options{}, r)
+	for _, a := range r.Summary.Arms {
+		want := fmt.Sprintf("%s, n = %d", a.Name, a.FCT.N)
+		if !slices.ContainsFunc(texts(t, svg), func(s string) bool { return strings.HasPrefix(s, want) }) || metrics.Summarize(r.FCTs(a.Name)).N != a.FCT.N {
+			t.Errorf("no %q", want)
+		}
+	}
+}
