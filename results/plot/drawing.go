@@ -213,6 +213,9 @@ func (d *drawing) write(w io.Writer, format string) error {
 	if format == "pdf" {
 		data = undated(data)
 	}
+	if format == "svg" {
+		data = bytes.ReplaceAll(data, []byte(family+";"), []byte(family+",Arimo,Helvetica,Arial,sans-serif;"))
+	}
 	_, err := w.Write(data)
 	return err
 }
@@ -317,6 +320,11 @@ func (c western) FillString(face font.Face, pt vg.Point, s string) {
 }
 
 var dates = regexp.MustCompile(`/(CreationDate|ModDate) \(D:\d{14}\)`)
+
+// family is how text in an SVG begins to name its font, which is not in the file.
+// Fonts of the same widths are named behind it, as many machines have another of them.
+// Labels cannot hold it: their quotes are escaped.
+const family = `style="font-family:Liberation Sans`
 
 // undated sets the dates of a PDF, which are those of its making, to a fixed one of
 // the same length, so that the offsets in its table stay right.

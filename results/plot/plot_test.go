@@ -164,6 +164,9 @@ func TestFormats(t *testing.T) {
 					t.Errorf("%s: PNG %v, %v", f.Name, m.Bounds(), err)
 				}
 			case "svg":
+				if n := strings.Count(a.String(), "<text"); n == 0 || n != strings.Count(a.String(), "font-family:Liberation Sans,Arimo,Helvetica,Arial,sans-serif;") {
+					t.Errorf("%s: not all of %d texts name fonts of the same widths", f.Name, n)
+				}
 				if !strings.Contains(a.String(), `width="360pt" height="216pt"`) || !slices.Contains(texts(t, a.String()), "a title") {
 					t.Errorf("%s: SVG begins %.200s", f.Name, a.String())
 				}
