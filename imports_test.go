@@ -45,7 +45,8 @@ var arrows = map[string][]string{
 	"results/flows":   {"results/pcap"},
 	"results/metrics": {"results/flows"},
 	"results/timing":  {"results/flows"},
-	"results/report":  {"results/flows", "results/metrics", "results/timing"},
+	"results/page":    {"results/flows", "results/metrics", "results/timing"},
+	"results/report":  {"results/flows", "results/metrics", "results/timing", "results/page"},
 
 	"emu/live": {"policies", "emu/engine", "emu/fault", "emu/kernel", "emu/fidelity", "emu/plan", "emu/deploy", "hosts", "hosts/pace", "hosts/disk",
 		"results/pcap", "results/flows"},
