@@ -44,6 +44,10 @@ func (r *Report) Page(w io.Writer) error {
 			d.Headline = append(d.Headline, r.headline(m))
 		}
 	}
+	if len(d.Headline) > 0 && len(d.Arms) > 1 {
+		t := &d.Headline[0]
+		t.Notes = append(t.Notes[:len(t.Notes):len(t.Notes)], "Best: the lowest of its column. Whether that is more than chance, the interval of the paired speed-up tells.")
+	}
 	for _, t := range r.failureTables() {
 		d.Failures = append(d.Failures, plainTable(t))
 	}
@@ -175,9 +179,6 @@ func (r *Report) headline(m metric) page.Table {
 			cells = append(cells, c)
 		}
 		out.Rows = append(out.Rows, cells)
-	}
-	if len(count) > 0 && count["average"] > 1 {
-		out.Notes = append(out.Notes[:len(out.Notes):len(out.Notes)], "Best: the lowest of its column; whether that is more than chance, the interval of the paired speed-up tells.")
 	}
 	return out
 }

@@ -77,6 +77,15 @@ function legend(figure, arms, mark, toggle) {
 }
 
 const axis = extra => Object.assign({ stroke: () => css("--soft"), grid: { stroke: () => css("--grid"), width: 1 }, ticks: { stroke: () => css("--grid"), width: 1 }, font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif", labelSize: 22 }, extra);
+// logSteps are 1, 2 and 5 times powers of ten, or the powers alone where there are
+// many; few steps are cut finer.
+function logSteps(u, i, lo, hi) {
+	const out = [];
+	if (!(lo > 0) || !(hi > lo)) return [lo];
+	const wide = Math.log10(hi / lo), parts = wide > 4 ? [1] : wide > 1 ? [1, 2, 5] : [1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9];
+	for (let p = Math.floor(Math.log10(lo)); p <= Math.ceil(Math.log10(hi)); p++) for (const m of parts) { const x = m * 10 ** p; if (x >= lo && x <= hi) out.push(x); }
+	return out.length ? out : [lo, hi];
+}
 const height = 270;
 // plot keeps a uPlot chart at its box's width and at the theme's colours.
 function plot(figure, options, values, arms, mark, read) {
@@ -113,7 +122,7 @@ function drawCDF(figure) {
 	const quantile = (t, p) => t[Math.min(t.length - 1, Math.max(0, Math.ceil(p * t.length) - 1))];
 	plot(figure, {
 		scales: { x: { time: false, distr: 3, range: (u, lo, hi) => u.data[0].length < 2 ? [lo / 2, hi * 2] : [lo * .9, hi * 1.1] }, y: { range: [0, 1.02] } },
-		axes: [axis({ label: "time, logarithmic", values: (u, v) => v.map(x => x == null ? "" : tick(x)), space: 60 }), axis({ label: "share of items", size: 46 })],
+		axes: [axis({ label: "time, logarithmic", splits: logSteps, filter: (u, v) => v, values: (u, v) => v.map(x => x == null ? "" : tick(x)), space: 60 }), axis({ label: "share of items", size: 46 })],
 		series: [{}].concat(arms.map(arm => ({ label: data.arms[arm].name, stroke: () => colour(arm), width: 2, dash: dash(arm), paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } }))),
 	}, [xs, ...ys], arms, false, (u, i) => {
 		const y = u.posToVal(u.cursor.top, "y");
@@ -150,8 +159,8 @@ function drawSpeedups(figure) {
 		if (old) { old.destroy(); figure.querySelector(".legend").replaceChildren(); charts.splice(charts.findIndex(c => c.figure === figure), 1); }
 		u = plot(figure, {
 			scales: { x: bySize ? { time: false, distr: 3, range: (u, lo, hi) => [lo * .8, hi * 1.25] } : { time: false, range: [0, 101] }, y: { distr: 3, range: (u, lo, hi) => [Math.min(.8, lo * .9), Math.max(1.25, hi * 1.1)] } },
-			axes: [axis({ label: bySize ? "bytes of the coflow, logarithmic" : "share of coflows, %", values: (u, v) => v.map(x => x == null ? "" : bySize ? size(x) : x), space: 60 }),
-				axis({ label: "speed-up, logarithmic", size: 56, values: (u, v) => v.map(x => x == null ? "" : trim(x) + "×") })],
+			axes: [axis({ label: bySize ? "bytes of the coflow, logarithmic" : "share of coflows, %", ...(bySize ? { splits: logSteps, filter: (u, v) => v } : {}), values: (u, v) => v.map(x => x == null ? "" : bySize ? size(x) : x), space: 60 }),
+				axis({ label: "speed-up, logarithmic", size: 56, splits: logSteps, filter: (u, v) => v, values: (u, v) => v.map(x => x == null ? "" : trim(x) + "×") })],
 			series: [{}].concat(arms.map(arm => ({ label: data.arms[arm].name, stroke: () => colour(arm), paths: () => null, points: { show: draw_ } }))),
 			hooks: { drawClear: [], draw: [one] },
 		}, v, arms, true, (u, i) => {
