@@ -85,6 +85,24 @@ func screenshot(t *testing.T, path, out, query string, width, height int) {
 	}
 }
 
+// phone checks a page at 390 pixels, which is less than a window may have: inside a
+// frame.
+func phone(t *testing.T, file func(name, page string) string, name, picture string) {
+	t.Helper()
+	path := file("phone.html", `<!doctype html><title>phone</title><body style="margin:0"><iframe src="`+name+`?check=1&theme=light" style="border:0;width:390px;height:8000px"></iframe>
+<script>setTimeout(() => { const d = document.querySelector("iframe").contentDocument.documentElement; document.documentElement.dataset.within = JSON.stringify(d.dataset); }, 3000)</script>`)
+	browse(t, "--window-size=500,8000", "--screenshot="+picture, "file://"+path)
+	dom, log := browse(t, "--allow-file-access-from-files", "--dump-dom", "file://"+path)
+	for _, line := range consoleLine.FindAllString(log, -1) {
+		t.Errorf("on a phone, the browser's console: %s", line)
+	}
+	walk(t, dom, func(n *html.Node, attr map[string]string) {
+		if within := attr["data-within"]; n.Data == "html" && (!strings.Contains(within, `"checked":"yes"`) || !strings.Contains(within, `"overflow":"0"`) || strings.Contains(within, "problems")) {
+			t.Errorf("at 390 pixels the page says %q, want it checked, and nothing wider than the window", within)
+		}
+	})
+}
+
 func TestBrowser(t *testing.T) {
 	tooltest.Need(t, "chromium")
 	dir := *keep
@@ -117,7 +135,7 @@ func TestBrowser(t *testing.T) {
 			screenshot(t, path, filepath.Join(dir, "light.png"), "&theme=light", 1280, 6500)
 			screenshot(t, path, filepath.Join(dir, "dark.png"), "&theme=dark", 1280, 6500)
 		}
-		screenshot(t, path, filepath.Join(dir, "phone.png"), "&theme=light", 500, 1600)
+		phone(t, file, "full.html", filepath.Join(dir, "phone.png"))
 	})
 	t.Run("hostile", func(t *testing.T) {
 		checkPage(t, file("hostile.html", write(t, data(t, hostile...))), "", 1280)

@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -75,6 +76,11 @@ type Table struct {
 	Head  []string
 	Rows  [][]Cell
 	Notes []string
+}
+
+// FigureColumn tells whether some cell of the i-th column is a figure.
+func (t Table) FigureColumn(i int) bool {
+	return slices.ContainsFunc(t.Rows, func(row []Cell) bool { return i < len(row) && row[i].Figure })
 }
 
 // Cell is one cell of a table.

@@ -76,15 +76,18 @@ function legend(figure, arms, mark, toggle) {
 	return () => box.querySelectorAll("button").forEach(b => b.sample());
 }
 
-const axis = extra => Object.assign({ stroke: () => css("--soft"), grid: { stroke: () => css("--grid"), width: 1 }, ticks: { stroke: () => css("--grid"), width: 1 }, font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif", labelSize: 22 }, extra);
-// logSteps are 1, 2 and 5 times powers of ten, or the powers alone where there are
-// many; few steps are cut finer.
+const axis = extra => Object.assign({ stroke: () => css("--soft"), grid: { stroke: () => css("--grid"), width: 1 }, ticks: { stroke: () => css("--grid"), width: 1 }, font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif", labelSize: 20 }, extra);
+// logSteps are as many round steps between two values as have room on an axis.
 function logSteps(u, i, lo, hi) {
-	const out = [];
 	if (!(lo > 0) || !(hi > lo)) return [lo];
-	const wide = Math.log10(hi / lo), parts = wide > 4 ? [1] : wide > 1 ? [1, 2, 5] : [1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9];
-	for (let p = Math.floor(Math.log10(lo)); p <= Math.ceil(Math.log10(hi)); p++) for (const m of parts) { const x = m * 10 ** p; if (x >= lo && x <= hi) out.push(x); }
-	return out.length ? out : [lo, hi];
+	const room = Math.max(2, (i === 0 ? u.bbox.width / 64 : u.bbox.height / 20) / devicePixelRatio);
+	let out = [];
+	for (const parts of [[1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9], [1, 2, 5], [1, 3], [1]]) {
+		out = [];
+		for (let p = Math.floor(Math.log10(lo)); p <= Math.ceil(Math.log10(hi)); p++) for (const m of parts) { const x = m * 10 ** p; if (x >= lo * .9999 && x <= hi * 1.0001) out.push(x); }
+		if (out.length <= room) break;
+	}
+	return out.length ? out.filter((_, k) => k % Math.ceil(out.length / room) === 0) : [lo];
 }
 const height = 270;
 // plot keeps a uPlot chart at its box's width and at the theme's colours.
@@ -122,7 +125,7 @@ function drawCDF(figure) {
 	const quantile = (t, p) => t[Math.min(t.length - 1, Math.max(0, Math.ceil(p * t.length) - 1))];
 	plot(figure, {
 		scales: { x: { time: false, distr: 3, range: (u, lo, hi) => u.data[0].length < 2 ? [lo / 2, hi * 2] : [lo * .9, hi * 1.1] }, y: { range: [0, 1.02] } },
-		axes: [axis({ label: "time, logarithmic", splits: logSteps, filter: (u, v) => v, values: (u, v) => v.map(x => x == null ? "" : tick(x)), space: 60 }), axis({ label: "share of items", size: 46 })],
+		axes: [axis({ label: "time, logarithmic", size: 34, splits: logSteps, filter: (u, v) => v, values: (u, v) => v.map(x => x == null ? "" : tick(x)), space: 60 }), axis({ label: "share of items", size: 46 })],
 		series: [{}].concat(arms.map(arm => ({ label: data.arms[arm].name, stroke: () => colour(arm), width: 2, dash: dash(arm), paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } }))),
 	}, [xs, ...ys], arms, false, (u, i) => {
 		const y = u.posToVal(u.cursor.top, "y");
@@ -159,7 +162,7 @@ function drawSpeedups(figure) {
 		if (old) { old.destroy(); figure.querySelector(".legend").replaceChildren(); charts.splice(charts.findIndex(c => c.figure === figure), 1); }
 		u = plot(figure, {
 			scales: { x: bySize ? { time: false, distr: 3, range: (u, lo, hi) => [lo * .8, hi * 1.25] } : { time: false, range: [0, 101] }, y: { distr: 3, range: (u, lo, hi) => [Math.min(.8, lo * .9), Math.max(1.25, hi * 1.1)] } },
-			axes: [axis({ label: bySize ? "bytes of the coflow, logarithmic" : "share of coflows, %", ...(bySize ? { splits: logSteps, filter: (u, v) => v } : {}), values: (u, v) => v.map(x => x == null ? "" : bySize ? size(x) : x), space: 60 }),
+			axes: [axis({ size: 34, label: bySize ? "bytes of the coflow, logarithmic" : "share of coflows, %", ...(bySize ? { splits: logSteps, filter: (u, v) => v } : {}), values: (u, v) => v.map(x => x == null ? "" : bySize ? size(x) : x), space: 60 }),
 				axis({ label: "speed-up, logarithmic", size: 56, splits: logSteps, filter: (u, v) => v, values: (u, v) => v.map(x => x == null ? "" : trim(x) + "×") })],
 			series: [{}].concat(arms.map(arm => ({ label: data.arms[arm].name, stroke: () => colour(arm), paths: () => null, points: { show: draw_ } }))),
 			hooks: { drawClear: [], draw: [one] },
@@ -180,7 +183,7 @@ function drawBalance(figure) {
 	const ys = b.curves.map(c => xs.map((_, i) => c.cv[i] ?? null));
 	plot(figure, {
 		scales: { x: { time: false }, y: { range: (u, lo, hi) => [0, Math.max(.5, hi * 1.05)] } },
-		axes: [axis({ label: "time, s", space: 60 }), axis({ label: "Cv", size: 46 })],
+		axes: [axis({ label: "time, s", size: 34, space: 60 }), axis({ label: "Cv", size: 46 })],
 		series: [{}].concat(arms.map(arm => ({ label: data.arms[arm].name, stroke: () => colour(arm), width: 1.5, dash: dash(arm), points: { show: false } }))),
 	}, [xs, ...ys], arms, false, (u, i) => told("from " + human(i * b.bin_us) + " to " + human((i + 1) * b.bin_us), arms.map((arm, k) => [data.arms[arm].name, ys[k][i] == null ? "no traffic" : ys[k][i].toFixed(2)])));
 }
