@@ -44,7 +44,7 @@ var arrows = map[string][]string{
 	"results/pcap":    {},
 	"results/flows":   {"results/pcap"},
 	"results/metrics": {"results/flows"},
-	"results/timing":  {"results/flows"},
+	"results/timing":  {"results/flows", "results/metrics"},
 	"results/page":    {"results/flows", "results/metrics", "results/timing"},
 	"results/report":  {"results/flows", "results/metrics", "results/timing", "results/page"},
 

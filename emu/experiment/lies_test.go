@@ -70,9 +70,14 @@ func within(pins, namespace string, command ...string) error {
 // that asks for a random number: no queue and no counter of the testbed's own
 // knows of it.
 func dropping(namespace, device, direction string) tamper {
+	return droppingOf(namespace, device, direction, 100)
+}
+
+// droppingOf drops one packet in n.
+func droppingOf(namespace, device, direction string, n uint64) tamper {
 	return tamper{start: func(_ *live.Config, pins string) error {
-		// ld rand; jgt #0.99*2^32: ret TC_ACT_SHOT; ret TC_ACT_OK
-		const code = "4,32 0 0 4294963256,37 0 1 4252017623,6 0 0 2,6 0 0 0"
+		// ld rand; jgt #(1-1/n)*2^32: ret TC_ACT_SHOT; ret TC_ACT_OK
+		code := fmt.Sprintf("4,32 0 0 4294963256,37 0 1 %d,6 0 0 2,6 0 0 0", (1<<32)-(1<<32)/n)
 		if err := within(pins, namespace, "tc", "qdisc", "add", "dev", device, "clsact"); err != nil {
 			return err
 		}

@@ -253,7 +253,7 @@ func TestCapturesAreEnough(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"scenario.yaml", "traces/trace.txt", "plan.txt", "report.md", "summary.json", "flows.csv", "coflows.csv", "blocks.csv", "a/0/fluid.json"} {
+	for _, name := range []string{"scenario.yaml", "traces/trace.txt", "plan.txt", "report.md", "summary.json", "flows.csv", "coflows.csv", "blocks.csv", "breakdown.csv", "links.csv", "a/0/fluid.json"} {
 		if info, err := os.Stat(filepath.Join(out.Dir, name)); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -19,6 +19,7 @@ import (
 	"testbed/results/flows"
 	"testbed/results/metrics"
 	"testbed/results/report"
+	"testbed/results/timing"
 	"testbed/results/verdict"
 	"testbed/topo"
 	"testbed/topo/units"
@@ -169,8 +170,18 @@ func medianCompletion(r flows.Records) time.Duration {
 
 // repeatOf joins what captures show with the records beside them.
 func repeatOf(dir string, res flows.Result) (report.Repeat, error) {
-	out := report.Repeat{Records: res.Records}
+	out := report.Repeat{Records: res.Records, Links: res.Links}
 	var err error
+	switch out.Timing, err = timing.Of(&res); {
+	case errors.Is(err, timing.ErrNoFabric):
+		out.Untimed = err.Error() + ", as those of older versions"
+	case err != nil:
+		return report.Repeat{}, fmt.Errorf("where the time went: %w", err)
+	default:
+		if out.Fabric, err = res.Meta.Fabric.Build(); err != nil {
+			return report.Repeat{}, err
+		}
+	}
 	if out.Failures, err = withReasons(dir, res.Records.Failed); err != nil {
 		return report.Repeat{}, err
 	}

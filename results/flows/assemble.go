@@ -3,11 +3,14 @@ package flows
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"testbed/hosts/wire"
+	"testbed/results/pcap"
+	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
@@ -54,6 +57,11 @@ type assembly struct {
 	byGroup   map[groupKey][]mark // of failures; see failuresOf
 	arrival   map[groupKey]int64  // Unix ns
 	zero      int64
+	fabric    *topo.Fabric // nil where the captures do not state it
+	paths     *paths
+	loads     []*fabricLoad
+	switches  []*switchCapture
+	carried   []*transfer // of each trail
 }
 
 func newAssembly(opt Options, captures []*hostCapture) *assembly {
@@ -74,6 +82,10 @@ func (a *assembly) assemble() Result {
 		a.Result.Captures = append(a.Result.Captures, c.Capture)
 		a.captureProblems(c)
 	}
+	for _, c := range a.switches {
+		a.Result.Switches = append(a.Result.Switches, c.SwitchCapture)
+		a.fileProblems(c.Switch, c.problem, c.Stats, c.skipped)
+	}
 	for _, host := range a.opt.Hosts {
 		if !a.have[host] {
 			a.problemf("%s: no capture", host)
@@ -85,20 +97,32 @@ func (a *assembly) assemble() Result {
 	a.flows(flows)
 	a.blocks(hops)
 	a.settleFailures()
+	a.trails()
+	a.linkSeries()
 	a.Result.Problems = a.problems
 	return a.Result
 }
 
-func (a *assembly) captureProblems(c *hostCapture) {
-	a.problems = append(a.problems, c.problem...)
-	if c.Stats.Dropped > 0 {
-		a.problemf("%s: the kernel dropped %d packets that its capture should have", c.Host, c.Stats.Dropped)
+// fileProblems are what is wrong with the file of a capture.
+func (a *assembly) fileProblems(name, broken string, stats pcap.Stats, skipped []pcap.Skip) {
+	if broken != "" {
+		a.problems = append(a.problems, broken)
 	}
+	if stats.Dropped > 0 {
+		a.problemf("%s: the kernel dropped %d packets that its capture should have", name, stats.Dropped)
+	}
+	for _, s := range skipped {
+		a.problemf("%s: %d packets of its capture are not used: %s", name, s.Packets, s.Why)
+	}
+}
+
+func (a *assembly) captureProblems(c *hostCapture) {
+	a.fileProblems(c.Host, c.broken, c.Stats, c.skipped)
 	if c.short.Packets > 0 {
 		a.problemf("%s: %d packets were captured too short for their headers: the capture's snapshot length must be at least 160 bytes", c.Host, c.short.Packets)
 	}
 	if c.orphans.Packets > 0 {
-		a.problemf("%s: %d packets with payload belong to connections whose SYN is not in its capture", c.Host, c.orphans.Packets)
+		a.problemf("%s: %d packets with payload belong to connections whose SYN is not in its capture, nor a transfer header at the start of a packet", c.Host, c.orphans.Packets)
 	}
 	if c.OtherRun.Packets > 0 {
 		a.problemf("%s: %d packets belong to another run (%#x) and are not used", c.Host, c.OtherRun.Packets, c.stray)
@@ -143,7 +167,7 @@ func (a *assembly) since(stamp int64) time.Duration { return time.Duration(stamp
 // sort tells transfers of this run from the rest and indexes them.
 func (a *assembly) sort() (flows, hops map[member]*transfer) {
 	flows, hops = map[member]*transfer{}, map[member]*transfer{}
-	lacking := map[string]int{} // by host
+	lacking, noSYN := map[string]int{}, map[string]int{} // by host
 	for _, t := range a.transfers {
 		n := &a.Connections
 		switch t.standing {
@@ -173,18 +197,19 @@ func (a *assembly) sort() (flows, hops map[member]*transfer) {
 			view *conn
 			host string
 		}{{t.atClient, hostName(t.client)}, {t.atServer, hostName(t.server)}} {
-			if end.view == nil {
+			switch {
+			case end.view == nil:
 				lacking[end.host]++
+			case end.view.noSYN:
+				noSYN[end.host]++
 			}
 		}
 		a.index(t, flows, hops)
 	}
-	hosts := make([]string, 0, len(lacking))
-	for h := range lacking {
-		hosts = append(hosts, h)
+	for _, h := range slices.Sorted(maps.Keys(noSYN)) {
+		a.notef("%s: its capture lacks the SYN of %d transfers, which were known by their headers", h, noSYN[h])
 	}
-	slices.Sort(hosts)
-	for _, h := range hosts {
+	for _, h := range slices.Sorted(maps.Keys(lacking)) {
 		if a.have[h] {
 			a.problemf("%s: its capture lacks %d transfers that captures of other hosts have", h, lacking[h])
 		} else if !slices.Contains(a.opt.Hosts, h) { // else it has been said
@@ -220,8 +245,15 @@ func (a *assembly) observe(t *transfer) {
 	if v.head.resent > 0 {
 		n.HeaderResent++
 	}
-	if v.reset || t.atServer != nil && t.atServer.reset {
+	if v.resets > 0 || t.atServer != nil && t.atServer.resets > 0 {
 		n.Resets++
+	}
+	if s := t.atClient; s != nil {
+		n.Resent += s.resent
+		n.ZeroWindows += s.zeroWindows
+	}
+	if r := t.atServer; r != nil {
+		n.Reordered += r.in.reordered
 	}
 }
 
@@ -263,7 +295,7 @@ func (t *transfer) complete() bool {
 		return false
 	}
 	if t.header.Kind == wire.KindBlock {
-		return t.atClient.ackEnd != 0
+		return t.atClient.hop != nil && t.atClient.hop.end != 0
 	}
 	return t.atServer.end != 0
 }
@@ -282,7 +314,7 @@ func (t *transfer) lack() string {
 	case t.header.Kind == wire.KindBlock && !t.atClient.hasAcks:
 		return fmt.Sprintf("has no acknowledgement stream at %s", hostName(t.client))
 	case t.header.Kind == wire.KindBlock:
-		return fmt.Sprintf("has %d of %d acknowledgement bytes at %s", t.atClient.acks.seen(), ackBytes(t.header), hostName(t.client))
+		return fmt.Sprintf("has %d of %d acknowledgement bytes at %s", t.atClient.hop.acks.seen(), ackBytes(t.header), hostName(t.client))
 	}
 	return fmt.Sprintf("has %d of %d bytes at %s", max(0, t.atServer.sent.seen()-wire.Size), t.header.Size, hostName(t.server))
 }
@@ -348,6 +380,8 @@ func (a *assembly) coflow(key groupKey, transfers []*transfer) {
 			Size: units.Bytes(t.header.Size), Arrival: arrival,
 			Start: a.since(t.atClient.start), End: a.since(t.atServer.end),
 			Packets: t.atClient.packets, Resent: t.atClient.resent, Wire: t.atClient.wire,
+			FirstByte: a.since(t.atServer.start), ResentBytes: t.atClient.out.resentBytes,
+			RTTMin: time.Duration(t.atClient.out.rtt.least), RTTMedian: time.Duration(t.atClient.out.rtt.median()),
 		}
 		if extra := t.atServer.sent.end() - streamLen(t.header); extra > 0 {
 			a.problemf("%s: %d bytes came beyond its size of %d", t.what(), extra, t.header.Size)
@@ -466,7 +500,7 @@ func (a *assembly) block(key groupKey, hops []*transfer) {
 		b.Lost = append(b.Lost, l.name) // settleFailures checks it
 	}
 	first := slices.IndexFunc(hops, func(t *transfer) bool { return t.header.Member == 0 })
-	b.End = a.since(hops[first].atClient.ackEnd)
+	b.End = a.since(hops[first].atClient.hop.end)
 	a.Blocks = append(a.Blocks, b)
 }
 

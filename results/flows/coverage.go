@@ -2,6 +2,7 @@ package flows
 
 import (
 	"slices"
+	"time"
 
 	"testbed/hosts/wire"
 )
@@ -15,7 +16,18 @@ type coverage struct {
 	base  uint32 // sequence number of offset 0
 	next  int64  // bytes [0, next) have been seen
 	ahead []span // what has been seen beyond next: disjoint, not adjacent, ascending
+	// given are bytes before next that were never seen: see maxHoles. A stream with
+	// any is not whole.
+	given int64
 }
+
+// maxHoles bounds the gaps of one stream that are remembered, and with them its
+// memory: one more, and the first gap is given up. TCP itself leaves a few at a time;
+// more are packets that the capture lost.
+const maxHoles = 1 << 10
+
+// covers tells whether all of the first n bytes have been seen.
+func (c *coverage) covers(n int64) bool { return c.next >= n && c.given == 0 }
 
 // place is the offset of a sequence number: the one nearest to next. It is right
 // while segments are less than 2 GiB away from next, which TCP's window
@@ -54,6 +66,11 @@ func (c *coverage) add(off int64, n int) (fresh int64) {
 		c.next = c.ahead[0].hi
 		c.ahead = slices.Delete(c.ahead, 0, 1)
 	}
+	if len(c.ahead) > maxHoles {
+		c.given += c.ahead[0].lo - c.next
+		c.next = c.ahead[0].hi
+		c.ahead = slices.Delete(c.ahead, 0, 1)
+	}
 	return fresh
 }
 
@@ -67,7 +84,7 @@ func (c *coverage) end() int64 {
 
 // seen is how many bytes have been seen.
 func (c *coverage) seen() int64 {
-	n := c.next
+	n := c.next - c.given
 	for _, s := range c.ahead {
 		n += s.hi - s.lo
 	}
@@ -115,4 +132,15 @@ func (p *prefix) add(off int64, payload []byte, n int) {
 	if again {
 		p.resent++
 	}
+}
+
+// plausible tells whether what there is of a header could be one.
+func (p *prefix) plausible() bool {
+	magic := wire.Header{Kind: wire.KindFlow, Sent: time.Unix(0, 0)}.Append(nil)[:4]
+	for i, b := range magic {
+		if p.have&(1<<i) != 0 && p.bytes[i] != b {
+			return false
+		}
+	}
+	return true
 }

@@ -25,7 +25,9 @@ type frame struct {
 	srcPort, dstPort uint16
 	proto            uint8
 	flags            uint8  // of TCP
-	seq              uint32 // of TCP
+	seq, ack         uint32 // of TCP
+	window           uint16 // of TCP, as it stands
+	ident            uint16 // of IP
 	payload          []byte // as much as was captured
 	length           int    // of the payload on the wire
 }
@@ -73,9 +75,11 @@ func (f *frame) parse(b []byte, wireLen int) frameKind {
 	}
 	seg := ip[head:]
 	f.srcPort, f.dstPort = binary.BigEndian.Uint16(seg), binary.BigEndian.Uint16(seg[2:])
-	f.flags, f.seq = 0, 0
+	f.flags, f.seq, f.ack, f.window = 0, 0, 0, 0
+	f.ident = binary.BigEndian.Uint16(ip[4:])
 	if f.proto == protoTCP {
-		f.seq, f.flags = binary.BigEndian.Uint32(seg[4:]), seg[13]
+		f.seq, f.ack, f.flags = binary.BigEndian.Uint32(seg[4:]), binary.BigEndian.Uint32(seg[8:]), seg[13]
+		f.window = binary.BigEndian.Uint16(seg[14:])
 		need = int(seg[12]>>4) * 4
 		if need < tcpMinLen || total < head+need {
 			return frameIPv4

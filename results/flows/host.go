@@ -2,10 +2,7 @@ package flows
 
 import (
 	"errors"
-	"fmt"
-	"math"
 	"net/netip"
-	"time"
 
 	"testbed/hosts/wire"
 	"testbed/results/pcap"
@@ -15,53 +12,6 @@ import (
 
 // loopback is the name of the interface on which a host talks to itself.
 const loopback = "lo"
-
-// endpoints are the two ends of a TCP connection: the client sent the SYN.
-type endpoints struct {
-	client, server         addr
-	clientPort, serverPort uint16
-}
-
-// connID tells a connection from a later one between the same endpoints, and is
-// the same at both ends.
-type connID struct {
-	endpoints
-	isn uint32 // the client's initial sequence number
-}
-
-// standing is what a connection or mark turned out to be.
-type standing uint8
-
-const (
-	pending  standing = iota // its header is not complete
-	ours                     // of this run
-	otherRun                 // a header of another run
-	foreign                  // no header of ours
-	damaged                  // a header that cannot be read
-)
-
-// conn is a connection as one host's interface saw it.
-type conn struct {
-	connID
-	standing standing
-	header   wire.Header
-	headErr  error
-	head     prefix
-
-	sent     coverage // client → server
-	acks     coverage // server → client, of block pipelines
-	hasAcks  bool     // the server's SYN was seen
-	frames   Counts   // all of them, both directions
-	start    int64    // first packet with payload, client → server
-	end      int64    // packet that completes header and size; 0 for not yet
-	ackEnd   int64    // packet that completes the acknowledgements; 0 for not yet
-	ackRead  ackReader
-	packets  int // with payload, client → server
-	resent   int
-	wire     units.Bytes // of all packets client → server
-	synAgain int
-	reset    bool
-}
 
 // mark is an arrival mark as its host's interface saw it.
 type mark struct {
@@ -121,21 +71,32 @@ type Capture struct {
 // hostCapture is all that the reduction keeps of one capture.
 type hostCapture struct {
 	Capture
-	meta    pcap.Meta
-	hasMeta bool
-	conns   []*conn
-	marks   []mark
-	orphans Counts // with payload, of connections whose SYN is not there
-	short   Counts // captured too short for their headers, or marks for theirs
-	badMark error  // the first mark that cannot be read
-	stray   uint64 // another run, where one was seen
-	problem []string
+	meta     pcap.Meta
+	hasMeta  bool
+	conns    []*conn
+	marks    []mark
+	orphans  Counts // with payload, of connections whose SYN and header are not there
+	up, down series // of the host's link
+	short    Counts // captured too short for their headers, or marks for theirs
+	badMark  error  // the first mark that cannot be read
+	stray    uint64 // another run, where one was seen
+	skipped  []pcap.Skip
+	broken   string // why not all of the file could be read
+}
+
+// settings are what the reduction of each connection needs to know.
+type settings struct {
+	run           uint64
+	points, spans int
+	reorder       int64  // ns
+	paths         *paths // nil where the fabric is not known
 }
 
 // hostReducer reads one capture.
 type hostReducer struct {
 	hostCapture
-	run     uint64
+	settings
+	fabric  *fabricLoad // nil where the fabric is not known
 	self    addr
 	table   map[endpoints]*conn
 	last    *conn // of the packet before: most packets come in trains
@@ -161,10 +122,11 @@ func hostName(a addr) string {
 	return a.netip().String()
 }
 
-func newHostReducer(host string, rack topo.RackID, place int, run uint64) *hostReducer {
+func newHostReducer(host string, rack topo.RackID, place int, set settings, fabric *fabricLoad, intervals int) *hostReducer {
 	return &hostReducer{
-		hostCapture: hostCapture{Capture: Capture{Host: host}},
-		run:         run,
+		hostCapture: hostCapture{Capture: Capture{Host: host}, up: newSeries(intervals), down: newSeries(intervals)},
+		settings:    set,
+		fabric:      fabric,
 		self:        address(netip.AddrFrom4([4]byte{10, byte(rack), byte(place), 1})),
 		table:       map[endpoints]*conn{},
 		markTo:      address(topo.MarkAddr()),
@@ -199,8 +161,24 @@ func (h *hostReducer) packet(p *pcap.Packet) {
 	if !out && !in {
 		nic.Other.add(p.Len)
 	}
+	var c *conn
+	ofStream, known := false, false
+	if kind == frameWhole && f.proto == protoTCP && (out || in) {
+		known, c, ofStream = h.segment(&f, stamp, p.Len)
+	}
+	if nic.Name != loopback {
+		if out {
+			h.up.add(stamp, p.Len)
+		}
+		if in {
+			h.down.add(stamp, p.Len)
+			if h.fabric != nil {
+				h.fabric.arrive(&f, c, ofStream, stamp, p.Len)
+			}
+		}
+	}
 	switch {
-	case kind == frameWhole && f.proto == protoTCP && (out || in) && h.segment(&f, stamp, p.Len):
+	case known:
 	case kind == frameWhole && f.proto == protoUDP && out && f.dst == h.markTo && f.dstPort == wire.MarkPort:
 		h.mark(&f, stamp, p.Len)
 	case kind == frameCut:
@@ -233,194 +211,109 @@ func (h *hostReducer) mark(f *frame, stamp int64, frame int) {
 	}
 }
 
-func service(port uint16) bool { return port == wire.ShufflePort || port == wire.BlockPort }
-
 // segment takes a TCP segment and tells whether it belongs to a connection to
-// one of our services.
-func (h *hostReducer) segment(f *frame, stamp int64, frame int) bool {
-	up := endpoints{f.src, f.dst, f.srcPort, f.dstPort}
-	down := endpoints{f.dst, f.src, f.dstPort, f.srcPort}
+// one of our services. up is where it went with the data of a connection.
+func (h *hostReducer) segment(f *frame, stamp int64, frame int) (known bool, c *conn, up bool) {
+	forth := endpoints{f.src, f.dst, f.srcPort, f.dstPort}
 	if f.flags&(flagSYN|flagACK) == flagSYN {
 		if !service(f.dstPort) {
-			return false
+			return false, nil, false
 		}
-		c := h.table[up]
+		c := h.table[forth]
 		if c != nil && c.isn == f.seq {
 			c.synAgain++
 		} else { // the first, or a later connection between the same ports
-			c = &conn{connID: connID{endpoints: up, isn: f.seq}}
-			c.sent.base = f.seq + 1
-			h.table[up], h.last = c, c
-			h.conns = append(h.conns, c)
+			c = h.open(forth, f.seq)
+			if c.out != nil {
+				c.out.syn = stamp
+			}
 		}
 		c.frames.add(frame)
 		c.wire += units.Bytes(frame)
-		return true
+		return true, c, true
 	}
-	c := h.last
-	if c == nil || c.endpoints != up && c.endpoints != down {
-		c = nil
-		if service(f.dstPort) {
-			c = h.table[up]
+	c, up = h.find(f, forth)
+	if c == nil || up && c.outlived(f) {
+		// Its SYN was lost from the capture, or came before it began: the header tells.
+		if service(f.dstPort) && startsTransfer(f) {
+			c, up = h.open(forth, f.seq-1), true
+			c.noSYN = true
 		}
-		if c == nil && service(f.srcPort) {
-			c = h.table[down]
+	}
+	if c == nil {
+		if (service(f.dstPort) || service(f.srcPort)) && f.length > 0 {
+			h.orphans.add(frame)
+			return true, nil, false
 		}
-		if c == nil {
-			if (service(f.dstPort) || service(f.srcPort)) && f.length > 0 {
-				h.orphans.add(frame)
-				return true
-			}
-			return false
-		}
-		h.last = c
+		return false, nil, false
 	}
 	c.frames.add(frame)
 	if f.flags&flagRST != 0 {
-		c.reset = true
+		c.resets++
 	}
-	if c.endpoints == up {
-		c.forward(f, stamp, frame, h.run)
+	if up {
+		c.forward(f, stamp, frame, &h.settings)
 	} else {
-		c.backward(f, stamp)
+		c.backward(f, stamp, &h.settings)
 	}
-	return true
+	return true, c, up
 }
 
-// forward takes a segment of the stream that begins with the header.
-func (c *conn) forward(f *frame, stamp int64, frame int, run uint64) {
-	c.wire += units.Bytes(frame)
-	if f.length == 0 {
-		return
+// open begins a connection.
+func (h *hostReducer) open(ends endpoints, isn uint32) *conn {
+	c := newConn(ends, isn, h.self)
+	h.table[ends], h.last = c, c
+	h.conns = append(h.conns, c)
+	return c
+}
+
+// find is the connection of a segment between forth's ends, or nil.
+func (h *hostReducer) find(f *frame, forth endpoints) (c *conn, up bool) {
+	back := endpoints{f.dst, f.src, f.dstPort, f.srcPort}
+	if c := h.last; c != nil {
+		if c.endpoints == forth {
+			return c, true
+		}
+		if c.endpoints == back {
+			return c, false
+		}
+	}
+	if service(f.dstPort) {
+		if c := h.table[forth]; c != nil {
+			h.last = c
+			return c, true
+		}
+	}
+	if service(f.srcPort) {
+		if c := h.table[back]; c != nil {
+			h.last = c
+			return c, false
+		}
+	}
+	return nil, false
+}
+
+// startsTransfer tells whether a segment's payload begins with a transfer header.
+func startsTransfer(f *frame) bool {
+	if len(f.payload) < wire.Size {
+		return false
+	}
+	_, err := wire.Parse(f.payload)
+	return err == nil
+}
+
+// outlived tells whether a segment lies outside the stream of a connection that is
+// complete: a later connection between the same ports.
+func (c *conn) outlived(f *frame) bool {
+	if c.standing != ours || f.length == 0 {
+		return false
+	}
+	total := streamLen(c.header)
+	if c.sent.next < total {
+		return false
 	}
 	off := c.sent.place(f.seq)
-	if off+int64(f.length) <= 0 { // a keep-alive probe: no byte of the stream
-		return
-	}
-	if c.packets == 0 {
-		c.start = stamp
-	}
-	c.packets++
-	if fresh := c.sent.add(off, f.length); fresh < int64(f.length) {
-		c.resent++
-	}
-	c.head.add(off, f.payload, f.length)
-	if c.standing == pending && c.head.whole() {
-		c.identify(run)
-	}
-	if c.end == 0 && c.standing == ours && c.sent.next >= streamLen(c.header) {
-		c.end = stamp
-	}
-	c.checkAcks(stamp)
-}
-
-// streamLen is the length of a flow's stream: its header and its size.
-func streamLen(h wire.Header) int64 { return wire.Size + int64(h.Size) }
-
-func (c *conn) identify(run uint64) {
-	c.header, c.headErr = wire.Parse(c.head.bytes[:])
-	switch {
-	case errors.Is(c.headErr, wire.ErrNotHeader):
-		c.standing = foreign
-	case c.headErr != nil:
-		c.standing = damaged
-	case c.header.Offset > c.header.Size:
-		c.standing, c.headErr = damaged, fmt.Errorf("testbed header that goes on at %d of %d bytes", c.header.Offset, c.header.Size)
-	case c.header.Size > math.MaxInt64-wire.Size:
-		c.standing, c.headErr = damaged, fmt.Errorf("testbed header with a size of %d bytes", c.header.Size)
-	case c.header.Run != run:
-		c.standing = otherRun
-	default:
-		c.standing = ours
-	}
-}
-
-// backward takes a segment of the other direction, which matters where it
-// carries the acknowledgements of a block pipeline.
-func (c *conn) backward(f *frame, stamp int64) {
-	if c.serverPort != wire.BlockPort {
-		return
-	}
-	if f.flags&flagSYN != 0 && !c.hasAcks {
-		c.hasAcks, c.acks.base = true, f.seq+1
-	}
-	if !c.hasAcks || f.length == 0 {
-		return
-	}
-	off := c.acks.place(f.seq)
-	c.ackRead.add(off, f.payload)
-	c.acks.add(off, f.length)
-	c.checkAcks(stamp)
-}
-
-// checkAcks ends a hop with the packet that completes its acknowledgements.
-func (c *conn) checkAcks(stamp int64) {
-	if c.ackEnd != 0 || c.standing != ours || c.header.Kind != wire.KindBlock || c.header.Packet == 0 {
-		return
-	}
-	last := wire.Packets(c.header.Size, uint64(c.header.Packet))
-	if end, ok := c.ackRead.after(last); ok {
-		if c.acks.next >= end {
-			c.ackEnd = stamp
-		}
-		return
-	}
-	// The last one was not captured: it shared a segment with too many others.
-	if uint64(c.acks.next) >= ackBytes(c.header)+uint64(len(c.ackRead.alive))*wire.AckSize && !c.ackRead.failed {
-		c.ackEnd = stamp
-	}
-}
-
-// ackBytes is the length of the acknowledgements of a hop, keep-alives aside.
-func ackBytes(h wire.Header) uint64 {
-	return wire.AckBytes(h.Size-min(h.Offset, h.Size), uint64(h.Packet))
-}
-
-// ackReader finds the last acknowledgement of a hop among those that were captured
-// whole, and counts keep-alives.
-type ackReader struct {
-	alive   map[int64]struct{} // offsets of keep-alives
-	latest  uint32             // the highest packet acknowledged
-	at      int64              // offset of that acknowledgement
-	known   bool
-	failed  bool // a failed acknowledgement ends the stream
-	failing int64
-}
-
-// mostAlive bounds the keep-alives of one hop that are remembered: those of hours.
-const mostAlive = 1 << 16
-
-// add takes the captured payload at an offset of the stream. Acknowledgements begin
-// at multiples of their size, up to a failed one.
-func (r *ackReader) add(off int64, payload []byte) {
-	skip := int64(0)
-	if rest := off % wire.AckSize; rest != 0 {
-		skip = (wire.AckSize - rest) % wire.AckSize
-	}
-	if off < 0 || skip > int64(len(payload)) {
-		return
-	}
-	for off, b := off+skip, payload[skip:]; len(b) >= wire.AckSize && (!r.failed || off < r.failing); off, b = off+wire.AckSize, b[wire.AckSize:] {
-		ack, _, err := wire.ParseAck(b)
-		switch {
-		case err != nil:
-		case ack.Failed:
-			r.failed, r.failing = true, off
-		case ack.Alive && len(r.alive) < mostAlive:
-			if r.alive == nil {
-				r.alive = map[int64]struct{}{}
-			}
-			r.alive[off] = struct{}{}
-		case ack.Alive:
-		case !r.known || ack.Seq > r.latest:
-			r.latest, r.at, r.known = ack.Seq, off, true
-		}
-	}
-}
-
-// after is the offset behind the acknowledgement of the last packet.
-func (r *ackReader) after(last uint64) (int64, bool) {
-	return r.at + wire.AckSize, r.known && uint64(r.latest) == last
+	return off > total || off+int64(f.length) <= 0
 }
 
 // finish settles what only the end of the file tells.
@@ -447,15 +340,4 @@ func (h *hostReducer) finish() *hostCapture {
 		}
 	}
 	return &h.hostCapture
-}
-
-// plausible tells whether what there is of a header could be one.
-func (p *prefix) plausible() bool {
-	magic := wire.Header{Kind: wire.KindFlow, Sent: time.Unix(0, 0)}.Append(nil)[:4]
-	for i, b := range magic {
-		if p.have&(1<<i) != 0 && p.bytes[i] != b {
-			return false
-		}
-	}
-	return true
 }

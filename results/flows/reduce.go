@@ -22,6 +22,14 @@ import (
 // its own statement of when it was made is no longer believed.
 const DefaultMarkBound = time.Second
 
+// Defaults of Options.
+const (
+	DefaultPoints    = 64
+	DefaultSpans     = 64
+	DefaultIntervals = 20_000
+	DefaultReorder   = 3 * time.Millisecond
+)
+
 // Suffix is how the files of captures end; what comes before is the host's name.
 const Suffix = ".pcapng"
 
@@ -51,6 +59,17 @@ type Options struct {
 	Spacing func(host string, d Direction) SpacingSpec
 	// Parallel is how many captures Reduce reads at a time; 0 is 2.
 	Parallel int
+	// Points is about how many checkpoints a Trail has, and pipeline packets; 0 is
+	// DefaultPoints.
+	Points int
+	// Spans is the most spans of each kind that a Trail has; 0 is DefaultSpans.
+	Spans int
+	// Intervals is the most elements of a LinkSeries; 0 is DefaultIntervals.
+	Intervals int
+	// Reorder is the longest that a packet may come behind a later one and count as
+	// reordered where IP identifications do not tell which was sent first; 0 is
+	// DefaultReorder.
+	Reorder time.Duration
 }
 
 // Result is what the captures of one arm and repeat amount to.
@@ -61,7 +80,8 @@ type Result struct {
 	Zero time.Time
 	// Meta is what the captures say they are of, without the host.
 	Meta     pcap.Meta
-	Captures []Capture // in order of host name
+	Captures []Capture       // in order of host name
+	Switches []SwitchCapture // in order of name, where switches' ports were captured
 	// MarkWait is the longest time a mark spent between being made and being on
 	// the wire, MarkWaitHost where that was.
 	MarkWait     time.Duration
@@ -89,6 +109,10 @@ type Connections struct {
 	HeaderSplit  int // the transfer header came in more than one segment
 	HeaderResent int // some of the transfer header was sent again
 	Resets       int // a packet with RST
+	// Packets of those of this run:
+	Resent      int // with bytes sent before
+	Reordered   int // see Trail.Reordered
+	ZeroWindows int // that announced a window of zero
 }
 
 // Reducer takes captures one by one, in any order.
@@ -101,6 +125,12 @@ type Reducer struct {
 	run      uint64 // 0 until known
 	meta     pcap.Meta
 	hasMeta  bool
+	built    bool         // fabric and paths are what meta states
+	fabric   *topo.Fabric // nil where it is not known
+	paths    *paths
+	loads    []*fabricLoad // that no capture is using
+	switches []*switchCapture
+	taken    map[string]bool // hosts and switches whose capture is used
 }
 
 // NewReducer returns a Reducer that has seen nothing.
@@ -108,10 +138,23 @@ func NewReducer(opt Options) *Reducer {
 	if opt.MarkBound <= 0 {
 		opt.MarkBound = DefaultMarkBound
 	}
-	return &Reducer{opt: opt, run: opt.Run}
+	if opt.Points <= 0 {
+		opt.Points = DefaultPoints
+	}
+	if opt.Spans <= 0 {
+		opt.Spans = DefaultSpans
+	}
+	if opt.Intervals <= 0 {
+		opt.Intervals = DefaultIntervals
+	}
+	if opt.Reorder <= 0 {
+		opt.Reorder = DefaultReorder
+	}
+	return &Reducer{opt: opt, run: opt.Run, taken: map[string]bool{}}
 }
 
-// Reduce reads the captures in dir, one file a host, and returns what they
+// Reduce reads the captures in dir, one file a host and one for each switch whose ports
+// were captured, and returns what they
 // amount to. What is wrong with the captures or the traffic in them is a
 // problem in the result; an error means that there is no result.
 func Reduce(ctx context.Context, dir string, opt Options) (Result, error) {
@@ -194,7 +237,7 @@ func (r *Reducer) addFile(ctx context.Context, path string) error {
 	p, err := pcap.Open(path)
 	var bad *pcap.Error
 	if errors.As(err, &bad) {
-		r.problem("%s: nothing of its capture can be read: %v", host, bad)
+		r.problem("%s: nothing of its capture can be read: %s", host, bad.Local())
 		return nil
 	}
 	if err != nil {
@@ -209,7 +252,7 @@ func (r *Reducer) problem(format string, args ...any) {
 	r.problems = append(r.problems, fmt.Sprintf(format, args...))
 }
 
-// Add reads the capture of one host to its end. It may be called from several
+// Add reads the capture of one host or switch to its end. It may be called from several
 // goroutines. The error is of the reader underneath or the context's; a capture
 // that is cut off or damaged is a problem in the result.
 func (r *Reducer) Add(ctx context.Context, host string, p *pcap.Reader) error {
@@ -219,15 +262,20 @@ func (r *Reducer) Add(ctx context.Context, host string, p *pcap.Reader) error {
 		host = meta.Host
 	}
 	rack, place, ok := topo.ParseHostName(host)
-	if !ok {
-		r.problem("%s: not a host's name: its capture is not used", host)
+	if !ok && !isSwitch(host) {
+		r.problem("%s: not a host's name, nor a switch's: its capture is not used", host)
 		return nil
 	}
-	run, ok := r.settleRun(host, meta, hasMeta)
-	if !ok {
+	run, used := r.settleRun(host, meta, hasMeta)
+	if !used {
 		return nil
 	}
-	h := newHostReducer(host, rack, place, run)
+	if !ok {
+		return r.addSwitch(ctx, host, p)
+	}
+	load, paths := r.load()
+	defer r.unload(load)
+	h := newHostReducer(host, rack, place, settings{run: run, points: r.opt.Points, spans: r.opt.Spans, reorder: int64(r.opt.Reorder), paths: paths}, load, r.opt.Intervals)
 	h.meta, h.hasMeta = meta, hasMeta
 	for n := 0; ; n++ {
 		if n%(1<<16) == 0 && ctx.Err() != nil {
@@ -235,7 +283,10 @@ func (r *Reducer) Add(ctx context.Context, host string, p *pcap.Reader) error {
 		}
 		pkt, err := p.Next()
 		if err != nil {
-			if err := h.close(p, err); err != nil {
+			h.Stats, h.HasStats = p.Stats()
+			h.skipped = p.Skipped()
+			h.Whole, h.broken, err = ending(host, h.Captured, err)
+			if err != nil {
 				return fmt.Errorf("capture of %s: %w", host, err)
 			}
 			break
@@ -249,31 +300,33 @@ func (r *Reducer) Add(ctx context.Context, host string, p *pcap.Reader) error {
 	c := h.finish()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if slices.ContainsFunc(r.captures, func(o *hostCapture) bool { return o.Host == host }) {
-		r.problems = append(r.problems, fmt.Sprintf("%s: two captures of one host: the second is not used", host))
-		return nil
-	}
 	r.captures = append(r.captures, c)
 	return nil
 }
 
-// settleRun tells which run counts; ok is false where the capture is of another.
+// settleRun tells which run counts; ok is false where the capture is of another, or the
+// host has one already.
 func (r *Reducer) settleRun(host string, m pcap.Meta, hasMeta bool) (run uint64, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !hasMeta {
-		if r.run == 0 {
-			r.problems = append(r.problems, fmt.Sprintf("%s: its capture does not say which run it is of, and none was given: it is not used", host))
-			return 0, false
-		}
-		return r.run, true
-	}
-	if r.run == 0 {
-		r.run = m.Run
-	}
-	if m.Run != r.run {
-		r.problems = append(r.problems, fmt.Sprintf("%s: its capture is of run %#x, not of run %#x: it is not used", host, m.Run, r.run))
+	no := func(format string, args ...any) (uint64, bool) {
+		r.problems = append(r.problems, host+": "+fmt.Sprintf(format, args...))
 		return 0, false
+	}
+	switch {
+	case hasMeta && r.run == 0:
+		r.run = m.Run
+	case hasMeta && m.Run != r.run:
+		return no("its capture is of run %#x, not of run %#x: it is not used", m.Run, r.run)
+	case !hasMeta && r.run == 0:
+		return no("its capture does not say which run it is of, and none was given: it is not used")
+	}
+	if r.taken[host] {
+		return no("two captures of it: the second is not used")
+	}
+	r.taken[host] = true
+	if !hasMeta {
+		return r.run, true
 	}
 	m.Host = ""
 	if r.hasMeta && !m.Equal(r.meta) {
@@ -282,6 +335,40 @@ func (r *Reducer) settleRun(host string, m pcap.Meta, hasMeta bool) (run uint64,
 		r.meta, r.hasMeta = m, true
 	}
 	return r.run, true
+}
+
+// load lends the counts of the fabric's links, to be given back with unload: one set
+// for each capture that is being read.
+func (r *Reducer) load() (*fabricLoad, *paths) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.built && r.hasMeta && r.meta.Fabric != nil {
+		r.built = true
+		f, err := r.meta.Fabric.Build()
+		if err != nil {
+			r.problems = append(r.problems, fmt.Sprintf("captures state a fabric that cannot be built, so the load of its links is not known: %v", strings.ReplaceAll(err.Error(), "\n", "; ")))
+			return nil, nil
+		}
+		r.fabric, r.paths = f, &paths{f, r.meta.Seed}
+	}
+	if r.fabric == nil {
+		return nil, nil
+	}
+	if n := len(r.loads); n > 0 {
+		l := r.loads[n-1]
+		r.loads = r.loads[:n-1]
+		return l, r.paths
+	}
+	return newFabricLoad(r.fabric, r.opt.Intervals), r.paths
+}
+
+func (r *Reducer) unload(l *fabricLoad) {
+	if l == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.loads = append(r.loads, l)
 }
 
 // describe makes room for interfaces that the file has described.
@@ -295,19 +382,17 @@ func (r *Reducer) describe(h *hostReducer, interfaces []pcap.Interface) {
 	}
 }
 
-// close takes the error that ended the file.
-func (h *hostReducer) close(p *pcap.Reader, err error) error {
-	h.Stats, h.HasStats = p.Stats()
-	h.Whole = err == io.EOF
+// ending tells what the error that ended a capture means: that it is whole, that only
+// so much of it can be read, or the error itself.
+func ending(name string, packets int, err error) (whole bool, problem string, _ error) {
 	var bad *pcap.Error
 	switch {
 	case err == io.EOF:
+		return true, "", nil
 	case errors.As(err, &bad):
-		h.problem = append(h.problem, fmt.Sprintf("%s: only the first %d packets of its capture can be read: %v", h.Host, h.Captured, bad))
-	default:
-		return err
+		return false, fmt.Sprintf("%s: only the first %d packets of its capture can be read: %s", name, packets, bad.Local()), nil
 	}
-	return nil
+	return false, "", err
 }
 
 // Result assembles the records from all captures that were added.
@@ -318,9 +403,11 @@ func (r *Reducer) Result() (Result, error) {
 		return Result{}, fmt.Errorf("no capture could be used: %s", strings.Join(r.problems, "; "))
 	}
 	slices.SortFunc(r.captures, func(a, b *hostCapture) int { return strings.Compare(a.Host, b.Host) })
+	slices.SortFunc(r.switches, func(a, b *switchCapture) int { return strings.Compare(a.Switch, b.Switch) })
 	slices.Sort(r.problems)
 	a := newAssembly(r.opt, r.captures)
 	a.problems = append(a.problems, r.problems...)
+	a.fabric, a.paths, a.loads, a.switches = r.fabric, r.paths, r.loads, r.switches
 	res := a.assemble()
 	res.Meta = r.meta
 	return res, nil

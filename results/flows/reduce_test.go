@@ -55,7 +55,7 @@ func simple(n *network) *tcp {
 
 func simpleFlow() FlowRecord {
 	return FlowRecord{Coflow: 1, Flow: 7, Src: a, Dst: b, Size: 2800, Arrival: 0, Start: 12 * ms, End: 20 * ms,
-		Packets: 3, Wire: units.Bytes(2*heads + 64 + 2800 + 3*heads)}
+		Packets: 3, Wire: units.Bytes(2*heads + 64 + 2800 + 3*heads), FirstByte: 13 * ms}
 }
 
 func TestSimpleFlow(t *testing.T) {
@@ -110,7 +110,7 @@ func TestFlowShapes(t *testing.T) {
 			conn.data(22*ms, 23*ms, s, 0, 64)
 			conn.data(24*ms, 33*ms, s, 64, 1464)
 			conn.data(26*ms, 30*ms, s, 1464, 2864)
-		}, 33 * ms, 3, 0, Connections{Ours: 1}, 0},
+		}, 33 * ms, 3, 0, Connections{Ours: 1, Reordered: 1}, 0},
 		{"header last", 5, func(n *network, conn *tcp, s []byte) {
 			conn.data(22*ms, 40*ms, s, 0, 64)
 			conn.data(24*ms, 25*ms, s, 64, 1464)
@@ -122,17 +122,17 @@ func TestFlowShapes(t *testing.T) {
 			conn.data(26*ms, 27*ms, s, 1464, 2864)
 			conn.data(226*ms, 228*ms, s, 64, 1464) // fills the hole: the end
 			conn.data(230*ms, 231*ms, s, 1464, 2864)
-		}, 228 * ms, 5, 2, Connections{Ours: 1}, 0},
+		}, 228 * ms, 5, 2, Connections{Ours: 1, Resent: 2}, 0},
 		{"resent with more than before", 5, func(n *network, conn *tcp, s []byte) {
 			conn.data(22*ms, 23*ms, s, 0, 1464)
 			conn.data(26*ms, lost, s, 1464, 2000)
 			conn.data(27*ms, 29*ms, s, 1000, 2864)
-		}, 29 * ms, 3, 1, Connections{Ours: 1}, 0},
+		}, 29 * ms, 3, 1, Connections{Ours: 1, Resent: 1}, 0},
 		{"sequence wrap", 0xffff_ffff - 100, func(n *network, conn *tcp, s []byte) {
 			conn.data(22*ms, 23*ms, s, 0, 64)
 			conn.data(26*ms, 27*ms, s, 1464, 2864)
 			conn.data(28*ms, 29*ms, s, 64, 1464) // straddles the wrap, after what lies behind it
-		}, 29 * ms, 3, 0, Connections{Ours: 1}, 0},
+		}, 29 * ms, 3, 0, Connections{Ours: 1, Reordered: 1}, 0},
 		{"split header", 0xffff_fff0, func(n *network, conn *tcp, s []byte) {
 			conn.data(22*ms, 23*ms, s, 0, 10)
 			conn.data(24*ms, 25*ms, s, 10, 63)
@@ -144,7 +144,7 @@ func TestFlowShapes(t *testing.T) {
 			conn.data(23*ms, 24*ms, s, 64, 2000)
 			conn.data(220*ms, 221*ms, s, 0, 64)
 			conn.data(222*ms, 223*ms, s, 2000, 2864)
-		}, 223 * ms, 4, 1, Connections{Ours: 1, HeaderResent: 1}, 0},
+		}, 223 * ms, 4, 1, Connections{Ours: 1, HeaderResent: 1, Resent: 1}, 0},
 		{"SYN resent", 5, func(n *network, conn *tcp, s []byte) {
 			conn.segment(true, 21*ms, 22*ms, layers.TCP{SYN: true, Seq: conn.cisn}, nil)
 			conn.data(22*ms, 23*ms, s, 0, 64)
@@ -389,7 +389,7 @@ func TestProblems(t *testing.T) {
 		{"no SYN", func(n *network) {
 			simple(n)
 			conn := &tcp{n: n, client: a, server: b, cport: 40002, sport: wire.ShufflePort, cisn: 5}
-			conn.data(22*ms, 23*ms, n.flow(1, 8, 100), 0, 164)
+			conn.data(22*ms, 23*ms, n.flow(1, 8, 100), 1, 164)
 		}, Options{}, []string{a + ": 1 packets with payload belong to connections whose SYN", b + ": 1 packets"}, 1, 1},
 		{"run and hosts given", func(n *network) { simple(n) }, Options{Run: testRun, Hosts: []string{a, b}}, nil, 1, 1},
 		{"block without acknowledgement", func(n *network) {
@@ -446,7 +446,7 @@ func TestDamagedFiles(t *testing.T) {
 		want  []string
 		flows int
 	}{
-		{"cut before the last packet", whole[:len(whole)-2*28-100], []string{b + ": only the first 5 packets of its capture can be read: pcapng: capture is cut off", "coflow 1: 0 of its 1 flows are complete, so it has no record: flow 7 has 1400 of 2800 bytes"}, 0},
+		{"cut before the last packet", whole[:len(whole)-2*28-100], []string{b + ": only the first 5 packets of its capture can be read: capture is cut off at byte", "coflow 1: 0 of its 1 flows are complete, so it has no record: flow 7 has 1400 of 2800 bytes"}, 0},
 		{"cut after it", whole[:len(whole)-30], []string{b + ": only the first 6 packets of its capture can be read"}, 1},
 		{"empty", nil, []string{b + ": nothing of its capture can be read", b + ": no capture; it was one end of 1 transfers", "coflow 1: 0 of"}, 0},
 	} {
@@ -508,7 +508,7 @@ func TestStrangeFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantProblems(t, got, "gateway: not a host's name", c+": its capture is of run 0x4, not of run 0xfeed", "h9-09: its capture says it is of "+b)
+	wantProblems(t, got, "gateway: not a host's name, nor a switch's", c+": its capture is of run 0x4, not of run 0xfeed", "h9-09: its capture says it is of "+b)
 	if len(got.Flows) != 1 {
 		t.Errorf("%d flows, want 1", len(got.Flows))
 	}

@@ -1,14 +1,15 @@
 package pcap
 
 import (
-	"bufio"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"time"
+
+	"testbed/topo/units"
 )
 
 // ErrTruncated is matched by the error of Next at the end of a capture that was
@@ -23,43 +24,52 @@ var ErrDamaged = errors.New("not a readable capture")
 // Error says where a capture ends early or stops making sense. It matches
 // ErrTruncated or ErrDamaged.
 type Error struct {
-	Kind   error // ErrTruncated or ErrDamaged
-	Offset int64 // of the block concerned, in bytes from the start of the file
+	Kind   error  // ErrTruncated or ErrDamaged
+	Path   string // as Open was given it; "" where NewReader was called
+	Offset int64  // of the block or record concerned, in bytes from the start of the file
 	Reason string
 }
 
 func (e *Error) Error() string {
-	return fmt.Sprintf("pcapng: %v at byte %d: %s", e.Kind, e.Offset, e.Reason)
+	if e.Path == "" {
+		return e.Local()
+	}
+	return e.Path + ": " + e.Local()
+}
+
+// Local is the error without the path of the file, for what must read the same
+// wherever the file is.
+func (e *Error) Local() string {
+	return fmt.Sprintf("%v at byte %d: %s", e.Kind, e.Offset, e.Reason)
 }
 
 func (e *Error) Unwrap() error { return e.Kind }
 
-// Block types and option codes of the format.
+// Limits of what is read. A damaged file states any length, so none is allocated
+// for: the buffer alone holds packets.
 const (
-	sectionHeader  = 0x0A0D0D0A
-	interfaceBlock = 1
-	oldPacket      = 2
-	simplePacket   = 3
-	statistics     = 5
-	enhancedPacket = 6
-
-	byteOrderMagic = 0x1A2B3C4D
-
-	optEnd         = 0
-	optComment     = 1
-	optName        = 2  // of an interface
-	optResolution  = 9  // of an interface's stamps
-	optOffset      = 14 // of an interface's stamps, seconds
-	optReceived    = 4  // by an interface
-	optDropped     = 5  // by an interface
-	linkEthernet   = 1
-	noNumber       = ^uint64(0)
-	maxBlock       = 1 << 20 // longest block read, bytes; a comment has at most 64 KiB
-	readBuffer     = maxBlock
-	minBlock       = 12
-	maxInterfaces  = 1 << 10
-	fixedPacketLen = 20 // of an enhanced packet block, before its data
+	// readBuffer is the buffer of a Reader in bytes: large enough that system calls
+	// cost little, small enough to stay in a processor's cache.
+	readBuffer = 256 << 10
+	// maxBlock is the longest block or record that is read, bytes. Ethernet frames
+	// have at most 64 KiB, and programs capture at most 256 KiB of what offloads make
+	// of them; a comment has at most 64 KiB. Blocks that do not concern us are
+	// skipped, however long.
+	maxBlock = 1 << 20
+	// maxInterfaces is the most interfaces of one file: those of a thousand sections
+	// of a switch each.
+	maxInterfaces = 1 << 16
+	// maxLength is the longest packet, bytes on the wire.
+	maxLength = 1 << 30
 )
+
+// linkEthernet is the link type of Ethernet.
+const linkEthernet = 1
+
+// linkTypes are the names of those that are met most often
+// (https://www.tcpdump.org/linktypes.html).
+var linkTypes = map[uint32]string{0: "BSD loopback", 9: "PPP", 101: "raw IP", 105: "IEEE 802.11", 113: "Linux cooked", 127: "radiotap",
+	228: "raw IPv4", 229: "raw IPv6", 276: "Linux cooked v2"}
 
 // Packet is one packet of a capture. Its stamp is a number because millions of
 // them are read.
@@ -73,27 +83,97 @@ type Packet struct {
 // Time is the packet's stamp.
 func (p *Packet) Time() time.Time { return time.Unix(0, p.Stamp) }
 
+// Skip is packets that Next passed over.
+type Skip struct {
+	Why     string // such as "of link type 113 (Linux cooked)"
+	Packets uint64
+}
+
+// Reasons of skips that do not depend on the link type.
+const (
+	skipSimple = "in simple packet blocks, which have no time stamp"
+	skipStamp  = "with a time stamp outside of the years 1970 to 2262"
+)
+
+// interfaceState is an interface and how to read its packets.
 type interfaceState struct {
 	Interface
-	perSecond uint64 // stamps count in this fraction of a second
-	offset    int64  // seconds to add
-	closed    bool   // has a statistics block
+	clock
+	plain  bool   // Ethernet, nanoseconds, no offset
+	skip   string // why its packets are skipped; "" for not at all
+	ours   bool   // of a section with Meta
+	closed bool   // has a statistics block
+}
+
+// clock says what stamps count in.
+type clock struct {
+	times  uint64 // nanoseconds in one unit; 0 where that is no whole number
+	per    uint64 // units in a nanosecond, where times is 0; 0 where binary
+	binary uint   // units are 2^-binary s, where both are 0
+	offset int64  // seconds to add
+}
+
+// nanos is a stamp in Unix nanoseconds; ok is false where that does not fit, or is
+// before 1970.
+func (c *clock) nanos(stamp uint64) (ns int64, ok bool) {
+	const second = 1_000_000_000
+	switch {
+	case c.times > 0:
+		if stamp > math.MaxInt64/c.times {
+			return 0, false
+		}
+		ns = int64(stamp * c.times)
+	case c.per > 0:
+		ns = int64(stamp / c.per)
+	default:
+		sec, rest := stamp>>c.binary, stamp&(1<<c.binary-1)
+		if sec >= math.MaxInt64/second {
+			return 0, false
+		}
+		// rest is less than 2^binary, so its share of a second is less than one.
+		ns = int64(sec*second) + shareOf(rest, second, c.binary)
+	}
+	if c.offset == 0 {
+		return ns, ns >= 0
+	}
+	if c.offset > math.MaxInt64/second || c.offset < -math.MaxInt64/second {
+		return 0, false
+	}
+	add := c.offset * second
+	if add > 0 && ns > math.MaxInt64-add {
+		return 0, false
+	}
+	ns += add
+	return ns, ns >= 0
 }
 
 // Reader reads one capture. It is for one goroutine.
 type Reader struct {
-	r          *bufio.Reader
-	closer     io.Closer
-	order      binary.ByteOrder
-	big        bool
+	src    io.Reader
+	closer io.Closer
+	path   string
+	buf    []byte // what is read and not yet consumed is buf[at:end]
+	at     int
+	end    int
+	base   int64 // of buf[0], in bytes from the start of the file
+	offset int64 // of the block being read
+	srcErr error // that src ended with, io.EOF included
+	err    error // what Next goes on returning
+
+	big        bool // byte order
+	record     int  // length of a record's head in the older format; 0 for pcapng
+	interfaces []interfaceState
 	meta       Meta
 	hasMeta    bool
-	interfaces []interfaceState
 	stats      Stats
 	hasStats   bool
-	offset     int64 // of the block being read
-	pending    int   // bytes of the block last returned, not yet discarded
-	err        error // what Next goes on returning
+	skipped    []Skip
+	skipAt     map[string]int
+
+	// Of the section of pcapng being read:
+	first      int   // its first interface
+	sectionEnd int64 // as it states it; 0 where it does not
+	ours       bool  // it has Meta
 }
 
 // Open opens the capture at path. The caller must call Close.
@@ -102,50 +182,32 @@ func Open(path string) (*Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open capture: %w", err)
 	}
-	r, err := NewReader(f)
+	r, err := newReader(f, path)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open capture %s: %w", path, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("open capture: %w", err), f.Close())
 	}
 	r.closer = f
 	return r, nil
 }
 
-// NewReader reads the section header of the capture in r.
-func NewReader(r io.Reader) (*Reader, error) {
-	p := &Reader{r: bufio.NewReaderSize(r, readBuffer), order: binary.LittleEndian}
-	head, err := p.r.Peek(12)
-	if err != nil {
-		if err == io.EOF {
-			return nil, p.truncated("it is shorter than a section header; was the capture ever started?")
-		}
-		return nil, fmt.Errorf("pcapng: read section header: %w", err)
-	}
-	if binary.LittleEndian.Uint32(head) != sectionHeader {
-		return nil, p.damaged("the first block is not a pcapng section header")
-	}
-	switch uint32(byteOrderMagic) {
-	case binary.LittleEndian.Uint32(head[8:]):
-	case binary.BigEndian.Uint32(head[8:]):
-		p.order, p.big = binary.BigEndian, true
-	default:
-		return nil, p.damaged("the section header has no byte-order magic")
-	}
-	_, body, err := p.block()
+// NewReader reads the head of the capture in r.
+func NewReader(r io.Reader) (*Reader, error) { return newReader(r, "") }
+
+func newReader(r io.Reader, path string) (*Reader, error) {
+	p := &Reader{src: r, path: path, buf: make([]byte, readBuffer)}
+	ok, err := p.need(4)
 	if err != nil {
 		return nil, err
 	}
-	if len(body) < 16 {
-		return nil, p.damaged("the section header is too short")
+	if !ok {
+		return nil, p.truncated("it is shorter than a file header; was the capture ever started?")
 	}
-	if major := p.order.Uint16(body[4:]); major != 1 {
-		return nil, p.damaged("format version %d: this reader knows version 1", major)
+	magic := binary.LittleEndian.Uint32(p.buf)
+	if magic == sectionHeader {
+		_, _, err = p.block()
+	} else {
+		err = p.classic(magic)
 	}
-	err = p.options(body[16:], func(code uint16, value []byte) error {
-		if code == optComment && !p.hasMeta && json.Unmarshal(value, &p.meta) == nil {
-			p.hasMeta = true
-		}
-		return nil
-	})
 	if err != nil {
 		return nil, err
 	}
@@ -153,19 +215,69 @@ func NewReader(r io.Reader) (*Reader, error) {
 }
 
 func (p *Reader) truncated(format string, args ...any) error {
-	return &Error{Kind: ErrTruncated, Offset: p.offset, Reason: fmt.Sprintf(format, args...)}
+	return &Error{Kind: ErrTruncated, Path: p.path, Offset: p.offset, Reason: fmt.Sprintf(format, args...)}
 }
 
 func (p *Reader) damaged(format string, args ...any) error {
-	return &Error{Kind: ErrDamaged, Offset: p.offset, Reason: fmt.Sprintf(format, args...)}
+	return &Error{Kind: ErrDamaged, Path: p.path, Offset: p.offset, Reason: fmt.Sprintf(format, args...)}
+}
+
+// need makes the buffer hold n unread bytes; ok is false where the file ends
+// before. n is at most maxBlock.
+func (p *Reader) need(n int) (ok bool, err error) {
+	if p.end-p.at >= n {
+		return true, nil
+	}
+	p.base += int64(p.at)
+	if n > len(p.buf) {
+		larger := make([]byte, maxBlock)
+		copy(larger, p.buf[p.at:p.end])
+		p.buf, p.at, p.end = larger, 0, p.end-p.at
+	} else {
+		p.at, p.end = 0, copy(p.buf, p.buf[p.at:p.end])
+	}
+	for idle := 0; p.end < n && p.srcErr == nil; {
+		got, err := p.src.Read(p.buf[p.end:])
+		if p.end += got; got > 0 {
+			idle = 0
+		} else if idle++; idle == 100 && err == nil {
+			err = io.ErrNoProgress
+		}
+		p.srcErr = err
+	}
+	switch {
+	case p.end >= n:
+		return true, nil
+	case p.srcErr == io.EOF:
+		return false, nil
+	}
+	if p.path != "" {
+		return false, fmt.Errorf("read capture %s at byte %d: %w", p.path, p.base+int64(p.end), p.srcErr)
+	}
+	return false, fmt.Errorf("read capture at byte %d: %w", p.base+int64(p.end), p.srcErr)
+}
+
+// discard passes over n bytes, which may be more than the buffer holds; ok is
+// false where the file ends before.
+func (p *Reader) discard(n int64) (ok bool, err error) {
+	for n > int64(p.end-p.at) {
+		n -= int64(p.end - p.at)
+		p.base += int64(p.end)
+		p.at, p.end = 0, 0
+		if ok, err := p.need(1); !ok || err != nil {
+			return false, err
+		}
+	}
+	p.at += int(n)
+	return true, nil
 }
 
 // Meta is what the capture says it is of; ok is false where it does not say, as
 // in captures of other programs.
 func (p *Reader) Meta() (m Meta, ok bool) { return p.meta, p.hasMeta }
 
-// Interfaces are those described so far: all of them once Next has returned a
-// packet of the last.
+// Interfaces are those described so far, of all sections: all of them once Next
+// has returned a packet of the last. The older format has one, without a name.
 func (p *Reader) Interfaces() []Interface {
 	out := make([]Interface, len(p.interfaces))
 	for i := range p.interfaces {
@@ -181,94 +293,83 @@ func (p *Reader) Stats() (s Stats, known bool) { return p.stats, p.hasStats }
 // Drops is how many packets the kernel lost; known is as in Stats.
 func (p *Reader) Drops() (n uint64, known bool) { return p.stats.Dropped, p.hasStats }
 
+// Skipped are the packets that Next has passed over so far, by reason, in the
+// order in which the reasons came up: captures of this package have none.
+func (p *Reader) Skipped() []Skip { return append([]Skip(nil), p.skipped...) }
+
+func (p *Reader) skip(why string) {
+	i, ok := p.skipAt[why]
+	if !ok {
+		if p.skipAt == nil {
+			p.skipAt = map[string]int{}
+		}
+		i = len(p.skipped)
+		p.skipped = append(p.skipped, Skip{Why: why})
+		p.skipAt[why] = i
+	}
+	p.skipped[i].Packets++
+}
+
+// skipType is why packets of a link type are skipped.
+func skipType(link uint32) string {
+	switch name, ok := linkTypes[link]; {
+	case link == linkEthernet:
+		return ""
+	case ok:
+		return fmt.Sprintf("of link type %d (%s)", link, name)
+	}
+	return fmt.Sprintf("of link type %d", link)
+}
+
 // Next returns the next packet; its Data are valid until the call after. At the
-// end of a capture that was closed it returns io.EOF, otherwise an *Error that
-// matches ErrTruncated or ErrDamaged, or the error of the underlying reader.
+// end of a capture that is whole it returns io.EOF, otherwise an *Error that
+// matches ErrTruncated or ErrDamaged, or the error of the underlying reader. A
+// capture with Meta is whole when it was closed, any other when it does not end
+// within a block.
 func (p *Reader) Next() (Packet, error) {
 	if p.err != nil {
 		return Packet{}, p.err
 	}
 	for {
-		kind, body, err := p.block()
-		if err != nil {
-			p.err = err
-			return Packet{}, err
+		if p.record > 0 {
+			pkt, ok, err := p.nextRecord()
+			if ok || err != nil {
+				p.err = err
+				return pkt, err
+			}
+			continue
 		}
-		switch kind {
-		case enhancedPacket:
-			pkt, err := p.packet(body)
+		// Most blocks are packets that the buffer holds and nothing is wrong with.
+		b := p.buf[p.at:p.end]
+		if len(b) >= minPacketBlock && p.uint32(b) == enhancedPacket {
+			size := uint(p.uint32(b[4:]))
+			if size >= minPacketBlock && size%4 == 0 && size <= uint(len(b)) && p.uint32(b[size-4:]) == uint32(size) {
+				i := uint64(p.first) + uint64(p.uint32(b[8:]))
+				stamp := uint64(p.uint32(b[12:]))<<32 | uint64(p.uint32(b[16:]))
+				kept, length := uint(p.uint32(b[20:])), uint(p.uint32(b[24:]))
+				if i < uint64(len(p.interfaces)) && p.interfaces[i].plain && stamp <= math.MaxInt64 && kept <= size-minPacketBlock && kept <= length && length <= maxLength {
+					p.at += int(size)
+					return Packet{Interface: int(i), Stamp: int64(stamp), Data: b[28 : 28+kept : 28+kept], Len: int(length)}, nil
+				}
+			}
+		}
+		pkt, ok, err := p.nextBlock()
+		if ok || err != nil {
 			p.err = err
 			return pkt, err
-		case interfaceBlock:
-			err = p.readInterface(body)
-		case statistics:
-			err = p.readStatistics(body)
-		case sectionHeader:
-			err = p.damaged("a second section: captures are read one host and one section at a time")
-		case oldPacket, simplePacket:
-			err = p.damaged("packet block of type %d: only enhanced packet blocks carry a full time stamp", kind)
-		}
-		if err != nil {
-			p.err = err
-			return Packet{}, err
 		}
 	}
 }
 
-// block returns the type and the body of the next block, without the lengths
-// around it. The body is valid until the next call.
-func (p *Reader) block() (kind uint32, body []byte, err error) {
-	if p.pending > 0 {
-		// Peeked whole, so it is in the buffer.
-		if _, err := p.r.Discard(p.pending); err != nil {
-			return 0, nil, fmt.Errorf("pcapng: %w", err)
-		}
-		p.offset += int64(p.pending)
-		p.pending = 0
+// uint16, uint32 and uint64 beat a call through binary.ByteOrder, which does not
+// inline.
+func (p *Reader) uint16(b []byte) uint16 {
+	if p.big {
+		return binary.BigEndian.Uint16(b)
 	}
-	head, err := p.r.Peek(8)
-	if err == io.EOF {
-		return 0, nil, p.end(len(head))
-	}
-	if err != nil {
-		return 0, nil, fmt.Errorf("pcapng: read at byte %d: %w", p.offset, err)
-	}
-	kind, size := p.uint32(head), p.uint32(head[4:])
-	if size < minBlock || size%4 != 0 || size > maxBlock {
-		return 0, nil, p.damaged("block of type %d states a length of %d bytes", kind, size)
-	}
-	whole, err := p.r.Peek(int(size))
-	if err == io.EOF {
-		return 0, nil, p.truncated("%d of the %d bytes of the last block are there", len(whole), size)
-	}
-	if err != nil {
-		return 0, nil, fmt.Errorf("pcapng: read at byte %d: %w", p.offset, err)
-	}
-	if again := p.uint32(whole[size-4:]); again != size {
-		return 0, nil, p.damaged("block of type %d states a length of %d bytes before and %d after its body", kind, size, again)
-	}
-	p.pending = int(size)
-	return kind, whole[8 : size-4], nil
+	return binary.LittleEndian.Uint16(b)
 }
 
-// end tells a capture that was closed from one that was not; left are the bytes
-// after the last whole block.
-func (p *Reader) end(left int) error {
-	if left > 0 {
-		return p.truncated("%d bytes of the head of a block are there", left)
-	}
-	for _, i := range p.interfaces {
-		if !i.closed {
-			return p.truncated("it ends without the statistics of interface %q: its writer did not close it", i.Name)
-		}
-	}
-	if len(p.interfaces) == 0 {
-		return p.truncated("it ends before the first interface")
-	}
-	return io.EOF
-}
-
-// uint32 and uint64 beat a call through binary.ByteOrder, which does not inline.
 func (p *Reader) uint32(b []byte) uint32 {
 	if p.big {
 		return binary.BigEndian.Uint32(b)
@@ -276,132 +377,11 @@ func (p *Reader) uint32(b []byte) uint32 {
 	return binary.LittleEndian.Uint32(b)
 }
 
-func (p *Reader) packet(body []byte) (Packet, error) {
-	if len(body) < fixedPacketLen {
-		return Packet{}, p.damaged("packet block of %d bytes", len(body))
+func (p *Reader) uint64(b []byte) uint64 {
+	if p.big {
+		return binary.BigEndian.Uint64(b)
 	}
-	index := p.uint32(body)
-	if uint64(index) >= uint64(len(p.interfaces)) {
-		return Packet{}, p.damaged("packet of interface %d; %d are described", index, len(p.interfaces))
-	}
-	kept, length := p.uint32(body[12:]), p.uint32(body[16:])
-	if uint64(kept) > uint64(len(body)-fixedPacketLen) {
-		return Packet{}, p.damaged("packet of %d captured bytes in a block that has room for %d", kept, len(body)-fixedPacketLen)
-	}
-	if kept > length || length > 1<<30 {
-		return Packet{}, p.damaged("packet of %d captured bytes and a length of %d", kept, length)
-	}
-	stamp := uint64(p.uint32(body[4:]))<<32 | uint64(p.uint32(body[8:]))
-	return Packet{
-		Interface: int(index),
-		Stamp:     p.interfaces[index].nanos(stamp),
-		Data:      body[fixedPacketLen : fixedPacketLen+kept : fixedPacketLen+kept],
-		Len:       int(length),
-	}, nil
-}
-
-func (i *interfaceState) nanos(stamp uint64) int64 {
-	const nanosecond = 1e9
-	sec, rest := stamp/i.perSecond, stamp%i.perSecond
-	return (int64(sec)+i.offset)*nanosecond + int64(rest*(nanosecond/i.perSecond))
-}
-
-func (p *Reader) readInterface(body []byte) error {
-	if len(body) < 8 {
-		return p.damaged("interface block of %d bytes", len(body))
-	}
-	if link := p.order.Uint16(body); link != linkEthernet {
-		return p.damaged("interface of link type %d: only Ethernet (1) is read", link)
-	}
-	if len(p.interfaces) == maxInterfaces {
-		return p.damaged("more than %d interfaces", maxInterfaces)
-	}
-	i := interfaceState{perSecond: 1e6} // what the format has where nothing is stated
-	i.SnapLen = int(p.uint32(body[4:]))
-	err := p.options(body[8:], func(code uint16, value []byte) error {
-		switch code {
-		case optName:
-			i.Name = string(value)
-		case optResolution:
-			if len(value) != 1 || value[0] > 9 {
-				return p.damaged("stamps of interface %q are not in a decimal fraction of a second down to nanoseconds", i.Name)
-			}
-			i.perSecond = 1
-			for range value[0] {
-				i.perSecond *= 10
-			}
-		case optOffset:
-			if len(value) != 8 {
-				return p.damaged("time offset of %d bytes, want 8", len(value))
-			}
-			i.offset = int64(p.order.Uint64(value))
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	p.interfaces = append(p.interfaces, i)
-	return nil
-}
-
-func (p *Reader) readStatistics(body []byte) error {
-	if len(body) < 12 {
-		return p.damaged("statistics block of %d bytes", len(body))
-	}
-	index := p.uint32(body)
-	if uint64(index) >= uint64(len(p.interfaces)) {
-		return p.damaged("statistics of interface %d; %d are described", index, len(p.interfaces))
-	}
-	received, dropped := uint64(noNumber), uint64(noNumber)
-	err := p.options(body[12:], func(code uint16, value []byte) error {
-		if code != optReceived && code != optDropped {
-			return nil
-		}
-		if len(value) != 8 {
-			return p.damaged("statistic of %d bytes, want 8", len(value))
-		}
-		if code == optReceived {
-			received = p.order.Uint64(value)
-		} else {
-			dropped = p.order.Uint64(value)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	p.interfaces[index].closed = true
-	if received != noNumber {
-		p.stats.Received += received
-	}
-	if dropped != noNumber {
-		p.stats.Dropped += dropped
-		p.hasStats = true
-	}
-	return nil
-}
-
-// options calls f for each option of a block. value is valid during the call.
-func (p *Reader) options(b []byte, f func(code uint16, value []byte) error) error {
-	for len(b) >= 4 {
-		code, size := p.order.Uint16(b), int(p.order.Uint16(b[2:]))
-		if code == optEnd {
-			return nil
-		}
-		padded := (size + 3) &^ 3
-		if 4+padded > len(b) {
-			return p.damaged("option %d of %d bytes does not fit into its block", code, size)
-		}
-		if err := f(code, b[4:4+size]); err != nil {
-			return err
-		}
-		b = b[4+padded:]
-	}
-	if len(b) > 0 {
-		return p.damaged("%d bytes after the last option of a block", len(b))
-	}
-	return nil
+	return binary.LittleEndian.Uint64(b)
 }
 
 // Close closes the file that Open opened. It can be called again.
@@ -412,4 +392,12 @@ func (p *Reader) Close() error {
 	c := p.closer
 	p.closer = nil
 	return c.Close()
+}
+
+// speed is a number of bits a second as a Rate; 0 where it does not fit.
+func speed(bits uint64) units.Rate {
+	if bits > math.MaxInt64 {
+		return 0
+	}
+	return units.Rate(bits)
 }

@@ -10,6 +10,7 @@ import (
 
 	"testbed/results/flows"
 	"testbed/results/metrics"
+	"testbed/results/timing"
 	"testbed/results/verdict"
 )
 
@@ -80,14 +81,22 @@ func (r *Report) rows(w io.Writer, header []string, rows func(rep Repeat) [][]st
 
 // FlowsCSV writes every flow. The columns are in the package documentation.
 func (r *Report) FlowsCSV(w io.Writer) error {
-	header := []string{"coflow", "flow", "src", "dst", "size_bytes", "arrival_us", "start_us", "end_us", "fct_us", "packets", "resent", "wire_bytes", "fluid_fct_us"}
+	header := []string{"coflow", "flow", "src", "dst", "size_bytes", "arrival_us", "start_us", "end_us", "fct_us", "packets", "resent", "wire_bytes", "fluid_fct_us", "first_byte_us", "resent_bytes", "rtt_min_us", "rtt_median_us"}
 	return r.rows(w, header, func(rep Repeat) (out [][]string) {
 		fluid := predictions(rep, metrics.FCTs)
 		for _, f := range rep.Records.Flows {
+			first, resent, least, median := "", "", "", ""
+			if !r.in.FluidModel {
+				first, resent = us(f.FirstByte), strconv.FormatInt(int64(f.ResentBytes), 10)
+				if f.RTTMin > 0 {
+					least, median = us(f.RTTMin), us(f.RTTMedian)
+				}
+			}
 			out = append(out, []string{
 				strconv.Itoa(int(f.Coflow)), strconv.Itoa(int(f.Flow)), f.Src, f.Dst, strconv.FormatInt(int64(f.Size), 10),
 				us(f.Arrival), us(f.Start), us(f.End), us(f.FCT()),
 				strconv.Itoa(f.Packets), strconv.Itoa(f.Resent), strconv.FormatInt(int64(f.Wire), 10), fluid[int(f.Flow)],
+				first, resent, least, median,
 			})
 		}
 		return out
@@ -96,14 +105,15 @@ func (r *Report) FlowsCSV(w io.Writer) error {
 
 // CoflowsCSV writes every coflow. The columns are in the package documentation.
 func (r *Report) CoflowsCSV(w io.Writer) error {
-	header := []string{"coflow", "width", "size_bytes", "arrival_us", "end_us", "cct_us", "fluid_cct_us"}
+	extra := coflowTimeHeader()
+	header := append([]string{"coflow", "width", "size_bytes", "arrival_us", "end_us", "cct_us", "fluid_cct_us"}, extra...)
 	return r.rows(w, header, func(rep Repeat) (out [][]string) {
-		fluid := predictions(rep, metrics.CCTs)
+		fluid, times := predictions(rep, metrics.CCTs), coflowTimes(rep)
 		for _, c := range rep.Records.Coflows {
-			out = append(out, []string{
+			out = append(out, append([]string{
 				strconv.Itoa(int(c.Coflow)), strconv.Itoa(c.Width), strconv.FormatInt(int64(c.Size), 10),
 				us(c.Arrival), us(c.End), us(c.CCT()), fluid[int(c.Coflow)],
-			})
+			}, padded(times[c.Coflow], len(extra))...))
 		}
 		return out
 	})
@@ -111,14 +121,15 @@ func (r *Report) CoflowsCSV(w io.Writer) error {
 
 // BlocksCSV writes every block. The columns are in the package documentation.
 func (r *Report) BlocksCSV(w io.Writer) error {
-	header := []string{"block", "client", "hosts", "size_bytes", "requested_us", "end_us", "write_time_us", "fluid_write_time_us"}
+	extra := usColumns(timing.BlockCauses())
+	header := append([]string{"block", "client", "hosts", "size_bytes", "requested_us", "end_us", "write_time_us", "fluid_write_time_us"}, extra...)
 	return r.rows(w, header, func(rep Repeat) (out [][]string) {
-		fluid := predictions(rep, metrics.WriteTimes)
+		fluid, times := predictions(rep, metrics.WriteTimes), blockTimes(rep)
 		for _, b := range rep.Records.Blocks {
-			out = append(out, []string{
+			out = append(out, append([]string{
 				strconv.Itoa(int(b.Block)), b.Client, strings.Join(b.Hosts, " "), strconv.FormatInt(int64(b.Size), 10),
 				us(b.Requested), us(b.End), us(b.WriteTime()), fluid[int(b.Block)],
-			})
+			}, padded(times[b.Block], len(extra))...))
 		}
 		return out
 	})

@@ -13,7 +13,7 @@
 // # The CSV files
 //
 // Times are microseconds with nanoseconds behind the point, counted from the
-// start of the repeat; sizes are bytes. Columns of all three files: arm, repeat
+// start of the repeat; sizes are bytes. Columns of all files: arm, repeat
 // (from 0) and verdict (of that repeat; "fluid model" where there were no
 // packets). fluid_… columns are the fluid model's prediction for the same item
 // and empty where there is none. In order of arm, repeat and ID.
@@ -22,12 +22,20 @@
 //     arrival_us (of the coflow), start_us (first payload packet leaves src),
 //     end_us (dst has the last byte), fct_us (end − arrival), packets (with
 //     payload, at src), resent (of them, those that carry bytes sent before),
-//     wire_bytes (frames that src sent for it), fluid_fct_us.
+//     wire_bytes (frames that src sent for it), fluid_fct_us, first_byte_us (at dst),
+//     resent_bytes, rtt_min_us and rtt_median_us (payload to acknowledgement at src).
 //   - coflows.csv: coflow, width (flows), size_bytes, arrival_us, end_us, cct_us,
-//     fluid_cct_us.
+//     fluid_cct_us, skew, slowest_flow, bottleneck, lone_us, slowdown (as
+//     timing.Coflow), and the sum of each of timing.CoflowCauses.
 //   - blocks.csv: block, client, hosts (replicas in pipeline order, separated by
 //     spaces), size_bytes, requested_us, end_us, write_time_us,
-//     fluid_write_time_us.
+//     fluid_write_time_us, and the sum of each of timing.BlockCauses.
+//   - breakdown.csv: coflow, cause, link (of queueing), time_us.
+//   - links.csv: link, rate_bps, from_us, interval_us, bytes (of frames), utilisation,
+//     queue_bytes (an estimate of the longest).
+//
+// The fluid model's reports have no breakdown.csv and no links.csv, and leave empty
+// what only packets tell.
 //
 // summary.json is a Summary.
 //

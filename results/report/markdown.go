@@ -22,7 +22,7 @@ func (r *Report) Markdown(w io.Writer) error {
 	if r.in.Partial != nil {
 		fmt.Fprintf(&b, "\n%s\n", plain(r.in.Partial.String()))
 	}
-	tables := r.tables()
+	tables := append(r.tables(), r.longTimeTables()...)
 	if len(tables) == 0 {
 		b.WriteString("\nNothing was measured: no coflow, flow or block has a record.\n")
 	}
@@ -37,6 +37,9 @@ func (r *Report) Markdown(w io.Writer) error {
 		for _, n := range t.notes {
 			fmt.Fprintf(&b, "\n%s\n", plain(n))
 		}
+	}
+	for _, note := range r.untimed() {
+		fmt.Fprintf(&b, "\n%s\n", plain(note))
 	}
 	if c := r.Summary.ScaleCheck; c != nil {
 		if err := r.scaleMarkdown(&b, c); err != nil {
@@ -112,8 +115,9 @@ func (r *Report) definitionLines(baseline string) []string {
 		"speed-up: the baseline's average over the arm's. The baseline is the first arm, "+baseline+".",
 		"paired [95 %]: the paired speed-up, the geometric mean, over the items that both arms have in the same repeat, of the baseline's time over the arm's, with a 95 % bootstrap interval. It takes items as independent.")
 	if !r.in.FluidModel {
-		out = append(out, "fluid average: what the fluid model predicts for the items that both it and the captures have; measured/fluid: the measured average of those items over it.",
-			"verdict: the worst over the arm's repeats. A void arm shows no figure. Unverified means that there is no fidelity record to judge by.")
+		out = append(out, "fluid average: what the fluid model predicts for the items that both it and the captures have; measured/fluid: the measured average of those items over it.")
+		out = append(out, timeDefinitions(r.timed())...)
+		out = append(out, "verdict: the worst over the arm's repeats. A void arm shows no figure. Unverified means that there is no fidelity record to judge by.")
 	}
 	return out
 }

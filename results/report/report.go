@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"testbed/results/flows"
 	"testbed/results/metrics"
@@ -24,6 +25,9 @@ type Input struct {
 	// Repeat.Fluid are not looked at.
 	FluidModel bool
 	Seed       uint64 // of confidence intervals
+	// LinkInterval is that of loads of links, made a multiple of what was measured; 0 is
+	// DefaultLinkInterval.
+	LinkInterval time.Duration
 	// Scaled is the scaled half of a check of the scale, if there was one.
 	Scaled *Scaled
 	// Partial is set where the run was cut short.
@@ -52,6 +56,9 @@ type Repeat struct {
 	// of packets only.
 	Timing *timing.Run
 	Links  []flows.LinkSeries
+	// Untimed is why there is no Timing, where that is worth saying: the end of a
+	// sentence.
+	Untimed string
 	// Fabric is what the captures were taken in; nil where they do not state it.
 	Fabric *topo.Fabric
 }
@@ -70,6 +77,9 @@ const (
 	CoflowsFile  = "coflows.csv"
 	BlocksFile   = "blocks.csv"
 	PageFile     = "report.html"
+	// Of packets only:
+	BreakdownFile = "breakdown.csv"
+	LinksFile     = "links.csv"
 )
 
 // metric is one of the three completion times.
@@ -155,6 +165,12 @@ func (r *Report) Write(dir string) ([]string, error) {
 	}{
 		{MarkdownFile, r.Markdown}, {SummaryFile, r.JSON}, {FlowsFile, r.FlowsCSV}, {CoflowsFile, r.CoflowsCSV}, {BlocksFile, r.BlocksCSV},
 		{PageFile, r.Page},
+	}
+	if !r.in.FluidModel {
+		files = append(files, []struct {
+			name  string
+			write func(io.Writer) error
+		}{{BreakdownFile, r.BreakdownCSV}, {LinksFile, r.LinksCSV}}...)
 	}
 	var names []string
 	for _, f := range files {

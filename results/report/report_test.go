@@ -16,7 +16,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"testbed/results/flows"
+	"testbed/results/timing"
 	"testbed/results/verdict"
+	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
@@ -76,12 +78,51 @@ func packetRun() Input {
 	for i := range 6 {
 		late.Problems = append(late.Problems, "coflow "+string(rune('3'+i))+": no mark | of its *arrival*")
 	}
-	return Input{RunID: "fig9-001", Scenario: "figure_9", Seed: 1, Arms: []Arm{
+	in := Input{RunID: "fig9-001", Scenario: "figure_9", Seed: 1, Arms: []Arm{
 		{"fair", []Repeat{measured(fair[0], pass(), scaled(fair[0], 0.9)), measured(fair[1], pass(), scaled(fair[1], 0.9))}},
 		{"sebf", []Repeat{measured(sebf[0], pass(), scaled(sebf[0], 0.8)), measured(sebf[1], degraded, nil)}},
 		{"starved", []Repeat{measured(records(0, 99*ms), pass(), nil), measured(late, void, nil)}},
 		{"kept_only|captures", []Repeat{measured(records(0, 90*ms, 1300*ms, 50*ms), verdict.Missing("only the captures were kept"), nil)}},
 	}}
+	for i := range in.Arms {
+		for k := range in.Arms[i].Repeats {
+			timed(&in.Arms[i].Repeats[k])
+		}
+	}
+	kept := &in.Arms[3].Repeats[0]
+	kept.Timing, kept.Links, kept.Fabric, kept.Untimed = nil, nil, nil, "the captures do not state the fabric"
+	in.Arms[1].Repeats[0].Timing.Missing = []string{"coflow 9: 1 of its 2 flows have a trail"}
+	return in
+}
+
+// timed gives a repeat a breakdown of its times, and loads of the links of two hosts
+// under one leaf.
+func timed(r *Repeat) {
+	run := &timing.Run{Traffic: timing.Traffic{CrossRack: map[string]units.Bytes{timing.Shuffle: 12_345_678, timing.Write: 700_000, timing.Control: 1234, timing.MapRead: 0}, DiskImbalance: 0.25, Makespan: 1250 * ms}}
+	for _, c := range r.Records.Coflows {
+		cct := c.CCT()
+		held, serial, queue := cct/10, cct/2, cct/5
+		run.Coflows = append(run.Coflows, timing.Coflow{Coflow: c.Coflow, CCT: cct, Width: c.Width, Size: c.Size, Skew: 4. / 3, Slowest: workloads.FlowID(2*c.Coflow + 1), Bottleneck: "h0-00>leaf0", Lone: serial, Slowdown: float64(cct) / float64(serial),
+			Shares: []timing.Share{{Cause: timing.Held, Time: held}, {Cause: timing.Serialisation, Time: serial}, {Cause: timing.Queueing, Link: "leaf0>h0-01", Time: queue}, {Cause: timing.Queueing, Link: "h0-00>leaf0", Time: queue / 2}, {Cause: timing.Latency, Time: cct - held - serial - queue - queue/2}}})
+		run.CoflowTotal = append(run.CoflowTotal, run.Coflows[len(run.Coflows)-1].Shares...)
+	}
+	for _, b := range r.Records.Blocks {
+		all := b.WriteTime()
+		run.Blocks = append(run.Blocks, timing.Block{Block: b.Block, WriteTime: all, Shares: []timing.Share{{Cause: timing.Network, Time: all / 4}, {Cause: timing.Disk, Time: all - all/4}}})
+		run.BlockTotal = append(run.BlockTotal, run.Blocks[len(run.Blocks)-1].Shares...)
+	}
+	r.Timing = run
+	var err error
+	if r.Fabric, err = (topo.LeafSpine{Leaves: 1, HostsPerLeaf: 2, HostLink: 8 * units.Mbps, Queue: topo.Queue{Time: 20 * ms}, MTU: 1500}).Build(); err != nil {
+		panic(err)
+	}
+	for _, l := range r.Fabric.Links() {
+		s := flows.LinkSeries{Link: l.ID, Name: r.Fabric.LinkName(l.ID), Rate: l.Rate, Interval: 40 * ms, Bytes: []units.Bytes{40_000, 20_000, 0, 10_000}, Queue: []units.Bytes{0, 3000, 1514, 0}}
+		if l.ID == 3 {
+			s.Bytes, s.Queue, s.Drops, s.Suspect = []units.Bytes{0, 0, 0, 40_000}, make([]units.Bytes, 4), 2, 5
+		}
+		r.Links = append(r.Links, s)
+	}
 }
 
 func fluidRun() Input {
@@ -122,8 +163,11 @@ func TestGolden(t *testing.T) {
 			write func(io.Writer) error
 		}{
 			{"terminal.txt", r.Terminal}, {MarkdownFile, r.Markdown}, {SummaryFile, r.JSON},
-			{FlowsFile, r.FlowsCSV}, {CoflowsFile, r.CoflowsCSV}, {BlocksFile, r.BlocksCSV},
+			{FlowsFile, r.FlowsCSV}, {CoflowsFile, r.CoflowsCSV}, {BlocksFile, r.BlocksCSV}, {BreakdownFile, r.BreakdownCSV}, {LinksFile, r.LinksCSV},
 		} {
+			if run.in.FluidModel && (form.name == BreakdownFile || form.name == LinksFile) {
+				continue
+			}
 			t.Run(run.name+"/"+form.name, func(t *testing.T) {
 				var got, again bytes.Buffer
 				if err := errors.Join(form.write(&got), form.write(&again)); err != nil {
@@ -150,7 +194,7 @@ func TestVoidShowsNoFigure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{MarkdownFile, SummaryFile, FlowsFile, CoflowsFile, BlocksFile, PageFile}; !cmp.Equal(want, files) {
+	if want := []string{MarkdownFile, SummaryFile, FlowsFile, CoflowsFile, BlocksFile, PageFile, BreakdownFile, LinksFile}; !cmp.Equal(want, files) {
 		t.Errorf("Write = %v, want %v", files, want)
 	}
 	var all bytes.Buffer
@@ -164,13 +208,14 @@ func TestVoidShowsNoFigure(t *testing.T) {
 		}
 		all.Write(b)
 	}
-	for _, figure := range []string{"77.8", "77.77", "77777", "38888", "38.9"} {
+	// Of the breakdown too: 7.7777 ms held, 15.5554 ms queued.
+	for _, figure := range []string{"77.8", "77.77", "77777", "38888", "38.9", "7777.7", "7.78", "15555.4", "15.6 ms"} {
 		if strings.Contains(all.String(), figure) {
 			t.Errorf("%s of a void repeat is shown", figure)
 		}
 	}
 	for _, a := range r.Summary.Arms {
-		if a.Void() != (a.Name == "starved") || a.Void() && (a.CCT != nil || a.FCT != nil || a.WriteTime != nil) {
+		if a.Void() != (a.Name == "starved") || a.Void() && (a.Time != nil || a.Traffic != nil || a.Links != nil || a.MedianSlowdown != nil || a.CCT != nil || a.FCT != nil || a.WriteTime != nil) {
 			t.Errorf("arm %s: void %v, CCT %v", a.Name, a.Void(), a.CCT)
 		}
 	}

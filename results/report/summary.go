@@ -51,6 +51,11 @@ type ArmSummary struct {
 	CCT       *Metric `json:"cct,omitempty"`
 	FCT       *Metric `json:"fct,omitempty"`
 	WriteTime *Metric `json:"write_time,omitempty"`
+	// Of packets, where the captures state the fabric, and of arms that are not void:
+	Time           *TimeSummary    `json:"time,omitempty"`
+	Traffic        *TrafficSummary `json:"traffic,omitempty"`
+	Links          *LinkSummary    `json:"links,omitempty"`
+	MedianSlowdown *float64        `json:"median_slowdown,omitempty"` // of CCT over what the coflow takes alone
 }
 
 // Void tells whether the arm may show no figure.
@@ -130,6 +135,9 @@ func (in Input) summarize(i int) ArmSummary {
 	}
 	for k, m := range allMetrics() {
 		*m.in(&s) = in.metric(i, m, in.Seed+uint64(k))
+	}
+	if !in.FluidModel {
+		in.summarizeTiming(&s, arm)
 	}
 	return s
 }

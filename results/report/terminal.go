@@ -51,7 +51,7 @@ func (r *Report) Terminal(w io.Writer) error {
 	if r.in.Partial != nil {
 		fmt.Fprintf(&b, "\n%s\n", r.in.Partial.String())
 	}
-	tables := r.tables()
+	tables := append(r.tables(), r.timeTables()...)
 	if len(tables) == 0 {
 		b.WriteString("\nNothing was measured: no coflow, flow or block has a record.\n")
 	}

@@ -1,0 +1,214 @@
+package flows
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"testbed/hosts/wire"
+	"testbed/topo/units"
+)
+
+// endpoints are the two ends of a TCP connection: the client sent the SYN.
+type endpoints struct {
+	client, server         addr
+	clientPort, serverPort uint16
+}
+
+// connID tells a connection from a later one between the same endpoints, and is
+// the same at both ends.
+type connID struct {
+	endpoints
+	isn uint32 // the client's initial sequence number
+}
+
+// standing is what a connection or mark turned out to be.
+type standing uint8
+
+const (
+	pending  standing = iota // its header is not complete
+	ours                     // of this run
+	otherRun                 // a header of another run
+	foreign                  // no header of ours
+	damaged                  // a header that cannot be read
+)
+
+// conn is a connection as one host's interface saw it. Its size does not depend on
+// how much it carried.
+type conn struct {
+	connID
+	standing standing
+	noSYN    bool // known by its header alone
+	hasAcks  bool // where the server's stream begins is known
+	spine    int16
+	atClient bool // the captured host is the client
+	atServer bool // and the server: both on lo
+
+	sent   coverage    // client → server
+	frames Counts      // all of them, both directions
+	wire   units.Bytes // of all packets client → server
+
+	start   int64 // first packet with payload, client → server
+	end     int64 // packet that completes header and size; 0 for not yet
+	packets int   // with payload, client → server
+	resent  int
+	checks  checkpoints
+	out     *sender  // where atClient
+	in      receiver // where atServer
+	hop     *hop     // of a block
+
+	synAgain    int
+	resets      int
+	zeroWindows int
+
+	header  wire.Header
+	headErr error
+	head    prefix
+}
+
+// mostBytes is the largest size of a transfer that is believed: offsets of its stream
+// do not wrap, nor do those of a pipeline packet behind it.
+const mostBytes = math.MaxInt64 - wire.Size - wire.TargetsSize - math.MaxUint32
+
+func service(port uint16) bool { return port == wire.ShufflePort || port == wire.BlockPort }
+
+func newConn(ends endpoints, isn uint32, self addr) *conn {
+	c := &conn{connID: connID{endpoints: ends, isn: isn}, spine: unknownSpine, atClient: ends.client == self, atServer: ends.server == self}
+	c.sent.base = isn + 1
+	c.checks.at = math.MaxInt64
+	if c.atClient {
+		c.out = &sender{}
+	}
+	if c.serverPort == wire.BlockPort {
+		c.hop = &hop{}
+	}
+	return c
+}
+
+// forward takes a segment of the stream that begins with the header.
+func (c *conn) forward(f *frame, stamp int64, frame int, o *settings) {
+	c.wire += units.Bytes(frame)
+	if f.length == 0 {
+		return
+	}
+	off, n := c.sent.place(f.seq), int64(f.length)
+	if off+n <= 0 { // a keep-alive probe: no byte of the stream
+		return
+	}
+	if c.packets == 0 {
+		c.start = stamp
+	}
+	c.packets++
+	top := c.sent.end()
+	fresh := c.sent.add(off, f.length)
+	if fresh < n {
+		c.resent++
+	}
+	if c.out != nil {
+		c.out.payload(off, off+n, fresh, stamp, o)
+	}
+	if c.atServer {
+		c.in.payload(off, top, fresh, stamp, f.ident, o)
+	}
+	if c.standing == pending {
+		c.head.add(off, f.payload, f.length)
+		if c.head.whole() {
+			c.identify(o)
+		}
+	} else if off < wire.Size {
+		c.head.add(off, f.payload, f.length)
+	}
+	// A sender's progress is the highest byte: what its capture lost left before. A
+	// receiver's is what it can hand on.
+	reached := c.sent.next
+	if !c.atServer {
+		reached = c.sent.end()
+	}
+	if reached >= c.checks.at {
+		c.checks.pass(reached, stamp)
+	}
+	if c.end == 0 && c.standing == ours && c.sent.covers(streamLen(c.header)) {
+		c.end = stamp
+	}
+	if c.hop != nil && c.standing == ours {
+		c.hop.data(c, stamp)
+		c.checkAcks(stamp)
+	}
+}
+
+// streamLen is the length of the stream that carries a flow, or a hop of a block.
+func streamLen(h wire.Header) int64 {
+	if h.Kind == wire.KindBlock {
+		return wire.Size + wire.TargetsSize + int64(h.Size-min(h.Offset, h.Size))
+	}
+	return wire.Size + int64(h.Size)
+}
+
+func (c *conn) identify(o *settings) {
+	c.header, c.headErr = wire.Parse(c.head.bytes[:])
+	switch {
+	case errors.Is(c.headErr, wire.ErrNotHeader):
+		c.standing = foreign
+	case c.headErr != nil:
+		c.standing = damaged
+	case c.header.Offset > c.header.Size:
+		c.standing, c.headErr = damaged, fmt.Errorf("testbed header that goes on at %d of %d bytes", c.header.Offset, c.header.Size)
+	case c.header.Size > mostBytes:
+		c.standing, c.headErr = damaged, fmt.Errorf("testbed header with a size of %d bytes", c.header.Size)
+	case c.header.Run != o.run:
+		c.standing = otherRun
+	default:
+		c.standing = ours
+		c.checks.begin(streamLen(c.header), o.points)
+		if c.out != nil {
+			c.out.total = streamLen(c.header)
+		}
+		if c.hop != nil {
+			c.hop.begin(c.header, o.points)
+		}
+		if o.paths != nil {
+			c.spine = o.paths.spine(c)
+		}
+	}
+}
+
+// backward takes a segment of the other direction, which acknowledges the data, and
+// of a block carries the acknowledgements of its pipeline.
+func (c *conn) backward(f *frame, stamp int64, o *settings) {
+	if f.flags&(flagSYN|flagRST) == 0 && f.window == 0 {
+		c.zeroWindows++
+	}
+	if s := c.out; s != nil && f.flags&flagRST == 0 {
+		switch {
+		case f.flags&flagACK == 0:
+		case f.flags&flagSYN != 0:
+			if s.setUp == 0 && f.ack == c.sent.base {
+				s.setUp = stamp
+			}
+		default:
+			s.acknowledged(c.sent.place(f.ack), c.sent.end(), stamp, f.window == 0, o)
+		}
+	}
+	if c.hop != nil {
+		c.hop.acknowledgement(c, f, stamp)
+	}
+}
+
+// checkAcks ends a hop with the packet that completes its acknowledgements.
+func (c *conn) checkAcks(stamp int64) {
+	h := c.hop
+	if h.end != 0 || c.standing != ours || c.header.Kind != wire.KindBlock || c.header.Packet == 0 || h.acks.given > 0 {
+		return
+	}
+	last := wire.Packets(c.header.Size, uint64(c.header.Packet))
+	if end, ok := h.read.after(last); ok {
+		if h.acks.next >= end {
+			h.end = stamp
+		}
+		return
+	}
+	// The last one was not captured: it shared a segment with too many others.
+	if uint64(h.acks.next) >= ackBytes(c.header)+uint64(len(h.read.alive))*wire.AckSize && !h.read.failed {
+		h.end = stamp
+	}
+}

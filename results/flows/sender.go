@@ -1,0 +1,95 @@
+package flows
+
+import "testbed/topo/units"
+
+// sender is what a connection's packets tell at the interface of its client.
+type sender struct {
+	acked    int64 // offset up to which the data are acknowledged
+	ackedAt  int64 // when it last rose
+	total    int64 // length of the stream; 0 until the header is known
+	busyFrom int64 // first payload since nothing was under way
+
+	quietFrom   int64 // 0 while something is under way
+	recoverFrom int64
+	recoverTo   int64 // offset; 0 outside a recovery
+	closedFrom  int64 // 0 while the window is open
+
+	syn, setUp  int64
+	resentBytes units.Bytes
+	rtt         roundTrips
+
+	quiet, recovery, closed spans
+}
+
+// payload takes a packet that was sent, with the bytes from off to end of which
+// fresh had not been sent before.
+func (s *sender) payload(off, end, fresh, stamp int64, o *settings) {
+	switch {
+	case s.quietFrom != 0:
+		s.quiet.add(s.quietFrom, stamp, o.spans)
+		s.quietFrom, s.busyFrom = 0, stamp
+	case s.busyFrom == 0:
+		s.busyFrom = stamp
+	}
+	again := end - max(off, 0) - fresh
+	if again == 0 {
+		s.rtt.sent(end, stamp)
+		return
+	}
+	s.resentBytes += units.Bytes(again)
+	s.rtt.resent(off)
+	if end <= s.acked { // needlessly
+		return
+	}
+	if s.recoverTo == 0 {
+		s.recoverFrom = max(s.ackedAt, s.busyFrom)
+	}
+	s.recoverTo = max(s.recoverTo, end)
+}
+
+// acknowledged takes a packet of the receiver that acknowledges all before to; top is
+// the offset after the last byte that was sent.
+func (s *sender) acknowledged(to, top, stamp int64, closed bool, o *settings) {
+	switch {
+	case closed && s.closedFrom == 0:
+		s.closedFrom = stamp
+	case !closed && s.closedFrom != 0:
+		s.closed.add(s.closedFrom, stamp, o.spans)
+		s.closedFrom = 0
+	}
+	if to <= s.acked {
+		return
+	}
+	s.acked, s.ackedAt = to, stamp
+	s.rtt.acknowledged(to, stamp)
+	if s.recoverTo != 0 && to >= s.recoverTo {
+		s.recovery.add(s.recoverFrom, stamp, o.spans)
+		s.recoverTo = 0
+	}
+	if to >= top && (s.total == 0 || top < s.total) && s.quietFrom == 0 {
+		s.quietFrom = stamp
+	}
+}
+
+// receiver is what a connection's packets tell at the interface of its server.
+type receiver struct {
+	latest    uint16 // IP identification of the packet sent last, of those seen
+	begun     bool
+	at        int64 // of the packet before
+	reordered int
+}
+
+// payload takes a packet that was received, at offset off with fresh bytes not
+// received before; top is the offset after the last byte received before it.
+func (r *receiver) payload(off, top, fresh, stamp int64, ident uint16, o *settings) {
+	if r.begun && off < top && fresh > 0 {
+		switch age := int16(ident - r.latest); {
+		case age < 0, age == 0 && stamp-r.at <= o.reorder:
+			r.reordered++
+		}
+	}
+	if !r.begun || int16(ident-r.latest) > 0 {
+		r.latest, r.begun = ident, true
+	}
+	r.at = stamp
+}

@@ -1,0 +1,124 @@
+package flows
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"testbed/results/pcap"
+	"testbed/topo"
+)
+
+// SwitchCapture is what the capture of a switch's ports amounts to.
+type SwitchCapture struct {
+	Switch string
+	Ports  []Port
+	// Stats are the kernel's own counts, where HasStats says that the file has them.
+	Stats    pcap.Stats
+	HasStats bool
+	Whole    bool // the file was closed and could be read to its end
+	Captured int  // packets in the file
+}
+
+// Port is the side of a switch that sends over a link.
+type Port struct {
+	Link string // its name; "" where the capture does not state it
+	Sent Counts
+}
+
+// switchCapture is all that the reduction keeps of the capture of one switch.
+type switchCapture struct {
+	SwitchCapture
+	load    []series              // of each port
+	data    []map[endpoints]int32 // packets with payload to our services that left each port
+	skipped []pcap.Skip
+	problem string
+}
+
+// isSwitch tells whether a name is that of a leaf or a spine.
+func isSwitch(name string) bool {
+	for _, prefix := range []string{strings.TrimSuffix(topo.LeafName(0), "0"), strings.TrimSuffix(topo.SpineName(0), "0")} {
+		if n, ok := strings.CutPrefix(name, prefix); ok {
+			i, err := strconv.Atoi(n)
+			return err == nil && i >= 0 && strconv.Itoa(i) == n
+		}
+	}
+	return false
+}
+
+// addSwitch reads the capture of a switch's ports.
+func (r *Reducer) addSwitch(ctx context.Context, name string, p *pcap.Reader) error {
+	c := &switchCapture{SwitchCapture: SwitchCapture{Switch: name}}
+	var f frame
+	for ; ; c.Captured++ {
+		if c.Captured%(1<<16) == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		pkt, err := p.Next()
+		if err != nil {
+			c.Stats, c.HasStats = p.Stats()
+			c.skipped = p.Skipped()
+			c.Whole, c.problem, err = ending(name, c.Captured, err)
+			if err != nil {
+				return fmt.Errorf("capture of %s: %w", name, err)
+			}
+			break
+		}
+		if pkt.Interface >= len(c.Ports) {
+			r.describePorts(c, p.Interfaces())
+		}
+		c.Ports[pkt.Interface].Sent.add(pkt.Len)
+		c.load[pkt.Interface].add(pkt.Stamp, pkt.Len)
+		if f.parse(pkt.Data, pkt.Len) == frameWhole && f.proto == protoTCP && f.length > 0 && service(f.dstPort) {
+			c.data[pkt.Interface][endpoints{f.src, f.dst, f.srcPort, f.dstPort}]++
+		}
+	}
+	r.describePorts(c, p.Interfaces())
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.switches = append(r.switches, c)
+	return nil
+}
+
+// describePorts makes room for interfaces that the file has described.
+func (r *Reducer) describePorts(c *switchCapture, interfaces []pcap.Interface) {
+	for _, i := range interfaces[len(c.Ports):] {
+		link, _ := pcap.LinkOf(i)
+		c.Ports = append(c.Ports, Port{Link: link})
+		c.load = append(c.load, newSeries(r.opt.Intervals))
+		c.data = append(c.data, map[endpoints]int32{})
+	}
+}
+
+// seenAt is how many packets with the data of each connection were seen to enter a
+// link, for the links whose ports were captured.
+type seenAt map[topo.LinkID]map[endpoints]int32
+
+// observedLinks replaces what was inferred of links whose ports were captured.
+func (a *assembly) observedLinks(all, spread [][]*series, observed []bool) seenAt {
+	seen := seenAt{}
+	if len(a.switches) == 0 {
+		return seen
+	}
+	ids := map[string]topo.LinkID{}
+	for i := range a.fabric.Links() {
+		ids[a.fabric.LinkName(topo.LinkID(i))] = topo.LinkID(i)
+	}
+	for _, c := range a.switches {
+		for i, p := range c.Ports {
+			id, ok := ids[p.Link]
+			from, _, _ := strings.Cut(p.Link, ">")
+			if !ok || from != c.Switch {
+				a.problemf("%s: its capture's port %d is of link %q, which is none of the switch: its packets are not used", c.Switch, i, p.Link)
+				continue
+			}
+			if !c.Whole || c.Stats.Dropped > 0 {
+				continue // less than what went over it, and said so
+			}
+			all[id], spread[id], observed[id] = []*series{&c.load[i]}, nil, true
+			seen[id] = c.data[i]
+		}
+	}
+	return seen
+}

@@ -1,0 +1,105 @@
+package pcap
+
+import (
+	"encoding/binary"
+	"io"
+	"math/bits"
+)
+
+// Magic numbers of the older format (draft-ietf-opsawg-pcap), in the byte order of
+// the file, and of what is taken for it. Kuznetzov's modification has longer heads
+// of records.
+const (
+	magicMicros    = 0xA1B2C3D4
+	magicNanos     = 0xA1B23C4D
+	magicKuznetzov = 0xA1B2CD34
+
+	classicHead      = 24 // bytes before the first record
+	recordHead       = 16
+	kuznetzovHead    = 24 // as recordHead, then interface, protocol, type and padding
+	classicLinkTypes = 1<<28 - 1
+)
+
+// classic reads the file's head in the older format. magic is its first four bytes
+// as a little-endian number.
+func (p *Reader) classic(magic uint32) error {
+	switch swapped := bits.ReverseBytes32(magic); {
+	case magic == magicMicros, magic == magicNanos, magic == magicKuznetzov:
+	case swapped == magicMicros, swapped == magicNanos, swapped == magicKuznetzov:
+		magic, p.big = swapped, true
+	case magic&0xFFFF == 0x8B1F:
+		return p.damaged("it is compressed with gzip: unpack it first, with gzip -d")
+	case magic == 0xFD2FB528:
+		return p.damaged("it is compressed with zstd: unpack it first, with zstd -d")
+	default:
+		var b [4]byte
+		binary.LittleEndian.PutUint32(b[:], magic)
+		return p.damaged("it begins with %x, which is neither a pcapng section header nor the magic number of a pcap file", b)
+	}
+	ok, err := p.need(classicHead)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return p.truncated("%d of the %d bytes of a pcap file's header are there", p.end-p.at, classicHead)
+	}
+	head := p.buf[p.at:]
+	if major, minor := p.uint16(head[4:]), p.uint16(head[6:]); major != 2 || minor != 4 {
+		return p.damaged("pcap version %d.%d: this reader knows version 2.4", major, minor)
+	}
+	// The highest four bits tell of frame check sequences.
+	i := interfaceState{skip: skipType(p.uint32(head[20:]) & classicLinkTypes)}
+	i.SnapLen = int(p.uint32(head[16:]))
+	i.times, p.record = 1000, recordHead
+	switch magic {
+	case magicNanos:
+		i.times = 1
+	case magicKuznetzov:
+		p.record = kuznetzovHead
+	}
+	p.interfaces = []interfaceState{i}
+	p.at += classicHead
+	return nil
+}
+
+// nextRecord reads one record; ok tells that it is not skipped.
+func (p *Reader) nextRecord() (pkt Packet, ok bool, err error) {
+	if p.end-p.at < p.record {
+		p.offset = p.base + int64(p.at)
+		switch ok, err := p.need(p.record); {
+		case err != nil:
+			return Packet{}, false, err
+		case !ok && p.at == p.end:
+			return Packet{}, false, io.EOF
+		case !ok:
+			return Packet{}, false, p.truncated("%d of the %d bytes of the head of the last record are there", p.end-p.at, p.record)
+		}
+	}
+	b := p.buf[p.at:]
+	sec, part, kept, length := p.uint32(b), p.uint32(b[4:]), p.uint32(b[8:]), p.uint32(b[12:])
+	if kept > length || length > maxLength || kept > maxBlock-kuznetzovHead {
+		p.offset = p.base + int64(p.at)
+		return Packet{}, false, p.damaged("packet of %d captured bytes and a length of %d", kept, length)
+	}
+	size := p.record + int(kept)
+	if p.end-p.at < size {
+		p.offset = p.base + int64(p.at)
+		ok, err := p.need(size)
+		if err != nil {
+			return Packet{}, false, err
+		}
+		if !ok {
+			return Packet{}, false, p.truncated("%d of the %d captured bytes of the last packet are there", p.end-p.at-p.record, kept)
+		}
+		b = p.buf[p.at:]
+	}
+	p.at += size
+	i := &p.interfaces[0]
+	if i.skip != "" {
+		p.skip(i.skip)
+		return Packet{}, false, nil
+	}
+	// 32 bits of seconds are less than half of what 63 bits of nanoseconds hold.
+	ns := int64(sec)*1e9 + int64(part)*int64(i.times)
+	return Packet{Stamp: ns, Data: b[p.record:size:size], Len: int(length)}, true, nil
+}

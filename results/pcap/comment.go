@@ -1,0 +1,163 @@
+package pcap
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+
+	"testbed/hosts/wire"
+	"testbed/topo"
+	"testbed/topo/units"
+)
+
+// Commenter finds the packets that begin something: the first of each transfer and
+// each mark, at each interface. They are known by the header of hosts/wire at the
+// start of their payload. It is for one goroutine.
+type Commenter struct {
+	run  uint64
+	seen map[beginning]struct{}
+}
+
+// beginning is what is commented once.
+type beginning struct {
+	at                        int
+	kind                      wire.Kind
+	group, member, generation uint32
+}
+
+// NewCommenter returns a Commenter of what belongs to one run, as Meta.Run has it.
+func NewCommenter(run uint64) *Commenter {
+	return &Commenter{run: run, seen: map[beginning]struct{}{}}
+}
+
+// Comment is what to say of a frame at the interface of the given number, such as
+// "coflow 3, flow 17: 1.2MB, h0-03 → h2-01"; "" for most. A transfer whose header
+// was split over several segments has no comment. It allocates for what it
+// comments alone.
+func (c *Commenter) Comment(at int, frame []byte) string {
+	f, ok := parse(frame)
+	if !ok || len(f.payload) < wire.Size {
+		return ""
+	}
+	if f.udp != (f.dstPort == wire.MarkPort) || !f.udp && f.dstPort != wire.ShufflePort && f.dstPort != wire.BlockPort {
+		return ""
+	}
+	h, err := wire.Parse(f.payload)
+	if err != nil || h.Run != c.run || h.Kind.Mark() != f.udp {
+		return ""
+	}
+	b := beginning{at, h.Kind, h.Group, h.Member, h.Generation}
+	if _, again := c.seen[b]; again {
+		return ""
+	}
+	c.seen[b] = struct{}{}
+	return describe(h, name(f.src), name(f.dst), f.payload[wire.Size:])
+}
+
+func describe(h wire.Header, src, dst string, rest []byte) string {
+	size := units.Bytes(h.Size)
+	switch h.Kind {
+	case wire.KindFlow:
+		return fmt.Sprintf("coflow %d, flow %d: %v, %s → %s", h.Group, h.Member, size, src, dst)
+	case wire.KindBlock:
+		text := fmt.Sprintf("block %d, hop %d: %v, %s → %s, pipeline packet %v", h.Group, h.Member, size, src, dst, units.Bytes(h.Packet))
+		if h.Generation > 0 {
+			text += fmt.Sprintf(", pipeline %d goes on at byte %d", h.Generation, h.Offset)
+		}
+		return text
+	case wire.KindCoflowMark:
+		return fmt.Sprintf("coflow %d arrives: %s, %v", h.Group, count(h.Parts, "flow"), size)
+	case wire.KindWriteMark:
+		return fmt.Sprintf("block %d is requested: %s, %v", h.Group, count(h.Parts, "replica"), size)
+	case wire.KindFlowFailed:
+		return fmt.Sprintf("coflow %d, flow %d: failed", h.Group, h.Member)
+	case wire.KindBlockFailed:
+		return fmt.Sprintf("block %d failed", h.Group)
+	case wire.KindReplicaLost:
+		return fmt.Sprintf("block %d lost its replica on %.*q from pipeline %d", h.Group, wire.MaxName, rest, h.Generation)
+	}
+	return ""
+}
+
+func count(n uint32, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// name is that of the host with an address, or the address.
+func name(addr [4]byte) string {
+	a := netip.AddrFrom4(addr)
+	if name, ok := topo.HostNameOf(a); ok {
+		return name
+	}
+	return a.String()
+}
+
+// frame is a TCP segment or UDP datagram in one IPv4 packet over Ethernet.
+type frame struct {
+	udp      bool
+	src, dst [4]byte
+	dstPort  uint16
+	segment  []byte // its header and what was kept of its payload
+	length   int    // of header and payload
+	payload  []byte // as much as was kept
+}
+
+// parse trusts no length it is given; ok is false where there is no whole header.
+func parse(b []byte) (f frame, ok bool) {
+	const ether, ipLeast, udpHead, tcpLeast = 14, 20, 8, 20
+	if len(b) < ether+ipLeast+udpHead || binary.BigEndian.Uint16(b[12:]) != 0x0800 || b[ether]>>4 != 4 {
+		return frame{}, false
+	}
+	ip := b[ether:]
+	head, total := int(ip[0]&0x0f)*4, int(binary.BigEndian.Uint16(ip[2:]))
+	fragment := binary.BigEndian.Uint16(ip[6:])&0x3fff != 0
+	if head < ipLeast || total < head || fragment {
+		return frame{}, false
+	}
+	ip = ip[:min(len(ip), total)] // a frame may be padded behind the packet
+	f.udp = ip[9] == 17
+	if !f.udp && ip[9] != 6 || len(ip) < head+udpHead {
+		return frame{}, false
+	}
+	f.src, f.dst = [4]byte(ip[12:16]), [4]byte(ip[16:20])
+	f.segment, f.length = ip[head:], total-head
+	f.dstPort = binary.BigEndian.Uint16(f.segment[2:])
+	start := udpHead
+	if !f.udp {
+		if len(f.segment) < tcpLeast {
+			return frame{}, false
+		}
+		start = int(f.segment[12]>>4) * 4
+		if start < tcpLeast || len(f.segment) < start {
+			return frame{}, false
+		}
+	}
+	f.payload = f.segment[start:]
+	return f, true
+}
+
+// Unfinished tells of a frame whether its TCP or UDP checksum was left to a device:
+// the field then holds the sum over the pseudo-header alone (RFC 9293, 3.1), not
+// complemented, as Linux leaves it on lo. A finished checksum looks like that once
+// in 65,536 packets.
+func Unfinished(b []byte) bool {
+	f, ok := parse(b)
+	if !ok {
+		return false
+	}
+	at, proto := 16, uint32(6)
+	if f.udp {
+		at, proto = 6, 17
+	}
+	sum := proto + uint32(f.length)
+	for _, a := range [][4]byte{f.src, f.dst} {
+		sum += uint32(a[0])<<8 + uint32(a[1]) + uint32(a[2])<<8 + uint32(a[3])
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	return uint32(binary.BigEndian.Uint16(f.segment[at:])) == sum
+}

@@ -1,0 +1,399 @@
+package timing
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"testbed/results/flows"
+	"testbed/topo"
+	"testbed/topo/units"
+)
+
+// coflow takes one coflow's completion time apart.
+//
+// The slowest flow, the last to end, decides the path; the bottleneck is the link
+// of that path on which the coflow's own bytes take the longest. The time from the
+// arrival to the end is cut into cells, at the intervals of the links' loads and at
+// all moments at which the state of a flow changes, and each cell is dealt out in
+// this order, each cause getting at most what is left:
+//
+//  1. Held (Host where the policy does not hold flows back): all of a cell in which no
+//     flow of the coflow over the bottleneck has anything under way: it has not
+//     sent its SYN, is quiet (see quiet), or has ended. Packets are seen behind the queue of their
+//     host's link, in which some may be waiting then: where no policy holds flows back,
+//     what others take of the slowest flow's host link is Queueing there.
+//  2. Serialisation: what the coflow's own bytes in the cell take at the bottleneck's
+//     rate. Where more come than that, as when a hole is filled, the rest counts in
+//     the cells before, as far as these are free of the bytes of others.
+//  3. Host: the receiver's window of the slowest flow was closed.
+//  4. Retransmission: a lost segment held up the slowest flow.
+//  5. Queueing: what the bytes of others in the cell take at a link's rate, the
+//     bottleneck first, then the other links of the path, the most loaded first.
+//  6. Latency.
+func (r *run) coflow(rec flows.CoflowRecord) (Coflow, error) {
+	all := r.flows[rec.Coflow]
+	if len(all) != rec.Width || rec.Width == 0 {
+		return Coflow{}, fmt.Errorf("%d of its %d flows have a trail", len(all), rec.Width)
+	}
+	out := Coflow{Coflow: rec.Coflow, CCT: rec.CCT(), Width: rec.Width, Size: rec.Size}
+	if out.CCT < 0 {
+		return Coflow{}, errors.New("it ends before it arrives")
+	}
+	slow, longest := all[0], units.Bytes(0)
+	for _, t := range all {
+		if t.record.End > slow.record.End { // of equal ones the first: they are in order of ID
+			slow = t
+		}
+		longest = max(longest, t.record.Size)
+	}
+	out.Slowest = slow.record.Flow
+	if rec.Size > 0 {
+		out.Skew = float64(longest) * float64(rec.Width) / float64(rec.Size)
+	}
+	own := map[topo.LinkID]units.Bytes{}
+	for _, t := range all {
+		for _, l := range t.Path {
+			own[l] += t.useful()
+		}
+	}
+	for l, b := range own {
+		out.Lone = max(out.Lone, r.fabric.Link(l).Rate.TimeToSend(b))
+	}
+	if out.Lone > 0 {
+		out.Slowdown = float64(out.CCT) / float64(out.Lone)
+	}
+	path := r.byLoad(slow.Path, own, rec)
+	var on []*trail // the flows over the bottleneck
+	if len(path) > 0 {
+		out.Bottleneck = r.fabric.LinkName(path[0])
+		for _, t := range all {
+			if slices.Contains(t.Path, path[0]) {
+				on = append(on, t)
+			}
+		}
+	} else {
+		on = []*trail{slow}
+	}
+	g := r.grid(rec, slow, on)
+	out.Shares = r.deal(g, slow, on, all, path)
+	return out, nil
+}
+
+// useful is the bytes of frames without those that were sent again.
+func (t *trail) useful() units.Bytes {
+	return units.Bytes(math.Round(float64(t.Wire) * t.once()))
+}
+
+// once is the share of the sender's frames that carry bytes for the first time.
+func (t *trail) once() float64 {
+	if len(t.Sent) == 0 {
+		return 1
+	}
+	stream := t.Sent[len(t.Sent)-1].Bytes
+	if stream <= 0 {
+		return 1
+	}
+	return float64(stream) / float64(stream+max(0, t.ResentBytes))
+}
+
+// byLoad is the path, the bottleneck first and then the link with the most to carry
+// while the coflow lasts. Of links that the coflow loads alike, the bottleneck is the
+// one that carries most.
+func (r *run) byLoad(path []topo.LinkID, own map[topo.LinkID]units.Bytes, rec flows.CoflowRecord) []topo.LinkID {
+	path = slices.Clone(path)
+	load := map[topo.LinkID]time.Duration{}
+	for _, l := range path {
+		s := &r.res.Links[l]
+		var sum units.Bytes
+		first, last := int(rec.Arrival/s.Interval), int(rec.End/s.Interval)
+		for i := max(0, first); i <= last && i < len(s.Bytes); i++ {
+			sum += s.Bytes[i]
+		}
+		load[l] = r.fabric.Link(l).Rate.TimeToSend(sum)
+	}
+	byLoad := func(a, b topo.LinkID) int { return cmp.Compare(load[b], load[a]) }
+	takes := func(l topo.LinkID) time.Duration { return r.fabric.Link(l).Rate.TimeToSend(own[l]) }
+	slices.SortStableFunc(path, func(a, b topo.LinkID) int { return cmp.Or(cmp.Compare(takes(b), takes(a)), byLoad(a, b)) })
+	if len(path) > 1 {
+		slices.SortStableFunc(path[1:], byLoad)
+	}
+	return path
+}
+
+// grid is the borders of cells, ascending: cell i is what comes after border i up to
+// and including border i+1.
+type grid []time.Duration
+
+func (r *run) grid(rec flows.CoflowRecord, slow *trail, on []*trail) grid {
+	g := grid{rec.Arrival, rec.End}
+	cut := func(at time.Duration) {
+		if at > rec.Arrival && at < rec.End {
+			g = append(g, at)
+		}
+	}
+	interval := r.res.Links[0].Interval
+	for at := rec.Arrival / interval * interval; at < rec.End; at += interval {
+		cut(at)
+	}
+	for _, t := range on {
+		cut(t.SYN)
+		cut(t.record.End)
+		for _, s := range t.quiet {
+			cut(s.From)
+			cut(s.To)
+		}
+	}
+	for _, list := range [][]flows.Span{slow.Closed, slow.Recovery} {
+		for _, s := range list {
+			cut(s.From)
+			cut(s.To)
+		}
+	}
+	slices.Sort(g)
+	return slices.Compact(g)
+}
+
+func (g grid) cells() int { return max(0, len(g)-1) }
+
+func (g grid) length(cell int) time.Duration { return g[cell+1] - g[cell] }
+
+// at is the cell that holds a moment; it may be beyond both ends.
+func (g grid) at(t time.Duration) int {
+	i, _ := slices.BinarySearch(g, t)
+	return i - 1
+}
+
+// from is the first cell after a moment, no less than 0 and at most the number of
+// cells.
+func (g grid) from(t time.Duration) int {
+	i, _ := slices.BinarySearch(g, t)
+	return min(i, g.cells())
+}
+
+// within tells of each cell whether it is in one of the spans, all of whose borders
+// are the grid's.
+func (g grid) within(spans []flows.Span) []bool {
+	in := make([]bool, g.cells())
+	for _, s := range spans {
+		for i := g.from(s.From); i < g.from(s.To); i++ {
+			in[i] = true
+		}
+	}
+	return in
+}
+
+// spread adds bytes that came evenly over a stretch, or all at its end where it has
+// no length. What is outside of the grid is left out.
+func (g grid) spread(into []float64, from, to time.Duration, bytes float64) {
+	if to <= from {
+		if i := g.at(to); i >= 0 && i < len(into) {
+			into[i] += bytes
+		}
+		return
+	}
+	rate := bytes / float64(to-from)
+	for i := max(0, g.at(from)); i < len(into) && g[i] < to; i++ {
+		if d := min(to, g[i+1]) - max(from, g[i]); d > 0 {
+			into[i] += float64(rate * float64(d))
+		}
+	}
+}
+
+// progress adds a transfer's bytes as its checkpoints tell, evenly between two of
+// them but for quiet spans. Each byte of the stream counts scale.
+func (g grid) progress(into []float64, points []flows.Point, quiet []flows.Span, scale float64) {
+	var before units.Bytes
+	for i, p := range points {
+		bytes := float64(scale * float64(p.Bytes-before))
+		before = p.Bytes
+		if bytes <= 0 {
+			continue
+		}
+		if i == 0 || p.At <= points[i-1].At {
+			g.spread(into, p.At, p.At, bytes)
+			continue
+		}
+		from, to := points[i-1].At, p.At
+		active := to - from
+		for _, q := range quiet {
+			active -= max(0, min(to, q.To)-max(from, q.From))
+		}
+		if active <= 0 {
+			g.spread(into, to, to, bytes)
+			continue
+		}
+		share := bytes / float64(active)
+		for _, q := range quiet {
+			if q.To <= from || q.From >= to {
+				continue
+			}
+			if q.From > from {
+				g.spread(into, from, q.From, float64(share*float64(q.From-from)))
+			}
+			from = max(from, q.To)
+		}
+		if from < to {
+			g.spread(into, from, to, float64(share*float64(to-from)))
+		}
+	}
+}
+
+// own is what flows have on a link in each cell; sent tells to count what was sent
+// again too.
+func (r *run) own(g grid, link topo.LinkID, all []*trail, sent bool) []float64 {
+	cells := make([]float64, g.cells())
+	for _, t := range all {
+		if !slices.Contains(t.Path, link) {
+			continue
+		}
+		points := t.Received
+		if r.fabric.Link(link).Kind == topo.HostUp {
+			points = t.Sent
+		}
+		if len(points) == 0 || points[len(points)-1].Bytes <= 0 {
+			continue
+		}
+		scale := float64(t.Wire) / float64(points[len(points)-1].Bytes)
+		if !sent {
+			scale = float64(scale * t.once())
+		}
+		g.progress(cells, points, t.quiet, scale)
+	}
+	return cells
+}
+
+// others is what a link carried in each cell besides the bytes of the flows.
+//
+// A link's load counts whole frames in the interval in which they pass, and the
+// flows' bytes are interpolated, so that the difference swings about the truth. Its
+// sum up to each moment is replaced by the largest that never falls and is nowhere
+// above: what is nothing but swings comes out as nothing.
+func (r *run) others(g grid, link topo.LinkID, all []*trail) []float64 {
+	s := &r.res.Links[link]
+	// What was lost ahead of a link was not carried by it.
+	own := r.own(g, link, all, r.fabric.Link(link).Kind == topo.HostUp)
+	sum := make([]float64, len(g))
+	for i := range own {
+		bytes := -own[i]
+		if k := int(g[i] / s.Interval); k >= 0 && k < len(s.Bytes) { // a cell is within an interval
+			bytes += float64(float64(s.Bytes[k]) * float64(g.length(i)) / float64(s.Interval))
+		}
+		sum[i+1] = sum[i] + bytes
+	}
+	for i := len(sum) - 2; i >= 0; i-- {
+		sum[i] = min(sum[i], sum[i+1])
+	}
+	for i := range own {
+		own[i] = max(0, sum[i+1]) - max(0, sum[i])
+	}
+	return own
+}
+
+// perByte is the nanoseconds that a byte takes on a link.
+func (r *run) perByte(link topo.LinkID) float64 {
+	return float64(r.fabric.Link(link).Rate.TimeToSend(units.MB)) / float64(units.MB)
+}
+
+// idle tells of each cell whether no flow has anything under way.
+func idle(g grid, on []*trail) []bool {
+	change := make([]int, len(g)+1)
+	busy := func(from, to time.Duration, by int) {
+		if a, b := g.from(from), g.from(to); a < b {
+			change[a] += by
+			change[b] -= by
+		}
+	}
+	for _, t := range on {
+		busy(t.SYN, t.record.End, 1)
+		for _, q := range t.quiet {
+			busy(max(q.From, t.SYN), min(q.To, t.record.End), -1)
+		}
+	}
+	out := make([]bool, g.cells())
+	n := 0
+	for i := range out {
+		n += change[i]
+		out[i] = n <= 0
+	}
+	return out
+}
+
+// deal deals out every cell.
+func (r *run) deal(g grid, slow *trail, on, all []*trail, path []topo.LinkID) []Share {
+	none := idle(g, on)
+	closed, recovery := g.within(slow.Closed), g.within(slow.Recovery)
+	wait := make([][]time.Duration, len(path)) // what others take, by link of the path
+	for k, link := range path {
+		bytes, per := r.others(g, link, all), r.perByte(link)
+		wait[k] = make([]time.Duration, len(bytes))
+		for i, b := range bytes {
+			wait[k][i] = time.Duration(float64(b * per))
+		}
+	}
+	serial := make([]time.Duration, g.cells())
+	if len(path) > 0 {
+		serial = serialise(g, r.own(g, path[0], all, false), r.perByte(path[0]), none, wait[0])
+	}
+	held := Host
+	if r.res.Meta.Holds {
+		held = Held
+	}
+	var l ledger
+	for i := range none {
+		left := g.length(i)
+		take := func(c Cause, link string, d time.Duration) {
+			d = max(0, min(d, left))
+			left -= d
+			l.add(c, link, d)
+		}
+		if none[i] {
+			for k, link := range path {
+				if held == Host && r.fabric.Link(link).Kind == topo.HostUp {
+					take(Queueing, r.fabric.LinkName(link), wait[k][i])
+				}
+			}
+			take(held, "", left)
+			continue
+		}
+		take(Serialisation, "", serial[i])
+		switch {
+		case closed[i]:
+			take(Host, "", left)
+		case recovery[i]:
+			take(Retransmission, "", left)
+		}
+		for k, link := range path {
+			if left == 0 {
+				break
+			}
+			take(Queueing, r.fabric.LinkName(link), wait[k][i])
+		}
+		take(Latency, "", left)
+	}
+	return l.shares(CoflowCauses())
+}
+
+// serialise is the time that bytes take in each cell. What does not fit into a cell
+// was on the wire before.
+func serialise(g grid, bytes []float64, perByte float64, none []bool, others []time.Duration) []time.Duration {
+	out := make([]time.Duration, len(bytes))
+	var carry time.Duration
+	for i := len(bytes) - 1; i >= 0; i-- {
+		need, room := time.Duration(math.Round(float64(bytes[i]*perByte))), g.length(i)
+		if none[i] {
+			carry += need
+			continue
+		}
+		out[i] = min(need, room)
+		carry += need - out[i]
+		if more := min(carry, max(0, room-out[i]-others[i])); more > 0 {
+			out[i] += more
+			carry -= more
+		}
+	}
+	return out
+}
