@@ -3,6 +3,7 @@ package page
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -103,6 +104,53 @@ func phone(t *testing.T, file func(name, page string) string, name, picture stri
 	})
 }
 
+// Charts answer: an arm is hidden, coflows and links are told, selections and the
+// theme redraw, and nothing fails.
+func interact(t *testing.T, file func(name, page string) string, name string) {
+	t.Helper()
+	path := file("interact.html", `<!doctype html><title>interact</title><body><iframe src="`+name+`?check=1" style="border:0;width:1200px;height:8000px"></iframe>
+<script>setTimeout(() => {
+	const w = document.querySelector("iframe").contentWindow, d = w.document, said = {};
+	const key = (e, key) => e.dispatchEvent(new w.KeyboardEvent("keydown", { key, bubbles: true }));
+	const change = (e, value, type) => { e.value = value; e.dispatchEvent(new w.Event(type, { bubbles: true })); };
+	const fig = kind => d.querySelector("figure[data-chart=" + kind + "]"), read = f => f.querySelector("output").textContent;
+	const cdf = fig("cdf"), arm = cdf.querySelector(".legend button");
+	arm.click(); said.pressed = arm.getAttribute("aria-pressed");
+	key(cdf.querySelector(".plot"), "End"); setTimeout(() => {
+	said.cdf = read(cdf);
+	const line = fig("timeline"), canvas = line.querySelector("canvas.plot");
+	key(canvas, "Home"); said.coflow = read(line);
+	key(canvas, "+"); said.zoomed = String(!line.querySelector(".reset").disabled); said.fewer = line.dataset.drawn;
+	line.querySelector(".reset").click(); said.whole = String(line.querySelector(".reset").disabled);
+	change(line.querySelector("select"), "2", "change");
+	const links = fig("links"), one = links.querySelector(".link"), before = one.style.stroke;
+	change(links.querySelector("input"), "9", "input"); said.links = read(links);
+	said.what = links.querySelector(".what").value; said.recoloured = String(one.style.stroke !== before);
+	change(fig("speedups").querySelector("select"), "size", "change"); said.speedups = fig("speedups").dataset.drawn + " " + fig("speedups").querySelectorAll(".legend button").length;
+	d.getElementById("theme").click(); said.theme = d.documentElement.dataset.theme || "";
+	said.problems = d.documentElement.dataset.problems || "";
+	document.documentElement.dataset.said = JSON.stringify(said); }, 300);
+}, 2500)</script>`)
+	dom, log := browse(t, "--window-size=1280,900", "--allow-file-access-from-files", "--dump-dom", "file://"+path)
+	for _, line := range consoleLine.FindAllString(log, -1) {
+		t.Errorf("the browser's console: %s", line)
+	}
+	said := map[string]string{}
+	walk(t, dom, func(n *html.Node, attr map[string]string) {
+		if v := attr["data-said"]; n.Data == "html" && v != "" {
+			if err := json.Unmarshal([]byte(v), &said); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for what, want := range map[string]string{"pressed": "^false$", "cdf": `^at most .* 100\.0 %`, "coflow": `^coflow 0.*CCT.*flows 3.*Where the time went: .*held`, "zoomed": "^true$", "whole": "^true$",
+		"fewer": `^\d+$`, "links": `^from .* to .*%`, "what": "^at$", "recoloured": "^true$", "speedups": `^\d{2,} 3$`, "theme": "^light$", "problems": "^$"} {
+		if !regexp.MustCompile(want).MatchString(said[what]) {
+			t.Errorf("%s: %q, want a match of %s", what, said[what], want)
+		}
+	}
+}
+
 func TestBrowser(t *testing.T) {
 	tooltest.Need(t, "chromium")
 	dir := *keep
@@ -135,6 +183,7 @@ func TestBrowser(t *testing.T) {
 			screenshot(t, path, filepath.Join(dir, "light.png"), "&theme=light", 1280, 6500)
 			screenshot(t, path, filepath.Join(dir, "dark.png"), "&theme=dark", 1280, 6500)
 		}
+		interact(t, file, "full.html")
 		phone(t, file, "full.html", filepath.Join(dir, "phone.png"))
 	})
 	t.Run("hostile", func(t *testing.T) {

@@ -128,8 +128,8 @@ var causes = [...]struct {
 	{timing.Retransmission, "waiting for a lost segment"},
 	{timing.Host, "waiting for a host"},
 	{timing.Latency, "set-up, propagation and TCP's window"},
-	{timing.Network, "network"},
-	{timing.Disk, "disk"},
+	{timing.Network, "bytes or acknowledgements under way on a hop"},
+	{timing.Disk, "a host has a packet and has not stored it yet"},
 }
 
 func causeIndex(c timing.Cause) int {

@@ -229,8 +229,9 @@ function drawTimeline(figure) {
 	options(select, data.timeline);
 	const left = 44, foot = 22, most = Math.max(...data.timeline.map(t => t.bars.length)), h = Math.max(160, Math.min(560, 12 + most * 13 + foot));
 	const far = Math.max(...data.timeline.flatMap(t => t.bars.map(b => b.end))), near = Math.min(0, ...data.timeline.flatMap(t => t.bars.map(b => b.at)));
+	const end = far > near ? far * 1.01 : near + 1;
 	let view, run, drag = null, chosen = -1, wide = 0;
-	const whole = () => { view = { lo: near, hi: far > near ? far * 1.01 : near + 1, top: 0, rows: run.bars.length }; };
+	const whole = () => { view = { lo: near, hi: end, top: 0, rows: run.bars.length }; };
 	const X = t => left + (t - view.lo) / (view.hi - view.lo) * (wide - left - 4), T = x => view.lo + (x - left) / (wide - left - 4) * (view.hi - view.lo);
 	const Y = i => 6 + (i - view.top) / view.rows * (h - foot - 6), R = y => view.top + (y - 6) / (h - foot - 6) * view.rows;
 	function draw() {
@@ -263,7 +264,7 @@ function drawTimeline(figure) {
 		const every = Math.max(1, Math.ceil(13 / row));
 		for (let i = Math.max(0, Math.floor(view.top)); i < Math.min(run.bars.length, view.top + view.rows); i += every) c.fillText(String(run.bars[i].id), left - 6, Y(i) + row / 2);
 		figure.dataset.drawn = String(bars);
-		reset.disabled = view.rows === run.bars.length && view.lo === near;
+		reset.disabled = view.rows === run.bars.length && view.lo === near && view.hi === end;
 	}
 	function tell(i) {
 		chosen = i;
@@ -301,7 +302,7 @@ function drawTimeline(figure) {
 		if (i !== undefined) { e.preventDefault(); tell(Math.min(run.bars.length - 1, Math.max(0, i))); }
 		if ((e.key === "+" || e.key === "-") && chosen >= 0) {
 			const f = e.key === "+" ? .5 : 2, b = run.bars[chosen], mid = (b.at + b.end) / 2, half = (view.hi - view.lo) * f / 2;
-			if (f > 1 && 2 * half >= far * 1.01 - near) whole(); else { view.lo = Math.max(near, mid - half); view.hi = view.lo + 2 * half; }
+			if (f > 1 && 2 * half >= end - near) whole(); else { view.lo = Math.max(near, mid - half); view.hi = view.lo + 2 * half; }
 			draw();
 		}
 		if (e.key === "Escape") { whole(); draw(); }
