@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/net/html"
 )
 
@@ -105,27 +106,43 @@ func TestPageHasFiguresOfSummary(t *testing.T) {
 }
 
 // The best of a column is marked where there is something to be better than, and
-// a void arm never is.
+// all arms have as many items.
 func TestPageMarksBest(t *testing.T) {
-	r, err := New(packetRun())
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, texts, _ := cellsOf(t, r)
-	for at, text := range texts {
-		if best := strings.Contains(text, "best"); at[1] == "cct.mean_us" && best != (at[0] == "sebf") {
-			t.Errorf("%v reads %q", at, text)
+	marked := func(in Input) (out []string) {
+		t.Helper()
+		r, err := New(in)
+		if err != nil {
+			t.Fatal(err)
 		}
+		_, texts, _ := cellsOf(t, r)
+		for at, text := range texts {
+			if strings.Contains(text, "best") && at[1] == "cct.mean_us" {
+				out = append(out, at[0])
+			}
+		}
+		return out
 	}
-	in := packetRun()
-	in.Arms = in.Arms[:1]
-	if r, err = New(in); err != nil {
-		t.Fatal(err)
+	arms := func(n ...int) Input {
+		in := packetRun()
+		all := in.Arms
+		in.Arms = nil
+		for _, i := range n {
+			in.Arms = append(in.Arms, all[i])
+		}
+		return in
 	}
-	_, texts, _ = cellsOf(t, r)
-	for at, text := range texts {
-		if strings.Contains(text, "best") {
-			t.Errorf("of one arm, %v reads %q", at, text)
+	for _, tt := range []struct {
+		name string
+		in   Input
+		want []string
+	}{
+		{"two arms and a void one", arms(0, 1, 2), []string{"sebf"}},
+		{"one has fewer items", arms(0, 1, 3), nil},
+		{"one arm", arms(0), nil},
+		{"one arm and a void one", arms(0, 2), nil},
+	} {
+		if got := marked(tt.in); !cmp.Equal(got, tt.want) {
+			t.Errorf("%s: best are %q, want %q", tt.name, got, tt.want)
 		}
 	}
 }
