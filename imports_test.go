@@ -45,7 +45,6 @@ var arrows = map[string][]string{
 	"results/flows":   {"results/pcap"},
 	"results/metrics": {"results/flows"},
 	"results/timing":  {"results/flows", "results/metrics"},
-	"results/report":  {"results/flows", "results/metrics", "results/timing"},
 	"results/archive": {"results/metrics", "results/report", "results/timing"},
 	"results/files":   {},
 	"results/plot":    {"results/archive", "results/metrics", "results/report", "results/timing"},
@@ -54,6 +53,8 @@ var arrows = map[string][]string{
 	"results/archive/archivetest": {"results/archive", "results/flows", "results/report", "results/timing"},
 
 	"results/conversations": {"results/pcap"},
+	"results/page":          {"results/flows", "results/metrics", "results/timing"},
+	"results/report":        {"results/flows", "results/metrics", "results/timing", "results/page"},
 
 	"emu/live": {"policies", "emu/engine", "emu/fault", "emu/kernel", "emu/fidelity", "emu/plan", "emu/deploy", "hosts", "hosts/pace", "hosts/disk",
 		"results/pcap", "results/flows"},

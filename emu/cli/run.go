@@ -160,8 +160,9 @@ func (a *app) reportCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "report RUN", Short: "Compute a run's report again from its captures",
 		Long: `Report reads the captures under a run directory, computes all figures again and
-writes report.md, summary.json and the CSV files. It needs only the captures;
-where the records of how the run went are gone, the verdict is "unverified".`,
+writes report.md, report.html, summary.json and the CSV files. It needs only the
+captures; where the records of how the run went are gone, the verdict is
+"unverified".`,
 		Example: `  testbed report runs/quickstart-20260102-150405-ab12
   testbed report runs/quickstart-20260102-150405-ab12 --json`,
 		Args: exactly(1),

@@ -16,7 +16,7 @@
 //	    failures.json            what faults ended, and why, where there is any
 //	    fluid.json               what the fluid model predicted (flows.Records)
 //	    notes.txt                drops and other remarks, where there are any
-//	report.md, summary.json, flows.csv, coflows.csv, blocks.csv, breakdown.csv, links.csv
+//	report.md, report.html, summary.json, flows.csv, coflows.csv, blocks.csv, breakdown.csv, links.csv
 //
 // It decides nothing: policies do, and the wire measures.
 package experiment
@@ -182,6 +182,9 @@ func execute(ctx context.Context, s *scenario.Scenario, o Options, backend strin
 		}
 		if repeat == 0 {
 			r.dir.manifest.Notes = notes
+			if in.Manifest, err = settingsOf(r.dir.manifest); err != nil {
+				return nil, err
+			}
 		}
 		for i := range r.arms {
 			done, err := r.repeat(ctx, backend, i, repeat, w)

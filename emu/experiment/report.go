@@ -3,6 +3,7 @@ package experiment
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -292,6 +293,14 @@ func Report(ctx context.Context, dir string) (*Outcome, error) {
 		return nil, fmt.Errorf("report: %w", err)
 	}
 	in.Partial = m.Partial
+	var manifest json.RawMessage
+	if found, err := readJSON(filepath.Join(dir, "manifest.json"), &manifest); err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	} else if found {
+		if in.Manifest, err = settingsOf(manifest); err != nil {
+			return nil, fmt.Errorf("report: %w", err)
+		}
+	}
 	for _, x := range all {
 		if x.res.Meta.RunID != in.RunID {
 			return nil, fmt.Errorf("report: captures of two runs under %s: %s and %s: report on each by itself", dir, in.RunID, x.res.Meta.RunID)

@@ -37,7 +37,7 @@
 // The fluid model's reports have no breakdown.csv and no links.csv, and leave empty
 // what only packets tell.
 //
-// summary.json is a Summary.
+// summary.json is a Summary. report.html is results/page's.
 //
 // It reads no captures (results/flows), computes no distribution
 // (results/metrics) and passes no judgement (emu/fidelity).

@@ -90,24 +90,34 @@ func (r *Report) checks(b *bytes.Buffer) {
 
 func (r *Report) definitions(b *bytes.Buffer) {
 	b.WriteString("\n## How the figures are defined\n\n")
+	for _, d := range r.definitionLines(plain(r.Summary.Baseline)) {
+		fmt.Fprintf(b, "- %s\n", d)
+	}
+}
+
+// definitionLines say how each figure was computed, with the baseline's name as it
+// is to be written.
+func (r *Report) definitionLines(baseline string) []string {
+	var out []string
 	if r.in.FluidModel {
-		b.WriteString("- All times are the fluid model's: flows share links max-min fairly under their ceilings, without packets, queues or losses. Nothing was measured.\n" +
-			"- Coflow completion time: from the arrival of the coflow to the end of its last flow.\n" +
-			"- Flow completion time: from the arrival of the flow's coflow to its end.\n" +
-			"- Block write time: from the request to the moment when the last replica is written.\n")
+		out = append(out, "All times are the fluid model's: flows share links max-min fairly under their ceilings, without packets, queues or losses. Nothing was measured.",
+			"Coflow completion time: from the arrival of the coflow to the end of its last flow.",
+			"Flow completion time: from the arrival of the flow's coflow to its end.",
+			"Block write time: from the request to the moment when the last replica is written.")
 	} else {
-		b.WriteString("- All times are stamps of captured packets, nanoseconds, by one clock.\n" +
-			"- Coflow completion time: from the arrival of the coflow, as its mark states it, to the end of its last flow. A coflow with a flow that did not finish has none; it is listed under the problems.\n" +
-			"- Flow completion time: from the arrival of the flow's coflow to the packet, at the receiver's interface, that completes its bytes.\n" +
-			"- Block write time: from the write request, as its mark states it, to the packet, at the client's interface, that completes the acknowledgements.\n")
+		out = append(out, "All times are stamps of captured packets, nanoseconds, by one clock.",
+			"Coflow completion time: from the arrival of the coflow, as its mark states it, to the end of its last flow. A coflow with a flow that did not finish has none; it is listed under the problems.",
+			"Flow completion time: from the arrival of the flow's coflow to the packet, at the receiver's interface, that completes its bytes.",
+			"Block write time: from the write request, as its mark states it, to the packet, at the client's interface, that completes the acknowledgements.")
 	}
-	b.WriteString("- n: items of all repeats of an arm, pooled. Average: arithmetic mean. P50, P95, P99: percentiles by linear interpolation between the nearest ranks, at rank p·(n−1) from 0, as numpy does by default.\n" +
-		"- repeats ±: standard deviation of the repeats' averages over their mean, shown where an arm has several repeats.\n" +
-		"- speed-up: the baseline's average over the arm's. The baseline is the first arm, " + plain(r.Summary.Baseline) + ".\n" +
-		"- paired [95 %]: the paired speed-up, the geometric mean, over the items that both arms have in the same repeat, of the baseline's time over the arm's, with a 95 % bootstrap interval. It takes items as independent.\n")
+	out = append(out, "n: items of all repeats of an arm, pooled. Average: arithmetic mean. P50, P95, P99: percentiles by linear interpolation between the nearest ranks, at rank p·(n−1) from 0, as numpy does by default.",
+		"repeats ±: standard deviation of the repeats' averages over their mean, shown where an arm has several repeats.",
+		"speed-up: the baseline's average over the arm's. The baseline is the first arm, "+baseline+".",
+		"paired [95 %]: the paired speed-up, the geometric mean, over the items that both arms have in the same repeat, of the baseline's time over the arm's, with a 95 % bootstrap interval. It takes items as independent.")
 	if !r.in.FluidModel {
-		b.WriteString("- fluid average: what the fluid model predicts for the items that both it and the captures have; measured/fluid: the measured average of those items over it.\n" +
-			timeDefinitions(r.timed()) +
-			"- verdict: the worst over the arm's repeats. A void arm shows no figure. Unverified means that there is no fidelity record to judge by.\n")
+		out = append(out, "fluid average: what the fluid model predicts for the items that both it and the captures have; measured/fluid: the measured average of those items over it.")
+		out = append(out, timeDefinitions(r.timed())...)
+		out = append(out, "verdict: the worst over the arm's repeats. A void arm shows no figure. Unverified means that there is no fidelity record to judge by.")
 	}
+	return out
 }

@@ -32,7 +32,9 @@ type Input struct {
 	Scaled *Scaled
 	// Partial is set where the run was cut short.
 	Partial *Partial
-	Arms    []Arm // the first is the baseline
+	// Manifest is how the run was made, as far as it is known.
+	Manifest []Setting
+	Arms     []Arm // the first is the baseline
 }
 
 // Arm is one combination of policies.
@@ -74,6 +76,7 @@ const (
 	FlowsFile    = "flows.csv"
 	CoflowsFile  = "coflows.csv"
 	BlocksFile   = "blocks.csv"
+	PageFile     = "report.html"
 	// Of packets only:
 	BreakdownFile = "breakdown.csv"
 	LinksFile     = "links.csv"
@@ -82,15 +85,16 @@ const (
 // metric is one of the three completion times.
 type metric struct {
 	name  string // as in prose and headings
+	key   string // in summary.json
 	items func(repeat int, r flows.Records) []metrics.Item
 	in    func(a *ArmSummary) **Metric
 }
 
 func allMetrics() []metric {
 	return []metric{
-		{"Coflow completion time (CCT)", metrics.CCTs, func(a *ArmSummary) **Metric { return &a.CCT }},
-		{"Flow completion time (FCT)", metrics.FCTs, func(a *ArmSummary) **Metric { return &a.FCT }},
-		{"Block write time", metrics.WriteTimes, func(a *ArmSummary) **Metric { return &a.WriteTime }},
+		{"Coflow completion time (CCT)", "cct", metrics.CCTs, func(a *ArmSummary) **Metric { return &a.CCT }},
+		{"Flow completion time (FCT)", "fct", metrics.FCTs, func(a *ArmSummary) **Metric { return &a.FCT }},
+		{"Block write time", "write_time", metrics.WriteTimes, func(a *ArmSummary) **Metric { return &a.WriteTime }},
 	}
 }
 
@@ -160,6 +164,7 @@ func (r *Report) Write(dir string) ([]string, error) {
 		write func(io.Writer) error
 	}{
 		{MarkdownFile, r.Markdown}, {SummaryFile, r.JSON}, {FlowsFile, r.FlowsCSV}, {CoflowsFile, r.CoflowsCSV}, {BlocksFile, r.BlocksCSV},
+		{PageFile, r.Page},
 	}
 	if !r.in.FluidModel {
 		files = append(files, []struct {

@@ -194,7 +194,7 @@ func TestVoidShowsNoFigure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{MarkdownFile, SummaryFile, FlowsFile, CoflowsFile, BlocksFile, BreakdownFile, LinksFile}; !cmp.Equal(want, files) {
+	if want := []string{MarkdownFile, SummaryFile, FlowsFile, CoflowsFile, BlocksFile, PageFile, BreakdownFile, LinksFile}; !cmp.Equal(want, files) {
 		t.Errorf("Write = %v, want %v", files, want)
 	}
 	var all bytes.Buffer

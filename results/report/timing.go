@@ -435,14 +435,14 @@ func (r *Report) linkTable() table {
 }
 
 // timeDefinitions are those of the tables of times, where there are any.
-func timeDefinitions(any bool) string {
+func timeDefinitions(any bool) []string {
 	if !any {
-		return ""
+		return nil
 	}
-	return "- Where the time went, of a coflow: its completion time, taken apart along its slowest flow; the shares add up to it. Bottleneck: the link of that flow's path on which the coflow's own bytes take the longest. held: nothing of the coflow over the bottleneck was under way, under a policy that holds flows back. serialisation: the coflow's own bytes on the bottleneck. queueing: others' bytes on links of the path. retransmission: a lost segment held the flow up. host: nothing under way without such a policy, or the receiver's window was closed. latency: the rest.\n" +
-		"- slowdown: the completion time over the time that the coflow's own bytes take on the link that they load longest.\n" +
-		"- Where the time went, of a block write: the critical path back from the last acknowledgement. network: bytes or acknowledgements under way on a hop. disk: a host has a packet, and the acknowledgement of those behind it, and has not acknowledged. host: the rest.\n" +
-		"- Traffic: bytes of frames; control is acknowledgements and all else that is not sent for a transfer. Disk imbalance: coefficient of variation of the bytes that hosts stored. Makespan: from the first arrival to the last completion. Use: bytes over what the rate carries. Cv: standard deviation over mean of the use of links in the same interval.\n"
+	return []string{"Where the time went, of a coflow: its completion time, taken apart along its slowest flow; the shares add up to it. Bottleneck: the link of that flow's path on which the coflow's own bytes take the longest. held: nothing of the coflow over the bottleneck was under way, under a policy that holds flows back. serialisation: the coflow's own bytes on the bottleneck. queueing: others' bytes on links of the path. retransmission: a lost segment held the flow up. host: nothing under way without such a policy, or the receiver's window was closed. latency: the rest.",
+		"slowdown: the completion time over the time that the coflow's own bytes take on the link that they load longest.",
+		"Where the time went, of a block write: the critical path back from the last acknowledgement. network: bytes or acknowledgements under way on a hop. disk: a host has a packet, and the acknowledgement of those behind it, and has not acknowledged. host: the rest.",
+		"Traffic: bytes of frames; control is acknowledgements and all else that is not sent for a transfer. Disk imbalance: coefficient of variation of the bytes that hosts stored. Makespan: from the first arrival to the last completion. Use: bytes over what the rate carries. Cv: standard deviation over mean of the use of links in the same interval."}
 }
 
 // Columns of coflows.csv and blocks.csv.

@@ -1,0 +1,225 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"testbed/results/page"
+	"testbed/results/verdict"
+)
+
+// Setting is one line of how a run was made, such as "kernel" and "6.12.5".
+type Setting struct{ Key, Value string }
+
+// Page writes all of the report as one HTML file with charts, that needs nothing
+// else.
+func (r *Report) Page(w io.Writer) error {
+	var summary bytes.Buffer
+	if err := r.JSON(&summary); err != nil {
+		return err
+	}
+	d := page.Data{RunID: r.in.RunID, Scenario: r.in.Scenario, Source: r.source(), Simulated: r.in.FluidModel, Summary: summary.Bytes(), Human: human}
+	if r.in.Partial != nil {
+		d.Partial = r.in.Partial.String()
+	}
+	for i, a := range r.in.Arms {
+		s := &r.Summary.Arms[i]
+		arm := page.Arm{Name: a.Name, Void: s.Void()}
+		if s.Verdict != nil {
+			arm.Level = s.Verdict.String()
+		}
+		for _, rep := range a.Repeats {
+			arm.Repeats = append(arm.Repeats, page.Repeat{Records: rep.Records, Timing: rep.Timing, Links: rep.Links, Fabric: rep.Fabric})
+		}
+		d.Arms = append(d.Arms, arm)
+		if len(s.Problems) > 0 {
+			d.Problems = append(d.Problems, page.List{Heading: a.Name, Items: s.Problems})
+		}
+	}
+	for _, m := range allMetrics() {
+		if r.measured(m) {
+			d.Headline = append(d.Headline, r.headline(m))
+		}
+	}
+	if len(d.Headline) > 0 && len(d.Arms) > 1 {
+		t := &d.Headline[0]
+		t.Notes = append(t.Notes[:len(t.Notes):len(t.Notes)], "Best: the lowest of its column, where all arms have as many items. Whether that is more than chance, the interval of the paired speed-up tells.")
+	}
+	for _, t := range r.failureTables() {
+		d.Failures = append(d.Failures, plainTable(t))
+	}
+	if c := r.Summary.ScaleCheck; c != nil {
+		t := plainTable(c.table())
+		t.Lead = fmt.Sprintf("%s The scaled half is run %s, in the directory scaled.", c.sentence(), c.RunID)
+		t.Notes = append(t.Notes, scaleNote)
+		d.Scale = &t
+	}
+	for _, reason := range r.reasons() {
+		d.Reasons = append(d.Reasons, page.List{Heading: reason.heading, Items: reason.checks})
+	}
+	if !r.in.FluidModel {
+		d.Checks = r.checkTable()
+	}
+	d.Definitions = r.definitionLines(r.Summary.Baseline)
+	for _, s := range r.in.Manifest {
+		d.Manifest = append(d.Manifest, page.Setting(s))
+	}
+	return page.Write(w, d)
+}
+
+// measured tells whether some arm has items for a metric, void or not.
+func (r *Report) measured(m metric) bool {
+	for _, a := range r.in.Arms {
+		if len(a.items(m)) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// keys are where summary.json has what a column shows, below the metric, and
+// whether that is a time, of which the lowest is the best.
+var keys = map[string]struct {
+	key  string
+	time bool
+	get  func(f *Metric) (float64, bool)
+}{
+	"n":              {"n", false, func(f *Metric) (float64, bool) { return float64(f.N), true }},
+	"average":        {"mean_us", true, func(f *Metric) (float64, bool) { return f.MeanUS, true }},
+	"P50":            {"p50_us", true, func(f *Metric) (float64, bool) { return f.P50US, true }},
+	"P95":            {"p95_us", true, func(f *Metric) (float64, bool) { return f.P95US, true }},
+	"P99":            {"p99_us", true, func(f *Metric) (float64, bool) { return f.P99US, true }},
+	"repeats ±":      {"between_repeats.relative", false, func(f *Metric) (float64, bool) { return f.Repeats.get() }},
+	"speed-up":       {"speedup", false, func(f *Metric) (float64, bool) { return deref(f.Speedup) }},
+	"paired [95 %]":  {"paired.geo_mean", false, func(f *Metric) (float64, bool) { return f.Paired.get() }},
+	"fluid average":  {"fluid.mean_us", false, func(f *Metric) (float64, bool) { return f.Fluid.get(false) }},
+	"measured/fluid": {"fluid.ratio", false, func(f *Metric) (float64, bool) { return f.Fluid.get(true) }},
+}
+
+func deref(x *float64) (float64, bool) {
+	if x == nil {
+		return 0, false
+	}
+	return *x, true
+}
+
+func (s *RepeatSpread) get() (float64, bool) {
+	if s == nil {
+		return 0, false
+	}
+	return s.Relative, true
+}
+
+func (p *PairedSpeedup) get() (float64, bool) {
+	if p == nil {
+		return 0, false
+	}
+	return p.GeoMean, true
+}
+
+func (p *FluidPrediction) get(ratio bool) (float64, bool) {
+	switch {
+	case p == nil:
+		return 0, false
+	case ratio:
+		return p.Ratio, true
+	}
+	return p.MeanUS, true
+}
+
+// number is x as summary.json has it.
+func number(x float64) string {
+	b, err := json.Marshal(x)
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+// headline is a metric's table, each figure with its place in summary.json.
+func (r *Report) headline(m metric) page.Table {
+	t := r.table(m)
+	out := page.Table{Title: t.title, Head: t.head, Notes: t.notes}
+	best := map[string]float64{}
+	count := map[string]int{}
+	sizes := map[int]bool{} // averages over unlike sets have no best
+	for i := range r.Summary.Arms {
+		if f := *m.in(&r.Summary.Arms[i]); f != nil {
+			sizes[f.N/r.Summary.Arms[i].Repeats] = true
+			for head, k := range keys {
+				if x, ok := k.get(f); ok && k.time {
+					if low, had := best[head]; !had || x < low {
+						best[head] = x
+					}
+					count[head]++
+				}
+			}
+		}
+	}
+	for i, row := range t.rows {
+		a := &r.Summary.Arms[i]
+		f := *m.in(a)
+		var cells []page.Cell
+		for j, s := range row {
+			head := t.head[j]
+			c := page.Cell{Text: s}
+			if k, ok := keys[head]; ok {
+				c.Figure, c.Arm, c.Metric = true, a.Name, m.key+"."+k.key
+				if f != nil {
+					if head == "average" {
+						c.Text = human(f.mean) // other forms may mark the best in it
+					}
+					if x, ok := k.get(f); ok {
+						c.Value = number(x)
+						c.Best = k.time && len(sizes) == 1 && count[head] > 1 && x == best[head]
+					}
+				}
+			}
+			if head == "verdict" && a.Verdict != nil {
+				c.Arm, c.Metric, c.Value, c.Level = a.Name, "verdict", a.Verdict.String(), a.Verdict.String()
+			}
+			cells = append(cells, c)
+		}
+		out.Rows = append(out.Rows, cells)
+	}
+	return out
+}
+
+// plainTable is a table as it is, words to the left and the rest to the right.
+func plainTable(t table) page.Table {
+	out := page.Table{Title: t.title, Head: t.head, Notes: t.notes}
+	for _, row := range t.rows {
+		var cells []page.Cell
+		for _, s := range row {
+			cells = append(cells, page.Cell{Text: s, Figure: s != "" && strings.ContainsAny(s[:1], "0123456789-") && !strings.ContainsAny(s, "abcdefghijklmnopqrstuvwxyz")})
+		}
+		out.Rows = append(out.Rows, cells)
+	}
+	return out
+}
+
+// checkTable is every check of every repeat, passed or not.
+func (r *Report) checkTable() *page.Table {
+	t := &page.Table{Title: "Every check of every repeat", Head: []string{"arm", "repeat", "check", "measured", "pass", "void", "verdict"}}
+	add := func(arm string, repeat int, level verdict.Level, cells ...string) {
+		row := []page.Cell{{Text: arm}, {Text: fmt.Sprint(repeat), Figure: true}}
+		for _, c := range cells {
+			row = append(row, page.Cell{Text: c})
+		}
+		t.Rows = append(t.Rows, append(row, page.Cell{Text: level.String(), Level: level.String()}))
+	}
+	for _, a := range r.Summary.Arms {
+		for k, v := range a.Verdicts {
+			for _, c := range v.Checks {
+				add(a.Name, k, c.Level, c.Name, c.Value, c.Pass, c.Void)
+			}
+			if len(v.Checks) == 0 {
+				add(a.Name, k, v.Level, "none", none, none, none)
+			}
+		}
+	}
+	return t
+}
