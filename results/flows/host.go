@@ -77,11 +77,12 @@ type hostCapture struct {
 	marks    []mark
 	orphans  Counts // with payload, of connections whose SYN and header are not there
 	up, down series // of the host's link
-	short    Counts // captured too short for their headers, or marks for theirs
-	badMark  error  // the first mark that cannot be read
-	stray    uint64 // another run, where one was seen
-	skipped  []pcap.Skip
-	broken   string // why not all of the file could be read
+	stamps
+	short   Counts // captured too short for their headers, or marks for theirs
+	badMark error  // the first mark that cannot be read
+	stray   uint64 // another run, where one was seen
+	skipped []pcap.Skip
+	broken  string // why not all of the file could be read
 }
 
 // settings are what the reduction of each connection needs to know.
@@ -125,7 +126,7 @@ func hostName(a addr) string {
 
 func newHostReducer(host string, rack topo.RackID, place int, set settings, fabric *fabricLoad, intervals int) *hostReducer {
 	return &hostReducer{
-		hostCapture: hostCapture{Capture: Capture{Host: host}, up: newSeries(intervals), down: newSeries(intervals)},
+		hostCapture: hostCapture{Capture: Capture{Host: host}, stamps: noStamps, up: newSeries(intervals), down: newSeries(intervals)},
 		settings:    set,
 		fabric:      fabric,
 		self:        address(netip.AddrFrom4([4]byte{10, byte(rack), byte(place), 1})),
@@ -144,6 +145,7 @@ func (h *hostReducer) addInterface(name string, out, in SpacingSpec) {
 // packet takes the next packet of the file.
 func (h *hostReducer) packet(p *pcap.Packet) {
 	h.Captured++
+	h.see(p.Stamp)
 	var f frame
 	kind := f.parse(p.Data, p.Len)
 	stamp := p.Stamp

@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"math"
 	"time"
 
 	"testbed/hosts/wire"
@@ -102,7 +103,6 @@ func (a *assembly) linkSeries() {
 	}
 	f := a.fabric
 	all := make([][]*series, len(f.Links())) // that a link's load is the sum of
-	spread := make([][]*series, len(f.Links()))
 	observed := make([]bool, len(f.Links()))
 	for _, c := range a.captures {
 		rack, place, _ := topo.ParseHostName(c.Host)
@@ -117,28 +117,28 @@ func (a *assembly) linkSeries() {
 	}
 	for _, l := range a.loads {
 		for i := range l.links {
-			id := l.first + topo.LinkID(i)
-			all[id] = append(all[id], &l.links[i])
-			if link := f.Link(id); link.Kind == topo.LeafUp {
-				spread[id] = append(spread[id], &l.up[link.Rack])
-			} else {
-				spread[id] = append(spread[id], &l.down[link.Rack])
-			}
+			all[l.first+topo.LinkID(i)] = append(all[l.first+topo.LinkID(i)], &l.links[i])
 		}
 	}
-	seen := a.observedLinks(all, spread, observed)
-	interval, n := a.grid(all, spread)
+	seen := a.observedLinks(all, observed)
+	width, n := a.grid()
+	up, down := make([][]units.Bytes, f.Racks()), make([][]units.Bytes, f.Racks())
+	for r := range f.Racks() {
+		for _, l := range a.loads {
+			up[r], down[r] = sum(up[r], n, a.zero, width, &l.up[r]), sum(down[r], n, a.zero, width, &l.down[r])
+		}
+	}
 	none := make([]units.Bytes, n) // of all links that carried nothing
 	for id, link := range f.Links() {
-		l := LinkSeries{Link: link.ID, Name: f.LinkName(link.ID), Rate: link.Rate, Interval: interval, Bytes: none, Queue: none, Observed: observed[id]}
-		if len(all[id])+len(spread[id]) > 0 {
-			l.Bytes = make([]units.Bytes, n)
-			for _, s := range all[id] {
-				s.into(l.Bytes, a.zero, int64(interval), 1)
-			}
-			for _, s := range spread[id] {
-				s.into(l.Bytes, a.zero, int64(interval), int64(f.Spines()))
-			}
+		l := LinkSeries{Link: link.ID, Name: f.LinkName(link.ID), Rate: link.Rate, Interval: time.Duration(width * parts), Queue: none, Observed: observed[id]}
+		l.Bytes = sum(nil, n, a.zero, width, all[id]...)
+		if _, ok := seen[link.ID]; !ok && link.Kind == topo.LeafUp {
+			l.Bytes = addShare(l.Bytes, up[link.Rack], f.Spines())
+		} else if !ok && link.Kind == topo.LeafDown {
+			l.Bytes = addShare(l.Bytes, down[link.Rack], f.Spines())
+		}
+		if l.Bytes == nil {
+			l.Bytes = none
 		}
 		a.Links = append(a.Links, l)
 	}
@@ -146,25 +146,53 @@ func (a *assembly) linkSeries() {
 	a.losses(seen)
 }
 
-// grid is the interval of all series, and how many of them there are from zero to the
-// last packet.
-func (a *assembly) grid(lists ...[][]*series) (interval time.Duration, n int) {
-	interval, last := leastInterval, int64(0)
-	for _, list := range lists {
-		for _, of := range list {
-			for _, s := range of {
-				if len(s.steps) > 0 {
-					_, to := s.span()
-					last = max(last, to-a.zero)
-					interval = max(interval, time.Duration(s.width)*parts)
-				}
-			}
+// sum adds series to sums, which it makes where there is something to add and they are nil.
+func sum(sums []units.Bytes, n int, zero, width int64, list ...*series) []units.Bytes {
+	for _, s := range list {
+		if len(s.steps) == 0 {
+			continue
 		}
+		if sums == nil {
+			sums = make([]units.Bytes, n)
+		}
+		s.into(sums, zero, width)
 	}
-	for (last-1)/int64(interval) >= int64(a.opt.Intervals) {
-		interval *= 2
+	return sums
+}
+
+// addShare adds one of so many even shares to sums. Remainders are carried on, so that
+// none is lost.
+func addShare(sums, whole []units.Bytes, shares int) []units.Bytes {
+	if whole == nil {
+		return sums
 	}
-	return interval, int((last + int64(interval) - 1) / int64(interval))
+	if sums == nil {
+		sums = make([]units.Bytes, len(whole))
+	}
+	var rest units.Bytes
+	for i, v := range whole {
+		rest += v
+		sums[i] += rest / units.Bytes(shares)
+		rest %= units.Bytes(shares)
+	}
+	return sums
+}
+
+// grid is the width of the steps of all series, and how many intervals there are from
+// zero to the last packet. It does not depend on which packets were counted together.
+func (a *assembly) grid() (width int64, n int) {
+	lo, hi := int64(math.MaxInt64), int64(math.MinInt64)
+	for _, c := range a.captures {
+		lo, hi = min(lo, c.firstAt), max(hi, c.lastAt)
+	}
+	for _, c := range a.switches {
+		lo, hi = min(lo, c.firstAt), max(hi, c.lastAt)
+	}
+	if hi < lo {
+		return int64(leastInterval) / parts, 0
+	}
+	width = widthFor(min(lo, a.zero), hi, a.opt.Intervals)
+	return width, max(0, int((middle(number(hi, width), width)-a.zero)/(width*parts)+1))
 }
 
 // queues estimates the queues ahead of links from how much longer than the fastest on

@@ -64,7 +64,7 @@ type Options struct {
 	Points int
 	// Spans is the most spans of each kind that a Trail has; 0 is DefaultSpans.
 	Spans int
-	// Intervals is the most elements of a LinkSeries; 0 is DefaultIntervals.
+	// Intervals is the most elements of a LinkSeries, at least 2; 0 is DefaultIntervals.
 	Intervals int
 	// Reorder is the longest that a packet may come behind a later one and count as
 	// reordered where IP identifications do not tell which was sent first; 0 is
@@ -148,6 +148,7 @@ func NewReducer(opt Options) *Reducer {
 	if opt.Intervals <= 0 {
 		opt.Intervals = DefaultIntervals
 	}
+	opt.Intervals = max(2, opt.Intervals)
 	if opt.Reorder <= 0 {
 		opt.Reorder = DefaultReorder
 	}

@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"math"
 	"time"
 
 	"testbed/topo/units"
@@ -27,13 +28,35 @@ type series struct {
 }
 
 func newSeries(intervals int) series {
-	return series{width: int64(leastInterval) / parts, most: (intervals + 1) * parts, last: -1}
+	return series{width: int64(leastInterval) / parts, most: steps(intervals), last: -1}
+}
+
+// stamps are those of the earliest and the latest packet of a capture.
+type stamps struct{ firstAt, lastAt int64 }
+
+var noStamps = stamps{math.MaxInt64, math.MinInt64}
+
+func (s *stamps) see(stamp int64) {
+	s.firstAt, s.lastAt = min(s.firstAt, stamp), max(s.lastAt, stamp)
+}
+
+// steps is how many of them at most there are for a bound of intervals, wherever those
+// begin.
+func steps(intervals int) int { return max(1, intervals-1) * parts }
+
+// widthFor is the width of steps that a series with packets from lo to hi has come to.
+func widthFor(lo, hi int64, intervals int) int64 {
+	width := int64(leastInterval) / parts
+	for number(hi, width)-number(lo, width) >= int64(steps(intervals)) {
+		width *= 2
+	}
+	return width
 }
 
 // number is the step of a stamp.
-func (s *series) number(stamp int64) int64 {
-	n := stamp / s.width
-	if stamp%s.width < 0 {
+func number(stamp, width int64) int64 {
+	n := stamp / width
+	if stamp%width < 0 {
 		n--
 	}
 	return n
@@ -51,12 +74,12 @@ func (s *series) add(stamp int64, bytes int) {
 // find makes last the step of a stamp.
 func (s *series) find(stamp int64) {
 	if len(s.steps) == 0 {
-		s.first = s.number(stamp)
+		s.first = number(stamp, s.width)
 	}
-	n := s.number(stamp)
+	n := number(stamp, s.width)
 	for max(n, s.first+int64(len(s.steps))-1)-min(n, s.first) >= int64(s.most) {
 		s.double()
-		n = s.number(stamp)
+		n = number(stamp, s.width)
 	}
 	if n < s.first {
 		s.steps = append(make([]int64, s.first-n), s.steps...)
@@ -85,25 +108,22 @@ func (s *series) double() {
 	s.width, s.first, s.steps = 2*s.width, first, steps
 }
 
-// span is from the start of the first step to the end of the last, Unix ns.
-func (s *series) span() (from, to int64) {
-	return s.first * s.width, (s.first + int64(len(s.steps))) * s.width
-}
-
-// into adds what s counted from zero on, in intervals from there, to sums: a share of
-// it, 1/of, whose remainders are carried on so that none is lost.
-func (s *series) into(sums []units.Bytes, zero, interval, of int64) {
-	var rest int64
+// into adds what s counted from zero on to sums, in intervals of parts steps of a width
+// that is at least its own.
+func (s *series) into(sums []units.Bytes, zero, width int64) {
+	for s.width < width {
+		s.double()
+		s.last = -1
+	}
 	for i, v := range s.steps {
 		if v == 0 {
 			continue
 		}
-		at := (s.first+int64(i))*s.width + s.width/2 - zero
-		if at < 0 || at/interval >= int64(len(sums)) {
-			continue
+		if at := middle((s.first+int64(i)), width) - zero; at >= 0 && at/(width*parts) < int64(len(sums)) {
+			sums[at/(width*parts)] += units.Bytes(v)
 		}
-		rest += v
-		sums[at/interval] += units.Bytes(rest / of)
-		rest %= of
 	}
 }
+
+// middle is the middle of a step.
+func middle(n, width int64) int64 { return n*width + width/2 }

@@ -35,11 +35,12 @@ type switchCapture struct {
 	data    []map[endpoints]int32 // packets with payload to our services that left each port
 	skipped []pcap.Skip
 	problem string
+	stamps
 }
 
 // addSwitch reads the capture of a switch's ports.
 func (r *Reducer) addSwitch(ctx context.Context, name string, p *pcap.Reader) error {
-	c := &switchCapture{SwitchCapture: SwitchCapture{Switch: name}}
+	c := &switchCapture{SwitchCapture: SwitchCapture{Switch: name}, stamps: noStamps}
 	var f frame
 	for ; ; c.Captured++ {
 		if c.Captured%(1<<16) == 0 && ctx.Err() != nil {
@@ -58,6 +59,7 @@ func (r *Reducer) addSwitch(ctx context.Context, name string, p *pcap.Reader) er
 		if pkt.Interface >= len(c.Ports) {
 			r.describePorts(c, p.Interfaces())
 		}
+		c.see(pkt.Stamp)
 		c.Ports[pkt.Interface].Sent.add(pkt.Len)
 		c.load[pkt.Interface].add(pkt.Stamp, pkt.Len)
 		if f.parse(pkt.Data, pkt.Len) == frameWhole && f.proto == protoTCP && f.length > 0 && service(f.dstPort) {
@@ -86,7 +88,7 @@ func (r *Reducer) describePorts(c *switchCapture, interfaces []pcap.Interface) {
 type seenAt map[topo.LinkID]map[endpoints]int32
 
 // observedLinks replaces what was inferred of links whose ports were captured.
-func (a *assembly) observedLinks(all, spread [][]*series, observed []bool) seenAt {
+func (a *assembly) observedLinks(all [][]*series, observed []bool) seenAt {
 	seen := seenAt{}
 	if len(a.switches) == 0 {
 		return seen
@@ -106,7 +108,7 @@ func (a *assembly) observedLinks(all, spread [][]*series, observed []bool) seenA
 			if !c.Whole || c.Stats.Dropped > 0 {
 				continue // less than what went over it, and said so
 			}
-			all[id], spread[id], observed[id] = []*series{&c.load[i]}, nil, true
+			all[id], observed[id] = []*series{&c.load[i]}, true
 			seen[id] = c.data[i]
 		}
 	}

@@ -117,7 +117,7 @@ type LinkSeries struct {
 	Rate     units.Rate    // as built
 	Interval time.Duration // of each element of Bytes, from the zero of the records
 	// Bytes of Ethernet frames without check sequence that the link carried in each
-	// interval: 1 ms, or as often twice that as it takes for Options.Intervals. It is the
+	// interval: 1 ms, or as often twice that as it takes for Options.Intervals from the first packet. It is the
 	// same for all links, and so is their number. A packet within an eighth of an interval of a
 	// border may be counted on its other side; what came before zero is not counted.
 	Bytes []units.Bytes
