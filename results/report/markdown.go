@@ -101,7 +101,7 @@ func (r *Report) definitions(b *bytes.Buffer) {
 	b.WriteString("- n: items of all repeats of an arm, pooled. Average: arithmetic mean. P50, P95, P99: percentiles by linear interpolation between the nearest ranks, at rank p·(n−1) from 0, as numpy does by default.\n" +
 		"- repeats ±: standard deviation of the repeats' averages over their mean, shown where an arm has several repeats.\n" +
 		"- speed-up: the baseline's average over the arm's. The baseline is the first arm, " + plain(r.Summary.Baseline) + ".\n" +
-		"- paired [95 %]: the paired speed-up, the geometric mean, over the items that both arms have in the same repeat, of the baseline's time over the arm's, with a 95 % bootstrap interval. It takes items as independent.\n")
+		"- paired [95 %]: the paired speed-up, the geometric mean, over the items that both arms have in the same repeat, of the baseline's time over the arm's, with a 95 % bootstrap interval that draws a coflow or block with all its repeats, and flows with their coflow, as one. It takes those as independent.\n")
 	if !r.in.FluidModel {
 		b.WriteString("- fluid average: what the fluid model predicts for the items that both it and the captures have; measured/fluid: the measured average of those items over it.\n" +
 			"- verdict: the worst over the arm's repeats. A void arm shows no figure. Unverified means that there is no fidelity record to judge by.\n")

@@ -133,7 +133,7 @@ func (c *ScaleCheck) compare(arm, metric string, s metrics.Scale) {
 	}{{"average", s.Average}, {"paired", s.Paired}} {
 		m := ScaleMove{Arm: arm, Metric: metric, Speedup: x.name, Pairs: s.N, Full: estimate(x.Full), Scaled: estimate(x.Scaled), Ratio: estimate(x.Ratio)}
 		switch {
-		case s.N < metrics.LeastPairs:
+		case s.Clusters < metrics.LeastPairs:
 			m.Outcome = ScaleUnknown
 		case x.Within():
 			m.Outcome = ScaleInvariant
@@ -161,7 +161,7 @@ func (c *ScaleCheck) conclude() {
 	}
 	if few {
 		c.Outcome = ScaleUnknown
-		c.Reasons = append(c.Reasons, fmt.Sprintf("a comparison has fewer than %d items: raise repeat, or have more coflows or blocks", metrics.LeastPairs))
+		c.Reasons = append(c.Reasons, fmt.Sprintf("a comparison has fewer than %d items, counting an item's repeats as one: have more coflows or blocks", metrics.LeastPairs))
 	}
 }
 
