@@ -46,6 +46,9 @@ var arrows = map[string][]string{
 	"results/metrics": {"results/flows"},
 	"results/timing":  {"results/flows"},
 	"results/report":  {"results/flows", "results/metrics", "results/timing"},
+	"results/archive": {"results/metrics", "results/report", "results/timing"},
+
+	"results/archive/archivetest": {"results/archive", "results/flows", "results/report", "results/timing"},
 
 	"emu/live": {"policies", "emu/engine", "emu/fault", "emu/kernel", "emu/fidelity", "emu/plan", "emu/deploy", "hosts", "hosts/pace", "hosts/disk",
 		"results/pcap", "results/flows"},
