@@ -44,8 +44,9 @@ var arrows = map[string][]string{
 	"results/pcap":    {},
 	"results/flows":   {"results/pcap"},
 	"results/metrics": {"results/flows"},
+	"results/table":   {},
 	"results/timing":  {"results/flows"},
-	"results/report":  {"results/flows", "results/metrics", "results/timing"},
+	"results/report":  {"results/flows", "results/metrics", "results/table", "results/timing"},
 	"results/archive": {"results/metrics", "results/report", "results/timing"},
 
 	"results/archive/archivetest": {"results/archive", "results/flows", "results/report", "results/timing"},

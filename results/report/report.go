@@ -72,15 +72,16 @@ const (
 // metric is one of the three completion times.
 type metric struct {
 	name  string // as in prose and headings
+	key   string // as in a Summary
 	items func(repeat int, r flows.Records) []metrics.Item
 	in    func(a *ArmSummary) **Metric
 }
 
 func allMetrics() []metric {
 	return []metric{
-		{"Coflow completion time (CCT)", metrics.CCTs, func(a *ArmSummary) **Metric { return &a.CCT }},
-		{"Flow completion time (FCT)", metrics.FCTs, func(a *ArmSummary) **Metric { return &a.FCT }},
-		{"Block write time", metrics.WriteTimes, func(a *ArmSummary) **Metric { return &a.WriteTime }},
+		{"Coflow completion time (CCT)", "cct", metrics.CCTs, func(a *ArmSummary) **Metric { return &a.CCT }},
+		{"Flow completion time (FCT)", "fct", metrics.FCTs, func(a *ArmSummary) **Metric { return &a.FCT }},
+		{"Block write time", "write_time", metrics.WriteTimes, func(a *ArmSummary) **Metric { return &a.WriteTime }},
 	}
 }
 
