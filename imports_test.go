@@ -47,6 +47,7 @@ var arrows = map[string][]string{
 	"results/table":   {},
 	"results/timing":  {"results/flows"},
 	"results/report":  {"results/flows", "results/metrics", "results/table", "results/timing"},
+	"results/compare": {"results/metrics", "results/table"},
 	"results/archive": {"results/metrics", "results/report", "results/timing"},
 
 	"results/archive/archivetest": {"results/archive", "results/flows", "results/report", "results/timing"},
@@ -58,7 +59,7 @@ var arrows = map[string][]string{
 	"emu/experiment": {"emu/calibration", "policies", "policies/catalog", "emu/engine", "emu/fault", "emu/fluid", "emu/live", "emu/kernel", "emu/fidelity", "emu/plan", "emu/deploy", "emu/scenario",
 		"results/pcap", "results/flows", "results/metrics", "results/timing", "results/report"},
 	"emu/cli": {"topo/draw", "emu/calibration", "emu/calibrate", "policies/catalog", "emu/experiment", "emu/fault", "emu/inspect", "emu/kernel", "emu/plan", "emu/deploy", "emu/scenario",
-		"results/flows", "results/metrics", "results/report"},
+		"results/archive", "results/compare", "results/flows", "results/metrics", "results/report", "results/table"},
 	"": {"emu/cli"},
 
 	"emu/kernel/netnstest": {},
