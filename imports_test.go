@@ -57,9 +57,9 @@ var arrows = map[string][]string{
 	"emu/calibration": {"emu/plan"},
 	"emu/calibrate":   {"emu/calibration", "emu/deploy", "emu/experiment", "emu/kernel", "emu/plan", "emu/scenario", "hosts/disk"},
 	"emu/experiment": {"emu/calibration", "policies", "policies/catalog", "emu/engine", "emu/fault", "emu/fluid", "emu/live", "emu/kernel", "emu/fidelity", "emu/plan", "emu/deploy", "emu/scenario",
-		"results/pcap", "results/flows", "results/metrics", "results/timing", "results/report"},
+		"results/pcap", "results/flows", "results/metrics", "results/timing", "results/report", "results/archive", "results/compare"},
 	"emu/cli": {"topo/draw", "emu/calibration", "emu/calibrate", "policies/catalog", "emu/experiment", "emu/fault", "emu/inspect", "emu/kernel", "emu/plan", "emu/deploy", "emu/scenario",
-		"results/archive", "results/compare", "results/flows", "results/metrics", "results/report", "results/table"},
+		"results/compare", "results/flows", "results/metrics", "results/report", "results/table"},
 	"": {"emu/cli"},
 
 	"emu/kernel/netnstest": {},

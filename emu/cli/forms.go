@@ -57,7 +57,9 @@ func (a *app) show(f *forms, w written) error {
 	case f.csv:
 		return w.csv(a.stdout)
 	}
-	return a.print(w.data, func(out io.Writer) error { return w.terminal(out, tables.Style{Width: f.width, ASCII: asciiLocale(os.Getenv)}) })
+	return a.print(w.data, func(out io.Writer) error {
+		return w.terminal(out, tables.Style{Width: f.width, ASCII: asciiLocale(os.Getenv)})
+	})
 }
 
 // asciiLocale tells a locale that states another character set than UTF-8, or none

@@ -179,7 +179,9 @@ where the records of how the run went are gone, the verdict is "unverified".`,
 			if err := form.check(a); err != nil {
 				return err
 			}
-			o, err := experiment.Report(cmd.Context(), args[0])
+			show := a.progress()
+			o, err := experiment.ReportProgress(cmd.Context(), args[0], show.update)
+			show.done()
 			if err != nil {
 				return err
 			}

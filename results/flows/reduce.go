@@ -51,6 +51,9 @@ type Options struct {
 	Spacing func(host string, d Direction) SpacingSpec
 	// Parallel is how many captures Reduce reads at a time; 0 is 2.
 	Parallel int
+	// Read is told how many more bytes of captures were read, each time some more
+	// were. It may be nil, is called from several goroutines and must not wait.
+	Read func(n int64)
 }
 
 // Result is what the captures of one arm and repeat amount to.
@@ -200,7 +203,19 @@ func (r *Reducer) addFile(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.Add(ctx, host, p), p.Close())
+	return errors.Join(r.Add(ctx, host, p), p.Close(), r.told(path))
+}
+
+// told tells Options.Read that a capture was read.
+func (r *Reducer) told(path string) error {
+	if r.opt.Read == nil {
+		return nil
+	}
+	info, err := os.Stat(path)
+	if err == nil {
+		r.opt.Read(info.Size())
+	}
+	return err
 }
 
 func (r *Reducer) problem(format string, args ...any) {
