@@ -4,16 +4,12 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/mattn/go-isatty"
 	"github.com/olekukonko/tablewriter"
 	"github.com/spf13/cobra"
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
 
 	"testbed/emu/calibrate"
 	"testbed/emu/calibration"
@@ -59,8 +55,10 @@ The result is kept in the user's cache for this machine and kernel, or where
 				}
 			}
 			o.Dir, o.StateRoot, o.Version = dir, a.state, version
-			show := a.calibrating()
-			o.Progress = show.update
+			show := a.progress()
+			o.Progress = func(what string, done float64) {
+				show.show(state{stage: "calibrate: " + what, text: fmt.Sprintf("%.0f %%", 100*done), share: done})
+			}
 			c, err := calibrate.Run(cmd.Context(), o)
 			show.done()
 			if err != nil {
@@ -108,59 +106,6 @@ func parseRates(rates, mtus []string, o *calibrate.Options) error {
 		o.MTUs = append(o.MTUs, units.Bytes(n))
 	}
 	return nil
-}
-
-// calibrating shows how far a calibration is: a bar on a terminal, a line a
-// quarter of the way elsewhere.
-type calibrating struct {
-	w       io.Writer
-	pool    *mpb.Progress
-	bar     *mpb.Bar
-	what    chan string // the latest
-	quarter int
-}
-
-func (a *app) calibrating() *calibrating {
-	c := &calibrating{w: a.stderr, what: make(chan string, 1), quarter: -1}
-	f, ok := a.stderr.(*os.File)
-	if !ok || !isatty.IsTerminal(f.Fd()) {
-		return c
-	}
-	now := ""
-	c.pool = mpb.New(mpb.WithOutput(a.stderr), mpb.WithWidth(24), mpb.WithRefreshRate(200*time.Millisecond))
-	c.bar = c.pool.AddBar(1000, mpb.BarFillerClearOnComplete(), mpb.PrependDecorators(decor.Name("calibrate ")),
-		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string {
-			select {
-			case now = <-c.what:
-			default:
-			}
-			return " " + now
-		})))
-	return c
-}
-
-func (c *calibrating) update(what string, done float64) {
-	if c.bar == nil {
-		if q := int(4 * done); q > c.quarter {
-			c.quarter = q
-			fmt.Fprintf(c.w, "calibrate: %.0f %%: %s\n", 100*done, what)
-		}
-		return
-	}
-	select {
-	case <-c.what:
-	default:
-	}
-	c.what <- what
-	c.bar.SetCurrent(int64(1000 * done))
-}
-
-func (c *calibrating) done() {
-	if c.bar != nil {
-		c.bar.Abort(true)
-		c.pool.Wait()
-		c.bar = nil
-	}
 }
 
 // writeCalibration prints a calibration as tables.

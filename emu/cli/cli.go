@@ -2,7 +2,8 @@
 // emu/experiment, emu/deploy and emu/kernel. Results go to standard output,
 // progress and errors to standard error, so that output can be piped.
 //
-// Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a run whose verdict is void.
+// Exit codes: 0 done, 1 failed or a replay that differs, 2 wrong usage, 3 a run or a
+// compared arm whose verdict is void.
 //
 // It decides nothing that a library user could not.
 package cli
@@ -60,6 +61,7 @@ type app struct {
 	stdout, stderr io.Writer
 	json           bool
 	state          string // directory of the testbeds' state
+	shown          progressFlags
 }
 
 // Main runs one command line and returns the exit code.
@@ -130,6 +132,8 @@ root, in seconds.`,
 	})
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print data as JSON")
 	root.PersistentFlags().StringVar(&a.state, "state-dir", deploy.Root(), "where the state of testbeds is kept, also "+deploy.RootEnv)
+	a.shown.add(root)
+	root.PersistentPreRunE = func(*cobra.Command, []string) error { return a.shown.check() }
 	root.AddGroup(&cobra.Group{ID: "run", Title: "Experiments:"}, &cobra.Group{ID: "hand", Title: "A testbed by hand:"}, &cobra.Group{ID: "machine", Title: "This machine:"})
 	group := func(id string, cmds ...*cobra.Command) {
 		for _, c := range cmds {
@@ -137,7 +141,7 @@ root, in seconds.`,
 			root.AddCommand(c)
 		}
 	}
-	group("run", a.runCmd(), a.simCmd(), a.validateCmd(), a.planCmd(), a.reportCmd(), a.plotCmd(), a.exportCmd(), a.pcapCmd(), a.graphCmd(), a.schemaCmd())
+	group("run", a.runCmd(), a.simCmd(), a.validateCmd(), a.planCmd(), a.reportCmd(), a.compareCmd(), a.plotCmd(), a.exportCmd(), a.pcapCmd(), a.replayCmd(), a.graphCmd(), a.schemaCmd())
 	group("hand", a.upCmd(), a.downCmd(), a.psCmd(), a.inspectCmd(), a.execCmd(), a.shellCmd(), a.faultCmd())
 	group("machine", a.doctorCmd(), a.calibrateCmd(), a.gcCmd(), a.versionCmd())
 	return root

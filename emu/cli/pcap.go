@@ -266,7 +266,7 @@ func drawCapture(w io.Writer, name string, c *conversations.Capture) {
 		fact("of", "host %s, arm %s, repeat %d", m.Host, m.Arm, m.Repeat)
 		fact("run", "%s, by %s %s", m.RunID, m.Tool, m.Version)
 	}
-	fact("format", "%s, %s", c.Format, state(c))
+	fact("format", "%s, %s", c.Format, wholeness(c))
 	fact("packets", "%d, %d bytes of frames", c.Packets, c.Bytes)
 	if c.Packets > 0 {
 		fact("first", "%s", stamp(c.First))
@@ -321,8 +321,8 @@ func others(captures []*conversations.Capture) []string {
 	return lines
 }
 
-// state tells in a word or two whether a capture is all there.
-func state(c *conversations.Capture) string {
+// wholeness tells in a word or two whether a capture is all there.
+func wholeness(c *conversations.Capture) string {
 	switch {
 	case c.Err == nil:
 		return "whole"
@@ -351,7 +351,7 @@ func (l *looker) drawCaptures(w io.Writer, captures []*conversations.Capture, na
 			first, took = time.Unix(0, c.First).UTC().Format("2006-01-02 15:04:05.000"), fmt.Sprintf("%.3f", float64(c.Last-c.First)/1e9)
 		}
 		t.rows = append(t.rows, []string{names[i], c.Format, short(float64(c.Packets), ""), short(float64(c.Bytes), "B"), first, took, drops,
-			short(float64(len(c.Conversations)), ""), state(c)})
+			short(float64(len(c.Conversations)), ""), wholeness(c)})
 	}
 	fmt.Fprintf(w, "%d captures\n", len(captures))
 	return t.draw(w, l.limit)
@@ -525,7 +525,7 @@ type otherJSON struct {
 }
 
 func captureOf(c *conversations.Capture) captureJSON {
-	out := captureJSON{Path: c.Path, Format: c.Format, State: state(c), Packets: c.Packets, Bytes: int64(c.Bytes), First: c.First, Last: c.Last,
+	out := captureJSON{Path: c.Path, Format: c.Format, State: wholeness(c), Packets: c.Packets, Bytes: int64(c.Bytes), First: c.First, Last: c.Last,
 		Interfaces: []interfaceJSON{}, Other: []otherJSON{}, Skipped: []skippedJSON{}, Of: c.Meta}
 	if c.Err != nil {
 		out.Error = c.Err.Error()

@@ -1,85 +1,240 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 
 	"testbed/emu/experiment"
+	"testbed/results/verdict"
 )
 
-// display shows progress on standard error: a live line an arm on a terminal, a
-// line at the start of each elsewhere.
-type display struct {
-	w    io.Writer
-	live bool
-	arm  string // being shown
-	pool *mpb.Progress
-	bar  *mpb.Bar
+// defaultProgressEvery is the time between two lines of progress where there is no
+// terminal, if no other is asked for.
+const defaultProgressEvery = 5 * time.Second
 
-	mu  sync.Mutex // the bar is drawn from a goroutine of its own
-	now experiment.Progress
+// progressFlags are those of how progress is shown; they are of every verb.
+type progressFlags struct {
+	quiet bool
+	every time.Duration
+}
+
+func (f *progressFlags) add(root *cobra.Command) {
+	root.PersistentFlags().BoolVarP(&f.quiet, "quiet", "q", false, "show no progress")
+	root.PersistentFlags().DurationVar(&f.every, "progress-every", defaultProgressEvery, "time between two lines of progress where standard error is no terminal")
+}
+
+// check refuses an interval that cannot be.
+func (f progressFlags) check() error {
+	if f.every <= 0 {
+		return usageError{fmt.Errorf("--progress-every %v: want a positive time", f.every)}
+	}
+	return nil
+}
+
+// state is where long work is.
+type state struct {
+	stage string // such as "arm 1/4 fair+hdfs: run": a line is written when it changes
+	text  string // the rest
+	// share of the whole that is done, from 0 to 1; below 0 where it is not known.
+	share float64
+	level verdict.Level // of what ended last; 0 where there is none
+}
+
+// display shows progress on standard error: on a terminal a bar that is drawn
+// again and again, elsewhere a line at each change of stage and every few seconds.
+type display struct {
+	w      io.Writer
+	live   bool
+	quiet  bool
+	colour bool
+	every  time.Duration
+	now    func() time.Time
+	// options are further ones of the bar, for tests.
+	options []mpb.ContainerOption
+
+	begun time.Time
+	last  time.Time // a line was written
+	pool  *mpb.Progress
+	bar   *mpb.Bar
+	rate  rate
+
+	mu   sync.Mutex // the bar is drawn from a goroutine of its own
+	line string
 }
 
 func (a *app) progress() *display {
-	d := &display{w: a.stderr}
+	d := &display{w: a.stderr, quiet: a.shown.quiet, every: cmp.Or(a.shown.every, defaultProgressEvery), now: time.Now}
 	if f, ok := a.stderr.(*os.File); ok {
-		d.live = isatty.IsTerminal(f.Fd())
+		d.live = isatty.IsTerminal(f.Fd()) && os.Getenv("TERM") != "dumb"
 	}
+	d.colour = d.live && os.Getenv("NO_COLOR") == ""
 	return d
+}
+
+// barSteps is how fine a bar is.
+const barSteps = 1000
+
+// show takes where the work is. It is called often and does not wait.
+func (d *display) show(s state) {
+	if d.quiet {
+		return
+	}
+	now := d.now()
+	if d.begun.IsZero() {
+		d.begun = now
+	}
+	text := s.text
+	if eta, ok := remaining(now.Sub(d.begun), s.share); ok {
+		text += fmt.Sprintf(", about %s left", eta)
+	}
+	light := ""
+	if s.level != 0 {
+		light = d.light(s.level)
+	}
+	if !d.live {
+		line := join(s.stage, text, light)
+		d.mu.Lock()
+		changed := d.line != s.stage
+		d.line = s.stage
+		d.mu.Unlock()
+		if changed || now.Sub(d.last) >= d.every {
+			d.last = now
+			fmt.Fprintln(d.w, line)
+		}
+		return
+	}
+	d.mu.Lock()
+	d.line = join(s.stage, text, light)
+	d.mu.Unlock()
+	if d.bar == nil {
+		options := append([]mpb.ContainerOption{mpb.WithOutput(d.w), mpb.WithWidth(24), mpb.WithRefreshRate(200 * time.Millisecond)}, d.options...)
+		d.pool = mpb.New(options...)
+		d.bar = d.pool.AddBar(barSteps, mpb.AppendDecorators(decor.Any(func(decor.Statistics) string {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return " " + d.line
+		})))
+	}
+	if s.share >= 0 {
+		// A full bar would be taken for the end.
+		d.bar.SetCurrent(min(int64(barSteps*s.share), barSteps-1))
+	}
+}
+
+// join is the parts that are not empty. The verdict comes early: a narrow terminal
+// cuts the end.
+func join(stage, text, light string) string {
+	out := stage
+	if light != "" {
+		out += ", " + light
+	}
+	if text = strings.TrimPrefix(text, ", "); text != "" {
+		out += ", " + text
+	}
+	return out
+}
+
+// light is a verdict as a dot and its word.
+func (d *display) light(l verdict.Level) string {
+	text := "last verdict " + l.String()
+	if !d.colour {
+		return text
+	}
+	colour := map[verdict.Level]string{verdict.Pass: "32", verdict.Unverified: "33", verdict.Degraded: "33", verdict.Void: "31"}[l]
+	return "\x1b[" + colour + "m●\x1b[0m " + text
+}
+
+// leastShare is how much must be done before what is left is guessed.
+const leastShare = 0.02
+
+// remaining is what is left of work of which a share took so long, rounded.
+func remaining(took time.Duration, share float64) (time.Duration, bool) {
+	if share < leastShare || share > 1 || took < time.Second {
+		return 0, false
+	}
+	left := time.Duration(float64(took) * (1 - share) / share)
+	if left > time.Minute {
+		return left.Round(10 * time.Second), true
+	}
+	return left.Round(time.Second), true
+}
+
+// rate is how fast a count grows, on the clock of whoever watches.
+type rate struct {
+	stage string
+	from  time.Time
+	first float64
+}
+
+// of is the rate of a count since its stage began, 0 while that is too short to
+// tell.
+func (r *rate) of(stage string, now time.Time, count float64) float64 {
+	if r.stage != stage || count < r.first {
+		r.stage, r.from, r.first = stage, now, count
+	}
+	took := now.Sub(r.from).Seconds()
+	if took < 0.2 {
+		return 0
+	}
+	return (count - r.first) / took
 }
 
 // update is an experiment.Options.Progress.
 func (d *display) update(p experiment.Progress) {
+	if d.quiet {
+		return
+	}
 	arm := fmt.Sprintf("arm %d/%d %s", p.Arm, p.Arms, p.Name)
 	if p.Repeats > 1 {
 		arm = fmt.Sprintf("repeat %d/%d %s", p.Repeat, p.Repeats, arm)
 	}
-	d.mu.Lock()
-	d.now = p
-	d.mu.Unlock()
-	if arm != d.arm {
-		d.done()
-		d.arm = arm
-		if !d.live {
-			fmt.Fprintln(d.w, arm)
-			return
+	s := state{stage: arm + ": " + p.Phase, share: p.Share(), level: p.Verdict}
+	var parts []string
+	if p.Coflows.All > 0 {
+		parts = append(parts, fmt.Sprintf("coflows %d/%d", p.Coflows.Done, p.Coflows.All))
+	}
+	if p.Blocks.All > 0 {
+		parts = append(parts, fmt.Sprintf("blocks %d/%d", p.Blocks.Done, p.Blocks.All))
+	}
+	if p.Elapsed > 0 && p.ReadAll == 0 {
+		at := fmt.Sprintf("%.1f s", p.Elapsed.Seconds())
+		if p.Expected > 0 {
+			at += fmt.Sprintf(" of about %.0f s", p.Expected.Seconds())
 		}
-		d.pool = mpb.New(mpb.WithOutput(d.w), mpb.WithWidth(24), mpb.WithRefreshRate(200*time.Millisecond))
-		d.bar = d.pool.AddBar(int64(max(p.Coflows.All+p.Blocks.All, 1)), mpb.BarFillerClearOnComplete(),
-			mpb.PrependDecorators(decor.Name(arm+" ", decor.WC{W: 28, C: decor.DindentRight})),
-			mpb.AppendDecorators(decor.Any(func(decor.Statistics) string {
-				d.mu.Lock()
-				defer d.mu.Unlock()
-				return status(d.now)
-			})))
+		parts = append(parts, at)
 	}
-	if d.bar != nil {
-		d.bar.SetCurrent(int64(p.Coflows.Done + p.Blocks.Done))
+	switch {
+	case p.ReadAll > 0:
+		text := fmt.Sprintf("%.1f of %.1f MB", float64(p.Read)/1e6, float64(p.ReadAll)/1e6)
+		if r := d.rate.of(s.stage, d.now(), float64(p.Read)); r > 0 {
+			text += fmt.Sprintf(", %.0f MB/s", r/1e6)
+		}
+		parts = append(parts, text)
+	case p.Events > 0:
+		if r := d.rate.of(s.stage, d.now(), float64(p.Events)); r > 0 {
+			parts = append(parts, fmt.Sprintf("%.0f events/s", r))
+		}
 	}
+	s.text = strings.Join(parts, ", ")
+	d.show(s)
 }
 
-// status is the changing part of a line.
-func status(p experiment.Progress) string {
-	s := fmt.Sprintf(" %s, coflows %d/%d, blocks %d/%d", p.Phase, p.Coflows.Done, p.Coflows.All, p.Blocks.Done, p.Blocks.All)
-	if p.Expected > 0 {
-		s += fmt.Sprintf(", %.1f s of about %.0f s", p.Elapsed.Seconds(), p.Expected.Seconds())
-	}
-	return s
-}
-
-// done leaves the line as it is.
+// done takes the bar away.
 func (d *display) done() {
 	if d.bar == nil {
 		return
 	}
-	d.bar.Abort(false)
+	d.bar.Abort(true)
 	d.pool.Wait()
 	d.bar = nil
 }

@@ -12,6 +12,7 @@ import (
 	"testbed/emu/calibration"
 	"testbed/emu/experiment"
 	"testbed/emu/scenario"
+	tables "testbed/results/table"
 	"testbed/results/verdict"
 )
 
@@ -41,6 +42,7 @@ func (a *app) runCmd() *cobra.Command {
 	var f scenarioFlags
 	var out string
 	scale := &scaleFlag{}
+	var form forms
 	var force bool
 	cmd := &cobra.Command{
 		Use: "run SCENARIO", Short: "Run a scenario on packets and report what the captures show",
@@ -66,7 +68,7 @@ Exit code 3 tells that the verdict of an arm is void.`,
   sudo testbed run scenario.yaml --check-scale 2`,
 		Args: scale.args,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.execute(cmd.Context(), &f, scale, args, out, func(ctx context.Context, s *scenario.Scenario, o experiment.Options) (*experiment.Outcome, error) {
+			return a.execute(cmd.Context(), &f, scale, &form, args, out, func(ctx context.Context, s *scenario.Scenario, o experiment.Options) (*experiment.Outcome, error) {
 				if err := needRoot("run"); err != nil {
 					return nil, err
 				}
@@ -81,6 +83,7 @@ Exit code 3 tells that the verdict of an arm is void.`,
 	}
 	f.add(cmd)
 	scale.add(cmd)
+	form.add(cmd)
 	cmd.Flags().StringVar(&out, "out", "runs", "directory in which the run directory is made")
 	cmd.Flags().BoolVar(&force, "force", false, "run also what is predicted to be more than this machine carries")
 	return cmd
@@ -99,6 +102,7 @@ func (a *app) simCmd() *cobra.Command {
 	var f scenarioFlags
 	var out string
 	scale := &scaleFlag{}
+	var form forms
 	cmd := &cobra.Command{
 		Use: "sim SCENARIO", Short: "Run a scenario on the fluid model, without root",
 		Long: `Sim runs the same engine and the same policies as run, on a fluid model: flows
@@ -109,18 +113,22 @@ takes seconds and needs no root. Its figures are predictions, not measurements.`
   testbed sim scripts/quickstart/scenario.yaml --check-scale 2`,
 		Args: scale.args,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.execute(cmd.Context(), &f, scale, args, out, experiment.Simulate)
+			return a.execute(cmd.Context(), &f, scale, &form, args, out, experiment.Simulate)
 		},
 	}
 	f.add(cmd)
 	scale.add(cmd)
+	form.add(cmd)
 	cmd.Flags().StringVar(&out, "out", "runs", "directory in which the run directory is made")
 	return cmd
 }
 
 type runner func(context.Context, *scenario.Scenario, experiment.Options) (*experiment.Outcome, error)
 
-func (a *app) execute(ctx context.Context, f *scenarioFlags, scale *scaleFlag, args []string, out string, how runner) error {
+func (a *app) execute(ctx context.Context, f *scenarioFlags, scale *scaleFlag, form *forms, args []string, out string, how runner) error {
+	if err := form.check(a); err != nil {
+		return err
+	}
 	path, by := scale.split(args)
 	s, err := f.load(path)
 	if err != nil {
@@ -134,20 +142,20 @@ func (a *app) execute(ctx context.Context, f *scenarioFlags, scale *scaleFlag, a
 	}
 	if err != nil {
 		fmt.Fprintln(a.stderr, "testbed: the run was cut short; what had ended by then:")
-		return errors.Join(err, a.present(o))
+		return errors.Join(err, a.present(o, form))
 	}
-	return a.present(o)
+	return a.present(o, form)
 }
 
-// present prints the tables and turns a void verdict into its error.
-func (a *app) present(o *experiment.Outcome) error {
-	if err := a.print(o.Report.Summary, func(w io.Writer) error {
-		if err := o.Report.Terminal(w); err != nil {
+// present prints the figures and turns a void verdict into its error.
+func (a *app) present(o *experiment.Outcome, form *forms) error {
+	if err := a.show(form, written{data: o.Report.Summary, markdown: o.Report.Markdown, csv: o.Report.HeadlineCSV, terminal: func(w io.Writer, s tables.Style) error {
+		if err := o.Report.TerminalIn(w, s); err != nil {
 			return err
 		}
 		_, err := fmt.Fprintf(w, "\nRun directory: %s\n", o.Dir)
 		return err
-	}); err != nil {
+	}}); err != nil {
 		return err
 	}
 	if o.Level() == verdict.Void {
@@ -157,24 +165,33 @@ func (a *app) present(o *experiment.Outcome) error {
 }
 
 func (a *app) reportCmd() *cobra.Command {
-	return &cobra.Command{
+	var form forms
+	cmd := &cobra.Command{
 		Use: "report RUN", Short: "Compute a run's report again from its captures",
 		Long: `Report reads the captures under a run directory, computes all figures again and
 writes report.md, report.html, summary.json and the CSV files. It needs only the
 captures; where the records of how the run went are gone, the verdict is
 "unverified".`,
 		Example: `  testbed report runs/quickstart-20260102-150405-ab12
+  testbed report runs/quickstart-20260102-150405-ab12 --csv
   testbed report runs/quickstart-20260102-150405-ab12 --json`,
 		Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o, err := experiment.Report(cmd.Context(), args[0])
+			if err := form.check(a); err != nil {
+				return err
+			}
+			show := a.progress()
+			o, err := experiment.ReportProgress(cmd.Context(), args[0], show.update)
+			show.done()
 			if err != nil {
 				return err
 			}
-			return a.present(o)
+			return a.present(o, &form)
 		},
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},
 	}
+	form.add(cmd)
+	return cmd
 }

@@ -3,8 +3,10 @@ package engine
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,7 +47,7 @@ func free(v *policies.View) (out []policies.Grant) {
 
 func none(*policies.View) []policies.Grant { return nil }
 
-func testConfig(t *testing.T, coflow policies.Allocator, placement policies.Placer) Config {
+func testConfig(t testing.TB, coflow policies.Allocator, placement policies.Placer) Config {
 	t.Helper()
 	f, err := topo.LeafSpine{Leaves: 2, Spines: 1, HostsPerLeaf: 2, HostLink: 10 * units.Mbps,
 		Oversubscription: units.Ratio{Num: 2, Den: 1}, Queue: topo.Queue{Time: time.Millisecond}, MTU: 1500}.Build()
@@ -328,17 +330,132 @@ func TestRunReplaysFromItsLog(t *testing.T) {
 	if err := log.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	steps, err := Replay(bytes.NewReader(buf.Bytes()), newEngine(t, cfg))
-	if err != nil || steps < 5 {
-		t.Fatalf("Replay = %d, %v", steps, err)
+	got, err := Replay(t.Context(), bytes.NewReader(buf.Bytes()), newEngine(t, cfg))
+	if err != nil || got.Differs != nil || got.Unfinished != "" || got.Steps < 5 || got.Commands < 5 {
+		t.Fatalf("Replay = %+v, %v", got, err)
 	}
 	cfg.Coflow = grantFunc{f: none}
-	if _, err := Replay(bytes.NewReader(buf.Bytes()), newEngine(t, cfg)); err == nil || !strings.Contains(err.Error(), "command") {
-		t.Errorf("replay under another policy: %v", err)
+	got, err = Replay(t.Context(), bytes.NewReader(buf.Bytes()), newEngine(t, cfg))
+	if err != nil || got.Differs == nil || got.Differs.Step != 1 || string(got.Differs.Logged) == string(got.Differs.Replayed) {
+		t.Errorf("replay under another policy: %+v, %v", got, err)
 	}
-	if _, err := Replay(strings.NewReader("{\"t\":1,\"events\":[{\"Nonsense\":{}}]}"), newEngine(t, cfg)); err == nil {
-		t.Error("unknown event accepted")
+}
+
+// A log in which one command was changed, added or taken away is found at that
+// step and that command, wherever it is; a damaged one at its line.
+func TestReplayFindsTheStep(t *testing.T) {
+	place := placeFunc(func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+		return []topo.HostID{b.Client, topo.HostID(rng.IntN(3))}, nil
+	})
+	cfg := testConfig(t, grantFunc{f: free}, place)
+	var buf bytes.Buffer
+	log := NewLog(&buf)
+	if err := Run(t.Context(), newEngine(t, cfg), &instant{}, Arrivals(smallWorkload()), log.Observe); err != nil {
+		t.Fatal(err)
 	}
+	if err := log.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitAfter(strings.TrimSuffix(buf.String(), "\n"), "\n")
+	lines[len(lines)-1] += "\n"
+	replay := func(edit func([]string)) (Replayed, error) {
+		edited := slices.Clone(lines)
+		edit(edited)
+		return Replay(t.Context(), strings.NewReader(strings.Join(edited, "")), newEngine(t, cfg))
+	}
+	edits := 0
+	for k, text := range lines {
+		var line logLine
+		if err := json.Unmarshal([]byte(text), &line); err != nil {
+			t.Fatal(err)
+		}
+		marshal := func(cmds []json.RawMessage) string {
+			line.Commands = cmds
+			b, err := json.Marshal(line)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(b) + "\n"
+		}
+		original := line.Commands
+		other := json.RawMessage(`{"StopChain":{"Block":77}}`)
+		for i := range original {
+			changed := slices.Clone(original)
+			changed[i] = other
+			got, err := replay(func(l []string) { l[k] = marshal(changed) })
+			if d := got.Differs; err != nil || got.Steps != k || d == nil || d.Step != k+1 || d.Command != i+1 || string(d.Logged) != string(other) || string(d.Replayed) != string(original[i]) || len(d.Events) != len(line.Events) {
+				t.Errorf("command %d of step %d changed: %+v, %v", i+1, k+1, got, err)
+			}
+			edits++
+		}
+		got, err := replay(func(l []string) { l[k] = marshal(append(slices.Clone(original), other)) })
+		if d := got.Differs; err != nil || d == nil || d.Step != k+1 || d.Command != len(original)+1 || d.Replayed != nil || d.LoggedCommands != d.ReplayedCommands+1 {
+			t.Errorf("a command added to step %d: %+v, %v", k+1, got, err)
+		}
+		if len(original) > 0 {
+			got, err := replay(func(l []string) { l[k] = marshal(original[:len(original)-1]) })
+			if d := got.Differs; err != nil || d == nil || d.Step != k+1 || d.Command != len(original) || d.Logged != nil {
+				t.Errorf("a command taken from step %d: %+v, %v", k+1, got, err)
+			}
+		}
+		for _, damage := range []struct {
+			name, want string
+			edit       func([]string)
+		}{
+			{"cut off", "cut off after", func(l []string) {
+				l[k] = l[k][:len(l[k])/2]
+				clear(l[k+1:])
+			}},
+			{"noise", "not a step", func(l []string) { l[k] = "\x00\xff" + l[k] }},
+			{"two in a line", "more after it", func(l []string) { l[k] = strings.TrimSuffix(l[k], "\n") + l[k] }},
+			{"no event", "no events", func(l []string) { l[k] = "{\"t\":1}\n" }},
+			{"unknown event", "unknown event", func(l []string) { l[k] = "{\"t\":1,\"events\":[{\"Nonsense\":{}}]}\n" }},
+			{"unknown key", "unknown field", func(l []string) { l[k] = "{\"t\":1,\"evnts\":[]}\n" }},
+			{"time that goes back", "refuses the step", func(l []string) { l[k] = strings.Replace(l[k], "\"t\":", "\"t\":-", 1) + l[k] }},
+		} {
+			if damage.name == "time that goes back" && line.T == 0 {
+				continue
+			}
+			got, err := replay(damage.edit)
+			var bad *LogError
+			if !errors.As(err, &bad) || bad.Line != k+1 || !strings.Contains(err.Error(), damage.want) || got.Steps != k {
+				t.Errorf("line %d, %s: %+v, %v, want an error of line %d with %q", k+1, damage.name, got, err, k+1, damage.want)
+			}
+		}
+	}
+	if edits < 5 {
+		t.Errorf("%d commands were changed, want 5 or more", edits)
+	}
+	if got, err := Replay(t.Context(), strings.NewReader(""), newEngine(t, cfg)); err != nil || got != (Replayed{}) {
+		t.Errorf("empty log: %+v, %v", got, err)
+	}
+	// What ends at the end of a line may still be too short.
+	if got, err := replay(func(l []string) { clear(l[1:]) }); err != nil || !strings.Contains(got.Unfinished, "coflows") {
+		t.Errorf("a log of one step: %+v, %v", got, err)
+	}
+}
+
+func FuzzReplay(f *testing.F) {
+	f.Add([]byte(`{"t":0,"events":[{"CoflowArrived":{"Coflow":{"ID":1,"Flows":[{"ID":0,"Src":0,"Dst":2,"Size":"100B"}]}}}]}` + "\n"))
+	f.Add([]byte("{\"t\":5,\"events\":[{\"Heartbeat\":{\"Host\":9}}]}\n"))
+	f.Add([]byte("{\"t\":5,\"events\":[{\"TransferProgressed\":{\"Flows\":[1,2],\"Received\":[]}}]}\n"))
+	f.Add([]byte("{\"t\":5,\"events\":[{\"LinkChanged\":{\"Link\":-1}},{\"PathChanged\":{}},{\"HostLost\":{\"Host\":99}},{\"WriterArrived\":{}}]}\n"))
+	f.Add([]byte(`{"t":0,"events":[{"CoflowArrived":{"Coflow":{"ID":1,"Flows":[{"ID":0,"Src":99,"Dst":-2,"Size":"100B"}]}}}]}` + "\n"))
+	f.Add([]byte(`{"t":0,"events":[{"WriterArrived":{"Writer":{"ID":1,"Client":99,"Blocks":[{"ID":0,"Client":99,"Size":"10B","Replicas":2}]}}}]}` + "\n"))
+	f.Add([]byte(`{"t":0,"events":[{"CoflowArrived":{"Coflow":{"ID":1}}},{"LinkChanged":{"Link":900}},{"HostBack":{"Host":-1}},{"ReplicaLost":{"Block":3,"Host":70}}]}` + "\n"))
+	cfg := testConfig(f, grantFunc{f: free}, placeFunc(func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+		return []topo.HostID{b.Client, topo.HostID(rng.IntN(3))}, nil
+	}))
+	f.Fuzz(func(t *testing.T, log []byte) {
+		e, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// It must not panic; what it says depends on the log.
+		if _, err := Replay(context.Background(), bytes.NewReader(log), e); err != nil && err.Error() == "" {
+			t.Error("an error without a word")
+		}
+	})
 }
 
 func TestRunStopsWithItsContext(t *testing.T) {

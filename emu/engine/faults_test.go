@@ -277,11 +277,11 @@ func TestReplayOfFaults(t *testing.T) {
 		t.Fatal(err, e.Unfinished())
 	}
 	text := log.String()
-	if n, err := Replay(strings.NewReader(text), newEngine(t, c)); err != nil || n != 6 {
-		t.Errorf("replay: %d steps, %v", n, err)
+	if got, err := Replay(t.Context(), strings.NewReader(text), newEngine(t, c)); err != nil || got.Steps != 6 || got.Differs != nil {
+		t.Errorf("replay: %+v, %v", got, err)
 	}
 	other := strings.Replace(text, "no path for 1s", "no path for 2s", 1)
-	if _, err := Replay(strings.NewReader(other), newEngine(t, c)); other == text || err == nil {
-		t.Error("a log with another reason replays all the same")
+	if got, err := Replay(t.Context(), strings.NewReader(other), newEngine(t, c)); other == text || err != nil || got.Differs == nil {
+		t.Errorf("a log with another reason replays all the same: %+v, %v", got, err)
 	}
 }

@@ -2,7 +2,10 @@ package engine
 
 import (
 	"bufio"
+	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"reflect"
@@ -72,6 +75,9 @@ func untag(raw json.RawMessage) (Event, error) {
 	if err := json.Unmarshal(raw, &m); err != nil {
 		return nil, err
 	}
+	if len(m) > 1 {
+		return nil, fmt.Errorf("an event of %d names: want one", len(m))
+	}
 	for name, body := range m {
 		switch name {
 		case "CoflowArrived":
@@ -113,41 +119,116 @@ func decode[E Event](body json.RawMessage) (Event, error) {
 	return ev, err
 }
 
+// Replayed is what came of a replay.
+type Replayed struct {
+	Steps    int // that were compared and do not differ
+	Commands int // of those steps
+	// Differs is the first step that does; nil where none does.
+	Differs *Difference
+	// Unfinished says what had arrived and not finished when the log ended; "" where
+	// nothing was left.
+	Unfinished string
+}
+
+// Difference is a step at which an engine decides other than the log has it.
+type Difference struct {
+	Step    int           // from 1; also the log's line
+	Now     time.Duration // since the start of the run
+	Events  []json.RawMessage
+	Command int // of the step, from 1
+	// Logged and Replayed are the command in both, nil where there is none.
+	Logged, Replayed json.RawMessage
+	// Of the step.
+	LoggedCommands, ReplayedCommands int
+}
+
+// LogError is a log that cannot be read, or that an engine cannot have written:
+// cut off, damaged, or with an event that the engine refuses.
+type LogError struct {
+	Line int // from 1
+	Err  error
+}
+
+func (e *LogError) Error() string { return fmt.Sprintf("log line %d: %v", e.Line, e.Err) }
+
+func (e *LogError) Unwrap() error { return e.Err }
+
 // Replay steps e through the events of a log and compares its commands with the
-// logged ones. The error names the first line that differs.
-func Replay(r io.Reader, e *Engine) (steps int, err error) {
-	dec := json.NewDecoder(r)
-	for {
-		var line logLine
-		if err := dec.Decode(&line); err == io.EOF {
-			return steps, nil
-		} else if err != nil {
-			return steps, fmt.Errorf("log line %d: %w", steps+1, err)
+// logged ones, up to the first that differs. The error is a *LogError, that of
+// reading, or the context's; what was compared until then is returned with it.
+func Replay(ctx context.Context, r io.Reader, e *Engine) (Replayed, error) {
+	var out Replayed
+	lines := bufio.NewReaderSize(r, 1<<16)
+	for number := 1; ; number++ {
+		if ctx.Err() != nil {
+			return out, fmt.Errorf("log line %d: %w", number, context.Cause(ctx))
 		}
-		steps++
-		evs := make([]Event, 0, len(line.Events))
-		for _, raw := range line.Events {
-			ev, err := untag(raw)
-			if err != nil {
-				return steps, fmt.Errorf("log line %d: %w", steps, err)
+		text, err := lines.ReadBytes('\n')
+		if err == io.EOF && len(text) == 0 {
+			if !e.Idle() {
+				out.Unfinished = e.Unfinished()
 			}
-			evs = append(evs, ev)
+			return out, nil
 		}
-		cmds, err := e.Step(line.T, evs...)
+		if err == io.EOF {
+			return out, &LogError{number, fmt.Errorf("cut off after %d bytes, the lines before it are whole: what wrote it was killed, or the file was not copied to its end", len(text))}
+		}
 		if err != nil {
-			return steps, fmt.Errorf("log line %d: %w", steps, err)
+			return out, fmt.Errorf("log line %d: %w", number, err)
 		}
-		if len(cmds) != len(line.Commands) {
-			return steps, fmt.Errorf("log line %d: %d commands, logged %d", steps, len(cmds), len(line.Commands))
+		d, n, err := replayLine(text, e)
+		if err != nil {
+			return out, &LogError{number, err}
 		}
-		for i, c := range cmds {
-			got, err := tagged(c)
-			if err != nil {
-				return steps, err
+		if d != nil {
+			d.Step = number
+			out.Differs = d
+			return out, nil
+		}
+		out.Steps++
+		out.Commands += n
+	}
+}
+
+// replayLine takes one step and tells how many commands it has.
+func replayLine(text []byte, e *Engine) (*Difference, int, error) {
+	var line logLine
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&line); err != nil {
+		return nil, 0, fmt.Errorf("not a step: %w", err)
+	}
+	if rest, err := io.ReadAll(dec.Buffered()); err != nil || len(bytes.TrimSpace(rest)) > 0 {
+		return nil, 0, fmt.Errorf("not a step: more after it, from byte %d of the line", dec.InputOffset()+1)
+	}
+	if len(line.Events) == 0 {
+		return nil, 0, errors.New("not a step: it has no events")
+	}
+	evs := make([]Event, 0, len(line.Events))
+	for i, raw := range line.Events {
+		ev, err := untag(raw)
+		if err != nil {
+			return nil, 0, fmt.Errorf("event %d: %w", i+1, err)
+		}
+		evs = append(evs, ev)
+	}
+	cmds, err := e.Step(line.T, evs...)
+	if err != nil {
+		return nil, 0, fmt.Errorf("the engine refuses the step: %w", err)
+	}
+	for i := range max(len(cmds), len(line.Commands)) {
+		d := &Difference{Now: line.T, Events: line.Events, Command: i + 1, LoggedCommands: len(line.Commands), ReplayedCommands: len(cmds)}
+		if i < len(cmds) {
+			if d.Replayed, err = tagged(cmds[i]); err != nil {
+				return nil, 0, err
 			}
-			if string(got) != string(line.Commands[i]) {
-				return steps, fmt.Errorf("log line %d, command %d: %s, logged %s", steps, i+1, got, line.Commands[i])
-			}
+		}
+		if i < len(line.Commands) {
+			d.Logged = line.Commands[i]
+		}
+		if !bytes.Equal(d.Logged, d.Replayed) {
+			return d, 0, nil
 		}
 	}
+	return nil, len(cmds), nil
 }

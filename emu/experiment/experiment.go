@@ -31,6 +31,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"testbed/emu/calibration"
@@ -82,7 +84,65 @@ type Progress struct {
 	Elapsed         time.Duration // of the arm, on its own clock
 	Expected        time.Duration // as the fluid model has it; 0 if unknown
 	Coflows, Blocks Count
+	Events          int // that the engine was told of in this repeat
+	// Read of ReadAll bytes of captures were read; 0 in other phases.
+	Read, ReadAll int64
+	// Verdict is that of the repeat that ended last; 0 where none has, and in a
+	// simulation.
+	Verdict verdict.Level
 }
+
+// Parts of a repeat on packets, roughly: what the bar takes building and predicting
+// for, and where reading captures begins.
+const (
+	shareOfBuild = 0.05
+	shareOfRun   = 0.8
+)
+
+// Share is roughly how much of the whole is done, from 0 to 1. A repeat of an arm
+// counts as much as any other.
+func (p Progress) Share() float64 {
+	if p.Arms <= 0 || p.Repeats <= 0 {
+		return 0
+	}
+	work := float64(p.Coflows.Done+p.Blocks.Done) / float64(max(1, p.Coflows.All+p.Blocks.All))
+	within := 0.0
+	switch p.Phase {
+	case PhaseSimulate:
+		within = work
+	case PhaseRun:
+		if p.Expected > 0 {
+			work = max(work, min(0.99, float64(p.Elapsed)/float64(p.Expected)))
+		}
+		within = shareOfBuild + (shareOfRun-shareOfBuild)*work
+	case PhaseSettle:
+		within = shareOfRun
+	case PhaseRead:
+		within = shareOfRun
+		if p.ReadAll > 0 {
+			within += (1 - shareOfRun) * float64(p.Read) / float64(p.ReadAll)
+		}
+	case PhaseReport:
+		if p.ReadAll > 0 {
+			within = float64(p.Read) / float64(p.ReadAll)
+		}
+	case PhaseEnd:
+		within = 1
+	}
+	return min(1, (float64((p.Repeat-1)*p.Arms+p.Arm-1)+within)/float64(p.Arms*p.Repeats))
+}
+
+// Phases of a repeat, as in Progress.Phase.
+const (
+	PhaseSimulate = "simulate"
+	PhasePredict  = "predict"
+	PhaseBuild    = "build"
+	PhaseRun      = "run"
+	PhaseSettle   = "settle"
+	PhaseRead     = "read captures"
+	PhaseReport   = "read captures again" // for a report
+	PhaseEnd      = "ended"
+)
 
 // Count is how many of how many are done.
 type Count struct{ Done, All int }
@@ -117,6 +177,7 @@ type run struct {
 	arms   []scenario.Arm
 	faults fault.Timeline
 	burst  func(units.Rate, units.Bytes) units.Bytes // of links; nil is the default
+	last   verdict.Level                             // of the repeat that ended last
 }
 
 // CheckPolicy is the check of names and parameters that a scenario is loaded
@@ -295,10 +356,10 @@ func (r *run) repeat(ctx context.Context, backend string, arm, repeat int, w wor
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return report.Repeat{}, err
 	}
-	p := &progress{tell: r.o.Progress, now: Progress{Arm: arm + 1, Arms: len(r.arms), Repeat: repeat + 1, Repeats: r.s.Spec.Repeat, Name: r.arms[arm].Name}}
+	p := &progress{tell: r.o.Progress, now: Progress{Arm: arm + 1, Arms: len(r.arms), Repeat: repeat + 1, Repeats: r.s.Spec.Repeat, Name: r.arms[arm].Name, Verdict: r.last}}
 	p.count(w)
 	if backend == "fluid" {
-		p.phase("simulate")
+		p.phase(PhaseSimulate)
 		rec, err := r.simulate(ctx, arm, repeat, w, filepath.Join(dir, "events.jsonl"), p)
 		if err != nil {
 			return report.Repeat{}, err
@@ -306,7 +367,7 @@ func (r *run) repeat(ctx context.Context, backend string, arm, repeat int, w wor
 		failures, err := withReasons(dir, rec.Failed)
 		return report.Repeat{Records: rec, Failures: failures}, err
 	}
-	p.phase("predict")
+	p.phase(PhasePredict)
 	predicted, err := r.simulate(ctx, arm, repeat, w, "", nil)
 	if err != nil {
 		return report.Repeat{}, fmt.Errorf("fluid model: %w", err)
@@ -315,7 +376,13 @@ func (r *run) repeat(ctx context.Context, backend string, arm, repeat int, w wor
 		return report.Repeat{}, err
 	}
 	p.now.Expected = lastEnd(predicted)
-	return r.packets(ctx, arm, repeat, w, dir, p)
+	done, err := r.packets(ctx, arm, repeat, w, dir, p)
+	if err == nil {
+		r.last = done.Verdict.Level
+		p.now.Verdict = r.last
+		p.phase(PhaseEnd)
+	}
+	return done, err
 }
 
 func lastEnd(rec flows.Records) time.Duration {
@@ -403,7 +470,7 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 	if err := os.Mkdir(captures, 0o755); err != nil {
 		return out, err
 	}
-	p.phase("build")
+	p.phase(PhaseBuild)
 	pl := r.plan(r.s.RepeatSeed(repeat))
 	id := fmt.Sprintf("%s.%d.%d", r.dir.manifest.Run, arm+1, repeat+1)
 	owned, err := deploy.Create(r.o.StateRoot, deploy.State{ID: id, Kind: deploy.KindRun, Name: spec.Name, Shape: r.s.Shape(), Namespaces: pl.Namespaces()})
@@ -461,14 +528,14 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 	if err != nil {
 		return out, err
 	}
-	p.phase("run")
+	p.phase(PhaseRun)
 	limited, cancel := context.WithTimeoutCause(ctx, spec.Limits.Duration, fmt.Errorf("limits.duration of %v is over", spec.Limits.Duration))
 	defer cancel()
 	seen, err := r.drive(limited, e, r.o.tamper.backend(b), w, filepath.Join(dir, "events.jsonl"), p)
 	if err != nil {
 		return out, err
 	}
-	p.phase("settle")
+	p.phase(PhaseSettle)
 	measured, err := b.Finish(ctx)
 	if err != nil {
 		return out, err
@@ -480,14 +547,14 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 	for h := range measured.Disks {
 		measured.Disks[h].Rate = stated[h]
 	}
-	p.phase("read captures")
+	p.phase(PhaseRead)
 	if err := r.o.tamper.captures(captures, seen); err != nil {
 		return out, err
 	}
 	if cfg.NoCapture {
 		return report.Repeat{Records: seen, Verdict: verdict.Missing("nothing was captured")}, nil
 	}
-	return judge(ctx, dir, r.fabric, pl, seen, measured)
+	return judge(ctx, dir, r.fabric, pl, seen, measured, p.reading(captures))
 }
 
 // leastRing is four of the blocks in which the kernel hands over what it captured.
@@ -516,11 +583,41 @@ func (p *progress) phase(name string) {
 	}
 }
 
+// reading tells how much of the captures under some directories is read, as a
+// flows.Options.Read. It is called from several goroutines. It is nil where nobody
+// is to be told.
+func (p *progress) reading(dirs ...string) func(n int64) {
+	if p == nil || p.tell == nil {
+		return nil
+	}
+	var all int64
+	for _, dir := range dirs {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue // whoever reads them says so
+		}
+		for _, e := range entries {
+			if info, err := e.Info(); err == nil && strings.HasSuffix(e.Name(), flows.Suffix) {
+				all += info.Size()
+			}
+		}
+	}
+	p.now.Read, p.now.ReadAll = 0, all
+	var mu sync.Mutex
+	return func(n int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		p.now.Read = min(p.now.Read+n, all)
+		p.tell(p.now)
+	}
+}
+
 func (p *progress) at(now time.Duration, evs []engine.Event) {
 	if p == nil {
 		return
 	}
 	p.now.Elapsed = now
+	p.now.Events += len(evs)
 	for _, ev := range evs {
 		switch ev := ev.(type) {
 		case engine.CoflowArrived:

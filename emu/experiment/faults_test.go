@@ -146,7 +146,10 @@ func TestFaultsOnPackets(t *testing.T) {
 	if len(rep.Verdict.Checks) < 10 || !strings.Contains(judged, "not judged: ") || !strings.Contains(judged, crash) {
 		t.Errorf("the verdict does not tell what it did not judge:\n%s", judged)
 	}
-	replay(t, s, 0, filepath.Join(dir, "events.jsonl"))
+	replayed, err := Replay(t.Context(), out.Dir, ReplayOptions{Repeat: AllRepeats})
+	if err != nil || len(replayed.Repeats) != 1 || replayed.Repeats[0].Differs != nil || replayed.Repeats[0].Steps < 10 {
+		t.Errorf("replay: %+v, %v", replayed, err)
+	}
 
 	bare := filepath.Join(t.TempDir(), "captures")
 	if err := os.CopyFS(bare, os.DirFS(filepath.Join(dir, "captures"))); err != nil {

@@ -14,9 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"testbed/emu/engine"
 	"testbed/emu/kernel/netnstest"
-	"testbed/emu/live"
 	"testbed/emu/scenario"
 	"testbed/results/flows"
 	"testbed/results/report"
@@ -240,9 +238,17 @@ func TestCapturesAreEnough(t *testing.T) {
 	if again.Level() != verdict.Unverified || len(figures(again.Report)) != 6 {
 		t.Errorf("verdict of bare captures %v, %d figures", again.Level(), len(figures(again.Report)))
 	}
-	for i, a := range s.ArmList() {
+	replayed, err := Replay(t.Context(), out.Dir, ReplayOptions{Repeat: AllRepeats})
+	if err != nil || len(replayed.Repeats) != len(s.ArmList()) || len(replayed.Notes) != 0 {
+		t.Fatalf("replay: %+v, %v", replayed, err)
+	}
+	for _, r := range replayed.Repeats {
+		if r.Differs != nil || r.Unfinished != "" || r.Steps < 10 || r.Commands < 5 {
+			t.Errorf("replay of %s: %+v", r.Arm, r)
+		}
+	}
+	for _, a := range s.ArmList() {
 		dir := repeatDir(out.Dir, a.Name, 0)
-		replay(t, s, i, filepath.Join(dir, "events.jsonl"))
 		var v verdict.Verdict
 		if found, err := readJSON(filepath.Join(dir, "fidelity.json"), &v); err != nil || !found {
 			t.Fatal(found, err)
@@ -260,29 +266,6 @@ func TestCapturesAreEnough(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(out.Dir, "a/0/disks")); err == nil {
 		t.Error("disk files were left in the run directory")
-	}
-}
-
-// replay runs an arm's log through a new engine, without packets.
-func replay(t *testing.T, s *scenario.Scenario, arm int, log string) {
-	t.Helper()
-	f, err := s.Shape().Build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &run{s: s, fabric: f, arms: s.ArmList()}
-	e, err := r.engine(arm, 0, live.Capacity(f))
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := os.Open(log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	steps, err := engine.Replay(file, e)
-	if err != nil || steps < 10 {
-		t.Errorf("replay of %s: %d steps, %v", log, steps, err)
 	}
 }
 

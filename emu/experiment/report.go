@@ -31,7 +31,7 @@ import (
 // judge reads the captures of a repeat that just ended, compares them with what
 // the engine and counters say, and writes the verdict.
 // The plan tells what links were to be built with.
-func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen flows.Records, m live.Measured) (report.Repeat, error) {
+func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen flows.Records, m live.Measured, read func(int64)) (report.Repeat, error) {
 	frame := f.Shape().MTU + plan.EthernetHeader
 	names := make([]string, f.Hosts())
 	up, down := map[string]units.Rate{}, map[string]units.Rate{}
@@ -40,7 +40,7 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 		up[names[h]] = f.Link(f.HostUp(topo.HostID(h))).Rate
 		down[names[h]] = f.Link(f.HostDown(topo.HostID(h))).Rate
 	}
-	res, err := flows.Reduce(ctx, filepath.Join(dir, "captures"), flows.Options{Hosts: names,
+	res, err := flows.Reduce(ctx, filepath.Join(dir, "captures"), flows.Options{Hosts: names, Read: read,
 		Spacing: func(host string, d flows.Direction) flows.SpacingSpec {
 			rate := up
 			if d == flows.In {
@@ -244,8 +244,12 @@ func repeatOf(dir string, res flows.Result) (report.Repeat, error) {
 // are added where their files are.
 //
 // The scaled half of a run is read where it is, and compared.
-func Report(ctx context.Context, dir string) (*Outcome, error) {
-	half, err := findScaled(ctx, dir)
+func Report(ctx context.Context, dir string) (*Outcome, error) { return ReportProgress(ctx, dir, nil) }
+
+// ReportProgress is Report that tells how far it is; tell may be nil, is called from
+// several goroutines, one at a time, and must not wait.
+func ReportProgress(ctx context.Context, dir string, tell func(Progress)) (*Outcome, error) {
+	half, err := findScaled(ctx, dir, tell)
 	if err != nil {
 		return nil, err
 	}
@@ -271,8 +275,10 @@ func Report(ctx context.Context, dir string) (*Outcome, error) {
 		res flows.Result
 	}
 	var all []one
+	p := &progress{tell: tell, now: Progress{Arm: 1, Arms: 1, Repeat: 1, Repeats: 1, Name: filepath.Base(dir), Phase: PhaseReport}}
+	read := p.reading(captures...)
 	for _, c := range captures {
-		res, err := flows.Reduce(ctx, c, flows.Options{})
+		res, err := flows.Reduce(ctx, c, flows.Options{Read: read})
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // the run ended before anything was captured
 		}

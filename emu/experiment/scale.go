@@ -72,13 +72,13 @@ func (r *run) checkScale(ctx context.Context, half *scenario.Scenario, backend s
 // findScaled computes the report of the scaled half in a run directory; nil
 // where it has none. An arm may have the name of its directory in a run without:
 // what an arm has captures in is a repeat, what the half has is an arm's.
-func findScaled(ctx context.Context, dir string) (*report.Scaled, error) {
+func findScaled(ctx context.Context, dir string, tell func(Progress)) (*report.Scaled, error) {
 	half := filepath.Join(dir, scaledDir)
 	found, err := filepath.Glob(filepath.Join(globbed(half), "*", "*", "captures"))
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
-	out, err := Report(ctx, half)
+	out, err := ReportProgress(ctx, half, tell)
 	if err != nil {
 		return nil, err
 	}

@@ -59,8 +59,8 @@ func TestCoflowsAndBlocksTogether(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := engine.Replay(bytes.NewReader(buf.Bytes()), again); err != nil {
-			t.Error(err)
+		if got, err := engine.Replay(t.Context(), bytes.NewReader(buf.Bytes()), again); err != nil || got.Differs != nil || got.Unfinished != "" {
+			t.Errorf("replay: %+v, %v", got, err)
 		}
 		return buf.Bytes(), inHotRack, end
 	}

@@ -115,8 +115,8 @@ func runFaults(t rapid.TB, f *topo.Fabric, w workloads.Workload, placer policies
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := engine.Replay(&buf, again); err != nil {
-		t.Fatal(err)
+	if got, err := engine.Replay(context.Background(), &buf, again); err != nil || got.Differs != nil || got.Unfinished != "" {
+		t.Fatalf("replay: %+v, %v", got, err)
 	}
 	return out
 }

@@ -324,7 +324,7 @@ func (r *Run) CCTs(arm string) []metrics.Item {
 	var out []metrics.Item
 	for _, c := range r.Coflows {
 		if c.Arm == arm && !c.Failed {
-			out = append(out, metrics.Item{Repeat: c.Repeat, ID: int(c.Coflow), Time: c.CCT})
+			out = append(out, metrics.Item{Repeat: c.Repeat, ID: int(c.Coflow), Time: c.CCT, Cluster: int(c.Coflow)})
 		}
 	}
 	return out
@@ -335,7 +335,7 @@ func (r *Run) FCTs(arm string) []metrics.Item {
 	var out []metrics.Item
 	for _, f := range r.Flows {
 		if f.Arm == arm && !f.Failed {
-			out = append(out, metrics.Item{Repeat: f.Repeat, ID: int(f.Flow), Time: f.FCT})
+			out = append(out, metrics.Item{Repeat: f.Repeat, ID: int(f.Flow), Time: f.FCT, Cluster: int(f.Coflow)})
 		}
 	}
 	return out
@@ -347,7 +347,7 @@ func (r *Run) WriteTimes(arm string) []metrics.Item {
 	var out []metrics.Item
 	for _, b := range r.Blocks {
 		if b.Arm == arm && !b.Failed {
-			out = append(out, metrics.Item{Repeat: b.Repeat, ID: int(b.Block), Time: b.WriteTime})
+			out = append(out, metrics.Item{Repeat: b.Repeat, ID: int(b.Block), Time: b.WriteTime, Cluster: int(b.Block)})
 		}
 	}
 	return out

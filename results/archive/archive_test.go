@@ -134,7 +134,7 @@ func TestFailedItemsAreNotCounted(t *testing.T) {
 	if r.Manifest != nil {
 		t.Errorf("manifest %+v", r.Manifest)
 	}
-	want := []metrics.Item{{Repeat: 1, ID: 3, Time: 2 * time.Second}}
+	want := []metrics.Item{{Repeat: 1, ID: 3, Time: 2 * time.Second, Cluster: 1}}
 	if got := r.FCTs("a"); !slices.Equal(got, want) || len(r.Flows) != 2 || !r.Flows[0].Failed {
 		t.Errorf("FCTs %v, want %v", got, want)
 	}

@@ -70,6 +70,9 @@ type Options struct {
 	// reordered where IP identifications do not tell which was sent first; 0 is
 	// DefaultReorder.
 	Reorder time.Duration
+	// Read is told how many more bytes of captures were read, each time some more
+	// were. It may be nil, is called from several goroutines and must not wait.
+	Read func(n int64)
 }
 
 // Result is what the captures of one arm and repeat amount to.
@@ -249,7 +252,19 @@ func (r *Reducer) addFile(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.Add(ctx, host, p), p.Close())
+	return errors.Join(r.Add(ctx, host, p), p.Close(), r.told(path))
+}
+
+// told tells Options.Read that a capture was read.
+func (r *Reducer) told(path string) error {
+	if r.opt.Read == nil {
+		return nil
+	}
+	info, err := os.Stat(path)
+	if err == nil {
+		r.opt.Read(info.Size())
+	}
+	return err
 }
 
 func (r *Reducer) problem(format string, args ...any) {

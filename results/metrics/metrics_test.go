@@ -3,6 +3,7 @@ package metrics
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -21,7 +22,7 @@ const ms = time.Millisecond
 func items(repeat int, times ...time.Duration) []Item {
 	var out []Item
 	for i, d := range times {
-		out = append(out, Item{repeat, i, d})
+		out = append(out, Item{repeat, i, d, i})
 	}
 	return out
 }
@@ -29,7 +30,7 @@ func items(repeat int, times ...time.Duration) []Item {
 func TestRecordsToItems(t *testing.T) {
 	r := flows.Records{
 		Coflows: []flows.CoflowRecord{{Coflow: 3, Arrival: 10 * ms, End: 25 * ms}},
-		Flows:   []flows.FlowRecord{{Flow: 4, Arrival: 10 * ms, Start: 12 * ms, End: 20 * ms}},
+		Flows:   []flows.FlowRecord{{Coflow: 7, Flow: 4, Arrival: 10 * ms, Start: 12 * ms, End: 20 * ms}},
 		Blocks:  []flows.BlockRecord{{Block: 5, Requested: 1 * ms, End: 4 * ms}},
 	}
 	for _, tt := range []struct {
@@ -37,9 +38,9 @@ func TestRecordsToItems(t *testing.T) {
 		got  []Item
 		want Item
 	}{
-		{"CCTs", CCTs(1, r), Item{1, 3, 15 * ms}},
-		{"FCTs", FCTs(2, r), Item{2, 4, 10 * ms}}, // from the coflow's arrival
-		{"WriteTimes", WriteTimes(0, r), Item{0, 5, 3 * ms}},
+		{"CCTs", CCTs(1, r), Item{1, 3, 15 * ms, 3}},
+		{"FCTs", FCTs(2, r), Item{2, 4, 10 * ms, 7}}, // from the coflow's arrival
+		{"WriteTimes", WriteTimes(0, r), Item{0, 5, 3 * ms, 5}},
 	} {
 		if len(tt.got) != 1 || tt.got[0] != tt.want {
 			t.Errorf("%s = %v, want %v", tt.name, tt.got, tt.want)
@@ -125,16 +126,19 @@ func TestSpreadOf(t *testing.T) {
 }
 
 func TestPair(t *testing.T) {
-	base := append(items(0, 10*ms, 20*ms, 80*ms), Item{0, 90, ms}, Item{1, 0, 4 * ms})
-	arm := []Item{{0, 2, 10 * ms}, {0, 0, 5 * ms}, {0, 1, 20 * ms}, {0, 91, ms}, {2, 0, ms}}
+	base := append(items(0, 10*ms, 20*ms, 80*ms), Item{0, 90, ms, 90}, Item{1, 0, 4 * ms, 0})
+	arm := []Item{{0, 2, 10 * ms, 2}, {0, 0, 5 * ms, 0}, {0, 1, 20 * ms, 1}, {0, 91, ms, 91}, {2, 0, ms, 0}}
 	got := Pair(base, arm, 1) // ratios 8, 2, 1
 	if got.N != 3 || got.Unpaired != 4 {
 		t.Errorf("N %d, Unpaired %d, want 3, 4", got.N, got.Unpaired)
 	}
+	if math.Abs(got.MeanRatio-110.0/35) > 1e-12 || got.Clusters != 3 { // 10+20+80 over 5+20+10
+		t.Errorf("MeanRatio %v of %d clusters, want 110/35 of 3", got.MeanRatio, got.Clusters)
+	}
 	if math.Abs(got.Median-2) > 1e-12 || math.Abs(got.GeoMean-math.Cbrt(16)) > 1e-12 {
 		t.Errorf("Median %v, GeoMean %v, want 2, %v", got.Median, got.GeoMean, math.Cbrt(16))
 	}
-	for _, ci := range []Interval{got.MedianCI, got.GeoMeanCI} {
+	for _, ci := range []Interval{got.MedianCI, got.GeoMeanCI, got.MeanRatioCI} {
 		if ci.Low < 1-1e-9 || ci.High > 8+1e-9 || ci.Low >= ci.High {
 			t.Errorf("interval %v, want one inside [1, 8]", ci)
 		}
@@ -142,11 +146,11 @@ func TestPair(t *testing.T) {
 	if got := Pair(base, nil, 1); got.N != 0 || got.Unpaired != 5 {
 		t.Errorf("Pair with nothing = %+v", got)
 	}
-	if got := Pair([]Item{{0, 0, 0}}, []Item{{0, 0, ms}}, 1); got.N != 0 || got.Unpaired != 1 {
+	if got := Pair([]Item{{0, 0, 0, 0}}, []Item{{0, 0, ms, 0}}, 1); got.N != 0 || got.Unpaired != 1 {
 		t.Errorf("Pair with a time of 0 = %+v", got)
 	}
 	same := Pair(base, base, 9)
-	if same.Median != 1 || same.GeoMean != 1 || same.MedianCI != (Interval{1, 1}) || same.GeoMeanCI != (Interval{1, 1}) {
+	if same.MeanRatio != 1 || same.MeanRatioCI != (Interval{1, 1}) || same.Median != 1 || same.GeoMean != 1 || same.MedianCI != (Interval{1, 1}) || same.GeoMeanCI != (Interval{1, 1}) {
 		t.Errorf("an arm against itself = %+v, want 1 throughout", same)
 	}
 }
@@ -157,8 +161,8 @@ func TestPairIsDeterministic(t *testing.T) {
 		n := rapid.IntRange(1, 60).Draw(r, "n")
 		var base, arm []Item
 		for i := range n {
-			base = append(base, Item{0, i, time.Duration(rapid.IntRange(1, 1e6).Draw(r, "base"))})
-			arm = append(arm, Item{0, i, time.Duration(rapid.IntRange(1, 1e6).Draw(r, "arm"))})
+			base = append(base, Item{0, i, time.Duration(rapid.IntRange(1, 1e6).Draw(r, "base")), i / 2})
+			arm = append(arm, Item{0, i, time.Duration(rapid.IntRange(1, 1e6).Draw(r, "arm")), i / 2})
 		}
 		want := Pair(base, arm, 7)
 		slices.Reverse(base)
@@ -181,8 +185,8 @@ func TestBootstrapInterval(t *testing.T) {
 	logs := make([]float64, n)
 	for i := range n {
 		logs[i] = 0.4 + 0.3*math.Sin(float64(i)*12.9898) // spread, without a random source
-		arm = append(arm, Item{0, i, time.Second})
-		base = append(base, Item{0, i, time.Duration(math.Exp(logs[i]) * float64(time.Second))})
+		arm = append(arm, Item{0, i, time.Second, i})
+		base = append(base, Item{0, i, time.Duration(math.Exp(logs[i]) * float64(time.Second)), i})
 	}
 	mean, deviation := stat.MeanStdDev(logs, nil)
 	half := 1.96 * deviation / math.Sqrt(n)
@@ -190,6 +194,83 @@ func TestBootstrapInterval(t *testing.T) {
 	if math.Abs(math.Log(got.Low)-(mean-half)) > half/10 || math.Abs(math.Log(got.High)-(mean+half)) > half/10 {
 		t.Errorf("interval [%v, %v], want about [%v, %v]", math.Log(got.Low), math.Log(got.High), mean-half, mean+half)
 	}
+}
+
+// The same item in several repeats is drawn as one: repeats that tell the same
+// thing again narrow nothing.
+func TestRepeatsOfAnItemAreOneCluster(t *testing.T) {
+	var base, arm, copied, apart []Item
+	for i := range 30 {
+		b := time.Duration(float64(time.Second) * math.Exp(0.5*math.Sin(float64(i)*12.9898)))
+		base, arm = append(base, Item{0, i, b, i}), append(arm, Item{0, i, time.Second, i})
+	}
+	once := Pair(base, arm, 1)
+	for r := range 9 {
+		for i := range base {
+			copied = append(copied, Item{r, i, base[i].Time, i})
+			apart = append(apart, Item{r, i, time.Second, i})
+		}
+	}
+	again := Pair(copied, apart, 1)
+	if again.N != 270 || again.Clusters != 30 || once.Clusters != 30 {
+		t.Fatalf("%d pairs of %d clusters, want 270 of 30", again.N, again.Clusters)
+	}
+	width := func(i Interval) float64 { return math.Log(i.High / i.Low) }
+	for _, w := range []struct {
+		name   string
+		narrow float64
+		wide   float64
+	}{{"geometric mean", width(again.GeoMeanCI), width(once.GeoMeanCI)}, {"ratio of means", width(again.MeanRatioCI), width(once.MeanRatioCI)}, {"median", width(again.MedianCI), width(once.MedianCI)}} {
+		if w.narrow < 0.85*w.wide || w.narrow > 1.15*w.wide {
+			t.Errorf("%s: interval of the same in 9 repeats is %.3f wide, of one repeat %.3f: want about as wide", w.name, w.narrow, w.wide)
+		}
+	}
+	// Drawn one by one they would be a third as wide.
+	for i := range copied {
+		copied[i].Cluster, apart[i].Cluster = i, i
+	}
+	if one := Pair(copied, apart, 1); width(one.GeoMeanCI) > 0.5*width(once.GeoMeanCI) {
+		t.Errorf("items drawn one by one: interval %.3f wide, clusters %.3f: the clusters do not matter", width(one.GeoMeanCI), width(once.GeoMeanCI))
+	}
+}
+
+// Of pairs without a difference the interval holds 1 as often as it says, about,
+// and with a true ratio of 1.5 it does not.
+func TestIntervalCovers(t *testing.T) {
+	const draws, n = 200, 30
+	held := map[string]int{}
+	found := 0
+	for d := range draws {
+		rng := rand.New(rand.NewPCG(uint64(d), 77))
+		var base, same, faster []Item
+		for i := range n {
+			size := math.Exp(rng.NormFloat64()) // coflows differ much, and alike in both arms
+			draw := func(over float64) time.Duration {
+				return time.Duration(float64(time.Second) * size * math.Exp(0.3*rng.NormFloat64()) / over)
+			}
+			base, same, faster = append(base, Item{0, i, draw(1), i}), append(same, Item{0, i, draw(1), i}), append(faster, Item{0, i, draw(1.5), i})
+		}
+		p := Pair(base, same, uint64(d))
+		for name, ci := range map[string]Interval{"mean": p.MeanRatioCI, "median": p.MedianCI, "geometric mean": p.GeoMeanCI} {
+			if ci.Holds(1) {
+				held[name]++
+			}
+		}
+		if q := Pair(base, faster, uint64(d)); q.GeoMeanCI.Low > 1 && q.GeoMeanCI.Holds(1.5) {
+			found++
+		} else if q.GeoMeanCI.Low <= 1 {
+			t.Errorf("draw %d: the interval %v of a true ratio of 1.5 holds 1", d, q.GeoMeanCI)
+		}
+	}
+	for _, name := range []string{"mean", "median", "geometric mean"} {
+		if held[name] < draws*90/100 || held[name] == draws {
+			t.Errorf("%s: the interval holds 1 in %d of %d draws without a difference, want 90 %% or more and not all", name, held[name], draws)
+		}
+	}
+	if found < draws*88/100 {
+		t.Errorf("the interval holds the true 1.5 in %d of %d draws, want 88 %% or more", found, draws)
+	}
+	t.Logf("holds 1 without a difference, of %d: %v; holds a true 1.5: %d", draws, held, found)
 }
 
 func TestBins(t *testing.T) {
@@ -212,8 +293,8 @@ func BenchmarkPair(b *testing.B) {
 		b.Run(fmt.Sprintf("pairs=%d", n), func(b *testing.B) {
 			var base, arm []Item
 			for i := range n {
-				base = append(base, Item{0, i, time.Duration(1000 + i*7919%1000)})
-				arm = append(arm, Item{0, i, time.Duration(1000 + i*104729%1000)})
+				base = append(base, Item{0, i, time.Duration(1000 + i*7919%1000), i})
+				arm = append(arm, Item{0, i, time.Duration(1000 + i*104729%1000), i})
 			}
 			b.ReportAllocs()
 			for b.Loop() {
@@ -237,9 +318,9 @@ func TestFailedAreLeftOut(t *testing.T) {
 		got  []Item
 		want []Item
 	}{
-		{"FCTs", FCTs(0, r), []Item{{0, 1, 5}, {0, 3, 7}}},
-		{"CCTs", CCTs(0, r), []Item{{0, 2, 7}}},
-		{"WriteTimes", WriteTimes(0, r), []Item{{0, 2, 8}}},
+		{"FCTs", FCTs(0, r), []Item{{0, 1, 5, 1}, {0, 3, 7, 2}}},
+		{"CCTs", CCTs(0, r), []Item{{0, 2, 7, 2}}},
+		{"WriteTimes", WriteTimes(0, r), []Item{{0, 2, 8, 2}}},
 	} {
 		if !slices.Equal(tt.got, tt.want) {
 			t.Errorf("%s = %v, want %v", tt.name, tt.got, tt.want)

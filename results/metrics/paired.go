@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -19,31 +20,45 @@ const (
 // Interval is a 95 % confidence interval.
 type Interval struct{ Low, High float64 }
 
+// Holds tells whether x is within the interval, its ends included.
+func (i Interval) Holds(x float64) bool { return i.Low <= x && x <= i.High }
+
 // Paired compares two arms item by item: each ratio is the baseline's time over
 // the arm's for the same coflow, flow or block of the same repeat, so more than 1
 // is faster than the baseline.
 type Paired struct {
 	N        int // pairs
+	Clusters int // that the pairs are of, by Item.Cluster
 	Unpaired int // items that only one arm has, or whose time is not positive
-	Median   float64
-	GeoMean  float64
-	// MedianCI and GeoMeanCI are percentile bootstrap intervals (Efron, 1979)
-	// over the pairs. They take pairs as independent: flows of one coflow, or one
-	// coflow in several repeats, are not quite, and then the truth is wider.
-	MedianCI, GeoMeanCI Interval
+	// MeanRatio is the ratio of the averages over the pairs, GeoMean the geometric
+	// mean of their ratios.
+	MeanRatio, Median, GeoMean float64
+	// The intervals are percentile bootstraps (Efron, 1979) over the clusters,
+	// which are drawn whole: with all their repeats, and of a coflow with all its
+	// flows. Clusters are taken as independent. Those that share links at the same
+	// time are not quite, and then the truth is wider. Of fewer than LeastPairs
+	// clusters they are too narrow to conclude anything from.
+	MeanRatioCI, MedianCI, GeoMeanCI Interval
 }
 
 type pairKey struct{ repeat, id int }
 
-// Pair compares arm with base. With N 0 the rest means nothing. The same items
-// and seed give the same intervals.
+// pair is the times of one item in both arms.
+type pair struct {
+	base, arm, log  float64 // log is of base over arm
+	cluster, repeat int
+	id              int
+}
+
+// Pair compares arm with base. With N 0 the rest means nothing. The same items,
+// in any order, and seed give the same intervals.
 func Pair(base, arm []Item, seed uint64) Paired {
 	times := make(map[pairKey]float64, len(base))
 	for _, b := range base {
 		times[pairKey{b.Repeat, b.ID}] = float64(b.Time)
 	}
 	var p Paired
-	var logs []float64
+	var pairs []pair
 	matched := 0
 	for _, a := range arm {
 		b, ok := times[pairKey{a.Repeat, a.ID}]
@@ -56,53 +71,84 @@ func Pair(base, arm []Item, seed uint64) Paired {
 			p.Unpaired++
 			continue
 		}
-		logs = append(logs, math.Log(b/float64(a.Time)))
+		pairs = append(pairs, pair{b, float64(a.Time), math.Log(b / float64(a.Time)), a.Cluster, a.Repeat, a.ID})
 	}
 	p.Unpaired += len(base) - matched
-	p.N = len(logs)
+	p.N = len(pairs)
 	if p.N == 0 {
 		return p
 	}
-	slices.Sort(logs)
+	slices.SortFunc(pairs, func(x, y pair) int {
+		return cmp.Or(cmp.Compare(x.log, y.log), cmp.Compare(x.cluster, y.cluster), cmp.Compare(x.repeat, y.repeat), cmp.Compare(x.id, y.id))
+	})
+	// Clusters are numbered as they come up.
+	number := map[int]int{}
+	for i := range pairs {
+		n, ok := number[pairs[i].cluster]
+		if !ok {
+			n = len(number)
+			number[pairs[i].cluster] = n
+		}
+		pairs[i].cluster = n
+	}
+	p.Clusters = len(number)
+	logs := make([]float64, p.N)
+	var sumBase, sumArm float64
+	for i, x := range pairs {
+		logs[i] = x.log
+		sumBase += x.base
+		sumArm += x.arm
+	}
+	p.MeanRatio = sumBase / sumArm
 	p.Median = math.Exp(Quantile(0.5, logs))
 	p.GeoMean = math.Exp(stat.Mean(logs, nil))
-	p.MedianCI, p.GeoMeanCI = bootstrap(logs, seed)
+	p.bootstrap(pairs, seed)
 	return p
 }
 
-// bootstrap is the intervals of median and mean of ascending logarithms, as
-// ratios.
-func bootstrap(logs []float64, seed uint64) (median, mean Interval) {
-	n := len(logs)
-	rng := rand.New(rand.NewPCG(seed, uint64(n)))
-	count := min(mostResamples, max(leastResamples, drawsInAll/n))
-	medians, means := make([]float64, count), make([]float64, count)
-	times := make([]int32, n) // how often each value was drawn
+// bootstrap fills in the intervals, of pairs whose logarithms ascend.
+func (p *Paired) bootstrap(pairs []pair, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, uint64(len(pairs))))
+	count := min(mostResamples, max(leastResamples, drawsInAll/len(pairs)))
+	means, medians, geoMeans := make([]float64, count), make([]float64, count), make([]float64, count)
+	members := make([]int, p.Clusters)
+	for _, x := range pairs {
+		members[x.cluster]++
+	}
+	drawn := make([]int, p.Clusters) // how often each cluster was
 	for k := range count {
-		clear(times)
-		for range n {
-			times[rng.IntN(n)]++
+		clear(drawn)
+		n := 0
+		for range p.Clusters {
+			c := rng.IntN(p.Clusters)
+			drawn[c]++
+			n += members[c]
 		}
 		// Logs ascend, so one walk finds the middle ranks of the resample.
 		low, high := (n-1)/2, n/2
-		sum, below := 0.0, 0
-		for i, c := range times {
+		below := 0
+		var sum, sumBase, sumArm float64
+		for _, x := range pairs {
+			c := drawn[x.cluster]
 			if c == 0 {
 				continue
 			}
-			sum += float64(float64(c) * logs[i])
-			next := below + int(c)
+			sum += float64(float64(c) * x.log)
+			sumBase += float64(float64(c) * x.base)
+			sumArm += float64(float64(c) * x.arm)
+			next := below + c
 			if below <= low && low < next {
-				medians[k] += logs[i] / 2
+				medians[k] += x.log / 2
 			}
 			if below <= high && high < next {
-				medians[k] += logs[i] / 2
+				medians[k] += x.log / 2
 			}
 			below = next
 		}
-		means[k] = sum / float64(n)
+		means[k] = math.Log(sumBase / sumArm)
+		geoMeans[k] = sum / float64(n)
 	}
-	return interval(medians), interval(means)
+	p.MeanRatioCI, p.MedianCI, p.GeoMeanCI = interval(means), interval(medians), interval(geoMeans)
 }
 
 func interval(logs []float64) Interval {

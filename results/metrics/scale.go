@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// LeastPairs is the fewest items from which Scale concludes anything: a bootstrap
+// LeastPairs is the fewest clusters of items from which anything is concluded: a bootstrap
 // of fewer knows too little of how items vary, and its intervals are too narrow.
 const LeastPairs = 8
 
@@ -39,21 +39,22 @@ func (m Moved) Within() bool {
 // the same items at another scale.
 type Scale struct {
 	N        int // items that both arms have at both scales; the rest are left out
+	Clusters int // that these are of, by Item.Cluster
 	Unpaired int // items that one of the four has and another has not
 	// Average is the speed-up of averages, as Speedup has it, and Paired the
 	// geometric mean of the items' own, as Pair has it, over the N items.
 	Average, Paired Moved
 }
 
-// CompareScale compares speed-ups at two scales. With N below LeastPairs nothing
+// CompareScale compares speed-ups at two scales. With fewer Clusters than LeastPairs nothing
 // can be concluded, and with N 0 the rest means nothing.
 //
 // All intervals are percentile bootstraps over the items, each drawn with its
 // four times together: an item that is slow at both scales says nothing about
 // scale, so the interval of the ratio is of the items' own moves, and is not the
-// distance of two intervals. It takes items as independent. Those of one run are
-// not quite, and then the truth is wider; repeats make up for that. The same
-// items and seed give the same intervals.
+// distance of two intervals. Items of one cluster are drawn as one, as in Pair.
+// Clusters are taken as independent. Those of one run are not quite, and then the
+// truth is wider. The same items and seed give the same intervals.
 func CompareScale(base, arm, scaledBase, scaledArm []Item, seed uint64) Scale {
 	var four [4]map[pairKey]float64
 	all := map[pairKey]bool{}
@@ -69,6 +70,8 @@ func CompareScale(base, arm, scaledBase, scaledArm []Item, seed uint64) Scale {
 	}
 	var s Scale
 	var times [][4]float64
+	var cluster []int       // of times
+	number := map[int]int{} // of clusters, as they come up
 	for _, a := range arm { // in an order that does not change
 		key := pairKey{a.Repeat, a.ID}
 		var t [4]float64
@@ -79,10 +82,13 @@ func CompareScale(base, arm, scaledBase, scaledArm []Item, seed uint64) Scale {
 			ok = ok && has
 		}
 		if ok {
-			times = append(times, t)
+			if _, seen := number[a.Cluster]; !seen {
+				number[a.Cluster] = len(number)
+			}
+			times, cluster = append(times, t), append(cluster, number[a.Cluster])
 		}
 	}
-	s.N = len(times)
+	s.N, s.Clusters = len(times), len(number)
 	if s.Unpaired = len(all) - s.N; s.N == 0 {
 		return s
 	}
@@ -97,11 +103,14 @@ func CompareScale(base, arm, scaledBase, scaledArm []Item, seed uint64) Scale {
 	rng := rand.New(rand.NewPCG(seed, uint64(s.N)))
 	count := min(mostResamples, max(leastResamples, drawsInAll/s.N))
 	var draws [6][]float64
-	drawn := make([]int, s.N)
+	drawn, whole := make([]int, s.N), make([]int, len(number))
 	for range count {
-		clear(drawn)
-		for range s.N {
-			drawn[rng.IntN(s.N)]++
+		clear(whole)
+		for range whole {
+			whole[rng.IntN(len(whole))]++
+		}
+		for i, c := range cluster {
+			drawn[i] = whole[c]
 		}
 		a, b, c, d := speedups(times, drawn)
 		for i, x := range [6]float64{a, b, b / a, c, d, d / c} {

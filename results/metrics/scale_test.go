@@ -13,7 +13,7 @@ func timesOf(n int, f func(i int, base float64) float64) []Item {
 	var out []Item
 	for i := range n {
 		base := math.Exp(rng.NormFloat64()) * float64(time.Second)
-		out = append(out, Item{Repeat: i % 2, ID: i, Time: time.Duration(f(i, base))})
+		out = append(out, Item{Repeat: i % 2, ID: i, Time: time.Duration(f(i, base)), Cluster: i})
 	}
 	return out
 }
@@ -83,7 +83,7 @@ func TestCompareScaleCoverage(t *testing.T) {
 	draw := func() []Item {
 		var out []Item
 		for i := range 30 {
-			out = append(out, Item{ID: i, Time: time.Duration(math.Exp(0.2*rng.NormFloat64()) * float64(time.Second))})
+			out = append(out, Item{ID: i, Time: time.Duration(math.Exp(0.2*rng.NormFloat64()) * float64(time.Second)), Cluster: i})
 		}
 		return out
 	}

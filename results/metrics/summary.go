@@ -22,6 +22,10 @@ type Item struct {
 	Repeat int // from 0
 	ID     int // the same in every arm that runs the same workload
 	Time   time.Duration
+	// Cluster is what the item belongs to that is drawn as one by the bootstrap: of
+	// a coflow or block itself, whatever the repeat; of a flow its coflow, since
+	// flows that wait for each other tell the same thing several times.
+	Cluster int
 }
 
 // CCTs are the coflow completion times of one repeat, in order of coflow. A
@@ -31,7 +35,7 @@ func CCTs(repeat int, r flows.Records) []Item {
 	items := make([]Item, 0, len(r.Coflows))
 	for _, c := range r.Coflows {
 		if !failed[int(c.Coflow)] {
-			items = append(items, Item{repeat, int(c.Coflow), c.CCT()})
+			items = append(items, Item{repeat, int(c.Coflow), c.CCT(), int(c.Coflow)})
 		}
 	}
 	return items
@@ -44,7 +48,7 @@ func FCTs(repeat int, r flows.Records) []Item {
 	items := make([]Item, 0, len(r.Flows))
 	for _, f := range r.Flows {
 		if !failed[int(f.Flow)] {
-			items = append(items, Item{repeat, int(f.Flow), f.FCT()})
+			items = append(items, Item{repeat, int(f.Flow), f.FCT(), int(f.Coflow)})
 		}
 	}
 	return items
@@ -57,7 +61,7 @@ func WriteTimes(repeat int, r flows.Records) []Item {
 	items := make([]Item, 0, len(r.Blocks))
 	for _, b := range r.Blocks {
 		if !failed[int(b.Block)] {
-			items = append(items, Item{repeat, int(b.Block), b.WriteTime()})
+			items = append(items, Item{repeat, int(b.Block), b.WriteTime(), int(b.Block)})
 		}
 	}
 	return items

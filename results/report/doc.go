@@ -37,6 +37,14 @@
 // The fluid model's reports have no breakdown.csv and no links.csv, and leave empty
 // what only packets tell.
 //
+// HeadlineCSV, which "testbed report --csv" prints, has one row for each arm and
+// metric (cct, fct, write_time), with the figures of summary.json: arm, metric,
+// verdict, repeats, n, mean_us, p50_us, p95_us, p99_us, min_us, max_us,
+// between_repeats (deviation of the repeats' averages over their mean), speedup (of
+// averages, over the baseline), and of the items that the baseline has too: pairs,
+// clusters, unpaired, mean_ratio, median, geo_mean, each with the _low and _high of
+// its 95 % interval; fluid_mean_us, fluid_ratio (measured over predicted).
+//
 // summary.json is a Summary. report.html is results/page's.
 //
 // It reads no captures (results/flows), computes no distribution

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"testbed/results/flows"
+	tables "testbed/results/table"
 	"testbed/workloads"
 )
 
@@ -90,9 +91,10 @@ const mostFailures = 30
 // failureTables are one of counts and one of what failed when; none where nothing
 // failed.
 func (r *Report) failureTables() []table {
-	counts := table{title: "Failures", head: []string{"arm", "coflows completed", "flows failed", "blocks completed", "replicas lost"},
+	counts := table{title: "Failures", head: []string{"arm", "coflows completed", "flows failed", "blocks completed", "replicas lost"}, cols: []tables.Column{tables.Names()},
 		notes: []string{"Coflows and blocks that failed have no completion time: averages are over those that completed, and paired speed-ups over those that completed in both arms."}}
-	list := table{title: "What failed", head: []string{"arm", "repeat", "at", "what", "why", "fault"}}
+	list := table{title: "What failed", head: []string{"arm", "repeat", "at", "what", "why", "fault"},
+		cols: []tables.Column{tables.Names(), {}, {}, tables.Prose(), tables.Prose(), tables.Prose()}}
 	for _, a := range r.Summary.Arms {
 		f := a.Failures
 		if f == nil {

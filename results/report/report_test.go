@@ -2,13 +2,18 @@ package report
 
 import (
 	"bytes"
+	order "cmp"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"testbed/results/flows"
+	tables "testbed/results/table"
 	"testbed/results/timing"
 	"testbed/results/verdict"
 	"testbed/topo"
@@ -286,6 +292,180 @@ func TestJSONIsReadable(t *testing.T) {
 		return ok && strings.ToLower(f.Name()) == f.Name()
 	}, cmp.Ignore())); diff != "" {
 		t.Errorf("summary (-want +got):\n%s", diff)
+	}
+}
+
+// The terminal, the Markdown page, the headline CSV and the JSON summary have the
+// same numbers: each figure that a program reads is, rounded, what is in the table.
+func TestFormsAgree(t *testing.T) {
+	for name, in := range map[string]Input{"packets": packetRun(), "fluid": fluidRun()} {
+		r, err := New(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var terminal, markdown, headline, data bytes.Buffer
+		if err := errors.Join(r.TerminalIn(&terminal, tables.Style{Width: 300}), r.Markdown(&markdown), r.HeadlineCSV(&headline), r.JSON(&data)); err != nil {
+			t.Fatal(err)
+		}
+		var s map[string]any // as a program has it, which knows nothing of our types
+		if err := json.Unmarshal(data.Bytes(), &s); err != nil {
+			t.Fatal(err)
+		}
+		rows, err := csv.NewReader(&headline).ReadAll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		column := map[string]int{}
+		for i, h := range rows[0] {
+			column[h] = i
+		}
+		figures, cells := 0, 0
+		for _, a := range s["arms"].([]any) {
+			arm := a.(map[string]any)
+			for _, m := range []struct{ key, title string }{{"cct", "Coflow completion time (CCT)"}, {"fct", "Flow completion time (FCT)"}, {"write_time", "Block write time"}} {
+				var row []string
+				for _, x := range rows[1:] {
+					if x[0] == arm["name"] && x[1] == m.key {
+						row = x
+					}
+				}
+				f, ok := arm[m.key].(map[string]any)
+				if !ok {
+					if row == nil || row[2] != "void" || strings.Join(row[4:], "") != "" {
+						t.Errorf("%s: row of a void arm: %q", name, row)
+					}
+					continue
+				}
+				want := map[string]any{"n": f["n"], "mean_us": f["mean_us"], "p50_us": f["p50_us"], "p95_us": f["p95_us"], "p99_us": f["p99_us"], "min_us": f["min_us"], "max_us": f["max_us"], "speedup": f["speedup"]}
+				sub := func(key, part, csv string) {
+					if p, ok := f[key].(map[string]any); ok {
+						want[csv] = p[part]
+					}
+				}
+				sub("between_repeats", "relative", "between_repeats")
+				sub("fluid", "mean_us", "fluid_mean_us")
+				sub("fluid", "ratio", "fluid_ratio")
+				for _, k := range []string{"pairs", "clusters", "unpaired", "mean_ratio", "median", "geo_mean"} {
+					sub("paired", k, k)
+				}
+				if p, ok := f["paired"].(map[string]any); ok {
+					for _, k := range []string{"mean_ratio", "median", "geo_mean"} {
+						ci := p[k+"_ci"].([]any)
+						want[k+"_low"], want[k+"_high"] = ci[0], ci[1]
+					}
+				}
+				for _, h := range rows[0][4:] {
+					cell := row[column[h]]
+					if want[h] == nil {
+						if cell != "" {
+							t.Errorf("%s, %s, %s: %s is %q in CSV and not in JSON", name, arm["name"], m.key, h, cell)
+						}
+						continue
+					}
+					if got, err := strconv.ParseFloat(cell, 64); err != nil || got != want[h].(float64) {
+						t.Errorf("%s, %s, %s: %s is %q in CSV, %v in JSON", name, arm["name"], m.key, h, cell, want[h])
+					}
+					figures++
+				}
+				// The line of the arm in both tables.
+				us := func(key string) string { return human(time.Duration(math.Round(1000 * f[key].(float64)))) }
+				shown := []string{fmt.Sprint(f["n"]), us("mean_us"), us("p50_us"), us("p95_us"), us("p99_us")}
+				if x, ok := want["between_repeats"].(float64); ok {
+					shown = append(shown, fmt.Sprintf("%.1f %%", 100*x))
+				}
+				if x, ok := want["speedup"].(float64); ok {
+					shown = append(shown, fmt.Sprintf("%.2f×", x), fmt.Sprintf("%.2f× [%.2f, %.2f]", want["geo_mean"], want["geo_mean_low"], want["geo_mean_high"]))
+				}
+				if x, ok := want["fluid_ratio"].(float64); ok {
+					shown = append(shown, human(time.Duration(math.Round(1000*want["fluid_mean_us"].(float64)))), fmt.Sprintf("%.3f", x))
+				}
+				for form, text := range map[string]string{"terminal": strings.ReplaceAll(terminal.String(), "│", "|"), "markdown": strings.NewReplacer(`\|`, "/", `\_`, "_").Replace(markdown.String())} {
+					_, text, _ = strings.Cut(text, m.title+"\n")
+					var line []string
+					for l := range strings.Lines(text) {
+						l = strings.ReplaceAll(l, "kept_only|captures", "kept_only/captures")
+						if c := strings.Split(l, "|"); len(c) > 2 && strings.TrimSpace(c[1]) == strings.ReplaceAll(arm["name"].(string), "|", "/") {
+							for _, x := range c[2:] {
+								line = append(line, strings.TrimPrefix(strings.TrimSpace(x), best+" "))
+							}
+							break
+						}
+					}
+					at := 0
+					for _, w := range shown { // in this order, others between them
+						i := slices.Index(line[at:], w)
+						if i < 0 {
+							t.Errorf("%s, %s, %s: %q is not in the %s's line %q", name, arm["name"], m.key, w, form, line)
+							break
+						}
+						at += i + 1
+						cells++
+					}
+				}
+			}
+		}
+		if figures < 60 || cells < 40 {
+			t.Errorf("%s: %d figures and %d cells were compared", name, figures, cells)
+		}
+	}
+}
+
+// No line is wider than the style, whatever it is, and what fits no more is named.
+func TestTerminalFits(t *testing.T) {
+	in := packetRun()
+	in.Arms[1].Name = "sebf-with-everything+sinbad-with-a-threshold-of-10MB"
+	r, err := New(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, style := range []tables.Style{{}, {Width: 80}, {Width: 60, ASCII: true}, {Width: 100, ASCII: true}, {Width: 240}} {
+		var b bytes.Buffer
+		if err := r.TerminalIn(&b, style); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(b.String()) {
+			line = strings.TrimSuffix(line, "\n")
+			if w := tables.Width(line); w > order.Or(style.Width, tables.DefaultWidth) {
+				t.Errorf("%+v: %d columns: %s", style, w, line)
+			}
+			if i := strings.IndexFunc(line, func(r rune) bool { return r > 127 }); style.ASCII && i >= 0 {
+				t.Errorf("%+v: not ASCII: %s", style, line)
+			}
+		}
+		if left := strings.Contains(b.String(), "Left out for want of width: "); left != (style.Width < 240) {
+			t.Errorf("%+v: says that something is left out: %v\n%s", style, left, b.String())
+		}
+		for _, figure := range []string{"373.8 ms", "302.6 ms", "1.60", "[1.28, 1.90]", "degraded [1]", "void [2]"} {
+			if !strings.Contains(b.String(), figure) {
+				t.Errorf("%+v: no %s in\n%s", style, figure, b.String())
+			}
+		}
+	}
+}
+
+// The least average is marked where the averages are over as many items each.
+func TestBestIsMarked(t *testing.T) {
+	r, err := New(fluidRun())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := r.Terminal(&b); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(b.String(), best+" 470.0 ms") != 1 || strings.Count(b.String(), best) != 4 { // three tables and the legend
+		t.Errorf("want one mark in each of three tables:\n%s", b.String())
+	}
+	r, err = New(packetRun()) // arms of different numbers of items
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Reset()
+	if err := r.Terminal(&b); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(b.String(), best) {
+		t.Errorf("a mark though the arms have different items:\n%s", b.String())
 	}
 }
 

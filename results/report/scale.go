@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/olekukonko/tablewriter/renderer"
-	"github.com/olekukonko/tablewriter/tw"
 
 	"testbed/results/metrics"
+	tables "testbed/results/table"
 	"testbed/results/verdict"
 )
 
@@ -133,7 +133,7 @@ func (c *ScaleCheck) compare(arm, metric string, s metrics.Scale) {
 	}{{"average", s.Average}, {"paired", s.Paired}} {
 		m := ScaleMove{Arm: arm, Metric: metric, Speedup: x.name, Pairs: s.N, Full: estimate(x.Full), Scaled: estimate(x.Scaled), Ratio: estimate(x.Ratio)}
 		switch {
-		case s.N < metrics.LeastPairs:
+		case s.Clusters < metrics.LeastPairs:
 			m.Outcome = ScaleUnknown
 		case x.Within():
 			m.Outcome = ScaleInvariant
@@ -161,7 +161,7 @@ func (c *ScaleCheck) conclude() {
 	}
 	if few {
 		c.Outcome = ScaleUnknown
-		c.Reasons = append(c.Reasons, fmt.Sprintf("a comparison has fewer than %d items: raise repeat, or have more coflows or blocks", metrics.LeastPairs))
+		c.Reasons = append(c.Reasons, fmt.Sprintf("a comparison has fewer than %d items, counting an item's repeats as one: have more coflows or blocks", metrics.LeastPairs))
 	}
 }
 
@@ -180,7 +180,8 @@ const scaleNote = "Ratio: the speed-up with rates and sizes divided, over the on
 
 // table is what the comparisons came to.
 func (c *ScaleCheck) table() table {
-	t := table{title: "Scale check", head: []string{"arm", "metric", "speed-up", "n", "full scale [95 %]", "scaled [95 %]", "ratio [95 %]", "outcome"}}
+	t := table{title: "Scale check", head: []string{"arm", "metric", "speed-up", "n", "full scale [95 %]", "scaled [95 %]", "ratio [95 %]", "outcome"},
+		cols: []tables.Column{tables.Names(), {}, {}, {Drop: 3}, {Drop: 2}, {Drop: 1}, {}, {}}}
 	for _, m := range c.Compared {
 		outcome := map[Scaling]string{ScaleInvariant: "invariant", NotScaleInvariant: "moved", ScaleUnknown: "too few"}[m.Outcome]
 		name := map[string]string{"cct": "CCT", "write_time": "write time"}[m.Metric]
@@ -190,16 +191,15 @@ func (c *ScaleCheck) table() table {
 	return t
 }
 
-func (r *Report) scaleTerminal(b *bytes.Buffer, c *ScaleCheck) error {
-	fmt.Fprintf(b, "\n%s\n", c.sentence())
-	if len(c.Compared) == 0 {
-		return nil
-	}
-	if err := draw(b, c.table(), renderer.NewBlueprint(tw.Rendition{Symbols: tw.NewSymbols(tw.StyleLight)})); err != nil {
+func (c *ScaleCheck) terminal(b *bytes.Buffer, style tables.Style) error {
+	b.WriteByte('\n')
+	if err := style.Paragraph(b, "", "", c.sentence()); err != nil || len(c.Compared) == 0 {
 		return err
 	}
-	fmt.Fprintf(b, "%s\n", scaleNote)
-	return nil
+	if err := c.table().text(b, style); err != nil {
+		return err
+	}
+	return style.Paragraph(b, "", "", scaleNote)
 }
 
 func (r *Report) scaleMarkdown(b *bytes.Buffer, c *ScaleCheck) error {

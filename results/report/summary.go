@@ -92,14 +92,19 @@ type RepeatSpread struct {
 }
 
 // PairedSpeedup is the ratio of the baseline's time to the arm's for the same
-// item. Intervals are [low, high] at 95 %, by bootstrap.
+// item. Intervals are [low, high] at 95 %, by a bootstrap over the
+// clusters.
 type PairedSpeedup struct {
-	Pairs     int        `json:"pairs"`
-	Unpaired  int        `json:"unpaired"` // items that only one of the arms has
-	Median    float64    `json:"median"`
-	MedianCI  [2]float64 `json:"median_ci"`
-	GeoMean   float64    `json:"geo_mean"`
-	GeoMeanCI [2]float64 `json:"geo_mean_ci"`
+	Pairs    int `json:"pairs"`
+	Clusters int `json:"clusters"` // of pairs, drawn as one: repeats of an item, flows of a coflow
+	Unpaired int `json:"unpaired"` // items that only one of the arms has
+	// MeanRatio is the ratio of the averages over the pairs.
+	MeanRatio   float64    `json:"mean_ratio"`
+	MeanRatioCI [2]float64 `json:"mean_ratio_ci"`
+	Median      float64    `json:"median"`
+	MedianCI    [2]float64 `json:"median_ci"`
+	GeoMean     float64    `json:"geo_mean"`
+	GeoMeanCI   [2]float64 `json:"geo_mean_ci"`
 }
 
 // FluidPrediction compares with the fluid model, over the items that both have.
@@ -165,7 +170,7 @@ func (in Input) metric(i int, m metric, seed uint64) *Metric {
 		}
 		if p := metrics.Pair(baseline, items, seed); p.N > 0 {
 			ci := func(v metrics.Interval) [2]float64 { return [2]float64{round6(v.Low), round6(v.High)} }
-			out.Paired = &PairedSpeedup{Pairs: p.N, Unpaired: p.Unpaired, Median: round6(p.Median), MedianCI: ci(p.MedianCI), GeoMean: round6(p.GeoMean), GeoMeanCI: ci(p.GeoMeanCI)}
+			out.Paired = &PairedSpeedup{Pairs: p.N, Clusters: p.Clusters, Unpaired: p.Unpaired, MeanRatio: round6(p.MeanRatio), MeanRatioCI: ci(p.MeanRatioCI), Median: round6(p.Median), MedianCI: ci(p.MedianCI), GeoMean: round6(p.GeoMean), GeoMeanCI: ci(p.GeoMeanCI)}
 		}
 	}
 	if !in.FluidModel {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	tables "testbed/results/table"
 	"testbed/results/verdict"
 )
 
@@ -16,7 +17,11 @@ type table struct {
 	head  []string
 	rows  [][]string
 	notes []string
+	cols  []tables.Column // how they give way on a terminal; those left out are numbers
 }
+
+// best marks the least average of a table.
+const best = "★"
 
 // tables are those of the metrics that some arm has items for, void or not.
 func (r *Report) tables() []table {
@@ -35,7 +40,10 @@ func (r *Report) tables() []table {
 }
 
 // columns are those that some arm fills.
-type columns struct{ speedup, repeats, fluid, verdict bool }
+type columns struct {
+	speedup, repeats, fluid, verdict bool
+	best                             float64 // the least average, in microseconds; 0 is not marked
+}
 
 func (r *Report) table(m metric) table {
 	t := table{title: m.name}
@@ -48,18 +56,29 @@ func (r *Report) table(m metric) table {
 			counts[f.N/r.Summary.Arms[i].Repeats] = true
 		}
 	}
-	t.head = []string{"arm", "n", "average", "P50", "P95", "P99"}
+	add := func(head string, c tables.Column) { t.head, t.cols = append(t.head, head), append(t.cols, c) }
+	add("arm", tables.Names())
+	add("n", tables.Column{Drop: 5})
+	add("average", tables.Column{})
+	add("P50", tables.Column{Drop: 4})
+	add("P95", tables.Column{Drop: 7})
+	add("P99", tables.Column{Drop: 2})
 	if cols.repeats {
-		t.head = append(t.head, "repeats ±")
+		add("repeats ±", tables.Column{Drop: 3})
 	}
 	if cols.speedup {
-		t.head = append(t.head, "speed-up", "paired [95 %]")
+		add("speed-up", tables.Column{Drop: 8})
+		add("paired [95 %]", tables.Column{})
 	}
 	if cols.fluid {
-		t.head = append(t.head, "fluid average", "measured/fluid")
+		add("fluid average", tables.Column{Drop: 1})
+		add("measured/fluid", tables.Column{Drop: 6, Short: "vs fluid"})
 	}
 	if cols.verdict {
-		t.head = append(t.head, "verdict")
+		add("verdict", tables.Column{Left: true})
+	}
+	if len(counts) == 1 {
+		cols.best = r.best(m)
 	}
 	for i := range r.Summary.Arms {
 		t.rows = append(t.rows, r.row(i, m, cols))
@@ -71,6 +90,22 @@ func (r *Report) table(m metric) table {
 		t.notes = append(t.notes, fmt.Sprintf("The baseline %s is void: there is no speed-up to state.", base.Name))
 	}
 	return t
+}
+
+// best is the least average of the arms, 0 where there are not several.
+func (r *Report) best(m metric) float64 {
+	n, least := 0, 0.0
+	for i := range r.Summary.Arms {
+		if f := *m.in(&r.Summary.Arms[i]); f != nil {
+			if n++; n == 1 || f.MeanUS < least {
+				least = f.MeanUS
+			}
+		}
+	}
+	if n < 2 {
+		return 0
+	}
+	return least
 }
 
 func (r *Report) row(i int, m metric, cols columns) []string {
@@ -89,7 +124,11 @@ func (r *Report) row(i int, m metric, cols columns) []string {
 	if f == nil {
 		void(5)
 	} else {
-		row = append(row, fmt.Sprint(f.N), human(f.mean), human(f.p50), human(f.p95), human(f.p99))
+		average := human(f.mean)
+		if cols.best > 0 && f.MeanUS == cols.best {
+			average = best + " " + average
+		}
+		row = append(row, fmt.Sprint(f.N), average, human(f.p50), human(f.p95), human(f.p99))
 	}
 	if cols.repeats {
 		if f == nil || f.Repeats == nil {

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/olekukonko/tablewriter"
-	"github.com/olekukonko/tablewriter/renderer"
 	"github.com/olekukonko/tablewriter/tw"
+
+	tables "testbed/results/table"
 )
 
 // mostProblems is how many problems of an arm the terminal shows; the Markdown
@@ -44,47 +46,80 @@ func draw(w io.Writer, t table, r tw.Renderer) error {
 	return nil
 }
 
-// Terminal writes the tables, and below them what limits their worth.
-func (r *Report) Terminal(w io.Writer) error {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "Run %s, scenario %s\n%s\n", r.in.RunID, r.in.Scenario, r.source())
-	if r.in.Partial != nil {
-		fmt.Fprintf(&b, "\n%s\n", r.in.Partial.String())
+// text draws t to fit a terminal, and below it what did not fit and its notes.
+func (t table) text(w io.Writer, style tables.Style) error {
+	fitted, err := tables.Table{Head: t.head, Rows: t.rows, Columns: t.cols}.Draw(w, style)
+	if err != nil {
+		return fmt.Errorf("table %q: %w", t.title, err)
 	}
-	tables := append(r.tables(), r.timeTables()...)
-	if len(tables) == 0 {
-		b.WriteString("\nNothing was measured: no coflow, flow or block has a record.\n")
-	}
-	for _, t := range tables {
-		fmt.Fprintf(&b, "\n%s\n", t.title)
-		if err := draw(&b, t, renderer.NewBlueprint(tw.Rendition{Symbols: tw.NewSymbols(tw.StyleLight)})); err != nil {
+	for _, n := range append(fitted.Notes(), t.notes...) {
+		if err := style.Paragraph(w, "", "", n); err != nil {
 			return err
 		}
-		for _, n := range t.notes {
-			fmt.Fprintf(&b, "%s\n", n)
+	}
+	return nil
+}
+
+// Terminal writes the tables, and below them what limits their worth, in the
+// default style.
+func (r *Report) Terminal(w io.Writer) error { return r.TerminalIn(w, tables.Style{}) }
+
+// TerminalIn is Terminal in a style. No line is wider than the style says but for
+// words that are, and no number is cut: where columns are left out, that is said.
+func (r *Report) TerminalIn(w io.Writer, style tables.Style) error {
+	var b bytes.Buffer
+	// Writing to a buffer cannot fail.
+	say := func(first, rest, format string, args ...any) {
+		_ = style.Paragraph(&b, first, rest, fmt.Sprintf(format, args...))
+	}
+	say("", "", "Run %s, scenario %s", r.in.RunID, r.in.Scenario)
+	say("", "", "%s", r.source())
+	if r.in.Partial != nil {
+		b.WriteByte('\n')
+		say("", "", "%s", r.in.Partial.String())
+	}
+	all := append(r.tables(), r.timeTables()...)
+	if len(all) == 0 {
+		b.WriteByte('\n')
+		say("", "", "Nothing was measured: no coflow, flow or block has a record.")
+	}
+	marked := false
+	for _, t := range all {
+		fmt.Fprintf(&b, "\n%s\n", style.Text(t.title))
+		if err := t.text(&b, style); err != nil {
+			return err
+		}
+		for _, row := range t.rows {
+			marked = marked || slices.ContainsFunc(row, func(c string) bool { return strings.HasPrefix(c, best+" ") })
 		}
 	}
+	if marked {
+		b.WriteByte('\n')
+		say("", "", "%s the least average. Whether a difference is more than chance, the interval of the paired speed-up tells: not where it holds 1.", best)
+	}
 	if c := r.Summary.ScaleCheck; c != nil {
-		if err := r.scaleTerminal(&b, c); err != nil {
+		if err := c.terminal(&b, style); err != nil {
 			return err
 		}
 	}
 	for _, reason := range r.reasons() {
-		fmt.Fprintf(&b, "\n%s\n", reason.heading)
+		b.WriteByte('\n')
+		say("", "", "%s", reason.heading)
 		for _, c := range reason.checks {
-			fmt.Fprintf(&b, "  - %s\n", c)
+			say("  - ", "    ", "%s", c)
 		}
 	}
 	for _, a := range r.Summary.Arms {
 		if len(a.Problems) == 0 {
 			continue
 		}
-		fmt.Fprintf(&b, "\nProblems in the records of %s:\n", a.Name)
+		b.WriteByte('\n')
+		say("", "", "Problems in the records of %s:", a.Name)
 		for _, p := range a.Problems[:min(mostProblems, len(a.Problems))] {
-			fmt.Fprintf(&b, "  - %s\n", p)
+			say("  - ", "    ", "%s", p)
 		}
 		if more := len(a.Problems) - mostProblems; more > 0 {
-			fmt.Fprintf(&b, "  - and %d more: see %s\n", more, MarkdownFile)
+			say("  - ", "    ", "and %d more: see %s", more, MarkdownFile)
 		}
 	}
 	// Cells are padded to equal width, also the last.

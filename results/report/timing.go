@@ -10,6 +10,7 @@ import (
 
 	"testbed/results/flows"
 	"testbed/results/metrics"
+	tables "testbed/results/table"
 	"testbed/results/timing"
 	"testbed/topo/units"
 	"testbed/workloads"
@@ -213,7 +214,7 @@ func (a *ArmSummary) cells(n int, known bool, cells func() []string) []string {
 
 // causeTable is the totals of every arm by cause; write makes a cell.
 func (r *Report) causeTable(title string, causes []timing.Cause, heads []string, of func(*TimeSummary) []timing.Share, write func(part, of time.Duration) string) (table, bool) {
-	t := table{title: title, head: append([]string{"arm", "total"}, heads...)}
+	t := table{title: title, head: append([]string{"arm", "total"}, heads...), cols: []tables.Column{tables.Names()}}
 	any := false
 	for i := range r.Summary.Arms {
 		a := &r.Summary.Arms[i]

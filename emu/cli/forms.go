@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	tables "testbed/results/table"
+)
+
+// forms are the flags of verbs that print figures: in which form, and how wide.
+type forms struct {
+	markdown, csv bool
+	width         int
+}
+
+func (f *forms) add(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.markdown, "markdown", false, "print Markdown instead of tables for the terminal")
+	cmd.Flags().BoolVar(&f.csv, "csv", false, "print CSV: one row for each arm and metric")
+	cmd.Flags().IntVar(&f.width, "width", tables.DefaultWidth, "columns of the terminal that tables are to fit in")
+}
+
+// check refuses what cannot be had, before anything is done.
+func (f *forms) check(a *app) error {
+	n := 0
+	for _, set := range []bool{f.markdown, f.csv, a.json} {
+		if set {
+			n++
+		}
+	}
+	if n > 1 {
+		return usageError{fmt.Errorf("--markdown, --csv and --json: want one of them")}
+	}
+	if f.width < tables.LeastWidth {
+		return usageError{fmt.Errorf("--width %d: want %d columns or more", f.width, tables.LeastWidth)}
+	}
+	return nil
+}
+
+// written are the ways to write the same figures.
+type written struct {
+	data     any // as JSON
+	terminal func(io.Writer, tables.Style) error
+	markdown func(io.Writer) error
+	csv      func(io.Writer) error
+}
+
+// show writes figures in the form that was asked for.
+func (a *app) show(f *forms, w written) error {
+	switch {
+	case f.markdown:
+		return w.markdown(a.stdout)
+	case f.csv:
+		return w.csv(a.stdout)
+	}
+	return a.print(w.data, func(out io.Writer) error {
+		return w.terminal(out, tables.Style{Width: f.width, ASCII: asciiLocale(os.Getenv)})
+	})
+}
+
+// asciiLocale tells a locale that states another character set than UTF-8, or none
+// as C and POSIX do. Where no locale is set at all, as in containers and services,
+// UTF-8 is what terminals have.
+func asciiLocale(env func(string) string) bool {
+	locale := strings.ToLower(cmp.Or(env("LC_ALL"), env("LC_CTYPE"), env("LANG")))
+	return locale != "" && !strings.Contains(locale, "utf-8") && !strings.Contains(locale, "utf8")
+}

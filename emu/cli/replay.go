@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"testbed/emu/experiment"
+)
+
+func (a *app) replayCmd() *cobra.Command {
+	var arm string
+	var repeat int
+	cmd := &cobra.Command{
+		Use: "replay RUN", Short: "Check that a run's policies decide again what they decided then, without root",
+		Long: `Replay steps the engine through the events that a run logged (events.jsonl), with
+the run's own scenario, and compares each command with the one that was logged. It
+shows the first that differs with the events that led to it, or says that none does.
+A policy under change can be tried this way on what really happened.
+
+It needs no root. Exit code 1 tells that a command differs, or that a log cannot be
+read.`,
+		Example: `  testbed replay runs/quickstart-20260102-150405-ab12
+  testbed replay runs/quickstart-20260102-150405-ab12 --arm sebf+hdfs --repeat 0
+  testbed replay runs/quickstart-20260102-150405-ab12 --json | jq '.repeats[].differs'`,
+		Args: exactly(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o := experiment.ReplayOptions{Arm: arm, Repeat: experiment.AllRepeats, Version: version}
+			if cmd.Flags().Changed("repeat") {
+				if repeat < 0 {
+					return usageError{fmt.Errorf("--repeat %d: want a repeat, from 0", repeat)}
+				}
+				o.Repeat = repeat
+			}
+			out, err := experiment.Replay(cmd.Context(), args[0], o)
+			if out == nil {
+				return err
+			}
+			view := replayView(out)
+			if printErr := a.print(view, func(w io.Writer) error { return view.text(w) }); printErr != nil {
+				return printErr
+			}
+			if err != nil {
+				return err
+			}
+			if view.Differs {
+				return exitCode(exitFailure)
+			}
+			return nil
+		},
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		},
+	}
+	cmd.Flags().StringVar(&arm, "arm", "", "replay this arm alone")
+	cmd.Flags().IntVar(&repeat, "repeat", 0, "replay this repeat alone, from 0")
+	return cmd
+}
+
+// replays is the JSON of a replay.
+type replays struct {
+	Run     string           `json:"run_id"`
+	Backend string           `json:"backend"`
+	Differs bool             `json:"differs"` // in any repeat
+	Notes   []string         `json:"notes"`
+	Repeats []replayedRepeat `json:"repeats"`
+}
+
+type replayedRepeat struct {
+	Arm        string      `json:"arm"`
+	Repeat     int         `json:"repeat"`   // from 0
+	Steps      int         `json:"steps"`    // that do not differ
+	Commands   int         `json:"commands"` // of these
+	Unfinished string      `json:"unfinished,omitempty"`
+	Differs    *difference `json:"differs,omitempty"`
+}
+
+type difference struct {
+	Step             int               `json:"step"` // from 1, also the log's line
+	NowNS            int64             `json:"t_ns"` // since the start of the run
+	Events           []json.RawMessage `json:"events"`
+	Command          int               `json:"command"` // of the step, from 1
+	Logged           json.RawMessage   `json:"logged"`  // null where there is none
+	Replayed         json.RawMessage   `json:"replayed"`
+	LoggedCommands   int               `json:"logged_commands"` // of the step
+	ReplayedCommands int               `json:"replayed_commands"`
+}
+
+func replayView(r *experiment.Replays) replays {
+	v := replays{Run: r.Run, Backend: r.Backend, Notes: append([]string{}, r.Notes...), Repeats: []replayedRepeat{}}
+	for _, x := range r.Repeats {
+		one := replayedRepeat{Arm: x.Arm, Repeat: x.Repeat, Steps: x.Steps, Commands: x.Commands, Unfinished: x.Unfinished}
+		if d := x.Differs; d != nil {
+			v.Differs = true
+			one.Differs = &difference{Step: d.Step, NowNS: int64(d.Now), Events: d.Events, Command: d.Command, Logged: orNull(d.Logged), Replayed: orNull(d.Replayed),
+				LoggedCommands: d.LoggedCommands, ReplayedCommands: d.ReplayedCommands}
+		}
+		v.Repeats = append(v.Repeats, one)
+	}
+	return v
+}
+
+func orNull(raw json.RawMessage) json.RawMessage {
+	if raw == nil {
+		return json.RawMessage("null")
+	}
+	return raw
+}
+
+// Of what replay shows of a message: its longest text in bytes, and how many
+// events of one name.
+const (
+	mostMessage = 200
+	mostEvents  = 3
+)
+
+func (v replays) text(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Run %s (%s)\n", v.Run, v.Backend)
+	for _, n := range v.Notes {
+		fmt.Fprintf(&b, "note: %s\n", n)
+	}
+	for _, r := range v.Repeats {
+		name := fmt.Sprintf("%s, repeat %d", r.Arm, r.Repeat)
+		d := r.Differs
+		if d == nil {
+			fmt.Fprintf(&b, "%s: none differs: %d steps, %d commands\n", name, r.Steps, r.Commands)
+			if r.Unfinished != "" {
+				fmt.Fprintf(&b, "  the log ends with %s unfinished\n", r.Unfinished)
+			}
+			continue
+		}
+		fmt.Fprintf(&b, "%s: DIFFERS at step %d (line %d of the log), %.6f s, command %d, after %d steps and %d commands that do not\n",
+			name, d.Step, d.Step, float64(d.NowNS)/1e9, d.Command, r.Steps, r.Commands)
+		b.WriteString("  events that led to it:\n")
+		count := map[string]int{}
+		for _, ev := range d.Events {
+			n, text := message(ev)
+			if count[n]++; count[n] <= mostEvents {
+				fmt.Fprintf(&b, "    %s\n", text)
+			}
+		}
+		for _, ev := range d.Events { // in an order that does not change
+			n, _ := message(ev)
+			if more := count[n] - mostEvents; more > 0 {
+				fmt.Fprintf(&b, "    and %d more %s\n", more, n)
+			}
+			count[n] = 0
+		}
+		fmt.Fprintf(&b, "  logged:   %s\n  replayed: %s\n", command(d.Logged), command(d.Replayed))
+		if d.LoggedCommands != d.ReplayedCommands {
+			fmt.Fprintf(&b, "  the step has %d commands in the log, %d replayed\n", d.LoggedCommands, d.ReplayedCommands)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func command(raw json.RawMessage) string {
+	if bytes.Equal(raw, []byte("null")) {
+		return "no command"
+	}
+	_, text := message(raw)
+	return text
+}
+
+// message is the name of an event or command as it is logged, and its text.
+func message(raw json.RawMessage) (name, text string) {
+	var m map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &m); err != nil || len(m) != 1 {
+		return "message", clip(string(raw), mostMessage) // of an edited log
+	}
+	for n, body := range m {
+		name, text = n, n+" "+clip(string(body), mostMessage)
+	}
+	return name, text
+}
+
+// clip ends a text after so many bytes, at a rune.
+func clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + fmt.Sprintf("… (%d bytes)", len(s))
+}

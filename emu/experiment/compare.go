@@ -1,0 +1,311 @@
+package experiment
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"testbed/emu/scenario"
+	"testbed/results/archive"
+	"testbed/results/compare"
+	"testbed/results/metrics"
+	"testbed/results/verdict"
+	"testbed/topo/units"
+)
+
+// CompareOptions are what to compare of runs.
+type CompareOptions struct {
+	// Baseline is the arm of one run over which its others are compared; "" is the
+	// run's own. Of several runs the first is the baseline.
+	Baseline string
+	// Arms are those to compare; none is all. Of several runs an arm is NAME, or
+	// NAME=OTHER for NAME of the first run against OTHER of the others.
+	Arms []string
+	// Version is that of this tool.
+	Version string
+}
+
+// WorkloadError is two runs that were not asked the same, or not of the same
+// cluster.
+type WorkloadError struct {
+	A, B    string // run directories
+	Differs []scenario.Differs
+}
+
+func (e *WorkloadError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "the workloads of %s and %s differ, so nothing is compared: run both on the same scenario, with other arms if you like", e.A, e.B)
+	for _, d := range e.Differs {
+		fmt.Fprintf(&b, "\n  %s: %s, and %s", d.Key, placed(d.A, e.A), placed(d.B, e.B))
+	}
+	return b.String()
+}
+
+// placed is a value with its place.
+func placed(v *scenario.Value, dir string) string {
+	file := filepath.Join(dir, "scenario.yaml")
+	switch {
+	case v == nil:
+		return "nothing in " + file
+	case v.Line == 0:
+		return fmt.Sprintf("%s by default in %s", v.Text, file)
+	}
+	return fmt.Sprintf("%s at %s:%d:%d", v.Text, file, v.Line, v.Col)
+}
+
+// SameWorkload is an error unless two run directories are of the same workload on
+// the same cluster: all that their scenarios state but arms, repeat, name, capture
+// and limits. The error is a *WorkloadError where they differ. Runs that record the
+// same fingerprint are the same; where the fingerprints differ, as with other arms,
+// the recorded scenarios are compared key by key, and must be those that were run.
+func SameWorkload(a, b, version string) (notes []string, err error) {
+	ma, sa, err := openRun(a)
+	if err != nil {
+		return nil, err
+	}
+	mb, sb, err := openRun(b)
+	if err != nil {
+		return nil, err
+	}
+	if ma.Workload != "" && ma.Workload == mb.Workload {
+		return nil, nil
+	}
+	differs, err := scenario.WorkloadDiffers(sa, sb)
+	if err != nil {
+		return nil, err
+	}
+	if len(differs) > 0 {
+		return nil, &WorkloadError{a, b, differs}
+	}
+	for _, x := range []struct {
+		dir string
+		m   Manifest
+		s   *scenario.Scenario
+	}{{a, ma, sa}, {b, mb, sb}} {
+		got, err := x.s.Fingerprint()
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case got == x.m.Workload:
+		case x.m.Tool == version:
+			return nil, fmt.Errorf("%s: scenario.yaml or a trace was changed after the run: manifest.json has the fingerprint %.12s, and they %.12s: what was run is not known, so nothing is compared", x.dir, x.m.Workload, got)
+		default:
+			notes = append(notes, fmt.Sprintf("%s was made by version %s, which writes fingerprints that this version (%s) does not: its workload is taken from its scenario.yaml", x.m.Run, x.m.Tool, version))
+		}
+	}
+	return notes, nil
+}
+
+// Compare compares the arms of one run over its baseline or, of several, each arm
+// with that of the first run. It reads run directories and no captures.
+func Compare(dirs []string, o CompareOptions) (*compare.Result, error) {
+	var runs []*archive.Run
+	in := compare.Input{}
+	for i, dir := range dirs {
+		r, err := archive.Open(dir)
+		if err != nil {
+			return nil, fmt.Errorf("compare: %w", err)
+		}
+		runs = append(runs, r)
+		run := compare.Run{ID: r.Summary.RunID, Dir: dir, Backend: r.Summary.Source}
+		if len(dirs) > 1 {
+			run.Label = label(i)
+		}
+		if m := r.Manifest; m != nil {
+			run.Tool, run.Kernel = m.Tool, m.Kernel
+		}
+		in.Runs = append(in.Runs, run)
+		if p := r.Summary.Partial; p != nil {
+			in.Notes = append(in.Notes, strings.TrimSpace(run.Label+" "+r.Summary.RunID)+" was cut short: "+p.String())
+		}
+	}
+	var err error
+	switch len(runs) {
+	case 0:
+		return nil, fmt.Errorf("compare: no run: want one run directory or more")
+	case 1:
+		in.Pairs, err = withinRun(runs[0], o)
+	default:
+		if o.Baseline != "" {
+			return nil, fmt.Errorf("compare: baseline %q of %d runs: the first run is the baseline; to compare arms of different names, choose arms as NAME=OTHER", o.Baseline, len(runs))
+		}
+		for i, r := range runs[1:] {
+			if runs[0].Manifest == nil || r.Manifest == nil {
+				return nil, fmt.Errorf("compare: %s or %s has no manifest.json, and so nothing that tells whether their workloads are the same: want whole run directories", dirs[0], dirs[i+1])
+			}
+			notes, err := SameWorkload(dirs[0], dirs[i+1], o.Version)
+			if err != nil {
+				return nil, fmt.Errorf("compare: %w", err)
+			}
+			for _, n := range append(notes, conditions(runs[0], r, i+1)...) {
+				if !slices.Contains(in.Notes, n) {
+					in.Notes = append(in.Notes, n)
+				}
+			}
+		}
+		in.Pairs, err = acrossRuns(runs, o)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("compare: %w", err)
+	}
+	out, err := compare.New(in)
+	if err != nil {
+		return nil, fmt.Errorf("compare: %w", err)
+	}
+	return out, nil
+}
+
+// label is how the i-th run is called: A to Z, then R27 and so on.
+func label(i int) string {
+	if i < 26 {
+		return string(rune('A' + i))
+	}
+	return fmt.Sprintf("R%d", i+1)
+}
+
+// conditions are what else differs between the first run and the i-th.
+func conditions(a, b *archive.Run, i int) []string {
+	var out []string
+	differ := func(what, x, y string) {
+		if x != y {
+			out = append(out, fmt.Sprintf("%s differs: %s in %s, %s in %s", what, x, label(0), y, label(i)))
+		}
+	}
+	x, y := a.Manifest, b.Manifest
+	if a.Summary.Source != b.Summary.Source {
+		out = append(out, fmt.Sprintf("%s is of %s and %s of %s: ratios between them are of measured over computed, not of policies", label(0), source(a), label(i), source(b)))
+	}
+	differ("the version of testbed", x.Tool, y.Tool)
+	differ("the kernel", x.Kernel, y.Kernel)
+	differ("the number of processors", fmt.Sprint(x.CPUs), fmt.Sprint(y.CPUs))
+	if a.Summary.Source == b.Summary.Source {
+		differ("what links go by", x.Calibration, y.Calibration)
+		differ("what limits were in force (settings in manifest.json)", string(x.Settings), string(y.Settings))
+	}
+	if x.Repeats != y.Repeats {
+		out = append(out, fmt.Sprintf("%s has %d repeats and %s %d: what only one has is unpaired", label(0), x.Repeats, label(i), y.Repeats))
+	}
+	return out
+}
+
+func source(r *archive.Run) string {
+	if r.Simulated() {
+		return "the fluid model"
+	}
+	return "packets"
+}
+
+// withinRun pairs the arms of one run with its baseline.
+func withinRun(r *archive.Run, o CompareOptions) ([]compare.Pairing, error) {
+	base := o.Baseline
+	if base == "" {
+		base = r.Summary.Baseline
+	}
+	if r.Arm(base) == nil {
+		return nil, noArm(r, base)
+	}
+	names := o.Arms
+	if len(names) == 0 {
+		names = slices.DeleteFunc(r.Arms(), func(n string) bool { return n == base })
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("run %s has one arm, %s: want another, or a second run", r.Dir, base)
+	}
+	var out []compare.Pairing
+	for _, n := range names {
+		if r.Arm(n) == nil {
+			return nil, noArm(r, n)
+		}
+		if n == base {
+			return nil, fmt.Errorf("arm %q is the baseline: choose another baseline, or leave it out of the arms", n)
+		}
+		out = append(out, compare.Pairing{Base: armOf(r, base, ""), Arm: armOf(r, n, "")})
+	}
+	return out, nil
+}
+
+func noArm(r *archive.Run, name string) error {
+	return fmt.Errorf("run %s has no arm %q: it has %s", r.Dir, name, strings.Join(r.Arms(), ", "))
+}
+
+// acrossRuns pairs arms of the first run with those of the others.
+func acrossRuns(runs []*archive.Run, o CompareOptions) ([]compare.Pairing, error) {
+	var out []compare.Pairing
+	first := runs[0]
+	for i, r := range runs[1:] {
+		found := false
+		pair := func(a, b string) {
+			out = append(out, compare.Pairing{Base: armOf(first, a, label(0)), Arm: armOf(r, b, label(i+1))})
+			found = true
+		}
+		for _, choice := range o.Arms {
+			a, b, ok := strings.Cut(choice, "=")
+			if !ok {
+				b = a
+			}
+			if first.Arm(a) == nil {
+				return nil, noArm(first, a)
+			}
+			if r.Arm(b) == nil {
+				return nil, noArm(r, b)
+			}
+			pair(a, b)
+		}
+		if len(o.Arms) == 0 {
+			for _, n := range first.Arms() {
+				if r.Arm(n) != nil {
+					pair(n, n)
+				}
+			}
+		}
+		if !found {
+			return nil, fmt.Errorf("no arm of %s (%s) is also one of %s (%s): choose arms as NAME=OTHER", first.Dir, strings.Join(first.Arms(), ", "), r.Dir, strings.Join(r.Arms(), ", "))
+		}
+	}
+	return out, nil
+}
+
+// armOf is an arm of a run with its items.
+func armOf(r *archive.Run, name, run string) compare.Arm {
+	a := compare.Arm{Run: run, Name: name, Items: map[compare.Metric][]compare.Item{}}
+	if level, ok := r.Level(name); ok {
+		a.Level = level
+		a.Why = doubts(r.Arm(name).Verdicts)
+	}
+	add := func(m compare.Metric, k archive.Key, failed bool, size units.Bytes, id, cluster int, took time.Duration) {
+		if k.Arm == name && !failed {
+			a.Items[m] = append(a.Items[m], compare.Item{Item: metrics.Item{Repeat: k.Repeat, ID: id, Cluster: cluster, Time: took}, Size: size})
+		}
+	}
+	for _, c := range r.Coflows {
+		add(compare.CCT, c.Key, c.Failed, c.Size, int(c.Coflow), int(c.Coflow), c.CCT)
+	}
+	for _, f := range r.Flows {
+		add(compare.FCT, f.Key, f.Failed, f.Size, int(f.Flow), int(f.Coflow), f.FCT)
+	}
+	for _, b := range r.Blocks {
+		add(compare.WriteTime, b.Key, b.Failed, b.Size, int(b.Block), int(b.Block), b.WriteTime)
+	}
+	return a
+}
+
+// doubts are the checks that did not pass, a line each.
+func doubts(verdicts []verdict.Verdict) []string {
+	var out []string
+	for k, v := range verdicts {
+		for _, c := range v.Checks {
+			if c.Level == verdict.Pass {
+				continue
+			}
+			line := fmt.Sprintf("repeat %d: %s is %s: %s", k, c.Name, c.Level, c.Value)
+			if c.Reason != "" {
+				line += ": " + c.Reason
+			}
+			out = append(out, line)
+		}
+	}
+	return out
+}

@@ -1,0 +1,118 @@
+package scenario
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// Value is one value of a scenario, with variables replaced and defaults filled in.
+type Value struct {
+	Key       string // such as "fabric.host_link" or "workload[0].blocks"
+	Text      string // as YAML has it; of a trace its sum and its file
+	Line, Col int    // in the scenario file; 0 where the value is a default
+	compared  string
+}
+
+// Differs is a value in which two scenarios differ. What one of them does not have
+// is nil.
+type Differs struct {
+	Key  string
+	A, B *Value
+}
+
+// notWorkload are keys that do not touch what the cluster is asked to do and what it
+// is made of: two scenarios that differ in them alone have the same workload.
+var notWorkload = []string{"name", "arms", "repeat", "capture", "limits", "disk.dir"}
+
+// WorkloadDiffers are the values in which what two scenarios ask of what cluster
+// differs: all but arms, repeat, name, capture, limits and the directory of disks, in
+// order of key. Traces are compared by what is in them.
+func WorkloadDiffers(a, b *Scenario) ([]Differs, error) {
+	left, err := a.values()
+	if err != nil {
+		return nil, err
+	}
+	right, err := b.values()
+	if err != nil {
+		return nil, err
+	}
+	var out []Differs
+	for key, v := range left {
+		if w, ok := right[key]; !ok {
+			out = append(out, Differs{key, v, nil})
+		} else if v.compared != w.compared {
+			out = append(out, Differs{key, v, w})
+		}
+	}
+	for key, w := range right {
+		if left[key] == nil {
+			out = append(out, Differs{key, nil, w})
+		}
+	}
+	slices.SortFunc(out, func(x, y Differs) int { return strings.Compare(x.Key, y.Key) })
+	return out, nil
+}
+
+// values are those of the scenario's workload, by key.
+func (s *Scenario) values() (map[string]*Value, error) {
+	resolved, err := s.Resolved()
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]*Value{}
+	if err := leaves(resolved, func(key string, n *yaml.Node) {
+		for _, k := range notWorkload {
+			if key == k || strings.HasPrefix(key, k+".") || strings.HasPrefix(key, k+"[") {
+				return
+			}
+		}
+		out[key] = &Value{Key: key, Text: n.Value, compared: n.Value}
+	}); err != nil {
+		return nil, fmt.Errorf("scenario %s: %w", s.Spec.Name, err)
+	}
+	for i, t := range s.traces {
+		if v := out[fmt.Sprintf("workload[%d].path", i)]; v != nil && t.Trace != nil {
+			v.compared = t.sum
+			v.Text = fmt.Sprintf("%s (SHA-256 %.12s)", path.Base(t.file.Name), t.sum)
+		}
+	}
+	return out, leaves(s.source, func(key string, n *yaml.Node) {
+		if v := out[key]; v != nil {
+			v.Line, v.Col = n.Line, n.Column
+		}
+	})
+}
+
+// leaves calls f for each scalar of a YAML document, and each empty list or mapping.
+func leaves(data []byte, f func(key string, n *yaml.Node)) error {
+	var doc yaml.Node
+	if err := yaml.Load(data, &doc, yaml.WithUniqueKeys(false)); err != nil {
+		return err
+	}
+	var walk func(key string, n *yaml.Node)
+	walk = func(key string, n *yaml.Node) {
+		for n.Kind == yaml.AliasNode {
+			n = n.Alias
+		}
+		switch {
+		case n.Kind == yaml.DocumentNode && len(n.Content) > 0:
+			walk(key, n.Content[0])
+		case n.Kind == yaml.MappingNode && len(n.Content) > 0:
+			for i := 0; i+1 < len(n.Content); i += 2 {
+				walk(join(key, n.Content[i].Value), n.Content[i+1])
+			}
+		case n.Kind == yaml.SequenceNode && len(n.Content) > 0:
+			for i, c := range n.Content {
+				walk(fmt.Sprintf("%s[%d]", key, i), c)
+			}
+		default:
+			f(key, n)
+		}
+	}
+	walk("", &doc)
+	return nil
+}

@@ -1,0 +1,240 @@
+package compare
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"testbed/results/metrics"
+	tables "testbed/results/table"
+	"testbed/results/verdict"
+	"testbed/topo/units"
+)
+
+// arm has one coflow for each time, in repeat 0, of 1 MB times its number.
+func arm(name string, level verdict.Level, times ...time.Duration) Arm {
+	a := Arm{Name: name, Level: level, Items: map[Metric][]Item{}}
+	for i, d := range times {
+		a.Items[CCT] = append(a.Items[CCT], Item{metrics.Item{ID: i + 1, Cluster: i + 1, Time: d}, units.Bytes(i+1) * units.MB})
+	}
+	return a
+}
+
+func result(t testing.TB, in Input) *Result {
+	t.Helper()
+	r, err := New(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+const sec = time.Second
+
+// Eight pairs worked by hand: ratios 2 (seven times) and 4; times of the base sum to
+// 14+8 = 22 s, those of the arm to 7+2 = 9 s.
+func TestByHand(t *testing.T) {
+	base := arm("fair", verdict.Pass, 2*sec, 2*sec, 2*sec, 2*sec, 2*sec, 2*sec, 2*sec, 8*sec)
+	fast := arm("sebf", verdict.Pass, sec, sec, sec, sec, sec, sec, sec, 2*sec, 5*sec) // the ninth is unpaired
+	r := result(t, Input{Pairs: []Pairing{{base, fast}, {fast, base}, {base, base}}})
+	f := r.Comparisons[0].Figures[0]
+	if f.Metric != CCT || f.Pairs != 8 || f.Clusters != 8 || f.Unpaired != 1 || len(r.Comparisons[0].Figures) != 1 {
+		t.Errorf("%+v", f)
+	}
+	geo := math.Round(1e6*math.Exp2(9.0/8)) / 1e6 // (7·1 + 1·2)/8 in log2
+	if f.MeanRatio.Value != 2.444444 || f.MedianRatio.Value != 2 || f.GeoMean.Value != geo {
+		t.Errorf("ratios %v, %v, %v, want 2.444444, 2, %v", f.MeanRatio.Value, f.MedianRatio.Value, f.GeoMean.Value, geo)
+	}
+	// Resamples lie between all twos and all fours.
+	for _, e := range []Estimate{f.MeanRatio, f.MedianRatio, f.GeoMean} {
+		if e.CI[0] < 2 || e.CI[1] > 4 || e.Outcome != Faster {
+			t.Errorf("%+v", e)
+		}
+	}
+	if back := r.Comparisons[1].Figures[0]; back.MeanRatio.Outcome != Slower || math.Abs(back.GeoMean.Value*geo-1) > 1e-5 {
+		t.Errorf("the other way round: %+v", back)
+	}
+	same := r.Comparisons[2].Figures[0]
+	if same.MeanRatio != (Estimate{1, [2]float64{1, 1}, NoneYet}) || same.GeoMean != same.MeanRatio || same.MedianRatio != same.MeanRatio {
+		t.Errorf("an arm against itself: %+v", same)
+	}
+	var b bytes.Buffer
+	if err := r.Terminal(&b, tables.Style{}); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(strings.Fields(b.String()), " ")
+	for _, want := range []string{"CCT: sebf is 2.44× [2.00, ", "faster than fair by averages", "CCT: fair is 2.44× [2.00, ", "slower than sebf by averages", "CCT: fair against fair: no difference shown.", "Unpaired coflows"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+}
+
+// Seven items, or seven items in many repeats, are too few.
+func TestTooFew(t *testing.T) {
+	base, fast := arm("a", verdict.Pass, sec, sec, sec, sec, sec, sec, sec), arm("b", verdict.Pass, sec/2, sec/2, sec/2, sec/2, sec/2, sec/2, sec/2)
+	for repeat := range 4 {
+		for i := range 7 {
+			x, y := base.Items[CCT][i], fast.Items[CCT][i]
+			x.Repeat, y.Repeat = repeat+1, repeat+1
+			base.Items[CCT], fast.Items[CCT] = append(base.Items[CCT], x), append(fast.Items[CCT], y)
+		}
+	}
+	f := result(t, Input{Pairs: []Pairing{{base, fast}}}).Comparisons[0].Figures[0]
+	if f.Pairs != 35 || f.Clusters != 7 || f.MeanRatio.Outcome != TooFew || f.GeoMean.Outcome != TooFew || f.MeanRatio.Value != 2 {
+		t.Errorf("%+v", f)
+	}
+	none := result(t, Input{Pairs: []Pairing{{arm("a", verdict.Pass, sec), Arm{Name: "b", Level: verdict.Pass}}}}).Comparisons[0].Figures[0]
+	if none.Pairs != 0 || none.Unpaired != 1 || none.GeoMean.Outcome != TooFew {
+		t.Errorf("nothing in common: %+v", none)
+	}
+}
+
+// Of 200 pairs of arms drawn alike the interval holds 1 in 90 % or more, and with a
+// true ratio of 1.5 and 30 items it never does.
+func TestCoverage(t *testing.T) {
+	alike, missed := 0, 0
+	for d := range 200 {
+		rng := rand.New(rand.NewPCG(uint64(d), 4))
+		draw := func(name string, sizes []float64, over float64) Arm {
+			var times []time.Duration
+			for _, s := range sizes {
+				times = append(times, time.Duration(s*math.Exp(0.25*rng.NormFloat64())/over*float64(sec)))
+			}
+			return arm(name, verdict.Pass, times...)
+		}
+		sizes := make([]float64, 30)
+		for i := range sizes {
+			sizes[i] = math.Exp(rng.NormFloat64())
+		}
+		base := draw("base", sizes, 1)
+		r := result(t, Input{Seed: uint64(d), Pairs: []Pairing{{base, draw("same", sizes, 1)}, {base, draw("fast", sizes, 1.5)}}})
+		if r.Comparisons[0].Figures[0].GeoMean.Outcome == NoneYet {
+			alike++
+		}
+		if r.Comparisons[1].Figures[0].GeoMean.Outcome != Faster {
+			missed++
+		}
+	}
+	t.Logf("no difference shown in %d of 200 without one; missed %d of 200 with a ratio of 1.5", alike, missed)
+	if alike < 180 || alike == 200 || missed > 0 {
+		t.Errorf("no difference shown in %d of 200 without one, want 180 or more and not all; missed %d with a ratio of 1.5, want none", alike, missed)
+	}
+}
+
+func TestVoidIsRefused(t *testing.T) {
+	times := []time.Duration{sec, sec, sec, sec, sec, sec, sec, sec}
+	void := arm("starved", verdict.Void, times...)
+	void.Why = []string{"repeat 0: capture-drops is void: 17 packets"}
+	degraded := arm("late", verdict.Degraded, times...)
+	degraded.Why = []string{"repeat 0: stall is degraded: 60 ms"}
+	base := arm("fair", verdict.Pass, times...)
+	r := result(t, Input{Runs: []Run{{ID: "r1", Backend: "packets"}}, Pairs: []Pairing{{base, void}, {base, degraded}}})
+	if !r.Void() || len(r.Comparisons[0].Figures) != 0 || !strings.Contains(r.Comparisons[0].Refused, "starved is void") || r.Comparisons[1].Refused != "" {
+		t.Errorf("%+v", r.Comparisons)
+	}
+	for name, write := range map[string]func(*bytes.Buffer) error{
+		"terminal": func(b *bytes.Buffer) error { return r.Terminal(b, tables.Style{}) },
+		"markdown": func(b *bytes.Buffer) error { return r.Markdown(b) },
+		"csv":      func(b *bytes.Buffer) error { return r.CSV(b) },
+	} {
+		var b bytes.Buffer
+		if err := write(&b); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"starved", "void", "late", "degraded"}
+		if name != "csv" {
+			want = append(want, "capture-drops is void: 17 packets", "degraded [2]", "over fair (pass)")
+		}
+		for _, w := range want {
+			if !strings.Contains(b.String(), w) {
+				t.Errorf("%s: no %q in\n%s", name, w, &b)
+			}
+		}
+	}
+	only := result(t, Input{Pairs: []Pairing{{void, base}}})
+	var b bytes.Buffer
+	if err := only.Terminal(&b, tables.Style{}); err != nil || !strings.Contains(b.String(), "is not compared") {
+		t.Errorf("%v\n%s", err, &b)
+	}
+}
+
+// Items of one number that are not the same item are refused.
+func TestMismatch(t *testing.T) {
+	base, other := arm("a", verdict.Pass, sec, sec), arm("b", verdict.Pass, sec, sec)
+	other.Run, base.Run = "B", "A"
+	other.Items[CCT][1].Size = units.KB
+	_, err := New(Input{Pairs: []Pairing{{base, other}}})
+	var bad *MismatchError
+	if !errors.As(err, &bad) || bad.ID != 2 || !strings.Contains(err.Error(), "coflow 2 of repeat 0 has 2MB in A a and 1KB in B b") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := New(Input{}); err == nil || !strings.Contains(err.Error(), "nothing to compare") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// All forms have the same numbers, and the terminal's fit.
+func TestFormsAgree(t *testing.T) {
+	base := arm("fair+hdfs", verdict.Pass, 2*sec, 3*sec, 2*sec, 5*sec, 2*sec, 2*sec, 2*sec, 8*sec, 3*sec)
+	fast := arm("sebf+with-a-very-long-name-of-a-policy-and-its-parameters", verdict.Degraded, sec, 2*sec, 3*sec, sec, sec, sec, sec, 2*sec)
+	base.Run, fast.Run = "A", "B"
+	r := result(t, Input{Runs: []Run{{Label: "A", ID: "a-1", Backend: "packets"}, {Label: "B", ID: "b-2", Backend: "packets"}}, Notes: []string{"the kernel differs: 6.1 in A, 6.2 in B"},
+		Pairs: []Pairing{{base, fast}}})
+	var text, wide, markdown, table, data bytes.Buffer
+	if err := errors.Join(r.Terminal(&text, tables.Style{}), r.Terminal(&wide, tables.Style{Width: 300}), r.Markdown(&markdown), r.CSV(&table), json.NewEncoder(&data).Encode(r)); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(text.String()) {
+		if w := tables.Width(strings.TrimSuffix(line, "\n")); w > tables.DefaultWidth {
+			t.Errorf("%d columns: %s", w, line)
+		}
+	}
+	var back struct {
+		Comparisons []struct {
+			Figures []map[string]any
+		}
+	}
+	if err := json.Unmarshal(data.Bytes(), &back); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(&table).ReadAll()
+	if err != nil || len(rows) != 2 {
+		t.Fatalf("%d rows, %v", len(rows), err)
+	}
+	cell := map[string]string{}
+	for i, h := range rows[0] {
+		cell[h] = rows[1][i]
+	}
+	f := back.Comparisons[0].Figures[0]
+	for _, k := range []string{"pairs", "clusters", "unpaired"} {
+		if got, err := strconv.ParseFloat(cell[k], 64); err != nil || got != f[k] {
+			t.Errorf("%s: %q in CSV, %v in JSON", k, cell[k], f[k])
+		}
+	}
+	for _, k := range []string{"mean_ratio", "median", "geo_mean"} {
+		e := f[k].(map[string]any)
+		ci := e["ci"].([]any)
+		for h, want := range map[string]any{k: e["value"], k + "_low": ci[0], k + "_high": ci[1]} {
+			if got, err := strconv.ParseFloat(cell[h], 64); err != nil || got != want {
+				t.Errorf("%s: %q in CSV, %v in JSON", h, cell[h], want)
+			}
+		}
+		if cell[k+"_outcome"] != e["outcome"] {
+			t.Errorf("%s: %q in CSV, %v in JSON", k+"_outcome", cell[k+"_outcome"], e["outcome"])
+		}
+		shown := Estimate{Value: e["value"].(float64), CI: [2]float64{ci[0].(float64), ci[1].(float64)}}.String()
+		for name, form := range map[string]string{"terminal": wide.String(), "markdown": markdown.String()} {
+			if !strings.Contains(form, shown) {
+				t.Errorf("no %q in the %s:\n%s", shown, name, form)
+			}
+		}
+	}
+}

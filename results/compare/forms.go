@@ -1,0 +1,353 @@
+package compare
+
+import (
+	"bytes"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"testbed/results/metrics"
+	tables "testbed/results/table"
+)
+
+// none stands where there is nothing to say.
+const none = "–"
+
+// label is the arm's name, with its run where there are several.
+func (s Side) label() string {
+	if s.Run == "" {
+		return s.Arm
+	}
+	return s.Run + " " + s.Arm
+}
+
+// figure is that of a metric, nil where there is none.
+func (c *Comparison) figure(m Metric) *Figure {
+	for i := range c.Figures {
+		if c.Figures[i].Metric == m {
+			return &c.Figures[i]
+		}
+	}
+	return nil
+}
+
+// sentence is what the comparison shows in a metric.
+func (c *Comparison) sentence(f *Figure) string {
+	s := fmt.Sprintf("%s: %s against %s: ", f.Metric.short(), c.Arm.label(), c.Base.label())
+	switch {
+	case f.Pairs == 0:
+		return s + "they have no item in common."
+	case f.Clusters < metrics.LeastPairs:
+		return s + fmt.Sprintf("too few to tell: %d pairs of %d %ss, counting one's repeats as one, and intervals of fewer than %d are too narrow.", f.Pairs, f.Clusters, clusterNoun(f.Metric), metrics.LeastPairs)
+	case f.MeanRatio.Outcome == NoneYet && f.GeoMean.Outcome == NoneYet:
+		return s + "no difference shown."
+	}
+	if o := f.MeanRatio.Outcome; o == Faster || o == Slower {
+		return fmt.Sprintf("%s: %s is %s than %s by averages; by geometric mean %s.", f.Metric.short(), c.Arm.label(), f.MeanRatio.says(), c.Base.label(), f.GeoMean.says())
+	}
+	return s + fmt.Sprintf("by averages %s; by geometric mean %s.", f.MeanRatio.says(), f.GeoMean.says())
+}
+
+// clusterNoun is what pairs of a metric are drawn by.
+func clusterNoun(m Metric) string {
+	if m == FCT {
+		return CCT.noun()
+	}
+	return m.noun()
+}
+
+// numbered are the arms that did not pass, in order of appearance.
+type numbered struct {
+	sides  []Side
+	number map[string]int
+}
+
+func (r *Result) numbered() numbered {
+	n := numbered{number: map[string]int{}}
+	for _, c := range r.Comparisons {
+		for _, s := range []Side{c.Base, c.Arm} {
+			if s.Verdict != "pass" && s.Verdict != "fluid model" && n.number[s.label()] == 0 {
+				n.sides = append(n.sides, s)
+				n.number[s.label()] = len(n.sides)
+			}
+		}
+	}
+	return n
+}
+
+func (n numbered) mark(s Side) string {
+	if k := n.number[s.label()]; k > 0 {
+		return fmt.Sprintf("%s [%d]", s.Verdict, k)
+	}
+	return s.Verdict
+}
+
+// shape is which columns the tables need.
+type shape struct {
+	base     *Side // of all comparisons, nil where they have several
+	over     bool  // the baselines have other names than the arms
+	unpaired bool
+	marks    numbered
+}
+
+func (r *Result) shape() shape {
+	s := shape{marks: r.numbered(), base: &r.Comparisons[0].Base}
+	for i := range r.Comparisons {
+		c := &r.Comparisons[i]
+		if s.base != nil && c.Base.label() != s.base.label() {
+			s.base = nil
+		}
+		s.over = s.over || c.Base.Arm != c.Arm.Arm
+		for _, f := range c.Figures {
+			s.unpaired = s.unpaired || f.Unpaired > 0
+		}
+	}
+	return s
+}
+
+// title is the heading of a metric's table.
+func (s shape) title(m Metric) string {
+	if s.base == nil {
+		return m.Title()
+	}
+	return fmt.Sprintf("%s, over %s (%s)", m.Title(), s.base.label(), s.marks.mark(*s.base))
+}
+
+// table is a metric's, ok false where no arm has items.
+func (r *Result) table(m Metric) (t tables.Table, title string, sentences []string, ok bool) {
+	s := r.shape()
+	add := func(head string, c tables.Column) { t.Head, t.Columns = append(t.Head, head), append(t.Columns, c) }
+	add("arm", tables.Names())
+	if s.base == nil {
+		add("over", tables.Names())
+	}
+	add("n", tables.Column{Drop: 2})
+	if s.unpaired {
+		add("unpaired", tables.Column{Drop: 1})
+	}
+	add("averages [95 %]", tables.Column{})
+	add("median [95 %]", tables.Column{Drop: 3})
+	add("geo mean [95 %]", tables.Column{})
+	add("verdict", tables.Column{Left: true, Wrap: 12})
+	unpaired := false
+	for i := range r.Comparisons {
+		c := &r.Comparisons[i]
+		row := []string{c.Arm.label()}
+		level := s.marks.mark(c.Arm)
+		if s.base == nil {
+			// An arm of the same name is not named twice.
+			base := c.Base.label()
+			if !s.over {
+				base = c.Base.Run
+			}
+			row = append(row, base)
+			if of := s.marks.mark(c.Base); of != level {
+				level = of + " / " + level
+			}
+		}
+		f := c.figure(m)
+		counts, ratios := []string{none, none}, []string{none, none, none}
+		switch {
+		case c.Refused != "":
+			counts, ratios = []string{"void", "void"}, []string{"void", "void", "void"}
+		case f != nil:
+			counts = []string{strconv.Itoa(f.Pairs), strconv.Itoa(f.Unpaired)}
+			if f.Pairs > 0 {
+				ratios = []string{f.MeanRatio.String(), f.MedianRatio.String(), f.GeoMean.String()}
+			}
+		}
+		if !s.unpaired {
+			counts = counts[:1]
+		}
+		row = append(append(row, counts...), ratios...)
+		if f != nil {
+			ok = true
+			sentences = append(sentences, c.sentence(f))
+			if f.Unpaired > 0 {
+				unpaired = true
+			}
+		}
+		t.Rows = append(t.Rows, append(row, level))
+	}
+	if unpaired {
+		sentences = append(sentences, fmt.Sprintf("Unpaired %ss, which only one of two arms has, are left out of the ratios.", m.noun()))
+	}
+	return t, s.title(m), sentences, ok
+}
+
+// head are the lines before the tables.
+func (r *Result) head() []string {
+	var out []string
+	for _, run := range r.Runs {
+		s := fmt.Sprintf("%s: %s (%s)", run.Label, run.ID, run.Backend)
+		if run.Label == "" {
+			s = fmt.Sprintf("Run %s (%s)", run.ID, run.Backend)
+		}
+		out = append(out, s)
+	}
+	for _, n := range r.Notes {
+		out = append(out, "note: "+n)
+	}
+	return append(out, "Ratios are the baseline's time over the arm's, item by item: above 1 is faster. An interval that holds 1 shows no difference.")
+}
+
+// footnotes are why arms did not pass: a heading each, and lines.
+func (r *Result) footnotes(say func(heading string, lines []string)) {
+	for i, s := range r.numbered().sides {
+		what := "is " + s.Verdict + ", so its figures are doubtful"
+		switch s.Verdict {
+		case "void":
+			what = "is void, so it is not compared"
+		case "unverified":
+			what = "is unverified, so nothing vouches for its figures"
+		}
+		lines := s.Why
+		if len(lines) == 0 {
+			lines = []string{"no check says why"}
+		}
+		say(fmt.Sprintf("[%d] %s %s:", i+1, s.label(), what), lines)
+	}
+}
+
+// Terminal writes the comparison for a terminal, within the style's width.
+func (r *Result) Terminal(w io.Writer, style tables.Style) error {
+	var b bytes.Buffer
+	say := func(first, rest, text string) { _ = style.Paragraph(&b, first, rest, text) } // a buffer takes all
+	for _, line := range r.head() {
+		say("", "  ", line)
+	}
+	shown := 0
+	for _, m := range Metrics() {
+		t, title, sentences, ok := r.table(m)
+		if !ok {
+			continue
+		}
+		shown++
+		b.WriteByte('\n')
+		say("", "", title)
+		fitted, err := t.Draw(&b, style)
+		if err != nil {
+			return err
+		}
+		for _, n := range fitted.Notes() {
+			say("", "", n)
+		}
+		for _, s := range sentences {
+			say("  ", "    ", s)
+		}
+	}
+	r.nothing(shown, func(text string) { b.WriteByte('\n'); say("", "", text) })
+	r.footnotes(func(heading string, lines []string) {
+		b.WriteByte('\n')
+		say("", "", heading)
+		for _, l := range lines {
+			say("  - ", "    ", l)
+		}
+	})
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// nothing says why there is no table.
+func (r *Result) nothing(shown int, say func(string)) {
+	if shown > 0 {
+		return
+	}
+	for _, c := range r.Comparisons {
+		if c.Refused != "" {
+			say(fmt.Sprintf("%s against %s is not compared: %s.", c.Arm.label(), c.Base.label(), c.Refused))
+		}
+	}
+	if !r.Void() {
+		say("Nothing was measured in any arm: there is no coflow, flow or block to compare.")
+	}
+}
+
+// plain keeps text from being read as markup.
+func plain(s string) string {
+	return strings.NewReplacer("|", `\|`, "*", `\*`, "_", `\_`, "<", "&lt;", "`", "\\`", "\n", " ").Replace(s)
+}
+
+// Markdown writes the comparison as Markdown, with every column.
+func (r *Result) Markdown(w io.Writer) error {
+	var b bytes.Buffer
+	b.WriteString("# Comparison\n\n")
+	for _, line := range r.head() {
+		fmt.Fprintf(&b, "- %s\n", plain(line))
+	}
+	shown := 0
+	for _, m := range Metrics() {
+		t, title, sentences, ok := r.table(m)
+		if !ok {
+			continue
+		}
+		shown++
+		fmt.Fprintf(&b, "\n## %s\n\n", plain(title))
+		for _, row := range t.Rows {
+			row[0], row[1] = plain(row[0]), plain(row[1]) // names, or a number
+		}
+		if err := t.Markdown(&b); err != nil {
+			return err
+		}
+		b.WriteByte('\n')
+		for _, s := range sentences {
+			fmt.Fprintf(&b, "- %s\n", plain(s))
+		}
+	}
+	r.nothing(shown, func(text string) { fmt.Fprintf(&b, "\n%s\n", plain(text)) })
+	r.footnotes(func(heading string, lines []string) {
+		fmt.Fprintf(&b, "\n%s\n\n", plain(heading))
+		for _, l := range lines {
+			fmt.Fprintf(&b, "- %s\n", plain(l))
+		}
+	})
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// CSV writes a row for each comparison and metric, and one for each comparison that
+// was refused. Columns: base_run, base_arm, base_verdict, run, arm, verdict, metric
+// (cct, fct, write_time; empty where refused), pairs, clusters, unpaired, then
+// mean_ratio, median and geo_mean, each with _low and _high of its 95 % interval and
+// _outcome, and refused (why). What there is no figure of is empty.
+func (r *Result) CSV(w io.Writer) error {
+	c := csv.NewWriter(w)
+	head := []string{"base_run", "base_arm", "base_verdict", "run", "arm", "verdict", "metric", "pairs", "clusters", "unpaired"}
+	for _, e := range []string{"mean_ratio", "median", "geo_mean"} {
+		head = append(head, e, e+"_low", e+"_high", e+"_outcome")
+	}
+	if err := c.Write(append(head, "refused")); err != nil {
+		return err
+	}
+	id := map[string]string{}
+	for _, run := range r.Runs {
+		id[run.Label] = run.ID
+	}
+	for _, x := range r.Comparisons {
+		begin := []string{id[x.Base.Run], x.Base.Arm, x.Base.Verdict, id[x.Arm.Run], x.Arm.Arm, x.Arm.Verdict}
+		if x.Refused != "" {
+			if err := c.Write(append(append(begin, make([]string, 16)...), x.Refused)); err != nil {
+				return err
+			}
+		}
+		for _, f := range x.Figures {
+			row := append(begin[:len(begin):len(begin)], string(f.Metric), strconv.Itoa(f.Pairs), strconv.Itoa(f.Clusters), strconv.Itoa(f.Unpaired))
+			for _, e := range []Estimate{f.MeanRatio, f.MedianRatio, f.GeoMean} {
+				number := func(v float64) string {
+					if f.Pairs == 0 {
+						return ""
+					}
+					return strconv.FormatFloat(v, 'f', -1, 64)
+				}
+				row = append(row, number(e.Value), number(e.CI[0]), number(e.CI[1]), string(e.Outcome))
+			}
+			if err := c.Write(append(row, "")); err != nil {
+				return err
+			}
+		}
+	}
+	c.Flush()
+	return c.Error()
+}

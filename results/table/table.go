@@ -1,0 +1,436 @@
+// Package table draws tables that fit a terminal. What is too wide gives way in
+// an order that the table states: columns are dropped, long names folded, text
+// broken over lines; and what still does not fit is drawn as several tables. No
+// number is ever cut.
+//
+// It computes no figure (results/metrics) and decides no order of rows.
+package table
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/olekukonko/tablewriter"
+	"github.com/olekukonko/tablewriter/pkg/twwidth"
+	"github.com/olekukonko/tablewriter/renderer"
+	"github.com/olekukonko/tablewriter/tw"
+)
+
+// DefaultWidth is the columns of a terminal that output fits in where nothing
+// else is asked for.
+const DefaultWidth = 100
+
+// LeastWidth is the smallest width that can be asked for.
+const LeastWidth = 40
+
+// Style is how text is laid out for a terminal.
+type Style struct {
+	Width int // in columns; 0 is DefaultWidth
+	// ASCII replaces what is not ASCII among our own signs, for terminals that show
+	// nothing else.
+	ASCII bool
+}
+
+func (s Style) width() int { return max(LeastWidth, cmp.Or(s.Width, DefaultWidth)) }
+
+// signs are those that our own text uses, and how they are written in ASCII.
+var signs = strings.NewReplacer("★", "*", "×", "x", "–", "-", "—", "-", "−", "-", "±", "+-", "…", "..", "µ", "u", "≤", "<=", "≥", ">=", "→", "->", "·", "*", "●", "*", "§", "section ", "²", "^2", "⁶", "^6")
+
+// Text is s as the style shows it.
+func (s Style) Text(text string) string {
+	if s.ASCII {
+		return signs.Replace(text)
+	}
+	return text
+}
+
+// Table is rows of cells under a heading, one for each column.
+type Table struct {
+	Head []string
+	Rows [][]string
+	// Columns tells how each gives way, by index; those that are left out are of the
+	// zero Column.
+	Columns []Column
+}
+
+// Column is how a column is drawn. The zero Column is a number: to the right, and
+// never cut or dropped.
+type Column struct {
+	Left  bool   // to the left, as text is
+	Short string // the heading where the table is too wide; "" is the same
+	// Drop is the order in which columns are left out of a table that is too wide,
+	// from 1; 0 is never. Text is folded and broken first.
+	Drop int
+	// Fold is for names: they may be shortened, in the middle, to no fewer columns
+	// than this; 0 is never.
+	Fold int
+	// Wrap is for text: it may be broken between words, to no fewer columns than
+	// this; 0 is never.
+	Wrap int
+}
+
+// Names is a column of names, Prose one of text.
+func Names() Column { return Column{Left: true, Fold: 16} }
+
+// Prose is a column of text.
+func Prose() Column { return Column{Left: true, Wrap: 12} }
+
+// Fitted is what of a table did not fit.
+type Fitted struct {
+	Dropped []string          // headings of columns, in the table's order
+	Folded  map[string]string // what stands for a name, and the name
+}
+
+// Notes tell, in a line each, what was left out and what the folded names are.
+func (f Fitted) Notes() []string {
+	var out []string
+	if len(f.Dropped) > 0 {
+		out = append(out, "Left out for want of width: "+strings.Join(f.Dropped, ", ")+".")
+	}
+	short := make([]string, 0, len(f.Folded))
+	for s := range f.Folded {
+		short = append(short, s)
+	}
+	slices.Sort(short)
+	for _, s := range short {
+		out = append(out, s+" is "+f.Folded[s]+".")
+	}
+	return out
+}
+
+// Width is the columns that a text takes on a terminal.
+func Width(text string) int { return twwidth.Width(text) }
+
+// cell takes line breaks and the like out of a cell.
+func cell(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// layout is a table being made to fit: columns by index, with what they still
+// have and how wide they are.
+type layout struct {
+	t     Table
+	short bool
+	kept  []int
+	wide  []int // of each column of the table, as long as its text is
+	least []int // to which it gives way
+}
+
+// Draw writes the table in box drawing signs, and tells what did not fit.
+func (t Table) Draw(w io.Writer, s Style) (Fitted, error) {
+	t = t.prepared(s)
+	var f Fitted
+	l := &layout{t: t}
+	for i := range t.Head {
+		l.kept = append(l.kept, i)
+	}
+	l.measure()
+	if l.total(l.wide) > s.width() {
+		l.short = true
+		l.measure()
+	}
+	l.dropTo(s.width())
+	for i, h := range t.Head {
+		if !slices.Contains(l.kept, i) {
+			f.Dropped = append(f.Dropped, h)
+		}
+	}
+	first := true
+	parts := l.parts(s.width())
+	if len(parts) > 1 { // the names are folded alike in all
+		for _, part := range parts {
+			room := s.width() - width(part, l.least)
+			l.wide[0] = min(l.wide[0], max(l.least[0], l.least[0]+room))
+		}
+	}
+	for _, part := range parts {
+		if !first {
+			if _, err := io.WriteString(w, "\n"); err != nil {
+				return f, err
+			}
+		}
+		first = false
+		if err := l.draw(w, part, s, &f); err != nil {
+			return f, err
+		}
+	}
+	return f, nil
+}
+
+func (t Table) prepared(s Style) Table {
+	clean := func(row []string) []string {
+		out := make([]string, len(t.Head))
+		for i := range min(len(row), len(out)) {
+			out[i] = s.Text(cell(row[i]))
+		}
+		return out
+	}
+	out := Table{Head: clean(t.Head), Columns: make([]Column, len(t.Head))}
+	copy(out.Columns, t.Columns)
+	for i := range out.Columns {
+		out.Columns[i].Short = s.Text(out.Columns[i].Short)
+	}
+	for _, row := range t.Rows {
+		out.Rows = append(out.Rows, clean(row))
+	}
+	return out
+}
+
+func (l *layout) head(i int) string {
+	if l.short {
+		return cmp.Or(l.t.Columns[i].Short, l.t.Head[i])
+	}
+	return l.t.Head[i]
+}
+
+// measure finds how wide columns are, and can be at least.
+func (l *layout) measure() {
+	l.wide, l.least = make([]int, len(l.t.Head)), make([]int, len(l.t.Head))
+	for i, c := range l.t.Columns {
+		head := Width(l.head(i))
+		l.wide[i] = head
+		for _, row := range l.t.Rows {
+			l.wide[i] = max(l.wide[i], Width(row[i]))
+		}
+		l.least[i] = l.wide[i]
+		switch {
+		case c.Fold > 0:
+			l.least[i] = min(l.wide[i], max(c.Fold, head))
+		case c.Wrap > 0:
+			longest := max(c.Wrap, head)
+			for _, row := range l.t.Rows {
+				for word := range strings.FieldsSeq(row[i]) {
+					longest = max(longest, Width(word))
+				}
+			}
+			l.least[i] = min(l.wide[i], longest)
+		}
+	}
+}
+
+// longest is the width of a column's longest cell.
+func (l *layout) longest(i int) int {
+	n := 0
+	for _, row := range l.t.Rows {
+		n = max(n, Width(row[i]))
+	}
+	return n
+}
+
+// total is the width of the kept columns with borders and padding.
+func (l *layout) total(wide []int) int { return width(l.kept, wide) }
+
+func width(columns, wide []int) int {
+	n := 1
+	for _, i := range columns {
+		n += wide[i] + 3
+	}
+	return n
+}
+
+// dropTo leaves out columns, those that are to go first, until the rest fits, and
+// takes back what then still does.
+func (l *layout) dropTo(most int) {
+	var order []int
+	for _, i := range l.kept {
+		if l.t.Columns[i].Drop > 0 {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(l.t.Columns[a].Drop, l.t.Columns[b].Drop) })
+	gone := 0
+	for ; gone < len(order) && l.total(l.least) > most; gone++ {
+		l.kept = slices.DeleteFunc(l.kept, func(i int) bool { return i == order[gone] })
+	}
+	for k := gone - 1; k >= 0; k-- {
+		with := append(slices.Clone(l.kept), order[k])
+		slices.Sort(with)
+		if width(with, l.least) <= most {
+			l.kept = with
+		}
+	}
+}
+
+// parts are the columns of each table to draw: all in one or, where that does not
+// fit, as many as do beside the first.
+func (l *layout) parts(most int) [][]int {
+	if len(l.kept) < 3 || l.total(l.least) <= most {
+		return [][]int{l.kept}
+	}
+	var out [][]int
+	part := []int{l.kept[0]}
+	for _, i := range l.kept[1:] {
+		if len(part) > 1 && width(append(slices.Clone(part), i), l.least) > most {
+			out, part = append(out, part), []int{l.kept[0]}
+		}
+		part = append(part, i)
+	}
+	return append(out, part)
+}
+
+// draw writes one table of some of the columns.
+func (l *layout) draw(w io.Writer, columns []int, s Style, f *Fitted) error {
+	// What is left of the width goes to the columns that give way, in order.
+	left := s.width() - width(columns, l.least)
+	give := make([]int, len(l.t.Head))
+	for _, i := range columns {
+		give[i] = l.least[i]
+		if more := min(l.wide[i]-l.least[i], max(left, 0)); more > 0 {
+			give[i] += more
+			left -= more
+		}
+	}
+	part := Table{}
+	for _, i := range columns {
+		part.Head = append(part.Head, l.head(i))
+		part.Columns = append(part.Columns, l.t.Columns[i])
+	}
+	folds := map[int]map[string]string{}
+	for _, i := range columns {
+		if c := l.t.Columns[i]; c.Fold > 0 && give[i] < l.longest(i) {
+			folds[i] = l.fold(i, give[i], s)
+			for name, short := range folds[i] {
+				if short != name {
+					if f.Folded == nil {
+						f.Folded = map[string]string{}
+					}
+					f.Folded[short] = name
+				}
+			}
+		}
+	}
+	for _, row := range l.t.Rows {
+		var cells []string
+		for _, i := range columns {
+			text := row[i]
+			switch c := l.t.Columns[i]; {
+			case folds[i] != nil:
+				text = folds[i][text]
+			case c.Wrap > 0 && give[i] < l.wide[i]:
+				text = strings.Join(Wrap(text, give[i]), "\n")
+			}
+			cells = append(cells, text)
+		}
+		part.Rows = append(part.Rows, cells)
+	}
+	box := tw.StyleLight
+	if s.ASCII {
+		box = tw.StyleASCII
+	}
+	return part.render(w, renderer.NewBlueprint(tw.Rendition{Symbols: tw.NewSymbols(box)}))
+}
+
+// fold shortens the names of a column, different ones differently.
+func (l *layout) fold(column, most int, s Style) map[string]string {
+	out, taken := map[string]string{}, map[string]bool{}
+	for _, row := range l.t.Rows {
+		name := row[column]
+		if _, ok := out[name]; ok {
+			continue
+		}
+		short := Fold(name, most, s.Text("…"))
+		for n := 2; taken[short]; n++ {
+			short = Fold(name, most-len(fmt.Sprint(n))-1, s.Text("…")) + fmt.Sprintf("#%d", n)
+		}
+		out[name], taken[short] = short, true
+	}
+	return out
+}
+
+// Markdown writes the table as Markdown, whole. Cells are taken as they are.
+func (t Table) Markdown(w io.Writer) error {
+	t.Columns = append(slices.Clone(t.Columns), make([]Column, max(0, len(t.Head)-len(t.Columns)))...)
+	return t.render(w, renderer.NewMarkdown())
+}
+
+func (t Table) render(w io.Writer, r tw.Renderer) error {
+	align := make([]tw.Align, len(t.Head))
+	for i := range align {
+		align[i] = tw.AlignRight
+		if t.Columns[i].Left {
+			align[i] = tw.AlignLeft
+		}
+	}
+	cells := tw.CellAlignment{PerColumn: align}
+	var b bytes.Buffer // tablewriter keeps no error of writing
+	tab := tablewriter.NewTable(&b,
+		tablewriter.WithRenderer(r),
+		tablewriter.WithHeaderAutoFormat(tw.Off),
+		tablewriter.WithHeaderAutoWrap(tw.WrapNone),
+		tablewriter.WithRowAutoWrap(tw.WrapNone),
+		tablewriter.WithHeaderAlignmentConfig(cells),
+		tablewriter.WithRowAlignmentConfig(cells),
+	)
+	tab.Header(t.Head)
+	if err := tab.Bulk(t.Rows); err != nil {
+		return fmt.Errorf("table of %s: %w", strings.Join(t.Head, ", "), err)
+	}
+	if err := tab.Render(); err != nil {
+		return fmt.Errorf("table of %s: %w", strings.Join(t.Head, ", "), err)
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// Fold shortens a text to at most so many columns by leaving out what is in its
+// middle, where dots stand instead.
+func Fold(text string, most int, dots string) string {
+	if Width(text) <= most {
+		return text
+	}
+	room := max(2, most-Width(dots))
+	runes := []rune(text)
+	head, tail := 0, len(runes)
+	for used, front := 0, true; head < tail; front = !front {
+		next := runes[head]
+		if !front {
+			next = runes[tail-1]
+		}
+		if used += Width(string(next)); used > room {
+			break
+		}
+		if front {
+			head++
+		} else {
+			tail--
+		}
+	}
+	return string(runes[:head]) + dots + string(runes[tail:])
+}
+
+// Wrap breaks a text at spaces into lines of at most so many columns; a longer
+// word has a line to itself.
+func Wrap(text string, most int) []string {
+	var lines []string
+	line, used := "", 0
+	for word := range strings.FieldsSeq(text) {
+		n := Width(word)
+		switch {
+		case line == "":
+			line, used = word, n
+		case used+1+n <= most:
+			line, used = line+" "+word, used+1+n
+		default:
+			lines, line, used = append(lines, line), word, n
+		}
+	}
+	if line != "" || len(lines) == 0 {
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// Paragraph writes a text broken at the style's width, the first line after first
+// and the others after rest.
+func (s Style) Paragraph(w io.Writer, first, rest, text string) error {
+	begin := first
+	var b strings.Builder
+	for _, line := range Wrap(s.Text(text), s.width()-max(Width(first), Width(rest))) {
+		b.WriteString(strings.TrimRight(begin+line, " ") + "\n")
+		begin = rest
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
