@@ -55,6 +55,9 @@ func (p place) agree(t *testing.T, path string) (map[streamKey]conversations.Row
 	if len(info) < 5 {
 		t.Fatalf("capinfos prints %q", info)
 	}
+	if c.Of != nil && (c.Dropped == nil || c.Received == nil || c.State != "whole") {
+		t.Errorf("%s: a capture of ours is %s, received %v, dropped %v", path, c.State, c.Received, c.Dropped)
+	}
 	// It prints no drops. It states the nanoseconds of microseconds with six decimals.
 	want := []string{strconv.Itoa(c.Packets), strconv.FormatInt(c.Bytes, 10)}
 	if diff := cmp.Diff(info[1:3], want); diff != "" {

@@ -297,6 +297,9 @@ func interfaceLine(i conversations.Interface) string {
 	if i.SnapLen > 0 {
 		parts = append(parts, fmt.Sprintf("snaplen %d", i.SnapLen))
 	}
+	if i.Description != "" {
+		parts = append(parts, i.Description)
+	}
 	return strings.Join(parts, ", ")
 }
 
