@@ -398,7 +398,11 @@ func TestRateInRealTime(t *testing.T) {
 	const rate, size = 2 * units.Mbps, 250_000
 	took := make([]time.Duration, 50)
 	for i := range took {
-		flows.Go(func() { took[i] = send(t, ctx, p.Ceiling(rate), size) })
+		flows.Go(func() {
+			start := time.Now() // before the ceiling begins to earn
+			send(t, ctx, p.Ceiling(rate), size)
+			took[i] = time.Since(start)
+		})
 	}
 	flows.Wait()
 	cancel()
