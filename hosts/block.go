@@ -172,8 +172,8 @@ func (a *Agent) write(ctx context.Context, l *life, b workloads.Block, h wire.He
 // nothing of a host that was lost before it was connected.
 func (a *Agent) dropped(b workloads.Block, generation uint32, host topo.HostID, err error) {
 	h := wire.Header{Kind: wire.KindReplicaLost, Run: a.o.Run, Group: uint32(b.ID), Member: uint32(host), Parts: 1, Size: uint64(b.Size), Generation: generation, Sent: time.Now()}
-	if err2 := a.o.Network.Mark(a.o.Host, wire.AppendName(h.Append(nil), a.o.Name(host))); err2 != nil {
-		err = fmt.Errorf("%w (and the captures will not tell: %w)", err, err2)
+	if err := a.o.Network.Mark(a.o.Host, wire.AppendName(h.Append(nil), a.o.Name(host))); err != nil {
+		a.o.Sink.Problem(fmt.Errorf("%s: send the mark that block %d has lost %s: %w", a.name(), b.ID, a.o.Name(host), err))
 	}
 	a.o.Sink.ReplicaLost(ReplicaLost{Block: b.ID, Host: host, Err: err})
 }

@@ -118,6 +118,25 @@ func (c *cluster) wantMarks(t *testing.T, n *memNet, lost ...topo.HostID) {
 	}
 }
 
+// A client that crashes is the first target of its own block, as HDFS has it: its
+// pipeline breaks with it, and it tells of nobody's loss. The moment between the
+// end of the one and of the other is short, so that it takes many tries to meet.
+func TestCrashedClientDropsNobody(t *testing.T) {
+	for try := range 200 {
+		inMemory(t, disks(3, map[int]units.Rate{0: 8 * units.Mbps}), func(t *testing.T, n *memNet, c *cluster) {
+			time.AfterFunc(time.Duration(3*try)*time.Millisecond, func() { die(n, c, 0) })
+			if err := c.agents[0].Write(t.Context(), faultChain(0, 1, 2)); !errors.Is(err, ErrCrashed) {
+				t.Errorf("Write = %v, want %v", err, ErrCrashed)
+			}
+			c.wantLost(t)
+			c.wantMarks(t, n)
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}
+
 // After the last byte has been sent only acknowledgements are missing: a host that
 // dies then is dropped, and the others need not write anything again.
 func TestDeathAtTheLastAck(t *testing.T) {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,11 +28,15 @@ type life struct {
 	served    sync.WaitGroup // connections that were accepted
 
 	mu    sync.Mutex
+	works map[*work]struct{}    // under way
 	conns map[net.Conn]struct{} // nil once it is over
 }
 
+// work is something that ends with the life.
+type work struct{ end context.CancelCauseFunc }
+
 func newLife() *life {
-	l := &life{conns: make(map[net.Conn]struct{})}
+	l := &life{works: make(map[*work]struct{}), conns: make(map[net.Conn]struct{})}
 	l.ctx, l.end = context.WithCancelCause(context.Background())
 	return l
 }
@@ -55,7 +61,44 @@ func (l *life) release(conn net.Conn) {
 
 // within is ctx, cut short by the end of the life. stop must be called.
 func (l *life) within(ctx context.Context) (_ context.Context, stop func()) {
-	return cutShort(ctx, l.ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
+	w := &work{cancel}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx.Err() != nil {
+		cancel(ErrCrashed)
+	} else {
+		l.works[w] = struct{}{}
+	}
+	return ctx, func() {
+		l.mu.Lock()
+		delete(l.works, w)
+		l.mu.Unlock()
+		cancel(nil)
+	}
+}
+
+// crash ends the life. All that goes on within it is told before any connection
+// breaks: what it then hears of that it takes for its own end, and never for the
+// loss of the host at the other end.
+func (l *life) crash() {
+	l.end(ErrCrashed)
+	l.mu.Lock()
+	works := slices.Collect(maps.Keys(l.works))
+	l.mu.Unlock()
+	for _, w := range works {
+		w.end(ErrCrashed)
+	}
+	l.mu.Lock()
+	conns := l.conns
+	l.conns = nil
+	l.mu.Unlock()
+	for conn := range conns {
+		reset(conn)
+	}
+	for _, l := range l.listeners {
+		l.Close() // there is nobody to tell
+	}
 }
 
 // cutShort is ctx, ended also by the end of other, with the cause of that. stop
@@ -84,20 +127,7 @@ func (a *Agent) current() *life {
 // that are not whole are deleted. Whoever wants that nothing of it reaches
 // another host takes the host's link down before. Serve goes on and waits for
 // Return.
-func (a *Agent) Crash() {
-	l := a.current()
-	l.end(ErrCrashed)
-	l.mu.Lock()
-	conns := l.conns
-	l.conns = nil
-	l.mu.Unlock()
-	for conn := range conns {
-		reset(conn)
-	}
-	for _, l := range l.listeners {
-		l.Close() // there is nobody to tell
-	}
-}
+func (a *Agent) Crash() { a.current().crash() }
 
 // Return makes a host that crashed listen again, as after a reboot: its disk has
 // the replicas that were whole. It waits for the end of what the crash cut off.

@@ -228,6 +228,9 @@ func repeatOf(dir string, res flows.Result) (report.Repeat, error) {
 		return report.Repeat{}, err
 	case !found:
 		out.Verdict = verdict.Missing("only the captures are there, not the record of how the run went")
+	default:
+		// Captures may have been damaged since.
+		out.Verdict = fidelity.Doubt(out.Verdict, res.Problems)
 	}
 	var predicted flows.Records
 	if found, err := readJSON(filepath.Join(dir, "fluid.json"), &predicted); err != nil {

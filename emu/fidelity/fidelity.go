@@ -214,11 +214,20 @@ func Judge(s Samples, th Thresholds) verdict.Verdict {
 		captureDrops(s), counters(s, th), delivered(s, th), spacing(s, th), lateness(s, th), disks(s, th), engine(s, th),
 		burst(s, th), frames(s, th), loss(s, th), stall(s, th), machine(s, th),
 	}
-	if len(s.Problems) > 0 {
-		c := verdict.Check{Name: "records", Level: verdict.Degraded, Value: fmt.Sprintf("%d problems", len(s.Problems)), Pass: "0 problems", Void: "-", Reason: s.Problems[0]}
-		checks = append(checks, c)
+	return Doubt(verdict.Of(checks...), s.Problems)
+}
+
+// recordsCheck is the name of the check of what captures could not account for.
+const recordsCheck = "records"
+
+// Doubt is a verdict on captures that have problems. One that was given when they
+// were known already is left as it is.
+func Doubt(v verdict.Verdict, problems []string) verdict.Verdict {
+	if len(problems) == 0 || slices.ContainsFunc(v.Checks, func(c verdict.Check) bool { return c.Name == recordsCheck }) {
+		return v
 	}
-	return verdict.Of(checks...)
+	c := verdict.Check{Name: recordsCheck, Level: verdict.Degraded, Value: fmt.Sprintf("%d problems", len(problems)), Pass: "0 problems", Void: "-", Reason: problems[0]}
+	return verdict.Of(append(slices.Clone(v.Checks), c)...)
 }
 
 func grade(pass, void bool) verdict.Level {

@@ -106,7 +106,6 @@ type Backend struct {
 	counted  []hostCounters // before the first packet
 	sent     []units.Bytes  // by Config.Links, before the first packet
 	accounts map[string]account
-	discards map[string]uint64 // marks sent toward each leaf; only Do touches it
 	cpu      kernel.Processors
 	zero     time.Time
 	procs    int // as they were before
@@ -153,7 +152,7 @@ var errStopped = errors.New("the run is over")
 // Start opens agents, disks and captures on a testbed that is up. The clock runs
 // from its return. The caller must call Close.
 func Start(ctx context.Context, cfg Config) (*Backend, error) {
-	b := &Backend{cfg: cfg, procs: runtime.GOMAXPROCS(cfg.Settings.Procs), ns: map[string]*kernel.Namespace{}, kick: make(chan struct{}, 1), byFlow: map[workloads.FlowID]*running{}, discards: map[string]uint64{}}
+	b := &Backend{cfg: cfg, procs: runtime.GOMAXPROCS(cfg.Settings.Procs), ns: map[string]*kernel.Namespace{}, kick: make(chan struct{}, 1), byFlow: map[workloads.FlowID]*running{}}
 	if err := b.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("start: %w", err), b.Close())
 	}
@@ -421,12 +420,7 @@ func (b *Backend) Do(ctx context.Context, cmds []engine.Command) error {
 }
 
 func (b *Backend) mark(c engine.Mark) error {
-	h, ok := b.faults.marker(c.Host)
-	if !ok {
-		b.faults.note(fmt.Sprintf("no host could send the mark of kind %d of %d: all are cut off", c.Kind, c.ID))
-		return nil
-	}
-	b.discards[topo.LeafName(b.cfg.Fabric.RackOf(h))]++ // routed nowhere
+	h := c.Host
 	switch c.Kind {
 	case engine.MarkCoflow:
 		return b.agents[h].Mark(wire.KindCoflowMark, c.ID, c.Parts, c.Size)
@@ -506,7 +500,7 @@ func (b *Backend) Finish(ctx context.Context) (Measured, error) {
 		return Measured{}, err
 	}
 	m := Measured{Zero: b.zero, Notes: append(b.notes, b.faults.said()...), Machine: machine(b.cpu, cpu, time.Since(b.zero)), Exempt: b.faults.exempt(), Lossy: b.faults.lossyNames()}
-	if m.Losses, err = b.sampler.losses(ctx, b.accounts, b.discards, b.cfg.Settings.Quiet, b.cfg.Settings.Settle); err != nil {
+	if m.Losses, err = b.sampler.losses(ctx, b.accounts, b.network.discards(), b.cfg.Settings.Quiet, b.cfg.Settings.Settle); err != nil {
 		return Measured{}, err
 	}
 	for h := range after {

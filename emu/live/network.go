@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"sync"
@@ -35,6 +36,9 @@ type network struct {
 	// routes is asked for the spine of a flow, since some may be down, and told
 	// with which source port a flow between racks runs.
 	routes routes
+
+	marks  sync.Mutex
+	marked map[string]uint64 // marks that left for each leaf, by its name
 }
 
 type routes interface {
@@ -42,6 +46,10 @@ type routes interface {
 	// that the leaf has none.
 	spine(src, dst topo.HostID, hash uint32) (spine int, crosses, lost bool)
 	dialled(src, dst topo.HostID, hash uint32, local netip.AddrPort)
+	// marker is the host that sends a mark of another, which may be cut off; ok is
+	// false where all are.
+	marker(h topo.HostID) (_ topo.HostID, ok bool)
+	note(string)
 }
 
 // sourcePorts hands out a host's source ports.
@@ -55,7 +63,7 @@ type sourcePorts struct {
 const firstPort, lastPort = 10000, 32000
 
 func newNetwork(f *topo.Fabric, ns map[string]*kernel.Namespace, socket, block kernel.SocketOptions, peerTimeout time.Duration) *network {
-	return &network{fabric: f, ns: ns, socket: socket, block: block, peerTimeout: peerTimeout, ports: make([]sourcePorts, f.Hosts()), gate: make(chan struct{}, 1)}
+	return &network{fabric: f, ns: ns, socket: socket, block: block, peerTimeout: peerTimeout, ports: make([]sourcePorts, f.Hosts()), gate: make(chan struct{}, 1), marked: map[string]uint64{}}
 }
 
 func (n *network) of(h topo.HostID) *kernel.Namespace { return n.ns[n.fabric.HostName(h)] }
@@ -133,7 +141,34 @@ func (n *network) sourcePort(src topo.HostID, local netip.Addr, remote netip.Add
 	return p, err
 }
 
-// Mark sends a mark to the address that every leaf discards.
+// Mark sends a mark to the address that every leaf discards. One of a host that is
+// cut off leaves another: the captures are to tell of it all the same.
 func (n *network) Mark(h topo.HostID, payload []byte) error {
-	return n.of(h).SendUDP(payload, netip.AddrPortFrom(topo.MarkAddr(), wire.MarkPort))
+	by, ok := n.routes.marker(h)
+	for ok {
+		err := n.of(by).SendUDP(payload, netip.AddrPortFrom(topo.MarkAddr(), wire.MarkPort))
+		if err == nil {
+			n.marks.Lock()
+			n.marked[topo.LeafName(n.fabric.RackOf(by))]++
+			n.marks.Unlock()
+			return nil
+		}
+		was := by
+		if by, ok = n.routes.marker(h); ok && by == was {
+			return err // it was not cut off meanwhile
+		}
+	}
+	what := "a mark"
+	if m, err := wire.Parse(payload); err == nil {
+		what = fmt.Sprintf("the %v of %d", m.Kind, m.Group)
+	}
+	n.routes.note(fmt.Sprintf("%s: no host could send %s: all are cut off", n.fabric.HostName(h), what))
+	return nil
+}
+
+// discards are the marks so far that each leaf was to discard.
+func (n *network) discards() map[string]uint64 {
+	n.marks.Lock()
+	defer n.marks.Unlock()
+	return maps.Clone(n.marked)
 }

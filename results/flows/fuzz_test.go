@@ -121,7 +121,7 @@ func checkReduced(t *testing.T, files map[string][]byte) {
 				t.Errorf("sent %v, received %v", v.Sent, v.Received)
 			}
 		}
-		for _, list := range [][]Span{v.Quiet, v.Recovery, v.Closed} {
+		for _, list := range [][]Span{v.Quiet, v.Recovery, v.Stalled, v.Closed} {
 			for _, s := range list {
 				if len(list) > 3 || s.To <= s.From {
 					t.Errorf("spans %v", list)

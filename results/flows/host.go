@@ -225,10 +225,13 @@ func (h *hostReducer) segment(f *frame, stamp int64, frame int) (known bool, c *
 		c := h.table[forth]
 		if c != nil && c.isn == f.seq {
 			c.synAgain++
+			if c.out != nil {
+				c.out.connecting(stamp, true, &h.settings)
+			}
 		} else { // the first, or a later connection between the same ports
 			c = h.open(forth, f.seq)
 			if c.out != nil {
-				c.out.syn = stamp
+				c.out.connecting(stamp, false, &h.settings)
 			}
 		}
 		c.frames.add(frame)

@@ -44,8 +44,7 @@ const (
 
 // Options are the settings of a reduction. The zero value is ready to use.
 type Options struct {
-	// Run is the run whose transfers count; 0 takes it from the captures, which
-	// must then agree.
+	// Run is the run whose transfers count; 0 takes the one that most captures are of.
 	Run uint64
 	// Hosts are the hosts whose captures must be there. Without it, a capture is
 	// missed only where a transfer of another host points at it.
@@ -209,9 +208,12 @@ func Reduce(ctx context.Context, dir string, opt Options) (Result, error) {
 	return r.Result()
 }
 
-// settleFrom takes the run from the first capture that tells it, so that the
-// order in which captures are read does not matter.
+// settleFrom takes the run that most captures are of, so that neither the order in
+// which they are read nor one that strayed in from another run matters; of equally
+// many, the first.
 func (r *Reducer) settleFrom(paths []string) error {
+	count := map[uint64]int{}
+	var of []pcap.Meta // the first of each run
 	for _, path := range paths {
 		p, err := pcap.Open(path)
 		if errors.Is(err, pcap.ErrTruncated) || errors.Is(err, pcap.ErrDamaged) {
@@ -227,9 +229,15 @@ func (r *Reducer) settleFrom(paths []string) error {
 		if !ok || r.run != 0 && m.Run != r.run {
 			continue
 		}
-		m.Host = ""
-		r.run, r.meta, r.hasMeta = m.Run, m, true
-		return nil
+		if m.Host = ""; count[m.Run] == 0 {
+			of = append(of, m)
+		}
+		count[m.Run]++
+	}
+	for _, m := range of {
+		if !r.hasMeta || count[m.Run] > count[r.run] {
+			r.run, r.meta, r.hasMeta = m.Run, m, true
+		}
 	}
 	return nil
 }

@@ -511,6 +511,30 @@ func TestReduceErrors(t *testing.T) {
 	}
 }
 
+// A capture that strayed in from another run does not decide which run it is, though
+// its name be the first.
+func TestMostCapturesDecideTheRun(t *testing.T) {
+	n := newNetwork(t, b, c)
+	conn := n.dial(ms, b, c, 40001, wire.ShufflePort, 5)
+	n.mark(wire.KindCoflowMark, 0, 0, b, 1, 1, 100)
+	s := n.flow(1, 7, 100)
+	conn.data(3*ms, 4*ms, s, 0, len(s))
+	dir := n.write()
+	other := newNetwork(t, a)
+	other.meta.Run = 4
+	if err := os.WriteFile(filepath.Join(dir, a+Suffix), other.file(a), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Reduce(context.Background(), dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantProblems(t, got, a+": its capture is of run 0x4, not of run 0xfeed")
+	if got.Meta.Run != testRun || len(got.Flows) != 1 {
+		t.Errorf("run %#x with %d flows, want %#x with 1", got.Meta.Run, len(got.Flows), testRun)
+	}
+}
+
 func TestStrangeFiles(t *testing.T) {
 	n := newNetwork(t, a, b)
 	simple(n)

@@ -14,6 +14,7 @@ const (
 // the gap.
 type roundTrips struct {
 	least  int64
+	most   int64
 	keep   []int64 // every stride-th sample, at most samples of them
 	stride int32
 	skip   int32 // samples until the next that is kept
@@ -53,6 +54,7 @@ func (r *roundTrips) acknowledged(to, stamp int64) {
 	if r.least == 0 || d < r.least {
 		r.least = d
 	}
+	r.most = max(r.most, d)
 	if r.skip > 0 {
 		r.skip--
 		return

@@ -11,13 +11,14 @@ type sender struct {
 	quietFrom   int64 // 0 while something is under way
 	recoverFrom int64
 	recoverTo   int64 // offset; 0 outside a recovery
+	heardAt     int64 // when the receiver last sent anything; before that, the latest SYN
 	closedFrom  int64 // 0 while the window is open
 
 	syn, setUp  int64
 	resentBytes units.Bytes
 	rtt         roundTrips
 
-	quiet, recovery, closed spans
+	quiet, recovery, stalled, closed spans
 }
 
 // payload takes a packet that was sent, with the bytes from off to end of which
@@ -50,6 +51,12 @@ func (s *sender) payload(off, end, fresh, stamp int64, o *settings) {
 // the offset after the last byte that was sent, and total the length of the stream, 0
 // while it is not known.
 func (s *sender) acknowledged(to, top, total, stamp int64, closed bool, o *settings) {
+	if s.recoverTo != 0 {
+		if from := max(s.heardAt, s.recoverFrom); stamp-from > s.rtt.most {
+			s.stalled.add(from, stamp, o.spans)
+		}
+	}
+	s.heardAt = stamp
 	switch {
 	case closed && s.closedFrom == 0:
 		s.closedFrom = stamp
@@ -69,6 +76,19 @@ func (s *sender) acknowledged(to, top, total, stamp int64, closed bool, o *setti
 	if to >= top && (total == 0 || top < total) && s.quietFrom == 0 {
 		s.quietFrom = stamp
 	}
+}
+
+// connecting takes a SYN; again tells that it is not the first.
+func (s *sender) connecting(stamp int64, again bool, o *settings) {
+	switch {
+	case !again:
+		s.syn = stamp
+	case s.setUp != 0:
+		return // its answer was lost later
+	default:
+		s.stalled.add(s.heardAt, stamp, o.spans)
+	}
+	s.heardAt = stamp
 }
 
 // receiver is what a connection's packets tell at the interface of its server.

@@ -62,6 +62,13 @@ type Trail struct {
 	// covers all that was sent again by then.
 	Recovery     []Span
 	RecoveryRest time.Duration
+	// Stalled are the spans in which a loss kept the transfer off the network, the longest
+	// Options.Spans of them: in a recovery the sender heard nothing from the receiver for
+	// longer than any round trip of the connection took, so that what had been under way
+	// when it last heard was gone; or it sent its SYN again. In the rest of a recovery,
+	// what was not lost still flows, and selective acknowledgements tell of it. A silence
+	// that ends before anything is sent again is none.
+	Stalled []Span
 	// Closed are the spans in which the receiver's window was zero, as the sender saw it.
 	Closed     []Span
 	ClosedRest time.Duration

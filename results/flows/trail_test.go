@@ -47,6 +47,7 @@ func TestTrail(t *testing.T) {
 		Received: []Point{{23 * ms, 64}, {52 * ms, 2928}, {60 * ms, 5856}},
 		Quiet:    []Span{{24 * ms, 30 * ms}}, // not the microseconds before the end
 		Recovery: []Span{{33 * ms, 54 * ms}},
+		Stalled:  []Span{{34 * ms, 54 * ms}}, // longer than 10 ms
 		Closed:   []Span{{33 * ms, 54 * ms}},
 		Resent:   1, ResentBytes: 1448, Lost: 1, ZeroWindows: 2, Resets: 1, RTTMin: 2 * ms, RTTMedian: 3 * ms}
 	if diff := cmp.Diff([]Trail{want}, res.Trails); diff != "" {
@@ -80,11 +81,74 @@ func TestRecoveryBeginsWithThePacket(t *testing.T) {
 	if diff := cmp.Diff([]Span{{50 * ms, 252 * ms}}, got.Recovery); diff != "" {
 		t.Errorf("Recovery (-want +got):\n%s", diff)
 	}
+	if diff := cmp.Diff(got.Recovery, got.Stalled); diff != "" {
+		t.Errorf("all of it is stalled (-want +got):\n%s", diff)
+	}
 	if diff := cmp.Diff([]Span{{24 * ms, 50 * ms}}, got.Quiet); diff != "" {
 		t.Errorf("Quiet (-want +got):\n%s", diff)
 	}
 	if got.RTTMin != 2*ms || got.RTTMedian != 2*ms || got.Resent != 2 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A flow that recovers from one loss while the rest of its window goes on is not
+// stalled, and one whose segment is lost again is from the last that it hears.
+func TestStalled(t *testing.T) {
+	n := newNetwork(t, a, b)
+	n.mark(wire.KindCoflowMark, 0, 0, a, 1, 1, 9*1000)
+	conn := n.dial(20*ms, a, b, 40001, wire.ShufflePort, 5)
+	s := n.flow(1, 7, 9*1000)
+	at := func(k int) int { return min(k*1000, len(s)) }
+	send := func(k int, sent, came time.Duration) { conn.data(sent, came, s, at(k), at(k+1)) }
+	send(0, 30*ms, 35*ms)
+	conn.ack(35*ms, 40*ms, at(1), 100) // a round trip of 10 ms, the longest
+	send(1, 40*ms, lost)
+	for k := 2; k < 6; k++ {
+		send(k, 40*ms+time.Duration(k)*ms, 45*ms+time.Duration(k)*ms)
+		conn.ack(45*ms+time.Duration(k)*ms, 50*ms+time.Duration(k)*ms, at(1), 100)
+	}
+	send(1, 56*ms, lost)
+	send(6, 56*ms+us, 61*ms)
+	conn.ack(61*ms, 66*ms, at(1), 100) // after 11 ms, which is more than 10
+	send(1, 270*ms, 275*ms)
+	conn.ack(275*ms, 280*ms, at(7), 100)
+	send(7, 280*ms, lost)
+	send(8, 280*ms+us, 285*ms)
+	conn.ack(285*ms, 290*ms, at(7), 100)
+	send(9, 290*ms, 295*ms)
+	conn.ack(295*ms, 299*ms, at(7), 100)
+	send(7, 299*ms, 304*ms)
+	conn.ack(304*ms, 309*ms, len(s), 100)
+	res := n.reduce(Options{})
+	wantProblems(t, res)
+	if diff := cmp.Diff([]Span{{40 * ms, 280 * ms}, {280 * ms, 309 * ms}}, res.Trails[0].Recovery); diff != "" {
+		t.Errorf("Recovery (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]Span{{55 * ms, 66 * ms}, {66 * ms, 280 * ms}}, res.Trails[0].Stalled); diff != "" {
+		t.Errorf("Stalled (-want +got):\n%s", diff)
+	}
+}
+
+// A SYN that is sent again stalls the flow that has not begun.
+func TestLostSYNStalls(t *testing.T) {
+	n := newNetwork(t, a, b)
+	n.mark(wire.KindCoflowMark, 0, 0, a, 1, 1, 100)
+	early := &tcp{n: n, client: a, server: b, cport: 40001, sport: wire.ShufflePort, cisn: 5}
+	for _, at := range []time.Duration{20 * ms, 520 * ms} {
+		early.segment(true, at, lost, layers.TCP{SYN: true, Seq: 5}, nil)
+	}
+	conn := n.dial(1020*ms, a, b, 40001, wire.ShufflePort, 5)
+	s := n.flow(1, 7, 100)
+	conn.data(1022*ms, 1023*ms, s, 0, len(s))
+	conn.ack(1023*ms, 1024*ms, len(s), 100)
+	res := n.reduce(Options{})
+	got := res.Trails[0]
+	if got.SYN != 20*ms {
+		t.Errorf("SYN at %v, want 20ms", got.SYN)
+	}
+	if diff := cmp.Diff([]Span{{20 * ms, 520 * ms}, {520 * ms, 1020 * ms}}, got.Stalled); diff != "" {
+		t.Errorf("Stalled (-want +got):\n%s", diff)
 	}
 }
 

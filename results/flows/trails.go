@@ -84,6 +84,7 @@ func (a *assembly) trail(t *transfer) Trail {
 		out.RTTMin, out.RTTMedian = time.Duration(s.rtt.least), time.Duration(s.rtt.median())
 		out.Quiet, out.QuietRest = a.spans(&s.quiet)
 		out.Recovery, out.RecoveryRest = a.spans(&s.recovery)
+		out.Stalled = a.stalled(s)
 		out.Closed, out.ClosedRest = a.spans(&s.closed)
 		if c.hop != nil {
 			out.End = since(c.hop.end)
@@ -109,6 +110,18 @@ func (a *assembly) spans(s *spans) ([]Span, time.Duration) {
 		list = append(list, Span{a.since(v.from), a.since(v.to)})
 	}
 	return list, time.Duration(s.rest)
+}
+
+// stalled are the spans that are long enough to tell: the longest round trip may have
+// been measured only after them.
+func (a *assembly) stalled(s *sender) []Span {
+	var list []Span
+	for _, v := range s.stalled.list {
+		if v.to-v.from > s.rtt.most {
+			list = append(list, Span{a.since(v.from), a.since(v.to)})
+		}
+	}
+	return list
 }
 
 // acks are the pipeline packets of a hop whose four moments are known.

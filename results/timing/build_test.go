@@ -31,7 +31,8 @@ type plan struct {
 	coflow, flow, src, dst int
 	arrival, syn           time.Duration
 	stretches              []stretch
-	recovery, closed       []flows.Span
+	recovery, stalled      []flows.Span
+	closed                 []flows.Span
 }
 
 // schedule makes a result of flows and blocks that went as planned: records, trails
@@ -76,7 +77,7 @@ func (s *schedule) flow(p plan) {
 	src, dst := topo.HostID(p.src), topo.HostID(p.dst)
 	path := s.fabric.Path(src, dst, 0)
 	t := flows.Trail{Kind: wire.KindFlow, Group: uint32(p.coflow), Member: uint32(p.flow), Src: src, Dst: dst, Path: path, Complete: true, SYN: p.syn, SetUp: p.syn,
-		Recovery: p.recovery, Closed: p.closed}
+		Recovery: p.recovery, Stalled: p.stalled, Closed: p.closed}
 	var at units.Bytes
 	for i, x := range p.stretches {
 		if i == 0 {

@@ -30,10 +30,14 @@ import (
 //     rate. Where more come than that, as when a hole is filled, the rest counts in
 //     the cells before, as far as these are free of the bytes of others.
 //  3. Host: the receiver's window of the slowest flow was closed.
-//  4. Retransmission: a lost segment held up the slowest flow.
+//  4. Retransmission: the slowest flow was stalled by a loss (flows.Trail.Stalled).
+//     Whatever the links of its path carry then, it had nothing waiting there.
 //  5. Queueing: what the bytes of others in the cell take at a link's rate, the
-//     bottleneck first, then the other links of the path, the most loaded first.
-//  6. Latency.
+//     bottleneck first, then the other links of the path, the most loaded first. It is
+//     so in the rest of a recovery too: there the flow's bytes wait in the same queues
+//     as without the loss.
+//  6. Retransmission in a recovery, for its sender sends less than the links of the
+//     path leave it; else Latency.
 func (r *run) coflow(rec flows.CoflowRecord) (Coflow, error) {
 	all := r.flows[rec.Coflow]
 	if len(all) != rec.Width || rec.Width == 0 {
@@ -147,7 +151,7 @@ func (r *run) grid(rec flows.CoflowRecord, slow *trail, on []*trail) grid {
 			cut(s.To)
 		}
 	}
-	for _, list := range [][]flows.Span{slow.Closed, slow.Recovery} {
+	for _, list := range [][]flows.Span{slow.Closed, slow.Stalled, slow.Recovery} {
 		for _, s := range list {
 			cut(s.From)
 			cut(s.To)
@@ -325,7 +329,7 @@ func idle(g grid, on []*trail) []bool {
 // deal deals out every cell.
 func (r *run) deal(g grid, slow *trail, on, all []*trail, path []topo.LinkID) []Share {
 	none := idle(g, on)
-	closed, recovery := g.within(slow.Closed), g.within(slow.Recovery)
+	closed, stalled, recovery := g.within(slow.Closed), g.within(slow.Stalled), g.within(slow.Recovery)
 	wait := make([][]time.Duration, len(path)) // what others take, by link of the path
 	for k, link := range path {
 		bytes, per := r.others(g, link, all), r.perByte(link)
@@ -363,7 +367,7 @@ func (r *run) deal(g grid, slow *trail, on, all []*trail, path []topo.LinkID) []
 		switch {
 		case closed[i]:
 			take(Host, "", left)
-		case recovery[i]:
+		case stalled[i]:
 			take(Retransmission, "", left)
 		}
 		for k, link := range path {
@@ -371,6 +375,9 @@ func (r *run) deal(g grid, slow *trail, on, all []*trail, path []topo.LinkID) []
 				break
 			}
 			take(Queueing, r.fabric.LinkName(link), wait[k][i])
+		}
+		if recovery[i] {
+			take(Retransmission, "", left)
 		}
 		take(Latency, "", left)
 	}

@@ -33,7 +33,8 @@ const (
 	Serialisation Cause = "serialisation"
 	// Queueing is waiting behind the bytes of others, by link.
 	Queueing Cause = "queueing"
-	// Retransmission is waiting for a lost segment.
+	// Retransmission is waiting for a lost segment while the bottleneck had nothing of
+	// the coflow to carry: a flow that goes on beside its recovery does not wait for it.
 	Retransmission Cause = "retransmission"
 	// Host is waiting for a host: nothing was under way and no policy holds flows
 	// back, or the receiver's window was closed.

@@ -79,6 +79,19 @@ func TestCoflowShares(t *testing.T) {
 			// The last millisecond of the recovery is on the wire. Until then the bottleneck
 			// carries 59 bytes in 60.
 			[]Share{share(Serialisation, 60*ms), share(Retransmission, 200*ms), share(Latency, ms)}, "leaf0>h0-03", 3, 60 * ms, 1},
+		// The others have half the link while it goes on beside its recovery. Its own rate
+		// is then a quarter for a while, which is the loss's doing.
+		{"recovers while it goes on", false, []plan{
+			{coflow: 1, flow: 1, src: 0, dst: 2, recovery: []flows.Span{{From: 20 * ms, To: 80 * ms}},
+				stretches: []stretch{{0, 20 * ms, 10_000, false}, {20 * ms, 40 * ms, 10_000, false}, {40 * ms, 80 * ms, 10_000, false}}},
+			{coflow: 2, flow: 2, src: 1, dst: 2, stretches: []stretch{{0, 80 * ms, 40_000, false}}}},
+			[]Share{share(Serialisation, 30*ms), queued("leaf0>h0-02", 40*ms), share(Retransmission, 10*ms)}, "leaf0>h0-02", 1, 30 * ms, 1},
+		// Others have all of the link while it is stalled, and it has nothing there.
+		{"stalled beside others", false, []plan{
+			{coflow: 1, flow: 1, src: 0, dst: 2, recovery: []flows.Span{{From: 20 * ms, To: 80 * ms}}, stalled: []flows.Span{{From: 20 * ms, To: 60 * ms}},
+				stretches: []stretch{{0, 20 * ms, 10_000, false}, {60 * ms, 80 * ms, 10_000, false}}},
+			{coflow: 2, flow: 2, src: 1, dst: 2, stretches: []stretch{{0, 20 * ms, 10_000, false}, {20 * ms, 60 * ms, 40_000, false}, {60 * ms, 80 * ms, 10_000, false}}}},
+			[]Share{share(Serialisation, 20*ms), queued("leaf0>h0-02", 20*ms), share(Retransmission, 40*ms)}, "leaf0>h0-02", 1, 20 * ms, 1},
 		{"closed window", false, []plan{
 			{coflow: 1, src: 0, dst: 1, stretches: []stretch{{0, 30 * ms, 30_000, false}, {50 * ms, 60 * ms, 10_000, false}}, closed: []flows.Span{{From: 30 * ms, To: 49 * ms}}}},
 			[]Share{share(Serialisation, 40*ms), share(Host, 19*ms), share(Latency, ms)}, "h0-00>leaf0", 0, 40 * ms, 1},
@@ -178,7 +191,7 @@ func TestSharesAddUp(t *testing.T) {
 		for i := range rapid.IntRange(1, 4).Draw(rt, "flows") {
 			arrival := at("arrival")
 			s.flow(plan{coflow: rapid.IntRange(0, 1).Draw(rt, "coflow"), flow: i, src: rapid.IntRange(0, 7).Draw(rt, "src"), dst: rapid.IntRange(0, 7).Draw(rt, "dst"), arrival: arrival, syn: at("syn"),
-				stretches: []stretch{{arrival, arrival + at("length"), 1000, false}}, recovery: spans("recovery"), closed: spans("closed")})
+				stretches: []stretch{{arrival, arrival + at("length"), 1000, false}}, recovery: spans("recovery"), stalled: spans("stalled"), closed: spans("closed")})
 			tr := &s.res.Trails[i]
 			tr.Sent, tr.Received, tr.Quiet = points(), points(), spans("quiet")
 			tr.ResentBytes = units.Bytes(rapid.Int64Range(0, 1000).Draw(rt, "resent"))
