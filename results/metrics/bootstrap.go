@@ -19,7 +19,7 @@ const (
 // leastError is the least standard error of a resample, as a fraction of that of all
 // clusters. A resample of nothing but equal clusters has none, and would by itself
 // make an interval endless.
-const leastError = 0.1
+const leastError = 0.2
 
 // statistic is a figure of the clusters' sums which does not change where all sums
 // are the same number of times as large.
