@@ -32,7 +32,9 @@ import (
 //  3. Host: the receiver's window of the slowest flow was closed.
 //  4. Retransmission: a lost segment held up the slowest flow.
 //  5. Queueing: what the bytes of others in the cell take at a link's rate, the
-//     bottleneck first, then the other links of the path, the most loaded first.
+//     bottleneck first, then the other links of the path, the most loaded first. A
+//     frame counts in the cell in which it has passed: what does not fit there counts in
+//     the cells before, up to the next one that is Held, Host or Retransmission.
 //  6. Latency.
 func (r *run) coflow(rec flows.CoflowRecord) (Coflow, error) {
 	all := r.flows[rec.Coflow]
@@ -343,36 +345,49 @@ func (r *run) deal(g grid, slow *trail, on, all []*trail, path []topo.LinkID) []
 		held = Held
 	}
 	var l ledger
-	for i := range none {
-		left := g.length(i)
-		take := func(c Cause, link string, d time.Duration) {
-			d = max(0, min(d, left))
-			left -= d
-			l.add(c, link, d)
-		}
-		if none[i] {
-			for k, link := range path {
-				if held == Host && r.fabric.Link(link).Kind == topo.HostUp {
-					take(Queueing, r.fabric.LinkName(link), wait[k][i])
-				}
-			}
-			take(held, "", left)
-			continue
-		}
-		take(Serialisation, "", serial[i])
+	left := make([]time.Duration, g.cells()) // of each cell
+	for i := range left {
+		left[i] = g.length(i)
+	}
+	take := func(i int, c Cause, link string, d time.Duration) {
+		d = max(0, min(d, left[i]))
+		left[i] -= d
+		l.add(c, link, d)
+	}
+	open := make([]bool, g.cells()) // to queueing
+	for i := range left {
 		switch {
-		case closed[i]:
-			take(Host, "", left)
-		case recovery[i]:
-			take(Retransmission, "", left)
-		}
-		for k, link := range path {
-			if left == 0 {
-				break
+		case none[i]:
+			open[i] = held == Host
+		default:
+			take(i, Serialisation, "", serial[i])
+			if closed[i] {
+				take(i, Host, "", left[i])
+			} else if recovery[i] {
+				take(i, Retransmission, "", left[i])
 			}
-			take(Queueing, r.fabric.LinkName(link), wait[k][i])
+			open[i] = !closed[i] && !recovery[i]
 		}
-		take(Latency, "", left)
+	}
+	for k, link := range path {
+		name, ahead := r.fabric.LinkName(link), r.fabric.Link(link).Kind == topo.HostUp // ahead of captures
+		var carry time.Duration
+		for i := len(left) - 1; i >= 0; i-- {
+			if !open[i] || none[i] && !ahead {
+				carry = 0
+				continue
+			}
+			carry += wait[k][i]
+			d := min(carry, left[i])
+			take(i, Queueing, name, d)
+			carry -= d
+		}
+	}
+	for i := range left {
+		if none[i] {
+			take(i, held, "", left[i])
+		}
+		take(i, Latency, "", left[i])
 	}
 	return l.shares(CoflowCauses())
 }
