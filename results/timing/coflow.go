@@ -34,7 +34,9 @@ import (
 //  5. Queueing: what the bytes of others in the cell take at a link's rate, the
 //     bottleneck first, then the other links of the path, the most loaded first. A
 //     frame counts in the cell in which it has passed: what does not fit there counts in
-//     the cells before, up to the next one that is Held, Host or Retransmission.
+//     the cells before, up to the next one that is Held, Host or Retransmission; of a
+//     link that was captured no more than a frame. Whether a frame of the flow waited
+//     there is not known: on a link with room, it is Queueing all the same.
 //  6. Latency.
 func (r *run) coflow(rec flows.CoflowRecord) (Coflow, error) {
 	all := r.flows[rec.Coflow]
@@ -371,6 +373,7 @@ func (r *run) deal(g grid, slow *trail, on, all []*trail, path []topo.LinkID) []
 	}
 	for k, link := range path {
 		name, ahead := r.fabric.LinkName(link), r.fabric.Link(link).Kind == topo.HostUp // ahead of captures
+		frame := r.fabric.Link(link).Rate.TimeToSend(r.fabric.Shape().MTU + etherHeader)
 		var carry time.Duration
 		for i := len(left) - 1; i >= 0; i-- {
 			if !open[i] || none[i] && !ahead {
@@ -380,7 +383,9 @@ func (r *run) deal(g grid, slow *trail, on, all []*trail, path []topo.LinkID) []
 			carry += wait[k][i]
 			d := min(carry, left[i])
 			take(i, Queueing, name, d)
-			carry -= d
+			if carry -= d; r.res.Links[link].Observed {
+				carry = min(carry, frame)
+			}
 		}
 	}
 	for i := range left {

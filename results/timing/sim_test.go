@@ -209,7 +209,7 @@ func (s *sim) result(t testing.TB, shape *topo.LeafSpine) flows.Result {
 		n = max(n, int(fl.end()/ms)+1)
 	}
 	for _, l := range s.fabric.Links() {
-		x := flows.LinkSeries{Link: l.ID, Name: s.fabric.LinkName(l.ID), Rate: l.Rate, Interval: ms, Bytes: make([]units.Bytes, n)}
+		x := flows.LinkSeries{Link: l.ID, Name: s.fabric.LinkName(l.ID), Rate: l.Rate, Interval: ms, Observed: true, Bytes: make([]units.Bytes, n)}
 		for _, p := range s.served[l.ID] {
 			x.Bytes[min(n-1, int(p.gone[slices.Index(p.flow.path, l.ID)]/ms))] += simFrame
 		}
@@ -252,10 +252,15 @@ func (s *sim) result(t testing.TB, shape *topo.LeafSpine) flows.Result {
 	return res
 }
 
-func TestZZ(t *testing.T) {
-	bad := 0
-	var worst []float64
-	for seed := range uint64(300) {
+// Shares against what each frame waited for, on random flows under windows: the
+// coflow's own bytes are told to 1 %, and no wait behind others is taken for
+// anything else by more than 5 % of the time. The other way round, bytes of others
+// count also while no frame waits for them, as where a small window leaves a link
+// idle; that is so by more than 5 % in less than one of ten.
+func TestAgainstFrames(t *testing.T) {
+	const runs = 300
+	over := 0
+	for seed := range uint64(runs) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		shape := shape()
 		if rng.IntN(2) == 0 {
@@ -266,15 +271,15 @@ func TestZZ(t *testing.T) {
 			t.Fatal(err)
 		}
 		var all []*simFlow
-		pick := func(coflow int, start time.Duration) {
+		add := func(coflow int, start time.Duration) {
 			src := rng.IntN(8)
 			all = append(all, &simFlow{coflow: coflow, flow: len(all), src: src, dst: (src + 1 + rng.IntN(7)) % 8, start: start, frames: 20 + rng.IntN(150), window: 2 + rng.IntN(20)})
 		}
 		for range 1 + rng.IntN(3) {
-			pick(1, 0)
+			add(1, 0)
 		}
 		for range rng.IntN(7) {
-			pick(2+len(all), time.Duration(rng.IntN(200))*ms)
+			add(2+len(all), time.Duration(rng.IntN(200))*ms)
 		}
 		s := simulate(f, all)
 		res := s.result(t, shape)
@@ -284,39 +289,24 @@ func TestZZ(t *testing.T) {
 		}
 		got := run.Coflows[0]
 		want, slow := s.truth(1, got.Bottleneck)
-		off := 0.0
-		rel := func(a, b time.Duration) float64 {
-			d := float64(a-b) / float64(got.CCT)
-			if d > off {
-				off = d
-			} else if -d > off {
-				off = -d
-			}
-			return d
+		var queueing time.Duration
+		for _, d := range want.others {
+			queueing += d
 		}
-		var q, gq time.Duration
-		for l, d := range want.others {
-			var g time.Duration
-			for _, x := range got.Shares {
-				if x.Cause == Queueing && x.Link == f.LinkName(l) {
-					g = x.Time
-				}
-			}
-			q += d
-			_ = g
+		if sum := want.own + queueing + want.mates + want.latency; sum != got.CCT || Sum(got.Shares) != got.CCT {
+			t.Fatalf("seed %d: the truth adds up to %v, the shares to %v, CCT %v", seed, sum, Sum(got.Shares), got.CCT)
 		}
-		gq = Total(got.Shares, Queueing)
-		a, b, c, h := rel(Total(got.Shares, Serialisation), want.own), rel(gq, q), rel(Total(got.Shares, Latency), want.latency+want.mates), rel(Total(got.Shares, Host), 0)
-		worst = append(worst, off)
+		part := func(d time.Duration) float64 { return float64(d) / float64(got.CCT) }
+		off := part(Total(got.Shares, Queueing) - queueing)
+		if own := part(Total(got.Shares, Serialisation) - want.own); own < -0.01 || own > 0.01 || off < -0.05 || part(Total(got.Shares, Host)) > 0.05 {
+			t.Errorf("seed %d: flow %d, bottleneck %s, shares %v of %v, want own %v, others %v, mates %v, latency %v", seed, slow.flow, got.Bottleneck, got.Shares, got.CCT, want.own, want.others, want.mates, want.latency)
+		}
 		if off > 0.05 {
-			if bad++; bad < 25 {
-				t.Logf("seed %d: CCT %v, flows %d of coflow, window %d, %s-%s bott %s: serial %+.3f queue %+.3f (want %.3f) latency %+.3f host %.3f mates %.3f", seed, got.CCT, got.Width, slow.window, f.HostName(topo.HostID(slow.src)), f.HostName(topo.HostID(slow.dst)), got.Bottleneck, a, b, float64(q)/float64(got.CCT), c, h, float64(want.mates)/float64(got.CCT))
-				if bad < 8 {
-					t.Log(got.Shares, want)
-				}
-			}
+			over++
 		}
 	}
-	slices.Sort(worst)
-	t.Logf("%d of 300 off by more than 5 %%; median %.3f p90 %.3f max %.3f", bad, worst[150], worst[270], worst[299])
+	if over >= runs/10 {
+		t.Errorf("queueing is overstated by more than 5 %% in %d of %d", over, runs)
+	}
+	t.Logf("queueing is overstated by more than 5 %% in %d of %d", over, runs)
 }
