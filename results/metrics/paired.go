@@ -27,8 +27,7 @@ type Paired struct {
 	// The intervals are bootstraps over the clusters, which are drawn whole: with all
 	// their repeats, and of a coflow with all its flows; the median's are percentiles,
 	// of the others see intervals. Clusters are taken as independent. Those that
-	// share links at the same time, and blocks that one client writes one after the
-	// other, are not quite, and then the truth is wider. Nor does an interval know of
+	// share links at the same time are not quite, and then the truth is wider. Nor does an interval know of
 	// coflows larger than all it was made of: where these gain more than others, the
 	// ratio of averages is farther off than MeanRatioCI tells. Of fewer than LeastPairs
 	// clusters they are too narrow to conclude anything from.

@@ -114,7 +114,7 @@ func (r *Report) definitionLines(baseline string) []string {
 		"★: the least average, where all arms have the same items. Whether it is less by more than chance, the interval of the paired speed-up tells.",
 		"repeats ±: standard deviation of the repeats' averages over their mean, shown where an arm has several repeats.",
 		"speed-up: the baseline's average over the arm's. The baseline is the first arm, "+baseline+".",
-		"paired [95 %]: the paired speed-up, the geometric mean, over the items that both arms have in the same repeat, of the baseline's time over the arm's, with a 95 % bootstrap interval that draws a coflow or block with all its repeats, and flows with their coflow, as one. It takes those as independent.")
+		"paired [95 %]: the paired speed-up, the geometric mean, over the items that both arms have in the same repeat, of the baseline's time over the arm's, with a 95 % bootstrap interval that draws a coflow with all its repeats, flows with their coflow, and blocks with all that their client writes, as one. It takes those as independent.")
 	if !r.in.FluidModel {
 		out = append(out, "fluid average: what the fluid model predicts for the items that both it and the captures have; measured/fluid: the measured average of those items over it.")
 		out = append(out, timeDefinitions(r.timed())...)

@@ -161,7 +161,7 @@ func (c *ScaleCheck) conclude() {
 	}
 	if few {
 		c.Outcome = ScaleUnknown
-		c.Reasons = append(c.Reasons, fmt.Sprintf("a comparison has fewer than %d items, counting an item's repeats as one: have more coflows or blocks", metrics.LeastPairs))
+		c.Reasons = append(c.Reasons, fmt.Sprintf("a comparison has fewer than %d items, counting an item's repeats as one: have more coflows or writers", metrics.LeastPairs))
 	}
 }
 

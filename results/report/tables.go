@@ -94,7 +94,7 @@ func (r *Report) table(m metric) table {
 		t.notes = append(t.notes, "The arms do not have the same items: their averages are over different sets; the paired speed-up is not.")
 	}
 	if few {
-		t.notes = append(t.notes, fmt.Sprintf("Paired: of fewer than %d coflows or blocks, counting one's repeats as one, nothing can be concluded; the interval is too narrow.", metrics.LeastPairs))
+		t.notes = append(t.notes, fmt.Sprintf("Paired: of fewer than %d coflows or writers of blocks, counting one's repeats as one, nothing can be concluded; the interval is too narrow.", metrics.LeastPairs))
 	}
 	if base := r.Summary.Arms[0]; cols.speedup && base.Void() {
 		t.notes = append(t.notes, fmt.Sprintf("The baseline %s is void: there is no speed-up to state.", base.Name))
