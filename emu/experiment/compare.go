@@ -287,7 +287,7 @@ func armOf(r *archive.Run, name, run string) compare.Arm {
 		add(compare.FCT, f.Key, f.Failed, f.Size, int(f.Flow), int(f.Coflow), f.FCT)
 	}
 	for _, b := range r.Blocks {
-		add(compare.WriteTime, b.Key, b.Failed, b.Size, int(b.Block), int(b.Block), b.WriteTime)
+		add(compare.WriteTime, b.Key, b.Failed, b.Size, int(b.Block), metrics.Writer(b.Client), b.WriteTime)
 	}
 	return a
 }

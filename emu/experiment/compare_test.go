@@ -181,7 +181,8 @@ func TestCompareQuickstart(t *testing.T) {
 	}
 	f := r.Comparisons[0].Figures[0]
 	t.Logf("CCT: averages %v, median %v, geometric mean %v of %d pairs", f.MeanRatio, f.MedianRatio, f.GeoMean, f.Pairs)
-	if f.Metric != compare.CCT || f.MeanRatio.Outcome != compare.Faster || f.GeoMean.Outcome != compare.Faster {
-		t.Errorf("%+v, want faster", f)
+	// Few of the 22 coflows make up most of the averages, and these gain least.
+	if f.Metric != compare.CCT || f.MeanRatio.Value < 1.4 || f.MeanRatio.Outcome != compare.NoneYet || f.MedianRatio.Outcome != compare.Faster || f.GeoMean.Outcome != compare.Faster {
+		t.Errorf("%+v, want faster by median and geometric mean, and averages that are not told apart", f)
 	}
 }

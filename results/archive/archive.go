@@ -347,7 +347,7 @@ func (r *Run) WriteTimes(arm string) []metrics.Item {
 	var out []metrics.Item
 	for _, b := range r.Blocks {
 		if b.Arm == arm && !b.Failed {
-			out = append(out, metrics.Item{Repeat: b.Repeat, ID: int(b.Block), Time: b.WriteTime, Cluster: int(b.Block)})
+			out = append(out, metrics.Item{Repeat: b.Repeat, ID: int(b.Block), Time: b.WriteTime, Cluster: metrics.Writer(b.Client)})
 		}
 	}
 	return out

@@ -5,7 +5,7 @@
 // Each ratio is the baseline's time over the arm's for the same coflow, flow or
 // block of the same repeat, so more than 1 is faster. Intervals are those of
 // metrics.Pair, 95 %, over whole clusters: an item with all its repeats is drawn as
-// one. The same input gives the same figures, which are also those that
+// one, and so are the flows of a coflow and the blocks of a writer. The same input gives the same figures, which are also those that
 // results/report states for the arms of one run.
 //
 // A void arm is not compared: its reason stands in place of figures. Whether two

@@ -52,8 +52,11 @@ func (c *Comparison) sentence(f *Figure) string {
 
 // clusterNoun is what pairs of a metric are drawn by.
 func clusterNoun(m Metric) string {
-	if m == FCT {
+	switch m {
+	case FCT:
 		return CCT.noun()
+	case WriteTime:
+		return "writer"
 	}
 	return m.noun()
 }

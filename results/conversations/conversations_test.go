@@ -349,7 +349,8 @@ func script(t testing.TB, rng *rand.Rand, ports, n int) []packet {
 
 func TestAgreesWithTsharkOnBadBehaviour(t *testing.T) {
 	tooltest.Need(t, "tshark")
-	for seed := range uint64(6) {
+	// With seeds 38, 57 and 69 TestTsharkForgetsAcknowledgements comes about by chance.
+	for seed := range uint64(30) {
 		ps := script(t, rand.New(rand.NewPCG(seed, 1)), 20, 4000)
 		path := write(t, ps)
 		c := agree(t, path, false)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -71,4 +72,46 @@ func agree(t testing.TB, path string, handshakes bool) *Capture {
 		}
 	}
 	return c
+}
+
+// Payload that was acknowledged, but never captured, is sent again. Ours is by the last
+// acknowledgement. tshark takes the number 0 of a SYN or RST, which acknowledge nothing,
+// for one: after these it knows of none.
+func TestTsharkForgetsAcknowledgements(t *testing.T) {
+	tooltest.Need(t, "tshark")
+	for _, tt := range []struct {
+		name    string
+		between *tcpPacket
+		want    int // of tshark
+	}{
+		{"nothing between", nil, 1},
+		{"the same SYN again", &tcpPacket{client: 1, server: 2, seq: 999, flags: "S", window: 9}, 0},
+		{"a reset", &tcpPacket{client: 1, server: 2, seq: 1000, flags: "R"}, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			list := []*tcpPacket{
+				{client: 1, server: 2, seq: 999, flags: "S", window: 9},
+				{client: 1, server: 2, seq: 1000, ack: 5000, flags: "A", window: 9},
+				tt.between,
+				{client: 1, server: 2, back: true, seq: 4000, ack: 1000, flags: "A", window: 9, payload: make([]byte, 300)},
+			}
+			var ps []packet
+			for _, p := range list {
+				if p != nil {
+					ps = append(ps, packet{at: time.Duration(len(ps)) * time.Second, frame: p.frame(t)})
+				}
+			}
+			path := write(t, ps)
+			c, err := ReadFile(t.Context(), path, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v := c.Conversations[0]; v.BA.Retransmissions != 1 || v.BA.ResentBytes != 300 {
+				t.Errorf("%+v, want one packet sent again", v.BA)
+			}
+			if w := tooltest.Streams(t, path)[0]; w.Retransmissions[1] != tt.want {
+				t.Errorf("tshark has %v sent again, want %d", w.Retransmissions, tt.want)
+			}
+		})
+	}
 }

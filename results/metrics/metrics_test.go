@@ -31,7 +31,7 @@ func TestRecordsToItems(t *testing.T) {
 	r := flows.Records{
 		Coflows: []flows.CoflowRecord{{Coflow: 3, Arrival: 10 * ms, End: 25 * ms}},
 		Flows:   []flows.FlowRecord{{Coflow: 7, Flow: 4, Arrival: 10 * ms, Start: 12 * ms, End: 20 * ms}},
-		Blocks:  []flows.BlockRecord{{Block: 5, Requested: 1 * ms, End: 4 * ms}},
+		Blocks:  []flows.BlockRecord{{Block: 5, Client: "h2-03", Requested: 1 * ms, End: 4 * ms}},
 	}
 	for _, tt := range []struct {
 		name string
@@ -40,7 +40,7 @@ func TestRecordsToItems(t *testing.T) {
 	}{
 		{"CCTs", CCTs(1, r), Item{1, 3, 15 * ms, 3}},
 		{"FCTs", FCTs(2, r), Item{2, 4, 10 * ms, 7}}, // from the coflow's arrival
-		{"WriteTimes", WriteTimes(0, r), Item{0, 5, 3 * ms, 5}},
+		{"WriteTimes", WriteTimes(0, r), Item{0, 5, 3 * ms, Writer("h2-03")}},
 	} {
 		if len(tt.got) != 1 || tt.got[0] != tt.want {
 			t.Errorf("%s = %v, want %v", tt.name, tt.got, tt.want)
@@ -310,7 +310,7 @@ func TestFailedAreLeftOut(t *testing.T) {
 	r := flows.Records{
 		Flows:   []flows.FlowRecord{{Coflow: 1, Flow: 1, End: 5}, {Coflow: 1, Flow: 2, End: 6}, {Coflow: 2, Flow: 3, End: 7}},
 		Coflows: []flows.CoflowRecord{{Coflow: 1, End: 6}, {Coflow: 2, End: 7}},
-		Blocks:  []flows.BlockRecord{{Block: 2, End: 8}, {Block: 3, End: 9}},
+		Blocks:  []flows.BlockRecord{{Block: 2, Client: "h1-02", End: 8}, {Block: 3, End: 9}},
 		Failed:  []flows.Failure{{Kind: flows.FailedFlow, Coflow: 1, Flow: 2}, {Kind: flows.FailedBlock, Block: 3}, {Kind: flows.FailedReplica, Block: 2, Host: "h0-00"}},
 	}
 	for _, tt := range []struct {
@@ -320,7 +320,7 @@ func TestFailedAreLeftOut(t *testing.T) {
 	}{
 		{"FCTs", FCTs(0, r), []Item{{0, 1, 5, 1}, {0, 3, 7, 2}}},
 		{"CCTs", CCTs(0, r), []Item{{0, 2, 7, 2}}},
-		{"WriteTimes", WriteTimes(0, r), []Item{{0, 2, 8, 2}}},
+		{"WriteTimes", WriteTimes(0, r), []Item{{0, 2, 8, Writer("h1-02")}}},
 	} {
 		if !slices.Equal(tt.got, tt.want) {
 			t.Errorf("%s = %v, want %v", tt.name, tt.got, tt.want)

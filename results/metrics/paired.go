@@ -3,18 +3,9 @@ package metrics
 import (
 	"cmp"
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"gonum.org/v1/gonum/stat"
-)
-
-// Resamples of the bootstrap: fewer for many pairs, whose interval is narrow, so
-// that a report stays quick.
-const (
-	mostResamples  = 2000
-	leastResamples = 200
-	drawsInAll     = 20_000_000
 )
 
 // Interval is a 95 % confidence interval.
@@ -33,10 +24,12 @@ type Paired struct {
 	// MeanRatio is the ratio of the averages over the pairs, GeoMean the geometric
 	// mean of their ratios.
 	MeanRatio, Median, GeoMean float64
-	// The intervals are percentile bootstraps (Efron, 1979) over the clusters,
-	// which are drawn whole: with all their repeats, and of a coflow with all its
-	// flows. Clusters are taken as independent. Those that share links at the same
-	// time are not quite, and then the truth is wider. Of fewer than LeastPairs
+	// The intervals are bootstraps over the clusters, which are drawn whole: with all
+	// their repeats, and of a coflow with all its flows; the median's are percentiles,
+	// of the others see intervals. Clusters are taken as independent. Those that
+	// share links at the same time are not quite, and then the truth is wider. Nor does an interval know of
+	// coflows larger than all it was made of: where these gain more than others, the
+	// ratio of averages is farther off than MeanRatioCI tells. Of fewer than LeastPairs
 	// clusters they are too narrow to conclude anything from.
 	MeanRatioCI, MedianCI, GeoMeanCI Interval
 }
@@ -108,50 +101,41 @@ func Pair(base, arm []Item, seed uint64) Paired {
 
 // bootstrap fills in the intervals, of pairs whose logarithms ascend.
 func (p *Paired) bootstrap(pairs []pair, seed uint64) {
-	rng := rand.New(rand.NewPCG(seed, uint64(len(pairs))))
-	count := min(mostResamples, max(leastResamples, drawsInAll/len(pairs)))
-	means, medians, geoMeans := make([]float64, count), make([]float64, count), make([]float64, count)
-	members := make([]int, p.Clusters)
+	clusters := make([][]float64, p.Clusters)
+	for i := range clusters {
+		clusters[i] = make([]float64, 4)
+	}
 	for _, x := range pairs {
-		members[x.cluster]++
-	}
-	drawn := make([]int, p.Clusters) // how often each cluster was
-	for k := range count {
-		clear(drawn)
-		n := 0
-		for range p.Clusters {
-			c := rng.IntN(p.Clusters)
-			drawn[c]++
-			n += members[c]
+		for j, v := range [4]float64{x.base, x.arm, x.log, 1} {
+			clusters[x.cluster][j] += v
 		}
-		// Logs ascend, so one walk finds the middle ranks of the resample.
-		low, high := (n-1)/2, n/2
-		below := 0
-		var sum, sumBase, sumArm float64
-		for _, x := range pairs {
-			c := drawn[x.cluster]
-			if c == 0 {
-				continue
-			}
-			sum += float64(float64(c) * x.log)
-			sumBase += float64(float64(c) * x.base)
-			sumArm += float64(float64(c) * x.arm)
-			next := below + c
-			if below <= low && low < next {
-				medians[k] += x.log / 2
-			}
-			if below <= high && high < next {
-				medians[k] += x.log / 2
-			}
-			below = next
-		}
-		means[k] = math.Log(sumBase / sumArm)
-		geoMeans[k] = sum / float64(n)
 	}
-	p.MeanRatioCI, p.MedianCI, p.GeoMeanCI = interval(means), interval(medians), interval(geoMeans)
+	var medians []float64
+	out := newSample(clusters, len(pairs), seed).intervals([]statistic{logRatio(0, 1), average(2, 3)}, func(drawn []int) {
+		medians = append(medians, median(pairs, drawn))
+	})
+	p.MeanRatioCI, p.GeoMeanCI, p.MedianCI = out[0].exp(), out[1].exp(), percentiles(medians, p.Clusters).exp()
 }
 
-func interval(logs []float64) Interval {
-	slices.Sort(logs)
-	return Interval{math.Exp(Quantile(0.025, logs)), math.Exp(Quantile(0.975, logs))}
+// median is the middle logarithm of pairs whose logarithms ascend and whose clusters
+// were drawn so often.
+func median(pairs []pair, drawn []int) float64 {
+	n := 0
+	for _, x := range pairs {
+		n += drawn[x.cluster]
+	}
+	low, high := (n-1)/2, n/2
+	below := 0
+	var sum float64
+	for _, x := range pairs {
+		next := below + drawn[x.cluster]
+		if below <= low && low < next {
+			sum += x.log / 2
+		}
+		if below <= high && high < next {
+			return sum + x.log/2
+		}
+		below = next
+	}
+	return sum
 }

@@ -1,10 +1,6 @@
 package metrics
 
-import (
-	"math"
-	"math/rand/v2"
-	"slices"
-)
+import "math"
 
 // LeastPairs is the fewest clusters of items from which anything is concluded: a bootstrap
 // of fewer knows too little of how items vary, and its intervals are too narrow.
@@ -49,7 +45,7 @@ type Scale struct {
 // CompareScale compares speed-ups at two scales. With fewer Clusters than LeastPairs nothing
 // can be concluded, and with N 0 the rest means nothing.
 //
-// All intervals are percentile bootstraps over the items, each drawn with its
+// All intervals are bootstraps as in Pair over the items, each drawn with its
 // four times together: an item that is slow at both scales says nothing about
 // scale, so the interval of the ratio is of the items' own moves, and is not the
 // distance of two intervals. Items of one cluster are drawn as one, as in Pair.
@@ -92,55 +88,26 @@ func CompareScale(base, arm, scaledBase, scaledArm []Item, seed uint64) Scale {
 	if s.Unpaired = len(all) - s.N; s.N == 0 {
 		return s
 	}
-	even := make([]int, s.N)
-	for i := range even {
-		even[i] = 1
+	clusters := make([][]float64, s.Clusters)
+	for i := range clusters {
+		clusters[i] = make([]float64, 7)
 	}
-	full, scaled, pairedFull, pairedScaled := speedups(times, even)
-	s.Average = Moved{Full: Estimate{Value: full}, Scaled: Estimate{Value: scaled}, Ratio: Estimate{Value: scaled / full}}
-	s.Paired = Moved{Full: Estimate{Value: pairedFull}, Scaled: Estimate{Value: pairedScaled}, Ratio: Estimate{Value: pairedScaled / pairedFull}}
-
-	rng := rand.New(rand.NewPCG(seed, uint64(s.N)))
-	count := min(mostResamples, max(leastResamples, drawsInAll/s.N))
-	var draws [6][]float64
-	drawn, whole := make([]int, s.N), make([]int, len(number))
-	for range count {
-		clear(whole)
-		for range whole {
-			whole[rng.IntN(len(whole))]++
-		}
-		for i, c := range cluster {
-			drawn[i] = whole[c]
-		}
-		a, b, c, d := speedups(times, drawn)
-		for i, x := range [6]float64{a, b, b / a, c, d, d / c} {
-			draws[i] = append(draws[i], x)
+	for i, t := range times {
+		for j, v := range [7]float64{t[0], t[1], t[2], t[3], math.Log(t[0] / t[1]), math.Log(t[2] / t[3]), 1} {
+			clusters[cluster[i]][j] += v
 		}
 	}
+	sums := make([]float64, 7)
+	for _, c := range clusters {
+		for j, v := range c {
+			sums[j] += v
+		}
+	}
+	full, scaled, pairedFull, pairedScaled := logRatio(0, 1), logRatio(2, 3), average(4, 6), average(5, 6)
+	stats := []statistic{full, scaled, scaled.less(full), pairedFull, pairedScaled, pairedScaled.less(pairedFull)}
+	out := newSample(clusters, s.N, seed).intervals(stats, nil)
 	for i, e := range [6]*Estimate{&s.Average.Full, &s.Average.Scaled, &s.Average.Ratio, &s.Paired.Full, &s.Paired.Scaled, &s.Paired.Ratio} {
-		slices.Sort(draws[i])
-		e.CI = Interval{Quantile(0.025, draws[i]), Quantile(0.975, draws[i])}
+		*e = Estimate{math.Exp(stats[i].of(sums)), out[i].exp()}
 	}
 	return s
-}
-
-// speedups of items that were each drawn so often, at both scales: of averages,
-// and the geometric means.
-func speedups(times [][4]float64, drawn []int) (full, scaled, pairedFull, pairedScaled float64) {
-	var sum [4]float64
-	var logs [2]float64
-	n := 0.0
-	for i, t := range times {
-		k := float64(drawn[i])
-		if k == 0 {
-			continue
-		}
-		n += k
-		for j := range sum {
-			sum[j] += float64(k * t[j])
-		}
-		logs[0] += float64(k * math.Log(t[0]/t[1]))
-		logs[1] += float64(k * math.Log(t[2]/t[3]))
-	}
-	return sum[0] / sum[1], sum[2] / sum[3], math.Exp(logs[0] / n), math.Exp(logs[1] / n)
 }

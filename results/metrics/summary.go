@@ -8,6 +8,7 @@
 package metrics
 
 import (
+	"hash/fnv"
 	"math"
 	"slices"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"testbed/results/flows"
+	"testbed/topo"
 )
 
 // Item is the completion time of one coflow, flow or block.
@@ -23,8 +25,9 @@ type Item struct {
 	ID     int // the same in every arm that runs the same workload
 	Time   time.Duration
 	// Cluster is what the item belongs to that is drawn as one by the bootstrap: of
-	// a coflow or block itself, whatever the repeat; of a flow its coflow, since
-	// flows that wait for each other tell the same thing several times.
+	// a coflow itself, whatever the repeat; of a flow its coflow, since flows that wait
+	// for each other tell the same thing several times; of a block its Writer, which
+	// writes one after the other.
 	Cluster int
 }
 
@@ -61,10 +64,21 @@ func WriteTimes(repeat int, r flows.Records) []Item {
 	items := make([]Item, 0, len(r.Blocks))
 	for _, b := range r.Blocks {
 		if !failed[int(b.Block)] {
-			items = append(items, Item{repeat, int(b.Block), b.WriteTime(), int(b.Block)})
+			items = append(items, Item{repeat, int(b.Block), b.WriteTime(), Writer(b.Client)})
 		}
 	}
 	return items
+}
+
+// Writer is the Cluster of the blocks that a client writes. Captures do not tell
+// several writers on one host apart: they are one.
+func Writer(client string) int {
+	if rack, place, ok := topo.ParseHostName(client); ok {
+		return int(rack)<<16 | place
+	}
+	h := fnv.New32a()
+	h.Write([]byte(client))
+	return -1 - int(h.Sum32())
 }
 
 // failedOf are the IDs of what failed of one kind.

@@ -110,11 +110,11 @@ func (r *Report) definitionLines(baseline string) []string {
 			"Flow completion time: from the arrival of the flow's coflow to the packet, at the receiver's interface, that completes its bytes.",
 			"Block write time: from the write request, as its mark states it, to the packet, at the client's interface, that completes the acknowledgements.")
 	}
-	out = append(out, "n: items of all repeats of an arm, pooled. Average: arithmetic mean. P50, P95, P99: percentiles by linear interpolation between the nearest ranks, at rank p·(n−1) from 0, as numpy does by default.",
-		"★: the least average, where all arms have as many items. Whether it is less by more than chance, the interval of the paired speed-up tells.",
+	out = append(out, "n: items of all repeats of an arm, pooled. Average: arithmetic mean. P50, P95, P99: percentiles by linear interpolation between the nearest ranks, at rank p·(n−1) from 0, as numpy does by default: of 100 items or fewer P99 lies between the two longest, and says little more than the longest does.",
+		"★: the least average, where all arms have the same items. Whether it is less by more than chance, the interval of the paired speed-up tells.",
 		"repeats ±: standard deviation of the repeats' averages over their mean, shown where an arm has several repeats.",
 		"speed-up: the baseline's average over the arm's. The baseline is the first arm, "+baseline+".",
-		"paired [95 %]: the paired speed-up, the geometric mean, over the items that both arms have in the same repeat, of the baseline's time over the arm's, with a 95 % bootstrap interval that draws a coflow or block with all its repeats, and flows with their coflow, as one. It takes those as independent.")
+		"paired [95 %]: the paired speed-up, the geometric mean, over the items that both arms have in the same repeat, of the baseline's time over the arm's, with a 95 % bootstrap interval that draws a coflow with all its repeats, flows with their coflow, and blocks with all that their client writes, as one. It takes those as independent.")
 	if !r.in.FluidModel {
 		out = append(out, "fluid average: what the fluid model predicts for the items that both it and the captures have; measured/fluid: the measured average of those items over it.")
 		out = append(out, timeDefinitions(r.timed())...)

@@ -435,7 +435,7 @@ func TestTerminalFits(t *testing.T) {
 		if left := strings.Contains(b.String(), "Left out for want of width: "); left != (style.Width < 240) {
 			t.Errorf("%+v: says that something is left out: %v\n%s", style, left, b.String())
 		}
-		for _, figure := range []string{"373.8 ms", "302.6 ms", "1.60", "[1.28, 1.90]", "degraded [1]", "void [2]"} {
+		for _, figure := range []string{"373.8 ms", "302.6 ms", "1.60", "[1.16, 2.00]", "degraded [1]", "void [2]"} {
 			if !strings.Contains(b.String(), figure) {
 				t.Errorf("%+v: no %s in\n%s", style, figure, b.String())
 			}

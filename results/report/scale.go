@@ -113,7 +113,7 @@ func (in Input) checkScale() *ScaleCheck {
 			continue // flows' times follow their coflows'
 		}
 		for i := 1; i < len(in.Arms); i++ {
-			c.compare(in.Arms[i].Name, name, metrics.CompareScale(in.Arms[0].items(m), in.Arms[i].items(m), half.in.Arms[0].items(m), half.in.Arms[i].items(m), in.Seed+uint64(k)))
+			c.compare(in.Arms[i].Name, name, metrics.CompareScale(in.Arms[0].alone(m), in.Arms[i].alone(m), half.in.Arms[0].alone(m), half.in.Arms[i].alone(m), in.Seed+uint64(k)))
 		}
 	}
 	c.conclude()
@@ -217,4 +217,14 @@ func (r *Report) scaleMarkdown(b *bytes.Buffer, c *ScaleCheck) error {
 	}
 	fmt.Fprintf(b, "\n%s\n", plain(scaleNote))
 	return nil
+}
+
+// alone are items that are each a cluster of their own, with their repeats: an item is
+// compared with itself at another scale, and what it shares with others is the same there.
+func (a Arm) alone(m metric) []metrics.Item {
+	items := a.items(m)
+	for i := range items {
+		items[i].Cluster = items[i].ID
+	}
+	return items
 }

@@ -96,7 +96,7 @@ type RepeatSpread struct {
 // clusters.
 type PairedSpeedup struct {
 	Pairs    int `json:"pairs"`
-	Clusters int `json:"clusters"` // of pairs, drawn as one: repeats of an item, flows of a coflow
+	Clusters int `json:"clusters"` // of pairs, drawn as one: repeats of an item, flows of a coflow, blocks of a client
 	Unpaired int `json:"unpaired"` // items that only one of the arms has
 	// MeanRatio is the ratio of the averages over the pairs.
 	MeanRatio   float64    `json:"mean_ratio"`

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"testbed/results/metrics"
 	tables "testbed/results/table"
 	"testbed/results/verdict"
 )
@@ -48,12 +49,17 @@ type columns struct {
 func (r *Report) table(m metric) table {
 	t := table{title: m.name}
 	cols := columns{speedup: len(r.Summary.Arms) > 1, verdict: !r.in.FluidModel}
-	counts := map[int]bool{}
+	counts := map[float64]bool{} // items a repeat
+	apart, few := false, false
 	for i := range r.Summary.Arms {
 		if f := *m.in(&r.Summary.Arms[i]); f != nil {
 			cols.repeats = cols.repeats || f.Repeats != nil
 			cols.fluid = cols.fluid || f.Fluid != nil
-			counts[f.N/r.Summary.Arms[i].Repeats] = true
+			counts[float64(f.N)/float64(r.Summary.Arms[i].Repeats)] = true
+			if p := f.Paired; p != nil {
+				apart = apart || p.Unpaired > 0 && r.Summary.Arms[i].Repeats == r.Summary.Arms[0].Repeats
+				few = few || p.Clusters < metrics.LeastPairs
+			}
 		}
 	}
 	add := func(head string, c tables.Column) { t.head, t.cols = append(t.head, head), append(t.cols, c) }
@@ -77,14 +83,18 @@ func (r *Report) table(m metric) table {
 	if cols.verdict {
 		add("verdict", tables.Column{Left: true})
 	}
-	if len(counts) == 1 {
+	apart = apart || len(counts) > 1
+	if !apart {
 		cols.best = r.best(m)
 	}
 	for i := range r.Summary.Arms {
 		t.rows = append(t.rows, r.row(i, m, cols))
 	}
-	if len(counts) > 1 {
-		t.notes = append(t.notes, "The arms have different numbers of items: their averages are over different sets; the paired speed-up is not.")
+	if apart {
+		t.notes = append(t.notes, "The arms do not have the same items: their averages are over different sets; the paired speed-up is not.")
+	}
+	if few {
+		t.notes = append(t.notes, fmt.Sprintf("Paired: of fewer than %d coflows or writers of blocks, counting one's repeats as one, nothing can be concluded; the interval is too narrow.", metrics.LeastPairs))
 	}
 	if base := r.Summary.Arms[0]; cols.speedup && base.Void() {
 		t.notes = append(t.notes, fmt.Sprintf("The baseline %s is void: there is no speed-up to state.", base.Name))

@@ -35,7 +35,10 @@ import (
 //  5. Queueing: what the bytes of others in the cell take at a link's rate, the
 //     bottleneck first, then the other links of the path, the most loaded first. It is
 //     so in the rest of a recovery too: there the flow's bytes wait in the same queues
-//     as without the loss.
+//     as without the loss. A frame counts in the cell in which it has passed: what does
+//     not fit there counts in the cells before, up to the next one that is Held, Host or
+//     stalled; of a link that was captured no more than a frame. Whether a frame of the
+//     flow waited there is not known: on a link with room, it is Queueing all the same.
 //  6. Retransmission in a recovery, for its sender sends less than the links of the
 //     path leave it; else Latency.
 func (r *run) coflow(rec flows.CoflowRecord) (Coflow, error) {
@@ -347,39 +350,55 @@ func (r *run) deal(g grid, slow *trail, on, all []*trail, path []topo.LinkID) []
 		held = Held
 	}
 	var l ledger
-	for i := range none {
-		left := g.length(i)
-		take := func(c Cause, link string, d time.Duration) {
-			d = max(0, min(d, left))
-			left -= d
-			l.add(c, link, d)
-		}
-		if none[i] {
-			for k, link := range path {
-				if held == Host && r.fabric.Link(link).Kind == topo.HostUp {
-					take(Queueing, r.fabric.LinkName(link), wait[k][i])
-				}
-			}
-			take(held, "", left)
-			continue
-		}
-		take(Serialisation, "", serial[i])
+	left := make([]time.Duration, g.cells()) // of each cell
+	for i := range left {
+		left[i] = g.length(i)
+	}
+	take := func(i int, c Cause, link string, d time.Duration) {
+		d = max(0, min(d, left[i]))
+		left[i] -= d
+		l.add(c, link, d)
+	}
+	open := make([]bool, g.cells()) // to queueing
+	for i := range left {
 		switch {
-		case closed[i]:
-			take(Host, "", left)
-		case stalled[i]:
-			take(Retransmission, "", left)
-		}
-		for k, link := range path {
-			if left == 0 {
-				break
+		case none[i]:
+			open[i] = held == Host
+		default:
+			take(i, Serialisation, "", serial[i])
+			if closed[i] {
+				take(i, Host, "", left[i])
+			} else if stalled[i] {
+				take(i, Retransmission, "", left[i])
 			}
-			take(Queueing, r.fabric.LinkName(link), wait[k][i])
+			open[i] = !closed[i] && !stalled[i]
+		}
+	}
+	for k, link := range path {
+		name, ahead := r.fabric.LinkName(link), r.fabric.Link(link).Kind == topo.HostUp // ahead of captures
+		frame := r.fabric.Link(link).Rate.TimeToSend(r.fabric.Shape().MTU + etherHeader)
+		var carry time.Duration
+		for i := len(left) - 1; i >= 0; i-- {
+			if !open[i] || none[i] && !ahead {
+				carry = 0
+				continue
+			}
+			carry += wait[k][i]
+			d := min(carry, left[i])
+			take(i, Queueing, name, d)
+			if carry -= d; r.res.Links[link].Observed {
+				carry = min(carry, frame)
+			}
+		}
+	}
+	for i := range left {
+		if none[i] {
+			take(i, held, "", left[i])
 		}
 		if recovery[i] {
-			take(Retransmission, "", left)
+			take(i, Retransmission, "", left[i])
 		}
-		take(Latency, "", left)
+		take(i, Latency, "", left[i])
 	}
 	return l.shares(CoflowCauses())
 }

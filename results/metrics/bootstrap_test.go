@@ -1,0 +1,105 @@
+package metrics
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// population draws coflows that run in both arms and several repeats: their sizes
+// differ by many times, their speed-up is their own in all repeats, and each run has
+// noise besides.
+type population struct {
+	name  string
+	sigma float64 // of the log-normal sizes
+	// effect is the logarithm of a coflow's speed-up, of its size's normal draw.
+	effect func(size float64, rng *rand.Rand) float64
+	noise  float64
+	// The truth.
+	meanRatio, geoMean float64
+}
+
+func (p population) draw(n, repeats int, rng *rand.Rand) (base, arm []Item) {
+	for i := range n {
+		z := rng.NormFloat64()
+		size, effect := math.Exp(p.sigma*z)*1e12, p.effect(z, rng)
+		for r := range repeats {
+			base = append(base, Item{r, i, time.Duration(size * math.Exp(p.noise*rng.NormFloat64())), i})
+			arm = append(arm, Item{r, i, time.Duration(size * math.Exp(p.noise*rng.NormFloat64()-effect)), i})
+		}
+	}
+	return base, arm
+}
+
+// Of 95 % intervals 90 % or more hold the truth: for coflows of log-normal sizes
+// whose speed-up has nothing to do with their size, few and many, whose repeats tell
+// much the same. (Percentiles alone: 78 % of 8 coflows, 86 % of 10, 89 % of 22 and of
+// 100, at σ 2.) Where the largest coflows gain most, averages turn on coflows that few
+// samples have, and no interval knows what it has not seen: then as little as 70 % do
+// for σ 2, where percentiles alone have 14 to 43 %. Geometric mean and median keep
+// theirs.
+func TestCoverage(t *testing.T) {
+	own := func(_ float64, rng *rand.Rand) float64 { return 0.5 * rng.NormFloat64() }
+	bySize := func(z float64, _ *rand.Rand) float64 { return 0.3 * z }
+	alone := func(sigma float64) population {
+		return population{fmt.Sprintf("apart from size, σ %v", sigma), sigma, own, 0.2, math.Exp(-0.125), 1}
+	}
+	gain := func(s float64) population {
+		return population{fmt.Sprintf("by size, σ %v", s), s, bySize, 0.1, math.Exp(s*s/2 - (s-0.3)*(s-0.3)/2), 1}
+	}
+	for _, tt := range []struct {
+		population
+		least float64 // of the ratio of averages
+	}{{alone(0.5), 0.90}, {alone(2), 0.90}, {gain(1), 0.84}, {gain(2), 0.70}} {
+		for _, n := range []int{8, 10, 22, 100} {
+			repeats := 5
+			if n == 10 {
+				repeats = 1
+			}
+			t.Run(fmt.Sprintf("%s, %d coflows in %d repeats", tt.name, n, repeats), func(t *testing.T) {
+				t.Parallel()
+				draws := 200
+				if n == 100 {
+					draws = 100
+				}
+				held := map[string]int{}
+				for d := range draws {
+					base, arm := tt.draw(n, repeats, rand.New(rand.NewPCG(uint64(d), uint64(n))))
+					p := Pair(base, arm, uint64(d))
+					if p.Clusters != n || !p.MeanRatioCI.Holds(p.MeanRatio) || !p.GeoMeanCI.Holds(p.GeoMean) || !p.MedianCI.Holds(p.Median) {
+						t.Fatalf("%+v: want %d clusters, and estimates within their intervals", p, n)
+					}
+					for name, holds := range map[string]bool{"ratio of averages": p.MeanRatioCI.Holds(tt.meanRatio), "median": p.MedianCI.Holds(tt.geoMean), "geometric mean": p.GeoMeanCI.Holds(tt.geoMean)} {
+						if holds {
+							held[name]++
+						}
+					}
+				}
+				for name, least := range map[string]float64{"ratio of averages": tt.least, "median": 0.90, "geometric mean": 0.90} {
+					if got := float64(held[name]) / float64(draws); got < least || got == 1 {
+						t.Errorf("%s: %.3f of the intervals hold the truth, want %.2f or more and not all", name, got, least)
+					}
+				}
+				t.Logf("of %d: %v", draws, held)
+			})
+		}
+	}
+}
+
+// Where most coflows are as fast in both arms, as in a simulation, resamples of
+// nothing else have no deviation: intervals stay finite.
+func TestIntervalOfMostlyEqual(t *testing.T) {
+	var base, arm []Item
+	for i := range 20 {
+		base, arm = append(base, Item{0, i, time.Second, i}), append(arm, Item{0, i, time.Second, i})
+	}
+	base[3].Time = 2 * time.Second
+	p := Pair(base, arm, 1)
+	for _, ci := range []Interval{p.MeanRatioCI, p.GeoMeanCI, p.MedianCI} {
+		if !(ci.Low > 0.5 && ci.Low <= 1 && ci.High >= 1 && ci.High < 3) {
+			t.Errorf("interval %v, want one about 1 to 1.2: %+v", ci, p)
+		}
+	}
+}
