@@ -227,9 +227,9 @@ func TestDamagedRuns(t *testing.T) {
 		{"verdicts missing", report.SummaryFile, replace(`"repeats": 2`, `"repeats": 3`), []string{"2 verdicts of 3 repeats"}},
 		{"cut manifest", archive.ManifestFile, func(s string) string { return s[:10] }, []string{"manifest.json:2: "}},
 		{"wrong type", archive.ManifestFile, replace(`"cpus": 2`, `"cpus": "two"`), []string{"manifest.json:5: "}},
-		{"bad cause", archive.BreakdownFile, replace("serialisation", ""), []string{"breakdown.csv:2: cause: empty"}},
-		{"bad interval", archive.LinksFile, replace("100000.000", "0.000"), []string{"links.csv:2: interval_us: 0s: want more than 0"}},
-		{"no utilisation", archive.LinksFile, replace("0.000000", "NaN"), []string{`links.csv:2: utilisation: "NaN"`}},
+		{"bad cause", report.BreakdownFile, replace("serialisation", ""), []string{"breakdown.csv:2: cause: empty"}},
+		{"bad interval", report.LinksFile, replace("100000.000", "0.000"), []string{"links.csv:2: interval_us: 0s: want more than 0"}},
+		{"no utilisation", report.LinksFile, replace("0.000000", "NaN"), []string{`links.csv:2: utilisation: "NaN"`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := archivetest.Write(t, archivetest.Default())

@@ -549,7 +549,7 @@ func TestHuman(t *testing.T) {
 			t.Errorf("human(%d) = %q, want %q", int64(tt.d), got, tt.want)
 		}
 	}
-	if got := us(-1_234_567); got != "-1234.567" {
-		t.Errorf("us = %q, want -1234.567", got)
+	if got := Micros(-1_234_567); got != "-1234.567" {
+		t.Errorf("Micros = %q, want -1234.567", got)
 	}
 }
