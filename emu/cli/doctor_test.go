@@ -11,6 +11,7 @@ import (
 
 	"testbed/emu/calibration"
 	"testbed/emu/kernel"
+	tables "testbed/results/table"
 )
 
 func TestPrintFacts(t *testing.T) {
@@ -49,7 +50,7 @@ func TestDoctorFitsATerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(b.String()) {
-		if n := len([]rune(strings.TrimSpace(line))); n > doctorWidth {
+		if n := len([]rune(strings.TrimSpace(line))); n > tables.DefaultWidth {
 			t.Errorf("%d columns: %s", n, line)
 		}
 	}

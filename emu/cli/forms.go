@@ -58,8 +58,34 @@ func (a *app) show(f *forms, w written) error {
 		return w.csv(a.stdout)
 	}
 	return a.print(w.data, func(out io.Writer) error {
-		return w.terminal(out, tables.Style{Width: f.width, ASCII: asciiLocale(os.Getenv)})
+		return w.terminal(out, terminalStyle(f.width))
 	})
+}
+
+// terminalStyle is how text is laid out in so many columns; 0 is the default.
+func terminalStyle(width int) tables.Style {
+	return tables.Style{Width: width, ASCII: asciiLocale(os.Getenv)}
+}
+
+// plainStyle is terminalStyle for tables without lines.
+func plainStyle(width int) tables.Style {
+	s := terminalStyle(width)
+	s.Plain = true
+	return s
+}
+
+// drawTable draws a table and, below it, what did not fit.
+func drawTable(w io.Writer, t tables.Table, s tables.Style) error {
+	fitted, err := t.Draw(w, s)
+	if err != nil {
+		return err
+	}
+	for _, n := range fitted.Notes() {
+		if err := s.Paragraph(w, "", "", n); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // asciiLocale tells a locale that states another character set than UTF-8, or none
