@@ -58,7 +58,7 @@ below it. Numbers of streams are those of Wireshark's tcp.stream and udp.stream;
 capture counts by itself, so what went between two captured hosts is there twice.
 
 Resent are packets that carry what the capture holds already, late those that it does
-not hold though it holds later ones: see docs/results.md. "coflow 3/17" is flow 17 of
+not hold though it holds later ones: see docs/captures.md. "coflow 3/17" is flow 17 of
 coflow 3, "block 7/2" hop 2 of block 7. --json and --csv give each direction's figures
 exactly, and all conversations unless --limit is given.
 
