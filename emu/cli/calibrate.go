@@ -160,8 +160,15 @@ func writeCalibration(w io.Writer, c *calibration.Calibration, style tables.Styl
 	if err := drawTable(w, capacity, style); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\nBuilding, ms each: namespace %s, veth pair %s, shaper %s\n", ms(c.Build.Namespace), ms(c.Build.Veth), ms(c.Build.Qdisc))
-	fmt.Fprintf(w, "Disk of %s, %s, unthrottled: %.0f MB/s (%.0f to %.0f)\n", c.Disk.Dir, c.Disk.Mode, c.Disk.Write.Median/8e6, c.Disk.Write.Least/8e6, c.Disk.Write.Most/8e6)
+	for _, line := range []string{
+		"",
+		fmt.Sprintf("Building, ms each: namespace %s, veth pair %s, shaper %s", ms(c.Build.Namespace), ms(c.Build.Veth), ms(c.Build.Qdisc)),
+		fmt.Sprintf("Disk of %s, %s, unthrottled: %.0f MB/s (%.0f to %.0f)", c.Disk.Dir, c.Disk.Mode, c.Disk.Write.Median/8e6, c.Disk.Write.Least/8e6, c.Disk.Write.Most/8e6),
+	} {
+		if err := style.Paragraph(w, "", "  ", line); err != nil {
+			return err
+		}
+	}
 	disks := tables.Table{Head: []string{"throttle", "at", "steady", "error"}, Columns: []tables.Column{tables.Names(), {}, {}, {Wrap: 24}}}
 	for _, x := range c.Disk.Throttles {
 		if x.Missing != "" {
