@@ -4,19 +4,26 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"testbed/emu/experiment"
 	"testbed/emu/fidelity"
 	"testbed/emu/scenario"
 	"testbed/policies/catalog"
+	"testbed/results/archive"
 	"testbed/results/export"
 	"testbed/results/plot"
+	"testbed/results/report"
+	"testbed/workloads"
 )
 
 var update = flag.Bool("update", false, "rewrite the generated parts of docs")
@@ -140,12 +147,121 @@ func TestExportReference(t *testing.T) {
 	generated(t, "docs/export.md", b.String())
 }
 
-// Every figure is explained in docs/results.md.
+// Every figure is explained in docs/reports.md.
 func TestFigureReference(t *testing.T) {
-	doc := read(t, "docs/results.md")
+	doc := read(t, "docs/reports.md")
 	for _, f := range plot.Figures() {
 		if !strings.Contains(doc, "`"+f.Name+"`") {
-			t.Errorf("docs/results.md does not explain the figure %s", f.Name)
+			t.Errorf("docs/reports.md does not explain the figure %s", f.Name)
+		}
+	}
+}
+
+// small is a scenario that ends in a moment on the fluid model and leaves every kind
+// of file: two arms and repeats, coflows, blocks and a fault.
+const small = `
+name: small
+fabric: {leaves: 2, spines: 1, hosts_per_leaf: 3, host_link: 20Mbps, oversubscription: "3:1", queue: 20ms}
+disk: {write: 2MB/s, size: 64MB}
+workload:
+  - {kind: trace, path: trace.txt, mb: MB}
+  - {kind: writers, count: 2, blocks: 2, block: 1MB, replicas: 2, packet: 32KB, window: 4}
+faults:
+  - {at: 1s, kind: host-crash, host: h1-02}
+arms: {coflow: [fair, sebf], placement: [hdfs]}
+repeat: 2
+`
+
+// Every file that a run leaves, and every column and key in them, is explained in
+// docs/results.md.
+func TestRunDirectoryReference(t *testing.T) {
+	doc := read(t, "docs/results.md")
+	explained := func(what, name string) {
+		if !strings.Contains(doc, "`"+name+"`") {
+			t.Errorf("docs/results.md does not explain %s `%s`", what, name)
+		}
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{"small.yaml": small, "trace.txt": "6 9\n1 0 2 0 1 2 3:1.5 5:0.5\n2 0 1 2 1 4:1\n3 100 2 0 5 1 1:2\n" +
+		"4 200 1 3 1 0:1\n5 300 1 4 1 2:1\n6 400 1 1 1 5:4\n7 500 1 0 1 3:1\n8 600 1 3 1 4:1\n9 700 1 2 1 1:1\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := scenario.Load(filepath.Join(dir, "small.yaml"), scenario.Options{CheckPolicy: experiment.CheckPolicy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := experiment.Simulate(t.Context(), s, experiment.Options{Out: t.TempDir(), CheckScale: workloads.Factor{Num: 2, Den: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys func(file string, v any)
+	keys = func(file string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for k, x := range v {
+				explained("the key of "+file, k)
+				keys(file, x)
+			}
+		case []any:
+			for _, x := range v {
+				keys(file, x)
+			}
+		}
+	}
+	seen := map[string]bool{}
+	err = filepath.WalkDir(o.Dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		name := e.Name()
+		rel, err := filepath.Rel(o.Dir, path)
+		if err != nil {
+			return err
+		}
+		repeat := len(strings.Split(strings.TrimPrefix(rel, "scaled/"), "/")) == 3
+		shown := name
+		if repeat {
+			shown = "<arm>/<repeat>/" + name
+		}
+		if filepath.Base(filepath.Dir(path)) == "traces" {
+			shown = "traces/"
+		}
+		seen[shown] = true
+		explained("the file", shown)
+		switch {
+		case strings.HasSuffix(name, ".csv"):
+			head, _, _ := strings.Cut(read(t, path), "\n")
+			for column := range strings.SplitSeq(head, ",") {
+				explained("the column of "+name, column)
+			}
+		case name == "summary.json" || name == "manifest.json":
+			var v any
+			if err := json.Unmarshal([]byte(read(t, path)), &v); err != nil {
+				t.Errorf("%s: %v", path, err)
+			}
+			keys(name, v)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What the simulation is to show of files, and of keys that are not always there.
+	for _, name := range []string{"report.html", "links.csv", "breakdown.csv", "plan.txt", "traces/", "<arm>/<repeat>/events.jsonl", "<arm>/<repeat>/failures.json"} {
+		if simulated := !strings.HasPrefix(name, "links") && !strings.HasPrefix(name, "breakdown"); seen[name] != simulated {
+			t.Errorf("the simulation left %s: %v, want %v", name, seen[name], simulated)
+		}
+		explained("the file", name)
+	}
+	for _, of := range []any{archive.Manifest{}, report.Summary{}, report.ArmSummary{}, report.Metric{}, report.FailureCount{}, report.FailureRow{},
+		report.TimeSummary{}, report.TrafficSummary{}, report.LinkSummary{}, report.PairedSpeedup{}, report.RepeatSpread{}, report.FluidPrediction{}} {
+		kind := reflect.TypeOf(of)
+		for i := range kind.NumField() {
+			if key, _, _ := strings.Cut(kind.Field(i).Tag.Get("json"), ","); key != "" {
+				explained(kind.Name()+"'s key", key)
+			}
 		}
 	}
 }
@@ -181,7 +297,7 @@ func TestDocumentsPointAtWhatExists(t *testing.T) {
 		paths = append(paths, "docs/"+d.Name())
 	}
 	verbs := regexp.MustCompile("(?m)(?:^|[`$ ])(?:sudo )?testbed ([a-z]+) ")
-	links := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	links := regexp.MustCompile(`\]\(([^)#:]*)(#[^)]*)?\)`)
 	help, err := exec.Command("go", "run", ".", "--help").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -189,12 +305,14 @@ func TestDocumentsPointAtWhatExists(t *testing.T) {
 	for _, path := range paths {
 		text := read(t, path)
 		for _, m := range links.FindAllStringSubmatch(text, -1) {
-			target := m[1]
-			if strings.HasPrefix(path, "docs/") {
-				target = "docs/" + target
+			target := filepath.Join(filepath.Dir(path), m[1])
+			if m[1] == "" {
+				target = path
 			}
 			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s links to %s: %v", path, m[1], err)
+			} else if m[2] != "" && !slices.Contains(anchors(read(t, target)), m[2]) {
+				t.Errorf("%s links to %s, which has no heading %s", path, target, m[2])
 			}
 		}
 		for _, block := range regexp.MustCompile("(?s)```(?:sh|console)\n(.*?)```").FindAllStringSubmatch(text, -1) {
@@ -205,6 +323,18 @@ func TestDocumentsPointAtWhatExists(t *testing.T) {
 			}
 		}
 	}
+}
+
+// anchors are what links to the headings of a document end in, as those who show
+// Markdown make them: lower case, without punctuation, with - for spaces.
+func anchors(text string) []string {
+	var out []string
+	text = regexp.MustCompile("(?ms)^```.*?^```").ReplaceAllString(text, "")
+	for _, m := range regexp.MustCompile(`(?m)^#+ +(.+?) *$`).FindAllStringSubmatch(text, -1) {
+		name := regexp.MustCompile(`[^\pL\pN _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		out = append(out, "#"+strings.ReplaceAll(name, " ", "-"))
+	}
+	return out
 }
 
 // The policy that the guide shows is the one that is compiled and tested.

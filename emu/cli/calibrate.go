@@ -8,11 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/olekukonko/tablewriter"
 	"github.com/spf13/cobra"
 
 	"testbed/emu/calibrate"
 	"testbed/emu/calibration"
+	tables "testbed/results/table"
 	"testbed/topo/units"
 )
 
@@ -68,7 +68,7 @@ The result is kept in the user's cache for this machine and kernel, or where
 				return err
 			}
 			return a.print(c, func(w io.Writer) error {
-				if err := writeCalibration(w, c); err != nil {
+				if err := writeCalibration(w, c, terminalStyle(0)); err != nil {
 					return err
 				}
 				_, err := fmt.Fprintf(w, "\nKept in %s\n", path)
@@ -109,19 +109,20 @@ func parseRates(rates, mtus []string, o *calibrate.Options) error {
 }
 
 // writeCalibration prints a calibration as tables.
-func writeCalibration(w io.Writer, c *calibration.Calibration) error {
+func writeCalibration(w io.Writer, c *calibration.Calibration, style tables.Style) error {
 	fmt.Fprintf(w, "Calibrated %s on %d processors, Linux %s, in %v\n\n", c.Date.Format(time.DateOnly), c.CPUs, c.Kernel, c.Took)
-	fmt.Fprintf(w, "Links: buckets that hold the rate within %g %% and flows within %g %%, for flows of so many bytes after an idle moment\n",
-		100*calibration.RateTolerance, 100*calibration.FlowTolerance)
-	shorts := []units.Bytes{calibration.DefaultShortFlow, 250 * units.KB, units.MB}
-	t := tablewriter.NewTable(w)
-	header := []any{"rate", "mtu"}
-	for _, s := range shorts {
-		header = append(header, s.String())
+	if err := style.Paragraph(w, "", "", fmt.Sprintf("Links: buckets that hold the rate within %g %% and flows within %g %%, for flows of so many bytes after an idle moment",
+		100*calibration.RateTolerance, 100*calibration.FlowTolerance)); err != nil {
+		return err
 	}
-	t.Header(append(header, "bucket", "rate error", "short flow")...)
+	shorts := []units.Bytes{calibration.DefaultShortFlow, 250 * units.KB, units.MB}
+	links := tables.Table{Head: []string{"rate", "MTU"}, Columns: []tables.Column{{Left: true}}}
+	for _, s := range shorts {
+		links.Head = append(links.Head, s.String())
+	}
+	links.Head = append(links.Head, "bucket", "rate error", "short flow")
 	for _, l := range c.Links {
-		row := []any{l.Rate.String(), int64(l.MTU)}
+		row := []string{l.Rate.String(), fmt.Sprint(int64(l.MTU))}
 		short := units.Bytes(0) // the least that works, of which the other columns are
 		for _, s := range shorts {
 			win := l.Window(s)
@@ -138,52 +139,50 @@ func writeCalibration(w io.Writer, c *calibration.Calibration) error {
 			row = append(row, "", "", "")
 		} else {
 			b := l.Nearest(l.Window(short).Pick())
-			row = append(row, int64(b.Size), spreadPercent(b.RateError, 1), spreadPercent(b.Credit, -1/float64(calibration.Wire(short, l.MTU)))+" at "+short.String())
+			row = append(row, fmt.Sprint(int64(b.Size)), spreadPercent(b.RateError, 1), spreadPercent(b.Credit, -1/float64(calibration.Wire(short, l.MTU)))+" at "+short.String())
 		}
-		if err := t.Append(row...); err != nil {
-			return err
-		}
+		links.Rows = append(links.Rows, row)
 	}
-	if err := t.Render(); err != nil {
+	if err := drawTable(w, links, style); err != nil {
 		return err
 	}
 	fmt.Fprintf(w, "\nCapacity: flows at once in one rack, each saturating two links, with verdict pass\n")
-	t = tablewriter.NewTable(w)
-	t.Header("mtu", "link rate", "flows", "saturated links", "shaped packets/s", "links x packets/s", "processor time a packet")
+	capacity := tables.Table{Head: []string{"MTU", "link rate", "flows", "saturated links", "shaped packets/s", "links × packets/s", "processor time a packet"},
+		Columns: []tables.Column{{}, {}, {}, {Short: "links"}, {Short: "packets/s"}, {Short: "product"}, {Short: "time a packet"}}}
 	for _, x := range c.Capacity {
 		flows := strconv.Itoa(x.Flows)
 		if x.Bounded {
 			flows += " or more"
 		}
-		if err := t.Append(int64(x.MTU), x.Rate.String(), flows, x.Links, fmt.Sprintf("%.0f", x.Packets), fmt.Sprintf("%.2g", x.Product()),
-			fmt.Sprintf("%.1f µs (%.1f to %.1f)", x.Cost.Seconds()*1e6, x.CostFrom[0]/1e3, x.CostFrom[1]/1e3)); err != nil {
+		capacity.Rows = append(capacity.Rows, []string{fmt.Sprint(int64(x.MTU)), x.Rate.String(), flows, fmt.Sprint(x.Links), fmt.Sprintf("%.0f", x.Packets), fmt.Sprintf("%.2g", x.Product()),
+			fmt.Sprintf("%.1f µs (%.1f to %.1f)", x.Cost.Seconds()*1e6, x.CostFrom[0]/1e3, x.CostFrom[1]/1e3)})
+	}
+	if err := drawTable(w, capacity, style); err != nil {
+		return err
+	}
+	for _, line := range []string{
+		"",
+		fmt.Sprintf("Building, ms each: namespace %s, veth pair %s, shaper %s", ms(c.Build.Namespace), ms(c.Build.Veth), ms(c.Build.Qdisc)),
+		fmt.Sprintf("Disk of %s, %s, unthrottled: %.0f MB/s (%.0f to %.0f)", c.Disk.Dir, c.Disk.Mode, c.Disk.Write.Median/8e6, c.Disk.Write.Least/8e6, c.Disk.Write.Most/8e6),
+	} {
+		if err := style.Paragraph(w, "", "  ", line); err != nil {
 			return err
 		}
 	}
-	if err := t.Render(); err != nil {
-		return err
-	}
-	fmt.Fprintf(w, "\nBuilding, ms each: namespace %s, veth pair %s, shaper %s\n", ms(c.Build.Namespace), ms(c.Build.Veth), ms(c.Build.Qdisc))
-	fmt.Fprintf(w, "Disk of %s, %s, unthrottled: %.0f MB/s (%.0f to %.0f)\n", c.Disk.Dir, c.Disk.Mode, c.Disk.Write.Median/8e6, c.Disk.Write.Least/8e6, c.Disk.Write.Most/8e6)
-	t = tablewriter.NewTable(w)
-	t.Header("throttle", "at", "steady", "error")
+	disks := tables.Table{Head: []string{"throttle", "at", "steady", "error"}, Columns: []tables.Column{tables.Names(), {}, {}, {Wrap: 24}}}
 	for _, x := range c.Disk.Throttles {
 		if x.Missing != "" {
-			if err := t.Append(x.Name, "", "", "missing: "+x.Missing); err != nil {
-				return err
-			}
+			disks.Rows = append(disks.Rows, []string{x.Name, "", "", "missing: " + x.Missing})
 		}
 		for _, r := range x.Rates {
 			steady := "–"
 			if r.SteadyError != nil {
 				steady = fmt.Sprintf("%+.2f %%", 100**r.SteadyError)
 			}
-			if err := t.Append(x.Name, fmt.Sprintf("%.1f MB/s", float64(r.Rate)/8e6), steady, fmt.Sprintf("%+.2f %%", 100*r.Error)); err != nil {
-				return err
-			}
+			disks.Rows = append(disks.Rows, []string{x.Name, fmt.Sprintf("%.1f MB/s", float64(r.Rate)/8e6), steady, fmt.Sprintf("%+.2f %%", 100*r.Error)})
 		}
 	}
-	return t.Render()
+	return drawTable(w, disks, style)
 }
 
 // spreadPercent prints a spread times scale.

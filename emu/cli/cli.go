@@ -111,12 +111,18 @@ func (a *app) root() *cobra.Command {
 runs shuffles and replicated block writes in it under several policies, and
 reports completion times measured from captured packets, each with a verdict of
 how far it may be believed. The same policies also run on a fluid model, without
-root, in seconds.`,
+root, in seconds.
+
+Each run leaves a directory: captures, CSV files, and report.html, one page with all
+tables and charts, for any browser. "testbed compare" tells whether arms or runs
+differ by more than chance, "testbed plot" draws figures for papers, and "testbed
+report" computes everything again from the captures.`,
 		Example: `  sudo testbed run scripts/quickstart/scenario.yaml
   testbed sim scripts/quickstart/scenario.yaml
   testbed plan scripts/quickstart/scenario.yaml | less
   sudo testbed up scripts/quickstart/scenario.yaml && sudo testbed exec h0-00 -- ping -c 3 10.3.4.1
-  testbed report runs/quickstart-…`,
+  testbed report runs/quickstart-20260102-150405-ab12
+  testbed compare runs/quickstart-20260102-150405-ab12`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args: func(_ *cobra.Command, args []string) error {

@@ -58,12 +58,13 @@ Exit code 3 tells that an arm is void: it is not compared.`,
 			}
 			return nil
 		},
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return nil, cobra.ShellCompDirectiveFilterDirs
-		},
+		ValidArgsFunction: completeDirs,
 	}
 	cmd.Flags().StringVar(&o.Baseline, "baseline", "", "arm of one run that the others are compared with (the run's first by default)")
 	cmd.Flags().StringSliceVar(&o.Arms, "arms", nil, "arms to compare, all by default; NAME=OTHER pairs arms of different names across runs")
 	form.add(cmd)
+	complete := completer(cmd)
+	complete("arms", completeArms)
+	complete("baseline", completeArm)
 	return cmd
 }

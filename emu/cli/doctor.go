@@ -13,6 +13,7 @@ import (
 	"testbed/emu/calibration"
 	"testbed/emu/deploy"
 	"testbed/emu/kernel"
+	tables "testbed/results/table"
 )
 
 func (a *app) doctorCmd() *cobra.Command {
@@ -87,11 +88,8 @@ func needs(facts []kernel.Fact) error {
 	return errors.Join(errs...)
 }
 
-// Columns of doctor's text: those of a name, and of all of a line.
-const (
-	doctorName  = 32
-	doctorWidth = 100
-)
+// doctorName is the columns of a name in doctor's text.
+const doctorName = 32
 
 // printFacts writes the groups in the order in which they first come up.
 func printFacts(w io.Writer, facts []kernel.Fact) error {
@@ -119,17 +117,14 @@ func printFacts(w io.Writer, facts []kernel.Fact) error {
 			if !f.Have && !f.Unknown {
 				text = strings.TrimPrefix(text+"; without it: "+f.Cost, "; ")
 			}
-			lines := wrap(text, doctorWidth-indent)
-			if len(head) >= indent { // a long name has its line to itself
+			lines := tables.Wrap(text, tables.DefaultWidth-indent)
+			if len(head) >= indent && text != "" { // a long name has its line to itself
 				b.WriteString(head + "\n")
 				head = ""
 			}
 			for _, line := range lines {
 				b.WriteString(strings.TrimRight(fmt.Sprintf("%-*s%s", indent, head, line), " ") + "\n")
 				head = ""
-			}
-			if head != "" {
-				b.WriteString(head + "\n")
 			}
 		}
 	}
@@ -149,25 +144,4 @@ func mark(f kernel.Fact) string {
 		return "MISSING"
 	}
 	return "no"
-}
-
-// wrap breaks a text at spaces into lines of at most width bytes, longer words
-// apart.
-func wrap(text string, width int) []string {
-	var lines []string
-	line := ""
-	for word := range strings.FieldsSeq(text) {
-		switch {
-		case line == "":
-			line = word
-		case len(line)+1+len(word) <= width:
-			line += " " + word
-		default:
-			lines, line = append(lines, line), word
-		}
-	}
-	if line != "" {
-		lines = append(lines, line)
-	}
-	return lines
 }

@@ -11,6 +11,7 @@ import (
 
 	"testbed/emu/calibration"
 	"testbed/emu/kernel"
+	tables "testbed/results/table"
 )
 
 func TestPrintFacts(t *testing.T) {
@@ -49,7 +50,7 @@ func TestDoctorFitsATerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(b.String()) {
-		if n := len([]rune(strings.TrimSpace(line))); n > doctorWidth {
+		if n := len([]rune(strings.TrimSpace(line))); n > tables.DefaultWidth {
 			t.Errorf("%d columns: %s", n, line)
 		}
 	}
@@ -118,6 +119,27 @@ func TestDoctorFailsForWhatIsNeeded(t *testing.T) {
 		}
 		if got != tt.want {
 			t.Errorf("%s: needs = %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// The tables of a calibration fit a terminal, with every figure whole.
+func TestCalibrationFitsItsWidth(t *testing.T) {
+	c := &calibration.Calibration{Kernel: "6.18.44", CPUs: 128}
+	c.Capacity = []calibration.Capacity{{MTU: 9000, Rate: 1_000_000_000, Flows: 12345, Bounded: true, Links: 12345, Packets: 123456789, Cost: 12345 * time.Nanosecond, CostFrom: [2]float64{12345, 67890}}}
+	c.Disk.Throttles = []calibration.Throttle{{Name: "cgroup io.max", Missing: strings.Repeat("no such controller ", 12)}}
+	var b strings.Builder
+	if err := writeCalibration(&b, c, tables.Style{ASCII: true}); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(b.String()) {
+		if n := tables.Width(strings.TrimRight(line, "\n")); n > tables.DefaultWidth {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	for _, figure := range []string{"12345 or more", "123456789", "12.3 us (12.3 to 67.9)", "missing: no such controller"} {
+		if !strings.Contains(b.String(), figure) {
+			t.Errorf("no %q in\n%s", figure, &b)
 		}
 	}
 }

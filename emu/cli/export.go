@@ -89,11 +89,7 @@ already are replaced; others only with --force; files of a run directory never.`
 	f.Int64Var(&o.RowGroup, "row-group", export.DefaultRowGroup, "rows of a row group of Parquet, which is what a reader holds at once")
 	f.StringVar(&o.Compression, "compression", "zstd", "of Parquet: zstd, snappy or none")
 	f.BoolVar(&o.Force, "force", false, "replace files that are no such tables, too")
-	complete := func(flag string, how cobra.CompletionFunc) {
-		if err := cmd.RegisterFlagCompletionFunc(flag, how); err != nil {
-			panic(err) // the flag is declared above
-		}
-	}
+	complete := completer(cmd)
 	var all []string
 	for _, t := range export.Tables() {
 		all = append(all, t.Name+"\t"+t.Doc)

@@ -7,7 +7,9 @@ import (
 	"os"
 	"strings"
 
+	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
+	"github.com/vbauerster/mpb/v8/cwriter"
 
 	tables "testbed/results/table"
 )
@@ -16,12 +18,14 @@ import (
 type forms struct {
 	markdown, csv bool
 	width         int
+	given         func() bool // whether the width was asked for
 }
 
 func (f *forms) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.markdown, "markdown", false, "print Markdown instead of tables for the terminal")
 	cmd.Flags().BoolVar(&f.csv, "csv", false, "print CSV: one row for each arm and metric")
-	cmd.Flags().IntVar(&f.width, "width", tables.DefaultWidth, "columns of the terminal that tables are to fit in")
+	cmd.Flags().IntVar(&f.width, "width", tables.DefaultWidth, "columns that tables are to fit in; on a narrower terminal its own, where not given")
+	f.given = func() bool { return cmd.Flags().Changed("width") }
 }
 
 // check refuses what cannot be had, before anything is done.
@@ -58,8 +62,48 @@ func (a *app) show(f *forms, w written) error {
 		return w.csv(a.stdout)
 	}
 	return a.print(w.data, func(out io.Writer) error {
-		return w.terminal(out, tables.Style{Width: f.width, ASCII: asciiLocale(os.Getenv)})
+		width := f.width
+		if !f.given() {
+			width = min(width, terminalWidth(a.stdout))
+		}
+		return w.terminal(out, terminalStyle(width))
 	})
+}
+
+// terminalWidth is the columns of the terminal that w is, or the default.
+func terminalWidth(w io.Writer) int {
+	if file, ok := w.(*os.File); ok && isatty.IsTerminal(file.Fd()) {
+		if width, _, err := cwriter.GetSize(int(file.Fd())); err == nil && width > 0 {
+			return width
+		}
+	}
+	return tables.DefaultWidth
+}
+
+// terminalStyle is how text is laid out in so many columns; 0 is the default.
+func terminalStyle(width int) tables.Style {
+	return tables.Style{Width: width, ASCII: asciiLocale(os.Getenv)}
+}
+
+// plainStyle is terminalStyle for tables without lines.
+func plainStyle(width int) tables.Style {
+	s := terminalStyle(width)
+	s.Plain = true
+	return s
+}
+
+// drawTable draws a table and, below it, what did not fit.
+func drawTable(w io.Writer, t tables.Table, s tables.Style) error {
+	fitted, err := t.Draw(w, s)
+	if err != nil {
+		return err
+	}
+	for _, n := range fitted.Notes() {
+		if err := s.Paragraph(w, "", "", n); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // asciiLocale tells a locale that states another character set than UTF-8, or none

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"testbed/emu/deploy"
 	"testbed/emu/experiment"
+	"testbed/results/files"
 	"testbed/topo"
 	"testbed/topo/draw"
 )
@@ -54,7 +56,10 @@ rack's are divided evenly over the spines.`,
 				_, err = a.stdout.Write(b.Bytes())
 				return err
 			}
-			return os.WriteFile(out, b.Bytes(), 0o644)
+			return files.Write(out, func(w io.Writer) error {
+				_, err := w.Write(b.Bytes())
+				return err
+			})
 		},
 	}
 	f.add(cmd)
@@ -66,6 +71,8 @@ rack's are divided evenly over the spines.`,
 	cmd.Flags().StringVar(&format, "format", "", "svg or dot (by the file's name, or svg)")
 	cmd.Flags().StringVar(&arm, "arm", "", "of a run: the arm whose load is shown (the first)")
 	cmd.Flags().IntVar(&repeat, "repeat", 0, "of a run: the repeat whose load is shown, from 0")
+	completer(cmd)("arm", completeArm)
+	completer(cmd)("format", cobra.FixedCompletions([]string{"svg", "dot"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 

@@ -11,13 +11,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/olekukonko/tablewriter"
 	"github.com/spf13/cobra"
 
 	"testbed/emu/deploy"
 	"testbed/emu/experiment"
 	"testbed/emu/kernel"
 	"testbed/emu/plan"
+	tables "testbed/results/table"
 	"testbed/topo"
 )
 
@@ -210,14 +210,12 @@ func (a *app) psCmd() *cobra.Command {
 					_, err := fmt.Fprintln(w, "no testbeds")
 					return err
 				}
-				t := tablewriter.NewTable(w)
-				t.Header("testbed", "kind", "status", "hosts", "user", "pid", "age")
+				t := tables.Table{Head: []string{"testbed", "kind", "status", "hosts", "user", "pid", "age"},
+					Columns: []tables.Column{tables.Names(), {Left: true}, {Left: true}, {}, {Left: true}, {}, {}}}
 				for _, r := range rows {
-					if err := t.Append(r.ID, string(r.Kind), r.Status, fmt.Sprint(r.Hosts), r.User, fmt.Sprint(r.PID), time.Since(r.Created).Round(time.Second).String()); err != nil {
-						return err
-					}
+					t.Rows = append(t.Rows, []string{r.ID, string(r.Kind), r.Status, fmt.Sprint(r.Hosts), r.User, fmt.Sprint(r.PID), time.Since(r.Created).Round(time.Second).String()})
 				}
-				return t.Render()
+				return drawTable(w, t, terminalStyle(0))
 			})
 		},
 	}

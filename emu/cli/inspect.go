@@ -22,6 +22,7 @@ import (
 	"testbed/emu/inspect"
 	"testbed/emu/kernel"
 	"testbed/emu/plan"
+	tables "testbed/results/table"
 	"testbed/topo"
 )
 
@@ -314,11 +315,11 @@ func (in *inspector) show(s snapshot) error {
 		return e.Encode(s)
 	}
 	var b bytes.Buffer
-	if err := drawSnapshot(&b, s); err != nil {
-		return err
-	}
 	file, ok := in.stdout.(*os.File)
 	if !in.watch || !ok || !isatty.IsTerminal(file.Fd()) {
+		if err := drawSnapshot(&b, s, plainStyle(0)); err != nil {
+			return err
+		}
 		if in.watch {
 			b.WriteByte('\n')
 		}
@@ -327,7 +328,10 @@ func (in *inspector) show(s snapshot) error {
 	}
 	width, height, err := cwriter.GetSize(int(file.Fd()))
 	if err != nil {
-		width, height = inspectWidth, 24
+		width, height = tables.DefaultWidth, 24
+	}
+	if err := drawSnapshot(&b, s, plainStyle(min(width, tables.DefaultWidth))); err != nil {
+		return err
 	}
 	_, err = io.WriteString(in.stdout, frame(b.String(), width, height))
 	return err

@@ -7,19 +7,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/olekukonko/tablewriter"
-	"github.com/olekukonko/tablewriter/renderer"
-	"github.com/olekukonko/tablewriter/tw"
-
 	"testbed/emu/inspect"
+	tables "testbed/results/table"
 )
-
-// inspectWidth is the columns of a terminal that the tables of inspect fit in.
-const inspectWidth = 100
 
 // drawSnapshot writes what stands out, the switches and the links, in that
 // order, so that the end is what a small terminal loses.
-func drawSnapshot(w io.Writer, s snapshot) error {
+func drawSnapshot(w io.Writer, s snapshot, style tables.Style) error {
 	over := "over " + s.Interval.Round(time.Millisecond).String()
 	if s.Total {
 		over = "since it was built, " + s.Interval.Round(time.Second).String() + " ago"
@@ -27,43 +21,43 @@ func drawSnapshot(w io.Writer, s snapshot) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Testbed %s at %s, %s\n", s.Testbed, s.At.Format("15:04:05"), over)
 	for _, line := range highlights(s.Summary) {
-		b.WriteString(clipRunes(line, inspectWidth) + "\n")
+		if err := style.Paragraph(&b, "", "  ", line); err != nil {
+			return err
+		}
 	}
 	groups := []struct {
 		title string
-		head  []string
-		rows  [][]string
+		tables.Table
 	}{
-		{title: "Uplinks", head: linkHead},
-		{title: "Host links", head: linkHead},
-		{title: "Switches", head: []string{"switch", "in", "out", "backlog", "drops"}},
+		{title: "Uplinks", Table: tables.Table{Head: linkHead, Columns: linkColumns}},
+		{title: "Host links", Table: tables.Table{Head: linkHead, Columns: linkColumns}},
+		{title: "Switches", Table: tables.Table{Head: []string{"switch", "in", "out", "backlog", "drops"}, Columns: []tables.Column{tables.Names()}}},
 	}
 	for _, l := range s.Links {
 		g := &groups[1]
 		if l.Uplink() {
 			g = &groups[0]
 		}
-		g.rows = append(g.rows, linkRow(l))
+		g.Rows = append(g.Rows, linkRow(l))
 	}
 	for _, x := range s.Switches {
-		groups[2].rows = append(groups[2].rows, []string{x.Name, short(float64(x.In), "bps"), short(float64(x.Out), "bps"), short(float64(x.Backlog), "B"), dropped(x.DroppedAll, x.Dropped)})
+		groups[2].Rows = append(groups[2].Rows, []string{x.Name, short(float64(x.In), "bps"), short(float64(x.Out), "bps"), short(float64(x.Backlog), "B"), dropped(x.DroppedAll, x.Dropped)})
 	}
 	for _, g := range groups {
-		if len(g.rows) == 0 {
+		if len(g.Rows) == 0 {
 			continue
 		}
 		fmt.Fprintf(&b, "\n%s\n", g.title)
-		if err := drawColumns(&b, g.head, g.rows); err != nil {
+		if err := drawTable(&b, g.Table, style); err != nil {
 			return err
 		}
 	}
-	lines := strings.Split(b.String(), "\n")
-	for i := range lines {
-		lines[i] = strings.TrimRight(lines[i], " ") // cells are padded, also the last
-	}
-	_, err := io.WriteString(w, strings.Join(lines, "\n"))
+	_, err := io.WriteString(w, b.String())
 	return err
 }
+
+// mostNamed is how many links stand out by name.
+const mostNamed = 6
 
 // highlights is the summary in words, a line each.
 func highlights(s inspect.Summary) []string {
@@ -86,13 +80,21 @@ func highlights(s inspect.Summary) []string {
 		links []string
 	}{{"down", s.Down}, {"not at the plan's rate", s.OffPlan}, {"counters began anew, so figures are too low", s.Reset}} {
 		if len(n.links) > 0 {
-			lines = append(lines, fmt.Sprintf("%d %s: %s", len(n.links), n.what, strings.Join(n.links, " ")))
+			names := n.links[:min(mostNamed, len(n.links))]
+			line := fmt.Sprintf("%d %s: %s", len(n.links), n.what, strings.Join(names, " "))
+			if more := len(n.links) - len(names); more > 0 {
+				line += fmt.Sprintf(" and %d more", more)
+			}
+			lines = append(lines, line)
 		}
 	}
 	return lines
 }
 
-var linkHead = []string{"link", "rate", "util", "pkt/s", "backlog", "drops", "limit", "state"}
+var (
+	linkHead    = []string{"link", "rate", "util", "pkt/s", "backlog", "drops", "limit", "state"}
+	linkColumns = []tables.Column{tables.Names(), {}, {}, {Drop: 2}, {}, {}, {Drop: 1}, {}}
+)
 
 func linkRow(l inspect.Link) []string {
 	rate, util := short(float64(l.Rate), "bps"), percent(l.Utilisation)
@@ -161,42 +163,4 @@ func shortTime(d time.Duration) string {
 		return strconv.FormatFloat(float64(d)/1e6, 'f', 0, 64) + "ms"
 	}
 	return strconv.FormatFloat(d.Seconds(), 'g', 3, 64) + "s"
-}
-
-// drawColumns draws a table without lines, names to the left and figures to the
-// right.
-func drawColumns(w io.Writer, head []string, rows [][]string) error {
-	align := make([]tw.Align, len(head))
-	for i := range align {
-		align[i] = tw.AlignRight
-	}
-	align[0] = tw.AlignLeft
-	cells := tw.CellAlignment{PerColumn: align}
-	t := tablewriter.NewTable(w,
-		tablewriter.WithRenderer(renderer.NewBlueprint(tw.Rendition{
-			Borders: tw.BorderNone,
-			Settings: tw.Settings{
-				Separators: tw.Separators{BetweenColumns: tw.Off, BetweenRows: tw.Off, ShowHeader: tw.Off},
-				Lines:      tw.LinesNone,
-			},
-		})),
-		tablewriter.WithHeaderAutoFormat(tw.Off),
-		tablewriter.WithHeaderAutoWrap(tw.WrapNone),
-		tablewriter.WithRowAutoWrap(tw.WrapNone),
-		tablewriter.WithHeaderAlignmentConfig(cells),
-		tablewriter.WithRowAlignmentConfig(cells),
-		tablewriter.WithPadding(tw.Padding{Left: "", Right: "  ", Overwrite: true}),
-	)
-	t.Header(head)
-	if err := t.Bulk(rows); err != nil {
-		return err
-	}
-	return t.Render()
-}
-
-func clipRunes(s string, n int) string {
-	if r := []rune(s); len(r) > n {
-		return string(r[:n-1]) + "…"
-	}
-	return s
 }

@@ -18,6 +18,7 @@ import (
 	"testbed/emu/inspect"
 	"testbed/emu/kernel"
 	"testbed/emu/kernel/netnstest"
+	tables "testbed/results/table"
 	"testbed/topo"
 	"testbed/topo/units"
 )
@@ -38,12 +39,12 @@ func TestInspectFitsItsWidth(t *testing.T) {
 	s := snapshot{Testbed: strings.Repeat("x", 40), Links: inspect.Links(f, was, now), Interval: time.Second}
 	s.Summary, s.Switches = inspect.Summarize(s.Links), inspect.Switches(f, s.Links)
 	var b bytes.Buffer
-	if err := drawSnapshot(&b, s); err != nil {
+	if err := drawSnapshot(&b, s, plainStyle(0)); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(b.String()) {
-		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > inspectWidth {
-			t.Errorf("%d columns, want at most %d: %s", n, inspectWidth, line)
+		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > tables.DefaultWidth {
+			t.Errorf("%d columns, want at most %d: %s", n, tables.DefaultWidth, line)
 		}
 	}
 	for _, want := range []string{"h249-249>leaf249", "8.33Mbps (plan 16.7Mbps)", "117.3%", "1.23MB 1.19s", "2G +2G", "down", "3 not at the plan's rate"} {

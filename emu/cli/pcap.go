@@ -13,19 +13,17 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
 	"testbed/results/conversations"
 	"testbed/results/pcap"
+	tables "testbed/results/table"
 )
 
-const (
-	pcapWidth    = 100 // columns of a terminal that the tables of pcap fit in
-	defaultLimit = 20  // lines of a table of pcap
-)
+// defaultLimit is the lines of a table of pcap.
+const defaultLimit = 20
 
 // captureTypes are how names of captures end.
 var captureTypes = []string{".pcapng", ".pcap"}
@@ -60,7 +58,7 @@ below it. Numbers of streams are those of Wireshark's tcp.stream and udp.stream;
 capture counts by itself, so what went between two captured hosts is there twice.
 
 Resent are packets that carry what the capture holds already, late those that it does
-not hold though it holds later ones: see docs/results.md. "coflow 3/17" is flow 17 of
+not hold though it holds later ones: see docs/captures.md. "coflow 3/17" is flow 17 of
 coflow 3, "block 7/2" hop 2 of block 7. --json and --csv give each direction's figures
 exactly, and all conversations unless --limit is given.
 
@@ -164,7 +162,8 @@ func findCaptures(args []string) ([]string, error) {
 			continue
 		}
 		before := len(paths)
-		err = filepath.WalkDir(arg, func(path string, e fs.DirEntry, err error) error {
+		// With the separator a walk goes into a link.
+		err = filepath.WalkDir(arg+string(filepath.Separator), func(path string, e fs.DirEntry, err error) error {
 			if err == nil && !e.IsDir() && slices.Contains(captureTypes, filepath.Ext(path)) {
 				paths = append(paths, path)
 			}
@@ -235,7 +234,9 @@ func (l *looker) show(captures []*conversations.Capture, names []string, list []
 	var b strings.Builder
 	for i, c := range captures {
 		if len(captures) == 1 {
-			drawCapture(&b, names[i], c)
+			if err := drawCapture(&b, names[i], c); err != nil {
+				return err
+			}
 		}
 	}
 	if len(captures) > 1 {
@@ -248,18 +249,15 @@ func (l *looker) show(captures []*conversations.Capture, names []string, list []
 			return err
 		}
 	}
-	lines := strings.Split(b.String(), "\n")
-	for i := range lines {
-		lines[i] = strings.TrimRight(lines[i], " ") // cells are padded, also the last
-	}
-	_, err := io.WriteString(l.stdout, strings.Join(lines, "\n"))
+	_, err := io.WriteString(l.stdout, b.String())
 	return err
 }
 
 // drawCapture writes the facts of one capture.
-func drawCapture(w io.Writer, name string, c *conversations.Capture) {
+func drawCapture(w io.Writer, name string, c *conversations.Capture) error {
+	var errs []error
 	fact := func(what, format string, args ...any) {
-		fmt.Fprintln(w, clipRunes(fmt.Sprintf("%-11s ", what)+fmt.Sprintf(format, args...), pcapWidth))
+		errs = append(errs, plainStyle(0).Paragraph(w, fmt.Sprintf("%-11s ", what), strings.Repeat(" ", 12), fmt.Sprintf(format, args...)))
 	}
 	fact("capture", "%s", name)
 	if m := c.Meta; m != nil {
@@ -286,7 +284,8 @@ func drawCapture(w io.Writer, name string, c *conversations.Capture) {
 	for _, s := range c.Skipped {
 		fact("skipped", "%d packets %s", s.Packets, s.Why)
 	}
-	fmt.Fprintln(w)
+	_, err := fmt.Fprintln(w)
+	return errors.Join(append(errs, err)...)
 }
 
 func interfaceLine(i conversations.Interface) string {
@@ -343,8 +342,12 @@ func stamp(ns int64) string {
 func seconds(ns int64) string { return fmt.Sprintf("%d.%09d", ns/1e9, ns%1e9) }
 
 func (l *looker) drawCaptures(w io.Writer, captures []*conversations.Capture, names []string) error {
-	t := pcapTable{head: []string{"capture", "format", "packets", "bytes", "first packet (UTC)", "seconds", "dropped", "conv.", "state"}, shrink: []int{0}}
-	for i, c := range captures {
+	t := tables.Table{Head: []string{"capture", "format", "packets", "bytes", "first packet (UTC)", "seconds", "dropped", "conv.", "state"}, Columns: []tables.Column{tables.Names()}}
+	rows := captures
+	if l.limit > 0 {
+		rows = rows[:min(l.limit, len(rows))]
+	}
+	for i, c := range rows {
 		drops := "?"
 		if c.HasStats {
 			drops = short(float64(c.Stats.Dropped), "")
@@ -353,11 +356,11 @@ func (l *looker) drawCaptures(w io.Writer, captures []*conversations.Capture, na
 		if c.Packets > 0 {
 			first, took = time.Unix(0, c.First).UTC().Format("2006-01-02 15:04:05.000"), fmt.Sprintf("%.3f", float64(c.Last-c.First)/1e9)
 		}
-		t.rows = append(t.rows, []string{names[i], c.Format, short(float64(c.Packets), ""), short(float64(c.Bytes), "B"), first, took, drops,
+		t.Rows = append(t.Rows, []string{names[i], c.Format, short(float64(c.Packets), ""), short(float64(c.Bytes), "B"), first, took, drops,
 			short(float64(len(c.Conversations)), ""), wholeness(c)})
 	}
 	fmt.Fprintf(w, "%d captures\n", len(captures))
-	return t.draw(w, l.limit)
+	return drawRows(w, t, len(captures)-len(rows))
 }
 
 func (l *looker) drawConversations(w io.Writer, captures []*conversations.Capture, names []string, list []listed) error {
@@ -370,9 +373,12 @@ func (l *looker) drawConversations(w io.Writer, captures []*conversations.Captur
 			start = min(start, c.First)
 		}
 	}
-	t := pcapTable{head: []string{"stream", "from", "to", "pkts", "bytes", "resent", "start", "time", "goodput", "carries"}, shrink: []int{1, 2, 9}}
+	name, figure := tables.Column{Left: true, Fold: leastName}, tables.Column{}
+	t := tables.Table{Head: []string{"stream", "from", "to", "pkts", "bytes", "resent", "start", "time", "goodput", "carries"},
+		Columns: []tables.Column{{Left: true}, name, name, figure, figure, figure, figure, figure, figure, name}}
 	if len(captures) > 1 { // the capture instead of the start
-		t.head, t.shrink = []string{"capture", "stream", "from", "to", "pkts", "bytes", "resent", "time", "goodput", "carries"}, []int{0, 2, 3, 9}
+		t.Head = []string{"capture", "stream", "from", "to", "pkts", "bytes", "resent", "time", "goodput", "carries"}
+		t.Columns = []tables.Column{name, {Left: true}, name, name, figure, figure, figure, figure, figure, name}
 	}
 	for i, v := range list {
 		sum.Packets, sum.Bytes = sum.Packets+v.Packets(), sum.Bytes+v.Bytes()
@@ -396,7 +402,7 @@ func (l *looker) drawConversations(w io.Writer, captures []*conversations.Captur
 		if len(captures) > 1 {
 			row = append([]string{v.name}, slices.Delete(row, 6, 7)...)
 		}
-		t.rows = append(t.rows, row)
+		t.Rows = append(t.Rows, row)
 	}
 	if len(captures) > 1 {
 		fmt.Fprintln(w)
@@ -410,9 +416,8 @@ func (l *looker) drawConversations(w io.Writer, captures []*conversations.Captur
 		title = fmt.Sprintf("%d of %s match", len(list), title)
 	}
 	fmt.Fprintf(w, "%s, by %s\n", title, l.order)
-	t.left = len(list) - len(t.rows)
 	if len(list) > 0 {
-		if err := t.draw(w, 0); err != nil {
+		if err := drawRows(w, t, len(list)-len(t.Rows)); err != nil {
 			return err
 		}
 	}
@@ -431,60 +436,19 @@ func (l *looker) drawConversations(w io.Writer, captures []*conversations.Captur
 	return nil
 }
 
-// pcapTable is drawn within pcapWidth, whatever is in it.
-type pcapTable struct {
-	head   []string
-	rows   [][]string
-	shrink []int // columns that are clipped in the middle where there is no room, of names
-	left   int   // rows that are not there
-}
+// leastName is the columns to which names in pcap's tables are folded.
+const leastName = 8
 
-// draw writes at most limit rows; 0 is all.
-func (t *pcapTable) draw(w io.Writer, limit int) error {
-	rows, left := t.rows, t.left
-	if limit > 0 && len(rows) > limit {
-		rows, left = rows[:limit], left+len(rows)-limit
-	}
-	const gap = 2
-	widths := make([]int, len(t.head))
-	total := -gap
-	for i := range widths {
-		widths[i] = utf8.RuneCountInString(t.head[i])
-		for _, r := range rows {
-			widths[i] = max(widths[i], utf8.RuneCountInString(r[i]))
-		}
-		total += widths[i] + gap
-	}
-	for ; total > pcapWidth; total-- {
-		widest := slices.MaxFunc(t.shrink, func(a, b int) int { return widths[a] - widths[b] })
-		widths[widest]--
-	}
-	clipped := make([][]string, len(rows))
-	for i, r := range rows {
-		clipped[i] = slices.Clone(r)
-		for _, col := range t.shrink {
-			clipped[i][col] = clipMiddle(r[col], widths[col])
-		}
-	}
-	if err := drawColumns(w, t.head, clipped); err != nil {
+// drawRows draws a table of which so many rows are not there. Names that are folded
+// are whole in --json and --csv.
+func drawRows(w io.Writer, t tables.Table, left int) error {
+	if _, err := t.Draw(w, plainStyle(0)); err != nil {
 		return err
 	}
 	if left > 0 {
-		fmt.Fprintf(w, "… %d more: --limit 0 shows all\n", left)
+		fmt.Fprintf(w, "%s %d more: --limit 0 shows all\n", plainStyle(0).Text("…"), left)
 	}
 	return nil
-}
-
-// clipMiddle leaves the beginning and the end, which tell addresses and captures
-// apart.
-func clipMiddle(s string, n int) string {
-	r := []rune(s)
-	if len(r) <= n {
-		return s
-	}
-	n = max(n, 3)
-	head := (n - 1) / 2
-	return string(r[:head]) + "…" + string(r[len(r)-(n-1-head):])
 }
 
 // captureJSON is a capture as programs read it. Stamps are Unix nanoseconds.

@@ -15,6 +15,8 @@ import (
 	"github.com/google/gopacket"
 	"github.com/google/gopacket/layers"
 	"github.com/google/gopacket/pcapgo"
+
+	tables "testbed/results/table"
 )
 
 // testbed runs a command line in this process.
@@ -72,8 +74,8 @@ func TestPcap(t *testing.T) {
 	for _, args := range [][]string{{one}, {one, two}, {p.dir}} {
 		out, _ := p.testbed(t, 0, append([]string{"pcap"}, args...)...)
 		for line := range strings.Lines(out) {
-			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > pcapWidth {
-				t.Errorf("%d columns, want at most %d: %s", n, pcapWidth, line)
+			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > tables.DefaultWidth {
+				t.Errorf("%d columns, want at most %d: %s", n, tables.DefaultWidth, line)
 			}
 		}
 		if !strings.Contains(out, "0000") || !strings.Contains(out, " more: --limit 0 shows all\n") || strings.Count(out, "udp ") != defaultLimit {

@@ -78,7 +78,7 @@ speed-ups are over the baseline of the arm's own run.`,
 		Example: `  testbed plot --list
   testbed plot runs/quickstart-20260102-150405-ab12 --figure cct-cdf -o cct.pdf
   testbed plot runs/quickstart-20260102-150405-ab12 --figure utilisation --arm sebf+hdfs -o load.svg
-  testbed plot runs/a runs/b --names today,before --figure speedup-cdf --arms sebf+hdfs -o speedup.pdf
+  testbed plot runs/a runs/b --names a,b --figure speedup-cdf --arms sebf+hdfs -o speedup.pdf
   testbed plot runs/quickstart-20260102-150405-ab12 --all figures --width 8.6cm --font-size 7`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
@@ -116,11 +116,7 @@ speed-ups are over the baseline of the arm's own run.`,
 	f.StringVar(&p.o.Arm, "arm", "", "of figures of one arm: which (the first)")
 	f.IntVar(&p.o.Repeat, "repeat", 0, "of figures of one repeat: which, from 0")
 	cmd.MarkFlagsMutuallyExclusive("log", "linear")
-	complete := func(flag string, how cobra.CompletionFunc) {
-		if err := cmd.RegisterFlagCompletionFunc(flag, how); err != nil {
-			panic(err) // the flag is declared above
-		}
-	}
+	complete := completer(cmd)
 	complete("figure", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var out []string
 		for _, f := range plot.Figures() {
@@ -130,14 +126,46 @@ speed-ups are over the baseline of the arm's own run.`,
 	})
 	complete("format", cobra.FixedCompletions(plot.Formats(), cobra.ShellCompDirectiveNoFileComp))
 	complete("all", completeDirs)
-	for _, flag := range []string{"arm", "baseline", "arms"} {
-		complete(flag, completeArms)
-	}
+	complete("arms", completeArms)
+	complete("arm", completeArm)
+	complete("baseline", completeArm)
 	return cmd
+}
+
+// completer registers how values of flags are completed.
+func completer(cmd *cobra.Command) func(flag string, how cobra.CompletionFunc) {
+	return func(flag string, how cobra.CompletionFunc) {
+		if err := cmd.RegisterFlagCompletionFunc(flag, how); err != nil {
+			panic(err) // the flag was not declared before
+		}
+	}
 }
 
 func completeDirs(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return nil, cobra.ShellCompDirectiveFilterDirs
+}
+
+// completeArm completes one arm of the runs on the command line.
+func completeArm(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	var out []string
+	for _, name := range armsOf(args) {
+		if !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
+// armsOf are the arms that the manifests of run directories name. What cannot be
+// read is said when the command runs.
+func armsOf(dirs []string) []string {
+	var out []string
+	for _, dir := range dirs {
+		if m, err := archive.ReadManifest(dir); err == nil {
+			out = append(out, m.Arms...)
+		}
+	}
+	return out
 }
 
 // completeArms completes a list of arms of the runs on the command line.
@@ -147,15 +175,9 @@ func completeArms(_ *cobra.Command, args []string, word string) ([]string, cobra
 		begin = word[:i+1]
 	}
 	var out []string
-	for _, dir := range args {
-		r, err := archive.Open(dir)
-		if err != nil {
-			continue // it is said when the command runs
-		}
-		for _, name := range r.Arms() {
-			if !slices.Contains(out, begin+name) && !slices.Contains(strings.Split(begin, ","), name) {
-				out = append(out, begin+name)
-			}
+	for _, name := range armsOf(args) {
+		if !slices.Contains(out, begin+name) && !slices.Contains(strings.Split(begin, ","), name) {
+			out = append(out, begin+name)
 		}
 	}
 	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace

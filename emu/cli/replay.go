@@ -52,12 +52,11 @@ read.`,
 			}
 			return nil
 		},
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return nil, cobra.ShellCompDirectiveFilterDirs
-		},
+		ValidArgsFunction: completeDirs,
 	}
 	cmd.Flags().StringVar(&arm, "arm", "", "replay this arm alone")
 	cmd.Flags().IntVar(&repeat, "repeat", 0, "replay this repeat alone, from 0")
+	completer(cmd)("arm", completeArm)
 	return cmd
 }
 

@@ -188,9 +188,7 @@ captures; where the records of how the run went are gone, the verdict is
 			}
 			return a.present(o, &form)
 		},
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return nil, cobra.ShellCompDirectiveFilterDirs
-		},
+		ValidArgsFunction: completeDirs,
 	}
 	form.add(cmd)
 	return cmd

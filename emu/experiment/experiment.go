@@ -23,6 +23,7 @@ package experiment
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -46,6 +47,7 @@ import (
 	"testbed/emu/scenario"
 	"testbed/policies"
 	"testbed/policies/catalog"
+	"testbed/results/archive"
 	"testbed/results/flows"
 	"testbed/results/pcap"
 	"testbed/results/report"
@@ -188,12 +190,12 @@ func CheckPolicy(role, name string, params map[string]any) error {
 
 // Simulate runs a scenario on the fluid model.
 func Simulate(ctx context.Context, s *scenario.Scenario, o Options) (*Outcome, error) {
-	return execute(ctx, s, o, "fluid", nil)
+	return execute(ctx, s, o, archive.Fluid, nil)
 }
 
 // Execute runs a scenario on packets. It needs root.
 func Execute(ctx context.Context, s *scenario.Scenario, o Options) (*Outcome, error) {
-	return execute(ctx, s, o, "packets", nil)
+	return execute(ctx, s, o, archive.Packets, nil)
 }
 
 // execute runs a scenario; of is the run of which it is the scaled half, if it is
@@ -208,7 +210,7 @@ func execute(ctx context.Context, s *scenario.Scenario, o Options, backend strin
 		return nil, err
 	}
 	r := &run{of: of, s: s, o: o, fabric: f, arms: s.ArmList()}
-	if backend == "packets" { // before there is a run directory
+	if backend == archive.Packets { // before there is a run directory
 		if err := kernel.CheckNeeds(r.plan(s.RepeatSeed(0))); err != nil {
 			return nil, err
 		}
@@ -220,7 +222,7 @@ func execute(ctx context.Context, s *scenario.Scenario, o Options, backend strin
 	if err != nil {
 		return nil, err
 	}
-	if backend == "packets" {
+	if backend == archive.Packets {
 		if err := r.fit(ctx, &m); err != nil {
 			return nil, err
 		}
@@ -232,7 +234,7 @@ func execute(ctx context.Context, s *scenario.Scenario, o Options, backend strin
 	if err := r.describe(); err != nil {
 		return nil, err
 	}
-	in := report.Input{RunID: m.Run, Scenario: m.Scenario, FluidModel: backend == "fluid"}
+	in := report.Input{RunID: m.Run, Scenario: m.Scenario, FluidModel: backend == archive.Fluid}
 	for _, a := range r.arms {
 		in.Arms = append(in.Arms, report.Arm{Name: a.Name})
 	}
@@ -311,7 +313,7 @@ func (r *run) manifest(backend string) (Manifest, error) {
 		return Manifest{}, err
 	}
 	name := r.s.Spec.Name
-	if backend == "fluid" {
+	if backend == archive.Fluid {
 		name += "-sim"
 	}
 	id, err := newRunID(name, now)
@@ -319,15 +321,17 @@ func (r *run) manifest(backend string) (Manifest, error) {
 		return Manifest{}, err
 	}
 	m := Manifest{Tool: r.o.Version, Go: runtime.Version(), Kernel: kernelRelease(), CPUs: runtime.NumCPU(), Backend: backend,
-		Run: id, Scenario: r.s.Spec.Name, Workload: fingerprint, Seed: r.s.Spec.Seed, Repeats: r.s.Spec.Repeat, Started: now, State: "running"}
+		Run: id, Scenario: r.s.Spec.Name, Workload: fingerprint, Seed: r.s.Spec.Seed, Repeats: r.s.Spec.Repeat, Started: now, State: archive.Running}
 	if r.of != nil {
 		m.Run, m.ScaledBy = r.of.manifest.Run+scaledSuffix, r.of.scaledBy
 	}
 	for _, a := range r.arms {
 		m.Arms = append(m.Arms, a.Name)
 	}
-	if backend == "packets" {
-		m.Settings = live.DefaultSettings(r.fabric)
+	if backend == archive.Packets {
+		if m.Settings, err = json.Marshal(live.DefaultSettings(r.fabric)); err != nil {
+			return Manifest{}, fmt.Errorf("settings: %w", err)
+		}
 	}
 	return m, nil
 }
@@ -358,7 +362,7 @@ func (r *run) repeat(ctx context.Context, backend string, arm, repeat int, w wor
 	}
 	p := &progress{tell: r.o.Progress, now: Progress{Arm: arm + 1, Arms: len(r.arms), Repeat: repeat + 1, Repeats: r.s.Spec.Repeat, Name: r.arms[arm].Name, Verdict: r.last}}
 	p.count(w)
-	if backend == "fluid" {
+	if backend == archive.Fluid {
 		p.phase(PhaseSimulate)
 		rec, err := r.simulate(ctx, arm, repeat, w, filepath.Join(dir, "events.jsonl"), p)
 		if err != nil {

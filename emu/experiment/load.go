@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
-	"testbed/emu/scenario"
 	"testbed/results/flows"
 	"testbed/topo"
 	"testbed/topo/units"
@@ -33,28 +33,18 @@ type LinkLoad struct {
 // Loads reads the captures of one repeat of an arm in a run directory. Arm ""
 // is the first.
 func Loads(ctx context.Context, dir, arm string, repeat int) (*LinkLoad, error) {
-	var m Manifest
-	if found, err := readJSON(filepath.Join(dir, "manifest.json"), &m); err != nil {
-		return nil, err
-	} else if !found {
-		return nil, fmt.Errorf("loads of %s: no manifest.json: want a run directory", dir)
+	m, s, err := openRun(dir)
+	if err != nil {
+		return nil, fmt.Errorf("loads: %w", err)
 	}
 	if arm == "" && len(m.Arms) > 0 {
 		arm = m.Arms[0]
 	}
-	known := false
-	for _, a := range m.Arms {
-		known = known || a == arm
-	}
-	if !known {
+	if !slices.Contains(m.Arms, arm) {
 		return nil, fmt.Errorf("loads of %s: no arm %q: have %s", dir, arm, strings.Join(m.Arms, ", "))
 	}
 	if repeat < 0 || repeat >= m.Repeats {
 		return nil, fmt.Errorf("loads of %s: no repeat %d: have 0 to %d", dir, repeat, m.Repeats-1)
-	}
-	s, err := scenario.Load(filepath.Join(dir, "scenario.yaml"), scenario.Options{CheckPolicy: CheckPolicy})
-	if err != nil {
-		return nil, err
 	}
 	f, err := s.Shape().Build()
 	if err != nil {

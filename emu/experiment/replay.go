@@ -13,6 +13,7 @@ import (
 	"testbed/emu/engine"
 	"testbed/emu/live"
 	"testbed/emu/scenario"
+	"testbed/results/archive"
 	"testbed/topo/units"
 )
 
@@ -76,7 +77,7 @@ func Replay(ctx context.Context, dir string, o ReplayOptions) (*Replays, error) 
 		return nil, fmt.Errorf("replay of %s: %w", dir, err)
 	}
 	var capacity []units.Rate
-	if m.Backend == "packets" {
+	if m.Backend == archive.Packets {
 		capacity = live.Capacity(f)
 	}
 	for _, arm := range arms {
@@ -144,13 +145,13 @@ func (r *run) replay(ctx context.Context, path string, arm, repeat int, capacity
 // openRun reads what a run directory says was run.
 func openRun(dir string) (Manifest, *scenario.Scenario, error) {
 	var m Manifest
-	if found, err := readJSON(filepath.Join(dir, "manifest.json"), &m); err != nil {
+	if found, err := readJSON(filepath.Join(dir, archive.ManifestFile), &m); err != nil {
 		return m, nil, err
 	} else if !found {
 		return m, nil, fmt.Errorf("%s: no manifest.json: want a run directory", dir)
 	}
-	if m.Backend != "packets" && m.Backend != "fluid" {
-		return m, nil, fmt.Errorf("%s: backend %q: want packets or fluid", filepath.Join(dir, "manifest.json"), m.Backend)
+	if m.Backend != archive.Packets && m.Backend != archive.Fluid {
+		return m, nil, fmt.Errorf("%s: backend %q: want packets or fluid", filepath.Join(dir, archive.ManifestFile), m.Backend)
 	}
 	s, err := scenario.Load(filepath.Join(dir, "scenario.yaml"), scenario.Options{CheckPolicy: CheckPolicy})
 	return m, s, err

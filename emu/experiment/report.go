@@ -17,6 +17,7 @@ import (
 	"testbed/emu/fidelity"
 	"testbed/emu/live"
 	"testbed/emu/plan"
+	"testbed/results/archive"
 	"testbed/results/flows"
 	"testbed/results/metrics"
 	"testbed/results/pcap"
@@ -252,12 +253,18 @@ func Report(ctx context.Context, dir string) (*Outcome, error) { return ReportPr
 // ReportProgress is Report that tells how far it is; tell may be nil, is called from
 // several goroutines, one at a time, and must not wait.
 func ReportProgress(ctx context.Context, dir string, tell func(Progress)) (*Outcome, error) {
+	switch info, err := os.Stat(dir); {
+	case err != nil:
+		return nil, fmt.Errorf("report: %w", err)
+	case !info.IsDir():
+		return nil, fmt.Errorf("report: %s is a file: want the directory that testbed run made", dir)
+	}
 	half, err := findScaled(ctx, dir, tell)
 	if err != nil {
 		return nil, err
 	}
 	var captures []string
-	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+	err = filepath.WalkDir(intoLink(dir), func(path string, e fs.DirEntry, err error) error {
 		if half != nil && path == filepath.Join(dir, scaledDir) {
 			return fs.SkipDir
 		}
@@ -297,15 +304,15 @@ func ReportProgress(ctx context.Context, dir string, tell func(Progress)) (*Outc
 		return cmp.Or(cmp.Compare(a.res.Meta.ArmIndex, b.res.Meta.ArmIndex), cmp.Compare(a.res.Meta.Repeat, b.res.Meta.Repeat))
 	})
 	in := report.Input{RunID: all[0].res.Meta.RunID, Scenario: all[0].res.Meta.Scenario, Scaled: half}
-	var m struct{ Partial *report.Partial }
-	if _, err := readJSON(filepath.Join(dir, "manifest.json"), &m); err != nil {
-		return nil, fmt.Errorf("report: %w", err)
-	}
-	in.Partial = m.Partial
-	var manifest json.RawMessage
-	if found, err := readJSON(filepath.Join(dir, "manifest.json"), &manifest); err != nil {
+	var manifest json.RawMessage // whole, with keys of other versions
+	if found, err := readJSON(filepath.Join(dir, archive.ManifestFile), &manifest); err != nil {
 		return nil, fmt.Errorf("report: %w", err)
 	} else if found {
+		var m struct{ Partial *report.Partial }
+		if err := json.Unmarshal(manifest, &m); err != nil {
+			return nil, fmt.Errorf("report: %s: %w", filepath.Join(dir, archive.ManifestFile), err)
+		}
+		in.Partial = m.Partial
 		if in.Manifest, err = settingsOf(manifest); err != nil {
 			return nil, fmt.Errorf("report: %w", err)
 		}

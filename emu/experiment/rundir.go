@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,39 +15,13 @@ import (
 	"strings"
 	"time"
 
-	"testbed/results/report"
+	"testbed/results/archive"
+	"testbed/results/files"
 )
 
 // Manifest says what a run directory holds and how it was made. It is written
 // when the run starts and again when it ends.
-type Manifest struct {
-	Tool     string   `json:"tool"`    // version of testbed
-	Go       string   `json:"go"`      // version of the Go toolchain it was built with
-	Kernel   string   `json:"kernel"`  // release of the running kernel
-	CPUs     int      `json:"cpus"`    // usable by this process
-	Backend  string   `json:"backend"` // "packets" or "fluid"
-	Run      string   `json:"run"`     // name of the run and of its directory
-	Scenario string   `json:"scenario"`
-	Workload string   `json:"workload_fingerprint"` // of the scenario with the traces it reads
-	Seed     uint64   `json:"seed"`
-	Arms     []string `json:"arms"`
-	Repeats  int      `json:"repeats"`
-	// ScaledBy is the factor by which rates and sizes were divided, in the scaled
-	// half of a run.
-	ScaledBy string    `json:"scaled_by,omitempty"`
-	Started  time.Time `json:"started"`
-	Ended    time.Time `json:"ended,omitzero"`
-	State    string    `json:"state"`           // "running", "complete", "interrupted" or "failed"
-	Error    string    `json:"error,omitempty"` // why, where it is failed or interrupted
-	// Partial tells which repeats ended, where not all did.
-	Partial  *report.Partial `json:"partial,omitempty"`
-	Settings any             `json:"settings"` // limits in force that the scenario does not state
-	// Calibration tells what the links' buckets go by. Forced is why the run would
-	// have been refused without being forced.
-	Calibration string   `json:"calibration,omitempty"`
-	Forced      string   `json:"forced,omitempty"`
-	Notes       []string `json:"notes,omitempty"` // what was left out or rounded in making the workload
-}
+type Manifest = archive.Manifest
 
 var unsafeName = regexp.MustCompile(`[^a-zA-Z0-9.+_-]+`)
 
@@ -84,7 +59,9 @@ func createRundir(path string, m Manifest) (*rundir, error) {
 	return d, d.save()
 }
 
-func (d *rundir) save() error { return writeJSON(filepath.Join(d.path, "manifest.json"), d.manifest) }
+func (d *rundir) save() error {
+	return writeJSON(filepath.Join(d.path, archive.ManifestFile), d.manifest)
+}
 
 // finish records how the run ended and hands the directory to the user who
 // called sudo.
@@ -92,14 +69,18 @@ func (d *rundir) finish(err error, interrupted bool) error {
 	d.manifest.Ended = time.Now()
 	switch {
 	case err == nil:
-		d.manifest.State = "complete"
+		d.manifest.State = archive.Complete
 	case interrupted:
-		d.manifest.State, d.manifest.Error = "interrupted", err.Error()
+		d.manifest.State, d.manifest.Error = archive.Interrupted, err.Error()
 	default:
-		d.manifest.State, d.manifest.Error = "failed", err.Error()
+		d.manifest.State, d.manifest.Error = archive.Failed, err.Error()
 	}
 	return errors.Join(d.save(), chownToCaller(d.path))
 }
+
+// intoLink is a directory as a walk wants it that is to go into it also where it is a
+// link.
+func intoLink(dir string) string { return dir + string(filepath.Separator) }
 
 func chownToCaller(dir string) error {
 	uid, err1 := strconv.Atoi(os.Getenv("SUDO_UID"))
@@ -107,7 +88,7 @@ func chownToCaller(dir string) error {
 	if err1 != nil || err2 != nil || os.Geteuid() != 0 {
 		return nil
 	}
-	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+	return filepath.WalkDir(intoLink(dir), func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -121,12 +102,16 @@ func repeatDir(run, arm string, repeat int) string {
 	return filepath.Join(run, unsafeName.ReplaceAllString(arm, "-"), strconv.Itoa(repeat))
 }
 
+// writeJSON makes or replaces a file, all at once.
 func writeJSON(path string, v any) error {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	return os.WriteFile(path, append(b, '\n'), 0o644)
+	return files.Write(path, func(w io.Writer) error {
+		_, err := w.Write(append(b, '\n'))
+		return err
+	})
 }
 
 // readJSON tells a missing file, which is no error, from a bad one.

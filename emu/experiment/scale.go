@@ -8,6 +8,7 @@ import (
 
 	"testbed/emu/scenario"
 	"testbed/policies/catalog"
+	"testbed/results/archive"
 	"testbed/results/report"
 	"testbed/workloads"
 )
@@ -84,7 +85,7 @@ func findScaled(ctx context.Context, dir string, tell func(Progress)) (*report.S
 	}
 	s := &report.Scaled{By: "an unknown factor", Report: out.Report}
 	var m Manifest
-	if known, err := readJSON(filepath.Join(half, "manifest.json"), &m); err != nil {
+	if known, err := readJSON(filepath.Join(half, archive.ManifestFile), &m); err != nil {
 		return nil, err
 	} else if known && m.ScaledBy != "" {
 		s.By = m.ScaledBy

@@ -30,12 +30,6 @@ import (
 // ManifestFile is the file of a run directory that Manifest is of.
 const ManifestFile = "manifest.json"
 
-// Files that a run may have besides those of results/report.
-const (
-	BreakdownFile = "breakdown.csv"
-	LinksFile     = "links.csv"
-)
-
 // States of a run, as in its manifest.
 const (
 	Running     = "running"
@@ -50,31 +44,36 @@ const (
 	Fluid   = "fluid"
 )
 
-// Manifest says how a run was made. It is the part of manifest.json that is read
-// back.
+// Manifest says what a run directory holds and how it was made.
 type Manifest struct {
-	Tool     string   `json:"tool"`   // version of testbed
-	Go       string   `json:"go"`     // version of the Go toolchain
-	Kernel   string   `json:"kernel"` // release
-	CPUs     int      `json:"cpus"`
+	Tool     string   `json:"tool"`    // version of testbed
+	Go       string   `json:"go"`      // version of the Go toolchain it was built with
+	Kernel   string   `json:"kernel"`  // release of the running kernel
+	CPUs     int      `json:"cpus"`    // of the machine, usable by the process
 	Backend  string   `json:"backend"` // Packets or Fluid
-	Run      string   `json:"run"`
+	Run      string   `json:"run"`     // name of the run and of its directory
 	Scenario string   `json:"scenario"`
-	Workload string   `json:"workload_fingerprint"`
+	Workload string   `json:"workload_fingerprint"` // of the scenario with the traces it reads
 	Seed     uint64   `json:"seed"`
 	Arms     []string `json:"arms"`
 	Repeats  int      `json:"repeats"`
-	// ScaledBy is set in the scaled half of a run.
-	ScaledBy    string          `json:"scaled_by,omitempty"`
-	Started     time.Time       `json:"started"`
-	Ended       time.Time       `json:"ended"`
-	State       string          `json:"state"`
-	Error       string          `json:"error,omitempty"`
-	Partial     *report.Partial `json:"partial,omitempty"`
-	Settings    json.RawMessage `json:"settings,omitempty"`
-	Calibration string          `json:"calibration,omitempty"`
-	Forced      string          `json:"forced,omitempty"`
-	Notes       []string        `json:"notes,omitempty"`
+	// ScaledBy is the factor by which rates and sizes were divided, in the scaled
+	// half of a run.
+	ScaledBy string    `json:"scaled_by,omitempty"`
+	Started  time.Time `json:"started"`
+	Ended    time.Time `json:"ended,omitzero"`
+	State    string    `json:"state"`           // Running, Complete, Interrupted or Failed
+	Error    string    `json:"error,omitempty"` // why, where it is failed or interrupted
+	// Partial tells which repeats ended, where not all did.
+	Partial *report.Partial `json:"partial,omitempty"`
+	// Settings are the limits in force that the scenario does not state; null in a
+	// simulation.
+	Settings json.RawMessage `json:"settings"`
+	// Calibration tells what the links' buckets go by. Forced is why the run would
+	// have been refused without being forced.
+	Calibration string   `json:"calibration,omitempty"`
+	Forced      string   `json:"forced,omitempty"`
+	Notes       []string `json:"notes,omitempty"` // what was left out or rounded in making the workload
 }
 
 // Run is a run directory. Rows are in the order of their files: by arm, repeat and
@@ -90,7 +89,6 @@ type Run struct {
 	// Breakdown and Links are nil where the run has no such file, as a simulation.
 	Breakdown []Share
 	Links     []Load
-	traffic   map[string]map[string]float64 // by arm and class
 }
 
 // Open reads a run directory. A run that was cut short can be read where repeats of
@@ -103,6 +101,20 @@ func Open(dir string) (*Run, error) {
 		return nil, fmt.Errorf("read run %s: %w", dir, err)
 	}
 	return r, nil
+}
+
+// ReadManifest reads what says how a run directory was made, whether or not it has
+// figures.
+func ReadManifest(dir string) (*Manifest, error) {
+	r := &Run{Dir: dir}
+	var m Manifest
+	switch found, err := r.json(ManifestFile, &m); {
+	case err != nil:
+		return nil, fmt.Errorf("read run %s: %w", dir, err)
+	case !found:
+		return nil, fmt.Errorf("read run %s: it has no %s: want the directory that testbed run or testbed sim made", dir, ManifestFile)
+	}
+	return &m, nil
 }
 
 func (r *Run) open() error {
@@ -192,20 +204,8 @@ func (r *Run) summary() error {
 	if _, err = r.json(report.SummaryFile, &r.Summary); err != nil {
 		return err
 	}
-	var more struct {
-		Arms []struct {
-			Name    string `json:"name"`
-			Traffic *struct {
-				CrossRack map[string]float64 `json:"cross_rack_bytes"`
-			} `json:"traffic"`
-		} `json:"arms"`
-	}
-	if _, err = r.json(report.SummaryFile, &more); err != nil {
-		return err
-	}
-	r.traffic = map[string]map[string]float64{}
-	for _, a := range more.Arms {
-		if a.Traffic == nil || a.Traffic.CrossRack == nil {
+	for _, a := range r.Summary.Arms {
+		if a.Traffic == nil {
 			continue
 		}
 		for class, n := range a.Traffic.CrossRack {
@@ -213,14 +213,18 @@ func (r *Run) summary() error {
 				return r.damaged(report.SummaryFile, 0, fmt.Sprintf("arm %q: %v bytes of %q between racks", a.Name, n, class))
 			}
 		}
-		r.traffic[a.Name] = a.Traffic.CrossRack
 	}
 	return nil
 }
 
 // CrossRack is how many bytes of frames crossed racks in an arm, by class, on average
 // of its repeats; nil where the summary has none, as of a simulation.
-func (r *Run) CrossRack(arm string) map[string]float64 { return r.traffic[arm] }
+func (r *Run) CrossRack(arm string) map[string]float64 {
+	if a := r.Arm(arm); a != nil && a.Traffic != nil {
+		return a.Traffic.CrossRack
+	}
+	return nil
+}
 
 // unreported is the error of a directory without a summary.
 func (r *Run) unreported() error {
@@ -321,33 +325,33 @@ func (r *Run) Level(arm string) (verdict.Level, bool) {
 // failed. An arm that is void has some where repeats of it are not: whoever shows a
 // figure of an arm asks its verdict first.
 func (r *Run) CCTs(arm string) []metrics.Item {
-	var out []metrics.Item
-	for _, c := range r.Coflows {
-		if c.Arm == arm && !c.Failed {
-			out = append(out, metrics.Item{Repeat: c.Repeat, ID: int(c.Coflow), Time: c.CCT, Cluster: int(c.Coflow)})
-		}
-	}
-	return out
+	return itemsOf(r.Coflows, arm, func(c *Coflow) (Key, bool, metrics.Item) {
+		return c.Key, c.Failed, metrics.Item{ID: int(c.Coflow), Time: c.CCT, Cluster: int(c.Coflow)}
+	})
 }
 
 // FCTs are the flow completion times of an arm, without flows that failed; see CCTs.
 func (r *Run) FCTs(arm string) []metrics.Item {
-	var out []metrics.Item
-	for _, f := range r.Flows {
-		if f.Arm == arm && !f.Failed {
-			out = append(out, metrics.Item{Repeat: f.Repeat, ID: int(f.Flow), Time: f.FCT, Cluster: int(f.Coflow)})
-		}
-	}
-	return out
+	return itemsOf(r.Flows, arm, func(f *Flow) (Key, bool, metrics.Item) {
+		return f.Key, f.Failed, metrics.Item{ID: int(f.Flow), Time: f.FCT, Cluster: int(f.Coflow)}
+	})
 }
 
 // WriteTimes are the block write times of an arm, without blocks that failed; see
 // CCTs.
 func (r *Run) WriteTimes(arm string) []metrics.Item {
+	return itemsOf(r.Blocks, arm, func(b *Block) (Key, bool, metrics.Item) {
+		return b.Key, b.Failed, metrics.Item{ID: int(b.Block), Time: b.WriteTime, Cluster: metrics.Writer(b.Client)}
+	})
+}
+
+// itemsOf are the items of an arm that did not fail. The repeat is the key's.
+func itemsOf[T any](rows []T, arm string, of func(*T) (k Key, failed bool, item metrics.Item)) []metrics.Item {
 	var out []metrics.Item
-	for _, b := range r.Blocks {
-		if b.Arm == arm && !b.Failed {
-			out = append(out, metrics.Item{Repeat: b.Repeat, ID: int(b.Block), Time: b.WriteTime, Cluster: metrics.Writer(b.Client)})
+	for i := range rows {
+		if k, failed, item := of(&rows[i]); k.Arm == arm && !failed {
+			item.Repeat = k.Repeat
+			out = append(out, item)
 		}
 	}
 	return out

@@ -143,6 +143,36 @@ func TestFailedItemsAreNotCounted(t *testing.T) {
 	}
 }
 
+// What failed is read off the IDs of summary.json, not off its prose; a list without
+// them is refused.
+func TestFailuresAreReadByTheirIDs(t *testing.T) {
+	write := func() string {
+		bad := flows.Failure{Kind: flows.FailedBlock, Block: 7, At: time.Second}
+		block := flows.BlockRecord{Block: 7, Client: "a", Hosts: []string{"b"}, Size: 1, End: time.Second}
+		rep, err := report.New(report.Input{RunID: "x", Arms: []report.Arm{{Name: "a", Repeats: []report.Repeat{{Verdict: verdict.Of(),
+			Records:  flows.Records{Blocks: []flows.BlockRecord{block}, Failed: []flows.Failure{bad}},
+			Failures: []report.Failure{{Failure: bad}, {Failure: flows.Failure{Kind: flows.FailedReplica, Block: 7, Host: "b"}}}}}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		if _, err := rep.Write(dir); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	dir := write()
+	edit(t, dir, report.SummaryFile, func(s string) string { return strings.ReplaceAll(s, `"what": "block 7"`, `"what": "le bloc 7"`) })
+	if r := open(t, dir); len(r.Blocks) != 1 || !r.Blocks[0].Failed || len(r.WriteTimes("a")) != 0 {
+		t.Errorf("blocks %+v", r.Blocks)
+	}
+	dir = write()
+	edit(t, dir, report.SummaryFile, func(s string) string { return strings.ReplaceAll(s, `"kind": "block",`, ``) })
+	if _, err := archive.Open(dir); err == nil || !strings.Contains(err.Error(), `arm "a": entry 1 of failures.list (block 7) does not say in kind`) || !strings.Contains(err.Error(), "testbed report") {
+		t.Errorf("a list without kinds: %v", err)
+	}
+}
+
 // A file with more columns, in another order, is read the same.
 func TestColumnsAreFoundByName(t *testing.T) {
 	dir := archivetest.Write(t, archivetest.Default())
@@ -227,9 +257,9 @@ func TestDamagedRuns(t *testing.T) {
 		{"verdicts missing", report.SummaryFile, replace(`"repeats": 2`, `"repeats": 3`), []string{"2 verdicts of 3 repeats"}},
 		{"cut manifest", archive.ManifestFile, func(s string) string { return s[:10] }, []string{"manifest.json:2: "}},
 		{"wrong type", archive.ManifestFile, replace(`"cpus": 2`, `"cpus": "two"`), []string{"manifest.json:5: "}},
-		{"bad cause", archive.BreakdownFile, replace("serialisation", ""), []string{"breakdown.csv:2: cause: empty"}},
-		{"bad interval", archive.LinksFile, replace("100000.000", "0.000"), []string{"links.csv:2: interval_us: 0s: want more than 0"}},
-		{"no utilisation", archive.LinksFile, replace("0.000000", "NaN"), []string{`links.csv:2: utilisation: "NaN"`}},
+		{"bad cause", report.BreakdownFile, replace("serialisation", ""), []string{"breakdown.csv:2: cause: empty"}},
+		{"bad interval", report.LinksFile, replace("100000.000", "0.000"), []string{"links.csv:2: interval_us: 0s: want more than 0"}},
+		{"no utilisation", report.LinksFile, replace("0.000000", "NaN"), []string{`links.csv:2: utilisation: "NaN"`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := archivetest.Write(t, archivetest.Default())

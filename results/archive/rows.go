@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"testbed/results/flows"
 	"testbed/results/report"
 	"testbed/results/timing"
 	"testbed/topo/units"
@@ -418,10 +419,10 @@ func (r *Run) tables() (err error) {
 			return fmt.Errorf("%s is missing (%s)", x.name, r.again())
 		}
 	}
-	if r.Breakdown, err = rows(r, BreakdownFile, shareColumns, func(s *Share) error { return r.known(s.Key) }); err != nil {
+	if r.Breakdown, err = rows(r, report.BreakdownFile, shareColumns, func(s *Share) error { return r.known(s.Key) }); err != nil {
 		return err
 	}
-	if r.Links, err = rows(r, LinksFile, loadColumns, func(l *Load) error {
+	if r.Links, err = rows(r, report.LinksFile, loadColumns, func(l *Load) error {
 		if l.Interval <= 0 {
 			return fmt.Errorf("interval_us: %v: want more than 0", l.Interval)
 		}
@@ -429,13 +430,15 @@ func (r *Run) tables() (err error) {
 	}); err != nil {
 		return err
 	}
-	r.markFailed()
+	if err := r.markFailed(); err != nil {
+		return err
+	}
 	return r.counted()
 }
 
 // markFailed marks the rows of what was given up and ended all the same, as the
 // summary lists it.
-func (r *Run) markFailed() {
+func (r *Run) markFailed() error {
 	type id struct {
 		arm        string
 		repeat, id int
@@ -445,12 +448,16 @@ func (r *Run) markFailed() {
 		if a.Failures == nil {
 			continue
 		}
-		for _, f := range a.Failures.List {
-			var n, of int
-			if k, _ := fmt.Sscanf(f.What, "flow %d of coflow %d", &n, &of); k == 2 {
-				flow[id{a.Name, f.Repeat, n}], coflow[id{a.Name, f.Repeat, of}] = true, true
-			} else if k, _ := fmt.Sscanf(f.What, "block %d", &n); k == 1 {
-				block[id{a.Name, f.Repeat, n}] = true
+		for i, f := range a.Failures.List {
+			at := func(n int) id { return id{a.Name, f.Repeat, n} }
+			switch {
+			case f.Kind == flows.FailedFlow && f.Flow != nil && f.Coflow != nil:
+				flow[at(int(*f.Flow))], coflow[at(int(*f.Coflow))] = true, true
+			case f.Kind == flows.FailedBlock && f.Block != nil:
+				block[at(int(*f.Block))] = true
+			case f.Kind == flows.FailedReplica: // the block went on without it
+			default:
+				return r.damaged(report.SummaryFile, 0, fmt.Sprintf("arm %q: entry %d of failures.list (%s) does not say in kind, coflow, flow and block what failed: an older version wrote it", a.Name, i, f.What))
 			}
 		}
 	}
@@ -466,6 +473,7 @@ func (r *Run) markFailed() {
 		x := &r.Blocks[i]
 		x.Failed = block[id{x.Arm, x.Repeat, int(x.Block)}]
 	}
+	return nil
 }
 
 // counted checks that the files have as many items as the summary is of, so that no

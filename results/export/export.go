@@ -135,11 +135,7 @@ func cell(v any) string {
 	case bool:
 		return strconv.FormatBool(x)
 	case time.Duration:
-		sign, n := "", uint64(x)
-		if x < 0 {
-			sign, n = "-", -n
-		}
-		return fmt.Sprintf("%s%d.%03d", sign, n/1000, n%1000)
+		return report.Micros(x)
 	case time.Time:
 		return x.Format(time.RFC3339Nano)
 	}

@@ -39,7 +39,7 @@ func Stage(path string, write func(io.Writer) error) (*Staged, error) {
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if errors.Is(err, fs.ErrNotExist) {
-		return fail(fmt.Errorf("there is no directory %s", filepath.Dir(path)))
+		return fail(noDirectory(filepath.Dir(path)))
 	} else if err != nil {
 		return fail(err)
 	}
@@ -53,6 +53,12 @@ func Stage(path string, write func(io.Writer) error) (*Staged, error) {
 	}
 	return &Staged{path, f.Name()}, nil
 }
+
+// noDirectory is the path of a directory that is not there, as an error.
+type noDirectory string
+
+func (e noDirectory) Error() string { return "there is no directory " + string(e) }
+func (e noDirectory) Unwrap() error { return fs.ErrNotExist }
 
 // Commit puts the file into its place.
 func (s *Staged) Commit() error {

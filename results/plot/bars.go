@@ -242,7 +242,7 @@ func breakdown(d *drawing) error {
 		kept, means, second = append(kept, s), append(means, sum), append(second, fmt.Sprintf("n = %d", n))
 	}
 	if len(kept) == 0 {
-		return fmt.Errorf("%w: %s", ErrNoData, d.missing(archive.BreakdownFile+", nor causes in "+report.CoflowsFile))
+		return fmt.Errorf("%w: %s", ErrNoData, d.missing(report.BreakdownFile+", nor causes in "+report.CoflowsFile))
 	}
 	d.series = kept
 	unit := timesFor(longest)

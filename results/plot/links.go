@@ -16,6 +16,7 @@ import (
 
 	"testbed/results/archive"
 	"testbed/results/metrics"
+	"testbed/results/report"
 )
 
 // Bins of time, at most.
@@ -92,7 +93,7 @@ func shade(level int) color.RGBA {
 var unknown = color.RGBA{230, 210, 200, 255}
 
 func (d *drawing) noLinks() error {
-	return fmt.Errorf("%w: %s", ErrNoData, d.missing(archive.LinksFile))
+	return fmt.Errorf("%w: %s", ErrNoData, d.missing(report.LinksFile))
 }
 
 func utilisation(d *drawing) error {

@@ -14,11 +14,10 @@ import (
 	"testbed/results/verdict"
 )
 
-// us is d in microseconds, exactly.
-func us(d time.Duration) string {
-	sign := ""
-	n := int64(d)
-	if n < 0 {
+// Micros is d in microseconds with three decimals, exactly, as the CSV files have it.
+func Micros(d time.Duration) string {
+	sign, n := "", uint64(d)
+	if d < 0 {
 		sign, n = "-", -n
 	}
 	return fmt.Sprintf("%s%d.%03d", sign, n/1000, n%1000)
@@ -53,7 +52,7 @@ func predictions(rep Repeat, items func(int, flows.Records) []metrics.Item) map[
 	}
 	out := map[int]string{}
 	for _, item := range items(0, *rep.Fluid) {
-		out[item.ID] = us(item.Time)
+		out[item.ID] = Micros(item.Time)
 	}
 	return out
 }
@@ -87,14 +86,14 @@ func (r *Report) FlowsCSV(w io.Writer) error {
 		for _, f := range rep.Records.Flows {
 			first, resent, least, median := "", "", "", ""
 			if !r.in.FluidModel {
-				first, resent = us(f.FirstByte), strconv.FormatInt(int64(f.ResentBytes), 10)
+				first, resent = Micros(f.FirstByte), strconv.FormatInt(int64(f.ResentBytes), 10)
 				if f.RTTMin > 0 {
-					least, median = us(f.RTTMin), us(f.RTTMedian)
+					least, median = Micros(f.RTTMin), Micros(f.RTTMedian)
 				}
 			}
 			out = append(out, []string{
 				strconv.Itoa(int(f.Coflow)), strconv.Itoa(int(f.Flow)), f.Src, f.Dst, strconv.FormatInt(int64(f.Size), 10),
-				us(f.Arrival), us(f.Start), us(f.End), us(f.FCT()),
+				Micros(f.Arrival), Micros(f.Start), Micros(f.End), Micros(f.FCT()),
 				strconv.Itoa(f.Packets), strconv.Itoa(f.Resent), strconv.FormatInt(int64(f.Wire), 10), fluid[int(f.Flow)],
 				first, resent, least, median,
 			})
@@ -112,7 +111,7 @@ func (r *Report) CoflowsCSV(w io.Writer) error {
 		for _, c := range rep.Records.Coflows {
 			out = append(out, append([]string{
 				strconv.Itoa(int(c.Coflow)), strconv.Itoa(c.Width), strconv.FormatInt(int64(c.Size), 10),
-				us(c.Arrival), us(c.End), us(c.CCT()), fluid[int(c.Coflow)],
+				Micros(c.Arrival), Micros(c.End), Micros(c.CCT()), fluid[int(c.Coflow)],
 			}, padded(times[c.Coflow], len(extra))...))
 		}
 		return out
@@ -128,7 +127,7 @@ func (r *Report) BlocksCSV(w io.Writer) error {
 		for _, b := range rep.Records.Blocks {
 			out = append(out, append([]string{
 				strconv.Itoa(int(b.Block)), b.Client, strings.Join(b.Hosts, " "), strconv.FormatInt(int64(b.Size), 10),
-				us(b.Requested), us(b.End), us(b.WriteTime()), fluid[int(b.Block)],
+				Micros(b.Requested), Micros(b.End), Micros(b.WriteTime()), fluid[int(b.Block)],
 			}, padded(times[b.Block], len(extra))...))
 		}
 		return out

@@ -32,13 +32,19 @@ type FailureCount struct {
 	List []FailureRow `json:"list"`
 }
 
-// FailureRow is one failure.
+// FailureRow is one failure. Kind is that of flows.Failure, and the IDs are there
+// where an item of the kind has them.
 type FailureRow struct {
-	Repeat int     `json:"repeat"`
-	AtUS   float64 `json:"at_us"`
-	What   string  `json:"what"` // such as "flow 3 of coflow 1"
-	Why    string  `json:"why,omitempty"`
-	Fault  string  `json:"fault,omitempty"`
+	Repeat int                 `json:"repeat"`
+	AtUS   float64             `json:"at_us"`
+	Kind   string              `json:"kind"`
+	Coflow *workloads.CoflowID `json:"coflow,omitempty"` // of a flow
+	Flow   *workloads.FlowID   `json:"flow,omitempty"`   // of a flow
+	Block  *workloads.BlockID  `json:"block,omitempty"`  // of a block and a replica
+	Host   string              `json:"host,omitempty"`   // that was lost, of a replica
+	What   string              `json:"what"`             // the same for people, such as "flow 3 of coflow 1"
+	Why    string              `json:"why,omitempty"`
+	Fault  string              `json:"fault,omitempty"`
 }
 
 // failures counts what failed in an arm; nil where nothing did.
@@ -49,21 +55,24 @@ func (a Arm) failures() *FailureCount {
 		list := slices.Clone(r.Failures)
 		slices.SortStableFunc(list, func(x, y Failure) int { return cmp.Compare(x.At, y.At) })
 		for _, f := range list {
-			what := ""
+			row := FailureRow{Repeat: k, AtUS: micros(f.At), Kind: f.Kind, Why: f.Why, Fault: f.Fault}
 			switch f.Kind {
-			case "flow":
+			case flows.FailedFlow:
 				c.Flows++
 				coflows[f.Coflow] = true
-				what = fmt.Sprintf("flow %d of coflow %d", f.Flow, f.Coflow)
-			case "block":
+				row.Coflow, row.Flow = &f.Coflow, &f.Flow
+				row.What = fmt.Sprintf("flow %d of coflow %d", f.Flow, f.Coflow)
+			case flows.FailedBlock:
 				c.Blocks++
 				blocks[f.Block] = true
-				what = fmt.Sprintf("block %d", f.Block)
+				row.Block = &f.Block
+				row.What = fmt.Sprintf("block %d", f.Block)
 			default:
 				c.Replicas++
-				what = fmt.Sprintf("replica of block %d on %s", f.Block, f.Host)
+				row.Block, row.Host = &f.Block, f.Host
+				row.What = fmt.Sprintf("replica of block %d on %s", f.Block, f.Host)
 			}
-			c.List = append(c.List, FailureRow{Repeat: k, AtUS: micros(f.At), What: what, Why: f.Why, Fault: f.Fault})
+			c.List = append(c.List, row)
 		}
 		c.Coflows += len(coflows)
 		// What completed after the master had given it up has failed all the same.

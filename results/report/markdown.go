@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-
-	"github.com/olekukonko/tablewriter/renderer"
 )
 
 // plain keeps text from being read as markup.
@@ -31,7 +29,7 @@ func (r *Report) Markdown(w io.Writer) error {
 		for _, row := range t.rows {
 			row[0] = plain(row[0]) // the arm's name; the rest is ours
 		}
-		if err := draw(&b, t, renderer.NewMarkdown()); err != nil {
+		if err := t.markdown(&b); err != nil {
 			return err
 		}
 		for _, n := range t.notes {

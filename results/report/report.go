@@ -1,14 +1,13 @@
 package report
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"time"
 
+	"testbed/results/files"
 	"testbed/results/flows"
 	"testbed/results/metrics"
 	"testbed/results/timing"
@@ -157,9 +156,11 @@ func (a Arm) items(m metric) []metrics.Item {
 	return all
 }
 
-// Write writes all files into dir, which must exist, and returns their names.
-func (r *Report) Write(dir string) ([]string, error) {
-	files := []struct {
+// Write writes all files into dir, which must exist, and returns their names. All are
+// written beside what is there before the first is replaced, so that a failure leaves
+// the files of the report before.
+func (r *Report) Write(dir string) (names []string, err error) {
+	all := []struct {
 		name  string
 		write func(io.Writer) error
 	}{
@@ -167,30 +168,29 @@ func (r *Report) Write(dir string) ([]string, error) {
 		{PageFile, r.Page},
 	}
 	if !r.in.FluidModel {
-		files = append(files, []struct {
+		all = append(all, []struct {
 			name  string
 			write func(io.Writer) error
 		}{{BreakdownFile, r.BreakdownCSV}, {LinksFile, r.LinksCSV}}...)
 	}
-	var names []string
-	for _, f := range files {
-		if err := writeFile(filepath.Join(dir, f.name), f.write); err != nil {
+	var staged []*files.Staged
+	defer func() {
+		for _, s := range staged {
+			err = errors.Join(err, s.Discard())
+		}
+	}()
+	for _, f := range all {
+		s, err := files.Stage(filepath.Join(dir, f.name), f.write)
+		if err != nil {
+			return nil, fmt.Errorf("write report: %w", err)
+		}
+		staged = append(staged, s)
+	}
+	for i, f := range all {
+		if err := staged[i].Commit(); err != nil {
 			return names, fmt.Errorf("write report: %w", err)
 		}
 		names = append(names, f.name)
 	}
 	return names, nil
-}
-
-func writeFile(path string, write func(io.Writer) error) (err error) {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	w := bufio.NewWriter(f)
-	if err := write(w); err != nil {
-		return err
-	}
-	return w.Flush()
 }

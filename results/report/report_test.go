@@ -536,6 +536,31 @@ func TestWriteErrors(t *testing.T) {
 	}
 }
 
+// A report that cannot be written leaves the one before, and nothing of its own.
+func TestWriteIsAllOrNothing(t *testing.T) {
+	r, err := New(packetRun())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, MarkdownFile), []byte("before"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, PageFile), 0o755); err != nil { // written after the first
+		t.Fatal(err)
+	}
+	if _, err := r.Write(dir); err == nil || !strings.Contains(err.Error(), PageFile) {
+		t.Errorf("a page that is a directory: %v", err)
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(filepath.Join(dir, MarkdownFile)); err != nil || string(b) != "before" || len(left) != 2 {
+		t.Errorf("%q, %v; %d files, want 2", b, err, len(left))
+	}
+}
+
 func TestHuman(t *testing.T) {
 	for _, tt := range []struct {
 		d    time.Duration
@@ -549,7 +574,7 @@ func TestHuman(t *testing.T) {
 			t.Errorf("human(%d) = %q, want %q", int64(tt.d), got, tt.want)
 		}
 	}
-	if got := us(-1_234_567); got != "-1234.567" {
-		t.Errorf("us = %q, want -1234.567", got)
+	if got := Micros(-1_234_567); got != "-1234.567" {
+		t.Errorf("Micros = %q, want -1234.567", got)
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/olekukonko/tablewriter/renderer"
-
 	"testbed/results/metrics"
 	tables "testbed/results/table"
 	"testbed/results/verdict"
@@ -212,7 +210,7 @@ func (r *Report) scaleMarkdown(b *bytes.Buffer, c *ScaleCheck) error {
 		row[0] = plain(row[0])
 	}
 	b.WriteByte('\n')
-	if err := draw(b, t, renderer.NewMarkdown()); err != nil {
+	if err := t.markdown(b); err != nil {
 		return err
 	}
 	fmt.Fprintf(b, "\n%s\n", plain(scaleNote))

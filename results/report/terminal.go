@@ -7,9 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/olekukonko/tablewriter"
-	"github.com/olekukonko/tablewriter/tw"
-
 	tables "testbed/results/table"
 )
 
@@ -17,30 +14,17 @@ import (
 // page has them all.
 const mostProblems = 5
 
-// draw renders t, headings as they are and figures to the right.
-func draw(w io.Writer, t table, r tw.Renderer) error {
-	align := make([]tw.Align, len(t.head))
-	for i := range align {
-		align[i] = tw.AlignRight
-	}
-	align[0] = tw.AlignLeft
-	if t.head[len(t.head)-1] == "verdict" {
-		align[len(align)-1] = tw.AlignLeft
-	}
-	cells := tw.CellAlignment{PerColumn: align}
-	tab := tablewriter.NewTable(w,
-		tablewriter.WithRenderer(r),
-		tablewriter.WithHeaderAutoFormat(tw.Off),
-		tablewriter.WithHeaderAutoWrap(tw.WrapNone),
-		tablewriter.WithRowAutoWrap(tw.WrapNone),
-		tablewriter.WithHeaderAlignmentConfig(cells),
-		tablewriter.WithRowAlignmentConfig(cells),
-	)
-	tab.Header(t.head)
-	if err := tab.Bulk(t.rows); err != nil {
-		return fmt.Errorf("table %q: %w", t.title, err)
-	}
-	if err := tab.Render(); err != nil {
+// drawn is t as it is drawn: its first column are names.
+func (t table) drawn() tables.Table {
+	cols := make([]tables.Column, len(t.head))
+	copy(cols, t.cols)
+	cols[0].Left = true
+	return tables.Table{Head: t.head, Rows: t.rows, Columns: cols}
+}
+
+// markdown writes t whole, without its notes.
+func (t table) markdown(w io.Writer) error {
+	if err := t.drawn().Markdown(w); err != nil {
 		return fmt.Errorf("table %q: %w", t.title, err)
 	}
 	return nil
@@ -48,7 +32,7 @@ func draw(w io.Writer, t table, r tw.Renderer) error {
 
 // text draws t to fit a terminal, and below it what did not fit and its notes.
 func (t table) text(w io.Writer, style tables.Style) error {
-	fitted, err := tables.Table{Head: t.head, Rows: t.rows, Columns: t.cols}.Draw(w, style)
+	fitted, err := t.drawn().Draw(w, style)
 	if err != nil {
 		return fmt.Errorf("table %q: %w", t.title, err)
 	}

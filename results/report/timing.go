@@ -460,7 +460,7 @@ func usColumns(causes []timing.Cause) (out []string) {
 
 func usCells(shares []timing.Share, causes []timing.Cause) (out []string) {
 	for _, c := range causes {
-		out = append(out, us(timing.Total(shares, c)))
+		out = append(out, Micros(timing.Total(shares, c)))
 	}
 	return out
 }
@@ -476,7 +476,7 @@ func coflowTimes(rep Repeat) map[workloads.CoflowID][]string {
 	for _, c := range rep.Timing.Coflows {
 		lone, slow := "", ""
 		if c.Lone > 0 {
-			lone, slow = us(c.Lone), decimal(c.Slowdown)
+			lone, slow = Micros(c.Lone), decimal(c.Slowdown)
 		}
 		out[c.Coflow] = append([]string{decimal(c.Skew), strconv.Itoa(int(c.Slowest)), c.Bottleneck, lone, slow}, usCells(c.Shares, timing.CoflowCauses())...)
 	}
@@ -512,7 +512,7 @@ func (r *Report) BreakdownCSV(w io.Writer) error {
 		}
 		for _, c := range rep.Timing.Coflows {
 			for _, s := range c.Shares {
-				out = append(out, []string{strconv.Itoa(int(c.Coflow)), string(s.Cause), s.Link, us(s.Time)})
+				out = append(out, []string{strconv.Itoa(int(c.Coflow)), string(s.Cause), s.Link, Micros(s.Time)})
 			}
 		}
 		return out
@@ -531,7 +531,7 @@ func (r *Report) LinksCSV(w io.Writer) error {
 				if i < len(l.Queue) {
 					queue = l.Queue[i]
 				}
-				out = append(out, []string{l.Name, strconv.FormatInt(int64(l.Rate), 10), us(time.Duration(i) * l.Interval), us(l.Interval),
+				out = append(out, []string{l.Name, strconv.FormatInt(int64(l.Rate), 10), Micros(time.Duration(i) * l.Interval), Micros(l.Interval),
 					strconv.FormatInt(int64(b), 10), decimal(use[i]), strconv.FormatInt(int64(queue), 10)})
 			}
 		}

@@ -33,7 +33,20 @@ type Style struct {
 	// ASCII replaces what is not ASCII among our own signs, for terminals that show
 	// nothing else.
 	ASCII bool
+	// Plain draws no lines: columns stand two spaces apart.
+	Plain bool
 }
+
+// gap is what a table takes besides its cells: of each column, and once.
+func (s Style) gap() (each, once int) {
+	if s.Plain {
+		return plainGap, -plainGap
+	}
+	return 3, 1
+}
+
+// plainGap is how far columns without lines between them are apart.
+const plainGap = 2
 
 func (s Style) width() int { return max(LeastWidth, cmp.Or(s.Width, DefaultWidth)) }
 
@@ -112,17 +125,19 @@ func cell(s string) string { return strings.Join(strings.Fields(s), " ") }
 // have and how wide they are.
 type layout struct {
 	t     Table
+	style Style
 	short bool
 	kept  []int
 	wide  []int // of each column of the table, as long as its text is
 	least []int // to which it gives way
 }
 
-// Draw writes the table in box drawing signs, and tells what did not fit.
+// Draw writes the table, in box drawing signs unless the style is plain, and tells what
+// did not fit.
 func (t Table) Draw(w io.Writer, s Style) (Fitted, error) {
 	t = t.prepared(s)
 	var f Fitted
-	l := &layout{t: t}
+	l := &layout{t: t, style: s}
 	for i := range t.Head {
 		l.kept = append(l.kept, i)
 	}
@@ -141,7 +156,7 @@ func (t Table) Draw(w io.Writer, s Style) (Fitted, error) {
 	parts := l.parts(s.width())
 	if len(parts) > 1 { // the names are folded alike in all
 		for _, part := range parts {
-			room := s.width() - width(part, l.least)
+			room := s.width() - l.width(part, l.least)
 			l.wide[0] = min(l.wide[0], max(l.least[0], l.least[0]+room))
 		}
 	}
@@ -152,7 +167,7 @@ func (t Table) Draw(w io.Writer, s Style) (Fitted, error) {
 			}
 		}
 		first = false
-		if err := l.draw(w, part, s, &f); err != nil {
+		if err := l.draw(w, part, &f); err != nil {
 			return f, err
 		}
 	}
@@ -220,12 +235,12 @@ func (l *layout) longest(i int) int {
 }
 
 // total is the width of the kept columns with borders and padding.
-func (l *layout) total(wide []int) int { return width(l.kept, wide) }
+func (l *layout) total(wide []int) int { return l.width(l.kept, wide) }
 
-func width(columns, wide []int) int {
-	n := 1
+func (l *layout) width(columns, wide []int) int {
+	each, n := l.style.gap()
 	for _, i := range columns {
-		n += wide[i] + 3
+		n += wide[i] + each
 	}
 	return n
 }
@@ -247,7 +262,7 @@ func (l *layout) dropTo(most int) {
 	for k := gone - 1; k >= 0; k-- {
 		with := append(slices.Clone(l.kept), order[k])
 		slices.Sort(with)
-		if width(with, l.least) <= most {
+		if l.width(with, l.least) <= most {
 			l.kept = with
 		}
 	}
@@ -262,7 +277,7 @@ func (l *layout) parts(most int) [][]int {
 	var out [][]int
 	part := []int{l.kept[0]}
 	for _, i := range l.kept[1:] {
-		if len(part) > 1 && width(append(slices.Clone(part), i), l.least) > most {
+		if len(part) > 1 && l.width(append(slices.Clone(part), i), l.least) > most {
 			out, part = append(out, part), []int{l.kept[0]}
 		}
 		part = append(part, i)
@@ -271,17 +286,8 @@ func (l *layout) parts(most int) [][]int {
 }
 
 // draw writes one table of some of the columns.
-func (l *layout) draw(w io.Writer, columns []int, s Style, f *Fitted) error {
-	// What is left of the width goes to the columns that give way, in order.
-	left := s.width() - width(columns, l.least)
-	give := make([]int, len(l.t.Head))
-	for _, i := range columns {
-		give[i] = l.least[i]
-		if more := min(l.wide[i]-l.least[i], max(left, 0)); more > 0 {
-			give[i] += more
-			left -= more
-		}
-	}
+func (l *layout) draw(w io.Writer, columns []int, f *Fitted) error {
+	s, give := l.style, l.given(columns)
 	part := Table{}
 	for _, i := range columns {
 		part.Head = append(part.Head, l.head(i))
@@ -319,7 +325,32 @@ func (l *layout) draw(w io.Writer, columns []int, s Style, f *Fitted) error {
 	if s.ASCII {
 		box = tw.StyleASCII
 	}
-	return part.render(w, renderer.NewBlueprint(tw.Rendition{Symbols: tw.NewSymbols(box)}))
+	look := tw.Rendition{Symbols: tw.NewSymbols(box)}
+	if s.Plain {
+		look = tw.Rendition{Borders: tw.BorderNone, Settings: tw.Settings{Lines: tw.LinesNone,
+			Separators: tw.Separators{BetweenColumns: tw.Off, BetweenRows: tw.Off, ShowHeader: tw.Off}}}
+		return part.render(w, renderer.NewBlueprint(look), tablewriter.WithPadding(tw.Padding{Right: strings.Repeat(" ", plainGap), Overwrite: true}))
+	}
+	return part.render(w, renderer.NewBlueprint(look))
+}
+
+// given is how wide columns are drawn, by index: while they are together too wide,
+// the widest of those that give way does.
+func (l *layout) given(columns []int) []int {
+	give := slices.Clone(l.wide)
+	for over := l.width(columns, give) - l.style.width(); over > 0; over-- {
+		widest := -1
+		for _, i := range columns {
+			if give[i] > l.least[i] && (widest < 0 || give[i] > give[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			break
+		}
+		give[widest]--
+	}
+	return give
 }
 
 // fold shortens the names of a column, different ones differently.
@@ -345,7 +376,7 @@ func (t Table) Markdown(w io.Writer) error {
 	return t.render(w, renderer.NewMarkdown())
 }
 
-func (t Table) render(w io.Writer, r tw.Renderer) error {
+func (t Table) render(w io.Writer, r tw.Renderer, options ...tablewriter.Option) error {
 	align := make([]tw.Align, len(t.Head))
 	for i := range align {
 		align[i] = tw.AlignRight
@@ -355,14 +386,14 @@ func (t Table) render(w io.Writer, r tw.Renderer) error {
 	}
 	cells := tw.CellAlignment{PerColumn: align}
 	var b bytes.Buffer // tablewriter keeps no error of writing
-	tab := tablewriter.NewTable(&b,
+	tab := tablewriter.NewTable(&b, append([]tablewriter.Option{
 		tablewriter.WithRenderer(r),
 		tablewriter.WithHeaderAutoFormat(tw.Off),
 		tablewriter.WithHeaderAutoWrap(tw.WrapNone),
 		tablewriter.WithRowAutoWrap(tw.WrapNone),
 		tablewriter.WithHeaderAlignmentConfig(cells),
 		tablewriter.WithRowAlignmentConfig(cells),
-	)
+	}, options...)...)
 	tab.Header(t.Head)
 	if err := tab.Bulk(t.Rows); err != nil {
 		return fmt.Errorf("table of %s: %w", strings.Join(t.Head, ", "), err)
@@ -370,7 +401,11 @@ func (t Table) render(w io.Writer, r tw.Renderer) error {
 	if err := tab.Render(); err != nil {
 		return fmt.Errorf("table of %s: %w", strings.Join(t.Head, ", "), err)
 	}
-	_, err := w.Write(b.Bytes())
+	var out bytes.Buffer
+	for line := range strings.Lines(b.String()) { // cells are padded, also the last
+		out.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+	_, err := w.Write(out.Bytes())
 	return err
 }
 

@@ -212,3 +212,21 @@ func TestWriteErrors(t *testing.T) {
 		t.Errorf("markdown: %v", err)
 	}
 }
+
+// A plain table has no lines, names to the left, and fits its width by folding the
+// widest names first.
+func TestPlainTable(t *testing.T) {
+	name := Column{Left: true, Fold: 8}
+	tab := Table{Head: []string{"from", "to", "n"}, Columns: []Column{name, name}, Rows: [][]string{
+		{"10.0.0.1:50060", "fe80::1234:5678:9abc:def0:50060", "123456789"}, {"b", "c", "1"}}}
+	var b strings.Builder
+	if _, err := tab.Draw(&b, Style{Width: 50, Plain: true}); err != nil {
+		t.Fatal(err)
+	}
+	const want = "from            to                               n\n" +
+		"10.0.0.1:50060  fe80::1234:…:def0:50060  123456789\n" +
+		"b               c                                1\n"
+	if got := b.String(); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}

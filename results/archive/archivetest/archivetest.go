@@ -167,7 +167,7 @@ func writeTiming(dir string, s Spec, in report.Input) error {
 			}
 		}
 	}
-	for name, rows := range map[string][][]string{archive.BreakdownFile: shares, archive.LinksFile: loads} {
+	for name, rows := range map[string][][]string{report.BreakdownFile: shares, report.LinksFile: loads} {
 		f, err := os.Create(filepath.Join(dir, name))
 		if err != nil {
 			return err
