@@ -34,6 +34,7 @@ const ManifestFile = "manifest.json"
 const (
 	BreakdownFile = "breakdown.csv"
 	LinksFile     = "links.csv"
+	ProgressFile  = "progress.csv"
 )
 
 // States of a run, as in its manifest.
@@ -87,9 +88,11 @@ type Run struct {
 	Flows    []Flow
 	Coflows  []Coflow
 	Blocks   []Block
-	// Breakdown and Links are nil where the run has no such file, as a simulation.
+	// Breakdown, Links and Progress are nil where the run has no such file, as a
+	// simulation.
 	Breakdown []Share
 	Links     []Load
+	Progress  []Moment
 	traffic   map[string]map[string]float64 // by arm and class
 }
 

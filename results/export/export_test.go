@@ -71,7 +71,7 @@ func TestTablesAreThoseOfTheRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for table, file := range map[string]string{"flows": report.FlowsFile, "coflows": report.CoflowsFile, "blocks": report.BlocksFile, "breakdown": archive.BreakdownFile, "links": archive.LinksFile} {
+	for table, file := range map[string]string{"flows": report.FlowsFile, "coflows": report.CoflowsFile, "blocks": report.BlocksFile, "breakdown": archive.BreakdownFile, "links": archive.LinksFile, "progress": archive.ProgressFile} {
 		tab, err := export.Find(table)
 		if err != nil {
 			t.Fatal(err)

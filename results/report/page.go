@@ -32,7 +32,7 @@ func (r *Report) Page(w io.Writer) error {
 			arm.Level = s.Verdict.String()
 		}
 		for _, rep := range a.Repeats {
-			arm.Repeats = append(arm.Repeats, page.Repeat{Records: rep.Records, Timing: rep.Timing, Links: rep.Links, Fabric: rep.Fabric})
+			arm.Repeats = append(arm.Repeats, page.Repeat{Records: rep.Records, Timing: rep.Timing, Links: rep.Links, Fabric: rep.Fabric, Progress: rep.Progress})
 		}
 		d.Arms = append(d.Arms, arm)
 		if len(s.Problems) > 0 {

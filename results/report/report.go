@@ -56,6 +56,8 @@ type Repeat struct {
 	// of packets only.
 	Timing *timing.Run
 	Links  []flows.LinkSeries
+	// Progress is how far each transfer was over time, of packets only.
+	Progress []metrics.Progress
 	// Untimed is why there is no Timing, where that is worth saying: the end of a
 	// sentence.
 	Untimed string
@@ -80,6 +82,7 @@ const (
 	// Of packets only:
 	BreakdownFile = "breakdown.csv"
 	LinksFile     = "links.csv"
+	ProgressFile  = "progress.csv"
 )
 
 // metric is one of the three completion times.
@@ -170,7 +173,7 @@ func (r *Report) Write(dir string) ([]string, error) {
 		files = append(files, []struct {
 			name  string
 			write func(io.Writer) error
-		}{{BreakdownFile, r.BreakdownCSV}, {LinksFile, r.LinksCSV}}...)
+		}{{BreakdownFile, r.BreakdownCSV}, {LinksFile, r.LinksCSV}, {ProgressFile, r.ProgressCSV}}...)
 	}
 	var names []string
 	for _, f := range files {
