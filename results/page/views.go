@@ -16,6 +16,7 @@ import (
 type views struct {
 	charts   charts
 	Compared bool   // there are arms to compare
+	Progress bool   // of flows, of some coflow
 	NoPairs  string // why there is no speed-up, where there is none
 	Picture  *picture
 	Loads    *Table // of links
@@ -109,6 +110,9 @@ func newViews(d *Data) *views {
 	for _, c := range causes {
 		v.charts.Causes = append(v.charts.Causes, string(c.cause))
 	}
+	for _, t := range v.charts.Timeline {
+		v.Progress = v.Progress || slices.ContainsFunc(t.Bars, func(b bar) bool { return len(b.Flows) > 0 })
+	}
 	v.compare(d)
 	if b, ok := d.gather(); ok {
 		v.charts.Links, v.charts.Balance = d.loads(b), d.balances(b)
@@ -150,6 +154,9 @@ func (v *views) leftOut(d *Data) {
 		}
 	}
 	for _, t := range v.charts.Timeline {
+		if t.Cut > 0 {
+			say("progress", "%s, repeat %d: the progress of the %d slowest of %d coflows is in this page, that of all in progress.csv.", d.Arms[t.Arm].Name, t.Repeat, len(t.Bars)-t.Cut, len(t.Bars))
+		}
 		if t.N > len(t.Bars) {
 			say("timeline", "%s, repeat %d: the %d longest of %d coflows are drawn.", d.Arms[t.Arm].Name, t.Repeat, len(t.Bars), t.N)
 		}

@@ -98,13 +98,13 @@ function plot(figure, options, values, arms, mark, read) {
 		hooks: Object.assign({ setCursor: [tellAt] }, options.hooks),
 	}), values, box);
 	const samples = legend(figure, arms, mark, (arm, on) => u.setSeries(arms.indexOf(arm) + 1, { show: on }));
-	box.addEventListener("keydown", e => {
+	box.onkeydown = e => { // not a listener: a chart that is built anew has its own
 		const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20 }[e.key], last = u.data[0].length - 1;
 		if (step === undefined && e.key !== "Home" && e.key !== "End") return;
 		e.preventDefault();
 		const at = e.key === "Home" ? 0 : e.key === "End" ? last : Math.min(last, Math.max(0, (u.cursor.idx ?? -1) + step));
-		u.setCursor({ left: u.valToPos(u.data[0][at], "x"), top: height / 3 });
-	});
+		u.setCursor({ left: u.valToPos(u.data[0][at], "x"), top: u.cursor.top >= 0 ? u.cursor.top : height / 3 });
+	};
 	charts.push({ figure, draw() { samples(); u.setSize({ width: Math.max(200, box.clientWidth), height }); u.redraw(false, true); note(); } });
 	function note() { figure.dataset.drawn = String(u.data[0].length); }
 	note();
@@ -224,13 +224,74 @@ function timeAxis(c, left, right, top, bottom, lo, hi) {
 	}
 }
 
+// showCoflow is the chart of progress, once there is one.
+let showCoflow = null;
+function drawProgress(figure) {
+	const what = figure.querySelector(".what"), spent = figure.querySelector(".spent"), none = figure.querySelector(".none"), beside = figure.querySelector(".beside"), box = figure.querySelector(".plot");
+	let u = null;
+	function breakdown(b) {
+		const shares = b.shares || [], cct = b.end - b.at, rest = cct - shares.reduce((s, x) => s + x.us, 0);
+		const row = (cls, name, us) => {
+			const r = el("div", "share"), bar = el("span", "bar"), fill = el("span", cls);
+			fill.style.width = Math.max(.5, 100 * us / cct) + "%";
+			bar.append(fill);
+			r.append(el("span", "", name), bar, el("span", "stackvalue", human(us) + ", " + percent(us / cct)));
+			return r;
+		};
+		spent.replaceChildren(el("p", "head", shares.length ? "Where its time went, " + human(cct) + " in all" : "Where its time went is not known."), ...shares.map(s => row("c" + s.cause, data.causes[s.cause] + (s.link ? " at " + s.link : ""), s.us)));
+		if (shares.length && rest > cct / 1e4) spent.append(row("rest", "all else", rest));
+	}
+	showCoflow = (t, b) => {
+		const flows = b.flows || [], cct = (b.end - b.at) || 1, left = b.width - flows.length;
+		what.textContent = data.arms[t.arm].name + (several(t.arm) ? ", repeat " + t.repeat : "") + ", coflow " + b.id + ": n = " + flows.length + (left > 0 && flows.length ? ", the longest of " + b.width : "") + (flows.length === 1 ? " flow, " : " flows, ") + size(b.size);
+		none.hidden = flows.length > 0; beside.hidden = !flows.length;
+		if (u) { u.destroy(); u = null; charts.splice(charts.findIndex(c => c.figure === figure), 1); }
+		figure.querySelector("output").replaceChildren();
+		if (!flows.length) { figure.dataset.drawn = "0"; return; }
+		breakdown(b);
+		const scale = cct >= 1e5 ? [1e6, "s"] : cct >= 100 ? [1e3, "ms"] : [1, "µs"];
+		const times = Array.from(new Set(flows.flatMap(f => f.path.filter((_, i) => i % 2 === 0)))).sort((a, b) => a - b);
+		const xs = times.map(t => t / 1e4 * cct / scale[0]);
+		const ys = flows.map(f => { // straight between two moments, nothing before the first and after the last
+			let k = 0;
+			const p = f.path, n = p.length / 2;
+			return times.map(t => {
+				while (k < n && p[2 * k] <= t) k++;
+				if (k === 0) return null;
+				if (k === n) return t === p[2 * n - 2] ? p[2 * n - 1] / 10 : null;
+				const x0 = p[2 * k - 2], y0 = p[2 * k - 1];
+				return (y0 + (t - x0) / (p[2 * k] - x0) * (p[2 * k + 1] - y0)) / 10;
+			});
+		});
+		const end = f => f.path[f.path.length - 2], last = flows.reduce((k, f, i) => end(f) > end(flows[k]) ? i : k, 0);
+		const named = k => "flow " + flows[k].id + ", " + flows[k].src + " → " + flows[k].dst;
+		const order = flows.map((_, i) => i).filter(i => i !== last).concat(last); // the last to end on top
+		u = plot(figure, {
+			scales: { x: { time: false, range: (u, lo, hi) => u.data[0].length < 2 ? [0, Math.max(hi, 1e-3)] : [lo === xs[0] ? 0 : lo, hi] }, y: { range: [0, 102] } },
+			axes: [axis({ label: "time since the coflow arrived, " + scale[1], size: 34, space: 60 }), axis({ label: "received, % of the flow", size: 46 })],
+			focus: { alpha: .25 }, cursor: { focus: { prox: 40 }, drag: { x: true, y: false }, points: { show: false } },
+			series: [{}].concat(order.map(k => ({ label: named(k), stroke: () => css(k === last ? "--verm" : "--blue"), width: k === last ? 2.5 : 1, points: { show: xs.length < 2 } }))),
+		}, [xs, ...order.map(k => ys[k])], [], false, (u, i) => {
+			const y = u.posToVal(u.cursor.top, "y");
+			let near = -1;
+			flows.forEach((_, k) => { if (ys[k][i] != null && (near < 0 || Math.abs(ys[k][i] - y) < Math.abs(ys[near][i] - y))) near = k; });
+			const at = human(xs[i] * scale[0]) + " after its arrival";
+			const under = flows.filter((_, k) => ys[k][i] != null).length;
+			if (near < 0) return told(at, [["under way", "none"]]);
+			return told(at, [["under way", String(under)], [named(near) + " of " + size(flows[near].size), ys[near][i].toFixed(1) + " %"], ["all of it", human(end(flows[near]) / 1e4 * cct)]]);
+		});
+		charts[charts.length - 1].figure = figure;
+		figure.dataset.drawn = String(flows.length);
+	};
+}
+
 function drawTimeline(figure) {
 	const select = figure.querySelector("select"), canvas = figure.querySelector("canvas.plot"), out = figure.querySelector("output"), reset = figure.querySelector(".reset");
 	options(select, data.timeline);
 	const left = 44, foot = 22, most = Math.max(...data.timeline.map(t => t.bars.length)), h = Math.max(160, Math.min(560, 12 + most * 13 + foot));
 	const far = Math.max(...data.timeline.flatMap(t => t.bars.map(b => b.end))), near = Math.min(0, ...data.timeline.flatMap(t => t.bars.map(b => b.at)));
 	const end = far > near ? far * 1.01 : near + 1;
-	let view, run, drag = null, chosen = -1, wide = 0;
+	let view, run, drag = null, chosen = -1, pinned = -1, wide = 0;
 	const whole = () => { view = { lo: near, hi: end, top: 0, rows: run.bars.length }; };
 	const X = t => left + (t - view.lo) / (view.hi - view.lo) * (wide - left - 4), T = x => view.lo + (x - left) / (wide - left - 4) * (view.hi - view.lo);
 	const Y = i => 6 + (i - view.top) / view.rows * (h - foot - 6), R = y => view.top + (y - 6) / (h - foot - 6) * view.rows;
@@ -255,6 +316,7 @@ function drawTimeline(figure) {
 			} else { c.globalAlpha = .55; c.fillStyle = verm; c.fillRect(x1, y, x2 - x1, thick); c.globalAlpha = 1; }
 			c.fillStyle = blue;
 			for (const [from, to] of b.sending) c.fillRect(X(from), y, Math.max(1, X(to) - X(from)), thick);
+			if (i === pinned && i !== chosen) { c.strokeStyle = css("--accent"); c.lineWidth = 1.5; c.strokeRect(x1 - 2, y - 1, x2 - x1 + 4, thick + 2); }
 			if (i === chosen) { c.strokeStyle = css("--ink"); c.lineWidth = 2; c.strokeRect(x1 - 1, y - 1, x2 - x1 + 2, thick + 2); }
 			bars++;
 		}
@@ -275,7 +337,19 @@ function drawTimeline(figure) {
 		out.replaceChildren(...line);
 		draw();
 	}
-	select.addEventListener("change", () => { run = data.timeline[+select.value]; chosen = -1; out.replaceChildren(); whole(); draw(); });
+	// choose also shows how far the coflow's flows were.
+	function choose(i) {
+		pinned = i;
+		tell(i);
+		if (showCoflow) showCoflow(run, run.bars[i]);
+	}
+	const slowest = () => run.bars.reduce((k, b, i) => b.end - b.at > run.bars[k].end - run.bars[k].at ? i : k, 0);
+	select.addEventListener("change", () => {
+		run = data.timeline[+select.value]; chosen = -1; out.replaceChildren(); whole();
+		pinned = run.bars.length && showCoflow ? slowest() : -1;
+		if (pinned >= 0) showCoflow(run, run.bars[pinned]);
+		draw();
+	});
 	canvas.addEventListener("pointerdown", e => { drag = { from: place(canvas, e), to: null }; canvas.setPointerCapture(e.pointerId); });
 	canvas.addEventListener("pointermove", e => {
 		const p = place(canvas, e);
@@ -292,14 +366,14 @@ function drawTimeline(figure) {
 			if (x[1] - x[0] > 8) { next.lo = Math.max(view.lo, T(x[0])); next.hi = Math.min(view.hi, T(x[1])); }
 			if (y[1] - y[0] > 30) { next.top = Math.max(0, Math.floor(R(y[0]))); next.rows = Math.max(1, Math.min(run.bars.length, Math.ceil(R(y[1]))) - next.top); }
 			if (next.hi > next.lo) view = next;
-		} else if (!to) { const i = Math.floor(R(from[1])); if (i >= 0 && i < run.bars.length) tell(i); }
+		} else if (!to) { const i = Math.floor(R(from[1])); if (i >= 0 && i < run.bars.length && from[1] < h - foot) choose(i); }
 		draw();
 	};
 	canvas.addEventListener("pointerup", drop);
 	canvas.addEventListener("pointercancel", drop);
 	canvas.addEventListener("keydown", e => {
 		const i = { ArrowDown: chosen + 1, ArrowUp: chosen - 1, Home: 0, End: run.bars.length - 1 }[e.key];
-		if (i !== undefined) { e.preventDefault(); tell(Math.min(run.bars.length - 1, Math.max(0, i))); }
+		if (i !== undefined) { e.preventDefault(); choose(Math.min(run.bars.length - 1, Math.max(0, i))); }
 		if ((e.key === "+" || e.key === "-") && chosen >= 0) {
 			const f = e.key === "+" ? .5 : 2, b = run.bars[chosen], mid = (b.at + b.end) / 2, half = (view.hi - view.lo) * f / 2;
 			if (f > 1 && 2 * half >= end - near) whole(); else { view.lo = Math.max(near, mid - half); view.hi = view.lo + 2 * half; }
@@ -309,6 +383,8 @@ function drawTimeline(figure) {
 	});
 	reset.addEventListener("click", () => { whole(); draw(); });
 	run = data.timeline[0];
+	pinned = showCoflow && run.bars.length ? slowest() : -1;
+	if (pinned >= 0) showCoflow(run, run.bars[pinned]);
 	whole();
 	draw();
 	charts.push({ figure, draw });
@@ -398,8 +474,10 @@ function drawLinks(figure) {
 	charts.push({ figure, draw });
 }
 
-const drawers = { cdf: drawCDF, speedups: drawSpeedups, timeline: drawTimeline, links: drawLinks, balance: drawBalance };
-for (const figure of document.querySelectorAll("figure[data-chart]")) {
+const drawers = { cdf: drawCDF, speedups: drawSpeedups, timeline: drawTimeline, progress: drawProgress, links: drawLinks, balance: drawBalance };
+// The chart of progress comes behind the timeline, which shows what is chosen there.
+const figures = Array.from(document.querySelectorAll("figure[data-chart]")).sort((a, b) => (b.dataset.chart === "progress") - (a.dataset.chart === "progress"));
+for (const figure of figures) {
 	try { drawers[figure.dataset.chart](figure); } catch (e) { problem(figure.dataset.chart + ": " + e.message); console.error(e); }
 }
 
