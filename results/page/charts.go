@@ -31,6 +31,7 @@ type charts struct {
 type armName struct {
 	Name string `json:"name"`
 	Void bool   `json:"void"`
+	Mark string `json:"mark,omitempty"` // a verdict other than pass
 }
 
 // cdf is the distribution of one completion time.
@@ -136,6 +137,7 @@ type balance struct {
 
 type cvSeries struct {
 	Arm    int        `json:"arm"`
+	N      int        `json:"n"`  // links
 	Values []*float64 `json:"cv"` // nil for a bin without traffic
 }
 
@@ -571,13 +573,20 @@ func (d *Data) balances(b binning) []balance {
 		x := balance{ID: side.id, Title: side.title, BinUS: b.us()}
 		d.shown(func(i int, a *Arm) {
 			var runs [][]*float64
+			n := 0
 			for _, r := range a.Repeats {
 				if v := cvOf(r, b, side.kind); v != nil {
 					runs = append(runs, v)
+					n = 0
+					for _, l := range r.Fabric.Links() {
+						if l.Kind == side.kind {
+							n++
+						}
+					}
 				}
 			}
 			if len(runs) > 0 {
-				x.Curves = append(x.Curves, cvSeries{i, average(runs)})
+				x.Curves = append(x.Curves, cvSeries{i, n, average(runs)})
 			}
 		})
 		if len(x.Curves) > 0 {

@@ -31,7 +31,10 @@ const percent = x => (100 * x).toFixed(1) + " %";
 const dashes = [[], [9, 4], [2, 3], [9, 3, 2, 3], [14, 4], [5, 2], [2, 2, 6, 2], [1, 4]];
 const markers = ["circle", "square", "triangle", "diamond", "plus", "cross", "down", "ring"];
 const colour = arm => css("--a" + arm % 8);
-const dash = arm => dashes[arm % 8];
+// The ninth arm has the colour of the first, and neither its dash nor its marker.
+const turn = arm => (arm + 3 * Math.floor(arm / 8)) % 8, dash = arm => dashes[turn(arm)], mark8 = arm => markers[turn(arm)];
+// label is an arm's name, of how many items its curve is, and a verdict other than pass.
+const label = (arm, n, of) => data.arms[arm].name + (n === undefined ? "" : ", n = " + n + (of ? " " + of : "")) + (data.arms[arm].mark ? " (" + data.arms[arm].mark + ")" : "");
 function marker(ctx, kind, x, y, r) {
 	ctx.beginPath();
 	switch (kind) {
@@ -47,15 +50,15 @@ function marker(ctx, kind, x, y, r) {
 }
 
 const charts = []; // each {figure, draw()}, drawn again for another theme or width
-function legend(figure, arms, mark, toggle) {
+function legend(figure, arms, mark, toggle, labels) {
 	const box = figure.querySelector(".legend");
-	for (const arm of arms) {
-		const b = el("button"), ns = "http://www.w3.org/2000/svg";
+	for (const [k, arm] of arms.entries()) {
+		const b = el("button");
 		b.type = "button";
 		b.setAttribute("aria-pressed", "true");
 		const c = el("canvas");
 		c.width = 60; c.height = 24; c.style.width = "30px"; c.style.height = "12px"; c.setAttribute("aria-hidden", "true");
-		b.append(c, el("span", "", data.arms[arm].name));
+		b.append(c, el("span", "", labels[k]));
 		b.addEventListener("click", () => {
 			const on = b.getAttribute("aria-pressed") !== "true";
 			b.setAttribute("aria-pressed", String(on));
@@ -66,7 +69,7 @@ function legend(figure, arms, mark, toggle) {
 			x.clearRect(0, 0, 60, 24);
 			x.strokeStyle = x.fillStyle = colour(arm);
 			x.lineWidth = 4;
-			if (mark) { x.lineWidth = 2.5; marker(x, markers[arm % 8], 30, 12, 8); return; }
+			if (mark) { x.lineWidth = 2.5; marker(x, mark8(arm), 30, 12, 8); return; }
 			x.setLineDash(dash(arm).map(d => 2 * d));
 			x.beginPath(); x.moveTo(0, 12); x.lineTo(60, 12); x.stroke();
 		};
@@ -91,13 +94,13 @@ function logSteps(u, i, lo, hi) {
 }
 const height = 270;
 // plot keeps a uPlot chart at its box's width and at the theme's colours.
-function plot(figure, options, values, arms, mark, read) {
+function plot(figure, options, values, arms, labels, mark, read) {
 	const box = figure.querySelector(".plot"), out = figure.querySelector("output");
 	const tellAt = u => { if (u.cursor.idx != null && u.cursor.left >= 0) out.replaceChildren(...read(u, u.cursor.idx)); };
 	const u = new uPlot(Object.assign({ width: Math.max(200, box.clientWidth), height, legend: { show: false }, cursor: { drag: { x: true, y: false }, points: { show: !mark } } }, options, {
 		hooks: Object.assign({ setCursor: [tellAt] }, options.hooks),
 	}), values, box);
-	const samples = legend(figure, arms, mark, (arm, on) => u.setSeries(arms.indexOf(arm) + 1, { show: on }));
+	const samples = legend(figure, arms, mark, (arm, on) => u.setSeries(arms.indexOf(arm) + 1, { show: on }), labels);
 	box.onkeydown = e => { // not a listener: a chart that is built anew has its own
 		const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20 }[e.key], last = u.data[0].length - 1;
 		if (step === undefined && e.key !== "Home" && e.key !== "End") return;
@@ -127,7 +130,7 @@ function drawCDF(figure) {
 		scales: { x: { time: false, distr: 3, range: (u, lo, hi) => u.data[0].length < 2 ? [lo / 2, hi * 2] : [lo * .9, hi * 1.1] }, y: { range: [0, 1.02] } },
 		axes: [axis({ label: "time, logarithmic", size: 34, splits: logSteps, filter: (u, v) => v, values: (u, v) => v.map(x => x == null ? "" : tick(x)), space: 60 }), axis({ label: "share of items", size: 46 })],
 		series: [{}].concat(arms.map(arm => ({ label: data.arms[arm].name, stroke: () => colour(arm), width: 2, dash: dash(arm), paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } }))),
-	}, [xs, ...ys], arms, false, (u, i) => {
+	}, [xs, ...ys], arms, c.curves.map(x => label(x.arm, x.n)), false, (u, i) => {
 		const y = u.posToVal(u.cursor.top, "y");
 		return told("at most " + human(xs[i]), arms.map((arm, k) => [data.arms[arm].name, percent(ys[k][i])]))
 			.concat(y > 0 && y <= 1 ? [el("br"), ...told("P" + Math.max(1, Math.round(100 * y)), arms.map((arm, k) => [data.arms[arm].name, human(quantile(curves[k], Math.max(1, Math.round(100 * y)) / 100))]))] : []);
@@ -153,7 +156,7 @@ function drawSpeedups(figure) {
 		const c = u.ctx, arm = arms[k - 1], r = 3.4 * devicePixelRatio;
 		c.save(); c.beginPath(); c.rect(u.bbox.left, u.bbox.top, u.bbox.width, u.bbox.height); c.clip();
 		c.fillStyle = c.strokeStyle = colour(arm); c.lineWidth = 1.6 * devicePixelRatio; c.globalAlpha = points.length > 1500 ? .5 : .85;
-		u.data[k].forEach((y, i) => { if (y != null) marker(c, markers[arm % 8], u.valToPos(u.data[0][i], "x", true), u.valToPos(y, "y", true), r); });
+		u.data[k].forEach((y, i) => { if (y != null) marker(c, mark8(arm), u.valToPos(u.data[0][i], "x", true), u.valToPos(y, "y", true), r); });
 		c.restore();
 	};
 	let u;
@@ -166,7 +169,7 @@ function drawSpeedups(figure) {
 				axis({ label: "speed-up, logarithmic", size: 56, splits: logSteps, filter: (u, v) => v, values: (u, v) => v.map(x => x == null ? "" : trim(x) + "×") })],
 			series: [{}].concat(arms.map(arm => ({ label: data.arms[arm].name, stroke: () => colour(arm), paths: () => null, points: { show: draw_ } }))),
 			hooks: { drawClear: [], draw: [one] },
-		}, v, arms, true, (u, i) => {
+		}, v, arms, all.map(s => label(s.arm, s.n, "coflows")), true, (u, i) => {
 			const [, k, p] = points[i], arm = arms[k];
 			return told("coflow " + p[2] + (several(arm) ? ", repeat " + p[3] : ""), [[data.arms[arm].name, p[0].toFixed(2) + "×"], ["size", size(p[1])]]);
 		});
@@ -183,16 +186,16 @@ function drawBalance(figure) {
 	const ys = b.curves.map(c => xs.map((_, i) => c.cv[i] ?? null));
 	plot(figure, {
 		scales: { x: { time: false }, y: { range: (u, lo, hi) => [0, Math.max(.5, hi * 1.05)] } },
-		axes: [axis({ label: "time, s", size: 34, space: 60 }), axis({ label: "Cv", size: 46 })],
+		axes: [axis({ label: "time since the first arrival, s", size: 34, space: 60 }), axis({ label: "Cv, a ratio", size: 46 })],
 		series: [{}].concat(arms.map(arm => ({ label: data.arms[arm].name, stroke: () => colour(arm), width: 1.5, dash: dash(arm), points: { show: false } }))),
-	}, [xs, ...ys], arms, false, (u, i) => told("from " + human(i * b.bin_us) + " to " + human((i + 1) * b.bin_us), arms.map((arm, k) => [data.arms[arm].name, ys[k][i] == null ? "no traffic" : ys[k][i].toFixed(2)])));
+	}, [xs, ...ys], arms, b.curves.map(c => label(c.arm, c.n, "links")), false, (u, i) => told("from " + human(i * b.bin_us) + " to " + human((i + 1) * b.bin_us), arms.map((arm, k) => [data.arms[arm].name, ys[k][i] == null ? "no traffic" : ys[k][i].toFixed(2)])));
 }
 
 // options lists arms and repeats in a selection.
 function options(select, runs) {
 	runs.forEach((r, i) => {
 		const repeats = runs.filter(x => x.arm === r.arm).length;
-		const o = el("option", "", data.arms[r.arm].name + (repeats > 1 ? ", repeat " + r.repeat : ""));
+		const o = el("option", "", label(r.arm) + (repeats > 1 ? ", repeat " + r.repeat : ""));
 		o.value = String(i);
 		select.append(o);
 	});
@@ -243,7 +246,7 @@ function drawProgress(figure) {
 	}
 	showCoflow = (t, b) => {
 		const flows = b.flows || [], cct = (b.end - b.at) || 1, left = b.width - flows.length;
-		what.textContent = data.arms[t.arm].name + (several(t.arm) ? ", repeat " + t.repeat : "") + ", coflow " + b.id + ": n = " + flows.length + (left > 0 && flows.length ? ", the longest of " + b.width : "") + (flows.length === 1 ? " flow, " : " flows, ") + size(b.size);
+		what.textContent = label(t.arm) + (several(t.arm) ? ", repeat " + t.repeat : "") + ", coflow " + b.id + ": n = " + flows.length + (left > 0 && flows.length ? ", the longest of " + b.width : "") + (flows.length === 1 ? " flow, " : " flows, ") + size(b.size);
 		none.hidden = flows.length > 0; beside.hidden = !flows.length;
 		if (u) { u.destroy(); u = null; charts.splice(charts.findIndex(c => c.figure === figure), 1); }
 		figure.querySelector("output").replaceChildren();
@@ -271,7 +274,7 @@ function drawProgress(figure) {
 			axes: [axis({ label: "time since the coflow arrived, " + scale[1], size: 34, space: 60 }), axis({ label: "received, % of the flow", size: 46 })],
 			focus: { alpha: .25 }, cursor: { focus: { prox: 40 }, drag: { x: true, y: false }, points: { show: false } },
 			series: [{}].concat(order.map(k => ({ label: named(k), stroke: () => css(k === last ? "--verm" : "--blue"), width: k === last ? 2.5 : 1, points: { show: xs.length < 2 } }))),
-		}, [xs, ...order.map(k => ys[k])], [], false, (u, i) => {
+		}, [xs, ...order.map(k => ys[k])], [], [], false, (u, i) => {
 			const y = u.posToVal(u.cursor.top, "y");
 			let near = -1;
 			flows.forEach((_, k) => { if (ys[k][i] != null && (near < 0 || Math.abs(ys[k][i] - y) < Math.abs(ys[near][i] - y))) near = k; });
@@ -326,6 +329,7 @@ function drawTimeline(figure) {
 		const every = Math.max(1, Math.ceil(13 / row));
 		for (let i = Math.max(0, Math.floor(view.top)); i < Math.min(run.bars.length, view.top + view.rows); i += every) c.fillText(String(run.bars[i].id), left - 6, Y(i) + row / 2);
 		figure.dataset.drawn = String(bars);
+		figure.querySelector(".count").textContent = "n = " + run.n + (run.n === 1 ? " coflow" : " coflows") + (run.bars.length < run.n ? ", " + run.bars.length + " drawn" : "");
 		reset.disabled = view.rows === run.bars.length && view.lo === near && view.hi === end;
 	}
 	function tell(i) {
@@ -447,6 +451,7 @@ function drawLinks(figure) {
 		for (let x = 0; x < 160; x++) { s.fillStyle = heat(x / 159); s.fillRect(x, 0, 1, 12); }
 		paint();
 		figure.dataset.drawn = String(n);
+		figure.querySelector(".count").textContent = "n = " + L.names.length + " links, bins of " + human(L.bin_us);
 	}
 	function tell(i) {
 		const at = "from " + human(bin * L.bin_us) + " to " + human((bin + 1) * L.bin_us);
