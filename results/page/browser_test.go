@@ -135,9 +135,13 @@ func interact(t *testing.T, file func(name, page string) string, name string) {
 	change(links.querySelector("input"), "9", "input"); said.links = read(links);
 	said.what = links.querySelector(".what").value; said.recoloured = String(one.style.stroke !== before);
 	change(fig("speedups").querySelector("select"), "size", "change"); said.speedups = fig("speedups").dataset.drawn + " " + fig("speedups").querySelectorAll(".legend button").length;
+	w.dispatchEvent(new w.Event("beforeprint")); said.printed = d.documentElement.dataset.theme; setTimeout(() => { // sizes are set behind the event
+	said.paper = [...d.querySelectorAll(".uplot")].map(u => u.clientWidth).concat([...d.querySelectorAll("canvas.plot")].map(c => parseFloat(c.style.width))).join(" ");
+	w.dispatchEvent(new w.Event("afterprint")); setTimeout(() => {
+	said.after = String(fig("speedups").querySelector(".uplot").clientWidth > 640) + (d.documentElement.dataset.theme || "");
 	d.getElementById("theme").click(); said.theme = d.documentElement.dataset.theme || "";
 	said.problems = d.documentElement.dataset.problems || "";
-	document.documentElement.dataset.said = JSON.stringify(said); }, 300); }, 300);
+	document.documentElement.dataset.said = JSON.stringify(said); }, 50); }, 50); }, 300); }, 300);
 }, 2500)</script>`)
 	dom, log := browse(t, "--window-size=1280,900", "--allow-file-access-from-files", "--dump-dom", "file://"+path)
 	for _, line := range consoleLine.FindAllString(log, -1) {
@@ -154,7 +158,7 @@ func interact(t *testing.T, file func(name, page string) string, name string) {
 	for what, want := range map[string]string{"pressed": "^false$", "cdf": `^at most .* 100\.0 %`, "coflow": `^coflow 0.*CCT.*flows 3.*Where the time went: .*held`, "zoomed": "^true$", "whole": "^true$",
 		"fewer":    `^\d+$`,
 		"progress": `^fair\+hdfs, repeat 0, coflow 0: n = 3 flows, .*B, drawn 3$`, "flow": `after its arrival.*under way [1-3].*flow \d, h0-0\d → h1-0\d of .*100\.0 %`, "spent": `^Where its time went, .* in all.*held.*serialisation.*queueing at leaf0>spine0`,
-		"pressed2": `^fair\+hdfs, repeat 0, coflow 3:`, "pointed": `^fair\+hdfs, repeat 0, coflow 3:`, "charts": "^1$", "another": `^fair\+sinbad, repeat 0, coflow \d+:`, "links": `^from .* to .*%`, "what": "^at$", "recoloured": "^true$", "speedups": `^\d{2,} 3$`, "theme": "^light$", "problems": "^$"} {
+		"pressed2": `^fair\+hdfs, repeat 0, coflow 3:`, "pointed": `^fair\+hdfs, repeat 0, coflow 3:`, "charts": "^1$", "another": `^fair\+sinbad, repeat 0, coflow \d+:`, "links": `^from .* to .*%`, "what": "^at$", "recoloured": "^true$", "speedups": `^\d{2,} 3$`, "theme": "^light$", "paper": "^640( 640){8,}$", "printed": "^light$", "after": "^true$", "problems": "^$"} {
 		if !regexp.MustCompile(want).MatchString(said[what]) {
 			t.Errorf("%s: %q, want a match of %s", what, said[what], want)
 		}

@@ -93,11 +93,15 @@ function logSteps(u, i, lo, hi) {
 	return out.length ? out.filter((_, k) => k % Math.ceil(out.length / room) === 0) : [lo];
 }
 const height = 270;
+// On paper charts are as wide as fits A4 and letter, whatever the window is.
+const paper = 640;
+let printing = false;
+const wideOf = room => printing ? paper : Math.max(200, room);
 // plot keeps a uPlot chart at its box's width and at the theme's colours.
 function plot(figure, options, values, arms, labels, mark, read) {
 	const box = figure.querySelector(".plot"), out = figure.querySelector("output");
 	const tellAt = u => { if (u.cursor.idx != null && u.cursor.left >= 0) out.replaceChildren(...read(u, u.cursor.idx)); };
-	const u = new uPlot(Object.assign({ width: Math.max(200, box.clientWidth), height, legend: { show: false }, cursor: { drag: { x: true, y: false }, points: { show: !mark } } }, options, {
+	const u = new uPlot(Object.assign({ width: wideOf(box.clientWidth), height, legend: { show: false }, cursor: { drag: { x: true, y: false }, points: { show: !mark } } }, options, {
 		hooks: Object.assign({ setCursor: [tellAt] }, options.hooks),
 	}), values, box);
 	const samples = legend(figure, arms, mark, (arm, on) => u.setSeries(arms.indexOf(arm) + 1, { show: on }), labels);
@@ -108,7 +112,7 @@ function plot(figure, options, values, arms, labels, mark, read) {
 		const at = e.key === "Home" ? 0 : e.key === "End" ? last : Math.min(last, Math.max(0, (u.cursor.idx ?? -1) + step));
 		u.setCursor({ left: u.valToPos(u.data[0][at], "x"), top: u.cursor.top >= 0 ? u.cursor.top : height / 3 });
 	};
-	charts.push({ figure, draw() { samples(); u.setSize({ width: Math.max(200, box.clientWidth), height }); u.redraw(false, true); note(); } });
+	charts.push({ figure, draw() { samples(); u.setSize({ width: wideOf(box.clientWidth), height }); u.redraw(false, true); note(); } });
 	function note() { figure.dataset.drawn = String(u.data[0].length); }
 	note();
 	return u;
@@ -202,7 +206,7 @@ function options(select, runs) {
 }
 // sheet makes a canvas as sharp as the screen and gives its context in CSS pixels.
 function sheet(canvas, h) {
-	const w = Math.max(200, canvas.parentElement.clientWidth - 30), r = devicePixelRatio || 1;
+	const w = wideOf(canvas.parentElement.clientWidth - 30), r = devicePixelRatio || 1;
 	canvas.width = Math.round(w * r); canvas.height = Math.round(h * r);
 	canvas.style.height = h + "px"; canvas.style.width = w + "px";
 	const c = canvas.getContext("2d");
@@ -490,7 +494,20 @@ const again = () => charts.slice().forEach(c => c.draw());
 let width = innerWidth, waiting = 0;
 addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; clearTimeout(waiting); waiting = setTimeout(again, 120); } });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
-addEventListener("beforeprint", () => document.querySelectorAll("details").forEach(d => { d.open = true; }));
+let worn = null;
+addEventListener("beforeprint", () => {
+	document.querySelectorAll("details").forEach(d => { d.open = true; });
+	if (worn === null) worn = root.dataset.theme || "";
+	root.dataset.theme = "light";
+	printing = true;
+	again();
+});
+addEventListener("afterprint", () => {
+	printing = false;
+	if (worn) root.dataset.theme = worn; else delete root.dataset.theme;
+	worn = null;
+	again();
+});
 const themes = ["", "light", "dark"], theme = document.getElementById("theme");
 theme.hidden = false;
 function dress(name) {
