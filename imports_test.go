@@ -52,7 +52,7 @@ var arrows = map[string][]string{
 	"results/plot":    {"results/archive", "results/metrics", "results/report", "results/timing"},
 	"results/export":  {"results/archive", "results/files", "results/report"},
 
-	"results/archive/archivetest": {"results/archive", "results/flows", "results/report", "results/timing"},
+	"results/archive/archivetest": {"results/archive", "results/flows", "results/metrics", "results/report", "results/timing"},
 
 	"results/conversations": {"results/pcap"},
 	"results/page":          {"results/flows", "results/metrics", "results/timing"},

@@ -23,7 +23,7 @@ func (a *app) exportCmd() *cobra.Command {
 	var list bool
 	cmd := &cobra.Command{
 		Use: "export RUN...", Short: "Write the data of runs as Parquet, CSV or JSON lines",
-		Long: `Export writes the tables runs, arms, flows, coflows, blocks, breakdown and links of
+		Long: `Export writes the tables runs, arms, flows, coflows, blocks, breakdown, progress and links of
 one run or several, each run's rows under its ID, as Parquet (--parquet), CSV (--csv)
 or JSON lines (--json). It reads the CSV files and summary.json of runs on packets and
 of simulations, and needs neither captures nor root.

@@ -16,6 +16,7 @@ import (
 	"testbed/results/archive"
 	"testbed/results/files"
 	"testbed/results/plot"
+	"testbed/workloads"
 )
 
 // length is a flag in points, with a unit.
@@ -53,6 +54,7 @@ type plotter struct {
 	figure, out   string
 	all, format   string
 	log, linear   bool
+	coflow        int
 }
 
 // drawn is a figure that was written, or was not for want of data.
@@ -78,6 +80,7 @@ speed-ups are over the baseline of the arm's own run.`,
 		Example: `  testbed plot --list
   testbed plot runs/quickstart-20260102-150405-ab12 --figure cct-cdf -o cct.pdf
   testbed plot runs/quickstart-20260102-150405-ab12 --figure utilisation --arm sebf+hdfs -o load.svg
+  testbed plot runs/quickstart-20260102-150405-ab12 --figure progress --coflow 3 --arm sebf+hdfs -o coflow3.pdf
   testbed plot runs/a runs/b --names a,b --figure speedup-cdf --arms sebf+hdfs -o speedup.pdf
   testbed plot runs/quickstart-20260102-150405-ab12 --all figures --width 8.6cm --font-size 7`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -89,9 +92,16 @@ speed-ups are over the baseline of the arm's own run.`,
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if list {
 				return p.list()
+			}
+			if cmd.Flags().Changed("coflow") {
+				if p.coflow < 0 {
+					return usageError{fmt.Errorf("plot --coflow %d: want a coflow's number, 0 or more", p.coflow)}
+				}
+				id := workloads.CoflowID(p.coflow)
+				p.o.Coflow = &id
 			}
 			return p.draw(args)
 		},
@@ -114,6 +124,8 @@ speed-ups are over the baseline of the arm's own run.`,
 	f.StringSliceVar(&p.o.Names, "names", nil, "a short name for each run, for legends (its ID)")
 	f.StringVar(&p.o.Baseline, "baseline", "", "arm that speed-ups are over (the run's own)")
 	f.StringVar(&p.o.Arm, "arm", "", "of figures of one arm: which (the first)")
+	f.IntVar(&p.coflow, "coflow", 0, "of figures of one coflow: which, by its number (progress: the slowest)")
+	f.BoolVar(&p.o.Bytes, "bytes", false, "of progress: draw bytes, not shares of each flow")
 	f.IntVar(&p.o.Repeat, "repeat", 0, "of figures of one repeat: which, from 0")
 	cmd.MarkFlagsMutuallyExclusive("log", "linear")
 	complete := completer(cmd)
@@ -276,11 +288,15 @@ func (p *plotter) drawAll(runs []*archive.Run, format string) error {
 	if err := os.MkdirAll(p.all, 0o755); err != nil {
 		return fmt.Errorf("plot --all: %w", err)
 	}
-	scale := p.o.Scale
+	scale, coflow, inBytes := p.o.Scale, p.o.Coflow, p.o.Bytes
 	var out []drawn
 	for _, f := range plot.Figures() {
 		if p.o.Scale = scale; !f.Scales {
 			p.o.Scale = plot.AutoScale
+		}
+		p.o.Coflow, p.o.Bytes = nil, f.Name == "progress" && inBytes
+		if f.Name == "progress" || f.Name == "goodput" {
+			p.o.Coflow = coflow
 		}
 		one, err := p.one(runs, f, format, filepath.Join(p.all, f.Name+"."+format))
 		if errors.Is(err, plot.ErrNoData) {

@@ -109,7 +109,7 @@ func TestVoidArmShowsNoFigure(t *testing.T) {
 			t.Errorf("report.md: %s", line)
 		}
 	}
-	for _, name := range []string{"flows.csv", "coflows.csv", "blocks.csv", "breakdown.csv", "links.csv"} {
+	for _, name := range []string{"flows.csv", "coflows.csv", "blocks.csv", "breakdown.csv", "links.csv", "progress.csv"} {
 		records, err := csv.NewReader(bytes.NewReader(read(name))).ReadAll()
 		if err != nil {
 			t.Fatal(err)

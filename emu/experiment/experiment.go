@@ -16,7 +16,7 @@
 //	    failures.json            what faults ended, and why, where there is any
 //	    fluid.json               what the fluid model predicted (flows.Records)
 //	    notes.txt                drops and other remarks, where there are any
-//	report.md, report.html, summary.json, flows.csv, coflows.csv, blocks.csv, breakdown.csv, links.csv
+//	report.md, report.html, summary.json, flows.csv, coflows.csv, blocks.csv, breakdown.csv, links.csv, progress.csv
 //
 // It decides nothing: policies do, and the wire measures.
 package experiment

@@ -209,7 +209,7 @@ func medianCompletion(r flows.Records) time.Duration {
 
 // repeatOf joins what captures show with the records beside them.
 func repeatOf(dir string, res flows.Result) (report.Repeat, error) {
-	out := report.Repeat{Records: res.Records, Links: res.Links}
+	out := report.Repeat{Records: res.Records, Links: res.Links, Progress: metrics.ProgressOf(&res, 0, 0)}
 	var err error
 	switch out.Timing, err = timing.Of(&res); {
 	case errors.Is(err, timing.ErrNoFabric):

@@ -86,9 +86,11 @@ type Run struct {
 	Flows    []Flow
 	Coflows  []Coflow
 	Blocks   []Block
-	// Breakdown and Links are nil where the run has no such file, as a simulation.
+	// Breakdown, Links and Progress are nil where the run has no such file, as a
+	// simulation.
 	Breakdown []Share
 	Links     []Load
+	Progress  []Moment
 }
 
 // Open reads a run directory. A run that was cut short can be read where repeats of

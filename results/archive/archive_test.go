@@ -19,6 +19,7 @@ import (
 	"testbed/results/report"
 	"testbed/results/verdict"
 	"testbed/topo/units"
+	"testbed/workloads"
 )
 
 func open(t *testing.T, dir string) *archive.Run {
@@ -319,4 +320,72 @@ func TestDirectoriesThatAreNoFinishedRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantError(t, sim, "flows.csv is missing", "testbed sim "+filepath.Join(sim, "scenario.yaml"))
+}
+
+// progress.csv is read into what the report had, and damage is an error with its line.
+func TestProgress(t *testing.T) {
+	dir := archivetest.Write(t, archivetest.Default())
+	r, err := archive.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transfers := map[string]int{}
+	last := map[workloads.FlowID]archive.Moment{}
+	for i := range r.Progress {
+		m := &r.Progress[i]
+		if i == 0 || !m.Same(&r.Progress[i-1]) {
+			transfers[m.Kind]++
+		}
+		if m.Kind == archive.KindFlow && m.Arm == "fair+hdfs" && m.Repeat == 1 {
+			last[*m.Flow] = *m
+			if (m.Sent == nil) != (*m.Flow%5 == 4) {
+				t.Errorf("flow %d: sent %v", *m.Flow, m.Sent)
+			}
+		}
+	}
+	// 3 arms of 2 repeats of 24 flows, and of 5 blocks of 2 hops.
+	if transfers[archive.KindFlow] != 144 || transfers[archive.KindBlock] != 60 {
+		t.Errorf("transfers %v, want 144 flows and 60 hops", transfers)
+	}
+	for _, f := range r.Flows {
+		if f.Arm != "fair+hdfs" || f.Repeat != 1 {
+			continue
+		}
+		if m := last[f.Flow]; m.At != f.End || m.Received != f.Size || m.Size != f.Size {
+			t.Errorf("flow %d ends at %v with %d bytes, want %v, %d", f.Flow, m.At, m.Received, f.End, f.Size)
+		}
+	}
+	lines := func(how func([]string) []string) func(string) string {
+		return func(s string) string { return strings.Join(how(strings.SplitAfter(s, "\n")), "") }
+	}
+	cell := func(line, column int, to string) func(string) string {
+		return lines(func(all []string) []string {
+			cells := strings.Split(all[line-1], ",")
+			cells[column] = to
+			all[line-1] = strings.Join(cells, ",")
+			return all
+		})
+	}
+	for _, c := range []struct {
+		name string
+		how  func(string) string
+		want string
+	}{
+		{"another kind", cell(2, 3, "coflow"), `progress.csv:2: kind "coflow": want "flow" or "block"`},
+		{"no flow", cell(2, 5, ""), "progress.csv:2: a flow: want its coflow and flow"},
+		{"a flow with a block", cell(2, 6, "0"), "progress.csv:2: a flow: want its coflow and flow, and no block"},
+		{"a hop without one", func(s string) string { return strings.Replace(s, ",block,,,0,0,", ",block,,,0,,", 1) }, "a hop of a block: want its block, hop and pipeline"},
+		{"too much", cell(2, 11, "99999999"), "progress.csv:2: received_bytes: 99999999 of "},
+		{"backwards", lines(func(all []string) []string { all[1], all[2] = all[2], all[1]; return all }), "want time and bytes to go forward"},
+		{"another end", cell(7, 10, "999999999.000"), "progress.csv:7: flow 0 is complete at 16m39.999999s, and at "},
+		{"twice", lines(func(all []string) []string { return append(all, all[1]) }), "its transfer is there twice"},
+		{"an arm that is not there", cell(2, 0, "other"), `progress.csv:2: arm "other"`},
+		{"no column", func(s string) string { return strings.Replace(s, "received_bytes", "got", 1) }, "progress.csv:1: no column received_bytes"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := archivetest.Write(t, archivetest.Default())
+			edit(t, dir, report.ProgressFile, c.how)
+			wantError(t, dir, c.want)
+		})
+	}
 }

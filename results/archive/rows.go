@@ -112,6 +112,47 @@ type Load struct {
 	Queue       *units.Bytes // longest in the interval, estimated
 }
 
+// Moment is a row of progress.csv: how far a transfer was. The rows of a transfer are
+// together and in order of time.
+type Moment struct {
+	Key
+	Kind string // KindFlow or KindBlock
+	// Coflow and Flow are those of a flow, Block, Hop and Pipeline those of a hop; the
+	// others are nil.
+	Coflow        *workloads.CoflowID
+	Flow          *workloads.FlowID
+	Block         *workloads.BlockID
+	Hop, Pipeline *int
+	Size          units.Bytes    // payload of the transfer
+	At            time.Duration  // since the start of the repeat
+	Received      units.Bytes    // of Size, which the receiver has from At on
+	Sent          *time.Duration // when they had left the sender
+}
+
+// Kinds of Moment.
+const (
+	KindFlow  = "flow"
+	KindBlock = "block"
+)
+
+// transfer tells transfers apart.
+type transfer struct {
+	arm                             string
+	repeat, group, member, pipeline int
+	block                           bool
+}
+
+// Same tells whether another moment is of the same transfer.
+func (m *Moment) Same(other *Moment) bool { return m.transfer() == other.transfer() }
+
+// transfer is of a row whose kind was checked.
+func (m *Moment) transfer() transfer {
+	if m.Kind == KindBlock {
+		return transfer{m.Arm, m.Repeat, int(*m.Block), *m.Hop, *m.Pipeline, true}
+	}
+	return transfer{m.Arm, m.Repeat, int(*m.Coflow), int(*m.Flow), 0, false}
+}
+
 // column is how cells of one name are read into a row.
 type column[T any] struct {
 	name     string
@@ -255,6 +296,67 @@ var loadColumns = keyed(func(r *Load) *Key { return &r.Key },
 	need("utilisation", real, func(r *Load) *float64 { return &r.Utilisation }),
 	may("queue_bytes", whole[units.Bytes], func(r *Load) **units.Bytes { return &r.Queue }),
 )
+
+var momentColumns = keyed(func(r *Moment) *Key { return &r.Key },
+	need("kind", text, func(r *Moment) *string { return &r.Kind }),
+	may("coflow", whole[workloads.CoflowID], func(r *Moment) **workloads.CoflowID { return &r.Coflow }),
+	may("flow", whole[workloads.FlowID], func(r *Moment) **workloads.FlowID { return &r.Flow }),
+	may("block", whole[workloads.BlockID], func(r *Moment) **workloads.BlockID { return &r.Block }),
+	may("hop", whole[int], func(r *Moment) **int { return &r.Hop }),
+	may("pipeline", whole[int], func(r *Moment) **int { return &r.Pipeline }),
+	need("size_bytes", whole[units.Bytes], func(r *Moment) *units.Bytes { return &r.Size }),
+	need("at_us", micros, func(r *Moment) *time.Duration { return &r.At }),
+	need("received_bytes", whole[units.Bytes], func(r *Moment) *units.Bytes { return &r.Received }),
+	may("sent_us", micros, func(r *Moment) **time.Duration { return &r.Sent }),
+)
+
+// progress checks the rows of progress.csv, one after the other: that each is of one
+// transfer of the run, that those of a transfer are together and go forward, and that
+// a flow with a record ends when its record says.
+func (r *Run) progress() func(*Moment) error {
+	type id struct {
+		arm          string
+		repeat, flow int
+	}
+	ends := map[id]*Flow{}
+	for i := range r.Flows {
+		f := &r.Flows[i]
+		ends[id{f.Arm, f.Repeat, int(f.Flow)}] = f
+	}
+	seen := map[transfer]bool{}
+	var last *Moment
+	return func(m *Moment) error {
+		if err := r.known(m.Key); err != nil {
+			return err
+		}
+		flow, block := m.Coflow != nil && m.Flow != nil, m.Block != nil && m.Hop != nil && m.Pipeline != nil
+		switch {
+		case m.Kind != KindFlow && m.Kind != KindBlock:
+			return fmt.Errorf("kind %q: want %q or %q", m.Kind, KindFlow, KindBlock)
+		case m.Kind == KindFlow && (!flow || m.Block != nil || m.Hop != nil || m.Pipeline != nil):
+			return errors.New("a flow: want its coflow and flow, and no block, hop and pipeline")
+		case m.Kind == KindBlock && (!block || m.Coflow != nil || m.Flow != nil):
+			return errors.New("a hop of a block: want its block, hop and pipeline, and no coflow and flow")
+		case m.Received > m.Size:
+			return fmt.Errorf("received_bytes: %d of %d", m.Received, m.Size)
+		}
+		k := m.transfer()
+		if last == nil || last.transfer() != k {
+			if seen[k] {
+				return errors.New("its transfer is there twice: want its rows together")
+			}
+			seen[k] = true
+		} else if m.At < last.At || m.Received <= last.Received || m.Size != last.Size {
+			return fmt.Errorf("%d of %d bytes at %v, after %d of %d at %v: want time and bytes to go forward", m.Received, m.Size, m.At, last.Received, last.Size, last.At)
+		}
+		if f := ends[id{m.Arm, m.Repeat, k.member}]; m.Kind == KindFlow && f != nil && f.Coflow == *m.Coflow && m.Received == m.Size && m.At != f.End {
+			return fmt.Errorf("flow %d is complete at %v, and at %v in %s", f.Flow, m.At, f.End, report.FlowsFile)
+		}
+		kept := *m
+		last = &kept
+		return nil
+	}
+}
 
 func words(s string) ([]string, error) { return strings.Fields(s), nil }
 
@@ -428,6 +530,9 @@ func (r *Run) tables() (err error) {
 		}
 		return r.known(l.Key)
 	}); err != nil {
+		return err
+	}
+	if r.Progress, err = rows(r, report.ProgressFile, momentColumns, r.progress()); err != nil {
 		return err
 	}
 	if err := r.markFailed(); err != nil {

@@ -71,7 +71,7 @@ func TestTablesAreThoseOfTheRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for table, file := range map[string]string{"flows": report.FlowsFile, "coflows": report.CoflowsFile, "blocks": report.BlocksFile, "breakdown": report.BreakdownFile, "links": report.LinksFile} {
+	for table, file := range map[string]string{"flows": report.FlowsFile, "coflows": report.CoflowsFile, "blocks": report.BlocksFile, "breakdown": report.BreakdownFile, "links": report.LinksFile, "progress": report.ProgressFile} {
 		tab, err := export.Find(table)
 		if err != nil {
 			t.Fatal(err)

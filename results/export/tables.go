@@ -152,6 +152,7 @@ func Tables() []Table {
 		table("coflows", "one row a coflow", func(r *archive.Run) []archive.Coflow { return r.Coflows }, coflowItems()...),
 		table("blocks", "one row a block", func(r *archive.Run) []archive.Block { return r.Blocks }, blockItems()...),
 		table("breakdown", "one row a part of a coflow's completion time", func(r *archive.Run) []archive.Share { return r.Breakdown }, shareItems()...),
+		table("progress", "one row a moment of a transfer: a flow, or one hop of a pipeline of a block", func(r *archive.Run) []archive.Moment { return r.Progress }, momentItems()...),
 		table("links", "one row an interval of a link", func(r *archive.Run) []archive.Load { return r.Links }, loadItems()...),
 	}
 }
@@ -389,6 +390,30 @@ func shareItems() []item[archive.Share] {
 		maybeText("link", "where, of a cause that has a place", func(s S) string { return s.Link }),
 		micros("time_us", "of the coflow's completion time", func(s S) time.Duration { return s.Time }),
 	)
+}
+
+func momentItems() []item[archive.Moment] {
+	type M = archive.Moment
+	return keyed(func(m M) archive.Key { return m.Key },
+		text("kind", "flow, or block for a hop of one", func(m M) string { return m.Kind }),
+		maybeNumber("coflow", "", "ID of a flow's coflow", func(m M) *int { return intOf(m.Coflow) }),
+		maybeNumber("flow", "", "ID of a flow", func(m M) *int { return intOf(m.Flow) }),
+		maybeNumber("block", "", "ID of a hop's block", func(m M) *int { return intOf(m.Block) }),
+		maybeNumber("hop", "", "of its pipeline, from 0", func(m M) *int { return m.Hop }),
+		maybeNumber("pipeline", "", "of its block, from 0; one that broke is followed by another", func(m M) *int { return m.Pipeline }),
+		number("size_bytes", "bytes", "payload of the transfer; of a hop from where its pipeline went on", func(m M) int64 { return int64(m.Size) }),
+		micros("at_us", "since the start of the repeat", func(m M) time.Duration { return m.At }),
+		number("received_bytes", "bytes", "of the payload, which the receiver has without a gap from at_us on", func(m M) int64 { return int64(m.Received) }),
+		maybeMicros("sent_us", "the last of them left the sender first", func(m M) *time.Duration { return m.Sent }),
+	)
+}
+
+func intOf[N ~int | ~int64 | ~uint32](n *N) *int {
+	if n == nil {
+		return nil
+	}
+	x := int(*n)
+	return &x
 }
 
 func loadItems() []item[archive.Load] {

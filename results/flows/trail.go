@@ -11,7 +11,7 @@ import (
 // Point is how far a transfer was at a moment.
 type Point struct {
 	At    time.Duration
-	Bytes units.Bytes // of the stream: the header of wire.Size bytes, then the payload
+	Bytes units.Bytes // of the stream: the header of wire.Size bytes, of a hop also wire.TargetsSize of targets, then the payload
 }
 
 // Span is a stretch of time.

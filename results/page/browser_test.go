@@ -120,16 +120,28 @@ func interact(t *testing.T, file func(name, page string) string, name string) {
 	said.cdf = read(cdf);
 	const line = fig("timeline"), canvas = line.querySelector("canvas.plot");
 	key(canvas, "Home"); said.coflow = read(line);
+	const flows = fig("progress"), of = flows.querySelector("figcaption"); said.progress = of.textContent + ", drawn " + flows.dataset.drawn;
+	key(flows.querySelector(".plot"), "End"); setTimeout(() => {
+	said.flow = read(flows); said.spent = flows.querySelector(".spent").textContent;
+	const box = canvas.getBoundingClientRect(), at = { clientX: box.left + 60, clientY: box.top + 6 + 13 * 2.5, pointerId: 1, bubbles: true };
+	canvas.setPointerCapture = () => {}; // no pointer is down in truth
+	canvas.dispatchEvent(new w.PointerEvent("pointerdown", at)); canvas.dispatchEvent(new w.PointerEvent("pointerup", at));
+	said.pressed2 = of.textContent; said.charts = String(flows.querySelectorAll(".uplot").length);
+	canvas.dispatchEvent(new w.PointerEvent("pointermove", Object.assign({}, at, { clientY: box.top + 6 + 13 * 30 }))); said.pointed = of.textContent;
 	key(canvas, "+"); said.zoomed = String(!line.querySelector(".reset").disabled); said.fewer = line.dataset.drawn;
 	line.querySelector(".reset").click(); said.whole = String(line.querySelector(".reset").disabled);
-	change(line.querySelector("select"), "2", "change");
+	change(line.querySelector("select"), "2", "change"); said.another = of.textContent;
 	const links = fig("links"), one = links.querySelector(".link"), before = one.style.stroke;
 	change(links.querySelector("input"), "9", "input"); said.links = read(links);
 	said.what = links.querySelector(".what").value; said.recoloured = String(one.style.stroke !== before);
 	change(fig("speedups").querySelector("select"), "size", "change"); said.speedups = fig("speedups").dataset.drawn + " " + fig("speedups").querySelectorAll(".legend button").length;
+	w.dispatchEvent(new w.Event("beforeprint")); said.printed = d.documentElement.dataset.theme; setTimeout(() => { // sizes are set behind the event
+	said.paper = [...d.querySelectorAll(".uplot")].map(u => u.clientWidth).concat([...d.querySelectorAll("canvas.plot")].map(c => parseFloat(c.style.width))).join(" ");
+	w.dispatchEvent(new w.Event("afterprint")); setTimeout(() => {
+	said.after = String(fig("speedups").querySelector(".uplot").clientWidth > 640) + (d.documentElement.dataset.theme || "");
 	d.getElementById("theme").click(); said.theme = d.documentElement.dataset.theme || "";
 	said.problems = d.documentElement.dataset.problems || "";
-	document.documentElement.dataset.said = JSON.stringify(said); }, 300);
+	document.documentElement.dataset.said = JSON.stringify(said); }, 50); }, 50); }, 300); }, 300);
 }, 2500)</script>`)
 	dom, log := browse(t, "--window-size=1280,900", "--allow-file-access-from-files", "--dump-dom", "file://"+path)
 	for _, line := range consoleLine.FindAllString(log, -1) {
@@ -144,7 +156,9 @@ func interact(t *testing.T, file func(name, page string) string, name string) {
 		}
 	})
 	for what, want := range map[string]string{"pressed": "^false$", "cdf": `^at most .* 100\.0 %`, "coflow": `^coflow 0.*CCT.*flows 3.*Where the time went: .*held`, "zoomed": "^true$", "whole": "^true$",
-		"fewer": `^\d+$`, "links": `^from .* to .*%`, "what": "^at$", "recoloured": "^true$", "speedups": `^\d{2,} 3$`, "theme": "^light$", "problems": "^$"} {
+		"fewer":    `^\d+$`,
+		"progress": `^fair\+hdfs, repeat 0, coflow 0: n = 3 flows, .*B, drawn 3$`, "flow": `after its arrival.*under way [1-3].*flow \d, h0-0\d → h1-0\d of .*100\.0 %`, "spent": `^Where its time went, .* in all.*held.*serialisation.*queueing at leaf0>spine0`,
+		"pressed2": `^fair\+hdfs, repeat 0, coflow 3:`, "pointed": `^fair\+hdfs, repeat 0, coflow 3:`, "charts": "^1$", "another": `^fair\+sinbad, repeat 0, coflow \d+:`, "links": `^from .* to .*%`, "what": "^at$", "recoloured": "^true$", "speedups": `^\d{2,} 3$`, "theme": "^light$", "paper": "^640( 640){8,}$", "printed": "^light$", "after": "^true$", "problems": "^$"} {
 		if !regexp.MustCompile(want).MatchString(said[what]) {
 			t.Errorf("%s: %q, want a match of %s", what, said[what], want)
 		}
@@ -170,7 +184,7 @@ func TestBrowser(t *testing.T) {
 	t.Run("full", func(t *testing.T) {
 		path := file("full.html", write(t, data(t, "fair+hdfs", "fair+sinbad", "sebf+hdfs", "void", "sebf+sinbad")))
 		charts := checkPage(t, path, "&theme=light", 1280)
-		for _, want := range []string{"cdf cct", "cdf fct", "cdf write_time", "speedups ", "timeline ", "links ", "balance up", "balance down"} {
+		for _, want := range []string{"cdf cct", "cdf fct", "cdf write_time", "speedups ", "timeline ", "progress ", "links ", "balance up", "balance down"} {
 			if charts[want] == "" {
 				t.Errorf("no chart %q: there are %v", want, charts)
 			}
@@ -185,6 +199,26 @@ func TestBrowser(t *testing.T) {
 		}
 		interact(t, file, "full.html")
 		phone(t, file, "full.html", filepath.Join(dir, "phone.png"))
+	})
+	// Twelve arms of long names and five repeats: none is drawn as another is.
+	t.Run("many", func(t *testing.T) {
+		var names []string
+		for i := range 12 {
+			names = append(names, fmt.Sprintf("weighted-fair-sharing-with-a-long-name-%d+hdfs-placement-of-replicas", i))
+		}
+		d := data(t, names...)
+		for i := range d.Arms {
+			d.Arms[i].Level = []string{"pass", "degraded", "unverified"}[i%3]
+			for k := range 3 {
+				d.Arms[i].Repeats = append(d.Arms[i].Repeats, repeat(fabric(t), 60, 1+float64(i)/2, uint64(2+k)))
+			}
+		}
+		path := file("many.html", write(t, d))
+		checkPage(t, path, "&theme=light", 1280)
+		if *keep != "" {
+			screenshot(t, path, filepath.Join(dir, "many.png"), "&theme=light", 1280, 6500)
+		}
+		phone(t, file, "many.html", filepath.Join(dir, "many-phone.png"))
 	})
 	t.Run("hostile", func(t *testing.T) {
 		checkPage(t, file("hostile.html", write(t, data(t, hostile...))), "", 1280)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"testbed/hosts/wire"
 	"testbed/results/flows"
 	"testbed/results/metrics"
 	"testbed/results/timing"
@@ -30,6 +31,7 @@ type charts struct {
 type armName struct {
 	Name string `json:"name"`
 	Void bool   `json:"void"`
+	Mark string `json:"mark,omitempty"` // a verdict other than pass
 }
 
 // cdf is the distribution of one completion time.
@@ -63,6 +65,8 @@ type timeline struct {
 	Repeat int   `json:"repeat"`
 	N      int   `json:"n"` // in all
 	Bars   []bar `json:"bars"`
+	// Cut is how many of Bars, the fastest, have no Flows, for the page's size.
+	Cut int `json:"cut,omitempty"`
 }
 
 type bar struct {
@@ -73,7 +77,26 @@ type bar struct {
 	Size    int64        `json:"size"`
 	Sending [][2]float64 `json:"sending"` // from and to, in order and apart
 	Shares  []share      `json:"shares,omitempty"`
+	// Flows are how far its longest flows were over time, longest first; none where that
+	// is not known, or left out.
+	Flows []progress `json:"flows,omitempty"`
 }
+
+// progress is how far a flow was over time. Path are pairs of a time and a share of
+// the flow's bytes, in 1/progressTimes of the coflow's time from its arrival and in
+// 1/progressShares, in order.
+type progress struct {
+	Flow int    `json:"id"`
+	Src  string `json:"src"`
+	Dst  string `json:"dst"`
+	Size int64  `json:"size"`
+	Path []int  `json:"path"`
+}
+
+const (
+	progressTimes  = 10_000
+	progressShares = 1000
+)
 
 type share struct {
 	Cause int     `json:"cause"` // index into Causes
@@ -114,6 +137,7 @@ type balance struct {
 
 type cvSeries struct {
 	Arm    int        `json:"arm"`
+	N      int        `json:"n"`  // links
 	Values []*float64 `json:"cv"` // nil for a bin without traffic
 }
 
@@ -261,14 +285,75 @@ func spread(k, n, most int) int {
 
 func (d *Data) timelines() []timeline {
 	out := []timeline{}
+	var repeats []Repeat
 	d.shown(func(i int, a *Arm) {
 		drawn := a.drawn()
 		for k, r := range drawn {
 			if len(r.Records.Coflows) > 0 {
 				out = append(out, newTimeline(i, k, r, maxBars/len(drawn)))
+				repeats = append(repeats, r)
 			}
 		}
 	})
+	d.addProgress(out, repeats)
+	return out
+}
+
+// addProgress adds how far flows were to the timelines of repeats.
+func (d *Data) addProgress(lines []timeline, repeats []Repeat) {
+	flows := 0
+	for _, t := range lines {
+		for _, b := range t.Bars {
+			flows += min(b.Width, maxFlows)
+		}
+	}
+	if flows == 0 {
+		return
+	}
+	moments := min(maxMoments, max(leastMoments, maxProgress/flows))
+	for i := range lines {
+		t := &lines[i]
+		of := map[int][]*metrics.Progress{}
+		for k := range repeats[i].Progress {
+			if p := &repeats[i].Progress[k]; p.Kind == wire.KindFlow {
+				of[int(p.Group)] = append(of[int(p.Group)], p)
+			}
+		}
+		slowest := make([]*bar, len(t.Bars))
+		for k := range t.Bars {
+			slowest[k] = &t.Bars[k]
+		}
+		slices.SortStableFunc(slowest, func(a, b *bar) int { return cmp.Compare(b.End-b.Arrival, a.End-a.Arrival) })
+		left := maxProgress / len(lines)
+		for k, b := range slowest {
+			longest := of[b.Coflow]
+			slices.SortStableFunc(longest, func(x, y *metrics.Progress) int { return cmp.Compare(y.Size, x.Size) })
+			longest = longest[:min(len(longest), maxFlows)]
+			if left -= moments * len(longest); left < 0 && k > 0 {
+				t.Cut = len(slowest) - k
+				break
+			}
+			for _, p := range longest {
+				b.Flows = append(b.Flows, newProgress(p, b, moments))
+			}
+		}
+	}
+}
+
+func newProgress(p *metrics.Progress, b *bar, most int) progress {
+	out := progress{Flow: int(p.Member), Src: p.Src, Dst: p.Dst, Size: int64(p.Size)}
+	n := len(p.Moments)
+	for k := range min(n, most) {
+		m := p.Moments[spread(k, n, most)]
+		at, share := 0.0, 1.0
+		if b.End > b.Arrival {
+			at = (float64(m.At)/1e3 - b.Arrival) / (b.End - b.Arrival)
+		}
+		if p.Size > 0 {
+			share = float64(m.Bytes) / float64(p.Size)
+		}
+		out.Path = append(out.Path, int(math.Round(progressTimes*min(1, max(0, at)))), int(math.Round(progressShares*share)))
+	}
 	return out
 }
 
@@ -488,13 +573,20 @@ func (d *Data) balances(b binning) []balance {
 		x := balance{ID: side.id, Title: side.title, BinUS: b.us()}
 		d.shown(func(i int, a *Arm) {
 			var runs [][]*float64
+			n := 0
 			for _, r := range a.Repeats {
 				if v := cvOf(r, b, side.kind); v != nil {
 					runs = append(runs, v)
+					n = 0
+					for _, l := range r.Fabric.Links() {
+						if l.Kind == side.kind {
+							n++
+						}
+					}
 				}
 			}
 			if len(runs) > 0 {
-				x.Curves = append(x.Curves, cvSeries{i, average(runs)})
+				x.Curves = append(x.Curves, cvSeries{i, n, average(runs)})
 			}
 		})
 		if len(x.Curves) > 0 {

@@ -13,6 +13,13 @@ const (
 	// maxStretches of sending of a coflow in the timeline: the shortest pauses between
 	// more are left out.
 	maxStretches = 8
+	// maxFlows of a coflow in the chart of its progress: the longest.
+	maxFlows = 50
+	// maxMoments of a flow in that chart, and the least where a page has many.
+	maxMoments, leastMoments = 20, 6
+	// maxProgress moments of all flows of a page: of more, those of the slowest coflows
+	// of each timeline.
+	maxProgress = 80_000
 	// maxRepeats of an arm in the timeline and the heat map: the first.
 	maxRepeats = 10
 	// maxBins of time in the heat map, and in the chart of Cv.

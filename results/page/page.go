@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"testbed/results/flows"
+	"testbed/results/metrics"
 	"testbed/results/timing"
 	"testbed/topo"
 )
@@ -67,6 +68,8 @@ type Repeat struct {
 	Timing  *timing.Run
 	Links   []flows.LinkSeries
 	Fabric  *topo.Fabric
+	// Progress is how far each transfer was over time.
+	Progress []metrics.Progress
 }
 
 // Table is a table with a caption.

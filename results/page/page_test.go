@@ -8,13 +8,16 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/net/html"
 
+	"testbed/hosts/wire"
 	"testbed/results/flows"
+	"testbed/results/metrics"
 	"testbed/results/timing"
 	"testbed/topo"
 	"testbed/topo/units"
@@ -62,6 +65,11 @@ func repeat(f *topo.Fabric, coflows int, pace float64, seed uint64) Repeat {
 			}
 			r.Records.Flows = append(r.Records.Flows, flows.FlowRecord{Coflow: c.Coflow, Flow: workloads.FlowID(3*i + k), Src: f.HostName(topo.HostID(k)), Dst: f.HostName(topo.HostID(5 + k)),
 				Size: c.Size / 3, Arrival: arrival, Start: start, End: stop})
+			p := metrics.Progress{Kind: wire.KindFlow, Group: uint32(i), Member: uint32(3*i + k), Src: f.HostName(topo.HostID(k)), Dst: f.HostName(topo.HostID(5 + k)), Size: c.Size / 3, Complete: true}
+			for x := range 40 {
+				p.Moments = append(p.Moments, metrics.Moment{Bytes: p.Size * units.Bytes(x) / 39, At: start + (stop-start)*time.Duration(x*x)/(39*39)})
+			}
+			r.Progress = append(r.Progress, p)
 		}
 		rest := cct - held
 		shares := []timing.Share{{Cause: timing.Held, Time: held}, {Cause: timing.Serialisation, Time: rest / 2}, {Cause: timing.Queueing, Link: "leaf0>spine0", Time: rest / 4}, {Cause: timing.Latency, Time: rest - rest/2 - rest/4}}
@@ -321,7 +329,7 @@ func TestVoidArmShowsNoFigure(t *testing.T) {
 					}
 				}
 				for _, x := range c.Timeline {
-					if x.Arm == i {
+					if x.Arm == i { // and so no progress, which is within
 						t.Error("a timeline of a void arm")
 					}
 				}
@@ -375,6 +383,49 @@ func TestNothing(t *testing.T) {
 	}
 }
 
+// What the chart of progress shows is what the run has, to its resolution: of at most
+// so many flows the longest, from the first moment to the last.
+func TestProgressIsTheRuns(t *testing.T) {
+	d := data(t, "fair", "void")
+	r := &d.Arms[0].Repeats[0]
+	const width = maxFlows + 7
+	c := r.Records.Coflows[0]
+	c.Width, c.Arrival, c.End = width, 500*ms, 2500*ms
+	r.Records.Coflows, r.Progress = []flows.CoflowRecord{c}, nil
+	for i := range uint32(width) {
+		p := metrics.Progress{Kind: wire.KindFlow, Group: uint32(c.Coflow), Member: i, Size: units.Bytes(1000 * (i + 1)), Complete: true,
+			Moments: []metrics.Moment{{Bytes: 0, At: 600 * ms}, {Bytes: units.Bytes(250 * (i + 1)), At: 1500 * ms}, {Bytes: units.Bytes(1000 * (i + 1)), At: 2500 * ms}}}
+		r.Progress = append(r.Progress, p, metrics.Progress{Kind: wire.KindBlock, Group: uint32(c.Coflow), Member: i, Moments: p.Moments})
+	}
+	lines := d.timelines()
+	if len(lines) != 2 || lines[0].Arm != 0 || lines[1].Arm != 0 {
+		t.Fatalf("%d timelines, want two, of the arm that is not void", len(lines))
+	}
+	got := lines[0].Bars[0].Flows
+	if len(got) != maxFlows {
+		t.Fatalf("%d flows, want %d", len(got), maxFlows)
+	}
+	for i, f := range got {
+		if f.Flow != width-1-i || f.Size != int64(1000*(width-i)) || !slices.Equal(f.Path, []int{500, 0, 5000, 250, 10000, 1000}) {
+			t.Fatalf("place %d: %+v, want flow %d", i, f, width-1-i)
+		}
+	}
+	// Thinned, both ends stay, and time never goes back.
+	for _, b := range lines[1].Bars {
+		for _, f := range b.Flows {
+			n := len(f.Path) / 2
+			if n != maxMoments || f.Path[1] != 0 || f.Path[2*n-1] != progressShares {
+				t.Fatalf("flow %d: %v", f.Flow, f.Path)
+			}
+			for i := 1; i < n; i++ {
+				if f.Path[2*i] < f.Path[2*i-2] || f.Path[2*i+1] <= f.Path[2*i-1] {
+					t.Fatalf("flow %d goes back: %v", f.Flow, f.Path)
+				}
+			}
+		}
+	}
+}
+
 type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
@@ -408,6 +459,29 @@ func TestLimits(t *testing.T) {
 	}
 	if len(v.charts.Timeline) != 2*maxRepeats || bars[0] != maxBars {
 		t.Errorf("%d timelines, the first arm with %d bars, want %d and %d", len(v.charts.Timeline), bars[0], 2*maxRepeats, maxBars)
+	}
+	moments, flows, cut := 0, 0, 0
+	for _, x := range v.charts.Timeline {
+		cut += x.Cut
+		for k, b := range x.Bars {
+			for _, f := range b.Flows {
+				moments, flows = moments+len(f.Path)/2, flows+1
+			}
+			// Those that are kept are the slowest.
+			if x.Cut > 0 && len(b.Flows) == 0 {
+				for _, other := range x.Bars {
+					if len(other.Flows) > 0 && other.End-other.Arrival < b.End-b.Arrival {
+						t.Fatalf("%s, repeat %d: bar %d has no progress, and a faster one has", d.Arms[x.Arm].Name, x.Repeat, k)
+					}
+				}
+			}
+		}
+	}
+	if moments > maxProgress || flows < 1000 {
+		t.Errorf("progress of %d flows in %d moments, want at most %d", flows, moments, maxProgress)
+	}
+	if cut > 0 && len(v.Left["progress"]) == 0 {
+		t.Error("progress is left out, and nothing says so")
 	}
 	l := v.charts.Links
 	if cells := len(l.Names) * len(l.Runs) * l.Runs[0].Bins; len(l.Names) != maxLinks || l.Runs[0].Bins > maxBins || cells > max(maxCells, leastBins*maxLinks*len(l.Runs)) {

@@ -16,6 +16,7 @@ import (
 type views struct {
 	charts   charts
 	Compared bool   // there are arms to compare
+	Progress bool   // of flows, of some coflow
 	NoPairs  string // why there is no speed-up, where there is none
 	Picture  *picture
 	Loads    *Table // of links
@@ -104,10 +105,13 @@ func newViews(d *Data) *views {
 	v := &views{Left: map[string][]string{}}
 	v.charts = charts{Arms: []armName{}, CDFs: d.cdfs(), Speedups: []speedups{}, Timeline: d.timelines(), Balance: []balance{}}
 	for _, a := range d.Arms {
-		v.charts.Arms = append(v.charts.Arms, armName{a.Name, a.Void})
+		v.charts.Arms = append(v.charts.Arms, armName{a.Name, a.Void, a.mark()})
 	}
 	for _, c := range causes {
 		v.charts.Causes = append(v.charts.Causes, string(c.cause))
+	}
+	for _, t := range v.charts.Timeline {
+		v.Progress = v.Progress || slices.ContainsFunc(t.Bars, func(b bar) bool { return len(b.Flows) > 0 })
 	}
 	v.compare(d)
 	if b, ok := d.gather(); ok {
@@ -119,6 +123,23 @@ func newViews(d *Data) *views {
 	v.traffic(d)
 	v.leftOut(d)
 	return v
+}
+
+// counted is how an arm is told beside a bar of n items.
+func (a *Arm) counted(n int, one, many string) string {
+	out := fmt.Sprintf("%s, n = %s", a.Name, plural(n, one, many))
+	if m := a.mark(); m != "" {
+		out += " (" + m + ")"
+	}
+	return out
+}
+
+// mark is the arm's verdict where that is one to be told beside its figures.
+func (a *Arm) mark() string {
+	if a.Level == "pass" {
+		return ""
+	}
+	return a.Level
 }
 
 func (v *views) compare(d *Data) {
@@ -150,6 +171,9 @@ func (v *views) leftOut(d *Data) {
 		}
 	}
 	for _, t := range v.charts.Timeline {
+		if t.Cut > 0 {
+			say("progress", "%s, repeat %d: the progress of the %d slowest of %d coflows is in this page, that of all in progress.csv.", d.Arms[t.Arm].Name, t.Repeat, len(t.Bars)-t.Cut, len(t.Bars))
+		}
 		if t.N > len(t.Bars) {
 			say("timeline", "%s, repeat %d: the %d longest of %d coflows are drawn.", d.Arms[t.Arm].Name, t.Repeat, len(t.Bars), t.N)
 		}
@@ -391,7 +415,7 @@ func (v *views) disks(d *Data) {
 			x = append(x, u.bytes[h])
 			sum += u.bytes[h]
 		}
-		arm := diskArm{Name: u.arm.Name, Cv: fmt.Sprintf("%.3f", metrics.Cv(x)), Mean: share100(sum/float64(len(all)), most)}
+		arm := diskArm{Name: u.arm.counted(len(all), "host", "hosts"), Cv: fmt.Sprintf("%.3f", metrics.Cv(x)), Mean: share100(sum/float64(len(all)), most)}
 		k.Table.Head = append(k.Table.Head, u.arm.Name)
 		rack := topo.RackID(-1)
 		for i, h := range hosts {
@@ -511,10 +535,10 @@ func (v *views) spent(d *Data) {
 			}
 		}
 		if nc > 0 {
-			coflows = append(coflows, times{a.Name, []Cell{text(a.Name), figure("%d", nc)}, c.shares, float64(nc), tc / time.Duration(nc)})
+			coflows = append(coflows, times{a.counted(nc, "coflow", "coflows"), []Cell{text(a.Name), figure("%d", nc)}, c.shares, float64(nc), tc / time.Duration(nc)})
 		}
 		if nb > 0 {
-			blocks = append(blocks, times{a.Name, []Cell{text(a.Name), figure("%d", nb)}, b.shares, float64(nb), tb / time.Duration(nb)})
+			blocks = append(blocks, times{a.counted(nb, "block", "blocks"), []Cell{text(a.Name), figure("%d", nb)}, b.shares, float64(nb), tb / time.Duration(nb)})
 		}
 	})
 	build("Coflows, on average", "Per coflow of an arm, over its repeats.", []string{"arm", "coflows"}, coflows)
@@ -560,6 +584,7 @@ func (v *views) traffic(d *Data) {
 	classes := map[string]bool{}
 	type arm struct {
 		name      string
+		label     string
 		bytes     map[string]float64
 		total     float64
 		makespan  time.Duration
@@ -589,6 +614,7 @@ func (v *views) traffic(d *Data) {
 			x.bytes[class] /= float64(n)
 			x.total += x.bytes[class]
 		}
+		x.label = a.counted(n, "repeat", "repeats")
 		x.makespan /= time.Duration(n)
 		x.imbalance /= float64(n)
 		most = max(most, x.total)
@@ -611,7 +637,7 @@ func (v *views) traffic(d *Data) {
 	}
 	for _, x := range arms {
 		row := []Cell{text(x.name)}
-		st := stack{Label: x.name, Value: size(x.total)}
+		st := stack{Label: x.label, Value: size(x.total)}
 		for i, c := range order {
 			row = append(row, figure("%s", size(x.bytes[c])))
 			if x.bytes[c] > 0 {

@@ -39,6 +39,7 @@ type drawing struct {
 	p        *plot.Plot
 	legend   []entry
 	bar      *colourBar
+	heading  string // above the legend
 	baseline string // that speed-ups are over, as drawn
 	notes    []string
 }
@@ -195,6 +196,12 @@ func (d *drawing) write(w io.Writer, format string) error {
 		dc.FillText(t.TextStyle, vg.Point{X: dc.Center().X, Y: dc.Max.Y}, t.Text)
 		dc.Max.Y -= t.TextStyle.Height(t.Text) + t.Padding
 		d.p.Title.Text = ""
+	}
+	if d.heading != "" {
+		sty := text.Style{Color: color.Black, Font: d.font(0.9), XAlign: draw.XLeft, YAlign: draw.YCenter, Handler: plot.DefaultTextHandler}
+		size := vg.Points(d.o.FontSize)
+		dc.FillText(sty, vg.Point{X: dc.Min.X, Y: dc.Max.Y - size*0.6 + sty.FontExtents().Descent/2}, fit(sty, d.heading, dc.Max.X-dc.Min.X))
+		dc.Max.Y -= size * 1.2
 	}
 	dc.Max.Y -= d.drawLegend(dc)
 	if d.bar != nil {

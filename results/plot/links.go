@@ -97,17 +97,7 @@ func (d *drawing) noLinks() error {
 }
 
 func utilisation(d *drawing) error {
-	if len(d.runs) > 1 {
-		return fmt.Errorf("%w: it shows one arm of one run, and there are %d runs", ErrNoData, len(d.runs))
-	}
-	if d.o.Arm != "" {
-		d.series = slices.DeleteFunc(d.series, func(s series) bool { return s.arm != d.o.Arm })
-		if len(d.series) == 0 {
-			return fmt.Errorf("%w: arm %s is void or not among --arms", ErrNoData, safe(d.o.Arm))
-		}
-	}
-	d.series = d.series[:1]
-	if err := d.repeatOf(); err != nil {
+	if err := d.oneArm(); err != nil {
 		return err
 	}
 	s := d.series[0]

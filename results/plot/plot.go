@@ -21,6 +21,7 @@ import (
 	"testbed/results/archive"
 	"testbed/results/report"
 	"testbed/results/verdict"
+	"testbed/workloads"
 )
 
 // ErrNoData is of a figure for which the runs hold nothing.
@@ -47,6 +48,8 @@ func Figures() []Figure {
 		{"timeline", "coflows of one repeat from arrival to end, a bar each, by arm", false, timeline},
 		{"breakdown", "average CCT of each arm, taken apart by cause", false, breakdown},
 		{"utilisation", "load of each link of one arm and repeat over time", false, utilisation},
+		{"progress", "how far each flow of a coflow was over time, under one arm", false, progress},
+		{"goodput", "goodput of each arm over time or, with --coflow, of that coflow's flows under one arm", false, goodput},
 		{"cv-time", "imbalance of the links between switches over time: coefficient of variation (Cv) of their load", false, cvTime},
 		{"repeats", "average CCT (write time without coflows) of each repeat, and their mean with its 95 % interval", true, repeats},
 		{"bytes", "bytes that crossed racks in each arm, by class", false, bytesByClass},
@@ -108,7 +111,10 @@ type Options struct {
 	Baseline      string   // arm that speed-ups are over; the run's own without it
 	Arm           string   // of figures of one arm; the first without it
 	Repeat        int      // of figures of one repeat, from 0
-	Names         []string // of the runs in legends; with one run there is none
+	// Coflow is that of figures of one coflow; the slowest without it.
+	Coflow *workloads.CoflowID
+	Bytes  bool     // of progress: bytes, not shares
+	Names  []string // of the runs in legends; with one run there is none
 }
 
 func (o *Options) check(f Figure, runs int) error {
@@ -133,6 +139,10 @@ func (o *Options) check(f Figure, runs int) error {
 		return fmt.Errorf("%d dots per inch: want %d to %d", o.DPI, LeastDPI, MostDPI)
 	case o.Scale != AutoScale && !f.Scales:
 		return fmt.Errorf("figure %s has no axis that could be logarithmic: leave out --log and --linear", f.Name)
+	case o.Coflow != nil && f.Name != "progress" && f.Name != "goodput":
+		return fmt.Errorf("figure %s is not of one coflow: leave out --coflow", f.Name)
+	case o.Bytes && f.Name != "progress":
+		return fmt.Errorf("figure %s shows no shares of flows: leave out --bytes", f.Name)
 	case o.Repeat < 0:
 		return fmt.Errorf("repeat %d: want 0 or more", o.Repeat)
 	case len(o.Names) > 0 && len(o.Names) != runs:

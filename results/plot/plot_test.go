@@ -28,6 +28,7 @@ import (
 	"testbed/results/timing"
 	"testbed/results/verdict"
 	"testbed/topo/units"
+	"testbed/workloads"
 )
 
 func made(t *testing.T, s archivetest.Spec) *archive.Run {
@@ -124,6 +125,8 @@ func TestFiguresNameWhatTheyShow(t *testing.T) {
 		"timeline":        {"Time since the first arrival (s), repeat 0", "sebf+sinbad", "n = 12, degraded", "n = 12"},
 		"breakdown":       {"Average coflow completion time (s)", "held", "serialisation", "queueing", "host", "n = 24", "n = 24, degraded"},
 		"utilisation":     {"Load of links, fair+hdfs, repeat 0, n = 4 links", "leaf0>spine0", "100 %", "Time since the first arrival (s)"},
+		"progress":        {"fair+hdfs, repeat 0, coflow 5: n = 2 flows, 6.51 MB", "Time since the coflow arrived (s)", "Received (% of the flow)", "each flow", "coflow in all", "last to end: flow 11", "100"},
+		"goodput":         {"Goodput (Mbps)", "Time since the first arrival (s), repeat 0", "fair+hdfs, n = 34 transfers", "sebf+sinbad, n = 34 transfers (degraded)"},
 		"cv-time":         {"Cv of link loads", "fair+hdfs, n = 2 links", "sebf+sinbad, n = 2 links (degraded)"},
 		"repeats":         {"Average coflow completion time of a repeat (s)", "n = 2 repeats", "n = 2 repeats, degraded"},
 		"bytes":           {"Bytes between racks in a repeat (MB)", "shuffle", "control", "odd", "fair+hdfs"},
@@ -136,8 +139,8 @@ func TestFiguresNameWhatTheyShow(t *testing.T) {
 			}
 		}
 	}
-	if n := len(Figures()); n != 12 {
-		t.Errorf("%d figures, 12 are tested", n)
+	if n := len(Figures()); n != 14 {
+		t.Errorf("%d figures, 14 are tested", n)
 	}
 }
 
@@ -274,7 +277,13 @@ func TestWhatCannotBeDrawn(t *testing.T) {
 	wantErr(t, "cct-cdf", Options{Height: Inch, FontSize: 20}, nil, "leaves no room for the plot", r)
 	wantErr(t, "utilisation", Options{}, ErrNoData, "one arm of one run, and there are 2 runs", r, sim)
 	wantErr(t, "cct-cdf", Options{}, nil, "no run")
-	for _, f := range []string{"slowdown-cdf", "breakdown", "utilisation", "cv-time", "bytes"} {
+	none := workloads.CoflowID(99)
+	wantErr(t, "progress", Options{Coflow: &none}, ErrNoData, "no coflow 99 has completed under fair+hdfs in repeat 0: those 12 that have are numbered 0 to 11", r)
+	wantErr(t, "goodput", Options{Coflow: &none, Arm: "sebf+hdfs", Repeat: 1}, ErrNoData, "no coflow 99 has completed under sebf+hdfs in repeat 1", r)
+	wantErr(t, "progress", Options{}, ErrNoData, "one arm of one run, and there are 2 runs", r, sim)
+	wantErr(t, "cct-cdf", Options{Coflow: &none}, nil, "leave out --coflow", r)
+	wantErr(t, "goodput", Options{Bytes: true}, nil, "leave out --bytes", r)
+	for _, f := range []string{"slowdown-cdf", "breakdown", "utilisation", "cv-time", "bytes", "progress", "goodput"} {
 		wantErr(t, f, Options{}, ErrNoData, "as a simulation has no packets", sim)
 	}
 	var b bytes.Buffer

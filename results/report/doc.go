@@ -33,9 +33,16 @@
 //   - breakdown.csv: coflow, cause, link (of queueing), time_us.
 //   - links.csv: link, rate_bps, from_us, interval_us, bytes (of frames), utilisation,
 //     queue_bytes (an estimate of the longest).
+//   - progress.csv: kind (flow, or block for a hop of a pipeline of one), coflow and
+//     flow, or block, hop and pipeline (the others of these are empty), size_bytes
+//     (payload; of a hop from where its pipeline went on), at_us, received_bytes (of
+//     that payload, which the receiver has without a gap from at_us on), sent_us (when
+//     the last of them left the sender first; empty where that was not captured). Of
+//     each transfer there are a few moments (metrics.DefaultProgressPoints), the first
+//     and the last among them; also of those that a fault ended.
 //
-// The fluid model's reports have no breakdown.csv and no links.csv, and leave empty
-// what only packets tell.
+// The fluid model's reports have no breakdown.csv, links.csv and progress.csv, and
+// leave empty what only packets tell.
 //
 // HeadlineCSV, which "testbed report --csv" prints, has one row for each arm and
 // metric (cct, fct, write_time), with the figures of summary.json: arm, metric,

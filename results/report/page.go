@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"testbed/results/page"
@@ -32,7 +33,7 @@ func (r *Report) Page(w io.Writer) error {
 			arm.Level = s.Verdict.String()
 		}
 		for _, rep := range a.Repeats {
-			arm.Repeats = append(arm.Repeats, page.Repeat{Records: rep.Records, Timing: rep.Timing, Links: rep.Links, Fabric: rep.Fabric})
+			arm.Repeats = append(arm.Repeats, page.Repeat{Records: rep.Records, Timing: rep.Timing, Links: rep.Links, Fabric: rep.Fabric, Progress: rep.Progress})
 		}
 		d.Arms = append(d.Arms, arm)
 		if len(s.Problems) > 0 {
@@ -159,6 +160,12 @@ func (r *Report) headline(m metric) page.Table {
 			}
 		}
 	}
+	// The verdict comes first: a narrow screen shows the first columns.
+	last := len(t.head) - 1
+	ahead := last > 1 && t.head[last] == "verdict"
+	if ahead {
+		out.Head = slices.Insert(slices.Clone(t.head[:last]), 1, "verdict")
+	}
 	for i, row := range t.rows {
 		a := &r.Summary.Arms[i]
 		f := *m.in(a)
@@ -181,7 +188,11 @@ func (r *Report) headline(m metric) page.Table {
 			if head == "verdict" && a.Verdict != nil {
 				c.Arm, c.Metric, c.Value, c.Level = a.Name, "verdict", a.Verdict.String(), a.Verdict.String()
 			}
-			cells = append(cells, c)
+			if ahead && j == last {
+				cells = slices.Insert(cells, 1, c)
+			} else {
+				cells = append(cells, c)
+			}
 		}
 		out.Rows = append(out.Rows, cells)
 	}

@@ -55,6 +55,8 @@ type Repeat struct {
 	// of packets only.
 	Timing *timing.Run
 	Links  []flows.LinkSeries
+	// Progress is how far each transfer was over time, of packets only.
+	Progress []metrics.Progress
 	// Untimed is why there is no Timing, where that is worth saying: the end of a
 	// sentence.
 	Untimed string
@@ -79,6 +81,7 @@ const (
 	// Of packets only:
 	BreakdownFile = "breakdown.csv"
 	LinksFile     = "links.csv"
+	ProgressFile  = "progress.csv"
 )
 
 // metric is one of the three completion times.
@@ -171,7 +174,7 @@ func (r *Report) Write(dir string) (names []string, err error) {
 		all = append(all, []struct {
 			name  string
 			write func(io.Writer) error
-		}{{BreakdownFile, r.BreakdownCSV}, {LinksFile, r.LinksCSV}}...)
+		}{{BreakdownFile, r.BreakdownCSV}, {LinksFile, r.LinksCSV}, {ProgressFile, r.ProgressCSV}}...)
 	}
 	var staged []*files.Staged
 	defer func() {

@@ -20,7 +20,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"testbed/hosts/wire"
 	"testbed/results/flows"
+	"testbed/results/metrics"
 	tables "testbed/results/table"
 	"testbed/results/timing"
 	"testbed/results/verdict"
@@ -118,6 +120,14 @@ func timed(r *Repeat) {
 		run.BlockTotal = append(run.BlockTotal, run.Blocks[len(run.Blocks)-1].Shares...)
 	}
 	r.Timing = run
+	for _, f := range r.Records.Flows {
+		r.Progress = append(r.Progress, metrics.Progress{Kind: wire.KindFlow, Group: uint32(f.Coflow), Member: uint32(f.Flow), Src: f.Src, Dst: f.Dst, Size: f.Size, Complete: true, SentKnown: f.Flow != 1,
+			Moments: []metrics.Moment{{Bytes: 0, Sent: f.Start, At: f.Start + 100}, {Bytes: f.Size / 2, Sent: f.Start + (f.End-f.Start)/4, At: f.Start + (f.End-f.Start)/3}, {Bytes: f.Size, Sent: f.End - 1500, At: f.End}}})
+	}
+	for _, b := range r.Records.Blocks[:1] {
+		r.Progress = append(r.Progress, metrics.Progress{Kind: wire.KindBlock, Group: uint32(b.Block), Member: 1, Generation: 1, Src: b.Hosts[0], Dst: b.Hosts[1], Size: b.Size,
+			Moments: []metrics.Moment{{Bytes: 0, At: b.Requested}, {Bytes: b.Size / 3, At: b.End - 7}}})
+	}
 	var err error
 	if r.Fabric, err = (topo.LeafSpine{Leaves: 1, HostsPerLeaf: 2, HostLink: 8 * units.Mbps, Queue: topo.Queue{Time: 20 * ms}, MTU: 1500}).Build(); err != nil {
 		panic(err)
@@ -169,9 +179,9 @@ func TestGolden(t *testing.T) {
 			write func(io.Writer) error
 		}{
 			{"terminal.txt", r.Terminal}, {MarkdownFile, r.Markdown}, {SummaryFile, r.JSON},
-			{FlowsFile, r.FlowsCSV}, {CoflowsFile, r.CoflowsCSV}, {BlocksFile, r.BlocksCSV}, {BreakdownFile, r.BreakdownCSV}, {LinksFile, r.LinksCSV},
+			{FlowsFile, r.FlowsCSV}, {CoflowsFile, r.CoflowsCSV}, {BlocksFile, r.BlocksCSV}, {BreakdownFile, r.BreakdownCSV}, {LinksFile, r.LinksCSV}, {ProgressFile, r.ProgressCSV},
 		} {
-			if run.in.FluidModel && (form.name == BreakdownFile || form.name == LinksFile) {
+			if run.in.FluidModel && (form.name == BreakdownFile || form.name == LinksFile || form.name == ProgressFile) {
 				continue
 			}
 			t.Run(run.name+"/"+form.name, func(t *testing.T) {
@@ -200,7 +210,7 @@ func TestVoidShowsNoFigure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{MarkdownFile, SummaryFile, FlowsFile, CoflowsFile, BlocksFile, PageFile, BreakdownFile, LinksFile}; !cmp.Equal(want, files) {
+	if want := []string{MarkdownFile, SummaryFile, FlowsFile, CoflowsFile, BlocksFile, PageFile, BreakdownFile, LinksFile, ProgressFile}; !cmp.Equal(want, files) {
 		t.Errorf("Write = %v, want %v", files, want)
 	}
 	var all bytes.Buffer

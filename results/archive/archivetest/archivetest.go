@@ -15,8 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"testbed/hosts/wire"
 	"testbed/results/archive"
 	"testbed/results/flows"
+	"testbed/results/metrics"
 	"testbed/results/report"
 	"testbed/results/timing"
 	"testbed/results/verdict"
@@ -32,7 +34,7 @@ type Spec struct {
 	Coflows    int  // a repeat; each of two flows
 	Blocks     int  // a repeat
 	FluidModel bool // a simulation
-	Timing     bool // with breakdown.csv and links.csv
+	Timing     bool // with breakdown.csv, links.csv and progress.csv
 }
 
 // Arm is an arm of a made run.
@@ -81,6 +83,9 @@ func Write(t testing.TB, s Spec) string {
 				rep.Verdict = verdict.Of(verdict.Check{Name: "made", Level: level, Value: "1", Pass: "1", Void: "2"})
 				fluid := records(s, Arm{a.Name, a.Level, a.Speed * 1.25}, k)
 				rep.Fluid = &fluid
+				if s.Timing {
+					rep.Progress = progress(rep.Records)
+				}
 			}
 			arm.Repeats = append(arm.Repeats, rep)
 		}
@@ -124,6 +129,29 @@ func records(s Spec, a Arm, repeat int) flows.Records {
 			Size: 4_000_000, Requested: start, End: start + time.Duration(float64(400+rng.IntN(300))/a.Speed*float64(time.Millisecond))})
 	}
 	return r
+}
+
+// progress is that of flows, which stop for a while after a third, and of two hops of
+// each block.
+func progress(r flows.Records) (out []metrics.Progress) {
+	for _, f := range r.Flows {
+		long := f.End - f.Start
+		p := metrics.Progress{Kind: wire.KindFlow, Group: uint32(f.Coflow), Member: uint32(f.Flow), Src: f.Src, Dst: f.Dst, Size: f.Size, Complete: true, SentKnown: f.Flow%5 != 4}
+		for _, m := range []struct {
+			bytes units.Bytes
+			at    time.Duration
+		}{{0, 0}, {f.Size / 6, long / 12}, {f.Size / 3, long / 6}, {f.Size/3 + 1, long / 2}, {f.Size * 2 / 3, long * 3 / 4}, {f.Size, long}} {
+			p.Moments = append(p.Moments, metrics.Moment{Bytes: m.bytes, Sent: f.Start + m.at - 100, At: f.Start + m.at})
+		}
+		out = append(out, p)
+	}
+	for _, b := range r.Blocks {
+		for hop := range 2 {
+			out = append(out, metrics.Progress{Kind: wire.KindBlock, Group: uint32(b.Block), Member: uint32(hop), Src: b.Hosts[hop], Dst: b.Hosts[hop+1], Size: b.Size, Complete: true, SentKnown: true,
+				Moments: []metrics.Moment{{Bytes: 0, Sent: b.Requested, At: b.Requested + 1000}, {Bytes: b.Size, Sent: b.End - 2000, At: b.End - 1000}}})
+		}
+	}
+	return out
 }
 
 // writeTiming adds what is made of the packets of a run.

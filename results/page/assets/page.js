@@ -31,7 +31,10 @@ const percent = x => (100 * x).toFixed(1) + " %";
 const dashes = [[], [9, 4], [2, 3], [9, 3, 2, 3], [14, 4], [5, 2], [2, 2, 6, 2], [1, 4]];
 const markers = ["circle", "square", "triangle", "diamond", "plus", "cross", "down", "ring"];
 const colour = arm => css("--a" + arm % 8);
-const dash = arm => dashes[arm % 8];
+// The ninth arm has the colour of the first, and neither its dash nor its marker.
+const turn = arm => (arm + 3 * Math.floor(arm / 8)) % 8, dash = arm => dashes[turn(arm)], mark8 = arm => markers[turn(arm)];
+// label is an arm's name, of how many items its curve is, and a verdict other than pass.
+const label = (arm, n, of) => data.arms[arm].name + (n === undefined ? "" : ", n = " + n + (of ? " " + of : "")) + (data.arms[arm].mark ? " (" + data.arms[arm].mark + ")" : "");
 function marker(ctx, kind, x, y, r) {
 	ctx.beginPath();
 	switch (kind) {
@@ -47,15 +50,15 @@ function marker(ctx, kind, x, y, r) {
 }
 
 const charts = []; // each {figure, draw()}, drawn again for another theme or width
-function legend(figure, arms, mark, toggle) {
+function legend(figure, arms, mark, toggle, labels) {
 	const box = figure.querySelector(".legend");
-	for (const arm of arms) {
-		const b = el("button"), ns = "http://www.w3.org/2000/svg";
+	for (const [k, arm] of arms.entries()) {
+		const b = el("button");
 		b.type = "button";
 		b.setAttribute("aria-pressed", "true");
 		const c = el("canvas");
 		c.width = 60; c.height = 24; c.style.width = "30px"; c.style.height = "12px"; c.setAttribute("aria-hidden", "true");
-		b.append(c, el("span", "", data.arms[arm].name));
+		b.append(c, el("span", "", labels[k]));
 		b.addEventListener("click", () => {
 			const on = b.getAttribute("aria-pressed") !== "true";
 			b.setAttribute("aria-pressed", String(on));
@@ -66,7 +69,7 @@ function legend(figure, arms, mark, toggle) {
 			x.clearRect(0, 0, 60, 24);
 			x.strokeStyle = x.fillStyle = colour(arm);
 			x.lineWidth = 4;
-			if (mark) { x.lineWidth = 2.5; marker(x, markers[arm % 8], 30, 12, 8); return; }
+			if (mark) { x.lineWidth = 2.5; marker(x, mark8(arm), 30, 12, 8); return; }
 			x.setLineDash(dash(arm).map(d => 2 * d));
 			x.beginPath(); x.moveTo(0, 12); x.lineTo(60, 12); x.stroke();
 		};
@@ -90,22 +93,26 @@ function logSteps(u, i, lo, hi) {
 	return out.length ? out.filter((_, k) => k % Math.ceil(out.length / room) === 0) : [lo];
 }
 const height = 270;
+// On paper charts are as wide as fits A4 and letter, whatever the window is.
+const paper = 640;
+let printing = false;
+const wideOf = room => printing ? paper : Math.max(200, room);
 // plot keeps a uPlot chart at its box's width and at the theme's colours.
-function plot(figure, options, values, arms, mark, read) {
+function plot(figure, options, values, arms, labels, mark, read) {
 	const box = figure.querySelector(".plot"), out = figure.querySelector("output");
 	const tellAt = u => { if (u.cursor.idx != null && u.cursor.left >= 0) out.replaceChildren(...read(u, u.cursor.idx)); };
-	const u = new uPlot(Object.assign({ width: Math.max(200, box.clientWidth), height, legend: { show: false }, cursor: { drag: { x: true, y: false }, points: { show: !mark } } }, options, {
+	const u = new uPlot(Object.assign({ width: wideOf(box.clientWidth), height, legend: { show: false }, cursor: { drag: { x: true, y: false }, points: { show: !mark } } }, options, {
 		hooks: Object.assign({ setCursor: [tellAt] }, options.hooks),
 	}), values, box);
-	const samples = legend(figure, arms, mark, (arm, on) => u.setSeries(arms.indexOf(arm) + 1, { show: on }));
-	box.addEventListener("keydown", e => {
+	const samples = legend(figure, arms, mark, (arm, on) => u.setSeries(arms.indexOf(arm) + 1, { show: on }), labels);
+	box.onkeydown = e => { // not a listener: a chart that is built anew has its own
 		const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20 }[e.key], last = u.data[0].length - 1;
 		if (step === undefined && e.key !== "Home" && e.key !== "End") return;
 		e.preventDefault();
 		const at = e.key === "Home" ? 0 : e.key === "End" ? last : Math.min(last, Math.max(0, (u.cursor.idx ?? -1) + step));
-		u.setCursor({ left: u.valToPos(u.data[0][at], "x"), top: height / 3 });
-	});
-	charts.push({ figure, draw() { samples(); u.setSize({ width: Math.max(200, box.clientWidth), height }); u.redraw(false, true); note(); } });
+		u.setCursor({ left: u.valToPos(u.data[0][at], "x"), top: u.cursor.top >= 0 ? u.cursor.top : height / 3 });
+	};
+	charts.push({ figure, draw() { samples(); u.setSize({ width: wideOf(box.clientWidth), height }); u.redraw(false, true); note(); } });
 	function note() { figure.dataset.drawn = String(u.data[0].length); }
 	note();
 	return u;
@@ -127,7 +134,7 @@ function drawCDF(figure) {
 		scales: { x: { time: false, distr: 3, range: (u, lo, hi) => u.data[0].length < 2 ? [lo / 2, hi * 2] : [lo * .9, hi * 1.1] }, y: { range: [0, 1.02] } },
 		axes: [axis({ label: "time, logarithmic", size: 34, splits: logSteps, filter: (u, v) => v, values: (u, v) => v.map(x => x == null ? "" : tick(x)), space: 60 }), axis({ label: "share of items", size: 46 })],
 		series: [{}].concat(arms.map(arm => ({ label: data.arms[arm].name, stroke: () => colour(arm), width: 2, dash: dash(arm), paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } }))),
-	}, [xs, ...ys], arms, false, (u, i) => {
+	}, [xs, ...ys], arms, c.curves.map(x => label(x.arm, x.n)), false, (u, i) => {
 		const y = u.posToVal(u.cursor.top, "y");
 		return told("at most " + human(xs[i]), arms.map((arm, k) => [data.arms[arm].name, percent(ys[k][i])]))
 			.concat(y > 0 && y <= 1 ? [el("br"), ...told("P" + Math.max(1, Math.round(100 * y)), arms.map((arm, k) => [data.arms[arm].name, human(quantile(curves[k], Math.max(1, Math.round(100 * y)) / 100))]))] : []);
@@ -153,7 +160,7 @@ function drawSpeedups(figure) {
 		const c = u.ctx, arm = arms[k - 1], r = 3.4 * devicePixelRatio;
 		c.save(); c.beginPath(); c.rect(u.bbox.left, u.bbox.top, u.bbox.width, u.bbox.height); c.clip();
 		c.fillStyle = c.strokeStyle = colour(arm); c.lineWidth = 1.6 * devicePixelRatio; c.globalAlpha = points.length > 1500 ? .5 : .85;
-		u.data[k].forEach((y, i) => { if (y != null) marker(c, markers[arm % 8], u.valToPos(u.data[0][i], "x", true), u.valToPos(y, "y", true), r); });
+		u.data[k].forEach((y, i) => { if (y != null) marker(c, mark8(arm), u.valToPos(u.data[0][i], "x", true), u.valToPos(y, "y", true), r); });
 		c.restore();
 	};
 	let u;
@@ -166,7 +173,7 @@ function drawSpeedups(figure) {
 				axis({ label: "speed-up, logarithmic", size: 56, splits: logSteps, filter: (u, v) => v, values: (u, v) => v.map(x => x == null ? "" : trim(x) + "×") })],
 			series: [{}].concat(arms.map(arm => ({ label: data.arms[arm].name, stroke: () => colour(arm), paths: () => null, points: { show: draw_ } }))),
 			hooks: { drawClear: [], draw: [one] },
-		}, v, arms, true, (u, i) => {
+		}, v, arms, all.map(s => label(s.arm, s.n, "coflows")), true, (u, i) => {
 			const [, k, p] = points[i], arm = arms[k];
 			return told("coflow " + p[2] + (several(arm) ? ", repeat " + p[3] : ""), [[data.arms[arm].name, p[0].toFixed(2) + "×"], ["size", size(p[1])]]);
 		});
@@ -183,23 +190,23 @@ function drawBalance(figure) {
 	const ys = b.curves.map(c => xs.map((_, i) => c.cv[i] ?? null));
 	plot(figure, {
 		scales: { x: { time: false }, y: { range: (u, lo, hi) => [0, Math.max(.5, hi * 1.05)] } },
-		axes: [axis({ label: "time, s", size: 34, space: 60 }), axis({ label: "Cv", size: 46 })],
+		axes: [axis({ label: "time since the first arrival, s", size: 34, space: 60 }), axis({ label: "Cv, a ratio", size: 46 })],
 		series: [{}].concat(arms.map(arm => ({ label: data.arms[arm].name, stroke: () => colour(arm), width: 1.5, dash: dash(arm), points: { show: false } }))),
-	}, [xs, ...ys], arms, false, (u, i) => told("from " + human(i * b.bin_us) + " to " + human((i + 1) * b.bin_us), arms.map((arm, k) => [data.arms[arm].name, ys[k][i] == null ? "no traffic" : ys[k][i].toFixed(2)])));
+	}, [xs, ...ys], arms, b.curves.map(c => label(c.arm, c.n, "links")), false, (u, i) => told("from " + human(i * b.bin_us) + " to " + human((i + 1) * b.bin_us), arms.map((arm, k) => [data.arms[arm].name, ys[k][i] == null ? "no traffic" : ys[k][i].toFixed(2)])));
 }
 
 // options lists arms and repeats in a selection.
 function options(select, runs) {
 	runs.forEach((r, i) => {
 		const repeats = runs.filter(x => x.arm === r.arm).length;
-		const o = el("option", "", data.arms[r.arm].name + (repeats > 1 ? ", repeat " + r.repeat : ""));
+		const o = el("option", "", label(r.arm) + (repeats > 1 ? ", repeat " + r.repeat : ""));
 		o.value = String(i);
 		select.append(o);
 	});
 }
 // sheet makes a canvas as sharp as the screen and gives its context in CSS pixels.
 function sheet(canvas, h) {
-	const w = Math.max(200, canvas.parentElement.clientWidth - 30), r = devicePixelRatio || 1;
+	const w = wideOf(canvas.parentElement.clientWidth - 30), r = devicePixelRatio || 1;
 	canvas.width = Math.round(w * r); canvas.height = Math.round(h * r);
 	canvas.style.height = h + "px"; canvas.style.width = w + "px";
 	const c = canvas.getContext("2d");
@@ -224,13 +231,74 @@ function timeAxis(c, left, right, top, bottom, lo, hi) {
 	}
 }
 
+// showCoflow is the chart of progress, once there is one.
+let showCoflow = null;
+function drawProgress(figure) {
+	const what = figure.querySelector(".what"), spent = figure.querySelector(".spent"), none = figure.querySelector(".none"), beside = figure.querySelector(".beside"), box = figure.querySelector(".plot");
+	let u = null;
+	function breakdown(b) {
+		const shares = b.shares || [], cct = b.end - b.at, rest = cct - shares.reduce((s, x) => s + x.us, 0);
+		const row = (cls, name, us) => {
+			const r = el("div", "share"), bar = el("span", "bar"), fill = el("span", cls);
+			fill.style.width = Math.max(.5, 100 * us / cct) + "%";
+			bar.append(fill);
+			r.append(el("span", "", name), bar, el("span", "stackvalue", human(us) + ", " + percent(us / cct)));
+			return r;
+		};
+		spent.replaceChildren(el("p", "head", shares.length ? "Where its time went, " + human(cct) + " in all" : "Where its time went is not known."), ...shares.map(s => row("c" + s.cause, data.causes[s.cause] + (s.link ? " at " + s.link : ""), s.us)));
+		if (shares.length && rest > cct / 1e4) spent.append(row("rest", "all else", rest));
+	}
+	showCoflow = (t, b) => {
+		const flows = b.flows || [], cct = (b.end - b.at) || 1, left = b.width - flows.length;
+		what.textContent = label(t.arm) + (several(t.arm) ? ", repeat " + t.repeat : "") + ", coflow " + b.id + ": n = " + flows.length + (left > 0 && flows.length ? ", the longest of " + b.width : "") + (flows.length === 1 ? " flow, " : " flows, ") + size(b.size);
+		none.hidden = flows.length > 0; beside.hidden = !flows.length;
+		if (u) { u.destroy(); u = null; charts.splice(charts.findIndex(c => c.figure === figure), 1); }
+		figure.querySelector("output").replaceChildren();
+		if (!flows.length) { figure.dataset.drawn = "0"; return; }
+		breakdown(b);
+		const scale = cct >= 1e5 ? [1e6, "s"] : cct >= 100 ? [1e3, "ms"] : [1, "µs"];
+		const times = Array.from(new Set(flows.flatMap(f => f.path.filter((_, i) => i % 2 === 0)))).sort((a, b) => a - b);
+		const xs = times.map(t => t / 1e4 * cct / scale[0]);
+		const ys = flows.map(f => { // straight between two moments, nothing before the first and after the last
+			let k = 0;
+			const p = f.path, n = p.length / 2;
+			return times.map(t => {
+				while (k < n && p[2 * k] <= t) k++;
+				if (k === 0) return null;
+				if (k === n) return t === p[2 * n - 2] ? p[2 * n - 1] / 10 : null;
+				const x0 = p[2 * k - 2], y0 = p[2 * k - 1];
+				return (y0 + (t - x0) / (p[2 * k] - x0) * (p[2 * k + 1] - y0)) / 10;
+			});
+		});
+		const end = f => f.path[f.path.length - 2], last = flows.reduce((k, f, i) => end(f) > end(flows[k]) ? i : k, 0);
+		const named = k => "flow " + flows[k].id + ", " + flows[k].src + " → " + flows[k].dst;
+		const order = flows.map((_, i) => i).filter(i => i !== last).concat(last); // the last to end on top
+		u = plot(figure, {
+			scales: { x: { time: false, range: (u, lo, hi) => u.data[0].length < 2 ? [0, Math.max(hi, 1e-3)] : [lo === xs[0] ? 0 : lo, hi] }, y: { range: [0, 102] } },
+			axes: [axis({ label: "time since the coflow arrived, " + scale[1], size: 34, space: 60 }), axis({ label: "received, % of the flow", size: 46 })],
+			focus: { alpha: .25 }, cursor: { focus: { prox: 40 }, drag: { x: true, y: false }, points: { show: false } },
+			series: [{}].concat(order.map(k => ({ label: named(k), stroke: () => css(k === last ? "--verm" : "--blue"), width: k === last ? 2.5 : 1, points: { show: xs.length < 2 } }))),
+		}, [xs, ...order.map(k => ys[k])], [], [], false, (u, i) => {
+			const y = u.posToVal(u.cursor.top, "y");
+			let near = -1;
+			flows.forEach((_, k) => { if (ys[k][i] != null && (near < 0 || Math.abs(ys[k][i] - y) < Math.abs(ys[near][i] - y))) near = k; });
+			const at = human(xs[i] * scale[0]) + " after its arrival";
+			const under = flows.filter((_, k) => ys[k][i] != null).length;
+			if (near < 0) return told(at, [["under way", "none"]]);
+			return told(at, [["under way", String(under)], [named(near) + " of " + size(flows[near].size), ys[near][i].toFixed(1) + " %"], ["all of it", human(end(flows[near]) / 1e4 * cct)]]);
+		});
+		charts[charts.length - 1].figure = figure;
+		figure.dataset.drawn = String(flows.length);
+	};
+}
+
 function drawTimeline(figure) {
 	const select = figure.querySelector("select"), canvas = figure.querySelector("canvas.plot"), out = figure.querySelector("output"), reset = figure.querySelector(".reset");
 	options(select, data.timeline);
 	const left = 44, foot = 22, most = Math.max(...data.timeline.map(t => t.bars.length)), h = Math.max(160, Math.min(560, 12 + most * 13 + foot));
 	const far = Math.max(...data.timeline.flatMap(t => t.bars.map(b => b.end))), near = Math.min(0, ...data.timeline.flatMap(t => t.bars.map(b => b.at)));
 	const end = far > near ? far * 1.01 : near + 1;
-	let view, run, drag = null, chosen = -1, wide = 0;
+	let view, run, drag = null, chosen = -1, pinned = -1, wide = 0;
 	const whole = () => { view = { lo: near, hi: end, top: 0, rows: run.bars.length }; };
 	const X = t => left + (t - view.lo) / (view.hi - view.lo) * (wide - left - 4), T = x => view.lo + (x - left) / (wide - left - 4) * (view.hi - view.lo);
 	const Y = i => 6 + (i - view.top) / view.rows * (h - foot - 6), R = y => view.top + (y - 6) / (h - foot - 6) * view.rows;
@@ -255,6 +323,7 @@ function drawTimeline(figure) {
 			} else { c.globalAlpha = .55; c.fillStyle = verm; c.fillRect(x1, y, x2 - x1, thick); c.globalAlpha = 1; }
 			c.fillStyle = blue;
 			for (const [from, to] of b.sending) c.fillRect(X(from), y, Math.max(1, X(to) - X(from)), thick);
+			if (i === pinned && i !== chosen) { c.strokeStyle = css("--accent"); c.lineWidth = 1.5; c.strokeRect(x1 - 2, y - 1, x2 - x1 + 4, thick + 2); }
 			if (i === chosen) { c.strokeStyle = css("--ink"); c.lineWidth = 2; c.strokeRect(x1 - 1, y - 1, x2 - x1 + 2, thick + 2); }
 			bars++;
 		}
@@ -264,6 +333,7 @@ function drawTimeline(figure) {
 		const every = Math.max(1, Math.ceil(13 / row));
 		for (let i = Math.max(0, Math.floor(view.top)); i < Math.min(run.bars.length, view.top + view.rows); i += every) c.fillText(String(run.bars[i].id), left - 6, Y(i) + row / 2);
 		figure.dataset.drawn = String(bars);
+		figure.querySelector(".count").textContent = "n = " + run.n + (run.n === 1 ? " coflow" : " coflows") + (run.bars.length < run.n ? ", " + run.bars.length + " drawn" : "");
 		reset.disabled = view.rows === run.bars.length && view.lo === near && view.hi === end;
 	}
 	function tell(i) {
@@ -275,7 +345,19 @@ function drawTimeline(figure) {
 		out.replaceChildren(...line);
 		draw();
 	}
-	select.addEventListener("change", () => { run = data.timeline[+select.value]; chosen = -1; out.replaceChildren(); whole(); draw(); });
+	// choose also shows how far the coflow's flows were.
+	function choose(i) {
+		pinned = i;
+		tell(i);
+		if (showCoflow) showCoflow(run, run.bars[i]);
+	}
+	const slowest = () => run.bars.reduce((k, b, i) => b.end - b.at > run.bars[k].end - run.bars[k].at ? i : k, 0);
+	select.addEventListener("change", () => {
+		run = data.timeline[+select.value]; chosen = -1; out.replaceChildren(); whole();
+		pinned = run.bars.length && showCoflow ? slowest() : -1;
+		if (pinned >= 0) showCoflow(run, run.bars[pinned]);
+		draw();
+	});
 	canvas.addEventListener("pointerdown", e => { drag = { from: place(canvas, e), to: null }; canvas.setPointerCapture(e.pointerId); });
 	canvas.addEventListener("pointermove", e => {
 		const p = place(canvas, e);
@@ -292,14 +374,14 @@ function drawTimeline(figure) {
 			if (x[1] - x[0] > 8) { next.lo = Math.max(view.lo, T(x[0])); next.hi = Math.min(view.hi, T(x[1])); }
 			if (y[1] - y[0] > 30) { next.top = Math.max(0, Math.floor(R(y[0]))); next.rows = Math.max(1, Math.min(run.bars.length, Math.ceil(R(y[1]))) - next.top); }
 			if (next.hi > next.lo) view = next;
-		} else if (!to) { const i = Math.floor(R(from[1])); if (i >= 0 && i < run.bars.length) tell(i); }
+		} else if (!to) { const i = Math.floor(R(from[1])); if (i >= 0 && i < run.bars.length && from[1] < h - foot) choose(i); }
 		draw();
 	};
 	canvas.addEventListener("pointerup", drop);
 	canvas.addEventListener("pointercancel", drop);
 	canvas.addEventListener("keydown", e => {
 		const i = { ArrowDown: chosen + 1, ArrowUp: chosen - 1, Home: 0, End: run.bars.length - 1 }[e.key];
-		if (i !== undefined) { e.preventDefault(); tell(Math.min(run.bars.length - 1, Math.max(0, i))); }
+		if (i !== undefined) { e.preventDefault(); choose(Math.min(run.bars.length - 1, Math.max(0, i))); }
 		if ((e.key === "+" || e.key === "-") && chosen >= 0) {
 			const f = e.key === "+" ? .5 : 2, b = run.bars[chosen], mid = (b.at + b.end) / 2, half = (view.hi - view.lo) * f / 2;
 			if (f > 1 && 2 * half >= end - near) whole(); else { view.lo = Math.max(near, mid - half); view.hi = view.lo + 2 * half; }
@@ -309,6 +391,8 @@ function drawTimeline(figure) {
 	});
 	reset.addEventListener("click", () => { whole(); draw(); });
 	run = data.timeline[0];
+	pinned = showCoflow && run.bars.length ? slowest() : -1;
+	if (pinned >= 0) showCoflow(run, run.bars[pinned]);
 	whole();
 	draw();
 	charts.push({ figure, draw });
@@ -371,6 +455,7 @@ function drawLinks(figure) {
 		for (let x = 0; x < 160; x++) { s.fillStyle = heat(x / 159); s.fillRect(x, 0, 1, 12); }
 		paint();
 		figure.dataset.drawn = String(n);
+		figure.querySelector(".count").textContent = "n = " + L.names.length + " links, bins of " + human(L.bin_us);
 	}
 	function tell(i) {
 		const at = "from " + human(bin * L.bin_us) + " to " + human((bin + 1) * L.bin_us);
@@ -398,8 +483,10 @@ function drawLinks(figure) {
 	charts.push({ figure, draw });
 }
 
-const drawers = { cdf: drawCDF, speedups: drawSpeedups, timeline: drawTimeline, links: drawLinks, balance: drawBalance };
-for (const figure of document.querySelectorAll("figure[data-chart]")) {
+const drawers = { cdf: drawCDF, speedups: drawSpeedups, timeline: drawTimeline, progress: drawProgress, links: drawLinks, balance: drawBalance };
+// The chart of progress comes behind the timeline, which shows what is chosen there.
+const figures = Array.from(document.querySelectorAll("figure[data-chart]")).sort((a, b) => (b.dataset.chart === "progress") - (a.dataset.chart === "progress"));
+for (const figure of figures) {
 	try { drawers[figure.dataset.chart](figure); } catch (e) { problem(figure.dataset.chart + ": " + e.message); console.error(e); }
 }
 
@@ -407,7 +494,20 @@ const again = () => charts.slice().forEach(c => c.draw());
 let width = innerWidth, waiting = 0;
 addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; clearTimeout(waiting); waiting = setTimeout(again, 120); } });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
-addEventListener("beforeprint", () => document.querySelectorAll("details").forEach(d => { d.open = true; }));
+let worn = null;
+addEventListener("beforeprint", () => {
+	document.querySelectorAll("details").forEach(d => { d.open = true; });
+	if (worn === null) worn = root.dataset.theme || "";
+	root.dataset.theme = "light";
+	printing = true;
+	again();
+});
+addEventListener("afterprint", () => {
+	printing = false;
+	if (worn) root.dataset.theme = worn; else delete root.dataset.theme;
+	worn = null;
+	again();
+});
 const themes = ["", "light", "dark"], theme = document.getElementById("theme");
 theme.hidden = false;
 function dress(name) {

@@ -1,0 +1,151 @@
+package metrics
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"testbed/hosts/wire"
+	"testbed/results/flows"
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// How many moments of transfers are kept where nothing else is asked.
+const (
+	// DefaultProgressPoints is the most of one transfer.
+	DefaultProgressPoints = 32
+	// DefaultProgressMoments is about the most of all transfers of a repeat: of more
+	// than fit at DefaultProgressPoints each has fewer, but leastProgressPoints.
+	DefaultProgressMoments = 50_000
+	leastProgressPoints    = 4
+)
+
+// Progress is how far one transfer was over time: a flow of a coflow, or one hop of a
+// pipeline of a block.
+type Progress struct {
+	Kind       wire.Kind // KindFlow or KindBlock
+	Group      uint32    // coflow or block
+	Member     uint32    // flow, or hop from 0
+	Generation uint32    // of a block's pipeline, from 0
+	Src, Dst   string    // hosts
+	Size       units.Bytes
+	// Complete tells that all of Size was received: the last moment has it.
+	Complete bool
+	// SentKnown tells that the sender was captured too, and Moment.Sent holds.
+	SentKnown bool
+	Moments   []Moment // in order of time; at least one
+}
+
+// Moment is when the first Bytes bytes of a transfer's payload had left the sender,
+// each for the first time, and when the receiver had all of them without a gap.
+type Moment struct {
+	Bytes    units.Bytes
+	Sent, At time.Duration
+}
+
+// ProgressOf is the progress of all transfers that a receiver's capture shows, flows
+// first, in order of coflow and flow, then hops in order of block, pipeline and hop. Of
+// a transfer that was carried by several connections it is the one that has the record,
+// else the one that came furthest. Of each there are at most points moments, the first
+// and the last among them; 0 is the default. Where that would be more than about most
+// in all, each has fewer.
+func ProgressOf(res *flows.Result, points, most int) []Progress {
+	if points <= 0 {
+		points = DefaultProgressPoints
+	}
+	if most <= 0 {
+		most = DefaultProgressMoments
+	}
+	type key struct {
+		kind                      wire.Kind
+		group, generation, member uint32
+	}
+	ends := map[workloads.FlowID]time.Duration{}
+	for _, f := range res.Flows {
+		ends[f.Flow] = f.End
+	}
+	chosen := map[key]*flows.Trail{}
+	for i := range res.Trails {
+		t := &res.Trails[i]
+		if len(t.Received) == 0 {
+			continue
+		}
+		k := key{t.Kind, t.Group, t.Generation, t.Member}
+		old := chosen[k]
+		if old == nil {
+			chosen[k] = t
+			continue
+		}
+		end, recorded := ends[workloads.FlowID(t.Member)]
+		has := func(t *flows.Trail) bool { return recorded && t.Kind == wire.KindFlow && t.Complete && t.End == end }
+		reached := func(t *flows.Trail) units.Bytes { return t.Received[len(t.Received)-1].Bytes }
+		if has(t) && !has(old) || has(t) == has(old) && reached(t) > reached(old) {
+			chosen[k] = t
+		}
+	}
+	points = min(points, max(leastProgressPoints, most/max(1, len(chosen))))
+	out := make([]Progress, 0, len(chosen))
+	for k, t := range chosen {
+		p := Progress{Kind: k.kind, Group: k.group, Member: k.member, Generation: k.generation, Src: t.SrcName, Dst: t.DstName, Size: t.Size,
+			Complete: t.Complete, SentKnown: len(t.Sent) == len(t.Received)}
+		n, ahead := len(t.Received), units.Bytes(wire.Size)
+		if t.Kind == wire.KindBlock {
+			ahead += wire.TargetsSize
+		}
+		for i := range min(n, points) {
+			at := i
+			if n > points {
+				at = i * (n - 1) / max(1, points-1)
+			}
+			m := Moment{Bytes: max(0, t.Received[at].Bytes-ahead), At: t.Received[at].At}
+			if p.SentKnown {
+				m.Sent = t.Sent[at].At
+			}
+			if k := len(p.Moments); k > 0 && p.Moments[k-1].Bytes == m.Bytes {
+				p.Moments = p.Moments[:k-1] // of a hop without payload
+			}
+			p.Moments = append(p.Moments, m)
+		}
+		for i := len(p.Moments) - 2; i >= 0; i-- { // stamps may go back where a clock was set
+			p.Moments[i].At = min(p.Moments[i].At, p.Moments[i+1].At)
+		}
+		p.Moments = slices.Clip(p.Moments)
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b Progress) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Generation, b.Generation), cmp.Compare(a.Member, b.Member))
+	})
+	return out
+}
+
+// Goodput adds to bins the bytes that came to a receiver in each: those between two
+// moments are taken to have come evenly. The bins begin at 0 and are bin long; what is
+// outside of them is not counted.
+func Goodput(bins []float64, bin time.Duration, moments []Moment) {
+	for i := range moments {
+		if i == 0 {
+			addBytes(bins, bin, moments[0].At, moments[0].At, float64(moments[0].Bytes))
+			continue
+		}
+		addBytes(bins, bin, moments[i-1].At, moments[i].At, float64(moments[i].Bytes-moments[i-1].Bytes))
+	}
+}
+
+// addBytes deals bytes that came between two moments out to bins.
+func addBytes(bins []float64, bin, from, to time.Duration, bytes float64) {
+	if bytes <= 0 || to < from || to < 0 {
+		return
+	}
+	if from == to {
+		// What ends a bin belongs to it.
+		if k := int(max(0, to-1) / bin); k < len(bins) {
+			bins[k] += bytes
+		}
+		return
+	}
+	for k := int(max(0, from) / bin); k < len(bins) && time.Duration(k)*bin < to; k++ {
+		part := min(to, time.Duration(k+1)*bin) - max(from, time.Duration(k)*bin)
+		bins[k] += bytes * (float64(part) / float64(to-from))
+	}
+}
