@@ -74,7 +74,7 @@ func TestByHand(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := strings.Join(strings.Fields(b.String()), " ")
-	for _, want := range []string{"CCT: sebf is 2.44× [1.81, ", "faster than fair by averages", "CCT: fair is 2.44× [1.81, ", "slower than sebf by averages", "CCT: fair against fair: no difference shown.", "Unpaired coflows"} {
+	for _, want := range []string{"faster than fair, coflow by coflow (geometric mean); by averages 2.44× [1.81, ", "slower than sebf, coflow by coflow (geometric mean); by averages 2.44× [1.81, ", "CCT: fair against fair: no difference shown.", "Unpaired coflows"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}

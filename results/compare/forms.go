@@ -44,10 +44,11 @@ func (c *Comparison) sentence(f *Figure) string {
 	case f.MeanRatio.Outcome == NoneYet && f.GeoMean.Outcome == NoneYet:
 		return s + "no difference shown."
 	}
-	if o := f.MeanRatio.Outcome; o == Faster || o == Slower {
-		return fmt.Sprintf("%s: %s is %s than %s by averages; by geometric mean %s.", f.Metric.short(), c.Arm.label(), f.MeanRatio.says(), c.Base.label(), f.GeoMean.says())
+	// The geometric mean first: few large items decide the averages.
+	if o := f.GeoMean.Outcome; o == Faster || o == Slower {
+		return fmt.Sprintf("%s: %s is %s than %s, %s by %s (geometric mean); by averages %s.", f.Metric.short(), c.Arm.label(), f.GeoMean.says(), c.Base.label(), f.Metric.noun(), f.Metric.noun(), f.MeanRatio.says())
 	}
-	return s + fmt.Sprintf("by averages %s; by geometric mean %s.", f.MeanRatio.says(), f.GeoMean.says())
+	return s + fmt.Sprintf("%s by %s (geometric mean) %s; by averages %s.", f.Metric.noun(), f.Metric.noun(), f.GeoMean.says(), f.MeanRatio.says())
 }
 
 // clusterNoun is what pairs of a metric are drawn by.
