@@ -15,8 +15,8 @@ const segment = 1460
 // so that they are the same at both ends.
 type checkpoints struct {
 	at    int64 // the next of them; never reached where there is none
-	step  int64
 	total int64
+	step  int64
 	times []int64 // of those reached, Unix ns
 }
 

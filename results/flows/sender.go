@@ -2,7 +2,9 @@ package flows
 
 import "testbed/topo/units"
 
-// sender is what a connection's packets tell at the interface of its client.
+// sender is what a connection's packets tell at the interface of its client. Fields
+// are in the order that puts what every packet needs into one cache line, and the
+// round-trip times that are being measured into those behind it.
 type sender struct {
 	acked    int64 // offset up to which the data are acknowledged
 	ackedAt  int64 // when it last rose
@@ -12,10 +14,10 @@ type sender struct {
 	recoverFrom int64
 	recoverTo   int64 // offset; 0 outside a recovery
 	closedFrom  int64 // 0 while the window is open
+	rtt         roundTrips
 
 	syn, setUp  int64
 	resentBytes units.Bytes
-	rtt         roundTrips
 
 	quiet, recovery, closed spans
 }
@@ -73,10 +75,10 @@ func (s *sender) acknowledged(to, top, total, stamp int64, closed bool, o *setti
 
 // receiver is what a connection's packets tell at the interface of its server.
 type receiver struct {
-	latest    uint16 // IP identification of the packet sent last, of those seen
-	begun     bool
 	at        int64 // of the packet before
 	reordered int
+	latest    uint16 // IP identification of the packet sent last, of those seen
+	begun     bool
 }
 
 // payload takes a packet that was received, at offset off with fresh bytes not

@@ -39,12 +39,15 @@ type switchCapture struct {
 }
 
 // addSwitch reads the capture of a switch's ports.
-func (r *Reducer) addSwitch(ctx context.Context, name string, p *pcap.Reader) error {
+func (r *Reducer) addSwitch(ctx context.Context, name string, p *pcap.Reader, read *reading) error {
 	c := &switchCapture{SwitchCapture: SwitchCapture{Switch: name}, stamps: noStamps}
 	var f frame
 	for ; ; c.Captured++ {
-		if c.Captured%(1<<16) == 0 && ctx.Err() != nil {
-			return context.Cause(ctx)
+		if c.Captured%batch == 0 {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			read.reached(p.Offset())
 		}
 		pkt, err := p.Next()
 		if err != nil {
