@@ -27,7 +27,11 @@ func newCheckpoints(total int64, points int) checkpoints {
 
 // after is the checkpoint that follows one.
 func (p *checkpoints) after(at int64) int64 {
-	switch next := (at/p.step + 1) * p.step; {
+	next := at + p.step
+	if at == wire.Size { // the only one before the end that is no multiple of step
+		next = p.step
+	}
+	switch {
 	case at >= p.total:
 		return math.MaxInt64
 	case next > p.total || next < at:

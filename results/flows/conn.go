@@ -65,6 +65,8 @@ type conn struct {
 	header  wire.Header
 	headErr error
 	head    prefix
+
+	_ [16]byte // up to a whole number of cache lines
 }
 
 // mostBytes is the largest size of a transfer that is believed: offsets of its stream

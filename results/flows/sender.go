@@ -20,6 +20,8 @@ type sender struct {
 	resentBytes units.Bytes
 
 	quiet, recovery, closed spans
+
+	_ [48]byte // up to a whole number of cache lines
 }
 
 // payload takes a packet that was sent, with the bytes from off to end of which
