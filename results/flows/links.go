@@ -301,7 +301,7 @@ func (a *assembly) losses(seen seenAt) {
 		}
 		came, since := t.atClient.packets, 1 // behind the host's link
 		for j, id := range trail.Path {
-			n := int(seen[id][t.endpoints])
+			n := seen[id].of(t.endpoints)
 			// None where the path is another than it should be, as around a fault.
 			if j == 0 || n == 0 || n > came || times[t.endpoints] > 1 {
 				continue

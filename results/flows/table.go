@@ -76,3 +76,32 @@ func (t *table) slot(e endpoints) *tableSlot {
 		}
 	}
 }
+
+// tally counts by endpoints.
+type tally struct {
+	at     table // in counts
+	counts []int
+}
+
+func newTally() *tally { return &tally{at: newTable()} }
+
+func (t *tally) add(e endpoints) {
+	i := t.at.get(e)
+	if i < 0 {
+		i = len(t.counts)
+		t.at.put(e, i)
+		t.counts = append(t.counts, 0)
+	}
+	t.counts[i]++
+}
+
+// of is what was counted; t may be nil.
+func (t *tally) of(e endpoints) int {
+	if t == nil {
+		return 0
+	}
+	if i := t.at.get(e); i >= 0 {
+		return t.counts[i]
+	}
+	return 0
+}
