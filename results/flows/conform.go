@@ -39,7 +39,6 @@ type conformer struct {
 	perNS   float64 // bytes the bucket gains
 	frame   int
 	quarter float64
-	inverse float64 // of quarter, about
 	started bool
 	last    int64
 	level   float64
@@ -55,8 +54,7 @@ func newConformer(spec SpacingSpec) *conformer {
 	if spec.Frame <= 0 {
 		spec.Frame = DefaultFrame
 	}
-	quarter := float64(spec.Frame) / 4
-	return &conformer{inverse: 1 / quarter, perNS: float64(spec.Rate) / 8 / 1e9 * (1 + slack), frame: int(spec.Frame), quarter: quarter, counts: make([]int32, levels)}
+	return &conformer{perNS: float64(spec.Rate) / 8 / 1e9 * (1 + slack), frame: int(spec.Frame), quarter: float64(spec.Frame) / 4, counts: make([]int32, levels)}
 }
 
 // add takes the next packet: its stamp in Unix nanoseconds and the length of its
@@ -65,37 +63,25 @@ func (c *conformer) add(stamp int64, frame int) {
 	if c == nil {
 		return
 	}
+	level := c.level
 	if c.started && stamp > c.last {
-		if c.level -= float64(float64(stamp-c.last) * c.perNS); c.level < 0 {
-			c.level = 0
-		}
+		// Whether it falls to zero is as good as random: no branch.
+		v := math.Float64bits(level - float64(float64(stamp-c.last)*c.perNS))
+		level = math.Float64frombits(v &^ uint64(int64(v)>>63)) // 0 for what has a sign
 	}
 	c.last, c.started = max(c.last, stamp), true
-	c.level += float64(frame)
+	level += float64(frame)
+	c.level = level
 	t := &c.total
 	t.Packets++
 	t.Longest = max(t.Longest, units.Bytes(frame))
 	if frame > c.frame {
 		t.Long++
 	}
-	if c.level > c.most {
-		c.most = c.level
+	if level > c.most {
+		c.most = level
 	}
-	c.counts[c.step()]++
-}
-
-// step is the level in quarters of a frame, rounded up, where that is told apart. A
-// product with the inverse is faster than the quotient and differs from it by less than
-// one part in 2^50, so that it tells all but what is next to a whole number.
-func (c *conformer) step() int {
-	const near = 1e-6
-	if q := c.level * c.inverse; q < levels {
-		k := int(q)
-		if rest := q - float64(k); rest > near && rest < 1-near {
-			return min(k+1, levels-1)
-		}
-	}
-	return min(int(math.Ceil(c.level/c.quarter)), levels-1)
+	c.counts[min(int(math.Ceil(level/c.quarter)), levels-1)]++
 }
 
 // conformance is what was measured so far.

@@ -12,7 +12,7 @@ import (
 type table struct {
 	slots []tableSlot // a power of two of them, of which at most two thirds are used
 	used  int
-	seed  [2]uint64
+	seed  [4]uint64
 }
 
 type tableSlot struct {
@@ -25,12 +25,19 @@ const tableSlots = 64
 
 func newTable() table {
 	s := maphash.MakeSeed()
-	return table{slots: make([]tableSlot, tableSlots), seed: [2]uint64{maphash.Comparable(s, 0), maphash.Comparable(s, 1)}}
+	t := table{slots: make([]tableSlot, tableSlots)}
+	for i := range t.seed {
+		t.seed[i] = maphash.Comparable(s, i)
+	}
+	return t
 }
 
-// home is the slot where the search for endpoints begins.
+// home is the slot where the search for endpoints begins, modulo the number of slots.
+// One product would not do: where only one of its factors changes, as with one client
+// and server, it goes up in even steps, some of which fall together.
 func (t *table) home(e endpoints) uint64 {
 	hi, lo := bits.Mul64(uint64(e.client)<<32^uint64(e.server)^t.seed[0], uint64(e.clientPort)<<16^uint64(e.serverPort)^t.seed[1])
+	hi, lo = bits.Mul64(hi^lo^t.seed[2], t.seed[3])
 	return hi ^ lo
 }
 
