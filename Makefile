@@ -56,12 +56,17 @@ bench:
 bench-build:
 	$(SUDO) $(GO) run ./scripts/bench $(BENCH_FLAGS)
 
-# Every fuzz target, FUZZTIME each.
+# Every fuzz target, FUZZTIME each. Before Go 1.27, fuzzing that comes to its end while
+# an input is being made smaller may say "context deadline exceeded" and fail, without an
+# input that failed (go.dev/issue/75804): that is no failure.
 FUZZTIME ?= 20s
 fuzz:
-	@for p in $$($(GO) list ./...); do \
+	@mkdir -p bin; for p in $$($(GO) list ./...); do \
 		for f in $$($(GO) test -list '^Fuzz' $$p 2>/dev/null | grep '^Fuzz'); do \
-			$(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p || exit 1; \
+			if $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p >bin/fuzz.log 2>&1; then cat bin/fuzz.log; continue; fi; \
+			cat bin/fuzz.log; \
+			if grep -q 'Failing input written\|panic\|hung or terminated' bin/fuzz.log || ! grep -q '^ *context deadline exceeded$$' bin/fuzz.log; then exit 1; fi; \
+			echo "$$f: no input failed"; \
 		done; done
 
 clean:

@@ -15,8 +15,8 @@ const segment = 1460
 // so that they are the same at both ends.
 type checkpoints struct {
 	at    int64 // the next of them; never reached where there is none
-	step  int64
 	total int64
+	step  int64
 	times []int64 // of those reached, Unix ns
 }
 
@@ -27,7 +27,11 @@ func newCheckpoints(total int64, points int) checkpoints {
 
 // after is the checkpoint that follows one.
 func (p *checkpoints) after(at int64) int64 {
-	switch next := (at/p.step + 1) * p.step; {
+	next := at + p.step
+	if at == wire.Size { // the only one before the end that is no multiple of step
+		next = p.step
+	}
+	switch {
 	case at >= p.total:
 		return math.MaxInt64
 	case next > p.total || next < at:

@@ -63,19 +63,25 @@ func (c *conformer) add(stamp int64, frame int) {
 	if c == nil {
 		return
 	}
+	level := c.level
 	if c.started && stamp > c.last {
-		c.level = max(0, c.level-float64(float64(stamp-c.last)*c.perNS))
+		// Whether it falls to zero is as good as random: no branch.
+		v := math.Float64bits(level - float64(float64(stamp-c.last)*c.perNS))
+		level = math.Float64frombits(v &^ uint64(int64(v)>>63)) // 0 for what has a sign
 	}
 	c.last, c.started = max(c.last, stamp), true
-	c.level += float64(frame)
+	level += float64(frame)
+	c.level = level
 	t := &c.total
 	t.Packets++
 	t.Longest = max(t.Longest, units.Bytes(frame))
 	if frame > c.frame {
 		t.Long++
 	}
-	c.most = max(c.most, c.level)
-	c.counts[min(int(math.Ceil(c.level/c.quarter)), levels-1)]++
+	if level > c.most {
+		c.most = level
+	}
+	c.counts[min(int(math.Ceil(level/c.quarter)), levels-1)]++
 }
 
 // conformance is what was measured so far.

@@ -34,30 +34,30 @@ const (
 )
 
 // conn is a connection as one host's interface saw it. Its size does not depend on
-// how much it carried. What every packet needs comes first, together: with many
-// connections at once, fetching it takes longer than working on it.
+// how much it carried. What every packet needs comes first, in three cache lines: with
+// many connections at once, fetching it takes longer than working on it.
 type conn struct {
-	connID
+	out  *sender // where atClient
+	hop  *hop    // of a block
+	sent coverage
+
+	frames   Counts      // all of them, both directions
+	wire     units.Bytes // of all packets client → server
+	packets  int         // with payload, client → server
+	start    int64       // first packet with payload, client → server
 	standing standing
 	noSYN    bool // known by its header alone
 	hasAcks  bool // where the server's stream begins is known
 	atClient bool // the captured host is the client
 	atServer bool // and the server: both on lo
 	spine    int16
+	checks   checkpoints
 
-	out    *sender // where atClient
-	hop    *hop    // of a block
-	sent   coverage
-	checks checkpoints
 	in     receiver // where atServer
+	resent int
 
-	frames  Counts      // all of them, both directions
-	wire    units.Bytes // of all packets client → server
-	packets int         // with payload, client → server
-	resent  int
-	start   int64 // first packet with payload, client → server
-	end     int64 // packet that completes header and size; 0 for not yet
-
+	connID
+	end         int64 // packet that completes header and size; 0 for not yet
 	synAgain    int
 	resets      int
 	zeroWindows int
@@ -65,6 +65,8 @@ type conn struct {
 	header  wire.Header
 	headErr error
 	head    prefix
+
+	_ [16]byte // up to a whole number of cache lines
 }
 
 // mostBytes is the largest size of a transfer that is believed: offsets of its stream
@@ -78,7 +80,7 @@ type slab[T any] struct{ free []T }
 
 func (s *slab[T]) take() *T {
 	if len(s.free) == 0 {
-		s.free = make([]T, 64)
+		s.free = make([]T, 128)
 	}
 	v := &s.free[0]
 	s.free = s.free[1:]
@@ -148,7 +150,7 @@ func (c *conn) forward(f *frame, stamp int64, frame int, o *settings) {
 	if reached >= c.checks.at {
 		c.checks.pass(reached, stamp)
 	}
-	if c.end == 0 && c.standing == ours && c.sent.covers(streamLen(c.header)) {
+	if c.sent.next >= c.checks.total && c.end == 0 && c.standing == ours && c.sent.covers(c.checks.total) {
 		c.end = stamp
 	}
 	if c.hop != nil && c.standing == ours {

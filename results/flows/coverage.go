@@ -13,8 +13,8 @@ type span struct{ lo, hi int64 }
 // coverage tells which bytes of one direction of a TCP connection have been
 // seen. Offsets count from 0, the byte after the SYN, and do not wrap.
 type coverage struct {
-	base  uint32 // sequence number of offset 0
 	next  int64  // bytes [0, next) have been seen
+	base  uint32 // sequence number of offset 0
 	ahead []span // what has been seen beyond next: disjoint, not adjacent, ascending
 	// given are bytes before next that were never seen: see maxHoles. A stream with
 	// any is not whole.

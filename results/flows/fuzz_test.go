@@ -82,8 +82,19 @@ func FuzzPackets(f *testing.F) {
 	})
 }
 
+// slowest is the longest that files as small as those of a fuzz target may take, many
+// times what any of them does: work must be bounded by what a file has, not by what it
+// states.
+const slowest = 10 * time.Second
+
 // checkReduced reduces files and checks what holds of any result.
 func checkReduced(t *testing.T, files map[string][]byte) {
+	began := time.Now()
+	defer func() {
+		if took := time.Since(began); took > slowest {
+			t.Errorf("took %v, want at most %v", took, slowest)
+		}
+	}()
 	r := NewReducer(Options{Run: testRun, Points: 5, Spans: 3, Intervals: 50})
 	for _, name := range []string{a, b, "leaf0"} {
 		p, err := pcap.NewReader(bytes.NewReader(files[name]))

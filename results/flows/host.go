@@ -100,11 +100,30 @@ type hostReducer struct {
 	slabs   slabs
 	fabric  *fabricLoad // nil where the fabric is not known
 	self    addr
-	table   map[endpoints]*conn
-	last    *conn // of the packet before: most packets come in trains
-	spacers [][2]*Spacer
-	conform [][2]*conformer
+	table   table // of places in conns
+	pacing  []pacing
 	markTo  addr
+	batch   [batch]arrival
+	touched int64 // keeps what touch reads from being optimized away
+}
+
+// batch is how many packets are decoded and looked up before the first of them is
+// worked on: enough for the memory of many connections to be fetched at once, few
+// enough to stay in a processor's first cache.
+const batch = 128
+
+// arrival is a packet of a batch.
+type arrival struct {
+	frame
+	kind frameKind
+	up   bool  // with the data of conn
+	conn *conn // nil where none was open when the batch began
+}
+
+// pacing measures the two directions of an interface.
+type pacing struct {
+	spacers [2]*Spacer
+	conform [2]*conformer
 }
 
 func address(a netip.Addr) addr {
@@ -130,7 +149,7 @@ func newHostReducer(host string, rack topo.RackID, place int, set settings, fabr
 		settings:    set,
 		fabric:      fabric,
 		self:        address(netip.AddrFrom4([4]byte{10, byte(rack), byte(place), 1})),
-		table:       map[endpoints]*conn{},
+		table:       newTable(),
 		markTo:      address(topo.MarkAddr()),
 	}
 }
@@ -138,28 +157,76 @@ func newHostReducer(host string, rack topo.RackID, place int, set settings, fabr
 // addInterface makes room for the counts of the next interface of the file.
 func (h *hostReducer) addInterface(name string, out, in SpacingSpec) {
 	h.Interfaces = append(h.Interfaces, Interface{Name: name})
-	h.spacers = append(h.spacers, [2]*Spacer{NewSpacer(out), NewSpacer(in)})
-	h.conform = append(h.conform, [2]*conformer{newConformer(out), newConformer(in)})
+	h.pacing = append(h.pacing, pacing{[2]*Spacer{NewSpacer(out), NewSpacer(in)}, [2]*conformer{newConformer(out), newConformer(in)}})
+}
+
+// packets takes the next packets of the file, at most a batch. The connections of all
+// of them are found, and what is known of those fetched, before the first is worked on:
+// the processor then waits for many of them at once, and not for one after the other.
+func (h *hostReducer) packets(list []pcap.Packet) {
+	for i := range list {
+		a := &h.batch[i]
+		a.kind = a.parse(list[i].Data, list[i].Len)
+	}
+	for i := range list {
+		a := &h.batch[i]
+		a.conn = nil
+		if a.kind == frameWhole && a.proto == protoTCP {
+			a.conn, a.up = h.find(&a.frame)
+		}
+	}
+	h.touch(h.batch[:len(list)])
+	open := len(h.conns)
+	for i := range list {
+		a := &h.batch[i]
+		if len(h.conns) > open && a.kind == frameWhole && a.proto == protoTCP {
+			a.conn, a.up = h.find(&a.frame)
+		}
+		h.packet(&list[i], a)
+	}
+}
+
+// touch reads what packets need of their connections.
+func (h *hostReducer) touch(list []arrival) {
+	sum := int64(0)
+	var last *conn
+	for i := range list {
+		if c := list[i].conn; c != nil && c != last {
+			sum += c.sent.next + c.start + c.in.at
+			last = c
+		}
+	}
+	last = nil
+	for i := range list {
+		c := list[i].conn
+		if c == nil || c == last {
+			continue
+		}
+		last = c
+		if s := c.out; s != nil {
+			sum += s.acked + s.rtt.ring[0].end + s.rtt.ring[4].end + s.rtt.least
+		}
+	}
+	h.touched += sum
 }
 
 // packet takes the next packet of the file.
-func (h *hostReducer) packet(p *pcap.Packet) {
+func (h *hostReducer) packet(p *pcap.Packet, a *arrival) {
 	h.Captured++
 	h.see(p.Stamp)
-	var f frame
-	kind := f.parse(p.Data, p.Len)
+	f, kind := &a.frame, a.kind
 	stamp := p.Stamp
-	nic, spacers := &h.Interfaces[p.Interface], &h.spacers[p.Interface]
+	nic, pace := &h.Interfaces[p.Interface], &h.pacing[p.Interface]
 	out, in := kind != frameOther && f.src == h.self, kind != frameOther && f.dst == h.self
 	if out {
 		nic.Out.add(p.Len)
-		spacers[0].Add(stamp, p.Len)
-		h.conform[p.Interface][0].add(stamp, p.Len)
+		pace.spacers[Out].Add(stamp, p.Len)
+		pace.conform[Out].add(stamp, p.Len)
 	}
 	if in {
 		nic.In.add(p.Len)
-		spacers[1].Add(stamp, p.Len)
-		h.conform[p.Interface][1].add(stamp, p.Len)
+		pace.spacers[In].Add(stamp, p.Len)
+		pace.conform[In].add(stamp, p.Len)
 	}
 	if !out && !in {
 		nic.Other.add(p.Len)
@@ -167,7 +234,7 @@ func (h *hostReducer) packet(p *pcap.Packet) {
 	var c *conn
 	ofStream, known := false, false
 	if kind == frameWhole && f.proto == protoTCP && (out || in) {
-		known, c, ofStream = h.segment(&f, stamp, p.Len)
+		known, c, ofStream = h.segment(a, stamp, p.Len)
 	}
 	if nic.Name != loopback {
 		if out {
@@ -176,14 +243,14 @@ func (h *hostReducer) packet(p *pcap.Packet) {
 		if in {
 			h.down.add(stamp, p.Len)
 			if h.fabric != nil {
-				h.fabric.arrive(&f, c, ofStream, stamp, p.Len)
+				h.fabric.arrive(f, c, ofStream, stamp, p.Len)
 			}
 		}
 	}
 	switch {
 	case known:
 	case kind == frameWhole && f.proto == protoUDP && out && f.dst == h.markTo && f.dstPort == wire.MarkPort:
-		h.mark(&f, stamp, p.Len)
+		h.mark(f, stamp, p.Len)
 	case kind == frameCut:
 		h.short.add(p.Len)
 	default:
@@ -216,20 +283,20 @@ func (h *hostReducer) mark(f *frame, stamp int64, frame int) {
 
 // segment takes a TCP segment and tells whether it belongs to a connection to
 // one of our services. up is where it went with the data of a connection.
-func (h *hostReducer) segment(f *frame, stamp int64, frame int) (known bool, c *conn, up bool) {
-	forth := endpoints{f.src, f.dst, f.srcPort, f.dstPort}
+func (h *hostReducer) segment(a *arrival, stamp int64, frame int) (known bool, c *conn, up bool) {
+	f := &a.frame
 	if f.flags&(flagSYN|flagACK) == flagSYN {
 		if !service(f.dstPort) {
 			return false, nil, false
 		}
-		c := h.table[forth]
-		if c != nil && c.isn == f.seq {
+		c := a.conn
+		if c != nil && a.up && c.isn == f.seq {
 			c.synAgain++
 			if c.out != nil {
 				c.out.connecting(stamp, true, &h.settings)
 			}
 		} else { // the first, or a later connection between the same ports
-			c = h.open(forth, f.seq)
+			c = h.open(f, f.seq)
 			if c.out != nil {
 				c.out.connecting(stamp, false, &h.settings)
 			}
@@ -238,11 +305,11 @@ func (h *hostReducer) segment(f *frame, stamp int64, frame int) (known bool, c *
 		c.wire += units.Bytes(frame)
 		return true, c, true
 	}
-	c, up = h.find(f, forth)
+	c, up = a.conn, a.up
 	if c == nil || up && c.outlived(f) {
 		// Its SYN was lost from the capture, or came before it began: the header tells.
 		if service(f.dstPort) && startsTransfer(f) {
-			c, up = h.open(forth, f.seq-1), true
+			c, up = h.open(f, f.seq-1), true
 			c.noSYN = true
 		}
 	}
@@ -265,35 +332,27 @@ func (h *hostReducer) segment(f *frame, stamp int64, frame int) (known bool, c *
 	return true, c, up
 }
 
-// open begins a connection.
-func (h *hostReducer) open(ends endpoints, isn uint32) *conn {
+// open begins a connection, which takes the place of an earlier one between the same
+// ports.
+func (h *hostReducer) open(f *frame, isn uint32) *conn {
+	ends := endpoints{f.src, f.dst, f.srcPort, f.dstPort}
 	c := h.slabs.conn(ends, isn, h.self)
-	h.table[ends], h.last = c, c
+	h.table.put(ends, len(h.conns))
 	h.conns = append(h.conns, c)
 	return c
 }
 
-// find is the connection of a segment between forth's ends, or nil.
-func (h *hostReducer) find(f *frame, forth endpoints) (c *conn, up bool) {
-	back := endpoints{f.dst, f.src, f.dstPort, f.srcPort}
-	if c := h.last; c != nil {
-		if c.endpoints == forth {
-			return c, true
-		}
-		if c.endpoints == back {
-			return c, false
-		}
-	}
+// find is the connection of a segment, or nil, and whether the segment goes with its
+// data.
+func (h *hostReducer) find(f *frame) (c *conn, up bool) {
 	if service(f.dstPort) {
-		if c := h.table[forth]; c != nil {
-			h.last = c
-			return c, true
+		if i := h.table.get(endpoints{f.src, f.dst, f.srcPort, f.dstPort}); i >= 0 {
+			return h.conns[i], true
 		}
 	}
 	if service(f.srcPort) {
-		if c := h.table[back]; c != nil {
-			h.last = c
-			return c, false
+		if i := h.table.get(endpoints{f.dst, f.src, f.dstPort, f.srcPort}); i >= 0 {
+			return h.conns[i], false
 		}
 	}
 	return nil, false
@@ -314,7 +373,7 @@ func (c *conn) outlived(f *frame) bool {
 	if c.standing != ours || f.length == 0 {
 		return false
 	}
-	total := streamLen(c.header)
+	total := c.checks.total
 	if c.sent.next < total {
 		return false
 	}
@@ -326,10 +385,10 @@ func (c *conn) outlived(f *frame) bool {
 func (h *hostReducer) finish() *hostCapture {
 	for i := range h.Interfaces {
 		if h.Interfaces[i].Name != loopback {
-			h.Interfaces[i].OutSpacing = h.spacers[i][0].Spacing()
-			h.Interfaces[i].InSpacing = h.spacers[i][1].Spacing()
-			h.Interfaces[i].OutConformance = h.conform[i][0].conformance()
-			h.Interfaces[i].InConformance = h.conform[i][1].conformance()
+			h.Interfaces[i].OutSpacing = h.pacing[i].spacers[Out].Spacing()
+			h.Interfaces[i].InSpacing = h.pacing[i].spacers[In].Spacing()
+			h.Interfaces[i].OutConformance = h.pacing[i].conform[Out].conformance()
+			h.Interfaces[i].InConformance = h.pacing[i].conform[In].conformance()
 		}
 	}
 	for _, c := range h.conns {

@@ -21,11 +21,18 @@ type paths struct {
 
 // host is the host with an address, where the fabric has it.
 func hostAt(f *topo.Fabric, a addr) (topo.HostID, bool) {
-	rack, place := int(a>>16&0xff), int(a>>8&0xff)
-	if a>>24 != 10 || a&0xff != 1 || rack >= f.Racks() || place >= f.Shape().HostsPerLeaf {
+	rack, ok := rackOf(a, f.Racks(), f.Shape().HostsPerLeaf)
+	if !ok {
 		return 0, false
 	}
-	return f.HostIn(topo.RackID(rack), place), true
+	return f.HostIn(rack, int(a>>8&0xff)), true
+}
+
+// rackOf is the rack of the host with an address, where a fabric of so many racks and
+// hosts in each has it.
+func rackOf(a addr, racks, perRack int) (topo.RackID, bool) {
+	rack, place := int(a>>16&0xff), int(a>>8&0xff)
+	return topo.RackID(rack), a>>24 == 10 && a&0xff == 1 && rack < racks && place < perRack
 }
 
 // hash is what routing chooses the path of a transfer by. A pipeline that was made
@@ -56,15 +63,16 @@ func (p *paths) spine(c *conn) int16 {
 
 // fabricLoad counts what came to hosts over the links between leaves and spines.
 type fabricLoad struct {
-	f     *topo.Fabric
-	first topo.LinkID // of links
-	links []series
+	f              *topo.Fabric
+	racks, perRack int         // of f
+	first          topo.LinkID // of links
+	links          []series
 	// What crossed one of the spines, but it is not known which, by rack.
 	up, down []series
 }
 
 func newFabricLoad(f *topo.Fabric, intervals int) *fabricLoad {
-	l := &fabricLoad{f: f, first: topo.LinkID(2 * f.Hosts())}
+	l := &fabricLoad{f: f, racks: f.Racks(), perRack: f.Shape().HostsPerLeaf, first: topo.LinkID(2 * f.Hosts())}
 	for range f.Links()[l.first:] {
 		l.links = append(l.links, newSeries(intervals))
 	}
@@ -81,12 +89,11 @@ func (l *fabricLoad) arrive(f *frame, c *conn, data bool, stamp int64, frame int
 	if from == to { // in one rack
 		return
 	}
-	src, ok1 := hostAt(l.f, f.src)
-	dst, ok2 := hostAt(l.f, f.dst)
+	up, ok1 := rackOf(f.src, l.racks, l.perRack)
+	down, ok2 := rackOf(f.dst, l.racks, l.perRack)
 	if !ok1 || !ok2 {
 		return
 	}
-	up, down := l.f.RackOf(src), l.f.RackOf(dst)
 	if c == nil || !data || c.spine == unknownSpine {
 		l.up[up].add(stamp, frame)
 		l.down[down].add(stamp, frame)
@@ -294,7 +301,7 @@ func (a *assembly) losses(seen seenAt) {
 		}
 		came, since := t.atClient.packets, 1 // behind the host's link
 		for j, id := range trail.Path {
-			n := int(seen[id][t.endpoints])
+			n := seen[id].of(t.endpoints)
 			// None where the path is another than it should be, as around a fault.
 			if j == 0 || n == 0 || n > came || times[t.endpoints] > 1 {
 				continue

@@ -69,8 +69,9 @@ type Options struct {
 	// reordered where IP identifications do not tell which was sent first; 0 is
 	// DefaultReorder.
 	Reorder time.Duration
-	// Read is told how many more bytes of captures were read, each time some more
-	// were. It may be nil, is called from several goroutines and must not wait.
+	// Read is told how many more bytes of captures were read, for every MiB or so of
+	// each: in the end, the sizes of all. It may be nil, is called from several
+	// goroutines and must not wait.
 	Read func(n int64)
 }
 
@@ -248,6 +249,7 @@ func (r *Reducer) addFile(ctx context.Context, path string) error {
 	}
 	host := strings.TrimSuffix(filepath.Base(path), Suffix)
 	p, err := pcap.Open(path)
+	read := reading{tell: r.opt.Read}
 	var bad *pcap.Error
 	if errors.As(err, &bad) {
 		if why := fmt.Sprintf("%s: nothing of its capture can be read: %s", host, bad.Local()); topo.IsSwitch(host) {
@@ -255,22 +257,49 @@ func (r *Reducer) addFile(ctx context.Context, path string) error {
 		} else {
 			r.problem("%s", why)
 		}
-		return nil
+		return read.done(path)
 	}
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.Add(ctx, host, p), p.Close(), r.told(path))
+	if err := errors.Join(r.add(ctx, host, p, &read), p.Close()); err != nil {
+		return err
+	}
+	return read.done(path)
 }
 
-// told tells Options.Read that a capture was read.
-func (r *Reducer) told(path string) error {
-	if r.opt.Read == nil {
+// reading tells Options.Read how far the reading of one capture has come.
+type reading struct {
+	tell func(n int64) // nil where nobody is to be told
+	told int64         // bytes
+}
+
+// readStep is how many bytes of a capture are read before Options.Read is told.
+const readStep = 1 << 20
+
+// reached takes the offset in a capture that was come to.
+func (r *reading) reached(offset int64) {
+	if offset-r.told >= readStep {
+		r.rest(offset)
+	}
+}
+
+// rest tells of all up to an offset.
+func (r *reading) rest(offset int64) {
+	if n := offset - r.told; r.tell != nil && n > 0 {
+		r.told = offset
+		r.tell(n)
+	}
+}
+
+// done tells of what is left of a file, read or not.
+func (r *reading) done(path string) error {
+	if r.tell == nil {
 		return nil
 	}
 	info, err := os.Stat(path)
 	if err == nil {
-		r.opt.Read(info.Size())
+		r.rest(info.Size())
 	}
 	return err
 }
@@ -292,6 +321,12 @@ func (r *Reducer) note(what string) {
 // goroutines. The error is of the reader underneath or the context's; a capture
 // that is cut off or damaged is a problem in the result.
 func (r *Reducer) Add(ctx context.Context, host string, p *pcap.Reader) error {
+	read := reading{tell: r.opt.Read}
+	defer func() { read.rest(p.Offset()) }()
+	return r.add(ctx, host, p, &read)
+}
+
+func (r *Reducer) add(ctx context.Context, host string, p *pcap.Reader, read *reading) error {
 	meta, hasMeta := p.Meta()
 	if hasMeta && meta.Host != "" && meta.Host != host {
 		r.problem("%s: its capture says it is of %s; it is taken for that", host, meta.Host)
@@ -307,17 +342,18 @@ func (r *Reducer) Add(ctx context.Context, host string, p *pcap.Reader) error {
 		return nil
 	}
 	if !ok {
-		return r.addSwitch(ctx, host, p)
+		return r.addSwitch(ctx, host, p, read)
 	}
 	load, paths := r.load()
 	defer r.unload(load)
 	h := newHostReducer(host, rack, place, settings{run: run, points: r.opt.Points, spans: r.opt.Spans, reorder: int64(r.opt.Reorder), paths: paths}, load, r.opt.Intervals)
 	h.meta, h.hasMeta = meta, hasMeta
-	for n := 0; ; n++ {
-		if n%(1<<16) == 0 && ctx.Err() != nil {
+	list := make([]pcap.Packet, batch)
+	for {
+		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		pkt, err := p.Next()
+		n, err := p.Batch(list)
 		if err != nil {
 			h.Stats, h.HasStats = p.Stats()
 			h.skipped = p.Skipped()
@@ -327,10 +363,13 @@ func (r *Reducer) Add(ctx context.Context, host string, p *pcap.Reader) error {
 			}
 			break
 		}
-		if pkt.Interface >= len(h.Interfaces) {
-			r.describe(h, p.Interfaces())
+		for i := range list[:n] {
+			if list[i].Interface >= len(h.Interfaces) {
+				r.describe(h, p.Interfaces())
+			}
 		}
-		h.packet(&pkt)
+		h.packets(list[:n])
+		read.reached(p.Offset())
 	}
 	r.describe(h, p.Interfaces())
 	c := h.finish()

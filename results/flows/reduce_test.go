@@ -587,3 +587,70 @@ func TestReducerOrder(t *testing.T) {
 		}
 	}
 }
+
+// Options.Read is told of a large capture while it is read, and of all files in the
+// end, whatever could be read of them.
+func TestReadIsToldAsItGoes(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name string, b []byte) int64 {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name+Suffix), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return int64(len(b))
+	}
+	var large, port bytes.Buffer
+	generated{flows: 100, packets: 40_000, snap: 160, t: t}.write(&large)
+	w, err := pcap.NewWriter(&port, pcap.Meta{Tool: "testbed", Run: testRun, Host: "leaf0", Seed: 7, Fabric: generatedFabric()}, []pcap.Interface{{Name: "p0", SnapLen: 96}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20_000 {
+		if err := w.Write(0, epoch.Add(time.Duration(i)), make([]byte, 96), 1000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(pcap.Stats{}); err != nil {
+		t.Fatal(err)
+	}
+	sizes := []int64{
+		write(generatedHost, large.Bytes()),
+		write("leaf0", port.Bytes()),
+		write("h0-01", large.Bytes()[:large.Len()/2]), // cut off, and of another host
+		write("h0-02", []byte("no capture")),
+		write("h0-03", nil),
+		write("nothing", large.Bytes()), // no host
+	}
+	want, calls := int64(0), int64(0)
+	for _, n := range sizes {
+		want += n
+	}
+	for _, n := range sizes[:2] {
+		calls += n/readStep + 1
+	}
+	var got, told, most int64
+	if _, err := Reduce(t.Context(), dir, Options{Parallel: 1, Read: func(n int64) {
+		got, told, most = got+n, told+1, max(most, n)
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	if got != want {
+		t.Errorf("told of %d bytes, want %d", got, want)
+	}
+	if told < calls-1 || calls < 5 {
+		t.Errorf("told %d times of at least %d, want about every %d bytes", told, calls, readStep)
+	}
+	// One that is read itself is told of as well.
+	p, err := pcap.NewReader(bytes.NewReader(large.Bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, most = 0, 0
+	r := NewReducer(Options{Read: func(n int64) { got, most = got+n, max(most, n) }})
+	if err := r.Add(t.Context(), generatedHost, p); err != nil {
+		t.Fatal(err)
+	}
+	if got != sizes[0] || most > 2*readStep {
+		t.Errorf("told of %d bytes, at most %d at once, want %d and about %d", got, most, sizes[0], readStep)
+	}
+}

@@ -13,13 +13,13 @@ const (
 // neither do those that were under way behind them, whose acknowledgement waits for
 // the gap.
 type roundTrips struct {
+	n      int32 // packets in ring
+	skip   int32 // samples until the next that is kept
+	ring   [timed]struct{ end, at int64 }
 	least  int64
 	most   int64
 	keep   []int64 // every stride-th sample, at most samples of them
 	stride int32
-	skip   int32 // samples until the next that is kept
-	n      int32 // packets in ring
-	ring   [timed]struct{ end, at int64 }
 }
 
 // sent starts to time a packet of new bytes up to end.

@@ -2,23 +2,27 @@ package flows
 
 import "testbed/topo/units"
 
-// sender is what a connection's packets tell at the interface of its client.
+// sender is what a connection's packets tell at the interface of its client. Fields
+// are in the order that puts what every packet needs into one cache line, and the
+// round-trip times that are being measured into those behind it.
 type sender struct {
 	acked    int64 // offset up to which the data are acknowledged
 	ackedAt  int64 // when it last rose
 	busyFrom int64 // first payload since nothing was under way
 
-	quietFrom   int64 // 0 while something is under way
-	recoverFrom int64
-	recoverTo   int64 // offset; 0 outside a recovery
-	heardAt     int64 // when the receiver last sent anything; before that, the latest SYN
-	closedFrom  int64 // 0 while the window is open
+	quietFrom  int64 // 0 while something is under way
+	recoverTo  int64 // offset; 0 outside a recovery
+	heardAt    int64 // when the receiver last sent anything; before that, the latest SYN
+	closedFrom int64 // 0 while the window is open
+	rtt        roundTrips
 
+	recoverFrom int64
 	syn, setUp  int64
 	resentBytes units.Bytes
-	rtt         roundTrips
 
 	quiet, recovery, stalled, closed spans
+
+	_ [48]byte // up to a whole number of cache lines
 }
 
 // payload takes a packet that was sent, with the bytes from off to end of which
@@ -93,10 +97,10 @@ func (s *sender) connecting(stamp int64, again bool, o *settings) {
 
 // receiver is what a connection's packets tell at the interface of its server.
 type receiver struct {
-	latest    uint16 // IP identification of the packet sent last, of those seen
-	begun     bool
 	at        int64 // of the packet before
 	reordered int
+	latest    uint16 // IP identification of the packet sent last, of those seen
+	begun     bool
 }
 
 // payload takes a packet that was received, at offset off with fresh bytes not

@@ -31,22 +31,23 @@ type Port struct {
 // switchCapture is all that the reduction keeps of the capture of one switch.
 type switchCapture struct {
 	SwitchCapture
-	load    []series              // of each port
-	data    []map[endpoints]int32 // packets with payload to our services that left each port
+	load    []series // of each port
+	data    []*tally // packets with payload to our services that left each port
 	skipped []pcap.Skip
 	problem string
 	stamps
 }
 
 // addSwitch reads the capture of a switch's ports.
-func (r *Reducer) addSwitch(ctx context.Context, name string, p *pcap.Reader) error {
+func (r *Reducer) addSwitch(ctx context.Context, name string, p *pcap.Reader, read *reading) error {
 	c := &switchCapture{SwitchCapture: SwitchCapture{Switch: name}, stamps: noStamps}
 	var f frame
-	for ; ; c.Captured++ {
-		if c.Captured%(1<<16) == 0 && ctx.Err() != nil {
+	list := make([]pcap.Packet, batch)
+	for {
+		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		pkt, err := p.Next()
+		n, err := p.Batch(list)
 		if err != nil {
 			c.Stats, c.HasStats = p.Stats()
 			c.skipped = p.Skipped()
@@ -56,15 +57,20 @@ func (r *Reducer) addSwitch(ctx context.Context, name string, p *pcap.Reader) er
 			}
 			break
 		}
-		if pkt.Interface >= len(c.Ports) {
-			r.describePorts(c, p.Interfaces())
+		for i := range list[:n] {
+			pkt := &list[i]
+			if pkt.Interface >= len(c.Ports) {
+				r.describePorts(c, p.Interfaces())
+			}
+			c.see(pkt.Stamp)
+			c.Ports[pkt.Interface].Sent.add(pkt.Len)
+			c.load[pkt.Interface].add(pkt.Stamp, pkt.Len)
+			if f.parse(pkt.Data, pkt.Len) == frameWhole && f.proto == protoTCP && f.length > 0 && service(f.dstPort) {
+				c.data[pkt.Interface].add(endpoints{f.src, f.dst, f.srcPort, f.dstPort})
+			}
 		}
-		c.see(pkt.Stamp)
-		c.Ports[pkt.Interface].Sent.add(pkt.Len)
-		c.load[pkt.Interface].add(pkt.Stamp, pkt.Len)
-		if f.parse(pkt.Data, pkt.Len) == frameWhole && f.proto == protoTCP && f.length > 0 && service(f.dstPort) {
-			c.data[pkt.Interface][endpoints{f.src, f.dst, f.srcPort, f.dstPort}]++
-		}
+		c.Captured += n
+		read.reached(p.Offset())
 	}
 	r.describePorts(c, p.Interfaces())
 	r.mu.Lock()
@@ -79,13 +85,13 @@ func (r *Reducer) describePorts(c *switchCapture, interfaces []pcap.Interface) {
 		link, _ := pcap.LinkOf(i)
 		c.Ports = append(c.Ports, Port{Link: link})
 		c.load = append(c.load, newSeries(r.opt.Intervals))
-		c.data = append(c.data, map[endpoints]int32{})
+		c.data = append(c.data, newTally())
 	}
 }
 
 // seenAt is how many packets with the data of each connection were seen to enter a
 // link, for the links whose ports were captured.
-type seenAt map[topo.LinkID]map[endpoints]int32
+type seenAt map[topo.LinkID]*tally
 
 // observedLinks replaces what was inferred of links whose ports were captured.
 func (a *assembly) observedLinks(all [][]*series, observed []bool) seenAt {

@@ -70,6 +70,82 @@ func readAll(r *Reader) (all []kept, err error) {
 	}
 }
 
+// readBatches does the same by up to size packets at a time, whose Data are looked at
+// when all of them are there.
+func readBatches(r *Reader, size int) (all []kept, err error) {
+	list := make([]Packet, size)
+	for {
+		n, err := r.Batch(list)
+		if err != nil {
+			if n != 0 {
+				return nil, fmt.Errorf("%d packets and %w", n, err)
+			}
+			return all, err
+		}
+		for _, p := range list[:n] {
+			all = append(all, kept{p.Interface, p.Stamp, string(p.Data), p.Len})
+		}
+	}
+}
+
+// chunks gives at most so many bytes for each call.
+type chunks struct {
+	src  io.Reader
+	most int
+}
+
+func (c chunks) Read(b []byte) (int, error) { return c.src.Read(b[:min(len(b), c.most)]) }
+
+// sameInBatches checks that Batch returns what Next does, and comes as far.
+func sameInBatches(t *testing.T, file []byte, sizes, chunk []int) {
+	t.Helper()
+	one, err := NewReader(bytes.NewReader(file))
+	if err != nil {
+		return
+	}
+	want, wantErr := readAll(one)
+	for _, size := range sizes {
+		for _, most := range chunk {
+			r, err := NewReader(chunks{bytes.NewReader(file), most})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := readBatches(r, size)
+			if !cmp.Equal(got, want) || err.Error() != wantErr.Error() || r.Offset() != one.Offset() || !cmp.Equal(r.Skipped(), one.Skipped()) {
+				t.Errorf("batches of %d, %d bytes at a time: %d packets, %v up to byte %d, want %d, %v up to %d", size, most, len(got), err, r.Offset(), len(want), wantErr, one.Offset())
+			}
+			if n, again := r.Batch(make([]Packet, 1)); n != 0 || again.Error() != wantErr.Error() {
+				t.Errorf("after the end: %d packets and %v, want 0 and %v", n, again, wantErr)
+			}
+		}
+	}
+}
+
+func TestBatchesAreThePackets(t *testing.T) {
+	sizes, chunk := []int{1, 2, 7, 128}, []int{1, 100, 1 << 20}
+	for _, v := range variants(t) {
+		t.Run(v.name, func(t *testing.T) { sameInBatches(t, v.file, sizes, chunk) })
+	}
+	file, _ := capture(t, 5000) // more than the buffer holds
+	if len(file) < 2*readBuffer {
+		t.Fatalf("%d bytes do not fill the buffer twice", len(file))
+	}
+	for _, end := range []int{len(file), len(file) - 1, len(file) / 2, len(file)/2 + 13} {
+		t.Run(fmt.Sprintf("%d bytes", end), func(t *testing.T) { sameInBatches(t, file[:end], sizes, chunk) })
+	}
+	r, err := NewReader(bytes.NewReader(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := r.Batch(nil); n != 0 || err != nil {
+		t.Errorf("Batch(nil) = %d, %v, want 0, nil", n, err)
+	}
+	// As many as there is room for, where they are there.
+	if n, err := r.Batch(make([]Packet, 100)); n != 100 || err != nil {
+		t.Errorf("Batch of 100 = %d, %v, want 100", n, err)
+	}
+}
+
 func TestRoundTrip(t *testing.T) {
 	file, want := capture(t, 500)
 	r, err := NewReader(bytes.NewReader(file))

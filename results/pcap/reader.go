@@ -341,35 +341,98 @@ func (p *Reader) Next() (Packet, error) {
 	if p.err != nil {
 		return Packet{}, p.err
 	}
+	var one [1]Packet
 	for {
-		if p.record > 0 {
-			pkt, ok, err := p.nextRecord()
-			if ok || err != nil {
-				p.err = err
-				return pkt, err
-			}
-			continue
+		if p.plain(one[:]) == 1 {
+			return one[0], nil
 		}
-		// Most blocks are packets that the buffer holds and nothing is wrong with.
-		b := p.buf[p.at:p.end]
-		if len(b) >= minPacketBlock && p.uint32(b) == enhancedPacket {
-			size := uint(p.uint32(b[4:]))
-			if size >= minPacketBlock && size%4 == 0 && size <= uint(len(b)) && p.uint32(b[size-4:]) == uint32(size) {
-				i := uint64(p.first) + uint64(p.uint32(b[8:]))
-				stamp := uint64(p.uint32(b[12:]))<<32 | uint64(p.uint32(b[16:]))
-				kept, length := uint(p.uint32(b[20:])), uint(p.uint32(b[24:]))
-				if i < uint64(len(p.interfaces)) && p.interfaces[i].plain && stamp <= math.MaxInt64 && kept <= size-minPacketBlock && kept <= length && length <= maxLength {
-					p.at += int(size)
-					return Packet{Interface: int(i), Stamp: int64(stamp), Data: b[28 : 28+kept : 28+kept], Len: int(length)}, nil
-				}
-			}
-		}
-		pkt, ok, err := p.nextBlock()
-		if ok || err != nil {
-			p.err = err
-			return pkt, err
+		if ok, err := p.step(&one[0]); ok || err != nil {
+			return one[0], err
 		}
 	}
+}
+
+// Batch fills to with the packets that follow, as many as there is room for and the
+// reader holds at once, and returns how many: at least one, unless there is an error
+// or no room. Their Data are valid until the next call of Batch or Next. Errors are
+// those of Next, after the packets that come before them.
+func (p *Reader) Batch(to []Packet) (int, error) {
+	n := 0
+	for n < len(to) {
+		if p.err != nil {
+			if n > 0 {
+				break
+			}
+			return 0, p.err
+		}
+		if got := p.plain(to[n:]); got > 0 {
+			n += got
+			continue
+		}
+		// Reading on would overwrite what is returned.
+		if n > 0 && !p.holds() {
+			break
+		}
+		if ok, _ := p.step(&to[n]); ok {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// Offset is how far into the capture Next and Batch have come, bytes.
+func (p *Reader) Offset() int64 { return p.base + int64(p.at) }
+
+// plain takes the packets at hand that the buffer holds and nothing is wrong or
+// unusual with, which most are, and returns how many.
+func (p *Reader) plain(to []Packet) (n int) {
+	if p.record > 0 || p.big {
+		return 0
+	}
+	first, interfaces := uint64(p.first), p.interfaces
+	b := p.buf[p.at:p.end]
+	for n < len(to) && len(b) >= minPacketBlock && binary.LittleEndian.Uint32(b) == enhancedPacket {
+		size := uint(binary.LittleEndian.Uint32(b[4:]))
+		if size < minPacketBlock || size%4 != 0 || size > uint(len(b)) || binary.LittleEndian.Uint32(b[size-4:]) != uint32(size) {
+			break
+		}
+		i := first + uint64(binary.LittleEndian.Uint32(b[8:]))
+		stamp := uint64(binary.LittleEndian.Uint32(b[12:]))<<32 | uint64(binary.LittleEndian.Uint32(b[16:]))
+		kept, length := uint(binary.LittleEndian.Uint32(b[20:])), uint(binary.LittleEndian.Uint32(b[24:]))
+		if i >= uint64(len(interfaces)) || !interfaces[i].plain || stamp > math.MaxInt64 || kept > size-minPacketBlock || kept > length || length > maxLength {
+			break
+		}
+		to[n] = Packet{Interface: int(i), Stamp: int64(stamp), Data: b[28 : 28+kept : 28+kept], Len: int(length)}
+		n++
+		b = b[size:]
+	}
+	p.at = p.end - len(b)
+	return n
+}
+
+// step reads one block or record into to; ok tells that it was a packet which is not
+// skipped. An error is kept, for Next to go on returning.
+func (p *Reader) step(to *Packet) (ok bool, err error) {
+	if p.record > 0 {
+		*to, ok, err = p.nextRecord()
+	} else {
+		*to, ok, err = p.nextBlock()
+	}
+	p.err = err
+	return ok, err
+}
+
+// holds tells whether the buffer has all of the next block or record, so that step
+// leaves the buffer as it is.
+func (p *Reader) holds() bool {
+	b := p.buf[p.at:p.end]
+	switch {
+	case p.record > 0:
+		return len(b) >= p.record && uint64(len(b)) >= uint64(p.record)+uint64(p.uint32(b[8:]))
+	case len(b) < 12 || p.uint32(b) == sectionHeader: // which may change the byte order
+		return false
+	}
+	return uint64(len(b)) >= uint64(p.uint32(b[4:]))
 }
 
 // uint16, uint32 and uint64 beat a call through binary.ByteOrder, which does not

@@ -468,6 +468,7 @@ func FuzzPcapReader(f *testing.F) {
 		if !cmp.Equal(all, again) || !cmp.Equal(skip, skipAgain) || errAgain.Error() != err.Error() {
 			t.Fatalf("%d packets, %v, %v; byte by byte %d, %v, %v", len(all), skip, err, len(again), skipAgain, errAgain)
 		}
+		sameInBatches(t, b, []int{3}, []int{7})
 		// Written again, the packets are the same.
 		if len(all) == 0 {
 			return
