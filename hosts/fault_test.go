@@ -122,9 +122,9 @@ func (c *cluster) wantMarks(t *testing.T, n *memNet, lost ...topo.HostID) {
 // pipeline breaks with it, and it tells of nobody's loss. The moment between the
 // end of the one and of the other is short, so that it takes many tries to meet.
 func TestCrashedClientDropsNobody(t *testing.T) {
-	for try := range 200 {
+	for try := range 50 {
 		inMemory(t, disks(3, map[int]units.Rate{0: 8 * units.Mbps}), func(t *testing.T, n *memNet, c *cluster) {
-			time.AfterFunc(time.Duration(3*try)*time.Millisecond, func() { die(n, c, 0) })
+			time.AfterFunc(time.Duration(12*try)*time.Millisecond, func() { die(n, c, 0) })
 			if err := c.agents[0].Write(t.Context(), faultChain(0, 1, 2)); !errors.Is(err, ErrCrashed) {
 				t.Errorf("Write = %v, want %v", err, ErrCrashed)
 			}
