@@ -53,7 +53,7 @@ var asking = map[string]string{
 // tools are programs that tests start, and the Debian packages with them.
 var tools = map[string]string{
 	"sh": "dash", "cat": "coreutils", "sleep": "coreutils", "true": "coreutils", "ls": "coreutils", "mkdir": "coreutils", "dd": "coreutils",
-	"mv": "coreutils", "head": "coreutils", "tail": "coreutils", "wc": "coreutils", "truncate": "coreutils", "test": "coreutils",
+	"mv": "coreutils", "ln": "coreutils", "head": "coreutils", "tail": "coreutils", "wc": "coreutils", "truncate": "coreutils", "test": "coreutils",
 	"grep": "grep", "sed": "sed", "cmp": "diffutils",
 	"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "nsenter": "util-linux", "mount": "mount", "ping": "iputils-ping",
 }
