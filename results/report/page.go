@@ -47,7 +47,7 @@ func (r *Report) Page(w io.Writer) error {
 	}
 	if len(d.Headline) > 0 && len(d.Arms) > 1 {
 		t := &d.Headline[0]
-		t.Notes = append(t.Notes[:len(t.Notes):len(t.Notes)], "Best: the lowest of its column, where all arms have as many items. Whether that is more than chance, the interval of the paired speed-up tells.")
+		t.Notes = append(t.Notes[:len(t.Notes):len(t.Notes)], "Best: the lowest of its column, where all arms have the same items. Whether that is more than chance, the interval of the paired speed-up tells.")
 	}
 	for _, t := range r.failureTables() {
 		d.Failures = append(d.Failures, plainTable(t))
@@ -146,10 +146,8 @@ func (r *Report) headline(m metric) page.Table {
 	out := page.Table{Title: t.title, Head: t.head, Notes: t.notes}
 	best := map[string]float64{}
 	count := map[string]int{}
-	sizes := map[int]bool{} // averages over unlike sets have no best
 	for i := range r.Summary.Arms {
 		if f := *m.in(&r.Summary.Arms[i]); f != nil {
-			sizes[f.N/r.Summary.Arms[i].Repeats] = true
 			for head, k := range keys {
 				if x, ok := k.get(f); ok && k.time {
 					if low, had := best[head]; !had || x < low {
@@ -181,7 +179,7 @@ func (r *Report) headline(m metric) page.Table {
 					}
 					if x, ok := k.get(f); ok {
 						c.Value = number(x)
-						c.Best = k.time && len(sizes) == 1 && count[head] > 1 && x == best[head]
+						c.Best = k.time && !t.apart && count[head] > 1 && x == best[head]
 					}
 				}
 			}

@@ -106,7 +106,7 @@ func TestPageHasFiguresOfSummary(t *testing.T) {
 }
 
 // The best of a column is marked where there is something to be better than, and
-// all arms have as many items.
+// all arms have the same items.
 func TestPageMarksBest(t *testing.T) {
 	marked := func(in Input) (out []string) {
 		t.Helper()

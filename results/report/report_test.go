@@ -453,7 +453,7 @@ func TestTerminalFits(t *testing.T) {
 	}
 }
 
-// The least average is marked where the averages are over as many items each.
+// The least average is marked where the averages are over the same items.
 func TestBestIsMarked(t *testing.T) {
 	r, err := New(fluidRun())
 	if err != nil {

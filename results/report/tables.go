@@ -19,6 +19,7 @@ type table struct {
 	rows  [][]string
 	notes []string
 	cols  []tables.Column // how they give way on a terminal; those left out are numbers
+	apart bool            // the arms do not have the same items: no average is the best
 }
 
 // best marks the least average of a table.
@@ -84,6 +85,7 @@ func (r *Report) table(m metric) table {
 		add("verdict", tables.Column{Left: true})
 	}
 	apart = apart || len(counts) > 1
+	t.apart = apart
 	if !apart {
 		cols.best = r.best(m)
 	}
