@@ -23,8 +23,9 @@ FORCE:
 demo: build
 	$(SUDO) ./bin/testbed run scripts/quickstart/scenario.yaml
 
-# Tests share the machine's two or more processors with the packets they
-# measure, so packages are tested one at a time.
+# Tests that move packets share the machine's two or more processors with them, so
+# their packages are tested one at a time; the others side by side.
+ON_PACKETS = ./emu/... ./hosts/... ./scripts/...
 test: build
 	@if [ "$$(id -u)" != 0 ] && ! sudo -n true 2>/dev/null && ! [ -t 0 ]; then \
 		echo "make test: the privileged tests need root: run it as root, or where sudo works" >&2; exit 1; fi
@@ -32,7 +33,12 @@ test: build
 	@command -v tc >/dev/null || [ -x /usr/sbin/tc ] || { echo "make test: a plan is tried as a script of ip and tc: apt-get install iproute2" >&2; exit 1; }
 	@missing=; for p in $(COMPARED); do command -v $$p >/dev/null || missing="$$missing $$p"; done; \
 		[ -z "$$missing" ] || echo "make test: not installed, so comparisons with it are skipped:$$missing (apt-get install --no-install-recommends $(COMPARED))"
-	TESTBED_PRIVILEGED=1 $(SUDO) $(GO) test -p 1 -race -shuffle=on -timeout 20m ./...
+	@failed=0; \
+	rest=$$($(GO) list ./... | grep -vxF "$$($(GO) list $(ON_PACKETS))") || exit 1; \
+	set -x; export TESTBED_PRIVILEGED=1; \
+	$(SUDO) $(GO) test -p 1 -race -shuffle=on -timeout 20m $(ON_PACKETS) || failed=1; \
+	$(SUDO) $(GO) test -race -shuffle=on -timeout 20m $$rest || failed=1; \
+	exit $$failed
 
 # Needs no root. VMFLAGS are the flags of scripts/testvm, such as -run or -kernel.
 # Error 3 is that no virtual machine can be run here, which TESTBED_VM_OPTIONAL=1
