@@ -164,6 +164,19 @@ func exactly(n int) cobra.PositionalArgs {
 	}
 }
 
+// runsOrList wants run directories, or none with --list.
+func runsOrList(list *bool) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case *list && len(args) > 0:
+			return usageError{fmt.Errorf("%s --list: want no run", cmd.Name())}
+		case !*list && len(args) == 0:
+			return usageError{fmt.Errorf("%s: no run: want run directories, or --list", cmd.Name())}
+		}
+		return nil
+	}
+}
+
 // print writes v as JSON, or with text.
 func (a *app) print(v any, text func(io.Writer) error) error {
 	if !a.json {

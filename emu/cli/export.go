@@ -36,15 +36,7 @@ already are replaced; others only with --force; files of a run directory never.`
   testbed export runs/quickstart-20260102-150405-ab12 --csv --table coflows | head
   testbed export runs/quickstart-20260102-150405-ab12 --json --table flows -o flows.jsonl
   testbed export --list`,
-		Args: func(_ *cobra.Command, args []string) error {
-			switch {
-			case list && len(args) > 0:
-				return usageError{errors.New("export --list: want no run")}
-			case !list && len(args) == 0:
-				return usageError{errors.New("export: no run: want run directories, or --list")}
-			}
-			return nil
-		},
+		Args: runsOrList(&list),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if list {
 				return a.listTables()

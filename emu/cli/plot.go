@@ -83,15 +83,7 @@ speed-ups are over the baseline of the arm's own run.`,
   testbed plot runs/quickstart-20260102-150405-ab12 --figure progress --coflow 3 --arm sebf+hdfs -o coflow3.pdf
   testbed plot runs/a runs/b --names a,b --figure speedup-cdf --arms sebf+hdfs -o speedup.pdf
   testbed plot runs/quickstart-20260102-150405-ab12 --all figures --width 8.6cm --font-size 7`,
-		Args: func(_ *cobra.Command, args []string) error {
-			switch {
-			case list && len(args) > 0:
-				return usageError{errors.New("plot --list: want no run")}
-			case !list && len(args) == 0:
-				return usageError{errors.New("plot: no run: want run directories, or --list")}
-			}
-			return nil
-		},
+		Args: runsOrList(&list),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if list {
 				return p.list()

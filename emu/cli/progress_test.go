@@ -15,6 +15,7 @@ import (
 	"github.com/vbauerster/mpb/v8"
 
 	"testbed/emu/experiment"
+	"testbed/results/tooltest"
 	"testbed/results/verdict"
 )
 
@@ -163,9 +164,7 @@ func TestProgressBar(t *testing.T) {
 // On a terminal there is a bar on standard error and nothing of it on standard
 // output; NO_COLOR is kept to.
 func TestProgressOnATerminal(t *testing.T) {
-	if _, err := exec.LookPath("script"); err != nil {
-		t.Skip("no script(1), which makes a terminal: apt-get install bsdutils")
-	}
+	tooltest.Need(t, "script") // makes a terminal
 	dir := t.TempDir()
 	text, err := os.ReadFile("../../scripts/quickstart/scenario.yaml")
 	if err != nil {

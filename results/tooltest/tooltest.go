@@ -13,7 +13,7 @@ import (
 const Env = "TESTBED_TOOLS"
 
 // packages are Debian's, by program, where their names differ.
-var packages = map[string]string{"capinfos": "wireshark-common", "editcap": "wireshark-common", "mergecap": "wireshark-common"}
+var packages = map[string]string{"capinfos": "wireshark-common", "editcap": "wireshark-common", "mergecap": "wireshark-common", "script": "bsdutils"}
 
 // Need skips the test where one of the programs is not installed, and says how to
 // install it. With TESTBED_TOOLS=required the test fails instead.
