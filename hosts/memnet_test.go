@@ -295,8 +295,10 @@ func (s *stream) setDeadline(i int, t time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.deadline[i] = t
-	if !t.IsZero() {
-		time.AfterFunc(time.Until(t), func() {
+	// A moment that is past needs no timer. More than one timer of the past at
+	// once, under false time and the race detector, crash Go 1.26's runtime.
+	if d := time.Until(t); !t.IsZero() && d > 0 {
+		time.AfterFunc(d, func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.changed.Broadcast()

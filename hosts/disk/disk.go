@@ -344,7 +344,7 @@ func (d *Disk) rest(ctx context.Context) error {
 		d.mu.Lock()
 		wait, changed := d.throttle.due-time.Since(d.opened), d.changed
 		d.mu.Unlock()
-		if wait < d.o.Slack {
+		if wait <= 0 || wait < d.o.Slack {
 			return nil
 		}
 		if d.timer == nil {
