@@ -24,12 +24,14 @@ var arrows = map[string][]string{
 	"policies":            {},
 	"policies/coflow":     {"policies"},
 	"policies/placement":  {"policies"},
+	"policies/rates":      {"policies"},
 	"policies/catalog":    {"policies", "policies/coflow", "policies/placement"},
 	"policies/policytest": {"policies"},
 
 	"emu/fault":    {},
 	"emu/scenario": {"emu/fault"},
-	"emu/engine":   {"policies"},
+	"emu/engine":   {"policies", "policies/rates"},
+	"emu/tracesim": {"policies", "policies/rates"},
 	"emu/fluid":    {"policies", "emu/engine", "emu/fault"},
 	"emu/plan":     {},
 	"emu/deploy":   {"emu/plan"},
@@ -89,7 +91,7 @@ var onlyIn = map[string][]string{
 }
 
 // pure packages decide everything from what they are told.
-var pure = []string{"policies", "policies/coflow", "policies/placement", "emu/engine"}
+var pure = []string{"policies", "policies/coflow", "policies/placement", "policies/rates", "emu/engine"}
 
 // impure is what a pure package may not import. The engine's log and its context
 // need io and context, which touch nothing by themselves.

@@ -21,12 +21,19 @@ import (
 type Knowledge uint8
 
 const (
-	// Sizes shows FlowState.Size and Remaining. Without it both are 0.
+	// Sizes shows FlowState.Size and Remaining, and of a coflow and its links
+	// Size, Largest, Remaining and Bound. Without it they are 0.
 	Sizes Knowledge = 1 << iota
 	// LinkLoad shows the estimates of HostState: Rx, Tx and View.Placements.
 	LinkLoad
 	// DiskUse shows HostState.Used and Writing.
 	DiskUse
+	// Flows shows CoflowState.Flows. A policy that decides by coflows and ports
+	// alone goes without, and is spared the time of it.
+	Flows
+	// NewFlows shows CoflowState.Flows in the first decision that sees the coflow,
+	// and only then: enough to choose its pilots.
+	NewFlows
 )
 
 // NoLimit is the ceiling of a flow that only the network limits.
@@ -48,15 +55,53 @@ type View struct {
 	// Placements are the blocks placed since the oldest LastReport of any host,
 	// in the order they were placed.
 	Placements []Placement
+	// Memory is what Schedule.Memory was set to in the decision before; empty in
+	// the first.
+	Memory []int64
 }
 
 // CoflowState is one unfinished coflow.
 type CoflowState struct {
-	ID      workloads.CoflowID
-	Arrival time.Duration
-	Width   int         // flows at arrival
-	Sent    units.Bytes // received by the reducers, over all flows
-	Flows   []FlowState // the unfinished ones, by ID
+	ID        workloads.CoflowID
+	Arrival   time.Duration
+	Width     int         // flows at arrival
+	Senders   int         // different hosts that send, at arrival
+	Receivers int         // different hosts that receive, at arrival
+	Left      int         // unfinished flows
+	Sent      units.Bytes // received by the reducers, over all flows
+	MostSent  units.Bytes // by one flow, finished or not
+	// Queue is what Schedule.Queues said of the coflow last, 0 at arrival, and Since
+	// when it first said so without a break (at arrival: the arrival).
+	Queue int
+	Since time.Duration
+	// Links are those that unfinished flows cross, by Link.
+	Links []LinkState
+	// Finished is how many flows have ended, and Median the size of the middle one
+	// of them (the smaller of two): what anybody can see of flows that are over.
+	Finished int
+	Median   units.Bytes
+	// Pilots is how many flows the policy chose as pilots (Schedule.Pilots),
+	// PilotsLeft how many of them are unfinished and PilotSent the size of the
+	// others, together.
+	Pilots, PilotsLeft int
+	PilotSent          units.Bytes
+
+	Size      units.Bytes // of all flows. Needs Sizes
+	Largest   units.Bytes // the largest flow's size. Needs Sizes
+	Remaining units.Bytes // of all flows. Needs Sizes
+	// Bound is the least time the coflow takes alone: at arrival, its bottleneck's
+	// bytes over that link's capacity. Needs Sizes.
+	Bound time.Duration
+
+	Flows []FlowState // the unfinished ones, by ID. Needs Flows or NewFlows
+}
+
+// LinkState is what a coflow has to do with one link.
+type LinkState struct {
+	Link      topo.LinkID
+	Flows     int         // unfinished, that cross it
+	Pilots    int         // of them
+	Remaining units.Bytes // of these flows. Needs Sizes
 }
 
 // FlowState is one unfinished flow.
@@ -64,6 +109,7 @@ type FlowState struct {
 	ID        workloads.FlowID
 	Src, Dst  topo.HostID
 	Path      []topo.LinkID
+	Pilot     bool        // the policy chose it as one
 	Sent      units.Bytes // received so far
 	Size      units.Bytes // needs Sizes
 	Remaining units.Bytes // needs Sizes; at least 1
