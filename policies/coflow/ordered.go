@@ -43,6 +43,11 @@ const (
 type Sharing struct {
 	Allocation Allocation
 	Backfill   Backfill
+	// Priorities is for MaxMin: with it, the network has so many priority classes,
+	// at least 1; all but the last hold one coflow each, the first in order, and the
+	// last all the others, which share max-min fairly. It is what a transport over
+	// DiffServ makes of an order. 0 is a class for each coflow.
+	Priorities int
 	Pace       Pace
 }
 
@@ -115,10 +120,15 @@ func (o Ordered) Schedule(v *policies.View, s *policies.Schedule) {
 	rank(v, s, order, o.By, o.Initial)
 	o.share(s, order, len(v.Coflows))
 	if o.Pace.Every > 0 && o.static() {
-		for range v.Coflows {
-			s.Watch = append(s.Watch, 0)
-		}
+		s.Watch = unwatched(s.Watch, len(v.Coflows))
 	}
+}
+
+// unwatched says of n coflows that no decision is needed because of what they send.
+func unwatched(watch []int64, n int) []int64 {
+	watch = slices.Grow(watch, n)[:n]
+	clear(watch)
+	return watch
 }
 
 // static tells that bytes that move change no decision: only coflows and flows
@@ -207,8 +217,13 @@ func (h Sharing) share(s *policies.Schedule, order []int, n int) {
 		if h.Allocation == MaxMin {
 			rule = policies.MaxMin
 		}
-		for i := range order {
-			s.Steps = append(s.Steps, policies.Step{Coflows: order[i : i+1], Rule: rule})
+		for i := 0; i < len(order); {
+			next := i + 1
+			if h.Priorities > 0 && next >= h.Priorities {
+				next = len(order)
+			}
+			s.Steps = append(s.Steps, policies.Step{Coflows: order[i:next], Rule: rule})
+			i = next
 		}
 	}
 	switch h.Backfill {
