@@ -46,6 +46,7 @@ var arrows = map[string][]string{
 	"results/pcap":    {},
 	"results/flows":   {"results/pcap"},
 	"results/metrics": {"results/flows"},
+	"results/coflows": {"results/metrics"},
 	"results/timing":  {"results/flows", "results/metrics"},
 	"results/table":   {},
 	"results/compare": {"results/metrics", "results/table"},
