@@ -1,6 +1,7 @@
 package policies
 
 import (
+	"strconv"
 	"time"
 
 	"testbed/workloads"
@@ -70,13 +71,14 @@ type Step struct {
 	Only    Only
 	Rule    Rule
 	// Budget is one more than a place in Schedule.Budgets: steps of the same budget
-	// together take of no link more than that part of its capacity. 0 is none.
+	// together take of no link more than that part of its capacity, nor more than is
+	// left of it. 0 is none. Budgets may add up to more than 1.
 	Budget int
-	// Within is for MADD: the flows take so long rather than as long as their
-	// bottleneck does with what is left; a coflow for which that does not do is
-	// skipped. 0 is as fast as can be.
+	// Within is for MADD alone: the flows take so long rather than as long as their
+	// bottleneck does with what is left; a coflow for which that does not do, by more
+	// than a 1e-9 of it, is skipped. 0 is as fast as can be.
 	Within time.Duration
-	// Rates are for Explicit.
+	// Rates are for Explicit alone.
 	Rates []FlowRate
 }
 
@@ -99,28 +101,34 @@ const (
 // Only is which of its coflows a step serves.
 type Only uint8
 
-// Which coflows a step serves: those that MADD or Equal steps of the same schedule
-// before it have skipped, or have not.
+// Which coflows a step serves: all it names, or of these those that the last MADD or
+// Equal step before it in the same schedule to look at them has skipped, or has served.
+// A step that has no flow of a coflow to serve, because of its Part or its Only, does
+// not look at it.
 const (
 	Everyone Only = iota
 	Skipped
-	Served // by such a step, and not skipped
+	Served
 )
 
 // Rule is how a step's rates follow from what is left of the links. n is a
-// link's number of the step's flows, counting only those on whose path every link
-// has something left; free is what is left of it, in bit/s.
+// link's number of the flows it is about; free is what is left of it, in bit/s, and
+// within the step's budget. Of a link that is down nothing is ever left; nor is it
+// where less than a 1e-9 of the capacity is, which is no more than rounding.
 type Rule uint8
 
 // The rules. The order of flows is that of Step.Coflows, within a coflow by ID.
 const (
-	// Free sets no ceiling: the transport shares what other steps leave, flow by
-	// flow. In the fluid model that is max-min fairness among all free flows.
+	// Free sets no ceiling: the transport shares what all other steps leave, those
+	// after it too, flow by flow. In the fluid model that is max-min fairness among
+	// all free flows. It knows no budget.
 	Free Rule = iota
 	// MaxMin is max-min fairness among all flows of the step.
 	MaxMin
 	// Even is one pass for all flows of the step at once: each gets the least
-	// free/n on its path. What that leaves stays.
+	// free/n on its path, of what is left before the step. n counts the step's flows
+	// on whose path every link has something left; the others get nothing. What that
+	// leaves stays.
 	Even
 	// Greedy is flow by flow: each gets the least free on its path.
 	Greedy
@@ -130,16 +138,26 @@ const (
 	// Sizes.
 	MADD
 	// Equal is coflow by coflow, all or none (Saath, CoNEXT 2017): all its flows get
-	// the rate of the slowest, the least free/n. A coflow that needs a link on which
-	// nothing is left is skipped.
+	// the rate of the slowest, the least free/n, n being its flows. A coflow that needs
+	// a link on which nothing is left is skipped.
 	Equal
-	// Whole is flow by flow: a flow on whose path every link is left whole, or whole
-	// within its budget, gets the least of them; any other nothing.
+	// Whole is flow by flow, all or nothing: a flow whose first and last link are left
+	// whole, or whole within the step's budget, gets the rate it would have if it were
+	// alone, where its other links have that much left; any other flow gets nothing.
 	Whole
-	// Explicit takes Step.Rates as they are: they may not overfill a link. Coflows
-	// are not looked at.
+	// Explicit takes Step.Rates as they are: they may not overfill a link by more than
+	// rounding, nor name a flow that is not there or has ended. Rates of the same flow
+	// add up. Coflows, Part and Only are not looked at.
 	Explicit
 )
+
+func (r Rule) String() string {
+	names := [...]string{"Free", "MaxMin", "Even", "Greedy", "MADD", "Equal", "Whole", "Explicit"}
+	if int(r) < len(names) {
+		return names[r]
+	}
+	return "rule " + strconv.Itoa(int(r))
+}
 
 // Order appends places 0 to n-1 and returns them as a slice that lives as long as
 // the schedule: for sorting into a Step.Coflows.

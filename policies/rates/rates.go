@@ -5,76 +5,529 @@
 package rates
 
 import (
+	"errors"
+	"fmt"
+	"math"
+
 	"testbed/policies"
-	"testbed/topo"
-	"testbed/topo/units"
-	"testbed/workloads"
 )
 
-// Flow is one flow of a coflow, as NewDemand takes it.
-type Flow struct {
-	ID    workloads.FlowID
-	Size  units.Bytes
-	Links []topo.LinkID // its path
-}
-
-// Demand is one coflow's flows, in the form in which rates are computed. Flows
-// are known by their place: 0 for the one with the smallest ID, and so on. They
-// keep it when others end.
-type Demand struct {
-	// Left is how many bits are still to be received, by place; 0 for a flow that has
-	// ended. It is the caller's to lower (Advance does): the rules that need sizes
-	// read it.
-	Left []float64
-	// Rate is what the last Share gave each flow, in bit/s, by place.
-	Rate []float64
-}
-
-// NewDemand is the demand of flows, which are in order of ID and not empty.
-// links is the number of links of the fabric.
-func NewDemand(flows []Flow, links int) *Demand { panic("to be written") }
-
-// Flows is how many flows the demand began with, Unfinished how many have not ended.
-func (d *Demand) Flows() int      { panic("to be written") }
-func (d *Demand) Unfinished() int { panic("to be written") }
-
-// ID is the ID of the flow at a place, and Place the reverse, -1 for a stranger.
-func (d *Demand) ID(place int) workloads.FlowID      { panic("to be written") }
-func (d *Demand) Place(id workloads.FlowID) int      { panic("to be written") }
-func (d *Demand) Path(place int) []topo.LinkID       { panic("to be written") }
-func (d *Demand) SetPath(place int, l []topo.LinkID) { panic("to be written") }
-
-// MakePilot makes a flow a pilot; Pilot tells.
-func (d *Demand) MakePilot(place int)  { panic("to be written") }
-func (d *Demand) Pilot(place int) bool { panic("to be written") }
-
-// End takes a flow off: it has no rate and loads no link any more.
-func (d *Demand) End(place int) { panic("to be written") }
-
-// Moving are the places of the flows with a rate above 0, in order. It is valid
-// until the next Share or End.
-func (d *Demand) Moving() []int32 { panic("to be written") }
-
-// Advance lets so many seconds pass: every moving flow's Left falls by its rate
-// times them, not below 0.
-func (d *Demand) Advance(seconds float64) { panic("to be written") }
-
-// Links are the links that unfinished flows cross, by LinkID: View's
-// CoflowState.Links. Remaining is filled in if sizes is true, else 0. The slice is
-// the demand's own and valid until the next call of a method.
-func (d *Demand) Links(sizes bool) []policies.LinkState { panic("to be written") }
+// nothing is the part of a link's capacity below which what is left of it is
+// taken for the rounding of floating point: nothing is left then. By the same part
+// rates of rule Explicit may pass what there is, and flows of rule MADD their
+// Within.
+const nothing = 1e-9
 
 // Sharer computes rates. Its zero value is ready; it holds nothing but memory that
 // is used again. It is for one goroutine.
-type Sharer struct{}
+type Sharer struct {
+	demands []*Demand
+
+	// By link, with one more at the end, whose capacity is infinite: it fills up
+	// paths that are short.
+	capacity []float64
+	floor    []float64 // what is nothing
+	free     []float64 // what steps have left
+	whole    []float64 // what the step could have of an idle link
+	avail    []float64 // what the step has of free: free itself, if it has no budget
+	within   []float64 // avail of a step with a budget
+	before   []float64 // the same when the step began
+	n        []float64 // flows, or bits, of what is being served
+
+	part []float64 // capacity within the budget of the step
+	used []float64 // what rates so far take
+
+	budgets []float64 // what is left of them: those of the first, by link, of the second, ...
+
+	fates []fate  // by coflow
+	named []int   // by coflow: one more than the last step to name it
+	pool  []parts // by coflow: served by a step of rule Free
+	list  []int32
+	fill  filling
+}
+
+// fate is what the last MADD or Equal step to look at a coflow did with it.
+type fate uint8
+
+const (
+	unseen fate = iota
+	skipped
+	served
+)
 
 // Share sets the rates of all demands, which are parallel to the coflows of the
 // View that s was made for, by the schedule's steps. capacity is in bit/s, by
 // LinkID. knows is what the policy declared: a rule that needs more is an error, as
 // is a step that names a coflow or flow that is not there, or a rate or budget out of
-// bounds. Flows of rule Free get their max-min fair share of what all other steps
+// bounds, or a flow that crosses no link: nothing would limit it. After an error all
+// rates are 0. Flows of rule Free get their max-min fair share of what all other steps
 // leave; with ceilings true they get +Inf instead, for a transport that finds it out by
 // itself.
 func (s *Sharer) Share(sch *policies.Schedule, demands []*Demand, capacity []float64, knows policies.Knowledge, ceilings bool) error {
-	panic("to be written")
+	for _, d := range demands {
+		d.stop()
+	}
+	err := s.check(sch, demands, capacity, knows)
+	if err == nil {
+		s.start(sch, demands, capacity)
+		err = s.steps(sch, ceilings)
+	}
+	for _, d := range demands {
+		if err != nil {
+			d.stop()
+		}
+		d.settle()
+	}
+	s.demands = nil
+	return err
+}
+
+// check finds the mistakes that can be told before any rate is known.
+func (s *Sharer) check(sch *policies.Schedule, demands []*Demand, capacity []float64, knows policies.Knowledge) error {
+	for l, c := range capacity {
+		if !(c >= 0) || math.IsInf(c, 0) {
+			return fmt.Errorf("the capacity of link %d is %v bit/s: want 0 or more, and finite", l, c)
+		}
+	}
+	for c, d := range demands {
+		if int(d.none) != len(capacity) {
+			return fmt.Errorf("coflow %d of the view is on a fabric of %d links: want the %d whose capacities are given", c, d.none, len(capacity))
+		}
+		if d.mistake != nil {
+			return fmt.Errorf("coflow %d of the view: %w", c, d.mistake)
+		}
+		if d.unlimited > 0 {
+			return fmt.Errorf("coflow %d of the view: flow %d crosses no link, so that nothing limits its rate: want every unfinished flow to cross one", c, d.ID(d.free()))
+		}
+	}
+	for b, part := range sch.Budgets {
+		if !(part >= 0 && part <= 1) {
+			return fmt.Errorf("schedule: budget %d is %v of the links: want 0 to 1", b, part)
+		}
+	}
+	s.named = sized(s.named, len(demands))
+	for i := range sch.Steps {
+		if err := s.checkStep(sch, i, len(demands), knows); err != nil {
+			return fmt.Errorf("schedule: step %d (%v): %w", i, sch.Steps[i].Rule, err)
+		}
+	}
+	return nil
+}
+
+func (s *Sharer) checkStep(sch *policies.Schedule, i, coflows int, knows policies.Knowledge) error {
+	st := &sch.Steps[i]
+	switch {
+	case st.Rule > policies.Explicit:
+		return errors.New("there is no such rule: want one of policies.Free to policies.Explicit")
+	case st.Part > policies.Others:
+		return fmt.Errorf("there is no part %d of a coflow: want policies.All, Pilots or Others", st.Part)
+	case st.Only > policies.Served:
+		return fmt.Errorf("there is no choice %d of coflows: want policies.Everyone, Skipped or Served", st.Only)
+	case st.Budget < 0 || st.Budget > len(sch.Budgets):
+		return fmt.Errorf("budget %d of %d: want one more than a place in Schedule.Budgets, or 0 for none", st.Budget, len(sch.Budgets))
+	case st.Budget > 0 && st.Rule == policies.Free:
+		return errors.New("flows that only the transport limits keep no budget: want 0, or another rule, such as MaxMin")
+	case st.Within < 0 || st.Within > 0 && st.Rule != policies.MADD:
+		return fmt.Errorf("within %v: want a time of 0 or more, and that of rule MADD alone", st.Within)
+	case len(st.Rates) > 0 && st.Rule != policies.Explicit:
+		return fmt.Errorf("%d rates of flows: want them with rule Explicit alone", len(st.Rates))
+	case st.Rule == policies.MADD && knows&policies.Sizes == 0:
+		return errors.New("the rule needs the sizes of flows, which the policy does not declare: add policies.Sizes to its Needs")
+	}
+	if st.Rule == policies.Explicit {
+		return nil
+	}
+	for _, c := range st.Coflows {
+		if c < 0 || c >= coflows {
+			return fmt.Errorf("coflow %d of the view: there are %d", c, coflows)
+		}
+		if s.named[c] == i+1 {
+			return fmt.Errorf("coflow %d of the view is named twice: want each once in a step", c)
+		}
+		s.named[c] = i + 1
+	}
+	return nil
+}
+
+// free is the place of an unfinished flow that crosses no link.
+func (d *Demand) free() int {
+	for i := range d.Left {
+		if !d.Ended(i) && d.path[i*d.stride] == d.none {
+			return i
+		}
+	}
+	return -1
+}
+
+// sized is a slice of n zeros, in the same memory if that does.
+func sized[E any](s []E, n int) []E {
+	if cap(s) < n {
+		return make([]E, n, n+n/2)
+	}
+	s = s[:n]
+	clear(s)
+	return s
+}
+
+func (s *Sharer) start(sch *policies.Schedule, demands []*Demand, capacity []float64) {
+	s.demands = demands
+	n := len(capacity)
+	for _, v := range []*[]float64{&s.capacity, &s.floor, &s.free, &s.whole, &s.within, &s.before, &s.part, &s.used, &s.n} {
+		*v = sized(*v, n+1)
+	}
+	for l, c := range capacity {
+		s.capacity[l], s.free[l], s.floor[l] = c, c, c*nothing
+	}
+	for _, v := range [][]float64{s.capacity, s.free, s.within, s.part} {
+		v[n] = math.Inf(1)
+	}
+	s.budgets = sized(s.budgets, n*len(sch.Budgets))
+	for b, part := range sch.Budgets {
+		for l, c := range capacity {
+			s.budgets[b*n+l] = c * part
+		}
+	}
+	s.fates = sized(s.fates, len(demands))
+	s.pool = sized(s.pool, len(demands))
+}
+
+func (s *Sharer) steps(sch *policies.Schedule, ceilings bool) error {
+	links := len(s.capacity) - 1
+	free := false
+	for i := range sch.Steps {
+		st := &sch.Steps[i]
+		if st.Rule == policies.Free {
+			free = true
+			s.release(st)
+			continue
+		}
+		s.avail, s.whole = s.free, s.capacity
+		var budget []float64
+		if st.Budget > 0 {
+			budget = s.budgets[(st.Budget-1)*links : st.Budget*links]
+			s.avail, s.whole = s.within, s.part
+			for l := range budget {
+				s.avail[l] = min(s.free[l], budget[l])
+				s.whole[l] = s.capacity[l] * sch.Budgets[st.Budget-1]
+			}
+			copy(s.before, s.avail)
+		}
+		if err := s.step(st); err != nil {
+			return fmt.Errorf("schedule: step %d (%v): %w", i, st.Rule, err)
+		}
+		for l := range budget {
+			used := s.before[l] - s.avail[l]
+			s.free[l] -= used
+			budget[l] -= used
+		}
+	}
+	if free {
+		s.avail = s.free
+		s.freely(ceilings)
+	}
+	return nil
+}
+
+func (s *Sharer) step(st *policies.Step) error {
+	switch st.Rule {
+	case policies.MaxMin:
+		s.maxmin(st)
+	case policies.Even:
+		s.even(st)
+	case policies.Greedy, policies.Whole, policies.MADD, policies.Equal:
+		for _, c := range st.Coflows {
+			if s.takes(st, c) {
+				s.coflow(st, c)
+			}
+		}
+	case policies.Explicit:
+		return s.explicit(st.Rates)
+	default:
+		return fmt.Errorf("rule %d is not known", st.Rule)
+	}
+	return nil
+}
+
+// coflow serves one coflow by a rule that takes them one by one.
+func (s *Sharer) coflow(st *policies.Step, c int) {
+	d := s.demands[c]
+	s.list = d.places(of(st.Part), s.list[:0])
+	if len(s.list) == 0 {
+		return
+	}
+	switch st.Rule {
+	case policies.Greedy:
+		s.greedy(d)
+	case policies.Whole:
+		s.alone(d)
+	case policies.MADD:
+		s.fates[c] = s.madd(d, st.Within.Seconds())
+	case policies.Equal:
+		s.fates[c] = s.equal(d)
+	}
+}
+
+// takes tells whether a step serves a coflow.
+func (s *Sharer) takes(st *policies.Step, c int) bool {
+	switch st.Only {
+	case policies.Skipped:
+		return s.fates[c] == skipped
+	case policies.Served:
+		return s.fates[c] == served
+	}
+	return true
+}
+
+// open tells whether the step has something left of a link.
+func (s *Sharer) open(l int32) bool { return s.avail[l] > s.floor[l] }
+
+// least is what the step has of a path.
+func (s *Sharer) least(path []int32) float64 {
+	least := math.Inf(1)
+	for _, l := range path {
+		if !s.open(l) {
+			return 0
+		}
+		least = min(least, s.avail[l])
+	}
+	return least
+}
+
+// grant gives a flow a rate and takes it from what the step has.
+func (s *Sharer) grant(d *Demand, place int32, path []int32, rate float64) {
+	d.add(place, rate)
+	for _, l := range path {
+		s.avail[l] = max(s.avail[l]-rate, 0)
+	}
+}
+
+// route is a flow's path, filled up with none.
+func (d *Demand) route(place int32) []int32 {
+	return d.path[int(place)*d.stride : (int(place)+1)*d.stride]
+}
+
+func (s *Sharer) greedy(d *Demand) {
+	for _, i := range s.list {
+		p := d.route(i)
+		if rate := s.least(p); rate > 0 {
+			s.grant(d, i, p, rate)
+		}
+	}
+}
+
+// alone is rule Whole.
+func (s *Sharer) alone(d *Demand) {
+	for _, i := range s.list {
+		p := d.route(i)
+		if rate := s.alike(p, d.none); rate > 0 {
+			s.grant(d, i, p, rate)
+		}
+	}
+}
+
+// alike is what the step has of a path that is as good as idle to one flow, else 0.
+func (s *Sharer) alike(p []int32, none int32) float64 {
+	rate, last := math.Inf(1), p[0]
+	for _, l := range p {
+		rate = min(rate, s.whole[l])
+		if l != none {
+			last = l
+		}
+	}
+	if !s.untouched(p[0]) || !s.untouched(last) {
+		return 0
+	}
+	least := s.least(p)
+	if least < rate*(1-nothing) {
+		return 0
+	}
+	return least
+}
+
+// untouched tells whether a link is left whole.
+func (s *Sharer) untouched(l int32) bool { return s.avail[l] >= s.whole[l]*(1-nothing) }
+
+// need adds a flow's part to what its links are asked for; forget undoes all of it
+// for a coflow.
+func (s *Sharer) need(path []int32, part float64) {
+	for _, l := range path {
+		s.n[l] += part
+	}
+}
+
+func (s *Sharer) forget(d *Demand) {
+	for _, l := range d.links {
+		s.n[l] = 0
+	}
+	s.n[d.none] = 0
+}
+
+func (s *Sharer) madd(d *Demand, within float64) fate {
+	defer s.forget(d)
+	for _, i := range s.list {
+		p := d.route(i)
+		if s.least(p) == 0 {
+			return skipped
+		}
+		s.need(p, d.Left[i])
+	}
+	takes := 0.0 // seconds
+	for _, l := range d.links {
+		if s.n[l] > 0 {
+			takes = max(takes, s.n[l]/s.avail[l])
+		}
+	}
+	if within > 0 && takes > within*(1+nothing) {
+		return skipped
+	}
+	takes = max(takes, within)
+	if takes == 0 {
+		return served // all has been received
+	}
+	for _, i := range s.list {
+		s.grant(d, i, d.route(i), d.Left[i]/takes)
+	}
+	return served
+}
+
+func (s *Sharer) equal(d *Demand) fate {
+	defer s.forget(d)
+	for _, i := range s.list {
+		p := d.route(i)
+		if s.least(p) == 0 {
+			return skipped
+		}
+		s.need(p, 1)
+	}
+	rate := math.Inf(1)
+	for _, l := range d.links {
+		if s.n[l] > 0 {
+			rate = min(rate, s.avail[l]/s.n[l])
+		}
+	}
+	for _, i := range s.list {
+		s.grant(d, i, d.route(i), rate)
+	}
+	return served
+}
+
+func (s *Sharer) even(st *policies.Step) {
+	clear(s.n)
+	s.each(st, func(d *Demand, i int32) {
+		if p := d.route(i); s.least(p) > 0 {
+			s.need(p, 1)
+		}
+	})
+	clear(s.used)
+	s.each(st, func(d *Demand, i int32) {
+		p := d.route(i)
+		rate := math.Inf(1)
+		for _, l := range p {
+			if !s.open(l) {
+				return
+			}
+			rate = min(rate, s.avail[l]/max(s.n[l], 1))
+		}
+		d.add(i, rate)
+		for _, l := range p {
+			s.used[l] += rate
+		}
+	})
+	for l := range s.used {
+		s.avail[l] = max(s.avail[l]-s.used[l], 0)
+	}
+	clear(s.n)
+}
+
+// each calls f for the flows a step serves, in order.
+func (s *Sharer) each(st *policies.Step, f func(d *Demand, place int32)) {
+	for _, c := range st.Coflows {
+		if !s.takes(st, c) {
+			continue
+		}
+		d := s.demands[c]
+		s.list = d.places(of(st.Part), s.list[:0])
+		for _, i := range s.list {
+			f(d, i)
+		}
+	}
+}
+
+// explicit takes rates as they are. The errors of all are told by the first.
+func (s *Sharer) explicit(rates []policies.FlowRate) error {
+	c := 0
+	for _, r := range rates {
+		if !(r.Rate >= 0) || math.IsInf(r.Rate, 0) {
+			return fmt.Errorf("flow %d gets %v bit/s: want 0 or more, and finite", r.Flow, r.Rate)
+		}
+		// Flows of one coflow tend to follow one another.
+		place := -1
+		for range s.demands {
+			if place = s.demands[c].Place(r.Flow); place >= 0 {
+				break
+			}
+			c = (c + 1) % len(s.demands)
+		}
+		if place < 0 || s.demands[c].Ended(place) {
+			return fmt.Errorf("flow %d gets %v bit/s: no unfinished flow has that ID", r.Flow, r.Rate)
+		}
+		d := s.demands[c]
+		d.add(int32(place), r.Rate)
+		for _, l := range d.route(int32(place)) {
+			s.avail[l] -= r.Rate
+			if s.avail[l] < -s.floor[l] {
+				return fmt.Errorf("flow %d gets %v bit/s: that is %v bit/s more than is left of link %d", r.Flow, r.Rate, -s.avail[l], l)
+			}
+		}
+	}
+	for l := range s.avail {
+		s.avail[l] = max(s.avail[l], 0)
+	}
+	return nil
+}
+
+// release puts the flows of a step of rule Free into the pool, which is served when
+// all other steps are.
+func (s *Sharer) release(st *policies.Step) {
+	for _, c := range st.Coflows {
+		if s.takes(st, c) {
+			s.pool[c] |= of(st.Part)
+		}
+	}
+}
+
+// freely serves the pool.
+func (s *Sharer) freely(ceilings bool) {
+	if !ceilings {
+		s.fill.start(s)
+	}
+	for c, p := range s.pool {
+		if p == 0 {
+			continue
+		}
+		d := s.demands[c]
+		s.list = d.places(p, s.list[:0])
+		if ceilings {
+			for _, i := range s.list {
+				d.add(i, math.Inf(1))
+			}
+			continue
+		}
+		s.fill.join(d, s.list)
+	}
+	if !ceilings {
+		s.fill.run(s)
+	}
+}
+
+func (s *Sharer) maxmin(st *policies.Step) {
+	s.fill.start(s)
+	for _, c := range st.Coflows {
+		if s.takes(st, c) {
+			d := s.demands[c]
+			s.list = d.places(of(st.Part), s.list[:0])
+			s.fill.join(d, s.list)
+		}
+	}
+	s.fill.run(s)
 }

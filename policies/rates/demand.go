@@ -1,0 +1,476 @@
+package rates
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+
+	"testbed/policies"
+	"testbed/topo"
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// Flow is one flow of a coflow, as NewDemand takes it.
+type Flow struct {
+	ID    workloads.FlowID
+	Size  units.Bytes
+	Links []topo.LinkID // its path
+}
+
+// Demand is one coflow's flows, in the form in which rates are computed. Flows
+// are known by their place: 0 for the one with the smallest ID, and so on. They
+// keep it when others end.
+type Demand struct {
+	// Left is how many bits are still to be received, by place; 0 for a flow that has
+	// ended. The rules that need sizes read it. It is for reading: Advance and SetLeft
+	// lower it.
+	Left []float64
+	// Rate is what the last Share gave each flow, in bit/s, by place. It is for
+	// reading.
+	Rate []float64
+
+	first workloads.FlowID   // of consecutive IDs
+	ids   []workloads.FlowID // nil where they are consecutive
+
+	// path holds stride links of each flow. Shorter paths are filled up with none,
+	// a link that does not exist and has no end of capacity.
+	path   []int32
+	stride int
+	none   int32
+	paths  []topo.LinkID // the same for Path, once it was asked for
+
+	links  []int32   // that flows cross or crossed, in order
+	slot   []int32   // by link: its place in links, len(links) for others
+	count  []int32   // by slot: unfinished flows
+	pilots []int32   // by slot: unfinished pilots
+	bits   []float64 // by slot: what unfinished flows have left, once it was asked for
+	sized  bool      // bits are kept
+	states []policies.LinkState
+
+	live, pilot []uint64 // by place: unfinished; a pilot, nil for none
+	unfinished  int
+	unlimited   int // unfinished flows that cross no link
+
+	moving   []int32 // flows with a rate, and some that had one and ended
+	unsorted bool    // moving is out of order
+	ended    bool    // moving holds flows that ended
+
+	mistake error // in what NewDemand or SetPath was given
+}
+
+// NewDemand is the demand of flows, which are in order of ID and not empty.
+// links is the number of links of the fabric. A mistake in the flows is told by the
+// next Share.
+func NewDemand(flows []Flow, links int) *Demand {
+	n := len(flows)
+	d := &Demand{
+		Left: make([]float64, n), Rate: make([]float64, n),
+		none: int32(links), unfinished: n,
+		live: make([]uint64, words(n)),
+		slot: make([]int32, links+1),
+	}
+	if n > 0 {
+		d.first = flows[0].ID
+	}
+	d.stride = 1
+	for i, f := range flows {
+		if i > 0 && f.ID <= flows[i-1].ID {
+			d.blame(fmt.Errorf("flow %d comes after flow %d: want flows in order of ID, each once", f.ID, flows[i-1].ID))
+		}
+		if f.ID != d.first+workloads.FlowID(i) && d.ids == nil {
+			d.ids = make([]workloads.FlowID, n)
+		}
+		if f.Size <= 0 {
+			d.blame(fmt.Errorf("flow %d has a size of %d bytes: want at least 1", f.ID, f.Size))
+		}
+		d.Left[i] = max(0, 8*float64(f.Size))
+		d.stride = max(d.stride, len(f.Links))
+		d.live[i/64] |= 1 << (i % 64)
+	}
+	for i := range d.ids {
+		d.ids[i] = flows[i].ID
+	}
+	d.path = make([]int32, n*d.stride)
+	crossed := make([]bool, links+1)
+	for i, f := range flows {
+		for j, l := range d.fill(i, f.ID, f.Links) {
+			if j < len(f.Links) {
+				crossed[l] = true
+			}
+		}
+	}
+	for l, c := range crossed[:links] {
+		if c {
+			d.links = append(d.links, int32(l))
+		}
+	}
+	d.number()
+	return d
+}
+
+func words(n int) int { return (n + 63) / 64 }
+
+// blame keeps the first mistake.
+func (d *Demand) blame(err error) {
+	if d.mistake == nil {
+		d.mistake = err
+	}
+}
+
+// fill writes a flow's path and returns it. A path that is none is kept empty.
+func (d *Demand) fill(place int, id workloads.FlowID, links []topo.LinkID) []int32 {
+	p := d.path[place*d.stride : (place+1)*d.stride]
+	for j := range p {
+		p[j] = d.none
+	}
+	for j, l := range links {
+		if l < 0 || int(l) >= int(d.none) {
+			d.blame(fmt.Errorf("flow %d crosses link %d: the fabric has links 0 to %d", id, l, d.none-1))
+			links = nil
+			break
+		}
+		if slices.Contains(links[:j], l) {
+			d.blame(fmt.Errorf("flow %d crosses link %d twice: want a path without loops", id, l))
+			links = nil
+			break
+		}
+	}
+	for j, l := range links {
+		p[j] = int32(l)
+	}
+	return p
+}
+
+// number counts anew what is kept by slot.
+func (d *Demand) number() {
+	for l := range d.slot {
+		d.slot[l] = int32(len(d.links))
+	}
+	for s, l := range d.links {
+		d.slot[l] = int32(s)
+	}
+	n := len(d.links) + 1
+	d.count, d.pilots, d.bits = make([]int32, n), make([]int32, n), make([]float64, n)
+	d.states = make([]policies.LinkState, 0, n)
+	d.unlimited = 0
+	for w, set := range d.live {
+		for ; set != 0; set &= set - 1 {
+			d.load(w*64+bits.TrailingZeros64(set), 1)
+		}
+	}
+	if d.sized {
+		d.sum()
+	}
+}
+
+// load adds a flow to the counts of its links, or takes it off: n is 1 or -1.
+func (d *Demand) load(place int, n int32) {
+	p := d.path[place*d.stride : (place+1)*d.stride]
+	if p[0] == d.none {
+		d.unlimited += int(n)
+	}
+	pilot := d.Pilot(place)
+	for _, l := range p {
+		s := d.slot[l]
+		d.count[s] += n
+		if pilot {
+			d.pilots[s] += n
+		}
+	}
+}
+
+// sum adds up what is left by slot.
+func (d *Demand) sum() {
+	clear(d.bits)
+	for i, left := range d.Left {
+		for _, l := range d.path[i*d.stride : (i+1)*d.stride] {
+			d.bits[d.slot[l]] += left
+		}
+	}
+}
+
+// Flows is how many flows the demand began with, Unfinished how many have not ended.
+func (d *Demand) Flows() int      { return len(d.Left) }
+func (d *Demand) Unfinished() int { return d.unfinished }
+
+// ID is the ID of the flow at a place, and Place the reverse, -1 for a stranger.
+func (d *Demand) ID(place int) workloads.FlowID {
+	if d.ids != nil {
+		return d.ids[place]
+	}
+	return d.first + workloads.FlowID(place)
+}
+
+// Place is documented at ID.
+func (d *Demand) Place(id workloads.FlowID) int {
+	if d.ids != nil {
+		if place, ok := slices.BinarySearch(d.ids, id); ok {
+			return place
+		}
+		return -1
+	}
+	if id < d.first || id-d.first >= workloads.FlowID(len(d.Left)) {
+		return -1
+	}
+	return int(id - d.first)
+}
+
+// Ended tells whether End took the flow off.
+func (d *Demand) Ended(place int) bool { return d.live[place/64]>>(place%64)&1 == 0 }
+
+// Path is a flow's path. It is valid until the next SetPath.
+func (d *Demand) Path(place int) []topo.LinkID {
+	if d.paths == nil {
+		d.paths = make([]topo.LinkID, len(d.path))
+		for i, l := range d.path {
+			d.paths[i] = topo.LinkID(l)
+		}
+	}
+	p := d.paths[place*d.stride : (place+1)*d.stride]
+	n := len(p)
+	for n > 0 && p[n-1] == topo.LinkID(d.none) {
+		n--
+	}
+	return p[:n:n]
+}
+
+// SetPath takes a flow another way, from the next Share on.
+func (d *Demand) SetPath(place int, l []topo.LinkID) {
+	if len(l) > d.stride {
+		wider := make([]int32, len(d.Left)*len(l))
+		for i := range wider {
+			wider[i] = d.none
+		}
+		for i := range d.Left {
+			copy(wider[i*len(l):], d.path[i*d.stride:(i+1)*d.stride])
+		}
+		d.path, d.stride = wider, len(l)
+	}
+	d.paths = nil
+	ended := d.Ended(place)
+	if !ended {
+		d.load(place, -1)
+		d.take(place, d.Left[place])
+	}
+	strange := false
+	for _, l := range d.fill(place, d.ID(place), l) {
+		strange = strange || l != d.none && int(d.slot[l]) == len(d.links)
+	}
+	if strange {
+		for _, l := range d.path[place*d.stride : (place+1)*d.stride] {
+			if l != d.none && !slices.Contains(d.links, l) {
+				d.links = append(d.links, l)
+			}
+		}
+		slices.Sort(d.links)
+		d.number()
+		return
+	}
+	if !ended {
+		d.load(place, 1)
+		d.take(place, -d.Left[place])
+	}
+}
+
+// take lowers what is left on a flow's links.
+func (d *Demand) take(place int, bits float64) {
+	if !d.sized {
+		return
+	}
+	for _, l := range d.path[place*d.stride : (place+1)*d.stride] {
+		d.bits[d.slot[l]] -= bits
+	}
+}
+
+// MakePilot makes a flow a pilot, and keeps it one; Pilot tells.
+func (d *Demand) MakePilot(place int) {
+	if d.Pilot(place) {
+		return
+	}
+	if d.pilot == nil {
+		d.pilot = make([]uint64, len(d.live))
+	}
+	d.pilot[place/64] |= 1 << (place % 64)
+	if d.Ended(place) {
+		return
+	}
+	for _, l := range d.path[place*d.stride : (place+1)*d.stride] {
+		d.pilots[d.slot[l]]++
+	}
+}
+
+// Pilot is documented at MakePilot.
+func (d *Demand) Pilot(place int) bool {
+	return d.pilot != nil && d.pilot[place/64]>>(place%64)&1 != 0
+}
+
+// End takes a flow off: it has no rate and loads no link any more. To end it again
+// changes nothing.
+func (d *Demand) End(place int) {
+	if d.Ended(place) {
+		return
+	}
+	d.load(place, -1)
+	d.take(place, d.Left[place])
+	d.live[place/64] &^= 1 << (place % 64)
+	d.unfinished--
+	d.ended = d.ended || d.Rate[place] > 0
+	d.Left[place], d.Rate[place] = 0, 0
+}
+
+// SetLeft says how many bits of an unfinished flow are still to be received.
+func (d *Demand) SetLeft(place int, bits float64) {
+	if d.Ended(place) {
+		return
+	}
+	d.take(place, d.Left[place]-bits)
+	d.Left[place] = bits
+}
+
+// Moving are the places of the flows with a rate above 0, in order. It is valid
+// until the next Share or End.
+func (d *Demand) Moving() []int32 {
+	if d.ended {
+		d.moving = slices.DeleteFunc(d.moving, func(i int32) bool { return d.Rate[i] == 0 })
+		d.ended = false
+	}
+	return d.moving
+}
+
+// Soonest is how many seconds it takes at the present rates until the first flow
+// has nothing left, +Inf if none moves.
+func (d *Demand) Soonest() float64 {
+	soonest := math.Inf(1)
+	for _, i := range d.moving {
+		if r := d.Rate[i]; r > 0 {
+			soonest = min(soonest, d.Left[i]/r)
+		}
+	}
+	return soonest
+}
+
+// Advance lets so many seconds pass: every moving flow's Left falls by its rate
+// times them, not below 0.
+func (d *Demand) Advance(seconds float64) {
+	if seconds <= 0 {
+		return
+	}
+	for _, i := range d.moving {
+		left := d.Left[i]
+		sent := min(float64(d.Rate[i]*seconds), left)
+		d.Left[i] = left - sent
+		if d.sized {
+			d.take(int(i), sent)
+		}
+	}
+}
+
+// Links are the links that unfinished flows cross, by LinkID: View's
+// CoflowState.Links. Remaining, rounded up, is filled in if sizes is true, else 0;
+// from the first time on that it is asked for, it is kept up to date by every
+// Advance. The slice is the demand's own and valid until the next call of a method.
+func (d *Demand) Links(sizes bool) []policies.LinkState {
+	if sizes && !d.sized {
+		d.sized = true
+		d.sum()
+	}
+	d.states = d.states[:0]
+	for s, l := range d.links {
+		if d.count[s] == 0 {
+			continue
+		}
+		state := policies.LinkState{Link: topo.LinkID(l), Flows: int(d.count[s]), Pilots: int(d.pilots[s])}
+		if sizes {
+			state.Remaining = wholeBytes(d.bits[s], state.Flows)
+		}
+		d.states = append(d.states, state)
+	}
+	return d.states
+}
+
+// wholeBytes are bits in bytes, rounded up: at least one for every flow, as each of
+// them has that left. A small fraction of a byte is what rounding left behind.
+func wholeBytes(bits float64, flows int) units.Bytes {
+	return units.Bytes(max(math.Ceil(bits/8-1e-3), float64(flows)))
+}
+
+// add raises a flow's rate.
+func (d *Demand) add(place int32, rate float64) {
+	if rate <= 0 {
+		return
+	}
+	if d.Rate[place] == 0 {
+		d.unsorted = d.unsorted || len(d.moving) > 0 && d.moving[len(d.moving)-1] > place
+		d.moving = append(d.moving, place)
+	}
+	d.Rate[place] += rate
+}
+
+// stop sets all rates to 0.
+func (d *Demand) stop() {
+	if len(d.moving) > len(d.Rate)/4 {
+		clear(d.Rate)
+	} else {
+		for _, i := range d.moving {
+			d.Rate[i] = 0
+		}
+	}
+	d.moving, d.unsorted, d.ended = d.moving[:0], false, false
+}
+
+// settle puts what moves in order.
+func (d *Demand) settle() {
+	if !d.unsorted {
+		return
+	}
+	d.unsorted = false
+	if len(d.moving) < len(d.Rate)/16 {
+		slices.Sort(d.moving)
+		return
+	}
+	d.moving = d.moving[:0]
+	for i, r := range d.Rate {
+		if r > 0 {
+			d.moving = append(d.moving, int32(i))
+		}
+	}
+}
+
+// parts are sets of policies.Pilots and policies.Others.
+type parts uint8
+
+const (
+	pilots parts = 1 << iota
+	others
+)
+
+func of(p policies.Part) parts {
+	switch p {
+	case policies.Pilots:
+		return pilots
+	case policies.Others:
+		return others
+	}
+	return pilots | others
+}
+
+// places appends the places of the unfinished flows of some parts, in order.
+func (d *Demand) places(p parts, to []int32) []int32 {
+	if p == pilots && d.pilot == nil {
+		return to
+	}
+	for w, set := range d.live {
+		switch {
+		case p == pilots:
+			set &= d.pilot[w]
+		case p == others && d.pilot != nil:
+			set &^= d.pilot[w]
+		}
+		for ; set != 0; set &= set - 1 {
+			to = append(to, int32(w*64+bits.TrailingZeros64(set)))
+		}
+	}
+	return to
+}

@@ -1,0 +1,146 @@
+package rates
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"testbed/policies"
+	"testbed/topo"
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// Links of a switch of four hosts: host h sends over link h and receives over 4+h.
+func link(src, dst int) []topo.LinkID { return []topo.LinkID{topo.LinkID(src), topo.LinkID(4 + dst)} }
+
+func idle(n int, rate float64) []float64 {
+	c := make([]float64, n)
+	for i := range c {
+		c[i] = rate
+	}
+	return c
+}
+
+// coflow makes flows with IDs from first on, of so many bytes.
+func coflow(first, links int, sizes []units.Bytes, paths ...[]topo.LinkID) *Demand {
+	var flows []Flow
+	for i, p := range paths {
+		flows = append(flows, Flow{ID: workloads.FlowID(first + i), Size: sizes[i%len(sizes)], Links: p})
+	}
+	return NewDemand(flows, links)
+}
+
+func all(rule policies.Rule, coflows ...int) policies.Step {
+	return policies.Step{Rule: rule, Coflows: coflows}
+}
+
+func ratesOf(demands []*Demand) [][]float64 {
+	var r [][]float64
+	for _, d := range demands {
+		r = append(r, append([]float64(nil), d.Rate...))
+	}
+	return r
+}
+
+var near = cmpopts.EquateApprox(1e-9, 1e-6)
+
+// Every rule on one switch: coflow 0 is host 0 to 1 and 2, of 100 and 300 bytes;
+// coflow 1 is 0 to 3 and 1 to 3. Links carry 120 bit/s.
+func TestRules(t *testing.T) {
+	const pilots = 1 // of coflow 0: its second flow
+	for _, tc := range []struct {
+		name    string
+		steps   []policies.Step
+		budgets []float64
+		down    []int
+		want    [][]float64
+	}{
+		{name: "nothing", want: [][]float64{{0, 0}, {0, 0}}},
+		{name: "free", steps: []policies.Step{all(policies.Free, 0, 1)}, want: [][]float64{{40, 40}, {40, 80}}},
+		{name: "max-min", steps: []policies.Step{all(policies.MaxMin, 1, 0)}, want: [][]float64{{40, 40}, {40, 80}}},
+		{name: "even", steps: []policies.Step{all(policies.Even, 0, 1)}, want: [][]float64{{40, 40}, {40, 60}}},
+		{name: "even, link down", steps: []policies.Step{all(policies.Even, 0, 1)}, down: []int{4 + 1}, want: [][]float64{{0, 60}, {60, 60}}},
+		{name: "even one after the other", steps: []policies.Step{all(policies.Even, 1), all(policies.Even, 0)}, want: [][]float64{{30, 30}, {60, 60}}},
+		{name: "greedy", steps: []policies.Step{all(policies.Greedy, 0, 1)}, want: [][]float64{{120, 0}, {0, 120}}},
+		{name: "greedy, other order", steps: []policies.Step{all(policies.Greedy, 1, 0)}, want: [][]float64{{0, 0}, {120, 0}}},
+		{name: "greedy, link down", steps: []policies.Step{all(policies.Greedy, 0, 1)}, down: []int{4 + 1}, want: [][]float64{{0, 120}, {0, 120}}},
+		{name: "pilots first", steps: []policies.Step{{Rule: policies.Greedy, Coflows: []int{0, 1}, Part: policies.Pilots}, all(policies.Greedy, 0, 1)}, want: [][]float64{{0, 120}, {0, 120}}},
+		{name: "others", steps: []policies.Step{{Rule: policies.MaxMin, Coflows: []int{0, 1}, Part: policies.Others}}, want: [][]float64{{60, 0}, {60, 60}}},
+		{name: "madd", steps: []policies.Step{all(policies.MADD, 0, 1)}, want: [][]float64{{30, 90}, {0, 0}}},
+		{name: "madd, then the skipped", steps: []policies.Step{all(policies.MADD, 0, 1), {Rule: policies.Even, Coflows: []int{0, 1}, Only: policies.Skipped}}, want: [][]float64{{30, 90}, {0, 120}}},
+		{name: "madd, then the served", steps: []policies.Step{all(policies.MADD, 1, 0), {Rule: policies.Greedy, Coflows: []int{0, 1}, Only: policies.Served}}, want: [][]float64{{15, 45}, {60, 60}}},
+		{name: "madd within", steps: []policies.Step{{Rule: policies.MADD, Coflows: []int{0, 1}, Within: 40 * time.Second}}, want: [][]float64{{20, 60}, {20, 20}}},
+		{name: "madd within too little", steps: []policies.Step{{Rule: policies.MADD, Coflows: []int{0, 1}, Within: 20 * time.Second}}, want: [][]float64{{0, 0}, {40, 40}}},
+		{name: "madd, link down", steps: []policies.Step{all(policies.MADD, 0, 1)}, down: []int{4 + 1}, want: [][]float64{{0, 0}, {60, 60}}},
+		{name: "equal", steps: []policies.Step{all(policies.Equal, 0, 1)}, want: [][]float64{{60, 60}, {0, 0}}},
+		{name: "whole", steps: []policies.Step{all(policies.Whole, 0, 1)}, want: [][]float64{{120, 0}, {0, 120}}},
+		{name: "whole after some", steps: []policies.Step{{Rule: policies.Explicit, Rates: []policies.FlowRate{{Flow: 0, Rate: 1}}}, all(policies.Whole, 0, 1)}, want: [][]float64{{1, 0}, {0, 120}}},
+		{name: "whole of a budget", budgets: []float64{0.25}, steps: []policies.Step{{Rule: policies.Whole, Coflows: []int{0, 1}, Budget: 1}, all(policies.Greedy, 1)}, want: [][]float64{{30, 0}, {90, 30}}},
+		{name: "budgets", budgets: []float64{0.75, 0.5}, steps: []policies.Step{
+			{Rule: policies.Greedy, Coflows: []int{0}, Budget: 1}, {Rule: policies.Greedy, Coflows: []int{1}, Budget: 1}, {Rule: policies.MaxMin, Coflows: []int{0, 1}, Budget: 2}},
+			want: [][]float64{{90 + 10, 10}, {10, 90 + 20}}},
+		{name: "explicit", steps: []policies.Step{{Rule: policies.Explicit, Rates: []policies.FlowRate{{Flow: 11, Rate: 100}, {Flow: 0, Rate: 20}, {Flow: 0, Rate: 5}}}, all(policies.Greedy, 1)}, want: [][]float64{{25, 0}, {20, 100}}},
+		{name: "free takes what later steps leave", steps: []policies.Step{all(policies.Free, 0), all(policies.Greedy, 1)}, want: [][]float64{{0, 0}, {120, 0}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			demands := []*Demand{coflow(0, 8, []units.Bytes{100, 300}, link(0, 1), link(0, 2)), coflow(10, 8, []units.Bytes{100}, link(0, 3), link(1, 3))}
+			demands[0].MakePilot(pilots)
+			capacity := idle(8, 120)
+			for _, l := range tc.down {
+				capacity[l] = 0
+			}
+			var s Sharer
+			sch := &policies.Schedule{Steps: tc.steps, Budgets: tc.budgets}
+			if err := s.Share(sch, demands, capacity, policies.Sizes, false); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, ratesOf(demands), near); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		sch   policies.Schedule
+		knows policies.Knowledge
+		want  string
+	}{
+		{"sizes", policies.Schedule{Steps: []policies.Step{all(policies.MADD, 0)}}, 0, "step 0 (MADD): the rule needs the sizes"},
+		{"stranger", policies.Schedule{Steps: []policies.Step{all(policies.Greedy, 0, 2)}}, 0, "coflow 2 of the view: there are 2"},
+		{"twice", policies.Schedule{Steps: []policies.Step{all(policies.Greedy, 0, 1), all(policies.Even, 1, 0, 1)}}, 0, "step 1 (Even): coflow 1 of the view is named twice"},
+		{"unknown flow", policies.Schedule{Steps: []policies.Step{all(policies.Greedy, 0), {Rule: policies.Explicit, Rates: []policies.FlowRate{{Flow: 7, Rate: 1}}}}}, 0, "no unfinished flow has that ID"},
+		{"overfull", policies.Schedule{Steps: []policies.Step{all(policies.Greedy, 0), {Rule: policies.Explicit, Rates: []policies.FlowRate{{Flow: 10, Rate: 1}}}}}, 0, "1 bit/s more than is left of link 0"},
+		{"negative", policies.Schedule{Steps: []policies.Step{{Rule: policies.Explicit, Rates: []policies.FlowRate{{Flow: 0, Rate: -1}}}}}, 0, "want 0 or more"},
+		{"not a number", policies.Schedule{Steps: []policies.Step{{Rule: policies.Explicit, Rates: []policies.FlowRate{{Flow: 0, Rate: math.NaN()}}}}}, 0, "want 0 or more"},
+		{"budget", policies.Schedule{Steps: []policies.Step{{Rule: policies.Even, Budget: 1}}}, 0, "budget 1 of 0"},
+		{"budget of more than all", policies.Schedule{Budgets: []float64{1.5}}, 0, "budget 0 is 1.5"},
+		{"budget of free", policies.Schedule{Budgets: []float64{.5}, Steps: []policies.Step{{Budget: 1}}}, 0, "keep no budget"},
+		{"rule", policies.Schedule{Steps: []policies.Step{{Rule: 99}}}, 0, "step 0 (rule 99): there is no such rule"},
+		{"part", policies.Schedule{Steps: []policies.Step{{Part: 9}}}, 0, "no part 9"},
+		{"only", policies.Schedule{Steps: []policies.Step{{Only: 9}}}, 0, "no choice 9"},
+		{"within", policies.Schedule{Steps: []policies.Step{{Within: 1}}}, 0, "that of rule MADD alone"},
+		{"rates", policies.Schedule{Steps: []policies.Step{{Rates: []policies.FlowRate{{}}}}}, 0, "with rule Explicit alone"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			demands := []*Demand{coflow(0, 8, []units.Bytes{100}, link(0, 1)), coflow(10, 8, []units.Bytes{100}, link(0, 3))}
+			var s Sharer
+			err := s.Share(&tc.sch, demands, idle(8, 120), tc.knows, false)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Fatalf("error %v, want %q", err, tc.want)
+			}
+			for _, d := range demands {
+				if d.Rate[0] != 0 || len(d.Moving()) > 0 {
+					t.Errorf("rate %v, moving %v after an error, want none", d.Rate, d.Moving())
+				}
+			}
+		})
+	}
+}
