@@ -174,7 +174,7 @@ func (f *flow) receive(n units.Bytes) {
 	f.sent = n
 	c.mostSent = max(c.mostSent, n)
 	c.remaining -= before - f.remaining()
-	f.coflow.demand.Left[f.place] = 8 * float64(f.remaining())
+	c.demand.SetLeft(f.place, 8*float64(f.remaining()))
 }
 
 func (e *Engine) transferFinished(id workloads.FlowID) error {

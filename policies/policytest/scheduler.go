@@ -216,6 +216,8 @@ func checkStep(step policies.Step, coflows, budgets int, needs policies.Knowledg
 		return fmt.Errorf("unknown choice %d of coflows", step.Only)
 	case step.Budget < 0 || step.Budget > budgets:
 		return fmt.Errorf("budget %d of %d: want 0 for none, or 1 and up", step.Budget, budgets)
+	case step.Budget > 0 && step.Rule == policies.Free:
+		return errors.New("a budget, which flows that only the transport limits do not keep")
 	case step.Rule == policies.MADD && needs&policies.Sizes == 0:
 		return errors.New("MADD needs Sizes, which Needs does not declare")
 	case step.Within < 0 || step.Within > 0 && step.Rule != policies.MADD:
