@@ -12,10 +12,9 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"testbed/policies"
-	"testbed/policies/coflow"
-	"testbed/policies/placement"
 	"testbed/topo/units"
 )
 
@@ -24,7 +23,7 @@ type Role string
 
 // The roles.
 const (
-	RoleCoflow    Role = "coflow"    // a policies.Allocator
+	RoleCoflow    Role = "coflow"    // a policies.Scheduler
 	RolePlacement Role = "placement" // a policies.Placer
 )
 
@@ -36,16 +35,24 @@ const (
 	Bool  Type = "bool"  // true or false
 	Whole Type = "whole" // a whole number
 	Size  Type = "size"  // a size such as "64MB", or a whole number of bytes
+	Float Type = "float" // a number
+	// Duration is a time such as "8ms".
+	Duration Type = "duration"
+	// Choice is one of Param.Choices, or a time where Param.Durations says so.
+	Choice Type = "choice"
 )
 
 // Param documents one parameter.
 type Param struct {
-	Name     string
-	Type     Type
-	Default  any    // bool, int64 or units.Bytes, by Type
-	Unit     string // of the value; empty for none
-	Min, Max int64  // of a whole number, or of a size in bytes
-	Doc      string // one line
+	Name      string
+	Type      Type
+	Default   any      // bool, int64, units.Bytes, float64, time.Duration or string, by Type
+	Unit      string   // of the value; empty for none
+	Min, Max  int64    // of a whole number, of a size in bytes, of a duration in nanoseconds
+	Low, High float64  // of a float
+	Choices   []string // of a choice
+	Durations bool     // of a choice: a duration from Min to Max does too
+	Doc       string   // one line
 }
 
 // Entry documents one policy.
@@ -57,16 +64,20 @@ type Entry struct {
 	// Holds tells of a coflow policy that it sets ceilings, and so may hold flows back.
 	Holds bool
 
-	allocator func(values) policies.Allocator
+	scheduler func(values) policies.Scheduler
 	placer    func(values) policies.Placer
+	check     func(values) []error // what is wrong with values together; may be nil
 }
 
 // values are the parameters of one policy, all of them, by name.
 type values map[string]any
 
-func (v values) bool(name string) bool        { return v[name].(bool) }
-func (v values) int(name string) int          { return int(v[name].(int64)) }
-func (v values) size(name string) units.Bytes { return v[name].(units.Bytes) }
+func (v values) bool(name string) bool              { return v[name].(bool) }
+func (v values) int(name string) int                { return int(v[name].(int64)) }
+func (v values) size(name string) units.Bytes       { return v[name].(units.Bytes) }
+func (v values) float(name string) float64          { return v[name].(float64) }
+func (v values) duration(name string) time.Duration { return v[name].(time.Duration) }
+func (v values) choice(name string) string          { return v[name].(string) }
 
 // Entries are all policies of a role, by name.
 func Entries(role Role) []Entry {
@@ -80,34 +91,9 @@ func Entries(role Role) []Entry {
 	return out
 }
 
+// table is all there is, file by file.
 func table() []Entry {
-	hdfs, sinbad := placement.DefaultHDFS(), placement.DefaultSinbad()
-	defaultPlacement := func(p placement.HDFS) []Param {
-		return []Param{
-			{Name: "consider_load", Type: Bool, Default: p.ConsiderLoad, Doc: "the default placement passes over hosts with more than twice the average number of writes"},
-			{Name: "min_blocks", Type: Whole, Default: int64(p.MinBlocks), Unit: "blocks", Min: 1, Max: 1000, Doc: "room the default placement wants on a disk"},
-		}
-	}
-	hdfsOf := func(v values) placement.HDFS {
-		return placement.HDFS{ConsiderLoad: v.bool("consider_load"), MinBlocks: v.int("min_blocks")}
-	}
-	return []Entry{
-		{Role: RoleCoflow, Name: "fair", Doc: "every flow for itself: plain TCP, max-min fair in the fluid model",
-			allocator: func(values) policies.Allocator { return coflow.Fair{} }},
-		{Role: RoleCoflow, Name: "sebf", Doc: "Varys (SIGCOMM 2014): smallest effective bottleneck first, flows of a coflow end together; knows sizes", Holds: true,
-			allocator: func(values) policies.Allocator { return coflow.SEBF{} }},
-		{Role: RolePlacement, Name: "hdfs", Doc: "HDFS default: writer, then two hosts of one random other rack",
-			Params: defaultPlacement(hdfs),
-			placer: func(v values) policies.Placer { return hdfsOf(v) }},
-		{Role: RolePlacement, Name: "sinbad", Doc: "Sinbad (SIGCOMM 2013): writer, then the two least loaded hosts of the least loaded other rack",
-			Params: append([]Param{
-				{Name: "threshold", Type: Size, Default: sinbad.Threshold, Unit: "bytes", Max: math.MaxInt64, Doc: "smaller blocks get the default placement; 0B steers all"},
-				{Name: "tolerance", Type: Whole, Default: int64(sinbad.Tolerance), Unit: "percent of a disk", Max: 100, Doc: "how much fuller than the average disk one may be and still get replicas"},
-			}, defaultPlacement(sinbad.Fallback)...),
-			placer: func(v values) policies.Placer {
-				return placement.Sinbad{Threshold: v.size("threshold"), Tolerance: v.int("tolerance"), Fallback: hdfsOf(v)}
-			}},
-	}
+	return slices.Concat(orderings(), samplings(), placements())
 }
 
 // Holds tells whether the coflow policy of that name sets ceilings.
@@ -126,12 +112,12 @@ func Names(role Role) []string {
 
 // Coflow is the coflow policy of that name, with its defaults where params say
 // nothing. The error joins all that is wrong with the name or the parameters.
-func Coflow(name string, params map[string]any) (policies.Allocator, error) {
+func Coflow(name string, params map[string]any) (policies.Scheduler, error) {
 	e, v, err := resolve(RoleCoflow, name, params)
 	if err != nil {
 		return nil, err
 	}
-	return e.allocator(v), nil
+	return e.scheduler(v), nil
 }
 
 // Placement is the placement policy of that name, with its defaults where
@@ -185,6 +171,14 @@ func resolve(role Role, name string, params map[string]any) (Entry, values, erro
 			v[given] = value
 		}
 	}
+	if err := errors.Join(errs...); err != nil {
+		return e, v, err
+	}
+	if e.check != nil {
+		for _, err := range e.check(v) {
+			errs = append(errs, fmt.Errorf("%s policy %s: %w", role, name, err))
+		}
+	}
 	return e, v, errors.Join(errs...)
 }
 
@@ -218,9 +212,61 @@ func (p Param) parse(given any) (any, error) {
 			return size, nil
 		}
 		return nil, fmt.Errorf(`%v: want a size such as "64MB"`, given)
+	case Float:
+		if x, ok := number(given); ok && x >= p.Low && x <= p.High {
+			return x, nil
+		}
+		return nil, fmt.Errorf("%v: want a number of %v to %v%s", given, p.Low, p.High, p.unit())
+	case Duration:
+		if d, ok := duration(given); ok && int64(d) >= p.Min && int64(d) <= p.Max {
+			return d, nil
+		}
+		return nil, fmt.Errorf(`%v: want a duration such as "8ms", of %v to %v`, given, time.Duration(p.Min), time.Duration(p.Max))
+	case Choice:
+		if s, ok := given.(string); ok && slices.Contains(p.Choices, s) {
+			return s, nil
+		}
+		also := ""
+		if p.Durations {
+			if d, ok := duration(given); ok && int64(d) >= p.Min && int64(d) <= p.Max {
+				return d, nil
+			}
+			also = fmt.Sprintf(` or a duration such as "8ms", of %v to %v`, time.Duration(p.Min), time.Duration(p.Max))
+		}
+		return nil, fmt.Errorf("%v: want %s%s", given, strings.Join(p.Choices, ", "), also)
 	default:
 		return nil, fmt.Errorf("parameter of unknown type %q", p.Type)
 	}
+}
+
+func (p Param) unit() string {
+	if p.Unit == "" {
+		return ""
+	}
+	return " (" + p.Unit + ")"
+}
+
+// number is the finite number that a decoder may have made a whole one.
+func number(given any) (float64, bool) {
+	if n, ok := whole(given); ok {
+		return float64(n), true
+	}
+	x, ok := given.(float64)
+	return x, ok && !math.IsNaN(x) && !math.IsInf(x, 0)
+}
+
+// duration is the time that text stands for; of numbers only 0 is one, since no
+// unit goes with them.
+func duration(given any) (time.Duration, bool) {
+	switch d := given.(type) {
+	case time.Duration:
+		return d, true
+	case string:
+		x, err := time.ParseDuration(d)
+		return x, err == nil
+	}
+	n, ok := whole(given)
+	return 0, ok && n == 0
 }
 
 // whole is the whole number that a decoder may have made an int, an unsigned or

@@ -1,8 +1,7 @@
 // Package coflow holds the policies that share the network among coflows: which
-// goes first, and at what rates its flows send.
+// goes first, and by which rule its flows send.
 //
-// It does not hand out what a policy leaves of the links' capacity: that is
-// done once for all policies, in the engine.
+// It computes no rates: package rates does that once for all policies.
 package coflow
 
 import (
@@ -18,17 +17,32 @@ type Fair struct{}
 // Needs is nothing.
 func (Fair) Needs() policies.Knowledge { return 0 }
 
-// Allocate frees every flow, in the order of the View.
-func (Fair) Allocate(v *policies.View) []policies.Grant {
-	var n int
-	for i := range v.Coflows {
-		n += len(v.Coflows[i].Flows)
+// When is at arrivals: a coflow that is new has to be set free, and nothing else
+// changes.
+func (Fair) When() policies.When { return policies.When{Coflows: true} }
+
+// Schedule is one step for everything.
+func (Fair) Schedule(v *policies.View, s *policies.Schedule) {
+	if len(v.Coflows) > 0 {
+		s.Steps = append(s.Steps, policies.Step{Coflows: s.Order(len(v.Coflows)), Rule: policies.Free})
 	}
-	grants := make([]policies.Grant, 0, n)
-	for i := range v.Coflows {
-		for j := range v.Coflows[i].Flows {
-			grants = append(grants, policies.Grant{Flow: v.Coflows[i].Flows[j].ID, Ceiling: policies.NoLimit})
-		}
+}
+
+// EqualShare gives every flow the smaller of the equal shares of the links it
+// crosses, and what that leaves of other links to nobody. It is what the
+// simulator CoflowSim calls FAIR, and less than max-min fairness: on the public
+// Facebook trace coflows take 1.2 times as long on average.
+type EqualShare struct{}
+
+// Needs is nothing.
+func (EqualShare) Needs() policies.Knowledge { return 0 }
+
+// When is whenever the number of flows on a link changes.
+func (EqualShare) When() policies.When { return policies.When{Coflows: true, Flows: true} }
+
+// Schedule is one step for everything.
+func (EqualShare) Schedule(v *policies.View, s *policies.Schedule) {
+	if len(v.Coflows) > 0 {
+		s.Steps = append(s.Steps, policies.Step{Coflows: s.Order(len(v.Coflows)), Rule: policies.Even})
 	}
-	return grants
 }

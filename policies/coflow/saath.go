@@ -1,0 +1,175 @@
+package coflow
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"testbed/policies"
+)
+
+// Saath (Jajoo, Gandhi, Hu and Koh, CoNEXT 2017) knows no sizes. Its queues are
+// Aalo's, but a coflow leaves one as soon as a single flow has sent its part of the
+// threshold; inside a queue the coflow that contends with the fewest others goes
+// first; and a coflow is served as a whole or, but for what would stay idle, not at
+// all. A coflow that is long in one queue goes before all others.
+type Saath struct {
+	Queues
+	Interval time.Duration // δ, as Aalo's
+	// PerFlow splits a queue's threshold evenly among the flows a coflow has at
+	// arrival, and moves it on when one of them has sent that much. Otherwise what the
+	// coflow has sent together counts, as in Aalo. Bytes sent up to a queue's end but
+	// without it belong to it.
+	PerFlow bool
+	// FIFO orders a queue by arrival. Otherwise it is by contention, the number of
+	// other coflows in the queue that have unfinished flows at the same ports, the
+	// least first, ties by arrival.
+	FIFO bool
+	// Deadline is D: a coflow is overdue when it has been in a queue for D times the
+	// number of coflows it found there, itself included, times the least time it
+	// needs to get through. Overdue ones go first, the longest overdue before others.
+	// 0 is never.
+	Deadline float64
+	// Dynamics moves coflows up: when some flows have ended, the others are taken to
+	// be as long as the median of those, and the coflow is in the queue of what that
+	// leaves to be sent, if that is a higher one. The paper goes by the flow that has
+	// most left; here it is their mean, since flows are not seen one by one.
+	Dynamics bool
+	// Conserve gives coflows that were not served as a whole what is left idle, in
+	// the same order.
+	Conserve bool
+}
+
+// DefaultSaath is the paper's.
+func DefaultSaath() Saath {
+	return Saath{Queues: DefaultQueues(), Interval: DefaultInterval, PerFlow: true, Deadline: 2, Dynamics: true, Conserve: true}
+}
+
+// Needs is nothing.
+func (Saath) Needs() policies.Knowledge { return 0 }
+
+// When is every interval; between them, rates change where a coflow or a flow ends.
+func (a Saath) When() policies.When {
+	return policies.When{Coflows: true, Flows: true, Every: a.Interval}
+}
+
+// Schedule serves overdue coflows, then the queues, the first one first. The label
+// of a coflow is its queue plus K times the number of coflows it found there, so
+// that its deadline is known for as long as it stays.
+func (a Saath) Schedule(v *policies.View, s *policies.Schedule) {
+	ends, count := a.limits(s), max(a.Count, 1)
+	queue, in := s.Ints(len(v.Coflows)), s.Ints(count)
+	for i := range v.Coflows {
+		c := &v.Coflows[i]
+		sent := int64(c.Sent)
+		if a.PerFlow {
+			sent = product(int64(c.MostSent), int64(c.Width), 1)
+		}
+		q := from(ends, sent)
+		a.watch(s, c, ends, q)
+		if a.Dynamics && c.Finished > 0 && c.Left > 0 {
+			q = min(q, from(ends, estimate(c)))
+		}
+		queue[i] = q
+		in[q]++
+	}
+	deadline := s.Counts(len(v.Coflows))
+	for i := range v.Coflows {
+		c, q := &v.Coflows[i], queue[i]
+		label, since := c.Queue, c.Since
+		if label < count || label%count != q {
+			label, since = q+count*in[q], v.Now
+		}
+		s.Queues = append(s.Queues, label)
+		deadline[i] = math.MaxInt64
+		if a.Deadline > 0 {
+			deadline[i] = add(int64(since), float64(a.Deadline*float64(label/count))*through(v, c, ends, q))
+		}
+		if d := deadline[i]; d > int64(v.Now) && d < math.MaxInt64 && (s.Wake == 0 || time.Duration(d) < s.Wake) {
+			s.Wake = time.Duration(d)
+		}
+	}
+	o := s.Order(len(v.Coflows))
+	contention := s.Ints(len(v.Coflows))
+	if !a.FIFO {
+		contention = contentions(v, s, queue)
+	}
+	overdue := func(i int) int64 {
+		if deadline[i] > int64(v.Now) {
+			return math.MaxInt64
+		}
+		return deadline[i]
+	}
+	slices.SortFunc(o, func(x, y int) int {
+		if by := cmp.Compare(overdue(x), overdue(y)); by != 0 {
+			return by
+		}
+		return cmp.Or(cmp.Compare(queue[x], queue[y]), cmp.Compare(contention[x], contention[y]), cmp.Compare(x, y))
+	})
+	if len(o) == 0 {
+		return
+	}
+	s.Steps = append(s.Steps, policies.Step{Coflows: o, Rule: policies.Equal})
+	if a.Conserve {
+		s.Steps = append(s.Steps, policies.Step{Coflows: o, Rule: policies.Greedy, Only: policies.Skipped})
+	}
+}
+
+// watch tells at what progress a coflow leaves queue q, by which it is ranked now.
+func (a Saath) watch(s *policies.Schedule, c *policies.CoflowState, ends []int64, q int) {
+	var all, most int64
+	if q < len(ends) {
+		all = max(ends[q]-1, 1)
+		if a.PerFlow {
+			w := int64(max(c.Width, 1))
+			// One flow moves the coflow on when it has sent the quotient rounded up.
+			all, most = 0, max((ends[q]-1)/w, 1)
+		}
+	}
+	s.Watch, s.WatchMost = append(s.Watch, all), append(s.WatchMost, most)
+}
+
+// estimate is what a coflow's threshold is compared with where its flows are as long
+// as the median of those that have ended: what an unfinished one then has left,
+// on average, times the flows at arrival.
+func estimate(c *policies.CoflowState) int64 {
+	left := product(int64(c.Median), int64(c.Width), 1) - int64(c.Sent)
+	return product(max(left, 0), int64(c.Width), int64(c.Left))
+}
+
+// through is the least time in nanoseconds in which a coflow could send its part
+// of queue q at equal rates, alone: what the queue spans, by flow, times the flows
+// at its busiest port. The last queue counts as if it had an end.
+func through(v *policies.View, c *policies.CoflowState, ends []int64, q int) float64 {
+	span := float64(0)
+	switch n := len(ends); {
+	case n == 0:
+		return math.Inf(1)
+	case q == 0:
+		span = float64(ends[0])
+	case q < n:
+		span = float64(ends[q] - ends[q-1])
+	default:
+		span = float64(ends[n-1])
+	}
+	span /= float64(max(c.Width, 1))
+	longest := 0.0
+	for _, l := range atPorts(c, ports(v)) {
+		if rate := v.Capacity[l.Link]; rate > 0 {
+			longest = max(longest, float64(8e9*span)*float64(l.Flows)/float64(rate))
+		}
+	}
+	if longest == 0 {
+		return math.Inf(1) // nothing it has to do with moves
+	}
+	return longest
+}
+
+// add is t and so many nanoseconds, at most the end of time.
+func add(t int64, ns float64) int64 {
+	if !(ns < math.MaxInt64/2) {
+		return math.MaxInt64
+	}
+	return t + int64(ns)
+}
