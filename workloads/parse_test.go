@@ -16,8 +16,8 @@ const goodTrace = "4 2\n1 0 2 0 1 1 3:65.0\n7 250 1 3 2 0:0.125 3:4\n"
 
 func TestParseTrace(t *testing.T) {
 	want := &Trace{Name: "good", Ports: 4, Coflows: []TraceCoflow{
-		{ID: 1, Mappers: []int{0, 1}, Reducers: []TraceReducer{{3, 65 * megabyte}}},
-		{ID: 7, Arrival: 250 * time.Millisecond, Mappers: []int{3}, Reducers: []TraceReducer{{0, 125_000}, {3, 4 * megabyte}}},
+		{ID: 1, Mappers: []int{0, 1}, Reducers: []TraceReducer{{Port: 3, Size: 65 * megabyte}}},
+		{ID: 7, Arrival: 250 * time.Millisecond, Mappers: []int{3}, Reducers: []TraceReducer{{Port: 0, Size: 125_000}, {Port: 3, Size: 4 * megabyte}}},
 	}}
 	for _, text := range []string{
 		goodTrace,

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 )
 
@@ -11,7 +12,7 @@ import (
 // back as the same trace. A trace that the format cannot hold is an error, and
 // nothing is written.
 func WriteTrace(w io.Writer, t *Trace) error {
-	if err := t.check(); err != nil {
+	if err := t.checkBenchmark(); err != nil {
 		return err
 	}
 	b := bufio.NewWriter(w)
@@ -33,7 +34,23 @@ func WriteTrace(w io.Writer, t *Trace) error {
 	return nil
 }
 
-// check finds the first thing that ParseTrace would not accept.
+// checkBenchmark finds the first thing that the format cannot hold.
+func (t *Trace) checkBenchmark() error {
+	if err := t.check(); err != nil {
+		return err
+	}
+	for _, c := range t.Coflows {
+		if c.Arrival%time.Millisecond != 0 {
+			return fmt.Errorf("trace %s: coflow %d: arrival %v: want whole milliseconds", t.Name, c.ID, c.Arrival)
+		}
+		if !c.even() {
+			return fmt.Errorf("trace %s: coflow %d: its flows to one reducer differ in size, which a line of coflow-benchmark cannot say", t.Name, c.ID)
+		}
+	}
+	return nil
+}
+
+// check finds the first thing that no trace may have.
 func (t *Trace) check() error {
 	if t.Ports < 1 || t.Ports > MaxTracePorts {
 		return fmt.Errorf("trace %s: %d ports: want 1 to %d", t.Name, t.Ports, MaxTracePorts)
@@ -51,8 +68,8 @@ func (t *Trace) check() error {
 		if c.ID <= lastID || c.ID > maxTraceID {
 			return bad("want ids ascending from 0 to %d", maxTraceID)
 		}
-		if c.Arrival < lastAt || c.Arrival%time.Millisecond != 0 {
-			return bad("arrival %v: want whole milliseconds, not going back", c.Arrival)
+		if c.Arrival < lastAt {
+			return bad("arrival %v: want 0 or more, not going back", c.Arrival)
 		}
 		lastID, lastAt = c.ID, c.Arrival
 		ports := make([]int, len(c.Reducers))
@@ -62,6 +79,9 @@ func (t *Trace) check() error {
 				return bad("%v MB: want more than 0 and at most %v", r.Size, maxReducerSize)
 			}
 			size += r.Size
+			if err := r.checkFlows(len(c.Mappers)); err != nil {
+				return bad("reducer's port %d: %v", r.Port, err)
+			}
 		}
 		for _, list := range [][]int{c.Mappers, ports} {
 			if len(list) == 0 {
@@ -75,6 +95,9 @@ func (t *Trace) check() error {
 				seen[port] = true
 			}
 		}
+		if i := c.idleMapper(); i >= 0 {
+			return bad("mapper's port %d sends nothing: want a flow of every mapper", c.Mappers[i])
+		}
 		if size > maxTraceSize {
 			return bad("more than %v MB up to here", maxTraceSize)
 		}
@@ -83,4 +106,49 @@ func (t *Trace) check() error {
 		}
 	}
 	return nil
+}
+
+// checkFlows finds flows that do not make up the reducer's size.
+func (r TraceReducer) checkFlows(mappers int) error {
+	if r.Flows == nil {
+		return nil
+	}
+	if len(r.Flows) != mappers {
+		return fmt.Errorf("%d flows from %d mappers: want one of each, 0 where there is none", len(r.Flows), mappers)
+	}
+	left := r.Size
+	for _, f := range r.Flows {
+		if f < 0 || f > left {
+			return fmt.Errorf("flows of %v MB and more in all: want %v, none below 0", r.Size-left+max(f, 0), r.Size)
+		}
+		left -= f
+	}
+	if left > 0 {
+		return fmt.Errorf("flows of %v MB in all: want %v", r.Size-left, r.Size)
+	}
+	return nil
+}
+
+// idleMapper is the index of the first mapper without a flow, or -1.
+func (c TraceCoflow) idleMapper() int {
+	sends := make([]bool, len(c.Mappers))
+	for _, r := range c.Reducers {
+		if r.Flows == nil {
+			return -1
+		}
+		for i, f := range r.Flows {
+			sends[i] = sends[i] || f > 0
+		}
+	}
+	return slices.Index(sends, false)
+}
+
+// even tells whether each reducer of the coflow fetches the same from each mapper.
+func (c TraceCoflow) even() bool {
+	for _, r := range c.Reducers {
+		if r.Flows != nil && slices.Min(r.Flows) != slices.Max(r.Flows) {
+			return false
+		}
+	}
+	return true
 }
