@@ -112,12 +112,8 @@ func (c TraceCoflow) SkewAbove(k Factor) bool {
 	return most.Cmp(least.Mul(least, big.NewRat(k.Num, k.Den))) > 0
 }
 
-// ThinCoflow is the most flows of a thin coflow, one whose size is not worth
-// estimating from a sample: the limit T of Philae (USENIX ATC 2019), by which also
-// its figure 5 tells coflows apart.
-const ThinCoflow = 7
-
-// WideOnly is t without its thin coflows: it keeps those of more flows than thin.
+// WideOnly is t without its thin coflows: it keeps those of more flows than thin,
+// 7 in Philae's evaluation (USENIX ATC 2019).
 func WideOnly(t *Trace, thin int) (*Trace, error) {
 	if thin < 0 {
 		return nil, fmt.Errorf("trace %s: coflows of more than %d flows: want 0 or more", t.Name, thin)

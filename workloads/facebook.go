@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"time"
 )
 
@@ -50,10 +49,10 @@ const (
 
 // kind is a class of the coflows of the Facebook trace.
 type kind struct {
-	name   string
-	bin    Bin
-	giant  bool
-	share  int // coflows of the trace
+	name  string
+	bin   Bin
+	giant bool
+	share int // coflows of the trace
 	mapper, reducer,
 	length, // largest flow, MB
 	skew, // largest over smallest flow
