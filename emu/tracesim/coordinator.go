@@ -19,10 +19,10 @@ type Coordinator struct {
 	// Intervals is in how many a coflow was unfinished. The other counts are of these.
 	Intervals int64
 	// Updates is the sum over the intervals of the agents that report in them. An agent
-	// reports in an interval if one of its flows ends in it. Where the decision in force
-	// waits for what coflows have sent, an agent also reports if it has an unfinished
-	// flow: that is, if When.Every is set and Schedule.Watch is either empty or above 0
-	// for some coflow.
+	// reports in an interval if one of its flows ends in it. Where the scheduler goes by
+	// what coflows have sent, an agent also reports if it has an unfinished flow: that
+	// is, from the first decision on in which When.Every is set and Schedule.Watch is
+	// empty, or above 0 for some coflow.
 	Updates int64
 	// Silent is in how many intervals no agent reports.
 	Silent int64
@@ -49,8 +49,8 @@ type counter struct {
 
 	busy, heard, flushed union
 
-	changed []int64     // by host: the last decision that changed something
-	now     int64       // the decision
+	changed []int64 // by host: the last decision that changed something
+	now     int64   // the decision
 }
 
 // union counts the members of intervals that come in order of their ends.
@@ -138,16 +138,10 @@ func (k *counter) regularly(h topo.HostID, to int64) {
 // decided counts a decision.
 func (k *counter) decided(s *sim) {
 	at := k.interval(s.now)
-	regular := s.cfg.Scheduler.When().Every > 0 && (!s.watching || slices.ContainsFunc(s.active, func(c *coflow) bool { return c.watch > 0 }))
+	regular := k.regular || s.cfg.Scheduler.When().Every > 0 && (!s.watching || slices.ContainsFunc(s.active, func(c *coflow) bool { return c.watch > 0 }))
 	if regular != k.regular {
-		for h, n := range k.left {
-			if n > 0 {
-				k.regularly(topo.HostID(h), at)
-				k.from[h] = at
-			}
-		}
-		if k.regular {
-			k.heard.add(k.waiting, at)
+		for h := range k.from {
+			k.from[h] = at
 		}
 		k.waiting, k.regular = at, regular
 	}

@@ -22,7 +22,10 @@ func (s *sim) decide() error {
 		return err
 	}
 	s.result.Decisions++
-	s.decided, s.pending, s.wake = s.now.round(), false, s.schedule.Wake
+	s.decided, s.pending, s.wake = s.now.round(), false, 0
+	if s.schedule.Wake > s.decided {
+		s.wake = s.schedule.Wake
+	}
 	for i, q := range s.schedule.Queues {
 		if st := &s.active[i].state; st.Queue != q {
 			st.Queue, st.Since = q, s.decided
@@ -116,9 +119,6 @@ func (s *sim) checkSchedule() error {
 		if w < 0 {
 			return fmt.Errorf("watch of coflow %d: %d bytes: want 0 or more", s.active[i].state.ID, w)
 		}
-	}
-	if sch.Wake != 0 && sch.Wake <= s.view.Now {
-		return fmt.Errorf("wakes at %v: want a later moment than now", sch.Wake)
 	}
 	s.pilots = s.pilots[:0]
 	for _, id := range sch.Pilots {

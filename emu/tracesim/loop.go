@@ -75,11 +75,11 @@ type coflow struct {
 	sizes  *sizes
 
 	started bool
-	shown   bool       // the scheduler has seen it
-	news    bool       // something of what the scheduler sees has changed
-	sent    float64    // bits, of all flows
-	most    float64    // bits, of one flow
-	ended   clock      // the last end of a flow
+	shown   bool        // the scheduler has seen it
+	news    bool        // something of what the scheduler sees has changed
+	sent    float64     // bits, of all flows
+	most    float64     // bits, of one flow
+	ended   clock       // the last end of a flow
 	watch   units.Bytes // 0 for never
 
 	joined bool // its flows are in classes
@@ -541,11 +541,11 @@ func (s *sim) register(at int) (*coflow, error) {
 		r.Largest = max(r.Largest, fl.Size)
 	}
 	for l, n := range load {
-		if s.cfg.Capacity[l] == 0 {
-			r.Bound = math.MaxInt64
-			continue
+		rate := s.cfg.Capacity[l]
+		if rate == 0 {
+			rate = f.Link(l).Rate // it is down
 		}
-		r.Bound = max(r.Bound, s.cfg.Capacity[l].TimeToSend(n))
+		r.Bound = max(r.Bound, rate.TimeToSend(n))
 	}
 	c.demand = rates.NewDemand(demand, len(s.capacity))
 	c.sizes = newSizes(c.flows)

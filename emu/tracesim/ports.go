@@ -2,7 +2,6 @@ package tracesim
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"testbed/topo"
@@ -16,7 +15,8 @@ import (
 // any other. The zero value takes every 1 MB 8 ms on a port.
 type Ports struct {
 	Rate units.Rate // of a port, each way; 0 stands for 1 Gbps
-	// MB is the trace's megabyte, units.MB or units.MiB; 0 stands for units.MB.
+	// MB is the megabyte of a trace that does not say what its own is, units.MB or
+	// units.MiB; 0 stands for units.MB.
 	MB units.Bytes
 	// DropLocal leaves out flows from a port to itself, and with them coflows that
 	// have no others.
@@ -54,14 +54,11 @@ func (o Ports) Coflows(t *workloads.Trace) (*topo.Fabric, []workloads.Coflow, er
 		if o.Batch > 0 {
 			out.Arrival = max(0, (c.Arrival+o.Batch-1)/o.Batch-1) * o.Batch
 		}
-		for _, src := range c.Mappers {
-			for _, r := range c.Reducers {
-				if o.DropLocal && src == r.Port {
+		for i, src := range c.Mappers {
+			for j, r := range c.Reducers {
+				size := c.FlowBytes(i, j, t.MB(o.MB))
+				if size == 0 || o.DropLocal && src == r.Port {
 					continue
-				}
-				size, ok := bytesOf(r.Size, len(c.Mappers), o.MB)
-				if !ok {
-					return nil, nil, fmt.Errorf("trace %s: coflow %d: %v MB do not fit", t.Name, c.ID, r.Size)
 				}
 				out.Flows = append(out.Flows, workloads.Flow{ID: next, Src: topo.HostID(src), Dst: topo.HostID(t.Ports + r.Port), Size: size})
 				next++
@@ -72,15 +69,4 @@ func (o Ports) Coflows(t *workloads.Trace) (*topo.Fabric, []workloads.Coflow, er
 		}
 	}
 	return f, coflows, nil
-}
-
-// bytesOf is one mapper's share of a reducer's megabytes, rounded up.
-func bytesOf(m workloads.Megabytes, mappers int, mb units.Bytes) (units.Bytes, bool) {
-	const millionths = 1_000_000
-	if mappers <= 0 || m <= 0 || m > math.MaxInt64/workloads.Megabytes(mb) {
-		return 0, false
-	}
-	n := int64(m) * int64(mb)
-	per := int64(mappers) * millionths
-	return units.Bytes((n + per - 1) / per), true
 }
