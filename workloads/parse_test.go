@@ -109,7 +109,7 @@ func TestParseTraceBoundsErrors(t *testing.T) {
 
 func TestParseTraceLongLine(t *testing.T) {
 	_, err := ParseTrace("t", strings.NewReader("4 1\n"+strings.Repeat("1 ", maxTraceLine)))
-	want := "t:2:1: line longer than 4194304 bytes: want one coflow a line; the rest is not read"
+	want := "t:2:1: line longer than 16777216 bytes: want one coflow a line; the rest is not read"
 	if err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}

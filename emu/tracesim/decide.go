@@ -6,15 +6,14 @@ import (
 	"slices"
 
 	"testbed/policies"
-	"testbed/policies/rates"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
 
 // decide asks the scheduler and puts its answer into force.
 func (s *sim) decide() error {
-	if err := s.leaveClasses(); err != nil {
-		return err
+	if s.shared {
+		s.classes.tell(s)
 	}
 	s.show()
 	s.schedule.Reset()
@@ -23,7 +22,10 @@ func (s *sim) decide() error {
 		return err
 	}
 	s.result.Decisions++
-	s.decided, s.pending, s.wake = s.now.round(), false, s.schedule.Wake
+	s.decided, s.pending, s.wake = s.now.round(), false, 0
+	if s.schedule.Wake > s.decided {
+		s.wake = s.schedule.Wake
+	}
 	for i, q := range s.schedule.Queues {
 		if st := &s.active[i].state; st.Queue != q {
 			st.Queue, st.Since = q, s.decided
@@ -42,6 +44,7 @@ func (s *sim) decide() error {
 	for _, p := range s.pilots {
 		if !p.c.demand.Pilot(p.place) {
 			p.c.demand.MakePilot(p.place)
+			p.c.news = true
 			p.c.state.Pilots++
 			p.c.state.PilotsLeft++
 		}
@@ -62,15 +65,18 @@ func (s *sim) show() {
 	s.flows = s.flows[:0]
 	for i, c := range s.active {
 		st := &c.state
-		st.Sent = s.bytesBy(c)
-		if sizes {
-			st.Remaining = st.Size - st.Sent
+		if c.news {
+			c.news = false
+			st.Sent = s.bytesBy(c)
+			if sizes {
+				st.Remaining = st.Size - st.Sent
+			}
+			for _, p := range c.demand.Moving() {
+				c.most = max(c.most, 8*float64(c.flows[p].Size)-c.demand.Left[p])
+			}
+			st.MostSent = units.Bytes(c.most/8 + nearlyWhole)
+			st.Links = c.demand.Links(sizes)
 		}
-		for _, p := range c.demand.Moving() {
-			c.most = max(c.most, 8*float64(c.flows[p].Size)-c.demand.Left[p])
-		}
-		st.MostSent = units.Bytes(c.most/8 + nearlyWhole)
-		st.Links = c.demand.Links(sizes)
 		st.Flows = nil
 		if s.needs&policies.Flows != 0 || s.needs&policies.NewFlows != 0 && !c.shown {
 			first := len(s.flows)
@@ -84,7 +90,7 @@ func (s *sim) show() {
 // appendFlows lists the unfinished flows.
 func (c *coflow) appendFlows(out []policies.FlowState, sizes bool) []policies.FlowState {
 	for p, left := range c.demand.Left {
-		if left <= 0 {
+		if c.demand.Ended(p) {
 			continue
 		}
 		fl := &c.flows[p]
@@ -114,9 +120,6 @@ func (s *sim) checkSchedule() error {
 			return fmt.Errorf("watch of coflow %d: %d bytes: want 0 or more", s.active[i].state.ID, w)
 		}
 	}
-	if sch.Wake != 0 && sch.Wake <= s.view.Now {
-		return fmt.Errorf("wakes at %v: want a later moment than now", sch.Wake)
-	}
 	s.pilots = s.pilots[:0]
 	for _, id := range sch.Pilots {
 		c, place := s.find(id)
@@ -134,7 +137,7 @@ func (s *sim) find(id workloads.FlowID) (*coflow, int) {
 		if id < c.flows[0].ID || id > c.flows[len(c.flows)-1].ID {
 			continue
 		}
-		if p := c.demand.Place(id); p >= 0 && c.demand.Left[p] > 0 {
+		if p := c.demand.Place(id); p >= 0 && !c.demand.Ended(p) {
 			return c, p
 		}
 	}
@@ -152,31 +155,29 @@ func (s *sim) share() error {
 		}
 	}
 	s.free = free
+	s.list()
 	if free && all && s.enterClasses() {
 		return nil
 	}
+	if free {
+		return s.ceilings.set(s)
+	}
+	return s.compute(&s.schedule)
+}
+
+// list puts together the demands of the active coflows.
+func (s *sim) list() {
 	s.demands = s.demands[:0]
 	for _, c := range s.active {
 		s.demands = append(s.demands, c.demand)
 	}
-	if free && !all {
-		return s.ceilings.set(s)
-	}
-	s.ceilings.none()
-	return s.compute(&s.schedule)
 }
 
 // refill computes the rates of flows without a ceiling anew, as the network does by
 // itself when a flow ends.
 func (s *sim) refill() error {
-	s.demands = s.demands[:0]
-	for _, c := range s.active {
-		s.demands = append(s.demands, c.demand)
-	}
-	if s.ceilings.mixed {
-		return s.ceilings.refill(s)
-	}
-	return s.compute(s.ceilings.free(s))
+	s.list()
+	return s.ceilings.refill(s)
 }
 
 // compute sets the rates of a schedule.
@@ -190,18 +191,72 @@ func (s *sim) compute(sch *policies.Schedule) error {
 	return nil
 }
 
-// ceilings keeps the rates of flows that have a ceiling while those without share
-// what is left.
+// ceilings keeps the rates of the flows that have a ceiling while those without
+// share what is left, where a schedule has both. A flow that one step leaves free
+// has no ceiling by another.
 type ceilings struct {
-	mixed   bool // some flows have one, some have not
-	fixed   []policies.FlowRate
-	open    [][]int // not used while !mixed
-	again   policies.Schedule
-	coflows []workloads.CoflowID // that the free steps serve
-	sharer  rates.Sharer
+	fixed []fixed
+	open  []open
+	again policies.Schedule // these, and Free for the others
 }
 
-func (c *ceilings) none() { c.mixed = false }
+type fixed struct {
+	c     *coflow
+	place int32
+	rate  float64
+}
 
-var _ = math.Inf
-var _ = slices.Index[[]int]
+// open is a part of a coflow whose flows have no ceiling.
+type open struct {
+	c    *coflow
+	part policies.Part
+}
+
+// set puts a schedule into force in which some flows have a ceiling.
+func (k *ceilings) set(s *sim) error {
+	if err := s.sharer.Share(&s.schedule, s.demands, s.capacity, s.needs, true); err != nil {
+		return err
+	}
+	k.fixed, k.open = k.fixed[:0], k.open[:0]
+	for _, c := range s.active {
+		var pilots, others bool
+		for _, p := range c.demand.Moving() {
+			switch r := c.demand.Rate[p]; {
+			case !math.IsInf(r, 1):
+				k.fixed = append(k.fixed, fixed{c, p, r})
+			case c.demand.Pilot(int(p)):
+				pilots = true
+			default:
+				others = true
+			}
+		}
+		if pilots {
+			k.open = append(k.open, open{c, policies.Pilots})
+		}
+		if others {
+			k.open = append(k.open, open{c, policies.Others})
+		}
+	}
+	return k.refill(s)
+}
+
+// refill shares what is left among the flows without a ceiling.
+func (k *ceilings) refill(s *sim) error {
+	place := make(map[*coflow]int, len(s.active))
+	for i, c := range s.active {
+		place[c] = i
+	}
+	k.again.Reset()
+	var rates []policies.FlowRate
+	k.fixed = slices.DeleteFunc(k.fixed, func(f fixed) bool { return f.c.demand.Ended(int(f.place)) })
+	for _, f := range k.fixed {
+		rates = append(rates, policies.FlowRate{Flow: f.c.flows[f.place].ID, Rate: f.rate})
+	}
+	k.again.Steps = append(k.again.Steps, policies.Step{Rule: policies.Explicit, Rates: rates})
+	for _, o := range k.open {
+		if i, active := place[o.c]; active {
+			k.again.Steps = append(k.again.Steps, policies.Step{Rule: policies.Free, Coflows: []int{i}, Part: o.part})
+		}
+	}
+	return s.compute(&k.again)
+}

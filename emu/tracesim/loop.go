@@ -75,11 +75,20 @@ type coflow struct {
 	sizes  *sizes
 
 	started bool
-	shown   bool       // the scheduler has seen it
-	sent    float64    // bits, of all flows
-	most    float64    // bits, of one flow
-	ended   clock      // the last end of a flow
+	shown   bool        // the scheduler has seen it
+	news    bool        // something of what the scheduler sees has changed
+	sent    float64     // bits, of all flows
+	most    float64     // bits, of one flow
+	ended   clock       // the last end of a flow
 	watch   units.Bytes // 0 for never
+
+	joined bool // its flows are in classes
+	gone   bool // it has ended
+
+	// Rates by place: what agents were last told, and are to be told now. telling are the
+	// places where one of the two is not 0.
+	told, tell []float64
+	telling    []int32
 
 	// Of the rates in force, as computed at base:
 	base    clock
@@ -135,6 +144,9 @@ func (s *sim) run(ctx context.Context) error {
 		if err := s.advance(stop); err != nil {
 			return err
 		}
+		if s.counter != nil {
+			s.counter.settle()
+		}
 		if err := s.arrive(); err != nil {
 			return err
 		}
@@ -149,7 +161,7 @@ func (s *sim) run(ctx context.Context) error {
 		}
 	}
 	if s.counter != nil {
-		s.result.Coordinator = s.counter.end(s.now)
+		s.result.Coordinator = s.counter.end()
 	}
 	return nil
 }
@@ -268,7 +280,6 @@ func (s *sim) ending() float64 {
 	for _, c := range s.active {
 		ns := far
 		switch {
-		case c.demand == nil:
 		case flows:
 			ns = c.soonest
 		default:
@@ -349,7 +360,7 @@ func (s *sim) moving() bool {
 			return true
 		}
 	}
-	return s.shared
+	return s.shared && s.classes.soonest(s.now) < far
 }
 
 // advance lets time pass until stop, and takes off what has ended by then.
@@ -357,7 +368,8 @@ func (s *sim) advance(stop clock) error {
 	from := s.now
 	s.now = stop
 	if s.shared {
-		return s.classes.advance(s)
+		s.classes.advance(s)
+		return nil
 	}
 	ns := stop.since(from)
 	if ns <= 0 && stop != from {
@@ -369,7 +381,7 @@ func (s *sim) advance(stop clock) error {
 		if c.rate == 0 {
 			continue
 		}
-		s.moved = stop
+		s.moved, c.news = stop, true
 		before := from.since(c.base)
 		slack := max(together, float64(s.cfg.Resolution))
 		if c.soonest-before > ns+slack && !s.imprecise(c, before+ns) {
@@ -473,9 +485,6 @@ func (s *sim) endCoflow(c *coflow) {
 	if s.when.Coflows {
 		s.pending = true
 	}
-	if s.counter != nil && len(s.active) == 0 {
-		s.counter.idle(c.ended)
-	}
 	if s.report != nil {
 		s.report(Progress{Now: s.now.round(), Coflows: len(s.coflows), Arrived: len(s.coflows) - len(s.arrivals), Finished: s.finished,
 			Events: s.result.Events, Decisions: s.result.Decisions})
@@ -510,7 +519,7 @@ func (s *sim) arrive() error {
 
 func (s *sim) register(at int) (*coflow, error) {
 	in := s.coflows[at]
-	c := &coflow{at: at, flows: in.Flows, base: s.now, ended: s.now, soonest: far, last: far, pilots: far}
+	c := &coflow{at: at, flows: in.Flows, base: s.now, ended: s.now, soonest: far, last: far, pilots: far, news: true}
 	byID := func(a, b workloads.Flow) int { return cmp.Compare(a.ID, b.ID) }
 	if !slices.IsSortedFunc(c.flows, byID) {
 		c.flows = slices.Clone(c.flows)
@@ -532,11 +541,11 @@ func (s *sim) register(at int) (*coflow, error) {
 		r.Largest = max(r.Largest, fl.Size)
 	}
 	for l, n := range load {
-		if s.cfg.Capacity[l] == 0 {
-			r.Bound = math.MaxInt64
-			continue
+		rate := s.cfg.Capacity[l]
+		if rate == 0 {
+			rate = f.Link(l).Rate // it is down
 		}
-		r.Bound = max(r.Bound, s.cfg.Capacity[l].TimeToSend(n))
+		r.Bound = max(r.Bound, rate.TimeToSend(n))
 	}
 	c.demand = rates.NewDemand(demand, len(s.capacity))
 	c.sizes = newSizes(c.flows)
@@ -584,7 +593,7 @@ func (s *sim) due() bool {
 
 func (s *sim) sentBy(c *coflow) float64 {
 	if s.shared {
-		return s.classes.sentBy(c, s.now)
+		return s.classes.sentBy(s, c)
 	}
 	return c.sent
 }

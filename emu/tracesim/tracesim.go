@@ -95,7 +95,7 @@ type Coflow struct {
 	Size    units.Bytes
 	Largest units.Bytes // flow
 	// Bound is the least time it takes alone: the bytes of its bottleneck over that
-	// link's capacity, rounded up; the longest Duration where a link it needs is down.
+	// link's capacity, or its rate where that is 0, rounded up.
 	Bound time.Duration
 }
 
@@ -158,6 +158,8 @@ func (c *Config) complete() error {
 	switch {
 	case w.Every < 0 || w.Every > DefaultMaxTime:
 		return fmt.Errorf("%T is to be asked every %v: want 0 to %v", c.Scheduler, w.Every, DefaultMaxTime)
+	case w.Every == 0 && !w.Coflows:
+		return fmt.Errorf("%T is asked neither when a coflow arrives nor at intervals: nothing would ever be sent", c.Scheduler)
 	case c.Quantum > 0 && w.Every%c.Quantum != 0:
 		return fmt.Errorf("%T is to be asked every %v: want a multiple of the quantum %v", c.Scheduler, w.Every, c.Quantum)
 	}

@@ -93,7 +93,7 @@ func Entries(role Role) []Entry {
 
 // table is all there is, file by file.
 func table() []Entry {
-	return slices.Concat(orderings(), placements())
+	return slices.Concat(orderings(), samplings(), placements())
 }
 
 // Holds tells whether the coflow policy of that name sets ceilings.

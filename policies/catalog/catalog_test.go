@@ -16,7 +16,7 @@ import (
 )
 
 func TestNames(t *testing.T) {
-	for role, want := range map[Role][]string{RoleCoflow: {"equal-share", "fair", "fifo", "lcf", "ncf", "scf", "sebf", "sincronia", "srtf"}, RolePlacement: {"hdfs", "sinbad"}, "nonsense": nil} {
+	for role, want := range map[Role][]string{RoleCoflow: {"aalo", "aalo-oracle", "equal-share", "fair", "fifo", "lcf", "ncf", "philae", "philae-sim", "saath", "scf", "sebf", "sincronia", "srtf"}, RolePlacement: {"hdfs", "sinbad"}, "nonsense": nil} {
 		if d := cmp.Diff(want, Names(role)); d != "" {
 			t.Errorf("Names(%q) (-want +got):\n%s", role, d)
 		}
@@ -44,9 +44,11 @@ func TestEntries(t *testing.T) {
 				}
 				switch role {
 				case RoleCoflow:
-					if _, err := Coflow(e.Name, nil); err != nil {
+					p, err := Coflow(e.Name, nil)
+					if err != nil {
 						t.Fatal(err)
 					}
+					policytest.Scheduler(t, p)
 				case RolePlacement:
 					p, err := Placement(e.Name, nil)
 					if err != nil {
@@ -116,10 +118,10 @@ func TestMistakes(t *testing.T) {
 		params map[string]any
 		want   []string
 	}{
-		{RoleCoflow, "sbef", nil, []string{`no coflow policy "sbef": did you mean "sebf"? have equal-share, fair, fifo, lcf, ncf, scf, sebf, sincronia, srtf`}},
+		{RoleCoflow, "sbef", nil, []string{`no coflow policy "sbef": did you mean "sebf"? have aalo, aalo-oracle, equal-share, fair, fifo, lcf, ncf, philae, philae-sim, saath, scf, sebf, sincronia, srtf`}},
 		{RoleCoflow, "SEBF", nil, []string{`did you mean "sebf"?`}},
-		{RoleCoflow, "hdfs", nil, []string{`no coflow policy "hdfs": have equal-share, fair, fifo, lcf, ncf, scf, sebf, sincronia, srtf`}},
-		{RoleCoflow, "", nil, []string{`no coflow policy "": have equal-share, fair, fifo, lcf, ncf, scf, sebf, sincronia, srtf`}},
+		{RoleCoflow, "hdfs", nil, []string{`no coflow policy "hdfs": have aalo, aalo-oracle, equal-share, fair, fifo, lcf, ncf, philae, philae-sim, saath, scf, sebf, sincronia, srtf`}},
+		{RoleCoflow, "", nil, []string{`no coflow policy "": have aalo, aalo-oracle, equal-share, fair, fifo, lcf, ncf, philae, philae-sim, saath, scf, sebf, sincronia, srtf`}},
 		{RoleCoflow, "fifo", map[string]any{"allocation": "mad", "reallocate": "1us", "priorities": -1}, []string{
 			`fifo: allocation: mad: want even, greedy, madd, maxmin`,
 			`fifo: reallocate: 1us: want flows, coflows or a duration such as "8ms", of 100µs to 1h0m0s`,
