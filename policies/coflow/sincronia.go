@@ -134,8 +134,9 @@ func (p Sincronia) bssi(v *policies.View, s *policies.Schedule) []int {
 		}
 		c := order[last]
 		if at >= 0 {
+			falls := weight[c]
 			for _, i := range order[:left] {
-				weight[i] = max(weight[i]-float64(weight[c]*float64(on[i]))/float64(on[c]), 0)
+				weight[i] = max(weight[i]-float64(falls*float64(on[i]))/float64(on[c]), 0)
 			}
 			for j := range v.Coflows[c].Links {
 				if l := &v.Coflows[c].Links[j]; v.Capacity[l.Link] > 0 {
