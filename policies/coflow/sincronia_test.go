@@ -139,3 +139,19 @@ func TestSincroniaKeepsItsOrder(t *testing.T) {
 	w.arrive(4, []demandOf{{0, 7, mb}})
 	order(keeps, 4, 1)
 }
+
+func TestLinkOf(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		has := rapid.SliceOfNDistinct(rapid.IntRange(0, 20), 0, 20, rapid.ID[int]).Draw(t, "links")
+		slices.Sort(has)
+		var c policies.CoflowState
+		for _, l := range has {
+			c.Links = append(c.Links, policies.LinkState{Link: topo.LinkID(l)})
+		}
+		for l := range 22 {
+			if got := linkOf(&c, l); (got != nil) != slices.Contains(has, l) || got != nil && int(got.Link) != l {
+				t.Errorf("linkOf(%v, %d) = %v", has, l, got)
+			}
+		}
+	})
+}
