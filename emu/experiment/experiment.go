@@ -414,7 +414,7 @@ func (r *run) engine(arm, repeat int, capacity []units.Rate) (*engine.Engine, er
 			return nil, err
 		}
 	}
-	cfg := engine.Config{Fabric: r.fabric, Capacity: capacity, Coflow: c, Placement: placer,
+	cfg := engine.Config{Fabric: r.fabric, Capacity: capacity, Coflow: c, Placement: placer, Control: engine.Control{Latency: spec.Coordinator.Latency},
 		Heartbeat: spec.Heartbeat.Interval, Alpha: spec.Heartbeat.Alpha, Seed: r.s.RepeatSeed(repeat), Stuck: spec.Limits.Stuck}
 	if spec.Disk != nil {
 		cfg.DiskRate, cfg.DiskSize = spec.Disk.Write, spec.Disk.Size
