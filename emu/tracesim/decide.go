@@ -29,6 +29,7 @@ func (s *sim) decide() error {
 	for i, q := range s.schedule.Queues {
 		if st := &s.active[i].state; st.Queue != q {
 			st.Queue, st.Since = q, s.decided
+			s.result.Coflows[s.active[i].at].QueuedSent = st.Sent
 		}
 	}
 	if s.schedule.Memory != nil {

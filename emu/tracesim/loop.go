@@ -456,8 +456,10 @@ func (s *sim) endFlow(c *coflow, place int, at clock) {
 	if c.demand.Pilot(place) {
 		c.state.PilotsLeft--
 		c.state.PilotSent += size
-		if c.state.PilotsLeft == 0 && s.when.Pilots {
-			s.pending = true
+		if c.state.PilotsLeft == 0 {
+			r := &s.result.Coflows[c.at]
+			r.Sampled, r.SampledSent = at.round(), s.bytesBy(c)
+			s.pending = s.pending || s.when.Pilots
 		}
 	}
 	c.demand.End(place)
@@ -480,6 +482,7 @@ func (s *sim) endCoflow(c *coflow) {
 	s.view.Coflows = slices.Delete(s.view.Coflows, i, i+1)
 	r := &s.result.Coflows[c.at]
 	r.Finish = c.ended.round()
+	r.Queue, r.Queued, r.Pilots, r.PilotSent = c.state.Queue, c.state.Since, c.state.Pilots, c.state.PilotSent
 	s.result.Makespan = max(s.result.Makespan, r.Finish)
 	s.finished++
 	if s.when.Coflows {

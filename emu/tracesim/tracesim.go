@@ -94,6 +94,17 @@ type Coflow struct {
 	Width   int           // flows
 	Size    units.Bytes
 	Largest units.Bytes // flow
+	// Queue is where the scheduler last had it (Schedule.Queues), Queued since when and
+	// QueuedSent how much it had sent by then.
+	Queue      int
+	Queued     time.Duration
+	QueuedSent units.Bytes
+	// Pilots is how many of its flows were pilots and PilotSent their size together;
+	// Sampled is when the last of them had ended and SampledSent how much the coflow had
+	// sent by then.
+	Pilots                 int
+	PilotSent, SampledSent units.Bytes
+	Sampled                time.Duration
 	// Bound is the least time it takes alone: the bytes of its bottleneck over that
 	// link's capacity, or its rate where that is 0, rounded up.
 	Bound time.Duration
