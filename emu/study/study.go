@@ -32,7 +32,7 @@ type Policy struct {
 	Params map[string]any `json:"params,omitempty"`
 }
 
-// ParsePolicy reads a policy as "aalo" or "aalo:delta=8ms,queues=4". The error joins
+// ParsePolicy reads a policy as "aalo" or "aalo:interval=8ms,queues=4". The error joins
 // all that is wrong with it.
 func ParsePolicy(text string) (Policy, error) {
 	name, rest, given := strings.Cut(text, ":")
@@ -42,7 +42,7 @@ func ParsePolicy(text string) (Policy, error) {
 		for pair := range strings.SplitSeq(rest, ",") {
 			key, value, ok := strings.Cut(pair, "=")
 			if !ok || key == "" || value == "" {
-				return Policy{}, fmt.Errorf("policy %q: %q: want parameters as in aalo:delta=8ms,inside=even", text, pair)
+				return Policy{}, fmt.Errorf("policy %q: %q: want parameters as in aalo:interval=8ms,inside=even", text, pair)
 			}
 			if _, twice := p.Params[key]; twice {
 				return Policy{}, fmt.Errorf("policy %q: parameter %q twice", text, key)
