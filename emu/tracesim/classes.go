@@ -14,20 +14,12 @@ import (
 // that has risen by its size. When a flow ends, only links that were full at its
 // rate or later are filled anew, since progressive filling below it stays what it was.
 type classes struct {
-	of   map[*topo.LinkID]int32 // by the first link of the path, which is kept once
-	path []int32                // stride links of each class, none where there are fewer
-
-	// By class:
-	flows  []float64 // unfinished
-	rate   []float64 // bit/s of each flow
-	served []float64 // bits of each flow, at
-	at     []float64 // ns since base
-	done   []float64 // ns since base until its first flow ends
-	queue  [][]member
-	rising []bool // while filling
-
-	first []float64 // the least done of every block of classes
-	stale []bool    // by block: first is to be found anew
+	of    map[*topo.LinkID]int32 // by the first link of the path, which is kept once
+	class []class
+	queue [][]member // by class: its flows, a heap by their ends
+	done  []float64  // by class: ns since base until its first flow ends
+	first []float64  // the least done of every block of classes
+	stale []bool     // by block: first is to be found anew
 
 	// By link:
 	capacity []float64
@@ -38,13 +30,24 @@ type classes struct {
 
 	base  clock
 	heap  []mark
-	up    []int32 // classes that rise
 	ended []member
 }
 
+// class fills a line of the cache.
+type class struct {
+	flows  float64 // unfinished
+	rate   float64 // bit/s of each flow
+	served float64 // bits of each flow, at
+	at     float64 // ns since base
+	next   float64 // served when its first flow ends
+	path   [most]int32
+	links  uint8
+	rising bool // while filling
+}
+
 const (
-	stride = 4  // most links of a path through a fabric
-	block  = 64 // classes
+	most  = 4  // links of a path through a fabric
+	block = 64 // classes
 	// staleAfter is how many ns from base, and staleServed how many bits, are counted
 	// before counting begins anew: where a float64 is still precise.
 	staleAfter  = 1 << 36
@@ -65,8 +68,8 @@ type mark struct {
 }
 
 // enterClasses puts into force that every flow is free; it tells whether that is
-// done here, which it is where all flows are, and nothing that the scheduler sees
-// must be kept flow by flow.
+// done here, which it is where all flows are, nothing that the scheduler sees must be
+// kept flow by flow, and it is asked at no intervals.
 func (s *sim) enterClasses() bool {
 	served := make([]bool, len(s.active))
 	n := 0
@@ -83,7 +86,7 @@ func (s *sim) enterClasses() bool {
 			n++
 		}
 	}
-	if n < len(s.active) || s.needs&(policies.Sizes|policies.Flows) != 0 || s.cfg.Quantum > 0 {
+	if n < len(s.active) || s.needs&(policies.Sizes|policies.Flows) != 0 || s.when.Every > 0 {
 		return s.leaveClasses()
 	}
 	if !s.shared {
@@ -115,13 +118,12 @@ func (s *sim) leaveClasses() bool {
 func newClasses(s *sim) *classes {
 	n := len(s.capacity)
 	return &classes{of: map[*topo.LinkID]int32{}, capacity: s.capacity,
-		load: make([]float64, n+1), weight: make([]float64, n+1), level: make([]float64, n+1), members: make([][]int32, n+1), base: s.now}
+		load: make([]float64, n), weight: make([]float64, n), level: make([]float64, n), members: make([][]int32, n), base: s.now}
 }
 
 // join adds a coflow's flows.
 func (k *classes) join(s *sim, c *coflow) {
 	now := s.now.since(k.base)
-	none := int32(len(k.capacity))
 	for p := range c.flows {
 		if c.demand.Ended(p) {
 			continue
@@ -129,39 +131,36 @@ func (k *classes) join(s *sim, c *coflow) {
 		links := s.path(s.cfg.Fabric, c.flows[p])
 		i, known := k.of[&links[0]]
 		if !known {
-			i = int32(len(k.flows))
+			i = int32(len(k.class))
 			k.of[&links[0]] = i
-			for j := range stride {
-				l := none
-				if j < len(links) {
-					l = int32(links[j])
-					k.members[l] = append(k.members[l], i)
-				}
-				k.path = append(k.path, l)
+			x := class{links: uint8(len(links))}
+			for j, l := range links {
+				x.path[j] = int32(l)
+				k.members[l] = append(k.members[l], i)
 			}
-			k.flows, k.rate, k.served, k.at = append(k.flows, 0), append(k.rate, 0), append(k.served, 0), append(k.at, 0)
-			k.done, k.queue, k.rising = append(k.done, far), append(k.queue, nil), append(k.rising, false)
+			k.class, k.queue, k.done = append(k.class, x), append(k.queue, nil), append(k.done, far)
 			if int(i)/block == len(k.first) {
 				k.first, k.stale = append(k.first, far), append(k.stale, false)
 			}
 		}
-		if k.flows[i] == 0 {
-			k.served[i], k.rate[i] = 0, 0
+		x := &k.class[i]
+		if x.flows == 0 {
+			x.served, x.rate = 0, 0
 		}
-		k.serve(i, now)
+		x.serve(now)
 		if !c.started && !slices.ContainsFunc(links, func(l topo.LinkID) bool { return k.capacity[l] == 0 }) {
 			c.started = true
 			s.result.Coflows[c.at].Start = s.now.round()
 		}
-		k.flows[i]++
-		k.queue[i] = push(k.queue[i], member{k.served[i] + c.demand.Left[p], c, int32(p)})
+		x.flows++
+		k.queue[i] = push(k.queue[i], member{x.served + c.demand.Left[p], c, int32(p)})
 	}
 }
 
 // serve brings what a class has served up to date.
-func (k *classes) serve(i int32, now float64) {
-	k.served[i] += k.rate[i] * (now - k.at[i]) / 1e9
-	k.at[i] = now
+func (x *class) serve(now float64) {
+	x.served += x.rate * (now - x.at) / 1e9
+	x.at = now
 }
 
 // restart computes all rates, and counts time from here.
@@ -170,53 +169,52 @@ func (k *classes) restart(now clock) {
 	k.base = now
 	clear(k.load)
 	clear(k.weight)
-	k.up = k.up[:0]
-	for i := range k.flows {
-		if k.flows[i] == 0 {
-			k.at[i] = 0
+	for i := range k.class {
+		x := &k.class[i]
+		if x.flows == 0 {
+			x.at, x.rate = 0, 0
 			continue
 		}
-		k.serve(int32(i), ns)
-		k.at[i] = 0
-		k.rate[i] = -1 // so that done is computed anew
-		if from := k.served[i]; from > staleServed {
+		x.serve(ns)
+		x.at, x.rate = 0, -1 // so that done is computed anew
+		if from := x.served; from > staleServed {
 			for j := range k.queue[i] {
 				k.queue[i][j].end -= from
 			}
-			k.served[i] = 0
+			x.served = 0
 		}
-		k.rise(int32(i))
+		x.next = k.queue[i][0].end
+		k.rise(x)
 	}
 	k.fill(0)
 }
 
 // rise lets a class rise from nothing.
-func (k *classes) rise(i int32) {
-	k.rising[i] = true
-	k.up = append(k.up, i)
-	n := k.flows[i]
-	for _, l := range k.path[stride*i : stride*i+stride] {
-		k.weight[l] += n
+func (k *classes) rise(x *class) {
+	x.rising = true
+	for _, l := range x.path[:x.links] {
+		k.weight[l] += x.flows
 	}
 }
 
 // refill computes anew the rates of at least so much.
 func (k *classes) refill(least, now float64) {
 	least *= 1 - 1e-12
-	k.up = k.up[:0]
-	for l, level := range k.level[:len(k.capacity)] {
+	for l, level := range k.level {
 		if level < least {
 			continue
 		}
 		for _, i := range k.members[l] {
-			if k.rate[i] < least || k.rising[i] || k.flows[i] == 0 {
+			x := &k.class[i]
+			if x.rate < least || x.rising || x.flows == 0 {
 				continue
 			}
-			rate := k.flows[i] * k.rate[i]
-			for _, l := range k.path[stride*i : stride*i+stride] {
+			x.rising = true
+			rate := x.flows * x.rate
+			for _, l := range x.path[:x.links] {
 				k.load[l] -= rate
+				k.weight[l] += x.flows
 			}
-			k.rise(i)
 		}
 	}
 	for l, level := range k.level {
@@ -229,8 +227,6 @@ func (k *classes) refill(least, now float64) {
 
 // fill raises the rates of the classes that rise until links stop them.
 func (k *classes) fill(now float64) {
-	none := len(k.capacity)
-	k.weight[none], k.load[none] = 0, 0
 	k.heap = k.heap[:0]
 	for l, w := range k.weight {
 		if w > 0 {
@@ -262,11 +258,10 @@ func (k *classes) fill(now float64) {
 		}
 		k.level[l] = top.level
 		for _, i := range k.members[l] {
-			if k.rising[i] {
-				k.stop(i, top.level, now)
+			if x := &k.class[i]; x.rising {
+				k.stop(i, x, top.level, now)
 			}
 		}
-		k.weight[l] = 0
 	}
 	for i, stale := range k.stale {
 		if stale {
@@ -281,33 +276,34 @@ func (k *classes) fill(now float64) {
 }
 
 // stop sets a class's rate.
-func (k *classes) stop(i int32, rate, now float64) {
-	k.rising[i] = false
+func (k *classes) stop(i int32, x *class, rate, now float64) {
+	x.rising = false
 	// A rate that is other by rounding alone stays what it was.
 	const same = 1e-15
-	if old := k.rate[i]; math.Abs(rate-old) <= same*old {
+	if old := x.rate; math.Abs(rate-old) <= same*old {
 		rate = old
 	} else {
 		if old > 0 {
-			k.serve(i, now)
+			x.serve(now)
 		}
-		k.at[i], k.rate[i] = now, rate
-		k.await(i)
+		x.at, x.rate = now, rate
+		k.await(i, x)
 	}
-	n := k.flows[i]
+	n := x.flows
 	all := n * rate
-	for _, l := range k.path[stride*i : stride*i+stride] {
+	for _, l := range x.path[:x.links] {
 		k.load[l] += all
 		k.weight[l] -= n
 	}
 }
 
 // await computes when the first flow of a class ends.
-func (k *classes) await(i int32) {
-	k.done[i] = far
-	if len(k.queue[i]) > 0 && k.rate[i] > 0 {
-		k.done[i] = k.at[i] + max(k.queue[i][0].end-k.served[i], 0)/k.rate[i]*1e9
+func (k *classes) await(i int32, x *class) {
+	done := far
+	if x.rate > 0 && x.flows > 0 {
+		done = x.at + max(x.next-x.served, 0)/x.rate*1e9
 	}
+	k.done[i] = done
 	k.stale[i/block] = true
 }
 
@@ -335,24 +331,26 @@ func (k *classes) advance(s *sim) {
 			if k.done[i] > now+slack {
 				continue
 			}
-			k.serve(i, now)
-			reach := k.served[i] + k.rate[i]*slack/1e9
+			x := &k.class[i]
+			x.serve(now)
+			reach := x.served + x.rate*slack/1e9
 			before := len(k.ended)
 			for len(k.queue[i]) > 0 {
 				m := k.queue[i][0]
-				if m.end > reach && m.end-k.served[i] > imprecision*8*float64(m.c.flows[m.place].Size) {
+				if m.end > reach && m.end-x.served > imprecision*8*float64(m.c.flows[m.place].Size) {
+					x.next = m.end
 					break
 				}
 				k.ended = append(k.ended, m)
 				k.queue[i] = pop(k.queue[i])
 			}
 			n := float64(len(k.ended) - before)
-			k.flows[i] -= n
-			for _, l := range k.path[stride*i : stride*i+stride] {
-				k.load[l] -= n * k.rate[i]
+			x.flows -= n
+			for _, l := range x.path[:x.links] {
+				k.load[l] -= n * x.rate
 			}
-			least = min(least, k.rate[i])
-			k.await(i)
+			least = min(least, x.rate)
+			k.await(i, x)
 		}
 	}
 	if k.soonest(s.now) < far {
@@ -380,54 +378,25 @@ func (k *classes) advance(s *sim) {
 // tell brings what is left of flows, and what has been sent, up to date.
 func (k *classes) tell(s *sim) {
 	now := s.now.since(k.base)
-	left := make(map[*coflow]float64, len(s.active))
-	for i := range k.queue {
-		if k.flows[i] == 0 {
-			continue
-		}
-		k.serve(int32(i), now)
-		for _, m := range k.queue[i] {
-			l := max(m.end-k.served[i], 0)
-			left[m.c] += l
-			m.c.demand.SetLeft(int(m.place), l)
-			m.c.most = max(m.c.most, 8*float64(m.c.flows[m.place].Size)-l)
-		}
-	}
 	for _, c := range s.active {
 		if c.joined {
 			c.news = true
-			c.sent = 8*float64(s.result.Coflows[c.at].Size) - left[c]
+			c.sent = 8 * float64(s.result.Coflows[c.at].Size)
 		}
 	}
-}
-
-// sentBy is how many bits of a coflow have been received.
-func (k *classes) sentBy(s *sim, c *coflow) float64 {
-	if !c.joined {
-		return c.sent
-	}
-	now, left := s.now.since(k.base), 0.0
-	for i := range k.queue {
+	for i := range k.class {
+		x := &k.class[i]
+		if x.flows == 0 {
+			continue
+		}
+		x.serve(now)
 		for _, m := range k.queue[i] {
-			if m.c == c {
-				left += max(m.end-k.served[i]-k.rate[i]*(now-k.at[i])/1e9, 0)
-			}
+			left := max(m.end-x.served, 0)
+			m.c.sent -= left
+			m.c.demand.SetLeft(int(m.place), left)
+			m.c.most = max(m.c.most, 8*float64(m.c.flows[m.place].Size)-left)
 		}
 	}
-	return 8*float64(s.result.Coflows[c.at].Size) - left
-}
-
-// rateOf is the rate of all flows of a coflow, in bit/s.
-func (k *classes) rateOf(c *coflow) float64 {
-	sum := 0.0
-	for i := range k.queue {
-		for _, m := range k.queue[i] {
-			if m.c == c {
-				sum += k.rate[i]
-			}
-		}
-	}
-	return sum
 }
 
 func push(h []member, m member) []member {

@@ -247,19 +247,12 @@ func (s *sim) crossing() time.Duration {
 		if c.watch == 0 {
 			continue
 		}
-		rate := c.rate
-		if s.shared {
-			rate = s.classes.rateOf(c)
-		}
-		bits := 8*(float64(c.watch)+1-nearlyWhole) - s.sentBy(c)
+		bits := 8*(float64(c.watch)+1-nearlyWhole) - c.sent
 		if bits <= 0 {
 			first = min(first, max(s.now.up(s.when.Every), s.decided+s.when.Every))
 			continue
 		}
-		if rate <= 0 {
-			continue
-		}
-		if ns := bits / rate * 1e9; ns < farthest {
+		if ns := bits / c.rate * 1e9; ns < farthest {
 			first = min(first, max(s.now.plus(ns).up(s.when.Every), s.decided+s.when.Every))
 		}
 	}
@@ -594,17 +587,10 @@ func (s *sim) due() bool {
 	return false
 }
 
-func (s *sim) sentBy(c *coflow) float64 {
-	if s.shared {
-		return s.classes.sentBy(s, c)
-	}
-	return c.sent
-}
-
 // bytesBy is what the scheduler is told has been received of a coflow: whole bytes,
 // and of every unfinished flow not the last.
 func (s *sim) bytesBy(c *coflow) units.Bytes {
-	return min(units.Bytes(s.sentBy(c)/8+nearlyWhole), s.result.Coflows[c.at].Size-units.Bytes(c.state.Left))
+	return min(units.Bytes(c.sent/8+nearlyWhole), s.result.Coflows[c.at].Size-units.Bytes(c.state.Left))
 }
 
 func (s *sim) unfinished() string {

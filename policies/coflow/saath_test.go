@@ -1,0 +1,187 @@
+package coflow
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"testbed/policies"
+	"testbed/topo/units"
+)
+
+// A coflow of four flows leaves queue 0 when one of them has sent a quarter of its
+// 10 MiB: at that byte, not after it.
+func TestSaathQueues(t *testing.T) {
+	f := eightMillis(t, 8)
+	four := []demandOf{{0, 4, 1}, {0, 5, 1}, {1, 4, 1}, {1, 5, 1}}
+	three := four[:3]
+	for _, tt := range []struct {
+		name              string
+		flows             []demandOf
+		sent, most        units.Bytes
+		total             bool
+		queue             int
+		watch, watchesOne int64
+	}{
+		{"new", four, 0, 0, false, 0, 0, 2621439},
+		{"a byte short", four, 9000000, 2621439, false, 0, 0, 2621439},
+		{"at its part", four, 2621440, 2621440, false, 1, 0, 26214399},
+		{"ten parts", four, 26214400, 26214400, false, 2, 0, 262143999},
+		// A third of 10 MiB is 3495253⅓ bytes.
+		{"a third", three, 3495254, 3495253, false, 0, 0, 3495253},
+		{"more than a third", three, 3495254, 3495254, false, 1, 0, 34952533},
+		{"the last queue", four, 1 << 62, 1 << 62, false, 9, 0, 0},
+		{"all flows together", four, 10485759, 10485759, true, 0, 10485759, 0},
+		{"all flows together, there", four, 10485760, 3, true, 1, 104857599, 0},
+	} {
+		v := viewOf(f, tt.flows)
+		v.Coflows[0].Sent, v.Coflows[0].MostSent = tt.sent, tt.most
+		p := DefaultSaath()
+		p.PerFlow = !tt.total
+		var s policies.Schedule
+		p.Schedule(v, &s)
+		if s.Queues[0]%10 != tt.queue || s.Watch[0] != tt.watch || s.WatchMost[0] != tt.watchesOne {
+			t.Errorf("%s: queue %d, watch %d and %d, want %d, %d and %d", tt.name, s.Queues[0]%10, s.Watch[0], s.WatchMost[0], tt.queue, tt.watch, tt.watchesOne)
+		}
+	}
+}
+
+// Coflow 1 meets 2 and 3, 2 meets 1, 3 meets 1, 4 meets nobody: order 4, 2, 3, 1.
+// Where 3 is in another queue, 1 contends with 2 alone and goes before it.
+func TestSaathLeastContentionFirst(t *testing.T) {
+	f := eightMillis(t, 8)
+	v := viewOf(f, []demandOf{{0, 4, 1}, {1, 5, 1}}, []demandOf{{0, 6, 1}}, []demandOf{{2, 5, 1}}, []demandOf{{3, 7, 1}})
+	order := func(p Saath) []int {
+		var s policies.Schedule
+		p.Schedule(v, &s)
+		return s.Steps[0].Coflows
+	}
+	if d := cmp.Diff([]int{3, 1, 2, 0}, order(DefaultSaath())); d != "" {
+		t.Error(d)
+	}
+	v.Coflows[2].MostSent = 10 * mib
+	if d := cmp.Diff([]int{3, 0, 1, 2}, order(DefaultSaath())); d != "" {
+		t.Error(d)
+	}
+	fifo := DefaultSaath()
+	fifo.FIFO = true
+	if d := cmp.Diff([]int{0, 1, 3, 2}, order(fifo)); d != "" {
+		t.Error(d)
+	}
+}
+
+// Two coflows enter queue 0 together. The first has two flows from one port, so that
+// the 5 MiB of each take 80 ms; with two coflows in the queue it may stay for
+// 2·2·80 = 320 ms. The second has one flow of up to 10 MiB: the same 80 ms.
+func TestSaathDeadline(t *testing.T) {
+	f := eightMillis(t, 8)
+	p := DefaultSaath()
+	v := viewOf(f, []demandOf{{0, 4, 1}, {0, 5, 1}}, []demandOf{{0, 6, 1}})
+	v.Now = 8 * time.Millisecond
+	var s policies.Schedule
+	p.Schedule(v, &s)
+	if d := cmp.Diff([]int{20, 20}, s.Queues); d != "" {
+		t.Error(d)
+	}
+	if want := 328 * time.Millisecond; s.Wake != want {
+		t.Errorf("wake at %v, want %v", s.Wake, want)
+	}
+	// As the caller shows it later: the first has moved on, to a queue of 90 MiB by
+	// itself: 2·1·720 = 1440 ms. The second is not late before 328 ms.
+	show := func(now time.Duration) {
+		v.Now = now
+		v.Coflows[0].Queue, v.Coflows[0].Since, v.Coflows[0].MostSent = 11, 100*time.Millisecond, 5*mib
+		v.Coflows[1].Queue, v.Coflows[1].Since = 20, 8*time.Millisecond
+	}
+	for _, tt := range []struct {
+		now   time.Duration
+		order []int
+		wake  time.Duration
+	}{
+		{327999 * time.Microsecond, []int{1, 0}, 328 * time.Millisecond},
+		{328 * time.Millisecond, []int{1, 0}, 1540 * time.Millisecond},
+		{1539 * time.Millisecond, []int{1, 0}, 1540 * time.Millisecond},
+		{1540 * time.Millisecond, []int{1, 0}, 0}, // both are late, the second for longer
+	} {
+		show(tt.now)
+		s.Reset()
+		p.Schedule(v, &s)
+		if d := cmp.Diff(tt.order, s.Steps[0].Coflows); d != "" || s.Wake != tt.wake {
+			t.Errorf("at %v: wake at %v, want %v; order %s", tt.now, s.Wake, tt.wake, d)
+		}
+		if d := cmp.Diff([]int{11, 20}, s.Queues); d != "" {
+			t.Errorf("at %v: labels %s", tt.now, d)
+		}
+	}
+	// The one in queue 1 late, the other not: it goes first.
+	show(1540 * time.Millisecond)
+	v.Coflows[1].Since = 1500 * time.Millisecond
+	s.Reset()
+	p.Schedule(v, &s)
+	if d := cmp.Diff([]int{0, 1}, s.Steps[0].Coflows); d != "" {
+		t.Error(d)
+	}
+	p.Deadline = 0
+	s.Reset()
+	p.Schedule(v, &s)
+	if d := cmp.Diff([]int{1, 0}, s.Steps[0].Coflows); d != "" || s.Wake != 0 {
+		t.Errorf("without deadlines: wake at %v, order %s", s.Wake, d)
+	}
+}
+
+// Ten flows, five of which have ended at 12 MiB; the others have sent 11 MiB each on
+// average. By what they have sent the coflow is in queue 2 (12·10 = 120 MiB), by
+// what they have left, 1 MiB each, at the end of queue 0 and so in queue 1.
+func TestSaathDynamics(t *testing.T) {
+	f := eightMillis(t, 16)
+	var flows []demandOf
+	for i := range 10 {
+		flows = append(flows, demandOf{0, 4, units.Bytes(i + 1)})
+	}
+	v := viewOf(f, flows)
+	c := &v.Coflows[0]
+	c.Left, c.Finished, c.Median, c.MostSent, c.Sent = 5, 5, 12*mib, 12*mib, 5*12*mib+5*11*mib
+	for _, tt := range []struct {
+		dynamics bool
+		more     units.Bytes
+		want     int
+	}{{false, 0, 2}, {true, 0, 1}, {true, 1, 0}, {true, -1, 1}, {true, 10 * mib, 0}} {
+		p := DefaultSaath()
+		p.Dynamics = tt.dynamics
+		var s policies.Schedule
+		c.Sent += tt.more
+		p.Schedule(v, &s)
+		c.Sent -= tt.more
+		if got := s.Queues[0] % 10; got != tt.want {
+			t.Errorf("dynamics %v, %d bytes more: queue %d, want %d", tt.dynamics, tt.more, got, tt.want)
+		}
+	}
+}
+
+// t1 of the tiny cases, in words: the first coflow is served whole, the second not at
+// all; with two senders the second is missed as a whole, and what is left idle is
+// its own.
+func TestSaathAllOrNone(t *testing.T) {
+	f := eightMillis(t, 8)
+	for _, tt := range []struct {
+		name     string
+		conserve bool
+		jobs     []job
+		want     []time.Duration
+	}{
+		{"in turn", true, []job{{0, []demandOf{{0, 5, 8 * mib}}}, {0, []demandOf{{0, 6, 4 * mib}}}}, millis(64, 96)},
+		// The second needs port 0 too: its other flow waits with it, or passes at once.
+		{"none", false, []job{{0, []demandOf{{0, 5, 8 * mib}}}, {0, []demandOf{{0, 6, 4 * mib}, {1, 6, 4 * mib}}}}, millis(64, 128)},
+		{"what is idle", true, []job{{0, []demandOf{{0, 5, 8 * mib}}}, {0, []demandOf{{0, 6, 4 * mib}, {1, 6, 4 * mib}}}}, millis(64, 96)},
+		// Equal rates: a flow alone at its ports is no faster than two that share one.
+		{"all alike", false, []job{{0, []demandOf{{0, 5, 4 * mib}, {0, 6, 4 * mib}, {1, 7, 2 * mib}}}, {0, []demandOf{{1, 4, 1 * mib}}}}, millis(64, 16)},
+	} {
+		p := DefaultSaath()
+		p.Conserve, p.FIFO = tt.conserve, true
+		l := &loop{t: t, fabric: f, policy: p}
+		if d := cmp.Diff(tt.want, l.run(tt.jobs), about); d != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, d)
+		}
+	}
+}
