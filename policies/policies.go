@@ -76,13 +76,14 @@ type CoflowState struct {
 	Since time.Duration
 	// Links are those that unfinished flows cross, by Link.
 	Links []LinkState
-	// Finished is how many flows have ended, and Median the size of the middle one
-	// of them (the smaller of two): what anybody can see of flows that are over.
+	// Finished is how many flows have been received whole, and Median the size of the
+	// middle one of them (the smaller of two): what anybody can see of flows that are
+	// over. A flow that failed is in neither, and counts in Sent for what came of it.
 	Finished int
 	Median   units.Bytes
 	// Pilots is how many flows the policy chose as pilots (Schedule.Pilots),
-	// PilotsLeft how many of them are unfinished and PilotSent the size of the
-	// others, together.
+	// PilotsLeft how many of them are unfinished and PilotSent what was received of
+	// the others, together: their sizes, unless they failed.
 	Pilots, PilotsLeft int
 	PilotSent          units.Bytes
 
@@ -90,7 +91,7 @@ type CoflowState struct {
 	Largest   units.Bytes // the largest flow's size. Needs Sizes
 	Remaining units.Bytes // of all flows. Needs Sizes
 	// Bound is the least time the coflow takes alone: at arrival, its bottleneck's
-	// bytes over that link's capacity. Needs Sizes.
+	// bytes over that link's capacity, or its rate where it is down. Needs Sizes.
 	Bound time.Duration
 
 	Flows []FlowState // the unfinished ones, by ID. Needs Flows or NewFlows
@@ -136,23 +137,6 @@ type Placement struct {
 	Client topo.HostID // whose own replica, if it has one, crosses no link
 	Size   units.Bytes
 	Hosts  []topo.HostID // in the order of the pipeline
-}
-
-// Grant caps one flow.
-type Grant struct {
-	Flow    workloads.FlowID
-	Ceiling units.Rate // 0 pauses, NoLimit frees
-}
-
-// Allocator shares the network among coflows.
-type Allocator interface {
-	Needs() Knowledge
-	// Allocate returns a grant for each unfinished flow it lets send, the most
-	// important first; a flow without a grant is paused. Finite ceilings may not
-	// overfill a link. What they leave of the links' capacity the engine hands
-	// out from the first grant to the last, then to paused flows in the order of
-	// the View, so a policy need not be work-conserving.
-	Allocate(v *View) []Grant
 }
 
 // Placer chooses the hosts of a block's replicas.

@@ -18,8 +18,9 @@ type Scheduler interface {
 	Schedule(v *View, s *Schedule)
 }
 
-// When tells at what moments a scheduler is asked. It is asked in any case when a
-// link, a route or a host changes.
+// When tells at what moments a scheduler is asked, while coflows are unfinished. It
+// is asked in any case, and at once, when a link, a route or a host changes. Coflows
+// or Every must be set, or no coflow would ever be served.
 type When struct {
 	Coflows bool // a coflow arrives or ends
 	Flows   bool // a flow ends
@@ -30,9 +31,10 @@ type When struct {
 	// alone asks for is no work of the coordinator's, and is not counted as such.
 	Local bool
 	// Every is the coordinator's interval, δ: with it, what the other fields name
-	// is acted upon at the next whole multiple of Every since the start of the run;
-	// and the scheduler is asked at every such multiple at which coflows are
-	// unfinished, but for those that Schedule.Watch makes needless. 0 is at once.
+	// is acted upon at the next whole multiple of Every since the start of the run, or
+	// at once if it happens at one; and the scheduler is asked at every such multiple
+	// at which coflows are unfinished, but for those that Schedule.Watch makes
+	// needless. 0 is at once.
 	Every time.Duration
 }
 
@@ -53,11 +55,11 @@ type Schedule struct {
 	// WatchMost is Watch for CoflowState.MostSent. Either may be empty: then it asks
 	// for nothing that the other, if not empty, leaves out.
 	WatchMost []int64 // bytes
-	// Pilots are flows that become pilots of their coflow, before the rates of this
-	// decision are computed.
+	// Pilots are flows that become pilots of their coflow, before the steps are
+	// carried out.
 	Pilots []workloads.FlowID
-	// Wake is a moment at which to ask again though nothing happens; 0 for none. With
-	// When.Every it is rounded up to its next multiple.
+	// Wake is a moment at which to ask again though nothing happens. One that is not
+	// after View.Now is none. With When.Every it is rounded up to its next multiple.
 	Wake time.Duration
 	// Memory is shown again as View.Memory. Left nil, it stays what it was. It may be
 	// scratch of this Schedule (Counts), so the caller copies it before the next Reset.

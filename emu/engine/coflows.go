@@ -1,54 +1,78 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 	"time"
 
-	"testbed/policies"
+	"testbed/policies/rates"
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
 
-// coflows is the sub-machine that orders coflows: registration, progress,
-// ceilings.
+// coflows is the sub-machine that keeps the books of coflows: registration,
+// progress, ends. What they may send is decided in control.go.
 type coflows struct {
-	active []*coflow // in order of arrival, ties by ID
-	byFlow map[workloads.FlowID]*flow
-	failed map[workloads.FlowID]bool // of which news may still come in
+	active  []*coflow // in order of arrival, ties by ID
+	waiting []*coflow // of active: those whose flows have not been started
+	byFlow  map[workloads.FlowID]*flow
+	failed  map[workloads.FlowID]bool // of which news may still come in
 }
 
 type coflow struct {
-	id      workloads.CoflowID
-	arrival time.Duration
-	width   int
-	done    units.Bytes // of its finished flows
-	flows   []*flow     // unfinished, by ID
+	id                 workloads.CoflowID
+	arrival            time.Duration
+	senders, receivers int
+	size, largest      units.Bytes
+	bound              time.Duration
+
+	all    []*flow // by place: in order of ID
+	flows  []*flow // of them, the unfinished ones
+	demand *rates.Demand
+
+	sent, mostSent     units.Bytes
+	remaining          units.Bytes
+	finished           []units.Bytes // sizes of flows that have finished, ascending
+	pilots, pilotsLeft int
+	pilotSent          units.Bytes // by pilots that have ended
+
+	// Of the newest decision.
+	seen    bool // there was one
+	queue   int
+	since   time.Duration
+	watch   int64
+	sending []int32 // places of flows that were let send
+	speed   float64 // bit/s, at most
 }
 
 type flow struct {
 	workloads.Flow
 	coflow  *coflow
+	place   int
 	hash    uint32
 	path    []topo.LinkID
 	cut     time.Duration // since when a link of its path is down and nothing came; -1 if none is
 	sent    units.Bytes
 	started bool
-	ceiling units.Rate
-
-	// Of the allocation in progress: what the policy and the engine grant, and
-	// whether the policy has.
-	want    units.Rate
-	granted bool
+	ended   bool
+	pilot   bool
+	ceiling units.Rate // of the newest decision
+	want    units.Rate // of the decision in progress
 }
+
+// remaining is at least 1: a flow whose last byte is in but whose completion has
+// not been reported yet still counts as one byte.
+func (f *flow) remaining() units.Bytes { return max(f.Size-f.sent, 1) }
 
 func (e *Engine) coflowArrived(cmds []Command, c workloads.Coflow) ([]Command, error) {
 	if len(c.Flows) == 0 {
 		return nil, fmt.Errorf("coflow %d has no flows", c.ID)
 	}
-	st := &coflow{id: c.ID, arrival: e.now, width: len(c.Flows)}
+	st := &coflow{id: c.ID, arrival: e.now, since: e.now}
 	for _, f := range c.Flows {
 		if f.Src == f.Dst || f.Size <= 0 || !e.known(f.Src) || !e.known(f.Dst) {
 			return nil, fmt.Errorf("coflow %d: flow %d of %v from host %d to host %d: want a positive size and two different hosts of the fabric", c.ID, f.ID, f.Size, f.Src, f.Dst)
@@ -58,23 +82,63 @@ func (e *Engine) coflowArrived(cmds []Command, c workloads.Coflow) ([]Command, e
 		}
 		hash := workloads.FlowHash(e.cfg.Seed, f.ID)
 		fl := &flow{Flow: f, coflow: st, hash: hash, path: e.cfg.Fabric.Path(f.Src, f.Dst, hash), cut: -1}
-		st.flows = append(st.flows, fl)
+		st.all = append(st.all, fl)
 		e.coflows.byFlow[f.ID] = fl
 	}
-	slices.SortFunc(st.flows, func(a, b *flow) int { return int(a.ID - b.ID) })
+	slices.SortFunc(st.all, func(a, b *flow) int { return cmp.Compare(a.ID, b.ID) })
+	if err := e.measure(st); err != nil {
+		return nil, err
+	}
 	at := sort.Search(len(e.coflows.active), func(i int) bool {
 		o := e.coflows.active[i]
 		return o.arrival > st.arrival || o.arrival == st.arrival && o.id > st.id
 	})
 	e.coflows.active = slices.Insert(e.coflows.active, at, st)
-	first := st.flows[0]
-	cmds = append(cmds, Mark{Kind: MarkCoflow, ID: int(c.ID), Host: e.living(first.Src, first.Dst), Parts: st.width, Size: c.Size()})
-	for _, f := range slices.Clone(st.flows) {
+	e.coflows.waiting = append(e.coflows.waiting, st)
+	e.want(e.control.when.Coflows)
+	first := st.all[0]
+	cmds = append(cmds, Mark{Kind: MarkCoflow, ID: int(c.ID), Host: e.living(first.Src, first.Dst), Parts: len(st.all), Size: c.Size()})
+	for _, f := range st.all {
 		if h := e.lostOf(f.Src, f.Dst); h >= 0 {
 			cmds = e.failFlow(cmds, f, e.lostWhy(h))
 		}
 	}
 	return cmds, nil
+}
+
+// measure works out what of a coflow is known at its arrival.
+func (e *Engine) measure(c *coflow) error {
+	c.flows = slices.Clone(c.all)
+	demand := make([]rates.Flow, len(c.all))
+	load := map[topo.LinkID]units.Bytes{}
+	for i, f := range c.all {
+		f.place = i
+		demand[i] = rates.Flow{ID: f.ID, Size: f.Size, Links: f.path}
+		if c.size > math.MaxInt64-f.Size {
+			return fmt.Errorf("coflow %d: its flows have more than %v together", c.id, units.Bytes(math.MaxInt64))
+		}
+		c.size += f.Size
+		c.largest = max(c.largest, f.Size)
+		for _, l := range f.path {
+			load[l] += f.Size
+		}
+		if e.control.sends(f.Src); load[e.cfg.Fabric.HostUp(f.Src)] == f.Size {
+			c.senders++
+		}
+		if load[e.cfg.Fabric.HostDown(f.Dst)] == f.Size {
+			c.receivers++
+		}
+	}
+	for l, n := range load {
+		rate := e.cfg.Capacity[l]
+		if rate == 0 {
+			rate = e.cfg.Fabric.Link(l).Rate // it is down
+		}
+		c.bound = max(c.bound, rate.TimeToSend(n))
+	}
+	c.remaining = c.size
+	c.demand = rates.NewDemand(demand, len(e.cfg.Capacity))
+	return nil
 }
 
 func (e *Engine) known(h topo.HostID) bool { return h >= 0 && int(h) < len(e.hosts) }
@@ -97,9 +161,20 @@ func (e *Engine) transferProgressed(ev TransferProgressed) error {
 		if ev.Received[i] > f.sent && f.cut >= 0 {
 			f.cut = e.now // it moves all the same: count anew
 		}
-		f.sent = ev.Received[i]
+		f.receive(ev.Received[i])
 	}
 	return nil
+}
+
+// receive counts what a flow's receiver has.
+func (f *flow) receive(n units.Bytes) {
+	c := f.coflow
+	before := f.remaining()
+	c.sent += n - f.sent
+	f.sent = n
+	c.mostSent = max(c.mostSent, n)
+	c.remaining -= before - f.remaining()
+	c.demand.SetLeft(f.place, 8*float64(f.remaining()))
 }
 
 func (e *Engine) transferFinished(id workloads.FlowID) error {
@@ -110,7 +185,11 @@ func (e *Engine) transferFinished(id workloads.FlowID) error {
 	if f == nil || !f.started {
 		return fmt.Errorf("flow %d finished, which is not running", id)
 	}
-	f.coflow.done += f.Size
+	f.receive(f.Size)
+	c := f.coflow
+	at, _ := slices.BinarySearch(c.finished, f.Size)
+	c.finished = slices.Insert(c.finished, at, f.Size)
+	e.sent(f.Src, true)
 	e.forget(f)
 	return nil
 }
@@ -118,112 +197,25 @@ func (e *Engine) transferFinished(id workloads.FlowID) error {
 // forget takes a flow that has ended off the books, and its coflow with the last
 // of its flows.
 func (e *Engine) forget(f *flow) {
-	id, c := f.ID, f.coflow
-	delete(e.coflows.byFlow, id)
-	if at, ok := slices.BinarySearchFunc(c.flows, id, func(x *flow, id workloads.FlowID) int { return int(x.ID - id) }); ok {
+	c := f.coflow
+	f.ended = true
+	delete(e.coflows.byFlow, f.ID)
+	if at, ok := slices.BinarySearchFunc(c.flows, f.ID, func(x *flow, id workloads.FlowID) int { return cmp.Compare(x.ID, id) }); ok {
 		c.flows = slices.Delete(c.flows, at, at+1)
 	}
+	c.remaining -= f.remaining()
+	c.demand.End(f.place)
+	when := e.control.when
+	e.want(when.Flows)
+	if f.pilot {
+		c.pilotsLeft--
+		c.pilotSent += f.sent
+		e.want(when.Pilots && c.pilotsLeft == 0)
+	}
 	if len(c.flows) == 0 {
-		e.coflows.active = slices.DeleteFunc(e.coflows.active, func(x *coflow) bool { return x == c })
-	}
-}
-
-// states is what policies see of the coflows.
-func (cs *coflows) states(needs policies.Knowledge) []policies.CoflowState {
-	total := 0
-	for _, c := range cs.active {
-		total += len(c.flows)
-	}
-	all := make([]policies.FlowState, 0, total)
-	out := make([]policies.CoflowState, 0, len(cs.active))
-	for _, c := range cs.active {
-		first, sent := len(all), c.done
-		for _, f := range c.flows {
-			s := policies.FlowState{ID: f.ID, Src: f.Src, Dst: f.Dst, Path: f.path, Sent: f.sent}
-			if needs&policies.Sizes != 0 {
-				// A flow whose last byte is in but whose completion has not been
-				// reported yet still counts as one byte.
-				s.Size, s.Remaining = f.Size, max(f.Size-f.sent, 1)
-			}
-			sent += f.sent
-			all = append(all, s)
-		}
-		out = append(out, policies.CoflowState{ID: c.id, Arrival: c.arrival, Width: c.width, Sent: sent, Flows: all[first:len(all):len(all)]})
-	}
-	return out
-}
-
-// allocate asks the policy for grants, completes them to a work-conserving
-// allocation and emits what changed.
-func (e *Engine) allocate(cmds []Command) ([]Command, error) {
-	grants := e.cfg.Coflow.Allocate(e.view(e.cfg.Coflow.Needs()))
-	for _, c := range e.coflows.active {
-		for _, f := range c.flows {
-			f.want, f.granted = 0, false
-		}
-	}
-	left := slices.Clone(e.cfg.Capacity)
-	order := make([]*flow, 0, len(e.coflows.byFlow)) // of importance
-	for _, g := range grants {
-		f := e.coflows.byFlow[g.Flow]
-		switch {
-		case f == nil:
-			return nil, fmt.Errorf("coflow policy %T: grant for flow %d, which is not running", e.cfg.Coflow, g.Flow)
-		case f.granted:
-			return nil, fmt.Errorf("coflow policy %T: two grants for flow %d", e.cfg.Coflow, g.Flow)
-		case g.Ceiling < 0:
-			return nil, fmt.Errorf("coflow policy %T: ceiling %d for flow %d: want 0 or more", e.cfg.Coflow, g.Ceiling, g.Flow)
-		}
-		f.want, f.granted = g.Ceiling, true
-		order = append(order, f)
-		if g.Ceiling == policies.NoLimit {
-			continue
-		}
-		for _, l := range f.path {
-			if left[l] -= g.Ceiling; left[l] < 0 {
-				return nil, fmt.Errorf("coflow policy %T: grants overfill link %s by %v", e.cfg.Coflow, e.cfg.Fabric.LinkName(l), -left[l])
-			}
-		}
-	}
-	for _, c := range e.coflows.active {
-		for _, f := range c.flows {
-			if !f.granted {
-				order = append(order, f)
-			}
-		}
-	}
-	for _, f := range order {
-		f.topUp(left)
-	}
-	for _, c := range e.coflows.active {
-		for _, f := range c.flows {
-			switch {
-			case !f.started:
-				f.started = true
-				cmds = append(cmds, StartTransfer{Coflow: c.id, Flow: f.Flow, Hash: f.hash, Ceiling: f.want})
-			case f.want != f.ceiling:
-				cmds = append(cmds, SetCeiling{Flow: f.ID, Ceiling: f.want})
-			}
-			f.ceiling = f.want
-		}
-	}
-	return cmds, nil
-}
-
-// topUp gives a flow what is left on all of its path.
-func (f *flow) topUp(left []units.Rate) {
-	if f.want == policies.NoLimit {
-		return
-	}
-	extra := policies.NoLimit
-	for _, l := range f.path {
-		extra = min(extra, left[l])
-	}
-	if extra == 0 {
-		return
-	}
-	f.want += extra
-	for _, l := range f.path {
-		left[l] -= extra
+		is := func(x *coflow) bool { return x == c }
+		e.coflows.active = slices.DeleteFunc(e.coflows.active, is)
+		e.coflows.waiting = slices.DeleteFunc(e.coflows.waiting, is)
+		e.want(when.Coflows)
 	}
 }

@@ -2,10 +2,11 @@
 // coflows and writers, shows policies their View, and turns their answers into
 // commands for a backend. It has no clock, socket, goroutine or random source
 // of its own: the same events at the same times give the same commands, so a run
-// on packets can be replayed from its log. The model is etcd-io/raft's RawNode.
+// on packets can be replayed from its log. A step may have no events: when the
+// time has come that NextWake told. The model is etcd-io/raft's RawNode.
 //
 // Two sub-machines share the hosts' state and are joined only by events:
-// coflows (coflows.go) and blocks (blocks.go).
+// coflows (coflows.go), whose policy is asked by control.go, and blocks (blocks.go).
 //
 // It moves no bytes and measures nothing: completions it is told of are kept
 // only to cross-check what packets show.
@@ -29,7 +30,8 @@ type Config struct {
 	// Capacity is the payload each link carries, by LinkID. Nil stands for the
 	// links' own rates.
 	Capacity  []units.Rate
-	Coflow    policies.Allocator
+	Coflow    policies.Scheduler
+	Control   Control
 	Placement policies.Placer // may be nil where no blocks are written
 	DiskRate  units.Rate      // of each host's disk, 0 for one that is never the bottleneck
 	DiskSize  units.Bytes     // capacity of each host's disk, 0 for one that is never full
@@ -55,7 +57,10 @@ type Engine struct {
 	now     time.Duration
 	hosts   []host
 	coflows coflows
+	control control
 	blocks  blocks
+	down    int  // links that carry nothing
+	cuts    bool // some flow's path may have such a link
 }
 
 // New checks the configuration and returns an engine to which nothing has
@@ -89,6 +94,17 @@ func New(cfg Config) (*Engine, error) {
 	e.coflows.failed = map[workloads.FlowID]bool{}
 	e.blocks.failed = map[workloads.BlockID]bool{}
 	e.blocks.active = map[workloads.BlockID]*write{}
+	for _, r := range cfg.Capacity {
+		if r < 0 {
+			return nil, fmt.Errorf("engine: a link of capacity %d: want 0 or more", r)
+		}
+		if r == 0 {
+			e.down++
+		}
+	}
+	if err := e.initControl(); err != nil {
+		return nil, err
+	}
 	return e, nil
 }
 
@@ -99,36 +115,38 @@ func (e *Engine) Step(now time.Duration, evs ...Event) ([]Command, error) {
 	if now < e.now {
 		return nil, fmt.Errorf("engine: time went back from %v to %v", e.now, now)
 	}
+	e.tally(now)
 	e.now = now
 	var cmds []Command
-	reallocate := false
+	urgent := false // a link, a route or a host has changed
+	look := false   // for flows that stand still
 	for _, ev := range evs {
 		var err error
 		switch ev := ev.(type) {
 		case CoflowArrived:
-			reallocate = true
+			look = true
 			cmds, err = e.coflowArrived(cmds, ev.Coflow)
 		case WriterArrived:
 			cmds, err = e.writerArrived(cmds, ev.Writer)
 		case TransferProgressed:
 			err = e.transferProgressed(ev)
 		case TransferFinished:
-			reallocate = true
+			look = true
 			err = e.transferFinished(ev.Flow)
 		case LinkChanged:
-			reallocate = true
+			look, urgent = true, true
 			err = e.linkChanged(ev)
 		case PathChanged:
-			reallocate = true
+			look, urgent = true, true
 			err = e.pathChanged(ev)
 		case HostLost:
-			reallocate = true
+			look, urgent = true, true
 			cmds, err = e.hostLost(cmds, ev.Host)
 		case HostBack:
-			reallocate = true
+			look, urgent = true, true
 			cmds, err = e.hostBack(cmds, ev)
 		case TransferFailed:
-			reallocate = true
+			look, urgent = true, true
 			cmds, err = e.transferFailed(cmds, ev)
 		case ReplicaLost:
 			err = e.replicaLost(ev)
@@ -137,7 +155,7 @@ func (e *Engine) Step(now time.Duration, evs ...Event) ([]Command, error) {
 		case BlockDurable:
 			cmds, err = e.blockDurable(cmds, ev.Block)
 		case Heartbeat:
-			reallocate = true
+			look = true
 			err = e.heartbeat(ev)
 		default:
 			err = fmt.Errorf("unknown event %T", ev)
@@ -146,15 +164,21 @@ func (e *Engine) Step(now time.Duration, evs ...Event) ([]Command, error) {
 			return nil, fmt.Errorf("engine: at %v: %w", now, err)
 		}
 	}
-	if reallocate {
+	if look {
+		failed := len(cmds)
 		cmds = e.giveUpStuck(cmds)
+		urgent = urgent || len(cmds) > failed
 	}
-	if reallocate && len(e.coflows.active) > 0 {
+	cmds = e.release(cmds)
+	if e.needed(urgent) {
 		var err error
-		if cmds, err = e.allocate(cmds); err != nil {
+		if cmds, err = e.decide(cmds); err != nil {
 			return nil, fmt.Errorf("engine: at %v: %w", now, err)
 		}
+	} else {
+		cmds = e.start(cmds, 0)
 	}
+	e.tally(now + 1)
 	return cmds, nil
 }
 
@@ -200,27 +224,4 @@ func (e *Engine) heartbeat(hb Heartbeat) error {
 	h.rxSeen, h.txSeen = hb.Rx, hb.Tx
 	h.lastReport, h.nextReport = e.now, e.now+e.cfg.Heartbeat
 	return nil
-}
-
-// view is the cluster as a policy with the given needs may see it.
-func (e *Engine) view(needs policies.Knowledge) *policies.View {
-	v := &policies.View{
-		Now: e.now, Fabric: e.cfg.Fabric, Capacity: e.cfg.Capacity, DiskRate: e.cfg.DiskRate,
-		Hosts: make([]policies.HostState, len(e.hosts)),
-	}
-	for i, h := range e.hosts {
-		s := policies.HostState{LastReport: h.lastReport, NextReport: h.nextReport, Disk: e.cfg.DiskSize, Lost: h.lost}
-		if needs&policies.LinkLoad != 0 {
-			s.Rx, s.Tx = units.Rate(h.rx), units.Rate(h.tx)
-		}
-		if needs&policies.DiskUse != 0 {
-			s.Writing, s.Used = h.writing, h.used
-		}
-		v.Hosts[i] = s
-	}
-	if needs&policies.LinkLoad != 0 {
-		v.Placements = e.recentPlacements()
-	}
-	v.Coflows = e.coflows.states(needs)
-	return v
 }

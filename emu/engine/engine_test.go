@@ -19,14 +19,21 @@ import (
 	"testbed/workloads"
 )
 
-// grantFunc is a coflow policy made of a function.
-type grantFunc struct {
+// scheduler is a coflow policy made of a function.
+type scheduler struct {
 	needs policies.Knowledge
-	f     func(*policies.View) []policies.Grant
+	when  policies.When
+	f     func(*policies.View, *policies.Schedule)
 }
 
-func (g grantFunc) Needs() policies.Knowledge                  { return g.needs }
-func (g grantFunc) Allocate(v *policies.View) []policies.Grant { return g.f(v) }
+func (s scheduler) Needs() policies.Knowledge                         { return s.needs }
+func (s scheduler) When() policies.When                               { return s.when }
+func (s scheduler) Schedule(v *policies.View, out *policies.Schedule) { s.f(v, out) }
+
+// always is a policy that is asked at every arrival and end.
+func always(f func(*policies.View, *policies.Schedule)) scheduler {
+	return scheduler{when: policies.When{Coflows: true, Flows: true}, f: f}
+}
 
 // placeFunc is a placement policy made of a function.
 type placeFunc func(*policies.View, workloads.Block, *rand.Rand) ([]topo.HostID, error)
@@ -36,18 +43,20 @@ func (f placeFunc) Place(v *policies.View, b workloads.Block, rng *rand.Rand) ([
 	return f(v, b, rng)
 }
 
-func free(v *policies.View) (out []policies.Grant) {
-	for _, c := range v.Coflows {
-		for _, f := range c.Flows {
-			out = append(out, policies.Grant{Flow: f.ID, Ceiling: policies.NoLimit})
-		}
-	}
-	return out
+func free(v *policies.View, s *policies.Schedule) {
+	s.Steps = append(s.Steps, policies.Step{Rule: policies.Free, Coflows: s.Order(len(v.Coflows))})
 }
 
-func none(*policies.View) []policies.Grant { return nil }
+func none(*policies.View, *policies.Schedule) {}
 
-func testConfig(t testing.TB, coflow policies.Allocator, placement policies.Placer) Config {
+// explicit gives some flows rates.
+func explicit(rates ...policies.FlowRate) func(*policies.View, *policies.Schedule) {
+	return func(_ *policies.View, s *policies.Schedule) {
+		s.Steps = append(s.Steps, policies.Step{Rule: policies.Explicit, Rates: rates})
+	}
+}
+
+func testConfig(t testing.TB, coflow policies.Scheduler, placement policies.Placer) Config {
 	t.Helper()
 	f, err := topo.LeafSpine{Leaves: 2, Spines: 1, HostsPerLeaf: 2, HostLink: 10 * units.Mbps,
 		Oversubscription: units.Ratio{Num: 2, Den: 1}, Queue: topo.Queue{Time: time.Millisecond}, MTU: 1500}.Build()
@@ -80,7 +89,7 @@ func coflowOf(id workloads.CoflowID, flows ...workloads.Flow) CoflowArrived {
 }
 
 func TestCoflowLife(t *testing.T) {
-	e := newEngine(t, testConfig(t, grantFunc{f: free}, nil))
+	e := newEngine(t, testConfig(t, always(free), nil))
 	f0 := workloads.Flow{ID: 0, Src: 0, Dst: 2, Size: 100}
 	f1 := workloads.Flow{ID: 1, Src: 1, Dst: 3, Size: 50}
 	got := step(t, e, 5, coflowOf(7, f1, f0))
@@ -105,39 +114,71 @@ func TestCoflowLife(t *testing.T) {
 	}
 }
 
-// Left-over capacity goes to the first grant that can use it, then to the flows
-// the policy paused, in order of arrival.
-func TestWorkConservation(t *testing.T) {
-	first := func(v *policies.View) []policies.Grant {
-		return []policies.Grant{{Flow: 1, Ceiling: 4 * units.Mbps}, {Flow: 0, Ceiling: 1 * units.Mbps}}
+// Steps are served in order, by what those before have left, and what is left at
+// the end is left: a flow that no step serves is paused.
+func TestSteps(t *testing.T) {
+	steps := func(greedy bool) scheduler {
+		return always(func(v *policies.View, s *policies.Schedule) {
+			explicit(policies.FlowRate{Flow: 1, Rate: 4e6}, policies.FlowRate{Flow: 0, Rate: 1e6})(v, s)
+			if greedy {
+				s.Steps = append(s.Steps, policies.Step{Rule: policies.Greedy, Coflows: s.Order(1)})
+			}
+		})
 	}
-	e := newEngine(t, testConfig(t, grantFunc{f: first}, nil))
-	cmds := step(t, e, 0, coflowOf(1,
-		workloads.Flow{ID: 0, Src: 0, Dst: 2, Size: 1e6}, // crosses the 10 Mbps uplink
-		workloads.Flow{ID: 1, Src: 1, Dst: 3, Size: 1e6}, // crosses the 10 Mbps uplink
-		workloads.Flow{ID: 2, Src: 2, Dst: 3, Size: 1e6}, // shares h1-01's downlink with flow 1
-		workloads.Flow{ID: 3, Src: 3, Dst: 0, Size: 1e6}, // shares nothing
-	))
-	var got []units.Rate
-	for _, c := range cmds[1:] {
-		got = append(got, c.(StartTransfer).Ceiling)
-	}
-	want := []units.Rate{1 * units.Mbps, 9 * units.Mbps, 1 * units.Mbps, 10 * units.Mbps}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("ceilings (-want +got):\n%s", d)
+	for _, tt := range []struct {
+		greedy bool
+		want   []units.Rate
+	}{
+		{false, []units.Rate{1 * units.Mbps, 4 * units.Mbps, 0, 0}},
+		{true, []units.Rate{6 * units.Mbps, 4 * units.Mbps, 6 * units.Mbps, 10 * units.Mbps}},
+	} {
+		e := newEngine(t, testConfig(t, steps(tt.greedy), nil))
+		cmds := step(t, e, 0, coflowOf(1,
+			workloads.Flow{ID: 0, Src: 0, Dst: 2, Size: 1e6}, // crosses the 10 Mbps uplink
+			workloads.Flow{ID: 1, Src: 1, Dst: 3, Size: 1e6}, // crosses the 10 Mbps uplink
+			workloads.Flow{ID: 2, Src: 2, Dst: 3, Size: 1e6}, // shares h1-01's downlink with flow 1
+			workloads.Flow{ID: 3, Src: 3, Dst: 0, Size: 1e6}, // shares nothing
+		))
+		var got []units.Rate
+		for _, c := range cmds[1:] {
+			got = append(got, c.(StartTransfer).Ceiling)
+		}
+		if d := cmp.Diff(tt.want, got); d != "" {
+			t.Errorf("greedy %v: ceilings (-want +got):\n%s", tt.greedy, d)
+		}
 	}
 }
 
 func TestHidesWhatAPolicyDidNotAskFor(t *testing.T) {
-	var seen *policies.View
-	look := func(v *policies.View) []policies.Grant { seen = v; return free(v) }
-	for _, needs := range []policies.Knowledge{0, policies.Sizes} {
-		e := newEngine(t, testConfig(t, grantFunc{needs, look}, nil))
-		step(t, e, 0, coflowOf(1, workloads.Flow{ID: 0, Src: 0, Dst: 2, Size: 100}))
-		step(t, e, 1, TransferProgressed{[]workloads.FlowID{0}, []units.Bytes{30}}, Heartbeat{Host: 2, Rx: 30})
-		f := seen.Coflows[0].Flows[0]
-		if knows := needs != 0; f.Sent != 30 || (f.Size == 100) != knows || (f.Remaining == 70) != knows || seen.Hosts[2].Rx != 0 {
-			t.Errorf("needs %b: flow %+v, host %+v", needs, f, seen.Hosts[2])
+	for _, needs := range []policies.Knowledge{0, policies.Sizes, policies.Flows, policies.NewFlows, policies.Sizes | policies.NewFlows, policies.Sizes | policies.Flows | policies.LinkLoad} {
+		decisions := 0
+		look := func(v *policies.View, s *policies.Schedule) {
+			decisions++
+			knows, shows := needs&policies.Sizes != 0, needs&policies.Flows != 0 || needs&policies.NewFlows != 0 && decisions == 1
+			c := v.Coflows[0]
+			if (c.Size == 130) != knows || (c.Largest == 100) != knows || (c.Remaining > 0) != knows || (c.Bound > 0) != knows || (c.Links[0].Remaining > 0) != knows {
+				t.Errorf("needs %b, decision %d: coflow %+v", needs, decisions, c)
+			}
+			if (len(c.Flows) > 0) != shows {
+				t.Errorf("needs %b, decision %d: flows %+v", needs, decisions, c.Flows)
+			}
+			for _, f := range c.Flows {
+				if (f.Size > 0) != knows || (f.Remaining > 0) != knows || decisions == 2 && f.ID == 0 && f.Sent != 30 {
+					t.Errorf("needs %b, decision %d: flow %+v", needs, decisions, f)
+				}
+			}
+			if (v.Hosts[2].Rx > 0) != (needs&policies.LinkLoad != 0 && decisions > 1) {
+				t.Errorf("needs %b, decision %d: host %+v", needs, decisions, v.Hosts[2])
+			}
+			free(v, s)
+		}
+		p := always(look)
+		p.needs = needs
+		e := newEngine(t, testConfig(t, p, nil))
+		step(t, e, 0, coflowOf(1, workloads.Flow{ID: 0, Src: 0, Dst: 2, Size: 100}, workloads.Flow{ID: 1, Src: 0, Dst: 3, Size: 30}))
+		step(t, e, 1, TransferProgressed{[]workloads.FlowID{0}, []units.Bytes{30}}, Heartbeat{Host: 2, Rx: 30}, TransferFinished{1})
+		if decisions != 2 {
+			t.Errorf("%d decisions, want 2", decisions)
 		}
 	}
 }
@@ -146,7 +187,7 @@ func TestWritersGoBlockByBlock(t *testing.T) {
 	place := func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 		return []topo.HostID{b.Client, 2, 3}, nil
 	}
-	e := newEngine(t, testConfig(t, grantFunc{f: none}, placeFunc(place)))
+	e := newEngine(t, testConfig(t, always(none), placeFunc(place)))
 	blk := func(id workloads.BlockID) workloads.Block {
 		return workloads.Block{ID: id, Writer: 1, Client: 1, Size: 1000, Replicas: 3, Packet: 100, Window: 2}
 	}
@@ -175,7 +216,7 @@ func TestWritersGoBlockByBlock(t *testing.T) {
 
 // Sinbad's estimator with α = 0.2 from 0: samples 100, 100, 0 give 20, 36, 28.8.
 func TestHeartbeatAverage(t *testing.T) {
-	e := newEngine(t, testConfig(t, grantFunc{f: none}, nil))
+	e := newEngine(t, testConfig(t, always(none), nil))
 	want := []float64{20, 36, 28.8}
 	rx := []units.Bytes{100, 200, 200}
 	for i := range want {
@@ -195,7 +236,7 @@ func TestPlacementsAreShownUntilReported(t *testing.T) {
 		seen = v.Placements
 		return []topo.HostID{2}, nil
 	}
-	e := newEngine(t, testConfig(t, grantFunc{f: none}, placeFunc(place)))
+	e := newEngine(t, testConfig(t, always(none), placeFunc(place)))
 	ask := func(now time.Duration, id workloads.BlockID) {
 		step(t, e, now, WriterArrived{workloads.Writer{ID: workloads.WriterID(id), Blocks: []workloads.Block{{ID: id, Size: 10, Replicas: 1, Packet: 1, Window: 1}}}})
 	}
@@ -220,10 +261,19 @@ func TestPlacementsAreShownUntilReported(t *testing.T) {
 func TestStepRefuses(t *testing.T) {
 	fl := workloads.Flow{ID: 0, Src: 0, Dst: 2, Size: 100}
 	blk := workloads.Block{ID: 1, Size: 10, Replicas: 2, Packet: 1, Window: 1}
-	over := grantFunc{f: func(*policies.View) []policies.Grant { return []policies.Grant{{Flow: 0, Ceiling: units.Gbps}} }}
-	twice := grantFunc{f: func(*policies.View) []policies.Grant { return []policies.Grant{{Flow: 0}, {Flow: 0}} }}
-	stranger := grantFunc{f: func(*policies.View) []policies.Grant { return []policies.Grant{{Flow: 9}} }}
-	negative := grantFunc{f: func(*policies.View) []policies.Grant { return []policies.Grant{{Flow: 0, Ceiling: -1}} }}
+	over := always(explicit(policies.FlowRate{Flow: 0, Rate: 1e9}))
+	stranger := always(explicit(policies.FlowRate{Flow: 9}))
+	negative := always(explicit(policies.FlowRate{Flow: 0, Rate: -1}))
+	saying := func(say func(*policies.Schedule)) scheduler {
+		return always(func(v *policies.View, s *policies.Schedule) { say(s) })
+	}
+	queues := saying(func(s *policies.Schedule) { s.Queues = append(s.Queues, 1, 2) })
+	watch := saying(func(s *policies.Schedule) { s.Watch = append(s.Watch, 1, 2) })
+	pilot := saying(func(s *policies.Schedule) { s.Pilots = append(s.Pilots, 9) })
+	place := saying(func(s *policies.Schedule) { s.Steps = append(s.Steps, policies.Step{Coflows: []int{1}}) })
+	madd := saying(func(s *policies.Schedule) {
+		s.Steps = append(s.Steps, policies.Step{Rule: policies.MADD, Coflows: []int{0}})
+	})
 	same := placeFunc(func(*policies.View, workloads.Block, *rand.Rand) ([]topo.HostID, error) {
 		return []topo.HostID{1, 1}, nil
 	})
@@ -231,11 +281,11 @@ func TestStepRefuses(t *testing.T) {
 	full := placeFunc(func(*policies.View, workloads.Block, *rand.Rand) ([]topo.HostID, error) {
 		return nil, errors.New("disks full")
 	})
-	ok := grantFunc{f: free}
+	ok := always(free)
 	write := WriterArrived{workloads.Writer{Blocks: []workloads.Block{blk}}}
 	for _, tt := range []struct {
 		name   string
-		coflow policies.Allocator
+		coflow policies.Scheduler
 		place  policies.Placer
 		evs    []Event
 		want   string
@@ -248,10 +298,14 @@ func TestStepRefuses(t *testing.T) {
 		{"progress of a stranger", ok, nil, []Event{TransferProgressed{[]workloads.FlowID{3}, []units.Bytes{1}}}, "flow 3"},
 		{"progress too far", ok, nil, []Event{coflowOf(1, fl), TransferProgressed{[]workloads.FlowID{0}, []units.Bytes{101}}}, "101 of 100 bytes"},
 		{"ragged progress", ok, nil, []Event{TransferProgressed{[]workloads.FlowID{3}, nil}}, "1 flows with 0 counts"},
-		{"over-full link", over, nil, []Event{coflowOf(1, fl)}, "overfill link h0-00>leaf0 by 990Mbps"},
-		{"two grants", twice, nil, []Event{coflowOf(1, fl)}, "two grants for flow 0"},
-		{"grant for a stranger", stranger, nil, []Event{coflowOf(1, fl)}, "flow 9, which is not running"},
-		{"negative grant", negative, nil, []Event{coflowOf(1, fl)}, "want 0 or more"},
+		{"over-full link", over, nil, []Event{coflowOf(1, fl)}, "more than is left of link"},
+		{"rate for a stranger", stranger, nil, []Event{coflowOf(1, fl)}, "flow 9"},
+		{"negative rate", negative, nil, []Event{coflowOf(1, fl)}, "0 or more"},
+		{"queues of two", queues, nil, []Event{coflowOf(1, fl)}, "queues of 2 coflows: want those of all 1"},
+		{"watches two", watch, nil, []Event{coflowOf(1, fl)}, "watches 2 coflows: want all 1"},
+		{"strange pilot", pilot, nil, []Event{coflowOf(1, fl)}, "pilot flow 9, which is not running"},
+		{"strange coflow", place, nil, []Event{coflowOf(1, fl)}, "coflow 1"},
+		{"sizes not declared", madd, nil, []Event{coflowOf(1, fl)}, "Sizes"},
 		{"no placement policy", ok, nil, []Event{write}, "no placement policy"},
 		{"same host twice", ok, same, []Event{write}, "want different hosts"},
 		{"too few hosts", ok, few, []Event{write}, "1 hosts for 2 replicas"},
@@ -321,7 +375,7 @@ func TestRunReplaysFromItsLog(t *testing.T) {
 	place := placeFunc(func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 		return []topo.HostID{b.Client, topo.HostID(rng.IntN(3))}, nil
 	})
-	cfg := testConfig(t, grantFunc{f: free}, place)
+	cfg := testConfig(t, always(free), place)
 	var buf bytes.Buffer
 	log := NewLog(&buf)
 	if err := Run(t.Context(), newEngine(t, cfg), &instant{}, Arrivals(smallWorkload()), log.Observe); err != nil {
@@ -334,7 +388,7 @@ func TestRunReplaysFromItsLog(t *testing.T) {
 	if err != nil || got.Differs != nil || got.Unfinished != "" || got.Steps < 5 || got.Commands < 5 {
 		t.Fatalf("Replay = %+v, %v", got, err)
 	}
-	cfg.Coflow = grantFunc{f: none}
+	cfg.Coflow = always(none)
 	got, err = Replay(t.Context(), bytes.NewReader(buf.Bytes()), newEngine(t, cfg))
 	if err != nil || got.Differs == nil || got.Differs.Step != 1 || string(got.Differs.Logged) == string(got.Differs.Replayed) {
 		t.Errorf("replay under another policy: %+v, %v", got, err)
@@ -347,7 +401,7 @@ func TestReplayFindsTheStep(t *testing.T) {
 	place := placeFunc(func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 		return []topo.HostID{b.Client, topo.HostID(rng.IntN(3))}, nil
 	})
-	cfg := testConfig(t, grantFunc{f: free}, place)
+	cfg := testConfig(t, always(free), place)
 	var buf bytes.Buffer
 	log := NewLog(&buf)
 	if err := Run(t.Context(), newEngine(t, cfg), &instant{}, Arrivals(smallWorkload()), log.Observe); err != nil {
@@ -443,7 +497,7 @@ func FuzzReplay(f *testing.F) {
 	f.Add([]byte(`{"t":0,"events":[{"CoflowArrived":{"Coflow":{"ID":1,"Flows":[{"ID":0,"Src":99,"Dst":-2,"Size":"100B"}]}}}]}` + "\n"))
 	f.Add([]byte(`{"t":0,"events":[{"WriterArrived":{"Writer":{"ID":1,"Client":99,"Blocks":[{"ID":0,"Client":99,"Size":"10B","Replicas":2}]}}}]}` + "\n"))
 	f.Add([]byte(`{"t":0,"events":[{"CoflowArrived":{"Coflow":{"ID":1}}},{"LinkChanged":{"Link":900}},{"HostBack":{"Host":-1}},{"ReplicaLost":{"Block":3,"Host":70}}]}` + "\n"))
-	cfg := testConfig(f, grantFunc{f: free}, placeFunc(func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+	cfg := testConfig(f, always(free), placeFunc(func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 		return []topo.HostID{b.Client, topo.HostID(rng.IntN(3))}, nil
 	}))
 	f.Fuzz(func(t *testing.T, log []byte) {
@@ -462,7 +516,7 @@ func TestRunStopsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := errors.New("interrupted")
 	observe := func(time.Duration, []Event, []Command) error { cancel(stop); return nil }
-	err := Run(ctx, newEngine(t, testConfig(t, grantFunc{f: free}, nil)), &instant{}, Arrivals(workloads.Workload{Coflows: smallWorkload().Coflows}), observe)
+	err := Run(ctx, newEngine(t, testConfig(t, always(free), nil)), &instant{}, Arrivals(workloads.Workload{Coflows: smallWorkload().Coflows}), observe)
 	if !errors.Is(err, stop) || !strings.Contains(err.Error(), "unfinished") {
 		t.Errorf("Run = %v", err)
 	}

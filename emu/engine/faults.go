@@ -19,7 +19,14 @@ func (e *Engine) linkChanged(ev LinkChanged) error {
 	}
 	// Policies may keep a View: it is not changed under them.
 	e.cfg.Capacity = slices.Clone(e.cfg.Capacity)
+	if e.cfg.Capacity[ev.Link] == 0 {
+		e.down--
+	}
+	if ev.Rate == 0 {
+		e.down++
+	}
 	e.cfg.Capacity[ev.Link] = ev.Rate
+	e.control.capacity[ev.Link] = float64(ev.Rate)
 	return nil
 }
 
@@ -34,12 +41,17 @@ func (e *Engine) pathChanged(ev PathChanged) error {
 		return fmt.Errorf("flow %d from %s to %s changed to spine %d: want a flow between racks and a spine of the fabric", f.ID, fabric.HostName(f.Src), fabric.HostName(f.Dst), ev.Spine)
 	}
 	f.path = []topo.LinkID{fabric.HostUp(f.Src), fabric.LeafUp(from, ev.Spine), fabric.LeafDown(to, ev.Spine), fabric.HostDown(f.Dst)}
+	f.coflow.demand.SetPath(f.place, f.path)
 	return nil
 }
 
 // giveUpStuck fails the flows that have stood still for Config.Stuck with a link
 // of their path down.
 func (e *Engine) giveUpStuck(cmds []Command) []Command {
+	if e.down == 0 && !e.cuts {
+		return cmds
+	}
+	e.cuts = e.down > 0
 	var stuck []*flow
 	for _, c := range e.coflows.active {
 		for _, f := range c.flows {
@@ -61,6 +73,7 @@ func (e *Engine) giveUpStuck(cmds []Command) []Command {
 
 // failFlow ends a flow that will not finish. Its coflow ends without it.
 func (e *Engine) failFlow(cmds []Command, f *flow, why string) []Command {
+	e.sent(f.Src, false)
 	e.forget(f)
 	e.coflows.failed[f.ID] = true
 	if f.started {

@@ -44,7 +44,7 @@ func writerOf(blocks ...workloads.Block) WriterArrived {
 // A host that is lost takes its flows with it at both ends, the blocks that it
 // writes, and its replicas of others'. The rest goes on, and no more is asked of it.
 func TestHostLost(t *testing.T) {
-	e := newEngine(t, testConfig(t, grantFunc{f: free}, onHosts(3, 2, 0)))
+	e := newEngine(t, testConfig(t, always(free), onHosts(3, 2, 0)))
 	fl := []workloads.Flow{{ID: 0, Src: 0, Dst: 3, Size: 100}, {ID: 1, Src: 3, Dst: 1, Size: 200}, {ID: 2, Src: 0, Dst: 1, Size: 300}}
 	step(t, e, 0, coflowOf(7, fl...), writerOf(block(4, 3, 2), block(5, 3, 2)), writerOf(block(8, 1, 2), block(9, 1, 2)))
 	got := step(t, e, 10, HostLost{3})
@@ -92,7 +92,7 @@ func TestHostLost(t *testing.T) {
 func TestHostBack(t *testing.T) {
 	for _, missed := range []bool{false, true} {
 		for _, wiped := range []bool{false, true} {
-			e := newEngine(t, testConfig(t, grantFunc{f: free}, onHosts(3, 2)))
+			e := newEngine(t, testConfig(t, always(free), onHosts(3, 2)))
 			step(t, e, 0, writerOf(block(1, 0, 1)))
 			step(t, e, 1, BlockDurable{1}) // 1000 bytes on host 3
 			step(t, e, 2, coflowOf(7, workloads.Flow{ID: 0, Src: 0, Dst: 3, Size: 100}), writerOf(block(2, 0, 2)))
@@ -137,7 +137,7 @@ func TestStuck(t *testing.T) {
 		now time.Duration
 		evs []Event
 	}
-	f := testConfig(t, grantFunc{f: free}, nil).Fabric
+	f := testConfig(t, always(free), nil).Fabric
 	up := f.LeafUp(0, 0)
 	down, back := LinkChanged{up, 0}, LinkChanged{up, f.Link(up).Rate}
 	for _, tt := range []struct {
@@ -153,7 +153,7 @@ func TestStuck(t *testing.T) {
 		{"no bytes come in", []at{{1 * s, []Event{down}}, {3 * s, []Event{moved(0)}}, {4 * s, []Event{beat(1)}}}, 4 * s},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := testConfig(t, grantFunc{f: free}, nil)
+			c := testConfig(t, always(free), nil)
 			c.Stuck = 3 * s
 			e := newEngine(t, c)
 			step(t, e, 0, coflowOf(1, workloads.Flow{ID: 0, Src: 0, Dst: 2, Size: 100}))
@@ -175,32 +175,39 @@ func TestStuck(t *testing.T) {
 	}
 }
 
-// Policies see what links carry now and which way flows go; a View that they kept
-// does not change.
+// Policies see what links carry now and which way flows go; capacities and paths
+// that were shown do not change.
 func TestLinkAndPathChanges(t *testing.T) {
 	f, err := topo.LeafSpine{Leaves: 2, Spines: 2, HostsPerLeaf: 2, HostLink: 10 * units.Mbps, Oversubscription: units.Ratio{Num: 1, Den: 1},
 		Queue: topo.Queue{Time: time.Millisecond}, MTU: 1500}.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var views []*policies.View
+	type view struct {
+		capacity []units.Rate
+		path     []topo.LinkID // of flow 0
+	}
+	var views []view
 	c := Config{Fabric: f, Heartbeat: time.Second, Alpha: 0.2, Stuck: time.Second,
-		Coflow: grantFunc{f: func(v *policies.View) []policies.Grant { views = append(views, v); return free(v) }}}
+		Coflow: scheduler{needs: policies.Flows, when: policies.When{Coflows: true}, f: func(v *policies.View, s *policies.Schedule) {
+			views = append(views, view{v.Capacity, v.Coflows[0].Flows[0].Path})
+			free(v, s)
+		}}}
 	e := newEngine(t, c)
 	step(t, e, 0, coflowOf(1, workloads.Flow{ID: 0, Src: 0, Dst: 2, Size: 100}, workloads.Flow{ID: 1, Src: 0, Dst: 1, Size: 100}))
-	path := slices.Clone(views[0].Coflows[0].Flows[0].Path)
+	path := slices.Clone(views[0].path)
 	cut := path[1]
 	other := 1 - f.Link(cut).Spine
 	step(t, e, 1, LinkChanged{cut, 0})
 	step(t, e, 2, PathChanged{Flow: 0, Spine: other})
-	if views[0].Capacity[cut] == 0 || views[1].Capacity[cut] != 0 {
-		t.Errorf("capacities %v and %v of the link that was cut", views[0].Capacity[cut], views[1].Capacity[cut])
+	if views[0].capacity[cut] == 0 || views[1].capacity[cut] != 0 {
+		t.Errorf("capacities %v and %v of the link that was cut", views[0].capacity[cut], views[1].capacity[cut])
 	}
 	want := []topo.LinkID{f.HostUp(0), f.LeafUp(0, other), f.LeafDown(1, other), f.HostDown(2)}
-	if d := cmp.Diff(want, views[2].Coflows[0].Flows[0].Path); d != "" {
+	if d := cmp.Diff(want, views[2].path); d != "" {
 		t.Errorf("new path (-want +got):\n%s", d)
 	}
-	if d := cmp.Diff(path, views[1].Coflows[0].Flows[0].Path); d != "" {
+	if d := cmp.Diff(path, views[1].path); d != "" {
 		t.Errorf("the path of an older view changed (-was +is):\n%s", d)
 	}
 	// It has a path, so it is not given up.
@@ -229,12 +236,12 @@ func TestLinkAndPathChanges(t *testing.T) {
 // A block goes on without replicas that it lost and fails with the last; its writer
 // goes on with the next. Without a place for it, for want of lost hosts, it fails.
 func TestReplicasAndBlocksFail(t *testing.T) {
-	e := newEngine(t, testConfig(t, grantFunc{f: none}, onHosts(2, 3)))
+	e := newEngine(t, testConfig(t, always(none), onHosts(2, 3)))
 	step(t, e, 0, writerOf(block(1, 0, 2), block(2, 0, 2), block(3, 0, 2)))
 	if got := step(t, e, 1, ReplicaLost{1, 2}); len(got) != 0 || e.hosts[2].writing != 0 || e.hosts[3].writing != 1 {
 		t.Errorf("%v, hosts %+v", got, e.hosts)
 	}
-	if _, err := newEngine(t, testConfig(t, grantFunc{f: none}, onHosts(2, 3))).Step(0, writerOf(block(1, 0, 1)), ReplicaLost{1, 0}); err == nil {
+	if _, err := newEngine(t, testConfig(t, always(none), onHosts(2, 3))).Step(0, writerOf(block(1, 0, 1)), ReplicaLost{1, 0}); err == nil {
 		t.Error("a replica is lost that never was, and nothing was said")
 	}
 	got := step(t, e, 2, BlockFailed{1, "no host left"})
@@ -251,7 +258,7 @@ func TestReplicasAndBlocksFail(t *testing.T) {
 // The log of a run with every fault replays to the same commands, and one whose
 // commands were changed does not.
 func TestReplayOfFaults(t *testing.T) {
-	c := testConfig(t, grantFunc{f: free}, onHosts(3, 2, 0))
+	c := testConfig(t, always(free), onHosts(3, 2, 0))
 	c.Stuck = time.Second
 	e := newEngine(t, c)
 	var log bytes.Buffer

@@ -16,8 +16,9 @@ import (
 //
 //	{"t":1500000000,"events":[{"TransferFinished":{"Flow":3}}],"commands":[…]}
 //
-// with t in nanoseconds since the start of the run. It is written as the run
-// goes and holds all that Replay needs.
+// with t in nanoseconds since the start of the run. A step without events is one
+// for which the engine asked: its NextWake. The log is written as the run goes and
+// holds all that Replay needs.
 type Log struct {
 	w *bufio.Writer
 }
@@ -33,7 +34,7 @@ type logLine struct {
 
 // Observe is an Observer that appends one line.
 func (l *Log) Observe(now time.Duration, evs []Event, cmds []Command) error {
-	line := logLine{T: now}
+	line := logLine{T: now, Events: []json.RawMessage{}}
 	for _, ev := range evs {
 		raw, err := tagged(ev)
 		if err != nil {
@@ -201,8 +202,8 @@ func replayLine(text []byte, e *Engine) (*Difference, int, error) {
 	if rest, err := io.ReadAll(dec.Buffered()); err != nil || len(bytes.TrimSpace(rest)) > 0 {
 		return nil, 0, fmt.Errorf("not a step: more after it, from byte %d of the line", dec.InputOffset()+1)
 	}
-	if len(line.Events) == 0 {
-		return nil, 0, errors.New("not a step: it has no events")
+	if len(line.Events) == 0 && line.T < e.NextWake() {
+		return nil, 0, errors.New("not a step: it has no events, and nothing is due")
 	}
 	evs := make([]Event, 0, len(line.Events))
 	for i, raw := range line.Events {

@@ -36,9 +36,9 @@ type Observer func(now time.Duration, evs []Event, cmds []Command) error
 // they brought has finished, or the context ends.
 func Run(ctx context.Context, e *Engine, b Backend, arrivals []Arrival, observe Observer) error {
 	for {
-		wake := NextNever
+		wake := e.NextWake()
 		if len(arrivals) > 0 {
-			wake = arrivals[0].At
+			wake = min(wake, arrivals[0].At)
 		} else if e.Idle() {
 			return nil
 		}
@@ -53,7 +53,7 @@ func Run(ctx context.Context, e *Engine, b Backend, arrivals []Arrival, observe 
 			evs = append(evs, arrivals[0].Event)
 			arrivals = arrivals[1:]
 		}
-		if len(evs) == 0 {
+		if len(evs) == 0 && now < e.NextWake() {
 			continue
 		}
 		cmds, err := e.Step(now, evs...)

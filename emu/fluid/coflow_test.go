@@ -50,7 +50,7 @@ func TestTinyCases(t *testing.T) {
 			}
 			coflows = append(coflows, c)
 		}
-		for policy, want := range map[policies.Allocator][]int64{coflow.Fair{}: tt.fair, coflow.SEBF{}: tt.sebf} {
+		for policy, want := range map[policies.Scheduler][]int64{coflow.Fair{}: tt.fair, coflow.SEBF{}: tt.sebf} {
 			t.Run(fmt.Sprintf("%s/%T", tt.name, policy), func(t *testing.T) {
 				cct, _ := completionTimes(t, f, policy, coflows)
 				for i, w := range want {

@@ -44,9 +44,11 @@ func TestEntries(t *testing.T) {
 				}
 				switch role {
 				case RoleCoflow:
-					if _, err := Coflow(e.Name, nil); err != nil {
+					p, err := Coflow(e.Name, nil)
+					if err != nil {
 						t.Fatal(err)
 					}
+					policytest.Scheduler(t, p)
 				case RolePlacement:
 					p, err := Placement(e.Name, nil)
 					if err != nil {

@@ -1,5 +1,5 @@
 // Package policytest is the contract of package policies as a test. Every
-// policy's own test calls Allocator or Placer, which draw random Views and look
+// policy's own test calls Scheduler or Placer, which draw random clusters and look
 // for what a policy must not do: write to the View, remember, look at what it
 // did not declare, overfill a link, or name what is not there.
 //
@@ -20,18 +20,6 @@ import (
 	"testbed/workloads"
 )
 
-// Allocator fails t if the policy breaks the contract of policies.Allocator on
-// any of a number of random Views.
-func Allocator(t rapid.TB, a policies.Allocator) {
-	t.Helper()
-	rapid.Check(t, func(t *rapid.T) {
-		v, other := allocatorView().Draw(t, "view"), allocatorView().Draw(t, "other view")
-		if err := CheckAllocator(a, v, other); err != nil {
-			t.Fatalf("%T: %v", a, err)
-		}
-	})
-}
-
 // Placer fails t if the policy breaks the contract of policies.Placer on any of
 // a number of random Views and blocks.
 func Placer(t rapid.TB, p policies.Placer) {
@@ -45,95 +33,11 @@ func Placer(t rapid.TB, p policies.Placer) {
 	})
 }
 
-// CheckAllocator checks the contract on the View v. The other View is shown
-// between two questions about v: what the policy remembers of it would show.
-func CheckAllocator(a policies.Allocator, v, other *policies.View) error {
-	needs := a.Needs()
-	shown := mask(v, needs)
-	before := clone(shown)
-	grants := a.Allocate(shown)
-	if !reflect.DeepEqual(shown, before) {
-		return fmt.Errorf("method Allocate wrote to the View")
-	}
-	if err := checkGrants(v, grants); err != nil {
-		return err
-	}
-	first := slices.Clone(grants)
-	for i := range grants {
-		grants[i] = policies.Grant{Flow: -1, Ceiling: -1} // the answer is the caller's
-	}
-	again := func(what string, v *policies.View, want []policies.Grant) error {
-		if got := a.Allocate(v); !slices.Equal(got, want) {
-			return fmt.Errorf("%s: %v, before %v", what, got, want)
-		}
-		return nil
-	}
-	if err := again("asked twice, Allocate answers differently", shown, first); err != nil {
-		return err
-	}
-	a.Allocate(mask(other, needs))
-	if err := again("Allocate remembers another View", shown, first); err != nil {
-		return err
-	}
-	if a.Needs() != needs {
-		return fmt.Errorf("method Needs answers %b, before %b", a.Needs(), needs)
-	}
-	if err := again("Allocate looks at what Needs does not declare", clone(v), first); err != nil {
-		return err
-	}
-	renamed := rename(shown)
-	for i := range first {
-		first[i].Flow = newFlowID(first[i].Flow)
-	}
-	if err := again("Allocate depends on what the IDs are, not only on their order", renamed, first); err != nil {
-		return err
-	}
-	if got := a.Allocate(&policies.View{Fabric: v.Fabric, Capacity: v.Capacity, Hosts: shown.Hosts}); len(got) != 0 {
-		return fmt.Errorf("grants %v where there is no coflow", got)
-	}
-	return nil
-}
-
-// checkGrants looks for grants that no View like v can be given.
-func checkGrants(v *policies.View, grants []policies.Grant) error {
-	flows := map[workloads.FlowID]*policies.FlowState{}
-	for i := range v.Coflows {
-		for j := range v.Coflows[i].Flows {
-			f := &v.Coflows[i].Flows[j]
-			flows[f.ID] = f
-		}
-	}
-	left := slices.Clone(v.Capacity)
-	seen := map[workloads.FlowID]bool{}
-	for _, g := range grants {
-		f := flows[g.Flow]
-		switch {
-		case f == nil:
-			return fmt.Errorf("grant for flow %d, which is unknown or finished", g.Flow)
-		case seen[g.Flow]:
-			return fmt.Errorf("two grants for flow %d", g.Flow)
-		case g.Ceiling < 0:
-			return fmt.Errorf("ceiling %d for flow %d: want 0 or more", g.Ceiling, g.Flow)
-		}
-		seen[g.Flow] = true
-		if g.Ceiling == policies.NoLimit {
-			continue
-		}
-		for _, l := range f.Path {
-			if g.Ceiling > left[l] {
-				return fmt.Errorf("the ceilings overfill link %s of %v", v.Fabric.LinkName(l), v.Capacity[l])
-			}
-			left[l] -= g.Ceiling
-		}
-	}
-	return nil
-}
-
 // CheckPlacer checks the contract for the block b on the View v, with luck from
 // seed. The other View is shown between two questions about v.
 func CheckPlacer(p policies.Placer, v, other *policies.View, b workloads.Block, seed uint64) error {
 	needs := p.Needs()
-	shown := mask(v, needs)
+	shown := Mask(v, needs)
 	before := clone(shown)
 	ask := func(v *policies.View, b workloads.Block) ([]topo.HostID, error) {
 		return p.Place(v, b, rand.New(rand.NewPCG(seed, 1)))
@@ -159,7 +63,7 @@ func CheckPlacer(p policies.Placer, v, other *policies.View, b workloads.Block, 
 		return err
 	}
 	if b.Replicas <= len(other.Hosts) && int(b.Client) < len(other.Hosts) {
-		_, _ = ask(mask(other, needs), b)
+		_, _ = ask(Mask(other, needs), b)
 	}
 	if err := again("Place remembers another View", shown, b); err != nil {
 		return err

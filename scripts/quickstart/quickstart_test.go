@@ -90,7 +90,7 @@ func run(t *testing.T, s *scenario.Scenario, arm scenario.Arm) outcome {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := map[string]policies.Allocator{"fair": coflow.Fair{}, "sebf": coflow.SEBF{}}[arm.Coflow.Name]
+	c := map[string]policies.Scheduler{"fair": coflow.Fair{}, "sebf": coflow.SEBF{}}[arm.Coflow.Name]
 	p := map[string]policies.Placer{"hdfs": placement.DefaultHDFS(), "sinbad": placement.DefaultSinbad()}[arm.Placement.Name]
 	cfg := engine.Config{
 		Fabric: f, Coflow: c, Placement: p, Heartbeat: s.Spec.Heartbeat.Interval, Alpha: s.Spec.Heartbeat.Alpha, Seed: s.RepeatSeed(0),
