@@ -236,7 +236,7 @@ func TestRunDirectoryReference(t *testing.T) {
 			for column := range strings.SplitSeq(head, ",") {
 				explained("the column of "+name, column)
 			}
-		case name == "summary.json" || name == "manifest.json":
+		case name == "summary.json" || name == "manifest.json" || name == "coordinator.json":
 			var v any
 			if err := json.Unmarshal([]byte(read(t, path)), &v); err != nil {
 				t.Errorf("%s: %v", path, err)
@@ -256,7 +256,7 @@ func TestRunDirectoryReference(t *testing.T) {
 		explained("the file", name)
 	}
 	for _, of := range []any{archive.Manifest{}, report.Summary{}, report.ArmSummary{}, report.Metric{}, report.FailureCount{}, report.FailureRow{},
-		report.TimeSummary{}, report.TrafficSummary{}, report.LinkSummary{}, report.PairedSpeedup{}, report.RepeatSpread{}, report.FluidPrediction{}} {
+		report.TimeSummary{}, report.TrafficSummary{}, report.LinkSummary{}, report.CoordinatorSummary{}, report.DecisionTime{}, report.PairedSpeedup{}, report.RepeatSpread{}, report.FluidPrediction{}} {
 		kind := reflect.TypeOf(of)
 		for i := range kind.NumField() {
 			if key, _, _ := strings.Cut(kind.Field(i).Tag.Get("json"), ","); key != "" {

@@ -112,16 +112,9 @@ func (f Factor) Duration(d time.Duration) (_ time.Duration, ok bool) {
 	return time.Duration(n.Int64()), n.IsInt64()
 }
 
-// ceilBytes is the product of nums over the product of dens, rounded up to a
-// byte and to at least one; ok is false where that does not fit.
-func ceilBytes(nums, dens []int64) (_ units.Bytes, ok bool) {
-	n, d := big.NewInt(1), big.NewInt(1)
-	for _, x := range nums {
-		n.Mul(n, big.NewInt(x))
-	}
-	for _, x := range dens {
-		d.Mul(d, big.NewInt(x))
-	}
+// ceilBytes is n over d, rounded up to a byte and to at least one; ok is false
+// where that does not fit. Both are spoilt.
+func ceilBytes(n, d *big.Int) (_ units.Bytes, ok bool) {
 	n.Add(n, d).Sub(n, big.NewInt(1)).Quo(n, d)
 	if !n.IsInt64() {
 		return math.MaxInt64, false

@@ -44,9 +44,9 @@ func (e *TraceErrors) Error() string {
 	return b.String()
 }
 
-// maxTraceLine is the longest line read, in bytes. The widest coflow of the
-// Facebook trace takes 2 KB.
-const maxTraceLine = 4 << 20
+// maxTraceLine is the longest line read or written, in bytes. The widest coflow of
+// the Facebook trace takes 2 KB, and 240 KB where every flow's bytes are stated.
+const maxTraceLine = 16 << 20
 
 // ParseTrace reads a trace in the format of the public coflow-benchmark:
 //
@@ -59,15 +59,31 @@ const maxTraceLine = 4 << 20
 // tabs. The error is a *TraceErrors with the first mistake of every bad line, or
 // that of reading r; name stands for the file in it.
 func ParseTrace(name string, r io.Reader) (*Trace, error) {
-	p := traceParser{trace: &Trace{Name: name, Ports: MaxTracePorts}, errs: &TraceErrors{}, lastID: -1}
+	return parseLines(name, r, false)
+}
+
+// parseLines reads a trace of a line a coflow: in the flows format, or
+// coflow-benchmark.
+func parseLines(name string, r io.Reader, flows bool) (*Trace, error) {
+	p := traceParser{form: flows, trace: &Trace{Name: name, Ports: MaxTracePorts, InBytes: flows}, errs: &TraceErrors{}, lastID: -1}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxTraceLine)
 	blank := 0 // line number of a blank line, to be blamed if anything follows it
 	n := 0
+	headed := false
 	for lines.Scan() {
 		n++
 		l := &traceLine{name: name, number: n, text: lines.Text()}
-		if strings.TrimSpace(l.text) == "" && n > 1 {
+		if flows && strings.HasPrefix(strings.TrimLeft(l.text, " \t"), "#") {
+			if !headed {
+				p.version(l)
+			}
+			if l.err != nil {
+				p.add(*l.err)
+			}
+			continue
+		}
+		if strings.TrimSpace(l.text) == "" && headed {
 			if blank == 0 {
 				blank = n
 			}
@@ -77,7 +93,8 @@ func ParseTrace(name string, r io.Reader) (*Trace, error) {
 			p.add(TraceError{name, blank, 1, "blank line: want a coflow"})
 			blank = 0
 		}
-		if n == 1 {
+		if !headed {
+			headed = true
 			p.header(l)
 		} else {
 			p.coflow(l)
@@ -88,15 +105,15 @@ func ParseTrace(name string, r io.Reader) (*Trace, error) {
 	}
 	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
 		p.add(TraceError{name, n + 1, 1, fmt.Sprintf("line longer than %d bytes: want one coflow a line; the rest is not read", maxTraceLine)})
-		p.announced = nil
+		p.announced, headed = nil, true
 	} else if err != nil {
 		return nil, fmt.Errorf("%s: line %d: %w", name, n+1, err)
 	}
-	if n == 0 {
-		p.add(TraceError{name, 1, 1, `empty file: want a first line with the number of ports and of coflows, such as "150 526"`})
+	if !headed {
+		p.add(TraceError{name, max(n, 1), 1, `empty file: want a first line with the number of ports and of coflows, such as "150 526"`})
 	}
 	if a := p.announced; a != nil && a.coflows != p.seen {
-		p.add(TraceError{name, 1, a.col, fmt.Sprintf("%d coflows announced, %d lines follow: want one line a coflow", a.coflows, p.seen)})
+		p.add(TraceError{name, a.line, a.col, fmt.Sprintf("%d coflows announced, %d lines follow: want one line a coflow", a.coflows, p.seen)})
 	}
 	if p.errs.Total > 0 {
 		return nil, p.errs
@@ -105,6 +122,8 @@ func ParseTrace(name string, r io.Reader) (*Trace, error) {
 }
 
 type traceParser struct {
+	form      bool // the flows format: of a line a coflow, but every flow
+	versioned bool
 	trace     *Trace
 	errs      *TraceErrors
 	announced *announced // nil where the header could not be read
@@ -115,7 +134,7 @@ type traceParser struct {
 	flows     int
 }
 
-type announced struct{ coflows, col int }
+type announced struct{ coflows, line, col int }
 
 func (p *traceParser) add(e TraceError) {
 	p.errs.Total++
@@ -131,7 +150,7 @@ func (p *traceParser) header(l *traceLine) {
 	}
 	coflows := l.whole("number of coflows", 1, MaxTraceCoflows)
 	if l.err == nil {
-		p.announced = &announced{int(coflows), l.col}
+		p.announced = &announced{int(coflows), l.number, l.col}
 	}
 	l.end("the number of coflows")
 }
@@ -147,10 +166,14 @@ func (p *traceParser) coflow(l *traceLine) {
 		}
 		p.lastID = max(p.lastID, c.ID)
 	}
-	c.Arrival = time.Duration(l.whole("arrival in ms", 0, maxTraceArrival)) * time.Millisecond
+	if p.form {
+		c.Arrival = l.milliseconds("arrival in ms")
+	} else {
+		c.Arrival = time.Duration(l.whole("arrival in ms", 0, maxTraceArrival)) * time.Millisecond
+	}
 	if l.err == nil {
 		if c.Arrival < p.lastAt {
-			l.fail("arrival %d ms after one at %d ms: want arrivals not going back", c.Arrival.Milliseconds(), p.lastAt.Milliseconds())
+			l.fail("arrival %s ms after one at %s ms: want arrivals not going back", milliseconds(c.Arrival), milliseconds(p.lastAt))
 		}
 		p.lastAt = max(p.lastAt, c.Arrival)
 	}
@@ -170,7 +193,12 @@ func (p *traceParser) coflow(l *traceLine) {
 	clear(seen)
 	var size Megabytes
 	for range l.whole("number of reducers", 1, int64(p.trace.Ports)) {
-		r := l.reducer(last)
+		var r TraceReducer
+		if p.form {
+			r = l.fetches(last, len(c.Mappers), p.trace.InBytes)
+		} else {
+			r = l.reducer(last)
+		}
 		if l.err == nil && seen[r.Port] {
 			l.fail("reducer's port %d again: want each once", r.Port)
 		}
@@ -183,6 +211,11 @@ func (p *traceParser) coflow(l *traceLine) {
 	}
 	l.end("the last reducer")
 	if l.err != nil {
+		return
+	}
+	if i := c.idleMapper(); i >= 0 {
+		l.col = 1
+		l.fail("mapper's port %d sends nothing: want a flow of every mapper", c.Mappers[i])
 		return
 	}
 	if p.size += size; p.size > maxTraceSize {
@@ -287,4 +320,133 @@ func (l *traceLine) end(after string) {
 	if field := l.next(); field != "" {
 		l.fail("%q after %s: want the end of the line", clip(field), after)
 	}
+}
+
+// flowsMark begins the first line of the flows format, behind a #, and is followed
+// by its version and the unit of sizes.
+const (
+	flowsMark    = "testbed-flows"
+	flowsVersion = 1
+	unitMB       = "MB"
+	unitBytes    = "bytes"
+)
+
+// version reads a comment ahead of the header, which may be the format's first
+// line. Without it sizes are bytes.
+func (p *traceParser) version(l *traceLine) {
+	text := strings.TrimLeft(l.text, " \t")
+	l.pos = len(l.text) - len(text) + 1
+	if l.next() != flowsMark {
+		return
+	}
+	if p.versioned {
+		l.fail("%s again: want it once", flowsMark)
+		return
+	}
+	p.versioned = true
+	if v := l.next(); v != strconv.Itoa(flowsVersion) {
+		l.fail("version %q of the flows format: want %d, the one this program knows", clip(v), flowsVersion)
+		return
+	}
+	switch unit := l.next(); unit {
+	case unitMB:
+		p.trace.InBytes = false
+	case unitBytes:
+		p.trace.InBytes = true
+	default:
+		l.fail("unit of sizes %q: want %s or %s", clip(unit), unitMB, unitBytes)
+		return
+	}
+	l.end("the unit of sizes")
+}
+
+// milliseconds prints a time as ms, with as many decimals as it needs.
+func milliseconds(d time.Duration) string {
+	s := fmt.Sprintf("%d.%06d", d/time.Millisecond, d%time.Millisecond)
+	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
+}
+
+// milliseconds reads a decimal number of ms, to the nanosecond.
+func (l *traceLine) milliseconds(what string) time.Duration {
+	if l.err != nil {
+		return 0
+	}
+	field := l.next()
+	whole, frac, dotted := strings.Cut(field, ".")
+	if !digits(whole) || dotted && !digits(frac) || len(frac) > 6 {
+		l.fail("%s %q: want a number, 0 to %d, of at most 6 decimals", what, clip(field), maxTraceArrival)
+		return 0
+	}
+	ms := l.number64(what, whole, 0, maxTraceArrival-1)
+	ns, err := strconv.ParseInt(frac+strings.Repeat("0", 6-len(frac)), 10, 64)
+	if err != nil && l.err == nil {
+		l.fail("%s %q: want a number", what, clip(field))
+	}
+	return time.Duration(ms)*time.Millisecond + time.Duration(ns)
+}
+
+// fetches reads a reducer of the flows format: its port and what it fetches from
+// each mapper, or port:size where that is the same from each.
+func (l *traceLine) fetches(lastPort int64, mappers int, inBytes bool) TraceReducer {
+	if l.err != nil {
+		return TraceReducer{}
+	}
+	field := l.next()
+	port, all, even := strings.Cut(field, ":")
+	if port == "" {
+		l.fail("line ends before the next reducer: want its port and the size of the flow from each mapper")
+		return TraceReducer{}
+	}
+	r := TraceReducer{Port: int(l.number64("reducer's port", port, 0, lastPort))}
+	if even {
+		if l.err == nil {
+			l.col += len(port) + 1
+			r.Size = l.size("reducer's size", all, inBytes, 1)
+		}
+		return r
+	}
+	same := true
+	at := l.col
+	r.Flows = make([]Megabytes, 0, min(mappers, len(l.text)/2))
+	for i := range mappers {
+		field := l.next()
+		if field == "" {
+			l.fail("line ends before the flow from mapper %d of %d: want its size", i+1, mappers)
+		}
+		r.Flows = append(r.Flows, l.size("flow's size", field, inBytes, 0))
+		if l.err != nil {
+			return TraceReducer{}
+		}
+		same = same && r.Flows[i] == r.Flows[0]
+		r.Size += r.Flows[i] // at most MaxTracePorts × maxReducerSize, which fits
+	}
+	if l.col = at; r.Size == 0 || r.Size > maxReducerSize {
+		l.fail("reducer's port %d fetches %v MB: want more than 0 and at most %v", r.Port, r.Size, maxReducerSize)
+	}
+	if same {
+		r.Flows = nil
+	}
+	return r
+}
+
+// size reads a size of at least so much.
+func (l *traceLine) size(what, field string, inBytes bool, least Megabytes) Megabytes {
+	switch {
+	case l.err != nil:
+		return 0
+	case inBytes:
+		return Megabytes(l.number64(what+" in bytes", field, int64(least), int64(maxReducerSize)))
+	}
+	if least == 0 && field == "0" {
+		return 0
+	}
+	size, ok := parseMegabytes(field)
+	if !ok {
+		from := "0, or above it"
+		if least > 0 {
+			from = "above 0"
+		}
+		l.fail("%s in MB %q: want a decimal, %s and at most %v", what, clip(field), from, maxReducerSize)
+	}
+	return size
 }

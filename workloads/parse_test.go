@@ -16,8 +16,8 @@ const goodTrace = "4 2\n1 0 2 0 1 1 3:65.0\n7 250 1 3 2 0:0.125 3:4\n"
 
 func TestParseTrace(t *testing.T) {
 	want := &Trace{Name: "good", Ports: 4, Coflows: []TraceCoflow{
-		{ID: 1, Mappers: []int{0, 1}, Reducers: []TraceReducer{{3, 65 * megabyte}}},
-		{ID: 7, Arrival: 250 * time.Millisecond, Mappers: []int{3}, Reducers: []TraceReducer{{0, 125_000}, {3, 4 * megabyte}}},
+		{ID: 1, Mappers: []int{0, 1}, Reducers: []TraceReducer{{Port: 3, Size: 65 * megabyte}}},
+		{ID: 7, Arrival: 250 * time.Millisecond, Mappers: []int{3}, Reducers: []TraceReducer{{Port: 0, Size: 125_000}, {Port: 3, Size: 4 * megabyte}}},
 	}}
 	for _, text := range []string{
 		goodTrace,
@@ -109,7 +109,7 @@ func TestParseTraceBoundsErrors(t *testing.T) {
 
 func TestParseTraceLongLine(t *testing.T) {
 	_, err := ParseTrace("t", strings.NewReader("4 1\n"+strings.Repeat("1 ", maxTraceLine)))
-	want := "t:2:1: line longer than 4194304 bytes: want one coflow a line; the rest is not read"
+	want := "t:2:1: line longer than 16777216 bytes: want one coflow a line; the rest is not read"
 	if err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}

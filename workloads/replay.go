@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"time"
 
 	"testbed/topo"
@@ -17,8 +18,9 @@ type ReplayOptions struct {
 	First int    // only so many coflows from the start; 0 is all
 	Size  Factor // sizes are multiplied by it and rounded up to a byte
 	Time  Factor // arrivals are multiplied by it and rounded down to a nanosecond
-	// MB is the trace's megabyte, units.MB or units.MiB; 0 is units.MiB, which
-	// CoflowSim, the simulator published with the Facebook trace, takes it for.
+	// MB is the megabyte of a trace that does not say it (Trace.InBytes), units.MB
+	// or units.MiB; 0 is units.MiB, which CoflowSim, the simulator published with
+	// the Facebook trace, takes it for.
 	MB units.Bytes
 	// Split keeps the flows of a coflow apart that run between the same two hosts
 	// because several ports fell to one host. Without it they are merged into
@@ -96,7 +98,7 @@ func Replay(t *Trace, f *topo.Fabric, o ReplayOptions) ([]Coflow, ReplayReport, 
 	if o.First > 0 {
 		from = from[:o.First]
 	}
-	r := replayer{fabric: f, o: o, report: &report}
+	r := replayer{fabric: f, mb: t.MB(o.MB), o: o, report: &report}
 	var coflows []Coflow
 	for _, c := range from {
 		out, err := r.coflow(c)
@@ -116,17 +118,17 @@ func Replay(t *Trace, f *topo.Fabric, o ReplayOptions) ([]Coflow, ReplayReport, 
 
 type replayer struct {
 	fabric *topo.Fabric
+	mb     units.Bytes
 	o      ReplayOptions
 	report *ReplayReport
 	next   FlowID
 }
 
 // end is one sender or receiver of a coflow: a host and what of the trace it
-// stands for.
+// stands for, mappers or reducers by index.
 type end struct {
 	host  topo.HostID
-	ports int
-	size  Megabytes // of receivers: over all mappers
+	ports []int
 }
 
 func (r *replayer) coflow(c TraceCoflow) (Coflow, error) {
@@ -136,24 +138,27 @@ func (r *replayer) coflow(c TraceCoflow) (Coflow, error) {
 	}
 	out := Coflow{ID: c.ID, Arrival: arrival}
 	var senders, receivers []end
-	for _, port := range c.Mappers {
-		senders = r.addEnd(senders, port, 0)
+	for i, port := range c.Mappers {
+		senders = r.addEnd(senders, port, i)
 	}
-	for _, rd := range c.Reducers {
-		receivers = r.addEnd(receivers, rd.Port, rd.Size)
+	for i, rd := range c.Reducers {
+		receivers = r.addEnd(receivers, rd.Port, i)
 	}
-	mappers := len(c.Mappers)
 	r.report.TraceCoflows++
 	for _, src := range senders {
 		for _, dst := range receivers {
-			size, ok := r.size(dst.size, src.ports, mappers)
+			flows, num, over := between(c, src, dst)
+			if flows == 0 {
+				continue
+			}
+			size, ok := r.size(num, over)
 			if !ok || size > math.MaxInt64-r.report.TraceSize {
 				return Coflow{}, fmt.Errorf("sizes times %v do not fit: scale sizes down", r.o.Size)
 			}
 			r.report.TraceSize += size
-			r.report.TraceFlows += src.ports * dst.ports
+			r.report.TraceFlows += flows
 			if src.host == dst.host {
-				r.report.LocalFlows += src.ports * dst.ports
+				r.report.LocalFlows += flows
 				r.report.LocalSize += size
 				continue
 			}
@@ -164,32 +169,55 @@ func (r *replayer) coflow(c TraceCoflow) (Coflow, error) {
 			r.next++
 			r.report.Flows++
 			r.report.Size += size
-			r.report.Merged += src.ports*dst.ports - 1
+			r.report.Merged += flows - 1
 		}
 	}
 	return out, nil
 }
 
-// addEnd adds a port to the end at its host, or as a new end.
-func (r *replayer) addEnd(ends []end, port int, size Megabytes) []end {
+// between is how many flows of the trace run from one end to the other, and their
+// size as the sum of num[0]·num[1]/over and num[2].
+func between(c TraceCoflow, src, dst end) (flows int, num [3]int64, over int64) {
+	over = int64(len(c.Mappers))
+	num[1] = int64(len(src.ports))
+	for _, j := range dst.ports {
+		rd := c.Reducers[j]
+		if rd.Flows == nil {
+			flows += len(src.ports)
+			num[0] += int64(rd.Size)
+			continue
+		}
+		for _, i := range src.ports {
+			if f := rd.Flows[i]; f > 0 {
+				flows++
+				num[2] += int64(f)
+			}
+		}
+	}
+	return flows, num, over
+}
+
+// addEnd adds a port, by its index, to the end at its host or as a new end.
+func (r *replayer) addEnd(ends []end, port, index int) []end {
 	host := PortHost(r.fabric, port)
 	if !r.o.Split {
 		for i := range ends {
 			if ends[i].host == host {
-				ends[i].ports++
-				ends[i].size += size
+				ends[i].ports = append(ends[i].ports, index)
 				return ends
 			}
 		}
 	}
-	return append(ends, end{host: host, ports: 1, size: size})
+	return append(ends, end{host: host, ports: []int{index}})
 }
 
-// size is what a receiver fetches from senders that stand for so many of the
-// coflow's mappers.
-func (r *replayer) size(total Megabytes, ports, mappers int) (units.Bytes, bool) {
+// size is num[0]·num[1]/over + num[2] millionths of a MB, scaled, in bytes.
+func (r *replayer) size(num [3]int64, over int64) (units.Bytes, bool) {
 	f := r.o.Size.orOne()
-	return ceilBytes(
-		[]int64{int64(total), int64(ports), int64(r.o.MB), f.Num},
-		[]int64{int64(megabyte), int64(mappers), f.Den})
+	n := big.NewInt(num[0])
+	n.Mul(n, big.NewInt(num[1]))
+	n.Add(n, new(big.Int).Mul(big.NewInt(num[2]), big.NewInt(over)))
+	n.Mul(n, big.NewInt(int64(r.mb))).Mul(n, big.NewInt(f.Num))
+	d := big.NewInt(over)
+	return ceilBytes(n, d.Mul(d, big.NewInt(int64(megabyte))).Mul(d, big.NewInt(f.Den)))
 }

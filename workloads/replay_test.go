@@ -147,7 +147,7 @@ func TestReplayConserves(t *testing.T) {
 		for i := range rapid.IntRange(1, 4).Draw(t, "coflows") {
 			c := TraceCoflow{ID: CoflowID(i), Mappers: list.Draw(t, "mappers")}
 			for _, port := range list.Draw(t, "reducers") {
-				c.Reducers = append(c.Reducers, TraceReducer{port, Megabytes(rapid.Int64Range(1, 1e12).Draw(t, "size"))})
+				c.Reducers = append(c.Reducers, TraceReducer{Port: port, Size: Megabytes(rapid.Int64Range(1, 1e12).Draw(t, "size"))})
 			}
 			trace.Coflows = append(trace.Coflows, c)
 		}

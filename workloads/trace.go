@@ -3,25 +3,33 @@ package workloads
 import (
 	"fmt"
 	"math"
+	"math/big"
 	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"testbed/topo/units"
 )
 
-// Trace is a coflow trace in the form of the public coflow-benchmark: coflows
-// between the ports of one big switch, each port a rack.
+// Trace is a coflow trace: coflows between the ports of one big switch, each port
+// a rack or a host. It is what all trace formats are read into and written from.
 type Trace struct {
-	Name    string // in errors: the file it was read from
-	Ports   int    // numbered from 0
-	Coflows []TraceCoflow
+	Name  string // in errors: the file it was read from
+	Ports int    // numbered from 0
+	// InBytes tells that sizes are known in bytes: a MB of this trace is 10⁶ of
+	// them. Otherwise the trace does not say what its MB is, as that of Facebook
+	// does not, and ReplayOptions.MB does.
+	InBytes bool
+	Coflows []TraceCoflow // IDs ascending, arrivals not going back
 }
 
-// TraceCoflow is one coflow of a trace. Each reducer fetches the same amount
-// from each mapper.
+// TraceCoflow is one coflow of a trace. Without TraceReducer.Flows each reducer
+// fetches the same amount from each mapper.
 type TraceCoflow struct {
 	ID       CoflowID
-	Arrival  time.Duration // whole milliseconds since the start of the trace
+	Arrival  time.Duration // since the start of the trace; in coflow-benchmark whole milliseconds
 	Mappers  []int         // ports that send, each once
 	Reducers []TraceReducer
 }
@@ -30,6 +38,10 @@ type TraceCoflow struct {
 type TraceReducer struct {
 	Port int
 	Size Megabytes // over all mappers
+	// Flows is what it fetches from each mapper, by index of Mappers, and adds up
+	// to Size; 0 is no flow. nil is the same from each, Size over their number,
+	// which need not be a whole Megabytes.
+	Flows []Megabytes
 }
 
 // Bounds of what ParseTrace accepts, far above any trace known: they keep all
@@ -44,8 +56,8 @@ const (
 	maxTraceFlows   = math.MaxInt32
 )
 
-// Megabytes is an amount of data in millionths of a MB. A trace does not say
-// whether its MB is 10⁶ or 2²⁰ bytes: ReplayOptions.MB does.
+// Megabytes is an amount of data in millionths of a MB. A trace that is not
+// InBytes does not say whether its MB is 10⁶ or 2²⁰ bytes: ReplayOptions.MB does.
 type Megabytes int64
 
 const megabyte Megabytes = 1_000_000
@@ -80,8 +92,67 @@ func (m Megabytes) String() string {
 	return fmt.Sprintf("%d.%s", m/megabyte, frac)
 }
 
-// Width is the number of flows: mappers times reducers.
-func (c TraceCoflow) Width() int { return len(c.Mappers) * len(c.Reducers) }
+// Width is the number of flows: mappers times reducers, but for those that
+// TraceReducer.Flows leaves out.
+func (c TraceCoflow) Width() int {
+	n := 0
+	for _, r := range c.Reducers {
+		n += r.width(len(c.Mappers))
+	}
+	return n
+}
+
+// width is how many of so many mappers send to the reducer.
+func (r TraceReducer) width(mappers int) int {
+	if r.Flows == nil {
+		return mappers
+	}
+	n := 0
+	for _, f := range r.Flows {
+		if f > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// Flow is the size of the flow from a mapper to a reducer, by index, as an exact
+// quotient; 0/1 where there is none.
+func (c TraceCoflow) Flow(mapper, reducer int) (size Megabytes, over int64) {
+	r := c.Reducers[reducer]
+	if r.Flows == nil {
+		return r.Size, int64(len(c.Mappers))
+	}
+	return r.Flows[mapper], 1
+}
+
+// FlowBytes is Flow with a MB of so many bytes, rounded up to a byte; 0 where
+// there is none.
+func (c TraceCoflow) FlowBytes(mapper, reducer int, mb units.Bytes) units.Bytes {
+	size, over := c.Flow(mapper, reducer)
+	if size == 0 {
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(size), uint64(mb))
+	den := uint64(int64(megabyte) * over)
+	if hi >= den {
+		return math.MaxInt64
+	}
+	n, rem := bits.Div64(hi, lo, den)
+	if rem > 0 {
+		n++
+	}
+	return units.Bytes(min(n, math.MaxInt64))
+}
+
+// MB is how many bytes a MB of the trace has: 10⁶ where it is InBytes, and
+// unstated otherwise.
+func (t *Trace) MB(unstated units.Bytes) units.Bytes {
+	if t.InBytes {
+		return units.MB
+	}
+	return unstated
+}
 
 // Size is the sum over the reducers.
 func (c TraceCoflow) Size() Megabytes {
@@ -96,6 +167,19 @@ func (c TraceCoflow) largestReducer() Megabytes {
 	var n Megabytes
 	for _, r := range c.Reducers {
 		n = max(n, r.Size)
+	}
+	return n
+}
+
+// Length is the size of the largest flow, rounded up to a Megabytes.
+func (c TraceCoflow) Length() Megabytes {
+	var n Megabytes
+	for _, r := range c.Reducers {
+		if m := Megabytes(len(c.Mappers)); r.Flows == nil {
+			n = max(n, (r.Size+m-1)/m)
+			continue
+		}
+		n = max(n, slices.Max(r.Flows))
 	}
 	return n
 }
@@ -134,10 +218,25 @@ func (b Bin) String() string {
 	return fmt.Sprintf("Bin(%d)", uint8(b))
 }
 
-// Bin is the coflow's class.
-func (c TraceCoflow) Bin() Bin {
+// shortBytes is ShortFlow in traces that are InBytes, in bytes: the MB of the
+// published bins is 2²⁰ in the simulators of their authors.
+const shortBytes = 5 * units.MiB
+
+// Bin is the coflow's class, in a trace that is not InBytes.
+func (c TraceCoflow) Bin() Bin { return c.bin(ShortFlow) }
+
+// Bin is the class of a coflow of the trace. Where sizes are known in bytes, a
+// short one has no flow above 5 MiB.
+func (t *Trace) Bin(c TraceCoflow) Bin {
+	if t.InBytes {
+		return c.bin(Megabytes(shortBytes))
+	}
+	return c.bin(ShortFlow)
+}
+
+func (c TraceCoflow) bin(short Megabytes) Bin {
 	b := ShortNarrow
-	if c.largestReducer() > ShortFlow*Megabytes(len(c.Mappers)) {
+	if c.Length() > short {
 		b = LongNarrow
 	}
 	if c.Width() > NarrowCoflow {
@@ -153,12 +252,32 @@ func (c TraceCoflow) LowerBound(perMB time.Duration) time.Duration {
 	if m == 0 || perMB <= 0 {
 		return 0
 	}
-	busiest := max(c.largestReducer()*m, c.Size()) // times m
-	hi, lo := bits.Mul64(uint64(busiest), uint64(perMB))
-	den := uint64(m * megabyte)
-	if hi >= den {
+	// Of senders: what all send alike, times m, and what the busiest sends besides.
+	var alike, most Megabytes
+	var besides []Megabytes
+	for _, r := range c.Reducers {
+		if r.Flows == nil {
+			alike += r.Size
+			continue
+		}
+		if besides == nil {
+			besides = make([]Megabytes, len(c.Mappers))
+		}
+		for i, f := range r.Flows {
+			besides[i] += f
+			most = max(most, besides[i])
+		}
+	}
+	// The busiest port's bytes are whole + rest/m, and neither times m need fit.
+	whole, rest := most+alike/m, alike%m
+	if r := c.largestReducer(); r > whole {
+		whole, rest = r, 0
+	}
+	n := big.NewInt(int64(whole))
+	n.Mul(n, big.NewInt(int64(m))).Add(n, big.NewInt(int64(rest)))
+	n.Mul(n, big.NewInt(int64(perMB))).Quo(n, big.NewInt(int64(m*megabyte)))
+	if !n.IsInt64() {
 		return math.MaxInt64
 	}
-	quo, _ := bits.Div64(hi, lo, den)
-	return time.Duration(min(quo, math.MaxInt64))
+	return time.Duration(n.Int64())
 }

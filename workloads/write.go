@@ -4,36 +4,124 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
 	"time"
 )
 
 // WriteTrace writes t in the format that ParseTrace reads: what it writes reads
-// back as the same trace. A trace that the format cannot hold is an error, and
-// nothing is written.
-func WriteTrace(w io.Writer, t *Trace) error {
+// back as the same trace, but for TraceReducer.Flows of one size, which read back as
+// nil, and InBytes. A trace that the format cannot hold is an error, and nothing is
+// written.
+func WriteTrace(w io.Writer, t *Trace) error { return WriteTraceAs(w, t, FormatBenchmark) }
+
+// WriteTraceAs writes t in a format. A trace that the format cannot hold is an
+// error, and nothing is written; Fit makes one that it can.
+func WriteTraceAs(w io.Writer, t *Trace, format TraceFormat) error {
 	if err := t.check(); err != nil {
 		return err
 	}
-	b := bufio.NewWriter(w)
-	fmt.Fprintf(b, "%d %d\n", t.Ports, len(t.Coflows))
-	for _, c := range t.Coflows {
-		fmt.Fprintf(b, "%d %d %d", c.ID, c.Arrival.Milliseconds(), len(c.Mappers))
-		for _, port := range c.Mappers {
-			fmt.Fprintf(b, " %d", port)
-		}
-		fmt.Fprintf(b, " %d", len(c.Reducers))
-		for _, r := range c.Reducers {
-			fmt.Fprintf(b, " %d:%v", r.Port, r.Size)
-		}
-		b.WriteByte('\n')
+	lines := map[TraceFormat]func(*Trace) (func(func(string, ...any)), error){
+		FormatBenchmark: (*Trace).benchmarkLines, FormatFlows: (*Trace).flowsLines, FormatHTSim: (*Trace).htsimLines,
+	}[format]
+	if lines == nil {
+		_, err := ParseTraceFormat(string(format))
+		return err
 	}
+	write, err := lines(t)
+	if err != nil {
+		return err
+	}
+	b := bufio.NewWriter(w)
+	write(func(format string, args ...any) { fmt.Fprintf(b, format, args...) })
 	if err := b.Flush(); err != nil {
 		return fmt.Errorf("write trace %s: %w", t.Name, err)
 	}
 	return nil
 }
 
-// check finds the first thing that ParseTrace would not accept.
+// benchmarkLines is what writes the trace as coflow-benchmark.
+func (t *Trace) benchmarkLines() (func(out func(string, ...any)), error) {
+	if err := t.checkBenchmark(); err != nil {
+		return nil, err
+	}
+	return func(out func(string, ...any)) {
+		out("%d %d\n", t.Ports, len(t.Coflows))
+		for _, c := range t.Coflows {
+			out("%d %d %d", c.ID, c.Arrival.Milliseconds(), len(c.Mappers))
+			for _, port := range c.Mappers {
+				out(" %d", port)
+			}
+			out(" %d", len(c.Reducers))
+			for _, r := range c.Reducers {
+				out(" %d:%v", r.Port, r.Size)
+			}
+			out("\n")
+		}
+	}, nil
+}
+
+// flowsLines is what writes the trace in the flows format. In bytes every flow is
+// written, so that what else reads the format can, unless they are no whole bytes.
+func (t *Trace) flowsLines() (func(out func(string, ...any)), error) {
+	unit, size := unitMB, Megabytes.String
+	if t.InBytes {
+		unit, size = unitBytes, func(m Megabytes) string { return strconv.FormatInt(int64(m), 10) }
+	}
+	for _, c := range t.Coflows {
+		// The longest port and the longest size, each with a space.
+		if cells := len(c.Mappers) + len(c.Reducers)*(1+len(c.Mappers)); cells > maxTraceLine/16 {
+			return nil, fmt.Errorf("trace %s: coflow %d: %d mappers and %d reducers are more than the flows format has on one line", t.Name, c.ID, len(c.Mappers), len(c.Reducers))
+		}
+	}
+	return func(out func(string, ...any)) {
+		out("# %s %d %s\n%d %d\n", flowsMark, flowsVersion, unit, t.Ports, len(t.Coflows))
+		for _, c := range t.Coflows {
+			out("%d %s %d", c.ID, milliseconds(c.Arrival), len(c.Mappers))
+			for _, port := range c.Mappers {
+				out(" %d", port)
+			}
+			out(" %d", len(c.Reducers))
+			m := Megabytes(len(c.Mappers))
+			for _, r := range c.Reducers {
+				switch {
+				case r.Flows != nil:
+					out(" %d", r.Port)
+					for _, f := range r.Flows {
+						if f == 0 {
+							out(" 0")
+							continue
+						}
+						out(" %s", size(f))
+					}
+				case t.InBytes && r.Size%m == 0:
+					out(" %d", r.Port)
+					for range c.Mappers {
+						out(" %s", size(r.Size/m))
+					}
+				default:
+					out(" %d:%s", r.Port, size(r.Size))
+				}
+			}
+			out("\n")
+		}
+	}, nil
+}
+
+// checkBenchmark finds the first thing that coflow-benchmark cannot hold.
+func (t *Trace) checkBenchmark() error {
+	for _, c := range t.Coflows {
+		if c.Arrival%time.Millisecond != 0 {
+			return fmt.Errorf("trace %s: coflow %d: arrival %v: want whole milliseconds", t.Name, c.ID, c.Arrival)
+		}
+		if !c.even() {
+			return fmt.Errorf("trace %s: coflow %d: its flows to one reducer differ in size, which a line of coflow-benchmark cannot say", t.Name, c.ID)
+		}
+	}
+	return nil
+}
+
+// check finds the first thing that no trace may have.
 func (t *Trace) check() error {
 	if t.Ports < 1 || t.Ports > MaxTracePorts {
 		return fmt.Errorf("trace %s: %d ports: want 1 to %d", t.Name, t.Ports, MaxTracePorts)
@@ -51,8 +139,8 @@ func (t *Trace) check() error {
 		if c.ID <= lastID || c.ID > maxTraceID {
 			return bad("want ids ascending from 0 to %d", maxTraceID)
 		}
-		if c.Arrival < lastAt || c.Arrival%time.Millisecond != 0 {
-			return bad("arrival %v: want whole milliseconds, not going back", c.Arrival)
+		if c.Arrival < lastAt {
+			return bad("arrival %v: want 0 or more, not going back", c.Arrival)
 		}
 		lastID, lastAt = c.ID, c.Arrival
 		ports := make([]int, len(c.Reducers))
@@ -62,6 +150,9 @@ func (t *Trace) check() error {
 				return bad("%v MB: want more than 0 and at most %v", r.Size, maxReducerSize)
 			}
 			size += r.Size
+			if err := r.checkFlows(len(c.Mappers)); err != nil {
+				return bad("reducer's port %d: %v", r.Port, err)
+			}
 		}
 		for _, list := range [][]int{c.Mappers, ports} {
 			if len(list) == 0 {
@@ -75,6 +166,9 @@ func (t *Trace) check() error {
 				seen[port] = true
 			}
 		}
+		if i := c.idleMapper(); i >= 0 {
+			return bad("mapper's port %d sends nothing: want a flow of every mapper", c.Mappers[i])
+		}
 		if size > maxTraceSize {
 			return bad("more than %v MB up to here", maxTraceSize)
 		}
@@ -83,4 +177,49 @@ func (t *Trace) check() error {
 		}
 	}
 	return nil
+}
+
+// checkFlows finds flows that do not make up the reducer's size.
+func (r TraceReducer) checkFlows(mappers int) error {
+	if r.Flows == nil {
+		return nil
+	}
+	if len(r.Flows) != mappers {
+		return fmt.Errorf("%d flows from %d mappers: want one of each, 0 where there is none", len(r.Flows), mappers)
+	}
+	left := r.Size
+	for _, f := range r.Flows {
+		if f < 0 || f > left {
+			return fmt.Errorf("flows of %v MB and more in all: want %v, none below 0", r.Size-left+max(f, 0), r.Size)
+		}
+		left -= f
+	}
+	if left > 0 {
+		return fmt.Errorf("flows of %v MB in all: want %v", r.Size-left, r.Size)
+	}
+	return nil
+}
+
+// idleMapper is the index of the first mapper without a flow, or -1.
+func (c TraceCoflow) idleMapper() int {
+	sends := make([]bool, len(c.Mappers))
+	for _, r := range c.Reducers {
+		if r.Flows == nil {
+			return -1
+		}
+		for i, f := range r.Flows {
+			sends[i] = sends[i] || f > 0
+		}
+	}
+	return slices.Index(sends, false)
+}
+
+// even tells whether each reducer of the coflow fetches the same from each mapper.
+func (c TraceCoflow) even() bool {
+	for _, r := range c.Reducers {
+		if r.Flows != nil && slices.Min(r.Flows) != slices.Max(r.Flows) {
+			return false
+		}
+	}
+	return true
 }

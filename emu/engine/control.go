@@ -43,6 +43,9 @@ type Stats struct {
 // Stats are the counts up to the newest step.
 func (e *Engine) Stats() Stats { return e.control.stats }
 
+// Interval is the coflow policy's, When.Every.
+func (e *Engine) Interval() time.Duration { return e.control.when.Every }
+
 // control is the sub-machine that asks the coflow policy: when, with what View,
 // and what becomes of its answer.
 type control struct {

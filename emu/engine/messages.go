@@ -18,7 +18,8 @@ type CoflowArrived struct{ Coflow workloads.Coflow }
 type WriterArrived struct{ Writer workloads.Writer }
 
 // TransferProgressed tells how much of each flow its receiver has. Backends send
-// it with every other event, for flows whose count changed.
+// it with every other event and when it is time to wake, for flows whose count
+// changed.
 type TransferProgressed struct {
 	Flows    []workloads.FlowID
 	Received []units.Bytes // payload, parallel to Flows

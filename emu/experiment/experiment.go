@@ -14,6 +14,7 @@
 //	    fidelity.json            the verdict and its checks
 //	    samples.json             what the verdict was judged by (fidelity.Samples)
 //	    failures.json            what faults ended, and why, where there is any
+//	    coordinator.json         what the coflow policy's coordinator did (report.Coordinator)
 //	    fluid.json               what the fluid model predicted (flows.Records)
 //	    notes.txt                drops and other remarks, where there are any
 //	report.md, report.html, summary.json, flows.csv, coflows.csv, blocks.csv, breakdown.csv, links.csv, progress.csv
@@ -369,7 +370,11 @@ func (r *run) repeat(ctx context.Context, backend string, arm, repeat int, w wor
 			return report.Repeat{}, err
 		}
 		failures, err := withReasons(dir, rec.Failed)
-		return report.Repeat{Records: rec, Failures: failures}, err
+		if err != nil {
+			return report.Repeat{}, err
+		}
+		c, err := readCoordinator(dir)
+		return report.Repeat{Records: rec, Failures: failures, Coordinator: c}, err
 	}
 	p.phase(PhasePredict)
 	predicted, err := r.simulate(ctx, arm, repeat, w, "", nil)
@@ -414,7 +419,7 @@ func (r *run) engine(arm, repeat int, capacity []units.Rate) (*engine.Engine, er
 			return nil, err
 		}
 	}
-	cfg := engine.Config{Fabric: r.fabric, Capacity: capacity, Coflow: c, Placement: placer,
+	cfg := engine.Config{Fabric: r.fabric, Capacity: capacity, Coflow: c, Placement: placer, Control: engine.Control{Latency: spec.Coordinator.Latency},
 		Heartbeat: spec.Heartbeat.Interval, Alpha: spec.Heartbeat.Alpha, Seed: r.s.RepeatSeed(repeat), Stuck: spec.Limits.Stuck}
 	if spec.Disk != nil {
 		cfg.DiskRate, cfg.DiskSize = spec.Disk.Write, spec.Disk.Size
@@ -433,12 +438,14 @@ func (r *run) simulate(ctx context.Context, arm, repeat int, w workloads.Workloa
 	if r.s.Spec.Disk != nil {
 		cfg.DiskRate = r.s.Spec.Disk.Write
 	}
-	return r.drive(ctx, e, fluid.New(r.fabric, cfg), w, log, p)
+	return r.drive(ctx, e, fluid.New(r.fabric, cfg), w, log, false, p)
 }
 
-// drive runs an engine on a backend and returns what the engine was told.
-func (r *run) drive(ctx context.Context, e *engine.Engine, b engine.Backend, w workloads.Workload, log string, p *progress) (rec flows.Records, err error) {
+// drive runs an engine on a backend and returns what the engine was told. timed says
+// that the time decisions take is part of what is measured.
+func (r *run) drive(ctx context.Context, e *engine.Engine, b engine.Backend, w workloads.Workload, log string, timed bool, p *progress) (rec flows.Records, err error) {
 	seen := observe(r.fabric)
+	watch := &stopwatch{Backend: b, e: e, every: e.Interval()}
 	var out io.Writer = io.Discard
 	if log != "" {
 		file, err := os.Create(log)
@@ -451,7 +458,8 @@ func (r *run) drive(ctx context.Context, e *engine.Engine, b engine.Backend, w w
 	events := engine.NewLog(out)
 	// What was logged is kept also when the run fails.
 	defer func() { err = errors.Join(err, events.Flush()) }()
-	err = engine.Run(ctx, e, b, engine.Arrivals(w), func(now time.Duration, evs []engine.Event, cmds []engine.Command) error {
+	err = engine.Run(ctx, e, watch, engine.Arrivals(w), func(now time.Duration, evs []engine.Event, cmds []engine.Command) error {
+		watch.stepped()
 		p.at(now, evs)
 		if log != "" {
 			if err := events.Observe(now, evs, cmds); err != nil {
@@ -460,6 +468,9 @@ func (r *run) drive(ctx context.Context, e *engine.Engine, b engine.Backend, w w
 		}
 		return seen.step(now, evs, cmds)
 	})
+	if log != "" {
+		err = errors.Join(err, writeJSON(filepath.Join(filepath.Dir(log), coordinatorFile), watch.record(timed)))
+	}
 	if log != "" && len(seen.failures) > 0 {
 		r.explain(seen.failures)
 		err = errors.Join(err, writeJSON(filepath.Join(filepath.Dir(log), failuresFile), seen.failures))
@@ -535,7 +546,7 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 	p.phase(PhaseRun)
 	limited, cancel := context.WithTimeoutCause(ctx, spec.Limits.Duration, fmt.Errorf("limits.duration of %v is over", spec.Limits.Duration))
 	defer cancel()
-	seen, err := r.drive(limited, e, r.o.tamper.backend(b), w, filepath.Join(dir, "events.jsonl"), p)
+	seen, err := r.drive(limited, e, r.o.tamper.backend(b), w, filepath.Join(dir, "events.jsonl"), true, p)
 	if err != nil {
 		return out, err
 	}

@@ -224,6 +224,9 @@ func repeatOf(dir string, res flows.Result) (report.Repeat, error) {
 	if out.Failures, err = withReasons(dir, res.Records.Failed); err != nil {
 		return report.Repeat{}, err
 	}
+	if out.Coordinator, err = readCoordinator(dir); err != nil {
+		return report.Repeat{}, err
+	}
 	switch found, err := readJSON(filepath.Join(dir, "fidelity.json"), &out.Verdict); {
 	case err != nil:
 		return report.Repeat{}, err

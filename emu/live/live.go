@@ -370,9 +370,6 @@ func (b *Backend) Await(ctx context.Context, wake time.Duration) (time.Duration,
 // progress puts what receivers have by now ahead of events, and forgets flows
 // that have finished.
 func (b *Backend) progress(evs []engine.Event) []engine.Event {
-	if len(evs) == 0 {
-		return nil
-	}
 	for _, ev := range evs {
 		if f, ok := ev.(engine.TransferFinished); ok {
 			delete(b.byFlow, f.Flow)

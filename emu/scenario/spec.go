@@ -33,6 +33,8 @@ type Spec struct {
 	Disk *Disk `yaml:"disk,omitempty"`
 	// Heartbeat is how hosts report their traffic to the master.
 	Heartbeat Heartbeat `yaml:"heartbeat"`
+	// Coordinator is how coflow policies reach the hosts.
+	Coordinator Coordinator `yaml:"coordinator,omitempty"`
 	// Scale multiplies what a trace states, whose sizes and times are those of
 	// another cluster, and the rates of this file. What else this file states is
 	// taken as written.
@@ -164,6 +166,14 @@ type Heartbeat struct {
 	// the master takes it for lost. A block pipeline waits for a host that is silent
 	// for as many intervals and a second, and then goes on without it.
 	LostAfter int `yaml:"lost_after" jsonschema:"default=4,minimum=1,maximum=1000"`
+}
+
+// Coordinator is where coflow policies decide.
+type Coordinator struct {
+	// Latency is how long after the moment of a decision its ceilings take effect:
+	// reports of agents, computing and answers together. The flows of a new coflow wait
+	// for it too. On packets what the machine itself needs comes on top.
+	Latency time.Duration `yaml:"latency" jsonschema:"default=0s" least:"0s" most:"1m"`
 }
 
 // Scale is by what the sizes and times of traces are multiplied.

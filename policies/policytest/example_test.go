@@ -11,36 +11,27 @@ import (
 
 // Smallest first
 
-// SmallestFirst lets the coflow with the fewest bytes left have the links it
-// needs; what it leaves, the engine hands to the others in order.
+// SmallestFirst serves the coflow with the fewest bytes left first; the others
+// get what it leaves.
 type SmallestFirst struct{}
 
 // Needs asks for sizes: without them Remaining is 0.
 func (SmallestFirst) Needs() policies.Knowledge { return policies.Sizes }
 
-// Allocate grants each flow nothing of its own, in order of importance: the
-// engine then gives the first all that its path has, and so on.
-func (SmallestFirst) Allocate(v *policies.View) []policies.Grant {
-	order := make([]int, len(v.Coflows))
-	left := make([]int64, len(v.Coflows))
-	for i, c := range v.Coflows {
-		order[i] = i
-		for _, f := range c.Flows {
-			left[i] += int64(f.Remaining)
-		}
-	}
+// When asks for a decision whenever a coflow arrives or a flow or coflow ends.
+func (SmallestFirst) When() policies.When { return policies.When{Coflows: true, Flows: true} }
+
+// Schedule puts the coflows in order; flow by flow, each gets what those before
+// it have left of its path.
+func (SmallestFirst) Schedule(v *policies.View, s *policies.Schedule) {
+	order := s.Order(len(v.Coflows))
 	slices.SortFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(left[a], left[b]), cmp.Compare(v.Coflows[a].ID, v.Coflows[b].ID))
+		x, y := &v.Coflows[a], &v.Coflows[b]
+		return cmp.Or(cmp.Compare(x.Remaining, y.Remaining), cmp.Compare(x.ID, y.ID))
 	})
-	var grants []policies.Grant
-	for _, i := range order {
-		for _, f := range v.Coflows[i].Flows {
-			grants = append(grants, policies.Grant{Flow: f.ID, Ceiling: 0})
-		}
-	}
-	return grants
+	s.Steps = append(s.Steps, policies.Step{Coflows: order, Rule: policies.Greedy})
 }
 
 // end
 
-func TestSmallestFirst(t *testing.T) { policytest.Allocator(t, SmallestFirst{}) }
+func TestSmallestFirst(t *testing.T) { policytest.Scheduler(t, SmallestFirst{}) }

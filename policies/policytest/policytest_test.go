@@ -1,25 +1,35 @@
 package policytest
 
 import (
+	"cmp"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"pgregory.net/rapid"
 
 	"testbed/policies"
 	"testbed/topo"
+	"testbed/topo/units"
 	"testbed/workloads"
 )
 
-// allocator is a coflow policy made of a function.
-type allocator struct {
+// scheduler is a coflow policy made of a function.
+type scheduler struct {
 	needs policies.Knowledge
-	f     func(*policies.View) []policies.Grant
+	when  policies.When
+	f     func(*policies.View, *policies.Schedule)
 }
 
-func (a *allocator) Needs() policies.Knowledge                  { return a.needs }
-func (a *allocator) Allocate(v *policies.View) []policies.Grant { return a.f(v) }
+func (s *scheduler) Needs() policies.Knowledge                         { return s.needs }
+func (s *scheduler) When() policies.When                               { return s.when }
+func (s *scheduler) Schedule(v *policies.View, out *policies.Schedule) { s.f(v, out) }
+
+var arrivals = policies.When{Coflows: true}
 
 // placer is a placement policy made of a function.
 type placer struct {
@@ -32,114 +42,217 @@ func (p *placer) Place(v *policies.View, b workloads.Block, rng *rand.Rand) ([]t
 	return p.f(v, b, rng)
 }
 
-// each calls do with every flow of the View, in order.
-func each(v *policies.View, do func(*policies.CoflowState, *policies.FlowState)) {
-	for i := range v.Coflows {
-		for j := range v.Coflows[i].Flows {
-			do(&v.Coflows[i], &v.Coflows[i].Flows[j])
+func free(v *policies.View, s *policies.Schedule) {
+	s.Steps = append(s.Steps, policies.Step{Coflows: s.Order(len(v.Coflows)), Rule: policies.Free})
+}
+
+// rated gives every flow the rate that f says.
+func rated(f func(*policies.View, *policies.FlowState) policies.FlowRate) func(*policies.View, *policies.Schedule) {
+	return func(v *policies.View, s *policies.Schedule) {
+		var rates []policies.FlowRate
+		for i := range v.Coflows {
+			for j := range v.Coflows[i].Flows {
+				rates = append(rates, f(v, &v.Coflows[i].Flows[j]))
+			}
+		}
+		s.Steps = append(s.Steps, policies.Step{Rule: policies.Explicit, Rates: rates})
+	}
+}
+
+// stateful is a policy that is within the contract and uses all of it: queues, pilots,
+// budgets, memory.
+func stateful(v *policies.View, s *policies.Schedule) {
+	s.Memory = s.Counts(1)
+	if len(v.Memory) > 0 {
+		s.Memory[0] = v.Memory[0] + 1
+	}
+	order := s.Order(len(v.Coflows))
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(v.Coflows[a].Queue, v.Coflows[b].Queue) })
+	for _, c := range v.Coflows {
+		s.Queues = append(s.Queues, min(c.Queue+1, 5))
+		s.Watch = append(s.Watch, int64(c.Sent)+1000)
+		if len(c.Flows) > 0 && c.Pilots == 0 {
+			s.Pilots = append(s.Pilots, c.Flows[0].ID)
 		}
 	}
+	s.Budgets = append(s.Budgets, 0.25)
+	s.Steps = append(s.Steps, policies.Step{Coflows: order, Rule: policies.Greedy, Part: policies.Pilots}, policies.Step{Coflows: order, Rule: policies.Even, Part: policies.Others, Budget: 1})
 }
 
-// grantAll grants every flow what ceiling says.
-func grantAll(ceiling func(*policies.View, *policies.FlowState) policies.Grant) func(*policies.View) []policies.Grant {
-	return func(v *policies.View) (out []policies.Grant) {
-		each(v, func(_ *policies.CoflowState, f *policies.FlowState) { out = append(out, ceiling(v, f)) })
-		return out
+func TestGoodSchedulersPass(t *testing.T) {
+	Scheduler(t, &scheduler{when: arrivals, f: free})
+	Scheduler(t, &scheduler{when: arrivals, f: func(*policies.View, *policies.Schedule) {}})
+	Scheduler(t, &scheduler{needs: policies.NewFlows, when: policies.When{Every: time.Second}, f: stateful})
+	Scheduler(t, &scheduler{needs: policies.Flows | policies.Sizes, when: arrivals, f: rated(func(v *policies.View, f *policies.FlowState) policies.FlowRate {
+		if slices.ContainsFunc(f.Path, func(l topo.LinkID) bool { return v.Capacity[l] == 0 }) {
+			return policies.FlowRate{Flow: f.ID}
+		}
+		return policies.FlowRate{Flow: f.ID, Rate: float64(f.Remaining%2) / 100}
+	})})
+	byID := &scheduler{when: arrivals, f: func(v *policies.View, s *policies.Schedule) {
+		for i, c := range v.Coflows {
+			if c.ID%2 == 0 {
+				s.Steps = append(s.Steps, policies.Step{Coflows: append(s.Ints(0), i), Rule: policies.Free})
+			}
+		}
+	}}
+	SchedulerByID(t, byID)
+}
+
+func TestBadSchedulersAreCaught(t *testing.T) {
+	saying := func(say func(v *policies.View, s *policies.Schedule)) *scheduler {
+		return &scheduler{when: arrivals, f: func(v *policies.View, s *policies.Schedule) {
+			if free(v, s); len(v.Coflows) > 0 {
+				say(v, s)
+			}
+		}}
 	}
-}
-
-func free(_ *policies.View, f *policies.FlowState) policies.Grant {
-	return policies.Grant{Flow: f.ID, Ceiling: policies.NoLimit}
-}
-
-func TestGoodAllocatorPasses(t *testing.T) {
-	Allocator(t, &allocator{f: grantAll(free)})
-	Allocator(t, &allocator{f: func(*policies.View) []policies.Grant { return nil }})
-}
-
-func TestBadAllocatorsAreCaught(t *testing.T) {
-	calls := 0
-	var kept []policies.Grant
+	calls, moments := 0, 0
+	var kept []int
 	var last *topo.Fabric
+	every := func(rate func(*policies.View, *policies.FlowState) policies.FlowRate) *scheduler {
+		return &scheduler{needs: policies.Flows, when: arrivals, f: rated(rate)}
+	}
+	of := func(f workloads.FlowID, rate float64) policies.FlowRate {
+		return policies.FlowRate{Flow: f, Rate: rate}
+	}
 	for _, tt := range []struct {
 		name   string
-		policy *allocator
+		policy policies.Scheduler
 		want   string // in the error; empty where luck decides which check it meets
 	}{
-		{"writes a capacity", &allocator{f: func(v *policies.View) []policies.Grant {
+		{"writes a capacity", &scheduler{when: arrivals, f: func(v *policies.View, s *policies.Schedule) {
 			v.Capacity[0]--
-			return grantAll(free)(v)
+			free(v, s)
 		}}, "wrote to the View"},
-		{"sorts the coflows in place", &allocator{f: func(v *policies.View) []policies.Grant {
-			for i, j := 0, len(v.Coflows)-1; i < j; i, j = i+1, j-1 {
-				v.Coflows[i], v.Coflows[j] = v.Coflows[j], v.Coflows[i]
+		{"writes what a link has left", saying(func(v *policies.View, s *policies.Schedule) { v.Coflows[0].Links[0].Flows-- }), "wrote to the View"},
+		{"sorts the coflows in place", &scheduler{when: arrivals, f: func(v *policies.View, s *policies.Schedule) { slices.Reverse(v.Coflows) }}, "wrote to the View"},
+		{"shares the View's memory", func() *scheduler {
+			return &scheduler{when: arrivals, f: func(v *policies.View, s *policies.Schedule) {
+				if s.Memory = v.Memory; s.Memory == nil {
+					s.Memory = s.Counts(1)
+				}
+			}}
+		}(), "shares memory with the View"},
+		{"overfills", every(func(v *policies.View, f *policies.FlowState) policies.FlowRate {
+			return of(f.ID, float64(v.Capacity[f.Path[0]]))
+		}), "overfill link"},
+		{"rate of a link that is down", every(func(v *policies.View, f *policies.FlowState) policies.FlowRate {
+			if slices.ContainsFunc(f.Path, func(l topo.LinkID) bool { return v.Capacity[l] == 0 }) {
+				return of(f.ID, 1)
 			}
-			return nil
-		}}, "wrote to the View"},
-		{"overfills", &allocator{f: grantAll(func(v *policies.View, f *policies.FlowState) policies.Grant {
-			return policies.Grant{Flow: f.ID, Ceiling: v.Capacity[f.Path[0]]}
-		})}, "overfill link"},
-		{"wraps the sum", &allocator{f: grantAll(func(v *policies.View, f *policies.FlowState) policies.Grant {
-			return policies.Grant{Flow: f.ID, Ceiling: policies.NoLimit - 1}
-		})}, "overfill link"},
-		{"negative", &allocator{f: grantAll(func(v *policies.View, f *policies.FlowState) policies.Grant {
-			return policies.Grant{Flow: f.ID, Ceiling: -1}
-		})}, "want 0 or more"},
-		{"counts its calls", &allocator{f: func(v *policies.View) []policies.Grant {
+			return of(f.ID, 0)
+		}), "overfill link"},
+		{"negative", every(func(v *policies.View, f *policies.FlowState) policies.FlowRate { return of(f.ID, -1) }), "0 or more"},
+		{"no number", every(func(v *policies.View, f *policies.FlowState) policies.FlowRate { return of(f.ID, math.NaN()) }), "want a number"},
+		{"infinite", every(func(v *policies.View, f *policies.FlowState) policies.FlowRate { return of(f.ID, math.Inf(1)) }), "want a number"},
+		{"two rates", &scheduler{needs: policies.Flows, when: arrivals, f: func(v *policies.View, s *policies.Schedule) {
+			if len(v.Coflows) > 0 {
+				f := v.Coflows[0].Flows[0].ID
+				s.Steps = append(s.Steps, policies.Step{Rule: policies.Explicit, Rates: []policies.FlowRate{of(f, 0), of(f, 0)}})
+			}
+		}}, "two rates"},
+		{"rate for a stranger", saying(func(v *policies.View, s *policies.Schedule) {
+			s.Steps = append(s.Steps, policies.Step{Rule: policies.Explicit, Rates: []policies.FlowRate{of(99999, 0)}})
+		}), "unknown or has ended"},
+		{"rates of another rule", saying(func(v *policies.View, s *policies.Schedule) { s.Steps[0].Rates = []policies.FlowRate{of(0, 0)} }), "not Explicit"},
+		{"counts its calls", &scheduler{when: arrivals, f: func(v *policies.View, s *policies.Schedule) {
 			if calls++; calls%2 == 0 {
-				return nil
+				free(v, s)
 			}
-			return grantAll(free)(v)
 		}}, "asked twice"},
-		{"keeps its answer", &allocator{f: func(v *policies.View) []policies.Grant {
-			if kept == nil || last != v.Fabric {
-				kept, last = grantAll(free)(v), v.Fabric
+		{"keeps its answer", &scheduler{when: arrivals, f: func(v *policies.View, s *policies.Schedule) {
+			if last != v.Fabric || len(kept) != len(v.Coflows) {
+				last, kept = v.Fabric, make([]int, len(v.Coflows))
+				for i := range kept {
+					kept[i] = i
+				}
 			}
-			return kept
+			s.Steps = append(s.Steps, policies.Step{Coflows: kept})
 		}}, "asked twice"},
-		{"remembers the View before", func() *allocator {
+		{"remembers the View before", func() *scheduler {
 			var before, now *topo.Fabric
-			return &allocator{f: func(v *policies.View) []policies.Grant {
+			return &scheduler{when: arrivals, f: func(v *policies.View, s *policies.Schedule) {
 				if v.Fabric != now {
 					before, now = now, v.Fabric
 				}
-				if before != nil && before.Hosts() > v.Fabric.Hosts() {
-					return nil
+				if before == nil || before.Hosts() <= v.Fabric.Hosts() {
+					free(v, s)
 				}
-				return grantAll(free)(v)
 			}}
 		}(), "remembers another View"},
-		{"draws from a global source", &allocator{f: func(v *policies.View) []policies.Grant {
+		{"draws from a global source", &scheduler{when: arrivals, f: func(v *policies.View, s *policies.Schedule) {
 			if rand.IntN(2) == 0 {
-				return nil
+				free(v, s)
 			}
-			return grantAll(free)(v)
 		}}, ""},
-		{"clairvoyant in secret", &allocator{f: func(v *policies.View) (out []policies.Grant) {
-			each(v, func(_ *policies.CoflowState, f *policies.FlowState) {
-				if f.Remaining < 1000 {
-					out = append(out, policies.Grant{Flow: f.ID, Ceiling: policies.NoLimit})
+		{"clairvoyant in secret", saying(func(v *policies.View, s *policies.Schedule) {
+			if v.Coflows[0].Remaining > 1000 {
+				s.Steps = nil
+			}
+		}), "does not declare"},
+		{"knows what links have left in secret", saying(func(v *policies.View, s *policies.Schedule) {
+			if v.Coflows[0].Links[0].Remaining > 1000 {
+				s.Steps = nil
+			}
+		}), "does not declare"},
+		{"looks at flows in secret", saying(func(v *policies.View, s *policies.Schedule) {
+			if len(v.Coflows[0].Flows) > 1 {
+				s.Steps = nil
+			}
+		}), "does not declare"},
+		{"knows the sizes of new flows in secret", func() *scheduler {
+			p := saying(func(v *policies.View, s *policies.Schedule) {
+				if f := v.Coflows[0].Flows; len(f) > 0 && f[0].Size > 1000 {
+					s.Steps = nil
 				}
 			})
-			return out
-		}}, "does not declare"},
-		{"unknown flow", &allocator{f: func(*policies.View) []policies.Grant { return []policies.Grant{{Flow: 99999}} }}, "unknown or finished"},
-		{"two grants", &allocator{f: func(v *policies.View) []policies.Grant {
-			return append(grantAll(free)(v), grantAll(free)(v)...)
-		}}, "two grants"},
-		{"reads meaning into IDs", &allocator{f: func(v *policies.View) (out []policies.Grant) {
-			each(v, func(_ *policies.CoflowState, f *policies.FlowState) {
-				if f.ID%4 == 0 {
-					out = append(out, policies.Grant{Flow: f.ID, Ceiling: policies.NoLimit})
-				}
-			})
-			return out
+			p.needs = policies.NewFlows
+			return p
+		}(), "does not declare"},
+		{"reads meaning into IDs", &scheduler{when: arrivals, f: func(v *policies.View, s *policies.Schedule) {
+			if len(v.Coflows) > 0 && v.Coflows[0].ID%4 == 0 {
+				free(v, s)
+			}
 		}}, "what the IDs are"},
+		{"serves a stranger", saying(func(v *policies.View, s *policies.Schedule) { s.Steps[0].Coflows[0] = len(v.Coflows) }), "want each place once"},
+		{"serves one twice", saying(func(v *policies.View, s *policies.Schedule) { s.Steps[0].Coflows = []int{0, 0} }), "want each place once"},
+		{"serves where there is nobody", &scheduler{when: arrivals, f: func(v *policies.View, s *policies.Schedule) {
+			s.Steps = append(s.Steps, policies.Step{Coflows: []int{0}})
+		}}, ""},
+		{"unknown rule", saying(func(v *policies.View, s *policies.Schedule) { s.Steps[0].Rule = 99 }), "unknown rule"},
+		{"unknown part", saying(func(v *policies.View, s *policies.Schedule) { s.Steps[0].Part = 3 }), "unknown part"},
+		{"unknown choice", saying(func(v *policies.View, s *policies.Schedule) { s.Steps[0].Only = 3 }), "unknown choice"},
+		{"unknown budget", saying(func(v *policies.View, s *policies.Schedule) { s.Steps[0].Budget = 1 }), "budget 1 of 0"},
+		{"free within a budget", saying(func(v *policies.View, s *policies.Schedule) {
+			s.Steps[0].Budget, s.Budgets = 1, append(s.Budgets, 0.5)
+		}), "only the transport limits"},
+		{"budget above 1", saying(func(v *policies.View, s *policies.Schedule) { s.Budgets = append(s.Budgets, 1.01) }), "want 0 to 1"},
+		{"budget of no number", saying(func(v *policies.View, s *policies.Schedule) { s.Budgets = append(s.Budgets, math.NaN()) }), "want 0 to 1"},
+		{"MADD without sizes", saying(func(v *policies.View, s *policies.Schedule) { s.Steps[0].Rule = policies.MADD }), "needs Sizes"},
+		{"within of another rule", saying(func(v *policies.View, s *policies.Schedule) { s.Steps[0].Within = 1 }), "and MADD"},
+		{"too many queues", saying(func(v *policies.View, s *policies.Schedule) { s.Queues = make([]int, len(v.Coflows)+1) }), "queues for"},
+		{"watches too many", saying(func(v *policies.View, s *policies.Schedule) { s.Watch = make([]int64, len(v.Coflows)+1) }), "watches"},
+		{"watches for less than nothing", saying(func(v *policies.View, s *policies.Schedule) {
+			s.Watch = make([]int64, len(v.Coflows))
+			s.Watch[0] = -1
+		}), "want 0 or more"},
+		{"wakes before the start", saying(func(v *policies.View, s *policies.Schedule) { s.Wake = -1 }), "want 0 or more"},
+		{"pilot that it cannot see", saying(func(v *policies.View, s *policies.Schedule) {
+			s.Pilots = append(s.Pilots, workloads.FlowID(100*v.Coflows[0].ID))
+		}), "which is not shown"},
+		{"pilot twice", func() *scheduler {
+			p := saying(func(v *policies.View, s *policies.Schedule) { s.Pilots = append(s.Pilots, v.Coflows[0].Flows[0].ID) })
+			p.needs = policies.Flows
+			return p
+		}(), "pilot twice"},
+		{"is never asked", &scheduler{f: free}, "want it asked"},
+		{"is asked at intervals of less than nothing", &scheduler{when: policies.When{Coflows: true, Every: -1}, f: free}, "want it asked"},
+		{"changes its mind about when", whenever{&scheduler{when: arrivals, f: free}, &moments}, "answer"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for seed := range 300 {
-				err := CheckAllocator(tt.policy, allocatorView().Example(seed), allocatorView().Example(seed+1000))
+				err := CheckScheduler(tt.policy, Clusters().Example(seed), Clusters().Example(seed+1000))
 				if err != nil {
 					if !strings.Contains(err.Error(), tt.want) {
 						t.Errorf("caught for %q, want %q", err, tt.want)
@@ -150,6 +263,43 @@ func TestBadAllocatorsAreCaught(t *testing.T) {
 			t.Error("not caught")
 		})
 	}
+}
+
+// whenever is asked at other moments each time it is asked when.
+type whenever struct {
+	*scheduler
+	n *int
+}
+
+func (w whenever) When() policies.When {
+	*w.n++
+	return policies.When{Coflows: true, Every: time.Duration(*w.n)}
+}
+
+// What a cluster shows fits together, whatever has happened to it.
+func TestViewsFitTogether(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v := Views().Draw(t, "view")
+		for _, c := range v.Coflows {
+			flows, remaining := 0, units.Bytes(0)
+			on := map[topo.LinkID]policies.LinkState{}
+			for _, f := range c.Flows {
+				flows++
+				remaining += f.Remaining
+				for _, l := range f.Path {
+					on[l] = policies.LinkState{Link: l, Flows: on[l].Flows + 1, Remaining: on[l].Remaining + f.Remaining}
+				}
+			}
+			if flows != c.Left || remaining != c.Remaining || c.Left+c.Finished != c.Width || c.Left == 0 || c.Sent > c.Size || c.MostSent > c.Largest || c.Median > c.Largest || c.Arrival > v.Now || len(on) != len(c.Links) {
+				t.Errorf("coflow %+v", c)
+			}
+			for _, l := range c.Links {
+				if on[l.Link] != l {
+					t.Errorf("coflow %d: link %+v, want %+v", c.ID, l, on[l.Link])
+				}
+			}
+		}
+	})
 }
 
 // anyHosts places from the client on, over the hosts in order.

@@ -19,17 +19,17 @@ import (
 // moment of a number of random clusters.
 func Scheduler(t rapid.TB, s policies.Scheduler) {
 	t.Helper()
-	scheduler(t, s, true)
+	check(t, s, true)
 }
 
 // SchedulerByID is Scheduler for a policy that draws luck from IDs, and so may
 // decide otherwise where the same coflows and flows have others.
 func SchedulerByID(t rapid.TB, s policies.Scheduler) {
 	t.Helper()
-	scheduler(t, s, false)
+	check(t, s, false)
 }
 
-func scheduler(t rapid.TB, s policies.Scheduler, renamed bool) {
+func check(t rapid.TB, s policies.Scheduler, renamed bool) {
 	t.Helper()
 	rapid.Check(t, func(t *rapid.T) {
 		c, other := Clusters().Draw(t, "cluster"), Clusters().Draw(t, "other cluster")

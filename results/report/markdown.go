@@ -20,7 +20,7 @@ func (r *Report) Markdown(w io.Writer) error {
 	if r.in.Partial != nil {
 		fmt.Fprintf(&b, "\n%s\n", plain(r.in.Partial.String()))
 	}
-	tables := append(r.tables(), r.longTimeTables()...)
+	tables := append(append(r.tables(), r.longTimeTables()...), r.coordinatorTable()...)
 	if len(tables) == 0 {
 		b.WriteString("\nNothing was measured: no coflow, flow or block has a record.\n")
 	}

@@ -51,6 +51,9 @@ type Repeat struct {
 	Fluid *flows.Records
 	// Failures are what faults ended. Records.Failed need not be looked at.
 	Failures []Failure
+	// Coordinator is what the coflow policy's coordinator did; nil where there is no
+	// record of it.
+	Coordinator *Coordinator
 	// Timing is where the time went, and Links the load of the fabric's links. Both are
 	// of packets only.
 	Timing *timing.Run

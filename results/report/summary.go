@@ -48,9 +48,10 @@ type ArmSummary struct {
 	// Failures are absent where nothing failed.
 	Failures *FailureCount `json:"failures,omitempty"`
 	// The metrics are absent where the verdict is void or nothing was measured.
-	CCT       *Metric `json:"cct,omitempty"`
-	FCT       *Metric `json:"fct,omitempty"`
-	WriteTime *Metric `json:"write_time,omitempty"`
+	CCT         *Metric             `json:"cct,omitempty"`
+	FCT         *Metric             `json:"fct,omitempty"`
+	WriteTime   *Metric             `json:"write_time,omitempty"`
+	Coordinator *CoordinatorSummary `json:"coordinator,omitempty"` // where there is a record
 	// Of packets, where the captures state the fabric, and of arms that are not void:
 	Time           *TimeSummary    `json:"time,omitempty"`
 	Traffic        *TrafficSummary `json:"traffic,omitempty"`
@@ -141,6 +142,7 @@ func (in Input) summarize(i int) ArmSummary {
 	for k, m := range allMetrics() {
 		*m.in(&s) = in.metric(i, m, in.Seed+uint64(k))
 	}
+	s.Coordinator = in.coordinator(arm)
 	if !in.FluidModel {
 		in.summarizeTiming(&s, arm)
 	}

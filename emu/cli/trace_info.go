@@ -1,0 +1,174 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	tables "testbed/results/table"
+	"testbed/workloads"
+)
+
+func (a *app) traceInfoCmd() *cobra.Command {
+	var in traceInput
+	var perMB time.Duration
+	var width int
+	cmd := &cobra.Command{
+		Use: "info FILE", Short: "Describe a trace: sizes, widths, arrivals, ports, bins",
+		Long: `Info prints how many coflows and flows a trace has, how bytes are spread over them and
+over ports, quantiles, and the four bins of the published evaluations. Quantiles are
+interpolated linearly between the two nearest ranks. The lower bound of a coflow is what
+its busiest port takes for it alone, at --per-mb. FILE may be -, standard input.`,
+		Example: `  testbed trace info FB2010-1Hr-150-0.txt
+  testbed trace info FB2010-1Hr-150-0.txt --json | jq '.bins'
+  testbed trace convert matrix.cm -o - --to flows | testbed trace info -`,
+		Args: exactly(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if perMB <= 0 {
+				return usageError{fmt.Errorf("--per-mb %v: want a time above 0, such as %v", perMB, workloads.DefaultPerMB)}
+			}
+			if width < tables.LeastWidth {
+				return usageError{fmt.Errorf("--width %d: want %d columns or more", width, tables.LeastWidth)}
+			}
+			t, format, remarks, err := a.readTrace(args[0], in)
+			if err != nil {
+				return err
+			}
+			out := struct {
+				Format  workloads.TraceFormat `json:"format"`
+				Remarks []string              `json:"remarks,omitempty"`
+				workloads.TraceStats
+			}{format, remarks, t.Stats(perMB)}
+			return a.print(out, func(w io.Writer) error {
+				for _, r := range remarks {
+					if _, err := fmt.Fprintf(a.stderr, "%s: %s\n", t.Name, r); err != nil {
+						return err
+					}
+				}
+				return drawStats(w, format, out.TraceStats, terminalStyle(width))
+			})
+		},
+	}
+	in.add(cmd)
+	cmd.Flags().DurationVar(&perMB, "per-mb", workloads.DefaultPerMB, "time in which a port moves 1 MB, for bounds and the busiest ports")
+	cmd.Flags().IntVar(&width, "width", tables.DefaultWidth, "columns that tables are to fit in")
+	return cmd
+}
+
+func drawStats(w io.Writer, format workloads.TraceFormat, s workloads.TraceStats, style tables.Style) error {
+	var b strings.Builder
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-14s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	unused := ""
+	if n := len(s.UnusedPorts); n > 0 {
+		unused = fmt.Sprintf(" (not %s", joinInts(s.UnusedPorts[:min(n, 8)]))
+		if n > 8 {
+			unused += fmt.Sprintf(" and %d more", n-8)
+		}
+		unused += ")"
+	}
+	line("trace", "%s, format %s", s.Trace, format)
+	line("coflows", "%s of %s flows", grouped(float64(s.Coflows)), grouped(float64(s.Flows)))
+	line("ports", "%s, used %s%s", grouped(float64(s.Ports)), grouped(float64(s.PortsUsed)), unused)
+	both := fmt.Sprintf("%s bytes", grouped(float64(s.BytesAtMB)))
+	if s.BytesAtMiB != nil {
+		both = fmt.Sprintf("%.2f TB with a MB of 10⁶ bytes, %.2f TiB with one of 2²⁰", float64(s.BytesAtMB)/1e12, float64(*s.BytesAtMiB)/(1<<40))
+	}
+	line("size", "%s MB: %s; mean %s MB a coflow", grouped(s.Size), both, grouped(s.MeanSize))
+	line("arrivals", "%s to %s ms", grouped(s.First), grouped(s.Last))
+	if g := s.Gaps; g != nil {
+		line("gaps", "min %s, P50 %s, mean %s, max %s ms", grouped(g.Min), grouped(g.P50), grouped(g.Mean), grouped(g.Max))
+	}
+	for _, p := range []struct {
+		name string
+		workloads.PortStat
+	}{{"ports send", s.Send}, {"ports receive", s.Receive}} {
+		line(p.name, "mean %s MB, max %s MB: port %d, %s s at %v a MB", grouped(p.Mean), grouped(p.Max), p.Port, grouped(math.Round(p.Time/1000)), s.PerMB)
+	}
+	for _, c := range []struct {
+		name string
+		workloads.CoflowStat
+	}{{"largest", s.Largest}, {"widest", s.Widest}} {
+		line(c.name, "coflow %d: %s MB (%s of bytes), %d × %d ports, %s flows, arrives at %s ms",
+			c.ID, grouped(c.Size), shareOf(c.Share), c.Mappers, c.Reducers, grouped(float64(c.Flows)), grouped(c.Arrival))
+	}
+	for _, t := range s.Top[min(1, len(s.Top)):] {
+		line(fmt.Sprintf("largest %d", t.Coflows), "%s of bytes", shareOf(t.Share))
+	}
+	line("thin", "%d coflows of one flow, %d of at most %d", s.SingleFlow, s.Thin, workloads.ThinCoflow)
+	line("one port", "%d coflows of one mapper, %d of one reducer", s.OneMapper, s.OneReducer)
+	line("equal flows", "%d coflows; %d in which a reducer fetches unevenly", s.EqualFlows, s.Uneven)
+	line("local flows", "%s in %d coflows, %s MB (%s): from a port to itself", grouped(float64(s.Local.Flows)), s.Local.Coflows, grouped(s.Local.Size), shareOf(s.Local.Share))
+	b.WriteByte('\n')
+	if _, err := io.WriteString(w, style.Text(b.String())); err != nil {
+		return err
+	}
+	q := tables.Table{Head: []string{"per coflow", "min", "P10", "P25", "P50", "P75", "P90", "P95", "P99", "max", "mean"},
+		Columns: []tables.Column{{Left: true}, {}, {Drop: 2}, {Drop: 1}, {}, {Drop: 3}, {}, {}, {}, {}, {}}}
+	for _, r := range s.Quantiles {
+		name := r.Name
+		if r.Unit != "" {
+			name += ", " + r.Unit
+		}
+		row := []string{name}
+		for _, x := range []float64{r.Min, r.P10, r.P25, r.P50, r.P75, r.P90, r.P95, r.P99, r.Max, r.Mean} {
+			row = append(row, grouped(x))
+		}
+		q.Rows = append(q.Rows, row)
+	}
+	if err := drawTable(w, q, style); err != nil {
+		return err
+	}
+	bins := tables.Table{Head: []string{"bin", "coflows", "of coflows", "MB", "of bytes"}, Columns: []tables.Column{{Left: true}}}
+	for _, r := range s.Bins {
+		bins.Rows = append(bins.Rows, []string{r.Bin, grouped(float64(r.Coflows)), shareOf(r.CoflowShare), grouped(r.Size), shareOf(r.Share)})
+	}
+	return drawTable(w, bins, style)
+}
+
+func joinInts(list []int) string {
+	var words []string
+	for _, x := range list {
+		words = append(words, strconv.Itoa(x))
+	}
+	return strings.Join(words, ", ")
+}
+
+// shareOf prints a share: with one decimal, and three below 1 %.
+func shareOf(x float64) string {
+	if x > 0 && x < 0.01 {
+		return fmt.Sprintf("%.3f%%", 100*x)
+	}
+	return fmt.Sprintf("%.1f%%", 100*x)
+}
+
+// grouped prints a number with its thousands apart: a whole one as it is, else with
+// one decimal from 10 on and three below.
+func grouped(x float64) string {
+	decimals := 0
+	switch {
+	case x == math.Trunc(x):
+	case x >= 10:
+		decimals = 1
+	default:
+		decimals = 3
+	}
+	whole, frac, dotted := strings.Cut(strconv.FormatFloat(x, 'f', decimals, 64), ".")
+	var b strings.Builder
+	for i, r := range whole {
+		if i > 0 && (len(whole)-i)%3 == 0 {
+			b.WriteByte(',')
+		}
+		b.WriteRune(r)
+	}
+	if dotted {
+		b.WriteString("." + frac)
+	}
+	return b.String()
+}

@@ -1,0 +1,262 @@
+package tracesim
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"testbed/policies"
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// decide asks the scheduler and puts its answer into force.
+func (s *sim) decide() error {
+	if s.shared {
+		s.classes.tell(s)
+	}
+	s.show()
+	s.schedule.Reset()
+	s.cfg.Scheduler.Schedule(&s.view, &s.schedule)
+	if err := s.checkSchedule(); err != nil {
+		return err
+	}
+	s.result.Decisions++
+	s.decided, s.pending, s.wake = s.now.round(), false, 0
+	if s.schedule.Wake > s.decided {
+		s.wake = s.schedule.Wake
+	}
+	for i, q := range s.schedule.Queues {
+		if st := &s.active[i].state; st.Queue != q {
+			st.Queue, st.Since = q, s.decided
+		}
+	}
+	if s.schedule.Memory != nil {
+		s.view.Memory = append(s.view.Memory[:0], s.schedule.Memory...)
+	}
+	s.watching = s.when.Every > 0 && len(s.schedule.Watch) > 0
+	for i, c := range s.active {
+		c.watch, c.shown = 0, true
+		if s.watching {
+			c.watch = units.Bytes(s.schedule.Watch[i])
+		}
+	}
+	for _, p := range s.pilots {
+		if !p.c.demand.Pilot(p.place) {
+			p.c.demand.MakePilot(p.place)
+			p.c.news = true
+			p.c.state.Pilots++
+			p.c.state.PilotsLeft++
+		}
+	}
+	if err := s.share(); err != nil {
+		return err
+	}
+	if s.counter != nil {
+		s.counter.decided(s)
+	}
+	return nil
+}
+
+// show brings the View up to date.
+func (s *sim) show() {
+	s.view.Now = s.now.round()
+	sizes := s.needs&policies.Sizes != 0
+	s.flows = s.flows[:0]
+	for i, c := range s.active {
+		st := &c.state
+		if c.news {
+			c.news = false
+			st.Sent = s.bytesBy(c)
+			if sizes {
+				st.Remaining = st.Size - st.Sent
+			}
+			for _, p := range c.demand.Moving() {
+				c.most = max(c.most, 8*float64(c.flows[p].Size)-c.demand.Left[p])
+			}
+			st.MostSent = units.Bytes(c.most/8 + nearlyWhole)
+			st.Links = c.demand.Links(sizes)
+		}
+		st.Flows = nil
+		if s.needs&policies.Flows != 0 || s.needs&policies.NewFlows != 0 && !c.shown {
+			first := len(s.flows)
+			s.flows = c.appendFlows(s.flows, sizes)
+			st.Flows = s.flows[first:len(s.flows):len(s.flows)]
+		}
+		s.view.Coflows[i] = *st
+	}
+}
+
+// appendFlows lists the unfinished flows.
+func (c *coflow) appendFlows(out []policies.FlowState, sizes bool) []policies.FlowState {
+	for p, left := range c.demand.Left {
+		if c.demand.Ended(p) {
+			continue
+		}
+		fl := &c.flows[p]
+		f := policies.FlowState{ID: fl.ID, Src: fl.Src, Dst: fl.Dst, Path: c.demand.Path(p), Pilot: c.demand.Pilot(p),
+			Sent: min(units.Bytes(float64(fl.Size)-left/8+nearlyWhole), fl.Size-1)}
+		if sizes {
+			f.Size, f.Remaining = fl.Size, fl.Size-f.Sent
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// checkSchedule finds mistakes in what does not concern rates, and the pilots.
+func (s *sim) checkSchedule() error {
+	sch := &s.schedule
+	for _, n := range []struct {
+		name string
+		n    int
+	}{{"queues", len(sch.Queues)}, {"watches", len(sch.Watch)}} {
+		if n.n != 0 && n.n != len(s.active) {
+			return fmt.Errorf("%d %s for %d coflows: want one for each or none", n.n, n.name, len(s.active))
+		}
+	}
+	for i, w := range sch.Watch {
+		if w < 0 {
+			return fmt.Errorf("watch of coflow %d: %d bytes: want 0 or more", s.active[i].state.ID, w)
+		}
+	}
+	s.pilots = s.pilots[:0]
+	for _, id := range sch.Pilots {
+		c, place := s.find(id)
+		if c == nil {
+			return fmt.Errorf("pilot %d: no such flow is unfinished", id)
+		}
+		s.pilots = append(s.pilots, pilot{c, place})
+	}
+	return nil
+}
+
+// find is where an unfinished flow is.
+func (s *sim) find(id workloads.FlowID) (*coflow, int) {
+	for _, c := range s.active {
+		if id < c.flows[0].ID || id > c.flows[len(c.flows)-1].ID {
+			continue
+		}
+		if p := c.demand.Place(id); p >= 0 && !c.demand.Ended(p) {
+			return c, p
+		}
+	}
+	return nil, 0
+}
+
+// share computes the rates of the decision.
+func (s *sim) share() error {
+	free, all := false, true
+	for i := range s.schedule.Steps {
+		if s.schedule.Steps[i].Rule == policies.Free {
+			free = true
+		} else if len(s.schedule.Steps[i].Coflows)+len(s.schedule.Steps[i].Rates) > 0 {
+			all = false
+		}
+	}
+	s.free = free
+	s.list()
+	if free && all && s.enterClasses() {
+		return nil
+	}
+	if free {
+		return s.ceilings.set(s)
+	}
+	return s.compute(&s.schedule)
+}
+
+// list puts together the demands of the active coflows.
+func (s *sim) list() {
+	s.demands = s.demands[:0]
+	for _, c := range s.active {
+		s.demands = append(s.demands, c.demand)
+	}
+}
+
+// refill computes the rates of flows without a ceiling anew, as the network does by
+// itself when a flow ends.
+func (s *sim) refill() error {
+	s.list()
+	return s.ceilings.refill(s)
+}
+
+// compute sets the rates of a schedule.
+func (s *sim) compute(sch *policies.Schedule) error {
+	if err := s.sharer.Share(sch, s.demands, s.capacity, s.needs, false); err != nil {
+		return err
+	}
+	for _, c := range s.active {
+		s.measure(c)
+	}
+	return nil
+}
+
+// ceilings keeps the rates of the flows that have a ceiling while those without
+// share what is left, where a schedule has both. A flow that one step leaves free
+// has no ceiling by another.
+type ceilings struct {
+	fixed []fixed
+	open  []open
+	again policies.Schedule // these, and Free for the others
+}
+
+type fixed struct {
+	c     *coflow
+	place int32
+	rate  float64
+}
+
+// open is a part of a coflow whose flows have no ceiling.
+type open struct {
+	c    *coflow
+	part policies.Part
+}
+
+// set puts a schedule into force in which some flows have a ceiling.
+func (k *ceilings) set(s *sim) error {
+	if err := s.sharer.Share(&s.schedule, s.demands, s.capacity, s.needs, true); err != nil {
+		return err
+	}
+	k.fixed, k.open = k.fixed[:0], k.open[:0]
+	for _, c := range s.active {
+		var pilots, others bool
+		for _, p := range c.demand.Moving() {
+			switch r := c.demand.Rate[p]; {
+			case !math.IsInf(r, 1):
+				k.fixed = append(k.fixed, fixed{c, p, r})
+			case c.demand.Pilot(int(p)):
+				pilots = true
+			default:
+				others = true
+			}
+		}
+		if pilots {
+			k.open = append(k.open, open{c, policies.Pilots})
+		}
+		if others {
+			k.open = append(k.open, open{c, policies.Others})
+		}
+	}
+	return k.refill(s)
+}
+
+// refill shares what is left among the flows without a ceiling.
+func (k *ceilings) refill(s *sim) error {
+	place := make(map[*coflow]int, len(s.active))
+	for i, c := range s.active {
+		place[c] = i
+	}
+	k.again.Reset()
+	var rates []policies.FlowRate
+	k.fixed = slices.DeleteFunc(k.fixed, func(f fixed) bool { return f.c.demand.Ended(int(f.place)) })
+	for _, f := range k.fixed {
+		rates = append(rates, policies.FlowRate{Flow: f.c.flows[f.place].ID, Rate: f.rate})
+	}
+	k.again.Steps = append(k.again.Steps, policies.Step{Rule: policies.Explicit, Rates: rates})
+	for _, o := range k.open {
+		if i, active := place[o.c]; active {
+			k.again.Steps = append(k.again.Steps, policies.Step{Rule: policies.Free, Coflows: []int{i}, Part: o.part})
+		}
+	}
+	return s.compute(&k.again)
+}

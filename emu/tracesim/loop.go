@@ -1,0 +1,627 @@
+package tracesim
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"testbed/policies"
+	"testbed/policies/rates"
+	"testbed/topo"
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// sim is a run in progress.
+type sim struct {
+	cfg      Config
+	coflows  []workloads.Coflow
+	report   func(Progress)
+	result   Result
+	capacity []float64 // bit/s
+	needs    policies.Knowledge
+	when     policies.When
+
+	now      clock
+	arrivals []int // places in coflows of those to come, in order
+	active   []*coflow
+	view     policies.View
+	schedule policies.Schedule
+	sharer   rates.Sharer
+	demands  []*rates.Demand // of active
+	classes  *classes        // nil until a schedule leaves everything to the network
+	ceilings ceilings
+	paths    map[path][]topo.LinkID
+	pilots   []pilot
+	flows    []policies.FlowState // memory of View's
+	ended    []end                // memory of harvest
+	finished int                  // coflows
+
+	// What the decision in force says.
+	pending  bool          // something that When names has happened since
+	wake     time.Duration // 0 for none
+	watching bool          // Watch was given
+	free     bool          // some flows have no ceiling: their rates change whenever a flow ends
+	shared   bool          // rates are those of classes, not of demands
+
+	decided time.Duration // when the last decision was
+	moved   clock         // when something was last seen moving, or arrived
+
+	counter *counter // nil where nothing is counted
+}
+
+type path struct {
+	src, dst topo.HostID
+	spine    int
+}
+
+type pilot struct {
+	c     *coflow
+	place int
+}
+
+// coflow is one that has arrived and not ended.
+type coflow struct {
+	at     int // place in the coflows of the run
+	flows  []workloads.Flow
+	demand *rates.Demand
+	state  policies.CoflowState
+	sizes  *sizes
+
+	started bool
+	shown   bool        // the scheduler has seen it
+	news    bool        // something of what the scheduler sees has changed
+	sent    float64     // bits, of all flows
+	most    float64     // bits, of one flow
+	ended   clock       // the last end of a flow
+	watch   units.Bytes // 0 for never
+
+	joined bool // its flows are in classes
+	gone   bool // it has ended
+
+	// Rates by place: what agents were last told, and are to be told now. telling are the
+	// places where one of the two is not 0.
+	told, tell []float64
+	telling    []int32
+
+	// Of the rates in force, as computed at base:
+	base    clock
+	rate    float64 // bit/s, of all flows
+	soonest float64 // ns from base to the first end of a flow
+	last    float64 // ns from base to the end of the last flow; NaN if not computed
+	pilots  float64 // ns from base to the end of the last pilot; NaN if not computed
+}
+
+func newSim(cfg Config, coflows []workloads.Coflow, report func(Progress)) *sim {
+	s := &sim{
+		cfg: cfg, coflows: coflows, report: report,
+		needs: cfg.Scheduler.Needs(), when: cfg.Scheduler.When(),
+		paths: map[path][]topo.LinkID{}, decided: -1,
+	}
+	for _, c := range cfg.Capacity {
+		s.capacity = append(s.capacity, float64(c))
+	}
+	for i := range coflows {
+		s.arrivals = append(s.arrivals, i)
+	}
+	slices.SortFunc(s.arrivals, func(a, b int) int {
+		return cmp.Or(cmp.Compare(coflows[a].Arrival, coflows[b].Arrival), cmp.Compare(coflows[a].ID, coflows[b].ID))
+	})
+	s.result.Coflows = make([]Coflow, len(coflows))
+	s.view = policies.View{Fabric: cfg.Fabric, Capacity: cfg.Capacity, Hosts: make([]policies.HostState, cfg.Fabric.Hosts())}
+	for h := range s.view.Hosts {
+		s.view.Hosts[h].LastReport, s.view.Hosts[h].NextReport = -1, -1
+	}
+	if cfg.Quantum > 0 && s.when.Every == 0 {
+		s.when.Every = cfg.Quantum
+	}
+	if cfg.Interval > 0 {
+		s.counter = newCounter(cfg.Interval, cfg.Fabric.Hosts())
+	}
+	return s
+}
+
+// always tells whether the scheduler is asked at every multiple of its interval.
+func (s *sim) always() bool { return s.cfg.Scheduler.When().Every > 0 && !s.watching }
+
+func (s *sim) run(ctx context.Context) error {
+	for len(s.arrivals) > 0 || len(s.active) > 0 {
+		const often = 64 // events between two looks at the context
+		if s.result.Events%often == 0 && ctx.Err() != nil {
+			return fmt.Errorf("stopped with %s unfinished: %w", s.unfinished(), context.Cause(ctx))
+		}
+		stop, err := s.next()
+		if err != nil {
+			return err
+		}
+		s.result.Events++
+		if err := s.advance(stop); err != nil {
+			return err
+		}
+		if s.counter != nil {
+			s.counter.settle()
+		}
+		if err := s.arrive(); err != nil {
+			return err
+		}
+		if len(s.active) == 0 {
+			s.pending, s.wake = false, 0
+			continue
+		}
+		if s.due() {
+			if err := s.decide(); err != nil {
+				return err
+			}
+		}
+	}
+	if s.counter != nil {
+		s.result.Coordinator = s.counter.end()
+	}
+	return nil
+}
+
+// far is a time in ns at which nothing happens.
+var far = math.Inf(1)
+
+// next is the moment at which something happens next.
+func (s *sim) next() (clock, error) {
+	exact := far // ns from now to what happens between whole nanoseconds
+	whole := time.Duration(math.MaxInt64)
+	if len(s.arrivals) > 0 {
+		whole = s.coflows[s.arrivals[0]].Arrival
+	}
+	if len(s.active) > 0 {
+		if s.wake > 0 {
+			whole = min(whole, s.multiple(clock{whole: s.wake}))
+		}
+		if s.pending || s.always() {
+			// What is acted upon at once has been: this is for a later multiple.
+			due := s.now.up(s.when.Every)
+			if due <= s.decided {
+				due = s.decided + s.when.Every
+			}
+			whole = min(whole, due)
+		}
+		if s.watching {
+			whole = min(whole, s.crossing())
+		}
+		ns := s.ending()
+		switch {
+		case math.IsInf(ns, 1):
+		case s.when.Every > 0 && (!s.free || s.cfg.Quantum > 0):
+			if ns < farthest {
+				step := s.when.Every
+				if s.free {
+					step = s.cfg.Quantum
+				}
+				whole = min(whole, s.now.plus(max(ns, 0)).up(step))
+			}
+		default:
+			exact = max(ns, 0)
+		}
+	}
+	if exact > farthest && whole == math.MaxInt64 {
+		return clock{}, s.stuck("nothing moves and nothing is due")
+	}
+	stop := clock{whole: whole}
+	// The end of a flow in the half nanosecond before is moved there, as emu/fluid
+	// has it.
+	if until := s.now.until(whole); exact < until-0.5 {
+		stop = s.now.plus(exact)
+	} else if until < 0 {
+		stop = s.now
+	}
+	if stop.whole > s.cfg.MaxTime {
+		return clock{}, fmt.Errorf("the next event is at %v, later than the most a run may take, %v; unfinished are %s", stop.whole, s.cfg.MaxTime, s.unfinished())
+	}
+	if len(s.arrivals) == 0 && !s.moving() && stop.since(s.moved) > float64(s.cfg.MaxIdle) {
+		return clock{}, s.stuck(fmt.Sprintf("nothing has moved for %v", s.cfg.MaxIdle))
+	}
+	return stop, nil
+}
+
+// farthest is a time in ns that no run reaches.
+const farthest = 1e18
+
+// multiple is the first moment at or after c at which the scheduler can be asked.
+func (s *sim) multiple(c clock) time.Duration {
+	if s.when.Every > 0 {
+		return c.up(s.when.Every)
+	}
+	if c.frac > 0 {
+		return c.whole + 1
+	}
+	return c.whole
+}
+
+// crossing is the first multiple at which a coflow may have passed its watch.
+func (s *sim) crossing() time.Duration {
+	first := time.Duration(math.MaxInt64)
+	for _, c := range s.active {
+		if c.watch == 0 {
+			continue
+		}
+		rate := c.rate
+		if s.shared {
+			rate = s.classes.rateOf(c)
+		}
+		bits := 8*(float64(c.watch)+1-nearlyWhole) - s.sentBy(c)
+		if bits <= 0 {
+			first = min(first, max(s.now.up(s.when.Every), s.decided+s.when.Every))
+			continue
+		}
+		if rate <= 0 {
+			continue
+		}
+		if ns := bits / rate * 1e9; ns < farthest {
+			first = min(first, max(s.now.plus(ns).up(s.when.Every), s.decided+s.when.Every))
+		}
+	}
+	return first
+}
+
+// ending is how many ns from now the first end of a flow is that matters: to the
+// scheduler, to the rates of others, or because its coflow ends with it.
+func (s *sim) ending() float64 {
+	if s.shared {
+		return s.classes.soonest(s.now)
+	}
+	if s.always() && !s.free {
+		return far // it is found out at the next multiple
+	}
+	first := far
+	flows := s.when.Flows || s.free
+	for _, c := range s.active {
+		ns := far
+		switch {
+		case flows:
+			ns = c.soonest
+		default:
+			ns = c.end()
+			if s.when.Pilots && c.state.PilotsLeft > 0 {
+				ns = min(ns, c.pilotsEnd())
+			}
+		}
+		if ns < far {
+			first = min(first, ns-s.now.since(c.base))
+		}
+	}
+	return first
+}
+
+// end is how many ns from base the coflow ends if rates stay what they are.
+func (c *coflow) end() float64 {
+	if math.IsNaN(c.last) {
+		c.last = far
+		if moving := c.demand.Moving(); len(moving) == c.demand.Unfinished() {
+			c.last = longest(c.demand, moving)
+		}
+	}
+	return c.last
+}
+
+func (c *coflow) pilotsEnd() float64 {
+	if math.IsNaN(c.pilots) {
+		left := 0
+		c.pilots = 0
+		for _, p := range c.demand.Moving() {
+			if c.demand.Pilot(int(p)) {
+				left++
+				c.pilots = max(c.pilots, c.demand.Left[p]/c.demand.Rate[p]*1e9)
+			}
+		}
+		if left < c.state.PilotsLeft {
+			c.pilots = far
+		}
+	}
+	return c.pilots
+}
+
+func longest(d *rates.Demand, moving []int32) float64 {
+	most := 0.0
+	for _, p := range moving {
+		most = max(most, d.Left[p]/d.Rate[p])
+	}
+	return most * 1e9
+}
+
+// measure brings what is derived from a coflow's rates up to date.
+func (s *sim) measure(c *coflow) {
+	c.base, c.last, c.pilots = s.now, math.NaN(), math.NaN()
+	c.rate = 0
+	left, rate := 1.0, 0.0 // of the flow that ends first
+	ls, rs := c.demand.Left, c.demand.Rate
+	for _, p := range c.demand.Moving() {
+		l, r := ls[p], rs[p]
+		c.rate += r
+		if l*rate < left*r {
+			left, rate = l, r
+		}
+	}
+	c.soonest = far
+	if rate > 0 {
+		c.soonest = left / rate * 1e9
+		if !c.started {
+			c.started = true
+			s.result.Coflows[c.at].Start = s.now.round()
+		}
+	}
+}
+
+func (s *sim) moving() bool {
+	for _, c := range s.active {
+		if c.rate > 0 {
+			return true
+		}
+	}
+	return s.shared && s.classes.soonest(s.now) < far
+}
+
+// advance lets time pass until stop, and takes off what has ended by then.
+func (s *sim) advance(stop clock) error {
+	from := s.now
+	s.now = stop
+	if s.shared {
+		s.classes.advance(s)
+		return nil
+	}
+	ns := stop.since(from)
+	if ns <= 0 && stop != from {
+		return nil
+	}
+	ends := false
+	for i := 0; i < len(s.active); i++ {
+		c := s.active[i]
+		if c.rate == 0 {
+			continue
+		}
+		s.moved, c.news = stop, true
+		before := from.since(c.base)
+		slack := max(together, float64(s.cfg.Resolution))
+		if c.soonest-before > ns+slack && !s.imprecise(c, before+ns) {
+			c.sent += c.rate * ns / 1e9
+			c.demand.Advance(ns / 1e9)
+			continue
+		}
+		ends = true
+		if s.harvest(c, from, ns, slack) {
+			i--
+		}
+	}
+	if ends && s.free && len(s.active) > 0 {
+		return s.refill()
+	}
+	return nil
+}
+
+// imprecise tells whether a flow of c may be done within the precision of its
+// size, so many ns after base.
+func (s *sim) imprecise(c *coflow, ns float64) bool {
+	return c.soonest-ns <= imprecision*c.soonest
+}
+
+// harvest advances a coflow by so many ns and takes off the flows that end within
+// slack of that; it tells whether the coflow has ended.
+func (s *sim) harvest(c *coflow, from clock, ns, slack float64) bool {
+	d := c.demand
+	s.ended = s.ended[:0]
+	seconds, reach := ns/1e9, (ns+slack)/1e9
+	for _, p := range d.Moving() {
+		left, rate := d.Left[p], d.Rate[p]
+		if left <= rate*reach || left-rate*seconds <= imprecision*8*float64(c.flows[p].Size) {
+			s.ended = append(s.ended, end{p, min(left/rate*1e9, ns)})
+			c.sent += left
+		} else {
+			c.sent += rate * seconds
+		}
+	}
+	d.Advance(seconds)
+	for _, e := range s.ended {
+		at := s.now
+		if e.ns < ns-slack {
+			at = from.plus(e.ns)
+		}
+		s.endFlow(c, int(e.place), at)
+	}
+	if c.state.Left == 0 {
+		s.endCoflow(c)
+		return true
+	}
+	s.measure(c)
+	return false
+}
+
+// end is a flow that ends so many ns after the moment before.
+type end struct {
+	place int32
+	ns    float64
+}
+
+// endFlow takes one flow off.
+func (s *sim) endFlow(c *coflow, place int, at clock) {
+	if q := s.cfg.Quantum; q > 0 {
+		at = clock{whole: at.up(q)}
+	}
+	if at.since(c.ended) > 0 {
+		c.ended = at
+	}
+	s.result.FlowEnds++
+	size := c.flows[place].Size
+	if c.demand.Pilot(place) {
+		c.state.PilotsLeft--
+		c.state.PilotSent += size
+		if c.state.PilotsLeft == 0 && s.when.Pilots {
+			s.pending = true
+		}
+	}
+	c.demand.End(place)
+	c.most = max(c.most, 8*float64(size))
+	c.state.Left--
+	c.state.Finished++
+	c.state.Median = c.sizes.end(size)
+	if s.when.Flows {
+		s.pending = true
+	}
+	if s.counter != nil {
+		s.counter.ended(c.flows[place].Src, at)
+	}
+}
+
+// endCoflow takes off a coflow whose flows have all ended.
+func (s *sim) endCoflow(c *coflow) {
+	i := slices.Index(s.active, c)
+	s.active = slices.Delete(s.active, i, i+1)
+	s.view.Coflows = slices.Delete(s.view.Coflows, i, i+1)
+	r := &s.result.Coflows[c.at]
+	r.Finish = c.ended.round()
+	s.result.Makespan = max(s.result.Makespan, r.Finish)
+	s.finished++
+	if s.when.Coflows {
+		s.pending = true
+	}
+	if s.report != nil {
+		s.report(Progress{Now: s.now.round(), Coflows: len(s.coflows), Arrived: len(s.coflows) - len(s.arrivals), Finished: s.finished,
+			Events: s.result.Events, Decisions: s.result.Decisions})
+	}
+}
+
+// arrive takes in the coflows that have arrived.
+func (s *sim) arrive() error {
+	for len(s.arrivals) > 0 && s.now.until(s.coflows[s.arrivals[0]].Arrival) <= 0 {
+		at := s.arrivals[0]
+		s.arrivals = s.arrivals[1:]
+		c, err := s.register(at)
+		if err != nil {
+			return err
+		}
+		i := sort.Search(len(s.active), func(i int) bool {
+			o := &s.active[i].state
+			return o.Arrival > c.state.Arrival || o.Arrival == c.state.Arrival && o.ID > c.state.ID
+		})
+		if s.counter != nil {
+			s.counter.arrived(c.flows, s.now)
+		}
+		s.active = slices.Insert(s.active, i, c)
+		s.view.Coflows = slices.Insert(s.view.Coflows, i, policies.CoflowState{})
+		s.moved = s.now
+		if s.when.Coflows {
+			s.pending = true
+		}
+	}
+	return nil
+}
+
+func (s *sim) register(at int) (*coflow, error) {
+	in := s.coflows[at]
+	c := &coflow{at: at, flows: in.Flows, base: s.now, ended: s.now, soonest: far, last: far, pilots: far, news: true}
+	byID := func(a, b workloads.Flow) int { return cmp.Compare(a.ID, b.ID) }
+	if !slices.IsSortedFunc(c.flows, byID) {
+		c.flows = slices.Clone(c.flows)
+		slices.SortFunc(c.flows, byID)
+	}
+	f := s.cfg.Fabric
+	demand := make([]rates.Flow, len(c.flows))
+	load := map[topo.LinkID]units.Bytes{}
+	senders, receivers := map[topo.HostID]bool{}, map[topo.HostID]bool{}
+	r := &s.result.Coflows[at]
+	*r = Coflow{ID: in.ID, Arrival: in.Arrival, Width: len(c.flows), Size: in.Size()}
+	for i, fl := range c.flows {
+		links := s.path(f, fl)
+		demand[i] = rates.Flow{ID: fl.ID, Size: fl.Size, Links: links}
+		senders[fl.Src], receivers[fl.Dst] = true, true
+		for _, l := range links {
+			load[l] += fl.Size
+		}
+		r.Largest = max(r.Largest, fl.Size)
+	}
+	for l, n := range load {
+		rate := s.cfg.Capacity[l]
+		if rate == 0 {
+			rate = f.Link(l).Rate // it is down
+		}
+		r.Bound = max(r.Bound, rate.TimeToSend(n))
+	}
+	c.demand = rates.NewDemand(demand, len(s.capacity))
+	c.sizes = newSizes(c.flows)
+	c.state = policies.CoflowState{ID: in.ID, Arrival: in.Arrival, Width: len(c.flows), Senders: len(senders), Receivers: len(receivers), Left: len(c.flows), Since: in.Arrival}
+	if s.needs&policies.Sizes != 0 {
+		c.state.Size, c.state.Largest, c.state.Remaining, c.state.Bound = r.Size, r.Largest, r.Size, r.Bound
+	}
+	return c, nil
+}
+
+// path is the links a flow crosses. Flows of the same path share the slice.
+func (s *sim) path(f *topo.Fabric, fl workloads.Flow) []topo.LinkID {
+	key := path{fl.Src, fl.Dst, -1}
+	var hash uint32
+	if f.RackOf(fl.Src) != f.RackOf(fl.Dst) {
+		hash = workloads.FlowHash(s.cfg.Seed, fl.ID)
+		key.spine, _ = f.SpineFor(fl.Src, fl.Dst, hash)
+	}
+	links, known := s.paths[key]
+	if !known {
+		links = f.Path(fl.Src, fl.Dst, hash)
+		s.paths[key] = links
+	}
+	return links
+}
+
+// due tells whether the scheduler is to be asked now.
+func (s *sim) due() bool {
+	at := clock{whole: s.now.round()}
+	if e := s.when.Every; e > 0 && (s.now.frac != 0 || s.now.whole%e != 0 || s.now.whole == s.decided) {
+		return false
+	}
+	if s.pending || s.always() || s.wake > 0 && at.whole >= s.wake {
+		return true
+	}
+	if s.watching {
+		for _, c := range s.active {
+			if c.watch > 0 && s.bytesBy(c) > c.watch {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (s *sim) sentBy(c *coflow) float64 {
+	if s.shared {
+		return s.classes.sentBy(s, c)
+	}
+	return c.sent
+}
+
+// bytesBy is what the scheduler is told has been received of a coflow: whole bytes,
+// and of every unfinished flow not the last.
+func (s *sim) bytesBy(c *coflow) units.Bytes {
+	return min(units.Bytes(s.sentBy(c)/8+nearlyWhole), s.result.Coflows[c.at].Size-units.Bytes(c.state.Left))
+}
+
+func (s *sim) unfinished() string {
+	flows := 0
+	for _, c := range s.active {
+		flows += c.state.Left
+	}
+	return fmt.Sprintf("%d coflows with %d flows", len(s.active), flows)
+}
+
+// stuck explains why waiting would not end.
+func (s *sim) stuck(why string) error {
+	const most = 10
+	var names []string
+	for i, c := range s.active {
+		if i == most {
+			names = append(names, fmt.Sprintf("and %d more", len(s.active)-most))
+			break
+		}
+		names = append(names, fmt.Sprintf("coflow %d (%d of %d flows left, %v of %v received, queue %d)", c.state.ID, c.state.Left, c.state.Width, s.bytesBy(c), s.result.Coflows[c.at].Size, c.state.Queue))
+	}
+	return errors.New("deadlock: " + why + ": unfinished are " + strings.Join(names, ", ") + ": the scheduler must let at least one of them send, or say when to ask it again")
+}

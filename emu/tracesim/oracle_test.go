@@ -1,0 +1,172 @@
+package tracesim_test
+
+import (
+	"encoding/csv"
+	"flag"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"testbed/emu/tracesim"
+	"testbed/policies"
+	"testbed/policies/catalog"
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+var whole = flag.Bool("whole", false, "compare the whole public trace with the independent simulators too, which takes minutes")
+
+// shared is a folder with the public trace and results of independent simulators.
+var shared = filepath.Join("..", "..", "..", "shared")
+
+func readTrace(t testing.TB, path string) *workloads.Trace {
+	t.Helper()
+	file, err := os.Open(path)
+	if os.IsNotExist(err) {
+		t.Skipf("the data of the comparison is not here: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	trace, err := workloads.ParseTrace(path, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return trace
+}
+
+// readTimes reads a column in ms by coflow_id.
+func readTimes(t testing.TB, path, column string) map[workloads.CoflowID]float64 {
+	t.Helper()
+	file, err := os.Open(path)
+	if os.IsNotExist(err) {
+		t.Skipf("the data of the comparison is not here: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	rows, err := csv.NewReader(file).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	col := map[string]int{}
+	for i, name := range rows[0] {
+		col[name] = i
+	}
+	out := map[workloads.CoflowID]float64{}
+	for _, row := range rows[1:] {
+		id, err1 := strconv.Atoi(row[col["coflow_id"]])
+		ms, err2 := strconv.ParseFloat(row[col[column]], 64)
+		if err1 != nil || err2 != nil {
+			t.Fatal(row)
+		}
+		out[workloads.CoflowID(id)] = ms
+	}
+	return out
+}
+
+func policy(t testing.TB, name string, params map[string]any) policies.Scheduler {
+	t.Helper()
+	p, err := catalog.Coflow(name, params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// comparison is one policy beside the same of another simulator.
+type comparison struct {
+	name   string
+	policy policies.Scheduler
+	ports  tracesim.Ports
+	cfg    tracesim.Config // its Quantum
+	oracle string          // a file of results
+	part   float64         // by which averages may be apart
+	near   float64         // what part of the coflows must be within two quanta
+}
+
+// compare runs the policy and holds the completion times against the oracle's.
+func (c comparison) compare(t testing.TB, trace *workloads.Trace) {
+	t.Helper()
+	want := readTimes(t, c.oracle, "cct_ms")
+	f, coflows, err := c.ports.Coflows(trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.cfg.Fabric, c.cfg.Scheduler = f, c.policy
+	began := time.Now()
+	r, err := tracesim.Run(t.Context(), c.cfg, coflows, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(began)
+	const twoQuanta = 16 // ms
+	var ours, theirs float64
+	near := 0
+	for _, co := range r.Coflows {
+		ms := co.CCT().Seconds() * 1e3
+		ours, theirs = ours+ms, theirs+want[co.ID]
+		if math.Abs(ms-want[co.ID]) <= twoQuanta {
+			near++
+		}
+		if co.CCT() < co.Bound-time.Microsecond {
+			t.Errorf("coflow %d takes %v, less than its bottleneck, %v", co.ID, co.CCT(), co.Bound)
+		}
+	}
+	n := float64(len(r.Coflows))
+	t.Logf("%-24s average %10.1f ms, oracle %10.1f ms, ratio %.5f; %5.1f %% within 16 ms; %d events, %d decisions, %v",
+		c.name, ours/n, theirs/n, ours/theirs, 100*float64(near)/n, r.Events, r.Decisions, took.Round(time.Millisecond))
+	if len(r.Coflows) != len(want) {
+		t.Errorf("%d coflows, the oracle has %d", len(r.Coflows), len(want))
+	}
+	if math.Abs(ours/theirs-1) > c.part {
+		t.Errorf("%s: average %.1f ms, want %.1f within %g %%", c.name, ours/n, theirs/n, 100*c.part)
+	}
+	if float64(near) < c.near*n {
+		t.Errorf("%s: %d of %d coflows within 16 ms, want %g %%", c.name, near, len(r.Coflows), 100*c.near)
+	}
+}
+
+const prefix = "oracle/prefix150"
+
+// Facebook150 is the first 150 coflows of the trace, on which several simulators
+// agree coflow by coflow.
+func TestPrefixOfFacebook(t *testing.T) {
+	trace := readTrace(t, filepath.Join(shared, prefix, "FB2010-first150.txt"))
+	in := func(name string) string { return filepath.Join(shared, prefix, name) }
+	for _, c := range []comparison{
+		{name: "fair", policy: policy(t, "fair", nil), oracle: in("refsim-fair-maxmin.csv"), part: 0.01, near: 0.95},
+		{name: "equal-share", policy: policy(t, "equal-share", nil), oracle: in("coflowsim_epoch8-fair.csv"), part: 0.01, near: 0.95},
+		{name: "sebf greedy", policy: policy(t, "sebf", map[string]any{"allocation": "greedy"}), oracle: in("refsim-sebf-greedy.csv"), part: 0.01, near: 0.95},
+		{name: "aalo", policy: policy(t, "aalo", nil), oracle: in("coflowsim_epoch8_delta8-dark.csv"), part: 0.01, near: 0.95},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.compare(t, trace) })
+	}
+}
+
+// TestFacebook is the whole trace, and takes minutes.
+func TestFacebook(t *testing.T) {
+	if !*whole {
+		t.Skip("the whole trace takes minutes: run it with -args -whole")
+	}
+	trace := readTrace(t, filepath.Join(shared, "traces", "FB2010-1Hr-150-0.txt"))
+	in := func(name string) string { return filepath.Join(shared, "oracle", name) }
+	published := tracesim.Ports{Rate: 134_217 * 8000, MB: units.MiB, Batch: 10240 * time.Millisecond}
+	const quantum = 8 * time.Millisecond
+	for _, c := range []comparison{
+		{name: "fair", policy: policy(t, "fair", nil), oracle: in("refsim-fair-maxmin.csv"), part: 0.01, near: 0.95},
+		{name: "sebf greedy", policy: policy(t, "sebf", map[string]any{"allocation": "greedy"}), oracle: in("refsim-sebf-greedy.csv"), part: 0.01, near: 0.95},
+		{name: "aalo", policy: policy(t, "aalo", nil), oracle: in("coflowsim_epoch8_delta8-dark.csv"), part: 0.05, near: 0.9},
+		{name: "philae-sim published", policy: policy(t, "philae-sim", nil), ports: published, cfg: tracesim.Config{Quantum: quantum}, oracle: in("philaesim-d-sumport.csv"), part: 0.05},
+		{name: "philae-sim", policy: policy(t, "philae-sim", nil), cfg: tracesim.Config{Quantum: quantum}, oracle: in("philaesim_epoch8_rate131072-d-sumport.csv"), part: 0.05},
+		{name: "philae", policy: policy(t, "philae", nil), cfg: tracesim.Config{}, oracle: in("philaesim_epoch8_rate131072-d-sumport.csv"), part: 0.05},
+		{name: "equal-share", policy: policy(t, "equal-share", nil), oracle: in("refsim-equalshare.csv"), part: 0.01, near: 0.95},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.compare(t, trace) })
+	}
+}

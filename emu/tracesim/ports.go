@@ -1,0 +1,72 @@
+package tracesim
+
+import (
+	"fmt"
+	"time"
+
+	"testbed/topo"
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// Ports is the network of the coflow papers' simulations: one non-blocking switch
+// between as many senders and receivers as the trace has ports. Port p sends as host
+// p and receives as host Ports+p, so that a flow from a port to itself is one like
+// any other. The zero value takes every 1 MB 8 ms on a port.
+type Ports struct {
+	Rate units.Rate // of a port, each way; 0 stands for 1 Gbps
+	// MB is the megabyte of a trace that does not say what its own is, units.MB or
+	// units.MiB; 0 stands for units.MB.
+	MB units.Bytes
+	// DropLocal leaves out flows from a port to itself, and with them coflows that
+	// have no others.
+	DropLocal bool
+	// Batch admits coflows early, as two public simulators do: one that arrives at a
+	// arrives at Batch·max(0, ⌈a/Batch⌉−1) instead. CoflowSim and the Philae simulator
+	// have 10.24 s. 0 keeps the arrivals of the trace.
+	Batch time.Duration
+}
+
+// Coflows lays out a trace. FlowIDs count from 0 in order of coflow, sender and
+// receiver; CoflowIDs are the trace's. A flow that is not a whole number of bytes is
+// rounded up. The error names options that make no sense.
+func (o Ports) Coflows(t *workloads.Trace) (*topo.Fabric, []workloads.Coflow, error) {
+	if o.Rate == 0 {
+		o.Rate = units.Gbps
+	}
+	if o.MB == 0 {
+		o.MB = units.MB
+	}
+	if o.MB != units.MB && o.MB != units.MiB {
+		return nil, nil, fmt.Errorf("trace %s: an MB of %d bytes: want 10⁶ or 2²⁰", t.Name, o.MB)
+	}
+	if o.Batch < 0 {
+		return nil, nil, fmt.Errorf("trace %s: batches of %v: want 0 or more", t.Name, o.Batch)
+	}
+	f, err := topo.BigSwitch(2*t.Ports, o.Rate)
+	if err != nil {
+		return nil, nil, fmt.Errorf("trace %s: %w", t.Name, err)
+	}
+	next := workloads.FlowID(0)
+	coflows := make([]workloads.Coflow, 0, len(t.Coflows))
+	for _, c := range t.Coflows {
+		out := workloads.Coflow{ID: c.ID, Arrival: c.Arrival}
+		if o.Batch > 0 {
+			out.Arrival = max(0, (c.Arrival+o.Batch-1)/o.Batch-1) * o.Batch
+		}
+		for i, src := range c.Mappers {
+			for j, r := range c.Reducers {
+				size := c.FlowBytes(i, j, t.MB(o.MB))
+				if size == 0 || o.DropLocal && src == r.Port {
+					continue
+				}
+				out.Flows = append(out.Flows, workloads.Flow{ID: next, Src: topo.HostID(src), Dst: topo.HostID(t.Ports + r.Port), Size: size})
+				next++
+			}
+		}
+		if len(out.Flows) > 0 {
+			coflows = append(coflows, out)
+		}
+	}
+	return f, coflows, nil
+}

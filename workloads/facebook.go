@@ -1,0 +1,303 @@
+package workloads
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// Facebook describes a trace to be generated that is like the public trace of an
+// hour of a Facebook cluster (FB2010-1Hr-150-0, published with Varys, SIGCOMM 2014),
+// for where that file is not at hand, or one hour, 150 ports or one sample are not
+// enough. The zero value has its 526 coflows, 150 ports and load.
+//
+// Coflows are of thirteen kinds: the four bins, parted by whether there is one
+// mapper or more and one reducer or more, whether flows are all equal, and by size
+// where nearly all bytes are. Each kind has its share of the coflows, and the
+// quantiles that the trace has for mappers, reducers, the largest flow, the skew
+// (largest over smallest flow) and where between the two the mean lies, joined by
+// one hidden factor. Flows are whole MB of at least one, each reducer fetches the
+// same from every mapper, and a gap between arrivals resembles the one before, as in
+// the trace.
+//
+// What it does not have of the trace: the jobs that recur at the same size within
+// minutes, the reducers of one coflow in multiples of one task's output, the
+// ports that belong together, and three ports that are never used.
+type Facebook struct {
+	Name    string        // of the trace, "facebook" without one
+	Coflows int           // 0 is FacebookCoflows
+	Ports   int           // 0 is FacebookPorts; below it, wide coflows have proportionally fewer mappers and reducers
+	Span    time.Duration // from the first arrival to the last; 0 is gaps as in the trace, 6.9 s on average
+	// Load is, instead of Span, the share of all ports' capacity that the bytes need
+	// within the span: 0.52 in the trace. 0 leaves the span as it is.
+	Load float64
+	// MBTime is what a port takes for 1 MB, for Load; 0 is FacebookMBTime.
+	MBTime time.Duration
+	// NoTail replaces the largest coflows, 1 in 35 with 96 % of the bytes, by more of
+	// the long and wide ones below half a TB.
+	NoTail bool
+}
+
+// What Facebook takes where nothing is said: the trace's own numbers, and for
+// MBTime what the simulators of the literature give 1 MB on a port of 1 Gbps.
+const (
+	FacebookCoflows = 526
+	FacebookPorts   = 150
+	FacebookMBTime  = 8 * time.Millisecond
+)
+
+// kind is a class of the coflows of the Facebook trace.
+type kind struct {
+	name  string
+	bin   Bin
+	giant bool
+	share int // coflows of the trace
+	mapper, reducer,
+	length, // largest flow, MB
+	skew, // largest over smallest flow
+	middle curve // (mean - smallest) / (largest - smallest) where they differ
+	// tie is how closely each follows the hidden factor, from -1 to 1, in the order of
+	// the curves: two are correlated by about the product of their ties.
+	tie [5]float64
+}
+
+// Generate draws the trace that a seed stands for.
+func (f Facebook) Generate(seed uint64) (*Trace, error) {
+	if f.Name == "" {
+		f.Name = "facebook"
+	}
+	if f.Coflows == 0 {
+		f.Coflows = FacebookCoflows
+	}
+	if f.Ports == 0 {
+		f.Ports = FacebookPorts
+	}
+	if f.MBTime == 0 {
+		f.MBTime = FacebookMBTime
+	}
+	if err := f.check(); err != nil {
+		return nil, fmt.Errorf("generated trace %s: %w", f.Name, err)
+	}
+	coflows := f.shapes(seed)
+	Stream(seed, "facebook-order").Shuffle(len(coflows), func(i, j int) { coflows[i], coflows[j] = coflows[j], coflows[i] })
+	t := &Trace{Name: f.Name, Ports: f.Ports}
+	size := 0.0
+	for _, s := range coflows {
+		c := s.coflow()
+		size += float64(c.Size() / megabyte)
+		t.Coflows = append(t.Coflows, c)
+	}
+	f.place(seed, t.Coflows)
+	span := f.Span
+	if f.Load > 0 {
+		ms := size * (float64(f.MBTime) / float64(time.Millisecond)) / (f.Load * float64(f.Ports))
+		if ms > float64(maxTraceArrival) {
+			return nil, fmt.Errorf("generated trace %s: load %v takes %v ms: want at most %v", f.Name, f.Load, ms, maxTraceArrival)
+		}
+		span = time.Duration(ms) * time.Millisecond
+	}
+	for i, at := range arrivals(seed, f.Coflows, span) {
+		t.Coflows[i].ID, t.Coflows[i].Arrival = CoflowID(i+1), at
+	}
+	return t, t.check()
+}
+
+// minFacebookPorts is the least on which a coflow can have more than NarrowCoflow
+// flows.
+const minFacebookPorts = 8
+
+func (f Facebook) check() error {
+	if f.Ports < minFacebookPorts || f.Ports > MaxTracePorts || f.Coflows < 1 || f.Coflows > MaxTraceCoflows {
+		return fmt.Errorf("%d coflows on %d ports: want 1 to %d on %d to %d", f.Coflows, f.Ports, MaxTraceCoflows, minFacebookPorts, MaxTracePorts)
+	}
+	if f.Span < 0 || f.Span > 0 && f.Span < time.Millisecond {
+		return fmt.Errorf("span %v: want at least a millisecond", f.Span)
+	}
+	if f.Load < 0 || math.IsNaN(f.Load) || f.Load > 1000 {
+		return fmt.Errorf("load %v: want a share of the ports' capacity above 0, such as 0.5", f.Load)
+	}
+	if f.Load > 0 && f.Span > 0 {
+		return fmt.Errorf("a span of %v and a load of %v: want one of them, the other follows", f.Span, f.Load)
+	}
+	if f.MBTime < time.Millisecond || f.MBTime > time.Hour {
+		return fmt.Errorf("%v for 1 MB: want 1ms to 1h", f.MBTime)
+	}
+	return nil
+}
+
+// shape is what a coflow is before it has ports and a time.
+type shape struct {
+	mappers int
+	flows   []int64 // MB that each reducer fetches from every mapper
+}
+
+// shapes draws all coflows, those of one kind together.
+func (f Facebook) shapes(seed uint64) []shape {
+	shares := make([]int, len(facebookKinds))
+	for i, k := range facebookKinds {
+		shares[i] = k.share
+	}
+	var shapes []shape
+	for i, n := range quotas(f.Coflows, shares) {
+		k := facebookKinds[i]
+		if k.giant && f.NoTail {
+			k = facebookKinds[i-1]
+		}
+		shapes = append(shapes, k.shapes(Stream(seed, "facebook-kind", i), n, f.Ports)...)
+	}
+	return shapes
+}
+
+// shapes draws n coflows of the kind.
+func (k kind) shapes(rng *rand.Rand, n, ports int) []shape {
+	factor := make([]float64, n)
+	for i := range factor {
+		factor[i] = rng.Float64() - 0.5
+	}
+	var dealt [5][]float64
+	for d, tie := range k.tie {
+		own := math.Sqrt(1 - float64(tie*tie))
+		scores := make([]float64, n)
+		for i := range scores {
+			scores[i] = float64(tie*factor[i]) + float64(own*(rng.Float64()-0.5))
+		}
+		dealt[d] = deal(rng, scores)
+	}
+	shapes := make([]shape, n)
+	for i := range shapes {
+		m := int(math.Round(k.mapper.at(dealt[0][i])))
+		r := int(math.Round(k.reducer.at(dealt[1][i])))
+		m, r = k.fit(m, r, ports)
+		length := int64(math.Round(k.length.at(dealt[2][i])))
+		least := max(1, int64(math.Round(float64(length)/k.skew.at(dealt[3][i]))))
+		if r == 1 {
+			least = length
+		}
+		shapes[i] = shape{m, flowsOf(rng, r, least, length, k.middle.at(dealt[4][i]))}
+	}
+	return shapes
+}
+
+// fit is so many mappers and reducers on so many ports: on fewer than the trace has,
+// proportionally fewer of a wide coflow, and no more than there are, but always on
+// the kind's side of NarrowCoflow.
+func (k kind) fit(m, r, ports int) (int, int) {
+	if k.bin == ShortNarrow || k.bin == LongNarrow {
+		m = min(m, ports)
+		return m, min(r, ports, max(1, NarrowCoflow/m))
+	}
+	if ports < FacebookPorts {
+		m = (m*ports + FacebookPorts - 1) / FacebookPorts
+		r = (r*ports + FacebookPorts - 1) / FacebookPorts
+	}
+	if m*r <= NarrowCoflow {
+		r = min(ports, NarrowCoflow/m+1)
+	}
+	if m*r <= NarrowCoflow {
+		m = NarrowCoflow/r + 1
+	}
+	return m, r
+}
+
+// flowsOf is n sizes in no order, the least and the most among them, whose mean is
+// the given share of the way between these, as nearly as whole MB allow. Between
+// them sizes rise as p / (p + c(1-p)): with a mean well below the middle most are
+// small, and few are near the largest.
+func flowsOf(rng *rand.Rand, n int, least, most int64, middle float64) []int64 {
+	at := func(c float64, i int) float64 {
+		p := float64(i) / float64(n-1)
+		return p / (p + float64(c*(1-p)))
+	}
+	c := 1.0
+	if n > 2 && most > least {
+		// The mean falls as c grows.
+		low, high := 1e-6, 1e6
+		for range 60 {
+			c = math.Sqrt(low * high)
+			mean := 0.0
+			for i := range n {
+				mean += at(c, i) / float64(n)
+			}
+			if mean > middle {
+				low = c
+			} else {
+				high = c
+			}
+		}
+	}
+	flows := make([]int64, n)
+	for i := range flows {
+		flows[i] = most
+		if i < n-1 {
+			flows[i] = least + int64(math.Round(float64(at(c, i)*float64(most-least))))
+		}
+	}
+	rng.Shuffle(n, func(i, j int) { flows[i], flows[j] = flows[j], flows[i] })
+	return flows
+}
+
+// coflow is the shape with as many mappers and reducers, on ports yet to be given.
+func (s shape) coflow() TraceCoflow {
+	c := TraceCoflow{Mappers: make([]int, s.mappers), Reducers: make([]TraceReducer, len(s.flows))}
+	for i, f := range s.flows {
+		c.Reducers[i].Size = Megabytes(f*int64(s.mappers)) * megabyte
+	}
+	return c
+}
+
+// place gives coflows their ports. Narrow ones favour some ports over others, and
+// others as senders than as receivers; wide ones do not. Mappers and reducers of a
+// coflow are drawn apart, and so fall on the same port as often as luck has it.
+func (f Facebook) place(seed uint64, coflows []TraceCoflow) {
+	var weights [2][]int
+	for side, popularity := range []curve{facebookSenders, facebookReceivers} {
+		rng := Stream(seed, "facebook-ports", side)
+		weights[side] = make([]int, f.Ports)
+		order := rng.Perm(f.Ports)
+		for i, port := range order {
+			weights[side][port] = int(math.Round(popularity.at((float64(i) + 0.5) / float64(f.Ports))))
+		}
+	}
+	for i := range coflows {
+		c := &coflows[i]
+		rng := Stream(seed, "facebook-place", i)
+		senders, receivers := weights[0], weights[1]
+		if len(c.Mappers)*len(c.Reducers) > NarrowCoflow {
+			senders, receivers = nil, nil
+		}
+		c.Mappers = draw(rng, f.Ports, len(c.Mappers), senders)
+		for j, port := range draw(rng, f.Ports, len(c.Reducers), receivers) {
+			c.Reducers[j].Port = port
+		}
+	}
+}
+
+// gapTie is how closely a gap between arrivals follows the one before.
+const gapTie = 0.3
+
+// arrivals is n moments from 0, over the span, or with the gaps of the trace where
+// that is 0.
+func arrivals(seed uint64, n int, span time.Duration) []time.Duration {
+	rng := Stream(seed, "facebook-arrivals")
+	scores := make([]float64, n-1)
+	for i := range scores {
+		scores[i] = rng.Float64() - 0.5
+		if i > 0 {
+			scores[i] = float64(gapTie*scores[i-1]) + float64(math.Sqrt(1-gapTie*gapTie)*scores[i])
+		}
+	}
+	at := make([]float64, n) // ms
+	for i, p := range deal(rng, scores) {
+		at[i+1] = at[i] + math.Round(facebookGaps.at(p))
+	}
+	scale := 1.0
+	if span > 0 && n > 1 {
+		scale = float64(span.Milliseconds()) / at[n-1]
+	}
+	moments := make([]time.Duration, n)
+	for i := range moments {
+		moments[i] = time.Duration(math.Round(at[i]*scale)) * time.Millisecond
+	}
+	return moments
+}
