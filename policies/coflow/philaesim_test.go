@@ -81,7 +81,7 @@ func TestPhilaeSimWatch(t *testing.T) {
 func TestPhilaeSimSlots(t *testing.T) {
 	f := eightMillis(t, 16)
 	wide := all(hosts(0, 1), hosts(4, 7), 1)
-	v := viewOf(f, wide, wide, wide, wide)
+	v := view(f, wide, wide, wide, wide)
 	p := DefaultPhilaeSim()
 	p.Impact = 1
 	limit := units.Bytes(10 << 20)
@@ -142,7 +142,7 @@ func TestPhilaeSimSlots(t *testing.T) {
 func TestPhilaeSimSteps(t *testing.T) {
 	f := eightMillis(t, 16)
 	wide := all(hosts(0, 1), hosts(4, 7), 1)
-	v := viewOf(f, []demandOf{{0, 8, 1}, {1, 9, 1}}, []demandOf{{0, 10, 1}}, []demandOf{{1, 11, 1}}, []demandOf{{2, 8, 1}}, wide, wide, wide)
+	v := view(f, []demandOf{{0, 8, 1}, {1, 9, 1}}, []demandOf{{0, 10, 1}}, []demandOf{{1, 11, 1}}, []demandOf{{2, 8, 1}}, wide, wide, wide)
 	for i := 4; i < 7; i++ {
 		v.Coflows[i].Pilots = 1
 	}
