@@ -3,6 +3,7 @@ package coflow
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -22,7 +23,7 @@ type contender struct {
 // that take another way through the code.
 func contenders() []contender {
 	greedy := Sharing{Allocation: Greedy}
-	return []contender{
+	return append(learners(), []contender{
 		{"fair", Fair{}},
 		{"equal-share", EqualShare{}},
 		{"fifo", Ordered{Sharing: greedy}},
@@ -37,7 +38,7 @@ func contenders() []contender {
 		{"sincronia", DefaultSincronia()},
 		{"sincronia-always", Sincronia{Sharing: greedy, Always: true}},
 		{"sincronia-8-classes", Sincronia{Sharing: Sharing{Allocation: MaxMin, Priorities: 8}}},
-	}
+	}...)
 }
 
 // cluster is a fabric of that many hosts, at most 150 of them in a rack.
@@ -83,6 +84,16 @@ func traceLike(t testing.TB, hosts, coflows int, seed uint64) *world {
 			flows = []demandOf{{0, 1, units.MB}}
 		}
 		w.arrive(workloads.CoflowID(i+1), flows)
+		// The pilots of nine of ten have ended.
+		c, d := &w.Coflows[i], w.demands[i]
+		c.Pilots = max(c.Senders/20, 1)
+		if c.PilotSent = units.Bytes(c.Pilots) * 10 * units.MB; i%10 == 0 {
+			c.PilotsLeft, c.PilotSent = c.Pilots, 0
+			for place := range c.Pilots {
+				d.MakePilot(place)
+			}
+			c.Links = slices.Clone(d.Links(true))
+		}
 	}
 	return w
 }

@@ -155,7 +155,7 @@ func through(v *policies.View, c *policies.CoflowState, ends []int64, q int) flo
 	}
 	span /= float64(max(c.Width, 1))
 	longest := 0.0
-	for _, l := range atPorts(c, ports(v)) {
+	for _, l := range atPorts(c, portCount(v)) {
 		if rate := v.Capacity[l.Link]; rate > 0 {
 			longest = max(longest, float64(8e9*span)*float64(l.Flows)/float64(rate))
 		}
