@@ -132,7 +132,7 @@ func samples(t *Trace) map[string][]float64 {
 	for i, c := range t.Coflows {
 		f := shapeOf(c).figures()
 		for name, v := range map[string]float64{"width": f[0] * f[1], "mappers": f[0], "reducers": f[1], "size": float64(c.Size() / megabyte), "length": f[2], "skew": f[3],
-			"bound": float64(c.LowerBound(FacebookMBTime).Milliseconds())} {
+			"bound": float64(c.LowerBound(DefaultPerMB).Milliseconds())} {
 			s[name] = append(s[name], v)
 		}
 		if i > 0 {
