@@ -34,8 +34,8 @@ type Facebook struct {
 	Load float64
 	// PerMB is how long a port takes for 1 MB, for Load; 0 is DefaultPerMB.
 	PerMB time.Duration
-	// NoTail replaces the largest coflows, 1 in 35 with 96 % of the bytes, by more of
-	// the long and wide ones below half a TB.
+	// NoTail replaces the largest coflows, 1 in 35 with 92 % of the bytes, by more of
+	// the kind next to them: no coflow then has more than about 1.5 TB.
 	NoTail bool
 }
 

@@ -198,6 +198,10 @@ func (t *Trace) MapSkews() []float64 {
 		if len(c.Mappers) < 2 {
 			continue
 		}
+		if c.even() {
+			skews = append(skews, 0)
+			continue
+		}
 		sent := make([]float64, len(c.Mappers))
 		for _, r := range c.Reducers {
 			for i := range sent {
