@@ -51,7 +51,7 @@ On fewer than 150 ports wide coflows have proportionally fewer mappers and reduc
 			if err != nil {
 				return usageError{err}
 			}
-			return a.writeTrace(out, format, t, []string{traceSummary(t)})
+			return a.writeTrace(out, format, format, t, []string{traceSummary(t)})
 		},
 	}
 	f := cmd.Flags()
@@ -177,7 +177,7 @@ docs/traces.md tells exactly what is kept and what is drawn.`,
 				}
 			}
 			remarks = append(remarks, traceSummary(d))
-			err = a.writeTrace(out, format, d, append(remarks, said...))
+			err = a.writeTrace(out, format, inFormat, d, append(remarks, said...))
 			if err != nil && kind == "mantri" && format == workloads.FormatBenchmark {
 				return hinted{err, "write it as FILE.flows, or with --to flows"}
 			}
