@@ -77,6 +77,7 @@ var arrows = map[string][]string{
 	"results/tooltest":     {},
 	"scripts/bench":        {}, // runs other programs
 	"scripts/quickstart":   {}, // scenario files, and tests of them
+	"scripts/philae":       {}, // the same
 	"scripts/testvm":       {}, // runs the tests of others
 }
 

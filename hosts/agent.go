@@ -39,6 +39,9 @@ type Network interface {
 	// Dial connects src to dst, which may be the same; hash decides the spine
 	// (topo.Fabric.Path).
 	Dial(ctx context.Context, src, dst topo.HostID, port uint16, hash uint32) (net.Conn, error)
+	// Greeted is told of a connection, by its address at the end that dialled, when
+	// its header has been read.
+	Greeted(remote net.Addr)
 	// Mark sends one datagram from h.
 	Mark(h topo.HostID, payload []byte) error
 }
@@ -257,6 +260,7 @@ func (a *Agent) serve(ctx context.Context, l *life, conn net.Conn) {
 	defer l.release(conn)
 	h, err := a.greet(ctx, conn)
 	if err == nil {
+		a.o.Network.Greeted(conn.RemoteAddr())
 		switch h.Kind {
 		case wire.KindFlow:
 			err = a.receive(ctx, conn, h)

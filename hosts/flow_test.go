@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -45,6 +46,9 @@ func TestFlowOnTheWire(t *testing.T) {
 					d := n.all()
 					if len(d) != 1 || d[0].hash != 77 || d[0].port != wire.ShufflePort {
 						t.Fatalf("connections %+v, want one to the shuffle port", d)
+					}
+					if want := []string{d[0].conn.LocalAddr().String()}; !slices.Equal(n.greeted, want) {
+						t.Errorf("greeted %v, want %v", n.greeted, want)
 					}
 					wrote, read := d[0].conn.counts()
 					if wrote != wire.Size+int(size) || read != 0 {

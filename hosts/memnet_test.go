@@ -23,9 +23,10 @@ import (
 
 // testNet is what the networks of these tests have in common.
 type testNet struct {
-	mu    sync.Mutex
-	marks [][]byte
-	dials []dial
+	greeted []string // addresses of which Greeted was told
+	mu      sync.Mutex
+	marks   [][]byte
+	dials   []dial
 }
 
 // dial is a connection that was asked for, with what was written to each side.
@@ -97,6 +98,12 @@ func (n *testNet) Mark(h topo.HostID, payload []byte) error {
 	defer n.mu.Unlock()
 	n.marks = append(n.marks, append([]byte{byte(h)}, payload...))
 	return nil
+}
+
+func (n *testNet) Greeted(remote net.Addr) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.greeted = append(n.greeted, remote.String())
 }
 
 func (n *testNet) dialled(src, dst topo.HostID, port uint16, hash uint32, conn net.Conn) net.Conn {

@@ -105,13 +105,24 @@ func (o SocketOptions) tune(c *net.TCPConn) error {
 func (n *Namespace) socket(kind int, local netip.AddrPort, prepare func(fd int) error) (fd int, err error) {
 	fd = -1
 	err = n.do(func() (err error) {
-		fd, err = unix.Socket(unix.AF_INET, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+		fd, err = openSocket(kind)
 		return err
 	})
 	if err != nil {
 		return -1, err
 	}
-	err = prepare(fd)
+	return bindSocket(fd, local, prepare)
+}
+
+// openSocket opens a non-blocking socket in the thread's namespace.
+func openSocket(kind int) (int, error) {
+	return unix.Socket(unix.AF_INET, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+}
+
+// bindSocket prepares a socket and binds it to local, if that is valid. It closes
+// one that it returns an error for.
+func bindSocket(fd int, local netip.AddrPort, prepare func(fd int) error) (int, error) {
+	err := prepare(fd)
 	if err == nil && local.IsValid() {
 		err = unix.Bind(fd, sockaddr(local))
 	}
@@ -193,7 +204,8 @@ func (n *Namespace) Dial(ctx context.Context, local, remote netip.AddrPort, o So
 
 // Pending is a connection that was begun.
 type Pending struct {
-	name    string // of the namespace
+	Local   netip.AddrPort // from which it was begun
+	name    string         // of the namespace
 	remote  netip.AddrPort
 	o       SocketOptions
 	file    *os.File // non-blocking, so on the poller
@@ -203,6 +215,17 @@ type Pending struct {
 // Connect begins a connection, as Dial does, and returns without waiting for an
 // answer: what takes processor time is done then. Wait must follow.
 func (n *Namespace) Connect(local, remote netip.AddrPort, o SocketOptions) (*Pending, error) {
+	return n.connect(func() (fd int, err error) {
+		err = n.do(func() (err error) {
+			fd, err = openSocket(unix.SOCK_STREAM)
+			return err
+		})
+		return fd, err
+	}, local, remote, o)
+}
+
+// connect begins a connection on a new socket of the namespace, which open opens.
+func (n *Namespace) connect(open func() (int, error), local, remote netip.AddrPort, o SocketOptions) (*Pending, error) {
 	fail := func(err error) (*Pending, error) {
 		return nil, fmt.Errorf("dial %v from %q: %w", remote, n.name, err)
 	}
@@ -214,10 +237,13 @@ func (n *Namespace) Connect(local, remote netip.AddrPort, o SocketOptions) (*Pen
 			return fail(err)
 		}
 	}
-	fd, err := n.socket(unix.SOCK_STREAM, local, func(fd int) error {
-		// A port for bind to choose is chosen by connect, when the remote is known.
-		return errors.Join(o.apply(fd), unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1))
-	})
+	fd, err := open()
+	if err == nil {
+		fd, err = bindSocket(fd, local, func(fd int) error {
+			// A port for bind to choose is chosen by connect, when the remote is known.
+			return errors.Join(o.apply(fd), unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1))
+		})
+	}
 	if err != nil {
 		return fail(err)
 	}
@@ -229,7 +255,15 @@ func (n *Namespace) Connect(local, remote netip.AddrPort, o SocketOptions) (*Pen
 	if err != nil && !waiting && !errors.Is(err, unix.EISCONN) {
 		return fail(errors.Join(err, unix.Close(fd)))
 	}
-	return &Pending{n.name, remote, o, os.NewFile(uintptr(fd), remote.String()), waiting}, nil
+	at, err := unix.Getsockname(fd)
+	if err != nil {
+		return fail(errors.Join(err, unix.Close(fd)))
+	}
+	p := &Pending{name: n.name, remote: remote, o: o, file: os.NewFile(uintptr(fd), remote.String()), waiting: waiting}
+	if a, ok := at.(*unix.SockaddrInet4); ok {
+		p.Local = netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port))
+	}
+	return p, nil
 }
 
 // Wait waits until the connection stands or ctx is done.

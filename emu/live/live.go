@@ -239,8 +239,9 @@ func (b *Backend) startAgents(ctx context.Context) error {
 	}
 	net := newNetwork(f, b.ns,
 		kernel.SocketOptions{Congestion: b.cfg.Congestion, SendBuffer: set.SendBuffer, ReceiveBuffer: set.ReceiveBuffer, NotSentLowat: set.NotSent},
-		kernel.SocketOptions{Congestion: b.cfg.Congestion, SendBuffer: set.BlockBuffer, ReceiveBuffer: set.ReceiveBuffer}, peer)
+		kernel.SocketOptions{Congestion: b.cfg.Congestion, SendBuffer: set.BlockBuffer, ReceiveBuffer: set.ReceiveBuffer}, peer, set.Setup, set.SetupTime)
 	net.routes, b.network = b.faults, net
+	b.work.Go(func() error { return ended(net.run(b.workCtx)) })
 	pacer := pace.New(pace.Options{Quantum: set.Quantum, Chunk: f.Shape().MTU - tcpHeaders})
 	b.work.Go(func() error { return ended(pacer.Run(b.workCtx)) })
 	for h := range topo.HostID(f.Hosts()) {

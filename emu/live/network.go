@@ -28,10 +28,11 @@ type network struct {
 	peerTimeout time.Duration
 
 	ports []sourcePorts // by HostID
-	// gate is taken while a connection is begun, which costs the processor some
-	// 100 µs. A coflow begins hundreds at once, and receivers and the engine would
-	// have to wait behind all of them.
-	gate chan struct{}
+	// dials are connections for run to begin, and ended is closed when that has
+	// returned.
+	dials chan dial
+	ended chan struct{}
+	setup *setup
 
 	// routes is asked for the spine of a flow, since some may be down, and told
 	// with which source port a flow between racks runs.
@@ -62,8 +63,8 @@ type sourcePorts struct {
 // all others, so the two never meet.
 const firstPort, lastPort = 10000, 32000
 
-func newNetwork(f *topo.Fabric, ns map[string]*kernel.Namespace, socket, block kernel.SocketOptions, peerTimeout time.Duration) *network {
-	return &network{fabric: f, ns: ns, socket: socket, block: block, peerTimeout: peerTimeout, ports: make([]sourcePorts, f.Hosts()), gate: make(chan struct{}, 1), marked: map[string]uint64{}}
+func newNetwork(f *topo.Fabric, ns map[string]*kernel.Namespace, socket, block kernel.SocketOptions, peerTimeout time.Duration, setup int, setupTime time.Duration) *network {
+	return &network{fabric: f, ns: ns, socket: socket, block: block, peerTimeout: peerTimeout, ports: make([]sourcePorts, f.Hosts()), dials: make(chan dial), setup: newSetup(setup, setupTime), ended: make(chan struct{}), marked: map[string]uint64{}}
 }
 
 func (n *network) of(h topo.HostID) *kernel.Namespace { return n.ns[n.fabric.HostName(h)] }
@@ -88,15 +89,17 @@ func (n *network) options(port uint16) kernel.SocketOptions {
 // kernel's multipath hash sends over the spine that the flow's own hash names, so
 // that the path a policy was shown is the path the packets take, in every arm.
 func (n *network) Dial(ctx context.Context, src, dst topo.HostID, port uint16, hash uint32) (net.Conn, error) {
+	d := dial{src: src, dst: dst, port: port, hash: hash, done: make(chan attempt, 1)}
 	select {
-	case n.gate <- struct{}{}:
+	case n.dials <- d:
+	case <-n.ended:
+		return nil, errStopped
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	p, err := n.connect(src, dst, port, hash)
-	<-n.gate
-	if err != nil {
-		return nil, err
+	p := <-d.done
+	if p.err != nil {
+		return nil, p.err
 	}
 	conn, err := p.Wait(ctx)
 	if err != nil {
@@ -108,7 +111,59 @@ func (n *network) Dial(ctx context.Context, src, dst topo.HostID, port uint16, h
 	return conn, nil
 }
 
-func (n *network) connect(src, dst topo.HostID, port uint16, hash uint32) (*kernel.Pending, error) {
+// dial is a connection to begin, and attempt one that was begun.
+type (
+	dial struct {
+		src, dst topo.HostID
+		port     uint16
+		hash     uint32
+		done     chan attempt // holds one
+	}
+	attempt struct {
+		*kernel.Pending
+		err error
+	}
+)
+
+// run begins connections, in the order in which they are asked for, until ctx is
+// done, and returns its cause.
+func (n *network) run(ctx context.Context) error {
+	defer close(n.ended)
+	return kernel.OnThread(func(t *kernel.Thread) error {
+		timer := time.NewTimer(0)
+		defer timer.Stop()
+		for {
+			for wait := n.setup.wait(); wait > 0; wait = n.setup.wait() {
+				timer.Reset(wait)
+				select {
+				case <-n.setup.less:
+				case <-timer.C:
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				}
+			}
+			select {
+			case d := <-n.dials:
+				p, err := n.connect(t, d.src, d.dst, d.port, d.hash)
+				if err == nil {
+					n.setup.begin(p.Local)
+				}
+				d.done <- attempt{p, err}
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+	})
+}
+
+// Greeted tells that the header of a connection from remote has been read.
+func (n *network) Greeted(remote net.Addr) {
+	if a, ok := remote.(*net.TCPAddr); ok {
+		n.setup.end(a.AddrPort())
+	}
+}
+
+func (n *network) connect(t *kernel.Thread, src, dst topo.HostID, port uint16, hash uint32) (*kernel.Pending, error) {
 	local := netip.AddrPortFrom(n.fabric.HostAddr(src), 0)
 	remote := netip.AddrPortFrom(n.fabric.HostAddr(dst), port)
 	// Without a path, any port: which one it gets when there is a path again, the
@@ -117,13 +172,13 @@ func (n *network) connect(src, dst topo.HostID, port uint16, hash uint32) (*kern
 		p, err := n.sourcePort(src, local.Addr(), remote, spine)
 		if err != nil {
 			if now, _, lost := n.routes.spine(src, dst, hash); lost || now != spine {
-				return n.of(src).Connect(local, remote, n.options(port)) // routes have changed meanwhile
+				return t.Connect(n.of(src), local, remote, n.options(port)) // routes have changed meanwhile
 			}
 			return nil, fmt.Errorf("path of a flow from %s to %s over %s: %w", n.fabric.HostName(src), n.fabric.HostName(dst), topo.SpineName(spine), err)
 		}
 		local = netip.AddrPortFrom(local.Addr(), p)
 	}
-	return n.of(src).Connect(local, remote, n.options(port))
+	return t.Connect(n.of(src), local, remote, n.options(port))
 }
 
 func (n *network) sourcePort(src topo.HostID, local netip.Addr, remote netip.AddrPort, spine int) (uint16, error) {
