@@ -1,10 +1,4 @@
-// Package philae compares coflow schedulers on packets, at the scale of a machine of
-// two processors: switch.yaml and leaf-spine.yaml, with the generated trace
-// coflows.txt or the public Facebook trace. Its tests keep what the comments of these
-// files and docs/philae.md say true.
-//
-// It has no code of its own.
-package philae
+package main
 
 import (
 	"bytes"
@@ -26,10 +20,10 @@ var (
 
 const mb workloads.Megabytes = 1_000_000
 
-// coflows is what coflows.txt was generated from: ports, coflows, span, bytes and the
+// generated is what coflows.txt was generated from: ports, coflows, span, bytes and the
 // shares of the four bins are about those of the first 100 coflows of the Facebook
 // trace. There one coflow has 82 % of the bytes; here a few share them.
-var coflows = workloads.Synthetic{
+var generated = workloads.Synthetic{
 	Name: "coflows.txt", Ports: 150, Coflows: 100, Span: 470 * time.Second,
 	Bins: []workloads.SyntheticBin{
 		{Share: 60, Mappers: [2]int{1, 4}, Reducers: [2]int{1, 4}, Flow: [2]workloads.Megabytes{1 * mb, 5 * mb}},
@@ -42,7 +36,7 @@ var coflows = workloads.Synthetic{
 const coflowsSeed = 1
 
 func TestCoflowsAreGenerated(t *testing.T) {
-	trace, err := coflows.Generate(coflowsSeed)
+	trace, err := generated.Generate(coflowsSeed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +130,7 @@ func TestFacebook(t *testing.T) {
 
 // The generated trace has about as many bytes as what it stands for: 1.25 million MB.
 func TestCoflowsHaveTheSize(t *testing.T) {
-	trace, err := coflows.Generate(coflowsSeed)
+	trace, err := generated.Generate(coflowsSeed)
 	if err != nil {
 		t.Fatal(err)
 	}
