@@ -36,7 +36,11 @@ file's name or by --to. A file may be -, standard input or output.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+<<<<<<< HEAD
 	cmd.AddCommand(a.traceInfoCmd(), a.traceConvertCmd(), a.traceScaleCmd(), a.traceFilterCmd(), a.traceGenerateCmd(), a.traceDeriveCmd(), a.traceSimulateCmd())
+=======
+	cmd.AddCommand(a.traceInfoCmd(), a.traceConvertCmd(), a.traceScaleCmd(), a.traceFilterCmd(), a.traceGenerateCmd(), a.traceDeriveCmd())
+>>>>>>> tracegen
 	return cmd
 }
 

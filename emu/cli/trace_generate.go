@@ -17,7 +17,7 @@ func (a *app) traceGenerateCmd() *cobra.Command {
 	var seed uint64
 	var g workloads.Facebook
 	cmd := &cobra.Command{
-		Use: "generate -o FILE", Short: "Generate a trace like that of Facebook, of any size",
+		Use: "generate -o OUT", Short: "Generate a trace like that of Facebook, of any size",
 		Long: `Generate draws a trace whose widths, sizes, skews, ports and arrivals are distributed as
 in the public trace of Facebook, and needs no file. The same flags and seed give the same
 file. docs/traces.md tells how near it comes to the trace, and what of it it does not have.
@@ -44,14 +44,15 @@ On fewer than 150 ports wide coflows have proportionally fewer mappers and reduc
 			if err != nil {
 				return err
 			}
-			if format == "" {
-				format = workloads.FormatBenchmark
-			}
 			t, err := g.Generate(seed)
 			if err != nil {
 				return usageError{err}
 			}
+<<<<<<< HEAD
 			return a.writeTrace(out, format, format, t, []string{traceSummary(t)})
+=======
+			return a.writeTrace(out, format, workloads.FormatBenchmark, t, nil)
+>>>>>>> tracegen
 		},
 	}
 	f := cmd.Flags()
@@ -66,18 +67,6 @@ On fewer than 150 ports wide coflows have proportionally fewer mappers and reduc
 	return cmd
 }
 
-// traceSummary is what a trace came to, in one line.
-func traceSummary(t *workloads.Trace) string {
-	flows := 0
-	var size workloads.Megabytes
-	for _, c := range t.Coflows {
-		flows += c.Width()
-		size += c.Size()
-	}
-	last := t.Coflows[len(t.Coflows)-1].Arrival
-	return fmt.Sprintf("%d coflows of %d flows and %v MB on %d ports, the last at %v", len(t.Coflows), flows, size, t.Ports, last)
-}
-
 // derivation is one kind of derived trace.
 type derivation struct {
 	name, doc string
@@ -88,7 +77,7 @@ type derivation struct {
 func (a *app) traceDeriveCmd() *cobra.Command {
 	var in traceInput
 	var out traceOutput
-	var kind, k, mb string
+	var kind, k string
 	var seed uint64
 	var width, copies int
 	skew := workloads.MantriSkew
@@ -102,13 +91,13 @@ func (a *app) traceDeriveCmd() *cobra.Command {
 				d, err := workloads.LowSkewFiltered(t, least)
 				return d, nil, err
 			}},
-		{"mantri", "with skew among the mappers of a coflow, reducers' bytes kept", []string{"seed", "mb", "p50", "p90"},
+		{"mantri", "with skew among the mappers of a coflow, reducers' bytes kept", []string{"seed", "p50", "p90"},
 			func(t *workloads.Trace) (*workloads.Trace, []string, error) {
-				unit, ok := map[string]units.Bytes{"MB": units.MB, "MiB": units.MiB}[mb]
-				if !ok {
-					return nil, nil, usageError{fmt.Errorf("--mb %q: want MB (10⁶ bytes) or MiB (2²⁰)", mb)}
+				mb := units.MiB
+				if out.mb == "MB" {
+					mb = units.MB
 				}
-				d, err := workloads.MantriLike(t, skew, unit, seed)
+				d, err := workloads.MantriLike(t, skew, mb, seed)
 				if err != nil {
 					return nil, nil, err
 				}
@@ -138,13 +127,13 @@ func (a *app) traceDeriveCmd() *cobra.Command {
 		fmt.Fprintf(&list, "  %-10s %s\n", d.name, d.doc)
 	}
 	cmd := &cobra.Command{
-		Use: "derive FILE -o FILE --kind KIND", Short: "Derive a trace as the evaluation of Philae does: skewed, wide, replicated",
+		Use: "derive IN -o OUT --kind KIND", Short: "Derive a trace as Philae's evaluation does: skewed, wide, replicated",
 		Long: `Derive makes another trace of one, by the kinds that the evaluation of Philae (USENIX ATC
 2019) uses:
 
 ` + list.String() + `
 Low-skew and wide keep ids, arrivals and ports of the coflows they keep, mantri of all;
-replicate numbers copy k of coflow c as copies × c + k. FILE may be -, standard input.
+replicate numbers copy k of coflow c as copies × c + k. IN may be -, standard input.
 docs/traces.md tells exactly what is kept and what is drawn.`,
 		Example: `  testbed trace derive FB2010-1Hr-150-0.txt -o skew3.txt --kind low-skew --k 3
   testbed trace derive FB2010-1Hr-150-0.txt -o mantri.flows --kind mantri --seed 1
@@ -158,26 +147,30 @@ docs/traces.md tells exactly what is kept and what is drawn.`,
 			if err := onlyFlags(cmd, kinds, at); err != nil {
 				return err
 			}
+			if kind == "mantri" && out.even {
+				return usageError{fmt.Errorf("trace derive: --even takes away the skew that --kind mantri makes: want one of them")}
+			}
 			format, err := out.check("derive")
 			if err != nil {
 				return err
 			}
-			t, inFormat, remarks, err := a.readTrace(args[0], in)
+			t, was, remarks, err := a.readTrace(args[0], in)
 			if err != nil {
 				return err
 			}
 			d, said, err := kinds[at].derive(t)
 			if err != nil {
-				return err
+				return fmt.Errorf("trace derive: %w", err)
 			}
-			if format == "" {
-				format = inFormat
-				if kind == "mantri" && format == workloads.FormatBenchmark {
-					format = workloads.FormatFlows // the other cannot say what mappers send
-				}
+			if kind == "mantri" && was == workloads.FormatBenchmark {
+				was = workloads.FormatFlows // the other cannot say what mappers send
 			}
+<<<<<<< HEAD
 			remarks = append(remarks, traceSummary(d))
 			err = a.writeTrace(out, format, inFormat, d, append(remarks, said...))
+=======
+			err = a.writeTrace(out, format, was, d, append(remarks, said...))
+>>>>>>> tracegen
 			if err != nil && kind == "mantri" && format == workloads.FormatBenchmark {
 				return hinted{err, "write it as FILE.flows, or with --to flows"}
 			}
@@ -188,7 +181,6 @@ docs/traces.md tells exactly what is kept and what is drawn.`,
 	f.StringVar(&kind, "kind", "", strings.Join(names, ", ")+" (required)")
 	f.StringVar(&k, "k", "1", "low-skew: largest flow over smallest that a coflow must exceed")
 	f.Uint64Var(&seed, "seed", 1, "mantri: what the luck is drawn from")
-	f.StringVar(&mb, "mb", "MiB", "mantri: a MB of a trace that does not say it, MB (10⁶ bytes) or MiB (2²⁰)")
 	f.Float64Var(&skew.P50, "p50", skew.P50, "mantri: coefficient of variation among mappers, median over coflows")
 	f.Float64Var(&skew.P90, "p90", skew.P90, "mantri: the same at the 90th percentile")
 	f.IntVar(&width, "thin", workloads.ThinCoflow, "wide: most flows of a coflow that is left out")
@@ -196,7 +188,6 @@ docs/traces.md tells exactly what is kept and what is drawn.`,
 	in.add(cmd)
 	out.add(cmd)
 	completer(cmd)("kind", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
-	completer(cmd)("mb", cobra.FixedCompletions([]string{"MB", "MiB"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
