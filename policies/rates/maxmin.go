@@ -10,10 +10,11 @@ import (
 // rate of a flow is the lowest level on its path.
 //
 // Whoever uses it sets left and n, and calls next until nothing rises any more; for
-// every link that next returns, it takes the flows that rose until then off the other
-// links on their paths.
+// every link that next returns, it takes the flows that rose until then off the links
+// on their paths. There is one link more than the fabric has: none, for paths that are
+// filled up with it.
 type levels struct {
-	left  []float64 // by link: what flows that stopped rising leave
+	left  []float64 // by link: what flows that stopped rising leave; rounding may make it less than 0
 	n     []float64 // by link: flows that rise
 	level []float64 // by link: +Inf until it is full
 	now   float64
@@ -37,7 +38,7 @@ func (f *levels) begin(links int) {
 // ready is to be called when left and n are set.
 func (f *levels) ready() {
 	f.heap, f.now = f.heap[:0], 0
-	for l, n := range f.n {
+	for l, n := range f.n[:len(f.n)-1] {
 		if n > 0 {
 			f.heap = append(f.heap, mark{f.left[l] / n, int32(l)})
 		}
@@ -64,7 +65,7 @@ func (f *levels) next() int32 {
 		}
 		f.now = max(f.now, top.level)
 		f.pop()
-		f.level[l] = f.now
+		f.level[l], f.n[l] = f.now, 0
 		return l
 	}
 	return -1
@@ -73,7 +74,7 @@ func (f *levels) next() int32 {
 // stop takes so many flows that have stopped rising off a link.
 func (f *levels) stop(l int32, flows float64) {
 	f.n[l] -= flows
-	f.left[l] = max(f.left[l]-flows*f.now, 0)
+	f.left[l] -= float64(flows * f.now)
 }
 
 // rises tells whether a link is not full yet.
@@ -165,7 +166,6 @@ func (f *filling) run(s *Sharer) {
 		if len(f.path) > 0 {
 			f.stopListed(l)
 		}
-		f.n[l] = 0
 	}
 	for _, m := range f.members {
 		s.spread(m.d, m.p, f.level)
