@@ -52,7 +52,7 @@ func TestAaloQueues(t *testing.T) {
 		{5, 3, 3, 10485760 * 1000}, // never up
 		{5, 99, 9, 0},              // no such queue: the last
 	} {
-		v := viewOf(f, []demandOf{{0, 4, 1}})
+		v := view(f, []demandOf{{0, 4, 1}})
 		v.Coflows[0].Sent, v.Coflows[0].Queue = tt.sent, tt.was
 		var s policies.Schedule
 		DefaultAalo().Schedule(v, &s)
@@ -62,7 +62,7 @@ func TestAaloQueues(t *testing.T) {
 	}
 	one := DefaultAalo()
 	one.Count = 1
-	v := viewOf(f, []demandOf{{0, 4, 1}})
+	v := view(f, []demandOf{{0, 4, 1}})
 	v.Coflows[0].Sent = 1 << 40
 	var s policies.Schedule
 	one.Schedule(v, &s)
@@ -73,7 +73,7 @@ func TestAaloQueues(t *testing.T) {
 
 func TestAaloOracleQueues(t *testing.T) {
 	f := eightMillis(t, 8)
-	v := viewOf(f, []demandOf{{0, 4, 10 * mib}}, []demandOf{{0, 4, 10*mib + 1}}, []demandOf{{0, 4, 60 * mib}, {1, 4, 40*mib + 1}})
+	v := view(f, []demandOf{{0, 4, 10 * mib}}, []demandOf{{0, 4, 10*mib + 1}}, []demandOf{{0, 4, 60 * mib}, {1, 4, 40*mib + 1}})
 	for i := range v.Coflows {
 		v.Coflows[i].Sent = 1 << 40 // does not count
 	}
@@ -88,7 +88,7 @@ func TestAaloOracleQueues(t *testing.T) {
 // later waits.
 func TestAaloFIFO(t *testing.T) {
 	f := eightMillis(t, 8)
-	v := viewOf(f, []demandOf{{0, 4, 1}}, []demandOf{{0, 5, 1}}, []demandOf{{0, 6, 1}}, []demandOf{{0, 7, 1}})
+	v := view(f, []demandOf{{0, 4, 1}}, []demandOf{{0, 5, 1}}, []demandOf{{0, 6, 1}}, []demandOf{{0, 7, 1}})
 	v.Now = time.Second
 	for i, c := range []struct {
 		sent  units.Bytes
@@ -116,7 +116,7 @@ func TestAaloFIFO(t *testing.T) {
 // 1 and 9, share the links.
 func TestAaloWeights(t *testing.T) {
 	f := eightMillis(t, 8)
-	v := viewOf(f, []demandOf{{0, 4, 1}}, []demandOf{{0, 5, 1}}, []demandOf{{0, 6, 1}}, []demandOf{{0, 7, 1}})
+	v := view(f, []demandOf{{0, 4, 1}}, []demandOf{{0, 5, 1}}, []demandOf{{0, 6, 1}}, []demandOf{{0, 7, 1}})
 	v.Coflows[1].Sent, v.Coflows[2].Sent, v.Coflows[3].Queue = 11*mib, 12*mib, 9
 	a := DefaultAalo()
 	a.Weighted = true

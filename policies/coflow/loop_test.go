@@ -183,7 +183,7 @@ func (l *loop) run(jobs []job) []time.Duration {
 
 func newRunning(f *topo.Fabric, place int, j job) *running {
 	c := &running{place: place, job: j}
-	v := viewOf(f, j.flows)
+	v := view(f, j.flows)
 	c.state = v.Coflows[0]
 	c.state.ID, c.state.Arrival, c.state.Since = workloads.CoflowID(place+1), j.at, j.at
 	var flows []rates.Flow
@@ -228,3 +228,6 @@ func (c *running) show(needs policies.Knowledge) policies.CoflowState {
 	}
 	return s
 }
+
+// view is what there is to see of coflows that have just arrived.
+func view(f *topo.Fabric, coflows ...[]demandOf) *policies.View { return viewOf(f, coflows...).View }

@@ -192,8 +192,11 @@ func bottleneck(v *policies.View, c *policies.CoflowState) quotient {
 	q := quotient{0, 1}
 	for i := range c.Links {
 		l := &c.Links[i]
-		at := quotient{max(int64(l.Remaining), 0), max(int64(v.Capacity[l.Link]), 0)}
-		if at.rate == 0 {
+		at := quotient{max(int64(l.Remaining), 0), int64(v.Capacity[l.Link])}
+		if at.rate == q.rate && at.bytes <= q.bytes {
+			continue // links of one capacity are the common case
+		}
+		if at.rate <= 0 {
 			return quotient{math.MaxInt64, 0}
 		}
 		if at.compare(q) > 0 {

@@ -159,7 +159,7 @@ func (p Philae) place(v *policies.View, s *policies.Schedule, kind, queue []int)
 	}
 	if p.contention() {
 		const each = 3
-		seen, n := s.Counts(each*len(kind)), ports(v)
+		seen, n := s.Counts(each*len(kind)), portCount(v)
 		kept := true
 		for i, k := range kind {
 			c := &v.Coflows[i]

@@ -126,7 +126,7 @@ func TestPilotChoice(t *testing.T) {
 		{"two new ones", 1, nil, [][]demandOf{square, square}, []string{"0->6", "1->7"}, []string{"0->6", "1->7"}},
 		{"thin", 1, nil, [][]demandOf{square[:7]}, nil, []string(nil)},
 	} {
-		v := func() *policies.View { return busyAt(shown(viewOf(f, tt.coflows...), tt.coflows...), tt.busy) }
+		v := func() *policies.View { return busyAt(shown(view(f, tt.coflows...), tt.coflows...), tt.busy) }
 		p, sim := with(tt.number)
 		if d := cmp.Diff(tt.leastOf, pilotsOf(v(), p)); d != "" {
 			t.Errorf("%s, least busy (-want +got):\n%s", tt.name, d)
@@ -137,7 +137,7 @@ func TestPilotChoice(t *testing.T) {
 	}
 	p, _ := with(1)
 	p.Metric = LeastContention
-	if got := pilotsOf(shown(viewOf(f, square), square), p); got != nil {
+	if got := pilotsOf(shown(view(f, square), square), p); got != nil {
 		t.Errorf("policy C takes pilots %v", got)
 	}
 }
@@ -152,7 +152,7 @@ func TestRandomPilots(t *testing.T) {
 	count := map[string]int{}
 	const runs = 4000
 	for i := range runs {
-		v := shown(viewOf(f, flows, flows), flows, flows)
+		v := shown(view(f, flows, flows), flows, flows)
 		p.Seed = int64(i)
 		got := pilotsOf(v, p)
 		if len(got) != 6 || got[0] == got[1] || got[1] == got[2] || got[0] == got[2] {
@@ -172,7 +172,7 @@ func TestRandomPilots(t *testing.T) {
 			t.Errorf("%s is a pilot %v times, want about %v", pair, n, want)
 		}
 	}
-	v := shown(viewOf(f, flows, flows), flows, flows)
+	v := shown(view(f, flows, flows), flows, flows)
 	if got := pilotsOf(v, p); slices.Equal(got[:3], got[3:]) {
 		t.Errorf("two coflows that arrive together draw the same: %v", got)
 	}
@@ -181,7 +181,7 @@ func TestRandomPilots(t *testing.T) {
 // worked is a coflow of 2 senders and 4 receivers whose one pilot of 2 MiB has
 // ended, among others: one shares its sender 0, one its sender 0 and receiver 4.
 func worked(t testing.TB) *policies.View {
-	v := viewOf(eightMillis(t, 12), all(hosts(0, 1), hosts(4, 7), 2*mib), []demandOf{{0, 8, mib}}, []demandOf{{0, 4, mib}})
+	v := view(eightMillis(t, 12), all(hosts(0, 1), hosts(4, 7), 2*mib), []demandOf{{0, 8, mib}}, []demandOf{{0, 4, mib}})
 	c := &v.Coflows[0]
 	c.Pilots, c.PilotSent, c.Sent, c.Left = 1, 2*mib, 7*mib, 5
 	return v
@@ -306,7 +306,7 @@ func steps(s *policies.Schedule) (out []string) {
 func TestPhilaeSteps(t *testing.T) {
 	f := eightMillis(t, 12)
 	wide, thin := all(hosts(0, 1), hosts(4, 7), 1), []demandOf{{0, 4, 1}}
-	v := viewOf(f, thin, wide, wide, thin, wide, wide, wide)
+	v := view(f, thin, wide, wide, thin, wide, wide, wide)
 	v.Now = time.Second
 	for i, pilots := range []units.Bytes{1: 0, 2: 0, 4: 1, 5: 40 * mib, 6: 1} {
 		c := &v.Coflows[i]

@@ -172,7 +172,7 @@ func (p PhilaeSim) impact(v *policies.View, c *policies.CoflowState, contention 
 // cycleBytes is what a flow that is given its ports sends in one cycle.
 func (p PhilaeSim) cycleBytes(v *policies.View, c *policies.CoflowState) int64 {
 	var most int64
-	for _, l := range atPorts(c, ports(v)) {
+	for _, l := range atPorts(c, portCount(v)) {
 		most = max(most, int64(v.Capacity[l.Link].BytesIn(p.Cycle)))
 	}
 	return most

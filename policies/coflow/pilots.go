@@ -58,7 +58,7 @@ func (p Sampling) pilots(c *policies.CoflowState) int {
 
 // busy are how many unfinished pilots there are at each port.
 func busy(v *policies.View, s *policies.Schedule) []int {
-	n := s.Ints(ports(v))
+	n := s.Ints(portCount(v))
 	for i := range v.Coflows {
 		for _, l := range atPorts(&v.Coflows[i], len(n)) {
 			n[l.Link] += l.Pilots

@@ -122,10 +122,10 @@ func product(a, b, c int64) int64 {
 	return int64(min(q, math.MaxInt64))
 }
 
-// ports is how many links are hosts' own: those before it in order of ID. Links
+// portCount is how many links are hosts' own: those before it in order of ID. Links
 // between switches are no ports of the literature's one big switch, and every
 // coflow between racks would share them.
-func ports(v *policies.View) int { return 2 * v.Fabric.Hosts() }
+func portCount(v *policies.View) int { return 2 * v.Fabric.Hosts() }
 
 // atPorts are the links of a coflow that are ports: LinkStates come by Link.
 func atPorts(c *policies.CoflowState, ports int) []policies.LinkState {
@@ -142,7 +142,7 @@ func atPorts(c *policies.CoflowState, ports int) []policies.LinkState {
 
 // crowds are how many coflows have unfinished flows at each port.
 func crowds(v *policies.View, s *policies.Schedule) []int {
-	n := s.Ints(ports(v))
+	n := s.Ints(portCount(v))
 	for i := range v.Coflows {
 		for _, l := range atPorts(&v.Coflows[i], len(n)) {
 			n[l.Link]++
@@ -155,7 +155,7 @@ func crowds(v *policies.View, s *policies.Schedule) []int {
 // unfinished flow at one of the ports where it has one. Negative groups have no
 // members.
 func contentions(v *policies.View, s *policies.Schedule, group []int) []int {
-	n, words := ports(v), (len(group)+63)/64
+	n, words := portCount(v), (len(group)+63)/64
 	at := s.Words(n * words)
 	for i, g := range group {
 		if g < 0 {

@@ -109,7 +109,11 @@ func (p Sincronia) bssi(v *policies.View, s *policies.Schedule) []int {
 			}
 			links[used] = l
 			used++
+			// All links of one capacity is the common case, and this the inner loop.
 			q := quotient{total[l], int64(v.Capacity[l])}
+			if q.rate == longest.rate && q.bytes < longest.bytes {
+				continue
+			}
 			if c := q.compare(longest); c > 0 || c == 0 && l < at {
 				at, longest = l, q
 			}
@@ -134,8 +138,9 @@ func (p Sincronia) bssi(v *policies.View, s *policies.Schedule) []int {
 		}
 		c := order[last]
 		if at >= 0 {
+			falls := weight[c]
 			for _, i := range order[:left] {
-				weight[i] = max(weight[i]-float64(weight[c]*float64(on[i]))/float64(on[c]), 0)
+				weight[i] = max(weight[i]-float64(falls*float64(on[i]))/float64(on[c]), 0)
 			}
 			for j := range v.Coflows[c].Links {
 				if l := &v.Coflows[c].Links[j]; v.Capacity[l.Link] > 0 {
@@ -162,7 +167,13 @@ func (p Sincronia) later(v *policies.View, weight []float64, on []int64, a, b in
 
 // linkOf is what a coflow has to do with a link, nil for nothing.
 func linkOf(c *policies.CoflowState, link int) *policies.LinkState {
-	lo, hi := 0, len(c.Links)
+	n := len(c.Links)
+	if n == 0 {
+		return nil
+	}
+	// Links are in order and different, so a coflow that crosses nearly all has this
+	// one nearly where its number says.
+	lo, hi := max(0, n-1-(int(c.Links[n-1].Link)-link)), min(n, link-int(c.Links[0].Link)+1)
 	for lo < hi {
 		mid := int(uint(lo+hi) >> 1)
 		if int(c.Links[mid].Link) < link {
@@ -171,7 +182,7 @@ func linkOf(c *policies.CoflowState, link int) *policies.LinkState {
 			hi = mid
 		}
 	}
-	if lo < len(c.Links) && int(c.Links[lo].Link) == link {
+	if lo < n && int(c.Links[lo].Link) == link {
 		return &c.Links[lo]
 	}
 	return nil
