@@ -51,7 +51,9 @@ type Demand struct {
 
 	live, pilot []uint64 // by place: unfinished; a pilot, nil for none
 	unfinished  int
+	piloting    int // unfinished pilots
 	unlimited   int // unfinished flows that cross no link
+	grid        *grid
 
 	moving   []int32 // flows with a rate, and some that had one and ended
 	unsorted bool    // moving is out of order
@@ -107,6 +109,9 @@ func NewDemand(flows []Flow, links int) *Demand {
 		}
 	}
 	d.number()
+	if d.mistake == nil {
+		d.grid = newGrid(d)
+	}
 	return d
 }
 
@@ -154,7 +159,7 @@ func (d *Demand) number() {
 	n := len(d.links) + 1
 	d.count, d.pilots, d.bits = make([]int32, n), make([]int32, n), make([]float64, n)
 	d.states = make([]policies.LinkState, 0, n)
-	d.unlimited = 0
+	d.unlimited, d.piloting = 0, 0
 	for w, set := range d.live {
 		for ; set != 0; set &= set - 1 {
 			d.load(w*64+bits.TrailingZeros64(set), 1)
@@ -172,6 +177,9 @@ func (d *Demand) load(place int, n int32) {
 		d.unlimited += int(n)
 	}
 	pilot := d.Pilot(place)
+	if pilot {
+		d.piloting += int(n)
+	}
 	for _, l := range p {
 		s := d.slot[l]
 		d.count[s] += n
@@ -250,6 +258,7 @@ func (d *Demand) SetPath(place int, l []topo.LinkID) {
 	}
 	d.paths = nil
 	ended := d.Ended(place)
+	first, last := d.ends(place)
 	if !ended {
 		d.load(place, -1)
 		d.take(place, d.Left[place])
@@ -266,12 +275,39 @@ func (d *Demand) SetPath(place int, l []topo.LinkID) {
 		}
 		slices.Sort(d.links)
 		d.number()
+		d.regrid()
 		return
 	}
 	if !ended {
 		d.load(place, 1)
 		d.take(place, -d.Left[place])
 	}
+	if f, l := d.ends(place); f != first || l != last {
+		d.regrid()
+	} else if d.grid != nil {
+		d.grid.core = d.stride > 2
+	}
+}
+
+// regrid makes the grid anew, if the flows still are in order for one.
+func (d *Demand) regrid() {
+	d.grid = nil
+	if d.mistake != nil {
+		return
+	}
+	g := newGrid(d)
+	if g == nil {
+		return
+	}
+	for i := range d.Left {
+		if d.Pilot(i) {
+			g.makePilot(d, i)
+		}
+		if d.Ended(i) {
+			g.end(d, i)
+		}
+	}
+	d.grid = g
 }
 
 // take lowers what is left on a flow's links.
@@ -293,9 +329,13 @@ func (d *Demand) MakePilot(place int) {
 		d.pilot = make([]uint64, len(d.live))
 	}
 	d.pilot[place/64] |= 1 << (place % 64)
+	if d.grid != nil {
+		d.grid.makePilot(d, place)
+	}
 	if d.Ended(place) {
 		return
 	}
+	d.piloting++
 	for _, l := range d.path[place*d.stride : (place+1)*d.stride] {
 		d.pilots[d.slot[l]]++
 	}
@@ -316,6 +356,9 @@ func (d *Demand) End(place int) {
 	d.take(place, d.Left[place])
 	d.live[place/64] &^= 1 << (place % 64)
 	d.unfinished--
+	if d.grid != nil {
+		d.grid.end(d, place)
+	}
 	d.ended = d.ended || d.Rate[place] > 0
 	d.Left[place], d.Rate[place] = 0, 0
 }
@@ -408,6 +451,38 @@ func (d *Demand) add(place int32, rate float64) {
 	d.Rate[place] += rate
 }
 
+// raising raises rates of many flows of a demand, in order.
+type raising struct {
+	rate   []float64
+	moving []int32 // with room for all that are raised
+	n      int     // of moving
+	mixed  bool    // what is added to moving comes before some of it
+}
+
+// reserve prepares raising the rates of listed flows, each once. raised is to follow.
+func (d *Demand) reserve(list []int32) raising {
+	mixed := len(d.moving) > 0 && len(list) > 0 && list[0] < d.moving[len(d.moving)-1]
+	m := slices.Grow(d.moving, len(list)+1)
+	return raising{d.Rate, m[:cap(m)], len(m), mixed}
+}
+
+func (r *raising) raise(place int32, rate float64) {
+	// Written in any case, so that there is no branch to guess: it counts only if it
+	// moves now and did not before.
+	r.moving[r.n] = place
+	had := r.rate[place]
+	has := had + rate
+	r.rate[place] = has
+	if had == 0 && has > 0 {
+		r.n++
+	}
+}
+
+func (d *Demand) raised(r raising) {
+	d.unsorted = d.unsorted || r.mixed && r.n > len(d.moving)
+	d.moving = r.moving[:r.n]
+}
+
 // stop sets all rates to 0.
 func (d *Demand) stop() {
 	if len(d.moving) > len(d.Rate)/4 {
@@ -456,20 +531,59 @@ func of(p policies.Part) parts {
 	return pilots | others
 }
 
-// places appends the places of the unfinished flows of some parts, in order.
-func (d *Demand) places(p parts, to []int32) []int32 {
-	if p == pilots && d.pilot == nil {
-		return to
+// serves is how many unfinished flows of some parts there are.
+func (d *Demand) serves(p parts) int {
+	switch p {
+	case pilots:
+		return d.piloting
+	case others:
+		return d.unfinished - d.piloting
 	}
+	return d.unfinished
+}
+
+// crossing is how many unfinished flows of some parts cross the link of a slot.
+func (d *Demand) crossing(slot int, p parts) int32 {
+	switch p {
+	case pilots:
+		return d.pilots[slot]
+	case others:
+		return d.count[slot] - d.pilots[slot]
+	}
+	return d.count[slot]
+}
+
+// places are those of the unfinished flows of some parts, in order, written over a
+// slice.
+func (d *Demand) places(p parts, to []int32) []int32 {
+	n := d.serves(p)
+	if cap(to) < n {
+		to = make([]int32, n, n+n/2)
+	}
+	to = to[:n]
+	i := 0
 	for w, set := range d.live {
-		switch {
-		case p == pilots:
-			set &= d.pilot[w]
-		case p == others && d.pilot != nil:
-			set &^= d.pilot[w]
+		if i == n {
+			break
+		}
+		if p != pilots|others && d.pilot != nil {
+			if p == pilots {
+				set &= d.pilot[w]
+			} else {
+				set &^= d.pilot[w]
+			}
+		}
+		if set == math.MaxUint64 {
+			full := to[i : i+64]
+			for j := range full {
+				full[j] = int32(w*64 + j)
+			}
+			i += 64
+			continue
 		}
 		for ; set != 0; set &= set - 1 {
-			to = append(to, int32(w*64+bits.TrailingZeros64(set)))
+			to[i] = int32(w*64 + bits.TrailingZeros64(set))
+			i++
 		}
 	}
 	return to

@@ -34,16 +34,20 @@ type Sharer struct {
 	before   []float64 // the same when the step began
 	n        []float64 // flows, or bits, of what is being served
 
-	part []float64 // capacity within the budget of the step
-	used []float64 // what rates so far take
+	part  []float64 // capacity within the budget of the step
+	share []float64 // what one flow can have
 
 	budgets []float64 // what is left of them: those of the first, by link, of the second, ...
 
 	fates []fate  // by coflow
 	named []int   // by coflow: one more than the last step to name it
 	pool  []parts // by coflow: served by a step of rule Free
-	list  []int32
-	fill  filling
+	list  []int32 // places of the flows being served
+
+	offers []uint64 // see offer
+	cols   []uint64 // see pick
+
+	fill filling
 }
 
 // fate is what the last MADD or Equal step to look at a coflow did with it.
@@ -172,7 +176,7 @@ func sized[E any](s []E, n int) []E {
 func (s *Sharer) start(sch *policies.Schedule, demands []*Demand, capacity []float64) {
 	s.demands = demands
 	n := len(capacity)
-	for _, v := range []*[]float64{&s.capacity, &s.floor, &s.free, &s.whole, &s.within, &s.before, &s.part, &s.used, &s.n} {
+	for _, v := range []*[]float64{&s.capacity, &s.floor, &s.free, &s.whole, &s.within, &s.before, &s.part, &s.share, &s.n} {
 		*v = sized(*v, n+1)
 	}
 	for l, c := range capacity {
@@ -234,10 +238,17 @@ func (s *Sharer) step(st *policies.Step) error {
 		s.maxmin(st)
 	case policies.Even:
 		s.even(st)
-	case policies.Greedy, policies.Whole, policies.MADD, policies.Equal:
+	case policies.Greedy, policies.Whole:
+		s.offer(st.Rule)
 		for _, c := range st.Coflows {
 			if s.takes(st, c) {
-				s.coflow(st, c)
+				s.flows(s.demands[c], of(st.Part), st.Rule == policies.Whole)
+			}
+		}
+	case policies.MADD, policies.Equal:
+		for _, c := range st.Coflows {
+			if d := s.demands[c]; s.takes(st, c) && d.serves(of(st.Part)) > 0 {
+				s.fates[c] = s.together(d, st)
 			}
 		}
 	case policies.Explicit:
@@ -246,25 +257,6 @@ func (s *Sharer) step(st *policies.Step) error {
 		return fmt.Errorf("rule %d is not known", st.Rule)
 	}
 	return nil
-}
-
-// coflow serves one coflow by a rule that takes them one by one.
-func (s *Sharer) coflow(st *policies.Step, c int) {
-	d := s.demands[c]
-	s.list = d.places(of(st.Part), s.list[:0])
-	if len(s.list) == 0 {
-		return
-	}
-	switch st.Rule {
-	case policies.Greedy:
-		s.greedy(d)
-	case policies.Whole:
-		s.alone(d)
-	case policies.MADD:
-		s.fates[c] = s.madd(d, st.Within.Seconds())
-	case policies.Equal:
-		s.fates[c] = s.equal(d)
-	}
 }
 
 // takes tells whether a step serves a coflow.
@@ -306,21 +298,26 @@ func (d *Demand) route(place int32) []int32 {
 	return d.path[int(place)*d.stride : (int(place)+1)*d.stride]
 }
 
-func (s *Sharer) greedy(d *Demand) {
-	for _, i := range s.list {
-		p := d.route(i)
-		if rate := s.least(p); rate > 0 {
-			s.grant(d, i, p, rate)
-		}
+// flows is rules Greedy and Whole for one coflow.
+func (s *Sharer) flows(d *Demand, p parts, whole bool) {
+	if d.serves(p) == 0 {
+		return
 	}
-}
-
-// alone is rule Whole.
-func (s *Sharer) alone(d *Demand) {
+	if d.grid != nil {
+		s.pick(d, p, whole)
+		return
+	}
+	s.list = d.places(p, s.list)
 	for _, i := range s.list {
-		p := d.route(i)
-		if rate := s.alike(p, d.none); rate > 0 {
-			s.grant(d, i, p, rate)
+		path := d.route(i)
+		var rate float64
+		if whole {
+			rate = s.alike(path, d.none)
+		} else {
+			rate = s.least(path)
+		}
+		if rate > 0 {
+			s.grant(d, i, path, rate)
 		}
 	}
 }
@@ -347,110 +344,193 @@ func (s *Sharer) alike(p []int32, none int32) float64 {
 // untouched tells whether a link is left whole.
 func (s *Sharer) untouched(l int32) bool { return s.avail[l] >= s.whole[l]*(1-nothing) }
 
-// need adds a flow's part to what its links are asked for; forget undoes all of it
-// for a coflow.
-func (s *Sharer) need(path []int32, part float64) {
-	for _, l := range path {
-		s.n[l] += part
-	}
-}
-
-func (s *Sharer) forget(d *Demand) {
-	for _, l := range d.links {
-		s.n[l] = 0
-	}
-	s.n[d.none] = 0
-}
-
-func (s *Sharer) madd(d *Demand, within float64) fate {
-	defer s.forget(d)
-	for _, i := range s.list {
-		p := d.route(i)
-		if s.least(p) == 0 {
+// together is rules MADD and Equal for one coflow.
+func (s *Sharer) together(d *Demand, st *policies.Step) fate {
+	p := of(st.Part)
+	for slot, l := range d.links {
+		if d.crossing(slot, p) > 0 && !s.open(l) {
 			return skipped
 		}
-		s.need(p, d.Left[i])
 	}
+	if st.Rule == policies.Equal {
+		s.equal(d, p)
+		return served
+	}
+	return s.madd(d, p, st.Within.Seconds())
+}
+
+func (s *Sharer) equal(d *Demand, p parts) {
+	rate := math.Inf(1)
+	for slot, l := range d.links {
+		if n := d.crossing(slot, p); n > 0 {
+			rate = min(rate, s.avail[l]/float64(n))
+		}
+	}
+	for slot, l := range d.links {
+		s.avail[l] = max(s.avail[l]-float64(d.crossing(slot, p))*rate, 0)
+	}
+	s.list = d.places(p, s.list)
+	to := d.reserve(s.list)
+	for _, i := range s.list {
+		to.raise(i, rate)
+	}
+	d.raised(to)
+}
+
+func (s *Sharer) madd(d *Demand, p parts, within float64) fate {
+	s.list = d.places(p, s.list)
+	s.sum(d)
 	takes := 0.0 // seconds
 	for _, l := range d.links {
 		if s.n[l] > 0 {
 			takes = max(takes, s.n[l]/s.avail[l])
 		}
 	}
-	if within > 0 && takes > within*(1+nothing) {
+	switch {
+	case within > 0 && takes > within*(1+nothing):
+		s.forget(d)
 		return skipped
+	case takes == 0: // all has been received
+		return served
 	}
 	takes = max(takes, within)
-	if takes == 0 {
-		return served // all has been received
+	for _, l := range d.links {
+		s.avail[l] = max(s.avail[l]-s.n[l]/takes, 0)
 	}
+	s.forget(d)
+	to, left := d.reserve(s.list), d.Left
 	for _, i := range s.list {
-		s.grant(d, i, d.route(i), d.Left[i]/takes)
+		to.raise(i, left[i]/takes)
 	}
+	d.raised(to)
 	return served
 }
 
-func (s *Sharer) equal(d *Demand) fate {
-	defer s.forget(d)
+// sum adds up by link, in n, what the listed flows of a demand have left.
+func (s *Sharer) sum(d *Demand) {
+	// Flows of one sender follow one another: its sum is kept at hand.
+	k, path, n := d.stride, d.path, s.n
+	first, sum := d.none, 0.0
 	for _, i := range s.list {
-		p := d.route(i)
-		if s.least(p) == 0 {
-			return skipped
+		v := d.Left[i]
+		at := int(i) * k
+		if path[at] != first {
+			n[first] += sum
+			first, sum = path[at], 0
 		}
-		s.need(p, 1)
+		sum += v
+		if k == 2 {
+			n[path[at+1]] += v
+			continue
+		}
+		for _, l := range path[at+1 : at+k] {
+			n[l] += v
+		}
 	}
-	rate := math.Inf(1)
+	n[first] += sum
+	n[d.none] = 0
+}
+
+// forget zeroes n again after a demand's flows.
+func (s *Sharer) forget(d *Demand) {
 	for _, l := range d.links {
-		if s.n[l] > 0 {
-			rate = min(rate, s.avail[l]/s.n[l])
-		}
+		s.n[l] = 0
 	}
-	for _, i := range s.list {
-		s.grant(d, i, d.route(i), rate)
-	}
-	return served
 }
 
 func (s *Sharer) even(st *policies.Step) {
+	p := of(st.Part)
+	for _, c := range st.Coflows {
+		if s.takes(st, c) {
+			s.count(s.demands[c], p)
+		}
+	}
+	// What a flow can have of each link, in part; what all take of it, in n.
+	for l, n := range s.n {
+		s.share[l] = 0
+		if s.open(int32(l)) {
+			s.share[l] = s.avail[l] / max(n, 1)
+		}
+	}
 	clear(s.n)
-	s.each(st, func(d *Demand, i int32) {
-		if p := d.route(i); s.least(p) > 0 {
-			s.need(p, 1)
+	for _, c := range st.Coflows {
+		if s.takes(st, c) {
+			s.spread(s.demands[c], p, s.share)
 		}
-	})
-	clear(s.used)
-	s.each(st, func(d *Demand, i int32) {
-		p := d.route(i)
-		rate := math.Inf(1)
-		for _, l := range p {
-			if !s.open(l) {
-				return
-			}
-			rate = min(rate, s.avail[l]/max(s.n[l], 1))
-		}
-		d.add(i, rate)
-		for _, l := range p {
-			s.used[l] += rate
-		}
-	})
-	for l := range s.used {
-		s.avail[l] = max(s.avail[l]-s.used[l], 0)
+	}
+	for l, used := range s.n {
+		s.avail[l] = max(s.avail[l]-used, 0)
 	}
 	clear(s.n)
 }
 
-// each calls f for the flows a step serves, in order.
-func (s *Sharer) each(st *policies.Step, f func(d *Demand, place int32)) {
-	for _, c := range st.Coflows {
-		if !s.takes(st, c) {
-			continue
-		}
-		d := s.demands[c]
-		s.list = d.places(of(st.Part), s.list[:0])
-		for _, i := range s.list {
-			f(d, i)
+// count adds to n the flows of a demand on whose path every link has something left.
+func (s *Sharer) count(d *Demand, p parts) {
+	shut := false
+	for slot, l := range d.links {
+		if d.crossing(slot, p) > 0 && !s.open(l) {
+			shut = true
+			break
 		}
 	}
+	if !shut {
+		for slot, l := range d.links {
+			s.n[l] += float64(d.crossing(slot, p))
+		}
+		return
+	}
+	s.list = d.places(p, s.list)
+	for _, i := range s.list {
+		path := d.route(i)
+		if s.least(path) == 0 {
+			continue
+		}
+		for _, l := range path {
+			s.n[l]++
+		}
+	}
+	s.n[d.none] = 0
+}
+
+// spread gives each flow of a demand the least share of a link on its path, and adds
+// it up in n.
+func (s *Sharer) spread(d *Demand, p parts, share []float64) {
+	s.list = d.places(p, s.list)
+	if len(s.list) == 0 {
+		return
+	}
+	k, path, n := d.stride, d.path, s.n
+	to := d.reserve(s.list)
+	first, most, sum := d.none, 0.0, 0.0
+	for _, i := range s.list {
+		at := int(i) * k
+		if path[at] != first {
+			n[first] += sum
+			first, most, sum = path[at], share[path[at]], 0
+		}
+		rate := most
+		if k == 2 {
+			l := path[at+1]
+			if v := share[l]; v < rate {
+				rate = v
+			}
+			n[l] += rate
+		} else {
+			for _, l := range path[at+1 : at+k] {
+				if v := share[l]; v < rate {
+					rate = v
+				}
+			}
+			for _, l := range path[at+1 : at+k] {
+				n[l] += rate
+			}
+		}
+		sum += rate
+		to.raise(i, rate)
+	}
+	n[first] += sum
+	n[d.none] = 0
+	d.raised(to)
 }
 
 // explicit takes rates as they are. The errors of all are told by the first.
@@ -500,23 +580,23 @@ func (s *Sharer) release(st *policies.Step) {
 func (s *Sharer) freely(ceilings bool) {
 	if !ceilings {
 		s.fill.start(s)
+		for c, p := range s.pool {
+			s.fill.join(s.demands[c], p)
+		}
+		s.fill.run(s)
+		return
 	}
 	for c, p := range s.pool {
 		if p == 0 {
 			continue
 		}
 		d := s.demands[c]
-		s.list = d.places(p, s.list[:0])
-		if ceilings {
-			for _, i := range s.list {
-				d.add(i, math.Inf(1))
-			}
-			continue
+		s.list = d.places(p, s.list)
+		to := d.reserve(s.list)
+		for _, i := range s.list {
+			to.raise(i, math.Inf(1))
 		}
-		s.fill.join(d, s.list)
-	}
-	if !ceilings {
-		s.fill.run(s)
+		d.raised(to)
 	}
 }
 
@@ -524,9 +604,7 @@ func (s *Sharer) maxmin(st *policies.Step) {
 	s.fill.start(s)
 	for _, c := range st.Coflows {
 		if s.takes(st, c) {
-			d := s.demands[c]
-			s.list = d.places(of(st.Part), s.list[:0])
-			s.fill.join(d, s.list)
+			s.fill.join(s.demands[c], of(st.Part))
 		}
 	}
 	s.fill.run(s)

@@ -1,0 +1,258 @@
+package rates
+
+import (
+	"math/bits"
+
+	"testbed/policies"
+)
+
+// grid is a demand's flows by the first and the last link of their paths, in sets of
+// bits: what the rules that go flow by flow need to find the next flow that can have
+// something without looking at those that cannot. A demand has one where its flows
+// are in order of their first link, then of their last.
+type grid struct {
+	rows, cols   []int32 // the first links, the last ones, in order
+	rowOf, colOf []int32 // by slot of a link: which of them it is, -1 for none
+
+	// A row is width words, of a bit for each column; a column is height words, of a
+	// bit for each row.
+	width, height int
+	all           []uint64 // by row: flows there were at first
+	base          []int32  // parallel to all: the place of the first flow of a word
+	live, pilot   []uint64 // by row: unfinished; a pilot, nil for none
+	down          []uint64 // by column: unfinished
+
+	// By link: rows and columns with unfinished flows.
+	senders, receivers []uint64
+
+	core bool // paths may have links between the first and the last
+}
+
+// sparse is how many words a grid may have for each flow: one of less use than that
+// is not worth its memory.
+const sparse = 2
+
+// newGrid is the grid of a demand, nil if its flows are in no order for one.
+func newGrid(d *Demand) *grid {
+	n := len(d.Left)
+	if d.stride < 2 || n == 0 || d.unlimited > 0 {
+		return nil
+	}
+	last := make([]bool, len(d.links))
+	rows := 0
+	for i := range n {
+		from, to := d.ends(i)
+		if from == to {
+			return nil
+		}
+		last[d.slot[to]] = true
+		if i == 0 {
+			rows++
+			continue
+		}
+		switch f, t := d.ends(i - 1); {
+		case from > f:
+			rows++
+		case from < f || to <= t:
+			return nil
+		}
+	}
+	g := &grid{rows: make([]int32, 0, rows), rowOf: make([]int32, len(d.links)+1), colOf: make([]int32, len(d.links)+1), core: d.stride > 2}
+	for s := range g.rowOf {
+		g.rowOf[s], g.colOf[s] = -1, -1
+	}
+	for s, is := range last {
+		if is {
+			g.colOf[s] = int32(len(g.cols))
+			g.cols = append(g.cols, d.links[s])
+		}
+	}
+	g.width, g.height = words(len(g.cols)), words(rows)
+	if rows*g.width > sparse*n+64 || len(g.cols)*g.height > sparse*n+64 {
+		return nil
+	}
+	g.all, g.base = make([]uint64, rows*g.width), make([]int32, rows*g.width)
+	g.down = make([]uint64, len(g.cols)*g.height)
+	g.senders, g.receivers = make([]uint64, words(int(d.none))), make([]uint64, words(int(d.none)))
+	for i := range n {
+		from, to := d.ends(i)
+		s := d.slot[from]
+		if g.colOf[s] >= 0 {
+			return nil // the first link of one flow, the last of another
+		}
+		if g.rowOf[s] < 0 {
+			g.rowOf[s] = int32(len(g.rows))
+			g.rows = append(g.rows, from)
+			set(g.senders, from)
+		}
+		r, c := g.rowOf[s], g.colOf[d.slot[to]]
+		w := int(r)*g.width + int(c/64)
+		if g.all[w] == 0 {
+			g.base[w] = int32(i)
+		}
+		g.all[w] |= 1 << (c % 64)
+		set(g.down[int(c)*g.height:], r)
+		set(g.receivers, to)
+	}
+	g.live = append(g.live, g.all...)
+	return g
+}
+
+func set(s []uint64, i int32)   { s[i/64] |= 1 << (i % 64) }
+func unset(s []uint64, i int32) { s[i/64] &^= 1 << (i % 64) }
+
+// ends are the first and the last link of a path.
+func (d *Demand) ends(place int) (first, last int32) {
+	p := d.path[place*d.stride : (place+1)*d.stride]
+	first, last = p[0], p[0]
+	for _, l := range p {
+		if l != d.none {
+			last = l
+		}
+	}
+	return first, last
+}
+
+// end takes a flow off. The demand has counted it off already.
+func (g *grid) end(d *Demand, place int) {
+	from, to := d.ends(place)
+	r, c := g.rowOf[d.slot[from]], g.colOf[d.slot[to]]
+	unset(g.live[int(r)*g.width:], c)
+	unset(g.down[int(c)*g.height:], r)
+	if d.count[d.slot[from]] == 0 {
+		unset(g.senders, from)
+	}
+	if d.count[d.slot[to]] == 0 {
+		unset(g.receivers, to)
+	}
+}
+
+func (g *grid) makePilot(d *Demand, place int) {
+	if g.pilot == nil {
+		g.pilot = make([]uint64, len(g.all))
+	}
+	from, to := d.ends(place)
+	set(g.pilot[int(g.rowOf[d.slot[from]])*g.width:], g.colOf[d.slot[to]])
+}
+
+// of is a word of a row's unfinished flows of some parts.
+func (g *grid) of(w int, p parts) uint64 {
+	switch {
+	case p == pilots|others || p == others && g.pilot == nil:
+		return g.live[w]
+	case g.pilot == nil:
+		return 0
+	case p == pilots:
+		return g.live[w] & g.pilot[w]
+	}
+	return g.live[w] &^ g.pilot[w]
+}
+
+// meet tells whether two sets have something in common.
+func meet(a, b []uint64) bool {
+	for i, w := range a {
+		if w&b[i] != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// offer finds the links at which a flow may begin or end to get something by a rule
+// that goes flow by flow: those with something left, or for Whole those left whole.
+// It may name too many later on, when they have been taken, but not too few.
+func (s *Sharer) offer(rule policies.Rule) {
+	links := len(s.capacity) - 1
+	s.offers = sized(s.offers, words(links))
+	for l := range int32(links) {
+		if s.offered(l, rule == policies.Whole) {
+			set(s.offers, l)
+		}
+	}
+}
+
+func (s *Sharer) offered(l int32, whole bool) bool {
+	return s.open(l) && (!whole || s.untouched(l))
+}
+
+// pick is rules Greedy and Whole for a demand with a grid: the same as going through
+// its flows one by one.
+func (s *Sharer) pick(d *Demand, p parts, whole bool) {
+	g := d.grid
+	if !meet(g.senders, s.offers) || !meet(g.receivers, s.offers) {
+		return
+	}
+	cols := sized(s.cols, g.width) // that are offered
+	s.cols = cols
+	left := 0
+	for w, links := range g.receivers {
+		for b := links & s.offers[w]; b != 0; b &= b - 1 {
+			set(cols, g.colOf[d.slot[w*64+bits.TrailingZeros64(b)]])
+			left++
+		}
+	}
+	for w, links := range g.senders {
+		for b := links & s.offers[w]; b != 0; b &= b - 1 {
+			from := int32(w*64 + bits.TrailingZeros64(b))
+			left -= s.pickRow(d, from, p, whole)
+			if left == 0 {
+				return
+			}
+		}
+	}
+}
+
+// pickRow is pick for the flows of one sender. It says how many receivers are no
+// longer offered.
+func (s *Sharer) pickRow(d *Demand, from int32, p parts, whole bool) (gone int) {
+	g := d.grid
+	if !s.offered(from, whole) {
+		unset(s.offers, from)
+		return 0
+	}
+	row := int(g.rowOf[d.slot[from]]) * g.width
+	for w, cols := range s.cols {
+		for b := g.of(row+w, p) & cols; b != 0; b &= b - 1 {
+			bit := bits.TrailingZeros64(b)
+			to := g.cols[w*64+bit]
+			if !s.offered(to, whole) {
+				s.withdraw(w, bit, to)
+				gone++
+				continue
+			}
+			place := g.base[row+w] + int32(bits.OnesCount64(g.all[row+w]&(1<<bit-1)))
+			var rate float64
+			switch path := d.route(place); {
+			case whole:
+				if rate = s.alike(path, d.none); rate == 0 {
+					continue
+				}
+				s.grant(d, place, path, rate)
+			case g.core:
+				if rate = s.least(path); rate == 0 {
+					continue
+				}
+				s.grant(d, place, path, rate)
+			default:
+				rate = min(s.avail[from], s.avail[to])
+				d.add(place, rate)
+				s.avail[from] -= rate
+				s.avail[to] -= rate
+			}
+			if !s.offered(to, whole) {
+				s.withdraw(w, bit, to)
+				gone++
+			}
+			if !s.offered(from, whole) {
+				unset(s.offers, from)
+				return gone
+			}
+		}
+	}
+	return gone
+}
+
+func (s *Sharer) withdraw(word, bit int, to int32) {
+	s.cols[word] &^= 1 << bit
+	unset(s.offers, to)
+}

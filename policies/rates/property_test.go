@@ -1,0 +1,335 @@
+package rates
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"testbed/policies"
+	"testbed/topo"
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// A network of racks of hosts: host h sends over link 2h and receives over 2h+1; rack
+// r's way to and from the others is link 2*hosts+2r and the next. One rack is a
+// switch.
+type network struct{ racks, hosts int }
+
+func (n network) links() int { return 2*n.racks*n.hosts + 2*n.racks }
+
+func (n network) path(src, dst int) []topo.LinkID {
+	a, b := src/n.hosts, dst/n.hosts
+	if a == b {
+		return []topo.LinkID{topo.LinkID(2 * src), topo.LinkID(2*dst + 1)}
+	}
+	core := 2 * n.racks * n.hosts
+	return []topo.LinkID{topo.LinkID(2 * src), topo.LinkID(core + 2*a), topo.LinkID(core + 2*b + 1), topo.LinkID(2*dst + 1)}
+}
+
+// instance is one input of Share, from which demands can be made again and again.
+type instance struct {
+	net      network
+	capacity []float64
+	coflows  [][]Flow
+	ended    [][]bool
+	pilots   [][]bool
+	sch      policies.Schedule
+}
+
+var rules = []policies.Rule{policies.Free, policies.MaxMin, policies.Even, policies.Greedy, policies.MADD, policies.Equal, policies.Whole}
+
+func drawInstance(t *rapid.T, rules []policies.Rule) *instance {
+	in := &instance{net: network{rapid.IntRange(1, 3).Draw(t, "racks"), rapid.IntRange(2, 5).Draw(t, "hosts")}}
+	hosts := in.net.racks * in.net.hosts
+	// So far apart that all of the least is little of the most, but no billionth.
+	capacities := []float64{0, 1e4, 1e9, 1e9, 1e9, 2.5e9, 4e11}
+	if rapid.Bool().Draw(t, "alike") {
+		capacities = []float64{1e9}
+	}
+	for l := range in.net.links() {
+		in.capacity = append(in.capacity, rapid.SampledFrom(capacities).Draw(t, fmt.Sprint("capacity ", l)))
+	}
+	sizes := []units.Bytes{1, 2, 1000, 1 << 20, 1 << 20, 1 << 50, math.MaxInt64}
+	id := workloads.FlowID(0)
+	for c := range rapid.IntRange(1, 5).Draw(t, "coflows") {
+		var flows []Flow
+		var pairs []int
+		if rapid.Bool().Draw(t, "full") {
+			from, to := rapid.IntRange(1, hosts).Draw(t, "senders"), rapid.IntRange(1, hosts).Draw(t, "receivers")
+			for s := range from {
+				for d := range to {
+					pairs = append(pairs, s*hosts+d)
+				}
+			}
+		} else {
+			pairs = rapid.SliceOfNDistinct(rapid.IntRange(0, hosts*hosts-1), 1, 12, rapid.ID[int]).Draw(t, "pairs")
+			if rapid.Bool().Draw(t, "in order") {
+				slices.Sort(pairs)
+			}
+		}
+		var ended, pilot []bool
+		for _, p := range pairs {
+			id += workloads.FlowID(rapid.IntRange(1, 2).Draw(t, "gap"))
+			flows = append(flows, Flow{ID: id, Size: rapid.SampledFrom(sizes).Draw(t, "size"), Links: in.net.path(p/hosts, p%hosts)})
+			ended = append(ended, rapid.IntRange(0, 3).Draw(t, "ended") == 0)
+			pilot = append(pilot, rapid.IntRange(0, 3).Draw(t, "pilot") == 0)
+		}
+		if !slices.Contains(ended, false) {
+			ended[0] = false
+		}
+		in.coflows, in.ended, in.pilots = append(in.coflows, flows), append(in.ended, ended), append(in.pilots, pilot)
+		_ = c
+	}
+	in.sch.Budgets = rapid.SliceOfN(rapid.SampledFrom([]float64{0, 1e-3, .1, .5, 1}), 0, 2).Draw(t, "budgets")
+	for range rapid.IntRange(1, 5).Draw(t, "steps") {
+		st := policies.Step{
+			Rule:    rapid.SampledFrom(rules).Draw(t, "rule"),
+			Coflows: rapid.Permutation(in.sch.Order(len(in.coflows))).Draw(t, "order"),
+			Part:    policies.Part(rapid.IntRange(0, 2).Draw(t, "part")),
+			Only:    policies.Only(rapid.IntRange(0, 2).Draw(t, "only")),
+		}
+		st.Coflows = st.Coflows[:rapid.IntRange(0, len(st.Coflows)).Draw(t, "of them")]
+		if st.Rule != policies.Free {
+			st.Budget = rapid.IntRange(0, len(in.sch.Budgets)).Draw(t, "budget")
+		}
+		if st.Rule == policies.MADD {
+			st.Within = rapid.SampledFrom([]time.Duration{0, 0, time.Nanosecond, time.Millisecond, time.Hour}).Draw(t, "within")
+		}
+		in.sch.Steps = append(in.sch.Steps, st)
+	}
+	return in
+}
+
+func (in *instance) demands(grids bool) []*Demand {
+	var ds []*Demand
+	for c, flows := range in.coflows {
+		d := NewDemand(flows, in.net.links())
+		if !grids {
+			d.grid = nil
+		}
+		for i := range flows {
+			if in.pilots[c][i] {
+				d.MakePilot(i)
+			}
+			if in.ended[c][i] {
+				d.End(i)
+			}
+		}
+		ds = append(ds, d)
+	}
+	return ds
+}
+
+func (in *instance) slow() *slow {
+	s := &slow{capacity: in.capacity}
+	for c, flows := range in.coflows {
+		for i, f := range flows {
+			if in.ended[c][i] {
+				continue
+			}
+			sf := slowFlow{coflow: c, id: int(f.ID), left: 8 * float64(f.Size), pilot: in.pilots[c][i]}
+			for _, l := range f.Links {
+				sf.path = append(sf.path, int(l))
+			}
+			s.flows = append(s.flows, sf)
+		}
+	}
+	return s
+}
+
+// bottleneck is the least capacity on a path.
+func (in *instance) bottleneck(f Flow) float64 {
+	least := math.Inf(1)
+	for _, l := range f.Links {
+		least = min(least, in.capacity[l])
+	}
+	return least
+}
+
+func (in *instance) share(t *rapid.T, s *Sharer, ds []*Demand) {
+	if err := s.Share(&in.sch, ds, in.capacity, policies.Sizes, false); err != nil {
+		t.Fatal(err)
+	}
+	in.check(t, ds)
+}
+
+// check is what must hold of any rates: no link over capacity, nothing for a flow that
+// ended, and Moving what moves.
+func (in *instance) check(t *rapid.T, ds []*Demand) {
+	load := make([]float64, len(in.capacity))
+	for c, d := range ds {
+		var moving []int32
+		for i, r := range d.Rate {
+			if !(r >= 0) || in.ended[c][i] && r != 0 {
+				t.Fatalf("coflow %d: flow at %d has a rate of %v, ended %v", c, i, r, in.ended[c][i])
+			}
+			if r > 0 {
+				moving = append(moving, int32(i))
+			}
+			for _, l := range d.Path(i) {
+				load[l] += r
+			}
+		}
+		if !slices.Equal(moving, d.Moving()) {
+			t.Fatalf("coflow %d: moving %v, want %v", c, d.Moving(), moving)
+		}
+	}
+	for l, c := range in.capacity {
+		if load[l] > c*(1+1e-12) {
+			t.Fatalf("link %d carries %v of %v bit/s", l, load[l], c)
+		}
+	}
+}
+
+// Rates are what the comments of the rules say, with grids and without.
+func TestSameAsSlow(t *testing.T) {
+	var grid, plain Sharer // used again: nothing may be left in them from the draw before
+	rapid.Check(t, func(t *rapid.T) {
+		in := drawInstance(t, rules)
+		with, without := in.demands(true), in.demands(false)
+		in.share(t, &grid, with)
+		in.share(t, &plain, without)
+		want := in.slow()
+		want.share(&in.sch)
+		for _, f := range want.flows {
+			d := with[f.coflow]
+			place := d.Place(workloads.FlowID(f.id))
+			if got := d.Rate[place]; math.Abs(got-f.rate) > 1e-7*in.bottleneck(in.coflows[f.coflow][place]) {
+				t.Fatalf("flow %d of coflow %d has %v bit/s, want %v", f.id, f.coflow, got, f.rate)
+			}
+		}
+		for c := range with {
+			for i, r := range with[c].Rate {
+				if p := without[c].Rate[i]; math.Abs(r-p) > 1e-12*in.bottleneck(in.coflows[c][i]) {
+					t.Fatalf("flow at %d of coflow %d has %v bit/s with a grid, %v without", i, c, r, p)
+				}
+			}
+		}
+	})
+}
+
+// After Greedy over everything, no flow could have more.
+func TestGreedyLeavesNothing(t *testing.T) {
+	var s Sharer
+	rapid.Check(t, func(t *rapid.T) {
+		in := drawInstance(t, rules)
+		in.sch.Steps = slices.DeleteFunc(in.sch.Steps, func(st policies.Step) bool { return st.Rule == policies.Free })
+		in.sch.Steps = append(in.sch.Steps, policies.Step{Rule: policies.Greedy, Coflows: in.sch.Order(len(in.coflows))})
+		ds := in.demands(true)
+		in.share(t, &s, ds)
+		left := slices.Clone(in.capacity)
+		for _, d := range ds {
+			for i, r := range d.Rate {
+				for _, l := range d.Path(i) {
+					left[l] -= r
+				}
+			}
+		}
+		for c, d := range ds {
+			for i := range d.Rate {
+				if d.Ended(i) {
+					continue
+				}
+				if !slices.ContainsFunc(d.Path(i), func(l topo.LinkID) bool { return left[l] <= 2e-9*in.capacity[l] }) {
+					t.Fatalf("flow at %d of coflow %d could have more", i, c)
+				}
+			}
+		}
+	})
+}
+
+// Rules that do not go by the order of flows do not care which host is which, nor
+// which of a coflow's flows comes first.
+func TestRelabelling(t *testing.T) {
+	var s Sharer
+	rapid.Check(t, func(t *rapid.T) {
+		in := drawInstance(t, []policies.Rule{policies.Free, policies.MaxMin, policies.Even, policies.MADD, policies.Equal})
+		ds := in.demands(true)
+		in.share(t, &s, ds)
+
+		links := make([]int, len(in.capacity))
+		for l := range links {
+			links[l] = l
+		}
+		links = rapid.Permutation(links).Draw(t, "links")
+		other := *in
+		other.capacity = make([]float64, len(in.capacity))
+		for l, to := range links {
+			other.capacity[to] = in.capacity[l]
+		}
+		other.coflows, other.ended, other.pilots = nil, nil, nil
+		for c, flows := range in.coflows {
+			var renamed []Flow
+			for i := len(flows) - 1; i >= 0; i-- {
+				f := Flow{ID: -flows[i].ID, Size: flows[i].Size}
+				for _, l := range flows[i].Links {
+					f.Links = append(f.Links, topo.LinkID(links[l]))
+				}
+				renamed = append(renamed, f)
+			}
+			ended, pilot := slices.Clone(in.ended[c]), slices.Clone(in.pilots[c])
+			slices.Reverse(ended)
+			slices.Reverse(pilot)
+			other.coflows, other.ended, other.pilots = append(other.coflows, renamed), append(other.ended, ended), append(other.pilots, pilot)
+		}
+		renamed := other.demands(true)
+		other.share(t, &s, renamed)
+		for c, d := range ds {
+			for i, r := range d.Rate {
+				if o := renamed[c].Rate[d.Flows()-1-i]; math.Abs(o-r) > 1e-7*in.bottleneck(in.coflows[c][i]) {
+					t.Fatalf("flow at %d of coflow %d has %v bit/s, relabelled %v", i, c, r, o)
+				}
+			}
+		}
+	})
+}
+
+// A coflow served by MADD alone ends all at once, one served by Equal alone has one
+// rate, and each fills a link.
+func TestTogether(t *testing.T) {
+	var s Sharer
+	rapid.Check(t, func(t *rapid.T) {
+		in := drawInstance(t, rules)
+		rule := rapid.SampledFrom([]policies.Rule{policies.MADD, policies.Equal}).Draw(t, "together")
+		in.sch.Steps = []policies.Step{{Rule: rule, Coflows: []int{0}}}
+		ds := in.demands(true)
+		in.share(t, &s, ds)
+		d := ds[0]
+		load := make([]float64, len(in.capacity))
+		var rate, takes float64
+		down := false
+		for i, r := range d.Rate {
+			if d.Ended(i) {
+				continue
+			}
+			rate, takes = r, d.Left[i]/r
+			for _, l := range d.Path(i) {
+				load[l] += r
+				down = down || in.capacity[l] == 0
+			}
+		}
+		if down != (len(d.Moving()) == 0) {
+			t.Fatalf("%d flows move, a link is down: %v", len(d.Moving()), down)
+		}
+		if down {
+			return
+		}
+		fills := false
+		for l := range load {
+			fills = fills || load[l] >= in.capacity[l]*(1-1e-9) && load[l] > 0
+		}
+		if !fills {
+			t.Fatal("no link is full")
+		}
+		for _, i := range d.Moving() {
+			if rule == policies.Equal && d.Rate[i] != rate || rule == policies.MADD && math.Abs(d.Left[i]/d.Rate[i]-takes) > 1e-12*takes {
+				t.Fatalf("flow at %d has %v of %v bit/s, another takes %v s or has %v bit/s", i, d.Rate[i], d.Left[i], takes, rate)
+			}
+		}
+	})
+}
