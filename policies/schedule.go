@@ -25,6 +25,11 @@ type When struct {
 	Coflows bool // a coflow arrives or ends
 	Flows   bool // a flow ends
 	Pilots  bool // the last pilot of a coflow ends
+	Ports   bool // the last flow of a coflow at one of its hosts' links ends
+	// Local tells that hosts act upon the end of a flow themselves, by the order they
+	// were told last. Rates follow from a decision all the same, but one that Flows
+	// alone asks for is no work of the coordinator's, and is not counted as such.
+	Local bool
 	// Every is the coordinator's interval, δ: with it, what the other fields name
 	// is acted upon at the next whole multiple of Every since the start of the run, or
 	// at once if it happens at one; and the scheduler is asked at every such multiple
@@ -45,15 +50,19 @@ type Schedule struct {
 	// Watch, parallel to View.Coflows, is what CoflowState.Sent must pass for a
 	// decision to be needed because of it, 0 for never. Where it is not empty, and
 	// When.Every is set, multiples of Every are left out at which nothing has
-	// happened that When names and no coflow has passed its Watch.
+	// happened that When names and no coflow has passed its Watch or WatchMost.
 	Watch []int64 // bytes
+	// WatchMost is Watch for CoflowState.MostSent. Either may be empty: then it asks
+	// for nothing that the other, if not empty, leaves out.
+	WatchMost []int64 // bytes
 	// Pilots are flows that become pilots of their coflow, before the steps are
 	// carried out.
 	Pilots []workloads.FlowID
 	// Wake is a moment at which to ask again though nothing happens. One that is not
 	// after View.Now is none. With When.Every it is rounded up to its next multiple.
 	Wake time.Duration
-	// Memory is shown again as View.Memory. Left nil, it stays what it was.
+	// Memory is shown again as View.Memory. Left nil, it stays what it was. It may be
+	// scratch of this Schedule (Counts), so the caller copies it before the next Reset.
 	Memory []int64
 
 	scratch scratch
@@ -61,7 +70,8 @@ type Schedule struct {
 
 // Reset empties the schedule and keeps its memory for the next.
 func (s *Schedule) Reset() {
-	s.Steps, s.Budgets, s.Queues, s.Watch, s.Pilots = s.Steps[:0], s.Budgets[:0], s.Queues[:0], s.Watch[:0], s.Pilots[:0]
+	s.Steps, s.Budgets, s.Queues, s.Pilots = s.Steps[:0], s.Budgets[:0], s.Queues[:0], s.Pilots[:0]
+	s.Watch, s.WatchMost = s.Watch[:0], s.WatchMost[:0]
 	s.Wake, s.Memory = 0, nil
 	s.scratch.reset()
 }

@@ -66,7 +66,7 @@ type Entry struct {
 
 	scheduler func(values) policies.Scheduler
 	placer    func(values) policies.Placer
-	check     func(values) error // what is wrong with values together; nil for nothing
+	check     func(values) []error // what is wrong with values together; may be nil
 }
 
 // values are the parameters of one policy, all of them, by name.
@@ -175,11 +175,11 @@ func resolve(role Role, name string, params map[string]any) (Entry, values, erro
 		return e, v, err
 	}
 	if e.check != nil {
-		if err := e.check(v); err != nil {
-			return e, v, fmt.Errorf("%s policy %s: %w", role, name, err)
+		for _, err := range e.check(v) {
+			errs = append(errs, fmt.Errorf("%s policy %s: %w", role, name, err))
 		}
 	}
-	return e, v, nil
+	return e, v, errors.Join(errs...)
 }
 
 // parse turns a value as YAML or JSON has it into that of the parameter's type.
@@ -237,6 +237,17 @@ func (p Param) parse(given any) (any, error) {
 	default:
 		return nil, fmt.Errorf("parameter of unknown type %q", p.Type)
 	}
+}
+
+// Values says what the parameter takes, in a few words.
+func (p Param) Values() string {
+	if p.Type != Choice {
+		return string(p.Type)
+	}
+	if p.Durations {
+		return strings.Join(p.Choices, ", ") + " or a duration"
+	}
+	return strings.Join(p.Choices, ", ")
 }
 
 func (p Param) unit() string {

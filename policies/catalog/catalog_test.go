@@ -1,8 +1,10 @@
 package catalog
 
 import (
+	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -14,7 +16,7 @@ import (
 )
 
 func TestNames(t *testing.T) {
-	for role, want := range map[Role][]string{RoleCoflow: {"equal-share", "fair", "fifo", "lcf", "ncf", "scf", "sebf", "srtf"}, RolePlacement: {"hdfs", "sinbad"}, "nonsense": nil} {
+	for role, want := range map[Role][]string{RoleCoflow: {"equal-share", "fair", "fifo", "lcf", "ncf", "scf", "sebf", "sincronia", "srtf"}, RolePlacement: {"hdfs", "sinbad"}, "nonsense": nil} {
 		if d := cmp.Diff(want, Names(role)); d != "" {
 			t.Errorf("Names(%q) (-want +got):\n%s", role, d)
 		}
@@ -60,9 +62,32 @@ func TestEntries(t *testing.T) {
 }
 
 func TestCoflow(t *testing.T) {
-	for name, want := range map[string]policies.Scheduler{"fair": coflow.Fair{}, "sebf": coflow.SEBF{}} {
-		if got, err := Coflow(name, nil); err != nil || got != want {
-			t.Errorf("Coflow(%q) = %#v, %v, want %#v", name, got, err, want)
+	greedy := coflow.Sharing{Allocation: coflow.Greedy}
+	for _, tt := range []struct {
+		name   string
+		params map[string]any
+		want   policies.Scheduler
+	}{
+		{"fair", nil, coflow.Fair{}},
+		{"equal-share", nil, coflow.EqualShare{}},
+		{"fifo", nil, coflow.Ordered{Sharing: greedy}},
+		{"fifo", map[string]any{"allocation": "madd", "backfill": "fair-share", "reallocate": "coflows"},
+			coflow.Ordered{Sharing: coflow.Sharing{Backfill: coflow.FairShare, Pace: coflow.Pace{CoflowsOnly: true}}}},
+		{"scf", nil, coflow.Ordered{By: coflow.LargestFlow}},
+		{"ncf", map[string]any{"reallocate": "8ms"}, coflow.Ordered{By: coflow.Width, Sharing: coflow.Sharing{Allocation: coflow.Greedy, Pace: coflow.Pace{Every: 8 * time.Millisecond}}}},
+		{"ncf", map[string]any{"reallocate": time.Second, "allocation": "even"},
+			coflow.Ordered{By: coflow.Width, Sharing: coflow.Sharing{Allocation: coflow.Even, Pace: coflow.Pace{Every: time.Second}}}},
+		{"lcf", map[string]any{"key": "initial", "backfill": "served"}, coflow.Ordered{By: coflow.Bytes, Initial: true, Sharing: coflow.Sharing{Backfill: coflow.TopUpServed}}},
+		{"srtf", nil, coflow.Ordered{By: coflow.Bottleneck, Sharing: greedy}},
+		{"sebf", nil, coflow.SEBF{Deadline: coflow.DefaultDeadline()}},
+		{"sebf", map[string]any{"key": "initial", "backfill": "none"}, coflow.SEBF{Initial: true, Sharing: coflow.Sharing{Backfill: coflow.None}, Deadline: coflow.DefaultDeadline()}},
+		{"sebf", map[string]any{"deadline": 2, "padding": 0.5, "least": 0, "rejected": "last"}, coflow.SEBF{Deadline: coflow.Deadline{Factor: 2, Padding: 0.5, RejectedLast: true}}},
+		{"sincronia", nil, coflow.DefaultSincronia()},
+		{"sincronia", map[string]any{"ties": "earlier-last", "reorder": "always", "allocation": "maxmin", "priorities": 8},
+			coflow.Sincronia{EarlierLast: true, Always: true, Sharing: coflow.Sharing{Allocation: coflow.MaxMin, Priorities: 8}}},
+	} {
+		if got, err := Coflow(tt.name, tt.params); err != nil || got != tt.want {
+			t.Errorf("Coflow(%q, %v) = %#v, %v, want %#v", tt.name, tt.params, got, err, tt.want)
 		}
 	}
 }
@@ -93,10 +118,25 @@ func TestMistakes(t *testing.T) {
 		params map[string]any
 		want   []string
 	}{
-		{RoleCoflow, "sbef", nil, []string{`no coflow policy "sbef": did you mean "sebf"? have equal-share, fair, fifo, lcf, ncf, scf, sebf, srtf`}},
+		{RoleCoflow, "sbef", nil, []string{`no coflow policy "sbef": did you mean "sebf"? have equal-share, fair, fifo, lcf, ncf, scf, sebf, sincronia, srtf`}},
 		{RoleCoflow, "SEBF", nil, []string{`did you mean "sebf"?`}},
-		{RoleCoflow, "hdfs", nil, []string{`no coflow policy "hdfs": have equal-share, fair, fifo, lcf, ncf, scf, sebf, srtf`}},
-		{RoleCoflow, "", nil, []string{`no coflow policy "": have equal-share, fair, fifo, lcf, ncf, scf, sebf, srtf`}},
+		{RoleCoflow, "hdfs", nil, []string{`no coflow policy "hdfs": have equal-share, fair, fifo, lcf, ncf, scf, sebf, sincronia, srtf`}},
+		{RoleCoflow, "", nil, []string{`no coflow policy "": have equal-share, fair, fifo, lcf, ncf, scf, sebf, sincronia, srtf`}},
+		{RoleCoflow, "fifo", map[string]any{"allocation": "mad", "reallocate": "1us", "priorities": -1}, []string{
+			`fifo: allocation: mad: want even, greedy, madd, maxmin`,
+			`fifo: reallocate: 1us: want flows, coflows or a duration such as "8ms", of 100µs to 1h0m0s`,
+			`fifo: priorities: -1: want a whole number of 0 to 1000 (classes)`}},
+		{RoleCoflow, "fifo", map[string]any{"reallocate": 8}, []string{`fifo: reallocate: 8: want flows, coflows or a duration`}},
+		{RoleCoflow, "fifo", map[string]any{"backfill": "served", "priorities": 2}, []string{
+			`coflow policy fifo: backfill served is about coflows that allocation madd has skipped, and allocation is greedy: want`,
+			`coflow policy fifo: priorities 2: coflows of a class share by allocation maxmin, and allocation is greedy: want`}},
+		{RoleCoflow, "sebf", map[string]any{"deadline": math.NaN(), "padding": "much", "least": "-1s", "rejected": true}, []string{
+			`sebf: deadline: NaN: want a number of 0 to 1e+06 (times the time a coflow takes alone)`,
+			`sebf: padding: much: want a number of 0 to 10 (of an estimate)`,
+			`sebf: least: -1s: want a duration such as "8ms", of 0s to 1h0m0s`,
+			`sebf: rejected: true: want background, last`}},
+		{RoleCoflow, "sebf", map[string]any{"deadline": 1.5, "backfill": "none"}, []string{
+			`coflow policy sebf: deadline 1.5 goes with allocation madd and backfill greedy alone, not with madd and none`}},
 		{RolePlacement, "sindbad", nil, []string{`did you mean "sinbad"? have hdfs, sinbad`}},
 		{"shuffle", "fifo", nil, []string{`no policies of role "shuffle": roles are coflow and placement`}},
 		{RoleCoflow, "fair", map[string]any{"weight": 1}, []string{`coflow policy fair: no parameter "weight": it has none`}},

@@ -43,6 +43,11 @@ const (
 type Sharing struct {
 	Allocation Allocation
 	Backfill   Backfill
+	// Priorities is for MaxMin: with it, the network has so many priority classes,
+	// at least 1; all but the last hold one coflow each, the first in order, and the
+	// last all the others, which share max-min fairly. It is what a transport over
+	// DiffServ makes of an order. 0 is a class for each coflow.
+	Priorities int
 	Pace       Pace
 }
 
@@ -115,10 +120,15 @@ func (o Ordered) Schedule(v *policies.View, s *policies.Schedule) {
 	rank(v, s, order, o.By, o.Initial)
 	o.share(s, order, len(v.Coflows))
 	if o.Pace.Every > 0 && o.static() {
-		for range v.Coflows {
-			s.Watch = append(s.Watch, 0)
-		}
+		s.Watch = unwatched(s.Watch, len(v.Coflows))
 	}
+}
+
+// unwatched says of n coflows that no decision is needed because of what they send.
+func unwatched(watch []int64, n int) []int64 {
+	watch = slices.Grow(watch, n)[:n]
+	clear(watch)
+	return watch
 }
 
 // static tells that bytes that move change no decision: only coflows and flows
@@ -182,8 +192,11 @@ func bottleneck(v *policies.View, c *policies.CoflowState) quotient {
 	q := quotient{0, 1}
 	for i := range c.Links {
 		l := &c.Links[i]
-		at := quotient{max(int64(l.Remaining), 0), max(int64(v.Capacity[l.Link]), 0)}
-		if at.rate == 0 {
+		at := quotient{max(int64(l.Remaining), 0), int64(v.Capacity[l.Link])}
+		if at.rate == q.rate && at.bytes <= q.bytes {
+			continue // links of one capacity are the common case
+		}
+		if at.rate <= 0 {
 			return quotient{math.MaxInt64, 0}
 		}
 		if at.compare(q) > 0 {
@@ -207,8 +220,13 @@ func (h Sharing) share(s *policies.Schedule, order []int, n int) {
 		if h.Allocation == MaxMin {
 			rule = policies.MaxMin
 		}
-		for i := range order {
-			s.Steps = append(s.Steps, policies.Step{Coflows: order[i : i+1], Rule: rule})
+		for i := 0; i < len(order); {
+			next := i + 1
+			if h.Priorities > 0 && next >= h.Priorities {
+				next = len(order)
+			}
+			s.Steps = append(s.Steps, policies.Step{Coflows: order[i:next], Rule: rule})
+			i = next
 		}
 	}
 	switch h.Backfill {

@@ -1,0 +1,157 @@
+package coflow
+
+import (
+	"cmp"
+	"math/big"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"testbed/policies"
+	"testbed/topo"
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+func TestBSSI(t *testing.T) {
+	// Two hosts a rack share one uplink of half their rate.
+	narrow := fabric(t, topo.LeafSpine{Leaves: 3, Spines: 1, HostsPerLeaf: 2, HostLink: units.Gbps, Oversubscription: units.Ratio{Num: 4, Den: 1}})
+	for _, tt := range []struct {
+		name    string
+		fabric  *topo.Fabric
+		policy  Sincronia
+		coflows [][]demandOf
+		want    []workloads.CoflowID
+	}{
+		{"one", ports(t), Sincronia{}, [][]demandOf{{{0, 4, mb}}}, []workloads.CoflowID{1}},
+		{"smaller first", ports(t), Sincronia{}, [][]demandOf{{{0, 4, 2 * mb}}, {{0, 5, mb}}}, []workloads.CoflowID{2, 1}},
+		// Port 0 carries 8 MB, port 1 7 MB. Of port 0, the first coflow has 5 MB: it
+		// goes last, and the weight of the second falls to 1-3/5. Then port 1 carries
+		// most, and 0.4/3 is less than 1/4: the second, though the third is larger.
+		{"weights", ports(t), Sincronia{}, [][]demandOf{{{0, 4, 5 * mb}}, {{0, 5, 3 * mb}, {1, 6, 3 * mb}}, {{1, 7, 4 * mb}}}, []workloads.CoflowID{3, 2, 1}},
+		// The same, but for 1 MB of the first elsewhere: nothing on port 0 or 1 changes.
+		{"other ports", ports(t), Sincronia{}, [][]demandOf{{{0, 4, 5 * mb}, {2, 5, mb}}, {{0, 5, 3 * mb}, {1, 6, 3 * mb}}, {{1, 7, 4 * mb}}}, []workloads.CoflowID{3, 2, 1}},
+		{"ties", ports(t), Sincronia{}, [][]demandOf{{{0, 4, mb}}, {{0, 5, mb}}, {{0, 6, mb}}}, []workloads.CoflowID{1, 2, 3}},
+		{"ties, earlier last", ports(t), Sincronia{EarlierLast: true}, [][]demandOf{{{0, 4, mb}}, {{0, 5, mb}}, {{0, 6, mb}}}, []workloads.CoflowID{3, 2, 1}},
+		// The uplink, of 500 Mbps, takes 24 ms for what the first two have on it, port 4
+		// 20 ms for what the last two have: the first goes last, the weight of the
+		// second falls to 1/2, and 0.5/1 is less than 1/1.5.
+		{"an uplink is the bottleneck", narrow, Sincronia{}, [][]demandOf{{{0, 2, mb}}, {{1, 3, 500 * kb}, {4, 5, 1000 * kb}}, {{4, 5, 1500 * kb}}}, []workloads.CoflowID{3, 2, 1}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := viewOf(tt.fabric, tt.coflows...).served(tt.policy); !slices.Equal(got, tt.want) {
+				t.Errorf("order %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// slowBSSI is the paper's algorithm word by word, in exact arithmetic, for links of
+// one capacity.
+func slowBSSI(v *policies.View) []workloads.CoflowID {
+	n := len(v.Coflows)
+	demand := func(i, l int) *big.Rat {
+		for _, x := range v.Coflows[i].Links {
+			if int(x.Link) == l {
+				return new(big.Rat).SetInt64(int64(x.Remaining))
+			}
+		}
+		return new(big.Rat)
+	}
+	weight := make([]*big.Rat, n)
+	var left []int
+	for i := range n {
+		weight[i] = big.NewRat(1, 1)
+		left = append(left, i)
+	}
+	order := make([]workloads.CoflowID, n)
+	for k := n - 1; k >= 0; k-- {
+		b, most := -1, new(big.Rat)
+		for l := range v.Capacity {
+			sum := new(big.Rat)
+			for _, i := range left {
+				sum.Add(sum, demand(i, l))
+			}
+			if sum.Cmp(most) > 0 {
+				b, most = l, sum
+			}
+		}
+		of := func(i int) *big.Rat { return new(big.Rat).Quo(weight[i], demand(i, b)) }
+		last := -1
+		for _, i := range left {
+			if demand(i, b).Sign() > 0 && (last < 0 || cmp.Or(of(i).Cmp(of(last)), -cmp.Compare(v.Coflows[i].ID, v.Coflows[last].ID)) < 0) {
+				last = i
+			}
+		}
+		order[k] = v.Coflows[last].ID
+		left = slices.DeleteFunc(left, func(i int) bool { return i == last })
+		for _, i := range left {
+			fall := new(big.Rat).Mul(weight[last], demand(i, b))
+			weight[i] = new(big.Rat).Sub(weight[i], fall.Quo(fall, demand(last, b)))
+		}
+	}
+	return order
+}
+
+func TestBSSIAgreesWithThePaper(t *testing.T) {
+	f := fabric(t, topo.LeafSpine{Leaves: 1, HostsPerLeaf: testHosts, HostLink: units.Gbps})
+	rapid.Check(t, func(t *rapid.T) {
+		w := viewOf(f, randomCoflows().Draw(t, "workload")...)
+		if got, want := w.served(Sincronia{}), slowBSSI(w.View); !slices.Equal(got, want) {
+			t.Errorf("order %v, want %v", got, want)
+		}
+	})
+}
+
+// Between arrivals and ends of coflows the order stays what it was, though what is
+// left says otherwise; then it does not.
+func TestSincroniaKeepsItsOrder(t *testing.T) {
+	w := viewOf(ports(t), []demandOf{{0, 4, 8 * mb}}, []demandOf{{0, 5, 5 * mb}}, []demandOf{{1, 6, mb}})
+	order := func(p Sincronia, want ...workloads.CoflowID) {
+		t.Helper()
+		w.decide(t, p)
+		got := []workloads.CoflowID{}
+		for _, i := range w.schedule.Steps[0].Coflows {
+			got = append(got, w.Coflows[i].ID)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("order %v, want %v", got, want)
+		}
+	}
+	keeps := DefaultSincronia()
+	always := Sincronia{Sharing: keeps.Sharing, Always: true}
+	order(keeps, 3, 2, 1)
+	w.demands[0].SetLeft(0, 8*2e6) // 2 and 5 MB left
+	w.refresh(0)
+	order(keeps, 3, 2, 1)
+	if len(w.schedule.Queues) > 0 || w.schedule.Memory != nil {
+		t.Errorf("an order that is kept is told again: %v, %v", w.schedule.Queues, w.schedule.Memory)
+	}
+	w.Coflows, w.demands, w.ended, w.sizes = w.Coflows[:2], w.demands[:2], w.ended[:2], w.sizes[:2] // the third ends
+	order(keeps, 1, 2)
+	w.demands[0].SetLeft(0, 8*7e6)
+	w.refresh(0)
+	order(keeps, 1, 2)
+	order(always, 2, 1)
+	// One ends while another arrives: as many as before.
+	w.Coflows, w.demands, w.ended, w.sizes = w.Coflows[:1], w.demands[:1], w.ended[:1], w.sizes[:1]
+	w.arrive(4, []demandOf{{0, 7, mb}})
+	order(keeps, 4, 1)
+}
+
+func TestLinkOf(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		has := rapid.SliceOfNDistinct(rapid.IntRange(0, 20), 0, 20, rapid.ID[int]).Draw(t, "links")
+		slices.Sort(has)
+		var c policies.CoflowState
+		for _, l := range has {
+			c.Links = append(c.Links, policies.LinkState{Link: topo.LinkID(l)})
+		}
+		for l := range 22 {
+			if got := linkOf(&c, l); (got != nil) != slices.Contains(has, l) || got != nil && int(got.Link) != l {
+				t.Errorf("linkOf(%v, %d) = %v", has, l, got)
+			}
+		}
+	})
+}
