@@ -7,11 +7,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"testbed/results/files"
+	"testbed/topo/units"
 	"testbed/workloads"
 )
 
@@ -36,7 +36,7 @@ file's name or by --to. A file may be -, standard input or output.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.traceInfoCmd())
+	cmd.AddCommand(a.traceInfoCmd(), a.traceConvertCmd(), a.traceScaleCmd(), a.traceFilterCmd())
 	return cmd
 }
 
@@ -53,16 +53,20 @@ func (in *traceInput) add(cmd *cobra.Command) {
 
 // traceOutput are the flags of verbs that write a trace.
 type traceOutput struct {
-	path, to string
-	force    bool
+	path, to, mb string
+	even, force  bool
 }
 
 func (out *traceOutput) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVarP(&out.path, "output", "o", "", "file to write, - is standard output (required)")
 	f.StringVar(&out.to, "to", "", "format to write (by the ending of the file's name, or that of the file read)")
+	f.StringVar(&out.mb, "mb", "", "what a MB is where a trace does not say it and bytes are wanted, or the other way round: MB, of 10⁶ bytes, or MiB, of 2²⁰ (MiB; without it sizes stay in MB where the format has both)")
+	f.BoolVar(&out.even, "even", false, "spread what a reducer fetches evenly over the mappers, as coflow-benchmark has it")
 	f.BoolVar(&out.force, "force", false, "replace the file if it is there")
-	completer(cmd)("to", completeTraceFormats)
+	complete := completer(cmd)
+	complete("to", completeTraceFormats)
+	complete("mb", cobra.FixedCompletions([]string{"MB", "MiB"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 func completeTraceFormats(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -107,6 +111,11 @@ func (out *traceOutput) check(verb string) (format workloads.TraceFormat, err er
 	if out.path == "" {
 		return "", usageError{fmt.Errorf("trace %s: no output: want -o FILE, or -o - for standard output", verb)}
 	}
+	switch out.mb {
+	case "", "MB", "MiB":
+	default:
+		return "", usageError{fmt.Errorf("--mb %q: want MB, of 10⁶ bytes, or MiB, of 2²⁰", out.mb)}
+	}
 	if out.to != "" {
 		if format, err = workloads.ParseTraceFormat(out.to); err != nil {
 			return "", usageError{fmt.Errorf("--to: %w", err)}
@@ -124,9 +133,17 @@ func (out *traceOutput) check(verb string) (format workloads.TraceFormat, err er
 	return format, nil
 }
 
-// writeTrace writes a trace, all of it or nothing, and tells on standard error what
-// came of it.
-func (a *app) writeTrace(out traceOutput, format workloads.TraceFormat, t *workloads.Trace, remarks []string) error {
+// writeTrace writes a trace in a format, "" for the one that it was read in, all of it
+// or nothing, and tells on standard error what came of it.
+func (a *app) writeTrace(out traceOutput, format, was workloads.TraceFormat, t *workloads.Trace, remarks []string) error {
+	if format == "" {
+		format = was
+	}
+	o := workloads.FitOptions{MB: map[string]units.Bytes{"MB": units.MB, "MiB": units.MiB}[out.mb], Even: out.even}
+	t, more, err := workloads.Fit(t, format, o)
+	if err != nil {
+		return err
+	}
 	write := func(w io.Writer) error { return workloads.WriteTraceAs(w, t, format) }
 	if out.path == stdio {
 		var b bytes.Buffer
@@ -139,10 +156,15 @@ func (a *app) writeTrace(out traceOutput, format workloads.TraceFormat, t *workl
 	} else if err := files.Write(out.path, write); err != nil {
 		return err
 	}
-	for _, r := range remarks {
-		if _, err := fmt.Fprintf(a.stderr, "%s: %s\n", filepath.Base(out.path), r); err != nil {
+	for _, r := range append(remarks, more...) {
+		if _, err := fmt.Fprintln(a.stderr, r); err != nil {
 			return err
 		}
 	}
-	return nil
+	flows := 0
+	for _, c := range t.Coflows {
+		flows += c.Width()
+	}
+	_, err = fmt.Fprintf(a.stderr, "%s: %d coflows of %d flows on %d ports, format %s\n", out.path, len(t.Coflows), flows, t.Ports, format)
+	return err
 }

@@ -62,8 +62,9 @@ type Scenario struct {
 // loadedTrace is a trace that an item of the workload replays.
 type loadedTrace struct {
 	*workloads.Trace
-	file File
-	sum  string // SHA-256 of the file, in hex
+	remarks []string // what of the file the trace does not hold
+	file    File
+	sum     string // SHA-256 of the file, in hex
 }
 
 // File is one file of a scenario.
@@ -226,7 +227,7 @@ func (s *Scenario) readTrace(sub *substituter, i int, item *TraceItem, o Options
 		if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
 			err = pathErr.Err
 		}
-		sub.fail(n, at, "%s: %v: want a trace in the coflow-benchmark format; paths are relative to the scenario file", clip(file), err)
+		sub.fail(n, at, "%s: %v: want a coflow trace; paths are relative to the scenario file", clip(file), err)
 		return loadedTrace{}
 	}
 	defer f.Close() // only read from: closing has nothing to lose
@@ -235,7 +236,7 @@ func (s *Scenario) readTrace(sub *substituter, i int, item *TraceItem, o Options
 		sub.fail(n, at, "%s: %v: want a trace of at most %v, or a larger limits.trace", clip(file), err, s.Spec.Limits.Trace)
 		return loadedTrace{}
 	}
-	trace, err := workloads.ParseTrace(file, bytes.NewReader(data))
+	trace, format, remarks, err := workloads.ReadTrace(file, bytes.NewReader(data), "")
 	if err != nil {
 		var bad *workloads.TraceErrors
 		if !errors.As(err, &bad) {
@@ -249,10 +250,10 @@ func (s *Scenario) readTrace(sub *substituter, i int, item *TraceItem, o Options
 		if bad.Total > len(bad.First) {
 			more = fmt.Sprintf(", the first %d of them below", len(bad.First))
 		}
-		sub.fail(n, at, "%s: %d bad lines%s: want a trace in the coflow-benchmark format", clip(file), bad.Total, more)
+		sub.fail(n, at, "%s: %d bad lines%s: want a trace in the %s format", clip(file), bad.Total, more, format)
 		return loadedTrace{}
 	}
-	t := loadedTrace{Trace: trace, file: File{Name: s.traceName(filepath.Base(file)), Data: data}}
+	t := loadedTrace{Trace: trace, remarks: remarks, file: File{Name: s.traceName(filepath.Base(file)), Data: data}}
 	sum := sha256.Sum256(data)
 	t.sum = hex.EncodeToString(sum[:])
 	if e, ok := sub.edits[n]; ok {

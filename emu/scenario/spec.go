@@ -197,7 +197,8 @@ type Item struct {
 // TraceItem replays the coflows of a trace.
 type TraceItem struct {
 	// Kind is trace: coflows from a file in the format of the public
-	// coflow-benchmark.
+	// coflow-benchmark, or in another that the trace verb writes; which is found
+	// by what is in it.
 	Kind string `yaml:"kind" jsonschema:"required,enum=trace"`
 	// Path of the trace, relative to this file; one given by --set is relative
 	// to where the program runs.
@@ -206,8 +207,8 @@ type TraceItem struct {
 	First int `yaml:"first,omitempty" jsonschema:"minimum=1,maximum=10000000"`
 	// Merge flows of a coflow that run between the same two hosts into one.
 	Merge bool `yaml:"merge" jsonschema:"default=true"`
-	// MB is the trace's megabyte: MB is 10⁶ bytes, MiB is 2²⁰, as the simulator
-	// published with the Facebook trace has it.
+	// MB is the megabyte of a trace that is not in bytes: MB is 10⁶ bytes, MiB is
+	// 2²⁰, as the simulator published with the Facebook trace has it.
 	MB string `yaml:"mb" jsonschema:"default=MiB,enum=MB,enum=MiB"`
 }
 

@@ -29,6 +29,9 @@ func (s *Scenario) Workload(f *topo.Fabric, repeat int) (workloads.Workload, Not
 				return w, nil, fmt.Errorf("workload[%d]: %w", i, err)
 			}
 			notes = append(notes, fmt.Sprintf("workload[%d]: trace %s: %v", i, item.Trace.Path, report))
+			for _, r := range s.traces[i].remarks {
+				notes = append(notes, fmt.Sprintf("workload[%d]: trace %s: %s", i, item.Trace.Path, r))
+			}
 			w.Coflows = append(w.Coflows, apart(w.Coflows, coflows)...)
 		case item.Writers != nil:
 			writers, err := workloads.Writers(item.Writers.spec(i), f, seed)
