@@ -31,7 +31,7 @@ var arrows = map[string][]string{
 	"emu/fault":    {},
 	"emu/scenario": {"emu/fault"},
 	"emu/engine":   {"policies", "policies/rates"},
-	"emu/tracesim": {"policies", "policies/rates"},
+	"emu/tracesim": {"policies", "policies/rates", "results/metrics"},
 	"emu/fluid":    {"policies", "emu/engine", "emu/fault"},
 	"emu/plan":     {},
 	"emu/deploy":   {"emu/plan"},
