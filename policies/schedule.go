@@ -52,8 +52,9 @@ type Schedule struct {
 	// When.Every is set, multiples of Every are left out at which nothing has
 	// happened that When names and no coflow has passed its Watch or WatchMost.
 	Watch []int64 // bytes
-	// WatchMost is Watch for CoflowState.MostSent. Either may be empty: then it asks
-	// for nothing that the other, if not empty, leaves out.
+	// WatchMost is Watch for CoflowState.MostSent. Where just one of the two is empty,
+	// it watches nothing. A caller may leave WatchMost unheeded, and then asks as if
+	// there were none.
 	WatchMost []int64 // bytes
 	// Pilots are flows that become pilots of their coflow, before the steps are
 	// carried out.

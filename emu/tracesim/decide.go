@@ -72,8 +72,9 @@ func (s *sim) show() {
 			if sizes {
 				st.Remaining = st.Size - st.Sent
 			}
+			left := c.demand.Left
 			for _, p := range c.demand.Moving() {
-				c.most = max(c.most, 8*float64(c.flows[p].Size)-c.demand.Left[p])
+				c.most = max(c.most, c.bits[p]-left[p])
 			}
 			st.MostSent = units.Bytes(c.most/8 + nearlyWhole)
 			st.Links = c.demand.Links(sizes)

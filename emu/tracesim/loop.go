@@ -73,6 +73,7 @@ type coflow struct {
 	demand *rates.Demand
 	state  policies.CoflowState
 	sizes  *sizes
+	bits   []float64 // of the flows, by place
 
 	started bool
 	shown   bool        // the scheduler has seen it
@@ -271,11 +272,8 @@ func (s *sim) ending() float64 {
 	first := far
 	flows := s.when.Flows || s.free
 	for _, c := range s.active {
-		ns := far
-		switch {
-		case flows:
-			ns = c.soonest
-		default:
+		ns := c.soonest
+		if !flows {
 			ns = c.end()
 			if s.when.Pilots && c.state.PilotsLeft > 0 {
 				ns = min(ns, c.pilotsEnd())
@@ -522,6 +520,7 @@ func (s *sim) register(at int) (*coflow, error) {
 		slices.SortFunc(c.flows, byID)
 	}
 	f := s.cfg.Fabric
+	c.bits = make([]float64, len(c.flows))
 	demand := make([]rates.Flow, len(c.flows))
 	load := map[topo.LinkID]units.Bytes{}
 	senders, receivers := map[topo.HostID]bool{}, map[topo.HostID]bool{}
@@ -535,6 +534,7 @@ func (s *sim) register(at int) (*coflow, error) {
 			load[l] += fl.Size
 		}
 		r.Largest = max(r.Largest, fl.Size)
+		c.bits[i] = 8 * float64(fl.Size)
 	}
 	for l, n := range load {
 		rate := s.cfg.Capacity[l]

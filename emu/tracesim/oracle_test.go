@@ -13,6 +13,7 @@ import (
 	"testbed/emu/tracesim"
 	"testbed/policies"
 	"testbed/policies/catalog"
+	"testbed/policies/coflow"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
@@ -134,7 +135,7 @@ func (c comparison) compare(t testing.TB, trace *workloads.Trace) {
 
 const prefix = "oracle/prefix150"
 
-// Facebook150 is the first 150 coflows of the trace, on which several simulators
+// TestPrefixOfFacebook compares the first 150 coflows of the trace, on which several simulators
 // agree coflow by coflow.
 func TestPrefixOfFacebook(t *testing.T) {
 	trace := readTrace(t, filepath.Join(shared, prefix, "FB2010-first150.txt"))
@@ -143,6 +144,8 @@ func TestPrefixOfFacebook(t *testing.T) {
 		{name: "fair", policy: policy(t, "fair", nil), oracle: in("refsim-fair-maxmin.csv"), part: 0.01, near: 0.95},
 		{name: "equal-share", policy: policy(t, "equal-share", nil), oracle: in("coflowsim_epoch8-fair.csv"), part: 0.01, near: 0.95},
 		{name: "sebf greedy", policy: policy(t, "sebf", map[string]any{"allocation": "greedy"}), oracle: in("refsim-sebf-greedy.csv"), part: 0.01, near: 0.95},
+		{name: "sebf initial fair-share", policy: coflow.SEBF{Initial: true, Sharing: coflow.Sharing{Backfill: coflow.FairShare, Pace: coflow.Pace{CoflowsOnly: true}}},
+			oracle: in("refsim-sebf0-maddfs.csv"), part: 0.01, near: 0.95},
 		{name: "aalo", policy: policy(t, "aalo", nil), oracle: in("coflowsim_epoch8_delta8-dark.csv"), part: 0.01, near: 0.95},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.compare(t, trace) })
@@ -164,7 +167,6 @@ func TestFacebook(t *testing.T) {
 		{name: "aalo", policy: policy(t, "aalo", nil), oracle: in("coflowsim_epoch8_delta8-dark.csv"), part: 0.05, near: 0.9},
 		{name: "philae-sim published", policy: policy(t, "philae-sim", nil), ports: published, cfg: tracesim.Config{Quantum: quantum}, oracle: in("philaesim-d-sumport.csv"), part: 0.05},
 		{name: "philae-sim", policy: policy(t, "philae-sim", nil), cfg: tracesim.Config{Quantum: quantum}, oracle: in("philaesim_epoch8_rate131072-d-sumport.csv"), part: 0.05},
-		{name: "philae", policy: policy(t, "philae", nil), cfg: tracesim.Config{}, oracle: in("philaesim_epoch8_rate131072-d-sumport.csv"), part: 0.05},
 		{name: "equal-share", policy: policy(t, "equal-share", nil), oracle: in("refsim-equalshare.csv"), part: 0.01, near: 0.95},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.compare(t, trace) })

@@ -118,16 +118,29 @@ func (a Saath) Schedule(v *policies.View, s *policies.Schedule) {
 
 // watch tells at what progress a coflow leaves queue q, by which it is ranked now.
 func (a Saath) watch(s *policies.Schedule, c *policies.CoflowState, ends []int64, q int) {
-	var all, most int64
+	end := int64(0)
 	if q < len(ends) {
-		all = max(ends[q]-1, 1)
-		if a.PerFlow {
-			w := int64(max(c.Width, 1))
-			// One flow moves the coflow on when it has sent the quotient rounded up.
-			all, most = 0, max((ends[q]-1)/w, 1)
-		}
+		end = ends[q]
 	}
-	s.Watch, s.WatchMost = append(s.Watch, all), append(s.WatchMost, most)
+	if !a.PerFlow {
+		s.Watch = append(s.Watch, passes(end))
+		return
+	}
+	// One flow moves the coflow on when it has sent the quotient, rounded up.
+	n := int64(max(c.Width, 1))
+	if end > 0 {
+		end = (end-1)/n + 1
+	}
+	s.WatchMost = append(s.WatchMost, passes(end))
+}
+
+// passes is what bytes pass when they reach the end, 0 for no end. The first byte
+// cannot be told from none: where it would do, the second does.
+func passes(end int64) int64 {
+	if end == 0 {
+		return 0
+	}
+	return max(end-1, 1)
 }
 
 // estimate is what a coflow's threshold is compared with where its flows are as long

@@ -1,6 +1,7 @@
 package coflow
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -41,8 +42,14 @@ func TestSaathQueues(t *testing.T) {
 		p.PerFlow = !tt.total
 		var s policies.Schedule
 		p.Schedule(v, &s)
-		if s.Queues[0]%10 != tt.queue || s.Watch[0] != tt.watch || s.WatchMost[0] != tt.watchesOne {
-			t.Errorf("%s: queue %d, watch %d and %d, want %d, %d and %d", tt.name, s.Queues[0]%10, s.Watch[0], s.WatchMost[0], tt.queue, tt.watch, tt.watchesOne)
+		var watch, one []int64
+		if tt.total {
+			watch = []int64{tt.watch}
+		} else {
+			one = []int64{tt.watchesOne}
+		}
+		if s.Queues[0]%10 != tt.queue || !slices.Equal(s.Watch, watch) || !slices.Equal(s.WatchMost, one) {
+			t.Errorf("%s: queue %d, watch %d and %d, want %d, %d and %d", tt.name, s.Queues[0]%10, s.Watch, s.WatchMost, tt.queue, watch, one)
 		}
 	}
 }

@@ -363,10 +363,14 @@ func (d *Demand) End(place int) {
 	d.Left[place], d.Rate[place] = 0, 0
 }
 
-// SetLeft says how many bits of an unfinished flow are still to be received.
+// SetLeft says how many bits of an unfinished flow are still to be received. What is
+// not above 0 is 0.
 func (d *Demand) SetLeft(place int, bits float64) {
 	if d.Ended(place) {
 		return
+	}
+	if !(bits > 0) {
+		bits = 0
 	}
 	d.take(place, d.Left[place]-bits)
 	d.Left[place] = bits

@@ -164,9 +164,10 @@ func meet(a, b []uint64) bool {
 func (s *Sharer) offer(rule policies.Rule) {
 	links := len(s.capacity) - 1
 	s.offers = sized(s.offers, words(links))
-	for l := range int32(links) {
-		if s.offered(l, rule == policies.Whole) {
-			set(s.offers, l)
+	floor := s.floor[:links]
+	for l, avail := range s.avail[:links] {
+		if avail > floor[l] && (rule != policies.Whole || s.untouched(int32(l))) {
+			s.offers[l/64] |= 1 << (l % 64)
 		}
 	}
 }

@@ -56,7 +56,7 @@ func drawInstance(t *rapid.T, rules []policies.Rule) *instance {
 	}
 	sizes := []units.Bytes{1, 2, 1000, 1 << 20, 1 << 20, 1 << 50, math.MaxInt64}
 	id := workloads.FlowID(0)
-	for c := range rapid.IntRange(1, 5).Draw(t, "coflows") {
+	for range rapid.IntRange(1, 5).Draw(t, "coflows") {
 		var flows []Flow
 		var pairs []int
 		if rapid.Bool().Draw(t, "full") {
@@ -83,7 +83,6 @@ func drawInstance(t *rapid.T, rules []policies.Rule) *instance {
 			ended[0] = false
 		}
 		in.coflows, in.ended, in.pilots = append(in.coflows, flows), append(in.ended, ended), append(in.pilots, pilot)
-		_ = c
 	}
 	in.sch.Budgets = rapid.SliceOfN(rapid.SampledFrom([]float64{0, 1e-3, .1, .5, 1}), 0, 2).Draw(t, "budgets")
 	for range rapid.IntRange(1, 5).Draw(t, "steps") {

@@ -165,23 +165,30 @@ func (d *Demand) free() int {
 
 // sized is a slice of n zeros, in the same memory if that does.
 func sized[E any](s []E, n int) []E {
+	s = roomy(s, n)
+	clear(s)
+	return s
+}
+
+// roomy is a slice of n, of anything, in the same memory if that does.
+func roomy[E any](s []E, n int) []E {
 	if cap(s) < n {
 		return make([]E, n, n+n/2)
 	}
-	s = s[:n]
-	clear(s)
-	return s
+	return s[:n]
 }
 
 func (s *Sharer) start(sch *policies.Schedule, demands []*Demand, capacity []float64) {
 	s.demands = demands
 	n := len(capacity)
-	for _, v := range []*[]float64{&s.capacity, &s.floor, &s.free, &s.whole, &s.within, &s.before, &s.part, &s.share, &s.n} {
-		*v = sized(*v, n+1)
+	for _, v := range []*[]float64{&s.capacity, &s.floor, &s.free, &s.part, &s.within, &s.before, &s.share} {
+		*v = roomy(*v, n+1)
 	}
+	s.n = sized(s.n, n+1)
 	for l, c := range capacity {
 		s.capacity[l], s.free[l], s.floor[l] = c, c, c*nothing
 	}
+	s.floor[n] = 0
 	for _, v := range [][]float64{s.capacity, s.free, s.within, s.part} {
 		v[n] = math.Inf(1)
 	}

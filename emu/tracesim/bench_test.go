@@ -1,0 +1,74 @@
+package tracesim_test
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"testbed/emu/tracesim"
+	"testbed/topo"
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// BenchmarkTrace runs the public trace where it is there, and otherwise one made up
+// of wide and narrow coflows on as many ports.
+func BenchmarkTrace(b *testing.B) {
+	f, coflows := benchmarkTrace(b)
+	flows := 0
+	for _, c := range coflows {
+		flows += len(c.Flows)
+	}
+	for _, name := range []string{"fair", "fifo", "sebf", "sincronia", "aalo", "saath", "philae", "philae-sim"} {
+		b.Run("policy="+name, func(b *testing.B) {
+			cfg := tracesim.Config{Fabric: f, Scheduler: policy(b, name, nil)}
+			if name == "philae-sim" {
+				cfg.Quantum = 8 * time.Millisecond
+			}
+			var r *tracesim.Result
+			var peak uint64
+			for b.Loop() {
+				var err error
+				r, err = tracesim.Run(b.Context(), cfg, coflows, func(tracesim.Progress) {
+					var m runtime.MemStats
+					runtime.ReadMemStats(&m)
+					peak = max(peak, m.HeapAlloc)
+				})
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(b.Elapsed().Seconds()/float64(b.N), "s/run")
+			b.ReportMetric(float64(r.Events), "events")
+			b.ReportMetric(float64(r.Decisions), "decisions")
+			b.ReportMetric(float64(flows), "flows")
+			b.ReportMetric(float64(peak)/1e6, "peak-MB")
+		})
+	}
+}
+
+func benchmarkTrace(b *testing.B) (*topo.Fabric, []workloads.Coflow) {
+	b.Helper()
+	path := filepath.Join(shared, "traces", "FB2010-1Hr-150-0.txt")
+	trace := &workloads.Trace{Name: "made up", Ports: 150}
+	if _, err := os.Stat(path); err == nil {
+		trace = readTrace(b, path)
+	} else {
+		for i := range 200 {
+			c := workloads.TraceCoflow{ID: workloads.CoflowID(i + 1), Arrival: time.Duration(i) * 5 * time.Second}
+			width := []int{1, 2, 10, 60}[i%4]
+			for p := range width {
+				c.Mappers = append(c.Mappers, (7*i+p)%trace.Ports)
+				c.Reducers = append(c.Reducers, workloads.TraceReducer{Port: (11*i + p) % trace.Ports, Size: workloads.Megabytes(width * (1 + i%13) * 1_000_000)})
+			}
+			trace.Coflows = append(trace.Coflows, c)
+		}
+	}
+	f, coflows, err := tracesim.Ports{Rate: units.Gbps}.Coflows(trace)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return f, coflows
+}
