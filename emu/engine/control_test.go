@@ -594,7 +594,7 @@ func TestIntervalsReplay(t *testing.T) {
 	}
 }
 
-// Nothing is allocated for a decision once memory is there.
+// A decision allocates its commands and little else once memory is there.
 func BenchmarkDecision(b *testing.B) {
 	for _, hosts := range []int{40, 150} {
 		b.Run(fmt.Sprintf("hosts=%d/coflows=20/flows=8000", hosts), func(b *testing.B) {

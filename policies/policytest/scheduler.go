@@ -121,7 +121,7 @@ func checkMoment(s policies.Scheduler, c, other *Cluster, renamed bool) (*polici
 		s.Schedule(rename(shown), &answer)
 		got := copyOf(&answer)
 		if got.Memory, want.Memory = nil, nil; !reflect.DeepEqual(got, want) {
-			return nil, fmt.Errorf("Schedule depends on what the IDs are, not only on their order: %v, before %v", describe(got), describe(want))
+			return nil, fmt.Errorf("method Schedule depends on what the IDs are, not only on their order: %v, before %v", describe(got), describe(want))
 		}
 	}
 	empty := *shown
