@@ -121,9 +121,9 @@ func TestPolicyReference(t *testing.T) {
 			if len(e.Params) == 0 {
 				continue
 			}
-			b.WriteString("\n| parameter | type | default | what it is |\n| --- | --- | --- | --- |\n")
+			b.WriteString("\n| parameter | values | default | what it is |\n| --- | --- | --- | --- |\n")
 			for _, p := range e.Params {
-				fmt.Fprintf(&b, "| `%s` | %s | `%v` %s | %s |\n", p.Name, p.Type, p.Default, p.Unit, p.Doc)
+				fmt.Fprintf(&b, "| `%s` | %s | `%v` %s | %s |\n", p.Name, p.Values(), p.Default, p.Unit, p.Doc)
 			}
 		}
 	}

@@ -239,6 +239,17 @@ func (p Param) parse(given any) (any, error) {
 	}
 }
 
+// Values says what the parameter takes, in a few words.
+func (p Param) Values() string {
+	if p.Type != Choice {
+		return string(p.Type)
+	}
+	if p.Durations {
+		return strings.Join(p.Choices, ", ") + " or a duration"
+	}
+	return strings.Join(p.Choices, ", ")
+}
+
 func (p Param) unit() string {
 	if p.Unit == "" {
 		return ""

@@ -10,11 +10,14 @@ import (
 	"testbed/policies/coflow"
 )
 
-// The names of what ordering policies can be set to.
-var (
-	allocations = map[string]coflow.Allocation{"madd": coflow.MADD, "greedy": coflow.Greedy, "even": coflow.Even, "maxmin": coflow.MaxMin}
-	backfills   = map[string]coflow.Backfill{"greedy": coflow.TopUp, "served": coflow.TopUpServed, "fair-share": coflow.FairShare, "none": coflow.None}
-)
+// allocations and backfills are what ordering policies can be set to, by name.
+func allocations() map[string]coflow.Allocation {
+	return map[string]coflow.Allocation{"madd": coflow.MADD, "greedy": coflow.Greedy, "even": coflow.Even, "maxmin": coflow.MaxMin}
+}
+
+func backfills() map[string]coflow.Backfill {
+	return map[string]coflow.Backfill{"greedy": coflow.TopUp, "served": coflow.TopUpServed, "fair-share": coflow.FairShare, "none": coflow.None}
+}
 
 // The bounds of the interval between decisions.
 const (
@@ -23,16 +26,20 @@ const (
 )
 
 // reallocate says when a policy decides.
-var reallocate = Param{Name: "reallocate", Type: Choice, Choices: []string{"flows", "coflows"}, Default: "flows",
-	Durations: true, Min: int64(shortestInterval), Max: int64(longestInterval),
-	Doc: "when to decide: whenever a coflow arrives or ends or a flow ends; coflows alone; or at the multiples of an interval, such as 8ms"}
+func reallocate() Param {
+	return Param{Name: "reallocate", Type: Choice, Choices: []string{"flows", "coflows"}, Default: "flows",
+		Durations: true, Min: int64(shortestInterval), Max: int64(longestInterval),
+		Doc: "when to decide: whenever a coflow arrives or ends or a flow ends; coflows alone; or at the multiples of an interval, such as 8ms"}
+}
 
 // keyed says which of two moments a coflow's place comes from.
-var keyed = Param{Name: "key", Type: Choice, Choices: []string{"remaining", "initial"}, Default: "remaining",
-	Doc: "rank coflows by what is left of them, or by what they were at arrival"}
+func keyed() Param {
+	return Param{Name: "key", Type: Choice, Choices: []string{"remaining", "initial"}, Default: "remaining",
+		Doc: "rank coflows by what is left of them, or by what they were at arrival"}
+}
 
 func paceOf(v values) coflow.Pace {
-	switch p := v[reallocate.Name].(type) {
+	switch p := v["reallocate"].(type) {
 	case time.Duration:
 		return coflow.Pace{Every: p}
 	default:
@@ -43,18 +50,18 @@ func paceOf(v values) coflow.Pace {
 // sharing are the parameters of an ordering policy, with its default allocation.
 func sharing(allocation string) []Param {
 	return []Param{
-		{Name: "allocation", Type: Choice, Choices: slices.Sorted(maps.Keys(allocations)), Default: allocation,
+		{Name: "allocation", Type: Choice, Choices: slices.Sorted(maps.Keys(allocations())), Default: allocation,
 			Doc: "how a coflow's flows share what those before it left: madd, all end together, sizes known; greedy, flow by flow; even, equal shares in one pass; maxmin, max-min fair"},
-		{Name: "backfill", Type: Choice, Choices: slices.Sorted(maps.Keys(backfills)), Default: "greedy",
+		{Name: "backfill", Type: Choice, Choices: slices.Sorted(maps.Keys(backfills())), Default: "greedy",
 			Doc: "who gets what the allocation leaves: greedy, all in order; served, those madd has not skipped; fair-share, CoflowSim's rule: equal shares for those madd has skipped, then all in order of arrival; none"},
 		{Name: "priorities", Type: Whole, Default: int64(0), Unit: "classes", Max: 1000,
 			Doc: "for allocation maxmin: how many priority classes the network has, the last shared by all coflows that come after the others, as over DiffServ; 0 is one for each coflow"},
-		reallocate,
+		reallocate(),
 	}
 }
 
 func sharingOf(v values) coflow.Sharing {
-	return coflow.Sharing{Allocation: allocations[v.choice("allocation")], Backfill: backfills[v.choice("backfill")],
+	return coflow.Sharing{Allocation: allocations()[v.choice("allocation")], Backfill: backfills()[v.choice("backfill")],
 		Priorities: v.int("priorities"), Pace: paceOf(v)}
 }
 
@@ -88,7 +95,7 @@ func orderings() []Entry {
 	ordered := func(name, doc string, by coflow.Key, allocation string, params ...Param) Entry {
 		return Entry{Role: RoleCoflow, Name: name, Doc: doc, Holds: true, Params: append(params, sharing(allocation)...), check: checkSharing,
 			scheduler: func(v values) policies.Scheduler {
-				return coflow.Ordered{By: by, Initial: v[keyed.Name] == "initial", Sharing: sharingOf(v)}
+				return coflow.Ordered{By: by, Initial: v["key"] == "initial", Sharing: sharingOf(v)}
 			}}
 	}
 	deadline := coflow.DefaultDeadline()
@@ -97,13 +104,13 @@ func orderings() []Entry {
 			scheduler: func(values) policies.Scheduler { return coflow.Fair{} }},
 		{Role: RoleCoflow, Name: "equal-share", Doc: "every flow gets the smaller of the equal shares of its two ports, the rest stays idle: FAIR of the simulator CoflowSim, less than max-min fair", Holds: true,
 			scheduler: func(values) policies.Scheduler { return coflow.EqualShare{} }},
-		ordered("fifo", "first in, first out; with allocation madd and backfill fair-share it is CoflowSim's", coflow.Arrival, "greedy"),
-		ordered("scf", "shortest coflow first, by the size of the largest flow; knows sizes", coflow.LargestFlow, "madd"),
-		ordered("ncf", "narrowest coflow first, by the number of senders or of receivers, whichever is less", coflow.Width, "greedy"),
-		ordered("lcf", "lightest coflow first, by the bytes of all its flows; knows sizes", coflow.Bytes, "madd", keyed),
-		ordered("srtf", "shortest remaining time first: by the time that what is left of a coflow takes alone, as sebf, but flow by flow; knows sizes", coflow.Bottleneck, "greedy", keyed),
+		ordered("fifo", "first in, first out; the simulator CoflowSim's with allocation madd, backfill fair-share and reallocate coflows", coflow.Arrival, "greedy"),
+		ordered("scf", "shortest coflow first, by the size of the largest flow, as in CoflowSim, which has static keys, backfill fair-share and reallocate coflows; knows sizes", coflow.LargestFlow, "madd"),
+		ordered("ncf", "narrowest coflow first, by the number of senders or of receivers, whichever is less, as in CoflowSim (there with allocation madd)", coflow.Width, "greedy"),
+		ordered("lcf", "lightest coflow first, by the bytes of all its flows, as in CoflowSim; knows sizes", coflow.Bytes, "madd", keyed()),
+		ordered("srtf", "shortest remaining time first: by the time that what is left of a coflow takes alone, as sebf, but flow by flow; knows sizes", coflow.Bottleneck, "greedy", keyed()),
 		{Role: RoleCoflow, Name: "sebf", Doc: "Varys (SIGCOMM 2014): smallest effective bottleneck first, flows of a coflow end together; knows sizes", Holds: true,
-			Params: slices.Concat([]Param{keyed}, sharing("madd"), []Param{
+			Params: slices.Concat([]Param{keyed()}, sharing("madd"), []Param{
 				{Name: "deadline", Type: Float, Default: deadline.Factor, Unit: "times the time a coflow takes alone", High: 1e6,
 					Doc: "with it, coflows that cannot end in so long without delay to those admitted before are rejected, and those admitted have what they need to; 0 is no deadlines"},
 				{Name: "padding", Type: Float, Default: deadline.Padding, Unit: "of an estimate", High: 10,

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"testbed/policies"
+	"testbed/policies/policytest"
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
@@ -463,5 +464,11 @@ func TestWhen(t *testing.T) {
 		if d := cmp.Diff(want, w.schedule.Watch, cmpopts.EquateEmpty()); d != "" {
 			t.Errorf("%+v watches (-want +got):\n%s", tt.policy, d)
 		}
+	}
+}
+
+func TestContract(t *testing.T) {
+	for _, p := range ordering() {
+		t.Run(fmt.Sprintf("%T %+v", p, p), func(t *testing.T) { policytest.Scheduler(t, p) })
 	}
 }

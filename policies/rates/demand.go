@@ -451,25 +451,36 @@ func (d *Demand) add(place int32, rate float64) {
 	d.Rate[place] += rate
 }
 
-// reserve prepares raising the rates of listed flows, each once. It tells whether
-// none of the demand moves yet, which raise is to be told.
-func (d *Demand) reserve(list []int32) (fresh bool) {
-	if len(d.moving) > 0 {
-		return false
-	}
-	d.moving = slices.Grow(d.moving, len(list))
-	return true
+// raising raises rates of many flows of a demand, in order.
+type raising struct {
+	rate   []float64
+	moving []int32 // with room for all that are raised
+	n      int     // of moving
+	mixed  bool    // what is added to moving comes before some of it
 }
 
-// raise is add.
-func (d *Demand) raise(place int32, rate float64, fresh bool) {
-	switch {
-	case !fresh:
-		d.add(place, rate)
-	case rate > 0:
-		d.Rate[place] = rate
-		d.moving = append(d.moving, place)
+// reserve prepares raising the rates of listed flows, each once. raised is to follow.
+func (d *Demand) reserve(list []int32) raising {
+	mixed := len(d.moving) > 0 && len(list) > 0 && list[0] < d.moving[len(d.moving)-1]
+	m := slices.Grow(d.moving, len(list)+1)
+	return raising{d.Rate, m[:cap(m)], len(m), mixed}
+}
+
+func (r *raising) raise(place int32, rate float64) {
+	// Written in any case, so that there is no branch to guess: it counts only if it
+	// moves now and did not before.
+	r.moving[r.n] = place
+	had := r.rate[place]
+	has := had + rate
+	r.rate[place] = has
+	if had == 0 && has > 0 {
+		r.n++
 	}
+}
+
+func (d *Demand) raised(r raising) {
+	d.unsorted = d.unsorted || r.mixed && r.n > len(d.moving)
+	d.moving = r.moving[:r.n]
 }
 
 // stop sets all rates to 0.

@@ -242,3 +242,94 @@ func TestGreedyLeavesNothing(t *testing.T) {
 		}
 	})
 }
+
+// Rules that do not go by the order of flows do not care which host is which, nor
+// which of a coflow's flows comes first.
+func TestRelabelling(t *testing.T) {
+	var s Sharer
+	rapid.Check(t, func(t *rapid.T) {
+		in := drawInstance(t, []policies.Rule{policies.Free, policies.MaxMin, policies.Even, policies.MADD, policies.Equal})
+		ds := in.demands(true)
+		in.share(t, &s, ds)
+
+		links := make([]int, len(in.capacity))
+		for l := range links {
+			links[l] = l
+		}
+		links = rapid.Permutation(links).Draw(t, "links")
+		other := *in
+		other.capacity = make([]float64, len(in.capacity))
+		for l, to := range links {
+			other.capacity[to] = in.capacity[l]
+		}
+		other.coflows, other.ended, other.pilots = nil, nil, nil
+		for c, flows := range in.coflows {
+			var renamed []Flow
+			for i := len(flows) - 1; i >= 0; i-- {
+				f := Flow{ID: -flows[i].ID, Size: flows[i].Size}
+				for _, l := range flows[i].Links {
+					f.Links = append(f.Links, topo.LinkID(links[l]))
+				}
+				renamed = append(renamed, f)
+			}
+			ended, pilot := slices.Clone(in.ended[c]), slices.Clone(in.pilots[c])
+			slices.Reverse(ended)
+			slices.Reverse(pilot)
+			other.coflows, other.ended, other.pilots = append(other.coflows, renamed), append(other.ended, ended), append(other.pilots, pilot)
+		}
+		renamed := other.demands(true)
+		other.share(t, &s, renamed)
+		for c, d := range ds {
+			for i, r := range d.Rate {
+				if o := renamed[c].Rate[d.Flows()-1-i]; math.Abs(o-r) > 1e-7*in.bottleneck(in.coflows[c][i]) {
+					t.Fatalf("flow at %d of coflow %d has %v bit/s, relabelled %v", i, c, r, o)
+				}
+			}
+		}
+	})
+}
+
+// A coflow served by MADD alone ends all at once, one served by Equal alone has one
+// rate, and each fills a link.
+func TestTogether(t *testing.T) {
+	var s Sharer
+	rapid.Check(t, func(t *rapid.T) {
+		in := drawInstance(t, rules)
+		rule := rapid.SampledFrom([]policies.Rule{policies.MADD, policies.Equal}).Draw(t, "together")
+		in.sch.Steps = []policies.Step{{Rule: rule, Coflows: []int{0}}}
+		ds := in.demands(true)
+		in.share(t, &s, ds)
+		d := ds[0]
+		load := make([]float64, len(in.capacity))
+		var rate, takes float64
+		down := false
+		for i, r := range d.Rate {
+			if d.Ended(i) {
+				continue
+			}
+			rate, takes = r, d.Left[i]/r
+			for _, l := range d.Path(i) {
+				load[l] += r
+				down = down || in.capacity[l] == 0
+			}
+		}
+		if down != (len(d.Moving()) == 0) {
+			t.Fatalf("%d flows move, a link is down: %v", len(d.Moving()), down)
+		}
+		if down {
+			return
+		}
+		fills := false
+		for l := range load {
+			fills = fills || load[l] >= in.capacity[l]*(1-1e-9) && load[l] > 0
+		}
+		if !fills {
+			t.Fatal("no link is full")
+		}
+		for _, i := range d.Moving() {
+			if rule == policies.Equal && d.Rate[i] != rate || rule == policies.MADD && math.Abs(d.Left[i]/d.Rate[i]-takes) > 1e-12*takes {
+				t.Fatalf("flow at %d has %v of %v bit/s, another takes %v s or has %v bit/s", i, d.Rate[i], d.Left[i], takes, rate)
+			}
+		}
+	})
+}

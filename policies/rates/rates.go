@@ -370,15 +370,16 @@ func (s *Sharer) equal(d *Demand, p parts) {
 		s.avail[l] = max(s.avail[l]-float64(d.crossing(slot, p))*rate, 0)
 	}
 	s.list = d.places(p, s.list)
-	fresh := d.reserve(s.list)
+	to := d.reserve(s.list)
 	for _, i := range s.list {
-		d.raise(i, rate, fresh)
+		to.raise(i, rate)
 	}
+	d.raised(to)
 }
 
 func (s *Sharer) madd(d *Demand, p parts, within float64) fate {
 	s.list = d.places(p, s.list)
-	s.sum(d, d.Left)
+	s.sum(d)
 	takes := 0.0 // seconds
 	for _, l := range d.links {
 		if s.n[l] > 0 {
@@ -397,33 +398,37 @@ func (s *Sharer) madd(d *Demand, p parts, within float64) fate {
 		s.avail[l] = max(s.avail[l]-s.n[l]/takes, 0)
 	}
 	s.forget(d)
-	fresh := d.reserve(s.list)
+	to, left := d.reserve(s.list), d.Left
 	for _, i := range s.list {
-		d.raise(i, d.Left[i]/takes, fresh)
+		to.raise(i, left[i]/takes)
 	}
+	d.raised(to)
 	return served
 }
 
-// sum adds up by link, in n, what the listed flows of a demand have of something.
-func (s *Sharer) sum(d *Demand, of []float64) {
-	// Flows of one sender follow one another: its sum is kept at hand. Most links
-	// between the first and the last change from flow to flow.
-	k := d.stride
+// sum adds up by link, in n, what the listed flows of a demand have left.
+func (s *Sharer) sum(d *Demand) {
+	// Flows of one sender follow one another: its sum is kept at hand.
+	k, path, n := d.stride, d.path, s.n
 	first, sum := d.none, 0.0
 	for _, i := range s.list {
-		v := of[i]
-		path := d.path[int(i)*k : int(i)*k+k]
-		if path[0] != first {
-			s.n[first] += sum
-			first, sum = path[0], 0
+		v := d.Left[i]
+		at := int(i) * k
+		if path[at] != first {
+			n[first] += sum
+			first, sum = path[at], 0
 		}
 		sum += v
-		for _, l := range path[1:] {
-			s.n[l] += v
+		if k == 2 {
+			n[path[at+1]] += v
+			continue
+		}
+		for _, l := range path[at+1 : at+k] {
+			n[l] += v
 		}
 	}
-	s.n[first] += sum
-	s.n[d.none] = 0
+	n[first] += sum
+	n[d.none] = 0
 }
 
 // forget zeroes n again after a demand's flows.
@@ -494,27 +499,38 @@ func (s *Sharer) spread(d *Demand, p parts, share []float64) {
 	if len(s.list) == 0 {
 		return
 	}
-	k := d.stride
-	fresh := d.reserve(s.list)
+	k, path, n := d.stride, d.path, s.n
+	to := d.reserve(s.list)
 	first, most, sum := d.none, 0.0, 0.0
 	for _, i := range s.list {
-		path := d.path[int(i)*k : int(i)*k+k]
-		if path[0] != first {
-			s.n[first] += sum
-			first, most, sum = path[0], share[path[0]], 0
+		at := int(i) * k
+		if path[at] != first {
+			n[first] += sum
+			first, most, sum = path[at], share[path[at]], 0
 		}
 		rate := most
-		for _, l := range path[1:] {
-			rate = min(rate, share[l])
+		if k == 2 {
+			l := path[at+1]
+			if v := share[l]; v < rate {
+				rate = v
+			}
+			n[l] += rate
+		} else {
+			for _, l := range path[at+1 : at+k] {
+				if v := share[l]; v < rate {
+					rate = v
+				}
+			}
+			for _, l := range path[at+1 : at+k] {
+				n[l] += rate
+			}
 		}
 		sum += rate
-		for _, l := range path[1:] {
-			s.n[l] += rate
-		}
-		d.raise(i, rate, fresh)
+		to.raise(i, rate)
 	}
-	s.n[first] += sum
-	s.n[d.none] = 0
+	n[first] += sum
+	n[d.none] = 0
+	d.raised(to)
 }
 
 // explicit takes rates as they are. The errors of all are told by the first.
@@ -576,10 +592,11 @@ func (s *Sharer) freely(ceilings bool) {
 		}
 		d := s.demands[c]
 		s.list = d.places(p, s.list)
-		fresh := d.reserve(s.list)
+		to := d.reserve(s.list)
 		for _, i := range s.list {
-			d.raise(i, math.Inf(1), fresh)
+			to.raise(i, math.Inf(1))
 		}
+		d.raised(to)
 	}
 }
 

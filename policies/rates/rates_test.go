@@ -144,3 +144,60 @@ func TestMistakes(t *testing.T) {
 		})
 	}
 }
+
+// Two racks of two hosts whose way up carries 60 bit/s where hosts' links carry 120:
+// flows 0 and 2 leave the rack from hosts 0 and 1, flow 1 stays in it, from 1 to 0.
+func TestRulesOnUplink(t *testing.T) {
+	net := network{2, 2}
+	for _, tc := range []struct {
+		rule policies.Rule
+		want []float64
+	}{
+		{policies.Free, []float64{30, 90, 30}},
+		{policies.MaxMin, []float64{30, 90, 30}},
+		{policies.Even, []float64{30, 60, 30}},
+		{policies.Greedy, []float64{60, 120, 0}},
+		{policies.MADD, []float64{40, 40, 20}},
+		{policies.Equal, []float64{30, 30, 30}},
+		{policies.Whole, []float64{60, 120, 0}},
+	} {
+		t.Run(tc.rule.String(), func(t *testing.T) {
+			for _, grid := range []bool{true, false} {
+				d := coflow(0, net.links(), []units.Bytes{200, 200, 100}, net.path(0, 2), net.path(1, 0), net.path(1, 3))
+				if d.grid == nil {
+					t.Fatal("flows in order of sender and receiver have no grid")
+				}
+				if !grid {
+					d.grid = nil
+				}
+				capacity := idle(net.links(), 120)
+				capacity[8], capacity[11] = 60, 120
+				var s Sharer
+				if err := s.Share(&policies.Schedule{Steps: []policies.Step{all(tc.rule, 0)}}, []*Demand{d}, capacity, policies.Sizes, false); err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(tc.want, d.Rate, near); diff != "" {
+					t.Errorf("grid %v, -want +got:\n%s", grid, diff)
+				}
+			}
+		})
+	}
+}
+
+// Whole asks for whole ports, not for a whole core: a core of many ports carries as
+// many flows.
+func TestWholeSharesTheCore(t *testing.T) {
+	net := network{2, 4}
+	capacity := idle(net.links(), 100)
+	for l := 16; l < len(capacity); l++ {
+		capacity[l] = 250 // two flows and a half
+	}
+	d := coflow(0, net.links(), []units.Bytes{1}, net.path(0, 4), net.path(1, 5), net.path(2, 6), net.path(3, 7))
+	var s Sharer
+	if err := s.Share(&policies.Schedule{Steps: []policies.Step{all(policies.Whole, 0)}}, []*Demand{d}, capacity, 0, false); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]float64{100, 100, 0, 0}, d.Rate); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
