@@ -293,7 +293,7 @@ func ordering() []policies.Scheduler {
 		SEBF{Deadline: Deadline{Factor: 2, Padding: 0.1}}, SEBF{Deadline: Deadline{Factor: 5, Least: time.Millisecond, RejectedLast: true}}}
 	for by := Arrival; by <= Bottleneck; by++ {
 		for a := MADD; a <= MaxMin; a++ {
-			out = append(out, Ordered{By: by, Sharing: Sharing{Allocation: a}}, Ordered{By: by, Initial: true, Sharing: Sharing{Allocation: a}})
+			out = append(out, Ordered{By: by, Initial: (int(by)+int(a))%2 == 0, Sharing: Sharing{Allocation: a}})
 		}
 	}
 	return append(out, SEBF{}, SEBF{Sharing: Sharing{Backfill: FairShare}}, Ordered{Sharing: Sharing{Allocation: MaxMin, Priorities: 2}})

@@ -28,7 +28,7 @@ type Philae struct {
 	// ThinFirst serves thin coflows before pilots, as Philae's simulator does.
 	// Otherwise they are among them, in order of arrival.
 	ThinFirst bool
-	FIFO      FIFO
+	FIFO      FIFO // by entering, as in Philae's simulator; the paper does not say
 	// Equal gives all flows of a coflow the rate of its slowest, which is that of
 	// max-min fairness: the paper's rule (a). Otherwise one flow of the coflow after the
 	// other gets its whole ports: the cheaper rule (b), which the paper uses.
@@ -64,7 +64,7 @@ const (
 
 // DefaultPhilae is the paper's choice, policy D.
 func DefaultPhilae() Philae {
-	return Philae{Queues: DefaultQueues(), Sampling: DefaultSampling(), Metric: WeightedContention, FirstContention: 1, FIFO: Arrived, Weight: 10, Conserve: true}
+	return Philae{Queues: DefaultQueues(), Sampling: DefaultSampling(), Metric: WeightedContention, FirstContention: 1, Weight: 10, Conserve: true}
 }
 
 // Needs is a look at new coflows' flows, without their sizes, to choose pilots.

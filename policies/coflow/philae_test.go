@@ -327,11 +327,11 @@ func TestPhilaeSteps(t *testing.T) {
 		want    []string
 	}{
 		{"default", func(*Philae) {}, []float64{1 / 1.01, 0.01 / 1.01},
-			[]string{"[0] all Greedy 0", "[1 2] pilots Greedy 0", "[3] all Greedy 0", "[4 6] all Greedy 1", "[5] all Greedy 2", "[4 6 5] all Greedy 0", "[1 2] others Greedy 0"}},
-		{"other choices", func(p *Philae) { p.ThinFirst, p.FIFO, p.Equal, p.Conserve, p.Weight = true, Entered, true, false, 2 }, []float64{0.8, 0.2},
-			[]string{"[0 3] all Greedy 0", "[1 2] pilots Greedy 0", "[6 4] all Equal 1", "[5] all Equal 2", "[6 4 5] all Greedy 0"}},
+			[]string{"[0] all Greedy 0", "[1 2] pilots Greedy 0", "[3] all Greedy 0", "[6 4] all Greedy 1", "[5] all Greedy 2", "[6 4 5] all Greedy 0", "[1 2] others Greedy 0"}},
+		{"other choices", func(p *Philae) { p.ThinFirst, p.FIFO, p.Equal, p.Conserve, p.Weight = true, Arrived, true, false, 2 }, []float64{0.8, 0.2},
+			[]string{"[0 3] all Greedy 0", "[1 2] pilots Greedy 0", "[4 6] all Equal 1", "[5] all Equal 2", "[4 6 5] all Greedy 0"}},
 		{"strict", func(p *Philae) { p.Strict = true }, nil,
-			[]string{"[0] all Greedy 0", "[1 2] pilots Greedy 0", "[3] all Greedy 0", "[4 6 5] all Greedy 0", "[1 2] others Greedy 0"}},
+			[]string{"[0] all Greedy 0", "[1 2] pilots Greedy 0", "[3] all Greedy 0", "[6 4 5] all Greedy 0", "[1 2] others Greedy 0"}},
 	} {
 		p := DefaultPhilae()
 		p.Metric = SmallestJob

@@ -29,16 +29,15 @@ func blind() map[string]policies.Scheduler {
 		out["philae "+name] = p
 		p.Thin, p.Number, p.Rule = 1, 2, Constant // clusters of tests have few flows
 		p.First = 1000
-		out["philae "+name+" thick"] = p
-		p.Random, p.ThinFirst, p.FIFO, p.Equal, p.Strict, p.Conserve = true, true, Entered, true, true, false
+		p.Random, p.ThinFirst, p.FIFO, p.Equal, p.Strict, p.Conserve = m%2 == 1, true, Arrived, true, m > 1, false
 		out["philae "+name+" other"] = p
 	}
+	out["philae-sim"] = sim
 	for impact := range 7 {
 		p := sim
 		p.Impact = impact
-		out["philae-sim "+string(rune('0'+impact))] = p
 		p.Thin, p.Rule, p.Fraction, p.First, p.Slots = 0, OfFlows, 0.3, 3, 4
-		out["philae-sim thick "+string(rune('0'+impact))] = p
+		out["philae-sim "+string(rune('0'+impact))] = p
 	}
 	return out
 }
