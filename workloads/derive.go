@@ -109,7 +109,7 @@ func (c TraceCoflow) SkewAbove(k Factor) bool {
 		return false
 	}
 	k = k.orOne()
-	return most.Cmp(least.Mul(least, big.NewRat(k.Num, k.Den))) > 0
+	return most.Cmp(new(big.Rat).Mul(least, big.NewRat(k.Num, k.Den))) > 0
 }
 
 // WideOnly is t without its thin coflows: it keeps those of more flows than thin,

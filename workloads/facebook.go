@@ -32,19 +32,17 @@ type Facebook struct {
 	// Load is, instead of Span, the share of all ports' capacity that the bytes need
 	// within the span: 0.52 in the trace. 0 leaves the span as it is.
 	Load float64
-	// MBTime is what a port takes for 1 MB, for Load; 0 is FacebookMBTime.
-	MBTime time.Duration
-	// NoTail replaces the largest coflows, 1 in 35 with 96 % of the bytes, by more of
-	// the long and wide ones below half a TB.
+	// PerMB is how long a port takes for 1 MB, for Load; 0 is DefaultPerMB.
+	PerMB time.Duration
+	// NoTail replaces the largest coflows, 1 in 35 with 92 % of the bytes, by more of
+	// the kind next to them: no coflow then has more than about 1.5 TB.
 	NoTail bool
 }
 
-// What Facebook takes where nothing is said: the trace's own numbers, and for
-// MBTime what the simulators of the literature give 1 MB on a port of 1 Gbps.
+// What the trace has and Facebook takes where nothing is said.
 const (
 	FacebookCoflows = 526
 	FacebookPorts   = 150
-	FacebookMBTime  = 8 * time.Millisecond
 )
 
 // kind is a class of the coflows of the Facebook trace.
@@ -73,8 +71,8 @@ func (f Facebook) Generate(seed uint64) (*Trace, error) {
 	if f.Ports == 0 {
 		f.Ports = FacebookPorts
 	}
-	if f.MBTime == 0 {
-		f.MBTime = FacebookMBTime
+	if f.PerMB == 0 {
+		f.PerMB = DefaultPerMB
 	}
 	if err := f.check(); err != nil {
 		return nil, fmt.Errorf("generated trace %s: %w", f.Name, err)
@@ -91,7 +89,7 @@ func (f Facebook) Generate(seed uint64) (*Trace, error) {
 	f.place(seed, t.Coflows)
 	span := f.Span
 	if f.Load > 0 {
-		ms := size * (float64(f.MBTime) / float64(time.Millisecond)) / (f.Load * float64(f.Ports))
+		ms := size * (float64(f.PerMB) / float64(time.Millisecond)) / (f.Load * float64(f.Ports))
 		if ms > float64(maxTraceArrival) {
 			return nil, fmt.Errorf("generated trace %s: load %v takes %v ms: want at most %v", f.Name, f.Load, ms, maxTraceArrival)
 		}
@@ -120,8 +118,8 @@ func (f Facebook) check() error {
 	if f.Load > 0 && f.Span > 0 {
 		return fmt.Errorf("a span of %v and a load of %v: want one of them, the other follows", f.Span, f.Load)
 	}
-	if f.MBTime < time.Millisecond || f.MBTime > time.Hour {
-		return fmt.Errorf("%v for 1 MB: want 1ms to 1h", f.MBTime)
+	if f.PerMB < time.Millisecond || f.PerMB > time.Hour {
+		return fmt.Errorf("%v for 1 MB: want 1ms to 1h", f.PerMB)
 	}
 	return nil
 }

@@ -108,7 +108,12 @@ func (s MapSkew) assign(rng *rand.Rand, mappers []int) []float64 {
 	q := s.curve()
 	var pool []int
 	for i := len(mappers) - 1; i >= 0; i-- {
-		v := q.at((float64(i) + 0.5) / float64(len(mappers)))
+		p := 0.5
+		if len(mappers) > 1 {
+			// So that the interpolated P50 and P90 of what is dealt are those of the curve.
+			p = float64(i) / float64(len(mappers)-1)
+		}
+		v := q.at(p)
 		for len(byMappers) > 0 && (len(pool) == 0 || float64(v*v) < mostSkew*float64(mappers[byMappers[0]]-1)) {
 			pool = append(pool, byMappers[0])
 			byMappers = byMappers[1:]
@@ -191,6 +196,10 @@ func (t *Trace) MapSkews() []float64 {
 	var skews []float64
 	for _, c := range t.Coflows {
 		if len(c.Mappers) < 2 {
+			continue
+		}
+		if c.even() {
+			skews = append(skews, 0)
 			continue
 		}
 		sent := make([]float64, len(c.Mappers))

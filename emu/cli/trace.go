@@ -36,7 +36,7 @@ file's name or by --to. A file may be -, standard input or output.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.traceInfoCmd(), a.traceConvertCmd(), a.traceScaleCmd(), a.traceFilterCmd())
+	cmd.AddCommand(a.traceInfoCmd(), a.traceConvertCmd(), a.traceScaleCmd(), a.traceFilterCmd(), a.traceGenerateCmd(), a.traceDeriveCmd())
 	return cmd
 }
 
