@@ -177,6 +177,10 @@ func TestRates(t *testing.T) {
 	// The second, at 6 MB, goes first and takes what sends at port 0; the first and the
 	// third are skipped and share port 3.
 	skipped := [][]demandOf{{{0, 6, 8 * mb}, {3, 4, 4 * mb}}, {{0, 7, 6 * mb}, {1, 6, 3 * mb}}, {{0, 5, 9 * mb}, {3, 5, 4 * mb}}}
+	// The second goes first and takes port 0. Of the three skipped, port 3 has one flow
+	// each, and the last one's shares port 6 with three more: of what is left of port 3
+	// then, the first in arrival has all, though the third would come before it.
+	late := [][]demandOf{{{0, 6, 20 * mb}, {3, 4, mb}}, {{0, 7, 6 * mb}}, {{0, 5, 9 * mb}, {3, 5, mb}}, {{0, 5, 30 * mb}, {3, 6, mb}, {2, 6, mb}, {1, 6, mb}, {7, 6, mb}}}
 	classes := [][]demandOf{{{0, 4, mb}}, {{1, 5, mb}}, {{1, 6, mb}}}
 	for _, tt := range []struct {
 		name    string
@@ -214,6 +218,9 @@ func TestRates(t *testing.T) {
 		{"skipped, top-up of those served", ports(t), SEBF{Sharing: Sharing{Backfill: TopUpServed}}, skipped, [][]float64{{0, 0}, {1000, 1000}, {0, 0}}},
 		{"skipped, fair share", ports(t), SEBF{Sharing: Sharing{Backfill: FairShare}}, skipped, [][]float64{{0, 500}, {1000, 1000}, {0, 500}}},
 
+		{"skipped, fair share and then arrival", ports(t), SEBF{Sharing: Sharing{Backfill: FairShare}}, late,
+			[][]float64{{0, 1250. / 3}, {1000}, {0, 1000. / 3}, {0, 250, 250, 250, 250}}},
+
 		{"a class for each", ports(t), Ordered{Sharing: Sharing{Allocation: MaxMin}}, classes, [][]float64{{1000}, {1000}, {0}}},
 		{"three classes", ports(t), Ordered{Sharing: Sharing{Allocation: MaxMin, Priorities: 3}}, classes, [][]float64{{1000}, {1000}, {0}}},
 		{"two classes", ports(t), Ordered{Sharing: Sharing{Allocation: MaxMin, Priorities: 2}}, classes, [][]float64{{1000}, {500}, {500}}},
@@ -250,6 +257,16 @@ func TestLinkDown(t *testing.T) {
 		if d := cmp.Diff(tt.want, w.rates(t, tt.policy), near); d != "" {
 			t.Errorf("%T: Mbit/s (-want +got):\n%s", tt.policy, d)
 		}
+	}
+}
+
+// Over links that are down no coflow comes before another but by its ID.
+func TestTieOverLinksDown(t *testing.T) {
+	w := viewOf(ports(t), []demandOf{{0, 4, 9 * mb}}, []demandOf{{0, 5, mb}}, []demandOf{{1, 6, 50 * mb}})
+	down := w.Fabric.Path(0, 4, 0)[0]
+	w.Capacity[down], w.capacity[down] = 0, 0
+	if got, want := w.served(SEBF{}), []workloads.CoflowID{3, 1, 2}; !slices.Equal(got, want) {
+		t.Errorf("served %v, want %v", got, want)
 	}
 }
 

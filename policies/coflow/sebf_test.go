@@ -61,6 +61,17 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
+// A coflow that is late has what those in time leave, before any that was rejected.
+func TestLateCoflow(t *testing.T) {
+	w := viewOf(ports(t), []demandOf{{0, 4, 4 * mb}, {1, 5, mb}}, []demandOf{{1, 6, mb}}, []demandOf{{0, 7, mb}})
+	w.Now = time.Second
+	w.Coflows[0].Queue, w.Coflows[1].Queue, w.Coflows[2].Queue = Admitted, Rejected, Admitted
+	w.Coflows[2].Arrival = w.Now // 8 ms alone: by 32 ms from now
+	if d := cmp.Diff([][]float64{{750, 1000}, {0}, {250}}, w.rates(t, SEBF{Deadline: Deadline{Factor: 4}}), near); d != "" {
+		t.Errorf("Mbit/s (-want +got):\n%s", d)
+	}
+}
+
 // spy notes which coflows were admitted.
 type spy struct {
 	policies.Scheduler

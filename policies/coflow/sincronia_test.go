@@ -34,6 +34,8 @@ func TestBSSI(t *testing.T) {
 		{"other ports", ports(t), Sincronia{}, [][]demandOf{{{0, 4, 5 * mb}, {2, 5, mb}}, {{0, 5, 3 * mb}, {1, 6, 3 * mb}}, {{1, 7, 4 * mb}}}, []workloads.CoflowID{3, 2, 1}},
 		{"ties", ports(t), Sincronia{}, [][]demandOf{{{0, 4, mb}}, {{0, 5, mb}}, {{0, 6, mb}}}, []workloads.CoflowID{1, 2, 3}},
 		{"ties, earlier last", ports(t), Sincronia{EarlierLast: true}, [][]demandOf{{{0, 4, mb}}, {{0, 5, mb}}, {{0, 6, mb}}}, []workloads.CoflowID{3, 2, 1}},
+		// Ports 0 and 1 carry 5 MB each, and port 0 counts first.
+		{"tied links", ports(t), Sincronia{}, [][]demandOf{{{1, 7, 4 * mb}}, {{0, 5, mb}, {1, 6, mb}}, {{0, 4, 4 * mb}}}, []workloads.CoflowID{2, 1, 3}},
 		// The uplink, of 500 Mbps, takes 24 ms for what the first two have on it, port 4
 		// 20 ms for what the last two have: the first goes last, the weight of the
 		// second falls to 1/2, and 0.5/1 is less than 1/1.5.
