@@ -31,12 +31,8 @@ var arrows = map[string][]string{
 	"emu/fault":    {},
 	"emu/scenario": {"emu/fault"},
 	"emu/engine":   {"policies", "policies/rates"},
-<<<<<<< HEAD
-	"emu/tracesim": {"policies", "policies/rates"},
-	"emu/study":    {"emu/tracesim", "policies", "policies/catalog", "results/coflows", "results/metrics", "results/table"},
-=======
 	"emu/tracesim": {"policies", "policies/rates", "results/metrics"},
->>>>>>> sim
+	"emu/study":    {"emu/tracesim", "policies", "policies/catalog", "results/coflows", "results/metrics", "results/table"},
 	"emu/fluid":    {"policies", "emu/engine", "emu/fault"},
 	"emu/plan":     {},
 	"emu/deploy":   {"emu/plan"},

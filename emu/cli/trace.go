@@ -36,11 +36,7 @@ file's name or by --to. A file may be -, standard input or output.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-<<<<<<< HEAD
 	cmd.AddCommand(a.traceInfoCmd(), a.traceConvertCmd(), a.traceScaleCmd(), a.traceFilterCmd(), a.traceGenerateCmd(), a.traceDeriveCmd(), a.traceSimulateCmd())
-=======
-	cmd.AddCommand(a.traceInfoCmd(), a.traceConvertCmd(), a.traceScaleCmd(), a.traceFilterCmd(), a.traceGenerateCmd(), a.traceDeriveCmd())
->>>>>>> tracegen
 	return cmd
 }
 

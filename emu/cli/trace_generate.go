@@ -48,11 +48,7 @@ On fewer than 150 ports wide coflows have proportionally fewer mappers and reduc
 			if err != nil {
 				return usageError{err}
 			}
-<<<<<<< HEAD
-			return a.writeTrace(out, format, format, t, []string{traceSummary(t)})
-=======
 			return a.writeTrace(out, format, workloads.FormatBenchmark, t, nil)
->>>>>>> tracegen
 		},
 	}
 	f := cmd.Flags()
@@ -165,12 +161,7 @@ docs/traces.md tells exactly what is kept and what is drawn.`,
 			if kind == "mantri" && was == workloads.FormatBenchmark {
 				was = workloads.FormatFlows // the other cannot say what mappers send
 			}
-<<<<<<< HEAD
-			remarks = append(remarks, traceSummary(d))
-			err = a.writeTrace(out, format, inFormat, d, append(remarks, said...))
-=======
 			err = a.writeTrace(out, format, was, d, append(remarks, said...))
->>>>>>> tracegen
 			if err != nil && kind == "mantri" && format == workloads.FormatBenchmark {
 				return hinted{err, "write it as FILE.flows, or with --to flows"}
 			}
