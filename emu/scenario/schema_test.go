@@ -192,6 +192,9 @@ func TestSchemaAcceptsShippedScenarios(t *testing.T) {
 		t.Fatalf("scenarios of scripts: %v, %v, want at least two", shipped, err)
 	}
 	for _, file := range append(files, shipped...) {
+		if filepath.Base(file) == "expected.yaml" {
+			continue // what a paper reports, beside the scenarios of its suite
+		}
 		data, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
