@@ -31,7 +31,7 @@ var arrows = map[string][]string{
 	"emu/fault":    {},
 	"emu/scenario": {"emu/fault"},
 	"emu/engine":   {"policies", "policies/rates"},
-	"emu/tracesim": {"policies", "policies/rates", "results/metrics"},
+	"emu/tracesim": {"policies", "policies/rates"},
 	"emu/study":    {"emu/tracesim", "policies", "policies/catalog", "results/coflows", "results/metrics", "results/table"},
 	"emu/fluid":    {"policies", "emu/engine", "emu/fault"},
 	"emu/plan":     {},

@@ -94,7 +94,8 @@ type Coflow struct {
 	Width   int           // flows
 	Size    units.Bytes
 	Largest units.Bytes // flow
-	// Queue is where the scheduler last had it (Schedule.Queues), Queued since when and
+	// Queue is where the scheduler last had it (Schedule.Queues), Queued since when, from its
+	// arrival where that never changed, and
 	// QueuedSent how much it had sent by then.
 	Queue      int
 	Queued     time.Duration

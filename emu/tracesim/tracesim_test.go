@@ -106,7 +106,7 @@ func TestResult(t *testing.T) {
 	got := run(t, tracesim.Config{Fabric: f, Scheduler: coflow.Fair{}}, cs)
 	// 0→2 and 1→2 of 8 MB share receiver 2 while 1 MB each go to 3: 128 ms.
 	want := &tracesim.Result{
-		Coflows:  []tracesim.Coflow{{ID: 7, Arrival: 16 * time.Millisecond, Start: 16 * time.Millisecond, Finish: 144 * time.Millisecond, Width: 4, Size: 18 * units.MB, Largest: 8 * units.MB, Bound: 128 * time.Millisecond}},
+		Coflows:  []tracesim.Coflow{{ID: 7, Arrival: 16 * time.Millisecond, Start: 16 * time.Millisecond, Finish: 144 * time.Millisecond, Queued: 16 * time.Millisecond, Width: 4, Size: 18 * units.MB, Largest: 8 * units.MB, Bound: 128 * time.Millisecond}},
 		Makespan: 144 * time.Millisecond, Events: 3, Decisions: 1, FlowEnds: 4,
 	}
 	if d := cmp.Diff(want, got); d != "" {
