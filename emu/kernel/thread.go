@@ -3,7 +3,6 @@ package kernel
 import (
 	"fmt"
 	"net/netip"
-	"runtime"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,15 +14,11 @@ type Thread struct {
 	in *Namespace // nil for that of the program
 }
 
-// OnThread runs f on a thread of its own, which ends with it, and returns what it
-// returns.
-func OnThread(f func(*Thread) error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // for good: the thread ends with the goroutine, in whatever namespace it is then
-		done <- f(new(Thread))
-	}()
-	return <-done
+// OnThread runs f on a thread of its own, which ends with it, in whatever namespace
+// it is then, and returns what it returns.
+func OnThread(f func(*Thread) error) (err error) {
+	onThread(func() { err = f(new(Thread)) })
+	return err
 }
 
 // enter takes the thread into a namespace.
