@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"time"
 
-	"testbed/results/metrics"
 	"testbed/results/table"
+	"testbed/workloads"
 )
 
 // Terminal writes the figures for a terminal: times of all policies, then averages by
@@ -124,7 +124,7 @@ func (o *Outcome) tables() []titled {
 		}}
 	bins := titled{title: "Average completion time by bin: short or long by the largest flow, narrow or wide by the number of flows.",
 		Table: table.Table{Head: []string{"policy"}, Columns: []table.Column{table.Names()}}}
-	for b := range metrics.Bin(4) {
+	for b := range workloads.Bin(4) {
 		head := b.String()
 		if len(o.Runs) > 0 {
 			head += fmt.Sprintf(" (%d)", o.Runs[0].Summary.Bins[b].Coflows)
