@@ -150,7 +150,7 @@ func Do(ctx context.Context, t *workloads.Trace, o Options, clock func() time.Du
 		return nil, err
 	}
 	if len(work) == 0 {
-		return nil, fmt.Errorf("trace %s: no coflows to simulate", t.Name)
+		return nil, fmt.Errorf("trace %s: no coflows to simulate: want one, with a flow between two ports if flows inside a port are left out", t.Name)
 	}
 	out := &Outcome{Trace: t.Name, Coflows: len(work), Base: o.Policies[o.Base].String(), Left: len(trace.Coflows) - len(work)}
 	for _, c := range work {
@@ -211,7 +211,7 @@ func (o *Options) complete() error {
 	for i, p := range o.Policies {
 		for _, q := range o.Policies[:i] {
 			if p.String() == q.String() {
-				return fmt.Errorf("policy %s twice", p)
+				return fmt.Errorf("policy %s twice: want different ones", p)
 			}
 		}
 	}
