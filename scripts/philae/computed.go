@@ -300,10 +300,11 @@ func (s *suite) learning(ctx context.Context) error {
 	var rows [][]string
 	for _, r := range out.Runs {
 		c := costs(r.Coflows, r.Policy == "philae")
-		rows = append(rows, []string{r.Policy, fmt.Sprintf("%.0f %%", 100*c.soon), fmt.Sprintf("%.0f %%", 100*s.paper.Learning[r.Policy]), fmt.Sprintf("%.0f %%", 100*c.p50), fmt.Sprintf("%.0f %%", 100*c.p90), fmt.Sprintf("%.1f %%", 100*c.bytes)})
+		rows = append(rows, []string{r.Policy, fmt.Sprintf("%.0f %%", 100*c.all), fmt.Sprintf("%.0f %%", 100*s.paper.Learning[r.Policy]),
+			fmt.Sprintf("%.0f %%", 100*c.soon), fmt.Sprintf("%.0f %%", 100*c.p50), fmt.Sprintf("%.0f %%", 100*c.p90), fmt.Sprintf("%.1f %%", 100*c.bytes)})
 	}
-	s.say("Learning: the part of its CCT after which a coflow is in its last queue (under Philae: after which its pilots have ended; thin coflows have nothing to learn), and what part of its bytes it has sent by then. Of coflows of more than %d flows.\n", workloads.ThinCoflow)
-	return s.draw([]string{"policy", "learned within 1 % of CCT", "paper", "median", "P90", "bytes on average"}, rows)
+	s.say("Learning: the part of its CCT after which a coflow is in its last queue (under Philae: after which its pilots have ended; thin coflows have nothing to learn), and what part of its bytes it has sent by then. Wide coflows have more than %d flows.\n", workloads.ThinCoflow)
+	return s.draw([]string{"policy", "learned within 1 % of CCT", "paper", "of wide coflows", "their median", "their P90", "their bytes, average"}, rows)
 }
 
 // estimate is the relative error of sizes: deviation of the error with its sign, the
@@ -344,34 +345,42 @@ func estimates(all []tracesim.Coflow) estimate {
 	return e
 }
 
-// cost is of coflows, 0 to 1: the part that is soon where it belongs, percentiles of
-// the part of its CCT that this takes one, and the part of its bytes, on average.
-type cost struct{ soon, p50, p90, bytes float64 }
+// cost is of coflows, 0 to 1: the part of all that is soon where it belongs; and of
+// those that are not thin the same, percentiles of the part of its CCT that this takes
+// one, and the part of its bytes, on average.
+type cost struct{ all, soon, p50, p90, bytes float64 }
 
-// costs is how soon coflows that are not thin are where they belong: in their last
-// queue, or sampled.
+// costs is how soon coflows are where they belong: in their last queue, or sampled.
+// What is not sampled has nothing to learn, and is where it belongs at once.
 func costs(all []tracesim.Coflow, sampled bool) cost {
 	var parts []float64
 	var c cost
 	for _, f := range all {
-		if f.Width <= workloads.ThinCoflow || sampled && f.Pilots == 0 {
-			continue
-		}
 		at, sent := f.Queued, f.QueuedSent
 		if sampled {
-			at, sent = f.Sampled, f.SampledSent
+			at, sent = f.Arrival, 0
+			if f.Pilots > 0 && f.Width > workloads.ThinCoflow {
+				at, sent = f.Sampled, f.SampledSent
+			}
 		}
 		part := float64(at-f.Arrival) / float64(f.CCT())
+		soon := part < 0.01
+		if soon {
+			c.all += 1 / float64(len(all))
+		}
+		if f.Width <= workloads.ThinCoflow {
+			continue
+		}
 		parts = append(parts, part)
 		c.bytes += float64(sent) / float64(f.Size)
-		if part < 0.01 {
+		if soon {
 			c.soon++
 		}
 	}
 	if len(parts) == 0 {
-		return cost{}
+		return c
 	}
 	n := float64(len(parts))
 	slices.Sort(parts)
-	return cost{c.soon / n, metrics.Quantile(0.5, parts), metrics.Quantile(0.9, parts), c.bytes / n}
+	return cost{c.all, c.soon / n, metrics.Quantile(0.5, parts), metrics.Quantile(0.9, parts), c.bytes / n}
 }

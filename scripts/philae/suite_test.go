@@ -228,7 +228,7 @@ func TestEstimates(t *testing.T) {
 }
 
 // Coflows of 8 flows that are where they belong after 0.5 % and 50 % of their CCT, with
-// a tenth and six tenths sent; a thin one does not count.
+// a tenth and six tenths sent, and a thin one.
 func TestCosts(t *testing.T) {
 	const s = time.Second
 	all := []tracesim.Coflow{
@@ -236,20 +236,20 @@ func TestCosts(t *testing.T) {
 		{Width: 8, Size: 10, Finish: 100 * s, Queued: 50 * s, QueuedSent: 6},
 		{Width: 7, Size: 10, Finish: 100 * s, Queued: 90 * s, QueuedSent: 9, Pilots: 1, Sampled: s},
 	}
-	if got, want := costs(all, false), (cost{soon: 0.5, p50: 0.2525, p90: 0.4505, bytes: 0.35}); !near(got, want) {
+	if got, want := costs(all, false), (cost{all: 1.0 / 3, soon: 0.5, p50: 0.2525, p90: 0.4505, bytes: 0.35}); !near(got, want) {
 		t.Errorf("by queues %+v, want %+v", got, want)
 	}
-	// The second was not sampled.
-	if got, want := costs(all, true), (cost{soon: 0, p50: 0.5, p90: 0.5, bytes: 0.5}); !near(got, want) {
+	// The second was not sampled, the third is thin: nothing to learn.
+	if got, want := costs(all, true), (cost{all: 2.0 / 3, soon: 0.5, p50: 0.25, p90: 0.45, bytes: 0.25}); !near(got, want) {
 		t.Errorf("by pilots %+v, want %+v", got, want)
 	}
-	if got := costs(all[2:], false); got != (cost{}) {
+	if got := costs(all[2:], true); !near(got, cost{all: 1}) {
 		t.Errorf("of thin coflows alone: %+v", got)
 	}
 }
 
 func near(a, b cost) bool {
-	for _, d := range []float64{a.soon - b.soon, a.p50 - b.p50, a.p90 - b.p90, a.bytes - b.bytes} {
+	for _, d := range []float64{a.all - b.all, a.soon - b.soon, a.p50 - b.p50, a.p90 - b.p90, a.bytes - b.bytes} {
 		if math.Abs(d) > 1e-12 {
 			return false
 		}
