@@ -24,9 +24,14 @@ import (
 const interval = 8 * time.Millisecond
 
 // everyone are the policies of the table. The first is the one that the others are
-// compared with.
-var everyone = []string{"philae", "philae:policy=A", "philae:policy=B", "philae:policy=C", "philae-sim",
-	"aalo", "aalo-oracle", "saath", "fair", "equal-share", "fifo", "fifo:backfill=none", "scf", "ncf", "lcf", "srtf", "sebf", "sebf:allocation=greedy", "sincronia"}
+// compared with. Those that reallocate at coflows alone are as CoflowSim, the simulator
+// published with the trace, has them.
+var everyone = []string{
+	"philae", "philae:policy=A", "philae:policy=B", "philae:policy=C", "philae-sim",
+	"aalo", "aalo:across=weighted", "aalo-oracle", "saath", "fair", "equal-share",
+	"fifo", "fifo:allocation=madd,backfill=fair-share,reallocate=coflows", "scf", "ncf", "lcf", "srtf",
+	"sebf", "sebf:allocation=greedy", "sebf:backfill=fair-share,key=initial,reallocate=coflows", "sincronia",
+}
 
 // rivals are the policies that Philae is compared with on derived traces, and learned
 // those whose learning is looked at.
