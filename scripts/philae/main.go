@@ -1,7 +1,7 @@
 // Command philae compares the coflow schedulers of the Philae paper (Jajoo, Hu and
 // Lin, USENIX ATC 2019) and those before and after it: on a whole trace by arithmetic,
 // and on packets on two fabrics. Beside every figure that the paper has it prints the
-// paper's, and where they differ, why. docs/philae.md tells what is scaled.
+// paper's, and where they differ, why. docs/philae.md explains it.
 //
 // It is run from the root of the repository:
 //
