@@ -1,5 +1,8 @@
 # make demo   build, then run the quickstart (as root, or through sudo)
 # make test   every test, the privileged ones included (as root, or through sudo)
+# make suite-philae  the coflow schedulers of Philae's paper side by side: on the trace
+#              TRACE (generated without it) by arithmetic, then on packets (as root, or
+#              through sudo); SUITE_FLAGS such as "-only table,learning" (docs/philae.md)
 # make check  what CI runs: formatting, vet, staticcheck, then make test
 # make test-vm  the privileged tests on Debian's stock kernel, in qemu (docs/testing.md)
 
@@ -11,7 +14,7 @@ LDFLAGS := -X testbed/emu/cli.version=$(VERSION)
 # Programs that tests compare with, by the names of their Debian packages.
 COMPARED := tshark tcptrace tcpdump iperf3 chromium
 
-.PHONY: build demo test test-vm check lint bench bench-build fuzz clean
+.PHONY: build demo suite-philae test test-vm check lint bench bench-build fuzz clean
 
 build: bin/testbed
 
@@ -22,6 +25,11 @@ FORCE:
 
 demo: build
 	$(SUDO) ./bin/testbed run scripts/quickstart/scenario.yaml
+
+# Without the part on packets, as by SUITE_FLAGS="-only table", it needs no root:
+# make suite-philae SUDO= SUITE_FLAGS="-only table".
+suite-philae: build
+	$(SUDO) $(GO) run ./scripts/philae $(if $(TRACE),-trace "$(TRACE)") $(SUITE_FLAGS)
 
 # Tests that move packets share the machine's two or more processors with them, so
 # their packages are tested one at a time; the others side by side.

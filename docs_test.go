@@ -14,10 +14,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"testbed/emu/experiment"
 	"testbed/emu/fidelity"
 	"testbed/emu/scenario"
+	"testbed/emu/study"
 	"testbed/policies/catalog"
 	"testbed/results/archive"
 	"testbed/results/export"
@@ -129,6 +131,47 @@ func TestPolicyReference(t *testing.T) {
 	}
 	b.WriteString("\n")
 	generated(t, "docs/policies.md", b.String())
+	// Ahead of that, a table says what each does unless told otherwise.
+	table, _, _ := strings.Cut(read(t, "docs/policies.md"), "<!-- generated")
+	for _, name := range catalog.Names(catalog.RoleCoflow) {
+		if strings.Count(table, "\n| `"+name+"` |") != 1 {
+			t.Errorf("docs/policies.md has no row for %s in its first table", name)
+		}
+	}
+}
+
+// Every column and key of simulated traces, and every file of the suite, is explained.
+func TestSimulationReference(t *testing.T) {
+	traces, results := read(t, "docs/traces.md"), read(t, "docs/results.md")
+	trace, err := workloads.ParseTrace("t", strings.NewReader("3 1\n1 0 1 0 1 1:8.0\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := study.Do(t.Context(), trace, study.Options{Policies: []study.Policy{{Name: "fair"}}}, func() time.Duration { return 0 }, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var csv strings.Builder
+	if err := out.CoflowsCSV(&csv); err != nil {
+		t.Fatal(err)
+	}
+	head, _, _ := strings.Cut(csv.String(), "\n")
+	for column := range strings.SplitSeq(head, ",") {
+		if !strings.Contains(traces, "`"+column+"`") {
+			t.Errorf("docs/traces.md does not explain the column %s of --coflows", column)
+		}
+	}
+	kind := reflect.TypeOf(out.Runs[0].Master)
+	for i := range kind.NumField() {
+		if key := kind.Field(i).Tag.Get("json"); key != "interval_ns" && !strings.Contains(traces, "`"+key+"`") {
+			t.Errorf("docs/traces.md does not explain %s of the coordinator", key)
+		}
+	}
+	for _, name := range []string{"report.md", "table.csv", "low-skew-1.csv", "mantri.csv", "wide.csv", "replicated-6.csv", "sensitivity.csv", "learning.csv"} {
+		if !strings.Contains(results, "`"+name+"`") {
+			t.Errorf("docs/results.md does not explain %s of the suite", name)
+		}
+	}
 }
 
 func TestExportReference(t *testing.T) {

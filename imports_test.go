@@ -32,7 +32,7 @@ var arrows = map[string][]string{
 	"emu/scenario": {"emu/fault"},
 	"emu/engine":   {"policies", "policies/rates"},
 	"emu/tracesim": {"policies", "policies/rates"},
-	"emu/study":    {"emu/tracesim", "policies", "policies/catalog", "results/coflows", "results/metrics", "results/table"},
+	"emu/study":    {"emu/tracesim", "policies", "policies/catalog", "results/coflows", "results/table"},
 	"emu/fluid":    {"policies", "emu/engine", "emu/fault"},
 	"emu/plan":     {},
 	"emu/deploy":   {"emu/plan"},

@@ -387,7 +387,7 @@ func TestFacebookOptions(t *testing.T) {
 // means one trace.
 func TestFacebookProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		f := Facebook{Coflows: rapid.IntRange(1, 200).Draw(t, "coflows"), Ports: rapid.IntRange(8, 200).Draw(t, "ports"), NoTail: rapid.Bool().Draw(t, "no tail")}
+		f := Facebook{Coflows: rapid.IntRange(1, 100).Draw(t, "coflows"), Ports: rapid.IntRange(8, 200).Draw(t, "ports"), NoTail: rapid.Bool().Draw(t, "no tail")}
 		switch rapid.IntRange(0, 2).Draw(t, "times") {
 		case 1:
 			f.Span = time.Duration(rapid.IntRange(1, 10_000_000).Draw(t, "span")) * time.Millisecond

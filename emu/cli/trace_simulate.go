@@ -3,6 +3,8 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -29,7 +31,8 @@ aalo:interval=8ms. What packets make of the same policies, a scenario tells: tes
 
 By default 1 MB, of 10⁶ bytes, takes 8 ms on a port, flows from a port to itself are
 flows like others, and coflows arrive when the trace says. --batch and --quantum
-are what simulators that others published do instead.`,
+are what simulators that others published do instead. docs/traces.md explains the
+tables and files.`,
 		Example: `  testbed trace simulate FB2010-1Hr-150-0.txt
   testbed trace simulate FB2010-1Hr-150-0.txt -p fair -p sebf:allocation=greedy -p philae --base fair
   testbed trace simulate FB2010-1Hr-150-0.txt -p aalo -p philae --interval 8ms --json
@@ -65,8 +68,29 @@ are what simulators that others published do instead.`,
 			default:
 				return usageError{fmt.Errorf("--mb %q: want MB or MiB", mb)}
 			}
-			if o.First < 0 || o.Quantum < 0 || o.Interval < 0 || o.Ports.Batch < 0 || o.Resolution < 0 {
-				return usageError{errors.New("--first, --quantum, --interval, --batch and --resolution: want 0 or more")}
+			if o.First < 0 {
+				errs = append(errs, fmt.Errorf("--first %d: want 0, which is all, or more", o.First))
+			}
+			for _, d := range []struct {
+				name  string
+				value time.Duration
+			}{{"quantum", o.Quantum}, {"interval", o.Interval}, {"batch", o.Ports.Batch}, {"resolution", o.Resolution}} {
+				if d.value < 0 {
+					errs = append(errs, fmt.Errorf("--%s %v: want 0 or more", d.name, d.value))
+				}
+			}
+			for i, p := range o.Policies {
+				if slices.ContainsFunc(o.Policies[:i], func(q study.Policy) bool { return q.String() == p.String() }) {
+					errs = append(errs, fmt.Errorf("--policy %s: given twice", p))
+				}
+			}
+			if err := errors.Join(errs...); err != nil {
+				return usageError{err}
+			}
+			if coflowsTo != "" { // found out before, not after minutes
+				if info, err := os.Stat(filepath.Dir(coflowsTo)); err != nil || !info.IsDir() {
+					return fmt.Errorf("--coflows %s: there is no directory %s", coflowsTo, filepath.Dir(coflowsTo))
+				}
 			}
 			t, _, remarks, err := a.readTrace(args[0], in)
 			if err != nil {
@@ -110,7 +134,13 @@ are what simulators that others published do instead.`,
 	f.StringVar(&coflowsTo, "coflows", "", "file to write every coflow's times to, as CSV")
 	in.add(cmd)
 	form.add(cmd)
-	completer(cmd)("policy", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	f.Lookup("csv").Usage = "print CSV: one row for each policy"
+	complete := completer(cmd)
+	complete("mb", cobra.FixedCompletions([]string{"MB", "MiB"}, cobra.ShellCompDirectiveNoFileComp))
+	complete("base", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return texts, cobra.ShellCompDirectiveNoFileComp
+	})
+	complete("policy", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var names []string
 		for _, e := range catalog.Entries(catalog.RoleCoflow) {
 			names = append(names, e.Name+"\t"+e.Doc)

@@ -21,7 +21,6 @@ import (
 	"testbed/policies"
 	"testbed/policies/catalog"
 	"testbed/results/coflows"
-	"testbed/results/metrics"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
@@ -91,7 +90,7 @@ type Options struct {
 	// Quantum and Resolution are those of tracesim.Config. Interval, for the
 	// coordinator's counts, too; 0 counts nothing.
 	Quantum, Resolution, Interval time.Duration
-	Bins                          metrics.Bins // zero stands for metrics.DefaultBins
+	Bins                          coflows.Bins // zero stands for coflows.DefaultBins of the trace's MB
 }
 
 // Outcome is what a study came to.
@@ -139,6 +138,9 @@ func Do(ctx context.Context, t *workloads.Trace, o Options, clock func() time.Du
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
+	if o.Bins == (coflows.Bins{}) {
+		o.Bins = coflows.DefaultBins(MB(t, o.Ports))
+	}
 	trace := *t
 	if o.First > 0 && o.First < len(t.Coflows) {
 		trace.Coflows = t.Coflows[:o.First]
@@ -148,7 +150,7 @@ func Do(ctx context.Context, t *workloads.Trace, o Options, clock func() time.Du
 		return nil, err
 	}
 	if len(work) == 0 {
-		return nil, fmt.Errorf("trace %s: no coflows to simulate", t.Name)
+		return nil, fmt.Errorf("trace %s: no coflows to simulate: want one, with a flow between two ports if flows inside a port are left out", t.Name)
 	}
 	out := &Outcome{Trace: t.Name, Coflows: len(work), Base: o.Policies[o.Base].String(), Left: len(trace.Coflows) - len(work)}
 	for _, c := range work {
@@ -182,6 +184,18 @@ func Do(ctx context.Context, t *workloads.Trace, o Options, clock func() time.Du
 	return out, nil
 }
 
+// MB is how many bytes a MB of the trace has on ports: 2²⁰ in a trace in bytes, as
+// workloads.Trace.Bin takes it.
+func MB(t *workloads.Trace, p tracesim.Ports) units.Bytes {
+	switch {
+	case t.InBytes:
+		return units.MiB
+	case p.MB == 0:
+		return units.MB
+	}
+	return p.MB
+}
+
 func (p Policy) scheduler() (policies.Scheduler, error) { return catalog.Coflow(p.Name, p.Params) }
 
 func (o *Options) complete() error {
@@ -197,15 +211,12 @@ func (o *Options) complete() error {
 	for i, p := range o.Policies {
 		for _, q := range o.Policies[:i] {
 			if p.String() == q.String() {
-				return fmt.Errorf("policy %s twice", p)
+				return fmt.Errorf("policy %s twice: want different ones", p)
 			}
 		}
 	}
 	if o.Ports.MB == 0 {
 		o.Ports.MB = units.MB
-	}
-	if o.Bins == (metrics.Bins{}) {
-		o.Bins = metrics.DefaultBins()
 	}
 	return nil
 }

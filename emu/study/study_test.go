@@ -3,14 +3,18 @@ package study
 import (
 	"bytes"
 	"encoding/csv"
+	"encoding/json"
 	"math"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"testbed/emu/tracesim"
 	"testbed/results/table"
+	"testbed/topo/units"
 	"testbed/workloads"
 )
 
@@ -110,6 +114,42 @@ func TestDo(t *testing.T) {
 	tr = trace(t, "3 2\n1 0 1 0 1 1:8.0\n3 1000 1 1 1 1:2.0\n")
 	if out, err = Do(t.Context(), tr, o, still, nil); err != nil || out.Coflows != 1 || out.Left != 1 {
 		t.Errorf("without flows inside a port: %+v, %v", out, err)
+	}
+}
+
+// A flow of 5 MB is short whatever a MB is.
+func TestBinsGoByTheMB(t *testing.T) {
+	tr := trace(t, "3 2\n1 0 1 0 1 1:5.0\n2 0 1 0 1 2:6.0\n")
+	for _, mb := range []units.Bytes{units.MB, units.MiB} {
+		o := Options{Policies: named(t, "fair"), Ports: tracesim.Ports{MB: mb}}
+		out, err := Do(t.Context(), tr, o, still, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b := out.Runs[0].Summary.Bins; b[workloads.ShortNarrow].Coflows != 1 || b[workloads.LongNarrow].Coflows != 1 {
+			t.Errorf("with a MB of %d bytes: %+v, want one short and one long coflow", mb, b)
+		}
+	}
+}
+
+// Keys are in lower case and say their unit, and bins say which they are.
+func TestJSON(t *testing.T) {
+	tr := trace(t, "3 1\n1 0 1 0 1 1:5.0\n")
+	out, err := Do(t.Context(), tr, Options{Policies: named(t, "aalo"), Interval: time.Second}, still, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"average_ns":40000000`, `"bins":[{"bin":"SN","coflows":1,`, `"interval_ns":1000000000`, `"hosts_told":`, `"speedup":{"coflows":1,"averages":1,`} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %s in %s", want, text)
+		}
+	}
+	if m := regexp.MustCompile(`"[a-z_0-9]*[A-Z][A-Za-z]*":`).Find(text); m != nil {
+		t.Errorf("key %s: want lower case with _", m)
 	}
 }
 

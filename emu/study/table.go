@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"time"
 
-	"testbed/results/metrics"
 	"testbed/results/table"
+	"testbed/workloads"
 )
 
 // Terminal writes the figures for a terminal: times of all policies, then averages by
@@ -58,7 +58,7 @@ func (o *Outcome) Markdown(w io.Writer) error {
 var csvHead = []string{"policy", "coflows", "average_s", "p50_s", "p90_s", "p95_s", "p99_s", "makespan_s", "over_bound",
 	"sn_average_s", "ln_average_s", "sw_average_s", "lw_average_s", "speedup_of_averages", "speedup_mean", "speedup_p50", "speedup_p90", "events", "decisions", "took_s"}
 
-// CSV writes one row for each policy.
+// CSV writes one row for each policy. Averages of bins without coflows are empty.
 func (o *Outcome) CSV(w io.Writer) error {
 	c := csv.NewWriter(w)
 	if err := c.Write(csvHead); err != nil {
@@ -73,6 +73,10 @@ func (o *Outcome) CSV(w io.Writer) error {
 		}
 		row = append(row, number(s.OverBound))
 		for _, b := range s.Bins {
+			if b.Coflows == 0 {
+				row = append(row, "")
+				continue
+			}
 			row = append(row, number(b.Average.Seconds()))
 		}
 		row = append(row, number(r.Speedup.Averages), number(r.Speedup.Mean), number(r.Speedup.P50), number(r.Speedup.P90),
@@ -124,7 +128,7 @@ func (o *Outcome) tables() []titled {
 		}}
 	bins := titled{title: "Average completion time by bin: short or long by the largest flow, narrow or wide by the number of flows.",
 		Table: table.Table{Head: []string{"policy"}, Columns: []table.Column{table.Names()}}}
-	for b := range metrics.Bin(4) {
+	for b := range workloads.Bin(4) {
 		head := b.String()
 		if len(o.Runs) > 0 {
 			head += fmt.Sprintf(" (%d)", o.Runs[0].Summary.Bins[b].Coflows)
@@ -152,6 +156,10 @@ func (o *Outcome) tables() []titled {
 			fmt.Sprintf("%.3f", s.OverBound), ratio(r.Speedup.Averages), ratio(r.Speedup.P50), ratio(r.Speedup.P90)})
 		row := []string{r.Policy}
 		for _, b := range s.Bins {
+			if b.Coflows == 0 {
+				row = append(row, "–")
+				continue
+			}
 			row = append(row, seconds(b.Average))
 		}
 		bins.Rows = append(bins.Rows, row)

@@ -15,24 +15,25 @@ import (
 // arXiv 2108.11255) is about. An agent is a host that sends; each tells of its own
 // flows. An interval counts from its beginning and without its end.
 type Coordinator struct {
-	Interval time.Duration // 0: nothing was counted
+	Interval time.Duration `json:"interval_ns"` // 0: nothing was counted
 	// Intervals is in how many a coflow was unfinished. The other counts are of these.
-	Intervals int64
+	Intervals int64 `json:"intervals"`
 	// Updates is the sum over the intervals of the agents that report in them. An agent
 	// reports in an interval if one of its flows ends in it. Where the scheduler goes by
 	// what coflows have sent, an agent also reports if it has an unfinished flow: that
 	// is, from the first decision on in which When.Every is set and Schedule.Watch is
 	// empty, or above 0 for some coflow.
-	Updates int64
+	Updates int64 `json:"updates"`
 	// Silent is in how many intervals no agent reports.
-	Silent int64
+	Silent int64 `json:"silent"`
 	// Flushes is how many decisions change the rate of some unfinished flow, one that
 	// is let go, paused or freed included, and Told the sum over these of the agents
 	// that have such a flow. The end of a flow is no change. A flow without a ceiling
 	// has one rate, none, whatever the network gives it.
-	Flushes, Told int64
+	Flushes int64 `json:"flushes"`
+	Told    int64 `json:"hosts_told"`
 	// Unflushed is in how many intervals no decision does.
-	Unflushed int64
+	Unflushed int64 `json:"unflushed"`
 }
 
 // counter counts for Coordinator.

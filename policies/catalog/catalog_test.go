@@ -1,6 +1,8 @@
 package catalog
 
 import (
+	"fmt"
+	"maps"
 	"math"
 	"strings"
 	"testing"
@@ -58,6 +60,105 @@ func TestEntries(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// variants are the ways a policy's parameters lead through its code: each value of
+// a choice, switch and interval that is not the default, and 0 where that is a value of
+// its own, one at a time, with what goes with it.
+func variants(e Entry) []map[string]any {
+	goesWith := map[string]map[string]any{
+		"backfill=served":     {"allocation": "madd"},
+		"backfill=fair-share": {"allocation": "madd"},
+		"priorities":          {"allocation": "maxmin"},
+		"rejected=last":       {"deadline": 2},
+		"padding":             {"deadline": 2},
+		"least":               {"deadline": 2},
+		"fraction":            {"thin": 2},
+		"pilots=flows":        {"thin": 2, "fraction": 0.5},
+		"pilots=number":       {"thin": 2, "number": 3},
+		"choose=random":       {"thin": 2, "pilots": "number"},
+		"policy=A":            {"thin": 2, "first_queue": "1KB"},
+		"policy=B":            {"thin": 2, "first_queue": "1KB"},
+	}
+	var out []map[string]any
+	for _, p := range e.Params {
+		var values []any
+		switch p.Type {
+		case Choice:
+			for _, c := range p.Choices {
+				values = append(values, c)
+			}
+			if p.Durations {
+				values = append(values, "8ms")
+			}
+		case Bool:
+			values = []any{true, false}
+		case Whole, Size, Duration:
+			values = []any{p.Min}
+			if p.Type == Duration && p.Name == "cycle" {
+				values = []any{"80ms"}
+			}
+			if p.Name == "priorities" {
+				values = []any{int64(2)}
+			}
+			if p.Name == "impact" {
+				values = nil
+				for code := range p.Max {
+					values = append(values, code)
+				}
+			}
+		case Float:
+			values = []any{p.Low}
+			if p.Name == "deadline" {
+				values = []any{0.0, 2.0}
+			}
+		}
+		for _, value := range values {
+			if value == p.Default {
+				continue
+			}
+			v := map[string]any{p.Name: value}
+			if p.Type != Choice {
+				maps.Copy(v, goesWith[p.Name])
+			} else {
+				maps.Copy(v, goesWith[fmt.Sprintf("%s=%v", p.Name, value)])
+			}
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// Coflow policies keep the contract by whatever way their parameters lead.
+func TestVariants(t *testing.T) {
+	const clusters = 20 // for each variant; the defaults have rapid's
+	for _, e := range Entries(RoleCoflow) {
+		t.Run(e.Name, func(t *testing.T) {
+			chosen := map[string]bool{} // parameters of which a value was tried
+			for _, params := range variants(e) {
+				s, err := Coflow(e.Name, params)
+				if err != nil {
+					t.Errorf("%v: %v", params, err)
+					continue
+				}
+				for name := range params {
+					chosen[name] = true
+				}
+				for i := range clusters {
+					c, other := policytest.Clusters().Example(i), policytest.Clusters().Example(i+clusters)
+					if err := policytest.CheckScheduler(s, c, other); err != nil {
+						t.Errorf("%v, cluster %d: %v", params, i, err)
+						break
+					}
+				}
+			}
+			for _, p := range e.Params {
+				if !chosen[p.Name] {
+					t.Errorf("no value of %s but its default is tried", p.Name)
+				}
+			}
+		})
 	}
 }
 

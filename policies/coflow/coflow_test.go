@@ -484,8 +484,11 @@ func TestWhen(t *testing.T) {
 	}
 }
 
+// The other ways are those of the catalog's tests.
 func TestContract(t *testing.T) {
-	for _, p := range ordering() {
+	for _, p := range []policies.Scheduler{Fair{}, EqualShare{}, DefaultSincronia(), Sincronia{EarlierLast: true, Always: true},
+		SEBF{Deadline: Deadline{Factor: 2, Padding: 0.1}}, SEBF{Deadline: Deadline{Factor: 5, Least: time.Millisecond, RejectedLast: true}},
+		SEBF{}, SEBF{Sharing: Sharing{Backfill: FairShare}}, Ordered{Sharing: Sharing{Allocation: MaxMin, Priorities: 2}}} {
 		t.Run(fmt.Sprintf("%T %+v", p, p), func(t *testing.T) { policytest.Scheduler(t, p) })
 	}
 }

@@ -237,11 +237,6 @@ func TestNoAllocation(t *testing.T) {
 			}
 			sch.Steps = append(sch.Steps, st, policies.Step{Rule: r, Coflows: order, Part: policies.Others}, policies.Step{Rule: r, Coflows: order, Part: policies.Pilots, Only: policies.Skipped})
 		}
-		c := NewClasses(net.links())
-		class, err := c.Class(net.path(0, 1))
-		if err != nil {
-			t.Fatal(err)
-		}
 		if n := testing.AllocsPerRun(50, func() {
 			for i := 1; i <= len(sch.Steps); i++ {
 				part := *sch
@@ -255,11 +250,6 @@ func TestNoAllocation(t *testing.T) {
 					d.Moving()
 				}
 			}
-			c.Add(class, 2)
-			if err := c.Share(capacity); err != nil {
-				t.Fatal(err)
-			}
-			c.Add(class, -1)
 		}); n != 0 {
 			t.Errorf("%d racks: %v allocations in a round, want none", net.racks, n)
 		}

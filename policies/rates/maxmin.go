@@ -77,9 +77,6 @@ func (f *levels) stop(l int32, flows float64) {
 	f.left[l] -= float64(flows * f.now)
 }
 
-// rises tells whether a link is not full yet.
-func (f *levels) rises(l int32) bool { return f.level[l] == math.Inf(1) }
-
 func (f *levels) pop() {
 	last := len(f.heap) - 1
 	f.heap[0] = f.heap[last]

@@ -31,30 +31,27 @@ type Coflow struct {
 // Summary describes coflows. Times are averages and percentiles of CCT; percentiles
 // are interpolated linearly (metrics.Quantile).
 type Summary struct {
-	Coflows                     int
-	Average, P50, P90, P95, P99 time.Duration
-	Makespan                    time.Duration // from time 0 to the end of the last coflow
+	Coflows  int           `json:"coflows"`
+	Average  time.Duration `json:"average_ns"`
+	P50      time.Duration `json:"p50_ns"`
+	P90      time.Duration `json:"p90_ns"`
+	P95      time.Duration `json:"p95_ns"`
+	P99      time.Duration `json:"p99_ns"`
+	Makespan time.Duration `json:"makespan_ns"` // from time 0 to the end of the last coflow
 	// OverBound is the average of CCT/Bound over coflows whose bound is known.
-	OverBound float64
-	Bins      [4]Bin // by metrics.Bin: SN, LN, SW, LW
-}
-
-// Bin is the coflows of one class.
-type Bin struct {
-	Coflows int
-	Average time.Duration // of CCT
-	Bytes   float64       // part of all bytes, 0 to 1
+	OverBound float64 `json:"over_bound"`
+	Bins      [4]Bin  `json:"bins"` // by workloads.Bin: SN, LN, SW, LW
 }
 
 // Summarize describes coflows, which bins splits.
-func Summarize(all []Coflow, bins metrics.Bins) Summary {
+func Summarize(all []Coflow, bins Bins) Summary {
 	s := Summary{Coflows: len(all)}
+	s.Bins = split(all, func(c Coflow) int { return int(bins.Of(c)) }, func(i int) string { return workloads.Bin(i).String() })
 	if len(all) == 0 {
 		return s
 	}
 	ccts := make([]float64, len(all))
-	var sum, over, bytes float64
-	var sums, sizes [4]float64
+	var sum, over float64
 	bounded := 0
 	for i, c := range all {
 		ns := float64(c.CCT)
@@ -65,11 +62,6 @@ func Summarize(all []Coflow, bins metrics.Bins) Summary {
 			bounded++
 			over += ns / float64(c.Bound)
 		}
-		b := BinOf(c, bins)
-		s.Bins[b].Coflows++
-		sums[b] += ns
-		sizes[b] += float64(c.Size)
-		bytes += float64(c.Size)
 	}
 	slices.Sort(ccts)
 	at := func(p float64) time.Duration { return nearest(metrics.Quantile(p, ccts)) }
@@ -77,38 +69,20 @@ func Summarize(all []Coflow, bins metrics.Bins) Summary {
 	if bounded > 0 {
 		s.OverBound = over / float64(bounded)
 	}
-	for b := range s.Bins {
-		if n := s.Bins[b].Coflows; n > 0 {
-			s.Bins[b].Average = nearest(sums[b] / float64(n))
-		}
-		if bytes > 0 {
-			s.Bins[b].Bytes = sizes[b] / bytes
-		}
-	}
 	return s
 }
 
 func nearest(ns float64) time.Duration { return time.Duration(math.Round(ns)) }
 
-// BinOf is the class of a coflow.
-func BinOf(c Coflow, bins metrics.Bins) metrics.Bin {
-	bin := metrics.SN
-	if c.Largest > bins.Short {
-		bin |= metrics.LN
-	}
-	if c.Width > bins.Narrow {
-		bin |= metrics.SW
-	}
-	return bin
-}
-
 // Speedup tells how much faster coflows are than under another scheduler.
 type Speedup struct {
-	Coflows int
+	Coflows int `json:"coflows"`
 	// Averages is the ratio of the two average CCTs.
-	Averages float64
+	Averages float64 `json:"averages"`
 	// Mean, P50 and P90 are of the ratios of each coflow's CCTs.
-	Mean, P50, P90 float64
+	Mean float64 `json:"mean"`
+	P50  float64 `json:"p50"`
+	P90  float64 `json:"p90"`
 }
 
 // Faster is the speed-up of arm over base: CCT under base over CCT under arm. Both

@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"testbed/results/metrics"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
@@ -25,17 +24,42 @@ func TestSummarize(t *testing.T) {
 		one(3, 6*time.Second, 50, 5*units.MB),
 		one(4, 20*time.Second, 51, 5*units.MB+1),
 		one(5, 8*time.Second, 2, 6*units.MB),
-	}, metrics.DefaultBins())
+	}, DefaultBins(units.MB))
 	// Sorted: 2 4 6 8 20. P90 is at rank 3.6: 8 + 0.6·12; P95 at 3.8; P99 at 3.96.
 	total := float64(1 + 1 + 5 + 5 + 6)
 	want := Summary{Coflows: 5, Average: 8 * time.Second, P50: 6 * time.Second, P90: 15200 * time.Millisecond, P95: 17600 * time.Millisecond, P99: 19520 * time.Millisecond,
 		Makespan: 24 * time.Second, OverBound: 2, Bins: [4]Bin{
-			{2, 5 * time.Second, 6 / total}, {1, 8 * time.Second, 6 / total}, {1, 2 * time.Second, 1 / total}, {1, 20 * time.Second, 5 / total}}}
+			{"SN", 2, 5 * time.Second, 6 / total}, {"LN", 1, 8 * time.Second, 6 / total}, {"SW", 1, 2 * time.Second, 1 / total}, {"LW", 1, 20 * time.Second, 5 / total}}}
 	if d := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-6)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	if d := cmp.Diff(Summary{}, Summarize(nil, metrics.DefaultBins())); d != "" {
+	if d := cmp.Diff(Summary{Bins: [4]Bin{{Name: "SN"}, {Name: "LN"}, {Name: "SW"}, {Name: "LW"}}}, Summarize(nil, DefaultBins(units.MB))); d != "" {
 		t.Errorf("of nothing (-want +got):\n%s", d)
+	}
+}
+
+func TestSizeBins(t *testing.T) {
+	of := func(id, width int, size units.Bytes) Coflow {
+		return Coflow{ID: workloads.CoflowID(id), CCT: time.Duration(id) * time.Second, Width: width, Size: size}
+	}
+	const small = 100 * units.MB
+	got := DefaultSizeBins(units.MB).Split([]Coflow{of(1, 7, small), of(2, 7, small+1), of(3, 8, small), of(4, 8, small+1), of(6, 9, 2*small)})
+	total := float64(6*small + 2)
+	want := [4]Bin{{"small thin", 1, time.Second, float64(small) / total}, {"large thin", 1, 2 * time.Second, float64(small+1) / total},
+		{"small wide", 1, 3 * time.Second, float64(small) / total}, {"large wide", 2, 5 * time.Second, float64(3*small+1) / total}}
+	if d := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-12)); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// A MB of 2²⁰ bytes moves the bounds with it: a flow of 5 such is short.
+func TestBinsOfAnotherMB(t *testing.T) {
+	c := one(1, time.Second, 50, 5*units.MiB)
+	if b := DefaultBins(units.MiB).Of(c); b != workloads.ShortNarrow {
+		t.Errorf("5 MiB with a MB of 2²⁰ bytes is %v, want SN", b)
+	}
+	if b := DefaultBins(units.MB).Of(c); b != workloads.LongNarrow {
+		t.Errorf("5 MiB with a MB of 10⁶ bytes is %v, want LN", b)
 	}
 }
 

@@ -44,15 +44,8 @@ func (m JobMix) check() error {
 	return nil
 }
 
-// Fraction draws how much of the time of a coflow's job is shuffle. A coflow has the
-// same luck in every arm, repeat and selection of coflows.
-func (m JobMix) Fraction(seed uint64, c workloads.CoflowID) (float64, error) {
-	if err := m.check(); err != nil {
-		return 0, err
-	}
-	return m.draw(seed, c), nil
-}
-
+// draw draws what part of the time of a coflow's job is shuffle. A coflow has the same
+// luck in every arm, repeat and selection of coflows.
 func (m JobMix) draw(seed uint64, c workloads.CoflowID) float64 {
 	rng := workloads.Stream(seed, "shuffle-fraction", int(c))
 	total := 0
@@ -70,7 +63,7 @@ func (m JobMix) draw(seed uint64, c workloads.CoflowID) float64 {
 
 // Jobs makes job completion times of coflow completion times, as the evaluations of
 // Aalo and Philae do: a job computes, and then shuffles. Its computation takes what
-// makes the shuffle, in base, the fraction of the job that Fraction draws,
+// makes the shuffle, in base, the fraction of the job that is drawn for it,
 //
 //	compute = base's CCT × (1 - fraction) / fraction
 //

@@ -44,11 +44,8 @@ func TestAaloJobs(t *testing.T) {
 	const n = 20_000
 	var quarters [4]float64
 	for c := range workloads.CoflowID(n) {
-		f, err := AaloJobs().Fraction(7, c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if again, _ := AaloJobs().Fraction(7, c); f != again || f < leastShuffle || f >= 1 {
+		f := AaloJobs().draw(7, c)
+		if again := AaloJobs().draw(7, c); f != again || f < leastShuffle || f >= 1 {
 			t.Fatalf("coflow %d: fraction %v, then %v", c, f, again)
 		}
 		quarters[int(f*4)] += 1.0 / n
@@ -58,8 +55,7 @@ func TestAaloJobs(t *testing.T) {
 			t.Errorf("quarter %d has %.3f of the jobs, want %v", i, quarters[i], want)
 		}
 	}
-	a, _ := AaloJobs().Fraction(7, 1)
-	if b, _ := AaloJobs().Fraction(8, 1); a == b {
+	if AaloJobs().draw(7, 1) == AaloJobs().draw(8, 1) {
 		t.Error("another seed draws the same fraction")
 	}
 }
@@ -104,9 +100,6 @@ func TestJobsErrors(t *testing.T) {
 	} {
 		if _, _, _, err := tt.mix.Jobs(1, long, long); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: error %v, want %q", tt.name, err, tt.want)
-		}
-		if _, err := tt.mix.Fraction(1, 1); tt.name != "too long" && err == nil {
-			t.Errorf("%s: a fraction is drawn", tt.name)
 		}
 	}
 }

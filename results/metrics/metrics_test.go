@@ -13,8 +13,6 @@ import (
 	"pgregory.net/rapid"
 
 	"testbed/results/flows"
-	"testbed/topo/units"
-	"testbed/workloads"
 )
 
 const ms = time.Millisecond
@@ -271,21 +269,6 @@ func TestIntervalCovers(t *testing.T) {
 		t.Errorf("the interval holds the true 1.5 in %d of %d draws, want 88 %% or more", found, draws)
 	}
 	t.Logf("holds 1 without a difference, of %d: %v; holds a true 1.5: %d", draws, held, found)
-}
-
-func TestBins(t *testing.T) {
-	r := flows.Records{
-		Coflows: []flows.CoflowRecord{{Coflow: 1, Width: 50}, {Coflow: 2, Width: 50}, {Coflow: 3, Width: 51}, {Coflow: 4, Width: 51}},
-		Flows: []flows.FlowRecord{{Coflow: 1, Size: 5 * units.MB}, {Coflow: 2, Size: 1}, {Coflow: 2, Size: 5*units.MB + 1},
-			{Coflow: 3, Size: 1}, {Coflow: 4, Size: 6 * units.MB}},
-	}
-	want := map[workloads.CoflowID]Bin{1: SN, 2: LN, 3: SW, 4: LW}
-	if diff := cmp.Diff(want, DefaultBins().Of(r)); diff != "" {
-		t.Errorf("bins (-want +got):\n%s", diff)
-	}
-	if got := LW.String() + SN.String(); got != "LWSN" {
-		t.Errorf("names %q", got)
-	}
 }
 
 func BenchmarkPair(b *testing.B) {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -21,16 +20,25 @@ import (
 	"testbed/workloads"
 )
 
-// The paper's: δ, and the most flows of a coflow that is not sampled.
-const (
-	interval = 8 * time.Millisecond
-	thin     = 7
-)
+// interval is the paper's δ.
+const interval = 8 * time.Millisecond
 
 // everyone are the policies of the table. The first is the one that the others are
-// compared with.
-var everyone = []string{"philae", "philae:policy=A", "philae:policy=B", "philae:policy=C", "philae-sim",
-	"aalo", "aalo-oracle", "saath", "fair", "equal-share", "fifo", "fifo:backfill=none", "scf", "ncf", "lcf", "srtf", "sebf", "sebf:allocation=greedy", "sincronia"}
+// compared with. Those that reallocate at coflows alone are as CoflowSim, the simulator
+// published with the trace, has them.
+var everyone = []string{
+	"philae", "philae:policy=A", "philae:policy=B", "philae:policy=C", "philae-sim",
+	"aalo", "aalo:across=weighted", "aalo-oracle", "saath", "fair", "equal-share",
+	"fifo", "fifo:allocation=madd,backfill=fair-share,reallocate=coflows", "scf", "ncf", "lcf", "srtf",
+	"sebf", "sebf:allocation=greedy", "sebf:backfill=fair-share,key=initial,reallocate=coflows", "sincronia",
+}
+
+// rivals are the policies that Philae is compared with on derived traces, and learned
+// those whose learning is looked at.
+var (
+	rivals  = []string{"aalo", "aalo-oracle", "sebf"}
+	learned = []string{"philae", "aalo"}
+)
 
 // simulate runs policies on a trace, and keeps every coflow's times in a file.
 func (s *suite) simulate(ctx context.Context, name string, t *workloads.Trace, delta time.Duration, texts ...string) (*study.Outcome, error) {
@@ -104,14 +112,37 @@ func (s *suite) table(ctx context.Context) error {
 	if err := s.draw([]string{"over", "average", "paper", "median", "paper ", "P90", "paper  "}, rows); err != nil {
 		return err
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.paper.Reasons)) {
-		s.say("- %s: %s", name, strings.TrimSpace(s.paper.Reasons[name]))
-	}
-	s.say("")
+	s.reasons(everyone...)
 	if err := s.overAalo(out); err != nil {
 		return err
 	}
+	if err := s.sizes(out); err != nil {
+		return err
+	}
 	return s.jobs(out)
+}
+
+// sizes are averages by size and width.
+func (s *suite) sizes(out *study.Outcome) error {
+	bins := coflows.DefaultSizeBins(study.MB(s.trace, tracesim.Ports{}))
+	head := []string{"policy"}
+	var rows [][]string
+	for i, r := range out.Runs {
+		row := []string{r.Policy}
+		for _, b := range bins.Split(r.Times()) {
+			if i == 0 {
+				head = append(head, fmt.Sprintf("%s (%d)", b.Name, b.Coflows))
+			}
+			cell := "–"
+			if b.Coflows > 0 {
+				cell = fmt.Sprintf("%.4g s", b.Average.Seconds())
+			}
+			row = append(row, cell)
+		}
+		rows = append(rows, row)
+	}
+	s.say("Average CCT by the bins of the paper's figure 5: small is at most 100 MB, thin at most %d flows.\n", workloads.ThinCoflow)
+	return s.draw(head, rows)
 }
 
 // overAalo are Philae's four policies over Aalo.
@@ -127,7 +158,7 @@ func (s *suite) overAalo(out *study.Outcome) error {
 		if err != nil {
 			return err
 		}
-		p := s.paper.OverAalo[map[string]string{"philae": "philae-D", "philae:policy=A": "philae-A"}[r.Policy]]
+		p := s.paper.OverAalo[r.Policy]
 		rows = append(rows, []string{r.Policy, times(f.Averages), or(p.Avg), times(f.P50), or(p.P50)})
 	}
 	return s.draw([]string{"policy", "average", "paper", "median", "paper "}, rows)
@@ -179,9 +210,9 @@ func (s *suite) derived(ctx context.Context) error {
 	all = append(all,
 		derivation{"mantri", func() (*workloads.Trace, error) {
 			return workloads.MantriLike(s.trace, workloads.MantriSkew, units.MB, s.seed)
-		}, interval, []string{"aalo", "aalo-oracle", "sebf"}, s.paper.Mantri, 0},
-		derivation{"wide", func() (*workloads.Trace, error) { return workloads.WideOnly(s.trace, thin) },
-			interval, []string{"aalo", "aalo-oracle", "sebf"}, s.paper.Wide, 0},
+		}, interval, rivals, s.paper.Mantri, 0},
+		derivation{"wide", func() (*workloads.Trace, error) { return workloads.WideOnly(s.trace, workloads.ThinCoflow) },
+			interval, rivals, s.paper.Wide, 0},
 		derivation{fmt.Sprintf("replicated-%d", replicas), func() (*workloads.Trace, error) { return workloads.Replicate(s.trace, replicas) },
 			replicas * interval, []string{"aalo"}, nil, 0})
 	var rows [][]string
@@ -193,7 +224,7 @@ func (s *suite) derived(ctx context.Context) error {
 		}
 		texts := []string{"philae"}
 		for _, o := range d.others {
-			if d.delta != interval && o != "philae" {
+			if d.delta != interval {
 				o += ":interval=" + d.delta.String()
 			}
 			texts = append(texts, o)
@@ -264,22 +295,25 @@ func (s *suite) sensitivity(ctx context.Context) error {
 // learning is how well pilots tell a coflow's size, and how long it takes until a
 // coflow is where it belongs.
 func (s *suite) learning(ctx context.Context) error {
-	out, err := s.simulate(ctx, "learning", s.trace, 0, "philae", "aalo")
+	out, err := s.simulate(ctx, "learning", s.trace, 0, learned...)
 	if err != nil {
 		return err
 	}
 	e := estimates(out.Runs[0].Coflows)
-	s.say("Size after the pilots against the real one, over %d sampled coflows: error of %.3f on average, standard deviation %.3f (paper %.2f and %.2f); median of the absolute error %.3f, P90 %.3f.\n",
+	s.say("Size after the pilots against the real one, over %d sampled coflows: absolute error of %.3f on average, standard deviation of the error %.3f (paper %.2f and %.2f); median %.3f, P90 %.3f of the absolute.\n",
 		e.n, e.mean, e.deviation, s.paper.Estimate.Error, s.paper.Estimate.Deviation, e.p50, e.p90)
 	var rows [][]string
 	for _, r := range out.Runs {
 		c := costs(r.Coflows, r.Policy == "philae")
-		rows = append(rows, []string{r.Policy, fmt.Sprintf("%.0f %%", 100*c.soon), fmt.Sprintf("%.0f %%", 100*s.paper.Learning[r.Policy]), fmt.Sprintf("%.0f %%", 100*c.p50), fmt.Sprintf("%.0f %%", 100*c.p90), fmt.Sprintf("%.1f %%", 100*c.bytes)})
+		rows = append(rows, []string{r.Policy, fmt.Sprintf("%.0f %%", 100*c.all), fmt.Sprintf("%.0f %%", 100*s.paper.Learning[r.Policy]),
+			fmt.Sprintf("%.0f %%", 100*c.soon), fmt.Sprintf("%.0f %%", 100*c.p50), fmt.Sprintf("%.0f %%", 100*c.p90), fmt.Sprintf("%.1f %%", 100*c.bytes)})
 	}
-	s.say("Learning: the part of its CCT after which a coflow is in its last queue (under Philae: after which its pilots have ended; thin coflows have nothing to learn), and what part of its bytes it has sent by then. Of coflows of more than %d flows.\n", thin)
-	return s.draw([]string{"policy", "learned within 1 % of CCT", "paper", "median", "P90", "bytes on average"}, rows)
+	s.say("Learning: the part of its CCT after which a coflow is in its last queue (under Philae: after which its pilots have ended; thin coflows have nothing to learn), and what part of its bytes it has sent by then. Wide coflows have more than %d flows.\n", workloads.ThinCoflow)
+	return s.draw([]string{"policy", "learned within 1 % of CCT", "paper", "of wide coflows", "their median", "their P90", "their bytes, average"}, rows)
 }
 
+// estimate is the relative error of sizes: deviation of the error with its sign, the
+// rest of its amount.
 type estimate struct {
 	n                         int
 	mean, deviation, p50, p90 float64
@@ -316,31 +350,42 @@ func estimates(all []tracesim.Coflow) estimate {
 	return e
 }
 
-type cost struct{ soon, p50, p90, bytes float64 }
+// cost is of coflows, 0 to 1: the part of all that is soon where it belongs; and of
+// those that are not thin the same, percentiles of the part of its CCT that this takes
+// one, and the part of its bytes, on average.
+type cost struct{ all, soon, p50, p90, bytes float64 }
 
-// costs is how soon coflows that are not thin are where they belong.
+// costs is how soon coflows are where they belong: in their last queue, or sampled.
+// What is not sampled has nothing to learn, and is where it belongs at once.
 func costs(all []tracesim.Coflow, sampled bool) cost {
 	var parts []float64
 	var c cost
 	for _, f := range all {
-		if f.Width <= thin {
-			continue
-		}
 		at, sent := f.Queued, f.QueuedSent
 		if sampled {
-			at, sent = f.Sampled, f.SampledSent
+			at, sent = f.Arrival, 0
+			if f.Pilots > 0 && f.Width > workloads.ThinCoflow {
+				at, sent = f.Sampled, f.SampledSent
+			}
 		}
 		part := float64(at-f.Arrival) / float64(f.CCT())
+		soon := part < 0.01
+		if soon {
+			c.all += 1 / float64(len(all))
+		}
+		if f.Width <= workloads.ThinCoflow {
+			continue
+		}
 		parts = append(parts, part)
 		c.bytes += float64(sent) / float64(f.Size)
-		if part < 0.01 {
+		if soon {
 			c.soon++
 		}
 	}
 	if len(parts) == 0 {
-		return cost{}
+		return c
 	}
 	n := float64(len(parts))
 	slices.Sort(parts)
-	return cost{c.soon / n, metrics.Quantile(0.5, parts), metrics.Quantile(0.9, parts), c.bytes / n}
+	return cost{c.all, c.soon / n, metrics.Quantile(0.5, parts), metrics.Quantile(0.9, parts), c.bytes / n}
 }

@@ -2,8 +2,12 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v4"
 )
@@ -19,18 +23,18 @@ type figure struct {
 
 // expected is what a file such as expected.yaml states.
 type expected struct {
-	Speedups map[string]figure `yaml:"speedups"` // of Philae D over a policy
-	OverAalo map[string]figure `yaml:"over_aalo"`
-	Wide     map[string]figure `yaml:"wide"`
+	Speedups map[string]figure `yaml:"speedups"`  // of Philae D over a policy
+	OverAalo map[string]figure `yaml:"over_aalo"` // of a policy
+	Wide     map[string]figure `yaml:"wide"`      // of Philae D over a policy, as Mantri
 	Mantri   map[string]figure `yaml:"mantri"`
-	LowSkew  []figure          `yaml:"low_skew"`
+	LowSkew  []figure          `yaml:"low_skew"` // over Aalo
 	Estimate struct {
 		Error     float64 `yaml:"error"`
 		Deviation float64 `yaml:"deviation"`
 	} `yaml:"estimate"`
 	Learning map[string]float64         `yaml:"learning"`
-	Testbed  map[int]figure             `yaml:"testbed"`
-	Missed   map[int]map[string]float64 `yaml:"missed"`
+	Testbed  map[int]figure             `yaml:"testbed"` // over Aalo, by number of nodes
+	Missed   map[int]map[string]float64 `yaml:"missed"`  // part of intervals, by number of nodes and policy
 	JCT      figure                     `yaml:"jct"`
 	Reasons  map[string]string          `yaml:"reasons"` // why figures differ, by policy or part
 }
@@ -48,7 +52,52 @@ func readExpected(path string) (expected, error) {
 	if err := d.Decode(&file); err != nil {
 		return expected{}, fmt.Errorf("%s: %w", path, err)
 	}
+	if err := file.Paper.check(); err != nil {
+		return expected{}, fmt.Errorf("%s: %w", path, err)
+	}
 	return file.Paper, nil
+}
+
+// check finds names under which nothing would ever be looked up.
+func (e expected) check() error {
+	var errs []error
+	known := func(key string, names, have []string) {
+		for _, n := range names {
+			if !slices.Contains(have, n) {
+				errs = append(errs, fmt.Errorf("%s: no %q: have %s", key, n, strings.Join(have, ", ")))
+			}
+		}
+	}
+	known("speedups", slices.Sorted(maps.Keys(e.Speedups)), everyone)
+	known("over_aalo", slices.Sorted(maps.Keys(e.OverAalo)), everyone)
+	known("wide", slices.Sorted(maps.Keys(e.Wide)), rivals)
+	known("mantri", slices.Sorted(maps.Keys(e.Mantri)), rivals)
+	known("learning", slices.Sorted(maps.Keys(e.Learning)), learned)
+	for _, nodes := range slices.Sorted(maps.Keys(e.Missed)) {
+		known(fmt.Sprintf("missed.%d", nodes), slices.Sorted(maps.Keys(e.Missed[nodes])), everyone)
+	}
+	known("reasons", slices.Sorted(maps.Keys(e.Reasons)), slices.Concat(everyone, strings.Split(partNames(), ", ")))
+	for _, f := range e.LowSkew {
+		if f.K < 1 {
+			errs = append(errs, fmt.Errorf("low_skew: k %d: want 1 or more", f.K))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// reasons says why figures differ from the paper's, of those of names for which one is
+// known.
+func (s *suite) reasons(names ...string) {
+	said := false
+	for _, name := range names {
+		if why := s.paper.Reasons[name]; why != "" {
+			s.say("- %s: %s", name, strings.Join(strings.Fields(why), " "))
+			said = true
+		}
+	}
+	if said {
+		s.say("")
+	}
 }
 
 // or is a figure of the paper, or that it has none.

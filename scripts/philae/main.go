@@ -1,7 +1,7 @@
 // Command philae compares the coflow schedulers of the Philae paper (Jajoo, Hu and
 // Lin, USENIX ATC 2019) and those before and after it: on a whole trace by arithmetic,
 // and on packets on two fabrics. Beside every figure that the paper has it prints the
-// paper's, and where they differ, why. docs/philae.md tells what is scaled.
+// paper's, and where they differ, why. docs/philae.md explains it.
 //
 // It is run from the root of the repository:
 //
@@ -46,6 +46,8 @@ type suite struct {
 	trace *workloads.Trace
 	out   io.Writer // the report
 	began time.Time
+
+	unwritten error // what went wrong in say
 }
 
 type options struct {
@@ -67,6 +69,10 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 1, "of what is drawn: the generated trace, skew among mappers, jobs")
 	flag.IntVar(&o.repeat, "repeat", 5, "repeats on packets")
 	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "philae: argument %q: want flags alone (-help lists them)\n", flag.Arg(0))
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o, os.Stdout)
 	stop()
@@ -136,14 +142,17 @@ func run(ctx context.Context, o options, stdout io.Writer) (err error) {
 		if err := p.run(s, ctx); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
+		s.reasons(p.name)
 	}
 	s.say("All of it took %v. Report: %s\n", time.Since(s.began).Round(time.Second), report.Name())
-	return nil
+	return s.unwritten
 }
 
 // say writes a paragraph to the report.
 func (s *suite) say(format string, args ...any) {
-	fmt.Fprintf(s.out, format+"\n", args...) // what cannot be written shows at Close
+	if _, err := fmt.Fprintf(s.out, format+"\n", args...); err != nil {
+		s.unwritten = errors.Join(s.unwritten, err)
+	}
 }
 
 // read gets the trace, or generates one.

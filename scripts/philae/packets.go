@@ -51,6 +51,7 @@ type arm struct {
 	Time *struct {
 		CoflowsUS map[string]float64 `json:"coflows_us"`
 	} `json:"time"`
+	Coordinator *coordinator `json:"coordinator"`
 }
 
 // errVoid is that an arm was void: the suite is not done.
@@ -69,6 +70,7 @@ func (s *suite) packets(ctx context.Context) error {
 		}
 		errs = append(errs, err)
 	}
+	s.testbeds()
 	return errors.Join(errs...)
 }
 
@@ -91,10 +93,10 @@ func (s *suite) fabric(ctx context.Context, name string) error {
 	var rows [][]string
 	var apart []string
 	for i, a := range measured.Arms {
-		p := fluid.Arms[i]
-		if p.Name != a.Name || p.CCT == nil {
+		if i >= len(fluid.Arms) || fluid.Arms[i].Name != a.Name || fluid.Arms[i].CCT == nil {
 			return fmt.Errorf("arm %s has no prediction", a.Name)
 		}
+		p := fluid.Arms[i]
 		passed := 0
 		for _, v := range a.Verdicts {
 			if v.Level == "pass" {
@@ -124,6 +126,9 @@ func (s *suite) fabric(ctx context.Context, name string) error {
 		if err := s.whereTimeWent(measured); err != nil {
 			return err
 		}
+	}
+	if err := s.decided(measured); err != nil {
+		return err
 	}
 	if err := s.compared(ctx, measured); err != nil {
 		return err
