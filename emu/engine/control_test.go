@@ -350,6 +350,9 @@ func TestViewFollowsFromFlows(t *testing.T) {
 					want.Largest = max(want.Largest, fl.Size)
 					want.Sent += sent[fl.ID]
 					want.MostSent = max(want.MostSent, sent[fl.ID])
+					for _, l := range f.Path(fl.Src, fl.Dst, 0) {
+						links[l].Begun = links[l].Begun || sent[fl.ID] > 0
+					}
 					if pilot[fl.ID] {
 						want.Pilots++
 					}

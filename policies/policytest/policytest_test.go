@@ -221,7 +221,7 @@ func TestBadSchedulersAreCaught(t *testing.T) {
 			s.Steps = append(s.Steps, policies.Step{Coflows: []int{0}})
 		}}, ""},
 		{"unknown rule", saying(func(v *policies.View, s *policies.Schedule) { s.Steps[0].Rule = 99 }), "unknown rule"},
-		{"unknown part", saying(func(v *policies.View, s *policies.Schedule) { s.Steps[0].Part = 3 }), "unknown part"},
+		{"unknown part", saying(func(v *policies.View, s *policies.Schedule) { s.Steps[0].Part = policies.Chosen + 1 }), "unknown part"},
 		{"unknown choice", saying(func(v *policies.View, s *policies.Schedule) { s.Steps[0].Only = 3 }), "unknown choice"},
 		{"unknown budget", saying(func(v *policies.View, s *policies.Schedule) { s.Steps[0].Budget = 1 }), "budget 1 of 0"},
 		{"free within a budget", saying(func(v *policies.View, s *policies.Schedule) {

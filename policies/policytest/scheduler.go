@@ -217,7 +217,7 @@ func checkStep(step policies.Step, coflows, budgets int, needs policies.Knowledg
 	switch {
 	case step.Rule > policies.Explicit:
 		return fmt.Errorf("unknown rule %d", step.Rule)
-	case step.Part > policies.Others:
+	case step.Part > policies.Chosen:
 		return fmt.Errorf("unknown part %d", step.Part)
 	case step.Only > policies.Served:
 		return fmt.Errorf("unknown choice %d of coflows", step.Only)
