@@ -15,6 +15,14 @@ import (
 // whole or not at all; and against starvation cycles are dealt out to queues, where
 // the paper gives queues shares. It is meant for one big switch with ports of one
 // rate.
+//
+// Given the simulator's own units it ends coflows in the cycles in which the
+// simulator ends them, for which it keeps what are accidents there: flows of a thin
+// coflow are all pilots, and go in the order in which they were chosen; a coflow's last
+// flow, if it is a pilot, counts at its ports for good when pilots are chosen; ports
+// that are as busy as one another change order with every choice; coflows that enter a
+// queue together do so in the order of the queues they leave; and turns are dealt out
+// by what queues held a cycle ago.
 type PhilaeSim struct {
 	Queues
 	Sampling
@@ -31,8 +39,8 @@ type PhilaeSim struct {
 	// c is the number of other coflows in the same queue at the same ports, c_p that
 	// of all coflows at a port, itself included. In 5 and 6 the simulator takes from l
 	// what one flow of the coflow sent in its first cycle at the port, and adds 1 where
-	// none has sent; whether one has is told here by a flow having ended there, where
-	// every sender sends to every receiver, and is otherwise taken to be so.
+	// none has sent. Here that is what a port carries in a cycle; of a flow that is
+	// shorter the simulator takes its size.
 	Impact int
 	Cycle  time.Duration // between two decisions
 	// Slots is how many cycles the first queue that has coflows gets in a row, before
@@ -70,7 +78,7 @@ func (p PhilaeSim) Schedule(v *policies.View, s *policies.Schedule) {
 	s.Watch = append(s.Watch, s.Counts(n)...)
 	deal := p.deal(v, s, kept.deal)
 	queue := s.Ints(n)
-	o, contention := p.place(v, s, kept, kind, queue)
+	o, contention := p.place(v, s, &kept, kind, queue)
 	for _, q := range queue {
 		s.Queues = append(s.Queues, q+1)
 	}
@@ -359,13 +367,13 @@ func (p PhilaeSim) next(v *policies.View, deal []int64) (queue int, until time.D
 // the queues; and the pilots of each coflow that were unfinished, in the order in which
 // they were chosen.
 type simMemory struct {
-	deal, stale   []int64
-	thin, queued  []int64 // IDs
-	pilots        []int64 // of each coflow: its ID, how many, and of each its ID and its links
-	byID          []int   // places in the View
-	thinRank      []int   // by place in the View: its place in thin, past its end for others
-	queueRank     []int
-	ports, queues int
+	deal, stale  []int64
+	thin, queued []int64 // IDs
+	pilots       []int64 // of each coflow: its ID, how many, and of each its ID and its links
+	byID         []int   // places in the View
+	thinRank     []int   // by place in the View: its place in thin, past its end for others
+	queueRank    []int
+	ports        int
 }
 
 // perPilot is how many numbers are kept of a pilot: its ID, its sender's link, its
@@ -373,8 +381,8 @@ type simMemory struct {
 const perPilot = 3
 
 // recall takes the View's memory apart.
-func (p PhilaeSim) recall(v *policies.View, s *policies.Schedule) *simMemory {
-	m := &simMemory{ports: portCount(v), queues: max(p.Count, 1)}
+func (p PhilaeSim) recall(v *policies.View, s *policies.Schedule) simMemory {
+	m := simMemory{ports: portCount(v)}
 	rest := v.Memory
 	part := func(n int64) []int64 {
 		n = min(max(n, 0), int64(len(rest)))
@@ -395,7 +403,7 @@ func (p PhilaeSim) recall(v *policies.View, s *policies.Schedule) *simMemory {
 	rank := func(list []int64) []int {
 		r := s.Ints(len(v.Coflows))
 		for i := range r {
-			r[i] = len(list) + i
+			r[i] = len(list)
 		}
 		for at, id := range list {
 			if i := m.find(v, id); i >= 0 {

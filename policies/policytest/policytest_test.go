@@ -282,11 +282,12 @@ func TestViewsFitTogether(t *testing.T) {
 		v := Views().Draw(t, "view")
 		for _, c := range v.Coflows {
 			flows, remaining := 0, units.Bytes(0)
-			on := map[topo.LinkID]policies.LinkState{}
+			on, begun := map[topo.LinkID]policies.LinkState{}, map[topo.LinkID]bool{}
 			for _, f := range c.Flows {
 				flows++
 				remaining += f.Remaining
 				for _, l := range f.Path {
+					begun[l] = begun[l] || f.Sent > 0
 					on[l] = policies.LinkState{Link: l, Flows: on[l].Flows + 1, Remaining: on[l].Remaining + f.Remaining}
 				}
 			}
@@ -294,6 +295,10 @@ func TestViewsFitTogether(t *testing.T) {
 				t.Errorf("coflow %+v", c)
 			}
 			for _, l := range c.Links {
+				if begun[l.Link] && !l.Begun {
+					t.Errorf("coflow %d: nothing has begun at link %d, though a flow has sent", c.ID, l.Link)
+				}
+				l.Begun = false // what has begun may have ended
 				if on[l.Link] != l {
 					t.Errorf("coflow %d: link %+v, want %+v", c.ID, l, on[l.Link])
 				}
