@@ -34,6 +34,9 @@ const (
 	// NewFlows shows CoflowState.Flows in the first decision that sees the coflow,
 	// and only then: enough to choose its pilots.
 	NewFlows
+	// PilotFlows shows in CoflowState.Flows the unfinished pilots, and only those, in
+	// the decisions in which the other two show nothing.
+	PilotFlows
 )
 
 // NoLimit is the ceiling of a flow that only the network limits.
@@ -94,7 +97,7 @@ type CoflowState struct {
 	// bytes over that link's capacity, or its rate where it is down. Needs Sizes.
 	Bound time.Duration
 
-	Flows []FlowState // the unfinished ones, by ID. Needs Flows or NewFlows
+	Flows []FlowState // the unfinished ones, by ID. Needs Flows, NewFlows or PilotFlows
 }
 
 // LinkState is what a coflow has to do with one link.
@@ -102,6 +105,7 @@ type LinkState struct {
 	Link      topo.LinkID
 	Flows     int         // unfinished, that cross it
 	Pilots    int         // of them
+	Begun     bool        // of a flow of the coflow that crosses it or did, ended or not, something was received
 	Remaining units.Bytes // of these flows. Needs Sizes
 }
 

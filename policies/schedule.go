@@ -110,6 +110,7 @@ const (
 	All Part = iota
 	Pilots
 	Others // all but the pilots
+	Chosen // Pilots, within a coflow in the order in which Schedule.Pilots named them
 )
 
 // Only is which of its coflows a step serves.
@@ -131,7 +132,8 @@ const (
 // where less than a 1e-9 of the capacity is, which is no more than rounding.
 type Rule uint8
 
-// The rules. The order of flows is that of Step.Coflows, within a coflow by ID.
+// The rules. The order of flows is that of Step.Coflows, within a coflow by ID,
+// for Greedy and Whole with part Chosen as they became pilots.
 const (
 	// Free sets no ceiling: the transport shares what all other steps leave, those
 	// after it too, flow by flow. In the fluid model that is max-min fairness among

@@ -36,7 +36,7 @@ tables and files.`,
 		Example: `  testbed trace simulate FB2010-1Hr-150-0.txt
   testbed trace simulate FB2010-1Hr-150-0.txt -p fair -p sebf:allocation=greedy -p philae --base fair
   testbed trace simulate FB2010-1Hr-150-0.txt -p aalo -p philae --interval 8ms --json
-  testbed trace simulate FB2010-1Hr-150-0.txt -p philae-sim --rate 1073736000 --mb MiB --batch 10.24s --quantum 8ms`,
+  testbed trace simulate FB2010-1Hr-150-0.txt -p philae-sim --rate 1073736000bps --mb MiB --batch 10.24s --quantum 8ms`,
 		Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := form.check(a); err != nil {

@@ -244,11 +244,15 @@ func (e *Engine) state(c *coflow, needs policies.Knowledge) policies.CoflowState
 	if knows {
 		s.Size, s.Largest, s.Remaining, s.Bound = c.size, c.largest, c.remaining, c.bound
 	}
-	if needs&policies.Flows == 0 && (needs&policies.NewFlows == 0 || c.seen) {
+	all := needs&policies.Flows != 0 || needs&policies.NewFlows != 0 && !c.seen
+	if !all && (needs&policies.PilotFlows == 0 || c.pilotsLeft == 0) {
 		return s
 	}
 	first := len(e.control.flows)
 	for _, f := range c.flows {
+		if !all && !f.pilot {
+			continue
+		}
 		fs := policies.FlowState{ID: f.ID, Src: f.Src, Dst: f.Dst, Path: f.path, Pilot: f.pilot, Sent: f.sent}
 		if knows {
 			fs.Size, fs.Remaining = f.Size, f.remaining()

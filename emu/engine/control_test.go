@@ -167,8 +167,13 @@ func TestNewRefusesPoliciesThatAreNeverAsked(t *testing.T) {
 func TestWhatThePolicyKeeps(t *testing.T) {
 	var seen []policies.CoflowState
 	var memory [][]int64
-	p := scheduler{needs: policies.NewFlows, when: policies.When{Coflows: true, Flows: true}, f: func(v *policies.View, s *policies.Schedule) {
+	var flows [][]workloads.FlowID
+	p := scheduler{needs: policies.NewFlows | policies.PilotFlows, when: policies.When{Coflows: true, Flows: true}, f: func(v *policies.View, s *policies.Schedule) {
 		c := v.Coflows[0]
+		flows = append(flows, nil)
+		for _, f := range c.Flows {
+			flows[len(flows)-1] = append(flows[len(flows)-1], f.ID)
+		}
 		c.Links, c.Flows = slices.Clone(c.Links), nil
 		seen, memory = append(seen, c), append(memory, slices.Clone(v.Memory))
 		free(v, s)
@@ -213,6 +218,9 @@ func TestWhatThePolicyKeeps(t *testing.T) {
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("shown (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff([][]workloads.FlowID{{0, 1, 2, 3}, {2}, nil, nil}, flows); d != "" {
+		t.Errorf("flows shown, all and then pilots (-want +got):\n%s", d)
 	}
 	if d := cmp.Diff([][]int64{nil, {7, 8}, {7, 8}, {}}, memory); d != "" {
 		t.Errorf("memory (-want +got):\n%s", d)
@@ -350,6 +358,9 @@ func TestViewFollowsFromFlows(t *testing.T) {
 					want.Largest = max(want.Largest, fl.Size)
 					want.Sent += sent[fl.ID]
 					want.MostSent = max(want.MostSent, sent[fl.ID])
+					for _, l := range f.Path(fl.Src, fl.Dst, 0) {
+						links[l].Begun = links[l].Begun || sent[fl.ID] > 0
+					}
 					if pilot[fl.ID] {
 						want.Pilots++
 					}

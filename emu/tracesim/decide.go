@@ -80,24 +80,32 @@ func (s *sim) show() {
 			st.Links = c.demand.Links(sizes)
 		}
 		st.Flows = nil
-		if s.needs&policies.Flows != 0 || s.needs&policies.NewFlows != 0 && !c.shown {
+		all := s.needs&policies.Flows != 0 || s.needs&policies.NewFlows != 0 && !c.shown
+		if all || s.needs&policies.PilotFlows != 0 && st.PilotsLeft > 0 {
 			first := len(s.flows)
-			s.flows = c.appendFlows(s.flows, sizes)
+			s.flows = c.appendFlows(s.flows, all, sizes)
 			st.Flows = s.flows[first:len(s.flows):len(s.flows)]
 		}
 		s.view.Coflows[i] = *st
 	}
 }
 
-// appendFlows lists the unfinished flows.
-func (c *coflow) appendFlows(out []policies.FlowState, sizes bool) []policies.FlowState {
-	for p, left := range c.demand.Left {
-		if c.demand.Ended(p) {
+// appendFlows lists the unfinished flows, all or the pilots.
+func (c *coflow) appendFlows(out []policies.FlowState, all, sizes bool) []policies.FlowState {
+	left := c.state.PilotsLeft
+	for p, bits := range c.demand.Left {
+		if c.demand.Ended(p) || !all && !c.demand.Pilot(p) {
 			continue
+		}
+		if !all {
+			if left == 0 {
+				break
+			}
+			left--
 		}
 		fl := &c.flows[p]
 		f := policies.FlowState{ID: fl.ID, Src: fl.Src, Dst: fl.Dst, Path: c.demand.Path(p), Pilot: c.demand.Pilot(p),
-			Sent: min(units.Bytes(float64(fl.Size)-left/8+nearlyWhole), fl.Size-1)}
+			Sent: min(units.Bytes(float64(fl.Size)-bits/8+nearlyWhole), fl.Size-1)}
 		if sizes {
 			f.Size, f.Remaining = fl.Size, fl.Size-f.Sent
 		}

@@ -453,6 +453,7 @@ func (s *sim) endFlow(c *coflow, place int, at clock) {
 			s.pending = s.pending || s.when.Pilots
 		}
 	}
+	c.demand.SetLeft(place, 0)
 	c.demand.End(place)
 	c.most = max(c.most, 8*float64(size))
 	c.state.Left--

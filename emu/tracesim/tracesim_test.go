@@ -246,7 +246,7 @@ func TestWhen(t *testing.T) {
 func TestView(t *testing.T) {
 	f, cs := tiny(t, "1 0 1 0 3 1:1.0 2:2.0 3:3.0")
 	views := map[policies.Knowledge][]policies.CoflowState{}
-	for _, needs := range []policies.Knowledge{0, policies.Sizes | policies.Flows, policies.NewFlows} {
+	for _, needs := range []policies.Knowledge{0, policies.Sizes | policies.Flows, policies.NewFlows, policies.NewFlows | policies.PilotFlows} {
 		run(t, tracesim.Config{Fabric: f, Scheduler: script{needs, policies.When{Coflows: true, Flows: true}, func(v *policies.View, s *policies.Schedule) {
 			c := v.Coflows[0]
 			c.Links, c.Flows = append([]policies.LinkState(nil), c.Links...), append([]policies.FlowState(nil), c.Flows...)
@@ -261,9 +261,9 @@ func TestView(t *testing.T) {
 	const mb, ms = units.MB, time.Millisecond
 	up, down := f.HostUp(0), func(h topo.HostID) topo.LinkID { return f.HostDown(4 + h) }
 	second := policies.CoflowState{ID: 1, Width: 3, Senders: 1, Receivers: 3, Left: 2, Sent: mb, MostSent: mb, Finished: 1, Median: mb, Pilots: 1, PilotsLeft: 1,
-		Links: []policies.LinkState{{Link: up, Flows: 2, Pilots: 1}, {Link: down(2), Flows: 1, Pilots: 1}, {Link: down(3), Flows: 1}}}
+		Links: []policies.LinkState{{Link: up, Flows: 2, Pilots: 1, Begun: true}, {Link: down(2), Flows: 1, Pilots: 1}, {Link: down(3), Flows: 1}}}
 	third := policies.CoflowState{ID: 1, Width: 3, Senders: 1, Receivers: 3, Left: 1, Sent: 3 * mb, MostSent: 2 * mb, Finished: 2, Median: mb, Queue: 1, Since: 8 * ms, Pilots: 1, PilotSent: 2 * mb,
-		Links: []policies.LinkState{{Link: up, Flows: 1}, {Link: down(3), Flows: 1}}}
+		Links: []policies.LinkState{{Link: up, Flows: 1, Begun: true}, {Link: down(3), Flows: 1}}}
 	if d := cmp.Diff([]policies.CoflowState{second, third}, views[0][1:]); d != "" {
 		t.Errorf("without sizes (-want +got):\n%s", d)
 	}
@@ -278,6 +278,16 @@ func TestView(t *testing.T) {
 	for i, v := range views[policies.NewFlows] {
 		if want := map[int]int{0: 3}[i]; len(v.Flows) != want {
 			t.Errorf("decision %d: %d new flows, want %d", i, len(v.Flows), want)
+		}
+	}
+	for i, v := range views[policies.NewFlows|policies.PilotFlows] {
+		want := [][]workloads.FlowID{{0, 1, 2}, {1}, nil}[i]
+		var got []workloads.FlowID
+		for _, fl := range v.Flows {
+			got = append(got, fl.ID)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("decision %d: the flows shown, all and then pilots (-want +got):\n%s", i, d)
 		}
 	}
 	if s := views[policies.NewFlows][0].Flows[0].Size; s != 0 {

@@ -221,9 +221,13 @@ func (c *running) show(needs policies.Knowledge) policies.CoflowState {
 	} else {
 		s.Remaining = s.Size - s.Sent
 	}
-	if needs&policies.NewFlows != 0 && !c.seen {
+	all := needs&policies.NewFlows != 0 && !c.seen
+	if all || needs&policies.PilotFlows != 0 {
 		for p, d := range c.job.flows {
-			s.Flows = append(s.Flows, policies.FlowState{ID: c.demand.ID(p), Src: d.src, Dst: d.dst, Path: c.demand.Path(p)})
+			if c.demand.Ended(p) || !all && !c.demand.Pilot(p) {
+				continue
+			}
+			s.Flows = append(s.Flows, policies.FlowState{ID: c.demand.ID(p), Src: d.src, Dst: d.dst, Path: c.demand.Path(p), Pilot: c.demand.Pilot(p)})
 		}
 	}
 	return s

@@ -112,7 +112,7 @@ func (p Philae) Schedule(v *policies.View, s *policies.Schedule) {
 
 // sample tells what there is to do with each coflow, and takes pilots from those
 // that are shown for the first time. blind tells that none are needed.
-func (p Sampling) sample(v *policies.View, s *policies.Schedule, kind []int, blind bool, choose func(*policies.View, *policies.Schedule, *policies.CoflowState, []int)) {
+func (p Sampling) sample(v *policies.View, s *policies.Schedule, kind []int, blind bool, choose func(*policies.View, *policies.Schedule, *policies.CoflowState, int, []int)) {
 	var at []int
 	if p.Random {
 		choose = p.random
@@ -128,7 +128,7 @@ func (p Sampling) sample(v *policies.View, s *policies.Schedule, kind []int, bli
 			if at == nil {
 				at = busy(v, s)
 			}
-			choose(v, s, c, at)
+			choose(v, s, c, p.pilots(c), at)
 			kind[i] = serveSome
 		case c.PilotsLeft > 0:
 			kind[i] = serveSome

@@ -113,18 +113,22 @@ func TestPilotChoice(t *testing.T) {
 		leastOf  []string // the paper's
 		rankedBy []string // the simulator's
 	}{
-		// Every choice makes its ports busier, so that the next goes elsewhere; the
-		// fourth receiver is the first again.
-		{"idle ports", 5, nil, [][]demandOf{square}, []string{"0->6", "1->7", "2->8", "3->6", "0->7"}, []string{"0->6", "1->7", "2->8", "3->6", "0->7"}},
+		// Every choice makes its ports busier, so that the next goes elsewhere; the paper's
+		// fourth receiver is the first again. The simulator's order of senders is 3 2 1 0,
+		// then 0 1 2 3, 2 1 3 0, 1 0 3 2 and 2 3 0 1, that of receivers 8 7 6, then 6 7 8,
+		// 7 8 6, 6 8 7 and 7 8 6; the last time 2->7 is a pilot already.
+		{"idle ports", 5, nil, [][]demandOf{square}, []string{"0->6", "1->7", "2->8", "3->6", "0->7"}, []string{"3->8", "0->6", "2->7", "1->6", "2->8"}},
 		{"busy sender and receiver", 2, map[topo.LinkID]int{f.HostUp(0): 2, f.HostUp(1): 1, f.HostDown(6): 1}, [][]demandOf{square},
-			[]string{"2->7", "3->8"}, []string{"2->7", "3->8"}},
+			[]string{"2->7", "3->8"}, []string{"3->8", "2->7"}},
 		// Only one flow starts at the least busy port, and it goes to the busiest: the
 		// paper takes it, the simulator takes the least sum of ranks (1 + 0).
 		{"no flow between the least busy", 1, map[topo.LinkID]int{f.HostUp(0): 1, f.HostDown(8): 3},
-			[][]demandOf{{{1, 8, 1}, {0, 6, 1}, {0, 7, 1}, {0, 8, 1}, {0, 6, 1}, {0, 7, 1}, {0, 8, 1}, {0, 6, 1}}}, []string{"1->8"}, []string{"0->6"}},
+			[][]demandOf{{{1, 8, 1}, {0, 6, 1}, {0, 7, 1}, {0, 8, 1}, {0, 6, 1}, {0, 7, 1}, {0, 8, 1}, {0, 6, 1}}}, []string{"1->8"}, []string{"0->7"}},
 		// The second coflow finds the first one's pilot.
-		{"two new ones", 1, nil, [][]demandOf{square, square}, []string{"0->6", "1->7"}, []string{"0->6", "1->7"}},
-		{"thin", 1, nil, [][]demandOf{square[:7]}, nil, []string(nil)},
+		{"two new ones", 1, nil, [][]demandOf{square, square}, []string{"0->6", "1->7"}, []string{"3->8", "2->7"}},
+		// All flows, in turn. Senders 1 0, 0 1, 1 0, 0 1, 1 0, 0 1, receivers 8 7 6, 6 7 8,
+		// 7 8 6, 6 8 7, 7 6 8.
+		{"thin", 1, nil, [][]demandOf{all(hosts(0, 1), hosts(6, 8), mib)}, nil, []string{"1->8", "0->6", "1->7", "0->8", "1->6", "0->7"}},
 	} {
 		v := func() *policies.View { return busyAt(shown(view(f, tt.coflows...), tt.coflows...), tt.busy) }
 		p, sim := with(tt.number)
@@ -296,7 +300,7 @@ func TestPhilaeMemory(t *testing.T) {
 // steps is a schedule's, for reading.
 func steps(s *policies.Schedule) (out []string) {
 	for _, st := range s.Steps {
-		part := [...]string{"all", "pilots", "others"}[st.Part]
+		part := [...]string{"all", "pilots", "others", "chosen"}[st.Part]
 		out = append(out, fmt.Sprint(st.Coflows, " ", part, " ", st.Rule, " ", st.Budget))
 	}
 	return out

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"testbed/policies"
+	"testbed/topo"
 )
 
 // Sampling is how Philae (Jajoo, Hu and Lin, ATC 2019) learns the size of a
@@ -78,7 +79,7 @@ func pilot(v *policies.View, s *policies.Schedule, c *policies.CoflowState, j in
 // leastBusy chooses pilots as the paper does: one by one, the least busy sending
 // port, then of its flows that to the least busy receiving port. Ties go to the
 // lower host, then the lower flow.
-func (p Sampling) leastBusy(v *policies.View, s *policies.Schedule, c *policies.CoflowState, busy []int) {
+func (p Sampling) leastBusy(v *policies.View, s *policies.Schedule, c *policies.CoflowState, number int, busy []int) {
 	hosts := v.Fabric.Hosts()
 	// Flows by sender, in order of ID: those of host h are list[end[h]-left[h] : end[h]].
 	end, left, list := s.Ints(hosts), s.Ints(hosts), s.Ints(len(c.Flows))
@@ -95,7 +96,7 @@ func (p Sampling) leastBusy(v *policies.View, s *policies.Schedule, c *policies.
 		list[end[h]] = j
 		end[h]++
 	}
-	for range p.pilots(c) {
+	for range number {
 		from := -1
 		for h, n := range left {
 			if n > 0 && (from < 0 || busy[2*h] < busy[2*from]) {
@@ -118,22 +119,31 @@ func (p Sampling) leastBusy(v *policies.View, s *policies.Schedule, c *policies.
 
 // leastRank chooses pilots as Philae's simulator does: one by one, the flow with the
 // least sum of its sender's place among the coflow's senders and its receiver's
-// among the receivers, each in order of how busy they are. Ties go to the sender
-// that is less busy, then to the lower flow.
-func (p Sampling) leastRank(v *policies.View, s *policies.Schedule, c *policies.CoflowState, busy []int) {
-	n := len(busy)
-	rank, used := s.Ints(n), s.Words((len(c.Flows)+63)/64)
-	links := s.Ints(n)[:0]
-	for _, l := range atPorts(c, n) {
-		links = append(links, int(l.Link))
+// among the receivers, each in order of how busy they are, those that are as busy as
+// one another in the reverse of the order they had for the pilot before. At first
+// that is the order in which the coflow's flows name them. Ties go to the sender in
+// front, then to the lower flow.
+func (p Sampling) leastRank(v *policies.View, s *policies.Schedule, c *policies.CoflowState, number int, busy []int) {
+	rank, used := s.Ints(len(busy)), s.Words((len(c.Flows)+63)/64)
+	senders, receivers := s.Ints(len(c.Flows))[:0], s.Ints(len(c.Flows))[:0]
+	name := func(to []int, l topo.LinkID) []int {
+		if rank[l] != 0 {
+			return to
+		}
+		rank[l] = 1
+		return append(to, int(l))
 	}
-	for range p.pilots(c) {
-		// Senders' ports are even.
-		slices.SortFunc(links, func(a, b int) int {
-			return cmp.Or(cmp.Compare(a%2, b%2), cmp.Compare(busy[a], busy[b]), cmp.Compare(a, b))
-		})
-		for i, l := range links {
-			rank[l] = i
+	for j := range c.Flows {
+		senders = name(senders, v.Fabric.HostUp(c.Flows[j].Src))
+		receivers = name(receivers, v.Fabric.HostDown(c.Flows[j].Dst))
+	}
+	for range number {
+		for _, ports := range [][]int{senders, receivers} {
+			slices.Reverse(ports)
+			slices.SortStableFunc(ports, func(a, b int) int { return cmp.Compare(busy[a], busy[b]) })
+			for i, l := range ports {
+				rank[l] = i
+			}
 		}
 		best, least := -1, [2]int{}
 		for j := range c.Flows {
@@ -151,7 +161,7 @@ func (p Sampling) leastRank(v *policies.View, s *policies.Schedule, c *policies.
 }
 
 // random draws pilots: the first flows of a shuffle.
-func (p Sampling) random(v *policies.View, s *policies.Schedule, c *policies.CoflowState, busy []int) {
+func (p Sampling) random(v *policies.View, s *policies.Schedule, c *policies.CoflowState, number int, busy []int) {
 	key := mix(mix(uint64(p.Seed)) ^ uint64(c.Arrival))
 	// Coflows that arrive together draw apart.
 	for i := range v.Coflows {
@@ -160,7 +170,7 @@ func (p Sampling) random(v *policies.View, s *policies.Schedule, c *policies.Cof
 		}
 	}
 	list := s.Order(len(c.Flows))
-	for i := range p.pilots(c) {
+	for i := range number {
 		j := i + int(mix(key+uint64(i))%uint64(len(list)-i))
 		list[i], list[j] = list[j], list[i]
 		pilot(v, s, c, list[i], busy)

@@ -143,7 +143,7 @@ func (c *Cluster) View(needs policies.Knowledge) *policies.View {
 	for _, x := range c.coflows {
 		s := x.describe(len(c.view.Capacity))
 		if !x.new && needs&policies.Flows == 0 {
-			s.Flows = nil
+			s.Flows = slices.DeleteFunc(s.Flows, func(f policies.FlowState) bool { return needs&policies.PilotFlows == 0 || !f.Pilot })
 		}
 		v.Coflows = append(v.Coflows, s)
 	}
@@ -158,6 +158,9 @@ func (x *coflow) describe(links int) policies.CoflowState {
 	for _, f := range x.flows {
 		s.Sent += f.Sent
 		s.MostSent = max(s.MostSent, f.Sent)
+		for _, l := range f.Path {
+			on[l].Begun = on[l].Begun || f.Sent > 0
+		}
 		if f.Pilot {
 			s.Pilots++
 		}

@@ -221,7 +221,7 @@ func TestBadSchedulersAreCaught(t *testing.T) {
 			s.Steps = append(s.Steps, policies.Step{Coflows: []int{0}})
 		}}, ""},
 		{"unknown rule", saying(func(v *policies.View, s *policies.Schedule) { s.Steps[0].Rule = 99 }), "unknown rule"},
-		{"unknown part", saying(func(v *policies.View, s *policies.Schedule) { s.Steps[0].Part = 3 }), "unknown part"},
+		{"unknown part", saying(func(v *policies.View, s *policies.Schedule) { s.Steps[0].Part = policies.Chosen + 1 }), "unknown part"},
 		{"unknown choice", saying(func(v *policies.View, s *policies.Schedule) { s.Steps[0].Only = 3 }), "unknown choice"},
 		{"unknown budget", saying(func(v *policies.View, s *policies.Schedule) { s.Steps[0].Budget = 1 }), "budget 1 of 0"},
 		{"free within a budget", saying(func(v *policies.View, s *policies.Schedule) {
@@ -282,11 +282,12 @@ func TestViewsFitTogether(t *testing.T) {
 		v := Views().Draw(t, "view")
 		for _, c := range v.Coflows {
 			flows, remaining := 0, units.Bytes(0)
-			on := map[topo.LinkID]policies.LinkState{}
+			on, begun := map[topo.LinkID]policies.LinkState{}, map[topo.LinkID]bool{}
 			for _, f := range c.Flows {
 				flows++
 				remaining += f.Remaining
 				for _, l := range f.Path {
+					begun[l] = begun[l] || f.Sent > 0
 					on[l] = policies.LinkState{Link: l, Flows: on[l].Flows + 1, Remaining: on[l].Remaining + f.Remaining}
 				}
 			}
@@ -294,6 +295,10 @@ func TestViewsFitTogether(t *testing.T) {
 				t.Errorf("coflow %+v", c)
 			}
 			for _, l := range c.Links {
+				if begun[l.Link] && !l.Begun {
+					t.Errorf("coflow %d: nothing has begun at link %d, though a flow has sent", c.ID, l.Link)
+				}
+				l.Begun = false // what has begun may have ended
 				if on[l.Link] != l {
 					t.Errorf("coflow %d: link %+v, want %+v", c.ID, l, on[l.Link])
 				}

@@ -135,13 +135,15 @@ func checkMoment(s policies.Scheduler, c, other *Cluster, renamed bool) (*polici
 }
 
 // unmasked is a View like the one shown in which nothing is hidden, but that flows
-// which NewFlows does not show are not there.
+// which NewFlows and PilotFlows do not show are not there.
 func unmasked(c *Cluster, shown *policies.View) *policies.View {
 	v := c.View(policies.Sizes | policies.LinkLoad | policies.DiskUse | policies.Flows)
 	declared := slices.ContainsFunc(shown.Coflows, func(x policies.CoflowState) bool { return len(x.Flows) > 0 })
 	for i := range v.Coflows {
-		if declared && len(shown.Coflows[i].Flows) == 0 {
-			v.Coflows[i].Flows = nil
+		if declared {
+			v.Coflows[i].Flows = slices.DeleteFunc(v.Coflows[i].Flows, func(f policies.FlowState) bool {
+				return !slices.ContainsFunc(shown.Coflows[i].Flows, func(s policies.FlowState) bool { return s.ID == f.ID })
+			})
 		}
 	}
 	return v
@@ -217,7 +219,7 @@ func checkStep(step policies.Step, coflows, budgets int, needs policies.Knowledg
 	switch {
 	case step.Rule > policies.Explicit:
 		return fmt.Errorf("unknown rule %d", step.Rule)
-	case step.Part > policies.Others:
+	case step.Part > policies.Chosen:
 		return fmt.Errorf("unknown part %d", step.Part)
 	case step.Only > policies.Served:
 		return fmt.Errorf("unknown choice %d of coflows", step.Only)

@@ -147,7 +147,7 @@ func Mask(v *policies.View, needs policies.Knowledge) *policies.View {
 	m := clone(v)
 	for i := range m.Coflows {
 		c := &m.Coflows[i]
-		if needs&(policies.Flows|policies.NewFlows) == 0 {
+		if needs&(policies.Flows|policies.NewFlows|policies.PilotFlows) == 0 {
 			c.Flows = nil
 		}
 		if needs&policies.Sizes != 0 {

@@ -50,6 +50,10 @@ type Demand struct {
 	states []policies.LinkState
 
 	live, pilot []uint64 // by place: unfinished; a pilot, nil for none
+	chosen      []int32  // the pilots as they became so, some of them ended
+	sent        []uint64 // by place: something was received of it
+	begun       []bool   // by link: of a flow that crosses it, or did
+	fresh       bool     // Advance has not seen these rates yet
 	unfinished  int
 	piloting    int // unfinished pilots
 	unlimited   int // unfinished flows that cross no link
@@ -70,7 +74,7 @@ func NewDemand(flows []Flow, links int) *Demand {
 	d := &Demand{
 		Left: make([]float64, n), Rate: make([]float64, n),
 		none: int32(links), unfinished: n,
-		live: make([]uint64, words(n)),
+		live: make([]uint64, words(n)), sent: make([]uint64, words(n)), begun: make([]bool, links+1),
 		slot: make([]int32, links+1),
 	}
 	if n > 0 {
@@ -189,6 +193,14 @@ func (d *Demand) load(place int, n int32) {
 	}
 }
 
+// begin notes that something was received of a flow.
+func (d *Demand) begin(place int) {
+	d.sent[place/64] |= 1 << (place % 64)
+	for _, l := range d.path[place*d.stride : (place+1)*d.stride] {
+		d.begun[l] = true
+	}
+}
+
 // sum adds up what is left by slot.
 func (d *Demand) sum() {
 	clear(d.bits)
@@ -265,6 +277,7 @@ func (d *Demand) SetPath(place int, l []topo.LinkID) {
 	}
 	strange := false
 	for _, l := range d.fill(place, d.ID(place), l) {
+		d.begun[l] = d.begun[l] || d.sent[place/64]>>(place%64)&1 != 0
 		strange = strange || l != d.none && int(d.slot[l]) == len(d.links)
 	}
 	if strange {
@@ -329,6 +342,7 @@ func (d *Demand) MakePilot(place int) {
 		d.pilot = make([]uint64, len(d.live))
 	}
 	d.pilot[place/64] |= 1 << (place % 64)
+	d.chosen = append(d.chosen, int32(place))
 	if d.grid != nil {
 		d.grid.makePilot(d, place)
 	}
@@ -372,6 +386,9 @@ func (d *Demand) SetLeft(place int, bits float64) {
 	if !(bits > 0) {
 		bits = 0
 	}
+	if bits < d.Left[place] {
+		d.begin(place)
+	}
 	d.take(place, d.Left[place]-bits)
 	d.Left[place] = bits
 }
@@ -404,6 +421,14 @@ func (d *Demand) Advance(seconds float64) {
 	if seconds <= 0 {
 		return
 	}
+	if d.fresh {
+		d.fresh = false
+		for _, i := range d.moving {
+			if d.sent[i/64]>>(i%64)&1 == 0 && d.Rate[i] > 0 {
+				d.begin(int(i))
+			}
+		}
+	}
 	for _, i := range d.moving {
 		left := d.Left[i]
 		sent := min(float64(d.Rate[i]*seconds), left)
@@ -428,7 +453,7 @@ func (d *Demand) Links(sizes bool) []policies.LinkState {
 		if d.count[s] == 0 {
 			continue
 		}
-		state := policies.LinkState{Link: topo.LinkID(l), Flows: int(d.count[s]), Pilots: int(d.pilots[s])}
+		state := policies.LinkState{Link: topo.LinkID(l), Flows: int(d.count[s]), Pilots: int(d.pilots[s]), Begun: d.begun[l]}
 		if sizes {
 			state.Remaining = wholeBytes(d.bits[s], state.Flows)
 		}
@@ -496,7 +521,7 @@ func (d *Demand) stop() {
 			d.Rate[i] = 0
 		}
 	}
-	d.moving, d.unsorted, d.ended = d.moving[:0], false, false
+	d.moving, d.unsorted, d.ended, d.fresh = d.moving[:0], false, false, true
 }
 
 // settle puts what moves in order.
@@ -527,7 +552,7 @@ const (
 
 func of(p policies.Part) parts {
 	switch p {
-	case policies.Pilots:
+	case policies.Pilots, policies.Chosen:
 		return pilots
 	case policies.Others:
 		return others

@@ -121,7 +121,7 @@ func TestCountsStayTrue(t *testing.T) {
 					}
 				}
 			}
-			checkLinks(t, d)
+			checkLinks(t, d, in.coflows[c])
 		}
 		// A demand made at once of what is left gets the same rates.
 		in.share(t, &s, ds)
@@ -155,12 +155,18 @@ func TestCountsStayTrue(t *testing.T) {
 	})
 }
 
-func checkLinks(t *rapid.T, d *Demand) {
+func checkLinks(t *rapid.T, d *Demand, flows []Flow) {
 	var want []policies.LinkState
 	bits := map[topo.LinkID]float64{}
 	states := map[topo.LinkID]policies.LinkState{}
 	unfinished := 0
-	for i := range d.Left {
+	begun := map[topo.LinkID]bool{}
+	for i, left := range d.Left {
+		if left < 8*float64(flows[i].Size) && !d.Ended(i) {
+			for _, l := range d.Path(i) {
+				begun[l] = true
+			}
+		}
 		if d.Ended(i) {
 			continue
 		}
@@ -192,7 +198,10 @@ func checkLinks(t *rapid.T, d *Demand) {
 				t.Fatalf("link %d has %d bytes left, want %v", got[i].Link, got[i].Remaining, exact)
 			}
 		}
-		got[i].Remaining = 0
+		if !got[i].Begun && begun[got[i].Link] {
+			t.Fatalf("link %d: nothing has begun there, though something was sent", got[i].Link)
+		}
+		got[i].Remaining, got[i].Begun = 0, false // one that has moved away may have been what began
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("links, -want +got:\n%s", diff)
@@ -252,6 +261,66 @@ func TestNoAllocation(t *testing.T) {
 			}
 		}); n != 0 {
 			t.Errorf("%d racks: %v allocations in a round, want none", net.racks, n)
+		}
+	}
+}
+
+// The pilot named first goes first, not the one of the lower ID, where there is room for one of them; and
+// links at which a flow has begun, by what has been sent and by what has ended.
+func TestChosenAndBegun(t *testing.T) {
+	flows := []Flow{{ID: 1, Size: 100, Links: []topo.LinkID{0, 2}}, {ID: 2, Size: 100, Links: []topo.LinkID{1, 2}}, {ID: 3, Size: 100, Links: []topo.LinkID{1, 3}}, {ID: 4, Size: 100, Links: []topo.LinkID{4, 5}}}
+	for _, tt := range []struct {
+		part policies.Part
+		rule policies.Rule
+		want []float64
+	}{
+		{policies.Pilots, policies.Whole, []float64{8, 0, 0, 0}},
+		{policies.Chosen, policies.Whole, []float64{0, 8, 0, 0}},
+		{policies.Chosen, policies.Greedy, []float64{0, 8, 0, 0}},
+		{policies.Chosen, policies.Even, []float64{4, 4, 0, 0}},
+		{policies.All, policies.Whole, []float64{8, 0, 8, 8}},
+	} {
+		d := NewDemand(flows, 6)
+		d.MakePilot(1)
+		d.MakePilot(0)
+		var s Sharer
+		sch := &policies.Schedule{Steps: []policies.Step{{Coflows: []int{0}, Part: tt.part, Rule: tt.rule}}}
+		capacity := []float64{8, 8, 8, 8, 8, 8}
+		if err := s.Share(sch, []*Demand{d}, capacity, 0, false); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tt.want, d.Rate); diff != "" {
+			t.Errorf("part %d, %v, -want +got:\n%s", tt.part, tt.rule, diff)
+		}
+		if tt.part != policies.Chosen || tt.rule != policies.Whole {
+			continue
+		}
+		begun := func() (links []topo.LinkID) {
+			for _, l := range d.Links(false) {
+				if l.Begun {
+					links = append(links, l.Link)
+				}
+			}
+			return links
+		}
+		if got := begun(); got != nil {
+			t.Errorf("begun at links %v before anything was sent", got)
+		}
+		d.Advance(1)
+		if diff := cmp.Diff([]topo.LinkID{1, 2}, begun()); diff != "" {
+			t.Errorf("links at which a flow has begun, -want +got:\n%s", diff)
+		}
+		// The flow ends, and the other pilot goes next.
+		d.End(1)
+		if err := s.Share(sch, []*Demand{d}, capacity, 0, false); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]float64{8, 0, 0, 0}, d.Rate); diff != "" {
+			t.Errorf("after the end of the first pilot, -want +got:\n%s", diff)
+		}
+		d.SetLeft(3, 799)
+		if diff := cmp.Diff([]topo.LinkID{1, 2, 4, 5}, begun()); diff != "" {
+			t.Errorf("links at which a flow has begun, told by what is left, -want +got:\n%s", diff)
 		}
 	}
 }

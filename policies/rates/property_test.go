@@ -89,7 +89,7 @@ func drawInstance(t *rapid.T, rules []policies.Rule) *instance {
 		st := policies.Step{
 			Rule:    rapid.SampledFrom(rules).Draw(t, "rule"),
 			Coflows: rapid.Permutation(in.sch.Order(len(in.coflows))).Draw(t, "order"),
-			Part:    policies.Part(rapid.IntRange(0, 2).Draw(t, "part")),
+			Part:    policies.Part(rapid.IntRange(0, 3).Draw(t, "part")),
 			Only:    policies.Only(rapid.IntRange(0, 2).Draw(t, "only")),
 		}
 		st.Coflows = st.Coflows[:rapid.IntRange(0, len(st.Coflows)).Draw(t, "of them")]

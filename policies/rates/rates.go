@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"testbed/policies"
 )
@@ -123,8 +124,8 @@ func (s *Sharer) checkStep(sch *policies.Schedule, i, coflows int, knows policie
 	switch {
 	case st.Rule > policies.Explicit:
 		return errors.New("there is no such rule: want one of policies.Free to policies.Explicit")
-	case st.Part > policies.Others:
-		return fmt.Errorf("there is no part %d of a coflow: want policies.All, Pilots or Others", st.Part)
+	case st.Part > policies.Chosen:
+		return fmt.Errorf("there is no part %d of a coflow: want policies.All, Pilots, Others or Chosen", st.Part)
 	case st.Only > policies.Served:
 		return fmt.Errorf("there is no choice %d of coflows: want policies.Everyone, Skipped or Served", st.Only)
 	case st.Budget < 0 || st.Budget > len(sch.Budgets):
@@ -249,7 +250,7 @@ func (s *Sharer) step(st *policies.Step) error {
 		s.offer(st.Rule)
 		for _, c := range st.Coflows {
 			if s.takes(st, c) {
-				s.flows(s.demands[c], of(st.Part), st.Rule == policies.Whole)
+				s.flows(s.demands[c], st.Part, st.Rule == policies.Whole)
 			}
 		}
 	case policies.MADD, policies.Equal:
@@ -306,15 +307,21 @@ func (d *Demand) route(place int32) []int32 {
 }
 
 // flows is rules Greedy and Whole for one coflow.
-func (s *Sharer) flows(d *Demand, p parts, whole bool) {
+func (s *Sharer) flows(d *Demand, part policies.Part, whole bool) {
+	p := of(part)
 	if d.serves(p) == 0 {
 		return
 	}
-	if d.grid != nil {
+	switch {
+	case part == policies.Chosen:
+		d.chosen = slices.DeleteFunc(d.chosen, func(i int32) bool { return d.Ended(int(i)) })
+		s.list = append(s.list[:0], d.chosen...)
+	case d.grid != nil:
 		s.pick(d, p, whole)
 		return
+	default:
+		s.list = d.places(p, s.list)
 	}
-	s.list = d.places(p, s.list)
 	for _, i := range s.list {
 		path := d.route(i)
 		var rate float64

@@ -72,7 +72,7 @@ func (s *slow) serves(st *policies.Step, c int) []*slowFlow {
 	var fs []*slowFlow
 	for i := range s.flows {
 		f := &s.flows[i]
-		if f.coflow == c && (st.Part == policies.All || f.pilot == (st.Part == policies.Pilots)) {
+		if f.coflow == c && (st.Part == policies.All || f.pilot == (st.Part == policies.Pilots || st.Part == policies.Chosen)) {
 			fs = append(fs, f)
 		}
 	}
