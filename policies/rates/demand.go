@@ -246,6 +246,7 @@ func (d *Demand) Path(place int) []topo.LinkID {
 
 // SetPath takes a flow another way, from the next Share on.
 func (d *Demand) SetPath(place int, l []topo.LinkID) {
+	stride := d.stride
 	if len(l) > d.stride {
 		wider := make([]int32, len(d.Left)*len(l))
 		for i := range wider {
@@ -284,8 +285,13 @@ func (d *Demand) SetPath(place int, l []topo.LinkID) {
 	}
 	if f, l := d.ends(place); f != first || l != last {
 		d.regrid()
-	} else if d.grid != nil {
-		d.grid.core = d.stride > 2
+	} else if g := d.grid; g != nil {
+		switch g.core = d.stride > 2; {
+		case d.stride != stride:
+			g.index(d)
+		default:
+			g.cross(d, place)
+		}
 	}
 }
 

@@ -119,42 +119,114 @@ func (s *Sharer) countGrid(d *Demand, p parts) {
 			set(s.cols, int32(c))
 		}
 	}
+	if g.core && (g.inner == nil || s.shutInside(d, p)) {
+		g.each(s.rows, s.cols, p, func(at, bit int) { s.countFlow(d.route(g.place(at, bit))) })
+		return
+	}
 	whole := p == pilots|others || g.pilot == nil
+	alive := 0
 	for w, rows := range s.rows {
 		for ; rows != 0; rows &= rows - 1 {
 			r := w*64 + bits.TrailingZeros64(rows)
 			n := 0
 			for v, cols := range s.cols {
-				at := r*g.width + v
-				b := g.of(at, p) & cols
+				b := g.of(r*g.width+v, p) & cols
 				n += bits.OnesCount64(b)
-				switch {
-				case g.core:
-					for ; b != 0; b &= b - 1 {
-						s.countFlow(d.route(g.place(at, bits.TrailingZeros64(b))))
-					}
-				case !whole:
+				if !whole {
 					for ; b != 0; b &= b - 1 {
 						s.n[g.cols[v*64+bits.TrailingZeros64(b)]]++
 					}
 				}
 			}
-			if !g.core {
-				s.n[g.rows[r]] += float64(n)
+			alive += n
+			s.n[g.rows[r]] += float64(n)
+		}
+	}
+	if whole {
+		for w, cols := range s.cols {
+			for ; cols != 0; cols &= cols - 1 {
+				c := w*64 + bits.TrailingZeros64(cols)
+				n := 0
+				for v, rows := range s.rows {
+					n += bits.OnesCount64(g.down[c*g.height+v] & rows)
+				}
+				s.n[g.cols[c]] += float64(n)
 			}
 		}
 	}
-	if g.core || !whole {
-		return
+	if g.core {
+		s.countInside(d, p, alive)
 	}
-	for w, cols := range s.cols {
-		for ; cols != 0; cols &= cols - 1 {
-			c := w*64 + bits.TrailingZeros64(cols)
-			n := 0
-			for v, rows := range s.rows {
-				n += bits.OnesCount64(g.down[c*g.height+v] & rows)
+}
+
+// shutInside tells whether a link is shut that flows cross between their ends.
+func (s *Sharer) shutInside(d *Demand, p parts) bool {
+	for _, l := range d.grid.mids[1:] {
+		if !s.open(l) && d.crossing(int(d.slot[l]), p) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// countInside adds to n, for links between the ends of paths, the flows of rows and
+// cols, of which there are so many: by going through them, or through the others if
+// those are fewer.
+func (s *Sharer) countInside(d *Demand, p parts, alive int) {
+	g := d.grid
+	by := 1.0
+	if others := d.serves(p) - alive; others < alive {
+		by = -1
+		for _, l := range g.mids[1:] {
+			if slot := int(d.slot[l]); g.colOf[slot] < 0 && g.rowOf[slot] < 0 {
+				s.n[l] += float64(d.crossing(slot, p))
+				continue
 			}
-			s.n[g.cols[c]] += float64(n)
+			by = 1 // the end of some paths, inside of others
+			break
+		}
+	}
+	s.got = sized(s.got, len(g.mids))
+	if by > 0 {
+		g.each(s.rows, s.cols, p, func(at, bit int) { s.countInner(g, at, bit) })
+	} else {
+		for r := range g.rows {
+			open := s.rows[r/64]>>(r%64)&1 != 0
+			for v, cols := range s.cols {
+				at := r*g.width + v
+				b := g.of(at, p)
+				if open {
+					b &^= cols
+				}
+				for ; b != 0; b &= b - 1 {
+					s.countInner(g, at, bits.TrailingZeros64(b))
+				}
+			}
+		}
+	}
+	for m, n := range s.got[1:] {
+		s.n[g.mids[m+1]] += by * n
+	}
+}
+
+func (s *Sharer) countInner(g *grid, at, bit int) {
+	place := g.place(at, bit)
+	s.got[g.inner[2*place]]++
+	s.got[g.inner[2*place+1]]++
+}
+
+// each goes through the unfinished flows of some rows and columns and parts, by the
+// word and the bit in it.
+func (g *grid) each(rows, cols []uint64, p parts, f func(at, bit int)) {
+	for w, set := range rows {
+		for ; set != 0; set &= set - 1 {
+			r := w*64 + bits.TrailingZeros64(set)
+			for v, cols := range cols {
+				at := r*g.width + v
+				for b := g.of(at, p) & cols; b != 0; b &= b - 1 {
+					f(at, bits.TrailingZeros64(b))
+				}
+			}
 		}
 	}
 }
@@ -219,8 +291,13 @@ func (s *Sharer) spreadGrid(d *Demand, p parts, share []float64, to *raising) {
 			set(s.cols, int32(c))
 		}
 	}
-	fresh := to.n == 0 // no flow has a rate yet
-	k := d.stride
+	s.giveInside, s.gotInside = roomy(s.giveInside, len(g.mids)), sized(s.gotInside, len(g.mids))
+	limits := g.core && g.inner == nil // links inside may limit flows
+	for m, l := range g.mids {
+		s.giveInside[m] = share[l]
+		limits = limits || share[l] == 0
+	}
+	fresh := to.n == 0 && !limits // no flow has a rate yet, and all will have one
 	for r, from := range g.rows {
 		most := share[from]
 		if most == 0 {
@@ -234,35 +311,49 @@ func (s *Sharer) spreadGrid(d *Demand, p parts, share []float64, to *raising) {
 				continue
 			}
 			give, got := s.give[v*64:], s.got[v*64:]
-			low := bits.TrailingZeros64(b)
-			n := bits.OnesCount64(b)
+			low, n := bits.TrailingZeros64(b), bits.OnesCount64(b)
 			switch {
-			case g.core:
+			case fresh && b>>low == 1<<n-1 && g.all[at]>>low&(1<<n-1) == b>>low:
+				first := g.place(at, low)
+				if g.core {
+					sum += s.runInside(to, g.inner[2*first:2*int(first)+2*n], first, most, give[low:low+n], got[low:low+n])
+				} else {
+					sum += to.run(first, most, give[low:low+n], got[low:low+n])
+				}
+			case g.core && g.inner == nil:
 				for ; b != 0; b &= b - 1 {
 					place := g.place(at, bits.TrailingZeros64(b))
-					first := int(place) * k
-					rate := spreadFlow(d.path[first+1:first+k], most, share, s.used)
+					rate := spreadFlow(d.route(place)[1:], most, share, s.used)
 					sum += rate
 					to.raise(place, rate)
 				}
-			case fresh && b == g.all[at] && b>>low == 1<<n-1:
-				sum += to.run(g.base[at], most, give[low:low+n], got[low:low+n])
 			default:
 				for ; b != 0; b &= b - 1 {
 					bit := bits.TrailingZeros64(b)
+					place := g.place(at, bit)
 					rate := min(most, give[bit])
+					if g.core {
+						x, y := g.inner[2*place], g.inner[2*place+1]
+						rate = min(rate, s.giveInside[x], s.giveInside[y])
+						s.gotInside[x] += rate
+						s.gotInside[y] += rate
+					}
 					got[bit] += rate
 					sum += rate
-					to.raise(g.place(at, bit), rate)
+					to.raise(place, rate)
 				}
 			}
 		}
 		s.used[from] += sum
 	}
-	if !g.core {
-		for c, l := range g.cols {
-			s.used[l] += s.got[c]
-		}
+	if g.core && g.inner == nil {
+		return // used is told already
+	}
+	for c, l := range g.cols {
+		s.used[l] += s.got[c]
+	}
+	for m, l := range g.mids {
+		s.used[l] += s.gotInside[m]
 	}
 }
 
@@ -278,6 +369,26 @@ func (r *raising) run(place int32, most float64, give, got []float64) float64 {
 		rate[j] = v
 		moving[j] = place + int32(j)
 		got[j] += v
+		sum += v
+	}
+	r.n += len(give)
+	return sum
+}
+
+// runInside is run for flows that cross links between their ends.
+func (s *Sharer) runInside(r *raising, inner []uint16, place int32, most float64, give, got []float64) float64 {
+	rate, moving := r.rate[place:int(place)+len(give)], r.moving[r.n:r.n+len(give)]
+	got, inner = got[:len(give)], inner[:2*len(give)]
+	giveInside, gotInside := s.giveInside, s.gotInside
+	sum := 0.0
+	for j, v := range give {
+		x, y := inner[2*j], inner[2*j+1]
+		v = min(v, most, giveInside[x], giveInside[y])
+		rate[j] = v
+		moving[j] = place + int32(j)
+		got[j] += v
+		gotInside[x] += v
+		gotInside[y] += v
 		sum += v
 	}
 	r.n += len(give)

@@ -1,6 +1,7 @@
 package rates
 
 import (
+	"math"
 	"math/bits"
 
 	"testbed/policies"
@@ -26,6 +27,13 @@ type grid struct {
 	senders, receivers []uint64
 
 	core bool // paths may have links between the first and the last
+
+	// inner is where in mids the links between the first and the last are, two for
+	// each flow, by place; 0 stands for none. It is nil where paths may have more of
+	// them.
+	inner []uint16
+	mids  []int32 // the links, after none
+	midOf []int32 // by slot of a link: its place in mids, 0 if it has none
 }
 
 // sparse is how many words a grid may have for each flow: one of less use than that
@@ -57,7 +65,7 @@ func newGrid(d *Demand) *grid {
 			return nil
 		}
 	}
-	g := &grid{rows: make([]int32, 0, rows), rowOf: make([]int32, len(d.links)+1), colOf: make([]int32, len(d.links)+1), core: d.stride > 2}
+	g := &grid{rows: make([]int32, 0, rows), rowOf: make([]int32, len(d.links)+1), colOf: make([]int32, len(d.links)+1)}
 	for s := range g.rowOf {
 		g.rowOf[s], g.colOf[s] = -1, -1
 	}
@@ -95,7 +103,42 @@ func newGrid(d *Demand) *grid {
 		set(g.receivers, to)
 	}
 	g.live = append(g.live, g.all...)
+	g.core = d.stride > 2
+	g.index(d)
 	return g
+}
+
+// index makes inner, where paths have at most two links between their ends.
+func (g *grid) index(d *Demand) {
+	g.inner, g.mids, g.midOf = nil, nil, nil
+	if d.stride < 3 || d.stride > 4 || len(d.links) > math.MaxUint16 {
+		return
+	}
+	g.inner, g.mids, g.midOf = make([]uint16, 2*len(d.Left)), []int32{d.none}, make([]int32, len(d.links)+1)
+	for i := range d.Left {
+		g.cross(d, i)
+	}
+}
+
+// cross writes what is in inner of a flow.
+func (g *grid) cross(d *Demand, place int) {
+	if g.inner == nil {
+		return
+	}
+	_, last := d.ends(place)
+	inner := g.inner[2*place : 2*place+2]
+	inner[0], inner[1] = 0, 0
+	for j, l := range d.route(int32(place))[1:] {
+		if l == last {
+			break
+		}
+		s := d.slot[l]
+		if g.midOf[s] == 0 {
+			g.midOf[s] = int32(len(g.mids))
+			g.mids = append(g.mids, l)
+		}
+		inner[j] = uint16(g.midOf[s])
+	}
 }
 
 func set(s []uint64, i int32)   { s[i/64] |= 1 << (i % 64) }

@@ -49,6 +49,8 @@ type Sharer struct {
 	lasting    bool      // offers still name all that have something left
 	cols, rows []uint64  // see pick, alive
 	give, got  []float64 // see spreadGrid
+	giveInside []float64
+	gotInside  []float64
 	takers     []*Demand // of a step of rule Even
 
 	fill filling
@@ -556,10 +558,12 @@ func (s *Sharer) freely(ceilings bool) {
 }
 
 func (s *Sharer) maxmin(st *policies.Step) {
+	p := of(st.Part)
+	s.offer(st)
 	s.fill.start(s)
 	for _, c := range st.Coflows {
-		if s.takes(st, c) {
-			s.fill.join(s.demands[c], of(st.Part))
+		if s.takes(st, c) && s.reaches(s.demands[c], p) {
+			s.fill.join(s.demands[c], p)
 		}
 	}
 	s.fill.run(s)
