@@ -175,15 +175,10 @@ func (s *Sharer) shutInside(d *Demand, p parts) bool {
 func (s *Sharer) countInside(d *Demand, p parts, alive int) {
 	g := d.grid
 	by := 1.0
-	if others := d.serves(p) - alive; others < alive {
+	if d.serves(p)-alive < alive && !g.mixed(d) {
 		by = -1
 		for _, l := range g.mids[1:] {
-			if slot := int(d.slot[l]); g.colOf[slot] < 0 && g.rowOf[slot] < 0 {
-				s.n[l] += float64(d.crossing(slot, p))
-				continue
-			}
-			by = 1 // the end of some paths, inside of others
-			break
+			s.n[l] += float64(d.crossing(int(d.slot[l]), p))
 		}
 	}
 	s.got = sized(s.got, len(g.mids))
@@ -207,6 +202,16 @@ func (s *Sharer) countInside(d *Demand, p parts, alive int) {
 	for m, n := range s.got[1:] {
 		s.n[g.mids[m+1]] += by * n
 	}
+}
+
+// mixed tells whether some link is the end of some paths and inside of others.
+func (g *grid) mixed(d *Demand) bool {
+	for _, l := range g.mids[min(1, len(g.mids)):] {
+		if slot := d.slot[l]; g.rowOf[slot] >= 0 || g.colOf[slot] >= 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *Sharer) countInner(g *grid, at, bit int) {

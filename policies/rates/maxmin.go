@@ -237,16 +237,10 @@ func (f *filling) within(s *Sharer) bool {
 	core := false
 	for _, m := range f.members {
 		g := m.d.grid
-		if g == nil || m.d.serves(m.p) != m.d.unfinished || g.core && g.inner == nil || len(m.d.moving) > 0 {
+		if g == nil || m.d.serves(m.p) != m.d.unfinished || g.core && g.inner == nil || g.mixed(m.d) || len(m.d.moving) > 0 {
 			return false
 		}
 		core = core || len(g.mids) > 1
-		for _, l := range g.mids[min(1, len(g.mids)):] {
-			// The end of some paths, inside of others.
-			if slot := m.d.slot[l]; g.rowOf[slot] >= 0 || g.colOf[slot] >= 0 {
-				return false
-			}
-		}
 	}
 	if !core {
 		return false

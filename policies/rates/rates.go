@@ -430,64 +430,30 @@ func (s *Sharer) equal(d *Demand, p parts) {
 }
 
 func (s *Sharer) madd(d *Demand, p parts, within float64) fate {
-	s.list = d.places(p, s.list)
-	s.sum(d)
+	bits := d.left(p)
 	takes := 0.0 // seconds
-	for _, l := range d.links {
-		if s.n[l] > 0 {
-			takes = max(takes, s.n[l]/s.avail[l])
+	for slot, l := range d.links {
+		if v := bits[slot]; v > 0 {
+			takes = max(takes, v/s.avail[l])
 		}
 	}
 	switch {
 	case within > 0 && takes > within*(1+nothing):
-		s.forget(d)
 		return skipped
 	case takes == 0: // all has been received
 		return served
 	}
 	takes = max(takes, within)
-	for _, l := range d.links {
-		s.avail[l] = max(s.avail[l]-s.n[l]/takes, 0)
+	for slot, l := range d.links {
+		s.avail[l] = max(s.avail[l]-bits[slot]/takes, 0)
 	}
-	s.forget(d)
+	s.list = d.places(p, s.list)
 	to, left := d.reserve(len(s.list)), d.Left
 	for _, i := range s.list {
 		to.raise(i, left[i]/takes)
 	}
 	d.raised(to)
 	return served
-}
-
-// sum adds up by link, in n, what the listed flows of a demand have left.
-func (s *Sharer) sum(d *Demand) {
-	// Flows of one sender follow one another: its sum is kept at hand.
-	k, path, n := d.stride, d.path, s.n
-	first, sum := d.none, 0.0
-	for _, i := range s.list {
-		v := d.Left[i]
-		at := int(i) * k
-		if path[at] != first {
-			n[first] += sum
-			first, sum = path[at], 0
-		}
-		sum += v
-		if k == 2 {
-			n[path[at+1]] += v
-			continue
-		}
-		for _, l := range path[at+1 : at+k] {
-			n[l] += v
-		}
-	}
-	n[first] += sum
-	n[d.none] = 0
-}
-
-// forget zeroes n again after a demand's flows.
-func (s *Sharer) forget(d *Demand) {
-	for _, l := range d.links {
-		s.n[l] = 0
-	}
 }
 
 // explicit takes rates as they are. The errors of all are told by the first.
@@ -536,9 +502,12 @@ func (s *Sharer) release(st *policies.Step) {
 // freely serves the pool.
 func (s *Sharer) freely(ceilings bool) {
 	if !ceilings {
+		s.offer(&policies.Step{})
 		s.fill.start(s)
 		for c, p := range s.pool {
-			s.fill.join(s.demands[c], p)
+			if s.reaches(s.demands[c], p) {
+				s.fill.join(s.demands[c], p)
+			}
 		}
 		s.fill.run(s)
 		return
