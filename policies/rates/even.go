@@ -181,27 +181,41 @@ func (s *Sharer) countInside(d *Demand, p parts, alive int) {
 			s.n[l] += float64(d.crossing(int(d.slot[l]), p))
 		}
 	}
-	s.got = sized(s.got, len(g.mids))
-	if by > 0 {
-		g.each(s.rows, s.cols, p, func(at, bit int) { s.countInner(g, at, bit) })
-	} else {
-		for r := range g.rows {
-			open := s.rows[r/64]>>(r%64)&1 != 0
-			for v, cols := range s.cols {
-				at := r*g.width + v
-				b := g.of(at, p)
-				if open {
-					b &^= cols
-				}
-				for ; b != 0; b &= b - 1 {
-					s.countInner(g, at, bits.TrailingZeros64(b))
+	s.tally = sized(s.tally, len(g.mids))
+	for r := range g.rows {
+		open := s.rows[r/64]>>(r%64)&1 != 0
+		if by > 0 && !open {
+			continue
+		}
+		for v, cols := range s.cols {
+			at := r*g.width + v
+			b := g.of(at, p)
+			switch {
+			case by > 0:
+				b &= cols
+			case open:
+				b &^= cols
+			}
+			for b != 0 {
+				low, n := run(b)
+				b &^= ^uint64(0) >> (64 - n) << low
+				first := int(g.place(at, low))
+				for _, x := range g.inner[2*first : 2*(first+n)] {
+					s.tally[x]++
 				}
 			}
 		}
 	}
-	for m, n := range s.got[1:] {
-		s.n[g.mids[m+1]] += by * n
+	for m, n := range s.tally[1:] {
+		s.n[g.mids[m+1]] += by * float64(n)
 	}
+}
+
+// run is the first bits that follow one another in a set that has some: where they
+// begin and how many there are. In a grid they stand for flows that do so too.
+func run(set uint64) (low, n int) {
+	low = bits.TrailingZeros64(set)
+	return low, bits.TrailingZeros64(^(set >> low))
 }
 
 // mixed tells whether some link is the end of some paths and inside of others.
@@ -212,12 +226,6 @@ func (g *grid) mixed(d *Demand) bool {
 		}
 	}
 	return false
-}
-
-func (s *Sharer) countInner(g *grid, at, bit int) {
-	place := g.place(at, bit)
-	s.got[g.inner[2*place]]++
-	s.got[g.inner[2*place+1]]++
 }
 
 // each goes through the unfinished flows of some rows and columns and parts, by the
@@ -286,7 +294,7 @@ func spreadFlow(path []int32, rate float64, share, used []float64) float64 {
 }
 
 // spreadGrid is spread for a demand with a grid: senders and receivers that have
-// nothing cost nothing.
+// nothing cost nothing. Without to, it tells used alone.
 func (s *Sharer) spreadGrid(d *Demand, p parts, share []float64, to *raising) {
 	g := d.grid
 	s.cols, s.give, s.got = sized(s.cols, g.width), roomy(s.give, len(g.cols)), sized(s.got, len(g.cols))
@@ -302,7 +310,7 @@ func (s *Sharer) spreadGrid(d *Demand, p parts, share []float64, to *raising) {
 		s.giveInside[m] = share[l]
 		limits = limits || share[l] == 0
 	}
-	fresh := to.n == 0 && !limits // no flow has a rate yet, and all will have one
+	fresh := to != nil && to.n == 0 && !limits // no flow has a rate yet, and all will have one
 	for r, from := range g.rows {
 		most := share[from]
 		if most == 0 {
@@ -316,14 +324,17 @@ func (s *Sharer) spreadGrid(d *Demand, p parts, share []float64, to *raising) {
 				continue
 			}
 			give, got := s.give[v*64:], s.got[v*64:]
-			low, n := bits.TrailingZeros64(b), bits.OnesCount64(b)
 			switch {
-			case fresh && b>>low == 1<<n-1 && g.all[at]>>low&(1<<n-1) == b>>low:
-				first := g.place(at, low)
-				if g.core {
-					sum += s.runInside(to, g.inner[2*first:2*int(first)+2*n], first, most, give[low:low+n], got[low:low+n])
-				} else {
-					sum += to.run(first, most, give[low:low+n], got[low:low+n])
+			case fresh:
+				for b != 0 {
+					low, n := run(b)
+					b &^= ^uint64(0) >> (64 - n) << low
+					first := g.place(at, low)
+					if g.core {
+						sum += s.runInside(to, g.inner[2*first:2*int(first)+2*n], first, most, give[low:low+n], got[low:low+n])
+					} else {
+						sum += to.run(first, most, give[low:low+n], got[low:low+n])
+					}
 				}
 			case g.core && g.inner == nil:
 				for ; b != 0; b &= b - 1 {
@@ -345,7 +356,9 @@ func (s *Sharer) spreadGrid(d *Demand, p parts, share []float64, to *raising) {
 					}
 					got[bit] += rate
 					sum += rate
-					to.raise(place, rate)
+					if to != nil {
+						to.raise(place, rate)
+					}
 				}
 			}
 		}

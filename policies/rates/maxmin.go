@@ -185,11 +185,13 @@ func (f *filling) load(s *Sharer, inside bool) {
 		for slot, l := range m.d.links {
 			f.n[l] += float64(m.d.crossing(slot, m.p))
 		}
-		if inside {
-			continue
-		}
+	}
+	if inside {
+		return
+	}
+	for _, m := range f.members {
 		for _, l := range m.d.grid.mids {
-			f.n[l] = 0
+			f.n[l] = 0 // also of flows that begin or end there
 		}
 	}
 }
@@ -232,15 +234,15 @@ func (f *filling) run(s *Sharer) {
 // within sets the rates that flows would have if links between the ends of their paths
 // had no limits, and tells whether these are kept all the same: then they are the
 // max-min fair ones. If not, it has changed nothing. It does without going through the
-// flows one by one, and is for members that all have a grid, and no rates yet.
+// flows one by one, and is for members that all have a grid.
 func (f *filling) within(s *Sharer) bool {
-	core := false
+	core, fresh := false, true
 	for _, m := range f.members {
 		g := m.d.grid
-		if g == nil || m.d.serves(m.p) != m.d.unfinished || g.core && g.inner == nil || g.mixed(m.d) || len(m.d.moving) > 0 {
+		if g == nil || m.d.serves(m.p) != m.d.unfinished || g.core && g.inner == nil || g.mixed(m.d) {
 			return false
 		}
-		core = core || len(g.mids) > 1
+		core, fresh = core || len(g.mids) > 1, fresh && len(m.d.moving) == 0
 	}
 	if !core {
 		return false
@@ -252,7 +254,11 @@ func (f *filling) within(s *Sharer) bool {
 		f.stopGrids(l)
 	}
 	for _, m := range f.members {
-		s.spread(m.d, m.p, f.level)
+		if fresh { // rates can be taken back
+			s.spread(m.d, m.p, f.level)
+		} else {
+			s.spreadGrid(m.d, m.p, f.level, nil)
+		}
 	}
 	kept := true
 	for _, m := range f.members {
@@ -260,13 +266,21 @@ func (f *filling) within(s *Sharer) bool {
 			kept = kept && (s.used[l] == 0 || s.open(l) && s.used[l] <= s.avail[l])
 		}
 	}
-	if !kept {
-		for _, m := range f.members {
+	if fresh && kept {
+		return true
+	}
+	for _, m := range f.members {
+		if fresh {
 			m.d.stop()
-			for _, l := range m.d.links {
-				s.used[l] = 0
-			}
-			s.used[m.d.none] = 0
+		}
+		for _, l := range m.d.links {
+			s.used[l] = 0
+		}
+		s.used[m.d.none] = 0
+	}
+	for _, m := range f.members {
+		if kept {
+			s.spread(m.d, m.p, f.level)
 		}
 	}
 	return kept

@@ -51,6 +51,7 @@ type Sharer struct {
 	give, got  []float64 // see spreadGrid
 	giveInside []float64
 	gotInside  []float64
+	tally      []int32   // see countInside
 	takers     []*Demand // of a step of rule Even
 
 	fill filling
