@@ -125,6 +125,11 @@ func BenchmarkDecision(b *testing.B) {
 						b.Fatal(err)
 					}
 				}
+				moving := 0
+				for _, d := range w.demands {
+					moving += len(d.Moving())
+				}
+				b.ReportMetric(float64(moving), "moving")
 			})
 		}
 	}

@@ -49,6 +49,8 @@ type Demand struct {
 	sized  bool      // bits are kept
 	states []policies.LinkState
 
+	lefts [others + pilots + 1]lefts // by parts
+
 	live, pilot []uint64 // by place: unfinished; a pilot, nil for none
 	chosen      []int32  // the pilots as they became so, some of them ended
 	sent        []uint64 // by place: something was received of it
@@ -211,6 +213,63 @@ func (d *Demand) sum() {
 	}
 }
 
+// lefts is what unfinished flows of some parts have left, by slot, added up flow by
+// flow: bits, which follow every Advance, may have come away from it by rounding.
+type lefts struct {
+	bits  []float64
+	valid bool // no flow's has changed since
+}
+
+// left is what unfinished flows of some parts have left, by slot.
+func (d *Demand) left(p parts) []float64 {
+	s := &d.lefts[p]
+	if s.valid {
+		return s.bits
+	}
+	s.bits, s.valid = sized(s.bits, len(d.links)+1), true
+	// Flows of one sender follow one another: its sum is kept at hand.
+	k, path, slot, n := d.stride, d.path, d.slot, s.bits
+	first, sum := d.none, 0.0
+	d.each(p, func(place int) {
+		v := d.Left[place]
+		at := place * k
+		if path[at] != first {
+			n[slot[first]] += sum
+			first, sum = path[at], 0
+		}
+		sum += v
+		for _, l := range path[at+1 : at+k] {
+			n[slot[l]] += v
+		}
+	})
+	n[slot[first]] += sum
+	n[len(d.links)] = 0
+	return n
+}
+
+// changed tells that what flows have left, or which there are, is not what it was.
+func (d *Demand) changed() {
+	for p := range d.lefts {
+		d.lefts[p].valid = false
+	}
+}
+
+// each goes through the unfinished flows of some parts, in order.
+func (d *Demand) each(p parts, f func(place int)) {
+	for w, set := range d.live {
+		switch {
+		case d.pilot == nil || p == pilots|others:
+		case p == pilots:
+			set &= d.pilot[w]
+		default:
+			set &^= d.pilot[w]
+		}
+		for ; set != 0; set &= set - 1 {
+			f(w*64 + bits.TrailingZeros64(set))
+		}
+	}
+}
+
 // Flows is how many flows the demand began with, Unfinished how many have not ended.
 func (d *Demand) Flows() int      { return len(d.Left) }
 func (d *Demand) Unfinished() int { return d.unfinished }
@@ -258,6 +317,8 @@ func (d *Demand) Path(place int) []topo.LinkID {
 
 // SetPath takes a flow another way, from the next Share on.
 func (d *Demand) SetPath(place int, l []topo.LinkID) {
+	d.changed()
+	stride := d.stride
 	if len(l) > d.stride {
 		wider := make([]int32, len(d.Left)*len(l))
 		for i := range wider {
@@ -297,8 +358,13 @@ func (d *Demand) SetPath(place int, l []topo.LinkID) {
 	}
 	if f, l := d.ends(place); f != first || l != last {
 		d.regrid()
-	} else if d.grid != nil {
-		d.grid.core = d.stride > 2
+	} else if g := d.grid; g != nil {
+		switch g.core = d.stride > 2; {
+		case d.stride != stride:
+			g.index(d)
+		default:
+			g.cross(d, place)
+		}
 	}
 }
 
@@ -338,6 +404,7 @@ func (d *Demand) MakePilot(place int) {
 	if d.Pilot(place) {
 		return
 	}
+	d.changed()
 	if d.pilot == nil {
 		d.pilot = make([]uint64, len(d.live))
 	}
@@ -366,6 +433,7 @@ func (d *Demand) End(place int) {
 	if d.Ended(place) {
 		return
 	}
+	d.changed()
 	d.load(place, -1)
 	d.take(place, d.Left[place])
 	d.live[place/64] &^= 1 << (place % 64)
@@ -386,6 +454,10 @@ func (d *Demand) SetLeft(place int, bits float64) {
 	if !(bits > 0) {
 		bits = 0
 	}
+	if bits == d.Left[place] {
+		return
+	}
+	d.changed()
 	if bits < d.Left[place] {
 		d.begin(place)
 	}
@@ -418,7 +490,7 @@ func (d *Demand) Soonest() float64 {
 // Advance lets so many seconds pass: every moving flow's Left falls by its rate
 // times them, not below 0.
 func (d *Demand) Advance(seconds float64) {
-	if seconds <= 0 {
+	if seconds <= 0 || len(d.moving) == 0 {
 		return
 	}
 	if d.fresh {
@@ -429,6 +501,7 @@ func (d *Demand) Advance(seconds float64) {
 			}
 		}
 	}
+	d.changed()
 	for _, i := range d.moving {
 		left := d.Left[i]
 		sent := min(float64(d.Rate[i]*seconds), left)
@@ -485,14 +558,13 @@ type raising struct {
 	rate   []float64
 	moving []int32 // with room for all that are raised
 	n      int     // of moving
-	mixed  bool    // what is added to moving comes before some of it
 }
 
-// reserve prepares raising the rates of listed flows, each once. raised is to follow.
-func (d *Demand) reserve(list []int32) raising {
-	mixed := len(d.moving) > 0 && len(list) > 0 && list[0] < d.moving[len(d.moving)-1]
-	m := slices.Grow(d.moving, len(list)+1)
-	return raising{d.Rate, m[:cap(m)], len(m), mixed}
+// reserve prepares raising the rates of so many flows at most, each once. raised is
+// to follow.
+func (d *Demand) reserve(flows int) raising {
+	m := slices.Grow(d.moving, flows+1)
+	return raising{d.Rate, m[:cap(m)], len(m)}
 }
 
 func (r *raising) raise(place int32, rate float64) {
@@ -508,7 +580,8 @@ func (r *raising) raise(place int32, rate float64) {
 }
 
 func (d *Demand) raised(r raising) {
-	d.unsorted = d.unsorted || r.mixed && r.n > len(d.moving)
+	had := len(d.moving)
+	d.unsorted = d.unsorted || had > 0 && r.n > had && r.moving[had] < r.moving[had-1]
 	d.moving = r.moving[:r.n]
 }
 

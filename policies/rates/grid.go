@@ -1,6 +1,7 @@
 package rates
 
 import (
+	"math"
 	"math/bits"
 
 	"testbed/policies"
@@ -26,6 +27,13 @@ type grid struct {
 	senders, receivers []uint64
 
 	core bool // paths may have links between the first and the last
+
+	// inner is where in mids the links between the first and the last are, two for
+	// each flow, by place; 0 stands for none. It is nil where paths may have more of
+	// them.
+	inner []uint16
+	mids  []int32 // the links, after none
+	midOf []int32 // by slot of a link: its place in mids, 0 if it has none
 }
 
 // sparse is how many words a grid may have for each flow: one of less use than that
@@ -57,7 +65,7 @@ func newGrid(d *Demand) *grid {
 			return nil
 		}
 	}
-	g := &grid{rows: make([]int32, 0, rows), rowOf: make([]int32, len(d.links)+1), colOf: make([]int32, len(d.links)+1), core: d.stride > 2}
+	g := &grid{rows: make([]int32, 0, rows), rowOf: make([]int32, len(d.links)+1), colOf: make([]int32, len(d.links)+1)}
 	for s := range g.rowOf {
 		g.rowOf[s], g.colOf[s] = -1, -1
 	}
@@ -95,7 +103,42 @@ func newGrid(d *Demand) *grid {
 		set(g.receivers, to)
 	}
 	g.live = append(g.live, g.all...)
+	g.core = d.stride > 2
+	g.index(d)
 	return g
+}
+
+// index makes inner, where paths have at most two links between their ends.
+func (g *grid) index(d *Demand) {
+	g.inner, g.mids, g.midOf = nil, nil, nil
+	if d.stride < 3 || d.stride > 4 || len(d.links) > math.MaxUint16 {
+		return
+	}
+	g.inner, g.mids, g.midOf = make([]uint16, 2*len(d.Left)), []int32{d.none}, make([]int32, len(d.links)+1)
+	for i := range d.Left {
+		g.cross(d, i)
+	}
+}
+
+// cross writes what is in inner of a flow.
+func (g *grid) cross(d *Demand, place int) {
+	if g.inner == nil {
+		return
+	}
+	_, last := d.ends(place)
+	inner := g.inner[2*place : 2*place+2]
+	inner[0], inner[1] = 0, 0
+	for j, l := range d.route(int32(place))[1:] {
+		if l == last {
+			break
+		}
+		s := d.slot[l]
+		if g.midOf[s] == 0 {
+			g.midOf[s] = int32(len(g.mids))
+			g.mids = append(g.mids, l)
+		}
+		inner[j] = uint16(g.midOf[s])
+	}
 }
 
 func set(s []uint64, i int32)   { s[i/64] |= 1 << (i % 64) }
@@ -158,15 +201,32 @@ func meet(a, b []uint64) bool {
 	return false
 }
 
-// offer finds the links at which a flow may begin or end to get something by a rule
-// that goes flow by flow: those with something left, or for Whole those left whole.
-// It may name too many later on, when they have been taken, but not too few.
-func (s *Sharer) offer(rule policies.Rule) {
+// offer finds the links at which a flow may begin or end to get something by Greedy,
+// Whole or Even: those with something left, or for Whole those left whole. It may name
+// too many later on, when they have been taken, but not too few. What it says of links
+// that no coflow of the step crosses means nothing if the step has a budget.
+func (s *Sharer) offer(st *policies.Step) {
+	all := st.Rule != policies.Whole && st.Budget == 0
+	if all && s.lasting {
+		return
+	}
+	s.lasting = all
 	links := len(s.capacity) - 1
+	if !all {
+		s.offers = roomy(s.offers, words(links))
+		s.eachLink(st, func(l int32) {
+			if s.offered(l, st.Rule == policies.Whole) {
+				set(s.offers, l)
+			} else {
+				unset(s.offers, l)
+			}
+		})
+		return
+	}
 	s.offers = sized(s.offers, words(links))
 	floor := s.floor[:links]
 	for l, avail := range s.avail[:links] {
-		if avail > floor[l] && (rule != policies.Whole || s.untouched(int32(l))) {
+		if avail > floor[l] {
 			s.offers[l/64] |= 1 << (l % 64)
 		}
 	}

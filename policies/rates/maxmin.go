@@ -43,6 +43,21 @@ func (f *levels) ready() {
 			f.heap = append(f.heap, mark{f.left[l] / n, int32(l)})
 		}
 	}
+	f.order()
+}
+
+// readyAt is ready where all flows are on some of the links.
+func (f *levels) readyAt(links []int32) {
+	f.heap, f.now = f.heap[:0], 0
+	for _, l := range links {
+		if n := f.n[l]; n > 0 {
+			f.heap = append(f.heap, mark{f.left[l] / n, l})
+		}
+	}
+	f.order()
+}
+
+func (f *levels) order() {
 	for i := len(f.heap)/2 - 1; i >= 0; i-- {
 		f.sink(i)
 	}
@@ -128,13 +143,7 @@ type member struct {
 
 // start empties the filling, for flows that share what the step has.
 func (f *filling) start(s *Sharer) {
-	f.begin(len(s.avail))
-	for l := range f.left {
-		if s.open(int32(l)) {
-			f.left[l] = s.avail[l]
-		}
-	}
-	f.members, f.path, f.stride = f.members[:0], f.path[:0], 1
+	f.members, f.stride = f.members[:0], 1
 	for _, d := range s.demands {
 		f.stride = max(f.stride, d.stride)
 	}
@@ -144,61 +153,168 @@ func (f *filling) start(s *Sharer) {
 func (f *filling) join(d *Demand, p parts) {
 	if p != 0 && d.serves(p) > 0 {
 		f.members = append(f.members, member{d: d, p: p})
-		for slot, l := range d.links {
-			f.n[l] += float64(d.crossing(slot, p))
+	}
+}
+
+// load prepares all links for the members' flows. What flows cross between their ends
+// may be left out, as if it were without limits.
+func (f *filling) load(s *Sharer, inside bool) {
+	links := len(s.avail)
+	if len(f.members) == 1 { // only its links are looked at
+		d := f.members[0].d
+		f.left, f.n, f.level = roomy(f.left, links), roomy(f.n, links), roomy(f.level, links)
+		for _, l := range d.links {
+			f.left[l], f.n[l], f.level[l] = 0, 0, math.Inf(1)
+			if s.open(l) {
+				f.left[l] = s.avail[l]
+			}
+		}
+		f.left[d.none], f.n[d.none], f.level[d.none] = math.Inf(1), 0, math.Inf(1)
+	} else {
+		f.begin(links)
+		for l := range f.left {
+			if s.open(int32(l)) {
+				f.left[l] = s.avail[l]
+			}
+		}
+	}
+	for _, m := range f.members {
+		for slot, l := range m.d.links {
+			f.n[l] += float64(m.d.crossing(slot, m.p))
+		}
+	}
+	if inside {
+		return
+	}
+	for _, m := range f.members {
+		for _, l := range m.d.grid.mids {
+			f.n[l] = 0 // also of flows that begin or end there
 		}
 	}
 }
 
+// arm is ready for the members' links.
+func (f *filling) arm() {
+	if len(f.members) == 1 {
+		f.readyAt(f.members[0].d.links)
+		return
+	}
+	f.ready()
+}
+
 // run sets the flows' rates.
 func (f *filling) run(s *Sharer) {
-	f.split(s)
-	f.ready()
-	for l := f.next(); l >= 0; l = f.next() {
-		for i := range f.members {
-			if m := &f.members[i]; m.rows != nil {
-				f.stopGrid(m, l)
+	if len(f.members) == 0 {
+		return
+	}
+	if !f.within(s) {
+		f.load(s, true)
+		f.path = f.path[:0]
+		f.split(s)
+		f.arm()
+		for l := f.next(); l >= 0; l = f.next() {
+			f.stopGrids(l)
+			if len(f.path) > 0 {
+				f.stopListed(l)
 			}
 		}
-		if len(f.path) > 0 {
-			f.stopListed(l)
+		for _, m := range f.members {
+			s.spread(m.d, m.p, f.level)
 		}
 	}
 	for _, m := range f.members {
-		s.spread(m.d, m.p, f.level)
+		s.settle(m.d)
 	}
-	for l, used := range s.n {
-		s.avail[l] = max(s.avail[l]-used, 0)
-	}
-	clear(s.n)
 	clear(f.members)
+}
+
+// within sets the rates that flows would have if links between the ends of their paths
+// had no limits, and tells whether these are kept all the same: then they are the
+// max-min fair ones. If not, it has changed nothing. It does without going through the
+// flows one by one, and is for members that all have a grid.
+func (f *filling) within(s *Sharer) bool {
+	core, fresh := false, true
+	for _, m := range f.members {
+		g := m.d.grid
+		if g == nil || m.d.serves(m.p) != m.d.unfinished || g.core && g.inner == nil || g.mixed(m.d) {
+			return false
+		}
+		core, fresh = core || len(g.mids) > 1, fresh && len(m.d.moving) == 0
+	}
+	if !core {
+		return false
+	}
+	f.load(s, false)
+	f.bits(s)
+	f.arm()
+	for l := f.next(); l >= 0; l = f.next() {
+		f.stopGrids(l)
+	}
+	for _, m := range f.members {
+		if fresh { // rates can be taken back
+			s.spread(m.d, m.p, f.level)
+		} else {
+			s.spreadGrid(m.d, m.p, f.level, nil)
+		}
+	}
+	kept := true
+	for _, m := range f.members {
+		for _, l := range m.d.grid.mids[min(1, len(m.d.grid.mids)):] {
+			kept = kept && (s.used[l] == 0 || s.open(l) && s.used[l] <= s.avail[l])
+		}
+	}
+	if fresh && kept {
+		return true
+	}
+	for _, m := range f.members {
+		if fresh {
+			m.d.stop()
+		}
+		for _, l := range m.d.links {
+			s.used[l] = 0
+		}
+		s.used[m.d.none] = 0
+	}
+	for _, m := range f.members {
+		if kept {
+			s.spread(m.d, m.p, f.level)
+		}
+	}
+	return kept
+}
+
+// bits gives every member whose grid does its sets of bits.
+func (f *filling) bits(s *Sharer) {
+	need := 0
+	for _, m := range f.members {
+		if m.d.grid != nil {
+			need += m.d.grid.width + m.d.grid.height
+		}
+	}
+	f.sets = roomy(f.sets, need)
+	for i := range f.sets {
+		f.sets[i] = math.MaxUint64
+	}
+	used := 0
+	for i := range f.members {
+		m := &f.members[i]
+		if g := m.d.grid; g != nil {
+			m.rows, m.cols = f.sets[used:used+g.height], f.sets[used+g.height:used+g.height+g.width]
+			used += g.height + g.width
+		}
+	}
 }
 
 // split prepares grids, and lists the flows of demands whose grid does not do: those
 // of part of a coflow, and those that cross more than two links.
 func (f *filling) split(s *Sharer) {
-	need := 0
-	for _, m := range f.members {
-		if f.gridded(m) {
-			need += m.d.grid.width + m.d.grid.height
-		}
-	}
-	f.sets = sized(f.sets, need)
-	used := 0
+	f.bits(s)
 	for i := range f.members {
 		m := &f.members[i]
 		if f.gridded(*m) {
-			g := m.d.grid
-			m.rows, m.cols = f.sets[used:used+g.height], f.sets[used+g.height:used+g.height+g.width]
-			used += g.height + g.width
-			for i := range m.rows {
-				m.rows[i] = math.MaxUint64
-			}
-			for i := range m.cols {
-				m.cols[i] = math.MaxUint64
-			}
 			continue
 		}
+		m.rows, m.cols = nil, nil
 		s.list = m.d.places(m.p, s.list)
 		for _, i := range s.list {
 			p := m.d.route(i)
@@ -217,22 +333,36 @@ func (f *filling) gridded(m member) bool {
 	return m.d.grid != nil && !m.d.grid.core && m.d.serves(m.p) == m.d.unfinished
 }
 
-// stopGrid takes the flows of a full link off the links at their other ends.
-func (f *filling) stopGrid(m *member, l int32) {
-	g, slot := m.d.grid, m.d.slot[l]
-	if r := g.rowOf[slot]; r >= 0 {
-		unset(m.rows, r)
-		f.stopSet(g.live[int(r)*g.width:int(r+1)*g.width], m.cols, g.cols)
-	} else if c := g.colOf[slot]; c >= 0 {
-		unset(m.cols, c)
-		f.stopSet(g.down[int(c)*g.height:int(c+1)*g.height], m.rows, g.rows)
+// stopGrids takes the flows of a full link off the links at their other ends.
+func (f *filling) stopGrids(l int32) {
+	w, bit := l/64, l%64
+	for i := range f.members {
+		m := &f.members[i]
+		if m.rows == nil {
+			continue
+		}
+		g := m.d.grid
+		switch {
+		case g.senders[w]>>bit&1 != 0:
+			r := g.rowOf[m.d.slot[l]]
+			unset(m.rows, r)
+			f.stopSet(g.live[int(r)*g.width:int(r+1)*g.width], m.cols, g.cols)
+		case g.receivers[w]>>bit&1 != 0:
+			c := g.colOf[m.d.slot[l]]
+			unset(m.cols, c)
+			f.stopSet(g.down[int(c)*g.height:int(c+1)*g.height], m.rows, g.rows)
+		}
 	}
 }
 
 func (f *filling) stopSet(flows, rise []uint64, links []int32) {
+	n, left, now := f.n, f.left, f.now
 	for w, b := range flows {
+		ends := links[w*64:]
 		for b &= rise[w]; b != 0; b &= b - 1 {
-			f.stop(links[w*64+bits.TrailingZeros64(b)], 1)
+			l := ends[bits.TrailingZeros64(b)]
+			n[l]--
+			left[l] -= now
 		}
 	}
 }

@@ -185,6 +185,26 @@ func (in *instance) check(t *rapid.T, ds []*Demand) {
 	}
 }
 
+// compare is with the rates of the slow way, and without grids.
+func (in *instance) compare(t *rapid.T, with, without []*Demand) {
+	want := in.slow()
+	want.share(&in.sch)
+	for _, f := range want.flows {
+		d := with[f.coflow]
+		place := d.Place(workloads.FlowID(f.id))
+		if got := d.Rate[place]; math.Abs(got-f.rate) > 1e-7*in.bottleneck(in.coflows[f.coflow][place]) {
+			t.Fatalf("flow %d of coflow %d has %v bit/s, want %v", f.id, f.coflow, got, f.rate)
+		}
+	}
+	for c := range with {
+		for i, r := range with[c].Rate {
+			if p := without[c].Rate[i]; math.Abs(r-p) > 1e-12*in.bottleneck(in.coflows[c][i]) {
+				t.Fatalf("flow at %d of coflow %d has %v bit/s with a grid, %v without", i, c, r, p)
+			}
+		}
+	}
+}
+
 // Rates are what the comments of the rules say, with grids and without.
 func TestSameAsSlow(t *testing.T) {
 	var grid, plain Sharer // used again: nothing may be left in them from the draw before
@@ -193,23 +213,62 @@ func TestSameAsSlow(t *testing.T) {
 		with, without := in.demands(true), in.demands(false)
 		in.share(t, &grid, with)
 		in.share(t, &plain, without)
-		want := in.slow()
-		want.share(&in.sch)
-		for _, f := range want.flows {
-			d := with[f.coflow]
-			place := d.Place(workloads.FlowID(f.id))
-			if got := d.Rate[place]; math.Abs(got-f.rate) > 1e-7*in.bottleneck(in.coflows[f.coflow][place]) {
-				t.Fatalf("flow %d of coflow %d has %v bit/s, want %v", f.id, f.coflow, got, f.rate)
-			}
-		}
-		for c := range with {
-			for i, r := range with[c].Rate {
-				if p := without[c].Rate[i]; math.Abs(r-p) > 1e-12*in.bottleneck(in.coflows[c][i]) {
-					t.Fatalf("flow at %d of coflow %d has %v bit/s with a grid, %v without", i, c, r, p)
+		in.compare(t, with, without)
+	})
+}
+
+// What has changed in demands since the last decision counts: flows end, are received
+// in part, become pilots, and take other ways, of other lengths.
+func TestSameAsSlowLater(t *testing.T) {
+	var grid, plain Sharer
+	rapid.Check(t, func(t *rapid.T) {
+		in := drawInstance(t, rules)
+		with, without := in.demands(true), in.demands(false)
+		in.share(t, &grid, with)
+		in.share(t, &plain, without)
+		for c, d := range with {
+			both := []*Demand{d, without[c]}
+			for i := range in.coflows[c] {
+				f := &in.coflows[c][i]
+				switch rapid.IntRange(0, 7).Draw(t, "happens") {
+				case 0:
+					if d.Unfinished() > 1 {
+						in.ended[c][i] = true
+						both[0].End(i)
+						both[1].End(i)
+					}
+				case 1:
+					f.Size = max(f.Size/2, 1)
+					both[0].SetLeft(i, 8*float64(f.Size))
+					both[1].SetLeft(i, 8*float64(f.Size))
+				case 2:
+					in.pilots[c][i] = true
+					both[0].MakePilot(i)
+					both[1].MakePilot(i)
+				case 3, 4:
+					ends := f.Links
+					all := rapid.Permutation(links(in.net.links())).Draw(t, "links")
+					all = slices.DeleteFunc(all, func(l topo.LinkID) bool { return l == ends[0] || l == ends[len(ends)-1] })
+					inside := all[:rapid.IntRange(0, 3).Draw(t, "inside")]
+					f.Links = slices.Concat(ends[:1], inside, ends[len(ends)-1:])
+					both[0].SetPath(i, f.Links)
+					both[1].SetPath(i, f.Links)
 				}
 			}
+			without[c].grid = nil // paths may have made one
 		}
+		in.share(t, &grid, with)
+		in.share(t, &plain, without)
+		in.compare(t, with, without)
 	})
+}
+
+func links(n int) []topo.LinkID {
+	var out []topo.LinkID
+	for l := range n {
+		out = append(out, topo.LinkID(l))
+	}
+	return out
 }
 
 // After Greedy over everything, no flow could have more.
