@@ -161,7 +161,7 @@ func TestSimulationReference(t *testing.T) {
 			t.Errorf("docs/traces.md does not explain the column %s of --coflows", column)
 		}
 	}
-	kind := reflect.TypeOf(out.Runs[0].Master)
+	kind := reflect.TypeOf(out.Runs[0].Coordinator)
 	for i := range kind.NumField() {
 		if key := kind.Field(i).Tag.Get("json"); key != "interval_ns" && !strings.Contains(traces, "`"+key+"`") {
 			t.Errorf("docs/traces.md does not explain %s of the coordinator", key)

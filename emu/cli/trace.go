@@ -18,16 +18,17 @@ import (
 // traceCmd is the group of verbs for coflow traces. Each is in a file trace_*.go.
 func (a *app) traceCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "trace", Short: "Describe, convert, scale and filter coflow traces",
+		Use: "trace", Short: "Describe, change, generate and simulate coflow traces",
 		Long: `Trace works on files of coflows between ports, such as the public trace of Facebook:
-what is in one, and how to make another of it. docs/traces.md explains the formats and
-every statistic.
+what is in one, how to make another of it or one like it, and what coflow policies make
+of it. docs/traces.md explains the formats and every statistic.
 
 Formats: coflow-benchmark (.txt), flows (.flows) and htsim (.cm). Which one a file is in
 is found by what is in it, or told by --from; which one to write by the ending of the
 file's name or by --to. A file may be -, standard input or output.`,
 		Example: `  testbed trace info FB2010-1Hr-150-0.txt
-  testbed trace convert FB2010-1Hr-150-0.txt -o facebook.cm`,
+  testbed trace convert FB2010-1Hr-150-0.txt -o facebook.cm
+  testbed trace simulate FB2010-1Hr-150-0.txt -p fair -p philae`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usageError{fmt.Errorf("trace: unknown command %q (testbed trace --help lists them)", args[0])}

@@ -2,8 +2,10 @@ package fluid_test
 
 import (
 	"fmt"
+	"maps"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -82,9 +84,10 @@ func bound(f *topo.Fabric, flows []workloads.Flow) time.Duration {
 
 // A coflow alone takes as long as its bottleneck, to the nanosecond, though
 // ceilings are whole bits per second: what rounding leaves on the bottleneck is
-// handed out, so it is never idle. A nanosecond is allowed where many links are
-// the bottleneck at once, since the last bits of rounding can then wait for one
-// another's links, and in runs of over an hour, for the precision of the counts.
+// handed out, so it is never idle. Where many links are the bottleneck at once, the
+// last bits of rounding can wait for one another's links: two bits per second of a
+// link are then allowed to stay idle. A nanosecond is allowed in runs of over an
+// hour, for the precision of the counts.
 func TestLoneCoflowTakesItsBottleneck(t *testing.T) {
 	fabrics := map[string]*topo.Fabric{"switch": racks(t, 1, 40, 1), "oversubscribed": racks(t, 4, 10, 3)}
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -101,9 +104,13 @@ func TestLoneCoflowTakesItsBottleneck(t *testing.T) {
 		"one receiver": func(i int) (topo.HostID, topo.HostID) { return topo.HostID(i % 39), 39 },
 		"shuffle":      func(i int) (topo.HostID, topo.HostID) { return topo.HostID(i / 7 % 13 * 3), topo.HostID(i%7*3 + 1) },
 	}
-	for fname, f := range fabrics {
-		for sname, size := range size {
-			for hname, shape := range shape {
+	// Of the slowest link, 1 Gbps: a bit that no flow has room for on its other links, and
+	// what package rates takes for rounding, 1e-9.
+	const idle = 2e-9
+	for _, fname := range slices.Sorted(maps.Keys(fabrics)) {
+		for _, sname := range slices.Sorted(maps.Keys(size)) {
+			for _, hname := range slices.Sorted(maps.Keys(shape)) {
+				f, size, shape := fabrics[fname], size[sname], shape[hname]
 				for _, width := range []int{1, 2, 3, 7, 39, 91} {
 					c := workloads.Coflow{ID: 1, Arrival: 12345 * time.Nanosecond}
 					for i := range width {
@@ -113,7 +120,9 @@ func TestLoneCoflowTakesItsBottleneck(t *testing.T) {
 					cct, _ := completionTimes(t, f, coflow.SEBF{}, []workloads.Coflow{c})
 					got, want := cct[1], bound(f, c.Flows)
 					slack := time.Duration(0)
-					if hname == "shuffle" || want > time.Hour {
+					if hname == "shuffle" {
+						slack = 1 + time.Duration(idle*float64(want))
+					} else if want > time.Hour {
 						slack = 1
 					}
 					if got < want-slack || got > want+slack {

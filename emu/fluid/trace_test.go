@@ -211,7 +211,7 @@ func TestFacebookPrefix(t *testing.T) {
 	}{
 		{"fair", coflow.Fair{}, "refsim-fair-maxmin.csv", 150, true},
 		{"greedy sebf", greedySEBF{}, "refsim-sebf-greedy.csv", 11, true},
-		{"sebf", coflow.SEBF{}, "refsim-sebf-greedy.csv", 11, false},
+		{"sebf", coflow.SEBF{}, "refsim-sebf-greedy.csv", 8, false}, // the ninth has 2,912 flows
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			want := readTimes(t, filepath.Join(oracle, tt.times), "cct_ms")

@@ -106,14 +106,14 @@ type Outcome struct {
 
 // Run is one policy's.
 type Run struct {
-	Policy  string               `json:"policy"`
-	Summary coflows.Summary      `json:"summary"`
-	Speedup coflows.Speedup      `json:"speedup"` // over the base
-	Took    time.Duration        `json:"took_ns"` // to simulate
-	Events  int64                `json:"events"`
-	Asked   int64                `json:"decisions"`
-	Master  tracesim.Coordinator `json:"coordinator"`
-	Coflows []tracesim.Coflow    `json:"-"`
+	Policy      string               `json:"policy"`
+	Summary     coflows.Summary      `json:"summary"`
+	Speedup     coflows.Speedup      `json:"speedup"` // over the base
+	Took        time.Duration        `json:"took_ns"` // to simulate
+	Events      int64                `json:"events"`
+	Decisions   int64                `json:"decisions"`
+	Coordinator tracesim.Coordinator `json:"coordinator"`
+	Coflows     []tracesim.Coflow    `json:"-"`
 }
 
 // Times are a run's coflows as results know them.
@@ -171,7 +171,7 @@ func Do(ctx context.Context, t *workloads.Trace, o Options, clock func() time.Du
 		if err != nil {
 			return nil, fmt.Errorf("policy %s: %w", p, err)
 		}
-		run := Run{Policy: p.String(), Took: clock() - began, Events: r.Events, Asked: r.Decisions, Master: r.Coordinator, Coflows: r.Coflows}
+		run := Run{Policy: p.String(), Took: clock() - began, Events: r.Events, Decisions: r.Decisions, Coordinator: r.Coordinator, Coflows: r.Coflows}
 		run.Summary = coflows.Summarize(run.Times(), o.Bins)
 		out.Runs = append(out.Runs, run)
 	}

@@ -103,7 +103,7 @@ func TestDo(t *testing.T) {
 	if s := out.Runs[1].Speedup; math.Abs(s.Averages-176.0/144) > 1e-9 || s.P50 != 1 || math.Abs(s.Mean-4.0/3) > 1e-9 {
 		t.Errorf("speed-up %+v", s)
 	}
-	if out.Runs[0].Summary.Makespan != 1016*ms || out.Runs[1].Master.Intervals == 0 {
+	if out.Runs[0].Summary.Makespan != 1016*ms || out.Runs[1].Coordinator.Intervals == 0 {
 		t.Errorf("%+v", out.Runs)
 	}
 	o.First, o.Base = 2, 1

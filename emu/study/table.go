@@ -80,7 +80,7 @@ func (o *Outcome) CSV(w io.Writer) error {
 			row = append(row, number(b.Average.Seconds()))
 		}
 		row = append(row, number(r.Speedup.Averages), number(r.Speedup.Mean), number(r.Speedup.P50), number(r.Speedup.P90),
-			strconv.FormatInt(r.Events, 10), strconv.FormatInt(r.Asked, 10), number(r.Took.Seconds()))
+			strconv.FormatInt(r.Events, 10), strconv.FormatInt(r.Decisions, 10), number(r.Took.Seconds()))
 		if err := c.Write(row); err != nil {
 			return err
 		}
@@ -163,13 +163,13 @@ func (o *Outcome) tables() []titled {
 			row = append(row, seconds(b.Average))
 		}
 		bins.Rows = append(bins.Rows, row)
-		if m := r.Master; m.Intervals > 0 {
+		if m := r.Coordinator; m.Intervals > 0 {
 			n := float64(m.Intervals)
 			master.title = fmt.Sprintf("The coordinator in intervals of %v in which coflows were unfinished: agents that report, and that are told new rates, of an average interval; and the part of intervals in which none is.", m.Interval)
 			master.Rows = append(master.Rows, []string{r.Policy, strconv.FormatInt(m.Intervals, 10), fmt.Sprintf("%.1f", float64(m.Updates)/n), fmt.Sprintf("%.0f %%", 100*float64(m.Silent)/n),
-				fmt.Sprintf("%.1f", float64(m.Told)/n), fmt.Sprintf("%.0f %%", 100*float64(m.Unflushed)/n), strconv.FormatInt(r.Asked, 10)})
+				fmt.Sprintf("%.1f", float64(m.Told)/n), fmt.Sprintf("%.0f %%", 100*float64(m.Unflushed)/n), strconv.FormatInt(r.Decisions, 10)})
 		}
-		cost.Rows = append(cost.Rows, []string{r.Policy, fmt.Sprintf("%.2f s", r.Took.Seconds()), strconv.FormatInt(r.Events, 10), strconv.FormatInt(r.Asked, 10)})
+		cost.Rows = append(cost.Rows, []string{r.Policy, fmt.Sprintf("%.2f s", r.Took.Seconds()), strconv.FormatInt(r.Events, 10), strconv.FormatInt(r.Decisions, 10)})
 	}
 	out := []titled{times, bins}
 	if len(master.Rows) > 0 {
