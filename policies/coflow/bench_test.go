@@ -98,8 +98,14 @@ func traceLike(t testing.TB, hosts, coflows int, seed uint64) *world {
 	return w
 }
 
-// Decisions of 100 coflows: schedule is the policy's part alone, decision with the
-// rates. Orderings that serve greedily are to take at most 0.2, 2 and 10 ms.
+// Decisions of 100 coflows, at 150, 900 and 3,000 ports, which are to take at most 0.2,
+// 2 and 10 ms: schedule is the policy's part alone, decision with the rates. Between
+// decisions a flow of every coflow that moves has received something.
+//
+// What serves all coflows at once, or lets small shares of many trickle through, gives
+// rates to hundreds of thousands of flows (moving). To write the rate of a flow takes
+// a nanosecond, to take it off four links two or three more: of these policies no
+// decision is to be expected in less than 0.6 ms at 150 ports, nor less than 2 at 900.
 func BenchmarkDecision(b *testing.B) {
 	for _, hosts := range []int{150, 900, 3000} {
 		w := traceLike(b, hosts, 100, 1)
@@ -119,6 +125,11 @@ func BenchmarkDecision(b *testing.B) {
 			b.Run(fmt.Sprintf("ports=%d/policy=%s/part=decision", hosts, c.name), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
+					for _, d := range w.demands {
+						if moving := d.Moving(); len(moving) > 0 {
+							d.SetLeft(int(moving[0]), d.Left[moving[0]]-1)
+						}
+					}
 					w.schedule.Reset()
 					c.policy.Schedule(w.View, &w.schedule)
 					if err := w.share.Share(&w.schedule, w.demands, w.capacity, c.policy.Needs(), false); err != nil {
