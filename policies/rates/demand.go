@@ -227,6 +227,10 @@ func (d *Demand) left(p parts) []float64 {
 		return s.bits
 	}
 	s.bits, s.valid = sized(s.bits, len(d.links)+1), true
+	if g := d.grid; g != nil && (!g.core || g.inner != nil) {
+		g.left(d, p, s.bits)
+		return s.bits
+	}
 	// Flows of one sender follow one another: its sum is kept at hand.
 	k, path, slot, n := d.stride, d.path, d.slot, s.bits
 	first, sum := d.none, 0.0

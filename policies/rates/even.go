@@ -397,7 +397,7 @@ func (r *raising) run(place int32, most float64, give, got []float64) float64 {
 func (s *Sharer) runInside(r *raising, inner []uint16, place int32, most float64, give, got []float64) float64 {
 	rate, moving := r.rate[place:int(place)+len(give)], r.moving[r.n:r.n+len(give)]
 	got, inner = got[:len(give)], inner[:2*len(give)]
-	giveInside, gotInside := s.giveInside, s.gotInside
+	giveInside, gotInside := s.giveInside, s.gotInside[:len(s.giveInside)]
 	sum := 0.0
 	for j, v := range give {
 		x, y := inner[2*j], inner[2*j+1]

@@ -34,6 +34,8 @@ type grid struct {
 	inner []uint16
 	mids  []int32 // the links, after none
 	midOf []int32 // by slot of a link: its place in mids, 0 if it has none
+
+	byCol, byMid []float64 // see left
 }
 
 // sparse is how many words a grid may have for each flow: one of less use than that
@@ -189,6 +191,45 @@ func (g *grid) of(w int, p parts) uint64 {
 		return g.live[w] & g.pilot[w]
 	}
 	return g.live[w] &^ g.pilot[w]
+}
+
+// left is Demand.left: what unfinished flows of some parts have left, added to bits, by
+// slot.
+func (g *grid) left(d *Demand, p parts, bits []float64) {
+	g.byCol, g.byMid = sized(g.byCol, len(g.cols)), sized(g.byMid, len(g.mids))
+	for r, from := range g.rows {
+		sum := 0.0
+		for v := range g.width {
+			at := r*g.width + v
+			for b := g.of(at, p); b != 0; {
+				low, n := run(b)
+				b &^= ^uint64(0) >> (64 - n) << low
+				first := int(g.place(at, low))
+				cols := g.byCol[v*64+low : v*64+low+n]
+				left := d.Left[first : first+n]
+				for j, bits := range left {
+					sum += bits
+					cols[j] += bits
+				}
+				if !g.core {
+					continue
+				}
+				inner, mids := g.inner[2*first:2*(first+n)], g.byMid
+				for j, bits := range left {
+					mids[inner[2*j]] += bits
+					mids[inner[2*j+1]] += bits
+				}
+			}
+		}
+		bits[d.slot[from]] += sum
+	}
+	for c, l := range g.cols {
+		bits[d.slot[l]] += g.byCol[c]
+	}
+	for m, l := range g.mids {
+		bits[d.slot[l]] += g.byMid[m]
+	}
+	bits[len(d.links)] = 0
 }
 
 // meet tells whether two sets have something in common.

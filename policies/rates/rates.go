@@ -455,8 +455,8 @@ func (s *Sharer) madd(d *Demand, p parts, within float64) fate {
 	for slot, l := range d.links {
 		s.avail[l] = max(s.avail[l]-bits[slot]/takes, 0)
 	}
+	to, left := d.reserve(d.serves(p)), d.Left
 	s.list = d.places(p, s.list)
-	to, left := d.reserve(len(s.list)), d.Left
 	for _, i := range s.list {
 		to.raise(i, left[i]/takes)
 	}
