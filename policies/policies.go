@@ -34,6 +34,8 @@ const (
 	// NewFlows shows CoflowState.Flows in the first decision that sees the coflow,
 	// and only then: enough to choose its pilots.
 	NewFlows
+	// MostSent shows CoflowState.MostSent. Without it, it is 0.
+	MostSent
 )
 
 // NoLimit is the ceiling of a flow that only the network limits.
@@ -69,7 +71,7 @@ type CoflowState struct {
 	Receivers int         // different hosts that receive, at arrival
 	Left      int         // unfinished flows
 	Sent      units.Bytes // received by the reducers, over all flows
-	MostSent  units.Bytes // by one flow, finished or not
+	MostSent  units.Bytes // by one flow, finished or not. Needs MostSent
 	// Queue is what Schedule.Queues said of the coflow last, 0 at arrival, and Since
 	// when it first said so without a break (at arrival: the arrival).
 	Queue int

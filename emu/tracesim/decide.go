@@ -29,6 +29,7 @@ func (s *sim) decide() error {
 	for i, q := range s.schedule.Queues {
 		if st := &s.active[i].state; st.Queue != q {
 			st.Queue, st.Since = q, s.decided
+			s.active[i].news = true
 			s.result.Coflows[s.active[i].at].QueuedSent = st.Sent
 		}
 	}
@@ -62,25 +63,31 @@ func (s *sim) decide() error {
 // show brings the View up to date.
 func (s *sim) show() {
 	s.view.Now = s.now.round()
-	sizes := s.needs&policies.Sizes != 0
+	sizes, longest := s.needs&policies.Sizes != 0, s.needs&policies.MostSent != 0
 	s.flows = s.flows[:0]
 	for i, c := range s.active {
 		st := &c.state
+		shows := s.needs&policies.Flows != 0 || s.needs&policies.NewFlows != 0 && !c.shown
+		if !c.news && !shows && st.Flows == nil {
+			continue
+		}
 		if c.news {
 			c.news = false
 			st.Sent = s.bytesBy(c)
 			if sizes {
 				st.Remaining = st.Size - st.Sent
 			}
-			left := c.demand.Left
-			for _, p := range c.demand.Moving() {
-				c.most = max(c.most, c.bits[p]-left[p])
+			if longest {
+				left := c.demand.Left
+				for _, p := range c.demand.Moving() {
+					c.most = max(c.most, c.bits[p]-left[p])
+				}
+				st.MostSent = units.Bytes(c.most/8 + nearlyWhole)
 			}
-			st.MostSent = units.Bytes(c.most/8 + nearlyWhole)
 			st.Links = c.demand.Links(sizes)
 		}
 		st.Flows = nil
-		if s.needs&policies.Flows != 0 || s.needs&policies.NewFlows != 0 && !c.shown {
+		if shows {
 			first := len(s.flows)
 			s.flows = c.appendFlows(s.flows, sizes)
 			st.Flows = s.flows[first:len(s.flows):len(s.flows)]
@@ -91,13 +98,13 @@ func (s *sim) show() {
 
 // appendFlows lists the unfinished flows.
 func (c *coflow) appendFlows(out []policies.FlowState, sizes bool) []policies.FlowState {
-	for p, left := range c.demand.Left {
+	for p := range c.flows {
 		if c.demand.Ended(p) {
 			continue
 		}
 		fl := &c.flows[p]
 		f := policies.FlowState{ID: fl.ID, Src: fl.Src, Dst: fl.Dst, Path: c.demand.Path(p), Pilot: c.demand.Pilot(p),
-			Sent: min(units.Bytes(float64(fl.Size)-left/8+nearlyWhole), fl.Size-1)}
+			Sent: min(units.Bytes(float64(fl.Size)-c.demand.Bits(p)/8+nearlyWhole), fl.Size-1)}
 		if sizes {
 			f.Size, f.Remaining = fl.Size, fl.Size-f.Sent
 		}
@@ -157,6 +164,13 @@ func (s *sim) share() error {
 		}
 	}
 	s.free = free
+	if free && s.joint {
+		// What the network shares goes flow by flow.
+		s.joint = false
+		for _, c := range s.active {
+			c.demand.Separate()
+		}
+	}
 	s.list()
 	if free && all && s.enterClasses() {
 		return nil

@@ -385,6 +385,9 @@ func (s *Sharer) equal(d *Demand, p parts) {
 }
 
 func (s *Sharer) madd(d *Demand, p parts, within float64) fate {
+	if d.is && p == pilots|others {
+		return s.pace(d, within)
+	}
 	s.list = d.places(p, s.list)
 	s.sum(d)
 	takes := 0.0 // seconds
@@ -405,9 +408,9 @@ func (s *Sharer) madd(d *Demand, p parts, within float64) fate {
 		s.avail[l] = max(s.avail[l]-s.n[l]/takes, 0)
 	}
 	s.forget(d)
-	to, left := d.reserve(s.list), d.Left
+	to, left, scale := d.reserve(s.list), d.Left, d.Scale()
 	for _, i := range s.list {
-		to.raise(i, left[i]/takes)
+		to.raise(i, left[i]*scale/takes)
 	}
 	d.raised(to)
 	return served
@@ -417,9 +420,9 @@ func (s *Sharer) madd(d *Demand, p parts, within float64) fate {
 func (s *Sharer) sum(d *Demand) {
 	// Flows of one sender follow one another: its sum is kept at hand.
 	k, path, n := d.stride, d.path, s.n
-	first, sum := d.none, 0.0
+	first, sum, scale := d.none, 0.0, d.Scale()
 	for _, i := range s.list {
-		v := d.Left[i]
+		v := d.Left[i] * scale
 		at := int(i) * k
 		if path[at] != first {
 			n[first] += sum
