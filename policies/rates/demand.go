@@ -513,14 +513,13 @@ type raising struct {
 	rate   []float64
 	moving []int32 // with room for all that are raised
 	n      int     // of moving
-	mixed  bool    // what is added to moving comes before some of it
 }
 
-// reserve prepares raising the rates of listed flows, each once. raised is to follow.
-func (d *Demand) reserve(list []int32) raising {
-	mixed := len(d.moving) > 0 && len(list) > 0 && list[0] < d.moving[len(d.moving)-1]
-	m := slices.Grow(d.moving, len(list)+1)
-	return raising{d.Rate, m[:cap(m)], len(m), mixed}
+// reserve prepares raising the rates of so many flows at most, each once. raised is
+// to follow.
+func (d *Demand) reserve(flows int) raising {
+	m := slices.Grow(d.moving, flows+1)
+	return raising{d.Rate, m[:cap(m)], len(m)}
 }
 
 func (r *raising) raise(place int32, rate float64) {
@@ -536,7 +535,8 @@ func (r *raising) raise(place int32, rate float64) {
 }
 
 func (d *Demand) raised(r raising) {
-	d.unsorted = d.unsorted || r.mixed && r.n > len(d.moving)
+	had := len(d.moving)
+	d.unsorted = d.unsorted || had > 0 && r.n > had && r.moving[had] < r.moving[had-1]
 	d.moving = r.moving[:r.n]
 }
 

@@ -158,15 +158,32 @@ func meet(a, b []uint64) bool {
 	return false
 }
 
-// offer finds the links at which a flow may begin or end to get something by a rule
-// that goes flow by flow: those with something left, or for Whole those left whole.
-// It may name too many later on, when they have been taken, but not too few.
-func (s *Sharer) offer(rule policies.Rule) {
+// offer finds the links at which a flow may begin or end to get something by Greedy,
+// Whole or Even: those with something left, or for Whole those left whole. It may name
+// too many later on, when they have been taken, but not too few. What it says of links
+// that no coflow of the step crosses means nothing if the step has a budget.
+func (s *Sharer) offer(st *policies.Step) {
+	all := st.Rule != policies.Whole && st.Budget == 0
+	if all && s.lasting {
+		return
+	}
+	s.lasting = all
 	links := len(s.capacity) - 1
+	if !all {
+		s.offers = roomy(s.offers, words(links))
+		s.eachLink(st, func(l int32) {
+			if s.offered(l, st.Rule == policies.Whole) {
+				set(s.offers, l)
+			} else {
+				unset(s.offers, l)
+			}
+		})
+		return
+	}
 	s.offers = sized(s.offers, words(links))
 	floor := s.floor[:links]
 	for l, avail := range s.avail[:links] {
-		if avail > floor[l] && (rule != policies.Whole || s.untouched(int32(l))) {
+		if avail > floor[l] {
 			s.offers[l/64] |= 1 << (l % 64)
 		}
 	}

@@ -170,10 +170,9 @@ func (f *filling) run(s *Sharer) {
 	for _, m := range f.members {
 		s.spread(m.d, m.p, f.level)
 	}
-	for l, used := range s.n {
-		s.avail[l] = max(s.avail[l]-used, 0)
+	for _, m := range f.members {
+		s.settle(m.d)
 	}
-	clear(s.n)
 	clear(f.members)
 }
 

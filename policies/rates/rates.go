@@ -32,7 +32,8 @@ type Sharer struct {
 	avail    []float64 // what the step has of free: free itself, if it has no budget
 	within   []float64 // avail of a step with a budget
 	before   []float64 // the same when the step began
-	n        []float64 // flows, or bits, of what is being served
+	n        []float64 // flows, or bits, of what is being served; 0 between steps
+	used     []float64 // what is taken of it; 0 between steps
 
 	part  []float64 // capacity within the budget of the step
 	share []float64 // what one flow can have
@@ -44,8 +45,11 @@ type Sharer struct {
 	pool  []parts // by coflow: served by a step of rule Free
 	list  []int32 // places of the flows being served
 
-	offers []uint64 // see offer
-	cols   []uint64 // see pick
+	offers     []uint64  // see offer
+	lasting    bool      // offers still name all that have something left
+	cols, rows []uint64  // see pick, alive
+	give, got  []float64 // see spreadGrid
+	takers     []*Demand // of a step of rule Even
 
 	fill filling
 }
@@ -184,14 +188,15 @@ func (s *Sharer) start(sch *policies.Schedule, demands []*Demand, capacity []flo
 	for _, v := range []*[]float64{&s.capacity, &s.floor, &s.free, &s.part, &s.within, &s.before, &s.share} {
 		*v = roomy(*v, n+1)
 	}
-	s.n = sized(s.n, n+1)
+	s.n, s.used = sized(s.n, n+1), sized(s.used, n+1)
 	for l, c := range capacity {
 		s.capacity[l], s.free[l], s.floor[l] = c, c, c*nothing
 	}
 	s.floor[n] = 0
-	for _, v := range [][]float64{s.capacity, s.free, s.within, s.part} {
+	for _, v := range [][]float64{s.capacity, s.free, s.within, s.part, s.share} {
 		v[n] = math.Inf(1)
 	}
+	s.lasting = false
 	s.budgets = sized(s.budgets, n*len(sch.Budgets))
 	for b, part := range sch.Budgets {
 		for l, c := range capacity {
@@ -203,7 +208,6 @@ func (s *Sharer) start(sch *policies.Schedule, demands []*Demand, capacity []flo
 }
 
 func (s *Sharer) steps(sch *policies.Schedule, ceilings bool) error {
-	links := len(s.capacity) - 1
 	free := false
 	for i := range sch.Steps {
 		st := &sch.Steps[i]
@@ -213,23 +217,14 @@ func (s *Sharer) steps(sch *policies.Schedule, ceilings bool) error {
 			continue
 		}
 		s.avail, s.whole = s.free, s.capacity
-		var budget []float64
 		if st.Budget > 0 {
-			budget = s.budgets[(st.Budget-1)*links : st.Budget*links]
-			s.avail, s.whole = s.within, s.part
-			for l := range budget {
-				s.avail[l] = min(s.free[l], budget[l])
-				s.whole[l] = s.capacity[l] * sch.Budgets[st.Budget-1]
-			}
-			copy(s.before, s.avail)
+			s.bind(st, sch.Budgets[st.Budget-1])
 		}
 		if err := s.step(st); err != nil {
 			return fmt.Errorf("schedule: step %d (%v): %w", i, st.Rule, err)
 		}
-		for l := range budget {
-			used := s.before[l] - s.avail[l]
-			s.free[l] -= used
-			budget[l] -= used
+		if st.Budget > 0 {
+			s.unbind(st)
 		}
 	}
 	if free {
@@ -239,6 +234,54 @@ func (s *Sharer) steps(sch *policies.Schedule, ceilings bool) error {
 	return nil
 }
 
+// bind puts what a step has of its links in avail and whole: it has a budget, which
+// is that part of their capacity.
+func (s *Sharer) bind(st *policies.Step, part float64) {
+	s.avail, s.whole = s.within, s.part
+	budget := s.budget(st)
+	s.eachLink(st, func(l int32) {
+		s.avail[l] = min(s.free[l], budget[l])
+		s.whole[l] = s.capacity[l] * part
+		s.before[l] = s.avail[l]
+	})
+}
+
+// unbind takes what the step took off what is left of its links and of its budget.
+func (s *Sharer) unbind(st *policies.Step) {
+	budget := s.budget(st)
+	s.eachLink(st, func(l int32) {
+		used := s.before[l] - s.avail[l]
+		s.free[l] -= used
+		budget[l] -= used
+		s.before[l] = s.avail[l] // so that the link may come again
+	})
+}
+
+func (s *Sharer) budget(st *policies.Step) []float64 {
+	links := len(s.capacity) - 1
+	return s.budgets[(st.Budget-1)*links : st.Budget*links]
+}
+
+// eachLink goes through the links that a step may take something of, and may come to
+// one again and again.
+func (s *Sharer) eachLink(st *policies.Step, f func(l int32)) {
+	links := 0
+	for _, c := range st.Coflows {
+		links += len(s.demands[c].links)
+	}
+	if all := len(s.capacity) - 1; st.Rule == policies.Explicit || links > all {
+		for l := range all {
+			f(int32(l))
+		}
+		return
+	}
+	for _, c := range st.Coflows {
+		for _, l := range s.demands[c].links {
+			f(l)
+		}
+	}
+}
+
 func (s *Sharer) step(st *policies.Step) error {
 	switch st.Rule {
 	case policies.MaxMin:
@@ -246,7 +289,7 @@ func (s *Sharer) step(st *policies.Step) error {
 	case policies.Even:
 		s.even(st)
 	case policies.Greedy, policies.Whole:
-		s.offer(st.Rule)
+		s.offer(st)
 		for _, c := range st.Coflows {
 			if s.takes(st, c) {
 				s.flows(s.demands[c], of(st.Part), st.Rule == policies.Whole)
@@ -377,7 +420,7 @@ func (s *Sharer) equal(d *Demand, p parts) {
 		s.avail[l] = max(s.avail[l]-float64(d.crossing(slot, p))*rate, 0)
 	}
 	s.list = d.places(p, s.list)
-	to := d.reserve(s.list)
+	to := d.reserve(len(s.list))
 	for _, i := range s.list {
 		to.raise(i, rate)
 	}
@@ -408,7 +451,7 @@ func (s *Sharer) madd(d *Demand, p parts, within float64) fate {
 		s.avail[l] = max(s.avail[l]-s.n[l]/takes, 0)
 	}
 	s.forget(d)
-	to, left, scale := d.reserve(s.list), d.Left, d.Scale()
+	to, left, scale := d.reserve(len(s.list)), d.Left, d.Scale()
 	for _, i := range s.list {
 		to.raise(i, left[i]*scale/takes)
 	}
@@ -446,101 +489,6 @@ func (s *Sharer) forget(d *Demand) {
 	for _, l := range d.links {
 		s.n[l] = 0
 	}
-}
-
-func (s *Sharer) even(st *policies.Step) {
-	p := of(st.Part)
-	for _, c := range st.Coflows {
-		if s.takes(st, c) {
-			s.count(s.demands[c], p)
-		}
-	}
-	// What a flow can have of each link, in part; what all take of it, in n.
-	for l, n := range s.n {
-		s.share[l] = 0
-		if s.open(int32(l)) {
-			s.share[l] = s.avail[l] / max(n, 1)
-		}
-	}
-	clear(s.n)
-	for _, c := range st.Coflows {
-		if s.takes(st, c) {
-			s.spread(s.demands[c], p, s.share)
-		}
-	}
-	for l, used := range s.n {
-		s.avail[l] = max(s.avail[l]-used, 0)
-	}
-	clear(s.n)
-}
-
-// count adds to n the flows of a demand on whose path every link has something left.
-func (s *Sharer) count(d *Demand, p parts) {
-	shut := false
-	for slot, l := range d.links {
-		if d.crossing(slot, p) > 0 && !s.open(l) {
-			shut = true
-			break
-		}
-	}
-	if !shut {
-		for slot, l := range d.links {
-			s.n[l] += float64(d.crossing(slot, p))
-		}
-		return
-	}
-	s.list = d.places(p, s.list)
-	for _, i := range s.list {
-		path := d.route(i)
-		if s.least(path) == 0 {
-			continue
-		}
-		for _, l := range path {
-			s.n[l]++
-		}
-	}
-	s.n[d.none] = 0
-}
-
-// spread gives each flow of a demand the least share of a link on its path, and adds
-// it up in n.
-func (s *Sharer) spread(d *Demand, p parts, share []float64) {
-	s.list = d.places(p, s.list)
-	if len(s.list) == 0 {
-		return
-	}
-	k, path, n := d.stride, d.path, s.n
-	to := d.reserve(s.list)
-	first, most, sum := d.none, 0.0, 0.0
-	for _, i := range s.list {
-		at := int(i) * k
-		if path[at] != first {
-			n[first] += sum
-			first, most, sum = path[at], share[path[at]], 0
-		}
-		rate := most
-		if k == 2 {
-			l := path[at+1]
-			if v := share[l]; v < rate {
-				rate = v
-			}
-			n[l] += rate
-		} else {
-			for _, l := range path[at+1 : at+k] {
-				if v := share[l]; v < rate {
-					rate = v
-				}
-			}
-			for _, l := range path[at+1 : at+k] {
-				n[l] += rate
-			}
-		}
-		sum += rate
-		to.raise(i, rate)
-	}
-	n[first] += sum
-	n[d.none] = 0
-	d.raised(to)
 }
 
 // explicit takes rates as they are. The errors of all are told by the first.
@@ -602,7 +550,7 @@ func (s *Sharer) freely(ceilings bool) {
 		}
 		d := s.demands[c]
 		s.list = d.places(p, s.list)
-		to := d.reserve(s.list)
+		to := d.reserve(len(s.list))
 		for _, i := range s.list {
 			to.raise(i, math.Inf(1))
 		}
