@@ -34,7 +34,8 @@ const (
 	// NewFlows shows CoflowState.Flows in the first decision that sees the coflow,
 	// and only then: enough to choose its pilots.
 	NewFlows
-	// MostSent shows CoflowState.MostSent. Without it, it is 0.
+	// MostSent shows CoflowState.MostSent. Without it, that may be 0: a caller is
+	// spared to look for the longest of a coflow's flows.
 	MostSent
 )
 

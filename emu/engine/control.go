@@ -235,14 +235,11 @@ func (e *Engine) state(c *coflow, needs policies.Knowledge) policies.CoflowState
 	knows := needs&policies.Sizes != 0
 	s := policies.CoflowState{
 		ID: c.id, Arrival: c.arrival, Width: len(c.all), Senders: c.senders, Receivers: c.receivers, Left: len(c.flows),
-		Sent: c.sent, Queue: c.queue, Since: c.since, Links: c.demand.Links(knows),
+		Sent: c.sent, MostSent: c.mostSent, Queue: c.queue, Since: c.since, Links: c.demand.Links(knows),
 		Finished: len(c.finished), Pilots: c.pilots, PilotsLeft: c.pilotsLeft, PilotSent: c.pilotSent,
 	}
 	if n := len(c.finished); n > 0 {
 		s.Median = c.finished[(n-1)/2]
-	}
-	if needs&policies.MostSent != 0 {
-		s.MostSent = c.mostSent
 	}
 	if knows {
 		s.Size, s.Largest, s.Remaining, s.Bound = c.size, c.largest, c.remaining, c.bound
