@@ -37,6 +37,9 @@ const (
 	// PilotFlows shows in CoflowState.Flows the unfinished pilots, and only those, in
 	// the decisions in which the other two show nothing.
 	PilotFlows
+	// MostSent shows CoflowState.MostSent. Without it, that may be 0: a caller is
+	// spared to look for the longest of a coflow's flows.
+	MostSent
 )
 
 // NoLimit is the ceiling of a flow that only the network limits.
@@ -72,7 +75,7 @@ type CoflowState struct {
 	Receivers int         // different hosts that receive, at arrival
 	Left      int         // unfinished flows
 	Sent      units.Bytes // received by the reducers, over all flows
-	MostSent  units.Bytes // by one flow, finished or not
+	MostSent  units.Bytes // by one flow, finished or not. Needs MostSent
 	// Queue is what Schedule.Queues said of the coflow last, 0 at arrival, and Since
 	// when it first said so without a break (at arrival: the arrival).
 	Queue int

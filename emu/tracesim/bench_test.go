@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"testbed/emu/tracesim"
+	"testbed/policies/catalog"
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
@@ -21,7 +22,7 @@ func BenchmarkTrace(b *testing.B) {
 	for _, c := range coflows {
 		flows += len(c.Flows)
 	}
-	for _, name := range []string{"fair", "fifo", "sebf", "sincronia", "aalo", "saath", "philae", "philae-sim"} {
+	for _, name := range catalog.Names(catalog.RoleCoflow) {
 		b.Run("policy="+name, func(b *testing.B) {
 			cfg := tracesim.Config{Fabric: f, Scheduler: policy(b, name, nil)}
 			if name == "philae-sim" {

@@ -29,6 +29,7 @@ func (s *sim) decide() error {
 	for i, q := range s.schedule.Queues {
 		if st := &s.active[i].state; st.Queue != q {
 			st.Queue, st.Since = q, s.decided
+			s.active[i].news = true
 			s.result.Coflows[s.active[i].at].QueuedSent = st.Sent
 		}
 	}
@@ -62,26 +63,32 @@ func (s *sim) decide() error {
 // show brings the View up to date.
 func (s *sim) show() {
 	s.view.Now = s.now.round()
-	sizes := s.needs&policies.Sizes != 0
+	sizes, longest := s.needs&policies.Sizes != 0, s.needs&policies.MostSent != 0
 	s.flows = s.flows[:0]
 	for i, c := range s.active {
 		st := &c.state
+		all := s.needs&policies.Flows != 0 || s.needs&policies.NewFlows != 0 && !c.shown
+		shows := all || s.needs&policies.PilotFlows != 0 && st.PilotsLeft > 0
+		if !c.news && !shows && st.Flows == nil {
+			continue
+		}
 		if c.news {
 			c.news = false
 			st.Sent = s.bytesBy(c)
 			if sizes {
 				st.Remaining = st.Size - st.Sent
 			}
-			left := c.demand.Left
-			for _, p := range c.demand.Moving() {
-				c.most = max(c.most, c.bits[p]-left[p])
+			if longest {
+				left := c.demand.Left
+				for _, p := range c.demand.Moving() {
+					c.most = max(c.most, c.bits[p]-left[p])
+				}
+				st.MostSent = units.Bytes(c.most/8 + nearlyWhole)
 			}
-			st.MostSent = units.Bytes(c.most/8 + nearlyWhole)
 			st.Links = c.demand.Links(sizes)
 		}
 		st.Flows = nil
-		all := s.needs&policies.Flows != 0 || s.needs&policies.NewFlows != 0 && !c.shown
-		if all || s.needs&policies.PilotFlows != 0 && st.PilotsLeft > 0 {
+		if shows {
 			first := len(s.flows)
 			s.flows = c.appendFlows(s.flows, all, sizes)
 			st.Flows = s.flows[first:len(s.flows):len(s.flows)]
@@ -93,7 +100,7 @@ func (s *sim) show() {
 // appendFlows lists the unfinished flows, all or the pilots.
 func (c *coflow) appendFlows(out []policies.FlowState, all, sizes bool) []policies.FlowState {
 	left := c.state.PilotsLeft
-	for p, bits := range c.demand.Left {
+	for p := range c.flows {
 		if c.demand.Ended(p) || !all && !c.demand.Pilot(p) {
 			continue
 		}
@@ -105,7 +112,7 @@ func (c *coflow) appendFlows(out []policies.FlowState, all, sizes bool) []polici
 		}
 		fl := &c.flows[p]
 		f := policies.FlowState{ID: fl.ID, Src: fl.Src, Dst: fl.Dst, Path: c.demand.Path(p), Pilot: c.demand.Pilot(p),
-			Sent: min(units.Bytes(float64(fl.Size)-bits/8+nearlyWhole), fl.Size-1)}
+			Sent: min(units.Bytes(float64(fl.Size)-c.demand.Bits(p)/8+nearlyWhole), fl.Size-1)}
 		if sizes {
 			f.Size, f.Remaining = fl.Size, fl.Size-f.Sent
 		}
@@ -165,6 +172,13 @@ func (s *sim) share() error {
 		}
 	}
 	s.free = free
+	if free && s.joint {
+		// What the network shares goes flow by flow.
+		s.joint = false
+		for _, c := range s.active {
+			c.demand.Separate()
+		}
+	}
 	s.list()
 	if free && all && s.enterClasses() {
 		return nil

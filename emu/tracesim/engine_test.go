@@ -1,6 +1,7 @@
 package tracesim_test
 
 import (
+	"flag"
 	"math"
 	"slices"
 	"strings"
@@ -154,6 +155,14 @@ func (e edges) Schedule(v *policies.View, s *policies.Schedule) {
 // The engine on the fluid backend is the reference: each of its flows is a fluid of its
 // own, and every decision goes through whole bits per second and whole bytes.
 func TestSameAsEngine(t *testing.T) {
+	if checks := flag.Lookup("rapid.checks"); !*whole {
+		// A hundred cases of each policy take a minute with -race.
+		all := checks.Value.String()
+		if err := checks.Value.Set("8"); err != nil {
+			t.Fatal(err)
+		}
+		defer checks.Value.Set(all)
+	}
 	for name, p := range schedulers(t) {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {

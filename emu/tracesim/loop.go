@@ -49,6 +49,7 @@ type sim struct {
 	watching bool          // Watch was given
 	free     bool          // some flows have no ceiling: their rates change whenever a flow ends
 	shared   bool          // rates are those of classes, not of demands
+	joint    bool          // what MADD gives is kept for all flows of a coflow at once
 
 	decided time.Duration // when the last decision was
 	moved   clock         // when something was last seen moving, or arrived
@@ -122,6 +123,8 @@ func newSim(cfg Config, coflows []workloads.Coflow, report func(Progress)) *sim 
 	if cfg.Quantum > 0 && s.when.Every == 0 {
 		s.when.Every = cfg.Quantum
 	}
+	// Those need every flow's own rate, or what it has left.
+	s.joint = s.needs&policies.Sizes != 0 && s.needs&(policies.Flows|policies.MostSent) == 0 && !s.when.Pilots && cfg.Interval == 0
 	if cfg.Interval > 0 {
 		s.counter = newCounter(cfg.Interval, cfg.Fabric.Hosts())
 	}
@@ -290,8 +293,12 @@ func (s *sim) ending() float64 {
 func (c *coflow) end() float64 {
 	if math.IsNaN(c.last) {
 		c.last = far
-		if moving := c.demand.Moving(); len(moving) == c.demand.Unfinished() {
+		moving, following := c.demand.Moving(), c.demand.Following()
+		if len(moving)+following == c.demand.Unfinished() {
 			c.last = longest(c.demand, moving)
+			if following > 0 {
+				c.last = max(c.last, c.demand.Lasts()*1e9)
+			}
 		}
 	}
 	return c.last
@@ -319,13 +326,13 @@ func longest(d *rates.Demand, moving []int32) float64 {
 	for _, p := range moving {
 		most = max(most, d.Left[p]/d.Rate[p])
 	}
-	return most * 1e9
+	return most * d.Scale() * 1e9
 }
 
 // measure brings what is derived from a coflow's rates up to date.
 func (s *sim) measure(c *coflow) {
 	c.base, c.last, c.pilots = s.now, math.NaN(), math.NaN()
-	c.rate = 0
+	c.rate = c.demand.Follows()
 	left, rate := 1.0, 0.0 // of the flow that ends first
 	ls, rs := c.demand.Left, c.demand.Rate
 	for _, p := range c.demand.Moving() {
@@ -337,11 +344,18 @@ func (s *sim) measure(c *coflow) {
 	}
 	c.soonest = far
 	if rate > 0 {
-		c.soonest = left / rate * 1e9
-		if !c.started {
-			c.started = true
-			s.result.Coflows[c.at].Start = s.now.round()
-		}
+		c.soonest = left * c.demand.Scale() / rate * 1e9
+	}
+	if c.demand.Following() > 0 {
+		c.soonest = min(c.soonest, c.demand.Lasts()*1e9)
+	}
+	if c.soonest == far {
+		return
+	}
+	c.rate = max(c.rate, math.SmallestNonzeroFloat64) // it moves
+	if !c.started {
+		c.started = true
+		s.result.Coflows[c.at].Start = s.now.round()
 	}
 }
 
@@ -402,9 +416,12 @@ func (s *sim) imprecise(c *coflow, ns float64) bool {
 func (s *sim) harvest(c *coflow, from clock, ns, slack float64) bool {
 	d := c.demand
 	s.ended = s.ended[:0]
-	seconds, reach := ns/1e9, (ns+slack)/1e9
+	seconds, reach, scale := ns/1e9, (ns+slack)/1e9, d.Scale()
+	if d.Following() > 0 {
+		s.harvestFollowing(c, ns, slack)
+	}
 	for _, p := range d.Moving() {
-		left, rate := d.Left[p], d.Rate[p]
+		left, rate := d.Left[p]*scale, d.Rate[p]
 		if left <= rate*reach || left-rate*seconds <= imprecision*8*float64(c.flows[p].Size) {
 			s.ended = append(s.ended, end{p, min(left/rate*1e9, ns)})
 			c.sent += left
@@ -426,6 +443,22 @@ func (s *sim) harvest(c *coflow, from clock, ns, slack float64) bool {
 	}
 	s.measure(c)
 	return false
+}
+
+// harvestFollowing is harvest for the flows that follow one pace, and end together.
+func (s *sim) harvestFollowing(c *coflow, ns, slack float64) {
+	d := c.demand
+	lasts := d.Lasts() * 1e9
+	if lasts > ns+slack && lasts-ns > imprecision*lasts {
+		c.sent += d.Follows() * ns / 1e9
+		return
+	}
+	for p, rate := range d.Rate {
+		if rate == 0 && !d.Ended(p) {
+			s.ended = append(s.ended, end{int32(p), min(lasts, ns)})
+			c.sent += d.Bits(p)
+		}
+	}
 }
 
 // end is a flow that ends so many ns after the moment before.
@@ -545,6 +578,9 @@ func (s *sim) register(at int) (*coflow, error) {
 		r.Bound = max(r.Bound, rate.TimeToSend(n))
 	}
 	c.demand = rates.NewDemand(demand, len(s.capacity))
+	if s.joint {
+		c.demand.Join()
+	}
 	c.sizes = newSizes(c.flows)
 	c.state = policies.CoflowState{ID: in.ID, Arrival: in.Arrival, Width: len(c.flows), Senders: len(senders), Receivers: len(receivers), Left: len(c.flows), Since: in.Arrival}
 	if s.needs&policies.Sizes != 0 {

@@ -246,7 +246,7 @@ func TestWhen(t *testing.T) {
 func TestView(t *testing.T) {
 	f, cs := tiny(t, "1 0 1 0 3 1:1.0 2:2.0 3:3.0")
 	views := map[policies.Knowledge][]policies.CoflowState{}
-	for _, needs := range []policies.Knowledge{0, policies.Sizes | policies.Flows, policies.NewFlows, policies.NewFlows | policies.PilotFlows} {
+	for _, needs := range []policies.Knowledge{policies.MostSent, policies.Sizes | policies.Flows | policies.MostSent, policies.NewFlows, policies.NewFlows | policies.PilotFlows} {
 		run(t, tracesim.Config{Fabric: f, Scheduler: script{needs, policies.When{Coflows: true, Flows: true}, func(v *policies.View, s *policies.Schedule) {
 			c := v.Coflows[0]
 			c.Links, c.Flows = append([]policies.LinkState(nil), c.Links...), append([]policies.FlowState(nil), c.Flows...)
@@ -264,7 +264,7 @@ func TestView(t *testing.T) {
 		Links: []policies.LinkState{{Link: up, Flows: 2, Pilots: 1, Begun: true}, {Link: down(2), Flows: 1, Pilots: 1}, {Link: down(3), Flows: 1}}}
 	third := policies.CoflowState{ID: 1, Width: 3, Senders: 1, Receivers: 3, Left: 1, Sent: 3 * mb, MostSent: 2 * mb, Finished: 2, Median: mb, Queue: 1, Since: 8 * ms, Pilots: 1, PilotSent: 2 * mb,
 		Links: []policies.LinkState{{Link: up, Flows: 1, Begun: true}, {Link: down(3), Flows: 1}}}
-	if d := cmp.Diff([]policies.CoflowState{second, third}, views[0][1:]); d != "" {
+	if d := cmp.Diff([]policies.CoflowState{second, third}, views[policies.MostSent][1:]); d != "" {
 		t.Errorf("without sizes (-want +got):\n%s", d)
 	}
 	third.Size, third.Largest, third.Remaining, third.Bound = 6*mb, 3*mb, 3*mb, 48*ms
@@ -272,7 +272,7 @@ func TestView(t *testing.T) {
 		third.Links[i].Remaining = 3 * mb
 	}
 	third.Flows = []policies.FlowState{{ID: 2, Src: 0, Dst: 7, Path: []topo.LinkID{up, down(3)}, Size: 3 * mb, Remaining: 3 * mb}}
-	if d := cmp.Diff(third, views[policies.Sizes|policies.Flows][2]); d != "" {
+	if d := cmp.Diff(third, views[policies.Sizes|policies.Flows|policies.MostSent][2]); d != "" {
 		t.Errorf("with sizes and flows (-want +got):\n%s", d)
 	}
 	for i, v := range views[policies.NewFlows] {
@@ -289,6 +289,9 @@ func TestView(t *testing.T) {
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("decision %d: the flows shown, all and then pilots (-want +got):\n%s", i, d)
 		}
+	}
+	if s := views[policies.NewFlows][2].MostSent; s != 0 {
+		t.Errorf("the longest flow shows as %v", s)
 	}
 	if s := views[policies.NewFlows][0].Flows[0].Size; s != 0 {
 		t.Errorf("the size %v of a new flow shows", s)

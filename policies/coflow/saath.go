@@ -47,7 +47,7 @@ func DefaultSaath() Saath {
 }
 
 // Needs is nothing.
-func (Saath) Needs() policies.Knowledge { return 0 }
+func (Saath) Needs() policies.Knowledge { return policies.MostSent }
 
 // When is every interval; between them, rates change where a coflow or a flow ends.
 func (a Saath) When() policies.When {

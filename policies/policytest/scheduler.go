@@ -137,7 +137,7 @@ func checkMoment(s policies.Scheduler, c, other *Cluster, renamed bool) (*polici
 // unmasked is a View like the one shown in which nothing is hidden, but that flows
 // which NewFlows and PilotFlows do not show are not there.
 func unmasked(c *Cluster, shown *policies.View) *policies.View {
-	v := c.View(policies.Sizes | policies.LinkLoad | policies.DiskUse | policies.Flows)
+	v := c.View(policies.Sizes | policies.LinkLoad | policies.DiskUse | policies.Flows | policies.MostSent)
 	declared := slices.ContainsFunc(shown.Coflows, func(x policies.CoflowState) bool { return len(x.Flows) > 0 })
 	for i := range v.Coflows {
 		if declared {

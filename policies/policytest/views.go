@@ -150,6 +150,9 @@ func Mask(v *policies.View, needs policies.Knowledge) *policies.View {
 		if needs&(policies.Flows|policies.NewFlows|policies.PilotFlows) == 0 {
 			c.Flows = nil
 		}
+		if needs&policies.MostSent == 0 {
+			c.MostSent = 0
+		}
 		if needs&policies.Sizes != 0 {
 			continue
 		}

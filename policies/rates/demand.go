@@ -24,11 +24,11 @@ type Flow struct {
 // keep it when others end.
 type Demand struct {
 	// Left is how many bits are still to be received, by place; 0 for a flow that has
-	// ended. The rules that need sizes read it. It is for reading: Advance and SetLeft
-	// lower it.
+	// ended. Of a demand that is Joint it is that over Scale. The rules that need
+	// sizes read it. It is for reading: Advance and SetLeft lower it.
 	Left []float64
-	// Rate is what the last Share gave each flow, in bit/s, by place. It is for
-	// reading.
+	// Rate is what the last Share gave each flow, in bit/s, by place; of a demand that
+	// is Joint, to the flows that Moving names. It is for reading.
 	Rate []float64
 
 	first workloads.FlowID   // of consecutive IDs
@@ -41,13 +41,19 @@ type Demand struct {
 	none   int32
 	paths  []topo.LinkID // the same for Path, once it was asked for
 
-	links  []int32   // that flows cross or crossed, in order
-	slot   []int32   // by link: its place in links, len(links) for others
-	count  []int32   // by slot: unfinished flows
-	pilots []int32   // by slot: unfinished pilots
-	bits   []float64 // by slot: what unfinished flows have left, once it was asked for
-	sized  bool      // bits are kept
-	states []policies.LinkState
+	links   []int32   // that flows cross or crossed, in order
+	slot    []int32   // by link: its place in links, len(links) for others
+	count   []int32   // by slot: unfinished flows
+	pilots  []int32   // by slot: unfinished pilots
+	bits    []float64 // by slot: what unfinished flows have left, once it was asked for
+	sized   bool      // bits are kept
+	states  []policies.LinkState
+	listed  bool    // states name the links, and count their flows, as it is now
+	filled  bool    // states say what is left
+	stateOf []int32 // by slot: where the link is in states, -1 for nowhere
+	slotOf  []int32 // parallel to states
+
+	joint // what MADD gives, where that is kept for all flows at once
 
 	lefts [others + pilots + 1]lefts // by parts
 
@@ -164,7 +170,8 @@ func (d *Demand) number() {
 	}
 	n := len(d.links) + 1
 	d.count, d.pilots, d.bits = make([]int32, n), make([]int32, n), make([]float64, n)
-	d.states = make([]policies.LinkState, 0, n)
+	d.states, d.listed = make([]policies.LinkState, 0, n), false
+	d.stateOf, d.slotOf = make([]int32, n), make([]int32, 0, n)
 	d.unlimited, d.piloting = 0, 0
 	for w, set := range d.live {
 		for ; set != 0; set &= set - 1 {
@@ -192,6 +199,9 @@ func (d *Demand) load(place int, n int32) {
 		if pilot {
 			d.pilots[s] += n
 		}
+		if l != d.none {
+			d.recount(s)
+		}
 	}
 }
 
@@ -199,18 +209,58 @@ func (d *Demand) load(place int, n int32) {
 func (d *Demand) begin(place int) {
 	d.sent[place/64] |= 1 << (place % 64)
 	for _, l := range d.path[place*d.stride : (place+1)*d.stride] {
-		d.begun[l] = true
+		if !d.begun[l] {
+			d.begun[l], d.listed = true, false
+		}
 	}
+}
+
+// begins notes that something is received of every flow that moves, or follows.
+func (d *Demand) begins() {
+	if !d.fresh {
+		return
+	}
+	d.fresh = false
+	begin := func(place int) {
+		if d.sent[place/64]>>(place%64)&1 == 0 {
+			d.begin(place)
+		}
+	}
+	if d.is && d.pace > 0 {
+		d.each(pilots|others, begin)
+		return
+	}
+	for _, i := range d.moving {
+		if d.Rate[i] > 0 {
+			begin(int(i))
+		}
+	}
+}
+
+// recount brings what Links says of the flows of a slot up to date.
+func (d *Demand) recount(slot int32) {
+	if !d.listed {
+		return
+	}
+	at := d.stateOf[slot]
+	if at < 0 || d.count[slot] == 0 {
+		d.listed = false
+		return
+	}
+	d.states[at].Flows, d.states[at].Pilots = int(d.count[slot]), int(d.pilots[slot])
 }
 
 // sum adds up what is left by slot.
 func (d *Demand) sum() {
 	clear(d.bits)
+	d.whole = 0
 	for i, left := range d.Left {
+		d.whole += left
 		for _, l := range d.path[i*d.stride : (i+1)*d.stride] {
 			d.bits[d.slot[l]] += left
 		}
 	}
+	d.summed()
 }
 
 // lefts is what unfinished flows of some parts have left, by slot, added up flow by
@@ -342,7 +392,9 @@ func (d *Demand) SetPath(place int, l []topo.LinkID) {
 	}
 	strange := false
 	for _, l := range d.fill(place, d.ID(place), l) {
-		d.begun[l] = d.begun[l] || d.sent[place/64]>>(place%64)&1 != 0
+		if d.sent[place/64]>>(place%64)&1 != 0 && !d.begun[l] {
+			d.begun[l], d.listed = true, false
+		}
 		strange = strange || l != d.none && int(d.slot[l]) == len(d.links)
 	}
 	if strange {
@@ -398,6 +450,7 @@ func (d *Demand) take(place int, bits float64) {
 	if !d.sized {
 		return
 	}
+	d.whole -= bits
 	for _, l := range d.path[place*d.stride : (place+1)*d.stride] {
 		d.bits[d.slot[l]] -= bits
 	}
@@ -423,6 +476,9 @@ func (d *Demand) MakePilot(place int) {
 	d.piloting++
 	for _, l := range d.path[place*d.stride : (place+1)*d.stride] {
 		d.pilots[d.slot[l]]++
+		if l != d.none {
+			d.recount(d.slot[l])
+		}
 	}
 }
 
@@ -458,6 +514,7 @@ func (d *Demand) SetLeft(place int, bits float64) {
 	if !(bits > 0) {
 		bits = 0
 	}
+	bits /= d.Scale()
 	if bits == d.Left[place] {
 		return
 	}
@@ -485,8 +542,11 @@ func (d *Demand) Soonest() float64 {
 	soonest := math.Inf(1)
 	for _, i := range d.moving {
 		if r := d.Rate[i]; r > 0 {
-			soonest = min(soonest, d.Left[i]/r)
+			soonest = min(soonest, d.Left[i]*d.Scale()/r)
 		}
+	}
+	if d.Following() > 0 {
+		soonest = min(soonest, d.Lasts())
 	}
 	return soonest
 }
@@ -494,16 +554,13 @@ func (d *Demand) Soonest() float64 {
 // Advance lets so many seconds pass: every moving flow's Left falls by its rate
 // times them, not below 0.
 func (d *Demand) Advance(seconds float64) {
-	if seconds <= 0 || len(d.moving) == 0 {
+	if seconds <= 0 || len(d.moving) == 0 && !(d.is && d.pace > 0) {
 		return
 	}
-	if d.fresh {
-		d.fresh = false
-		for _, i := range d.moving {
-			if d.sent[i/64]>>(i%64)&1 == 0 && d.Rate[i] > 0 {
-				d.begin(int(i))
-			}
-		}
+	d.begins()
+	if d.is {
+		d.follow(seconds)
+		return
 	}
 	d.changed()
 	for _, i := range d.moving {
@@ -525,18 +582,33 @@ func (d *Demand) Links(sizes bool) []policies.LinkState {
 		d.sized = true
 		d.sum()
 	}
-	d.states = d.states[:0]
-	for s, l := range d.links {
-		if d.count[s] == 0 {
-			continue
+	if !d.listed {
+		d.list()
+	}
+	if sizes || d.filled {
+		d.filled = sizes
+		for i := range d.states {
+			st := &d.states[i]
+			st.Remaining = 0
+			if sizes {
+				st.Remaining = wholeBytes(d.bits[d.slotOf[i]]*d.Scale(), st.Flows)
+			}
 		}
-		state := policies.LinkState{Link: topo.LinkID(l), Flows: int(d.count[s]), Pilots: int(d.pilots[s]), Begun: d.begun[l]}
-		if sizes {
-			state.Remaining = wholeBytes(d.bits[s], state.Flows)
-		}
-		d.states = append(d.states, state)
 	}
 	return d.states
+}
+
+// list finds the links that unfinished flows cross.
+func (d *Demand) list() {
+	d.states, d.slotOf, d.listed, d.filled = d.states[:0], d.slotOf[:0], true, false
+	for s, l := range d.links {
+		d.stateOf[s] = -1
+		if d.count[s] > 0 {
+			d.stateOf[s] = int32(len(d.states))
+			d.states = append(d.states, policies.LinkState{Link: topo.LinkID(l), Flows: int(d.count[s]), Pilots: int(d.pilots[s]), Begun: d.begun[l]})
+			d.slotOf = append(d.slotOf, int32(s))
+		}
+	}
 }
 
 // wholeBytes are bits in bytes, rounded up: at least one for every flow, as each of
@@ -599,10 +671,12 @@ func (d *Demand) stop() {
 		}
 	}
 	d.moving, d.unsorted, d.ended, d.fresh = d.moving[:0], false, false, true
+	d.pace = 0
 }
 
 // settle puts what moves in order.
 func (d *Demand) settle() {
+	d.lead()
 	if !d.unsorted {
 		return
 	}

@@ -133,11 +133,11 @@ func TestCountsStayTrue(t *testing.T) {
 			}
 			f := NewDemand(flows, len(in.capacity))
 			f.grid = nil
+			for _, i := range d.chosen { // their order is that of part Chosen
+				f.MakePilot(int(i))
+			}
 			for i, left := range d.Left {
 				f.SetLeft(i, left)
-				if d.Pilot(i) {
-					f.MakePilot(i)
-				}
 				if d.Ended(i) {
 					f.End(i)
 				}

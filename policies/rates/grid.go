@@ -253,7 +253,7 @@ func (s *Sharer) offer(st *policies.Step) {
 	}
 	s.lasting = all
 	links := len(s.capacity) - 1
-	if !all {
+	if !all && (st.Rule == policies.Whole || !s.crosses(st)) {
 		s.offers = roomy(s.offers, words(links))
 		s.eachLink(st, func(l int32) {
 			if s.offered(l, st.Rule == policies.Whole) {

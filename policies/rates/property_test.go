@@ -38,6 +38,7 @@ type instance struct {
 	coflows  [][]Flow
 	ended    [][]bool
 	pilots   [][]bool
+	later    map[*Flow]int // flows that became pilots after the others: their turn
 	sch      policies.Schedule
 }
 
@@ -131,7 +132,10 @@ func (in *instance) slow() *slow {
 			if in.ended[c][i] {
 				continue
 			}
-			sf := slowFlow{coflow: c, id: int(f.ID), left: 8 * float64(f.Size), pilot: in.pilots[c][i]}
+			sf := slowFlow{coflow: c, id: int(f.ID), left: 8 * float64(f.Size), pilot: in.pilots[c][i], turn: i}
+			if turn, ok := in.later[&flows[i]]; ok {
+				sf.turn = len(flows) + turn
+			}
 			for _, l := range f.Links {
 				sf.path = append(sf.path, int(l))
 			}
@@ -223,6 +227,7 @@ func TestSameAsSlowLater(t *testing.T) {
 	var grid, plain Sharer
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInstance(t, rules)
+		in.later = map[*Flow]int{}
 		with, without := in.demands(true), in.demands(false)
 		in.share(t, &grid, with)
 		in.share(t, &plain, without)
@@ -242,6 +247,9 @@ func TestSameAsSlowLater(t *testing.T) {
 					both[0].SetLeft(i, 8*float64(f.Size))
 					both[1].SetLeft(i, 8*float64(f.Size))
 				case 2:
+					if !in.pilots[c][i] {
+						in.later[f] = len(in.later)
+					}
 					in.pilots[c][i] = true
 					both[0].MakePilot(i)
 					both[1].MakePilot(i)

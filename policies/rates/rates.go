@@ -243,6 +243,17 @@ func (s *Sharer) steps(sch *policies.Schedule, ceilings bool) error {
 func (s *Sharer) bind(st *policies.Step, part float64) {
 	s.avail, s.whole = s.within, s.part
 	budget := s.budget(st)
+	if s.crosses(st) && st.Rule == policies.Greedy {
+		// Greedy does not look at whole.
+		free, avail, before := s.free[:len(budget)], s.avail[:len(budget)], s.before[:len(budget)]
+		for l, v := range budget {
+			if free[l] < v {
+				v = free[l]
+			}
+			avail[l], before[l] = v, v
+		}
+		return
+	}
 	s.eachLink(st, func(l int32) {
 		s.avail[l] = min(s.free[l], budget[l])
 		s.whole[l] = s.capacity[l] * part
@@ -253,6 +264,16 @@ func (s *Sharer) bind(st *policies.Step, part float64) {
 // unbind takes what the step took off what is left of its links and of its budget.
 func (s *Sharer) unbind(st *policies.Step) {
 	budget := s.budget(st)
+	if s.crosses(st) {
+		free, avail, before := s.free[:len(budget)], s.avail[:len(budget)], s.before[:len(budget)]
+		for l := range budget {
+			if used := before[l] - avail[l]; used != 0 {
+				free[l] -= used
+				budget[l] -= used
+			}
+		}
+		return
+	}
 	s.eachLink(st, func(l int32) {
 		used := s.before[l] - s.avail[l]
 		s.free[l] -= used
@@ -269,12 +290,8 @@ func (s *Sharer) budget(st *policies.Step) []float64 {
 // eachLink goes through the links that a step may take something of, and may come to
 // one again and again.
 func (s *Sharer) eachLink(st *policies.Step, f func(l int32)) {
-	links := 0
-	for _, c := range st.Coflows {
-		links += len(s.demands[c].links)
-	}
-	if all := len(s.capacity) - 1; st.Rule == policies.Explicit || links > all {
-		for l := range all {
+	if s.crosses(st) {
+		for l := range len(s.capacity) - 1 {
 			f(int32(l))
 		}
 		return
@@ -284,6 +301,17 @@ func (s *Sharer) eachLink(st *policies.Step, f func(l int32)) {
 			f(l)
 		}
 	}
+}
+
+// crosses tells whether a step is to be taken to cross all links.
+func (s *Sharer) crosses(st *policies.Step) bool {
+	all, links := len(s.capacity)-1, 0
+	for _, c := range st.Coflows {
+		if links += len(s.demands[c].links); links > all {
+			return true
+		}
+	}
+	return st.Rule == policies.Explicit
 }
 
 func (s *Sharer) step(st *policies.Step) error {
@@ -438,11 +466,14 @@ func (s *Sharer) equal(d *Demand, p parts) {
 }
 
 func (s *Sharer) madd(d *Demand, p parts, within float64) fate {
-	bits := d.left(p)
+	if d.is && p == pilots|others {
+		return s.pace(d, within)
+	}
+	bits, scale := d.left(p), d.Scale()
 	takes := 0.0 // seconds
 	for slot, l := range d.links {
 		if v := bits[slot]; v > 0 {
-			takes = max(takes, v/s.avail[l])
+			takes = max(takes, v*scale/s.avail[l])
 		}
 	}
 	switch {
@@ -453,12 +484,12 @@ func (s *Sharer) madd(d *Demand, p parts, within float64) fate {
 	}
 	takes = max(takes, within)
 	for slot, l := range d.links {
-		s.avail[l] = max(s.avail[l]-bits[slot]/takes, 0)
+		s.avail[l] = max(s.avail[l]-bits[slot]*scale/takes, 0)
 	}
 	to, left := d.reserve(d.serves(p)), d.Left
 	s.list = d.places(p, s.list)
 	for _, i := range s.list {
-		to.raise(i, left[i]/takes)
+		to.raise(i, left[i]*scale/takes)
 	}
 	d.raised(to)
 	return served

@@ -21,6 +21,7 @@ type slowFlow struct {
 	path       []int
 	left       float64
 	pilot      bool
+	turn       int // in which it became a pilot, of the coflow's
 	rate       float64
 }
 
@@ -76,7 +77,12 @@ func (s *slow) serves(st *policies.Step, c int) []*slowFlow {
 			fs = append(fs, f)
 		}
 	}
-	slices.SortFunc(fs, func(a, b *slowFlow) int { return a.id - b.id })
+	slices.SortFunc(fs, func(a, b *slowFlow) int {
+		if st.Part == policies.Chosen {
+			return a.turn - b.turn
+		}
+		return a.id - b.id
+	})
 	return fs
 }
 
