@@ -109,6 +109,7 @@ type Backend struct {
 	cpu      kernel.Processors
 	zero     time.Time
 	procs    int // as they were before
+	garbage  *garbage
 
 	work     *errgroup.Group // agents, pacer, sampler, probe
 	workCtx  context.Context
@@ -207,6 +208,7 @@ func (b *Backend) start(ctx context.Context) (err error) {
 	if err := b.startAgents(ctx); err != nil {
 		return err
 	}
+	b.garbage = holdGarbage(b.cfg.Settings.Garbage)
 	if b.cpu, err = kernel.ProcessorTimes(); err != nil {
 		return err
 	}
@@ -625,6 +627,8 @@ func (b *Backend) Close() error {
 		errs = append(errs, n.Close())
 	}
 	b.disks, b.ns = nil, nil
+	b.garbage.collect()
+	b.garbage = nil
 	if b.procs > 0 {
 		runtime.GOMAXPROCS(b.procs)
 		b.procs = 0

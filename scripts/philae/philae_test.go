@@ -20,20 +20,20 @@ var (
 
 const mb workloads.Megabytes = 1_000_000
 
-// generated is what coflows.txt was generated from: ports, coflows, span, bytes and the
-// shares of the four bins are about those of the first 100 coflows of the Facebook
-// trace. There one coflow has 82 % of the bytes; here a few share them.
+// generated is what coflows.txt was generated from: the four bins of coflow traces, narrow
+// and wide, of small flows and of large ones, with the flows of the Facebook trace but
+// for the widest coflows. A coflow has at most 144 flows, on 20 hosts up to 100.
 var generated = workloads.Synthetic{
-	Name: "coflows.txt", Ports: 150, Coflows: 100, Span: 470 * time.Second,
+	Name: "coflows.txt", Ports: 150, Coflows: 64, Span: 300 * time.Second,
 	Bins: []workloads.SyntheticBin{
-		{Share: 60, Mappers: [2]int{1, 4}, Reducers: [2]int{1, 4}, Flow: [2]workloads.Megabytes{1 * mb, 5 * mb}},
-		{Share: 16, Mappers: [2]int{1, 4}, Reducers: [2]int{1, 4}, Flow: [2]workloads.Megabytes{6 * mb, 200 * mb}},
-		{Share: 12, Mappers: [2]int{10, 140}, Reducers: [2]int{10, 120}, Flow: [2]workloads.Megabytes{1 * mb, 5 * mb}},
-		{Share: 12, Mappers: [2]int{20, 120}, Reducers: [2]int{20, 120}, Flow: [2]workloads.Megabytes{6 * mb, 40 * mb}},
+		{Share: 50, Mappers: [2]int{1, 3}, Reducers: [2]int{1, 2}, Flow: [2]workloads.Megabytes{1 * mb, 3 * mb}},
+		{Share: 16, Mappers: [2]int{3, 5}, Reducers: [2]int{3, 5}, Flow: [2]workloads.Megabytes{6 * mb, 48 * mb}},
+		{Share: 20, Mappers: [2]int{6, 10}, Reducers: [2]int{6, 10}, Flow: [2]workloads.Megabytes{1 * mb, 3 * mb}},
+		{Share: 14, Mappers: [2]int{6, 10}, Reducers: [2]int{6, 10}, Flow: [2]workloads.Megabytes{8 * mb, 32 * mb}},
 	},
 }
 
-const coflowsSeed = 1
+const coflowsSeed = 3
 
 func TestCoflowsAreGenerated(t *testing.T) {
 	trace, err := generated.Generate(coflowsSeed)
