@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -109,6 +110,8 @@ type Backend struct {
 	cpu      kernel.Processors
 	zero     time.Time
 	procs    int // as they were before
+	garbage  *garbage
+	nice     *int // as it was before, where it was changed
 
 	work     *errgroup.Group // agents, pacer, sampler, probe
 	workCtx  context.Context
@@ -207,6 +210,10 @@ func (b *Backend) start(ctx context.Context) (err error) {
 	if err := b.startAgents(ctx); err != nil {
 		return err
 	}
+	if err := b.comeFirst(); err != nil {
+		return err
+	}
+	b.garbage = holdGarbage(b.cfg.Settings.Garbage)
 	if b.cpu, err = kernel.ProcessorTimes(); err != nil {
 		return err
 	}
@@ -229,6 +236,24 @@ func (b *Backend) start(ctx context.Context) (err error) {
 	})
 	b.work.Go(func() error { b.sampler.probe(b.workCtx, cfg.Settings.Probe); return nil })
 	return nil
+}
+
+// comeFirst takes the priority that the settings state. Where the kernel does not
+// allow it, which it may in a container or a user namespace, the run says so.
+func (b *Backend) comeFirst() error {
+	nice := b.cfg.Settings.Nice
+	was, err := kernel.Nice()
+	if err != nil || nice >= was {
+		return err
+	}
+	b.nice = &was
+	switch err := kernel.SetNice(nice); {
+	case errors.Is(err, fs.ErrPermission):
+		b.notes = append(b.notes, fmt.Sprintf("%v: what other programs do delays this run more", err))
+		return nil
+	default:
+		return err
+	}
 }
 
 func (b *Backend) startAgents(ctx context.Context) error {
@@ -625,6 +650,14 @@ func (b *Backend) Close() error {
 		errs = append(errs, n.Close())
 	}
 	b.disks, b.ns = nil, nil
+	if b.nice != nil {
+		if err := kernel.SetNice(*b.nice); err != nil {
+			errs = append(errs, err)
+		}
+		b.nice = nil
+	}
+	b.garbage.collect()
+	b.garbage = nil
 	if b.procs > 0 {
 		runtime.GOMAXPROCS(b.procs)
 		b.procs = 0

@@ -18,6 +18,13 @@ type Settings struct {
 	// notices, up to 10 ms later, and with as many places as processors all others
 	// wait for that.
 	Procs int `json:"procs"`
+	// Garbage is how much memory a run may take before garbage is collected. Marking
+	// takes a quarter of Procs, on processors that are fewer: all others wait for it,
+	// for tens of milliseconds.
+	Garbage units.Bytes `json:"garbage"`
+	// Nice is how the program stands beside others for a processor during a run: -20,
+	// before all, to 19. One that was started with less keeps that.
+	Nice int `json:"nice"`
 	// Setup is how many connections are set up at once, and SetupTime how long one
 	// counts at most, as when its first packet waits in a queue: see setup. More at
 	// once begin a wide coflow sooner, and tell of what has arrived meanwhile later.
@@ -84,7 +91,7 @@ func DefaultSettings(f *topo.Fabric) Settings {
 	queue += fastest.BytesIn(4 * (host + uplink)) // what is on its way in a round trip of four links and back
 	buffer := 2*queue + 64*units.KiB
 	return Settings{
-		Procs: max(16, 2*runtime.NumCPU()), Setup: max(1, runtime.NumCPU()/2), SetupTime: 500 * time.Microsecond, Quantum: 5 * time.Millisecond, SendBuffer: buffer, ReceiveBuffer: 2 * buffer, NotSent: 16 * units.KiB, BlockBuffer: 2*queue + 1*units.MiB,
+		Procs: max(16, 2*runtime.NumCPU()), Garbage: 1 * units.GiB, Nice: -10, Setup: max(1, runtime.NumCPU()/2), SetupTime: 500 * time.Microsecond, Quantum: 5 * time.Millisecond, SendBuffer: buffer, ReceiveBuffer: 2 * buffer, NotSent: 16 * units.KiB, BlockBuffer: 2*queue + 1*units.MiB,
 		PeerTimeout: hosts.DefaultPeerTimeout,
 		Jitter:      slowest.TimeToSend(f.Shape().MTU + plan.EthernetHeader),
 		Sample:      200 * time.Millisecond, Interval: 8 * time.Millisecond, Spell: 12, Watch: 8, Probe: 10 * time.Millisecond,
