@@ -175,6 +175,9 @@ func (f *flow) receive(n units.Bytes) {
 	c.mostSent = max(c.mostSent, n)
 	c.remaining -= before - f.remaining()
 	c.demand.SetLeft(f.place, 8*float64(f.remaining()))
+	if n > 0 {
+		c.demand.Begin(f.place) // also where all of it was received, and it still counts as one byte
+	}
 }
 
 func (e *Engine) transferFinished(id workloads.FlowID) error {

@@ -205,7 +205,14 @@ func (d *Demand) load(place int, n int32) {
 	}
 }
 
-// begin notes that something was received of a flow.
+// Begin notes that something was received of a flow, which SetLeft and Advance do
+// themselves where it has less left than before.
+func (d *Demand) Begin(place int) {
+	if !d.Ended(place) && d.sent[place/64]>>(place%64)&1 == 0 {
+		d.begin(place)
+	}
+}
+
 func (d *Demand) begin(place int) {
 	d.sent[place/64] |= 1 << (place % 64)
 	for _, l := range d.path[place*d.stride : (place+1)*d.stride] {
