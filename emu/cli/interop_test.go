@@ -178,7 +178,7 @@ func TestRunAgreesWithOtherTools(t *testing.T) {
 	if err != nil || len(dirs) != 2 {
 		t.Fatalf("captures in %v, %v", dirs, err)
 	}
-	again, compared, named := int64(0), 0, 0
+	again, compared, named, fins := int64(0), 0, 0, 0
 	for _, dir := range dirs {
 		files, err := filepath.Glob(filepath.Join(dir, "*.pcapng"))
 		if err != nil || len(files) != 6 {
@@ -199,9 +199,12 @@ func TestRunAgreesWithOtherTools(t *testing.T) {
 					continue
 				}
 				ends := [2]string{fmt.Sprintf("%s:%d", r.Source, r.SourcePort), fmt.Sprintf("%s:%d", r.Destination, r.DestinationPort)}
+				// tcptrace counts the FIN of a last segment that is sent again as a byte.
+				fin := theirs[k].DataFINAgain
+				fins += fin[0] + fin[1]
 				got := [2]traced{
-					{packets: int64(r.PacketsAB), dataPackets: int64(theirs[k].Data[0]), dataBytes: r.PayloadAB, unique: r.PayloadAB - r.ResentBytesAB, againPackets: int64(r.RetransmissionsAB), againBytes: r.ResentBytesAB},
-					{packets: int64(r.PacketsBA), dataPackets: int64(theirs[k].Data[1]), dataBytes: r.PayloadBA, unique: r.PayloadBA - r.ResentBytesBA, againPackets: int64(r.RetransmissionsBA), againBytes: r.ResentBytesBA},
+					{packets: int64(r.PacketsAB), dataPackets: int64(theirs[k].Data[0]), dataBytes: r.PayloadAB, unique: r.PayloadAB - r.ResentBytesAB, againPackets: int64(r.RetransmissionsAB), againBytes: r.ResentBytesAB + int64(fin[0])},
+					{packets: int64(r.PacketsBA), dataPackets: int64(theirs[k].Data[1]), dataBytes: r.PayloadBA, unique: r.PayloadBA - r.ResentBytesBA, againPackets: int64(r.RetransmissionsBA), againBytes: r.ResentBytesBA + int64(fin[1])},
 				}
 				if diff := cmp.Diff(traces[ends], got, cmp.AllowUnexported(traced{})); diff != "" {
 					t.Errorf("%s %s %v (-tcptrace +ours):\n%s", path, r.Transfer, ends, diff)
@@ -236,7 +239,7 @@ func TestRunAgreesWithOtherTools(t *testing.T) {
 	if again == 0 || compared < 20 || named < 20 {
 		t.Errorf("%d bytes were sent again, %d connections compared, %d named: the run tests nothing", again, compared, named)
 	}
-	t.Logf("%d connections, %d bytes sent again", compared, again)
+	t.Logf("%d connections, %d bytes and %d FINs sent again", compared, again, fins)
 }
 
 // inHost starts a program in a host's namespace of testbed lab, and kills it with the

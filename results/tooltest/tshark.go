@@ -38,6 +38,7 @@ type Stream struct {
 	// Retransmissions are packets with tcp.analysis.retransmission, OutOfOrder those
 	// with tcp.analysis.out_of_order, ZeroWindows those with tcp.analysis.zero_window.
 	Retransmissions, OutOfOrder, ZeroWindows [2]int
+	DataFINAgain                             [2]int // packets with payload and FIN after a packet with FIN
 	SYN, FIN, RST                            [2]int
 	RTT                                      int64 // tcp.analysis.initial_rtt, ns; 0 for none
 }
@@ -119,6 +120,9 @@ func Streams(t testing.TB, path string) []Stream {
 			s.LastData[d] = stamp
 		}
 		flags := number("tcp.flags")
+		if flags&1 != 0 && s.FIN[d] > 0 && number("tcp.len") > 0 {
+			s.DataFINAgain[d]++
+		}
 		for _, c := range []struct {
 			n  *[2]int
 			is bool
