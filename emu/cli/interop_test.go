@@ -86,7 +86,7 @@ func (p place) agree(t *testing.T, path string) (map[streamKey]conversations.Row
 			Retransmissions: [2]int{r.RetransmissionsAB + r.OutOfOrderAB, r.RetransmissionsBA + r.OutOfOrderBA}, ZeroWindows: [2]int{r.ZeroWindowsAB, r.ZeroWindowsBA},
 			SYN: [2]int{r.SYNAB, r.SYNBA}, FIN: [2]int{r.FINAB, r.FINBA}, RST: [2]int{r.RSTAB, r.RSTBA}, RTT: r.Handshake}
 		s.Retransmissions, s.OutOfOrder = [2]int{again(0), again(1)}, [2]int{}
-		s.Data, s.FirstData, s.LastData = [2]int{}, [2]int64{}, [2]int64{}
+		s.Data, s.DataFINAgain, s.FirstData, s.LastData = [2]int{}, [2]int{}, [2]int64{}, [2]int64{}
 		if diff := cmp.Diff(s, got); diff != "" {
 			t.Errorf("%s: %s stream %d (-tshark +ours):\n%s", path, s.Protocol, s.Number, diff)
 		}
