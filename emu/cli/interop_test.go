@@ -86,7 +86,7 @@ func (p place) agree(t *testing.T, path string) (map[streamKey]conversations.Row
 			Retransmissions: [2]int{r.RetransmissionsAB + r.OutOfOrderAB, r.RetransmissionsBA + r.OutOfOrderBA}, ZeroWindows: [2]int{r.ZeroWindowsAB, r.ZeroWindowsBA},
 			SYN: [2]int{r.SYNAB, r.SYNBA}, FIN: [2]int{r.FINAB, r.FINBA}, RST: [2]int{r.RSTAB, r.RSTBA}, RTT: r.Handshake}
 		s.Retransmissions, s.OutOfOrder = [2]int{again(0), again(1)}, [2]int{}
-		s.Data, s.DataFINAgain, s.FirstData, s.LastData = [2]int{}, [2]int{}, [2]int64{}, [2]int64{}
+		s.Data, s.FINAgain, s.LoneFINAgain, s.FirstData, s.LastData = [2]int{}, [2]int{}, [2]int{}, [2]int64{}, [2]int64{}
 		if diff := cmp.Diff(s, got); diff != "" {
 			t.Errorf("%s: %s stream %d (-tshark +ours):\n%s", path, s.Protocol, s.Number, diff)
 		}
@@ -199,12 +199,12 @@ func TestRunAgreesWithOtherTools(t *testing.T) {
 					continue
 				}
 				ends := [2]string{fmt.Sprintf("%s:%d", r.Source, r.SourcePort), fmt.Sprintf("%s:%d", r.Destination, r.DestinationPort)}
-				// tcptrace counts the FIN of a last segment that is sent again as a byte.
-				fin := theirs[k].DataFINAgain
+				// To tcptrace a FIN that is sent again is a byte, and alone a packet of data.
+				fin, lone := theirs[k].FINAgain, theirs[k].LoneFINAgain
 				fins += fin[0] + fin[1]
 				got := [2]traced{
-					{packets: int64(r.PacketsAB), dataPackets: int64(theirs[k].Data[0]), dataBytes: r.PayloadAB, unique: r.PayloadAB - r.ResentBytesAB, againPackets: int64(r.RetransmissionsAB), againBytes: r.ResentBytesAB + int64(fin[0])},
-					{packets: int64(r.PacketsBA), dataPackets: int64(theirs[k].Data[1]), dataBytes: r.PayloadBA, unique: r.PayloadBA - r.ResentBytesBA, againPackets: int64(r.RetransmissionsBA), againBytes: r.ResentBytesBA + int64(fin[1])},
+					{packets: int64(r.PacketsAB), dataPackets: int64(theirs[k].Data[0]), dataBytes: r.PayloadAB, unique: r.PayloadAB - r.ResentBytesAB, againPackets: int64(r.RetransmissionsAB + lone[0]), againBytes: r.ResentBytesAB + int64(fin[0])},
+					{packets: int64(r.PacketsBA), dataPackets: int64(theirs[k].Data[1]), dataBytes: r.PayloadBA, unique: r.PayloadBA - r.ResentBytesBA, againPackets: int64(r.RetransmissionsBA + lone[1]), againBytes: r.ResentBytesBA + int64(fin[1])},
 				}
 				if diff := cmp.Diff(traces[ends], got, cmp.AllowUnexported(traced{})); diff != "" {
 					t.Errorf("%s %s %v (-tcptrace +ours):\n%s", path, r.Transfer, ends, diff)

@@ -49,7 +49,7 @@ func agree(t testing.TB, path string, handshakes bool) *Capture {
 		for d := range w.OutOfOrder {
 			w.Retransmissions[d] += w.OutOfOrder[d]
 		}
-		w.OutOfOrder, w.Data, w.DataFINAgain, w.FirstData, w.LastData = [2]int{}, [2]int{}, [2]int{}, [2]int64{}, [2]int64{}
+		w.OutOfOrder, w.Data, w.FINAgain, w.LoneFINAgain, w.FirstData, w.LastData = [2]int{}, [2]int{}, [2]int{}, [2]int{}, [2]int64{}, [2]int64{}
 		if !handshakes && i < len(got) {
 			w.RTT = got[i].RTT
 		}

@@ -38,7 +38,9 @@ type Stream struct {
 	// Retransmissions are packets with tcp.analysis.retransmission, OutOfOrder those
 	// with tcp.analysis.out_of_order, ZeroWindows those with tcp.analysis.zero_window.
 	Retransmissions, OutOfOrder, ZeroWindows [2]int
-	DataFINAgain                             [2]int // packets with payload and FIN after a packet with FIN
+	// FINAgain are packets with FIN after one with FIN, LoneFINAgain those of them
+	// without payload.
+	FINAgain, LoneFINAgain [2]int
 	SYN, FIN, RST                            [2]int
 	RTT                                      int64 // tcp.analysis.initial_rtt, ns; 0 for none
 }
@@ -120,8 +122,11 @@ func Streams(t testing.TB, path string) []Stream {
 			s.LastData[d] = stamp
 		}
 		flags := number("tcp.flags")
-		if flags&1 != 0 && s.FIN[d] > 0 && number("tcp.len") > 0 {
-			s.DataFINAgain[d]++
+		if flags&1 != 0 && s.FIN[d] > 0 {
+			s.FINAgain[d]++
+			if number("tcp.len") == 0 {
+				s.LoneFINAgain[d]++
+			}
 		}
 		for _, c := range []struct {
 			n  *[2]int
