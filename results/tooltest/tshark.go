@@ -41,8 +41,8 @@ type Stream struct {
 	// FINAgain are packets with FIN after one with FIN, LoneFINAgain those of them
 	// without payload.
 	FINAgain, LoneFINAgain [2]int
-	SYN, FIN, RST                            [2]int
-	RTT                                      int64 // tcp.analysis.initial_rtt, ns; 0 for none
+	SYN, FIN, RST          [2]int
+	RTT                    int64 // tcp.analysis.initial_rtt, ns; 0 for none
 }
 
 // Streams has tshark take a capture apart. Fragments of IP packets and packets that
