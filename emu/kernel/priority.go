@@ -9,21 +9,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Nice is how this process stands beside others for a processor: -20, before all,
-// to 19. It is that of the main thread.
-func Nice() (int, error) {
-	n, err := niceOf(os.Getpid())
-	if err != nil {
-		return 0, fmt.Errorf("priority of this process: %w", err)
-	}
-	return n, nil
+// Priority is how this process stands beside others for a processor (sched(7)).
+type Priority struct {
+	// RealTime is the priority by SCHED_RR, 1 to 99: a thread that can run takes the
+	// place of any without one at once, whoever's turn it is. 0 is none: threads take
+	// turns with all others then, by Nice.
+	RealTime int
+	Nice     int // -20, before all, to 19
 }
 
-// SetNice changes it for all threads, those that are to come included. What is
-// below what it was needs root, or CAP_SYS_NICE.
-func SetNice(nice int) error {
-	if nice < -20 || nice > 19 {
-		return fmt.Errorf("set priority: nice %d: want -20 to 19", nice)
+func (p Priority) String() string {
+	if p.RealTime > 0 {
+		return fmt.Sprintf("real-time priority %d", p.RealTime)
+	}
+	return fmt.Sprintf("nice %d", p.Nice)
+}
+
+// CurrentPriority is that of the main thread.
+func CurrentPriority() (Priority, error) {
+	p, err := priorityOf(os.Getpid())
+	if err != nil {
+		return Priority{}, fmt.Errorf("priority of this process: %w", err)
+	}
+	return p, nil
+}
+
+// SetPriority changes it for all threads, those that are to come included. What comes
+// before others more than it did needs root, or CAP_SYS_NICE. After an error some
+// threads may have it and others not: set what was.
+func SetPriority(p Priority) error {
+	if p.Nice < -20 || p.Nice > 19 || p.RealTime < 0 || p.RealTime > 99 {
+		return fmt.Errorf("set priority: nice %d, real-time %d: want -20 to 19, and 1 to 99 or 0 for none", p.Nice, p.RealTime)
+	}
+	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: int32(p.Nice)}
+	if p.RealTime > 0 {
+		attr = unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: uint32(p.RealTime)}
+		p.Nice = 0 // has no meaning, and is not kept
 	}
 	// A thread has the priority of the one that began it: after a look that found
 	// none with another there will be none.
@@ -38,20 +59,26 @@ func SetNice(nice int) error {
 			if err != nil {
 				return fmt.Errorf("set priority: thread %q: %w", t.Name(), err)
 			}
-			now, err := niceOf(id)
-			if err == nil && now != nice {
+			now, err := priorityOf(id)
+			if err == nil && now != p {
 				found = true
-				err = unix.Setpriority(unix.PRIO_PROCESS, id, nice)
+				err = unix.SchedSetAttr(id, &attr, 0)
 			}
 			if err != nil && !errors.Is(err, unix.ESRCH) { // it has ended
-				return fmt.Errorf("set priority to nice %d: %w%s", nice, err, privilege(err))
+				return fmt.Errorf("set %v: %w%s", p, err, privilege(err))
 			}
 		}
 	}
 	return nil
 }
 
-func niceOf(thread int) (int, error) {
-	n, err := unix.Getpriority(unix.PRIO_PROCESS, thread)
-	return 20 - n, err // the kernel's answer is never negative
+func priorityOf(thread int) (Priority, error) {
+	a, err := unix.SchedGetAttr(thread, 0)
+	if err != nil {
+		return Priority{}, err
+	}
+	if a.Policy == unix.SCHED_RR || a.Policy == unix.SCHED_FIFO {
+		return Priority{RealTime: int(a.Priority)}, nil
+	}
+	return Priority{Nice: int(a.Nice)}, nil
 }

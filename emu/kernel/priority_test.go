@@ -2,16 +2,21 @@ package kernel
 
 import (
 	"os"
+	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"testbed/emu/kernel/netnstest"
 )
 
-// niceness is that of all threads of this process.
-func niceness(t *testing.T) map[string]string {
+// priorities are those of all threads of this process, as /proc shows them.
+func priorities(t *testing.T) map[string]string {
 	t.Helper()
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil {
@@ -23,21 +28,27 @@ func niceness(t *testing.T) map[string]string {
 		if err != nil {
 			continue // it has ended
 		}
-		// After the name, in parentheses, nice is the seventeenth (proc(5)).
+		// After the name, in parentheses, priority and nice are the sixteenth and
+		// seventeenth, real-time priority and policy the 38th and 39th (proc(5)).
 		_, rest, _ := strings.Cut(string(stat), ") ")
-		out[thread.Name()] = strings.Fields(rest)[16]
+		f := strings.Fields(rest)
+		out[thread.Name()] = "nice " + f[16]
+		if f[38] != "0" {
+			out[thread.Name()] = "policy " + f[38] + " priority " + f[37]
+		}
 	}
 	return out
 }
 
 // All threads get the priority, also those that begin later, and get back what
 // they had.
-func TestSetNice(t *testing.T) {
+func TestSetPriority(t *testing.T) {
 	netnstest.Require(t) // who may make namespaces may raise priorities
-	was, err := Nice()
+	was, err := CurrentPriority()
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer SetPriority(was)
 	// A few threads that are there already.
 	hold := make(chan struct{})
 	start := func(n int) {
@@ -53,27 +64,95 @@ func TestSetNice(t *testing.T) {
 	}
 	defer close(hold)
 	start(4)
-	for _, nice := range []int{-7, was} {
-		if err := SetNice(nice); err != nil {
+	nice := "nice " + strconv.Itoa(was.Nice)
+	for _, c := range []struct {
+		p    Priority
+		want string
+	}{{Priority{Nice: -7}, "nice -7"}, {Priority{RealTime: 3}, "policy 2 priority 3"}, {Priority{RealTime: 1}, "policy 2 priority 1"}, {was, nice}} {
+		if err := SetPriority(c.p); err != nil {
 			t.Fatal(err)
 		}
 		start(4)
-		threads := niceness(t)
+		threads := priorities(t)
 		if len(threads) < 5 {
 			t.Errorf("%d threads, want those that were started", len(threads))
 		}
 		for id, got := range threads {
-			if got != strconv.Itoa(nice) {
-				t.Errorf("thread %s has nice %s, want %d", id, got, nice)
+			if got != c.want {
+				t.Errorf("thread %s has %s, want %s", id, got, c.want)
 			}
 		}
-		if got, err := Nice(); err != nil || got != nice {
-			t.Errorf("Nice() = %d, %v, want %d", got, err, nice)
+		if got, err := CurrentPriority(); err != nil || got != c.p {
+			t.Errorf("CurrentPriority() = %v, %v, want %v", got, err, c.p)
 		}
 	}
-	for _, bad := range []int{-21, 20} {
-		if err := SetNice(bad); err == nil || !strings.Contains(err.Error(), "want -20 to 19") {
-			t.Errorf("SetNice(%d) = %v, want what may be said", bad, err)
+	for _, bad := range []Priority{{Nice: -21}, {Nice: 20}, {RealTime: -1}, {RealTime: 100}} {
+		if err := SetPriority(bad); err == nil || !strings.Contains(err.Error(), "want -20 to 19, and 1 to 99") {
+			t.Errorf("SetPriority(%+v) = %v, want what may be said", bad, err)
 		}
 	}
+}
+
+// A thread with a real-time priority takes the place of one that has a processor, at
+// once; without, it waits until that one's turn is over. Both share one processor with
+// a thread of another process that never rests.
+func TestRealTimeComesFirst(t *testing.T) {
+	netnstest.Require(t)
+	was, err := CurrentPriority()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer SetPriority(was)
+	busy := exec.Command("sh", "-c", "while :; do :; done")
+	if err := busy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		busy.Process.Kill()
+		busy.Wait()
+	}()
+	var one unix.CPUSet
+	one.Set(0)
+	if err := unix.SchedSetaffinity(busy.Process.Pid, &one); err != nil {
+		t.Fatal(err)
+	}
+	netnstest.Timing(t, func(t *testing.T) bool {
+		rt, fair := lateBy(t, &one, Priority{RealTime: 1}), lateBy(t, &one, Priority{Nice: was.Nice})
+		t.Logf("three quarters of the sleeps ended up to %v late with a real-time priority, %v without", rt, fair)
+		return rt*4 <= fair
+	})
+}
+
+// lateBy is how late three quarters of the sleeps of a thread on these processors end
+// at most, which works for as long as it sleeps.
+func lateBy(t *testing.T, on *unix.CPUSet, p Priority) time.Duration {
+	if err := SetPriority(p); err != nil {
+		t.Fatal(err)
+	}
+	late := make([]time.Duration, 200)
+	failed := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with its processors
+		failed <- func() error {
+			if err := unix.SchedSetaffinity(0, on); err != nil {
+				return err
+			}
+			for i := range late {
+				begin := time.Now()
+				pause := unix.NsecToTimespec(int64(time.Millisecond))
+				if err := unix.Nanosleep(&pause, nil); err != nil && err != unix.EINTR {
+					return err
+				}
+				late[i] = time.Since(begin) - time.Millisecond
+				for time.Since(begin) < 2*time.Millisecond { // work
+				}
+			}
+			return nil
+		}()
+	}()
+	if err := <-failed; err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(late)
+	return late[len(late)*3/4]
 }

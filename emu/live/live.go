@@ -111,7 +111,7 @@ type Backend struct {
 	zero     time.Time
 	procs    int // as they were before
 	garbage  *garbage
-	nice     *int // as it was before, where it was changed
+	priority *kernel.Priority // as it was before, where it was changed
 
 	work     *errgroup.Group // agents, pacer, sampler, probe
 	workCtx  context.Context
@@ -238,22 +238,28 @@ func (b *Backend) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// comeFirst takes the priority that the settings state. Where the kernel does not
-// allow it, which it may in a container or a user namespace, the run says so.
+// comeFirst takes the priority that the settings state, and the next best where the
+// kernel does not allow it, as in a container or a user namespace. The run says so then.
 func (b *Backend) comeFirst() error {
-	nice := b.cfg.Settings.Nice
-	was, err := kernel.Nice()
-	if err != nil || nice >= was {
+	was, err := kernel.CurrentPriority()
+	if err != nil {
 		return err
 	}
-	b.nice = &was
-	switch err := kernel.SetNice(nice); {
-	case errors.Is(err, fs.ErrPermission):
+	for _, p := range []kernel.Priority{{RealTime: b.cfg.Settings.RealTime}, {Nice: b.cfg.Settings.Nice}} {
+		if p.RealTime < was.RealTime || p.RealTime == was.RealTime && p.Nice >= was.Nice {
+			continue
+		}
+		b.priority = &was
+		err := kernel.SetPriority(p)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, fs.ErrPermission) {
+			return err
+		}
 		b.notes = append(b.notes, fmt.Sprintf("%v: what other programs do delays this run more", err))
-		return nil
-	default:
-		return err
 	}
+	return nil
 }
 
 func (b *Backend) startAgents(ctx context.Context) error {
@@ -650,11 +656,11 @@ func (b *Backend) Close() error {
 		errs = append(errs, n.Close())
 	}
 	b.disks, b.ns = nil, nil
-	if b.nice != nil {
-		if err := kernel.SetNice(*b.nice); err != nil {
+	if b.priority != nil {
+		if err := kernel.SetPriority(*b.priority); err != nil {
 			errs = append(errs, err)
 		}
-		b.nice = nil
+		b.priority = nil
 	}
 	b.garbage.collect()
 	b.garbage = nil

@@ -22,9 +22,14 @@ type Settings struct {
 	// takes a quarter of Procs, on processors that are fewer: all others wait for it,
 	// for tens of milliseconds.
 	Garbage units.Bytes `json:"garbage"`
-	// Nice is how the program stands beside others for a processor during a run: -20,
-	// before all, to 19. One that was started with less keeps that.
-	Nice int `json:"nice"`
+	// RealTime is the program's real-time priority during a run (sched(7)), 1 to 99:
+	// the kernel lets any other program that has a processor end its turn first, some
+	// milliseconds, even where it is idle at another. The program sleeps for most of a
+	// run; were it not to, the kernel keeps a part of each processor for others.
+	// 0 is none, and where it is not allowed, Nice is how the program stands beside
+	// others: -20, before all, to 19. One that was started with more keeps that.
+	RealTime int `json:"real_time"`
+	Nice     int `json:"nice"`
 	// Setup is how many connections are set up at once, and SetupTime how long one
 	// counts at most, as when its first packet waits in a queue: see setup. More at
 	// once begin a wide coflow sooner, and tell of what has arrived meanwhile later.
@@ -91,7 +96,7 @@ func DefaultSettings(f *topo.Fabric) Settings {
 	queue += fastest.BytesIn(4 * (host + uplink)) // what is on its way in a round trip of four links and back
 	buffer := 2*queue + 64*units.KiB
 	return Settings{
-		Procs: max(16, 2*runtime.NumCPU()), Garbage: 1 * units.GiB, Nice: -10, Setup: max(1, runtime.NumCPU()/2), SetupTime: 500 * time.Microsecond, Quantum: 5 * time.Millisecond, SendBuffer: buffer, ReceiveBuffer: 2 * buffer, NotSent: 16 * units.KiB, BlockBuffer: 2*queue + 1*units.MiB,
+		Procs: max(16, 2*runtime.NumCPU()), Garbage: 1 * units.GiB, RealTime: 1, Nice: -10, Setup: max(1, runtime.NumCPU()/2), SetupTime: 500 * time.Microsecond, Quantum: 5 * time.Millisecond, SendBuffer: buffer, ReceiveBuffer: 2 * buffer, NotSent: 16 * units.KiB, BlockBuffer: 2*queue + 1*units.MiB,
 		PeerTimeout: hosts.DefaultPeerTimeout,
 		Jitter:      slowest.TimeToSend(f.Shape().MTU + plan.EthernetHeader),
 		Sample:      200 * time.Millisecond, Interval: 8 * time.Millisecond, Spell: 12, Watch: 8, Probe: 10 * time.Millisecond,
