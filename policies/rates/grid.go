@@ -244,17 +244,14 @@ func meet(a, b []uint64) bool {
 
 // offer finds the links at which a flow may begin or end to get something by Greedy,
 // Whole or Even: those with something left, or for Whole those left whole. It may name
-// too many later on, when they have been taken, but not too few. What it says of links
-// that no coflow of the step crosses means nothing if the step has a budget.
+// too many, when they have been taken or of a budget nothing is left, but not too few.
+// What it says of links that no coflow of the step crosses means nothing if the step
+// has a budget.
 func (s *Sharer) offer(st *policies.Step) {
-	all := st.Rule != policies.Whole && st.Budget == 0
-	if all && s.lasting {
-		return
-	}
-	s.lasting = all
 	links := len(s.capacity) - 1
-	if !all && (st.Rule == policies.Whole || !s.crosses(st)) {
-		s.offers = roomy(s.offers, words(links))
+	if st.Rule == policies.Whole || st.Budget > 0 && !s.lazy {
+		s.own = roomy(s.own, words(links))
+		s.offers = s.own
 		s.eachLink(st, func(l int32) {
 			if s.offered(l, st.Rule == policies.Whole) {
 				set(s.offers, l)
@@ -264,12 +261,20 @@ func (s *Sharer) offer(st *policies.Step) {
 		})
 		return
 	}
-	s.offers = sized(s.offers, words(links))
-	floor := s.floor[:links]
-	for l, avail := range s.avail[:links] {
-		if avail > floor[l] {
-			s.offers[l/64] |= 1 << (l % 64)
+	if !s.lasting {
+		s.lasting = true
+		clear(s.idle)
+		floor := s.floor[:links]
+		for l, free := range s.free[:links] {
+			if free > floor[l] {
+				s.idle[l/64] |= 1 << (l % 64)
+			}
 		}
+	}
+	s.offers = s.idle
+	if s.lazy {
+		s.own = append(s.own[:0], s.idle...)
+		s.offers = s.own
 	}
 }
 
@@ -279,7 +284,7 @@ func (s *Sharer) offered(l int32, whole bool) bool {
 
 // pick is rules Greedy and Whole for a demand with a grid: the same as going through
 // its flows one by one.
-func (s *Sharer) pick(d *Demand, p parts, whole bool) {
+func (s *Sharer) pick(d *Demand, p parts, st *policies.Step) {
 	g := d.grid
 	if !meet(g.senders, s.offers) || !meet(g.receivers, s.offers) {
 		return
@@ -289,19 +294,73 @@ func (s *Sharer) pick(d *Demand, p parts, whole bool) {
 	left := 0
 	for w, links := range g.receivers {
 		for b := links & s.offers[w]; b != 0; b &= b - 1 {
-			set(cols, g.colOf[d.slot[w*64+bits.TrailingZeros64(b)]])
+			l := int32(w*64 + bits.TrailingZeros64(b))
+			if s.lazy {
+				s.bindLink(st, l)
+			}
+			if s.avail[l] <= s.floor[l] {
+				unset(s.offers, l)
+				continue
+			}
+			set(cols, g.colOf[d.slot[l]])
 			left++
 		}
 	}
+	whole := st.Rule == policies.Whole
 	for w, links := range g.senders {
 		for b := links & s.offers[w]; b != 0; b &= b - 1 {
-			from := int32(w*64 + bits.TrailingZeros64(b))
-			left -= s.pickRow(d, from, p, whole)
 			if left == 0 {
 				return
 			}
+			from := int32(w*64 + bits.TrailingZeros64(b))
+			if s.lazy {
+				s.bindLink(st, from)
+			}
+			if s.avail[from] <= s.floor[from] {
+				unset(s.offers, from)
+				continue
+			}
+			if whole || g.core {
+				left -= s.pickRow(d, from, p, whole)
+			} else {
+				left -= s.pickPair(d, from, p)
+			}
 		}
 	}
+}
+
+// pickPair is pickRow of rule Greedy for flows that cross no links but their first and
+// their last.
+func (s *Sharer) pickPair(d *Demand, from int32, p parts) (gone int) {
+	g, avail, floor := d.grid, s.avail, s.floor
+	row := int(g.rowOf[d.slot[from]]) * g.width
+	free, least := avail[from], floor[from]
+	for w, cols := range s.cols {
+		for b := g.of(row+w, p) & cols; b != 0; b &= b - 1 {
+			bit := bits.TrailingZeros64(b)
+			to := g.cols[w*64+bit]
+			have := avail[to]
+			rate := free
+			if have < rate {
+				rate = have
+			}
+			d.add(g.place(row+w, bit), rate)
+			free -= rate
+			have -= rate
+			avail[to] = have
+			if have <= floor[to] {
+				s.withdraw(w, bit, to)
+				gone++
+			}
+			if free <= least {
+				avail[from] = free
+				unset(s.offers, from)
+				return gone
+			}
+		}
+	}
+	avail[from] = free
+	return gone
 }
 
 // pickRow is pick for the flows of one sender. It says how many receivers are no
@@ -322,25 +381,18 @@ func (s *Sharer) pickRow(d *Demand, from int32, p parts, whole bool) (gone int) 
 				gone++
 				continue
 			}
-			place := g.base[row+w] + int32(bits.OnesCount64(g.all[row+w]&(1<<bit-1)))
-			var rate float64
-			switch path := d.route(place); {
-			case whole:
-				if rate = s.alike(path, d.none); rate == 0 {
-					continue
-				}
-				s.grant(d, place, path, rate)
-			case g.core:
-				if rate = s.least(path); rate == 0 {
-					continue
-				}
-				s.grant(d, place, path, rate)
-			default:
-				rate = min(s.avail[from], s.avail[to])
-				d.add(place, rate)
-				s.avail[from] -= rate
-				s.avail[to] -= rate
+			place := g.place(row+w, bit)
+			path := d.route(place)
+			rate := 0.0
+			if whole {
+				rate = s.alike(path, d.none)
+			} else {
+				rate = s.least(path)
 			}
+			if rate == 0 {
+				continue
+			}
+			s.grant(d, place, path, rate)
 			if !s.offered(to, whole) {
 				s.withdraw(w, bit, to)
 				gone++
