@@ -36,6 +36,10 @@ type grid struct {
 	midOf []int32 // by slot of a link: its place in mids, 0 if it has none
 
 	byCol, byMid []float64 // see left
+
+	// By parts, twice: links between which there was no unfinished flow of these, so
+	// that there is none now either. Empty for not known.
+	barren [2 * (others + pilots + 1)][]uint64
 }
 
 // sparse is how many words a grid may have for each flow: one of less use than that
@@ -176,6 +180,9 @@ func (g *grid) makePilot(d *Demand, place int) {
 	if g.pilot == nil {
 		g.pilot = make([]uint64, len(g.all))
 	}
+	for i := range g.barren {
+		g.barren[i] = g.barren[i][:0]
+	}
 	from, to := d.ends(place)
 	set(g.pilot[int(g.rowOf[d.slot[from]])*g.width:], g.colOf[d.slot[to]])
 }
@@ -289,54 +296,108 @@ func (s *Sharer) pick(d *Demand, p parts, st *policies.Step) {
 	if !meet(g.senders, s.offers) || !meet(g.receivers, s.offers) {
 		return
 	}
-	cols := sized(s.cols, g.width) // that are offered
-	s.cols = cols
-	left := 0
-	for w, links := range g.receivers {
-		for b := links & s.offers[w]; b != 0; b &= b - 1 {
-			l := int32(w*64 + bits.TrailingZeros64(b))
-			if s.lazy {
-				s.bindLink(st, l)
-			}
-			if s.avail[l] <= s.floor[l] {
-				unset(s.offers, l)
-				continue
-			}
-			set(cols, g.colOf[d.slot[l]])
-			left++
-		}
+	if st.Rule == policies.Greedy && !g.core {
+		s.pickPairs(d, p, st)
+		return
 	}
-	whole := st.Rule == policies.Whole
+	left := s.offerCols(d, st, nil)
 	for w, links := range g.senders {
 		for b := links & s.offers[w]; b != 0; b &= b - 1 {
+			from := int32(w*64 + bits.TrailingZeros64(b))
+			left -= s.pickRow(d, from, p, st.Rule == policies.Whole)
 			if left == 0 {
 				return
-			}
-			from := int32(w*64 + bits.TrailingZeros64(b))
-			if s.lazy {
-				s.bindLink(st, from)
-			}
-			if s.avail[from] <= s.floor[from] {
-				unset(s.offers, from)
-				continue
-			}
-			if whole || g.core {
-				left -= s.pickRow(d, from, p, whole)
-			} else {
-				left -= s.pickPair(d, from, p)
 			}
 		}
 	}
 }
 
-// pickPair is pickRow of rule Greedy for flows that cross no links but their first and
-// their last.
-func (s *Sharer) pickPair(d *Demand, from int32, p parts) (gone int) {
+// offerCols puts in cols the receivers that have something left, and in news those
+// of them that are not barren; it says how many they are.
+func (s *Sharer) offerCols(d *Demand, st *policies.Step, barren []uint64) (left int) {
+	g := d.grid
+	s.cols, s.news = sized(s.cols, g.width), sized(s.news, g.width)
+	for w, links := range g.receivers {
+		for b := links & s.offers[w]; b != 0; b &= b - 1 {
+			bit := bits.TrailingZeros64(b)
+			l := int32(w*64 + bit)
+			if s.lazy {
+				s.bindLink(st, l)
+			}
+			if !s.open(l) {
+				unset(s.offers, l)
+				continue
+			}
+			c := g.colOf[d.slot[l]]
+			set(s.cols, c)
+			if len(barren) > 0 && barren[w]>>bit&1 == 0 {
+				set(s.news, c)
+			}
+			left++
+		}
+	}
+	return left
+}
+
+// pickPairs is pick of rule Greedy for flows that cross no links but their first and
+// their last. It passes over what is known to be barren. What it leaves is so too: of
+// the ends of a flow that it gave something, at least one has nothing left.
+func (s *Sharer) pickPairs(d *Demand, p parts, st *policies.Step) {
+	g := d.grid
+	known := &g.barren[2*p] // with a budget other links have something left than without
+	if s.lazy {
+		known = &g.barren[2*p+1]
+	}
+	barren := *known
+	rows, cols := len(barren) == 0, len(barren) == 0 // that are not barren
+	for w, b := range barren {
+		offers := s.offers[w] &^ b
+		rows, cols = rows || offers&g.senders[w] != 0, cols || offers&g.receivers[w] != 0
+	}
+	if !rows && !cols {
+		return
+	}
+	left := s.offerCols(d, st, barren)
+	for w, links := range g.senders {
+		if left == 0 {
+			break
+		}
+		links &= s.offers[w]
+		old := uint64(0)
+		if len(barren) > 0 {
+			old = barren[w]
+			if !cols {
+				links &^= old
+			}
+		}
+		for ; links != 0 && left > 0; links &= links - 1 {
+			bit := bits.TrailingZeros64(links)
+			among := s.cols
+			if old>>bit&1 != 0 {
+				among = s.news
+			}
+			left -= s.pickRowPairs(d, st, int32(w*64+bit), p, among)
+		}
+	}
+	*known = append(barren[:0], s.offers...)
+}
+
+// pickRowPairs is pickPairs for the flows of one sender to some of the receivers. It
+// says how many receivers are no longer offered.
+func (s *Sharer) pickRowPairs(d *Demand, st *policies.Step, from int32, p parts, among []uint64) (gone int) {
+	if s.lazy {
+		s.bindLink(st, from)
+	}
 	g, avail, floor := d.grid, s.avail, s.floor
-	row := int(g.rowOf[d.slot[from]]) * g.width
 	free, least := avail[from], floor[from]
-	for w, cols := range s.cols {
-		for b := g.of(row+w, p) & cols; b != 0; b &= b - 1 {
+	if free <= least {
+		unset(s.offers, from)
+		return 0
+	}
+	row := int(g.rowOf[d.slot[from]]) * g.width
+	for w, cols := range among {
+		// Those that were withdrawn are in cols no longer.
+		for b := g.of(row+w, p) & cols & s.cols[w]; b != 0; b &= b - 1 {
 			bit := bits.TrailingZeros64(b)
 			to := g.cols[w*64+bit]
 			have := avail[to]

@@ -56,6 +56,7 @@ type Sharer struct {
 	some       []uint64  // what has something left at first
 	lasting    bool      // idle names all that have something left, and few others
 	cols, rows []uint64  // see pick, alive
+	news       []uint64  // of cols, those that are not barren
 	give, got  []float64 // see spreadGrid
 	giveInside []float64
 	gotInside  []float64
