@@ -87,9 +87,10 @@ func (s *Sharer) Share(sch *policies.Schedule, demands []*Demand, capacity []flo
 	for _, d := range demands {
 		d.stop()
 	}
-	err := s.check(sch, demands, capacity, knows)
+	known := s.known(capacity)
+	err := s.check(sch, demands, capacity, known, knows)
 	if err == nil {
-		s.start(sch, demands, capacity)
+		s.start(sch, demands, capacity, known)
 		err = s.steps(sch, ceilings)
 	}
 	for _, d := range demands {
@@ -103,13 +104,13 @@ func (s *Sharer) Share(sch *policies.Schedule, demands []*Demand, capacity []flo
 }
 
 // check finds the mistakes that can be told before any rate is known.
-func (s *Sharer) check(sch *policies.Schedule, demands []*Demand, capacity []float64, knows policies.Knowledge) error {
+// Capacities that are known were right.
+func (s *Sharer) check(sch *policies.Schedule, demands []*Demand, capacity []float64, known bool, knows policies.Knowledge) error {
 	links := len(capacity)
-	// What was right is not looked at again.
-	if s.knows(capacity) {
-		capacity = nil
-	}
 	for l, c := range capacity {
+		if known {
+			break
+		}
 		if !(c >= 0) || math.IsInf(c, 0) {
 			return fmt.Errorf("the capacity of link %d is %v bit/s: want 0 or more, and finite", l, c)
 		}
@@ -199,15 +200,15 @@ func roomy[E any](s []E, n int) []E {
 	return s[:n]
 }
 
-// knows tells whether capacities are those of the last start, which were right.
-func (s *Sharer) knows(capacity []float64) bool {
+// known tells whether capacities are those of the last start.
+func (s *Sharer) known(capacity []float64) bool {
 	return len(s.capacity) == len(capacity)+1 && slices.Equal(s.capacity[:len(capacity)], capacity)
 }
 
-func (s *Sharer) start(sch *policies.Schedule, demands []*Demand, capacity []float64) {
+func (s *Sharer) start(sch *policies.Schedule, demands []*Demand, capacity []float64, known bool) {
 	s.demands = demands
 	n := len(capacity)
-	if !s.knows(capacity) {
+	if !known {
 		for _, v := range []*[]float64{&s.capacity, &s.floor, &s.free, &s.part, &s.within, &s.before, &s.share} {
 			*v = roomy(*v, n+1)
 		}
