@@ -332,16 +332,17 @@ func longest(d *rates.Demand, moving []int32) float64 {
 // measure brings what is derived from a coflow's rates up to date.
 func (s *sim) measure(c *coflow) {
 	c.base, c.last, c.pilots = s.now, math.NaN(), math.NaN()
-	c.rate = c.demand.Follows()
+	total := c.demand.Follows()
 	left, rate := 1.0, 0.0 // of the flow that ends first
 	ls, rs := c.demand.Left, c.demand.Rate
 	for _, p := range c.demand.Moving() {
 		l, r := ls[p], rs[p]
-		c.rate += r
+		total += r
 		if l*rate < left*r {
 			left, rate = l, r
 		}
 	}
+	c.rate = total
 	c.soonest = far
 	if rate > 0 {
 		c.soonest = left * c.demand.Scale() / rate * 1e9
@@ -420,15 +421,17 @@ func (s *sim) harvest(c *coflow, from clock, ns, slack float64) bool {
 	if d.Following() > 0 {
 		s.harvestFollowing(c, ns, slack)
 	}
+	sent, lefts, rates := c.sent, d.Left, d.Rate
 	for _, p := range d.Moving() {
-		left, rate := d.Left[p]*scale, d.Rate[p]
+		left, rate := lefts[p]*scale, rates[p]
 		if left <= rate*reach || left-rate*seconds <= imprecision*8*float64(c.flows[p].Size) {
 			s.ended = append(s.ended, end{p, min(left/rate*1e9, ns)})
-			c.sent += left
+			sent += left
 		} else {
-			c.sent += rate * seconds
+			sent += rate * seconds
 		}
 	}
+	c.sent = sent
 	d.Advance(seconds)
 	for _, e := range s.ended {
 		at := s.now

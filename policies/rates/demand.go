@@ -60,6 +60,7 @@ type Demand struct {
 	live, pilot []uint64 // by place: unfinished; a pilot, nil for none
 	chosen      []int32  // the pilots as they became so, some of them ended
 	sent        []uint64 // by place: something was received of it
+	silent      int      // unfinished flows of which nothing was
 	begun       []bool   // by link: of a flow that crosses it, or did
 	fresh       bool     // Advance has not seen these rates yet
 	unfinished  int
@@ -81,7 +82,7 @@ func NewDemand(flows []Flow, links int) *Demand {
 	n := len(flows)
 	d := &Demand{
 		Left: make([]float64, n), Rate: make([]float64, n),
-		none: int32(links), unfinished: n,
+		none: int32(links), unfinished: n, silent: n,
 		live: make([]uint64, words(n)), sent: make([]uint64, words(n)), begun: make([]bool, links+1),
 		slot: make([]int32, links+1),
 	}
@@ -170,6 +171,7 @@ func (d *Demand) Begin(place int) {
 
 func (d *Demand) begin(place int) {
 	d.sent[place/64] |= 1 << (place % 64)
+	d.silent--
 	for _, l := range d.path[place*d.stride : (place+1)*d.stride] {
 		if !d.begun[l] {
 			d.begun[l], d.listed = true, false
@@ -183,18 +185,19 @@ func (d *Demand) begins() {
 		return
 	}
 	d.fresh = false
-	begin := func(place int) {
-		if d.sent[place/64]>>(place%64)&1 == 0 {
-			d.begin(place)
+	switch {
+	case d.silent == 0:
+	case d.is && d.pace > 0:
+		for w, live := range d.live {
+			for set := live &^ d.sent[w]; set != 0; set &= set - 1 {
+				d.begin(w*64 + bits.TrailingZeros64(set))
+			}
 		}
-	}
-	if d.is && d.pace > 0 {
-		d.each(pilots|others, begin)
-		return
-	}
-	for _, i := range d.moving {
-		if d.Rate[i] > 0 {
-			begin(int(i))
+	default:
+		for _, i := range d.moving {
+			if d.sent[i/64]>>(i%64)&1 == 0 && d.Rate[i] > 0 {
+				d.begin(int(i))
+			}
 		}
 	}
 }
@@ -385,6 +388,9 @@ func (d *Demand) End(place int) {
 	d.take(place, d.Left[place])
 	d.live[place/64] &^= 1 << (place % 64)
 	d.unfinished--
+	if d.sent[place/64]>>(place%64)&1 == 0 {
+		d.silent--
+	}
 	if d.grid != nil {
 		d.grid.end(d, place)
 	}
@@ -407,7 +413,7 @@ func (d *Demand) SetLeft(place int, bits float64) {
 	}
 	d.changed()
 	if bits < d.Left[place] {
-		d.begin(place)
+		d.Begin(place)
 	}
 	d.take(place, d.Left[place]-bits)
 	d.Left[place] = bits
@@ -450,10 +456,14 @@ func (d *Demand) Advance(seconds float64) {
 		return
 	}
 	d.changed()
+	lefts, rate := d.Left, d.Rate[:len(d.Left)]
 	for _, i := range d.moving {
-		left := d.Left[i]
-		sent := min(float64(d.Rate[i]*seconds), left)
-		d.Left[i] = left - sent
+		left := lefts[i]
+		sent := float64(rate[i] * seconds)
+		if sent > left {
+			sent = left
+		}
+		lefts[i] = left - sent
 		if d.sized {
 			d.take(int(i), sent)
 		}

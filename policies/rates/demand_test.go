@@ -159,7 +159,7 @@ func checkLinks(t *rapid.T, d *Demand, flows []Flow) {
 	var want []policies.LinkState
 	bits := map[topo.LinkID]float64{}
 	states := map[topo.LinkID]policies.LinkState{}
-	unfinished := 0
+	unfinished, silent := 0, 0
 	begun := map[topo.LinkID]bool{}
 	for i, left := range d.Left {
 		if left < 8*float64(flows[i].Size) && !d.Ended(i) {
@@ -171,6 +171,9 @@ func checkLinks(t *rapid.T, d *Demand, flows []Flow) {
 			continue
 		}
 		unfinished++
+		if d.sent[i/64]>>(i%64)&1 == 0 {
+			silent++
+		}
 		for _, l := range d.Path(i) {
 			st := states[l]
 			st.Link, st.Flows = l, st.Flows+1
@@ -183,6 +186,9 @@ func checkLinks(t *rapid.T, d *Demand, flows []Flow) {
 	}
 	if d.Unfinished() != unfinished {
 		t.Fatalf("%d unfinished, want %d", d.Unfinished(), unfinished)
+	}
+	if d.silent != silent {
+		t.Fatalf("of %d unfinished flows nothing was received, want %d", d.silent, silent)
 	}
 	for l := range topo.LinkID(d.none) {
 		if st, ok := states[l]; ok {

@@ -36,6 +36,10 @@ type grid struct {
 	midOf []int32 // by slot of a link: its place in mids, 0 if it has none
 
 	byCol, byMid []float64 // see left
+
+	// By parts, twice: links between which there was no unfinished flow of these, so
+	// that there is none now either. Empty for not known.
+	barren [2 * (others + pilots + 1)][]uint64
 }
 
 // sparse is how many words a grid may have for each flow: one of less use than that
@@ -176,6 +180,9 @@ func (g *grid) makePilot(d *Demand, place int) {
 	if g.pilot == nil {
 		g.pilot = make([]uint64, len(g.all))
 	}
+	for i := range g.barren {
+		g.barren[i] = g.barren[i][:0]
+	}
 	from, to := d.ends(place)
 	set(g.pilot[int(g.rowOf[d.slot[from]])*g.width:], g.colOf[d.slot[to]])
 }
@@ -244,17 +251,14 @@ func meet(a, b []uint64) bool {
 
 // offer finds the links at which a flow may begin or end to get something by Greedy,
 // Whole or Even: those with something left, or for Whole those left whole. It may name
-// too many later on, when they have been taken, but not too few. What it says of links
-// that no coflow of the step crosses means nothing if the step has a budget.
+// too many, when they have been taken or of a budget nothing is left, but not too few.
+// What it says of links that no coflow of the step crosses means nothing if the step
+// has a budget.
 func (s *Sharer) offer(st *policies.Step) {
-	all := st.Rule != policies.Whole && st.Budget == 0
-	if all && s.lasting {
-		return
-	}
-	s.lasting = all
 	links := len(s.capacity) - 1
-	if !all && (st.Rule == policies.Whole || !s.crosses(st)) {
-		s.offers = roomy(s.offers, words(links))
+	if st.Rule == policies.Whole || st.Budget > 0 && !s.lazy {
+		s.own = roomy(s.own, words(links))
+		s.offers = s.own
 		s.eachLink(st, func(l int32) {
 			if s.offered(l, st.Rule == policies.Whole) {
 				set(s.offers, l)
@@ -264,12 +268,20 @@ func (s *Sharer) offer(st *policies.Step) {
 		})
 		return
 	}
-	s.offers = sized(s.offers, words(links))
-	floor := s.floor[:links]
-	for l, avail := range s.avail[:links] {
-		if avail > floor[l] {
-			s.offers[l/64] |= 1 << (l % 64)
+	if !s.lasting {
+		s.lasting = true
+		clear(s.idle)
+		floor := s.floor[:links]
+		for l, free := range s.free[:links] {
+			if free > floor[l] {
+				s.idle[l/64] |= 1 << (l % 64)
+			}
 		}
+	}
+	s.offers = s.idle
+	if s.lazy {
+		s.own = append(s.own[:0], s.idle...)
+		s.offers = s.own
 	}
 }
 
@@ -279,29 +291,137 @@ func (s *Sharer) offered(l int32, whole bool) bool {
 
 // pick is rules Greedy and Whole for a demand with a grid: the same as going through
 // its flows one by one.
-func (s *Sharer) pick(d *Demand, p parts, whole bool) {
+func (s *Sharer) pick(d *Demand, p parts, st *policies.Step) {
 	g := d.grid
 	if !meet(g.senders, s.offers) || !meet(g.receivers, s.offers) {
 		return
 	}
-	cols := sized(s.cols, g.width) // that are offered
-	s.cols = cols
-	left := 0
-	for w, links := range g.receivers {
-		for b := links & s.offers[w]; b != 0; b &= b - 1 {
-			set(cols, g.colOf[d.slot[w*64+bits.TrailingZeros64(b)]])
-			left++
-		}
+	if st.Rule == policies.Greedy && !g.core {
+		s.pickPairs(d, p, st)
+		return
 	}
+	left := s.offerCols(d, st, nil)
 	for w, links := range g.senders {
 		for b := links & s.offers[w]; b != 0; b &= b - 1 {
 			from := int32(w*64 + bits.TrailingZeros64(b))
-			left -= s.pickRow(d, from, p, whole)
+			left -= s.pickRow(d, from, p, st.Rule == policies.Whole)
 			if left == 0 {
 				return
 			}
 		}
 	}
+}
+
+// offerCols puts in cols the receivers that have something left, and in news those
+// of them that are not barren; it says how many they are.
+func (s *Sharer) offerCols(d *Demand, st *policies.Step, barren []uint64) (left int) {
+	g := d.grid
+	s.cols, s.news = sized(s.cols, g.width), sized(s.news, g.width)
+	for w, links := range g.receivers {
+		for b := links & s.offers[w]; b != 0; b &= b - 1 {
+			bit := bits.TrailingZeros64(b)
+			l := int32(w*64 + bit)
+			if s.lazy {
+				s.bindLink(st, l)
+			}
+			if !s.open(l) {
+				unset(s.offers, l)
+				continue
+			}
+			c := g.colOf[d.slot[l]]
+			set(s.cols, c)
+			if len(barren) > 0 && barren[w]>>bit&1 == 0 {
+				set(s.news, c)
+			}
+			left++
+		}
+	}
+	return left
+}
+
+// pickPairs is pick of rule Greedy for flows that cross no links but their first and
+// their last. It passes over what is known to be barren. What it leaves is so too: of
+// the ends of a flow that it gave something, at least one has nothing left.
+func (s *Sharer) pickPairs(d *Demand, p parts, st *policies.Step) {
+	g := d.grid
+	known := &g.barren[2*p] // with a budget other links have something left than without
+	if s.lazy {
+		known = &g.barren[2*p+1]
+	}
+	barren := *known
+	rows, cols := len(barren) == 0, len(barren) == 0 // that are not barren
+	for w, b := range barren {
+		offers := s.offers[w] &^ b
+		rows, cols = rows || offers&g.senders[w] != 0, cols || offers&g.receivers[w] != 0
+	}
+	if !rows && !cols {
+		return
+	}
+	left := s.offerCols(d, st, barren)
+	for w, links := range g.senders {
+		if left == 0 {
+			break
+		}
+		links &= s.offers[w]
+		old := uint64(0)
+		if len(barren) > 0 {
+			old = barren[w]
+			if !cols {
+				links &^= old
+			}
+		}
+		for ; links != 0 && left > 0; links &= links - 1 {
+			bit := bits.TrailingZeros64(links)
+			among := s.cols
+			if old>>bit&1 != 0 {
+				among = s.news
+			}
+			left -= s.pickRowPairs(d, st, int32(w*64+bit), p, among)
+		}
+	}
+	*known = append(barren[:0], s.offers...)
+}
+
+// pickRowPairs is pickPairs for the flows of one sender to some of the receivers. It
+// says how many receivers are no longer offered.
+func (s *Sharer) pickRowPairs(d *Demand, st *policies.Step, from int32, p parts, among []uint64) (gone int) {
+	if s.lazy {
+		s.bindLink(st, from)
+	}
+	g, avail, floor := d.grid, s.avail, s.floor
+	free, least := avail[from], floor[from]
+	if free <= least {
+		unset(s.offers, from)
+		return 0
+	}
+	row := int(g.rowOf[d.slot[from]]) * g.width
+	for w, cols := range among {
+		// Those that were withdrawn are in cols no longer.
+		for b := g.of(row+w, p) & cols & s.cols[w]; b != 0; b &= b - 1 {
+			bit := bits.TrailingZeros64(b)
+			to := g.cols[w*64+bit]
+			have := avail[to]
+			rate := free
+			if have < rate {
+				rate = have
+			}
+			d.add(g.place(row+w, bit), rate)
+			free -= rate
+			have -= rate
+			avail[to] = have
+			if have <= floor[to] {
+				s.withdraw(w, bit, to)
+				gone++
+			}
+			if free <= least {
+				avail[from] = free
+				unset(s.offers, from)
+				return gone
+			}
+		}
+	}
+	avail[from] = free
+	return gone
 }
 
 // pickRow is pick for the flows of one sender. It says how many receivers are no
@@ -322,25 +442,18 @@ func (s *Sharer) pickRow(d *Demand, from int32, p parts, whole bool) (gone int) 
 				gone++
 				continue
 			}
-			place := g.base[row+w] + int32(bits.OnesCount64(g.all[row+w]&(1<<bit-1)))
-			var rate float64
-			switch path := d.route(place); {
-			case whole:
-				if rate = s.alike(path, d.none); rate == 0 {
-					continue
-				}
-				s.grant(d, place, path, rate)
-			case g.core:
-				if rate = s.least(path); rate == 0 {
-					continue
-				}
-				s.grant(d, place, path, rate)
-			default:
-				rate = min(s.avail[from], s.avail[to])
-				d.add(place, rate)
-				s.avail[from] -= rate
-				s.avail[to] -= rate
+			place := g.place(row+w, bit)
+			path := d.route(place)
+			rate := 0.0
+			if whole {
+				rate = s.alike(path, d.none)
+			} else {
+				rate = s.least(path)
 			}
+			if rate == 0 {
+				continue
+			}
+			s.grant(d, place, path, rate)
 			if !s.offered(to, whole) {
 				s.withdraw(w, bit, to)
 				gone++

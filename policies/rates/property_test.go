@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"testbed/policies"
@@ -85,6 +86,13 @@ func drawInstance(t *rapid.T, rules []policies.Rule) *instance {
 		}
 		in.coflows, in.ended, in.pilots = append(in.coflows, flows), append(in.ended, ended), append(in.pilots, pilot)
 	}
+	in.drawSteps(t, rules)
+	return in
+}
+
+// drawSteps draws a schedule for the coflows.
+func (in *instance) drawSteps(t *rapid.T, rules []policies.Rule) {
+	in.sch.Reset()
 	in.sch.Budgets = rapid.SliceOfN(rapid.SampledFrom([]float64{0, 1e-3, .1, .5, 1}), 0, 2).Draw(t, "budgets")
 	for range rapid.IntRange(1, 5).Draw(t, "steps") {
 		st := policies.Step{
@@ -102,7 +110,6 @@ func drawInstance(t *rapid.T, rules []policies.Rule) *instance {
 		}
 		in.sch.Steps = append(in.sch.Steps, st)
 	}
-	return in
 }
 
 func (in *instance) demands(grids bool) []*Demand {
@@ -268,6 +275,43 @@ func TestSameAsSlowLater(t *testing.T) {
 		in.share(t, &grid, with)
 		in.share(t, &plain, without)
 		in.compare(t, with, without)
+	})
+}
+
+// What demands remember of earlier decisions changes nothing: decision after decision,
+// in which flows have ended or become pilots, rates are those of demands that are new.
+func TestSameAsNew(t *testing.T) {
+	var old, fresh Sharer
+	rapid.Check(t, func(t *rapid.T) {
+		few := []policies.Rule{policies.Greedy, policies.Greedy, policies.Greedy, policies.Equal, policies.Even, policies.Whole}
+		in := drawInstance(t, few)
+		ds := in.demands(true)
+		for range rapid.IntRange(2, 8).Draw(t, "decisions") {
+			in.share(t, &old, ds)
+			again := in.demands(true)
+			in.share(t, &fresh, again)
+			for c, d := range ds {
+				if diff := cmp.Diff(again[c].Rate, d.Rate); diff != "" {
+					t.Fatalf("coflow %d (-new +old):\n%s", c, diff)
+				}
+			}
+			for c, d := range ds {
+				for range rapid.IntRange(0, 3).Draw(t, "changes") {
+					i := rapid.IntRange(0, len(in.coflows[c])-1).Draw(t, "flow")
+					if rapid.Bool().Draw(t, "ends") && d.Unfinished() > 1 {
+						in.ended[c][i] = true
+						d.End(i)
+					} else if !in.ended[c][i] {
+						in.pilots[c][i] = true
+						d.MakePilot(i)
+						slices.Sort(d.chosen) // as they are in a demand that is new
+					}
+				}
+			}
+			if rapid.Bool().Draw(t, "other steps") {
+				in.drawSteps(t, few)
+			}
+		}
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 
 	"testbed/policies"
@@ -40,15 +41,22 @@ type Sharer struct {
 	share []float64 // what one flow can have
 
 	budgets []float64 // what is left of them: those of the first, by link, of the second, ...
+	begun   []uint64  // links of these that budgets says anything of, in the same order
+	parts   []float64 // Schedule.Budgets
+	bound   []uint64  // see bindLink
+	lazy    bool      // the step binds links when it comes to them
 
 	fates []fate  // by coflow
 	named []int   // by coflow: one more than the last step to name it
 	pool  []parts // by coflow: served by a step of rule Free
 	list  []int32 // places of the flows being served
 
-	offers     []uint64  // see offer
-	lasting    bool      // offers still name all that have something left
+	offers     []uint64  // see offer: idle or own
+	idle, own  []uint64  // what has something left of free; what the step has something of
+	some       []uint64  // what has something left at first
+	lasting    bool      // idle names all that have something left, and few others
 	cols, rows []uint64  // see pick, alive
+	news       []uint64  // of cols, those that are not barren
 	give, got  []float64 // see spreadGrid
 	giveInside []float64
 	gotInside  []float64
@@ -79,9 +87,10 @@ func (s *Sharer) Share(sch *policies.Schedule, demands []*Demand, capacity []flo
 	for _, d := range demands {
 		d.stop()
 	}
-	err := s.check(sch, demands, capacity, knows)
+	known := s.known(capacity)
+	err := s.check(sch, demands, capacity, known, knows)
 	if err == nil {
-		s.start(sch, demands, capacity)
+		s.start(sch, demands, capacity, known)
 		err = s.steps(sch, ceilings)
 	}
 	for _, d := range demands {
@@ -95,15 +104,20 @@ func (s *Sharer) Share(sch *policies.Schedule, demands []*Demand, capacity []flo
 }
 
 // check finds the mistakes that can be told before any rate is known.
-func (s *Sharer) check(sch *policies.Schedule, demands []*Demand, capacity []float64, knows policies.Knowledge) error {
+// Capacities that are known were right.
+func (s *Sharer) check(sch *policies.Schedule, demands []*Demand, capacity []float64, known bool, knows policies.Knowledge) error {
+	links := len(capacity)
 	for l, c := range capacity {
+		if known {
+			break
+		}
 		if !(c >= 0) || math.IsInf(c, 0) {
 			return fmt.Errorf("the capacity of link %d is %v bit/s: want 0 or more, and finite", l, c)
 		}
 	}
 	for c, d := range demands {
-		if int(d.none) != len(capacity) {
-			return fmt.Errorf("coflow %d of the view is on a fabric of %d links: want the %d whose capacities are given", c, d.none, len(capacity))
+		if int(d.none) != links {
+			return fmt.Errorf("coflow %d of the view is on a fabric of %d links: want the %d whose capacities are given", c, d.none, links)
 		}
 		if d.mistake != nil {
 			return fmt.Errorf("coflow %d of the view: %w", c, d.mistake)
@@ -186,27 +200,35 @@ func roomy[E any](s []E, n int) []E {
 	return s[:n]
 }
 
-func (s *Sharer) start(sch *policies.Schedule, demands []*Demand, capacity []float64) {
+// known tells whether capacities are those of the last start.
+func (s *Sharer) known(capacity []float64) bool {
+	return len(s.capacity) == len(capacity)+1 && slices.Equal(s.capacity[:len(capacity)], capacity)
+}
+
+func (s *Sharer) start(sch *policies.Schedule, demands []*Demand, capacity []float64, known bool) {
 	s.demands = demands
 	n := len(capacity)
-	for _, v := range []*[]float64{&s.capacity, &s.floor, &s.free, &s.part, &s.within, &s.before, &s.share} {
-		*v = roomy(*v, n+1)
-	}
-	s.n, s.used = sized(s.n, n+1), sized(s.used, n+1)
-	for l, c := range capacity {
-		s.capacity[l], s.free[l], s.floor[l] = c, c, c*nothing
-	}
-	s.floor[n] = 0
-	for _, v := range [][]float64{s.capacity, s.free, s.within, s.part, s.share} {
-		v[n] = math.Inf(1)
-	}
-	s.lasting = false
-	s.budgets = sized(s.budgets, n*len(sch.Budgets))
-	for b, part := range sch.Budgets {
+	if !known {
+		for _, v := range []*[]float64{&s.capacity, &s.floor, &s.free, &s.part, &s.within, &s.before, &s.share} {
+			*v = roomy(*v, n+1)
+		}
+		s.some = sized(s.some, words(n))
 		for l, c := range capacity {
-			s.budgets[b*n+l] = c * part
+			s.capacity[l], s.floor[l] = c, c*nothing
+			if c > s.floor[l] {
+				set(s.some, int32(l))
+			}
+		}
+		s.floor[n] = 0
+		for _, v := range [][]float64{s.capacity, s.within, s.part, s.share} {
+			v[n] = math.Inf(1)
 		}
 	}
+	copy(s.free, s.capacity)
+	s.n, s.used = sized(s.n, n+1), sized(s.used, n+1)
+	s.idle, s.lasting = append(s.idle[:0], s.some...), true
+	s.parts = sch.Budgets
+	s.budgets, s.begun = roomy(s.budgets, n*len(sch.Budgets)), sized(s.begun, words(n)*len(sch.Budgets))
 	s.fates = sized(s.fates, len(demands))
 	s.pool = sized(s.pool, len(demands))
 }
@@ -239,52 +261,81 @@ func (s *Sharer) steps(sch *policies.Schedule, ceilings bool) error {
 }
 
 // bind puts what a step has of its links in avail and whole: it has a budget, which
-// is that part of their capacity.
+// is that part of their capacity. Of rule Greedy, bindLink does so when the step comes
+// to a link.
 func (s *Sharer) bind(st *policies.Step, part float64) {
 	s.avail, s.whole = s.within, s.part
-	budget := s.budget(st)
-	if s.crosses(st) && st.Rule == policies.Greedy {
-		// Greedy does not look at whole.
-		free, avail, before := s.free[:len(budget)], s.avail[:len(budget)], s.before[:len(budget)]
-		for l, v := range budget {
-			if free[l] < v {
-				v = free[l]
-			}
-			avail[l], before[l] = v, v
-		}
+	if st.Rule == policies.Greedy {
+		s.lazy = true
+		s.bound = sized(s.bound, words(len(s.capacity)-1))
 		return
 	}
+	budget := s.budget(st)
 	s.eachLink(st, func(l int32) {
-		s.avail[l] = min(s.free[l], budget[l])
+		s.avail[l] = min(s.free[l], budget.left(s, l))
 		s.whole[l] = s.capacity[l] * part
 		s.before[l] = s.avail[l]
 	})
 }
 
+// bindLink is bind for one link of a step of rule Greedy, which does not look at whole.
+func (s *Sharer) bindLink(st *policies.Step, l int32) {
+	if s.bound[l/64]>>(l%64)&1 != 0 {
+		return
+	}
+	set(s.bound, l)
+	v := s.budget(st).left(s, l)
+	if s.free[l] < v {
+		v = s.free[l]
+	}
+	s.avail[l], s.before[l] = v, v
+}
+
 // unbind takes what the step took off what is left of its links and of its budget.
 func (s *Sharer) unbind(st *policies.Step) {
 	budget := s.budget(st)
-	if s.crosses(st) {
-		free, avail, before := s.free[:len(budget)], s.avail[:len(budget)], s.before[:len(budget)]
-		for l := range budget {
-			if used := before[l] - avail[l]; used != 0 {
-				free[l] -= used
-				budget[l] -= used
-			}
+	take := func(l int32) {
+		if used := s.before[l] - s.avail[l]; used != 0 {
+			s.free[l] -= used
+			budget.take(s, l, used)
+			s.before[l] = s.avail[l] // so that the link may come again
 		}
+	}
+	if !s.lazy {
+		s.eachLink(st, take)
 		return
 	}
-	s.eachLink(st, func(l int32) {
-		used := s.before[l] - s.avail[l]
-		s.free[l] -= used
-		budget[l] -= used
-		s.before[l] = s.avail[l] // so that the link may come again
-	})
+	s.lazy = false
+	for w, b := range s.bound {
+		for ; b != 0; b &= b - 1 {
+			l := int32(w*64 + bits.TrailingZeros64(b))
+			take(l)
+			if s.free[l] <= s.floor[l] {
+				unset(s.idle, l)
+			}
+		}
+	}
 }
 
-func (s *Sharer) budget(st *policies.Step) []float64 {
+// budget is a place in Schedule.Budgets.
+type budget int
+
+func (s *Sharer) budget(st *policies.Step) budget { return budget(st.Budget - 1) }
+
+// left is what is left of a budget at a link. What no step has taken of, nothing is
+// kept of.
+func (b budget) left(s *Sharer, l int32) float64 {
 	links := len(s.capacity) - 1
-	return s.budgets[(st.Budget-1)*links : st.Budget*links]
+	if s.begun[int(b)*words(links)+int(l/64)]>>(l%64)&1 != 0 {
+		return s.budgets[int(b)*links+int(l)]
+	}
+	return s.capacity[l] * s.parts[b]
+}
+
+func (b budget) take(s *Sharer, l int32, used float64) {
+	links := len(s.capacity) - 1
+	s.budgets[int(b)*links+int(l)] = b.left(s, l) - used
+	set(s.begun[int(b)*words(links):], l)
 }
 
 // eachLink goes through the links that a step may take something of, and may come to
@@ -324,16 +375,18 @@ func (s *Sharer) step(st *policies.Step) error {
 		s.offer(st)
 		for _, c := range st.Coflows {
 			if s.takes(st, c) {
-				s.flows(s.demands[c], st.Part, st.Rule == policies.Whole)
+				s.flows(s.demands[c], st)
 			}
 		}
 	case policies.MADD, policies.Equal:
+		s.lasting = false
 		for _, c := range st.Coflows {
 			if d := s.demands[c]; s.takes(st, c) && d.serves(of(st.Part)) > 0 {
 				s.fates[c] = s.together(d, st)
 			}
 		}
 	case policies.Explicit:
+		s.lasting = false
 		return s.explicit(st.Rates)
 	default:
 		return fmt.Errorf("rule %d is not known", st.Rule)
@@ -381,18 +434,24 @@ func (d *Demand) route(place int32) []int32 {
 }
 
 // flows is rules Greedy and Whole for one coflow.
-func (s *Sharer) flows(d *Demand, part policies.Part, whole bool) {
-	p := of(part)
+func (s *Sharer) flows(d *Demand, st *policies.Step) {
+	p, whole := of(st.Part), st.Rule == policies.Whole
 	if d.serves(p) == 0 {
 		return
 	}
+	picks := st.Part != policies.Chosen && d.grid != nil
+	if s.lazy && !(picks && !d.grid.core) {
+		for _, l := range d.links {
+			s.bindLink(st, l)
+		}
+	}
 	switch {
-	case part == policies.Chosen:
+	case picks:
+		s.pick(d, p, st)
+		return
+	case st.Part == policies.Chosen:
 		d.chosen = slices.DeleteFunc(d.chosen, func(i int32) bool { return d.Ended(int(i)) })
 		s.list = append(s.list[:0], d.chosen...)
-	case d.grid != nil:
-		s.pick(d, p, whole)
-		return
 	default:
 		s.list = d.places(p, s.list)
 	}
