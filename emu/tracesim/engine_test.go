@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -294,16 +295,26 @@ func TestTurns(t *testing.T) {
 	}
 }
 
+// atMost sets how many cases rapid draws in the rest of a test.
+func atMost(t *testing.T, checks int) {
+	t.Helper()
+	f := flag.Lookup("rapid.checks").Value
+	before := f.String()
+	if err := f.Set(strconv.Itoa(checks)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Set(before); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // The engine on the fluid backend is the reference: each of its flows is a fluid of its
 // own, and every decision goes through whole bits per second and whole bytes.
 func TestSameAsEngine(t *testing.T) {
-	if checks := flag.Lookup("rapid.checks"); !*whole {
-		// A hundred cases of each policy take a minute with -race.
-		all := checks.Value.String()
-		if err := checks.Value.Set("8"); err != nil {
-			t.Fatal(err)
-		}
-		defer checks.Value.Set(all)
+	if !*whole {
+		atMost(t, 8) // a hundred cases of each policy take a minute with -race
 	}
 	for name, p := range schedulers(t) {
 		t.Run(name, func(t *testing.T) {
