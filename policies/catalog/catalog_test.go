@@ -162,6 +162,54 @@ func TestVariants(t *testing.T) {
 	}
 }
 
+// A policy declares no more than makes a difference to it, and its description says
+// whether that is the sizes of flows.
+func TestNeeds(t *testing.T) {
+	const clusters = 300
+	known := map[policies.Knowledge]string{policies.Sizes: "Sizes", policies.LinkLoad: "LinkLoad", policies.DiskUse: "DiskUse", policies.Flows: "Flows",
+		policies.NewFlows: "NewFlows", policies.PilotFlows: "PilotFlows", policies.MostSent: "MostSent"}
+	for _, e := range Entries(RoleCoflow) {
+		t.Run(e.Name, func(t *testing.T) {
+			p, err := Coflow(e.Name, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			needs := p.Needs()
+			if says := strings.Contains(e.Doc, "knows sizes"); says != (needs&policies.Sizes != 0) {
+				t.Errorf("description %q, but it declares %b", e.Doc, needs)
+			}
+			for fact, name := range known {
+				if needs &^= fact; p.Needs()&fact == 0 {
+					continue
+				}
+				differs := false
+				for i := 0; i < clusters && !differs; i++ {
+					c := policytest.Clusters().Example(i)
+					for more := true; more && !differs; more = c.Next() {
+						var with, without policies.Schedule
+						p.Schedule(c.View(p.Needs()), &with)
+						p.Schedule(c.View(p.Needs()&^fact), &without)
+						a, b := decision(&with), decision(&without)
+						differs = a != b
+						c.Take(&with)
+					}
+				}
+				if !differs {
+					t.Errorf("it declares to need %s, and decides the same without", name)
+				}
+			}
+			if needs != 0 {
+				t.Errorf("it declares %b too, which this test does not know of", needs)
+			}
+		})
+	}
+}
+
+// decision is all that a schedule says.
+func decision(s *policies.Schedule) string {
+	return fmt.Sprint(s.Steps, s.Budgets, s.Queues, s.Watch, s.WatchMost, s.Pilots, s.Wake, s.Memory)
+}
+
 func TestCoflow(t *testing.T) {
 	greedy := coflow.Sharing{Allocation: coflow.Greedy}
 	for _, tt := range []struct {
