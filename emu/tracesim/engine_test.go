@@ -134,6 +134,8 @@ func schedulers(t testing.TB) map[string]policies.Scheduler {
 		}
 	}
 	all["sebf fair-share"] = coflow.SEBF{Initial: true, Sharing: coflow.Sharing{Backfill: coflow.FairShare, Pace: coflow.Pace{CoflowsOnly: true}}}
+	all["sebf proportional"] = coflow.SEBF{Sharing: coflow.Sharing{Backfill: coflow.Proportional}}
+	all["sebf proportional coflows"] = coflow.SEBF{Sharing: coflow.Sharing{Backfill: coflow.Proportional, Pace: coflow.Pace{CoflowsOnly: true}}}
 	aalo := coflow.DefaultAalo()
 	aalo.Interval = 0
 	all["aalo at events"] = aalo
