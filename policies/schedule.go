@@ -161,6 +161,10 @@ const (
 	// whole, or whole within the step's budget, gets the rate it would have if it were
 	// alone, where its other links have that much left; any other flow gets nothing.
 	Whole
+	// Proportional raises rates: what is left of a link is for the step's flows that have
+	// a rate by the steps before, in proportion to that; each gets the least of its path.
+	// What that leaves stays, and a flow without a rate gets none.
+	Proportional
 	// Explicit takes Step.Rates as they are: they may not overfill a link by more than
 	// rounding, nor name a flow that is not there or has ended. Rates of the same flow
 	// add up. Coflows, Part and Only are not looked at.
@@ -168,7 +172,7 @@ const (
 )
 
 func (r Rule) String() string {
-	names := [...]string{"Free", "MaxMin", "Even", "Greedy", "MADD", "Equal", "Whole", "Explicit"}
+	names := [...]string{"Free", "MaxMin", "Even", "Greedy", "MADD", "Equal", "Whole", "Proportional", "Explicit"}
 	if int(r) < len(names) {
 		return names[r]
 	}

@@ -68,18 +68,19 @@ func TestEntries(t *testing.T) {
 // its own, one at a time, with what goes with it.
 func variants(e Entry) []map[string]any {
 	goesWith := map[string]map[string]any{
-		"backfill=served":     {"allocation": "madd"},
-		"backfill=fair-share": {"allocation": "madd"},
-		"priorities":          {"allocation": "maxmin"},
-		"rejected=last":       {"deadline": 2},
-		"padding":             {"deadline": 2},
-		"least":               {"deadline": 2},
-		"fraction":            {"thin": 2},
-		"pilots=flows":        {"thin": 2, "fraction": 0.5},
-		"pilots=number":       {"thin": 2, "number": 3},
-		"choose=random":       {"thin": 2, "pilots": "number"},
-		"policy=A":            {"thin": 2, "first_queue": "1KB"},
-		"policy=B":            {"thin": 2, "first_queue": "1KB"},
+		"backfill=served":       {"allocation": "madd"},
+		"backfill=fair-share":   {"allocation": "madd"},
+		"backfill=proportional": {"allocation": "madd"},
+		"priorities":            {"allocation": "maxmin"},
+		"rejected=last":         {"deadline": 2},
+		"padding":               {"deadline": 2},
+		"least":                 {"deadline": 2},
+		"fraction":              {"thin": 2},
+		"pilots=flows":          {"thin": 2, "fraction": 0.5},
+		"pilots=number":         {"thin": 2, "number": 3},
+		"choose=random":         {"thin": 2, "pilots": "number"},
+		"policy=A":              {"thin": 2, "first_queue": "1KB"},
+		"policy=B":              {"thin": 2, "first_queue": "1KB"},
 	}
 	var out []map[string]any
 	for _, p := range e.Params {
@@ -162,6 +163,54 @@ func TestVariants(t *testing.T) {
 	}
 }
 
+// A policy declares no more than makes a difference to it, and its description says
+// whether that is the sizes of flows.
+func TestNeeds(t *testing.T) {
+	const clusters = 300
+	known := map[policies.Knowledge]string{policies.Sizes: "Sizes", policies.LinkLoad: "LinkLoad", policies.DiskUse: "DiskUse", policies.Flows: "Flows",
+		policies.NewFlows: "NewFlows", policies.PilotFlows: "PilotFlows", policies.MostSent: "MostSent"}
+	for _, e := range Entries(RoleCoflow) {
+		t.Run(e.Name, func(t *testing.T) {
+			p, err := Coflow(e.Name, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			needs := p.Needs()
+			if says := strings.Contains(e.Doc, "knows sizes"); says != (needs&policies.Sizes != 0) {
+				t.Errorf("description %q, but it declares %b", e.Doc, needs)
+			}
+			for fact, name := range known {
+				if needs &^= fact; p.Needs()&fact == 0 {
+					continue
+				}
+				differs := false
+				for i := 0; i < clusters && !differs; i++ {
+					c := policytest.Clusters().Example(i)
+					for more := true; more && !differs; more = c.Next() {
+						var with, without policies.Schedule
+						p.Schedule(c.View(p.Needs()), &with)
+						p.Schedule(c.View(p.Needs()&^fact), &without)
+						a, b := decision(&with), decision(&without)
+						differs = a != b
+						c.Take(&with)
+					}
+				}
+				if !differs {
+					t.Errorf("it declares to need %s, and decides the same without", name)
+				}
+			}
+			if needs != 0 {
+				t.Errorf("it declares %b too, which this test does not know of", needs)
+			}
+		})
+	}
+}
+
+// decision is all that a schedule says.
+func decision(s *policies.Schedule) string {
+	return fmt.Sprint(s.Steps, s.Budgets, s.Queues, s.Watch, s.WatchMost, s.Pilots, s.Wake, s.Memory)
+}
+
 func TestCoflow(t *testing.T) {
 	greedy := coflow.Sharing{Allocation: coflow.Greedy}
 	for _, tt := range []struct {
@@ -182,6 +231,7 @@ func TestCoflow(t *testing.T) {
 		{"srtf", nil, coflow.Ordered{By: coflow.Bottleneck, Sharing: greedy}},
 		{"sebf", nil, coflow.SEBF{Deadline: coflow.DefaultDeadline()}},
 		{"sebf", map[string]any{"key": "initial", "backfill": "none"}, coflow.SEBF{Initial: true, Sharing: coflow.Sharing{Backfill: coflow.None}, Deadline: coflow.DefaultDeadline()}},
+		{"sebf", map[string]any{"backfill": "proportional"}, coflow.SEBF{Sharing: coflow.Sharing{Backfill: coflow.Proportional}, Deadline: coflow.DefaultDeadline()}},
 		{"sebf", map[string]any{"deadline": 2, "padding": 0.5, "least": 0, "rejected": "last"}, coflow.SEBF{Deadline: coflow.Deadline{Factor: 2, Padding: 0.5, RejectedLast: true}}},
 		{"sincronia", nil, coflow.DefaultSincronia()},
 		{"sincronia", map[string]any{"ties": "earlier-last", "reorder": "always", "allocation": "maxmin", "priorities": 8},
@@ -231,6 +281,7 @@ func TestMistakes(t *testing.T) {
 		{RoleCoflow, "fifo", map[string]any{"backfill": "served", "priorities": 2}, []string{
 			`coflow policy fifo: backfill served is about coflows that allocation madd has skipped, and allocation is greedy: want`,
 			`coflow policy fifo: priorities 2: coflows of a class share by allocation maxmin, and allocation is greedy: want`}},
+		{RoleCoflow, "fifo", map[string]any{"backfill": "proportional"}, []string{`coflow policy fifo: backfill proportional would find nothing left by allocation greedy: want`}},
 		{RoleCoflow, "sebf", map[string]any{"deadline": math.NaN(), "padding": "much", "least": "-1s", "rejected": true}, []string{
 			`sebf: deadline: NaN: want a number of 0 to 1e+06 (times the time a coflow takes alone)`,
 			`sebf: padding: much: want a number of 0 to 10 (of an estimate)`,

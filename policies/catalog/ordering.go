@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,7 +17,7 @@ func allocations() map[string]coflow.Allocation {
 }
 
 func backfills() map[string]coflow.Backfill {
-	return map[string]coflow.Backfill{"greedy": coflow.TopUp, "served": coflow.TopUpServed, "fair-share": coflow.FairShare, "none": coflow.None}
+	return map[string]coflow.Backfill{"greedy": coflow.TopUp, "served": coflow.TopUpServed, "fair-share": coflow.FairShare, "none": coflow.None, "proportional": coflow.Proportional}
 }
 
 // The bounds of the interval between decisions.
@@ -53,7 +54,7 @@ func sharing(allocation string) []Param {
 		{Name: "allocation", Type: Choice, Choices: slices.Sorted(maps.Keys(allocations())), Default: allocation,
 			Doc: "how a coflow's flows share what those before it left: madd, all end together, sizes known; greedy, flow by flow; even, equal shares in one pass; maxmin, max-min fair"},
 		{Name: "backfill", Type: Choice, Choices: slices.Sorted(maps.Keys(backfills())), Default: "greedy",
-			Doc: "who gets what the allocation leaves: greedy, all in order; served, those madd has not skipped; fair-share, CoflowSim's rule: equal shares for those madd has skipped, then all in order of arrival; none"},
+			Doc: "who gets what the allocation leaves: greedy, all in order; served, those madd has not skipped; fair-share, CoflowSim's rule: equal shares for those madd has skipped, then all in order of arrival; proportional, the Varys paper's: flows that have a rate, in proportion to it; none"},
 		{Name: "priorities", Type: Whole, Default: int64(0), Unit: "classes", Max: 1000,
 			Doc: "for allocation maxmin: how many priority classes the network has, the last shared by all coflows that come after the others, as over DiffServ; 0 is one for each coflow"},
 		reallocate(),
@@ -73,6 +74,9 @@ func checkSharing(v values) []error {
 	allocation := v.choice("allocation")
 	if b := v.choice("backfill"); (b == "served" || b == "fair-share") && allocation != "madd" {
 		errs = append(errs, fmt.Errorf("backfill %s is about coflows that allocation madd has skipped, and allocation is %s: want backfill greedy or none, or allocation madd", b, allocation))
+	}
+	if v.choice("backfill") == "proportional" && allocation == "greedy" {
+		errs = append(errs, errors.New("backfill proportional would find nothing left by allocation greedy: want another allocation, such as madd, or backfill greedy"))
 	}
 	if n := v.int("priorities"); n > 0 && allocation != "maxmin" {
 		errs = append(errs, fmt.Errorf("priorities %d: coflows of a class share by allocation maxmin, and allocation is %s: want allocation maxmin, or priorities 0", n, allocation))

@@ -213,9 +213,14 @@ func TestRates(t *testing.T) {
 		{"even, top-up", ports(t), SEBF{Sharing: Sharing{Allocation: Even}}, fan, [][]float64{{1000. / 3, 1000. / 3, 1000. / 3, 2000. / 3}}},
 		{"maxmin", ports(t), SEBF{Sharing: Sharing{Allocation: MaxMin, Backfill: None}}, fan, [][]float64{{1000. / 3, 1000. / 3, 1000. / 3, 2000. / 3}}},
 
+		// Of the receiver that flows 1 and 4 share 300 are left, 3/7 of their 700; port 0 is full.
+		{"madd, proportional", ports(t), SEBF{Sharing: Sharing{Backfill: Proportional}}, fan, [][]float64{{600, 200, 200, 1000. / 7}}},
+		// By MADD, in 128 ms, 375 and 125 from port 0: the 500 left go 3 to 1.
+		{"proportional at a sender", ports(t), SEBF{Sharing: Sharing{Backfill: Proportional}}, [][]demandOf{{{0, 4, 6 * mb}, {0, 5, 2 * mb}, {1, 6, 16 * mb}}}, [][]float64{{750, 250, 1000}}},
 		{"skipped, none", ports(t), SEBF{Sharing: Sharing{Backfill: None}}, skipped, [][]float64{{0, 0}, {1000, 500}, {0, 0}}},
 		{"skipped, top-up", ports(t), SEBF{}, skipped, [][]float64{{0, 1000}, {1000, 1000}, {0, 0}}},
 		{"skipped, top-up of those served", ports(t), SEBF{Sharing: Sharing{Backfill: TopUpServed}}, skipped, [][]float64{{0, 0}, {1000, 1000}, {0, 0}}},
+		{"skipped, proportional", ports(t), SEBF{Sharing: Sharing{Backfill: Proportional}}, skipped, [][]float64{{0, 0}, {1000, 1000}, {0, 0}}},
 		{"skipped, fair share", ports(t), SEBF{Sharing: Sharing{Backfill: FairShare}}, skipped, [][]float64{{0, 500}, {1000, 1000}, {0, 500}}},
 
 		{"skipped, fair share and then arrival", ports(t), SEBF{Sharing: Sharing{Backfill: FairShare}}, late,
@@ -401,21 +406,26 @@ func TestInvariants(t *testing.T) {
 	})
 }
 
-// tied tells whether two links carry the same: then the lower ID is Sincronia's
-// bottleneck, and renumbering may change which that is.
+// tied tells whether, of some of the coflows, two links carry as much, and not the same
+// of each: then the lower ID is Sincronia's bottleneck when these are left, and
+// renumbering may change which that is.
 func tied(w *world) bool {
-	seen := map[units.Bytes]bool{}
-	for l := range w.Capacity {
-		var sum units.Bytes
-		for i := range w.Coflows {
-			if at := linkOf(&w.Coflows[i], l); at != nil {
-				sum += at.Remaining
+	for some := 1; some < 1<<len(w.Coflows); some++ {
+		seen := map[units.Bytes][]units.Bytes{} // of each coflow, by the sum
+		for l := range w.Capacity {
+			var sum units.Bytes
+			each := make([]units.Bytes, len(w.Coflows))
+			for i := range w.Coflows {
+				if at := linkOf(&w.Coflows[i], l); at != nil && some>>i&1 != 0 {
+					each[i] = at.Remaining
+					sum += at.Remaining
+				}
 			}
+			if before, again := seen[sum]; again && !slices.Equal(before, each) {
+				return true
+			}
+			seen[sum] = each
 		}
-		if sum > 0 && seen[sum] {
-			return true
-		}
-		seen[sum] = true
 	}
 	return false
 }

@@ -87,6 +87,11 @@ const (
 	FairShare
 	// None leaves it idle.
 	None
+	// Proportional is the Varys paper's: what is left of a sender's link is for the flows
+	// that have a rate, in proportion to it, as far as their receivers' links allow; of
+	// these, and of links between, their flows have shares in proportion too. A coflow that
+	// MADD has skipped gets nothing.
+	Proportional
 )
 
 // Pace is when an ordering policy decides. Its zero value is at each arrival and
@@ -234,6 +239,8 @@ func (h Sharing) share(s *policies.Schedule, order []int, n int) {
 		s.Steps = append(s.Steps, policies.Step{Coflows: order, Rule: policies.Greedy})
 	case TopUpServed:
 		s.Steps = append(s.Steps, policies.Step{Coflows: order, Rule: policies.Greedy, Only: policies.Served})
+	case Proportional:
+		s.Steps = append(s.Steps, policies.Step{Coflows: order, Rule: policies.Proportional})
 	case FairShare:
 		s.Steps = append(s.Steps, policies.Step{Coflows: order, Rule: policies.Even, Only: policies.Skipped},
 			policies.Step{Coflows: s.Order(n), Rule: policies.Greedy})

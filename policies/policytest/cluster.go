@@ -142,7 +142,7 @@ func (c *Cluster) View(needs policies.Knowledge) *policies.View {
 	v.Memory = c.memory
 	for _, x := range c.coflows {
 		s := x.describe(len(c.view.Capacity))
-		if !x.new && needs&policies.Flows == 0 {
+		if needs&policies.Flows == 0 && (!x.new || needs&policies.NewFlows == 0) {
 			s.Flows = slices.DeleteFunc(s.Flows, func(f policies.FlowState) bool { return needs&policies.PilotFlows == 0 || !f.Pilot })
 		}
 		v.Coflows = append(v.Coflows, s)

@@ -43,7 +43,7 @@ type instance struct {
 	sch      policies.Schedule
 }
 
-var rules = []policies.Rule{policies.Free, policies.MaxMin, policies.Even, policies.Greedy, policies.MADD, policies.Equal, policies.Whole}
+var rules = []policies.Rule{policies.Free, policies.MaxMin, policies.Even, policies.Greedy, policies.MADD, policies.Equal, policies.Whole, policies.Proportional}
 
 func drawInstance(t *rapid.T, rules []policies.Rule) *instance {
 	in := &instance{net: network{rapid.IntRange(1, 3).Draw(t, "racks"), rapid.IntRange(2, 5).Draw(t, "hosts")}}

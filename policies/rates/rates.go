@@ -371,6 +371,8 @@ func (s *Sharer) step(st *policies.Step) error {
 		s.maxmin(st)
 	case policies.Even:
 		s.even(st)
+	case policies.Proportional:
+		s.proportional(st)
 	case policies.Greedy, policies.Whole:
 		s.offer(st)
 		for _, c := range st.Coflows {

@@ -190,6 +190,22 @@ func (s *slow) step(st *policies.Step, avail, whole []float64) {
 		for i, f := range fs {
 			give(f, rates[i])
 		}
+	case policies.Proportional:
+		used, has := make([]float64, len(avail)), slices.Clone(avail)
+		for _, f := range together {
+			for _, l := range f.path {
+				used[l] += f.rate
+			}
+		}
+		more := make([]float64, len(together))
+		for i, f := range together {
+			if f.rate > 0 {
+				more[i] = f.rate * least(f, func(l int) float64 { return has[l] / used[l] })
+			}
+		}
+		for i, f := range together {
+			give(f, more[i])
+		}
 	case policies.Explicit:
 		for _, r := range st.Rates {
 			for i := range s.flows {
