@@ -28,12 +28,13 @@ var arrows = map[string][]string{
 	"policies/catalog":    {"policies", "policies/coflow", "policies/placement"},
 	"policies/policytest": {"policies"},
 
+	"emu/clock":    {},
 	"emu/fault":    {},
 	"emu/scenario": {"emu/fault"},
 	"emu/engine":   {"policies", "policies/rates"},
-	"emu/tracesim": {"policies", "policies/rates"},
+	"emu/tracesim": {"policies", "policies/rates", "emu/clock"},
 	"emu/study":    {"emu/tracesim", "policies", "policies/catalog", "results/coflows", "results/table"},
-	"emu/fluid":    {"policies", "emu/engine", "emu/fault"},
+	"emu/fluid":    {"policies", "emu/clock", "emu/engine", "emu/fault"},
 	"emu/plan":     {},
 	"emu/deploy":   {"emu/plan"},
 	"emu/kernel":   {"emu/plan", "emu/deploy"},
@@ -74,6 +75,7 @@ var arrows = map[string][]string{
 	"": {"emu/cli"},
 
 	"emu/kernel/netnstest": {},
+	"workloads/oracletest": {},
 	"results/tooltest":     {},
 	"scripts/bench":        {}, // runs other programs
 	"scripts/philae":       {"emu/scenario", "emu/experiment", "emu/study", "emu/tracesim", "results/coflows", "results/files", "results/metrics", "results/table"},
