@@ -10,8 +10,17 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
+// raceEnv has the settings of the race detector. Its default keeps a program for a
+// second after its main function, and tests start some three hundred.
+const raceEnv, raceDefault = "GORACE", "atexit_sleep_ms=10"
+
 // TestMain makes the test binary a testbed where scripts and tests call it so.
 func TestMain(m *testing.M) {
+	if os.Getenv(raceEnv) == "" {
+		if err := os.Setenv(raceEnv, raceDefault); err != nil {
+			panic(err)
+		}
+	}
 	testscript.Main(m, map[string]func(){"testbed": func() {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		context.AfterFunc(ctx, stop)
@@ -27,6 +36,7 @@ func TestScripts(t *testing.T) {
 			if err != nil {
 				return err
 			}
+			e.Setenv(raceEnv, os.Getenv(raceEnv))
 			e.Setenv("QUICKSTART", root+"/../../scripts/quickstart")
 			e.Setenv("TESTBED_STATE_DIR", e.WorkDir+"/state")
 			return nil
