@@ -1,7 +1,9 @@
 package main
 
 import (
+	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -28,12 +30,13 @@ var arrows = map[string][]string{
 	"policies/catalog":    {"policies", "policies/coflow", "policies/placement"},
 	"policies/policytest": {"policies"},
 
+	"emu/clock":    {},
 	"emu/fault":    {},
 	"emu/scenario": {"emu/fault"},
 	"emu/engine":   {"policies", "policies/rates"},
-	"emu/tracesim": {"policies", "policies/rates"},
+	"emu/tracesim": {"policies", "policies/rates", "emu/clock"},
 	"emu/study":    {"emu/tracesim", "policies", "policies/catalog", "results/coflows", "results/table"},
-	"emu/fluid":    {"policies", "emu/engine", "emu/fault"},
+	"emu/fluid":    {"policies", "emu/clock", "emu/engine", "emu/fault"},
 	"emu/plan":     {},
 	"emu/deploy":   {"emu/plan"},
 	"emu/kernel":   {"emu/plan", "emu/deploy"},
@@ -74,6 +77,7 @@ var arrows = map[string][]string{
 	"": {"emu/cli"},
 
 	"emu/kernel/netnstest": {},
+	"workloads/oracletest": {},
 	"results/tooltest":     {},
 	"scripts/bench":        {}, // runs other programs
 	"scripts/philae":       {"emu/scenario", "emu/experiment", "emu/study", "emu/tracesim", "results/coflows", "results/files", "results/metrics", "results/table"},
@@ -126,6 +130,38 @@ func TestImportsRunOneWay(t *testing.T) {
 				t.Errorf("%s imports %s, but must be pure", name, imp)
 			}
 		}
+	}
+}
+
+// A package whose tests ask for namespaces is tested alone: packets share the
+// processors with who measures them.
+func TestPacketsAreTestedAlone(t *testing.T) {
+	makefile, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := regexp.MustCompile(`(?m)^ON_PACKETS = (.*)$`).FindStringSubmatch(string(makefile))
+	if list == nil {
+		t.Fatal("the Makefile has no line ON_PACKETS")
+	}
+	alone := strings.Fields(list[1])
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}`, "./...").CombinedOutput()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, out)
+	}
+	found := 0
+	for line := range strings.Lines(string(out)) {
+		words := strings.Fields(line)
+		if !slices.Contains(words[1:], "testbed/emu/kernel/netnstest") || words[0] == "testbed/emu/kernel/netnstest" {
+			continue
+		}
+		found++
+		if name := "." + strings.TrimPrefix(words[0], "testbed"); !slices.Contains(alone, name) {
+			t.Errorf("%s tests on packets and is not in ON_PACKETS of the Makefile", name)
+		}
+	}
+	if found < 5 {
+		t.Errorf("%d packages test on packets, want 5 or more", found)
 	}
 }
 

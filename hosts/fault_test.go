@@ -437,7 +437,7 @@ func TestSetCPU(t *testing.T) {
 	for _, slow := range []topo.HostID{0, 1} {
 		inMemory(t, hosts(2), func(t *testing.T, n *memNet, c *cluster) {
 			done := make(chan error, 1)
-			go func() { done <- c.agents[0].Send(t.Context(), flow(1, 1000*units.MB, 800*units.Mbps)) }()
+			go func() { done <- c.agents[0].Send(t.Context(), flow(1, 60*units.MB, 800*units.Mbps)) }()
 			c.agents[slow].SetCPU(0.2)
 			received := func() units.Bytes { return c.agents[1].Received(1) }
 			var moves []time.Duration

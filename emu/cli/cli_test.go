@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -10,13 +11,37 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
+// raceEnv has the settings of the race detector. Its default keeps a program for a
+// second after its main function, and tests start some three hundred.
+const raceEnv, raceDefault = "GORACE", "atexit_sleep_ms=10"
+
 // TestMain makes the test binary a testbed where scripts and tests call it so.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"testbed": func() {
+	if os.Getenv(raceEnv) == "" {
+		if err := os.Setenv(raceEnv, raceDefault); err != nil {
+			panic(err)
+		}
+	}
+	testscript.Main(tests{m}, map[string]func(){"testbed": func() {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		context.AfterFunc(ctx, stop)
 		os.Exit(Main(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}})
+}
+
+// tests removes what they shared.
+type tests struct{ *testing.M }
+
+func (m tests) Run() int {
+	code := m.M.Run()
+	if small.home == "" {
+		return code
+	}
+	if err := os.RemoveAll(small.home); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return max(code, 1)
+	}
+	return code
 }
 
 func TestScripts(t *testing.T) {
@@ -27,6 +52,7 @@ func TestScripts(t *testing.T) {
 			if err != nil {
 				return err
 			}
+			e.Setenv(raceEnv, os.Getenv(raceEnv))
 			e.Setenv("QUICKSTART", root+"/../../scripts/quickstart")
 			e.Setenv("TESTBED_STATE_DIR", e.WorkDir+"/state")
 			return nil

@@ -15,13 +15,14 @@ import (
 // arm's verdict is no longer a pass. It is no failure: the exit code is 0.
 func TestReportOnDamagedCaptures(t *testing.T) {
 	tooltest.Need(t, "editcap")
-	p := newPlace(t)
-	p.run(t, 0, "run", "scenario.yaml")
-	dirs, err := filepath.Glob(filepath.Join(p.dir, "runs", "*"))
-	if err != nil || len(dirs) != 1 {
-		t.Fatal(dirs, err)
+	p, dir := newPlace(t), filepath.Join(t.TempDir(), "run")
+	r := smallRun(t)
+	if r.code != 0 {
+		t.Fatalf("the run that is to be damaged ended with %d\n%s", r.code, r.out)
 	}
-	dir := dirs[0]
+	if err := os.CopyFS(dir, os.DirFS(r.runDir)); err != nil {
+		t.Fatal(err)
+	}
 	of := func(arm, host string) string {
 		return filepath.Join(dir, arm, "0", "captures", host+".pcapng")
 	}

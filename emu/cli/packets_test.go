@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -50,6 +51,13 @@ func (p place) leftNothing(t *testing.T, before machine) {
 
 func look(t *testing.T) machine {
 	t.Helper()
+	return lookAt(t, filepath.Dir(t.TempDir()))
+}
+
+// lookAt takes what is in or below a directory for the test's own.
+func lookAt(t *testing.T, own string) machine {
+	t.Helper()
+	own += "/" // other runs of the machine come and go
 	var m machine
 	ifs, err := net.Interfaces()
 	if err != nil {
@@ -65,7 +73,6 @@ func look(t *testing.T) machine {
 		}
 		return string(b)
 	}
-	own := filepath.Dir(t.TempDir()) + "/" // other runs of the machine come and go
 	for line := range strings.Lines(read("/proc/self/mountinfo")) {
 		if strings.Contains(line, "nsfs") && strings.Contains(line, own) {
 			m.mounts += line
@@ -96,8 +103,13 @@ type place struct{ dir, state string }
 
 func newPlace(t *testing.T) place {
 	t.Helper()
+	return newPlaceAt(t, t.TempDir(), t.TempDir())
+}
+
+func newPlaceAt(t *testing.T, dir, state string) place {
+	t.Helper()
 	netnstest.Require(t)
-	p := place{t.TempDir(), filepath.Join(t.TempDir(), "state")}
+	p := place{dir, filepath.Join(state, "state")}
 	for name, text := range map[string]string{
 		"scenario.yaml": smallScenario,
 		"trace.txt":     "6 2\n1 0 2 0 2 2 1:2.0 3:2.0\n2 400 1 4 2 1:0.4 5:0.2\n",
@@ -153,29 +165,82 @@ func (p place) left(t *testing.T) []string {
 	return append(out, disks...)
 }
 
-func TestRunPrintsTablesAndLeavesNothing(t *testing.T) {
-	p := newPlace(t)
-	before := look(t)
-	c := p.command(t, "run", "scenario.yaml")
-	out, err := c.CombinedOutput()
-	if code := c.ProcessState.ExitCode(); code != 0 && code != exitVoid {
-		t.Fatalf("%v\n%s", err, out)
+// small is a run of the small scenario that several tests read and none changes. TestMain
+// removes its directory.
+var small struct {
+	once sync.Once
+	home string // "" before it was made
+	err  error
+	ran
+}
+
+// ran is a run that has ended, and what is printed of it.
+type ran struct {
+	place
+	runDir        string
+	out           string
+	code          int
+	before, after machine
+}
+
+// smallRun makes the run, the first time.
+func smallRun(t *testing.T) ran {
+	t.Helper()
+	netnstest.Require(t)
+	small.once.Do(func() {
+		small.err = errors.New("it could not be tried, as another test tells")
+		home, err := os.MkdirTemp("", "testbed-cli-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		small.home = home
+		dir := filepath.Join(home, "dir")
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		small.place = newPlaceAt(t, dir, home)
+		small.before = lookAt(t, home)
+		c := small.command(t, "run", "scenario.yaml")
+		out, err := c.CombinedOutput()
+		small.out, small.code, small.after = string(out), c.ProcessState.ExitCode(), lookAt(t, home)
+		if small.code != 0 && small.code != exitVoid {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		runs, err := filepath.Glob(filepath.Join(dir, "runs", "*"))
+		if err != nil || len(runs) != 1 {
+			t.Fatal(runs, err)
+		}
+		small.runDir, small.err = runs[0], nil
+	})
+	if small.err != nil {
+		t.Fatalf("the run of the small scenario: %v", small.err)
 	}
+	return small.ran
+}
+
+func TestRunPrintsTablesAndLeavesNothing(t *testing.T) {
+	r := smallRun(t)
 	for _, want := range []string{"Coflow completion time", "Block write time", "fair+hdfs", "sebf+hdfs", "verdict", "Run directory: runs/small-", "arm 2/2"} {
-		if !strings.Contains(string(out), want) {
-			t.Errorf("no %q in\n%s", want, out)
+		if !strings.Contains(r.out, want) {
+			t.Errorf("no %q in\n%s", want, r.out)
 		}
 	}
-	p.leftNothing(t, before)
+	if r.after != r.before {
+		t.Errorf("the machine was\n%+v\nand is\n%+v", r.before, r.after)
+	}
+	if left := r.left(t); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
 }
 
 // kill -9 at random moments, and then gc, leaves nothing; a run that goes on
-// beside is not disturbed.
+// beside is not disturbed. The moments are one in each part of the time, so that none
+// of it is left out: as many anywhere would leave longer gaps.
 func TestKilledRunsAreCollected(t *testing.T) {
 	killed, other := newPlace(t), newPlace(t)
 	other.state = killed.state
 	before := look(t)
-	long := strings.Replace(smallScenario, "name: small", "name: other\nrepeat: 4", 1)
+	long := strings.Replace(smallScenario, "name: small", "name: other\nrepeat: 3", 1)
 	if err := os.WriteFile(filepath.Join(other.dir, "scenario.yaml"), []byte(long), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -186,8 +251,9 @@ func TestKilledRunsAreCollected(t *testing.T) {
 		t.Fatal(err)
 	}
 	rng := rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))
-	for i := range 30 {
-		wait := time.Duration(rng.Int64N(int64(1500 * time.Millisecond)))
+	const kills, span = 16, 1500 * time.Millisecond
+	for _, i := range rng.Perm(kills) {
+		wait := (time.Duration(i)*span + time.Duration(rng.Int64N(int64(span)))) / kills
 		c := killed.command(t, "run", "scenario.yaml")
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
@@ -224,7 +290,7 @@ func TestKilledRunsAreCollected(t *testing.T) {
 			Problems []string
 		}
 	}
-	if err := json.Unmarshal(besideOut.Bytes(), &sum); err != nil || len(sum.Arms) != 2 || sum.Arms[0].Repeats != 4 || len(sum.Arms[0].Problems) > 0 {
+	if err := json.Unmarshal(besideOut.Bytes(), &sum); err != nil || len(sum.Arms) != 2 || sum.Arms[0].Repeats != 3 || len(sum.Arms[0].Problems) > 0 {
 		t.Errorf("the run beside reports %+v, %v", sum, err)
 	}
 	if after := look(t); after != before {

@@ -55,12 +55,12 @@ func placed(v *scenario.Value, dir string) string {
 	return fmt.Sprintf("%s at %s:%d:%d", v.Text, file, v.Line, v.Col)
 }
 
-// SameWorkload is an error unless two run directories are of the same workload on
+// sameWorkload is an error unless two run directories are of the same workload on
 // the same cluster: all that their scenarios state but arms, repeat, name, capture
 // and limits. The error is a *WorkloadError where they differ. Runs that record the
 // same fingerprint are the same; where the fingerprints differ, as with other arms,
 // the recorded scenarios are compared key by key, and must be those that were run.
-func SameWorkload(a, b, version string) (notes []string, err error) {
+func sameWorkload(a, b, version string) (notes []string, err error) {
 	ma, sa, err := openRun(a)
 	if err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func Compare(dirs []string, o CompareOptions) (*compare.Result, error) {
 			if runs[0].Manifest == nil || r.Manifest == nil {
 				return nil, fmt.Errorf("compare: %s or %s has no manifest.json, and so nothing that tells whether their workloads are the same: want whole run directories", dirs[0], dirs[i+1])
 			}
-			notes, err := SameWorkload(dirs[0], dirs[i+1], o.Version)
+			notes, err := sameWorkload(dirs[0], dirs[i+1], o.Version)
 			if err != nil {
 				return nil, fmt.Errorf("compare: %w", err)
 			}

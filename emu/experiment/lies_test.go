@@ -325,37 +325,19 @@ func TestChild(t *testing.T) {
 func TestCapturesDoNotDisturb(t *testing.T) {
 	netnstest.Require(t)
 	netnstest.OnlyTiming(t)
-	const rounds, bound = 5, 0.05
+	const bound = 0.05
 	netnstest.Timing(t, func(t *testing.T) bool {
-		var with, without []time.Duration
-		for i := range 2 * rounds {
-			none := i%2 == 1
-			var ccts []time.Duration
-			text, trace := at50()
-			o := options(t)
-			o.tamper.start = func(cfg *live.Config, _ string) error { cfg.NoCapture = none; return nil }
-			o.tamper.told = func(r flows.Records) {
-				for _, c := range r.Coflows {
-					ccts = append(ccts, c.CCT())
-				}
+		s := nextSample(t, "TestCapturesDoNotDisturb", true)
+		median := func(runs [][]time.Duration) time.Duration {
+			var of []time.Duration
+			for _, ccts := range runs {
+				of = append(of, ccts[1])
 			}
-			if _, err := Execute(t.Context(), loadText(t, text, trace...), o); err != nil {
-				t.Fatal(err)
-			}
-			if len(ccts) != 3 {
-				t.Fatalf("%d coflows ended", len(ccts))
-			}
-			slices.Sort(ccts)
-			t.Logf("captured %t: CCTs %v", !none, ccts)
-			if none {
-				without = append(without, ccts[1])
-			} else {
-				with = append(with, ccts[1])
-			}
+			slices.Sort(of)
+			return of[rounds/2]
 		}
-		slices.Sort(with)
-		slices.Sort(without)
-		a, b := with[rounds/2], without[rounds/2]
+		t.Logf("CCTs captured %v, not %v", s.with, s.without)
+		a, b := median(s.with), median(s.without)
 		off := float64(a-b) / float64(b)
 		t.Logf("median CCT %v captured, %v not: %+.2f %%, bound %g %%", a, b, 100*off, 100*bound)
 		return off >= -bound && off <= bound

@@ -58,7 +58,7 @@ arms: {coflow: [fair]}
 	var trace []string
 	for i := range pairs {
 		from, to := 2*i, 2*pairs+2*i
-		trace = append(trace, fmt.Sprintf("%d 0 2 %d %d 2 %d:30.0 %d:30.0", i+1, from, from+1, to, to+1))
+		trace = append(trace, fmt.Sprintf("%d 0 2 %d %d 2 %d:15.0 %d:15.0", i+1, from, from+1, to, to+1))
 	}
 	return text, trace
 }

@@ -61,7 +61,7 @@ func (x *faults) at(t time.Duration, do func()) {
 // after is at so long after the present moment, which is a whole nanosecond when
 // anything of the agenda is done.
 func (x *faults) after(d time.Duration, do func()) {
-	x.at(x.b.clock.round()+d, do)
+	x.at(x.b.clock.Round()+d, do)
 }
 
 func (x *faults) next() time.Duration {
@@ -86,7 +86,7 @@ func (x *faults) cut(uses []use) bool {
 
 // due does what the present moment asks for, and returns what came of it.
 func (x *faults) due() []engine.Event {
-	for len(x.agenda) > 0 && x.b.clock.until(x.agenda[0].at) <= 0 {
+	for len(x.agenda) > 0 && x.b.clock.Until(x.agenda[0].at) <= 0 {
 		do := x.agenda[0].do
 		x.agenda = slices.Delete(x.agenda, 0, 1)
 		do()
@@ -215,7 +215,7 @@ func (x *faults) reroute() {
 // look finds pipelines that stand still, and sees to it that they are looked at
 // again when they have done so for too long.
 func (x *faults) look() {
-	now := x.b.clock.round()
+	now := x.b.clock.Round()
 	for _, f := range slices.Clone(x.b.chains) {
 		if f.done {
 			continue

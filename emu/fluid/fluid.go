@@ -22,6 +22,7 @@ import (
 	"strings"
 	"time"
 
+	"testbed/emu/clock"
 	"testbed/emu/engine"
 	"testbed/emu/fault"
 	"testbed/policies"
@@ -55,7 +56,7 @@ type Backend struct {
 	cfg      Config
 	capacity []float64 // bit/s: links by LinkID, then disks by HostID
 
-	clock    clock
+	clock    clock.Moment
 	reported time.Duration // the newest time Await returned
 	nextBeat time.Duration // engine.NextNever if there are no heartbeats
 
@@ -71,7 +72,7 @@ type Backend struct {
 	// An epoch is a stretch of time in which no rate changes. Counts are kept as
 	// of its beginning and the present is computed from there, so that asking
 	// often costs no precision.
-	epoch    clock
+	epoch    clock.Moment
 	stale    bool    // rates must be computed anew
 	soonest  float64 // ns from the epoch's beginning to the first completion
 	carried  []float64
@@ -111,7 +112,7 @@ type landing struct {
 
 // send puts what was sent at the present moment on its way.
 func (b *Backend) send(f *fluid, block bool) {
-	l := landing{b.clock.round() + f.delay, f.id, f.dst, f.size, block}
+	l := landing{b.clock.Round() + f.delay, f.id, f.dst, f.size, block}
 	after := slices.IndexFunc(b.landing, func(o landing) bool { return o.at > l.at })
 	if after < 0 {
 		after = len(b.landing)
@@ -125,7 +126,7 @@ func (b *Backend) lose(fits func(landing) bool) { b.landing = slices.DeleteFunc(
 // arrived is what has arrived by the present moment.
 func (b *Backend) arrived() []landing {
 	n := 0
-	for n < len(b.landing) && b.clock.until(b.landing[n].at) <= 0 {
+	for n < len(b.landing) && b.clock.Until(b.landing[n].at) <= 0 {
 		n++
 	}
 	now := slices.Clone(b.landing[:n])
@@ -262,7 +263,7 @@ const (
 
 // nearlyOut tells whether all that is left of a flow goes in the last moment.
 func (b *Backend) nearlyOut(f *fluid) bool {
-	return f.in != nil && f.rate > 0 && f.leftAfter(b.clock.since(b.epoch)) <= min(bitsIn(f.rate, lastMoment), lastPart*8*float64(f.size))
+	return f.in != nil && f.rate > 0 && f.leftAfter(b.clock.Since(b.epoch)) <= min(bitsIn(f.rate, lastMoment), lastPart*8*float64(f.size))
 }
 
 func (b *Backend) startChain(c engine.StartChain) error {
@@ -360,7 +361,7 @@ func (b *Backend) Await(ctx context.Context, wake time.Duration) (time.Duration,
 	}
 	b.advance(wake)
 	evs := b.happened()
-	b.reported = max(b.reported, b.clock.round())
+	b.reported = max(b.reported, b.clock.Round())
 	return b.reported, evs, nil
 }
 
@@ -378,7 +379,7 @@ const (
 // newEpoch brings the counts up to the present and computes the rates that hold
 // from here.
 func (b *Backend) newEpoch() {
-	elapsed := b.clock.since(b.epoch)
+	elapsed := b.clock.Since(b.epoch)
 	if elapsed > 0 {
 		for l := range b.carried {
 			b.carried[l] += bitsIn(b.shares.load[l], elapsed)
@@ -420,7 +421,7 @@ func (f *fluid) leftAfter(ns float64) float64 {
 // completion in the half nanosecond before wake would be reported at wake, so
 // it is moved there: what arrives at wake then starts at wake.
 func (b *Backend) advance(wake time.Duration) {
-	finish := b.soonest - b.clock.since(b.epoch)
+	finish := b.soonest - b.clock.Since(b.epoch)
 	stop, slack := wake, 0.5
 	if next := min(b.nextBeat, b.faults.next()); next < wake {
 		stop, slack = next, together
@@ -428,20 +429,20 @@ func (b *Backend) advance(wake time.Duration) {
 	if len(b.landing) > 0 && b.landing[0].at < stop {
 		stop, slack = b.landing[0].at, together
 	}
-	switch until := b.clock.until(stop); {
+	switch until := b.clock.Until(stop); {
 	case stop != engine.NextNever && until <= finish+slack:
 		if until > 0 {
-			b.clock = clock{whole: stop}
+			b.clock = clock.Moment{Whole: stop}
 		}
 	case finish > 0:
-		b.clock = b.clock.plus(finish)
+		b.clock = b.clock.Plus(finish)
 	}
 }
 
 // happened lists what is new at the present moment, and takes what finished off
 // the books.
 func (b *Backend) happened() []engine.Event {
-	elapsed := b.clock.since(b.epoch)
+	elapsed := b.clock.Since(b.epoch)
 	var flows []workloads.FlowID
 	var received []units.Bytes
 	var ended, durable []int
@@ -520,7 +521,7 @@ func (b *Backend) happened() []engine.Event {
 		b.chains = slices.DeleteFunc(b.chains, isDone)
 	}
 	evs = append(evs, b.faults.due()...)
-	if b.nextBeat != engine.NextNever && b.clock.until(b.nextBeat) <= 0 {
+	if b.nextBeat != engine.NextNever && b.clock.Until(b.nextBeat) <= 0 {
 		evs = append(evs, b.heartbeats(elapsed)...)
 		b.nextBeat += b.cfg.Heartbeat
 	}
@@ -562,7 +563,7 @@ func (b *Backend) stuck() error {
 	}
 	const most = 10
 	var names []string
-	elapsed := b.clock.since(b.epoch)
+	elapsed := b.clock.Since(b.epoch)
 	for _, f := range b.flows {
 		if len(names) == most {
 			names = append(names, fmt.Sprintf("and %d more", len(b.flows)-most))

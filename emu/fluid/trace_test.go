@@ -1,17 +1,10 @@
 package fluid_test
 
 import (
-	"bufio"
 	"cmp"
-	"encoding/csv"
 	"flag"
-	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -22,12 +15,8 @@ import (
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
+	"testbed/workloads/oracletest"
 )
-
-// oracle is a folder with the first 150 coflows of the Facebook trace that the
-// coflow literature uses (FB2010-1Hr-150-0) and their completion times under
-// schedulers of independent simulators.
-var oracle = filepath.Join("..", "..", "..", "shared", "oracle", "prefix150")
 
 // portSwitch is a non-blocking switch of the trace's model: port p sends as host
 // p and receives as host p+ports, and 1 MB takes 8 ms on a port.
@@ -84,77 +73,22 @@ func completionTimes(t testing.TB, f *topo.Fabric, p policies.Scheduler, coflows
 	return cct, steps
 }
 
-// readTrace reads the format of FB2010-1Hr-150-0.txt: a line "ports coflows",
-// then for each coflow its ID, arrival in ms, the mappers and their ports, the
-// reducers and "port:MB" for each, shared evenly by the mappers.
-func readTrace(t testing.TB, path string) (coflows []workloads.Coflow, ports int) {
+// first150 are the coflows of the trace on portSwitch.
+func first150(t testing.TB) (coflows []workloads.Coflow, ports int) {
 	t.Helper()
-	file, err := os.Open(path)
-	if os.IsNotExist(err) {
-		t.Skipf("the data of the comparison is not here: %v", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<20)
-	lines.Scan()
-	var n int
-	if _, err := fmt.Sscan(lines.Text(), &ports, &n); err != nil {
-		t.Fatal(err)
-	}
-	number := func(s string) int {
-		v, err := strconv.ParseFloat(s, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return int(v)
-	}
+	trace := oracletest.Trace(t, oracletest.First150)
 	next := workloads.FlowID(0)
-	for lines.Scan() {
-		w := strings.Fields(lines.Text())
-		c := workloads.Coflow{ID: workloads.CoflowID(number(w[0])), Arrival: time.Duration(number(w[1])) * time.Millisecond}
-		m := number(w[2])
-		for _, red := range w[4+m:] {
-			port, mb, _ := strings.Cut(red, ":")
-			for _, s := range w[3 : 3+m] {
-				c.Flows = append(c.Flows, workloads.Flow{ID: next, Src: topo.HostID(number(s)), Dst: topo.HostID(ports + number(port)),
-					Size: units.Bytes(number(mb)) * units.MB / units.Bytes(m)})
+	for _, c := range trace.Coflows {
+		out := workloads.Coflow{ID: c.ID, Arrival: c.Arrival}
+		for j, r := range c.Reducers {
+			for i, src := range c.Mappers {
+				out.Flows = append(out.Flows, workloads.Flow{ID: next, Src: topo.HostID(src), Dst: topo.HostID(trace.Ports + r.Port), Size: c.FlowBytes(i, j, units.MB)})
 				next++
 			}
 		}
-		coflows = append(coflows, c)
+		coflows = append(coflows, out)
 	}
-	return coflows, ports
-}
-
-// readTimes reads a column in ms by coflow_id.
-func readTimes(t testing.TB, path, column string) map[workloads.CoflowID]float64 {
-	t.Helper()
-	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	rows, err := csv.NewReader(file).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
-	col := map[string]int{}
-	for i, name := range rows[0] {
-		col[name] = i
-	}
-	out := map[workloads.CoflowID]float64{}
-	for _, row := range rows[1:] {
-		id, err1 := strconv.Atoi(row[col["coflow_id"]])
-		ms, err2 := strconv.ParseFloat(row[col[column]], 64)
-		if err1 != nil || err2 != nil {
-			t.Fatal(row)
-		}
-		out[workloads.CoflowID(id)] = ms
-	}
-	return out
+	return coflows, trace.Ports
 }
 
 // greedySEBF is the order of SEBF without MADD: each flow in turn gets what its
@@ -200,7 +134,8 @@ var whole = flag.Bool("whole", false, "run all 150 coflows of the Facebook prefi
 // Unless asked for, only its first coflows run, and of those the ones that end
 // before the first left out arrives are compared: the rest cannot matter to them.
 func TestFacebookPrefix(t *testing.T) {
-	all, ports := readTrace(t, filepath.Join(oracle, "FB2010-first150.txt"))
+	const results = "oracle/prefix150/"
+	all, ports := first150(t)
 	f := portSwitch(t, ports)
 	for _, tt := range []struct {
 		name   string
@@ -214,8 +149,8 @@ func TestFacebookPrefix(t *testing.T) {
 		{"sebf", coflow.SEBF{}, "refsim-sebf-greedy.csv", 8, false}, // the ninth has 2,912 flows
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			want := readTimes(t, filepath.Join(oracle, tt.times), "cct_ms")
-			bound := readTimes(t, filepath.Join(oracle, tt.times), "lower_bound_ms")
+			want := oracletest.Times(t, results+tt.times, "cct_ms")
+			bound := oracletest.Times(t, results+tt.times, "lower_bound_ms")
 			coflows, cut := all, engine.NextNever
 			if tt.first < len(all) && !*whole {
 				coflows, cut = all[:tt.first], all[tt.first].Arrival

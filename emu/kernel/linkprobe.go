@@ -16,9 +16,9 @@ import (
 	"testbed/emu/plan"
 )
 
-// ProbeEtherType marks the frames of Probe: the first of the two types that IEEE
+// probeEtherType marks the frames of Probe: the first of the two types that IEEE
 // 802 leaves to local experiments.
-const ProbeEtherType = 0x88b5
+const probeEtherType = 0x88b5
 
 // A probe frame: Ethernet header, the run's number, which link, its name.
 const (
@@ -91,7 +91,7 @@ func (p *prober) listen(namespace string) error {
 	return p.x.in(namespace, func(b *building) error {
 		l := &probeSocket{building: b}
 		err := b.do(func() (err error) {
-			l.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, int(bigEndian(ProbeEtherType)))
+			l.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, int(bigEndian(probeEtherType)))
 			return err
 		})
 		if err != nil {
@@ -120,12 +120,12 @@ func (p *prober) send(i int) {
 		return
 	}
 	frame := append(f.To.MAC[:], f.From.MAC[:]...)
-	frame = binary.BigEndian.AppendUint16(frame, ProbeEtherType)
+	frame = binary.BigEndian.AppendUint16(frame, probeEtherType)
 	frame = append(frame, p.number[:]...)
 	frame = binary.BigEndian.AppendUint32(frame, uint32(i))
 	frame = append(frame, f.From.Namespace+">"+f.To.Namespace...)
 	frame = append(frame, make([]byte, max(0, probeMinSize-len(frame)))...)
-	err := unix.Sendto(from.fd, frame, 0, &unix.SockaddrLinklayer{Protocol: bigEndian(ProbeEtherType), Ifindex: index, Halen: 6})
+	err := unix.Sendto(from.fd, frame, 0, &unix.SockaddrLinklayer{Protocol: bigEndian(probeEtherType), Ifindex: index, Halen: 6})
 	if err != nil {
 		f.Why = fmt.Sprintf("it cannot be sent: %v", err)
 		return

@@ -1,8 +1,6 @@
 package tracesim_test
 
 import (
-	"os"
-	"path/filepath"
 	"runtime"
 	"testing"
 	"time"
@@ -12,6 +10,7 @@ import (
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
+	"testbed/workloads/oracletest"
 )
 
 // BenchmarkTrace runs the public trace where it is there, and otherwise one made up
@@ -52,10 +51,9 @@ func BenchmarkTrace(b *testing.B) {
 
 func benchmarkTrace(b *testing.B) (*topo.Fabric, []workloads.Coflow) {
 	b.Helper()
-	path := filepath.Join(shared, "traces", "FB2010-1Hr-150-0.txt")
 	trace := &workloads.Trace{Name: "made up", Ports: 150}
-	if _, err := os.Stat(path); err == nil {
-		trace = readTrace(b, path)
+	if _, ok := oracletest.Find(b, oracletest.Facebook); ok {
+		trace = oracletest.Trace(b, oracletest.Facebook)
 	} else {
 		for i := range 200 {
 			c := workloads.TraceCoflow{ID: workloads.CoflowID(i + 1), Arrival: time.Duration(i) * 5 * time.Second}

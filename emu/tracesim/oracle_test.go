@@ -1,12 +1,8 @@
 package tracesim_test
 
 import (
-	"encoding/csv"
 	"flag"
 	"math"
-	"os"
-	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
@@ -16,60 +12,10 @@ import (
 	"testbed/policies/coflow"
 	"testbed/topo/units"
 	"testbed/workloads"
+	"testbed/workloads/oracletest"
 )
 
 var whole = flag.Bool("whole", false, "compare the whole public trace with the independent simulators too, which takes minutes")
-
-// shared is a folder with the public trace and results of independent simulators.
-var shared = filepath.Join("..", "..", "..", "shared")
-
-func readTrace(t testing.TB, path string) *workloads.Trace {
-	t.Helper()
-	file, err := os.Open(path)
-	if os.IsNotExist(err) {
-		t.Skipf("the data of the comparison is not here: %v", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	trace, err := workloads.ParseTrace(path, file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return trace
-}
-
-// readTimes reads a column in ms by coflow_id.
-func readTimes(t testing.TB, path, column string) map[workloads.CoflowID]float64 {
-	t.Helper()
-	file, err := os.Open(path)
-	if os.IsNotExist(err) {
-		t.Skipf("the data of the comparison is not here: %v", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	rows, err := csv.NewReader(file).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
-	col := map[string]int{}
-	for i, name := range rows[0] {
-		col[name] = i
-	}
-	out := map[workloads.CoflowID]float64{}
-	for _, row := range rows[1:] {
-		id, err1 := strconv.Atoi(row[col["coflow_id"]])
-		ms, err2 := strconv.ParseFloat(row[col[column]], 64)
-		if err1 != nil || err2 != nil {
-			t.Fatal(row)
-		}
-		out[workloads.CoflowID(id)] = ms
-	}
-	return out
-}
 
 func policy(t testing.TB, name string, params map[string]any) policies.Scheduler {
 	t.Helper()
@@ -94,7 +40,7 @@ type comparison struct {
 // compare runs the policy and holds the completion times against the oracle's.
 func (c comparison) compare(t testing.TB, trace *workloads.Trace) {
 	t.Helper()
-	want := readTimes(t, c.oracle, "cct_ms")
+	want := oracletest.Times(t, c.oracle, "cct_ms")
 	f, coflows, err := c.ports.Coflows(trace)
 	if err != nil {
 		t.Fatal(err)
@@ -133,13 +79,11 @@ func (c comparison) compare(t testing.TB, trace *workloads.Trace) {
 	}
 }
 
-const prefix = "oracle/prefix150"
-
 // TestPrefixOfFacebook compares the first 150 coflows of the trace, on which several simulators
 // agree coflow by coflow.
 func TestPrefixOfFacebook(t *testing.T) {
-	trace := readTrace(t, filepath.Join(shared, prefix, "FB2010-first150.txt"))
-	in := func(name string) string { return filepath.Join(shared, prefix, name) }
+	trace := oracletest.Trace(t, oracletest.First150)
+	in := func(name string) string { return "oracle/prefix150/" + name }
 	for _, c := range []comparison{
 		{name: "fair", policy: policy(t, "fair", nil), oracle: in("refsim-fair-maxmin.csv"), part: 0.01, near: 0.95},
 		{name: "equal-share", policy: policy(t, "equal-share", nil), oracle: in("coflowsim_epoch8-fair.csv"), part: 0.01, near: 0.95},
@@ -157,8 +101,8 @@ func TestFacebook(t *testing.T) {
 	if !*whole {
 		t.Skip("the whole trace takes minutes: run it with -args -whole")
 	}
-	trace := readTrace(t, filepath.Join(shared, "traces", "FB2010-1Hr-150-0.txt"))
-	in := func(name string) string { return filepath.Join(shared, "oracle", name) }
+	trace := oracletest.Trace(t, oracletest.Facebook)
+	in := func(name string) string { return "oracle/" + name }
 	published := tracesim.Ports{Rate: 134_217 * 8000, MB: units.MiB, Batch: 10240 * time.Millisecond}
 	// A flow of 1 MiB is one cycle, and arrivals are admitted up to 8 ms early.
 	rounded := tracesim.Ports{Rate: 131_072 * 8000, MB: units.MiB, Batch: 8 * time.Millisecond}

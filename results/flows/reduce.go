@@ -348,29 +348,18 @@ func (r *Reducer) add(ctx context.Context, host string, p *pcap.Reader, read *re
 	defer r.unload(load)
 	h := newHostReducer(host, rack, place, settings{run: run, points: r.opt.Points, spans: r.opt.Spans, reorder: int64(r.opt.Reorder), paths: paths}, load, r.opt.Intervals)
 	h.meta, h.hasMeta = meta, hasMeta
-	list := make([]pcap.Packet, batch)
-	for {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		n, err := p.Batch(list)
-		if err != nil {
-			h.Stats, h.HasStats = p.Stats()
-			h.skipped = p.Skipped()
-			h.Whole, h.broken, err = ending(host, h.Captured, err)
-			if err != nil {
-				return fmt.Errorf("capture of %s: %w", host, err)
-			}
-			break
-		}
-		for i := range list[:n] {
+	end, err := readAll(ctx, host, p, read, func(list []pcap.Packet) {
+		for i := range list {
 			if list[i].Interface >= len(h.Interfaces) {
 				r.describe(h, p.Interfaces())
 			}
 		}
-		h.packets(list[:n])
-		read.reached(p.Offset())
+		h.packets(list)
+	})
+	if err != nil {
+		return err
 	}
+	h.Stats, h.HasStats, h.Whole, h.skipped, h.broken = end.stats, end.hasStats, end.whole, end.skipped, end.problem
 	r.describe(h, p.Interfaces())
 	c := h.finish()
 	r.mu.Lock()
@@ -457,17 +446,44 @@ func (r *Reducer) describe(h *hostReducer, interfaces []pcap.Interface) {
 	}
 }
 
-// ending tells what the error that ended a capture means: that it is whole, that only
-// so much of it can be read, or the error itself.
-func ending(name string, packets int, err error) (whole bool, problem string, _ error) {
-	var bad *pcap.Error
-	switch {
-	case err == io.EOF:
-		return true, "", nil
-	case errors.As(err, &bad):
-		return false, fmt.Sprintf("%s: only the first %d packets of its capture can be read: %s", name, packets, bad.Local()), nil
+// end is what a capture's file tells once it was read.
+type end struct {
+	stats    pcap.Stats
+	hasStats bool
+	skipped  []pcap.Skip
+	whole    bool
+	problem  string // why not all of it could be read
+}
+
+// readAll gives each the packets of a capture, many at a time, to its end or to where
+// it is damaged. The error is of the reader underneath or the context's.
+func readAll(ctx context.Context, name string, p *pcap.Reader, read *reading, each func([]pcap.Packet)) (e end, _ error) {
+	list := make([]pcap.Packet, batch)
+	packets := 0
+	for {
+		if ctx.Err() != nil {
+			return e, context.Cause(ctx)
+		}
+		n, err := p.Batch(list)
+		if err == nil {
+			each(list[:n])
+			packets += n
+			read.reached(p.Offset())
+			continue
+		}
+		e.stats, e.hasStats = p.Stats()
+		e.skipped = p.Skipped()
+		var bad *pcap.Error
+		switch {
+		case err == io.EOF:
+			e.whole = true
+		case errors.As(err, &bad):
+			e.problem = fmt.Sprintf("%s: only the first %d packets of its capture can be read: %s", name, packets, bad.Local())
+		default:
+			return e, fmt.Errorf("capture of %s: %w", name, err)
+		}
+		return e, nil
 	}
-	return false, "", err
 }
 
 // Result assembles the records from all captures that were added.

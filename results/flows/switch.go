@@ -2,7 +2,6 @@ package flows
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"testbed/results/pcap"
@@ -42,22 +41,8 @@ type switchCapture struct {
 func (r *Reducer) addSwitch(ctx context.Context, name string, p *pcap.Reader, read *reading) error {
 	c := &switchCapture{SwitchCapture: SwitchCapture{Switch: name}, stamps: noStamps}
 	var f frame
-	list := make([]pcap.Packet, batch)
-	for {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		n, err := p.Batch(list)
-		if err != nil {
-			c.Stats, c.HasStats = p.Stats()
-			c.skipped = p.Skipped()
-			c.Whole, c.problem, err = ending(name, c.Captured, err)
-			if err != nil {
-				return fmt.Errorf("capture of %s: %w", name, err)
-			}
-			break
-		}
-		for i := range list[:n] {
+	end, err := readAll(ctx, name, p, read, func(list []pcap.Packet) {
+		for i := range list {
 			pkt := &list[i]
 			if pkt.Interface >= len(c.Ports) {
 				r.describePorts(c, p.Interfaces())
@@ -69,9 +54,12 @@ func (r *Reducer) addSwitch(ctx context.Context, name string, p *pcap.Reader, re
 				c.data[pkt.Interface].add(endpoints{f.src, f.dst, f.srcPort, f.dstPort})
 			}
 		}
-		c.Captured += n
-		read.reached(p.Offset())
+		c.Captured += len(list)
+	})
+	if err != nil {
+		return err
 	}
+	c.Stats, c.HasStats, c.Whole, c.skipped, c.problem = end.stats, end.hasStats, end.whole, end.skipped, end.problem
 	r.describePorts(c, p.Interfaces())
 	r.mu.Lock()
 	defer r.mu.Unlock()

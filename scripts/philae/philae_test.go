@@ -18,6 +18,7 @@ import (
 	"testbed/emu/scenario"
 	"testbed/results/report"
 	"testbed/workloads"
+	"testbed/workloads/oracletest"
 )
 
 var (
@@ -217,13 +218,7 @@ func mostAtOnce(t *testing.T, path, arm string) int {
 // order at all: 1 is all that the paper of Varys lets one claim of 100 coflows of which
 // one has most of the bytes.
 func TestFacebook(t *testing.T) {
-	trace, err := filepath.Abs(filepath.Join("..", "..", "..", "shared", "traces", "FB2010-1Hr-150-0.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(trace); os.IsNotExist(err) {
-		t.Skipf("no %s: the trace is not part of the project; get it from github.com/coflow/coflow-benchmark", trace)
-	}
+	trace := oracletest.Path(t, oracletest.Facebook)
 	for _, fabric := range fabrics {
 		t.Run(fabric, func(t *testing.T) {
 			set := maps.Clone(public[fabric])

@@ -11,7 +11,6 @@ import (
 	"flag"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -24,6 +23,7 @@ import (
 	"testbed/policies/placement"
 	"testbed/topo"
 	"testbed/workloads"
+	"testbed/workloads/oracletest"
 )
 
 var update = flag.Bool("update", false, "rewrite coflows.txt")
@@ -227,13 +227,7 @@ func TestScaleMovesNothing(t *testing.T) {
 }
 
 func TestFacebook(t *testing.T) {
-	trace, err := filepath.Abs(filepath.Join("..", "..", "..", "shared", "traces", "FB2010-1Hr-150-0.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(trace); os.IsNotExist(err) {
-		t.Skipf("no %s: the trace is not part of the project; get it from github.com/coflow/coflow-benchmark", trace)
-	}
+	trace := oracletest.Path(t, oracletest.Facebook)
 	s, err := scenario.Load("facebook.yaml", scenario.Options{Set: map[string]string{"trace": trace}})
 	if err != nil {
 		t.Fatal(err)

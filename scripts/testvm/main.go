@@ -50,6 +50,12 @@ var asking = map[string]string{
 	"hosts": "Loopback", // the others' network is in memory
 }
 
+// idle are the tests of a package that ask the kernel for nothing, where they are few
+// and take long; they are left out unless -run says otherwise.
+var idle = map[string]string{
+	"emu/cli": "^TestScripts$", // simulations, traces, tables and mistakes
+}
+
 // tools are programs that tests start, and the Debian packages with them.
 var tools = map[string]string{
 	"sh": "dash", "cat": "coreutils", "sleep": "coreutils", "true": "coreutils", "ls": "coreutils", "mkdir": "coreutils", "dd": "coreutils",
@@ -224,6 +230,20 @@ func testInGuest(ctx context.Context, s settings) (bool, error) {
 	return ok, err
 }
 
+// selection is the flags that tell a package's binary which tests to run.
+func selection(name, run string) (flags []string) {
+	if run != "" {
+		return []string{"-test.run=" + run}
+	}
+	if p := asking[name]; p != "" {
+		flags = append(flags, "-test.run="+p)
+	}
+	if p := idle[name]; p != "" {
+		flags = append(flags, "-test.skip="+p)
+	}
+	return flags
+}
+
 // build compiles a static test binary for each package.
 func build(ctx context.Context, s settings, root, work string) ([]run, error) {
 	var runs []run
@@ -231,13 +251,7 @@ func build(ctx context.Context, s settings, root, work string) ([]run, error) {
 		name = strings.TrimPrefix(path.Clean(name), "testbed/")
 		r := run{Package: name, Binary: strings.ReplaceAll(name, "/", "-") + ".test", Limit: s.limit}
 		r.Args = []string{"-test.v", "-test.timeout=" + s.limit.String()}
-		pattern := s.run
-		if pattern == "" {
-			pattern = asking[name]
-		}
-		if pattern != "" {
-			r.Args = append(r.Args, "-test.run="+pattern)
-		}
+		r.Args = append(r.Args, selection(name, s.run)...)
 		if err := compile(ctx, root, "test", "-c", "-ldflags=-s -w", "-o", filepath.Join(work, r.Binary), "./"+name); err != nil {
 			return nil, err
 		}

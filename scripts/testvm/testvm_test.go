@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -252,5 +253,44 @@ func TestNoSuchKernel(t *testing.T) {
 	var none unavailable
 	if !errors.As(err, &none) {
 		t.Errorf("fetchKernel of nothing: %v", err)
+	}
+}
+
+// What is left out by itself can be asked for, and is there to be left out.
+func TestSelection(t *testing.T) {
+	for _, tt := range []struct {
+		name, run string
+		want      []string
+	}{
+		{"emu/kernel", "", nil},
+		{"hosts", "", []string{"-test.run=Loopback"}},
+		{"emu/cli", "", []string{"-test.skip=^TestScripts$"}},
+		{"emu/cli", "Scripts", []string{"-test.run=Scripts"}},
+	} {
+		if got := selection(tt.name, tt.run); !slices.Equal(got, tt.want) {
+			t.Errorf("selection(%q, %q) = %q, want %q", tt.name, tt.run, got, tt.want)
+		}
+	}
+	for _, patterns := range []map[string]string{asking, idle} {
+		for name, p := range patterns {
+			if !slices.Contains(packages, name) {
+				t.Errorf("%s is no package that is tested", name)
+			}
+			out, err := exec.Command("grep", "-rhoE", "--include=*_test.go", "^func Test[A-Za-z0-9_]*", filepath.Join("..", "..", name)).Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := 0
+			for line := range strings.Lines(string(out)) {
+				if ok, err := regexp.MatchString(p, strings.TrimPrefix(strings.TrimSpace(line), "func ")); err != nil {
+					t.Fatal(err)
+				} else if ok {
+					found++
+				}
+			}
+			if found == 0 {
+				t.Errorf("%s has no test %q", name, p)
+			}
+		}
 	}
 }

@@ -5,13 +5,13 @@ import (
 	"testing"
 )
 
-// VMEnv is the variable that is "1" in the virtual machine of make test-vm,
+// vmEnv is the variable that is "1" in the virtual machine of make test-vm,
 // whose processors are emulated in software.
-const VMEnv = "TESTBED_VM"
+const vmEnv = "TESTBED_VM"
 
 // Emulated tells whether time means nothing here, because the processors are
 // emulated. What packets and bytes do is tested all the same.
-func Emulated() bool { return os.Getenv(VMEnv) == "1" }
+func Emulated() bool { return os.Getenv(vmEnv) == "1" }
 
 // NotJudged notes that the test leaves a figure of time unjudged, if Emulated,
 // and tells so. The virtual machine's summary counts the notes.
