@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"testbed/emu/clock"
 	"testbed/policies"
 	"testbed/topo"
 )
@@ -28,7 +29,7 @@ type classes struct {
 	level    []float64 // rate at which it was full; -1 for one that has not filled up
 	members  [][]int32 // classes that cross it
 
-	base  clock
+	base  clock.Moment
 	heap  []mark
 	ended []member
 }
@@ -123,7 +124,7 @@ func newClasses(s *sim) *classes {
 
 // join adds a coflow's flows.
 func (k *classes) join(s *sim, c *coflow) {
-	now := s.now.since(k.base)
+	now := s.now.Since(k.base)
 	for p := range c.flows {
 		if c.demand.Ended(p) {
 			continue
@@ -150,7 +151,7 @@ func (k *classes) join(s *sim, c *coflow) {
 		x.serve(now)
 		if !c.started && !slices.ContainsFunc(links, func(l topo.LinkID) bool { return k.capacity[l] == 0 }) {
 			c.started = true
-			s.result.Coflows[c.at].Start = s.now.round()
+			s.result.Coflows[c.at].Start = s.now.Round()
 		}
 		x.flows++
 		k.queue[i] = push(k.queue[i], member{x.served + c.demand.Left[p], c, int32(p)})
@@ -164,8 +165,8 @@ func (x *class) serve(now float64) {
 }
 
 // restart computes all rates, and counts time from here.
-func (k *classes) restart(now clock) {
-	ns := now.since(k.base)
+func (k *classes) restart(now clock.Moment) {
+	ns := now.Since(k.base)
 	k.base = now
 	clear(k.load)
 	clear(k.weight)
@@ -308,18 +309,18 @@ func (k *classes) await(i int32, x *class) {
 }
 
 // soonest is how many ns from now the first flow ends.
-func (k *classes) soonest(now clock) float64 {
+func (k *classes) soonest(now clock.Moment) float64 {
 	first := far
 	for _, d := range k.first {
 		first = min(first, d)
 	}
-	return first - now.since(k.base)
+	return first - now.Since(k.base)
 }
 
 // advance takes off the flows that have ended by now, and computes the rates of
 // the others.
 func (k *classes) advance(s *sim) {
-	now := s.now.since(k.base)
+	now := s.now.Since(k.base)
 	slack := max(together, float64(s.cfg.Resolution))
 	k.ended = k.ended[:0]
 	least := far
@@ -377,7 +378,7 @@ func (k *classes) advance(s *sim) {
 
 // tell brings what is left of flows, and what has been sent, up to date.
 func (k *classes) tell(s *sim) {
-	now := s.now.since(k.base)
+	now := s.now.Since(k.base)
 	for _, c := range s.active {
 		if c.joined {
 			c.news = true

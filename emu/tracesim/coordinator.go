@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"testbed/emu/clock"
 	"testbed/topo"
 	"testbed/workloads"
 )
@@ -79,14 +80,14 @@ func newCounter(interval time.Duration, hosts int) *counter {
 }
 
 // interval is the number of the one in which a moment is.
-func (k *counter) interval(at clock) int64 {
-	if at.frac >= 1-together {
-		at.whole++
+func (k *counter) interval(at clock.Moment) int64 {
+	if at.Frac >= 1-together {
+		at.Whole++
 	}
-	return int64(at.whole / k.sum.Interval)
+	return int64(at.Whole / k.sum.Interval)
 }
 
-func (k *counter) arrived(flows []workloads.Flow, at clock) {
+func (k *counter) arrived(flows []workloads.Flow, at clock.Moment) {
 	now := k.interval(at)
 	for _, f := range flows {
 		if k.left[f.Src]++; k.left[f.Src] == 1 {
@@ -99,7 +100,7 @@ func (k *counter) arrived(flows []workloads.Flow, at clock) {
 }
 
 // ended notes the end of a flow; settle counts what was noted.
-func (k *counter) ended(src topo.HostID, at clock) {
+func (k *counter) ended(src topo.HostID, at clock.Moment) {
 	k.ends = append(k.ends, flowEnd{src, k.interval(at)})
 }
 

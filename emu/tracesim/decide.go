@@ -22,7 +22,7 @@ func (s *sim) decide() error {
 		return err
 	}
 	s.result.Decisions++
-	s.decided, s.pending, s.wake = s.now.round(), false, 0
+	s.decided, s.pending, s.wake = s.now.Round(), false, 0
 	if s.schedule.Wake > s.decided {
 		s.wake = s.schedule.Wake
 	}
@@ -62,7 +62,7 @@ func (s *sim) decide() error {
 
 // show brings the View up to date.
 func (s *sim) show() {
-	s.view.Now = s.now.round()
+	s.view.Now = s.now.Round()
 	sizes, longest := s.needs&policies.Sizes != 0, s.needs&policies.MostSent != 0
 	s.flows = s.flows[:0]
 	for i, c := range s.active {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"testbed/emu/clock"
 	"testbed/policies"
 	"testbed/policies/rates"
 	"testbed/topo"
@@ -28,7 +29,7 @@ type sim struct {
 	needs    policies.Knowledge
 	when     policies.When
 
-	now      clock
+	now      clock.Moment
 	arrivals []int // places in coflows of those to come, in order
 	active   []*coflow
 	view     policies.View
@@ -52,7 +53,7 @@ type sim struct {
 	joint    bool          // what MADD gives is kept for all flows of a coflow at once
 
 	decided time.Duration // when the last decision was
-	moved   clock         // when something was last seen moving, or arrived
+	moved   clock.Moment  // when something was last seen moving, or arrived
 
 	counter *counter // nil where nothing is counted
 }
@@ -77,12 +78,12 @@ type coflow struct {
 	bits   []float64 // of the flows, by place
 
 	started bool
-	shown   bool        // the scheduler has seen it
-	news    bool        // something of what the scheduler sees has changed
-	sent    float64     // bits, of all flows
-	most    float64     // bits, of one flow
-	ended   clock       // the last end of a flow
-	watch   units.Bytes // 0 for never
+	shown   bool         // the scheduler has seen it
+	news    bool         // something of what the scheduler sees has changed
+	sent    float64      // bits, of all flows
+	most    float64      // bits, of one flow
+	ended   clock.Moment // the last end of a flow
+	watch   units.Bytes  // 0 for never
 
 	joined bool // its flows are in classes
 	gone   bool // it has ended
@@ -93,7 +94,7 @@ type coflow struct {
 	telling    []int32
 
 	// Of the rates in force, as computed at base:
-	base    clock
+	base    clock.Moment
 	rate    float64 // bit/s, of all flows
 	soonest float64 // ns from base to the first end of a flow
 	last    float64 // ns from base to the end of the last flow; NaN if not computed
@@ -174,7 +175,7 @@ func (s *sim) run(ctx context.Context) error {
 var far = math.Inf(1)
 
 // next is the moment at which something happens next.
-func (s *sim) next() (clock, error) {
+func (s *sim) next() (clock.Moment, error) {
 	exact := far // ns from now to what happens between whole nanoseconds
 	whole := time.Duration(math.MaxInt64)
 	if len(s.arrivals) > 0 {
@@ -182,11 +183,11 @@ func (s *sim) next() (clock, error) {
 	}
 	if len(s.active) > 0 {
 		if s.wake > 0 {
-			whole = min(whole, s.multiple(clock{whole: s.wake}))
+			whole = min(whole, s.multiple(clock.Moment{Whole: s.wake}))
 		}
 		if s.pending || s.always() {
 			// What is acted upon at once has been: this is for a later multiple.
-			due := s.now.up(s.when.Every)
+			due := s.now.Up(s.when.Every, together/2)
 			if due <= s.decided {
 				due = s.decided + s.when.Every
 			}
@@ -204,28 +205,28 @@ func (s *sim) next() (clock, error) {
 				if s.free {
 					step = s.cfg.Quantum
 				}
-				whole = min(whole, s.now.plus(max(ns, 0)).up(step))
+				whole = min(whole, s.now.Plus(max(ns, 0)).Up(step, together/2))
 			}
 		default:
 			exact = max(ns, 0)
 		}
 	}
 	if exact > farthest && whole == math.MaxInt64 {
-		return clock{}, s.stuck("nothing moves and nothing is due")
+		return clock.Moment{}, s.stuck("nothing moves and nothing is due")
 	}
-	stop := clock{whole: whole}
+	stop := clock.Moment{Whole: whole}
 	// The end of a flow in the half nanosecond before is moved there, as emu/fluid
 	// has it.
-	if until := s.now.until(whole); exact < until-0.5 {
-		stop = s.now.plus(exact)
+	if until := s.now.Until(whole); exact < until-0.5 {
+		stop = s.now.Plus(exact)
 	} else if until < 0 {
 		stop = s.now
 	}
-	if stop.whole > s.cfg.MaxTime {
-		return clock{}, fmt.Errorf("the next event is at %v, later than the most a run may take, %v; unfinished are %s", stop.whole, s.cfg.MaxTime, s.unfinished())
+	if stop.Whole > s.cfg.MaxTime {
+		return clock.Moment{}, fmt.Errorf("the next event is at %v, later than the most a run may take, %v; unfinished are %s", stop.Whole, s.cfg.MaxTime, s.unfinished())
 	}
-	if len(s.arrivals) == 0 && !s.moving() && stop.since(s.moved) > float64(s.cfg.MaxIdle) {
-		return clock{}, s.stuck(fmt.Sprintf("nothing has moved for %v", s.cfg.MaxIdle))
+	if len(s.arrivals) == 0 && !s.moving() && stop.Since(s.moved) > float64(s.cfg.MaxIdle) {
+		return clock.Moment{}, s.stuck(fmt.Sprintf("nothing has moved for %v", s.cfg.MaxIdle))
 	}
 	return stop, nil
 }
@@ -234,14 +235,14 @@ func (s *sim) next() (clock, error) {
 const farthest = 1e18
 
 // multiple is the first moment at or after c at which the scheduler can be asked.
-func (s *sim) multiple(c clock) time.Duration {
+func (s *sim) multiple(c clock.Moment) time.Duration {
 	if s.when.Every > 0 {
-		return c.up(s.when.Every)
+		return c.Up(s.when.Every, together/2)
 	}
-	if c.frac > 0 {
-		return c.whole + 1
+	if c.Frac > 0 {
+		return c.Whole + 1
 	}
-	return c.whole
+	return c.Whole
 }
 
 // crossing is the first multiple at which a coflow may have passed its watch.
@@ -253,11 +254,11 @@ func (s *sim) crossing() time.Duration {
 		}
 		bits := 8*(float64(c.watch)+1-nearlyWhole) - c.sent
 		if bits <= 0 {
-			first = min(first, max(s.now.up(s.when.Every), s.decided+s.when.Every))
+			first = min(first, max(s.now.Up(s.when.Every, together/2), s.decided+s.when.Every))
 			continue
 		}
 		if ns := bits / c.rate * 1e9; ns < farthest {
-			first = min(first, max(s.now.plus(ns).up(s.when.Every), s.decided+s.when.Every))
+			first = min(first, max(s.now.Plus(ns).Up(s.when.Every, together/2), s.decided+s.when.Every))
 		}
 	}
 	return first
@@ -283,7 +284,7 @@ func (s *sim) ending() float64 {
 			}
 		}
 		if ns < far {
-			first = min(first, ns-s.now.since(c.base))
+			first = min(first, ns-s.now.Since(c.base))
 		}
 	}
 	return first
@@ -356,7 +357,7 @@ func (s *sim) measure(c *coflow) {
 	c.rate = max(c.rate, math.SmallestNonzeroFloat64) // it moves
 	if !c.started {
 		c.started = true
-		s.result.Coflows[c.at].Start = s.now.round()
+		s.result.Coflows[c.at].Start = s.now.Round()
 	}
 }
 
@@ -370,14 +371,14 @@ func (s *sim) moving() bool {
 }
 
 // advance lets time pass until stop, and takes off what has ended by then.
-func (s *sim) advance(stop clock) error {
+func (s *sim) advance(stop clock.Moment) error {
 	from := s.now
 	s.now = stop
 	if s.shared {
 		s.classes.advance(s)
 		return nil
 	}
-	ns := stop.since(from)
+	ns := stop.Since(from)
 	if ns <= 0 && stop != from {
 		return nil
 	}
@@ -388,7 +389,7 @@ func (s *sim) advance(stop clock) error {
 			continue
 		}
 		s.moved, c.news = stop, true
-		before := from.since(c.base)
+		before := from.Since(c.base)
 		slack := max(together, float64(s.cfg.Resolution))
 		if c.soonest-before > ns+slack && !s.imprecise(c, before+ns) {
 			c.sent += c.rate * ns / 1e9
@@ -414,7 +415,7 @@ func (s *sim) imprecise(c *coflow, ns float64) bool {
 
 // harvest advances a coflow by so many ns and takes off the flows that end within
 // slack of that; it tells whether the coflow has ended.
-func (s *sim) harvest(c *coflow, from clock, ns, slack float64) bool {
+func (s *sim) harvest(c *coflow, from clock.Moment, ns, slack float64) bool {
 	d := c.demand
 	s.ended = s.ended[:0]
 	seconds, reach, scale := ns/1e9, (ns+slack)/1e9, d.Scale()
@@ -436,7 +437,7 @@ func (s *sim) harvest(c *coflow, from clock, ns, slack float64) bool {
 	for _, e := range s.ended {
 		at := s.now
 		if e.ns < ns-slack {
-			at = from.plus(e.ns)
+			at = from.Plus(e.ns)
 		}
 		s.endFlow(c, int(e.place), at)
 	}
@@ -471,11 +472,11 @@ type end struct {
 }
 
 // endFlow takes one flow off.
-func (s *sim) endFlow(c *coflow, place int, at clock) {
+func (s *sim) endFlow(c *coflow, place int, at clock.Moment) {
 	if q := s.cfg.Quantum; q > 0 {
-		at = clock{whole: at.up(q)}
+		at = clock.Moment{Whole: at.Up(q, together/2)}
 	}
-	if at.since(c.ended) > 0 {
+	if at.Since(c.ended) > 0 {
 		c.ended = at
 	}
 	s.result.FlowEnds++
@@ -485,7 +486,7 @@ func (s *sim) endFlow(c *coflow, place int, at clock) {
 		c.state.PilotSent += size
 		if c.state.PilotsLeft == 0 {
 			r := &s.result.Coflows[c.at]
-			r.Sampled, r.SampledSent = at.round(), s.bytesBy(c)
+			r.Sampled, r.SampledSent = at.Round(), s.bytesBy(c)
 			s.pending = s.pending || s.when.Pilots
 		}
 	}
@@ -509,7 +510,7 @@ func (s *sim) endCoflow(c *coflow) {
 	s.active = slices.Delete(s.active, i, i+1)
 	s.view.Coflows = slices.Delete(s.view.Coflows, i, i+1)
 	r := &s.result.Coflows[c.at]
-	r.Finish = c.ended.round()
+	r.Finish = c.ended.Round()
 	r.Queue, r.Queued, r.Pilots, r.PilotSent = c.state.Queue, c.state.Since, c.state.Pilots, c.state.PilotSent
 	s.result.Makespan = max(s.result.Makespan, r.Finish)
 	s.finished++
@@ -517,14 +518,14 @@ func (s *sim) endCoflow(c *coflow) {
 		s.pending = true
 	}
 	if s.report != nil {
-		s.report(Progress{Now: s.now.round(), Coflows: len(s.coflows), Arrived: len(s.coflows) - len(s.arrivals), Finished: s.finished,
+		s.report(Progress{Now: s.now.Round(), Coflows: len(s.coflows), Arrived: len(s.coflows) - len(s.arrivals), Finished: s.finished,
 			Events: s.result.Events, Decisions: s.result.Decisions})
 	}
 }
 
 // arrive takes in the coflows that have arrived.
 func (s *sim) arrive() error {
-	for len(s.arrivals) > 0 && s.now.until(s.coflows[s.arrivals[0]].Arrival) <= 0 {
+	for len(s.arrivals) > 0 && s.now.Until(s.coflows[s.arrivals[0]].Arrival) <= 0 {
 		at := s.arrivals[0]
 		s.arrivals = s.arrivals[1:]
 		c, err := s.register(at)
@@ -610,11 +611,11 @@ func (s *sim) path(f *topo.Fabric, fl workloads.Flow) []topo.LinkID {
 
 // due tells whether the scheduler is to be asked now.
 func (s *sim) due() bool {
-	at := clock{whole: s.now.round()}
-	if e := s.when.Every; e > 0 && (s.now.frac != 0 || s.now.whole%e != 0 || s.now.whole == s.decided) {
+	at := clock.Moment{Whole: s.now.Round()}
+	if e := s.when.Every; e > 0 && (s.now.Frac != 0 || s.now.Whole%e != 0 || s.now.Whole == s.decided) {
 		return false
 	}
-	if s.pending || s.always() || s.wake > 0 && at.whole >= s.wake {
+	if s.pending || s.always() || s.wake > 0 && at.Whole >= s.wake {
 		return true
 	}
 	if s.watching {

@@ -130,7 +130,7 @@ func Run(ctx context.Context, cfg Config, coflows []workloads.Coflow, report fun
 	}
 	s := newSim(cfg, coflows, report)
 	if err := s.run(ctx); err != nil {
-		return nil, fmt.Errorf("trace simulation: %T at %v: %w", cfg.Scheduler, s.now.round(), err)
+		return nil, fmt.Errorf("trace simulation: %T at %v: %w", cfg.Scheduler, s.now.Round(), err)
 	}
 	return &s.result, nil
 }
