@@ -123,11 +123,18 @@ func BenchmarkDecision(b *testing.B) {
 				}
 			})
 			b.Run(fmt.Sprintf("ports=%d/policy=%s/part=decision", hosts, c.name), func(b *testing.B) {
+				first := make([]int, len(w.demands)) // of the flows that move, -1 for none
+				for i, d := range w.demands {
+					first[i] = -1
+					if moving := d.Moving(); len(moving) > 0 {
+						first[i] = int(moving[0])
+					}
+				}
 				b.ReportAllocs()
 				for b.Loop() {
-					for _, d := range w.demands {
-						if moving := d.Moving(); len(moving) > 0 {
-							d.SetLeft(int(moving[0]), d.Left[moving[0]]-1)
+					for i, d := range w.demands {
+						if at := first[i]; at >= 0 {
+							d.SetLeft(at, d.Left[at]-1)
 						}
 					}
 					w.schedule.Reset()

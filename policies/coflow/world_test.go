@@ -139,6 +139,7 @@ func (w *world) rates(t rapid.TB, p policies.Scheduler) [][]float64 {
 	w.decide(t, p)
 	out := [][]float64{}
 	for _, d := range w.demands {
+		d.Moving()
 		var r []float64
 		for _, x := range d.Rate {
 			r = append(r, x/1e6)

@@ -36,6 +36,10 @@ type grid struct {
 	midOf []int32 // by slot of a link: its place in mids, 0 if it has none
 
 	byCol, byMid []float64 // see left
+
+	order            []int32  // see sorted
+	open             []uint64 // see pour
+	give, giveInside []float64
 }
 
 // sparse is how many words a grid may have for each flow: one of less use than that

@@ -233,13 +233,13 @@ func (f *filling) run(s *Sharer) {
 // max-min fair ones. If not, it has changed nothing. It does without going through the
 // flows one by one, and is for members that all have a grid.
 func (f *filling) within(s *Sharer) bool {
-	core, fresh := false, true
+	core := false
 	for _, m := range f.members {
 		g := m.d.grid
 		if g == nil || m.d.serves(m.p) != m.d.unfinished || g.core && g.inner == nil || g.mixed(m.d) {
 			return false
 		}
-		core, fresh = core || len(g.mids) > 1, fresh && len(m.d.moving) == 0
+		core = core || len(g.mids) > 1
 	}
 	if !core {
 		return false
@@ -251,11 +251,7 @@ func (f *filling) within(s *Sharer) bool {
 		f.stopGrids(l)
 	}
 	for _, m := range f.members {
-		if fresh { // rates can be taken back
-			s.spread(m.d, m.p, f.level)
-		} else {
-			s.spreadGrid(m.d, m.p, f.level, nil)
-		}
+		s.draw(m.d, m.p, f.level)
 	}
 	kept := true
 	for _, m := range f.members {
@@ -263,22 +259,15 @@ func (f *filling) within(s *Sharer) bool {
 			kept = kept && (s.used[l] == 0 || s.open(l) && s.used[l] <= s.avail[l])
 		}
 	}
-	if fresh && kept {
-		return true
-	}
 	for _, m := range f.members {
-		if fresh {
-			m.d.stop()
+		if kept {
+			m.d.lay(m.p, f.level)
+			continue
 		}
 		for _, l := range m.d.links {
 			s.used[l] = 0
 		}
 		s.used[m.d.none] = 0
-	}
-	for _, m := range f.members {
-		if kept {
-			s.spread(m.d, m.p, f.level)
-		}
 	}
 	return kept
 }

@@ -47,11 +47,14 @@ type Sharer struct {
 	list  []int32 // places of the flows being served
 
 	offers     []uint64  // see offer
+	last       bool      // what the step takes is of no use to any other
 	lasting    bool      // offers still name all that have something left
 	cols, rows []uint64  // see pick, alive
-	give, got  []float64 // see spreadGrid
+	give, got  []float64 // see draw
 	giveInside []float64
 	gotInside  []float64
+	sums       []float64 // see drawSorted
+	order      []int32
 	tally      []int32   // see countInside
 	takers     []*Demand // of a step of rule Even
 
@@ -220,7 +223,7 @@ func (s *Sharer) steps(sch *policies.Schedule, ceilings bool) error {
 			s.release(st)
 			continue
 		}
-		s.avail, s.whole = s.free, s.capacity
+		s.avail, s.whole, s.last = s.free, s.capacity, i == len(sch.Steps)-1 && !free
 		if st.Budget > 0 {
 			s.bind(st, sch.Budgets[st.Budget-1])
 		}
@@ -232,7 +235,7 @@ func (s *Sharer) steps(sch *policies.Schedule, ceilings bool) error {
 		}
 	}
 	if free {
-		s.avail = s.free
+		s.avail, s.last = s.free, true
 		s.freely(ceilings)
 	}
 	return nil
