@@ -38,8 +38,11 @@ func (s *Sharer) even(st *policies.Step) {
 	clear(s.takers)
 }
 
-// settle takes what is used of a demand's links off them.
+// settle takes what is used of a demand's links off them, if a step is to come.
 func (s *Sharer) settle(d *Demand) {
+	if s.last {
+		return
+	}
 	for _, l := range d.links {
 		s.avail[l] = max(s.avail[l]-s.used[l], 0)
 		s.used[l], s.n[l] = 0, 0
@@ -349,8 +352,10 @@ func (s *Sharer) drawFlows(d *Demand, p parts, share []float64) {
 func (s *Sharer) drawInside(d *Demand, p parts, share []float64) {
 	g := d.grid
 	s.giveInside, s.gotInside = roomy(s.giveInside, len(g.mids)), sized(s.gotInside, len(g.mids))
+	tightest := math.Inf(1) // inside
 	for m, l := range g.mids {
 		s.giveInside[m] = share[l]
+		tightest = min(tightest, share[l])
 	}
 	giveInside, gotInside := s.giveInside, s.gotInside[:len(s.giveInside)]
 	for r, from := range g.rows {
@@ -366,6 +371,17 @@ func (s *Sharer) drawInside(d *Demand, p parts, share []float64) {
 				b &^= ^uint64(0) >> (64 - n) << low
 				first := int(g.place(at, low))
 				give, got, inner := s.give[v*64+low:][:n], s.got[v*64+low:][:n], g.inner[2*first:][:2*n]
+				if most <= tightest {
+					for j, rate := range give {
+						x, y := inner[2*j], inner[2*j+1]
+						rate = min(rate, most)
+						got[j] += rate
+						gotInside[x] += rate
+						gotInside[y] += rate
+						sum += rate
+					}
+					continue
+				}
 				for j, rate := range give {
 					x, y := inner[2*j], inner[2*j+1]
 					rate = min(rate, most, giveInside[x], giveInside[y])

@@ -33,6 +33,7 @@ type levels struct {
 // meeting is the other side of a block that a link is in.
 type meeting struct {
 	side int32
+	line int32 // the link's row or column
 	next int32 // in meets, -1 for none
 }
 
@@ -47,9 +48,9 @@ func (f *levels) at(l int32) (left, n float64) {
 	return left, n
 }
 
-// meet notes that a link is in a block with that other side.
-func (f *levels) meet(l, side int32) {
-	f.meets = append(f.meets, meeting{side, f.heads[l]})
+// meet notes that a link, of that row or column, is in a block with that other side.
+func (f *levels) meet(l, side, line int32) {
+	f.meets = append(f.meets, meeting{side, line, f.heads[l]})
 	f.heads[l] = int32(len(f.meets) - 1)
 }
 
@@ -357,16 +358,18 @@ func (f *filling) block(i int) {
 		return
 	}
 	f.rising[2*i], f.rising[2*i+1] = float64(rows), float64(cols)
-	for _, l := range g.rows {
-		if d.count[d.slot[l]] > 0 {
-			f.n[l] -= float64(cols)
-			f.meet(l, int32(2*i+1))
+	for w, b := range m.rows {
+		for ; b != 0; b &= b - 1 {
+			r := int32(w*64 + bits.TrailingZeros64(b))
+			f.n[g.rows[r]] -= float64(cols)
+			f.meet(g.rows[r], int32(2*i+1), r)
 		}
 	}
-	for _, l := range g.cols {
-		if d.count[d.slot[l]] > 0 {
-			f.n[l] -= float64(rows)
-			f.meet(l, int32(2*i))
+	for w, b := range m.cols {
+		for ; b != 0; b &= b - 1 {
+			c := int32(w*64 + bits.TrailingZeros64(b))
+			f.n[g.cols[c]] -= float64(rows)
+			f.meet(g.cols[c], int32(2*i), c)
 		}
 	}
 }
@@ -403,11 +406,12 @@ func (f *filling) gridded(m member) bool {
 // stopGrids takes the flows of a full link off the links at their other ends.
 func (f *filling) stopGrids(l int32) {
 	for at := f.heads[l]; at >= 0; at = f.meets[at].next {
-		side := f.meets[at].side ^ 1 // of the link itself
+		meets := f.meets[at]
+		side := meets.side ^ 1 // of the link itself
 		f.rising[side]--
 		f.stopped[side] += f.now
 		m := &f.members[side/2]
-		flows, rise, links := m.stop(l, side&1 == 0)
+		flows, rise, links := m.stop(meets.line, side&1 == 0)
 		for w, b := range flows {
 			for b = rise[w] &^ b; b != 0; b &= b - 1 { // no such flow
 				l := links[w*64+bits.TrailingZeros64(b)]
@@ -419,11 +423,15 @@ func (f *filling) stopGrids(l int32) {
 	w, bit := l/64, l%64
 	for _, i := range f.single {
 		m := &f.members[i]
-		first := m.d.grid.senders[w]>>bit&1 != 0
-		if !first && m.d.grid.receivers[w]>>bit&1 == 0 {
-			continue
+		g, slot := m.d.grid, m.d.slot[l]
+		first, line := g.senders[w]>>bit&1 != 0, g.rowOf[slot]
+		if !first {
+			if g.receivers[w]>>bit&1 == 0 {
+				continue
+			}
+			line = g.colOf[slot]
 		}
-		flows, rise, links := m.stop(l, first)
+		flows, rise, links := m.stop(line, first)
 		for w, b := range flows {
 			for b &= rise[w]; b != 0; b &= b - 1 {
 				f.stop(links[w*64+bits.TrailingZeros64(b)], 1)
@@ -432,18 +440,16 @@ func (f *filling) stopGrids(l int32) {
 	}
 }
 
-// stop notes that one of the first or of the last links is full. It returns its flows,
-// by their other ends, which of those rise, and what links these are.
-func (m *member) stop(l int32, first bool) (flows, rise []uint64, links []int32) {
+// stop notes that a row or column is full. It returns its flows, by their other ends,
+// which of those rise, and what links these are.
+func (m *member) stop(line int32, row bool) (flows, rise []uint64, links []int32) {
 	g := m.d.grid
-	if first {
-		r := g.rowOf[m.d.slot[l]]
-		unset(m.rows, r)
-		return g.live[int(r)*g.width : int(r+1)*g.width], m.cols, g.cols
+	if row {
+		unset(m.rows, line)
+		return g.live[int(line)*g.width : int(line+1)*g.width], m.cols, g.cols
 	}
-	c := g.colOf[m.d.slot[l]]
-	unset(m.cols, c)
-	return g.down[int(c)*g.height : int(c+1)*g.height], m.rows, g.rows
+	unset(m.cols, line)
+	return g.down[int(line)*g.height : int(line+1)*g.height], m.rows, g.rows
 }
 
 // index lists the flows that cross each link.
