@@ -127,10 +127,57 @@ func TestDrawSorted(t *testing.T) {
 			clear(s.used)
 			s.draw(d, pilots|others, share)
 			for l, w := range want {
-				if got := s.used[l]; math.Abs(got-w) > 1e-13*scale[l] {
+				if got := s.used[l]; !(math.Abs(got-w) <= 1e-13*scale[l]) { // nor no number
 					t.Fatalf("of link %d %v is taken, want %v", l, got, w)
 				}
 			}
 		}
 	})
+}
+
+// square is a coflow from each of n hosts to each of n others.
+func square(n int) []Flow {
+	var flows []Flow
+	for i := range n * n {
+		flows = append(flows, Flow{ID: workloads.FlowID(i), Size: units.Bytes(1 + i%7), Links: []topo.LinkID{topo.LinkID(i / n), topo.LinkID(n + i%n)}})
+	}
+	return flows
+}
+
+// A flow that becomes a pilot after a decision has what it was given before.
+func TestPilotKeepsRate(t *testing.T) {
+	d := NewDemand(square(5), 10)
+	d.MakePilot(0)
+	var s Sharer
+	sch := &policies.Schedule{Steps: []policies.Step{{Rule: policies.Even, Coflows: []int{0}, Part: policies.Others}}}
+	if err := s.Share(sch, []*Demand{d}, idle(10, 100), 0, false); err != nil {
+		t.Fatal(err)
+	}
+	if len(d.layers) == 0 {
+		t.Fatal("rates are written already")
+	}
+	d.MakePilot(7)
+	d.Moving()
+	if d.Rate[0] != 0 || d.Rate[7] != 20 {
+		t.Errorf("the pilot has %v, the flow that became one %v, want 0 and 20", d.Rate[0], d.Rate[7])
+	}
+}
+
+// What MADD gives all flows at once adds to what other rules give them.
+func TestJointOverLayers(t *testing.T) {
+	plain, joint := NewDemand(square(5), 10), NewDemand(square(5), 10)
+	joint.Join()
+	sch := &policies.Schedule{Budgets: []float64{.5}, Steps: []policies.Step{{Rule: policies.MADD, Coflows: []int{0}, Budget: 1}, {Rule: policies.Even, Coflows: []int{0}}}}
+	for _, d := range []*Demand{plain, joint} {
+		var s Sharer
+		if err := s.Share(sch, []*Demand{d}, idle(10, 100), policies.Sizes, false); err != nil {
+			t.Fatal(err)
+		}
+		d.Moving()
+	}
+	for i, r := range plain.Rate {
+		if got := joint.Rate[i]; !(math.Abs(got-r) <= 1e-9) || r <= 10 {
+			t.Errorf("flow at %d has %v, not joint %v: want the same, and more than the half that MADD has", i, got, r)
+		}
+	}
 }
