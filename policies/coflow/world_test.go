@@ -139,6 +139,7 @@ func (w *world) rates(t rapid.TB, p policies.Scheduler) [][]float64 {
 	w.decide(t, p)
 	out := [][]float64{}
 	for _, d := range w.demands {
+		d.Moving()
 		var r []float64
 		for _, x := range d.Rate {
 			r = append(r, x/1e6)
@@ -154,6 +155,7 @@ func (w *world) rates(t rapid.TB, p policies.Scheduler) [][]float64 {
 func (w *world) advance(until time.Duration, done map[workloads.CoflowID]time.Duration) (flow, coflow bool) {
 	seconds := (until - w.Now).Seconds()
 	for _, d := range w.demands {
+		d.Moving()
 		for place, r := range d.Rate {
 			if r > 0 && !d.Ended(place) {
 				seconds = min(seconds, d.Left[place]/r)

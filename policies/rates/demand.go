@@ -28,7 +28,9 @@ type Demand struct {
 	// sizes read it. It is for reading: Advance and SetLeft lower it.
 	Left []float64
 	// Rate is what the last Share gave each flow, in bit/s, by place; of a demand that
-	// is Joint, to the flows that Moving names. It is for reading.
+	// is Joint, to the flows that Moving names. It is for reading, and holds once Moving
+	// has been called since: a decision says of many flows what their links give them,
+	// and that is written out flow by flow only for whoever wants it.
 	Rate []float64
 
 	first workloads.FlowID   // of consecutive IDs
@@ -67,6 +69,8 @@ type Demand struct {
 	piloting    int // unfinished pilots
 	unlimited   int // unfinished flows that cross no link
 	grid        *grid
+
+	layers []layer // of rates that are not in Rate and moving yet
 
 	moving   []int32 // flows with a rate, and some that had one and ended
 	unsorted bool    // moving is out of order
@@ -272,6 +276,7 @@ func (d *Demand) Path(place int) []topo.LinkID {
 
 // SetPath takes a flow another way, from the next Share on.
 func (d *Demand) SetPath(place int, l []topo.LinkID) {
+	d.write()
 	d.changed()
 	stride := d.stride
 	if len(l) > d.stride {
@@ -351,6 +356,7 @@ func (d *Demand) MakePilot(place int) {
 	if d.Pilot(place) {
 		return
 	}
+	d.write()
 	d.changed()
 	if d.pilot == nil {
 		d.pilot = make([]uint64, len(d.live))
@@ -422,6 +428,7 @@ func (d *Demand) SetLeft(place int, bits float64) {
 // Moving are the places of the flows with a rate above 0, in order. It is valid
 // until the next Share or End.
 func (d *Demand) Moving() []int32 {
+	d.write()
 	if d.ended {
 		d.moving = slices.DeleteFunc(d.moving, func(i int32) bool { return d.Rate[i] == 0 })
 		d.ended = false
@@ -432,6 +439,7 @@ func (d *Demand) Moving() []int32 {
 // Soonest is how many seconds it takes at the present rates until the first flow
 // has nothing left, +Inf if none moves.
 func (d *Demand) Soonest() float64 {
+	d.write()
 	soonest := math.Inf(1)
 	for _, i := range d.moving {
 		if r := d.Rate[i]; r > 0 {
@@ -447,6 +455,7 @@ func (d *Demand) Soonest() float64 {
 // Advance lets so many seconds pass: every moving flow's Left falls by its rate
 // times them, not below 0.
 func (d *Demand) Advance(seconds float64) {
+	d.write()
 	if seconds <= 0 || len(d.moving) == 0 && !(d.is && d.pace > 0) {
 		return
 	}
@@ -524,12 +533,20 @@ func (d *Demand) stop() {
 		}
 	}
 	d.moving, d.unsorted, d.ended, d.fresh = d.moving[:0], false, false, true
-	d.pace = 0
+	d.layers, d.pace = d.layers[:0], 0
 }
 
-// settle puts what moves in order.
+// settle is to be called when all steps are done.
 func (d *Demand) settle() {
-	d.lead()
+	if d.is && d.pace > 0 {
+		d.write()
+		d.lead()
+	}
+	d.sort()
+}
+
+// sort puts what moves in order.
+func (d *Demand) sort() {
 	if !d.unsorted {
 		return
 	}

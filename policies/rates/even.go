@@ -1,7 +1,10 @@
 package rates
 
 import (
+	"cmp"
+	"math"
 	"math/bits"
+	"slices"
 
 	"testbed/policies"
 )
@@ -35,8 +38,11 @@ func (s *Sharer) even(st *policies.Step) {
 	clear(s.takers)
 }
 
-// settle takes what is used of a demand's links off them.
+// settle takes what is used of a demand's links off them, if a step is to come.
 func (s *Sharer) settle(d *Demand) {
+	if s.last {
+		return
+	}
 	for _, l := range d.links {
 		s.avail[l] = max(s.avail[l]-s.used[l], 0)
 		s.used[l], s.n[l] = 0, 0
@@ -250,18 +256,21 @@ func (g *grid) place(word, bit int) int32 {
 }
 
 // spread gives each flow of a demand the least share of a link on its path, and adds
-// it up in used.
+// it up in used. Where that is not said flow by flow, it is not added up if nobody
+// is to know any more: in the last step.
 func (s *Sharer) spread(d *Demand, p parts, share []float64) {
 	n := d.serves(p)
-	if n == 0 {
+	switch {
+	case n == 0:
+		return
+	case d.grid != nil && n > len(d.links):
+		if !s.last {
+			s.draw(d, p, share)
+		}
+		d.lay(p, share)
 		return
 	}
 	to := d.reserve(n)
-	if d.grid != nil {
-		s.spreadGrid(d, p, share, &to)
-		d.raised(to)
-		return
-	}
 	s.list = d.places(p, s.list)
 	k, path, used := d.stride, d.path, s.used
 	first, most, sum := d.none, 0.0, 0.0
@@ -293,9 +302,9 @@ func spreadFlow(path []int32, rate float64, share, used []float64) float64 {
 	return rate
 }
 
-// spreadGrid is spread for a demand with a grid: senders and receivers that have
-// nothing cost nothing. Without to, it tells used alone.
-func (s *Sharer) spreadGrid(d *Demand, p parts, share []float64, to *raising) {
+// draw adds up in used what flows of a demand with a grid get if each gets the least
+// share of a link on its path.
+func (s *Sharer) draw(d *Demand, p parts, share []float64) {
 	g := d.grid
 	s.cols, s.give, s.got = sized(s.cols, g.width), roomy(s.give, len(g.cols)), sized(s.got, len(g.cols))
 	for c, l := range g.cols {
@@ -304,13 +313,25 @@ func (s *Sharer) spreadGrid(d *Demand, p parts, share []float64, to *raising) {
 			set(s.cols, int32(c))
 		}
 	}
-	s.giveInside, s.gotInside = roomy(s.giveInside, len(g.mids)), sized(s.gotInside, len(g.mids))
-	limits := g.core && g.inner == nil // links inside may limit flows
-	for m, l := range g.mids {
-		s.giveInside[m] = share[l]
-		limits = limits || share[l] == 0
+	switch {
+	case g.core && g.inner == nil:
+		s.drawFlows(d, p, share)
+		return // used is told
+	case g.core:
+		s.drawInside(d, p, share)
+	case d.serves(p) == d.unfinished:
+		s.drawSorted(d, share)
+	default:
+		s.drawRows(d, p, share)
 	}
-	fresh := to != nil && to.n == 0 && !limits // no flow has a rate yet, and all will have one
+	for c, l := range g.cols {
+		s.used[l] += s.got[c]
+	}
+}
+
+// drawFlows is draw flow by flow.
+func (s *Sharer) drawFlows(d *Demand, p parts, share []float64) {
+	g := d.grid
 	for r, from := range g.rows {
 		most := share[from]
 		if most == 0 {
@@ -319,96 +340,216 @@ func (s *Sharer) spreadGrid(d *Demand, p parts, share []float64, to *raising) {
 		sum := 0.0
 		for v, cols := range s.cols {
 			at := r*g.width + v
-			b := g.of(at, p) & cols
-			if b == 0 {
-				continue
-			}
-			give, got := s.give[v*64:], s.got[v*64:]
-			switch {
-			case fresh:
-				for b != 0 {
-					low, n := run(b)
-					b &^= ^uint64(0) >> (64 - n) << low
-					first := g.place(at, low)
-					if g.core {
-						sum += s.runInside(to, g.inner[2*first:2*int(first)+2*n], first, most, give[low:low+n], got[low:low+n])
-					} else {
-						sum += to.run(first, most, give[low:low+n], got[low:low+n])
-					}
-				}
-			case g.core && g.inner == nil:
-				for ; b != 0; b &= b - 1 {
-					place := g.place(at, bits.TrailingZeros64(b))
-					rate := spreadFlow(d.route(place)[1:], most, share, s.used)
-					sum += rate
-					to.raise(place, rate)
-				}
-			default:
-				for ; b != 0; b &= b - 1 {
-					bit := bits.TrailingZeros64(b)
-					place := g.place(at, bit)
-					rate := min(most, give[bit])
-					if g.core {
-						x, y := g.inner[2*place], g.inner[2*place+1]
-						rate = min(rate, s.giveInside[x], s.giveInside[y])
-						s.gotInside[x] += rate
-						s.gotInside[y] += rate
-					}
-					got[bit] += rate
-					sum += rate
-					if to != nil {
-						to.raise(place, rate)
-					}
-				}
+			for b := g.of(at, p) & cols; b != 0; b &= b - 1 {
+				sum += spreadFlow(d.route(g.place(at, bits.TrailingZeros64(b)))[1:], most, share, s.used)
 			}
 		}
 		s.used[from] += sum
 	}
-	if g.core && g.inner == nil {
-		return // used is told already
+}
+
+// drawInside is draw where flows cross at most two links between their ends.
+func (s *Sharer) drawInside(d *Demand, p parts, share []float64) {
+	g := d.grid
+	s.giveInside, s.gotInside = roomy(s.giveInside, len(g.mids)), sized(s.gotInside, len(g.mids))
+	tightest := math.Inf(1) // inside
+	for m, l := range g.mids {
+		s.giveInside[m] = share[l]
+		tightest = min(tightest, share[l])
 	}
-	for c, l := range g.cols {
-		s.used[l] += s.got[c]
+	giveInside, gotInside := s.giveInside, s.gotInside[:len(s.giveInside)]
+	for r, from := range g.rows {
+		most := share[from]
+		if most == 0 {
+			continue
+		}
+		sum := 0.0
+		for v, cols := range s.cols {
+			at := r*g.width + v
+			for b := g.of(at, p) & cols; b != 0; {
+				low, n := run(b)
+				b &^= ^uint64(0) >> (64 - n) << low
+				first := int(g.place(at, low))
+				give, got, inner := s.give[v*64+low:][:n], s.got[v*64+low:][:n], g.inner[2*first:][:2*n]
+				if most <= tightest {
+					for j, rate := range give {
+						x, y := inner[2*j], inner[2*j+1]
+						rate = min(rate, most)
+						got[j] += rate
+						gotInside[x] += rate
+						gotInside[y] += rate
+						sum += rate
+					}
+					continue
+				}
+				for j, rate := range give {
+					x, y := inner[2*j], inner[2*j+1]
+					rate = min(rate, most, giveInside[x], giveInside[y])
+					got[j] += rate
+					gotInside[x] += rate
+					gotInside[y] += rate
+					sum += rate
+				}
+			}
+		}
+		s.used[from] += sum
 	}
 	for m, l := range g.mids {
 		s.used[l] += s.gotInside[m]
 	}
 }
 
-// run raises the rates of flows that follow one another, from a place on, and have had
-// none: each to what the other end gives it, but not above most, and adds it to what
-// that end's flows got. It returns the sum of the rates.
-func (r *raising) run(place int32, most float64, give, got []float64) float64 {
-	rate, moving := r.rate[place:int(place)+len(give)], r.moving[r.n:r.n+len(give)]
-	got = got[:len(give)]
-	sum := 0.0
-	for j, v := range give {
-		v = min(v, most)
-		rate[j] = v
-		moving[j] = place + int32(j)
-		got[j] += v
-		sum += v
+// drawRows is draw where a flow crosses nothing but its first and last link.
+func (s *Sharer) drawRows(d *Demand, p parts, share []float64) {
+	g := d.grid
+	for r, from := range g.rows {
+		if most := share[from]; most > 0 {
+			sum := 0.0
+			for v, cols := range s.cols {
+				sum += s.drawWord(g.of(r*g.width+v, p)&cols, v, most)
+			}
+			s.used[from] += sum
+		}
 	}
-	r.n += len(give)
+}
+
+// drawWord adds up in got the flows at some bits of a word that their first link lets
+// have so much, and returns their sum.
+func (s *Sharer) drawWord(b uint64, word int, most float64) float64 {
+	sum := 0.0
+	for b != 0 {
+		low, n := run(b)
+		b &^= ^uint64(0) >> (64 - n) << low
+		give, got := s.give[word*64+low:][:n], s.got[word*64+low:][:n]
+		for j, rate := range give {
+			rate = min(rate, most)
+			got[j] += rate
+			sum += rate
+		}
+	}
 	return sum
 }
 
-// runInside is run for flows that cross links between their ends.
-func (s *Sharer) runInside(r *raising, inner []uint16, place int32, most float64, give, got []float64) float64 {
-	rate, moving := r.rate[place:int(place)+len(give)], r.moving[r.n:r.n+len(give)]
-	got, inner = got[:len(give)], inner[:2*len(give)]
-	giveInside, gotInside := s.giveInside, s.gotInside[:len(s.giveInside)]
-	sum := 0.0
-	for j, v := range give {
-		x, y := inner[2*j], inner[2*j+1]
-		v = min(v, most, giveInside[x], giveInside[y])
-		rate[j] = v
-		moving[j] = place + int32(j)
-		got[j] += v
-		gotInside[x] += v
-		gotInside[y] += v
-		sum += v
+// drawSorted is drawRows for all unfinished flows, without looking at each: with the
+// receivers in order of what they give, a sender's flows to the first of them get what
+// those give, and its flows to the others what the sender gives. Flows that are not
+// there are taken off again. Senders and receivers at which too many are not there, or
+// which give without limit, are looked at flow by flow.
+func (s *Sharer) drawSorted(d *Demand, share []float64) {
+	g := d.grid
+	s.rows = sized(s.rows, g.height)
+	rows := 0
+	for r, from := range g.rows {
+		if share[from] > 0 && d.count[d.slot[from]] > 0 {
+			set(s.rows, int32(r))
+			rows++
+		}
 	}
-	r.n += len(give)
-	return sum
+	order := g.sorted(s.give)
+	s.sums, s.order = sized(s.sums, 3*(len(order)+1)), roomy(s.order, len(order))
+	for c, give := range s.give { // receivers that are looked at flow by flow
+		if give == 0 {
+			continue
+		}
+		live := int(d.count[d.slot[g.cols[c]]])
+		if 4*(rows-live) <= rows && !math.IsInf(give, 1) {
+			continue
+		}
+		unset(s.cols, int32(c))
+		got := 0.0
+		for v, set := range s.rows {
+			for b := g.down[c*g.height+v] & set; b != 0; b &= b - 1 {
+				from := g.rows[v*64+bits.TrailingZeros64(b)]
+				rate := min(give, share[from])
+				s.used[from] += rate
+				got += rate
+			}
+		}
+		s.got[c] = got
+	}
+	cols := s.order[:0] // the others, in order
+	for _, c := range order {
+		if s.cols[c/64]>>(c%64)&1 != 0 {
+			cols = append(cols, c)
+		}
+	}
+	n := len(cols)
+	// By place among them: what those before it give; how many senders give more than
+	// those before it but not more than it, and what they give.
+	before, senders, gives := s.sums[:n+1], s.sums[n+1:2*n+2], s.sums[2*n+2:3*n+3]
+	for i, c := range cols {
+		before[i+1] = before[i] + s.give[c]
+	}
+	full := 0.0
+	for r, from := range g.rows {
+		if s.rows[r/64]>>(r%64)&1 == 0 {
+			continue
+		}
+		most, live := share[from], 0
+		for v, set := range s.cols {
+			live += bits.OnesCount64(g.live[r*g.width+v] & set)
+		}
+		if sum := 0.0; 4*(n-live) > n || math.IsInf(most, 1) {
+			for v, set := range s.cols {
+				sum += s.drawWord(g.live[r*g.width+v]&set, v, most)
+			}
+			s.used[from] += sum
+			continue
+		}
+		lo, hi := 0, n
+		for lo < hi {
+			if mid := int(uint(lo+hi) / 2); s.give[cols[mid]] < most {
+				lo = mid + 1
+			} else {
+				hi = mid
+			}
+		}
+		full++
+		senders[lo]++
+		gives[lo] += most
+		sum := before[lo] + float64(most*float64(n-lo))
+		if live < n {
+			for v, set := range s.cols {
+				for b := set &^ g.live[r*g.width+v]; b != 0; b &= b - 1 {
+					c := v*64 + bits.TrailingZeros64(b)
+					rate := min(s.give[c], most)
+					s.got[c] -= rate
+					sum -= rate
+				}
+			}
+		}
+		s.used[from] += sum
+	}
+	fewer, sum := 0.0, 0.0 // senders that give no more, and what they give
+	for i, c := range cols {
+		fewer += senders[i]
+		sum += gives[i]
+		s.got[c] = max(s.got[c]+sum+float64(s.give[c]*(full-fewer)), 0)
+	}
+}
+
+// sorted are the columns in order of what they give. It is kept from one time to the
+// next, when it tends to be nearly the same.
+func (g *grid) sorted(give []float64) []int32 {
+	if g.order == nil {
+		g.order = make([]int32, len(g.cols))
+		for c := range g.order {
+			g.order[c] = int32(c)
+		}
+	}
+	o := g.order
+	moves := 8 * len(o) // by insertion, before it is better sorted at large
+	for i := 1; i < len(o); i++ {
+		c := o[i]
+		v, j := give[c], i
+		for ; j > 0 && give[o[j-1]] > v; j-- {
+			o[j] = o[j-1]
+		}
+		o[j] = c
+		if moves -= i - j; moves < 0 {
+			slices.SortFunc(o, func(a, b int32) int { return cmp.Compare(give[a], give[b]) })
+			break
+		}
+	}
+	return o
 }

@@ -40,6 +40,10 @@ type grid struct {
 	// By parts, twice: links between which there was no unfinished flow of these, so
 	// that there is none now either. Empty for not known.
 	barren [2 * (others + pilots + 1)][]uint64
+
+	order            []int32  // see sorted
+	open             []uint64 // see pour
+	give, giveInside []float64
 }
 
 // sparse is how many words a grid may have for each flow: one of less use than that

@@ -14,11 +14,44 @@ import (
 // on their paths. There is one link more than the fabric has: none, for paths that are
 // filled up with it.
 type levels struct {
-	left  []float64 // by link: what flows that stopped rising leave; rounding may make it less than 0
-	n     []float64 // by link: flows that rise
+	left  []float64 // by link: what flows that stopped rising leave, but for blocks; rounding may make it less than 0
+	n     []float64 // by link: flows that rise, but for blocks
 	level []float64 // by link: +Inf until it is full
 	now   float64
 	heap  []mark
+
+	// A block is flows from each of some links to each of some others, told at once. On
+	// each of one side's links as many of them rise as there are links on the other
+	// side that are not full, and what has stopped is what those have that are. 2*i is
+	// the first links of block i, 2*i+1 its last ones.
+	rising  []float64 // by side: links that are not full
+	stopped []float64 // by side: the levels of the others, added up
+	heads   []int32   // by link: its first place in meets, -1 for none
+	meets   []meeting
+}
+
+// meeting is the other side of a block that a link is in.
+type meeting struct {
+	side int32
+	line int32 // the link's row or column
+	next int32 // in meets, -1 for none
+}
+
+// at is what flows that have stopped leave of a link, and how many rise on it.
+func (f *levels) at(l int32) (left, n float64) {
+	left, n = f.left[l], f.n[l]
+	for i := f.heads[l]; i >= 0; i = f.meets[i].next {
+		side := f.meets[i].side
+		left -= f.stopped[side]
+		n += f.rising[side]
+	}
+	return left, n
+}
+
+// meet notes that a link, of that row or column, is in a block with that other side.
+func (f *levels) meet(l, side, line int32) {
+	f.meets = append(f.meets, meeting{side, line, f.heads[l]})
+	f.heads[l] = int32(len(f.meets) - 1)
 }
 
 // mark is a level below which a link is not full.
@@ -30,17 +63,18 @@ type mark struct {
 // begin puts n and left to 0 and the level of all links to +Inf.
 func (f *levels) begin(links int) {
 	f.left, f.n, f.level = sized(f.left, links), sized(f.n, links), sized(f.level, links)
+	f.heads, f.meets = roomy(f.heads, links), f.meets[:0]
 	for l := range f.level {
-		f.level[l] = math.Inf(1)
+		f.level[l], f.heads[l] = math.Inf(1), -1
 	}
 }
 
 // ready is to be called when left and n are set.
 func (f *levels) ready() {
 	f.heap, f.now = f.heap[:0], 0
-	for l, n := range f.n[:len(f.n)-1] {
-		if n > 0 {
-			f.heap = append(f.heap, mark{f.left[l] / n, int32(l)})
+	for l := range int32(len(f.n) - 1) {
+		if left, n := f.at(l); n > 0 {
+			f.heap = append(f.heap, mark{left / n, l})
 		}
 	}
 	f.order()
@@ -50,8 +84,8 @@ func (f *levels) ready() {
 func (f *levels) readyAt(links []int32) {
 	f.heap, f.now = f.heap[:0], 0
 	for _, l := range links {
-		if n := f.n[l]; n > 0 {
-			f.heap = append(f.heap, mark{f.left[l] / n, l})
+		if left, n := f.at(l); n > 0 {
+			f.heap = append(f.heap, mark{left / n, l})
 		}
 	}
 	f.order()
@@ -68,12 +102,13 @@ func (f *levels) next() int32 {
 	for len(f.heap) > 0 {
 		top := &f.heap[0]
 		l := top.link
-		if f.n[l] == 0 {
+		left, n := f.at(l)
+		if n == 0 {
 			f.pop()
 			continue
 		}
 		// Flows that stop let the others on a link rise further.
-		if full := max(f.now, f.left[l]/f.n[l]); full > top.level {
+		if full := max(f.now, left/n); full > top.level {
 			top.level = full
 			f.sink(0)
 			continue
@@ -125,6 +160,7 @@ type filling struct {
 	levels
 	members []member
 	sets    []uint64 // of members
+	single  []int32  // members with a grid that are no block
 
 	// Flows of demands whose grid does not do, one by one.
 	stride  int
@@ -137,7 +173,7 @@ type filling struct {
 type member struct {
 	d    *Demand
 	p    parts
-	rows []uint64 // of its grid, that are not full; nil where its flows are in path
+	rows []uint64 // of its grid, that have flows and are not full; nil where its flows are in path
 	cols []uint64
 }
 
@@ -163,8 +199,10 @@ func (f *filling) load(s *Sharer, inside bool) {
 	if len(f.members) == 1 { // only its links are looked at
 		d := f.members[0].d
 		f.left, f.n, f.level = roomy(f.left, links), roomy(f.n, links), roomy(f.level, links)
+		f.heads, f.meets = roomy(f.heads, links), f.meets[:0]
+		f.heads[d.none] = -1
 		for _, l := range d.links {
-			f.left[l], f.n[l], f.level[l] = 0, 0, math.Inf(1)
+			f.left[l], f.n[l], f.level[l], f.heads[l] = 0, 0, math.Inf(1), -1
 			if s.open(l) {
 				f.left[l] = s.avail[l]
 			}
@@ -233,29 +271,28 @@ func (f *filling) run(s *Sharer) {
 // max-min fair ones. If not, it has changed nothing. It does without going through the
 // flows one by one, and is for members that all have a grid.
 func (f *filling) within(s *Sharer) bool {
-	core, fresh := false, true
+	core := false
 	for _, m := range f.members {
 		g := m.d.grid
 		if g == nil || m.d.serves(m.p) != m.d.unfinished || g.core && g.inner == nil || g.mixed(m.d) {
 			return false
 		}
-		core, fresh = core || len(g.mids) > 1, fresh && len(m.d.moving) == 0
+		core = core || len(g.mids) > 1
 	}
 	if !core {
 		return false
 	}
 	f.load(s, false)
-	f.bits(s)
+	f.bits()
+	for i := range f.members {
+		f.block(i)
+	}
 	f.arm()
 	for l := f.next(); l >= 0; l = f.next() {
 		f.stopGrids(l)
 	}
 	for _, m := range f.members {
-		if fresh { // rates can be taken back
-			s.spread(m.d, m.p, f.level)
-		} else {
-			s.spreadGrid(m.d, m.p, f.level, nil)
-		}
+		s.draw(m.d, m.p, f.level)
 	}
 	kept := true
 	for _, m := range f.members {
@@ -263,38 +300,28 @@ func (f *filling) within(s *Sharer) bool {
 			kept = kept && (s.used[l] == 0 || s.open(l) && s.used[l] <= s.avail[l])
 		}
 	}
-	if fresh && kept {
-		return true
-	}
 	for _, m := range f.members {
-		if fresh {
-			m.d.stop()
+		if kept {
+			m.d.lay(m.p, f.level)
+			continue
 		}
 		for _, l := range m.d.links {
 			s.used[l] = 0
 		}
 		s.used[m.d.none] = 0
 	}
-	for _, m := range f.members {
-		if kept {
-			s.spread(m.d, m.p, f.level)
-		}
-	}
 	return kept
 }
 
-// bits gives every member whose grid does its sets of bits.
-func (f *filling) bits(s *Sharer) {
+// bits gives every member that has a grid its sets of bits.
+func (f *filling) bits() {
 	need := 0
 	for _, m := range f.members {
 		if m.d.grid != nil {
 			need += m.d.grid.width + m.d.grid.height
 		}
 	}
-	f.sets = roomy(f.sets, need)
-	for i := range f.sets {
-		f.sets[i] = math.MaxUint64
-	}
+	f.sets = sized(f.sets, need)
 	used := 0
 	for i := range f.members {
 		m := &f.members[i]
@@ -303,15 +330,58 @@ func (f *filling) bits(s *Sharer) {
 			used += g.height + g.width
 		}
 	}
+	f.single = f.single[:0]
+	f.rising, f.stopped = sized(f.rising, 2*len(f.members)), sized(f.stopped, 2*len(f.members))
+}
+
+// block makes a member with a grid a block, if it has at least half of the flows that
+// there could be between its senders and its receivers. Those that are not there are
+// taken off n, and as they would have stopped, put back.
+func (f *filling) block(i int) {
+	m := &f.members[i]
+	g, d := m.d.grid, m.d
+	rows, cols := 0, 0
+	for r, l := range g.rows {
+		if d.count[d.slot[l]] > 0 {
+			set(m.rows, int32(r))
+			rows++
+		}
+	}
+	for c, l := range g.cols {
+		if d.count[d.slot[l]] > 0 {
+			set(m.cols, int32(c))
+			cols++
+		}
+	}
+	if 2*d.unfinished < rows*cols {
+		f.single = append(f.single, int32(i))
+		return
+	}
+	f.rising[2*i], f.rising[2*i+1] = float64(rows), float64(cols)
+	for w, b := range m.rows {
+		for ; b != 0; b &= b - 1 {
+			r := int32(w*64 + bits.TrailingZeros64(b))
+			f.n[g.rows[r]] -= float64(cols)
+			f.meet(g.rows[r], int32(2*i+1), r)
+		}
+	}
+	for w, b := range m.cols {
+		for ; b != 0; b &= b - 1 {
+			c := int32(w*64 + bits.TrailingZeros64(b))
+			f.n[g.cols[c]] -= float64(rows)
+			f.meet(g.cols[c], int32(2*i), c)
+		}
+	}
 }
 
 // split prepares grids, and lists the flows of demands whose grid does not do: those
 // of part of a coflow, and those that cross more than two links.
 func (f *filling) split(s *Sharer) {
-	f.bits(s)
+	f.bits()
 	for i := range f.members {
 		m := &f.members[i]
 		if f.gridded(*m) {
+			f.block(i)
 			continue
 		}
 		m.rows, m.cols = nil, nil
@@ -335,36 +405,51 @@ func (f *filling) gridded(m member) bool {
 
 // stopGrids takes the flows of a full link off the links at their other ends.
 func (f *filling) stopGrids(l int32) {
-	w, bit := l/64, l%64
-	for i := range f.members {
-		m := &f.members[i]
-		if m.rows == nil {
-			continue
+	for at := f.heads[l]; at >= 0; at = f.meets[at].next {
+		meets := f.meets[at]
+		side := meets.side ^ 1 // of the link itself
+		f.rising[side]--
+		f.stopped[side] += f.now
+		m := &f.members[side/2]
+		flows, rise, links := m.stop(meets.line, side&1 == 0)
+		for w, b := range flows {
+			for b = rise[w] &^ b; b != 0; b &= b - 1 { // no such flow
+				l := links[w*64+bits.TrailingZeros64(b)]
+				f.n[l]++
+				f.left[l] += f.now
+			}
 		}
-		g := m.d.grid
-		switch {
-		case g.senders[w]>>bit&1 != 0:
-			r := g.rowOf[m.d.slot[l]]
-			unset(m.rows, r)
-			f.stopSet(g.live[int(r)*g.width:int(r+1)*g.width], m.cols, g.cols)
-		case g.receivers[w]>>bit&1 != 0:
-			c := g.colOf[m.d.slot[l]]
-			unset(m.cols, c)
-			f.stopSet(g.down[int(c)*g.height:int(c+1)*g.height], m.rows, g.rows)
+	}
+	w, bit := l/64, l%64
+	for _, i := range f.single {
+		m := &f.members[i]
+		g, slot := m.d.grid, m.d.slot[l]
+		first, line := g.senders[w]>>bit&1 != 0, g.rowOf[slot]
+		if !first {
+			if g.receivers[w]>>bit&1 == 0 {
+				continue
+			}
+			line = g.colOf[slot]
+		}
+		flows, rise, links := m.stop(line, first)
+		for w, b := range flows {
+			for b &= rise[w]; b != 0; b &= b - 1 {
+				f.stop(links[w*64+bits.TrailingZeros64(b)], 1)
+			}
 		}
 	}
 }
 
-func (f *filling) stopSet(flows, rise []uint64, links []int32) {
-	n, left, now := f.n, f.left, f.now
-	for w, b := range flows {
-		ends := links[w*64:]
-		for b &= rise[w]; b != 0; b &= b - 1 {
-			l := ends[bits.TrailingZeros64(b)]
-			n[l]--
-			left[l] -= now
-		}
+// stop notes that a row or column is full. It returns its flows, by their other ends,
+// which of those rise, and what links these are.
+func (m *member) stop(line int32, row bool) (flows, rise []uint64, links []int32) {
+	g := m.d.grid
+	if row {
+		unset(m.rows, line)
+		return g.live[int(line)*g.width : int(line+1)*g.width], m.cols, g.cols
 	}
+	unset(m.cols, line)
+	return g.down[int(line)*g.height : int(line+1)*g.height], m.rows, g.rows
 }
 
 // index lists the flows that cross each link.

@@ -173,6 +173,7 @@ func (in *instance) share(t *rapid.T, s *Sharer, ds []*Demand) {
 func (in *instance) check(t *rapid.T, ds []*Demand) {
 	load := make([]float64, len(in.capacity))
 	for c, d := range ds {
+		d.Moving()
 		var moving []int32
 		for i, r := range d.Rate {
 			if !(r >= 0) || in.ended[c][i] && r != 0 {

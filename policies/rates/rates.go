@@ -55,11 +55,14 @@ type Sharer struct {
 	idle, own  []uint64  // what has something left of free; what the step has something of
 	some       []uint64  // what has something left at first
 	lasting    bool      // idle names all that have something left, and few others
+	last       bool      // what the step takes is of no use to any other
 	cols, rows []uint64  // see pick, alive
 	news       []uint64  // of cols, those that are not barren
-	give, got  []float64 // see spreadGrid
+	give, got  []float64 // see draw
 	giveInside []float64
 	gotInside  []float64
+	sums       []float64 // see drawSorted
+	order      []int32
 	tally      []int32   // see countInside
 	takers     []*Demand // of a step of rule Even
 
@@ -242,7 +245,7 @@ func (s *Sharer) steps(sch *policies.Schedule, ceilings bool) error {
 			s.release(st)
 			continue
 		}
-		s.avail, s.whole = s.free, s.capacity
+		s.avail, s.whole, s.last = s.free, s.capacity, i == len(sch.Steps)-1 && !free
 		if st.Budget > 0 {
 			s.bind(st, sch.Budgets[st.Budget-1])
 		}
@@ -254,7 +257,7 @@ func (s *Sharer) steps(sch *policies.Schedule, ceilings bool) error {
 		}
 	}
 	if free {
-		s.avail = s.free
+		s.avail, s.last = s.free, true
 		s.freely(ceilings)
 	}
 	return nil

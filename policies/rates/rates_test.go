@@ -42,6 +42,7 @@ func all(rule policies.Rule, coflows ...int) policies.Step {
 func ratesOf(demands []*Demand) [][]float64 {
 	var r [][]float64
 	for _, d := range demands {
+		d.Moving()
 		r = append(r, append([]float64(nil), d.Rate...))
 	}
 	return r

@@ -1,0 +1,121 @@
+package rates
+
+import "math"
+
+// layer is rates that a step gave flows of a demand, not written down flow by flow:
+// each of some parts gets the least share of a link on its path. They are written into
+// Rate when somebody asks.
+type layer struct {
+	p     parts
+	share []float64 // by slot
+}
+
+// lay gives flows the least share of a link on their path, over what they have. share
+// is by link, and is copied.
+func (d *Demand) lay(p parts, share []float64) {
+	n := len(d.layers)
+	if n == cap(d.layers) {
+		d.layers = append(d.layers, layer{})
+	}
+	d.layers = d.layers[:n+1]
+	at := &d.layers[n]
+	at.p, at.share = p, roomy(at.share, len(d.links)+1)
+	for slot, l := range d.links {
+		at.share[slot] = share[l]
+	}
+	at.share[len(d.links)] = math.Inf(1)
+}
+
+// write writes the layers into Rate and Moving.
+func (d *Demand) write() {
+	if len(d.layers) == 0 {
+		return
+	}
+	for i := range d.layers {
+		at := &d.layers[i]
+		to := d.reserve(d.serves(at.p))
+		d.grid.pour(d, at, &to)
+		d.raised(to)
+	}
+	d.layers = d.layers[:0]
+	d.sort()
+}
+
+// pour raises the rates of flows by what a layer gives them.
+func (g *grid) pour(d *Demand, at *layer, to *raising) {
+	p, share := at.p, at.share
+	g.open, g.give, g.giveInside = sized(g.open, g.width), roomy(g.give, len(g.cols)), roomy(g.giveInside, len(g.mids))
+	for c, l := range g.cols {
+		g.give[c] = share[d.slot[l]]
+		if g.give[c] > 0 {
+			set(g.open, int32(c))
+		}
+	}
+	limits := g.core && g.inner == nil // links inside may stop flows
+	for m, l := range g.mids {
+		g.giveInside[m] = share[d.slot[l]]
+		limits = limits || g.giveInside[m] == 0
+	}
+	fresh := to.n == 0 && !limits // no flow has a rate yet, and all will have one
+	for r, from := range g.rows {
+		most := share[d.slot[from]]
+		if most == 0 {
+			continue
+		}
+		for v, cols := range g.open {
+			w := r*g.width + v
+			for b := g.of(w, p) & cols; b != 0; {
+				low, n := run(b)
+				b &^= ^uint64(0) >> (64 - n) << low
+				first, give := g.place(w, low), g.give[v*64+low:][:n]
+				switch {
+				case fresh && g.core:
+					to.runInside(g.inner[2*first:2*int(first)+2*n], first, most, give, g.giveInside)
+				case fresh:
+					to.run(first, most, give)
+				default:
+					for j, rate := range give {
+						place := first + int32(j)
+						to.raise(place, g.least(d, place, min(rate, most), share))
+					}
+				}
+			}
+		}
+	}
+}
+
+// least is what the links between the ends of a flow's path let it have, which its ends
+// let have so much.
+func (g *grid) least(d *Demand, place int32, rate float64, share []float64) float64 {
+	switch {
+	case g.inner != nil:
+		rate = min(rate, g.giveInside[g.inner[2*place]], g.giveInside[g.inner[2*place+1]])
+	case g.core:
+		for _, l := range d.route(place) {
+			rate = min(rate, share[d.slot[l]])
+		}
+	}
+	return rate
+}
+
+// run raises the rates of flows that follow one another, from a place on, and have had
+// none: each to what the other end gives it, but not above most.
+func (r *raising) run(place int32, most float64, give []float64) {
+	rate, moving := r.rate[place:int(place)+len(give)], r.moving[r.n:r.n+len(give)]
+	for j, v := range give {
+		rate[j] = min(v, most)
+		moving[j] = place + int32(j)
+	}
+	r.n += len(give)
+}
+
+// runInside is run for flows that cross links between their ends.
+func (r *raising) runInside(inner []uint16, place int32, most float64, give, giveInside []float64) {
+	rate, moving := r.rate[place:int(place)+len(give)], r.moving[r.n:r.n+len(give)]
+	inner = inner[:2*len(give)]
+	for j, v := range give {
+		rate[j] = min(v, most, giveInside[inner[2*j]], giveInside[inner[2*j+1]])
+		moving[j] = place + int32(j)
+	}
+	r.n += len(give)
+}
