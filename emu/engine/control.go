@@ -341,8 +341,9 @@ func (e *Engine) ceilings() {
 	copy(c.left, e.cfg.Capacity)
 	c.rounded = c.rounded[:0]
 	for _, x := range e.coflows.active {
-		for _, place := range x.demand.Moving() {
-			f, r := x.all[place], x.demand.Rate[place]
+		moving, rates := x.demand.Moving(), x.demand.Rates()
+		for _, place := range moving {
+			f, r := x.all[place], rates[place]
 			if r >= float64(policies.NoLimit) {
 				f.want = policies.NoLimit
 				continue

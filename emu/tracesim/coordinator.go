@@ -206,8 +206,9 @@ func (k *counter) tell(s *sim, c *coflow) {
 		}
 		return
 	}
+	rates := c.demand.Rates()
 	for _, p := range c.demand.Moving() {
-		rate := c.demand.Rate[p]
+		rate := rates[p]
 		if s.free {
 			rate = math.Inf(1)
 		}

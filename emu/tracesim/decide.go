@@ -244,8 +244,9 @@ func (k *ceilings) set(s *sim) error {
 	k.fixed, k.open = k.fixed[:0], k.open[:0]
 	for _, c := range s.active {
 		var pilots, others bool
+		rates := c.demand.Rates()
 		for _, p := range c.demand.Moving() {
-			switch r := c.demand.Rate[p]; {
+			switch r := rates[p]; {
 			case !math.IsInf(r, 1):
 				k.fixed = append(k.fixed, fixed{c, p, r})
 			case c.demand.Pilot(int(p)):

@@ -260,7 +260,7 @@ func ratesOf(p policies.Scheduler, v *policies.View) []float64 {
 	}
 	var out []float64
 	for _, d := range demands {
-		out = append(out, d.Rate...)
+		out = append(out, d.Rates()...)
 	}
 	return out
 }

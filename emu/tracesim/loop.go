@@ -309,10 +309,11 @@ func (c *coflow) pilotsEnd() float64 {
 	if math.IsNaN(c.pilots) {
 		left := 0
 		c.pilots = 0
+		rates := c.demand.Rates()
 		for _, p := range c.demand.Moving() {
 			if c.demand.Pilot(int(p)) {
 				left++
-				c.pilots = max(c.pilots, c.demand.Left[p]/c.demand.Rate[p]*1e9)
+				c.pilots = max(c.pilots, c.demand.Left[p]/rates[p]*1e9)
 			}
 		}
 		if left < c.state.PilotsLeft {
@@ -323,9 +324,9 @@ func (c *coflow) pilotsEnd() float64 {
 }
 
 func longest(d *rates.Demand, moving []int32) float64 {
-	most := 0.0
+	most, rates := 0.0, d.Rates()
 	for _, p := range moving {
-		most = max(most, d.Left[p]/d.Rate[p])
+		most = max(most, d.Left[p]/rates[p])
 	}
 	return most * d.Scale() * 1e9
 }
@@ -335,7 +336,7 @@ func (s *sim) measure(c *coflow) {
 	c.base, c.last, c.pilots = s.now, math.NaN(), math.NaN()
 	total := c.demand.Follows()
 	left, rate := 1.0, 0.0 // of the flow that ends first
-	ls, rs := c.demand.Left, c.demand.Rate
+	ls, rs := c.demand.Left, c.demand.Rates()
 	for _, p := range c.demand.Moving() {
 		l, r := ls[p], rs[p]
 		total += r
@@ -422,7 +423,7 @@ func (s *sim) harvest(c *coflow, from clock.Moment, ns, slack float64) bool {
 	if d.Following() > 0 {
 		s.harvestFollowing(c, ns, slack)
 	}
-	sent, lefts, rates := c.sent, d.Left, d.Rate
+	sent, lefts, rates := c.sent, d.Left, d.Rates()
 	for _, p := range d.Moving() {
 		left, rate := lefts[p]*scale, rates[p]
 		if left <= rate*reach || left-rate*seconds <= imprecision*8*float64(c.flows[p].Size) {
@@ -457,7 +458,7 @@ func (s *sim) harvestFollowing(c *coflow, ns, slack float64) {
 		c.sent += d.Follows() * ns / 1e9
 		return
 	}
-	for p, rate := range d.Rate {
+	for p, rate := range d.Rates() {
 		if rate == 0 && !d.Ended(p) {
 			s.ended = append(s.ended, end{int32(p), min(lasts, ns)})
 			c.sent += d.Bits(p)

@@ -84,7 +84,7 @@ func (l *loop) run(jobs []job) []time.Duration {
 		}
 		for _, c := range active {
 			for _, p := range c.demand.Moving() {
-				next = min(next, now+max(time.Duration(math.Ceil(c.demand.Left[p]/c.demand.Rate[p]*1e9)), 1))
+				next = min(next, now+max(time.Duration(math.Ceil(c.demand.Left[p]/c.demand.Rates()[p]*1e9)), 1))
 			}
 		}
 		if wake > now {
@@ -106,7 +106,7 @@ func (l *loop) run(jobs []job) []time.Duration {
 			moving := slices.Clone(c.demand.Moving())
 			c.demand.Advance(seconds)
 			for _, p := range moving {
-				if c.demand.Left[p] > c.demand.Rate[p]*1e-9 {
+				if c.demand.Left[p] > c.demand.Rates()[p]*1e-9 {
 					continue
 				}
 				c.demand.End(int(p))

@@ -141,7 +141,7 @@ func (w *world) rates(t rapid.TB, p policies.Scheduler) [][]float64 {
 	for _, d := range w.demands {
 		d.Moving()
 		var r []float64
-		for _, x := range d.Rate {
+		for _, x := range d.Rates() {
 			r = append(r, x/1e6)
 		}
 		out = append(out, r)
@@ -156,7 +156,7 @@ func (w *world) advance(until time.Duration, done map[workloads.CoflowID]time.Du
 	seconds := (until - w.Now).Seconds()
 	for _, d := range w.demands {
 		d.Moving()
-		for place, r := range d.Rate {
+		for place, r := range d.Rates() {
 			if r > 0 && !d.Ended(place) {
 				seconds = min(seconds, d.Left[place]/r)
 			}

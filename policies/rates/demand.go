@@ -27,11 +27,6 @@ type Demand struct {
 	// ended. Of a demand that is Joint it is that over Scale. The rules that need
 	// sizes read it. It is for reading: Advance and SetLeft lower it.
 	Left []float64
-	// Rate is what the last Share gave each flow, in bit/s, by place; of a demand that
-	// is Joint, to the flows that Moving names. It is for reading, and holds once Moving
-	// has been called since: a decision says of many flows what their links give them,
-	// and that is written out flow by flow only for whoever wants it.
-	Rate []float64
 
 	first workloads.FlowID   // of consecutive IDs
 	ids   []workloads.FlowID // nil where they are consecutive
@@ -72,9 +67,10 @@ type Demand struct {
 
 	layers []layer // of rates that are not in Rate and moving yet
 
-	moving   []int32 // flows with a rate, and some that had one and ended
-	unsorted bool    // moving is out of order
-	ended    bool    // moving holds flows that ended
+	rate     []float64 // see Rates; without layers
+	moving   []int32   // flows with a rate, and some that had one and ended
+	unsorted bool      // moving is out of order
+	ended    bool      // moving holds flows that ended
 
 	mistake error // in what NewDemand or SetPath was given
 }
@@ -85,7 +81,7 @@ type Demand struct {
 func NewDemand(flows []Flow, links int) *Demand {
 	n := len(flows)
 	d := &Demand{
-		Left: make([]float64, n), Rate: make([]float64, n),
+		Left: make([]float64, n), rate: make([]float64, n),
 		none: int32(links), unfinished: n, silent: n,
 		live: make([]uint64, words(n)), sent: make([]uint64, words(n)), begun: make([]bool, links+1),
 		slot: make([]int32, links+1),
@@ -199,7 +195,7 @@ func (d *Demand) begins() {
 		}
 	default:
 		for _, i := range d.moving {
-			if d.sent[i/64]>>(i%64)&1 == 0 && d.Rate[i] > 0 {
+			if d.sent[i/64]>>(i%64)&1 == 0 && d.rate[i] > 0 {
 				d.begin(int(i))
 			}
 		}
@@ -400,8 +396,8 @@ func (d *Demand) End(place int) {
 	if d.grid != nil {
 		d.grid.end(d, place)
 	}
-	d.ended = d.ended || d.Rate[place] > 0
-	d.Left[place], d.Rate[place] = 0, 0
+	d.ended = d.ended || d.rate[place] > 0
+	d.Left[place], d.rate[place] = 0, 0
 }
 
 // SetLeft says how many bits of an unfinished flow are still to be received. What is
@@ -425,12 +421,20 @@ func (d *Demand) SetLeft(place int, bits float64) {
 	d.Left[place] = bits
 }
 
+// Rates are what the last Share gave each flow, in bit/s, by place; of a demand that
+// is Joint, to the flows that Moving names. They are for reading, and valid until the
+// next Share or End.
+func (d *Demand) Rates() []float64 {
+	d.write()
+	return d.rate
+}
+
 // Moving are the places of the flows with a rate above 0, in order. It is valid
 // until the next Share or End.
 func (d *Demand) Moving() []int32 {
 	d.write()
 	if d.ended {
-		d.moving = slices.DeleteFunc(d.moving, func(i int32) bool { return d.Rate[i] == 0 })
+		d.moving = slices.DeleteFunc(d.moving, func(i int32) bool { return d.rate[i] == 0 })
 		d.ended = false
 	}
 	return d.moving
@@ -442,7 +446,7 @@ func (d *Demand) Soonest() float64 {
 	d.write()
 	soonest := math.Inf(1)
 	for _, i := range d.moving {
-		if r := d.Rate[i]; r > 0 {
+		if r := d.rate[i]; r > 0 {
 			soonest = min(soonest, d.Left[i]*d.Scale()/r)
 		}
 	}
@@ -465,7 +469,7 @@ func (d *Demand) Advance(seconds float64) {
 		return
 	}
 	d.changed()
-	lefts, rate := d.Left, d.Rate[:len(d.Left)]
+	lefts, rate := d.Left, d.rate[:len(d.Left)]
 	for _, i := range d.moving {
 		left := lefts[i]
 		sent := float64(rate[i] * seconds)
@@ -484,11 +488,11 @@ func (d *Demand) add(place int32, rate float64) {
 	if rate <= 0 {
 		return
 	}
-	if d.Rate[place] == 0 {
+	if d.rate[place] == 0 {
 		d.unsorted = d.unsorted || len(d.moving) > 0 && d.moving[len(d.moving)-1] > place
 		d.moving = append(d.moving, place)
 	}
-	d.Rate[place] += rate
+	d.rate[place] += rate
 }
 
 // raising raises rates of many flows of a demand, in order.
@@ -502,7 +506,7 @@ type raising struct {
 // to follow.
 func (d *Demand) reserve(flows int) raising {
 	m := slices.Grow(d.moving, flows+1)
-	return raising{d.Rate, m[:cap(m)], len(m)}
+	return raising{d.rate, m[:cap(m)], len(m)}
 }
 
 func (r *raising) raise(place int32, rate float64) {
@@ -525,11 +529,11 @@ func (d *Demand) raised(r raising) {
 
 // stop sets all rates to 0.
 func (d *Demand) stop() {
-	if len(d.moving) > len(d.Rate)/4 {
-		clear(d.Rate)
+	if len(d.moving) > len(d.rate)/4 {
+		clear(d.rate)
 	} else {
 		for _, i := range d.moving {
-			d.Rate[i] = 0
+			d.rate[i] = 0
 		}
 	}
 	d.moving, d.unsorted, d.ended, d.fresh = d.moving[:0], false, false, true
@@ -551,12 +555,12 @@ func (d *Demand) sort() {
 		return
 	}
 	d.unsorted = false
-	if len(d.moving) < len(d.Rate)/16 {
+	if len(d.moving) < len(d.rate)/16 {
 		slices.Sort(d.moving)
 		return
 	}
 	d.moving = d.moving[:0]
-	for i, r := range d.Rate {
+	for i, r := range d.rate {
 		if r > 0 {
 			d.moving = append(d.moving, int32(i))
 		}

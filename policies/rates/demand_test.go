@@ -48,8 +48,8 @@ func TestDemandMistakes(t *testing.T) {
 	} {
 		d := NewDemand(flows, 8)
 		var s Sharer
-		if err := s.Share(&policies.Schedule{Steps: []policies.Step{all(policies.Greedy, 0)}}, []*Demand{d}, idle(8, 1), 0, false); err == nil || d.Rate[0] != 0 {
-			t.Errorf("%s: rates %v, want an error", name, d.Rate)
+		if err := s.Share(&policies.Schedule{Steps: []policies.Step{all(policies.Greedy, 0)}}, []*Demand{d}, idle(8, 1), 0, false); err == nil || d.Rates()[0] != 0 {
+			t.Errorf("%s: rates %v, want an error", name, d.Rates())
 		}
 	}
 	d := NewDemand([]Flow{good}, 8)
@@ -146,8 +146,8 @@ func TestCountsStayTrue(t *testing.T) {
 		}
 		in.share(t, &again, fresh)
 		for c, d := range ds {
-			for i, r := range d.Rate {
-				if f := fresh[c].Rate[i]; math.Abs(r-f) > 1e-9*max(r, 1) {
+			for i, r := range d.Rates() {
+				if f := fresh[c].Rates()[i]; math.Abs(r-f) > 1e-9*max(r, 1) {
 					t.Fatalf("flow at %d of coflow %d has %v bit/s, %v when made anew", i, c, r, f)
 				}
 			}
@@ -222,7 +222,7 @@ func TestFreeWithCeilings(t *testing.T) {
 	if err := s.Share(sch, []*Demand{d}, idle(8, 120), 0, true); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]float64{120, math.Inf(1)}, d.Rate); diff != "" {
+	if diff := cmp.Diff([]float64{120, math.Inf(1)}, d.Rates()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	d.End(1)
@@ -295,7 +295,7 @@ func TestChosenAndBegun(t *testing.T) {
 		if err := s.Share(sch, []*Demand{d}, capacity, 0, false); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(tt.want, d.Rate); diff != "" {
+		if diff := cmp.Diff(tt.want, d.Rates()); diff != "" {
 			t.Errorf("part %d, %v, -want +got:\n%s", tt.part, tt.rule, diff)
 		}
 		if tt.part != policies.Chosen || tt.rule != policies.Whole {
@@ -321,7 +321,7 @@ func TestChosenAndBegun(t *testing.T) {
 		if err := s.Share(sch, []*Demand{d}, capacity, 0, false); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]float64{8, 0, 0, 0}, d.Rate); diff != "" {
+		if diff := cmp.Diff([]float64{8, 0, 0, 0}, d.Rates()); diff != "" {
 			t.Errorf("after the end of the first pilot, -want +got:\n%s", diff)
 		}
 		d.SetLeft(3, 799)

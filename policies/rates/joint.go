@@ -123,8 +123,8 @@ func (d *Demand) lead() {
 	}
 	part := d.pace * d.scale
 	for _, i := range d.moving {
-		if d.Rate[i] > 0 {
-			d.Rate[i] += d.Left[i] * part
+		if d.rate[i] > 0 {
+			d.rate[i] += d.Left[i] * part
 		}
 	}
 }
@@ -146,7 +146,7 @@ func (d *Demand) follow(seconds float64) {
 		d.pace /= keep
 	}
 	for _, i := range d.moving {
-		rate := d.Rate[i]
+		rate := d.rate[i]
 		if rate == 0 {
 			continue
 		}

@@ -68,10 +68,10 @@ func TestJointSendsAsFlowByFlow(t *testing.T) {
 					}
 				}
 				for _, p := range joint[c].Moving() {
-					rates[p] = joint[c].Rate[p]
+					rates[p] = joint[c].Rates()[p]
 				}
 				sum := 0.0
-				for p, want := range d.Rate {
+				for p, want := range d.Rates() {
 					near("rate", c, p, rates[p], want, 1e7)
 					sum += rates[p]
 				}

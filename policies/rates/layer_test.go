@@ -61,8 +61,8 @@ func TestWrittenLater(t *testing.T) {
 				if a, b := d.Moving(), later[c].Moving(); !slices.Equal(a, b) {
 					t.Fatalf("coflow %d: moving %v, written at once %v", c, b, a)
 				}
-				if !slices.Equal(d.Rate, later[c].Rate) || !slices.Equal(d.Left, later[c].Left) {
-					t.Fatalf("coflow %d: rates %v of %v, written at once %v of %v", c, later[c].Rate, later[c].Left, d.Rate, d.Left)
+				if !slices.Equal(d.Rates(), later[c].Rates()) || !slices.Equal(d.Left, later[c].Left) {
+					t.Fatalf("coflow %d: rates %v of %v, written at once %v of %v", c, later[c].Rates(), later[c].Left, d.Rates(), d.Left)
 				}
 			}
 		}
@@ -158,8 +158,8 @@ func TestPilotKeepsRate(t *testing.T) {
 	}
 	d.MakePilot(7)
 	d.Moving()
-	if d.Rate[0] != 0 || d.Rate[7] != 20 {
-		t.Errorf("the pilot has %v, the flow that became one %v, want 0 and 20", d.Rate[0], d.Rate[7])
+	if d.Rates()[0] != 0 || d.Rates()[7] != 20 {
+		t.Errorf("the pilot has %v, the flow that became one %v, want 0 and 20", d.Rates()[0], d.Rates()[7])
 	}
 }
 
@@ -175,8 +175,8 @@ func TestJointOverLayers(t *testing.T) {
 		}
 		d.Moving()
 	}
-	for i, r := range plain.Rate {
-		if got := joint.Rate[i]; !(math.Abs(got-r) <= 1e-9) || r <= 10 {
+	for i, r := range plain.Rates() {
+		if got := joint.Rates()[i]; !(math.Abs(got-r) <= 1e-9) || r <= 10 {
 			t.Errorf("flow at %d has %v, not joint %v: want the same, and more than the half that MADD has", i, got, r)
 		}
 	}

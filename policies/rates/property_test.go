@@ -175,7 +175,7 @@ func (in *instance) check(t *rapid.T, ds []*Demand) {
 	for c, d := range ds {
 		d.Moving()
 		var moving []int32
-		for i, r := range d.Rate {
+		for i, r := range d.Rates() {
 			if !(r >= 0) || in.ended[c][i] && r != 0 {
 				t.Fatalf("coflow %d: flow at %d has a rate of %v, ended %v", c, i, r, in.ended[c][i])
 			}
@@ -204,13 +204,13 @@ func (in *instance) compare(t *rapid.T, with, without []*Demand) {
 	for _, f := range want.flows {
 		d := with[f.coflow]
 		place := d.Place(workloads.FlowID(f.id))
-		if got := d.Rate[place]; math.Abs(got-f.rate) > 1e-7*in.bottleneck(in.coflows[f.coflow][place]) {
+		if got := d.Rates()[place]; math.Abs(got-f.rate) > 1e-7*in.bottleneck(in.coflows[f.coflow][place]) {
 			t.Fatalf("flow %d of coflow %d has %v bit/s, want %v", f.id, f.coflow, got, f.rate)
 		}
 	}
 	for c := range with {
-		for i, r := range with[c].Rate {
-			if p := without[c].Rate[i]; math.Abs(r-p) > 1e-12*in.bottleneck(in.coflows[c][i]) {
+		for i, r := range with[c].Rates() {
+			if p := without[c].Rates()[i]; math.Abs(r-p) > 1e-12*in.bottleneck(in.coflows[c][i]) {
 				t.Fatalf("flow at %d of coflow %d has %v bit/s with a grid, %v without", i, c, r, p)
 			}
 		}
@@ -292,7 +292,7 @@ func TestSameAsNew(t *testing.T) {
 			again := in.demands(true)
 			in.share(t, &fresh, again)
 			for c, d := range ds {
-				if diff := cmp.Diff(again[c].Rate, d.Rate); diff != "" {
+				if diff := cmp.Diff(again[c].Rates(), d.Rates()); diff != "" {
 					t.Fatalf("coflow %d (-new +old):\n%s", c, diff)
 				}
 			}
@@ -335,14 +335,14 @@ func TestGreedyLeavesNothing(t *testing.T) {
 		in.share(t, &s, ds)
 		left := slices.Clone(in.capacity)
 		for _, d := range ds {
-			for i, r := range d.Rate {
+			for i, r := range d.Rates() {
 				for _, l := range d.Path(i) {
 					left[l] -= r
 				}
 			}
 		}
 		for c, d := range ds {
-			for i := range d.Rate {
+			for i := range d.Rates() {
 				if d.Ended(i) {
 					continue
 				}
@@ -391,8 +391,8 @@ func TestRelabelling(t *testing.T) {
 		renamed := other.demands(true)
 		other.share(t, &s, renamed)
 		for c, d := range ds {
-			for i, r := range d.Rate {
-				if o := renamed[c].Rate[d.Flows()-1-i]; math.Abs(o-r) > 1e-7*in.bottleneck(in.coflows[c][i]) {
+			for i, r := range d.Rates() {
+				if o := renamed[c].Rates()[d.Flows()-1-i]; math.Abs(o-r) > 1e-7*in.bottleneck(in.coflows[c][i]) {
 					t.Fatalf("flow at %d of coflow %d has %v bit/s, relabelled %v", i, c, r, o)
 				}
 			}
@@ -414,7 +414,7 @@ func TestTogether(t *testing.T) {
 		load := make([]float64, len(in.capacity))
 		var rate, takes float64
 		down := false
-		for i, r := range d.Rate {
+		for i, r := range d.Rates() {
 			if d.Ended(i) {
 				continue
 			}
@@ -438,8 +438,8 @@ func TestTogether(t *testing.T) {
 			t.Fatal("no link is full")
 		}
 		for _, i := range d.Moving() {
-			if rule == policies.Equal && d.Rate[i] != rate || rule == policies.MADD && math.Abs(d.Left[i]/d.Rate[i]-takes) > 1e-12*takes {
-				t.Fatalf("flow at %d has %v of %v bit/s, another takes %v s or has %v bit/s", i, d.Rate[i], d.Left[i], takes, rate)
+			if rule == policies.Equal && d.Rates()[i] != rate || rule == policies.MADD && math.Abs(d.Left[i]/d.Rates()[i]-takes) > 1e-12*takes {
+				t.Fatalf("flow at %d has %v of %v bit/s, another takes %v s or has %v bit/s", i, d.Rates()[i], d.Left[i], takes, rate)
 			}
 		}
 	})

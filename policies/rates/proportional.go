@@ -8,9 +8,10 @@ func (s *Sharer) proportional(st *policies.Step) {
 	p := of(st.Part)
 	for _, c := range st.Coflows {
 		if d := s.demands[c]; s.takes(st, c) && d.serves(p) > 0 {
+			d.write() // what they have is asked for
 			s.list = d.places(p, s.list)
 			for _, i := range s.list {
-				if rate := d.rate(i); rate > 0 {
+				if rate := d.given(i); rate > 0 {
 					for _, l := range d.route(i) {
 						s.used[l] += rate
 					}
@@ -35,7 +36,7 @@ func (s *Sharer) proportional(st *policies.Step) {
 				for _, l := range path[1:] {
 					by = min(by, s.share[l])
 				}
-				if rate := d.rate(i); rate > 0 && by > 0 {
+				if rate := d.given(i); rate > 0 && by > 0 {
 					s.grant(d, i, path, rate*by)
 				}
 			}
@@ -43,11 +44,11 @@ func (s *Sharer) proportional(st *policies.Step) {
 	}
 }
 
-// rate is what steps have given a flow so far. Of a demand that is Joint, what it has by
+// given is what steps have given a flow so far. Of a demand that is Joint, what it has by
 // MADD is added to Rate in the end.
-func (d *Demand) rate(place int32) float64 {
+func (d *Demand) given(place int32) float64 {
 	if d.is {
-		return d.Rate[place] + d.Left[place]*d.scale*d.pace
+		return d.rate[place] + d.Left[place]*d.scale*d.pace
 	}
-	return d.Rate[place]
+	return d.rate[place]
 }

@@ -43,7 +43,7 @@ func ratesOf(demands []*Demand) [][]float64 {
 	var r [][]float64
 	for _, d := range demands {
 		d.Moving()
-		r = append(r, append([]float64(nil), d.Rate...))
+		r = append(r, append([]float64(nil), d.Rates()...))
 	}
 	return r
 }
@@ -138,8 +138,8 @@ func TestMistakes(t *testing.T) {
 				t.Fatalf("error %v, want %q", err, tc.want)
 			}
 			for _, d := range demands {
-				if d.Rate[0] != 0 || len(d.Moving()) > 0 {
-					t.Errorf("rate %v, moving %v after an error, want none", d.Rate, d.Moving())
+				if d.Rates()[0] != 0 || len(d.Moving()) > 0 {
+					t.Errorf("rate %v, moving %v after an error, want none", d.Rates(), d.Moving())
 				}
 			}
 		})
@@ -177,7 +177,7 @@ func TestRulesOnUplink(t *testing.T) {
 				if err := s.Share(&policies.Schedule{Steps: []policies.Step{all(tc.rule, 0)}}, []*Demand{d}, capacity, policies.Sizes, false); err != nil {
 					t.Fatal(err)
 				}
-				if diff := cmp.Diff(tc.want, d.Rate, near); diff != "" {
+				if diff := cmp.Diff(tc.want, d.Rates(), near); diff != "" {
 					t.Errorf("grid %v, -want +got:\n%s", grid, diff)
 				}
 			}
@@ -198,7 +198,7 @@ func TestWholeSharesTheCore(t *testing.T) {
 	if err := s.Share(&policies.Schedule{Steps: []policies.Step{all(policies.Whole, 0)}}, []*Demand{d}, capacity, 0, false); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]float64{100, 100, 0, 0}, d.Rate); diff != "" {
+	if diff := cmp.Diff([]float64{100, 100, 0, 0}, d.Rates()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
