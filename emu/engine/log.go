@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"strconv"
 	"time"
 )
 
@@ -20,11 +21,12 @@ import (
 // for which the engine asked: its NextWake. The log is written as the run goes and
 // holds all that Replay needs.
 type Log struct {
-	w *bufio.Writer
+	w    *bufio.Writer
+	line []byte
 }
 
 // NewLog writes a log to w. The caller calls Flush at the end.
-func NewLog(w io.Writer) *Log { return &Log{bufio.NewWriterSize(w, 1<<16)} }
+func NewLog(w io.Writer) *Log { return &Log{w: bufio.NewWriterSize(w, 1<<16)} }
 
 type logLine struct {
 	T        time.Duration     `json:"t"`
@@ -34,26 +36,34 @@ type logLine struct {
 
 // Observe is an Observer that appends one line.
 func (l *Log) Observe(now time.Duration, evs []Event, cmds []Command) error {
-	line := logLine{T: now, Events: []json.RawMessage{}}
-	for _, ev := range evs {
-		raw, err := tagged(ev)
-		if err != nil {
+	b := append(l.line[:0], `{"t":`...)
+	b = strconv.AppendInt(b, int64(now), 10)
+	b = append(b, `,"events":[`...)
+	var err error
+	for i, ev := range evs {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if b, err = appendTagged(b, ev); err != nil {
 			return err
 		}
-		line.Events = append(line.Events, raw)
 	}
-	for _, c := range cmds {
-		raw, err := tagged(c)
-		if err != nil {
+	b = append(b, ']')
+	for i, c := range cmds {
+		if i == 0 {
+			b = append(b, `,"commands":[`...)
+		} else {
+			b = append(b, ',')
+		}
+		if b, err = appendTagged(b, c); err != nil {
 			return err
 		}
-		line.Commands = append(line.Commands, raw)
 	}
-	b, err := json.Marshal(line)
-	if err != nil {
-		return fmt.Errorf("log of events: %w", err)
+	if len(cmds) > 0 {
+		b = append(b, ']')
 	}
-	if _, err := l.w.Write(append(b, '\n')); err != nil {
+	l.line = append(b, '}', '\n')
+	if _, err := l.w.Write(l.line); err != nil {
 		return fmt.Errorf("log of events: %w", err)
 	}
 	return nil
@@ -62,12 +72,45 @@ func (l *Log) Observe(now time.Duration, evs []Event, cmds []Command) error {
 // Flush writes what is buffered.
 func (l *Log) Flush() error { return l.w.Flush() }
 
-func tagged(v any) (json.RawMessage, error) {
-	b, err := json.Marshal(map[string]any{reflect.TypeOf(v).Name(): v})
-	if err != nil {
-		return nil, fmt.Errorf("log of events: %T: %w", v, err)
+// appendTagged appends what json.Marshal makes of a message and its name. Those of
+// which a step may have thousands are written out by hand: a run waits for its log.
+func appendTagged(b []byte, v any) ([]byte, error) {
+	switch v := v.(type) {
+	case SetCeiling:
+		b = append(b, `{"SetCeiling":{"Flow":`...)
+		b = strconv.AppendInt(b, int64(v.Flow), 10)
+		b = append(b, `,"Ceiling":"`...)
+		b, _ = v.Ceiling.AppendText(b)
+		return append(b, `"}}`...), nil
+	case TransferFinished:
+		b = append(b, `{"TransferFinished":{"Flow":`...)
+		return append(strconv.AppendInt(b, int64(v.Flow), 10), `}}`...), nil
+	case TransferProgressed:
+		if v.Flows == nil || v.Received == nil {
+			break // null
+		}
+		b = append(b, `{"TransferProgressed":{"Flows":[`...)
+		for i, f := range v.Flows {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = strconv.AppendInt(b, int64(f), 10)
+		}
+		b = append(b, `],"Received":[`...)
+		for i, n := range v.Received {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b, _ = n.AppendText(append(b, '"'))
+			b = append(b, '"')
+		}
+		return append(b, `]}}`...), nil
 	}
-	return b, nil
+	raw, err := json.Marshal(map[string]any{reflect.TypeOf(v).Name(): v})
+	if err != nil {
+		return b, fmt.Errorf("log of events: %T: %w", v, err)
+	}
+	return append(b, raw...), nil
 }
 
 // untag decodes an event by its name.
@@ -220,7 +263,7 @@ func replayLine(text []byte, e *Engine) (*Difference, int, error) {
 	for i := range max(len(cmds), len(line.Commands)) {
 		d := &Difference{Now: line.T, Events: line.Events, Command: i + 1, LoggedCommands: len(line.Commands), ReplayedCommands: len(cmds)}
 		if i < len(cmds) {
-			if d.Replayed, err = tagged(cmds[i]); err != nil {
+			if d.Replayed, err = appendTagged(nil, cmds[i]); err != nil {
 				return nil, 0, err
 			}
 		}

@@ -8,9 +8,12 @@
 package units
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -138,57 +141,74 @@ func scaled(numeral string, scale uint64) (int64, error) {
 	return int64(quo), nil
 }
 
-// format prints n with the largest unit that leaves at most three decimals and
-// is exact, so that parsing it gives n back.
-func format(n int64, table []unit) string {
-	if n < 0 {
-		return fmt.Sprintf("%d%s", n, table[len(table)-1].name)
-	}
-	for _, u := range table {
-		if u.scale < 1000 || strings.HasPrefix(u.name, "k") || strings.HasSuffix(u.name, "/s") || strings.Contains(u.name, "i") {
+// decimal are the units of a table that numbers are printed in.
+func decimal(table []unit) []unit {
+	return slices.DeleteFunc(slices.Clone(table), func(u unit) bool {
+		return u.scale < 1000 || strings.HasPrefix(u.name, "k") || strings.HasSuffix(u.name, "/s") || strings.Contains(u.name, "i")
+	})
+}
+
+var decimalRates, decimalBytes = decimal(rateUnits), decimal(byteUnits)
+
+// appendIn prints n with the largest of the units that leaves at most three decimals
+// and is exact, so that parsing it gives n back; ok is false where there is none.
+func appendIn(b []byte, n int64, units []unit) (_ []byte, ok bool) {
+	for _, u := range units {
+		if n < u.scale || n%(u.scale/1000) != 0 {
 			continue
 		}
-		if n >= u.scale && n%(u.scale/1000) == 0 {
-			whole, milli := n/u.scale, n%u.scale/(u.scale/1000)
-			if milli == 0 {
-				return fmt.Sprintf("%d%s", whole, u.name)
-			}
-			return strings.TrimRight(fmt.Sprintf("%d.%03d", whole, milli), "0") + u.name
+		b = strconv.AppendInt(b, n/u.scale, 10)
+		if milli := n % u.scale / (u.scale / 1000); milli != 0 {
+			b = append(b, '.', byte('0'+milli/100), byte('0'+milli/10%10), byte('0'+milli%10))
+			b = bytes.TrimRight(b, "0")
+		}
+		return append(b, u.name...), true
+	}
+	return b, false
+}
+
+// AppendText appends String.
+func (r Rate) AppendText(b []byte) ([]byte, error) {
+	if r == MaxRate {
+		return append(b, "unlimited"...), nil
+	}
+	if b, ok := appendIn(b, int64(r), decimalRates); ok {
+		return b, nil
+	}
+	return append(strconv.AppendInt(b, int64(r), 10), "bps"...), nil
+}
+
+// AppendText appends String.
+func (b Bytes) AppendText(to []byte) ([]byte, error) {
+	if to, ok := appendIn(to, int64(b), decimalBytes); ok {
+		return to, nil
+	}
+	for _, u := range [...]unit{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if int64(b) >= u.scale && int64(b)%u.scale == 0 {
+			return append(strconv.AppendInt(to, int64(b)/u.scale, 10), u.name...), nil
 		}
 	}
-	return ""
+	return append(strconv.AppendInt(to, int64(b), 10), 'B'), nil
 }
 
 // String prints r exactly, such as "50Mbps" or "12.5Mbps"; MaxRate is "unlimited".
 func (r Rate) String() string {
-	if r == MaxRate {
-		return "unlimited"
-	}
-	if s := format(int64(r), rateUnits); s != "" {
-		return s
-	}
-	return fmt.Sprintf("%dbps", int64(r))
+	b, _ := r.AppendText(nil)
+	return string(b)
 }
 
 // String prints b exactly, such as "256KB"; sizes that are whole only in binary
 // units print in those.
 func (b Bytes) String() string {
-	if s := format(int64(b), byteUnits); s != "" {
-		return s
-	}
-	for _, u := range []unit{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
-		if int64(b) >= u.scale && int64(b)%u.scale == 0 {
-			return fmt.Sprintf("%d%s", int64(b)/u.scale, u.name)
-		}
-	}
-	return fmt.Sprintf("%dB", int64(b))
+	text, _ := b.AppendText(nil)
+	return string(text)
 }
 
 // MarshalText is String.
-func (r Rate) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+func (r Rate) MarshalText() ([]byte, error) { return r.AppendText(nil) }
 
 // MarshalText is String.
-func (b Bytes) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
+func (b Bytes) MarshalText() ([]byte, error) { return b.AppendText(nil) }
 
 // UnmarshalText is ParseRate.
 func (r *Rate) UnmarshalText(text []byte) error {

@@ -1,0 +1,113 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"math"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"testbed/policies"
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// What the log writes out by hand is what json.Marshal makes of it.
+func TestLogIsJSON(t *testing.T) {
+	evs := []Event{
+		TransferProgressed{}, TransferProgressed{Flows: []workloads.FlowID{}, Received: []units.Bytes{}},
+		TransferProgressed{Flows: []workloads.FlowID{3, 0, math.MaxInt32}, Received: []units.Bytes{1, 2_500_000, 3 << 20}},
+		TransferProgressed{Flows: []workloads.FlowID{1}, Received: []units.Bytes{0}},
+		TransferFinished{}, TransferFinished{Flow: 12}, Heartbeat{Host: 1, Rx: 2}, HostLost{Host: 3}, TransferFailed{Flow: 3, Why: "a \"quoted\" <reason>"},
+	}
+	cmds := []Command{
+		SetCeiling{}, SetCeiling{Flow: 7, Ceiling: 12_345_678}, SetCeiling{Flow: 7, Ceiling: 12_500_000}, SetCeiling{Flow: 1, Ceiling: policies.NoLimit},
+		SetCeiling{Flow: math.MaxInt32, Ceiling: 1}, StartTransfer{Coflow: 1, Flow: workloads.Flow{ID: 2, Size: 3}}, StopChain{Block: 4},
+	}
+	for _, v := range append(anys(evs), anys(cmds)...) {
+		want, err := json.Marshal(map[string]any{reflect.TypeOf(v).Name(): v})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := appendTagged([]byte("before "), v)
+		if diff := cmp.Diff("before "+string(want), string(got)); err != nil || diff != "" {
+			t.Errorf("%T: %v %s", v, err, diff)
+		}
+	}
+	for _, c := range []struct {
+		evs  []Event
+		cmds []Command
+	}{{nil, nil}, {evs[:1], nil}, {nil, cmds[:1]}, {evs, cmds}} {
+		want := map[string]any{"t": 1500 * time.Millisecond, "events": []any{}}
+		if len(c.evs) > 0 {
+			want["events"] = named(anys(c.evs))
+		}
+		if len(c.cmds) > 0 {
+			want["commands"] = named(anys(c.cmds))
+		}
+		text, err := json.Marshal(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var buf bytes.Buffer
+		log := NewLog(&buf)
+		if err := log.Observe(1500*time.Millisecond, c.evs, c.cmds); err != nil {
+			t.Fatal(err)
+		}
+		if err := log.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		var got, plain any
+		if err := json.Unmarshal(buf.Bytes(), &got); err != nil {
+			t.Fatalf("%v: %s", err, buf.Bytes())
+		}
+		if err := json.Unmarshal(text, &plain); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(plain, got); diff != "" || buf.Bytes()[buf.Len()-1] != '\n' || bytes.Count(buf.Bytes(), []byte("\n")) != 1 {
+			t.Errorf("line %q: %s", buf.Bytes(), diff)
+		}
+	}
+}
+
+func anys[E any](s []E) []any {
+	out := make([]any, len(s))
+	for i, v := range s {
+		out[i] = v
+	}
+	return out
+}
+
+func named(s []any) []any {
+	out := make([]any, len(s))
+	for i, v := range s {
+		out[i] = map[string]any{reflect.TypeOf(v).Name(): v}
+	}
+	return out
+}
+
+// BenchmarkLog is the line of a step in which 2,000 flows have progressed and 300 get
+// another ceiling. In the steady state it allocates nothing.
+func BenchmarkLog(b *testing.B) {
+	var p TransferProgressed
+	for i := range 2000 {
+		p.Flows = append(p.Flows, workloads.FlowID(i))
+		p.Received = append(p.Received, units.Bytes(1_234_567*i+i))
+	}
+	var cmds []Command
+	for i := range 300 {
+		cmds = append(cmds, SetCeiling{Flow: workloads.FlowID(7 * i), Ceiling: units.Rate(123_456 + 77*i)})
+	}
+	evs := []Event{p, TransferFinished{Flow: 9}}
+	log := NewLog(io.Discard)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := log.Observe(time.Second, evs, cmds); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
