@@ -178,7 +178,20 @@ func (c *Ceiling) Set(rate units.Rate) {
 		c.saved = min(credit, c.p.chunk)
 	}
 	if c.waits {
+		c.again(now)
+	}
+}
+
+// again is for a Take that waits when the ceiling has changed: it is woken if it may
+// send now, and not to find out that it may not. p.mu is held.
+func (c *Ceiling) again(now time.Duration) {
+	switch {
+	case c.rate == NoLimit || c.paced() && c.credit(now) >= c.need:
 		c.wake()
+	case c.paced():
+		c.follow()
+	default:
+		c.leave()
 	}
 }
 
@@ -273,14 +286,20 @@ func (c *Ceiling) spend(want units.Bytes) (units.Bytes, bool) {
 // wait puts c among those that the tick looks at; a paused flow waits for Set
 // alone. p.mu is held.
 func (c *Ceiling) wait(want units.Bytes) {
-	c.waits = true
-	if !c.paced() {
-		return
+	c.waits, c.need = true, min(want, c.p.chunk)
+	if c.paced() {
+		c.follow()
 	}
+}
+
+// follow puts c among the waiting, where it is not yet, and sees to the tick at which
+// it has its credit. p.mu is held.
+func (c *Ceiling) follow() {
 	p := c.p
-	c.need = min(want, p.chunk)
-	c.at = len(p.waiting)
-	p.waiting = append(p.waiting, c)
+	if c.at < 0 {
+		c.at = len(p.waiting)
+		p.waiting = append(p.waiting, c)
+	}
 	if p.tick(c.due()) < p.wakeAt {
 		select {
 		case p.poke <- struct{}{}:
@@ -289,17 +308,23 @@ func (c *Ceiling) wait(want units.Bytes) {
 	}
 }
 
+// leave takes c from the waiting, where it is among them. p.mu is held.
+func (c *Ceiling) leave() {
+	if c.at < 0 {
+		return
+	}
+	last := len(c.p.waiting) - 1
+	moved := c.p.waiting[last]
+	c.p.waiting[c.at] = moved
+	moved.at = c.at
+	c.p.waiting[last] = nil
+	c.p.waiting = c.p.waiting[:last]
+	c.at = -1
+}
+
 // wake ends the wait of c. p.mu is held.
 func (c *Ceiling) wake() {
-	if c.at >= 0 {
-		last := len(c.p.waiting) - 1
-		moved := c.p.waiting[last]
-		c.p.waiting[c.at] = moved
-		moved.at = c.at
-		c.p.waiting[last] = nil
-		c.p.waiting = c.p.waiting[:last]
-		c.at = -1
-	}
+	c.leave()
 	c.waits = false
 	c.ready <- struct{}{}
 }

@@ -237,6 +237,62 @@ func TestChangingCeiling(t *testing.T) {
 	})
 }
 
+// A change of the ceiling wakes a flow that waits only if it may send then: a step of a
+// policy changes those of hundreds that may not. Whoever is woken and waits again is
+// the last of the waiting.
+func TestChangeWakesOnlyWhoMaySend(t *testing.T) {
+	run(t, Options{}, func(ctx context.Context, p *Pacer) {
+		first, other := p.Ceiling(1*units.Mbps), p.Ceiling(1*units.Mbps)
+		stop, cancel := context.WithCancel(ctx)
+		var ends sync.WaitGroup
+		var sent atomic.Int64
+		for _, c := range []*Ceiling{first, other} {
+			ends.Go(func() {
+				for {
+					n, err := c.Take(stop, units.MB)
+					if err != nil {
+						return
+					}
+					if c == first {
+						sent.Add(int64(n))
+					}
+				}
+			})
+			synctest.Wait() // the chunk on credit is spent
+		}
+		before := sent.Load()
+		waiting := func() []*Ceiling {
+			synctest.Wait()
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return slices.Clone(p.waiting)
+		}
+		for _, rate := range []units.Rate{2 * units.Mbps, 500 * units.Kbps, 3 * units.Mbps} {
+			first.Set(rate)
+			if got := waiting(); len(got) != 2 || got[0] != first {
+				t.Errorf("at %v it was woken, with no credit", rate)
+			}
+		}
+		first.Set(0)
+		if got := waiting(); len(got) != 1 || got[0] != other {
+			t.Errorf("paused, %d wait for a tick, want the other", len(got))
+		}
+		first.Set(1 * units.Mbps)
+		if got := waiting(); len(got) != 2 || got[1] != first {
+			t.Errorf("paced again, %d wait for a tick, want both", len(got))
+		}
+		if n := sent.Load() - before; n != 0 {
+			t.Errorf("sent %d in no time", n)
+		}
+		time.Sleep(100 * time.Millisecond)
+		if n := sent.Load() - before; n < 11_000 || n > 12_500 {
+			t.Errorf("sent %d in 100 ms at 1Mbps, want 12500", n)
+		}
+		cancel()
+		ends.Wait()
+	})
+}
+
 func TestRefund(t *testing.T) {
 	run(t, Options{Chunk: 1000}, func(ctx context.Context, p *Pacer) {
 		c := p.Ceiling(8 * units.Kbps)
