@@ -439,7 +439,7 @@ func TestSetCPU(t *testing.T) {
 			done := make(chan error, 1)
 			go func() { done <- c.agents[0].Send(t.Context(), flow(1, 60*units.MB, 800*units.Mbps)) }()
 			c.agents[slow].SetCPU(0.2)
-			received := func() units.Bytes { return c.agents[1].Received(1) }
+			received := func() units.Bytes { return received(c.agents[1], 1) }
 			var moves []time.Duration
 			began, had := c.agents[slow].cpu.since, units.Bytes(0)
 			for range 2000 {

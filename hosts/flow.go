@@ -298,13 +298,10 @@ func (a *Agent) expect(flow workloads.FlowID) (*atomic.Int64, error) {
 	return count, nil
 }
 
-// Received is how much payload of a flow this host has, finished flows included.
-func (a *Agent) Received(flow workloads.FlowID) units.Bytes {
+// Received counts the payload of a flow that this host has, finished flows included,
+// and goes on counting; nil is before its header has come.
+func (a *Agent) Received(flow workloads.FlowID) *atomic.Int64 {
 	a.mu.RLock()
-	count := a.incoming[flow]
-	a.mu.RUnlock()
-	if count == nil {
-		return 0
-	}
-	return units.Bytes(count.Load())
+	defer a.mu.RUnlock()
+	return a.incoming[flow]
 }

@@ -11,6 +11,7 @@ import (
 	"testbed/emu/engine"
 	"testbed/emu/fault"
 	"testbed/emu/kernel/netnstest"
+	"testbed/hosts"
 	"testbed/policies"
 	"testbed/topo"
 	"testbed/topo/units"
@@ -57,9 +58,9 @@ func TestLinkFaultsOnPackets(t *testing.T) {
 		start := time.Since(r.zero)
 		r.do(t, engine.StartTransfer{Coflow: 1, Flow: flow, Ceiling: policies.NoLimit})
 		down := r.sees(t, engine.LinkChanged{Link: cut[0], Rate: 0}) - start
-		during := r.agents[1].Received(1)
+		during := received(r.agents[1], 1)
 		up := r.sees(t, engine.LinkChanged{Link: cut[0], Rate: payload(r.fabric, 20*units.Mbps)}) - start
-		after := r.agents[1].Received(1)
+		after := received(r.agents[1], 1)
 		end := r.sees(t, engine.TransferFinished{Flow: 1}) - start
 		m, _ := r.finish(t)
 		if moved := after - during; moved > 100*units.KB {
@@ -152,7 +153,7 @@ func TestCrashOnPackets(t *testing.T) {
 		engine.StartTransfer{Coflow: 1, Flow: workloads.Flow{ID: 2, Src: 0, Dst: 2, Size: 500 * units.KB}, Ceiling: policies.NoLimit})
 	lost := r.sees(t, engine.HostLost{Host: 1})
 	r.do(t, engine.StopTransfer{Flow: 1, Src: 0, Dst: 1}, engine.Mark{Kind: engine.MarkFlowFailed, ID: 1, Host: 1, Parts: 1, Size: 4 * units.MB})
-	if got := r.agents[2].Received(2); got < 500*units.KB {
+	if got := received(r.agents[2], 2); got < 500*units.KB {
 		r.sees(t, engine.TransferFinished{Flow: 2})
 	}
 	if lost < 700*time.Millisecond {
@@ -162,4 +163,12 @@ func TestCrashOnPackets(t *testing.T) {
 	if m.Exempt["h0-01"] == "" {
 		t.Errorf("exempt are %v, want h0-01", m.Exempt)
 	}
+}
+
+// received is how much of a flow a host has.
+func received(a *hosts.Agent, flow workloads.FlowID) units.Bytes {
+	if n := a.Received(flow); n != nil {
+		return units.Bytes(n.Load())
+	}
+	return 0
 }

@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -143,6 +144,7 @@ type Backend struct {
 type running struct {
 	flow     workloads.FlowID
 	src, dst topo.HostID
+	received *atomic.Int64 // payload so far; nil before the first
 	told     units.Bytes
 	hash     uint32
 	spine    int // that the engine takes it to cross
@@ -410,7 +412,12 @@ func (b *Backend) progress(evs []engine.Event) []engine.Event {
 	b.running = slices.DeleteFunc(b.running, func(r *running) bool { return b.byFlow[r.flow] == nil })
 	var p engine.TransferProgressed
 	for _, r := range b.running {
-		if n := b.agents[r.dst].Received(r.flow); n > r.told {
+		if r.received == nil {
+			if r.received = b.agents[r.dst].Received(r.flow); r.received == nil {
+				continue
+			}
+		}
+		if n := units.Bytes(r.received.Load()); n > r.told {
 			r.told = n
 			p.Flows = append(p.Flows, r.flow)
 			p.Received = append(p.Received, n)
