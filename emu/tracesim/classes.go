@@ -1,6 +1,7 @@
 package tracesim
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -484,6 +485,7 @@ func (k *classes) advance(s *sim) {
 	if len(k.ended) > 0 || k.soonest(s.now) < far {
 		s.moved = s.now
 	}
+	slices.SortFunc(k.ended, func(a, b member) int { return cmp.Or(cmp.Compare(a.c.at, b.c.at), cmp.Compare(a.place, b.place)) })
 	if !k.follows && slices.ContainsFunc(k.ended, func(m member) bool { return m.c.demand.Pilot(int(m.place)) }) {
 		k.count(s) // by the end of its pilots a coflow is measured
 	}
