@@ -100,7 +100,7 @@ func TestClasses(t *testing.T) {
 		"in turn with pilots":   mixture{rules: []policies.Rule{even, policies.Greedy, free}, when: always, needs: policies.NewFlows | policies.MostSent, pilots: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			few(t, 100, func(t *rapid.T) {
+			few(t, 30, func(t *rapid.T) {
 				f := anyFabric(t)
 				coflows := anyCoflows(t, f, rapid.Bool().Draw(t, "equal"))
 				cfg := tracesim.Config{Fabric: f, Scheduler: p, Seed: rapid.Uint64().Draw(t, "seed")}
@@ -111,7 +111,9 @@ func TestClasses(t *testing.T) {
 					cfg.Capacity[rapid.IntRange(0, len(f.Links())-1).Draw(t, "link")] = 0
 				}
 				if rapid.IntRange(0, 3).Draw(t, "coarse") == 0 {
-					cfg.Resolution = 3 * time.Millisecond
+					// Nothing else is a multiple of it, so that rounding does not decide what
+					// ends within it.
+					cfg.Resolution = 2_718_281 * time.Nanosecond
 				}
 				got, views, err := records(t.Context(), cfg, coflows, 0)
 				want, wantViews, wantErr := records(t.Context(), cfg, coflows, policies.Sizes|policies.Flows)
