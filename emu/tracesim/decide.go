@@ -163,14 +163,7 @@ func (s *sim) find(id workloads.FlowID) (*coflow, int) {
 
 // share computes the rates of the decision.
 func (s *sim) share() error {
-	free, all := false, true
-	for i := range s.schedule.Steps {
-		if s.schedule.Steps[i].Rule == policies.Free {
-			free = true
-		} else if len(s.schedule.Steps[i].Coflows)+len(s.schedule.Steps[i].Rates) > 0 {
-			all = false
-		}
-	}
+	free := slices.ContainsFunc(s.schedule.Steps, func(st policies.Step) bool { return st.Rule == policies.Free })
 	s.free = free
 	if free && s.joint {
 		// What the network shares goes flow by flow.
@@ -179,10 +172,10 @@ func (s *sim) share() error {
 			c.demand.Separate()
 		}
 	}
-	s.list()
-	if free && all && s.enterClasses() {
+	if s.enterClasses() {
 		return nil
 	}
+	s.list()
 	if free {
 		return s.ceilings.set(s)
 	}

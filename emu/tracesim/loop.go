@@ -36,7 +36,8 @@ type sim struct {
 	schedule policies.Schedule
 	sharer   rates.Sharer
 	demands  []*rates.Demand // of active
-	classes  *classes        // nil until a schedule leaves everything to the network
+	classes  *classes        // nil unless shared
+	swept    []bool          // memory of sweeping
 	ceilings ceilings
 	paths    map[path][]topo.LinkID
 	pilots   []pilot
@@ -363,12 +364,15 @@ func (s *sim) measure(c *coflow) {
 }
 
 func (s *sim) moving() bool {
+	if s.shared {
+		return s.classes.soonest(s.now) < far
+	}
 	for _, c := range s.active {
 		if c.rate > 0 {
 			return true
 		}
 	}
-	return s.shared && s.classes.soonest(s.now) < far
+	return false
 }
 
 // advance lets time pass until stop, and takes off what has ended by then.
@@ -645,6 +649,9 @@ func (s *sim) unfinished() string {
 
 // stuck explains why waiting would not end.
 func (s *sim) stuck(why string) error {
+	if s.shared {
+		s.classes.count(s)
+	}
 	const most = 10
 	var names []string
 	for i, c := range s.active {
