@@ -70,6 +70,7 @@ type Demand struct {
 	rate     []float64 // see Rates; without layers
 	moving   []int32   // flows with a rate, and some that had one and ended
 	unsorted bool      // moving is out of order
+	aside    []int32   // see merge
 	ended    bool      // moving holds flows that ended
 
 	mistake error // in what NewDemand or SetPath was given
@@ -556,7 +557,7 @@ func (d *Demand) sort() {
 	}
 	d.unsorted = false
 	if len(d.moving) < len(d.rate)/16 {
-		slices.Sort(d.moving)
+		d.merge()
 		return
 	}
 	d.moving = d.moving[:0]
@@ -564,6 +565,40 @@ func (d *Demand) sort() {
 		if r > 0 {
 			d.moving = append(d.moving, int32(i))
 		}
+	}
+}
+
+// merge puts moving in order, which is one sequence in order after another: of each
+// step one.
+func (d *Demand) merge() {
+	m, n := d.moving, 1
+	for sequences := 1; ; sequences++ {
+		for n < len(m) && m[n-1] < m[n] {
+			n++
+		}
+		if n == len(m) {
+			return
+		}
+		if sequences > 4 {
+			slices.Sort(m)
+			return
+		}
+		end := n + 1
+		for end < len(m) && m[end-1] < m[end] {
+			end++
+		}
+		d.aside = append(d.aside[:0], m[n:end]...)
+		i, j, k := n-1, len(d.aside)-1, end-1
+		for ; j >= 0; k-- {
+			if i >= 0 && m[i] > d.aside[j] {
+				m[k] = m[i]
+				i--
+			} else {
+				m[k] = d.aside[j]
+				j--
+			}
+		}
+		n = end
 	}
 }
 

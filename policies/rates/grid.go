@@ -41,6 +41,8 @@ type grid struct {
 	// that there is none now either. Empty for not known.
 	barren [2 * (others + pilots + 1)][]uint64
 
+	records [2 * (others + pilots + 1)]*record // likewise; nil for none
+
 	order            []int32  // see sorted
 	open             []uint64 // see pour
 	give, giveInside []float64
@@ -172,6 +174,11 @@ func (g *grid) end(d *Demand, place int) {
 	r, c := g.rowOf[d.slot[from]], g.colOf[d.slot[to]]
 	unset(g.live[int(r)*g.width:], c)
 	unset(g.down[int(c)*g.height:], r)
+	for _, k := range g.records {
+		if k != nil {
+			k.end(r, from, place)
+		}
+	}
 	if d.count[d.slot[from]] == 0 {
 		unset(g.senders, from)
 	}
@@ -186,6 +193,9 @@ func (g *grid) makePilot(d *Demand, place int) {
 	}
 	for i := range g.barren {
 		g.barren[i] = g.barren[i][:0]
+		if k := g.records[i]; k != nil {
+			k.era = nil
+		}
 	}
 	from, to := d.ends(place)
 	set(g.pilot[int(g.rowOf[d.slot[from]])*g.width:], g.colOf[d.slot[to]])
@@ -304,7 +314,7 @@ func (s *Sharer) pick(d *Demand, p parts, st *policies.Step) {
 		s.pickPairs(d, p, st)
 		return
 	}
-	left := s.offerCols(d, st, nil)
+	left := s.offerCols(d, nil)
 	for w, links := range g.senders {
 		for b := links & s.offers[w]; b != 0; b &= b - 1 {
 			from := int32(w*64 + bits.TrailingZeros64(b))
@@ -318,16 +328,13 @@ func (s *Sharer) pick(d *Demand, p parts, st *policies.Step) {
 
 // offerCols puts in cols the receivers that have something left, and in news those
 // of them that are not barren; it says how many they are.
-func (s *Sharer) offerCols(d *Demand, st *policies.Step, barren []uint64) (left int) {
+func (s *Sharer) offerCols(d *Demand, barren []uint64) (left int) {
 	g := d.grid
 	s.cols, s.news = sized(s.cols, g.width), sized(s.news, g.width)
 	for w, links := range g.receivers {
 		for b := links & s.offers[w]; b != 0; b &= b - 1 {
 			bit := bits.TrailingZeros64(b)
 			l := int32(w*64 + bit)
-			if s.lazy {
-				s.bindLink(st, l)
-			}
 			if !s.open(l) {
 				unset(s.offers, l)
 				continue
@@ -343,15 +350,28 @@ func (s *Sharer) offerCols(d *Demand, st *policies.Step, barren []uint64) (left 
 	return left
 }
 
+// offerNews is what offerCols does to news, where cols is known.
+func (s *Sharer) offerNews(d *Demand, barren []uint64) {
+	g := d.grid
+	s.news = sized(s.news, g.width)
+	for w, links := range g.receivers {
+		for b := links & s.offers[w] &^ barren[w]; b != 0; b &= b - 1 {
+			c := g.colOf[d.slot[w*64+bits.TrailingZeros64(b)]]
+			s.news[c/64] |= s.cols[c/64] & (1 << (c % 64))
+		}
+	}
+}
+
 // pickPairs is pick of rule Greedy for flows that cross no links but their first and
 // their last. It passes over what is known to be barren. What it leaves is so too: of
 // the ends of a flow that it gave something, at least one has nothing left.
 func (s *Sharer) pickPairs(d *Demand, p parts, st *policies.Step) {
 	g := d.grid
-	known := &g.barren[2*p] // with a budget other links have something left than without
+	kept := 2 * p // with a budget other links have something left than without
 	if s.lazy {
-		known = &g.barren[2*p+1]
+		kept++
 	}
+	known := &g.barren[kept]
 	barren := *known
 	rows, cols := len(barren) == 0, len(barren) == 0 // that are not barren
 	for w, b := range barren {
@@ -361,12 +381,34 @@ func (s *Sharer) pickPairs(d *Demand, p parts, st *policies.Step) {
 	if !rows && !cols {
 		return
 	}
-	left := s.offerCols(d, st, barren)
-	for w, links := range g.senders {
-		if left == 0 {
-			break
+	if s.lazy {
+		for w, links := range g.senders {
+			s.bindWord(st, w, (links|g.receivers[w])&s.offers[w])
 		}
-		links &= s.offers[w]
+	}
+	var r *record
+	first, left := int32(0), 0
+	if s.varies {
+		left = s.offerCols(d, barren)
+	} else {
+		if r = g.records[kept]; r == nil {
+			r = new(record)
+			g.records[kept] = r
+		}
+		if r.era != s.era {
+			r.forget(d, s.era)
+		}
+		first, left = s.survey(d, r)
+		first, left = s.replay(d, r, first, left)
+		if len(barren) > 0 && first < beyond {
+			s.offerNews(d, barren)
+		}
+	}
+	for w := int(first / 64); w < len(g.senders) && left > 0; w++ {
+		links := g.senders[w] & s.offers[w]
+		if w == int(first/64) {
+			links &= ^uint64(0) << (first % 64)
+		}
 		old := uint64(0)
 		if len(barren) > 0 {
 			old = barren[w]
@@ -380,7 +422,11 @@ func (s *Sharer) pickPairs(d *Demand, p parts, st *policies.Step) {
 			if old>>bit&1 != 0 {
 				among = s.news
 			}
-			left -= s.pickRowPairs(d, st, int32(w*64+bit), p, among)
+			if r == nil {
+				left -= s.pickRowPairs(d, int32(w*64+bit), p, among)
+			} else {
+				left -= s.pickRecorded(d, r, int32(w*64+bit), p, among)
+			}
 		}
 	}
 	*known = append(barren[:0], s.offers...)
@@ -388,10 +434,7 @@ func (s *Sharer) pickPairs(d *Demand, p parts, st *policies.Step) {
 
 // pickRowPairs is pickPairs for the flows of one sender to some of the receivers. It
 // says how many receivers are no longer offered.
-func (s *Sharer) pickRowPairs(d *Demand, st *policies.Step, from int32, p parts, among []uint64) (gone int) {
-	if s.lazy {
-		s.bindLink(st, from)
-	}
+func (s *Sharer) pickRowPairs(d *Demand, from int32, p parts, among []uint64) (gone int) {
 	g, avail, floor := d.grid, s.avail, s.floor
 	free, least := avail[from], floor[from]
 	if free <= least {
@@ -425,6 +468,48 @@ func (s *Sharer) pickRowPairs(d *Demand, st *policies.Step, from int32, p parts,
 		}
 	}
 	avail[from] = free
+	return gone
+}
+
+// pickRecorded is pickRowPairs for a sender that has something left, and records what
+// it gives. The two are apart because each is most of what its policies take.
+func (s *Sharer) pickRecorded(d *Demand, r *record, from int32, p parts, among []uint64) (gone int) {
+	g, avail, floor := d.grid, s.avail, s.floor
+	free, least := avail[from], floor[from]
+	row := g.rowOf[d.slot[from]]
+	first := len(r.took)
+search:
+	for w, cols := range among {
+		at := int(row)*g.width + w
+		for b := g.of(at, p) & cols & s.cols[w]; b != 0; b &= b - 1 {
+			bit := bits.TrailingZeros64(b)
+			to := g.cols[w*64+bit]
+			have := avail[to]
+			rate := free
+			if have < rate {
+				rate = have
+			}
+			place := g.place(at, bit)
+			d.add(place, rate)
+			free -= rate
+			have -= rate
+			avail[to] = have
+			r.took = append(r.took, took{place, int32(w*64 + bit), rate, have})
+			if have <= floor[to] {
+				s.withdraw(w, bit, to)
+				gone++
+			}
+			if free <= least {
+				unset(s.offers, from)
+				break search
+			}
+		}
+	}
+	if len(r.took) > first {
+		avail[from] = free
+		r.at[row] = int32(len(r.gave))
+		r.gave = append(r.gave, gave{row, from, int32(first), free})
+	}
 	return gone
 }
 

@@ -280,7 +280,8 @@ func TestSameAsSlowLater(t *testing.T) {
 }
 
 // What demands remember of earlier decisions changes nothing: decision after decision,
-// in which flows have ended or become pilots, rates are those of demands that are new.
+// in which flows have ended or become pilots, and capacities may be others, rates are
+// those of demands that are new.
 func TestSameAsNew(t *testing.T) {
 	var old, fresh Sharer
 	rapid.Check(t, func(t *rapid.T) {
@@ -311,6 +312,57 @@ func TestSameAsNew(t *testing.T) {
 			}
 			if rapid.Bool().Draw(t, "other steps") {
 				in.drawSteps(t, few)
+			}
+			if rapid.IntRange(0, 3).Draw(t, "other capacities") == 0 {
+				l := rapid.IntRange(0, len(in.capacity)-1).Draw(t, "link")
+				in.capacity[l] = rapid.SampledFrom([]float64{0, 1, 1e9, 4e11}).Draw(t, "capacity")
+			}
+		}
+	})
+}
+
+// The same of wide coflows on one switch, that Greedy steps serve in some order with
+// budgets and without: what is left of links goes up and down from one decision to the
+// next, and links open and close.
+func TestSameAsNewWide(t *testing.T) {
+	var old, fresh Sharer
+	rapid.Check(t, func(t *rapid.T) {
+		const hosts, coflows = 5, 3
+		in := &instance{net: network{1, hosts}}
+		for range in.net.links() {
+			in.capacity = append(in.capacity, rapid.SampledFrom([]float64{1e9, 2e9, 3e9}).Draw(t, "capacity"))
+		}
+		for c := range coflows {
+			var flows []Flow
+			for p := range hosts * hosts {
+				if rapid.IntRange(0, 4).Draw(t, "there") > 0 || p == 0 {
+					flows = append(flows, Flow{ID: workloads.FlowID(c*hosts*hosts + p), Size: 1 << 20, Links: in.net.path(p/hosts, p%hosts)})
+				}
+			}
+			in.coflows = append(in.coflows, flows)
+			in.ended, in.pilots = append(in.ended, make([]bool, len(flows))), append(in.pilots, make([]bool, len(flows)))
+		}
+		ds := in.demands(true)
+		for range rapid.IntRange(4, 12).Draw(t, "decisions") {
+			in.sch.Reset()
+			in.sch.Budgets = []float64{rapid.SampledFrom([]float64{.25, .5}).Draw(t, "budget")}
+			order := rapid.Permutation(in.sch.Order(coflows)).Draw(t, "order")
+			in.sch.Steps = []policies.Step{
+				{Rule: policies.Greedy, Coflows: order[:rapid.IntRange(0, coflows).Draw(t, "bound")], Budget: 1},
+				{Rule: policies.Greedy, Coflows: order},
+			}
+			in.share(t, &old, ds)
+			again := in.demands(true)
+			in.share(t, &fresh, again)
+			for c, d := range ds {
+				if diff := cmp.Diff(again[c].Rates(), d.Rates()); diff != "" {
+					t.Fatalf("coflow %d (-new +old):\n%s", c, diff)
+				}
+			}
+			c := rapid.IntRange(0, coflows-1).Draw(t, "coflow")
+			if i := rapid.IntRange(0, len(in.coflows[c])-1).Draw(t, "flow"); ds[c].Unfinished() > 1 {
+				in.ended[c][i] = true
+				ds[c].End(i)
 			}
 		}
 	})

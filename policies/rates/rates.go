@@ -45,6 +45,10 @@ type Sharer struct {
 	parts   []float64 // Schedule.Budgets
 	bound   []uint64  // see bindLink
 	lazy    bool      // the step binds links when it comes to them
+	spent   []bool    // by budget: a step has taken of it
+	again   bool      // the step's budget is that of a later one too
+
+	era *int // another one for other capacities
 
 	fates []fate  // by coflow
 	named []int   // by coflow: one more than the last step to name it
@@ -55,9 +59,12 @@ type Sharer struct {
 	idle, own  []uint64  // what has something left of free; what the step has something of
 	some       []uint64  // what has something left at first
 	lasting    bool      // idle names all that have something left, and few others
+	varies     bool      // what is left follows from what flows have left: it never comes again
 	last       bool      // what the step takes is of no use to any other
 	cols, rows []uint64  // see pick, alive
 	news       []uint64  // of cols, those that are not barren
+	other      []uint64  // see survey
+	opened     []int32   // columns that had nothing left when they were recorded
 	give, got  []float64 // see draw
 	giveInside []float64
 	gotInside  []float64
@@ -215,7 +222,7 @@ func (s *Sharer) start(sch *policies.Schedule, demands []*Demand, capacity []flo
 		for _, v := range []*[]float64{&s.capacity, &s.floor, &s.free, &s.part, &s.within, &s.before, &s.share} {
 			*v = roomy(*v, n+1)
 		}
-		s.some = sized(s.some, words(n))
+		s.some, s.era = sized(s.some, words(n)), new(int)
 		for l, c := range capacity {
 			s.capacity[l], s.floor[l] = c, c*nothing
 			if c > s.floor[l] {
@@ -230,8 +237,10 @@ func (s *Sharer) start(sch *policies.Schedule, demands []*Demand, capacity []flo
 	copy(s.free, s.capacity)
 	s.n, s.used = sized(s.n, n+1), sized(s.used, n+1)
 	s.idle, s.lasting = append(s.idle[:0], s.some...), true
+	s.varies = false
 	s.parts = sch.Budgets
 	s.budgets, s.begun = roomy(s.budgets, n*len(sch.Budgets)), sized(s.begun, words(n)*len(sch.Budgets))
+	s.spent = sized(s.spent, len(sch.Budgets))
 	s.fates = sized(s.fates, len(demands))
 	s.pool = sized(s.pool, len(demands))
 }
@@ -247,6 +256,7 @@ func (s *Sharer) steps(sch *policies.Schedule, ceilings bool) error {
 		}
 		s.avail, s.whole, s.last = s.free, s.capacity, i == len(sch.Steps)-1 && !free
 		if st.Budget > 0 {
+			s.again = slices.ContainsFunc(sch.Steps[i+1:], func(o policies.Step) bool { return o.Budget == st.Budget })
 			s.bind(st, sch.Budgets[st.Budget-1])
 		}
 		if err := s.step(st); err != nil {
@@ -283,36 +293,57 @@ func (s *Sharer) bind(st *policies.Step, part float64) {
 
 // bindLink is bind for one link of a step of rule Greedy, which does not look at whole.
 func (s *Sharer) bindLink(st *policies.Step, l int32) {
-	if s.bound[l/64]>>(l%64)&1 != 0 {
+	s.bindWord(st, int(l/64), 1<<(l%64))
+}
+
+// bindWord is bindLink for the links of one word of a set.
+func (s *Sharer) bindWord(st *policies.Step, word int, links uint64) {
+	links &^= s.bound[word]
+	if links == 0 {
 		return
 	}
-	set(s.bound, l)
-	v := s.budget(st).left(s, l)
-	if s.free[l] < v {
-		v = s.free[l]
+	s.bound[word] |= links
+	budget := s.budget(st)
+	part, spent := s.parts[budget], s.spent[budget]
+	for ; links != 0; links &= links - 1 {
+		l := int32(word*64 + bits.TrailingZeros64(links))
+		v := s.capacity[l] * part
+		if spent {
+			v = budget.left(s, l)
+		}
+		if s.free[l] < v {
+			v = s.free[l]
+		}
+		s.avail[l], s.before[l] = v, v
 	}
-	s.avail[l], s.before[l] = v, v
 }
 
 // unbind takes what the step took off what is left of its links and of its budget.
 func (s *Sharer) unbind(st *policies.Step) {
 	budget := s.budget(st)
-	take := func(l int32) {
-		if used := s.before[l] - s.avail[l]; used != 0 {
-			s.free[l] -= used
-			budget.take(s, l, used)
-			s.before[l] = s.avail[l] // so that the link may come again
-		}
-	}
+	s.spent[budget] = true
 	if !s.lazy {
-		s.eachLink(st, take)
+		s.eachLink(st, func(l int32) {
+			if used := s.before[l] - s.avail[l]; used != 0 {
+				s.free[l] -= used
+				budget.take(s, l, used)
+				s.before[l] = s.avail[l] // so that the link may come again
+			}
+		})
 		return
 	}
 	s.lazy = false
 	for w, b := range s.bound {
 		for ; b != 0; b &= b - 1 {
 			l := int32(w*64 + bits.TrailingZeros64(b))
-			take(l)
+			used := s.before[l] - s.avail[l]
+			if used == 0 {
+				continue
+			}
+			s.free[l] -= used
+			if s.again {
+				budget.take(s, l, used)
+			}
 			if s.free[l] <= s.floor[l] {
 				unset(s.idle, l)
 			}
@@ -385,13 +416,14 @@ func (s *Sharer) step(st *policies.Step) error {
 		}
 	case policies.MADD, policies.Equal:
 		s.lasting = false
+		s.varies = s.varies || st.Rule == policies.MADD
 		for _, c := range st.Coflows {
 			if d := s.demands[c]; s.takes(st, c) && d.serves(of(st.Part)) > 0 {
 				s.fates[c] = s.together(d, st)
 			}
 		}
 	case policies.Explicit:
-		s.lasting = false
+		s.lasting, s.varies = false, true
 		return s.explicit(st.Rates)
 	default:
 		return fmt.Errorf("rule %d is not known", st.Rule)
