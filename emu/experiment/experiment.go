@@ -17,6 +17,7 @@
 //	    coordinator.json         what the coflow policy's coordinator did (report.Coordinator)
 //	    fluid.json               what the fluid model predicted (flows.Records)
 //	    notes.txt                drops and other remarks, where there are any
+//	tries/<arm>/<repeat>.<try>/  tries whose verdict was no pass, but for their captures
 //	report.md, report.html, summary.json, flows.csv, coflows.csv, blocks.csv, breakdown.csv, links.csv, progress.csv
 //
 // It decides nothing: policies do, and the wire measures.
@@ -361,8 +362,7 @@ func (r *run) repeat(ctx context.Context, backend string, arm, repeat int, w wor
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return report.Repeat{}, err
 	}
-	p := &progress{tell: r.o.Progress, now: Progress{Arm: arm + 1, Arms: len(r.arms), Repeat: repeat + 1, Repeats: r.s.Spec.Repeat, Name: r.arms[arm].Name, Verdict: r.last}}
-	p.count(w)
+	p := r.progress(arm, repeat, w)
 	if backend == archive.Fluid {
 		p.phase(PhaseSimulate)
 		rec, err := r.simulate(ctx, arm, repeat, w, filepath.Join(dir, "events.jsonl"), p)
@@ -381,17 +381,55 @@ func (r *run) repeat(ctx context.Context, backend string, arm, repeat int, w wor
 	if err != nil {
 		return report.Repeat{}, fmt.Errorf("fluid model: %w", err)
 	}
-	if err := writeJSON(filepath.Join(dir, "fluid.json"), predicted); err != nil {
-		return report.Repeat{}, err
-	}
-	p.now.Expected = lastEnd(predicted)
-	done, err := r.packets(ctx, arm, repeat, w, dir, p)
-	if err == nil {
+	var earlier []verdict.Verdict
+	for {
+		if err := writeJSON(filepath.Join(dir, "fluid.json"), predicted); err != nil {
+			return report.Repeat{}, err
+		}
+		p.now.Expected = lastEnd(predicted)
+		done, err := r.packets(ctx, arm, repeat, w, dir, p)
+		if err != nil {
+			return done, err
+		}
 		r.last = done.Verdict.Level
 		p.now.Verdict = r.last
 		p.phase(PhaseEnd)
+		if r.last == verdict.Pass || len(earlier)+1 >= r.s.Spec.Tries {
+			if len(earlier) > 0 {
+				done.Verdict.Earlier = earlier
+				err = writeJSON(filepath.Join(dir, fidelityFile), done.Verdict)
+			}
+			return done, err
+		}
+		earlier = append(earlier, done.Verdict)
+		if err := r.setAside(dir, arm, repeat, len(earlier)); err != nil {
+			return report.Repeat{}, err
+		}
+		p = r.progress(arm, repeat, w)
 	}
-	return done, err
+}
+
+// setAside moves what a try has left to a directory of its own, but for its captures,
+// which are most of it, and makes room for the next.
+func (r *run) setAside(dir string, arm, repeat, try int) error {
+	if err := os.RemoveAll(filepath.Join(dir, "captures")); err != nil {
+		return err
+	}
+	to := repeatDir(filepath.Join(r.dir.path, triesDir), r.arms[arm].Name, repeat) + "." + strconv.Itoa(try)
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	if err := os.Rename(dir, to); err != nil {
+		return err
+	}
+	return os.Mkdir(dir, 0o755)
+}
+
+// progress is that of a try of a repeat of an arm.
+func (r *run) progress(arm, repeat int, w workloads.Workload) *progress {
+	p := &progress{tell: r.o.Progress, now: Progress{Arm: arm + 1, Arms: len(r.arms), Repeat: repeat + 1, Repeats: r.s.Spec.Repeat, Name: r.arms[arm].Name, Verdict: r.last}}
+	p.count(w)
+	return p
 }
 
 func lastEnd(rec flows.Records) time.Duration {

@@ -92,7 +92,7 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 	if err := writeJSON(filepath.Join(dir, "samples.json"), s); err != nil {
 		return report.Repeat{}, err
 	}
-	if err := writeJSON(filepath.Join(dir, "fidelity.json"), fidelity.Judge(s, fidelity.Default())); err != nil {
+	if err := writeJSON(filepath.Join(dir, fidelityFile), fidelity.Judge(s, fidelity.Default())); err != nil {
 		return report.Repeat{}, err
 	}
 	return repeatOf(dir, res)
@@ -227,7 +227,7 @@ func repeatOf(dir string, res flows.Result) (report.Repeat, error) {
 	if out.Coordinator, err = readCoordinator(dir); err != nil {
 		return report.Repeat{}, err
 	}
-	switch found, err := readJSON(filepath.Join(dir, "fidelity.json"), &out.Verdict); {
+	switch found, err := readJSON(filepath.Join(dir, fidelityFile), &out.Verdict); {
 	case err != nil:
 		return report.Repeat{}, err
 	case !found:

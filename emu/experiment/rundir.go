@@ -96,6 +96,13 @@ func chownToCaller(dir string) error {
 	})
 }
 
+// fidelityFile holds the verdict of a repeat, and triesDir what is left of tries that
+// were not a pass.
+const (
+	fidelityFile = "fidelity.json"
+	triesDir     = "tries"
+)
+
 // repeatDir is where one arm and repeat keeps its files: <arm>/<repeat>, repeats
 // from 0.
 func repeatDir(run, arm string, repeat int) string {

@@ -26,10 +26,10 @@ type Differs struct {
 
 // notWorkload are keys that do not touch what the cluster is asked to do and what it
 // is made of: two scenarios that differ in them alone have the same workload.
-var notWorkload = []string{"name", "arms", "repeat", "capture", "limits", "disk.dir"}
+var notWorkload = []string{"name", "arms", "repeat", "tries", "capture", "limits", "disk.dir"}
 
 // WorkloadDiffers are the values in which what two scenarios ask of what cluster
-// differs: all but arms, repeat, name, capture, limits and the directory of disks, in
+// differs: all but arms, repeat, tries, name, capture, limits and the directory of disks, in
 // order of key. Traces are compared by what is in them.
 func WorkloadDiffers(a, b *Scenario) ([]Differs, error) {
 	left, err := a.values()

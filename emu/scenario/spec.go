@@ -48,6 +48,10 @@ type Spec struct {
 	Arms Arms `yaml:"arms" jsonschema:"required"`
 	// Repeat is how often each arm runs, each time with other luck.
 	Repeat int `yaml:"repeat" jsonschema:"default=1,minimum=1,maximum=1000"`
+	// Tries is how often a repeat of an arm on packets is run at most, until its verdict
+	// is a pass. The last try counts, whatever it is; the verdict alone decides, no figure
+	// does. A report says what earlier tries failed by.
+	Tries int `yaml:"tries" jsonschema:"default=1,minimum=1,maximum=10"`
 	// Seed of all luck: where writers are, paths, placements. Luck does not
 	// depend on the arm.
 	Seed uint64 `yaml:"seed" jsonschema:"default=1,minimum=0,maximum=9007199254740991"`

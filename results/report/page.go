@@ -213,21 +213,31 @@ func plainTable(t table) page.Table {
 // checkTable is every check of every repeat, passed or not.
 func (r *Report) checkTable() *page.Table {
 	t := &page.Table{Title: "Every check of every repeat", Head: []string{"arm", "repeat", "check", "measured", "pass", "void", "verdict"}}
-	add := func(arm string, repeat int, level verdict.Level, cells ...string) {
-		row := []page.Cell{{Text: arm}, {Text: fmt.Sprint(repeat), Figure: true}}
+	add := func(arm, repeat string, level verdict.Level, cells ...string) {
+		row := []page.Cell{{Text: arm}, {Text: repeat, Figure: true}}
 		for _, c := range cells {
 			row = append(row, page.Cell{Text: c})
 		}
 		t.Rows = append(t.Rows, append(row, page.Cell{Text: level.String(), Level: level.String()}))
 	}
+	all := func(arm, repeat string, v verdict.Verdict) {
+		for _, c := range v.Checks {
+			add(arm, repeat, c.Level, c.Name, c.Value, c.Pass, c.Void)
+		}
+		if len(v.Checks) == 0 {
+			add(arm, repeat, v.Level, "none", none, none, none)
+		}
+	}
 	for _, a := range r.Summary.Arms {
 		for k, v := range a.Verdicts {
-			for _, c := range v.Checks {
-				add(a.Name, k, c.Level, c.Name, c.Value, c.Pass, c.Void)
+			repeat := fmt.Sprint(k)
+			for n, e := range v.Earlier {
+				all(a.Name, fmt.Sprintf("%d, try %d", k, n+1), e)
 			}
-			if len(v.Checks) == 0 {
-				add(a.Name, k, v.Level, "none", none, none, none)
+			if n := len(v.Earlier); n > 0 {
+				repeat = fmt.Sprintf("%d, try %d", k, n+1)
 			}
+			all(a.Name, repeat, v)
 		}
 	}
 	return t

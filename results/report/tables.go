@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"testbed/results/metrics"
@@ -182,27 +183,34 @@ func speedups(i int, a *ArmSummary, f *Metric) []string {
 	return []string{average, paired}
 }
 
-// mark is the verdict of an arm and, where it is not a pass, the number of its
-// reasons below the tables.
+// mark is the verdict of an arm and, where there is something to say of it, the number
+// of that below the tables.
 func (r *Report) mark(i int) string {
 	level := *r.Summary.Arms[i].Verdict
-	if level == verdict.Pass {
+	if !r.Summary.Arms[i].explained() {
 		return level.String()
 	}
 	n := 0
-	for _, a := range r.Summary.Arms[:i+1] {
-		if *a.Verdict != verdict.Pass {
+	for k := range r.Summary.Arms[:i+1] {
+		if r.Summary.Arms[k].explained() {
 			n++
 		}
 	}
 	return fmt.Sprintf("%s [%d]", level, n)
 }
 
-// reasons are why arms are not a pass: a heading each and the checks under it.
+// explained tells whether the verdict of an arm is not a pass, or not that of the first
+// try of every repeat.
+func (a *ArmSummary) explained() bool {
+	return a.Verdict != nil && (*a.Verdict != verdict.Pass || slices.ContainsFunc(a.Verdicts, func(v verdict.Verdict) bool { return len(v.Earlier) > 0 }))
+}
+
+// reasons are why arms are not a pass, or why they were tried again: a heading each and
+// the checks under it.
 func (r *Report) reasons() (out []reason) {
 	for i := range r.Summary.Arms {
 		a := &r.Summary.Arms[i]
-		if a.Verdict == nil || *a.Verdict == verdict.Pass {
+		if !a.explained() {
 			continue
 		}
 		_, number, _ := strings.Cut(r.mark(i), " ")
@@ -218,6 +226,8 @@ type reason struct {
 
 func explain(l verdict.Level) string {
 	switch l {
+	case verdict.Pass:
+		return "pass; earlier tries were not, and are in none of its figures"
 	case verdict.Void:
 		return "void, so none of its figures are shown"
 	case verdict.Degraded:
@@ -226,25 +236,35 @@ func explain(l verdict.Level) string {
 	return "unverified, so nothing vouches for its figures"
 }
 
-// failed are the checks of an arm that are not a pass.
+// failed are the checks of an arm that are not a pass, those of earlier tries included.
 func failed(a *ArmSummary) []string {
 	var out []string
 	for k, v := range a.Verdicts {
-		named := false
-		for _, c := range v.Checks {
-			if c.Level == verdict.Pass {
-				continue
-			}
-			named = true
-			line := fmt.Sprintf("repeat %d: %s is %s: %s (pass: %s; void: %s)", k, c.Name, c.Level, c.Value, c.Pass, c.Void)
-			if c.Reason != "" {
-				line += ": " + c.Reason
-			}
-			out = append(out, line)
+		for n, e := range v.Earlier {
+			out = append(out, failedChecks(fmt.Sprintf("repeat %d, try %d", k, n+1), e)...)
 		}
-		if !named && v.Level != verdict.Pass {
-			out = append(out, fmt.Sprintf("repeat %d: %s, without a check that says why", k, v.Level))
+		where := fmt.Sprintf("repeat %d", k)
+		if n := len(v.Earlier); n > 0 {
+			where += fmt.Sprintf(", try %d, which counts", n+1)
 		}
+		out = append(out, failedChecks(where, v)...)
+	}
+	return out
+}
+
+func failedChecks(where string, v verdict.Verdict) (out []string) {
+	for _, c := range v.Checks {
+		if c.Level == verdict.Pass {
+			continue
+		}
+		line := fmt.Sprintf("%s: %s is %s: %s (pass: %s; void: %s)", where, c.Name, c.Level, c.Value, c.Pass, c.Void)
+		if c.Reason != "" {
+			line += ": " + c.Reason
+		}
+		out = append(out, line)
+	}
+	if len(out) == 0 && v.Level != verdict.Pass {
+		out = append(out, fmt.Sprintf("%s: %s, without a check that says why", where, v.Level))
 	}
 	return out
 }

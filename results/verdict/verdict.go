@@ -56,6 +56,9 @@ type Check struct {
 type Verdict struct {
 	Level  Level   `json:"level"` // the worst of the checks
 	Checks []Check `json:"checks"`
+	// Earlier are those of tries of the same repeat before this one, none of them a
+	// pass. Nothing else of these tries is reported.
+	Earlier []Verdict `json:"earlier,omitempty"`
 }
 
 // Of is the verdict that a set of checks amounts to: its worst.
