@@ -26,7 +26,7 @@ func TestTries(t *testing.T) {
 				if ran++; ran > 2 {
 					return nil
 				}
-				return missing(captures, "h0-01")
+				return missing(captures, "h0-00")
 			}}
 			out, err := Execute(t.Context(), s, o)
 			if err != nil {

@@ -113,7 +113,6 @@ type Backend struct {
 	procs    int // as they were before
 	garbage  *garbage
 	priority *kernel.Priority // as it was before, where it was changed
-	awake    *kernel.Awake
 
 	work     *errgroup.Group // agents, pacer, sampler, probe
 	workCtx  context.Context
@@ -215,11 +214,6 @@ func (b *Backend) start(ctx context.Context) (err error) {
 	}
 	if err := b.comeFirst(); err != nil {
 		return err
-	}
-	if b.cfg.Settings.Awake {
-		if b.awake, err = kernel.StayAwake(); err != nil {
-			b.notes = append(b.notes, fmt.Sprintf("%v: packets and timers may be later", err))
-		}
 	}
 	b.garbage = holdGarbage(b.cfg.Settings.Garbage)
 	if b.cpu, err = kernel.ProcessorTimes(); err != nil {
@@ -669,10 +663,6 @@ func (b *Backend) Close() error {
 		errs = append(errs, n.Close())
 	}
 	b.disks, b.ns = nil, nil
-	if b.awake != nil {
-		errs = append(errs, b.awake.Close())
-		b.awake = nil
-	}
 	if b.priority != nil {
 		if err := kernel.SetPriority(*b.priority); err != nil {
 			errs = append(errs, err)

@@ -30,9 +30,6 @@ type Settings struct {
 	// others: -20, before all, to 19. One that was started with more keeps that.
 	RealTime int `json:"real_time"`
 	Nice     int `json:"nice"`
-	// Awake keeps processors from sleeping during a run, at the cost of power: to wake
-	// one takes longer than to serve a packet.
-	Awake bool `json:"awake"`
 	// Setup is how many connections are set up at once, and SetupTime how long one
 	// counts at most, as when its first packet waits in a queue: see setup. More at
 	// once begin a wide coflow sooner, and tell of what has arrived meanwhile later.
@@ -99,7 +96,7 @@ func DefaultSettings(f *topo.Fabric) Settings {
 	queue += fastest.BytesIn(4 * (host + uplink)) // what is on its way in a round trip of four links and back
 	buffer := 2*queue + 64*units.KiB
 	return Settings{
-		Procs: max(16, 2*runtime.NumCPU()), Garbage: 1 * units.GiB, RealTime: 1, Nice: -10, Awake: true, Setup: 4 * runtime.NumCPU(), SetupTime: 500 * time.Microsecond, Quantum: 5 * time.Millisecond, SendBuffer: buffer, ReceiveBuffer: 2 * buffer, NotSent: 16 * units.KiB, BlockBuffer: 2*queue + 1*units.MiB,
+		Procs: max(16, 2*runtime.NumCPU()), Garbage: 1 * units.GiB, RealTime: 1, Nice: -10, Setup: 4 * runtime.NumCPU(), SetupTime: 500 * time.Microsecond, Quantum: 5 * time.Millisecond, SendBuffer: buffer, ReceiveBuffer: 2 * buffer, NotSent: 16 * units.KiB, BlockBuffer: 2*queue + 1*units.MiB,
 		PeerTimeout: hosts.DefaultPeerTimeout,
 		Jitter:      slowest.TimeToSend(f.Shape().MTU + plan.EthernetHeader),
 		Sample:      200 * time.Millisecond, Interval: 8 * time.Millisecond, Spell: 12, Watch: 8, Probe: 10 * time.Millisecond,

@@ -160,7 +160,7 @@ func TestScenarios(t *testing.T) {
 
 // Two thousand flows are there at once in all arms, were there no latencies.
 func TestFlowsAtOnce(t *testing.T) {
-	s := load(t, "flows.yaml", nil, 25, math.Inf(1), 8*time.Second, 16*time.Second)
+	s := load(t, "flows.yaml", nil, 25, math.Inf(1), 20*time.Second, 32*time.Second)
 	out, err := experiment.Simulate(t.Context(), s, experiment.Options{Out: t.TempDir(), StateRoot: t.TempDir(), Version: "test"})
 	if err != nil {
 		t.Fatal(err)
