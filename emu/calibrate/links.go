@@ -147,6 +147,7 @@ type link struct {
 	listener net.Listener
 	capture  *kernel.Capture
 	frames   []arrival
+	lower    func() error // the priority, to what it was
 	work     errgroup.Group
 	stopped  bool
 	burst    units.Bytes
@@ -176,6 +177,9 @@ func (m *machine) openLink(ctx context.Context, rate units.Rate, mtu units.Bytes
 		return l, err
 	}
 	if l.capture, err = l.dst.Capture(kernel.CaptureOptions{Snaplen: snaplen, Ring: linkRing}); err != nil {
+		return l, err
+	}
+	if l.lower, _, err = kernel.Raise(kernel.RealTimeForPackets, kernel.NiceForPackets); err != nil { // as a run does
 		return l, err
 	}
 	l.work.Go(func() error {
@@ -279,6 +283,9 @@ func (l *link) close(ctx context.Context) error {
 	}
 	if l.d != nil {
 		errs = append(errs, l.d.Destroy(context.WithoutCancel(ctx)))
+	}
+	if l.lower != nil {
+		errs = append(errs, l.lower())
 	}
 	return errors.Join(append(errs, l.x.Close())...)
 }

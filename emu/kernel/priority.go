@@ -3,8 +3,10 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,6 +19,13 @@ type Priority struct {
 	RealTime int
 	Nice     int // -20, before all, to 19
 }
+
+// RealTimeForPackets and NiceForPackets are for Raise, for as long as the times of
+// packets count: the least real-time priority, or coming before what most programs have.
+const (
+	RealTimeForPackets = 1
+	NiceForPackets     = -10
+)
 
 func (p Priority) String() string {
 	if p.RealTime > 0 {
@@ -70,6 +79,31 @@ func SetPriority(p Priority) error {
 		}
 	}
 	return nil
+}
+
+// Raise gives the process a real-time priority or, where the kernel does not allow that,
+// as in a container or a user namespace, the nice value; neither is less than it has.
+// lower gives back what was, once; refused is what was not allowed.
+func Raise(realTime, nice int) (lower func() error, refused []error, err error) {
+	lower = func() error { return nil }
+	was, err := CurrentPriority()
+	if err != nil {
+		return lower, nil, err
+	}
+	for _, p := range []Priority{{RealTime: realTime}, {Nice: nice}} {
+		if p.RealTime < was.RealTime || p.RealTime == was.RealTime && p.Nice >= was.Nice {
+			continue
+		}
+		err := SetPriority(p)
+		if err == nil {
+			return sync.OnceValue(func() error { return SetPriority(was) }), refused, nil
+		}
+		if !errors.Is(err, fs.ErrPermission) {
+			return lower, refused, errors.Join(err, SetPriority(was))
+		}
+		refused = append(refused, err)
+	}
+	return lower, refused, nil
 }
 
 func priorityOf(thread int) (Priority, error) {

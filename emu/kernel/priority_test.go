@@ -93,9 +93,37 @@ func TestSetPriority(t *testing.T) {
 	}
 }
 
+// Raise gives more than there is, never less, and lower what was.
+func TestRaise(t *testing.T) {
+	netnstest.Require(t)
+	was, err := CurrentPriority()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer SetPriority(was)
+	for _, c := range []struct {
+		realTime, nice int
+		want           Priority
+	}{{2, -3, Priority{RealTime: 2}}, {0, was.Nice - 1, Priority{Nice: was.Nice - 1}}, {0, was.Nice + 1, was}} {
+		lower, refused, err := Raise(c.realTime, c.nice)
+		if err != nil || len(refused) > 0 {
+			t.Fatal(refused, err)
+		}
+		if got, err := CurrentPriority(); err != nil || got != c.want {
+			t.Errorf("Raise(%d, %d) gave %v, %v, want %v", c.realTime, c.nice, got, err, c.want)
+		}
+		if err := lower(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := CurrentPriority(); err != nil || got != was {
+			t.Errorf("then %v, %v, want %v as before", got, err, was)
+		}
+	}
+}
+
 // A thread with a real-time priority takes the place of one that has a processor, at
-// once; without, it waits until that one's turn is over. Both share one processor with
-// a thread of another process that never rests.
+// once; without, it waits for its turn where it wants more than its part. It shares a
+// processor with three other processes that never rest.
 func TestRealTimeComesFirst(t *testing.T) {
 	netnstest.Require(t)
 	was, err := CurrentPriority()
@@ -103,18 +131,20 @@ func TestRealTimeComesFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer SetPriority(was)
-	busy := exec.Command("sh", "-c", "while :; do :; done")
-	if err := busy.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		busy.Process.Kill()
-		busy.Wait()
-	}()
 	var one unix.CPUSet
 	one.Set(0)
-	if err := unix.SchedSetaffinity(busy.Process.Pid, &one); err != nil {
-		t.Fatal(err)
+	for range 3 {
+		busy := exec.Command("sh", "-c", "while :; do :; done")
+		if err := busy.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			busy.Process.Kill()
+			busy.Wait()
+		}()
+		if err := unix.SchedSetaffinity(busy.Process.Pid, &one); err != nil {
+			t.Fatal(err)
+		}
 	}
 	netnstest.Timing(t, func(t *testing.T) bool {
 		rt, fair := lateBy(t, &one, Priority{RealTime: 1}), lateBy(t, &one, Priority{Nice: was.Nice})

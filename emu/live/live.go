@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -112,7 +111,7 @@ type Backend struct {
 	zero     time.Time
 	procs    int // as they were before
 	garbage  *garbage
-	priority *kernel.Priority // as it was before, where it was changed
+	lower    func() error // the priority, to what it was; nil before it was raised
 
 	work     *errgroup.Group // agents, pacer, sampler, probe
 	workCtx  context.Context
@@ -241,27 +240,14 @@ func (b *Backend) start(ctx context.Context) (err error) {
 }
 
 // comeFirst takes the priority that the settings state, and the next best where the
-// kernel does not allow it, as in a container or a user namespace. The run says so then.
+// kernel does not allow it. The run says so then.
 func (b *Backend) comeFirst() error {
-	was, err := kernel.CurrentPriority()
-	if err != nil {
-		return err
+	lower, refused, err := kernel.Raise(b.cfg.Settings.RealTime, b.cfg.Settings.Nice)
+	b.lower = lower
+	for _, r := range refused {
+		b.notes = append(b.notes, fmt.Sprintf("%v: what other programs do delays this run more", r))
 	}
-	for _, p := range []kernel.Priority{{RealTime: b.cfg.Settings.RealTime}, {Nice: b.cfg.Settings.Nice}} {
-		if p.RealTime < was.RealTime || p.RealTime == was.RealTime && p.Nice >= was.Nice {
-			continue
-		}
-		b.priority = &was
-		err := kernel.SetPriority(p)
-		if err == nil {
-			return nil
-		}
-		if !errors.Is(err, fs.ErrPermission) {
-			return err
-		}
-		b.notes = append(b.notes, fmt.Sprintf("%v: what other programs do delays this run more", err))
-	}
-	return nil
+	return err
 }
 
 func (b *Backend) startAgents(ctx context.Context) error {
@@ -663,11 +649,9 @@ func (b *Backend) Close() error {
 		errs = append(errs, n.Close())
 	}
 	b.disks, b.ns = nil, nil
-	if b.priority != nil {
-		if err := kernel.SetPriority(*b.priority); err != nil {
-			errs = append(errs, err)
-		}
-		b.priority = nil
+	if b.lower != nil {
+		errs = append(errs, b.lower())
+		b.lower = nil
 	}
 	b.garbage.collect()
 	b.garbage = nil

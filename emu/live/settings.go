@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"time"
 
+	"testbed/emu/kernel"
 	"testbed/emu/plan"
 	"testbed/hosts"
 	"testbed/topo"
@@ -96,7 +97,7 @@ func DefaultSettings(f *topo.Fabric) Settings {
 	queue += fastest.BytesIn(4 * (host + uplink)) // what is on its way in a round trip of four links and back
 	buffer := 2*queue + 64*units.KiB
 	return Settings{
-		Procs: max(16, 2*runtime.NumCPU()), Garbage: 1 * units.GiB, RealTime: 1, Nice: -10, Setup: 4 * runtime.NumCPU(), SetupTime: 500 * time.Microsecond, Quantum: 5 * time.Millisecond, SendBuffer: buffer, ReceiveBuffer: 2 * buffer, NotSent: 16 * units.KiB, BlockBuffer: 2*queue + 1*units.MiB,
+		Procs: max(16, 2*runtime.NumCPU()), Garbage: 1 * units.GiB, RealTime: kernel.RealTimeForPackets, Nice: kernel.NiceForPackets, Setup: 4 * runtime.NumCPU(), SetupTime: 500 * time.Microsecond, Quantum: 5 * time.Millisecond, SendBuffer: buffer, ReceiveBuffer: 2 * buffer, NotSent: 16 * units.KiB, BlockBuffer: 2*queue + 1*units.MiB,
 		PeerTimeout: hosts.DefaultPeerTimeout,
 		Jitter:      slowest.TimeToSend(f.Shape().MTU + plan.EthernetHeader),
 		Sample:      200 * time.Millisecond, Interval: 8 * time.Millisecond, Spell: 12, Watch: 8, Probe: 10 * time.Millisecond,
