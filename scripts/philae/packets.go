@@ -45,6 +45,7 @@ type arm struct {
 		Level string `json:"level"`
 	} `json:"verdicts"`
 	CCT *struct {
+		N       int     `json:"n"`
 		MeanUS  float64 `json:"mean_us"`
 		P50US   float64 `json:"p50_us"`
 		Speedup float64 `json:"speedup"`
@@ -165,8 +166,8 @@ func (s *suite) whereTimeWent(run summary) error {
 		row := []string{a.Name}
 		for _, c := range head[1:] {
 			cell := "–"
-			if a.Time != nil {
-				cell = fmt.Sprintf("%.1f", a.Time.CoflowsUS[c]/1e3)
+			if a.Time != nil && a.CCT != nil {
+				cell = fmt.Sprintf("%.1f", a.Time.CoflowsUS[c]/1e3/float64(a.CCT.N))
 			}
 			row = append(row, cell)
 		}
