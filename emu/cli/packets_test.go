@@ -240,7 +240,7 @@ func TestKilledRunsAreCollected(t *testing.T) {
 	killed, other := newPlace(t), newPlace(t)
 	other.state = killed.state
 	before := look(t)
-	long := strings.Replace(smallScenario, "name: small", "name: other\nrepeat: 3", 1)
+	long := strings.Replace(smallScenario, "name: small", "name: other\nrepeat: 4", 1)
 	if err := os.WriteFile(filepath.Join(other.dir, "scenario.yaml"), []byte(long), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestKilledRunsAreCollected(t *testing.T) {
 		t.Fatal(err)
 	}
 	rng := rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))
-	const kills, span = 16, 1500 * time.Millisecond
+	const kills, span = 30, 1500 * time.Millisecond
 	for _, i := range rng.Perm(kills) {
 		wait := (time.Duration(i)*span + time.Duration(rng.Int64N(int64(span)))) / kills
 		c := killed.command(t, "run", "scenario.yaml")
@@ -290,7 +290,7 @@ func TestKilledRunsAreCollected(t *testing.T) {
 			Problems []string
 		}
 	}
-	if err := json.Unmarshal(besideOut.Bytes(), &sum); err != nil || len(sum.Arms) != 2 || sum.Arms[0].Repeats != 3 || len(sum.Arms[0].Problems) > 0 {
+	if err := json.Unmarshal(besideOut.Bytes(), &sum); err != nil || len(sum.Arms) != 2 || sum.Arms[0].Repeats != 4 || len(sum.Arms[0].Problems) > 0 {
 		t.Errorf("the run beside reports %+v, %v", sum, err)
 	}
 	if after := look(t); after != before {

@@ -37,8 +37,9 @@ func TestTries(t *testing.T) {
 			}
 			arm := out.Report.Summary.Arms[0]
 			last := arm.Verdicts[0]
-			if (last.Level == verdict.Void) != (tries == 2) || len(last.Earlier) != tries-1 {
-				t.Errorf("verdict %v after %d tries, want the last one's", last.Level, len(last.Earlier))
+			// The machine may spoil the last try too, but not by this.
+			if got, planted := level(last, "captured-bytes"), tries == 2; (got == verdict.Void) != planted || len(last.Earlier) != tries-1 {
+				t.Errorf("captured-bytes is %v after %d tries, want the last one's", got, len(last.Earlier))
 			}
 			for i, e := range last.Earlier {
 				if e.Level != verdict.Void || len(e.Earlier) != 0 {
