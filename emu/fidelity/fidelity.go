@@ -227,7 +227,9 @@ func Doubt(v verdict.Verdict, problems []string) verdict.Verdict {
 		return v
 	}
 	c := verdict.Check{Name: recordsCheck, Level: verdict.Degraded, Value: fmt.Sprintf("%d problems", len(problems)), Pass: "0 problems", Void: "-", Reason: problems[0]}
-	return verdict.Of(append(slices.Clone(v.Checks), c)...)
+	out := verdict.Of(append(slices.Clone(v.Checks), c)...)
+	out.Earlier = v.Earlier
+	return out
 }
 
 func grade(pass, void bool) verdict.Level {

@@ -205,3 +205,13 @@ func TestExempt(t *testing.T) {
 		})
 	}
 }
+
+// What earlier tries failed by is kept where captures are found damaged later.
+func TestDoubtKeepsEarlierTries(t *testing.T) {
+	v := verdict.Of(verdict.Check{Name: "stall", Level: verdict.Pass})
+	v.Earlier = []verdict.Verdict{verdict.Of(verdict.Check{Name: "stall", Level: verdict.Void})}
+	got := Doubt(v, []string{"h0: cut off"})
+	if got.Level != verdict.Degraded || len(got.Earlier) != 1 || got.Earlier[0].Level != verdict.Void {
+		t.Errorf("Doubt = %+v, want a degraded verdict after a try that was void", got)
+	}
+}
