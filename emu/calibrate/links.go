@@ -22,7 +22,7 @@ import (
 
 // extras are the buckets that are tried, in frames beyond the one that any
 // bucket must hold.
-var extras = []float64{0, 0.25, 0.5, 0.75, 1, 2, 4, 8}
+var extras = []float64{0, 0.25, 0.5, 0.625, 0.75, 1, 2, 4, 8}
 
 const (
 	linkQueue units.Bytes = units.MB // ahead of each shaper: none drops

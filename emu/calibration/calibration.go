@@ -150,16 +150,19 @@ type Window struct {
 // Empty tells that no bucket holds both.
 func (w Window) Empty() bool { return w.Most == 0 }
 
-// Pick is the bucket to use: the geometric middle, which has the same factor to
-// either end.
+// Pick is the bucket to use: three quarters of the way up, in the logarithm. The
+// upper end is sharp, since no bucket gives more than its bytes; the lower one
+// moves with how late timers are at the moment.
 func (w Window) Pick() units.Bytes {
-	return units.Bytes(math.Round(math.Sqrt(float64(w.Least) * float64(w.Most))))
+	return units.Bytes(math.Round(math.Pow(float64(w.Least), 0.25) * math.Pow(float64(w.Most), 0.75)))
 }
 
 // Window is the window of the link for short flows of the given size: of the
 // buckets measured, the widest run that holds both. The upper end lies between
 // two that were measured where the one above gives short flows too much: there
-// the credit grows with the bucket.
+// the credit grows with the bucket. It is no bucket larger than the credit that is
+// allowed: a full one gives all its bytes wherever timers are in time, and late
+// timers, which hide that, come and go.
 func (l Link) Window(short units.Bytes) Window {
 	allowed := FlowTolerance * float64(Wire(short, l.MTU))
 	var best, now Window
@@ -177,10 +180,18 @@ func (l Link) Window(short units.Bytes) Window {
 			now.Most = below.Size + units.Bytes(part*float64(b.Size-below.Size))
 			fallthrough
 		default:
-			best, now = wider(best, now), Window{}
+			best, now = wider(best, now.below(units.Bytes(allowed))), Window{}
 		}
 	}
-	return wider(best, now)
+	return wider(best, now.below(units.Bytes(allowed)))
+}
+
+// below is the part of the window up to most.
+func (w Window) below(most units.Bytes) Window {
+	if w.Least > most {
+		return Window{}
+	}
+	return Window{w.Least, min(w.Most, most)}
 }
 
 func wider(a, b Window) Window {

@@ -50,6 +50,8 @@ func TestWindow(t *testing.T) {
 		{"those that hold the rate are too large", made(1, 1500, [3]float64{2000, -0.02, 1000}, [3]float64{4000, 0, 3000}), 50 * units.KB, Window{}},
 		{"flows slower than the link", made(1, 1500, [3]float64{2000, 0, -3000}), 50 * units.KB, Window{}},
 		{"an outlier parts the window", made(1, 1500, [3]float64{1600, 0, 1000}, [3]float64{1700, -0.03, 1000}, [3]float64{1800, 0, 1000}, [3]float64{2300, 0, 1000}), 50 * units.KB, Window{1800, 2300}},
+		{"late timers hide what a bucket gives", made(1, 1500, [3]float64{2300, 0, 1500}, [3]float64{2600, 0, 2000}, [3]float64{3000, 0, 2500}), 50 * units.KB, Window{2300, 2615}},
+		{"they hide it in all", made(1, 1500, [3]float64{2300, -0.02, 1500}, [3]float64{2700, 0, 2000}), 50 * units.KB, Window{}},
 		{"nothing measured", Link{MTU: 1500}, 50 * units.KB, Window{}},
 	}
 	for _, tt := range tests {
@@ -57,8 +59,8 @@ func TestWindow(t *testing.T) {
 			t.Errorf("%s: Window(%v) = %v, want %v", tt.name, tt.short, got, tt.want)
 		}
 	}
-	if got := (Window{1000, 4000}).Pick(); got != 2000 {
-		t.Errorf("Pick() = %d, want the geometric middle, 2000", got)
+	if got := (Window{1000, 16000}).Pick(); got != 8000 {
+		t.Errorf("Pick() = %d, want three quarters of the way up, 8000", got)
 	}
 }
 
