@@ -24,7 +24,8 @@ const (
 	// Sizes shows FlowState.Size and Remaining, and of a coflow and its links
 	// Size, Largest, Remaining and Bound. Without it they are 0.
 	Sizes Knowledge = 1 << iota
-	// LinkLoad shows the estimates of HostState: Rx, Tx and View.Placements.
+	// LinkLoad shows the estimates of HostState and RackState, Rx and Tx, and
+	// View.Placements.
 	LinkLoad
 	// DiskUse shows HostState.Used and Writing.
 	DiskUse
@@ -40,6 +41,8 @@ const (
 	// MostSent shows CoflowState.MostSent. Without it, that may be 0: a caller is
 	// spared to look for the longest of a coflow's flows.
 	MostSent
+	// TrueLoad shows View.Load, which no real master knows: it is for bounds.
+	TrueLoad
 )
 
 // NoLimit is the ceiling of a flow that only the network limits.
@@ -58,6 +61,12 @@ type View struct {
 	DiskRate units.Rate
 	Coflows  []CoflowState // arrived and unfinished, in order of arrival, ties by ID
 	Hosts    []HostState   // by HostID
+	Racks    []RackState   // by RackID
+	// Zone is the power or network zone of each rack, by RackID; nil where they all
+	// share one.
+	Zone []int
+	// Load is what each link carried just now, by LinkID. Needs TrueLoad.
+	Load []units.Rate
 	// Placements are the blocks placed since the oldest LastReport of any host,
 	// in the order they were placed.
 	Placements []Placement
@@ -137,6 +146,15 @@ type HostState struct {
 	Lost    bool        // it is down, as far as the master knows: nothing may be placed on it
 }
 
+// RackState is what the counters of a leaf's ports toward the spines told, at the
+// same moments as the heartbeats of its hosts: unlike the sum over the hosts it has
+// nothing of the traffic inside the rack.
+type RackState struct {
+	// Rx and Tx are exponentially weighted averages of the traffic toward and away
+	// from the rack. Need LinkLoad.
+	Rx, Tx units.Rate
+}
+
 // Placement is a decision the estimates do not reflect yet.
 type Placement struct {
 	At     time.Duration
@@ -153,4 +171,23 @@ type Placer interface {
 	// the write pipeline. rng is the block's own source of luck, the same under every
 	// policy. An error says why the block cannot be placed.
 	Place(v *View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error)
+}
+
+// Request is a block that waits to be placed.
+type Request struct {
+	Block workloads.Block
+	At    time.Duration // when it was asked for
+	Left  int           // blocks that its writer has still to place, this one included
+}
+
+// Batcher is a Placer that lets requests wait and chooses the order in which they
+// are placed.
+type Batcher interface {
+	Placer
+	// Every is q: requests are placed at multiples of it. 0 places each at once, and
+	// Order is not asked.
+	Every() time.Duration
+	// Order returns indices of waiting in the order in which they are placed, each
+	// once. waiting is in order of At, ties by block.
+	Order(waiting []Request) []int
 }

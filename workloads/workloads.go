@@ -12,9 +12,11 @@ import (
 	"testbed/topo/units"
 )
 
-// CoflowID, FlowID, WriterID and BlockID identify within one workload. FlowIDs
-// are unique over all coflows, BlockIDs over all writers.
+// CoflowID, FlowID, WriterID, BlockID and JobID identify within one workload.
+// FlowIDs are unique over all coflows, BlockIDs over all writers. JobIDs begin at 1:
+// 0 stands for no job.
 type (
+	JobID    int
 	CoflowID int
 	FlowID   int
 	WriterID int
@@ -35,6 +37,7 @@ type Coflow struct {
 	ID      CoflowID
 	Arrival time.Duration // since the start of the run
 	Flows   []Flow        // at least one
+	Job     JobID         `json:",omitempty"` // whose shuffle it is
 }
 
 // Size is the sum over the flows.
@@ -62,8 +65,20 @@ type Block struct {
 type Writer struct {
 	ID     WriterID
 	Client topo.HostID
-	Start  time.Duration // since the start of the run
-	Blocks []Block       // at least one
+	// Start is since the start of the run; of a job with a coflow, since the coflow
+	// has ended.
+	Start  time.Duration
+	Blocks []Block // at least one
+	Job    JobID   `json:",omitempty"`
+}
+
+// Job is a coflow whose reducers then write what they made of it, or, without a
+// coflow, writers only. It is over when its last block is durable; its time counts
+// from its arrival.
+type Job struct {
+	ID      JobID
+	Arrival time.Duration // of its coflow or, without one, of its writers
+	Bin     int           // of the workload's bins, from 1; 0 for none
 }
 
 // Workload is everything asked of the cluster in one run. Coflows are in order
@@ -71,4 +86,5 @@ type Writer struct {
 type Workload struct {
 	Coflows []Coflow
 	Writers []Writer
+	Jobs    []Job // by ID
 }

@@ -425,7 +425,7 @@ func TestViewFollowsFromFlows(t *testing.T) {
 					next++
 				}
 				coflows[c.ID] = slices.Clone(c.Flows)
-				evs = append(evs, CoflowArrived{c})
+				evs = append(evs, CoflowArrived{Coflow: c})
 			}
 			for id := range next {
 				at := e.coflows.byFlow[id]

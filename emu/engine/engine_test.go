@@ -85,7 +85,7 @@ func step(t *testing.T, e *Engine, now time.Duration, evs ...Event) []Command {
 }
 
 func coflowOf(id workloads.CoflowID, flows ...workloads.Flow) CoflowArrived {
-	return CoflowArrived{workloads.Coflow{ID: id, Flows: flows}}
+	return CoflowArrived{Coflow: workloads.Coflow{ID: id, Flows: flows}}
 }
 
 func TestCoflowLife(t *testing.T) {

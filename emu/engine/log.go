@@ -136,6 +136,10 @@ func untag(raw json.RawMessage) (Event, error) {
 			return decode[BlockDurable](body)
 		case "Heartbeat":
 			return decode[Heartbeat](body)
+		case "RackReport":
+			return decode[RackReport](body)
+		case "LinkLoads":
+			return decode[LinkLoads](body)
 		case "LinkChanged":
 			return decode[LinkChanged](body)
 		case "PathChanged":

@@ -11,8 +11,12 @@ import (
 // Event is something that happened to the cluster. The set is closed.
 type Event interface{ event() }
 
-// CoflowArrived registers a coflow.
-type CoflowArrived struct{ Coflow workloads.Coflow }
+// CoflowArrived registers a coflow. Writers of its job start when it has ended, and
+// after their Start.
+type CoflowArrived struct {
+	Coflow workloads.Coflow
+	Then   []workloads.Writer `json:",omitempty"`
+}
 
 // WriterArrived starts a writer: its first block is requested at once.
 type WriterArrived struct{ Writer workloads.Writer }
@@ -37,6 +41,17 @@ type Heartbeat struct {
 	Host   topo.HostID
 	Rx, Tx units.Bytes // toward and away from the host, on its link
 }
+
+// RackReport is what the ports of a leaf toward the spines have counted since the
+// start of the run.
+type RackReport struct {
+	Rack   topo.RackID
+	Rx, Tx units.Bytes // toward and away from the rack
+}
+
+// LinkLoads tells what each link carries at the moment, by LinkID. Backends send it
+// where a policy needs it.
+type LinkLoads struct{ Rates []units.Rate }
 
 // LinkChanged tells that a link carries another payload rate from now on, 0 when
 // it is down. Backends send it at once, as a management plane would.
@@ -79,6 +94,8 @@ type BlockFailed struct {
 	Why   string
 }
 
+func (RackReport) event()         {}
+func (LinkLoads) event()          {}
 func (LinkChanged) event()        {}
 func (PathChanged) event()        {}
 func (HostLost) event()           {}

@@ -20,7 +20,7 @@ type Arrival struct {
 func Arrivals(w workloads.Workload) []Arrival {
 	out := make([]Arrival, 0, len(w.Coflows)+len(w.Writers))
 	for _, c := range w.Coflows {
-		out = append(out, Arrival{c.Arrival, CoflowArrived{c}})
+		out = append(out, Arrival{c.Arrival, CoflowArrived{Coflow: c}})
 	}
 	for _, wr := range w.Writers {
 		out = append(out, Arrival{wr.Start, WriterArrived{wr}})
