@@ -67,9 +67,18 @@ func (a Saath) Schedule(v *policies.View, s *policies.Schedule) {
 			sent = product(int64(c.MostSent), int64(c.Width), 1)
 		}
 		q := from(ends, sent)
-		a.watch(s, c, ends, q)
+		leaves, moves := a.leaves(c, ends, q), int64(0)
 		if a.Dynamics && c.Finished > 0 && c.Left > 0 {
 			q = min(q, from(ends, estimate(c)))
+			moves = movesUp(c, ends, q)
+		}
+		switch {
+		case a.PerFlow:
+			s.Watch, s.WatchMost = append(s.Watch, moves), append(s.WatchMost, leaves)
+		case leaves == 0 || moves > 0 && moves < leaves:
+			s.Watch = append(s.Watch, moves)
+		default:
+			s.Watch = append(s.Watch, leaves)
 		}
 		queue[i] = q
 		in[q]++
@@ -116,22 +125,29 @@ func (a Saath) Schedule(v *policies.View, s *policies.Schedule) {
 	}
 }
 
-// watch tells at what progress a coflow leaves queue q, by which it is ranked now.
-func (a Saath) watch(s *policies.Schedule, c *policies.CoflowState, ends []int64, q int) {
+// leaves is what a coflow, or with PerFlow its longest flow, passes when it leaves
+// queue q by what it has sent, 0 if it never does.
+func (a Saath) leaves(c *policies.CoflowState, ends []int64, q int) int64 {
 	end := int64(0)
 	if q < len(ends) {
 		end = ends[q]
 	}
-	if !a.PerFlow {
-		s.Watch = append(s.Watch, passes(end))
-		return
+	if a.PerFlow && end > 0 {
+		// One flow moves the coflow on when it has sent the quotient, rounded up.
+		end = (end-1)/int64(max(c.Width, 1)) + 1
 	}
-	// One flow moves the coflow on when it has sent the quotient, rounded up.
-	n := int64(max(c.Width, 1))
-	if end > 0 {
-		end = (end-1)/n + 1
+	return passes(end)
+}
+
+// movesUp is what a coflow passes when it leaves queue q for a higher one because so
+// little is left of it, or a byte before, 0 if there is none. The more it sends the less
+// is left by the estimate, while no other flow ends.
+func movesUp(c *policies.CoflowState, ends []int64, q int) int64 {
+	if q == 0 {
+		return 0
 	}
-	s.WatchMost = append(s.WatchMost, passes(end))
+	whole := product(int64(c.Median), int64(c.Width), 1)
+	return max(whole-product(ends[q-1], int64(c.Left), int64(c.Width))-1, 1)
 }
 
 // passes is what bytes pass when they reach the end, 0 for no end. The first byte
