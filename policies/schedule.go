@@ -54,7 +54,7 @@ type Schedule struct {
 	Watch []int64 // bytes
 	// WatchMost is Watch for CoflowState.MostSent, which Needs must name. Where just one
 	// of the two is empty, it watches nothing. A caller may leave WatchMost unheeded; where
-	// it is not empty, such a one asks at every multiple.
+	// it is given, such a one asks at every multiple.
 	WatchMost []int64 // bytes
 	// Pilots are flows that become pilots of their coflow, before the steps are
 	// carried out.

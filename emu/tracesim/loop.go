@@ -274,11 +274,14 @@ func (s *sim) crossing() time.Duration {
 
 // look finds out what the longest flow has sent.
 func (c *coflow) look(now clock.Moment) {
-	left := c.demand.Left
+	left, most := c.demand.Left, c.most
+	bits := c.bits[:len(left)]
 	for _, p := range c.demand.Moving() {
-		c.most = max(c.most, c.bits[p]-left[p])
+		if sent := bits[p] - left[p]; sent > most {
+			most = sent
+		}
 	}
-	c.limit, c.limited = c.most, now
+	c.most, c.limit, c.limited = most, most, now
 }
 
 // atMost is what no flow has sent more than.
@@ -363,10 +366,13 @@ func (s *sim) measure(c *coflow) {
 	total, fastest := c.demand.Follows(), 0.0
 	left, rate := 1.0, 0.0 // of the flow that ends first
 	ls, rs := c.demand.Left, c.demand.Rates()
+	rs = rs[:len(ls)]
 	for _, p := range c.demand.Moving() {
 		l, r := ls[p], rs[p]
 		total += r
-		fastest = max(fastest, r)
+		if r > fastest {
+			fastest = r
+		}
 		if l*rate < left*r {
 			left, rate = l, r
 		}

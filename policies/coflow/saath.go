@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"testbed/policies"
+	"testbed/topo/units"
 )
 
 // Saath (Jajoo, Gandhi, Hu and Koh, CoNEXT 2017) knows no sizes. Its queues are
@@ -183,11 +184,15 @@ func through(v *policies.View, c *policies.CoflowState, ends []int64, q int) flo
 		span = float64(ends[n-1])
 	}
 	span /= float64(max(c.Width, 1))
-	longest := 0.0
-	for _, l := range atPorts(c, portCount(v)) {
-		if rate := v.Capacity[l.Link]; rate > 0 {
-			longest = max(longest, float64(8e9*span)*float64(l.Flows)/float64(rate))
+	longest, flows, like := 0.0, 0, units.Rate(0)
+	ports := atPorts(c, portCount(v))
+	for i := range ports {
+		l := &ports[i]
+		rate := v.Capacity[l.Link]
+		if rate <= 0 || rate == like && l.Flows <= flows {
+			continue // ports of one capacity are the common case
 		}
+		longest, flows, like = max(longest, float64(8e9*span)*float64(l.Flows)/float64(rate)), l.Flows, rate
 	}
 	if longest == 0 {
 		return math.Inf(1) // nothing it has to do with moves
