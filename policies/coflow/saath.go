@@ -73,12 +73,10 @@ func (a Saath) Schedule(v *policies.View, s *policies.Schedule) {
 			q = min(q, from(ends, estimate(c)))
 			moves = movesUp(c, ends, q)
 		}
-		switch {
-		case a.PerFlow:
+		if a.PerFlow {
 			s.Watch, s.WatchMost = append(s.Watch, moves), append(s.WatchMost, leaves)
-		case leaves == 0 || moves > 0 && moves < leaves:
-			s.Watch = append(s.Watch, moves)
-		default:
+		} else {
+			// That it moves up is not watched: it does at the next decision.
 			s.Watch = append(s.Watch, leaves)
 		}
 		queue[i] = q
