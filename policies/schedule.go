@@ -48,13 +48,13 @@ type Schedule struct {
 	// shown again as CoflowState.Queue. Left empty, nothing changes.
 	Queues []int
 	// Watch, parallel to View.Coflows, is what CoflowState.Sent must pass for a
-	// decision to be needed because of it, 0 for never. Where it is not empty, and
-	// When.Every is set, multiples of Every are left out at which nothing has
+	// decision to be needed because of it, 0 for never. Where it is not empty, or
+	// WatchMost is not, and When.Every is set, multiples of Every are left out at which nothing has
 	// happened that When names and no coflow has passed its Watch or WatchMost.
 	Watch []int64 // bytes
-	// WatchMost is Watch for CoflowState.MostSent. Where just one of the two is empty,
-	// it watches nothing. A caller may leave WatchMost unheeded, and then asks as if
-	// there were none.
+	// WatchMost is Watch for CoflowState.MostSent, which Needs must name. Where just one
+	// of the two is empty, it watches nothing. A caller may leave WatchMost unheeded; where
+	// it is given, such a one asks at every multiple.
 	WatchMost []int64 // bytes
 	// Pilots are flows that become pilots of their coflow, before the steps are
 	// carried out.

@@ -322,9 +322,9 @@ func (e *Engine) accept(v *policies.View, s *policies.Schedule) error {
 			x.watch = s.Watch[i]
 		}
 	}
-	e.control.watching = len(s.Watch) > 0
+	e.control.watching = len(s.Watch) > 0 && len(s.WatchMost) == 0 // the longest flow is not watched here
 	watches := func(bytes int64) bool { return bytes > 0 }
-	if e.control.when.Every > 0 && (len(s.Watch) == 0 || slices.ContainsFunc(s.Watch, watches)) {
+	if e.control.when.Every > 0 && (!e.control.watching || slices.ContainsFunc(s.Watch, watches)) {
 		e.control.reports = true
 	}
 	if s.Memory != nil {

@@ -108,6 +108,11 @@ func TestWhen(t *testing.T) {
 		// Three flows at 1 byte a ms pass 60 bytes after 20 ms at the earliest: at 28 from 8.
 		{"watched", every, policies.Flows, watch(60), []happens{
 			{1, []Event{arrive}, 8}, {8, nil, 32}, {32, []Event{moved(20, 20, 20)}, 40}, {40, []Event{moved(20, 20, 21)}, 48}}, []int{8, 40}},
+		// What the longest flow has sent is not watched here: it is asked at every multiple.
+		{"longest flow watched", every, policies.Flows, func(v *policies.View, s *policies.Schedule) {
+			watch(60)(v, s)
+			s.WatchMost = make([]int64, len(v.Coflows))
+		}, []happens{{1, []Event{arrive}, 8}, {8, nil, 16}, {16, nil, 24}}, []int{8, 16}},
 		// Past what is watched, it is asked at every multiple, and not between them.
 		{"passed", every, policies.Flows, watch(60), []happens{
 			{1, []Event{arrive}, 8}, {8, nil, 32}, {30, []Event{moved(30, 30, 30), TransferFinished{0}}, 32}, {32, nil, 40}, {39, []Event{Heartbeat{Host: 1}}, 40}, {40, nil, 48}}, []int{8, 32, 40}},

@@ -49,7 +49,7 @@ func BenchmarkTrace(b *testing.B) {
 	}
 }
 
-func benchmarkTrace(b *testing.B) (*topo.Fabric, []workloads.Coflow) {
+func benchmarkTrace(b testing.TB) (*topo.Fabric, []workloads.Coflow) {
 	b.Helper()
 	trace := &workloads.Trace{Name: "made up", Ports: 150}
 	if _, ok := oracletest.Find(b, oracletest.Facebook); ok {

@@ -22,8 +22,8 @@ type Coordinator struct {
 	// Updates is the sum over the intervals of the agents that report in them. An agent
 	// reports in an interval if one of its flows ends in it. Where the scheduler goes by
 	// what coflows have sent, an agent also reports if it has an unfinished flow: that
-	// is, from the first decision on in which When.Every is set and Schedule.Watch is
-	// empty, or above 0 for some coflow.
+	// is, from the first decision on in which When.Every is set and Schedule.Watch and
+	// WatchMost are empty, or above 0 for some coflow.
 	Updates int64 `json:"updates"`
 	// Silent is in how many intervals no agent reports.
 	Silent int64 `json:"silent"`
@@ -140,7 +140,7 @@ func (k *counter) regularly(h topo.HostID, to int64) {
 // decided counts a decision.
 func (k *counter) decided(s *sim) {
 	at := k.interval(s.now)
-	regular := k.regular || s.cfg.Scheduler.When().Every > 0 && (!s.watching || slices.ContainsFunc(s.active, func(c *coflow) bool { return c.watch > 0 }))
+	regular := k.regular || s.cfg.Scheduler.When().Every > 0 && (!s.watching || slices.ContainsFunc(s.active, func(c *coflow) bool { return c.watch > 0 || c.longest > 0 }))
 	if regular != k.regular {
 		for h := range k.from {
 			k.from[h] = at

@@ -36,11 +36,17 @@ func (s *sim) decide() error {
 	if s.schedule.Memory != nil {
 		s.view.Memory = append(s.view.Memory[:0], s.schedule.Memory...)
 	}
-	s.watching = s.when.Every > 0 && len(s.schedule.Watch) > 0
+	watch, most := s.schedule.Watch, s.schedule.WatchMost
+	heeds := len(most) == 0 || s.needs&policies.MostSent != 0 && s.cfg.Scheduler.When().Every > 0
+	s.watching = s.when.Every > 0 && len(watch)+len(most) > 0 && heeds
+	s.stepping = s.watching && len(most) > 0
 	for i, c := range s.active {
-		c.watch, c.shown = 0, true
-		if s.watching {
-			c.watch = units.Bytes(s.schedule.Watch[i])
+		c.watch, c.longest, c.shown = 0, 0, true
+		if s.watching && len(watch) > 0 {
+			c.watch = units.Bytes(watch[i])
+		}
+		if s.watching && len(most) > 0 {
+			c.longest = units.Bytes(most[i])
 		}
 	}
 	for _, p := range s.pilots {
@@ -79,11 +85,8 @@ func (s *sim) show() {
 				st.Remaining = st.Size - st.Sent
 			}
 			if longest {
-				left := c.demand.Left
-				for _, p := range c.demand.Moving() {
-					c.most = max(c.most, c.bits[p]-left[p])
-				}
-				st.MostSent = units.Bytes(c.most/8 + nearlyWhole)
+				c.look(s.now)
+				st.MostSent = c.mostBytes()
 			}
 			st.Links = c.demand.Links(sizes)
 		}
@@ -127,14 +130,16 @@ func (s *sim) checkSchedule() error {
 	for _, n := range []struct {
 		name string
 		n    int
-	}{{"queues", len(sch.Queues)}, {"watches", len(sch.Watch)}} {
+	}{{"queues", len(sch.Queues)}, {"watches", len(sch.Watch)}, {"watches of longest flows", len(sch.WatchMost)}} {
 		if n.n != 0 && n.n != len(s.active) {
 			return fmt.Errorf("%d %s for %d coflows: want one for each or none", n.n, n.name, len(s.active))
 		}
 	}
-	for i, w := range sch.Watch {
-		if w < 0 {
-			return fmt.Errorf("watch of coflow %d: %d bytes: want 0 or more", s.active[i].state.ID, w)
+	for _, watch := range [][]int64{sch.Watch, sch.WatchMost} {
+		for i, w := range watch {
+			if w < 0 {
+				return fmt.Errorf("watch of coflow %d: %d bytes: want 0 or more", s.active[i].state.ID, w)
+			}
 		}
 	}
 	s.pilots = s.pilots[:0]

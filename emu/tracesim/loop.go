@@ -48,12 +48,14 @@ type sim struct {
 	// What the decision in force says.
 	pending  bool          // something that When names has happened since
 	wake     time.Duration // 0 for none
-	watching bool          // Watch was given
+	watching bool          // it told what to watch
+	stepping bool          // of longest flows too: every multiple is gone through
 	free     bool          // some flows have no ceiling: their rates change whenever a flow ends
 	shared   bool          // rates are those of classes, not of demands
 	joint    bool          // what MADD gives is kept for all flows of a coflow at once
 
 	decided time.Duration // when the last decision was
+	idled   time.Duration // the last multiple that was gone through without one, if stepping
 	moved   clock.Moment  // when something was last seen moving, or arrived
 
 	counter *counter // nil where nothing is counted
@@ -82,9 +84,10 @@ type coflow struct {
 	shown   bool         // the scheduler has seen it
 	news    bool         // something of what the scheduler sees has changed
 	sent    float64      // bits, of all flows
-	most    float64      // bits, of one flow
+	most    float64      // bits, of one flow, when look was called last or a flow has ended since
 	ended   clock.Moment // the last end of a flow
 	watch   units.Bytes  // 0 for never
+	longest units.Bytes  // watch for most
 
 	joined bool // its flows are in classes
 	gone   bool // it has ended
@@ -100,13 +103,17 @@ type coflow struct {
 	soonest float64 // ns from base to the first end of a flow
 	last    float64 // ns from base to the end of the last flow; NaN if not computed
 	pilots  float64 // ns from base to the end of the last pilot; NaN if not computed
+	fastest float64 // bit/s, of one flow
+
+	limit   float64      // bits, that most was not above at
+	limited clock.Moment // base, or later
 }
 
 func newSim(cfg Config, coflows []workloads.Coflow, report func(Progress)) *sim {
 	s := &sim{
 		cfg: cfg, coflows: coflows, report: report,
 		needs: cfg.Scheduler.Needs(), when: cfg.Scheduler.When(),
-		paths: map[path][]topo.LinkID{}, decided: -1,
+		paths: map[path][]topo.LinkID{}, decided: -1, idled: -1,
 	}
 	for _, c := range cfg.Capacity {
 		s.capacity = append(s.capacity, float64(c))
@@ -133,8 +140,8 @@ func newSim(cfg Config, coflows []workloads.Coflow, report func(Progress)) *sim 
 	return s
 }
 
-// always tells whether the scheduler is asked at every multiple of its interval.
-func (s *sim) always() bool { return s.cfg.Scheduler.When().Every > 0 && !s.watching }
+// always tells whether every multiple of the scheduler's interval is gone through.
+func (s *sim) always() bool { return s.cfg.Scheduler.When().Every > 0 && (!s.watching || s.stepping) }
 
 func (s *sim) run(ctx context.Context) error {
 	for len(s.arrivals) > 0 || len(s.active) > 0 {
@@ -189,12 +196,12 @@ func (s *sim) next() (clock.Moment, error) {
 		if s.pending || s.always() {
 			// What is acted upon at once has been: this is for a later multiple.
 			due := s.now.Up(s.when.Every, together/2)
-			if due <= s.decided {
-				due = s.decided + s.when.Every
+			if last := max(s.decided, s.idled); due <= last {
+				due = last + s.when.Every
 			}
 			whole = min(whole, due)
 		}
-		if s.watching {
+		if s.watching && !s.always() {
 			whole = min(whole, s.crossing())
 		}
 		ns := s.ending()
@@ -265,6 +272,26 @@ func (s *sim) crossing() time.Duration {
 	return first
 }
 
+// look finds out what the longest flow has sent.
+func (c *coflow) look(now clock.Moment) {
+	left, most := c.demand.Left, c.most
+	bits := c.bits[:len(left)]
+	for _, p := range c.demand.Moving() {
+		if sent := bits[p] - left[p]; sent > most {
+			most = sent
+		}
+	}
+	c.most, c.limit, c.limited = most, most, now
+}
+
+// atMost is what no flow has sent more than.
+func (c *coflow) atMost(now clock.Moment) float64 {
+	return (c.limit + c.fastest*now.Since(c.limited)/1e9) * (1 + imprecision)
+}
+
+// mostBytes is what the scheduler is told of the longest flow.
+func (c *coflow) mostBytes() units.Bytes { return units.Bytes(c.most/8 + nearlyWhole) }
+
 // ending is how many ns from now the first end of a flow is that matters: to the
 // scheduler, to the rates of others, or because its coflow ends with it.
 func (s *sim) ending() float64 {
@@ -334,18 +361,23 @@ func longest(d *rates.Demand, moving []int32) float64 {
 
 // measure brings what is derived from a coflow's rates up to date.
 func (s *sim) measure(c *coflow) {
+	c.limit, c.limited = c.atMost(s.now), s.now
 	c.base, c.last, c.pilots = s.now, math.NaN(), math.NaN()
-	total := c.demand.Follows()
+	total, fastest := c.demand.Follows(), 0.0
 	left, rate := 1.0, 0.0 // of the flow that ends first
 	ls, rs := c.demand.Left, c.demand.Rates()
+	rs = rs[:len(ls)]
 	for _, p := range c.demand.Moving() {
 		l, r := ls[p], rs[p]
 		total += r
+		if r > fastest {
+			fastest = r
+		}
 		if l*rate < left*r {
 			left, rate = l, r
 		}
 	}
-	c.rate = total
+	c.rate, c.fastest = total, fastest
 	c.soonest = far
 	if rate > 0 {
 		c.soonest = left * c.demand.Scale() / rate * 1e9
@@ -556,7 +588,7 @@ func (s *sim) arrive() error {
 
 func (s *sim) register(at int) (*coflow, error) {
 	in := s.coflows[at]
-	c := &coflow{at: at, flows: in.Flows, base: s.now, ended: s.now, soonest: far, last: far, pilots: far, news: true}
+	c := &coflow{at: at, flows: in.Flows, base: s.now, ended: s.now, soonest: far, last: far, pilots: far, limited: s.now, news: true}
 	byID := func(a, b workloads.Flow) int { return cmp.Compare(a.ID, b.ID) }
 	if !slices.IsSortedFunc(c.flows, byID) {
 		c.flows = slices.Clone(c.flows)
@@ -620,7 +652,7 @@ func (s *sim) due() bool {
 	if e := s.when.Every; e > 0 && (s.now.Frac != 0 || s.now.Whole%e != 0 || s.now.Whole == s.decided) {
 		return false
 	}
-	if s.pending || s.always() || s.wake > 0 && at.Whole >= s.wake {
+	if s.pending || s.always() && !s.stepping || s.wake > 0 && at.Whole >= s.wake {
 		return true
 	}
 	if s.watching {
@@ -628,9 +660,30 @@ func (s *sim) due() bool {
 			if c.watch > 0 && s.bytesBy(c) > c.watch {
 				return true
 			}
+			if c.longest > 0 && c.atMost(s.now)/8+2*nearlyWhole > float64(c.longest) {
+				if c.look(s.now); c.mostBytes() > c.longest {
+					return true
+				}
+			}
 		}
 	}
+	if s.stepping {
+		s.idle()
+	}
 	return false
+}
+
+// idle goes through a multiple without a decision. One would change no rate, and so
+// nothing but base: that is left as it is until a flow is about to end, so that ends
+// are those of a run with all decisions, to the bit.
+func (s *sim) idle() {
+	s.idled = s.now.Whole
+	for _, c := range s.active {
+		const rounding = 1e-6 // of what base is too old for
+		if c.rate > 0 && c.soonest*(1-rounding)-s.now.Since(c.base) <= 2*float64(s.when.Every) {
+			s.measure(c)
+		}
+	}
 }
 
 // bytesBy is what the scheduler is told has been received of a coflow: whole bytes,

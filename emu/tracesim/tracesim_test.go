@@ -376,6 +376,8 @@ func TestMistakes(t *testing.T) {
 		{"too long", with(func(c *tracesim.Config) { c.MaxTime = time.Millisecond }), cs, "later than the most a run may take, 1ms"},
 		{"queues", says(func(v *policies.View, s *policies.Schedule) { s.Queues = append(s.Queues, 1) }), cs, "1 queues for 2 coflows"},
 		{"watches", says(func(v *policies.View, s *policies.Schedule) { s.Watch = append(s.Watch, 1, -1) }), cs, "watch of coflow 2: -1 bytes"},
+		{"watches of flows", says(func(v *policies.View, s *policies.Schedule) { s.WatchMost = append(s.WatchMost, 1) }), cs, "1 watches of longest flows for 2 coflows"},
+		{"negative watch of a flow", says(func(v *policies.View, s *policies.Schedule) { s.WatchMost = append(s.WatchMost, 1, -1) }), cs, "watch of coflow 2: -1 bytes"},
 		{"pilots", says(func(v *policies.View, s *policies.Schedule) { s.Pilots = append(s.Pilots, 9) }), cs, "pilot 9: no such flow"},
 		{"steps", says(func(v *policies.View, s *policies.Schedule) {
 			s.Steps = append(s.Steps, policies.Step{Coflows: []int{5}})

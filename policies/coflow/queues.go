@@ -155,6 +155,14 @@ func crowds(v *policies.View, s *policies.Schedule) []int {
 // unfinished flow at one of the ports where it has one. Negative groups have no
 // members.
 func contentions(v *policies.View, s *policies.Schedule, group []int) []int {
+	if len(group) <= 64 {
+		return fewContentions(v, s, group)
+	}
+	return manyContentions(v, s, group)
+}
+
+// manyContentions is contentions of any number of coflows.
+func manyContentions(v *policies.View, s *policies.Schedule, group []int) []int {
 	n, words := portCount(v), (len(group)+63)/64
 	at := s.Words(n * words)
 	for i, g := range group {
@@ -183,6 +191,39 @@ func contentions(v *policies.View, s *policies.Schedule, group []int) []int {
 				}
 			}
 		}
+	}
+	return out
+}
+
+// fewContentions is contentions of at most 64 coflows.
+func fewContentions(v *policies.View, s *policies.Schedule, group []int) []int {
+	n := portCount(v)
+	at, out := s.Words(n), s.Ints(len(group))
+	for i, g := range group {
+		if g < 0 {
+			continue
+		}
+		ports := atPorts(&v.Coflows[i], n)
+		for j := range ports {
+			at[ports[j].Link] |= 1 << i
+		}
+	}
+	for i, g := range group {
+		if g < 0 {
+			continue
+		}
+		others := uint64(0) // of the group
+		for j, o := range group {
+			if o == g && j != i {
+				others |= 1 << j
+			}
+		}
+		met := uint64(0)
+		ports := atPorts(&v.Coflows[i], n)
+		for j := 0; j < len(ports) && met&others != others; j++ {
+			met |= at[ports[j].Link]
+		}
+		out[i] = bits.OnesCount64(met & others)
 	}
 	return out
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"testbed/policies"
+	"testbed/topo/units"
 )
 
 // Saath (Jajoo, Gandhi, Hu and Koh, CoNEXT 2017) knows no sizes. Its queues are
@@ -67,9 +68,16 @@ func (a Saath) Schedule(v *policies.View, s *policies.Schedule) {
 			sent = product(int64(c.MostSent), int64(c.Width), 1)
 		}
 		q := from(ends, sent)
-		a.watch(s, c, ends, q)
+		leaves, moves := a.leaves(c, ends, q), int64(0)
 		if a.Dynamics && c.Finished > 0 && c.Left > 0 {
 			q = min(q, from(ends, estimate(c)))
+			moves = movesUp(c, ends, q)
+		}
+		if a.PerFlow {
+			s.Watch, s.WatchMost = append(s.Watch, moves), append(s.WatchMost, leaves)
+		} else {
+			// That it moves up is not watched: it does at the next decision.
+			s.Watch = append(s.Watch, leaves)
 		}
 		queue[i] = q
 		in[q]++
@@ -116,22 +124,29 @@ func (a Saath) Schedule(v *policies.View, s *policies.Schedule) {
 	}
 }
 
-// watch tells at what progress a coflow leaves queue q, by which it is ranked now.
-func (a Saath) watch(s *policies.Schedule, c *policies.CoflowState, ends []int64, q int) {
+// leaves is what a coflow, or with PerFlow its longest flow, passes when it leaves
+// queue q by what it has sent, 0 if it never does.
+func (a Saath) leaves(c *policies.CoflowState, ends []int64, q int) int64 {
 	end := int64(0)
 	if q < len(ends) {
 		end = ends[q]
 	}
-	if !a.PerFlow {
-		s.Watch = append(s.Watch, passes(end))
-		return
+	if a.PerFlow && end > 0 {
+		// One flow moves the coflow on when it has sent the quotient, rounded up.
+		end = (end-1)/int64(max(c.Width, 1)) + 1
 	}
-	// One flow moves the coflow on when it has sent the quotient, rounded up.
-	n := int64(max(c.Width, 1))
-	if end > 0 {
-		end = (end-1)/n + 1
+	return passes(end)
+}
+
+// movesUp is what a coflow passes when it leaves queue q for a higher one because so
+// little is left of it, or a byte before, 0 if there is none. The more it sends the less
+// is left by the estimate, while no other flow ends.
+func movesUp(c *policies.CoflowState, ends []int64, q int) int64 {
+	if q == 0 {
+		return 0
 	}
-	s.WatchMost = append(s.WatchMost, passes(end))
+	whole := product(int64(c.Median), int64(c.Width), 1)
+	return max(whole-product(ends[q-1], int64(c.Left), int64(c.Width))-1, 1)
 }
 
 // passes is what bytes pass when they reach the end, 0 for no end. The first byte
@@ -167,11 +182,15 @@ func through(v *policies.View, c *policies.CoflowState, ends []int64, q int) flo
 		span = float64(ends[n-1])
 	}
 	span /= float64(max(c.Width, 1))
-	longest := 0.0
-	for _, l := range atPorts(c, portCount(v)) {
-		if rate := v.Capacity[l.Link]; rate > 0 {
-			longest = max(longest, float64(8e9*span)*float64(l.Flows)/float64(rate))
+	longest, flows, like := 0.0, 0, units.Rate(0)
+	ports := atPorts(c, portCount(v))
+	for i := range ports {
+		l := &ports[i]
+		rate := v.Capacity[l.Link]
+		if rate <= 0 || rate == like && l.Flows <= flows {
+			continue // ports of one capacity are the common case
 		}
+		longest, flows, like = max(longest, float64(8e9*span)*float64(l.Flows)/float64(rate)), l.Flows, rate
 	}
 	if longest == 0 {
 		return math.Inf(1) // nothing it has to do with moves

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"testbed/policies"
 	"testbed/topo/units"
@@ -42,11 +43,9 @@ func TestSaathQueues(t *testing.T) {
 		p.PerFlow = !tt.total
 		var s policies.Schedule
 		p.Schedule(v, &s)
-		var watch, one []int64
+		watch, one := []int64{tt.watch}, []int64{tt.watchesOne}
 		if tt.total {
-			watch = []int64{tt.watch}
-		} else {
-			one = []int64{tt.watchesOne}
+			one = nil
 		}
 		if s.Queues[0]%10 != tt.queue || !slices.Equal(s.Watch, watch) || !slices.Equal(s.WatchMost, one) {
 			t.Errorf("%s: queue %d, watch %d and %d, want %d, %d and %d", tt.name, s.Queues[0]%10, s.Watch, s.WatchMost, tt.queue, watch, one)
@@ -191,4 +190,46 @@ func TestSaathAllOrNone(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", tt.name, d)
 		}
 	}
+}
+
+// What a coflow has sent moves it up, by what that leaves of it, when it has passed its
+// Watch, or is a byte short of it, and not before.
+func TestSaathMovesUp(t *testing.T) {
+	f := eightMillis(t, 16)
+	rapid.Check(t, func(t *rapid.T) {
+		width := rapid.IntRange(2, 12).Draw(t, "width")
+		v := view(f, slices.Repeat([]demandOf{{0, 4, 1}}, width))
+		c := &v.Coflows[0]
+		c.Finished = rapid.IntRange(1, width-1).Draw(t, "finished")
+		c.Left = width - c.Finished
+		c.Median = units.Bytes(rapid.Int64Range(1, 100<<20).Draw(t, "median"))
+		c.MostSent = max(c.Median, units.Bytes(rapid.Int64Range(1, 200<<20).Draw(t, "most")))
+		c.Sent = units.Bytes(rapid.Int64Range(int64(c.MostSent), int64(c.MostSent)*int64(width)).Draw(t, "sent"))
+		p := DefaultSaath()
+		p.Growth = 2
+		ask := func() (queue int, watch int64) {
+			var s policies.Schedule
+			p.Schedule(v, &s)
+			return s.Queues[0] % 10, s.Watch[0]
+		}
+		queue, watch := ask()
+		if watch == 0 {
+			c.Sent = units.Bytes(width) * 400 << 20
+			if q, _ := ask(); q < queue {
+				t.Fatalf("queue %d with nothing to watch, and %d later", queue, q)
+			}
+			return
+		}
+		if watch < int64(c.Sent)-1 {
+			t.Fatalf("%d bytes sent, watch %d", c.Sent, watch)
+		}
+		c.Sent = max(c.Sent, units.Bytes(watch))
+		if q, _ := ask(); q != queue {
+			t.Errorf("queue %d before its watch, %d is passed: want %d", q, watch, queue)
+		}
+		c.Sent = units.Bytes(watch) + 2
+		if q, _ := ask(); q == queue {
+			t.Errorf("queue %d still, past its watch, %d", q, watch)
+		}
+	})
 }

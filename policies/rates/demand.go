@@ -470,7 +470,7 @@ func (d *Demand) Advance(seconds float64) {
 		return
 	}
 	d.changed()
-	lefts, rate := d.Left, d.rate[:len(d.Left)]
+	lefts, rate, sized := d.Left, d.rate[:len(d.Left)], d.sized
 	for _, i := range d.moving {
 		left := lefts[i]
 		sent := float64(rate[i] * seconds)
@@ -478,7 +478,7 @@ func (d *Demand) Advance(seconds float64) {
 			sent = left
 		}
 		lefts[i] = left - sent
-		if d.sized {
+		if sized {
 			d.take(int(i), sent)
 		}
 	}

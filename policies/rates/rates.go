@@ -553,6 +553,13 @@ func (s *Sharer) equal(d *Demand, p parts) {
 	for slot, l := range d.links {
 		s.avail[l] = max(s.avail[l]-float64(d.crossing(slot, p))*rate, 0)
 	}
+	if len(d.moving) == 0 && rate > 0 {
+		d.moving = d.places(p, d.moving)
+		for _, i := range d.moving {
+			d.rate[i] = rate
+		}
+		return
+	}
 	s.list = d.places(p, s.list)
 	to := d.reserve(len(s.list))
 	for _, i := range s.list {
