@@ -122,7 +122,7 @@ func samplings() []Entry {
 				{Name: "per_flow", Type: Bool, Default: saath.PerFlow, Doc: "a coflow leaves a queue when one flow has sent its part of the threshold, not when all together have sent all of it"},
 				either("order", "arrival", "contention", saath.FIFO, "inside a queue, coflows go by how many others there have flows at the same ports, or by arrival"),
 				{Name: "deadline", Type: Float, Default: saath.Deadline, Low: 0, High: 1e6, Doc: "D: after D times the coflows it found in its queue, times the least time it needs there, a coflow goes before all others; 0 is never"},
-				{Name: "dynamics", Type: Bool, Default: saath.Dynamics, Doc: "coflows some of whose flows have ended move up, to the queue of what they have left if the other flows are as long as the median"},
+				{Name: "dynamics", Type: Bool, Default: saath.Dynamics, Doc: "coflows some of whose flows have ended move up, to the queue of what they have left if the other flows are as long as the median, until they have sent more"},
 				{Name: "conserve", Type: Bool, Default: saath.Conserve, Doc: "what would stay idle is for coflows that could not be served whole"},
 			}), check: checkInterval(delta, true),
 			scheduler: func(v values) policies.Scheduler {

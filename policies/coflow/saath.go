@@ -34,8 +34,9 @@ type Saath struct {
 	Deadline float64
 	// Dynamics moves coflows up: when some flows have ended, the others are taken to
 	// be as long as the median of those, and the coflow is in the queue of what that
-	// leaves to be sent, if that is a higher one. The paper goes by the flow that has
-	// most left; here it is their mean, since flows are not seen one by one.
+	// leaves to be sent, if that is a higher one, until it has sent more than that. The
+	// paper goes by the flow that has most left; here it is their mean, since flows are
+	// not seen one by one.
 	Dynamics bool
 	// Conserve gives coflows that were not served as a whole what is left idle, in
 	// the same order.
@@ -69,15 +70,20 @@ func (a Saath) Schedule(v *policies.View, s *policies.Schedule) {
 		}
 		q := from(ends, sent)
 		leaves, moves := a.leaves(c, ends, q), int64(0)
-		if a.Dynamics && c.Finished > 0 && c.Left > 0 {
-			q = min(q, from(ends, estimate(c)))
-			moves = movesUp(c, ends, q)
+		if left, ok := estimate(c); ok && a.Dynamics {
+			by := q
+			q = min(q, from(ends, left))
+			if by > 0 {
+				moves = moved(c, ends, q)
+			}
 		}
-		if a.PerFlow {
+		switch {
+		case a.PerFlow:
 			s.Watch, s.WatchMost = append(s.Watch, moves), append(s.WatchMost, leaves)
-		} else {
-			// That it moves up is not watched: it does at the next decision.
+		case leaves > 0 && (moves == 0 || leaves < moves):
 			s.Watch = append(s.Watch, leaves)
+		default:
+			s.Watch = append(s.Watch, moves)
 		}
 		queue[i] = q
 		in[q]++
@@ -138,15 +144,16 @@ func (a Saath) leaves(c *policies.CoflowState, ends []int64, q int) int64 {
 	return passes(end)
 }
 
-// movesUp is what a coflow passes when it leaves queue q for a higher one because so
-// little is left of it, or a byte before, 0 if there is none. The more it sends the less
-// is left by the estimate, while no other flow ends.
-func movesUp(c *policies.CoflowState, ends []int64, q int) int64 {
-	if q == 0 {
-		return 0
-	}
+// moved is what a coflow passes when it leaves queue q for a higher one because so
+// little is left of it, or a byte before; from the first queue, when it has sent all
+// that was estimated. The more it sends the less is left by the estimate, while no
+// other flow ends.
+func moved(c *policies.CoflowState, ends []int64, q int) int64 {
 	whole := product(int64(c.Median), int64(c.Width), 1)
-	return max(whole-product(ends[q-1], int64(c.Left), int64(c.Width))-1, 1)
+	if q > 0 {
+		whole -= product(ends[q-1], int64(c.Left), int64(c.Width))
+	}
+	return max(whole-1, 1)
 }
 
 // passes is what bytes pass when they reach the end, 0 for no end. The first byte
@@ -160,10 +167,16 @@ func passes(end int64) int64 {
 
 // estimate is what a coflow's threshold is compared with where its flows are as long
 // as the median of those that have ended: what an unfinished one then has left,
-// on average, times the flows at arrival.
-func estimate(c *policies.CoflowState) int64 {
-	left := product(int64(c.Median), int64(c.Width), 1) - int64(c.Sent)
-	return product(max(left, 0), int64(c.Width), int64(c.Left))
+// on average, times the flows at arrival. ok is false where none has ended, and where
+// more was sent than such flows have: then they are longer, by nobody knows how much.
+// Short flows end first, so that without this a coflow whose flows differ would be
+// taken for one that is about to end, and go before all others.
+func estimate(c *policies.CoflowState) (left int64, ok bool) {
+	if c.Finished == 0 || c.Left == 0 {
+		return 0, false
+	}
+	left = product(int64(c.Median), int64(c.Width), 1) - int64(c.Sent)
+	return product(max(left, 0), int64(c.Width), int64(c.Left)), left > 0
 }
 
 // through is the least time in nanoseconds in which a coflow could send its part
