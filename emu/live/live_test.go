@@ -168,7 +168,7 @@ func TestCapturesHoldWhatInterfacesCount(t *testing.T) {
 func TestPause(t *testing.T) {
 	r := newRig(t, 20*units.Mbps, nil)
 	sent := func() units.Bytes {
-		c, err := r.sampler.host(0)
+		c, _, err := r.sampler.host(0)
 		if err != nil {
 			t.Fatal(err)
 		}
