@@ -139,9 +139,12 @@ type HostState struct {
 	LastReport, NextReport time.Duration
 	// Rx and Tx are exponentially weighted averages of the traffic toward and
 	// away from the host. Need LinkLoad.
-	Rx, Tx  units.Rate
-	Writing int         // replicas being written now (HDFS: xceivers). Needs DiskUse
-	Used    units.Bytes // stored, with what is being written counted whole. Needs DiskUse
+	Rx, Tx units.Rate
+	// Writing and Used are what the newest heartbeat told of the disk and what was
+	// placed on it since: replicas being written (HDFS: xceivers), and bytes stored,
+	// with what is being written counted whole. Need DiskUse.
+	Writing int
+	Used    units.Bytes
 	Disk    units.Bytes // capacity; 0 for a disk that is never full
 	Lost    bool        // it is down, as far as the master knows: nothing may be placed on it
 }

@@ -63,8 +63,7 @@ func (e *Engine) requestBlock(cmds []Command, rest []workloads.Block) ([]Command
 		hashes[hop] = workloads.HopHash(e.cfg.Seed, b.ID, hop)
 	}
 	for _, h := range targets {
-		e.hosts[h].writing++
-		e.hosts[h].used += b.Size
+		e.hosts[h].allocate(b)
 	}
 	e.blocks.placements = append(e.blocks.placements, policies.Placement{At: e.now, Block: b.ID, Client: b.Client, Size: b.Size, Hosts: slices.Clone(targets)})
 	e.blocks.active[b.ID] = &write{block: b, targets: targets, rest: rest[1:]}
@@ -97,7 +96,7 @@ func (e *Engine) blockDurable(cmds []Command, id workloads.BlockID) ([]Command, 
 	}
 	delete(e.blocks.active, id)
 	for _, h := range w.targets {
-		e.hosts[h].writing--
+		e.hosts[h].stored(id, e.now)
 	}
 	if len(w.rest) == 0 {
 		return cmds, nil

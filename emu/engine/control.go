@@ -208,18 +208,9 @@ func (e *Engine) view(needs policies.Knowledge) *policies.View {
 	v := &e.control.view
 	*v = policies.View{
 		Now: e.now, Fabric: e.cfg.Fabric, Capacity: e.cfg.Capacity, DiskRate: e.cfg.DiskRate,
-		Hosts: slices.Grow(v.Hosts[:0], len(e.hosts)), Coflows: v.Coflows[:0], Memory: e.control.memory,
+		Hosts: slices.Grow(v.Hosts[:0], len(e.hosts)), Racks: slices.Grow(v.Racks[:0], len(e.racks)), Coflows: v.Coflows[:0], Memory: e.control.memory,
 	}
-	for _, h := range e.hosts {
-		s := policies.HostState{LastReport: h.lastReport, NextReport: h.nextReport, Disk: e.cfg.DiskSize, Lost: h.lost}
-		if needs&policies.LinkLoad != 0 {
-			s.Rx, s.Tx = units.Rate(h.rx), units.Rate(h.tx)
-		}
-		if needs&policies.DiskUse != 0 {
-			s.Writing, s.Used = h.writing, h.used
-		}
-		v.Hosts = append(v.Hosts, s)
-	}
+	e.showReports(v, needs)
 	if needs&policies.LinkLoad != 0 {
 		v.Placements = e.recentPlacements()
 	}

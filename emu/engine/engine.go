@@ -56,6 +56,8 @@ type Engine struct {
 	cfg     Config
 	now     time.Duration
 	hosts   []host
+	racks   []rack
+	load    []units.Rate // by LinkID, as the newest LinkLoads has it
 	coflows coflows
 	control control
 	blocks  blocks
@@ -86,7 +88,7 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Heartbeat <= 0 || cfg.Alpha <= 0 || cfg.Alpha > 1 {
 		return nil, fmt.Errorf("engine: heartbeat %v and alpha %v: want a positive time and a weight in (0, 1]", cfg.Heartbeat, cfg.Alpha)
 	}
-	e := &Engine{cfg: cfg, hosts: make([]host, cfg.Fabric.Hosts())}
+	e := &Engine{cfg: cfg, hosts: make([]host, cfg.Fabric.Hosts()), racks: make([]rack, cfg.Fabric.Racks()), load: make([]units.Rate, len(cfg.Capacity))}
 	for h := range e.hosts {
 		e.hosts[h].lastReport, e.hosts[h].nextReport = -1, cfg.Heartbeat
 	}
@@ -157,6 +159,10 @@ func (e *Engine) Step(now time.Duration, evs ...Event) ([]Command, error) {
 		case Heartbeat:
 			look = true
 			err = e.heartbeat(ev)
+		case RackReport:
+			err = e.rackReport(ev)
+		case LinkLoads:
+			err = e.linkLoads(ev)
 		default:
 			err = fmt.Errorf("unknown event %T", ev)
 		}
@@ -192,36 +198,4 @@ func (e *Engine) Unfinished() string {
 		flows += len(c.flows)
 	}
 	return fmt.Sprintf("%d coflows with %d flows and %d block writes", len(e.coflows.active), flows, len(e.blocks.active))
-}
-
-// host is what heartbeats and decisions tell of a host.
-type host struct {
-	lastReport, nextReport time.Duration
-	rxSeen, txSeen         units.Bytes // counters at lastReport
-	rx, tx                 float64     // moving averages, bit/s
-	writing                int
-	used                   units.Bytes
-	lost                   bool
-}
-
-// heartbeat updates the moving averages: v ← α·sample + (1−α)·v, starting from
-// 0 (Sinbad, SIGCOMM 2013).
-func (e *Engine) heartbeat(hb Heartbeat) error {
-	if hb.Host < 0 || int(hb.Host) >= len(e.hosts) {
-		return fmt.Errorf("heartbeat of unknown host %d", hb.Host)
-	}
-	h := &e.hosts[hb.Host]
-	since := e.now - max(h.lastReport, 0)
-	if since > 0 {
-		// The conversions keep the compiler from fusing the products and sums, so
-		// that averages are the same on every machine.
-		smooth := func(v float64, sample units.Rate) float64 {
-			return float64(e.cfg.Alpha*float64(sample)) + float64((1-e.cfg.Alpha)*v)
-		}
-		h.rx = smooth(h.rx, units.RateOf(hb.Rx-h.rxSeen, since))
-		h.tx = smooth(h.tx, units.RateOf(hb.Tx-h.txSeen, since))
-	}
-	h.rxSeen, h.txSeen = hb.Rx, hb.Tx
-	h.lastReport, h.nextReport = e.now, e.now+e.cfg.Heartbeat
-	return nil
 }

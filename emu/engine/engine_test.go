@@ -497,6 +497,8 @@ func FuzzReplay(f *testing.F) {
 	f.Add([]byte(`{"t":0,"events":[{"CoflowArrived":{"Coflow":{"ID":1,"Flows":[{"ID":0,"Src":99,"Dst":-2,"Size":"100B"}]}}}]}` + "\n"))
 	f.Add([]byte(`{"t":0,"events":[{"WriterArrived":{"Writer":{"ID":1,"Client":99,"Blocks":[{"ID":0,"Client":99,"Size":"10B","Replicas":2}]}}}]}` + "\n"))
 	f.Add([]byte(`{"t":0,"events":[{"CoflowArrived":{"Coflow":{"ID":1}}},{"LinkChanged":{"Link":900}},{"HostBack":{"Host":-1}},{"ReplicaLost":{"Block":3,"Host":70}}]}` + "\n"))
+	f.Add([]byte(`{"t":5,"events":[{"Heartbeat":{"Host":1,"Rx":"9223372036854775807B","Tx":"0B","Made":9,"Disk":{"Used":"9223372036854775807B","Writing":[1,1,-3],"Ended":[1]}}},{"RackReport":{"Rack":9}},{"LinkLoads":{"Rates":["1bps"]}}]}` + "\n"))
+	f.Add([]byte(`{"t":0,"events":[{"WriterArrived":{"Writer":{"ID":1,"Client":3,"Blocks":[{"ID":0,"Client":3,"Size":"10B","Replicas":2,"Packet":"1B","Window":1}]}}},{"Heartbeat":{"Host":3,"Disk":{"Used":"9223372036854775807B"}}},{"BlockDurable":{"Block":0}}]}` + "\n"))
 	cfg := testConfig(f, always(free), placeFunc(func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 		return []topo.HostID{b.Client, topo.HostID(rng.IntN(3))}, nil
 	}))

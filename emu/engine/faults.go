@@ -120,7 +120,7 @@ func (e *Engine) hostBack(cmds []Command, ev HostBack) ([]Command, error) {
 	h.lost = false
 	h.rx, h.tx = 0, 0
 	if ev.DiskLost {
-		h.used = 0
+		h.wiped()
 	}
 	return cmds, nil
 }
@@ -168,8 +168,7 @@ func (e *Engine) dropReplica(w *write, h topo.HostID) {
 	}
 	w.targets = slices.Delete(w.targets, i, i+1)
 	w.lost = append(w.lost, h)
-	e.hosts[h].writing--
-	e.hosts[h].used = max(e.hosts[h].used-w.block.Size, 0)
+	e.hosts[h].dropped(w.block.ID)
 }
 
 func (e *Engine) replicaLost(ev ReplicaLost) error {

@@ -11,6 +11,9 @@ import (
 	"reflect"
 	"strconv"
 	"time"
+
+	"testbed/topo/units"
+	"testbed/workloads"
 )
 
 // A Log is a stream of JSON lines, one a step:
@@ -85,6 +88,26 @@ func appendTagged(b []byte, v any) ([]byte, error) {
 	case TransferFinished:
 		b = append(b, `{"TransferFinished":{"Flow":`...)
 		return append(strconv.AppendInt(b, int64(v.Flow), 10), `}}`...), nil
+	case Heartbeat:
+		return append(appendHeartbeat(b, v), '}'), nil
+	case RackReport:
+		b = append(b, `{"RackReport":{"Rack":`...)
+		b = strconv.AppendInt(b, int64(v.Rack), 10)
+		b = appendCounters(b, v.Rx, v.Tx, v.Made)
+		return append(b, `}}`...), nil
+	case LinkLoads:
+		if v.Rates == nil {
+			break // null
+		}
+		b = append(b, `{"LinkLoads":{"Rates":[`...)
+		for i, r := range v.Rates {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b, _ = r.AppendText(append(b, '"'))
+			b = append(b, '"')
+		}
+		return append(b, `]}}`...), nil
 	case TransferProgressed:
 		if v.Flows == nil || v.Received == nil {
 			break // null
@@ -111,6 +134,49 @@ func appendTagged(b []byte, v any) ([]byte, error) {
 		return b, fmt.Errorf("log of events: %T: %w", v, err)
 	}
 	return append(b, raw...), nil
+}
+
+func appendHeartbeat(b []byte, hb Heartbeat) []byte {
+	b = append(b, `{"Heartbeat":{"Host":`...)
+	b = strconv.AppendInt(b, int64(hb.Host), 10)
+	b = appendCounters(b, hb.Rx, hb.Tx, hb.Made)
+	if d := hb.Disk; d != nil {
+		b = append(b, `,"Disk":{"Used":"`...)
+		b, _ = d.Used.AppendText(b)
+		b = append(b, '"')
+		b = appendBlocks(b, `,"Writing":[`, d.Writing)
+		b = appendBlocks(b, `,"Ended":[`, d.Ended)
+		b = append(b, '}')
+	}
+	return append(b, '}')
+}
+
+// appendCounters appends what the reports of hosts and of leaves share.
+func appendCounters(b []byte, rx, tx units.Bytes, made time.Duration) []byte {
+	b = append(b, `,"Rx":"`...)
+	b, _ = rx.AppendText(b)
+	b = append(b, `","Tx":"`...)
+	b, _ = tx.AppendText(b)
+	b = append(b, '"')
+	if made != 0 {
+		b = append(b, `,"Made":`...)
+		b = strconv.AppendInt(b, int64(made), 10)
+	}
+	return b
+}
+
+func appendBlocks(b []byte, key string, ids []workloads.BlockID) []byte {
+	if len(ids) == 0 {
+		return b
+	}
+	b = append(b, key...)
+	for i, id := range ids {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, int64(id), 10)
+	}
+	return append(b, ']')
 }
 
 // untag decodes an event by its name.

@@ -22,7 +22,10 @@ func TestLogIsJSON(t *testing.T) {
 		TransferProgressed{}, TransferProgressed{Flows: []workloads.FlowID{}, Received: []units.Bytes{}},
 		TransferProgressed{Flows: []workloads.FlowID{3, 0, math.MaxInt32}, Received: []units.Bytes{1, 2_500_000, 3 << 20}},
 		TransferProgressed{Flows: []workloads.FlowID{1}, Received: []units.Bytes{0}},
-		TransferFinished{}, TransferFinished{Flow: 12}, Heartbeat{Host: 1, Rx: 2}, HostLost{Host: 3}, TransferFailed{Flow: 3, Why: "a \"quoted\" <reason>"},
+		TransferFinished{}, TransferFinished{Flow: 12}, Heartbeat{Host: 1, Rx: 2}, Heartbeat{},
+		Heartbeat{Host: 3, Rx: 5_000_000, Tx: 1, Made: 7, Disk: &DiskReport{}}, Heartbeat{Disk: &DiskReport{Used: 9000, Writing: []workloads.BlockID{4, 0}, Ended: []workloads.BlockID{2}}},
+		Heartbeat{Made: math.MaxInt64, Disk: &DiskReport{Writing: []workloads.BlockID{}, Ended: []workloads.BlockID{7}}},
+		RackReport{}, RackReport{Rack: 2, Rx: 3, Tx: 4_000, Made: 5}, LinkLoads{}, LinkLoads{Rates: []units.Rate{}}, LinkLoads{Rates: []units.Rate{0, 1, 2_500_000}}, HostLost{Host: 3}, TransferFailed{Flow: 3, Why: "a \"quoted\" <reason>"},
 	}
 	cmds := []Command{
 		SetCeiling{}, SetCeiling{Flow: 7, Ceiling: 12_345_678}, SetCeiling{Flow: 7, Ceiling: 12_500_000}, SetCeiling{Flow: 1, Ceiling: policies.NoLimit},
@@ -71,6 +74,32 @@ func TestLogIsJSON(t *testing.T) {
 		if diff := cmp.Diff(plain, got); diff != "" || buf.Bytes()[buf.Len()-1] != '\n' || bytes.Count(buf.Bytes(), []byte("\n")) != 1 {
 			t.Errorf("line %q: %s", buf.Bytes(), diff)
 		}
+	}
+}
+
+// What the log has of an event reads as the same event.
+func TestEventsReadBack(t *testing.T) {
+	blocks := []workloads.BlockID{3, 1}
+	for _, ev := range []Event{
+		CoflowArrived{Coflow: workloads.Coflow{ID: 1, Flows: []workloads.Flow{{ID: 2, Size: 3}}}, Then: []workloads.Writer{{ID: 4, Job: 5}}}, WriterArrived{workloads.Writer{ID: 3}},
+		TransferProgressed{Flows: []workloads.FlowID{1}, Received: []units.Bytes{2}}, TransferFinished{3}, BlockDurable{4},
+		Heartbeat{Host: 1, Rx: 2, Tx: 3}, Heartbeat{Host: 1, Rx: 2, Tx: 3, Made: 4, Disk: &DiskReport{}}, Heartbeat{Disk: &DiskReport{Used: 9, Writing: blocks, Ended: blocks}},
+		RackReport{Rack: 1, Rx: 2, Tx: 3, Made: 4}, LinkLoads{Rates: []units.Rate{5, 0, 7_000_000}}, LinkChanged{Link: 1, Rate: 2}, PathChanged{Flow: 1, Spine: 2}, HostLost{3},
+		HostBack{Host: 2, DiskLost: true}, TransferFailed{Flow: 1, Why: "x"}, ReplicaLost{Block: 1, Host: 2}, BlockFailed{Block: 3, Why: "y"},
+	} {
+		raw, err := appendTagged(nil, ev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := untag(raw)
+		if diff := cmp.Diff(ev, got); err != nil || diff != "" {
+			t.Errorf("%s: %v %s", raw, err, diff)
+		}
+	}
+	// As logs had them before reports told of disks.
+	got, err := untag([]byte(`{"Heartbeat":{"Host":1,"Rx":"2B","Tx":"0B"}}`))
+	if diff := cmp.Diff(Event(Heartbeat{Host: 1, Rx: 2}), got); err != nil || diff != "" {
+		t.Errorf("an old heartbeat: %v %s", err, diff)
 	}
 }
 

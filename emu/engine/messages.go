@@ -40,17 +40,34 @@ type BlockDurable struct{ Block workloads.BlockID }
 type Heartbeat struct {
 	Host   topo.HostID
 	Rx, Tx units.Bytes // toward and away from the host, on its link
+	// Made is when the counters were read; 0 is now. Reports of a host come in in the
+	// order in which they were made.
+	Made time.Duration `json:",omitempty"`
+	// Disk is nil where hosts report no disk use: then the master goes by what it
+	// has decided alone.
+	Disk *DiskReport `json:",omitempty"`
+}
+
+// DiskReport is what a host's disk holds.
+type DiskReport struct {
+	Used    units.Bytes         // by replicas, those being written counted whole
+	Writing []workloads.BlockID `json:",omitempty"` // replicas being written
+	// Ended are the replicas that were begun since the report before and are not
+	// being written any more: stored, or dropped.
+	Ended []workloads.BlockID `json:",omitempty"`
 }
 
 // RackReport is what the ports of a leaf toward the spines have counted since the
 // start of the run.
 type RackReport struct {
 	Rack   topo.RackID
-	Rx, Tx units.Bytes // toward and away from the rack
+	Rx, Tx units.Bytes   // toward and away from the rack
+	Made   time.Duration `json:",omitempty"` // as of a Heartbeat
 }
 
-// LinkLoads tells what each link carries at the moment, by LinkID. Backends send it
-// where a policy needs it.
+// LinkLoads tells what each link carries at the moment, by LinkID, in payload bits
+// per second as capacities are. Backends send it where a policy needs it
+// (policies.TrueLoad), before what happened at the same time. Nobody changes Rates.
 type LinkLoads struct{ Rates []units.Rate }
 
 // LinkChanged tells that a link carries another payload rate from now on, 0 when

@@ -473,7 +473,7 @@ func (r *run) simulate(ctx context.Context, arm, repeat int, w workloads.Workloa
 	if err != nil {
 		return flows.Records{}, err
 	}
-	cfg := fluid.Config{Heartbeat: r.s.Spec.Heartbeat.Interval, Faults: r.faults, Detect: r.s.Spec.Heartbeat.Detect(), Silence: r.s.Spec.Heartbeat.Silence(), Convergence: r.s.Spec.Fabric.Convergence}
+	cfg := fluid.Config{Needs: e.Needs(), Heartbeat: r.s.Spec.Heartbeat.Interval, Faults: r.faults, Detect: r.s.Spec.Heartbeat.Detect(), Silence: r.s.Spec.Heartbeat.Silence(), Convergence: r.s.Spec.Fabric.Convergence}
 	if r.s.Spec.Disk != nil {
 		cfg.DiskRate = r.s.Spec.Disk.Write
 	}
@@ -560,11 +560,15 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 	if err != nil {
 		return out, err
 	}
+	e, err := r.engine(arm, repeat, live.Capacity(r.fabric))
+	if err != nil {
+		return out, err
+	}
 	cfg := live.Config{Fabric: r.fabric, Pins: owned.PinDir(), Captures: captures, Links: links, Snaplen: spec.Capture.Snaplen, Ring: max(spec.Capture.Ring, leastRing),
 		Meta: pcap.Meta{Tool: "testbed", Version: r.o.Version, RunID: r.dir.manifest.Run, Run: number.Sum64(), Arm: r.arms[arm].Name, ArmIndex: arm,
 			Repeat: repeat, Scenario: spec.Name, Workload: r.dir.manifest.Workload, Seed: r.s.RepeatSeed(repeat),
 			Policies: r.arms[arm].Policies(), Holds: catalog.Holds(r.arms[arm].Coflow.Name), Fabric: &shape},
-		Disks: disks, Heartbeat: spec.Heartbeat.Interval, Seed: r.s.RepeatSeed(repeat), Congestion: spec.Fabric.CongestionControl, Settings: live.DefaultSettings(r.fabric),
+		Disks: disks, Needs: e.Needs(), Heartbeat: spec.Heartbeat.Interval, Seed: r.s.RepeatSeed(repeat), Congestion: spec.Fabric.CongestionControl, Settings: live.DefaultSettings(r.fabric),
 		Burst: r.burst, Faults: r.faults, Detect: spec.Heartbeat.Detect(), Silence: spec.Heartbeat.Silence(), Convergence: spec.Fabric.Convergence}
 	if spec.Disk != nil && len(w.Writers) > 0 {
 		cfg.DiskRates, cfg.DiskSize = slices.Repeat([]units.Rate{spec.Disk.Write}, r.fabric.Hosts()), spec.Disk.Size
@@ -578,10 +582,6 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 		return out, err
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
-	e, err := r.engine(arm, repeat, live.Capacity(r.fabric))
-	if err != nil {
-		return out, err
-	}
 	p.phase(PhaseRun)
 	limited, cancel := context.WithTimeoutCause(ctx, spec.Limits.Duration, fmt.Errorf("limits.duration of %v is over", spec.Limits.Duration))
 	defer cancel()

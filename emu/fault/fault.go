@@ -31,6 +31,9 @@ const (
 	SlowDisk  Kind = "slow-disk"  // Host's disk takes writes at Rate
 	SlowCPU   Kind = "slow-cpu"   // Host works for Share of the time
 	SpineDown Kind = "spine-down" // all links of Spine pass nothing
+
+	LostReports Kind = "lost-reports" // what Hosts report does not reach the master
+	LateReports Kind = "late-reports" // what Hosts report reaches the master later, by By
 )
 
 // Fault is one fault. Which fields hold depends on the kind.
@@ -50,6 +53,8 @@ type Fault struct {
 	Share    float64 // (0, 1]
 	Down, Up time.Duration
 	Times    int
+	Hosts    []topo.HostID // in order of ID
+	By       time.Duration
 }
 
 // Action is one primitive change. The set is closed.
@@ -92,12 +97,23 @@ type SetCPU struct {
 	Share float64
 }
 
-func (SetLink) action() {}
-func (SetRate) action() {}
-func (Crash) action()   {}
-func (Return) action()  {}
-func (SetDisk) action() {}
-func (SetCPU) action()  {}
+// SetReports changes what becomes of the reports that a host makes from now on. A
+// report that is late carries the counters of when it was made, and comes in after
+// those made before it: none overtakes another. Those on their way when the host
+// crashes are lost.
+type SetReports struct {
+	Host topo.HostID
+	Lost bool
+	By   time.Duration // 0 where they are lost
+}
+
+func (SetLink) action()    {}
+func (SetRate) action()    {}
+func (Crash) action()      {}
+func (Return) action()     {}
+func (SetDisk) action()    {}
+func (SetCPU) action()     {}
+func (SetReports) action() {}
 
 // Step is an action at its time.
 type Step struct {
@@ -110,10 +126,20 @@ type Step struct {
 // each in order of ID, and no two steps of one moment say the same of one thing.
 type Timeline []Step
 
+// Harms tells whether some step touches what links or hosts do, not only what the
+// master hears of it.
+func (t Timeline) Harms() bool {
+	return slices.ContainsFunc(t, func(s Step) bool {
+		_, reports := s.Action.(SetReports)
+		return !reports
+	})
+}
+
 // Compile resolves faults to steps. A link is up only while no fault holds it
 // down. Of several rates of one link, disk or processor, that of the fault which
 // began last holds, of those that began together that of the last in the list;
-// where none holds, the fabric's own does. The error joins all that is wrong.
+// where none holds, the fabric's own does. So it is with how late reports are; while
+// any fault loses them, they are lost. The error joins all that is wrong.
 func Compile(f *topo.Fabric, faults []Fault) (Timeline, error) {
 	var errs []error
 	for i, x := range faults {
@@ -229,6 +255,19 @@ func check(f *topo.Fabric, x Fault) error {
 			return fmt.Errorf("share %v: want more than 0 and at most 1", x.Share)
 		}
 		return needHost()
+	case LostReports, LateReports:
+		if len(x.Hosts) == 0 {
+			return errors.New("no host")
+		}
+		for _, h := range x.Hosts {
+			if h < 0 || int(h) >= f.Hosts() {
+				return fmt.Errorf("host %d: want one of the fabric", h)
+			}
+		}
+		if x.Kind == LateReports && x.By <= 0 {
+			return fmt.Errorf("by %v: want a positive time", x.By)
+		}
+		return nil
 	case SpineDown:
 		if x.Spine < 0 || x.Spine >= f.Spines() {
 			return fmt.Errorf("spine %d: the fabric has %d", x.Spine, f.Spines())
@@ -298,11 +337,13 @@ type state struct {
 	diskLost []bool // of a crash that holds
 	disk     []units.Rate
 	cpu      []float64
+	lost     []bool // reports
+	by       []time.Duration
 }
 
 func untouched(f *topo.Fabric) state {
 	s := state{down: make([]bool, len(f.Links())), crashed: make([]bool, f.Hosts()), diskLost: make([]bool, f.Hosts()), disk: make([]units.Rate, f.Hosts()),
-		cpu: slices.Repeat([]float64{1}, f.Hosts())}
+		cpu: slices.Repeat([]float64{1}, f.Hosts()), lost: make([]bool, f.Hosts()), by: make([]time.Duration, f.Hosts())}
 	for _, l := range f.Links() {
 		s.rate = append(s.rate, l.Rate)
 	}
@@ -334,6 +375,19 @@ func stateAt(f *topo.Fabric, spells []spell, at time.Duration) state {
 			s.disk[x.Host] = x.Rate
 		case SlowCPU:
 			s.cpu[x.Host] = x.Share
+		case LostReports:
+			for _, h := range x.Hosts {
+				s.lost[h] = true
+			}
+		case LateReports:
+			for _, h := range x.Hosts {
+				s.by[h] = x.By
+			}
+		}
+	}
+	for h, lost := range s.lost {
+		if lost {
+			s.by[h] = 0
 		}
 	}
 	// A crash that has ended while another of the same host goes on has still
@@ -405,6 +459,11 @@ func (s state) steps(next state, at time.Duration, spells []spell) []Step {
 		}
 		if s.cpu[i] != next.cpu[i] {
 			add(SetCPU{h, next.cpu[i]}, of(SlowCPU))
+		}
+		if s.lost[i] != next.lost[i] || s.by[i] != next.by[i] {
+			add(SetReports{h, next.lost[i], next.by[i]}, func(x spell) bool {
+				return (x.Kind == LostReports || x.Kind == LateReports) && slices.Contains(x.Hosts, h)
+			})
 		}
 	}
 	return out

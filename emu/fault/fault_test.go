@@ -52,6 +52,9 @@ func TestCompile(t *testing.T) {
 			"0s SetLink{2 false} a; 0s SetLink{3 false} a; 0s Crash{1 true} a; 3s SetLink{2 true} b; 3s SetLink{3 true} b; 3s Return{1 true} b"},
 		{"slow", []Fault{{Kind: SlowDisk, Name: "a", For: s, Host: 1, Rate: 8 * units.Mbps}, {Kind: SlowCPU, Name: "b", For: s, Host: 2, Share: 0.25}},
 			"0s SetDisk{1 8Mbps} a; 0s SetCPU{2 0.25} b; 1s SetDisk{1 0bps} a; 1s SetCPU{2 1} b"},
+		{"reports", []Fault{{Kind: LateReports, Name: "a", For: 4 * s, Hosts: []topo.HostID{1, 2}, By: s}, {Kind: LostReports, Name: "b", At: s, For: s, Hosts: []topo.HostID{2}},
+			{Kind: LateReports, Name: "c", At: 3 * s, Hosts: []topo.HostID{1}, By: 2 * s}},
+			"0s SetReports{1 false 1s} a; 0s SetReports{2 false 1s} a; 1s SetReports{2 true 0s} b; 2s SetReports{2 false 1s} b; 3s SetReports{1 false 2s} c; 4s SetReports{2 false 0s} a"},
 		{"spine", []Fault{{Kind: SpineDown, Name: "a", Spine: 1}},
 			"0s SetLink{14 false} a; 0s SetLink{15 false} a; 0s SetLink{18 false} a; 0s SetLink{19 false} a; 0s SetLink{22 false} a; 0s SetLink{23 false} a"},
 	} {
@@ -88,6 +91,9 @@ func TestCompileRefuses(t *testing.T) {
 		{"no share", Fault{Kind: SlowCPU}, "share 0"},
 		{"no flap", Fault{Kind: LinkFlap, Links: []topo.LinkID{2, 3}}, "0 times"},
 		{"before the start", Fault{Kind: HostCrash, At: -1}, "below 0"},
+		{"nobody's reports", Fault{Kind: LostReports}, "no host"},
+		{"a stranger's reports", Fault{Kind: LateReports, By: 1, Hosts: []topo.HostID{0, 6}}, "host 6"},
+		{"not late", Fault{Kind: LateReports, Hosts: []topo.HostID{0}}, "by 0s"},
 		{"no kind", Fault{Kind: "fire"}, `unknown kind "fire"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -108,11 +114,12 @@ func TestTimelineIsWhatTheFaultsSay(t *testing.T) {
 			return time.Duration(rapid.IntRange(least, 6).Draw(t, name))
 		}
 		for i := range rapid.IntRange(0, 7).Draw(t, "faults") {
-			x := Fault{Name: fmt.Sprint(i), At: tick("at", 0), For: tick("for", 0), Kind: rapid.SampledFrom([]Kind{LinkDown, LinkFlap, LinkRate, HostCrash, SlowDisk, SlowCPU, SpineDown}).Draw(t, "kind"),
+			x := Fault{Name: fmt.Sprint(i), At: tick("at", 0), For: tick("for", 0), Kind: rapid.SampledFrom([]Kind{LinkDown, LinkFlap, LinkRate, HostCrash, SlowDisk, SlowCPU, SpineDown, LostReports, LateReports}).Draw(t, "kind"), By: tick("by", 1),
 				Host: topo.HostID(rapid.IntRange(0, 1).Draw(t, "host")), Spine: rapid.IntRange(0, 1).Draw(t, "spine"),
 				Rate: units.Rate(rapid.IntRange(1, 3).Draw(t, "rate")), Share: float64(rapid.IntRange(1, 3).Draw(t, "share")) / 4,
 				Down: tick("down", 1), Up: tick("up", 1), Times: rapid.IntRange(1, 3).Draw(t, "times")}
 			x.Links = rapid.SampledFrom([][]topo.LinkID{{0, 1}, {2, 3}, both(f, 0, 0), both(f, 1, 1)}).Draw(t, "links")
+			x.Hosts = rapid.SampledFrom([][]topo.HostID{{0}, {1}, {0, 1}}).Draw(t, "hosts")
 			faults = append(faults, x)
 		}
 		steps, err := Compile(f, faults)
@@ -157,6 +164,8 @@ func TestTimelineIsWhatTheFaultsSay(t *testing.T) {
 					s.disk[a.Host] = a.Rate
 				case SetCPU:
 					s.cpu[a.Host] = a.Share
+				case SetReports:
+					s.lost[a.Host], s.by[a.Host] = a.Lost, a.By
 				}
 				steps = steps[1:]
 			}
@@ -176,6 +185,22 @@ func TestTimelineIsWhatTheFaultsSay(t *testing.T) {
 			for h := range s.crashed {
 				crashed, disk, cpu := false, units.Rate(0), 1.0
 				latestDisk, latestCPU := time.Duration(-1), time.Duration(-1)
+				lost, by, latestBy := false, time.Duration(0), time.Duration(-1)
+				for _, x := range faults {
+					if !holds(x, at) || !slices.Contains(x.Hosts, topo.HostID(h)) {
+						continue
+					}
+					lost = lost || x.Kind == LostReports
+					if x.Kind == LateReports && x.At >= latestBy {
+						by, latestBy = x.By, x.At
+					}
+				}
+				if lost {
+					by = 0
+				}
+				if s.lost[h] != lost || s.by[h] != by {
+					t.Fatalf("at %d: reports of host %d are lost %v, late by %d, want %v, %d", at, h, s.lost[h], s.by[h], lost, by)
+				}
 				for _, x := range faults {
 					if int(x.Host) != h || !holds(x, at) {
 						continue
@@ -194,6 +219,20 @@ func TestTimelineIsWhatTheFaultsSay(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestHarms(t *testing.T) {
+	f := fabric(t)
+	quiet := []Fault{{Kind: LostReports, Hosts: []topo.HostID{1}}, {Kind: LateReports, By: 1, Hosts: []topo.HostID{2}}}
+	for _, tt := range []struct {
+		faults []Fault
+		want   bool
+	}{{nil, false}, {quiet, false}, {append(quiet, Fault{Kind: SlowDisk, Rate: 1}), true}} {
+		steps, err := Compile(f, tt.faults)
+		if got := steps.Harms(); err != nil || got != tt.want {
+			t.Errorf("%v harms: %v, %v, want %v", tt.faults, got, err, tt.want)
+		}
+	}
 }
 
 func TestRoutes(t *testing.T) {

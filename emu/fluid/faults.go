@@ -100,6 +100,10 @@ func (x *faults) tell(ev engine.Event) { x.happening = append(x.happening, ev) }
 
 func (x *faults) carryOut(a fault.Action) {
 	b := x.b
+	if r, ok := a.(fault.SetReports); ok { // nothing moves otherwise than before
+		b.reports.lost[r.Host], b.reports.by[r.Host] = r.Lost, r.By
+		return
+	}
 	b.stale = true
 	switch a := a.(type) {
 	case fault.SetLink:
@@ -115,11 +119,13 @@ func (x *faults) carryOut(a fault.Action) {
 		x.setLink(a.Link)
 	case fault.Crash:
 		x.crashed[a.Host] = true
+		b.reports.crash(a.Host)
 		b.lose(func(l landing) bool { return l.dst == a.Host })
 		b.chains = slices.DeleteFunc(b.chains, func(f *fluid) bool {
 			gone := f.src == a.Host
 			if gone {
 				b.leave(f)
+				b.reports.drop(f, f.pipe.targets...)
 			} else {
 				f.pipe.crash(a.Host)
 			}
@@ -137,6 +143,9 @@ func (x *faults) carryOut(a fault.Action) {
 			if i := slices.Index(f.pipe.targets, a.Host); i >= 0 && f.pipe.crashed[i] {
 				x.dropTarget(f, i)
 			}
+		}
+		if a.DiskLost {
+			b.reports.wipe(a.Host)
 		}
 		x.tell(engine.HostBack{Host: a.Host, DiskLost: a.DiskLost})
 	case fault.SetDisk:
@@ -249,6 +258,7 @@ func (x *faults) look() {
 func (x *faults) dropTarget(f *fluid, i int) {
 	block := workloads.BlockID(f.id)
 	x.tell(engine.ReplicaLost{Block: block, Host: f.pipe.targets[i]})
+	x.b.reports.drop(f, f.pipe.targets[i])
 	f.pipe.drop(i)
 	if len(f.pipe.targets) == 0 {
 		x.b.stopChain(block)
@@ -341,6 +351,7 @@ func (b *Backend) stopChain(id workloads.BlockID) {
 			return false
 		}
 		b.leave(f)
+		b.reports.drop(f, f.pipe.targets...)
 		return true
 	})
 }

@@ -39,6 +39,9 @@ type Config struct {
 	// Heartbeat is the time between two reports of every host, the first due one
 	// Heartbeat after the start. 0 stands for none.
 	Heartbeat time.Duration
+	// Needs are those of the policies. Loads of links are told where they have
+	// policies.TrueLoad.
+	Needs policies.Knowledge
 	// Faults are carried out at their times: see faults.go.
 	Faults fault.Timeline
 	// Detect is how long a host must be silent to be taken for lost, and Silence
@@ -79,7 +82,8 @@ type Backend struct {
 	shares   sharing
 	hostEnds int // the links of hosts are those with a smaller ID
 
-	faults faults
+	faults  faults
+	reports reports
 }
 
 // fluid is an unfinished transfer or block write.
@@ -167,7 +171,8 @@ func New(f *topo.Fabric, cfg Config) *Backend {
 		b.nextBeat = cfg.Heartbeat
 	}
 	b.faults.init(b)
-	b.carried = make([]float64, b.hostEnds)
+	b.reports.init(b)
+	b.carried = make([]float64, len(f.Links()))
 	b.shares.load = make([]float64, len(b.capacity))
 	return b
 }
@@ -287,6 +292,7 @@ func (b *Backend) startChain(c engine.StartChain) error {
 	fl.own.listed, fl.own.ceiling = -1, math.Inf(1)
 	fl.path = &fl.own
 	b.byBlock[c.Block.ID] = true
+	b.reports.begin(fl)
 	b.add(&b.chains, fl)
 	b.limit(fl, policies.NoLimit)
 	b.faults.look()
@@ -337,7 +343,8 @@ func (b *Backend) leave(f *fluid) {
 
 // Await advances to the first of the next completion, the next heartbeat and
 // wake, and returns all that happens there: progress, completed flows,
-// completed blocks and heartbeats, each in order of ID. It never blocks. If
+// completed blocks, what faults bring, heartbeats and reports of racks, each in
+// order of ID; before them the loads of links, where they are told. It never blocks. If
 // nothing moves and wake is engine.NextNever, it returns an error that names
 // what is paused, since such a wait would not end.
 //
@@ -355,12 +362,13 @@ func (b *Backend) Await(ctx context.Context, wake time.Duration) (time.Duration,
 	}
 	if b.stale {
 		b.newEpoch()
+		b.reports.fresh = true
 	}
 	if wake == engine.NextNever && b.soonest > farthest && len(b.landing) == 0 && !b.faults.mayMove() {
 		return b.reported, nil, b.stuck()
 	}
 	b.advance(wake)
-	evs := b.happened()
+	evs := b.reports.loads(b.happened())
 	b.reported = max(b.reported, b.clock.Round())
 	return b.reported, evs, nil
 }
@@ -423,7 +431,7 @@ func (f *fluid) leftAfter(ns float64) float64 {
 func (b *Backend) advance(wake time.Duration) {
 	finish := b.soonest - b.clock.Since(b.epoch)
 	stop, slack := wake, 0.5
-	if next := min(b.nextBeat, b.faults.next()); next < wake {
+	if next := min(b.nextBeat, b.faults.next(), b.reports.next()); next < wake {
 		stop, slack = next, together
 	}
 	if len(b.landing) > 0 && b.landing[0].at < stop {
@@ -478,6 +486,7 @@ func (b *Backend) happened() []engine.Event {
 		if f.receivedAfter(elapsed); f.done {
 			done = true
 			b.leave(f)
+			b.reports.end(f)
 			if f.delay > 0 {
 				b.send(f, true)
 			} else {
@@ -521,8 +530,9 @@ func (b *Backend) happened() []engine.Event {
 		b.chains = slices.DeleteFunc(b.chains, isDone)
 	}
 	evs = append(evs, b.faults.due()...)
+	evs = append(evs, b.reports.arrived()...)
 	if b.nextBeat != engine.NextNever && b.clock.Until(b.nextBeat) <= 0 {
-		evs = append(evs, b.heartbeats(elapsed)...)
+		evs = append(evs, b.reports.heartbeats(elapsed)...)
 		b.nextBeat += b.cfg.Heartbeat
 	}
 	return evs
@@ -540,20 +550,6 @@ func (f *fluid) receivedAfter(ns float64) units.Bytes {
 	const nearlyWhole = 1e-6 // bytes: rounding of the arithmetic above
 	n := units.Bytes(math.Floor(float64(f.size) - left/8 + nearlyWhole))
 	return min(n, f.size-1)
-}
-
-// heartbeats reports every host's counters: what crossed its two links.
-func (b *Backend) heartbeats(elapsed float64) []engine.Event {
-	evs := make([]engine.Event, 0, b.fabric.Hosts())
-	count := func(l topo.LinkID) units.Bytes {
-		return units.Bytes(math.Round((b.carried[l] + float64(bitsIn(b.shares.load[l], elapsed))) / 8))
-	}
-	for h := range topo.HostID(b.fabric.Hosts()) {
-		if !b.faults.crashed[h] {
-			evs = append(evs, engine.Heartbeat{Host: h, Rx: count(b.fabric.HostDown(h)), Tx: count(b.fabric.HostUp(h))})
-		}
-	}
-	return evs
 }
 
 // stuck explains why waiting would not end.

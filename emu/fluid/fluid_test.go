@@ -180,9 +180,11 @@ func TestHeartbeatsCountChains(t *testing.T) {
 	do(t, b, block(1, 0, mb, 0, 2, 3))
 	half := mb / 2
 	wants(t, b, engine.NextNever, 4*ms, engine.Heartbeat{Host: 0, Tx: half}, engine.Heartbeat{Host: 1},
-		engine.Heartbeat{Host: 2, Rx: half, Tx: half}, engine.Heartbeat{Host: 3, Rx: half})
+		engine.Heartbeat{Host: 2, Rx: half, Tx: half}, engine.Heartbeat{Host: 3, Rx: half},
+		engine.RackReport{Rack: 0, Tx: half}, engine.RackReport{Rack: 1, Rx: half})
 	wants(t, b, engine.NextNever, 8*ms, engine.BlockDurable{Block: 1}, engine.Heartbeat{Host: 0, Tx: mb}, engine.Heartbeat{Host: 1},
-		engine.Heartbeat{Host: 2, Rx: mb, Tx: mb}, engine.Heartbeat{Host: 3, Rx: mb})
+		engine.Heartbeat{Host: 2, Rx: mb, Tx: mb}, engine.Heartbeat{Host: 3, Rx: mb},
+		engine.RackReport{Rack: 0, Tx: mb}, engine.RackReport{Rack: 1, Rx: mb})
 }
 
 func TestWaitsThatWouldNotEnd(t *testing.T) {

@@ -123,6 +123,7 @@ func (x *faults) carryOut(ctx context.Context, s fault.Step) error {
 	case fault.Crash:
 		x.touchHost(a.Host, s.Why)
 		x.setCrashed(a.Host, true)
+		b.reports.crash(a.Host)
 		b.agents[a.Host].Crash()
 		x.after(b.cfg.Detect, func(context.Context) error {
 			if x.isCrashed(a.Host) { // a return before this is told by itself
@@ -153,6 +154,8 @@ func (x *faults) carryOut(ctx context.Context, s fault.Step) error {
 	case fault.SetCPU:
 		x.touchHost(a.Host, s.Why)
 		b.agents[a.Host].SetCPU(a.Share)
+	case fault.SetReports:
+		b.reports.set(a)
 	default:
 		return fmt.Errorf("unknown action %T", a)
 	}
@@ -304,14 +307,6 @@ func (x *faults) isCrashed(h topo.HostID) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.crashed[h]
-}
-
-// heard leaves out the heartbeats that crashed hosts do not send.
-func (x *faults) heard(beats []engine.Event) []engine.Event {
-	return slices.DeleteFunc(beats, func(ev engine.Event) bool {
-		hb, ok := ev.(engine.Heartbeat)
-		return ok && x.isCrashed(hb.Host)
-	})
 }
 
 // marker is the host that sends a mark: the one that was named, or another where

@@ -28,6 +28,7 @@ import (
 	"testbed/hosts/disk"
 	"testbed/hosts/pace"
 	"testbed/hosts/wire"
+	"testbed/policies"
 	"testbed/results/pcap"
 	"testbed/topo"
 	"testbed/topo/units"
@@ -43,13 +44,17 @@ type Config struct {
 	Captures string // directory for the captures, which exists
 	// Links are captured where they leave their switches, besides all hosts: in order
 	// of ID, each once, none that leaves a host.
-	Links      []topo.LinkID
-	Snaplen    int
-	Ring       units.Bytes  // memory of each capture between kernel and recorder
-	Disks      string       // directory for the hosts' disks, which exists
-	DiskRates  []units.Rate // by HostID; empty where no blocks are written
-	DiskSize   units.Bytes
-	Heartbeat  time.Duration
+	Links     []topo.LinkID
+	Snaplen   int
+	Ring      units.Bytes  // memory of each capture between kernel and recorder
+	Disks     string       // directory for the hosts' disks, which exists
+	DiskRates []units.Rate // by HostID; empty where no blocks are written
+	DiskSize  units.Bytes
+	Heartbeat time.Duration
+	// Needs are those of the policies. Leaves report where they have
+	// policies.LinkLoad, and loads of links are told where they have
+	// policies.TrueLoad.
+	Needs      policies.Knowledge
 	Seed       uint64 // of the jitter
 	Congestion string // TCP congestion control of all sockets
 	Settings   Settings
@@ -62,8 +67,8 @@ type Config struct {
 	// Faults are carried out at their times: see faults.go.
 	Faults fault.Timeline
 	// Detect is how long a crashed host goes unnoticed. Silence is how long a block
-	// pipeline bears with a silent peer where there are Faults; 0, and where there
-	// are none, is Settings.PeerTimeout. Convergence is how long leaves that are not
+	// pipeline bears with a silent peer where Faults do harm; 0, and where they do
+	// none, is Settings.PeerTimeout. Convergence is how long leaves that are not
 	// at a link's end take to learn that it is down, or back.
 	Detect, Silence, Convergence time.Duration
 }
@@ -132,6 +137,7 @@ type Backend struct {
 	byFlow  map[workloads.FlowID]*running
 	network *network
 	faults  *faults
+	reports *reports
 
 	engineLate time.Duration // the longest; only Await touches it
 
@@ -208,6 +214,9 @@ func (b *Backend) start(ctx context.Context) (err error) {
 		return err
 	}
 	b.faults = newFaults(b)
+	if b.reports, err = newReports(b); err != nil {
+		return err
+	}
 	if err := b.startAgents(ctx); err != nil {
 		return err
 	}
@@ -220,10 +229,14 @@ func (b *Backend) start(ctx context.Context) (err error) {
 	}
 	b.zero = time.Now()
 	b.every(cfg.Heartbeat, func() error {
-		evs, err := b.sampler.heartbeats(b.counted)
-		b.push(b.faults.heard(evs)...)
+		evs, err := b.reports.beats()
+		b.push(evs...)
 		return err
 	})
+	b.work.Go(func() error { b.reports.deliver(b.workCtx); return nil })
+	if cfg.Needs&policies.TrueLoad != 0 {
+		b.every(cfg.Settings.Look, b.reports.look())
+	}
 	if len(cfg.Faults) > 0 {
 		b.work.Go(func() error {
 			if err := b.faults.run(b.workCtx); err != nil {
@@ -253,7 +266,7 @@ func (b *Backend) comeFirst() error {
 func (b *Backend) startAgents(ctx context.Context) error {
 	f, set := b.cfg.Fabric, b.cfg.Settings
 	peer := set.PeerTimeout
-	if len(b.cfg.Faults) > 0 && b.cfg.Silence > 0 {
+	if b.cfg.Faults.Harms() && b.cfg.Silence > 0 {
 		peer = b.cfg.Silence
 	}
 	net := newNetwork(f, b.ns,
@@ -557,6 +570,9 @@ func (b *Backend) Finish(ctx context.Context) (Measured, error) {
 	for h, d := range b.disks {
 		s := d.Stats()
 		m.Disks = append(m.Disks, fidelity.Disk{Host: b.cfg.Fabric.HostName(topo.HostID(h)), Rate: s.Configured(), Written: s.Written, Busy: s.Busy})
+	}
+	if cost := b.reports.cost(); cost != "" {
+		m.Notes = append(m.Notes, cost)
 	}
 	m.Links, m.Lateness = b.sampler.links(), b.sampler.lateP99()
 	m.Backlogged = b.sampler.spells

@@ -31,11 +31,11 @@ type rig struct {
 
 func newRig(t *testing.T, hostLink units.Rate, disks []units.Rate) *rig {
 	t.Helper()
-	return newRigOf(t, hostLink, disks, nil)
+	return newRigOf(t, hostLink, disks, nil, 0)
 }
 
-// newRigOf also captures links, named by patterns.
-func newRigOf(t *testing.T, hostLink units.Rate, disks []units.Rate, patterns []string) *rig {
+// newRigOf also captures links, named by patterns, and reports what policies need.
+func newRigOf(t *testing.T, hostLink units.Rate, disks []units.Rate, patterns []string, needs policies.Knowledge) *rig {
 	t.Helper()
 	netnstest.Require(t)
 	shape := topo.LeafSpine{Leaves: 2, Spines: 2, HostsPerLeaf: 3, HostLink: hostLink, Oversubscription: units.Ratio{Num: 3, Den: 1},
@@ -75,7 +75,7 @@ func newRigOf(t *testing.T, hostLink units.Rate, disks []units.Rate, patterns []
 	r := &rig{fabric: f, captures: t.TempDir()}
 	r.Backend, err = Start(t.Context(), Config{Fabric: f, Pins: owned.PinDir(), Meta: pcap.Meta{Tool: "test", RunID: "live", Run: 77, Arm: "a"},
 		Captures: r.captures, Links: links, Snaplen: 160, Ring: units.MiB, Disks: t.TempDir(), DiskRates: disks, DiskSize: 100 * units.MB,
-		Heartbeat: 100 * time.Millisecond, Congestion: "cubic", Settings: DefaultSettings(f)})
+		Heartbeat: 100 * time.Millisecond, Needs: needs, Congestion: "cubic", Settings: DefaultSettings(f)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestCapturesHoldWhatInterfacesCount(t *testing.T) {
 func TestPause(t *testing.T) {
 	r := newRig(t, 20*units.Mbps, nil)
 	sent := func() units.Bytes {
-		c, err := r.sampler.host(0)
+		c, _, err := r.sampler.host(0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"testbed/emu/engine"
 	"testbed/emu/fidelity"
 	"testbed/emu/kernel"
 	"testbed/emu/plan"
@@ -206,40 +205,72 @@ func (s *sampler) links() []fidelity.Link {
 	return out
 }
 
-// heartbeats reads every host's interface.
-func (s *sampler) heartbeats(zero []hostCounters) ([]engine.Event, error) {
-	out := make([]engine.Event, 0, s.fabric.Hosts())
-	for h := range topo.HostID(s.fabric.Hosts()) {
-		c, err := s.host(h)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, engine.Heartbeat{Host: h, Rx: c.rx - zero[h].rx, Tx: c.tx - zero[h].tx})
-	}
-	return out, nil
-}
-
-// hostCounters is what a host's eth0 has counted, toward and away from the host.
+// hostCounters is what a host's eth0 has counted, toward and away from the host, or
+// all ports of a leaf toward spines, toward and away from its rack.
 type hostCounters struct{ rx, tx units.Bytes }
 
-func (s *sampler) host(h topo.HostID) (hostCounters, error) {
-	name := s.fabric.HostName(h)
+func (s *sampler) host(h topo.HostID) (hostCounters, time.Time, error) {
+	return s.ofDevices(s.fabric.HostName(h), "eth0")
+}
+
+func (s *sampler) leaf(r topo.RackID) (hostCounters, time.Time, error) {
+	spines := make([]string, s.fabric.Spines())
+	for i := range spines {
+		spines[i] = topo.SpineName(i)
+	}
+	return s.ofDevices(topo.LeafName(r), spines...)
+}
+
+// ofDevices sums over devices of a namespace, and tells when they were read.
+func (s *sampler) ofDevices(name string, devices ...string) (c hostCounters, at time.Time, err error) {
 	r, err := s.read(name)
 	if err != nil {
-		return hostCounters{}, err
+		return c, at, err
 	}
-	d, ok := r.device("eth0")
-	if !ok {
-		return hostCounters{}, fmt.Errorf("counters of %s: no device eth0", name)
+	for _, device := range devices {
+		d, ok := r.device(device)
+		if !ok {
+			return c, at, fmt.Errorf("counters of %s: no device %s", name, device)
+		}
+		c.rx += d.Rx.Bytes
+		c.tx += d.Tx.Bytes
 	}
-	return hostCounters{d.Rx.Bytes, d.Tx.Bytes}, nil
+	return c, r.at, nil
+}
+
+// sent is what had left by a link at a time, in frames' bytes.
+type sent struct {
+	at    time.Time
+	bytes units.Bytes
+}
+
+// all is what had left by all links, by LinkID.
+func (s *sampler) all() ([]sent, error) {
+	out := make([]sent, len(s.ports))
+	seen := make(map[string]readings, len(s.ns))
+	for l, p := range s.ports {
+		r, ok := seen[p.namespace]
+		if !ok {
+			var err error
+			if r, err = s.read(p.namespace); err != nil {
+				return nil, err
+			}
+			seen[p.namespace] = r
+		}
+		d, ok := r.device(p.device)
+		if !ok {
+			return nil, fmt.Errorf("counters of %s: no device %s", p.namespace, p.device)
+		}
+		out[l] = sent{r.at, d.Tx.Bytes}
+	}
+	return out, nil
 }
 
 func (s *sampler) allHosts() ([]hostCounters, error) {
 	out := make([]hostCounters, s.fabric.Hosts())
 	for h := range out {
 		var err error
-		if out[h], err = s.host(topo.HostID(h)); err != nil {
+		if out[h], _, err = s.host(topo.HostID(h)); err != nil {
 			return nil, err
 		}
 	}

@@ -68,6 +68,9 @@ type Settings struct {
 	Watch int `json:"watch"`
 	// Probe is the sleep whose overshoot is the scheduling lateness.
 	Probe time.Duration `json:"probe_ns"`
+	// Look is the time over which loads of all links are measured for a policy that
+	// needs them, one look after the other (policies.TrueLoad).
+	Look time.Duration `json:"look_ns"`
 	// Settle bounds the wait for the last packets after the last completion, and
 	// Quiet is how long all counters must stand still.
 	Settle time.Duration `json:"settle_ns"`
@@ -100,7 +103,7 @@ func DefaultSettings(f *topo.Fabric) Settings {
 		Procs: max(16, 2*runtime.NumCPU()), Garbage: 1 * units.GiB, RealTime: kernel.RealTimeForPackets, Nice: kernel.NiceForPackets, Setup: 4 * runtime.NumCPU(), SetupTime: 500 * time.Microsecond, Quantum: 5 * time.Millisecond, SendBuffer: buffer, ReceiveBuffer: 2 * buffer, NotSent: 16 * units.KiB, BlockBuffer: 2*queue + 1*units.MiB,
 		PeerTimeout: hosts.DefaultPeerTimeout,
 		Jitter:      slowest.TimeToSend(f.Shape().MTU + plan.EthernetHeader),
-		Sample:      200 * time.Millisecond, Interval: 8 * time.Millisecond, Spell: 12, Watch: 8, Probe: 10 * time.Millisecond,
+		Sample:      200 * time.Millisecond, Interval: 8 * time.Millisecond, Spell: 12, Watch: 8, Probe: 10 * time.Millisecond, Look: 25 * time.Millisecond,
 		Settle: 3 * time.Second, Quiet: 60 * time.Millisecond, Stop: 10 * time.Second,
 	}
 }

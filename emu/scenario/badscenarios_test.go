@@ -276,9 +276,9 @@ s.yaml:2:1: <<: unknown key: want one of name, vars, fabric, disk, heartbeat, co
 	{"set to nonsense", "repeat: 2", "repeat: 3", map[string]string{"n": "0"},
 		`s.yaml:5:11: fabric.spines: 0 with 4 leaves: want at least one, or the leaves have no way to each other`},
 	{"fault of no kind", "repeat: 2", "faults: [{at: 1s}, {at: 1s, kind: link-dawn}, 3]", nil,
-		`s.yaml:34:10: faults[0].kind: missing: want one of link-down, link-flap, link-rate, host-crash, slow-disk, slow-cpu, spine-down
-s.yaml:34:35: faults[1].kind: "link-dawn": want one of link-down, link-flap, link-rate, host-crash, slow-disk, slow-cpu, spine-down, did you mean "link-down"?
-s.yaml:34:47: faults[2]: "3": want a mapping with a kind: want one of link-down, link-flap, link-rate, host-crash, slow-disk, slow-cpu, spine-down`},
+		`s.yaml:34:10: faults[0].kind: missing: want one of link-down, link-flap, link-rate, host-crash, slow-disk, slow-cpu, spine-down, lost-reports, late-reports
+s.yaml:34:35: faults[1].kind: "link-dawn": want one of link-down, link-flap, link-rate, host-crash, slow-disk, slow-cpu, spine-down, lost-reports, late-reports, did you mean "link-down"?
+s.yaml:34:47: faults[2]: "3": want a mapping with a kind: want one of link-down, link-flap, link-rate, host-crash, slow-disk, slow-cpu, spine-down, lost-reports, late-reports`},
 	{"key of another fault", "repeat: 2", "faults: [{at: 1s, kind: link-down, host: h0-00}]", nil,
 		`s.yaml:34:10: faults[0].link: missing: want a text
 s.yaml:34:36: faults[0].host: unknown key: want one of kind, at, link, for`},

@@ -116,6 +116,14 @@ func (f Fault) common() common {
 		x := f.SpineDown
 		out = c(x.Kind, x.At, x.For)
 		out.spine = x.Spine
+	case f.LostReports != nil:
+		x := f.LostReports
+		out = c(x.Kind, x.At, x.For)
+		out.host = x.Host
+	case f.LateReports != nil:
+		x := f.LateReports
+		out = c(x.Kind, x.At, x.For)
+		out.host, out.By = x.Host, x.By
 	}
 	out.Name = fmt.Sprintf("%s %s at %v", out.Kind, out.link+out.host+out.spine, out.At)
 	return out
@@ -148,6 +156,9 @@ func (c common) resolve(f *topo.Fabric) (out fault.Fault, key string, err error)
 	case fault.LinkRate:
 		out.Links, err = f.FindLinks(c.link)
 		return out, "link", err
+	case fault.LostReports, fault.LateReports:
+		out.Hosts, err = f.FindHosts(c.host)
+		return out, "host", err
 	case fault.SpineDown:
 		out.Spine, err = findSpine(f, c.spine)
 		return out, "spine", err

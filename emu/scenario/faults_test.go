@@ -27,6 +27,8 @@ faults:
   - {at: 2s, kind: slow-disk, host: h1-02, rate: 1MB/s, for: 2s}
   - {at: 2s, kind: slow-cpu, host: h1-02, share: 0.25, for: 2s}
   - {at: 4s, kind: spine-down, spine: "spine1"}
+  - {at: 4s, kind: lost-reports, host: "h1-0[0-1]", for: 1s}
+  - {at: 5s, kind: late-reports, host: "h1-02", by: 300ms, for: 1s}
 `, 1)
 	s, err := Parse("testdata/s.yaml", []byte(data), Options{})
 	if err != nil {
@@ -53,6 +55,8 @@ faults:
 		{Kind: fault.SlowDisk, Name: "slow-disk h1-02 at 2s", At: 2 * sec, For: 2 * sec, Host: h, Rate: 8 * units.Mbps},
 		{Kind: fault.SlowCPU, Name: "slow-cpu h1-02 at 2s", At: 2 * sec, For: 2 * sec, Host: h, Share: 0.25},
 		{Kind: fault.SpineDown, Name: "spine-down spine1 at 4s", At: 4 * sec, Spine: 1},
+		{Kind: fault.LostReports, Name: "lost-reports h1-0[0-1] at 4s", At: 4 * sec, For: sec, Hosts: []topo.HostID{h - 2, h - 1}},
+		{Kind: fault.LateReports, Name: "late-reports h1-02 at 5s", At: 5 * sec, For: sec, By: 300 * ms, Hosts: []topo.HostID{h}},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)

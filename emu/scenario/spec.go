@@ -250,6 +250,9 @@ type Fault struct {
 	SlowDisk  *SlowDiskFault
 	SlowCPU   *SlowCPUFault
 	SpineDown *SpineDownFault
+
+	LostReports *LostReportsFault
+	LateReports *LateReportsFault
 }
 
 // LinkDownFault cuts links.
@@ -346,6 +349,34 @@ type SpineDownFault struct {
 	At time.Duration `yaml:"at" jsonschema:"required" least:"0s" most:"24h"`
 	// Spine that is down, by name.
 	Spine string `yaml:"spine" jsonschema:"required,minLength=1,maxLength=64"`
+	// For is how long it lasts. Without it, for good.
+	For time.Duration `yaml:"for,omitempty" least:"1ms" most:"24h"`
+}
+
+// LostReportsFault keeps reports of hosts from the master.
+type LostReportsFault struct {
+	// Kind is lost-reports: what hosts report of their links and disks does not reach
+	// the master, which does not take them for lost.
+	Kind string `yaml:"kind" jsonschema:"required,enum=lost-reports"`
+	// At is when it begins.
+	At time.Duration `yaml:"at" jsonschema:"required" least:"0s" most:"24h"`
+	// Host whose reports are lost, such as "h0-03", or "h0-*" for several.
+	Host string `yaml:"host" jsonschema:"required,minLength=1,maxLength=256"`
+	// For is how long it lasts. Without it, for good.
+	For time.Duration `yaml:"for,omitempty" least:"1ms" most:"24h"`
+}
+
+// LateReportsFault delays reports of hosts.
+type LateReportsFault struct {
+	// Kind is late-reports: what hosts report of their links and disks reaches the
+	// master later, with the counters of when it was made.
+	Kind string `yaml:"kind" jsonschema:"required,enum=late-reports"`
+	// At is when it begins.
+	At time.Duration `yaml:"at" jsonschema:"required" least:"0s" most:"24h"`
+	// Host whose reports are late, such as "h0-03", or "h0-*" for several.
+	Host string `yaml:"host" jsonschema:"required,minLength=1,maxLength=256"`
+	// By is how long after it was made a report comes in.
+	By time.Duration `yaml:"by" jsonschema:"required" least:"1ms" most:"1h"`
 	// For is how long it lasts. Without it, for good.
 	For time.Duration `yaml:"for,omitempty" least:"1ms" most:"24h"`
 }

@@ -134,6 +134,7 @@ type Disk struct {
 	replicas map[workloads.BlockID]*Replica
 	writing  map[*Replica]struct{} // whose files are open, wiped ones too
 	used     units.Bytes
+	begun    []workloads.BlockID // since Use was asked
 	isClosed bool
 	closeErr error
 }
@@ -256,6 +257,7 @@ func (d *Disk) Create(block workloads.BlockID, size units.Bytes) (*Replica, erro
 	r := &Replica{d: d, f: f, block: block, size: size}
 	d.replicas[block] = r
 	d.writing[r] = struct{}{}
+	d.begun = append(d.begun, block)
 	d.used += size
 	return r, nil
 }

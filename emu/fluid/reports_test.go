@@ -1,0 +1,309 @@
+package fluid_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"testbed/emu/engine"
+	"testbed/emu/fault"
+	"testbed/emu/fluid"
+	"testbed/policies"
+	"testbed/policies/coflow"
+	"testbed/policies/placement"
+	"testbed/topo"
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// beats are the events of a kind at the next moment that has any.
+func beats[E engine.Event](t testing.TB, b *fluid.Backend) (time.Duration, []E) {
+	t.Helper()
+	for range 100 {
+		now, evs := await(t, b, engine.NextNever)
+		var out []E
+		for _, ev := range evs {
+			if e, ok := ev.(E); ok {
+				out = append(out, e)
+			}
+		}
+		if len(out) > 0 {
+			return now, out
+		}
+	}
+	t.Fatal("no report")
+	return 0, nil
+}
+
+// Hosts report what their disks hold: a block whole from when it begins, until it is
+// given up, and by name what began since the report before.
+func TestReportsOfDisks(t *testing.T) {
+	b := fluid.New(racks(t, 1, 4, 1), fluid.Config{DiskRate: units.Gbps, Heartbeat: 10 * ms})
+	ids := func(ids ...workloads.BlockID) []workloads.BlockID { return ids }
+	want := func(at time.Duration, disks ...engine.DiskReport) {
+		t.Helper()
+		now, hbs := beats[engine.Heartbeat](t, b)
+		var got []engine.DiskReport
+		for _, hb := range hbs {
+			got = append(got, *hb.Disk)
+		}
+		if d := cmp.Diff(disks, got); d != "" || now != at {
+			t.Errorf("at %v, want %v (-want +got):\n%s", now, at, d)
+		}
+	}
+	do(t, b, block(1, 0, mb, 1, 2), block(2, 3, 5*mb, 2)) // 1 MB takes 16 ms: both write to host 2
+	do(t, b, start(1, 3, 0, mb, units.Mbps))              // goes on
+	want(10*ms, engine.DiskReport{}, engine.DiskReport{Used: mb, Writing: ids(1)}, engine.DiskReport{Used: 6 * mb, Writing: ids(1, 2)}, engine.DiskReport{})
+	do(t, b, block(3, 0, mb/100, 1))
+	want(20*ms, engine.DiskReport{}, engine.DiskReport{Used: mb + mb/100, Ended: ids(3)}, engine.DiskReport{Used: 6 * mb, Writing: ids(2)}, engine.DiskReport{})
+	do(t, b, engine.StopChain{Block: 2}, engine.StopChain{Block: 1}) // the second has ended
+	want(30*ms, engine.DiskReport{}, engine.DiskReport{Used: mb + mb/100}, engine.DiskReport{Used: mb}, engine.DiskReport{})
+}
+
+// What a faulty pipeline loses, its hosts do not hold; a crashed host with another
+// disk holds nothing.
+func TestReportsOfDisksUnderFaults(t *testing.T) {
+	f := faulty(t)
+	for _, lost := range []bool{false, true} {
+		steps, err := fault.Compile(f, []fault.Fault{{Kind: fault.HostCrash, At: 50 * ms, For: time.Second, Host: 2, DiskLost: lost}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := fluid.New(f, fluid.Config{DiskRate: 8 * units.Mbps, Heartbeat: testBeat, Faults: steps, Detect: testDetect})
+		do(t, b, block(1, 0, mb/1000, 2), block(2, 0, 3*mb, 1, 2))
+		for {
+			now, hbs := beats[engine.Heartbeat](t, b)
+			if now == time.Second && (len(hbs) != 5 || hbs[1].Disk.Used != 3*mb) {
+				t.Errorf("at %v: %+v", now, hbs)
+			}
+			if now < 1100*ms {
+				continue
+			}
+			want := mb / 1000
+			if lost {
+				want = 0
+			}
+			if d := cmp.Diff(&engine.DiskReport{Used: want, Ended: []workloads.BlockID{1, 2}}, hbs[2].Disk); len(hbs) != 6 || hbs[1].Disk.Used != 3*mb || d != "" {
+				t.Errorf("disk lost %v: %+v, and of the host that was gone (-want +got):\n%s", lost, hbs, d)
+			}
+			break
+		}
+	}
+}
+
+// The loads of links are told before what happens, whenever they have changed, and
+// only where a policy needs them; racks' counters have nothing of what stays inside.
+func TestLoadsAndRacks(t *testing.T) {
+	f := racks(t, 2, 2, 2) // uplinks of 1 Gbps
+	for _, needs := range []policies.Knowledge{0, policies.TrueLoad} {
+		b := fluid.New(f, fluid.Config{Heartbeat: 10 * ms, Needs: needs})
+		loads := func(rates map[topo.LinkID]units.Rate) []engine.Event {
+			if needs == 0 {
+				return nil
+			}
+			out := make([]units.Rate, len(f.Links()))
+			for l, r := range rates {
+				out[l] = r
+			}
+			return []engine.Event{engine.LinkLoads{Rates: out}}
+		}
+		do(t, b, start(1, 0, 1, 10*mb, 600*units.Mbps), start(2, 0, 2, mb/10, inf)) // 2 is through after 2 ms
+		const half = 500 * units.Mbps
+		both := map[topo.LinkID]units.Rate{f.HostUp(0): units.Gbps, f.HostDown(1): half, f.HostDown(2): half, f.LeafUp(0, 0): half, f.LeafDown(1, 0): half}
+		wants(t, b, ms, ms, append(loads(both), progress(1, 62500, 2, 62500))...)
+		wants(t, b, 1200*time.Microsecond, 1200*time.Microsecond, progress(1, 75000, 2, 75000)) // as before
+		wants(t, b, engine.NextNever, 1600*time.Microsecond, progress(1, 100000, 2, 100000), finished(2))
+		wants(t, b, 2*ms, 2*ms, append(loads(map[topo.LinkID]units.Rate{f.HostUp(0): 600 * units.Mbps, f.HostDown(1): 600 * units.Mbps}), progress(1, 130000))...)
+		_, racks := beats[engine.RackReport](t, b)
+		if d := cmp.Diff([]engine.RackReport{{Rack: 0, Tx: 100000}, {Rack: 1, Rx: 100000}}, racks); d != "" {
+			t.Errorf("racks (-want +got):\n%s", d)
+		}
+	}
+}
+
+// Reports are lost, or come in late and in order, with the counters of when they
+// were made; those on their way when the host crashes never do. Others come in as ever.
+func TestReportFaults(t *testing.T) {
+	f := racks(t, 1, 4, 1)
+	steps, err := fault.Compile(f, []fault.Fault{
+		{Kind: fault.LostReports, At: 20 * ms, For: 15 * ms, Hosts: []topo.HostID{1}},
+		{Kind: fault.LateReports, At: 20 * ms, For: 15 * ms, By: 25 * ms, Hosts: []topo.HostID{2, 3}},
+		{Kind: fault.HostCrash, At: 44 * ms, Host: 3}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := fluid.New(f, fluid.Config{Heartbeat: 10 * ms, Faults: steps, Detect: time.Second})
+	do(t, b, start(1, 0, 1, 100*mb, 80*units.Mbps), start(2, 0, 2, 100*mb, 80*units.Mbps)) // 10 KB a ms
+	var got []string
+	for {
+		now, hbs := beats[engine.Heartbeat](t, b)
+		if now > 80*ms {
+			break
+		}
+		for _, hb := range hbs {
+			if hb.Host > 0 {
+				got = append(got, fmt.Sprintf("%v h%d %v %v", now, hb.Host, hb.Rx, hb.Made))
+			}
+		}
+	}
+	want := []string{
+		"10ms h1 100KB 0s", "10ms h2 100KB 0s", "10ms h3 0B 0s",
+		"40ms h1 400KB 0s", // those of 20 and 30 ms are lost
+		"45ms h2 200KB 20ms",
+		"50ms h1 500KB 0s",
+		"55ms h2 300KB 30ms", "55ms h2 400KB 40ms", "55ms h2 500KB 50ms", // those made after the fault wait for the last of it
+		"60ms h1 600KB 0s", "60ms h2 600KB 0s", "70ms h1 700KB 0s", "70ms h2 700KB 0s", "80ms h1 800KB 0s", "80ms h2 800KB 0s",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// told is what a run's engine commanded, and when.
+type told struct {
+	At  time.Duration
+	Cmd engine.Command
+}
+
+// runReports runs a workload to its end, and its log again.
+func runReports(t testing.TB, f *topo.Fabric, w workloads.Workload, p policies.Placer, faults ...fault.Fault) []told {
+	t.Helper()
+	steps, err := fault.Compile(f, faults)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := engine.Config{Fabric: f, Coflow: coflow.SEBF{}, Placement: p, DiskRate: units.Gbps, DiskSize: units.GB, Heartbeat: testBeat, Alpha: 0.2, Seed: 5}
+	e, err := engine.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []told
+	var buf bytes.Buffer
+	l := engine.NewLog(&buf)
+	b := fluid.New(f, fluid.Config{DiskRate: cfg.DiskRate, Heartbeat: testBeat, Needs: e.Needs(), Faults: steps, Detect: testDetect})
+	err = engine.Run(t.Context(), e, b, engine.Arrivals(w), func(now time.Duration, evs []engine.Event, cmds []engine.Command) error {
+		for _, c := range cmds {
+			out = append(out, told{now, c})
+		}
+		return l.Observe(now, evs, cmds)
+	})
+	if err := errors.Join(err, l.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	again, err := engine.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := engine.Replay(t.Context(), &buf, again); err != nil || got.Differs != nil || got.Unfinished != "" || got.Commands != len(out) {
+		t.Fatalf("replay: %+v, %v", got, err)
+	}
+	return out
+}
+
+// blocksFrom are small blocks of single writers, every 10 ms, with an idle network
+// between them.
+func blocksFrom(n int) workloads.Workload {
+	var w workloads.Workload
+	for i := range n {
+		w.Writers = append(w.Writers, workloads.Writer{ID: workloads.WriterID(i), Client: 0, Start: time.Duration(i)*10*ms + 5*ms,
+			Blocks: []workloads.Block{{ID: workloads.BlockID(i), Writer: workloads.WriterID(i), Client: 0, Size: 1000, Replicas: 3, Packet: 1000, Window: 1}}})
+	}
+	return w
+}
+
+// Sinbad ranks a host that is overdue last, until it reports again: a host that is
+// lost from the reports gets no block that another host can take, from one and a half
+// intervals after its last report.
+func TestSinbadRanksSilentHostsLast(t *testing.T) {
+	f := racks(t, 3, 4, 2)
+	const silent = 5 // of rack 1
+	w := blocksFrom(200)
+	run := func(faults ...fault.Fault) (chosen func(h topo.HostID, from, until time.Duration) int) {
+		cmds := runReports(t, f, w, placement.DefaultSinbad(), faults...)
+		return func(h topo.HostID, from, until time.Duration) (n int) {
+			for _, c := range cmds {
+				if s, ok := c.Cmd.(engine.StartChain); ok && c.At >= from && c.At < until && slices.Contains(s.Targets[1:], h) {
+					n++
+				}
+			}
+			return n
+		}
+	}
+	const last, end = 400 * ms, 2 * time.Second
+	ever := run()
+	if ever(silent, 0, end) < 20 {
+		t.Fatalf("without faults %d blocks of 200 go to the host: it proves nothing that fewer do", ever(silent, 0, end))
+	}
+	for _, tt := range []struct {
+		name        string
+		x           fault.Fault
+		from, until time.Duration // in which it is overdue
+	}{
+		{"lost", fault.Fault{Kind: fault.LostReports, At: last + ms, For: 799 * ms}, 551 * ms, 1200 * ms},
+		{"late", fault.Fault{Kind: fault.LateReports, At: last + ms, For: 799 * ms, By: 450 * ms}, 551 * ms, 950 * ms}, // that of 500 ms
+		{"a little late", fault.Fault{Kind: fault.LateReports, At: last + ms, For: 799 * ms, By: 40 * ms}, 0, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.x.Hosts = []topo.HostID{silent}
+			chosen := run(tt.x)
+			if n := chosen(silent, tt.from, tt.until); n != 0 {
+				t.Errorf("%d blocks while its reports are overdue", n)
+			}
+			missed := min(tt.from, 500*ms) // from there on it is not forgotten what it was given
+			before, after := chosen(silent, 0, missed), chosen(silent, tt.until, end)
+			if before != ever(silent, 0, missed) || after == 0 {
+				t.Errorf("%d blocks before, want %d as without the fault, and %d after, want some", before, ever(silent, 0, missed), after)
+			}
+			if tt.from == tt.until && chosen(silent, 0, end) < 20 {
+				t.Errorf("%d blocks of 200", chosen(silent, 0, end))
+			}
+		})
+	}
+}
+
+// A run whose policies do not look at reports is the same when those are lost or
+// late, to the nanosecond.
+func TestReportFaultsTouchNothingElse(t *testing.T) {
+	f := racks(t, 3, 4, 2)
+	w := blocksFrom(40)
+	for i := range 12 {
+		w.Coflows = append(w.Coflows, workloads.Coflow{ID: workloads.CoflowID(i), Arrival: time.Duration(i) * 17 * ms, Flows: []workloads.Flow{
+			{ID: workloads.FlowID(2 * i), Src: topo.HostID(i), Dst: topo.HostID((i + 5) % 12), Size: 3*mb + units.Bytes(i)}, {ID: workloads.FlowID(2*i + 1), Src: topo.HostID(i), Dst: topo.HostID((i + 1) % 12), Size: mb}}})
+	}
+	want := runReports(t, f, w, chosen{4, 5, 8})
+	all := make([]topo.HostID, f.Hosts())
+	for h := range all {
+		all[h] = topo.HostID(h)
+	}
+	got := runReports(t, f, w, chosen{4, 5, 8}, fault.Fault{Kind: fault.LostReports, At: 111 * ms, For: 123 * ms, Hosts: all[:6]}, fault.Fault{Kind: fault.LateReports, At: 97 * ms, By: 33 * ms, Hosts: all[4:]})
+	if d := cmp.Diff(want, got); d != "" || len(want) < 100 {
+		t.Errorf("of %d commands (-want +got):\n%s", len(want), d)
+	}
+}
+
+// BenchmarkHeartbeats is one report of each of 3,000 hosts and 150 racks, with a
+// replica being written at each.
+func BenchmarkHeartbeats(b *testing.B) {
+	f, err := topo.LeafSpine{Leaves: 150, Spines: 10, HostsPerLeaf: 20, HostLink: units.Gbps, Oversubscription: units.Ratio{Num: 5, Den: 1}, Queue: topo.Queue{Time: ms}, MTU: 1500}.Build()
+	if err != nil {
+		b.Fatal(err)
+	}
+	be := fluid.New(f, fluid.Config{DiskRate: units.Gbps, Heartbeat: ms})
+	for i := range 1000 {
+		h := topo.HostID(3 * i % 3000)
+		do(b, be, block(workloads.BlockID(i), h, 1e15, (h+1)%3000, (h+21)%3000, (h+22)%3000))
+	}
+	now := time.Duration(0)
+	b.ReportAllocs()
+	for b.Loop() {
+		now += ms
+		if at, evs := await(b, be, now); at != now || len(evs) != 3150 {
+			b.Fatalf("%d events at %v, want 3150 at %v", len(evs), at, now)
+		}
+	}
+}

@@ -1,0 +1,212 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"testbed/emu/engine"
+	"testbed/emu/fault"
+	"testbed/policies"
+	"testbed/topo"
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// reports is what hosts and leaves tell the master, and what faults keep from it.
+// They tell it over no link of the testbed, as by a management network.
+type reports struct {
+	b     *Backend
+	racks []hostCounters        // before the first packet; empty where nobody needs them
+	begun [][]workloads.BlockID // at each host, since its last report that was not lost; only beats touches it
+	kick  chan struct{}
+
+	mu   sync.Mutex
+	lost []bool          // by HostID
+	by   []time.Duration // by HostID
+	late []late          // in order of arrival, of one host in the order they were made
+
+	looks int // at all links; only looking touches both
+	took  time.Duration
+}
+
+// late is a report on its way.
+type late struct {
+	at   time.Duration
+	beat engine.Heartbeat
+}
+
+// newReports reads the counters of leaves where a policy needs the load of links.
+func newReports(b *Backend) (*reports, error) {
+	n := b.cfg.Fabric.Hosts()
+	x := &reports{b: b, begun: make([][]workloads.BlockID, n), kick: make(chan struct{}, 1), lost: make([]bool, n), by: make([]time.Duration, n)}
+	if b.cfg.Needs&policies.LinkLoad == 0 || b.cfg.Fabric.Racks() == 1 || b.cfg.Fabric.Spines() == 0 {
+		return x, nil
+	}
+	for r := range topo.RackID(b.cfg.Fabric.Racks()) {
+		c, _, err := b.sampler.leaf(r)
+		if err != nil {
+			return nil, err
+		}
+		x.racks = append(x.racks, c)
+	}
+	return x, nil
+}
+
+// set is fault.SetReports.
+func (x *reports) set(a fault.SetReports) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.lost[a.Host], x.by[a.Host] = a.Lost, a.By
+}
+
+// crash loses the reports of a host that are on their way.
+func (x *reports) crash(h topo.HostID) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.late = slices.DeleteFunc(x.late, func(l late) bool { return l.beat.Host == h })
+}
+
+// beats makes the reports of all hosts and then of all leaves, and returns those
+// that come in at once.
+func (x *reports) beats() ([]engine.Event, error) {
+	b := x.b
+	out := make([]engine.Event, 0, len(x.lost)+len(x.racks))
+	for h := range topo.HostID(len(x.lost)) {
+		c, at, err := b.sampler.host(h)
+		if err != nil {
+			return nil, err
+		}
+		hb := engine.Heartbeat{Host: h, Rx: c.rx - b.counted[h].rx, Tx: c.tx - b.counted[h].tx, Made: at.Sub(b.zero)}
+		if len(b.disks) > 0 {
+			u := b.disks[h].Use()
+			x.begun[h] = append(x.begun[h], u.Begun...)
+			hb.Disk = &engine.DiskReport{Used: u.Used, Writing: u.Writing}
+			for _, id := range x.begun[h] {
+				if !slices.Contains(u.Writing, id) {
+					hb.Disk.Ended = append(hb.Disk.Ended, id)
+				}
+			}
+		}
+		if b.faults.isCrashed(h) || x.isLost(h) {
+			continue
+		}
+		x.begun[h] = x.begun[h][:0]
+		if !x.hold(hb) {
+			out = append(out, hb)
+		}
+	}
+	for r, zero := range x.racks {
+		c, at, err := b.sampler.leaf(topo.RackID(r))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, engine.RackReport{Rack: topo.RackID(r), Rx: c.rx - zero.rx, Tx: c.tx - zero.tx, Made: at.Sub(b.zero)})
+	}
+	return out, nil
+}
+
+func (x *reports) isLost(h topo.HostID) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.lost[h]
+}
+
+// hold keeps a report that is late, or would overtake one that is.
+func (x *reports) hold(hb engine.Heartbeat) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	at, held := hb.Made+x.by[hb.Host], x.by[hb.Host] > 0
+	for _, l := range x.late {
+		if l.beat.Host == hb.Host {
+			at, held = max(at, l.at), true
+		}
+	}
+	if !held {
+		return false
+	}
+	i := slices.IndexFunc(x.late, func(l late) bool { return l.at > at })
+	if i < 0 {
+		i = len(x.late)
+	}
+	x.late = slices.Insert(x.late, i, late{at, hb})
+	if i == 0 {
+		select {
+		case x.kick <- struct{}{}:
+		default:
+		}
+	}
+	return true
+}
+
+// deliver hands over late reports when they are due, until the run ends.
+func (x *reports) deliver(ctx context.Context) {
+	for {
+		wait := time.Hour
+		x.mu.Lock()
+		now := time.Since(x.b.zero)
+		n := 0
+		var due []engine.Event
+		for ; n < len(x.late) && x.late[n].at <= now; n++ {
+			due = append(due, x.late[n].beat)
+		}
+		x.late = slices.Delete(x.late, 0, n)
+		if len(x.late) > 0 {
+			wait = min(wait, x.late[0].at-now)
+		}
+		if len(due) > 0 {
+			x.b.push(due...) // before anybody can hand over what was made later
+		}
+		x.mu.Unlock()
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-x.kick:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// look tells what all links have carried from one look to the next.
+func (x *reports) look() func() error {
+	var was []sent
+	return func() error {
+		begin := time.Now()
+		is, err := x.b.sampler.all()
+		if err != nil {
+			return err
+		}
+		x.looks, x.took = x.looks+1, x.took+time.Since(begin)
+		if was != nil {
+			x.b.push(engine.LinkLoads{Rates: loads(x.b.cfg.Fabric, was, is)})
+		}
+		was = is
+		return nil
+	}
+}
+
+// loads is what links carried between two readings of each, in payload.
+func loads(f *topo.Fabric, was, is []sent) []units.Rate {
+	rates := make([]units.Rate, len(is))
+	for l := range rates {
+		// A counter stands still while its device is gone, and begins anew after it.
+		rates[l] = payload(f, units.RateOf(is[l].bytes-was[l].bytes, max(is[l].at.Sub(was[l].at), time.Microsecond)))
+	}
+	return rates
+}
+
+// cost says what the looks at all links have taken; "" where there were none. The
+// run must be over.
+func (x *reports) cost() string {
+	if x.looks == 0 {
+		return ""
+	}
+	each := x.took / time.Duration(x.looks)
+	return fmt.Sprintf("a policy was shown the true loads: all links were read every %v, %d times, in %v each (%.1f%% of one processor's time at most)",
+		x.b.cfg.Settings.Look, x.looks, each.Round(time.Microsecond), 100*float64(each)/float64(x.b.cfg.Settings.Look))
+}

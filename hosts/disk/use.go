@@ -1,0 +1,32 @@
+package disk
+
+import (
+	"slices"
+
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// Use is what a host reports of its disk.
+type Use struct {
+	Used    units.Bytes         // as of Disk.Used
+	Writing []workloads.BlockID // replicas being written, by ID
+	// Begun are the replicas that were begun since Use was asked before, whatever
+	// became of them, in that order.
+	Begun []workloads.BlockID
+}
+
+// Use is for one caller, which hears of each replica that begins once.
+func (d *Disk) Use() Use {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	u := Use{Used: d.used, Begun: d.begun}
+	d.begun = nil
+	for r := range d.writing {
+		if d.replicas[r.block] == r { // not wiped
+			u.Writing = append(u.Writing, r.block)
+		}
+	}
+	slices.Sort(u.Writing)
+	return u
+}
