@@ -97,6 +97,8 @@ func (e *Engine) initControl() error {
 		return fmt.Errorf("engine: coflow policy %T: interval %v: want 0 or more", e.cfg.Coflow, c.when.Every)
 	case c.when.Every == 0 && !c.when.Coflows:
 		return fmt.Errorf("engine: coflow policy %T is asked neither when a coflow arrives nor at intervals: nothing would ever be sent", e.cfg.Coflow)
+	case c.needs&policies.Blind != 0 && c.needs&(policies.Sizes|policies.MostSent) != 0:
+		return fmt.Errorf("engine: coflow policy %T declares to be Blind and needs what flows have sent or have left: leave out one of the two", e.cfg.Coflow)
 	case e.cfg.Control.Latency < 0:
 		return fmt.Errorf("engine: control latency %v: want 0 or more", e.cfg.Control.Latency)
 	}
@@ -230,9 +232,18 @@ func (e *Engine) view(needs policies.Knowledge) *policies.View {
 	return v
 }
 
+// Blind tells that no policy looks at what flows have received before they end, so
+// that a backend need not tell of it (TransferProgressed): the coflow policy has
+// declared it, and the placement policy asks for no sizes.
+func (e *Engine) Blind() bool {
+	const looks = policies.Sizes | policies.MostSent
+	return e.control.needs&policies.Blind != 0 && (e.cfg.Placement == nil || e.cfg.Placement.Needs()&looks == 0)
+}
+
 // state is what a policy with the given needs sees of a coflow.
 func (e *Engine) state(c *coflow, needs policies.Knowledge) policies.CoflowState {
 	knows := needs&policies.Sizes != 0
+	blind := e.Blind()
 	s := policies.CoflowState{
 		ID: c.id, Arrival: c.arrival, Width: len(c.all), Senders: c.senders, Receivers: c.receivers, Left: len(c.flows),
 		Sent: c.sent, MostSent: c.mostSent, Queue: c.queue, Since: c.since, Links: c.demand.Links(knows),
@@ -240,6 +251,9 @@ func (e *Engine) state(c *coflow, needs policies.Knowledge) policies.CoflowState
 	}
 	if n := len(c.finished); n > 0 {
 		s.Median = c.finished[(n-1)/2]
+	}
+	if blind {
+		s.Sent, s.MostSent = 0, 0
 	}
 	if knows {
 		s.Size, s.Largest, s.Remaining, s.Bound = c.size, c.largest, c.remaining, c.bound
@@ -256,6 +270,9 @@ func (e *Engine) state(c *coflow, needs policies.Knowledge) policies.CoflowState
 		fs := policies.FlowState{ID: f.ID, Src: f.Src, Dst: f.Dst, Path: f.path, Pilot: f.pilot, Sent: f.sent}
 		if knows {
 			fs.Size, fs.Remaining = f.Size, f.remaining()
+		}
+		if blind {
+			fs.Sent = 0
 		}
 		e.control.flows = append(e.control.flows, fs)
 	}
