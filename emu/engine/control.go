@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -316,6 +317,9 @@ func (e *Engine) accept(v *policies.View, s *policies.Schedule) error {
 	}
 	if n := len(s.Watch); n != 0 && n != len(active) {
 		return fmt.Errorf("watches %d coflows: want all %d, or none", n, len(active))
+	}
+	if len(s.Watch) > 0 && e.control.needs&policies.Blind != 0 {
+		return errors.New("watches what coflows have sent, and declares to be Blind: leave out one of the two")
 	}
 	for _, id := range s.Pilots {
 		f := e.coflows.byFlow[id]

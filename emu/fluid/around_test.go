@@ -55,7 +55,7 @@ func checkRates(t interface{ Fatalf(string, ...any) }, b *Backend) {
 			if f.in != nil {
 				want = f.in.rate
 			}
-			if f.rate != want || f.queued == 0 != (want == 0) || f.queued > 0 && b.finishes[f.queued-1] != f {
+			if f.rate != want || f.queued == 0 != (want == 0) || f.queued > 0 && b.finishes[f.queued-1] != f || f.finishes != (f.queued > 0) {
 				t.Fatalf("fluid %d: rate %v at place %d of those that finish, its class has %v", f.id, f.rate, f.queued, want)
 			}
 		}
@@ -77,7 +77,7 @@ func TestAroundAgreesWithSlow(t *testing.T) {
 			}
 		}
 		b := New(f, Config{DiskRate: units.Rate(rapid.SampledFrom([]int{0, 3e8}).Draw(t, "disk")), Heartbeat: 7 * time.Millisecond, Faults: faults, Silence: time.Second})
-		b.few = 0
+		b.few = -1
 		host := rapid.IntRange(0, f.Hosts()-1)
 		ceiling := rapid.SampledFrom([]units.Rate{policies.NoLimit, policies.NoLimit, 0, 33 * units.Mbps, 200 * units.Mbps, 90_000_001})
 		var now time.Duration
@@ -170,7 +170,7 @@ func TestAroundEndsLikeAll(t *testing.T) {
 		return out
 	}
 	want := ends(math.MaxInt, false)
-	for name, got := range map[string]map[string]time.Duration{"around": ends(0, false), "around, blind": ends(0, true)} {
+	for name, got := range map[string]map[string]time.Duration{"around or all": ends(0, false), "around": ends(-1, false), "around, blind": ends(-1, true)} {
 		if len(got) != len(want) || len(want) < 1000 {
 			t.Fatalf("%s: %d ended, want %d", name, len(got), len(want))
 		}

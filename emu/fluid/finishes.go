@@ -25,6 +25,26 @@ func (h *finishes) put(f *fluid) {
 	h.fix(f.queued - 1)
 }
 
+// empty takes all out; add puts one in without order, which is made by order.
+func (h *finishes) empty() {
+	for _, f := range *h {
+		f.queued = 0
+	}
+	clear(*h)
+	*h = (*h)[:0]
+}
+
+func (h *finishes) add(f *fluid) {
+	*h = append(*h, f)
+	f.queued = len(*h)
+}
+
+func (h finishes) order() {
+	for i := len(h)/2 - 1; i >= 0; i-- {
+		h.sink(i)
+	}
+}
+
 // drop takes a fluid out, if it is in.
 func (h *finishes) drop(f *fluid) {
 	if f.queued == 0 {
@@ -46,6 +66,10 @@ func (h finishes) fix(i int) {
 		h.swap(i, (i-1)/2)
 		i = (i - 1) / 2
 	}
+	h.sink(i)
+}
+
+func (h finishes) sink(i int) {
 	for {
 		kid := 2*i + 1
 		if kid+1 < len(h) && h.before(kid+1, kid) {

@@ -77,7 +77,9 @@ type Backend struct {
 	changed    []*class // with other fluids than before
 	freed      []int32  // resources that fluids drew on which have left a class
 	moved      []*fluid // that have left a class
-	few        int      // up to so many classes, all rates are computed anew
+	few        int      // up to so many classes, all rates are computed anew; below 0 for never
+	pass       int      // and so many times more, whatever changes
+	passes     int      // as was said when that was last too much
 	shares     sharing
 	finishes   finishes
 
@@ -103,8 +105,9 @@ type fluid struct {
 	left     float64      // bits, at since
 	since    clock.Moment // when rate was set
 	rate     float64      // bit/s
-	finish   clock.Moment // at this rate
-	queued   int          // place in finishes, from 1; 0 for one that does not finish
+	finish   clock.Moment // at this rate, if it finishes
+	finishes bool
+	queued   int // place in finishes, from 1; 0 for one that does not finish
 	ceiling  units.Rate
 	in       *class // nil while paused
 	place    int    // in its members
@@ -414,23 +417,40 @@ const (
 
 // share computes the rates that hold from the present moment.
 func (b *Backend) share() {
-	var part []*class
-	var touched []int32
-	if !b.all && len(b.classes) > b.few && b.shares.around(b.classes, b.changed, b.freed, b.capacity) {
-		part, touched = b.shares.part, b.shares.touched
+	touched := b.shares.every
+	if b.around() {
+		touched = b.shares.touched
+		for _, c := range b.shares.part {
+			for _, f := range c.members {
+				if b.pace(f, c.rate) {
+					b.finishes.put(f)
+				} else {
+					b.finishes.drop(f)
+				}
+			}
+		}
+		for _, f := range b.moved {
+			if f.in == nil {
+				b.pace(f, 0)
+				b.finishes.drop(f)
+			}
+		}
 	} else {
 		b.shares.rates(b.classes, b.capacity)
-		part, touched = b.classes, b.shares.every
-	}
-	for _, c := range part {
-		for _, f := range c.members {
-			b.pace(f, c.rate)
+		b.finishes.empty()
+		for _, c := range b.classes {
+			for _, f := range c.members {
+				if b.pace(f, c.rate) {
+					b.finishes.add(f)
+				}
+			}
 		}
-	}
-	for _, f := range b.moved {
-		if f.in == nil {
-			b.pace(f, 0)
+		for _, f := range b.moved {
+			if f.in == nil {
+				b.pace(f, 0)
+			}
 		}
+		b.finishes.order()
 	}
 	for _, r := range touched {
 		b.book(r, b.shares.load[r])
@@ -440,19 +460,41 @@ func (b *Backend) share() {
 	b.stale, b.all = false, false
 }
 
-// pace sets a fluid's rate from the present moment on.
-func (b *Backend) pace(f *fluid, rate float64) {
+// around computes the rates around what has changed, where that is likely to be less
+// than all. After it was not, it is left alone for twice as many times as before.
+func (b *Backend) around() bool {
+	const longest = 64
+	most := len(b.classes) / 2
+	if b.few < 0 {
+		most = math.MaxInt
+	}
+	switch {
+	case b.all || len(b.classes) <= b.few:
+		return false
+	case b.pass > 0:
+		b.pass--
+		return false
+	case b.shares.around(b.changed, b.freed, b.capacity, most):
+		b.passes = 0
+		return true
+	}
+	b.passes = min(2*b.passes+1, longest)
+	b.pass = b.passes
+	return false
+}
+
+// pace sets a fluid's rate from the present moment on, and tells whether it finishes
+// at it.
+func (b *Backend) pace(f *fluid, rate float64) bool {
 	if f.rate == rate {
-		return
+		return f.finishes
 	}
 	f.left = max(f.leftAfter(b.clock.Since(f.since)), 0)
-	f.since, f.rate = b.clock, rate
+	f.since, f.rate, f.finishes = b.clock, rate, false
 	if ns := f.left * 1e9 / rate; rate > 0 && ns <= farthest {
-		f.finish = b.clock.Plus(ns)
-		b.finishes.put(f)
-	} else {
-		b.finishes.drop(f)
+		f.finish, f.finishes = b.clock.Plus(ns), true
 	}
+	return f.finishes
 }
 
 // book sets what a resource carries from the present moment on.

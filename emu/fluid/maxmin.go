@@ -239,9 +239,9 @@ const equal = 1e-12
 // are shared out anew beside the others. Where one of the others then has more on a
 // bottleneck than the classes it holds, it has to give way, and joins them.
 //
-// It gives up, and tells so, where that comes to more than half of all classes. What
-// it has worked on is in part and touched.
-func (s *sharing) around(classes, changed []*class, resources []int32, capacity []float64) bool {
+// It gives up, and tells so, where that comes to computing the rates of more classes
+// than most. What it has worked on is in part and touched.
+func (s *sharing) around(changed []*class, resources []int32, capacity []float64, most int) bool {
 	s.round++
 	s.part, s.touched = s.part[:0], s.touched[:0]
 	for _, r := range resources {
@@ -253,6 +253,7 @@ func (s *sharing) around(classes, changed []*class, resources []int32, capacity 
 		}
 	}
 	seen := 0 // of touched, whose classes were looked at
+	work := 0 // classes whose rates were computed, each time counted
 	for {
 		for ; seen < len(s.touched); seen++ {
 			r := s.touched[seen]
@@ -262,7 +263,7 @@ func (s *sharing) around(classes, changed []*class, resources []int32, capacity 
 				}
 			}
 		}
-		if 2*len(s.part) > len(classes) {
+		if work += len(s.part); work > most {
 			return false
 		}
 		for _, r := range s.touched {
