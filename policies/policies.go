@@ -18,7 +18,7 @@ import (
 
 // Knowledge is the set of facts a policy declares it needs. The engine hides
 // the rest, so that a policy cannot be clairvoyant by accident.
-type Knowledge uint8
+type Knowledge uint16
 
 const (
 	// Sizes shows FlowState.Size and Remaining, and of a coflow and its links
@@ -43,6 +43,11 @@ const (
 	MostSent
 	// TrueLoad shows View.Load, which no real master knows: it is for bounds.
 	TrueLoad
+	// Blind is what a Scheduler declares that looks at nothing which changes as bytes
+	// arrive, but only at arrivals and ends: Sent is then 0, and MostSent and
+	// LinkState.Begun mean nothing. A simulation is spared to count the bytes of all
+	// flows at every event. It does not go with Sizes or MostSent.
+	Blind
 )
 
 // NoLimit is the ceiling of a flow that only the network limits.

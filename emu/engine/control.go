@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -97,6 +98,8 @@ func (e *Engine) initControl() error {
 		return fmt.Errorf("engine: coflow policy %T: interval %v: want 0 or more", e.cfg.Coflow, c.when.Every)
 	case c.when.Every == 0 && !c.when.Coflows:
 		return fmt.Errorf("engine: coflow policy %T is asked neither when a coflow arrives nor at intervals: nothing would ever be sent", e.cfg.Coflow)
+	case c.needs&policies.Blind != 0 && c.needs&(policies.Sizes|policies.MostSent) != 0:
+		return fmt.Errorf("engine: coflow policy %T declares to be Blind and needs what flows have sent or have left: leave out one of the two", e.cfg.Coflow)
 	case e.cfg.Control.Latency < 0:
 		return fmt.Errorf("engine: control latency %v: want 0 or more", e.cfg.Control.Latency)
 	}
@@ -221,9 +224,18 @@ func (e *Engine) view(needs policies.Knowledge) *policies.View {
 	return v
 }
 
+// Blind tells that no policy looks at what flows have received before they end, so
+// that a backend need not tell of it (TransferProgressed): the coflow policy has
+// declared it, and the placement policy asks for no sizes.
+func (e *Engine) Blind() bool {
+	const looks = policies.Sizes | policies.MostSent
+	return e.control.needs&policies.Blind != 0 && (e.cfg.Placement == nil || e.cfg.Placement.Needs()&looks == 0)
+}
+
 // state is what a policy with the given needs sees of a coflow.
 func (e *Engine) state(c *coflow, needs policies.Knowledge) policies.CoflowState {
 	knows := needs&policies.Sizes != 0
+	blind := e.Blind()
 	s := policies.CoflowState{
 		ID: c.id, Arrival: c.arrival, Width: len(c.all), Senders: c.senders, Receivers: c.receivers, Left: len(c.flows),
 		Sent: c.sent, MostSent: c.mostSent, Queue: c.queue, Since: c.since, Links: c.demand.Links(knows),
@@ -231,6 +243,9 @@ func (e *Engine) state(c *coflow, needs policies.Knowledge) policies.CoflowState
 	}
 	if n := len(c.finished); n > 0 {
 		s.Median = c.finished[(n-1)/2]
+	}
+	if blind {
+		s.Sent, s.MostSent = 0, 0
 	}
 	if knows {
 		s.Size, s.Largest, s.Remaining, s.Bound = c.size, c.largest, c.remaining, c.bound
@@ -247,6 +262,9 @@ func (e *Engine) state(c *coflow, needs policies.Knowledge) policies.CoflowState
 		fs := policies.FlowState{ID: f.ID, Src: f.Src, Dst: f.Dst, Path: f.path, Pilot: f.pilot, Sent: f.sent}
 		if knows {
 			fs.Size, fs.Remaining = f.Size, f.remaining()
+		}
+		if blind {
+			fs.Sent = 0
 		}
 		e.control.flows = append(e.control.flows, fs)
 	}
@@ -290,6 +308,9 @@ func (e *Engine) accept(v *policies.View, s *policies.Schedule) error {
 	}
 	if n := len(s.Watch); n != 0 && n != len(active) {
 		return fmt.Errorf("watches %d coflows: want all %d, or none", n, len(active))
+	}
+	if len(s.Watch) > 0 && e.control.needs&policies.Blind != 0 {
+		return errors.New("watches what coflows have sent, and declares to be Blind: leave out one of the two")
 	}
 	for _, id := range s.Pilots {
 		f := e.coflows.byFlow[id]

@@ -167,6 +167,45 @@ func TestNewRefusesPoliciesThatAreNeverAsked(t *testing.T) {
 	}
 }
 
+// Neither the coflow policy nor another is shown what has been sent where the first is
+// blind, whether it was told or not.
+func TestBlind(t *testing.T) {
+	for _, tt := range []struct {
+		needs policies.Knowledge
+		want  []units.Bytes // sent in all, sent by the flow that is left
+	}{
+		{policies.Flows, []units.Bytes{140, 40}},
+		{policies.Flows | policies.Blind, []units.Bytes{0, 0}},
+	} {
+		var got []units.Bytes
+		p := scheduler{needs: tt.needs, when: policies.When{Coflows: true, Flows: true}, f: func(v *policies.View, s *policies.Schedule) {
+			got = []units.Bytes{v.Coflows[0].Sent, v.Coflows[0].Flows[0].Sent}
+			free(v, s)
+		}}
+		e := newEngine(t, testConfig(t, p, nil))
+		step(t, e, 1, coflowOf(1, workloads.Flow{ID: 0, Src: 0, Dst: 2, Size: 100}, workloads.Flow{ID: 1, Src: 1, Dst: 3, Size: 100}))
+		step(t, e, 2, TransferProgressed{[]workloads.FlowID{1}, []units.Bytes{40}}, TransferFinished{0})
+		if d := cmp.Diff(tt.want, got); d != "" {
+			t.Errorf("needs %b (-want +got):\n%s", tt.needs, d)
+		}
+		if want := tt.needs&policies.Blind != 0; e.Blind() != want {
+			t.Errorf("needs %b: blind %v", tt.needs, e.Blind())
+		}
+	}
+	for _, needs := range []policies.Knowledge{policies.Sizes, policies.MostSent} {
+		if _, err := New(testConfig(t, scheduler{needs: policies.Blind | needs, when: policies.When{Coflows: true}, f: free}, nil)); err == nil || !strings.Contains(err.Error(), "Blind") {
+			t.Errorf("blind, with %b: %v", needs, err)
+		}
+	}
+	watch := scheduler{needs: policies.Blind, when: policies.When{Coflows: true}, f: func(v *policies.View, s *policies.Schedule) {
+		free(v, s)
+		s.Watch = append(s.Watch, 5)
+	}}
+	if _, err := newEngine(t, testConfig(t, watch, nil)).Step(1, coflowOf(1, workloads.Flow{ID: 0, Src: 0, Dst: 2, Size: 100})); err == nil || !strings.Contains(err.Error(), "Blind") {
+		t.Errorf("blind, and watches: %v", err)
+	}
+}
+
 // Queues are shown until they change, since when with them, memory until it is
 // replaced, and pilots for good.
 func TestWhatThePolicyKeeps(t *testing.T) {

@@ -20,12 +20,17 @@ import (
 //
 //	{"t":1500000000,"events":[{"TransferFinished":{"Flow":3}}],"commands":[…]}
 //
-// with t in nanoseconds since the start of the run. A step without events is one
+// with t in nanoseconds since the start of the run. Heartbeats of hosts in a row are
+// written as one event: {"Heartbeats":{"From":5,"Rx":[0,120],"Tx":[88,0]}} is of hosts 5
+// and 6, whose counters have grown by so many bytes since the log told of them before,
+// in such an event or in a Heartbeat. Those of them with more than counters are in it
+// once more, as they are, as Whole. A step without events is one
 // for which the engine asked: its NextWake. The log is written as the run goes and
 // holds all that Replay needs.
 type Log struct {
-	w    *bufio.Writer
-	line []byte
+	w     *bufio.Writer
+	line  []byte
+	beats beats
 }
 
 // NewLog writes a log to w. The caller calls Flush at the end.
@@ -43,11 +48,21 @@ func (l *Log) Observe(now time.Duration, evs []Event, cmds []Command) error {
 	b = strconv.AppendInt(b, int64(now), 10)
 	b = append(b, `,"events":[`...)
 	var err error
-	for i, ev := range evs {
+	for i := 0; i < len(evs); i++ {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		if b, err = appendTagged(b, ev); err != nil {
+		if n := row(evs[i:]); n > 1 {
+			if b, err = l.beats.append(b, evs[i:i+n]); err != nil {
+				return err
+			}
+			i += n - 1
+			continue
+		}
+		if hb, ok := evs[i].(Heartbeat); ok {
+			l.beats.note(hb)
+		}
+		if b, err = appendTagged(b, evs[i]); err != nil {
 			return err
 		}
 	}
@@ -89,7 +104,7 @@ func appendTagged(b []byte, v any) ([]byte, error) {
 		b = append(b, `{"TransferFinished":{"Flow":`...)
 		return append(strconv.AppendInt(b, int64(v.Flow), 10), `}}`...), nil
 	case Heartbeat:
-		return append(appendHeartbeat(b, v), '}'), nil
+		return append(appendHeartbeat(append(b, `{"Heartbeat":`...), v), '}'), nil
 	case RackReport:
 		b = append(b, `{"RackReport":{"Rack":`...)
 		b = strconv.AppendInt(b, int64(v.Rack), 10)
@@ -137,7 +152,7 @@ func appendTagged(b []byte, v any) ([]byte, error) {
 }
 
 func appendHeartbeat(b []byte, hb Heartbeat) []byte {
-	b = append(b, `{"Heartbeat":{"Host":`...)
+	b = append(b, `{"Host":`...)
 	b = strconv.AppendInt(b, int64(hb.Host), 10)
 	b = appendCounters(b, hb.Rx, hb.Tx, hb.Made)
 	if d := hb.Disk; d != nil {
@@ -179,8 +194,8 @@ func appendBlocks(b []byte, key string, ids []workloads.BlockID) []byte {
 	return append(b, ']')
 }
 
-// untag decodes an event by its name.
-func untag(raw json.RawMessage) (Event, error) {
+// untag decodes an event by its name, or heartbeats in a row.
+func untag(evs []Event, raw json.RawMessage, told *beats, hosts int) ([]Event, error) {
 	var m map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &m); err != nil {
 		return nil, err
@@ -188,6 +203,21 @@ func untag(raw json.RawMessage) (Event, error) {
 	if len(m) > 1 {
 		return nil, fmt.Errorf("an event of %d names: want one", len(m))
 	}
+	if body, ok := m["Heartbeats"]; ok {
+		return told.read(evs, body, hosts)
+	}
+	ev, err := untagOne(m)
+	if hb, ok := ev.(Heartbeat); ok {
+		// Of a host that is not there the engine says so.
+		if int(hb.Host) < hosts {
+			told.note(hb)
+		}
+	}
+	return append(evs, ev), err
+}
+
+// untagOne decodes the only event of a map by name.
+func untagOne(m map[string]json.RawMessage) (Event, error) {
 	for name, body := range m {
 		switch name {
 		case "CoflowArrived":
@@ -273,6 +303,7 @@ func (e *LogError) Unwrap() error { return e.Err }
 func Replay(ctx context.Context, r io.Reader, e *Engine) (Replayed, error) {
 	var out Replayed
 	lines := bufio.NewReaderSize(r, 1<<16)
+	var told beats
 	for number := 1; ; number++ {
 		if ctx.Err() != nil {
 			return out, fmt.Errorf("log line %d: %w", number, context.Cause(ctx))
@@ -290,7 +321,7 @@ func Replay(ctx context.Context, r io.Reader, e *Engine) (Replayed, error) {
 		if err != nil {
 			return out, fmt.Errorf("log line %d: %w", number, err)
 		}
-		d, n, err := replayLine(text, e)
+		d, n, err := replayLine(text, e, &told)
 		if err != nil {
 			return out, &LogError{number, err}
 		}
@@ -305,7 +336,7 @@ func Replay(ctx context.Context, r io.Reader, e *Engine) (Replayed, error) {
 }
 
 // replayLine takes one step and tells how many commands it has.
-func replayLine(text []byte, e *Engine) (*Difference, int, error) {
+func replayLine(text []byte, e *Engine, told *beats) (*Difference, int, error) {
 	var line logLine
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
@@ -320,11 +351,10 @@ func replayLine(text []byte, e *Engine) (*Difference, int, error) {
 	}
 	evs := make([]Event, 0, len(line.Events))
 	for i, raw := range line.Events {
-		ev, err := untag(raw)
-		if err != nil {
+		var err error
+		if evs, err = untag(evs, raw, told, len(e.hosts)); err != nil {
 			return nil, 0, fmt.Errorf("event %d: %w", i+1, err)
 		}
-		evs = append(evs, ev)
 	}
 	cmds, err := e.Step(line.T, evs...)
 	if err != nil {

@@ -91,14 +91,14 @@ func TestEventsReadBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := untag(raw)
-		if diff := cmp.Diff(ev, got); err != nil || diff != "" {
+		got, err := untag(nil, raw, new(beats), 4)
+		if diff := cmp.Diff([]Event{ev}, got); err != nil || diff != "" {
 			t.Errorf("%s: %v %s", raw, err, diff)
 		}
 	}
 	// As logs had them before reports told of disks.
-	got, err := untag([]byte(`{"Heartbeat":{"Host":1,"Rx":"2B","Tx":"0B"}}`))
-	if diff := cmp.Diff(Event(Heartbeat{Host: 1, Rx: 2}), got); err != nil || diff != "" {
+	got, err := untag(nil, []byte(`{"Heartbeat":{"Host":1,"Rx":"2B","Tx":"0B"}}`), new(beats), 4)
+	if diff := cmp.Diff([]Event{Heartbeat{Host: 1, Rx: 2}}, got); err != nil || diff != "" {
 		t.Errorf("an old heartbeat: %v %s", err, diff)
 	}
 }

@@ -23,7 +23,7 @@ type WriterArrived struct{ Writer workloads.Writer }
 
 // TransferProgressed tells how much of each flow its receiver has. Backends send
 // it with every other event and when it is time to wake, for flows whose count
-// changed.
+// changed; where the engine is Blind, they may do so only for flows that end.
 type TransferProgressed struct {
 	Flows    []workloads.FlowID
 	Received []units.Bytes // payload, parallel to Flows

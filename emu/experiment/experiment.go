@@ -477,6 +477,7 @@ func (r *run) simulate(ctx context.Context, arm, repeat int, w workloads.Workloa
 	if r.s.Spec.Disk != nil {
 		cfg.DiskRate = r.s.Spec.Disk.Write
 	}
+	cfg.Blind = e.Blind()
 	return r.drive(ctx, e, fluid.New(r.fabric, cfg), w, log, false, p)
 }
 

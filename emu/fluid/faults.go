@@ -24,6 +24,7 @@ import (
 type faults struct {
 	b         *Backend
 	routes    *fault.Routes
+	downs     int          // links that are down
 	crashed   []bool       // by HostID
 	rate      []units.Rate // of links while they are up
 	share     []float64    // of processors, by HostID
@@ -104,9 +105,15 @@ func (x *faults) carryOut(a fault.Action) {
 		b.reports.lost[r.Host], b.reports.by[r.Host] = r.Lost, r.By
 		return
 	}
-	b.stale = true
+	b.stale, b.all = true, true
 	switch a := a.(type) {
 	case fault.SetLink:
+		switch was := x.routes.Up(a.Link); {
+		case was && !a.Up:
+			x.downs++
+		case !was && a.Up:
+			x.downs--
+		}
 		x.routes.SetLink(a.Link, a.Up)
 		x.setLink(a.Link)
 		x.reroute()
@@ -186,7 +193,7 @@ func (x *faults) setCapacity(l topo.LinkID) {
 		c = 0
 	}
 	x.b.capacity[l] = c
-	x.b.stale = true
+	x.b.stale, x.b.all = true, true
 }
 
 // started tells the engine if a flow does not take the path that its hash alone

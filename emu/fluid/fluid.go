@@ -51,6 +51,9 @@ type Config struct {
 	// Convergence is how long leaves that are not at a link's end take to learn
 	// that it is down, or back.
 	Convergence time.Duration
+	// Blind tells that nobody looks at what flows have received before they end
+	// (policies.Blind): progress is then told of those that end, and of no other.
+	Blind bool
 }
 
 // Backend implements engine.Backend. It is for one goroutine.
@@ -63,38 +66,55 @@ type Backend struct {
 	reported time.Duration // the newest time Await returned
 	nextBeat time.Duration // engine.NextNever if there are no heartbeats
 
-	flows   []*fluid // unfinished, by ID once sorted
-	chains  []*fluid // unfinished, by ID once sorted
-	sorted  bool
+	flows   []*fluid                    // unfinished, by ID
+	chains  []*fluid                    // unfinished, by ID
 	byFlow  map[workloads.FlowID]*fluid // finished flows map to nil
 	byBlock map[workloads.BlockID]bool  // all blocks ever started
 	landing []landing                   // what was sent and has not arrived, in order of arrival
 	paths   map[pathKey]*class          // what fluids without a ceiling share
 	classes []*class                    // those with fluids
 
-	// An epoch is a stretch of time in which no rate changes. Counts are kept as
-	// of its beginning and the present is computed from there, so that asking
-	// often costs no precision.
-	epoch    clock.Moment
-	stale    bool    // rates must be computed anew
-	soonest  float64 // ns from the epoch's beginning to the first completion
-	carried  []float64
-	shares   sharing
-	hostEnds int // the links of hosts are those with a smaller ID
+	// Rates are computed anew at the next Await where anything is stale: all of them,
+	// or around what has changed.
+	stale, all bool
+	changed    []*class // with other fluids than before
+	freed      []int32  // resources that fluids drew on which have left a class
+	moved      []*fluid // that have left a class
+	few        int      // up to so many classes, all rates are computed anew; below 0 for never
+	pass       int      // and so many times more, whatever changes
+	passes     int      // as was said when that was last too much
+	shares     sharing
+	finishes   finishes
+
+	load     []float64      // bit/s, by resource
+	carried  []float64      // bits, by LinkID, up to since
+	since    []clock.Moment // by LinkID
+	hostEnds int            // the links of hosts are those with a smaller ID
 
 	faults  faults
 	reports reports
 }
 
-// fluid is an unfinished transfer or block write.
+// fewClasses is up to how many classes it costs less to compute all rates than to
+// find out which have to be.
+const fewClasses = 64
+
+// fluid is an unfinished transfer or block write. What is left of it is kept as of
+// when its rate changed last and computed from there, so that asking often costs no
+// precision.
 type fluid struct {
 	id       int // workloads.FlowID or workloads.BlockID
 	src, dst topo.HostID
 	size     units.Bytes
-	left     float64 // bits at the epoch's beginning
-	rate     float64 // bit/s in this epoch
+	left     float64      // bits, at since
+	since    clock.Moment // when rate was set
+	rate     float64      // bit/s
+	finish   clock.Moment // at this rate, if it finishes
+	finishes bool
+	queued   int // place in finishes, from 1; 0 for one that does not finish
 	ceiling  units.Rate
 	in       *class // nil while paused
+	place    int    // in its members
 	path     *class // of fluids that share its resources and have no ceiling
 	own      class  // where it is alone with its ceiling
 	progress units.Bytes
@@ -155,9 +175,8 @@ func New(f *topo.Fabric, cfg Config) *Backend {
 		byFlow:   map[workloads.FlowID]*fluid{},
 		byBlock:  map[workloads.BlockID]bool{},
 		paths:    map[pathKey]*class{},
-		soonest:  math.Inf(1),
 		hostEnds: 2 * f.Hosts(),
-		sorted:   true,
+		few:      fewClasses,
 	}
 	for _, l := range f.Links() {
 		b.capacity = append(b.capacity, float64(l.Rate))
@@ -172,8 +191,9 @@ func New(f *topo.Fabric, cfg Config) *Backend {
 	}
 	b.faults.init(b)
 	b.reports.init(b)
-	b.carried = make([]float64, len(f.Links()))
-	b.shares.load = make([]float64, len(b.capacity))
+	links := len(f.Links())
+	b.load, b.carried, b.since = make([]float64, len(b.capacity)), make([]float64, links), make([]clock.Moment, links)
+	b.shares.size(len(b.capacity))
 	return b
 }
 
@@ -268,7 +288,7 @@ const (
 
 // nearlyOut tells whether all that is left of a flow goes in the last moment.
 func (b *Backend) nearlyOut(f *fluid) bool {
-	return f.in != nil && f.rate > 0 && f.leftAfter(b.clock.Since(b.epoch)) <= min(bitsIn(f.rate, lastMoment), lastPart*8*float64(f.size))
+	return f.in != nil && f.rate > 0 && f.leftAfter(b.clock.Since(f.since)) <= min(bitsIn(f.rate, lastMoment), lastPart*8*float64(f.size))
 }
 
 func (b *Backend) startChain(c engine.StartChain) error {
@@ -295,15 +315,24 @@ func (b *Backend) startChain(c engine.StartChain) error {
 	b.reports.begin(fl)
 	b.add(&b.chains, fl)
 	b.limit(fl, policies.NoLimit)
-	b.faults.look()
+	if b.faults.downs > 0 {
+		b.faults.look()
+	}
 	return nil
 }
 
 func (b *Backend) add(list *[]*fluid, f *fluid) {
-	if n := len(*list); n > 0 && (*list)[n-1].id > f.id {
-		b.sorted = false
+	f.since = b.clock
+	*list = slices.Insert(*list, placeOf(*list, f.id), f)
+}
+
+// placeOf is where in a list the fluid of an ID is, or belongs.
+func placeOf(list []*fluid, id int) int {
+	if n := len(list); n == 0 || list[n-1].id < id {
+		return n
 	}
-	*list = append(*list, f)
+	at, _ := slices.BinarySearchFunc(list, id, func(f *fluid, id int) int { return cmp.Compare(f.id, id) })
+	return at
 }
 
 // limit moves a fluid to the class its ceiling puts it in.
@@ -319,11 +348,15 @@ func (b *Backend) limit(f *fluid, ceiling units.Rate) {
 		f.own.ceiling = float64(ceiling)
 		f.in = &f.own
 	}
-	if f.in.fluids++; f.in.listed < 0 {
-		f.in.listed = len(b.classes)
-		b.classes = append(b.classes, f.in)
+	c := f.in
+	f.place = len(c.members)
+	c.members = append(c.members, f)
+	if c.fluids++; c.listed < 0 {
+		c.listed = len(b.classes)
+		b.classes = append(b.classes, c)
+		b.shares.list(c)
 	}
-	b.stale = true
+	b.changed, b.stale = append(b.changed, c), true
 }
 
 func (b *Backend) leave(f *fluid) {
@@ -332,13 +365,25 @@ func (b *Backend) leave(f *fluid) {
 		return
 	}
 	f.in, b.stale = nil, true
+	b.moved = append(b.moved, f)
+	for _, u := range c.uses {
+		b.freed = append(b.freed, u.resource)
+	}
+	end := len(c.members) - 1
+	c.members[f.place] = c.members[end]
+	c.members[f.place].place = f.place
+	c.members[end] = nil
+	c.members = c.members[:end]
 	if c.fluids--; c.fluids == 0 {
 		last := b.classes[len(b.classes)-1]
 		b.classes[c.listed] = last
 		last.listed = c.listed
 		b.classes = b.classes[:len(b.classes)-1]
 		c.listed = -1
+		b.shares.unlist(c)
+		return
 	}
+	b.changed = append(b.changed, c)
 }
 
 // Await advances to the first of the next completion, the next heartbeat and
@@ -354,17 +399,11 @@ func (b *Backend) Await(ctx context.Context, wake time.Duration) (time.Duration,
 	if ctx.Err() != nil {
 		return b.reported, nil, context.Cause(ctx)
 	}
-	if !b.sorted {
-		byID := func(x, y *fluid) int { return cmp.Compare(x.id, y.id) }
-		slices.SortFunc(b.flows, byID)
-		slices.SortFunc(b.chains, byID)
-		b.sorted = true
-	}
 	if b.stale {
-		b.newEpoch()
+		b.share()
 		b.reports.fresh = true
 	}
-	if wake == engine.NextNever && b.soonest > farthest && len(b.landing) == 0 && !b.faults.mayMove() {
+	if wake == engine.NextNever && len(b.finishes) == 0 && len(b.landing) == 0 && !b.faults.mayMove() {
 		return b.reported, nil, b.stuck()
 	}
 	b.advance(wake)
@@ -384,40 +423,109 @@ const (
 	imprecision = 1e-13
 )
 
-// newEpoch brings the counts up to the present and computes the rates that hold
-// from here.
-func (b *Backend) newEpoch() {
-	elapsed := b.clock.Since(b.epoch)
-	if elapsed > 0 {
-		for l := range b.carried {
-			b.carried[l] += bitsIn(b.shares.load[l], elapsed)
-		}
-		for _, list := range [][]*fluid{b.flows, b.chains} {
-			for _, f := range list {
-				f.left = max(f.leftAfter(elapsed), 0)
+// share computes the rates that hold from the present moment.
+func (b *Backend) share() {
+	touched := b.shares.every
+	if b.around() {
+		touched = b.shares.touched
+		for _, c := range b.shares.part {
+			for _, f := range c.members {
+				if b.pace(f, c.rate) {
+					b.finishes.put(f)
+				} else {
+					b.finishes.drop(f)
+				}
 			}
 		}
+		for _, f := range b.moved {
+			if f.in == nil {
+				b.pace(f, 0)
+				b.finishes.drop(f)
+			}
+		}
+	} else {
+		b.shares.rates(b.classes, b.capacity)
+		b.finishes.empty()
+		for _, c := range b.classes {
+			for _, f := range c.members {
+				if b.pace(f, c.rate) {
+					b.finishes.add(f)
+				}
+			}
+		}
+		for _, f := range b.moved {
+			if f.in == nil {
+				b.pace(f, 0)
+			}
+		}
+		b.finishes.order()
 	}
-	b.epoch, b.stale = b.clock, false
-	b.shares.rates(b.classes, b.capacity)
-	b.soonest = math.Inf(1)
-	for _, list := range [][]*fluid{b.flows, b.chains} {
-		for _, f := range list {
-			f.rate = 0
-			if f.in != nil {
-				f.rate = f.in.rate
-			}
-			if f.rate > 0 {
-				b.soonest = min(b.soonest, f.left*1e9/f.rate)
-			}
-		}
+	for _, r := range touched {
+		b.book(r, b.shares.load[r])
 	}
+	clear(b.moved) // what has ended is not kept
+	b.changed, b.freed, b.moved = b.changed[:0], b.freed[:0], b.moved[:0]
+	b.stale, b.all = false, false
+}
+
+// around computes the rates around what has changed, where that is likely to be less
+// than all. After it was not, it is left alone for twice as many times as before.
+func (b *Backend) around() bool {
+	const longest = 64
+	most := len(b.classes) / 2
+	if b.few < 0 {
+		most = math.MaxInt
+	}
+	switch {
+	case b.all || len(b.classes) <= b.few:
+		return false
+	case b.pass > 0:
+		b.pass--
+		return false
+	case b.shares.around(b.changed, b.freed, b.capacity, most):
+		b.passes = 0
+		return true
+	}
+	b.passes = min(2*b.passes+1, longest)
+	b.pass = b.passes
+	return false
+}
+
+// pace sets a fluid's rate from the present moment on, and tells whether it finishes
+// at it.
+func (b *Backend) pace(f *fluid, rate float64) bool {
+	if f.rate == rate {
+		return f.finishes
+	}
+	f.left = max(f.leftAfter(b.clock.Since(f.since)), 0)
+	f.since, f.rate, f.finishes = b.clock, rate, false
+	if ns := f.left * 1e9 / rate; rate > 0 && ns <= farthest {
+		f.finish, f.finishes = b.clock.Plus(ns), true
+	}
+	return f.finishes
+}
+
+// book sets what a resource carries from the present moment on.
+func (b *Backend) book(r int32, load float64) {
+	if b.load[r] == load {
+		return
+	}
+	if int(r) < len(b.carried) {
+		b.carried[r] += bitsIn(b.load[r], b.clock.Since(b.since[r]))
+		b.since[r] = b.clock
+	}
+	b.load[r] = load
+}
+
+// count is what has crossed a link up to the present moment.
+func (b *Backend) count(l topo.LinkID) units.Bytes {
+	return units.Bytes(math.Round((b.carried[l] + float64(bitsIn(b.load[l], b.clock.Since(b.since[l])))) / 8))
 }
 
 // bitsIn is what a rate in bit/s carries in so many ns.
 func bitsIn(rate, ns float64) float64 { return rate * ns / 1e9 }
 
-// leftAfter is how many bits are left so many ns after the epoch's beginning.
+// leftAfter is how many bits are left so many ns after the rate was set.
 func (f *fluid) leftAfter(ns float64) float64 {
 	if math.IsInf(f.rate, 1) {
 		return 0
@@ -429,7 +537,10 @@ func (f *fluid) leftAfter(ns float64) float64 {
 // completion in the half nanosecond before wake would be reported at wake, so
 // it is moved there: what arrives at wake then starts at wake.
 func (b *Backend) advance(wake time.Duration) {
-	finish := b.soonest - b.clock.Since(b.epoch)
+	finish := math.Inf(1)
+	if len(b.finishes) > 0 {
+		finish = b.finishes[0].finish.Since(b.clock)
+	}
 	stop, slack := wake, 0.5
 	if next := min(b.nextBeat, b.faults.next(), b.reports.next()); next < wake {
 		stop, slack = next, together
@@ -443,31 +554,34 @@ func (b *Backend) advance(wake time.Duration) {
 			b.clock = clock.Moment{Whole: stop}
 		}
 	case finish > 0:
-		b.clock = b.clock.Plus(finish)
+		b.clock = b.finishes[0].finish
 	}
 }
 
 // happened lists what is new at the present moment, and takes what finished off
 // the books.
 func (b *Backend) happened() []engine.Event {
-	elapsed := b.clock.Since(b.epoch)
+	lookAt, chains := b.finishing()
+	if !b.cfg.Blind {
+		lookAt = b.flows
+	}
 	var flows []workloads.FlowID
 	var received []units.Bytes
 	var ended, durable []int
 	progressed := func(f int, n units.Bytes) {
 		if flows == nil {
-			flows = make([]workloads.FlowID, 0, len(b.flows))
-			received = make([]units.Bytes, 0, len(b.flows))
+			flows = make([]workloads.FlowID, 0, len(lookAt))
+			received = make([]units.Bytes, 0, len(lookAt))
 		}
 		flows, received = append(flows, workloads.FlowID(f)), append(received, n)
 	}
 	done := false
-	for _, f := range b.flows {
-		n := f.receivedAfter(elapsed)
+	for _, f := range lookAt {
+		n := f.receivedAfter(b.clock.Since(f.since))
 		if f.done && f.delay > 0 {
 			n = f.size - 1 // the last byte is on its way
 		}
-		if n > f.progress {
+		if n > f.progress && (f.done || !b.cfg.Blind) {
 			f.progress = n
 			progressed(f.id, n)
 		}
@@ -482,9 +596,9 @@ func (b *Backend) happened() []engine.Event {
 			}
 		}
 	}
-	for _, f := range b.chains {
-		if f.receivedAfter(elapsed); f.done {
-			done = true
+	for _, f := range chains {
+		if f.receivedAfter(b.clock.Since(f.since)); f.done {
+			b.chains = slices.Delete(b.chains, placeOf(b.chains, f.id), placeOf(b.chains, f.id)+1)
 			b.leave(f)
 			b.reports.end(f)
 			if f.delay > 0 {
@@ -525,21 +639,35 @@ func (b *Backend) happened() []engine.Event {
 		evs = append(evs, engine.BlockDurable{Block: workloads.BlockID(id)})
 	}
 	if done {
-		isDone := func(f *fluid) bool { return f.done }
-		b.flows = slices.DeleteFunc(b.flows, isDone)
-		b.chains = slices.DeleteFunc(b.chains, isDone)
+		b.flows = slices.DeleteFunc(b.flows, func(f *fluid) bool { return f.done })
 	}
 	evs = append(evs, b.faults.due()...)
 	evs = append(evs, b.reports.arrived()...)
 	if b.nextBeat != engine.NextNever && b.clock.Until(b.nextBeat) <= 0 {
-		evs = append(evs, b.reports.heartbeats(elapsed)...)
+		evs = append(evs, b.reports.heartbeats()...)
 		b.nextBeat += b.cfg.Heartbeat
 	}
 	return evs
 }
 
-// receivedAfter is how many whole bytes have arrived so many ns after the
-// epoch's beginning. It sets done once all have; the last byte counts only then.
+// finishing are the flows and pipelines that may be done at the present moment, by ID.
+func (b *Backend) finishing() (flows, chains []*fluid) {
+	const within = 1 // ns: receivedAfter decides
+	b.finishes.until(0, b.clock, within, func(f *fluid) {
+		if f.pipe == nil {
+			flows = append(flows, f)
+		} else {
+			chains = append(chains, f)
+		}
+	})
+	byID := func(x, y *fluid) int { return cmp.Compare(x.id, y.id) }
+	slices.SortFunc(flows, byID)
+	slices.SortFunc(chains, byID)
+	return flows, chains
+}
+
+// receivedAfter is how many whole bytes have arrived so many ns after the rate was
+// set. It sets done once all have; the last byte counts only then.
 func (f *fluid) receivedAfter(ns float64) units.Bytes {
 	left := f.leftAfter(ns)
 	// Size imprecision only matters to what is moving: a paused fluid is not done.
@@ -559,14 +687,13 @@ func (b *Backend) stuck() error {
 	}
 	const most = 10
 	var names []string
-	elapsed := b.clock.Since(b.epoch)
 	for _, f := range b.flows {
 		if len(names) == most {
 			names = append(names, fmt.Sprintf("and %d more", len(b.flows)-most))
 			break
 		}
 		names = append(names, fmt.Sprintf("flow %d (%s to %s, %v of %v left, ceiling %v)", f.id, b.fabric.HostName(f.src), b.fabric.HostName(f.dst),
-			f.size-f.receivedAfter(elapsed), f.size, f.ceiling))
+			f.size-f.receivedAfter(b.clock.Since(f.since)), f.size, f.ceiling))
 	}
 	return fmt.Errorf("fluid backend: at %v: deadlock: nothing moves and nothing is due: %s: the coflow policy must let at least one of them send", b.reported, strings.Join(names, ", "))
 }

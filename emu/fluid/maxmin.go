@@ -16,24 +16,46 @@ type use struct {
 // class is a set of fluids that draw on the same resources under the same
 // ceiling, and so have the same rate.
 type class struct {
-	uses    []use
-	fluids  float64 // how many
-	ceiling float64 // of each, bit/s; +Inf for none
-	rate    float64 // of each, bit/s: the answer
+	uses    []use // each resource at most once
+	fluids  float64
+	ceiling float64 // of each fluid, bit/s; +Inf for none
+	rate    float64 // of each fluid, bit/s: the answer
 
-	listed int // place in the backend's list of classes, -1 when not on it
+	members    []*fluid
+	listed     int     // place in the backend's list of classes, -1 when not on it
+	at         []int32 // parallel to uses: places in sharing.on, of a listed class
+	bottleneck int32   // the resource whose filling up held rate; none where that was its ceiling
+	round      uint64  // the newest of sharing.around that computed rate
 }
 
-// sharing computes max-min fair rates under ceilings. It holds nothing but
-// memory that is used again from one call to the next.
+// none is no resource.
+const none = -1
+
+// sharing computes max-min fair rates under ceilings, of all classes (rates) or of
+// those that a change reaches (around).
 type sharing struct {
 	load    []float64 // by resource: rate of its fluids that have their final rate
 	weight  []float64 // by resource: crossings of its fluids that do not
 	members []int32   // classes of all resources, end to end
-	start   []int32   // by resource: where its members begin; one more at the end
+	first   []int32   // by resource: where its members begin
+	last    []int32   // by resource: where they end
 	frozen  []bool    // by class
 	limited []int32   // classes with a ceiling, lowest first
 	heap    []level
+	full    []level // resources that held classes, and at which rate
+	every   []int32 // all resources
+
+	on      [][]crossing // by resource: the listed classes that draw on it
+	round   uint64       // of around
+	reached []uint64     // by resource: the newest round that touched it
+	touched []int32      // resources of this round
+	part    []*class     // classes of this round
+}
+
+// crossing is a class that draws on a resource, by its place in the class's uses.
+type crossing struct {
+	class *class
+	use   int32
 }
 
 // level is the rate at which a resource fills up if nothing before it does.
@@ -50,15 +72,37 @@ type level struct {
 // A class that draws on nothing gets its ceiling. Ties between ceilings and
 // resources need no order: either way the rate is the same.
 func (s *sharing) rates(classes []*class, capacity []float64) {
-	s.load = zeroed(s.load, len(capacity))
+	s.size(len(capacity))
+	clear(s.load)
 	if s.underCeilings(classes, capacity) {
 		return
 	}
-	s.index(classes, capacity)
+	clear(s.load)
+	s.fill(classes, s.every, capacity)
+}
+
+// size makes room for so many resources.
+func (s *sharing) size(n int) {
+	if len(s.every) == n {
+		return
+	}
+	s.load, s.weight = make([]float64, n), make([]float64, n)
+	s.first, s.last = make([]int32, n), make([]int32, n)
+	s.on, s.reached = make([][]crossing, n), make([]uint64, n)
+	s.every = make([]int32, n)
+	for r := range s.every {
+		s.every[r] = int32(r)
+	}
+}
+
+// fill sets the rates of some classes, which draw on no other resources than those
+// given. The load of these says what others take of them, and then what all do.
+func (s *sharing) fill(classes []*class, resources []int32, capacity []float64) {
+	s.index(classes, resources, capacity)
 	left := len(classes)
-	freeze := func(c int32, rate float64) {
+	freeze := func(c int32, rate float64, by int32) {
 		cl := classes[c]
-		cl.rate, s.frozen[c] = rate, true
+		cl.rate, cl.bottleneck, s.frozen[c] = rate, by, true
 		for _, u := range cl.uses {
 			w := u.times * cl.fluids
 			s.load[u.resource] += float64(w * rate)
@@ -80,18 +124,19 @@ func (s *sharing) rates(classes []*class, capacity []float64) {
 			if len(limited) == 0 {
 				break // nothing limits the rest: they draw on nothing
 			}
-			freeze(limited[0], ceiling)
+			freeze(limited[0], ceiling, none)
 			continue
 		}
-		for _, c := range s.members[s.start[full.resource]:s.start[full.resource+1]] {
+		s.full = append(s.full, full)
+		for _, c := range s.members[s.first[full.resource]:s.last[full.resource]] {
 			if !s.frozen[c] {
-				freeze(c, full.rate)
+				freeze(c, full.rate, full.resource)
 			}
 		}
 	}
 	for c, cl := range classes {
 		if !s.frozen[c] {
-			cl.rate = cl.ceiling
+			cl.rate, cl.bottleneck = cl.ceiling, none
 		}
 	}
 }
@@ -114,35 +159,40 @@ func (s *sharing) underCeilings(classes []*class, capacity []float64) bool {
 		}
 	}
 	for _, cl := range classes {
-		cl.rate = cl.ceiling
+		cl.rate, cl.bottleneck = cl.ceiling, none
 	}
 	return true
 }
 
 // index lists the classes on each resource and fills the heap and the weights.
-func (s *sharing) index(classes []*class, capacity []float64) {
-	n := len(capacity)
-	s.load = zeroed(s.load, n)
-	s.weight = zeroed(s.weight, n)
-	s.start = zeroed(s.start, n+2)
+func (s *sharing) index(classes []*class, resources []int32, capacity []float64) {
 	s.frozen = zeroed(s.frozen, len(classes))
-	s.limited = s.limited[:0]
+	s.limited, s.heap, s.full = s.limited[:0], s.heap[:0], s.full[:0]
+	for _, r := range resources {
+		s.weight[r], s.last[r] = 0, 0
+	}
 	for c, cl := range classes {
 		for _, u := range cl.uses {
-			s.start[u.resource+2]++
+			s.last[u.resource]++ // how many, for now
 			s.weight[u.resource] += u.times * cl.fluids
 		}
 		if !math.IsInf(cl.ceiling, 1) {
 			s.limited = append(s.limited, int32(c))
 		}
 	}
-	for r := range n {
-		s.start[r+2] += s.start[r+1]
+	members := int32(0)
+	for _, r := range resources {
+		s.first[r] = members
+		members += s.last[r]
+		s.last[r] = s.first[r]
+		if s.weight[r] > 0 {
+			s.heap = append(s.heap, level{max(capacity[r]-s.load[r], 0) / s.weight[r], r})
+		}
 	}
-	s.members = slices.Grow(s.members[:0], int(s.start[n+1]))[:s.start[n+1]]
+	s.members = slices.Grow(s.members[:0], int(members))[:members]
 	for c, cl := range classes {
 		for _, u := range cl.uses {
-			at := &s.start[u.resource+1] // becomes the end, which is where the next begins
+			at := &s.last[u.resource]
 			s.members[*at] = int32(c)
 			*at++
 		}
@@ -150,14 +200,111 @@ func (s *sharing) index(classes []*class, capacity []float64) {
 	slices.SortFunc(s.limited, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(classes[a].ceiling, classes[b].ceiling), cmp.Compare(a, b))
 	})
-	s.heap = s.heap[:0]
-	for r := range n {
-		if s.weight[r] > 0 {
-			s.heap = append(s.heap, level{capacity[r] / s.weight[r], int32(r)})
-		}
-	}
 	for i := len(s.heap)/2 - 1; i >= 0; i-- {
 		s.sink(i)
+	}
+}
+
+// list and unlist keep the classes on each resource for around.
+func (s *sharing) list(c *class) {
+	c.at = c.at[:0]
+	for i, u := range c.uses {
+		c.at = append(c.at, int32(len(s.on[u.resource])))
+		s.on[u.resource] = append(s.on[u.resource], crossing{c, int32(i)})
+	}
+}
+
+func (s *sharing) unlist(c *class) {
+	for i, u := range c.uses {
+		on := s.on[u.resource]
+		end := len(on) - 1
+		moved := on[end]
+		on[c.at[i]] = moved
+		moved.class.at[moved.use] = c.at[i]
+		on[end] = crossing{}
+		s.on[u.resource] = on[:end]
+	}
+}
+
+// equal is how much, relatively, a rate may be above another and be the same but for
+// the rounding of sums.
+const equal = 1e-12
+
+// around brings the rates of listed classes up to date after some classes have
+// changed, or were listed, and others that drew on some resources were. The answer is
+// that of rates: an allocation is max-min fair if and only if every fluid is at its
+// ceiling or draws on a full resource, its bottleneck, on which none has more
+// (Bertsekas and Gallager, Data Networks, 6.5.2). So a class keeps its rate as long as
+// nothing of what its bottleneck carries changes. Those for which that may not hold
+// are shared out anew beside the others. Where one of the others then has more on a
+// bottleneck than the classes it holds, it has to give way, and joins them.
+//
+// It gives up, and tells so, where that comes to computing the rates of more classes
+// than most. What it has worked on is in part and touched.
+func (s *sharing) around(changed []*class, resources []int32, capacity []float64, most int) bool {
+	s.round++
+	s.part, s.touched = s.part[:0], s.touched[:0]
+	for _, r := range resources {
+		s.touch(r)
+	}
+	for _, c := range changed {
+		if c.listed >= 0 {
+			s.take(c)
+		}
+	}
+	seen := 0 // of touched, whose classes were looked at
+	work := 0 // classes whose rates were computed, each time counted
+	for {
+		for ; seen < len(s.touched); seen++ {
+			r := s.touched[seen]
+			for _, x := range s.on[r] {
+				if x.class.bottleneck == r {
+					s.take(x.class)
+				}
+			}
+		}
+		if work += len(s.part); work > most {
+			return false
+		}
+		for _, r := range s.touched {
+			s.load[r] = 0
+			for _, x := range s.on[r] {
+				if c := x.class; c.round != s.round {
+					s.load[r] += float64(c.uses[x.use].times * c.fluids * c.rate)
+				}
+			}
+		}
+		s.fill(s.part, s.touched, capacity)
+		before := len(s.part)
+		for _, f := range s.full {
+			for _, x := range s.on[f.resource] {
+				if c := x.class; c.round != s.round && c.rate > f.rate*(1+equal) {
+					s.take(c)
+				}
+			}
+		}
+		if len(s.part) == before {
+			return true
+		}
+	}
+}
+
+// take makes a class one of this round's, and touch a resource.
+func (s *sharing) take(c *class) {
+	if c.round == s.round {
+		return
+	}
+	c.round = s.round
+	s.part = append(s.part, c)
+	for _, u := range c.uses {
+		s.touch(u.resource)
+	}
+}
+
+func (s *sharing) touch(r int32) {
+	if s.reached[r] != s.round {
+		s.reached[r] = s.round
+		s.touched = append(s.touched, r)
 	}
 }
 

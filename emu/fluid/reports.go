@@ -126,16 +126,15 @@ func (x *reports) send(hb engine.Heartbeat, by time.Duration) {
 
 // heartbeats reports every host's counters, what crossed its two links, and then
 // those of the leaves' ports toward the spines.
-func (x *reports) heartbeats(elapsed float64) []engine.Event {
+func (x *reports) heartbeats() []engine.Event {
 	b, f := x.b, x.b.fabric
 	now := b.clock.Round()
 	evs := make([]engine.Event, 0, f.Hosts()+f.Racks())
-	count := func(links ...topo.LinkID) units.Bytes {
-		bits := 0.0
+	count := func(links ...topo.LinkID) (n units.Bytes) {
 		for _, l := range links {
-			bits += b.carried[l] + float64(bitsIn(b.shares.load[l], elapsed))
+			n += b.count(l)
 		}
-		return units.Bytes(math.Round(bits / 8))
+		return n
 	}
 	var disks []engine.DiskReport // of all hosts
 	if b.cfg.DiskRate > 0 {
@@ -192,7 +191,7 @@ func (x *reports) loads(evs []engine.Event) []engine.Event {
 	x.fresh = false
 	rates := make([]units.Rate, len(x.b.fabric.Links()))
 	for l := range rates {
-		rates[l] = units.Rate(math.Round(x.b.shares.load[l]))
+		rates[l] = units.Rate(math.Round(x.b.load[l]))
 	}
 	if slices.Equal(rates, x.told) {
 		return evs

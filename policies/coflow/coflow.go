@@ -14,8 +14,8 @@ import (
 // ("per-flow fairness").
 type Fair struct{}
 
-// Needs is nothing.
-func (Fair) Needs() policies.Knowledge { return 0 }
+// Needs is nothing, not even what has been sent.
+func (Fair) Needs() policies.Knowledge { return policies.Blind }
 
 // When is at arrivals: a coflow that is new has to be set free, and nothing else
 // changes.
