@@ -460,6 +460,11 @@ func (r *run) engine(arm, repeat int, capacity []units.Rate) (*engine.Engine, er
 	}
 	cfg := engine.Config{Fabric: r.fabric, Capacity: capacity, Coflow: c, Placement: placer, Control: engine.Control{Latency: spec.Coordinator.Latency},
 		Heartbeat: spec.Heartbeat.Interval, Alpha: spec.Heartbeat.Alpha, Seed: r.s.RepeatSeed(repeat), Stuck: spec.Limits.Stuck}
+	if n := spec.Fabric.ZoneRacks; n > 0 {
+		for rack := range r.fabric.Racks() {
+			cfg.Zone = append(cfg.Zone, rack/n)
+		}
+	}
 	if spec.Disk != nil {
 		cfg.DiskRate, cfg.DiskSize = spec.Disk.Write, spec.Disk.Size
 	}
