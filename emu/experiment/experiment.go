@@ -568,7 +568,7 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 	cfg := live.Config{Fabric: r.fabric, Pins: owned.PinDir(), Captures: captures, Links: links, Snaplen: spec.Capture.Snaplen, Ring: max(spec.Capture.Ring, leastRing),
 		Meta: pcap.Meta{Tool: "testbed", Version: r.o.Version, RunID: r.dir.manifest.Run, Run: number.Sum64(), Arm: r.arms[arm].Name, ArmIndex: arm,
 			Repeat: repeat, Scenario: spec.Name, Workload: r.dir.manifest.Workload, Seed: r.s.RepeatSeed(repeat),
-			Policies: r.arms[arm].Policies(), Holds: catalog.Holds(r.arms[arm].Coflow.Name), Fabric: &shape},
+			Policies: r.arms[arm].Policies(), Holds: catalog.Holds(r.arms[arm].Coflow.Name), Waits: catalog.Waits(r.arms[arm].Placement.Name, r.arms[arm].Placement.Params), Fabric: &shape},
 		Disks: disks, Heartbeat: spec.Heartbeat.Interval, Seed: r.s.RepeatSeed(repeat), Congestion: spec.Fabric.CongestionControl, Settings: live.DefaultSettings(r.fabric),
 		Burst: r.burst, Faults: r.faults, Detect: spec.Heartbeat.Detect(), Silence: spec.Heartbeat.Silence(), Convergence: spec.Fabric.Convergence}
 	if spec.Disk != nil && len(w.Writers) > 0 {
