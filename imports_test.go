@@ -80,8 +80,7 @@ var arrows = map[string][]string{
 	"workloads/oracletest": {},
 	"results/tooltest":     {},
 	"scripts/bench":        {}, // runs other programs
-	"scripts/philae":       {"scripts/suite", "results/report", "results/verdict", "emu/scenario", "emu/experiment", "emu/study", "emu/tracesim", "results/coflows", "results/files", "results/metrics"},
-	"scripts/suite":        {"results/report", "results/table", "results/verdict"}, // what suites share
+	"scripts/philae":       {"emu/scenario", "emu/experiment", "emu/study", "emu/tracesim", "results/coflows", "results/files", "results/metrics", "results/table"},
 	"scripts/quickstart":   {}, // scenario files, and tests of them
 	"scripts/testvm":       {}, // runs the tests of others
 }

@@ -72,8 +72,11 @@ type View struct {
 	Zone []int
 	// Load is what each link carried just now, by LinkID. Needs TrueLoad.
 	Load []units.Rate
-	// Placements are the blocks placed since the oldest LastReport of any host,
-	// in the order they were placed.
+	// LargestBlock is the largest block that any writer so far has to write. A
+	// policies.Placer alone is shown it and Zone.
+	LargestBlock units.Bytes
+	// Placements are the blocks placed since the oldest LastReport of any host that is
+	// not Lost, in the order they were placed.
 	Placements []Placement
 	// Memory is what Schedule.Memory was set to in the decision before; empty in
 	// the first.

@@ -285,7 +285,13 @@ func (f *Fabric) HostName(h HostID) string {
 	return hostName(f.RackOf(h), int(h)%f.shape.HostsPerLeaf)
 }
 
-func hostName(r RackID, i int) string { return fmt.Sprintf("h%d-%02d", r, i) }
+func hostName(r RackID, i int) string {
+	b := strconv.AppendInt(append(make([]byte, 0, 16), 'h'), int64(r), 10)
+	if b = append(b, '-'); i < 10 {
+		b = append(b, '0')
+	}
+	return string(strconv.AppendInt(b, int64(i), 10))
+}
 
 // LeafName is such as "leaf3".
 func LeafName(r RackID) string { return "leaf" + strconv.Itoa(int(r)) }

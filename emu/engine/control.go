@@ -119,10 +119,11 @@ func (e *Engine) initControl() error {
 // NextNever if it need not be. Its step may be later, as on packets it is.
 func (e *Engine) NextWake() time.Duration {
 	c := &e.control
+	next := e.dueBlocks()
 	if len(e.coflows.active) == 0 {
-		return NextNever
+		return next
 	}
-	next := min(c.due, c.wake, c.tick)
+	next = min(next, c.due, c.wake, c.tick)
 	if len(c.delayed) > 0 {
 		next = min(next, c.delayed[0].at)
 	}
@@ -131,8 +132,9 @@ func (e *Engine) NextWake() time.Duration {
 
 // multiple is the first multiple of the policy's interval that is not before t;
 // without intervals, t.
-func (c *control) multiple(t time.Duration) time.Duration {
-	d := c.when.Every
+func (c *control) multiple(t time.Duration) time.Duration { return multipleOf(c.when.Every, t) }
+
+func multipleOf(d, t time.Duration) time.Duration {
 	if d == 0 || t%d == 0 {
 		return t
 	}

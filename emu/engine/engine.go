@@ -35,6 +35,7 @@ type Config struct {
 	Placement policies.Placer // may be nil where no blocks are written
 	DiskRate  units.Rate      // of each host's disk, 0 for one that is never the bottleneck
 	DiskSize  units.Bytes     // capacity of each host's disk, 0 for one that is never full
+	Zone      []int           // power or network zone of each rack, nil where all share one
 	Heartbeat time.Duration   // time between two reports of a host
 	// Stuck is how long a flow may stand still while a link of its path is down
 	// before it is given up; 0 stands for DefaultStuck. It is looked at when
@@ -94,8 +95,6 @@ func New(cfg Config) (*Engine, error) {
 	}
 	e.coflows.byFlow = map[workloads.FlowID]*flow{}
 	e.coflows.failed = map[workloads.FlowID]bool{}
-	e.blocks.failed = map[workloads.BlockID]bool{}
-	e.blocks.active = map[workloads.BlockID]*write{}
 	for _, r := range cfg.Capacity {
 		if r < 0 {
 			return nil, fmt.Errorf("engine: a link of capacity %d: want 0 or more", r)
@@ -104,7 +103,7 @@ func New(cfg Config) (*Engine, error) {
 			e.down++
 		}
 	}
-	if err := e.initControl(); err != nil {
+	if err := errors.Join(e.initControl(), e.initBlocks()); err != nil {
 		return nil, err
 	}
 	return e, nil
@@ -170,6 +169,10 @@ func (e *Engine) Step(now time.Duration, evs ...Event) ([]Command, error) {
 			return nil, fmt.Errorf("engine: at %v: %w", now, err)
 		}
 	}
+	cmds, err := e.placeWaiting(cmds)
+	if err != nil {
+		return nil, fmt.Errorf("engine: at %v: %w", now, err)
+	}
 	if look {
 		failed := len(cmds)
 		cmds = e.giveUpStuck(cmds)
@@ -189,7 +192,9 @@ func (e *Engine) Step(now time.Duration, evs ...Event) ([]Command, error) {
 }
 
 // Idle tells whether everything that arrived has finished.
-func (e *Engine) Idle() bool { return len(e.coflows.active) == 0 && len(e.blocks.active) == 0 }
+func (e *Engine) Idle() bool {
+	return len(e.coflows.active) == 0 && len(e.blocks.active)+len(e.blocks.waiting) == 0
+}
 
 // Unfinished describes, in one line, what has arrived and not finished.
 func (e *Engine) Unfinished() string {
@@ -197,5 +202,5 @@ func (e *Engine) Unfinished() string {
 	for _, c := range e.coflows.active {
 		flows += len(c.flows)
 	}
-	return fmt.Sprintf("%d coflows with %d flows and %d block writes", len(e.coflows.active), flows, len(e.blocks.active))
+	return fmt.Sprintf("%d coflows with %d flows and %d block writes", len(e.coflows.active), flows, len(e.blocks.active)+len(e.blocks.waiting))
 }

@@ -139,6 +139,7 @@ func (e *Engine) abandon(cmds []Command, h topo.HostID, why string) ([]Command, 
 	for _, f := range flows {
 		cmds = e.failFlow(cmds, f, why)
 	}
+	cmds = e.abandonWaiting(cmds, h, why)
 	for _, id := range slices.Sorted(maps.Keys(e.blocks.active)) {
 		w := e.blocks.active[id]
 		if w.block.Client == h {

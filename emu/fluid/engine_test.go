@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"testbed/emu/engine"
+	"testbed/emu/fault"
 	"testbed/emu/fluid"
 	"testbed/policies"
 	"testbed/policies/coflow"
 	"testbed/policies/placement"
+	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
@@ -74,5 +76,77 @@ func TestCoflowsAndBlocksTogether(t *testing.T) {
 	// idle racks before their next report.
 	if sinbad >= hdfs || sinbadEnd >= hdfsEnd {
 		t.Errorf("Sinbad does no better than HDFS")
+	}
+}
+
+// With an interval blocks are placed at its multiples alone, and every block of every
+// writer is written, also where a client is lost while its request waits. The run
+// replays from its log.
+func TestRequestsWait(t *testing.T) {
+	f := racks(t, 4, 5, 5)
+	const q = 2 * time.Second
+	var w workloads.Workload
+	for i := range 6 {
+		wr := workloads.Writer{ID: workloads.WriterID(i), Client: f.HostIn(topo.RackID(i%4), i/4), Start: time.Duration(i) * 700 * ms}
+		for j := range 1 + i%3 {
+			wr.Blocks = append(wr.Blocks, workloads.Block{ID: workloads.BlockID(10*i + j), Writer: wr.ID, Client: wr.Client, Size: 4 * mb, Replicas: 3, Packet: 64000, Window: 80})
+		}
+		w.Writers = append(w.Writers, wr)
+	}
+	waits := placement.DefaultSinbad()
+	waits.Interval = q
+	cfg := engine.Config{Fabric: f, Coflow: coflow.Fair{}, Placement: waits, DiskRate: units.Gbps, Heartbeat: 100 * ms, Alpha: 0.2, Seed: 5}
+	e, err := engine.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var buf bytes.Buffer
+	l := engine.NewLog(&buf)
+	marked, placed, durable, failed := map[int]time.Duration{}, 0, 0, 0
+	observe := func(now time.Duration, evs []engine.Event, cmds []engine.Command) error {
+		for _, ev := range evs {
+			if _, ok := ev.(engine.BlockDurable); ok {
+				durable++
+			}
+		}
+		for _, c := range cmds {
+			switch c := c.(type) {
+			case engine.Mark:
+				if c.Kind == engine.MarkBlockFailed {
+					failed++
+				} else {
+					marked[c.ID] = now
+				}
+			case engine.StartChain:
+				placed++
+				asked, ok := marked[int(c.Block.ID)]
+				if !ok || now%q != 0 || now-asked >= q {
+					t.Errorf("block %d asked for at %v is placed at %v", c.Block.ID, asked, now)
+				}
+			}
+		}
+		return l.Observe(now, evs, cmds)
+	}
+	// The last writer's host dies while its first request waits.
+	faults, err := fault.Compile(f, []fault.Fault{{At: 3600 * ms, Kind: fault.HostCrash, Host: w.Writers[5].Client}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := fluid.New(f, fluid.Config{Heartbeat: cfg.Heartbeat, DiskRate: cfg.DiskRate, Faults: faults, Detect: 100 * ms, Silence: time.Second, Convergence: ms})
+	if err := engine.Run(t.Context(), e, b, engine.Arrivals(w), observe); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if placed != 9 || durable != 9 || failed != 3 {
+		t.Errorf("placed %d, durable %d, failed %d, want 9, 9 and the 3 of the writer that died", placed, durable, failed)
+	}
+	again, err := engine.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := engine.Replay(t.Context(), &buf, again); err != nil || got.Differs != nil || got.Unfinished != "" {
+		t.Errorf("replay: %+v, %v", got, err)
 	}
 }

@@ -88,6 +88,10 @@ type Fabric struct {
 	// CrossRack is what a rack may send to other racks, and receive from them, split
 	// evenly over the spines. Instead of oversubscription.
 	CrossRack units.Rate `yaml:"cross_rack,omitempty" least:"100Kbps" most:"10Tbps" kind:"leaf-spine"`
+	// ZoneRacks is how many racks share a power or network zone: the first so many
+	// are one, the next so many another. Without it all racks share one. Placement
+	// policies may spread replicas over zones.
+	ZoneRacks int `yaml:"zone_racks,omitempty" jsonschema:"minimum=1,maximum=250" kind:"leaf-spine"`
 	// Queue is the drop-tail buffer ahead of every link, in bytes or as the time
 	// the link takes to empty it. It must hold at least two frames.
 	Queue topo.Queue `yaml:"queue" jsonschema:"default=20ms"`

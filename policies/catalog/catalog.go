@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"testbed/policies"
+	"testbed/policies/placement"
 	"testbed/topo/units"
 )
 
@@ -40,6 +41,8 @@ const (
 	Duration Type = "duration"
 	// Choice is one of Param.Choices, or a time where Param.Durations says so.
 	Choice Type = "choice"
+	// Hosts is patterns of host names with commas between them; "*" is all.
+	Hosts Type = "hosts"
 )
 
 // Param documents one parameter.
@@ -69,6 +72,8 @@ type Entry struct {
 	check     func(values) []error // what is wrong with values together; may be nil
 }
 
+const allHosts = "*"
+
 // values are the parameters of one policy, all of them, by name.
 type values map[string]any
 
@@ -78,6 +83,14 @@ func (v values) size(name string) units.Bytes       { return v[name].(units.Byte
 func (v values) float(name string) float64          { return v[name].(float64) }
 func (v values) duration(name string) time.Duration { return v[name].(time.Duration) }
 func (v values) choice(name string) string          { return v[name].(string) }
+
+// hosts are the patterns of placement.Constraints.
+func (v values) hosts(name string) string {
+	if s := v[name].(string); s != allHosts {
+		return s
+	}
+	return ""
+}
 
 // Entries are all policies of a role, by name.
 func Entries(role Role) []Entry {
@@ -99,6 +112,14 @@ func table() []Entry {
 // Holds tells whether the coflow policy of that name sets ceilings.
 func Holds(name string) bool {
 	return slices.ContainsFunc(table(), func(e Entry) bool { return e.Role == RoleCoflow && e.Name == name && e.Holds })
+}
+
+// Waits tells whether the placement policy of that name lets requests wait with these
+// parameters.
+func Waits(name string, params map[string]any) bool {
+	p, err := Placement(name, params)
+	q, ok := p.(policies.Batcher)
+	return err == nil && ok && q.Every() > 0
 }
 
 // Names are the names of a role's policies, sorted.
@@ -234,6 +255,15 @@ func (p Param) parse(given any) (any, error) {
 			also = fmt.Sprintf(` or a duration such as "8ms", of %v to %v`, time.Duration(p.Min), time.Duration(p.Max))
 		}
 		return nil, fmt.Errorf("%v: want %s%s", given, strings.Join(p.Choices, ", "), also)
+	case Hosts:
+		s, ok := given.(string)
+		if !ok || s == "" {
+			return nil, fmt.Errorf(`%v: want patterns of host names with commas between them, such as "h0-*,h1-0?", or "*" for all`, given)
+		}
+		if err := placement.CheckHosts(s); err != nil {
+			return nil, err
+		}
+		return s, nil
 	default:
 		return nil, fmt.Errorf("parameter of unknown type %q", p.Type)
 	}

@@ -15,10 +15,11 @@ import (
 	"testbed/policies/placement"
 	"testbed/policies/policytest"
 	"testbed/topo/units"
+	"testbed/workloads"
 )
 
 func TestNames(t *testing.T) {
-	for role, want := range map[Role][]string{RoleCoflow: {"aalo", "aalo-oracle", "equal-share", "fair", "fifo", "lcf", "ncf", "philae", "philae-sim", "saath", "scf", "sebf", "sincronia", "srtf"}, RolePlacement: {"hdfs", "sinbad"}, "nonsense": nil} {
+	for role, want := range map[Role][]string{RoleCoflow: {"aalo", "aalo-oracle", "equal-share", "fair", "fifo", "lcf", "ncf", "philae", "philae-sim", "saath", "scf", "sebf", "sincronia", "srtf"}, RolePlacement: {"hdfs", "least-loaded", "oracle", "power-of-two", "sinbad", "uniform"}, "nonsense": nil} {
 		if d := cmp.Diff(want, Names(role)); d != "" {
 			t.Errorf("Names(%q) (-want +got):\n%s", role, d)
 		}
@@ -163,6 +164,33 @@ func TestVariants(t *testing.T) {
 	}
 }
 
+// Placement policies keep the contract by whatever way their parameters lead. What the
+// contract says of racks is not for those that are told not to mind them.
+func TestPlacementVariants(t *testing.T) {
+	const clusters = 30 // for each variant; the defaults have rapid's
+	for _, e := range Entries(RolePlacement) {
+		t.Run(e.Name, func(t *testing.T) {
+			for _, params := range variants(e) {
+				if params["order"] == "arrival" {
+					params["interval"] = "10s"
+				}
+				p, err := Placement(e.Name, params)
+				if err != nil {
+					t.Errorf("%v: %v", params, err)
+					continue
+				}
+				for i := range clusters {
+					v, other, b := policytest.PlacerViews().Example(i), policytest.PlacerViews().Example(i+clusters), workloads.Block{ID: 1, Size: units.MB, Replicas: 2, Packet: units.KB, Window: 1}
+					if err := policytest.CheckPlacer(p, v, other, b, uint64(i)); err != nil && (params["faults"] != int64(0) || !strings.Contains(err.Error(), "in one rack")) {
+						t.Errorf("%v, cluster %d: %v", params, i, err)
+						break
+					}
+				}
+			}
+		})
+	}
+}
+
 // A policy declares no more than makes a difference to it, and its description says
 // whether that is the sizes of flows.
 func TestNeeds(t *testing.T) {
@@ -252,12 +280,36 @@ func TestPlacement(t *testing.T) {
 		{"hdfs", nil, placement.HDFS{ConsiderLoad: true, MinBlocks: 5}},
 		{"hdfs", map[string]any{"consider_load": false, "min_blocks": 1}, placement.HDFS{MinBlocks: 1}},
 		{"sinbad", nil, placement.DefaultSinbad()},
-		{"sinbad", map[string]any{"threshold": "64MB", "tolerance": 20.0, "consider_load": false, "min_blocks": uint64(2)},
-			placement.Sinbad{Threshold: 64 * units.MB, Tolerance: 20, Fallback: placement.HDFS{MinBlocks: 2}}},
-		{"sinbad", map[string]any{"threshold": 1500}, placement.Sinbad{Threshold: 1500, Tolerance: 10, Fallback: placement.DefaultHDFS()}},
+		{"hdfs", map[string]any{"hosts": "h0-*,h1-0?"}, placement.HDFS{ConsiderLoad: true, MinBlocks: 5, Hosts: "h0-*,h1-0?"}},
+		{"least-loaded", nil, placement.DefaultLeastLoaded()},
+		{"oracle", nil, placement.DefaultOracle()},
+		{"power-of-two", nil, placement.DefaultPowerOfTwo()},
+		{"uniform", nil, placement.DefaultUniform()},
+		{"uniform", map[string]any{"form": "two-racks", "tolerance": 10, "faults": 2, "partitions": 3, "hosts": "h*"},
+			placement.Uniform{TwoRacks: true, Constraints: placement.Constraints{Hosts: "h*", Tolerance: 10, Faults: 2, Partitions: 3}}},
+		{"sinbad", map[string]any{"threshold": "64MB", "tolerance": 20.0, "consider_load": false, "min_blocks": uint64(2), "form": "v1", "faults": 0, "fallback": "two-racks",
+			"threshold_fraction": 0, "min_delta": "2ms", "disk_cap": false, "interval": "10s", "order": "arrival", "grace": 2, "rack_load": "leaf", "hosts": "*"},
+			placement.Sinbad{Threshold: 64 * units.MB, MinDelta: 2 * time.Millisecond, NoDiskCap: true, Interval: 10 * time.Second, Arrival: true,
+				Estimate: placement.Estimate{Grace: 2, LeafCounters: true},
+				Steering: placement.Steering{Form: placement.Literal, Fallback: placement.ToTwoRacks, HDFS: placement.HDFS{MinBlocks: 2},
+					Constraints: placement.Constraints{Tolerance: 20, Partitions: 1}}}},
+		{"oracle", map[string]any{"form": "ve", "fallback": "hdfs"},
+			placement.Oracle{Steering: placement.Steering{Form: placement.Edge, Fallback: placement.ToHDFS, HDFS: placement.DefaultHDFS(), Constraints: placement.DefaultConstraints()}}},
 	} {
 		if got, err := Placement(tt.name, tt.params); err != nil || got != tt.want {
 			t.Errorf("Placement(%q, %v) = %#v, %v, want %#v", tt.name, tt.params, got, err, tt.want)
+		}
+	}
+}
+
+func TestWaits(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		params map[string]any
+		want   bool
+	}{{"sinbad", nil, false}, {"sinbad", map[string]any{"interval": "10s"}, true}, {"sinbad", map[string]any{"interval": "x"}, false}, {"hdfs", nil, false}, {"", nil, false}} {
+		if got := Waits(tt.name, tt.params); got != tt.want {
+			t.Errorf("Waits(%q, %v) = %v, want %v", tt.name, tt.params, got, tt.want)
 		}
 	}
 }
@@ -289,16 +341,24 @@ func TestMistakes(t *testing.T) {
 			`sebf: rejected: true: want background, last`}},
 		{RoleCoflow, "sebf", map[string]any{"deadline": 1.5, "backfill": "none"}, []string{
 			`coflow policy sebf: deadline 1.5 goes with allocation madd and backfill greedy alone, not with madd and none`}},
-		{RolePlacement, "sindbad", nil, []string{`did you mean "sinbad"? have hdfs, sinbad`}},
+		{RolePlacement, "sindbad", nil, []string{`did you mean "sinbad"? have hdfs, least-loaded, oracle, power-of-two, sinbad, uniform`}},
 		{"shuffle", "fifo", nil, []string{`no policies of role "shuffle": roles are coflow and placement`}},
 		{RoleCoflow, "fair", map[string]any{"weight": 1}, []string{`coflow policy fair: no parameter "weight": it has none`}},
 		{RolePlacement, "sinbad", map[string]any{"treshold": "1MB", "tolerance": 101, "min_blocks": 1.5, "consider_load": "yes"}, []string{
-			`no parameter "treshold": did you mean "threshold"? have consider_load, min_blocks, threshold, tolerance`,
+			`no parameter "treshold": did you mean "threshold"? have consider_load, disk_cap, fallback, faults, form, grace, hosts, interval, min_blocks, min_delta, order, partitions, rack_load, threshold, threshold_fraction, tolerance`,
 			`sinbad: tolerance: 101: want a whole number of 0 to 100 (percent of a disk)`,
 			`sinbad: min_blocks: 1.5: want a whole number of 1 to 1000 (blocks)`,
 			`sinbad: consider_load: yes: want true or false`}},
 		{RolePlacement, "sinbad", map[string]any{"threshold": "1 MEG"}, []string{`sinbad: threshold: size "1 MEG"`}},
 		{RolePlacement, "sinbad", map[string]any{"threshold": -1}, []string{`threshold: -1: want a size such as "64MB"`}},
+		{RolePlacement, "sinbad", map[string]any{"form": "v3", "faults": -1, "partitions": 1e9, "interval": "-1s", "grace": -0.5, "threshold_fraction": 1.5, "min_delta": 5}, []string{
+			`sinbad: form: v3: want auto, v1, v2, ve`, `sinbad: faults: -1: want a whole number of 0 to 1000 (racks)`, `sinbad: partitions: 1e+09: want`,
+			`sinbad: interval: -1s: want a duration`, `sinbad: grace: -0.5: want a number of 0 to 1000 (of a heartbeat's interval)`,
+			`sinbad: threshold_fraction: 1.5: want a number of 0 to 1 (of the largest block)`, `sinbad: min_delta: 5: want a duration`}},
+		{RolePlacement, "sinbad", map[string]any{"order": "arrival"}, []string{`placement policy sinbad: order arrival is about requests that wait, and with interval 0 none does: want`}},
+		{RolePlacement, "uniform", map[string]any{"hosts": "h0-*,["}, []string{`uniform: hosts: hosts "h0-*,[": pattern "[": want patterns of host names with commas between them`}},
+		{RolePlacement, "hdfs", map[string]any{"hosts": ""}, []string{`hdfs: hosts: : want patterns of host names`}},
+		{RolePlacement, "hdfs", map[string]any{"hosts": 7}, []string{`hdfs: hosts: 7: want patterns of host names`}},
 		{RolePlacement, "hdfs", map[string]any{"min_blocks": nil}, []string{`min_blocks: <nil>: want a whole number`}},
 	} {
 		err := Check(tt.role, tt.name, tt.params)

@@ -34,6 +34,8 @@ type HDFS struct {
 	// MinBlocks is for how many blocks of this size a host must have room. 0
 	// stands for 1. Hadoop 0.20 has 5 (MIN_BLOCKS_FOR_WRITE).
 	MinBlocks int
+	// Hosts are those that may hold replicas: Constraints.Hosts.
+	Hosts string
 }
 
 // DefaultHDFS is HDFS as Hadoop 0.20 sets it.
@@ -45,7 +47,7 @@ func (HDFS) Needs() policies.Knowledge { return policies.DiskUse }
 // Place draws one random order of all hosts and takes from it the first that
 // fit, so that a host that does not fit changes the choice of no other.
 func (p HDFS) Place(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
-	if err := check(v, b); err != nil {
+	if err := errors.Join(check(v, b), CheckHosts(p.Hosts)); err != nil {
 		return nil, err
 	}
 	return p.place(v, b, shuffled(v, rng))
@@ -58,6 +60,9 @@ func check(v *policies.View, b workloads.Block) error {
 	}
 	if b.Client < 0 || int(b.Client) >= len(v.Hosts) {
 		return fmt.Errorf("client %d: want a host of 0 to %d", b.Client, len(v.Hosts)-1)
+	}
+	if v.Zone != nil && len(v.Zone) != v.Fabric.Racks() {
+		return fmt.Errorf("zones of %d racks: want those of all %d, or none", len(v.Zone), v.Fabric.Racks())
 	}
 	return nil
 }
@@ -84,19 +89,21 @@ const (
 )
 
 func (p HDFS) place(v *policies.View, b workloads.Block, order []topo.HostID) ([]topo.HostID, error) {
+	may, err := allowed(v.Fabric, p.Hosts)
+	if err != nil {
+		return nil, err
+	}
+	writing := 0
+	for i := range v.Hosts {
+		writing += v.Hosts[i].Writing
+	}
 	for r := strict; r <= ignoreMinBlocks; r++ {
-		c := choice{p: p, v: v, b: b, relax: r, order: order}
+		c := choice{p: p, v: v, b: b, may: may, writing: writing, relax: r, order: order}
 		if hosts, ok := c.choose(); ok {
 			return nearestNextChain(v.Fabric, b.Client, hosts), nil
 		}
 	}
-	room := 0
-	for h := range v.Hosts {
-		if hasRoom(v, topo.HostID(h), b.Size, 1) {
-			room++
-		}
-	}
-	return nil, fmt.Errorf("%d replicas of %v: %w: %d of %d hosts have room: use fewer replicas, larger disks or a smaller workload", b.Replicas, b.Size, ErrNoRoom, room, len(v.Hosts))
+	return nil, noRoom(v, b, may)
 }
 
 // ErrNoRoom tells that too few disks have room for a replica.
@@ -104,12 +111,14 @@ var ErrNoRoom = errors.New("too few disks have room")
 
 // choice is one attempt at a block.
 type choice struct {
-	p      HDFS
-	v      *policies.View
-	b      workloads.Block
-	relax  relaxation
-	order  []topo.HostID
-	chosen []topo.HostID
+	p       HDFS
+	v       *policies.View
+	b       workloads.Block
+	may     []bool // of allowed
+	writing int    // replicas being written, over all hosts
+	relax   relaxation
+	order   []topo.HostID
+	chosen  []topo.HostID
 }
 
 func (c *choice) choose() ([]topo.HostID, bool) {
@@ -160,7 +169,7 @@ func (c *choice) take(allowed func(topo.HostID) bool) bool {
 
 // good is Hadoop's isGoodTarget.
 func (c *choice) good(h topo.HostID) bool {
-	if slices.Contains(c.chosen, h) {
+	if slices.Contains(c.chosen, h) || c.may != nil && !c.may[h] {
 		return false
 	}
 	blocks := max(c.p.MinBlocks, 1)
@@ -170,7 +179,7 @@ func (c *choice) good(h topo.HostID) bool {
 	if !hasRoom(c.v, h, c.b.Size, blocks) {
 		return false
 	}
-	if c.p.ConsiderLoad && c.relax < ignoreLoad && overloaded(c.v, h) {
+	if c.p.ConsiderLoad && c.relax < ignoreLoad && c.overloaded(h) {
 		return false
 	}
 	if c.relax < ignoreRacks {
@@ -192,7 +201,7 @@ func maxPerRack(replicas, racks int) int { return (replicas-1)/racks + 2 }
 // a size. What is being written counts as stored. A capacity of 0 stands for a disk that is
 // never full.
 func hasRoom(v *policies.View, h topo.HostID, size units.Bytes, blocks int) bool {
-	s := v.Hosts[h]
+	s := &v.Hosts[h]
 	if s.Lost {
 		return false
 	}
@@ -201,12 +210,8 @@ func hasRoom(v *policies.View, h topo.HostID, size units.Bytes, blocks int) bool
 
 // overloaded tells whether a host takes part in more than twice as many writes
 // as the average.
-func overloaded(v *policies.View, h topo.HostID) bool {
-	sum := 0
-	for i := range v.Hosts {
-		sum += v.Hosts[i].Writing
-	}
-	return v.Hosts[h].Writing*len(v.Hosts) > 2*sum
+func (c *choice) overloaded(h topo.HostID) bool {
+	return c.v.Hosts[h].Writing*len(c.v.Hosts) > 2*c.writing
 }
 
 // nearestNextChain orders a pipeline as Hadoop does: the host nearest to the

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"errors"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -55,7 +56,15 @@ func place(t testing.TB, p policies.Placer, v *policies.View, b workloads.Block,
 }
 
 func TestContract(t *testing.T) {
-	for _, p := range []policies.Placer{DefaultHDFS(), HDFS{}, DefaultSinbad(), Sinbad{Threshold: units.MB}} {
+	waits, twoRacks := DefaultSinbad(), DefaultUniform()
+	waits.Interval, twoRacks.TwoRacks = time.Second, true
+	contract := []policies.Placer{DefaultHDFS(), HDFS{}, Sinbad{Threshold: units.MB, Steering: Steering{Constraints: DefaultConstraints()}}, waits, twoRacks}
+	for _, form := range []Form{Auto, Literal, SameRack, Edge} {
+		for _, p := range steered(form, DefaultConstraints()) {
+			contract = append(contract, p)
+		}
+	}
+	for _, p := range contract {
 		policytest.Placer(t, p)
 	}
 }
@@ -173,15 +182,30 @@ func TestHDFSRoom(t *testing.T) {
 
 func TestRefusesImpossible(t *testing.T) {
 	v := cluster(t, 2, 2, 1)
-	for _, p := range []policies.Placer{DefaultHDFS(), DefaultSinbad()} {
+	for _, p := range []policies.Placer{DefaultHDFS(), DefaultSinbad(), DefaultUniform(), DefaultOracle(), DefaultLeastLoaded(), DefaultPowerOfTwo()} {
 		for _, b := range []workloads.Block{block(0, units.MB, 0), block(0, units.MB, 5), block(-1, units.MB, 2), block(4, units.MB, 2)} {
 			if got, err := p.Place(v, b, luck(1)); err == nil {
 				t.Errorf("%T: %d replicas from host %d: %v, want an error", p, b.Replicas, b.Client, got)
 			}
 		}
 	}
-	if _, err := (Sinbad{Tolerance: -1}).Place(v, block(0, 1, 1), luck(1)); err == nil {
-		t.Error("negative tolerance accepted")
+	for i, spoil := range []func(*Sinbad){
+		func(p *Sinbad) { p.Tolerance = -1 }, func(p *Sinbad) { p.Faults = -1 }, func(p *Sinbad) { p.Partitions = -1 },
+		func(p *Sinbad) { p.Form = Edge + 1 }, func(p *Sinbad) { p.Fallback = ToEdge + 1 }, func(p *Sinbad) { p.Grace = -1 },
+		func(p *Sinbad) { p.Grace = math.NaN() }, func(p *Sinbad) { p.Fraction = 1.1 }, func(p *Sinbad) { p.Fraction = math.NaN() },
+		func(p *Sinbad) { p.Threshold = -1 }, func(p *Sinbad) { p.MinDelta = -1 }, func(p *Sinbad) { p.Interval = -1 }, func(p *Sinbad) { p.Hosts = "[" },
+	} {
+		p := DefaultSinbad()
+		if spoil(&p); p.check() == nil {
+			t.Errorf("bad setting %d accepted: %+v", i, p)
+		}
+		if _, err := p.Place(v, block(0, 1, 1), luck(1)); err == nil {
+			t.Errorf("bad setting %d placed with: %+v", i, p)
+		}
+	}
+	v.Zone = []int{1}
+	if _, err := DefaultUniform().Place(v, block(0, 1, 1), luck(1)); err == nil {
+		t.Error("zones of one rack of two accepted")
 	}
 }
 

@@ -22,12 +22,27 @@ func fourRacks(t testing.TB) *policies.View {
 	return v
 }
 
-// given are loads with measured rack links, as in the paper's example, rather
-// than the sums over hosts.
-func given(v *policies.View) *loads {
-	l := estimate(v)
-	l.rack = []units.Rate{0, mbs(45), mbs(10), mbs(25)}
-	l.host = []units.Rate{0, 0, 0, 0, 0, mbs(70), mbs(20), mbs(50)}
+// counted are the loads of the paper's example: racks as their leaves count them.
+func counted(t testing.TB) *policies.View {
+	v := fourRacks(t)
+	v.Racks = []policies.RackState{{}, {Rx: mbs(45)}, {Rx: mbs(10)}, {Rx: mbs(25)}}
+	v.Hosts[5].Rx, v.Hosts[6].Rx, v.Hosts[7].Rx = mbs(70), mbs(20), mbs(50)
+	return v
+}
+
+// byLeaf is Sinbad in a form, with the counters of leaves.
+func byLeaf(f Form) Sinbad {
+	p := DefaultSinbad()
+	p.Form, p.LeafCounters = f, true
+	return p
+}
+
+func loadsOf(t testing.TB, p Sinbad, v *policies.View) *loads {
+	t.Helper()
+	l, err := p.loads(v)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return l
 }
 
@@ -45,111 +60,15 @@ func (l *loads) hosts() (out []units.Rate) {
 	return out
 }
 
-func TestSinbadSelects(t *testing.T) {
-	v := fourRacks(t)
-	l := given(v)
-	if got, want := l.racks(), []units.Rate{50, 5, 40, 25}; !slices.Equal(got, want) {
-		t.Errorf("expected capacity of racks %v, want %v", got, want)
-	}
-	if got, want := l.hosts()[4:], []units.Rate{60, 30, 60, 50}; !slices.Equal(got, want) {
-		t.Errorf("expected capacity of hosts 4 to 7 %v, want %v", got, want)
-	}
-	b := block(0, 20*units.MB, 3)
-	got, ok := DefaultSinbad().steer(v, b, shuffled(v, luck(1)), l)
-	if want := []topo.HostID{0, 4, 5}; !ok || !slices.Equal(got, want) {
-		t.Fatalf("hosts %v, want %v", got, want)
-	}
-	// One second before the next report, 20 MB count as 20 MB/s: once on the
-	// rack's link, once on each host's.
-	l.expect(v, policies.Placement{At: v.Now, Block: b.ID, Size: b.Size, Hosts: got})
-	if got, want := l.racks(), []units.Rate{50, 5, 20, 25}; !slices.Equal(got, want) {
-		t.Errorf("then racks %v, want %v", got, want)
-	}
-	if got, want := l.hosts(), []units.Rate{60, 60, 60, 60, 60, 10, 60, 50}; !slices.Equal(got, want) {
-		t.Errorf("then hosts %v, want %v", got, want)
-	}
-	got, _ = DefaultSinbad().steer(v, b, shuffled(v, luck(1)), l)
-	if want := []topo.HostID{0, 6, 7}; !slices.Equal(got, want) {
-		t.Errorf("next block on %v, want %v", got, want)
-	}
+// with is a View in which a block has been placed now.
+func with(v *policies.View, size units.Bytes, hosts ...topo.HostID) *policies.View {
+	c := *v
+	c.Placements = append(slices.Clone(v.Placements), policies.Placement{At: v.Now, Client: hosts[0], Size: size, Hosts: hosts})
+	return &c
 }
 
-// Disks slower than what two racks' links have left make a tie, which is drawn.
-func TestSinbadTieIsRandom(t *testing.T) {
-	v := fourRacks(t)
-	v.DiskRate = mbs(20)
-	drawn := map[topo.RackID]int{}
-	for seed := range uint64(300) {
-		got, ok := DefaultSinbad().steer(v, block(0, units.MB, 3), shuffled(v, luck(seed)), given(v))
-		if !ok {
-			t.Fatal("no hosts")
-		}
-		drawn[v.Fabric.RackOf(got[1])]++
-	}
-	if drawn[1] != 0 || drawn[2] < 110 || drawn[3] < 110 {
-		t.Errorf("racks drawn %v, want 2 and 3 about as often", drawn)
-	}
-}
-
-// In an idle cluster all is a tie, and Sinbad places as HDFS does.
-func TestSinbadIdleIsHDFS(t *testing.T) {
-	v := fourRacks(t)
-	for seed := range uint64(100) {
-		b := block(topo.HostID(seed%8), units.MB, 1+int(seed)%3)
-		if got, want := place(t, DefaultSinbad(), v, b, seed), place(t, DefaultHDFS(), v, b, seed); !slices.Equal(got, want) {
-			t.Errorf("seed %d: %v, HDFS %v", seed, got, want)
-		}
-	}
-}
-
-func TestSinbadOverdueReport(t *testing.T) {
-	v := fourRacks(t)
-	set := func(h topo.HostID, mb int64) { v.Hosts[h].Rx = mbs(mb) }
-	set(2, 40)
-	set(3, 5)
-	set(4, 10)
-	set(6, 25)
-	order := func() []units.Rate { return estimate(v).racks() }
-	if got, want := order(), []units.Rate{50, 5, 40, 25}; !slices.Equal(got, want) {
-		t.Errorf("racks %v, want %v", got, want)
-	}
-	for _, h := range []topo.HostID{4, 5} {
-		v.Hosts[h].LastReport, v.Hosts[h].NextReport = v.Now-1500*time.Millisecond, v.Now-500*time.Millisecond
-	}
-	if got, want := order(), []units.Rate{50, 5, 40, 25}; !slices.Equal(got, want) {
-		t.Errorf("half an interval late: racks %v, want %v", got, want)
-	}
-	v.Now++
-	if got, want := order(), []units.Rate{50, 5, 0, 25}; !slices.Equal(got, want) {
-		t.Errorf("later than that: racks %v, want %v", got, want)
-	}
-	for seed := range uint64(20) {
-		if got := place(t, DefaultSinbad(), v, block(0, units.MB, 3), seed); v.Fabric.RackOf(got[1]) != 3 {
-			t.Errorf("hosts %v, want those of rack 3", got)
-		}
-	}
-}
-
-// Before the first report nothing is overdue until one and a half intervals in.
-func TestSinbadFirstInterval(t *testing.T) {
-	v := cluster(t, 4, 2, 4)
-	for _, tt := range []struct {
-		now  time.Duration
-		next time.Duration
-		want bool
-	}{
-		{0, time.Second, false}, {1500 * time.Millisecond, time.Second, false}, {1501 * time.Millisecond, time.Second, true},
-		{time.Hour, 0, false}, {time.Hour, 1<<63 - 1, false},
-	} {
-		v.Now, v.Hosts[3].NextReport = tt.now, tt.next
-		if got := overdue(v, 3); got != tt.want {
-			t.Errorf("at %v with the first report due at %v: overdue %v, want %v", tt.now, tt.next, got, tt.want)
-		}
-	}
-}
-
-// Capacity 125, load 40, disks at 55, half a second to the next report.
-func TestSinbadHysteresis(t *testing.T) {
+// Vector 2: capacity 125, load 40, disks at 55, half a second to the next report.
+func TestVector2Hysteresis(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		size     units.Bytes
@@ -171,7 +90,7 @@ func TestSinbadHysteresis(t *testing.T) {
 			v.Capacity[v.Fabric.LeafDown(2, 0)] = mbs(125)
 			v.Hosts[4].Rx = mbs(40)
 			v.Placements = []policies.Placement{{At: tt.at, Size: tt.size, Hosts: []topo.HostID{0, 4}}}
-			l := estimate(v)
+			l := loadsOf(t, DefaultSinbad(), v)
 			if got := l.host[4]; got != mbs(tt.load) {
 				t.Errorf("load of the host %v, want %v", got, mbs(tt.load))
 			}
@@ -188,73 +107,365 @@ func TestSinbadHysteresis(t *testing.T) {
 	}
 }
 
-// The average disk is half full: 60 % is still in balance, 61 % is not.
-func TestSinbadStorageBalance(t *testing.T) {
+// A longer least time lets a block weigh less that is placed just before a report.
+func TestMinDelta(t *testing.T) {
 	v := fourRacks(t)
+	v.Placements = []policies.Placement{{At: 11*time.Second - time.Millisecond, Size: units.MB, Hosts: []topo.HostID{0, 4}}}
+	for least, want := range map[time.Duration]units.Rate{0: mbs(100), time.Millisecond: mbs(100), 100 * time.Millisecond: mbs(10)} {
+		p := DefaultSinbad()
+		p.MinDelta = least
+		if got := loadsOf(t, p, v).host[4]; got != want {
+			t.Errorf("least time %v: load %v, want %v", least, got, want)
+		}
+	}
+}
+
+// Vector 3: the paper's selection in its forms, and what a second block finds.
+func TestVector3Selection(t *testing.T) {
+	const size = 20 * units.MB
+	v := counted(t)
+	l := loadsOf(t, byLeaf(Literal), v)
+	if got, want := l.racks(), []units.Rate{50, 5, 40, 25}; !slices.Equal(got, want) {
+		t.Errorf("expected capacity of racks %v, want %v", got, want)
+	}
+	if got, want := l.hosts()[4:], []units.Rate{60, 30, 60, 50}; !slices.Equal(got, want) {
+		t.Errorf("expected capacity of hosts 4 to 7 %v, want %v", got, want)
+	}
+	// V1: h1, h5, h7 counted from 1.
+	first := place(t, byLeaf(Literal), v, block(0, size, 3), 1)
+	if want := []topo.HostID{0, 4, 6}; !slices.Equal(first, want) {
+		t.Errorf("V1 on %v, want %v", first, want)
+	}
+	next := with(v, size, first...)
+	l = loadsOf(t, byLeaf(Literal), next)
+	if got, want := l.racks(), []units.Rate{50, 5, 20, 5}; !slices.Equal(got, want) {
+		t.Errorf("after V1 racks %v, want %v", got, want)
+	}
+	if got4, got6 := l.host[4], l.host[6]; got4 != mbs(20) || got6 != mbs(40) {
+		t.Errorf("after V1 loads of hosts 4 and 6 %v and %v, want 20 and 40 MB/s", got4, got6)
+	}
+	// V2: rack 2 alone, which two replicas then load once.
+	first = place(t, byLeaf(SameRack), v, block(0, size, 3), 1)
+	if want := []topo.HostID{0, 4, 5}; !slices.Equal(first, want) {
+		t.Errorf("V2 on %v, want %v", first, want)
+	}
+	next = with(v, size, first...)
+	l = loadsOf(t, byLeaf(SameRack), next)
+	if got, want := l.racks(), []units.Rate{50, 5, 20, 25}; !slices.Equal(got, want) {
+		t.Errorf("after V2 racks %v, want %v", got, want)
+	}
+	if got, want := l.hosts(), []units.Rate{60, 60, 60, 60, 60, 10, 60, 50}; !slices.Equal(got, want) {
+		t.Errorf("after V2 hosts %v, want %v", got, want)
+	}
+	if got, want := place(t, byLeaf(SameRack), next, block(0, size, 3), 1), []topo.HostID{0, 6, 7}; !slices.Equal(got, want) {
+		t.Errorf("the next V2 block on %v, want %v", got, want)
+	}
+}
+
+// VE goes by the links of hosts in whatever rack, not all in the writer's.
+func TestEdgeSelection(t *testing.T) {
+	v := fourRacks(t)
+	v.DiskRate = 0
+	for h, mb := range []int64{0, 10, 90, 40, 30, 70, 95, 50} {
+		v.Hosts[h].Rx = mbs(mb)
+	}
+	p := DefaultSinbad()
+	p.Form = Edge
+	// Host 1 is the best, 4 the best of those outside: the chain goes to the nearest first.
+	if got, want := place(t, p, v, block(0, units.MB, 3), 1), []topo.HostID{0, 1, 4}; !slices.Equal(got, want) {
+		t.Errorf("hosts %v, want %v", got, want)
+	}
+	// Two replicas must leave the writer's rack, though host 1 is better.
+	if got, want := place(t, p, v, block(0, units.MB, 2), 1), []topo.HostID{0, 4}; !slices.Equal(got, want) {
+		t.Errorf("two replicas on %v, want %v", got, want)
+	}
+	p.Faults = 0
+	if got, want := place(t, p, v, block(0, units.MB, 2), 1), []topo.HostID{0, 1}; !slices.Equal(got, want) {
+		t.Errorf("without fault domains on %v, want %v", got, want)
+	}
+}
+
+// Vector 4: disks slower than what two racks' links have left make a tie. V1 takes
+// both, V2 draws one.
+func TestVector4Ties(t *testing.T) {
+	v := counted(t)
+	v.DiskRate = mbs(20)
+	if got, want := loadsOf(t, byLeaf(Auto), v).racks(), []units.Rate{20, 5, 20, 20}; !slices.Equal(got, want) {
+		t.Errorf("expected capacity of racks %v, want %v", got, want)
+	}
+	drawn := map[topo.RackID]int{}
+	for seed := range uint64(300) {
+		drawn[v.Fabric.RackOf(place(t, byLeaf(SameRack), v, block(0, units.MB, 3), seed)[1])]++
+		both := place(t, byLeaf(Literal), v, block(0, units.MB, 3), seed)
+		racks := []topo.RackID{v.Fabric.RackOf(both[1]), v.Fabric.RackOf(both[2])}
+		if slices.Sort(racks); !slices.Equal(racks, []topo.RackID{2, 3}) {
+			t.Fatalf("V1 on %v, want racks 2 and 3", both)
+		}
+	}
+	if drawn[1] != 0 || drawn[2] < 110 || drawn[3] < 110 {
+		t.Errorf("V2 draws racks %v, want 2 and 3 about as often", drawn)
+	}
+	// Without the cap there is no tie.
+	p := byLeaf(SameRack)
+	p.NoDiskCap = true
+	for seed := range uint64(50) {
+		if got := place(t, p, v, block(0, units.MB, 3), seed); v.Fabric.RackOf(got[1]) != 2 {
+			t.Fatalf("without the disks' cap on %v, want rack 2", got)
+		}
+	}
+}
+
+// Vector 5: a rack that has not reported for longer than is granted counts as full.
+func TestVector5Stale(t *testing.T) {
+	v := counted(t)
+	for _, h := range []topo.HostID{4, 5} {
+		v.Hosts[h].LastReport, v.Hosts[h].NextReport = v.Now-1500*time.Millisecond, v.Now-500*time.Millisecond
+	}
+	p := byLeaf(Literal)
+	if got, want := loadsOf(t, p, v).racks(), []units.Rate{50, 5, 40, 25}; !slices.Equal(got, want) {
+		t.Errorf("half an interval late: racks %v, want %v", got, want)
+	}
+	v.Now++
+	if got, want := loadsOf(t, p, v).racks(), []units.Rate{50, 5, 0, 25}; !slices.Equal(got, want) {
+		t.Errorf("later than that: racks %v, want %v", got, want)
+	}
+	for seed := range uint64(20) {
+		if got := place(t, p, v, block(0, units.MB, 3), seed); v.Fabric.RackOf(got[1]) != 3 || v.Fabric.RackOf(got[2]) != 1 {
+			t.Errorf("hosts %v, want racks 3 and 1, in that order", got)
+		}
+		if got := place(t, p, v, block(0, units.MB, 4), seed); v.Fabric.RackOf(got[3]) != 2 {
+			t.Errorf("hosts %v, want rack 2 last", got)
+		}
+	}
+	p.Grace = 1
+	if got, want := loadsOf(t, p, v).racks(), []units.Rate{50, 5, 40, 25}; !slices.Equal(got, want) {
+		t.Errorf("with more grace racks %v, want %v", got, want)
+	}
+	// By sums, one host that is silent adds what its link can carry; one that is lost
+	// receives nothing.
+	sums := DefaultSinbad()
+	v.Hosts[5].NextReport = v.Now
+	if got := loadsOf(t, sums, v).rack[2]; got != mbs(50) {
+		t.Errorf("one silent host: load of the rack %v, want all of it", got)
+	}
+	v.Hosts[4].Lost, v.Hosts[5].Rx = true, mbs(7)
+	if got := loadsOf(t, sums, v).rack[2]; got != mbs(7) {
+		t.Errorf("one lost host: load of the rack %v, want that of the other", got)
+	}
+}
+
+// Before the first report nothing is overdue until one and a half intervals in.
+func TestSinbadFirstInterval(t *testing.T) {
+	v := cluster(t, 4, 2, 4)
+	for _, tt := range []struct {
+		now  time.Duration
+		next time.Duration
+		want bool
+	}{
+		{0, time.Second, false}, {1500 * time.Millisecond, time.Second, false}, {1501 * time.Millisecond, time.Second, true},
+		{time.Hour, 0, false}, {time.Hour, 1<<63 - 1, false},
+	} {
+		v.Hosts[3].NextReport = tt.next
+		if got := DefaultEstimate().overdue(tt.now, &v.Hosts[3]); got != tt.want {
+			t.Errorf("at %v with the first report due at %v: overdue %v, want %v", tt.now, tt.next, got, tt.want)
+		}
+	}
+}
+
+// Vector 6: requests of A (5 blocks left), B (1), C (3) and D (1, later) are placed
+// in the order B, D, C, A.
+func TestVector6Order(t *testing.T) {
+	q := []policies.Request{{At: 0, Left: 5}, {At: 1, Left: 1}, {At: 1, Left: 3}, {At: 2, Left: 1}}
+	p := DefaultSinbad()
+	if got, want := p.Order(q), []int{1, 3, 2, 0}; !slices.Equal(got, want) {
+		t.Errorf("order %v, want %v", got, want)
+	}
+	p.Arrival = true
+	if got, want := p.Order(q), []int{0, 1, 2, 3}; !slices.Equal(got, want) {
+		t.Errorf("by arrival %v, want %v", got, want)
+	}
+	p.Interval = 10 * time.Second
+	if got := p.Every(); got != 10*time.Second {
+		t.Errorf("every %v, want 10s", got)
+	}
+}
+
+// Vector 7: the average disk is half full; 60 % is still in balance, 61 % is not.
+func TestVector7StorageBalance(t *testing.T) {
+	v := counted(t)
 	for h, percent := range []units.Bytes{50, 50, 50, 29, 61, 60, 50, 50} {
 		v.Hosts[h].Used = percent * v.Hosts[h].Disk / 100
 	}
-	kept := DefaultSinbad().balance(v)
+	p := byLeaf(SameRack)
+	limit := p.balance(v)
 	for h, want := range []bool{true, true, true, true, false, true, true, true} {
-		if got := kept(topo.HostID(h)); got != want {
+		if got := limit.keeps(&v.Hosts[h]); got != want {
 			t.Errorf("host %d: kept %v, want %v", h, got, want)
 		}
 	}
 	// Rack 2 has the best link but only one host in balance: the block needs two.
-	got, ok := DefaultSinbad().steer(v, block(0, units.MB, 3), shuffled(v, luck(1)), given(v))
-	if want := []topo.HostID{0, 6, 7}; !ok || !slices.Equal(got, want) {
+	if got, want := place(t, p, v, block(0, units.MB, 3), 1), []topo.HostID{0, 6, 7}; !slices.Equal(got, want) {
 		t.Errorf("hosts %v, want %v", got, want)
 	}
 	// Two replicas need one.
-	got, ok = DefaultSinbad().steer(v, block(0, units.MB, 2), shuffled(v, luck(1)), given(v))
-	if want := []topo.HostID{0, 5}; !ok || !slices.Equal(got, want) {
+	if got, want := place(t, p, v, block(0, units.MB, 2), 1), []topo.HostID{0, 5}; !slices.Equal(got, want) {
 		t.Errorf("two replicas on %v, want %v", got, want)
+	}
+	p.Tolerance = 11
+	if got, want := place(t, p, v, block(0, units.MB, 3), 1), []topo.HostID{0, 4, 5}; !slices.Equal(got, want) {
+		t.Errorf("with more tolerance %v, want %v", got, want)
 	}
 }
 
-// A rack's load is the sum over its hosts, though some of it may stay inside
-// the rack.
-func TestSinbadRackIsSumOfHosts(t *testing.T) {
+// Vector 8: a rack's load is the sum over its hosts, though some of it may stay
+// inside the rack; the leaf's counter tells what comes in.
+func TestVector8InternalSum(t *testing.T) {
 	v := cluster(t, 2, 3, 1)
 	for h, mb := range []int64{10, 20, 30} {
 		v.Hosts[h].Rx = mbs(mb)
 	}
-	if got := estimate(v).rack[0]; got != mbs(60) {
+	v.Racks = []policies.RackState{{Rx: mbs(35)}, {}}
+	if got := loadsOf(t, DefaultSinbad(), v).rack[0]; got != mbs(60) {
 		t.Errorf("load of the rack %v, want %v", got, mbs(60))
+	}
+	if got := loadsOf(t, byLeaf(Auto), v).rack[0]; got != mbs(35) {
+		t.Errorf("load of the rack by its leaf %v, want %v", got, mbs(35))
+	}
+	v.Racks = v.Racks[:1]
+	if _, err := byLeaf(Auto).Place(v, block(0, 1, 1), luck(1)); err == nil {
+		t.Error("placed without the counters of a rack")
 	}
 }
 
-func TestSinbadFallsBack(t *testing.T) {
-	p := Sinbad{Threshold: units.MB, Tolerance: 10, Fallback: DefaultHDFS()}
+// In an idle cluster all is a tie, and each form places as its baseline does.
+func TestIdleIsBaseline(t *testing.T) {
+	v := fourRacks(t)
+	uniform, twoRacks := DefaultUniform(), DefaultUniform()
+	twoRacks.TwoRacks = true
+	for form, baseline := range map[Form]policies.Placer{SameRack: DefaultHDFS(), Literal: twoRacks, Edge: uniform} {
+		p := DefaultSinbad()
+		p.Form = form
+		for seed := range uint64(100) {
+			b := block(topo.HostID(seed%8), units.MB, 1+int(seed)%3)
+			if got, want := place(t, p, v, b, seed), place(t, baseline, v, b, seed); !slices.Equal(got, want) {
+				t.Errorf("form %d, seed %d: %v, baseline %v", form, seed, got, want)
+			}
+		}
+	}
+}
+
+// Auto goes by the racks' links where these are oversubscribed, and by the hosts'
+// elsewhere: also where rates do not divide evenly.
+func TestAutoForm(t *testing.T) {
+	for _, tt := range []struct {
+		racks, spines, hosts int
+		over                 int64
+		want                 Form
+	}{{4, 1, 2, 4, SameRack}, {4, 1, 2, 1, Edge}, {4, 3, 5, 1, Edge}, {4, 3, 5, 2, SameRack}, {1, 0, 5, 3, Edge}} {
+		f, err := topo.LeafSpine{Leaves: tt.racks, Spines: tt.spines, HostsPerLeaf: tt.hosts, HostLink: 10 * units.Mbps,
+			Oversubscription: units.Ratio{Num: tt.over, Den: 1}, Queue: topo.Queue{Time: time.Millisecond}, MTU: 1500}.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := DefaultSteering().form(f); got != tt.want {
+			t.Errorf("%v: form %d, want %d", f.Shape(), got, tt.want)
+		}
+		if got := (Steering{Form: Literal}).form(f); tt.racks > 1 && got != Literal {
+			t.Errorf("%v: form %d, want the one asked for", f.Shape(), got)
+		}
+	}
+}
+
+func TestSinbadThreshold(t *testing.T) {
 	v := fourRacks(t)
 	for _, h := range []topo.HostID{2, 3, 4, 5} {
 		v.Hosts[h].Rx = mbs(40)
 	}
-	steered := func(size units.Bytes, replicas int) (n int) {
+	steered := func(p Sinbad, size units.Bytes) (n int) {
 		for seed := range uint64(60) {
-			if got := place(t, p, v, block(0, size, replicas), seed); v.Fabric.RackOf(got[1]) == 3 {
+			got, want := place(t, p, v, block(0, size, 3), seed), place(t, DefaultHDFS(), v, block(0, size, 3), seed)
+			if v.Fabric.RackOf(got[1]) == 3 {
 				n++
+			} else if !slices.Equal(got, want) {
+				t.Errorf("seed %d: neither steered nor as HDFS places: %v, %v", seed, got, want)
 			}
 		}
 		return n
 	}
-	if n := steered(units.MB, 3); n != 60 {
-		t.Errorf("block of the threshold: the free rack chosen %d times of 60", n)
+	bySize, byFraction := DefaultSinbad(), DefaultSinbad()
+	bySize.Threshold, bySize.Fraction = units.MB, 0
+	byFraction.Fraction = 0.25
+	v.LargestBlock = 4 * units.MB
+	for name, p := range map[string]Sinbad{"size": bySize, "fraction": byFraction} {
+		if n := steered(p, units.MB); n != 60 {
+			t.Errorf("%s: block of the threshold: the free rack chosen %d times of 60", name, n)
+		}
+		if n := steered(p, units.MB-1); n == 60 || n == 0 {
+			t.Errorf("%s: smaller block: the free rack chosen %d times of 60, want a draw", name, n)
+		}
 	}
-	if n := steered(units.MB-1, 3); n == 60 || n == 0 {
-		t.Errorf("smaller block: the free rack chosen %d times of 60, want a draw", n)
-	}
+}
+
+// A writer that can store nothing gets no replica, and all of them are steered.
+func TestSinbadWriterStoresNothing(t *testing.T) {
+	v := counted(t)
 	v.Hosts[0].Used = v.Hosts[0].Disk
-	if n := steered(units.MB, 3); n == 60 || n == 0 {
-		t.Errorf("writer's disk full: the free rack chosen %d times of 60, want a draw", n)
+	p := byLeaf(SameRack)
+	p.Tolerance = NoTolerance
+	// Rack 0 is idle: its other host is too few for a pair, but takes the one after it.
+	if got, want := place(t, p, v, block(0, units.MB, 1), 1), []topo.HostID{1}; !slices.Equal(got, want) {
+		t.Errorf("one replica on %v, want %v", got, want)
 	}
+	if got, want := place(t, p, v, block(0, units.MB, 3), 1), []topo.HostID{1, 4, 5}; !slices.Equal(got, want) {
+		t.Errorf("three replicas on %v, want %v", got, want)
+	}
+	p.Hosts = "h2-*,h3-01"
 	v.Hosts[0].Used = 0
-	// Five replicas: two pairs; eight would need the writer's rack too.
-	if got := place(t, p, v, block(0, units.MB, 5), 1); len(got) != 5 || v.Fabric.RackOf(got[1]) != 3 || v.Fabric.RackOf(got[2]) != 3 || v.Fabric.RackOf(got[3]) != v.Fabric.RackOf(got[4]) {
-		t.Errorf("five replicas on %v", got)
+	if got, want := place(t, p, v, block(0, units.MB, 3), 1), []topo.HostID{4, 5, 7}; !slices.Equal(got, want) {
+		t.Errorf("a writer that may not store: %v, want %v", got, want)
+	}
+}
+
+// What a rack would have got that then has too few hosts counts nowhere: it is undone.
+func TestSinbadUndoesHysteresis(t *testing.T) {
+	v := counted(t)
+	v.Hosts[5].Lost = true // of the best rack
+	p := byLeaf(SameRack)
+	got := place(t, p, v, block(0, 20*units.MB, 3), 1)
+	if want := []topo.HostID{0, 6, 7}; !slices.Equal(got, want) {
+		t.Fatalf("hosts %v, want %v", got, want)
+	}
+	if got, want := loadsOf(t, p, with(v, 20*units.MB, got...)).racks(), []units.Rate{50, 5, 40, 5}; !slices.Equal(got, want) {
+		t.Errorf("then racks %v, want %v", got, want)
+	}
+}
+
+func TestSinbadManyReplicas(t *testing.T) {
+	v := counted(t)
+	p := byLeaf(SameRack)
+	if got, want := place(t, p, v, block(0, units.MB, 5), 1), []topo.HostID{0, 4, 5, 6, 7}; !slices.Equal(got, want) {
+		t.Errorf("five replicas on %v, want %v", got, want)
 	}
 	if got := place(t, p, v, block(0, units.MB, 8), 1); len(got) != 8 {
-		t.Errorf("eight replicas on %v", got)
+		t.Errorf("eight replicas, more than the other racks hold, on %v", got)
+	}
+	// Two faults: three racks, so that the pair is parted.
+	p.Faults = 2
+	if got, want := place(t, p, v, block(0, units.MB, 3), 1), []topo.HostID{0, 4, 6}; !slices.Equal(got, want) {
+		t.Errorf("two faults: %v, want %v", got, want)
+	}
+	if got, want := place(t, p, v, block(0, units.MB, 4), 1), []topo.HostID{0, 4, 5, 6}; !slices.Equal(got, want) {
+		t.Errorf("two faults, four replicas: %v, want %v", got, want)
+	}
+	// Two zones, the writer's with all good racks: the pair is parted too.
+	p.Faults, p.Partitions = 1, 2
+	v.Zone = []int{7, 9, 7, 7}
+	if got := place(t, p, v, block(0, units.MB, 3), 1); got[1] != 4 || v.Fabric.RackOf(got[2]) != 1 {
+		t.Errorf("two zones: %v, want host 4 and one of rack 1", got)
+	}
+	p.Form = Literal
+	if got := place(t, p, v, block(0, units.MB, 3), 1); v.Fabric.RackOf(got[1]) != 2 || v.Fabric.RackOf(got[2]) != 1 {
+		t.Errorf("two zones, racks apart: %v, want racks 2 and 1", got)
 	}
 }
 

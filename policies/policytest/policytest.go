@@ -21,16 +21,48 @@ import (
 )
 
 // Placer fails t if the policy breaks the contract of policies.Placer on any of
-// a number of random Views and blocks.
+// a number of random Views and blocks; of a policies.Batcher, on requests that wait
+// besides.
 func Placer(t rapid.TB, p policies.Placer) {
 	t.Helper()
 	rapid.Check(t, func(t *rapid.T) {
-		v, other := placerView().Draw(t, "view"), placerView().Draw(t, "other view")
+		v, other := PlacerViews().Draw(t, "view"), PlacerViews().Draw(t, "other view")
 		b := blockFor(v).Draw(t, "block")
 		if err := CheckPlacer(p, v, other, b, rapid.Uint64().Draw(t, "seed")); err != nil {
 			t.Fatalf("%T: %v", p, err)
 		}
+		if q, ok := p.(policies.Batcher); ok {
+			if err := checkBatcher(q, requests(v).Draw(t, "waiting")); err != nil {
+				t.Fatalf("%T: %v", p, err)
+			}
+		}
 	})
+}
+
+// checkBatcher checks the order of requests that wait.
+func checkBatcher(p policies.Batcher, waiting []policies.Request) error {
+	if every := p.Every(); every < 0 || every != p.Every() {
+		return fmt.Errorf("method Every answers %v, then %v: want the same of 0 or more", every, p.Every())
+	}
+	before := slices.Clone(waiting)
+	order := p.Order(waiting)
+	if !slices.Equal(waiting, before) {
+		return fmt.Errorf("method Order wrote to the requests")
+	}
+	seen := make([]bool, len(waiting))
+	for _, i := range order {
+		if i < 0 || i >= len(seen) || seen[i] || len(order) != len(seen) {
+			return fmt.Errorf("order %v of %d requests: want each of them once", order, len(waiting))
+		}
+		seen[i] = true
+	}
+	if len(order) != len(waiting) {
+		return fmt.Errorf("order %v of %d requests: want each of them once", order, len(waiting))
+	}
+	if again := p.Order(waiting); !slices.Equal(again, order) {
+		return fmt.Errorf("asked twice, Order answers %v and %v", order, again)
+	}
+	return nil
 }
 
 // CheckPlacer checks the contract for the block b on the View v, with luck from

@@ -339,6 +339,54 @@ func TestGoodPlacerPasses(t *testing.T) {
 	Placer(t, &placer{policies.DiskUse, roomy})
 }
 
+// batcher is a policy that lets requests wait.
+type batcher struct {
+	placer
+	every func() time.Duration
+	order func([]policies.Request) []int
+}
+
+func (p *batcher) Every() time.Duration             { return p.every() }
+func (p *batcher) Order(w []policies.Request) []int { return p.order(w) }
+
+func TestBatchers(t *testing.T) {
+	calls := 0
+	second := func() time.Duration { return time.Second }
+	backwards := func(w []policies.Request) (out []int) {
+		for i := range w {
+			out = append(out, len(w)-1-i)
+		}
+		return out
+	}
+	Placer(t, &batcher{placer{policies.DiskUse, roomy}, second, backwards})
+	for _, tt := range []struct {
+		name  string
+		every func() time.Duration
+		order func([]policies.Request) []int
+		want  string
+	}{
+		{"none", second, func([]policies.Request) []int { return nil }, "each of them once"},
+		{"one twice", second, func(w []policies.Request) []int { return make([]int, len(w)) }, "each of them once"},
+		{"too many", second, func(w []policies.Request) []int { return append(backwards(w), 0) }, "each of them once"},
+		{"a stranger", second, func(w []policies.Request) []int { return append(backwards(w[1:]), len(w)) }, "each of them once"},
+		{"writes", second, func(w []policies.Request) []int { w[0].Left++; return backwards(w) }, "wrote to the requests"},
+		{"negative", func() time.Duration { return -1 }, backwards, "method Every"},
+		{"another each time", func() time.Duration { calls++; return time.Duration(calls) }, backwards, "method Every"},
+		{"remembers", second, func(w []policies.Request) []int {
+			out := backwards(w)
+			if calls++; calls%2 == 0 {
+				slices.Sort(out)
+			}
+			return out
+		}, "asked twice"},
+	} {
+		waiting := []policies.Request{{Left: 1}, {Left: 2}}
+		if err := checkBatcher(&batcher{every: tt.every, order: tt.order}, waiting); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
+		}
+	}
+}
+
 func TestBadPlacersAreCaught(t *testing.T) {
 	calls := 0
 	for _, tt := range []struct {
@@ -404,6 +452,26 @@ func TestBadPlacersAreCaught(t *testing.T) {
 			}
 			return hosts, err
 		}}, "does not declare"},
+		{"looks at true loads in secret", &placer{policies.DiskUse | policies.LinkLoad, func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+			hosts, err := roomy(v, b, rng)
+			if len(hosts) > 1 && len(v.Load) > 0 && v.Load[0]%2 == 1 {
+				hosts[0], hosts[1] = hosts[1], hosts[0]
+			}
+			return hosts, err
+		}}, "does not declare"},
+		{"looks at counters of racks in secret", &placer{policies.DiskUse, func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+			hosts, err := roomy(v, b, rng)
+			if len(hosts) > 1 && v.Racks[0].Rx%2 == 1 {
+				hosts[0], hosts[1] = hosts[1], hosts[0]
+			}
+			return hosts, err
+		}}, "does not declare"},
+		{"writes to the zones", &placer{policies.DiskUse, func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+			if v.Zone != nil {
+				v.Zone[0]++
+			}
+			return roomy(v, b, rng)
+		}}, "wrote to the View"},
 		{"reads meaning into the block's ID", &placer{policies.DiskUse, func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 			hosts, err := roomy(v, b, rng)
 			if b.ID > 100 && len(hosts) > 1 {
@@ -414,8 +482,8 @@ func TestBadPlacersAreCaught(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for seed := range 300 {
-				v := placerView().Example(seed)
-				err := CheckPlacer(tt.policy, v, placerView().Example(seed+1000), blockFor(v).Example(seed), uint64(seed))
+				v := PlacerViews().Example(seed)
+				err := CheckPlacer(tt.policy, v, PlacerViews().Example(seed+1000), blockFor(v).Example(seed), uint64(seed))
 				if err != nil {
 					if !strings.Contains(err.Error(), tt.want) {
 						t.Errorf("caught for %q, want %q", err, tt.want)

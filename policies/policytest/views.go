@@ -59,11 +59,13 @@ func sizes() *rapid.Generator[units.Bytes] {
 		func(n int64) units.Bytes { return units.Bytes(n) })
 }
 
-// placerView is a cluster with loads, disks in use and recent placements.
-func placerView() *rapid.Generator[*policies.View] {
+// PlacerViews are Views for placement policies, with nothing hidden: clusters with
+// loads, disks in use and recent placements.
+func PlacerViews() *rapid.Generator[*policies.View] {
 	return rapid.Custom(func(t *rapid.T) *policies.View {
 		v := baseView(t)
 		fillHosts(t, v)
+		fillRacks(t, v)
 		for i := range rapid.IntRange(0, 4).Draw(t, "placements") {
 			hosts := rapid.Permutation(allHosts(v)).Draw(t, "placed on")
 			v.Placements = append(v.Placements, policies.Placement{
@@ -107,6 +109,41 @@ func fillHosts(t *rapid.T, v *policies.View) {
 	}
 }
 
+// fillRacks draws what the counters of switches told, and zones.
+func fillRacks(t *rapid.T, v *policies.View) {
+	v.LargestBlock = units.Bytes(rapid.Int64Range(0, 2e9).Draw(t, "largest block"))
+	for r := range v.Fabric.Racks() {
+		var s policies.RackState
+		if v.Fabric.Spines() > 0 {
+			link := int64(v.Capacity[v.Fabric.LeafDown(topo.RackID(r), 0)])
+			s.Rx, s.Tx = units.Rate(rapid.Int64Range(0, link).Draw(t, "rack rx")), units.Rate(rapid.Int64Range(0, link).Draw(t, "rack tx"))
+		}
+		v.Racks = append(v.Racks, s)
+	}
+	if zones := rapid.IntRange(0, 3).Draw(t, "zones"); zones > 0 {
+		for range v.Fabric.Racks() {
+			v.Zone = append(v.Zone, rapid.IntRange(0, zones-1).Draw(t, "zone"))
+		}
+	}
+	for _, rate := range v.Capacity {
+		v.Load = append(v.Load, units.Rate(rapid.Int64Range(0, int64(rate)).Draw(t, "load")))
+	}
+}
+
+// requests wait to be placed.
+func requests(v *policies.View) *rapid.Generator[[]policies.Request] {
+	return rapid.Custom(func(t *rapid.T) (out []policies.Request) {
+		at := time.Duration(0)
+		for i := range rapid.IntRange(0, 8).Draw(t, "requests") {
+			at += time.Duration(rapid.Int64Range(0, 3).Draw(t, "after"))
+			b := blockFor(v).Draw(t, "requested")
+			b.ID = workloads.BlockID(i)
+			out = append(out, policies.Request{Block: b, At: at, Left: rapid.IntRange(1, 4).Draw(t, "left")})
+		}
+		return out
+	})
+}
+
 // blockFor is a block that a client of the cluster writes.
 func blockFor(v *policies.View) *rapid.Generator[workloads.Block] {
 	return rapid.Custom(func(t *rapid.T) workloads.Block {
@@ -124,6 +161,9 @@ func clone(v *policies.View) *policies.View {
 	c := *v
 	c.Capacity = slices.Clone(v.Capacity)
 	c.Hosts = slices.Clone(v.Hosts)
+	c.Racks = slices.Clone(v.Racks)
+	c.Zone = slices.Clone(v.Zone)
+	c.Load = slices.Clone(v.Load)
 	c.Memory = slices.Clone(v.Memory)
 	c.Coflows = slices.Clone(v.Coflows)
 	for i := range c.Coflows {
@@ -166,6 +206,10 @@ func Mask(v *policies.View, needs policies.Knowledge) *policies.View {
 	}
 	if needs&policies.LinkLoad == 0 {
 		m.Placements = nil
+		clear(m.Racks)
+	}
+	if needs&policies.TrueLoad == 0 {
+		m.Load = nil
 	}
 	for h := range m.Hosts {
 		if needs&policies.LinkLoad == 0 {
