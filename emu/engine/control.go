@@ -117,9 +117,9 @@ func (e *Engine) initControl() error {
 func (e *Engine) NextWake() time.Duration {
 	c := &e.control
 	if len(e.coflows.active) == 0 {
-		return NextNever
+		return e.jobs.next()
 	}
-	next := min(c.due, c.wake, c.tick)
+	next := min(c.due, c.wake, c.tick, e.jobs.next())
 	if len(c.delayed) > 0 {
 		next = min(next, c.delayed[0].at)
 	}
