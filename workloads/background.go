@@ -34,6 +34,9 @@ type BackgroundSpec struct {
 	Senders  int
 	// Start is when the load begins, and For how long coflows arrive.
 	Start, For time.Duration
+	// MaxFlows is how many flows may come of it, ErrTooManyFlows otherwise; 0 is no
+	// bound.
+	MaxFlows int
 }
 
 // HotLeaves are the leaves that are hot at a moment, in order; none before the load
@@ -159,6 +162,9 @@ func (s BackgroundSpec) check(f *topo.Fabric) error {
 		return fmt.Errorf("background: transfers of %v from %d senders: want at least a byte from each, and at most %v", s.Transfer, s.Senders, maxBlockSize)
 	case s.Intensity*float64(Inward(f))/8/float64(s.Transfer)*s.For.Seconds() > MaxTraceCoflows:
 		return fmt.Errorf("background: more than %d coflows: want larger transfers or a shorter time", MaxTraceCoflows)
+	}
+	if flows := s.Intensity * float64(Inward(f)) / 8 / float64(s.Transfer) * s.For.Seconds() * float64(s.Senders); s.MaxFlows > 0 && flows > float64(s.MaxFlows) {
+		return fmt.Errorf("background: %w: %.0f, the limit is %d", ErrTooManyFlows, flows, s.MaxFlows)
 	}
 	const most = 1 + 1e-9 // shares are rounded
 	if hot, other := s.LeafLoads(f); hot > most || other > most || math.IsNaN(hot) {

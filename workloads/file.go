@@ -215,6 +215,7 @@ type workloadParser struct {
 	openLine int
 	skip     bool    // the coflow or writer was bad: what is of it is read without it
 	total    float64 // bytes
+	badJob   bool    // a job could not be read: jobs that are missing are not told of
 }
 
 // stages are the kinds of lines in the order in which they come.
@@ -424,6 +425,7 @@ func (p *workloadParser) line(n int, text string) {
 		p.fail(n, l.col, "%s", l.text)
 		p.skip = p.skip || kind == "coflow" || kind == "writer"
 		p.over = kind == "fabric" // no host could be known
+		p.badJob = p.badJob || kind == "job"
 		if kind == "flow" || kind == "block" {
 			p.open = "" // it has one, if a bad one
 		}
@@ -469,7 +471,7 @@ func (p *workloadParser) job(n int, l *fields) func() {
 func (p *workloadParser) ofJob(l *fields) (JobID, *jobLines) {
 	id := JobID(l.number("job", false, 1, maxTraceID))
 	j := p.jobs[id]
-	if id > 0 && j == nil {
+	if id > 0 && j == nil && !p.badJob {
 		l.fail(l.keys["job"], "job %d: no such job: want a line of it ahead", id)
 	}
 	return id, j

@@ -200,7 +200,7 @@ func TestWorkloadFileOn(t *testing.T) {
 	}{
 		{3, 7, Factor{}, Factor{}, "host h3-04, and the fabric has 3 racks of 7 hosts: want 4 of 5"},
 		{5, 4, Factor{}, Factor{}, "host h3-04"},
-		{5, 5, Factor{1 << 40, 1}, Factor{}, "want at most 1000000GB"},
+		{5, 5, Factor{1 << 40, 1}, Factor{}, "want at most 1000TB"},
 		{5, 5, Factor{}, Factor{1 << 40, 1}, "want at most 8784h"},
 		{5, 5, Factor{-1, 1}, Factor{}, "want two positive numbers"},
 	} {

@@ -60,7 +60,13 @@ type JobSpec struct {
 	ShuffleRate, WriteRate units.Rate
 	// Avoid are leaves that reducers and writers keep off at a moment; nil for none.
 	Avoid func(at time.Duration) []topo.RackID
+	// MaxFlows and MaxBlocks, without small ones, are how many may come of it,
+	// ErrTooManyFlows or ErrTooManyBlocks otherwise; 0 is no bound.
+	MaxFlows, MaxBlocks int
 }
+
+// ErrTooManyBlocks is when jobs write more blocks than JobSpec.MaxBlocks.
+var ErrTooManyBlocks = errors.New("too many blocks")
 
 // JobBin is one class of jobs, by the share of its time in which a job writes.
 type JobBin struct {
@@ -145,10 +151,20 @@ func Jobs(s JobSpec, f *topo.Fabric, seed uint64) (Workload, JobReport, error) {
 	var report JobReport
 	draws := make([]jobDraw, s.Count)
 	bins := s.binsOf(seed)
-	entering := 0.0
+	entering, flows, blocks := 0.0, 0.0, 0.0
 	for i := range draws {
 		draws[i] = s.draw(seed, i, bins[i])
 		d := draws[i]
+		flows += float64(d.mappers * d.reducers)
+		for _, x := range d.blocks {
+			blocks += math.Ceil(x)
+		}
+		if s.MaxFlows > 0 && flows > float64(s.MaxFlows) {
+			return Workload{}, report, fmt.Errorf("jobs: %w: %.0f in the first %d jobs, the limit is %d", ErrTooManyFlows, flows, i+1, s.MaxFlows)
+		}
+		if s.MaxBlocks > 0 && blocks > float64(s.MaxBlocks) {
+			return Workload{}, report, fmt.Errorf("jobs: %w: %.0f in the first %d jobs, the limit is %d", ErrTooManyBlocks, blocks, i+1, s.MaxBlocks)
+		}
 		shuffled := float64(d.flow) * float64(d.mappers*d.reducers)
 		written := 0.0
 		for _, x := range d.blocks {

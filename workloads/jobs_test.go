@@ -294,6 +294,8 @@ func TestJobsRefused(t *testing.T) {
 		{"endless shuffle", "bin 1: writing from 0 to", func(s *JobSpec) { s.Bins = []JobBin{{1, 1, 0, 0.5}, {1, 1, 1, 1}} }},
 		{"half a bin of writes", "bin 1: writing from 0.5 to 1", func(s *JobSpec) { s.Bins = []JobBin{{1, 1, 0.5, 1}, {1, 1, 1, 1}} }},
 		{"no measure", "want one, or an output", func(s *JobSpec) { s.Bins = []JobBin{{1, 1, 0.5, 0.5}} }},
+		{"flows", "too many flows: ", func(s *JobSpec) { s.MaxFlows = 100 }},
+		{"blocks", "too many blocks: ", func(s *JobSpec) { s.MaxBlocks, s.Output, s.Block = 1000, units.GB, 1; s.Packet = 1 }},
 		{"years", "want fewer, or more often", func(s *JobSpec) { s.Interval = 1000 * time.Hour }},
 		{"all leaves hot", "of which only 0 are off the hot leaves", func(s *JobSpec) {
 			s.Avoid = func(time.Duration) []topo.RackID { return []topo.RackID{0, 1} }
@@ -411,6 +413,7 @@ func TestBackgroundRefused(t *testing.T) {
 		{"too many senders", "51 senders", 10, func(s *BackgroundSpec) { s.Senders = 51 }},
 		{"less than bytes", "transfers of 3B from 4 senders", 10, func(s *BackgroundSpec) { s.Transfer = 3 }},
 		{"too many", "more than 10000000 coflows", 10, func(s *BackgroundSpec) { s.Transfer = 4 }},
+		{"flows", "too many flows: 35000, the limit is 1000", 10, func(s *BackgroundSpec) { s.MaxFlows, s.Transfer = 1000, units.MB }},
 		{"too often", "at most 10000000 times", 10, func(s *BackgroundSpec) { s.Persist = 1 }},
 	} {
 		s := someBackground()
