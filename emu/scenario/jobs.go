@@ -119,7 +119,7 @@ func (s *Scenario) drawn(i int, f *topo.Fabric, seed uint64) (w workloads.Worklo
 			return w, nil, err
 		}
 		note("%d jobs, one every %v on average, the last at %v; %d of them shuffle %v, all write %v%s; offered load %.1f%% of the links toward %s",
-			len(w.Jobs), report.Interval.Round(time.Millisecond), w.Jobs[len(w.Jobs)-1].Arrival.Round(time.Millisecond), len(w.Coflows), report.Shuffled, report.Written,
+			len(w.Jobs), report.Interval.Round(time.Millisecond), w.Jobs[len(w.Jobs)-1].Arrival.Round(time.Millisecond), len(w.Coflows), about(report.Shuffled), about(report.Written),
 			smallNote(report.Small), 100*report.Load, inwardEnds(f))
 		note("a reducer is taken to fetch at %v and to write at %v", spec.ShuffleRate, spec.WriteRate)
 	case item.Background != nil:
@@ -144,7 +144,17 @@ func smallNote(n units.Bytes) string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" and small blocks of %v", n)
+	return fmt.Sprintf(" and small blocks of %v", about(n))
+}
+
+// about is a size to be read, to a thousandth or finer.
+func about(n units.Bytes) units.Bytes {
+	for unit := units.GB; unit >= units.KB; unit /= 1000 {
+		if n >= 1000*unit {
+			return (n + unit/2) / unit * unit
+		}
+	}
+	return n
 }
 
 func inwardEnds(f *topo.Fabric) string {
