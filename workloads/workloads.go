@@ -38,6 +38,9 @@ type Coflow struct {
 	Arrival time.Duration // since the start of the run
 	Flows   []Flow        // at least one
 	Job     JobID         `json:",omitempty"` // whose shuffle it is
+	// Background marks load that is there for others to meet: averages over coflows
+	// and jobs leave it out. It has no job.
+	Background bool `json:",omitempty"`
 }
 
 // Size is the sum over the flows.
@@ -73,7 +76,7 @@ type Writer struct {
 }
 
 // Job is a coflow whose reducers then write what they made of it, or, without a
-// coflow, writers only. It is over when its last block is durable; its time counts
+// coflow, writers only. A job has one coflow at most. It is over when its last block is durable; its time counts
 // from its arrival.
 type Job struct {
 	ID      JobID

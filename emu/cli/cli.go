@@ -147,7 +147,7 @@ report" computes everything again from the captures.`,
 			root.AddCommand(c)
 		}
 	}
-	group("run", a.runCmd(), a.simCmd(), a.validateCmd(), a.planCmd(), a.reportCmd(), a.compareCmd(), a.plotCmd(), a.exportCmd(), a.pcapCmd(), a.replayCmd(), a.graphCmd(), a.schemaCmd(), a.traceCmd())
+	group("run", a.runCmd(), a.simCmd(), a.validateCmd(), a.planCmd(), a.reportCmd(), a.compareCmd(), a.plotCmd(), a.exportCmd(), a.pcapCmd(), a.replayCmd(), a.graphCmd(), a.schemaCmd(), a.traceCmd(), a.workloadCmd())
 	group("hand", a.upCmd(), a.downCmd(), a.psCmd(), a.inspectCmd(), a.execCmd(), a.shellCmd(), a.faultCmd())
 	group("machine", a.doctorCmd(), a.calibrateCmd(), a.gcCmd(), a.versionCmd())
 	return root

@@ -47,6 +47,9 @@ type coflow struct {
 	watch   int64
 	sending []int32 // places of flows that were let send
 	speed   float64 // bit/s, at most
+
+	then   []workloads.Writer     // that start when it has ended
+	failed map[topo.HostID]string // why not all of it will get to a host; kept where writers wait
 }
 
 type flow struct {
@@ -68,11 +71,15 @@ type flow struct {
 // not been reported yet still counts as one byte.
 func (f *flow) remaining() units.Bytes { return max(f.Size-f.sent, 1) }
 
-func (e *Engine) coflowArrived(cmds []Command, c workloads.Coflow) ([]Command, error) {
+func (e *Engine) coflowArrived(cmds []Command, ev CoflowArrived) ([]Command, error) {
+	c := ev.Coflow
+	if err := e.checkThen(ev); err != nil {
+		return nil, err
+	}
 	if len(c.Flows) == 0 {
 		return nil, fmt.Errorf("coflow %d has no flows", c.ID)
 	}
-	st := &coflow{id: c.ID, arrival: e.now, since: e.now}
+	st := &coflow{id: c.ID, arrival: e.now, since: e.now, then: ev.Then}
 	for _, f := range c.Flows {
 		if f.Src == f.Dst || f.Size <= 0 || !e.known(f.Src) || !e.known(f.Dst) {
 			return nil, fmt.Errorf("coflow %d: flow %d of %v from host %d to host %d: want a positive size and two different hosts of the fabric", c.ID, f.ID, f.Size, f.Src, f.Dst)
@@ -220,5 +227,8 @@ func (e *Engine) forget(f *flow) {
 		e.coflows.active = slices.DeleteFunc(e.coflows.active, is)
 		e.coflows.waiting = slices.DeleteFunc(e.coflows.waiting, is)
 		e.want(when.Coflows)
+		if len(c.then) > 0 {
+			e.jobs.ended = append(e.jobs.ended, c)
+		}
 	}
 }

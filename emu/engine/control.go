@@ -119,7 +119,7 @@ func (e *Engine) initControl() error {
 // NextNever if it need not be. Its step may be later, as on packets it is.
 func (e *Engine) NextWake() time.Duration {
 	c := &e.control
-	next := e.dueBlocks()
+	next := min(e.dueBlocks(), e.jobs.next())
 	if len(e.coflows.active) == 0 {
 		return next
 	}

@@ -7,6 +7,7 @@
 //
 // Two sub-machines share the hosts' state and are joined only by events:
 // coflows (coflows.go), whose policy is asked by control.go, and blocks (blocks.go).
+// Of a job, whose writers wait for its coflow, jobs.go leads from one to the other.
 //
 // It moves no bytes and measures nothing: completions it is told of are kept
 // only to cross-check what packets show.
@@ -62,6 +63,7 @@ type Engine struct {
 	coflows coflows
 	control control
 	blocks  blocks
+	jobs    jobs
 	down    int  // links that carry nothing
 	cuts    bool // some flow's path may have such a link
 }
@@ -126,7 +128,7 @@ func (e *Engine) Step(now time.Duration, evs ...Event) ([]Command, error) {
 		switch ev := ev.(type) {
 		case CoflowArrived:
 			look = true
-			cmds, err = e.coflowArrived(cmds, ev.Coflow)
+			cmds, err = e.coflowArrived(cmds, ev)
 		case WriterArrived:
 			cmds, err = e.writerArrived(cmds, ev.Writer)
 		case TransferProgressed:
@@ -169,18 +171,20 @@ func (e *Engine) Step(now time.Duration, evs ...Event) ([]Command, error) {
 			return nil, fmt.Errorf("engine: at %v: %w", now, err)
 		}
 	}
-	cmds, err := e.placeWaiting(cmds)
-	if err != nil {
-		return nil, fmt.Errorf("engine: at %v: %w", now, err)
-	}
 	if look {
 		failed := len(cmds)
 		cmds = e.giveUpStuck(cmds)
 		urgent = urgent || len(cmds) > failed
 	}
+	cmds, err := e.startWriters(cmds)
+	if err == nil {
+		cmds, err = e.placeWaiting(cmds)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("engine: at %v: %w", now, err)
+	}
 	cmds = e.release(cmds)
 	if e.needed(urgent) {
-		var err error
 		if cmds, err = e.decide(cmds); err != nil {
 			return nil, fmt.Errorf("engine: at %v: %w", now, err)
 		}
@@ -193,7 +197,7 @@ func (e *Engine) Step(now time.Duration, evs ...Event) ([]Command, error) {
 
 // Idle tells whether everything that arrived has finished.
 func (e *Engine) Idle() bool {
-	return len(e.coflows.active) == 0 && len(e.blocks.active)+len(e.blocks.waiting) == 0
+	return len(e.coflows.active) == 0 && len(e.blocks.active)+len(e.blocks.waiting) == 0 && len(e.jobs.waiting) == 0
 }
 
 // Unfinished describes, in one line, what has arrived and not finished.
@@ -202,5 +206,9 @@ func (e *Engine) Unfinished() string {
 	for _, c := range e.coflows.active {
 		flows += len(c.flows)
 	}
-	return fmt.Sprintf("%d coflows with %d flows and %d block writes", len(e.coflows.active), flows, len(e.blocks.active)+len(e.blocks.waiting))
+	left := fmt.Sprintf("%d coflows with %d flows and %d block writes", len(e.coflows.active), flows, len(e.blocks.active)+len(e.blocks.waiting))
+	if n := e.toStart(); n > 0 {
+		left += fmt.Sprintf(" and %d writers to start", n)
+	}
+	return left
 }

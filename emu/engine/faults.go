@@ -74,6 +74,7 @@ func (e *Engine) giveUpStuck(cmds []Command) []Command {
 // failFlow ends a flow that will not finish. Its coflow ends without it.
 func (e *Engine) failFlow(cmds []Command, f *flow, why string) []Command {
 	e.sent(f.Src, false)
+	f.coflow.lacks(f.Dst, why)
 	e.forget(f)
 	e.coflows.failed[f.ID] = true
 	if f.started {
@@ -125,8 +126,8 @@ func (e *Engine) hostBack(cmds []Command, ev HostBack) ([]Command, error) {
 	return cmds, nil
 }
 
-// abandon fails the flows from and to a host, the blocks that it writes, and its
-// replicas of blocks that others write.
+// abandon fails the flows from and to a host, the blocks that it writes or was to
+// write, and its replicas of blocks that others write.
 func (e *Engine) abandon(cmds []Command, h topo.HostID, why string) ([]Command, error) {
 	var flows []*flow
 	for _, c := range e.coflows.active {
@@ -136,6 +137,7 @@ func (e *Engine) abandon(cmds []Command, h topo.HostID, why string) ([]Command, 
 			}
 		}
 	}
+	cmds = e.loseInput(cmds, h, why)
 	for _, f := range flows {
 		cmds = e.failFlow(cmds, f, why)
 	}

@@ -16,13 +16,29 @@ type Arrival struct {
 }
 
 // Arrivals lists a workload's coflows and writers in order of time; at the same
-// moment coflows come first, then by ID.
+// moment coflows come first, then by ID. Writers of a job with a coflow come with the
+// coflow.
 func Arrivals(w workloads.Workload) []Arrival {
 	out := make([]Arrival, 0, len(w.Coflows)+len(w.Writers))
+	then := map[workloads.JobID][]workloads.Writer{}
 	for _, c := range w.Coflows {
-		out = append(out, Arrival{c.Arrival, CoflowArrived{Coflow: c}})
+		if c.Job != 0 {
+			then[c.Job] = nil
+		}
 	}
+	var alone []workloads.Writer
 	for _, wr := range w.Writers {
+		if writers, shuffles := then[wr.Job]; shuffles {
+			then[wr.Job] = append(writers, wr)
+		} else {
+			alone = append(alone, wr)
+		}
+	}
+	for _, c := range w.Coflows {
+		out = append(out, Arrival{c.Arrival, CoflowArrived{Coflow: c, Then: then[c.Job]}})
+		delete(then, c.Job) // of several coflows of a job, which there should not be, the first
+	}
+	for _, wr := range alone {
 		out = append(out, Arrival{wr.Start, WriterArrived{wr}})
 	}
 	sort.SliceStable(out, func(i, j int) bool { return out[i].At < out[j].At })

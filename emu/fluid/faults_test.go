@@ -263,7 +263,7 @@ func TestAnyFaultsEnd(t *testing.T) {
 		var w workloads.Workload
 		flow := workloads.FlowID(0)
 		for c := range rapid.IntRange(0, 4).Draw(t, "coflows") {
-			co := workloads.Coflow{ID: workloads.CoflowID(c), Arrival: ms * time.Duration(rapid.IntRange(0, 3000).Draw(t, "arrival"))}
+			co := workloads.Coflow{ID: workloads.CoflowID(c), Job: workloads.JobID(c + 1), Arrival: ms * time.Duration(rapid.IntRange(0, 3000).Draw(t, "arrival"))}
 			for range rapid.IntRange(1, 4).Draw(t, "flows") {
 				src := rapid.IntRange(0, 5).Draw(t, "src")
 				dst := (src + rapid.IntRange(1, 5).Draw(t, "to")) % 6
@@ -274,7 +274,8 @@ func TestAnyFaultsEnd(t *testing.T) {
 		}
 		block := workloads.BlockID(0)
 		for i := range rapid.IntRange(0, 3).Draw(t, "writers") {
-			wr := workloads.Writer{ID: workloads.WriterID(i), Client: topo.HostID(rapid.IntRange(0, 5).Draw(t, "client")), Start: ms * time.Duration(rapid.IntRange(0, 2000).Draw(t, "start"))}
+			wr := workloads.Writer{ID: workloads.WriterID(i), Client: topo.HostID(rapid.IntRange(0, 5).Draw(t, "client")), Start: ms * time.Duration(rapid.IntRange(0, 2000).Draw(t, "start")),
+				Job: workloads.JobID(rapid.IntRange(0, len(w.Coflows)).Draw(t, "job"))} // after a coflow, or not
 			for range rapid.IntRange(1, 3).Draw(t, "blocks") {
 				wr.Blocks = append(wr.Blocks, workloads.Block{ID: block, Writer: wr.ID, Client: wr.Client, Size: units.Bytes(rapid.IntRange(1, 100e6).Draw(t, "block")),
 					Replicas: rapid.IntRange(1, 4).Draw(t, "replicas"), Packet: 64000, Window: 8})

@@ -45,16 +45,26 @@ func (c *checker) check() {
 	c.fabric()
 	writes := false
 	for i, item := range c.spec.Workload {
-		if item.Writers != nil {
+		path := fmt.Sprintf("workload[%d]", i)
+		switch {
+		case item.Writers != nil:
 			writes = true
-			c.writers(item.Writers, fmt.Sprintf("workload[%d]", i))
+			c.writers(item.Writers, path)
+		case item.Jobs != nil:
+			writes = true
+			c.jobs(item.Jobs, path)
 		}
 	}
+	c.placed(writes)
+	c.faults()
+	c.capture()
+}
+
+// placed checks that a workload that writes blocks has disks and placement policies.
+func (c *checker) placed(writes bool) {
 	if writes && c.spec.Disk == nil && c.sound("disk") {
 		c.failAt("disk", `missing: the workload writes blocks: want a mapping such as {write: 6.9MB/s, size: 256MB}`)
 	}
-	c.faults()
-	c.capture()
 	for i, arm := range c.spec.Arms {
 		path := fmt.Sprintf("arms[%d].placement", i)
 		if c.at[parent(path)] == nil { // a mapping of policies

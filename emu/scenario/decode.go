@@ -447,33 +447,45 @@ func (d *decoder) list(n *yaml.Node, path string, f field, each func(n *yaml.Nod
 	}
 }
 
+// itemKinds reads the names of kinds from the tags of their Kind.
+func itemKinds(i *Item) []faultKind {
+	v := reflect.ValueOf(i).Elem()
+	kinds := make([]faultKind, v.NumField())
+	for n := range kinds {
+		field := v.Field(n)
+		kinds[n] = faultKind{fieldsOf(field.Type().Elem())[0].enum[0], field}
+	}
+	return kinds
+}
+
 // item reads one part of the workload by its kind.
 func (d *decoder) item(n *yaml.Node, path string) Item {
+	const want = "trace, writers, jobs, background or workload"
 	if n.Kind != yaml.MappingNode {
 		if !told(n) {
-			d.fail(n, path, "%s: want a mapping with a kind, trace or writers", kindOf(n))
+			d.fail(n, path, "%s: want a mapping with a kind, %s", kindOf(n), want)
 		}
 		return Item{}
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if k, v := n.Content[i], n.Content[i+1]; k.Kind == yaml.ScalarNode && k.Value == "kind" {
-			switch v.Value {
-			case "trace":
-				item := Item{Trace: &TraceItem{}}
-				d.mapping(n, path, reflect.ValueOf(item.Trace).Elem())
-				return item
-			case "writers":
-				item := Item{Writers: &WritersItem{}}
-				d.mapping(n, path, reflect.ValueOf(item.Writers).Elem())
-				return item
+			var item Item
+			var names []string
+			for _, kind := range itemKinds(&item) {
+				if v.Kind == yaml.ScalarNode && v.Value == kind.name {
+					kind.field.Set(reflect.New(kind.field.Type().Elem()))
+					d.mapping(n, path, kind.field.Elem())
+					return item
+				}
+				names = append(names, kind.name)
 			}
 			if told(v) {
 				return Item{}
 			}
-			d.fail(v, join(path, "kind"), "%s: want trace or writers%s", kindOf(v), didYouMean(v.Value, []string{"trace", "writers"}))
+			d.fail(v, join(path, "kind"), "%s: want %s%s", kindOf(v), want, didYouMean(v.Value, names))
 			return Item{}
 		}
 	}
-	d.fail(n, join(path, "kind"), "missing: want trace or writers")
+	d.fail(n, join(path, "kind"), "missing: want %s", want)
 	return Item{}
 }

@@ -75,7 +75,7 @@ func (s *Scenario) values() (map[string]*Value, error) {
 		return nil, fmt.Errorf("scenario %s: %w", s.Spec.Name, err)
 	}
 	for i, t := range s.traces {
-		if v := out[fmt.Sprintf("workload[%d].path", i)]; v != nil && t.Trace != nil {
+		if v := out[fmt.Sprintf("workload[%d].path", i)]; v != nil && t.held() {
 			v.compared = t.sum
 			v.Text = fmt.Sprintf("%s (SHA-256 %.12s)", path.Base(t.file.Name), t.sum)
 		}

@@ -27,6 +27,7 @@ func FuzzLoadScenario(f *testing.F) {
 		strings.Replace(good, "scale: {size: 1/100", "scale: {rate: 1/5, size: 1/100", 1),
 		"name: x\nfabric: {kind: switch, ports: 8, host_link: 50Mbps, host_links: [{hosts: \"h0-0[01]\", rate: 10Mbps}]}\nworkload: [{kind: trace, path: small.txt}]\narms: {coflow: [fair]}\n",
 		"name: x\nfabric: {leaves: 2, spines: 2, hosts_per_leaf: 4, host_link: 50Mbps, uplink: 25Mbps, delay: 1ms, links: [{link: leaf0>spine1, rate: 10Mbps, delay: 2ms, queue: 30KB}]}\nworkload: [{kind: trace, path: small.txt}]\narms: {coflow: [fair]}\n",
+		jobsScenario,
 	} {
 		if _, err := Parse("s.yaml", []byte(text), options(nil)); err != nil {
 			f.Fatalf("a seed does not load, and so tests little: %v\n%s", err, text)

@@ -94,6 +94,7 @@ var quantities = map[reflect.Type]struct{ what, example, pattern string }{
 	reflect.TypeFor[units.Ratio]():      {"a ratio", `"5:1"`, `^[0-9]+:[0-9]+$`},
 	reflect.TypeFor[topo.Queue]():       {"a size or a time", `"64KB" or "20ms"`, `^[0-9]+(\.[0-9]+)? ?([TGMKk]?B|[TGMK]iB)$|` + durationPattern},
 	reflect.TypeFor[time.Duration]():    {"a time", `"250ms"`, durationPattern},
+	reflect.TypeFor[Span]():             {"a range", `"2-8" or 3`, `^[0-9]+(-[0-9]+)?$`},
 	reflect.TypeFor[workloads.Factor](): {"a quotient or a decimal", `"1/100" or 0.01`, `^[0-9]+/[0-9]+$|^[0-9]+(\.[0-9]+)?$`},
 }
 

@@ -72,25 +72,15 @@ func (s *Scenario) Scaled(by workloads.Factor, o Options) (*Scenario, error) {
 	return scaled, nil
 }
 
-// portable is Resolved with traces by their names in Files.
+// portable is Resolved with traces and workload files by their names in Files.
 func (s *Scenario) portable() ([]byte, error) {
-	copied := *s
-	copied.Spec.Workload = make([]Item, len(s.Spec.Workload))
-	for i, item := range s.Spec.Workload {
-		if item.Trace != nil {
-			trace := *item.Trace
-			trace.Path = s.traces[i].file.Name
-			item.Trace = &trace
-		}
-		copied.Spec.Workload[i] = item
-	}
-	return copied.Resolved()
+	return s.withPaths(func(t loadedTrace) string { return t.file.Name }).Resolved()
 }
 
 // open opens a trace that was loaded, by its name in Files.
 func (s *Scenario) open(name string) (fs.File, error) {
 	for _, t := range s.traces {
-		if t.Trace != nil && t.file.Name == filepath.ToSlash(name) {
+		if t.held() && t.file.Name == filepath.ToSlash(name) {
 			return heldFile{bytes.NewReader(t.file.Data), t.file.Name}, nil
 		}
 	}

@@ -59,12 +59,49 @@ type Scenario struct {
 	rate   workloads.Factor
 }
 
-// loadedTrace is a trace that an item of the workload replays.
+// loadedTrace is a trace that an item of the workload replays, or the workload file
+// that it takes.
 type loadedTrace struct {
 	*workloads.Trace
+	work    *workloads.WorkloadFile
 	remarks []string // what of the file the trace does not hold
 	file    File
 	sum     string // SHA-256 of the file, in hex
+}
+
+// held tells whether the item has a file.
+func (t loadedTrace) held() bool { return t.Trace != nil || t.work != nil }
+
+// path is that of an item's file, to be read or changed; nil where it has none.
+func (i *Item) path() *string {
+	switch {
+	case i.Trace != nil:
+		return &i.Trace.Path
+	case i.File != nil:
+		return &i.File.Path
+	}
+	return nil
+}
+
+// withPaths is the scenario with other paths of the files of its items.
+func (s *Scenario) withPaths(path func(loadedTrace) string) *Scenario {
+	copied := *s
+	copied.Spec.Workload = make([]Item, len(s.Spec.Workload))
+	for i, item := range s.Spec.Workload {
+		switch {
+		case item.Trace != nil:
+			trace := *item.Trace
+			item.Trace = &trace
+		case item.File != nil:
+			file := *item.File
+			item.File = &file
+		}
+		if p := item.path(); p != nil {
+			*p = path(s.traces[i])
+		}
+		copied.Spec.Workload[i] = item
+	}
+	return &copied
 }
 
 // File is one file of a scenario.
@@ -136,8 +173,8 @@ func Parse(name string, data []byte, o Options) (*Scenario, error) {
 	c.check()
 	s.traces = make([]loadedTrace, len(s.Spec.Workload))
 	for i, item := range s.Spec.Workload {
-		if item.Trace != nil {
-			s.traces[i] = s.readTrace(sub, i, item.Trace, o)
+		if p := item.path(); p != nil {
+			s.traces[i] = s.readTrace(sub, i, *p, item.File != nil, o)
 		}
 	}
 	if len(d.all) == 0 {
@@ -205,15 +242,19 @@ func (d *decoder) parse(data []byte) *yaml.Node {
 	return root
 }
 
-// readTrace reads the trace of an item of the workload and points the edited
-// text at where Files puts it.
-func (s *Scenario) readTrace(sub *substituter, i int, item *TraceItem, o Options) loadedTrace {
+// readTrace reads the trace or workload file of an item of the workload and points
+// the edited text at where Files puts it.
+func (s *Scenario) readTrace(sub *substituter, i int, name string, work bool, o Options) loadedTrace {
+	what := "coflow trace"
+	if work {
+		what = "workload file"
+	}
 	at := fmt.Sprintf("workload[%d].path", i)
 	n := sub.at[at]
-	if item.Path == "" || !sub.sound(at, "limits.trace") || n == nil {
+	if name == "" || !sub.sound(at, "limits.trace") || n == nil {
 		return loadedTrace{}
 	}
-	file := filepath.FromSlash(item.Path)
+	file := filepath.FromSlash(name)
 	if !filepath.IsAbs(file) && !sub.isSet[n] {
 		file = filepath.Join(filepath.Dir(sub.file), file)
 	}
@@ -227,16 +268,26 @@ func (s *Scenario) readTrace(sub *substituter, i int, item *TraceItem, o Options
 		if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
 			err = pathErr.Err
 		}
-		sub.fail(n, at, "%s: %v: want a coflow trace; paths are relative to the scenario file", clip(file), err)
+		sub.fail(n, at, "%s: %v: want a %s; paths are relative to the scenario file", clip(file), err, what)
 		return loadedTrace{}
 	}
 	defer f.Close() // only read from: closing has nothing to lose
 	data, err := readAll(f, int64(s.Spec.Limits.Trace))
 	if err != nil {
-		sub.fail(n, at, "%s: %v: want a trace of at most %v, or a larger limits.trace", clip(file), err, s.Spec.Limits.Trace)
+		sub.fail(n, at, "%s: %v: want a %s of at most %v, or a larger limits.trace", clip(file), err, strings.TrimPrefix(what, "coflow "), s.Spec.Limits.Trace)
 		return loadedTrace{}
 	}
-	trace, format, remarks, err := workloads.ReadTrace(file, bytes.NewReader(data), "")
+	var t loadedTrace
+	format := workloads.TraceFormat("workload")
+	switch isWork := workloads.IsWorkload(data); {
+	case work:
+		t.work, err = workloads.ReadWorkload(file, bytes.NewReader(data))
+	case isWork:
+		sub.fail(n, at, "%s: a workload file: want a trace here, or kind: workload", clip(file))
+		return loadedTrace{}
+	default:
+		t.Trace, format, t.remarks, err = workloads.ReadTrace(file, bytes.NewReader(data), "")
+	}
 	if err != nil {
 		var bad *workloads.TraceErrors
 		if !errors.As(err, &bad) {
@@ -250,10 +301,10 @@ func (s *Scenario) readTrace(sub *substituter, i int, item *TraceItem, o Options
 		if bad.Total > len(bad.First) {
 			more = fmt.Sprintf(", the first %d of them below", len(bad.First))
 		}
-		sub.fail(n, at, "%s: %d bad lines%s: want a trace in the %s format", clip(file), bad.Total, more, format)
+		sub.fail(n, at, "%s: %d bad lines%s: want a %s in the %s format", clip(file), bad.Total, more, strings.TrimSuffix(strings.TrimPrefix(what, "coflow "), " file"), format)
 		return loadedTrace{}
 	}
-	t := loadedTrace{Trace: trace, remarks: remarks, file: File{Name: s.traceName(filepath.Base(file)), Data: data}}
+	t.file = File{Name: s.traceName(filepath.Base(file)), Data: data}
 	sum := sha256.Sum256(data)
 	t.sum = hex.EncodeToString(sum[:])
 	if e, ok := sub.edits[n]; ok {
@@ -275,7 +326,7 @@ func (s *Scenario) traceName(base string) string {
 		}
 		taken := false
 		for _, t := range s.traces {
-			taken = taken || t.Trace != nil && t.file.Name == name
+			taken = taken || t.held() && t.file.Name == name
 		}
 		if !taken {
 			return name
@@ -284,16 +335,16 @@ func (s *Scenario) traceName(base string) string {
 }
 
 // Source is the scenario file as it was read, but for the values that contain
-// variables, which are replaced, and the paths of traces, which are those of
-// Files. Loading it needs no --set and gives the same scenario.
+// variables, which are replaced, and the paths of traces and workload files, which
+// are those of Files. Loading it needs no --set and gives the same scenario.
 func (s *Scenario) Source() []byte { return bytes.Clone(s.source) }
 
 // Files are what to keep of a scenario to be able to load it again:
-// scenario.yaml, which is Source, and the traces it names.
+// scenario.yaml, which is Source, and the traces and workload files it names.
 func (s *Scenario) Files() []File {
 	files := []File{{Name: "scenario.yaml", Data: s.Source()}}
 	for _, t := range s.traces {
-		if t.Trace != nil {
+		if t.held() {
 			files = append(files, t.file)
 		}
 	}
@@ -316,17 +367,7 @@ func (s *Scenario) Resolved() ([]byte, error) {
 // values and the bytes of its traces, wherever they lie. Two scenarios that
 // differ in comments, order of keys or use of variables have the same.
 func (s *Scenario) Fingerprint() (string, error) {
-	copied := *s
-	copied.Spec.Workload = make([]Item, len(s.Spec.Workload))
-	for i, item := range s.Spec.Workload {
-		if item.Trace != nil {
-			trace := *item.Trace
-			trace.Path = "sha256:" + s.traces[i].sum
-			item.Trace = &trace
-		}
-		copied.Spec.Workload[i] = item
-	}
-	resolved, err := copied.Resolved()
+	resolved, err := s.withPaths(func(t loadedTrace) string { return "sha256:" + t.sum }).Resolved()
 	if err != nil {
 		return "", err
 	}

@@ -86,7 +86,11 @@ func reflector(comments map[string]string) *jsonschema.Reflector {
 				OneOf:       []*jsonschema.Schema{{Type: "string"}, {Type: "number"}, {Type: "boolean"}, {Type: "null"}},
 			}}
 		case reflect.TypeFor[Item]():
-			return &jsonschema.Schema{OneOf: []*jsonschema.Schema{inner(TraceItem{}), inner(WritersItem{})}}
+			var kinds []*jsonschema.Schema
+			for _, k := range itemKinds(&Item{}) {
+				kinds = append(kinds, inner(reflect.New(k.field.Type().Elem()).Elem().Interface()))
+			}
+			return &jsonschema.Schema{OneOf: kinds}
 		case reflect.TypeFor[Fault]():
 			var kinds []*jsonschema.Schema
 			for _, k := range faultKinds(&Fault{}) {
@@ -168,7 +172,7 @@ func quantityDefaults(s *jsonschema.Schema, t reflect.Type) {
 
 // alternatives is how many of text and number a quantity may be written as.
 func alternatives(t reflect.Type) int {
-	if t.Name() == "Factor" {
+	if t.Name() == "Factor" || t.Name() == "Span" {
 		return 2
 	}
 	return 1

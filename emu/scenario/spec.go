@@ -2,7 +2,10 @@ package scenario
 
 import (
 	_ "embed"
+	"fmt"
 	"reflect"
+	"strconv"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v4"
@@ -35,12 +38,12 @@ type Spec struct {
 	Heartbeat Heartbeat `yaml:"heartbeat"`
 	// Coordinator is how coflow policies reach the hosts.
 	Coordinator Coordinator `yaml:"coordinator,omitempty"`
-	// Scale multiplies what a trace states, whose sizes and times are those of
-	// another cluster, and the rates of this file. What else this file states is
-	// taken as written.
+	// Scale multiplies what a trace or workload file states, whose sizes and times may
+	// be those of another cluster, and the rates of this file. What else this file
+	// states is taken as written.
 	Scale Scale `yaml:"scale"`
-	// Workload is what the cluster is asked to do: traces of coflows to replay
-	// and writers of blocks.
+	// Workload is what the cluster is asked to do: traces of coflows to replay,
+	// writers of blocks, jobs that shuffle and write, background, and workload files.
 	Workload []Item `yaml:"workload" jsonschema:"required,minItems=1"`
 	// Faults are what goes wrong during each run, at times on its clock.
 	Faults []Fault `yaml:"faults,omitempty"`
@@ -184,22 +187,27 @@ type Coordinator struct {
 	Latency time.Duration `yaml:"latency" jsonschema:"default=0s" least:"0s" most:"1m"`
 }
 
-// Scale is by what the sizes and times of traces are multiplied.
+// Scale is by what the sizes and times of traces and workload files are multiplied.
 type Scale struct {
-	// Size multiplies the sizes of flows, such as "1/100" or 0.01.
+	// Size multiplies the sizes of flows, such as "1/100" or 0.01, and in workload
+	// files those of blocks and packets too.
 	Size workloads.Factor `yaml:"size" jsonschema:"default=1"`
-	// Time multiplies moments of arrival, such as "1/10" or 0.1.
+	// Time multiplies moments of arrival, such as "1/10" or 0.1, and in workload files
+	// those at which writers start too.
 	Time workloads.Factor `yaml:"time" jsonschema:"default=1"`
 	// Rate multiplies every rate of this file, and every size in it (blocks,
 	// packets, disks, queues) with them, so that times stay. With size multiplied
-	// by the same, traces keep their times too.
+	// by the same, traces and workload files keep their times too.
 	Rate workloads.Factor `yaml:"rate" jsonschema:"default=1"`
 }
 
 // Item is one part of the workload; which, its kind says.
 type Item struct {
-	Trace   *TraceItem
-	Writers *WritersItem
+	Trace      *TraceItem
+	Writers    *WritersItem
+	Jobs       *JobsItem
+	Background *BackgroundItem
+	File       *FileItem
 }
 
 // TraceItem replays the coflows of a trace.
@@ -243,6 +251,144 @@ type WritersItem struct {
 	Start time.Duration `yaml:"start" jsonschema:"default=0s" least:"0s" most:"24h"`
 	// Spread delays each writer's start by a time drawn between 0 and it.
 	Spread time.Duration `yaml:"spread" jsonschema:"default=0s" least:"0s" most:"24h"`
+}
+
+// JobsItem draws jobs that shuffle and then write, and jobs that only write.
+type JobsItem struct {
+	// Kind is jobs: they arrive at random, and most shuffle before their reducers
+	// write; docs/workloads.md tells how they are drawn.
+	Kind string `yaml:"kind" jsonschema:"required,enum=jobs"`
+	// Count of jobs.
+	Count int `yaml:"count" jsonschema:"required,minimum=1,maximum=1000000"`
+	// Interval between two arrivals, on average. Instead of load.
+	Interval time.Duration `yaml:"interval,omitempty" least:"1us" most:"24h"`
+	// Load is what the jobs ask of the links toward the racks, as a share of what these
+	// carry while jobs arrive: shuffles, and one copy of each block. On one rack it is
+	// all copies, and the links of hosts. Instead of interval.
+	Load float64 `yaml:"load,omitempty" jsonschema:"minimum=0.000001,maximum=100"`
+	// Start of the arrivals.
+	Start time.Duration `yaml:"start" jsonschema:"default=0s" least:"0s" most:"24h"`
+	// Block is the size of a block.
+	Block units.Bytes `yaml:"block" jsonschema:"required" least:"1B" most:"1TB"`
+	// Replicas of each block, on different hosts.
+	Replicas int `yaml:"replicas" jsonschema:"default=3,minimum=1,maximum=64"`
+	// Packet of the write pipeline: what is forwarded and acknowledged as one.
+	Packet units.Bytes `yaml:"packet" jsonschema:"default=64KB" least:"1B" most:"64MB"`
+	// Window is the most packets a client has un-acknowledged. Together they may
+	// not exceed the block, or nothing would push back on the client.
+	Window int `yaml:"window" jsonschema:"default=8,minimum=1,maximum=100000"`
+	// WholeBlocks rounds what a writer writes up to whole blocks. Without it the last
+	// block of a file has any size.
+	WholeBlocks bool `yaml:"whole_blocks" jsonschema:"default=false"`
+	// Small is the share of all blocks that are small files beside the output, from 0
+	// to 0.95.
+	Small float64 `yaml:"small" jsonschema:"default=0,minimum=0,maximum=0.95"`
+	// SmallBlock is the largest of the small ones, whose sizes are drawn uniformly.
+	// Without it an eighth of a block.
+	SmallBlock units.Bytes `yaml:"small_block,omitempty" least:"1B" most:"1TB"`
+	// Mappers of a job that shuffles, from and to.
+	Mappers Span `yaml:"mappers" jsonschema:"default=2-8"`
+	// Reducers of a job that shuffles, from and to, at most one a block that it writes.
+	Reducers Span `yaml:"reducers" jsonschema:"default=1-8"`
+	// Writers of a job that only writes, from and to.
+	Writers Span `yaml:"writers" jsonschema:"default=1-4"`
+	// Blocks that each of these writes, from and to.
+	Blocks Span `yaml:"blocks" jsonschema:"default=1-3"`
+	// Output is what a job writes on average over all bins, without replicas. Without
+	// it, so much that the jobs that only write have their share of the bytes.
+	Output units.Bytes `yaml:"output,omitempty" least:"1B" most:"1TB"`
+	// ShuffleRate is at what rate a reducer is taken to fetch on an idle cluster, from
+	// which the size of shuffles follows. Without it, what a host's share of its rack's
+	// links to the spines carries, or its own link where that is less.
+	ShuffleRate units.Rate `yaml:"shuffle_rate,omitempty" least:"1Kbps" most:"100Gbps"`
+	// WriteRate is at what rate a reducer is taken to write. Without it, that of a disk,
+	// or of a host's link where that is less.
+	WriteRate units.Rate `yaml:"write_rate,omitempty" least:"1Kbps" most:"100Gbps"`
+	// OffHot keeps reducers and writers off the leaves that the background of this
+	// workload makes hot at the job's arrival.
+	OffHot bool `yaml:"off_hot" jsonschema:"default=false"`
+	// Bins of jobs by the share of their time in which they write. Without it, the five
+	// with which Sinbad (SIGCOMM 2013) is evaluated.
+	Bins []Bin `yaml:"bins,omitempty" jsonschema:"minItems=1,maxItems=100"`
+}
+
+// Bin is one class of jobs.
+type Bin struct {
+	// Jobs is the bin's share of the jobs, relative to the other bins'.
+	Jobs int `yaml:"jobs" jsonschema:"required,minimum=1,maximum=1000000"`
+	// Bytes is the bin's share of the bytes written, relative to the other bins'.
+	Bytes int `yaml:"bytes" jsonschema:"required,minimum=1,maximum=1000000"`
+	// From is the least share of a job's time in which it writes; 1 for jobs that only
+	// write.
+	From float64 `yaml:"from" jsonschema:"required,minimum=0.001,maximum=1"`
+	// To is the largest; 1 where from is, else below it.
+	To float64 `yaml:"to" jsonschema:"required,minimum=0.001,maximum=1"`
+}
+
+// BackgroundItem loads the links toward the racks, unevenly.
+type BackgroundItem struct {
+	// Kind is background: shuffles into all leaves, most of them into a few that are hot
+	// for a while. Averages over coflows and jobs leave them out.
+	Kind string `yaml:"kind" jsonschema:"required,enum=background"`
+	// HotLeaves are so many at a time.
+	HotLeaves int `yaml:"hot_leaves" jsonschema:"required,minimum=1,maximum=249"`
+	// Intensity is what comes into all leaves, as a share of what the links toward them
+	// carry.
+	Intensity float64 `yaml:"intensity" jsonschema:"default=0.35,minimum=0.000001,maximum=1"`
+	// HotShare is how much of it comes into the hot leaves.
+	HotShare float64 `yaml:"hot_share" jsonschema:"default=0.7,minimum=0.000001,maximum=1"`
+	// Persist is how long leaves stay hot before others are drawn. Keep it much longer
+	// than a heartbeat and than a block takes.
+	Persist time.Duration `yaml:"persist" jsonschema:"required" least:"1ms" most:"24h"`
+	// Transfer is the size of one coflow.
+	Transfer units.Bytes `yaml:"transfer" jsonschema:"required" least:"64B" most:"1TB"`
+	// Senders of a coflow, in other racks, to one host.
+	Senders int `yaml:"senders" jsonschema:"default=4,minimum=1,maximum=64"`
+	// Start of the load.
+	Start time.Duration `yaml:"start" jsonschema:"default=0s" least:"0s" most:"24h"`
+	// For is how long coflows arrive.
+	For time.Duration `yaml:"for" jsonschema:"required" least:"1ms" most:"24h"`
+}
+
+// FileItem takes coflows, writers and jobs from a workload file.
+type FileItem struct {
+	// Kind is workload: a file that "testbed workload generate" writes, or a hand.
+	Kind string `yaml:"kind" jsonschema:"required,enum=workload"`
+	// Path of the file, relative to this file; one given by --set is relative to where
+	// the program runs.
+	Path string `yaml:"path" jsonschema:"required,minLength=1,maxLength=4096"`
+}
+
+// Span is a range of whole numbers, both ends included, written "2-8" or "3".
+type Span struct{ From, To int }
+
+// String prints "2-8", or "3" where both ends are.
+func (s Span) String() string {
+	if s.From == s.To {
+		return strconv.Itoa(s.From)
+	}
+	return fmt.Sprintf("%d-%d", s.From, s.To)
+}
+
+// MarshalText is String.
+func (s Span) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// maxSpan is the largest end of a Span.
+const maxSpan = 62_500
+
+// UnmarshalText reads what String prints.
+func (s *Span) UnmarshalText(text []byte) error {
+	from, to, two := strings.Cut(string(text), "-")
+	if !two {
+		to = from
+	}
+	a, err1 := strconv.Atoi(from)
+	b, err2 := strconv.Atoi(to)
+	if err1 != nil || err2 != nil || strconv.Itoa(a) != from || strconv.Itoa(b) != to || a < 1 || b < a || b > maxSpan {
+		return fmt.Errorf(`range %q: want two whole numbers from 1 to %d, the smaller first, such as "2-8", or one`, clip(string(text)), maxSpan)
+	}
+	*s = Span{a, b}
+	return nil
 }
 
 // Fault is one thing that goes wrong; which, its kind says.
@@ -475,10 +621,12 @@ func (f Fabric) MarshalYAML() (any, error) {
 
 // MarshalYAML gives the item that is set.
 func (i Item) MarshalYAML() (any, error) {
-	if i.Trace != nil {
-		return i.Trace, nil
+	for _, k := range itemKinds(&i) {
+		if !k.field.IsNil() {
+			return k.field.Interface(), nil
+		}
 	}
-	return i.Writers, nil
+	return nil, nil
 }
 
 // MarshalYAML gives the name, or name and parameters as one mapping.

@@ -41,6 +41,13 @@ func (s *Scenario) Workload(f *topo.Fabric, repeat int) (workloads.Workload, Not
 			notes = append(notes, fmt.Sprintf("workload[%d]: %d writers of %d blocks of %v, %d replicas each, from %v to %v",
 				i, len(writers), item.Writers.Blocks, item.Writers.Block, item.Writers.Replicas, writers[0].Start, writers[len(writers)-1].Start))
 			w.Writers = append(w.Writers, writers...)
+		default:
+			more, said, err := s.drawn(i, f, seed)
+			if err != nil {
+				return w, nil, fmt.Errorf("workload[%d]: %w", i, err)
+			}
+			notes = append(notes, said...)
+			joinWorkload(&w, more)
 		}
 	}
 	renumber(&w)
@@ -114,6 +121,7 @@ func (c *checker) workload(s *Scenario) {
 	}
 	flows, blocks := 0, 0
 	stored := 0.0 // bytes
+	writes := false
 	for i, item := range c.spec.Workload {
 		path := fmt.Sprintf("workload[%d]", i)
 		if w := item.Writers; w != nil {
@@ -122,6 +130,35 @@ func (c *checker) workload(s *Scenario) {
 			stored += float64(n) * float64(w.Replicas) * float64(w.Block) // may not fit 63 bits
 			if stored > float64(f.Hosts())*float64(c.spec.Disk.Size) {
 				c.failAt(path+".blocks", "the blocks up to here and their replicas do not fit on %d disks of %v: want fewer or smaller blocks, or a larger disk.size", f.Hosts(), c.spec.Disk.Size)
+				stored = 0
+			}
+			continue
+		}
+		if item.Trace == nil {
+			w, _, err := s.drawn(i, f, s.RepeatSeed(0))
+			switch {
+			case errors.Is(err, workloads.ErrTooManyFlows):
+				c.failAt(path, "%v: ask for less, or raise limits.flows", err)
+				continue
+			case errors.Is(err, workloads.ErrTooManyBlocks):
+				c.failAt(path, "%v: ask for less, or raise limits.blocks", err)
+				continue
+			case err != nil:
+				c.failAt(path, "%v", err)
+				continue
+			}
+			for _, co := range w.Coflows {
+				flows += len(co.Flows)
+			}
+			for _, wr := range w.Writers {
+				writes = true
+				blocks += len(wr.Blocks)
+				for _, b := range wr.Blocks {
+					stored += float64(b.Replicas) * float64(b.Size)
+				}
+			}
+			if d := c.spec.Disk; d != nil && stored > float64(f.Hosts())*float64(d.Size) {
+				c.failAt(path, "the blocks up to here and their replicas do not fit on %d disks of %v: want fewer or smaller blocks, or a larger disk.size", f.Hosts(), d.Size)
 				stored = 0
 			}
 			continue
@@ -142,6 +179,9 @@ func (c *checker) workload(s *Scenario) {
 			c.failAt(path+".path", "all flows of the trace fall inside a host: want a fabric of more hosts")
 		}
 		flows += report.Flows
+	}
+	if len(c.all) == 0 {
+		c.placed(writes)
 	}
 	if most := c.spec.Limits.Flows; flows > most {
 		c.failAt("limits.flows", "the workload has %d flows, the limit is %d: replay fewer coflows with first, or raise the limit", flows, most)
@@ -167,13 +207,18 @@ func (s *Scenario) ratios(f *topo.Fabric, w workloads.Workload) Notes {
 		}
 		beat := s.Spec.Heartbeat.Interval
 		for i, item := range s.Spec.Workload {
-			if item.Writers == nil {
+			var size, window units.Bytes
+			switch {
+			case item.Writers != nil:
+				size, window = item.Writers.Block, item.Writers.Packet*units.Bytes(item.Writers.Window)
+			case item.Jobs != nil:
+				size, window = item.Jobs.Block, item.Jobs.Packet*units.Bytes(item.Jobs.Window)
+			default:
 				continue
 			}
-			size := item.Writers.Block
 			times := func(r units.Rate) float64 { return float64(r.TimeToSend(size)) / float64(beat) }
 			notes = append(notes, fmt.Sprintf("workload[%d]: a block takes a disk %.2f heartbeats and a NIC %.2f; window : block %.3f",
-				i, times(d.Write), times(slowest), float64(item.Writers.Packet)*float64(item.Writers.Window)/float64(size)))
+				i, times(d.Write), times(slowest), float64(window)/float64(size)))
 		}
 	}
 	if len(w.Writers) > 0 && f.Racks() == 1 {
