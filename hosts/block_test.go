@@ -454,6 +454,6 @@ func TestFailureOnLoopback(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.disks[2], c.agents[2].o.Disk = fresh, fresh
+		c.disks[2], c.agents[2].o.Disk = fresh, disk.NewVolumes(fresh)
 	}
 }

@@ -217,6 +217,10 @@ func (e *Engine) view(needs policies.Knowledge) *policies.View {
 		}
 		if needs&policies.DiskUse != 0 {
 			s.Writing, s.Used = h.writing, h.used
+			if h.full { // whatever the account says, it has room for no more
+				s.Used = max(h.used, s.Disk, 1)
+				s.Disk = s.Used
+			}
 		}
 		v.Hosts = append(v.Hosts, s)
 	}

@@ -202,6 +202,7 @@ type host struct {
 	writing                int
 	used                   units.Bytes
 	lost                   bool
+	full                   bool // it had no room for a block, and nothing has become free since
 }
 
 // heartbeat updates the moving averages: v ← α·sample + (1−α)·v, starting from

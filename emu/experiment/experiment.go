@@ -461,7 +461,7 @@ func (r *run) engine(arm, repeat int, capacity []units.Rate) (*engine.Engine, er
 	cfg := engine.Config{Fabric: r.fabric, Capacity: capacity, Coflow: c, Placement: placer, Control: engine.Control{Latency: spec.Coordinator.Latency},
 		Heartbeat: spec.Heartbeat.Interval, Alpha: spec.Heartbeat.Alpha, Seed: r.s.RepeatSeed(repeat), Stuck: spec.Limits.Stuck}
 	if spec.Disk != nil {
-		cfg.DiskRate, cfg.DiskSize = spec.Disk.Write, spec.Disk.Size
+		cfg.DiskRate, cfg.DiskSize = spec.Disk.Write, spec.Disk.Size*units.Bytes(spec.Disk.Count)
 	}
 	return engine.New(cfg)
 }
@@ -475,7 +475,7 @@ func (r *run) simulate(ctx context.Context, arm, repeat int, w workloads.Workloa
 	}
 	cfg := fluid.Config{Heartbeat: r.s.Spec.Heartbeat.Interval, Faults: r.faults, Detect: r.s.Spec.Heartbeat.Detect(), Silence: r.s.Spec.Heartbeat.Silence(), Convergence: r.s.Spec.Fabric.Convergence}
 	if r.s.Spec.Disk != nil {
-		cfg.DiskRate = r.s.Spec.Disk.Write
+		cfg.DiskRate, cfg.Disks = r.s.Spec.Disk.Write, r.s.Spec.Disk.Count
 	}
 	return r.drive(ctx, e, fluid.New(r.fabric, cfg), w, log, false, p)
 }
@@ -567,7 +567,13 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 		Disks: disks, Heartbeat: spec.Heartbeat.Interval, Seed: r.s.RepeatSeed(repeat), Congestion: spec.Fabric.CongestionControl, Settings: live.DefaultSettings(r.fabric),
 		Burst: r.burst, Faults: r.faults, Detect: spec.Heartbeat.Detect(), Silence: spec.Heartbeat.Silence(), Convergence: spec.Fabric.Convergence}
 	if spec.Disk != nil && len(w.Writers) > 0 {
-		cfg.DiskRates, cfg.DiskSize = slices.Repeat([]units.Rate{spec.Disk.Write}, r.fabric.Hosts()), spec.Disk.Size
+		cfg.DiskRates, cfg.DiskCount, cfg.DiskSize = slices.Repeat([]units.Rate{spec.Disk.Write}, r.fabric.Hosts()), spec.Disk.Count, spec.Disk.Size
+	}
+	if len(cfg.DiskRates) > 0 && spec.Disk.Throttle == scenario.KernelThrottle {
+		if cfg.Kernel, err = kernelDisks(ctx, owned, id, disks, r.fabric, *spec.Disk); err != nil {
+			return out, err
+		}
+		defer func() { err = errors.Join(err, cfg.Kernel.Close()) }()
 	}
 	stated := slices.Clone(cfg.DiskRates)
 	if err := r.o.tamper.config(&cfg, owned.PinDir()); err != nil {
@@ -599,7 +605,7 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 		return out, err
 	}
 	for h := range measured.Disks {
-		measured.Disks[h].Rate = stated[h]
+		measured.Disks[h].Rate = stated[h/spec.Disk.Count]
 	}
 	p.phase(PhaseRead)
 	if err := r.o.tamper.captures(captures, seen); err != nil {

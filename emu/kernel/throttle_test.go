@@ -174,13 +174,13 @@ func TestThrottleErrors(t *testing.T) {
 	}
 	// What is no cgroup is not removed, whatever a record says.
 	dir := t.TempDir()
-	if err := (Reaper{}).Release(t.Context(), nil, []string{dir}); err == nil {
+	if err := (Reaper{}).Release(t.Context(), nil, nil, []string{dir}); err == nil {
 		t.Error("Release of a directory that is no cgroup = nil")
 	}
 	if _, err := os.Stat(dir); err != nil {
 		t.Error(err)
 	}
-	if err := (Reaper{}).Release(t.Context(), []string{file}, []string{filepath.Join(dir, "gone")}); err != nil {
+	if err := (Reaper{}).Release(t.Context(), []string{dir, filepath.Join(dir, "gone")}, []string{file}, []string{filepath.Join(dir, "gone")}); err != nil {
 		t.Errorf("Release of what is not there = %v", err)
 	}
 }
