@@ -45,6 +45,7 @@ type Disks struct {
 type kernelDisk struct {
 	spec    DiskSpec
 	loop    *Loop
+	made    bool // its directory
 	mounted bool
 }
 
@@ -113,6 +114,9 @@ func (d *Disks) make(ctx context.Context, s DiskSpec) error {
 	// a block is whole pages.
 	loop, err := attachLoop(s.File, s.Size+s.Size/16+8*units.MiB, false)
 	if err != nil {
+		if !errors.Is(err, os.ErrExist) {
+			err = errors.Join(err, removeIfThere(s.File))
+		}
 		return err
 	}
 	d.disks = append(d.disks, kernelDisk{spec: s, loop: loop})
@@ -126,6 +130,7 @@ func (d *Disks) make(ctx context.Context, s DiskSpec) error {
 	if err := os.Mkdir(s.Dir, 0o755); err != nil {
 		return wrap(err)
 	}
+	d.disks[len(d.disks)-1].made = true
 	if err := unix.Mount(loop.Path(), s.Dir, "ext4", unix.MS_NOATIME|unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOEXEC, ""); err != nil {
 		return wrap(fmt.Errorf("mount %s: %w (does the kernel have ext4?)", loop.Path(), err))
 	}
@@ -169,7 +174,11 @@ func (k kernelDisk) close() error {
 			return err
 		}
 	}
-	return errors.Join(k.loop.Close(), removeIfThere(k.spec.Dir), removeIfThere(k.spec.File))
+	var dir error
+	if k.made {
+		dir = removeIfThere(k.spec.Dir)
+	}
+	return errors.Join(k.loop.Close(), dir, removeIfThere(k.spec.File))
 }
 
 func removeIfThere(path string) error {
