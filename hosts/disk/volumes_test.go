@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"testing"
@@ -126,11 +127,43 @@ func TestLedDisk(t *testing.T) {
 			})
 		})
 	}
+	// Nothing but the padding of the last page is written beyond the block, in packets of any
+	// size, and the file is the block.
+	for _, packet := range []int{1, 1000, 4096, 10_000, 32_000} {
+		d := open(t, Options{Throttle: func(units.Rate) error { return nil }})
+		var wrote int
+		make := d.create
+		d.create = func(path string) (file, error) {
+			f, err := make(path)
+			return countedFile{f, &wrote}, err
+		}
+		content := bytes.Repeat([]byte("0123456789abcdef."), 3000) // 51 kB
+		if err := write(t.Context(), create(t, d, 1, units.Bytes(len(content))), content, packet); err != nil {
+			t.Fatal(err)
+		}
+		if want := (len(content) + page - 1) / page * page; wrote != want {
+			t.Errorf("in packets of %d: %d bytes were written for %d, want %d", packet, wrote, len(content), want)
+		}
+		if got, err := os.ReadFile(d.Path(1)); err != nil || !bytes.Equal(got, content) {
+			t.Errorf("in packets of %d: the file has other bytes than were written, %v", packet, err)
+		}
+	}
 	refused := errors.New("refused")
 	d := open(t, Options{Rate: units.Mbps, Throttle: func(units.Rate) error { return refused }})
 	if err := d.SetRate(2 * units.Mbps); !errors.Is(err, refused) || d.throttle.rate != units.Mbps {
 		t.Errorf("SetRate = %v, rate %v; want %v and no change", err, d.throttle.rate, refused)
 	}
+}
+
+// countedFile counts what is written.
+type countedFile struct {
+	file
+	wrote *int
+}
+
+func (f countedFile) WriteAt(p []byte, off int64) (int, error) {
+	*f.wrote += len(p)
+	return f.file.WriteAt(p, off)
 }
 
 // timedFile takes its time to write.
