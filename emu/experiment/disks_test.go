@@ -1,6 +1,8 @@
 package experiment
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,11 +13,8 @@ import (
 	"testbed/results/verdict"
 )
 
-// On two disks a host that the kernel throttles, blocks take what the fluid model says,
-// but for the slices that the kernel gives away; the verdict has each disk; and nothing of
-// the disks is left.
-func TestDisksOfTheKernel(t *testing.T) {
-	const text = `
+// onKernelDisks is a scenario whose disks are under DIR.
+const onKernelDisks = `
 name: kernel
 fabric: {leaves: 2, spines: 1, hosts_per_leaf: 2, host_link: 50Mbps, oversubscription: "2:1", queue: 20ms}
 disk: {write: 1.6MB/s, size: 16MB, count: 2, throttle: kernel, dir: "DIR"}
@@ -23,13 +22,18 @@ workload:
   - {kind: writers, hosts: [h0-00], blocks: 2, block: 2MB, replicas: 2, packet: 32KB, window: 6}
 arms: {coflow: [fair], placement: [hdfs]}
 `
+
+// On two disks a host that the kernel throttles, blocks take what the fluid model says,
+// but for the slices that the kernel gives away; the verdict has each disk; and nothing of
+// the disks is left.
+func TestDisksOfTheKernel(t *testing.T) {
 	netnstest.Require(t)
 	if _, err := kernel.DiskThrottle(); err != nil {
 		t.Fatal(err)
 	}
 	netnstest.Timing(t, func(t *testing.T) bool {
 		dir := t.TempDir()
-		out, arms := onPackets(t, loadText(t, strings.Replace(text, "DIR", dir, 1)))
+		out, arms := onPackets(t, loadText(t, strings.Replace(onKernelDisks, "DIR", dir, 1)))
 		rep := arms["fair+hdfs"]
 		ok := out.Level() == verdict.Pass
 		for i, b := range rep.Records.Blocks {
@@ -48,16 +52,43 @@ arms: {coflow: [fair], placement: [hdfs]}
 				}
 			}
 		}
-		if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
-			t.Errorf("%v are left in %s, %v", entries, dir, err)
-		}
-		mounts, err := os.ReadFile("/proc/thread-self/mountinfo")
-		if err != nil || strings.Contains(string(mounts), dir) {
-			t.Errorf("mounts are left, %v:\n%s", err, mounts)
-		}
-		if left, err := filepath.Glob("/sys/fs/cgroup/*/testbed-*kernel*"); err != nil || len(left) > 0 {
-			t.Errorf("cgroups are left: %v, %v", left, err)
-		}
+		nothingLeft(t, dir)
 		return ok
 	})
+}
+
+// nothingLeft wants no file, mount or cgroup to be left of the disks under dir.
+func nothingLeft(t *testing.T, dir string) {
+	t.Helper()
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("%v are left in %s, %v", entries, dir, err)
+	}
+	mounts, err := os.ReadFile("/proc/thread-self/mountinfo")
+	if err != nil || strings.Contains(string(mounts), dir) {
+		t.Errorf("mounts are left, %v:\n%s", err, mounts)
+	}
+	if left, err := filepath.Glob("/sys/fs/cgroup/*/testbed-*kernel*"); err != nil || len(left) > 0 {
+		t.Errorf("cgroups are left: %v, %v", left, err)
+	}
+}
+
+// A run that is interrupted while its disks are written leaves nothing of them.
+func TestInterruptedWithDisksOfTheKernel(t *testing.T) {
+	netnstest.Require(t)
+	dir := t.TempDir()
+	s := loadText(t, strings.NewReplacer("DIR", dir, "blocks: 2", "blocks: 6").Replace(onKernelDisks))
+	interrupt := errors.New("interrupted")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	o := options(t)
+	written := false
+	o.Progress = func(p Progress) {
+		if p.Phase == PhaseRun && p.Blocks.Done > 0 {
+			written = true
+			cancel(interrupt)
+		}
+	}
+	if _, err := Execute(ctx, s, o); !errors.Is(err, interrupt) || !written {
+		t.Errorf("Execute = %v, a block was written: %v", err, written)
+	}
+	nothingLeft(t, dir)
 }

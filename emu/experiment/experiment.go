@@ -520,6 +520,11 @@ func (r *run) drive(ctx context.Context, e *engine.Engine, b engine.Backend, w w
 // packets runs one repeat of one arm on a testbed of its own.
 func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload, dir string, p *progress) (out report.Repeat, err error) {
 	spec := r.s.Spec
+	if spec.Disk != nil && spec.Disk.Throttle == scenario.KernelThrottle {
+		if _, err := kernel.DiskThrottle(); err != nil { // before anything is built
+			return out, err
+		}
+	}
 	captures := filepath.Join(dir, "captures")
 	if err := os.Mkdir(captures, 0o755); err != nil {
 		return out, err

@@ -139,6 +139,12 @@ func TestDisksThatCannotBeMade(t *testing.T) {
 	if left := mountsUnder(t, dir); len(left) > 0 || attached(t, dir) != "" {
 		t.Errorf("mounts %q and device %q are left", left, attached(t, dir))
 	}
+	t.Run("nothing to make them with", func(t *testing.T) {
+		t.Setenv("PATH", t.TempDir())
+		if _, err := DiskThrottle(); err == nil || !strings.Contains(err.Error(), mkfs) || !strings.Contains(err.Error(), "disk.throttle: bucket") {
+			t.Errorf("DiskThrottle without %s = %v, want that it is missing and what to do", mkfs, err)
+		}
+	})
 	// What is mounted there and is no disk of ours is left alone.
 	if err := unix.Mount("tmpfs", there, "tmpfs", 0, "size=64k"); err != nil {
 		t.Fatal(err)
