@@ -606,6 +606,9 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 		return out, err
 	}
 	measured.Notes = append(measured.Notes, d.Notes()...)
+	if cfg.Kernel != nil {
+		measured.Notes = append(measured.Notes, fmt.Sprintf("disks are throttled by the kernel (%s)", cfg.Kernel.Kind()))
+	}
 	if measured.Machine.Testbeds, err = others(r.o.StateRoot, id); err != nil {
 		return out, err
 	}

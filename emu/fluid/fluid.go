@@ -33,8 +33,8 @@ import (
 
 // Config is what a backend cannot read off its fabric.
 type Config struct {
-	// DiskRate is the rate at which a host's disk takes writes, shared by all
-	// blocks being written there. 0 stands for disks that are never the bottleneck.
+	// DiskRate is the rate at which each of a host's disks takes writes, shared by all
+	// blocks being written to it. 0 stands for disks that are never the bottleneck.
 	DiskRate units.Rate
 	// Disks is how many disks a host has, each of DiskRate; 0 is one. A host's blocks
 	// go to them in turn.
