@@ -62,6 +62,7 @@ type Sink interface {
 type ReplicaLost struct {
 	Block workloads.BlockID
 	Host  topo.HostID
+	Full  bool  // its disks have no room for the block
 	Err   error // what the pipeline knows of the reason
 }
 
@@ -94,8 +95,8 @@ type Options struct {
 	Name     func(topo.HostID) string // names hosts in errors; may be nil
 	Run      uint64                   // of headers; connections of other runs are refused
 	Network  Network
-	Pacer    *pace.Pacer // whose Run the caller runs; shared by all agents
-	Disk     *disk.Disk  // nil where the host stores no blocks
+	Pacer    *pace.Pacer   // whose Run the caller runs; shared by all agents
+	Disk     *disk.Volumes // nil where the host stores no blocks
 	Sink     Sink
 	Timeouts Timeouts
 	// PeerTimeout bounds connecting to the next host of a pipeline, and hearing

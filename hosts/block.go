@@ -47,6 +47,8 @@ type WriteError struct {
 	Host   topo.HostID // lost last, as far as the pipeline could tell
 	Name   string      // of the host
 	Reason string      // of its loss
+	// Full tells that one of the targets, at least, had no room for the block.
+	Full bool
 }
 
 func (e *WriteError) Error() string {
@@ -58,6 +60,7 @@ func (e *WriteError) Unwrap() error { return ErrNoReplica }
 // failure is why a pipeline broke, on its way to the client.
 type failure struct {
 	host   topo.HostID // at fault
+	full   bool        // it has no room
 	reason string
 }
 
@@ -68,7 +71,7 @@ func (f *failure) Error() string { return fmt.Sprintf("host %d: %s", f.host, f.r
 // un-acknowledged.
 //
 // When the pipeline breaks, by a host that is lost, silent or cannot store the
-// block, the client does as that of HDFS: it drops that host, which it tells its
+// block, as one whose disks are full, the client does as that of HDFS: it drops that host, which it tells its
 // Sink, and makes another pipeline of those that are left, a generation later,
 // which goes on after the last packet that all had acknowledged. The block then has
 // fewer replicas. When no target is left that is a *WriteError; when ctx ends, its
@@ -146,6 +149,7 @@ func (a *Agent) checkChain(c Chain) (wire.Header, []wire.Target, error) {
 // write makes pipelines until one completes the block or no target is left. Each
 // that breaks costs a target, so there are at most as many as targets.
 func (a *Agent) write(ctx context.Context, l *life, b workloads.Block, h wire.Header, targets []wire.Target) error {
+	full := false
 	for {
 		acked, err := a.writeGeneration(ctx, l, b, h, targets)
 		var f *failure
@@ -158,9 +162,10 @@ func (a *Agent) write(ctx context.Context, l *life, b workloads.Block, h wire.He
 		}
 		host := topo.HostID(targets[bad].Host)
 		targets = slices.Delete(targets, bad, bad+1)
-		a.dropped(b, h.Generation, host, err)
+		full = full || f.full
+		a.dropped(b, h.Generation, host, f.full, err)
 		if len(targets) == 0 {
-			return &WriteError{Block: b.ID, Host: host, Name: a.o.Name(host), Reason: f.reason}
+			return &WriteError{Block: b.ID, Host: host, Name: a.o.Name(host), Reason: f.reason, Full: full}
 		}
 		h.Generation++
 		h.Parts = uint32(len(targets))
@@ -170,12 +175,12 @@ func (a *Agent) write(ctx context.Context, l *life, b workloads.Block, h wire.He
 
 // dropped tells that a host was dropped, also on the wire: captures may have
 // nothing of a host that was lost before it was connected.
-func (a *Agent) dropped(b workloads.Block, generation uint32, host topo.HostID, err error) {
+func (a *Agent) dropped(b workloads.Block, generation uint32, host topo.HostID, full bool, err error) {
 	h := wire.Header{Kind: wire.KindReplicaLost, Run: a.o.Run, Group: uint32(b.ID), Member: uint32(host), Parts: 1, Size: uint64(b.Size), Generation: generation, Sent: time.Now()}
 	if err := a.o.Network.Mark(a.o.Host, wire.AppendName(h.Append(nil), a.o.Name(host))); err != nil {
 		a.o.Sink.Problem(fmt.Errorf("%s: send the mark that block %d has lost %s: %w", a.name(), b.ID, a.o.Name(host), err))
 	}
-	a.o.Sink.ReplicaLost(ReplicaLost{Block: b.ID, Host: host, Err: err})
+	a.o.Sink.ReplicaLost(ReplicaLost{Block: b.ID, Host: host, Full: full, Err: err})
 }
 
 // writeGeneration is the client's end of one pipeline. acked is how many of its

@@ -229,7 +229,7 @@ func TestHostThatCannotStoreIsDropped(t *testing.T) {
 				began := time.Now()
 				ch := chain(size, 1000, 20, tt.targets...)
 				if len(tt.targets) == 1 {
-					if w := writeFails(t, c.agents[0], ch); w.Host != tt.host || !strings.Contains(w.Reason, tt.want) {
+					if w := writeFails(t, c.agents[0], ch); w.Host != tt.host || !strings.Contains(w.Reason, tt.want) || w.Full != strings.Contains(tt.name, "full") {
 						t.Errorf("Write = %v, want h%d to have failed: %s", w, tt.host, tt.want)
 					}
 				} else if err := c.agents[0].Write(t.Context(), ch); err != nil {
@@ -242,6 +242,9 @@ func TestHostThatCannotStoreIsDropped(t *testing.T) {
 				c.wantLost(t, tt.host)
 				if got := c.notes.lost[0].Err.Error(); !strings.Contains(got, tt.want) {
 					t.Errorf("h%d was dropped because of %q, want %q", tt.host, got, tt.want)
+				}
+				if got, want := c.notes.lost[0].Full, strings.Contains(tt.name, "full"); got != want {
+					t.Errorf("h%d was dropped as full: %v, want %v", tt.host, got, want)
 				}
 				time.Sleep(2 * time.Minute) // for hosts to hang up and clean up
 				synctest.Wait()
@@ -454,6 +457,6 @@ func TestFailureOnLoopback(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.disks[2], c.agents[2].o.Disk = fresh, fresh
+		c.disks[2], c.agents[2].o.Disk = fresh, disk.NewVolumes(fresh)
 	}
 }

@@ -192,7 +192,7 @@ func (d *downstream) readAck(ctx context.Context, seq uint32) (wire.Ack, error) 
 		if ack, err = ack.ParseFailure(rest); err != nil {
 			return wire.Ack{}, d.fault("%v", err)
 		}
-		return wire.Ack{}, &failure{host: topo.HostID(ack.Host), reason: ack.Reason}
+		return wire.Ack{}, &failure{host: topo.HostID(ack.Host), full: ack.Full, reason: ack.Reason}
 	}
 	d.mu.Lock()
 	lost := d.lost

@@ -536,16 +536,18 @@ func newCluster(t *testing.T, n Network, disks ...disk.Options) *cluster {
 	for i, o := range disks {
 		name := func(h topo.HostID) string { return fmt.Sprintf("h%d", h) }
 		var d *disk.Disk
+		var v *disk.Volumes
 		if o.Rate > 0 {
 			o.Host = name(topo.HostID(i))
 			var err error
 			if d, err = disk.Open(fmt.Sprintf("%s/%d", dir, i), o); err != nil {
 				t.Fatal(err)
 			}
+			v = disk.NewVolumes(d)
 		}
 		a := New(Options{
 			Host: topo.HostID(i), Name: name, Run: testRun,
-			Network: n, Pacer: pacer, Disk: d, Sink: &c.notes,
+			Network: n, Pacer: pacer, Disk: v, Sink: &c.notes,
 		})
 		if err := a.Listen(ctx); err != nil {
 			t.Fatal(err)

@@ -157,7 +157,7 @@ func (r *relay) blame(err error) *failure {
 	if errors.As(err, &f) {
 		return f
 	}
-	return &failure{host: r.a.o.Host, reason: err.Error()}
+	return &failure{host: r.a.o.Host, full: errors.Is(err, syscall.ENOSPC), reason: err.Error()}
 }
 
 // setUp reads what is wanted, sets space aside or takes over what an earlier
@@ -316,7 +316,7 @@ func (r *relay) respond(ctx context.Context, written <-chan struct{}) error {
 // refuse tells upstream what went wrong and waits for it to hang up.
 func (r *relay) refuse(ctx context.Context, err error) error {
 	f := r.blame(err)
-	ack := wire.Ack{Failed: true, Host: uint32(f.host), Reason: f.reason}
+	ack := wire.Ack{Failed: true, Full: f.full, Host: uint32(f.host), Reason: f.reason}
 	r.mu.Lock()
 	r.quiet = true
 	err = r.tell(ctx, ack, linger)

@@ -38,6 +38,14 @@ func TestSteadyRate(t *testing.T) {
 			}
 		})
 	}
+	// The kernel's way: a slice's bytes at once, each 100 ms. 5 % fast between single writes.
+	slices := steadyRate{rate: 8 * units.Mbps}
+	for i := range 200 {
+		slices.wrote(units.Bytes(i+1)*10_000, time.Duration(i/10)*100*ms+time.Duration(i%10)*100*time.Microsecond)
+	}
+	if off := slices.off(); off == nil || math.Abs(*off) > 0.01 {
+		t.Errorf("in slices of 100 ms: off by %v, want less than 1 %%", *off)
+	}
 	var none steadyRate
 	none.wrote(1, time.Second)
 	none.wrote(2, 2*time.Second)

@@ -28,7 +28,7 @@ func TestGraphOfATestbed(t *testing.T) {
 func TestGraphOfARun(t *testing.T) {
 	p := newPlace(t)
 	// One flow of 2 MB on links of 20 Mbps, and nothing else.
-	text := strings.Replace(smallScenario, "  - {kind: writers, count: 2, blocks: 1, block: 1MB, packet: 32KB, window: 4}\n", "", 1)
+	text := strings.Replace(smallScenario, "  - {kind: writers, count: 2, blocks: 1, block: 1MB, packet: 32KB, window: 3}\n", "", 1)
 	text = strings.Replace(text, "coflow: [fair, sebf], placement: [hdfs]", "coflow: [fair]", 1)
 	for name, text := range map[string]string{"scenario.yaml": text, "trace.txt": "6 1\n1 0 1 0 1 3:2.0\n"} {
 		if err := os.WriteFile(filepath.Join(p.dir, name), []byte(text), 0o644); err != nil {

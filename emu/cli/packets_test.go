@@ -27,7 +27,7 @@ fabric: {leaves: 2, spines: 2, hosts_per_leaf: 3, host_link: 20Mbps, oversubscri
 disk: {write: 1MB/s, size: 64MB}
 workload:
   - {kind: trace, path: trace.txt, mb: MB}
-  - {kind: writers, count: 2, blocks: 1, block: 1MB, packet: 32KB, window: 4}
+  - {kind: writers, count: 2, blocks: 1, block: 1MB, packet: 32KB, window: 3}
 arms: {coflow: [fair, sebf], placement: [hdfs]}
 `
 

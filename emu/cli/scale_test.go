@@ -20,7 +20,7 @@ fabric: {leaves: 2, spines: 1, hosts_per_leaf: 3, host_link: 20Mbps, oversubscri
 disk: {write: 1MB/s, size: 64MB}
 workload:
   - {kind: trace, path: trace.txt, mb: MB}
-  - {kind: writers, count: 3, blocks: 3, block: 400KB, packet: 32KB, window: 4}
+  - {kind: writers, count: 3, blocks: 3, block: 400KB, packet: 10KB, window: 4}
 arms: {coflow: [fair, sebf], placement: [hdfs]}
 `
 

@@ -57,6 +57,8 @@ type State struct {
 	Namespaces []string `json:"namespaces"`
 	// Directories outside the testbed's own, made by Owned.AddDirectory.
 	Directories []string `json:"directories,omitempty"`
+	// Mounts are where the file systems of loop devices are mounted (Owned.AddDisks).
+	Mounts []string `json:"mounts,omitempty"`
 	// Loops are the files of loop devices, and Cgroups the directories of cgroups,
 	// that the testbed has or is about to have (Owned.AddLoop, Owned.AddCgroup).
 	Loops   []string `json:"loops,omitempty"`

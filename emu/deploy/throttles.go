@@ -9,9 +9,10 @@ import (
 
 // Releaser is a Reaper that also removes what disks are throttled with.
 type Releaser interface {
-	// Release detaches the loop devices over the given files and removes the given
-	// cgroups. What is not there is not an error.
-	Release(ctx context.Context, loops, cgroups []string) error
+	// Release unmounts the file systems at the given directories, detaches the loop
+	// devices over the given files and removes the given cgroups. What is not there is
+	// not an error.
+	Release(ctx context.Context, mounts, loops, cgroups []string) error
 }
 
 // AddLoop records the file of a loop device that is about to be made. It should
@@ -29,6 +30,32 @@ func (o *Owned) AddLoop(file string) error {
 	return o.update(func(s *State) { s.Loops = append(append([]string(nil), s.Loops...), path) })
 }
 
+// AddDisks records file systems on loop devices that are about to be made: the images,
+// and where they are to be mounted, both absolute. They should lie in a directory of
+// AddDirectory.
+func (o *Owned) AddDisks(files, mounts []string) error {
+	loops := make([]string, len(files))
+	for i, file := range files {
+		dir, err := filepath.EvalSymlinks(filepath.Dir(file)) // as the kernel tells it
+		if err == nil && !filepath.IsAbs(file) {
+			err = errors.New("want an absolute path")
+		}
+		if err != nil {
+			return fmt.Errorf("disk %s of testbed %q: %w", file, o.id, err)
+		}
+		loops[i] = filepath.Join(dir, filepath.Base(file))
+	}
+	for _, dir := range mounts {
+		if !filepath.IsAbs(dir) {
+			return fmt.Errorf("disk at %s of testbed %q: want an absolute path", dir, o.id)
+		}
+	}
+	return o.update(func(s *State) {
+		s.Loops = append(append([]string(nil), s.Loops...), loops...)
+		s.Mounts = append(append([]string(nil), s.Mounts...), mounts...)
+	})
+}
+
 // AddCgroup records the directory of a cgroup that is about to be made.
 func (o *Owned) AddCgroup(path string) error {
 	if !filepath.IsAbs(path) {
@@ -37,14 +64,14 @@ func (o *Owned) AddCgroup(path string) error {
 	return o.update(func(s *State) { s.Cgroups = append(append([]string(nil), s.Cgroups...), path) })
 }
 
-// release removes the loop devices and cgroups of a record.
+// release removes the file systems, loop devices and cgroups of a record.
 func release(ctx context.Context, s State, r Reaper) error {
-	if len(s.Loops)+len(s.Cgroups) == 0 {
+	if len(s.Mounts)+len(s.Loops)+len(s.Cgroups) == 0 {
 		return nil
 	}
 	x, ok := r.(Releaser)
 	if !ok {
-		return errors.New("its loop devices and cgroups cannot be removed by this program")
+		return errors.New("its file systems, loop devices and cgroups cannot be removed by this program")
 	}
-	return x.Release(ctx, s.Loops, s.Cgroups)
+	return x.Release(ctx, s.Mounts, s.Loops, s.Cgroups)
 }

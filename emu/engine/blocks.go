@@ -153,9 +153,13 @@ func (e *Engine) placeBlock(cmds []Command, rest []workloads.Block, before ...Co
 	v := e.view(e.cfg.Placement.Needs())
 	v.Zone, v.LargestBlock = e.cfg.Zone, e.blocks.largest
 	targets, err := e.cfg.Placement.Place(v, b, workloads.Stream(e.cfg.Seed, "placement", int(b.ID)))
-	if lost := e.lostHosts(); err != nil && lost > 0 {
+	if lost, full := e.lostHosts(), e.fullHosts(); err != nil && lost+full > 0 {
 		// With all hosts there it may well have found a place.
-		return e.failBlock(cmds, rest, fmt.Sprintf("no place with %d hosts lost: %v", lost, err))
+		why := fmt.Sprintf("no place with %d hosts lost", lost)
+		if full > 0 {
+			why += fmt.Sprintf(" and %d full", full)
+		}
+		return e.failBlock(cmds, rest, fmt.Sprintf("%s: %v", why, err))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("place block %d of %v from %s: %w", b.ID, b.Size, e.cfg.Fabric.HostName(b.Client), err)

@@ -34,8 +34,8 @@ type Config struct {
 	Coflow    policies.Scheduler
 	Control   Control
 	Placement policies.Placer // may be nil where no blocks are written
-	DiskRate  units.Rate      // of each host's disk, 0 for one that is never the bottleneck
-	DiskSize  units.Bytes     // capacity of each host's disk, 0 for one that is never full
+	DiskRate  units.Rate      // of each of a host's disks, 0 for ones that are never the bottleneck
+	DiskSize  units.Bytes     // capacity of each host's disks together, 0 for ones that are never full
 	Zone      []int           // power or network zone of each rack, nil where all share one
 	Heartbeat time.Duration   // time between two reports of a host
 	// Stuck is how long a flow may stand still while a link of its path is down

@@ -183,6 +183,9 @@ func (e *Engine) replicaLost(ev ReplicaLost) error {
 	default:
 		e.dropReplica(w, ev.Host)
 	}
+	if w != nil && ev.Full {
+		e.hosts[ev.Host].full = true
+	}
 	return nil
 }
 
@@ -237,6 +240,15 @@ func (e *Engine) lostHosts() (n int) {
 	return n
 }
 
+func (e *Engine) fullHosts() (n int) {
+	for _, h := range e.hosts {
+		if h.full {
+			n++
+		}
+	}
+	return n
+}
+
 // living is the first of some hosts that is not lost, or of all hosts, or the
 // first of all where none is left.
 func (e *Engine) living(hosts ...topo.HostID) topo.HostID {
@@ -257,8 +269,11 @@ type Failure struct {
 	Block  workloads.BlockID  // of a block or replica
 	Host   topo.HostID        // of a replica
 	Size   units.Bytes        // of a flow or block
-	Why    string             // of a flow or block
+	Why    string             // of a flow or block; of a replica WhyFull or empty
 }
+
+// WhyFull is Failure.Why of a replica that its host had no room for.
+const WhyFull = "its disks are full"
 
 // FailureKind is what failed.
 type FailureKind string
@@ -276,7 +291,11 @@ func Failures(now time.Duration, evs []Event, cmds []Command) []Failure {
 	var out []Failure
 	for _, ev := range evs {
 		if r, ok := ev.(ReplicaLost); ok {
-			out = append(out, Failure{Kind: ReplicaFailure, At: now, Block: r.Block, Host: r.Host})
+			f := Failure{Kind: ReplicaFailure, At: now, Block: r.Block, Host: r.Host}
+			if r.Full {
+				f.Why = WhyFull
+			}
+			out = append(out, f)
 		}
 	}
 	for _, c := range cmds {

@@ -68,7 +68,7 @@ func TestHostLost(t *testing.T) {
 		t.Errorf("lost twice: %v", got)
 	}
 	// News of what has been given up may still come in.
-	step(t, e, 12, TransferFinished{0}, TransferProgressed{[]workloads.FlowID{1}, []units.Bytes{5}}, TransferFailed{1, "reset"}, BlockDurable{4}, BlockFailed{5, "x"}, ReplicaLost{8, 3})
+	step(t, e, 12, TransferFinished{0}, TransferProgressed{[]workloads.FlowID{1}, []units.Bytes{5}}, TransferFailed{1, "reset"}, BlockDurable{4}, BlockFailed{5, "x"}, ReplicaLost{Block: 8, Host: 3})
 	got = step(t, e, 13, BlockDurable{8})
 	if len(got) != 2 || !slices.Equal(got[1].(StartChain).Targets, []topo.HostID{2, 0}) {
 		t.Errorf("the next block goes to %+v, want hosts 2 and 0", got)
@@ -238,10 +238,10 @@ func TestLinkAndPathChanges(t *testing.T) {
 func TestReplicasAndBlocksFail(t *testing.T) {
 	e := newEngine(t, testConfig(t, always(none), onHosts(2, 3)))
 	step(t, e, 0, writerOf(block(1, 0, 2), block(2, 0, 2), block(3, 0, 2)))
-	if got := step(t, e, 1, ReplicaLost{1, 2}); len(got) != 0 || e.hosts[2].writing != 0 || e.hosts[3].writing != 1 {
+	if got := step(t, e, 1, ReplicaLost{Block: 1, Host: 2}); len(got) != 0 || e.hosts[2].writing != 0 || e.hosts[3].writing != 1 {
 		t.Errorf("%v, hosts %+v", got, e.hosts)
 	}
-	if _, err := newEngine(t, testConfig(t, always(none), onHosts(2, 3))).Step(0, writerOf(block(1, 0, 1)), ReplicaLost{1, 0}); err == nil {
+	if _, err := newEngine(t, testConfig(t, always(none), onHosts(2, 3))).Step(0, writerOf(block(1, 0, 1)), ReplicaLost{Block: 1, Host: 0}); err == nil {
 		t.Error("a replica is lost that never was, and nothing was said")
 	}
 	got := step(t, e, 2, BlockFailed{1, "no host left"})
@@ -252,6 +252,50 @@ func TestReplicasAndBlocksFail(t *testing.T) {
 	got = step(t, e, 4, BlockDurable{2})
 	if len(got) != 1 || got[0].(Mark).ID != 3 || got[0].(Mark).Why != "no place with 1 hosts lost: too few hosts" || !e.Idle() {
 		t.Errorf("block 3 has one host for two replicas: %v", got)
+	}
+}
+
+// A host whose disks refuse a block is one without room to policies, until something on
+// it becomes free or its disks are new; a block that finds no place then fails, and the
+// run goes on.
+func TestFullHost(t *testing.T) {
+	c := testConfig(t, always(free), nil)
+	var sees []policies.HostState
+	c.Placement = placeFunc(func(v *policies.View, b workloads.Block, _ *rand.Rand) (out []topo.HostID, err error) {
+		sees = slices.Clone(v.Hosts)
+		for h := range v.Hosts {
+			if s := v.Hosts[h]; (s.Disk == 0 || s.Disk-s.Used >= b.Size) && len(out) < b.Replicas {
+				out = append(out, topo.HostID(h))
+			}
+		}
+		if len(out) < b.Replicas {
+			return nil, errors.New("too few hosts")
+		}
+		return out, nil
+	})
+	for _, size := range []units.Bytes{0, 100_000} {
+		c.DiskSize = size
+		e := newEngine(t, c)
+		step(t, e, 0, writerOf(block(1, 0, 2), block(2, 0, 2), block(3, 0, 4)))
+		lost := ReplicaLost{Block: 1, Host: 1, Full: true}
+		if got := Failures(1, []Event{lost}, step(t, e, 1, lost)); len(got) != 1 || got[0].Kind != ReplicaFailure || got[0].Why != WhyFull {
+			t.Errorf("disks of %v: failures %+v", size, got)
+		}
+		got := step(t, e, 2, BlockDurable{1})
+		if s := sees[1]; s.Disk-s.Used > 0 || s.Disk == 0 || sees[0].Disk != size {
+			t.Errorf("disks of %v: the full host is shown as %+v, another as %+v", size, s, sees[0])
+		}
+		if chain := got[len(got)-1].(StartChain); !slices.Equal(chain.Targets, []topo.HostID{0, 2}) {
+			t.Errorf("disks of %v: block 2 goes to %v, want hosts 0 and 2", size, chain.Targets)
+		}
+		got = step(t, e, 3, BlockDurable{2})
+		if len(got) != 1 || got[0].(Mark).Kind != MarkBlockFailed || got[0].(Mark).Why != "no place with 0 hosts lost and 1 full: too few hosts" || !e.Idle() {
+			t.Errorf("disks of %v: block 3 needs every host: %v", size, got)
+		}
+		step(t, e, 4, HostBack{Host: 1, DiskLost: true}, writerOf(block(4, 0, 4)))
+		if s := sees[1]; s.Disk != size || s.Used != 0 {
+			t.Errorf("disks of %v: with new disks the host is shown as %+v", size, s)
+		}
 	}
 }
 
@@ -270,7 +314,7 @@ func TestReplayOfFaults(t *testing.T) {
 	}{
 		{0, []Event{coflowOf(1, workloads.Flow{ID: 0, Src: 0, Dst: 2, Size: 100}, workloads.Flow{ID: 1, Src: 0, Dst: 3, Size: 100}, workloads.Flow{ID: 2, Src: 0, Dst: 1, Size: 100}),
 			writerOf(block(1, 0, 3)), writerOf(block(2, 3, 2))}},
-		{1, []Event{LinkChanged{up, 0}, PathChanged{0, 0}, ReplicaLost{1, 2}}},
+		{1, []Event{LinkChanged{up, 0}, PathChanged{0, 0}, ReplicaLost{Block: 1, Host: 2}}},
 		{2, []Event{HostLost{3}}},
 		{3, []Event{HostBack{Host: 3, DiskLost: true}, TransferFailed{2, "reset"}}},
 		{4, []Event{BlockFailed{1, "no host left"}, Heartbeat{Host: 1}}},

@@ -103,6 +103,7 @@ type TransferFailed struct {
 type ReplicaLost struct {
 	Block workloads.BlockID
 	Host  topo.HostID
+	Full  bool `json:",omitempty"` // the host has no room for the block
 }
 
 // BlockFailed tells that a block's pipeline has no host left.

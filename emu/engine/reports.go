@@ -23,6 +23,7 @@ type host struct {
 	writing   int
 	allocated []allocation
 	lost      bool
+	full      bool // it had no room for a block, and nothing has become free since
 }
 
 // allocation is a replica that a host was given: until its block has ended and a
@@ -157,6 +158,7 @@ func (h *host) dropped(id workloads.BlockID) {
 		return
 	}
 	a := h.allocated[i]
+	h.full = false
 	if !a.over {
 		h.writing--
 	}
@@ -167,7 +169,7 @@ func (h *host) dropped(id workloads.BlockID) {
 }
 
 // wiped takes down that a host's disk is empty. Nothing is being written to it.
-func (h *host) wiped() { h.used, h.writing, h.allocated = 0, 0, nil }
+func (h *host) wiped() { h.used, h.writing, h.allocated, h.full = 0, 0, nil, false }
 
 // rackReport is heartbeat for a leaf.
 func (e *Engine) rackReport(r RackReport) error {
@@ -208,6 +210,10 @@ func (e *Engine) showReports(v *policies.View, needs policies.Knowledge) {
 		}
 		if needs&policies.DiskUse != 0 {
 			s.Writing, s.Used = h.writing, h.used
+			if h.full { // whatever the account says, it has room for no more
+				s.Used = max(h.used, s.Disk, 1)
+				s.Disk = s.Used
+			}
 		}
 		v.Hosts = append(v.Hosts, s)
 	}

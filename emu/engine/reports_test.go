@@ -190,7 +190,7 @@ func TestDiskUseIsCountedOnce(t *testing.T) {
 					disks[h][id].gone = true
 					allocated[h] -= disks[h][id].size
 					targets[id] = slices.DeleteFunc(targets[id], func(x topo.HostID) bool { return x == h })
-					do(ReplicaLost{id, h})
+					do(ReplicaLost{Block: id, Host: h})
 				}
 			}
 			for h := range topo.HostID(hosts) {

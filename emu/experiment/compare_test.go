@@ -20,7 +20,7 @@ fabric: {leaves: 3, spines: 2, hosts_per_leaf: 3, host_link: 20Mbps, oversubscri
 disk: {write: 2MB/s, size: 64MB}
 workload:
   - {kind: trace, path: trace.txt, mb: MB}
-  - {kind: writers, count: 2, blocks: 2, block: 1MB, replicas: 2, packet: 32KB, window: 4}
+  - {kind: writers, count: 2, blocks: 2, block: 1MB, replicas: 2, packet: 32KB, window: 3}
 arms: {coflow: [fair, sebf], placement: [hdfs]}
 repeat: 2
 `

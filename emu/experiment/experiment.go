@@ -466,7 +466,7 @@ func (r *run) engine(arm, repeat int, capacity []units.Rate) (*engine.Engine, er
 		}
 	}
 	if spec.Disk != nil {
-		cfg.DiskRate, cfg.DiskSize = spec.Disk.Write, spec.Disk.Size
+		cfg.DiskRate, cfg.DiskSize = spec.Disk.Write, spec.Disk.Size*units.Bytes(spec.Disk.Count)
 	}
 	return engine.New(cfg)
 }
@@ -480,7 +480,7 @@ func (r *run) simulate(ctx context.Context, arm, repeat int, w workloads.Workloa
 	}
 	cfg := fluid.Config{Needs: e.Needs(), Heartbeat: r.s.Spec.Heartbeat.Interval, Faults: r.faults, Detect: r.s.Spec.Heartbeat.Detect(), Silence: r.s.Spec.Heartbeat.Silence(), Convergence: r.s.Spec.Fabric.Convergence}
 	if r.s.Spec.Disk != nil {
-		cfg.DiskRate = r.s.Spec.Disk.Write
+		cfg.DiskRate, cfg.Disks = r.s.Spec.Disk.Write, r.s.Spec.Disk.Count
 	}
 	cfg.Blind = e.Blind()
 	return r.drive(ctx, e, fluid.New(r.fabric, cfg), w, log, false, p)
@@ -526,6 +526,11 @@ func (r *run) drive(ctx context.Context, e *engine.Engine, b engine.Backend, w w
 // packets runs one repeat of one arm on a testbed of its own.
 func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload, dir string, p *progress) (out report.Repeat, err error) {
 	spec := r.s.Spec
+	if spec.Disk != nil && spec.Disk.Throttle == scenario.KernelThrottle {
+		if _, err := kernel.DiskThrottle(); err != nil { // before anything is built
+			return out, err
+		}
+	}
 	captures := filepath.Join(dir, "captures")
 	if err := os.Mkdir(captures, 0o755); err != nil {
 		return out, err
@@ -577,7 +582,13 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 		Disks: disks, Needs: e.Needs(), Heartbeat: spec.Heartbeat.Interval, Seed: r.s.RepeatSeed(repeat), Congestion: spec.Fabric.CongestionControl, Settings: live.DefaultSettings(r.fabric),
 		Burst: r.burst, Faults: r.faults, Detect: spec.Heartbeat.Detect(), Silence: spec.Heartbeat.Silence(), Convergence: spec.Fabric.Convergence}
 	if spec.Disk != nil && len(w.Writers) > 0 {
-		cfg.DiskRates, cfg.DiskSize = slices.Repeat([]units.Rate{spec.Disk.Write}, r.fabric.Hosts()), spec.Disk.Size
+		cfg.DiskRates, cfg.DiskCount, cfg.DiskSize = slices.Repeat([]units.Rate{spec.Disk.Write}, r.fabric.Hosts()), spec.Disk.Count, spec.Disk.Size
+	}
+	if len(cfg.DiskRates) > 0 && spec.Disk.Throttle == scenario.KernelThrottle {
+		if cfg.Kernel, err = kernelDisks(ctx, owned, id, disks, r.fabric, *spec.Disk); err != nil {
+			return out, err
+		}
+		defer func() { err = errors.Join(err, cfg.Kernel.Close()) }()
 	}
 	stated := slices.Clone(cfg.DiskRates)
 	if err := r.o.tamper.config(&cfg, owned.PinDir()); err != nil {
@@ -601,11 +612,14 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 		return out, err
 	}
 	measured.Notes = append(measured.Notes, d.Notes()...)
+	if cfg.Kernel != nil {
+		measured.Notes = append(measured.Notes, fmt.Sprintf("disks are throttled by the kernel (%s)", cfg.Kernel.Kind()))
+	}
 	if measured.Machine.Testbeds, err = others(r.o.StateRoot, id); err != nil {
 		return out, err
 	}
 	for h := range measured.Disks {
-		measured.Disks[h].Rate = stated[h]
+		measured.Disks[h].Rate = stated[h/spec.Disk.Count]
 	}
 	p.phase(PhaseRead)
 	if err := r.o.tamper.captures(captures, seen); err != nil {

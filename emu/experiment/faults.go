@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"testbed/emu/engine"
 	"testbed/emu/fault"
 	"testbed/emu/scenario"
 	"testbed/results/flows"
@@ -29,6 +30,9 @@ func (r *run) explain(failures []report.Failure) {
 	f := r.fabric
 	for i := range failures {
 		x := &failures[i]
+		if x.Why == engine.WhyFull {
+			continue // no fault is to blame
+		}
 		name, at := "", x.At
 		for _, s := range r.faults {
 			if s.At > at {

@@ -198,9 +198,9 @@ fabric: {leaves: 2, spines: 1, hosts_per_leaf: 2, host_link: 20Mbps, oversubscri
 disk: {write: 1MB/s, size: 64MB}
 workload:
   - {kind: trace, path: trace.txt, mb: MB}
-  - {kind: writers, hosts: [h1-00], blocks: 1, block: 1MB, replicas: 1, packet: 32KB, window: 4}
-  - {kind: writers, hosts: [h1-00], blocks: 1, block: 1MB, replicas: 1, packet: 32KB, window: 4, start: 2s}
-  - {kind: writers, hosts: [h1-00], blocks: 1, block: 1MB, replicas: 1, packet: 32KB, window: 4, start: 8s}
+  - {kind: writers, hosts: [h1-00], blocks: 1, block: 1MB, replicas: 1, packet: 32KB, window: 3}
+  - {kind: writers, hosts: [h1-00], blocks: 1, block: 1MB, replicas: 1, packet: 32KB, window: 3, start: 2s}
+  - {kind: writers, hosts: [h1-00], blocks: 1, block: 1MB, replicas: 1, packet: 32KB, window: 3, start: 8s}
 faults:
   - {at: 1900ms, kind: link-rate, link: "h0-00>leaf0", rate: 5Mbps, for: 4s}
   - {at: 1900ms, kind: slow-disk, host: h1-00, rate: 250KB/s, for: 5500ms}

@@ -183,7 +183,7 @@ fabric: {leaves: 2, spines: 2, hosts_per_leaf: 3, host_link: 50Mbps, oversubscri
 disk: {write: 3MB/s, size: 64MB}
 workload:
   - {kind: trace, path: trace.txt, mb: MB}
-  - {kind: writers, count: 2, blocks: 2, block: 1MB, packet: 32KB, window: 4}
+  - {kind: writers, count: 2, blocks: 2, block: 1MB, packet: 32KB, window: 3}
 arms:
   - {name: a, coflow: sebf, placement: hdfs}
   - {name: b, coflow: fair, placement: sinbad}

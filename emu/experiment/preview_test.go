@@ -20,7 +20,7 @@ fabric: {leaves: 2, spines: 4, hosts_per_leaf: 8, host_link: 20Mbps, oversubscri
 disk: {write: 10MB/s, size: 64MB}
 workload:
   - {kind: trace, path: trace.txt, mb: MB}
-  - {kind: writers, count: 2, blocks: 1, block: 400KB, packet: 32KB, window: 4}
+  - {kind: writers, count: 2, blocks: 1, block: 400KB, packet: 10KB, window: 4}
 arms: {coflow: [fair], placement: [hdfs]}
 `, "1 0 3 0 1 2 3 8:0.3 9:0.3 10:0.3")
 	f, err := Predict(t.Context(), s, nil)

@@ -128,7 +128,7 @@ name: lone
 fabric: {leaves: 2, spines: 1, hosts_per_leaf: 3, host_link: %s, oversubscription: "1:1", queue: 20ms}
 disk: {write: %s, size: 64MB}
 workload:
-  - {kind: writers, count: 1, blocks: 2, block: 2MB, packet: 64KB, window: 6}
+  - {kind: writers, count: 1, blocks: 2, block: 2MB, packet: 32KB, window: 6}
 arms: {coflow: [fair], placement: [hdfs]}
 `
 	for _, tt := range []struct {

@@ -186,12 +186,24 @@ type Spacing struct {
 	Gaps, Good int
 }
 
-// Disk is one host's disk while it had something to write.
+// Disk is one of a host's disks while it had something to write.
 type Disk struct {
 	Host    string
 	Rate    units.Rate
 	Written units.Bytes
 	Busy    time.Duration
+	// Number is which of the Of disks of its host it is, from 0; Of is 0 or 1 where it
+	// is the only one.
+	Number int `json:",omitempty"`
+	Of     int `json:",omitempty"`
+}
+
+// name is how messages call the disk.
+func (d Disk) name() string {
+	if d.Of > 1 {
+		return fmt.Sprintf("disk %d of %s", d.Number, d.Host)
+	}
+	return "the disk of " + d.Host
 }
 
 // Transfer is one flow or block write.
@@ -358,7 +370,7 @@ func disks(s Samples, th Thresholds) verdict.Check {
 		}
 		n++
 		if r := float64(units.RateOf(d.Written, d.Busy)) / float64(d.Rate); host == "" || math.Abs(r-1) > math.Abs(worst-1) {
-			worst, host = r, d.Host
+			worst, host = r, d.name()
 		}
 	}
 	if n == 0 {
@@ -368,7 +380,7 @@ func disks(s Samples, th Thresholds) verdict.Check {
 	c.Level = grade(th.DiskPass.has(worst), !th.DiskVoid.has(worst))
 	c.Value = fmt.Sprintf("%.3f at worst on %d busy disks", worst, n) + skipped.String()
 	if c.Level != verdict.Pass {
-		c.Reason = fmt.Sprintf("the disk of %s wrote at %.1f %% of its configured rate", host, 100*worst)
+		c.Reason = fmt.Sprintf("%s wrote at %.1f %% of its configured rate", host, 100*worst)
 	}
 	return c
 }

@@ -22,7 +22,7 @@ func clean() Samples {
 		Machine:   Machine{true, 0.02, 0.2, 0.1, 0, 0.2, 0},
 		Spacing:   []Spacing{{"h0-00>leaf0", 1000, 950}, {"quiet", 10, 0}},
 		Lateness:  300 * time.Microsecond,
-		Disks:     []Disk{{"h0-00", 8 * units.Mbps, 1 * units.MB, time.Second}, {"idle", 8 * units.Mbps, 1, time.Millisecond}},
+		Disks:     []Disk{{"h0-00", 8 * units.Mbps, 1 * units.MB, time.Second, 0, 1}, {"idle", 8 * units.Mbps, 1, time.Millisecond, 0, 1}},
 		Transfers: []Transfer{{"flow 1", time.Second, 5 * time.Second, 5*time.Second + time.Millisecond}},
 		MedianCCT: time.Second,
 	}
@@ -49,7 +49,9 @@ func TestEachCheckCatchesItsOwn(t *testing.T) {
 	watched := func(x float64) []Link {
 		return []Link{{"l", 1514, 4, units.Bytes(x * 1e6), 1e6, append(slices.Repeat([]float64{x}, 15), 0, 0.3, 0.5, 0.6, 0.7)}}
 	}
-	disk := func(b units.Bytes) []Disk { return []Disk{{"h", 8 * units.Mbps, b, time.Second}} }
+	disk := func(b units.Bytes) []Disk {
+		return []Disk{{Host: "h", Rate: 8 * units.Mbps, Written: b, Busy: time.Second, Number: 2, Of: 4}}
+	}
 	late := func(d time.Duration) []Transfer {
 		return []Transfer{{"flow 1", 100 * time.Millisecond, time.Second, time.Second + d}}
 	}

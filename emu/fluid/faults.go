@@ -161,7 +161,9 @@ func (x *faults) carryOut(a fault.Action) {
 			if rate == 0 {
 				rate = b.cfg.DiskRate
 			}
-			b.capacity[len(x.rate)+int(a.Host)] = float64(rate)
+			for i := range b.cfg.Disks {
+				b.capacity[b.disk(a.Host, i)] = float64(rate)
+			}
 		}
 	case fault.SetCPU:
 		x.share[a.Host] = a.Share
@@ -281,13 +283,24 @@ type pipe struct {
 	targets []topo.HostID
 	hashes  []uint32 // of the hop to each target
 	crashed []bool   // the target has crashed since it took the block on
+	disks   []int    // of the target, which one
 
 	cut   topo.HostID // the first target that cannot be reached; -1 for none
 	since time.Duration
 }
 
-func newPipe(c engine.StartChain) *pipe {
-	return &pipe{client: c.Block.Client, targets: slices.Clone(c.Targets), hashes: slices.Clone(c.Hashes), crashed: make([]bool, len(c.Targets)), cut: -1}
+func (b *Backend) newPipe(c engine.StartChain) *pipe {
+	p := &pipe{client: c.Block.Client, targets: slices.Clone(c.Targets), hashes: slices.Clone(c.Hashes), crashed: make([]bool, len(c.Targets)), disks: make([]int, len(c.Targets)), cut: -1}
+	for i, h := range c.Targets {
+		p.disks[i] = b.turn[h]
+		b.turn[h] = (b.turn[h] + 1) % b.cfg.Disks
+	}
+	return p
+}
+
+// disk is the resource that one of a host's disks is.
+func (b *Backend) disk(h topo.HostID, i int) int32 {
+	return int32(len(b.fabric.Links()) + int(h)*b.cfg.Disks + i)
 }
 
 func (p *pipe) crash(h topo.HostID) {
@@ -300,6 +313,7 @@ func (p *pipe) drop(i int) {
 	p.targets = slices.Delete(p.targets, i, i+1)
 	p.hashes = slices.Delete(p.hashes, i, i+1)
 	p.crashed = slices.Delete(p.crashed, i, i+1)
+	p.disks = slices.Delete(p.disks, i, i+1)
 }
 
 // pipeUses is what a pipeline draws on: the links of its hops and the disks of
@@ -321,7 +335,7 @@ func (b *Backend) pipeUses(p *pipe) []use {
 			draw(u.resource)
 		}
 		if b.cfg.DiskRate > 0 {
-			draw(int32(len(b.fabric.Links()) + int(to)))
+			draw(b.disk(to, p.disks[i]))
 		}
 		from = to
 	}

@@ -33,9 +33,12 @@ import (
 
 // Config is what a backend cannot read off its fabric.
 type Config struct {
-	// DiskRate is the rate at which a host's disk takes writes, shared by all
-	// blocks being written there. 0 stands for disks that are never the bottleneck.
+	// DiskRate is the rate at which each of a host's disks takes writes, shared by all
+	// blocks being written to it. 0 stands for disks that are never the bottleneck.
 	DiskRate units.Rate
+	// Disks is how many disks a host has, each of DiskRate; 0 is one. A host's blocks
+	// go to them in turn.
+	Disks int
 	// Heartbeat is the time between two reports of every host, the first due one
 	// Heartbeat after the start. 0 stands for none.
 	Heartbeat time.Duration
@@ -60,7 +63,7 @@ type Config struct {
 type Backend struct {
 	fabric   *topo.Fabric
 	cfg      Config
-	capacity []float64 // bit/s: links by LinkID, then disks by HostID
+	capacity []float64 // bit/s: links by LinkID, then disks by HostID and number
 
 	clock    clock.Moment
 	reported time.Duration // the newest time Await returned
@@ -93,6 +96,7 @@ type Backend struct {
 
 	faults  faults
 	reports reports
+	turn    []int // whose of a host's disks it is, by HostID
 }
 
 // fewClasses is up to how many classes it costs less to compute all rates than to
@@ -181,8 +185,10 @@ func New(f *topo.Fabric, cfg Config) *Backend {
 	for _, l := range f.Links() {
 		b.capacity = append(b.capacity, float64(l.Rate))
 	}
+	b.cfg.Disks = max(cfg.Disks, 1)
+	b.turn = make([]int, f.Hosts())
 	if cfg.DiskRate > 0 {
-		for range f.Hosts() {
+		for range f.Hosts() * b.cfg.Disks {
 			b.capacity = append(b.capacity, float64(cfg.DiskRate))
 		}
 	}
@@ -307,7 +313,7 @@ func (b *Backend) startChain(c engine.StartChain) error {
 		fl.delay += b.fabric.PathDelay(from, to, c.Hashes[hop])
 		from = to
 	}
-	fl.pipe = newPipe(c)
+	fl.pipe = b.newPipe(c)
 	fl.own.uses = b.pipeUses(fl.pipe)
 	fl.own.listed, fl.own.ceiling = -1, math.Inf(1)
 	fl.path = &fl.own

@@ -129,6 +129,30 @@ func block(id workloads.BlockID, client topo.HostID, size units.Bytes, targets .
 		Targets: targets, Hashes: make([]uint32, len(targets))}
 }
 
+// Blocks go to a host's disks in turn, and share one only with every other; what is
+// placed on a host whose disks are slow takes its turn like any other.
+func TestDisksInTurn(t *testing.T) {
+	for disks, want := range map[int][]time.Duration{1: {80 * ms, 80 * ms, 80 * ms, 80 * ms}, 2: {40 * ms, 40 * ms, 40 * ms, 40 * ms}, 4: {20 * ms, 20 * ms, 20 * ms, 20 * ms}, 3: {40 * ms, 20 * ms, 20 * ms, 40 * ms}} {
+		b := fluid.New(racks(t, 2, 2, 1), fluid.Config{DiskRate: 400 * units.Mbps, Disks: disks})
+		for id := range workloads.BlockID(4) {
+			do(t, b, block(id, 2, mb, 2))
+		}
+		got := make([]time.Duration, 4)
+		for n := 0; n < 4; {
+			now, evs := await(t, b, engine.NextNever)
+			for _, ev := range evs {
+				if d, ok := ev.(engine.BlockDurable); ok {
+					got[d.Block] = now
+					n++
+				}
+			}
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%d disks (-want +got):\n%s", disks, d)
+		}
+	}
+}
+
 func TestChains(t *testing.T) {
 	disk := 400 * units.Mbps
 	for _, tt := range []struct {

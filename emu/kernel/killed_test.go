@@ -184,7 +184,9 @@ func TestKilledAfterEveryStep(t *testing.T) {
 
 func mountsUnder(t *testing.T, dir string) (lines []string) {
 	t.Helper()
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	// Not /proc/self: the first thread may be the one that netnstest has thrown away, which
+	// has mounts of its own.
+	mounts, err := os.ReadFile("/proc/thread-self/mountinfo")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -284,7 +284,10 @@ const loopTries = 16
 // AttachLoop makes a file of the given size, which is set aside, and a loop device over it
 // that passes the page cache where the file system lets it. The caller must call
 // Close, and remove the file.
-func AttachLoop(file string, size units.Bytes) (_ *Loop, err error) {
+func AttachLoop(file string, size units.Bytes) (*Loop, error) { return attachLoop(file, size, true) }
+
+// attachLoop is AttachLoop; without whole the file is sparse: it takes what is written.
+func attachLoop(file string, size units.Bytes, whole bool) (_ *Loop, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("loop device over %s: %w%s", file, err, privilege(err))
@@ -301,12 +304,14 @@ func AttachLoop(file string, size units.Bytes) (_ *Loop, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, back.Close()) }()
-	if err := unix.Fallocate(int(back.Fd()), 0, 0, int64(size)); errors.Is(err, unix.EOPNOTSUPP) {
+	err = unix.EOPNOTSUPP
+	if whole {
+		err = unix.Fallocate(int(back.Fd()), 0, 0, int64(size))
+	}
+	if errors.Is(err, unix.EOPNOTSUPP) {
 		err = back.Truncate(int64(size))
-		if err != nil {
-			return nil, err
-		}
-	} else if err != nil {
+	}
+	if err != nil {
 		return nil, err
 	}
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
@@ -385,10 +390,14 @@ func (l *Loop) Close() error {
 	return nil
 }
 
-// Release removes the loop devices over the given files and the given cgroups,
-// those that are there.
-func (Reaper) Release(ctx context.Context, loops, cgroups []string) error {
+// Release unmounts the file systems of loop devices at the given directories, and
+// removes the loop devices over the given files and the given cgroups, those that are
+// there.
+func (Reaper) Release(ctx context.Context, mounts, loops, cgroups []string) error {
 	var errs []error
+	for _, dir := range mounts {
+		errs = append(errs, unmountDisk(ctx, dir))
+	}
 	for _, path := range cgroups {
 		errs = append(errs, removeCgroup(ctx, path))
 	}

@@ -174,13 +174,13 @@ func TestThrottleErrors(t *testing.T) {
 	}
 	// What is no cgroup is not removed, whatever a record says.
 	dir := t.TempDir()
-	if err := (Reaper{}).Release(t.Context(), nil, []string{dir}); err == nil {
+	if err := (Reaper{}).Release(t.Context(), nil, nil, []string{dir}); err == nil {
 		t.Error("Release of a directory that is no cgroup = nil")
 	}
 	if _, err := os.Stat(dir); err != nil {
 		t.Error(err)
 	}
-	if err := (Reaper{}).Release(t.Context(), []string{file}, []string{filepath.Join(dir, "gone")}); err != nil {
+	if err := (Reaper{}).Release(t.Context(), []string{dir, filepath.Join(dir, "gone")}, []string{file}, []string{filepath.Join(dir, "gone")}); err != nil {
 		t.Errorf("Release of what is not there = %v", err)
 	}
 }
@@ -189,10 +189,11 @@ const throttleVictimEnv = "TESTBED_TEST_THROTTLE_VICTIM"
 
 // TestThrottleVictim is the process that TestThrottleOfKilledProcess kills.
 func TestThrottleVictim(t *testing.T) {
-	root, kind, ok := strings.Cut(os.Getenv(throttleVictimEnv), ":")
-	if !ok {
+	args := strings.Split(os.Getenv(throttleVictimEnv), ":")
+	if len(args) != 3 {
 		return
 	}
+	root, kind, how := args[0], args[1], args[2]
 	fail := func(err error) {
 		if err != nil {
 			t.Fatal(err)
@@ -209,6 +210,14 @@ func TestThrottleVictim(t *testing.T) {
 		path, err := f.CgroupPath("testbed-victim-" + filepath.Base(filepath.Dir(root)))
 		fail(err)
 		fail(o.AddCgroup(path))
+		if how == "disks" {
+			specs := diskSpecs(t, dir, 2, units.Mbps)
+			fail(o.AddDisks([]string{specs[0].File, specs[1].File}, []string{specs[0].Dir, specs[1].Dir}))
+			_, err := f.MakeDisks(t.Context(), filepath.Base(path), specs)
+			fail(err)
+			fmt.Printf("\nready %s\n", path)
+			time.Sleep(time.Minute)
+		}
 		fail(o.AddLoop(filepath.Join(dir, "disk")))
 		c, err := f.NewCgroup(filepath.Base(path))
 		fail(err)
@@ -225,14 +234,22 @@ func TestThrottleVictim(t *testing.T) {
 // record is collected.
 func TestThrottleOfKilledProcess(t *testing.T) {
 	for _, f := range throttles(t) {
-		t.Run(string(f.Kind), func(t *testing.T) {
+		for _, how := range []string{"device", "disks"} {
+			throttleOfKilledProcess(t, f, how)
+		}
+	}
+}
+
+func throttleOfKilledProcess(t *testing.T, f ThrottleFact, how string) {
+	{
+		t.Run(string(f.Kind)+" "+how, func(t *testing.T) {
 			dir, err := os.MkdirTemp(t.TempDir(), "")
 			if err != nil {
 				t.Fatal(err)
 			}
 			root := filepath.Join(dir, "root")
 			child := exec.Command(os.Args[0], "-test.run=^TestThrottleVictim$")
-			child.Env = append(os.Environ(), throttleVictimEnv+"="+root+":"+string(f.Kind))
+			child.Env = append(os.Environ(), throttleVictimEnv+"="+root+":"+string(f.Kind)+":"+how)
 			out, err := child.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -261,6 +278,9 @@ func TestThrottleOfKilledProcess(t *testing.T) {
 			if _, err := os.Stat(cgroup); err != nil {
 				t.Errorf("the victim left no cgroup: %v", err)
 			}
+			if n := len(mountsUnder(t, dir)); how == "disks" && n != 2 {
+				t.Errorf("the victim left %d mounts, want those of its 2 disks", n)
+			}
 			removed, err := deploy.Collect(t.Context(), root, Reaper{}, false)
 			if err != nil || len(removed) != 1 {
 				t.Errorf("Collect() = %v, %v", removed, err)
@@ -270,6 +290,9 @@ func TestThrottleOfKilledProcess(t *testing.T) {
 			}
 			if now := attached(t, dir); now != "" {
 				t.Errorf("%s is still attached", now)
+			}
+			if left := mountsUnder(t, dir); len(left) > 0 {
+				t.Errorf("mounts are left: %q", left)
 			}
 			if _, err := os.Stat(filepath.Join(dir, "disks")); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("disks: %v", err)

@@ -132,8 +132,8 @@ func (x *faults) carryOut(ctx context.Context, s fault.Step) error {
 			return nil
 		})
 	case fault.Return:
-		if a.DiskLost && len(b.disks) > 0 {
-			if err := b.disks[a.Host].Wipe(); err != nil {
+		if a.DiskLost && len(b.volumes) > 0 {
+			if err := b.volumes[a.Host].Wipe(); err != nil {
 				return err
 			}
 		}
@@ -144,12 +144,12 @@ func (x *faults) carryOut(ctx context.Context, s fault.Step) error {
 		b.push(engine.HostBack{Host: a.Host, DiskLost: a.DiskLost})
 	case fault.SetDisk:
 		x.touch(func() { first(x.disks, a.Host, s.Why) })
-		if len(b.disks) > 0 {
+		if len(b.volumes) > 0 {
 			rate := a.Rate
 			if rate == 0 {
 				rate = b.cfg.DiskRates[a.Host]
 			}
-			b.disks[a.Host].SetRate(rate)
+			return b.volumes[a.Host].SetRate(rate)
 		}
 	case fault.SetCPU:
 		x.touchHost(a.Host, s.Why)

@@ -48,8 +48,12 @@ type Config struct {
 	Snaplen   int
 	Ring      units.Bytes  // memory of each capture between kernel and recorder
 	Disks     string       // directory for the hosts' disks, which exists
-	DiskRates []units.Rate // by HostID; empty where no blocks are written
-	DiskSize  units.Bytes
+	DiskRates []units.Rate // of each of a host's disks, by HostID; empty where no blocks are written
+	DiskCount int          // of a host; 0 is one
+	DiskSize  units.Bytes  // of each disk
+	// Kernel are the file systems that are the hosts' disks, by HostID and then number, whose
+	// rates the kernel keeps to. Nil are directories of Disks under token buckets.
+	Kernel    *kernel.Disks
 	Heartbeat time.Duration
 	// Needs are those of the policies. Leaves report where they have
 	// policies.LinkLoad, and loads of links are told where they have
@@ -104,7 +108,8 @@ type Measured struct {
 type Backend struct {
 	cfg      Config
 	ns       map[string]*kernel.Namespace
-	disks    []*disk.Disk
+	disks    []*disk.Disk    // by HostID and number
+	volumes  []*disk.Volumes // by HostID
 	agents   []*hosts.Agent
 	captures []*capture // of subjects
 	subjects []subject
@@ -279,12 +284,11 @@ func (b *Backend) startAgents(ctx context.Context) error {
 	for h := range topo.HostID(f.Hosts()) {
 		o := hosts.Options{Host: h, Name: f.HostName, Run: b.cfg.Meta.Run, Network: net, Pacer: pacer, Sink: sink{b}, PeerTimeout: peer}
 		if len(b.cfg.DiskRates) > 0 {
-			d, err := disk.Open(filepath.Join(b.cfg.Disks, f.HostName(h)), disk.Options{Host: f.HostName(h), Rate: b.cfg.DiskRates[h], Capacity: b.cfg.DiskSize})
+			v, err := b.openDisks(h)
 			if err != nil {
 				return err
 			}
-			b.disks = append(b.disks, d)
-			o.Disk = d
+			o.Disk = v
 		}
 		a := hosts.New(o)
 		if err := a.Listen(ctx); err != nil {
@@ -337,7 +341,7 @@ func (s sink) Problem(err error) {
 }
 
 func (s sink) ReplicaLost(r hosts.ReplicaLost) {
-	s.b.push(engine.ReplicaLost{Block: r.Block, Host: r.Host})
+	s.b.push(engine.ReplicaLost{Block: r.Block, Host: r.Host, Full: r.Full})
 }
 
 func (b *Backend) push(evs ...engine.Event) {
@@ -511,11 +515,12 @@ func (b *Backend) setCeiling(c engine.SetCeiling) error {
 func (b *Backend) write(c engine.StartChain) {
 	b.transfer.Go(func() {
 		err := b.agents[c.Block.Client].Write(b.sendCtx, hosts.Chain{Block: c.Block, Targets: c.Targets, Hashes: c.Hashes})
+		var w *hosts.WriteError
 		switch {
 		case err == nil:
 			b.push(engine.BlockDurable{Block: c.Block.ID})
 		case errors.Is(err, hosts.ErrCrashed) || errors.Is(err, hosts.ErrStopped): // the engine will miss the client, or has
-		case ended(err) != nil && b.faults.explain(append([]topo.HostID{c.Block.Client}, c.Targets...)...):
+		case errors.As(err, &w) && w.Full || ended(err) != nil && b.faults.explain(append([]topo.HostID{c.Block.Client}, c.Targets...)...):
 			b.push(engine.BlockFailed{Block: c.Block.ID, Why: err.Error()})
 		case ended(err) != nil:
 			b.fail(err)
@@ -567,10 +572,7 @@ func (b *Backend) Finish(ctx context.Context) (Measured, error) {
 			m.Switches[at].Counted += uint64(sent[i] - b.sent[i])
 		}
 	}
-	for h, d := range b.disks {
-		s := d.Stats()
-		m.Disks = append(m.Disks, fidelity.Disk{Host: b.cfg.Fabric.HostName(topo.HostID(h)), Rate: s.Configured(), Written: s.Written, Busy: s.Busy})
-	}
+	m.Disks = b.wrote()
 	if cost := b.reports.cost(); cost != "" {
 		m.Notes = append(m.Notes, cost)
 	}
@@ -656,15 +658,15 @@ func (b *Backend) Close() error {
 	for _, d := range b.disks {
 		errs = append(errs, d.Close())
 	}
-	if len(b.disks) > 0 {
-		for h := range b.disks {
+	for h := range b.volumes {
+		if b.cfg.Kernel == nil { // else what holds them goes
 			errs = append(errs, os.RemoveAll(filepath.Join(b.cfg.Disks, b.cfg.Fabric.HostName(topo.HostID(h)))))
 		}
 	}
 	for _, n := range b.ns {
 		errs = append(errs, n.Close())
 	}
-	b.disks, b.ns = nil, nil
+	b.disks, b.volumes, b.ns = nil, nil, nil
 	if b.lower != nil {
 		errs = append(errs, b.lower())
 		b.lower = nil

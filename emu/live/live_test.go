@@ -6,14 +6,17 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"testbed/emu/deploy"
 	"testbed/emu/engine"
+	"testbed/emu/fault"
 	"testbed/emu/kernel"
 	"testbed/emu/kernel/netnstest"
 	"testbed/emu/plan"
+	"testbed/hosts/disk"
 	"testbed/policies"
 	"testbed/results/flows"
 	"testbed/results/pcap"
@@ -37,9 +40,15 @@ func newRig(t *testing.T, hostLink units.Rate, disks []units.Rate) *rig {
 // newRigOf also captures links, named by patterns, and reports what policies need.
 func newRigOf(t *testing.T, hostLink units.Rate, disks []units.Rate, patterns []string, needs policies.Knowledge) *rig {
 	t.Helper()
+	return newRigWith(t, hostLink, disks, patterns, nil, func(c *Config) { c.Needs = needs })
+}
+
+// newRigWith also changes links, and what the backend runs on.
+func newRigWith(t *testing.T, hostLink units.Rate, disks []units.Rate, patterns []string, changes []topo.LinkChange, change func(*Config)) *rig {
+	t.Helper()
 	netnstest.Require(t)
 	shape := topo.LeafSpine{Leaves: 2, Spines: 2, HostsPerLeaf: 3, HostLink: hostLink, Oversubscription: units.Ratio{Num: 3, Den: 1},
-		Queue: topo.Queue{Time: 20 * time.Millisecond}, MTU: 1500}
+		Queue: topo.Queue{Time: 20 * time.Millisecond}, MTU: 1500, Links: changes}
 	f, err := shape.Build()
 	if err != nil {
 		t.Fatal(err)
@@ -73,9 +82,11 @@ func newRigOf(t *testing.T, hostLink units.Rate, disks []units.Rate, patterns []
 		links = append(links, found...)
 	}
 	r := &rig{fabric: f, captures: t.TempDir()}
-	r.Backend, err = Start(t.Context(), Config{Fabric: f, Pins: owned.PinDir(), Meta: pcap.Meta{Tool: "test", RunID: "live", Run: 77, Arm: "a"},
+	cfg := Config{Fabric: f, Pins: owned.PinDir(), Meta: pcap.Meta{Tool: "test", RunID: "live", Run: 77, Arm: "a"},
 		Captures: r.captures, Links: links, Snaplen: 160, Ring: units.MiB, Disks: t.TempDir(), DiskRates: disks, DiskSize: 100 * units.MB,
-		Heartbeat: 100 * time.Millisecond, Needs: needs, Congestion: "cubic", Settings: DefaultSettings(f)})
+		Heartbeat: 100 * time.Millisecond, Congestion: "cubic", Settings: DefaultSettings(f)}
+	change(&cfg)
+	r.Backend, err = Start(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,21 +281,201 @@ func TestSlowDiskSetsTheWriteTime(t *testing.T) {
 	})
 }
 
-func TestFullDiskEndsCleanly(t *testing.T) {
+// A block that no target has room for has failed, after each was told of as full, and
+// one that a target has no room for is written to the others. The run goes on.
+func TestFullDiskCostsItsReplica(t *testing.T) {
 	r := newRig(t, 50*units.Mbps, slices.Repeat([]units.Rate{100 * units.Mbps}, 6))
-	b := workloads.Block{ID: 3, Client: 0, Size: 200 * units.MB, Replicas: 2, Packet: 64 * units.KB, Window: 4}
-	r.do(t, engine.StartChain{Block: b, Targets: []topo.HostID{1, 4}, Hashes: []uint32{1, 2}})
+	large := workloads.Block{ID: 3, Client: 0, Size: 200 * units.MB, Replicas: 2, Packet: 64 * units.KB, Window: 4} // on disks of 100 MB
+	r.do(t, engine.Mark{Kind: engine.MarkWrite, ID: 3, Host: 0, Parts: 2, Size: large.Size}, engine.StartChain{Block: large, Targets: []topo.HostID{1, 4}, Hashes: []uint32{1, 2}})
+	var full []topo.HostID
+	why := ""
+	for why == "" {
+		for _, ev := range r.events(t) {
+			switch ev := ev.(type) {
+			case engine.ReplicaLost:
+				if !ev.Full {
+					t.Errorf("%+v, want a host that is full", ev)
+				}
+				full = append(full, ev.Host)
+			case engine.BlockFailed:
+				why = ev.Why
+			}
+		}
+	}
+	if !slices.Equal(full, []topo.HostID{4, 1}) && !slices.Equal(full, []topo.HostID{1, 4}) || !strings.Contains(why, "is full") {
+		t.Errorf("full are %v, and the block failed because of %q", full, why)
+	}
+	r.do(t, engine.StopChain{Block: 3}, engine.Mark{Kind: engine.MarkBlockFailed, ID: 3, Host: 0, Parts: 2, Size: large.Size})
+	// Host 4 is filled but for less than a block.
+	if _, err := r.volumes[4].Create(77, 99_900*units.KB); err != nil {
+		t.Fatal(err)
+	}
+	b := workloads.Block{ID: 4, Client: 0, Size: 400 * units.KB, Replicas: 3, Packet: 16 * units.KB, Window: 2}
+	r.do(t, engine.Mark{Kind: engine.MarkWrite, ID: 4, Host: 0, Parts: 3, Size: b.Size}, engine.StartChain{Block: b, Targets: []topo.HostID{1, 4, 5}, Hashes: []uint32{1, 2, 3}})
+	r.sees(t, engine.ReplicaLost{Block: 4, Host: 4, Full: true})
+	r.sees(t, engine.BlockDurable{Block: 4})
+	_, res := r.finish(t)
+	if len(res.Blocks) != 1 || res.Blocks[0].Block != 4 {
+		t.Errorf("captures show the blocks %+v, want block 4: problems %v", res.Blocks, res.Problems)
+	}
+}
+
+// events are the next ones, within ten seconds.
+func (r *rig) events(t *testing.T) []engine.Event {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	for {
-		_, _, err := r.Await(ctx, engine.NextNever)
-		if err == nil {
-			continue
+	_, evs, err := r.Await(ctx, engine.NextNever)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return evs
+}
+
+// A block moves at the rate of the slowest part of its pipeline, wherever that is:
+// within a tenth, as its packets show. All else is five times as fast.
+func TestPipelineMovesAtItsSlowest(t *testing.T) {
+	const fast, slow = 50 * units.Mbps, 10 * units.Mbps
+	// The client is h0-00, and the pipeline goes on to h1-00, h1-01 and h0-01.
+	targets := []topo.HostID{3, 4, 1}
+	for _, tt := range []struct {
+		name  string
+		links []string
+		disk  topo.HostID // -1 for none
+	}{
+		{"the client's link", []string{"h0-00>leaf0"}, -1},
+		{"the uplink of the first hop", []string{"leaf0>spine*"}, -1},
+		{"the link of a later hop", []string{"h1-00>leaf1"}, -1},
+		{"the disk of one replica", nil, 4},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			netnstest.Timing(t, func(t *testing.T) bool {
+				disks := slices.Repeat([]units.Rate{2 * fast}, 6)
+				var changes []topo.LinkChange
+				for _, l := range tt.links {
+					changes = append(changes, topo.LinkChange{Link: l, Rate: slow})
+				}
+				if tt.disk >= 0 {
+					disks[tt.disk] = slow
+				}
+				r := newRigWith(t, fast, disks, nil, changes, func(*Config) {})
+				want := slow
+				if tt.disk < 0 {
+					want = payload(r.fabric, slow)
+				}
+				b := workloads.Block{ID: 3, Client: 0, Size: 1600 * units.KB, Replicas: 3, Packet: 16 * units.KB, Window: 10}
+				r.do(t, engine.Mark{Kind: engine.MarkWrite, ID: 3, Host: 0, Parts: 3, Size: b.Size},
+					engine.StartChain{Block: b, Targets: targets, Hashes: []uint32{1, 2, 3}})
+				r.until(t, engine.BlockDurable{Block: 3})
+				_, res := r.finish(t)
+				if len(res.Blocks) != 1 || len(res.Problems) > 0 {
+					t.Fatalf("blocks %+v, problems %v", res.Blocks, res.Problems)
+				}
+				got := units.RateOf(b.Size, res.Blocks[0].WriteTime())
+				ratio := float64(got) / float64(want)
+				t.Logf("%v in %v: %v, the slowest part has %v: ratio %.3f", b.Size, res.Blocks[0].WriteTime(), got, want, ratio)
+				return ratio >= 0.9 && ratio <= 1.1
+			})
+		})
+	}
+}
+
+// kill crashes a host after a time, for a time, as a timeline would, and tells when that
+// is done.
+func (r *rig) kill(t *testing.T, h topo.HostID, after, lasts time.Duration) <-chan error {
+	t.Helper()
+	steps, err := fault.Compile(r.fabric, []fault.Fault{{Kind: fault.HostCrash, Name: "kill", At: after, For: lasts, Host: h}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	start := time.Now()
+	go func() {
+		for _, s := range steps {
+			<-time.After(time.Until(start.Add(s.At)))
+			if err := r.faults.carryOut(t.Context(), s); err != nil {
+				ended <- err
+				return
+			}
 		}
-		if ctx.Err() != nil {
-			t.Fatal("nothing was said of the full disk")
+		ended <- nil
+	}()
+	return ended
+}
+
+// A host of a pipeline is killed at ten moments of a block, and of the next ones: each
+// block is durable on the hosts that are left, or told to have failed. Nothing hangs, no
+// replica is left half written, and when all is over the disks are gone.
+func TestKilledDataNode(t *testing.T) {
+	var dir string
+	r := newRigWith(t, 50*units.Mbps, slices.Repeat([]units.Rate{16 * units.Mbps}, 6), nil, nil, func(c *Config) {
+		c.Settings.PeerTimeout, c.Detect, c.DiskCount = 500*time.Millisecond, 300*time.Millisecond, 2
+		dir = c.Disks
+	})
+	targets := []topo.HostID{3, 4, 1}
+	const size = 400 * units.KB // 200 ms
+	dropped := 0
+	for i := range 10 {
+		id := workloads.BlockID(i)
+		victim := targets[i%3]
+		killed := r.kill(t, victim, time.Duration(5+22*i)*time.Millisecond, time.Duration(150+500*(i%2))*time.Millisecond)
+		b := workloads.Block{ID: id, Client: 0, Size: size, Replicas: 3, Packet: 16 * units.KB, Window: 2}
+		r.do(t, engine.Mark{Kind: engine.MarkWrite, ID: i, Host: 0, Parts: 3, Size: b.Size},
+			engine.StartChain{Block: b, Targets: targets, Hashes: []uint32{1, 2, 3}})
+		left := slices.Clone(targets)
+		ended, back := "", false
+		for ended == "" || !back {
+			for _, ev := range r.events(t) {
+				switch ev := ev.(type) {
+				case engine.ReplicaLost:
+					if ev.Block == id {
+						left = slices.DeleteFunc(left, func(h topo.HostID) bool { return h == ev.Host })
+					}
+				case engine.BlockDurable:
+					ended = "durable"
+				case engine.BlockFailed:
+					ended = "failed: " + ev.Why
+				case engine.HostBack:
+					back = back || ev.Host == victim
+				}
+			}
 		}
-		t.Log(err)
-		return
+		if err := <-killed; err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s killed after %d ms: block %d %s, replicas left %v", r.fabric.HostName(victim), 5+22*i, i, ended, left)
+		if ended != "durable" || len(left) < 2 || len(left) == 2 && slices.Contains(left, victim) {
+			t.Errorf("block %d with %s killed: %s, left are %v: want it durable on all but the host that was killed", i, r.fabric.HostName(victim), ended, left)
+		}
+		dropped += len(targets) - len(left)
+		for _, h := range left {
+			at := slices.IndexFunc(r.volumes[h].Disks(), func(d *disk.Disk) bool {
+				info, err := os.Stat(d.Path(id))
+				return err == nil && info.Size() == int64(size)
+			})
+			if at < 0 {
+				t.Errorf("block %d: %s has no whole replica", i, r.fabric.HostName(h))
+			}
+		}
+	}
+	if dropped < 5 {
+		t.Errorf("%d replicas were lost in ten kills: want most of them to hit a block that was being written", dropped)
+	}
+	if _, res := r.finish(t); len(res.Blocks) != 10 {
+		t.Errorf("captures show %d blocks, want 10: problems %v", len(res.Blocks), res.Problems)
+	}
+	for _, v := range r.volumes {
+		for _, d := range v.Disks() {
+			files, err := filepath.Glob(filepath.Join(filepath.Dir(d.Path(0)), "*"))
+			if err != nil || d.Used() != units.Bytes(len(files))*size {
+				t.Errorf("%d files with %v, %v: want whole replicas of %v alone", len(files), d.Used(), err, size)
+			}
+		}
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("of the disks %v are left, %v", entries, err)
 	}
 }

@@ -80,8 +80,8 @@ func (x *reports) beats() ([]engine.Event, error) {
 			return nil, err
 		}
 		hb := engine.Heartbeat{Host: h, Rx: c.rx - b.counted[h].rx, Tx: c.tx - b.counted[h].tx, Made: at.Sub(b.zero)}
-		if len(b.disks) > 0 {
-			u := b.disks[h].Use()
+		if len(b.volumes) > 0 {
+			u := b.volumes[h].Use()
 			x.begun[h] = append(x.begun[h], u.Begun...)
 			hb.Disk = &engine.DiskReport{Used: u.Used, Writing: u.Writing}
 			for _, id := range x.begun[h] {

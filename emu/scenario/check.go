@@ -78,6 +78,11 @@ func (c *checker) placed(writes bool) {
 
 const ethernetHeader units.Bytes = 14
 
+// windowPart is the part of a block, one over it, that a writer's window may be. HDFS has
+// 5 MB of a block of 64 to 256 MB. With more, the client has written much of a block
+// before the slowest part of its pipeline holds it back.
+const windowPart = 10
+
 func (c *checker) writers(w *WritersItem, path string) {
 	f := c.spec.Fabric.shape()
 	shaped := c.shaped()
@@ -98,8 +103,13 @@ func (c *checker) writers(w *WritersItem, path string) {
 	}
 	if c.sound(path+".packet", path+".block") && w.Packet > w.Block {
 		c.failAt(path+".packet", "%v in a block of %v: want at most the block", w.Packet, w.Block)
-	} else if c.sound(path+".packet", path+".block", path+".window") && int64(w.Packet)*int64(w.Window) > int64(w.Block) {
-		c.failAt(path+".window", "%d packets of %v are more than a block of %v: want a smaller window or packet, so that the pipeline pushes back", w.Window, w.Packet, w.Block)
+	} else if c.sound(path+".packet", path+".block", path+".window") && int64(w.Packet)*int64(w.Window) > int64(w.Block)/windowPart {
+		advice := fmt.Sprintf("a window of %d", int64(w.Block)/windowPart/int64(w.Packet))
+		if int64(w.Packet) > int64(w.Block)/windowPart {
+			advice = fmt.Sprintf("packets of %v", units.Bytes(max(1, int64(w.Block)/windowPart/int64(w.Window))))
+		}
+		c.failAt(path+".window", "%d packets of %v, un-acknowledged, are %.1f %% of a block of %v, and the client would be ahead of the pipeline's slowest part by as much: want at most %d %%: %s or a larger block",
+			w.Window, w.Packet, 100*float64(w.Packet)*float64(w.Window)/float64(w.Block), w.Block, 100/windowPart, advice)
 	}
 	if d := c.spec.Disk; d != nil && c.sound(path+".block", "disk.size") && w.Block > d.Size {
 		c.failAt(path+".block", "%v on disks of %v: want a smaller block or a larger disk.size", w.Block, d.Size)

@@ -18,7 +18,7 @@ workload:
   - kind: writers
     count: 1
     blocks: 2
-    block: 1MB
+    block: 4MB
     replicas: 2
 arms: {coflow: [fair], placement: [hdfs]}
 `
@@ -55,7 +55,7 @@ func TestWorkloadDiffers(t *testing.T) {
 		{"the same", differing, trace, nil},
 		{"arms, repeat, name, capture, limits, where disks are", edit("name: a", "name: b", "[fair]", "[fair, sebf]", "write: 3MB/s", "write: 3MB/s\n  dir: /tmp") + "repeat: 4\ncapture: {snaplen: 256}\nlimits: {duration: 30m}\n", trace, nil},
 		{"a default written out, and comments", "# a\n" + differing + "heartbeat: {alpha: 0.2}\nseed: 1\n", trace, nil},
-		{"a rate and a block", edit("50Mbps", "100Mbps", "block: 1MB", "block: 2MB"), trace, []diff{{"fabric.host_link", "50Mbps", "100Mbps", 2, 2}, {"workload[1].block", "1MB", "2MB", 10, 10}}},
+		{"a rate and a block", edit("50Mbps", "100Mbps", "block: 4MB", "block: 8MB"), trace, []diff{{"fabric.host_link", "50Mbps", "100Mbps", 2, 2}, {"workload[1].block", "4MB", "8MB", 10, 10}}},
 		{"a default that one states", differing + "seed: 7\n", trace, []diff{{"seed", "1", "7", 0, 13}}},
 		{"what is in the trace", differing, "4 1\n1 0 1 0 1 1:2.0\n", []diff{{"workload[0].path", "trace.txt (SHA-256 ", "trace.txt (SHA-256 ", 6, 6}}},
 		{"a key that one has not", edit("  - {kind: trace, path: trace.txt, mb: MB}", "  - {kind: trace, path: trace.txt, mb: MB, first: 1}"), trace, []diff{{"workload[0].first", "", "1", 0, 6}}},

@@ -20,7 +20,7 @@ disk: {write: 1MB/s, size: 64MB}
 scale: {size: 1/10}
 workload:
   - {kind: trace, path: trace.txt, mb: MB}
-  - {kind: writers, count: 2, blocks: 3, block: 1MB, packet: 32KB, window: 4, start: 1s, spread: 500ms}
+  - {kind: writers, count: 2, blocks: 3, block: 1MB, packet: 32KB, window: 3, start: 1s, spread: 500ms}
 arms: {coflow: [fair, sebf], placement: [{name: hdfs, least: 100KB}]}
 repeat: 2
 seed: 5
@@ -147,7 +147,7 @@ func TestScaledOutOfBounds(t *testing.T) {
 		{"not above 1", "", "", workloads.Factor{Num: 1, Den: 1}, "want a factor above 1"},
 		{"queue below two frames", "queue: 40KB", "queue: 4KB", workloads.Factor{Num: 2, Den: 1}, "fabric.queue: 2KB: 2000 bytes ahead of a host's link"},
 		{"rate below the least", "", "", workloads.Factor{Num: 1000, Den: 1}, "fabric.host_link: "},
-		{"less than a byte", "packet: 32KB, window: 4", "packet: 1B, window: 4", workloads.Factor{Num: 2, Den: 1}, "workload[1].packet: 1 over 2 is less than 1"},
+		{"less than a byte", "packet: 32KB, window: 3", "packet: 1B, window: 3", workloads.Factor{Num: 2, Den: 1}, "workload[1].packet: 1 over 2 is less than 1"},
 		{"a factor that does not fit", "1/10", "1/9000000000000000000", workloads.Factor{Num: 7, Den: 1}, "scale.size: "},
 	}
 	for _, tt := range tests {

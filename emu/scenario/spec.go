@@ -155,12 +155,21 @@ type RED struct {
 	ECN bool `yaml:"ecn" jsonschema:"default=false"`
 }
 
+// KernelThrottle is Disk.Throttle where the kernel holds disks to their rates.
+const KernelThrottle = "kernel"
+
 // Disk is what block servers write to.
 type Disk struct {
-	// Write is the rate at which a disk takes writes, such as "6.9MB/s".
+	// Count of disks that each host has. Blocks go to them in turn.
+	Count int `yaml:"count" jsonschema:"default=1,minimum=1,maximum=64"`
+	// Write is the rate at which each disk takes writes, such as "6.9MB/s".
 	Write units.Rate `yaml:"write" jsonschema:"required" least:"10Kbps" most:"100Gbps"`
-	// Size is the capacity of each host's disk.
+	// Size is the capacity of each disk.
 	Size units.Bytes `yaml:"size" jsonschema:"default=256MB" least:"1KB" most:"100TB"`
+	// Throttle is what holds disks to their rates: bucket is a token bucket of the
+	// program above direct writes; kernel is a file system on a loop device for each disk,
+	// limited by a cgroup (io.max or, on version 1, blkio), for which the program needs root.
+	Throttle string `yaml:"throttle" jsonschema:"default=bucket,enum=bucket,enum=kernel"`
 	// Dir is a directory of the machine under which hosts store blocks. Without
 	// it they are stored under the run directory.
 	Dir string `yaml:"dir,omitempty" jsonschema:"maxLength=4096"`
@@ -245,8 +254,9 @@ type WritersItem struct {
 	// Packet of the write pipeline: what is forwarded and acknowledged as one.
 	Packet units.Bytes `yaml:"packet" jsonschema:"default=64KB" least:"1B" most:"64MB"`
 	// Window is the most packets a client has un-acknowledged. Together they may
-	// not exceed the block, or nothing would push back on the client.
-	Window int `yaml:"window" jsonschema:"default=8,minimum=1,maximum=100000"`
+	// not exceed a tenth of the block: the client is ahead of the slowest part of
+	// the pipeline by so much.
+	Window int `yaml:"window" jsonschema:"default=6,minimum=1,maximum=100000"`
 	// Start of the writers.
 	Start time.Duration `yaml:"start" jsonschema:"default=0s" least:"0s" most:"24h"`
 	// Spread delays each writer's start by a time drawn between 0 and it.

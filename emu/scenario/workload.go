@@ -128,8 +128,8 @@ func (c *checker) workload(s *Scenario) {
 			n := max(w.Count, len(w.Hosts)) * w.Blocks
 			blocks += n
 			stored += float64(n) * float64(w.Replicas) * float64(w.Block) // may not fit 63 bits
-			if stored > float64(f.Hosts())*float64(c.spec.Disk.Size) {
-				c.failAt(path+".blocks", "the blocks up to here and their replicas do not fit on %d disks of %v: want fewer or smaller blocks, or a larger disk.size", f.Hosts(), c.spec.Disk.Size)
+			if stored > float64(f.Hosts())*float64(c.spec.Disk.Count)*float64(c.spec.Disk.Size) {
+				c.failAt(path+".blocks", "the blocks up to here and their replicas do not fit on %d disks of %v: want fewer or smaller blocks, or a larger disk.size", f.Hosts()*c.spec.Disk.Count, c.spec.Disk.Size)
 				stored = 0
 			}
 			continue
@@ -201,7 +201,11 @@ func (s *Scenario) ratios(f *topo.Fabric, w workloads.Workload) Notes {
 	}
 	notes := Notes{fmt.Sprintf("fabric: %s, host link %s", crossRack(s.Spec.Fabric, f), link)}
 	if d := s.Spec.Disk; d != nil {
-		notes[0] += fmt.Sprintf(", disk : NIC %.2f", float64(d.Write)/float64(slowest))
+		disk := ", disk : NIC %.2f"
+		if d.Count > 1 {
+			disk = fmt.Sprintf(", each of %d disks : NIC %%.2f", d.Count)
+		}
+		notes[0] += fmt.Sprintf(disk, float64(d.Write)/float64(slowest))
 		if slowest != fastest {
 			notes[0] += fmt.Sprintf(" to %.2f", float64(d.Write)/float64(fastest))
 		}

@@ -1,11 +1,13 @@
-// Package disk is the disk of one emulated host: a directory of its own to which
+// Package disk is the disks of emulated hosts: each a directory of its own to which
 // replicas of blocks are really written, past the page cache, at no more than a
-// configured rate.
+// configured rate. Volumes are those of one host.
 //
 // The writes of all blocks of a host are served one packet after another in the
 // order they were asked for. Above the writes is a token bucket. A timer is dear
 // on a virtual machine, so the bucket is a clock that runs ahead with each write,
-// and a write waits only when that is ahead by more than Options.Slack.
+// and a write waits only when that is ahead by more than Options.Slack. Where the
+// kernel throttles the device (Options.Throttle) it is the kernel that makes writes
+// wait, and the same clock only tells whether it did.
 //
 // It does not read blocks back, does not limit reads, and does not make the
 // length of a file durable. On a file system in memory nothing reaches a device.
@@ -43,6 +45,13 @@ type Options struct {
 	// late or a device that stalls, and make up for it afterwards; by default
 	// 10 ms. What is lost beyond shows in Stats.
 	CatchUp time.Duration
+	// Throttle sets what holds writes to a rate in place of the token bucket, such as
+	// a limit of the kernel on the device. It is set to Rate already, and called by
+	// SetRate. Ahead is then how far ahead of Rate writes may return before that
+	// counts as faster than Rate (Stats.Busy), by default 0: at all. Burst, Slack and
+	// CatchUp have no effect.
+	Throttle func(units.Rate) error
+	Ahead    time.Duration
 }
 
 // Stats are what a disk has done since it was opened.
@@ -52,7 +61,8 @@ type Stats struct {
 	// Busy is the time the disk had something to write. A write counts from its
 	// turn to when Rate has it done or when it really ended, whichever is later,
 	// so that Written / Busy is Rate on a disk that keeps up, less on one that
-	// does not, and never more.
+	// does not, and never more; under Options.Throttle, more on one that was ahead of
+	// Rate by more than Options.Ahead.
 	Busy time.Duration
 	// Allowed is what the rates in force let the disk write while it was busy:
 	// Rate times Busy unless SetRate changed it.
@@ -145,8 +155,8 @@ func Open(dir string, o Options) (*Disk, error) {
 	if o.Rate <= 0 {
 		return nil, wrap(fmt.Errorf("rate %v: want a positive rate", o.Rate))
 	}
-	if o.Capacity < 0 || o.Burst < 0 || o.Slack < 0 || o.CatchUp < 0 {
-		return nil, wrap(fmt.Errorf("capacity %v, burst %v, slack %v, catch-up %v: want none below 0", o.Capacity, o.Burst, o.Slack, o.CatchUp))
+	if o.Capacity < 0 || o.Burst < 0 || o.Slack < 0 || o.CatchUp < 0 || o.Ahead < 0 {
+		return nil, wrap(fmt.Errorf("capacity %v, burst %v, slack %v, catch-up %v, ahead %v: want none below 0", o.Capacity, o.Burst, o.Slack, o.CatchUp, o.Ahead))
 	}
 	burst := 2 * time.Millisecond
 	if o.Burst > 0 {
@@ -157,6 +167,9 @@ func Open(dir string, o Options) (*Disk, error) {
 	}
 	if o.CatchUp == 0 {
 		o.CatchUp = 10 * time.Millisecond
+	}
+	if o.Throttle != nil {
+		burst, o.Burst, o.CatchUp = 0, 0, 0
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, wrap(err)
@@ -170,7 +183,7 @@ func Open(dir string, o Options) (*Disk, error) {
 	}
 	d := &Disk{
 		o: o, dir: dir, opened: time.Now(), closed: make(chan struct{}), turn: make(chan struct{}, 1),
-		throttle: throttle{rate: o.Rate, burst: burst, bucket: o.Burst, catchUp: o.CatchUp}, changed: make(chan struct{}),
+		throttle: throttle{rate: o.Rate, burst: burst, bucket: o.Burst, catchUp: o.CatchUp, led: o.Throttle != nil, ahead: o.Ahead}, changed: make(chan struct{}),
 		replicas: make(map[workloads.BlockID]*Replica), writing: make(map[*Replica]struct{}),
 	}
 	d.create = func(path string) (file, error) {
@@ -340,8 +353,12 @@ func (d *Disk) take(ctx context.Context) error {
 }
 
 // rest waits until the write in progress is due, less Slack, however the rate
-// changes meanwhile. The turn is held.
+// changes meanwhile; where something else throttles the disk the write has waited
+// already. The turn is held.
 func (d *Disk) rest(ctx context.Context) error {
+	if d.o.Throttle != nil {
+		return nil
+	}
 	for {
 		d.mu.Lock()
 		wait, changed := d.throttle.due-time.Since(d.opened), d.changed
@@ -370,13 +387,22 @@ func (d *Disk) rest(ctx context.Context) error {
 
 // SetRate changes the rate of writes from now on, also of one that waits. What
 // the disk is ahead of its rate or has saved up stays the same in bytes. A rate
-// that is not positive is taken for 1 bit/s: no disk stops for good.
-func (d *Disk) SetRate(rate units.Rate) {
+// that is not positive is taken for the lowest there is: no disk stops for good. An
+// error is one of Options.Throttle, and leaves the rate as it was.
+func (d *Disk) SetRate(rate units.Rate) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.throttle.setRate(time.Since(d.opened), max(rate, 1))
+	rate = max(rate, 1)
+	if d.o.Throttle != nil {
+		rate = max(rate, 8*units.Bps)
+		if err := d.o.Throttle(rate); err != nil {
+			return fmt.Errorf("disk of %s: change its rate to %v: %w", d.o.Host, rate, err)
+		}
+	}
+	d.throttle.setRate(time.Since(d.opened), rate)
 	close(d.changed)
 	d.changed = make(chan struct{})
+	return nil
 }
 
 // Wipe loses all contents, as when a disk is replaced: replicas are gone and

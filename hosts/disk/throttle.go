@@ -14,6 +14,8 @@ type throttle struct {
 	burst   time.Duration // what an idle disk may save up
 	bucket  units.Bytes   // the same in bytes, whatever the rate; 0 where burst is fixed
 	catchUp time.Duration // how far a busy disk may lag and make up for it
+	led     bool          // by something else: writes return when that lets them
+	ahead   time.Duration // where led, how far before due they may
 
 	start    time.Duration // the turn of the write in progress
 	writing  bool          // there is one
@@ -89,6 +91,9 @@ func (t *throttle) admit(now time.Duration, n units.Bytes) {
 // finish accounts for a write of n bytes that ended at the given time, after
 // device in the write itself.
 func (t *throttle) finish(now time.Duration, n units.Bytes, device time.Duration) {
+	if t.led {
+		t.due = min(t.due, now+t.ahead) // what is beyond shows as a shorter time
+	}
 	end := max(t.due, now)
 	t.busy(end - max(t.start, t.busyEnd))
 	t.busyEnd, t.writing = end, false

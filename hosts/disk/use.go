@@ -30,3 +30,16 @@ func (d *Disk) Use() Use {
 	slices.Sort(u.Writing)
 	return u
 }
+
+// Use is that of all disks of a host together.
+func (v *Volumes) Use() Use {
+	var all Use
+	for _, d := range v.disks {
+		u := d.Use()
+		all.Used += u.Used
+		all.Writing = append(all.Writing, u.Writing...)
+		all.Begun = append(all.Begun, u.Begun...)
+	}
+	slices.Sort(all.Writing)
+	return all
+}

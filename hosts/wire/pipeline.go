@@ -70,6 +70,7 @@ type Ack struct {
 	// Alive says nothing but that the host lives: it acknowledges nothing.
 	Alive  bool
 	Failed bool
+	Full   bool   // where Failed: the host has no room for the block
 	Host   uint32 // at fault, where Failed
 	Reason string // where Failed; at most MaxReason bytes are sent
 }
@@ -82,6 +83,7 @@ const (
 	ackOK     = 0
 	ackFailed = 1
 	ackAlive  = 2
+	ackFull   = 3 // failed, for want of room
 )
 
 // Append appends the encoded acknowledgement to b. Layout, big endian: mark 0,
@@ -99,7 +101,11 @@ func (a Ack) Append(b []byte) []byte {
 	if len(reason) > MaxReason {
 		reason = reason[:MaxReason]
 	}
-	b = append(b, ackMark, ackFailed)
+	status := byte(ackFailed)
+	if a.Full {
+		status = ackFull
+	}
+	b = append(b, ackMark, status)
 	b = binary.BigEndian.AppendUint16(b, uint16(4+len(reason)))
 	b = binary.BigEndian.AppendUint32(b, a.Seq)
 	b = binary.BigEndian.AppendUint32(b, a.Host)
@@ -120,8 +126,8 @@ func ParseAck(b []byte) (a Ack, more int, err error) {
 	case b[1] == ackAlive && more == 0:
 		a.Alive = true
 		return a, 0, nil
-	case b[1] == ackFailed && more >= 4 && more <= 4+MaxReason:
-		a.Failed = true
+	case (b[1] == ackFailed || b[1] == ackFull) && more >= 4 && more <= 4+MaxReason:
+		a.Failed, a.Full = true, b[1] == ackFull
 		return a, more, nil
 	}
 	return Ack{}, 0, fmt.Errorf("acknowledgement with status %d and %d bytes to follow: no such thing", b[1], more)

@@ -53,6 +53,7 @@ func TestAckRoundTrip(t *testing.T) {
 		{Ack{Seq: 4, Alive: true}, Ack{Seq: 4, Alive: true}},
 		{Ack{Seq: 3, Failed: true}, Ack{Seq: 3, Failed: true}},
 		{Ack{Seq: 3, Failed: true, Host: 9, Reason: "disk full"}, Ack{Seq: 3, Failed: true, Host: 9, Reason: "disk full"}},
+		{Ack{Failed: true, Full: true, Host: 9, Reason: "disk full"}, Ack{Failed: true, Full: true, Host: 9, Reason: "disk full"}},
 		{Ack{Failed: true, Reason: long}, Ack{Failed: true, Reason: long[:MaxReason]}},
 	} {
 		b := tt.in.Append(nil)

@@ -207,6 +207,21 @@ func TestNeeds(t *testing.T) {
 			if says := strings.Contains(e.Doc, "knows sizes"); says != (needs&policies.Sizes != 0) {
 				t.Errorf("description %q, but it declares %b", e.Doc, needs)
 			}
+			if needs&policies.Blind != 0 {
+				needs &^= policies.Blind
+				for i := range clusters {
+					c := policytest.Clusters().Example(i)
+					for more := true; more; more = c.Next() {
+						var blind, sees policies.Schedule
+						p.Schedule(c.View(p.Needs()), &blind)
+						p.Schedule(c.View(p.Needs()&^policies.Blind), &sees)
+						if a, b := decision(&blind), decision(&sees); a != b {
+							t.Fatalf("it declares to be blind, and decides %s, but %s when it sees", a, b)
+						}
+						c.Take(&sees)
+					}
+				}
+			}
 			for fact, name := range known {
 				if needs &^= fact; p.Needs()&fact == 0 {
 					continue
