@@ -38,6 +38,8 @@ type Coflow struct {
 	Arrival time.Duration // since the start of the run
 	Flows   []Flow        // at least one
 	Job     JobID         `json:",omitempty"` // whose shuffle it is
+	// Background is of a coflow that only loads the network: averages leave it out.
+	Background bool `json:",omitempty"`
 }
 
 // Size is the sum over the flows.

@@ -20,6 +20,7 @@ type observed struct {
 	running map[workloads.FlowID]*flows.FlowRecord
 	left    map[workloads.CoflowID]int // unfinished flows
 	blocks  map[workloads.BlockID]*flows.BlockRecord
+	waited  map[workloads.BlockID]time.Duration // of blocks that are being placed
 
 	done     flows.Records
 	failures []report.Failure
@@ -28,7 +29,8 @@ type observed struct {
 func observe(f *topo.Fabric) *observed {
 	return &observed{fabric: f,
 		coflows: map[workloads.CoflowID]*flows.CoflowRecord{}, running: map[workloads.FlowID]*flows.FlowRecord{},
-		left: map[workloads.CoflowID]int{}, blocks: map[workloads.BlockID]*flows.BlockRecord{}}
+		left: map[workloads.CoflowID]int{}, blocks: map[workloads.BlockID]*flows.BlockRecord{},
+		waited: map[workloads.BlockID]time.Duration{}}
 }
 
 // step is an engine.Observer.
@@ -66,8 +68,13 @@ func (o *observed) step(now time.Duration, evs []engine.Event, cmds []engine.Com
 		case engine.StartTransfer:
 			o.running[c.Flow.ID] = &flows.FlowRecord{Coflow: c.Coflow, Flow: c.Flow.ID, Src: o.fabric.HostName(c.Flow.Src), Dst: o.fabric.HostName(c.Flow.Dst),
 				Size: c.Flow.Size, Arrival: o.coflows[c.Coflow].Arrival, Start: now}
+		case engine.Mark:
+			if c.Kind == engine.MarkWrite {
+				o.waited[workloads.BlockID(c.ID)] = c.Waited
+			}
 		case engine.StartChain:
-			b := &flows.BlockRecord{Block: c.Block.ID, Client: o.fabric.HostName(c.Block.Client), Size: c.Block.Size, Requested: now}
+			b := &flows.BlockRecord{Block: c.Block.ID, Client: o.fabric.HostName(c.Block.Client), Size: c.Block.Size, Requested: now, Waited: o.waited[c.Block.ID]}
+			delete(o.waited, c.Block.ID)
 			for _, h := range c.Targets {
 				b.Hosts = append(b.Hosts, o.fabric.HostName(h))
 			}

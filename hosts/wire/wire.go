@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"time"
 )
 
@@ -76,6 +77,10 @@ type Header struct {
 	// is acknowledged, and Size - Offset bytes follow.
 	Generation uint32
 	Offset     uint64
+	// Waited is for how long the request of a write mark had waited to be placed when
+	// it was: its request came so long before Sent. Write marks have it in the place of
+	// Offset, and other headers have none.
+	Waited time.Duration
 	// Sent is when the header was handed to the kernel, by the clock that stamps
 	// captures. On marks it is the moment of arrival: the datagram itself may
 	// wait in the queue of its host's link.
@@ -86,7 +91,7 @@ var magic = [4]byte{'T', 'B', 'E', 'D'}
 
 // Layout, big endian: magic 0, version 4, kind 5, reserved 6, run 8, group 16,
 // member 20, parts 24, packet 28, size 32, sent (Unix ns) 40, generation 48,
-// offset 52, CRC-32 (IEEE) of the first 60 bytes 60.
+// offset 52 (of a write mark: waited, in ns), CRC-32 (IEEE) of the first 60 bytes 60.
 const crcAt = Size - 4
 
 // Append appends the encoded header to b.
@@ -102,7 +107,11 @@ func (h Header) Append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, h.Size)
 	b = binary.BigEndian.AppendUint64(b, uint64(h.Sent.UnixNano()))
 	b = binary.BigEndian.AppendUint32(b, h.Generation)
-	b = binary.BigEndian.AppendUint64(b, h.Offset)
+	if h.Kind == KindWriteMark {
+		b = binary.BigEndian.AppendUint64(b, uint64(max(0, h.Waited)))
+	} else {
+		b = binary.BigEndian.AppendUint64(b, h.Offset)
+	}
 	return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b[start:]))
 }
 
@@ -131,7 +140,13 @@ func Parse(b []byte) (Header, error) {
 		Sent:   time.Unix(0, int64(binary.BigEndian.Uint64(b[40:]))),
 
 		Generation: binary.BigEndian.Uint32(b[48:]),
-		Offset:     binary.BigEndian.Uint64(b[52:]),
+	}
+	if last := binary.BigEndian.Uint64(b[52:]); h.Kind != KindWriteMark {
+		h.Offset = last
+	} else if last > math.MaxInt64 {
+		return Header{}, fmt.Errorf("testbed header of a write mark that waited %d ns: want at most %d", last, int64(math.MaxInt64))
+	} else {
+		h.Waited = time.Duration(last)
 	}
 	if h.Kind < KindFlow || h.Kind > KindReplicaLost {
 		return Header{}, fmt.Errorf("testbed header of unknown kind %d", h.Kind)
