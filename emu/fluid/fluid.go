@@ -39,6 +39,10 @@ type Config struct {
 	// Heartbeat is the time between two reports of every host, the first due one
 	// Heartbeat after the start. 0 stands for none.
 	Heartbeat time.Duration
+	// Carried, where it is set, is told at every Heartbeat what each link, by LinkID, has
+	// carried in bytes since the start; it must not keep the slice. It hears of all
+	// links, also where reports are lost.
+	Carried func(now time.Duration, bytes []float64)
 	// Faults are carried out at their times: see faults.go.
 	Faults fault.Timeline
 	// Detect is how long a host must be silent to be taken for lost, and Silence
@@ -167,7 +171,9 @@ func New(f *topo.Fabric, cfg Config) *Backend {
 		b.nextBeat = cfg.Heartbeat
 	}
 	b.faults.init(b)
-	b.carried = make([]float64, b.hostEnds)
+	if b.carried = make([]float64, b.hostEnds); cfg.Carried != nil {
+		b.carried = make([]float64, len(f.Links()))
+	}
 	b.shares.load = make([]float64, len(b.capacity))
 	return b
 }
@@ -522,6 +528,7 @@ func (b *Backend) happened() []engine.Event {
 	}
 	evs = append(evs, b.faults.due()...)
 	if b.nextBeat != engine.NextNever && b.clock.Until(b.nextBeat) <= 0 {
+		b.tellCarried(elapsed)
 		evs = append(evs, b.heartbeats(elapsed)...)
 		b.nextBeat += b.cfg.Heartbeat
 	}
@@ -540,6 +547,18 @@ func (f *fluid) receivedAfter(ns float64) units.Bytes {
 	const nearlyWhole = 1e-6 // bytes: rounding of the arithmetic above
 	n := units.Bytes(math.Floor(float64(f.size) - left/8 + nearlyWhole))
 	return min(n, f.size-1)
+}
+
+// tellCarried is called at a heartbeat, so many ns after the epoch's beginning.
+func (b *Backend) tellCarried(elapsed float64) {
+	if b.cfg.Carried == nil {
+		return
+	}
+	bytes := make([]float64, len(b.carried))
+	for l := range bytes {
+		bytes[l] = (b.carried[l] + float64(bitsIn(b.shares.load[l], elapsed))) / 8
+	}
+	b.cfg.Carried(b.nextBeat, bytes)
 }
 
 // heartbeats reports every host's counters: what crossed its two links.
