@@ -329,7 +329,8 @@ func (a *Agent) mark(kind wire.Kind, id, parts int, size units.Bytes, waited tim
 	if err != nil {
 		return fmt.Errorf("%s: %v %d: %w", a.name(), kind, id, err)
 	}
-	h := wire.Header{Kind: kind, Run: a.o.Run, Group: group, Parts: n, Size: uint64(size), Waited: waited, Sent: time.Now()}
+	h := wire.Header{Kind: kind, Run: a.o.Run, Group: group, Parts: n, Size: uint64(size), Sent: time.Now()}
+	h.Wait(waited)
 	if kind == wire.KindFlowFailed {
 		h.Group, h.Member, h.Parts = n, group, 1
 	}

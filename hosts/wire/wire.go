@@ -74,13 +74,10 @@ type Header struct {
 	Packet uint32 // pipeline packet size in bytes (blocks)
 	// Generation counts the pipelines of a block from 0: one more for each that
 	// broke. Offset is the payload byte with which this one goes on: all before it
-	// is acknowledged, and Size - Offset bytes follow.
+	// is acknowledged, and Size - Offset bytes follow. Of a write mark, Offset is for how
+	// long its request had waited to be placed: see Waited.
 	Generation uint32
 	Offset     uint64
-	// Waited is for how long the request of a write mark had waited to be placed when
-	// it was: its request came so long before Sent. Write marks have it in the place of
-	// Offset, and other headers have none.
-	Waited time.Duration
 	// Sent is when the header was handed to the kernel, by the clock that stamps
 	// captures. On marks it is the moment of arrival: the datagram itself may
 	// wait in the queue of its host's link.
@@ -107,11 +104,7 @@ func (h Header) Append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, h.Size)
 	b = binary.BigEndian.AppendUint64(b, uint64(h.Sent.UnixNano()))
 	b = binary.BigEndian.AppendUint32(b, h.Generation)
-	if h.Kind == KindWriteMark {
-		b = binary.BigEndian.AppendUint64(b, uint64(max(0, h.Waited)))
-	} else {
-		b = binary.BigEndian.AppendUint64(b, h.Offset)
-	}
+	b = binary.BigEndian.AppendUint64(b, h.Offset)
 	return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b[start:]))
 }
 
@@ -140,18 +133,25 @@ func Parse(b []byte) (Header, error) {
 		Sent:   time.Unix(0, int64(binary.BigEndian.Uint64(b[40:]))),
 
 		Generation: binary.BigEndian.Uint32(b[48:]),
-	}
-	if last := binary.BigEndian.Uint64(b[52:]); h.Kind != KindWriteMark {
-		h.Offset = last
-	} else if last > math.MaxInt64 {
-		return Header{}, fmt.Errorf("testbed header of a write mark that waited %d ns: want at most %d", last, int64(math.MaxInt64))
-	} else {
-		h.Waited = time.Duration(last)
+		Offset:     binary.BigEndian.Uint64(b[52:]),
 	}
 	if h.Kind < KindFlow || h.Kind > KindReplicaLost {
 		return Header{}, fmt.Errorf("testbed header of unknown kind %d", h.Kind)
 	}
 	return h, nil
+}
+
+// Wait makes a write mark that of a request that waited to be placed.
+func (h *Header) Wait(waited time.Duration) { h.Offset = uint64(max(0, waited)) }
+
+// Waited is for how long the request of a write mark had waited to be placed when it
+// was: it came so long before Sent. It is 0 for all else, and at most the longest
+// duration.
+func (h Header) Waited() time.Duration {
+	if h.Kind != KindWriteMark {
+		return 0
+	}
+	return time.Duration(min(h.Offset, math.MaxInt64))
 }
 
 // Mark tells whether k is of a datagram that marks something.

@@ -428,13 +428,13 @@ func (r *Run) progress() func(*Moment) error {
 	}
 }
 
-// truth reads 1, or an empty cell.
+// truth reads true or false; an empty cell is false.
 func truth[T any](at func(*T) *bool) func(*T, string) error {
 	return func(row *T, cell string) error {
-		if cell != "" && cell != "1" {
-			return fmt.Errorf("%q: want 1, or nothing", cell)
+		if cell != "" && cell != "true" && cell != "false" {
+			return fmt.Errorf("%q: want true or false", cell)
 		}
-		*at(row) = cell == "1"
+		*at(row) = cell == "true"
 		return nil
 	}
 }

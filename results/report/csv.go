@@ -95,7 +95,7 @@ func (r *Report) FlowsCSV(w io.Writer) error {
 				strconv.Itoa(int(f.Coflow)), strconv.Itoa(int(f.Flow)), f.Src, f.Dst, strconv.FormatInt(int64(f.Size), 10),
 				Micros(f.Arrival), Micros(f.Start), Micros(f.End), Micros(f.FCT()),
 				strconv.Itoa(f.Packets), strconv.Itoa(f.Resent), strconv.FormatInt(int64(f.Wire), 10), fluid[int(f.Flow)],
-				first, resent, least, median, mark01(f.Background),
+				first, resent, least, median, strconv.FormatBool(f.Background),
 			})
 		}
 		return out
@@ -112,7 +112,7 @@ func (r *Report) CoflowsCSV(w io.Writer) error {
 			out = append(out, append([]string{
 				strconv.Itoa(int(c.Coflow)), strconv.Itoa(c.Width), strconv.FormatInt(int64(c.Size), 10),
 				Micros(c.Arrival), Micros(c.End), Micros(c.CCT()), fluid[int(c.Coflow)],
-			}, append(padded(times[c.Coflow], len(extra)), mark01(c.Background))...))
+			}, append(padded(times[c.Coflow], len(extra)), strconv.FormatBool(c.Background))...))
 		}
 		return out
 	})

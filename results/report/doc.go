@@ -24,7 +24,7 @@
 //     payload, at src), resent (of them, those that carry bytes sent before),
 //     wire_bytes (frames that src sent for it), fluid_fct_us, first_byte_us (at dst),
 //     resent_bytes, rtt_min_us and rtt_median_us (payload to acknowledgement at src), background
-//     (1 for a flow of a background coflow, which is in no average; else empty).
+//     (true for a flow of a background coflow, which is in no average).
 //   - coflows.csv: coflow, width (flows), size_bytes, arrival_us, end_us, cct_us,
 //     fluid_cct_us, skew, slowest_flow, bottleneck, lone_us, slowdown (as
 //     timing.Coflow), the sum of each of timing.CoflowCauses, and background.

@@ -360,14 +360,6 @@ func (r *Report) BalanceCSV(w io.Writer) error {
 	})
 }
 
-// mark01 is a cell of a truth: 1, or empty.
-func mark01(b bool) string {
-	if b {
-		return "1"
-	}
-	return ""
-}
-
 // withoutBackground tells that coflows are left out, where any are.
 func (r *Report) withoutBackground() []string {
 	n := 0
