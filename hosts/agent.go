@@ -309,6 +309,16 @@ func (a *Agent) greet(ctx context.Context, conn net.Conn) (wire.Header, error) {
 // of a flow (wire.KindFlowFailed; id is the flow and parts its coflow) or a block
 // (wire.KindBlockFailed).
 func (a *Agent) Mark(kind wire.Kind, id, parts int, size units.Bytes) error {
+	return a.mark(kind, id, parts, size, 0)
+}
+
+// MarkWrite is Mark of a write request (wire.KindWriteMark) that had waited to be
+// placed.
+func (a *Agent) MarkWrite(block, replicas int, size units.Bytes, waited time.Duration) error {
+	return a.mark(wire.KindWriteMark, block, replicas, size, waited)
+}
+
+func (a *Agent) mark(kind wire.Kind, id, parts int, size units.Bytes, waited time.Duration) error {
 	if !kind.Mark() || kind == wire.KindReplicaLost {
 		return fmt.Errorf("%s: mark of kind %v: want a mark", a.name(), kind)
 	}
@@ -321,6 +331,7 @@ func (a *Agent) Mark(kind wire.Kind, id, parts int, size units.Bytes) error {
 		return fmt.Errorf("%s: %v %d: %w", a.name(), kind, id, err)
 	}
 	h := wire.Header{Kind: kind, Run: a.o.Run, Group: group, Parts: n, Size: uint64(size), Sent: time.Now()}
+	h.Wait(waited)
 	if kind == wire.KindFlowFailed {
 		h.Group, h.Member, h.Parts = n, group, 1
 	}

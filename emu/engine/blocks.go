@@ -62,8 +62,8 @@ func (e *Engine) writerArrived(cmds []Command, w workloads.Writer) ([]Command, e
 	return e.requestBlock(cmds, w.Blocks)
 }
 
-// requestBlock requests the first of a writer's remaining blocks, which is marked, and
-// places it unless it has to wait.
+// requestBlock requests the first of a writer's remaining blocks, and places it unless
+// it has to wait.
 func (e *Engine) requestBlock(cmds []Command, rest []workloads.Block) ([]Command, error) {
 	b := rest[0]
 	switch {
@@ -77,16 +77,15 @@ func (e *Engine) requestBlock(cmds []Command, rest []workloads.Block) ([]Command
 	if h := e.lostOf(b.Client); h >= 0 {
 		return e.failWriter(cmds, rest, e.lostWhy(h)), nil
 	}
-	mark := Mark{Kind: MarkWrite, ID: int(b.ID), Host: b.Client, Parts: b.Replicas, Size: b.Size}
-	if e.blocks.every == 0 {
-		return e.placeBlock(cmds, rest, mark)
-	}
 	r := request{e.now, rest}
+	if e.blocks.every == 0 {
+		return e.placeBlock(cmds, r)
+	}
 	after, _ := slices.BinarySearchFunc(e.blocks.waiting, r, func(a, b request) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.rest[0].ID, b.rest[0].ID))
 	})
 	e.blocks.waiting = slices.Insert(e.blocks.waiting, after, r)
-	return append(cmds, mark), nil
+	return cmds, nil
 }
 
 // dueBlocks is when requests that wait are to be placed: the first multiple of the
@@ -126,7 +125,7 @@ func (e *Engine) placeWaiting(cmds []Command) ([]Command, error) {
 		}
 		for _, i := range order {
 			var err error
-			if cmds, err = e.placeBlock(cmds, due[i].rest); err != nil {
+			if cmds, err = e.placeBlock(cmds, due[i]); err != nil {
 				return nil, err
 			}
 		}
@@ -146,9 +145,10 @@ func (e *Engine) abandonWaiting(cmds []Command, h topo.HostID, why string) []Com
 	return cmds
 }
 
-// placeBlock places the first of a writer's remaining blocks and starts its pipeline,
-// with the commands that go before it.
-func (e *Engine) placeBlock(cmds []Command, rest []workloads.Block, before ...Command) ([]Command, error) {
+// placeBlock places the first of a writer's remaining blocks, which is marked, and
+// starts its pipeline.
+func (e *Engine) placeBlock(cmds []Command, r request) ([]Command, error) {
+	rest := r.rest
 	b := rest[0]
 	v := e.view(e.cfg.Placement.Needs())
 	v.Zone, v.LargestBlock = e.cfg.Zone, e.blocks.largest
@@ -176,7 +176,8 @@ func (e *Engine) placeBlock(cmds []Command, rest []workloads.Block, before ...Co
 	}
 	e.blocks.placements = append(e.blocks.placements, policies.Placement{At: e.now, Block: b.ID, Client: b.Client, Size: b.Size, Hosts: slices.Clone(targets)})
 	e.blocks.active[b.ID] = &write{block: b, targets: targets, rest: rest[1:]}
-	return append(append(cmds, before...),
+	return append(cmds,
+		Mark{Kind: MarkWrite, ID: int(b.ID), Host: b.Client, Parts: b.Replicas, Size: b.Size, Waited: e.now - r.at},
 		StartChain{Block: b, Targets: slices.Clone(targets), Hashes: hashes}), nil
 }
 

@@ -153,6 +153,9 @@ type Mark struct {
 	Parts int         // flows of the coflow, replicas of the block; of a failed flow its workloads.CoflowID
 	Size  units.Bytes // of all flows, of the block, of the failed flow
 	Why   string      `json:",omitempty"` // of a failure
+	// Waited is for how long the request of a write had waited to be placed: it was
+	// asked for so long before.
+	Waited time.Duration `json:",omitempty"`
 }
 
 // StartTransfer moves one flow. With Ceiling 0 not a byte may leave before a

@@ -281,13 +281,26 @@ func armOf(r *archive.Run, name, run string) compare.Arm {
 		}
 	}
 	for _, c := range r.Coflows {
-		add(compare.CCT, c.Key, c.Failed, c.Size, int(c.Coflow), int(c.Coflow), c.CCT)
+		add(compare.CCT, c.Key, c.Failed || c.Background, c.Size, int(c.Coflow), int(c.Coflow), c.CCT)
 	}
 	for _, f := range r.Flows {
-		add(compare.FCT, f.Key, f.Failed, f.Size, int(f.Flow), int(f.Coflow), f.FCT)
+		add(compare.FCT, f.Key, f.Failed || f.Background, f.Size, int(f.Flow), int(f.Coflow), f.FCT)
 	}
 	for _, b := range r.Blocks {
 		add(compare.WriteTime, b.Key, b.Failed, b.Size, int(b.Block), metrics.Writer(b.Client), b.WriteTime)
+	}
+	for _, x := range r.Requests {
+		add(compare.RequestTime, x.Key, false, x.Size, int(x.Writer), x.Cluster(), x.RequestTime)
+	}
+	for _, x := range r.Jobs {
+		add(compare.JobTime, x.Key, false, x.Size, int(x.Job), int(x.Job), x.JobTime)
+		if x.Bin != nil {
+			add(compare.JobTimeIn(*x.Bin), x.Key, false, x.Size, int(x.Job), int(x.Job), x.JobTime)
+		}
+	}
+	if s := r.Arm(name); s != nil && s.Placement != nil {
+		a.CrossRack = &metrics.CrossRack{All: s.Placement.CrossRackBytes, Writes: s.Placement.CrossRackWriteBytes}
+		a.Frames = !r.Simulated()
 	}
 	return a
 }

@@ -45,7 +45,7 @@ func simulate(t *testing.T, text, version string, edits ...string) string {
 func TestCompareArmsOfARun(t *testing.T) {
 	dir := simulate(t, comparable12, "v1")
 	r, err := Compare([]string{dir}, CompareOptions{Version: "v1"})
-	if err != nil || len(r.Comparisons) != 1 || r.Comparisons[0].Base.Arm != "fair+hdfs" || r.Comparisons[0].Arm.Arm != "sebf+hdfs" || len(r.Comparisons[0].Figures) != 3 {
+	if err != nil || len(r.Comparisons) != 1 || r.Comparisons[0].Base.Arm != "fair+hdfs" || r.Comparisons[0].Arm.Arm != "sebf+hdfs" || len(r.Comparisons[0].Figures) != 4 {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	// The figures are those of the report.
@@ -57,7 +57,7 @@ func TestCompareArmsOfARun(t *testing.T) {
 	if err := json.Unmarshal(b, &s); err != nil {
 		t.Fatal(err)
 	}
-	for i, m := range []*report.Metric{s.Arms[1].CCT, s.Arms[1].FCT, s.Arms[1].WriteTime} {
+	for i, m := range []*report.Metric{s.Arms[1].CCT, s.Arms[1].FCT, s.Arms[1].WriteTime, s.Arms[1].RequestTime} {
 		f, p := r.Comparisons[0].Figures[i], m.Paired
 		if f.Pairs != p.Pairs || f.Clusters != p.Clusters || f.GeoMean.Value != p.GeoMean || f.GeoMean.CI != p.GeoMeanCI || f.MedianRatio.CI != p.MedianCI || f.MeanRatio.CI != p.MeanRatioCI || f.MeanRatio.Value != *m.Speedup {
 			t.Errorf("%s: compare has %+v, the report %+v and speed-up %v", f.Metric, f, *p, *m.Speedup)

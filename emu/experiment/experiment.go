@@ -52,6 +52,7 @@ import (
 	"testbed/policies/catalog"
 	"testbed/results/archive"
 	"testbed/results/flows"
+	"testbed/results/metrics"
 	"testbed/results/pcap"
 	"testbed/results/report"
 	"testbed/results/verdict"
@@ -364,27 +365,41 @@ func (r *run) repeat(ctx context.Context, backend string, arm, repeat int, w wor
 		return report.Repeat{}, err
 	}
 	p := r.progress(arm, repeat, w)
+	asked := r.asked(w)
 	if backend == archive.Fluid {
 		p.phase(PhaseSimulate)
-		rec, err := r.simulate(ctx, arm, repeat, w, filepath.Join(dir, "events.jsonl"), p)
+		if err := writeJSON(filepath.Join(dir, report.AskedFile), asked); err != nil {
+			return report.Repeat{}, err
+		}
+		var meter *metrics.Meter
+		if len(asked.Writers) > 0 {
+			meter = metrics.NewMeter(r.fabric, asked.Heartbeat)
+		}
+		rec, err := r.simulate(ctx, arm, repeat, w, filepath.Join(dir, "events.jsonl"), meter, p)
 		if err != nil {
 			return report.Repeat{}, err
 		}
+		asked.Join(&rec)
 		failures, err := withReasons(dir, rec.Failed)
 		if err != nil {
 			return report.Repeat{}, err
 		}
 		c, err := readCoordinator(dir)
-		return report.Repeat{Records: rec, Failures: failures, Coordinator: c}, err
+		out := report.Repeat{Records: rec, Failures: failures, Coordinator: c}
+		if meter != nil {
+			out.Placement = &metrics.Placement{CrossRack: metrics.Payload(rec), Disk: metrics.DiskImbalance(r.fabric, rec, asked.DiskSize),
+				Balance: meter.Balance(), Bounds: metrics.BoundsOf(r.fabric, rec, asked.DiskRate)}
+		}
+		return out, err
 	}
 	p.phase(PhasePredict)
-	predicted, err := r.simulate(ctx, arm, repeat, w, "", nil)
+	predicted, err := r.simulate(ctx, arm, repeat, w, "", nil, nil)
 	if err != nil {
 		return report.Repeat{}, fmt.Errorf("fluid model: %w", err)
 	}
 	var earlier []verdict.Verdict
 	for {
-		if err := writeJSON(filepath.Join(dir, "fluid.json"), predicted); err != nil {
+		if err := errors.Join(writeJSON(filepath.Join(dir, "fluid.json"), predicted), writeJSON(filepath.Join(dir, report.AskedFile), asked)); err != nil {
 			return report.Repeat{}, err
 		}
 		p.now.Expected = lastEnd(predicted)
@@ -471,9 +486,19 @@ func (r *run) engine(arm, repeat int, capacity []units.Rate) (*engine.Engine, er
 	return engine.New(cfg)
 }
 
-// simulate runs one repeat of one arm on the fluid model, and logs its events
-// where log names a file.
-func (r *run) simulate(ctx context.Context, arm, repeat int, w workloads.Workload, log string, p *progress) (flows.Records, error) {
+// asked is what figures need of a workload and no packet shows.
+func (r *run) asked(w workloads.Workload) metrics.Asked {
+	a := metrics.AskedOf(w)
+	a.Heartbeat = r.s.Spec.Heartbeat.Interval
+	if d := r.s.Spec.Disk; d != nil {
+		a.DiskRate, a.DiskSize = d.Write, d.Size
+	}
+	return a
+}
+
+// simulate runs one repeat of one arm on the fluid model, logs its events where log
+// names a file, and reads the loads of links where there is a meter.
+func (r *run) simulate(ctx context.Context, arm, repeat int, w workloads.Workload, log string, meter *metrics.Meter, p *progress) (flows.Records, error) {
 	e, err := r.engine(arm, repeat, nil)
 	if err != nil {
 		return flows.Records{}, err
@@ -483,6 +508,9 @@ func (r *run) simulate(ctx context.Context, arm, repeat int, w workloads.Workloa
 		cfg.DiskRate, cfg.Disks = r.s.Spec.Disk.Write, r.s.Spec.Disk.Count
 	}
 	cfg.Blind = e.Blind()
+	if meter != nil {
+		cfg.Carried = func(now time.Duration, bytes []float64) { meter.Read(now-cfg.Heartbeat, bytes) }
+	}
 	return r.drive(ctx, e, fluid.New(r.fabric, cfg), w, log, false, p)
 }
 
@@ -578,7 +606,7 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 	cfg := live.Config{Fabric: r.fabric, Pins: owned.PinDir(), Captures: captures, Links: links, Snaplen: spec.Capture.Snaplen, Ring: max(spec.Capture.Ring, leastRing),
 		Meta: pcap.Meta{Tool: "testbed", Version: r.o.Version, RunID: r.dir.manifest.Run, Run: number.Sum64(), Arm: r.arms[arm].Name, ArmIndex: arm,
 			Repeat: repeat, Scenario: spec.Name, Workload: r.dir.manifest.Workload, Seed: r.s.RepeatSeed(repeat),
-			Policies: r.arms[arm].Policies(), Holds: catalog.Holds(r.arms[arm].Coflow.Name), Waits: catalog.Waits(r.arms[arm].Placement.Name, r.arms[arm].Placement.Params), Fabric: &shape},
+			Policies: r.arms[arm].Policies(), Holds: catalog.Holds(r.arms[arm].Coflow.Name), Fabric: &shape},
 		Disks: disks, Needs: e.Needs(), Heartbeat: spec.Heartbeat.Interval, Seed: r.s.RepeatSeed(repeat), Congestion: spec.Fabric.CongestionControl, Settings: live.DefaultSettings(r.fabric),
 		Burst: r.burst, Faults: r.faults, Detect: spec.Heartbeat.Detect(), Silence: spec.Heartbeat.Silence(), Convergence: spec.Fabric.Convergence}
 	if spec.Disk != nil && len(w.Writers) > 0 {

@@ -37,7 +37,7 @@ func BenchmarkLarge(b *testing.B) {
 			log := filepath.Join(b.TempDir(), "events.jsonl")
 			b.ReportAllocs()
 			for b.Loop() {
-				rec, err := r.simulate(b.Context(), i, 0, w, log, nil)
+				rec, err := r.simulate(b.Context(), i, 0, w, log, nil, nil)
 				if err != nil {
 					b.Fatal(err)
 				}

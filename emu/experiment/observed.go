@@ -20,8 +20,7 @@ type observed struct {
 	running map[workloads.FlowID]*flows.FlowRecord
 	left    map[workloads.CoflowID]int // unfinished flows
 	blocks  map[workloads.BlockID]*flows.BlockRecord
-	// requested is when each block was asked for, which may have waited since.
-	requested map[workloads.BlockID]time.Duration
+	waited  map[workloads.BlockID]time.Duration // of blocks that are being placed
 
 	done     flows.Records
 	failures []report.Failure
@@ -30,7 +29,8 @@ type observed struct {
 func observe(f *topo.Fabric) *observed {
 	return &observed{fabric: f,
 		coflows: map[workloads.CoflowID]*flows.CoflowRecord{}, running: map[workloads.FlowID]*flows.FlowRecord{},
-		left: map[workloads.CoflowID]int{}, blocks: map[workloads.BlockID]*flows.BlockRecord{}, requested: map[workloads.BlockID]time.Duration{}}
+		left: map[workloads.CoflowID]int{}, blocks: map[workloads.BlockID]*flows.BlockRecord{},
+		waited: map[workloads.BlockID]time.Duration{}}
 }
 
 // step is an engine.Observer.
@@ -70,10 +70,11 @@ func (o *observed) step(now time.Duration, evs []engine.Event, cmds []engine.Com
 				Size: c.Flow.Size, Arrival: o.coflows[c.Coflow].Arrival, Start: now}
 		case engine.Mark:
 			if c.Kind == engine.MarkWrite {
-				o.requested[workloads.BlockID(c.ID)] = now
+				o.waited[workloads.BlockID(c.ID)] = c.Waited
 			}
 		case engine.StartChain:
-			b := &flows.BlockRecord{Block: c.Block.ID, Client: o.fabric.HostName(c.Block.Client), Size: c.Block.Size, Requested: o.requested[c.Block.ID]}
+			b := &flows.BlockRecord{Block: c.Block.ID, Client: o.fabric.HostName(c.Block.Client), Size: c.Block.Size, Requested: now, Waited: o.waited[c.Block.ID]}
+			delete(o.waited, c.Block.ID)
 			for _, h := range c.Targets {
 				b.Hosts = append(b.Hosts, o.fabric.HostName(h))
 			}

@@ -17,6 +17,7 @@ import (
 	"testbed/emu/kernel/netnstest"
 	"testbed/emu/scenario"
 	"testbed/results/flows"
+	"testbed/results/metrics"
 	"testbed/results/report"
 	"testbed/results/verdict"
 )
@@ -238,6 +239,24 @@ func TestCapturesAreEnough(t *testing.T) {
 	if again.Level() != verdict.Unverified || len(figures(again.Report)) != 6 {
 		t.Errorf("verdict of bare captures %v, %d figures", again.Level(), len(figures(again.Report)))
 	}
+	// With what was asked, a report has write requests and placement again too.
+	whole, err := Report(t.Context(), out.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, a := range whole.Report.Summary.Arms {
+		if a.Void() {
+			continue
+		}
+		was := out.Report.Summary.Arms[i]
+		if d := cmp.Diff(was.Placement, a.Placement) + cmp.Diff(was.RequestTime.MeanUS, a.RequestTime.MeanUS); d != "" {
+			t.Errorf("%s (-run +report):\n%s", a.Name, d)
+		}
+		payload := metrics.Payload(arms[a.Name].Records)
+		if p := a.Placement; a.RequestTime.N != 2 || p.Cv == nil || p.Cv.N == 0 || p.Cv.Links != 2 || p.CrossRackBytes < p.CrossRackWriteBytes || p.CrossRackWriteBytes < payload.Writes || p.CrossRackWriteBytes > 1.3*payload.Writes || p.DiskImbalance == nil || p.Bounds == nil || p.Bounds.OverLone < 1 {
+			t.Errorf("%s: %d requests, placement %+v, payload between racks %+v", a.Name, a.RequestTime.N, p, payload)
+		}
+	}
 	replayed, err := Replay(t.Context(), out.Dir, ReplayOptions{Repeat: AllRepeats})
 	if err != nil || len(replayed.Repeats) != len(s.ArmList()) || len(replayed.Notes) != 0 {
 		t.Fatalf("replay: %+v, %v", replayed, err)
@@ -259,7 +278,7 @@ func TestCapturesAreEnough(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"scenario.yaml", "traces/trace.txt", "plan.txt", "report.md", "summary.json", "flows.csv", "coflows.csv", "blocks.csv", "breakdown.csv", "links.csv", "a/0/fluid.json"} {
+	for _, name := range []string{"scenario.yaml", "traces/trace.txt", "plan.txt", "report.md", "summary.json", "flows.csv", "coflows.csv", "blocks.csv", "breakdown.csv", "links.csv", "requests.csv", "balance.csv", "a/0/fluid.json", "a/0/asked.json"} {
 		if info, err := os.Stat(filepath.Join(out.Dir, name)); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v", name, err)
 		}

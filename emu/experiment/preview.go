@@ -115,7 +115,7 @@ func preview(ctx context.Context, s *scenario.Scenario, full bool, cal *calibrat
 	}
 	out.Plan = p
 	for i, a := range r.arms {
-		rec, err := r.simulate(ctx, i, 0, w, "", nil)
+		rec, err := r.simulate(ctx, i, 0, w, "", nil, nil)
 		if err != nil {
 			return nil, fmt.Errorf("arm %s: %w", a.Name, err)
 		}

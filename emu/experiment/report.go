@@ -209,8 +209,14 @@ func medianCompletion(r flows.Records) time.Duration {
 
 // repeatOf joins what captures show with the records beside them.
 func repeatOf(dir string, res flows.Result) (report.Repeat, error) {
+	asked, err := readAsked(dir)
+	if err != nil {
+		return report.Repeat{}, err
+	}
+	if asked != nil {
+		asked.Join(&res.Records)
+	}
 	out := report.Repeat{Records: res.Records, Links: res.Links, Progress: metrics.ProgressOf(&res, 0, 0)}
-	var err error
 	switch out.Timing, err = timing.Of(&res); {
 	case errors.Is(err, timing.ErrNoFabric):
 		out.Untimed = err.Error() + ", as those of older versions"
@@ -220,6 +226,12 @@ func repeatOf(dir string, res flows.Result) (report.Repeat, error) {
 		if out.Fabric, err = res.Meta.Fabric.Build(); err != nil {
 			return report.Repeat{}, err
 		}
+	}
+	if f := out.Fabric; f != nil && asked != nil && len(asked.Writers) > 0 {
+		out.Placement = &metrics.Placement{
+			CrossRack: metrics.CrossRack{All: float64(metrics.Uplinks(f, res.Links)), Writes: float64(out.Timing.Traffic.CrossRack[timing.Write])},
+			Disk:      metrics.DiskImbalance(f, res.Records, asked.DiskSize),
+			Balance:   metrics.BalanceOf(f, res.Links, asked.Heartbeat), Bounds: metrics.BoundsOf(f, res.Records, asked.DiskRate)}
 	}
 	if out.Failures, err = withReasons(dir, res.Records.Failed); err != nil {
 		return report.Repeat{}, err
@@ -240,9 +252,26 @@ func repeatOf(dir string, res flows.Result) (report.Repeat, error) {
 	if found, err := readJSON(filepath.Join(dir, "fluid.json"), &predicted); err != nil {
 		return report.Repeat{}, err
 	} else if found {
+		if asked != nil {
+			asked.Join(&predicted)
+		}
 		out.Fluid = &predicted
 	}
 	return out, nil
+}
+
+// readAsked reads what was asked of a repeat; nil where its directory does not tell,
+// as those of older versions.
+func readAsked(dir string) (*metrics.Asked, error) {
+	var a metrics.Asked
+	path := filepath.Join(dir, report.AskedFile)
+	if found, err := readJSON(path, &a); err != nil || !found {
+		return nil, err
+	}
+	if err := a.Check(); err != nil {
+		return nil, fmt.Errorf("%s: %w (without the file the report leaves out write requests, jobs and placement)", path, err)
+	}
+	return &a, nil
 }
 
 // Report computes everything in a run directory's report again, from the

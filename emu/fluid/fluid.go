@@ -45,6 +45,10 @@ type Config struct {
 	// Needs are those of the policies. Loads of links are told where they have
 	// policies.TrueLoad.
 	Needs policies.Knowledge
+	// Carried, where it is set, is told at every Heartbeat what each link, by LinkID, has
+	// carried in bytes since the start; it must not keep the slice. It hears of all
+	// links, also where reports are lost.
+	Carried func(now time.Duration, bytes []float64)
 	// Faults are carried out at their times: see faults.go.
 	Faults fault.Timeline
 	// Detect is how long a host must be silent to be taken for lost, and Silence
@@ -525,7 +529,12 @@ func (b *Backend) book(r int32, load float64) {
 
 // count is what has crossed a link up to the present moment.
 func (b *Backend) count(l topo.LinkID) units.Bytes {
-	return units.Bytes(math.Round((b.carried[l] + float64(bitsIn(b.load[l], b.clock.Since(b.since[l])))) / 8))
+	return units.Bytes(math.Round(b.bits(l) / 8))
+}
+
+// bits is what a link has carried up to the present moment.
+func (b *Backend) bits(l topo.LinkID) float64 {
+	return b.carried[l] + float64(bitsIn(b.load[l], b.clock.Since(b.since[l])))
 }
 
 // bitsIn is what a rate in bit/s carries in so many ns.
@@ -650,6 +659,7 @@ func (b *Backend) happened() []engine.Event {
 	evs = append(evs, b.faults.due()...)
 	evs = append(evs, b.reports.arrived()...)
 	if b.nextBeat != engine.NextNever && b.clock.Until(b.nextBeat) <= 0 {
+		b.tellCarried()
 		evs = append(evs, b.reports.heartbeats()...)
 		b.nextBeat += b.cfg.Heartbeat
 	}
@@ -684,6 +694,18 @@ func (f *fluid) receivedAfter(ns float64) units.Bytes {
 	const nearlyWhole = 1e-6 // bytes: rounding of the arithmetic above
 	n := units.Bytes(math.Floor(float64(f.size) - left/8 + nearlyWhole))
 	return min(n, f.size-1)
+}
+
+// tellCarried is called at a heartbeat.
+func (b *Backend) tellCarried() {
+	if b.cfg.Carried == nil {
+		return
+	}
+	bytes := make([]float64, len(b.carried))
+	for l := range bytes {
+		bytes[l] = b.bits(topo.LinkID(l)) / 8
+	}
+	b.cfg.Carried(b.nextBeat, bytes)
 }
 
 // stuck explains why waiting would not end.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -194,6 +196,42 @@ func TestChains(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", d)
 			}
 		})
+	}
+}
+
+// What links have carried is told at heartbeats, of all links: the block crosses from
+// rack 0 to rack 1 once, and stays there.
+func TestCarried(t *testing.T) {
+	f := racks(t, 2, 2, 1)
+	var times []time.Duration
+	var got [][]float64
+	b := fluid.New(f, fluid.Config{Heartbeat: 4 * ms, Carried: func(now time.Duration, bytes []float64) {
+		times, got = append(times, now), append(got, slices.Clone(bytes))
+	}})
+	do(t, b, block(1, 0, mb, 0, 2, 3))
+	for range 3 {
+		if _, _, err := b.Await(t.Context(), 12*ms); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d := cmp.Diff([]time.Duration{4 * ms, 8 * ms, 12 * ms}, times); d != "" {
+		t.Fatalf("(-want +got):\n%s", d)
+	}
+	spine, crosses := f.SpineFor(0, 2, 0)
+	want := make([]float64, len(f.Links()))
+	for _, l := range []topo.LinkID{f.HostUp(0), f.HostDown(2), f.HostUp(2), f.HostDown(3)} {
+		want[l] = float64(mb)
+	}
+	if !crosses {
+		t.Fatal("hosts 0 and 2 are in one rack")
+	}
+	want[f.LeafUp(0, spine)], want[f.LeafDown(1, spine)] = float64(mb), float64(mb)
+	for i, part := range []float64{0.5, 1, 1} {
+		for l := range want {
+			if math.Abs(got[i][l]-part*want[l]) > 1 {
+				t.Errorf("at %v %s carried %v bytes, want %v", times[i], f.LinkName(topo.LinkID(l)), got[i][l], part*want[l])
+			}
+		}
 	}
 }
 

@@ -464,7 +464,7 @@ func (b *Backend) mark(c engine.Mark) error {
 	case engine.MarkCoflow:
 		return b.agents[h].Mark(wire.KindCoflowMark, c.ID, c.Parts, c.Size)
 	case engine.MarkWrite:
-		return b.agents[h].Mark(wire.KindWriteMark, c.ID, c.Parts, c.Size)
+		return b.agents[h].MarkWrite(c.ID, c.Parts, c.Size, c.Waited)
 	case engine.MarkFlowFailed:
 		return b.agents[h].Mark(wire.KindFlowFailed, c.ID, c.Parts, c.Size)
 	case engine.MarkBlockFailed:

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"time"
 )
 
@@ -73,7 +74,8 @@ type Header struct {
 	Packet uint32 // pipeline packet size in bytes (blocks)
 	// Generation counts the pipelines of a block from 0: one more for each that
 	// broke. Offset is the payload byte with which this one goes on: all before it
-	// is acknowledged, and Size - Offset bytes follow.
+	// is acknowledged, and Size - Offset bytes follow. Of a write mark, Offset is for how
+	// long its request had waited to be placed: see Waited.
 	Generation uint32
 	Offset     uint64
 	// Sent is when the header was handed to the kernel, by the clock that stamps
@@ -86,7 +88,7 @@ var magic = [4]byte{'T', 'B', 'E', 'D'}
 
 // Layout, big endian: magic 0, version 4, kind 5, reserved 6, run 8, group 16,
 // member 20, parts 24, packet 28, size 32, sent (Unix ns) 40, generation 48,
-// offset 52, CRC-32 (IEEE) of the first 60 bytes 60.
+// offset 52 (of a write mark: waited, in ns), CRC-32 (IEEE) of the first 60 bytes 60.
 const crcAt = Size - 4
 
 // Append appends the encoded header to b.
@@ -137,6 +139,19 @@ func Parse(b []byte) (Header, error) {
 		return Header{}, fmt.Errorf("testbed header of unknown kind %d", h.Kind)
 	}
 	return h, nil
+}
+
+// Wait makes a write mark that of a request that waited to be placed.
+func (h *Header) Wait(waited time.Duration) { h.Offset = uint64(max(0, waited)) }
+
+// Waited is for how long the request of a write mark had waited to be placed when it
+// was: it came so long before Sent. It is 0 for all else, and at most the longest
+// duration.
+func (h Header) Waited() time.Duration {
+	if h.Kind != KindWriteMark {
+		return 0
+	}
+	return time.Duration(min(h.Offset, math.MaxInt64))
 }
 
 // Mark tells whether k is of a datagram that marks something.

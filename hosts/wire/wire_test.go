@@ -2,6 +2,7 @@ package wire
 
 import (
 	"errors"
+	"math"
 	"testing"
 	"time"
 )
@@ -18,6 +19,26 @@ func TestRoundTrip(t *testing.T) {
 	got, err := Parse(b[1:])
 	if err != nil || got != sample() {
 		t.Errorf("Parse = %+v, %v, want %+v", got, err, sample())
+	}
+}
+
+// A write mark has its wait where others have an offset.
+func TestWriteMarkWaited(t *testing.T) {
+	h := Header{Kind: KindWriteMark, Run: 5, Group: 7, Parts: 3, Size: 8 << 20, Sent: time.Unix(1700000000, 5)}
+	h.Wait(1234567 * time.Microsecond)
+	if got, err := Parse(h.Append(nil)); err != nil || got != h || got.Waited() != 1234567*time.Microsecond {
+		t.Errorf("Parse = %+v, %v, want %+v", got, err, h)
+	}
+	h.Wait(-time.Second)
+	if h.Waited() != 0 {
+		t.Errorf("%v, want no wait", h.Waited())
+	}
+	h.Offset = 1 << 63
+	if h.Waited() != math.MaxInt64 {
+		t.Errorf("%v, want the longest", h.Waited())
+	}
+	if got := sample().Waited(); got != 0 {
+		t.Errorf("%v of a hop, want none", got)
 	}
 }
 

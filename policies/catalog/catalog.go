@@ -114,14 +114,6 @@ func Holds(name string) bool {
 	return slices.ContainsFunc(table(), func(e Entry) bool { return e.Role == RoleCoflow && e.Name == name && e.Holds })
 }
 
-// Waits tells whether the placement policy of that name lets requests wait with these
-// parameters.
-func Waits(name string, params map[string]any) bool {
-	p, err := Placement(name, params)
-	q, ok := p.(policies.Batcher)
-	return err == nil && ok && q.Every() > 0
-}
-
 // Names are the names of a role's policies, sorted.
 func Names(role Role) []string {
 	var out []string

@@ -317,18 +317,6 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
-func TestWaits(t *testing.T) {
-	for _, tt := range []struct {
-		name   string
-		params map[string]any
-		want   bool
-	}{{"sinbad", nil, false}, {"sinbad", map[string]any{"interval": "10s"}, true}, {"sinbad", map[string]any{"interval": "x"}, false}, {"hdfs", nil, false}, {"", nil, false}} {
-		if got := Waits(tt.name, tt.params); got != tt.want {
-			t.Errorf("Waits(%q, %v) = %v, want %v", tt.name, tt.params, got, tt.want)
-		}
-	}
-}
-
 func TestMistakes(t *testing.T) {
 	for _, tt := range []struct {
 		role   Role

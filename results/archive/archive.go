@@ -22,6 +22,7 @@ import (
 	"strings"
 	"time"
 
+	"testbed/results/flows"
 	"testbed/results/metrics"
 	"testbed/results/report"
 	"testbed/results/verdict"
@@ -86,6 +87,10 @@ type Run struct {
 	Flows    []Flow
 	Coflows  []Coflow
 	Blocks   []Block
+	// Requests, Jobs and Balance are nil where the run has none.
+	Requests []Request
+	Jobs     []Job
+	Balance  []Balance
 	// Breakdown, Links and Progress are nil where the run has no such file, as a
 	// simulation.
 	Breakdown []Share
@@ -328,14 +333,14 @@ func (r *Run) Level(arm string) (verdict.Level, bool) {
 // figure of an arm asks its verdict first.
 func (r *Run) CCTs(arm string) []metrics.Item {
 	return itemsOf(r.Coflows, arm, func(c *Coflow) (Key, bool, metrics.Item) {
-		return c.Key, c.Failed, metrics.Item{ID: int(c.Coflow), Time: c.CCT, Cluster: int(c.Coflow)}
+		return c.Key, c.Failed || c.Background, metrics.Item{ID: int(c.Coflow), Time: c.CCT, Cluster: int(c.Coflow)}
 	})
 }
 
 // FCTs are the flow completion times of an arm, without flows that failed; see CCTs.
 func (r *Run) FCTs(arm string) []metrics.Item {
 	return itemsOf(r.Flows, arm, func(f *Flow) (Key, bool, metrics.Item) {
-		return f.Key, f.Failed, metrics.Item{ID: int(f.Flow), Time: f.FCT, Cluster: int(f.Coflow)}
+		return f.Key, f.Failed || f.Background, metrics.Item{ID: int(f.Flow), Time: f.FCT, Cluster: int(f.Coflow)}
 	})
 }
 
@@ -344,6 +349,29 @@ func (r *Run) FCTs(arm string) []metrics.Item {
 func (r *Run) WriteTimes(arm string) []metrics.Item {
 	return itemsOf(r.Blocks, arm, func(b *Block) (Key, bool, metrics.Item) {
 		return b.Key, b.Failed, metrics.Item{ID: int(b.Block), Time: b.WriteTime, Cluster: metrics.Writer(b.Client)}
+	})
+}
+
+// RequestTimes are the write request times of an arm; see CCTs.
+func (r *Run) RequestTimes(arm string) []metrics.Item {
+	return itemsOf(r.Requests, arm, func(x *Request) (Key, bool, metrics.Item) {
+		return x.Key, false, metrics.Item{ID: int(x.Writer), Time: x.RequestTime, Cluster: x.Cluster()}
+	})
+}
+
+// Cluster is the metrics.Item.Cluster of a write request.
+func (x *Request) Cluster() int {
+	w := flows.WriteRecord{Writer: x.Writer}
+	if x.Job != nil {
+		w.Job = *x.Job
+	}
+	return metrics.RequestCluster(w)
+}
+
+// JobTimes are the job completion times of an arm; see CCTs.
+func (r *Run) JobTimes(arm string) []metrics.Item {
+	return itemsOf(r.Jobs, arm, func(x *Job) (Key, bool, metrics.Item) {
+		return x.Key, false, metrics.Item{ID: int(x.Job), Time: x.JobTime, Cluster: int(x.Job)}
 	})
 }
 

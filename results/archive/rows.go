@@ -48,6 +48,7 @@ type Flow struct {
 	ResentBytes *units.Bytes
 	RTTMin      *time.Duration
 	RTTMedian   *time.Duration
+	Background  bool // of a coflow that only loads the network: no statistic counts it
 	Failed      bool // it was given up, and ended all the same: no statistic counts it
 }
 
@@ -71,6 +72,7 @@ type Coflow struct {
 	Retransmission *time.Duration
 	Host           *time.Duration
 	Latency        *time.Duration
+	Background     bool // it only loads the network: no statistic counts it
 	Failed         bool // one of its flows was given up: no statistic counts it
 }
 
@@ -88,7 +90,42 @@ type Block struct {
 	Network        *time.Duration
 	Disk           *time.Duration
 	Host           *time.Duration
-	Failed         bool // it was given up, and ended all the same: no statistic counts it
+	Waited         *time.Duration // to be placed, before Requested
+	Failed         bool           // it was given up, and ended all the same: no statistic counts it
+}
+
+// Request is a row of requests.csv: all blocks of one writer. See Flow.
+type Request struct {
+	Key
+	Writer           workloads.WriterID
+	Job              *workloads.JobID // nil for none
+	Client           string
+	Blocks           int
+	Size             units.Bytes
+	Requested, End   time.Duration // first block asked for, and last block written
+	RequestTime      time.Duration // End - Requested
+	FluidRequestTime *time.Duration
+}
+
+// Job is a row of jobs.csv. See Flow.
+type Job struct {
+	Key
+	Job          workloads.JobID
+	Bin          *int // nil for none
+	Coflow       *workloads.CoflowID
+	Blocks       int
+	Size         units.Bytes // of the blocks
+	Arrival, End time.Duration
+	JobTime      time.Duration // End - Arrival
+	FluidJobTime *time.Duration
+}
+
+// Balance is a row of balance.csv: how evenly the receiving bottleneck links were used
+// in one interval.
+type Balance struct {
+	Key
+	From, Interval time.Duration
+	Cv             float64
 }
 
 // Share is a row of breakdown.csv: a part of a coflow's completion time.
@@ -242,6 +279,7 @@ var flowColumns = keyed(func(r *Flow) *Key { return &r.Key },
 	may("resent_bytes", whole[units.Bytes], func(r *Flow) **units.Bytes { return &r.ResentBytes }),
 	may("rtt_min_us", micros, func(r *Flow) **time.Duration { return &r.RTTMin }),
 	may("rtt_median_us", micros, func(r *Flow) **time.Duration { return &r.RTTMedian }),
+	column[Flow]{"background", false, truth(func(r *Flow) *bool { return &r.Background })},
 )
 
 var coflowColumns = keyed(func(r *Coflow) *Key { return &r.Key },
@@ -263,6 +301,7 @@ var coflowColumns = keyed(func(r *Coflow) *Key { return &r.Key },
 	may("retransmission_us", micros, func(r *Coflow) **time.Duration { return &r.Retransmission }),
 	may("host_us", micros, func(r *Coflow) **time.Duration { return &r.Host }),
 	may("latency_us", micros, func(r *Coflow) **time.Duration { return &r.Latency }),
+	column[Coflow]{"background", false, truth(func(r *Coflow) *bool { return &r.Background })},
 )
 
 var blockColumns = keyed(func(r *Block) *Key { return &r.Key },
@@ -278,6 +317,37 @@ var blockColumns = keyed(func(r *Block) *Key { return &r.Key },
 	may("network_us", micros, func(r *Block) **time.Duration { return &r.Network }),
 	may("disk_us", micros, func(r *Block) **time.Duration { return &r.Disk }),
 	may("host_us", micros, func(r *Block) **time.Duration { return &r.Host }),
+	may("waited_us", micros, func(r *Block) **time.Duration { return &r.Waited }),
+)
+
+var requestColumns = keyed(func(r *Request) *Key { return &r.Key },
+	need("writer", whole[workloads.WriterID], func(r *Request) *workloads.WriterID { return &r.Writer }),
+	may("job", whole[workloads.JobID], func(r *Request) **workloads.JobID { return &r.Job }),
+	need("client", text, func(r *Request) *string { return &r.Client }),
+	need("blocks", whole[int], func(r *Request) *int { return &r.Blocks }),
+	need("size_bytes", whole[units.Bytes], func(r *Request) *units.Bytes { return &r.Size }),
+	need("requested_us", micros, func(r *Request) *time.Duration { return &r.Requested }),
+	need("end_us", micros, func(r *Request) *time.Duration { return &r.End }),
+	need("request_time_us", micros, func(r *Request) *time.Duration { return &r.RequestTime }),
+	may("fluid_request_time_us", micros, func(r *Request) **time.Duration { return &r.FluidRequestTime }),
+)
+
+var jobColumns = keyed(func(r *Job) *Key { return &r.Key },
+	need("job", whole[workloads.JobID], func(r *Job) *workloads.JobID { return &r.Job }),
+	may("bin", whole[int], func(r *Job) **int { return &r.Bin }),
+	may("coflow", whole[workloads.CoflowID], func(r *Job) **workloads.CoflowID { return &r.Coflow }),
+	need("blocks", whole[int], func(r *Job) *int { return &r.Blocks }),
+	need("size_bytes", whole[units.Bytes], func(r *Job) *units.Bytes { return &r.Size }),
+	need("arrival_us", micros, func(r *Job) *time.Duration { return &r.Arrival }),
+	need("end_us", micros, func(r *Job) *time.Duration { return &r.End }),
+	need("job_time_us", micros, func(r *Job) *time.Duration { return &r.JobTime }),
+	may("fluid_job_time_us", micros, func(r *Job) **time.Duration { return &r.FluidJobTime }),
+)
+
+var balanceColumns = keyed(func(r *Balance) *Key { return &r.Key },
+	need("from_us", micros, func(r *Balance) *time.Duration { return &r.From }),
+	need("interval_us", micros, func(r *Balance) *time.Duration { return &r.Interval }),
+	need("cv", real, func(r *Balance) *float64 { return &r.Cv }),
 )
 
 var shareColumns = keyed(func(r *Share) *Key { return &r.Key },
@@ -354,6 +424,17 @@ func (r *Run) progress() func(*Moment) error {
 		}
 		kept := *m
 		last = &kept
+		return nil
+	}
+}
+
+// truth reads true or false; an empty cell is false.
+func truth[T any](at func(*T) *bool) func(*T, string) error {
+	return func(row *T, cell string) error {
+		if cell != "" && cell != "true" && cell != "false" {
+			return fmt.Errorf("%q: want true or false", cell)
+		}
+		*at(row) = cell == "true"
 		return nil
 	}
 }
@@ -513,6 +594,9 @@ func (r *Run) tables() (err error) {
 	}); err != nil {
 		return err
 	}
+	if err := r.joined(); err != nil {
+		return err
+	}
 	for _, x := range []struct {
 		name    string
 		missing bool
@@ -539,6 +623,44 @@ func (r *Run) tables() (err error) {
 		return err
 	}
 	return r.counted()
+}
+
+// joined reads the tables that a report has where it knows what was asked. A file that
+// the summary has no figures of is another report's.
+func (r *Run) joined() (err error) {
+	figures := func(of func(*report.ArmSummary) bool) bool {
+		for i := range r.Summary.Arms {
+			if of(&r.Summary.Arms[i]) {
+				return true
+			}
+		}
+		return false
+	}
+	if figures(func(a *report.ArmSummary) bool { return a.RequestTime != nil }) {
+		one := r.check("writer")
+		if r.Requests, err = rows(r, report.RequestsFile, requestColumns, func(x *Request) error {
+			return one(item{x.Key, int(x.Writer), x.Requested, x.End, x.RequestTime})
+		}); err != nil {
+			return err
+		}
+	}
+	if figures(func(a *report.ArmSummary) bool { return a.JobTime != nil }) {
+		one := r.check("job")
+		if r.Jobs, err = rows(r, report.JobsFile, jobColumns, func(x *Job) error {
+			return one(item{x.Key, int(x.Job), x.Arrival, x.End, x.JobTime})
+		}); err != nil {
+			return err
+		}
+	}
+	if figures(func(a *report.ArmSummary) bool { return a.Placement != nil && a.Placement.Cv != nil }) {
+		r.Balance, err = rows(r, report.BalanceFile, balanceColumns, func(x *Balance) error {
+			if x.Interval <= 0 || x.Cv < 0 {
+				return fmt.Errorf("interval_us %v, cv %v: want more than 0, and 0 or more", x.Interval, x.Cv)
+			}
+			return r.known(x.Key)
+		})
+	}
+	return err
 }
 
 // markFailed marks the rows of what was given up and ended all the same, as the
@@ -596,6 +718,8 @@ func (r *Run) counted() error {
 			{report.FlowsFile, a.FCT, len(r.FCTs(a.Name))},
 			{report.CoflowsFile, a.CCT, len(r.CCTs(a.Name))},
 			{report.BlocksFile, a.WriteTime, len(r.WriteTimes(a.Name))},
+			{report.RequestsFile, a.RequestTime, len(r.RequestTimes(a.Name))},
+			{report.JobsFile, a.JobTime, len(r.JobTimes(a.Name))},
 		} {
 			want := 0
 			if x.m != nil {
@@ -603,6 +727,17 @@ func (r *Run) counted() error {
 			}
 			if x.n != want {
 				return r.damaged(x.name, 0, fmt.Sprintf("it has %d completed items of arm %s, and %s has %d: they were not written together, or one was cut short", x.n, a.Name, report.SummaryFile, want))
+			}
+		}
+		if p := a.Placement; p != nil && p.Cv != nil {
+			n := 0
+			for _, b := range r.Balance {
+				if b.Arm == a.Name {
+					n++
+				}
+			}
+			if n != p.Cv.N {
+				return r.damaged(report.BalanceFile, 0, fmt.Sprintf("it has %d samples of arm %s, and %s has %d: they were not written together, or one was cut short", n, a.Name, report.SummaryFile, p.Cv.N))
 			}
 		}
 	}

@@ -8,6 +8,9 @@
 // one, and so are the flows of a coflow and the blocks of a writer. The same input gives the same figures, which are also those that
 // results/report states for the arms of one run.
 //
+// Where one arm moves clearly more bytes between racks than the other, that is said
+// beside the figures: its times are not of choosing better places alone.
+//
 // A void arm is not compared: its reason stands in place of figures. Whether two
 // runs had the same workload is for the caller to find out; that items of one
 // number are the same item is checked here, by their size.
@@ -19,6 +22,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"testbed/results/metrics"
 	"testbed/results/verdict"
@@ -33,24 +38,69 @@ const (
 	CCT       Metric = "cct"
 	FCT       Metric = "fct"
 	WriteTime Metric = "write_time"
+
+	RequestTime Metric = "request_time" // of all blocks of one writer
+	JobTime     Metric = "job_time"
 )
 
-// Metrics are all, in order.
-func Metrics() []Metric { return []Metric{CCT, FCT, WriteTime} }
+// Metrics are all but those by bin, in order.
+func Metrics() []Metric { return []Metric{CCT, FCT, WriteTime, RequestTime, JobTime} }
+
+// jobBin is what the metrics of jobs by bin begin with.
+const jobBin = "job_time_by_bin."
+
+// JobTimeIn is the job time of the jobs of one bin.
+func JobTimeIn(bin int) Metric { return Metric(jobBin + strconv.Itoa(bin)) }
+
+// bin is that of JobTimeIn.
+func (m Metric) bin() (int, bool) {
+	number, ok := strings.CutPrefix(string(m), jobBin)
+	n, err := strconv.Atoi(number)
+	return n, ok && err == nil
+}
+
+// metricsOf are Metrics and those by bin of which some arm has items, in order.
+func metricsOf(pairs []Pairing) []Metric {
+	var bins []int
+	for _, p := range pairs {
+		for _, a := range []Arm{p.Base, p.Arm} {
+			for m := range a.Items {
+				if b, ok := m.bin(); ok && !slices.Contains(bins, b) {
+					bins = append(bins, b)
+				}
+			}
+		}
+	}
+	slices.Sort(bins)
+	out := Metrics()
+	for _, b := range bins {
+		out = append(out, JobTimeIn(b))
+	}
+	return out
+}
 
 // Title is the metric as in headings.
 func (m Metric) Title() string {
-	return map[Metric]string{CCT: "Coflow completion time (CCT)", FCT: "Flow completion time (FCT)", WriteTime: "Block write time"}[m]
+	if b, ok := m.bin(); ok {
+		return fmt.Sprintf("Job time, bin %d", b)
+	}
+	return map[Metric]string{CCT: "Coflow completion time (CCT)", FCT: "Flow completion time (FCT)", WriteTime: "Block write time", RequestTime: "Write request time", JobTime: "Job time"}[m]
 }
 
 // short is the metric as in sentences.
 func (m Metric) short() string {
-	return map[Metric]string{CCT: "CCT", FCT: "FCT", WriteTime: "write time"}[m]
+	if b, ok := m.bin(); ok {
+		return fmt.Sprintf("job time of bin %d", b)
+	}
+	return map[Metric]string{CCT: "CCT", FCT: "FCT", WriteTime: "write time", RequestTime: "request time", JobTime: "job time"}[m]
 }
 
 // noun is what an item of the metric is.
 func (m Metric) noun() string {
-	return map[Metric]string{CCT: "coflow", FCT: "flow", WriteTime: "block"}[m]
+	if _, ok := m.bin(); ok {
+		m = JobTime
+	}
+	return map[Metric]string{CCT: "coflow", FCT: "flow", WriteTime: "block", RequestTime: "request", JobTime: "job"}[m]
 }
 
 // Item is the completion time of one coflow, flow or block.
@@ -67,6 +117,11 @@ type Arm struct {
 	// Why are the checks that did not pass, a line each.
 	Why   []string
 	Items map[Metric][]Item
+	// CrossRack is what it moved between racks, on average of its repeats, nil where it
+	// is not known or nothing was placed; Frames tells that it is of frames, and not of
+	// payload.
+	CrossRack *metrics.CrossRack
+	Frames    bool
 }
 
 // Label is the arm's name, with its run where there are several.
@@ -148,9 +203,12 @@ type Comparison struct {
 	Base Side `json:"base"`
 	Arm  Side `json:"arm"`
 	// Refused is why there are no figures: an arm is void.
-	Refused string   `json:"refused,omitempty"`
-	Figures []Figure `json:"figures"` // of the metrics of which an arm has items
-	pairing Pairing
+	Refused string `json:"refused,omitempty"`
+	// NotLikeForLike is why the arms' times do not compare like with like: one moves
+	// clearly more bytes between racks.
+	NotLikeForLike []string `json:"not_like_for_like,omitempty"`
+	Figures        []Figure `json:"figures"` // of the metrics of which an arm has items
+	pairing        Pairing
 }
 
 // Run is a run, as it is named in comparisons.
@@ -176,6 +234,7 @@ type Result struct {
 	Runs        []Run        `json:"runs"`
 	Notes       []string     `json:"notes"`
 	Comparisons []Comparison `json:"comparisons"`
+	metrics     []Metric
 }
 
 // MismatchError is an item that is not the same in both arms.
@@ -197,7 +256,7 @@ func New(in Input) (*Result, error) {
 	if len(in.Pairs) == 0 {
 		return nil, fmt.Errorf("nothing to compare: want two arms of a run, or an arm that two runs have")
 	}
-	r := &Result{Runs: in.Runs, Notes: append([]string{}, in.Notes...)}
+	r := &Result{Runs: in.Runs, Notes: append([]string{}, in.Notes...), metrics: metricsOf(in.Pairs)}
 	for _, p := range in.Pairs {
 		c := Comparison{Base: side(p.Base), Arm: side(p.Arm), Figures: []Figure{}, pairing: p}
 		for _, a := range []Arm{p.Base, p.Arm} {
@@ -205,8 +264,11 @@ func New(in Input) (*Result, error) {
 				c.Refused = fmt.Sprintf("%s is void, so its figures may not be believed", a.Label())
 			}
 		}
+		if b, a := p.Base, p.Arm; c.Refused == "" && a.CrossRack != nil && b.CrossRack != nil && a.Frames == b.Frames {
+			c.NotLikeForLike = a.CrossRack.Unlike(*b.CrossRack, metrics.DefaultAlike)
+		}
 		if c.Refused == "" {
-			for k, m := range Metrics() {
+			for k, m := range r.metrics {
 				f, err := figure(m, p, in.Seed+uint64(k))
 				if err != nil {
 					return nil, err

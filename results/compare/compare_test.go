@@ -242,3 +242,64 @@ func TestFormsAgree(t *testing.T) {
 		}
 	}
 }
+
+// Jobs are compared in all and by bin, and arms that move other amounts between racks
+// are marked in every form.
+func TestJobsAndLikeForLike(t *testing.T) {
+	job := func(name string, over int, writes float64) Arm {
+		a := Arm{Name: name, Level: verdict.Pass, Items: map[Metric][]Item{}, CrossRack: &metrics.CrossRack{All: 100 + writes, Writes: writes}, Frames: true}
+		for i := range 20 {
+			x := Item{metrics.Item{ID: i, Cluster: i, Time: time.Duration(20+i) * sec / time.Duration(over)}, units.MB}
+			a.Items[JobTime] = append(a.Items[JobTime], x)
+			a.Items[JobTimeIn(1+i%2*4)] = append(a.Items[JobTimeIn(1+i%2*4)], x)
+		}
+		return a
+	}
+	base, fast, wide := job("hdfs", 1, 20), job("v2", 2, 20.9), job("v1", 2, 34)
+	r := result(t, Input{Pairs: []Pairing{{base, fast}, {base, wide}}})
+	var got []string
+	for _, f := range r.Comparisons[0].Figures {
+		got = append(got, string(f.Metric))
+		if f.GeoMean.Value != 2 || f.GeoMean.Outcome != Faster || f.Pairs != map[Metric]int{JobTime: 20}[f.Metric] && f.Pairs != 10 {
+			t.Errorf("%s: %+v", f.Metric, f)
+		}
+	}
+	if want := "job_time job_time_by_bin.1 job_time_by_bin.5"; strings.Join(got, " ") != want {
+		t.Errorf("figures of %q, want %q", got, want)
+	}
+	if n := r.Comparisons[0].NotLikeForLike; n != nil {
+		t.Errorf("5 %% apart: %q", n)
+	}
+	const why = "1.70 times the baseline's bytes of blocks cross racks"
+	if n := r.Comparisons[1].NotLikeForLike; len(n) != 2 || n[0] != why {
+		t.Errorf("not like for like: %q", n)
+	}
+	var term, md, table bytes.Buffer
+	if err := errors.Join(r.Terminal(&term, tables.Style{}), r.Markdown(&md), r.CSV(&table)); err != nil {
+		t.Fatal(err)
+	}
+	for form, text := range map[string]string{"terminal": term.String(), "markdown": md.String()} {
+		text = strings.Join(strings.Fields(text), " ")
+		for _, want := range []string{"Job time, bin 5", "≠ v1 is not like for like with hdfs: " + why} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: no %q in\n%s", form, want, text)
+			}
+		}
+		if strings.Contains(text, "≠ v2") {
+			t.Errorf("%s marks v2", form)
+		}
+	}
+	rows, err := csv.NewReader(&table).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last := rows[len(rows)-1]; rows[0][len(last)-1] != "not_like_for_like" || !strings.HasPrefix(last[len(last)-1], why) || rows[1][len(last)-1] != "" {
+		t.Errorf("rows %q", rows)
+	}
+	// Frames do not compare with payload.
+	fluid := job("v1", 2, 34)
+	fluid.Frames, fluid.Level = false, 0
+	if c := result(t, Input{Pairs: []Pairing{{base, fluid}}}).Comparisons[0]; c.NotLikeForLike != nil {
+		t.Errorf("packets against fluid: %q", c.NotLikeForLike)
+	}
+}

@@ -56,6 +56,8 @@ func clusterNoun(m Metric) string {
 	switch m {
 	case FCT:
 		return CCT.noun()
+	case RequestTime:
+		return "job or writer"
 	case WriteTime:
 		return "writer"
 	}
@@ -223,7 +225,7 @@ func (r *Result) Terminal(w io.Writer, style tables.Style) error {
 		say("", "  ", line)
 	}
 	shown := 0
-	for _, m := range Metrics() {
+	for _, m := range r.metrics {
 		t, title, sentences, ok := r.table(m)
 		if !ok {
 			continue
@@ -242,6 +244,12 @@ func (r *Result) Terminal(w io.Writer, style tables.Style) error {
 			say("  ", "    ", s)
 		}
 	}
+	for i, s := range r.unlike() {
+		if i == 0 {
+			b.WriteByte('\n')
+		}
+		say("", "  ", s)
+	}
 	r.nothing(shown, func(text string) { b.WriteByte('\n'); say("", "", text) })
 	r.footnotes(func(heading string, lines []string) {
 		b.WriteByte('\n')
@@ -252,6 +260,17 @@ func (r *Result) Terminal(w io.Writer, style tables.Style) error {
 	})
 	_, err := w.Write(b.Bytes())
 	return err
+}
+
+// unlike are the sentences that say what does not compare like with like.
+func (r *Result) unlike() []string {
+	var out []string
+	for _, c := range r.Comparisons {
+		if len(c.NotLikeForLike) > 0 {
+			out = append(out, fmt.Sprintf("≠ %s is not like for like with %s: %s. The ratios are not of choosing better places alone.", c.Arm.label(), c.Base.label(), strings.Join(c.NotLikeForLike, ", ")))
+		}
+	}
+	return out
 }
 
 // nothing says why there is no table.
@@ -282,7 +301,7 @@ func (r *Result) Markdown(w io.Writer) error {
 		fmt.Fprintf(&b, "- %s\n", plain(line))
 	}
 	shown := 0
-	for _, m := range Metrics() {
+	for _, m := range r.metrics {
 		t, title, sentences, ok := r.table(m)
 		if !ok {
 			continue
@@ -300,6 +319,9 @@ func (r *Result) Markdown(w io.Writer) error {
 			fmt.Fprintf(&b, "- %s\n", plain(s))
 		}
 	}
+	for _, s := range r.unlike() {
+		fmt.Fprintf(&b, "\n%s\n", plain(s))
+	}
 	r.nothing(shown, func(text string) { fmt.Fprintf(&b, "\n%s\n", plain(text)) })
 	r.footnotes(func(heading string, lines []string) {
 		fmt.Fprintf(&b, "\n%s\n\n", plain(heading))
@@ -313,16 +335,16 @@ func (r *Result) Markdown(w io.Writer) error {
 
 // CSV writes a row for each comparison and metric, and one for each comparison that
 // was refused. Columns: base_run, base_arm, base_verdict, run, arm, verdict, metric
-// (cct, fct, write_time; empty where refused), pairs, clusters, unpaired, then
+// (cct, fct, write_time, request_time, job_time, job_time_by_bin.N; empty where refused), pairs, clusters, unpaired, then
 // mean_ratio, median and geo_mean, each with _low and _high of its 95 % interval and
-// _outcome, and refused (why). What there is no figure of is empty.
+// _outcome, refused (why), and not_like_for_like (why, reasons apart by semicolons). What there is no figure of is empty.
 func (r *Result) CSV(w io.Writer) error {
 	c := csv.NewWriter(w)
 	head := []string{"base_run", "base_arm", "base_verdict", "run", "arm", "verdict", "metric", "pairs", "clusters", "unpaired"}
 	for _, e := range []string{"mean_ratio", "median", "geo_mean"} {
 		head = append(head, e, e+"_low", e+"_high", e+"_outcome")
 	}
-	if err := c.Write(append(head, "refused")); err != nil {
+	if err := c.Write(append(head, "refused", "not_like_for_like")); err != nil {
 		return err
 	}
 	id := map[string]string{}
@@ -332,7 +354,7 @@ func (r *Result) CSV(w io.Writer) error {
 	for _, x := range r.Comparisons {
 		begin := []string{id[x.Base.Run], x.Base.Arm, x.Base.Verdict, id[x.Arm.Run], x.Arm.Arm, x.Arm.Verdict}
 		if x.Refused != "" {
-			if err := c.Write(append(append(begin, make([]string, 16)...), x.Refused)); err != nil {
+			if err := c.Write(append(append(begin, make([]string, 16)...), x.Refused, "")); err != nil {
 				return err
 			}
 		}
@@ -347,7 +369,7 @@ func (r *Result) CSV(w io.Writer) error {
 				}
 				row = append(row, number(e.Value), number(e.CI[0]), number(e.CI[1]), string(e.Outcome))
 			}
-			if err := c.Write(append(row, "")); err != nil {
+			if err := c.Write(append(row, "", strings.Join(x.NotLikeForLike, "; "))); err != nil {
 				return err
 			}
 		}

@@ -151,6 +151,9 @@ func Tables() []Table {
 		table("flows", "one row a flow", func(r *archive.Run) []archive.Flow { return r.Flows }, flowItems()...),
 		table("coflows", "one row a coflow", func(r *archive.Run) []archive.Coflow { return r.Coflows }, coflowItems()...),
 		table("blocks", "one row a block", func(r *archive.Run) []archive.Block { return r.Blocks }, blockItems()...),
+		table("requests", "one row a write request: all blocks of one writer", func(r *archive.Run) []archive.Request { return r.Requests }, requestItems()...),
+		table("jobs", "one row a job", func(r *archive.Run) []archive.Job { return r.Jobs }, jobItems()...),
+		table("balance", "one row an interval of the balance of links", func(r *archive.Run) []archive.Balance { return r.Balance }, balanceItems()...),
 		table("breakdown", "one row a part of a coflow's completion time", func(r *archive.Run) []archive.Share { return r.Breakdown }, shareItems()...),
 		table("progress", "one row a moment of a transfer: a flow, or one hop of a pipeline of a block", func(r *archive.Run) []archive.Moment { return r.Progress }, momentItems()...),
 		table("links", "one row an interval of a link", func(r *archive.Run) []archive.Load { return r.Links }, loadItems()...),
@@ -257,6 +260,8 @@ func armItems() []item[*report.ArmSummary] {
 		{"cct", "coflow completion times", func(a A) *report.Metric { return a.CCT }},
 		{"fct", "flow completion times", func(a A) *report.Metric { return a.FCT }},
 		{"write_time", "block write times", func(a A) *report.Metric { return a.WriteTime }},
+		{"request_time", "write request times", func(a A) *report.Metric { return a.RequestTime }},
+		{"job_time", "job times", func(a A) *report.Metric { return a.JobTime }},
 	} {
 		value := func(f func(*report.Metric) *float64) func(A) *float64 {
 			return func(a A) *float64 {
@@ -320,6 +325,7 @@ func flowItems() []item[archive.Flow] {
 		maybeNumber("resent_bytes", "bytes", "sent again", func(f F) *int64 { return bytesOf(f.ResentBytes) }),
 		maybeMicros("rtt_min_us", "least time from payload to its acknowledgement, at src", func(f F) *time.Duration { return f.RTTMin }),
 		maybeMicros("rtt_median_us", "median of the same", func(f F) *time.Duration { return f.RTTMedian }),
+		truth("background", "of a coflow that only loads the network; no statistic counts it", func(f F) bool { return f.Background }),
 		truth("failed", "it was given up and ended all the same; no statistic counts it", func(f F) bool { return f.Failed }),
 	)
 }
@@ -359,6 +365,7 @@ func coflowItems() []item[archive.Coflow] {
 		maybeMicros("retransmission_us", "of cct: waiting for a lost segment", func(c C) *time.Duration { return c.Retransmission }),
 		maybeMicros("host_us", "of cct: waiting for a host", func(c C) *time.Duration { return c.Host }),
 		maybeMicros("latency_us", "of cct: the rest", func(c C) *time.Duration { return c.Latency }),
+		truth("background", "it only loads the network; no statistic counts it", func(c C) bool { return c.Background }),
 		truth("failed", "one of its flows was given up; no statistic counts it", func(c C) bool { return c.Failed }),
 	)
 }
@@ -378,8 +385,56 @@ func blockItems() []item[archive.Block] {
 		maybeMicros("network_us", "of write time: bytes or acknowledgements under way", func(b B) *time.Duration { return b.Network }),
 		maybeMicros("disk_us", "of write time: waiting for a disk", func(b B) *time.Duration { return b.Disk }),
 		maybeMicros("host_us", "of write time: waiting for a host", func(b B) *time.Duration { return b.Host }),
+		maybeMicros("waited_us", "to be placed, before requested", func(b B) *time.Duration { return b.Waited }),
 		truth("failed", "it was given up and ended all the same; no statistic counts it", func(b B) bool { return b.Failed }),
 	)
+}
+
+func requestItems() []item[archive.Request] {
+	type R = archive.Request
+	return keyed(func(r R) archive.Key { return r.Key },
+		number("writer", "", "ID, the same in each arm", func(r R) int { return int(r.Writer) }),
+		maybeNumber("job", "", "ID of its job", func(r R) *int64 { return idOf(r.Job) }),
+		text("client", "host that writes", func(r R) string { return r.Client }),
+		number("blocks", "blocks", "one after the other", func(r R) int { return r.Blocks }),
+		number("size_bytes", "bytes", "of all blocks", func(r R) int64 { return int64(r.Size) }),
+		micros("requested_us", "first block asked for, since the start of the repeat", func(r R) time.Duration { return r.Requested }),
+		micros("end_us", "last block written", func(r R) time.Duration { return r.End }),
+		micros("request_time_us", "end - requested", func(r R) time.Duration { return r.RequestTime }),
+		maybeMicros("fluid_request_time_us", "the fluid model's prediction", func(r R) *time.Duration { return r.FluidRequestTime }),
+	)
+}
+
+func jobItems() []item[archive.Job] {
+	type J = archive.Job
+	return keyed(func(j J) archive.Key { return j.Key },
+		number("job", "", "ID, the same in each arm", func(j J) int { return int(j.Job) }),
+		maybeNumber("bin", "", "of the workload's bins, from 1", func(j J) *int { return j.Bin }),
+		maybeNumber("coflow", "", "ID of its coflow", func(j J) *int64 { return idOf(j.Coflow) }),
+		number("blocks", "blocks", "that it writes", func(j J) int { return j.Blocks }),
+		number("size_bytes", "bytes", "of all blocks", func(j J) int64 { return int64(j.Size) }),
+		micros("arrival_us", "of its coflow or, without one, first block asked for", func(j J) time.Duration { return j.Arrival }),
+		micros("end_us", "last block written", func(j J) time.Duration { return j.End }),
+		micros("job_time_us", "end - arrival", func(j J) time.Duration { return j.JobTime }),
+		maybeMicros("fluid_job_time_us", "the fluid model's prediction", func(j J) *time.Duration { return j.FluidJobTime }),
+	)
+}
+
+func balanceItems() []item[archive.Balance] {
+	type B = archive.Balance
+	return keyed(func(b B) archive.Key { return b.Key },
+		micros("from_us", "since the start of the repeat", func(b B) time.Duration { return b.From }),
+		micros("interval_us", "its length", func(b B) time.Duration { return b.Interval }),
+		maybeDouble("cv", "ratio", "standard deviation over mean of the utilisation of the receiving bottleneck links", func(b B) *float64 { return &b.Cv }),
+	)
+}
+
+func idOf[I ~int](id *I) *int64 {
+	if id == nil {
+		return nil
+	}
+	n := int64(*id)
+	return &n
 }
 
 func shareItems() []item[archive.Share] {

@@ -442,7 +442,7 @@ func (a *assembly) block(key groupKey, hops []*transfer) {
 		a.problemf("%s: no record: its mark announces %d replicas", groupName(key), m.Parts)
 		return
 	}
-	b := BlockRecord{Block: workloads.BlockID(key.group), Client: m.host, Size: units.Bytes(m.Size), Requested: a.since(a.arrival[key])}
+	b := BlockRecord{Block: workloads.BlockID(key.group), Client: m.host, Size: units.Bytes(m.Size), Requested: a.since(a.arrival[key]), Waited: m.Waited()}
 	_, failed := a.failures[failureKey{wire.KindBlockFailed, key.group, 0}]
 	lost := a.lostReplicas(key.group)
 	for i, t := range hops { // by generation

@@ -149,7 +149,10 @@ func (n *network) block(block, hop uint32, size, packet int) []byte {
 
 // mark is made at one time and on the wire at another.
 func (n *network) mark(kind wire.Kind, made, at time.Duration, host string, group uint32, parts uint32, size uint64) {
-	h := wire.Header{Kind: kind, Run: n.run, Group: group, Parts: parts, Size: size, Sent: epoch.Add(made)}
+	n.markHeader(wire.Header{Kind: kind, Run: n.run, Group: group, Parts: parts, Size: size, Sent: epoch.Add(made)}, at, host)
+}
+
+func (n *network) markHeader(h wire.Header, at time.Duration, host string) {
 	a := topo.MarkAddr().As4()
 	n.see(host, 0, at, n.frame(ipOf(n.t, host), a[:], layers.IPProtocolUDP, &layers.UDP{SrcPort: 40000, DstPort: wire.MarkPort}, h.Append(nil)))
 }

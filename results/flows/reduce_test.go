@@ -271,6 +271,24 @@ func TestBlockPipeline(t *testing.T) {
 	}
 }
 
+// A request that waited to be placed counts from when it was placed; how long before
+// that it was asked for, its mark tells.
+func TestBlockThatWaited(t *testing.T) {
+	n := newNetwork(t, a, b)
+	h := wire.Header{Kind: wire.KindWriteMark, Run: n.run, Group: 3, Parts: 1, Size: 1000, Sent: epoch.Add(10 * ms)}
+	h.Wait(7 * time.Second)
+	n.markHeader(h, 11*ms, a)
+	conn := n.dial(20*ms, a, b, 41000, wire.BlockPort, 99)
+	s := n.block(3, 0, 1000, 400)
+	conn.data(22*ms, 23*ms, s, 0, len(s))
+	conn.acks(40*ms, 41*ms, 0, 32)
+	got := n.reduce(Options{})
+	wantProblems(t, got)
+	if len(got.Blocks) != 1 || got.Blocks[0].Waited != 7*time.Second || got.Blocks[0].Requested != 0 || got.Blocks[0].WriteTime() != got.Blocks[0].End || got.Blocks[0].Asked() != -7*time.Second {
+		t.Errorf("blocks %+v: want one that waited 7 s before it was placed at 0", got.Blocks)
+	}
+}
+
 func TestRemoteFirstHopEndsAtTheClient(t *testing.T) {
 	n := newNetwork(t, a, b)
 	n.mark(wire.KindWriteMark, 10*ms, 11*ms, a, 3, 1, 1000)

@@ -76,31 +76,38 @@ func UseOf(s flows.LinkSeries, over time.Duration) LinkUse {
 // SIGCOMM 2013, §1): those between leaves and spines where a rack's hosts together
 // are faster than its uplinks or downlinks, else those of hosts.
 func BottleneckLinks(f *topo.Fabric) []topo.LinkID {
+	racks := racksDecide(f)
+	var out []topo.LinkID
+	for _, l := range f.Links() {
+		if ofHost := l.Kind == topo.HostUp || l.Kind == topo.HostDown; ofHost != racks {
+			out = append(out, l.ID)
+		}
+	}
+	return out
+}
+
+// racksDecide tells whether some rack's hosts together are faster than its links.
+func racksDecide(f *topo.Fabric) bool {
 	hosts, up, down := make([]units.Rate, f.Racks()), make([]units.Rate, f.Racks()), make([]units.Rate, f.Racks())
-	var edge, core []topo.LinkID
 	for _, l := range f.Links() {
 		switch l.Kind {
 		case topo.HostUp:
 			hosts[l.Rack] += l.Rate
-			edge = append(edge, l.ID)
 		case topo.HostDown:
-			edge = append(edge, l.ID)
 		case topo.LeafUp:
 			up[l.Rack] += l.Rate
-			core = append(core, l.ID)
 		default:
 			down[l.Rack] += l.Rate
-			core = append(core, l.ID)
 		}
 	}
 	if f.Racks() > 1 {
 		for r := range hosts {
 			if hosts[r] > up[r] || hosts[r] > down[r] {
-				return core
+				return true
 			}
 		}
 	}
-	return edge
+	return false
 }
 
 // LinkCvs are the coefficients of variation of the utilisation of some links, one for

@@ -32,12 +32,12 @@ type Item struct {
 }
 
 // CCTs are the coflow completion times of one repeat, in order of coflow. A
-// coflow with a failed flow has none.
+// coflow with a failed flow has none, and background coflows are left out.
 func CCTs(repeat int, r flows.Records) []Item {
 	failed := failedOf(r, flows.FailedFlow, func(f flows.Failure) int { return int(f.Coflow) })
 	items := make([]Item, 0, len(r.Coflows))
 	for _, c := range r.Coflows {
-		if !failed[int(c.Coflow)] {
+		if !failed[int(c.Coflow)] && !c.Background {
 			items = append(items, Item{repeat, int(c.Coflow), c.CCT(), int(c.Coflow)})
 		}
 	}
@@ -45,12 +45,13 @@ func CCTs(repeat int, r flows.Records) []Item {
 }
 
 // FCTs are the flow completion times of one repeat, in order of flow. A flow that
-// was given up has none, also if its last byte came in after that.
+// was given up has none, also if its last byte came in after that, and those of
+// background coflows are left out.
 func FCTs(repeat int, r flows.Records) []Item {
 	failed := failedOf(r, flows.FailedFlow, func(f flows.Failure) int { return int(f.Flow) })
 	items := make([]Item, 0, len(r.Flows))
 	for _, f := range r.Flows {
-		if !failed[int(f.Flow)] {
+		if !failed[int(f.Flow)] && !f.Background {
 			items = append(items, Item{repeat, int(f.Flow), f.FCT(), int(f.Coflow)})
 		}
 	}

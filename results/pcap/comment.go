@@ -90,7 +90,11 @@ func describe(h wire.Header, src, dst string, rest []byte) string {
 	case wire.KindCoflowMark:
 		return fmt.Sprintf("coflow %d arrives: %s, %v", h.Group, count(h.Parts, "flow"), size)
 	case wire.KindWriteMark:
-		return fmt.Sprintf("block %d is requested: %s, %v", h.Group, count(h.Parts, "replica"), size)
+		text := fmt.Sprintf("block %d is requested: %s, %v", h.Group, count(h.Parts, "replica"), size)
+		if w := h.Waited(); w > 0 {
+			text += fmt.Sprintf(", after it waited %v to be placed", w)
+		}
+		return text
 	case wire.KindFlowFailed:
 		return fmt.Sprintf("coflow %d, flow %d: failed", h.Group, h.Member)
 	case wire.KindBlockFailed:

@@ -32,9 +32,6 @@ type Meta struct {
 	// nothing while nothing of it is under way waits for the policy, and not for
 	// its host.
 	Holds bool `json:"holds,omitempty"`
-	// Waits tells that the arm's placement policy lets requests for blocks wait: before
-	// its first SYN a block waits for the policy, and not for its host.
-	Waits bool `json:"waits,omitempty"`
 	// Fabric is what the captured hosts are joined by; nil where it is not stated.
 	Fabric *topo.LeafSpine `json:"fabric,omitempty"`
 }

@@ -187,7 +187,7 @@ func causesOf(s series) (sum map[timing.Cause]time.Duration, n int) {
 	type key struct{ repeat, id int }
 	counted := map[key]bool{}
 	for _, c := range s.run.Coflows {
-		if c.Arm != s.arm || c.Failed {
+		if c.Arm != s.arm || c.Failed || c.Background {
 			continue
 		}
 		k := key{c.Repeat, int(c.Coflow)}

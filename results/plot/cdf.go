@@ -275,7 +275,7 @@ func slowdownCDF(d *drawing) error {
 	values := make([][]float64, len(d.series))
 	for i, s := range d.series {
 		for _, c := range s.run.Coflows {
-			if c.Arm == s.arm && !c.Failed && c.Slowdown != nil {
+			if c.Arm == s.arm && !c.Failed && !c.Background && c.Slowdown != nil {
 				values[i] = append(values[i], *c.Slowdown)
 			}
 		}

@@ -80,7 +80,7 @@ func (r *Report) rows(w io.Writer, header []string, rows func(rep Repeat) [][]st
 
 // FlowsCSV writes every flow. The columns are in the package documentation.
 func (r *Report) FlowsCSV(w io.Writer) error {
-	header := []string{"coflow", "flow", "src", "dst", "size_bytes", "arrival_us", "start_us", "end_us", "fct_us", "packets", "resent", "wire_bytes", "fluid_fct_us", "first_byte_us", "resent_bytes", "rtt_min_us", "rtt_median_us"}
+	header := []string{"coflow", "flow", "src", "dst", "size_bytes", "arrival_us", "start_us", "end_us", "fct_us", "packets", "resent", "wire_bytes", "fluid_fct_us", "first_byte_us", "resent_bytes", "rtt_min_us", "rtt_median_us", "background"}
 	return r.rows(w, header, func(rep Repeat) (out [][]string) {
 		fluid := predictions(rep, metrics.FCTs)
 		for _, f := range rep.Records.Flows {
@@ -95,7 +95,7 @@ func (r *Report) FlowsCSV(w io.Writer) error {
 				strconv.Itoa(int(f.Coflow)), strconv.Itoa(int(f.Flow)), f.Src, f.Dst, strconv.FormatInt(int64(f.Size), 10),
 				Micros(f.Arrival), Micros(f.Start), Micros(f.End), Micros(f.FCT()),
 				strconv.Itoa(f.Packets), strconv.Itoa(f.Resent), strconv.FormatInt(int64(f.Wire), 10), fluid[int(f.Flow)],
-				first, resent, least, median,
+				first, resent, least, median, strconv.FormatBool(f.Background),
 			})
 		}
 		return out
@@ -105,14 +105,14 @@ func (r *Report) FlowsCSV(w io.Writer) error {
 // CoflowsCSV writes every coflow. The columns are in the package documentation.
 func (r *Report) CoflowsCSV(w io.Writer) error {
 	extra := coflowTimeHeader()
-	header := append([]string{"coflow", "width", "size_bytes", "arrival_us", "end_us", "cct_us", "fluid_cct_us"}, extra...)
+	header := append(append([]string{"coflow", "width", "size_bytes", "arrival_us", "end_us", "cct_us", "fluid_cct_us"}, extra...), "background")
 	return r.rows(w, header, func(rep Repeat) (out [][]string) {
 		fluid, times := predictions(rep, metrics.CCTs), coflowTimes(rep)
 		for _, c := range rep.Records.Coflows {
 			out = append(out, append([]string{
 				strconv.Itoa(int(c.Coflow)), strconv.Itoa(c.Width), strconv.FormatInt(int64(c.Size), 10),
 				Micros(c.Arrival), Micros(c.End), Micros(c.CCT()), fluid[int(c.Coflow)],
-			}, padded(times[c.Coflow], len(extra))...))
+			}, append(padded(times[c.Coflow], len(extra)), strconv.FormatBool(c.Background))...))
 		}
 		return out
 	})
@@ -121,14 +121,14 @@ func (r *Report) CoflowsCSV(w io.Writer) error {
 // BlocksCSV writes every block. The columns are in the package documentation.
 func (r *Report) BlocksCSV(w io.Writer) error {
 	extra := usColumns(timing.BlockCauses())
-	header := append([]string{"block", "client", "hosts", "size_bytes", "requested_us", "end_us", "write_time_us", "fluid_write_time_us"}, extra...)
+	header := append(append([]string{"block", "client", "hosts", "size_bytes", "requested_us", "end_us", "write_time_us", "fluid_write_time_us"}, extra...), "waited_us")
 	return r.rows(w, header, func(rep Repeat) (out [][]string) {
 		fluid, times := predictions(rep, metrics.WriteTimes), blockTimes(rep)
 		for _, b := range rep.Records.Blocks {
 			out = append(out, append([]string{
 				strconv.Itoa(int(b.Block)), b.Client, strings.Join(b.Hosts, " "), strconv.FormatInt(int64(b.Size), 10),
 				Micros(b.Requested), Micros(b.End), Micros(b.WriteTime()), fluid[int(b.Block)],
-			}, padded(times[b.Block], len(extra))...))
+			}, append(padded(times[b.Block], len(extra)), Micros(b.Waited))...))
 		}
 		return out
 	})

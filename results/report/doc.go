@@ -23,13 +23,22 @@
 //     end_us (dst has the last byte), fct_us (end − arrival), packets (with
 //     payload, at src), resent (of them, those that carry bytes sent before),
 //     wire_bytes (frames that src sent for it), fluid_fct_us, first_byte_us (at dst),
-//     resent_bytes, rtt_min_us and rtt_median_us (payload to acknowledgement at src).
+//     resent_bytes, rtt_min_us and rtt_median_us (payload to acknowledgement at src), background
+//     (true for a flow of a background coflow, which is in no average).
 //   - coflows.csv: coflow, width (flows), size_bytes, arrival_us, end_us, cct_us,
 //     fluid_cct_us, skew, slowest_flow, bottleneck, lone_us, slowdown (as
-//     timing.Coflow), and the sum of each of timing.CoflowCauses.
+//     timing.Coflow), the sum of each of timing.CoflowCauses, and background.
 //   - blocks.csv: block, client, hosts (replicas in pipeline order, separated by
 //     spaces), size_bytes, requested_us, end_us, write_time_us,
-//     fluid_write_time_us, and the sum of each of timing.BlockCauses.
+//     fluid_write_time_us, the sum of each of timing.BlockCauses, and waited_us (to be
+//     placed, before requested_us).
+//   - requests.csv, where it is known which blocks a writer writes: writer, job (empty
+//     for none), client, blocks, size_bytes, requested_us (of the first block, before it
+//     waited), end_us (of the last), request_time_us, fluid_request_time_us.
+//   - jobs.csv, where there are jobs: job, bin and coflow (empty for none), blocks,
+//     size_bytes (of blocks), arrival_us, end_us, job_time_us, fluid_job_time_us.
+//   - balance.csv, of runs with blocks: from_us, interval_us, cv (of the receiving
+//     bottleneck links, metrics.Balance).
 //   - breakdown.csv: coflow, cause, link (of queueing), time_us.
 //   - links.csv: link, rate_bps, from_us, interval_us, bytes (of frames), utilisation,
 //     queue_bytes (an estimate of the longest).
@@ -45,7 +54,7 @@
 // leave empty what only packets tell.
 //
 // HeadlineCSV, which "testbed report --csv" prints, has one row for each arm and
-// metric (cct, fct, write_time), with the figures of summary.json: arm, metric,
+// metric (cct, fct, write_time, request_time, job_time, job_time_by_bin.N), with the figures of summary.json: arm, metric,
 // verdict, repeats, n, mean_us, p50_us, p95_us, p99_us, min_us, max_us,
 // between_repeats (deviation of the repeats' averages over their mean), speedup (of
 // averages, over the baseline), and of the items that the baseline has too: pairs,

@@ -22,9 +22,9 @@ func (r *Report) HeadlineCSV(w io.Writer) error {
 		if a.Verdict != nil {
 			level = a.Verdict.String()
 		}
-		for _, m := range allMetrics() {
-			f := *m.in(a)
-			if f == nil && !a.Void() {
+		for _, m := range r.in.metrics() {
+			f := m.get(a)
+			if f == nil && (!a.Void() || !r.measured(m)) {
 				continue // nothing was measured
 			}
 			row := append([]string{a.Name, m.key, level, strconv.Itoa(a.Repeats)}, f.cells()...)

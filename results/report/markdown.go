@@ -106,8 +106,10 @@ func (r *Report) definitionLines(baseline string) []string {
 		out = append(out, "All times are stamps of captured packets, nanoseconds, by one clock.",
 			"Coflow completion time: from the arrival of the coflow, as its mark states it, to the end of its last flow. A coflow with a flow that did not finish has none; it is listed under the problems.",
 			"Flow completion time: from the arrival of the flow's coflow to the packet, at the receiver's interface, that completes its bytes.",
-			"Block write time: from the write request, as its mark states it, to the packet, at the client's interface, that completes the acknowledgements.")
+			"Block write time: from the write request, as its mark states it, or from when it was placed where it had to wait, to the packet, at the client's interface, that completes the acknowledgements.")
 	}
+	out = append(out, r.placementDefinitions()...)
+	out = append(out, r.withoutBackground()...)
 	out = append(out, "n: items of all repeats of an arm, pooled. Average: arithmetic mean. P50, P95, P99: percentiles by linear interpolation between the nearest ranks, at rank p·(n−1) from 0, as numpy does by default: of 100 items or fewer P99 lies between the two longest, and says little more than the longest does.",
 		"★: the least average, where all arms have the same items. Whether it is less by more than chance, the interval of the paired speed-up tells.",
 		"repeats ±: standard deviation of the repeats' averages over their mean, shown where an arm has several repeats.",

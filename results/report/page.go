@@ -45,6 +45,9 @@ func (r *Report) Page(w io.Writer) error {
 			d.Headline = append(d.Headline, r.headline(m))
 		}
 	}
+	for _, t := range r.placementTables() {
+		d.Headline = append(d.Headline, plainTable(t))
+	}
 	if len(d.Headline) > 0 && len(d.Arms) > 1 {
 		t := &d.Headline[0]
 		t.Notes = append(t.Notes[:len(t.Notes):len(t.Notes)], "Best: the lowest of its column, where all arms have the same items. Whether that is more than chance, the interval of the paired speed-up tells.")
@@ -147,7 +150,7 @@ func (r *Report) headline(m metric) page.Table {
 	best := map[string]float64{}
 	count := map[string]int{}
 	for i := range r.Summary.Arms {
-		if f := *m.in(&r.Summary.Arms[i]); f != nil {
+		if f := m.get(&r.Summary.Arms[i]); f != nil {
 			for head, k := range keys {
 				if x, ok := k.get(f); ok && k.time {
 					if low, had := best[head]; !had || x < low {
@@ -166,7 +169,7 @@ func (r *Report) headline(m metric) page.Table {
 	}
 	for i, row := range t.rows {
 		a := &r.Summary.Arms[i]
-		f := *m.in(a)
+		f := m.get(a)
 		var cells []page.Cell
 		for j, s := range row {
 			head := t.head[j]

@@ -58,6 +58,9 @@ type Repeat struct {
 	// of packets only.
 	Timing *timing.Run
 	Links  []flows.LinkSeries
+	// Placement is what the placement of blocks did; nil without blocks, or where what
+	// was asked is not known.
+	Placement *metrics.Placement
 	// Progress is how far each transfer was over time, of packets only.
 	Progress []metrics.Progress
 	// Untimed is why there is no Timing, where that is worth saying: the end of a
@@ -85,21 +88,45 @@ const (
 	BreakdownFile = "breakdown.csv"
 	LinksFile     = "links.csv"
 	ProgressFile  = "progress.csv"
+	// Where there is something to tell:
+	RequestsFile = "requests.csv"
+	JobsFile     = "jobs.csv"
+	BalanceFile  = "balance.csv"
 )
 
-// metric is one of the three completion times.
+// AskedFile is the file of a repeat that tells which coflows and blocks belong
+// together (metrics.Asked).
+const AskedFile = "asked.json"
+
+// metric is one of the completion times.
 type metric struct {
 	name  string // as in prose and headings
 	key   string // in summary.json
 	items func(repeat int, r flows.Records) []metrics.Item
-	in    func(a *ArmSummary) **Metric
+	get   func(a *ArmSummary) *Metric
+	set   func(a *ArmSummary, m *Metric)
+}
+
+// field is a metric that has a field of its own in a summary.
+func field(name, key string, items func(int, flows.Records) []metrics.Item, at func(a *ArmSummary) **Metric) metric {
+	return metric{name, key, items, func(a *ArmSummary) *Metric { return *at(a) }, func(a *ArmSummary, m *Metric) { *at(a) = m }}
+}
+
+func requestMetric() metric {
+	return field("Write request time", "request_time", metrics.RequestTimes, func(a *ArmSummary) **Metric { return &a.RequestTime })
+}
+
+func jobMetric() metric {
+	return field("Job time", "job_time", metrics.JobTimes, func(a *ArmSummary) **Metric { return &a.JobTime })
 }
 
 func allMetrics() []metric {
 	return []metric{
-		{"Coflow completion time (CCT)", "cct", metrics.CCTs, func(a *ArmSummary) **Metric { return &a.CCT }},
-		{"Flow completion time (FCT)", "fct", metrics.FCTs, func(a *ArmSummary) **Metric { return &a.FCT }},
-		{"Block write time", "write_time", metrics.WriteTimes, func(a *ArmSummary) **Metric { return &a.WriteTime }},
+		field("Coflow completion time (CCT)", "cct", metrics.CCTs, func(a *ArmSummary) **Metric { return &a.CCT }),
+		field("Flow completion time (FCT)", "fct", metrics.FCTs, func(a *ArmSummary) **Metric { return &a.FCT }),
+		field("Block write time", "write_time", metrics.WriteTimes, func(a *ArmSummary) **Metric { return &a.WriteTime }),
+		requestMetric(),
+		jobMetric(),
 	}
 }
 
@@ -115,6 +142,7 @@ func New(in Input) (*Report, error) {
 	for i := range in.Arms {
 		r.Summary.Arms = append(r.Summary.Arms, in.summarize(i))
 	}
+	r.alike()
 	if in.Scaled != nil {
 		r.Summary.ScaleCheck = in.checkScale()
 	}
@@ -178,6 +206,18 @@ func (r *Report) Write(dir string) (names []string, err error) {
 			name  string
 			write func(io.Writer) error
 		}{{BreakdownFile, r.BreakdownCSV}, {LinksFile, r.LinksCSV}, {ProgressFile, r.ProgressCSV}}...)
+	}
+	for _, f := range []struct {
+		has   bool
+		name  string
+		write func(io.Writer) error
+	}{{r.in.requests(), RequestsFile, r.RequestsCSV}, {r.in.jobs(), JobsFile, r.JobsCSV}, {r.in.balance(), BalanceFile, r.BalanceCSV}} {
+		if f.has {
+			all = append(all, struct {
+				name  string
+				write func(io.Writer) error
+			}{f.name, f.write})
+		}
 	}
 	var staged []*files.Staged
 	defer func() {

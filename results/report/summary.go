@@ -48,10 +48,15 @@ type ArmSummary struct {
 	// Failures are absent where nothing failed.
 	Failures *FailureCount `json:"failures,omitempty"`
 	// The metrics are absent where the verdict is void or nothing was measured.
-	CCT         *Metric             `json:"cct,omitempty"`
-	FCT         *Metric             `json:"fct,omitempty"`
-	WriteTime   *Metric             `json:"write_time,omitempty"`
-	Coordinator *CoordinatorSummary `json:"coordinator,omitempty"` // where there is a record
+	CCT       *Metric `json:"cct,omitempty"`
+	FCT       *Metric `json:"fct,omitempty"`
+	WriteTime *Metric `json:"write_time,omitempty"`
+	// Where it is known which blocks belong together, and of what: see metrics.Asked.
+	RequestTime *Metric             `json:"request_time,omitempty"`
+	JobTime     *Metric             `json:"job_time,omitempty"`
+	JobBins     map[string]*Metric  `json:"job_time_by_bin,omitempty"` // by number
+	Placement   *PlacementSummary   `json:"placement,omitempty"`       // of runs with blocks
+	Coordinator *CoordinatorSummary `json:"coordinator,omitempty"`     // where there is a record
 	// Of packets, where the captures state the fabric, and of arms that are not void:
 	Time           *TimeSummary    `json:"time,omitempty"`
 	Traffic        *TrafficSummary `json:"traffic,omitempty"`
@@ -139,9 +144,10 @@ func (in Input) summarize(i int) ArmSummary {
 	if s.Void() {
 		return s
 	}
-	for k, m := range allMetrics() {
-		*m.in(&s) = in.metric(i, m, in.Seed+uint64(k))
+	for k, m := range in.metrics() {
+		m.set(&s, in.metric(i, m, in.Seed+uint64(k)))
 	}
+	s.Placement = in.placement(i)
 	s.Coordinator = in.coordinator(arm)
 	if !in.FluidModel {
 		in.summarizeTiming(&s, arm)

@@ -38,6 +38,7 @@ func (r *Report) tables() []table {
 			out = append(out, r.table(m))
 		}
 	}
+	out = append(out, r.placementTables()...)
 	out = append(out, r.failureTables()...)
 	return out
 }
@@ -54,7 +55,7 @@ func (r *Report) table(m metric) table {
 	counts := map[float64]bool{} // items a repeat
 	apart, few := false, false
 	for i := range r.Summary.Arms {
-		if f := *m.in(&r.Summary.Arms[i]); f != nil {
+		if f := m.get(&r.Summary.Arms[i]); f != nil {
 			cols.repeats = cols.repeats || f.Repeats != nil
 			cols.fluid = cols.fluid || f.Fluid != nil
 			counts[float64(f.N)/float64(r.Summary.Arms[i].Repeats)] = true
@@ -109,7 +110,7 @@ func (r *Report) table(m metric) table {
 func (r *Report) best(m metric) float64 {
 	n, least := 0, 0.0
 	for i := range r.Summary.Arms {
-		if f := *m.in(&r.Summary.Arms[i]); f != nil {
+		if f := m.get(&r.Summary.Arms[i]); f != nil {
 			if n++; n == 1 || f.MeanUS < least {
 				least = f.MeanUS
 			}
@@ -123,7 +124,7 @@ func (r *Report) best(m metric) float64 {
 
 func (r *Report) row(i int, m metric, cols columns) []string {
 	a := &r.Summary.Arms[i]
-	f := *m.in(a)
+	f := m.get(a)
 	row := []string{a.Name}
 	void := func(cells int) {
 		for range cells {

@@ -51,7 +51,7 @@ const plainGap = 2
 func (s Style) width() int { return max(LeastWidth, cmp.Or(s.Width, DefaultWidth)) }
 
 // signs are those that our own text uses, and how they are written in ASCII.
-var signs = strings.NewReplacer("★", "*", "×", "x", "–", "-", "—", "-", "−", "-", "±", "+-", "…", "..", "µ", "u", "≤", "<=", "≥", ">=", "→", "->", "·", "*", "●", "*", "§", "section ", "²", "^2", "⁶", "^6")
+var signs = strings.NewReplacer("★", "*", "×", "x", "–", "-", "—", "-", "−", "-", "±", "+-", "…", "..", "µ", "u", "≤", "<=", "≥", ">=", "≠", "!=", "→", "->", "·", "*", "●", "*", "§", "section ", "²", "^2", "⁶", "^6")
 
 // Text is s as the style shows it.
 func (s Style) Text(text string) string {

@@ -20,10 +20,9 @@ import (
 //     it owes the acknowledgement of an earlier one, which it is then writing; or its
 //     window is closed while it sends nothing on. That a client waits because its window is full is not a cause: the walk goes on from
 //     the acknowledgement that opens the window.
-//   - Host: the rest. It has the time from the request to the first SYN where requests do
-//     not wait, and where a pipeline broke that up to the SYN of the one that completed the block.
-//   - Held: the time from the request to the first SYN of any of its pipelines, where the
-//     placement policy lets requests wait.
+//   - Host: the rest. It has the time from the request to the first SYN, and where a
+//     pipeline broke that up to the SYN of the one that completed the block.
+//   - Held: nothing. Placement decides at once, and no policy queues writes.
 //
 // Of long blocks the moments of some packets are not kept; they are interpolated.
 func (r *run) block(rec flows.BlockRecord) (Block, error) {
@@ -38,16 +37,6 @@ func (r *run) block(rec flows.BlockRecord) (Block, error) {
 	w := &walk{now: rec.End, floor: rec.Requested, hops: hops}
 	w.pipeline()
 	w.setUp()
-	if r.res.Meta.Waits {
-		begun := w.now
-		for _, t := range r.hops[rec.Block] {
-			if t.SYN >= rec.Requested {
-				begun = min(begun, t.SYN)
-			}
-		}
-		w.to(begun, Host)
-		w.to(rec.Requested, Held)
-	}
 	w.to(rec.Requested, Host)
 	out.Shares = w.l.shares(BlockCauses())
 	return out, nil

@@ -25,8 +25,8 @@ type Cause string
 
 // The causes of a coflow's time.
 const (
-	// Held is waiting for the coflow policy, or of a block for the placement policy:
-	// nothing of the coflow was under way on its bottleneck. What an agent is late to send hides in it too; the check of
+	// Held is waiting for the coflow policy: nothing of the coflow was under way on
+	// its bottleneck. What an agent is late to send hides in it too; the check of
 	// scheduling lateness bounds that.
 	Held Cause = "held"
 	// Serialisation is the coflow's own bytes on the wire of its bottleneck.

@@ -342,20 +342,6 @@ func TestBlockOfTwoPipelines(t *testing.T) {
 	}
 }
 
-// Where the placement policy lets requests wait, a block waits for it up to its first
-// SYN, and for a host between its pipelines.
-func TestBlockThatWaited(t *testing.T) {
-	s := newSchedule(t, false)
-	s.res.Meta.Waits = true
-	s.block(0, 0, 300*ms, 0, pipeline{3, 1, []time.Duration{ms, ms}, []time.Duration{ms, ms}, ms})
-	s.res.Blocks = nil
-	s.block(0, 0, 500*ms, 1, pipeline{4, 1, []time.Duration{5 * ms}, []time.Duration{10 * ms}, ms})
-	want := []Share{share(Held, 300*ms), share(Network, 5*ms/2+24*ms), share(Disk, 40*ms), share(Host, 3*ms/2+200*ms)}
-	if diff := cmp.Diff(want, s.of(t).Blocks[0].Shares); diff != "" {
-		t.Errorf("shares (-want +got):\n%s", diff)
-	}
-}
-
 func TestTraffic(t *testing.T) {
 	s := newSchedule(t, false)
 	s.flow(plan{coflow: 1, flow: 1, src: 0, dst: 4, arrival: 10 * ms, syn: 10 * ms, stretches: []stretch{{10 * ms, 80 * ms, 40_000, false}}})

@@ -35,6 +35,7 @@ type Spec struct {
 	Blocks     int  // a repeat
 	FluidModel bool // a simulation
 	Timing     bool // with breakdown.csv, links.csv and progress.csv
+	Jobs       bool // with requests.csv, jobs.csv and balance.csv: a job a block; of every third a coflow, and coflow 1 is background
 }
 
 // Arm is an arm of a made run.
@@ -75,6 +76,11 @@ func Write(t testing.TB, s Spec) string {
 		arm := report.Arm{Name: a.Name}
 		for k := range s.Repeats {
 			rep := report.Repeat{Records: records(s, a, k)}
+			if s.Jobs {
+				asked(s).Join(&rep.Records)
+				rep.Placement = &metrics.Placement{CrossRack: metrics.CrossRack{All: 2e6 * a.Speed, Writes: 1e6 * a.Speed},
+					Balance: &metrics.Balance{Interval: time.Second, Links: 2, Samples: []metrics.BalanceSample{{From: 0, Cv: 0.5 / a.Speed}, {From: 2 * time.Second, Cv: 1}}}}
+			}
 			if !s.FluidModel {
 				level := verdict.Pass
 				if k == s.Repeats-1 {
@@ -102,6 +108,20 @@ func Write(t testing.TB, s Spec) string {
 		must(writeTiming(dir, s, in))
 	}
 	return dir
+}
+
+// asked has a job of each block, in two bins, and of every third a coflow too.
+func asked(s Spec) *metrics.Asked {
+	a := &metrics.Asked{Heartbeat: time.Second, Background: []workloads.CoflowID{1}}
+	for b := range s.Blocks {
+		job := metrics.AskedJob{Job: workloads.JobID(b + 1), Bin: 1 + b%2}
+		if c := workloads.CoflowID(b); b%3 == 0 && b < s.Coflows {
+			job.Coflow = &c
+		}
+		a.Jobs = append(a.Jobs, job)
+		a.Writers = append(a.Writers, metrics.AskedWriter{Writer: workloads.WriterID(b), Job: job.Job, Blocks: []workloads.BlockID{workloads.BlockID(b)}})
+	}
+	return a
 }
 
 func records(s Spec, a Arm, repeat int) flows.Records {
