@@ -148,13 +148,14 @@ type HostState struct {
 	// Rx and Tx are exponentially weighted averages of the traffic toward and
 	// away from the host. Need LinkLoad.
 	Rx, Tx units.Rate
-	// Writing and Used are what the newest heartbeat told of the disk and what was
-	// placed on it since: replicas being written (HDFS: xceivers), and bytes stored,
-	// with what is being written counted whole. Need DiskUse.
+	// Writing is the replicas being written that the newest heartbeat told of (HDFS:
+	// xceivers). Needs DiskUse.
 	Writing int
-	Used    units.Bytes
-	Disk    units.Bytes // capacity; 0 for a disk that is never full
-	Lost    bool        // it is down, as far as the master knows: nothing may be placed on it
+	// Used is the bytes stored by the newest heartbeat, with what is being written
+	// counted whole, and what was placed since. Needs DiskUse.
+	Used units.Bytes
+	Disk units.Bytes // capacity; 0 for a disk that is never full
+	Lost bool        // it is down, as far as the master knows: nothing may be placed on it
 }
 
 // RackState is what the counters of a leaf's ports toward the spines told, at the

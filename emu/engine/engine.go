@@ -93,7 +93,7 @@ func New(cfg Config) (*Engine, error) {
 	}
 	e := &Engine{cfg: cfg, hosts: make([]host, cfg.Fabric.Hosts()), racks: make([]rack, cfg.Fabric.Racks()), load: make([]units.Rate, len(cfg.Capacity))}
 	for h := range e.hosts {
-		e.hosts[h].lastReport, e.hosts[h].nextReport = -1, cfg.Heartbeat
+		e.hosts[h].lastReport, e.hosts[h].nextReport, e.hosts[h].load = -1, cfg.Heartbeat, -1
 	}
 	e.coflows.byFlow = map[workloads.FlowID]*flow{}
 	e.coflows.failed = map[workloads.FlowID]bool{}

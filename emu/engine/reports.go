@@ -22,8 +22,11 @@ type host struct {
 	used      units.Bytes
 	writing   int
 	allocated []allocation
-	lost      bool
-	full      bool // it had no room for a block, and nothing has become free since
+	// load is the number of replicas being written that the newest report has, without
+	// what was allocated since, as HDFS counts xceivers; -1 where reports do not tell.
+	load int
+	lost bool
+	full bool // it had no room for a block, and nothing has become free since
 }
 
 // allocation is a replica that a host was given: until its block has ended and a
@@ -102,7 +105,7 @@ func (e *Engine) smooth(over time.Duration, average *float64, counted units.Byte
 
 // stores takes over a report's disk use, made at a time.
 func (h *host) stores(made time.Duration, d *DiskReport) {
-	h.used, h.writing = d.Used, 0
+	h.used, h.writing, h.load = d.Used, 0, len(d.Writing)
 	h.allocated = slices.DeleteFunc(h.allocated, func(a allocation) bool {
 		// Made after the block was durable, the report is right, whatever it lists.
 		return a.durable && (made > a.since || slices.Contains(d.Writing, a.block) || slices.Contains(d.Ended, a.block))
@@ -169,7 +172,9 @@ func (h *host) dropped(id workloads.BlockID) {
 }
 
 // wiped takes down that a host's disk is empty. Nothing is being written to it.
-func (h *host) wiped() { h.used, h.writing, h.allocated, h.full = 0, 0, nil, false }
+func (h *host) wiped() {
+	h.used, h.writing, h.allocated, h.full, h.load = 0, 0, nil, false, min(h.load, 0)
+}
 
 // rackReport is heartbeat for a leaf.
 func (e *Engine) rackReport(r RackReport) error {
@@ -209,7 +214,9 @@ func (e *Engine) showReports(v *policies.View, needs policies.Knowledge) {
 			s.Rx, s.Tx = units.Rate(h.rx), units.Rate(h.tx)
 		}
 		if needs&policies.DiskUse != 0 {
-			s.Writing, s.Used = h.writing, h.used
+			if s.Writing, s.Used = h.load, h.used; h.load < 0 {
+				s.Writing = h.writing
+			}
 			if h.full { // whatever the account says, it has room for no more
 				s.Used = max(h.used, s.Disk, 1)
 				s.Disk = s.Used

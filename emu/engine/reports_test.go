@@ -52,10 +52,24 @@ func TestDiskUse(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			e := newEngine(t, testConfig(t, always(free), onHosts(3)))
+			told := -1
 			for _, x := range tt.steps {
 				step(t, e, x.now, x.ev)
-				if h := e.view(policies.DiskUse).Hosts[3]; h.Used != x.used || h.Writing != x.writing {
-					t.Errorf("after %+v at %v: %d bytes, %d writing, want %d, %d", x.ev, x.now, h.Used, h.Writing, x.used, x.writing)
+				if h, writing := e.view(policies.DiskUse).Hosts[3], e.hosts[3].writing; h.Used != x.used || writing != x.writing {
+					t.Errorf("after %+v at %v: %d bytes, %d writing, want %d, %d", x.ev, x.now, h.Used, writing, x.used, x.writing)
+				}
+				if hb, ok := x.ev.(Heartbeat); ok && hb.Disk != nil {
+					told = len(hb.Disk.Writing)
+				} else if told < 0 {
+					if got := e.view(policies.DiskUse).Hosts[3].Writing; got != x.writing {
+						t.Errorf("after %+v at %v, without reports: %d writing shown, want %d", x.ev, x.now, got, x.writing)
+					}
+				}
+				if _, back := x.ev.(HostBack); back {
+					told = min(told, 0)
+				}
+				if got := e.view(policies.DiskUse).Hosts[3].Writing; told >= 0 && got != told {
+					t.Errorf("after %+v at %v: %d writing shown, want those of the newest report, %d", x.ev, x.now, got, told)
 				}
 			}
 			if h := e.hosts[3]; h.writing == 0 && len(h.allocated) > 0 {
@@ -207,8 +221,8 @@ func TestDiskUseIsCountedOnce(t *testing.T) {
 						}
 					}
 				}
-				if got.Writing < least || got.Writing > most {
-					rt.Fatalf("at %d host %d writes %d replicas for the master, want %d to %d", now, h, got.Writing, least, most)
+				if writing := e.hosts[h].writing; writing < least || writing > most {
+					rt.Fatalf("at %d host %d writes %d replicas for the master, want %d to %d", now, h, writing, least, most)
 				}
 			}
 		}

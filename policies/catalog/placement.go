@@ -77,7 +77,7 @@ func placements() []Entry {
 
 func defaultPlacement(p placement.HDFS) []Param {
 	return []Param{
-		{Name: "consider_load", Type: Bool, Default: p.ConsiderLoad, Doc: "the HDFS default passes over hosts with more than twice the average number of writes"},
+		{Name: "consider_load", Type: Bool, Default: p.ConsiderLoad, Doc: "the HDFS default passes over hosts that reported more than twice the average number of writes"},
 		{Name: "min_blocks", Type: Whole, Default: int64(p.MinBlocks), Unit: "blocks", Min: 1, Max: 1000, Doc: "room the HDFS default wants on a disk"},
 	}
 }
