@@ -80,7 +80,9 @@ var arrows = map[string][]string{
 	"workloads/oracletest": {},
 	"results/tooltest":     {},
 	"scripts/bench":        {}, // runs other programs
-	"scripts/philae":       {"emu/scenario", "emu/experiment", "emu/study", "emu/tracesim", "results/coflows", "results/files", "results/metrics", "results/table"},
+	"scripts/philae":       {"scripts/suite", "results/report", "results/verdict", "emu/scenario", "emu/experiment", "emu/study", "emu/tracesim", "results/coflows", "results/files", "results/metrics"},
+	"scripts/sinbad":       {"scripts/suite", "results/report"},
+	"scripts/suite":        {"results/report", "results/table", "results/verdict"}, // what suites share
 	"scripts/quickstart":   {}, // scenario files, and tests of them
 	"scripts/testvm":       {}, // runs the tests of others
 }
@@ -94,7 +96,7 @@ var onlyIn = map[string][]string{
 	"golang.org/x/sys/unix":          {"emu/kernel"},
 	"math/rand":                      {}, // version 2 only
 	"github.com/spf13/cobra":         {"emu/cli"},
-	"go.yaml.in/yaml/v4":             {"emu/scenario", "scripts/philae"}, // scenarios, and what papers report
+	"go.yaml.in/yaml/v4":             {"emu/scenario", "scripts/philae", "scripts/sinbad"}, // scenarios, and what papers report
 }
 
 // pure packages decide everything from what they are told.

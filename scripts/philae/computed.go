@@ -15,7 +15,6 @@ import (
 	"testbed/results/coflows"
 	"testbed/results/files"
 	"testbed/results/metrics"
-	"testbed/results/table"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
@@ -41,7 +40,7 @@ var (
 )
 
 // simulate runs policies on a trace, and keeps every coflow's times in a file.
-func (s *suite) simulate(ctx context.Context, name string, t *workloads.Trace, delta time.Duration, texts ...string) (*study.Outcome, error) {
+func (s *philae) simulate(ctx context.Context, name string, t *workloads.Trace, delta time.Duration, texts ...string) (*study.Outcome, error) {
 	o := study.Options{First: s.coflows, Interval: delta}
 	for _, text := range texts {
 		p, err := study.ParsePolicy(text)
@@ -64,20 +63,6 @@ func (s *suite) simulate(ctx context.Context, name string, t *workloads.Trace, d
 	return out, files.Write(filepath.Join(s.dir, name+".csv"), out.CoflowsCSV)
 }
 
-// draw writes a table to the report.
-func (s *suite) draw(head []string, rows [][]string) error {
-	t := table.Table{Head: head, Rows: rows}
-	for range head {
-		t.Columns = append(t.Columns, table.Column{})
-	}
-	t.Columns[0] = table.Names()
-	if err := t.Markdown(s.out); err != nil {
-		return err
-	}
-	s.say("")
-	return nil
-}
-
 // over is the speed-up of the first policy of an outcome over another.
 func over(out *study.Outcome, policy string) (coflows.Speedup, error) {
 	at := slices.IndexFunc(out.Runs, func(r study.Run) bool { return r.Policy == policy })
@@ -90,16 +75,16 @@ func over(out *study.Outcome, policy string) (coflows.Speedup, error) {
 func times(f float64) string { return fmt.Sprintf("%.2f×", f) }
 
 // table is every policy on the whole trace.
-func (s *suite) table(ctx context.Context) error {
+func (s *philae) table(ctx context.Context) error {
 	out, err := s.simulate(ctx, "table", s.trace, interval, everyone...)
 	if err != nil {
 		return err
 	}
-	s.say("%d coflows with %d flows of %s on one non-blocking switch; 1 MB takes 8 ms on a port, coflows arrive when the trace says, flows inside a port count. Percentiles are interpolated linearly.\n", out.Coflows, out.Flows, s.trace.Name)
-	if err := out.Markdown(s.out); err != nil {
+	s.Say("%d coflows with %d flows of %s on one non-blocking switch; 1 MB takes 8 ms on a port, coflows arrive when the trace says, flows inside a port count. Percentiles are interpolated linearly.\n", out.Coflows, out.Flows, s.trace.Name)
+	if err := out.Markdown(s); err != nil {
 		return err
 	}
-	s.say("\nSpeed-up of Philae (policy D) over each: the ratio of the averages, and the median and 90th percentile of the coflows' ratios; the paper's beside them.\n")
+	s.Say("\nSpeed-up of Philae (policy D) over each: the ratio of the averages, and the median and 90th percentile of the coflows' ratios; the paper's beside them.\n")
 	var rows [][]string
 	for _, r := range out.Runs[1:] {
 		f, err := over(out, r.Policy)
@@ -109,10 +94,10 @@ func (s *suite) table(ctx context.Context) error {
 		p := s.paper.Speedups[r.Policy]
 		rows = append(rows, []string{r.Policy, times(f.Averages), or(p.Avg), times(f.P50), or(p.P50), times(f.P90), or(p.P90)})
 	}
-	if err := s.draw([]string{"over", "average", "paper", "median", "paper ", "P90", "paper  "}, rows); err != nil {
+	if err := s.Draw([]string{"over", "average", "paper", "median", "paper ", "P90", "paper  "}, rows); err != nil {
 		return err
 	}
-	s.reasons(everyone...)
+	s.Reasons(s.paper.Reasons, everyone...)
 	if err := s.overAalo(out); err != nil {
 		return err
 	}
@@ -123,7 +108,7 @@ func (s *suite) table(ctx context.Context) error {
 }
 
 // sizes are averages by size and width.
-func (s *suite) sizes(out *study.Outcome) error {
+func (s *philae) sizes(out *study.Outcome) error {
 	bins := coflows.DefaultSizeBins(study.MB(s.trace, tracesim.Ports{}))
 	head := []string{"policy"}
 	var rows [][]string
@@ -141,14 +126,14 @@ func (s *suite) sizes(out *study.Outcome) error {
 		}
 		rows = append(rows, row)
 	}
-	s.say("Average CCT by the bins of the paper's figure 5: small is at most 100 MB, thin at most %d flows.\n", workloads.ThinCoflow)
-	return s.draw(head, rows)
+	s.Say("Average CCT by the bins of the paper's figure 5: small is at most 100 MB, thin at most %d flows.\n", workloads.ThinCoflow)
+	return s.Draw(head, rows)
 }
 
 // overAalo are Philae's four policies over Aalo.
-func (s *suite) overAalo(out *study.Outcome) error {
+func (s *philae) overAalo(out *study.Outcome) error {
 	aalo := out.Runs[slices.IndexFunc(out.Runs, func(r study.Run) bool { return r.Policy == "aalo" })].Times()
-	s.say("The four policies of Philae, and its public simulator's way, over Aalo.\n")
+	s.Say("The four policies of Philae, and its public simulator's way, over Aalo.\n")
 	var rows [][]string
 	for _, r := range out.Runs {
 		if !strings.HasPrefix(r.Policy, "philae") {
@@ -161,11 +146,11 @@ func (s *suite) overAalo(out *study.Outcome) error {
 		p := s.paper.OverAalo[r.Policy]
 		rows = append(rows, []string{r.Policy, times(f.Averages), or(p.Avg), times(f.P50), or(p.P50)})
 	}
-	return s.draw([]string{"policy", "average", "paper", "median", "paper "}, rows)
+	return s.Draw([]string{"policy", "average", "paper", "median", "paper "}, rows)
 }
 
 // jobs are job completion times: Philae over Aalo.
-func (s *suite) jobs(out *study.Outcome) error {
+func (s *philae) jobs(out *study.Outcome) error {
 	items := func(policy string) []metrics.Item {
 		at := slices.IndexFunc(out.Runs, func(r study.Run) bool { return r.Policy == policy })
 		var is []metrics.Item
@@ -183,7 +168,7 @@ func (s *suite) jobs(out *study.Outcome) error {
 		ratios[i] = float64(base[i].Time) / float64(arm[i].Time)
 	}
 	slices.Sort(ratios)
-	s.say("Job completion times, Philae over Aalo, where the shuffle is the part of the job that Aalo's evaluation states (in 61 %% of the jobs below a quarter): median %.2f× (paper %s), P90 %.2f× (paper %s).\n",
+	s.Say("Job completion times, Philae over Aalo, where the shuffle is the part of the job that Aalo's evaluation states (in 61 %% of the jobs below a quarter): median %.2f× (paper %s), P90 %.2f× (paper %s).\n",
 		metrics.Quantile(0.5, ratios), or(s.paper.JCT.P50), metrics.Quantile(0.9, ratios), or(s.paper.JCT.P90))
 	return nil
 }
@@ -192,7 +177,7 @@ func (s *suite) jobs(out *study.Outcome) error {
 const replicas = 6
 
 // derived are the traces made of the trace.
-func (s *suite) derived(ctx context.Context) error {
+func (s *philae) derived(ctx context.Context) error {
 	type derivation struct {
 		name   string
 		make   func() (*workloads.Trace, error)
@@ -249,19 +234,19 @@ func (s *suite) derived(ctx context.Context) error {
 			rows = append(rows, []string{d.name, fmt.Sprint(out.Coflows), counted, fmt.Sprint(t.Ports), o, times(f.Averages), or(p.Avg), times(f.P50), or(p.P50), times(f.P90)})
 		}
 	}
-	s.say("Speed-up of Philae (policy D). δ of Aalo is %v, %v on the replicated trace.\n", interval, replicas*interval)
-	if err := s.draw([]string{"trace", "coflows", "paper", "ports", "over", "average", "paper ", "median", "paper  ", "P90"}, rows); err != nil {
+	s.Say("Speed-up of Philae (policy D). δ of Aalo is %v, %v on the replicated trace.\n", interval, replicas*interval)
+	if err := s.Draw([]string{"trace", "coflows", "paper", "ports", "over", "average", "paper ", "median", "paper  ", "P90"}, rows); err != nil {
 		return err
 	}
 	if large != nil {
-		s.say("The coordinator at %d ports, in intervals of %v.\n", replicas*s.trace.Ports, replicas*interval)
-		return large.Markdown(s.out)
+		s.Say("The coordinator at %d ports, in intervals of %v.\n", replicas*s.trace.Ports, replicas*interval)
+		return large.Markdown(s)
 	}
 	return nil
 }
 
 // sensitivity is Philae over Aalo as its parameters change, one at a time.
-func (s *suite) sensitivity(ctx context.Context) error {
+func (s *philae) sensitivity(ctx context.Context) error {
 	texts := []string{"aalo", "philae"}
 	for _, p := range []struct {
 		name   string
@@ -284,23 +269,23 @@ func (s *suite) sensitivity(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.say("One parameter at a time; the others have their defaults, T = 7, Q0 = 10 MiB, E = 10 and a pilot for every 20 senders. Speed-ups are over Aalo.\n")
+	s.Say("One parameter at a time; the others have their defaults, T = 7, Q0 = 10 MiB, E = 10 and a pilot for every 20 senders. Speed-ups are over Aalo.\n")
 	var rows [][]string
 	for _, r := range out.Runs[1:] {
 		rows = append(rows, []string{r.Policy, fmt.Sprintf("%.2f s", r.Summary.Average.Seconds()), times(r.Speedup.Averages), times(r.Speedup.P50), times(r.Speedup.P90)})
 	}
-	return s.draw([]string{"policy", "average", "speed-up", "median", "P90"}, rows)
+	return s.Draw([]string{"policy", "average", "speed-up", "median", "P90"}, rows)
 }
 
 // learning is how well pilots tell a coflow's size, and how long it takes until a
 // coflow is where it belongs.
-func (s *suite) learning(ctx context.Context) error {
+func (s *philae) learning(ctx context.Context) error {
 	out, err := s.simulate(ctx, "learning", s.trace, 0, learned...)
 	if err != nil {
 		return err
 	}
 	e := estimates(out.Runs[0].Coflows)
-	s.say("Size after the pilots against the real one, over %d sampled coflows: absolute error of %.3f on average, standard deviation of the error %.3f (paper %.2f and %.2f); median %.3f, P90 %.3f of the absolute.\n",
+	s.Say("Size after the pilots against the real one, over %d sampled coflows: absolute error of %.3f on average, standard deviation of the error %.3f (paper %.2f and %.2f); median %.3f, P90 %.3f of the absolute.\n",
 		e.n, e.mean, e.deviation, s.paper.Estimate.Error, s.paper.Estimate.Deviation, e.p50, e.p90)
 	var rows [][]string
 	for _, r := range out.Runs {
@@ -308,8 +293,8 @@ func (s *suite) learning(ctx context.Context) error {
 		rows = append(rows, []string{r.Policy, fmt.Sprintf("%.0f %%", 100*c.all), fmt.Sprintf("%.0f %%", 100*s.paper.Learning[r.Policy]),
 			fmt.Sprintf("%.0f %%", 100*c.soon), fmt.Sprintf("%.0f %%", 100*c.p50), fmt.Sprintf("%.0f %%", 100*c.p90), fmt.Sprintf("%.1f %%", 100*c.bytes)})
 	}
-	s.say("Learning: the part of its CCT after which a coflow is in its last queue (under Philae: after which its pilots have ended; thin coflows have nothing to learn), and what part of its bytes it has sent by then. Wide coflows have more than %d flows.\n", workloads.ThinCoflow)
-	return s.draw([]string{"policy", "learned within 1 % of CCT", "paper", "of wide coflows", "their median", "their P90", "their bytes, average"}, rows)
+	s.Say("Learning: the part of its CCT after which a coflow is in its last queue (under Philae: after which its pilots have ended; thin coflows have nothing to learn), and what part of its bytes it has sent by then. Wide coflows have more than %d flows.\n", workloads.ThinCoflow)
+	return s.Draw([]string{"policy", "learned within 1 % of CCT", "paper", "of wide coflows", "their median", "their P90", "their bytes, average"}, rows)
 }
 
 // estimate is the relative error of sizes: deviation of the error with its sign, the

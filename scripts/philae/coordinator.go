@@ -5,22 +5,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"testbed/results/report"
 )
 
-// coordinator is what an arm's coordinator did, in a summary.
-type coordinator struct {
-	IntervalUS float64 `json:"interval_us"`
-	Intervals  int     `json:"intervals"`
-	Decisions  int     `json:"decisions"`
-	Missed     *int    `json:"missed"`
-	Took       *struct {
-		MeanUS float64 `json:"mean_us"`
-		P99US  float64 `json:"p99_us"`
-	} `json:"took"`
-}
-
 // decided is each arm's coordinator on packets, and what the paper's testbed showed.
-func (s *suite) decided(run summary) error {
+func (s *philae) decided(run *report.Summary) error {
 	var rows [][]string
 	for _, a := range run.Arms {
 		c := a.Coordinator
@@ -42,20 +32,20 @@ func (s *suite) decided(run summary) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	s.say("What deciding cost, of all repeats.\n")
-	return s.draw([]string{"arm", "intervals", "decisions", "missed", "a decision, average", "P99"}, rows)
+	s.Say("What deciding cost, of all repeats.\n")
+	return s.Draw([]string{"arm", "intervals", "decisions", "missed", "a decision, average", "P99"}, rows)
 }
 
 // testbeds are the paper's figures of its own testbeds, of other machines and another
 // size than here: they are told, not compared.
-func (s *suite) testbeds() {
+func (s *philae) testbeds() {
 	for _, nodes := range slices.Sorted(maps.Keys(s.paper.Testbed)) {
 		f := s.paper.Testbed[nodes]
 		var missed []string
 		for _, policy := range slices.Sorted(maps.Keys(s.paper.Missed[nodes])) {
 			missed = append(missed, fmt.Sprintf("%.0f %% under %s", 100*s.paper.Missed[nodes][policy], policy))
 		}
-		s.say("The paper's testbed of %d nodes, Philae over Aalo: average %s, median %s, P90 %s; intervals of %v missed: %s.\n",
+		s.Say("The paper's testbed of %d nodes, Philae over Aalo: average %s, median %s, P90 %s; intervals of %v missed: %s.\n",
 			nodes, or(f.Avg), or(f.P50), or(f.P90), interval, strings.Join(missed, ", "))
 	}
 }

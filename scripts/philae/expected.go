@@ -85,21 +85,6 @@ func (e expected) check() error {
 	return errors.Join(errs...)
 }
 
-// reasons says why figures differ from the paper's, of those of names for which one is
-// known.
-func (s *suite) reasons(names ...string) {
-	said := false
-	for _, name := range names {
-		if why := s.paper.Reasons[name]; why != "" {
-			s.say("- %s: %s", name, strings.Join(strings.Fields(why), " "))
-			said = true
-		}
-	}
-	if said {
-		s.say("")
-	}
-}
-
 // or is a figure of the paper, or that it has none.
 func or(f float64) string {
 	if f == 0 {

@@ -24,30 +24,30 @@ import (
 	"syscall"
 	"time"
 
+	"testbed/scripts/suite"
 	"testbed/workloads"
 )
 
 // parts are what the suite is made of, in order.
 var parts = []struct {
 	name, doc string
-	run       func(*suite, context.Context) error
+	run       func(*philae, context.Context) error
 }{
-	{"table", "every policy on the whole trace", (*suite).table},
-	{"derived", "the traces derived from it: low skew filtered, skewed mappers, wide coflows alone, six side by side", (*suite).derived},
-	{"sensitivity", "Philae's parameters: T, Q0, E and pilots", (*suite).sensitivity},
-	{"learning", "how well and how soon sizes are learned", (*suite).learning},
-	{"packets", "the policies on packets, beside the fluid model", (*suite).packets},
+	{"table", "every policy on the whole trace", (*philae).table},
+	{"derived", "the traces derived from it: low skew filtered, skewed mappers, wide coflows alone, six side by side", (*philae).derived},
+	{"sensitivity", "Philae's parameters: T, Q0, E and pilots", (*philae).sensitivity},
+	{"learning", "how well and how soon sizes are learned", (*philae).learning},
+	{"packets", "the policies on packets, beside the fluid model", (*philae).packets},
 }
 
-// suite is one run of it.
-type suite struct {
+// philae is one run of the suite.
+type philae struct {
 	options
 	paper expected
 	trace *workloads.Trace
-	out   io.Writer // the report
 	began time.Time
-
-	unwritten error // what went wrong in say
+	*suite.Report
+	program suite.Program
 }
 
 type options struct {
@@ -112,7 +112,7 @@ func run(ctx context.Context, o options, stdout io.Writer) (err error) {
 	if o.coflows < 0 || o.repeat < 1 {
 		return fmt.Errorf("-coflows %d, -repeat %d: want 0 or more, and 1 or more", o.coflows, o.repeat)
 	}
-	s := &suite{options: o, began: time.Now()}
+	s := &philae{options: o, began: time.Now(), program: suite.Program{Path: o.binary, Dir: o.dir}}
 	if s.paper, err = readExpected(o.expected); err != nil {
 		return err
 	}
@@ -133,30 +133,23 @@ func run(ctx context.Context, o options, stdout io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, report.Close()) }()
-	s.out = io.MultiWriter(stdout, report)
+	s.Report = suite.NewReport(io.MultiWriter(stdout, report))
 	for _, p := range parts {
 		if !want(p.name) {
 			continue
 		}
-		s.say("## %s\n", strings.ToUpper(p.doc[:1])+p.doc[1:])
+		s.Say("## %s\n", strings.ToUpper(p.doc[:1])+p.doc[1:])
 		if err := p.run(s, ctx); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
-		s.reasons(p.name)
+		s.Reasons(s.paper.Reasons, p.name)
 	}
-	s.say("All of it took %v. Report: %s\n", time.Since(s.began).Round(time.Second), report.Name())
-	return s.unwritten
-}
-
-// say writes a paragraph to the report.
-func (s *suite) say(format string, args ...any) {
-	if _, err := fmt.Fprintf(s.out, format+"\n", args...); err != nil {
-		s.unwritten = errors.Join(s.unwritten, err)
-	}
+	s.Say("All of it took %v. Report: %s\n", time.Since(s.began).Round(time.Second), report.Name())
+	return s.Err()
 }
 
 // read gets the trace, or generates one.
-func (s *suite) read() error {
+func (s *philae) read() error {
 	if s.options.trace == "" {
 		t, err := workloads.Facebook{}.Generate(s.seed)
 		if err != nil {

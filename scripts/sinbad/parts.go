@@ -1,0 +1,297 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"testbed/results/report"
+	"testbed/scripts/suite"
+)
+
+// part is one experiment.
+type part struct {
+	name, title, doc string
+	scenario         string
+	set              []string // variables of the scenario, as name=value
+	// pairs are the arms that are compared, the baseline first; the first pair's figures
+	// are the part's.
+	pairs   [][2]string
+	packets bool
+	fixed   bool // whose repeats are the scenario's
+	run     func(*sinbad, context.Context, part) error
+}
+
+// off is background that is not there: the least that a scenario can say.
+const off = "intensity=0.000001"
+
+var parts = []part{
+	{name: "rack", title: "racks with 5:1 oversubscription, three of ten hot", packets: true, scenario: "rack.yaml", run: (*sinbad).experiment,
+		doc:   "50 hosts. The bottleneck are the links between racks: forms V2, beside HDFS's default, and V1, beside uniform placement in two other racks.",
+		pairs: [][2]string{{"hdfs", "sinbad-v2"}, {"two-racks", "sinbad-v1"}}},
+	{name: "diskless", title: "the same, with disks that are never the bottleneck", packets: true, scenario: "pair.yaml", set: []string{"disk=5MB/s"}, run: (*sinbad).experiment,
+		doc: "The disks are twice as fast as the hosts' links.", pairs: [][2]string{{"hdfs", "sinbad"}}},
+	{name: "quiet", title: "the same, without background", packets: true, scenario: "pair.yaml", set: []string{off}, run: (*sinbad).experiment,
+		doc: "All load is that of the jobs themselves: what there is left to steer around.", pairs: [][2]string{{"hdfs", "sinbad"}}},
+	{name: "edge", title: "no oversubscription, one rack of five hot", packets: true, scenario: "edge.yaml", run: (*sinbad).experiment,
+		doc: "25 hosts. The bottleneck are the links of hosts, as in the paper's cluster: form VE, beside uniform placement.", pairs: [][2]string{{"uniform", "sinbad-ve"}}},
+	{name: "hundred", title: "100 hosts in 20 racks", scenario: "pair.yaml", set: []string{"leaves=20", "hot=6", "jobs=18"}, run: (*sinbad).experiment,
+		doc: "As on 50 hosts, on the fluid model.", pairs: [][2]string{{"hdfs", "sinbad"}}},
+	{name: "large", title: "3,000 machines in 150 racks", scenario: "large.yaml", fixed: true, run: (*sinbad).experiment,
+		doc: "The paper's simulation, on the fluid model: requests are placed every 10 s, those of writers with the fewest blocks left first.", pairs: [][2]string{{"hdfs", "sinbad"}}},
+	{name: "sensitivity", title: "sensitivity to Δ, α and q", scenario: "pair.yaml", run: (*sinbad).sensitivity,
+		doc: "One parameter at a time, on the fluid model; the others are Δ = 250 ms, α = 0.2 and q = 0. A block takes a disk 1.16 s.", pairs: [][2]string{{"hdfs", "sinbad"}}},
+}
+
+func partNames() []string {
+	var names []string
+	for _, p := range parts {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// agree is by how much the average write time of an arm on packets and that of the
+// fluid model may differ before the report says where the time went.
+const agree = 0.10
+
+// args are those of a run of the part.
+func (s *sinbad) args(p part, more ...string) []string {
+	set := slices.Concat(p.set, more)
+	if !p.fixed {
+		set = append(set, fmt.Sprintf("repeat=%d", s.repeat))
+	}
+	var args []string
+	for _, v := range set {
+		args = append(args, "--set", v)
+	}
+	return args
+}
+
+// experiment runs a part on the fluid model and, where it has them, on packets.
+func (s *sinbad) experiment(ctx context.Context, p part) error {
+	scenario := filepath.Join("scripts", "sinbad", p.scenario)
+	fluid, err := s.program.Run(ctx, "sim", scenario, s.args(p)...)
+	if err != nil {
+		return err
+	}
+	computed, err := s.compare(ctx, fluid, p)
+	if err != nil {
+		return err
+	}
+	if !p.packets || s.fluid {
+		s.take(p, fluid, computed)
+		s.Say("Run directory %s (fluid model), %d repeats.\n", fluid.RunID, fluid.Arms[0].Repeats)
+		if err := s.arms(fluid, nil); err != nil {
+			return err
+		}
+		return s.pairs(p, computed, nil)
+	}
+	measured, void := s.program.Run(ctx, "run", scenario, s.args(p)...)
+	if measured == nil {
+		return void
+	}
+	found, err := s.compare(ctx, measured, p)
+	if err != nil {
+		return err
+	}
+	s.take(p, measured, found)
+	s.Say("Run directories %s (packets) and %s (fluid model), %d repeats.\n", measured.RunID, fluid.RunID, s.repeat)
+	if err := s.arms(measured, fluid); err != nil {
+		return err
+	}
+	if err := s.pairs(p, found, computed); err != nil {
+		return err
+	}
+	return void
+}
+
+// arms are the averages of every arm, beside those of the fluid model.
+func (s *sinbad) arms(run, fluid *report.Summary) error {
+	var rows [][]string
+	var apart []string
+	for _, a := range run.Arms {
+		if a.WriteTime == nil || a.Placement == nil {
+			return fmt.Errorf("arm %s has no blocks", a.Name)
+		}
+		row := []string{a.Name, suite.Passed(a), suite.MS(a.WriteTime.MeanUS), "–", fmt.Sprintf("%.1f MB", a.Placement.CrossRackWriteBytes/1e6), "–", "–", "–"}
+		if fluid == nil {
+			row[1] = "fluid model"
+		} else if i := slices.IndexFunc(fluid.Arms, func(f report.ArmSummary) bool { return f.Name == a.Name }); i >= 0 && fluid.Arms[i].WriteTime != nil {
+			ratio := a.WriteTime.MeanUS / fluid.Arms[i].WriteTime.MeanUS
+			row[3] = fmt.Sprintf("%.2f", ratio)
+			if math.Abs(ratio-1) > agree {
+				apart = append(apart, a.Name)
+			}
+		}
+		if cv := a.Placement.Cv; cv != nil {
+			row[5] = fmt.Sprintf("%.2f (%.2f to %.2f)", cv.Median, cv.P5, cv.P95)
+		}
+		if d := a.Placement.DiskImbalance; d != nil {
+			row[6] = fmt.Sprintf("%.2f %%", 100**d)
+		}
+		if b := a.Placement.Bounds; b != nil {
+			row[7] = fmt.Sprintf("%.2f / %.2f", b.OverLone, b.OverFluid)
+		}
+		rows = append(rows, row)
+	}
+	if err := s.Draw([]string{"arm", "verdict", "block write time", "over fluid model", "of blocks across racks", "median Cv (P5 to P95)", "disks differ", "over LB1 / LB2"}, rows); err != nil {
+		return err
+	}
+	if len(apart) == 0 {
+		return nil
+	}
+	s.Say("On packets %s differs from the fluid model by more than %.0f %%. Where the time of an average block went on packets, in ms, tells why: network has the sharing of links, which the fluid model has too, and loss, queues and headers, which it has not; host is what the machine took.\n", strings.Join(apart, ", "), 100*agree)
+	return s.WhereTimeWent(run.Arms, true)
+}
+
+// ratio is a factor of improvement with its interval.
+type ratio struct {
+	Value float64    `json:"value"`
+	CI    [2]float64 `json:"ci"`
+}
+
+func (r ratio) String() string { return fmt.Sprintf("%.2f× [%.2f, %.2f]", r.Value, r.CI[0], r.CI[1]) }
+
+// comparison is what is read here of what testbed compare --json prints.
+type comparison struct {
+	Arm     struct{ Arm string } `json:"arm"`
+	Unlike  []string             `json:"not_like_for_like"`
+	Figures []struct {
+		Metric string `json:"metric"`
+		Mean   *ratio `json:"mean_ratio"`
+		Geo    *ratio `json:"geo_mean"`
+	} `json:"figures"`
+}
+
+// compared is a pair's figures by metric.
+type compared struct {
+	unlike    []string
+	mean, geo map[string]ratio
+}
+
+// compare is testbed compare for each pair of arms.
+func (s *sinbad) compare(ctx context.Context, run *report.Summary, p part) ([]compared, error) {
+	var out []compared
+	for _, pair := range p.pairs {
+		text, err := s.program.Command(ctx, "compare", s.program.RunDir(run), "--baseline", pair[0], "--arms", pair[1], "--json")
+		if err != nil && !errors.Is(err, suite.ErrVoid) {
+			return nil, err
+		}
+		var all struct {
+			Comparisons []comparison `json:"comparisons"`
+		}
+		if err := json.Unmarshal(text, &all); err != nil {
+			return nil, fmt.Errorf("testbed compare --json: %w", err)
+		}
+		c := compared{mean: map[string]ratio{}, geo: map[string]ratio{}}
+		for _, x := range all.Comparisons {
+			if x.Arm.Arm != pair[1] {
+				continue
+			}
+			c.unlike = x.Unlike
+			for _, f := range x.Figures {
+				if f.Mean != nil && f.Geo != nil {
+					c.mean[f.Metric], c.geo[f.Metric] = *f.Mean, *f.Geo
+				}
+			}
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// metrics are what pairs are compared by, as testbed compare names them.
+var metrics = []struct{ key, title string }{{"write_time", "block write time"}, {"request_time", "write request time"}, {"job_time", "job time"}}
+
+// pairs are the factors of improvement, beside those of the fluid model where that is
+// another run.
+func (s *sinbad) pairs(p part, found, fluid []compared) error {
+	var rows [][]string
+	for i, pair := range p.pairs {
+		for _, m := range metrics {
+			mean, ok := found[i].mean[m.key]
+			if !ok {
+				continue
+			}
+			row := []string{pair[1] + " over " + pair[0], m.title, mean.String(), found[i].geo[m.key].String(), "–"}
+			if fluid != nil {
+				row[4] = fluid[i].mean[m.key].String()
+			}
+			rows = append(rows, row)
+		}
+	}
+	s.Say("Factors of improvement, T(baseline)/T(policy), with 95 %% intervals: of the averages, and the geometric mean of the pairs' own ratios.\n")
+	if err := s.Draw([]string{"pair", "of", "averages", "geometric mean", "averages, fluid model"}, rows); err != nil {
+		return err
+	}
+	for i, pair := range p.pairs {
+		for _, why := range found[i].unlike {
+			s.Say("%s and %s are not like for like: %s.\n", pair[1], pair[0], why)
+		}
+	}
+	return nil
+}
+
+// take keeps the figures of a part that have an expectation.
+func (s *sinbad) take(p part, run *report.Summary, pairs []compared) {
+	put := func(key string, r ratio) { s.got[p.name+"/"+key] = measured{ratio: r} }
+	for _, m := range metrics {
+		if r, ok := pairs[0].mean[m.key]; ok {
+			put(m.key, r)
+		}
+	}
+	if len(pairs) > 1 {
+		if r, ok := pairs[1].mean["write_time"]; ok {
+			put("v1", r)
+		}
+	}
+	arm := func(name string) *report.PlacementSummary {
+		i := slices.IndexFunc(run.Arms, func(a report.ArmSummary) bool { return a.Name == name })
+		if i < 0 {
+			return nil
+		}
+		return run.Arms[i].Placement
+	}
+	base, policy := arm(p.pairs[0][0]), arm(p.pairs[0][1])
+	if base == nil || policy == nil {
+		return
+	}
+	alone := func(key string, v float64) { s.got[p.name+"/"+key] = measured{ratio: ratio{Value: v}, alone: true} }
+	if base.Cv != nil && policy.Cv != nil {
+		alone("cv_drop", base.Cv.Median-policy.Cv.Median)
+	}
+	if policy.DiskImbalance != nil {
+		alone("imbalance", *policy.DiskImbalance)
+	}
+	if base.Bounds != nil && base.Bounds.OverFluid > 0 {
+		alone("bound", base.Bounds.OverFluid)
+	}
+}
+
+// sensitivity is the first pair with one parameter changed.
+func (s *sinbad) sensitivity(ctx context.Context, p part) error {
+	var rows [][]string
+	for _, v := range []string{"delta=250ms", "delta=62ms", "delta=125ms", "delta=500ms", "delta=1s", "delta=2s", "alpha=0.1", "alpha=0.5", "alpha=1", "wait=250ms", "wait=1s", "wait=2500ms"} {
+		run, err := s.program.Run(ctx, "sim", filepath.Join("scripts", "sinbad", p.scenario), s.args(p, v)...)
+		if err != nil {
+			return err
+		}
+		c, err := s.compare(ctx, run, p)
+		if err != nil {
+			return err
+		}
+		row := []string{v}
+		for _, m := range metrics {
+			row = append(row, c[0].mean[m.key].String())
+		}
+		rows = append(rows, row)
+	}
+	s.Say("Factors of improvement over HDFS's default, of the averages. The first row has the defaults. With wait = q the write request time has the waiting, the block write time has not.\n")
+	return s.Draw([]string{"changed", metrics[0].title, metrics[1].title, metrics[2].title}, rows)
+}
