@@ -3,6 +3,9 @@
 # make suite-philae  the coflow schedulers of Philae's paper side by side: on the trace
 #              TRACE (generated without it) by arithmetic, then on packets (as root, or
 #              through sudo); SUITE_FLAGS such as "-only table,learning" (docs/philae.md)
+# make suite-sinbad  block placement by Sinbad beside its baselines, on packets (as root,
+#              or through sudo) and on the fluid model; SUITE_FLAGS such as
+#              "-only rack,large" or "-fluid" (docs/sinbad.md)
 # make check  what CI runs: formatting, vet, staticcheck, then make test
 # make test-vm  the privileged tests on Debian's stock kernel, in qemu (docs/testing.md)
 
@@ -14,7 +17,7 @@ LDFLAGS := -X testbed/emu/cli.version=$(VERSION)
 # Programs that tests compare with, by the names of their Debian packages.
 COMPARED := tshark tcptrace tcpdump iperf3 chromium
 
-.PHONY: build demo suite-philae test test-vm check lint bench bench-build fuzz clean
+.PHONY: build demo suite-philae suite-sinbad test test-vm check lint bench bench-build fuzz clean
 
 build: bin/testbed
 
@@ -30,6 +33,10 @@ demo: build
 # make suite-philae SUDO= SUITE_FLAGS="-only table".
 suite-philae: build
 	$(SUDO) $(GO) run ./scripts/philae $(if $(TRACE),-trace "$(TRACE)") $(SUITE_FLAGS)
+
+# Without packets, as by SUITE_FLAGS=-fluid, it needs no root: make suite-sinbad SUDO=
+suite-sinbad: build
+	$(SUDO) $(GO) run ./scripts/sinbad $(SUITE_FLAGS)
 
 # Tests that move packets share the machine's two or more processors with them, so
 # their packages are tested one at a time; the others side by side, and first, since

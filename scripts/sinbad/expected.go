@@ -83,6 +83,20 @@ func (f figure) judge(m measured) string {
 	}
 }
 
+// beside tells where a figure lies from the paper's; a dash where that has none.
+func (f figure) beside(m measured) string {
+	switch {
+	case f.Paper == 0:
+		return "–"
+	case !m.alone && m.CI[0] <= f.Paper && f.Paper <= m.CI[1]:
+		return "not told apart"
+	case m.Value < f.Paper:
+		return "less"
+	default:
+		return "more"
+	}
+}
+
 // text is a figure's value in the unit of its kind.
 func (f figure) text(v float64) string {
 	switch _, key, _ := strings.Cut(f.ID, "/"); key {
@@ -112,14 +126,14 @@ func (s *sinbad) verdicts() error {
 		if !m.alone {
 			value = m.ratio.String()
 		}
-		rows = append(rows, []string{f.ID, f.What, paper, f.text(f.Low) + " to " + f.text(f.High), value, f.judge(m)})
+		rows = append(rows, []string{f.ID, f.What, paper, f.text(f.Low) + " to " + f.text(f.High), value, f.judge(m), f.beside(m)})
 		whys = append(whys, fmt.Sprintf("- %s: %s", f.ID, strings.Join(strings.Fields(f.Why), " ")))
 	}
 	if len(rows) == 0 {
 		return nil
 	}
 	s.Say("## The paper's figures, those expected here, and those measured\n")
-	if err := s.Draw([]string{"figure", "what", "paper", "expected", "measured", "verdict"}, rows); err != nil {
+	if err := s.Draw([]string{"figure", "what", "paper", "expected", "measured", "verdict", "beside the paper"}, rows); err != nil {
 		return err
 	}
 	s.Say("%s\n", strings.Join(whys, "\n"))
