@@ -40,7 +40,7 @@ var parts = []part{
 		doc: "All load is that of the jobs themselves: what there is left to steer around.", pairs: [][2]string{{"hdfs", "sinbad"}}},
 	{name: "edge", title: "no oversubscription, one rack of five hot", packets: true, scenario: "edge.yaml", run: (*sinbad).experiment,
 		doc: "25 hosts. The bottleneck are the links of hosts, as in the paper's cluster: form VE, beside uniform placement.", pairs: [][2]string{{"uniform", "sinbad-ve"}}},
-	{name: "hundred", title: "100 hosts in 20 racks", scenario: "pair.yaml", set: []string{"leaves=20", "hot=6", "jobs=18"}, run: (*sinbad).experiment,
+	{name: "hundred", title: "100 hosts in 20 racks", scenario: "pair.yaml", set: []string{"leaves=20", "hot=6", "jobs=16"}, run: (*sinbad).experiment,
 		doc: "As on 50 hosts, on the fluid model.", pairs: [][2]string{{"hdfs", "sinbad"}}},
 	{name: "large", title: "3,000 machines in 150 racks", scenario: "large.yaml", fixed: true, run: (*sinbad).experiment,
 		doc: "The paper's simulation, on the fluid model: requests are placed every 10 s, those of writers with the fewest blocks left first.", pairs: [][2]string{{"hdfs", "sinbad"}}},
