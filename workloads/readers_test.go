@@ -50,6 +50,9 @@ func TestReadersFile(t *testing.T) {
 	if err := WriteWorkload(&out, f, file.Workload); err != nil || out.String() != readersFile {
 		t.Errorf("written: %v\n%s", err, cmp.Diff(readersFile, out.String()))
 	}
+	if got, want := file.Stats().Readers, (ReadersStat{2, 3, 17_000_000}); got != want {
+		t.Errorf("stats %+v, want %+v", got, want)
+	}
 	half := Factor{Num: 1, Den: 2}
 	scaled, err := file.On(f, half, half)
 	if err != nil || scaled.Readers[0].Start != 2*time.Second || scaled.Readers[0].Reads[1].Size != 4*units.MB || file.Workload.Readers[0].Reads[1].Size != 8*units.MB {
