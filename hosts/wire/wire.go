@@ -66,6 +66,7 @@ func (k Kind) String() string {
 // Header is what is known of a transfer at its first byte.
 type Header struct {
 	Kind   Kind
+	Read   bool   // a flow that carries a stored block to a reader
 	Run    uint64 // of this arm and repeat: tells stray packets apart
 	Group  uint32
 	Member uint32
@@ -78,8 +79,6 @@ type Header struct {
 	// long its request had waited to be placed: see Waited.
 	Generation uint32
 	Offset     uint64
-	// Read tells that a flow carries a stored block to a reader.
-	Read bool
 	// Sent is when the header was handed to the kernel, by the clock that stamps
 	// captures. On marks it is the moment of arrival: the datagram itself may
 	// wait in the queue of its host's link.
