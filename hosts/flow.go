@@ -27,6 +27,9 @@ type Transfer struct {
 	Flow    workloads.Flow
 	Hash    uint32     // decides the path
 	Ceiling units.Rate // of the payload: 0 pauses, pace.NoLimit frees
+	// Read is a block that is stored here, of Flow.Size, whose replica is what is sent,
+	// as the disk reads it; nil for a flow of anything.
+	Read *workloads.BlockID
 }
 
 // Sender is one flow at its source.
@@ -39,6 +42,8 @@ type Sender struct {
 
 	mu   sync.Mutex
 	conn net.Conn // nil before it is dialled
+
+	stored *replicaStream // what is sent, of Transfer.Read
 }
 
 // ErrNotSending is what SetCeiling returns for a flow that is not, or no longer,
@@ -134,7 +139,7 @@ func (s *Sender) Send(ctx context.Context) error {
 	return nil
 }
 
-func (s *Sender) send(ctx context.Context, l *life) error {
+func (s *Sender) send(ctx context.Context, l *life) (err error) {
 	if err := s.ceiling.Open(ctx); err != nil {
 		return err
 	}
@@ -146,6 +151,13 @@ func (s *Sender) send(ctx context.Context, l *life) error {
 	defer l.release(conn)
 	stop := onDone(ctx, func() { conn.SetDeadline(past) })
 	defer stop()
+	if s.t.Read != nil {
+		if s.stored, err = s.a.readReplica(ctx, *s.t.Read, f.Size); err != nil {
+			reset(conn)
+			return err
+		}
+		defer func() { err = errors.Join(err, s.stored.close()) }()
+	}
 	s.mu.Lock()
 	s.conn = conn
 	s.mu.Unlock()
@@ -181,6 +193,14 @@ func (s *Sender) write(ctx context.Context, conn net.Conn) error {
 		} else if len(head) > 0 {
 			want = 0
 		}
+		from := payload[:]
+		if s.stored != nil && want > 0 {
+			var err error
+			if from, err = s.stored.peek(ctx); err != nil {
+				return err
+			}
+			want = min(want, units.Bytes(len(from)))
+		}
 		err := s.a.cpu.turn(ctx)
 		if err != nil {
 			return err
@@ -190,10 +210,11 @@ func (s *Sender) write(ctx context.Context, conn net.Conn) error {
 			return err
 		}
 		left -= grant
-		b := payload[:grant]
+		b := from[:grant]
 		if first {
-			h := wire.Header{Kind: wire.KindFlow, Run: s.a.o.Run, Group: s.group, Member: s.member, Size: uint64(s.t.Flow.Size), Sent: time.Now()}
+			h := wire.Header{Kind: wire.KindFlow, Run: s.a.o.Run, Group: s.group, Member: s.member, Size: uint64(s.t.Flow.Size), Read: s.t.Read != nil, Sent: time.Now()}
 			head = append(h.Append(make([]byte, 0, wire.Size+firstPayload)), b...)
+			s.stored.skip(int(grant))
 		}
 		if len(head) > 0 {
 			b = head
@@ -202,9 +223,12 @@ func (s *Sender) write(ctx context.Context, conn net.Conn) error {
 		unsent := units.Bytes(len(b) - n)
 		if len(head) > 0 {
 			head = head[n:] // already granted
-		} else if unsent > 0 {
-			left += unsent
-			s.ceiling.Refund(unsent)
+		} else {
+			s.stored.skip(n)
+			if unsent > 0 {
+				left += unsent
+				s.ceiling.Refund(unsent)
+			}
 		}
 		if err == nil {
 			continue

@@ -27,6 +27,7 @@ type testNet struct {
 	mu      sync.Mutex
 	marks   [][]byte
 	dials   []dial
+	keep    bool // all that is written on connections from now on
 }
 
 // dial is a connection that was asked for, with what was written to each side.
@@ -45,6 +46,15 @@ type tap struct {
 	writes      []int // sizes
 	start       []byte
 	heard       []byte // the first 64 KB
+	keep        bool
+	kept        []byte
+}
+
+// content is what was written after the header, where it was kept.
+func (c *tap) content() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.kept[wire.Size:]
 }
 
 func (c *tap) Write(p []byte) (int, error) {
@@ -53,6 +63,9 @@ func (c *tap) Write(p []byte) (int, error) {
 	defer c.mu.Unlock()
 	c.wrote += n
 	c.writes = append(c.writes, n)
+	if c.keep {
+		c.kept = append(c.kept, p[:n]...)
+	}
 	if len(c.start) < 256 {
 		c.start = append(c.start, p[:min(n, 256)]...)
 	}
@@ -109,7 +122,7 @@ func (n *testNet) Greeted(remote net.Addr) {
 func (n *testNet) dialled(src, dst topo.HostID, port uint16, hash uint32, conn net.Conn) net.Conn {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	t := &tap{Conn: conn}
+	t := &tap{Conn: conn, keep: n.keep}
 	n.dials = append(n.dials, dial{src, dst, port, hash, t})
 	return t
 }

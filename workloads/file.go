@@ -28,9 +28,12 @@ import (
 //	flow 1 h2-01>h1-00 size=1MB
 //	writer 0 h1-02 start=0s job=1
 //	block 0 size=8MB replicas=3 packet=64KB window=8
+//	reader 0 h0-03 start=4s
+//	read block=0
 //
 // Jobs come first, by ID, then coflows, by arrival, each with its flows, then writers,
-// by start, each with its blocks; ties by ID. Racks and hosts, of each rack, are those
+// by start, each with its blocks, then readers, by start, each with its reads; ties by
+// ID. The ids of what reads send are those of NumberReads. Racks and hosts, of each rack, are those
 // of the fabric that it was made for. Lines that begin with # and blank ones say nothing.
 const workloadHeader = "testbed-workload"
 
@@ -76,6 +79,12 @@ func WriteWorkload(to io.Writer, f *topo.Fabric, wl Workload, remarks ...string)
 		fmt.Fprintln(w)
 		for _, b := range wr.Blocks {
 			fmt.Fprintf(w, "block %d size=%v replicas=%d packet=%v window=%d\n", b.ID, b.Size, b.Replicas, b.Packet, b.Window)
+		}
+	}
+	for _, r := range wl.Readers {
+		fmt.Fprintf(w, "reader %d %s start=%v\n", r.ID, f.HostName(r.Client), r.Start)
+		for _, x := range r.Reads {
+			fmt.Fprintf(w, "read block=%d\n", x.Block)
 		}
 	}
 	if err := w.Flush(); err != nil {
@@ -126,7 +135,7 @@ func (w *WorkloadFile) On(f *topo.Fabric, size, times Factor) (Workload, error) 
 		}
 		return out
 	}
-	out := Workload{Jobs: slices.Clone(w.Workload.Jobs), Coflows: slices.Clone(w.Workload.Coflows), Writers: slices.Clone(w.Workload.Writers)}
+	out := Workload{Jobs: slices.Clone(w.Workload.Jobs), Coflows: slices.Clone(w.Workload.Coflows), Writers: slices.Clone(w.Workload.Writers), Readers: slices.Clone(w.Workload.Readers)}
 	for i := range out.Jobs {
 		out.Jobs[i].Arrival = at(out.Jobs[i].Arrival)
 	}
@@ -149,6 +158,13 @@ func (w *WorkloadFile) On(f *topo.Fabric, size, times Factor) (Workload, error) 
 			}
 		}
 	}
+	for i := range out.Readers {
+		r := &out.Readers[i]
+		r.Client, r.Start, r.Reads = host(r.Client), at(r.Start), slices.Clone(r.Reads)
+		for j := range r.Reads {
+			r.Reads[j].Size = bytes(r.Reads[j].Size)
+		}
+	}
 	if bad != nil {
 		return fail("%w", bad)
 	}
@@ -166,7 +182,7 @@ func IsWorkload(head []byte) bool {
 func ReadWorkload(name string, r io.Reader) (*WorkloadFile, error) {
 	p := workloadParser{
 		file: &WorkloadFile{Name: name}, errs: &TraceErrors{},
-		jobs: map[JobID]*jobLines{}, coflows: map[CoflowID]bool{}, flows: map[FlowID]bool{}, writers: map[WriterID]bool{}, blocks: map[BlockID]bool{},
+		jobs: map[JobID]*jobLines{}, coflows: map[CoflowID]bool{}, flows: map[FlowID]bool{}, writers: map[WriterID]bool{}, blocks: map[BlockID]bool{}, readers: map[ReaderID]bool{}, written: map[BlockID]Block{},
 	}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxWorkloadLine)
@@ -210,16 +226,19 @@ type workloadParser struct {
 	flows   map[FlowID]bool
 	writers map[WriterID]bool
 	blocks  map[BlockID]bool
+	readers map[ReaderID]bool
+	written map[BlockID]Block // by good lines
 
-	open     string // "coflow" or "writer" that has no flows or blocks so far
+	open     string // "coflow", "writer" or "reader" that has no flows, blocks or reads so far
 	openLine int
-	skip     bool    // the coflow or writer was bad: what is of it is read without it
+	skip     bool    // the coflow, writer or reader was bad: what is of it is read without it
 	total    float64 // bytes
 	badJob   bool    // a job could not be read: jobs that are missing are not told of
+	badBlock bool    // the same of blocks
 }
 
 // stages are the kinds of lines in the order in which they come.
-var stages = []string{"fabric", "job", "coflow", "writer"}
+var stages = []string{"fabric", "job", "coflow", "writer", "reader"}
 
 func (p *workloadParser) fail(line, col int, format string, args ...any) {
 	p.errs.Total++
@@ -365,6 +384,7 @@ func (l *fields) end() {
 var lineKeys = map[string]string{
 	"fabric": "racks and hosts", "job": "arrival and bin", "coflow": "arrival, job and background", "flow": "size",
 	"writer": "start and job", "block": "size, replicas, packet and window",
+	"reader": "start", "read": "block",
 }
 
 func (p *workloadParser) line(n int, text string) {
@@ -398,14 +418,14 @@ func (p *workloadParser) line(n int, text string) {
 	}
 	kind := l.words[0]
 	if lineKeys[kind] == "" {
-		p.fail(n, l.cols[0], "%q: want fabric, job, coflow, flow, writer or block", clip(kind))
+		p.fail(n, l.cols[0], "%q: want fabric, job, coflow, flow, writer, block, reader or read", clip(kind))
 		return
 	}
 	if at := slices.Index(stages, kind); at >= 0 {
 		p.closeOpen()
 		switch {
 		case at < p.stage || at == 0 && p.file.Racks > 0:
-			p.fail(n, l.cols[0], "%s after %s: want one fabric, then jobs, coflows with their flows, writers with their blocks", kind, stages[p.stage])
+			p.fail(n, l.cols[0], "%s after %s: want one fabric, then jobs, coflows with their flows, writers with their blocks, readers with their reads", kind, stages[p.stage])
 			p.skip = true
 			return
 		case at > 0 && p.file.Racks == 0:
@@ -416,17 +436,18 @@ func (p *workloadParser) line(n int, text string) {
 		p.stage, p.skip = at, false
 	}
 	add := map[string]func(int, *fields) func(){
-		"fabric": p.fabric, "job": p.job, "coflow": p.coflow, "flow": p.flow, "writer": p.writer, "block": p.block,
+		"fabric": p.fabric, "job": p.job, "coflow": p.coflow, "flow": p.flow, "writer": p.writer, "block": p.block, "reader": p.reader, "read": p.read,
 	}[kind](n, l)
 	if l.keys != nil {
 		l.end()
 	}
 	if l.col > 0 {
 		p.fail(n, l.col, "%s", l.text)
-		p.skip = p.skip || kind == "coflow" || kind == "writer"
+		p.skip = p.skip || kind == "coflow" || kind == "writer" || kind == "reader"
 		p.over = kind == "fabric" // no host could be known
 		p.badJob = p.badJob || kind == "job"
-		if kind == "flow" || kind == "block" {
+		p.badBlock = p.badBlock || kind == "block"
+		if kind == "flow" || kind == "block" || kind == "read" {
 			p.open = "" // it has one, if a bad one
 		}
 		return
@@ -588,6 +609,7 @@ func (p *workloadParser) block(_ int, l *fields) func() {
 	return func() {
 		p.open = ""
 		p.blocks[id] = true
+		p.written[id] = b
 		if all := p.file.Workload.Writers; !p.skip && len(all) > 0 {
 			wr := &all[len(all)-1]
 			b.Writer, b.Client = wr.ID, wr.Client
@@ -596,10 +618,46 @@ func (p *workloadParser) block(_ int, l *fields) func() {
 	}
 }
 
-// closeOpen tells of a coflow without flows, or a writer without blocks.
+func (p *workloadParser) reader(n int, l *fields) func() {
+	id := ReaderID(l.id(0, func(id int) bool { return p.readers[ReaderID(id)] }))
+	name := l.positional(1, "its host")
+	l.begin(2)
+	r := Reader{ID: id, Client: p.host(l, 2, name), Start: l.time("start")}
+	if all := p.file.Workload.Readers; l.col == 0 && len(all) > 0 && after(all[len(all)-1].Start, int(all[len(all)-1].ID), r.Start, int(id)) {
+		l.fail(1, "reader %d at %v after reader %d at %v: want them by start, ties by number", id, r.Start, all[len(all)-1].ID, all[len(all)-1].Start)
+	}
+	p.open, p.openLine = "reader", n
+	return func() {
+		p.readers[id] = true
+		p.file.Workload.Readers = append(p.file.Workload.Readers, r)
+	}
+}
+
+func (p *workloadParser) read(_ int, l *fields) func() {
+	if p.stage != slices.Index(stages, "reader") {
+		l.fail(0, "read outside a reader: want a reader's line ahead")
+		return nil
+	}
+	l.begin(0)
+	id := BlockID(l.number("block", true, 0, maxTraceID))
+	b, written := p.written[id]
+	if l.col == 0 && !written && !p.badBlock {
+		l.fail(l.keys["block"], "block %d: no such block: want one that a writer writes", id)
+	}
+	return func() {
+		p.open = ""
+		if all := p.file.Workload.Readers; !p.skip && len(all) > 0 {
+			r := &all[len(all)-1]
+			r.Reads = append(r.Reads, readOf(b))
+		}
+	}
+}
+
+// closeOpen tells of a coflow without flows, a writer without blocks, or a reader
+// without reads.
 func (p *workloadParser) closeOpen() {
 	if p.open != "" {
-		p.fail(p.openLine, 1, "%s without %s: want one or more after it", p.open, map[string]string{"coflow": "flows", "writer": "blocks"}[p.open])
+		p.fail(p.openLine, 1, "%s without %s: want one or more after it", p.open, map[string]string{"coflow": "flows", "writer": "blocks", "reader": "reads"}[p.open])
 	}
 	p.open = ""
 }
@@ -625,4 +683,5 @@ func (p *workloadParser) end(lines int) {
 			p.fail(l.at, 1, "job %d arrives at %v, and its first writer starts at %v: want the same, or a coflow", j.ID, l.arrival, l.first)
 		}
 	}
+	NumberReads(&p.file.Workload)
 }

@@ -19,6 +19,7 @@ type WorkloadStats struct {
 	Coflows    CoflowsStat  `json:"coflows"`    // but for background
 	Background CoflowsStat  `json:"background"` // load for others to meet
 	Writers    WritersStat  `json:"writers"`
+	Readers    ReadersStat  `json:"readers,omitzero"`
 	Bins       []JobBinStat `json:"bins"` // of jobs that have one
 	Racked     []RackStat   `json:"rack"` // by rack
 }
@@ -49,6 +50,13 @@ type WritersStat struct {
 	Stored   int64 `json:"stored_bytes"` // with replicas
 	Smallest int64 `json:"smallest_block_bytes"`
 	Largest  int64 `json:"largest_block_bytes"`
+}
+
+// ReadersStat are all readers.
+type ReadersStat struct {
+	Count int   `json:"count"`
+	Reads int   `json:"reads"`
+	Size  int64 `json:"bytes"` // of the blocks, as often as they are read
 }
 
 // JobBinStat is one bin of jobs.
@@ -105,6 +113,13 @@ func (w *WorkloadFile) Stats() WorkloadStats {
 	s.Jobs.Count, s.Jobs.First, s.Jobs.Last = len(w.Workload.Jobs), first.Seconds(), last.Seconds()
 	if n := len(w.Workload.Jobs); n > 1 {
 		s.Jobs.MeanGap = (last - first).Seconds() / float64(n-1)
+	}
+	for _, r := range w.Workload.Readers {
+		s.Readers.Count++
+		s.Readers.Reads += len(r.Reads)
+		for _, x := range r.Reads {
+			s.Readers.Size += int64(x.Size)
+		}
 	}
 	for _, c := range w.Workload.Coflows {
 		stat := &s.Coflows

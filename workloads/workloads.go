@@ -12,7 +12,7 @@ import (
 	"testbed/topo/units"
 )
 
-// CoflowID, FlowID, WriterID, BlockID and JobID identify within one workload.
+// CoflowID, FlowID, WriterID, ReaderID, BlockID and JobID identify within one workload.
 // FlowIDs are unique over all coflows, BlockIDs over all writers. JobIDs begin at 1:
 // 0 stands for no job.
 type (
@@ -20,6 +20,7 @@ type (
 	CoflowID int
 	FlowID   int
 	WriterID int
+	ReaderID int
 	BlockID  int
 )
 
@@ -84,10 +85,32 @@ type Job struct {
 	Bin     int           // of the workload's bins, from 1; 0 for none
 }
 
+// Read is a block to be fetched from one of its replicas. Each try at a replica of
+// another host is a coflow of one flow, of its own: the i-th, from 0, has the ids Coflow
+// + i and Flow + i, which are nobody else's for i up to Tries - 1. The last of these is
+// for telling that no replica is left.
+type Read struct {
+	Block  BlockID
+	Size   units.Bytes // of the block
+	Coflow CoflowID
+	Flow   FlowID
+	Tries  int // one more than the block's replicas
+}
+
+// Reader fetches blocks one after another. It waits for one that is not durable yet,
+// and passes over one that cannot be had.
+type Reader struct {
+	ID     ReaderID
+	Client topo.HostID
+	Start  time.Duration // since the start of the run
+	Reads  []Read        // at least one
+}
+
 // Workload is everything asked of the cluster in one run. Coflows are in order
-// of arrival and Writers of start, ties by ID.
+// of arrival, Writers and Readers of start, ties by ID.
 type Workload struct {
 	Coflows []Coflow
 	Writers []Writer
-	Jobs    []Job // by ID
+	Readers []Reader `json:",omitempty"`
+	Jobs    []Job    // by ID
 }

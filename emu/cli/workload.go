@@ -186,6 +186,9 @@ func drawWorkload(w io.Writer, s workloads.WorkloadStats, style tables.Style) er
 	if wr := s.Writers; wr.Count > 0 {
 		line("writers", "%d of %d blocks and %s, %s with replicas; blocks of %s to %s bytes", wr.Count, wr.Blocks, mb(wr.Size), mb(wr.Stored), grouped(float64(wr.Smallest)), grouped(float64(wr.Largest)))
 	}
+	if r := s.Readers; r.Count > 0 {
+		line("readers", "%d of %d blocks and %s", r.Count, r.Reads, mb(r.Size))
+	}
 	b.WriteByte('\n')
 	if _, err := io.WriteString(w, style.Text(b.String())); err != nil {
 		return err

@@ -207,6 +207,8 @@ func (e *Engine) blockDurable(cmds []Command, id workloads.BlockID) ([]Command, 
 	for _, h := range w.targets {
 		e.hosts[h].stored(id, e.now)
 	}
+	e.reads.durable[id] = replicas{w.block.Size, slices.Clone(w.targets)}
+	e.reads.wake(id)
 	if len(w.rest) == 0 {
 		return cmds, nil
 	}

@@ -50,6 +50,8 @@ type coflow struct {
 
 	then   []workloads.Writer     // that start when it has ended
 	failed map[topo.HostID]string // why not all of it will get to a host; kept where writers wait
+
+	reader *reader // whose read it is; nil for none
 }
 
 type flow struct {
@@ -156,7 +158,7 @@ func (e *Engine) transferProgressed(ev TransferProgressed) error {
 	}
 	for i, id := range ev.Flows {
 		f := e.coflows.byFlow[id]
-		if f == nil && e.coflows.failed[id] {
+		if f == nil && (e.coflows.failed[id] || e.reads.local[id] != nil) {
 			continue
 		}
 		if f == nil {
@@ -188,6 +190,11 @@ func (f *flow) receive(n units.Bytes) {
 }
 
 func (e *Engine) transferFinished(id workloads.FlowID) error {
+	if r := e.reads.local[id]; r != nil {
+		delete(e.reads.local, id)
+		e.reads.next(r)
+		return nil
+	}
 	f := e.coflows.byFlow[id]
 	if f == nil && e.coflows.failed[id] {
 		return nil // its last byte came in after it was given up
@@ -201,6 +208,9 @@ func (e *Engine) transferFinished(id workloads.FlowID) error {
 	c.finished = slices.Insert(c.finished, at, f.Size)
 	e.sent(f.Src, true)
 	e.forget(f)
+	if c.reader != nil {
+		e.reads.next(c.reader)
+	}
 	return nil
 }
 

@@ -457,7 +457,7 @@ func (e *Engine) start(cmds []Command, factor units.Rate) []Command {
 	for _, x := range e.coflows.waiting {
 		for _, f := range x.flows {
 			f.started = true
-			cmds = append(cmds, StartTransfer{Coflow: x.id, Flow: f.Flow, Hash: f.hash, Ceiling: factor * f.ceiling})
+			cmds = append(cmds, StartTransfer{Coflow: x.id, Flow: f.Flow, Hash: f.hash, Ceiling: factor * f.ceiling, Read: x.reader.block()})
 		}
 	}
 	e.coflows.waiting = e.coflows.waiting[:0]

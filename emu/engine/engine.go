@@ -7,7 +7,8 @@
 //
 // Two sub-machines share the hosts' state and are joined only by events:
 // coflows (coflows.go), whose policy is asked by control.go, and blocks (blocks.go).
-// Of a job, whose writers wait for its coflow, jobs.go leads from one to the other.
+// Of a job, whose writers wait for its coflow, jobs.go leads from one to the other, and
+// reads.go makes coflows of blocks that are read.
 //
 // It moves no bytes and measures nothing: completions it is told of are kept
 // only to cross-check what packets show.
@@ -64,6 +65,7 @@ type Engine struct {
 	control control
 	blocks  blocks
 	jobs    jobs
+	reads   reads
 	down    int  // links that carry nothing
 	cuts    bool // some flow's path may have such a link
 }
@@ -95,6 +97,7 @@ func New(cfg Config) (*Engine, error) {
 	for h := range e.hosts {
 		e.hosts[h].lastReport, e.hosts[h].nextReport, e.hosts[h].load = -1, cfg.Heartbeat, -1
 	}
+	e.initReads()
 	e.coflows.byFlow = map[workloads.FlowID]*flow{}
 	e.coflows.failed = map[workloads.FlowID]bool{}
 	for _, r := range cfg.Capacity {
@@ -131,6 +134,9 @@ func (e *Engine) Step(now time.Duration, evs ...Event) ([]Command, error) {
 			cmds, err = e.coflowArrived(cmds, ev)
 		case WriterArrived:
 			cmds, err = e.writerArrived(cmds, ev.Writer)
+		case ReaderArrived:
+			look = true
+			err = e.readerArrived(ev.Reader)
 		case TransferProgressed:
 			err = e.transferProgressed(ev)
 		case TransferFinished:
@@ -180,6 +186,9 @@ func (e *Engine) Step(now time.Duration, evs ...Event) ([]Command, error) {
 	if err == nil {
 		cmds, err = e.placeWaiting(cmds)
 	}
+	if err == nil {
+		cmds, err = e.serveReaders(cmds)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("engine: at %v: %w", now, err)
 	}
@@ -197,7 +206,7 @@ func (e *Engine) Step(now time.Duration, evs ...Event) ([]Command, error) {
 
 // Idle tells whether everything that arrived has finished.
 func (e *Engine) Idle() bool {
-	return len(e.coflows.active) == 0 && len(e.blocks.active)+len(e.blocks.waiting) == 0 && len(e.jobs.waiting) == 0
+	return len(e.coflows.active) == 0 && len(e.blocks.active)+len(e.blocks.waiting) == 0 && len(e.jobs.waiting) == 0 && len(e.reads.active) == 0
 }
 
 // Unfinished describes, in one line, what has arrived and not finished.
@@ -209,6 +218,9 @@ func (e *Engine) Unfinished() string {
 	left := fmt.Sprintf("%d coflows with %d flows and %d block writes", len(e.coflows.active), flows, len(e.blocks.active)+len(e.blocks.waiting))
 	if n := e.toStart(); n > 0 {
 		left += fmt.Sprintf(" and %d writers to start", n)
+	}
+	if n := len(e.reads.active); n > 0 {
+		left += fmt.Sprintf(" and %d readers, %d of which wait for a block to be durable", n, e.reads.waits())
 	}
 	return left
 }

@@ -77,6 +77,10 @@ func (e *Engine) failFlow(cmds []Command, f *flow, why string) []Command {
 	f.coflow.lacks(f.Dst, why)
 	e.forget(f)
 	e.coflows.failed[f.ID] = true
+	if r := f.coflow.reader; r != nil {
+		r.why = why
+		e.reads.queue(r)
+	}
 	if f.started {
 		cmds = append(cmds, StopTransfer{Flow: f.ID, Src: f.Src, Dst: f.Dst})
 	}
@@ -84,6 +88,12 @@ func (e *Engine) failFlow(cmds []Command, f *flow, why string) []Command {
 }
 
 func (e *Engine) transferFailed(cmds []Command, ev TransferFailed) ([]Command, error) {
+	if r := e.reads.local[ev.Flow]; r != nil {
+		delete(e.reads.local, ev.Flow)
+		r.why = ev.Why
+		e.reads.queue(r)
+		return cmds, nil
+	}
 	f := e.coflows.byFlow[ev.Flow]
 	switch {
 	case f == nil: // its receiver had all of it, or it has been given up
@@ -122,6 +132,7 @@ func (e *Engine) hostBack(cmds []Command, ev HostBack) ([]Command, error) {
 	h.rx, h.tx = 0, 0
 	if ev.DiskLost {
 		h.wiped()
+		e.reads.wiped(ev.Host)
 	}
 	return cmds, nil
 }
@@ -138,6 +149,7 @@ func (e *Engine) abandon(cmds []Command, h topo.HostID, why string) ([]Command, 
 		}
 	}
 	cmds = e.loseInput(cmds, h, why)
+	cmds = e.abandonReaders(cmds, h, why)
 	for _, f := range flows {
 		cmds = e.failFlow(cmds, f, why)
 	}
@@ -214,6 +226,7 @@ func (e *Engine) failBlock(cmds []Command, rest []workloads.Block, why string) (
 func (e *Engine) failWriter(cmds []Command, rest []workloads.Block, why string) []Command {
 	for _, b := range rest {
 		e.blocks.failed[b.ID] = true
+		e.reads.wake(b.ID)
 		cmds = append(cmds, Mark{Kind: MarkBlockFailed, ID: int(b.ID), Host: e.living(b.Client), Parts: b.Replicas, Size: b.Size, Why: why})
 	}
 	return cmds

@@ -224,6 +224,8 @@ func untagOne(m map[string]json.RawMessage) (Event, error) {
 			return decode[CoflowArrived](body)
 		case "WriterArrived":
 			return decode[WriterArrived](body)
+		case "ReaderArrived":
+			return decode[ReaderArrived](body)
 		case "TransferProgressed":
 			return decode[TransferProgressed](body)
 		case "TransferFinished":

@@ -21,6 +21,9 @@ type CoflowArrived struct {
 // WriterArrived starts a writer: its first block is requested at once.
 type WriterArrived struct{ Writer workloads.Writer }
 
+// ReaderArrived starts a reader: it fetches its first block as soon as that is durable.
+type ReaderArrived struct{ Reader workloads.Reader }
+
 // TransferProgressed tells how much of each flow its receiver has. Backends send
 // it with every other event and when it is time to wake, for flows whose count
 // changed; where the engine is Blind, they may do so only for flows that end.
@@ -123,6 +126,7 @@ func (ReplicaLost) event()        {}
 func (BlockFailed) event()        {}
 func (CoflowArrived) event()      {}
 func (WriterArrived) event()      {}
+func (ReaderArrived) event()      {}
 func (TransferProgressed) event() {}
 func (TransferFinished) event()   {}
 func (BlockDurable) event()       {}
@@ -165,6 +169,11 @@ type StartTransfer struct {
 	Flow    workloads.Flow
 	Hash    uint32 // decides the spine: topo.Fabric.Path
 	Ceiling units.Rate
+	// Read is the block whose replica at Flow.Src is what is sent, as its disk reads it;
+	// nil for a flow of anything. Where a reader has the replica itself, Src is Dst:
+	// its disk reads the block, nothing is sent, no policy knows of it, and it has no
+	// mark.
+	Read *workloads.BlockID `json:",omitempty"`
 }
 
 // SetCeiling changes what a running flow may send, in payload bits per second.

@@ -15,8 +15,8 @@ type Arrival struct {
 	Event Event
 }
 
-// Arrivals lists a workload's coflows and writers in order of time; at the same
-// moment coflows come first, then by ID. Writers of a job with a coflow come with the
+// Arrivals lists a workload's coflows, writers and readers in order of time; at the same
+// moment coflows come first, readers last, then by ID. Writers of a job with a coflow come with the
 // coflow.
 func Arrivals(w workloads.Workload) []Arrival {
 	out := make([]Arrival, 0, len(w.Coflows)+len(w.Writers))
@@ -40,6 +40,9 @@ func Arrivals(w workloads.Workload) []Arrival {
 	}
 	for _, wr := range alone {
 		out = append(out, Arrival{wr.Start, WriterArrived{wr}})
+	}
+	for _, r := range w.Readers {
+		out = append(out, Arrival{r.Start, ReaderArrived{r}})
 	}
 	sort.SliceStable(out, func(i, j int) bool { return out[i].At < out[j].At })
 	return out

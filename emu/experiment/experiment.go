@@ -505,7 +505,7 @@ func (r *run) simulate(ctx context.Context, arm, repeat int, w workloads.Workloa
 	}
 	cfg := fluid.Config{Needs: e.Needs(), Heartbeat: r.s.Spec.Heartbeat.Interval, Faults: r.faults, Detect: r.s.Spec.Heartbeat.Detect(), Silence: r.s.Spec.Heartbeat.Silence(), Convergence: r.s.Spec.Fabric.Convergence}
 	if r.s.Spec.Disk != nil {
-		cfg.DiskRate, cfg.Disks = r.s.Spec.Disk.Write, r.s.Spec.Disk.Count
+		cfg.DiskRate, cfg.ReadRate, cfg.Disks = r.s.Spec.Disk.Write, r.s.Spec.Disk.ReadRate(), r.s.Spec.Disk.Count
 	}
 	cfg.Blind = e.Blind()
 	if meter != nil {
@@ -610,6 +610,7 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 		Disks: disks, Needs: e.Needs(), Heartbeat: spec.Heartbeat.Interval, Seed: r.s.RepeatSeed(repeat), Congestion: spec.Fabric.CongestionControl, Settings: live.DefaultSettings(r.fabric),
 		Burst: r.burst, Faults: r.faults, Detect: spec.Heartbeat.Detect(), Silence: spec.Heartbeat.Silence(), Convergence: spec.Fabric.Convergence}
 	if spec.Disk != nil && len(w.Writers) > 0 {
+		cfg.DiskRead = spec.Disk.ReadRate()
 		cfg.DiskRates, cfg.DiskCount, cfg.DiskSize = slices.Repeat([]units.Rate{spec.Disk.Write}, r.fabric.Hosts()), spec.Disk.Count, spec.Disk.Size
 	}
 	if len(cfg.DiskRates) > 0 && spec.Disk.Throttle == scenario.KernelThrottle {
@@ -642,6 +643,9 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 	measured.Notes = append(measured.Notes, d.Notes()...)
 	if cfg.Kernel != nil {
 		measured.Notes = append(measured.Notes, fmt.Sprintf("disks are throttled by the kernel (%s)", cfg.Kernel.Kind()))
+		if len(w.Readers) > 0 {
+			measured.Notes = append(measured.Notes, "reads of disks are throttled by a token bucket of the program, not by the kernel")
+		}
 	}
 	if measured.Machine.Testbeds, err = others(r.o.StateRoot, id); err != nil {
 		return out, err
@@ -728,7 +732,7 @@ func (p *progress) at(now time.Duration, evs []engine.Event) {
 				p.of[f.ID] = ev.Coflow.ID
 			}
 		case engine.TransferFinished:
-			if c := p.of[ev.Flow]; p.left[c] > 0 { // it may have been given up before
+			if c, known := p.of[ev.Flow]; known && p.left[c] > 0 { // it may have been given up before, or be a read
 				if p.left[c]--; p.left[c] == 0 {
 					p.now.Coflows.Done++
 				}

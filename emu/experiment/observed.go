@@ -66,11 +66,18 @@ func (o *observed) step(now time.Duration, evs []engine.Event, cmds []engine.Com
 	for _, c := range cmds {
 		switch c := c.(type) {
 		case engine.StartTransfer:
+			if c.Flow.Src == c.Flow.Dst {
+				continue // read from the reader's own disk: nothing of it is on the wire
+			}
 			o.running[c.Flow.ID] = &flows.FlowRecord{Coflow: c.Coflow, Flow: c.Flow.ID, Src: o.fabric.HostName(c.Flow.Src), Dst: o.fabric.HostName(c.Flow.Dst),
 				Size: c.Flow.Size, Arrival: o.coflows[c.Coflow].Arrival, Start: now}
 		case engine.Mark:
-			if c.Kind == engine.MarkWrite {
+			switch id := workloads.CoflowID(c.ID); {
+			case c.Kind == engine.MarkWrite:
 				o.waited[workloads.BlockID(c.ID)] = c.Waited
+			case c.Kind == engine.MarkCoflow && o.coflows[id] == nil: // a read, of which no event tells
+				o.coflows[id] = &flows.CoflowRecord{Coflow: id, Width: c.Parts, Size: c.Size, Arrival: now}
+				o.left[id] = c.Parts
 			}
 		case engine.StartChain:
 			b := &flows.BlockRecord{Block: c.Block.ID, Client: o.fabric.HostName(c.Block.Client), Size: c.Block.Size, Requested: now, Waited: o.waited[c.Block.ID]}

@@ -15,7 +15,7 @@ import (
 
 // Faults in a fluid are arithmetic: a link that is down has the capacity 0, and
 // what crosses it stands still. A crashed host moves nothing and reports nothing.
-// A slow disk has another capacity. A slow processor is taken for a slow network
+// A slow disk has another capacity for writes. A slow processor is taken for a slow network
 // interface: the host's own links carry its share of their rate, since a fluid
 // has no work of its own to slow down; the disk is not slowed.
 //
@@ -138,6 +138,14 @@ func (x *faults) carryOut(a fault.Action) {
 			}
 			return gone
 		})
+		b.flows = slices.DeleteFunc(b.flows, func(f *fluid) bool {
+			gone := f.src == a.Host && f.dst == a.Host // no link holds it up
+			if gone {
+				b.leave(f)
+				b.byFlow[workloads.FlowID(f.id)] = nil
+			}
+			return gone
+		})
 		x.after(b.cfg.Detect, func() {
 			if x.crashed[a.Host] { // a return before this is told by itself
 				x.tell(engine.HostLost{Host: a.Host})
@@ -213,7 +221,7 @@ func (x *faults) started(f *fluid) {
 func (x *faults) reroute() {
 	b := x.b
 	for _, f := range b.flows {
-		path := b.pathClass(f.src, f.dst, f.hash)
+		path := b.readClass(f.src, f.dst, f.hash, f.disk)
 		if path == f.path {
 			continue
 		}

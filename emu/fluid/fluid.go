@@ -36,6 +36,9 @@ type Config struct {
 	// DiskRate is the rate at which each of a host's disks takes writes, shared by all
 	// blocks being written to it. 0 stands for disks that are never the bottleneck.
 	DiskRate units.Rate
+	// ReadRate is the rate at which each of them reads, beside writes and shared by all
+	// blocks being read from it. 0 stands for disks that read faster than anything else.
+	ReadRate units.Rate
 	// Disks is how many disks a host has, each of DiskRate; 0 is one. A host's blocks
 	// go to them in turn.
 	Disks int
@@ -67,7 +70,8 @@ type Config struct {
 type Backend struct {
 	fabric   *topo.Fabric
 	cfg      Config
-	capacity []float64 // bit/s: links by LinkID, then disks by HostID and number
+	capacity []float64 // bit/s: links by LinkID, then disks by HostID and number, then the same for reads
+	reading  int32     // the first of those for reads
 
 	clock    clock.Moment
 	reported time.Duration // the newest time Await returned
@@ -100,7 +104,14 @@ type Backend struct {
 
 	faults  faults
 	reports reports
-	turn    []int // whose of a host's disks it is, by HostID
+	turn    []int           // whose of a host's disks it is, by HostID
+	where   map[replica]int // which of its host's disks
+}
+
+// replica is a durable block at one of its hosts.
+type replica struct {
+	block workloads.BlockID
+	host  topo.HostID
 }
 
 // fewClasses is up to how many classes it costs less to compute all rates than to
@@ -130,6 +141,7 @@ type fluid struct {
 	done     bool
 
 	hash uint32 // of a flow, by which routing chooses its spine
+	disk int32  // of a flow, the resource that reads what it carries; none where nothing does
 	pipe *pipe  // of a block
 }
 
@@ -166,10 +178,12 @@ func (b *Backend) arrived() []landing {
 	return now
 }
 
-// pathKey identifies a path: spine is -1 where none is crossed.
+// pathKey identifies a path: spine is -1 where none is crossed, disk is none where no
+// block is read.
 type pathKey struct {
 	src, dst topo.HostID
 	spine    int
+	disk     int32
 }
 
 // New returns a backend at time 0 on which nothing runs.
@@ -183,6 +197,7 @@ func New(f *topo.Fabric, cfg Config) *Backend {
 		byFlow:   map[workloads.FlowID]*fluid{},
 		byBlock:  map[workloads.BlockID]bool{},
 		paths:    map[pathKey]*class{},
+		where:    map[replica]int{},
 		hostEnds: 2 * f.Hosts(),
 		few:      fewClasses,
 	}
@@ -194,6 +209,12 @@ func New(f *topo.Fabric, cfg Config) *Backend {
 	if cfg.DiskRate > 0 {
 		for range f.Hosts() * b.cfg.Disks {
 			b.capacity = append(b.capacity, float64(cfg.DiskRate))
+		}
+	}
+	b.reading = int32(len(b.capacity))
+	if cfg.ReadRate > 0 {
+		for range f.Hosts() * b.cfg.Disks {
+			b.capacity = append(b.capacity, float64(cfg.ReadRate))
 		}
 	}
 	if cfg.Heartbeat > 0 {
@@ -244,7 +265,17 @@ func (b *Backend) startTransfer(c engine.StartTransfer) error {
 	if _, twice := b.byFlow[f.ID]; twice {
 		return fmt.Errorf("start flow %d: it was started before", f.ID)
 	}
-	fl := &fluid{id: int(f.ID), src: f.Src, dst: f.Dst, size: f.Size, left: 8 * float64(f.Size), hash: c.Hash, path: b.pathClass(f.Src, f.Dst, c.Hash),
+	disk := int32(none)
+	if c.Read != nil {
+		i, stored := b.where[replica{*c.Read, f.Src}]
+		if !stored {
+			return fmt.Errorf("start flow %d, which reads block %d from host %d: want one that has it", f.ID, *c.Read, f.Src)
+		}
+		if b.cfg.ReadRate > 0 {
+			disk = b.reading + int32(int(f.Src)*b.cfg.Disks+i)
+		}
+	}
+	fl := &fluid{id: int(f.ID), src: f.Src, dst: f.Dst, size: f.Size, left: 8 * float64(f.Size), hash: c.Hash, disk: disk, path: b.readClass(f.Src, f.Dst, c.Hash, disk),
 		delay: b.fabric.PathDelay(f.Src, f.Dst, c.Hash)}
 	fl.own = class{uses: fl.path.uses, listed: -1}
 	b.byFlow[f.ID] = fl
@@ -255,7 +286,12 @@ func (b *Backend) startTransfer(c engine.StartTransfer) error {
 }
 
 func (b *Backend) pathClass(src, dst topo.HostID, hash uint32) *class {
-	key := pathKey{src, dst, -1}
+	return b.readClass(src, dst, hash, none)
+}
+
+// readClass is the path of what a disk reads, and the disk.
+func (b *Backend) readClass(src, dst topo.HostID, hash uint32, disk int32) *class {
+	key := pathKey{src, dst, -1, disk}
 	if spine, crosses := b.faults.routes.Spine(src, dst, hash); crosses {
 		key.spine = spine
 	}
@@ -264,6 +300,9 @@ func (b *Backend) pathClass(src, dst topo.HostID, hash uint32) *class {
 		c = &class{ceiling: math.Inf(1), listed: -1}
 		for _, l := range fault.Path(b.fabric, src, dst, key.spine) {
 			c.uses = append(c.uses, use{int32(l), 1})
+		}
+		if disk != none {
+			c.uses = append(c.uses, use{disk, 1})
 		}
 		b.paths[key] = c
 	}
@@ -616,6 +655,9 @@ func (b *Backend) happened() []engine.Event {
 			b.chains = slices.Delete(b.chains, placeOf(b.chains, f.id), placeOf(b.chains, f.id)+1)
 			b.leave(f)
 			b.reports.end(f)
+			for i, h := range f.pipe.targets {
+				b.where[replica{workloads.BlockID(f.id), h}] = f.pipe.disks[i]
+			}
 			if f.delay > 0 {
 				b.send(f, true)
 			} else {

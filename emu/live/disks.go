@@ -17,7 +17,7 @@ func (b *Backend) openDisks(h topo.HostID) (*disk.Volumes, error) {
 	name, count := b.cfg.Fabric.HostName(h), max(b.cfg.DiskCount, 1)
 	var disks []*disk.Disk
 	for i := range count {
-		o := disk.Options{Host: name, Rate: b.cfg.DiskRates[h], Capacity: b.cfg.DiskSize}
+		o := disk.Options{Host: name, Rate: b.cfg.DiskRates[h], ReadRate: b.cfg.DiskRead, Capacity: b.cfg.DiskSize}
 		dir := filepath.Join(b.cfg.Disks, name)
 		switch number := int(h)*count + i; {
 		case b.cfg.Kernel != nil:

@@ -477,6 +477,10 @@ func (b *Backend) pathChanges() (evs []engine.Event) {
 
 // stopTransfer ends a flow at both ends.
 func (b *Backend) stopTransfer(c engine.StopTransfer) {
+	if c.Src == c.Dst { // a block read from the reader's own disk
+		b.agents[c.Src].Stop(c.Flow)
+		return
+	}
 	r := b.byFlow[c.Flow]
 	if r == nil {
 		return // its last byte came in meanwhile

@@ -49,6 +49,7 @@ type Config struct {
 	Ring      units.Bytes  // memory of each capture between kernel and recorder
 	Disks     string       // directory for the hosts' disks, which exists
 	DiskRates []units.Rate // of each of a host's disks, by HostID; empty where no blocks are written
+	DiskRead  units.Rate   // of each disk's reads; 0 is as its writes
 	DiskCount int          // of a host; 0 is one
 	DiskSize  units.Bytes  // of each disk
 	// Kernel are the file systems that are the hosts' disks, by HostID and then number, whose
@@ -474,7 +475,11 @@ func (b *Backend) mark(c engine.Mark) error {
 }
 
 func (b *Backend) send(c engine.StartTransfer) error {
-	s, err := b.agents[c.Flow.Src].Prepare(hosts.Transfer{Coflow: c.Coflow, Flow: c.Flow, Hash: c.Hash, Ceiling: c.Ceiling})
+	if c.Read != nil && c.Flow.Src == c.Flow.Dst {
+		b.readLocal(c)
+		return nil
+	}
+	s, err := b.agents[c.Flow.Src].Prepare(hosts.Transfer{Coflow: c.Coflow, Flow: c.Flow, Hash: c.Hash, Ceiling: c.Ceiling, Read: c.Read})
 	if err != nil {
 		return err
 	}
@@ -496,6 +501,22 @@ func (b *Backend) send(c engine.StartTransfer) error {
 		}
 	})
 	return nil
+}
+
+// readLocal has a host read a block that it stores itself.
+func (b *Backend) readLocal(c engine.StartTransfer) {
+	b.transfer.Go(func() {
+		err := b.agents[c.Flow.Src].ReadLocal(b.sendCtx, c.Flow.ID, *c.Read, c.Flow.Size)
+		switch {
+		case err == nil:
+			b.push(engine.TransferFinished{Flow: c.Flow.ID})
+		case ended(err) == nil || errors.Is(err, hosts.ErrStopped) || errors.Is(err, hosts.ErrCrashed): // the engine knows, or will miss the host
+		case b.faults.explain(c.Flow.Src):
+			b.push(engine.TransferFailed{Flow: c.Flow.ID, Why: err.Error()})
+		default:
+			b.fail(err)
+		}
+	})
 }
 
 // setCeiling passes over a flow whose sender is done: the engine has not heard

@@ -50,6 +50,8 @@ func (c *checker) check() {
 		case item.Writers != nil:
 			writes = true
 			c.writers(item.Writers, path)
+		case item.Readers != nil:
+			c.clients("readers", item.Readers.Count, item.Readers.Hosts, path)
 		case item.Jobs != nil:
 			writes = true
 			c.jobs(item.Jobs, path)
@@ -84,19 +86,10 @@ const ethernetHeader units.Bytes = 14
 const windowPart = 10
 
 func (c *checker) writers(w *WritersItem, path string) {
-	f := c.spec.Fabric.shape()
-	shaped := c.shaped()
-	hosts := f.Leaves * f.HostsPerLeaf
-	switch {
-	case c.at[path+".count"] != nil && c.at[path+".hosts"] != nil:
-		c.failAt(path+".hosts", "given beside count: want one of them")
-	case c.at[path+".count"] == nil && c.at[path+".hosts"] == nil:
-		c.failAt(path+".count", "missing: want the number of writers, or hosts with their names")
-	case shaped && c.sound(path+".count") && w.Count > hosts:
-		c.failAt(path+".count", "%d writers on %d hosts: want at most one a host", w.Count, hosts)
-	}
-	if shaped {
-		c.hostNames(w, path)
+	c.clients("writers", w.Count, w.Hosts, path)
+	if c.shaped() {
+		f := c.spec.Fabric.shape()
+		hosts := f.Leaves * f.HostsPerLeaf
 		if c.sound(path+".replicas") && w.Replicas > hosts {
 			c.failAt(path+".replicas", "%d replicas on %d hosts: want at most one a host", w.Replicas, hosts)
 		}
@@ -116,10 +109,28 @@ func (c *checker) writers(w *WritersItem, path string) {
 	}
 }
 
-func (c *checker) hostNames(w *WritersItem, path string) {
+// clients checks where writers or readers are.
+func (c *checker) clients(what string, count int, names []string, path string) {
+	f := c.spec.Fabric.shape()
+	shaped := c.shaped()
+	hosts := f.Leaves * f.HostsPerLeaf
+	switch {
+	case c.at[path+".count"] != nil && c.at[path+".hosts"] != nil:
+		c.failAt(path+".hosts", "given beside count: want one of them")
+	case c.at[path+".count"] == nil && c.at[path+".hosts"] == nil:
+		c.failAt(path+".count", "missing: want the number of %s, or hosts with their names", what)
+	case shaped && c.sound(path+".count") && count > hosts:
+		c.failAt(path+".count", "%d %s on %d hosts: want at most one a host", count, what, hosts)
+	}
+	if shaped {
+		c.hostNames(names, path)
+	}
+}
+
+func (c *checker) hostNames(names []string, path string) {
 	f := c.spec.Fabric.shape()
 	first := map[string]int{}
-	for i, name := range w.Hosts {
+	for i, name := range names {
 		at := fmt.Sprintf("%s.hosts[%d]", path, i)
 		if !c.sound(at) {
 			continue

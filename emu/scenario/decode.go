@@ -460,7 +460,7 @@ func itemKinds(i *Item) []faultKind {
 
 // item reads one part of the workload by its kind.
 func (d *decoder) item(n *yaml.Node, path string) Item {
-	const want = "trace, writers, jobs, background or workload"
+	const want = "trace, writers, readers, jobs, background or workload"
 	if n.Kind != yaml.MappingNode {
 		if !told(n) {
 			d.fail(n, path, "%s: want a mapping with a kind, %s", kindOf(n), want)

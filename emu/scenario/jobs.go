@@ -135,7 +135,7 @@ func (s *Scenario) drawn(i int, f *topo.Fabric, seed uint64) (w workloads.Worklo
 		if w, err = s.traces[i].work.On(f, s.Spec.Scale.Size, s.Spec.Scale.Time); err != nil {
 			return w, nil, err
 		}
-		note("file %s: %d jobs, %d coflows, %d writers", item.File.Path, len(w.Jobs), len(w.Coflows), len(w.Writers))
+		note("file %s: %d jobs, %d coflows, %d writers, %d readers", item.File.Path, len(w.Jobs), len(w.Coflows), len(w.Writers), len(w.Readers))
 	}
 	return w, notes, nil
 }
@@ -164,8 +164,8 @@ func inwardEnds(f *topo.Fabric) string {
 	return "the racks"
 }
 
-// joinWorkload adds a workload to another. Jobs and coflows get ids above those there are, the
-// rest those that renumber gives.
+// joinWorkload adds a workload to another. Jobs, coflows and blocks get ids above those
+// there are, the rest those that renumber gives.
 func joinWorkload(w *workloads.Workload, more workloads.Workload) {
 	jobs := workloads.JobID(0)
 	for _, j := range w.Jobs {
@@ -185,6 +185,23 @@ func joinWorkload(w *workloads.Workload, more workloads.Workload) {
 	for i := range more.Writers {
 		shift(&more.Writers[i].Job)
 	}
+	above := workloads.BlockID(0)
+	for _, wr := range w.Writers {
+		for _, b := range wr.Blocks {
+			above = max(above, b.ID+1)
+		}
+	}
+	for i := range more.Writers {
+		for j := range more.Writers[i].Blocks {
+			more.Writers[i].Blocks[j].ID += above
+		}
+	}
+	for i := range more.Readers {
+		for j := range more.Readers[i].Reads {
+			more.Readers[i].Reads[j].Block += above
+		}
+	}
+	w.Readers = append(w.Readers, more.Readers...)
 	w.Jobs = append(w.Jobs, more.Jobs...)
 	w.Coflows = append(w.Coflows, apart(w.Coflows, more.Coflows)...)
 	w.Writers = append(w.Writers, more.Writers...)

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"reflect"
@@ -43,7 +44,8 @@ type Spec struct {
 	// states is taken as written.
 	Scale Scale `yaml:"scale"`
 	// Workload is what the cluster is asked to do: traces of coflows to replay,
-	// writers of blocks, jobs that shuffle and write, background, and workload files.
+	// writers and readers of blocks, jobs that shuffle and write, background, and workload
+	// files.
 	Workload []Item `yaml:"workload" jsonschema:"required,minItems=1"`
 	// Faults are what goes wrong during each run, at times on its clock.
 	Faults []Fault `yaml:"faults,omitempty"`
@@ -164,6 +166,9 @@ type Disk struct {
 	Count int `yaml:"count" jsonschema:"default=1,minimum=1,maximum=64"`
 	// Write is the rate at which each disk takes writes, such as "6.9MB/s".
 	Write units.Rate `yaml:"write" jsonschema:"required" least:"10Kbps" most:"100Gbps"`
+	// Read is the rate at which each disk reads, beside writes. Without it, that of
+	// writes. It is a token bucket of the program, also where the kernel throttles writes.
+	Read units.Rate `yaml:"read,omitempty" least:"10Kbps" most:"100Gbps"`
 	// Size is the capacity of each disk.
 	Size units.Bytes `yaml:"size" jsonschema:"default=256MB" least:"1KB" most:"100TB"`
 	// Throttle is what holds disks to their rates: bucket is a token bucket of the
@@ -174,6 +179,9 @@ type Disk struct {
 	// it they are stored under the run directory.
 	Dir string `yaml:"dir,omitempty" jsonschema:"maxLength=4096"`
 }
+
+// ReadRate is the rate at which each disk reads.
+func (d Disk) ReadRate() units.Rate { return cmp.Or(d.Read, d.Write) }
 
 // Heartbeat is the report of a host to the master.
 type Heartbeat struct {
@@ -214,6 +222,7 @@ type Scale struct {
 type Item struct {
 	Trace      *TraceItem
 	Writers    *WritersItem
+	Readers    *ReadersItem
 	Jobs       *JobsItem
 	Background *BackgroundItem
 	File       *FileItem
@@ -260,6 +269,25 @@ type WritersItem struct {
 	// Start of the writers.
 	Start time.Duration `yaml:"start" jsonschema:"default=0s" least:"0s" most:"24h"`
 	// Spread delays each writer's start by a time drawn between 0 and it.
+	Spread time.Duration `yaml:"spread" jsonschema:"default=0s" least:"0s" most:"24h"`
+}
+
+// ReadersItem reads blocks that the workload writes.
+type ReadersItem struct {
+	// Kind is readers: clients that each fetch blocks of this workload, one after another,
+	// from the nearest replica. A block that is not written yet is waited for.
+	Kind string `yaml:"kind" jsonschema:"required,enum=readers"`
+	// Count of readers, on different hosts drawn by the seed. Instead of hosts.
+	Count int `yaml:"count,omitempty" jsonschema:"minimum=1,maximum=62500"`
+	// Hosts that read, by name, such as h0-00: rack 0, host 0. Instead of count.
+	Hosts []string `yaml:"hosts,omitempty" jsonschema:"minItems=1"`
+	// Blocks that each reads. Which, the seed draws, each time from all that there are.
+	Blocks int `yaml:"blocks" jsonschema:"required,minimum=1,maximum=100000"`
+	// Of says whose blocks: all, those that jobs write, or those of other writers.
+	Of string `yaml:"of" jsonschema:"default=all,enum=all,enum=writers,enum=jobs"`
+	// Start of the readers.
+	Start time.Duration `yaml:"start" jsonschema:"default=0s" least:"0s" most:"24h"`
+	// Spread delays each reader's start by a time drawn between 0 and it.
 	Spread time.Duration `yaml:"spread" jsonschema:"default=0s" least:"0s" most:"24h"`
 }
 

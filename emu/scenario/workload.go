@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"testbed/topo"
@@ -40,7 +41,8 @@ func (s *Scenario) Workload(f *topo.Fabric, repeat int) (workloads.Workload, Not
 			}
 			notes = append(notes, fmt.Sprintf("workload[%d]: %d writers of %d blocks of %v, %d replicas each, from %v to %v",
 				i, len(writers), item.Writers.Blocks, item.Writers.Block, item.Writers.Replicas, writers[0].Start, writers[len(writers)-1].Start))
-			w.Writers = append(w.Writers, writers...)
+			joinWorkload(&w, workloads.Workload{Writers: writers})
+		case item.Readers != nil: // below, of all that is written
 		default:
 			more, said, err := s.drawn(i, f, seed)
 			if err != nil {
@@ -51,6 +53,11 @@ func (s *Scenario) Workload(f *topo.Fabric, repeat int) (workloads.Workload, Not
 		}
 	}
 	renumber(&w)
+	said, err := s.readers(&w, f, seed)
+	if err != nil {
+		return w, nil, err
+	}
+	notes = append(notes, said...)
 	return w, append(notes, s.ratios(f, w)...), nil
 }
 
@@ -102,12 +109,20 @@ func renumber(w *workloads.Workload) {
 	}
 	slices.SortStableFunc(w.Writers, func(a, b workloads.Writer) int { return int(max(-1, min(1, a.Start-b.Start))) })
 	block := workloads.BlockID(0)
+	was := map[workloads.BlockID]workloads.BlockID{} // now, by what it was
 	for i := range w.Writers {
 		wr := &w.Writers[i]
 		wr.ID = workloads.WriterID(i)
 		for j := range wr.Blocks {
+			was[wr.Blocks[j].ID] = block
 			wr.Blocks[j].ID, wr.Blocks[j].Writer = block, wr.ID
 			block++
+		}
+	}
+	for i := range w.Readers {
+		for j := range w.Readers[i].Reads {
+			r := &w.Readers[i].Reads[j]
+			r.Block = was[r.Block]
 		}
 	}
 }
@@ -132,6 +147,10 @@ func (c *checker) workload(s *Scenario) {
 				c.failAt(path+".blocks", "the blocks up to here and their replicas do not fit on %d disks of %v: want fewer or smaller blocks, or a larger disk.size", f.Hosts()*c.spec.Disk.Count, c.spec.Disk.Size)
 				stored = 0
 			}
+			continue
+		}
+		if r := item.Readers; r != nil {
+			flows += max(r.Count, len(r.Hosts)) * r.Blocks
 			continue
 		}
 		if item.Trace == nil {
@@ -182,6 +201,12 @@ func (c *checker) workload(s *Scenario) {
 	}
 	if len(c.all) == 0 {
 		c.placed(writes)
+	}
+	if slices.ContainsFunc(c.spec.Workload, func(i Item) bool { return i.Readers != nil }) && len(c.all) == 0 {
+		if _, _, err := s.Workload(f, 0); err != nil {
+			path, text, _ := strings.Cut(err.Error(), ": ")
+			c.failAt(path, "%s", text)
+		}
 	}
 	if most := c.spec.Limits.Flows; flows > most {
 		c.failAt("limits.flows", "the workload has %d flows, the limit is %d: replay fewer coflows with first, or raise the limit", flows, most)

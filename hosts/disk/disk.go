@@ -9,8 +9,10 @@
 // kernel throttles the device (Options.Throttle) it is the kernel that makes writes
 // wait, and the same clock only tells whether it did.
 //
-// It does not read blocks back, does not limit reads, and does not make the
-// length of a file durable. On a file system in memory nothing reaches a device.
+// Reads have a rate and a token bucket of their own, beside writes: see Reading. No
+// kernel throttles them.
+//
+// It does not make the length of a file durable. On a file system in memory nothing reaches a device.
 package disk
 
 import (
@@ -32,6 +34,8 @@ import (
 type Options struct {
 	Host string     // named in errors
 	Rate units.Rate // of writes; units.MaxRate leaves it to the device
+	// ReadRate is the rate of reads, by default Rate. SetRate leaves it.
+	ReadRate units.Rate
 	// Capacity is the most that replicas may hold together, those being written
 	// counted whole. 0 leaves it to the file system.
 	Capacity units.Bytes
@@ -138,8 +142,12 @@ type Disk struct {
 	buf   []byte // aligned
 	timer *time.Timer
 
+	readTurn  chan struct{} // as turn, of reads
+	readTimer *time.Timer   // guarded by readTurn
+
 	mu       sync.Mutex // guards all below
 	throttle throttle
+	reads    throttle
 	changed  chan struct{} // closed when the rate changes
 	replicas map[workloads.BlockID]*Replica
 	writing  map[*Replica]struct{} // whose files are open, wiped ones too
@@ -155,6 +163,12 @@ func Open(dir string, o Options) (*Disk, error) {
 	if o.Rate <= 0 {
 		return nil, wrap(fmt.Errorf("rate %v: want a positive rate", o.Rate))
 	}
+	if o.ReadRate == 0 {
+		o.ReadRate = o.Rate
+	}
+	if o.ReadRate < 0 {
+		return nil, wrap(fmt.Errorf("rate of reads %v: want a positive rate, or 0 for that of writes", o.ReadRate))
+	}
 	if o.Capacity < 0 || o.Burst < 0 || o.Slack < 0 || o.CatchUp < 0 || o.Ahead < 0 {
 		return nil, wrap(fmt.Errorf("capacity %v, burst %v, slack %v, catch-up %v, ahead %v: want none below 0", o.Capacity, o.Burst, o.Slack, o.CatchUp, o.Ahead))
 	}
@@ -168,6 +182,7 @@ func Open(dir string, o Options) (*Disk, error) {
 	if o.CatchUp == 0 {
 		o.CatchUp = 10 * time.Millisecond
 	}
+	reads := throttle{rate: o.ReadRate, burst: burst, bucket: o.Burst, catchUp: o.CatchUp}
 	if o.Throttle != nil {
 		burst, o.Burst, o.CatchUp = 0, 0, 0
 	}
@@ -182,7 +197,8 @@ func Open(dir string, o Options) (*Disk, error) {
 		return nil, wrap(fmt.Errorf("directory %s holds %s: want an empty one, for this disk alone", dir, entries[0].Name()))
 	}
 	d := &Disk{
-		o: o, dir: dir, opened: time.Now(), closed: make(chan struct{}), turn: make(chan struct{}, 1),
+		o: o, dir: dir, opened: time.Now(), closed: make(chan struct{}), turn: make(chan struct{}, 1), readTurn: make(chan struct{}, 1),
+		reads:    reads,
 		throttle: throttle{rate: o.Rate, burst: burst, bucket: o.Burst, catchUp: o.CatchUp, led: o.Throttle != nil, ahead: o.Ahead}, changed: make(chan struct{}),
 		replicas: make(map[workloads.BlockID]*Replica), writing: make(map[*Replica]struct{}),
 	}
@@ -193,6 +209,7 @@ func Open(dir string, o Options) (*Disk, error) {
 		return nil, wrap(err)
 	}
 	d.turn <- struct{}{}
+	d.readTurn <- struct{}{}
 	return d, nil
 }
 
@@ -334,7 +351,9 @@ func (d *Disk) Close() error {
 }
 
 // take waits for the disk to be free, in the order of asking.
-func (d *Disk) take(ctx context.Context) error {
+func (d *Disk) take(ctx context.Context) error { return d.takeOf(ctx, d.turn) }
+
+func (d *Disk) takeOf(ctx context.Context, turn chan struct{}) error {
 	select {
 	case <-d.closed:
 		return ErrClosed
@@ -343,7 +362,7 @@ func (d *Disk) take(ctx context.Context) error {
 	default:
 	}
 	select {
-	case <-d.turn:
+	case <-turn:
 		return nil
 	case <-d.closed:
 		return ErrClosed
@@ -359,27 +378,33 @@ func (d *Disk) rest(ctx context.Context) error {
 	if d.o.Throttle != nil {
 		return nil
 	}
+	return d.restOf(ctx, &d.throttle, &d.timer)
+}
+
+// restOf waits until what a throttle has admitted last is due, less Slack. The turn of
+// its timer is held.
+func (d *Disk) restOf(ctx context.Context, t *throttle, timer **time.Timer) error {
 	for {
 		d.mu.Lock()
-		wait, changed := d.throttle.due-time.Since(d.opened), d.changed
+		wait, changed := t.due-time.Since(d.opened), d.changed
 		d.mu.Unlock()
 		if wait <= 0 || wait < d.o.Slack {
 			return nil
 		}
-		if d.timer == nil {
-			d.timer = time.NewTimer(wait)
+		if *timer == nil {
+			*timer = time.NewTimer(wait)
 		} else {
-			d.timer.Reset(wait)
+			(*timer).Reset(wait)
 		}
 		select {
-		case <-d.timer.C:
+		case <-(*timer).C:
 		case <-changed:
-			d.timer.Stop()
+			(*timer).Stop()
 		case <-d.closed:
-			d.timer.Stop()
+			(*timer).Stop()
 			return ErrClosed
 		case <-ctx.Done():
-			d.timer.Stop()
+			(*timer).Stop()
 			return context.Cause(ctx)
 		}
 	}

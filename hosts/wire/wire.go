@@ -66,6 +66,7 @@ func (k Kind) String() string {
 // Header is what is known of a transfer at its first byte.
 type Header struct {
 	Kind   Kind
+	Read   bool   // a flow that carries a stored block to a reader
 	Run    uint64 // of this arm and repeat: tells stray packets apart
 	Group  uint32
 	Member uint32
@@ -86,7 +87,7 @@ type Header struct {
 
 var magic = [4]byte{'T', 'B', 'E', 'D'}
 
-// Layout, big endian: magic 0, version 4, kind 5, reserved 6, run 8, group 16,
+// Layout, big endian: magic 0, version 4, kind 5, 1 for Read 6, reserved 7, run 8, group 16,
 // member 20, parts 24, packet 28, size 32, sent (Unix ns) 40, generation 48,
 // offset 52 (of a write mark: waited, in ns), CRC-32 (IEEE) of the first 60 bytes 60.
 const crcAt = Size - 4
@@ -95,7 +96,11 @@ const crcAt = Size - 4
 func (h Header) Append(b []byte) []byte {
 	start := len(b)
 	b = append(b, magic[:]...)
-	b = append(b, Version, byte(h.Kind), 0, 0)
+	read := byte(0)
+	if h.Read {
+		read = 1
+	}
+	b = append(b, Version, byte(h.Kind), read, 0)
 	b = binary.BigEndian.AppendUint64(b, h.Run)
 	b = binary.BigEndian.AppendUint32(b, h.Group)
 	b = binary.BigEndian.AppendUint32(b, h.Member)
@@ -134,6 +139,7 @@ func Parse(b []byte) (Header, error) {
 
 		Generation: binary.BigEndian.Uint32(b[48:]),
 		Offset:     binary.BigEndian.Uint64(b[52:]),
+		Read:       b[6] == 1,
 	}
 	if h.Kind < KindFlow || h.Kind > KindReplicaLost {
 		return Header{}, fmt.Errorf("testbed header of unknown kind %d", h.Kind)

@@ -25,6 +25,7 @@ type Trail struct {
 	Group      uint32    // coflow or block
 	Member     uint32    // flow, or hop from 0
 	Generation uint32    // of a block's pipeline
+	Read       bool      // of a flow: it carries a stored block to a reader
 	SrcName    string    // of the host that sends
 	DstName    string
 	// Src, Dst and Path are known where the captures state the fabric. Path is empty on

@@ -51,7 +51,7 @@ func (t *transfer) onItsPort() bool {
 // trail is what the captures of both ends tell of t.
 func (a *assembly) trail(t *transfer) Trail {
 	h := t.header
-	out := Trail{Kind: h.Kind, Group: h.Group, Member: h.Member, Generation: h.Generation,
+	out := Trail{Kind: h.Kind, Group: h.Group, Member: h.Member, Generation: h.Generation, Read: h.Read,
 		Size: units.Bytes(h.Size - min(h.Offset, h.Size)), Complete: t.complete(), SrcName: hostName(t.client), DstName: hostName(t.server)}
 	since := func(stamp int64) time.Duration {
 		if stamp == 0 {

@@ -145,10 +145,10 @@ func Classes() []string { return []string{Shuffle, Write, Control, MapRead} }
 
 // Traffic is what a repeat put on the wire.
 type Traffic struct {
-	// CrossRack are the bytes of frames that crossed racks, by class. Shuffle and Write
-	// are those of senders, of flows and of pipelines, resent ones included. Control is
-	// what else left racks: acknowledgements, which flow against the data, and what
-	// belongs to no transfer. MapRead is 0 while nothing reads.
+	// CrossRack are the bytes of frames that crossed racks, by class. Shuffle, Write and
+	// MapRead are those of senders, of flows, of pipelines and of flows that carry stored
+	// blocks to readers, resent ones included. Control is what else left racks:
+	// acknowledgements, which flow against the data, and what belongs to no transfer.
 	CrossRack map[string]units.Bytes
 	// DiskImbalance is the coefficient of variation of the bytes that each host stored.
 	DiskImbalance float64

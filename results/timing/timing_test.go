@@ -346,12 +346,14 @@ func TestTraffic(t *testing.T) {
 	s := newSchedule(t, false)
 	s.flow(plan{coflow: 1, flow: 1, src: 0, dst: 4, arrival: 10 * ms, syn: 10 * ms, stretches: []stretch{{10 * ms, 80 * ms, 40_000, false}}})
 	s.flow(plan{coflow: 2, flow: 2, src: 0, dst: 1, arrival: 20 * ms, syn: 20 * ms, stretches: []stretch{{20 * ms, 90 * ms, 10_000, false}}})
+	s.flow(plan{coflow: 3, flow: 3, src: 0, dst: 4, arrival: 20 * ms, syn: 20 * ms, stretches: []stretch{{20 * ms, 80 * ms, 5_000, false}}})
+	s.res.Trails[len(s.res.Trails)-1].Read = true
 	s.carry(s.fabric.LeafUp(1, 0), 10*ms, 80*ms, 700) // acknowledgements
 	p := pipeline{1, 1, []time.Duration{ms, ms, ms, ms}, []time.Duration{ms, ms, ms, ms}, ms}
 	s.block(0, 30*ms, 30*ms, 0, p) // from host 0 over 1, 2 and 3 to 4, in the other rack
 	s.carry(s.fabric.LeafUp(0, 0), 10*ms, 80*ms, 1100)
 	got := s.of(t).Traffic
-	want := Traffic{CrossRack: map[string]units.Bytes{Shuffle: 40_000, Write: 1100, Control: 700, MapRead: 0}, DiskImbalance: 1, Makespan: 80 * ms}
+	want := Traffic{CrossRack: map[string]units.Bytes{Shuffle: 40_000, Write: 1100, Control: 700, MapRead: 5_000}, DiskImbalance: 1, Makespan: 80 * ms}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("traffic (-want +got):\n%s", diff)
 	}

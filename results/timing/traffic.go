@@ -21,8 +21,11 @@ func (r *run) traffic() Traffic {
 			continue
 		}
 		class := Shuffle
-		if tr.Kind == wire.KindBlock {
+		switch {
+		case tr.Kind == wire.KindBlock:
 			class = Write
+		case tr.Read:
+			class = MapRead
 		}
 		t.CrossRack[class] += tr.Wire
 		carried += (&trail{Trail: tr}).useful()

@@ -1,0 +1,158 @@
+package fluid_test
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"testbed/emu/engine"
+	"testbed/emu/fault"
+	"testbed/emu/fluid"
+	"testbed/policies/coflow"
+	"testbed/topo"
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// runReads runs a workload whose reads it numbers on disks that write and read at some
+// rates, and tells when each try to read ended, and why what failed did. The run replays
+// from its log.
+func runReads(t *testing.T, f *topo.Fabric, w workloads.Workload, on chosen, write, read units.Rate, count int, faults ...fault.Fault) (ends map[workloads.FlowID]time.Duration, failed map[workloads.FlowID]string) {
+	t.Helper()
+	workloads.NumberReads(&w)
+	steps, err := fault.Compile(f, faults)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := engine.Config{Fabric: f, Coflow: coflow.Fair{}, Placement: on, DiskRate: write, Heartbeat: testBeat, Alpha: 0.2, Seed: 5, Stuck: testStuck}
+	e, err := engine.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends, failed = map[workloads.FlowID]time.Duration{}, map[workloads.FlowID]string{}
+	var buf bytes.Buffer
+	l := engine.NewLog(&buf)
+	b := fluid.New(f, fluid.Config{DiskRate: write, ReadRate: read, Disks: count, Heartbeat: testBeat, Faults: steps, Detect: testDetect, Convergence: 50 * ms})
+	err = engine.Run(t.Context(), e, b, engine.Arrivals(w), func(now time.Duration, evs []engine.Event, cmds []engine.Command) error {
+		for _, ev := range evs {
+			if ev, ok := ev.(engine.TransferFinished); ok {
+				ends[ev.Flow] = now
+			}
+		}
+		for _, f := range engine.Failures(now, evs, cmds) {
+			if f.Kind == engine.FlowFailure {
+				failed[f.Flow] = f.Why
+			}
+		}
+		return l.Observe(now, evs, cmds)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := engine.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := engine.Replay(t.Context(), &buf, again); err != nil || got.Differs != nil || got.Unfinished != "" {
+		t.Errorf("replay: %+v, %v", got, err)
+	}
+	return ends, failed
+}
+
+// reading is a workload of one writer of blocks on host 2, of 125 MB and one replica,
+// and readers of the first so many of them.
+func reading(blocks int, start time.Duration, clients ...topo.HostID) workloads.Workload {
+	w := writing(2, blocks, 125*units.MB)
+	for i := range w.Writers[0].Blocks {
+		w.Writers[0].Blocks[i].Replicas = 1
+	}
+	for i, h := range clients {
+		r := workloads.Reader{ID: workloads.ReaderID(i), Client: h, Start: start}
+		for _, b := range w.Writers[0].Blocks {
+			r.Reads = append(r.Reads, workloads.Read{Block: b.ID, Size: b.Size, Tries: 2})
+		}
+		w.Readers = append(w.Readers, r)
+	}
+	return w
+}
+
+// 125 MB take 1 s at 1 Gbps. A read takes what the slower of disk and path allows, from
+// when its block is durable, and readers of one disk share it; one of another disk of
+// the host, or writes, they do not meet.
+func TestReadRates(t *testing.T) {
+	f := faulty(t) // hosts {0, 1}, {2, 3}, {4, 5}
+	near := func(got, want time.Duration) bool { return got > want-ms && got < want+ms }
+	for name, x := range map[string]struct {
+		w     workloads.Workload
+		read  units.Rate
+		disks int
+		want  map[workloads.FlowID]time.Duration
+	}{
+		"the path":              {reading(1, 0, 4), 4 * units.Gbps, 1, map[workloads.FlowID]time.Duration{0: 2 * time.Second}},
+		"no disk":               {reading(1, 0, 4), 0, 1, map[workloads.FlowID]time.Duration{0: 2 * time.Second}},
+		"the disk":              {reading(1, 0, 4), 250 * units.Mbps, 1, map[workloads.FlowID]time.Duration{0: 5 * time.Second}},
+		"its own disk":          {reading(1, 0, 2), 250 * units.Mbps, 1, map[workloads.FlowID]time.Duration{0: 5 * time.Second}},
+		"its own, no limit":     {reading(1, 0, 2), 0, 1, map[workloads.FlowID]time.Duration{0: time.Second}},
+		"two share a disk":      {reading(1, 0, 4, 5), 500 * units.Mbps, 1, map[workloads.FlowID]time.Duration{0: 5 * time.Second, 2: 5 * time.Second}},
+		"one after another":     {reading(2, 3*time.Second, 4), 500 * units.Mbps, 1, map[workloads.FlowID]time.Duration{0: 5 * time.Second, 2: 7 * time.Second}},
+		"beside what it writes": {reading(2, 0, 4), 500 * units.Mbps, 1, map[workloads.FlowID]time.Duration{0: 3 * time.Second, 2: 5 * time.Second}},
+	} {
+		ends, failed := runReads(t, f, x.w, chosen{2}, units.Gbps, x.read, x.disks)
+		if len(ends) != len(x.want) || len(failed) > 0 {
+			t.Errorf("%s: ends %v, failed %v", name, ends, failed)
+		}
+		for flow, want := range x.want {
+			if !near(ends[flow], want) {
+				t.Errorf("%s: flow %d ended at %v, want %v", name, flow, ends[flow], want)
+			}
+		}
+	}
+	// Of two disks of a host, each has one of two blocks.
+	w := reading(2, 3*time.Second, 4, 5)
+	w.Readers[0].Reads, w.Readers[1].Reads = w.Readers[0].Reads[:1], w.Readers[1].Reads[1:]
+	ends, _ := runReads(t, f, w, chosen{2}, units.Gbps, 250*units.Mbps, 2)
+	if !near(ends[0], 7*time.Second) || !near(ends[2], 7*time.Second) {
+		t.Errorf("of two disks: %v, want 7s each", ends)
+	}
+}
+
+// When the host that is read from crashes, the reader begins anew at another replica
+// once the master misses it, and when none is left the read has failed. A reader on the
+// host that crashes reads no more.
+func TestReadsUnderFaults(t *testing.T) {
+	f := faulty(t)
+	crash := func(host topo.HostID, at time.Duration) fault.Fault {
+		return fault.Fault{Name: f.HostName(host), Kind: fault.HostCrash, At: at, Host: host}
+	}
+	w := reading(1, 2*time.Second, 4)
+	w.Writers[0].Blocks[0].Replicas, w.Readers[0].Reads[0].Tries = 2, 3
+	ends, failed := runReads(t, f, w, chosen{2, 0}, units.Gbps, 500*units.Mbps, 1, crash(2, 2500*ms), crash(0, 2500*ms))
+	if len(ends) > 0 || len(failed) != 2 {
+		t.Errorf("without any replica: ends %v, failed %v", ends, failed)
+	}
+	first := topo.HostID(-1) // from which the reader reads first
+	for _, h := range []topo.HostID{2, 0} {
+		ends, failed = runReads(t, f, w, chosen{2, 0}, units.Gbps, 500*units.Mbps, 1, crash(h, 2500*ms))
+		switch {
+		case len(failed) == 1:
+			first = h
+			if got, want := ends[1], 4700*ms; got < want-ms || got > want+ms || failed[0] != f.HostName(h)+" is lost" {
+				t.Errorf("ends %v, failed %v: want flow 1 to end at %v", ends, failed, want)
+			}
+		case len(failed) > 1 || ends[0] < 4*time.Second-ms || ends[0] > 4*time.Second+ms:
+			t.Errorf("without a replica that is not read: ends %v, failed %v", ends, failed)
+		}
+	}
+	if first < 0 {
+		t.Error("no crash met the read")
+	}
+	// On its own disk, and its host crashes: nothing is reported of it.
+	w = reading(1, 2*time.Second, 2)
+	ends, failed = runReads(t, f, w, chosen{2}, units.Gbps, 500*units.Mbps, 1, crash(2, 2500*ms))
+	if len(ends) > 0 || len(failed) != 1 || failed[1] != f.HostName(2)+" is lost" {
+		t.Errorf("on a host that crashed: ends %v, failed %v", ends, failed)
+	}
+}

@@ -1,0 +1,132 @@
+package disk
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// readAll reads a replica to its end.
+func readAll(ctx context.Context, r *Reading) (content []byte, err error) {
+	buf := Buffer()
+	for {
+		n, err := r.Next(ctx, buf)
+		if errors.Is(err, io.EOF) {
+			return content, nil
+		}
+		if err != nil {
+			return content, err
+		}
+		content = append(content, buf[:n]...)
+	}
+}
+
+// What is read is what was written, of any size, and only of replicas that are whole.
+func TestReadsWhatWasWritten(t *testing.T) {
+	d := open(t, Options{})
+	for id, size := range []int{1, page - 1, page, int(ReadChunk), int(ReadChunk) + 1, 3*int(ReadChunk) + 777} {
+		r, err := d.Create(workloads.BlockID(id), units.Bytes(size))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Read(workloads.BlockID(id)); !errors.Is(err, ErrNoReplica) {
+			t.Errorf("Read of a replica that is being written = %v, want %v", err, ErrNoReplica)
+		}
+		content := make([]byte, size)
+		for i := range content {
+			content[i] = byte(i * 7 / 3)
+		}
+		if err := write(t.Context(), r, content, 1000); err != nil {
+			t.Fatal(err)
+		}
+		read, err := NewVolumes(d).Read(workloads.BlockID(id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := readAll(t.Context(), read); err != nil || !bytes.Equal(got, content) || read.Size() != units.Bytes(size) {
+			t.Errorf("of %d bytes %d are read, equal %v: %v", size, len(got), bytes.Equal(got, content), err)
+		}
+		if err := read.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := NewVolumes(d).Read(99); !errors.Is(err, ErrNoReplica) {
+		t.Errorf("Read of a block that is not here = %v, want %v", err, ErrNoReplica)
+	}
+	// A file that was cut short is not taken for the block.
+	if err := os.Truncate(d.Path(5), page); err != nil {
+		t.Fatal(err)
+	}
+	read, err := d.Read(5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	if _, err := readAll(t.Context(), read); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("of a file cut short: %v, want %v", err, io.ErrUnexpectedEOF)
+	}
+}
+
+// Two readers share the rate of reads, whatever that of writes is, and a wait ends with
+// its context.
+func TestReadRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, Options{ReadRate: 8 * units.Mbps})
+		const size = 500_000
+		r, err := d.Create(1, size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := write(t.Context(), r, make([]byte, size), 50_000); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		done := make(chan error, 2)
+		for range 2 {
+			go func() {
+				read, err := d.Read(1)
+				if err == nil {
+					_, err = readAll(t.Context(), read)
+					err = errors.Join(err, read.Close())
+				}
+				done <- err
+			}()
+		}
+		if err := errors.Join(<-done, <-done); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took < 990*time.Millisecond || took > 1010*time.Millisecond {
+			t.Errorf("twice 500 KB at 1 MB/s took %v, want 1s", took)
+		}
+		if s := d.ReadStats(); s.Written != 2*size || s.Achieved() < 7900*units.Kbps || s.Achieved() > 8100*units.Kbps {
+			t.Errorf("reads: %+v, achieved %v", s, s.Achieved())
+		}
+		if s := d.Stats(); s.Written != size {
+			t.Errorf("reads count as writes: %+v", s)
+		}
+		read, err := d.Read(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer read.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		defer cancel()
+		if _, err := readAll(ctx, read); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("cut short: %v, want %v", err, context.DeadlineExceeded)
+		}
+	})
+}
+
+func TestReadRateRefused(t *testing.T) {
+	if _, err := Open(t.TempDir(), Options{Rate: units.Mbps, ReadRate: -1}); err == nil {
+		t.Error("a negative rate of reads is taken")
+	}
+}

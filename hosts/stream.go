@@ -1,0 +1,147 @@
+package hosts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"testbed/hosts/disk"
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// readAhead is how many chunks of a replica are read before the first of them is sent,
+// so that disk and network work at the same time. A DataNode of HDFS reads 4 MB ahead.
+const readAhead = 4
+
+// replicaStream is a replica on its way from the disk. All but close may be called on nil,
+// which has nothing.
+type replicaStream struct {
+	r      *disk.Reading
+	free   chan []byte // buffers to read into
+	filled chan []byte // closed when there are no more, or err is set
+	err    error       // read when filled is closed
+	cancel context.CancelFunc
+
+	chunk []byte // a filled one
+	rest  []byte // of it
+}
+
+// readReplica begins to read a replica, which must be of a size.
+func (a *Agent) readReplica(ctx context.Context, block workloads.BlockID, size units.Bytes) (*replicaStream, error) {
+	if a.o.Disk == nil {
+		return nil, fmt.Errorf("read block %d: %s has no disk", block, a.name())
+	}
+	r, err := a.o.Disk.Read(block)
+	if err != nil {
+		return nil, err
+	}
+	if r.Size() != size {
+		return nil, errors.Join(fmt.Errorf("read block %d at %s: it has %v: want %v", block, a.name(), r.Size(), size), r.Close())
+	}
+	s := &replicaStream{r: r, free: make(chan []byte, readAhead), filled: make(chan []byte, readAhead)}
+	for range readAhead {
+		s.free <- disk.Buffer()
+	}
+	ctx, s.cancel = context.WithCancel(ctx)
+	go s.run(ctx)
+	return s, nil
+}
+
+func (s *replicaStream) run(ctx context.Context) {
+	defer close(s.filled)
+	for {
+		select {
+		case buf := <-s.free:
+			n, err := s.r.Next(ctx, buf)
+			if err != nil {
+				if !errors.Is(err, io.EOF) {
+					s.err = err
+				}
+				return
+			}
+			s.filled <- buf[:n] // never full: there are no more buffers
+		case <-ctx.Done():
+			s.err = context.Cause(ctx)
+			return
+		}
+	}
+}
+
+// peek is what has been read and not been skipped, at least a byte; io.ErrUnexpectedEOF
+// after the end.
+func (s *replicaStream) peek(ctx context.Context) ([]byte, error) {
+	if len(s.rest) > 0 {
+		return s.rest, nil
+	}
+	if s.chunk != nil {
+		s.free <- s.chunk[:cap(s.chunk)]
+		s.chunk = nil
+	}
+	select {
+	case chunk, more := <-s.filled:
+		switch {
+		case more:
+			s.chunk, s.rest = chunk, chunk
+			return chunk, nil
+		case s.err != nil:
+			return nil, s.err
+		}
+		return nil, io.ErrUnexpectedEOF
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (s *replicaStream) skip(n int) {
+	if s != nil {
+		s.rest = s.rest[n:]
+	}
+}
+
+// close ends the reading, waits for that and frees the file.
+func (s *replicaStream) close() error {
+	s.cancel()
+	for range s.filled {
+	}
+	return s.r.Close()
+}
+
+// ReadLocal reads a replica of a size that is stored here, for a flow by which Stop can
+// end it, and sends nothing. It returns ErrStopped and ErrCrashed as Sender.Send does.
+func (a *Agent) ReadLocal(ctx context.Context, flow workloads.FlowID, block workloads.BlockID, size units.Bytes) error {
+	l := a.current()
+	ctx, release := l.within(ctx)
+	defer release()
+	ctx, release = cutShort(ctx, a.stopOf(flow).ctx)
+	defer release()
+	err := a.readLocal(ctx, block, size)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: read block %d: %w", a.name(), block, err)
+	}
+	return nil
+}
+
+func (a *Agent) readLocal(ctx context.Context, block workloads.BlockID, size units.Bytes) (err error) {
+	s, err := a.readReplica(ctx, block, size)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	for left := size; left > 0; {
+		if err := a.cpu.turn(ctx); err != nil {
+			return err
+		}
+		b, err := s.peek(ctx)
+		if err != nil {
+			return err
+		}
+		s.skip(len(b))
+		left -= units.Bytes(len(b))
+	}
+	return nil
+}
