@@ -1,6 +1,7 @@
 package hosts
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -464,5 +465,41 @@ func TestSetCPU(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// What a host does itself knows of the crash before what serves others, which hangs up
+// on it.
+func TestCrashTellsServersLast(t *testing.T) {
+	for range 20 {
+		l := newLife()
+		server, stop := l.serving(t.Context())
+		defer stop()
+		var own []context.Context
+		for range 500 {
+			ctx, stop := l.within(t.Context())
+			defer stop()
+			own = append(own, ctx)
+		}
+		told := make(chan int)
+		go func() {
+			<-server.Done()
+			n := 0
+			for _, ctx := range own {
+				if ctx.Err() != nil {
+					n++
+				}
+			}
+			told <- n
+		}()
+		l.crash()
+		if n := <-told; n != len(own) {
+			t.Fatalf("%d of %d were told before the server", n, len(own))
+		}
+		for _, ctx := range append(own, server) {
+			if !errors.Is(context.Cause(ctx), ErrCrashed) {
+				t.Fatalf("cause %v, want the crash", context.Cause(ctx))
+			}
+		}
 	}
 }

@@ -16,7 +16,7 @@ fabric: {leaves: 4, spines: 2, hosts_per_leaf: 3, host_link: 20Mbps, oversubscri
 disk: {write: 2MB/s, size: 640MB}
 workload:
   - {kind: trace, path: trace.txt, mb: MB}
-  - {kind: writers, count: 4, blocks: 2, block: 1MB, replicas: 3, packet: 32KB, window: 4, spread: 1s}
+  - {kind: writers, count: 4, blocks: 2, block: 1MB, replicas: 3, packet: 32KB, window: 3, spread: 1s}
 arms:
   - {name: zones, coflow: fair, placement: {name: sinbad, partitions: 2}}
   - {name: named, coflow: fair, placement: {name: sinbad, hosts: "h0-*,h1-*", partitions: 1}}
