@@ -60,6 +60,7 @@ func TestDeadHostIsDropped(t *testing.T) {
 		{"all in turn", []death{{100 * time.Millisecond, []topo.HostID{2}}, {4300 * time.Millisecond, []topo.HostID{3}}, {8500 * time.Millisecond, []topo.HostID{1}}}, []topo.HostID{2, 3, 1}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			rate := 8 * units.Mbps
 			inMemory(t, disks(4, map[int]units.Rate{1: rate, 2: rate, 3: rate}), func(t *testing.T, n *memNet, c *cluster) {
 				for _, d := range tt.deaths {
@@ -203,6 +204,7 @@ func TestShortFlapDropsNobody(t *testing.T) {
 	for _, h := range []topo.HostID{0, 1, 2, 3} {
 		for _, at := range []time.Duration{0, 500 * time.Millisecond, 995 * time.Millisecond} {
 			t.Run(fmt.Sprint(h, at), func(t *testing.T) {
+				t.Parallel()
 				inMemory(t, disks(4, map[int]units.Rate{1: rate, 2: rate, 3: rate}), func(t *testing.T, n *memNet, c *cluster) {
 					flap := func() {
 						n.links(false, h)
