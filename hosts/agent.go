@@ -204,7 +204,7 @@ func (a *Agent) Serve(ctx context.Context) error {
 
 // live serves until l is over, by a crash or Close.
 func (a *Agent) live(ctx context.Context, l *life) error {
-	within, release := l.within(ctx)
+	within, release := l.serving(ctx)
 	defer release()
 	g, within := errgroup.WithContext(within)
 	stop := onDone(within, func() { closeAll(l.listeners) })

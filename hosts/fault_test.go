@@ -1,6 +1,7 @@
 package hosts
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -59,6 +60,7 @@ func TestDeadHostIsDropped(t *testing.T) {
 		{"all in turn", []death{{100 * time.Millisecond, []topo.HostID{2}}, {4300 * time.Millisecond, []topo.HostID{3}}, {8500 * time.Millisecond, []topo.HostID{1}}}, []topo.HostID{2, 3, 1}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			rate := 8 * units.Mbps
 			inMemory(t, disks(4, map[int]units.Rate{1: rate, 2: rate, 3: rate}), func(t *testing.T, n *memNet, c *cluster) {
 				for _, d := range tt.deaths {
@@ -202,6 +204,7 @@ func TestShortFlapDropsNobody(t *testing.T) {
 	for _, h := range []topo.HostID{0, 1, 2, 3} {
 		for _, at := range []time.Duration{0, 500 * time.Millisecond, 995 * time.Millisecond} {
 			t.Run(fmt.Sprint(h, at), func(t *testing.T) {
+				t.Parallel()
 				inMemory(t, disks(4, map[int]units.Rate{1: rate, 2: rate, 3: rate}), func(t *testing.T, n *memNet, c *cluster) {
 					flap := func() {
 						n.links(false, h)
@@ -464,5 +467,41 @@ func TestSetCPU(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// What a host does itself knows of the crash before what serves others, which hangs up
+// on it.
+func TestCrashTellsServersLast(t *testing.T) {
+	for range 20 {
+		l := newLife()
+		server, stop := l.serving(t.Context())
+		defer stop()
+		var own []context.Context
+		for range 500 {
+			ctx, stop := l.within(t.Context())
+			defer stop()
+			own = append(own, ctx)
+		}
+		told := make(chan int)
+		go func() {
+			<-server.Done()
+			n := 0
+			for _, ctx := range own {
+				if ctx.Err() != nil {
+					n++
+				}
+			}
+			told <- n
+		}()
+		l.crash()
+		if n := <-told; n != len(own) {
+			t.Fatalf("%d of %d were told before the server", n, len(own))
+		}
+		for _, ctx := range append(own, server) {
+			if !errors.Is(context.Cause(ctx), ErrCrashed) {
+				t.Fatalf("cause %v, want the crash", context.Cause(ctx))
+			}
+		}
 	}
 }

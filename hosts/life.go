@@ -33,7 +33,10 @@ type life struct {
 }
 
 // work is something that ends with the life.
-type work struct{ end context.CancelCauseFunc }
+type work struct {
+	end    context.CancelCauseFunc
+	serves bool // connections of others; else it is of this host's own doing
+}
 
 func newLife() *life {
 	l := &life{works: make(map[*work]struct{}), conns: make(map[net.Conn]struct{})}
@@ -61,8 +64,17 @@ func (l *life) release(conn net.Conn) {
 
 // within is ctx, cut short by the end of the life. stop must be called.
 func (l *life) within(ctx context.Context) (_ context.Context, stop func()) {
+	return l.begin(ctx, false)
+}
+
+// serving is within, for what serves the connections of others.
+func (l *life) serving(ctx context.Context) (_ context.Context, stop func()) {
+	return l.begin(ctx, true)
+}
+
+func (l *life) begin(ctx context.Context, serves bool) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	w := &work{cancel}
+	w := &work{cancel, serves}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ctx.Err() != nil {
@@ -80,14 +92,19 @@ func (l *life) within(ctx context.Context) (_ context.Context, stop func()) {
 
 // crash ends the life. All that goes on within it is told before any connection
 // breaks: what it then hears of that it takes for its own end, and never for the
-// loss of the host at the other end.
+// loss of the host at the other end. What serves is told last, since it hangs up by
+// itself, also on a block that its own host writes.
 func (l *life) crash() {
 	l.end(ErrCrashed)
 	l.mu.Lock()
 	works := slices.Collect(maps.Keys(l.works))
 	l.mu.Unlock()
-	for _, w := range works {
-		w.end(ErrCrashed)
+	for _, serves := range []bool{false, true} {
+		for _, w := range works {
+			if w.serves == serves {
+				w.end(ErrCrashed)
+			}
+		}
 	}
 	l.mu.Lock()
 	conns := l.conns

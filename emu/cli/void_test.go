@@ -60,7 +60,7 @@ func TestVoidArmShowsNoFigure(t *testing.T) {
 	if code := c.ProcessState.ExitCode(); code != exitVoid {
 		t.Fatalf("exit code %d, want %d\n%s%s", code, exitVoid, &out, &errs)
 	}
-	figure := regexp.MustCompile(`\d (µs|ms|s)\b|×`)
+	figure := regexp.MustCompile(`\d (µs|ms|s|[KMG]?B|%)(\s|$)|×`)
 	rows := 0
 	for line := range strings.Lines(out.String()) {
 		if strings.HasPrefix(line, "│ fair+hdfs ") {
@@ -71,8 +71,8 @@ func TestVoidArmShowsNoFigure(t *testing.T) {
 			t.Errorf("a speed-up over a void arm: %s", line)
 		}
 	}
-	if rows != 5 { // of three completion times, and of where the time of two went
-		t.Errorf("%d rows of the void arm, want 5\n%s", rows, &out)
+	if rows != 7 { // of four times, of where the time of two went, and of placement
+		t.Errorf("%d rows of the void arm, want 7\n%s", rows, &out)
 	}
 	if !strings.Contains(out.String(), "fair+hdfs is void") || !strings.Contains(out.String(), "loss is void") {
 		t.Errorf("no reason in\n%s", &out)
@@ -96,12 +96,14 @@ func TestVoidArmShowsNoFigure(t *testing.T) {
 			Name, Verdict string
 			CCT, FCT      any
 			WriteTime     any `json:"write_time"`
+			RequestTime   any `json:"request_time"`
+			Placement     any
 		}
 	}
 	if err := json.Unmarshal(read("summary.json"), &sum); err != nil {
 		t.Fatal(err)
 	}
-	if a := sum.Arms[0]; a.Name != "fair+hdfs" || a.Verdict != "void" || a.CCT != nil || a.FCT != nil || a.WriteTime != nil {
+	if a := sum.Arms[0]; a.Name != "fair+hdfs" || a.Verdict != "void" || a.CCT != nil || a.FCT != nil || a.WriteTime != nil || a.RequestTime != nil || a.Placement != nil {
 		t.Errorf("summary %+v", a)
 	}
 	for line := range strings.Lines(string(read("report.md"))) {
@@ -109,7 +111,7 @@ func TestVoidArmShowsNoFigure(t *testing.T) {
 			t.Errorf("report.md: %s", line)
 		}
 	}
-	for _, name := range []string{"flows.csv", "coflows.csv", "blocks.csv", "breakdown.csv", "links.csv", "progress.csv"} {
+	for _, name := range []string{"flows.csv", "coflows.csv", "blocks.csv", "breakdown.csv", "links.csv", "progress.csv", "requests.csv", "balance.csv"} {
 		records, err := csv.NewReader(bytes.NewReader(read(name))).ReadAll()
 		if err != nil {
 			t.Fatal(err)

@@ -50,7 +50,7 @@ func TestPredictByCalibration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := calibration.Window{Least: 2000, Most: 2606} // 2615.5 bytes of credit lie between the second and the third bucket
+	w := calibration.Window{Least: 2000, Most: 2615} // 2615.5 bytes of credit, all of which a bucket of as many gives
 	if got := plannedBursts(f.Plan)[50*units.Mbps]; got < w.Pick()-5 || got > w.Pick()+5 {
 		t.Errorf("bucket of 50Mbps = %d, want about %d", got, w.Pick())
 	}

@@ -16,7 +16,7 @@ fabric: {leaves: 4, spines: 2, hosts_per_leaf: 3, host_link: 20Mbps, oversubscri
 disk: {write: 2MB/s, size: 640MB}
 workload:
   - {kind: trace, path: trace.txt, mb: MB}
-  - {kind: writers, count: 4, blocks: 2, block: 1MB, replicas: 3, packet: 32KB, window: 4, spread: 1s}
+  - {kind: writers, count: 4, blocks: 2, block: 1MB, replicas: 3, packet: 32KB, window: 3, spread: 1s}
 arms:
   - {name: zones, coflow: fair, placement: {name: sinbad, partitions: 2}}
   - {name: named, coflow: fair, placement: {name: sinbad, hosts: "h0-*,h1-*", partitions: 1}}
@@ -37,6 +37,9 @@ arms:
 	waited := false
 	for _, b := range run.Blocks {
 		written[b.Arm]++
+		if b.Waited == nil {
+			t.Fatalf("%s: block %d: no waited_us", b.Arm, b.Block)
+		}
 		zones, racks := map[bool]bool{}, map[string]bool{}
 		for _, h := range b.Hosts {
 			zones[h < "h2"], racks[h[:2]] = true, true
@@ -48,13 +51,14 @@ arms:
 			(b.Arm == "waits" || b.Arm == "racks") && len(racks) != 3:
 			t.Errorf("%s: block %d on %v", b.Arm, b.Block, b.Hosts)
 		}
-		// Of 1 MB at 2 MB/s; what is more was spent waiting for a multiple of 2 s.
-		if begun := b.Requested + b.WriteTime - 500*time.Millisecond; b.Arm == "waits" {
-			next := (b.Requested + 2*time.Second - 1).Truncate(2 * time.Second)
-			if begun < next {
-				t.Errorf("block %d, asked for at %v, ended at %v: it cannot have waited until %v", b.Block, b.Requested, b.End, next)
+		// Requests that wait are placed at multiples of 2 s, and at the next one.
+		if b.Arm == "waits" {
+			if b.Requested%(2*time.Second) != 0 || *b.Waited >= 2*time.Second {
+				t.Errorf("block %d waited %v and was placed at %v", b.Block, *b.Waited, b.Requested)
 			}
-			waited = waited || next > b.Requested
+			waited = waited || *b.Waited > 0
+		} else if *b.Waited != 0 {
+			t.Errorf("%s: block %d waited %v", b.Arm, b.Block, *b.Waited)
 		}
 	}
 	for _, arm := range []string{"zones", "named", "waits", "least", "two", "racks"} {

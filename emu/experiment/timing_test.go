@@ -152,7 +152,8 @@ arms: {coflow: [fair], placement: [hdfs]}
 }
 
 // figures are all that a report in a directory states of an arm by its captures, so
-// without verdicts, predictions and what its coordinator did, by file.
+// without verdicts, predictions, what its coordinator did and what needs to know which
+// blocks belong together, by file.
 func figures(t *testing.T, dir, arm string) map[string]any {
 	t.Helper()
 	all := map[string]any{}
@@ -187,7 +188,7 @@ func figures(t *testing.T, dir, arm string) map[string]any {
 		if a["name"] != arm {
 			continue
 		}
-		for _, key := range []string{"verdict", "verdicts", "coordinator"} {
+		for _, key := range []string{"verdict", "verdicts", "coordinator", "request_time", "placement"} {
 			delete(a, key)
 		}
 		for _, metric := range []string{"cct", "fct", "write_time"} {

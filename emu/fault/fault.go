@@ -173,36 +173,6 @@ func Compile(f *topo.Fabric, faults []Fault) (Timeline, error) {
 	return out, nil
 }
 
-// Links and hosts that a fault touches at any time, by ID, and the name of the
-// first that does.
-func (t Timeline) Touched() (links map[topo.LinkID]string, hosts map[topo.HostID]string) {
-	links, hosts = map[topo.LinkID]string{}, map[topo.HostID]string{}
-	first := func(m map[topo.HostID]string, h topo.HostID, why string) {
-		if _, ok := m[h]; !ok {
-			m[h] = why
-		}
-	}
-	for _, s := range t {
-		switch a := s.Action.(type) {
-		case SetLink:
-			if _, ok := links[a.Link]; !ok {
-				links[a.Link] = s.Why
-			}
-		case SetRate:
-			if _, ok := links[a.Link]; !ok {
-				links[a.Link] = s.Why
-			}
-		case Crash:
-			first(hosts, a.Host, s.Why)
-		case SetDisk:
-			first(hosts, a.Host, s.Why)
-		case SetCPU:
-			first(hosts, a.Host, s.Why)
-		}
-	}
-	return links, hosts
-}
-
 func check(f *topo.Fabric, x Fault) error {
 	if x.At < 0 || x.For < 0 {
 		return fmt.Errorf("at %v for %v: want no time below 0", x.At, x.For)

@@ -94,16 +94,7 @@ func (c *checker) writers(w *WritersItem, path string) {
 			c.failAt(path+".replicas", "%d replicas on %d hosts: want at most one a host", w.Replicas, hosts)
 		}
 	}
-	if c.sound(path+".packet", path+".block") && w.Packet > w.Block {
-		c.failAt(path+".packet", "%v in a block of %v: want at most the block", w.Packet, w.Block)
-	} else if c.sound(path+".packet", path+".block", path+".window") && int64(w.Packet)*int64(w.Window) > int64(w.Block)/windowPart {
-		advice := fmt.Sprintf("a window of %d", int64(w.Block)/windowPart/int64(w.Packet))
-		if int64(w.Packet) > int64(w.Block)/windowPart {
-			advice = fmt.Sprintf("packets of %v", units.Bytes(max(1, int64(w.Block)/windowPart/int64(w.Window))))
-		}
-		c.failAt(path+".window", "%d packets of %v, un-acknowledged, are %.1f %% of a block of %v, and the client would be ahead of the pipeline's slowest part by as much: want at most %d %%: %s or a larger block",
-			w.Window, w.Packet, 100*float64(w.Packet)*float64(w.Window)/float64(w.Block), w.Block, 100/windowPart, advice)
-	}
+	c.pipeline(path, w.Block, w.Packet, w.Window)
 	if d := c.spec.Disk; d != nil && c.sound(path+".block", "disk.size") && w.Block > d.Size {
 		c.failAt(path+".block", "%v on disks of %v: want a smaller block or a larger disk.size", w.Block, d.Size)
 	}
@@ -124,6 +115,21 @@ func (c *checker) clients(what string, count int, names []string, path string) {
 	}
 	if shaped {
 		c.hostNames(names, path)
+	}
+}
+
+// pipeline checks the write pipeline of an item's blocks. Of jobs, the last block of a
+// file may be smaller.
+func (c *checker) pipeline(path string, block, packet units.Bytes, window int) {
+	if c.sound(path+".packet", path+".block") && packet > block {
+		c.failAt(path+".packet", "%v in a block of %v: want at most the block", packet, block)
+	} else if c.sound(path+".packet", path+".block", path+".window") && int64(packet)*int64(window) > int64(block)/windowPart {
+		advice := fmt.Sprintf("a window of %d", int64(block)/windowPart/int64(packet))
+		if int64(packet) > int64(block)/windowPart {
+			advice = fmt.Sprintf("packets of %v", units.Bytes(max(1, int64(block)/windowPart/int64(window))))
+		}
+		c.failAt(path+".window", "%d packets of %v, un-acknowledged, are %.1f %% of a block of %v, and the client would be ahead of the pipeline's slowest part by as much: want at most %d %%: %s or a larger block",
+			window, packet, 100*float64(packet)*float64(window)/float64(block), block, 100/windowPart, advice)
 	}
 }
 

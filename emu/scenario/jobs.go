@@ -21,11 +21,7 @@ func (c *checker) jobs(j *JobsItem, path string) {
 	case !interval && !load:
 		c.failAt(path+".interval", "missing: want the mean time between jobs, or a load")
 	}
-	if c.sound(path+".packet", path+".block") && j.Packet > j.Block {
-		c.failAt(path+".packet", "%v in a block of %v: want at most the block", j.Packet, j.Block)
-	} else if c.sound(path+".packet", path+".block", path+".window") && int64(j.Packet)*int64(j.Window) > int64(j.Block) {
-		c.failAt(path+".window", "%d packets of %v are more than a block of %v: want a smaller window or packet, so that the pipeline pushes back", j.Window, j.Packet, j.Block)
-	}
+	c.pipeline(path, j.Block, j.Packet, j.Window)
 	if j.SmallBlock > j.Block && c.sound(path+".small_block", path+".block") {
 		c.failAt(path+".small_block", "%v, and a block has %v: want at most so much", j.SmallBlock, j.Block)
 	}

@@ -117,7 +117,7 @@ func TestJobsItems(t *testing.T) {
 		"workload[0]: 50 jobs, one every ", "offered load 20.0% of the links toward the racks",
 		"workload[0]: a reducer is taken to fetch at 20Mbps and to write at 55.2Mbps",
 		"offered load 35.0% of the links toward the racks, 81.7% of a hot leaf's and 15.0% of another's; 3 of 10 leaves hot for 20s",
-		"workload[0]: a block takes a disk 4.64 heartbeats and a NIC 2.56; window : block 0.064", "workload[2]: a block takes a disk 2.32",
+		"workload[0]: a block takes a disk 4.64 heartbeats and a NIC 2.56; window : block 0.048", "workload[2]: a block takes a disk 2.32",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("notes without %q:\n%s", want, text)
@@ -236,7 +236,7 @@ func TestJobsItemErrors(t *testing.T) {
 		{"count: 50", "count: 50, mappers: 40-60", "60 mappers and 8 reducers on 50 hosts"},
 		{"count: 50", "count: 50, writers: 1-51", "workload[0]: off_hot with up to 51 reducers or writers, and only 35 hosts"},
 		{"count: 50", "count: 50, packet: 9MB", "workload[0].packet: 9MB in a block of 8MB"},
-		{"count: 50", "count: 50, window: 1000", "workload[0].window: 1000 packets of 64KB"},
+		{"count: 50", "count: 50, window: 13", "workload[0].window: 13 packets of 64KB, un-acknowledged, are 10.4 % of a block of 8MB"},
 		{"count: 50", "count: 50, small_block: 9MB", "workload[0].small_block: 9MB, and a block has 8MB"},
 		{"small: 0.1", "small_block: 1MB", "workload[0].small_block: given, and small is 0"},
 		{"from: 0.2, to: 0.5", "from: 0.6, to: 0.5", "workload[2].bins[0].to: writing from 0.6 to 0.5"},

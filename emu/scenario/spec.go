@@ -313,8 +313,9 @@ type JobsItem struct {
 	// Packet of the write pipeline: what is forwarded and acknowledged as one.
 	Packet units.Bytes `yaml:"packet" jsonschema:"default=64KB" least:"1B" most:"64MB"`
 	// Window is the most packets a client has un-acknowledged. Together they may
-	// not exceed the block, or nothing would push back on the client.
-	Window int `yaml:"window" jsonschema:"default=8,minimum=1,maximum=100000"`
+	// not exceed a tenth of the block: the client is ahead of the slowest part of
+	// the pipeline by so much.
+	Window int `yaml:"window" jsonschema:"default=6,minimum=1,maximum=100000"`
 	// WholeBlocks rounds what a writer writes up to whole blocks. Without it the last
 	// block of a file has any size.
 	WholeBlocks bool `yaml:"whole_blocks" jsonschema:"default=false"`

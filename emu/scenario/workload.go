@@ -320,5 +320,5 @@ func offered(f *topo.Fabric, coflows []workloads.Coflow) string {
 		}
 	}
 	return fmt.Sprintf("coflows: %v between racks, %v of the busiest rack's links of %v and %v of the average rack's; the last arrives at %v",
-		total, longest.Round(time.Millisecond), slowest, (sum / time.Duration(2*f.Racks())).Round(time.Millisecond), coflows[len(coflows)-1].Arrival.Round(time.Millisecond))
+		about(total), longest.Round(time.Millisecond), slowest, (sum / time.Duration(2*f.Racks())).Round(time.Millisecond), coflows[len(coflows)-1].Arrival.Round(time.Millisecond))
 }

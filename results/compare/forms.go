@@ -40,7 +40,7 @@ func (c *Comparison) sentence(f *Figure) string {
 	case f.Pairs == 0:
 		return s + "they have no item in common."
 	case f.Clusters < metrics.LeastPairs:
-		return s + fmt.Sprintf("too few to tell: %d pairs of %d %ss, counting one's repeats as one, and intervals of fewer than %d are too narrow.", f.Pairs, f.Clusters, clusterNoun(f.Metric), metrics.LeastPairs)
+		return s + fmt.Sprintf("too few to tell: %d pairs of %d %s, counting one's repeats as one, and intervals of fewer than %d are too narrow.", f.Pairs, f.Clusters, clusters(f.Metric), metrics.LeastPairs)
 	case f.MeanRatio.Outcome == NoneYet && f.GeoMean.Outcome == NoneYet:
 		return s + "no difference shown."
 	}
@@ -51,17 +51,17 @@ func (c *Comparison) sentence(f *Figure) string {
 	return s + fmt.Sprintf("%s by %s (geometric mean) %s; by averages %s.", f.Metric.noun(), f.Metric.noun(), f.GeoMean.says(), f.MeanRatio.says())
 }
 
-// clusterNoun is what pairs of a metric are drawn by.
-func clusterNoun(m Metric) string {
+// clusters is what pairs of a metric are drawn by, in the plural.
+func clusters(m Metric) string {
 	switch m {
 	case FCT:
-		return CCT.noun()
+		return CCT.noun() + "s"
 	case RequestTime:
-		return "job or writer"
+		return "jobs or writers"
 	case WriteTime:
-		return "writer"
+		return "writers"
 	}
-	return m.noun()
+	return m.noun() + "s"
 }
 
 // numbered are the arms that did not pass, in order of appearance.

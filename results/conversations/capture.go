@@ -65,9 +65,6 @@ type Capture struct {
 	Err error
 }
 
-// Truncated tells whether the capture was cut off.
-func (c *Capture) Truncated() bool { return errors.Is(c.Err, pcap.ErrTruncated) }
-
 // ends are two endpoints in an order that does not depend on direction.
 type ends struct {
 	low, high netip.AddrPort

@@ -22,7 +22,7 @@ import (
 //     the acknowledgement that opens the window.
 //   - Host: the rest. It has the time from the request to the first SYN, and where a
 //     pipeline broke that up to the SYN of the one that completed the block.
-//   - Held: nothing. Placement decides at once, and no policy queues writes.
+//   - Held: nothing. What a request waits to be placed is before the write time.
 //
 // Of long blocks the moments of some packets are not kept; they are interpolated.
 func (r *run) block(rec flows.BlockRecord) (Block, error) {
