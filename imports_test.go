@@ -83,8 +83,8 @@ var arrows = map[string][]string{
 	"scripts/philae":       {"scripts/suite", "results/report", "results/verdict", "emu/scenario", "emu/experiment", "emu/study", "emu/tracesim", "results/coflows", "results/files", "results/metrics"},
 	"scripts/sinbad":       {"scripts/suite", "results/report"},
 	"scripts/suite":        {"results/report", "results/table", "results/verdict"}, // what suites share
-	"scripts/quickstart":   {}, // scenario files, and tests of them
-	"scripts/testvm":       {}, // runs the tests of others
+	"scripts/quickstart":   {},                                                     // scenario files, and tests of them
+	"scripts/testvm":       {},                                                     // runs the tests of others
 }
 
 // onlyIn fences a dependency into the packages that may know of it.
