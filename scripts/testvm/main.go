@@ -61,7 +61,7 @@ var tools = map[string]string{
 	"sh": "dash", "cat": "coreutils", "sleep": "coreutils", "true": "coreutils", "ls": "coreutils", "mkdir": "coreutils", "dd": "coreutils",
 	"mv": "coreutils", "ln": "coreutils", "head": "coreutils", "tail": "coreutils", "wc": "coreutils", "truncate": "coreutils", "test": "coreutils",
 	"grep": "grep", "sed": "sed", "cmp": "diffutils",
-	"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "nsenter": "util-linux", "mount": "mount", "ping": "iputils-ping",
+	"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "nsenter": "util-linux", "mount": "mount", "ping": "iputils-ping", "mkfs.ext4": "e2fsprogs",
 }
 
 // optionalTools are left out where this machine has not got them: the tests
