@@ -245,10 +245,13 @@ type sent struct {
 }
 
 // all is what had left by all links, by LinkID.
-func (s *sampler) all() ([]sent, error) {
-	out := make([]sent, len(s.ports))
+func (s *sampler) all() ([]sent, error) { return s.left(s.ports) }
+
+// left is what had left by ports, of each namespace read once.
+func (s *sampler) left(ports []port) ([]sent, error) {
+	out := make([]sent, len(ports))
 	seen := make(map[string]readings, len(s.ns))
-	for l, p := range s.ports {
+	for i, p := range ports {
 		r, ok := seen[p.namespace]
 		if !ok {
 			var err error
@@ -261,7 +264,7 @@ func (s *sampler) all() ([]sent, error) {
 		if !ok {
 			return nil, fmt.Errorf("counters of %s: no device %s", p.namespace, p.device)
 		}
-		out[l] = sent{r.at, d.Tx.Bytes}
+		out[i] = sent{r.at, d.Tx.Bytes}
 	}
 	return out, nil
 }
@@ -279,25 +282,16 @@ func (s *sampler) allHosts() ([]hostCounters, error) {
 
 // sent is what the devices that links leave by have sent, in frames' bytes.
 func (s *sampler) sent(links []topo.LinkID) ([]units.Bytes, error) {
-	out := make([]units.Bytes, len(links))
-	seen := map[string]readings{}
+	ports := make([]port, len(links))
 	for i, id := range links {
-		p := s.ports[id]
-		r, ok := seen[p.namespace]
-		if !ok {
-			var err error
-			if r, err = s.read(p.namespace); err != nil {
-				return nil, err
-			}
-			seen[p.namespace] = r
-		}
-		d, ok := r.device(p.device)
-		if !ok {
-			return nil, fmt.Errorf("counters of %s: no device %s", p.namespace, p.device)
-		}
-		out[i] = d.Tx.Bytes
+		ports[i] = s.ports[id]
 	}
-	return out, nil
+	left, err := s.left(ports)
+	out := make([]units.Bytes, len(left))
+	for i, x := range left {
+		out[i] = x.bytes
+	}
+	return out, err
 }
 
 // probe measures by how much sleeps overshoot, until ctx ends.
