@@ -28,19 +28,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
-	"sync"
 	"time"
 
 	"testbed/emu/calibration"
-	"testbed/emu/deploy"
 	"testbed/emu/engine"
 	"testbed/emu/fault"
 	"testbed/emu/fluid"
@@ -53,7 +49,6 @@ import (
 	"testbed/results/archive"
 	"testbed/results/flows"
 	"testbed/results/metrics"
-	"testbed/results/pcap"
 	"testbed/results/report"
 	"testbed/results/verdict"
 	"testbed/topo"
@@ -80,78 +75,6 @@ type Options struct {
 	// catches it.
 	tamper tamper
 }
-
-// Progress is where a run is.
-type Progress struct {
-	Arm, Arms       int // from 1
-	Repeat, Repeats int // from 1
-	Name            string
-	Phase           string        // such as "build", "run", "read captures"
-	Elapsed         time.Duration // of the arm, on its own clock
-	Expected        time.Duration // as the fluid model has it; 0 if unknown
-	Coflows, Blocks Count
-	Events          int // that the engine was told of in this repeat
-	// Read of ReadAll bytes of captures were read; 0 in other phases.
-	Read, ReadAll int64
-	// Verdict is that of the repeat that ended last; 0 where none has, and in a
-	// simulation.
-	Verdict verdict.Level
-}
-
-// Parts of a repeat on packets, roughly: what the bar takes building and predicting
-// for, and where reading captures begins.
-const (
-	shareOfBuild = 0.05
-	shareOfRun   = 0.8
-)
-
-// Share is roughly how much of the whole is done, from 0 to 1. A repeat of an arm
-// counts as much as any other.
-func (p Progress) Share() float64 {
-	if p.Arms <= 0 || p.Repeats <= 0 {
-		return 0
-	}
-	work := float64(p.Coflows.Done+p.Blocks.Done) / float64(max(1, p.Coflows.All+p.Blocks.All))
-	within := 0.0
-	switch p.Phase {
-	case PhaseSimulate:
-		within = work
-	case PhaseRun:
-		if p.Expected > 0 {
-			work = max(work, min(0.99, float64(p.Elapsed)/float64(p.Expected)))
-		}
-		within = shareOfBuild + (shareOfRun-shareOfBuild)*work
-	case PhaseSettle:
-		within = shareOfRun
-	case PhaseRead:
-		within = shareOfRun
-		if p.ReadAll > 0 {
-			within += (1 - shareOfRun) * float64(p.Read) / float64(p.ReadAll)
-		}
-	case PhaseReport:
-		if p.ReadAll > 0 {
-			within = float64(p.Read) / float64(p.ReadAll)
-		}
-	case PhaseEnd:
-		within = 1
-	}
-	return min(1, (float64((p.Repeat-1)*p.Arms+p.Arm-1)+within)/float64(p.Arms*p.Repeats))
-}
-
-// Phases of a repeat, as in Progress.Phase.
-const (
-	PhaseSimulate = "simulate"
-	PhasePredict  = "predict"
-	PhaseBuild    = "build"
-	PhaseRun      = "run"
-	PhaseSettle   = "settle"
-	PhaseRead     = "read captures"
-	PhaseReport   = "read captures again" // for a report
-	PhaseEnd      = "ended"
-)
-
-// Count is how many of how many are done.
-type Count struct{ Done, All int }
 
 // Outcome is a run that ended.
 type Outcome struct {
@@ -441,13 +364,6 @@ func (r *run) setAside(dir string, arm, repeat, try int) error {
 	return os.Mkdir(dir, 0o755)
 }
 
-// progress is that of a try of a repeat of an arm.
-func (r *run) progress(arm, repeat int, w workloads.Workload) *progress {
-	p := &progress{tell: r.o.Progress, now: Progress{Arm: arm + 1, Arms: len(r.arms), Repeat: repeat + 1, Repeats: r.s.Spec.Repeat, Name: r.arms[arm].Name, Verdict: r.last}}
-	p.count(w)
-	return p
-}
-
 func lastEnd(rec flows.Records) time.Duration {
 	var end time.Duration
 	for _, f := range rec.Flows {
@@ -549,199 +465,4 @@ func (r *run) drive(ctx context.Context, e *engine.Engine, b engine.Backend, w w
 		err = errors.Join(err, writeJSON(filepath.Join(filepath.Dir(log), failuresFile), seen.failures))
 	}
 	return seen.records(), err
-}
-
-// packets runs one repeat of one arm on a testbed of its own.
-func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload, dir string, p *progress) (out report.Repeat, err error) {
-	spec := r.s.Spec
-	if spec.Disk != nil && spec.Disk.Throttle == scenario.KernelThrottle {
-		if _, err := kernel.DiskThrottle(); err != nil { // before anything is built
-			return out, err
-		}
-	}
-	captures := filepath.Join(dir, "captures")
-	if err := os.Mkdir(captures, 0o755); err != nil {
-		return out, err
-	}
-	p.phase(PhaseBuild)
-	pl := r.plan(r.s.RepeatSeed(repeat))
-	id := fmt.Sprintf("%s.%d.%d", r.dir.manifest.Run, arm+1, repeat+1)
-	owned, err := deploy.Create(r.o.StateRoot, deploy.State{ID: id, Kind: deploy.KindRun, Name: spec.Name, Shape: r.s.Shape(), Namespaces: pl.Namespaces()})
-	if err != nil {
-		return out, err
-	}
-	clean := context.WithoutCancel(ctx)
-	defer func() { err = errors.Join(err, owned.Remove(clean, kernel.Reaper{})) }()
-	disks := filepath.Join(dir, "disks")
-	if spec.Disk != nil && spec.Disk.Dir != "" {
-		disks = filepath.Join(spec.Disk.Dir, id)
-	}
-	if err := owned.AddDirectory(disks); err != nil {
-		return out, err
-	}
-	x := kernel.NewExecutor(owned.PinDir())
-	defer func() { err = errors.Join(err, x.Close()) }()
-	d, err := deploy.Apply(ctx, pl, x)
-	if err != nil {
-		return out, err
-	}
-	defer func() { err = errors.Join(err, d.Destroy(clean)) }()
-	if err := deploy.Verify(ctx, pl, x); err != nil {
-		return out, err
-	}
-	if err := owned.SetReady(); err != nil {
-		return out, err
-	}
-	number := fnv.New64a()
-	fmt.Fprint(number, id)
-	shape := r.s.Shape()
-	links, err := r.s.CapturedLinks(r.fabric)
-	if err != nil {
-		return out, err
-	}
-	e, err := r.engine(arm, repeat, live.Capacity(r.fabric))
-	if err != nil {
-		return out, err
-	}
-	cfg := live.Config{Fabric: r.fabric, Pins: owned.PinDir(), Captures: captures, Links: links, Snaplen: spec.Capture.Snaplen, Ring: max(spec.Capture.Ring, leastRing),
-		Meta: pcap.Meta{Tool: "testbed", Version: r.o.Version, RunID: r.dir.manifest.Run, Run: number.Sum64(), Arm: r.arms[arm].Name, ArmIndex: arm,
-			Repeat: repeat, Scenario: spec.Name, Workload: r.dir.manifest.Workload, Seed: r.s.RepeatSeed(repeat),
-			Policies: r.arms[arm].Policies(), Holds: catalog.Holds(r.arms[arm].Coflow.Name), Fabric: &shape},
-		Disks: disks, Needs: e.Needs(), Heartbeat: spec.Heartbeat.Interval, Seed: r.s.RepeatSeed(repeat), Congestion: spec.Fabric.CongestionControl, Settings: live.DefaultSettings(r.fabric),
-		Burst: r.burst, Faults: r.faults, Detect: spec.Heartbeat.Detect(), Silence: spec.Heartbeat.Silence(), Convergence: spec.Fabric.Convergence}
-	if spec.Disk != nil && len(w.Writers) > 0 {
-		cfg.DiskRead = spec.Disk.ReadRate()
-		cfg.DiskRates, cfg.DiskCount, cfg.DiskSize = slices.Repeat([]units.Rate{spec.Disk.Write}, r.fabric.Hosts()), spec.Disk.Count, spec.Disk.Size
-	}
-	if len(cfg.DiskRates) > 0 && spec.Disk.Throttle == scenario.KernelThrottle {
-		if cfg.Kernel, err = kernelDisks(ctx, owned, id, disks, r.fabric, *spec.Disk); err != nil {
-			return out, err
-		}
-		defer func() { err = errors.Join(err, cfg.Kernel.Close()) }()
-	}
-	stated := slices.Clone(cfg.DiskRates)
-	if err := r.o.tamper.config(&cfg, owned.PinDir()); err != nil {
-		return out, err
-	}
-	b, err := live.Start(ctx, cfg)
-	if err != nil {
-		return out, err
-	}
-	defer func() { err = errors.Join(err, b.Close()) }()
-	p.phase(PhaseRun)
-	limited, cancel := context.WithTimeoutCause(ctx, spec.Limits.Duration, fmt.Errorf("limits.duration of %v is over", spec.Limits.Duration))
-	defer cancel()
-	seen, err := r.drive(limited, e, r.o.tamper.backend(b), w, filepath.Join(dir, "events.jsonl"), true, p)
-	if err != nil {
-		return out, err
-	}
-	p.phase(PhaseSettle)
-	measured, err := b.Finish(ctx)
-	if err != nil {
-		return out, err
-	}
-	measured.Notes = append(measured.Notes, d.Notes()...)
-	if cfg.Kernel != nil {
-		measured.Notes = append(measured.Notes, fmt.Sprintf("disks are throttled by the kernel (%s)", cfg.Kernel.Kind()))
-		if len(w.Readers) > 0 {
-			measured.Notes = append(measured.Notes, "reads of disks are throttled by a token bucket of the program, not by the kernel")
-		}
-	}
-	if measured.Machine.Testbeds, err = others(r.o.StateRoot, id); err != nil {
-		return out, err
-	}
-	for h := range measured.Disks {
-		measured.Disks[h].Rate = stated[h/spec.Disk.Count]
-	}
-	p.phase(PhaseRead)
-	if err := r.o.tamper.captures(captures, seen); err != nil {
-		return out, err
-	}
-	if cfg.NoCapture {
-		return report.Repeat{Records: seen, Verdict: verdict.Missing("nothing was captured")}, nil
-	}
-	return judge(ctx, dir, r.fabric, pl, seen, measured, p.reading(captures))
-}
-
-// leastRing is four of the blocks in which the kernel hands over what it captured.
-const leastRing = 512 * units.KiB
-
-// progress keeps and tells Progress. A nil progress tells nobody.
-type progress struct {
-	tell func(Progress)
-	now  Progress
-	left map[workloads.CoflowID]int
-	of   map[workloads.FlowID]workloads.CoflowID
-}
-
-func (p *progress) count(w workloads.Workload) {
-	p.left, p.of = map[workloads.CoflowID]int{}, map[workloads.FlowID]workloads.CoflowID{}
-	p.now.Coflows.All = len(w.Coflows)
-	for _, wr := range w.Writers {
-		p.now.Blocks.All += len(wr.Blocks)
-	}
-}
-
-func (p *progress) phase(name string) {
-	p.now.Phase = name
-	if p.tell != nil {
-		p.tell(p.now)
-	}
-}
-
-// reading tells how much of the captures under some directories is read, as a
-// flows.Options.Read. It is called from several goroutines. It is nil where nobody
-// is to be told.
-func (p *progress) reading(dirs ...string) func(n int64) {
-	if p == nil || p.tell == nil {
-		return nil
-	}
-	var all int64
-	for _, dir := range dirs {
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			continue // whoever reads them says so
-		}
-		for _, e := range entries {
-			if info, err := e.Info(); err == nil && strings.HasSuffix(e.Name(), flows.Suffix) {
-				all += info.Size()
-			}
-		}
-	}
-	p.now.Read, p.now.ReadAll = 0, all
-	var mu sync.Mutex
-	return func(n int64) {
-		mu.Lock()
-		defer mu.Unlock()
-		p.now.Read = min(p.now.Read+n, all)
-		p.tell(p.now)
-	}
-}
-
-func (p *progress) at(now time.Duration, evs []engine.Event) {
-	if p == nil {
-		return
-	}
-	p.now.Elapsed = now
-	p.now.Events += len(evs)
-	for _, ev := range evs {
-		switch ev := ev.(type) {
-		case engine.CoflowArrived:
-			p.left[ev.Coflow.ID] = len(ev.Coflow.Flows)
-			for _, f := range ev.Coflow.Flows {
-				p.of[f.ID] = ev.Coflow.ID
-			}
-		case engine.TransferFinished:
-			if c, known := p.of[ev.Flow]; known && p.left[c] > 0 { // it may have been given up before, or be a read
-				if p.left[c]--; p.left[c] == 0 {
-					p.now.Coflows.Done++
-				}
-			}
-		case engine.BlockDurable:
-			p.now.Blocks.Done++
-		}
-	}
-	if p.tell != nil {
-		p.tell(p.now)
-	}
 }

@@ -381,8 +381,10 @@ func (d *Disk) rest(ctx context.Context) error {
 	return d.restOf(ctx, &d.throttle, &d.timer)
 }
 
-// restOf waits until what a throttle has admitted last is due, less Slack. The turn of
-// its timer is held.
+// restOf waits until what a throttle has admitted last is due, less Slack. It sets the
+// timer to half of Slack before that, since timers fire late: a disk that is idle
+// between packets cannot make up for it, as a busy one does. The turn of the timer is
+// held.
 func (d *Disk) restOf(ctx context.Context, t *throttle, timer **time.Timer) error {
 	for {
 		d.mu.Lock()
@@ -391,6 +393,7 @@ func (d *Disk) restOf(ctx context.Context, t *throttle, timer **time.Timer) erro
 		if wait <= 0 || wait < d.o.Slack {
 			return nil
 		}
+		wait -= d.o.Slack / 2
 		if *timer == nil {
 			*timer = time.NewTimer(wait)
 		} else {

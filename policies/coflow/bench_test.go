@@ -104,11 +104,11 @@ func traceLike(t testing.TB, hosts, coflows int, seed uint64) *world {
 //
 // Rates are what rates.Share leaves, which for wide coflows is what each link gives its
 // flows; writing them out flow by flow, which Demand.Moving does for whoever wants them,
-// is not in it. At 150 ports fifo-madd-fair-share (0.21 ms), aalo-weighted, fair
-// and sincronia-8-classes (0.3 to 0.6) miss the budget: for every link that is full,
-// max-min filling goes through the coflows on it. At 900 ports these and aalo take 2.1 to
-// 2.3 ms, aalo-weighted 5.7: between racks each of 400,000 flows has links of its own,
-// for which it is added up.
+// is not in it. At 150 ports fair and fifo-madd-fair-share (0.22 ms), aalo-weighted (0.31)
+// and sincronia-8-classes (0.41) miss the budget: for every link that is full, max-min
+// filling goes through the coflows on it. At 900 ports aalo-weighted does (4.9 ms): between
+// racks each of 400,000 flows has links of its own, and is counted and added up for the
+// shares of its queue and again for what these leave.
 func BenchmarkDecision(b *testing.B) {
 	for _, hosts := range []int{150, 900, 3000} {
 		w := traceLike(b, hosts, 100, 1)

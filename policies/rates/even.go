@@ -187,7 +187,7 @@ func (s *Sharer) countInside(d *Demand, p parts, alive int) {
 			s.n[l] += float64(d.crossing(int(d.slot[l]), p))
 		}
 	}
-	s.tally = sized(s.tally, len(g.mids))
+	s.tally = sized(s.tally, len(g.ways))
 	for r := range g.rows {
 		open := s.rows[r/64]>>(r%64)&1 != 0
 		if by > 0 && !open {
@@ -206,14 +206,18 @@ func (s *Sharer) countInside(d *Demand, p parts, alive int) {
 				low, n := run(b)
 				b &^= ^uint64(0) >> (64 - n) << low
 				first := int(g.place(at, low))
-				for _, x := range g.inner[2*first : 2*(first+n)] {
-					s.tally[x]++
+				for _, way := range g.inner[first : first+n] {
+					s.tally[way]++
 				}
 			}
 		}
 	}
-	for m, n := range s.tally[1:] {
-		s.n[g.mids[m+1]] += by * float64(n)
+	for w, way := range g.ways {
+		for _, m := range way {
+			if m > 0 {
+				s.n[g.mids[m]] += by * float64(s.tally[w])
+			}
+		}
 	}
 }
 
@@ -351,11 +355,11 @@ func (s *Sharer) drawFlows(d *Demand, p parts, share []float64) {
 // drawInside is draw where flows cross at most two links between their ends.
 func (s *Sharer) drawInside(d *Demand, p parts, share []float64) {
 	g := d.grid
-	s.giveInside, s.gotInside = roomy(s.giveInside, len(g.mids)), sized(s.gotInside, len(g.mids))
+	s.giveInside, s.gotInside = roomy(s.giveInside, len(g.ways)), sized(s.gotInside, len(g.ways))
 	tightest := math.Inf(1) // inside
-	for m, l := range g.mids {
-		s.giveInside[m] = share[l]
-		tightest = min(tightest, share[l])
+	for w, way := range g.ways {
+		s.giveInside[w] = min(share[g.mids[way[0]]], share[g.mids[way[1]]])
+		tightest = min(tightest, s.giveInside[w])
 	}
 	giveInside, gotInside := s.giveInside, s.gotInside[:len(s.giveInside)]
 	for r, from := range g.rows {
@@ -370,32 +374,31 @@ func (s *Sharer) drawInside(d *Demand, p parts, share []float64) {
 				low, n := run(b)
 				b &^= ^uint64(0) >> (64 - n) << low
 				first := int(g.place(at, low))
-				give, got, inner := s.give[v*64+low:][:n], s.got[v*64+low:][:n], g.inner[2*first:][:2*n]
+				give, got, inner := s.give[v*64+low:][:n], s.got[v*64+low:][:n], g.inner[first:][:n]
 				if most <= tightest {
 					for j, rate := range give {
-						x, y := inner[2*j], inner[2*j+1]
 						rate = min(rate, most)
 						got[j] += rate
-						gotInside[x] += rate
-						gotInside[y] += rate
+						gotInside[inner[j]] += rate
 						sum += rate
 					}
 					continue
 				}
 				for j, rate := range give {
-					x, y := inner[2*j], inner[2*j+1]
-					rate = min(rate, most, giveInside[x], giveInside[y])
+					way := inner[j]
+					rate = min(rate, most, giveInside[way])
 					got[j] += rate
-					gotInside[x] += rate
-					gotInside[y] += rate
+					gotInside[way] += rate
 					sum += rate
 				}
 			}
 		}
 		s.used[from] += sum
 	}
-	for m, l := range g.mids {
-		s.used[l] += s.gotInside[m]
+	for w, way := range g.ways {
+		for _, m := range way {
+			s.used[g.mids[m]] += s.gotInside[w]
+		}
 	}
 }
 

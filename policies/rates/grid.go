@@ -3,6 +3,7 @@ package rates
 import (
 	"math"
 	"math/bits"
+	"slices"
 
 	"testbed/policies"
 )
@@ -23,19 +24,24 @@ type grid struct {
 	live, pilot   []uint64 // by row: unfinished; a pilot, nil for none
 	down          []uint64 // by column: unfinished
 
-	// By link: rows and columns with unfinished flows.
+	// Rows and columns with unfinished flows, also by link.
+	liveRows, liveCols []uint64
 	senders, receivers []uint64
+
+	rowGap, colGap []int32 // by row, by column: see gap; -1 for not known
 
 	core bool // paths may have links between the first and the last
 
-	// inner is where in mids the links between the first and the last are, two for
-	// each flow, by place; 0 stands for none. It is nil where paths may have more of
-	// them.
+	// inner is which of ways a flow takes between its first and its last link, by
+	// place. A way is two places in mids, of which 0 stands for none. It is nil where
+	// paths may have more links there.
 	inner []uint16
+	ways  [][2]uint16
+	wayOf map[[2]uint16]uint16
 	mids  []int32 // the links, after none
 	midOf []int32 // by slot of a link: its place in mids, 0 if it has none
 
-	byCol, byMid []float64 // see left
+	byCol, byWay []float64 // see left
 
 	// By parts, twice: links between which there was no unfinished flow of these, so
 	// that there is none now either. Empty for not known.
@@ -43,9 +49,9 @@ type grid struct {
 
 	records [2 * (others + pilots + 1)]*record // likewise; nil for none
 
-	order            []int32  // see sorted
-	open             []uint64 // see pour
-	give, giveInside []float64
+	order            []int32   // see sorted
+	open             []uint64  // see pour
+	give, giveInside []float64 // by column, by way
 }
 
 // sparse is how many words a grid may have for each flow: one of less use than that
@@ -115,6 +121,8 @@ func newGrid(d *Demand) *grid {
 		set(g.receivers, to)
 	}
 	g.live = append(g.live, g.all...)
+	g.liveRows, g.liveCols = firstBits(len(g.rows)), firstBits(len(g.cols))
+	g.rowGap, g.colGap = slices.Repeat([]int32{-1}, len(g.rows)), slices.Repeat([]int32{-1}, len(g.cols))
 	g.core = d.stride > 2
 	g.index(d)
 	return g
@@ -122,11 +130,12 @@ func newGrid(d *Demand) *grid {
 
 // index makes inner, where paths have at most two links between their ends.
 func (g *grid) index(d *Demand) {
-	g.inner, g.mids, g.midOf = nil, nil, nil
+	g.inner, g.ways, g.wayOf, g.mids, g.midOf = nil, nil, nil, nil, nil
 	if d.stride < 3 || d.stride > 4 || len(d.links) > math.MaxUint16 {
 		return
 	}
-	g.inner, g.mids, g.midOf = make([]uint16, 2*len(d.Left)), []int32{d.none}, make([]int32, len(d.links)+1)
+	g.inner, g.mids, g.midOf = make([]uint16, len(d.Left)), []int32{d.none}, make([]int32, len(d.links)+1)
+	g.ways, g.wayOf = [][2]uint16{{}}, map[[2]uint16]uint16{{}: 0}
 	for i := range d.Left {
 		g.cross(d, i)
 	}
@@ -138,8 +147,7 @@ func (g *grid) cross(d *Demand, place int) {
 		return
 	}
 	_, last := d.ends(place)
-	inner := g.inner[2*place : 2*place+2]
-	inner[0], inner[1] = 0, 0
+	var way [2]uint16
 	for j, l := range d.route(int32(place))[1:] {
 		if l == last {
 			break
@@ -149,8 +157,28 @@ func (g *grid) cross(d *Demand, place int) {
 			g.midOf[s] = int32(len(g.mids))
 			g.mids = append(g.mids, l)
 		}
-		inner[j] = uint16(g.midOf[s])
+		way[j] = uint16(g.midOf[s])
 	}
+	w, known := g.wayOf[way]
+	switch {
+	case known:
+	case len(g.ways) > math.MaxUint16:
+		g.inner, g.ways, g.wayOf, g.mids, g.midOf = nil, nil, nil, nil, nil
+		return
+	default:
+		w = uint16(len(g.ways))
+		g.ways, g.wayOf[way] = append(g.ways, way), w
+	}
+	g.inner[place] = w
+}
+
+// firstBits is a set of the numbers below n.
+func firstBits(n int) []uint64 {
+	s := make([]uint64, words(n))
+	for i := range n {
+		set(s, int32(i))
+	}
+	return s
 }
 
 func set(s []uint64, i int32)   { s[i/64] |= 1 << (i % 64) }
@@ -181,9 +209,11 @@ func (g *grid) end(d *Demand, place int) {
 	}
 	if d.count[d.slot[from]] == 0 {
 		unset(g.senders, from)
+		unset(g.liveRows, r)
 	}
 	if d.count[d.slot[to]] == 0 {
 		unset(g.receivers, to)
+		unset(g.liveCols, c)
 	}
 }
 
@@ -217,7 +247,7 @@ func (g *grid) of(w int, p parts) uint64 {
 // left is Demand.left: what unfinished flows of some parts have left, added to bits, by
 // slot.
 func (g *grid) left(d *Demand, p parts, bits []float64) {
-	g.byCol, g.byMid = sized(g.byCol, len(g.cols)), sized(g.byMid, len(g.mids))
+	g.byCol, g.byWay = sized(g.byCol, len(g.cols)), sized(g.byWay, len(g.ways))
 	for r, from := range g.rows {
 		sum := 0.0
 		for v := range g.width {
@@ -235,10 +265,9 @@ func (g *grid) left(d *Demand, p parts, bits []float64) {
 				if !g.core {
 					continue
 				}
-				inner, mids := g.inner[2*first:2*(first+n)], g.byMid
+				inner, ways := g.inner[first:first+n], g.byWay
 				for j, bits := range left {
-					mids[inner[2*j]] += bits
-					mids[inner[2*j+1]] += bits
+					ways[inner[j]] += bits
 				}
 			}
 		}
@@ -247,8 +276,10 @@ func (g *grid) left(d *Demand, p parts, bits []float64) {
 	for c, l := range g.cols {
 		bits[d.slot[l]] += g.byCol[c]
 	}
-	for m, l := range g.mids {
-		bits[d.slot[l]] += g.byMid[m]
+	for w, way := range g.ways {
+		for _, m := range way {
+			bits[d.slot[g.mids[m]]] += g.byWay[w]
+		}
 	}
 	bits[len(d.links)] = 0
 }

@@ -44,7 +44,7 @@ func (d *Demand) write() {
 // pour raises the rates of flows by what a layer gives them.
 func (g *grid) pour(d *Demand, at *layer, to *raising) {
 	p, share := at.p, at.share
-	g.open, g.give, g.giveInside = sized(g.open, g.width), roomy(g.give, len(g.cols)), roomy(g.giveInside, len(g.mids))
+	g.open, g.give, g.giveInside = sized(g.open, g.width), roomy(g.give, len(g.cols)), roomy(g.giveInside, len(g.ways))
 	for c, l := range g.cols {
 		g.give[c] = share[d.slot[l]]
 		if g.give[c] > 0 {
@@ -52,9 +52,9 @@ func (g *grid) pour(d *Demand, at *layer, to *raising) {
 		}
 	}
 	limits := g.core && g.inner == nil // links inside may stop flows
-	for m, l := range g.mids {
-		g.giveInside[m] = share[d.slot[l]]
-		limits = limits || g.giveInside[m] == 0
+	for w, way := range g.ways {
+		g.giveInside[w] = min(share[d.slot[g.mids[way[0]]]], share[d.slot[g.mids[way[1]]]])
+		limits = limits || g.giveInside[w] == 0
 	}
 	fresh := to.n == 0 && !limits // no flow has a rate yet, and all will have one
 	for r, from := range g.rows {
@@ -70,7 +70,7 @@ func (g *grid) pour(d *Demand, at *layer, to *raising) {
 				first, give := g.place(w, low), g.give[v*64+low:][:n]
 				switch {
 				case fresh && g.core:
-					to.runInside(g.inner[2*first:2*int(first)+2*n], first, most, give, g.giveInside)
+					to.runInside(g.inner[first:int(first)+n], first, most, give, g.giveInside)
 				case fresh:
 					to.run(first, most, give)
 				default:
@@ -89,7 +89,7 @@ func (g *grid) pour(d *Demand, at *layer, to *raising) {
 func (g *grid) least(d *Demand, place int32, rate float64, share []float64) float64 {
 	switch {
 	case g.inner != nil:
-		rate = min(rate, g.giveInside[g.inner[2*place]], g.giveInside[g.inner[2*place+1]])
+		rate = min(rate, g.giveInside[g.inner[place]])
 	case g.core:
 		for _, l := range d.route(place) {
 			rate = min(rate, share[d.slot[l]])
@@ -112,9 +112,9 @@ func (r *raising) run(place int32, most float64, give []float64) {
 // runInside is run for flows that cross links between their ends.
 func (r *raising) runInside(inner []uint16, place int32, most float64, give, giveInside []float64) {
 	rate, moving := r.rate[place:int(place)+len(give)], r.moving[r.n:r.n+len(give)]
-	inner = inner[:2*len(give)]
+	inner = inner[:len(give)]
 	for j, v := range give {
-		rate[j] = min(v, most, giveInside[inner[2*j]], giveInside[inner[2*j+1]])
+		rate[j] = min(v, most, giveInside[inner[j]])
 		moving[j] = place + int32(j)
 	}
 	r.n += len(give)

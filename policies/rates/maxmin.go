@@ -24,34 +24,61 @@ type levels struct {
 	// each of one side's links as many of them rise as there are links on the other
 	// side that are not full, and what has stopped is what those have that are. 2*i is
 	// the first links of block i, 2*i+1 its last ones.
-	rising  []float64 // by side: links that are not full
-	stopped []float64 // by side: the levels of the others, added up
-	heads   []int32   // by link: its first place in meets, -1 for none
-	meets   []meeting
+	sides []side
+	heads []int32 // by link: its first place in meets, -1 for none
+	meets []meeting
+
+	// The same once all are known, link by link: at is most of what filling takes.
+	spans  []span  // by link: its part of across
+	across []int32 // the other sides of blocks that it is in
 }
+
+type side struct {
+	rising  float64 // links that are not full
+	stopped float64 // the levels of the others, added up
+}
+
+type span struct{ from, to int32 }
 
 // meeting is the other side of a block that a link is in.
 type meeting struct {
 	side int32
 	line int32 // the link's row or column
+	gap  int32 // the only link of the other side that it has no flow to, noGap or gaps
 	next int32 // in meets, -1 for none
 }
+
+const (
+	noGap = -1 - iota
+	gaps  // more than one
+)
 
 // at is what flows that have stopped leave of a link, and how many rise on it.
 func (f *levels) at(l int32) (left, n float64) {
 	left, n = f.left[l], f.n[l]
-	for i := f.heads[l]; i >= 0; i = f.meets[i].next {
-		side := f.meets[i].side
-		left -= f.stopped[side]
-		n += f.rising[side]
+	in := f.spans[l]
+	for _, i := range f.across[in.from:in.to] {
+		s := &f.sides[i]
+		left -= s.stopped
+		n += s.rising
 	}
 	return left, n
 }
 
-// meet notes that a link, of that row or column, is in a block with that other side.
-func (f *levels) meet(l, side, line int32) {
-	f.meets = append(f.meets, meeting{side, line, f.heads[l]})
+// meet notes that a link is in a block.
+func (f *levels) meet(l int32, m meeting) {
+	m.next = f.heads[l]
+	f.meets = append(f.meets, m)
 	f.heads[l] = int32(len(f.meets) - 1)
+}
+
+// gather puts the other sides of the blocks that a link is in side by side.
+func (f *levels) gather(l int32) {
+	from := int32(len(f.across))
+	for i := f.heads[l]; i >= 0; i = f.meets[i].next {
+		f.across = append(f.across, f.meets[i].side)
+	}
+	f.spans[l] = span{from, int32(len(f.across))}
 }
 
 // mark is a level below which a link is not full.
@@ -71,8 +98,9 @@ func (f *levels) begin(links int) {
 
 // ready is to be called when left and n are set.
 func (f *levels) ready() {
-	f.heap, f.now = f.heap[:0], 0
+	f.reset()
 	for l := range int32(len(f.n) - 1) {
+		f.gather(l)
 		if left, n := f.at(l); n > 0 {
 			f.heap = append(f.heap, mark{left / n, l})
 		}
@@ -82,13 +110,19 @@ func (f *levels) ready() {
 
 // readyAt is ready where all flows are on some of the links.
 func (f *levels) readyAt(links []int32) {
-	f.heap, f.now = f.heap[:0], 0
+	f.reset()
 	for _, l := range links {
+		f.gather(l)
 		if left, n := f.at(l); n > 0 {
 			f.heap = append(f.heap, mark{left / n, l})
 		}
 	}
 	f.order()
+}
+
+func (f *levels) reset() {
+	f.heap, f.now = f.heap[:0], 0
+	f.spans, f.across = roomy(f.spans, len(f.n)), f.across[:0]
 }
 
 func (f *levels) order() {
@@ -160,13 +194,22 @@ type filling struct {
 	levels
 	members []member
 	sets    []uint64 // of members
-	single  []int32  // members with a grid that are no block
+	singles []int32  // by link: the first in chain of the members whose grid is no block, -1 for none
+	chain   []single
 
 	// Flows of demands whose grid does not do, one by one.
 	stride  int
 	path    []int32 // stride links each
 	begins  []int32 // by link: its first in crosses
 	crosses []int32 // flows, by the links they cross
+}
+
+// single is a link of a member whose grid is no block.
+type single struct {
+	member int32
+	line   int32 // the link's row or column
+	row    bool
+	next   int32 // in filling.chain, -1 for none
 }
 
 // member is a demand that takes part in a filling.
@@ -199,10 +242,10 @@ func (f *filling) load(s *Sharer, inside bool) {
 	if len(f.members) == 1 { // only its links are looked at
 		d := f.members[0].d
 		f.left, f.n, f.level = roomy(f.left, links), roomy(f.n, links), roomy(f.level, links)
-		f.heads, f.meets = roomy(f.heads, links), f.meets[:0]
-		f.heads[d.none] = -1
+		f.heads, f.meets, f.singles = roomy(f.heads, links), f.meets[:0], roomy(f.singles, links)
+		f.heads[d.none], f.singles[d.none] = -1, -1
 		for _, l := range d.links {
-			f.left[l], f.n[l], f.level[l], f.heads[l] = 0, 0, math.Inf(1), -1
+			f.left[l], f.n[l], f.level[l], f.heads[l], f.singles[l] = 0, 0, math.Inf(1), -1, -1
 			if s.open(l) {
 				f.left[l] = s.avail[l]
 			}
@@ -210,7 +253,9 @@ func (f *filling) load(s *Sharer, inside bool) {
 		f.left[d.none], f.n[d.none], f.level[d.none] = math.Inf(1), 0, math.Inf(1)
 	} else {
 		f.begin(links)
+		f.singles = roomy(f.singles, links)
 		for l := range f.left {
+			f.singles[l] = -1
 			if s.open(int32(l)) {
 				f.left[l] = s.avail[l]
 			}
@@ -330,8 +375,8 @@ func (f *filling) bits() {
 			used += g.height + g.width
 		}
 	}
-	f.single = f.single[:0]
-	f.rising, f.stopped = sized(f.rising, 2*len(f.members)), sized(f.stopped, 2*len(f.members))
+	f.chain = f.chain[:0]
+	f.sides = sized(f.sides, 2*len(f.members))
 }
 
 // block makes a member with a grid a block, if it has at least half of the flows that
@@ -341,35 +386,69 @@ func (f *filling) block(i int) {
 	m := &f.members[i]
 	g, d := m.d.grid, m.d
 	rows, cols := 0, 0
-	for r, l := range g.rows {
-		if d.count[d.slot[l]] > 0 {
-			set(m.rows, int32(r))
-			rows++
-		}
+	for w, b := range g.liveRows {
+		m.rows[w] = b
+		rows += bits.OnesCount64(b)
 	}
-	for c, l := range g.cols {
-		if d.count[d.slot[l]] > 0 {
-			set(m.cols, int32(c))
-			cols++
-		}
+	for w, b := range g.liveCols {
+		m.cols[w] = b
+		cols += bits.OnesCount64(b)
 	}
 	if 2*d.unfinished < rows*cols {
-		f.single = append(f.single, int32(i))
+		f.touch(int32(i), m.rows, g.rows, true)
+		f.touch(int32(i), m.cols, g.cols, false)
 		return
 	}
-	f.rising[2*i], f.rising[2*i+1] = float64(rows), float64(cols)
+	f.sides[2*i].rising, f.sides[2*i+1].rising = float64(rows), float64(cols)
 	for w, b := range m.rows {
 		for ; b != 0; b &= b - 1 {
 			r := int32(w*64 + bits.TrailingZeros64(b))
-			f.n[g.rows[r]] -= float64(cols)
-			f.meet(g.rows[r], int32(2*i+1), r)
+			l := g.rows[r]
+			f.n[l] -= float64(cols)
+			f.meet(l, meeting{side: int32(2*i + 1), line: r, gap: gap(cols-int(d.count[d.slot[l]]), &g.rowGap[r], g.live[int(r)*g.width:], m.cols)})
 		}
 	}
 	for w, b := range m.cols {
 		for ; b != 0; b &= b - 1 {
 			c := int32(w*64 + bits.TrailingZeros64(b))
-			f.n[g.cols[c]] -= float64(rows)
-			f.meet(g.cols[c], int32(2*i), c)
+			l := g.cols[c]
+			f.n[l] -= float64(rows)
+			f.meet(l, meeting{side: int32(2 * i), line: c, gap: gap(rows-int(d.count[d.slot[l]]), &g.colGap[c], g.down[int(c)*g.height:], m.rows)})
+		}
+	}
+}
+
+// gap is meeting.gap of a row or column that lacks so many of the other side's lines.
+// Of some that lacks one, which is known from the last time: most do for as long as
+// their coflow lasts, where every host sends to all others.
+func gap(lacks int, known *int32, live, lines []uint64) int32 {
+	switch lacks {
+	case 0:
+		return noGap
+	case 1:
+	default:
+		return gaps
+	}
+	if k := *known; k >= 0 && lines[k/64]>>(k%64)&1 != 0 {
+		return k
+	}
+	for w, b := range lines {
+		if b &^= live[w]; b != 0 {
+			*known = int32(w*64 + bits.TrailingZeros64(b))
+			break
+		}
+	}
+	return *known
+}
+
+// touch notes that some of the links of a member's rows or columns are its own.
+func (f *filling) touch(member int32, lines []uint64, links []int32, row bool) {
+	for w, b := range lines {
+		for ; b != 0; b &= b - 1 {
+			line := int32(w*64 + bits.TrailingZeros64(b))
+			l := links[line]
+			f.chain = append(f.chain, single{member, line, row, f.singles[l]})
+			f.singles[l] = int32(len(f.chain) - 1)
 		}
 	}
 }
@@ -406,12 +485,28 @@ func (f *filling) gridded(m member) bool {
 // stopGrids takes the flows of a full link off the links at their other ends.
 func (f *filling) stopGrids(l int32) {
 	for at := f.heads[l]; at >= 0; at = f.meets[at].next {
-		meets := f.meets[at]
-		side := meets.side ^ 1 // of the link itself
-		f.rising[side]--
-		f.stopped[side] += f.now
-		m := &f.members[side/2]
-		flows, rise, links := m.stop(meets.line, side&1 == 0)
+		meets := &f.meets[at]
+		own := meets.side ^ 1 // of the link itself
+		f.sides[own].rising--
+		f.sides[own].stopped += f.now
+		m := &f.members[own/2]
+		m.fill(meets.line, own&1 == 0)
+		if meets.gap == noGap {
+			continue
+		}
+		if gap := meets.gap; gap >= 0 {
+			rise, links := m.rows, m.d.grid.rows
+			if own&1 == 0 {
+				rise, links = m.cols, m.d.grid.cols
+			}
+			if rise[gap/64]>>(gap%64)&1 != 0 {
+				l := links[gap]
+				f.n[l]++
+				f.left[l] += f.now
+			}
+			continue
+		}
+		flows, rise, links := m.others(meets.line, own&1 == 0)
 		for w, b := range flows {
 			for b = rise[w] &^ b; b != 0; b &= b - 1 { // no such flow
 				l := links[w*64+bits.TrailingZeros64(b)]
@@ -420,18 +515,11 @@ func (f *filling) stopGrids(l int32) {
 			}
 		}
 	}
-	w, bit := l/64, l%64
-	for _, i := range f.single {
-		m := &f.members[i]
-		g, slot := m.d.grid, m.d.slot[l]
-		first, line := g.senders[w]>>bit&1 != 0, g.rowOf[slot]
-		if !first {
-			if g.receivers[w]>>bit&1 == 0 {
-				continue
-			}
-			line = g.colOf[slot]
-		}
-		flows, rise, links := m.stop(line, first)
+	for at := f.singles[l]; at >= 0; at = f.chain[at].next {
+		on := f.chain[at]
+		m := &f.members[on.member]
+		m.fill(on.line, on.row)
+		flows, rise, links := m.others(on.line, on.row)
 		for w, b := range flows {
 			for b &= rise[w]; b != 0; b &= b - 1 {
 				f.stop(links[w*64+bits.TrailingZeros64(b)], 1)
@@ -440,15 +528,22 @@ func (f *filling) stopGrids(l int32) {
 	}
 }
 
-// stop notes that a row or column is full. It returns its flows, by their other ends,
-// which of those rise, and what links these are.
-func (m *member) stop(line int32, row bool) (flows, rise []uint64, links []int32) {
-	g := m.d.grid
+// fill notes that a row or column is full.
+func (m *member) fill(line int32, row bool) {
 	if row {
 		unset(m.rows, line)
+	} else {
+		unset(m.cols, line)
+	}
+}
+
+// others are the flows of a row or column, by their other ends, which of those rise,
+// and what links these are.
+func (m *member) others(line int32, row bool) (flows, rise []uint64, links []int32) {
+	g := m.d.grid
+	if row {
 		return g.live[int(line)*g.width : int(line+1)*g.width], m.cols, g.cols
 	}
-	unset(m.cols, line)
 	return g.down[int(line)*g.height : int(line+1)*g.height], m.rows, g.rows
 }
 

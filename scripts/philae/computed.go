@@ -60,7 +60,7 @@ func (s *philae) simulate(ctx context.Context, name string, t *workloads.Trace, 
 	if err != nil {
 		return nil, err
 	}
-	return out, files.Write(filepath.Join(s.dir, name+".csv"), out.CoflowsCSV)
+	return out, files.Write(filepath.Join(s.Dir, name+".csv"), out.CoflowsCSV)
 }
 
 // over is the speed-up of the first policy of an outcome over another.

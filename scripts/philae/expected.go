@@ -76,7 +76,7 @@ func (e expected) check() error {
 	for _, nodes := range slices.Sorted(maps.Keys(e.Missed)) {
 		known(fmt.Sprintf("missed.%d", nodes), slices.Sorted(maps.Keys(e.Missed[nodes])), everyone)
 	}
-	known("reasons", slices.Sorted(maps.Keys(e.Reasons)), slices.Concat(everyone, strings.Split(partNames(), ", ")))
+	known("reasons", slices.Sorted(maps.Keys(e.Reasons)), slices.Concat(everyone, partNames()))
 	for _, f := range e.LowSkew {
 		if f.K < 1 {
 			errs = append(errs, fmt.Errorf("low_skew: k %d: want 1 or more", f.K))

@@ -17,12 +17,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"path/filepath"
 	"slices"
-	"strings"
-	"syscall"
-	"time"
 
 	"testbed/scripts/suite"
 	"testbed/workloads"
@@ -43,114 +38,75 @@ var parts = []struct {
 // philae is one run of the suite.
 type philae struct {
 	options
-	paper expected
-	trace *workloads.Trace
-	began time.Time
 	*suite.Report
 	program suite.Program
+	paper   expected
+	trace   *workloads.Trace
 }
 
 type options struct {
-	trace, dir, binary, expected string
-	only                         string
-	coflows                      int
-	seed                         uint64
-	repeat                       int
+	suite.Options
+	from    string // the trace's file
+	coflows int
+	seed    uint64
 }
 
 func main() {
 	var o options
-	flag.StringVar(&o.trace, "trace", "", "coflow trace; without it one is generated that is like the public one")
-	flag.StringVar(&o.dir, "dir", filepath.Join("runs", "philae-"+time.Now().Format("20060102-150405")), "directory to write to, which must not exist")
-	flag.StringVar(&o.binary, "testbed", filepath.Join("bin", "testbed"), "the program, for the part on packets")
-	flag.StringVar(&o.expected, "expected", filepath.Join("scripts", "philae", "expected.yaml"), "the paper's figures")
-	flag.StringVar(&o.only, "only", "", "parts to run, with commas between them: "+partNames()+" (all)")
+	o.Flags("philae", partNames())
+	flag.StringVar(&o.from, "trace", "", "coflow trace; without it one is generated that is like the public one")
 	flag.IntVar(&o.coflows, "coflows", 0, "only so many coflows from the start of the trace, in the parts that are computed; 0 is all")
 	flag.Uint64Var(&o.seed, "seed", 1, "of what is drawn: the generated trace, skew among mappers, jobs")
-	flag.IntVar(&o.repeat, "repeat", 5, "repeats on packets")
-	flag.Parse()
-	if flag.NArg() > 0 {
-		fmt.Fprintf(os.Stderr, "philae: argument %q: want flags alone (-help lists them)\n", flag.Arg(0))
-		os.Exit(2)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, o, os.Stdout)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "philae:", err)
-		os.Exit(1)
-	}
+	suite.Main("philae", func(ctx context.Context, stdout io.Writer) error { return run(ctx, o, stdout) })
 }
 
-func partNames() string {
+func partNames() []string {
 	var names []string
 	for _, p := range parts {
 		names = append(names, p.name)
 	}
-	return strings.Join(names, ", ")
-}
-
-// chosen are the parts that only names.
-func chosen(only string) (func(string) bool, error) {
-	if only == "" {
-		return func(string) bool { return true }, nil
-	}
-	names := strings.Split(only, ",")
-	for _, n := range names {
-		if !slices.Contains(strings.Split(partNames(), ", "), n) {
-			return nil, fmt.Errorf("-only %q: no part %q: parts are %s", only, n, partNames())
-		}
-	}
-	return func(name string) bool { return slices.Contains(names, name) }, nil
+	return names
 }
 
 func run(ctx context.Context, o options, stdout io.Writer) (err error) {
-	want, err := chosen(o.only)
+	chosen, err := o.Chosen(partNames())
 	if err != nil {
 		return err
 	}
-	if o.coflows < 0 || o.repeat < 1 {
-		return fmt.Errorf("-coflows %d, -repeat %d: want 0 or more, and 1 or more", o.coflows, o.repeat)
+	if o.coflows < 0 {
+		return fmt.Errorf("-coflows %d: want 0 or more", o.coflows)
 	}
-	s := &philae{options: o, began: time.Now(), program: suite.Program{Path: o.binary, Dir: o.dir}}
-	if s.paper, err = readExpected(o.expected); err != nil {
+	s := &philae{options: o, program: o.Program()}
+	if s.paper, err = readExpected(o.Expected); err != nil {
 		return err
 	}
 	if err := s.read(); err != nil {
 		return err
 	}
-	if want("packets") && os.Geteuid() != 0 {
+	if slices.Contains(chosen, "packets") && os.Geteuid() != 0 {
 		return errors.New("the part on packets needs root: run it with sudo, or without it by -only table,derived,sensitivity,learning")
 	}
-	if err := os.MkdirAll(filepath.Dir(o.dir), 0o755); err != nil {
+	if s.Report, err = o.Begin(stdout); err != nil {
 		return err
 	}
-	if err := os.Mkdir(o.dir, 0o755); err != nil {
-		return fmt.Errorf("%w: want a directory that is not there yet (-dir)", err)
-	}
-	report, err := os.Create(filepath.Join(o.dir, "report.md"))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, report.Close()) }()
-	s.Report = suite.NewReport(io.MultiWriter(stdout, report))
+	defer func() { err = errors.Join(err, s.End()) }()
 	for _, p := range parts {
-		if !want(p.name) {
+		if !slices.Contains(chosen, p.name) {
 			continue
 		}
-		s.Say("## %s\n", strings.ToUpper(p.doc[:1])+p.doc[1:])
+		s.Part(p.doc)
 		if err := p.run(s, ctx); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
 		s.Reasons(s.paper.Reasons, p.name)
 	}
-	s.Say("All of it took %v. Report: %s\n", time.Since(s.began).Round(time.Second), report.Name())
-	return s.Err()
+	s.Done()
+	return nil
 }
 
 // read gets the trace, or generates one.
 func (s *philae) read() error {
-	if s.options.trace == "" {
+	if s.from == "" {
 		t, err := workloads.Facebook{}.Generate(s.seed)
 		if err != nil {
 			return err
@@ -158,11 +114,11 @@ func (s *philae) read() error {
 		s.trace = t
 		return nil
 	}
-	f, err := os.Open(s.options.trace)
+	f, err := os.Open(s.from)
 	if err != nil {
 		return err
 	}
 	defer f.Close() // only read from
-	s.trace, _, _, err = workloads.ReadTrace(s.options.trace, f, "")
+	s.trace, _, _, err = workloads.ReadTrace(s.from, f, "")
 	return err
 }

@@ -46,9 +46,9 @@ func (s *philae) packets(ctx context.Context) error {
 
 func (s *philae) fabric(ctx context.Context, name string) error {
 	scenario := filepath.Join("scripts", "philae", name+".yaml")
-	set := []string{"--set", fmt.Sprintf("repeat=%d", s.repeat)}
-	if s.options.trace != "" {
-		set = append(set, "--set", "trace="+s.options.trace)
+	set := []string{"--set", fmt.Sprintf("repeat=%d", s.Repeat)}
+	if s.from != "" {
+		set = append(set, "--set", "trace="+s.from)
 		for _, k := range slices.Sorted(maps.Keys(public[name])) {
 			set = append(set, "--set", k+"="+public[name][k])
 		}
@@ -62,7 +62,7 @@ func (s *philae) fabric(ctx context.Context, name string) error {
 		return void
 	}
 	s.Say("### %s\n\nRun directories %s (packets) and %s (fluid model), %d repeats. Speed-ups are over %s, coflow by coflow (geometric mean, 95 %% interval); the prediction is that of the fluid model for the same coflows.\n",
-		name, measured.RunID, fluid.RunID, s.repeat, measured.Baseline)
+		name, measured.RunID, fluid.RunID, s.Repeat, measured.Baseline)
 	var rows [][]string
 	var apart []string
 	for i, a := range measured.Arms {

@@ -16,6 +16,7 @@ import (
 
 	"testbed/emu/tracesim"
 	"testbed/policies/catalog"
+	"testbed/scripts/suite"
 	"testbed/workloads"
 )
 
@@ -38,8 +39,8 @@ func smallTrace(t *testing.T) string {
 }
 
 func given(t *testing.T) options {
-	return options{dir: filepath.Join(t.TempDir(), "runs", "philae"), expected: "expected.yaml", seed: 1, repeat: 1, trace: smallTrace(t),
-		only: "table,derived,sensitivity,learning"}
+	return options{from: smallTrace(t), seed: 1, Options: suite.Options{Dir: filepath.Join(t.TempDir(), "runs", "philae"), Expected: "expected.yaml", Repeat: 1,
+		Only: "table,derived,sensitivity,learning"}}
 }
 
 // Every part that is computed has its heading, tables and files, and the paper's
@@ -50,7 +51,7 @@ func TestComputed(t *testing.T) {
 	if err := run(t.Context(), o, &out); err != nil {
 		t.Fatal(err)
 	}
-	report, err := os.ReadFile(filepath.Join(o.dir, "report.md"))
+	report, err := os.ReadFile(filepath.Join(o.Dir, "report.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +85,7 @@ func TestComputed(t *testing.T) {
 		}
 	}
 	for name, policies := range map[string]int{"table": len(everyone), "learning": 2, "mantri": 4, "wide": 4, "low-skew-1": 2, "replicated-6": 2, "sensitivity": 20} {
-		f, err := os.Open(filepath.Join(o.dir, name+".csv"))
+		f, err := os.Open(filepath.Join(o.Dir, name+".csv"))
 		if err != nil {
 			t.Error(err)
 			continue
@@ -105,14 +106,14 @@ func TestComputed(t *testing.T) {
 // first coflows.
 func TestFirstCoflows(t *testing.T) {
 	o := given(t)
-	o.only, o.coflows = "learning", 20
+	o.Only, o.coflows = "learning", 20
 	var texts []string
 	for range 2 {
-		o.dir += "again"
+		o.Dir += "again"
 		if err := run(t.Context(), o, &bytes.Buffer{}); err != nil {
 			t.Fatal(err)
 		}
-		text, err := os.ReadFile(filepath.Join(o.dir, "learning.csv"))
+		text, err := os.ReadFile(filepath.Join(o.Dir, "learning.csv"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,24 +130,24 @@ func TestMistakes(t *testing.T) {
 		spoil func(*testing.T, *options)
 		want  string
 	}{
-		{"part", func(_ *testing.T, o *options) { o.only = "table,tabel" }, `-only "table,tabel": no part "tabel": parts are table, derived, sensitivity, learning, packets`},
+		{"part", func(_ *testing.T, o *options) { o.Only = "table,tabel" }, `-only "table,tabel": no part "tabel": parts are table, derived, sensitivity, learning, packets`},
 		{"coflows", func(_ *testing.T, o *options) { o.coflows = -1 }, "-coflows -1"},
-		{"repeat", func(_ *testing.T, o *options) { o.repeat = 0 }, "-repeat 0"},
-		{"no trace", func(_ *testing.T, o *options) { o.trace = "nowhere.txt" }, "nowhere.txt: no such file"},
-		{"no trace at all", func(_ *testing.T, o *options) { o.trace = "expected.yaml" }, "expected.yaml:1:1:"},
-		{"no figures", func(_ *testing.T, o *options) { o.expected = "nowhere.yaml" }, "nowhere.yaml: no such file"},
-		{"directory there", func(t *testing.T, o *options) { o.dir = t.TempDir() }, "want a directory that is not there yet (-dir)"},
+		{"repeat", func(_ *testing.T, o *options) { o.Repeat = 0 }, "-repeat 0"},
+		{"no trace", func(_ *testing.T, o *options) { o.from = "nowhere.txt" }, "nowhere.txt: no such file"},
+		{"no trace at all", func(_ *testing.T, o *options) { o.from = "expected.yaml" }, "expected.yaml:1:1:"},
+		{"no figures", func(_ *testing.T, o *options) { o.Expected = "nowhere.yaml" }, "nowhere.yaml: no such file"},
+		{"directory there", func(t *testing.T, o *options) { o.Dir = t.TempDir() }, "want a directory that is not there yet (-dir)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := given(t)
-			o.only = "learning"
+			o.Only = "learning"
 			tt.spoil(t, &o)
-			before := entries(t, o.dir)
+			before := entries(t, o.Dir)
 			var out bytes.Buffer
 			if err := run(t.Context(), o, &out); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v: want %q", err, tt.want)
 			}
-			if after := entries(t, o.dir); out.Len() > 0 || after != before {
+			if after := entries(t, o.Dir); out.Len() > 0 || after != before {
 				t.Errorf("it has begun: printed %q, %s before and %s after", &out, before, after)
 			}
 		})

@@ -64,7 +64,7 @@ const agree = 0.10
 func (s *sinbad) args(p part, more ...string) []string {
 	set := slices.Concat(p.set, more)
 	if !p.fixed {
-		set = append(set, fmt.Sprintf("repeat=%d", s.repeat))
+		set = append(set, fmt.Sprintf("repeat=%d", s.Repeat))
 	}
 	var args []string
 	for _, v := range set {
@@ -101,7 +101,7 @@ func (s *sinbad) experiment(ctx context.Context, p part) error {
 		return err
 	}
 	s.take(p, measured, found)
-	s.Say("Run directories %s (packets) and %s (fluid model), %d repeats.\n", measured.RunID, fluid.RunID, s.repeat)
+	s.Say("Run directories %s (packets) and %s (fluid model), %d repeats.\n", measured.RunID, fluid.RunID, s.Repeat)
 	if err := s.arms(measured, fluid); err != nil {
 		return err
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"testbed/scripts/suite"
 )
 
 func TestExpected(t *testing.T) {
@@ -77,15 +79,15 @@ func TestJudge(t *testing.T) {
 
 func TestRefuses(t *testing.T) {
 	for _, tt := range []struct {
-		o    options
+		o    suite.Options
 		want string
 	}{
-		{options{only: "rack,attic", repeat: 1}, `no part "attic"`},
-		{options{repeat: 0, fluid: true}, "-repeat 0"},
-		{options{repeat: 1, fluid: true, expected: "none.yaml"}, "none.yaml"},
-		{options{repeat: 1, fluid: true, expected: "expected.yaml", dir: t.TempDir()}, "not there yet"},
+		{suite.Options{Only: "rack,attic", Repeat: 1}, `no part "attic"`},
+		{suite.Options{Repeat: 0}, "-repeat 0"},
+		{suite.Options{Repeat: 1, Expected: "none.yaml"}, "none.yaml"},
+		{suite.Options{Repeat: 1, Expected: "expected.yaml", Dir: t.TempDir()}, "not there yet"},
 	} {
-		if err := run(context.Background(), tt.o, io.Discard); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if err := run(context.Background(), options{Options: tt.o, fluid: true}, io.Discard); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%+v: %v, want %q", tt.o, err, tt.want)
 		}
 	}
@@ -105,7 +107,7 @@ func TestOnTheFluidModel(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	dir := filepath.Join(t.TempDir(), "out")
-	o := options{dir: dir, binary: binary, expected: "scripts/sinbad/expected.yaml", only: "rack,diskless,quiet,edge", repeat: 5, fluid: true}
+	o := options{fluid: true, Options: suite.Options{Dir: dir, Testbed: binary, Expected: "scripts/sinbad/expected.yaml", Only: "rack,diskless,quiet,edge", Repeat: 5}}
 	var text strings.Builder
 	if err := run(context.Background(), o, &text); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"testbed/results/report"
 	"testbed/results/table"
@@ -22,8 +23,10 @@ import (
 
 // Report is what a suite prints, in Markdown. The first error of writing is kept.
 type Report struct {
-	out io.Writer
-	err error
+	out   io.Writer
+	err   error
+	file  *os.File // both of Begin
+	began time.Time
 }
 
 // NewReport is a report on out.
@@ -69,9 +72,6 @@ func (r *Report) Reasons(known map[string]string, names ...string) {
 		r.Say("")
 	}
 }
-
-// Err is the first error of writing.
-func (r *Report) Err() error { return r.err }
 
 // Program is testbed, and the directory that its runs are written to.
 type Program struct{ Path, Dir string }

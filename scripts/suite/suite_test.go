@@ -79,7 +79,7 @@ func (broken) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 func TestWriteErrorIsKept(t *testing.T) {
 	r := NewReport(broken{})
 	r.Say("a")
-	if err := r.Err(); err == nil || err.Error() != "disk full" {
+	if err := r.End(); err == nil || err.Error() != "disk full" {
 		t.Errorf("Err = %v", err)
 	}
 }

@@ -1,0 +1,169 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"time"
+
+	"testbed/emu/fidelity"
+	"testbed/emu/kernel"
+	"testbed/hosts"
+	"testbed/topo"
+)
+
+// Finish waits for the last packets to pass, stops everything and returns what
+// the run showed of itself. Close must still be called.
+func (b *Backend) Finish(ctx context.Context) (Measured, error) {
+	after, err := b.settle(ctx)
+	if err != nil {
+		return Measured{}, err
+	}
+	cpu, err := kernel.ProcessorTimes()
+	if err != nil {
+		return Measured{}, err
+	}
+	m := Measured{Zero: b.zero, Notes: append(b.notes, b.faults.said()...), Machine: machine(b.cpu, cpu, time.Since(b.zero)), Exempt: b.faults.exempt(), Lossy: b.faults.lossyNames()}
+	if m.Losses, err = b.sampler.losses(ctx, b.accounts, b.network.discards(), b.cfg.Settings.Quiet, b.cfg.Settings.Settle); err != nil {
+		return Measured{}, err
+	}
+	for h := range after {
+		counted := after[h].rx - b.counted[h].rx + after[h].tx - b.counted[h].tx
+		m.Counted = append(m.Counted, uint64(counted))
+	}
+	sent, err := b.sampler.sent(b.cfg.Links)
+	if err != nil {
+		return Measured{}, err
+	}
+	if n, where, err := b.sampler.drops(); err != nil {
+		return Measured{}, err
+	} else if n > 0 {
+		m.Notes = append(m.Notes, fmt.Sprintf("full queues dropped %d packets: %s", n, where))
+	}
+	if err := b.stop(); err != nil {
+		return Measured{}, err
+	}
+	for i, c := range b.captures {
+		if s := b.subjects[i]; s.ports {
+			m.Switches = append(m.Switches, fidelity.Capture{Host: s.name, Dropped: c.stats.Dropped})
+		} else {
+			m.Dropped = append(m.Dropped, c.stats.Dropped)
+		}
+	}
+	for i, id := range b.cfg.Links {
+		at := slices.IndexFunc(m.Switches, func(c fidelity.Capture) bool { return c.Host == b.sampler.ports[id].namespace })
+		if at >= 0 { // there are none where nothing is captured
+			m.Switches[at].Counted += uint64(sent[i] - b.sent[i])
+		}
+	}
+	m.Disks = b.wrote()
+	if cost := b.reports.cost(); cost != "" {
+		m.Notes = append(m.Notes, cost)
+	}
+	m.Links, m.Lateness = b.sampler.links(), b.sampler.lateP99()
+	m.Backlogged = b.sampler.spells
+	m.Stall = fidelity.Stall{Probe: b.sampler.stalled(), Engine: b.engineLate}
+	return m, nil
+}
+
+// settle waits until no counter of a host moves any more.
+func (b *Backend) settle(ctx context.Context) ([]hostCounters, error) {
+	sent := make(chan struct{})
+	go func() {
+		b.transfer.Wait() // senders wait for their receivers to close
+		close(sent)
+	}()
+	var cutOff <-chan time.Time
+	if b.faults.met() {
+		cutOff = time.After(b.cfg.Settings.Settle) // a receiver beyond a cut never closes
+	}
+	select {
+	case <-cutOff:
+		b.stopSend(hosts.ErrStopped)
+		<-sent
+	case <-sent:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-time.After(b.cfg.Settings.Stop):
+		return nil, fmt.Errorf("senders did not end within %v of the last completion", b.cfg.Settings.Stop)
+	}
+	deadline := time.Now().Add(b.cfg.Settings.Settle)
+	was, err := b.sampler.allHosts()
+	for err == nil {
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(b.cfg.Settings.Quiet):
+		}
+		var is []hostCounters
+		if is, err = b.sampler.allHosts(); err != nil {
+			break
+		}
+		if slices.Equal(is, was) {
+			return is, nil
+		}
+		if time.Now().After(deadline) {
+			b.notes = append(b.notes, fmt.Sprintf("packets still moved %v after the last completion", b.cfg.Settings.Settle))
+			return is, nil
+		}
+		was = is
+	}
+	return nil, err
+}
+
+// stop ends agents, sampling and captures, within Settings.Stop.
+func (b *Backend) stop() error {
+	if b.closed {
+		return nil
+	}
+	b.closed = true
+	b.stopWork(errStopped)
+	done := make(chan error, 1)
+	go func() {
+		b.transfer.Wait()
+		errs := []error{stopAll(b.captures)}
+		for _, a := range b.agents {
+			errs = append(errs, a.Close())
+		}
+		done <- errors.Join(append(errs, b.work.Wait())...)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(b.cfg.Settings.Stop):
+		return fmt.Errorf("agents and captures did not stop within %v", b.cfg.Settings.Stop)
+	}
+}
+
+// Close stops everything, frees the hosts' disk space and closes what was
+// opened. It may be called at any time, also after Finish and twice.
+func (b *Backend) Close() error {
+	errs := []error{b.stop()}
+	for _, d := range b.disks {
+		errs = append(errs, d.Close())
+	}
+	for h := range b.volumes {
+		if b.cfg.Kernel == nil { // else what holds them goes
+			errs = append(errs, os.RemoveAll(filepath.Join(b.cfg.Disks, b.cfg.Fabric.HostName(topo.HostID(h)))))
+		}
+	}
+	for _, n := range b.ns {
+		errs = append(errs, n.Close())
+	}
+	b.disks, b.volumes, b.ns = nil, nil, nil
+	if b.lower != nil {
+		errs = append(errs, b.lower())
+		b.lower = nil
+	}
+	b.garbage.collect()
+	b.garbage = nil
+	if b.procs > 0 {
+		runtime.GOMAXPROCS(b.procs)
+		b.procs = 0
+	}
+	return errors.Join(errs...)
+}
