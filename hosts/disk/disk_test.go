@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"testbed/emu/kernel/netnstest"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
@@ -458,6 +459,29 @@ func TestRateInRealTime(t *testing.T) {
 	if took < rate.TimeToSend(total)-10*time.Millisecond {
 		t.Errorf("%d bytes took %v: faster than %v", total, took, rate)
 	}
+}
+
+// A disk that is idle after every packet cannot make up for timers that fire late: it is
+// to be as fast as configured all the same, as the verdict asks of it.
+func TestRateOfShortSpells(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a second")
+	}
+	const rate, packet = 40 * units.Mbps, 32_000
+	netnstest.Timing(t, func(t *testing.T) bool {
+		d := open(t, Options{Rate: rate})
+		r := create(t, d, 1, packet*80)
+		for range 80 {
+			if err := r.Write(t.Context(), make([]byte, packet)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		s := d.Stats()
+		got := float64(s.Achieved()) / float64(s.Configured())
+		t.Logf("achieved %.3f of the rate, %v in a write, at most %v late", got, s.Device/80, s.Late)
+		return got >= 0.97 && got <= 1
+	})
 }
 
 func BenchmarkWrite(b *testing.B) {
