@@ -44,15 +44,14 @@ func (k *skips) lossy(s Samples, name string) bool {
 	return ok && k.add(why)
 }
 
-// disk tells whether the disk of a host is exempt: by the host's name, or as
+// disk tells whether a disk is exempt: by its host's name, or, but for its reads, as
 // "<host>/disk" alone.
-func (k *skips) disk(s Samples, host string) bool {
-	for _, name := range []string{host + "/disk", host} {
-		if why, ok := s.Exempt[name]; ok {
-			return k.add(why)
-		}
+func (k *skips) disk(s Samples, d Disk) bool {
+	if why, ok := s.Exempt[d.Host+"/disk"]; ok && !d.Reads {
+		return k.add(why)
 	}
-	return false
+	why, ok := s.Exempt[d.Host]
+	return ok && k.add(why)
 }
 
 // String follows a check's value; it is empty where all was judged.

@@ -186,16 +186,18 @@ type Spacing struct {
 	Gaps, Good int
 }
 
-// Disk is one of a host's disks while it had something to write.
+// Disk is one of a host's disks while it had something to write, or something to read.
 type Disk struct {
 	Host    string
 	Rate    units.Rate
-	Written units.Bytes
+	Written units.Bytes // or read
 	Busy    time.Duration
 	// Number is which of the Of disks of its host it is, from 0; Of is 0 or 1 where it
 	// is the only one.
 	Number int `json:",omitempty"`
 	Of     int `json:",omitempty"`
+	// Reads tells that it is of reads, which have a rate of their own.
+	Reads bool `json:",omitempty"`
 }
 
 // name is how messages call the disk.
@@ -362,25 +364,37 @@ func lateness(s Samples, th Thresholds) verdict.Check {
 func disks(s Samples, th Thresholds) verdict.Check {
 	c := verdict.Check{Name: "disk", Level: verdict.Pass, Value: "no disk busy",
 		Pass: fmt.Sprintf("%.2f to %.2f of the rate while busy", th.DiskPass.Lo, th.DiskPass.Hi), Void: fmt.Sprintf("< %.2f or > %.2f", th.DiskVoid.Lo, th.DiskVoid.Hi)}
-	n, worst, host := 0, 1.0, ""
+	n, reads, worst, which := 0, 0, 1.0, Disk{}
 	var skipped skips
 	for _, d := range s.Disks {
-		if d.Busy < minDiskBusy || d.Rate <= 0 || skipped.disk(s, d.Host) {
+		if d.Busy < minDiskBusy || d.Rate <= 0 || skipped.disk(s, d) {
 			continue
 		}
-		n++
-		if r := float64(units.RateOf(d.Written, d.Busy)) / float64(d.Rate); host == "" || math.Abs(r-1) > math.Abs(worst-1) {
-			worst, host = r, d.name()
+		if r := float64(units.RateOf(d.Written, d.Busy)) / float64(d.Rate); n+reads == 0 || math.Abs(r-1) > math.Abs(worst-1) {
+			worst, which = r, d
+		}
+		if d.Reads {
+			reads++
+		} else {
+			n++
 		}
 	}
-	if n == 0 {
+	if n+reads == 0 {
 		c.Value += skipped.String()
 		return c
 	}
 	c.Level = grade(th.DiskPass.has(worst), !th.DiskVoid.has(worst))
-	c.Value = fmt.Sprintf("%.3f at worst on %d busy disks", worst, n) + skipped.String()
+	c.Value = fmt.Sprintf("%.3f at worst on %d busy disks", worst, n)
+	if reads > 0 {
+		c.Value += fmt.Sprintf(" and %d that were read", reads)
+	}
+	c.Value += skipped.String()
 	if c.Level != verdict.Pass {
-		c.Reason = fmt.Sprintf("%s wrote at %.1f %% of its configured rate", host, 100*worst)
+		did := "wrote"
+		if which.Reads {
+			did = "read"
+		}
+		c.Reason = fmt.Sprintf("%s %s at %.1f %% of its configured rate", which.name(), did, 100*worst)
 	}
 	return c
 }

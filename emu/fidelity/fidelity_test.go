@@ -22,7 +22,7 @@ func clean() Samples {
 		Machine:   Machine{true, 0.02, 0.2, 0.1, 0, 0.2, 0},
 		Spacing:   []Spacing{{"h0-00>leaf0", 1000, 950}, {"quiet", 10, 0}},
 		Lateness:  300 * time.Microsecond,
-		Disks:     []Disk{{"h0-00", 8 * units.Mbps, 1 * units.MB, time.Second, 0, 1}, {"idle", 8 * units.Mbps, 1, time.Millisecond, 0, 1}},
+		Disks:     []Disk{{"h0-00", 8 * units.Mbps, 1 * units.MB, time.Second, 0, 1, false}, {"idle", 8 * units.Mbps, 1, time.Millisecond, 0, 1, false}},
 		Transfers: []Transfer{{"flow 1", time.Second, 5 * time.Second, 5*time.Second + time.Millisecond}},
 		MedianCCT: time.Second,
 	}
@@ -88,6 +88,9 @@ func TestEachCheckCatchesItsOwn(t *testing.T) {
 		{"very late", "scheduling-lateness", func(s *Samples) { s.Lateness = 100 * time.Millisecond }, verdict.Void},
 		{"slow disk", "disk", func(s *Samples) { s.Disks = disk(950_000) }, verdict.Degraded},
 		{"very slow disk", "disk", func(s *Samples) { s.Disks = disk(800_000) }, verdict.Void},
+		{"slow reads", "disk", func(s *Samples) {
+			s.Disks = append(disk(1_000_000), Disk{Host: "h", Rate: 8 * units.Mbps, Written: 950_000, Busy: time.Second, Reads: true})
+		}, verdict.Degraded},
 		{"fast disk", "disk", func(s *Samples) { s.Disks = disk(1_200_000) }, verdict.Void},
 		{"agent late", "wire-vs-engine", func(s *Samples) { s.Transfers = late(5 * time.Millisecond) }, verdict.Degraded},
 		{"agent very late", "wire-vs-engine", func(s *Samples) { s.Transfers = late(-50 * time.Millisecond) }, verdict.Void},

@@ -38,12 +38,17 @@ func (b *Backend) openDisks(h topo.HostID) (*disk.Volumes, error) {
 	return v, nil
 }
 
-// wrote is what each disk wrote, for the verdict.
+// wrote is what each disk wrote, and read if it was, for the verdict.
 func (b *Backend) wrote() (out []fidelity.Disk) {
 	for h, v := range b.volumes {
 		for i, d := range v.Disks() {
-			s := d.Stats()
-			out = append(out, fidelity.Disk{Host: b.cfg.Fabric.HostName(topo.HostID(h)), Number: i, Of: len(v.Disks()), Rate: s.Configured(), Written: s.Written, Busy: s.Busy})
+			did := func(s disk.Stats, reads bool) {
+				out = append(out, fidelity.Disk{Host: b.cfg.Fabric.HostName(topo.HostID(h)), Number: i, Of: len(v.Disks()), Rate: s.Configured(), Written: s.Written, Busy: s.Busy, Reads: reads})
+			}
+			did(d.Stats(), false)
+			if s := d.ReadStats(); s.Written > 0 {
+				did(s, true)
+			}
 		}
 	}
 	return out

@@ -6,8 +6,10 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"testbed/emu/engine"
+	"testbed/emu/fidelity"
 	"testbed/emu/kernel/netnstest"
 	"testbed/policies"
 	"testbed/results/flows"
@@ -77,9 +79,13 @@ func TestReadMovesAtItsSlowest(t *testing.T) {
 				r.stores(t, 1, size)
 				r.do(t, engine.Mark{Kind: engine.MarkCoflow, ID: 7, Host: 1, Parts: 1, Size: size}, readCommand(7, 1, 0, size))
 				r.until(t, engine.TransferFinished{Flow: 7})
-				_, res := r.finish(t)
+				m, res := r.finish(t)
 				if len(res.Flows) != 1 || len(res.Problems) > 0 {
 					t.Fatalf("flows %+v, problems %v", res.Flows, res.Problems)
+				}
+				reads := slices.DeleteFunc(m.Disks, func(d fidelity.Disk) bool { return !d.Reads })
+				if len(reads) != 1 || reads[0].Host != "h0-00" || reads[0].Rate != x.disk || reads[0].Written != size || reads[0].Busy < x.disk.TimeToSend(size)-time.Millisecond {
+					t.Errorf("for the verdict %+v was read, want %v from h0-00 at %v at most", reads, size, x.disk)
 				}
 				ratio := float64(min(x.link, x.disk).TimeToSend(size)) / float64(res.Flows[0].FCT())
 				t.Logf("%v at %.3f of the slower's rate", size, ratio)

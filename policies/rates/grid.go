@@ -304,13 +304,16 @@ func (s *Sharer) offer(st *policies.Step) {
 	if st.Rule == policies.Whole || st.Budget > 0 && !s.lazy {
 		s.own = roomy(s.own, words(links))
 		s.offers = s.own
-		s.eachLink(st, func(l int32) {
-			if s.offered(l, st.Rule == policies.Whole) {
-				set(s.offers, l)
-			} else {
-				unset(s.offers, l)
+		whole := st.Rule == policies.Whole
+		for _, links := range s.stepLinks(st) {
+			for _, l := range links {
+				if s.offered(l, whole) {
+					set(s.offers, l)
+				} else {
+					unset(s.offers, l)
+				}
 			}
-		})
+		}
 		return
 	}
 	if !s.lasting {

@@ -42,6 +42,8 @@ type Sharer struct {
 
 	budgets []float64 // what is left of them: those of the first, by link, of the second, ...
 	begun   []uint64  // links of these that budgets says anything of, in the same order
+	every   []int32   // all links
+	lists   [][]int32 // see stepLinks
 	parts   []float64 // Schedule.Budgets
 	bound   []uint64  // see bindLink
 	lazy    bool      // the step binds links when it comes to them
@@ -223,6 +225,10 @@ func (s *Sharer) start(sch *policies.Schedule, demands []*Demand, capacity []flo
 			*v = roomy(*v, n+1)
 		}
 		s.some, s.era = sized(s.some, words(n)), new(int)
+		s.every = roomy(s.every, n)
+		for l := range s.every {
+			s.every[l] = int32(l)
+		}
 		for l, c := range capacity {
 			s.capacity[l], s.floor[l] = c, c*nothing
 			if c > s.floor[l] {
@@ -284,11 +290,18 @@ func (s *Sharer) bind(st *policies.Step, part float64) {
 		return
 	}
 	budget := s.budget(st)
-	s.eachLink(st, func(l int32) {
-		s.avail[l] = min(s.free[l], budget.left(s, l))
-		s.whole[l] = s.capacity[l] * part
-		s.before[l] = s.avail[l]
-	})
+	spent := s.spent[budget]
+	for _, links := range s.stepLinks(st) {
+		for _, l := range links {
+			v := s.capacity[l] * part
+			s.whole[l] = v
+			if spent {
+				v = budget.left(s, l)
+			}
+			v = min(v, s.free[l])
+			s.avail[l], s.before[l] = v, v
+		}
+	}
 }
 
 // bindLink is bind for one link of a step of rule Greedy, which does not look at whole.
@@ -323,13 +336,19 @@ func (s *Sharer) unbind(st *policies.Step) {
 	budget := s.budget(st)
 	s.spent[budget] = true
 	if !s.lazy {
-		s.eachLink(st, func(l int32) {
-			if used := s.before[l] - s.avail[l]; used != 0 {
+		for _, links := range s.stepLinks(st) {
+			for _, l := range links {
+				used := s.before[l] - s.avail[l]
+				if used == 0 {
+					continue
+				}
 				s.free[l] -= used
-				budget.take(s, l, used)
+				if s.again {
+					budget.take(s, l, used)
+				}
 				s.before[l] = s.avail[l] // so that the link may come again
 			}
-		})
+		}
 		return
 	}
 	s.lazy = false
@@ -372,31 +391,20 @@ func (b budget) take(s *Sharer, l int32, used float64) {
 	set(s.begun[int(b)*words(links):], l)
 }
 
-// eachLink goes through the links that a step may take something of, and may come to
-// one again and again.
-func (s *Sharer) eachLink(st *policies.Step, f func(l int32)) {
-	if s.crosses(st) {
-		for l := range len(s.capacity) - 1 {
-			f(int32(l))
-		}
-		return
-	}
+// stepLinks are the links that a step may take something of, in lists of which several
+// may have the same. They are valid until the next call.
+func (s *Sharer) stepLinks(st *policies.Step) [][]int32 {
+	s.lists = s.lists[:0]
+	n := 0
 	for _, c := range st.Coflows {
-		for _, l := range s.demands[c].links {
-			f(l)
-		}
+		links := s.demands[c].links
+		s.lists = append(s.lists, links)
+		n += len(links)
 	}
-}
-
-// crosses tells whether a step is to be taken to cross all links.
-func (s *Sharer) crosses(st *policies.Step) bool {
-	all, links := len(s.capacity)-1, 0
-	for _, c := range st.Coflows {
-		if links += len(s.demands[c].links); links > all {
-			return true
-		}
+	if n > len(s.every) || st.Rule == policies.Explicit {
+		s.lists = append(s.lists[:0], s.every)
 	}
-	return st.Rule == policies.Explicit
+	return s.lists
 }
 
 func (s *Sharer) step(st *policies.Step) error {

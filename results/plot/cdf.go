@@ -284,6 +284,22 @@ func slowdownCDF(d *drawing) error {
 	return d.cdf(values, "", "no coflow has a slowdown: "+d.missing("column slowdown in "+report.CoflowsFile))
 }
 
+// cvCDF is of the receiving bottleneck links, which Sinbad balances (SIGCOMM 2013);
+// cvTime is of all links between switches.
+func cvCDF(d *drawing) error {
+	d.o.Scale = Linear
+	values := make([][]float64, len(d.series))
+	for i, s := range d.series {
+		for _, b := range s.run.Balance {
+			if b.Arm == s.arm {
+				values[i] = append(values[i], b.Cv)
+			}
+		}
+	}
+	d.axes("Cv of the bottleneck links' load", "Fraction of intervals")
+	return d.cdf(values, "intervals", "no interval has a balance of links: there is no "+report.BalanceFile+", as without writers and jobs")
+}
+
 // missing says why what is made of packets is not there, and what to do.
 func (d *drawing) missing(what string) string {
 	if d.fluid {

@@ -51,6 +51,7 @@ func Figures() []Figure {
 		{"progress", "how far each flow of a coflow was over time, under one arm", false, progress},
 		{"goodput", "goodput of each arm over time or, with --coflow, of that coflow's flows under one arm", false, goodput},
 		{"cv-time", "imbalance of the links between switches over time: coefficient of variation (Cv) of their load", false, cvTime},
+		{"cv-cdf", "distribution of the imbalance (Cv) of the links that placement balances, over the intervals of heartbeats", false, cvCDF},
 		{"repeats", "average CCT (write time without coflows) of each repeat, and their mean with its 95 % interval", true, repeats},
 		{"bytes", "bytes that crossed racks in each arm, by class", false, bytesByClass},
 	}

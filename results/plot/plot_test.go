@@ -63,6 +63,11 @@ func full(t *testing.T) *archive.Run {
 		x := 1 + float64(i%7)
 		r.Coflows[i].Slowdown = &x
 	}
+	for _, a := range r.Summary.Arms {
+		for i := range 5 {
+			r.Balance = append(r.Balance, archive.Balance{Key: archive.Key{Arm: a.Name}, Interval: time.Second, Cv: 0.5 * float64(i)})
+		}
+	}
 	return r
 }
 
@@ -128,6 +133,7 @@ func TestFiguresNameWhatTheyShow(t *testing.T) {
 		"progress":        {"fair+hdfs, repeat 0, coflow 5: n = 2 flows, 6.51 MB", "Time since the coflow arrived (s)", "Received (% of the flow)", "each flow", "coflow in all", "last to end: flow 11", "100"},
 		"goodput":         {"Goodput (Mbps)", "Time since the first arrival (s), repeat 0", "fair+hdfs, n = 34 transfers", "sebf+sinbad, n = 34 transfers (degraded)"},
 		"cv-time":         {"Cv of link loads", "fair+hdfs, n = 2 links", "sebf+sinbad, n = 2 links (degraded)"},
+		"cv-cdf":          {"Cv of the bottleneck links' load", "Fraction of intervals", "fair+hdfs, n = 5 intervals", "sebf+sinbad, n = 5 intervals (degraded)", "2.0", "1.0"},
 		"repeats":         {"Average coflow completion time of a repeat (s)", "n = 2 repeats", "n = 2 repeats, degraded"},
 		"bytes":           {"Bytes between racks in a repeat (MB)", "shuffle", "control", "odd", "fair+hdfs"},
 	} {
@@ -139,8 +145,8 @@ func TestFiguresNameWhatTheyShow(t *testing.T) {
 			}
 		}
 	}
-	if n := len(Figures()); n != 14 {
-		t.Errorf("%d figures, 14 are tested", n)
+	if n := len(Figures()); n != 15 {
+		t.Errorf("%d figures, 15 are tested", n)
 	}
 }
 

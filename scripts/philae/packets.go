@@ -5,14 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"testbed/results/files"
 	"testbed/results/report"
 	"testbed/scripts/suite"
+	"testbed/workloads"
 )
 
 // fabrics are the scenarios of the part on packets. The first of their arms is the
@@ -20,11 +23,19 @@ import (
 var fabrics = []string{"switch", "leaf-spine"}
 
 // public is what a trace of the sizes of the Facebook one asks of the scenarios, whose own
-// is fitted to them: see their comments.
+// is fitted to them: see their comments. Fewer hosts make fewer flows of it, since those of
+// a coflow between the same two hosts are one.
 var public = map[string]map[string]string{
-	"switch":     {"coflows": "100", "size": "1/1200", "first_queue": "8738B"},
-	"leaf-spine": {"coflows": "100", "size": "1/5000", "first_queue": "2097B", "host_link": "40Mbps"},
+	"switch":     {"ports": "12", "size": "1/100", "first_queue": "104858B"},
+	"leaf-spine": {"leaves": "3", "hosts_per_leaf": "4", "host_link": "125Mbps", "size": "1/100", "first_queue": "104858B"},
 }
+
+// carried is what of a trace that is given runs on packets: its first coflows, but for
+// the largest, which are most of its bytes and would take minutes each.
+var carried = workloads.TraceFilter{First: 64, MaxSize: 50_000 * megabyte}
+
+// megabyte is one MB of a trace.
+const megabyte workloads.Megabytes = 1_000_000
 
 // agree is by how much a speed-up on packets and that of the fluid model may differ
 // before the report says where the time went.
@@ -32,9 +43,13 @@ const agree = 0.10
 
 // packets runs every scenario on packets and on the fluid model.
 func (s *philae) packets(ctx context.Context) error {
+	trace, err := s.carry()
+	if err != nil {
+		return err
+	}
 	var errs []error
 	for _, f := range fabrics {
-		err := s.fabric(ctx, f)
+		err := s.fabric(ctx, f, trace)
 		if err != nil && !errors.Is(err, suite.ErrVoid) {
 			return fmt.Errorf("%s: %w", f, err)
 		}
@@ -44,11 +59,29 @@ func (s *philae) packets(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (s *philae) fabric(ctx context.Context, name string) error {
+// carry writes what is carried of the trace, if one is given, and returns the file's path.
+func (s *philae) carry() (string, error) {
+	if s.from == "" {
+		return "", nil
+	}
+	t, err := s.trace.Filter(carried)
+	if err != nil {
+		return "", err
+	}
+	s.Say("Of %s the first %d coflows of at most %v MB each.\n", s.trace.Name, len(t.Coflows), carried.MaxSize)
+	path, err := filepath.Abs(filepath.Join(s.Dir, "carried.flows"))
+	if err != nil {
+		return "", err
+	}
+	return path, files.Write(path, func(w io.Writer) error { return workloads.WriteTraceAs(w, t, workloads.FormatFlows) })
+}
+
+// fabric is one of the scenarios, with another trace if one is named.
+func (s *philae) fabric(ctx context.Context, name, trace string) error {
 	scenario := filepath.Join("scripts", "philae", name+".yaml")
 	set := []string{"--set", fmt.Sprintf("repeat=%d", s.Repeat)}
-	if s.from != "" {
-		set = append(set, "--set", "trace="+s.from)
+	if trace != "" {
+		set = append(set, "--set", "trace="+trace)
 		for _, k := range slices.Sorted(maps.Keys(public[name])) {
 			set = append(set, "--set", k+"="+public[name][k])
 		}

@@ -26,7 +26,8 @@ import (
 // options are the flags.
 type options struct {
 	suite.Options
-	fluid bool
+	fluid    bool
+	measured bool // sensitivity on packets
 }
 
 // sinbad is one run of the suite.
@@ -42,6 +43,7 @@ func main() {
 	var o options
 	o.Flags("sinbad", partNames())
 	flag.BoolVar(&o.fluid, "fluid", false, "no packets: all parts on the fluid model alone, which needs no root")
+	flag.BoolVar(&o.measured, "measured", false, "the part sensitivity on packets, not on the fluid model: 40 minutes with 5 repeats")
 	suite.Main("sinbad", func(ctx context.Context, stdout io.Writer) error { return run(ctx, o, stdout) })
 }
 
@@ -52,7 +54,11 @@ func run(ctx context.Context, o options, stdout io.Writer) (err error) {
 	}
 	s := &sinbad{options: o, program: o.Program(), got: map[string]measured{}}
 	run := slices.DeleteFunc(slices.Clone(parts), func(p part) bool { return !slices.Contains(chosen, p.name) })
-	if !o.fluid && os.Geteuid() != 0 && slices.ContainsFunc(run, func(p part) bool { return p.packets }) {
+	if o.fluid && o.measured {
+		return errors.New("-fluid and -measured: want one of them")
+	}
+	packets := slices.ContainsFunc(run, func(p part) bool { return p.packets && !o.fluid || p.name == "sensitivity" && o.measured })
+	if packets && os.Geteuid() != 0 {
 		return errors.New("the parts on packets need root: run it with sudo, or without packets by -fluid")
 	}
 	if s.want, err = readExpected(o.Expected); err != nil {

@@ -45,7 +45,7 @@ var parts = []part{
 	{name: "large", title: "3,000 machines in 150 racks", scenario: "large.yaml", fixed: true, run: (*sinbad).experiment,
 		doc: "The paper's simulation, on the fluid model: requests are placed every 10 s, those of writers with the fewest blocks left first.", pairs: [][2]string{{"hdfs", "sinbad"}}},
 	{name: "sensitivity", title: "sensitivity to Δ, α and q", scenario: "pair.yaml", run: (*sinbad).sensitivity,
-		doc: "One parameter at a time, on the fluid model; the others are Δ = 250 ms, α = 0.2 and q = 0. A block takes a disk 1.16 s.", pairs: [][2]string{{"hdfs", "sinbad"}}},
+		doc: "One parameter at a time; the others are Δ = 250 ms, α = 0.2 and q = 0. A block takes a disk 1.16 s.", pairs: [][2]string{{"hdfs", "sinbad"}}},
 }
 
 func partNames() []string {
@@ -119,14 +119,14 @@ func (s *sinbad) arms(run, fluid *report.Summary) error {
 		if a.WriteTime == nil || a.Placement == nil {
 			return fmt.Errorf("arm %s has no blocks", a.Name)
 		}
-		row := []string{a.Name, suite.Passed(a), suite.MS(a.WriteTime.MeanUS), "–", fmt.Sprintf("%.1f MB", a.Placement.CrossRackWriteBytes/1e6), "–", "–", "–"}
-		if fluid == nil {
-			row[1] = "fluid model"
-		} else if i := slices.IndexFunc(fluid.Arms, func(f report.ArmSummary) bool { return f.Name == a.Name }); i >= 0 && fluid.Arms[i].WriteTime != nil {
-			ratio := a.WriteTime.MeanUS / fluid.Arms[i].WriteTime.MeanUS
-			row[3] = fmt.Sprintf("%.2f", ratio)
-			if math.Abs(ratio-1) > agree {
-				apart = append(apart, a.Name)
+		row := []string{a.Name, verdictOf(a), suite.MS(a.WriteTime.MeanUS), "–", fmt.Sprintf("%.1f MB", a.Placement.CrossRackWriteBytes/1e6), "–", "–", "–"}
+		if fluid != nil {
+			if i := slices.IndexFunc(fluid.Arms, func(f report.ArmSummary) bool { return f.Name == a.Name }); i >= 0 && fluid.Arms[i].WriteTime != nil {
+				ratio := a.WriteTime.MeanUS / fluid.Arms[i].WriteTime.MeanUS
+				row[3] = fmt.Sprintf("%.2f", ratio)
+				if math.Abs(ratio-1) > agree {
+					apart = append(apart, a.Name)
+				}
 			}
 		}
 		if cv := a.Placement.Cv; cv != nil {
@@ -148,6 +148,14 @@ func (s *sinbad) arms(run, fluid *report.Summary) error {
 	}
 	s.Say("On packets %s differs from the fluid model by more than %.0f %%. Where the time of an average block went on packets, in ms, tells why: network has the sharing of links, which the fluid model has too, and loss, queues and headers, which it has not; host is what the machine took.\n", strings.Join(apart, ", "), 100*agree)
 	return s.WhereTimeWent(run.Arms, true)
+}
+
+// verdictOf is an arm's verdict, with how many repeats passed.
+func verdictOf(a report.ArmSummary) string {
+	if a.Verdict == nil {
+		return "fluid model"
+	}
+	return suite.Passed(a)
 }
 
 // ratio is a factor of improvement with its interval.
@@ -276,12 +284,18 @@ func (s *sinbad) take(p part, run *report.Summary, pairs []compared) {
 
 // sensitivity is the first pair with one parameter changed.
 func (s *sinbad) sensitivity(ctx context.Context, p part) error {
+	verb, on := "sim", "on the fluid model"
+	if s.measured {
+		verb, on = "run", "on packets"
+	}
 	var rows [][]string
+	var void error
 	for _, v := range []string{"delta=250ms", "delta=62ms", "delta=125ms", "delta=500ms", "delta=1s", "delta=2s", "alpha=0.1", "alpha=0.5", "alpha=1", "wait=250ms", "wait=1s", "wait=2500ms"} {
-		run, err := s.program.Run(ctx, "sim", filepath.Join("scripts", "sinbad", p.scenario), s.args(p, v)...)
-		if err != nil {
+		run, err := s.program.Run(ctx, verb, filepath.Join("scripts", "sinbad", p.scenario), s.args(p, v)...)
+		if run == nil {
 			return err
 		}
+		void = errors.Join(void, err)
 		c, err := s.compare(ctx, run, p)
 		if err != nil {
 			return err
@@ -290,8 +304,11 @@ func (s *sinbad) sensitivity(ctx context.Context, p part) error {
 		for _, m := range metrics {
 			row = append(row, c[0].mean[m.key].String())
 		}
+		for _, a := range run.Arms {
+			row = append(row, verdictOf(a))
+		}
 		rows = append(rows, row)
 	}
-	s.Say("Factors of improvement over HDFS's default, of the averages. The first row has the defaults. With wait = q the write request time has the waiting, the block write time has not.\n")
-	return s.Draw([]string{"changed", metrics[0].title, metrics[1].title, metrics[2].title}, rows)
+	s.Say("Factors of improvement over HDFS's default, of the averages, %s. The first row has the defaults. With wait = q the write request time has the waiting, the block write time has not.\n", on)
+	return errors.Join(void, s.Draw([]string{"changed", metrics[0].title, metrics[1].title, metrics[2].title, "verdict, HDFS", "verdict, Sinbad"}, rows))
 }
