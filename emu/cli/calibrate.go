@@ -116,13 +116,13 @@ func writeCalibration(w io.Writer, c *calibration.Calibration, style tables.Styl
 		return err
 	}
 	shorts := []units.Bytes{calibration.DefaultShortFlow, 250 * units.KB, units.MB}
-	links := tables.Table{Head: []string{"rate", "MTU"}, Columns: []tables.Column{{Left: true}}}
+	links := tables.Table{Head: []string{"link"}, Columns: []tables.Column{{Left: true}}}
 	for _, s := range shorts {
 		links.Head = append(links.Head, s.String())
 	}
 	links.Head = append(links.Head, "bucket", "rate error", "short flow")
 	for _, l := range c.Links {
-		row := []string{l.Rate.String(), fmt.Sprint(int64(l.MTU))}
+		row := []string{fmt.Sprintf("%v, MTU %d", l.Rate, int64(l.MTU))}
 		short := units.Bytes(0) // the least that works, of which the other columns are
 		for _, s := range shorts {
 			win := l.Window(s)

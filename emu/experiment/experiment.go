@@ -176,8 +176,12 @@ func execute(ctx context.Context, s *scenario.Scenario, o Options, backend strin
 				return nil, err
 			}
 		}
+		next := func(i int) (report.Repeat, error) { return r.repeat(ctx, i, repeat, w) }
+		if backend == archive.Fluid {
+			next = r.atOnce(ctx, repeat, w)
+		}
 		for i := range r.arms {
-			done, err := r.repeat(ctx, backend, i, repeat, w)
+			done, err := next(i)
 			if err != nil {
 				err = fmt.Errorf("arm %s, repeat %d: %w", r.arms[i].Name, repeat, err)
 				out, reportErr := r.partial(in, err, repeat, i)
@@ -282,39 +286,13 @@ func (r *run) plan(seed uint64) *plan.Plan {
 }
 
 // repeat runs one repeat of one arm.
-func (r *run) repeat(ctx context.Context, backend string, arm, repeat int, w workloads.Workload) (report.Repeat, error) {
+func (r *run) repeat(ctx context.Context, arm, repeat int, w workloads.Workload) (report.Repeat, error) {
 	dir := repeatDir(r.dir.path, r.arms[arm].Name, repeat)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return report.Repeat{}, err
 	}
 	p := r.progress(arm, repeat, w)
 	asked := r.asked(w)
-	if backend == archive.Fluid {
-		p.phase(PhaseSimulate)
-		if err := writeJSON(filepath.Join(dir, report.AskedFile), asked); err != nil {
-			return report.Repeat{}, err
-		}
-		var meter *metrics.Meter
-		if len(asked.Writers) > 0 {
-			meter = metrics.NewMeter(r.fabric, asked.Heartbeat)
-		}
-		rec, err := r.simulate(ctx, arm, repeat, w, filepath.Join(dir, "events.jsonl"), meter, p)
-		if err != nil {
-			return report.Repeat{}, err
-		}
-		asked.Join(&rec)
-		failures, err := withReasons(dir, rec.Failed)
-		if err != nil {
-			return report.Repeat{}, err
-		}
-		c, err := readCoordinator(dir)
-		out := report.Repeat{Records: rec, Failures: failures, Coordinator: c}
-		if meter != nil {
-			out.Placement = &metrics.Placement{CrossRack: metrics.Payload(rec), Disk: metrics.DiskImbalance(r.fabric, rec, asked.DiskSize),
-				Balance: meter.Balance(), Bounds: metrics.BoundsOf(r.fabric, rec, asked.DiskRate)}
-		}
-		return out, err
-	}
 	p.phase(PhasePredict)
 	predicted, err := r.simulate(ctx, arm, repeat, w, "", nil, nil)
 	if err != nil {

@@ -84,8 +84,8 @@ func TestReadMovesAtItsSlowest(t *testing.T) {
 					t.Fatalf("flows %+v, problems %v", res.Flows, res.Problems)
 				}
 				reads := slices.DeleteFunc(m.Disks, func(d fidelity.Disk) bool { return !d.Reads })
-				if len(reads) != 1 || reads[0].Host != "h0-00" || reads[0].Rate != x.disk || reads[0].Written != size || reads[0].Busy < x.disk.TimeToSend(size)-time.Millisecond {
-					t.Errorf("for the verdict %+v was read, want %v from h0-00 at %v at most", reads, size, x.disk)
+				if len(reads) != 1 || reads[0].Host != "h0-01" || reads[0].Rate < x.disk*999/1000 || reads[0].Rate > x.disk || reads[0].Written != size || reads[0].Busy < x.disk.TimeToSend(size)-time.Millisecond {
+					t.Errorf("for the verdict %+v was read, want %v from h0-01 at %v at most", reads, size, x.disk)
 				}
 				ratio := float64(min(x.link, x.disk).TimeToSend(size)) / float64(res.Flows[0].FCT())
 				t.Logf("%v at %.3f of the slower's rate", size, ratio)

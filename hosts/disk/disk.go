@@ -47,7 +47,7 @@ type Options struct {
 	Slack time.Duration
 	// CatchUp is how far a busy disk may fall behind Rate, by timers that fire
 	// late or a device that stalls, and make up for it afterwards; by default
-	// 10 ms. What is lost beyond shows in Stats.
+	// 20 ms. What is lost beyond shows in Stats.
 	CatchUp time.Duration
 	// Throttle sets what holds writes to a rate in place of the token bucket, such as
 	// a limit of the kernel on the device. It is set to Rate already, and called by
@@ -180,7 +180,7 @@ func Open(dir string, o Options) (*Disk, error) {
 		o.Slack = time.Millisecond
 	}
 	if o.CatchUp == 0 {
-		o.CatchUp = 10 * time.Millisecond
+		o.CatchUp = 20 * time.Millisecond
 	}
 	reads := throttle{rate: o.ReadRate, burst: burst, bucket: o.Burst, catchUp: o.CatchUp}
 	if o.Throttle != nil {
