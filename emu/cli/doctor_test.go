@@ -12,6 +12,7 @@ import (
 	"testbed/emu/calibration"
 	"testbed/emu/kernel"
 	tables "testbed/results/table"
+	"testbed/topo/units"
 )
 
 func TestPrintFacts(t *testing.T) {
@@ -126,6 +127,7 @@ func TestDoctorFailsForWhatIsNeeded(t *testing.T) {
 // The tables of a calibration fit a terminal, with every figure whole.
 func TestCalibrationFitsItsWidth(t *testing.T) {
 	c := &calibration.Calibration{Kernel: "6.18.44", CPUs: 128}
+	c.Links = []calibration.Link{{Rate: units.Gbps, MTU: 1500}, {Rate: units.Gbps, MTU: 9000}}
 	c.Capacity = []calibration.Capacity{{MTU: 9000, Rate: 1_000_000_000, Flows: 12345, Bounded: true, Links: 12345, Packets: 123456789, Cost: 12345 * time.Nanosecond, CostFrom: [2]float64{12345, 67890}}}
 	c.Disk.Throttles = []calibration.Throttle{{Name: "cgroup io.max", Missing: strings.Repeat("no such controller ", 12)}}
 	var b strings.Builder
@@ -135,6 +137,9 @@ func TestCalibrationFitsItsWidth(t *testing.T) {
 	for line := range strings.Lines(b.String()) {
 		if n := tables.Width(strings.TrimRight(line, "\n")); n > tables.DefaultWidth {
 			t.Errorf("%d columns: %s", n, line)
+		}
+		if strings.Contains(line, "1Gbps") && !strings.Contains(line, "MTU 1500") && !strings.Contains(line, "MTU 9000") && !strings.Contains(line, "12345") {
+			t.Errorf("which MTU is not said in %s", line)
 		}
 	}
 	for _, figure := range []string{"12345 or more", "123456789", "12.3 us (12.3 to 67.9)", "missing: no such controller"} {
