@@ -20,15 +20,16 @@ import (
 )
 
 const (
-	// fewest is the number of flows with which the search begins.
-	fewest = 8
+	// first is the number of flows with which the search begins; fewest is that of which
+	// an error is none of having too many.
+	first, fewest = 16, 8
 	// fineness is by how much of itself the answer may be too low.
 	fineness = 1.0 / 8
 	// wanted of tries runs must pass for a level to count as carried: a machine
 	// has other things to do at times.
 	wanted, tries = 2, 3
 	// capacitySteps is about how many levels are tried, for progress.
-	capacitySteps = 7
+	capacitySteps = 6
 	// capacityQueue holds several jumbo frames at the reference rate.
 	capacityQueue = 50 * time.Millisecond
 	capacityRing  = units.MiB
@@ -72,7 +73,7 @@ func (m *machine) capacityAt(ctx context.Context, mtu units.Bytes) (out calibrat
 		return passed >= wanted, nil
 	}
 	good, bad := 0, 0
-	for n := min(fewest, m.o.MaxFlows); bad == 0; n = min(2*n, m.o.MaxFlows) {
+	for n := min(first, m.o.MaxFlows); bad == 0; n = min(2*n, m.o.MaxFlows) {
 		ok, err := carried(n)
 		if err != nil {
 			return out, err

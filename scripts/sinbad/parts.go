@@ -146,7 +146,7 @@ func (s *sinbad) arms(run, fluid *report.Summary) error {
 	if len(apart) == 0 {
 		return nil
 	}
-	s.Say("On packets %s differs from the fluid model by more than %.0f %%. Where the time of an average block went on packets, in ms, tells why: network has the sharing of links, which the fluid model has too, and loss, queues and headers, which it has not; host is what the machine took.\n", strings.Join(apart, ", "), 100*agree)
+	s.Say("The write time on packets is more than %.0f %% off the fluid model's for %s. Where the time of an average block went on packets, in ms, tells why: network has the sharing of links, which the fluid model has too, and loss, queues and headers, which it has not; host is what the machine took.\n", 100*agree, strings.Join(apart, ", "))
 	return s.WhereTimeWent(run.Arms, true)
 }
 
