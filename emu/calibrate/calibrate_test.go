@@ -165,7 +165,7 @@ func TestOptions(t *testing.T) {
 // nothing behind.
 func TestInterrupted(t *testing.T) {
 	netnstest.Require(t)
-	for _, part := range []string{"building", "link of", "disk", "8 flows"} {
+	for _, part := range []string{"building", "link of", "disk", "16 flows"} {
 		t.Run(part, func(t *testing.T) {
 			root, dir := filepath.Join(t.TempDir(), "state"), t.TempDir()
 			why := errors.New("interrupted by the user")
