@@ -120,8 +120,15 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 	if measured.Machine.Testbeds, err = others(r.o.StateRoot, id); err != nil {
 		return out, err
 	}
-	for h := range measured.Disks {
-		measured.Disks[h].Rate = stated[h/spec.Disk.Count]
+	written := 0 // those before; reads are between them
+	for i := range measured.Disks {
+		d := &measured.Disks[i]
+		if d.Reads {
+			d.Rate = spec.Disk.ReadRate()
+			continue
+		}
+		d.Rate = stated[written/spec.Disk.Count]
+		written++
 	}
 	p.phase(PhaseRead)
 	if err := r.o.tamper.captures(captures, seen); err != nil {

@@ -1,10 +1,12 @@
 package experiment
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"testbed/emu/fidelity"
 	"testbed/results/archive"
 	"testbed/results/flows"
 	"testbed/topo/units"
@@ -57,8 +59,17 @@ limits: {duration: 1m}
 // On packets and on the fluid model alike, a read whose host crashes has failed, and
 // another replica is read: as the class of traffic across racks that it is.
 func TestReadGoesOnElsewhere(t *testing.T) {
-	_, arms := onPackets(t, loadText(t, readFrom))
+	out, arms := onPackets(t, loadText(t, readFrom))
 	r := arms["fair+hdfs"]
+	reads := slices.DeleteFunc(readSamples(t, filepath.Join(out.Dir, "fair+hdfs", "0")).Disks, func(d fidelity.Disk) bool { return !d.Reads })
+	if len(reads) == 0 {
+		t.Error("the verdict's samples have no reads of disks")
+	}
+	for _, d := range reads {
+		if d.Rate != 8*units.Mbps {
+			t.Errorf("the reads of the disk of %s are judged by %v, want 8Mbps", d.Host, d.Rate)
+		}
+	}
 	if got := whatFailed(r); len(got) != 1 || !strings.HasPrefix(got[0], "flow of coflow 0: ") || !strings.Contains(got[0], "h0-00") {
 		t.Errorf("failed %v, want the first coflow by the crash of h0-00", got)
 	}
