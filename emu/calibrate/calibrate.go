@@ -53,9 +53,9 @@ type Options struct {
 	Progress func(what string, done float64)
 }
 
-// Defaults are the options of a calibration that takes three to three and a half minutes.
+// Defaults are the options of a calibration that takes less than three minutes.
 func Defaults() Options {
-	o := Options{MTUs: []units.Bytes{1500, 9000}, Rounds: 5, Saturated: 100 * time.Millisecond, Run: 1500 * time.Millisecond, Reference: 20 * units.Mbps, MaxFlows: 96,
+	o := Options{MTUs: []units.Bytes{1500, 9000}, Rounds: 5, Saturated: 80 * time.Millisecond, Run: 1500 * time.Millisecond, Reference: 20 * units.Mbps, MaxFlows: 96,
 		DiskRates: []units.Rate{27200 * units.Kbps, 80 * units.Mbps, 400 * units.Mbps}, DiskTime: time.Second, Dir: ".", StateRoot: deploy.Root(), Version: "unknown"}
 	for _, r := range []units.Rate{10, 20, 50, 100, 200, 500, 1000} {
 		o.Rates = append(o.Rates, r*units.Mbps)

@@ -22,14 +22,14 @@ import (
 const (
 	// first is the number of flows with which the search begins; fewest is that of which
 	// an error is none of having too many.
-	first, fewest = 16, 8
+	first, fewest = 32, 8
 	// fineness is by how much of itself the answer may be too low.
 	fineness = 1.0 / 8
 	// wanted of tries runs must pass for a level to count as carried: a machine
-	// has other things to do at times.
+	// has other things to do at times. While the search doubles, one is enough.
 	wanted, tries = 2, 3
 	// capacitySteps is about how many levels are tried, for progress.
-	capacitySteps = 6
+	capacitySteps = 5
 	// capacityQueue holds several jumbo frames at the reference rate.
 	capacityQueue = 50 * time.Millisecond
 	capacityRing  = units.MiB
@@ -53,50 +53,26 @@ func (m *machine) capacityAt(ctx context.Context, mtu units.Bytes) (out calibrat
 	base := m.done
 	var costs []float64 // ns, of levels that were carried
 	why := ""           // what kept the last run that did not pass from it
-	carried := func(n int) (bool, error) {
-		m.step(fmt.Sprintf("%d flows of %v at MTU %d", n, m.o.Reference, int64(mtu)), 1)
-		m.done = min(m.done, base+capacitySteps)
-		passed, failed := 0, 0
-		for passed < wanted && failed <= tries-wanted {
-			reason, busy, err := m.run(ctx, n, mtu)
-			if err != nil {
-				return false, err
-			}
-			if reason == "" {
-				passed++
-				costs = append(costs, busy*1e9/(perFlow*float64(n)))
-			} else {
-				why = reason
-				failed++
-			}
+	good, err := mostCarried(m.o.MaxFlows, func(n int, again bool) (bool, error) {
+		if !again {
+			m.step(fmt.Sprintf("%d flows of %v at MTU %d", n, m.o.Reference, int64(mtu)), 1)
+			m.done = min(m.done, base+capacitySteps)
 		}
-		return passed >= wanted, nil
-	}
-	good, bad := 0, 0
-	for n := min(first, m.o.MaxFlows); bad == 0; n = min(2*n, m.o.MaxFlows) {
-		ok, err := carried(n)
+		reason, busy, err := m.run(ctx, n, mtu)
 		if err != nil {
-			return out, err
+			return false, err
 		}
-		if !ok {
-			bad = n
-		} else if good = n; n == m.o.MaxFlows {
-			out.Bounded = true
-			break
-		}
-	}
-	for bad > 0 && bad-good > max(1, int(fineness*float64(good))) {
-		n := (good + bad) / 2
-		ok, err := carried(n)
-		if err != nil {
-			return out, err
-		}
-		if ok {
-			good = n
+		if reason == "" {
+			costs = append(costs, busy*1e9/(perFlow*float64(n)))
 		} else {
-			bad = n
+			why = reason
 		}
+		return reason == "", nil
+	})
+	if err != nil {
+		return out, err
 	}
+	out.Bounded = good == m.o.MaxFlows
 	m.done = base + capacitySteps
 	if good == 0 {
 		return out, fmt.Errorf("not even one flow of %v between two hosts has verdict pass: the machine is too busy, or too slow: %s", m.o.Reference, why)
@@ -105,6 +81,49 @@ func (m *machine) capacityAt(ctx context.Context, mtu units.Bytes) (out calibrat
 	out.MTU, out.Rate, out.Flows, out.Links, out.Packets = mtu, m.o.Reference, good, 2*good, perFlow*float64(good)
 	out.Cost, out.CostFrom = time.Duration(s.Median), [2]float64{s.Least, s.Most}
 	return out, nil
+}
+
+// mostCarried searches for the most flows that a machine carries, up to a bound; 0 is none.
+// once tells whether a run of so many passed; again, whether the level had a run before.
+func mostCarried(most int, once func(n int, again bool) (bool, error)) (int, error) {
+	passed, failed := make(map[int]int), make(map[int]int)
+	carried := func(n, need int) (bool, error) {
+		for passed[n] < need && failed[n] <= tries-wanted {
+			ok, err := once(n, passed[n]+failed[n] > 0)
+			if err != nil {
+				return false, err
+			}
+			if ok {
+				passed[n]++
+			} else {
+				failed[n]++
+			}
+		}
+		return passed[n] >= need, nil
+	}
+	good, bad := []int{0}, 0 // levels carried so far, and the least that was not
+	for {
+		n, need, last := 0, wanted, good[len(good)-1]
+		switch {
+		case bad == 0 && last < most:
+			n, need = min(max(2*last, first), most), 1
+		case bad > 0 && bad-last > max(1, int(fineness*float64(last))):
+			n = (last + bad) / 2
+		case passed[last] < wanted && last > 0:
+			n, good = last, good[:len(good)-1]
+		default:
+			return last, nil
+		}
+		ok, err := carried(n, need)
+		if err != nil {
+			return 0, err
+		}
+		if ok {
+			good = append(good, n)
+		} else {
+			bad = n
+		}
+	}
 }
 
 // run runs n flows at once, host i to host n+i of one rack, as a scenario, and

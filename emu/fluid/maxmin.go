@@ -173,7 +173,7 @@ func (s *sharing) index(classes []*class, resources []int32, capacity []float64)
 	}
 	for c, cl := range classes {
 		for _, u := range cl.uses {
-			s.last[u.resource]++ // how many, for now
+			s.last[u.resource]++ // until first is known, how many
 			s.weight[u.resource] += u.times * cl.fluids
 		}
 		if !math.IsInf(cl.ceiling, 1) {

@@ -368,6 +368,53 @@ func TestSameAsNewWide(t *testing.T) {
 	})
 }
 
+// The same of max-min rates of coflows in which every host sends to every other, whose
+// flows end one by one and host by host: what a demand remembers of the host that lacks a
+// flow may be of one that has none left.
+func TestSameAsNewMaxMin(t *testing.T) {
+	var old, fresh Sharer
+	rapid.Check(t, func(t *rapid.T) {
+		const hosts, coflows = 4, 2
+		in := &instance{net: network{1, hosts}}
+		for range in.net.links() {
+			in.capacity = append(in.capacity, rapid.SampledFrom([]float64{1e9, 2e9, 3e9}).Draw(t, "capacity"))
+		}
+		for c := range coflows {
+			var flows []Flow
+			for p := range hosts * hosts {
+				flows = append(flows, Flow{ID: workloads.FlowID(c*hosts*hosts + p), Size: 1 << 20, Links: in.net.path(p/hosts, p%hosts)})
+			}
+			in.coflows = append(in.coflows, flows)
+			in.ended, in.pilots = append(in.ended, make([]bool, len(flows))), append(in.pilots, make([]bool, len(flows)))
+		}
+		in.sch.Steps = []policies.Step{{Rule: policies.MaxMin, Coflows: in.sch.Order(coflows)}}
+		ds := in.demands(true)
+		for range rapid.IntRange(8, 40).Draw(t, "decisions") {
+			in.share(t, &old, ds)
+			again := in.demands(true)
+			in.share(t, &fresh, again)
+			for c, d := range ds {
+				if diff := cmp.Diff(again[c].Rates(), d.Rates()); diff != "" {
+					t.Fatalf("coflow %d (-new +old):\n%s", c, diff)
+				}
+			}
+			c, host := rapid.IntRange(0, coflows-1).Draw(t, "coflow"), rapid.IntRange(0, hosts-1).Draw(t, "host")
+			one := rapid.IntRange(-3, hosts-1).Draw(t, "of flows only")
+			sends := rapid.Bool().Draw(t, "sends")
+			for i := range in.coflows[c] {
+				src, dst := i/hosts, i%hosts
+				if !sends {
+					src, dst = dst, src
+				}
+				if src == host && (one < 0 || dst == one) && !in.ended[c][i] && ds[c].Unfinished() > 1 {
+					in.ended[c][i] = true
+					ds[c].End(i)
+				}
+			}
+		}
+	})
+}
+
 func links(n int) []topo.LinkID {
 	var out []topo.LinkID
 	for l := range n {

@@ -91,6 +91,10 @@ func TestRefuses(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", tt.o, err, tt.want)
 		}
 	}
+	both := options{Options: suite.Options{Repeat: 1}, fluid: true, measured: true}
+	if err := run(context.Background(), both, io.Discard); err == nil || !strings.Contains(err.Error(), "-fluid and -measured") {
+		t.Errorf("-fluid and -measured: %v", err)
+	}
 }
 
 // On the fluid model, where nothing is chance but the draws: with hot racks that persist

@@ -80,6 +80,6 @@ func TestWriteErrorIsKept(t *testing.T) {
 	r := NewReport(broken{})
 	r.Say("a")
 	if err := r.End(); err == nil || err.Error() != "disk full" {
-		t.Errorf("Err = %v", err)
+		t.Errorf("End = %v", err)
 	}
 }
