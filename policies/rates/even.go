@@ -30,7 +30,7 @@ func (s *Sharer) even(st *policies.Step) {
 		}
 	}
 	for _, d := range s.takers {
-		s.spread(d, p, s.share)
+		s.spread(d, p, s.share, !s.last)
 	}
 	for _, d := range s.takers {
 		s.settle(d)
@@ -261,14 +261,14 @@ func (g *grid) place(word, bit int) int32 {
 
 // spread gives each flow of a demand the least share of a link on its path, and adds
 // it up in used. Where that is not said flow by flow, it is not added up if nobody
-// is to know any more: in the last step.
-func (s *Sharer) spread(d *Demand, p parts, share []float64) {
+// is to know: told is false.
+func (s *Sharer) spread(d *Demand, p parts, share []float64, told bool) {
 	n := d.serves(p)
 	switch {
 	case n == 0:
 		return
 	case d.grid != nil && n > len(d.links):
-		if !s.last {
+		if told {
 			s.draw(d, p, share)
 		}
 		d.lay(p, share)

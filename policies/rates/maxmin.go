@@ -5,190 +5,6 @@ import (
 	"math/bits"
 )
 
-// levels is progressive filling: all flows' rates rise together until a link is full;
-// its flows keep what they have then, the link's level, and the others rise on. The
-// rate of a flow is the lowest level on its path.
-//
-// Whoever uses it sets left and n, and calls next until nothing rises any more; for
-// every link that next returns, it takes the flows that rose until then off the links
-// on their paths. There is one link more than the fabric has: none, for paths that are
-// filled up with it.
-type levels struct {
-	left  []float64 // by link: what flows that stopped rising leave, but for blocks; rounding may make it less than 0
-	n     []float64 // by link: flows that rise, but for blocks
-	level []float64 // by link: +Inf until it is full
-	now   float64
-	heap  []mark
-
-	// A block is flows from each of some links to each of some others, told at once. On
-	// each of one side's links as many of them rise as there are links on the other
-	// side that are not full, and what has stopped is what those have that are. 2*i is
-	// the first links of block i, 2*i+1 its last ones.
-	sides []side
-	heads []int32 // by link: its first place in meets, -1 for none
-	meets []meeting
-
-	// The same once all are known, link by link: at is most of what filling takes.
-	spans  []span  // by link: its part of across
-	across []int32 // the other sides of blocks that it is in
-}
-
-type side struct {
-	rising  float64 // links that are not full
-	stopped float64 // the levels of the others, added up
-}
-
-type span struct{ from, to int32 }
-
-// meeting is the other side of a block that a link is in.
-type meeting struct {
-	side int32
-	line int32 // the link's row or column
-	gap  int32 // the only link of the other side that it has no flow to, noGap or gaps
-	next int32 // in meets, -1 for none
-}
-
-const (
-	noGap = -1 - iota
-	gaps  // more than one
-)
-
-// at is what flows that have stopped leave of a link, and how many rise on it.
-func (f *levels) at(l int32) (left, n float64) {
-	left, n = f.left[l], f.n[l]
-	in := f.spans[l]
-	for _, i := range f.across[in.from:in.to] {
-		s := &f.sides[i]
-		left -= s.stopped
-		n += s.rising
-	}
-	return left, n
-}
-
-// meet notes that a link is in a block.
-func (f *levels) meet(l int32, m meeting) {
-	m.next = f.heads[l]
-	f.meets = append(f.meets, m)
-	f.heads[l] = int32(len(f.meets) - 1)
-}
-
-// gather puts the other sides of the blocks that a link is in side by side.
-func (f *levels) gather(l int32) {
-	from := int32(len(f.across))
-	for i := f.heads[l]; i >= 0; i = f.meets[i].next {
-		f.across = append(f.across, f.meets[i].side)
-	}
-	f.spans[l] = span{from, int32(len(f.across))}
-}
-
-// mark is a level below which a link is not full.
-type mark struct {
-	level float64
-	link  int32
-}
-
-// begin puts n and left to 0 and the level of all links to +Inf.
-func (f *levels) begin(links int) {
-	f.left, f.n, f.level = sized(f.left, links), sized(f.n, links), sized(f.level, links)
-	f.heads, f.meets = roomy(f.heads, links), f.meets[:0]
-	for l := range f.level {
-		f.level[l], f.heads[l] = math.Inf(1), -1
-	}
-}
-
-// ready is to be called when left and n are set.
-func (f *levels) ready() {
-	f.reset()
-	for l := range int32(len(f.n) - 1) {
-		f.gather(l)
-		if left, n := f.at(l); n > 0 {
-			f.heap = append(f.heap, mark{left / n, l})
-		}
-	}
-	f.order()
-}
-
-// readyAt is ready where all flows are on some of the links.
-func (f *levels) readyAt(links []int32) {
-	f.reset()
-	for _, l := range links {
-		f.gather(l)
-		if left, n := f.at(l); n > 0 {
-			f.heap = append(f.heap, mark{left / n, l})
-		}
-	}
-	f.order()
-}
-
-func (f *levels) reset() {
-	f.heap, f.now = f.heap[:0], 0
-	f.spans, f.across = roomy(f.spans, len(f.n)), f.across[:0]
-}
-
-func (f *levels) order() {
-	for i := len(f.heap)/2 - 1; i >= 0; i-- {
-		f.sink(i)
-	}
-}
-
-// next is the link that is full next, -1 if nothing rises any more.
-func (f *levels) next() int32 {
-	for len(f.heap) > 0 {
-		top := &f.heap[0]
-		l := top.link
-		left, n := f.at(l)
-		if n == 0 {
-			f.pop()
-			continue
-		}
-		// Flows that stop let the others on a link rise further.
-		if full := max(f.now, left/n); full > top.level {
-			top.level = full
-			f.sink(0)
-			continue
-		}
-		f.now = max(f.now, top.level)
-		f.pop()
-		f.level[l], f.n[l] = f.now, 0
-		return l
-	}
-	return -1
-}
-
-// stop takes so many flows that have stopped rising off a link.
-func (f *levels) stop(l int32, flows float64) {
-	f.n[l] -= flows
-	f.left[l] -= float64(flows * f.now)
-}
-
-func (f *levels) pop() {
-	last := len(f.heap) - 1
-	f.heap[0] = f.heap[last]
-	f.heap = f.heap[:last]
-	f.sink(0)
-}
-
-// sink puts the mark at i in its place; of the same level the lower link comes first.
-func (f *levels) sink(i int) {
-	h := f.heap
-	for {
-		c := 2*i + 1
-		if c >= len(h) {
-			return
-		}
-		if c+1 < len(h) && less(h[c+1], h[c]) {
-			c++
-		}
-		if !less(h[c], h[i]) {
-			return
-		}
-		h[i], h[c] = h[c], h[i]
-		i = c
-	}
-}
-
-func less(a, b mark) bool { return a.level < b.level || a.level == b.level && a.link < b.link }
-
 // filling computes max-min fair rates of the flows of demands.
 type filling struct {
 	levels
@@ -196,6 +12,9 @@ type filling struct {
 	sets    []uint64 // of members
 	singles []int32  // by link: the first in chain of the members whose grid is no block, -1 for none
 	chain   []single
+	mates   []mate  // by link: the link that it has no flow to in most of its blocks
+	lacking []int32 // by link: the first in lacks, -1 for none
+	lacks   []lack
 
 	// Flows of demands whose grid does not do, one by one.
 	stride  int
@@ -212,11 +31,27 @@ type single struct {
 	next   int32 // in filling.chain, -1 for none
 }
 
+// mate is a link to which another has no flow in some of its blocks: a host that sends
+// to all others does not send to itself.
+type mate struct {
+	link   int32
+	blocks float64 // 0 for none
+}
+
+// lack is what else a link has no flow to in a block.
+type lack struct {
+	link   int32 // this alone, or -1 for all that the flows of a line are not to
+	member int32
+	line   int32
+	row    bool
+	next   int32 // in filling.lacks, -1 for none
+}
+
 // member is a demand that takes part in a filling.
 type member struct {
 	d    *Demand
 	p    parts
-	rows []uint64 // of its grid, that have flows and are not full; nil where its flows are in path
+	rows []uint64 // of its grid, that have flows and are not full; nil where it is a block, and where its flows are in path
 	cols []uint64
 }
 
@@ -235,45 +70,38 @@ func (f *filling) join(d *Demand, p parts) {
 	}
 }
 
-// load prepares all links for the members' flows. What flows cross between their ends
-// may be left out, as if it were without limits.
-func (f *filling) load(s *Sharer, inside bool) {
+// load prepares all links, for no flows yet.
+func (f *filling) load(s *Sharer) {
 	links := len(s.avail)
+	f.mates, f.singles, f.lacking = roomy(f.mates, links), roomy(f.singles, links), roomy(f.lacking, links)
 	if len(f.members) == 1 { // only its links are looked at
 		d := f.members[0].d
 		f.left, f.n, f.level = roomy(f.left, links), roomy(f.n, links), roomy(f.level, links)
-		f.heads, f.meets, f.singles = roomy(f.heads, links), f.meets[:0], roomy(f.singles, links)
-		f.heads[d.none], f.singles[d.none] = -1, -1
+		f.heads, f.meets = roomy(f.heads, links), f.meets[:0]
 		for _, l := range d.links {
-			f.left[l], f.n[l], f.level[l], f.heads[l], f.singles[l] = 0, 0, math.Inf(1), -1, -1
+			f.clear(l)
 			if s.open(l) {
 				f.left[l] = s.avail[l]
 			}
 		}
-		f.left[d.none], f.n[d.none], f.level[d.none] = math.Inf(1), 0, math.Inf(1)
+		f.clear(d.none)
+		f.left[d.none] = math.Inf(1)
 	} else {
 		f.begin(links)
-		f.singles = roomy(f.singles, links)
-		for l := range f.left {
-			f.singles[l] = -1
-			if s.open(int32(l)) {
+		for l := range int32(links) {
+			f.mates[l], f.singles[l], f.lacking[l] = mate{}, -1, -1
+			if s.open(l) {
 				f.left[l] = s.avail[l]
 			}
 		}
 	}
-	for _, m := range f.members {
-		for slot, l := range m.d.links {
-			f.n[l] += float64(m.d.crossing(slot, m.p))
-		}
-	}
-	if inside {
-		return
-	}
-	for _, m := range f.members {
-		for _, l := range m.d.grid.mids {
-			f.n[l] = 0 // also of flows that begin or end there
-		}
-	}
+	f.chain, f.lacks = f.chain[:0], f.lacks[:0]
+	f.sides = sized(f.sides, 2*len(f.members))
+}
+
+func (f *filling) clear(l int32) {
+	f.left[l], f.n[l], f.level[l], f.heads[l] = 0, 0, math.Inf(1), -1
+	f.mates[l], f.singles[l], f.lacking[l] = mate{}, -1, -1
 }
 
 // arm is ready for the members' links.
@@ -291,7 +119,7 @@ func (f *filling) run(s *Sharer) {
 		return
 	}
 	if !f.within(s) {
-		f.load(s, true)
+		f.load(s)
 		f.path = f.path[:0]
 		f.split(s)
 		f.arm()
@@ -302,11 +130,17 @@ func (f *filling) run(s *Sharer) {
 			}
 		}
 		for _, m := range f.members {
-			s.spread(m.d, m.p, f.level)
+			s.spread(m.d, m.p, f.level, false)
 		}
 	}
 	for _, m := range f.members {
-		s.settle(m.d)
+		for _, l := range m.d.links {
+			s.used[l] = 0
+			if !s.last && s.open(l) {
+				s.avail[l] = f.rest(l)
+			}
+		}
+		s.used[m.d.none] = 0
 	}
 	clear(f.members)
 }
@@ -327,10 +161,15 @@ func (f *filling) within(s *Sharer) bool {
 	if !core {
 		return false
 	}
-	f.load(s, false)
+	f.load(s)
 	f.bits()
 	for i := range f.members {
 		f.block(i)
+	}
+	for _, m := range f.members {
+		for _, l := range m.d.grid.mids[min(1, len(m.d.grid.mids)):] {
+			f.n[l], f.heads[l] = 0, -1 // also of flows that begin or end there
+		}
 	}
 	f.arm()
 	for l := f.next(); l >= 0; l = f.next() {
@@ -343,6 +182,13 @@ func (f *filling) within(s *Sharer) bool {
 	for _, m := range f.members {
 		for _, l := range m.d.grid.mids[min(1, len(m.d.grid.mids)):] {
 			kept = kept && (s.used[l] == 0 || s.open(l) && s.used[l] <= s.avail[l])
+		}
+	}
+	for _, m := range f.members {
+		for _, l := range m.d.grid.mids[min(1, len(m.d.grid.mids)):] {
+			if kept && s.used[l] > 0 {
+				f.left[l] = s.avail[l] - s.used[l] // of the links inside, filling knows nothing
+			}
 		}
 	}
 	for _, m := range f.members {
@@ -375,70 +221,102 @@ func (f *filling) bits() {
 			used += g.height + g.width
 		}
 	}
-	f.chain = f.chain[:0]
-	f.sides = sized(f.sides, 2*len(f.members))
 }
 
 // block makes a member with a grid a block, if it has at least half of the flows that
 // there could be between its senders and its receivers. Those that are not there are
-// taken off n, and as they would have stopped, put back.
+// taken off n, and as they would have stopped, put back. Of other members it counts the
+// flows.
 func (f *filling) block(i int) {
 	m := &f.members[i]
 	g, d := m.d.grid, m.d
 	rows, cols := 0, 0
-	for w, b := range g.liveRows {
-		m.rows[w] = b
+	for _, b := range g.liveRows {
 		rows += bits.OnesCount64(b)
 	}
-	for w, b := range g.liveCols {
-		m.cols[w] = b
+	for _, b := range g.liveCols {
 		cols += bits.OnesCount64(b)
 	}
 	if 2*d.unfinished < rows*cols {
+		f.count(m)
+		copy(m.rows, g.liveRows)
+		copy(m.cols, g.liveCols)
 		f.touch(int32(i), m.rows, g.rows, true)
 		f.touch(int32(i), m.cols, g.cols, false)
 		return
 	}
+	m.rows, m.cols = nil, nil
 	f.sides[2*i].rising, f.sides[2*i+1].rising = float64(rows), float64(cols)
-	for w, b := range m.rows {
-		for ; b != 0; b &= b - 1 {
-			r := int32(w*64 + bits.TrailingZeros64(b))
-			l := g.rows[r]
-			f.n[l] -= float64(cols)
-			f.meet(l, meeting{side: int32(2*i + 1), line: r, gap: gap(cols-int(d.count[d.slot[l]]), &g.rowGap[r], g.live[int(r)*g.width:], m.cols)})
-		}
+	f.side(int32(i), true, cols)
+	f.side(int32(i), false, rows)
+}
+
+// count counts a member's flows by link.
+func (f *filling) count(m *member) {
+	for slot, l := range m.d.links {
+		f.n[l] += float64(m.d.crossing(slot, m.p))
 	}
-	for w, b := range m.cols {
+}
+
+// side puts a member's rows or columns into its block, in which each could have flows to
+// so many others.
+func (f *filling) side(member int32, row bool, others int) {
+	d := f.members[member].d
+	g := d.grid
+	lines, links, known, far, farLinks, across := g.liveRows, g.rows, g.rowGap, g.liveCols, g.cols, 2*member+1
+	if !row {
+		lines, links, known, far, farLinks, across = g.liveCols, g.cols, g.colGap, g.liveRows, g.rows, 2*member
+	}
+	for w, b := range lines {
 		for ; b != 0; b &= b - 1 {
-			c := int32(w*64 + bits.TrailingZeros64(b))
-			l := g.cols[c]
-			f.n[l] -= float64(rows)
-			f.meet(l, meeting{side: int32(2 * i), line: c, gap: gap(rows-int(d.count[d.slot[l]]), &g.colGap[c], g.down[int(c)*g.height:], m.rows)})
+			line := int32(w*64 + bits.TrailingZeros64(b))
+			l := links[line]
+			f.meet(l, across)
+			none := others - int(d.count[d.slot[l]])
+			if none == 0 {
+				continue
+			}
+			f.n[l] -= float64(none)
+			gap := int32(-1)
+			if none == 1 {
+				gap = known[line]
+				if gap < 0 || far[gap/64]>>(gap%64)&1 == 0 {
+					gap = g.gap(line, row)
+					known[line] = gap
+				}
+				gap = farLinks[gap]
+				if m := &f.mates[l]; m.blocks == 0 || m.link == gap {
+					m.link = gap
+					m.blocks++
+					continue
+				}
+			}
+			f.lacks = append(f.lacks, lack{gap, member, line, row, f.lacking[l]})
+			f.lacking[l] = int32(len(f.lacks) - 1)
 		}
 	}
 }
 
-// gap is meeting.gap of a row or column that lacks so many of the other side's lines.
-// Of some that lacks one, which is known from the last time: most do for as long as
-// their coflow lasts, where every host sends to all others.
-func gap(lacks int, known *int32, live, lines []uint64) int32 {
-	switch lacks {
-	case 0:
-		return noGap
-	case 1:
-	default:
-		return gaps
-	}
-	if k := *known; k >= 0 && lines[k/64]>>(k%64)&1 != 0 {
-		return k
-	}
-	for w, b := range lines {
-		if b &^= live[w]; b != 0 {
-			*known = int32(w*64 + bits.TrailingZeros64(b))
-			break
+// gap is the first line of the other side to which a row or column has no flow, while
+// others have. It is kept for a line that lacks only one: most do for as long as their
+// coflow lasts, where every host sends to all others.
+func (g *grid) gap(line int32, row bool) int32 {
+	flows, far, _ := g.line(line, row)
+	for w, b := range far {
+		if b &^= flows[w]; b != 0 {
+			return int32(w*64 + bits.TrailingZeros64(b))
 		}
 	}
-	return *known
+	return -1
+}
+
+// line is the unfinished flows of a row or column, by their other ends, which lines of
+// those there are flows at, and what links these are.
+func (g *grid) line(line int32, row bool) (flows, far []uint64, links []int32) {
+	if row {
+		return g.live[int(line)*g.width : int(line+1)*g.width], g.liveCols, g.cols
+	}
+	return g.down[int(line)*g.height : int(line+1)*g.height], g.liveRows, g.rows
 }
 
 // touch notes that some of the links of a member's rows or columns are its own.
@@ -464,6 +342,7 @@ func (f *filling) split(s *Sharer) {
 			continue
 		}
 		m.rows, m.cols = nil, nil
+		f.count(m)
 		s.list = m.d.places(m.p, s.list)
 		for _, i := range s.list {
 			p := m.d.route(i)
@@ -484,34 +363,24 @@ func (f *filling) gridded(m member) bool {
 
 // stopGrids takes the flows of a full link off the links at their other ends.
 func (f *filling) stopGrids(l int32) {
-	for at := f.heads[l]; at >= 0; at = f.meets[at].next {
-		meets := &f.meets[at]
-		own := meets.side ^ 1 // of the link itself
-		f.sides[own].rising--
-		f.sides[own].stopped += f.now
-		m := &f.members[own/2]
-		m.fill(meets.line, own&1 == 0)
-		if meets.gap == noGap {
-			continue
-		}
-		if gap := meets.gap; gap >= 0 {
-			rise, links := m.rows, m.d.grid.rows
-			if own&1 == 0 {
-				rise, links = m.cols, m.d.grid.cols
-			}
-			if rise[gap/64]>>(gap%64)&1 != 0 {
-				l := links[gap]
-				f.n[l]++
-				f.left[l] += f.now
+	f.stopBlocks(l)
+	if m := f.mates[l]; m.blocks > 0 && f.rises(m.link) {
+		f.stop(m.link, -m.blocks)
+	}
+	for at := f.lacking[l]; at >= 0; at = f.lacks[at].next {
+		no := f.lacks[at]
+		if no.link >= 0 {
+			if f.rises(no.link) {
+				f.stop(no.link, -1)
 			}
 			continue
 		}
-		flows, rise, links := m.others(meets.line, own&1 == 0)
-		for w, b := range flows {
-			for b = rise[w] &^ b; b != 0; b &= b - 1 { // no such flow
-				l := links[w*64+bits.TrailingZeros64(b)]
-				f.n[l]++
-				f.left[l] += f.now
+		flows, far, links := f.members[no.member].d.grid.line(no.line, no.row)
+		for w, b := range far {
+			for b &^= flows[w]; b != 0; b &= b - 1 {
+				if l := links[w*64+bits.TrailingZeros64(b)]; f.rises(l) {
+					f.stop(l, -1)
+				}
 			}
 		}
 	}
@@ -519,7 +388,11 @@ func (f *filling) stopGrids(l int32) {
 		on := f.chain[at]
 		m := &f.members[on.member]
 		m.fill(on.line, on.row)
-		flows, rise, links := m.others(on.line, on.row)
+		flows, _, links := m.d.grid.line(on.line, on.row)
+		rise := m.cols
+		if !on.row {
+			rise = m.rows
+		}
 		for w, b := range flows {
 			for b &= rise[w]; b != 0; b &= b - 1 {
 				f.stop(links[w*64+bits.TrailingZeros64(b)], 1)
@@ -535,16 +408,6 @@ func (m *member) fill(line int32, row bool) {
 	} else {
 		unset(m.cols, line)
 	}
-}
-
-// others are the flows of a row or column, by their other ends, which of those rise,
-// and what links these are.
-func (m *member) others(line int32, row bool) (flows, rise []uint64, links []int32) {
-	g := m.d.grid
-	if row {
-		return g.live[int(line)*g.width : int(line+1)*g.width], m.cols, g.cols
-	}
-	return g.down[int(line)*g.height : int(line+1)*g.height], m.rows, g.rows
 }
 
 // index lists the flows that cross each link.

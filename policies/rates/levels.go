@@ -1,0 +1,202 @@
+package rates
+
+import "math"
+
+// levels is progressive filling: all flows' rates rise together until a link is full;
+// its flows keep what they have then, the link's level, and the others rise on. The
+// rate of a flow is the lowest level on its path.
+//
+// Whoever uses it sets left and n, and calls next until nothing rises any more; for
+// every link that next returns, it takes the flows that rose until then off the links
+// on their paths. There is one link more than the fabric has: none, for paths that are
+// filled up with it.
+type levels struct {
+	left  []float64 // by link: what flows that stopped rising leave, but for blocks; rounding may make it less than 0
+	n     []float64 // by link: flows that rise, but for blocks
+	level []float64 // by link: +Inf until it is full
+	now   float64
+	heap  []mark
+
+	// A block is flows from each of some links to each of some others, told at once. On
+	// each of one side's links as many of them rise as there are links on the other
+	// side that are not full, and what has stopped is what those have that are. 2*i is
+	// the first links of block i, 2*i+1 its last ones.
+	sides []side
+	heads []int32 // by link: its first place in meets, -1 for none
+	meets []meeting
+
+	// The same once all are known, link by link: at and stopBlocks are most of what
+	// filling takes.
+	spans  []span  // by link: its part of across
+	across []int32 // the other sides of blocks that it is in
+}
+
+type side struct {
+	rising  float64 // links that are not full
+	stopped float64 // the levels of the others, added up
+}
+
+type span struct{ from, to int32 }
+
+// meeting is the other side of a block that a link is in.
+type meeting struct {
+	side int32
+	next int32 // in meets, -1 for none
+}
+
+// at is what flows that have stopped leave of a link, and how many rise on it.
+func (f *levels) at(l int32) (left, n float64) {
+	left, n = f.left[l], f.n[l]
+	in := f.spans[l]
+	for _, i := range f.across[in.from:in.to] {
+		s := &f.sides[i]
+		left -= s.stopped
+		n += s.rising
+	}
+	return left, n
+}
+
+// rest is what the flows on a link leave of it once nothing rises any more.
+func (f *levels) rest(l int32) float64 {
+	if !math.IsInf(f.level[l], 1) {
+		return 0
+	}
+	left, _ := f.at(l)
+	return max(left, 0)
+}
+
+// meet notes that a link is in a block, and which is the block's other side.
+func (f *levels) meet(l, side int32) {
+	f.meets = append(f.meets, meeting{side, f.heads[l]})
+	f.heads[l] = int32(len(f.meets) - 1)
+}
+
+// gather puts the other sides of the blocks that a link is in side by side.
+func (f *levels) gather(l int32) {
+	from := int32(len(f.across))
+	for i := f.heads[l]; i >= 0; i = f.meets[i].next {
+		f.across = append(f.across, f.meets[i].side)
+	}
+	f.spans[l] = span{from, int32(len(f.across))}
+}
+
+// mark is a level below which a link is not full.
+type mark struct {
+	level float64
+	link  int32
+}
+
+// begin puts n and left to 0 and the level of all links to +Inf.
+func (f *levels) begin(links int) {
+	f.left, f.n, f.level = sized(f.left, links), sized(f.n, links), sized(f.level, links)
+	f.heads, f.meets = roomy(f.heads, links), f.meets[:0]
+	for l := range f.level {
+		f.level[l], f.heads[l] = math.Inf(1), -1
+	}
+}
+
+// ready is to be called when left and n are set.
+func (f *levels) ready() {
+	f.reset()
+	for l := range int32(len(f.n) - 1) {
+		f.gather(l)
+		if left, n := f.at(l); n > 0 {
+			f.heap = append(f.heap, mark{left / n, l})
+		}
+	}
+	f.order()
+}
+
+// readyAt is ready where all flows are on some of the links.
+func (f *levels) readyAt(links []int32) {
+	f.reset()
+	for _, l := range links {
+		f.gather(l)
+		if left, n := f.at(l); n > 0 {
+			f.heap = append(f.heap, mark{left / n, l})
+		}
+	}
+	f.order()
+}
+
+func (f *levels) reset() {
+	f.heap, f.now = f.heap[:0], 0
+	f.spans, f.across = roomy(f.spans, len(f.n)), f.across[:0]
+}
+
+func (f *levels) order() {
+	for i := len(f.heap)/2 - 1; i >= 0; i-- {
+		f.sink(i)
+	}
+}
+
+// next is the link that is full next, -1 if nothing rises any more.
+func (f *levels) next() int32 {
+	for len(f.heap) > 0 {
+		top := &f.heap[0]
+		l := top.link
+		left, n := f.at(l)
+		if n == 0 {
+			f.pop()
+			continue
+		}
+		// Flows that stop let the others on a link rise further.
+		if full := max(f.now, left/n); full > top.level {
+			top.level = full
+			f.sink(0)
+			continue
+		}
+		f.now = max(f.now, top.level)
+		f.pop()
+		f.level[l], f.n[l] = f.now, 0
+		return l
+	}
+	return -1
+}
+
+// stop takes so many flows that have stopped rising off a link.
+func (f *levels) stop(l int32, flows float64) {
+	f.n[l] -= flows
+	f.left[l] -= float64(flows * f.now)
+}
+
+// stopBlocks takes the flows of a link that is full off the other links of its blocks.
+func (f *levels) stopBlocks(l int32) {
+	in := f.spans[l]
+	for _, i := range f.across[in.from:in.to] {
+		own := &f.sides[i^1]
+		own.rising--
+		own.stopped += f.now
+	}
+}
+
+// rises tells whether a link is not full.
+func (f *levels) rises(l int32) bool { return f.level[l] > f.now }
+
+func (f *levels) pop() {
+	last := len(f.heap) - 1
+	f.heap[0] = f.heap[last]
+	f.heap = f.heap[:last]
+	f.sink(0)
+}
+
+// sink puts the mark at i in its place; of the same level the lower link comes first.
+func (f *levels) sink(i int) {
+	h := f.heap
+	for {
+		c := 2*i + 1
+		if c >= len(h) {
+			return
+		}
+		if c+1 < len(h) && less(h[c+1], h[c]) {
+			c++
+		}
+		if !less(h[c], h[i]) {
+			return
+		}
+		h[i], h[c] = h[c], h[i]
+		i = c
+	}
+}
+
+func less(a, b mark) bool { return a.level < b.level || a.level == b.level && a.link < b.link }
