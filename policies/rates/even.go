@@ -15,14 +15,17 @@ func (s *Sharer) even(st *policies.Step) {
 	p := of(st.Part)
 	s.offer(st)
 	s.takers = s.takers[:0]
+	s.taken.begin()
 	for _, c := range st.Coflows {
 		if d := s.demands[c]; s.takes(st, c) && s.reaches(d, p) {
 			s.takers = append(s.takers, d)
+			s.taken.add(d.links)
 			s.count(d, p)
 		}
 	}
-	for _, d := range s.takers {
-		for _, l := range d.links {
+	lists := s.taken.fewest(s.every)
+	for _, links := range lists {
+		for _, l := range links {
 			s.share[l] = 0
 			if s.open(l) {
 				s.share[l] = s.avail[l] / max(s.n[l], 1)
@@ -32,22 +35,18 @@ func (s *Sharer) even(st *policies.Step) {
 	for _, d := range s.takers {
 		s.spread(d, p, s.share, !s.last)
 	}
-	for _, d := range s.takers {
-		s.settle(d)
-	}
 	clear(s.takers)
-}
-
-// settle takes what is used of a demand's links off them, if a step is to come.
-func (s *Sharer) settle(d *Demand) {
 	if s.last {
 		return
 	}
-	for _, l := range d.links {
-		s.avail[l] = max(s.avail[l]-s.used[l], 0)
-		s.used[l], s.n[l] = 0, 0
+	for _, links := range lists {
+		for _, l := range links {
+			s.avail[l] = max(s.avail[l]-s.used[l], 0)
+			s.used[l], s.n[l] = 0, 0
+		}
 	}
-	s.used[d.none], s.n[d.none] = 0, 0
+	none := len(s.used) - 1
+	s.used[none], s.n[none] = 0, 0
 }
 
 // reaches tells whether some flow of a demand may get something: where it has a grid,
@@ -449,7 +448,7 @@ func (s *Sharer) drawSorted(d *Demand, share []float64) {
 		}
 	}
 	order := g.sorted(s.give)
-	s.sums, s.order = sized(s.sums, 3*(len(order)+1)), roomy(s.order, len(order))
+	s.sums, s.order = roomy(s.sums, 4*(len(order)+1)), roomy(s.order, len(order))
 	for c, give := range s.give { // receivers that are looked at flow by flow
 		if give == 0 {
 			continue
@@ -477,13 +476,18 @@ func (s *Sharer) drawSorted(d *Demand, share []float64) {
 		}
 	}
 	n := len(cols)
-	// By place among them: what those before it give; how many senders give more than
-	// those before it but not more than it, and what they give.
-	before, senders, gives := s.sums[:n+1], s.sums[n+1:2*n+2], s.sums[2*n+2:3*n+3]
+	// By place among them: what it gives; what those before it give; how many senders
+	// give more than those before it but not more than it, and what they give.
+	give, before, senders, gives := s.sums[:n], s.sums[n:2*n+1], s.sums[2*n+1:3*n+2], s.sums[3*n+2:4*n+3]
+	clear(senders)
+	clear(gives)
+	sum := 0.0
 	for i, c := range cols {
-		before[i+1] = before[i] + s.give[c]
+		give[i], before[i] = s.give[c], sum
+		sum += s.give[c]
 	}
-	full := 0.0
+	before[n] = sum
+	full, lo := 0.0, 0
 	for r, from := range g.rows {
 		if s.rows[r/64]>>(r%64)&1 == 0 {
 			continue
@@ -499,14 +503,7 @@ func (s *Sharer) drawSorted(d *Demand, share []float64) {
 			s.used[from] += sum
 			continue
 		}
-		lo, hi := 0, n
-		for lo < hi {
-			if mid := int(uint(lo+hi) / 2); s.give[cols[mid]] < most {
-				lo = mid + 1
-			} else {
-				hi = mid
-			}
-		}
+		lo = below(give, most, lo)
 		full++
 		senders[lo]++
 		gives[lo] += most
@@ -527,8 +524,30 @@ func (s *Sharer) drawSorted(d *Demand, share []float64) {
 	for i, c := range cols {
 		fewer += senders[i]
 		sum += gives[i]
-		s.got[c] = max(s.got[c]+sum+float64(s.give[c]*(full-fewer)), 0)
+		s.got[c] = max(s.got[c]+sum+float64(give[i]*(full-fewer)), 0)
 	}
+}
+
+// below is how many of the values, which are in order, are below v. guess is what it may
+// be.
+func below(values []float64, v float64, guess int) int {
+	lo, hi := 0, len(values)
+	switch {
+	case guess < hi && values[guess] < v:
+		lo = guess + 1
+	case guess > 0 && !(values[guess-1] < v):
+		hi = guess - 1
+	default:
+		return guess
+	}
+	for lo < hi {
+		if mid := int(uint(lo+hi) / 2); values[mid] < v {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo
 }
 
 // sorted are the columns in order of what they give. It is kept from one time to the

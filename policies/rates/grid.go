@@ -301,11 +301,19 @@ func meet(a, b []uint64) bool {
 // has a budget.
 func (s *Sharer) offer(st *policies.Step) {
 	links := len(s.capacity) - 1
-	if st.Rule == policies.Whole || st.Budget > 0 && !s.lazy {
+	whole := st.Rule == policies.Whole
+	if bound := st.Budget > 0 && !s.lazy; whole || bound {
 		s.own = roomy(s.own, words(links))
 		s.offers = s.own
-		whole := st.Rule == policies.Whole
-		for _, links := range s.stepLinks(st) {
+		if bound && s.owned && !whole {
+			return // what there is only becomes less
+		}
+		lists := s.links.lists
+		if !bound {
+			lists = s.linksOf([]policies.Step{*st})
+		}
+		s.owned = bound && !whole
+		for _, links := range lists {
 			for _, l := range links {
 				if s.offered(l, whole) {
 					set(s.offers, l)

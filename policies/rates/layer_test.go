@@ -181,3 +181,20 @@ func TestJointOverLayers(t *testing.T) {
 		}
 	}
 }
+
+func TestBelow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		some := rapid.SampledFrom([]float64{0, 5e-324, 1, 1, 2, 1e9, math.Nextafter(1e9, 2e9), math.MaxFloat64, math.Inf(1)})
+		values, v := rapid.SliceOfN(some, 0, 20).Draw(t, "values"), some.Draw(t, "v")
+		slices.Sort(values)
+		want := 0
+		for want < len(values) && values[want] < v {
+			want++
+		}
+		for guess := range len(values) + 1 {
+			if got := below(values, v, guess); got != want {
+				t.Errorf("below(%v, %v, %d) = %d, want %d", values, v, guess, got, want)
+			}
+		}
+	})
+}

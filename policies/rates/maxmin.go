@@ -133,15 +133,19 @@ func (f *filling) run(s *Sharer) {
 			s.spread(m.d, m.p, f.level, false)
 		}
 	}
+	s.taken.begin()
 	for _, m := range f.members {
-		for _, l := range m.d.links {
+		s.taken.add(m.d.links)
+	}
+	for _, links := range s.taken.fewest(s.every) {
+		for _, l := range links {
 			s.used[l] = 0
 			if !s.last && s.open(l) {
 				s.avail[l] = f.rest(l)
 			}
 		}
-		s.used[m.d.none] = 0
 	}
+	s.used[len(s.used)-1] = 0
 	clear(f.members)
 }
 

@@ -43,10 +43,12 @@ type Sharer struct {
 	budgets []float64 // what is left of them: those of the first, by link, of the second, ...
 	begun   []uint64  // links of these that budgets says anything of, in the same order
 	every   []int32   // all links
-	lists   [][]int32 // see stepLinks
+	links   lists     // see linksOf
+	taken   lists     // links of the coflows that a step serves
 	parts   []float64 // Schedule.Budgets
 	bound   []uint64  // see bindLink
 	lazy    bool      // the step binds links when it comes to them
+	owned   bool      // own is what the steps bound at once may have something of
 	spent   []bool    // by budget: a step has taken of it
 	again   bool      // the step's budget is that of a later one too
 
@@ -253,20 +255,26 @@ func (s *Sharer) start(sch *policies.Schedule, demands []*Demand, capacity []flo
 
 func (s *Sharer) steps(sch *policies.Schedule, ceilings bool) error {
 	free := false
-	for i := range sch.Steps {
+	for i := 0; i < len(sch.Steps); {
 		st := &sch.Steps[i]
 		if st.Rule == policies.Free {
 			free = true
 			s.release(st)
+			i++
 			continue
 		}
-		s.avail, s.whole, s.last = s.free, s.capacity, i == len(sch.Steps)-1 && !free
+		same := sameBudget(sch.Steps[i:])
+		s.avail, s.whole = s.free, s.capacity
 		if st.Budget > 0 {
-			s.again = slices.ContainsFunc(sch.Steps[i+1:], func(o policies.Step) bool { return o.Budget == st.Budget })
-			s.bind(st, sch.Budgets[st.Budget-1])
+			s.again = slices.ContainsFunc(sch.Steps[i+same:], func(o policies.Step) bool { return o.Budget == st.Budget })
+			s.bind(sch.Steps[i:i+same], sch.Budgets[st.Budget-1])
 		}
-		if err := s.step(st); err != nil {
-			return fmt.Errorf("schedule: step %d (%v): %w", i, st.Rule, err)
+		for range same {
+			s.last = i == len(sch.Steps)-1 && !free
+			if err := s.step(&sch.Steps[i]); err != nil {
+				return fmt.Errorf("schedule: step %d (%v): %w", i, sch.Steps[i].Rule, err)
+			}
+			i++
 		}
 		if st.Budget > 0 {
 			s.unbind(st)
@@ -279,19 +287,30 @@ func (s *Sharer) steps(sch *policies.Schedule, ceilings bool) error {
 	return nil
 }
 
-// bind puts what a step has of its links in avail and whole: it has a budget, which
-// is that part of their capacity. Of rule Greedy, bindLink does so when the step comes
-// to a link.
-func (s *Sharer) bind(st *policies.Step, part float64) {
-	s.avail, s.whole = s.within, s.part
-	if st.Rule == policies.Greedy {
+// sameBudget is how many of the first steps are to be bound at once: those of one budget,
+// but for rule Greedy.
+func sameBudget(steps []policies.Step) int {
+	n := 1
+	if st := &steps[0]; st.Budget > 0 && st.Rule != policies.Greedy {
+		for n < len(steps) && steps[n].Budget == st.Budget && steps[n].Rule != policies.Greedy {
+			n++
+		}
+	}
+	return n
+}
+
+// bind puts what steps of one budget have of their links in avail and whole: that part of
+// their capacity. Of rule Greedy, bindLink does so when the step comes to a link.
+func (s *Sharer) bind(steps []policies.Step, part float64) {
+	s.avail, s.whole, s.owned = s.within, s.part, false
+	if steps[0].Rule == policies.Greedy {
 		s.lazy = true
 		s.bound = sized(s.bound, words(len(s.capacity)-1))
 		return
 	}
-	budget := s.budget(st)
+	budget := s.budget(&steps[0])
 	spent := s.spent[budget]
-	for _, links := range s.stepLinks(st) {
+	for _, links := range s.linksOf(steps) {
 		for _, l := range links {
 			v := s.capacity[l] * part
 			s.whole[l] = v
@@ -331,12 +350,12 @@ func (s *Sharer) bindWord(st *policies.Step, word int, links uint64) {
 	}
 }
 
-// unbind takes what the step took off what is left of its links and of its budget.
+// unbind takes what the steps took off what is left of their links and of their budget.
 func (s *Sharer) unbind(st *policies.Step) {
 	budget := s.budget(st)
 	s.spent[budget] = true
 	if !s.lazy {
-		for _, links := range s.stepLinks(st) {
+		for _, links := range s.links.lists {
 			for _, l := range links {
 				used := s.before[l] - s.avail[l]
 				if used == 0 {
@@ -391,20 +410,40 @@ func (b budget) take(s *Sharer, l int32, used float64) {
 	set(s.begun[int(b)*words(links):], l)
 }
 
-// stepLinks are the links that a step may take something of, in lists of which several
-// may have the same. They are valid until the next call.
-func (s *Sharer) stepLinks(st *policies.Step) [][]int32 {
-	s.lists = s.lists[:0]
-	n := 0
-	for _, c := range st.Coflows {
-		links := s.demands[c].links
-		s.lists = append(s.lists, links)
-		n += len(links)
+// linksOf are the links that steps may take something of. They are valid until the next
+// call.
+func (s *Sharer) linksOf(steps []policies.Step) [][]int32 {
+	s.links.begin()
+	for i := range steps {
+		if steps[i].Rule == policies.Explicit {
+			s.links.add(s.every)
+		}
+		for _, c := range steps[i].Coflows {
+			s.links.add(s.demands[c].links)
+		}
 	}
-	if n > len(s.every) || st.Rule == policies.Explicit {
-		s.lists = append(s.lists[:0], s.every)
+	return s.links.fewest(s.every)
+}
+
+// lists are links, of which several lists may have the same.
+type lists struct {
+	lists [][]int32
+	links int
+}
+
+func (k *lists) begin() { k.lists, k.links = k.lists[:0], 0 }
+
+func (k *lists) add(links []int32) {
+	k.lists = append(k.lists, links)
+	k.links += len(links)
+}
+
+// fewest are the lists, or all links if those are fewer.
+func (k *lists) fewest(every []int32) [][]int32 {
+	if k.links > len(every) {
+		k.lists = append(k.lists[:0], every)
 	}
-	return s.lists
+	return k.lists
 }
 
 func (s *Sharer) step(st *policies.Step) error {
