@@ -164,62 +164,6 @@ func (s *Sharer) countGrid(d *Demand, p parts) {
 	}
 }
 
-// shutInside tells whether a link is shut that flows cross between their ends.
-func (s *Sharer) shutInside(d *Demand, p parts) bool {
-	for _, l := range d.grid.mids[1:] {
-		if !s.open(l) && d.crossing(int(d.slot[l]), p) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// countInside adds to n, for links between the ends of paths, the flows of rows and
-// cols, of which there are so many: by going through them, or through the others if
-// those are fewer.
-func (s *Sharer) countInside(d *Demand, p parts, alive int) {
-	g := d.grid
-	by := 1.0
-	if d.serves(p)-alive < alive && !g.mixed(d) {
-		by = -1
-		for _, l := range g.mids[1:] {
-			s.n[l] += float64(d.crossing(int(d.slot[l]), p))
-		}
-	}
-	s.tally = sized(s.tally, len(g.ways))
-	for r := range g.rows {
-		open := s.rows[r/64]>>(r%64)&1 != 0
-		if by > 0 && !open {
-			continue
-		}
-		for v, cols := range s.cols {
-			at := r*g.width + v
-			b := g.of(at, p)
-			switch {
-			case by > 0:
-				b &= cols
-			case open:
-				b &^= cols
-			}
-			for b != 0 {
-				low, n := run(b)
-				b &^= ^uint64(0) >> (64 - n) << low
-				first := int(g.place(at, low))
-				for _, way := range g.inner[first : first+n] {
-					s.tally[way]++
-				}
-			}
-		}
-	}
-	for w, way := range g.ways {
-		for _, m := range way {
-			if m > 0 {
-				s.n[g.mids[m]] += by * float64(s.tally[w])
-			}
-		}
-	}
-}
-
 // run is the first bits that follow one another in a set that has some: where they
 // begin and how many there are. In a grid they stand for flows that do so too.
 func run(set uint64) (low, n int) {
@@ -348,56 +292,6 @@ func (s *Sharer) drawFlows(d *Demand, p parts, share []float64) {
 			}
 		}
 		s.used[from] += sum
-	}
-}
-
-// drawInside is draw where flows cross at most two links between their ends.
-func (s *Sharer) drawInside(d *Demand, p parts, share []float64) {
-	g := d.grid
-	s.giveInside, s.gotInside = roomy(s.giveInside, len(g.ways)), sized(s.gotInside, len(g.ways))
-	tightest := math.Inf(1) // inside
-	for w, way := range g.ways {
-		s.giveInside[w] = min(share[g.mids[way[0]]], share[g.mids[way[1]]])
-		tightest = min(tightest, s.giveInside[w])
-	}
-	giveInside, gotInside := s.giveInside, s.gotInside[:len(s.giveInside)]
-	for r, from := range g.rows {
-		most := share[from]
-		if most == 0 {
-			continue
-		}
-		sum := 0.0
-		for v, cols := range s.cols {
-			at := r*g.width + v
-			for b := g.of(at, p) & cols; b != 0; {
-				low, n := run(b)
-				b &^= ^uint64(0) >> (64 - n) << low
-				first := int(g.place(at, low))
-				give, got, inner := s.give[v*64+low:][:n], s.got[v*64+low:][:n], g.inner[first:][:n]
-				if most <= tightest {
-					for j, rate := range give {
-						rate = min(rate, most)
-						got[j] += rate
-						gotInside[inner[j]] += rate
-						sum += rate
-					}
-					continue
-				}
-				for j, rate := range give {
-					way := inner[j]
-					rate = min(rate, most, giveInside[way])
-					got[j] += rate
-					gotInside[way] += rate
-					sum += rate
-				}
-			}
-		}
-		s.used[from] += sum
-	}
-	for w, way := range g.ways {
-		for _, m := range way {
-			s.used[g.mids[m]] += s.gotInside[w]
-		}
 	}
 }
 

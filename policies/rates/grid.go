@@ -1,7 +1,6 @@
 package rates
 
 import (
-	"math"
 	"math/bits"
 	"slices"
 
@@ -40,6 +39,7 @@ type grid struct {
 	wayOf map[[2]uint16]uint16
 	mids  []int32 // the links, after none
 	midOf []int32 // by slot of a link: its place in mids, 0 if it has none
+	few   *few    // see counted; nil for not known
 
 	byCol, byWay []float64 // see left
 
@@ -128,50 +128,6 @@ func newGrid(d *Demand) *grid {
 	return g
 }
 
-// index makes inner, where paths have at most two links between their ends.
-func (g *grid) index(d *Demand) {
-	g.inner, g.ways, g.wayOf, g.mids, g.midOf = nil, nil, nil, nil, nil
-	if d.stride < 3 || d.stride > 4 || len(d.links) > math.MaxUint16 {
-		return
-	}
-	g.inner, g.mids, g.midOf = make([]uint16, len(d.Left)), []int32{d.none}, make([]int32, len(d.links)+1)
-	g.ways, g.wayOf = [][2]uint16{{}}, map[[2]uint16]uint16{{}: 0}
-	for i := range d.Left {
-		g.cross(d, i)
-	}
-}
-
-// cross writes what is in inner of a flow.
-func (g *grid) cross(d *Demand, place int) {
-	if g.inner == nil {
-		return
-	}
-	_, last := d.ends(place)
-	var way [2]uint16
-	for j, l := range d.route(int32(place))[1:] {
-		if l == last {
-			break
-		}
-		s := d.slot[l]
-		if g.midOf[s] == 0 {
-			g.midOf[s] = int32(len(g.mids))
-			g.mids = append(g.mids, l)
-		}
-		way[j] = uint16(g.midOf[s])
-	}
-	w, known := g.wayOf[way]
-	switch {
-	case known:
-	case len(g.ways) > math.MaxUint16:
-		g.inner, g.ways, g.wayOf, g.mids, g.midOf = nil, nil, nil, nil, nil
-		return
-	default:
-		w = uint16(len(g.ways))
-		g.ways, g.wayOf[way] = append(g.ways, way), w
-	}
-	g.inner[place] = w
-}
-
 // firstBits is a set of the numbers below n.
 func firstBits(n int) []uint64 {
 	s := make([]uint64, words(n))
@@ -206,6 +162,9 @@ func (g *grid) end(d *Demand, place int) {
 		if k != nil {
 			k.end(r, from, place)
 		}
+	}
+	if g.few != nil {
+		g.few.end(r, c, int(g.inner[place]))
 	}
 	if d.count[d.slot[from]] == 0 {
 		unset(g.senders, from)

@@ -5,6 +5,8 @@ import (
 	"math"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"testbed/policies"
 	"testbed/topo"
 	"testbed/workloads"
@@ -65,5 +67,70 @@ func TestWays(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Rates and what they leave are those of demands without a grid also where a coflow's
+// flows are counted by the ways that they take: many senders and few receivers, or the
+// other way around, whose flows end one by one and host by host.
+func TestFewCounted(t *testing.T) {
+	var grid, plain Sharer
+	counted := 0
+	rapid.Check(t, func(t *rapid.T) {
+		in := &instance{net: network{3, 6}}
+		hosts := in.net.racks * in.net.hosts
+		for l := range in.net.links() {
+			in.capacity = append(in.capacity, rapid.SampledFrom([]float64{0, 1e8, 1e9, 1e9, 1e9, 1e9, 2.5e9, 1e11, 1e11}).Draw(t, fmt.Sprint("capacity ", l)))
+		}
+		id := workloads.FlowID(0)
+		for range rapid.IntRange(1, 3).Draw(t, "coflows") {
+			many, few := rapid.IntRange(12, hosts).Draw(t, "many"), rapid.IntRange(1, 6).Draw(t, "few")
+			at, sends := rapid.IntRange(0, hosts-few).Draw(t, "at"), rapid.Bool().Draw(t, "many send")
+			var flows []Flow
+			for p := range many * few {
+				src, dst := p/few, at+p%few
+				if !sends {
+					src, dst = at+p/many, p%many
+				}
+				flows = append(flows, Flow{ID: id, Size: 1e6, Links: in.net.path(src, dst)})
+				id++
+			}
+			in.coflows = append(in.coflows, flows)
+			in.ended, in.pilots = append(in.ended, make([]bool, len(flows))), append(in.pilots, make([]bool, len(flows)))
+		}
+		with, without := in.demands(true), in.demands(false)
+		for range rapid.IntRange(1, 6).Draw(t, "decisions") {
+			in.drawSteps(t, []policies.Rule{policies.Even, policies.MaxMin})
+			in.sch.Steps = append(in.sch.Steps, all(policies.MaxMin, in.sch.Order(len(in.coflows))...))
+			in.share(t, &grid, with)
+			in.share(t, &plain, without)
+			in.compare(t, with, without)
+			for l, c := range in.capacity {
+				if a, b := grid.free[l], plain.free[l]; math.Abs(a-b) > 1e-12*c {
+					t.Fatalf("of link %d %v bit/s are left with grids, %v without", l, a, b)
+				}
+			}
+			for c, d := range with {
+				if d.grid != nil && d.grid.few != nil {
+					counted++
+				}
+				host := topo.LinkID(2*rapid.IntRange(0, hosts-1).Draw(t, "host") + rapid.IntRange(0, 1).Draw(t, "receives"))
+				one := rapid.IntRange(0, 2).Draw(t, "one only") > 0
+				for i := range in.coflows[c] {
+					path := in.coflows[c][i].Links
+					if (path[0] == host || path[len(path)-1] == host) && !in.ended[c][i] && d.Unfinished() > 1 {
+						in.ended[c][i] = true
+						d.End(i)
+						without[c].End(i)
+						if one {
+							break
+						}
+					}
+				}
+			}
+		}
+	})
+	if counted == 0 {
+		t.Error("no flows were counted by their ways")
 	}
 }

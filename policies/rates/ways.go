@@ -1,0 +1,379 @@
+package rates
+
+import (
+	"math"
+	"math/bits"
+)
+
+// What flows cross between the first and the last link of their paths: which way each
+// takes there, how many take it, and what they get.
+
+// index makes inner, where paths have at most two links between their ends.
+func (g *grid) index(d *Demand) {
+	g.few = nil
+	g.inner, g.ways, g.wayOf, g.mids, g.midOf = nil, nil, nil, nil, nil
+	if d.stride < 3 || d.stride > 4 || len(d.links) > math.MaxUint16 {
+		return
+	}
+	g.inner, g.mids, g.midOf = make([]uint16, len(d.Left)), []int32{d.none}, make([]int32, len(d.links)+1)
+	g.ways, g.wayOf = [][2]uint16{{}}, map[[2]uint16]uint16{{}: 0}
+	for i := range d.Left {
+		g.cross(d, i)
+	}
+}
+
+// cross writes what is in inner of a flow.
+func (g *grid) cross(d *Demand, place int) {
+	if g.inner == nil {
+		return
+	}
+	g.few = nil
+	_, last := d.ends(place)
+	var way [2]uint16
+	for j, l := range d.route(int32(place))[1:] {
+		if l == last {
+			break
+		}
+		s := d.slot[l]
+		if g.midOf[s] == 0 {
+			g.midOf[s] = int32(len(g.mids))
+			g.mids = append(g.mids, l)
+		}
+		way[j] = uint16(g.midOf[s])
+	}
+	w, known := g.wayOf[way]
+	switch {
+	case known:
+	case len(g.ways) > math.MaxUint16:
+		g.inner, g.ways, g.wayOf, g.mids, g.midOf = nil, nil, nil, nil, nil
+		return
+	default:
+		w = uint16(len(g.ways))
+		g.ways, g.wayOf[way] = append(g.ways, way), w
+	}
+	g.inner[place] = w
+}
+
+// few is how many unfinished flows take each way, by line of that side of a grid that has
+// fewer. Where a coflow has fewer receivers than senders, say, these tend to be what
+// limits its flows: all of one receiver get the same then, and what they get on each way
+// follows from how many they are.
+type few struct {
+	row  bool // the lines are rows
+	ways int
+	n    []int32 // by line, by way
+}
+
+// counted is few, nil where that is not worth it: where there is no way inside, where
+// some links are the end of some paths and inside of others, and where there are few
+// flows for so many lines and ways.
+func (g *grid) counted(d *Demand) *few {
+	if g.few != nil {
+		return g.few
+	}
+	lines := min(len(g.rows), len(g.cols))
+	if g.inner == nil || 2*lines*len(g.ways) > d.unfinished || g.mixed(d) {
+		return nil
+	}
+	k := &few{row: len(g.rows) < len(g.cols), ways: len(g.ways), n: make([]int32, lines*len(g.ways))}
+	for r := range g.rows {
+		for v := range g.width {
+			at := r*g.width + v
+			for b := g.live[at]; b != 0; {
+				low, n := run(b)
+				b &^= ^uint64(0) >> (64 - n) << low
+				first := int(g.place(at, low))
+				for j, way := range g.inner[first : first+n] {
+					*k.at(int32(r), int32(v*64+low+j), int(way))++
+				}
+			}
+		}
+	}
+	g.few = k
+	return k
+}
+
+// at is the count of a flow's line and way.
+func (k *few) at(row, col int32, way int) *int32 {
+	line := col
+	if k.row {
+		line = row
+	}
+	return &k.n[int(line)*k.ways+way]
+}
+
+func (k *few) end(row, col int32, way int) { *k.at(row, col, way)-- }
+
+// by is the counts of a line, by way.
+func (k *few) by(line int) []int32 { return k.n[line*k.ways : (line+1)*k.ways] }
+
+// way is that of the flow between a line of the side that has fewer and one of the other.
+func (k *few) way(g *grid, line, far int32) uint16 {
+	r, c := far, line
+	if k.row {
+		r, c = line, far
+	}
+	return g.inner[g.place(int(r)*g.width+int(c/64), int(c%64))]
+}
+
+// shutInside tells whether a link is shut that flows cross between their ends.
+func (s *Sharer) shutInside(d *Demand, p parts) bool {
+	for _, l := range d.grid.mids[1:] {
+		if !s.open(l) && d.crossing(int(d.slot[l]), p) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// countInside adds to n, for links between the ends of paths, the flows of rows and
+// cols, of which there are so many: by going through them, or through the others if
+// those are fewer.
+func (s *Sharer) countInside(d *Demand, p parts, alive int) {
+	g := d.grid
+	if s.countCounted(d, p, alive) {
+		return
+	}
+	by := 1.0
+	if d.serves(p)-alive < alive && !g.mixed(d) {
+		by = -1
+		for _, l := range g.mids[1:] {
+			s.n[l] += float64(d.crossing(int(d.slot[l]), p))
+		}
+	}
+	s.tally = sized(s.tally, len(g.ways))
+	for r := range g.rows {
+		open := s.rows[r/64]>>(r%64)&1 != 0
+		if by > 0 && !open {
+			continue
+		}
+		for v, cols := range s.cols {
+			at := r*g.width + v
+			b := g.of(at, p)
+			switch {
+			case by > 0:
+				b &= cols
+			case open:
+				b &^= cols
+			}
+			for b != 0 {
+				low, n := run(b)
+				b &^= ^uint64(0) >> (64 - n) << low
+				first := int(g.place(at, low))
+				for _, way := range g.inner[first : first+n] {
+					s.tally[way]++
+				}
+			}
+		}
+	}
+	for w, way := range g.ways {
+		for _, m := range way {
+			if m > 0 {
+				s.n[g.mids[m]] += by * float64(s.tally[w])
+			}
+		}
+	}
+}
+
+// countCounted is countInside by few, for all unfinished flows, if that is less work.
+func (s *Sharer) countCounted(d *Demand, p parts, alive int) bool {
+	g := d.grid
+	if p != pilots|others && g.pilot != nil {
+		return false
+	}
+	k := g.counted(d)
+	if k == nil {
+		return false
+	}
+	lines, links, far := s.cols, g.cols, s.rows
+	if k.row {
+		lines, links, far = s.rows, g.rows, s.cols
+	}
+	shut := -alive // flows at open lines of the one side and shut ones of the other
+	for i, l := range links {
+		if lines[i/64]>>(i%64)&1 != 0 {
+			shut += int(d.count[d.slot[l]])
+		}
+	}
+	if shut > alive {
+		return false
+	}
+	s.tally = sized(s.tally, len(g.ways))
+	tally := s.tally
+	for i := range links {
+		if lines[i/64]>>(i%64)&1 != 0 {
+			for w, n := range k.by(i) {
+				tally[w] += n
+			}
+		}
+	}
+	if shut > 0 {
+		for j := range int32(max(len(g.rows), len(g.cols))) {
+			if far[j/64]>>(j%64)&1 != 0 {
+				continue
+			}
+			flows, _, _ := g.line(j, !k.row)
+			for w, b := range flows {
+				for b &= lines[w]; b != 0; b &= b - 1 {
+					tally[k.way(g, int32(w*64+bits.TrailingZeros64(b)), j)]--
+				}
+			}
+		}
+	}
+	for w, way := range g.ways {
+		for _, m := range way {
+			if m > 0 {
+				s.n[g.mids[m]] += float64(tally[w])
+			}
+		}
+	}
+	return true
+}
+
+// drawInside is draw where flows cross at most two links between their ends.
+func (s *Sharer) drawInside(d *Demand, p parts, share []float64) {
+	g := d.grid
+	s.giveInside, s.gotInside = roomy(s.giveInside, len(g.ways)), sized(s.gotInside, len(g.ways))
+	tightest := math.Inf(1) // inside
+	for w, way := range g.ways {
+		s.giveInside[w] = min(share[g.mids[way[0]]], share[g.mids[way[1]]])
+		tightest = min(tightest, s.giveInside[w])
+	}
+	if s.drawCounted(d, p, share) {
+		return
+	}
+	giveInside, gotInside := s.giveInside, s.gotInside[:len(s.giveInside)]
+	for r, from := range g.rows {
+		most := share[from]
+		if most == 0 {
+			continue
+		}
+		sum := 0.0
+		for v, cols := range s.cols {
+			at := r*g.width + v
+			for b := g.of(at, p) & cols; b != 0; {
+				low, n := run(b)
+				b &^= ^uint64(0) >> (64 - n) << low
+				first := int(g.place(at, low))
+				give, got, inner := s.give[v*64+low:][:n], s.got[v*64+low:][:n], g.inner[first:][:n]
+				if most <= tightest {
+					for j, rate := range give {
+						rate = min(rate, most)
+						got[j] += rate
+						gotInside[inner[j]] += rate
+						sum += rate
+					}
+					continue
+				}
+				for j, rate := range give {
+					way := inner[j]
+					rate = min(rate, most, giveInside[way])
+					got[j] += rate
+					gotInside[way] += rate
+					sum += rate
+				}
+			}
+		}
+		s.used[from] += sum
+	}
+	s.useInside(g)
+}
+
+func (s *Sharer) useInside(g *grid) {
+	for w, way := range g.ways {
+		for _, m := range way {
+			s.used[g.mids[m]] += s.gotInside[w]
+		}
+	}
+}
+
+// drawCounted is drawInside by few, for all unfinished flows, where no link inside gives
+// less than the lines of that side, and few lines of the other side do: what flows would
+// get but for those is taken off again.
+func (s *Sharer) drawCounted(d *Demand, p parts, share []float64) bool {
+	g := d.grid
+	if d.serves(p) != d.unfinished {
+		return false
+	}
+	k := g.counted(d)
+	if k == nil {
+		return false
+	}
+	near, far, nearLive := g.cols, g.rows, g.liveCols
+	if k.row {
+		near, far, nearLive = g.rows, g.cols, g.liveRows
+	}
+	top, sum := 0.0, 0.0
+	for i, l := range near {
+		give := share[l]
+		if nearLive[i/64]>>(i%64)&1 == 0 {
+			continue
+		}
+		for w, n := range k.by(i) {
+			if n > 0 && give > s.giveInside[w] {
+				return false
+			}
+		}
+		top, sum = max(top, give), sum+give
+	}
+	less, open := 0, 0 // flows
+	for _, l := range far {
+		n := int(d.count[d.slot[l]])
+		if share[l] < top {
+			less += n
+		}
+		if share[l] > 0 {
+			open += n
+		}
+	}
+	if math.IsInf(top, 1) || 2*less > open {
+		return false
+	}
+	got := s.gotInside
+	for i, l := range near {
+		if give := share[l]; give > 0 {
+			for w, n := range k.by(i) {
+				got[w] += give * float64(n)
+			}
+			s.used[l] += give * float64(d.count[d.slot[l]])
+		}
+	}
+	for j, l := range far {
+		if d.count[d.slot[l]] == 0 {
+			continue
+		}
+		flows, _, _ := g.line(int32(j), !k.row)
+		if most := share[l]; most < top {
+			all := 0.0
+			for w, b := range flows {
+				for ; b != 0; b &= b - 1 {
+					i := int32(w*64 + bits.TrailingZeros64(b))
+					give := share[near[i]]
+					if give > most {
+						got[k.way(g, i, int32(j))] -= give - most
+						s.used[near[i]] -= give - most
+						give = most
+					}
+					all += give
+				}
+			}
+			s.used[l] += all
+			continue
+		}
+		all := sum
+		for w, b := range nearLive {
+			for b &^= flows[w]; b != 0; b &= b - 1 {
+				all -= share[near[w*64+bits.TrailingZeros64(b)]]
+			}
+		}
+		s.used[l] += max(all, 0)
+	}
+	for _, l := range near {
+		s.used[l] = max(s.used[l], 0)
+	}
+	for w := range got {
+		got[w] = max(got[w], 0)
+	}
+	s.useInside(g)
+	return true
+}
