@@ -212,7 +212,7 @@ func (s *Sharer) spread(d *Demand, p parts, share []float64, told bool) {
 		return
 	case d.grid != nil && n > len(d.links):
 		if told {
-			s.draw(d, p, share)
+			s.draw(d, p, share, true)
 		}
 		d.lay(p, share)
 		return
@@ -250,8 +250,9 @@ func spreadFlow(path []int32, rate float64, share, used []float64) float64 {
 }
 
 // draw adds up in used what flows of a demand with a grid get if each gets the least
-// share of a link on its path.
-func (s *Sharer) draw(d *Demand, p parts, share []float64) {
+// share of a link on its path. If ends is false, it may leave out the links with which
+// paths begin and end.
+func (s *Sharer) draw(d *Demand, p parts, share []float64, ends bool) {
 	g := d.grid
 	s.cols, s.give, s.got = sized(s.cols, g.width), roomy(s.give, len(g.cols)), sized(s.got, len(g.cols))
 	for c, l := range g.cols {
@@ -265,7 +266,7 @@ func (s *Sharer) draw(d *Demand, p parts, share []float64) {
 		s.drawFlows(d, p, share)
 		return // used is told
 	case g.core:
-		s.drawInside(d, p, share)
+		s.drawInside(d, p, share, ends)
 	case d.serves(p) == d.unfinished:
 		s.drawSorted(d, share)
 	default:

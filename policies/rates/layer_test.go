@@ -125,7 +125,7 @@ func TestDrawSorted(t *testing.T) {
 				}
 			}
 			clear(s.used)
-			s.draw(d, pilots|others, share)
+			s.draw(d, pilots|others, share, true)
 			for l, w := range want {
 				if got := s.used[l]; !(math.Abs(got-w) <= 1e-13*scale[l]) { // nor no number
 					t.Fatalf("of link %d %v is taken, want %v", l, got, w)

@@ -17,6 +17,9 @@ type levels struct {
 	now   float64
 	heap  []mark
 
+	parked []mark  // those that are not in heap yet
+	least  float64 // the lowest level of these; +Inf for none
+
 	// A block is flows from each of some links to each of some others, told at once. On
 	// each of one side's links as many of them rise as there are links on the other
 	// side that are not full, and what has stopped is what those have that are. 2*i is
@@ -24,6 +27,8 @@ type levels struct {
 	sides []side
 	heads []int32 // by link: its first place in meets, -1 for none
 	meets []meeting
+	rise  int  // blocks of which flows rise
+	loose bool // there are flows in no block
 
 	// The same once all are known, link by link: at and stopBlocks are most of what
 	// filling takes.
@@ -107,13 +112,30 @@ func (f *levels) ready() {
 	f.order()
 }
 
-// readyAt is ready where all flows are on some of the links.
-func (f *levels) readyAt(links []int32) {
+// readyAt is ready where all flows are on some of the links. Of the others, those that
+// are full later than all of these, as it looks now, come into the heap when one of them
+// may be full next: often none is before all flows have stopped.
+func (f *levels) readyAt(links, others []int32) {
 	f.reset()
+	last := 0.0
 	for _, l := range links {
 		f.gather(l)
 		if left, n := f.at(l); n > 0 {
-			f.heap = append(f.heap, mark{left / n, l})
+			level := left / n
+			f.heap = append(f.heap, mark{level, l})
+			last = max(last, level)
+		}
+	}
+	for _, l := range others {
+		f.gather(l)
+		left, n := f.at(l)
+		switch level := left / n; {
+		case n == 0:
+		case level <= last:
+			f.heap = append(f.heap, mark{level, l})
+		default:
+			f.parked = append(f.parked, mark{level, l})
+			f.least = min(f.least, level)
 		}
 	}
 	f.order()
@@ -121,6 +143,7 @@ func (f *levels) readyAt(links []int32) {
 
 func (f *levels) reset() {
 	f.heap, f.now = f.heap[:0], 0
+	f.parked, f.least = f.parked[:0], math.Inf(1)
 	f.spans, f.across = roomy(f.spans, len(f.n)), f.across[:0]
 }
 
@@ -132,7 +155,15 @@ func (f *levels) order() {
 
 // next is the link that is full next, -1 if nothing rises any more.
 func (f *levels) next() int32 {
-	for len(f.heap) > 0 {
+	for f.rise > 0 || f.loose {
+		if len(f.parked) > 0 && (len(f.heap) == 0 || f.heap[0].level >= f.least) {
+			f.heap = append(f.heap, f.parked...)
+			f.parked, f.least = f.parked[:0], math.Inf(1)
+			f.order()
+		}
+		if len(f.heap) == 0 {
+			break
+		}
 		top := &f.heap[0]
 		l := top.link
 		left, n := f.at(l)
@@ -167,6 +198,9 @@ func (f *levels) stopBlocks(l int32) {
 		own := &f.sides[i^1]
 		own.rising--
 		own.stopped += f.now
+		if own.rising == 0 && f.sides[i].rising > 0 {
+			f.rise--
+		}
 	}
 }
 

@@ -16,6 +16,9 @@ type filling struct {
 	lacking []int32 // by link: the first in lacks, -1 for none
 	lacks   []lack
 
+	mids   []int32 // see apart
+	inside []uint64
+
 	// Flows of demands whose grid does not do, one by one.
 	stride  int
 	path    []int32 // stride links each
@@ -97,6 +100,7 @@ func (f *filling) load(s *Sharer) {
 	}
 	f.chain, f.lacks = f.chain[:0], f.lacks[:0]
 	f.sides = sized(f.sides, 2*len(f.members))
+	f.rise, f.loose = 0, false
 }
 
 func (f *filling) clear(l int32) {
@@ -104,13 +108,22 @@ func (f *filling) clear(l int32) {
 	f.mates[l], f.singles[l], f.lacking[l] = mate{}, -1, -1
 }
 
-// arm is ready for the members' links.
+// arm is ready for the members' links. A sole member is likely to be limited by the links
+// of that side of its grid that has fewer.
 func (f *filling) arm() {
-	if len(f.members) == 1 {
-		f.readyAt(f.members[0].d.links)
+	if len(f.members) > 1 {
+		f.ready()
 		return
 	}
-	f.ready()
+	d := f.members[0].d
+	switch g := d.grid; {
+	case f.loose:
+		f.readyAt(d.links, nil)
+	case len(g.rows) < len(g.cols):
+		f.readyAt(g.rows, g.cols)
+	default:
+		f.readyAt(g.cols, g.rows)
+	}
 }
 
 // run sets the flows' rates.
@@ -154,15 +167,7 @@ func (f *filling) run(s *Sharer) {
 // max-min fair ones. If not, it has changed nothing. It does without going through the
 // flows one by one, and is for members that all have a grid.
 func (f *filling) within(s *Sharer) bool {
-	core := false
-	for _, m := range f.members {
-		g := m.d.grid
-		if g == nil || m.d.serves(m.p) != m.d.unfinished || g.core && g.inner == nil || g.mixed(m.d) {
-			return false
-		}
-		core = core || len(g.mids) > 1
-	}
-	if !core {
+	if !f.apart(s) || len(f.mids) == 0 {
 		return false
 	}
 	f.load(s)
@@ -170,30 +175,25 @@ func (f *filling) within(s *Sharer) bool {
 	for i := range f.members {
 		f.block(i)
 	}
-	for _, m := range f.members {
-		for _, l := range m.d.grid.mids[min(1, len(m.d.grid.mids)):] {
-			f.n[l], f.heads[l] = 0, -1 // also of flows that begin or end there
-		}
+	for _, l := range f.mids {
+		f.n[l] = 0
 	}
 	f.arm()
+	for _, l := range f.mids {
+		f.spans[l] = span{}
+	}
 	for l := f.next(); l >= 0; l = f.next() {
 		f.stopGrids(l)
 	}
 	for _, m := range f.members {
-		s.draw(m.d, m.p, f.level)
+		if len(m.d.grid.mids) > 1 {
+			s.draw(m.d, m.p, f.level, false)
+		}
 	}
 	kept := true
-	for _, m := range f.members {
-		for _, l := range m.d.grid.mids[min(1, len(m.d.grid.mids)):] {
-			kept = kept && (s.used[l] == 0 || s.open(l) && s.used[l] <= s.avail[l])
-		}
-	}
-	for _, m := range f.members {
-		for _, l := range m.d.grid.mids[min(1, len(m.d.grid.mids)):] {
-			if kept && s.used[l] > 0 {
-				f.left[l] = s.avail[l] - s.used[l] // of the links inside, filling knows nothing
-			}
-		}
+	for _, l := range f.mids {
+		kept = kept && (s.used[l] == 0 || s.open(l) && s.used[l] <= s.avail[l])
+		f.left[l] -= s.used[l]
 	}
 	for _, m := range f.members {
 		if kept {
@@ -206,6 +206,31 @@ func (f *filling) within(s *Sharer) bool {
 		s.used[m.d.none] = 0
 	}
 	return kept
+}
+
+// apart finds the links that members' flows cross between the ends of their paths, mids,
+// and tells whether all members have a grid that knows them, and none of these links is
+// the end of any path.
+func (f *filling) apart(s *Sharer) bool {
+	f.mids, f.inside = f.mids[:0], sized(f.inside, words(len(s.avail)-1))
+	for _, m := range f.members {
+		g := m.d.grid
+		if g == nil || m.d.serves(m.p) != m.d.unfinished || g.core && g.inner == nil || g.mixed(m.d) {
+			return false
+		}
+		for _, l := range g.mids[min(1, len(g.mids)):] {
+			if f.inside[l/64]>>(l%64)&1 == 0 {
+				set(f.inside, l)
+				f.mids = append(f.mids, l)
+			}
+		}
+	}
+	for _, m := range f.members {
+		if meet(m.d.grid.senders, f.inside) || meet(m.d.grid.receivers, f.inside) {
+			return false
+		}
+	}
+	return true
 }
 
 // bits gives every member that has a grid its sets of bits.
@@ -251,12 +276,14 @@ func (f *filling) block(i int) {
 	}
 	m.rows, m.cols = nil, nil
 	f.sides[2*i].rising, f.sides[2*i+1].rising = float64(rows), float64(cols)
+	f.rise++
 	f.side(int32(i), true, cols)
 	f.side(int32(i), false, rows)
 }
 
-// count counts a member's flows by link.
+// count counts the flows of a member that is no block by link.
 func (f *filling) count(m *member) {
+	f.loose = true
 	for slot, l := range m.d.links {
 		f.n[l] += float64(m.d.crossing(slot, m.p))
 	}

@@ -231,7 +231,7 @@ func (s *Sharer) countCounted(d *Demand, p parts, alive int) bool {
 }
 
 // drawInside is draw where flows cross at most two links between their ends.
-func (s *Sharer) drawInside(d *Demand, p parts, share []float64) {
+func (s *Sharer) drawInside(d *Demand, p parts, share []float64, ends bool) {
 	g := d.grid
 	s.giveInside, s.gotInside = roomy(s.giveInside, len(g.ways)), sized(s.gotInside, len(g.ways))
 	tightest := math.Inf(1) // inside
@@ -239,7 +239,7 @@ func (s *Sharer) drawInside(d *Demand, p parts, share []float64) {
 		s.giveInside[w] = min(share[g.mids[way[0]]], share[g.mids[way[1]]])
 		tightest = min(tightest, s.giveInside[w])
 	}
-	if s.drawCounted(d, p, share) {
+	if s.drawCounted(d, p, share, ends) {
 		return
 	}
 	giveInside, gotInside := s.giveInside, s.gotInside[:len(s.giveInside)]
@@ -290,7 +290,7 @@ func (s *Sharer) useInside(g *grid) {
 // drawCounted is drawInside by few, for all unfinished flows, where no link inside gives
 // less than the lines of that side, and few lines of the other side do: what flows would
 // get but for those is taken off again.
-func (s *Sharer) drawCounted(d *Demand, p parts, share []float64) bool {
+func (s *Sharer) drawCounted(d *Demand, p parts, share []float64, ends bool) bool {
 	g := d.grid
 	if d.serves(p) != d.unfinished {
 		return false
@@ -339,11 +339,12 @@ func (s *Sharer) drawCounted(d *Demand, p parts, share []float64) bool {
 		}
 	}
 	for j, l := range far {
-		if d.count[d.slot[l]] == 0 {
+		most := share[l]
+		if most >= top && !ends || d.count[d.slot[l]] == 0 {
 			continue
 		}
 		flows, _, _ := g.line(int32(j), !k.row)
-		if most := share[l]; most < top {
+		if most < top {
 			all := 0.0
 			for w, b := range flows {
 				for ; b != 0; b &= b - 1 {
