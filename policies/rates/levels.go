@@ -19,6 +19,7 @@ type levels struct {
 
 	parked []mark  // those that are not in heap yet
 	least  float64 // the lowest level of these; +Inf for none
+	empty  []int32 // links that are full at once, which need no heap
 
 	// A block is flows from each of some links to each of some others, told at once. On
 	// each of one side's links as many of them rise as there are links on the other
@@ -104,10 +105,7 @@ func (f *levels) begin(links int) {
 func (f *levels) ready() {
 	f.reset()
 	for l := range int32(len(f.n) - 1) {
-		f.gather(l)
-		if left, n := f.at(l); n > 0 {
-			f.heap = append(f.heap, mark{left / n, l})
-		}
+		f.add(l, math.Inf(1))
 	}
 	f.order()
 }
@@ -117,33 +115,38 @@ func (f *levels) ready() {
 // may be full next: often none is before all flows have stopped.
 func (f *levels) readyAt(links, others []int32) {
 	f.reset()
-	last := 0.0
 	for _, l := range links {
-		f.gather(l)
-		if left, n := f.at(l); n > 0 {
-			level := left / n
-			f.heap = append(f.heap, mark{level, l})
-			last = max(last, level)
-		}
+		f.add(l, math.Inf(1))
+	}
+	last := 0.0
+	for _, m := range f.heap {
+		last = max(last, m.level)
 	}
 	for _, l := range others {
-		f.gather(l)
-		left, n := f.at(l)
-		switch level := left / n; {
-		case n == 0:
-		case level <= last:
-			f.heap = append(f.heap, mark{level, l})
-		default:
-			f.parked = append(f.parked, mark{level, l})
-			f.least = min(f.least, level)
-		}
+		f.add(l, last)
 	}
 	f.order()
 }
 
+// add adds a link to the heap; if it may be full later than last, to those that wait.
+func (f *levels) add(l int32, last float64) {
+	f.gather(l)
+	left, n := f.at(l)
+	switch level := left / n; {
+	case n == 0:
+	case left <= 0:
+		f.empty = append(f.empty, l)
+	case level <= last:
+		f.heap = append(f.heap, mark{level, l})
+	default:
+		f.parked = append(f.parked, mark{level, l})
+		f.least = min(f.least, level)
+	}
+}
+
 func (f *levels) reset() {
 	f.heap, f.now = f.heap[:0], 0
-	f.parked, f.least = f.parked[:0], math.Inf(1)
+	f.parked, f.least, f.empty = f.parked[:0], math.Inf(1), f.empty[:0]
 	f.spans, f.across = roomy(f.spans, len(f.n)), f.across[:0]
 }
 
@@ -155,6 +158,14 @@ func (f *levels) order() {
 
 // next is the link that is full next, -1 if nothing rises any more.
 func (f *levels) next() int32 {
+	for n := len(f.empty); n > 0; n = len(f.empty) {
+		l := f.empty[n-1]
+		f.empty = f.empty[:n-1]
+		if _, n := f.at(l); n > 0 {
+			f.level[l], f.n[l] = 0, 0
+			return l
+		}
+	}
 	for f.rise > 0 || f.loose {
 		if len(f.parked) > 0 && (len(f.heap) == 0 || f.heap[0].level >= f.least) {
 			f.heap = append(f.heap, f.parked...)

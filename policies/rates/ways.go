@@ -62,6 +62,10 @@ type few struct {
 	row  bool // the lines are rows
 	ways int
 	n    []int32 // by line, by way
+
+	// The ways that a line had flows on at first, line after line.
+	some  []uint16
+	begin []int32 // by line, with one more at the end: its first in some
 }
 
 // counted is few, nil where that is not worth it: where there is no way inside, where
@@ -89,6 +93,15 @@ func (g *grid) counted(d *Demand) *few {
 			}
 		}
 	}
+	k.begin = make([]int32, 1, lines+1)
+	for i := range lines {
+		for w, n := range k.n[i*k.ways : (i+1)*k.ways] {
+			if n > 0 {
+				k.some = append(k.some, uint16(w))
+			}
+		}
+		k.begin = append(k.begin, int32(len(k.some)))
+	}
 	g.few = k
 	return k
 }
@@ -104,8 +117,10 @@ func (k *few) at(row, col int32, way int) *int32 {
 
 func (k *few) end(row, col int32, way int) { *k.at(row, col, way)-- }
 
-// by is the counts of a line, by way.
-func (k *few) by(line int) []int32 { return k.n[line*k.ways : (line+1)*k.ways] }
+// by is the counts of a line, by way, and the ways that there may be some of.
+func (k *few) by(line int) (n []int32, some []uint16) {
+	return k.n[line*k.ways : (line+1)*k.ways], k.some[k.begin[line]:k.begin[line+1]]
+}
 
 // way is that of the flow between a line of the side that has fewer and one of the other.
 func (k *few) way(g *grid, line, far int32) uint16 {
@@ -202,8 +217,9 @@ func (s *Sharer) countCounted(d *Demand, p parts, alive int) bool {
 	tally := s.tally
 	for i := range links {
 		if lines[i/64]>>(i%64)&1 != 0 {
-			for w, n := range k.by(i) {
-				tally[w] += n
+			n, some := k.by(i)
+			for _, w := range some {
+				tally[w] += n[w]
 			}
 		}
 	}
@@ -309,20 +325,23 @@ func (s *Sharer) drawCounted(d *Demand, p parts, share []float64, ends bool) boo
 		if nearLive[i/64]>>(i%64)&1 == 0 {
 			continue
 		}
-		for w, n := range k.by(i) {
-			if n > 0 && give > s.giveInside[w] {
+		n, some := k.by(i)
+		for _, w := range some {
+			if n[w] > 0 && give > s.giveInside[w] {
 				return false
 			}
 		}
 		top, sum = max(top, give), sum+give
 	}
-	less, open := 0, 0 // flows
-	for _, l := range far {
-		n := int(d.count[d.slot[l]])
-		if share[l] < top {
+	s.list = s.list[:0] // the lines of the other side that give less
+	less, open := 0, 0  // flows
+	for j, l := range far {
+		n, most := int(d.count[d.slot[l]]), share[l]
+		if most < top && n > 0 {
+			s.list = append(s.list, int32(j))
 			less += n
 		}
-		if share[l] > 0 {
+		if most > 0 {
 			open += n
 		}
 	}
@@ -332,42 +351,22 @@ func (s *Sharer) drawCounted(d *Demand, p parts, share []float64, ends bool) boo
 	got := s.gotInside
 	for i, l := range near {
 		if give := share[l]; give > 0 {
-			for w, n := range k.by(i) {
-				got[w] += give * float64(n)
+			n, some := k.by(i)
+			for _, w := range some {
+				got[w] += give * float64(n[w])
 			}
 			s.used[l] += give * float64(d.count[d.slot[l]])
 		}
 	}
-	for j, l := range far {
-		most := share[l]
-		if most >= top && !ends || d.count[d.slot[l]] == 0 {
-			continue
+	for _, j := range s.list {
+		if k.row {
+			s.limitCol(d, j, share)
+		} else {
+			s.limitRow(d, int(j), share)
 		}
-		flows, _, _ := g.line(int32(j), !k.row)
-		if most < top {
-			all := 0.0
-			for w, b := range flows {
-				for ; b != 0; b &= b - 1 {
-					i := int32(w*64 + bits.TrailingZeros64(b))
-					give := share[near[i]]
-					if give > most {
-						got[k.way(g, i, int32(j))] -= give - most
-						s.used[near[i]] -= give - most
-						give = most
-					}
-					all += give
-				}
-			}
-			s.used[l] += all
-			continue
-		}
-		all := sum
-		for w, b := range nearLive {
-			for b &^= flows[w]; b != 0; b &= b - 1 {
-				all -= share[near[w*64+bits.TrailingZeros64(b)]]
-			}
-		}
-		s.used[l] += max(all, 0)
+	}
+	if ends {
+		s.drawWhole(d, !k.row, share, top, sum)
 	}
 	for _, l := range near {
 		s.used[l] = max(s.used[l], 0)
@@ -377,4 +376,71 @@ func (s *Sharer) drawCounted(d *Demand, p parts, share []float64, ends bool) boo
 	}
 	s.useInside(g)
 	return true
+}
+
+// drawWhole adds up in used what flows get whose rows or columns give no less than top,
+// and so do not limit them; sum is what all lines of the other side give.
+func (s *Sharer) drawWhole(d *Demand, row bool, share []float64, top, sum float64) {
+	g := d.grid
+	lines := g.rows
+	if !row {
+		lines = g.cols
+	}
+	for j, l := range lines {
+		if share[l] < top || d.count[d.slot[l]] == 0 {
+			continue
+		}
+		flows, live, near := g.line(int32(j), row)
+		all := sum
+		for w, b := range live {
+			for b &^= flows[w]; b != 0; b &= b - 1 { // no such flow
+				all -= share[near[w*64+bits.TrailingZeros64(b)]]
+			}
+		}
+		s.used[l] += max(all, 0)
+	}
+}
+
+// limitRow adds up in used what a row's flows get, and takes off of their columns and
+// ways, where it is there, what they do not: all that its link gives each is less.
+func (s *Sharer) limitRow(d *Demand, r int, share []float64) {
+	g := d.grid
+	most, all, got := share[g.rows[r]], 0.0, s.gotInside
+	for v := range g.width {
+		at := r*g.width + v
+		for b := g.live[at]; b != 0; {
+			low, n := run(b)
+			b &^= ^uint64(0) >> (64 - n) << low
+			first, cols := int(g.place(at, low)), g.cols[v*64+low:][:n]
+			for j, way := range g.inner[first : first+n] {
+				give := share[cols[j]]
+				if give > most {
+					got[way] -= give - most
+					s.used[cols[j]] -= give - most
+					give = most
+				}
+				all += give
+			}
+		}
+	}
+	s.used[g.rows[r]] += all
+}
+
+// limitCol is limitRow for a column.
+func (s *Sharer) limitCol(d *Demand, c int32, share []float64) {
+	g := d.grid
+	most, all, got := share[g.cols[c]], 0.0, s.gotInside
+	for w, b := range g.down[int(c)*g.height : int(c+1)*g.height] {
+		for ; b != 0; b &= b - 1 {
+			r := w*64 + bits.TrailingZeros64(b)
+			give := share[g.rows[r]]
+			if give > most {
+				got[g.inner[g.place(r*g.width+int(c/64), int(c%64))]] -= give - most
+				s.used[g.rows[r]] -= give - most
+				give = most
+			}
+			all += give
+		}
+	}
+	s.used[g.cols[c]] += all
 }
