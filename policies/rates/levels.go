@@ -11,8 +11,7 @@ import "math"
 // on their paths. There is one link more than the fabric has: none, for paths that are
 // filled up with it.
 type levels struct {
-	left  []float64 // by link: what flows that stopped rising leave, but for blocks; rounding may make it less than 0
-	n     []float64 // by link: flows that rise, but for blocks
+	links []state
 	level []float64 // by link: +Inf until it is full
 	now   float64
 	heap  []mark
@@ -26,16 +25,30 @@ type levels struct {
 	// side that are not full, and what has stopped is what those have that are. 2*i is
 	// the first links of block i, 2*i+1 its last ones.
 	sides []side
-	heads []int32 // by link: its first place in meets, -1 for none
 	meets []meeting
 	rise  int  // blocks of which flows rise
 	loose bool // there are flows in no block
 
 	// The same once all are known, link by link: at and stopBlocks are most of what
 	// filling takes.
-	spans  []span  // by link: its part of across
-	across []int32 // the other sides of blocks that it is in
+	across []int32 // the other sides of blocks that a link is in
 }
+
+// state is that of a link.
+type state struct {
+	left float64 // what flows that stopped rising leave, but for blocks; rounding may make it less than 0
+	n    float64 // flows that rise, but for blocks
+	in   span    // its part of across
+	meet int32   // its first place in meets, -1 for none
+
+	single int32   // the first in filling.chain of the members whose grid is no block, -1 for none
+	lack   int32   // its first in filling.lacks, -1 for none
+	mate   int32   // the link that it has no flow to in most of its blocks that lack one: a host does not send to itself
+	mates  float64 // those blocks
+}
+
+// unused is a link that no flow crosses.
+var unused = state{meet: -1, single: -1, lack: -1}
 
 type side struct {
 	rising  float64 // links that are not full
@@ -52,9 +65,9 @@ type meeting struct {
 
 // at is what flows that have stopped leave of a link, and how many rise on it.
 func (f *levels) at(l int32) (left, n float64) {
-	left, n = f.left[l], f.n[l]
-	in := f.spans[l]
-	for _, i := range f.across[in.from:in.to] {
+	on := &f.links[l]
+	left, n = on.left, on.n
+	for _, i := range f.across[on.in.from:on.in.to] {
 		s := &f.sides[i]
 		left -= s.stopped
 		n += s.rising
@@ -73,17 +86,18 @@ func (f *levels) rest(l int32) float64 {
 
 // meet notes that a link is in a block, and which is the block's other side.
 func (f *levels) meet(l, side int32) {
-	f.meets = append(f.meets, meeting{side, f.heads[l]})
-	f.heads[l] = int32(len(f.meets) - 1)
+	on := &f.links[l]
+	f.meets = append(f.meets, meeting{side, on.meet})
+	on.meet = int32(len(f.meets) - 1)
 }
 
 // gather puts the other sides of the blocks that a link is in side by side.
 func (f *levels) gather(l int32) {
 	from := int32(len(f.across))
-	for i := f.heads[l]; i >= 0; i = f.meets[i].next {
+	for i := f.links[l].meet; i >= 0; i = f.meets[i].next {
 		f.across = append(f.across, f.meets[i].side)
 	}
-	f.spans[l] = span{from, int32(len(f.across))}
+	f.links[l].in = span{from, int32(len(f.across))}
 }
 
 // mark is a level below which a link is not full.
@@ -92,19 +106,10 @@ type mark struct {
 	link  int32
 }
 
-// begin puts n and left to 0 and the level of all links to +Inf.
-func (f *levels) begin(links int) {
-	f.left, f.n, f.level = sized(f.left, links), sized(f.n, links), sized(f.level, links)
-	f.heads, f.meets = roomy(f.heads, links), f.meets[:0]
-	for l := range f.level {
-		f.level[l], f.heads[l] = math.Inf(1), -1
-	}
-}
-
 // ready is to be called when left and n are set.
 func (f *levels) ready() {
 	f.reset()
-	for l := range int32(len(f.n) - 1) {
+	for l := range int32(len(f.links) - 1) {
 		f.add(l, math.Inf(1))
 	}
 	f.order()
@@ -147,7 +152,7 @@ func (f *levels) add(l int32, last float64) {
 func (f *levels) reset() {
 	f.heap, f.now = f.heap[:0], 0
 	f.parked, f.least, f.empty = f.parked[:0], math.Inf(1), f.empty[:0]
-	f.spans, f.across = roomy(f.spans, len(f.n)), f.across[:0]
+	f.across = f.across[:0]
 }
 
 func (f *levels) order() {
@@ -162,7 +167,7 @@ func (f *levels) next() int32 {
 		l := f.empty[n-1]
 		f.empty = f.empty[:n-1]
 		if _, n := f.at(l); n > 0 {
-			f.level[l], f.n[l] = 0, 0
+			f.level[l], f.links[l].n = 0, 0
 			return l
 		}
 	}
@@ -190,7 +195,7 @@ func (f *levels) next() int32 {
 		}
 		f.now = max(f.now, top.level)
 		f.pop()
-		f.level[l], f.n[l] = f.now, 0
+		f.level[l], f.links[l].n = f.now, 0
 		return l
 	}
 	return -1
@@ -198,13 +203,14 @@ func (f *levels) next() int32 {
 
 // stop takes so many flows that have stopped rising off a link.
 func (f *levels) stop(l int32, flows float64) {
-	f.n[l] -= flows
-	f.left[l] -= float64(flows * f.now)
+	on := &f.links[l]
+	on.n -= flows
+	on.left -= float64(flows * f.now)
 }
 
 // stopBlocks takes the flows of a link that is full off the other links of its blocks.
 func (f *levels) stopBlocks(l int32) {
-	in := f.spans[l]
+	in := f.links[l].in
 	for _, i := range f.across[in.from:in.to] {
 		own := &f.sides[i^1]
 		own.rising--

@@ -10,10 +10,7 @@ type filling struct {
 	levels
 	members []member
 	sets    []uint64 // of members
-	singles []int32  // by link: the first in chain of the members whose grid is no block, -1 for none
 	chain   []single
-	mates   []mate  // by link: the link that it has no flow to in most of its blocks
-	lacking []int32 // by link: the first in lacks, -1 for none
 	lacks   []lack
 
 	mids   []int32 // see apart
@@ -34,14 +31,7 @@ type single struct {
 	next   int32 // in filling.chain, -1 for none
 }
 
-// mate is a link to which another has no flow in some of its blocks: a host that sends
-// to all others does not send to itself.
-type mate struct {
-	link   int32
-	blocks float64 // 0 for none
-}
-
-// lack is what else a link has no flow to in a block.
+// lack is what a link has no flow to in a block, where it is not its mate alone.
 type lack struct {
 	link   int32 // this alone, or -1 for all that the flows of a line are not to
 	member int32
@@ -76,36 +66,23 @@ func (f *filling) join(d *Demand, p parts) {
 // load prepares all links, for no flows yet.
 func (f *filling) load(s *Sharer) {
 	links := len(s.avail)
-	f.mates, f.singles, f.lacking = roomy(f.mates, links), roomy(f.singles, links), roomy(f.lacking, links)
+	f.links, f.level, f.meets = roomy(f.links, links), roomy(f.level, links), f.meets[:0]
+	some := s.every
 	if len(f.members) == 1 { // only its links are looked at
-		d := f.members[0].d
-		f.left, f.n, f.level = roomy(f.left, links), roomy(f.n, links), roomy(f.level, links)
-		f.heads, f.meets = roomy(f.heads, links), f.meets[:0]
-		for _, l := range d.links {
-			f.clear(l)
-			if s.open(l) {
-				f.left[l] = s.avail[l]
-			}
-		}
-		f.clear(d.none)
-		f.left[d.none] = math.Inf(1)
-	} else {
-		f.begin(links)
-		for l := range int32(links) {
-			f.mates[l], f.singles[l], f.lacking[l] = mate{}, -1, -1
-			if s.open(l) {
-				f.left[l] = s.avail[l]
-			}
+		some = f.members[0].d.links
+	}
+	for _, l := range some {
+		f.links[l], f.level[l] = unused, math.Inf(1)
+		if s.open(l) {
+			f.links[l].left = s.avail[l]
 		}
 	}
+	none := links - 1
+	f.links[none], f.level[none] = unused, math.Inf(1)
+	f.links[none].left = math.Inf(1)
 	f.chain, f.lacks = f.chain[:0], f.lacks[:0]
 	f.sides = sized(f.sides, 2*len(f.members))
 	f.rise, f.loose = 0, false
-}
-
-func (f *filling) clear(l int32) {
-	f.left[l], f.n[l], f.level[l], f.heads[l] = 0, 0, math.Inf(1), -1
-	f.mates[l], f.singles[l], f.lacking[l] = mate{}, -1, -1
 }
 
 // arm is ready for the members' links. A sole member is likely to be limited by the links
@@ -176,12 +153,9 @@ func (f *filling) within(s *Sharer) bool {
 		f.block(i)
 	}
 	for _, l := range f.mids {
-		f.n[l] = 0
+		f.links[l].n = 0
 	}
 	f.arm()
-	for _, l := range f.mids {
-		f.spans[l] = span{}
-	}
 	for l := f.next(); l >= 0; l = f.next() {
 		f.stopGrids(l)
 	}
@@ -193,7 +167,7 @@ func (f *filling) within(s *Sharer) bool {
 	kept := true
 	for _, l := range f.mids {
 		kept = kept && (s.used[l] == 0 || s.open(l) && s.used[l] <= s.avail[l])
-		f.left[l] -= s.used[l]
+		f.links[l].left -= s.used[l]
 	}
 	for _, m := range f.members {
 		if kept {
@@ -285,7 +259,7 @@ func (f *filling) block(i int) {
 func (f *filling) count(m *member) {
 	f.loose = true
 	for slot, l := range m.d.links {
-		f.n[l] += float64(m.d.crossing(slot, m.p))
+		f.links[l].n += float64(m.d.crossing(slot, m.p))
 	}
 }
 
@@ -307,7 +281,7 @@ func (f *filling) side(member int32, row bool, others int) {
 			if none == 0 {
 				continue
 			}
-			f.n[l] -= float64(none)
+			f.links[l].n -= float64(none)
 			gap := int32(-1)
 			if none == 1 {
 				gap = known[line]
@@ -316,14 +290,14 @@ func (f *filling) side(member int32, row bool, others int) {
 					known[line] = gap
 				}
 				gap = farLinks[gap]
-				if m := &f.mates[l]; m.blocks == 0 || m.link == gap {
-					m.link = gap
-					m.blocks++
+				if on := &f.links[l]; on.mates == 0 || on.mate == gap {
+					on.mate = gap
+					on.mates++
 					continue
 				}
 			}
-			f.lacks = append(f.lacks, lack{gap, member, line, row, f.lacking[l]})
-			f.lacking[l] = int32(len(f.lacks) - 1)
+			f.lacks = append(f.lacks, lack{gap, member, line, row, f.links[l].lack})
+			f.links[l].lack = int32(len(f.lacks) - 1)
 		}
 	}
 }
@@ -356,8 +330,8 @@ func (f *filling) touch(member int32, lines []uint64, links []int32, row bool) {
 		for ; b != 0; b &= b - 1 {
 			line := int32(w*64 + bits.TrailingZeros64(b))
 			l := links[line]
-			f.chain = append(f.chain, single{member, line, row, f.singles[l]})
-			f.singles[l] = int32(len(f.chain) - 1)
+			f.chain = append(f.chain, single{member, line, row, f.links[l].single})
+			f.links[l].single = int32(len(f.chain) - 1)
 		}
 	}
 }
@@ -395,10 +369,11 @@ func (f *filling) gridded(m member) bool {
 // stopGrids takes the flows of a full link off the links at their other ends.
 func (f *filling) stopGrids(l int32) {
 	f.stopBlocks(l)
-	if m := f.mates[l]; m.blocks > 0 && f.rises(m.link) {
-		f.stop(m.link, -m.blocks)
+	on := f.links[l]
+	if on.mates > 0 && f.rises(on.mate) {
+		f.stop(on.mate, -on.mates)
 	}
-	for at := f.lacking[l]; at >= 0; at = f.lacks[at].next {
+	for at := on.lack; at >= 0; at = f.lacks[at].next {
 		no := f.lacks[at]
 		if no.link >= 0 {
 			if f.rises(no.link) {
@@ -415,7 +390,7 @@ func (f *filling) stopGrids(l int32) {
 			}
 		}
 	}
-	for at := f.singles[l]; at >= 0; at = f.chain[at].next {
+	for at := on.single; at >= 0; at = f.chain[at].next {
 		on := f.chain[at]
 		m := &f.members[on.member]
 		m.fill(on.line, on.row)
