@@ -128,40 +128,44 @@ func (s *Sharer) countGrid(d *Demand, p parts) {
 		g.each(s.rows, s.cols, p, func(at, bit int) { s.countFlow(d.route(g.place(at, bit))) })
 		return
 	}
-	whole := p == pilots|others || g.pilot == nil
 	alive := 0
-	for w, rows := range s.rows {
-		for ; rows != 0; rows &= rows - 1 {
-			r := w*64 + bits.TrailingZeros64(rows)
-			n := 0
-			for v, cols := range s.cols {
-				b := g.of(r*g.width+v, p) & cols
-				n += bits.OnesCount64(b)
-				if !whole {
-					for ; b != 0; b &= b - 1 {
-						s.n[g.cols[v*64+bits.TrailingZeros64(b)]]++
-					}
-				}
-			}
-			alive += n
-			s.n[g.rows[r]] += float64(n)
-		}
-	}
-	if whole {
-		for w, cols := range s.cols {
-			for ; cols != 0; cols &= cols - 1 {
-				c := w*64 + bits.TrailingZeros64(cols)
-				n := 0
-				for v, rows := range s.rows {
-					n += bits.OnesCount64(g.down[c*g.height+v] & rows)
-				}
-				s.n[g.cols[c]] += float64(n)
-			}
-		}
+	if p == pilots|others || g.pilot == nil {
+		alive = s.tell(g.rows, g.inRow, g.live, s.rows, s.cols, g.liveCols)
+		s.tell(g.cols, g.inCol, g.down, s.cols, s.rows, g.liveRows)
+	} else {
+		g.each(s.rows, s.cols, p, func(at, bit int) {
+			s.n[g.rows[at/g.width]]++
+			s.n[g.cols[at%g.width*64+bit]]++
+			alive++
+		})
 	}
 	if g.core {
 		s.countInside(d, p, alive)
 	}
+}
+
+// tell adds to n the flows of open rows or columns to open lines of the other side, and
+// returns how many they are: all of a line, unless some other line that has flows is shut.
+func (s *Sharer) tell(links, in []int32, live, open, others, alive []uint64) (flows int) {
+	shut := uint64(0)
+	for v, b := range alive {
+		shut |= b &^ others[v]
+	}
+	for w, b := range open {
+		for ; b != 0; b &= b - 1 {
+			i := w*64 + bits.TrailingZeros64(b)
+			n := int(in[i])
+			if shut != 0 {
+				n = 0
+				for v, others := range others {
+					n += bits.OnesCount64(live[i*len(alive)+v] & others)
+				}
+			}
+			flows += n
+			s.n[links[i]] += float64(n)
+		}
+	}
+	return flows
 }
 
 // run is the first bits that follow one another in a set that has some: where they
@@ -337,7 +341,7 @@ func (s *Sharer) drawSorted(d *Demand, share []float64) {
 	s.rows = sized(s.rows, g.height)
 	rows := 0
 	for r, from := range g.rows {
-		if share[from] > 0 && d.count[d.slot[from]] > 0 {
+		if share[from] > 0 && g.inRow[r] > 0 {
 			set(s.rows, int32(r))
 			rows++
 		}
@@ -348,7 +352,7 @@ func (s *Sharer) drawSorted(d *Demand, share []float64) {
 		if give == 0 {
 			continue
 		}
-		live := int(d.count[d.slot[g.cols[c]]])
+		live := int(g.inCol[c])
 		if 4*(rows-live) <= rows && !math.IsInf(give, 1) {
 			continue
 		}

@@ -23,6 +23,8 @@ type grid struct {
 	live, pilot   []uint64 // by row: unfinished; a pilot, nil for none
 	down          []uint64 // by column: unfinished
 
+	inRow, inCol []int32 // unfinished flows
+
 	// Rows and columns with unfinished flows, also by link.
 	liveRows, liveCols []uint64
 	senders, receivers []uint64
@@ -99,6 +101,7 @@ func newGrid(d *Demand) *grid {
 	}
 	g.all, g.base = make([]uint64, rows*g.width), make([]int32, rows*g.width)
 	g.down = make([]uint64, len(g.cols)*g.height)
+	g.inRow, g.inCol = make([]int32, rows), make([]int32, len(g.cols))
 	g.senders, g.receivers = make([]uint64, words(int(d.none))), make([]uint64, words(int(d.none)))
 	for i := range n {
 		from, to := d.ends(i)
@@ -118,6 +121,8 @@ func newGrid(d *Demand) *grid {
 		}
 		g.all[w] |= 1 << (c % 64)
 		set(g.down[int(c)*g.height:], r)
+		g.inRow[r]++
+		g.inCol[c]++
 		set(g.receivers, to)
 	}
 	g.live = append(g.live, g.all...)
@@ -152,7 +157,7 @@ func (d *Demand) ends(place int) (first, last int32) {
 	return first, last
 }
 
-// end takes a flow off. The demand has counted it off already.
+// end takes a flow off.
 func (g *grid) end(d *Demand, place int) {
 	from, to := d.ends(place)
 	r, c := g.rowOf[d.slot[from]], g.colOf[d.slot[to]]
@@ -166,11 +171,11 @@ func (g *grid) end(d *Demand, place int) {
 	if g.few != nil {
 		g.few.end(r, c, int(g.inner[place]))
 	}
-	if d.count[d.slot[from]] == 0 {
+	if g.inRow[r]--; g.inRow[r] == 0 {
 		unset(g.senders, from)
 		unset(g.liveRows, r)
 	}
-	if d.count[d.slot[to]] == 0 {
+	if g.inCol[c]--; g.inCol[c] == 0 {
 		unset(g.receivers, to)
 		unset(g.liveCols, c)
 	}

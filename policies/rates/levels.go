@@ -91,13 +91,17 @@ func (f *levels) meet(l, side int32) {
 	on.meet = int32(len(f.meets) - 1)
 }
 
-// gather puts the other sides of the blocks that a link is in side by side.
-func (f *levels) gather(l int32) {
+// gather puts the other sides of the blocks that a link is in side by side, and tells how
+// many flows rise there.
+func (f *levels) gather(on *state) (n float64) {
 	from := int32(len(f.across))
-	for i := f.links[l].meet; i >= 0; i = f.meets[i].next {
-		f.across = append(f.across, f.meets[i].side)
+	for i := on.meet; i >= 0; i = f.meets[i].next {
+		side := f.meets[i].side
+		f.across = append(f.across, side)
+		n += f.sides[side].rising
 	}
-	f.links[l].in = span{from, int32(len(f.across))}
+	on.in = span{from, int32(len(f.across))}
+	return n
 }
 
 // mark is a level below which a link is not full.
@@ -135,8 +139,8 @@ func (f *levels) readyAt(links, others []int32) {
 
 // add adds a link to the heap; if it may be full later than last, to those that wait.
 func (f *levels) add(l int32, last float64) {
-	f.gather(l)
-	left, n := f.at(l)
+	on := &f.links[l]
+	left, n := on.left, on.n+f.gather(on)
 	switch level := left / n; {
 	case n == 0:
 	case left <= 0:

@@ -266,18 +266,17 @@ func (f *filling) count(m *member) {
 // side puts a member's rows or columns into its block, in which each could have flows to
 // so many others.
 func (f *filling) side(member int32, row bool, others int) {
-	d := f.members[member].d
-	g := d.grid
-	lines, links, known, far, farLinks, across := g.liveRows, g.rows, g.rowGap, g.liveCols, g.cols, 2*member+1
+	g := f.members[member].d.grid
+	lines, links, in, known, far, farLinks, across := g.liveRows, g.rows, g.inRow, g.rowGap, g.liveCols, g.cols, 2*member+1
 	if !row {
-		lines, links, known, far, farLinks, across = g.liveCols, g.cols, g.colGap, g.liveRows, g.rows, 2*member
+		lines, links, in, known, far, farLinks, across = g.liveCols, g.cols, g.inCol, g.colGap, g.liveRows, g.rows, 2*member
 	}
 	for w, b := range lines {
 		for ; b != 0; b &= b - 1 {
 			line := int32(w*64 + bits.TrailingZeros64(b))
 			l := links[line]
 			f.meet(l, across)
-			none := others - int(d.count[d.slot[l]])
+			none := others - int(in[line])
 			if none == 0 {
 				continue
 			}

@@ -200,14 +200,14 @@ func (s *Sharer) countCounted(d *Demand, p parts, alive int) bool {
 	if k == nil {
 		return false
 	}
-	lines, links, far := s.cols, g.cols, s.rows
+	lines, in, far := s.cols, g.inCol, s.rows
 	if k.row {
-		lines, links, far = s.rows, g.rows, s.cols
+		lines, in, far = s.rows, g.inRow, s.cols
 	}
 	shut := -alive // flows at open lines of the one side and shut ones of the other
-	for i, l := range links {
+	for i, n := range in {
 		if lines[i/64]>>(i%64)&1 != 0 {
-			shut += int(d.count[d.slot[l]])
+			shut += int(n)
 		}
 	}
 	if shut > alive {
@@ -215,7 +215,7 @@ func (s *Sharer) countCounted(d *Demand, p parts, alive int) bool {
 	}
 	s.tally = sized(s.tally, len(g.ways))
 	tally := s.tally
-	for i := range links {
+	for i := range in {
 		if lines[i/64]>>(i%64)&1 != 0 {
 			n, some := k.by(i)
 			for _, w := range some {
@@ -315,9 +315,9 @@ func (s *Sharer) drawCounted(d *Demand, p parts, share []float64, ends bool) boo
 	if k == nil {
 		return false
 	}
-	near, far, nearLive := g.cols, g.rows, g.liveCols
+	near, inNear, nearLive, far, inFar := g.cols, g.inCol, g.liveCols, g.rows, g.inRow
 	if k.row {
-		near, far, nearLive = g.rows, g.cols, g.liveRows
+		near, inNear, nearLive, far, inFar = g.rows, g.inRow, g.liveRows, g.cols, g.inCol
 	}
 	top, sum := 0.0, 0.0
 	for i, l := range near {
@@ -336,7 +336,7 @@ func (s *Sharer) drawCounted(d *Demand, p parts, share []float64, ends bool) boo
 	s.list = s.list[:0] // the lines of the other side that give less
 	less, open := 0, 0  // flows
 	for j, l := range far {
-		n, most := int(d.count[d.slot[l]]), share[l]
+		n, most := int(inFar[j]), share[l]
 		if most < top && n > 0 {
 			s.list = append(s.list, int32(j))
 			less += n
@@ -355,7 +355,7 @@ func (s *Sharer) drawCounted(d *Demand, p parts, share []float64, ends bool) boo
 			for _, w := range some {
 				got[w] += give * float64(n[w])
 			}
-			s.used[l] += give * float64(d.count[d.slot[l]])
+			s.used[l] += give * float64(inNear[i])
 		}
 	}
 	for _, j := range s.list {
@@ -382,12 +382,12 @@ func (s *Sharer) drawCounted(d *Demand, p parts, share []float64, ends bool) boo
 // and so do not limit them; sum is what all lines of the other side give.
 func (s *Sharer) drawWhole(d *Demand, row bool, share []float64, top, sum float64) {
 	g := d.grid
-	lines := g.rows
+	lines, in := g.rows, g.inRow
 	if !row {
-		lines = g.cols
+		lines, in = g.cols, g.inCol
 	}
 	for j, l := range lines {
-		if share[l] < top || d.count[d.slot[l]] == 0 {
+		if share[l] < top || in[j] == 0 {
 			continue
 		}
 		flows, live, near := g.line(int32(j), row)
