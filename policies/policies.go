@@ -48,6 +48,9 @@ const (
 	// LinkState.Begun mean nothing. A simulation is spared to count the bytes of all
 	// flows at every event. It does not go with Sizes or MostSent.
 	Blind
+	// Totals shows Size, Largest and Bound of a coflow: of what Sizes shows, what does not
+	// change as bytes arrive. It goes with Blind.
+	Totals
 )
 
 // NoLimit is the ceiling of a flow that only the network limits.
@@ -110,11 +113,12 @@ type CoflowState struct {
 	Pilots, PilotsLeft int
 	PilotSent          units.Bytes
 
-	Size      units.Bytes // of all flows. Needs Sizes
-	Largest   units.Bytes // the largest flow's size. Needs Sizes
+	Size      units.Bytes // of all flows. Needs Sizes or Totals
+	Largest   units.Bytes // the largest flow's size. Needs Sizes or Totals
 	Remaining units.Bytes // of all flows. Needs Sizes
 	// Bound is the least time the coflow takes alone: at arrival, its bottleneck's
-	// bytes over that link's capacity, or its rate where it is down. Needs Sizes.
+	// bytes over that link's capacity, or its rate where it is down. Needs Sizes or
+	// Totals.
 	Bound time.Duration
 
 	Flows []FlowState // the unfinished ones, by ID. Needs Flows, NewFlows or PilotFlows

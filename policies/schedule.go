@@ -48,9 +48,10 @@ type Schedule struct {
 	// shown again as CoflowState.Queue. Left empty, nothing changes.
 	Queues []int
 	// Watch, parallel to View.Coflows, is what CoflowState.Sent must pass for a
-	// decision to be needed because of it, 0 for never. Where it is not empty, or
-	// WatchMost is not, and When.Every is set, multiples of Every are left out at which nothing has
-	// happened that When names and no coflow has passed its Watch or WatchMost.
+	// decision to be needed because of it, 0 for never: all that a policy that is Blind may
+	// say. Where it is not empty, or WatchMost is not, and When.Every is set, multiples of
+	// Every are left out at which nothing has happened that When names and no coflow has
+	// passed its Watch or WatchMost.
 	Watch []int64 // bytes
 	// WatchMost is Watch for CoflowState.MostSent, which Needs must name. Where just one
 	// of the two is empty, it watches nothing. A caller may leave WatchMost unheeded; where

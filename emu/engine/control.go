@@ -250,7 +250,10 @@ func (e *Engine) state(c *coflow, needs policies.Knowledge) policies.CoflowState
 		s.Sent, s.MostSent = 0, 0
 	}
 	if knows {
-		s.Size, s.Largest, s.Remaining, s.Bound = c.size, c.largest, c.remaining, c.bound
+		s.Remaining = c.remaining
+	}
+	if knows || needs&policies.Totals != 0 {
+		s.Size, s.Largest, s.Bound = c.size, c.largest, c.bound
 	}
 	all := needs&policies.Flows != 0 || needs&policies.NewFlows != 0 && !c.seen
 	if !all && (needs&policies.PilotFlows == 0 || c.pilotsLeft == 0) {
@@ -311,7 +314,8 @@ func (e *Engine) accept(v *policies.View, s *policies.Schedule) error {
 	if n := len(s.Watch); n != 0 && n != len(active) {
 		return fmt.Errorf("watches %d coflows: want all %d, or none", n, len(active))
 	}
-	if len(s.Watch) > 0 && e.control.needs&policies.Blind != 0 {
+	watches := func(bytes int64) bool { return bytes > 0 }
+	if e.control.needs&policies.Blind != 0 && slices.ContainsFunc(s.Watch, watches) {
 		return errors.New("watches what coflows have sent, and declares to be Blind: leave out one of the two")
 	}
 	for _, id := range s.Pilots {
@@ -337,7 +341,6 @@ func (e *Engine) accept(v *policies.View, s *policies.Schedule) error {
 		}
 	}
 	e.control.watching = len(s.Watch) > 0 && len(s.WatchMost) == 0 // the longest flow is not watched here
-	watches := func(bytes int64) bool { return bytes > 0 }
 	if e.control.when.Every > 0 && (!e.control.watching || slices.ContainsFunc(s.Watch, watches)) {
 		e.control.reports = true
 	}

@@ -197,12 +197,15 @@ func TestBlind(t *testing.T) {
 			t.Errorf("blind, with %b: %v", needs, err)
 		}
 	}
-	watch := scheduler{needs: policies.Blind, when: policies.When{Coflows: true}, f: func(v *policies.View, s *policies.Schedule) {
-		free(v, s)
-		s.Watch = append(s.Watch, 5)
-	}}
-	if _, err := newEngine(t, testConfig(t, watch, nil)).Step(1, coflowOf(1, workloads.Flow{ID: 0, Src: 0, Dst: 2, Size: 100})); err == nil || !strings.Contains(err.Error(), "Blind") {
-		t.Errorf("blind, and watches: %v", err)
+	for _, bytes := range []int64{0, 5} {
+		watch := scheduler{needs: policies.Blind, when: policies.When{Coflows: true}, f: func(v *policies.View, s *policies.Schedule) {
+			free(v, s)
+			s.Watch = append(s.Watch, bytes)
+		}}
+		_, err := newEngine(t, testConfig(t, watch, nil)).Step(1, coflowOf(1, workloads.Flow{ID: 0, Src: 0, Dst: 2, Size: 100}))
+		if bytes == 0 && err != nil || bytes > 0 && (err == nil || !strings.Contains(err.Error(), "Blind")) {
+			t.Errorf("blind, and watches %d bytes: %v", bytes, err)
+		}
 	}
 }
 

@@ -150,13 +150,13 @@ func TestSteps(t *testing.T) {
 }
 
 func TestHidesWhatAPolicyDidNotAskFor(t *testing.T) {
-	for _, needs := range []policies.Knowledge{0, policies.Sizes, policies.Flows, policies.NewFlows, policies.Sizes | policies.NewFlows, policies.Sizes | policies.Flows | policies.LinkLoad} {
+	for _, needs := range []policies.Knowledge{0, policies.Sizes, policies.Totals, policies.Flows, policies.NewFlows, policies.Sizes | policies.NewFlows, policies.Sizes | policies.Flows | policies.LinkLoad} {
 		decisions := 0
 		look := func(v *policies.View, s *policies.Schedule) {
 			decisions++
 			knows, shows := needs&policies.Sizes != 0, needs&policies.Flows != 0 || needs&policies.NewFlows != 0 && decisions == 1
-			c := v.Coflows[0]
-			if (c.Size == 130) != knows || (c.Largest == 100) != knows || (c.Remaining > 0) != knows || (c.Bound > 0) != knows || (c.Links[0].Remaining > 0) != knows {
+			c, totals := v.Coflows[0], needs&(policies.Sizes|policies.Totals) != 0
+			if (c.Size == 130) != totals || (c.Largest == 100) != totals || (c.Remaining > 0) != knows || (c.Bound > 0) != totals || (c.Links[0].Remaining > 0) != knows {
 				t.Errorf("needs %b, decision %d: coflow %+v", needs, decisions, c)
 			}
 			if (len(c.Flows) > 0) != shows {

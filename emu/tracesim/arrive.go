@@ -77,7 +77,10 @@ func (s *sim) register(at int) (*coflow, error) {
 	c.sizes = newSizes(c.flows)
 	c.state = policies.CoflowState{ID: in.ID, Arrival: in.Arrival, Width: len(c.flows), Senders: len(senders), Receivers: len(receivers), Left: len(c.flows), Since: in.Arrival}
 	if s.needs&policies.Sizes != 0 {
-		c.state.Size, c.state.Largest, c.state.Remaining, c.state.Bound = r.Size, r.Largest, r.Size, r.Bound
+		c.state.Remaining = r.Size
+	}
+	if s.needs&(policies.Sizes|policies.Totals) != 0 {
+		c.state.Size, c.state.Largest, c.state.Bound = r.Size, r.Largest, r.Bound
 	}
 	return c, nil
 }

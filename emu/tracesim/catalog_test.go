@@ -286,10 +286,10 @@ func reshuffled(coflows []workloads.Coflow, seed uint64) []workloads.Coflow {
 }
 
 // Until a flow has ended, sizes make no difference to a policy that does not declare
-// Sizes, whatever they are; to one that does, they do.
+// Sizes or Totals, whatever they are; to one that does, they do.
 func TestCatalogSeesNoSizes(t *testing.T) {
 	each(t, func(t *testing.T, p policies.Scheduler, _ promise) {
-		blind := p.Needs()&policies.Sizes == 0
+		blind := p.Needs()&(policies.Sizes|policies.Totals) == 0
 		differs, compared := false, 0
 		few(t, 40, func(t *rapid.T) {
 			f := anyFabric(t)

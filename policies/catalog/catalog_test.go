@@ -196,7 +196,7 @@ func TestPlacementVariants(t *testing.T) {
 func TestNeeds(t *testing.T) {
 	const clusters = 300
 	known := map[policies.Knowledge]string{policies.Sizes: "Sizes", policies.LinkLoad: "LinkLoad", policies.DiskUse: "DiskUse", policies.Flows: "Flows",
-		policies.NewFlows: "NewFlows", policies.PilotFlows: "PilotFlows", policies.MostSent: "MostSent"}
+		policies.NewFlows: "NewFlows", policies.PilotFlows: "PilotFlows", policies.MostSent: "MostSent", policies.Totals: "Totals"}
 	for _, e := range Entries(RoleCoflow) {
 		t.Run(e.Name, func(t *testing.T) {
 			p, err := Coflow(e.Name, nil)
@@ -204,7 +204,7 @@ func TestNeeds(t *testing.T) {
 				t.Fatal(err)
 			}
 			needs := p.Needs()
-			if says := strings.Contains(e.Doc, "knows sizes"); says != (needs&policies.Sizes != 0) {
+			if says := strings.Contains(e.Doc, "knows sizes"); says != (needs&(policies.Sizes|policies.Totals) != 0) {
 				t.Errorf("description %q, but it declares %b", e.Doc, needs)
 			}
 			if needs&policies.Blind != 0 {

@@ -94,8 +94,8 @@ func each(s *policies.Schedule, coflows []int, step policies.Step) {
 // distance between the two (Philae, ATC 2019).
 type AaloOracle Aalo
 
-// Needs is sizes.
-func (AaloOracle) Needs() policies.Knowledge { return policies.Sizes }
+// Needs is the sizes of coflows, and nothing that changes as bytes arrive.
+func (AaloOracle) Needs() policies.Knowledge { return policies.Totals | policies.Blind }
 
 // When is Aalo's.
 func (a AaloOracle) When() policies.When { return Aalo(a).When() }

@@ -383,7 +383,7 @@ func TestInvariants(t *testing.T) {
 					t.Fatalf("%s: link %d is overfull by %v bit/s", name, l, -left)
 				}
 			}
-			if p.Needs()&policies.Sizes == 0 {
+			if p.Needs()&(policies.Sizes|policies.Totals) == 0 {
 				blind := viewOf(f, coflows...)
 				for i := range blind.Coflows {
 					c := &blind.Coflows[i]

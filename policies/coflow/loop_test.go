@@ -216,9 +216,10 @@ func (c *running) show(needs policies.Knowledge) policies.CoflowState {
 		s.Median = c.sizes[(len(c.sizes)-1)/2]
 	}
 	s.Links = slices.Clone(c.demand.Links(needs&policies.Sizes != 0))
-	if needs&policies.Sizes == 0 {
-		s.Size, s.Largest, s.Remaining, s.Bound = 0, 0, 0, 0
-	} else {
+	if needs&(policies.Sizes|policies.Totals) == 0 {
+		s.Size, s.Largest, s.Bound = 0, 0, 0
+	}
+	if s.Remaining = 0; needs&policies.Sizes != 0 {
 		s.Remaining = s.Size - s.Sent
 	}
 	all := needs&policies.NewFlows != 0 && !c.seen

@@ -196,7 +196,10 @@ func Mask(v *policies.View, needs policies.Knowledge) *policies.View {
 		if needs&policies.Sizes != 0 {
 			continue
 		}
-		c.Size, c.Largest, c.Remaining, c.Bound = 0, 0, 0, 0
+		c.Remaining = 0
+		if needs&policies.Totals == 0 {
+			c.Size, c.Largest, c.Bound = 0, 0, 0
+		}
 		for j := range c.Links {
 			c.Links[j].Remaining = 0
 		}

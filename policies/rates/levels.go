@@ -48,7 +48,7 @@ type state struct {
 }
 
 // unused is a link that no flow crosses.
-var unused = state{meet: -1, single: -1, lack: -1}
+func unused() state { return state{meet: -1, single: -1, lack: -1} }
 
 type side struct {
 	rising  float64 // links that are not full

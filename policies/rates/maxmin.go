@@ -72,13 +72,13 @@ func (f *filling) load(s *Sharer) {
 		some = f.members[0].d.links
 	}
 	for _, l := range some {
-		f.links[l], f.level[l] = unused, math.Inf(1)
+		f.links[l], f.level[l] = unused(), math.Inf(1)
 		if s.open(l) {
 			f.links[l].left = s.avail[l]
 		}
 	}
 	none := links - 1
-	f.links[none], f.level[none] = unused, math.Inf(1)
+	f.links[none], f.level[none] = unused(), math.Inf(1)
 	f.links[none].left = math.Inf(1)
 	f.chain, f.lacks = f.chain[:0], f.lacks[:0]
 	f.sides = sized(f.sides, 2*len(f.members))
