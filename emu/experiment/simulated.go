@@ -5,10 +5,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
-	"sync"
-	"sync/atomic"
 
+	"testbed/emu/abreast"
 	"testbed/results/metrics"
 	"testbed/results/report"
 	"testbed/workloads"
@@ -18,84 +16,23 @@ import (
 // returns what waits for that of an arm. When it returns an error, or that of the last
 // arm, nothing goes on any more.
 func (r *run) atOnce(ctx context.Context, repeat int, w workloads.Workload) func(arm int) (report.Repeat, error) {
-	ctx, stop := context.WithCancelCause(ctx)
-	type result struct {
-		report.Repeat
-		err  error
-		done chan struct{}
-	}
-	all := make([]result, len(r.arms))
-	for i := range all {
-		all[i].done = make(chan struct{})
-	}
-	turns := turns{tell: r.o.Progress, latest: make([]*Progress, len(all)), ended: make([]bool, len(all))}
-	var simulating sync.WaitGroup
-	var next atomic.Int32
-	for range min(len(all), runtime.GOMAXPROCS(0)) {
-		simulating.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= len(all) {
-					return
-				}
-				if all[i].err = context.Cause(ctx); all[i].err == nil {
-					all[i].Repeat, all[i].err = r.simulated(ctx, i, repeat, w, turns.of(r.progress(i, repeat, w), i))
-				}
-				turns.end(i)
-				close(all[i].done)
-			}
-		})
-	}
-	return func(arm int) (report.Repeat, error) {
-		<-all[arm].done
-		err := all[arm].err
-		if err != nil || arm == len(all)-1 {
-			stop(err)
-			simulating.Wait()
+	all := make([]report.Repeat, len(r.arms))
+	wait := abreast.Start(ctx, len(all), r.o.Progress, func(ctx context.Context, arm int, tell func(Progress)) (err error) {
+		p := r.progress(arm, repeat, w)
+		if p.tell != nil {
+			p.tell = tell
 		}
+		all[arm], err = r.simulated(ctx, arm, repeat, w, p)
+		return err
+	})
+	return func(arm int) (report.Repeat, error) {
+		err := wait(arm)
 		if err != nil { // those after it count as not begun
 			for _, a := range r.arms[arm+1:] {
 				err = errors.Join(err, os.RemoveAll(repeatDir(r.dir.path, a.Name, repeat)))
 			}
 		}
-		return all[arm].Repeat, err
-	}
-}
-
-// turns tells progress of arms that go on at once: that of the first that has not ended.
-type turns struct {
-	tell func(Progress)
-
-	mu     sync.Mutex
-	first  int
-	latest []*Progress // by arm; nil for none yet
-	ended  []bool      // by arm
-}
-
-// of makes the progress of an arm tell here.
-func (t *turns) of(p *progress, arm int) *progress {
-	if t.tell == nil {
-		return p
-	}
-	p.tell = func(now Progress) {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.latest[arm] = &now
-		if arm == t.first {
-			t.tell(now)
-		}
-	}
-	return p
-}
-
-func (t *turns) end(arm int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.ended[arm] = true
-	for t.first < len(t.ended) && t.ended[t.first] {
-		if t.first++; t.first < len(t.ended) && t.latest[t.first] != nil {
-			t.tell(*t.latest[t.first])
-		}
+		return all[arm], err
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"testbed/emu/abreast"
 	"testbed/emu/tracesim"
 	"testbed/policies"
 	"testbed/policies/catalog"
@@ -132,8 +133,9 @@ type Progress struct {
 	tracesim.Progress
 }
 
-// Do runs all policies on a trace, one after the other. clock tells the time that has
-// passed on the machine, and report, which may be nil, is told of progress.
+// Do runs all policies on a trace, as many at once as there are processors. clock tells
+// the time that has passed on the machine, and report, which may be nil, is told of the
+// progress of one after the other.
 func Do(ctx context.Context, t *workloads.Trace, o Options, clock func() time.Duration, report func(Progress)) (*Outcome, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -156,24 +158,28 @@ func Do(ctx context.Context, t *workloads.Trace, o Options, clock func() time.Du
 	for _, c := range work {
 		out.Flows += len(c.Flows)
 	}
-	for i, p := range o.Policies {
+	out.Runs = make([]Run, len(o.Policies))
+	wait := abreast.Start(ctx, len(o.Policies), report, func(ctx context.Context, i int, tell func(Progress)) error {
+		p := o.Policies[i]
 		s, err := p.scheduler()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		cfg := tracesim.Config{Fabric: fabric, Scheduler: s, Quantum: o.Quantum, Resolution: o.Resolution, Interval: o.Interval}
-		var tell func(tracesim.Progress)
-		if report != nil {
-			tell = func(now tracesim.Progress) { report(Progress{p.String(), i + 1, len(o.Policies), now}) }
-		}
 		began := clock()
-		r, err := tracesim.Run(ctx, cfg, work, tell)
+		r, err := tracesim.Run(ctx, cfg, work, func(now tracesim.Progress) { tell(Progress{p.String(), i + 1, len(o.Policies), now}) })
 		if err != nil {
-			return nil, fmt.Errorf("policy %s: %w", p, err)
+			return fmt.Errorf("policy %s: %w", p, err)
 		}
 		run := Run{Policy: p.String(), Took: clock() - began, Events: r.Events, Decisions: r.Decisions, Coordinator: r.Coordinator, Coflows: r.Coflows}
 		run.Summary = coflows.Summarize(run.Times(), o.Bins)
-		out.Runs = append(out.Runs, run)
+		out.Runs[i] = run
+		return nil
+	})
+	for i := range out.Runs {
+		if err := wait(i); err != nil {
+			return nil, err
+		}
 	}
 	base := out.Runs[o.Base].Times()
 	for i := range out.Runs {
