@@ -279,6 +279,19 @@ func TestSameAsSlowLater(t *testing.T) {
 	})
 }
 
+// sameAsNew decides by demands that remember earlier decisions, and compares rates with
+// those of new ones.
+func (in *instance) sameAsNew(t *rapid.T, old, fresh *Sharer, ds []*Demand) {
+	in.share(t, old, ds)
+	again := in.demands(true)
+	in.share(t, fresh, again)
+	for c, d := range ds {
+		if diff := cmp.Diff(again[c].Rates(), d.Rates()); diff != "" {
+			t.Fatalf("coflow %d (-new +old):\n%s", c, diff)
+		}
+	}
+}
+
 // What demands remember of earlier decisions changes nothing: decision after decision,
 // in which flows have ended or become pilots, and capacities may be others, rates are
 // those of demands that are new.
@@ -289,14 +302,7 @@ func TestSameAsNew(t *testing.T) {
 		in := drawInstance(t, few)
 		ds := in.demands(true)
 		for range rapid.IntRange(2, 8).Draw(t, "decisions") {
-			in.share(t, &old, ds)
-			again := in.demands(true)
-			in.share(t, &fresh, again)
-			for c, d := range ds {
-				if diff := cmp.Diff(again[c].Rates(), d.Rates()); diff != "" {
-					t.Fatalf("coflow %d (-new +old):\n%s", c, diff)
-				}
-			}
+			in.sameAsNew(t, &old, &fresh, ds)
 			for c, d := range ds {
 				for range rapid.IntRange(0, 3).Draw(t, "changes") {
 					i := rapid.IntRange(0, len(in.coflows[c])-1).Draw(t, "flow")
@@ -351,14 +357,7 @@ func TestSameAsNewWide(t *testing.T) {
 				{Rule: policies.Greedy, Coflows: order[:rapid.IntRange(0, coflows).Draw(t, "bound")], Budget: 1},
 				{Rule: policies.Greedy, Coflows: order},
 			}
-			in.share(t, &old, ds)
-			again := in.demands(true)
-			in.share(t, &fresh, again)
-			for c, d := range ds {
-				if diff := cmp.Diff(again[c].Rates(), d.Rates()); diff != "" {
-					t.Fatalf("coflow %d (-new +old):\n%s", c, diff)
-				}
-			}
+			in.sameAsNew(t, &old, &fresh, ds)
 			c := rapid.IntRange(0, coflows-1).Draw(t, "coflow")
 			if i := rapid.IntRange(0, len(in.coflows[c])-1).Draw(t, "flow"); ds[c].Unfinished() > 1 {
 				in.ended[c][i] = true
@@ -390,14 +389,7 @@ func TestSameAsNewMaxMin(t *testing.T) {
 		in.sch.Steps = []policies.Step{{Rule: policies.MaxMin, Coflows: in.sch.Order(coflows)}}
 		ds := in.demands(true)
 		for range rapid.IntRange(8, 40).Draw(t, "decisions") {
-			in.share(t, &old, ds)
-			again := in.demands(true)
-			in.share(t, &fresh, again)
-			for c, d := range ds {
-				if diff := cmp.Diff(again[c].Rates(), d.Rates()); diff != "" {
-					t.Fatalf("coflow %d (-new +old):\n%s", c, diff)
-				}
-			}
+			in.sameAsNew(t, &old, &fresh, ds)
 			c, host := rapid.IntRange(0, coflows-1).Draw(t, "coflow"), rapid.IntRange(0, hosts-1).Draw(t, "host")
 			one := rapid.IntRange(-3, hosts-1).Draw(t, "of flows only")
 			sends := rapid.Bool().Draw(t, "sends")
