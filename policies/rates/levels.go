@@ -6,7 +6,7 @@ import "math"
 // its flows keep what they have then, the link's level, and the others rise on. The
 // rate of a flow is the lowest level on its path.
 //
-// Whoever uses it sets left and n, and calls next until nothing rises any more; for
+// Whoever uses it sets links, calls ready, and then next until nothing rises any more; for
 // every link that next returns, it takes the flows that rose until then off the links
 // on their paths. There is one link more than the fabric has: none, for paths that are
 // filled up with it.
@@ -110,7 +110,7 @@ type mark struct {
 	link  int32
 }
 
-// ready is to be called when left and n are set.
+// ready is to be called when links are set.
 func (f *levels) ready() {
 	f.reset()
 	for l := range int32(len(f.links) - 1) {
@@ -142,7 +142,7 @@ func (f *levels) add(l int32, last float64) {
 	on := &f.links[l]
 	left, n := on.left, on.n+f.gather(on)
 	switch level := left / n; {
-	case n == 0:
+	case n <= 0:
 	case left <= 0:
 		f.empty = append(f.empty, l)
 	case level <= last:
