@@ -78,15 +78,9 @@ func (s *Sharer) unbind(st *policies.Step) {
 	if !s.lazy {
 		for _, links := range s.links.lists {
 			for _, l := range links {
-				used := s.before[l] - s.avail[l]
-				if used == 0 {
-					continue
+				if s.charge(budget, l) {
+					s.before[l] = s.avail[l] // so that the link may come again
 				}
-				s.free[l] -= used
-				if s.again {
-					budget.take(s, l, used)
-				}
-				s.before[l] = s.avail[l] // so that the link may come again
 			}
 		}
 		return
@@ -95,19 +89,24 @@ func (s *Sharer) unbind(st *policies.Step) {
 	for w, b := range s.bound {
 		for ; b != 0; b &= b - 1 {
 			l := int32(w*64 + bits.TrailingZeros64(b))
-			used := s.before[l] - s.avail[l]
-			if used == 0 {
-				continue
-			}
-			s.free[l] -= used
-			if s.again {
-				budget.take(s, l, used)
-			}
-			if s.free[l] <= s.floor[l] {
+			if s.charge(budget, l) && s.free[l] <= s.floor[l] {
 				unset(s.idle, l)
 			}
 		}
 	}
+}
+
+// charge is unbind of one link. It tells whether anything was taken of it.
+func (s *Sharer) charge(budget budget, l int32) bool {
+	used := s.before[l] - s.avail[l]
+	if used == 0 {
+		return false
+	}
+	s.free[l] -= used
+	if s.again {
+		budget.take(s, l, used)
+	}
+	return true
 }
 
 // budget is a place in Schedule.Budgets.
