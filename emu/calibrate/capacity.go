@@ -51,7 +51,7 @@ func (m *machine) capacity(ctx context.Context) error {
 func (m *machine) capacityAt(ctx context.Context, mtu units.Bytes) (out calibration.Capacity, err error) {
 	perFlow := 2 * float64(m.o.Reference) / 8 / float64(mtu+plan.EthernetHeader) // shaped packets/s
 	base := m.done
-	var costs []float64 // ns, of levels that were carried
+	var costs []float64 // ns, of runs that passed
 	why := ""           // what kept the last run that did not pass from it
 	good, err := mostCarried(m.o.MaxFlows, func(n int, again bool) (bool, error) {
 		if !again {

@@ -327,6 +327,26 @@ func TestSameAsNew(t *testing.T) {
 	})
 }
 
+// drawWide draws the links of a switch, for coflows in which every host sends to every
+// other: those of the pairs of hosts that are there.
+func drawWide(t *rapid.T, hosts, coflows int, there func(pair int) bool) *instance {
+	in := &instance{net: network{1, hosts}}
+	for range in.net.links() {
+		in.capacity = append(in.capacity, rapid.SampledFrom([]float64{1e9, 2e9, 3e9}).Draw(t, "capacity"))
+	}
+	for c := range coflows {
+		var flows []Flow
+		for p := range hosts * hosts {
+			if there(p) {
+				flows = append(flows, Flow{ID: workloads.FlowID(c*hosts*hosts + p), Size: 1 << 20, Links: in.net.path(p/hosts, p%hosts)})
+			}
+		}
+		in.coflows = append(in.coflows, flows)
+		in.ended, in.pilots = append(in.ended, make([]bool, len(flows))), append(in.pilots, make([]bool, len(flows)))
+	}
+	return in
+}
+
 // The same of wide coflows on one switch, that Greedy steps serve in some order with
 // budgets and without: what is left of links goes up and down from one decision to the
 // next, and links open and close.
@@ -334,20 +354,7 @@ func TestSameAsNewWide(t *testing.T) {
 	var old, fresh Sharer
 	rapid.Check(t, func(t *rapid.T) {
 		const hosts, coflows = 5, 3
-		in := &instance{net: network{1, hosts}}
-		for range in.net.links() {
-			in.capacity = append(in.capacity, rapid.SampledFrom([]float64{1e9, 2e9, 3e9}).Draw(t, "capacity"))
-		}
-		for c := range coflows {
-			var flows []Flow
-			for p := range hosts * hosts {
-				if rapid.IntRange(0, 4).Draw(t, "there") > 0 || p == 0 {
-					flows = append(flows, Flow{ID: workloads.FlowID(c*hosts*hosts + p), Size: 1 << 20, Links: in.net.path(p/hosts, p%hosts)})
-				}
-			}
-			in.coflows = append(in.coflows, flows)
-			in.ended, in.pilots = append(in.ended, make([]bool, len(flows))), append(in.pilots, make([]bool, len(flows)))
-		}
+		in := drawWide(t, hosts, coflows, func(p int) bool { return rapid.IntRange(0, 4).Draw(t, "there") > 0 || p == 0 })
 		ds := in.demands(true)
 		for range rapid.IntRange(4, 12).Draw(t, "decisions") {
 			in.sch.Reset()
@@ -374,18 +381,7 @@ func TestSameAsNewMaxMin(t *testing.T) {
 	var old, fresh Sharer
 	rapid.Check(t, func(t *rapid.T) {
 		const hosts, coflows = 4, 2
-		in := &instance{net: network{1, hosts}}
-		for range in.net.links() {
-			in.capacity = append(in.capacity, rapid.SampledFrom([]float64{1e9, 2e9, 3e9}).Draw(t, "capacity"))
-		}
-		for c := range coflows {
-			var flows []Flow
-			for p := range hosts * hosts {
-				flows = append(flows, Flow{ID: workloads.FlowID(c*hosts*hosts + p), Size: 1 << 20, Links: in.net.path(p/hosts, p%hosts)})
-			}
-			in.coflows = append(in.coflows, flows)
-			in.ended, in.pilots = append(in.ended, make([]bool, len(flows))), append(in.pilots, make([]bool, len(flows)))
-		}
+		in := drawWide(t, hosts, coflows, func(int) bool { return true })
 		in.sch.Steps = []policies.Step{{Rule: policies.MaxMin, Coflows: in.sch.Order(coflows)}}
 		ds := in.demands(true)
 		for range rapid.IntRange(8, 40).Draw(t, "decisions") {
