@@ -105,7 +105,7 @@ func traceLike(t testing.TB, hosts, coflows int, seed uint64) *world {
 // Rates are what rates.Share leaves, which for wide coflows is what each link gives its
 // flows; writing them out flow by flow, which Demand.Moving does for whoever wants them,
 // is not in it. The slowest of 150 ports take 0.13 to 0.18 ms (fair, aalo-weighted, and
-// CoflowSim's fair share), of 900 ports 1.8 to 2 ms (aalo-weighted), of 3,000 ports 4 ms
+// CoflowSim's fair share), of 900 ports 1.9 to 2.1 ms (aalo-weighted), of 3,000 ports 4 ms
 // (sebf-deadline).
 func BenchmarkDecision(b *testing.B) {
 	for _, hosts := range []int{150, 900, 3000} {
