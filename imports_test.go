@@ -1,6 +1,9 @@
 package main
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"regexp"
@@ -9,102 +12,157 @@ import (
 	"testing"
 )
 
-// model packages describe; everything may import them.
-var model = []string{"topo", "topo/units", "workloads", "hosts/wire", "results/verdict"}
+// model packages only describe; every package may import them.
+var model = []string{"topo", "topo/units", "topo/words", "workloads", "hosts/wire", "results/verdict"}
 
-// arrows lists, for each package, what of this module it may import besides the
-// model packages. A package that is not listed may import nothing, so that a new
-// one is placed on purpose.
+// arrows lists, for each package, the packages of this module that it may import in addition
+// to the model packages. A package that is not listed fails the test, so that a new one is
+// placed on purpose.
 var arrows = map[string][]string{
 	"topo/units":      {},
+	"topo/words":      {},
 	"topo":            {},
 	"topo/draw":       {},
 	"workloads":       {},
 	"hosts/wire":      {},
 	"results/verdict": {},
 
-	"policies":            {},
-	"policies/coflow":     {"policies"},
-	"policies/placement":  {"policies"},
-	"policies/rates":      {"policies"},
-	"policies/catalog":    {"policies", "policies/coflow", "policies/placement"},
-	"policies/policytest": {"policies"},
+	"policies":              {},
+	"policies/coflow":       {"policies", "policies/coflow/ports"},
+	"policies/coflow/ports": {"policies"},
+	"policies/placement":    {"policies"},
+	"policies/alloc":        {"policies", "policies/alloc/maxmin"},
+	"policies/alloc/maxmin": {},
+	"policies/catalog":      {"policies", "policies/coflow", "policies/coflow/philaesim", "policies/placement"},
+	"policies/coordinator":  {"policies"},
+	"policies/policytest":   {"policies", "policies/coordinator"},
 
-	"emu/abreast":  {},
-	"emu/clock":    {},
-	"emu/fault":    {},
-	"emu/scenario": {"emu/fault"},
-	"emu/engine":   {"policies", "policies/rates"},
-	"emu/tracesim": {"policies", "policies/rates", "emu/clock"},
-	"emu/study":    {"emu/abreast", "emu/tracesim", "policies", "policies/catalog", "results/coflows", "results/table"},
-	"emu/fluid":    {"policies", "emu/clock", "emu/engine", "emu/fault"},
-	"emu/plan":     {},
-	"emu/deploy":   {"emu/plan"},
-	"emu/kernel":   {"emu/plan", "emu/deploy"},
-	"emu/fidelity": {},
-	"emu/inspect":  {"results/metrics"},
+	"policies/coflow/coflowtest": {"policies", "policies/alloc", "policies/policytest"},
+	"policies/coflow/philaesim":  {"policies", "policies/coflow", "policies/coflow/ports"},
+
+	"emu/parallel":           {},
+	"emu/simtime":            {},
+	"emu/fault":              {},
+	"emu/scenario":           {"emu/fault", "policies/catalog", "results/safefile"},
+	"emu/engine":             {"policies", "policies/alloc", "policies/coordinator"},
+	"emu/flowsim":            {"policies", "policies/alloc", "policies/alloc/maxmin", "policies/coordinator", "emu/simtime"},
+	"emu/flowsim/comparison": {"emu/parallel", "emu/flowsim", "policies", "policies/catalog", "results/tracestats", "results/table"},
+	"emu/fluid":              {"policies", "policies/alloc/maxmin", "emu/simtime", "emu/engine", "emu/fault"},
+	"emu/plan":               {},
+	"emu/deploy":             {"emu/plan", "results/safefile"},
+	"emu/kernel":             {"emu/plan", "emu/deploy"},
+	"emu/fidelity":           {},
+	"emu/inspect":            {"results/metrics"},
 
 	"hosts":      {"hosts/pace", "hosts/disk"},
 	"hosts/pace": {},
-	"hosts/disk": {},
+	"hosts/disk": {"results/safefile"},
 
-	"results/pcap":    {},
-	"results/flows":   {"results/pcap"},
-	"results/metrics": {"results/flows"},
-	"results/coflows": {"results/metrics"},
-	"results/timing":  {"results/flows", "results/metrics"},
-	"results/table":   {},
-	"results/compare": {"results/metrics", "results/table"},
-	"results/archive": {"results/flows", "results/metrics", "results/report", "results/timing"},
-	"results/files":   {},
-	"results/plot":    {"results/archive", "results/metrics", "results/report", "results/timing"},
-	"results/export":  {"results/archive", "results/files", "results/report"},
+	"results/pcap":       {"results/safefile"},
+	"results/flows":      {"results/pcap"},
+	"results/metrics":    {"results/flows"},
+	"results/tracestats": {"results/metrics"},
+	"results/breakdown":  {"results/flows", "results/metrics"},
+	"results/table":      {},
+	"results/compare":    {"results/metrics", "results/table"},
+	"results/schema":     {"results/flows", "results/metrics", "results/breakdown"},
+	"results/rundir":     {"results/safefile", "results/flows", "results/metrics", "results/report", "results/schema"},
+	"results/safefile":   {},
+	"results/figures":    {"results/flows", "results/metrics", "results/breakdown"},
+	"results/plot":       {"results/rundir", "results/figures", "results/flows", "results/metrics", "results/report", "results/schema", "results/breakdown"},
+	"results/export":     {"results/rundir", "results/safefile", "results/report", "results/schema"},
 
-	"results/archive/archivetest": {"results/archive", "results/flows", "results/metrics", "results/report", "results/timing"},
+	"results/rundir/rundirtest": {"results/rundir", "results/flows", "results/metrics", "results/report", "results/schema", "results/breakdown"},
 
 	"results/conversations": {"results/pcap"},
-	"results/page":          {"results/flows", "results/metrics", "results/timing"},
-	"results/report":        {"results/files", "results/flows", "results/metrics", "results/table", "results/timing", "results/page"},
+	"results/htmlreport":    {"results/figures", "results/flows", "results/metrics", "results/breakdown"},
+	"results/report":        {"results/safefile", "results/flows", "results/metrics", "results/schema", "results/table", "results/breakdown", "results/htmlreport", "results/figures"},
 
 	"emu/live": {"policies", "emu/engine", "emu/fault", "emu/kernel", "emu/fidelity", "emu/plan", "emu/deploy", "hosts", "hosts/pace", "hosts/disk",
-		"results/pcap", "results/flows"},
-	"emu/calibration": {"emu/plan"},
-	"emu/calibrate":   {"emu/calibration", "emu/deploy", "emu/experiment", "emu/kernel", "emu/plan", "emu/scenario", "hosts/disk"},
-	"emu/experiment": {"emu/abreast", "emu/calibration", "policies", "policies/catalog", "emu/engine", "emu/fault", "emu/fluid", "emu/live", "emu/kernel", "emu/fidelity", "emu/plan", "emu/deploy", "emu/scenario",
-		"results/pcap", "results/files", "results/flows", "results/metrics", "results/timing", "results/report", "results/archive", "results/compare"},
-	"emu/cli": {"topo/draw", "emu/study", "emu/calibration", "emu/calibrate", "policies/catalog", "emu/experiment", "emu/fault", "emu/inspect", "emu/kernel", "emu/plan", "emu/deploy", "emu/scenario",
-		"results/archive", "results/compare", "results/conversations", "results/export", "results/files", "results/flows", "results/metrics", "results/pcap", "results/plot",
+		"results/pcap", "results/flows", "results/safefile"},
+	"emu/calibration":         {"emu/plan", "results/safefile", "results/metrics"},
+	"emu/calibration/measure": {"emu/calibration", "emu/deploy", "emu/runner", "emu/kernel", "emu/plan", "emu/scenario", "policies/catalog", "hosts/disk", "results/rundir", "results/safefile", "results/metrics"},
+	"emu/runner": {"emu/parallel", "emu/calibration", "policies", "policies/catalog", "emu/engine", "emu/fault", "emu/fluid", "emu/live", "emu/kernel", "emu/fidelity", "emu/plan", "emu/deploy", "emu/scenario",
+		"results/pcap", "results/safefile", "results/flows", "results/metrics", "results/breakdown", "results/report", "results/schema", "results/rundir", "results/compare"},
+	"emu/cli": {"topo/draw", "emu/flowsim/comparison", "emu/flowsim", "emu/calibration", "emu/calibration/measure", "policies/catalog", "emu/runner", "emu/fault", "emu/inspect", "emu/kernel", "emu/plan", "emu/deploy", "emu/scenario",
+		"results/rundir", "results/compare", "results/conversations", "results/export", "results/safefile", "results/flows", "results/metrics", "results/pcap", "results/plot",
 		"results/report", "results/table"},
-	"": {"emu/cli"},
+	"":                  {"emu/cli"},
+	"emu/cli/reference": {"emu/cli"}, // documentation, which the program does not carry
+	"scripts/manpages":  {"emu/cli/reference"},
 
 	"emu/kernel/netnstest": {},
+	"emu/longtest":         {},
 	"workloads/oracletest": {},
 	"results/tooltest":     {},
-	"scripts/bench":        {}, // runs other programs
-	"scripts/philae":       {"scripts/suite", "results/report", "results/verdict", "emu/scenario", "emu/experiment", "emu/study", "emu/tracesim", "results/coflows", "results/files", "results/metrics"},
-	"scripts/sinbad":       {"scripts/suite", "results/report"},
-	"scripts/suite":        {"results/report", "results/table", "results/verdict"}, // what suites share
-	"scripts/quickstart":   {},                                                     // scenario files, and tests of them
-	"scripts/testvm":       {},                                                     // runs the tests of others
+	"workloads/drawntest":  {},
+	"scripts/bench":        {"results/metrics"}, // runs other programs
+	"scripts/philae":       {"scripts/suite", "results/report", "results/verdict", "emu/scenario", "emu/runner", "emu/flowsim/comparison", "emu/flowsim", "results/tracestats", "results/safefile", "results/metrics"},
+	"scripts/sinbad":       {"scripts/suite", "results/safefile", "results/metrics", "results/report"},
+	"scripts/suite":        {"results/report", "results/table", "results/verdict", "results/safefile"}, // what suites share
+	"scripts/quickstart":   {},                                                                         // scenario files, and tests of them
+	"scripts/testvm":       {},                                                                         // runs the tests of others
+	"scripts/testsum":      {"emu/longtest"},
 }
 
-// onlyIn fences a dependency into the packages that may know of it.
-var onlyIn = map[string][]string{
-	"github.com/vishvananda/netlink": {"emu/kernel"},
-	"github.com/vishvananda/netns":   {"emu/kernel"},
-	"github.com/containernetworking": {"emu/kernel"},
-	"github.com/gopacket/gopacket":   {"emu/kernel"},
-	"golang.org/x/sys/unix":          {"emu/kernel"},
-	"math/rand":                      {}, // version 2 only
-	"github.com/spf13/cobra":         {"emu/cli"},
-	"go.yaml.in/yaml/v4":             {"emu/scenario", "scripts/philae", "scripts/sinbad"}, // scenarios, and what papers report
+// TestArchitecture generates the tables of packages, with the first sentence of each package's
+// comment and the imports that arrows allows, and of restricted dependencies.
+func TestArchitecture(t *testing.T) {
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}}{{"\t"}}{{.Doc}}`, "./...").CombinedOutput()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, out)
+	}
+	var b strings.Builder
+	folder := "."
+	for line := range strings.Lines(string(out)) {
+		path, doc, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		name := strings.TrimPrefix(strings.TrimPrefix(path, "testbed"), "/")
+		_, sentence, ok := strings.Cut(doc, " "+path[strings.LastIndex(path, "/")+1:]+" ")
+		if !ok || sentence == "" {
+			t.Errorf("package %q: the comment %q does not begin with its name", name, doc)
+			continue
+		}
+		if top, _, _ := strings.Cut(name, "/"); top != folder {
+			folder = top
+			fmt.Fprintf(&b, "\n### %s\n\n| package | purpose | imports |\n| --- | --- | --- |\n", cmp.Or(folder, "The program"))
+		}
+		imports := slices.Sorted(slices.Values(arrows[name]))
+		if slices.Contains(model, name) {
+			imports = []string{"(model)"}
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", cmp.Or(name, "main"), strings.ReplaceAll(sentence, "|", `\|`), strings.Join(imports, ", "))
+	}
+	b.WriteString("\n### Restricted dependencies\n\n| dependency | for | only in |\n| --- | --- | --- |\n")
+	for _, dep := range slices.Sorted(maps.Keys(onlyIn)) {
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", dep, onlyIn[dep].why, cmp.Or(strings.Join(onlyIn[dep].users, ", "), "(none)"))
+	}
+	b.WriteString("\n")
+	generated(t, "docs/architecture.md", b.String())
 }
 
-// pure packages decide everything from what they are told.
-var pure = []string{"policies", "policies/coflow", "policies/placement", "policies/rates", "emu/engine"}
+// onlyIn restricts a dependency to the packages that may import it, and states what they need it
+// for.
+var onlyIn = map[string]struct {
+	why   string
+	users []string
+}{
+	"github.com/vishvananda/netlink": {"links, addresses, routes and queues", []string{"emu/kernel"}},
+	"github.com/vishvananda/netns":   {"namespaces", []string{"emu/kernel"}},
+	"github.com/containernetworking": {"namespaces", []string{"emu/kernel"}},
+	"github.com/gopacket/gopacket":   {"capture rings", []string{"emu/kernel"}},
+	"golang.org/x/sys/unix":          {"system calls", []string{"emu/kernel"}},
+	"syscall": {"signals, error numbers, flags, locks and watches of files, and sizes of file systems",
+		[]string{"emu/calibration/measure", "emu/cli", "emu/deploy", "emu/kernel", "emu/kernel/netnstest", "hosts", "hosts/disk", "results/safefile", "scripts/suite", "scripts/testvm"}},
+	"math/rand":              {"nothing: version 2 replaces it", nil},
+	"github.com/spf13/cobra": {"commands", []string{"emu/cli", "emu/cli/reference"}},
+	"go.yaml.in/yaml/v4":     {"scenarios, and the figures of papers", []string{"emu/scenario", "scripts/philae", "scripts/sinbad"}},
+}
 
-// impure is what a pure package may not import. The engine's log and its context
-// need io and context, which touch nothing by themselves.
+// pure packages depend on their arguments alone.
+var pure = []string{"policies", "policies/coflow", "policies/coflow/philaesim", "policies/coflow/ports", "policies/placement", "policies/alloc", "policies/coordinator", "emu/engine"}
+
+// impure packages may not be imported by a pure package. The engine's log and its context need
+// io and context, which have no side effects by themselves.
 var impure = []string{"os", "net", "sync", "math/rand", "runtime", "syscall", "log", "log/slog"}
 
 func TestImportsRunOneWay(t *testing.T) {
@@ -112,6 +170,7 @@ func TestImportsRunOneWay(t *testing.T) {
 	if err != nil {
 		t.Fatalf("go list: %v\n%s", err, out)
 	}
+	used := map[string]bool{}
 	for line := range strings.Lines(string(out)) {
 		words := strings.Fields(line)
 		name := strings.TrimPrefix(strings.TrimPrefix(words[0], "testbed"), "/")
@@ -123,29 +182,37 @@ func TestImportsRunOneWay(t *testing.T) {
 			if own, ok := strings.CutPrefix(imp, "testbed/"); ok && !slices.Contains(allowed, own) && !slices.Contains(model, own) {
 				t.Errorf("%s imports %s: no such arrow", name, own)
 			}
-			for dep, users := range onlyIn {
+			for dep, only := range onlyIn {
 				within := imp == dep || strings.HasPrefix(imp, dep+"/") && dep != "math/rand"
-				if within && !slices.Contains(users, name) {
-					t.Errorf("%s imports %s, which belongs in %v", name, imp, users)
+				if within && !slices.Contains(only.users, name) {
+					t.Errorf("%s imports %s, which belongs in %v", name, imp, only.users)
 				}
+				used[dep+" in "+name] = used[dep+" in "+name] || within
 			}
 			if slices.Contains(pure, name) && slices.Contains(impure, imp) {
 				t.Errorf("%s imports %s, but must be pure", name, imp)
 			}
 		}
 	}
+	for dep, only := range onlyIn {
+		for _, name := range only.users {
+			if !used[dep+" in "+name] {
+				t.Errorf("%s is listed for %s and does not import it", name, dep)
+			}
+		}
+	}
 }
 
-// A package whose tests ask for namespaces is tested alone: packets share the
-// processors with who measures them.
+// A package whose tests use namespaces is tested alone: packets share the processors with the
+// measurement.
 func TestPacketsAreTestedAlone(t *testing.T) {
 	makefile, err := os.ReadFile("Makefile")
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := regexp.MustCompile(`(?m)^ON_PACKETS = (.*)$`).FindStringSubmatch(string(makefile))
+	list := regexp.MustCompile(`(?m)^export ON_PACKETS = (.*)$`).FindStringSubmatch(string(makefile))
 	if list == nil {
-		t.Fatal("the Makefile has no line ON_PACKETS")
+		t.Fatal("the Makefile has no line export ON_PACKETS")
 	}
 	alone := strings.Fields(list[1])
 	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}`, "./...").CombinedOutput()
@@ -168,8 +235,7 @@ func TestPacketsAreTestedAlone(t *testing.T) {
 	}
 }
 
-// A clock in a pure package would not show among its imports: time is imported
-// for its Duration.
+// Imports do not reveal a clock in a pure package: time is imported for its Duration.
 func TestPurePackagesReadNoClock(t *testing.T) {
 	for _, name := range pure {
 		out, err := exec.Command("grep", "-nE", `time\.(Now|Since|Until|Sleep|After|Tick|NewTimer|NewTicker|AfterFunc)\b|^var [a-z]`, "-r", "--include=*.go", "--exclude=*_test.go", name).Output()
@@ -177,6 +243,48 @@ func TestPurePackagesReadNoClock(t *testing.T) {
 			t.Errorf("%s reads a clock or keeps a variable:\n%s", name, out)
 		} else if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 1 {
 			t.Errorf("grep: %v", err)
+		}
+	}
+}
+
+// opens lists the files, and directories that end in a slash, that open files without
+// package results/safefile, with the reason.
+var opens = map[string]string{
+	"results/safefile/":                "the helper itself",
+	"results/rundir/rundirtest/":       "writes runs for tests",
+	"workloads/oracletest/":            "reads files for tests",
+	"emu/kernel/":                      "kernel interfaces, devices and new files with flags of their own",
+	"emu/calibration/measure/disks.go": "direct I/O on a device that it made",
+	"hosts/disk/":                      "direct I/O on blocks that it made",
+	"scripts/testsum/":                 "output of go test that the Makefile names",
+	"scripts/testvm/":                  "files that it made, below its cache and in the virtual machine",
+}
+
+// A named pipe in place of a file blocks the program that opens it, and a write through a
+// symbolic link replaces another file. Package results/safefile prevents both.
+func TestFilesAreOpenedInOnePlace(t *testing.T) {
+	out, err := exec.Command("grep", "-rnE", "--include=*.go", "--exclude=*_test.go", `\b(os\.(Open|OpenFile|ReadFile|Create|CreateTemp|WriteFile)|unix\.Open|ioutil\.[A-Z][A-Za-z]*)\(`, ".").Output()
+	if err != nil {
+		t.Fatalf("grep: %v", err)
+	}
+	system := regexp.MustCompile(`\("/(proc|sys|dev|etc)/`)
+	used := map[string]bool{}
+	for line := range strings.Lines(string(out)) {
+		line = strings.TrimPrefix(line, "./")
+		listed := ""
+		for place := range opens {
+			if file, _, _ := strings.Cut(line, ":"); file == place || strings.HasSuffix(place, "/") && strings.HasPrefix(file, place) {
+				listed = place
+			}
+		}
+		used[listed] = true
+		if listed == "" && !system.MatchString(line) {
+			t.Errorf("use package results/safefile: %s", strings.TrimSpace(line))
+		}
+	}
+	for place := range opens {
+		if !used[place] {
+			t.Errorf("%s is listed and opens nothing", place)
 		}
 	}
 }

@@ -1,15 +1,15 @@
-// Package hosts is what runs on an emulated host: the sender and the receiver of
-// shuffle flows, the client of block writes, and the block server with its disk.
-// An Agent is one host. It is goroutines of this process; sockets come from a
-// Network, which alone knows where on the machine a host is.
+// Package hosts implements the software of an emulated host: the sender and the receiver of shuffle
+// flows, the client of block writes, and the block server with its disk. An Agent is one host. It
+// runs as goroutines of this process and opens its sockets through a Network, which maps hosts to
+// network namespaces.
 //
-// A flow is one connection to wire.ShufflePort: a wire.Header and then the
-// payload. A block write is a chain of connections to wire.BlockPort, as in
-// HDFS: see Chain. A host may crash and return, be slow, and lose its disk: the
-// pipelines of others go on without it (see Agent.Write).
+// A flow is one connection to wire.ShufflePort: a wire.Header followed by the payload. A block
+// write is a chain of connections to wire.BlockPort, as in HDFS: see Chain. A host may crash and
+// return, be slow, or lose its disk: the pipelines of other hosts continue without it (see
+// Agent.Write).
 //
-// It does not decide when, where to or how fast anything is sent, opens no
-// namespaces, and measures nothing that a report shows: that is done on packets.
+// The package does not decide when, where to or how fast data is sent, and opens no namespaces.
+// Reports contain none of its measurements: all figures come from captured packets.
 package hosts
 
 import (
@@ -36,25 +36,25 @@ import (
 // Network opens sockets on emulated hosts.
 type Network interface {
 	Listen(ctx context.Context, h topo.HostID, port uint16) (net.Listener, error)
-	// Dial connects src to dst, which may be the same; hash decides the spine
+	// Dial connects src to dst, which may be the same host; hash selects the spine
 	// (topo.Fabric.Path).
 	Dial(ctx context.Context, src, dst topo.HostID, port uint16, hash uint32) (net.Conn, error)
-	// Greeted is told of a connection, by its address at the end that dialled, when
-	// its header has been read.
+	// Greeted is called when the header of an accepted connection has been read, with the address
+	// of the dialling end.
 	Greeted(remote net.Addr)
 	// Mark sends one datagram from h.
 	Mark(h topo.HostID, payload []byte) error
 }
 
-// Sink is told what an agent sees. Its methods are called from many goroutines
-// and must not wait.
+// Sink receives the events of an agent. Its methods are called from many goroutines
+// and must not block.
 type Sink interface {
 	FlowReceived(FlowReceived)
-	// Problem is an error that nobody who called the agent hears of, such as a
-	// connection that is not ours or a flow that broke off. What a crash or Stop
-	// ended is none, and neither is a pipeline that broke: its client hears of that.
+	// Problem receives an error that no method of the agent returns, such as a
+	// connection of another run or a flow that broke off. The effects of a crash or
+	// of Stop are not reported, nor is a broken pipeline: Write handles that.
 	Problem(error)
-	// ReplicaLost is told at the client, while Write goes on with the other hosts.
+	// ReplicaLost is called at the client, while Write continues with the other hosts.
 	ReplicaLost(ReplicaLost)
 }
 
@@ -62,48 +62,48 @@ type Sink interface {
 type ReplicaLost struct {
 	Block workloads.BlockID
 	Host  topo.HostID
-	Full  bool  // its disks have no room for the block
-	Err   error // what the pipeline knows of the reason
+	Full  bool  // its disks have no space for the block
+	Err   error // the reason, as far as the pipeline knows it
 }
 
-// DefaultPeerTimeout is Options.PeerTimeout unless stated: a SYN that is lost
-// twice is sent for the third time after 3 s, and a segment that is lost four
-// times in a row for the fifth after about as long.
+// DefaultPeerTimeout is the default of Options.PeerTimeout. A SYN that is lost
+// twice is sent for the third time after 3 s; a segment that is lost four times in
+// a row is sent for the fifth time after about the same time.
 const DefaultPeerTimeout = 4 * time.Second
 
-// FlowReceived tells that the receiver has the last byte of a flow.
+// FlowReceived reports that the receiver has the last byte of a flow.
 type FlowReceived struct {
 	Flow workloads.FlowID
-	At   time.Time // when the read that had it returned
+	At   time.Time // when the read of the last byte returned
 }
 
-// Timeouts bound the waits of the block pipeline; a field that is 0 takes its
-// default. Waits on hosts further down a chain are longer, so that the host next
-// to the trouble speaks first.
+// Timeouts bound the waits of the block pipeline; 0 means the default. Hosts nearer to the client
+// wait longer, so that the neighbour of the fault reports it first.
 type Timeouts struct {
-	Connect time.Duration // to open the connection of a flow, by default 30 s; see Options.PeerTimeout for blocks
-	// Idle is the longest that a pipeline may stand still though its hosts live, and
-	// that a replica is kept whose pipeline broke, by default 60 s as in
-	// HDFS. It does not bound flows: a paused or starved flow waits for its
-	// context.
+	Connect time.Duration // of the connect of a flow, by default 30 s; for blocks see Options.PeerTimeout
+	// Idle is the maximum time without progress of a pipeline whose hosts are alive, and the time
+	// for which the replica of a broken pipeline is kept. The default is 60 s, as in HDFS. It does
+	// not bound flows: a paused or starved flow waits until its context ends.
 	Idle time.Duration
+	// Header bounds the time from accepting a connection to its header, by default Idle.
+	Header time.Duration
 }
 
-// Options are what an Agent is made of.
+// Options configure an Agent.
 type Options struct {
 	Host     topo.HostID
 	Name     func(topo.HostID) string // names hosts in errors; may be nil
-	Run      uint64                   // of headers; connections of other runs are refused
+	Run      uint64                   // identifier in headers; connections of other runs are refused
 	Network  Network
-	Pacer    *pace.Pacer   // whose Run the caller runs; shared by all agents
-	Disk     *disk.Volumes // nil where the host stores no blocks
+	Pacer    *pace.Pacer   // shared by all agents; the caller runs its Run method
+	Disk     *disk.Volumes // nil if the host stores no blocks
 	Sink     Sink
 	Timeouts Timeouts
-	// PeerTimeout bounds connecting to the next host of a pipeline, and hearing
-	// nothing from it: a host that lives speaks four times as often, however slow it
-	// is. 0 is DefaultPeerTimeout.
+	// PeerTimeout bounds the connect to the next host of a pipeline and the time without data from
+	// it. A live host sends keep-alives four times per PeerTimeout, however slow it is. 0 means
+	// DefaultPeerTimeout.
 	PeerTimeout time.Duration
-	CPUPeriod   time.Duration // of SetCPU; 0 is DefaultCPUPeriod
+	CPUPeriod   time.Duration // period of SetCPU; 0 means DefaultCPUPeriod
 }
 
 // Agent is one emulated host. Its methods may be called from any goroutine.
@@ -112,16 +112,16 @@ type Agent struct {
 	closed atomic.Bool
 	cpu    cpu
 
-	mu       sync.RWMutex
-	life     *life         // never nil
-	lived    chan struct{} // closed when there is another life, or none to come
-	blocks   map[workloads.BlockID]*stored
-	stops    map[workloads.FlowID]*stopper
-	outgoing map[workloads.FlowID]*Sender
-	incoming map[workloads.FlowID]*atomic.Int64 // payload bytes received
+	mu          sync.RWMutex
+	life        *life         // never nil
+	lifeChanged chan struct{} // closed when life is replaced, and by Close
+	blocks      map[workloads.BlockID]*stored
+	stops       map[workloads.FlowID]*stopper
+	outgoing    map[workloads.FlowID]*Sender
+	incoming    map[workloads.FlowID]*atomic.Int64 // payload bytes received
 }
 
-// New is an agent that does not listen yet: see Listen and Serve.
+// New returns an agent that does not listen yet: see Listen and Serve.
 func New(o Options) *Agent {
 	if o.Name == nil {
 		o.Name = func(h topo.HostID) string { return fmt.Sprintf("host %d", h) }
@@ -132,6 +132,9 @@ func New(o Options) *Agent {
 	if o.Timeouts.Idle <= 0 {
 		o.Timeouts.Idle = time.Minute
 	}
+	if o.Timeouts.Header <= 0 {
+		o.Timeouts.Header = o.Timeouts.Idle
+	}
 	if o.PeerTimeout <= 0 {
 		o.PeerTimeout = DefaultPeerTimeout
 	}
@@ -139,22 +142,22 @@ func New(o Options) *Agent {
 		o.CPUPeriod = DefaultCPUPeriod
 	}
 	return &Agent{
-		o:        o,
-		cpu:      cpu{period: o.CPUPeriod, since: time.Now()},
-		life:     newLife(),
-		lived:    make(chan struct{}),
-		blocks:   make(map[workloads.BlockID]*stored),
-		stops:    make(map[workloads.FlowID]*stopper),
-		outgoing: make(map[workloads.FlowID]*Sender),
-		incoming: make(map[workloads.FlowID]*atomic.Int64),
+		o:           o,
+		cpu:         cpu{period: o.CPUPeriod, since: time.Now()},
+		life:        newLife(),
+		lifeChanged: make(chan struct{}),
+		blocks:      make(map[workloads.BlockID]*stored),
+		stops:       make(map[workloads.FlowID]*stopper),
+		outgoing:    make(map[workloads.FlowID]*Sender),
+		incoming:    make(map[workloads.FlowID]*atomic.Int64),
 	}
 }
 
-// name is the agent's own host.
+// name returns the name of the agent's host.
 func (a *Agent) name() string { return a.o.Name(a.o.Host) }
 
-// Listen opens the agent's ports. Others may connect once it has returned; they
-// are served once Serve runs.
+// Listen opens the agent's ports. Other hosts can connect once it has returned;
+// Serve serves them.
 func (a *Agent) Listen(ctx context.Context) error {
 	l, err := a.listen(ctx)
 	if err != nil {
@@ -164,28 +167,28 @@ func (a *Agent) Listen(ctx context.Context) error {
 	defer a.mu.Unlock()
 	if a.closed.Load() {
 		l.end(ErrCrashed)
-		return errors.Join(fmt.Errorf("%s: listen: it is closed", a.name()), closeAll(l.listeners))
+		return errors.Join(fmt.Errorf("%s: listen: agent is closed", a.name()), closeAll(l.listeners))
 	}
 	a.life = l
-	close(a.lived)
-	a.lived = make(chan struct{})
+	close(a.lifeChanged)
+	a.lifeChanged = make(chan struct{})
 	return nil
 }
 
-// Serve accepts connections and serves them, over crashes and returns. It
-// returns nil after Close, once all that were accepted are served; when ctx is
-// cancelled it drops them and returns the cause. All it started has ended when it
-// returns, and replicas that are not whole are deleted.
+// Serve accepts connections and serves them, across crashes and returns. It
+// returns nil after Close, once all accepted connections are served; when ctx is
+// cancelled it drops them and returns the cause. When it returns, all goroutines
+// that it started have ended and incomplete replicas are deleted.
 func (a *Agent) Serve(ctx context.Context) error {
 	defer a.forgetReplicas()
 	var done *life
 	for {
 		a.mu.RLock()
-		l, lived := a.life, a.lived
+		l, lifeChanged := a.life, a.lifeChanged
 		a.mu.RUnlock()
 		if l != done && l.ctx.Err() == nil {
 			done = l
-			if err := a.live(ctx, l); err != nil {
+			if err := a.serveLife(ctx, l); err != nil {
 				return err
 			}
 		}
@@ -196,14 +199,14 @@ func (a *Agent) Serve(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case <-lived:
+		case <-lifeChanged:
 		case <-ctx.Done():
 		}
 	}
 }
 
-// live serves until l is over, by a crash or Close.
-func (a *Agent) live(ctx context.Context, l *life) error {
+// serveLife accepts and serves connections until a crash or Close ends l.
+func (a *Agent) serveLife(ctx context.Context, l *life) error {
 	within, release := l.serving(ctx)
 	defer release()
 	g, within := errgroup.WithContext(within)
@@ -239,27 +242,27 @@ func (a *Agent) live(ctx context.Context, l *life) error {
 	return nil
 }
 
-// Close stops listening and lets Serve finish what it accepted. It may be called
-// twice, and without Serve.
+// Close stops listening and lets Serve finish the accepted connections. It may be
+// called twice, and without Serve.
 func (a *Agent) Close() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed.Swap(true) {
 		return nil
 	}
-	close(a.lived)
-	a.lived = make(chan struct{})
+	close(a.lifeChanged)
+	a.lifeChanged = make(chan struct{})
 	return closeAll(a.life.listeners)
 }
 
-// serve reads what a connection is for and does it.
+// serve reads the header of a connection and runs the service that it names.
 func (a *Agent) serve(ctx context.Context, l *life, conn net.Conn) {
 	defer conn.Close()
-	if l.hold(conn) != nil {
+	if l.track(conn) != nil {
 		return
 	}
-	defer l.release(conn)
-	h, err := a.greet(ctx, conn)
+	defer l.untrack(conn)
+	h, err := a.readHeader(ctx, conn)
 	if err == nil {
 		a.o.Network.Greeted(conn.RemoteAddr())
 		switch h.Kind {
@@ -268,43 +271,43 @@ func (a *Agent) serve(ctx context.Context, l *life, conn net.Conn) {
 		case wire.KindBlock:
 			err = a.store(ctx, l, conn, h)
 		default:
-			err = fmt.Errorf("a connection with the header of a %v", h.Kind)
+			err = fmt.Errorf("header kind %v: expected a flow or a block", h.Kind)
 		}
 	}
 	if err != nil {
 		reset(conn)
-		if ctx.Err() == nil && !errors.Is(err, ErrStopped) && !errors.Is(err, errGone) {
+		if ctx.Err() == nil && !errors.Is(err, ErrStopped) && !errors.Is(err, errPeerClosed) {
 			a.o.Sink.Problem(fmt.Errorf("%s: from %v: %w", a.name(), conn.RemoteAddr(), err))
 		}
 	}
 }
 
-// errGone is a connection whose other end went away before it said what it wants:
-// a sender that was stopped, or the pipeline of a client that has crashed.
-var errGone = errors.New("the other end has gone")
+// errPeerClosed ends a connection whose peer closed it early: a sender that was stopped,
+// or the pipeline of a client that has crashed.
+var errPeerClosed = errors.New("peer closed the connection")
 
-// greet reads the header of a connection.
-func (a *Agent) greet(ctx context.Context, conn net.Conn) (wire.Header, error) {
+// readHeader reads the header of an accepted connection.
+func (a *Agent) readHeader(ctx context.Context, conn net.Conn) (wire.Header, error) {
 	stop := onDone(ctx, func() { conn.SetReadDeadline(past) })
 	defer stop()
 	var b [wire.Size]byte
 	if err := a.cpu.turn(ctx); err != nil {
 		return wire.Header{}, err
 	}
-	if err := readFull(ctx, conn, b[:], a.o.Timeouts.Idle); err != nil {
+	if err := readFull(ctx, conn, b[:], a.o.Timeouts.Header); err != nil {
 		if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.ETIMEDOUT) {
-			err = errors.Join(errGone, err)
+			err = errors.Join(errPeerClosed, err)
 		}
 		return wire.Header{}, fmt.Errorf("read header: %w", err)
 	}
 	h, err := wire.Parse(b[:])
 	if err == nil && h.Run != a.o.Run {
-		err = fmt.Errorf("%v of run %#x: this is run %#x", h.Kind, h.Run, a.o.Run)
+		err = fmt.Errorf("%v of run %#x: expected run %#x", h.Kind, h.Run, a.o.Run)
 	}
 	return h, err
 }
 
-// Mark puts a mark on the wire of the host: the arrival of a coflow
+// Mark sends a mark from the host, for the captures: the arrival of a coflow
 // (wire.KindCoflowMark) or of a write request (wire.KindWriteMark), or the failure
 // of a flow (wire.KindFlowFailed; id is the flow and parts its coflow) or a block
 // (wire.KindBlockFailed).
@@ -312,21 +315,21 @@ func (a *Agent) Mark(kind wire.Kind, id, parts int, size units.Bytes) error {
 	return a.mark(kind, id, parts, size, 0)
 }
 
-// MarkWrite is Mark of a write request (wire.KindWriteMark) that had waited to be
-// placed.
+// MarkWrite is Mark for a write request (wire.KindWriteMark), with the time from its arrival to its
+// placement.
 func (a *Agent) MarkWrite(block, replicas int, size units.Bytes, waited time.Duration) error {
 	return a.mark(wire.KindWriteMark, block, replicas, size, waited)
 }
 
 func (a *Agent) mark(kind wire.Kind, id, parts int, size units.Bytes, waited time.Duration) error {
 	if !kind.Mark() || kind == wire.KindReplicaLost {
-		return fmt.Errorf("%s: mark of kind %v: want a mark", a.name(), kind)
+		return fmt.Errorf("%s: kind %v is not a mark", a.name(), kind)
 	}
-	group, err := uint32Of("id", id)
+	group, err := toUint32("id", id)
 	if err != nil {
 		return fmt.Errorf("%s: %v: %w", a.name(), kind, err)
 	}
-	n, err := uint32Of("parts", parts)
+	n, err := toUint32("parts", parts)
 	if err != nil {
 		return fmt.Errorf("%s: %v %d: %w", a.name(), kind, id, err)
 	}
@@ -341,19 +344,19 @@ func (a *Agent) mark(kind wire.Kind, id, parts int, size units.Bytes, waited tim
 	return nil
 }
 
-// uint32Of is n as headers carry it.
-func uint32Of(what string, n int) (uint32, error) {
+// toUint32 returns n as a header field. what is its name in errors.
+func toUint32(what string, n int) (uint32, error) {
 	if n < 0 || uint64(n) > 1<<32-1 {
-		return 0, fmt.Errorf("%s %d: want 0 to %d", what, n, uint32(1<<32-1))
+		return 0, fmt.Errorf("%s %d: must be 0 to %d", what, n, uint32(1<<32-1))
 	}
 	return uint32(n), nil
 }
 
-// past is a deadline that ends a wait at once.
+// past is a deadline that ends reads and writes at once.
 var past = time.Unix(1, 0)
 
-// onDone calls f once ctx is done. The function it returns takes that back, and
-// when it is too late for that waits for f to return.
+// onDone calls f once ctx is done. stop cancels the call; if f has started, stop
+// waits until it returns.
 func onDone(ctx context.Context, f func()) (stop func()) {
 	ran := make(chan struct{})
 	undo := context.AfterFunc(ctx, func() {
@@ -367,8 +370,8 @@ func onDone(ctx context.Context, f func()) (stop func()) {
 	}
 }
 
-// readFull fills b within d. Whoever calls it sees to it that a deadline in the
-// past is set once ctx is done, which ends it with the cause of ctx.
+// readFull fills b within d. When ctx is done, the caller must set a deadline in the past: readFull
+// then returns the cause of ctx.
 func readFull(ctx context.Context, conn net.Conn, b []byte, d time.Duration) error {
 	if err := conn.SetReadDeadline(time.Now().Add(d)); err != nil {
 		return err
@@ -398,7 +401,7 @@ func writeAll(ctx context.Context, conn net.Conn, b []byte, d time.Duration) err
 	return context.Cause(ctx)
 }
 
-// reset closes conn so that neither side sends what it still holds.
+// reset closes conn with a TCP reset, which discards the buffers of both sides.
 func reset(conn net.Conn) {
 	if c, ok := conn.(interface{ SetLinger(int) error }); ok {
 		c.SetLinger(0)
@@ -406,7 +409,7 @@ func reset(conn net.Conn) {
 	conn.Close()
 }
 
-// closeWrite tells the other side that no more will come.
+// closeWrite closes the sending direction of conn.
 func closeWrite(conn net.Conn) error {
 	if c, ok := conn.(interface{ CloseWrite() error }); ok {
 		return c.CloseWrite()

@@ -15,67 +15,66 @@ import (
 	"testbed/workloads"
 )
 
-// maxPacket bounds what a block server sets aside for a packet.
+// maxPacket bounds the buffer of a block server for a packet.
 const maxPacket = 64 * units.MiB
 
-// Chain is one block write, to be done by the agent of Block.Client: the client
-// sends to Targets[0], which may be its own host, that forwards to Targets[1] and
-// so on.
+// Chain is one block write by the agent of Block.Client: the client sends to
+// Targets[0], which may be its own host, that forwards to Targets[1] and so on.
 //
 // A hop is a connection that carries a wire.Header (Group the block, Member the
 // hop from 0, Parts the replicas of this pipeline), wire.TargetsSize bytes that list
 // the targets further down, and the payload from Offset to Size in packets of
-// Block.Packet, the last one maybe shorter. Against it flow acknowledgements of
-// wire.AckSize bytes: one when all further hops are connected, then one for each
-// packet that this and all further hosts have written, numbered from the start of
-// the block. A host forwards a packet before it writes it. While a host has nothing
-// to acknowledge for a quarter of Options.PeerTimeout it sends a keep-alive. A
-// failed acknowledgement (wire.Ack) ends the stream and names the host at fault.
+// Block.Packet bytes; the last packet may be shorter. In the opposite direction it
+// carries acknowledgements of wire.AckSize bytes: one when all further hops are
+// connected, then one for each packet that this and all further hosts have written,
+// numbered from the start of the block. A host forwards a packet before it writes
+// it. A host with nothing to acknowledge for a quarter of Options.PeerTimeout sends
+// a keep-alive. A failed acknowledgement (wire.Ack) ends the stream and names the
+// host at fault.
 type Chain struct {
 	Block   workloads.Block
 	Targets []topo.HostID
-	Hashes  []uint32 // one a hop; decides its path
+	Hashes  []uint32 // one per hop; selects its path
 }
 
-// ErrNoReplica is a block all of whose targets were lost.
-var ErrNoReplica = errors.New("no target is left to write it to")
+// ErrNoReplica is the error of a block that has lost all its targets.
+var ErrNoReplica = errors.New("all targets were lost")
 
-// WriteError is a block that was not written because all its targets were lost.
-// It is ErrNoReplica to errors.Is.
+// WriteError reports a block that was not written because all its targets were
+// lost. It wraps ErrNoReplica.
 type WriteError struct {
 	Block  workloads.BlockID
-	Host   topo.HostID // lost last, as far as the pipeline could tell
+	Host   topo.HostID // lost last, as far as the pipeline knows
 	Name   string      // of the host
 	Reason string      // of its loss
-	// Full tells that one of the targets, at least, had no room for the block.
+	// Full reports whether at least one of the targets had no space for the block.
 	Full bool
 }
 
 func (e *WriteError) Error() string {
-	return fmt.Sprintf("write block %d: %v: the last, %s: %s", e.Block, ErrNoReplica, e.Name, e.Reason)
+	return fmt.Sprintf("write block %d: %v; the last one, %s: %s", e.Block, ErrNoReplica, e.Name, e.Reason)
 }
 
 func (e *WriteError) Unwrap() error { return ErrNoReplica }
 
-// failure is why a pipeline broke, on its way to the client.
+// failure is the reason that a pipeline broke. It travels to the client.
 type failure struct {
 	host   topo.HostID // at fault
-	full   bool        // it has no room
+	full   bool        // its disks have no space
 	reason string
 }
 
 func (f *failure) Error() string { return fmt.Sprintf("host %d: %s", f.host, f.reason) }
 
-// Write writes a block and returns when it is durable: the client has the
-// acknowledgement of the last packet. It keeps at most Block.Window packets
-// un-acknowledged.
+// Write writes a block and returns when it is durable, that is, when the last packet is
+// acknowledged. At most Block.Window packets are unacknowledged.
 //
-// When the pipeline breaks, by a host that is lost, silent or cannot store the
-// block, as one whose disks are full, the client does as that of HDFS: it drops that host, which it tells its
-// Sink, and makes another pipeline of those that are left, a generation later,
-// which goes on after the last packet that all had acknowledged. The block then has
-// fewer replicas. When no target is left that is a *WriteError; when ctx ends, its
-// cause is returned, and ErrCrashed when the host crashed.
+// A pipeline breaks when a host is lost or silent, or cannot store the block, for example because
+// its disks are full. As in HDFS, the client then drops that host, reports it to its Sink, and
+// builds a pipeline of the next generation from the remaining hosts. That pipeline resumes after
+// the last packet that all hosts had acknowledged, and the block has fewer replicas. When no target
+// is left, Write returns a *WriteError; when ctx ends, its cause; when the host crashed,
+// ErrCrashed.
 func (a *Agent) Write(ctx context.Context, c Chain) error {
 	h, targets, err := a.checkChain(c)
 	if err == nil {
@@ -97,32 +96,33 @@ func (a *Agent) Write(ctx context.Context, c Chain) error {
 	return fmt.Errorf("%s: write block %d: %w", a.name(), c.Block.ID, err)
 }
 
-// checkChain is the header of the first hop and the targets as they travel.
+// checkChain validates c and returns the header of the first hop and the targets in
+// the form of wire.
 func (a *Agent) checkChain(c Chain) (wire.Header, []wire.Target, error) {
 	b := c.Block
 	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	reject := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if b.Client != a.o.Host {
-		bad("its client is %s", a.o.Name(b.Client))
+		reject("client is %s, not this host", a.o.Name(b.Client))
 	}
 	if b.Size < 1 {
-		bad("size %d: want at least a byte", b.Size)
+		reject("size %d: must be at least 1 byte", b.Size)
 	}
 	if b.Packet < 1 || b.Packet > maxPacket {
-		bad("packet %d: want 1 to %d bytes", b.Packet, maxPacket)
+		reject("packet %d: must be 1 to %d bytes", b.Packet, maxPacket)
 	} else if wire.Packets(uint64(b.Size), uint64(b.Packet)) > 1<<32-1 {
-		bad("size %v in packets of %v: too many packets", b.Size, b.Packet)
+		reject("size %v in packets of %v: too many packets", b.Size, b.Packet)
 	}
 	if b.Window < 1 {
-		bad("window %d: want at least a packet", b.Window)
+		reject("window %d: must be at least 1 packet", b.Window)
 	}
 	if len(c.Targets) < 1 || len(c.Targets) > 1+wire.MaxTargets {
-		bad("%d targets: want 1 to %d", len(c.Targets), 1+wire.MaxTargets)
+		reject("%d targets: must be 1 to %d", len(c.Targets), 1+wire.MaxTargets)
 	}
 	if len(c.Hashes) != len(c.Targets) {
-		bad("%d hashes for %d hops: want one a hop", len(c.Hashes), len(c.Targets))
+		reject("%d hashes for %d hops: must be one per hop", len(c.Hashes), len(c.Targets))
 	}
-	group, err := uint32Of("block", int(b.ID))
+	group, err := toUint32("block", int(b.ID))
 	if err != nil {
 		errs = append(errs, err)
 	}
@@ -131,12 +131,12 @@ func (a *Agent) checkChain(c Chain) (wire.Header, []wire.Target, error) {
 	}
 	targets := make([]wire.Target, len(c.Targets))
 	for i, t := range c.Targets {
-		host, err := uint32Of("host", int(t))
+		host, err := toUint32("host", int(t))
 		if err != nil {
 			return wire.Header{}, nil, err
 		}
 		if slices.ContainsFunc(targets[:i], func(o wire.Target) bool { return o.Host == host }) {
-			return wire.Header{}, nil, fmt.Errorf("%s is its target twice: want each host once", a.o.Name(t))
+			return wire.Header{}, nil, fmt.Errorf("%s is a target twice: each host may be a target once", a.o.Name(t))
 		}
 		targets[i] = wire.Target{Host: host, Hash: c.Hashes[i]}
 	}
@@ -146,8 +146,8 @@ func (a *Agent) checkChain(c Chain) (wire.Header, []wire.Target, error) {
 	}, targets, nil
 }
 
-// write makes pipelines until one completes the block or no target is left. Each
-// that breaks costs a target, so there are at most as many as targets.
+// write builds pipelines until one completes the block or no target is left. Each
+// broken pipeline costs a target, so there are at most len(targets) pipelines.
 func (a *Agent) write(ctx context.Context, l *life, b workloads.Block, h wire.Header, targets []wire.Target) error {
 	full := false
 	for {
@@ -157,7 +157,7 @@ func (a *Agent) write(ctx context.Context, l *life, b workloads.Block, h wire.He
 			return err
 		}
 		bad := slices.IndexFunc(targets, func(t wire.Target) bool { return topo.HostID(t.Host) == f.host })
-		if bad < 0 { // the first spoke of a host that is not there
+		if bad < 0 { // the first target blamed a host outside the pipeline
 			bad = 0
 		}
 		host := topo.HostID(targets[bad].Host)
@@ -173,24 +173,24 @@ func (a *Agent) write(ctx context.Context, l *life, b workloads.Block, h wire.He
 	}
 }
 
-// dropped tells that a host was dropped, also on the wire: captures may have
-// nothing of a host that was lost before it was connected.
+// dropped reports a dropped host to the Sink and sends a mark: captures may have no
+// packet of a host that was lost before it was connected.
 func (a *Agent) dropped(b workloads.Block, generation uint32, host topo.HostID, full bool, err error) {
 	h := wire.Header{Kind: wire.KindReplicaLost, Run: a.o.Run, Group: uint32(b.ID), Member: uint32(host), Parts: 1, Size: uint64(b.Size), Generation: generation, Sent: time.Now()}
 	if err := a.o.Network.Mark(a.o.Host, wire.AppendName(h.Append(nil), a.o.Name(host))); err != nil {
-		a.o.Sink.Problem(fmt.Errorf("%s: send the mark that block %d has lost %s: %w", a.name(), b.ID, a.o.Name(host), err))
+		a.o.Sink.Problem(fmt.Errorf("%s: send replica-lost mark of block %d for %s: %w", a.name(), b.ID, a.o.Name(host), err))
 	}
 	a.o.Sink.ReplicaLost(ReplicaLost{Block: b.ID, Host: host, Full: full, Err: err})
 }
 
-// writeGeneration is the client's end of one pipeline. acked is how many of its
-// packets all hosts have.
+// writeGeneration runs the client's end of one pipeline. acked is the number of packets that all
+// its hosts have.
 func (a *Agent) writeGeneration(ctx context.Context, l *life, b workloads.Block, h wire.Header, targets []wire.Target) (acked int, err error) {
 	next, err := a.connect(ctx, l, h, targets)
 	if err != nil {
 		return 0, err
 	}
-	defer l.release(next.conn)
+	defer l.untrack(next.conn)
 	window := make(chan struct{}, b.Window)
 	g, gctx := errgroup.WithContext(ctx)
 	stop := onDone(gctx, func() { next.conn.SetDeadline(past) })
@@ -203,7 +203,7 @@ func (a *Agent) writeGeneration(ctx context.Context, l *life, b workloads.Block,
 			}
 			n := min(left, b.Packet)
 			if !next.sendZeros(gctx, n) {
-				return nil // the acknowledgements tell why
+				return nil // await returns the reason
 			}
 			left -= n
 		}
@@ -231,7 +231,7 @@ func (a *Agent) writeGeneration(ctx context.Context, l *life, b workloads.Block,
 	return acked, next.conn.Close()
 }
 
-// packets are the numbers of the first and the last packet that a hop carries.
+// packets returns the numbers of the first and the last packet that a hop carries.
 func packets(h wire.Header) (first, last uint32) {
 	return uint32(h.Offset/uint64(h.Packet)) + 1, uint32(wire.Packets(h.Size, uint64(h.Packet)))
 }

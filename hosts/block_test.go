@@ -20,11 +20,10 @@ import (
 	"testbed/workloads"
 )
 
-// stalled is the rate of a disk that takes a packet and is not done with it in
-// the time of a test.
+// stalled is the rate of a disk that completes no packet during a test.
 const stalled = 1 * units.Bps
 
-// chain writes block 3 from host 0.
+// chain returns a write of block 3 from host 0.
 func chain(size, packet units.Bytes, window int, targets ...topo.HostID) Chain {
 	c := Chain{
 		Block:   workloads.Block{ID: 3, Client: 0, Size: size, Replicas: len(targets), Packet: packet, Window: window},
@@ -83,7 +82,7 @@ func TestBlockOnTheWire(t *testing.T) {
 	}
 }
 
-// disks are as hosts, but for the given rates by host.
+// disks returns the disk options of hosts with the given rates, by host.
 func disks(n int, rates map[int]units.Rate) []disk.Options {
 	o := hosts(n)
 	for i, r := range rates {
@@ -92,8 +91,8 @@ func disks(n int, rates map[int]units.Rate) []disk.Options {
 	return o
 }
 
-// start begins a write that is not expected to end soon; the function returned
-// cancels it and waits.
+// start starts a write that does not end during the test; the returned function cancels it and
+// waits.
 func start(t *testing.T, a *Agent, c Chain) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -122,7 +121,7 @@ func TestWindowStopsTheClient(t *testing.T) {
 		if read != wire.AckSize {
 			t.Errorf("the client has %d bytes of acknowledgements, want the set-up alone", read)
 		}
-		// The first host has all of them on its disk, and forwarded all.
+		// The first host has written and forwarded all of them.
 		if got := c.disks[1].Stats().Written; got != 3000 {
 			t.Errorf("host 1 wrote %d bytes, want 3000", got)
 		}
@@ -133,7 +132,7 @@ func TestWindowStopsTheClient(t *testing.T) {
 }
 
 // A host forwards a packet before it writes it: with the first disk stalled, the
-// packet is on the disks behind it all the same, and is not acknowledged.
+// packet still reaches the disks behind it, and is not acknowledged.
 func TestForwardsBeforeItWrites(t *testing.T) {
 	inMemory(t, disks(4, map[int]units.Rate{1: stalled}), func(t *testing.T, n *memNet, c *cluster) {
 		stop := start(t, c.agents[0], chain(100_000, 1000, 3, 1, 2, 3))
@@ -156,7 +155,7 @@ func TestForwardsBeforeItWrites(t *testing.T) {
 // The only replica must be on disk before it is acknowledged.
 func TestAcknowledgesAfterItsDisk(t *testing.T) {
 	inMemory(t, disks(1, map[int]units.Rate{0: 8 * units.Kbps}), func(t *testing.T, n *memNet, c *cluster) {
-		stop := start(t, c.agents[0], chain(100_000, 1000, 3, 0)) // a packet a second
+		stop := start(t, c.agents[0], chain(100_000, 1000, 3, 0)) // one packet per second
 		defer stop()
 		for i := range 5 {
 			if read := n.hop(t, 0, 0).acks(); read != (1+i)*wire.AckSize {
@@ -195,8 +194,8 @@ func writeFails(t *testing.T, a *Agent, c Chain) *WriteError {
 	return w
 }
 
-// Whatever host cannot store a block and however, the client drops it, hears why,
-// and the others have the block.
+// For every host that cannot store a block and every cause, the client drops the host and gets the
+// reason, and the other hosts store the block.
 func TestHostThatCannotStoreIsDropped(t *testing.T) {
 	with := func(h int, o disk.Options) []disk.Options {
 		all := hosts(4)
@@ -218,10 +217,10 @@ func TestHostThatCannotStoreIsDropped(t *testing.T) {
 		{"no disk", with(2, disk.Options{}), []topo.HostID{1, 2, 3}, 2, "no disk", 0},
 		{"no such host", hosts(4), []topo.HostID{1, 2, 9}, 9, "refused", 0},
 		{"no such first host", hosts(4), []topo.HostID{9, 1}, 9, "refused", 0},
-		{"first disk stalled", disks(4, map[int]units.Rate{1: stalled}), []topo.HostID{1, 2, 3}, 1, "has not taken a packet for 1m0s", 61 * time.Second},
-		{"middle disk stalled", disks(4, map[int]units.Rate{2: stalled}), []topo.HostID{1, 2, 3}, 2, "has not taken a packet", 61 * time.Second},
-		{"last disk stalled", disks(4, map[int]units.Rate{3: stalled}), []topo.HostID{1, 2, 3}, 3, "has not taken a packet", 61 * time.Second},
-		{"only disk stalled", disks(4, map[int]units.Rate{0: stalled}), []topo.HostID{0}, 0, "has not taken a packet", 61 * time.Second},
+		{"first disk stalled", disks(4, map[int]units.Rate{1: stalled}), []topo.HostID{1, 2, 3}, 1, "did not complete a write for 1m0s", 61 * time.Second},
+		{"middle disk stalled", disks(4, map[int]units.Rate{2: stalled}), []topo.HostID{1, 2, 3}, 2, "did not complete a write", 61 * time.Second},
+		{"last disk stalled", disks(4, map[int]units.Rate{3: stalled}), []topo.HostID{1, 2, 3}, 3, "did not complete a write", 61 * time.Second},
+		{"only disk stalled", disks(4, map[int]units.Rate{0: stalled}), []topo.HostID{0}, 0, "did not complete a write", 61 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inMemory(t, tt.disks, func(t *testing.T, n *memNet, c *cluster) {
@@ -235,7 +234,7 @@ func TestHostThatCannotStoreIsDropped(t *testing.T) {
 				} else if err := c.agents[0].Write(t.Context(), ch); err != nil {
 					t.Fatal(err)
 				}
-				// What the other hosts take is the rate of their disks.
+				// The other hosts write at the rate of their disks.
 				if took := time.Since(began); took > tt.within+20*time.Millisecond {
 					t.Errorf("done after %v, want %v", took, tt.within)
 				}
@@ -246,7 +245,7 @@ func TestHostThatCannotStoreIsDropped(t *testing.T) {
 				if got, want := c.notes.lost[0].Full, strings.Contains(tt.name, "full"); got != want {
 					t.Errorf("h%d was dropped as full: %v, want %v", tt.host, got, want)
 				}
-				time.Sleep(2 * time.Minute) // for hosts to hang up and clean up
+				time.Sleep(2 * time.Minute) // until hosts close connections and clean up
 				synctest.Wait()
 				c.wantReplicas(t, size, without(tt.targets, tt.host)...)
 			})
@@ -258,8 +257,8 @@ func without(hosts []topo.HostID, gone ...topo.HostID) []topo.HostID {
 	return slices.DeleteFunc(slices.Clone(hosts), func(h topo.HostID) bool { return slices.Contains(gone, h) })
 }
 
-// wantLost wants these hosts to have been dropped, in this order, and nothing else
-// to be wrong.
+// wantLost checks that exactly these hosts were dropped, in this order, and that there
+// are no other problems.
 func (c *cluster) wantLost(t *testing.T, want ...topo.HostID) {
 	t.Helper()
 	if got := c.notes.losses(); !slices.Equal(got, want) {
@@ -270,7 +269,8 @@ func (c *cluster) wantLost(t *testing.T, want ...topo.HostID) {
 	}
 }
 
-// wantReplicas wants the block 3 on these hosts, whole and right, and nowhere else.
+// wantReplicas checks that these hosts have complete, correct replicas of block 3, and
+// that no other host has one.
 func (c *cluster) wantReplicas(t *testing.T, size units.Bytes, on ...topo.HostID) {
 	t.Helper()
 	for h, d := range c.disks {
@@ -290,12 +290,12 @@ func (c *cluster) wantReplicas(t *testing.T, size units.Bytes, on ...topo.HostID
 	}
 }
 
-// A host that accepts connections and says nothing.
+// A host that accepts connections and sends nothing is dropped.
 func TestMuteHostIsDropped(t *testing.T) {
 	for _, lost := range []topo.HostID{1, 2, 3} {
 		t.Run(fmt.Sprint(lost), func(t *testing.T) {
 			inMemory(t, hosts(4), func(t *testing.T, n *memNet, c *cluster) {
-				if _, err := n.Listen(t.Context(), lost, wire.BlockPort); err != nil { // takes the place of the agent
+				if _, err := n.Listen(t.Context(), lost, wire.BlockPort); err != nil { // replaces the agent
 					t.Fatal(err)
 				}
 				began := time.Now()
@@ -315,7 +315,7 @@ func TestMuteHostIsDropped(t *testing.T) {
 	}
 }
 
-// A client that goes away takes its pipeline with it.
+// When the client ends its write, its pipeline ends too.
 func TestClientLost(t *testing.T) {
 	inMemory(t, disks(4, map[int]units.Rate{2: 8 * units.Kbps}), func(t *testing.T, n *memNet, c *cluster) {
 		stop := start(t, c.agents[0], chain(10_000_000, 1000, 20, 1, 2, 3))
@@ -349,7 +349,7 @@ func TestWriteRefuses(t *testing.T) {
 			{"other client", func(c *Chain) { c.Block.Client = 1 }, "client is h1"},
 			{"block", func(c *Chain) { c.Block.ID = -1 }, "block -1"},
 			{"host", func(c *Chain) { c.Targets[0] = -1 }, "host -1"},
-			{"twice", func(c *Chain) { c.Targets = []topo.HostID{1, 1}; c.Hashes = []uint32{1, 2} }, "h1 is its target twice"},
+			{"twice", func(c *Chain) { c.Targets = []topo.HostID{1, 1}; c.Hashes = []uint32{1, 2} }, "h1 is a target twice"},
 			{"too many packets", func(c *Chain) { c.Block.Size = 1 << 40; c.Block.Packet = 1 }, "too many packets"},
 		} {
 			ch := chain(10, 10, 1, 1)
@@ -376,7 +376,7 @@ func TestLargePacket(t *testing.T) {
 	})
 }
 
-// Several clients write at once over loopback, beside flows.
+// Several clients write at once over loopback, together with flows.
 func TestBlocksOnLoopback(t *testing.T) {
 	n := new(loopNet)
 	c := newCluster(t, n, disks(4, map[int]units.Rate{0: 400 * units.Mbps, 1: 400 * units.Mbps, 2: 400 * units.Mbps, 3: 400 * units.Mbps})...)
@@ -419,8 +419,8 @@ func TestBlocksOnLoopback(t *testing.T) {
 	}
 }
 
-// The reason of a failure survives real sockets: data on its way to a host that
-// has given up must not reset the connection before the reason is read.
+// The reason of a failure arrives over real sockets: data in flight to a failed host
+// must not reset the connection before the reason is read.
 func TestFailureOnLoopback(t *testing.T) {
 	n := new(loopNet)
 	o := hosts(4)
@@ -429,15 +429,13 @@ func TestFailureOnLoopback(t *testing.T) {
 	defer c.finish()
 	for round := range 5 {
 		broken := make(chan struct{})
-		go func() { // the disk breaks in the middle of the block
+		go func() { // the disk fails during the block
 			defer close(broken)
-			for c.disks[2].Stats().Written < 500_000 {
-				time.Sleep(time.Millisecond)
-			}
+			waitUntil(t, "half a megabyte on the disk", func() bool { return c.disks[2].Stats().Written >= 500_000 })
 			c.disks[2].Close()
 		}()
 		ch := chain(20_000_000, 16_000, 1000, 1, 2, 3)
-		ch.Block.ID = workloads.BlockID(round) // hosts may yet be busy with the end of the one before
+		ch.Block.ID = workloads.BlockID(round) // hosts may still be ending the previous block
 		if err := c.agents[0].Write(t.Context(), ch); err != nil {
 			t.Fatal(err)
 		}

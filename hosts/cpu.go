@@ -7,26 +7,26 @@ import (
 	"time"
 )
 
-// DefaultCPUPeriod is the period of SetCPU, that of the kernel's CFS quota.
+// DefaultCPUPeriod is the default period of SetCPU, the same as for CFS quotas in
+// the kernel.
 const DefaultCPUPeriod = 100 * time.Millisecond
 
-// minShare is the least share of the processor: nobody stops for good.
+// minShare is the minimum share of the processor: every host makes progress.
 const minShare = 0.01
 
-// cpu is the processor of a host: work may begin in the first part of each
-// period.
+// cpu is the processor of a host: work may start only in the first part of each period.
 type cpu struct {
 	period time.Duration
 	since  time.Time
-	share  atomic.Uint64 // math.Float64bits; 0 is all
+	share  atomic.Uint64 // math.Float64bits; 0 means unlimited
 }
 
-// SetCPU gives the agent a share of each period (Options.CPUPeriod), of 0.01 to
-// 1, in which its reads, writes and disk work may begin, as a quota of CFS does to
-// a process: it makes the host a straggler. 1 gives it all, as at the start;
-// shares outside, and NaN, are taken for the nearest and for the least.
+// SetCPU limits the agent's reads, writes and disk work to a share of each period
+// (Options.CPUPeriod), from 0.01 to 1, like a CFS quota: the host becomes a straggler. Operations
+// start only within that share. The default is 1. Values out of range are clamped; NaN means the
+// minimum.
 func (a *Agent) SetCPU(share float64) {
-	if !(share >= minShare) { // NaN too
+	if !(share >= minShare) { // also true for NaN
 		share = minShare
 	}
 	if share >= 1 {
@@ -36,8 +36,8 @@ func (a *Agent) SetCPU(share float64) {
 	a.cpu.share.Store(math.Float64bits(share))
 }
 
-// turn waits, at most a period, until work may begin. It returns the cause of ctx
-// when that ends first.
+// turn waits until work may start, at most one period. If ctx ends first, it returns the cause of
+// ctx.
 func (c *cpu) turn(ctx context.Context) error {
 	for {
 		share := c.share.Load()

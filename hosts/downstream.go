@@ -17,27 +17,27 @@ import (
 // downstream is the next hop of a block pipeline, as the client or a block server
 // sees it. One goroutine sends and one awaits acknowledgements.
 type downstream struct {
-	a     *Agent
-	conn  net.Conn
-	host  topo.HostID
-	after int // hosts further down
+	a      *Agent
+	conn   net.Conn
+	host   topo.HostID
+	behind int // number of hosts further down
 
-	mu    sync.Mutex
-	sent  int       // packets
-	acked int       // packets, and 1 for the set-up
-	since time.Time // when what is outstanding last made progress
-	lost  error     // why sending failed
-	until time.Time // where sending failed, how long the reason is waited for
+	mu             sync.Mutex
+	sent           int       // packets sent
+	acked          int       // acknowledgements received: packets and the set-up
+	since          time.Time // of the last progress of outstanding packets
+	sendErr        error     // the first error of sending
+	reasonDeadline time.Time // if sendErr is set: the deadline for the host's report
 }
 
-// grace is how long a host that cannot be sent to has for telling why.
-const grace = time.Second
+// reasonTimeout is the time in which a host must report the reason after a send to it failed.
+const reasonTimeout = time.Second
 
 // connect opens the hop to targets[0] and waits until the pipeline behind it is
-// set up. Its errors are failures, but for the cause of ctx. The caller releases
-// the connection from l.
+// set up. Its errors are failures, except the cause of ctx. The caller releases the
+// connection from l.
 func (a *Agent) connect(ctx context.Context, l *life, h wire.Header, targets []wire.Target) (_ *downstream, err error) {
-	d := &downstream{a: a, host: topo.HostID(targets[0].Host), after: len(targets) - 1}
+	d := &downstream{a: a, host: topo.HostID(targets[0].Host), behind: len(targets) - 1}
 	if d.conn, err = a.dial(ctx, l, d.host, wire.BlockPort, targets[0].Hash, a.o.PeerTimeout); err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -48,7 +48,7 @@ func (a *Agent) connect(ctx context.Context, l *life, h wire.Header, targets []w
 	defer func() {
 		stop()
 		if err != nil {
-			l.release(d.conn)
+			l.untrack(d.conn)
 			reset(d.conn)
 		}
 	}()
@@ -86,17 +86,17 @@ func (d *downstream) fault(format string, args ...any) error {
 // sendZeros sends a packet of n bytes, like send.
 func (d *downstream) sendZeros(ctx context.Context, n units.Bytes) bool {
 	for size := units.Bytes(len(payload)); n > size; n -= size {
-		if !d.put(ctx, payload[:]) {
+		if !d.write(ctx, payload[:]) {
 			return false
 		}
 	}
 	return d.send(ctx, payload[:n])
 }
 
-// send sends a packet. When it cannot, it says false, and await tells why. It may
-// take as long as await lets it.
+// send sends a packet. On failure it returns false, and await returns the reason. Only await bounds
+// the time.
 func (d *downstream) send(ctx context.Context, p []byte) bool {
-	if !d.put(ctx, p) {
+	if !d.write(ctx, p) {
 		return false
 	}
 	d.mu.Lock()
@@ -108,7 +108,7 @@ func (d *downstream) send(ctx context.Context, p []byte) bool {
 	return true
 }
 
-func (d *downstream) put(ctx context.Context, p []byte) bool {
+func (d *downstream) write(ctx context.Context, p []byte) bool {
 	err := d.a.cpu.turn(ctx)
 	if err == nil {
 		_, err = d.conn.Write(p)
@@ -119,21 +119,21 @@ func (d *downstream) put(ctx context.Context, p []byte) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if ctx.Err() == nil {
-		d.lost, d.until = err, time.Now().Add(grace)
-		d.conn.SetReadDeadline(d.until)
+		d.sendErr, d.reasonDeadline = err, time.Now().Add(reasonTimeout)
+		d.conn.SetReadDeadline(d.reasonDeadline)
 	}
 	return false
 }
 
-// idle is how long this hop may make no progress, however alive it is: longer
-// than the ones behind it.
+// idle returns the maximum time without progress of this hop while the host is alive. It exceeds
+// that of the hops behind it.
 func (d *downstream) idle() time.Duration {
 	idle := d.a.o.Timeouts.Idle
-	return idle + idle/4*time.Duration(1+d.after)
+	return idle + idle/4*time.Duration(1+d.behind)
 }
 
 // await waits for the acknowledgement of the packet seq, from 1; 0 is the
-// pipeline's set-up. Keep-alives make it patient.
+// pipeline's set-up. Each keep-alive extends the wait, up to idle.
 func (d *downstream) await(ctx context.Context, seq uint32) error {
 	for {
 		ack, err := d.readAck(ctx, seq)
@@ -150,7 +150,7 @@ func (d *downstream) await(ctx context.Context, seq uint32) error {
 		d.mu.Unlock()
 		switch {
 		case ack.Alive && stalled:
-			return d.fault("%s not acknowledged to %s for %v, though it lives", packetName(seq), d.a.name(), d.idle())
+			return d.fault("%s not acknowledged to %s for %v, although the host is alive", packetName(seq), d.a.name(), d.idle())
 		case ack.Alive:
 		case ack.Seq != seq:
 			return d.fault("acknowledged packet %d instead of %d", ack.Seq, seq)
@@ -173,7 +173,7 @@ func (d *downstream) readAck(ctx context.Context, seq uint32) (wire.Ack, error) 
 		return wire.Ack{}, err
 	}
 	var b [wire.AckSize]byte
-	err := d.hear(ctx, b[:])
+	err := d.read(ctx, b[:])
 	if err == nil {
 		ack, more, err := wire.ParseAck(b[:])
 		if err != nil {
@@ -183,11 +183,11 @@ func (d *downstream) readAck(ctx context.Context, seq uint32) (wire.Ack, error) 
 			return ack, nil
 		}
 		rest := make([]byte, more)
-		if err := d.hear(ctx, rest); err != nil {
+		if err := d.read(ctx, rest); err != nil {
 			if ctx.Err() != nil {
 				return wire.Ack{}, context.Cause(ctx)
 			}
-			return wire.Ack{}, d.fault("failed, and was lost before it said why: %v", err)
+			return wire.Ack{}, d.fault("failed, and was lost before it reported the reason: %v", err)
 		}
 		if ack, err = ack.ParseFailure(rest); err != nil {
 			return wire.Ack{}, d.fault("%v", err)
@@ -195,7 +195,7 @@ func (d *downstream) readAck(ctx context.Context, seq uint32) (wire.Ack, error) 
 		return wire.Ack{}, &failure{host: topo.HostID(ack.Host), full: ack.Full, reason: ack.Reason}
 	}
 	d.mu.Lock()
-	lost := d.lost
+	lost := d.sendErr
 	d.mu.Unlock()
 	switch {
 	case ctx.Err() != nil:
@@ -203,15 +203,14 @@ func (d *downstream) readAck(ctx context.Context, seq uint32) (wire.Ack, error) 
 	case lost != nil:
 		return wire.Ack{}, d.fault("connection from %s lost at %s: %v", d.a.name(), packetName(seq), lost)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return wire.Ack{}, d.fault("%s not acknowledged to %s, which heard nothing for %v", packetName(seq), d.a.name(), d.a.o.PeerTimeout)
+		return wire.Ack{}, d.fault("%s not acknowledged to %s: no data for %v", packetName(seq), d.a.name(), d.a.o.PeerTimeout)
 	}
 	return wire.Ack{}, d.fault("connection from %s lost before %s was acknowledged: %v", d.a.name(), packetName(seq), err)
 }
 
-// hear fills b. Each time it hears something it is ready to wait PeerTimeout for
-// more. The last part of that is a second look: this process may have stood still
-// itself, with the answer waiting in the socket.
-func (d *downstream) hear(ctx context.Context, b []byte) error {
+// read fills b. Each read that returns data restarts a wait of PeerTimeout. Its last eighth is a
+// second read: if this process was itself stalled, the answer may already be in the socket.
+func (d *downstream) read(ctx context.Context, b []byte) error {
 	bound := d.a.o.PeerTimeout
 	for again := false; len(b) > 0; {
 		wait := bound - bound/8
@@ -220,8 +219,8 @@ func (d *downstream) hear(ctx context.Context, b []byte) error {
 		}
 		d.mu.Lock()
 		deadline, last := time.Now().Add(wait), again
-		if d.lost != nil {
-			deadline, last = d.until, true
+		if d.sendErr != nil {
+			deadline, last = d.reasonDeadline, true
 		}
 		err := d.conn.SetReadDeadline(deadline)
 		d.mu.Unlock()

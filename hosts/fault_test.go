@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"testbed/emu/longtest"
 	"testbed/hosts/pace"
 	"testbed/hosts/wire"
 	"testbed/topo"
@@ -16,7 +17,7 @@ import (
 	"testbed/workloads"
 )
 
-// die takes a host off the network, and then down.
+// die takes a host's link down and crashes the host.
 func die(n *memNet, c *cluster, hosts ...topo.HostID) {
 	n.links(false, hosts...)
 	for _, h := range hosts {
@@ -30,8 +31,8 @@ const faultSize = 1_000_000
 
 func faultChain(targets ...topo.HostID) Chain { return chain(faultSize, 1000, 20, targets...) }
 
-// Whichever target dies and whenever, the block is written to the others, the dead
-// one is the one that is dropped, within PeerTimeout of its death each.
+// For every target and time of its crash, the block is written to the other targets,
+// and only the crashed one is dropped, within PeerTimeout of its crash.
 func TestDeadHostIsDropped(t *testing.T) {
 	type death struct {
 		at    time.Duration
@@ -77,8 +78,8 @@ func TestDeadHostIsDropped(t *testing.T) {
 				if len(left) > 0 && err != nil || len(left) == 0 && !errors.Is(err, ErrNoReplica) {
 					t.Fatalf("Write = %v with %v left", err, left)
 				}
-				// The set-up and the second of the block, and what each death costs: a
-				// host may be asked to wait for one behind it before it dies itself.
+				// Set-up, the second of the block, and the cost of each crash: a host may
+				// wait for one behind it before it crashes itself.
 				if most := time.Second + 50*time.Millisecond + time.Duration(len(tt.lost))*(DefaultPeerTimeout+time.Second); took > most {
 					t.Errorf("took %v, more than %v", took, most)
 				}
@@ -88,7 +89,7 @@ func TestDeadHostIsDropped(t *testing.T) {
 						t.Errorf("h%d wrote %d bytes for a block of %d: what it has it skips", h, got, faultSize)
 					}
 				}
-				time.Sleep(5 * time.Minute) // for hosts that were left alone
+				time.Sleep(5 * time.Minute) // until the remaining hosts time out
 				synctest.Wait()
 				for _, h := range tt.lost {
 					if err := c.disks[h].Wipe(); err != nil {
@@ -102,7 +103,7 @@ func TestDeadHostIsDropped(t *testing.T) {
 	}
 }
 
-// wantMarks wants the losses on the wire.
+// wantMarks checks the marks of lost replicas on the wire.
 func (c *cluster) wantMarks(t *testing.T, n *memNet, lost ...topo.HostID) {
 	t.Helper()
 	n.mu.Lock()
@@ -120,10 +121,11 @@ func (c *cluster) wantMarks(t *testing.T, n *memNet, lost ...topo.HostID) {
 	}
 }
 
-// A client that crashes is the first target of its own block, as HDFS has it: its
-// pipeline breaks with it, and it tells of nobody's loss. The moment between the
-// end of the one and of the other is short, so that it takes many tries to meet.
+// A crashing client is the first target of its own block, as in HDFS: its pipeline
+// breaks with it, and it reports no lost replica. The time between the ends of client
+// and pipeline is short, so the test repeats often to hit it.
 func TestCrashedClientDropsNobody(t *testing.T) {
+	longtest.Skip(t, "waits for timeouts of connections, 5 s")
 	for try := range 50 {
 		inMemory(t, disks(3, map[int]units.Rate{0: 8 * units.Mbps}), func(t *testing.T, n *memNet, c *cluster) {
 			time.AfterFunc(time.Duration(12*try)*time.Millisecond, func() { die(n, c, 0) })
@@ -139,12 +141,12 @@ func TestCrashedClientDropsNobody(t *testing.T) {
 	}
 }
 
-// After the last byte has been sent only acknowledgements are missing: a host that
-// dies then is dropped, and the others need not write anything again.
+// A host that crashes after the last byte was sent is dropped, and the others write nothing twice:
+// only acknowledgements are missing.
 func TestDeathAtTheLastAck(t *testing.T) {
 	for _, dead := range []topo.HostID{1, 2, 3} {
 		t.Run(fmt.Sprint(dead), func(t *testing.T) {
-			// The dead host's disk is the slowest by far: the others have all.
+			// The crashed host has by far the slowest disk: the others have all bytes.
 			inMemory(t, disks(4, map[int]units.Rate{int(dead): 80 * units.Kbps}), func(t *testing.T, n *memNet, c *cluster) {
 				time.AfterFunc(1950*time.Millisecond, func() { die(n, c, dead) })
 				if err := c.agents[0].Write(t.Context(), chain(20_000, 1000, 20, 1, 2, 3)); err != nil {
@@ -166,8 +168,8 @@ func TestDeathAtTheLastAck(t *testing.T) {
 	}
 }
 
-// What is slow is not dead: a disk that takes 16 s for a packet, and processors
-// with a hundredth of their time.
+// Slow hosts are not dropped: a disk that takes 16 s for a packet, and processors
+// with a share of 0.01.
 func TestSlowHostIsNotDropped(t *testing.T) {
 	for _, slow := range []topo.HostID{0, 1, 2, 3} {
 		t.Run(fmt.Sprint("disk ", slow), func(t *testing.T) {
@@ -198,7 +200,7 @@ func TestSlowHostIsNotDropped(t *testing.T) {
 	}
 }
 
-// A link that is gone for less than PeerTimeout costs no replica.
+// A link that is down for less than PeerTimeout costs no replica.
 func TestShortFlapDropsNobody(t *testing.T) {
 	rate := 8 * units.Mbps
 	for _, h := range []topo.HostID{0, 1, 2, 3} {
@@ -229,7 +231,7 @@ func TestShortFlapDropsNobody(t *testing.T) {
 	}
 }
 
-// A long one costs the replica, which is deleted when the host is there again.
+// A longer outage costs the replica, which is deleted once the link is up again.
 func TestLongFlap(t *testing.T) {
 	rate := 8 * units.Mbps
 	inMemory(t, disks(4, map[int]units.Rate{1: rate, 2: rate, 3: rate}), func(t *testing.T, n *memNet, c *cluster) {
@@ -245,8 +247,8 @@ func TestLongFlap(t *testing.T) {
 	})
 }
 
-// The client's own host dies, as a target or not: Write ends, and what it left with
-// others is deleted in time.
+// The client's host crashes, as a target or not: Write ends, and the incomplete
+// replicas on other hosts are deleted in time.
 func TestClientCrashes(t *testing.T) {
 	rate := 8 * units.Mbps
 	for _, targets := range [][]topo.HostID{{1, 2, 3}, {0, 2, 3}} {
@@ -270,7 +272,7 @@ func TestClientCrashes(t *testing.T) {
 	}
 }
 
-// A host that returns serves again, twice over, and has the replicas it had whole.
+// A host that returns serves again, also a second time, and keeps its complete replicas.
 func TestReturn(t *testing.T) {
 	inMemory(t, hosts(4), func(t *testing.T, n *memNet, c *cluster) {
 		if err := c.agents[2].Return(t.Context()); err == nil {
@@ -303,8 +305,8 @@ func TestReturn(t *testing.T) {
 	})
 }
 
-// A host that crashes and returns in the middle of a block has lost its part: the
-// client drops it, and does not take what is new on it for the rest.
+// A host that crashes and returns during a block has lost its part: the client drops it, and does
+// not accept later data on it as the remainder.
 func TestReturnInTheMiddleOfABlock(t *testing.T) {
 	for _, wiped := range []bool{false, true} {
 		rate := 8 * units.Mbps
@@ -326,7 +328,7 @@ func TestReturnInTheMiddleOfABlock(t *testing.T) {
 				t.Fatal(err)
 			}
 			if took := time.Since(began); took > 1100*time.Millisecond {
-				t.Errorf("took %v: h1 hears at once that h2 knows nothing of the block", took)
+				t.Errorf("took %v: h1 learns at once that h2 has lost the block", took)
 			}
 			c.wantLost(t, 2)
 			c.wantReplicas(t, faultSize, 1, 3)
@@ -334,7 +336,7 @@ func TestReturnInTheMiddleOfABlock(t *testing.T) {
 	}
 }
 
-// A disk that is wiped under a block costs that replica.
+// Wiping a disk during a write costs that replica.
 func TestWipeInTheMiddleOfABlock(t *testing.T) {
 	rate := 8 * units.Mbps
 	inMemory(t, disks(4, map[int]units.Rate{1: rate, 2: rate, 3: rate}), func(t *testing.T, n *memNet, c *cluster) {
@@ -351,8 +353,8 @@ func TestWipeInTheMiddleOfABlock(t *testing.T) {
 	})
 }
 
-// Sender and receiver of a flow crash. The sender's Send says so, and the
-// receiver, which may only be waiting for a paused flow, is ended by Stop.
+// Sender and receiver of a flow crash. Send of a crashed sender returns ErrCrashed.
+// Stop ends the receiver, which may only be waiting for a paused flow.
 func TestCrashUnderFlows(t *testing.T) {
 	inMemory(t, hosts(4), func(t *testing.T, n *memNet, c *cluster) {
 		done := make(chan error, 2)
@@ -388,8 +390,7 @@ func TestCrashUnderFlows(t *testing.T) {
 	})
 }
 
-// Stop ends both ends of a flow, in either order, at any time, and nothing of it is
-// a problem.
+// Stop ends both ends of a flow, in either order, at any time, without a Problem.
 func TestStop(t *testing.T) {
 	for _, order := range [][]topo.HostID{{0, 1}, {1, 0}} {
 		for _, ceiling := range []units.Rate{0, 8 * units.Mbps} {
@@ -402,7 +403,7 @@ func TestStop(t *testing.T) {
 					go func() { done <- c.agents[0].Send(t.Context(), flow(1, 1000*units.GB, ceiling)) }()
 					time.Sleep(at)
 					c.agents[order[0]].Stop(1)
-					time.Sleep(brokeOff / 2)
+					time.Sleep(breakGrace / 2)
 					c.agents[order[1]].Stop(1)
 					c.agents[order[1]].Stop(1)
 					if err := <-done; !errors.Is(err, ErrStopped) {
@@ -419,7 +420,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// A flow that breaks off though nobody stopped it is an error at both ends.
+// A flow that breaks off without Stop is an error at both ends.
 func TestBrokenFlowIsNoStop(t *testing.T) {
 	inMemory(t, hosts(2), func(t *testing.T, n *memNet, c *cluster) {
 		time.AfterFunc(5*time.Second, func() { n.all()[0].conn.SetLinger(0); n.all()[0].conn.Close() })
@@ -434,8 +435,8 @@ func TestBrokenFlowIsNoStop(t *testing.T) {
 	})
 }
 
-// With a fifth of the processor a flow's reads and writes happen in the first
-// 20 ms of each 100 ms, so that a pipe of bounded size carries less.
+// With a fifth of the processor, a flow's reads and writes happen in the first 20 ms of each 100
+// ms, so a pipe of bounded size carries less.
 func TestSetCPU(t *testing.T) {
 	for _, slow := range []topo.HostID{0, 1} {
 		inMemory(t, hosts(2), func(t *testing.T, n *memNet, c *cluster) {
@@ -453,7 +454,7 @@ func TestSetCPU(t *testing.T) {
 				}
 			}
 			for _, at := range moves {
-				// A write or read that began in time may end up to a tick later.
+				// A write or read that started in time may end up to one tick later.
 				if at > 27*time.Millisecond {
 					t.Errorf("h%d with a fifth of its processor: the flow moved %v into a period", slow, at)
 					break
@@ -470,8 +471,8 @@ func TestSetCPU(t *testing.T) {
 	}
 }
 
-// What a host does itself knows of the crash before what serves others, which hangs up
-// on it.
+// A crash cancels the host's own operations before those that serve other hosts, which
+// close connections.
 func TestCrashTellsServersLast(t *testing.T) {
 	for range 20 {
 		l := newLife()
@@ -496,7 +497,7 @@ func TestCrashTellsServersLast(t *testing.T) {
 		}()
 		l.crash()
 		if n := <-told; n != len(own) {
-			t.Fatalf("%d of %d were told before the server", n, len(own))
+			t.Fatalf("%d of %d were cancelled before the server", n, len(own))
 		}
 		for _, ctx := range append(own, server) {
 			if !errors.Is(context.Cause(ctx), ErrCrashed) {

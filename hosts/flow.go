@@ -18,17 +18,27 @@ import (
 	"testbed/workloads"
 )
 
-// payload is what flows and blocks carry. It is only ever read.
+// payload is the content of flows and blocks. It is never written.
 var payload [256 * units.KiB]byte
 
-// Transfer is one flow of a coflow, to be sent by the agent of Flow.Src.
+// Transfer is one flow of a coflow. The agent of Flow.Src sends it.
 type Transfer struct {
 	Coflow  workloads.CoflowID
 	Flow    workloads.Flow
-	Hash    uint32     // decides the path
-	Ceiling units.Rate // of the payload: 0 pauses, pace.NoLimit frees
-	// Read is a block that is stored here, of Flow.Size, whose replica is what is sent,
-	// as the disk reads it; nil for a flow of anything.
+	Hash    uint32     // selects the path
+	Ceiling units.Rate // rate cap of the payload: 0 pauses, pace.NoLimit is unlimited
+	// Decided is the time of the decision on Ceiling; the zero time means the time of
+	// Prepare. The header of the flow carries it (wire.Header.Released).
+	Decided time.Time
+	// Conn is a connection to Flow.Dst from Open, which the flow takes over. If nil, the flow opens
+	// a connection when its ceiling is first above 0.
+	Conn net.Conn
+	// First writes the header and the first payload to the connection. nil means conn.Write.
+	First func(conn net.Conn, b []byte) (int, error)
+	// FirstMost is the maximum size of that write, header included.
+	FirstMost units.Bytes
+	// Read is a block of Flow.Size bytes that this host stores: the flow sends its replica at
+	// the rate that the disk reads it. nil sends zeros.
 	Read *workloads.BlockID
 }
 
@@ -40,39 +50,42 @@ type Sender struct {
 	member  uint32
 	ceiling *pace.Ceiling
 
-	mu   sync.Mutex
-	conn net.Conn // nil before it is dialled
+	mu       sync.Mutex
+	conn     net.Conn  // nil before the dial
+	released time.Time // when the ceiling was last raised from 0
 
-	stored *replicaStream // what is sent, of Transfer.Read
+	stored *replicaStream // source of the payload if Transfer.Read is set
 }
 
-// ErrNotSending is what SetCeiling returns for a flow that is not, or no longer,
-// being sent.
-var ErrNotSending = errors.New("no such flow is being sent")
+// ErrNotSending is the error of SetCeiling for a flow that is not being sent.
+var ErrNotSending = errors.New("flow is not being sent")
 
-// Prepare makes a flow known, so that SetCeiling works on it from now on. Its
-// Send must follow.
+// Prepare registers a flow, so that SetCeiling applies to it. The caller must call Send of the
+// returned Sender.
 func (a *Agent) Prepare(t Transfer) (*Sender, error) {
 	s := &Sender{a: a, t: t}
 	wrap := func(err error) error { return fmt.Errorf("%s: send flow %d: %w", a.name(), t.Flow.ID, err) }
 	var err error
-	if s.group, err = uint32Of("coflow", int(t.Coflow)); err != nil {
+	if s.group, err = toUint32("coflow", int(t.Coflow)); err != nil {
 		return nil, wrap(err)
 	}
-	if s.member, err = uint32Of("flow", int(t.Flow.ID)); err != nil {
+	if s.member, err = toUint32("flow", int(t.Flow.ID)); err != nil {
 		return nil, wrap(err)
 	}
 	if t.Flow.Size < 0 {
-		return nil, wrap(fmt.Errorf("size %d: want 0 or more", t.Flow.Size))
+		return nil, wrap(fmt.Errorf("size %d: must not be negative", t.Flow.Size))
 	}
 	if t.Flow.Src != a.o.Host {
-		return nil, wrap(fmt.Errorf("its source is %s", a.o.Name(t.Flow.Src)))
+		return nil, wrap(fmt.Errorf("source is %s, not this host", a.o.Name(t.Flow.Src)))
 	}
-	s.ceiling = a.o.Pacer.Ceiling(t.Ceiling)
+	s.ceiling, s.released = a.o.Pacer.Ceiling(t.Ceiling), t.Decided
+	if s.released.IsZero() {
+		s.released = time.Now()
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.outgoing[t.Flow.ID] != nil {
-		return nil, wrap(errors.New("it is being sent already"))
+		return nil, wrap(errors.New("flow is already being sent"))
 	}
 	a.outgoing[t.Flow.ID] = s
 	return s, nil
@@ -87,7 +100,7 @@ func (a *Agent) Send(ctx context.Context, t Transfer) error {
 	return s.Send(ctx)
 }
 
-// SetCeiling changes what a flow may send, from now on: see Sender.SetCeiling.
+// SetCeiling changes the rate cap of a flow: see Sender.SetCeiling.
 func (a *Agent) SetCeiling(flow workloads.FlowID, rate units.Rate) error {
 	a.mu.RLock()
 	s := a.outgoing[flow]
@@ -99,13 +112,17 @@ func (a *Agent) SetCeiling(flow workloads.FlowID, rate units.Rate) error {
 	return nil
 }
 
-// SetCeiling changes what the flow may send, from now on. When the flow is paused
-// or stops being free, a write in progress is cut short: only what the socket
-// holds already still leaves. Between two finite ceilings, what was granted
-// before (pace.Options.Burst bounds it, and it is about one quantum) still
-// leaves at once.
+// SetCeiling changes the rate cap of the flow. If it pauses the flow or ends pace.NoLimit, a write
+// in progress is interrupted: only the data in the socket buffer is still sent. Between two finite
+// ceilings, bytes already granted (about one quantum, at most pace.Options.Burst) are still sent at
+// once.
 func (s *Sender) SetCeiling(rate units.Rate) {
 	old := s.ceiling.Rate()
+	if old == 0 && rate > 0 {
+		s.mu.Lock()
+		s.released = time.Now()
+		s.mu.Unlock()
+	}
 	s.ceiling.Set(rate)
 	if rate > 0 && old != pace.NoLimit || rate >= old {
 		return
@@ -113,14 +130,14 @@ func (s *Sender) SetCeiling(rate units.Rate) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.conn != nil {
-		s.conn.SetWriteDeadline(past) // Send sets it right and asks for the ceiling again
+		s.conn.SetWriteDeadline(past) // Send clears it and reads the ceiling again
 	}
 }
 
 // Send sends the flow and returns when its receiver has all of it. While the
-// ceiling is 0 nothing leaves: the connection is opened when it is first raised.
-// It may wait as long as ctx lets it; cancelling drops what the socket holds. It
-// returns ErrStopped when Stop ended the flow, and ErrCrashed when the host crashed.
+// ceiling is 0 nothing is sent: the connection is opened when it is first raised.
+// Only ctx bounds the wait; cancelling it discards the socket buffer. Send returns
+// ErrStopped when Stop ended the flow, and ErrCrashed when the host crashed.
 func (s *Sender) Send(ctx context.Context) error {
 	defer func() {
 		s.a.mu.Lock()
@@ -130,9 +147,9 @@ func (s *Sender) Send(ctx context.Context) error {
 	l := s.a.current()
 	ctx, release := l.within(ctx)
 	defer release()
-	ctx, release = cutShort(ctx, s.a.stopOf(s.t.Flow.ID).ctx)
+	ctx, release = withEnd(ctx, s.a.stopperOf(s.t.Flow.ID).ctx)
 	defer release()
-	if err := why(ctx, s.send(ctx, l)); err != nil {
+	if err := causeOr(ctx, s.send(ctx, l)); err != nil {
 		f := s.t.Flow
 		return fmt.Errorf("flow %d of %v from %s to %s: %w", f.ID, f.Size, s.a.name(), s.a.o.Name(f.Dst), err)
 	}
@@ -140,15 +157,19 @@ func (s *Sender) Send(ctx context.Context) error {
 }
 
 func (s *Sender) send(ctx context.Context, l *life) (err error) {
-	if err := s.ceiling.Open(ctx); err != nil {
-		return err
+	f, conn := s.t.Flow, s.t.Conn
+	err = s.ceiling.Open(ctx)
+	switch {
+	case err == nil && conn == nil:
+		conn, err = s.a.dial(ctx, l, f.Dst, wire.ShufflePort, s.t.Hash, s.a.o.Timeouts.Connect)
+	case err != nil && conn != nil:
+		l.untrack(conn)
+		reset(conn)
 	}
-	f := s.t.Flow
-	conn, err := s.a.dial(ctx, l, f.Dst, wire.ShufflePort, s.t.Hash, s.a.o.Timeouts.Connect)
 	if err != nil {
 		return err
 	}
-	defer l.release(conn)
+	defer l.untrack(conn)
 	stop := onDone(ctx, func() { conn.SetDeadline(past) })
 	defer stop()
 	if s.t.Read != nil {
@@ -169,20 +190,20 @@ func (s *Sender) send(ctx context.Context, l *life) (err error) {
 	if err := closeWrite(conn); err != nil {
 		return err
 	}
-	// The receiver closes when it has all.
+	// The receiver closes the connection when it has all bytes.
 	switch _, err := conn.Read(make([]byte, 1)); {
 	case err == nil:
-		return errors.New("the receiver sent something")
+		return errors.New("the receiver sent unexpected data")
 	case errors.Is(err, io.EOF):
 		return nil
 	default:
 		reset(conn)
-		return fmt.Errorf("all is sent, but not known to be received: %w", err)
+		return fmt.Errorf("all bytes sent, but the receiver did not confirm: %w", err)
 	}
 }
 
-// write writes header and payload as the ceiling allows. The header leaves
-// together with the first payload.
+// write writes header and payload within the ceiling. The header leaves together
+// with the first payload.
 func (s *Sender) write(ctx context.Context, conn net.Conn) error {
 	left := s.t.Flow.Size
 	var head []byte // header and first payload, until it has left
@@ -190,6 +211,9 @@ func (s *Sender) write(ctx context.Context, conn net.Conn) error {
 		want := min(left, units.Bytes(len(payload)))
 		if first {
 			want = min(left, firstPayload)
+			if s.t.First != nil {
+				want = min(want, s.t.FirstMost-wire.Size)
+			}
 		} else if len(head) > 0 {
 			want = 0
 		}
@@ -212,14 +236,21 @@ func (s *Sender) write(ctx context.Context, conn net.Conn) error {
 		left -= grant
 		b := from[:grant]
 		if first {
-			h := wire.Header{Kind: wire.KindFlow, Run: s.a.o.Run, Group: s.group, Member: s.member, Size: uint64(s.t.Flow.Size), Read: s.t.Read != nil, Sent: time.Now()}
+			h := wire.Header{Kind: wire.KindFlow, Run: s.a.o.Run, Group: s.group, Member: s.member, Parts: s.t.Hash, Size: uint64(s.t.Flow.Size), Read: s.t.Read != nil, Sent: time.Now()}
+			s.mu.Lock()
+			h.Release(s.released)
+			s.mu.Unlock()
 			head = append(h.Append(make([]byte, 0, wire.Size+firstPayload)), b...)
 			s.stored.skip(int(grant))
 		}
 		if len(head) > 0 {
 			b = head
 		}
-		n, err := conn.Write(b)
+		send := conn.Write
+		if first && s.t.First != nil {
+			send = func(b []byte) (int, error) { return s.t.First(conn, b) }
+		}
+		n, err := send(b)
 		unsent := units.Bytes(len(b) - n)
 		if len(head) > 0 {
 			head = head[n:] // already granted
@@ -236,8 +267,8 @@ func (s *Sender) write(ctx context.Context, conn net.Conn) error {
 		if !errors.Is(err, os.ErrDeadlineExceeded) || ctx.Err() != nil {
 			return fmt.Errorf("after %v: %w", s.t.Flow.Size-left, err)
 		}
-		// SetCeiling cut it short. It had set the ceiling before the deadline, so
-		// the next Take sees the new one.
+		// SetCeiling interrupted the write. It set the ceiling before the deadline, so the next
+		// Take uses the new one.
 		if err := conn.SetWriteDeadline(time.Time{}); err != nil {
 			return err
 		}
@@ -245,18 +276,24 @@ func (s *Sender) write(ctx context.Context, conn net.Conn) error {
 	return nil
 }
 
-// firstPayload is how much payload leaves in one write with the header: together
-// they are one segment at an MTU of 1500.
+// firstPayload is the amount of payload in the write of the header: together they
+// fill one segment at an MTU of 1500.
 const firstPayload = 1448 - wire.Size
 
-// dial opens a connection from the agent's host within the given time. It ends
-// with the life l, which the caller releases it from.
+// Open opens a connection for a later flow: see Transfer.Conn. If the flow is never sent, the
+// caller resets the connection with SetLinger(0) and Close.
+func (a *Agent) Open(ctx context.Context, dst topo.HostID, hash uint32) (net.Conn, error) {
+	return a.dial(ctx, a.current(), dst, wire.ShufflePort, hash, a.o.Timeouts.Connect)
+}
+
+// dial opens a connection from the agent's host within the given time. The
+// connection ends with the life l; the caller releases it from l.
 func (a *Agent) dial(ctx context.Context, l *life, dst topo.HostID, port uint16, hash uint32, within time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no answer for %v", within))
 	defer cancel()
 	conn, err := a.o.Network.Dial(ctx, a.o.Host, dst, port, hash)
 	if err == nil {
-		err = l.hold(conn)
+		err = l.track(conn)
 	}
 	if err != nil {
 		if ctx.Err() != nil {
@@ -267,24 +304,24 @@ func (a *Agent) dial(ctx context.Context, l *life, dst topo.HostID, port uint16,
 	return conn, nil
 }
 
-// buffers are what receivers read into; nobody looks at what is in them.
+// buffers are the read buffers of receivers; their contents are discarded.
 var buffers = sync.Pool{New: func() any { return new([64 * units.KiB]byte) }}
 
-// receive counts a flow in.
+// receive reads a flow, counts its bytes and reports it to the Sink.
 func (a *Agent) receive(ctx context.Context, conn net.Conn, h wire.Header) error {
 	flow := workloads.FlowID(h.Member)
-	ctx, release := cutShort(ctx, a.stopOf(flow).ctx)
+	ctx, release := withEnd(ctx, a.stopperOf(flow).ctx)
 	defer release()
-	if ctx.Err() != nil { // of a flow that was stopped before it came
+	if ctx.Err() != nil { // the flow was stopped before it arrived
 		return context.Cause(ctx)
 	}
-	count, err := a.expect(flow)
+	count, err := a.registerIncoming(flow)
 	if err != nil {
 		return err
 	}
 	stop := onDone(ctx, func() { conn.SetReadDeadline(past) })
 	defer stop()
-	// The deadline of the header does not bound the flow.
+	// Clear the deadline of the header: it must not bound the flow.
 	if err := conn.SetReadDeadline(time.Time{}); err != nil {
 		return err
 	}
@@ -303,27 +340,27 @@ func (a *Agent) receive(ctx context.Context, conn net.Conn, h wire.Header) error
 		left -= uint64(n)
 		count.Add(int64(n))
 		if err != nil && left > 0 {
-			return why(ctx, fmt.Errorf("flow %d of coflow %d broke off after %d of its %d bytes: %w", flow, h.Group, h.Size-left, h.Size, err))
+			return causeOr(ctx, fmt.Errorf("flow %d of coflow %d broke off after %d of its %d bytes: %w", flow, h.Group, h.Size-left, h.Size, err))
 		}
 	}
 	a.o.Sink.FlowReceived(FlowReceived{Flow: flow, At: at})
 	return nil
 }
 
-// expect starts the count of a flow that comes in.
-func (a *Agent) expect(flow workloads.FlowID) (*atomic.Int64, error) {
+// registerIncoming creates the byte counter of an incoming flow.
+func (a *Agent) registerIncoming(flow workloads.FlowID) (*atomic.Int64, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.incoming[flow] != nil {
-		return nil, fmt.Errorf("flow %d comes in a second time", flow)
+		return nil, fmt.Errorf("flow %d arrived a second time", flow)
 	}
 	count := new(atomic.Int64)
 	a.incoming[flow] = count
 	return count, nil
 }
 
-// Received counts the payload of a flow that this host has, finished flows included,
-// and goes on counting; nil is before its header has come.
+// Received returns the live counter of the payload bytes that this host has received
+// of a flow, also of a finished one. It is nil before the header has arrived.
 func (a *Agent) Received(flow workloads.FlowID) *atomic.Int64 {
 	a.mu.RLock()
 	defer a.mu.RUnlock()

@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"testbed/emu/kernel/netnstest"
 	"testbed/hosts/disk"
 	"testbed/hosts/pace"
 	"testbed/hosts/wire"
@@ -55,7 +56,7 @@ func TestFlowOnTheWire(t *testing.T) {
 						t.Errorf("%d bytes out and %d in, want %d and 0", wrote, read, wire.Size+int(size))
 					}
 					h, err := wire.Parse(d[0].conn.start)
-					want := wire.Header{Kind: wire.KindFlow, Run: testRun, Group: 5, Member: 9, Size: uint64(size), Sent: h.Sent}
+					want := wire.Header{Kind: wire.KindFlow, Run: testRun, Group: 5, Member: 9, Parts: 77, Size: uint64(size), Offset: 1, Sent: h.Sent}
 					if err != nil || h != want || h.Sent.Sub(began).Abs() > time.Second {
 						t.Errorf("header %+v, %v, want %+v", h, err, want)
 					}
@@ -80,8 +81,8 @@ func TestFlowKeepsItsCeiling(t *testing.T) {
 	})
 }
 
-// At ceiling 0 not even a connection is opened; pausing stops a flow; NoLimit
-// frees it.
+// At ceiling 0 no connection is opened; pausing stops a flow; NoLimit removes its
+// limit.
 func TestCeilingOfARunningFlow(t *testing.T) {
 	inMemory(t, hosts(2), func(t *testing.T, n *memNet, c *cluster) {
 		s, err := c.agents[0].Prepare(flow(1, 100*units.MB, 0))
@@ -125,7 +126,7 @@ func TestCeilingOfARunningFlow(t *testing.T) {
 	})
 }
 
-// A free flow that waits in a write is paused in that write.
+// An unlimited flow that blocks in a write is paused within that write.
 func TestPauseCutsAWriteShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := new(memNet)
@@ -162,12 +163,12 @@ func TestPauseCutsAWriteShort(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		if wrote, _ := n.hop(t, 0, 1).counts(); wrote != held {
-			t.Errorf("paused with %d bytes written, and wrote %d more", held, wrote-held)
+			t.Errorf("paused after %d bytes, but wrote %d more", held, wrote-held)
 		}
 		s.SetCeiling(pace.NoLimit)
 		synctest.Wait()
 		if wrote, _ := n.hop(t, 0, 1).counts(); wrote == held {
-			t.Error("freed again, and wrote nothing")
+			t.Error("unlimited again, but wrote nothing")
 		}
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {
@@ -211,7 +212,7 @@ func TestFlowToNowhere(t *testing.T) {
 	})
 }
 
-// What is wrong with a connection is told to the Sink, and the connection closed.
+// An invalid connection is reported to the Sink and closed.
 func TestReceiverRefuses(t *testing.T) {
 	header := func(h wire.Header) []byte { return h.Append(nil) }
 	for _, tt := range []struct {
@@ -236,7 +237,7 @@ func TestReceiverRefuses(t *testing.T) {
 					t.Fatal(err)
 				}
 				conn.Close()
-				time.Sleep(2 * brokeOff) // Stop may be on its way
+				time.Sleep(2 * breakGrace) // the receiver waits this long for Stop
 				synctest.Wait()
 				_, problems := c.notes.get()
 				if len(problems) != 1 || !strings.Contains(problems[0].Error(), tt.want) || !strings.Contains(problems[0].Error(), "h0") {
@@ -273,7 +274,7 @@ func TestSameFlowTwice(t *testing.T) {
 	})
 }
 
-// Close lets Serve finish what it accepted.
+// Close lets Serve finish the accepted connections.
 func TestCloseDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := new(memNet)
@@ -315,7 +316,7 @@ func TestMark(t *testing.T) {
 	})
 }
 
-// 200 flows at once over loopback, some of them paced.
+// 200 simultaneous flows over loopback, some of them paced.
 func TestFlowsOnLoopback(t *testing.T) {
 	n := new(loopNet)
 	c := newCluster(t, n, make([]disk.Options, 4)...)
@@ -343,12 +344,23 @@ func TestFlowsOnLoopback(t *testing.T) {
 	}
 }
 
-// Cancelling ends senders and receivers in whatever they wait for; goleak, run by
-// TestMain, sees to it that nothing is left.
+// waitUntil waits for a condition of hosts on the loopback interface.
+func waitUntil(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(netnstest.Patience(20 * time.Second)); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Errorf("waited too long for %s", what)
+			return
+		}
+	}
+}
+
+// Cancelling ends senders and receivers in every kind of wait; goleak, run by TestMain,
+// checks that no goroutine is left.
 func TestCancelOnLoopback(t *testing.T) {
 	n := new(loopNet)
 	c := newCluster(t, n, make([]disk.Options, 2)...)
-	deaf, err := n.Listen(t.Context(), 9, wire.ShufflePort) // accepts in the kernel only
+	deaf, err := n.Listen(t.Context(), 9, wire.ShufflePort) // connections are accepted only by the kernel
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -366,9 +378,7 @@ func TestCancelOnLoopback(t *testing.T) {
 			}
 		})
 	}
-	for received(c.agents[1], 2) == 0 || received(c.agents[1], 5) == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	waitUntil(t, "both flows to send", func() bool { return received(c.agents[1], 2) > 0 && received(c.agents[1], 5) > 0 })
 	cancel(cause)
 	wg.Wait()
 	c.finish()
@@ -377,7 +387,7 @@ func TestCancelOnLoopback(t *testing.T) {
 	}
 }
 
-// received is how much of a flow a host has.
+// received returns the number of bytes of a flow that a host has received.
 func received(a *Agent, flow workloads.FlowID) units.Bytes {
 	if n := a.Received(flow); n != nil {
 		return units.Bytes(n.Load())

@@ -14,38 +14,38 @@ import (
 	"testbed/workloads"
 )
 
-// ErrCrashed is the end of what a host did when it crashed.
+// ErrCrashed is the error of all operations that a crash of their host ended.
 var ErrCrashed = errors.New("the host has crashed")
 
-// ErrStopped is the end of a flow that Stop ended.
+// ErrStopped is the error of a flow that Stop ended.
 var ErrStopped = errors.New("the flow was stopped")
 
-// life is an agent from Listen, or Return, to its next crash.
+// life is the period of an agent from Listen or Return to its next crash.
 type life struct {
 	ctx       context.Context // done, with ErrCrashed, once it is over
 	end       context.CancelCauseFunc
 	listeners []net.Listener
-	served    sync.WaitGroup // connections that were accepted
+	served    sync.WaitGroup // accepted connections in service
 
 	mu    sync.Mutex
-	works map[*work]struct{}    // under way
-	conns map[net.Conn]struct{} // nil once it is over
+	ops   map[*operation]struct{} // in progress
+	conns map[net.Conn]struct{}   // nil once it is over
 }
 
-// work is something that ends with the life.
-type work struct {
+// operation is an operation that ends with the life.
+type operation struct {
 	end    context.CancelCauseFunc
-	serves bool // connections of others; else it is of this host's own doing
+	serves bool // serves connections of other hosts; otherwise this host started it
 }
 
 func newLife() *life {
-	l := &life{works: make(map[*work]struct{}), conns: make(map[net.Conn]struct{})}
+	l := &life{ops: make(map[*operation]struct{}), conns: make(map[net.Conn]struct{})}
 	l.ctx, l.end = context.WithCancelCause(context.Background())
 	return l
 }
 
-// hold makes conn end with the life.
-func (l *life) hold(conn net.Conn) error {
+// track registers conn, to be reset when the life ends.
+func (l *life) track(conn net.Conn) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.conns == nil {
@@ -56,51 +56,51 @@ func (l *life) hold(conn net.Conn) error {
 	return nil
 }
 
-func (l *life) release(conn net.Conn) {
+func (l *life) untrack(conn net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.conns, conn)
 }
 
-// within is ctx, cut short by the end of the life. stop must be called.
+// within returns a context that ends with ctx or with the life. The caller must
+// call stop.
 func (l *life) within(ctx context.Context) (_ context.Context, stop func()) {
 	return l.begin(ctx, false)
 }
 
-// serving is within, for what serves the connections of others.
+// serving is within, for operations that serve connections of other hosts.
 func (l *life) serving(ctx context.Context) (_ context.Context, stop func()) {
 	return l.begin(ctx, true)
 }
 
 func (l *life) begin(ctx context.Context, serves bool) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	w := &work{cancel, serves}
+	w := &operation{cancel, serves}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ctx.Err() != nil {
 		cancel(ErrCrashed)
 	} else {
-		l.works[w] = struct{}{}
+		l.ops[w] = struct{}{}
 	}
 	return ctx, func() {
 		l.mu.Lock()
-		delete(l.works, w)
+		delete(l.ops, w)
 		l.mu.Unlock()
 		cancel(nil)
 	}
 }
 
-// crash ends the life. All that goes on within it is told before any connection
-// breaks: what it then hears of that it takes for its own end, and never for the
-// loss of the host at the other end. What serves is told last, since it hangs up by
-// itself, also on a block that its own host writes.
+// crash ends the life. It cancels all operations before it resets any connection, so that none
+// reports the reset as the loss of its peer. It cancels serving operations last: they close their
+// connections, including those of blocks that this host writes.
 func (l *life) crash() {
 	l.end(ErrCrashed)
 	l.mu.Lock()
-	works := slices.Collect(maps.Keys(l.works))
+	ops := slices.Collect(maps.Keys(l.ops))
 	l.mu.Unlock()
 	for _, serves := range []bool{false, true} {
-		for _, w := range works {
+		for _, w := range ops {
 			if w.serves == serves {
 				w.end(ErrCrashed)
 			}
@@ -114,17 +114,17 @@ func (l *life) crash() {
 		reset(conn)
 	}
 	for _, l := range l.listeners {
-		l.Close() // there is nobody to tell
+		l.Close() // no caller can handle the error
 	}
 }
 
-// cutShort is ctx, ended also by the end of other, with the cause of that. stop
-// must be called.
-func cutShort(ctx, other context.Context) (_ context.Context, stop func()) {
+// withEnd returns a context that ends with ctx, or with other and its cause. The caller must call
+// stop.
+func withEnd(ctx, other context.Context) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	undo := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
 	if other.Err() != nil {
-		cancel(context.Cause(other)) // at once, not when AfterFunc gets to it
+		cancel(context.Cause(other)) // at once: AfterFunc runs in its own goroutine
 	}
 	return ctx, func() {
 		undo()
@@ -132,27 +132,26 @@ func cutShort(ctx, other context.Context) (_ context.Context, stop func()) {
 	}
 }
 
-// current is the life the agent is in, which may be over.
+// current returns the agent's latest life, which may be over.
 func (a *Agent) current() *life {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	return a.life
 }
 
-// Crash ends all that the host does, at once: its ports are closed, its
-// connections are reset, what it sends or writes returns ErrCrashed, and replicas
-// that are not whole are deleted. Whoever wants that nothing of it reaches
-// another host takes the host's link down before. Serve goes on and waits for
+// Crash ends all operations of the host at once: its ports are closed, its connections are reset,
+// Send and Write return ErrCrashed, and incomplete replicas are deleted. To prevent the resets from
+// reaching other hosts, the caller first takes the host's link down. Serve continues and waits for
 // Return.
 func (a *Agent) Crash() { a.current().crash() }
 
-// Return makes a host that crashed listen again, as after a reboot: its disk has
-// the replicas that were whole. It waits for the end of what the crash cut off.
-// A host that has not crashed is refused.
+// Return makes a crashed host listen again, as after a reboot: its disk has the
+// replicas that were complete. It waits until all interrupted operations have ended.
+// It returns an error when the host has not crashed.
 func (a *Agent) Return(ctx context.Context) error {
 	old := a.current()
 	if old.ctx.Err() == nil {
-		return fmt.Errorf("%s: return: it has not crashed", a.name())
+		return fmt.Errorf("%s: return: host has not crashed", a.name())
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -162,24 +161,23 @@ func (a *Agent) Return(ctx context.Context) error {
 	select {
 	case <-ended:
 	case <-ctx.Done():
-		return fmt.Errorf("%s: return: wait for the end of what it did before it crashed: %w", a.name(), context.Cause(ctx))
+		return fmt.Errorf("%s: return: wait for the operations from before the crash: %w", a.name(), context.Cause(ctx))
 	}
 	a.forgetReplicas()
 	return a.Listen(ctx)
 }
 
-// Stop ends the sending or receiving of a flow here, also of one that comes only
-// later: its Send returns ErrStopped, a connection that brings it is dropped, and
-// nothing of that is a Problem.
-func (a *Agent) Stop(flow workloads.FlowID) { a.stopOf(flow).end(ErrStopped) }
+// Stop ends the sending or receiving of a flow at this host, even if it starts later: its Send
+// returns ErrStopped, its incoming connection is dropped, and neither is reported as a Problem.
+func (a *Agent) Stop(flow workloads.FlowID) { a.stopperOf(flow).end(ErrStopped) }
 
-// stopper ends a flow.
+// stopper is the cancellation of a flow.
 type stopper struct {
 	ctx context.Context // done, with ErrStopped, once the flow is stopped
 	end context.CancelCauseFunc
 }
 
-func (a *Agent) stopOf(flow workloads.FlowID) *stopper {
+func (a *Agent) stopperOf(flow workloads.FlowID) *stopper {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := a.stops[flow]
@@ -191,17 +189,16 @@ func (a *Agent) stopOf(flow workloads.FlowID) *stopper {
 	return s
 }
 
-// brokeOff is how long the end of a flow whose connection broke waits for the
-// reason: the other end may have been stopped, or this one be about to be.
-const brokeOff = time.Second
+// breakGrace is the time for which a flow with a broken connection waits for cancellation: its peer
+// may have been stopped, and this end may be stopped soon.
+const breakGrace = time.Second
 
-// why is the reason for err, the end of a flow: that of ctx if it has or soon
-// gets one.
-func why(ctx context.Context, err error) error {
+// causeOr returns the cause of ctx if ctx ends within breakGrace, otherwise err.
+func causeOr(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	timer := time.NewTimer(brokeOff)
+	timer := time.NewTimer(breakGrace)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

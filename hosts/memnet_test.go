@@ -21,16 +21,16 @@ import (
 	"testbed/topo/units"
 )
 
-// testNet is what the networks of these tests have in common.
+// testNet is the common part of the networks of these tests.
 type testNet struct {
-	greeted []string // addresses of which Greeted was told
+	greeted []string // addresses passed to Greeted
 	mu      sync.Mutex
 	marks   [][]byte
 	dials   []dial
-	keep    bool // all that is written on connections from now on
+	keep    bool // record all bytes of connections from now on
 }
 
-// dial is a connection that was asked for, with what was written to each side.
+// dial is a requested connection, with the bytes written to each side.
 type dial struct {
 	src, dst topo.HostID
 	port     uint16
@@ -38,19 +38,19 @@ type dial struct {
 	conn     *tap
 }
 
-// tap counts, and keeps the beginning of, what passes a connection's dialler.
+// tap counts the bytes at the dialling end of a connection and keeps the first ones.
 type tap struct {
 	net.Conn
 	mu          sync.Mutex
 	wrote, read int
-	writes      []int // sizes
+	writes      []int // sizes of writes
 	start       []byte
 	heard       []byte // the first 64 KB
 	keep        bool
 	kept        []byte
 }
 
-// content is what was written after the header, where it was kept.
+// content returns the recorded bytes after the header.
 func (c *tap) content() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,8 +86,8 @@ func (c *tap) Read(p []byte) (int, error) {
 func (c *tap) CloseWrite() error     { return c.Conn.(interface{ CloseWrite() error }).CloseWrite() }
 func (c *tap) SetLinger(s int) error { return c.Conn.(interface{ SetLinger(int) error }).SetLinger(s) }
 
-// acks is how many bytes of read are acknowledgements other than keep-alives, once
-// all are read whole.
+// acks returns the number of read bytes that are acknowledgements other than
+// keep-alives, once all are read completely.
 func (c *tap) acks() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,14 +127,14 @@ func (n *testNet) dialled(src, dst topo.HostID, port uint16, hash uint32, conn n
 	return t
 }
 
-// all are the connections made so far.
+// all returns the connections so far.
 func (n *testNet) all() []dial {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return append([]dial(nil), n.dials...)
 }
 
-// hop is the only connection between two hosts.
+// hop returns the only connection between two hosts.
 func (n *testNet) hop(t *testing.T, src, dst topo.HostID) *tap {
 	t.Helper()
 	var found *tap
@@ -157,10 +157,9 @@ type place struct {
 	port uint16
 }
 
-// memNet is a network in memory, for tests in false time. A connection holds
-// memBuffer bytes each way and takes no time. While the link of a host is down,
-// what it and others send to it stays with the sender, as with TCP that resends,
-// and what a host sends at a reset is lost.
+// memNet is a network in memory, for tests in synctest bubbles. A connection buffers
+// memBuffer bytes each way and has no delay. While the link of a host is down, data from
+// and to it stays with the sender, as TCP retransmits it, and resets are lost.
 type memNet struct {
 	testNet
 	listeners map[place]*memListener
@@ -170,7 +169,7 @@ type memNet struct {
 	conns  []*memConn
 }
 
-// links sets the state of hosts' links. What waited for them moves.
+// links sets the state of hosts' links. Data that waited for them is then delivered.
 func (n *memNet) links(up bool, hosts ...topo.HostID) {
 	n.linkMu.Lock()
 	if n.isDown == nil {
@@ -210,7 +209,7 @@ func (n *memNet) Dial(ctx context.Context, src, dst topo.HostID, port uint16, ha
 	n.mu.Lock()
 	l := n.listeners[place{dst, port}]
 	n.mu.Unlock()
-	for !n.connected(src, dst) { // the SYN is sent again
+	for !n.connected(src, dst) { // retransmit the SYN
 		timer := time.NewTimer(time.Second)
 		select {
 		case <-timer.C:
@@ -270,13 +269,13 @@ type stream struct {
 	pair      *stream // the other direction
 	mu        sync.Mutex
 	changed   *sync.Cond
-	sent      []byte // by the writer, on their way
+	sent      []byte // by the writer, in flight
 	buf       []byte // at the reader
 	deadline  [2]time.Time
-	// What the two ends did, and what the other has noticed.
-	ended, sawEnd bool // the writer is done
+	// The actions of the two ends, and whether the other end has seen them.
+	ended, sawEnd bool // the writer has finished
 	gone, sawGone bool // the reader has closed
-	reset         bool // either closed so that what is under way is lost
+	reset         bool // an end closed, and data in flight is lost
 	sawReset      [2]bool
 	silent        bool // the reset was lost with the link
 }
@@ -287,7 +286,7 @@ func newStream(connected func() bool) *stream {
 	return s
 }
 
-// settle moves what can move. s.mu is not held.
+// settle moves all data that can move. The caller does not hold s.mu.
 func (s *stream) settle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -296,7 +295,7 @@ func (s *stream) settle() {
 
 func (s *stream) move() {
 	if s.connected() {
-		if s.silent && len(s.sent) > 0 { // the other end knows nothing of this connection
+		if s.silent && len(s.sent) > 0 { // the other end does not know this connection
 			s.silent = false
 			go s.pair.lose()
 		}
@@ -315,8 +314,8 @@ func (s *stream) setDeadline(i int, t time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.deadline[i] = t
-	// A moment that is past needs no timer. More than one timer of the past at
-	// once, under false time and the race detector, crash Go 1.26's runtime.
+	// A time in the past needs no timer. More than one timer in the past at once, under
+	// synctest and the race detector, crashes the runtime of Go 1.26.
 	if d := time.Until(t); !t.IsZero() && d > 0 {
 		time.AfterFunc(d, func() {
 			s.mu.Lock()
@@ -425,7 +424,7 @@ func (c *memConn) Close() error {
 		c.out.mu.Lock()
 		defer c.out.mu.Unlock()
 		c.out.ended = true
-		if abrupt { // as TCP resets, at its worst: what is under way the other way is lost
+		if abrupt { // the worst case of a TCP reset: data in flight in the other direction is lost
 			c.out.sent, c.out.reset, c.out.silent = nil, true, !up
 			if up {
 				c.out.buf = nil
@@ -448,7 +447,7 @@ func (c *memConn) SetDeadline(t time.Time) error {
 func (c *memConn) SetReadDeadline(t time.Time) error  { c.in.setDeadline(0, t); return nil }
 func (c *memConn) SetWriteDeadline(t time.Time) error { c.out.setDeadline(1, t); return nil }
 
-// loopNet is the loopback interface: each host and port is a port of its own.
+// loopNet is the loopback interface: each pair of host and port is a separate port.
 type loopNet struct {
 	testNet
 	ports map[place]string
@@ -508,7 +507,7 @@ func (s *notes) ReplicaLost(l ReplicaLost) {
 	s.lost = append(s.lost, l)
 }
 
-// losses are the hosts that were dropped, in order.
+// losses returns the hosts that were dropped, in order.
 func (s *notes) losses() []topo.HostID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -527,7 +526,7 @@ func (s *notes) get() ([]FlowReceived, []error) {
 
 const testRun = 0xfeed
 
-// cluster is some hosts that serve.
+// cluster is a set of hosts that serve.
 type cluster struct {
 	agents []*Agent
 	disks  []*disk.Disk
@@ -536,8 +535,8 @@ type cluster struct {
 	finish func()
 }
 
-// newCluster starts hosts whose disks have the given options, one a host; a disk
-// of rate 0 is a host without. The caller calls finish.
+// newCluster starts one host per disk options; rate 0 means a host without a disk. The
+// caller must call finish.
 func newCluster(t *testing.T, n Network, disks ...disk.Options) *cluster {
 	t.Helper()
 	c := new(cluster)
@@ -587,7 +586,7 @@ func newCluster(t *testing.T, n Network, disks ...disk.Options) *cluster {
 	return c
 }
 
-// inMemory runs f in false time on a cluster in memory.
+// inMemory runs f in a synctest bubble on a cluster in memory.
 func inMemory(t *testing.T, disks []disk.Options, f func(t *testing.T, n *memNet, c *cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -598,7 +597,7 @@ func inMemory(t *testing.T, disks []disk.Options, f func(t *testing.T, n *memNet
 	})
 }
 
-// hosts are n disks that limit nothing.
+// hosts returns the options of n unlimited disks.
 func hosts(n int) []disk.Options {
 	o := make([]disk.Options, n)
 	for i := range o {

@@ -21,7 +21,7 @@ func readOf(size units.Bytes, ceiling units.Rate) Transfer {
 	return Transfer{Coflow: 8, Flow: workloads.Flow{ID: 9, Src: 1, Dst: 0, Size: size}, Hash: 5, Ceiling: ceiling, Read: &three}
 }
 
-// What a reader gets is the stored file, under a header that says so.
+// A reader receives the stored file after a header with Read set.
 func TestReadCarriesTheStoredFile(t *testing.T) {
 	for _, size := range []units.Bytes{1, 1000, 70_000, 500_000} {
 		inMemory(t, hosts(2), func(t *testing.T, n *memNet, c *cluster) {
@@ -41,11 +41,11 @@ func TestReadCarriesTheStoredFile(t *testing.T) {
 			}
 			hop := n.hop(t, 1, 0)
 			h, err := wire.Parse(hop.start)
-			if want := (wire.Header{Kind: wire.KindFlow, Run: testRun, Group: 8, Member: 9, Size: uint64(size), Read: true, Sent: h.Sent}); err != nil || h != want {
+			if want := (wire.Header{Kind: wire.KindFlow, Run: testRun, Group: 8, Member: 9, Parts: 5, Size: uint64(size), Read: true, Offset: 1, Sent: h.Sent}); err != nil || h != want {
 				t.Errorf("header %+v, %v, want %+v", h, err, want)
 			}
 			if got := hop.content(); !bytes.Equal(got, content) {
-				t.Errorf("of %d bytes %d went over the wire, the stored ones: %v", size, len(got), bytes.Equal(got, content))
+				t.Errorf("%d bytes: %d went over the wire, equal to the stored ones: %v", size, len(got), bytes.Equal(got, content))
 			}
 			synctest.Wait()
 			if _, problems := c.notes.get(); len(problems) > 0 {
@@ -55,8 +55,8 @@ func TestReadCarriesTheStoredFile(t *testing.T) {
 	}
 }
 
-// A read moves at the rate of its disk, or under its ceiling where that is lower, and a
-// local one puts nothing on the wire.
+// A read runs at the lower of the rate of its disk and its ceiling, and a local read
+// sends nothing.
 func TestReadRate(t *testing.T) {
 	const size = 2_000_000
 	for name, x := range map[string]struct {
@@ -92,7 +92,7 @@ func TestReadRate(t *testing.T) {
 	}
 }
 
-// What cannot be read is said, and a stop or a crash ends a read.
+// An impossible read returns an error, and a stop or a crash ends a read.
 func TestReadsEnd(t *testing.T) {
 	o := hosts(3)
 	o[1].ReadRate = 8 * units.Kbps
@@ -100,7 +100,7 @@ func TestReadsEnd(t *testing.T) {
 	inMemory(t, o, func(t *testing.T, n *memNet, c *cluster) {
 		a := c.agents[1]
 		if err := a.ReadLocal(t.Context(), 20, 3, 1000); !errors.Is(err, disk.ErrNoReplica) {
-			t.Errorf("a block that is not here: %v", err)
+			t.Errorf("a block that is not stored: %v", err)
 		}
 		if err := c.agents[2].ReadLocal(t.Context(), 20, 3, 1000); err == nil {
 			t.Error("a host without a disk reads")

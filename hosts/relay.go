@@ -17,9 +17,9 @@ import (
 	"testbed/workloads"
 )
 
-// relay is one hop of a block pipeline at its receiver: it forwards each packet,
-// writes it to the host's disk, and acknowledges it when that is done and the
-// next host has acknowledged it.
+// relay is the receiver of one hop of a block pipeline. It forwards each packet,
+// writes it to the host's disk, and acknowledges it once it is written and the next
+// host has acknowledged it.
 type relay struct {
 	a      *Agent
 	life   *life
@@ -28,41 +28,40 @@ type relay struct {
 	stored *stored
 	next   *downstream // nil at the last host
 
-	mu    sync.Mutex // of writes to up
-	spoke time.Time  // the last of them
-	quiet bool       // no more keep-alives
+	mu       sync.Mutex // guards writes to up
+	lastSent time.Time  // time of the last write to up
+	final    bool       // no more keep-alives
 }
 
-// linger is how long a block server that failed waits for its predecessor to
-// hang up. Closing before would reset the connection, and might take the reason
-// along.
-const linger = 2 * time.Second
+// lingerTime is the time for which a failed block server waits for its predecessor to close the
+// connection. An earlier close would reset it, and could lose the reason.
+const lingerTime = 2 * time.Second
 
-// errUpstream is the loss of the connection toward the client. Nobody needs to be
-// told: who is there still has noticed.
+// errUpstream is the loss of the connection toward the client. It is not reported:
+// the remaining hosts detect it themselves.
 var errUpstream = errors.New("connection toward the client lost")
 
-// malformed is what no client of ours asks for.
+// malformed is the error of a request that no client of this package sends.
 type malformed struct{ error }
 
 func (m malformed) Unwrap() error { return m.error }
 
-// store serves one hop. A failure is told upstream. A hop that breaks leaves its
-// replica to the next generation of the pipeline.
+// store serves one hop and reports a failure upstream. When a hop breaks, its replica is kept for
+// the next generation of the pipeline.
 func (a *Agent) store(ctx context.Context, l *life, up net.Conn, h wire.Header) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stop := onDone(ctx, func() { up.SetDeadline(past) })
 	defer stop()
-	r := &relay{a: a, life: l, up: up, h: h, spoke: time.Now()}
-	spoken := make(chan struct{})
+	r := &relay{a: a, life: l, up: up, h: h, lastSent: time.Now()}
+	keepAliveDone := make(chan struct{})
 	go func() {
-		defer close(spoken)
+		defer close(keepAliveDone)
 		r.keepAlive(ctx, cancel)
 	}()
 	defer func() {
 		cancel(nil)
-		<-spoken
+		<-keepAliveDone
 	}()
 	err := r.setUp(ctx, cancel)
 	if err == nil {
@@ -74,34 +73,34 @@ func (a *Agent) store(ctx context.Context, l *life, up net.Conn, h wire.Header) 
 		} else {
 			reset(r.next.conn)
 		}
-		l.release(r.next.conn)
+		l.untrack(r.next.conn)
 	}
 	if r.stored != nil {
-		// The client drops a host that says itself that it is at fault.
-		mine := err != nil && ctx.Err() == nil && !errors.Is(err, errUpstream) && r.blame(err).host == a.o.Host
-		a.leave(workloads.BlockID(h.Group), r.stored, mine)
+		// The client drops a host that reports a failure of its own.
+		ownFault := err != nil && ctx.Err() == nil && !errors.Is(err, errUpstream) && r.blame(err).host == a.o.Host
+		a.releaseReplica(workloads.BlockID(h.Group), r.stored, ownFault)
 	}
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, errUpstream) || errors.Is(context.Cause(ctx), errSuperseded):
-		return errors.Join(errGone, err)
+		return errors.Join(errPeerClosed, err)
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
-	if err2 := r.refuse(ctx, err); err2 != nil {
+	if err2 := r.reportFailure(ctx, err); err2 != nil {
 		var m malformed
 		if !errors.As(err, &m) {
-			return errors.Join(errGone, err, err2)
+			return errors.Join(errPeerClosed, err, err2)
 		}
-		return fmt.Errorf("block %d: %w (and this could not be told upstream: %w)", h.Group, err, err2)
+		return fmt.Errorf("block %d: %w (reporting this upstream failed: %w)", h.Group, err, err2)
 	}
 	return nil
 }
 
-// keepAlive tells upstream that the host lives whenever it has said nothing for a
-// quarter of the time after which it counts as lost. The waits of the relay itself
-// are bounded, so that this is too.
+// keepAlive sends a keep-alive upstream whenever the host has sent nothing for a
+// quarter of the time after which it counts as lost. The waits of the relay are
+// bounded, so keepAlive is too.
 func (r *relay) keepAlive(ctx context.Context, cancel context.CancelCauseFunc) {
 	every := r.a.o.PeerTimeout / 4
 	timer := time.NewTimer(every)
@@ -112,7 +111,7 @@ func (r *relay) keepAlive(ctx context.Context, cancel context.CancelCauseFunc) {
 		case <-ctx.Done():
 			return
 		}
-		wait, err := r.speakUp(ctx, every)
+		wait, err := r.sendKeepAlive(ctx, every)
 		switch {
 		case err != nil:
 			cancel(fmt.Errorf("%w: %w", errUpstream, err))
@@ -124,26 +123,26 @@ func (r *relay) keepAlive(ctx context.Context, cancel context.CancelCauseFunc) {
 	}
 }
 
-// speakUp sends a keep-alive where one is due, and returns when to look again; 0 is
-// never.
-func (r *relay) speakUp(ctx context.Context, every time.Duration) (time.Duration, error) {
+// sendKeepAlive sends a keep-alive if one is due, and returns the time until the next check; 0
+// means never.
+func (r *relay) sendKeepAlive(ctx context.Context, every time.Duration) (time.Duration, error) {
 	if err := r.a.cpu.turn(ctx); err != nil {
 		return 0, nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.quiet || ctx.Err() != nil {
+	if r.final || ctx.Err() != nil {
 		return 0, nil
 	}
-	if silent := time.Since(r.spoke); silent < every {
+	if silent := time.Since(r.lastSent); silent < every {
 		return every - silent, nil
 	}
-	return every, r.tell(ctx, wire.Ack{Alive: true}, r.a.o.Timeouts.Idle)
+	return every, r.sendAck(ctx, wire.Ack{Alive: true}, r.a.o.Timeouts.Idle)
 }
 
-// tell sends an acknowledgement upstream. r.mu is held.
-func (r *relay) tell(ctx context.Context, ack wire.Ack, bound time.Duration) error {
-	r.spoke = time.Now()
+// sendAck sends an acknowledgement upstream. The caller holds r.mu.
+func (r *relay) sendAck(ctx context.Context, ack wire.Ack, bound time.Duration) error {
+	r.lastSent = time.Now()
 	err := writeAll(ctx, r.up, ack.Append(nil), bound)
 	if err != nil && ctx.Err() == nil {
 		err = fmt.Errorf("%w: %w", errUpstream, err)
@@ -151,7 +150,7 @@ func (r *relay) tell(ctx context.Context, ack wire.Ack, bound time.Duration) err
 	return err
 }
 
-// blame is err as it is told upstream.
+// blame returns err as the failure that is reported upstream.
 func (r *relay) blame(err error) *failure {
 	var f *failure
 	if errors.As(err, &f) {
@@ -160,8 +159,8 @@ func (r *relay) blame(err error) *failure {
 	return &failure{host: r.a.o.Host, full: errors.Is(err, syscall.ENOSPC), reason: err.Error()}
 }
 
-// setUp reads what is wanted, sets space aside or takes over what an earlier
-// generation has, connects the next host, and then acknowledges.
+// setUp reads the targets, reserves space or takes over the replica of an earlier
+// generation, connects the next host, and then acknowledges.
 func (r *relay) setUp(ctx context.Context, cancel context.CancelCauseFunc) error {
 	var b [wire.TargetsSize]byte
 	if err := readFull(ctx, r.up, b[:], r.a.o.Timeouts.Idle); err != nil {
@@ -181,12 +180,12 @@ func (r *relay) setUp(ctx context.Context, cancel context.CancelCauseFunc) error
 	case h.Packet < 1 || h.Packet > uint32(maxPacket) || h.Size < 1 || h.Size > 1<<62 || wire.Packets(h.Size, uint64(h.Packet)) > 1<<32-1:
 		return malformed{fmt.Errorf("block of %d bytes in packets of %d", h.Size, h.Packet)}
 	case h.Offset >= h.Size || h.Offset%uint64(h.Packet) != 0:
-		return malformed{fmt.Errorf("block of %d bytes in packets of %d that goes on at %d", h.Size, h.Packet, h.Offset)}
+		return malformed{fmt.Errorf("block of %d bytes in packets of %d resumes at %d", h.Size, h.Packet, h.Offset)}
 	case r.a.o.Disk == nil:
 		return errors.New("the host has no disk")
 	}
 	block := workloads.BlockID(h.Group)
-	if r.stored, err = r.a.take(ctx, block, h.Generation, cancel); err != nil {
+	if r.stored, err = r.a.acquireReplica(ctx, block, h.Generation, cancel); err != nil {
 		return err
 	}
 	if r.stored.replica == nil {
@@ -200,7 +199,7 @@ func (r *relay) setUp(ctx context.Context, cancel context.CancelCauseFunc) error
 		r.stored.replica = replica
 	}
 	if have := r.stored.replica.Written(); uint64(have) < h.Offset {
-		return fmt.Errorf("the host has %d bytes of the block, which goes on at %d", have, h.Offset)
+		return fmt.Errorf("the host has %d bytes of the block, which resumes at %d", have, h.Offset)
 	}
 	if len(targets) > 0 {
 		h.Member++
@@ -211,7 +210,7 @@ func (r *relay) setUp(ctx context.Context, cancel context.CancelCauseFunc) error
 	return r.ack(ctx, 0)
 }
 
-// ack acknowledges upstream; after the last packet nothing follows.
+// ack acknowledges packet seq upstream; the last packet ends the keep-alives.
 func (r *relay) ack(ctx context.Context, seq uint32) error {
 	if err := r.a.cpu.turn(ctx); err != nil {
 		return err
@@ -219,15 +218,16 @@ func (r *relay) ack(ctx context.Context, seq uint32) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, last := packets(r.h); seq == last {
-		r.quiet = true
+		r.final = true
 	}
-	if err := r.tell(ctx, wire.Ack{Seq: seq}, r.a.o.Timeouts.Idle); err != nil {
+	if err := r.sendAck(ctx, wire.Ack{Seq: seq}, r.a.o.Timeouts.Idle); err != nil {
 		return fmt.Errorf("acknowledge %s: %w", packetName(seq), err)
 	}
 	return nil
 }
 
-// transfer moves the packets. The first failure ends all its waits.
+// transfer receives, writes, forwards and acknowledges the packets. The first failure ends all
+// waits.
 func (r *relay) transfer(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	stop := onDone(ctx, func() {
@@ -243,11 +243,11 @@ func (r *relay) transfer(ctx context.Context) error {
 	return g.Wait()
 }
 
-// receive takes the packets in, forwards each, and then writes it, but for what an
-// earlier generation has written.
+// receive reads the packets, forwards each, and then writes it, except the part that
+// an earlier generation has written.
 func (r *relay) receive(ctx context.Context, written chan<- struct{}) error {
 	idle := r.a.o.Timeouts.Idle
-	stalled := fmt.Errorf("the disk has not taken a packet for %v", idle)
+	stalled := fmt.Errorf("the disk did not complete a write for %v", idle)
 	replica := r.stored.replica
 	buf := make([]byte, min(uint64(r.h.Packet), r.h.Size-r.h.Offset))
 	for at := r.h.Offset; at < r.h.Size; {
@@ -255,13 +255,13 @@ func (r *relay) receive(ctx context.Context, written chan<- struct{}) error {
 		if err := r.a.cpu.turn(ctx); err != nil {
 			return err
 		}
-		// The client is silent while its window is full: it is for it, and the
-		// hosts behind this one, to lose patience first.
+		// The client sends nothing while its window is full. The client and the hosts
+		// behind this one must time out first.
 		if err := readFull(ctx, r.up, p, idle+idle/4*time.Duration(1+r.h.Parts)); err != nil {
-			return fmt.Errorf("%w with %d of %d bytes to come: %w", errUpstream, r.h.Size-at, r.h.Size, err)
+			return fmt.Errorf("%w with %d of %d bytes missing: %w", errUpstream, r.h.Size-at, r.h.Size, err)
 		}
 		if r.next != nil && !r.next.send(ctx, p) {
-			return nil // respond learns why
+			return nil // respond returns the reason
 		}
 		at += uint64(len(p))
 		if missing := int64(at) - int64(replica.Written()); missing > 0 {
@@ -313,13 +313,13 @@ func (r *relay) respond(ctx context.Context, written <-chan struct{}) error {
 	}
 }
 
-// refuse tells upstream what went wrong and waits for it to hang up.
-func (r *relay) refuse(ctx context.Context, err error) error {
+// reportFailure reports err upstream and waits until upstream closes the connection.
+func (r *relay) reportFailure(ctx context.Context, err error) error {
 	f := r.blame(err)
 	ack := wire.Ack{Failed: true, Full: f.full, Host: uint32(f.host), Reason: f.reason}
 	r.mu.Lock()
-	r.quiet = true
-	err = r.tell(ctx, ack, linger)
+	r.final = true
+	err = r.sendAck(ctx, ack, lingerTime)
 	r.mu.Unlock()
 	if err != nil {
 		return err
@@ -327,11 +327,11 @@ func (r *relay) refuse(ctx context.Context, err error) error {
 	if err := closeWrite(r.up); err != nil {
 		return err
 	}
-	if err := r.up.SetReadDeadline(time.Now().Add(linger)); err != nil {
+	if err := r.up.SetReadDeadline(time.Now().Add(lingerTime)); err != nil {
 		return err
 	}
 	if ctx.Err() == nil {
-		io.Copy(io.Discard, r.up) // how it ends does not matter
+		io.Copy(io.Discard, r.up) // any error ends the wait
 	}
 	return nil
 }

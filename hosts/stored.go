@@ -11,26 +11,25 @@ import (
 	"testbed/workloads"
 )
 
-// stored is a replica at its host, from one generation of its pipeline to the
-// next: a relay that breaks leaves it, and that of the next generation takes it
-// over and goes on with it. One that is not whole and that nobody comes for is
-// deleted. Guarded by Agent.mu, but for replica, which is the relay's until done is
-// closed.
+// stored is a replica on its host, across the generations of its pipeline. A relay that breaks
+// releases it; the relay of the next generation acquires and continues it. An incomplete replica
+// that no relay acquires is deleted. Agent.mu guards all fields except replica, which the relay
+// owns until done is closed.
 type stored struct {
 	generation uint32
 	replica    *disk.Replica // nil before it is created
 	cancel     context.CancelCauseFunc
-	done       chan struct{} // closed once the relay has left it
-	left       bool          // done is closed
+	done       chan struct{} // closed when the relay releases it
+	released   bool          // done is closed
 	expire     *time.Timer
 }
 
 // errSuperseded ends a relay whose block has a pipeline of a later generation.
 var errSuperseded = errors.New("the block has another pipeline")
 
-// take makes a relay the one that stores a block, in place of that of an earlier
-// generation, which is ended.
-func (a *Agent) take(ctx context.Context, block workloads.BlockID, generation uint32, cancel context.CancelCauseFunc) (*stored, error) {
+// acquireReplica assigns a block to a relay. It ends the relay of an earlier generation and takes
+// over its replica.
+func (a *Agent) acquireReplica(ctx context.Context, block workloads.BlockID, generation uint32, cancel context.CancelCauseFunc) (*stored, error) {
 	s := &stored{generation: generation, cancel: cancel, done: make(chan struct{})}
 	a.mu.Lock()
 	old := a.blocks[block]
@@ -59,13 +58,13 @@ func (a *Agent) take(ctx context.Context, block workloads.BlockID, generation ui
 	if err != nil {
 		if a.blocks[block] == s {
 			a.blocks[block] = old
-			old.generation = generation // it must not come again
-			if old.left {
+			old.generation = generation // refuse this generation from now on
+			if old.released {
 				a.expire(block, old)
 			}
-		} else { // a later one waits for this
+		} else { // a relay of a later generation waits for this one
 			close(s.done)
-			s.left = true
+			s.released = true
 		}
 		return nil, err
 	}
@@ -78,22 +77,22 @@ func (a *Agent) take(ctx context.Context, block workloads.BlockID, generation ui
 	return s, nil
 }
 
-// leave is the end of a relay. The replica waits for the next generation, unless
-// it is of no use.
-func (a *Agent) leave(block workloads.BlockID, s *stored, useless bool) {
+// releaseReplica ends a relay's use of its replica, which is kept for the next generation unless
+// discard is set.
+func (a *Agent) releaseReplica(block workloads.BlockID, s *stored, discard bool) {
 	a.mu.Lock()
 	abort := false
 	switch {
 	case a.blocks[block] != s: // another relay waits for it
 	case s.replica == nil:
 		delete(a.blocks, block)
-	case useless:
+	case discard:
 		delete(a.blocks, block)
 		abort = true
 	default:
 		a.expire(block, s)
 	}
-	s.left = true
+	s.released = true
 	close(s.done)
 	a.mu.Unlock()
 	if abort {
@@ -101,19 +100,19 @@ func (a *Agent) leave(block workloads.BlockID, s *stored, useless bool) {
 	}
 }
 
-// expire deletes a replica in a while, unless it is whole. a.mu is held.
+// expire deletes an incomplete replica after Timeouts.Idle. The caller holds a.mu.
 func (a *Agent) expire(block workloads.BlockID, s *stored) {
 	if s.replica == nil || s.replica.Whole() {
 		return
 	}
 	s.expire = time.AfterFunc(a.o.Timeouts.Idle, func() {
 		a.mu.Lock()
-		mine := a.blocks[block] == s
-		if mine {
+		current := a.blocks[block] == s
+		if current {
 			delete(a.blocks, block)
 		}
 		a.mu.Unlock()
-		if mine {
+		if current {
 			a.abort(s)
 		}
 	})
@@ -125,14 +124,14 @@ func (a *Agent) abort(s *stored) {
 	}
 }
 
-// forgetReplicas deletes those that are not whole and that no relay has, and
-// forgets the others.
+// forgetReplicas forgets all replicas that are not in use by a relay, and deletes the incomplete
+// ones.
 func (a *Agent) forgetReplicas() {
 	a.mu.Lock()
 	old := a.blocks
 	a.blocks = make(map[workloads.BlockID]*stored)
 	for block, s := range old {
-		if !s.left {
+		if !s.released {
 			a.blocks[block] = s
 			delete(old, block)
 		}
@@ -143,7 +142,7 @@ func (a *Agent) forgetReplicas() {
 	a.mu.Unlock()
 	for _, s := range old {
 		if s.replica != nil {
-			a.abort(s) // nothing, where it is whole
+			a.abort(s) // does nothing to a complete one
 		}
 	}
 }

@@ -11,24 +11,23 @@ import (
 	"testbed/workloads"
 )
 
-// readAhead is how many chunks of a replica are read before the first of them is sent,
-// so that disk and network work at the same time. A DataNode of HDFS reads 4 MB ahead.
+// readAhead is the number of chunks of a replica that are read ahead of sending, so that disk and
+// network work in parallel. A DataNode of HDFS reads 4 MB ahead.
 const readAhead = 4
 
-// replicaStream is a replica on its way from the disk. All but close may be called on nil,
-// which has nothing.
+// replicaStream reads a replica from the disk ahead of its use. skip may be called on nil.
 type replicaStream struct {
 	r      *disk.Reading
 	free   chan []byte // buffers to read into
-	filled chan []byte // closed when there are no more, or err is set
-	err    error       // read when filled is closed
+	filled chan []byte // closed at the end of the replica, or once err is set
+	err    error       // valid once filled is closed
 	cancel context.CancelFunc
 
-	chunk []byte // a filled one
-	rest  []byte // of it
+	chunk []byte // the current buffer from filled
+	rest  []byte // the part of chunk that has not been skipped
 }
 
-// readReplica begins to read a replica, which must be of a size.
+// readReplica begins to read a replica, which must have the given size.
 func (a *Agent) readReplica(ctx context.Context, block workloads.BlockID, size units.Bytes) (*replicaStream, error) {
 	if a.o.Disk == nil {
 		return nil, fmt.Errorf("read block %d: %s has no disk", block, a.name())
@@ -38,7 +37,7 @@ func (a *Agent) readReplica(ctx context.Context, block workloads.BlockID, size u
 		return nil, err
 	}
 	if r.Size() != size {
-		return nil, errors.Join(fmt.Errorf("read block %d at %s: it has %v: want %v", block, a.name(), r.Size(), size), r.Close())
+		return nil, errors.Join(fmt.Errorf("read block %d at %s: replica has %v, expected %v", block, a.name(), r.Size(), size), r.Close())
 	}
 	s := &replicaStream{r: r, free: make(chan []byte, readAhead), filled: make(chan []byte, readAhead)}
 	for range readAhead {
@@ -61,7 +60,7 @@ func (s *replicaStream) run(ctx context.Context) {
 				}
 				return
 			}
-			s.filled <- buf[:n] // never full: there are no more buffers
+			s.filled <- buf[:n] // never blocks: there are only readAhead buffers
 		case <-ctx.Done():
 			s.err = context.Cause(ctx)
 			return
@@ -69,7 +68,7 @@ func (s *replicaStream) run(ctx context.Context) {
 	}
 }
 
-// peek is what has been read and not been skipped, at least a byte; io.ErrUnexpectedEOF
+// peek returns at least 1 byte of data that has been read and not skipped, or io.ErrUnexpectedEOF
 // after the end.
 func (s *replicaStream) peek(ctx context.Context) ([]byte, error) {
 	if len(s.rest) > 0 {
@@ -100,7 +99,7 @@ func (s *replicaStream) skip(n int) {
 	}
 }
 
-// close ends the reading, waits for that and frees the file.
+// close stops the reader, waits for its end and closes the file.
 func (s *replicaStream) close() error {
 	s.cancel()
 	for range s.filled {
@@ -108,13 +107,13 @@ func (s *replicaStream) close() error {
 	return s.r.Close()
 }
 
-// ReadLocal reads a replica of a size that is stored here, for a flow by which Stop can
-// end it, and sends nothing. It returns ErrStopped and ErrCrashed as Sender.Send does.
+// ReadLocal reads a replica of the given size that this host stores, and sends nothing.
+// Stop of flow ends it. It returns ErrStopped and ErrCrashed as Sender.Send does.
 func (a *Agent) ReadLocal(ctx context.Context, flow workloads.FlowID, block workloads.BlockID, size units.Bytes) error {
 	l := a.current()
 	ctx, release := l.within(ctx)
 	defer release()
-	ctx, release = cutShort(ctx, a.stopOf(flow).ctx)
+	ctx, release = withEnd(ctx, a.stopperOf(flow).ctx)
 	defer release()
 	err := a.readLocal(ctx, block, size)
 	if err != nil && ctx.Err() != nil {

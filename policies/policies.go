@@ -1,10 +1,15 @@
-// Package policies is the contract between the engine and the algorithms under
-// study. A policy is a pure function of the View it is shown: it keeps no state
-// between calls, reads no clock (View.Now), draws luck only from the source it
-// is handed, does not write to the View, and breaks every tie by ID. What it
-// needs to remember, the engine keeps and shows.
+// Package policies defines the contract between the engine and the algorithms under
+// study. A policy is a pure function of its View, which is a CoflowView or a PlacementView,
+// by the policy's role: it keeps no state between calls, reads no clock except Cluster.Now,
+// draws random numbers only from the source it is given, does not write to the View, and
+// breaks every tie by ID. The engine stores what a policy needs to remember and includes it
+// in the next View.
 //
-// The package holds no algorithm: those are in its sub-packages.
+// A View, its Cluster and all their slices are valid until the method that received them
+// returns: their memory is reused for the next View. A policy must keep none of them.
+// Package policytest detects a policy that does.
+//
+// This package holds no algorithm: those are in its sub-packages.
 package policies
 
 import (
@@ -16,194 +21,222 @@ import (
 	"testbed/workloads"
 )
 
-// Knowledge is the set of facts a policy declares it needs. The engine hides
-// the rest, so that a policy cannot be clairvoyant by accident.
-type Knowledge uint16
-
-const (
-	// Sizes shows FlowState.Size and Remaining, and of a coflow and its links
-	// Size, Largest, Remaining and Bound. Without it they are 0.
-	Sizes Knowledge = 1 << iota
-	// LinkLoad shows the estimates of HostState and RackState, Rx and Tx, and
-	// View.Placements.
-	LinkLoad
+// Needs declares what a policy may know, and what it does not read. The engine hides all
+// facts that a policy does not declare, so that it cannot be clairvoyant by accident.
+type Needs struct {
+	// Sizes shows FlowState.Size and Remaining, and the Size, Largest, Remaining and
+	// Bound of coflows and their links. Without it they are 0.
+	Sizes bool
+	// Totals shows Size, Largest and Bound of a coflow: the part of Sizes that stays
+	// constant as bytes arrive. It can be combined with IgnoresProgress.
+	Totals bool
+	// LinkLoad shows the estimates Rx and Tx of HostState and RackState, and
+	// PlacementView.Placements.
+	LinkLoad bool
 	// DiskUse shows HostState.Used and Writing.
-	DiskUse
-	// Flows shows CoflowState.Flows. A policy that decides by coflows and ports
-	// alone goes without, and is spared the time of it.
-	Flows
-	// NewFlows shows CoflowState.Flows in the first decision that sees the coflow,
-	// and only then: enough to choose its pilots.
-	NewFlows
-	// PilotFlows shows in CoflowState.Flows the unfinished pilots, and only those, in
-	// the decisions in which the other two show nothing.
-	PilotFlows
-	// MostSent shows CoflowState.MostSent. Without it, that may be 0: a caller is
-	// spared to look for the longest of a coflow's flows.
-	MostSent
-	// TrueLoad shows View.Load, which no real master knows: it is for bounds.
-	TrueLoad
-	// Blind is what a Scheduler declares that looks at nothing which changes as bytes
-	// arrive, but only at arrivals and ends: Sent is then 0, and MostSent and
-	// LinkState.Begun mean nothing. A simulation is spared to count the bytes of all
-	// flows at every event. It does not go with Sizes or MostSent.
-	Blind
-	// Totals shows Size, Largest and Bound of a coflow: of what Sizes shows, what does not
-	// change as bytes arrive. It goes with Blind.
-	Totals
-)
+	DiskUse bool
+	// OracleLoad shows Cluster.Load, which no real master knows. It is for upper bounds
+	// (oracles) only.
+	OracleLoad bool
 
-// NoLimit is the ceiling of a flow that only the network limits.
+	Hints
+}
+
+// Hints select details of coflows that any master may know, but that are expensive to keep
+// up to date. They let a caller, above all a simulator of large traces, skip work.
+type Hints struct {
+	// Flows shows CoflowState.Flows. A policy that decides by coflow and port does
+	// not need it, and its decisions cost less.
+	Flows bool
+	// NewFlows shows CoflowState.Flows only in the first decision that includes the
+	// coflow: enough to choose its pilot flows.
+	NewFlows bool
+	// PilotFlows limits CoflowState.Flows to the unfinished pilot flows, in decisions
+	// where neither Flows nor NewFlows shows any.
+	PilotFlows bool
+	// MostSent shows CoflowState.MostSent. Without it MostSent may be 0, and the caller
+	// saves the search for each coflow's longest flow.
+	MostSent bool
+	// IgnoresProgress declares that a CoflowScheduler reads no field that changes as bytes
+	// arrive: it depends on arrivals and completions only. Sent is then 0, and MostSent and
+	// LinkState.Begun are undefined. A simulation need not update the bytes of all flows
+	// at every event. It excludes Sizes and MostSent.
+	IgnoresProgress bool
+}
+
+// With returns the needs of two policies together. Progress is ignored only if both ignore it.
+func (n Needs) With(m Needs) Needs {
+	return Needs{
+		Sizes: n.Sizes || m.Sizes, Totals: n.Totals || m.Totals, LinkLoad: n.LinkLoad || m.LinkLoad,
+		DiskUse: n.DiskUse || m.DiskUse, OracleLoad: n.OracleLoad || m.OracleLoad,
+		Hints: Hints{
+			Flows: n.Flows || m.Flows, NewFlows: n.NewFlows || m.NewFlows, PilotFlows: n.PilotFlows || m.PilotFlows,
+			MostSent: n.MostSent || m.MostSent, IgnoresProgress: n.IgnoresProgress && m.IgnoresProgress,
+		},
+	}
+}
+
+// NoLimit is the rate cap of a flow that only the network limits.
 const NoLimit = units.MaxRate
 
-// View is what the cluster's master knows at one moment. It is shared: policies
-// must not write to it.
-type View struct {
+// Cluster is the state of the cluster as its master knows it at one moment. It is built once
+// a step, and the Views of all roles that may know the same facts share it.
+type Cluster struct {
 	Now    time.Duration // since the start of the run
 	Fabric *topo.Fabric
-	// Capacity is the payload each link can carry, by LinkID: on packets less
-	// than the link's rate, by the headers. 0 is a link that is down.
+	// Capacity is the payload rate of each link, by LinkID. On packets it is the link's
+	// rate less the headers. It is 0 for a link that is down.
 	Capacity []units.Rate
-	// DiskRate is the rate at which a host's disk takes writes; 0 where a disk is
-	// never the bottleneck.
+	// DiskRate is the write rate of a host's disk; 0 if a disk is never the
+	// bottleneck.
 	DiskRate units.Rate
-	Coflows  []CoflowState // arrived and unfinished, in order of arrival, ties by ID
-	Hosts    []HostState   // by HostID
-	Racks    []RackState   // by RackID
-	// Zone is the power or network zone of each rack, by RackID; nil where they all
-	// share one.
+	Hosts    []HostState // by HostID
+	Racks    []RackState // by RackID
+	// Zone is the power or network zone of each rack, by RackID; nil if all racks share
+	// one zone.
 	Zone []int
-	// Load is what each link carried just now, by LinkID. Needs TrueLoad.
+	// Load is the current traffic on each link, by LinkID. Needs OracleLoad.
 	Load []units.Rate
-	// LargestBlock is the largest block that any writer so far has to write. A
-	// policies.Placer alone is shown it and Zone.
-	LargestBlock units.Bytes
-	// Placements are the blocks placed since the oldest LastReport of any host that is
-	// not Lost, in the order they were placed.
-	Placements []Placement
-	// Memory is what Schedule.Memory was set to in the decision before; empty in
-	// the first.
+}
+
+// CoflowView is the View of a CoflowScheduler.
+type CoflowView struct {
+	*Cluster
+	Coflows []CoflowState // arrived and unfinished, by arrival, ties by ID
+	// Memory is the value that the previous decision stored in Schedule.Memory; empty in
+	// the first decision.
 	Memory []int64
 }
 
-// CoflowState is one unfinished coflow.
+// PlacementView is the View of a Placer.
+type PlacementView struct {
+	*Cluster
+	// LargestBlock is the size of the largest block that any writer so far has to write.
+	LargestBlock units.Bytes
+	// Placements are the blocks placed since the oldest LastReport of any host that is
+	// not Lost, in placement order. Needs LinkLoad.
+	Placements []Placement
+}
+
+// CoflowState is the state of one unfinished coflow.
 type CoflowState struct {
 	ID        workloads.CoflowID
 	Arrival   time.Duration
-	Width     int         // flows at arrival
-	Senders   int         // different hosts that send, at arrival
-	Receivers int         // different hosts that receive, at arrival
-	Left      int         // unfinished flows
-	Sent      units.Bytes // received by the reducers, over all flows
-	MostSent  units.Bytes // by one flow, finished or not. Needs MostSent
-	// Queue is what Schedule.Queues said of the coflow last, 0 at arrival, and Since
-	// when it first said so without a break (at arrival: the arrival).
+	Width     int         // number of flows at arrival
+	Senders   int         // number of sending hosts at arrival
+	Receivers int         // number of receiving hosts at arrival
+	Left      int         // number of unfinished flows
+	Sent      units.Bytes // bytes that the reducers have received, over all flows
+	MostSent  units.Bytes // largest number of bytes sent by one flow, finished or not. Needs MostSent
+	// Queue is the coflow's queue: the value most recently set in Schedule.Queues, 0 at
+	// arrival. Since is the time at which the coflow entered it (at arrival: Arrival).
 	Queue int
 	Since time.Duration
-	// Links are those that unfinished flows cross, by Link.
+	// Links are the links on the paths of unfinished flows, by Link.
 	Links []LinkState
-	// Finished is how many flows have been received whole, and Median the size of the
-	// middle one of them (the smaller of two): what anybody can see of flows that are
-	// over. A flow that failed is in neither, and counts in Sent for what came of it.
+	// Finished is the number of flows received completely. Median is the lower median of
+	// their sizes, which any policy may know once the flows have ended. A flow that failed
+	// counts in neither; the bytes it delivered count in Sent.
 	Finished int
 	Median   units.Bytes
-	// Pilots is how many flows the policy chose as pilots (Schedule.Pilots),
-	// PilotsLeft how many of them are unfinished and PilotSent what was received of
-	// the others, together: their sizes, unless they failed.
+	// Pilots is the number of pilot flows that the policy chose (Schedule.Pilots), and
+	// PilotsLeft the number of those that are unfinished. PilotSent is the total that was
+	// received from the ended ones: the sum of their sizes, unless one failed.
 	Pilots, PilotsLeft int
 	PilotSent          units.Bytes
 
-	Size      units.Bytes // of all flows. Needs Sizes or Totals
-	Largest   units.Bytes // the largest flow's size. Needs Sizes or Totals
-	Remaining units.Bytes // of all flows. Needs Sizes
-	// Bound is the least time the coflow takes alone: at arrival, its bottleneck's
-	// bytes over that link's capacity, or its rate where it is down. Needs Sizes or
-	// Totals.
+	Size      units.Bytes // total over all flows. Needs Sizes or Totals
+	Largest   units.Bytes // length: the size of the largest flow. Needs Sizes or Totals
+	Remaining units.Bytes // total over all flows. Needs Sizes
+	// Bound is the minimum completion time of the coflow alone in the fabric. It is
+	// computed at arrival: the effective bottleneck's bytes divided by that link's
+	// capacity, or by its rate if it is down. Needs Sizes or Totals.
 	Bound time.Duration
 
-	Flows []FlowState // the unfinished ones, by ID. Needs Flows, NewFlows or PilotFlows
+	Flows []FlowState // unfinished flows, by ID. Needs Flows, NewFlows or PilotFlows
 }
 
-// LinkState is what a coflow has to do with one link.
+// LinkState is the share of one coflow in one link.
 type LinkState struct {
 	Link      topo.LinkID
-	Flows     int         // unfinished, that cross it
-	Pilots    int         // of them
-	Begun     bool        // of a flow of the coflow that crosses it or did, ended or not, something was received
-	Remaining units.Bytes // of these flows. Needs Sizes
+	Flows     int         // number of unfinished flows that cross the link
+	Pilots    int         // number of pilot flows among them
+	Begun     bool        // a flow of the coflow on this link, unfinished or ended, has delivered bytes
+	Remaining units.Bytes // remaining bytes of these flows. Needs Sizes
 }
 
-// FlowState is one unfinished flow.
+// FlowState is the state of one unfinished flow.
 type FlowState struct {
 	ID        workloads.FlowID
 	Src, Dst  topo.HostID
 	Path      []topo.LinkID
-	Pilot     bool        // the policy chose it as one
-	Sent      units.Bytes // received so far
+	Pilot     bool        // the policy chose it as a pilot flow
+	Sent      units.Bytes // bytes received so far
 	Size      units.Bytes // needs Sizes
 	Remaining units.Bytes // needs Sizes; at least 1
 }
 
-// HostState is what a host's heartbeats told.
+// HostState is the state of a host according to its heartbeats.
 type HostState struct {
-	// LastReport is when the newest heartbeat was received, negative before the
-	// first; NextReport is when the next is due.
+	// LastReport is the time at which the newest heartbeat was received, negative before
+	// the first. NextReport is the time at which the next one is due.
 	LastReport, NextReport time.Duration
-	// Rx and Tx are exponentially weighted averages of the traffic toward and
-	// away from the host. Need LinkLoad.
+	// Rx and Tx are exponentially weighted moving averages of the traffic to and from
+	// the host. Need LinkLoad.
 	Rx, Tx units.Rate
-	// Writing is the replicas being written that the newest heartbeat told of (HDFS:
-	// xceivers). Needs DiskUse.
+	// Writing is the number of replicas in progress that the newest heartbeat reported
+	// (HDFS: xceivers). Needs DiskUse.
 	Writing int
-	// Used is the bytes stored by the newest heartbeat, with what is being written
-	// counted whole, and what was placed since. Needs DiskUse.
+	// Used is the number of stored bytes that the newest heartbeat reported, plus the
+	// replicas placed since. A replica in progress counts with its full size. Needs
+	// DiskUse.
 	Used units.Bytes
-	Disk units.Bytes // capacity; 0 for a disk that is never full
-	Lost bool        // it is down, as far as the master knows: nothing may be placed on it
+	Disk units.Bytes // disk capacity; 0 for a disk that is never full
+	Lost bool        // the master considers the host down: it must get no replica
 }
 
-// RackState is what the counters of a leaf's ports toward the spines told, at the
-// same moments as the heartbeats of its hosts: unlike the sum over the hosts it has
-// nothing of the traffic inside the rack.
+// RackState is the load of a rack according to the counters of its leaf's spine ports,
+// read when its hosts send heartbeats. Unlike the sum over the hosts, it excludes
+// traffic inside the rack.
 type RackState struct {
-	// Rx and Tx are exponentially weighted averages of the traffic toward and away
-	// from the rack. Need LinkLoad.
+	// Rx and Tx are exponentially weighted moving averages of the traffic to and from
+	// the rack. Need LinkLoad.
 	Rx, Tx units.Rate
 }
 
-// Placement is a decision the estimates do not reflect yet.
+// Placement is a placed block that the load estimates do not include yet.
 type Placement struct {
 	At     time.Duration
 	Block  workloads.BlockID
-	Client topo.HostID // whose own replica, if it has one, crosses no link
+	Client topo.HostID // the writer; a replica on this host crosses no link
 	Size   units.Bytes
-	Hosts  []topo.HostID // in the order of the pipeline
+	Hosts  []topo.HostID // in pipeline order
 }
 
-// Placer chooses the hosts of a block's replicas.
+// Placer is a placement policy: it chooses the hosts of a block's replicas.
 type Placer interface {
-	Needs() Knowledge
-	// Place returns b.Replicas different hosts that are not Lost in the order of
-	// the write pipeline. rng is the block's own source of luck, the same under every
-	// policy. An error says why the block cannot be placed.
-	Place(v *View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error)
+	Needs() Needs
+	// Place returns b.Replicas different hosts, none of them Lost, in the order of the
+	// write pipeline. rng is the block's own random source, the same under every policy.
+	// An error gives the reason why the block cannot be placed.
+	Place(v *PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error)
 }
 
 // Request is a block that waits to be placed.
 type Request struct {
 	Block workloads.Block
-	At    time.Duration // when it was asked for
-	Left  int           // blocks that its writer has still to place, this one included
+	At    time.Duration // time of the request
+	Left  int           // number of blocks that the writer has yet to place, including this one
 }
 
-// Batcher is a Placer that lets requests wait and chooses the order in which they
-// are placed.
+// Batcher is a Placer that queues requests and chooses the order in which they are
+// placed.
 type Batcher interface {
 	Placer
-	// Every is q: requests are placed at multiples of it. 0 places each at once, and
-	// Order is not asked.
+	// Every returns the batch interval: requests are placed at its multiples. If it is
+	// 0, each request is placed immediately and Order is not called.
 	Every() time.Duration
-	// Order returns indices of waiting in the order in which they are placed, each
-	// once. waiting is in order of At, ties by block.
+	// Order returns the placement order as a permutation of the indices of waiting.
+	// waiting is sorted by At, ties by block.
 	Order(waiting []Request) []int
 }

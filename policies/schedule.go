@@ -7,70 +7,64 @@ import (
 	"testbed/workloads"
 )
 
-// Scheduler shares the network among coflows. What it answers is an order and,
-// for each place in it, a rule by which rates follow (Step); the rates themselves
-// are computed in one place for all policies and both backends: package rates.
-type Scheduler interface {
-	Needs() Knowledge
-	When() When
-	// Schedule fills s, which is empty, for the coflows of v. It must not keep
-	// either. Every unfinished flow that no step serves is paused.
-	Schedule(v *View, s *Schedule)
+// CoflowScheduler is a coflow scheduling policy: it shares the network among coflows. Its
+// answer is an ordered list of steps, each with an allocation rule (Step). Package alloc
+// computes the rates from them, for all policies and for both backends.
+type CoflowScheduler interface {
+	Needs() Needs
+	Triggers() Triggers
+	// Schedule fills the empty schedule s for the coflows of v. It must not keep s. An unfinished flow that no step serves is paused.
+	Schedule(v *CoflowView, s *Schedule)
 }
 
-// When tells at what moments a scheduler is asked, while coflows are unfinished. It
-// is asked in any case, and at once, when a link, a route or a host changes. Coflows
-// or Every must be set, or no coflow would ever be served.
-type When struct {
+// Triggers selects the events that cause a decision while coflows are unfinished. A change
+// of a link, a route or a host always causes one immediately. Coflows or Every must be
+// set: otherwise no coflow would ever be served.
+type Triggers struct {
 	Coflows bool // a coflow arrives or ends
 	Flows   bool // a flow ends
 	Pilots  bool // the last pilot of a coflow ends
-	Ports   bool // the last flow of a coflow at one of its hosts' links ends
-	// Local tells that hosts act upon the end of a flow themselves, by the order they
-	// were told last. Rates follow from a decision all the same, but one that Flows
-	// alone asks for is no work of the coordinator's, and is not counted as such.
-	Local bool
-	// Every is the coordinator's interval, δ: with it, what the other fields name
-	// is acted upon at the next whole multiple of Every since the start of the run, or
-	// at once if it happens at one; and the scheduler is asked at every such multiple
-	// at which coflows are unfinished, but for those that Schedule.Watch makes
-	// needless. 0 is at once.
+	// Every is δ, the coordinator's interval; 0 means that decisions are immediate. If it
+	// is set, the scheduler decides at every multiple of Every since the start of the run
+	// at which coflows are unfinished, except those that Schedule.Watch makes unnecessary.
+	// Events of the other fields wait for the next multiple, or take effect immediately
+	// if they occur at one.
 	Every time.Duration
 }
 
-// Schedule is a decision. Its slices are used again in the next one.
+// Schedule is a decision. Its slices are reused for the next decision.
 type Schedule struct {
 	Steps []Step
-	// Budgets are parts of every link's capacity, each 0 to 1, that steps may be
-	// bound by: Step.Budget.
+	// Budgets are fractions of every link's capacity, each from 0 to 1, to which steps
+	// can be limited: Step.Budget.
 	Budgets []float64
-	// Queues is the queue each coflow is in from now on, parallel to View.Coflows:
-	// shown again as CoflowState.Queue. Left empty, nothing changes.
+	// Queues is the new queue of each coflow, parallel to CoflowView.Coflows. The next View
+	// shows it as CoflowState.Queue. An empty slice changes nothing.
 	Queues []int
-	// Watch, parallel to View.Coflows, is what CoflowState.Sent must pass for a
-	// decision to be needed because of it, 0 for never: all that a policy that is Blind may
-	// say. Where it is not empty, or WatchMost is not, and When.Every is set, multiples of
-	// Every are left out at which nothing has happened that When names and no coflow has
-	// passed its Watch or WatchMost.
+	// Watch, parallel to CoflowView.Coflows, is a threshold of CoflowState.Sent: a coflow that
+	// passes it requires a decision; 0 is never, and the only value that a policy
+	// may give that ignores progress. If Watch or WatchMost is not empty and Triggers.Every is set, a multiple of
+	// Every is skipped when no event of Triggers has occurred and no coflow has passed its
+	// Watch or WatchMost.
 	Watch []int64 // bytes
-	// WatchMost is Watch for CoflowState.MostSent, which Needs must name. Where just one
-	// of the two is empty, it watches nothing. A caller may leave WatchMost unheeded; where
-	// it is given, such a one asks at every multiple.
+	// WatchMost is Watch for CoflowState.MostSent, which Needs must name. If only one of
+	// Watch and WatchMost is empty, it watches nothing. A caller may ignore WatchMost; it
+	// then asks for a decision at every multiple if WatchMost is not empty.
 	WatchMost []int64 // bytes
-	// Pilots are flows that become pilots of their coflow, before the steps are
-	// carried out.
+	// Pilots are flows that become pilot flows of their coflow, before the steps are
+	// applied.
 	Pilots []workloads.FlowID
-	// Wake is a moment at which to ask again though nothing happens. One that is not
-	// after View.Now is none. With When.Every it is rounded up to its next multiple.
+	// Wake is the time of one more decision, without any event. A time that is not after
+	// Cluster.Now is ignored, a negative one is an error. If Triggers.Every is set, Wake is rounded up to its next multiple.
 	Wake time.Duration
-	// Memory is shown again as View.Memory. Left nil, it stays what it was. It may be
-	// scratch of this Schedule (Counts), so the caller copies it before the next Reset.
+	// Memory is the next CoflowView.Memory; nil leaves it unchanged. It may be scratch memory of
+	// this Schedule (Counts), so the caller copies it before the next Reset.
 	Memory []int64
 
 	scratch scratch
 }
 
-// Reset empties the schedule and keeps its memory for the next.
+// Reset empties the schedule and keeps its memory for the next decision.
 func (s *Schedule) Reset() {
 	s.Steps, s.Budgets, s.Queues, s.Pilots = s.Steps[:0], s.Budgets[:0], s.Queues[:0], s.Pilots[:0]
 	s.Watch, s.WatchMost = s.Watch[:0], s.WatchMost[:0]
@@ -78,110 +72,110 @@ func (s *Schedule) Reset() {
 	s.scratch.reset()
 }
 
-// Step serves some coflows by a rule, with what the steps before it have left of
-// the links. Rates of several steps that serve the same flow add up.
+// Step serves some coflows by a rule, from the residual capacity: what the steps before
+// it leave of the links. The rates that several steps give to one flow add up.
 type Step struct {
-	Coflows []int // places in View.Coflows, each once, the most important first
+	Coflows []int // indices into CoflowView.Coflows, each at most once, highest priority first
 	Part    Part
 	Only    Only
 	Rule    Rule
-	// Budget is one more than a place in Schedule.Budgets: steps of the same budget
-	// together take of no link more than that part of its capacity, nor more than is
-	// left of it. 0 is none. Budgets may add up to more than 1.
+	// Budget is 1 + an index into Schedule.Budgets; 0 is no budget. All steps of one
+	// budget together take at most that fraction of a link's capacity, and at most the
+	// link's residual capacity. The sum of Budgets may exceed 1.
 	Budget int
-	// Within is for MADD alone: the flows take so long rather than as long as their
-	// bottleneck does with what is left; a coflow for which that does not do, by more
-	// than a 1e-9 of it, is skipped. 0 is as fast as can be.
+	// Within is the duration over which MADD spreads a coflow; other rules ignore it. 0 is
+	// the shortest duration: that of the coflow's bottleneck with the residual capacity.
+	// A coflow that needs longer than Within, by more than a factor of 1e-9, is skipped.
 	Within time.Duration
-	// Rates are for Explicit alone.
+	// Rates are the rates of rule Explicit; other rules ignore them.
 	Rates []FlowRate
 }
 
-// FlowRate is a rate that a policy has worked out itself.
+// FlowRate is a rate that the policy itself computed.
 type FlowRate struct {
 	Flow workloads.FlowID
-	Rate float64 // bit/s of payload, at least 0
+	Rate float64 // payload in bit/s, at least 0
 }
 
-// Part is which flows of a coflow a step serves.
+// Part selects the flows of a coflow that a step serves.
 type Part uint8
 
 // The parts of a coflow.
 const (
 	All Part = iota
 	Pilots
-	Others // all but the pilots
-	Chosen // Pilots, within a coflow in the order in which Schedule.Pilots named them
+	Others // all except the pilot flows
+	Chosen // the pilot flows, within a coflow in the order of Schedule.Pilots
 )
 
-// Only is which of its coflows a step serves.
+// Only selects the coflows of Step.Coflows that a step serves.
 type Only uint8
 
-// Which coflows a step serves: all it names, or of these those that the last MADD or
-// Equal step before it in the same schedule to look at them has skipped, or has served.
-// A step that has no flow of a coflow to serve, because of its Part or its Only, does
-// not look at it.
+// The selections: all coflows of the step, or only those that the previous MADD or SlowestRate
+// step has skipped or served. For each coflow, this is the last such step of the schedule
+// that had a flow of the coflow to serve, given its Part and Only.
 const (
 	Everyone Only = iota
 	Skipped
 	Served
 )
 
-// Rule is how a step's rates follow from what is left of the links. n is a
-// link's number of the flows it is about; free is what is left of it, in bit/s, and
-// within the step's budget. Of a link that is down nothing is ever left; nor is it
-// where less than a 1e-9 of the capacity is, which is no more than rounding.
+// Rule computes the rates of a step from the residual capacity of the links. Below, free
+// is the residual capacity of a link in bit/s, within the step's budget, and n is the
+// number of the flows concerned that cross it. The residual capacity of a link that is
+// down is 0. A residue below 1e-9 of the capacity is rounding error and counts as 0.
 type Rule uint8
 
-// The rules. The order of flows is that of Step.Coflows, within a coflow by ID,
-// for Greedy and Whole with part Chosen as they became pilots.
+// The rules. Flows are served in the order of Step.Coflows, within a coflow by ID. Greedy
+// and ExclusivePorts with Part Chosen serve pilot flows in the order in which they became pilots.
 const (
-	// Free sets no ceiling: the transport shares what all other steps leave, those
-	// after it too, flow by flow. In the fluid model that is max-min fairness among
-	// all free flows. It knows no budget.
+	// Free sets no rate cap: the transport shares what all other steps leave, later ones
+	// included, among the free flows. In the fluid model their rates are max-min fair. Free
+	// ignores Budget.
 	Free Rule = iota
-	// MaxMin is max-min fairness among all flows of the step.
+	// MaxMin gives max-min fair rates to all flows of the step.
 	MaxMin
-	// Even is one pass for all flows of the step at once: each gets the least
-	// free/n on its path, of what is left before the step. n counts the step's flows
-	// on whose path every link has something left; the others get nothing. What that
-	// leaves stays.
-	Even
-	// Greedy is flow by flow: each gets the least free on its path.
+	// EqualSplit makes a single pass over all flows of the step: each gets the minimum of free/n
+	// over its path, with free as it was before the step. n counts only the step's flows
+	// whose whole path has residual capacity; the others get rate 0. Capacity that this
+	// leaves is not shared again.
+	EqualSplit
+	// Greedy serves one flow after another: each gets the minimum of free over its path.
 	Greedy
-	// MADD is coflow by coflow: all its flows end together (Varys, SIGCOMM 2014:
-	// minimum allocation for desired duration), as soon as what is left of the links
-	// allows. A coflow that needs a link on which nothing is left is skipped. Needs
-	// Sizes.
+	// MADD serves one coflow after another: all its flows end together, as early as the
+	// residual capacity allows (minimum allocation for desired duration; Varys, SIGCOMM
+	// 2014). A coflow that needs a link without residual capacity is skipped. Needs Sizes.
 	MADD
-	// Equal is coflow by coflow, all or none (Saath, CoNEXT 2017): all its flows get
-	// the rate of the slowest, the least free/n, n being its flows. A coflow that needs
-	// a link on which nothing is left is skipped.
-	Equal
-	// Whole is flow by flow, all or nothing: a flow whose first and last link are left
-	// whole, or whole within the step's budget, gets the rate it would have if it were
-	// alone, where its other links have that much left; any other flow gets nothing.
-	Whole
-	// Proportional raises rates: what is left of a link is for the step's flows that have
-	// a rate by the steps before, in proportion to that; each gets the least of its path.
-	// What that leaves stays, and a flow without a rate gets none.
+	// SlowestRate serves one coflow after another, all or none (Saath, CoNEXT 2017): all its
+	// flows get the rate of the slowest, the minimum of free/n over their links, where n
+	// counts the coflow's flows. A coflow that needs a link without residual capacity is
+	// skipped.
+	SlowestRate
+	// ExclusivePorts serves one flow after another, all or nothing. A flow gets the rate that it
+	// would have alone, if its first and last link are unused (or the step's budget on them
+	// is) and its other links have that much residual capacity. Any other flow gets rate 0.
+	ExclusivePorts
+	// Proportional raises rates: the residual capacity of a link is divided among the
+	// step's flows that have a rate from earlier steps, in proportion to that rate, and
+	// each gets the minimum over its path. Capacity that this leaves is not shared again. A
+	// flow without a rate gets none.
 	Proportional
-	// Explicit takes Step.Rates as they are: they may not overfill a link by more than
-	// rounding, nor name a flow that is not there or has ended. Rates of the same flow
-	// add up. Coflows, Part and Only are not looked at.
+	// Explicit uses Step.Rates. They must not exceed a link's residual capacity by more
+	// than rounding error, and must name unfinished flows. Several rates of one flow add
+	// up. Coflows, Part and Only are ignored.
 	Explicit
 )
 
 func (r Rule) String() string {
-	names := [...]string{"Free", "MaxMin", "Even", "Greedy", "MADD", "Equal", "Whole", "Proportional", "Explicit"}
+	names := [...]string{"Free", "MaxMin", "EqualSplit", "Greedy", "MADD", "SlowestRate", "ExclusivePorts", "Proportional", "Explicit"}
 	if int(r) < len(names) {
 		return names[r]
 	}
 	return "rule " + strconv.Itoa(int(r))
 }
 
-// Order appends places 0 to n-1 and returns them as a slice that lives as long as
-// the schedule: for sorting into a Step.Coflows.
+// Order returns the indices 0 to n-1, to be sorted into a Step.Coflows. The slice is valid
+// until the next Reset.
 func (s *Schedule) Order(n int) []int {
 	o := s.Ints(n)
 	for i := range o {
@@ -190,17 +184,17 @@ func (s *Schedule) Order(n int) []int {
 	return o
 }
 
-// Ints, Counts, Words and Floats are memory to work with, zeroed, that lives until
-// the next Reset: asking for it again and again costs no allocation.
+// Ints returns a zeroed scratch slice of length n that is valid until the next Reset.
+// Repeated use does not allocate.
 func (s *Schedule) Ints(n int) []int { return take(&s.scratch.ints, n) }
 
-// Counts is Ints of 64 bits.
+// Counts is like Ints, with elements of 64 bits.
 func (s *Schedule) Counts(n int) []int64 { return take(&s.scratch.counts, n) }
 
-// Words is Ints for sets of bits.
+// Words is like Ints, for bit sets.
 func (s *Schedule) Words(n int) []uint64 { return take(&s.scratch.words, n) }
 
-// Floats is Ints of floating point.
+// Floats is like Ints, with floating-point elements.
 func (s *Schedule) Floats(n int) []float64 { return take(&s.scratch.floats, n) }
 
 type scratch struct {
@@ -217,8 +211,8 @@ func (s *scratch) reset() {
 	s.floats.reset()
 }
 
-// arena hands out pieces of one slice. Where that is full, a larger one replaces
-// it at the next reset, and pieces come from the heap until then.
+// arena allocates pieces of one slice. When the slice is full, further pieces are
+// allocated from the heap, and the next reset replaces the slice with a larger one.
 type arena[E any] struct {
 	memory       []E
 	used, wanted int

@@ -7,19 +7,19 @@ import (
 	"testbed/topo/units"
 )
 
-// MaxBigSwitch is the most hosts of a BigSwitch.
+// MaxBigSwitch is the maximum number of hosts of a BigSwitch.
 const MaxBigSwitch = 1_000_000
 
-// BigSwitch is one non-blocking switch with any number of hosts, all with links of
-// the same rate: the network of the models of the coflow literature. It is for
-// arithmetic alone. Where it has more hosts than MaxHostsPerLeaf its hosts have no
-// addresses, and its shape builds no fabric.
+// BigSwitch returns a non-blocking switch with any number of hosts, all with links of the
+// same rate: the network model of the coflow literature. It is for simulation only: with
+// more hosts than MaxHostsPerLeaf its hosts have no addresses, and its shape builds no
+// fabric.
 func BigSwitch(hosts int, link units.Rate) (*Fabric, error) {
 	if hosts < 1 || hosts > MaxBigSwitch {
-		return nil, fmt.Errorf("big switch: %d hosts: want 1 to %d", hosts, MaxBigSwitch)
+		return nil, fmt.Errorf("big switch: %d hosts: must be 1 to %d", hosts, MaxBigSwitch)
 	}
 	if link <= 0 {
-		return nil, fmt.Errorf("big switch: link rate %v: want a positive rate", link)
+		return nil, fmt.Errorf("big switch: link rate %v: must be positive", link)
 	}
 	return LeafSpine{Leaves: 1, HostsPerLeaf: hosts, HostLink: link, Queue: Queue{Time: time.Millisecond}, MTU: 1500}.build()
 }

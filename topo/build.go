@@ -11,14 +11,14 @@ import (
 	"testbed/topo/units"
 )
 
-// checkUplinks finds whether the rate of uplinks is stated once.
+// checkUplinks checks that the rate of uplinks is specified exactly once.
 func (s LeafSpine) checkUplinks() error {
 	var given []string
 	var errs []error
 	if s.Oversubscription != (units.Ratio{}) {
 		given = append(given, "oversubscription")
 		if s.Oversubscription.Num <= 0 || s.Oversubscription.Den <= 0 {
-			errs = append(errs, fmt.Errorf("oversubscription: %v: want two positive whole numbers, such as \"5:1\"", s.Oversubscription))
+			errs = append(errs, fmt.Errorf("oversubscription: %v: expected two positive whole numbers, such as \"5:1\"", s.Oversubscription))
 		}
 	}
 	for _, r := range []struct {
@@ -29,19 +29,19 @@ func (s LeafSpine) checkUplinks() error {
 			given = append(given, r.name)
 		}
 		if r.rate < 0 {
-			errs = append(errs, fmt.Errorf("%s: %v: want a positive rate", r.name, r.rate))
+			errs = append(errs, fmt.Errorf("%s: %v: must be positive", r.name, r.rate))
 		}
 	}
 	switch {
 	case len(given) > 1:
-		errs = append(errs, fmt.Errorf("%s: given together: want one of them", strings.Join(given, ", ")))
+		errs = append(errs, fmt.Errorf("%s: mutually exclusive: specify only one", strings.Join(given, ", ")))
 	case len(given) == 0 && s.Spines != 0:
-		errs = append(errs, errors.New("oversubscription: missing: want it, or the rate of an uplink, or a rack's cross-rack rate"))
+		errs = append(errs, errors.New("oversubscription: missing: specify it, or the rate of an uplink, or the cross-rack rate of a rack"))
 	}
 	return errors.Join(errs...)
 }
 
-// build lays out the links of a shape whose values are each sound.
+// build lays out the links of a shape whose values are valid, each by itself.
 func (s LeafSpine) build() (*Fabric, error) {
 	f := &Fabric{shape: s.clone()}
 	var errs []error
@@ -52,7 +52,7 @@ func (s LeafSpine) build() (*Fabric, error) {
 	for i, hl := range s.HostLinks {
 		hosts, err := f.FindHosts(hl.Hosts)
 		if err == nil && hl.Rate <= 0 {
-			err = fmt.Errorf("rate %v: want a positive rate", hl.Rate)
+			err = fmt.Errorf("rate %v: must be positive", hl.Rate)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("host_links[%d]: %w", i, err))
@@ -116,7 +116,7 @@ func (s LeafSpine) build() (*Fabric, error) {
 	for id := range f.links {
 		l := &f.links[id]
 		if l.Queue = queues[id].On(l.Rate); l.RED != nil && l.RED.Max > l.Queue {
-			return nil, fmt.Errorf("red: max %v is more than the queue of %s, %v: want a smaller max or a longer queue", l.RED.Max, f.LinkName(l.ID), l.Queue)
+			return nil, fmt.Errorf("red: max %v is more than the queue of %s, %v: use a smaller max or a longer queue", l.RED.Max, f.LinkName(l.ID), l.Queue)
 		}
 	}
 	return f, nil
@@ -125,16 +125,16 @@ func (s LeafSpine) build() (*Fabric, error) {
 func (c LinkChange) check() error {
 	switch {
 	case c.Rate < 0:
-		return fmt.Errorf("rate %v: want a positive rate", c.Rate)
+		return fmt.Errorf("rate %v: must be positive", c.Rate)
 	case c.Queue.Bytes < 0 || c.Queue.Time < 0 || c.Queue.Bytes > 0 && c.Queue.Time > 0:
-		return fmt.Errorf("queue %v: want a positive size or time", c.Queue)
+		return fmt.Errorf("queue %v: must be a positive size or time", c.Queue)
 	case c.Delay != nil && (*c.Delay < 0 || *c.Delay > MaxDelay):
-		return fmt.Errorf("delay %v: want 0s to %v", *c.Delay, MaxDelay)
+		return fmt.Errorf("delay %v: must be 0s to %v", *c.Delay, MaxDelay)
 	}
 	return nil
 }
 
-// clone keeps a fabric's shape from changes of its caller's.
+// clone returns a deep copy, so that changes by the caller do not change a fabric.
 func (s LeafSpine) clone() LeafSpine {
 	s.HostLinks, s.Links = slices.Clone(s.HostLinks), slices.Clone(s.Links)
 	for i, c := range s.Links {
@@ -150,8 +150,8 @@ func (s LeafSpine) clone() LeafSpine {
 	return s
 }
 
-// uplink is the rate of one leaf-to-spine link of a rack whose hosts have the
-// given rates.
+// uplink returns the rate of a link between leaf and spine of a rack whose hosts have
+// the given rates.
 func (s LeafSpine) uplink(hosts []units.Rate) units.Rate {
 	switch {
 	case s.Uplink > 0:
@@ -168,7 +168,7 @@ func (s LeafSpine) uplink(hosts []units.Rate) units.Rate {
 	return units.Rate(rack / s.Oversubscription.Float() / float64(s.Spines))
 }
 
-// String describes the shape on one line, such as "4 leaves x 5 hosts, 2 spines,
+// String returns a description of the shape on one line, such as "4 leaves x 5 hosts, 2 spines,
 // host link 50Mbps, oversubscription 5:1, queue 20ms, MTU 1500".
 func (s LeafSpine) String() string {
 	var b strings.Builder
@@ -198,9 +198,9 @@ func (s LeafSpine) String() string {
 	return b.String()
 }
 
-// Oversubscription is the capacity of a rack's hosts toward their leaf over that
-// of the leaf toward the spines, by the rates that links have; 0 where there are
-// no spines.
+// Oversubscription returns the capacity of a rack's hosts toward their leaf divided by the
+// capacity of the leaf toward the spines, from the actual rates of the links. It is 0
+// without spines.
 func (f *Fabric) Oversubscription(r RackID) float64 {
 	hosts, up := 0.0, 0.0
 	for i := range f.shape.HostsPerLeaf {
@@ -215,8 +215,8 @@ func (f *Fabric) Oversubscription(r RackID) float64 {
 	return hosts / up
 }
 
-// PathDelay is the propagation from src to dst for a flow with the given hash,
-// one way.
+// PathDelay returns the one-way propagation delay from src to dst for a flow with the
+// given hash.
 func (f *Fabric) PathDelay(src, dst HostID, hash uint32) time.Duration {
 	var d time.Duration
 	for _, l := range f.Path(src, dst, hash) {
@@ -225,15 +225,15 @@ func (f *Fabric) PathDelay(src, dst HostID, hash uint32) time.Duration {
 	return d
 }
 
-// FindHosts are the hosts that a pattern of path.Match names, in order of ID. A
-// pattern that names no host is an error.
+// FindHosts returns the hosts that match a pattern of path.Match, in order of ID. A
+// pattern without a match is an error.
 func (f *Fabric) FindHosts(pattern string) ([]HostID, error) {
 	if _, err := path.Match(pattern, ""); err != nil {
 		return nil, fmt.Errorf("hosts %q: %w", pattern, err)
 	}
 	var found []HostID
 	for h := range HostID(f.Hosts()) {
-		if ok, _ := path.Match(pattern, f.HostName(h)); ok { // it is well-formed, as seen above
+		if ok, _ := path.Match(pattern, f.HostName(h)); ok { // the pattern is valid, as checked above
 			found = append(found, h)
 		}
 	}

@@ -43,7 +43,7 @@ func TestBuildUnlikeLinks(t *testing.T) {
 		{"h0-00>leaf0", 50 * units.Mbps, 125 * units.KB, time.Millisecond},
 		{"h0-03>leaf0", 100 * units.Mbps, 250 * units.KB, time.Millisecond},
 		{"leaf2>h2-03", 100 * units.Mbps, 250 * units.KB, time.Millisecond},
-		{"h1-03>leaf1", 20 * units.Mbps, 50 * units.KB, time.Millisecond}, // the later entry wins
+		{"h1-03>leaf1", 20 * units.Mbps, 50 * units.KB, time.Millisecond}, // the later entry takes precedence
 		{"leaf0>spine0", 20 * units.Mbps, 50 * units.KB, time.Millisecond},
 		{"leaf0>spine1", 10 * units.Mbps, 62500, 2 * time.Millisecond},
 		{"spine1>leaf0", 10 * units.Mbps, 62500, 0},
@@ -68,7 +68,7 @@ func TestBuildUnlikeLinks(t *testing.T) {
 	}
 }
 
-// A ratio is of what a rack's hosts really have.
+// Oversubscription counts the actual rates of a rack's hosts.
 func TestOversubscriptionOfUnlikeHosts(t *testing.T) {
 	s := quickstart()
 	s.HostLinks = []HostLink{{"h2-0[01]", 100 * units.Mbps}}
@@ -83,8 +83,8 @@ func TestOversubscriptionOfUnlikeHosts(t *testing.T) {
 	}
 }
 
-// What is written to a record builds the same fabric, and a shape that says
-// nothing new is written as it always was.
+// A shape that is encoded and decoded builds the same fabric. Unused fields are not
+// encoded.
 func TestShapeRebuildsFromJSON(t *testing.T) {
 	red := unlike()
 	red.RED = &RED{Min: 10 * units.KB, Max: 30 * units.KB, Probability: 0.1, ECN: true}
@@ -137,7 +137,7 @@ func TestBuildRefuses(t *testing.T) {
 		change func(*LeafSpine)
 		want   string
 	}{
-		{"two rates of uplinks", func(s *LeafSpine) { s.Uplink, s.CrossRack = units.Mbps, units.Mbps }, "uplink, cross_rack: given together"},
+		{"two rates of uplinks", func(s *LeafSpine) { s.Uplink, s.CrossRack = units.Mbps, units.Mbps }, "uplink, cross_rack: mutually exclusive"},
 		{"none", func(s *LeafSpine) { s.CrossRack = 0 }, "oversubscription: missing"},
 		{"negative uplink", func(s *LeafSpine) { s.Uplink, s.CrossRack = -1, 0 }, "uplink: -1bps"},
 		{"cross-rack rate of nothing", func(s *LeafSpine) { s.CrossRack = 1 }, "no capacity"},
@@ -147,7 +147,7 @@ func TestBuildRefuses(t *testing.T) {
 		{"link that is not there", func(s *LeafSpine) { s.Links[1].Link = "leaf0>leaf1" }, "links[1]: link"},
 		{"link rate", func(s *LeafSpine) { s.Links[0].Rate = -5 }, "links[0]: rate -5bps"},
 		{"link delay", func(s *LeafSpine) { s.Links[0].Delay = millis(-1) }, "links[0]: delay -1ms"},
-		{"delay", func(s *LeafSpine) { s.Delay = time.Minute }, "delay: 1m0s: want 0s to 10s"},
+		{"delay", func(s *LeafSpine) { s.Delay = time.Minute }, "delay: 1m0s: must be 0s to 10s"},
 		{"RED order", func(s *LeafSpine) { s.RED = &RED{2, 1, 0.5, false} }, "red: min 2B and max 1B"},
 		{"RED probability", func(s *LeafSpine) { s.RED = &RED{1, 2, 0, false} }, "red: probability 0"},
 		{"RED above the queue", func(s *LeafSpine) { s.RED = &RED{1, units.MB, 0.1, true} }, "red: max 1MB is more than the queue of leaf0>h0-00, 125KB"},

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// FindLinks are the links that a pattern names, in order of ID: "leaf0>spine1"
-// is one direction, "leaf0<>spine1" both, and either end may hold the wildcards
-// of path.Match, as in "h*-00>leaf*". A pattern that names no link is an error.
+// FindLinks returns the links that match a pattern, in order of ID: "leaf0>spine1" is one
+// direction, "leaf0<>spine1" both, and either end may contain the wildcards of
+// path.Match, as in "h*-00>leaf*". A pattern without a match is an error.
 func (f *Fabric) FindLinks(pattern string) ([]LinkID, error) {
 	return f.findLinks(pattern, f.linkNames())
 }
@@ -17,7 +17,7 @@ func (f *Fabric) findLinks(pattern string, names []string) ([]LinkID, error) {
 	from, to, ok := strings.Cut(pattern, ">")
 	from, both := strings.CutSuffix(from, "<")
 	if !ok || from == "" || to == "" || strings.ContainsAny(from+to, "<>") {
-		return nil, fmt.Errorf(`link %q: want "%s>%s" for one direction, or "<>" for both`, pattern, f.HostName(0), LeafName(0))
+		return nil, fmt.Errorf(`link %q: expected "%s>%s" for one direction, or "<>" for both`, pattern, f.HostName(0), LeafName(0))
 	}
 	if _, err := path.Match(from, ""); err != nil {
 		return nil, fmt.Errorf("link %q: %w", pattern, err)
@@ -26,7 +26,7 @@ func (f *Fabric) findLinks(pattern string, names []string) ([]LinkID, error) {
 		return nil, fmt.Errorf("link %q: %w", pattern, err)
 	}
 	match := func(pattern, name string) bool {
-		ok, _ := path.Match(pattern, name) // both are well-formed, as seen above
+		ok, _ := path.Match(pattern, name) // both are valid, as checked above
 		return ok
 	}
 	var found []LinkID
@@ -37,7 +37,7 @@ func (f *Fabric) findLinks(pattern string, names []string) ([]LinkID, error) {
 		}
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("link %q: the fabric has no such link: want one such as %q", pattern, names[len(names)-1])
+		return nil, fmt.Errorf("link %q: the fabric has no such link: an example is %q", pattern, names[len(names)-1])
 	}
 	return found, nil
 }

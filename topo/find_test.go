@@ -27,9 +27,9 @@ func TestFindLinks(t *testing.T) {
 		{"*<>spine1", "leaf0>spine1 spine1>leaf0 leaf1>spine1 spine1>leaf1"},
 		{"h1-0?>leaf1", "h1-00>leaf1 h1-01>leaf1"},
 		{"leaf0>leaf1", "!no such link"},
-		{"leaf0-spine1", "!want \"h0-00>leaf0\""},
-		{">spine1", "!want"},
-		{"leaf0><spine1", "!want"},
+		{"leaf0-spine1", "!expected \"h0-00>leaf0\""},
+		{">spine1", "!expected"},
+		{"leaf0><spine1", "!expected"},
 		{"leaf[>spine1", "!syntax error"},
 	}
 	for _, tt := range tests {

@@ -105,7 +105,7 @@ func TestNamesAndAddresses(t *testing.T) {
 		}
 	}
 	if _, err := f.FindHost("h9-99"); err == nil || !strings.Contains(err.Error(), "h0-00 to h3-04") {
-		t.Errorf("FindHost of a stranger: %v", err)
+		t.Errorf("FindHost of an unknown host: %v", err)
 	}
 }
 

@@ -12,35 +12,34 @@ import (
 	"testbed/topo/units"
 )
 
-// BackgroundSpec describes load that is there for others to meet: shuffles from other
-// racks into all leaves, most of it into a few that are hot for a while. Where replicas
-// are placed matters as far as links toward the racks are loaded unevenly by what is
-// not the writers' own (Sinbad, SIGCOMM 2013, assumes that such load outlives a block).
+// BackgroundSpec specifies background load: shuffles from other racks into all leaves, most
+// of it into a few hot leaves. The placement of replicas matters if other traffic than that
+// of writers loads the links toward the racks unevenly (Sinbad, SIGCOMM 2013, assumes that
+// such load lasts longer than the write of a block).
 type BackgroundSpec struct {
-	// Key tells apart the specs of one workload: those with different keys draw
-	// different luck.
+	// Key identifies the spec within a workload: specs with different keys have
+	// independent random draws.
 	Key int
-	// Hot leaves at a time, fewer than there are.
+	// Hot is the number of leaves that are hot at any time, less than all.
 	Hot int
-	// Intensity is what enters all leaves, as a share of what all their downlinks
-	// carry, and HotShare the share of it that enters the hot ones; each in (0, 1].
-	// Among the hot leaves, and among the others, it is even.
+	// Intensity is the load into all leaves, as a share of the capacity of all their
+	// downlinks, and HotShare is the part of it into hot leaves; each in (0, 1]. The load
+	// is even among hot leaves, and among the others.
 	Intensity, HotShare float64
-	// Persist is how long leaves stay hot before others are drawn.
+	// Persist is the time for which leaves stay hot before others are drawn.
 	Persist time.Duration
 	// Transfer is the size of one coflow, from Senders different hosts of other racks
 	// to one host of the leaf.
 	Transfer units.Bytes
 	Senders  int
-	// Start is when the load begins, and For how long coflows arrive.
+	// Start is the begin of the load, and For the time in which coflows arrive.
 	Start, For time.Duration
-	// MaxFlows is how many flows may come of it, ErrTooManyFlows otherwise; 0 is no
-	// bound.
+	// MaxFlows is the maximum number of flows, ErrTooManyFlows above it; 0 for no limit.
 	MaxFlows int
 }
 
-// HotLeaves are the leaves that are hot at a moment, in order; none before the load
-// starts or after it has ended.
+// HotLeaves returns the leaves that are hot at a given time, in order; none before the
+// start and after the end of the load.
 func (s BackgroundSpec) HotLeaves(f *topo.Fabric, seed uint64, at time.Duration) []topo.RackID {
 	if at < s.Start || at-s.Start >= s.For || s.Persist <= 0 {
 		return nil
@@ -48,7 +47,7 @@ func (s BackgroundSpec) HotLeaves(f *topo.Fabric, seed uint64, at time.Duration)
 	return s.hot(f, seed, int((at-s.Start)/s.Persist))
 }
 
-// hot are the hot leaves of an epoch of Persist, from 0.
+// hot returns the hot leaves of a period of Persist, from 0.
 func (s BackgroundSpec) hot(f *topo.Fabric, seed uint64, epoch int) []topo.RackID {
 	var hot []topo.RackID
 	for _, r := range Stream(seed, "background-hot", s.Key, epoch).Perm(f.Racks())[:s.Hot] {
@@ -58,8 +57,8 @@ func (s BackgroundSpec) hot(f *topo.Fabric, seed uint64, epoch int) []topo.RackI
 	return hot
 }
 
-// LeafLoads are the shares of its downlinks that enter a hot leaf, and another; of
-// leaves that differ, the largest shares.
+// LeafLoads returns the load into a hot leaf and into another leaf, as shares of the
+// capacity of its downlinks; if leaves differ, the largest shares.
 func (s BackgroundSpec) LeafLoads(f *topo.Fabric) (hot, other float64) {
 	least := inwardOf(f, 0)
 	for r := range topo.RackID(f.Racks()) {
@@ -70,17 +69,17 @@ func (s BackgroundSpec) LeafLoads(f *topo.Fabric) (hot, other float64) {
 }
 
 // Background draws the coflows of a spec from a seed, marked as background, with IDs
-// and FlowIDs from 0 in order of arrival. The bytes into a leaf follow the load within
-// one transfer at any time: coflow n of a leaf arrives at a moment drawn from those in
-// which bytes n to n+1 transfers of its load come in.
+// and FlowIDs from 0 in order of arrival. The bytes into a leaf follow the load to within
+// one transfer at any time: coflow n of a leaf arrives at a random time in the interval in
+// which the load grows from n to n+1 transfers.
 func Background(s BackgroundSpec, f *topo.Fabric, seed uint64) ([]Coflow, error) {
 	if err := s.check(f); err != nil {
 		return nil, err
 	}
 	perSecond := s.Intensity * float64(Inward(f)) / 8
 	racks := f.Racks()
-	into := make([]float64, racks) // transfers' worth of load so far
-	placed := make([]bool, racks)  // whether a transfer waits for its moment
+	into := make([]float64, racks) // load so far, in transfers
+	placed := make([]bool, racks)  // whether a transfer has its arrival time
 	waiting := make([]float64, racks)
 	count := make([]int, racks)
 	var coflows []Coflow
@@ -95,7 +94,7 @@ func Background(s BackgroundSpec, f *topo.Fabric, seed uint64) ([]Coflow, error)
 			if share <= 0 {
 				continue
 			}
-			rate := perSecond * share / float64(s.Transfer) / float64(time.Second) // transfers a nanosecond
+			rate := perSecond * share / float64(s.Transfer) / float64(time.Second) // transfers per nanosecond
 			ends := into[r] + float64(rate*float64(lasts))
 			for {
 				if !placed[r] {
@@ -108,7 +107,7 @@ func Background(s BackgroundSpec, f *topo.Fabric, seed uint64) ([]Coflow, error)
 				at := from + min(time.Duration(max(0, waiting[r]-into[r])/rate), lasts-1)
 				coflows = append(coflows, s.coflow(f, Stream(seed, "background-hosts", s.Key, r, count[r]), topo.RackID(r), s.Start+at))
 				if len(coflows) > MaxTraceCoflows {
-					return nil, fmt.Errorf("background: more than %d coflows: want larger transfers or a shorter time", MaxTraceCoflows)
+					return nil, fmt.Errorf("background: more than %d coflows: use larger transfers or a shorter time", MaxTraceCoflows)
 				}
 				count[r]++
 				placed[r] = false
@@ -122,7 +121,7 @@ func Background(s BackgroundSpec, f *topo.Fabric, seed uint64) ([]Coflow, error)
 	return coflows, nil
 }
 
-// coflow is a transfer into a leaf.
+// coflow returns a transfer into a leaf.
 func (s BackgroundSpec) coflow(f *topo.Fabric, rng *rand.Rand, leaf topo.RackID, at time.Duration) Coflow {
 	perRack := f.Hosts() / f.Racks()
 	dst := f.HostIn(leaf, rng.IntN(perRack))
@@ -146,29 +145,29 @@ func (s BackgroundSpec) coflow(f *topo.Fabric, rng *rand.Rand, leaf topo.RackID,
 }
 
 func (s BackgroundSpec) check(f *topo.Fabric) error {
-	share := func(x float64) bool { return x > 0 && x <= 1 } // not where it is NaN
+	share := func(x float64) bool { return x > 0 && x <= 1 } // false for NaN
 	switch perRack := f.Hosts() / f.Racks(); {
 	case f.Racks() < 2 || s.Hot < 1 || s.Hot >= f.Racks():
-		return fmt.Errorf("background: %d hot leaves of %d: want one or more, and fewer than there are leaves", s.Hot, f.Racks())
+		return fmt.Errorf("background: %d hot leaves of %d: must be one or more, and less than all", s.Hot, f.Racks())
 	case !share(s.Intensity) || !share(s.HotShare):
-		return fmt.Errorf("background: intensity %v, hot share %v: want each above 0 and at most 1", s.Intensity, s.HotShare)
+		return fmt.Errorf("background: intensity %v, hot share %v: each must be above 0 and at most 1", s.Intensity, s.HotShare)
 	case s.Persist <= 0 || s.For <= 0 || s.Start < 0 || s.Start > maxWorkloadTime || s.For > maxWorkloadTime || s.Persist > maxWorkloadTime:
-		return fmt.Errorf("background: hot for %v, start %v, for %v: want positive times of at most %v, and a start of 0 or more", s.Persist, s.Start, s.For, maxWorkloadTime)
+		return fmt.Errorf("background: hot for %v, start %v, for %v: expected positive times of at most %v, and a start of 0 or more", s.Persist, s.Start, s.For, maxWorkloadTime)
 	case s.For/s.Persist > MaxTraceCoflows:
-		return fmt.Errorf("background: other hot leaves every %v for %v: want at most %d times", s.Persist, s.For, MaxTraceCoflows)
+		return fmt.Errorf("background: other hot leaves every %v for %v: must change at most %d times", s.Persist, s.For, MaxTraceCoflows)
 	case s.Senders < 1 || s.Senders > f.Hosts()-perRack:
-		return fmt.Errorf("background: %d senders: want 1 or more, at most the %d hosts of other racks", s.Senders, f.Hosts()-perRack)
+		return fmt.Errorf("background: %d senders: must be 1 or more, at most the %d hosts of other racks", s.Senders, f.Hosts()-perRack)
 	case s.Transfer < units.Bytes(s.Senders) || s.Transfer > maxBlockSize:
-		return fmt.Errorf("background: transfers of %v from %d senders: want at least a byte from each, and at most %v", s.Transfer, s.Senders, maxBlockSize)
+		return fmt.Errorf("background: transfers of %v from %d senders: must be at least a byte from each, and at most %v", s.Transfer, s.Senders, maxBlockSize)
 	case s.Intensity*float64(Inward(f))/8/float64(s.Transfer)*s.For.Seconds() > MaxTraceCoflows:
-		return fmt.Errorf("background: more than %d coflows: want larger transfers or a shorter time", MaxTraceCoflows)
+		return fmt.Errorf("background: more than %d coflows: use larger transfers or a shorter time", MaxTraceCoflows)
 	}
 	if flows := s.Intensity * float64(Inward(f)) / 8 / float64(s.Transfer) * s.For.Seconds() * float64(s.Senders); s.MaxFlows > 0 && flows > float64(s.MaxFlows) {
 		return fmt.Errorf("background: %w: %.0f, the limit is %d", ErrTooManyFlows, flows, s.MaxFlows)
 	}
 	const most = 1 + 1e-9 // shares are rounded
 	if hot, other := s.LeafLoads(f); hot > most || other > most || math.IsNaN(hot) {
-		return fmt.Errorf("background: %.0f%% of the downlinks of a hot leaf and %.0f%% of another's: want at most 100%%, or load piles up without end: want more hot leaves, less intensity or another hot share", 100*hot, 100*other)
+		return fmt.Errorf("background: %.0f%% of the downlinks of a hot leaf and %.0f%% of another's: must be at most 100%%, since load would accumulate: use more hot leaves, less intensity or another hot share", 100*hot, 100*other)
 	}
 	return nil
 }

@@ -14,8 +14,8 @@ import (
 	"testbed/topo/units"
 )
 
-// On the public trace these are, but for one each at 3 and 4, the numbers of
-// coflows that the evaluation of Philae (USENIX ATC 2019) states: 142, 100, 65, 51, 43.
+// On the public trace the numbers of coflows are those of Philae's evaluation (USENIX ATC
+// 2019), 142, 100, 65, 51 and 43, except for one coflow each at 3 and 4.
 func TestLowSkewFilteredFacebook(t *testing.T) {
 	trace, _ := facebookTrace(t)
 	for k, want := range map[int64]int{1: 142, 2: 100, 3: 64, 4: 50, 5: 43} {
@@ -27,8 +27,8 @@ func TestLowSkewFilteredFacebook(t *testing.T) {
 			t.Errorf("%d coflows have a skew above %d, want %d", len(got.Coflows), k, want)
 		}
 	}
-	// A rounding decides on a coflow that the paper counts: at 8 ms for 1 MB, one of
-	// the 31 whose skew is exactly 3 comes out above it.
+	// Rounding explains the paper's additional coflow: in seconds at 8 ms for 1 MB, one of the
+	// 31 coflows with a skew of exactly 3 has a quotient above 3.
 	rounded := 0
 	for _, c := range trace.Coflows {
 		least, most := Megabytes(math.MaxInt64), Megabytes(0)
@@ -58,7 +58,7 @@ func TestSkewAbove(t *testing.T) {
 		return c
 	}
 	mixed := even(3, 6)
-	mixed.Reducers[1].Flows = []Megabytes{5, 0, 1} // against flows of 1: 5, and none
+	mixed.Reducers[1].Flows = []Megabytes{5, 0, 1} // relative to flows of 1: 5, and a flow without bytes
 	for _, tt := range []struct {
 		name  string
 		c     TraceCoflow
@@ -94,16 +94,16 @@ func TestDeriveErrors(t *testing.T) {
 		want string
 	}{
 		{"nothing skewed", result(LowSkewFiltered(equal, Factor{1, 1})), "none of its 1 coflows has a largest flow of more than 1 times"},
-		{"negative k", result(LowSkewFiltered(equal, Factor{-1, 1})), "want two positive numbers"},
+		{"negative k", result(LowSkewFiltered(equal, Factor{-1, 1})), "must be two positive numbers"},
 		{"nothing wide", result(WideOnly(equal, 7)), "more than 7 flows"},
-		{"negative width", result(WideOnly(equal, -1)), "want 0 or more"},
-		{"no copies", result(Replicate(equal, 0)), "want 1 or more"},
+		{"negative width", result(WideOnly(equal, -1)), "must be 0 or more"},
+		{"no copies", result(Replicate(equal, 0)), "expected 1 or more"},
 		{"too many copies", result(Replicate(equal, math.MaxInt)), "at most 100000 ports"},
 		{"ids", result(Replicate(late, 2)), "renumber"},
-		{"mappers known", result(MantriLike(uneven, MantriSkew, units.MiB, 1)), "differ in size already"},
+		{"mappers known", result(MantriLike(uneven, MantriSkew, units.MiB, 1)), "differ in size"},
 		{"fewer bytes than mappers", result(MantriLike(small, MantriSkew, units.MiB, 1)), "at least one byte each"},
-		{"too large in bytes", result(MantriLike(huge, MantriSkew, units.MiB, 1)), "want at most"},
-		{"megabyte", result(MantriLike(equal, MantriSkew, 1000, 1)), "want 10⁶ or 2²⁰"},
+		{"too large in bytes", result(MantriLike(huge, MantriSkew, units.MiB, 1)), "must be at most"},
+		{"megabyte", result(MantriLike(equal, MantriSkew, 1000, 1)), "must be 10⁶ or 2²⁰"},
 		{"skew", result(MantriLike(equal, MapSkew{1, 0.5}, units.MiB, 1)), "coefficients of variation"},
 		{"no skew", result(MantriLike(equal, MapSkew{}, units.MiB, 1)), "coefficients of variation"},
 		{"no number", result(MantriLike(equal, MapSkew{math.NaN(), 1}, units.MiB, 1)), "coefficients of variation"},
@@ -133,14 +133,14 @@ func TestReplicate(t *testing.T) {
 		t.Errorf("two copies (-want +got):\n%s", diff)
 	}
 	if in.Coflows[0].Mappers[0] != 0 || in.Coflows[1].Reducers[0].Port != 0 {
-		t.Errorf("the trace was written to: %+v", in)
+		t.Errorf("the input trace was modified: %+v", in)
 	}
 	if one, err := Replicate(in, 1); err != nil || !gocmp.Equal(one, in) {
 		t.Errorf("one copy: %+v, %v", one, err)
 	}
 }
 
-// drawTrace draws a trace of reducers' totals.
+// drawTrace draws a trace with totals per reducer.
 func drawTrace(t *rapid.T) *Trace {
 	out := &Trace{Name: "t", Ports: rapid.IntRange(1, 40).Draw(t, "ports"), InBytes: rapid.Bool().Draw(t, "in bytes")}
 	ports := rapid.Permutation(slices.Collect(func(yield func(int) bool) {
@@ -158,8 +158,8 @@ func drawTrace(t *rapid.T) *Trace {
 	return out
 }
 
-// A MB has as many millionths as bytes: those of reducers stay, and each flow is at
-// least one.
+// A MB of 10⁶ bytes has one millionth per byte: reducers keep their bytes, and each flow has
+// at least one.
 func TestMantriLikeProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawTrace(t)
@@ -199,7 +199,7 @@ func TestMantriLikeProperties(t *testing.T) {
 	})
 }
 
-// The coefficients are those asked for, over the coflows that can have one.
+// The coefficients have the specified quantiles, over the coflows that can have one.
 func TestMantriLike(t *testing.T) {
 	in, err := Facebook{NoTail: true}.Generate(1)
 	if err != nil {
@@ -241,8 +241,8 @@ func TestMantriLike(t *testing.T) {
 	}
 }
 
-// By hand: of 10 bytes and weights 1, 2, 1 each gets one byte and its part of seven,
-// 1, 3 and 1, and the heaviest the two that are left.
+// Computed by hand: with 10 bytes and weights 1, 2, 1 each part gets one byte and its share of
+// seven, 1, 3 and 1. The heaviest gets the remaining two.
 func TestSplit(t *testing.T) {
 	if got, want := split(10, []uint64{1, 2, 1}), []Megabytes{2, 6, 2}; !slices.Equal(got, want) {
 		t.Errorf("10 bytes by 1, 2, 1: %v, want %v", got, want)
@@ -274,7 +274,7 @@ func TestDerivedTracesKeepCoflows(t *testing.T) {
 		kept := map[CoflowID][2]bool{}
 		for i, out := range []*Trace{low, wide} {
 			if out == nil {
-				continue
+				continue // no coflow remains, which is checked below
 			}
 			for _, c := range out.Coflows {
 				at, ok := slices.BinarySearchFunc(in.Coflows, c.ID, func(c TraceCoflow, id CoflowID) int { return cmp.Compare(c.ID, id) })

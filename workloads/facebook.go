@@ -7,45 +7,44 @@ import (
 	"time"
 )
 
-// Facebook describes a trace to be generated that is like the public trace of an
-// hour of a Facebook cluster (FB2010-1Hr-150-0, published with Varys, SIGCOMM 2014),
-// for where that file is not at hand, or one hour, 150 ports or one sample are not
-// enough. The zero value has its 526 coflows, 150 ports and load.
+// Facebook specifies a generated trace that resembles the public trace of one hour of a
+// Facebook cluster (FB2010-1Hr-150-0, published with Varys, SIGCOMM 2014). It replaces the
+// file where it is not available, or where one hour, 150 ports or one sample are not
+// enough. The zero value has the 526 coflows, 150 ports and load of the trace.
 //
-// Coflows are of thirteen kinds: the four bins, parted by whether there is one
-// mapper or more and one reducer or more, whether flows are all equal, and by size
-// where nearly all bytes are. Each kind has its share of the coflows, and the
-// quantiles that the trace has for mappers, reducers, the largest flow, the skew
-// (largest over smallest flow) and where between the two the mean lies, joined by
-// one hidden factor. Flows are whole MB of at least one, each reducer fetches the
-// same from every mapper, and a gap between arrivals resembles the one before, as in
-// the trace.
+// There are thirteen kinds of coflows: the four bins, divided by one or more mappers, one
+// or more reducers, equal or different flows and, for the bin with nearly all bytes, by
+// size. Each kind has its share of the coflows, and the trace's quantiles of mappers,
+// reducers, the largest flow, the skew (largest divided by smallest flow) and the position
+// of the mean between the two. A hidden factor correlates them. As in the trace, flows are
+// at least one whole MB, each reducer fetches the same amount from every mapper, and
+// successive gaps between arrivals are correlated.
 //
-// What it does not have of the trace: the jobs that recur at the same size within
-// minutes, the reducers of one coflow in multiples of one task's output, the
-// ports that belong together, and three ports that are never used.
+// It does not reproduce jobs that recur with the same size within minutes, reducers of a
+// coflow in multiples of one task's output, groups of ports that are used together, and
+// the three unused ports.
 type Facebook struct {
-	Name    string        // of the trace, "facebook" without one
-	Coflows int           // 0 is FacebookCoflows
-	Ports   int           // 0 is FacebookPorts; below it, wide coflows have proportionally fewer mappers and reducers
-	Span    time.Duration // from the first arrival to the last; 0 is gaps as in the trace, 6.9 s on average
-	// Load is, instead of Span, the share of all ports' capacity that the bytes need
-	// within the span: 0.52 in the trace. 0 leaves the span as it is.
+	Name    string        // of the trace; "facebook" if empty
+	Coflows int           // 0 for FacebookCoflows
+	Ports   int           // 0 for FacebookPorts; with fewer, wide coflows have proportionally fewer mappers and reducers
+	Span    time.Duration // from the first arrival to the last; 0 for gaps as in the trace, 6.9 s on average
+	// Load is an alternative to Span: the share of the capacity of all ports that the
+	// bytes use within the span, 0.52 in the trace. 0 leaves Span in effect.
 	Load float64
-	// PerMB is how long a port takes for 1 MB, for Load; 0 is DefaultPerMB.
+	// PerMB is the time in which a port moves 1 MB, for Load; 0 for DefaultPerMB.
 	PerMB time.Duration
-	// NoTail replaces the largest coflows, 1 in 35 with 92 % of the bytes, by more of
-	// the kind next to them: no coflow then has more than about 1.5 TB.
+	// NoTail replaces the largest coflows, 1 in 35 with 92 % of the bytes, by coflows of
+	// the next kind: no coflow then has more than about 1.5 TB.
 	NoTail bool
 }
 
-// What the trace has and Facebook takes where nothing is said.
+// Properties of the trace, which are the defaults of Facebook.
 const (
 	FacebookCoflows = 526
 	FacebookPorts   = 150
 )
 
-// kind is a class of the coflows of the Facebook trace.
+// kind is a class of coflows of the Facebook trace.
 type kind struct {
 	name  string
 	bin   Bin
@@ -53,14 +52,14 @@ type kind struct {
 	share int // coflows of the trace
 	mapper, reducer,
 	length, // largest flow, MB
-	skew, // largest over smallest flow
-	middle curve // (mean - smallest) / (largest - smallest) where they differ
-	// tie is how closely each follows the hidden factor, from -1 to 1, in the order of
-	// the curves: two are correlated by about the product of their ties.
+	skew, // largest divided by smallest flow
+	middle curve // (mean - smallest) / (largest - smallest), if they differ
+	// tie is the correlation of each with the hidden factor, from -1 to 1, in the order of
+	// the curves: the correlation of two is about the product of their ties.
 	tie [5]float64
 }
 
-// Generate draws the trace that a seed stands for.
+// Generate draws the trace for a seed.
 func (f Facebook) Generate(seed uint64) (*Trace, error) {
 	if f.Name == "" {
 		f.Name = "facebook"
@@ -91,7 +90,7 @@ func (f Facebook) Generate(seed uint64) (*Trace, error) {
 	if f.Load > 0 {
 		ms := size * (float64(f.PerMB) / float64(time.Millisecond)) / (f.Load * float64(f.Ports))
 		if ms > float64(maxTraceArrival) {
-			return nil, fmt.Errorf("generated trace %s: load %v takes %v ms: want at most %v", f.Name, f.Load, ms, maxTraceArrival)
+			return nil, fmt.Errorf("generated trace %s: load %v takes %v ms: must be at most %v", f.Name, f.Load, ms, maxTraceArrival)
 		}
 		span = time.Duration(ms) * time.Millisecond
 	}
@@ -101,36 +100,36 @@ func (f Facebook) Generate(seed uint64) (*Trace, error) {
 	return t, t.check()
 }
 
-// minFacebookPorts is the least on which a coflow can have more than NarrowCoflow
-// flows.
+// minFacebookPorts is the minimum number of ports on which a coflow can have more than
+// NarrowCoflow flows.
 const minFacebookPorts = 8
 
 func (f Facebook) check() error {
 	if f.Ports < minFacebookPorts || f.Ports > MaxTracePorts || f.Coflows < 1 || f.Coflows > MaxTraceCoflows {
-		return fmt.Errorf("%d coflows on %d ports: want 1 to %d on %d to %d", f.Coflows, f.Ports, MaxTraceCoflows, minFacebookPorts, MaxTracePorts)
+		return fmt.Errorf("%d coflows on %d ports: expected 1 to %d on %d to %d", f.Coflows, f.Ports, MaxTraceCoflows, minFacebookPorts, MaxTracePorts)
 	}
 	if f.Span < 0 || f.Span > 0 && f.Span < time.Millisecond {
-		return fmt.Errorf("span %v: want at least a millisecond", f.Span)
+		return fmt.Errorf("span %v: must be at least a millisecond", f.Span)
 	}
 	if f.Load < 0 || math.IsNaN(f.Load) || f.Load > 1000 {
-		return fmt.Errorf("load %v: want a share of the ports' capacity above 0, such as 0.5", f.Load)
+		return fmt.Errorf("load %v: expected a share of the ports' capacity above 0, such as 0.5", f.Load)
 	}
 	if f.Load > 0 && f.Span > 0 {
-		return fmt.Errorf("a span of %v and a load of %v: want one of them, the other follows", f.Span, f.Load)
+		return fmt.Errorf("span %v and load %v: mutually exclusive: specify only one", f.Span, f.Load)
 	}
 	if f.PerMB < time.Millisecond || f.PerMB > time.Hour {
-		return fmt.Errorf("%v for 1 MB: want 1ms to 1h", f.PerMB)
+		return fmt.Errorf("%v for 1 MB: must be 1ms to 1h", f.PerMB)
 	}
 	return nil
 }
 
-// shape is what a coflow is before it has ports and a time.
+// shape is a coflow without ports and arrival.
 type shape struct {
 	mappers int
 	flows   []int64 // MB that each reducer fetches from every mapper
 }
 
-// shapes draws all coflows, those of one kind together.
+// shapes draws all coflows, grouped by kind.
 func (f Facebook) shapes(seed uint64) []shape {
 	shares := make([]int, len(facebookKinds))
 	for i, k := range facebookKinds {
@@ -177,9 +176,9 @@ func (k kind) shapes(rng *rand.Rand, n, ports int) []shape {
 	return shapes
 }
 
-// fit is so many mappers and reducers on so many ports: on fewer than the trace has,
-// proportionally fewer of a wide coflow, and no more than there are, but always on
-// the kind's side of NarrowCoflow.
+// fit adapts the numbers of mappers and reducers to the number of ports. If the trace has
+// more ports, a wide coflow gets proportionally fewer, at most one per port, but the coflow
+// stays on its kind's side of NarrowCoflow.
 func (k kind) fit(m, r, ports int) (int, int) {
 	if k.bin == ShortNarrow || k.bin == LongNarrow {
 		m = min(m, ports)
@@ -198,10 +197,10 @@ func (k kind) fit(m, r, ports int) (int, int) {
 	return m, r
 }
 
-// flowsOf is n sizes in no order, the least and the most among them, whose mean is
-// the given share of the way between these, as nearly as whole MB allow. Between
-// them sizes rise as p / (p + c(1-p)): with a mean well below the middle most are
-// small, and few are near the largest.
+// flowsOf returns n sizes in random order, which include the smallest and the largest. Their
+// mean is at the given fraction between the two, as far as whole MB allow. Sizes increase
+// as p / (p + c(1-p)): with a mean well below the middle most are small, and few are near
+// the largest.
 func flowsOf(rng *rand.Rand, n int, least, most int64, middle float64) []int64 {
 	at := func(c float64, i int) float64 {
 		p := float64(i) / float64(n-1)
@@ -209,7 +208,7 @@ func flowsOf(rng *rand.Rand, n int, least, most int64, middle float64) []int64 {
 	}
 	c := 1.0
 	if n > 2 && most > least {
-		// The mean falls as c grows.
+		// The mean decreases with c.
 		low, high := 1e-6, 1e6
 		for range 60 {
 			c = math.Sqrt(low * high)
@@ -235,7 +234,7 @@ func flowsOf(rng *rand.Rand, n int, least, most int64, middle float64) []int64 {
 	return flows
 }
 
-// coflow is the shape with as many mappers and reducers, on ports yet to be given.
+// coflow returns a coflow with this shape, without ports.
 func (s shape) coflow() TraceCoflow {
 	c := TraceCoflow{Mappers: make([]int, s.mappers), Reducers: make([]TraceReducer, len(s.flows))}
 	for i, f := range s.flows {
@@ -244,9 +243,9 @@ func (s shape) coflow() TraceCoflow {
 	return c
 }
 
-// place gives coflows their ports. Narrow ones favour some ports over others, and
-// others as senders than as receivers; wide ones do not. Mappers and reducers of a
-// coflow are drawn apart, and so fall on the same port as often as luck has it.
+// place assigns ports to coflows. Narrow coflows prefer some ports, and other ports as
+// senders than as receivers; wide coflows do not. Mappers and reducers are drawn
+// independently, so a mapper and a reducer may share a port.
 func (f Facebook) place(seed uint64, coflows []TraceCoflow) {
 	var weights [2][]int
 	for side, popularity := range []curve{facebookSenders, facebookReceivers} {
@@ -271,11 +270,11 @@ func (f Facebook) place(seed uint64, coflows []TraceCoflow) {
 	}
 }
 
-// gapTie is how closely a gap between arrivals follows the one before.
+// gapTie is the correlation of successive gaps between arrivals.
 const gapTie = 0.3
 
-// arrivals is n moments from 0, over the span, or with the gaps of the trace where
-// that is 0.
+// arrivals returns n arrival times from 0, over the span or, if it is 0, with the gaps of
+// the trace.
 func arrivals(seed uint64, n int, span time.Duration) []time.Duration {
 	rng := Stream(seed, "facebook-arrivals")
 	scores := make([]float64, n-1)

@@ -1,7 +1,7 @@
 package workloads
 
 // facebookKinds are the kinds of coflows of the Facebook trace. Their quantiles and
-// shares are measured on it; the ties are chosen by hand after its rank
+// shares are measured on the trace; the ties are chosen by hand from its rank
 // correlations.
 var facebookKinds = []kind{
 	{name: "SN 1×1", bin: ShortNarrow, share: 113,
@@ -97,12 +97,12 @@ var facebookKinds = []kind{
 		tie:     [5]float64{-0.3, 0, 0.9, 0.3, -0.4}},
 }
 
-// facebookGaps are the milliseconds between arrivals.
+// facebookGaps is the distribution of gaps between arrivals, in ms.
 var facebookGaps = curve{{0, 7}, {0.01, 21}, {0.05, 132}, {0.1, 282}, {0.2, 760}, {0.3, 1390}, {0.4, 1999}, {0.5, 3062},
 	{0.6, 4763}, {0.7, 7437}, {0.8, 11271}, {0.9, 18403}, {0.95, 24665}, {0.99, 48276}, {1, 82436}}
 
-// facebookSenders and facebookReceivers are how many narrow coflows a port is a
-// mapper and a reducer of.
+// facebookSenders and facebookReceivers are the distributions, over ports, of the number of
+// narrow coflows with a mapper and with a reducer on the port.
 var (
 	facebookSenders   = evenly(1, 2, 4, 5, 6, 7, 14, 20, 27, 38)
 	facebookReceivers = evenly(1, 3, 4, 5, 8, 15, 18, 20, 23, 26)

@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// kindOf is the index of the kind that a coflow of the trace belongs to.
+// kindOf returns the index of a coflow's kind.
 func kindOf(c TraceCoflow) int {
 	s := shapeOf(c)
 	many := func(n int) int { return min(n, 2) - 1 }
@@ -44,8 +44,8 @@ func shapeOf(c TraceCoflow) shape {
 	return s
 }
 
-// figures are the five quantities of a kind: mappers, reducers, largest flow, skew
-// and middle, the last only where flows differ.
+// figures returns the five quantities of a kind: mappers, reducers, largest flow, skew and
+// middle, the last only if flows differ.
 func (s shape) figures() [5]float64 {
 	least, most, sum := slices.Min(s.flows), slices.Max(s.flows), int64(0)
 	for _, f := range s.flows {
@@ -58,9 +58,9 @@ func (s shape) figures() [5]float64 {
 	return f
 }
 
-// fitted are the values of evenly that describe a sample: its quantiles at the
-// middles of ten equal shares, or of as many as it has, and the whole sample for the
-// giants. Those that do not differ are one.
+// fitted returns the values for evenly that describe a sample: its quantiles at the middles of
+// ten equal shares, or of one share per value if it has fewer, and the whole sample for the
+// giants. Equal values are merged.
 func fitted(sample []float64, giant bool) []float64 {
 	sample = slices.DeleteFunc(slices.Clone(sample), math.IsNaN)
 	slices.Sort(sample)
@@ -86,7 +86,7 @@ func fitted(sample []float64, giant bool) []float64 {
 	return values
 }
 
-// The tables are what the trace measures, to three digits.
+// The tables are the measurements of the trace, to three digits.
 func TestFacebookTablesAreMeasured(t *testing.T) {
 	trace, _ := facebookTrace(t)
 	samples := make([][5][]float64, len(facebookKinds))
@@ -123,7 +123,7 @@ func evenlySource(values []float64) string {
 	return "evenly(" + strings.Join(s, ", ") + ")"
 }
 
-// quantile is linearly interpolated between the two nearest ranks.
+// quantile interpolates linearly between the two nearest ranks.
 func quantile(p float64, sample []float64) float64 {
 	s := slices.Sorted(slices.Values(sample))
 	at := p * float64(len(s)-1)
@@ -131,7 +131,7 @@ func quantile(p float64, sample []float64) float64 {
 	return s[low] + (s[min(low+1, len(s)-1)]-s[low])*(at-float64(low))
 }
 
-// samples are what a trace is compared by, one value a coflow or gap.
+// samples returns the samples by which traces are compared, with one value per coflow or gap.
 func samples(t *Trace) map[string][]float64 {
 	s := map[string][]float64{}
 	for i, c := range t.Coflows {
@@ -147,8 +147,8 @@ func samples(t *Trace) map[string][]float64 {
 	return s
 }
 
-// distance is the largest difference between the distribution functions of two
-// samples (Kolmogorov and Smirnov): the same for their logarithms.
+// distance returns the Kolmogorov–Smirnov distance of two samples, the largest difference
+// between their distribution functions. Logarithms do not change it.
 func distance(a, b []float64) float64 {
 	a, b = slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))
 	most, i, j := 0.0, 0, 0
@@ -165,7 +165,7 @@ func distance(a, b []float64) float64 {
 	return most
 }
 
-// topShare is the share of all bytes that the n largest coflows have.
+// topShare returns the share of the n largest coflows in all bytes.
 func topShare(t *Trace, n int) float64 {
 	var sizes []float64
 	sum := 0.0
@@ -181,7 +181,8 @@ func topShare(t *Trace, n int) float64 {
 	return top / sum
 }
 
-// portLoad is the busiest port's bytes over the mean's, of senders and of receivers.
+// portLoad returns the bytes of the busiest port relative to the mean, for senders and for
+// receivers.
 func portLoad(t *Trace) (send, receive float64) {
 	out, in := make([]float64, t.Ports), make([]float64, t.Ports)
 	sum := 0.0
@@ -198,8 +199,8 @@ func portLoad(t *Trace) (send, receive float64) {
 	return slices.Max(out) / mean, slices.Max(in) / mean
 }
 
-// published are the statistics of the trace, by quantile, and how far a generated
-// trace may be from them, as a factor: the ends and P99 are a few coflows.
+// published has the statistics of the trace by quantile, and the largest factor by which a
+// generated trace may differ. It is larger at the ends and P99, which depend on few coflows.
 var published = map[string]map[float64]float64{
 	"width":    {0: 1, 0.1: 1, 0.25: 2, 0.5: 10, 0.75: 47, 0.9: 3593, 0.95: 11_260, 0.99: 20_690, 1: 21_170},
 	"mappers":  {0: 1, 0.1: 1, 0.25: 1, 0.5: 3, 0.75: 15, 0.9: 64, 0.95: 138, 0.99: 147, 1: 147},
@@ -216,7 +217,7 @@ func near(got, want, factor float64) bool { return got <= want*factor && got >= 
 
 const facebookSeeds = 10
 
-// What is generated has the published statistics of the trace, whatever the seed.
+// With every seed the generated trace has the published statistics.
 func TestFacebookIsAsPublished(t *testing.T) {
 	var tops [3]float64
 	for seed := uint64(1); seed <= facebookSeeds; seed++ {
@@ -300,8 +301,8 @@ func TestFacebookIsAsPublished(t *testing.T) {
 	}
 }
 
-// mostDistance bounds the two-sample distance from the trace. Two samples of 526 from
-// one distribution are 0.084 apart or more once in twenty times.
+// mostDistance bounds the distance from the trace. For two samples of 526 from the same
+// distribution the distance is 0.084 or more with probability 1/20.
 const mostDistance = 0.05
 
 func TestFacebookIsLikeTheTrace(t *testing.T) {
@@ -318,7 +319,7 @@ func TestFacebookIsLikeTheTrace(t *testing.T) {
 			}
 		}
 	}
-	// The measure itself tells a trace of other coflows.
+	// The distance detects a trace with other coflows.
 	other, _ := Facebook{Ports: 20}.Generate(1)
 	if d := distance(samples(other)["width"], want["width"]); d <= mostDistance {
 		t.Errorf("widths on 20 ports are %.3f from the trace", d)
@@ -367,7 +368,7 @@ func TestFacebookOptions(t *testing.T) {
 	if got := generate(Facebook{Coflows: 1}, 1); len(got.Coflows) != 1 || got.Coflows[0].Arrival != 0 {
 		t.Errorf("one coflow: %+v", got.Coflows)
 	}
-	// A tenfold trace has the same distribution.
+	// A trace with ten times the coflows has the same distribution.
 	if d := distance(samples(generate(Facebook{Coflows: 5260}, 1))["size"], samples(tail)["size"]); d > mostDistance {
 		t.Errorf("sizes of ten times the coflows are %.3f apart", d)
 	}
@@ -383,8 +384,8 @@ func TestFacebookOptions(t *testing.T) {
 	}
 }
 
-// Whatever is asked for, the trace is sound, the bins have their shares, and a seed
-// means one trace.
+// For every specification the trace is valid, the bins have their shares, and a seed
+// determines the trace.
 func TestFacebookProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := Facebook{Coflows: rapid.IntRange(1, 100).Draw(t, "coflows"), Ports: rapid.IntRange(8, 200).Draw(t, "ports"), NoTail: rapid.Bool().Draw(t, "no tail")}
@@ -420,7 +421,7 @@ func TestFacebookProperties(t *testing.T) {
 			}
 		}
 		for b, share := range [4]float64{315, 84, 63, 64} {
-			// Each of four kinds of a bin may be rounded.
+			// A bin has up to four kinds, each of which may be rounded.
 			if want := share * float64(f.Coflows) / 526; math.Abs(float64(bins[b])-want) > 4 {
 				t.Fatalf("bin %v has %d of %d coflows, want %.1f", Bin(b), bins[b], f.Coflows, want)
 			}
@@ -428,7 +429,7 @@ func TestFacebookProperties(t *testing.T) {
 	})
 }
 
-// written is a trace as the flows format has it.
+// written returns a trace in the flows format.
 func written(t rapid.TB, g *Trace) string {
 	var out bytes.Buffer
 	if err := WriteTraceAs(&out, g, FormatFlows); err != nil {
@@ -445,15 +446,15 @@ func TestFacebookErrors(t *testing.T) {
 		{Facebook{Ports: 7}, "on 8 to"},
 		{Facebook{Ports: -1}, "on 8 to"},
 		{Facebook{Ports: MaxTracePorts + 1}, "on 8 to"},
-		{Facebook{Coflows: -1}, "want 1 to"},
-		{Facebook{Coflows: MaxTraceCoflows + 1}, "want 1 to"},
+		{Facebook{Coflows: -1}, "expected 1 to"},
+		{Facebook{Coflows: MaxTraceCoflows + 1}, "expected 1 to"},
 		{Facebook{Span: -1}, "at least a millisecond"},
 		{Facebook{Span: time.Microsecond}, "at least a millisecond"},
 		{Facebook{Load: -1}, "share of the ports' capacity"},
 		{Facebook{Load: math.NaN()}, "share of the ports' capacity"},
-		{Facebook{Load: 0.5, Span: time.Minute}, "want one of them"},
-		{Facebook{Load: 1e-300}, "ms: want at most"},
-		{Facebook{PerMB: time.Microsecond, Load: 1}, "want 1ms to 1h"},
+		{Facebook{Load: 0.5, Span: time.Minute}, "mutually exclusive"},
+		{Facebook{Load: 1e-300}, "ms: must be at most"},
+		{Facebook{PerMB: time.Microsecond, Load: 1}, "must be 1ms to 1h"},
 	} {
 		tt.f.Name = "t"
 		if _, err := tt.f.Generate(1); err == nil || !strings.HasPrefix(err.Error(), "generated trace t: ") || !strings.Contains(err.Error(), tt.want) {
@@ -467,7 +468,7 @@ func TestFlowsOf(t *testing.T) {
 		n := rapid.IntRange(3, 200).Draw(t, "n")
 		least := rapid.Int64Range(1, 1000).Draw(t, "least")
 		most := least + rapid.Int64Range(100, 10_000).Draw(t, "spread")
-		// With n flows, one least and one most, the mean is at least 1/n of the way.
+		// With n flows, one smallest and one largest, the mean is at least 1/n of the way.
 		middle := rapid.Float64Range(1.5/float64(n), 0.5).Draw(t, "middle")
 		flows := flowsOf(Stream(1, "test"), n, least, most, middle)
 		sum := int64(0)

@@ -15,11 +15,11 @@ import (
 // The zero Factor is 1.
 type Factor struct{ Num, Den int64 }
 
-// ParseFactor reads a quotient "1/100" or a decimal "0.01", "2". The result is
-// in lowest terms; both of its numbers must fit 63 bits.
+// ParseFactor parses a quotient such as "1/100" or a decimal such as "0.01" or "2". The
+// result is in lowest terms; both numbers must fit 63 bits.
 func ParseFactor(s string) (Factor, error) {
 	bad := func(why string) (Factor, error) {
-		return Factor{}, fmt.Errorf(`factor %q: %s: want a quotient or a decimal above 0, such as "1/100" or "0.01"`, clip(s), why)
+		return Factor{}, fmt.Errorf(`factor %q: %s: expected a quotient or a decimal above 0, such as "1/100" or "0.01"`, units.Clip(s), why)
 	}
 	if len(s) > 64 {
 		return bad("too long")
@@ -53,14 +53,6 @@ func digits(s string) bool {
 	return s != ""
 }
 
-// clip shortens what an error quotes.
-func clip(s string) string {
-	if len(s) > 40 {
-		return s[:40] + "…"
-	}
-	return s
-}
-
 func (f Factor) orOne() Factor {
 	if f == (Factor{}) {
 		return Factor{1, 1}
@@ -68,21 +60,21 @@ func (f Factor) orOne() Factor {
 	return f
 }
 
-// check tells a Factor that ParseFactor cannot have made.
+// check rejects a Factor that ParseFactor cannot return.
 func (f Factor) check() error {
 	if f := f.orOne(); f.Num <= 0 || f.Den <= 0 {
-		return fmt.Errorf("factor %d/%d: want two positive numbers", f.Num, f.Den)
+		return fmt.Errorf("factor %d/%d: must be two positive numbers", f.Num, f.Den)
 	}
 	return nil
 }
 
-// Float is the quotient.
+// Float returns the quotient.
 func (f Factor) Float() float64 {
 	f = f.orOne()
 	return float64(f.Num) / float64(f.Den)
 }
 
-// String prints "1/100", or "2" where the denominator is 1.
+// String returns a quotient such as "1/100", or "2" if the denominator is 1.
 func (f Factor) String() string {
 	f = f.orOne()
 	if f.Den == 1 {
@@ -91,10 +83,10 @@ func (f Factor) String() string {
 	return fmt.Sprintf("%d/%d", f.Num, f.Den)
 }
 
-// MarshalText is String.
+// MarshalText returns String.
 func (f Factor) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 
-// UnmarshalText is ParseFactor.
+// UnmarshalText parses text with ParseFactor.
 func (f *Factor) UnmarshalText(text []byte) error {
 	v, err := ParseFactor(string(text))
 	if err == nil {
@@ -103,8 +95,7 @@ func (f *Factor) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Duration is d times f, rounded down to a nanosecond; ok is false where that
-// does not fit.
+// Duration returns d times f, rounded down to a nanosecond; ok is false if it overflows.
 func (f Factor) Duration(d time.Duration) (_ time.Duration, ok bool) {
 	f = f.orOne()
 	n := new(big.Int).Mul(big.NewInt(int64(d)), big.NewInt(f.Num))
@@ -112,8 +103,8 @@ func (f Factor) Duration(d time.Duration) (_ time.Duration, ok bool) {
 	return time.Duration(n.Int64()), n.IsInt64()
 }
 
-// ceilBytes is n over d, rounded up to a byte and to at least one; ok is false
-// where that does not fit. Both are spoilt.
+// ceilBytes returns n divided by d, rounded up to at least one byte; ok is false if it
+// overflows. It modifies both arguments.
 func ceilBytes(n, d *big.Int) (_ units.Bytes, ok bool) {
 	n.Add(n, d).Sub(n, big.NewInt(1)).Quo(n, d)
 	if !n.IsInt64() {
@@ -122,8 +113,8 @@ func ceilBytes(n, d *big.Int) (_ units.Bytes, ok bool) {
 	return units.Bytes(max(1, n.Int64())), true
 }
 
-// Times is the product of two factors, in lowest terms; ok is false where its
-// numbers do not fit.
+// Times returns the product of two factors, in lowest terms; ok is false if its numbers
+// overflow.
 func (f Factor) Times(g Factor) (_ Factor, ok bool) {
 	f, g = f.orOne(), g.orOne()
 	r := new(big.Rat).Mul(big.NewRat(f.Num, f.Den), big.NewRat(g.Num, g.Den))

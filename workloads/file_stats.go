@@ -9,22 +9,22 @@ import (
 	"testbed/topo/units"
 )
 
-// WorkloadStats describe a workload: what it moves and writes, and where to. Bytes of
-// blocks are without replicas, whose places are the policy's.
+// WorkloadStats describe the transfers and writes of a workload, by rack. Bytes of blocks
+// exclude replicas, whose hosts the policy chooses.
 type WorkloadStats struct {
 	Racks        int `json:"racks"`
 	HostsPerRack int `json:"hosts_per_rack"`
 
 	Jobs       JobsStat     `json:"jobs"`
-	Coflows    CoflowsStat  `json:"coflows"`    // but for background
-	Background CoflowsStat  `json:"background"` // load for others to meet
+	Coflows    CoflowsStat  `json:"coflows"`    // except background
+	Background CoflowsStat  `json:"background"` // background load
 	Writers    WritersStat  `json:"writers"`
 	Readers    ReadersStat  `json:"readers,omitzero"`
-	Bins       []JobBinStat `json:"bins"` // of jobs that have one
+	Bins       []JobBinStat `json:"bins"` // of jobs with a bin
 	Racked     []RackStat   `json:"rack"` // by rack
 }
 
-// JobsStat are all jobs.
+// JobsStat describes all jobs.
 type JobsStat struct {
 	Count    int     `json:"count"`
 	First    float64 `json:"first_s"`
@@ -34,7 +34,7 @@ type JobsStat struct {
 	Written  int64   `json:"written_bytes"`
 }
 
-// CoflowsStat are some coflows.
+// CoflowsStat describes a set of coflows.
 type CoflowsStat struct {
 	Count int     `json:"count"`
 	Flows int     `json:"flows"`
@@ -42,7 +42,7 @@ type CoflowsStat struct {
 	Last  float64 `json:"last_s"` // arrival
 }
 
-// WritersStat are all writers.
+// WritersStat describes all writers.
 type WritersStat struct {
 	Count    int   `json:"count"`
 	Blocks   int   `json:"blocks"`
@@ -52,14 +52,14 @@ type WritersStat struct {
 	Largest  int64 `json:"largest_block_bytes"`
 }
 
-// ReadersStat are all readers.
+// ReadersStat describes all readers.
 type ReadersStat struct {
 	Count int   `json:"count"`
 	Reads int   `json:"reads"`
-	Size  int64 `json:"bytes"` // of the blocks, as often as they are read
+	Size  int64 `json:"bytes"` // of the blocks, counted once per read
 }
 
-// JobBinStat is one bin of jobs.
+// JobBinStat describes one bin of jobs.
 type JobBinStat struct {
 	Bin          int     `json:"bin"`
 	Jobs         int     `json:"jobs"`
@@ -69,7 +69,7 @@ type JobBinStat struct {
 	Shuffled     int64   `json:"shuffled_bytes"`
 }
 
-// RackStat is what comes into one rack from other racks, and what is written in it.
+// RackStat describes the traffic into a rack from other racks, and the writes in it.
 type RackStat struct {
 	Rack       int     `json:"rack"`
 	Coflows    int64   `json:"coflow_bytes"`
@@ -191,7 +191,7 @@ func share(part, whole int64) float64 {
 	return float64(part) / float64(whole)
 }
 
-// saturate adds a block's replicas to an amount.
+// saturate adds the replicas of a block to an amount, without overflow.
 func saturate(n int64, b Block) int64 {
 	const most = 1<<63 - 1
 	if int64(b.Size) > most/int64(b.Replicas) || n > most-int64(b.Size)*int64(b.Replicas) {

@@ -58,35 +58,35 @@ func TestReadWorkload(t *testing.T) {
 	}
 }
 
-// Every mistake is told with its line and column, and several at once.
+// Every error has its line and column, and several are reported at once.
 func TestReadWorkloadErrors(t *testing.T) {
 	for _, tt := range []struct{ old, new, want string }{
-		{"testbed-workload 1", "testbed-workload 2", `1:18: version "2": this program reads version 1`},
-		{"testbed-workload 1", "150 526", "1:1: want a first line"},
+		{"testbed-workload 1", "testbed-workload 2", `1:18: version "2": expected version 1`},
+		{"testbed-workload 1", "150 526", "1:1: not a workload file: expected a first line"},
 		{goodFile, "", "1:1: empty file"},
 		{goodFile, "testbed-workload 1\nfabric racks=1 hosts=2\n", "2:1: no coflow and no writer"},
 		{"fabric racks=4 hosts=5\n", "", "3:1: job before the fabric"},
-		{"racks=4", "racks=0", `3:8: racks "0": want a whole number, 1 to 100000`},
+		{"racks=4", "racks=0", `3:8: racks "0": expected a whole number, 1 to 100000`},
 		{"racks=4 hosts=5", "racks=99999 hosts=5", "3:1: 99999 racks of 5 hosts"},
 		{"job 7", "job 1", "5:5: job 1 again"},
-		{"job 7 arrival=3s", "job 7 arrival=3", `5:7: arrival "3": want a time`},
+		{"job 7 arrival=3s", "job 7 arrival=3", `5:7: arrival "3": expected a time`},
 		{"job 7 arrival=3s", "job 7 arrival=-3s", "5:7: arrival"},
 		{"job 7 arrival=3s", "job 7", "5:1: job without arrival=…"},
 		{"job 7 arrival=3s", "job arrival=3s", "5:5: job without a number"},
-		{"bin=3", "bin=3 bin=4", "4:26: bin given again"},
-		{"bin=3", "bim=3", "4:20: bim: no key of a job line: want arrival and bin"},
-		{"coflow 1 background", "coflow 1 background=1", `10:10: "background=1": want background without a value`},
-		{"coflow 1 background", "coflow 1 background job=1", "10:10: background of a job"},
-		{"coflow 1 background", "coflow 1 job=1", "10:10: job 1 has a coflow already, on line 7"},
-		{"coflow 0 arrival=1.5s job=1", "coflow 0 arrival=1s job=1", "7:10: arrival 1s, and that of job 1 is 1.5s"},
+		{"bin=3", "bin=3 bin=4", "4:26: bin: duplicate key"},
+		{"bin=3", "bim=3", "4:20: bim: unknown key of a job line: expected arrival and bin"},
+		{"coflow 1 background", "coflow 1 background=1", `10:10: "background=1": expected background without a value`},
+		{"coflow 1 background", "coflow 1 background job=1", "10:10: background and job"},
+		{"coflow 1 background", "coflow 1 job=1", "10:10: job 1 has a coflow on line 7"},
+		{"coflow 0 arrival=1.5s job=1", "coflow 0 arrival=1s job=1", "7:10: arrival 1s, but job 1 arrives at 1.5s"},
 		{"coflow 0 arrival=1.5s job=1", "coflow 0 arrival=1.5s job=2", "7:23: job 2: no such job"},
 		{"coflow 0 arrival=1.5s job=1", "coflow 0 arrival=2.5s", "10:8: coflow 1 at 2s after coflow 0 at 2.5s"},
 		{"flow 5 h0-01>h1-02", "flow 0 h0-01>h1-02", "9:6: flow 0 again"},
 		{"h0-01>h1-02", "h0-01>h0-01", "a flow from a host to itself"},
-		{"h0-01>h1-02", "h0-01>h4-02", `9:8: host "h4-02": want h0-00 to h3-04`},
+		{"h0-01>h1-02", "h0-01>h4-02", `9:8: host "h4-02": expected h0-00 to h3-04`},
 		{"h0-01>h1-02", "h0-1>h1-02", `host "h0-1"`},
-		{"h0-01>h1-02", "h0-01", "want two hosts such as"},
-		{"size=1B", "size=0B", "9:20: size 0B: want 1B to"},
+		{"h0-01>h1-02", "h0-01", "expected two hosts such as"},
+		{"size=1B", "size=0B", "9:20: size 0B: must be 1B to"},
 		{"size=1B", "size=1", "9:20: size: "},
 		{"size=1B", "size", "9:20: size without a value"},
 		{"flow 1 h2-01>h1-00 size=1MiB\n", "", "10:1: coflow without flows"},
@@ -94,10 +94,10 @@ func TestReadWorkloadErrors(t *testing.T) {
 		{"writer 1 h3-04 start=3s", "writer 1 h3-04 start=4s", "5:1: job 7 arrives at 3s, and its first writer starts at 4s"},
 		{"writer 1 h3-04 start=3s job=7", "writer 1 h3-04 start=3s", "5:1: job 7 has no coflow and no writer"},
 		{"writer 1 h3-04", "writer 1", "15:10: writer without its host"},
-		{"replicas=20", "replicas=21", `16:18: replicas "21": want a whole number, 1 to 20`},
+		{"replicas=20", "replicas=21", `16:18: replicas "21": expected a whole number, 1 to 20`},
 		{"block 2", "flow 2", "16:1: flow outside a coflow"},
 		{"writer 0 h1-02", "block 9 size=1B replicas=1 packet=1B window=1\nwriter 0 h1-02", "12:1: block outside a writer"},
-		{"block 2 ", "Block 2 ", `16:1: "Block": want fabric, job`},
+		{"block 2 ", "Block 2 ", `16:1: "Block": expected fabric, job`},
 		{"# by hand\n", "\x00\n", "2:1: byte 0x0"},
 		{"block 2 ", "job 9 arrival=0s\nblock 2 ", "16:1: job after writer"},
 		{"# by hand", "# " + strings.Repeat("x", 5000), "2:1: line longer than 4096 bytes"},
@@ -113,15 +113,27 @@ func TestReadWorkloadErrors(t *testing.T) {
 	_, err := ReadWorkload("f", strings.NewReader(text))
 	var bad *TraceErrors
 	if !errors.As(err, &bad) || bad.Total != 3 {
-		t.Errorf("three mistakes: %v", err)
+		t.Errorf("three errors: %v", err)
 	}
 	many := goodFile + strings.Repeat("nonsense\n", 100)
 	if _, err := ReadWorkload("f", strings.NewReader(many)); !errors.As(err, &bad) || bad.Total != 100 || len(bad.First) != MaxTraceErrors {
-		t.Errorf("a hundred mistakes: %v", err)
+		t.Errorf("a hundred errors: %v", err)
 	}
 }
 
-// What is written reads back as the same, for workloads of all kinds.
+// A time below a millisecond contains µ, which is not ASCII.
+func TestWorkloadFileMicroseconds(t *testing.T) {
+	text := "testbed-workload 1\nfabric racks=2 hosts=2\njob 1 arrival=328µs\ncoflow 0 arrival=328µs job=1\nflow 0 h0-00>h1-00 size=1MB\n"
+	got, err := ReadWorkload("f", strings.NewReader(text))
+	if err != nil || got.Workload.Jobs[0].Arrival != 328*time.Microsecond {
+		t.Errorf("ReadWorkload = %+v, %v", got, err)
+	}
+	if _, err := ReadWorkload("f", strings.NewReader(text+"job 2 arrival=1\u00a0s\n")); err == nil || !strings.Contains(err.Error(), "6:16: byte 0xc2") {
+		t.Errorf("no-break space: %v", err)
+	}
+}
+
+// Workloads of all kinds do not change when written and read back.
 func TestWorkloadFileRoundTrip(t *testing.T) {
 	f := racksOf(t, 10, 5)
 	rapid.Check(t, func(t *rapid.T) {
@@ -198,11 +210,11 @@ func TestWorkloadFileOn(t *testing.T) {
 		size, time    Factor
 		want          string
 	}{
-		{3, 7, Factor{}, Factor{}, "host h3-04, and the fabric has 3 racks of 7 hosts: want 4 of 5"},
+		{3, 7, Factor{}, Factor{}, "host h3-04, and the fabric has 3 racks of 7 hosts: expected 4 of 5"},
 		{5, 4, Factor{}, Factor{}, "host h3-04"},
-		{5, 5, Factor{1 << 40, 1}, Factor{}, "want at most 1000TB"},
-		{5, 5, Factor{}, Factor{1 << 40, 1}, "want at most 8784h"},
-		{5, 5, Factor{-1, 1}, Factor{}, "want two positive numbers"},
+		{5, 5, Factor{1 << 40, 1}, Factor{}, "must be at most 1000TB"},
+		{5, 5, Factor{}, Factor{1 << 40, 1}, "must be at most 8784h"},
+		{5, 5, Factor{-1, 1}, Factor{}, "must be two positive numbers"},
 	} {
 		if _, err := w.On(racksOf(t, tt.leaves, tt.hosts), tt.size, tt.time); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("on %d racks of %d: %v, want %q", tt.leaves, tt.hosts, err, tt.want)
@@ -210,8 +222,8 @@ func TestWorkloadFileOn(t *testing.T) {
 	}
 }
 
-// No file makes the reader panic; every mistake has a place; what is read can be
-// written and reads back as the same.
+// No file makes the reader panic, every error has a position, and an accepted workload does
+// not change when written and read back.
 func FuzzReadWorkload(f *testing.F) {
 	f.Add(goodFile)
 	f.Add("testbed-workload 1\nfabric racks=1 hosts=1\nwriter 0 h0-00 start=0s\nblock 0 size=1B replicas=1 packet=1B window=1\n")
@@ -227,7 +239,7 @@ func FuzzReadWorkload(f *testing.F) {
 			}
 			for _, e := range bad.First {
 				if e.Line < 1 || e.Col < 1 || e.Text == "" || strings.Contains(e.Text, "\n") {
-					t.Errorf("mistake %+v", e)
+					t.Errorf("error without a position: %+v", e)
 				}
 			}
 			return

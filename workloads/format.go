@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"testbed/topo/units"
 )
 
 // TraceFormat is a format of trace files, by name.
@@ -14,17 +16,17 @@ type TraceFormat string
 
 // The formats. docs/traces.md describes each exactly.
 const (
-	// FormatBenchmark is that of the public coflow-benchmark: a line a coflow, each
-	// reducer's MB over all mappers.
+	// FormatBenchmark is the format of the public coflow-benchmark: one line per coflow,
+	// with the MB of each reducer from all mappers.
 	FormatBenchmark TraceFormat = "coflow-benchmark"
-	// FormatFlows states every flow's size, in MB or in bytes. In bytes and without
-	// its first line it is what the simulator published with Philae reads.
+	// FormatFlows has the size of every flow, in MB or in bytes. In bytes and without its
+	// first line it is the input format of the simulator published with Philae.
 	FormatFlows TraceFormat = "flows"
-	// FormatHTSim is a connection matrix of htsim: a line a flow, in bytes.
+	// FormatHTSim is a connection matrix of htsim: one line per flow, in bytes.
 	FormatHTSim TraceFormat = "htsim"
 )
 
-// TraceFormats are all formats, each with the ending by which file names state it.
+// TraceFormats returns all formats, each with the extension of its files.
 func TraceFormats() []struct {
 	Format TraceFormat
 	Ending string
@@ -35,13 +37,13 @@ func TraceFormats() []struct {
 		Ending string
 		Doc    string
 	}{
-		{FormatBenchmark, ".txt", "a line a coflow, MB by reducer"},
-		{FormatFlows, ".flows", "a line a coflow, MB or bytes by flow"},
-		{FormatHTSim, ".cm", "a line a flow: a connection matrix of htsim"},
+		{FormatBenchmark, ".txt", "one line per coflow, MB by reducer"},
+		{FormatFlows, ".flows", "one line per coflow, MB or bytes by flow"},
+		{FormatHTSim, ".cm", "one line per flow: a connection matrix of htsim"},
 	}
 }
 
-// ParseTraceFormat finds a format by its name.
+// ParseTraceFormat returns the format with the given name.
 func ParseTraceFormat(name string) (TraceFormat, error) {
 	var names []string
 	for _, f := range TraceFormats() {
@@ -50,11 +52,11 @@ func ParseTraceFormat(name string) (TraceFormat, error) {
 		}
 		names = append(names, string(f.Format))
 	}
-	return "", fmt.Errorf("no trace format %q: have %s", clip(name), strings.Join(names, ", "))
+	return "", fmt.Errorf("unknown trace format %q (available: %s)", units.Clip(name), strings.Join(names, ", "))
 }
 
-// FormatOfFile is the format that the ending of a file's name states, "" where it
-// states none.
+// FormatOfFile returns the format for the extension of a file name, or "" if there is
+// none.
 func FormatOfFile(name string) TraceFormat {
 	end := filepath.Ext(name)
 	for _, f := range TraceFormats() {
@@ -65,10 +67,10 @@ func FormatOfFile(name string) TraceFormat {
 	return ""
 }
 
-// detectTrace tells the format of a trace by how it begins; what is of none is
-// taken for coflow-benchmark, whose errors then tell what is wrong.
+// detectTrace detects the format of a trace from its beginning. An unknown format counts
+// as coflow-benchmark, whose parser reports the errors.
 func detectTrace(data []byte) TraceFormat {
-	content := 0 // lines that are neither blank nor a comment
+	content := 0 // lines except blank lines and comments
 	for line := range bytes.Lines(data) {
 		if content == 0 && bytes.HasPrefix(bytes.TrimLeft(line, "# \t"), []byte(flowsMark+" ")) && line[0] == '#' {
 			return FormatFlows
@@ -83,8 +85,8 @@ func detectTrace(data []byte) TraceFormat {
 			}
 			continue
 		}
-		// The shortest coflow of the flows format has seven whole numbers, and one of
-		// coflow-benchmark a colon within the same room or lists longer than that.
+		// The shortest coflow of the flows format has seven whole numbers. A coflow of
+		// coflow-benchmark has a colon among its first seven fields, or longer lists.
 		if len(fields) < 7 || bytes.IndexByte(line, ':') >= 0 || slices.ContainsFunc(fields, func(f []byte) bool { return !number(string(f)) }) {
 			return FormatBenchmark
 		}
@@ -93,21 +95,25 @@ func detectTrace(data []byte) TraceFormat {
 	return FormatBenchmark
 }
 
-// number tells a decimal without a sign.
+// number reports whether a field is a decimal without a sign.
 func number(s string) bool {
 	whole, frac, dotted := strings.Cut(s, ".")
 	return digits(whole) && (!dotted || digits(frac))
 }
 
-// ReadTrace reads a trace in a format, or, with "", in the one it is found to be in.
-// The remarks tell what of the file the trace does not hold. The error is a
-// *TraceErrors with the first mistake of every bad line, or that of reading r; name
-// stands for the file in it.
+// byteOrderMark may begin a file and is ignored.
+const byteOrderMark = "\ufeff"
+
+// ReadTrace reads a trace in a format; with "" it detects the format. The remarks describe
+// the parts of the file that a Trace cannot represent. The error is a *TraceErrors with
+// the first error of every invalid line, or the error of reading r; name is the name of
+// the file in it.
 func ReadTrace(name string, r io.Reader, format TraceFormat) (_ *Trace, is TraceFormat, remarks []string, _ error) {
 	data, err := io.ReadAll(r)
 	if err != nil {
 		return nil, format, nil, fmt.Errorf("%s: %w", name, err)
 	}
+	data = bytes.TrimPrefix(data, []byte(byteOrderMark))
 	if format == "" {
 		format = detectTrace(data)
 	}

@@ -32,8 +32,7 @@ func TestStream(t *testing.T) {
 		}
 		seen[n] = k.purpose
 	}
-	// The very numbers are part of what a seed means: a change of them changes
-	// every experiment.
+	// These numbers must not change: a change would change every experiment.
 	if got, want := first(1, "hash", 2, 3), uint64(0x6597aaf370ca1e92); got != want {
 		t.Errorf("Stream(1, \"hash\", 2, 3) starts with %#x, want %#x", got, want)
 	}
@@ -51,7 +50,7 @@ func TestWriters(t *testing.T) {
 	}
 	again, _ := Writers(spec, f, 7)
 	if diff := cmp.Diff(got, again); diff != "" {
-		t.Errorf("the same seed gives other writers:\n%s", diff)
+		t.Errorf("the same seed gives different writers:\n%s", diff)
 	}
 	other, _ := Writers(spec, f, 8)
 	spec.Key = 1
@@ -100,7 +99,7 @@ func TestWritersErrors(t *testing.T) {
 		{"window", func(s *WriterSpec) { s.Window = 0 }, "windows of 0 packets"},
 		{"replicas", func(s *WriterSpec) { s.Replicas = 21 }, "21 replicas on 20 hosts"},
 		{"start", func(s *WriterSpec) { s.Start = -1 }, "start -1ns"},
-		{"spread", func(s *WriterSpec) { s.Spread = math.MaxInt64; s.Start = 1 }, "want neither negative"},
+		{"spread", func(s *WriterSpec) { s.Spread = math.MaxInt64; s.Start = 1 }, "must not be negative"},
 	} {
 		s := WriterSpec{Count: 2, Blocks: 1, Block: units.MB, Replicas: 3, Packet: units.KB, Window: 8}
 		tt.spoil(&s)
@@ -123,7 +122,7 @@ func TestSynthetic(t *testing.T) {
 	}
 	again, _ := s.Generate(1)
 	if diff := cmp.Diff(got, again); diff != "" {
-		t.Errorf("the same seed gives another trace:\n%s", diff)
+		t.Errorf("the same seed gives a different trace:\n%s", diff)
 	}
 	bins := map[Bin]int{}
 	early := 0
@@ -136,7 +135,7 @@ func TestSynthetic(t *testing.T) {
 	if diff := cmp.Diff(map[Bin]int{ShortNarrow: 60, LongNarrow: 16, ShortWide: 12, LongWide: 12}, bins); diff != "" {
 		t.Errorf("bins (-want +got):\n%s", diff)
 	}
-	// 100 fair coins fall outside 30 to 70 once in 26,000 times; the seed is fixed.
+	// 100 fair coins are outside 30 to 70 once in 26,000 times; the seed is fixed.
 	if early < 30 || early > 70 {
 		t.Errorf("%d of 100 arrive in the first half", early)
 	}

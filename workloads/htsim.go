@@ -1,9 +1,7 @@
 package workloads
 
 import (
-	"bufio"
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -11,25 +9,27 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"testbed/topo/units"
 )
 
-// htsimHeads are the words that lines of an htsim header begin with.
+// htsimHeads are the first words of lines of an htsim header.
 var htsimHeads = []string{"Nodes", "Connections", "Triggers", "Failures"}
 
-// coflowMark begins a comment, behind a #, that tells which connections of an htsim
-// matrix are a coflow:
+// coflowMark begins a comment, after a #, that states which connections of an htsim matrix
+// form a coflow:
 //
 //	# testbed-coflow <id> from <port> × m to <port> × r ids <first>-<last>
 const coflowMark = "testbed-coflow"
 
-// Bounds of what is read of htsim, whose own ids are 32 bits.
+// Limits of the htsim format as read here; htsim itself has ids of 32 bits.
 const (
 	maxHTSimID    = math.MaxUint32
-	maxHTSimStart = math.MaxInt64 / 1000 // ns, so that ps fit
-	// maxHTSimCells bounds the memory that a few connections can ask for: a coflow has
-	// a matrix of its flows. It is 7 times a shuffle among 3,000 nodes, in half a GB.
+	maxHTSimStart = math.MaxInt64 / 1000 // ns, so that ps do not overflow
+	// maxHTSimCells limits the memory for a few connections, since a coflow has a matrix of
+	// flows. It is 7 times a shuffle among 3,000 nodes, in half a GB.
 	maxHTSimCells = 1 << 26
-	// htsimInt is the largest size that htsim itself reads, of 32 bits with a sign.
+	// htsimInt is the largest size that htsim itself reads, a signed 32-bit number.
 	htsimInt = math.MaxInt32
 )
 
@@ -37,13 +37,13 @@ const (
 type connection struct {
 	line, col int // of its size
 	src, dst  int
-	id        int64 // 0 is none
+	id        int64 // 0 for none
 	start     int64 // ps
-	barrier   int64 // recv_done_trigger; 0 is none
+	barrier   int64 // recv_done_trigger; 0 for none
 	size      Megabytes
 }
 
-// stated is a coflow that a comment states.
+// stated is a coflow that a comment declares.
 type stated struct {
 	line        int
 	id          CoflowID
@@ -55,47 +55,39 @@ type stated struct {
 type htsimParser struct {
 	traceParser
 	announced map[string]*announced
-	seen      map[string]int // lines, by the word that announces them
+	seen      map[string]int // number of lines, by the word of the header that announces them
 	conns     []connection
 	stated    []stated
-	cells     int // pairs of a sender and a receiver, over the coflows
+	cells     int // pairs of sender and receiver, over all coflows
 }
 
-// parseHTSim reads a connection matrix of htsim. Connections that comments of ours
-// put together are a coflow; without such comments those are that start at the same
-// moment and, where they have one, fire the same recv_done_trigger. Connections that
-// wait for a trigger have no arrival and are a mistake here.
+// parseHTSim parses a connection matrix of htsim. Comments of this project group connections
+// into coflows. Without such comments, connections with the same start and the same
+// recv_done_trigger, if any, form a coflow. A connection that waits for a trigger has no
+// arrival and is an error.
 func parseHTSim(name string, r io.Reader) (_ *Trace, remarks []string, _ error) {
 	p := &htsimParser{
 		traceParser: traceParser{trace: &Trace{Name: name, Ports: MaxTracePorts, InBytes: true}, errs: &TraceErrors{}},
 		announced:   map[string]*announced{}, seen: map[string]int{},
 	}
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, maxTraceLine)
-	n, whole := 0, true
-	for lines.Scan() {
-		n++
-		l := &traceLine{name: name, number: n, text: lines.Text()}
+	n, whole, err := p.errs.scan(name, r, maxTraceLine, "one connection a line", func(n int, text string) bool {
+		l := &traceLine{name: name, number: n, text: text}
 		p.line(l)
-		if l.err != nil {
-			p.add(*l.err)
-		}
-	}
-	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
-		p.add(TraceError{name, n + 1, 1, fmt.Sprintf("line longer than %d bytes: want one connection a line; the rest is not read", maxTraceLine)})
-		whole = false
-	} else if err != nil {
-		return nil, nil, fmt.Errorf("%s: line %d: %w", name, n+1, err)
+		p.note(l)
+		return true
+	})
+	if err != nil {
+		return nil, nil, err
 	}
 	for _, word := range htsimHeads {
 		switch a := p.announced[word]; {
-		case !whole || a != nil && a.coflows < 0: // told
+		case !whole || a != nil && a.coflows < 0: // already reported
 		case a == nil && (word == "Nodes" || word == "Connections"):
-			p.add(TraceError{name, max(n, 1), 1, fmt.Sprintf(`no line %q: want it ahead of the connections, such as "%s 16"`, word, word)})
+			p.errs.add(TraceError{name, max(n, 1), 1, fmt.Sprintf(`no line %q: expected it before the connections, such as "%s 16"`, word, word)})
 		case word != "Nodes" && a == nil && p.seen[word] > 0:
-			p.add(TraceError{name, max(n, 1), 1, fmt.Sprintf(`%d of them, and no line %q: want "%s %d" ahead of them`, p.seen[word], word, word, p.seen[word])})
+			p.errs.add(TraceError{name, max(n, 1), 1, fmt.Sprintf(`%d of them, but no line %q: expected "%s %d" before them`, p.seen[word], word, word, p.seen[word])})
 		case word != "Nodes" && a != nil && a.coflows != p.seen[word]:
-			p.add(TraceError{name, a.line, a.col, fmt.Sprintf("%d %s announced, %d lines follow: want one line each", a.coflows, strings.ToLower(word), p.seen[word])})
+			p.errs.add(TraceError{name, a.line, a.col, fmt.Sprintf("%d %s announced, %d lines follow: expected one line each", a.coflows, strings.ToLower(word), p.seen[word])})
 		}
 	}
 	if p.errs.Total > 0 {
@@ -109,16 +101,16 @@ func parseHTSim(name string, r io.Reader) (_ *Trace, remarks []string, _ error) 
 	if p.errs.Total > 0 {
 		return nil, nil, p.errs
 	}
-	// Bounds on the whole, which no one line breaks.
+	// Limits of the whole trace.
 	if err := p.trace.check(); err != nil {
-		p.add(TraceError{name, 1, 1, strings.TrimPrefix(err.Error(), "trace "+name+": ")})
+		p.errs.add(TraceError{name, 1, 1, strings.TrimPrefix(err.Error(), "trace "+name+": ")})
 		return nil, nil, p.errs
 	}
 	if k := p.seen["Triggers"]; k > 0 {
-		remarks = append(remarks, fmt.Sprintf("left out %d triggers: a trace has none", k))
+		remarks = append(remarks, fmt.Sprintf("ignored %d triggers: a trace has none", k))
 	}
 	if k := p.seen["Failures"]; k > 0 {
-		remarks = append(remarks, fmt.Sprintf("left out %d failures: a trace has none, a scenario has faults", k))
+		remarks = append(remarks, fmt.Sprintf("ignored %d failures: a trace has none (use faults of a scenario)", k))
 	}
 	return p.trace, remarks, nil
 }
@@ -141,13 +133,13 @@ func (p *htsimParser) line(l *traceLine) {
 	case word == "failure":
 		p.seen["Failures"]++
 	default:
-		l.fail(`%q: want a line that begins with %s, trigger, failure or src->dst, such as "0->13"`, clip(word), strings.Join(htsimHeads, ", "))
+		l.fail(`%q: expected a line that begins with %s, trigger, failure or src->dst, such as "0->13"`, units.Clip(word), strings.Join(htsimHeads, ", "))
 	}
 }
 
 func (p *htsimParser) head(l *traceLine, word string) {
 	if p.announced[word] != nil {
-		l.fail("%s again: want it once", word)
+		l.fail("%s again: expected it once", word)
 	}
 	lo, hi := int64(1), int64(maxTraceFlows)
 	switch word {
@@ -169,7 +161,7 @@ func (p *htsimParser) head(l *traceLine, word string) {
 	l.end("the number of " + strings.ToLower(word))
 	if word == "Nodes" && len(p.conns) > 0 {
 		l.col = 1
-		l.fail("Nodes after connections: want it ahead of them")
+		l.fail("Nodes after connections: expected it before them")
 	}
 }
 
@@ -187,7 +179,7 @@ func (p *htsimParser) connection(l *traceLine, ends string) {
 			break
 		}
 		if seen[word] {
-			l.fail("%s again: want it once", clip(word))
+			l.fail("%s again: expected it once", units.Clip(word))
 			break
 		}
 		seen[word] = true
@@ -195,7 +187,7 @@ func (p *htsimParser) connection(l *traceLine, ends string) {
 		case "start":
 			c.start = l.picoseconds()
 		case "size":
-			c.size = Megabytes(l.whole("size in bytes, where 0 would be a flow without end,", 1, int64(maxReducerSize)))
+			c.size = Megabytes(l.whole("size in bytes, where 0 means an endless flow,", 1, int64(maxReducerSize)))
 			c.col = l.col
 		case "id":
 			c.id = l.whole("id", 1, maxHTSimID)
@@ -205,15 +197,15 @@ func (p *htsimParser) connection(l *traceLine, ends string) {
 			l.whole(word, 0, maxHTSimID)
 		case "addon":
 		case "trigger":
-			l.fail("the connection waits for a trigger, that is for the end of others: a trace has arrivals alone; give it a start in ps")
+			l.fail("the connection waits for a trigger, the end of other connections: a trace only has arrivals: specify a start in ps")
 		default:
-			l.fail("%q: want start, size, id, prio, send_done_trigger or recv_done_trigger, each with a number", clip(word))
+			l.fail("%q: expected start, size, id, prio, send_done_trigger or recv_done_trigger, each with a number", units.Clip(word))
 		}
 	}
 	for _, word := range []string{"start", "size"} {
 		if l.err == nil && !seen[word] {
 			l.col = at
-			l.fail("connection without %s: want one", word)
+			l.fail("connection without %s: expected one", word)
 		}
 	}
 	if l.err == nil {
@@ -221,13 +213,12 @@ func (p *htsimParser) connection(l *traceLine, ends string) {
 	}
 }
 
-// picoseconds reads a start, whose decimals, if it has any, are less than htsim
-// tells apart.
+// picoseconds parses a start. Its decimals, if any, are below the resolution of htsim.
 func (l *traceLine) picoseconds() int64 {
 	field := l.next()
 	whole, frac, dotted := strings.Cut(field, ".")
 	if dotted && !digits(frac) {
-		l.fail("start in ps %q: want a number", clip(field))
+		l.fail("start in ps %q: expected a number", units.Clip(field))
 		return 0
 	}
 	return l.number64("start in ps", whole, 0, math.MaxInt64)
@@ -238,7 +229,7 @@ func (p *htsimParser) comment(l *traceLine) {
 	s.id = CoflowID(l.whole("coflow id", 0, maxTraceID))
 	word := func(want string) bool {
 		if got := l.next(); l.err == nil && got != want {
-			l.fail("%q: want %s", clip(got), want)
+			l.fail("%q: expected %s", units.Clip(got), want)
 		}
 		return l.err == nil
 	}
@@ -254,7 +245,7 @@ func (p *htsimParser) comment(l *traceLine) {
 			}
 			port := int(l.number64(what, field, 0, int64(p.trace.Ports-1)))
 			if l.err == nil && seen[port] {
-				l.fail("%s %d again: want each once", what, port)
+				l.fail("%s %d again: expected each port once", what, port)
 			}
 			seen[port] = true
 			ports = append(ports, port)
@@ -273,10 +264,10 @@ func (p *htsimParser) comment(l *traceLine) {
 	if n := len(p.stated); l.err == nil && n > 0 {
 		switch before := p.stated[n-1]; {
 		case s.first <= before.last:
-			l.fail("ids from %d, and coflow %d has up to %d: want ids ascending over the coflows", s.first, before.id, before.last)
+			l.fail("ids from %d, but coflow %d has ids up to %d: expected ids in ascending order of coflows", s.first, before.id, before.last)
 		case s.id <= before.id:
 			l.col = 1
-			l.fail("coflow id %d after %d: want ids ascending", s.id, before.id)
+			l.fail("coflow id %d after %d: expected ascending ids", s.id, before.id)
 		}
 	}
 	if l.err == nil {
@@ -284,21 +275,21 @@ func (p *htsimParser) comment(l *traceLine) {
 	}
 }
 
-// fill makes the coflows that comments state.
+// fill builds the coflows that comments declare.
 func (p *htsimParser) fill() {
 	bad := func(c connection, format string, args ...any) {
-		p.add(TraceError{p.trace.Name, c.line, 1, fmt.Sprintf(format, args...)})
+		p.errs.add(TraceError{p.trace.Name, c.line, 1, fmt.Sprintf(format, args...)})
 	}
 	ids := map[int64]bool{}
 	for _, c := range p.conns {
 		i, _ := slices.BinarySearchFunc(p.stated, c.id, func(s stated, id int64) int { return cmp.Compare(s.last, id) })
 		switch {
 		case c.id == 0:
-			bad(c, "connection without an id, and comments state the coflows by ids: want an id")
+			bad(c, "connection without an id: comments declare the coflows by ids")
 		case ids[c.id]:
-			bad(c, "id %d again: want each once", c.id)
+			bad(c, "id %d again: expected each once", c.id)
 		case i == len(p.stated) || p.stated[i].first > c.id:
-			bad(c, "id %d is in no %s: want every connection in one", c.id, coflowMark)
+			bad(c, "id %d is in no %s: expected every connection in one", c.id, coflowMark)
 		default:
 			p.stated[i].conns = append(p.stated[i].conns, c)
 		}
@@ -308,18 +299,18 @@ func (p *htsimParser) fill() {
 	for _, s := range p.stated {
 		at := TraceError{p.trace.Name, s.line, 1, ""}
 		if len(s.conns) == 0 {
-			at.Text = fmt.Sprintf("coflow %d has no connection: want one with an id of %d to %d", s.id, s.first, s.last)
-			p.add(at)
+			at.Text = fmt.Sprintf("coflow %d has no connection: expected one with an id of %d to %d", s.id, s.first, s.last)
+			p.errs.add(at)
 			continue
 		}
 		if c, ok := p.coflow(s.id, s.from, s.to, s.conns, bad); ok {
 			if i := c.idleMapper(); i >= 0 {
-				at.Text = fmt.Sprintf("mapper's port %d of coflow %d sends nothing: want a connection of each", c.Mappers[i], s.id)
-				p.add(at)
+				at.Text = fmt.Sprintf("mapper's port %d of coflow %d sends nothing: expected a connection from every mapper", c.Mappers[i], s.id)
+				p.errs.add(at)
 			}
 			if c.Arrival < lastAt {
-				at.Text = fmt.Sprintf("coflow %d starts before the one ahead of it: want starts not going back", s.id)
-				p.add(at)
+				at.Text = fmt.Sprintf("coflow %d starts before the previous one: expected coflows in order of start", s.id)
+				p.errs.add(at)
 			}
 			lastAt = max(lastAt, c.Arrival)
 			p.trace.Coflows = append(p.trace.Coflows, c)
@@ -327,9 +318,9 @@ func (p *htsimParser) fill() {
 	}
 }
 
-// group makes coflows of connections by their start and recv_done_trigger. IDs count
-// from 1 in order of start, ties by the first line. Several connections between the
-// same two nodes become one flow.
+// group groups connections into coflows by their start and recv_done_trigger. IDs count
+// from 1 in order of start, ties by the first line. Connections between the same two nodes
+// become one flow.
 func (p *htsimParser) group() (remarks []string) {
 	type key struct{ start, barrier int64 }
 	groups := map[key][]connection{}
@@ -364,13 +355,13 @@ func (p *htsimParser) group() (remarks []string) {
 		slices.Sort(to)
 		rounded += count(k.start%1000 != 0)
 		c, ok := p.coflow(CoflowID(i+1), slices.Compact(from), slices.Compact(to), conns, func(c connection, format string, args ...any) {
-			p.add(TraceError{p.trace.Name, c.line, 1, fmt.Sprintf(format, args...)})
+			p.errs.add(TraceError{p.trace.Name, c.line, 1, fmt.Sprintf(format, args...)})
 		})
 		if ok {
 			p.trace.Coflows = append(p.trace.Coflows, c)
 		}
 	}
-	remarks = append(remarks, fmt.Sprintf("took connections of the same start for a coflow: %d connections, %d coflows", len(p.conns), len(order)))
+	remarks = append(remarks, fmt.Sprintf("grouped connections with the same start into coflows: %d connections, %d coflows", len(p.conns), len(order)))
 	if merged > 0 {
 		remarks = append(remarks, fmt.Sprintf("merged %d connections into others between the same nodes", merged))
 	}
@@ -380,7 +371,7 @@ func (p *htsimParser) group() (remarks []string) {
 	return remarks
 }
 
-// coflow makes a coflow of connections between the ports.
+// coflow builds a coflow from connections between the ports.
 func (p *htsimParser) coflow(id CoflowID, from, to []int, conns []connection, bad func(c connection, format string, args ...any)) (TraceCoflow, bool) {
 	c := TraceCoflow{ID: id, Arrival: time.Duration(conns[0].start / 1000), Mappers: from}
 	mapper, reducer := map[int]int{}, map[int]int{}
@@ -388,7 +379,7 @@ func (p *htsimParser) coflow(id CoflowID, from, to []int, conns []connection, ba
 		mapper[port] = i
 	}
 	if p.cells += len(from) * len(to); p.cells > maxHTSimCells {
-		bad(conns[0], "coflow %d, of %d senders and %d receivers, makes more than %d pairs of them up to here: want fewer, or different starts", id, len(from), len(to), maxHTSimCells)
+		bad(conns[0], "coflow %d, with %d senders and %d receivers, exceeds %d pairs of them in total: use fewer, or different starts", id, len(from), len(to), maxHTSimCells)
 		p.cells = 0
 		return c, false
 	}
@@ -406,10 +397,10 @@ func (p *htsimParser) coflow(id CoflowID, from, to []int, conns []connection, ba
 		j, ok2 := reducer[conn.dst]
 		switch {
 		case !ok || !ok2:
-			fail(conn, "%d->%d is between no ports of coflow %d, which id %d is of", conn.src, conn.dst, id, conn.id)
+			fail(conn, "%d->%d is not between ports of coflow %d, to which id %d belongs", conn.src, conn.dst, id, conn.id)
 			continue
 		case conn.start != conns[0].start:
-			fail(conn, "start %d ps, and coflow %d has connections of start %d: want one start of all", conn.start, id, conns[0].start)
+			fail(conn, "start %d ps, but coflow %d has connections with start %d: expected equal starts", conn.start, id, conns[0].start)
 			continue
 		}
 		r := &c.Reducers[j]
@@ -417,12 +408,12 @@ func (p *htsimParser) coflow(id CoflowID, from, to []int, conns []connection, ba
 			r.Flows = make([]Megabytes, len(from))
 		}
 		if r.Flows[i] > 0 {
-			fail(conn, "%d->%d again in coflow %d: want each pair of ports once", conn.src, conn.dst, id)
+			fail(conn, "%d->%d again in coflow %d: expected each pair of ports once", conn.src, conn.dst, id)
 			continue
 		}
 		r.Flows[i] = conn.size
 		if r.Size += conn.size; r.Size > maxReducerSize {
-			fail(conn, "more than %d bytes to node %d in coflow %d: want less", maxReducerSize, conn.dst, id)
+			fail(conn, "more than %d bytes to node %d in coflow %d", maxReducerSize, conn.dst, id)
 			r.Size = 0
 		}
 	}
@@ -431,7 +422,7 @@ func (p *htsimParser) coflow(id CoflowID, from, to []int, conns []connection, ba
 		switch {
 		case !good:
 		case r.Size == 0:
-			fail(conns[0], "no connection to port %d, which coflow %d states: want one", r.Port, id)
+			fail(conns[0], "no connection to port %d, which coflow %d declares", r.Port, id)
 		case slices.Min(r.Flows) == slices.Max(r.Flows):
 			r.Flows = nil
 		}
@@ -439,20 +430,20 @@ func (p *htsimParser) coflow(id CoflowID, from, to []int, conns []connection, ba
 	return c, good
 }
 
-// htsimLines is what writes the trace as a connection matrix of htsim, which allows
-// comments only ahead of the connections.
+// htsimLines returns the function that writes the trace as a connection matrix of htsim,
+// which allows comments only before the connections.
 func (t *Trace) htsimLines() (func(out func(string, ...any)), error) {
 	if !t.InBytes {
-		return nil, fmt.Errorf("trace %s: sizes in a MB that it does not state, and htsim wants bytes", t.Name)
+		return nil, fmt.Errorf("trace %s: sizes in an undefined MB: htsim requires bytes", t.Name)
 	}
 	flows := 0
 	for _, c := range t.Coflows {
 		if c.Arrival > maxHTSimStart {
-			return nil, fmt.Errorf("trace %s: coflow %d: arrival %v does not fit 63 bits of ps", t.Name, c.ID, c.Arrival)
+			return nil, fmt.Errorf("trace %s: coflow %d: arrival %v exceeds 63 bits in ps", t.Name, c.ID, c.Arrival)
 		}
 		for _, r := range c.Reducers {
 			if r.Flows == nil && r.Size%Megabytes(len(c.Mappers)) != 0 {
-				return nil, fmt.Errorf("trace %s: coflow %d: flows to port %d are no whole bytes", t.Name, c.ID, r.Port)
+				return nil, fmt.Errorf("trace %s: coflow %d: flows to port %d are not whole bytes", t.Name, c.ID, r.Port)
 			}
 		}
 		flows += c.Width()

@@ -13,101 +13,100 @@ import (
 	"testbed/topo/units"
 )
 
-// JobSpec describes jobs that shuffle and then write what their reducers made of it,
-// and jobs that only write, as a trace of a cluster's writes has them.
+// JobSpec specifies jobs that shuffle and then write the output of their reducers, and jobs
+// that only write, as in a trace of a cluster's writes.
 //
-// Every draw is keyed by what it is for and by the job's number, so that changing one
-// field moves nothing but what it describes: with more jobs the first are the same,
-// with another rate they come at the same multiples of the mean gap.
+// Every draw is keyed by its purpose and the number of the job, so changing one field only
+// changes the property that it describes: with more jobs the first ones are the same, with
+// another rate they arrive at the same multiples of the mean gap.
 type JobSpec struct {
-	// Key tells apart the specs of one workload: those with different keys draw
-	// different luck.
+	// Key identifies the spec within a workload: specs with different keys have
+	// independent random draws.
 	Key   int
 	Count int
-	// Start is when the Poisson process of arrivals begins. The mean gap is Interval
-	// or, instead, what makes the jobs ask for Load, a share of the fabric's Inward
-	// capacity; see Interval of Jobs' report.
+	// Start is the begin of the Poisson process of arrivals. The mean gap is Interval or,
+	// alternatively, follows from Load, a share of the fabric's Inward capacity; see
+	// JobReport.Interval.
 	Start    time.Duration
 	Interval time.Duration
 	Load     float64
-	Bins     []JobBin // nil stands for SinbadBins
-	// Mappers and Reducers are how many a job with a shuffle has, from and to,
-	// inclusive, each drawn uniformly. They are on different hosts, so all of a
-	// shuffle is on the wire. A job has no more reducers than blocks to write.
+	Bins     []JobBin // nil for SinbadBins
+	// Mappers and Reducers are the ranges of their numbers in a job with a shuffle,
+	// inclusive, drawn uniformly. They are on different hosts, so a shuffle is entirely on
+	// the wire. A job has at most as many reducers as blocks to write.
 	Mappers, Reducers [2]int
-	// Writers are those of a job that only writes, on different hosts, and Blocks
-	// what each writes, from and to, inclusive.
+	// Writers is the range of the number of writers of a job that only writes, on different
+	// hosts, and Blocks the range of the blocks that each writes, inclusive.
 	Writers, Blocks [2]int
-	// Output is what a job writes on average over all bins, once: replicas do not
-	// count. 0 makes it so much that jobs that only write, of which Writers and Blocks
-	// say how much they write, have their share of the bytes.
+	// Output is the average size that a job writes, over all bins, without replicas. With 0
+	// it follows from Writers and Blocks, so that jobs that only write have their share of
+	// the bytes.
 	Output   units.Bytes
 	Block    units.Bytes
 	Replicas int
 	Packet   units.Bytes // of blocks that are larger
 	Window   int         // packets
-	// WholeBlocks rounds what a writer writes up to whole blocks. Without it the last
-	// block of a file has what is left, and so any size.
+	// WholeBlocks rounds files up to whole blocks. Otherwise the last block of a file has
+	// the remaining size.
 	WholeBlocks bool
-	// Small is the share of all blocks, in [0, 1), that are small: files beside the
-	// output, each after one of its blocks, of a size drawn uniformly up to SmallBlock.
-	// They do not count among the shares of the bins.
+	// Small is the share of small blocks among all blocks, in [0, 1): additional files,
+	// each after a block of the output, of a random size up to SmallBlock. They do not
+	// count in the shares of bins.
 	Small      float64
 	SmallBlock units.Bytes
-	// ShuffleRate and WriteRate are at what rate a reducer is taken to fetch and to
-	// write when it is alone: they turn the share of a job's time in which it writes
-	// into bytes to shuffle.
+	// ShuffleRate and WriteRate are the assumed rates of a reducer on an idle cluster. They
+	// convert the share of a job's time in which it writes into bytes to shuffle.
 	ShuffleRate, WriteRate units.Rate
-	// Avoid are leaves that reducers and writers keep off at a moment; nil for none.
+	// Avoid returns the leaves that reducers and writers avoid at a given time; nil for none.
 	Avoid func(at time.Duration) []topo.RackID
-	// MaxFlows and MaxBlocks, without small ones, are how many may come of it,
-	// ErrTooManyFlows or ErrTooManyBlocks otherwise; 0 is no bound.
+	// MaxFlows and MaxBlocks, without small blocks, are the maximum numbers, ErrTooManyFlows
+	// or ErrTooManyBlocks above them; 0 for no limit.
 	MaxFlows, MaxBlocks int
 }
 
-// ErrTooManyBlocks is when jobs write more blocks than JobSpec.MaxBlocks.
+// ErrTooManyBlocks is the error of jobs with more blocks than JobSpec.MaxBlocks.
 var ErrTooManyBlocks = errors.New("too many blocks")
 
 // JobBin is one class of jobs, by the share of its time in which a job writes.
 type JobBin struct {
 	Jobs  int // share of the jobs, relative to the other bins'
 	Bytes int // share of the bytes written, relative to the other bins'
-	// From and To bound the share of a job's time in which it writes, on an idle
-	// cluster; each job draws its own uniformly. 1 and 1 are jobs that only write.
+	// From and To are the range of the share of a job's time in which it writes, on an
+	// idle cluster, drawn uniformly for each job. 1 and 1 mean jobs that only write.
 	From, To float64
 }
 
-// onlyWrites tells a bin of jobs without a shuffle.
+// onlyWrites reports whether the jobs of the bin have no shuffle.
 func (b JobBin) onlyWrites() bool { return b.From == 1 }
 
-// SinbadBins are the five bins of the workload with which Sinbad (SIGCOMM 2013) is
-// evaluated, by the fraction of a job's duration that it writes: below 25 %, below
-// 50 %, below 75 %, below 90 %, and more. The last are ingest and preprocessing jobs,
-// without a shuffle. The paper says nothing of how fractions are spread within a bin,
-// and 10 %, below which shuffles would dwarf all else, is ours.
+// SinbadBins are the five bins of the workload in the evaluation of Sinbad (SIGCOMM 2013),
+// by the fraction of a job's duration in which it writes: below 25 %, below 50 %, below
+// 75 %, below 90 %, and more. The last bin has ingest and preprocessing jobs, without a
+// shuffle. The paper does not report the distribution of fractions within a bin. The
+// minimum of 10 %, below which shuffles would dominate, is our choice.
 func SinbadBins() []JobBin {
 	return []JobBin{{52, 67, 0.10, 0.25}, {12, 3, 0.25, 0.50}, {16, 22, 0.50, 0.75}, {8, 3, 0.75, 0.90}, {12, 5, 1, 1}}
 }
 
-// JobReport tells what came of a JobSpec.
+// JobReport describes the jobs that were drawn from a JobSpec.
 type JobReport struct {
-	// Interval is the mean gap between arrivals that was drawn with. Under Load it is
-	// how long the jobs' bytes that enter racks, as Entering counts them, take the
-	// fabric's Inward capacity at that share, over the number of jobs.
+	// Interval is the mean gap between arrivals. With Load it is the time in which that
+	// share of the fabric's Inward capacity carries Entering, divided by the number of
+	// jobs.
 	Interval time.Duration
-	// Entering are the bytes expected to enter racks: of shuffles between random
-	// hosts, and one copy of every block of two replicas or more, as HDFS's placement
-	// has it. On one rack or switch they are those that enter hosts.
+	// Entering is the expected number of bytes that enter racks: of shuffles between random
+	// hosts, and one copy of every block of two replicas or more, as under HDFS's
+	// placement. On one rack or switch it is the number of bytes that enter hosts.
 	Entering units.Bytes
-	// Load is Entering as a share of what Inward carries in Count mean gaps.
+	// Load is Entering as a share of the capacity of Inward in Count mean gaps.
 	Load float64
-	// Shuffled, Written and Small are bytes, the last two once, without replicas;
-	// Written is without Small.
+	// Shuffled, Written and Small are bytes. Written and Small exclude replicas, and
+	// Written excludes Small.
 	Shuffled, Written, Small units.Bytes
 }
 
-// Inward is what a fabric carries toward its racks, or toward its hosts where it is
-// one rack: the capacity by which loads are told.
+// Inward returns the capacity of a fabric toward its racks, or toward its hosts if it has
+// one rack. Loads are relative to it.
 func Inward(f *topo.Fabric) units.Rate {
 	var total units.Rate
 	for r := range topo.RackID(f.Racks()) {
@@ -130,7 +129,7 @@ func inwardOf(f *topo.Fabric, r topo.RackID) units.Rate {
 	return total
 }
 
-// jobDraw is a job before its hosts and its moment are known.
+// jobDraw is a job without hosts and arrival.
 type jobDraw struct {
 	bin               int
 	mappers, reducers int
@@ -138,8 +137,8 @@ type jobDraw struct {
 	flow              units.Bytes // from each mapper to each reducer
 }
 
-// Jobs draws the jobs of a spec from a seed: coflows, the writers that follow them or
-// that stand alone, and the list of jobs. All IDs count up, JobIDs from 1 and others
+// Jobs draws the jobs of a spec from a seed: coflows, writers, which follow a coflow or not,
+// and the list of jobs. All IDs count up, JobIDs from 1 and others
 // from 0, in order of arrival.
 func Jobs(s JobSpec, f *topo.Fabric, seed uint64) (Workload, JobReport, error) {
 	if s.Bins == nil {
@@ -171,12 +170,12 @@ func Jobs(s JobSpec, f *topo.Fabric, seed uint64) (Workload, JobReport, error) {
 			written += float64(x * float64(s.Block))
 		}
 		if shuffled+written > maxWorkloadSize {
-			return Workload{}, report, fmt.Errorf("jobs: one of them moves more than %v: want smaller blocks, less output or a lower shuffle rate", units.Bytes(maxWorkloadSize))
+			return Workload{}, report, fmt.Errorf("jobs: a job moves more than %v: use smaller blocks, less output or a lower shuffle rate", units.Bytes(maxWorkloadSize))
 		}
 		entering += s.entering(f, shuffled, written)
 	}
 	if entering > maxWorkloadSize {
-		return Workload{}, report, fmt.Errorf("jobs: they move more than %v in all: want fewer or smaller ones", units.Bytes(maxWorkloadSize))
+		return Workload{}, report, fmt.Errorf("jobs: they move more than %v in total: use fewer or smaller jobs", units.Bytes(maxWorkloadSize))
 	}
 	inward := float64(Inward(f))
 	interval := float64(s.Interval)
@@ -184,7 +183,7 @@ func Jobs(s JobSpec, f *topo.Fabric, seed uint64) (Workload, JobReport, error) {
 		interval = 8 * entering / inward / s.Load / float64(s.Count) * float64(time.Second)
 	}
 	if interval*float64(s.Count)*40 > float64(maxWorkloadTime) { // no gap is 40 times the mean
-		return Workload{}, report, fmt.Errorf("jobs: %d of them at %v apart arrive over more than %v: want fewer, or more often", s.Count, time.Duration(min(interval, float64(maxWorkloadTime))), maxWorkloadTime)
+		return Workload{}, report, fmt.Errorf("jobs: %d of them, %v apart, arrive over more than %v: use fewer jobs or a shorter interval", s.Count, time.Duration(min(interval, float64(maxWorkloadTime))), maxWorkloadTime)
 	}
 	report.Interval, report.Entering = time.Duration(interval), units.Bytes(entering)
 	report.Load = 8 * entering / inward / (interval * float64(s.Count) / float64(time.Second))
@@ -203,12 +202,12 @@ func Jobs(s JobSpec, f *topo.Fabric, seed uint64) (Workload, JobReport, error) {
 	return w, report, nil
 }
 
-// binPeriod is after how many jobs each bin has had its share, as nearly as that goes,
-// whatever comes after: a multiple of 25, the least for SinbadBins.
+// binPeriod is the number of jobs after which each bin has its share, as nearly as
+// possible: a multiple of 25, the minimum for SinbadBins.
 const binPeriod = 25
 
-// binsOf is the bin of each job. The bins are dealt out in turn, each time to the one
-// that is furthest behind its share, and shuffled within every binPeriod jobs.
+// binsOf returns the bin of each job. The next job goes to the bin that is furthest below
+// its share; jobs are shuffled within every binPeriod jobs.
 func (s JobSpec) binsOf(seed uint64) []int {
 	total := 0
 	for _, b := range s.Bins {
@@ -235,11 +234,11 @@ func (s JobSpec) binsOf(seed uint64) []int {
 	return bins[:s.Count]
 }
 
-// inRange draws from a range, inclusive.
+// inRange draws from an inclusive range.
 func inRange(rng *rand.Rand, r [2]int) int { return r[0] + rng.IntN(r[1]-r[0]+1) }
 
-// draw draws what of a job does not depend on the fabric. Sizes are drawn in blocks,
-// so that a workload of half the rates and sizes is the same one.
+// draw draws the properties of a job that do not depend on the fabric. Sizes are drawn in
+// blocks, so that a workload at half the rates and sizes has the same draws.
 func (s JobSpec) draw(seed uint64, i, bin int) jobDraw {
 	d := jobDraw{bin: bin}
 	b := s.Bins[bin]
@@ -266,14 +265,14 @@ func (s JobSpec) draw(seed uint64, i, bin int) jobDraw {
 		d.blocks = append(d.blocks, each)
 	}
 	writing := b.From + float64(Stream(seed, "job-writing", s.Key, i).Float64()*(b.To-b.From))
-	// A reducer writes for each × block / WriteRate, and an idle cluster moves the
-	// shuffle at ShuffleRate times the number of mappers or reducers, the fewer.
+	// A reducer writes for each × block / WriteRate, and an idle cluster moves the shuffle
+	// at ShuffleRate times the smaller number of mappers and reducers.
 	perReducer := each * (1 - writing) / writing * float64(s.ShuffleRate) / float64(s.WriteRate) * float64(min(d.mappers, d.reducers)) / float64(d.reducers)
 	d.flow = units.Bytes(max(1, math.Round(min(perReducer*float64(s.Block)/float64(d.mappers), maxWorkloadSize))))
 	return d
 }
 
-// meanBlocks is what a job of a bin writes on average, in blocks.
+// meanBlocks returns the average number of blocks that a job of a bin writes.
 func (s JobSpec) meanBlocks(bin int) float64 {
 	jobs, bytes := 0, 0
 	for _, b := range s.Bins {
@@ -300,7 +299,7 @@ func (s JobSpec) meanBlocks(bin int) float64 {
 	return file * float64(s.Writers[0]+s.Writers[1]) / 2 / relative(only) * relative(s.Bins[bin])
 }
 
-// entering is how many of a job's bytes are expected to enter racks; see JobReport.
+// entering returns the expected number of a job's bytes that enter racks; see JobReport.
 func (s JobSpec) entering(f *topo.Fabric, shuffled, written float64) float64 {
 	if f.Racks() == 1 {
 		return shuffled + float64(s.Replicas-1)*written
@@ -310,7 +309,7 @@ func (s JobSpec) entering(f *topo.Fabric, shuffled, written float64) float64 {
 	return float64(shuffled*across) + float64(min(1, s.Replicas-1))*written
 }
 
-// add gives a job its hosts and adds it to a workload.
+// add assigns hosts to a job and adds it to a workload.
 func (s JobSpec) add(w *Workload, report *JobReport, f *topo.Fabric, seed uint64, i int, at time.Duration, d jobDraw) error {
 	job := Job{ID: JobID(i + 1), Arrival: at, Bin: d.bin + 1}
 	avoid := map[topo.RackID]bool{}
@@ -327,7 +326,7 @@ func (s JobSpec) add(w *Workload, report *JobReport, f *topo.Fabric, seed uint64
 		}
 	}
 	if len(clients) < len(d.blocks) {
-		return fmt.Errorf("jobs: job %d writes from %d hosts, of which only %d are off the hot leaves: want fewer reducers and writers, or fewer hot leaves", job.ID, len(d.blocks), len(clients))
+		return fmt.Errorf("jobs: job %d writes from %d hosts, but only %d are outside the hot leaves: use fewer reducers and writers, or fewer hot leaves", job.ID, len(d.blocks), len(clients))
 	}
 	for _, h := range order {
 		if h := topo.HostID(h); len(mappers) < d.mappers && !slices.Contains(clients, h) {
@@ -359,7 +358,7 @@ func (s JobSpec) add(w *Workload, report *JobReport, f *topo.Fabric, seed uint64
 			}
 			block(size)
 			report.Written += size
-			// So many small ones that they are their share of all in expectation.
+			// The expected number of small blocks is their share of all blocks.
 			for s.Small > 0 && small.Float64() < s.Small {
 				size := units.Bytes(max(1, math.Round((1-small.Float64())*float64(s.SmallBlock))))
 				block(size)
@@ -375,51 +374,51 @@ func (s JobSpec) add(w *Workload, report *JobReport, f *topo.Fabric, seed uint64
 func (s JobSpec) check(f *topo.Fabric) error {
 	ranged := func(what string, r [2]int, least int) error {
 		if r[0] < least || r[1] < r[0] || r[1] > MaxTracePorts {
-			return fmt.Errorf("jobs: %d to %d %s: want %d or more, and no more from than to", r[0], r[1], what, least)
+			return fmt.Errorf("jobs: %d to %d %s: must be %d or more, in ascending order", r[0], r[1], what, least)
 		}
 		return nil
 	}
-	fractions := func(x float64) bool { return x >= 0 && x < 1 } // not where it is NaN
+	fractions := func(x float64) bool { return x >= 0 && x < 1 } // false for NaN
 	errs := []error{ranged("mappers", s.Mappers, 1), ranged("reducers", s.Reducers, 1), ranged("writers", s.Writers, 1), ranged("blocks", s.Blocks, 1)}
 	add := func(bad bool, format string, args ...any) {
 		if bad {
 			errs = append(errs, fmt.Errorf("jobs: "+format, args...))
 		}
 	}
-	add(s.Count < 1 || s.Count > MaxTraceCoflows, "%d of them: want 1 to %d", s.Count, MaxTraceCoflows)
-	add((s.Interval > 0) == (s.Load > 0) || s.Interval < 0 || !(s.Load >= 0) || s.Load > 100, "interval %v, load %v: want one of them, above 0", s.Interval, s.Load)
-	add(s.Start < 0 || s.Start > maxWorkloadTime || s.Interval > maxWorkloadTime, "start %v, interval %v: want at most %v, and a start of 0 or more", s.Start, s.Interval, maxWorkloadTime)
-	add(s.Block < 1 || s.Block > maxBlockSize || s.Packet < 1 || s.Window < 1, "blocks of %v in windows of %d packets of %v: want all of them positive, and blocks of at most %v", s.Block, s.Window, s.Packet, maxBlockSize)
-	add(s.Replicas < 1 || s.Replicas > f.Hosts(), "%d replicas on %d hosts: want one or more, at most one a host", s.Replicas, f.Hosts())
-	add(s.Output < 0 || s.Output > maxBlockSize*1000, "output of %v: want 0 or more, at most %v", s.Output, maxBlockSize*1000)
-	add(!fractions(s.Small) || s.Small > MaxSmall, "%v of the blocks small: want 0 to %v", s.Small, MaxSmall)
-	add(s.Small > 0 && (s.SmallBlock < 1 || s.SmallBlock > s.Block), "small blocks of up to %v: want 1B to a block of %v", s.SmallBlock, s.Block)
-	add(s.Mappers[1]+s.Reducers[1] > f.Hosts(), "%d mappers and %d reducers on %d hosts: want at most one of either a host", s.Mappers[1], s.Reducers[1], f.Hosts())
-	add(s.Writers[1] > f.Hosts(), "%d writers on %d hosts: want at most one a host", s.Writers[1], f.Hosts())
-	add(s.ShuffleRate < 1 || s.WriteRate < 1, "shuffle rate %v, write rate %v: want both positive", s.ShuffleRate, s.WriteRate)
-	add(len(s.Bins) == 0 || len(s.Bins) > MaxJobBins, "%d bins: want 1 to %d", len(s.Bins), MaxJobBins)
+	add(s.Count < 1 || s.Count > MaxTraceCoflows, "%d of them: must be 1 to %d", s.Count, MaxTraceCoflows)
+	add((s.Interval > 0) == (s.Load > 0) || s.Interval < 0 || !(s.Load >= 0) || s.Load > 100, "interval %v, load %v: specify one of them, above 0", s.Interval, s.Load)
+	add(s.Start < 0 || s.Start > maxWorkloadTime || s.Interval > maxWorkloadTime, "start %v, interval %v: must be at most %v, and the start 0 or more", s.Start, s.Interval, maxWorkloadTime)
+	add(s.Block < 1 || s.Block > maxBlockSize || s.Packet < 1 || s.Window < 1, "blocks of %v in windows of %d packets of %v: must all be positive, and blocks at most %v", s.Block, s.Window, s.Packet, maxBlockSize)
+	add(s.Replicas < 1 || s.Replicas > f.Hosts(), "%d replicas on %d hosts: expected one or more, at most one per host", s.Replicas, f.Hosts())
+	add(s.Output < 0 || s.Output > maxBlockSize*1000, "output of %v: must be 0 or more, at most %v", s.Output, maxBlockSize*1000)
+	add(!fractions(s.Small) || s.Small > MaxSmall, "%v of the blocks small: must be 0 to %v", s.Small, MaxSmall)
+	add(s.Small > 0 && (s.SmallBlock < 1 || s.SmallBlock > s.Block), "small blocks of up to %v: must be 1B to a block of %v", s.SmallBlock, s.Block)
+	add(s.Mappers[1]+s.Reducers[1] > f.Hosts(), "%d mappers and %d reducers on %d hosts: must be at most one of either per host", s.Mappers[1], s.Reducers[1], f.Hosts())
+	add(s.Writers[1] > f.Hosts(), "%d writers on %d hosts: must be at most one per host", s.Writers[1], f.Hosts())
+	add(s.ShuffleRate < 1 || s.WriteRate < 1, "shuffle rate %v, write rate %v: must both be positive", s.ShuffleRate, s.WriteRate)
+	add(len(s.Bins) == 0 || len(s.Bins) > MaxJobBins, "%d bins: must be 1 to %d", len(s.Bins), MaxJobBins)
 	only, shuffling := 0, 0
 	for i, b := range s.Bins {
-		add(b.Jobs < 1 || b.Jobs > maxShare || b.Bytes < 1 || b.Bytes > maxShare, "bin %d: shares of %d jobs and %d bytes: want whole numbers, 1 to %d", i+1, b.Jobs, b.Bytes, maxShare)
-		add(!b.onlyWrites() && !(b.From >= minWriting && b.From <= b.To && b.To < 1) || b.onlyWrites() && b.To != 1, "bin %d: writing from %v to %v of the time: want %v or more and below 1, or 1 to 1 for jobs that only write", i+1, b.From, b.To, minWriting)
+		add(b.Jobs < 1 || b.Jobs > maxShare || b.Bytes < 1 || b.Bytes > maxShare, "bin %d: shares of %d jobs and %d bytes: must be whole numbers, 1 to %d", i+1, b.Jobs, b.Bytes, maxShare)
+		add(!b.onlyWrites() && !(b.From >= minWriting && b.From <= b.To && b.To < 1) || b.onlyWrites() && b.To != 1, "bin %d: writing from %v to %v of the time: must be %v or more and below 1, or 1 to 1 for jobs that only write", i+1, b.From, b.To, minWriting)
 		if b.onlyWrites() {
 			only++
 		} else {
 			shuffling++
 		}
 	}
-	add(only == 0 && s.Output == 0, "no bin of jobs that only write, against which the others' bytes are measured: want one, or an output")
-	add(only > 0 && shuffling == 0 && s.Output > 0, "an output, and jobs that only write, whose writers and blocks say what they write: want one of them")
+	add(only == 0 && s.Output == 0, "no bin of jobs that only write, which determine the bytes of the others: add one, or specify an output")
+	add(only > 0 && shuffling == 0 && s.Output > 0, "an output and a bin of jobs that only write: mutually exclusive, since writers and blocks determine the output")
 	return errors.Join(errs...)
 }
 
-// Bounds of jobs and of workload files, far above what a run would take: they keep all
-// sums within 63 bits.
+// Limits of jobs and of workload files, far above those of a run. They keep all sums within
+// 63 bits.
 const (
-	MaxSmall        = 0.95 // share of blocks that may be small
+	MaxSmall        = 0.95 // maximum share of small blocks
 	MaxJobBins      = 100
 	maxShare        = 1_000_000
-	minWriting      = 0.001 // least share of a job's time in which it writes
+	minWriting      = 0.001 // minimum share of a job's time in which it writes
 	maxBlockSize    = 1_000_000 * units.GB
 	maxWorkloadSize = 1_000_000_000_000_000_000 // bytes
 	maxWorkloadTime = 366 * 24 * time.Hour

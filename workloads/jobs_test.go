@@ -46,8 +46,8 @@ func around(t *testing.T, what string, got, want, within float64) {
 	}
 }
 
-// Of 1000 jobs each bin has its share exactly, its share of the bytes within 2 % of all,
-// and every job writes for a share of its time that is its bin's.
+// With 1000 jobs each bin has exactly its share of the jobs, and its share of the bytes within
+// 2 % of all bytes. Every job writes for a share of its time in its bin's range.
 func TestJobsBins(t *testing.T) {
 	f := racksOf(t, 10, 5)
 	s := someJobs()
@@ -123,8 +123,8 @@ func TestJobsBins(t *testing.T) {
 	}
 }
 
-// Gaps of a Poisson process have their mean, and as much deviation; under a load the
-// bytes that enter racks are that share of what racks take in the time of the jobs.
+// The gaps of a Poisson process have the specified mean, and an equal standard deviation. With
+// a load, the bytes that enter racks are that share of the racks' capacity.
 func TestJobsArrivals(t *testing.T) {
 	f := racksOf(t, 10, 5)
 	s := someJobs()
@@ -161,7 +161,7 @@ func TestJobsArrivals(t *testing.T) {
 	around(t, "load of what was drawn", entering/capacity, 0.3, 0.01)
 }
 
-// Changing one option moves only what it describes.
+// Changing one option changes only the property that it describes.
 func TestJobsKeyedLuck(t *testing.T) {
 	f := racksOf(t, 10, 5)
 	s := someJobs()
@@ -187,10 +187,10 @@ func TestJobsKeyedLuck(t *testing.T) {
 	w, _ = jobsOf(t, slow, f, 9)
 	for i, c := range w.Coflows {
 		if !cmp.Equal(c.Flows, base.Coflows[i].Flows) {
-			t.Fatalf("coflow %d is another at another rate", i)
+			t.Fatalf("coflow %d changed with the rate", i)
 		}
 	}
-	// Small blocks are put between those there are.
+	// Small blocks are inserted between the other blocks.
 	small := s
 	small.Small, small.SmallBlock = 0.4, units.MB
 	w, report := jobsOf(t, small, f, 9)
@@ -228,11 +228,11 @@ func TestJobsKeyedLuck(t *testing.T) {
 	around(t, "share of small blocks", float64(all-large)/float64(all), 0.4, 0.02)
 	around(t, "mean small block", float64(report.Small)/float64(all-large), float64(units.MB)/2, 0.03*float64(units.MB))
 	if report.Written != plain.Written {
-		t.Errorf("%v written with small blocks beside, want %v", report.Written, plain.Written)
+		t.Errorf("%v written with small blocks, want %v as without", report.Written, plain.Written)
 	}
 }
 
-// Whole blocks, halved sizes, an output that is given, and leaves that are avoided.
+// Whole blocks, halved sizes, a fixed output, and avoided leaves.
 func TestJobsOptions(t *testing.T) {
 	f := racksOf(t, 10, 5)
 	s := someJobs()
@@ -286,18 +286,18 @@ func TestJobsRefused(t *testing.T) {
 	}{
 		{"too wide", "9 mappers and 4 reducers on 8 hosts", func(s *JobSpec) { s.Mappers, s.Reducers = [2]int{1, 9}, [2]int{1, 4} }},
 		{"backward", "3 to 2 mappers", func(s *JobSpec) { s.Mappers = [2]int{3, 2} }},
-		{"no rate", "want one of them", func(s *JobSpec) { s.Interval = 0 }},
-		{"two rates", "want one of them", func(s *JobSpec) { s.Load = 0.1 }},
-		{"no number", "want one of them", func(s *JobSpec) { s.Interval, s.Load = 0, math.NaN() }},
+		{"no rate", "specify one of them", func(s *JobSpec) { s.Interval = 0 }},
+		{"two rates", "specify one of them", func(s *JobSpec) { s.Load = 0.1 }},
+		{"no number", "specify one of them", func(s *JobSpec) { s.Interval, s.Load = 0, math.NaN() }},
 		{"all small", "1 of the blocks small", func(s *JobSpec) { s.Small, s.SmallBlock = 1, 1 }},
 		{"small blocks larger", "small blocks of up to 16MB", func(s *JobSpec) { s.Small, s.SmallBlock = 0.1, 16*units.MB }},
 		{"endless shuffle", "bin 1: writing from 0 to", func(s *JobSpec) { s.Bins = []JobBin{{1, 1, 0, 0.5}, {1, 1, 1, 1}} }},
 		{"half a bin of writes", "bin 1: writing from 0.5 to 1", func(s *JobSpec) { s.Bins = []JobBin{{1, 1, 0.5, 1}, {1, 1, 1, 1}} }},
-		{"no measure", "want one, or an output", func(s *JobSpec) { s.Bins = []JobBin{{1, 1, 0.5, 0.5}} }},
+		{"no measure", "add one, or specify an output", func(s *JobSpec) { s.Bins = []JobBin{{1, 1, 0.5, 0.5}} }},
 		{"flows", "too many flows: ", func(s *JobSpec) { s.MaxFlows = 100 }},
 		{"blocks", "too many blocks: ", func(s *JobSpec) { s.MaxBlocks, s.Output, s.Block = 1000, units.GB, 1; s.Packet = 1 }},
-		{"years", "want fewer, or more often", func(s *JobSpec) { s.Interval = 1000 * time.Hour }},
-		{"all leaves hot", "of which only 0 are off the hot leaves", func(s *JobSpec) {
+		{"years", "use fewer jobs or a shorter interval", func(s *JobSpec) { s.Interval = 1000 * time.Hour }},
+		{"all leaves hot", "only 0 are outside the hot leaves", func(s *JobSpec) {
 			s.Avoid = func(time.Duration) []topo.RackID { return []topo.RackID{0, 1} }
 		}},
 	} {
@@ -314,8 +314,8 @@ func someBackground() BackgroundSpec {
 	return BackgroundSpec{Hot: 3, Intensity: 0.35, HotShare: 0.7, Persist: 20 * time.Second, Transfer: 2 * units.MB, Senders: 4, Start: 5 * time.Second, For: 200 * time.Second}
 }
 
-// What enters leaves is what was asked for, at any time within a transfer of each leaf,
-// and all of it comes from other racks.
+// The bytes that enter a leaf never differ from the specification by more than a transfer, and
+// all come from other racks.
 func TestBackgroundLoad(t *testing.T) {
 	f := racksOf(t, 10, 5)
 	s := someBackground()
@@ -327,7 +327,7 @@ func TestBackgroundLoad(t *testing.T) {
 	around(t, "load of a hot leaf", hotLoad, 0.35*10*0.7/3, 1e-9)
 	around(t, "load of another", otherLoad, 0.35*10*0.3/7, 1e-9)
 	const perSecond = 100e6 / 8
-	var into [10]float64 // bytes that should have come
+	var into [10]float64 // expected bytes
 	var got [10]float64
 	var total, hotBytes float64
 	next := 0
@@ -378,9 +378,9 @@ func TestBackgroundLoad(t *testing.T) {
 		t.Errorf("%d different sets of hot leaves in 10 times, want more", len(sets))
 	}
 	if s.HotLeaves(f, 4, 0) != nil || s.HotLeaves(f, 4, s.Start+s.For) != nil {
-		t.Error("leaves are hot before it starts or after it has ended")
+		t.Error("leaves are hot before the start or after the end")
 	}
-	// More of it moves the hosts of none, and luck is of the seed.
+	// The intensity does not change hosts; the seed does.
 	s.Intensity = 0.2
 	less, err := Background(s, f, 4)
 	if err != nil {
@@ -409,7 +409,7 @@ func TestBackgroundRefused(t *testing.T) {
 		{"overload", "245% of the downlinks of a hot leaf", 10, func(s *BackgroundSpec) { s.Hot = 1 }},
 		{"overload elsewhere", "of another's", 10, func(s *BackgroundSpec) { s.Intensity, s.HotShare, s.Hot = 1, 0.1, 3 }},
 		{"no number", "intensity NaN", 10, func(s *BackgroundSpec) { s.Intensity = math.NaN() }},
-		{"no time", "want positive times", 10, func(s *BackgroundSpec) { s.Persist = 0 }},
+		{"no time", "expected positive times", 10, func(s *BackgroundSpec) { s.Persist = 0 }},
 		{"too many senders", "51 senders", 10, func(s *BackgroundSpec) { s.Senders = 51 }},
 		{"less than bytes", "transfers of 3B from 4 senders", 10, func(s *BackgroundSpec) { s.Transfer = 3 }},
 		{"too many", "more than 10000000 coflows", 10, func(s *BackgroundSpec) { s.Transfer = 4 }},

@@ -11,44 +11,43 @@ import (
 	"testbed/topo/units"
 )
 
-// MapSkew says how unevenly the mappers of a coflow share its bytes: by two
-// quantiles, over the coflows of two mappers or more, of the coefficient of variation
-// (standard deviation over mean) of what the mappers of a coflow send.
+// MapSkew specifies the skew among the mappers of a coflow: two quantiles, over the coflows
+// of two mappers or more, of the coefficient of variation (standard deviation divided by
+// mean) of the bytes that each mapper sends.
 //
-// Below P90 the coefficients are log-normal through both. Above it they stay at P90:
-// nothing is published of them, and unbounded ones would make a large coflow one
-// sender's.
+// Up to P90 the coefficients are log-normal through both quantiles. Above it they are equal
+// to P90: no values are published, and with unbounded values one mapper would send nearly
+// all bytes of a large coflow.
 type MapSkew struct{ P50, P90 float64 }
 
-// MantriSkew is what the clusters of Mantri (OSDI 2010) show, as Philae's evaluation
-// (USENIX ATC 2019) uses it.
+// MantriSkew is the skew in the clusters of Mantri (OSDI 2010), as used in Philae's
+// evaluation (USENIX ATC 2019).
 var MantriSkew = MapSkew{P50: 0.34, P90: 3.1}
 
-// MantriLike is t with the skew among mappers that a trace of reducers' totals has
-// lost. Every reducer keeps its bytes to the last one, and ids, arrivals and ports
-// are untouched; but a coflow's mappers, which sent the same each, now have weights,
-// one for all reducers, drawn from a heavy tail and then bent until their
-// coefficient of variation is the coflow's. Which coflow gets which coefficient the
-// seed decides, among those with enough mappers for it: of m mappers it is below
-// √(m-1). Every flow has at least one byte.
+// MantriLike returns t with a skew among mappers, which a trace of reducers' totals does not
+// record. The exact bytes of every reducer, ids, arrivals and ports do not change. The
+// mappers of a coflow, which sent equal amounts, get weights, the same for all reducers,
+// from a heavy-tailed distribution that is adjusted to the coefficient of variation of the
+// coflow. The seed determines the coefficient of each coflow, among coflows with enough
+// mappers: with m mappers it is below √(m-1). Every flow has at least one byte.
 //
-// The result is in bytes. A MB of a trace that does not state it (Trace.InBytes) is
-// taken as mb: units.MB or units.MiB. A trace whose flows to one reducer differ
-// already has mappers of its own, and is an error.
+// The result is in bytes. If the trace does not define its MB (Trace.InBytes), mb does:
+// units.MB or units.MiB. It is an error if the flows to one reducer differ in size: such a
+// trace has its own skew.
 func MantriLike(t *Trace, skew MapSkew, mb units.Bytes, seed uint64) (*Trace, error) {
 	bad := func(format string, args ...any) (*Trace, error) {
 		return nil, fmt.Errorf("trace %s: %s", t.Name, fmt.Sprintf(format, args...))
 	}
 	if !(0 < skew.P50 && skew.P50 <= skew.P90 && skew.P90 <= maxMapSkew) {
-		return bad("skew of mappers %v at P50 and %v at P90: want two coefficients of variation above 0 and up to %v, the second not below the first", skew.P50, skew.P90, float64(maxMapSkew))
+		return bad("skew of mappers %v at P50 and %v at P90: expected two coefficients of variation above 0 and up to %v, in ascending order", skew.P50, skew.P90, float64(maxMapSkew))
 	}
 	if mb != units.MB && mb != units.MiB {
-		return bad("an MB of %d bytes: want 10⁶ or 2²⁰", mb)
+		return bad("a MB of %d bytes: must be 10⁶ or 2²⁰", mb)
 	}
 	var mappers []int // of the coflows that have two or more
 	for _, c := range t.Coflows {
 		if !c.even() {
-			return bad("coflow %d: its flows to one reducer differ in size already: want a trace of reducers' totals alone", c.ID)
+			return bad("coflow %d: its flows to one reducer differ in size: expected a trace of reducers' totals", c.ID)
 		}
 		if len(c.Mappers) > 1 {
 			mappers = append(mappers, len(c.Mappers))
@@ -68,10 +67,10 @@ func MantriLike(t *Trace, skew MapSkew, mb units.Bytes, seed uint64) (*Trace, er
 			r := &c.Reducers[j]
 			size, ok := ceilBytes(new(big.Int).Mul(big.NewInt(int64(r.Size)), big.NewInt(int64(t.MB(mb)))), big.NewInt(int64(megabyte)))
 			if !ok || Megabytes(size) > maxReducerSize {
-				return bad("coflow %d: %v MB at port %d: want at most %v of 10⁶ bytes", c.ID, r.Size, r.Port, maxReducerSize)
+				return bad("coflow %d: %v MB at port %d: must be at most %v of 10⁶ bytes", c.ID, r.Size, r.Port, maxReducerSize)
 			}
 			if int64(size) < int64(len(weights)) {
-				return bad("coflow %d: %d bytes at port %d from %d mappers: want at least one byte each", c.ID, size, r.Port, len(weights))
+				return bad("coflow %d: %d bytes at port %d from %d mappers: must be at least one byte each", c.ID, size, r.Port, len(weights))
 			}
 			r.Size = Megabytes(size) // a byte is a millionth of 10⁶ bytes
 			r.Flows = split(int64(size), weights)
@@ -81,12 +80,12 @@ func MantriLike(t *Trace, skew MapSkew, mb units.Bytes, seed uint64) (*Trace, er
 	return out, out.check()
 }
 
-// maxMapSkew is above what the mappers of any trace can have.
+// maxMapSkew is above the coefficient of any trace.
 const maxMapSkew = 1000
 
-// curve is the distribution of coefficients of variation. A step of its logarithm
-// from P50 to P90 is 1.2816 standard deviations, so that halves and multiples of it
-// fall on the probabilities below.
+// curve returns the distribution of coefficients of variation. The difference of logarithms
+// from P50 to P90 is 1.2816 standard deviations, so halves and multiples of it correspond
+// to the probabilities below.
 func (s MapSkew) curve() curve {
 	half := math.Sqrt(s.P90 / s.P50)
 	return curve{
@@ -95,9 +94,9 @@ func (s MapSkew) curve() curve {
 	}
 }
 
-// assign deals one coefficient each to coflows of so many mappers, at random among
-// those that have enough of them, the largest coefficients first. Where none has, the
-// coflow with most gets it and is as skewed as it can be.
+// assign assigns a coefficient to each coflow, given the numbers of mappers. It assigns the
+// largest coefficients first, each to a random coflow with enough mappers or, if there is
+// none, to the coflow with the most mappers, which then has its maximum skew.
 func (s MapSkew) assign(rng *rand.Rand, mappers []int) []float64 {
 	byMappers := make([]int, len(mappers))
 	for i := range byMappers {
@@ -110,7 +109,7 @@ func (s MapSkew) assign(rng *rand.Rand, mappers []int) []float64 {
 	for i := len(mappers) - 1; i >= 0; i-- {
 		p := 0.5
 		if len(mappers) > 1 {
-			// So that the interpolated P50 and P90 of what is dealt are those of the curve.
+			// The interpolated P50 and P90 of the result are those of the curve.
 			p = float64(i) / float64(len(mappers)-1)
 		}
 		v := q.at(p)
@@ -126,13 +125,13 @@ func (s MapSkew) assign(rng *rand.Rand, mappers []int) []float64 {
 	return assigned
 }
 
-// mostSkew is how near the square of a coefficient may come to the bound for so many
-// mappers, m-1, at which one sends everything.
+// mostSkew is the maximum square of a coefficient relative to its bound m-1 for m mappers,
+// at which one mapper sends everything.
 const mostSkew = 0.95
 
-// skewed draws n weights whose coefficient of variation is v, or as much as n
-// allow. They are 1/(d + u), u uniform from 0: a heavy tail, the more uneven the
-// smaller d, which is searched for.
+// skewed draws n weights with coefficient of variation v, or the maximum for n. They are
+// 1/(d + u) with u uniform from 0: a heavy tail, with more skew for a smaller d. It
+// searches for d.
 func skewed(rng *rand.Rand, n int, v float64) []uint64 {
 	u := make([]float64, n)
 	for i := range u {
@@ -164,11 +163,11 @@ func skewed(rng *rand.Rand, n int, v float64) []uint64 {
 	return weights
 }
 
-// weightBits is how finely weights are told apart: the largest is 1<<weightBits.
+// weightBits is the resolution of weights: the largest is 1<<weightBits.
 const weightBits = 40
 
-// split divides size by weights into parts of at least 1 that add up to it. What
-// rounding down leaves, less than one each, goes to the heaviest.
+// split divides size by weights into parts of at least 1 that add up to size. The remainder
+// of rounding down, less than one per part, goes to the heaviest.
 func split(size int64, weights []uint64) []Megabytes {
 	var total uint64
 	heaviest := 0
@@ -190,8 +189,8 @@ func split(size int64, weights []uint64) []Megabytes {
 	return parts
 }
 
-// MapSkews are the coefficients of variation of what the mappers of each coflow
-// send, of the coflows of two mappers or more.
+// MapSkews returns, for each coflow of two mappers or more, the coefficient of variation of
+// the bytes that its mappers send.
 func (t *Trace) MapSkews() []float64 {
 	var skews []float64
 	for _, c := range t.Coflows {

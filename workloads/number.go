@@ -1,6 +1,6 @@
 package workloads
 
-// number makes all IDs but those of jobs count up from 0, in the order of the lists.
+// number renumbers all IDs except those of jobs, from 0, in the order of the lists.
 func (w *Workload) number() {
 	flow, block := FlowID(0), BlockID(0)
 	for i := range w.Coflows {

@@ -8,14 +8,14 @@ import (
 )
 
 // curve is a distribution of positive numbers by its quantiles: pairs of a
-// probability and a value, both ascending. Below the first probability and above
-// the last it is flat, and between two it rises evenly in the logarithm of the
-// value, very nearly: see at.
+// probability and a value, both ascending. It is constant
+// below the first probability and above the last, and nearly linear in the logarithm of
+// the value between two: see at.
 type curve [][2]float64
 
-// at is the quantile of a probability. It uses no function whose last digit may
-// differ between machines: half-way between two values it is their geometric mean,
-// and elsewhere that of the arithmetic and the harmonic interpolation.
+// at returns the quantile of a probability. It uses no function whose last digit may differ
+// between machines: half-way between two values it is their geometric mean, elsewhere the
+// geometric mean of the arithmetic and the harmonic interpolation.
 func (q curve) at(p float64) float64 {
 	i, _ := slices.BinarySearchFunc(q, p, func(k [2]float64, p float64) int { return cmp.Compare(k[0], p) })
 	if i == 0 {
@@ -31,8 +31,8 @@ func (q curve) at(p float64) float64 {
 	return math.Sqrt(float64(arithmetic * harmonic))
 }
 
-// evenly is the curve through values that each stand for the same share of the
-// whole, at its middle.
+// evenly returns the curve through values of equal weight, each at the middle of its
+// range of probabilities.
 func evenly(values ...float64) curve {
 	q := make(curve, len(values))
 	for i, v := range values {
@@ -41,10 +41,9 @@ func evenly(values ...float64) curve {
 	return q
 }
 
-// deal gives n items a probability each, one from every n-th part of [0, 1), in the
-// order of their scores. Dealt rather than drawn, quantiles follow the curve at any
-// number of items, and two seeds differ in what falls together, not in how much
-// there is of it.
+// deal assigns a probability to each of n items, one from every n-th part of [0, 1), in the
+// order of their scores. With stratified rather than independent draws, quantiles follow
+// the curve for any number of items, and seeds differ in combinations, not in totals.
 func deal(rng *rand.Rand, scores []float64) []float64 {
 	order := make([]int, len(scores))
 	for i := range order {
@@ -58,8 +57,8 @@ func deal(rng *rand.Rand, scores []float64) []float64 {
 	return dealt
 }
 
-// quotas shares n out in proportion to shares: rounded down, and what is left to
-// the largest remainders, the first of equal ones first.
+// quotas divides n in proportion to shares: rounded down, and the rest by largest
+// remainder, ties to the first.
 func quotas(n int, shares []int) []int {
 	total := 0
 	for _, s := range shares {

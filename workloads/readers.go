@@ -11,19 +11,17 @@ import (
 // ReaderSpec describes clients that each fetch blocks.
 type ReaderSpec struct {
 	Key int // as WriterSpec.Key
-	// Hosts are the names of the clients, one reader each. Without them Count
-	// readers are put on different hosts drawn by the seed.
+	// Hosts are the names of the clients, one reader each. If empty, Count readers are
+	// placed on different random hosts.
 	Hosts  []string
 	Count  int
 	Blocks int // each
-	// Start is when readers start, each as much later as is drawn uniformly from
-	// [0, Spread).
+	// Start is the start of readers. Each has a random delay from [0, Spread).
 	Start, Spread time.Duration
 }
 
-// Readers draws the readers of a spec from a seed. Which blocks a reader fetches is
-// drawn from those given, each anew. ReaderIDs count from 0 in order of start; reads
-// have no ids yet: see NumberReads.
+// Readers draws the readers of a spec from a seed. Each read fetches a random
+// block of those given, with replacement. ReaderIDs count from 0 in order of start.
 func Readers(s ReaderSpec, f *topo.Fabric, seed uint64, from []Block) ([]Reader, error) {
 	n := s.Count
 	if len(s.Hosts) > 0 {
@@ -31,13 +29,13 @@ func Readers(s ReaderSpec, f *topo.Fabric, seed uint64, from []Block) ([]Reader,
 	}
 	switch {
 	case n < 1 || n > f.Hosts() || len(s.Hosts) > 0 && s.Count != 0:
-		return nil, fmt.Errorf("readers: %d on %d hosts: want one or more, at most one a host, by count or by name", n, f.Hosts())
+		return nil, fmt.Errorf("readers: %d on %d hosts: expected one or more, at most one per host, by count or by name", n, f.Hosts())
 	case s.Blocks < 1:
-		return nil, fmt.Errorf("readers: %d blocks each: want one or more", s.Blocks)
+		return nil, fmt.Errorf("readers: %d blocks each: must be one or more", s.Blocks)
 	case s.Start < 0 || s.Spread < 0 || s.Start+s.Spread < 0:
-		return nil, fmt.Errorf("readers: start %v, spread %v: want neither negative", s.Start, s.Spread)
+		return nil, fmt.Errorf("readers: start %v, spread %v: must not be negative", s.Start, s.Spread)
 	case len(from) == 0:
-		return nil, fmt.Errorf("readers: no blocks are written that they could read: want writers, or jobs")
+		return nil, fmt.Errorf("readers: the workload writes no blocks: add writers or jobs")
 	}
 	readers := make([]Reader, n)
 	order := Stream(seed, "reader-hosts", s.Key).Perm(f.Hosts())
@@ -54,10 +52,10 @@ func Readers(s ReaderSpec, f *topo.Fabric, seed uint64, from []Block) ([]Reader,
 		if s.Spread > 0 {
 			r.Start += time.Duration(Stream(seed, "reader-start", s.Key, i).Int64N(int64(s.Spread)))
 		}
-		luck := Stream(seed, "reader-blocks", s.Key, i)
+		random := Stream(seed, "reader-blocks", s.Key, i)
 		for range s.Blocks {
-			b := from[luck.IntN(len(from))]
-			r.Reads = append(r.Reads, readOf(b))
+			b := from[random.IntN(len(from))]
+			r.Reads = append(r.Reads, Read{Block: b.ID, Size: b.Size})
 		}
 	}
 	sort.SliceStable(readers, func(i, j int) bool { return readers[i].Start < readers[j].Start })
@@ -65,26 +63,4 @@ func Readers(s ReaderSpec, f *topo.Fabric, seed uint64, from []Block) ([]Reader,
 		readers[i].ID = ReaderID(i)
 	}
 	return readers, nil
-}
-
-// readOf is a read of a block, without ids.
-func readOf(b Block) Read { return Read{Block: b.ID, Size: b.Size, Tries: b.Replicas + 1} }
-
-// NumberReads gives the tries of all reads ids above those of the workload's coflows
-// and flows, in order.
-func NumberReads(w *Workload) {
-	coflow, flow := CoflowID(0), FlowID(0)
-	for _, c := range w.Coflows {
-		coflow = max(coflow, c.ID+1)
-		for _, f := range c.Flows {
-			flow = max(flow, f.ID+1)
-		}
-	}
-	for i := range w.Readers {
-		for j := range w.Readers[i].Reads {
-			r := &w.Readers[i].Reads[j]
-			r.Coflow, r.Flow = coflow, flow
-			coflow, flow = coflow+CoflowID(r.Tries), flow+FlowID(r.Tries)
-		}
-	}
 }

@@ -27,16 +27,19 @@ reader 3 h0-00 start=4s
 read block=3
 `
 
-// A file with readers is read as it was written, scales with all else, and its reads
-// have ids above those of coflows and flows.
+// Readers do not change when a file is read and written, and they scale with the workload. The
+// coflows of their reads get IDs above those of the workload.
 func TestReadersFile(t *testing.T) {
 	file, err := ReadWorkload("w", strings.NewReader(readersFile))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []Reader{
-		{ID: 2, Client: 1, Start: 4 * time.Second, Reads: []Read{{5, units.MB, 5, 8, 2}, {3, 8 * units.MB, 7, 10, 4}}},
-		{ID: 3, Client: 0, Start: 4 * time.Second, Reads: []Read{{3, 8 * units.MB, 11, 14, 4}}},
+		{ID: 2, Client: 1, Start: 4 * time.Second, Reads: []Read{{Block: 5, Size: units.MB}, {Block: 3, Size: 8 * units.MB}}},
+		{ID: 3, Client: 0, Start: 4 * time.Second, Reads: []Read{{Block: 3, Size: 8 * units.MB}}},
+	}
+	if got := file.Workload.NextIDs(); got != (IDs{Coflow: 5, Flow: 8}) {
+		t.Errorf("next IDs %+v, want coflow 5 and flow 8", got)
 	}
 	if d := cmp.Diff(want, file.Workload.Readers); d != "" {
 		t.Errorf("readers (-want +got):\n%s", d)
@@ -63,9 +66,9 @@ func TestReadersFile(t *testing.T) {
 func TestReadersFileMistakes(t *testing.T) {
 	for from, want := range map[string][2]string{
 		"read block=5\n":               {"read block=6\n", "block 6: no such block"},
-		"reader 2 h0-01 start=4s":      {"reader 2 h0-01 start=5s", "want them by start"},
+		"reader 2 h0-01 start=4s":      {"reader 2 h0-01 start=5s", "expected readers in order of start"},
 		"reader 3 h0-00":               {"reader 2 h0-00", "reader 2 again"},
-		"read block=3\nreader":         {"read block=3 size=1MB\nreader", "size: no key of a read line"},
+		"read block=3\nreader":         {"read block=3 size=1MB\nreader", "size: unknown key of a read line"},
 		"read block=5\nread block=3\n": {"", "reader without reads"},
 		"writer 0 h1-00 start=0s\n":    {"read block=3\nwriter 0 h1-00 start=0s\n", "read outside a reader"},
 	} {

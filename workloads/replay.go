@@ -11,51 +11,50 @@ import (
 	"testbed/topo/units"
 )
 
-// ReplayOptions says how a trace becomes coflows on a fabric. The zero value
-// replays all of it, unscaled, with MB of 2²⁰ bytes and flows between the same
-// two hosts merged.
+// ReplayOptions specify how to replay a trace on a fabric. The zero value replays all of
+// it, unscaled, with a MB of 2²⁰ bytes, and merges flows between the same two hosts.
 type ReplayOptions struct {
-	First int    // only so many coflows from the start; 0 is all
+	First int    // number of coflows to replay, from the start; 0 for all
 	Size  Factor // sizes are multiplied by it and rounded up to a byte
 	Time  Factor // arrivals are multiplied by it and rounded down to a nanosecond
-	// MB is the megabyte of a trace that does not say it (Trace.InBytes), units.MB
-	// or units.MiB; 0 is units.MiB, which CoflowSim, the simulator published with
-	// the Facebook trace, takes it for.
+	// MB is the megabyte of a trace that does not define it (Trace.InBytes), units.MB
+	// or units.MiB; 0 means units.MiB, as in CoflowSim, the simulator published with
+	// the Facebook trace.
 	MB units.Bytes
-	// Split keeps the flows of a coflow apart that run between the same two hosts
-	// because several ports fell to one host. Without it they are merged into
-	// one, as a host's shuffle service would fetch them over one connection.
+	// Split keeps flows of a coflow separate that run between the same two hosts because
+	// several ports map to one host. Without Split they are merged, since the shuffle
+	// service of a host would fetch them over one connection.
 	Split bool
-	// MaxFlows is how many flows may come of it, ErrTooManyFlows otherwise; 0 is
-	// no bound.
+	// MaxFlows is the maximum number of flows, ErrTooManyFlows above it; 0 for no
+	// limit.
 	MaxFlows int
 }
 
-// ErrTooManyFlows is when a replay has more flows than ReplayOptions.MaxFlows.
+// ErrTooManyFlows is the error of a replay with more flows than ReplayOptions.MaxFlows.
 var ErrTooManyFlows = errors.New("too many flows")
 
-// ReplayReport tells what a replay left out or changed.
+// ReplayReport counts the flows that a replay omitted or changed.
 type ReplayReport struct {
 	Ports, Hosts   int           // of the trace, of the fabric
-	TraceCoflows   int           // of the trace, after First
+	TraceCoflows   int           // of the trace, up to First
 	TraceFlows     int           // of these
 	TraceSize      units.Bytes   // of these, scaled
-	Coflows, Flows int           // that are replayed
+	Coflows, Flows int           // replayed
 	Size           units.Bytes   // of these
 	Last           time.Duration // arrival of the last coflow replayed
-	LocalFlows     int           // left out: both ends fall on one host
+	LocalFlows     int           // omitted: both ends map to one host
 	LocalSize      units.Bytes   // of these
-	Empty          []CoflowID    // left out: all their flows are local
-	Merged         int           // flows of the trace that became part of another
+	Empty          []CoflowID    // omitted: all their flows are local
+	Merged         int           // flows of the trace that were merged into others
 }
 
 func (r ReplayReport) String() string {
 	s := fmt.Sprintf("%d coflows of %d flows and %v, the last at %v (%d ports on %d hosts", r.Coflows, r.Flows, r.Size, r.Last, r.Ports, r.Hosts)
 	if r.LocalFlows > 0 {
-		s += fmt.Sprintf("; left out %d flows of %v inside a host", r.LocalFlows, r.LocalSize)
+		s += fmt.Sprintf("; omitted %d flows of %v inside a host", r.LocalFlows, r.LocalSize)
 	}
 	if len(r.Empty) > 0 {
-		s += fmt.Sprintf(" and with them %d coflows", len(r.Empty))
+		s += fmt.Sprintf(" and %d coflows without other flows", len(r.Empty))
 	}
 	if r.Merged > 0 {
 		s += fmt.Sprintf("; merged %d flows into others between the same hosts", r.Merged)
@@ -63,20 +62,19 @@ func (r ReplayReport) String() string {
 	return s + ")"
 }
 
-// PortHost is the host that stands for a port of a trace: ports are dealt to
-// the racks in turn, and within a rack to its hosts in turn, so that ports next
-// to each other, which traces use together, fall into different racks. A trace
-// with more ports than the fabric has hosts puts several on one.
+// PortHost returns the host for a port of a trace. Ports are assigned to racks round-robin,
+// and within a rack to its hosts round-robin, so that adjacent ports, which traces use
+// together, are in different racks. If a trace has more ports than the fabric has hosts,
+// several ports map to one host.
 func PortHost(f *topo.Fabric, port int) topo.HostID {
 	racks := f.Racks()
 	return f.HostIn(topo.RackID(port%racks), port/racks%f.Shape().HostsPerLeaf)
 }
 
-// Replay places the coflows of a trace on a fabric. Flows of a trace between
-// ports that fall on one host never reach the network and are left out, as are
-// coflows that have no others. CoflowIDs are the trace's; FlowIDs count from 0
-// in order of coflow, mapper and reducer. The error tells a size or a time that
-// does not fit, or options that make no sense.
+// Replay maps the coflows of a trace to a fabric. It omits flows between ports that map to
+// one host, since they never reach the network, and coflows without other flows. CoflowIDs
+// are those of the trace; FlowIDs count from 0 in order of coflow, mapper and reducer. An
+// error reports a size or time out of range, or invalid options.
 func Replay(t *Trace, f *topo.Fabric, o ReplayOptions) ([]Coflow, ReplayReport, error) {
 	report := ReplayReport{Ports: t.Ports, Hosts: f.Hosts()}
 	if o.MB == 0 {
@@ -86,7 +84,7 @@ func Replay(t *Trace, f *topo.Fabric, o ReplayOptions) ([]Coflow, ReplayReport, 
 		return nil, report, fmt.Errorf("first %d coflows of trace %s: it has %d", o.First, t.Name, len(t.Coflows))
 	}
 	if o.MB != units.MB && o.MB != units.MiB {
-		return nil, report, fmt.Errorf("trace %s: an MB of %d bytes: want 10⁶ or 2²⁰", t.Name, o.MB)
+		return nil, report, fmt.Errorf("trace %s: a MB of %d bytes: must be 10⁶ or 2²⁰", t.Name, o.MB)
 	}
 	if err := o.Size.check(); err != nil {
 		return nil, report, fmt.Errorf("scale of sizes: %w", err)
@@ -124,8 +122,8 @@ type replayer struct {
 	next   FlowID
 }
 
-// end is one sender or receiver of a coflow: a host and what of the trace it
-// stands for, mappers or reducers by index.
+// end is a sender or receiver of a coflow: a host with its mappers or reducers of the
+// trace, by index.
 type end struct {
 	host  topo.HostID
 	ports []int
@@ -163,7 +161,7 @@ func (r *replayer) coflow(c TraceCoflow) (Coflow, error) {
 				continue
 			}
 			if r.o.MaxFlows > 0 && r.report.Flows >= r.o.MaxFlows {
-				return Coflow{}, fmt.Errorf("%w: more than %d up to here", ErrTooManyFlows, r.o.MaxFlows)
+				return Coflow{}, fmt.Errorf("%w: more than %d up to this coflow", ErrTooManyFlows, r.o.MaxFlows)
 			}
 			out.Flows = append(out.Flows, Flow{ID: r.next, Src: src.host, Dst: dst.host, Size: size})
 			r.next++
@@ -175,7 +173,7 @@ func (r *replayer) coflow(c TraceCoflow) (Coflow, error) {
 	return out, nil
 }
 
-// between is how many flows of the trace run from one end to the other, and their
+// between returns the number of flows of the trace from one end to the other, and their
 // size as the sum of num[0]·num[1]/over and num[2].
 func between(c TraceCoflow, src, dst end) (flows int, num [3]int64, over int64) {
 	over = int64(len(c.Mappers))
@@ -197,7 +195,7 @@ func between(c TraceCoflow, src, dst end) (flows int, num [3]int64, over int64) 
 	return flows, num, over
 }
 
-// addEnd adds a port, by its index, to the end at its host or as a new end.
+// addEnd adds a port, by its index, to the end of its host, or as a new end.
 func (r *replayer) addEnd(ends []end, port, index int) []end {
 	host := PortHost(r.fabric, port)
 	if !r.o.Split {
@@ -211,7 +209,7 @@ func (r *replayer) addEnd(ends []end, port, index int) []end {
 	return append(ends, end{host: host, ports: []int{index}})
 }
 
-// size is num[0]·num[1]/over + num[2] millionths of a MB, scaled, in bytes.
+// size returns num[0]·num[1]/over + num[2] millionths of a MB, scaled, in bytes.
 func (r *replayer) size(num [3]int64, over int64) (units.Bytes, bool) {
 	f := r.o.Size.orOne()
 	n := big.NewInt(num[0])

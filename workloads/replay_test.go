@@ -45,7 +45,7 @@ func TestPortHost(t *testing.T) {
 	}
 }
 
-// On 1 × 2 hosts the ports 0, 2, 4 … fall on host 0, the odd ones on host 1.
+// On 1 × 2 hosts the even ports map to host 0, the odd ones to host 1.
 const replayTrace = `6 4
 3 0 3 0 2 1 1 5:3.0
 5 10 2 1 3 2 0:1.0 2:2.0
@@ -106,7 +106,7 @@ func TestReplay(t *testing.T) {
 		}
 	}
 	_, report, err := Replay(trace, fabric(t, 1, 2), ReplayOptions{MB: units.MB})
-	want := "3 coflows of 3 flows and 5.5MB, the last at 30ms (6 ports on 2 hosts; left out 4 flows of 10000.001KB inside a host and with them 1 coflows; merged 4 flows into others between the same hosts)"
+	want := "3 coflows of 3 flows and 5.5MB, the last at 30ms (6 ports on 2 hosts; omitted 4 flows of 10000.001KB inside a host and 1 coflows without other flows; merged 4 flows into others between the same hosts)"
 	if err != nil || report.String() != want {
 		t.Errorf("report reads %q, %v, want %q", report, err, want)
 	}
@@ -124,10 +124,10 @@ func TestReplayErrors(t *testing.T) {
 	}{
 		{"too many", ReplayOptions{First: 5}, "first 5 coflows of trace t: it has 4"},
 		{"negative", ReplayOptions{First: -1}, "first -1 coflows"},
-		{"MB", ReplayOptions{MB: 7}, "an MB of 7 bytes"},
+		{"MB", ReplayOptions{MB: 7}, "a MB of 7 bytes"},
 		{"size factor", ReplayOptions{Size: Factor{-1, 1}}, "scale of sizes: factor -1/1"},
 		{"time factor", ReplayOptions{Time: Factor{1, 0}}, "scale of times: factor 1/0"},
-		{"too many flows", ReplayOptions{Split: true, MaxFlows: 5}, "coflow 5: too many flows: more than 5 up to here"},
+		{"too many flows", ReplayOptions{Split: true, MaxFlows: 5}, "coflow 5: too many flows: more than 5 up to this coflow"},
 		{"size overflow", ReplayOptions{Size: Factor{math.MaxInt64, 1}}, "coflow 3: sizes times 9223372036854775807 do not fit"},
 		{"time overflow", ReplayOptions{Time: Factor{math.MaxInt64, 1}}, "coflow 5: arrival 10ms times 9223372036854775807 does not fit"},
 	} {
@@ -137,8 +137,8 @@ func TestReplayErrors(t *testing.T) {
 	}
 }
 
-// TestReplayConserves checks on random traces that nothing is lost or doubled
-// but by rounding up, which is less than a byte a flow.
+// TestReplayConserves checks on random traces that no bytes are lost or duplicated, except by
+// rounding up, which adds less than a byte per flow.
 func TestReplayConserves(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ports := rapid.IntRange(1, 12).Draw(t, "ports")
@@ -210,8 +210,8 @@ func TestReplayFacebook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// One host a port, so only flows inside a rack of the trace are left out:
-	// 4,911 of them, of 243,936 MB.
+	// With one host per port only flows inside a rack of the trace are excluded: 4,911 flows
+	// of 243,936 MB.
 	if r.TraceFlows != 706_397 || r.LocalFlows != 4_911 || r.LocalSize != 243_936*units.MiB || r.Merged != 0 || len(coflows)+len(r.Empty) != 526 {
 		t.Errorf("replay on 150 hosts: %+v", r)
 	}
@@ -237,6 +237,19 @@ func TestParseFactor(t *testing.T) {
 	}
 	if got := (Factor{}).String(); got != "1" {
 		t.Errorf("zero Factor prints %q, want 1", got)
+	}
+}
+
+// Errors cut the quoted text between runes.
+func TestErrorsCutBetweenRunes(t *testing.T) {
+	for _, r := range []string{"a", "é", "€", "😀"} {
+		for shift := range 4 {
+			in := strings.Repeat("x", shift) + strings.Repeat(r, 2*units.MaxEcho)
+			_, err := ParseFactor(in)
+			if want := string([]rune(in)[:units.MaxEcho]) + "…"; err == nil || !strings.Contains(err.Error(), `"`+want+`"`) {
+				t.Errorf("ParseFactor(%q): error %q, want one that quotes %q", in, err, want)
+			}
+		}
 	}
 }
 

@@ -9,13 +9,13 @@ import (
 	"testbed/topo/units"
 )
 
-// TraceStats describes a trace. Sizes are in the trace's MB; where it does not say
-// what that is, BytesAtMB and BytesAtMiB are both readings. Shares are of all bytes
-// unless they say of coflows. Ties go to the lower id or port.
+// TraceStats describes a trace. Sizes are in the trace's MB; if the trace does not define
+// it, BytesAtMB and BytesAtMiB are the two interpretations. Shares are of all bytes unless
+// stated otherwise. Ties go to the lower id or port.
 type TraceStats struct {
 	Trace   string `json:"trace"`
 	InBytes bool   `json:"in_bytes"` // a MB is 10⁶ bytes
-	// PerMB is how long a port takes for 1 MB, in which bounds are stated.
+	// PerMB is the time in which a port moves 1 MB, for bounds.
 	PerMB time.Duration `json:"ns_per_mb"`
 
 	Coflows     int   `json:"coflows"`
@@ -45,7 +45,7 @@ type TraceStats struct {
 	OneMapper  int `json:"one_mapper_coflows"`
 	OneReducer int `json:"one_reducer_coflows"`
 	EqualFlows int `json:"equal_flows_coflows"` // all flows of one size
-	// Uneven are coflows in which a reducer does not fetch the same from all mappers.
+	// Uneven counts coflows in which a reducer fetches different amounts from mappers.
 	Uneven int       `json:"uneven_coflows"`
 	Local  LocalStat `json:"local"`
 
@@ -53,11 +53,11 @@ type TraceStats struct {
 	Bins      []BinStat      `json:"bins"`
 }
 
-// ThinCoflow is how many flows a coflow may have for Philae (ATC 2019, its
-// threshold T) to need no pilots for it.
+// ThinCoflow is the maximum number of flows of a coflow for which Philae (ATC 2019,
+// threshold T) uses no pilots.
 const ThinCoflow = 7
 
-// GapStat is about the times between one arrival and the next, in ms.
+// GapStat describes the gaps between successive arrivals, in ms.
 type GapStat struct {
 	Min  float64 `json:"min_ms"`
 	P50  float64 `json:"p50_ms"`
@@ -65,13 +65,13 @@ type GapStat struct {
 	Max  float64 `json:"max_ms"`
 }
 
-// PortStat is about what ports send, or receive, over the whole trace. The mean is
+// PortStat describes the data that ports send, or receive, over the whole trace. The mean is
 // over all ports of the trace, used or not.
 type PortStat struct {
 	Mean float64 `json:"mean_mb"`
 	Max  float64 `json:"max_mb"`
 	Port int     `json:"max_port"`
-	Time float64 `json:"max_port_ms"` // that this port takes for it
+	Time float64 `json:"max_port_ms"` // the time in which this port moves it
 }
 
 // CoflowStat is one coflow.
@@ -85,17 +85,17 @@ type CoflowStat struct {
 	Arrival  float64  `json:"arrival_ms"`
 }
 
-// TopStat is how much the largest coflows carry, largest first.
+// TopStat describes the largest coflows, largest first.
 type TopStat struct {
 	Coflows int        `json:"coflows"`
 	Share   float64    `json:"share"`
 	IDs     []CoflowID `json:"ids"`
 }
 
-// topCoflows are of how many of the largest coflows the share is told.
+// topCoflows are the numbers of largest coflows for which the share is reported.
 var topCoflows = [...]int{1, 10, 26}
 
-// LocalStat is about flows from a port to itself.
+// LocalStat describes flows from a port to itself.
 type LocalStat struct {
 	Flows   int     `json:"flows"`
 	Coflows int     `json:"coflows"` // that have one
@@ -103,7 +103,7 @@ type LocalStat struct {
 	Share   float64 `json:"share"`
 }
 
-// QuantileStat is how one property is spread over coflows. Quantiles are linearly
+// QuantileStat is the distribution of a property over coflows. Quantiles are linearly
 // interpolated between the two nearest ranks, at rank p·(n−1) from 0.
 type QuantileStat struct {
 	Name string  `json:"name"`
@@ -129,15 +129,15 @@ type BinStat struct {
 	Share       float64 `json:"share"`
 }
 
-// DefaultPerMB is how long a port takes for 1 MB in the published simulations of
-// the Facebook trace: 10⁶ bytes at 1 Gbit/s.
+// DefaultPerMB is the time in which a port moves 1 MB in the published simulations of the
+// Facebook trace: 10⁶ bytes at 1 Gbit/s.
 const DefaultPerMB = 8 * time.Millisecond
 
 func (m Megabytes) float() float64 { return float64(m) / float64(megabyte) }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// Stats describes a trace of one coflow or more, of which ports move 1 MB in perMB.
+// Stats describes a trace of at least one coflow, whose ports move 1 MB in perMB.
 func (t *Trace) Stats(perMB time.Duration) TraceStats {
 	s := TraceStats{Trace: t.Name, InBytes: t.InBytes, PerMB: perMB, Coflows: len(t.Coflows), Ports: t.Ports, UnusedPorts: []int{}}
 	send, receive := make([]float64, t.Ports), make([]float64, t.Ports)
@@ -226,7 +226,7 @@ func count(b bool) int {
 	return 0
 }
 
-// bytesAt is the size of the trace with a MB of so many bytes, rounded up.
+// bytesAt returns the size of the trace for the given MB, rounded up.
 func (t *Trace) bytesAt(mb units.Bytes) units.Bytes {
 	var total Megabytes
 	for _, c := range t.Coflows {
@@ -236,7 +236,7 @@ func (t *Trace) bytesAt(mb units.Bytes) units.Bytes {
 	return whole.FlowBytes(0, 0, mb)
 }
 
-// addLoads adds what each port sends and receives, in MB.
+// addLoads adds the data that each port sends and receives, in MB.
 func (c TraceCoflow) addLoads(send, receive []float64, used []bool) {
 	var alike Megabytes
 	for _, r := range c.Reducers {
@@ -255,7 +255,7 @@ func (c TraceCoflow) addLoads(send, receive []float64, used []bool) {
 	}
 }
 
-// local is how many flows run from a port to itself, and their size, each rounded
+// local returns the number of flows from a port to itself, and their size, each rounded
 // down.
 func (c TraceCoflow) local() (flows int, size Megabytes) {
 	at := map[int]int{}
@@ -273,7 +273,7 @@ func (c TraceCoflow) local() (flows int, size Megabytes) {
 	return flows, size
 }
 
-// equalFlows tells whether all flows that exist are of one size.
+// equalFlows reports whether all flows have the same size.
 func (c TraceCoflow) equalFlows() bool {
 	var one Megabytes // times the number of mappers
 	m := Megabytes(len(c.Mappers))
@@ -325,7 +325,7 @@ func portStat(load []float64, perMB time.Duration) PortStat {
 	return s
 }
 
-// fill sets the figures from values, which it sorts.
+// fill computes the statistics of values, which it sorts.
 func (q *QuantileStat) fill(values []float64) {
 	slices.Sort(values)
 	n := len(values)

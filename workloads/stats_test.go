@@ -12,7 +12,7 @@ import (
 	"testbed/topo/units"
 )
 
-// Four coflows whose every figure can be worked out by hand.
+// Four coflows whose statistics can be computed by hand.
 const statsTrace = `4 4
 1 0 2 0 1 2 2:8.0 3:4.0
 2 100 1 3 1 3:5.0
@@ -39,7 +39,7 @@ func TestStats(t *testing.T) {
 		Largest: CoflowStat{1, 12, 12. / 25, 2, 2, 4, 0},
 		Widest:  CoflowStat{1, 12, 12. / 25, 2, 2, 4, 0},
 		Top:     []TopStat{{1, 12. / 25, []CoflowID{1}}},
-		// All have at most 7 flows, coflow 1's are of 4 and 2 MB.
+		// All have at most 7 flows; those of coflow 1 have 4 and 2 MB.
 		SingleFlow: 2, Thin: 4, OneMapper: 2, OneReducer: 3, EqualFlows: 3,
 		Local: LocalStat{1, 1, 5, 5. / 25},
 		Quantiles: []QuantileStat{
@@ -62,7 +62,7 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// Of flows that differ, each figure counts what is there.
+// With flows of different sizes, the statistics count the actual flows.
 func TestStatsOfFlows(t *testing.T) {
 	// Coflow 1: 0→1 3 MB, 0→2 1 MB, 2→2 5 MB (local), 2→1 nothing.
 	trace, err := parseLines("t", strings.NewReader("3 1\n1 0.5 2 0 2 2 1 3000000 0 2 1000000 5000000\n"), true)
@@ -82,7 +82,7 @@ func TestStatsOfFlows(t *testing.T) {
 	}
 }
 
-// Each figure of the public trace, as measured independently of this program.
+// The statistics of the public trace, as measured independently of this program.
 func TestFacebookStats(t *testing.T) {
 	trace, _ := facebookTrace(t)
 	s := trace.Stats(DefaultPerMB)
@@ -140,7 +140,7 @@ func TestFacebookStats(t *testing.T) {
 	if math.Abs(s.Local.Share-.0069) > 5e-5 {
 		t.Errorf("local share %v, want 0.0069", s.Local.Share)
 	}
-	// As they are published, to three figures or more; NaN is not.
+	// Published values, to three digits or more; NaN if not published.
 	no := math.NaN()
 	table := map[string][]float64{
 		"width":       {1, 1, 2, 10, 47, 3_593, 11_260, 20_690, 21_170, 1_343},
@@ -153,7 +153,7 @@ func TestFacebookStats(t *testing.T) {
 	for _, q := range s.Quantiles {
 		for i, got := range []float64{q.Min, q.P10, q.P25, q.P50, q.P75, q.P90, q.P95, q.P99, q.Max, q.Mean} {
 			want := table[q.Name][i]
-			// Half of the last figure that is given, or of the unit.
+			// Half of the last published digit, or of the unit.
 			off := .5
 			switch {
 			case want >= 1e6 && want != 1_857_160:
@@ -185,7 +185,7 @@ func TestFacebookStats(t *testing.T) {
 	}
 }
 
-// In bytes the bins are those of the same trace in MB, whichever that was.
+// A trace in bytes has the same bins as in MB, with either definition of MB.
 func TestBinsInBytes(t *testing.T) {
 	trace, _ := facebookTrace(t)
 	want := trace.Stats(DefaultPerMB).Bins

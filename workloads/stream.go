@@ -6,10 +6,10 @@ import (
 	"math/rand/v2"
 )
 
-// Stream is a source of luck of its own for one purpose and identity: the same
-// seed, purpose and ids give the same numbers, whatever else was drawn before or
-// under another policy. Purposes are short constant words such as "hash"; the
-// ids say of what (a flow, a block and an attempt).
+// Stream returns a random source for one purpose and object: the same seed, purpose and
+// ids give the same numbers, independent of other draws and of policies. Purposes are
+// short constant words such as "hash"; the ids identify the object (a flow, a block and
+// an attempt).
 func Stream(seed uint64, purpose string, ids ...int) *rand.Rand {
 	key := make([]byte, 0, 64)
 	key = binary.BigEndian.AppendUint64(key, seed)
@@ -22,7 +22,7 @@ func Stream(seed uint64, purpose string, ids ...int) *rand.Rand {
 	return rand.New(rand.NewPCG(binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])))
 }
 
-// RepeatSeed is the seed of one repeat of an experiment, from 0. All arms of a
+// RepeatSeed returns the seed of one repeat of an experiment, from 0. All arms of a
 // repeat share it, so that comparisons between arms are paired.
 func RepeatSeed(seed uint64, repeat int) uint64 {
 	return Stream(seed, "repeat", repeat).Uint64()

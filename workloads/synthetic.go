@@ -8,38 +8,37 @@ import (
 	"time"
 )
 
-// Synthetic describes a trace to be generated: a mix of the four bins in which
-// coflow traces are reported, where most coflows are small and a few carry
-// nearly all bytes.
+// Synthetic specifies a generated trace: a mix of the four bins of the coflow literature,
+// where most coflows are small and a few carry nearly all bytes.
 type Synthetic struct {
 	Name    string
 	Ports   int
 	Coflows int
-	// Span is the time in which all arrive, at moments drawn uniformly: a Poisson
-	// process, given how many arrivals it had.
+	// Span is the time in which all coflows arrive, at uniformly drawn times: a Poisson
+	// process conditioned on its number of arrivals.
 	Span time.Duration
-	// ReduceWeights are how much likelier than 1 each port is to be drawn as a
-	// reducer, by port; nil is all alike. Reducers of real clusters are uneven: the
-	// busiest port of the Facebook trace receives 1.9 times the average.
+	// ReduceWeights are the relative probabilities with which ports are drawn as reducers,
+	// by port; nil for equal ones. Real clusters are uneven: the busiest port of the
+	// Facebook trace receives 1.9 times the average.
 	ReduceWeights []int
 	Bins          []SyntheticBin
 }
 
 // SyntheticBin is one class of coflows.
 type SyntheticBin struct {
-	Share    int    // of the coflows, relative to the other bins' shares
+	Share    int    // of the coflows, relative to other bins
 	Mappers  [2]int // from and to, inclusive
 	Reducers [2]int
-	// Flow is the size of a flow, from and to, in whole thousandths of a MB. Each
-	// reducer of a coflow draws its own: first an octave, then a size in it, so
-	// that every doubling is as likely as every other.
+	// Flow is the range of the size of a flow, in whole thousandths of a MB. Each reducer
+	// of a coflow draws its own: first an octave, then a size in it, so that all octaves
+	// are equally likely.
 	Flow [2]Megabytes
 }
 
 const kilobyte = megabyte / 1000
 
-// Generate draws the trace that a seed stands for. Each bin has its share of the
-// coflows as nearly as their number allows.
+// Generate draws the trace for a seed. Each bin has its share of the coflows, as nearly as
+// their number allows.
 func (s Synthetic) Generate(seed uint64) (*Trace, error) {
 	if err := s.check(); err != nil {
 		return nil, fmt.Errorf("synthetic trace %s: %w", s.Name, err)
@@ -75,7 +74,7 @@ func (s Synthetic) Generate(seed uint64) (*Trace, error) {
 	return t, nil
 }
 
-// draw draws n different ports, in order, each time by the weights of those left.
+// draw draws n different ports, in order, by the weights of the remaining ports.
 func draw(rng *rand.Rand, ports, n int, weights []int) []int {
 	left := make([]int, ports)
 	total := 0
@@ -102,8 +101,8 @@ func draw(rng *rand.Rand, ports, n int, weights []int) []int {
 	return drawn
 }
 
-// quotas is the bin of each coflow, before they are shuffled: shares rounded
-// down, and what is left to the largest remainders.
+// quotas returns the bin of each coflow, before they are shuffled: shares rounded down, and
+// the rest by largest remainder.
 func (s Synthetic) quotas() []int {
 	total := 0
 	for _, b := range s.Bins {
@@ -128,17 +127,17 @@ func (s Synthetic) quotas() []int {
 
 func (s Synthetic) check() error {
 	if s.Ports < 2 || s.Ports > MaxTracePorts || s.Coflows < 1 || s.Coflows > MaxTraceCoflows {
-		return fmt.Errorf("%d coflows on %d ports: want at least one on two, at most %d on %d", s.Coflows, s.Ports, MaxTraceCoflows, MaxTracePorts)
+		return fmt.Errorf("%d coflows on %d ports: must be at least one on two, at most %d on %d", s.Coflows, s.Ports, MaxTraceCoflows, MaxTracePorts)
 	}
 	if s.Span < time.Millisecond {
-		return fmt.Errorf("span %v: want at least a millisecond", s.Span)
+		return fmt.Errorf("span %v: must be at least a millisecond", s.Span)
 	}
 	if s.ReduceWeights != nil && len(s.ReduceWeights) != s.Ports {
-		return fmt.Errorf("%d weights of %d ports: want one each", len(s.ReduceWeights), s.Ports)
+		return fmt.Errorf("%d weights for %d ports: expected one per port", len(s.ReduceWeights), s.Ports)
 	}
 	for port, w := range s.ReduceWeights {
 		if w < 1 || w > 1_000_000 {
-			return fmt.Errorf("weight %d of port %d: want 1 to 1000000", w, port)
+			return fmt.Errorf("weight %d of port %d: must be 1 to 1000000", w, port)
 		}
 	}
 	total := 0
@@ -147,12 +146,12 @@ func (s Synthetic) check() error {
 		flow := kilobyte <= b.Flow[0] && b.Flow[0] <= b.Flow[1] && b.Flow[1] <= maxReducerSize/Megabytes(s.Ports) &&
 			b.Flow[0]%kilobyte == 0 && b.Flow[1]%kilobyte == 0
 		if b.Share < 0 || b.Share > 1_000_000 || !ports(b.Mappers) || !ports(b.Reducers) || !flow {
-			return fmt.Errorf("bin %d: %+v: want a share of 0 to 1000000, 1 to %d mappers and reducers and flows in whole thousandths of a MB, each from low to high", i, b, s.Ports)
+			return fmt.Errorf("bin %d: %+v: expected a share of 0 to 1000000, 1 to %d mappers and reducers and flows in whole thousandths of a MB, each from low to high", i, b, s.Ports)
 		}
 		total += b.Share
 	}
 	if total == 0 {
-		return fmt.Errorf("no bin has a share: want at least one")
+		return fmt.Errorf("no bin has a share: expected at least one")
 	}
 	return nil
 }

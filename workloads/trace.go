@@ -13,16 +13,16 @@ import (
 	"testbed/topo/units"
 )
 
-// Trace is a coflow trace: coflows between the ports of one big switch, each port
-// a rack or a host. It is what all trace formats are read into and written from.
+// Trace is a coflow trace: coflows between the ports of one big switch, where each port is
+// a rack or a host. All trace formats are read into it and written from it.
 type Trace struct {
-	Name  string // in errors: the file it was read from
+	Name  string // the name of its file, for errors
 	Ports int    // numbered from 0
-	// InBytes tells that sizes are known in bytes: a MB of this trace is 10⁶ of
-	// them. Otherwise the trace does not say what its MB is, as that of Facebook
-	// does not, and ReplayOptions.MB does.
+	// InBytes reports that sizes are known in bytes: a MB of this trace is 10⁶ bytes.
+	// Otherwise the trace does not define its MB, like the trace of Facebook, and
+	// ReplayOptions.MB does.
 	InBytes bool
-	Coflows []TraceCoflow // IDs ascending, arrivals not going back
+	Coflows []TraceCoflow // by ID, which ascend; arrivals do not decrease
 }
 
 // TraceCoflow is one coflow of a trace. Without TraceReducer.Flows each reducer
@@ -30,22 +30,22 @@ type Trace struct {
 type TraceCoflow struct {
 	ID       CoflowID
 	Arrival  time.Duration // since the start of the trace; in coflow-benchmark whole milliseconds
-	Mappers  []int         // ports that send, each once
+	Mappers  []int         // ports that send, without duplicates
 	Reducers []TraceReducer
 }
 
 // TraceReducer is one receiving port of a coflow.
 type TraceReducer struct {
 	Port int
-	Size Megabytes // over all mappers
-	// Flows is what it fetches from each mapper, by index of Mappers, and adds up
-	// to Size; 0 is no flow. nil is the same from each, Size over their number,
-	// which need not be a whole Megabytes.
+	Size Megabytes // from all mappers
+	// Flows is the size of the flow from each mapper, by index of Mappers. The sum is
+	// Size; 0 means no flow. nil means equal flows, of Size divided by the number of
+	// mappers, which need not be a whole Megabytes.
 	Flows []Megabytes
 }
 
-// Bounds of what ParseTrace accepts, far above any trace known: they keep all
-// sums over a trace within 63 bits.
+// Limits of ParseTrace, far above any known trace. They keep all sums over a trace within
+// 63 bits.
 const (
 	MaxTracePorts   = 100_000
 	MaxTraceCoflows = 10_000_000
@@ -56,14 +56,14 @@ const (
 	maxTraceFlows   = math.MaxInt32
 )
 
-// Megabytes is an amount of data in millionths of a MB. A trace that is not
-// InBytes does not say whether its MB is 10⁶ or 2²⁰ bytes: ReplayOptions.MB does.
+// Megabytes is an amount of data in millionths of a MB. If a trace
+// is not InBytes, ReplayOptions.MB defines whether its MB is 10⁶ or 2²⁰ bytes.
 type Megabytes int64
 
 const megabyte Megabytes = 1_000_000
 
-// parseMegabytes reads a decimal above 0. Decimals beyond the sixth, of which
-// none is as much as two bytes, are rounded up.
+// parseMegabytes parses a decimal above 0. It rounds up at the sixth decimal, which is
+// less than two bytes.
 func parseMegabytes(s string) (Megabytes, bool) {
 	whole, frac, dotted := strings.Cut(s, ".")
 	if !digits(whole) || dotted && !digits(frac) {
@@ -83,7 +83,7 @@ func parseMegabytes(s string) (Megabytes, bool) {
 	return min(Megabytes(n)+up, maxReducerSize), true
 }
 
-// String prints the decimal as traces have it, such as "65.0" or "0.125".
+// String returns the decimal as in traces, such as "65.0" or "0.125".
 func (m Megabytes) String() string {
 	frac := strings.TrimRight(fmt.Sprintf("%06d", m%megabyte), "0")
 	if frac == "" {
@@ -92,8 +92,8 @@ func (m Megabytes) String() string {
 	return fmt.Sprintf("%d.%s", m/megabyte, frac)
 }
 
-// Width is the number of flows: mappers times reducers, but for those that
-// TraceReducer.Flows leaves out.
+// Width returns the number of flows: mappers times reducers, except those that
+// TraceReducer.Flows omits.
 func (c TraceCoflow) Width() int {
 	n := 0
 	for _, r := range c.Reducers {
@@ -102,7 +102,7 @@ func (c TraceCoflow) Width() int {
 	return n
 }
 
-// width is how many of so many mappers send to the reducer.
+// width returns the number of mappers, out of n, that send to the reducer.
 func (r TraceReducer) width(mappers int) int {
 	if r.Flows == nil {
 		return mappers
@@ -116,8 +116,8 @@ func (r TraceReducer) width(mappers int) int {
 	return n
 }
 
-// Flow is the size of the flow from a mapper to a reducer, by index, as an exact
-// quotient; 0/1 where there is none.
+// Flow returns the size of the flow from a mapper to a reducer, by index, as an exact
+// quotient; 0/1 if there is no flow.
 func (c TraceCoflow) Flow(mapper, reducer int) (size Megabytes, over int64) {
 	r := c.Reducers[reducer]
 	if r.Flows == nil {
@@ -126,8 +126,7 @@ func (c TraceCoflow) Flow(mapper, reducer int) (size Megabytes, over int64) {
 	return r.Flows[mapper], 1
 }
 
-// FlowBytes is Flow with a MB of so many bytes, rounded up to a byte; 0 where
-// there is none.
+// FlowBytes returns Flow in bytes, for the given MB, rounded up; 0 if there is no flow.
 func (c TraceCoflow) FlowBytes(mapper, reducer int, mb units.Bytes) units.Bytes {
 	size, over := c.Flow(mapper, reducer)
 	if size == 0 {
@@ -145,8 +144,8 @@ func (c TraceCoflow) FlowBytes(mapper, reducer int, mb units.Bytes) units.Bytes 
 	return units.Bytes(min(n, math.MaxInt64))
 }
 
-// MB is how many bytes a MB of the trace has: 10⁶ where it is InBytes, and
-// unstated otherwise.
+// MB returns the number of bytes in a MB of the trace: 10⁶ if it is InBytes, otherwise
+// unstated.
 func (t *Trace) MB(unstated units.Bytes) units.Bytes {
 	if t.InBytes {
 		return units.MB
@@ -154,7 +153,7 @@ func (t *Trace) MB(unstated units.Bytes) units.Bytes {
 	return unstated
 }
 
-// Size is the sum over the reducers.
+// Size returns the sum over the reducers.
 func (c TraceCoflow) Size() Megabytes {
 	var n Megabytes
 	for _, r := range c.Reducers {
@@ -171,7 +170,7 @@ func (c TraceCoflow) largestReducer() Megabytes {
 	return n
 }
 
-// Length is the size of the largest flow, rounded up to a Megabytes.
+// Length returns the size of the largest flow, rounded up to a Megabytes.
 func (c TraceCoflow) Length() Megabytes {
 	var n Megabytes
 	for _, r := range c.Reducers {
@@ -184,9 +183,8 @@ func (c TraceCoflow) Length() Megabytes {
 	return n
 }
 
-// Bin is the class of a coflow by the length of its largest flow and by its
-// width, as the evaluations of Varys (SIGCOMM 2014) and Aalo (SIGCOMM 2015)
-// report it.
+// Bin is the class of a coflow by the length of its largest flow and by its width, as in
+// the evaluations of Varys (SIGCOMM 2014) and Aalo (SIGCOMM 2015).
 type Bin uint8
 
 // The bins: short or long, narrow or wide.
@@ -197,11 +195,11 @@ const (
 	LongWide
 )
 
-// Bounds of the bins. These two, both inclusive and with width counted in
-// flows, reproduce the published split of the Facebook trace.
+// Bounds of the bins, both inclusive, with the width in flows. They reproduce the
+// published split of the Facebook trace.
 const (
-	ShortFlow    = 5 * megabyte // a short coflow's largest flow
-	NarrowCoflow = 50           // a narrow coflow's flows
+	ShortFlow    = 5 * megabyte // maximum length of a short coflow
+	NarrowCoflow = 50           // maximum width of a narrow coflow
 )
 
 func (b Bin) String() string {
@@ -218,15 +216,15 @@ func (b Bin) String() string {
 	return fmt.Sprintf("Bin(%d)", uint8(b))
 }
 
-// shortBytes is ShortFlow in traces that are InBytes, in bytes: the MB of the
-// published bins is 2²⁰ in the simulators of their authors.
+// shortBytes is ShortFlow in bytes, for traces that are InBytes: the MB of the published
+// bins is 2²⁰ bytes in the simulators of their authors.
 const shortBytes = 5 * units.MiB
 
-// Bin is the coflow's class, in a trace that is not InBytes.
+// Bin returns the class of the coflow, in a trace that is not InBytes.
 func (c TraceCoflow) Bin() Bin { return c.bin(ShortFlow) }
 
-// Bin is the class of a coflow of the trace. Where sizes are known in bytes, a
-// short one has no flow above 5 MiB.
+// Bin returns the class of a coflow of the trace. If sizes are known in bytes, a short
+// coflow has no flow above 5 MiB.
 func (t *Trace) Bin(c TraceCoflow) Bin {
 	if t.InBytes {
 		return c.bin(Megabytes(shortBytes))
@@ -245,14 +243,14 @@ func (c TraceCoflow) bin(short Megabytes) Bin {
 	return b
 }
 
-// LowerBound is the least time the coflow takes on an idle non-blocking fabric
-// whose ports move 1 MB in perMB: its busiest port's. It is rounded down.
+// LowerBound returns the minimum completion time of the coflow on an idle non-blocking
+// fabric whose ports move 1 MB in perMB: that of its busiest port. It is rounded down.
 func (c TraceCoflow) LowerBound(perMB time.Duration) time.Duration {
 	m := Megabytes(len(c.Mappers))
 	if m == 0 || perMB <= 0 {
 		return 0
 	}
-	// Of senders: what all send alike, times m, and what the busiest sends besides.
+	// Senders: the part that all send equally, times m, and the rest of the busiest one.
 	var alike, most Megabytes
 	var besides []Megabytes
 	for _, r := range c.Reducers {
@@ -268,7 +266,7 @@ func (c TraceCoflow) LowerBound(perMB time.Duration) time.Duration {
 			most = max(most, besides[i])
 		}
 	}
-	// The busiest port's bytes are whole + rest/m, and neither times m need fit.
+	// The bytes of the busiest port are whole + rest/m. Either times m can overflow.
 	whole, rest := most+alike/m, alike%m
 	if r := c.largestReducer(); r > whole {
 		whole, rest = r, 0

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// facebookTrace reads the public Facebook trace of coflow/coflow-benchmark where
-// it lies beside the project, and skips the test where it does not.
+// facebookTrace reads the public Facebook trace of coflow/coflow-benchmark from the directory
+// next to the project. It skips the test if the file does not exist.
 func facebookTrace(t *testing.T) (*Trace, []byte) {
 	t.Helper()
 	path := filepath.Join("..", "..", "shared", "traces", "FB2010-1Hr-150-0.txt")
@@ -34,9 +34,8 @@ func facebookTrace(t *testing.T) (*Trace, []byte) {
 	return trace, data
 }
 
-// The counts and the split into bins are those published for the trace (Varys,
-// SIGCOMM 2014; Aalo, SIGCOMM 2015). The lower bounds are at 8 ms for 1 MB, the
-// port of CoflowSim.
+// The counts and bins are those published for the trace (Varys, SIGCOMM 2014; Aalo, SIGCOMM
+// 2015). The lower bounds are for 8 ms per MB, as on a port of CoflowSim.
 func TestFacebookTrace(t *testing.T) {
 	trace, data := facebookTrace(t)
 	if trace.Ports != 150 || len(trace.Coflows) != 526 {
@@ -66,7 +65,7 @@ func TestFacebookTrace(t *testing.T) {
 		t.Errorf("mean lower bound %v, want %v", mean, want)
 	}
 	slices.Sort(bounds)
-	// Between the two nearest ranks, as spreadsheets have it: 498.75 from 0.
+	// Interpolated between the two nearest ranks, as in spreadsheets: 498.75, from 0.
 	if p95, want := bounds[498]+(bounds[499]-bounds[498])*3/4, 35_524*time.Millisecond; p95 != want {
 		t.Errorf("P95 lower bound %v, want %v", p95, want)
 	}

@@ -11,23 +11,23 @@ import (
 	"testbed/topo/units"
 )
 
-// FitOptions say how a trace is made to fit a format. The zero value changes as
-// little as the format allows.
+// FitOptions specify how to convert a trace to a format. The zero value changes as little
+// as the format allows.
 type FitOptions struct {
-	// MB is the megabyte of sizes that are not known in bytes, units.MB or
-	// units.MiB, where bytes become MB or the other way round. 0 is units.MiB, as in
-	// ReplayOptions, and leaves MB in a format that has both.
+	// MB is the megabyte of sizes that are not known in bytes, units.MB or units.MiB, for
+	// conversions between bytes and MB. 0 means units.MiB, as in ReplayOptions, and keeps
+	// MB in a format that has both.
 	MB units.Bytes
 	// Even spreads each reducer's size evenly over the mappers. Without it,
-	// coflow-benchmark, which cannot say anything else, is an error for others.
+	// other traces are an error in coflow-benchmark, which cannot represent them.
 	Even bool
 }
 
-// Fit is a trace that WriteTraceAs can write in the format: t where that holds all of
-// it. The remarks tell what was rounded or lost.
+// Fit returns a trace that WriteTraceAs can write in the format, t itself if possible. The
+// remarks describe what was rounded or lost.
 func Fit(t *Trace, format TraceFormat, o FitOptions) (_ *Trace, remarks []string, _ error) {
 	if o.MB != 0 && o.MB != units.MB && o.MB != units.MiB {
-		return nil, nil, fmt.Errorf("trace %s: an MB of %d bytes: want 10⁶ or 2²⁰", t.Name, o.MB)
+		return nil, nil, fmt.Errorf("trace %s: a MB of %d bytes: must be 10⁶ or 2²⁰", t.Name, o.MB)
 	}
 	mb := o.MB
 	if mb == 0 {
@@ -47,7 +47,7 @@ func Fit(t *Trace, format TraceFormat, o FitOptions) (_ *Trace, remarks []string
 	switch format {
 	case FormatBenchmark:
 		if n := t.uneven(); n > 0 {
-			return nil, nil, fmt.Errorf("trace %s: in %d coflows a reducer does not fetch the same from every mapper, which %s cannot say: spread sizes evenly, or choose another format", t.Name, n, format)
+			return nil, nil, fmt.Errorf("trace %s: in %d coflows a reducer fetches different amounts from mappers, which %s cannot represent: spread sizes evenly, or choose another format", t.Name, n, format)
 		}
 		if t.InBytes {
 			t, rounded = t.unstated(mb)
@@ -70,8 +70,8 @@ func Fit(t *Trace, format TraceFormat, o FitOptions) (_ *Trace, remarks []string
 			local += n
 			large += count(c.Length() > htsimInt)
 		}
-		tell(local, "%d connections of a node with itself, which htsim may refuse: filter --no-local leaves them out", local)
-		tell(large, "%d coflows have flows above %d bytes, of which htsim cannot read the size: scale --size makes them smaller", large, htsimInt)
+		tell(local, "%d connections of a node with itself, which htsim may reject: filter --no-local removes them", local)
+		tell(large, "%d coflows have flows above %d bytes, whose size htsim cannot read: scale --size makes them smaller", large, htsimInt)
 	default:
 		_, err := ParseTraceFormat(string(format))
 		return nil, nil, err
@@ -79,7 +79,7 @@ func Fit(t *Trace, format TraceFormat, o FitOptions) (_ *Trace, remarks []string
 	return t, remarks, t.check()
 }
 
-// uneven is how many coflows have a reducer that does not fetch the same from all.
+// uneven returns the number of coflows with a reducer that fetches different amounts.
 func (t *Trace) uneven() (n int) {
 	for _, c := range t.Coflows {
 		n += count(!c.even())
@@ -87,8 +87,7 @@ func (t *Trace) uneven() (n int) {
 	return n
 }
 
-// changed is t with every coflow replaced by what change makes of a copy of it, which
-// shares no list with it.
+// changed returns t with change applied to a deep copy of every coflow.
 func (t *Trace) changed(change func(c *TraceCoflow)) *Trace {
 	out := t.with(slices.Clone(t.Coflows))
 	for i := range out.Coflows {
@@ -121,8 +120,8 @@ func (t *Trace) wholeMilliseconds() (_ *Trace, n int) {
 	return out, n
 }
 
-// ceil is size times num over den, rounded up and at most one more than a reducer may
-// have; exact tells that nothing was rounded.
+// ceil returns size times num divided by den, rounded up, and at most one more than the
+// limit of a reducer; exact reports that nothing was rounded.
 func ceil(size Megabytes, num, den int64) (_ Megabytes, exact bool) {
 	n := big.NewInt(int64(size))
 	var rest big.Int
@@ -137,8 +136,8 @@ func ceil(size Megabytes, num, den int64) (_ Megabytes, exact bool) {
 	return Megabytes(n.Int64()), exact
 }
 
-// inBytes is t with every flow of a whole number of bytes, each rounded up, and how
-// many were rounded. mb is the MB of sizes that are not in bytes yet.
+// inBytes returns t with all flows rounded up to whole bytes, and the number of flows that
+// were rounded. mb is the MB of sizes that are not in bytes yet.
 func (t *Trace) inBytes(mb units.Bytes) (_ *Trace, rounded int) {
 	num := int64(t.MB(mb))
 	out := t.changed(func(c *TraceCoflow) {
@@ -164,8 +163,8 @@ func (t *Trace) inBytes(mb units.Bytes) (_ *Trace, rounded int) {
 	return out, rounded
 }
 
-// unstated is t, which is in bytes and even, in MB of so many bytes, as a format has
-// it that does not say which.
+// unstated returns t, which is in bytes and even, in MB of the given size, for a format
+// that does not define its MB.
 func (t *Trace) unstated(mb units.Bytes) (_ *Trace, rounded int) {
 	out := t.changed(func(c *TraceCoflow) {
 		for j := range c.Reducers {
@@ -178,9 +177,10 @@ func (t *Trace) unstated(mb units.Bytes) (_ *Trace, rounded int) {
 	return out, rounded
 }
 
-// Scale is t with sizes and arrivals multiplied. Sizes, of reducers or, where they are
-// stated, of flows, are rounded up to a millionth of a MB, which in bytes is a byte;
-// arrivals down to a nanosecond, and to a millisecond if all of t's are whole ones.
+// Scale returns t with sizes and arrivals multiplied. It rounds sizes of reducers or, if
+// present, of flows up to a millionth of a MB, which is a byte in a trace in bytes. It
+// rounds arrivals down to a nanosecond, or to a millisecond if all arrivals of t are whole
+// milliseconds.
 func (t *Trace) Scale(size, times Factor) (*Trace, error) {
 	if err := size.check(); err != nil {
 		return nil, fmt.Errorf("scale of sizes: %w", err)
@@ -216,19 +216,18 @@ func (t *Trace) Scale(size, times Factor) (*Trace, error) {
 		}
 	})
 	if !fits {
-		return nil, fmt.Errorf("trace %s: arrivals times %v do not fit: want a smaller factor", t.Name, times)
+		return nil, fmt.Errorf("trace %s: arrivals times %v are out of range: use a smaller factor", t.Name, times)
 	}
 	return out, out.check()
 }
 
-// Fold is t on so many ports. On fewer than it has, port p becomes p modulo their
-// number, and what of a coflow falls on one port adds up: its mappers there become
-// one, which then may send more than others, and its reducers too. On more, the ports
-// beyond its own stay unused. Flows that are no whole millionths of a MB are rounded
-// up.
+// Fold returns t mapped onto the given number of ports. If t has more ports, port p becomes
+// p modulo the number, and mappers of a coflow on the same port become one mapper, as do
+// its reducers; their flows add up, so mappers may send different amounts. If t has fewer,
+// the additional ports are unused. Flows are rounded up to a millionth of a MB.
 func (t *Trace) Fold(ports int) (*Trace, error) {
 	if ports < 1 || ports > MaxTracePorts {
-		return nil, fmt.Errorf("trace %s: %d ports: want 1 to %d", t.Name, ports, MaxTracePorts)
+		return nil, fmt.Errorf("trace %s: %d ports: must be 1 to %d", t.Name, ports, MaxTracePorts)
 	}
 	if ports >= t.Ports {
 		out := t.with(t.Coflows)
@@ -249,7 +248,7 @@ func (t *Trace) Fold(ports int) (*Trace, error) {
 	return out, out.check()
 }
 
-// portGroup is mappers or reducers of a coflow, by index, that become one port.
+// portGroup is the mappers or reducers of a coflow, by index, that become one port.
 type portGroup struct {
 	port int
 	of   []int
@@ -265,7 +264,7 @@ func foldPort(groups []portGroup, port, index int) []portGroup {
 	return append(groups, portGroup{port, []int{index}})
 }
 
-// regrouped is c with each group of mappers and of reducers as one.
+// regrouped returns c with each group of mappers and of reducers merged.
 func (c TraceCoflow) regrouped(mappers, reducers []portGroup) TraceCoflow {
 	out := TraceCoflow{ID: c.ID, Arrival: c.Arrival}
 	for _, g := range mappers {
@@ -274,7 +273,7 @@ func (c TraceCoflow) regrouped(mappers, reducers []portGroup) TraceCoflow {
 	alike := !slices.ContainsFunc(mappers, func(g portGroup) bool { return len(g.of) != len(mappers[0].of) })
 	for _, g := range reducers {
 		r := TraceReducer{Port: g.port}
-		var even Megabytes // of its reducers that fetch evenly
+		var even Megabytes // of its reducers that fetch equal amounts
 		stated := false
 		for _, j := range g.of {
 			r.Size += c.Reducers[j].Size
@@ -307,25 +306,25 @@ func (c TraceCoflow) regrouped(mappers, reducers []portGroup) TraceCoflow {
 	return out
 }
 
-// TraceFilter chooses coflows of a trace. The zero value keeps all.
+// TraceFilter selects coflows of a trace. The zero value keeps all.
 type TraceFilter struct {
-	// NoLocal leaves out flows from a port to itself, ahead of all else, and coflows
-	// that have no others.
+	// NoLocal removes flows from a port to itself, before all other filters, and coflows
+	// without other flows.
 	NoLocal            bool
-	IDs                []IDRange // nil is all
+	IDs                []IDRange // nil for all
 	Bins               []Bin     // nil is all
-	MinWidth, MaxWidth int       // flows; MaxWidth 0 is no bound
-	MinSize, MaxSize   Megabytes // MaxSize 0 is no bound
+	MinWidth, MaxWidth int       // flows; MaxWidth 0 for no limit
+	MinSize, MaxSize   Megabytes // MaxSize 0 for no limit
 	From, Until        time.Duration
-	First              int // only so many of those that are left; 0 is all
-	// Rebase takes the first arrival that is left from all.
+	First              int // keep only the first ones that pass; 0 for all
+	// Rebase subtracts the first remaining arrival from all arrivals.
 	Rebase bool
 }
 
-// IDRange is the coflows from one id to another, both of them too.
+// IDRange is a range of coflow ids, both ends inclusive.
 type IDRange struct{ From, To CoflowID }
 
-// ParseIDs reads ids and ranges of them, such as "1,5,10..20".
+// ParseIDs parses ids and ranges of ids, such as "1,5,10..20".
 func ParseIDs(s string) ([]IDRange, error) {
 	var out []IDRange
 	for part := range strings.SplitSeq(s, ",") {
@@ -340,12 +339,12 @@ func ParseIDs(s string) ([]IDRange, error) {
 		}{{from, &r.From}, {to, &r.To}} {
 			n, err := parseID(x.text)
 			if err != nil {
-				return nil, fmt.Errorf(`ids %q: %w: want ids and ranges of them, such as "1,5,10..20"`, clip(s), err)
+				return nil, fmt.Errorf(`ids %q: %w: expected ids and ranges of ids, such as "1,5,10..20"`, units.Clip(s), err)
 			}
 			*x.id = n
 		}
 		if r.To < r.From {
-			return nil, fmt.Errorf("ids %q: %d..%d goes down: want the lower id first", clip(s), r.From, r.To)
+			return nil, fmt.Errorf("ids %q: range %d..%d: the lower id must come first", units.Clip(s), r.From, r.To)
 		}
 		out = append(out, r)
 	}
@@ -355,39 +354,39 @@ func ParseIDs(s string) ([]IDRange, error) {
 func parseID(s string) (CoflowID, error) {
 	n, ok := new(big.Int).SetString(s, 10)
 	if !digits(s) || !ok || !n.IsInt64() || n.Int64() > maxTraceID {
-		return 0, fmt.Errorf("%q is no id of 0 to %d", clip(s), maxTraceID)
+		return 0, fmt.Errorf("invalid id %q: must be 0 to %d", units.Clip(s), maxTraceID)
 	}
 	return CoflowID(n.Int64()), nil
 }
 
-// ParseBin finds a bin by its short name, such as SN.
+// ParseBin returns the bin with the given short name, such as SN.
 func ParseBin(s string) (Bin, error) {
 	for b := ShortNarrow; b <= LongWide; b++ {
 		if strings.EqualFold(s, b.String()) {
 			return b, nil
 		}
 	}
-	return 0, fmt.Errorf("no bin %q: have SN, LN, SW and LW (short or long, narrow or wide)", clip(s))
+	return 0, fmt.Errorf("unknown bin %q (available: SN, LN, SW, LW: short or long, narrow or wide)", units.Clip(s))
 }
 
-// ParseMegabytes reads a decimal number of MB above 0.
+// ParseMegabytes parses a decimal number of MB above 0.
 func ParseMegabytes(s string) (Megabytes, error) {
 	if m, ok := parseMegabytes(s); ok {
 		return m, nil
 	}
-	return 0, fmt.Errorf("%q MB: want a decimal above 0 and at most %v", clip(s), maxReducerSize)
+	return 0, fmt.Errorf("%q MB: expected a decimal above 0 and at most %v", units.Clip(s), maxReducerSize)
 }
 
 func (f TraceFilter) check(t *Trace) error {
 	switch {
 	case f.First < 0:
-		return fmt.Errorf("first %d coflows: want 1 or more", f.First)
+		return fmt.Errorf("first %d coflows: must be 1 or more", f.First)
 	case f.MinWidth < 0 || f.MaxWidth < 0 || f.MaxWidth > 0 && f.MaxWidth < f.MinWidth:
-		return fmt.Errorf("widths of %d to %d flows: want 1 or more, the lower first", f.MinWidth, f.MaxWidth)
+		return fmt.Errorf("widths of %d to %d flows: must be 1 or more, the lower first", f.MinWidth, f.MaxWidth)
 	case f.MaxSize > 0 && f.MaxSize < f.MinSize:
-		return fmt.Errorf("sizes of %v to %v MB: want the lower first", f.MinSize, f.MaxSize)
+		return fmt.Errorf("sizes of %v to %v MB: the lower must come first", f.MinSize, f.MaxSize)
 	case f.From < 0 || f.Until < 0 || f.Until > 0 && f.Until <= f.From:
-		return fmt.Errorf("arrivals from %v until %v: want the earlier first", f.From, f.Until)
+		return fmt.Errorf("arrivals from %v until %v: the earlier must come first", f.From, f.Until)
 	}
 	for _, r := range f.IDs {
 		has := func(c TraceCoflow) bool { return r.From <= c.ID && c.ID <= r.To }
@@ -401,7 +400,7 @@ func (f TraceFilter) check(t *Trace) error {
 	return nil
 }
 
-// keeps tells whether a coflow of the trace is chosen.
+// keeps reports whether a coflow of the trace passes the filter.
 func (f TraceFilter) keeps(t *Trace, c TraceCoflow) bool {
 	width, size := c.Width(), c.Size()
 	return (f.IDs == nil || slices.ContainsFunc(f.IDs, func(r IDRange) bool { return r.From <= c.ID && c.ID <= r.To })) &&
@@ -411,8 +410,8 @@ func (f TraceFilter) keeps(t *Trace, c TraceCoflow) bool {
 		c.Arrival >= f.From && (f.Until == 0 || c.Arrival < f.Until)
 }
 
-// Filter is what a filter leaves of t. Ports and ids stay what they are. That nothing
-// is left is an error.
+// Filter returns the part of t that passes a filter. Ports and ids do not change. It is an
+// error if nothing passes.
 func (t *Trace) Filter(f TraceFilter) (*Trace, error) {
 	if err := f.check(t); err != nil {
 		return nil, err
@@ -437,11 +436,11 @@ func (t *Trace) Filter(f TraceFilter) (*Trace, error) {
 	return out, out.check()
 }
 
-var errNoneLeft = errors.New("no coflow passes the filter: want one or more")
+var errNoneLeft = errors.New("no coflow passes the filter")
 
-// withoutLocal is t without the flows from a port to itself, mappers and reducers
-// that have no others, and coflows that have none. The flows that stay, where they
-// are no whole millionths of a MB, are rounded up.
+// withoutLocal returns t without flows from a port to itself, without mappers and reducers
+// that have no other flows, and without coflows that have none. Remaining flows are
+// rounded up to a millionth of a MB.
 func (t *Trace) withoutLocal() *Trace {
 	out := t.changed(func(c *TraceCoflow) {
 		m := len(c.Mappers)

@@ -20,7 +20,7 @@ func parse(t testing.TB, text string) *Trace {
 	return trace
 }
 
-// write is a trace in the flows format, without the first line.
+// write returns a trace in the flows format, without the first line.
 func write(t testing.TB, trace *Trace) string {
 	t.Helper()
 	var b strings.Builder
@@ -37,7 +37,7 @@ func TestScale(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Arrivals stay whole milliseconds, and sizes are rounded up to a millionth.
+	// Arrivals remain whole milliseconds, and sizes are rounded up to a millionth.
 	if want := "4 2\n1 1 2 0 1 2 2:2.666667 3:0.000002\n2 10 1 3 1 3:1.666667\n"; write(t, got) != want {
 		t.Errorf("scaled:\n%swant\n%s", write(t, got), want)
 	}
@@ -57,8 +57,8 @@ func TestScale(t *testing.T) {
 	}{
 		{Factor{-1, 1}, Factor{}, "scale of sizes: factor -1/1"},
 		{Factor{}, Factor{1, 0}, "scale of times: factor 1/0"},
-		{Factor{10_000_000, 1}, Factor{}, "coflow 1: 10000000.000001 MB: want more than 0 and at most 10000000.0"},
-		{Factor{}, Factor{1 << 60, 1}, "arrivals times 1152921504606846976 do not fit"},
+		{Factor{10_000_000, 1}, Factor{}, "coflow 1: 10000000.000001 MB: must be more than 0 and at most 10000000.0"},
+		{Factor{}, Factor{1 << 60, 1}, "arrivals times 1152921504606846976 are out of range"},
 	} {
 		if _, err := trace.Scale(tt.size, tt.times); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("Scale(%v, %v): error %v, want %q", tt.size, tt.times, err, tt.want)
@@ -72,7 +72,7 @@ func TestFold(t *testing.T) {
 		ports int
 		want  string
 	}{
-		// Three mappers on port 0 are one; two of three on port 0 send twice as much.
+		// Three mappers on port 0 become one; two of three on port 0 send twice as much.
 		{2, "2 3\n1 0 1 0 1 1:12.0\n2 0 2 0 1 1 1 4.0 2.0\n3 0 1 1 1 0:1.0\n"},
 		{4, "4 3\n1 0 2 0 2 2 1 6.0 3.0 3 2.0 1.0\n2 0 3 0 1 2 1 1:6.0\n3 0 1 1 1 0:1.0\n"},
 		{6, "6 3\n1 0 3 0 2 4 2 1:9.0 3:3.0\n2 0 3 0 1 2 1 5:6.0\n3 0 1 1 1 0:1.0\n"},
@@ -86,14 +86,14 @@ func TestFold(t *testing.T) {
 		}
 	}
 	for _, n := range []int{0, -1, MaxTracePorts + 1} {
-		if _, err := trace.Fold(n); err == nil || !strings.Contains(err.Error(), "want 1 to 100000") {
+		if _, err := trace.Fold(n); err == nil || !strings.Contains(err.Error(), "must be 1 to 100000") {
 			t.Errorf("%d ports: %v", n, err)
 		}
 	}
 }
 
-// Folding keeps ids, arrivals and bytes, but for rounding up, and every pair of ports
-// gets what its pairs had.
+// Folding keeps ids, arrivals and, except for rounding up, bytes. Every pair of ports gets the
+// bytes of the pairs that map to it.
 func TestFoldConserves(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		trace := anyTrace(t, rapid.Bool().Draw(t, "in bytes"))
@@ -180,7 +180,7 @@ func TestFilter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// 2 → 2 and 3 → 3 are gone: port 2 sends to 3 alone, and 3 to 2.
+	// Without 2 → 2 and 3 → 3, port 2 sends only to 3, and 3 only to 2.
 	if want := "4 2\n9 0 2 0 2 1 1:2.0\n12 100 2 2 3 2 2 0 1.5 3 0.5 0\n"; write(t, got) != want {
 		t.Errorf("without local flows:\n%swant\n%s", write(t, got), want)
 	}
@@ -216,7 +216,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// Without local flows all others are there, and nothing else.
+// Removing local flows keeps exactly the others.
 func TestFilterLocal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		trace := anyTrace(t, rapid.Bool().Draw(t, "in bytes"))
@@ -251,13 +251,13 @@ func TestFilterLocal(t *testing.T) {
 	})
 }
 
-// Flows of their own sizes reach the fabric as they are.
+// Different sizes of flows are kept on the fabric.
 func TestReplayFlows(t *testing.T) {
 	trace, err := parseLines("t", strings.NewReader("6 1\n3 0 3 0 2 1 2 1 1000 0 7 5 30 40 50\n"), true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// On 2 hosts the even ports are host 0, the odd ones host 1.
+	// On 2 hosts the even ports map to host 0, the odd ones to host 1.
 	got, report, err := Replay(trace, fabric(t, 1, 2), ReplayOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -280,16 +280,16 @@ func TestReplayFlows(t *testing.T) {
 	}
 }
 
-// A trace whose flows do not make up what it says of them is not written.
+// A trace whose flows do not add up to the reducer's size is not written.
 func TestCheckFlows(t *testing.T) {
 	for _, tt := range []struct {
 		flows []Megabytes
 		want  string
 	}{
 		{[]Megabytes{4}, "reducer's port 1: 1 flows from 2 mappers"},
-		{[]Megabytes{4, 4}, "reducer's port 1: flows of 0.000008 MB and more in all: want 0.000007"},
-		{[]Megabytes{4, 2}, "reducer's port 1: flows of 0.000006 MB in all: want 0.000007"},
-		{[]Megabytes{8, -1}, "reducer's port 1: flows of 0.000008 MB and more"},
+		{[]Megabytes{4, 4}, "reducer's port 1: flows of 0.000008 MB or more in total: expected 0.000007"},
+		{[]Megabytes{4, 2}, "reducer's port 1: flows of 0.000006 MB in total: expected 0.000007"},
+		{[]Megabytes{8, -1}, "reducer's port 1: flows of 0.000008 MB or more"},
 		{[]Megabytes{7, 0}, "mapper's port 2 sends nothing"},
 	} {
 		trace := &Trace{Name: "t", Ports: 3, Coflows: []TraceCoflow{{Mappers: []int{0, 2}, Reducers: []TraceReducer{{Port: 1, Size: 7, Flows: tt.flows}}}}}

@@ -1,8 +1,7 @@
-// Package workloads describes what a cluster is asked to do, before any policy
-// decides how: coflows to move and blocks to write, each with the moment it
-// arrives. It reads public trace formats and generates workloads from a seed.
+// Package workloads describes the load of a cluster: coflows, blocks and jobs with their
+// arrival times. It reads public trace formats and generates workloads from a seed.
 //
-// It does not decide where, when or at what rate anything runs.
+// Policies, not this package, decide where, when and at which rate transfers run.
 package workloads
 
 import (
@@ -12,9 +11,8 @@ import (
 	"testbed/topo/units"
 )
 
-// CoflowID, FlowID, WriterID, ReaderID, BlockID and JobID identify within one workload.
-// FlowIDs are unique over all coflows, BlockIDs over all writers. JobIDs begin at 1:
-// 0 stands for no job.
+// CoflowID, FlowID, WriterID, ReaderID, BlockID and JobID are unique within a workload:
+// FlowIDs over all coflows, BlockIDs over all writers. JobIDs begin at 1; 0 means no job.
 type (
 	JobID    int
 	CoflowID int
@@ -24,7 +22,7 @@ type (
 	BlockID  int
 )
 
-// Flow moves Size bytes of payload from Src to Dst, which differ.
+// Flow is a transfer of Size bytes of payload from Src to Dst, which differ.
 type Flow struct {
 	ID   FlowID
 	Src  topo.HostID
@@ -32,19 +30,19 @@ type Flow struct {
 	Size units.Bytes
 }
 
-// Coflow is a set of flows that finish as one (Chowdhury and Stoica, HotNets
-// 2012): the shuffle between the mappers and reducers of a job, say.
+// Coflow is a set of flows that finishes with its last flow (Chowdhury and Stoica, HotNets
+// 2012), such as the shuffle between the mappers and reducers of a job.
 type Coflow struct {
 	ID      CoflowID
 	Arrival time.Duration // since the start of the run
 	Flows   []Flow        // at least one
-	Job     JobID         `json:",omitempty"` // whose shuffle it is
-	// Background marks load that is there for others to meet: averages over coflows
-	// and jobs leave it out. It has no job.
+	Job     JobID         `json:",omitempty"` // the job whose shuffle it is
+	// Background marks background load, which averages over coflows and jobs exclude.
+	// It has no job.
 	Background bool `json:",omitempty"`
 }
 
-// Size is the sum over the flows.
+// Size returns the sum of the sizes of its flows.
 func (c Coflow) Size() units.Bytes {
 	var n units.Bytes
 	for _, f := range c.Flows {
@@ -53,52 +51,47 @@ func (c Coflow) Size() units.Bytes {
 	return n
 }
 
-// Block is a unit of storage to be written by one client to several hosts.
+// Block is a unit of storage that a client writes to several hosts.
 type Block struct {
 	ID       BlockID
 	Writer   WriterID
 	Client   topo.HostID
 	Size     units.Bytes
 	Replicas int         // copies, 3 in HDFS
-	Packet   units.Bytes // pipeline packet: what is forwarded and acknowledged as one
-	Window   int         // most packets un-acknowledged at the client
+	Packet   units.Bytes // pipeline packet: the unit of forwarding and acknowledgement
+	Window   int         // maximum number of unacknowledged packets at the client
 }
 
-// Writer writes its blocks one after another, as an HDFS client writes a file:
-// the next block is requested when the one before is durable.
+// Writer writes its blocks one after another, as an HDFS client writes a file: it requests
+// the next block when the previous one is durable.
 type Writer struct {
 	ID     WriterID
 	Client topo.HostID
-	// Start is since the start of the run; of a job with a coflow, since the coflow
-	// has ended.
+	// Start is relative to the start of the run or, for a job with a coflow, to the end
+	// of the coflow.
 	Start  time.Duration
 	Blocks []Block // at least one
 	Job    JobID   `json:",omitempty"`
 }
 
-// Job is a coflow whose reducers then write what they made of it, or, without a
-// coflow, writers only. A job has one coflow at most. It is over when its last block is durable; its time counts
-// from its arrival.
+// Job is a coflow whose reducers then write their output or, without a coflow, writers
+// only. A job has at most one coflow. It finishes when its last block is durable; its
+// completion time counts from its arrival.
 type Job struct {
 	ID      JobID
 	Arrival time.Duration // of its coflow or, without one, of its writers
 	Bin     int           // of the workload's bins, from 1; 0 for none
 }
 
-// Read is a block to be fetched from one of its replicas. Each try at a replica of
-// another host is a coflow of one flow, of its own: the i-th, from 0, has the ids Coflow
-// + i and Flow + i, which are nobody else's for i up to Tries - 1. The last of these is
-// for telling that no replica is left.
+// Read is a block to fetch from one of its replicas. Each attempt at a replica of another
+// host is a coflow of one flow, which gets its IDs during the run.
 type Read struct {
-	Block  BlockID
-	Size   units.Bytes // of the block
-	Coflow CoflowID
-	Flow   FlowID
-	Tries  int // one more than the block's replicas
+	Block BlockID
+	Size  units.Bytes // of the block
 }
 
-// Reader fetches blocks one after another. It waits for one that is not durable yet,
-// and passes over one that cannot be had.
+// Reader fetches blocks one after another. It waits for a block that is not durable yet,
+// and skips a block without a replica.
 type Reader struct {
 	ID     ReaderID
 	Client topo.HostID
@@ -106,11 +99,27 @@ type Reader struct {
 	Reads  []Read        // at least one
 }
 
-// Workload is everything asked of the cluster in one run. Coflows are in order
-// of arrival, Writers and Readers of start, ties by ID.
+// Workload is the load of one run. Coflows are in order of arrival, Writers and Readers of start, ties by ID.
 type Workload struct {
 	Coflows []Coflow
 	Writers []Writer
 	Readers []Reader `json:",omitempty"`
 	Jobs    []Job    // by ID
+}
+
+// IDs are the next IDs to assign to coflows and flows.
+type IDs struct {
+	Coflow CoflowID
+	Flow   FlowID
+}
+
+// NextIDs returns the lowest IDs above those of a workload's coflows and flows.
+func (w Workload) NextIDs() (next IDs) {
+	for _, c := range w.Coflows {
+		next.Coflow = max(next.Coflow, c.ID+1)
+		for _, f := range c.Flows {
+			next.Flow = max(next.Flow, f.ID+1)
+		}
+	}
+	return next
 }

@@ -11,11 +11,11 @@ import (
 
 // WriterSpec describes clients that each write a file of blocks.
 type WriterSpec struct {
-	// Key tells apart the specs of one workload: those with different keys draw
-	// different luck.
+	// Key identifies the spec within a workload: specs with different keys have
+	// independent random draws.
 	Key int
-	// Hosts are the names of the clients, one writer each. Without them Count
-	// writers are put on different hosts drawn by the seed.
+	// Hosts are the names of the clients, one writer each. If empty, Count writers are
+	// placed on different random hosts.
 	Hosts    []string
 	Count    int
 	Blocks   int // each
@@ -23,8 +23,7 @@ type WriterSpec struct {
 	Replicas int
 	Packet   units.Bytes
 	Window   int // packets
-	// Start is when writers start, each as much later as is drawn uniformly from
-	// [0, Spread).
+	// Start is the start of writers. Each has a random delay from [0, Spread).
 	Start, Spread time.Duration
 }
 
@@ -77,13 +76,13 @@ func (s WriterSpec) check(f *topo.Fabric) error {
 	}
 	switch {
 	case n < 1 || n > f.Hosts() || len(s.Hosts) > 0 && s.Count != 0:
-		return fmt.Errorf("writers: %d on %d hosts: want one or more, at most one a host, by count or by name", n, f.Hosts())
+		return fmt.Errorf("writers: %d on %d hosts: expected one or more, at most one per host, by count or by name", n, f.Hosts())
 	case s.Blocks < 1 || s.Block < 1 || s.Packet < 1 || s.Window < 1:
-		return fmt.Errorf("writers: %d blocks of %v in windows of %d packets of %v: want all of them positive", s.Blocks, s.Block, s.Window, s.Packet)
+		return fmt.Errorf("writers: %d blocks of %v in windows of %d packets of %v: must all be positive", s.Blocks, s.Block, s.Window, s.Packet)
 	case s.Replicas < 1 || s.Replicas > f.Hosts():
-		return fmt.Errorf("writers: %d replicas on %d hosts: want one or more, at most one a host", s.Replicas, f.Hosts())
+		return fmt.Errorf("writers: %d replicas on %d hosts: expected one or more, at most one per host", s.Replicas, f.Hosts())
 	case s.Start < 0 || s.Spread < 0 || s.Start+s.Spread < 0:
-		return fmt.Errorf("writers: start %v, spread %v: want neither negative", s.Start, s.Spread)
+		return fmt.Errorf("writers: start %v, spread %v: must not be negative", s.Start, s.Spread)
 	}
 	return nil
 }

@@ -1,9 +1,9 @@
-// Package calibration is what a machine was measured to be able to do: for each
-// link rate and MTU, which token buckets hold the rate and the time of short
-// flows; how many packets a second it carries; what its disk writes. It keeps
-// that in a file a machine and kernel, and derives the bucket of a link from it.
+// Package calibration holds the measured capabilities of a machine: the token buckets
+// that are accurate for each link rate and MTU, the packets per second that the machine
+// carries, and the rate of its disk. It keeps them in one file per machine and kernel,
+// and derives the bucket of a link from them.
 //
-// It measures nothing (emu/calibrate does) and touches no kernel.
+// It measures nothing (emu/calibration/measure does) and does not use the kernel.
 package calibration
 
 import (
@@ -13,21 +13,22 @@ import (
 	"time"
 
 	"testbed/emu/plan"
+	"testbed/results/metrics"
 	"testbed/topo/units"
 )
 
-// Version of the file's format.
+// Version is the version of the file's format.
 const Version = 1
 
-// What a link must hold to be accepted, and what short flow where a scenario
-// does not say (scenario.Fabric.ShortFlow has the same default).
+// Tolerances of an accepted link, and the size of a short flow unless the scenario states
+// one (scenario.Fabric.ShortFlow has the same default).
 const (
 	RateTolerance                = 0.01 // of the rate of a saturated link
-	FlowTolerance                = 0.05 // of the time of a short flow after an idle moment
+	FlowTolerance                = 0.05 // of the time of a short flow after an idle period
 	DefaultShortFlow units.Bytes = 50 * units.KB
 )
 
-// Calibration is what one machine was measured to do.
+// Calibration holds the measurements of one machine.
 type Calibration struct {
 	Version int           `json:"version"`
 	Tool    string        `json:"tool"` // version of testbed
@@ -41,23 +42,58 @@ type Calibration struct {
 	Capacity []Capacity `json:"capacity"`
 	Build    Build      `json:"build"`
 	Disk     Disk       `json:"disk"`
+	// Noise is the difference between identical runs; nil until it is measured.
+	Noise *Noise `json:"noise,omitempty"`
 }
 
-// Spread is the median of several measurements, the least and the most of them.
+// Noise is the difference between identical runs, and how often a report would call it
+// significant.
+type Noise struct {
+	metrics.Noise
+	Took time.Duration `json:"took_ns"`
+	// Void counts pairs that were not used because one of their runs was void.
+	Void    int              `json:"void_pairs"`
+	Figures []FalsePositives `json:"figures"`
+}
+
+// FalsePositives counts the intervals of a statistic of two identical runs that exclude 1.
+// At the 95 % level 5 % are expected.
+type FalsePositives struct {
+	Metric    string `json:"metric"`    // cct, fct, write_time, request_time
+	Statistic string `json:"statistic"` // mean_ratio, median, geo_mean
+	Pairs     int    `json:"pairs"`
+	// Alone is the share for intervals without run-to-run noise, Widened for those
+	// widened by the noise of the other half of the pairs. CI is the 95 % interval of a
+	// share, by Clopper and Pearson.
+	Alone   Share `json:"alone"`
+	Widened Share `json:"widened"`
+	// Deviation and Between are those of metrics.Noise.
+	Deviation float64 `json:"deviation"`
+	Between   float64 `json:"between_runs"`
+}
+
+// Share is the share of pairs whose interval is a false positive.
+type Share struct {
+	Excluded int        `json:"excluded"` // intervals that exclude 1
+	Rate     float64    `json:"rate"`     // of the pairs
+	CI       [2]float64 `json:"ci"`
+	// Width is half the median width of the intervals, in logarithms.
+	Width float64 `json:"median_half_width"`
+}
+
+// Spread holds the median, minimum and maximum of several measurements.
 type Spread struct {
 	Median float64 `json:"median"`
 	Least  float64 `json:"least"`
 	Most   float64 `json:"most"`
 }
 
-// SpreadOf is the spread of xs, which must not be empty.
+// SpreadOf returns the spread of xs, which must not be empty.
 func SpreadOf(xs []float64) Spread {
-	s := slices.Sorted(slices.Values(xs))
-	n := len(s)
-	return Spread{Median: (s[(n-1)/2] + s[n/2]) / 2, Least: s[0], Most: s[n-1]}
+	return Spread{Median: metrics.Median(xs), Least: slices.Min(xs), Most: slices.Max(xs)}
 }
 
-// Link is what buckets of several sizes do to a link of one rate and MTU.
+// Link holds the measurements of buckets of several sizes on a link of one rate and MTU.
 type Link struct {
 	Rate   units.Rate  `json:"rate"`
 	MTU    units.Bytes `json:"mtu"`
@@ -65,48 +101,48 @@ type Link struct {
 	Bursts []Burst     `json:"bursts"`
 }
 
-// Burst is what one bucket does.
+// Burst holds the measurements of one bucket.
 type Burst struct {
 	Size units.Bytes `json:"burst"`
-	// RateError is what a saturated link delivers over its rate, less 1.
+	// RateError is the rate that a saturated link delivers divided by its nominal rate, less
+	// 1.
 	RateError Spread `json:"rate_error"`
-	// Credit is the bytes by which a flow after an idle moment is ahead of the
-	// link's rate when its last frame arrives, counted from its first frame. It is
-	// below 0 where the flow is slower than the link.
+	// Credit is the bytes by which a flow after an idle period is ahead of the link's rate
+	// when its last frame arrives, counted from its first frame. It is negative if the
+	// flow is slower than the link.
 	Credit Spread `json:"credit_bytes"`
 }
 
-// Capacity is what real runs carried at one MTU: the most flows at once between
-// hosts of one rack, each saturating two shaped links of rate Rate, with verdict
-// pass.
+// Capacity is the load that real runs carried at one MTU: the highest number of
+// simultaneous flows between hosts of one rack, each saturating two shaped links of rate
+// Rate, with verdict pass.
 type Capacity struct {
 	MTU   units.Bytes `json:"mtu"`
 	Rate  units.Rate  `json:"rate"`
 	Flows int         `json:"flows"`
-	// Links is shaped links that were saturated, two a flow.
+	// Links is the number of saturated shaped links, two per flow.
 	Links int `json:"saturated_links"`
-	// Packets is full frames a second through shapers, every hop counted.
+	// Packets is the rate of full frames through shapers, every hop counted.
 	Packets float64 `json:"shaped_packets_per_s"`
-	// Cost is the processor time of a packet for each shaper it passes, with
+	// Cost is the processor time of a packet for each shaper that it passes, including
 	// senders, receivers, captures and timers.
 	Cost     time.Duration `json:"packet_cost_ns"`
 	CostFrom [2]float64    `json:"packet_cost_least_most_ns"`
-	// Bounded tells that the search ended at its own bound: the machine may carry
-	// more.
+	// Bounded reports that the search ended at its own bound: the machine may carry more.
 	Bounded bool `json:"bounded,omitempty"`
 }
 
-// Product is saturated links times packets a second.
+// Product returns saturated links times packets per second.
 func (c Capacity) Product() float64 { return float64(c.Links) * c.Packets }
 
-// Build is the time that each part of a fabric takes to make, in milliseconds.
+// Build holds the time to create each part of a fabric, in milliseconds.
 type Build struct {
 	Namespace Spread `json:"namespace_ms"`
 	Veth      Spread `json:"veth_ms"`
 	Qdisc     Spread `json:"qdisc_ms"`
 }
 
-// Disk is what the machine's disk and the ways to throttle it do.
+// Disk holds the measurements of the machine's disk and of the ways to throttle it.
 type Disk struct {
 	Dir       string     `json:"dir"`
 	Mode      string     `json:"mode"`             // "O_DIRECT" or "O_DSYNC"
@@ -114,55 +150,51 @@ type Disk struct {
 	Throttles []Throttle `json:"throttles"`
 }
 
-// Throttle is one mechanism: at each rate what it let through over the rate,
-// less 1, or why it is missing.
+// Throttle is one mechanism with its error at each rate, or the reason why it is missing.
 type Throttle struct {
 	Name    string          `json:"name"`
 	Missing string          `json:"missing,omitempty"`
 	Rates   []ThrottledRate `json:"rates,omitempty"`
 }
 
-// ThrottledRate is what a mechanism did at one rate.
+// ThrottledRate is the error of a mechanism at one rate: the achieved rate divided by the
+// nominal one, less 1.
 type ThrottledRate struct {
 	Rate  units.Rate `json:"rate"`
-	Error float64    `json:"error"` // over all that was written
-	// SteadyError leaves out the beginning, which some mechanisms give away; nil
-	// where too little came after it.
+	Error float64    `json:"error"` // of all bytes written
+	// SteadyError excludes the beginning, which some mechanisms do not throttle; nil if too
+	// little was written after it.
 	SteadyError *float64 `json:"steady_error,omitempty"`
 }
 
-// Headers of a full segment with time stamps (20 of IP, 32 of TCP), and what a
-// frame has besides its payload.
-const tcpHeaders units.Bytes = 20 + 32
-
-// Wire is the bytes of all frames that carry size bytes of payload.
+// Wire returns the bytes of all frames that carry size bytes of payload.
 func Wire(size, mtu units.Bytes) units.Bytes {
-	payload := mtu - tcpHeaders
-	return size + (size+payload-1)/payload*(tcpHeaders+plan.EthernetHeader)
+	payload := mtu - plan.TCPHeaders
+	return size + (size+payload-1)/payload*(plan.TCPHeaders+plan.EthernetHeader)
 }
 
-// Window is the buckets, by size, that hold both the rate and the time of a
-// short flow.
+// Window is the range of bucket sizes that are accurate for both the rate and the time of
+// a short flow.
 type Window struct {
 	Least, Most units.Bytes
 }
 
-// Empty tells that no bucket holds both.
+// Empty reports whether no bucket is accurate for both.
 func (w Window) Empty() bool { return w.Most == 0 }
 
-// Pick is the bucket to use: three quarters of the way up, in the logarithm. The
-// upper end is sharp, since no bucket gives more than its bytes; the lower one
-// moves with how late timers are at the moment.
+// Pick returns the bucket to use: three quarters of the way up, on a logarithmic scale. The
+// upper end is sharp, since no bucket passes more than its bytes; the lower one depends on
+// the current lateness of timers.
 func (w Window) Pick() units.Bytes {
 	return units.Bytes(math.Round(math.Pow(float64(w.Least), 0.25) * math.Pow(float64(w.Most), 0.75)))
 }
 
-// Window is the window of the link for short flows of the given size: of the
-// buckets measured, the widest run that holds both. The upper end lies between
-// two that were measured where the one above gives short flows too much: there
-// the credit grows with the bucket. It is no bucket larger than the credit that is
-// allowed: a full one gives all its bytes wherever timers are in time, and late
-// timers, which hide that, come and go.
+// Window returns the window of the link for short flows of the given size: the widest range
+// of successive measured buckets that are accurate for both. The upper end is interpolated
+// between two measured buckets if the credit of the upper one is too large: the credit
+// grows with the bucket there. The window excludes buckets larger than the allowed
+// credit: a full bucket passes all its bytes if timers are on time, and the lateness that
+// hides this is not constant.
 func (l Link) Window(short units.Bytes) Window {
 	allowed := FlowTolerance * float64(Wire(short, l.MTU))
 	var best, now Window
@@ -186,7 +218,7 @@ func (l Link) Window(short units.Bytes) Window {
 	return wider(best, now.below(units.Bytes(allowed)))
 }
 
-// below is the part of the window up to most.
+// below returns the part of the window up to most.
 func (w Window) below(most units.Bytes) Window {
 	if w.Least > most {
 		return Window{}
@@ -201,17 +233,17 @@ func wider(a, b Window) Window {
 	return b
 }
 
-// outside is how far beyond the calibrated rates a rate still counts as the
-// nearest of them.
+// outside is the factor above the highest calibrated rate up to which its measurements
+// apply.
 const outside = 1.25
 
-// Link is what buckets do to a link of any rate and MTU. Between calibrated
-// rates each bucket's figures are interpolated in the logarithm of the rate.
-// Between MTUs those of the nearest are taken, with buckets and credits larger
-// by what a frame is larger: how late timers are, and so how many bytes a bucket
-// needs besides a frame, depends on the rate alone. Below the lowest calibrated
-// rate, where timers matter less, the lowest is taken. ok is false above the
-// highest, beyond a quarter more, and where nothing was calibrated.
+// Link returns the measurements for a link of any rate and MTU. Between calibrated rates
+// each bucket's figures are interpolated in the logarithm of the rate. Between MTUs those
+// of the nearest apply, with buckets and credits larger by the difference of the frames:
+// the lateness of timers, and so the bytes that a bucket needs in addition to a frame,
+// depends on the rate alone. Below the lowest calibrated rate, where timers matter less,
+// the lowest applies. ok is false if the rate is more than a quarter above the highest, or
+// if nothing is calibrated.
 func (c *Calibration) Link(rate units.Rate, mtu units.Bytes) (_ Link, ok bool) {
 	links := c.nearestMTU(mtu)
 	if len(links) == 0 || rate <= 0 || float64(rate) > outside*float64(links[len(links)-1].Rate) {
@@ -238,7 +270,7 @@ func (c *Calibration) Link(rate units.Rate, mtu units.Bytes) (_ Link, ok bool) {
 	return out, true
 }
 
-// nearestMTU is the links calibrated at the MTU nearest to mtu, by rate.
+// nearestMTU returns the links calibrated at the MTU nearest to mtu, by rate.
 func (c *Calibration) nearestMTU(mtu units.Bytes) []Link {
 	var nearest units.Bytes
 	far := math.Inf(1)
@@ -275,8 +307,8 @@ func between(lo, hi Link, rate units.Rate) Link {
 	return out
 }
 
-// Working is the calibrated rates at the MTU nearest to mtu whose window is not
-// empty for short flows of the given size, ascending.
+// Working returns the calibrated rates at the MTU nearest to mtu whose window is not empty
+// for short flows of the given size, ascending.
 func (c *Calibration) Working(mtu, short units.Bytes) []units.Rate {
 	var out []units.Rate
 	for _, l := range c.nearestMTU(mtu) {
@@ -287,8 +319,7 @@ func (c *Calibration) Working(mtu, short units.Bytes) []units.Rate {
 	return out
 }
 
-// At is the capacity measured at the MTU nearest to mtu; ok is false where none
-// was.
+// At returns the capacity measured at the MTU nearest to mtu; ok is false without one.
 func (c *Calibration) At(mtu units.Bytes) (best Capacity, ok bool) {
 	far := math.Inf(1)
 	for _, x := range c.Capacity {
@@ -299,8 +330,7 @@ func (c *Calibration) At(mtu units.Bytes) (best Capacity, ok bool) {
 	return best, ok
 }
 
-// Nearest is the bucket measured that is nearest in size. The link must have
-// one.
+// Nearest returns the measured bucket that is nearest in size. The link must have one.
 func (l Link) Nearest(size units.Bytes) Burst {
 	return slices.MinFunc(l.Bursts, func(a, b Burst) int {
 		return cmp.Compare(max(a.Size-size, size-a.Size), max(b.Size-size, size-b.Size))

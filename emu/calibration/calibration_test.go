@@ -11,11 +11,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"testbed/results/metrics"
 	"testbed/topo/units"
 )
 
-// made is a link whose buckets are as large as given, with the errors and
-// credits given.
+// made returns a link with buckets of the given sizes, errors and credits.
 func made(rate units.Rate, mtu units.Bytes, bursts ...[3]float64) Link {
 	l := Link{Rate: rate, MTU: mtu, Flow: 50 * units.KB}
 	for _, b := range bursts {
@@ -70,7 +70,7 @@ func TestLinkInterpolates(t *testing.T) {
 		made(10*units.Mbps, 1500, [3]float64{2000, 0, 1000}, [3]float64{3000, 0, 3000}),
 		made(10*units.Mbps, 9000, [3]float64{9500, 0, 9100}),
 	}}
-	half := units.Rate(math.Sqrt(10*100) * 1e6) // half way in the logarithm
+	half := units.Rate(math.Sqrt(10*100) * 1e6) // the middle on a logarithmic scale
 	near := cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-4*(1+math.Abs(a)) })
 	tests := []struct {
 		rate units.Rate
@@ -113,7 +113,9 @@ func TestSpread(t *testing.T) {
 func TestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a", "b", "c.json")
 	c := &Calibration{Version: Version, Date: time.Unix(0, 0).UTC(), Links: []Link{made(units.Mbps, 1500, [3]float64{2000, 0, 1000})},
-		Capacity: []Capacity{{MTU: 1500, Rate: units.Mbps, Flows: 1, Links: 2, Packets: 3, Cost: 4}}}
+		Capacity: []Capacity{{MTU: 1500, Rate: units.Mbps, Flows: 1, Links: 2, Packets: 3, Cost: 4}},
+		Noise: &Noise{Noise: metrics.Noise{Date: time.Unix(0, 0).UTC(), Pairs: 40, Total: map[string]metrics.Deviations{"cct": {MeanRatio: 0.1}}, Between: map[string]metrics.Deviations{"cct": {MeanRatio: 0.05}}},
+			Took: time.Minute, Figures: []FalsePositives{{Metric: "cct", Statistic: "median", Pairs: 40, Alone: Share{Excluded: 2, Rate: 0.05, CI: [2]float64{0.01, 0.17}, Width: 0.1}}}}}
 	for range 2 {
 		if err := c.Write(path); err != nil {
 			t.Fatal(err)
@@ -127,11 +129,12 @@ func TestFile(t *testing.T) {
 		t.Errorf("beside the file: %v, %v", left, err)
 	}
 	for name, change := range map[string]func(*Calibration){
-		"version 7":     func(c *Calibration) { c.Version = 7 },
-		"positive rate": func(c *Calibration) { c.Links[0].Rate = 0 },
-		"MTU above 52":  func(c *Calibration) { c.Links[0].MTU = 52 },
-		"ascending":     func(c *Calibration) { c.Links[0].Bursts = append(c.Links[0].Bursts, c.Links[0].Bursts[0]) },
-		"all above 0":   func(c *Calibration) { c.Capacity[0].Packets = 0 },
+		"version 7":             func(c *Calibration) { c.Version = 7 },
+		"rate must be positive": func(c *Calibration) { c.Links[0].Rate = 0 },
+		"MTU above 52":          func(c *Calibration) { c.Links[0].MTU = 52 },
+		"sizes must ascend":     func(c *Calibration) { c.Links[0].Bursts = append(c.Links[0].Bursts, c.Links[0].Bursts[0]) },
+		"noise of cct":          func(c *Calibration) { c.Noise.Between["cct"] = metrics.Deviations{Median: -1} },
+		"all must be positive":  func(c *Calibration) { c.Capacity[0].Packets = 0 },
 	} {
 		bad := &Calibration{}
 		data, err := json.Marshal(c)

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"strconv"
 	"strings"
@@ -10,33 +12,41 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"testbed/emu/calibrate"
 	"testbed/emu/calibration"
+	"testbed/emu/calibration/measure"
 	tables "testbed/results/table"
 	"testbed/topo/units"
 )
 
 func (a *app) calibrateCmd() *cobra.Command {
 	var rates, mtus []string
-	var quick bool
+	var quick, noise bool
+	var pairs int
 	var out, dir string
 	cmd := &cobra.Command{
-		Use: "calibrate", Short: "Measure what this machine can emulate, for plan and run to go by", Args: exactly(0),
-		Long: `Calibrate measures, from captured packets, which token buckets hold a link's rate
-and the time of short flows; with real runs, how many packets a second the machine
-carries; and what its disk and the ways to throttle it do. It takes less than three
-minutes, needs root, and wants the machine to itself.
+		Use: "calibrate", Short: "Measure what this machine can emulate", Args: exactly(0),
+		Long: `Calibrate measures, with captured packets, which token buckets keep the rate of a link and
+the time of short flows; with real runs, how many packets per second the machine can
+carry; and the rates of its disk and disk throttles. It takes less than three minutes,
+requires root, and needs an otherwise idle machine.
 
-The result is kept in the user's cache for this machine and kernel, or where
-` + calibration.Env + ` says, and used by plan, run and up from then on.`,
+With --noise it measures instead how much identical runs differ: it runs pairs of
+identical runs on a small fabric, and counts how often the intervals of reports show a
+difference (expected for 95 % intervals: 5 %). This takes about five seconds per pair.
+Reports state the result, and their intervals are widened by it.
+
+The result is stored in the user's cache directory for this machine and kernel, or in the
+file that ` + calibration.Env + ` names. plan, run and up use it.`,
 		Example: `  sudo testbed calibrate
   sudo testbed calibrate --rates 10Mbps,25Mbps,100Mbps --mtu 1500
-  sudo testbed calibrate --quick --out /tmp/calibration.json
-  sudo testbed calibrate --json | jq '.capacity'`,
+  sudo testbed calibrate --quick --output /tmp/calibration.json
+  sudo testbed calibrate --json | jq '.capacity'
+  sudo testbed calibrate --noise
+  sudo testbed calibrate --noise --pairs 100 --json | jq '.figures'`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o := calibrate.Defaults()
+			o := measure.Defaults()
 			if quick {
-				o = calibrate.Quick()
+				o = measure.Quick()
 			}
 			if err := parseRates(rates, mtus, &o); err != nil {
 				return usageError{err}
@@ -44,7 +54,17 @@ The result is kept in the user's cache for this machine and kernel, or where
 			if err := o.Check(); err != nil {
 				return usageError{err}
 			}
-			if err := needRoot("calibrate"); err != nil {
+			switch {
+			case noise && (quick || len(rates) > 0 || len(mtus) > 0):
+				return usageError{errors.New("--noise measures neither links nor disks: omit --quick, --rates and --mtu")}
+			case !noise && cmd.Flags().Changed("pairs"):
+				return usageError{errors.New("--pairs requires --noise")}
+			}
+			n := measure.NoiseOptions{Pairs: pairs, Dir: dir, StateRoot: a.state, Version: version}
+			if err := n.Check(); noise && (err != nil || pairs == 0) {
+				return usageError{fmt.Errorf("--pairs %d: must be %d to %d", pairs, measure.LeastNoisePairs, measure.MostNoisePairs)}
+			}
+			if err := a.needRoot("calibrate", createsNamespaces); err != nil {
 				return err
 			}
 			path := out
@@ -54,15 +74,43 @@ The result is kept in the user's cache for this machine and kernel, or where
 					return err
 				}
 			}
+			old, err := calibration.Read(path)
+			switch {
+			case errors.Is(err, fs.ErrNotExist) && noise:
+				return fmt.Errorf("calibrate --noise: this machine is not calibrated, so the links would differ from those of its runs: %s is missing (run first: sudo testbed calibrate)", path)
+			case err != nil && noise:
+				return err
+			}
 			o.Dir, o.StateRoot, o.Version = dir, a.state, version
 			show := a.progress()
 			o.Progress = func(what string, done float64) {
-				show.show(state{stage: "calibrate: " + what, text: fmt.Sprintf("%.0f %%", 100*done), share: done})
+				show.show(state{stage: "calibrate: " + what, text: units.Percent(done, 0), share: done})
 			}
-			c, err := calibrate.Run(cmd.Context(), o)
+			if noise {
+				n.Calibration, n.Progress = old, o.Progress
+				old.Noise, err = measure.Noise(cmd.Context(), n)
+				show.done()
+				if err != nil {
+					return err
+				}
+				if err := old.Write(path); err != nil {
+					return err
+				}
+				return a.print(old.Noise, func(w io.Writer) error {
+					if err := writeNoise(w, old.Noise, terminalStyle(0)); err != nil {
+						return err
+					}
+					_, err := fmt.Fprintf(w, "\nWritten to %s\n", path)
+					return err
+				})
+			}
+			c, err := measure.Run(cmd.Context(), o)
 			show.done()
 			if err != nil {
 				return err
+			}
+			if old != nil && old.Machine == c.Machine && old.Kernel == c.Kernel {
+				c.Noise = old.Noise
 			}
 			if err := c.Write(path); err != nil {
 				return err
@@ -71,20 +119,22 @@ The result is kept in the user's cache for this machine and kernel, or where
 				if err := writeCalibration(w, c, terminalStyle(0)); err != nil {
 					return err
 				}
-				_, err := fmt.Fprintf(w, "\nKept in %s\n", path)
+				_, err := fmt.Fprintf(w, "\nWritten to %s\n", path)
 				return err
 			})
 		},
 	}
-	cmd.Flags().StringSliceVar(&rates, "rates", nil, "link rates to calibrate (10Mbps to 1Gbps in seven steps by default)")
-	cmd.Flags().StringSliceVar(&mtus, "mtu", nil, "MTUs to calibrate, in bytes (1500,9000 by default)")
-	cmd.Flags().BoolVar(&quick, "quick", false, "fewer and shorter measurements: three fifths of the time, less certain")
-	cmd.Flags().StringVar(&out, "out", "", "file to keep the result in instead of the user's cache")
-	cmd.Flags().StringVar(&dir, "dir", ".", "directory in which runs would be made, where the disk is measured")
+	cmd.Flags().StringSliceVar(&rates, "rates", nil, "link rates to calibrate (default: seven rates from 10Mbps to 1Gbps)")
+	cmd.Flags().StringSliceVar(&mtus, "mtu", nil, "MTUs to calibrate, in bytes (default: 1500,9000)")
+	cmd.Flags().BoolVar(&quick, "quick", false, "fewer and shorter measurements: 3/5 of the time, less precise")
+	cmd.Flags().BoolVar(&noise, "noise", false, "measure the differences of identical runs and add them to the calibration")
+	cmd.Flags().IntVar(&pairs, "pairs", measure.DefaultNoisePairs, fmt.Sprintf("with --noise, number of pairs of identical runs, %d to %d", measure.LeastNoisePairs, measure.MostNoisePairs))
+	addOutput(cmd, &out, "", "file; default: in the user's cache directory")
+	cmd.Flags().StringVar(&dir, "dir", ".", "`directory` for runs, whose disk is measured")
 	return cmd
 }
 
-func parseRates(rates, mtus []string, o *calibrate.Options) error {
+func parseRates(rates, mtus []string, o *measure.Options) error {
 	if len(rates) > 0 {
 		o.Rates = nil
 	}
@@ -101,7 +151,7 @@ func parseRates(rates, mtus []string, o *calibrate.Options) error {
 	for _, s := range mtus {
 		n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 32)
 		if err != nil {
-			return fmt.Errorf("--mtu %q: want a plain number of bytes, such as 1500", s)
+			return fmt.Errorf("--mtu %q: must be a number of bytes, such as 1500", s)
 		}
 		o.MTUs = append(o.MTUs, units.Bytes(n))
 	}
@@ -111,7 +161,7 @@ func parseRates(rates, mtus []string, o *calibrate.Options) error {
 // writeCalibration prints a calibration as tables.
 func writeCalibration(w io.Writer, c *calibration.Calibration, style tables.Style) error {
 	fmt.Fprintf(w, "Calibrated %s on %d processors, Linux %s, in %v\n\n", c.Date.Format(time.DateOnly), c.CPUs, c.Kernel, c.Took)
-	if err := style.Paragraph(w, "", "", fmt.Sprintf("Links: buckets that hold the rate within %g %% and flows within %g %%, for flows of so many bytes after an idle moment",
+	if err := style.Paragraph(w, "", "", fmt.Sprintf("Links: buckets that hold the rate within %g %% and short flows within %g %%, by the size of flows after an idle time",
 		100*calibration.RateTolerance, 100*calibration.FlowTolerance)); err != nil {
 		return err
 	}
@@ -183,6 +233,31 @@ func writeCalibration(w io.Writer, c *calibration.Calibration, style tables.Styl
 		}
 	}
 	return drawTable(w, disks, style)
+}
+
+// writeNoise prints a noise calibration as a table.
+func writeNoise(w io.Writer, n *calibration.Noise, style tables.Style) error {
+	head := fmt.Sprintf("Noise of %s: %d pairs of identical runs, in %v", n.Date.Format(time.DateOnly), n.Pairs, n.Took)
+	if n.Void > 0 {
+		head += fmt.Sprintf("; %d more had a void run and do not count", n.Void)
+	}
+	if err := style.Paragraph(w, "", "", head); err != nil {
+		return err
+	}
+	t := tables.Table{Head: []string{"time", "statistic", "noise ±", "between runs ±", "interval ±", "false positives", "widened ±", "false positives, widened"},
+		Columns: []tables.Column{tables.Names(), {Left: true}, {}, {Short: "between ±"}, {Drop: 2}, {Short: "false pos."}, {Drop: 1}, {Short: "widened"}}}
+	names := map[string]string{"cct": "CCT", "fct": "FCT", "write_time": "write time", "request_time": "request time", "mean_ratio": "ratio of averages", "median": "median", "geo_mean": "geometric mean"}
+	share := func(s calibration.Share) string {
+		return fmt.Sprintf("%.1f %% [%.1f, %.1f]", 100*s.Rate, 100*s.CI[0], 100*s.CI[1])
+	}
+	percent := func(x float64) string { return units.Percent(x, 1) }
+	for _, f := range n.Figures {
+		t.Rows = append(t.Rows, []string{names[f.Metric], names[f.Statistic], percent(f.Deviation), percent(f.Between), percent(f.Alone.Width), share(f.Alone), percent(f.Widened.Width), share(f.Widened)})
+	}
+	if err := drawTable(w, t, style); err != nil {
+		return err
+	}
+	return style.Paragraph(w, "", "", "Noise: standard deviation of the logarithm of the ratio of two identical runs; between runs: the part that the items within the runs do not explain. Interval: half the median width of 95 % intervals of one repeat, without this noise, and widened by the noise of the other half of the pairs. False positives: intervals that exclude 1, with the 95 % interval of their share; 5 % are expected.")
 }
 
 // spreadPercent prints a spread times scale.

@@ -1,27 +1,29 @@
-// Package cli is the command line: one file a verb, each a thin layer over
-// emu/experiment, emu/deploy and emu/kernel. Results go to standard output,
+// Package cli is the command line: one file per command, each a thin layer over
+// emu/runner, emu/deploy and emu/kernel. Results go to standard output,
 // progress and errors to standard error, so that output can be piped.
+// ExitCodes lists the exit codes.
 //
-// Exit codes: 0 done, 1 failed or a replay that differs, 2 wrong usage, 3 a run or a
-// compared arm whose verdict is void.
-//
-// It decides nothing that a library user could not.
+// It contains no logic that a program using the packages would lack.
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
 	"testbed/emu/deploy"
 	"testbed/emu/scenario"
+	"testbed/results/safefile"
+	"testbed/topo/units"
 )
 
 // version is set when the binary is linked.
@@ -32,12 +34,24 @@ const (
 	exitFailure = 1
 	exitUsage   = 2
 	exitVoid    = 3
+	exitRefused = 4
 )
 
-// errVoid ends a run that prints no headline figure.
-var errVoid = errors.New("the run is void: its figures may not be believed, and are not printed (the reasons are above and in the run directory)")
+// ExitCodes is the list of exit codes in help and documentation.
+const ExitCodes = `  0    success
+  1    failure, interrupt, or a replay that differs
+  2    incorrect usage
+  3    the verdict of an arm is void: its results are withheld
+  4    refused before the start: the machine lacks capacity or memory
+  126  exec, shell: the command cannot be executed
+  127  exec, shell: command not found
+  exec and shell otherwise return the exit code of the command that they run
+`
 
-// usageError is a mistake on the command line.
+// errVoid is the error of a run that prints no headline figure.
+var errVoid = errors.New("run is void: fidelity checks failed, results withheld (the reasons are above and in report.md)")
+
+// usageError is an error on the command line.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
@@ -50,29 +64,70 @@ type hinted struct {
 
 func (e hinted) Unwrap() error { return e.error }
 
-// exitCode passes on the code of a command that was run for the user.
+// refusal is the error of work that was not started because this machine lacks the
+// capacity for it.
+type refusal interface {
+	error
+	Refused()
+}
+
+// exitCode ends the program with a code and without a message.
 type exitCode int
 
-func (e exitCode) Error() string { return fmt.Sprintf("the command ended with exit code %d", int(e)) }
+func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-// app is what verbs share.
+// notRun is the error of a command that could not be started, with the exit code that
+// shells return for it.
+type notRun struct {
+	error
+	code int
+}
+
+func (e notRun) Unwrap() error { return e.error }
+
+// app holds what commands share.
 type app struct {
-	stdin          io.Reader
-	stdout, stderr io.Writer
-	json           bool
-	state          string // directory of the testbeds' state
-	shown          progressFlags
+	args   []string // of the command line, without the program's name
+	stdin  io.Reader
+	stdout *output
+	stderr io.Writer
+	json   bool
+	state  string // directory of the testbeds' state
+	shown  progressFlags
+
+	mu        sync.Mutex
+	computes  bool // the command can end at once without losing anything
+	abandoned bool // it was interrupted and ends at once
+}
+
+// output is standard output. It keeps the first error, since some writers discard theirs.
+type output struct {
+	w   io.Writer
+	err error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.w.Write(p)
+	if err != nil {
+		err = fmt.Errorf("write standard output: %w", safefile.Reason(err))
+		o.err = cmp.Or(o.err, err)
+	}
+	return n, err
 }
 
 // Main runs one command line and returns the exit code.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{stdin: stdin, stdout: stdout, stderr: stderr}
+	out := &output{w: stdout}
+	a := &app{args: args, stdin: stdin, stdout: out, stderr: stderr}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
-	root.SetOut(stdout)
+	root.SetOut(out)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	err := a.run(ctx, root)
+	if !errors.Is(err, errInterrupted) && out.err != nil && !errors.Is(err, out.err) { // help and completion do not return it
+		err = errors.Join(err, out.err)
+	}
 	var code exitCode
 	switch {
 	case err == nil:
@@ -80,13 +135,13 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	case errors.As(err, &code):
 		return int(code)
 	}
-	// Mistakes in a scenario begin with their place, as editors want it.
+	// Errors in a scenario begin with their position, the format that editors parse.
 	prefix := "testbed: "
-	var mistakes *scenario.Errors
-	if errors.As(err, &mistakes) {
+	var inScenario *scenario.Errors
+	if errors.As(err, &inScenario) {
 		prefix = ""
 	}
-	for line := range strings.Lines(strings.TrimRight(err.Error(), "\n") + "\n") {
+	for line := range strings.Lines(strings.TrimRight(units.ClipQuoted(err.Error()), "\n") + "\n") {
 		fmt.Fprint(stderr, prefix, line)
 	}
 	var h hinted
@@ -94,90 +149,140 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 		fmt.Fprintf(stderr, "hint: %s\n", h.hint)
 	}
 	var usage usageError
+	var refused refusal
+	var command notRun
 	switch {
+	case errors.As(err, &command):
+		return command.code
 	case errors.Is(err, errVoid):
 		return exitVoid
-	case errors.As(err, &usage) || strings.HasPrefix(err.Error(), "unknown command"):
+	case errors.As(err, &refused):
+		return exitRefused
+	case errors.As(err, &usage) || strings.HasPrefix(err.Error(), "unknown command"): // the latter is cobra's
 		return exitUsage
 	}
 	return exitFailure
 }
 
+// Help lists commands in the order in which they are added.
+func init() { cobra.EnableCommandSorting = false }
+
+// Command returns the command tree, for documentation that is generated from it.
+func Command() *cobra.Command {
+	a := &app{stdin: strings.NewReader(""), stdout: &output{w: io.Discard}, stderr: io.Discard}
+	return a.root()
+}
+
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "testbed",
-		Short: "Emulate a leaf-spine cluster in network namespaces and compare policies on real packets",
-		Long: `testbed builds an oversubscribed leaf-spine fabric out of network namespaces,
-runs shuffles and replicated block writes in it under several policies, and
-reports completion times measured from captured packets, each with a verdict of
-how far it may be believed. The same policies also run on a fluid model, without
-root, in seconds.
-
-Each run leaves a directory: captures, CSV files, and report.html, one page with all
-tables and charts, for any browser. "testbed compare" tells whether arms or runs
-differ by more than chance, "testbed plot" draws figures for papers, and "testbed
-report" computes everything again from the captures.`,
-		Example: `  sudo testbed run scripts/quickstart/scenario.yaml
-  testbed sim scripts/quickstart/scenario.yaml
-  testbed plan scripts/quickstart/scenario.yaml | less
-  sudo testbed up scripts/quickstart/scenario.yaml && sudo testbed exec h0-00 -- ping -c 3 10.3.4.1
-  testbed report runs/quickstart-20260102-150405-ab12
-  testbed compare runs/quickstart-20260102-150405-ab12`,
+		Short: "Emulate leaf-spine clusters and compare policies on real packets",
+		Long: `testbed emulates leaf-spine clusters with network namespaces on one Linux machine. It runs
+shuffles (coflows) and replicated block writes over real TCP under several policies, and
+reports completion times from captured packets, each with a verdict on its fidelity.`,
+		Example: `  sudo testbed doctor                                  # what this machine lacks
+  testbed sim scripts/quickstart/scenario.yaml         # fluid model: seconds, no root
+  sudo testbed run scripts/quickstart/scenario.yaml    # real packets: about two minutes
+  testbed compare RUN                                  # confidence intervals of the speed-ups
+  testbed plot RUN --figure cct-cdf -o cct.pdf         # a figure for a paper
+  testbed completion bash --help                       # completion in the shell`,
+		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("unknown command %q (testbed --help lists them)", args[0])}
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w (%s --help shows the flags)", err, cmd.CommandPath())}
-	})
-	root.PersistentFlags().BoolVar(&a.json, "json", false, "print data as JSON")
-	root.PersistentFlags().StringVar(&a.state, "state-dir", deploy.Root(), "where the state of testbeds is kept, also "+deploy.RootEnv)
+	root.SetVersionTemplate(built().String())
+	root.Flags().Bool("version", false, "print the version") // -v is not a common name of it
+	root.SetUsageTemplate(root.UsageTemplate() + "{{if not .HasParent}}\nExit codes:\n" + ExitCodes + "{{end}}")
+	root.SetFlagErrorFunc(unknownFlag)
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "write JSON")
+	root.PersistentFlags().StringVar(&a.state, "state-dir", deploy.Root(), "`directory` of the state of testbeds (also "+deploy.RootEnv+")")
 	a.shown.add(root)
-	root.PersistentPreRunE = func(*cobra.Command, []string) error { return a.shown.check() }
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		for cmd.HasParent() && cmd.Parent().HasParent() {
+			cmd = cmd.Parent()
+		}
+		a.mu.Lock()
+		a.computes = slices.Contains(computing, cmd.Name())
+		a.mu.Unlock()
+		return a.shown.check()
+	}
 	root.AddGroup(&cobra.Group{ID: "run", Title: "Experiments:"}, &cobra.Group{ID: "hand", Title: "A testbed by hand:"}, &cobra.Group{ID: "machine", Title: "This machine:"})
+	root.SetCompletionCommandGroupID("machine")
+	root.SetHelpCommandGroupID("machine")
 	group := func(id string, cmds ...*cobra.Command) {
 		for _, c := range cmds {
 			c.GroupID = id
 			root.AddCommand(c)
 		}
 	}
-	group("run", a.runCmd(), a.simCmd(), a.validateCmd(), a.planCmd(), a.reportCmd(), a.compareCmd(), a.plotCmd(), a.exportCmd(), a.pcapCmd(), a.replayCmd(), a.graphCmd(), a.schemaCmd(), a.traceCmd(), a.workloadCmd())
+	group("run", a.runCmd(), a.simCmd(), a.validateCmd(), a.planCmd(), a.reportCmd(), a.compareCmd(), a.plotCmd(), a.exportCmd(), a.pcapCmd(), a.replayCmd(), a.graphCmd(), a.runsCmd(), a.schemaCmd(), a.traceCmd(), a.workloadCmd())
 	group("hand", a.upCmd(), a.downCmd(), a.psCmd(), a.inspectCmd(), a.execCmd(), a.shellCmd(), a.faultCmd())
 	group("machine", a.doctorCmd(), a.calibrateCmd(), a.gcCmd(), a.versionCmd())
+	root.SetOut(a.stdout) // which the completion commands keep
+	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "completion":
+			c.Short = "Generate the completion script of a shell"
+			c.Example = `  source <(testbed completion bash)                                       # in this shell
+  testbed completion bash > /usr/share/bash-completion/completions/testbed   # as root, for all`
+			subcommands(c)
+		case "help":
+			c.Short, c.Run = "Show the help of a command", nil
+			c.RunE = func(_ *cobra.Command, args []string) error {
+				of, rest, err := root.Find(args)
+				if err != nil || len(rest) > 0 && of.HasSubCommands() {
+					return unknownCommand(cmp.Or(of, root), rest)
+				}
+				of.InitDefaultHelpFlag() // as in "testbed COMMAND --help"
+				return of.Help()
+			}
+		}
+	}
+	subcommands(root)
+	root.SetGlobalNormalizationFunc(presentFlag)
 	return root
 }
 
-// exactly is cobra.ExactArgs with an error that is a usage error and shows the
-// usage line.
-func exactly(n int) cobra.PositionalArgs {
+// exactly accepts n arguments.
+func exactly(n int) cobra.PositionalArgs { return between(n, n) }
+
+// between accepts least to most arguments; a negative most is no limit. Its error is a
+// usage error with the usage line.
+func between(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) != n {
-			return usageError{fmt.Errorf("%s: %d arguments, want %d: %s", cmd.Name(), len(args), n, cmd.UseLine())}
+		if len(args) >= least && (most < 0 || len(args) <= most) {
+			return nil
 		}
-		return nil
+		expected := fmt.Sprint(least)
+		switch {
+		case most < 0:
+			expected += " or more"
+		case most > least:
+			expected += " to " + fmt.Sprint(most)
+		}
+		if expected += " argument"; least != 1 || most != 1 {
+			expected += "s"
+		}
+		return usageError{fmt.Errorf("%s: expected %s, got %d (usage: %s)", cmd.Name(), expected, len(args), cmd.UseLine())}
 	}
 }
 
-// runsOrList wants run directories, or none with --list.
+// runsOrList accepts run directories, or no argument with --list.
 func runsOrList(list *bool) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case *list && len(args) > 0:
-			return usageError{fmt.Errorf("%s --list: want no run", cmd.Name())}
+			return usageError{fmt.Errorf("%s --list: expected no run directory", cmd.Name())}
 		case !*list && len(args) == 0:
-			return usageError{fmt.Errorf("%s: no run: want run directories, or --list", cmd.Name())}
+			return usageError{fmt.Errorf("%s: expected run directories, or --list", cmd.Name())}
 		}
 		return nil
 	}
 }
 
-// print writes v as JSON, or with text.
+// print writes v as JSON where that is set, otherwise with text.
 func (a *app) print(v any, text func(io.Writer) error) error {
 	if !a.json {
 		return text(a.stdout)
@@ -187,13 +292,18 @@ func (a *app) print(v any, text func(io.Writer) error) error {
 	return enc.Encode(v)
 }
 
-// needRoot refuses early, before anything is half done.
-func needRoot(verb string) error {
-	if os.Geteuid() != 0 {
-		return hinted{fmt.Errorf("%s: making network namespaces needs root, this is user %d", verb, os.Geteuid()),
-			fmt.Sprintf("run it with sudo; testbed sim does the same on the fluid model without root, and %q shows what this machine lacks", "testbed doctor")}
-	}
-	return nil
+// build describes the program.
+type build struct {
+	Version string `json:"version"`
+	Go      string `json:"go"`
+	OS      string `json:"os"`
+	Arch    string `json:"arch"`
+}
+
+func built() build { return build{version, runtime.Version(), runtime.GOOS, runtime.GOARCH} }
+
+func (b build) String() string {
+	return fmt.Sprintf("testbed %s (%s, %s/%s)\n", b.Version, b.Go, b.OS, b.Arch)
 }
 
 func (a *app) versionCmd() *cobra.Command {
@@ -201,14 +311,8 @@ func (a *app) versionCmd() *cobra.Command {
 		Use: "version", Short: "Print the version", Args: exactly(0),
 		Example: "  testbed version --json",
 		RunE: func(*cobra.Command, []string) error {
-			v := struct {
-				Version string `json:"version"`
-				Go      string `json:"go"`
-				OS      string `json:"os"`
-				Arch    string `json:"arch"`
-			}{version, runtime.Version(), runtime.GOOS, runtime.GOARCH}
-			return a.print(v, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "testbed %s (%s, %s/%s)\n", v.Version, v.Go, v.OS, v.Arch)
+			return a.print(built(), func(w io.Writer) error {
+				_, err := io.WriteString(w, built().String())
 				return err
 			})
 		},

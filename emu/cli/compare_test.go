@@ -5,22 +5,22 @@ import (
 	"strings"
 	"testing"
 
-	"testbed/results/archive/archivetest"
+	"testbed/results/rundir/rundirtest"
 	"testbed/results/verdict"
 )
 
 // A void arm is refused with its reason and exit code 3; the others are compared.
 func TestCompareVoidArm(t *testing.T) {
-	spec := archivetest.Default()
+	spec := rundirtest.Default()
 	spec.Arms[1].Level = verdict.Void
-	dir := archivetest.Write(t, spec)
+	dir := rundirtest.Write(t, spec)
 	compare := func(args ...string) (int, string, string) {
 		var out, errs bytes.Buffer
 		code := Main(t.Context(), append([]string{"compare", dir}, args...), strings.NewReader(""), &out, &errs)
 		return code, out.String(), errs.String()
 	}
 	code, out, errs := compare()
-	if code != exitVoid || !strings.Contains(out, "sebf+hdfs is void, so it is not compared") || !strings.Contains(out, "degraded [") || !strings.Contains(errs, "void") {
+	if code != exitVoid || !strings.Contains(out, "sebf+hdfs is void and not compared") || !strings.Contains(out, "degraded [") || !strings.Contains(errs, "void") {
 		t.Errorf("exit code %d, want %d\n%s\n%s", code, exitVoid, out, errs)
 	}
 	if code, out, errs := compare("--arms", "sebf+sinbad"); code != 0 || strings.Contains(out, "void") || errs != "" {

@@ -17,29 +17,30 @@ import (
 )
 
 func (a *app) doctorCmd() *cobra.Command {
-	var out string
+	var dir string
 	cmd := &cobra.Command{
-		Use: "doctor", Short: "Tell what this machine has and lacks", Args: exactly(0),
-		Long: `Doctor looks at the kernel, its features and limits, the disks and the clock, and
-says what each one that is missing costs. It changes nothing. It fails where
-something is missing without which nothing runs. Without root it says what it
-could not look at.`,
+		Use: "doctor", Short: "Check the features and limits of this machine", Args: exactly(0),
+		Long: `Doctor checks the kernel, its features and limits, the disks and the clock, and states
+the consequence of each missing feature. It changes nothing. It fails if a required
+feature is missing. Without root, some checks are not possible and are listed as such.`,
 		Example: "  sudo testbed doctor\n  testbed doctor --json",
 		RunE: func(*cobra.Command, []string) error {
-			facts := append(kernel.Probe(a.state, out), otherTestbeds(a.state), calibrated())
+			facts := append(kernel.Probe(a.state, dir), otherTestbeds(a.state), calibrated())
 			if err := a.print(facts, func(w io.Writer) error { return printFacts(w, facts) }); err != nil {
 				return err
 			}
 			return needs(facts)
 		},
 	}
-	cmd.Flags().StringVar(&out, "out", "runs", "where run directories are to be made")
+	cmd.Flags().StringVar(&dir, "dir", "runs", "`directory` for runs, whose disk is measured")
+	cmd.Flags().StringVar(&dir, "output", "runs", "former name of --dir")
+	hide(cmd, "output")
 	return cmd
 }
 
-// otherTestbeds tells of those whose processes share this machine's processors.
+// otherTestbeds reports testbeds whose processes share the processors of this machine.
 func otherTestbeds(root string) kernel.Fact {
-	f := kernel.Fact{Group: "machine", Name: "no other testbed", Cost: "two runs at once take each other's processors, and both verdicts suffer"}
+	f := kernel.Fact{Group: "machine", Name: "no other testbed", Cost: "concurrent runs compete for processors, which degrades both verdicts"}
 	entries, err := deploy.List(root)
 	if err != nil {
 		f.Unknown, f.Detail = true, err.Error()
@@ -58,9 +59,9 @@ func otherTestbeds(root string) kernel.Fact {
 	return f
 }
 
-// calibrated tells whether this machine and kernel were calibrated.
+// calibrated reports whether this machine and kernel are calibrated.
 func calibrated() kernel.Fact {
-	f := kernel.Fact{Group: "machine", Name: "calibration", Cost: "links get default buckets, and too large a load is not refused: sudo testbed calibrate"}
+	f := kernel.Fact{Group: "machine", Name: "calibration", Cost: "links get default buckets, and an excessive load is not refused (run: sudo testbed calibrate)"}
 	c, err := calibration.Load()
 	switch {
 	case err != nil:
@@ -76,8 +77,8 @@ func calibrated() kernel.Fact {
 	return f
 }
 
-// needs is an error that names everything which is needed and missing. What is
-// unknown for want of something else is that thing's fault.
+// needs returns an error that names every required feature that is missing. A feature that
+// is unknown because another one is missing does not count.
 func needs(facts []kernel.Fact) error {
 	var errs []error
 	for _, f := range facts {
@@ -88,10 +89,10 @@ func needs(facts []kernel.Fact) error {
 	return errors.Join(errs...)
 }
 
-// doctorName is the columns of a name in doctor's text.
+// doctorName is the width of names in the output.
 const doctorName = 32
 
-// printFacts writes the groups in the order in which they first come up.
+// printFacts writes the groups in order of appearance.
 func printFacts(w io.Writer, facts []kernel.Fact) error {
 	var groups []string
 	count := map[string]int{}
@@ -118,7 +119,7 @@ func printFacts(w io.Writer, facts []kernel.Fact) error {
 				text = strings.TrimPrefix(text+"; without it: "+f.Cost, "; ")
 			}
 			lines := tables.Wrap(text, tables.DefaultWidth-indent)
-			if len(head) >= indent && text != "" { // a long name has its line to itself
+			if len(head) >= indent && text != "" { // a long name gets its own line
 				b.WriteString(head + "\n")
 				head = ""
 			}
@@ -128,7 +129,7 @@ func printFacts(w io.Writer, facts []kernel.Fact) error {
 			}
 		}
 	}
-	fmt.Fprintf(&b, "\n%d there, %d not, %d of them needed; %d not looked at\n",
+	fmt.Fprintf(&b, "\n%d present, %d missing, %d of them required; %d not checked\n",
 		count["yes"], count["no"]+count["MISSING"], count["MISSING"], count["?"])
 	_, err := io.WriteString(w, b.String())
 	return err

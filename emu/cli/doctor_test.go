@@ -37,14 +37,14 @@ disks
                                           no; without it: slow slow slow slow slow slow slow slow
                                           slow slow slow slow slow slow slow
 
-1 there, 2 not, 1 of them needed; 1 not looked at
+1 present, 2 missing, 1 of them required; 1 not checked
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// What this machine is told fits a terminal of 100 columns.
+// The output on this machine fits a terminal of 100 columns.
 func TestDoctorFitsATerminal(t *testing.T) {
 	var b strings.Builder
 	if err := printFacts(&b, append(kernel.Probe("/tmp"), otherTestbeds(t.TempDir()), calibrated())); err != nil {
@@ -57,7 +57,7 @@ func TestDoctorFitsATerminal(t *testing.T) {
 	}
 }
 
-// Doctor tells of a calibration, of none, of one that is another machine's, and
+// Doctor reports a calibration, of none, of one that is another machine's, and
 // of a file that is none.
 func TestDoctorTellsOfCalibration(t *testing.T) {
 	dir := t.TempDir()

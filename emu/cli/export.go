@@ -13,24 +13,34 @@ import (
 	"github.com/spf13/cobra"
 
 	"testbed/results/export"
+	"testbed/results/safefile"
+	tables "testbed/results/table"
 )
+
+// helpWidth is the columns of lines that help texts are wrapped to.
+const helpWidth = 90
 
 func (a *app) exportCmd() *cobra.Command {
 	var formats struct{ parquet, csv bool }
 	var o export.Options
 	var out string
-	var names []string
+	var names, tableNames, completions []string
+	for _, t := range export.Tables() {
+		tableNames = append(tableNames, t.Name)
+		completions = append(completions, t.Name+"\t"+t.Doc)
+	}
 	var list bool
 	cmd := &cobra.Command{
 		Use: "export RUN...", Short: "Write the data of runs as Parquet, CSV or JSON lines",
-		Long: `Export writes the tables runs, arms, flows, coflows, blocks, breakdown, progress and links of
-one run or several, each run's rows under its ID, as Parquet (--parquet), CSV (--csv)
-or JSON lines (--json). It reads the CSV files and summary.json of runs on packets and
-of simulations, and needs neither captures nor root.
+		Long: fmt.Sprintf(`Export writes %d tables of one or more runs as Parquet (--parquet), CSV (--csv) or JSON
+lines (--json): %s.
+Each row names its run. Export reads the CSV files and summary.json of runs and
+simulations; it requires neither captures nor root.
 
-With -o DIR each table is a file of the directory, which is made. With one --table the
-table goes to the file -o FILE, or to standard output. Files that are such a table
-already are replaced; others only with --force; files of a run directory never.`,
+With -o DIR each table is a file in the directory, which is created if needed. With one
+--table, the table goes to the file -o FILE, or to standard output. A file that holds the
+same table is replaced, any other only with --force, and a file of a run directory never.`,
+			len(tableNames), strings.Join(tables.Wrap(strings.Join(tableNames, ", "), helpWidth), "\n")),
 		Example: `  testbed export runs/quickstart-20260102-150405-ab12 --parquet -o data
   testbed export runs/* --parquet -o all
   testbed export runs/quickstart-20260102-150405-ab12 --csv --table coflows | head
@@ -42,87 +52,83 @@ already are replaced; others only with --force; files of a run directory never.`
 				return a.listTables()
 			}
 			var format export.Format
-			chosen := 0
+			formatsGiven := 0
 			for _, f := range []struct {
 				set bool
 				is  export.Format
 			}{{formats.parquet, export.Parquet}, {formats.csv, export.CSV}, {a.json, export.JSONLines}} {
 				if f.set {
 					format = f.is
-					chosen++
+					formatsGiven++
 				}
 			}
-			if chosen != 1 {
-				return usageError{errors.New("export: want one of --parquet, --csv and --json")}
+			if formatsGiven != 1 {
+				return usageError{errors.New("export: expected one of --parquet, --csv and --json")}
 			}
-			tables := export.Tables()
+			chosen := export.Tables()
 			if len(names) > 0 {
-				tables = nil
+				chosen = nil
 			}
 			for _, name := range names {
 				t, err := export.Find(name)
 				if err != nil {
 					return usageError{fmt.Errorf("export --table: %w", err)}
 				}
-				if !slices.ContainsFunc(tables, func(x export.Table) bool { return x.Name == name }) {
-					tables = append(tables, t)
+				if !slices.ContainsFunc(chosen, func(x export.Table) bool { return x.Name == name }) {
+					chosen = append(chosen, t)
 				}
 			}
-			return a.export(args, tables, format, o, out)
+			return a.export(args, chosen, format, o, out)
 		},
 		ValidArgsFunction: completeDirs,
 	}
 	f := cmd.Flags()
-	f.BoolVar(&list, "list", false, "list the tables and their columns")
+	addList(cmd, &list, "tables and their columns")
 	f.BoolVar(&formats.parquet, "parquet", false, "write Parquet")
-	f.BoolVar(&formats.csv, "csv", false, "write CSV")
-	f.StringVarP(&out, "output", "o", "", "directory to write, or with one --table the file")
-	f.StringSliceVar(&names, "table", nil, "which tables to write (all)")
-	f.Int64Var(&o.RowGroup, "row-group", export.DefaultRowGroup, "rows of a row group of Parquet, which is what a reader holds at once")
-	f.StringVar(&o.Compression, "compression", "zstd", "of Parquet: zstd, snappy or none")
-	f.BoolVar(&o.Force, "force", false, "replace files that are no such tables, too")
+	addCSV(cmd, &formats.csv, "one file per table")
+	addOutput(cmd, &out, "", "directory; with one --table a file, default: standard output")
+	f.StringSliceVar(&names, "table", nil, "write only these `tables` (default: all)")
+	f.Int64Var(&o.RowGroup, "row-group", export.DefaultRowGroup, "`rows` per row group of Parquet, which a reader holds in memory")
+	f.StringVar(&o.Compression, "compression", "zstd", "compression of Parquet (zstd, snappy or none)")
+	addForce(cmd, &o.Force, "replace a file that is not the same table")
 	complete := completer(cmd)
-	var all []string
-	for _, t := range export.Tables() {
-		all = append(all, t.Name+"\t"+t.Doc)
-	}
-	complete("table", cobra.FixedCompletions(all, cobra.ShellCompDirectiveNoFileComp))
+	complete("table", cobra.FixedCompletions(completions, cobra.ShellCompDirectiveNoFileComp))
 	complete("compression", cobra.FixedCompletions([]string{"zstd", "snappy", "none"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-func (a *app) export(dirs []string, tables []export.Table, format export.Format, o export.Options, out string) error {
+func (a *app) export(dirs []string, chosen []export.Table, format export.Format, o export.Options, out string) error {
 	if o.RowGroup < 1 {
-		return usageError{fmt.Errorf("export --row-group %d: want 1 or more", o.RowGroup)}
+		return usageError{fmt.Errorf("export --row-group %d: must be 1 or more", o.RowGroup)}
 	}
-	if out == "" && len(tables) > 1 {
-		return usageError{fmt.Errorf("export: %d tables have no one file: want -o DIR, or --table NAME", len(tables))}
+	if out == "" && len(chosen) > 1 {
+		return usageError{fmt.Errorf("export: %d tables do not fit in one file: give -o DIR, or --table NAME", len(chosen))}
 	}
-	if f, ok := a.stdout.(*os.File); ok && out == "" && format == export.Parquet && isatty.IsTerminal(f.Fd()) {
-		return usageError{errors.New("export: Parquet is not for a terminal: want -o FILE")}
+	if f, ok := a.stdout.w.(*os.File); ok && out == "" && format == export.Parquet && isatty.IsTerminal(f.Fd()) {
+		return usageError{errors.New("export: Parquet is binary, standard output is a terminal: give -o FILE")}
 	}
 	runs, err := a.openRuns(dirs)
 	if err != nil {
 		return err
 	}
 	if out == "" {
-		return export.Write(a.stdout, tables[0], runs, format, o)
+		return export.Write(a.stdout, chosen[0], runs, format, o)
 	}
 	path := func(t export.Table) string { return filepath.Join(out, t.Name+"."+string(format)) }
 	info, err := os.Stat(out)
 	isDir := err == nil && info.IsDir()
 	switch {
-	case len(tables) == 1 && !isDir && !strings.HasSuffix(out, string(filepath.Separator)):
+	case len(chosen) == 1 && !isDir && !strings.HasSuffix(out, string(filepath.Separator)):
 		path = func(export.Table) string { return out }
 	case !isDir:
-		if err := os.MkdirAll(out, 0o755); err != nil {
+		if err := safefile.MkdirAll(out); err != nil {
 			return fmt.Errorf("export: %w", err)
 		}
 	}
-	if err := export.Files(path, tables, runs, format, o); err != nil {
+	if err := export.Files(path, chosen, runs, format, o); err != nil {
 		return fmt.Errorf("export: %w", err)
 	}
-	for _, t := range tables {
+	for _, t := range chosen {
 		if _, err := fmt.Fprintln(a.stdout, path(t)); err != nil {
 			return err
 		}

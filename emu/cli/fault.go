@@ -18,15 +18,15 @@ import (
 	"testbed/topo/units"
 )
 
-// faultVerbs are what "testbed fault" can do, and what takes each back.
+// faultVerbs lists the faults of "testbed fault", and the one that undoes each.
 var faultVerbs = []struct{ name, undo, args, short string }{
 	{"link-down", "link-up", "LINK", "cut cables, such as leaf0<>spine1"},
-	{"link-up", "", "LINK", "mend cables"},
+	{"link-up", "", "LINK", "restore cables"},
 	{"link-rate", "link-rate", "LINK RATE", "change the rate of links, one direction or both"},
 	{"host-crash", "host-back", "HOST", "cut a host's cable"},
-	{"host-back", "", "HOST", "mend it"},
+	{"host-back", "", "HOST", "restore the cable of a host"},
 	{"spine-down", "spine-up", "SPINE", "cut all cables of a spine"},
-	{"spine-up", "", "SPINE", "mend them"},
+	{"spine-up", "", "SPINE", "restore all cables of a spine"},
 }
 
 func (a *app) faultCmd() *cobra.Command {
@@ -37,11 +37,14 @@ func (a *app) faultCmd() *cobra.Command {
 		fmt.Fprintf(&verbs, "  %-22s %s\n", v.name+" "+v.args, v.short)
 	}
 	cmd := &cobra.Command{
-		Use: "fault KIND NAME [RATE]", Short: "Break a testbed that is up, and mend it",
+		Use: "fault KIND NAME [RATE]", Short: "Inject a fault into a testbed that is up, or undo one",
 		Long: `Fault changes the links of a testbed that is up. A link is a pattern of names:
-"leaf0<>spine1" is both directions, "leaf0>spine1" one, "leaf*<>spine1" several; quote
-it, since shells read > and *. Leaves route around cut cables as soon as they are cut.
-With --for it waits, and takes the fault back when the time is over or on Ctrl-C.
+"leaf0<>spine1" is both directions, "leaf0>spine1" one, "leaf*<>spine1" several. Quote
+it, since shells interpret > and *. Leaves reroute around cut cables at once.
+
+With --for, the command waits and then undoes the fault, also on Ctrl-C. Cables that
+are already cut stay cut afterwards; a command that changes no cable fails. To stop all
+traffic on a link, cut it (link-down): a rate of 0 is an error.
 
 ` + verbs.String(),
 		Example: `  sudo testbed fault link-down 'leaf0<>spine1' --for 2s
@@ -52,14 +55,14 @@ With --for it waits, and takes the fault back when the time is over or on Ctrl-C
 				for _, v := range faultVerbs {
 					if v.name == args[0] {
 						if want := 1 + len(strings.Fields(v.args)); len(args) != want {
-							return usageError{fmt.Errorf("fault %s: %d arguments, want %s", v.name, len(args)-1, v.args)}
+							return usageError{fmt.Errorf("fault %s: expected %s, got %d arguments", v.name, v.args, len(args)-1)}
 						}
 						return nil
 					}
 				}
-				return usageError{fmt.Errorf("fault %q: want one of %s", args[0], strings.Join(faultNames(), ", "))}
+				return usageError{fmt.Errorf("fault %q: must be one of %s", args[0], strings.Join(faultNames(), ", "))}
 			}
-			return usageError{fmt.Errorf("fault: want %s", cmd.UseLine())}
+			return usageError{fmt.Errorf("fault: expected a kind and a name (usage: %s)", cmd.UseLine())}
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.fault(cmd.Context(), testbed, args, lasts, cmd.Flags().Changed("for"))
@@ -92,8 +95,8 @@ With --for it waits, and takes the fault back when the time is over or on Ctrl-C
 			return names, cobra.ShellCompDirectiveNoFileComp
 		},
 	}
-	cmd.Flags().StringVar(&testbed, "testbed", "", "which testbed, where several are up")
-	cmd.Flags().DurationVar(&lasts, "for", 0, "how long; without it, until it is taken back")
+	addTestbed(cmd, &testbed)
+	cmd.Flags().DurationVar(&lasts, "for", 0, "duration of the fault (default: until it is undone)")
 	return cmd
 }
 
@@ -104,7 +107,7 @@ func faultNames() (names []string) {
 	return names
 }
 
-// broken is a testbed whose links are being changed.
+// broken is a testbed whose links are changed.
 type broken struct {
 	fabric *topo.Fabric
 	pins   string
@@ -127,9 +130,9 @@ func (a *app) fault(ctx context.Context, testbed string, args []string, lasts ti
 	verb := faultVerbs[i]
 	switch {
 	case bounded && lasts <= 0:
-		return usageError{fmt.Errorf("--for %v: want a positive time", lasts)}
+		return usageError{fmt.Errorf("--for %v: must be positive", lasts)}
 	case bounded && verb.undo == "":
-		return usageError{fmt.Errorf("fault %s: --for goes with what breaks something", verb.name)}
+		return usageError{fmt.Errorf("fault %s: --for is only for faults that can be undone", verb.name)}
 	}
 	e, err := a.find(given(testbed))
 	if err != nil {
@@ -143,7 +146,7 @@ func (a *app) fault(ctx context.Context, testbed string, args []string, lasts ti
 	if err != nil {
 		return usageError{err}
 	}
-	if err := needRoot("fault"); err != nil {
+	if err := a.needRoot("fault", changesLinks); err != nil {
 		return err
 	}
 	b := &broken{fabric: f, pins: e.PinDir(), ns: map[string]*kernel.Namespace{}}
@@ -152,6 +155,9 @@ func (a *app) fault(ctx context.Context, testbed string, args []string, lasts ti
 			err = errors.Join(err, n.Close())
 		}
 	}()
+	if links, err = b.differ(verb.name, links, rate); err != nil {
+		return err
+	}
 	if err := b.change(ctx, verb.name, links, rate); err != nil {
 		if bounded { // some links may have changed
 			err = errors.Join(err, b.change(context.WithoutCancel(ctx), verb.undo, links, 0))
@@ -183,14 +189,14 @@ func (a *app) fault(ctx context.Context, testbed string, args []string, lasts ti
 	return a.print(out, func(w io.Writer) error {
 		done := ""
 		if bounded {
-			done = ", and taken back"
+			done = ", and undone"
 		}
 		_, err := fmt.Fprintf(w, "%s: done on %s%s\n", out.Fault, strings.Join(names, ", "), done)
 		return err
 	})
 }
 
-// faultLinks are the links that the arguments name, and the rate.
+// faultLinks returns the links that the arguments name, and the rate.
 func faultLinks(f *topo.Fabric, args []string) (links []topo.LinkID, rate units.Rate, err error) {
 	kind, name := args[0], args[1]
 	switch kind {
@@ -207,21 +213,77 @@ func faultLinks(f *topo.Fabric, args []string) (links []topo.LinkID, rate units.
 				return links, 0, err
 			}
 		}
-		return nil, 0, fmt.Errorf("no spine %q: the fabric has %d, from %s on", name, f.Spines(), topo.SpineName(0))
+		return nil, 0, fmt.Errorf("unknown spine %q: the fabric has %d, the first is %s", name, f.Spines(), topo.SpineName(0))
 	case "link-rate":
 		if rate, err = units.ParseRate(args[2]); err != nil {
 			return nil, 0, err
 		}
+		if rate == 0 {
+			cable := name
+			if !strings.Contains(cable, "<>") {
+				cable = strings.Replace(cable, ">", "<>", 1)
+			}
+			return nil, 0, fmt.Errorf("link-rate %s: rate 0 must be positive (to stop all traffic, run: testbed fault link-down '%s')", name, cable)
+		}
 	default:
 		if !strings.Contains(name, "<>") {
-			return nil, 0, fmt.Errorf(`link %q: a cable is cut both ways: want "<>" between its ends`, name)
+			return nil, 0, fmt.Errorf(`link %q: a cable carries both directions: put "<>" between its ends`, name)
 		}
 	}
 	links, err = f.FindLinks(name)
 	return links, rate, err
 }
 
-// change carries out a verb. A rate of 0 is the fabric's.
+// differ returns the links that a fault changes. It returns an error if there are none,
+// because all cables are already in the requested state, and if the kernel cannot set a
+// rate on every link.
+func (b *broken) differ(verb string, links []topo.LinkID, rate units.Rate) ([]topo.LinkID, error) {
+	if verb == "link-rate" {
+		for _, l := range links {
+			op := plan.ShaperOf(b.fabric, l, rate, nil)
+			if err := plan.CheckRate(op.Rate, op.Limit, op.Burst, op.MTU); err != nil {
+				return nil, usageError{fmt.Errorf("link-rate %s: %w", b.fabric.LinkName(l), err)}
+			}
+		}
+		return links, nil
+	}
+	up, state := mends(verb), "cut"
+	if up {
+		state = "up"
+	}
+	var out []topo.LinkID
+	for _, l := range links {
+		leaf := plan.CableOf(b.fabric, l).Leaf
+		n, err := b.open(leaf.Namespace)
+		if err != nil {
+			return nil, err
+		}
+		is, err := n.IsUp(leaf.Device)
+		if err != nil {
+			return nil, err
+		}
+		if is != up {
+			out = append(out, l)
+		}
+	}
+	if len(out) == 0 {
+		var names []string
+		for _, l := range links {
+			if l%2 == 0 {
+				names = append(names, strings.Replace(b.fabric.LinkName(l), ">", "<>", 1))
+			}
+		}
+		return nil, fmt.Errorf("fault %s: nothing to change: already %s: %s", verb, state, strings.Join(names, ", "))
+	}
+	return out, nil
+}
+
+// mends reports whether a fault restores cables.
+func mends(verb string) bool {
+	return strings.HasSuffix(verb, "-up") || strings.HasSuffix(verb, "-back")
+}
+
+// change applies a fault. A rate of 0 stands for the fabric's.
 func (b *broken) change(ctx context.Context, verb string, links []topo.LinkID, rate units.Rate) error {
 	f := b.fabric
 	touched := false
@@ -253,7 +315,7 @@ func (b *broken) change(ctx context.Context, verb string, links []topo.LinkID, r
 		if err != nil {
 			return err
 		}
-		if strings.HasSuffix(verb, "-up") || strings.HasSuffix(verb, "-back") {
+		if mends(verb) {
 			err = kernel.Mend(ctx, c, leaf, far)
 		} else {
 			err = kernel.Cut(c, leaf, far)
@@ -269,8 +331,8 @@ func (b *broken) change(ctx context.Context, verb string, links []topo.LinkID, r
 	return nil
 }
 
-// route gives every leaf routes over the cables that are up, which the devices
-// tell: other commands may have cut some before.
+// route sets the routes of every leaf to the cables that are up according to the devices,
+// since other commands may have cut some.
 func (b *broken) route() error {
 	f := b.fabric
 	up := make([][]bool, f.Racks())

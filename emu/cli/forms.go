@@ -2,7 +2,7 @@ package cli
 
 import (
 	"cmp"
-	"fmt"
+	"errors"
 	"io"
 	"os"
 	"strings"
@@ -14,21 +14,20 @@ import (
 	tables "testbed/results/table"
 )
 
-// forms are the flags of verbs that print figures: in which form, and how wide.
+// forms holds the flags for the output format of figures.
 type forms struct {
 	markdown, csv bool
-	width         int
-	given         func() bool // whether the width was asked for
+	width         widthFlag
 }
 
-func (f *forms) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.markdown, "markdown", false, "print Markdown instead of tables for the terminal")
-	cmd.Flags().BoolVar(&f.csv, "csv", false, "print CSV: one row for each arm and metric")
-	cmd.Flags().IntVar(&f.width, "width", tables.DefaultWidth, "columns that tables are to fit in; on a narrower terminal its own, where not given")
-	f.given = func() bool { return cmd.Flags().Changed("width") }
+// add adds the flags. A row of the CSV is for what row says.
+func (f *forms) add(cmd *cobra.Command, row string) {
+	cmd.Flags().BoolVar(&f.markdown, "markdown", false, "write Markdown")
+	addCSV(cmd, &f.csv, "one row per "+row)
+	f.width.add(cmd)
 }
 
-// check refuses what cannot be had, before anything is done.
+// check rejects flags that exclude each other, before anything is done.
 func (f *forms) check(a *app) error {
 	n := 0
 	for _, set := range []bool{f.markdown, f.csv, a.json} {
@@ -37,15 +36,12 @@ func (f *forms) check(a *app) error {
 		}
 	}
 	if n > 1 {
-		return usageError{fmt.Errorf("--markdown, --csv and --json: want one of them")}
+		return usageError{errors.New("--markdown, --csv and --json exclude each other: give one of them")}
 	}
-	if f.width < tables.LeastWidth {
-		return usageError{fmt.Errorf("--width %d: want %d columns or more", f.width, tables.LeastWidth)}
-	}
-	return nil
+	return f.width.check()
 }
 
-// written are the ways to write the same figures.
+// written holds the writers of the same figures in each format.
 type written struct {
 	data     any // as JSON
 	terminal func(io.Writer, tables.Style) error
@@ -53,7 +49,7 @@ type written struct {
 	csv      func(io.Writer) error
 }
 
-// show writes figures in the form that was asked for.
+// show writes figures in the selected format.
 func (a *app) show(f *forms, w written) error {
 	switch {
 	case f.markdown:
@@ -62,15 +58,11 @@ func (a *app) show(f *forms, w written) error {
 		return w.csv(a.stdout)
 	}
 	return a.print(w.data, func(out io.Writer) error {
-		width := f.width
-		if !f.given() {
-			width = min(width, terminalWidth(a.stdout))
-		}
-		return w.terminal(out, terminalStyle(width))
+		return w.terminal(out, f.width.style(a))
 	})
 }
 
-// terminalWidth is the columns of the terminal that w is, or the default.
+// terminalWidth returns the width of the terminal w, or the default.
 func terminalWidth(w io.Writer) int {
 	if file, ok := w.(*os.File); ok && isatty.IsTerminal(file.Fd()) {
 		if width, _, err := cwriter.GetSize(int(file.Fd())); err == nil && width > 0 {
@@ -80,19 +72,19 @@ func terminalWidth(w io.Writer) int {
 	return tables.DefaultWidth
 }
 
-// terminalStyle is how text is laid out in so many columns; 0 is the default.
+// terminalStyle returns the layout of text in a number of columns; 0 is the default.
 func terminalStyle(width int) tables.Style {
 	return tables.Style{Width: width, ASCII: asciiLocale(os.Getenv)}
 }
 
-// plainStyle is terminalStyle for tables without lines.
+// plainStyle returns terminalStyle for tables without lines.
 func plainStyle(width int) tables.Style {
 	s := terminalStyle(width)
 	s.Plain = true
 	return s
 }
 
-// drawTable draws a table and, below it, what did not fit.
+// drawTable draws a table and, below it, notes on what did not fit.
 func drawTable(w io.Writer, t tables.Table, s tables.Style) error {
 	fitted, err := t.Draw(w, s)
 	if err != nil {
@@ -106,9 +98,8 @@ func drawTable(w io.Writer, t tables.Table, s tables.Style) error {
 	return nil
 }
 
-// asciiLocale tells a locale that states another character set than UTF-8, or none
-// as C and POSIX do. Where no locale is set at all, as in containers and services,
-// UTF-8 is what terminals have.
+// asciiLocale reports whether the locale names a character set other than UTF-8, or none,
+// as C and POSIX do. Without any locale, as in containers and services, it is false.
 func asciiLocale(env func(string) string) bool {
 	locale := strings.ToLower(cmp.Or(env("LC_ALL"), env("LC_CTYPE"), env("LANG")))
 	return locale != "" && !strings.Contains(locale, "utf-8") && !strings.Contains(locale, "utf8")

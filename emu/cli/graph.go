@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"testbed/emu/deploy"
-	"testbed/emu/experiment"
-	"testbed/results/files"
+	"testbed/emu/runner"
+	"testbed/results/safefile"
 	"testbed/topo"
 	"testbed/topo/draw"
 )
@@ -25,12 +25,12 @@ func (a *app) graphCmd() *cobra.Command {
 	var out, format, arm string
 	var repeat int
 	cmd := &cobra.Command{
-		Use: "graph SCENARIO|TESTBED|RUN", Short: "Draw a fabric, and how a run loaded it, as SVG or DOT",
+		Use: "graph SCENARIO|TESTBED|RUN", Short: "Draw a fabric, and its load in a run, as SVG or DOT",
 		Long: `Graph draws the fabric of a scenario file, of a testbed that is up, or of a run
-directory, with the rates of its links. Of a run it also shows each link's mean load in
-one repeat of one arm, from the captures. Loads of host links count every frame. Loads
-of uplinks count flows and blocks between racks, without acknowledgements, and each
-rack's are divided evenly over the spines.`,
+directory, with the rates of its links. For a run it also shows the mean load of each
+link in one repeat of one arm, computed from the captures. Loads of host links include
+every frame. Loads of uplinks are estimates: flows and blocks between racks, without
+acknowledgements, divided evenly over the spines.`,
 		Example: `  testbed graph scripts/quickstart/scenario.yaml -o fabric.svg
   testbed graph lab --format dot | dot -Tpdf -o lab.pdf
   testbed graph runs/quickstart-20260102-150405-ab12 --arm sebf+sinbad -o load.svg`,
@@ -56,7 +56,7 @@ rack's are divided evenly over the spines.`,
 				_, err = a.stdout.Write(b.Bytes())
 				return err
 			}
-			return files.Write(out, func(w io.Writer) error {
+			return safefile.Write(out, func(w io.Writer) error {
 				_, err := w.Write(b.Bytes())
 				return err
 			})
@@ -67,12 +67,10 @@ rack's are divided evenly over the spines.`,
 		names, _ := a.completeTestbeds(c, args, word)
 		return names, cobra.ShellCompDirectiveDefault // and files
 	}
-	cmd.Flags().StringVarP(&out, "output", "o", "", "file to write, .svg or .dot (standard output without it)")
-	cmd.Flags().StringVar(&format, "format", "", "svg or dot (by the file's name, or svg)")
-	cmd.Flags().StringVar(&arm, "arm", "", "of a run: the arm whose load is shown (the first)")
-	cmd.Flags().IntVar(&repeat, "repeat", 0, "of a run: the repeat whose load is shown, from 0")
-	completer(cmd)("arm", completeArm)
-	completer(cmd)("format", cobra.FixedCompletions([]string{"svg", "dot"}, cobra.ShellCompDirectiveNoFileComp))
+	addOutput(cmd, &out, "", ".svg or .dot file; default: standard output")
+	addFormat(cmd, &format, []string{"svg", "dot"})
+	addArm(cmd, &arm, "of a run directory; default: the first")
+	addRepeat(cmd, &repeat, "of a run directory; default: 0")
 	return cmd
 }
 
@@ -86,17 +84,17 @@ func graphFormat(format, out string) (string, error) {
 	case "dot", "gv":
 		return "dot", nil
 	}
-	return "", fmt.Errorf("format %q: want svg or dot, by --format or the end of the file's name", format)
+	return "", fmt.Errorf("format %q: must be svg or dot (set --format or the file name extension)", format)
 }
 
-// drawing is what the argument names: a run directory, a file, or a testbed.
+// drawing returns the fabric of a run directory, a scenario file, or a testbed.
 func (a *app) drawing(ctx context.Context, f *scenarioFlags, arg, arm string, repeat int, ofRun bool) (*topo.Fabric, draw.Options, error) {
 	info, err := os.Stat(arg)
 	if err == nil && info.IsDir() {
 		if len(f.set) > 0 {
-			return nil, draw.Options{}, usageError{fmt.Errorf("--set: %s is a run directory, whose variables are set", arg)}
+			return nil, draw.Options{}, usageError{fmt.Errorf("--set: %s is a run directory, whose variables are fixed", arg)}
 		}
-		l, err := experiment.Loads(ctx, arg, arm, repeat)
+		l, err := runner.Loads(ctx, arg, arm, repeat)
 		if err != nil {
 			return nil, draw.Options{}, err
 		}
@@ -106,7 +104,7 @@ func (a *app) drawing(ctx context.Context, f *scenarioFlags, arg, arm string, re
 		}, nil
 	}
 	if ofRun {
-		return nil, draw.Options{}, usageError{fmt.Errorf("--arm and --repeat: %s is no run directory, so there is no load to show", arg)}
+		return nil, draw.Options{}, usageError{fmt.Errorf("--arm and --repeat: %s is not a run directory, so there is no load to show", arg)}
 	}
 	if err == nil {
 		s, err := f.load(arg)

@@ -12,7 +12,7 @@ import (
 
 // A testbed that is up is drawn as it was built.
 func TestGraphOfATestbed(t *testing.T) {
-	p := lab(t)
+	p := upLab(t)
 	out, _ := p.run(t, 0, "graph", "lab")
 	for _, want := range []string{"testbed lab", "h1-02", "spine1", "host links 20Mbps", "uplinks 10Mbps"} {
 		if !strings.Contains(out, want) {
@@ -35,7 +35,7 @@ func TestGraphOfARun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if out, err := p.command(t, "run", "scenario.yaml").CombinedOutput(); err != nil && !strings.Contains(string(out), "the run is void") {
+	if out, err := p.command(t, "run", "scenario.yaml").CombinedOutput(); err != nil && !strings.Contains(string(out), "run is void: fidelity checks failed") {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	runs, err := filepath.Glob(filepath.Join(p.dir, "runs", "small-*"))

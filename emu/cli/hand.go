@@ -6,26 +6,26 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"testbed/emu/deploy"
-	"testbed/emu/experiment"
 	"testbed/emu/kernel"
 	"testbed/emu/plan"
+	"testbed/emu/runner"
 	tables "testbed/results/table"
-	"testbed/topo"
 )
 
 func (a *app) upCmd() *cobra.Command {
 	var f scenarioFlags
 	var name string
 	cmd := &cobra.Command{
-		Use: "up SCENARIO", Short: "Build a scenario's fabric and leave it up, to use by hand",
+		Use: "up SCENARIO", Short: "Build a scenario's fabric and leave it up",
+		Long: `Up builds the fabric of a scenario, without its workload, for use by hand: run commands in
+its hosts with "testbed exec" and "testbed shell", watch its links with "testbed inspect",
+break them with "testbed fault". It stays until "testbed down".`,
 		Example: `  sudo testbed up scripts/quickstart/scenario.yaml --name lab
   sudo testbed exec h0-00 -- ping -c 3 10.3.4.1
   sudo testbed down lab`,
@@ -35,7 +35,7 @@ func (a *app) upCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := needRoot("up"); err != nil {
+			if err := a.needRoot("up", createsNamespaces); err != nil {
 				return err
 			}
 			if name == "" {
@@ -45,11 +45,14 @@ func (a *app) upCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := runner.CheckFabric(fabric); err != nil {
+				return err
+			}
 			c, err := a.calibration()
 			if err != nil {
 				return err
 			}
-			burst, _, err := experiment.Buckets(s, fabric, c)
+			burst, _, err := runner.Buckets(s, fabric, c)
 			if err != nil {
 				return err
 			}
@@ -59,23 +62,22 @@ func (a *app) upCmd() *cobra.Command {
 				return err
 			}
 			out := struct {
-				ID      string        `json:"id"`
-				Hosts   int           `json:"hosts"`
-				Took    time.Duration `json:"took_ns"`
-				Notes   []string      `json:"notes,omitempty"`
-				Example string        `json:"-"`
-			}{name, fabric.Hosts(), took, notes, fabric.HostName(0)}
+				ID    string        `json:"id"`
+				Hosts int           `json:"hosts"`
+				Took  time.Duration `json:"took_ns"`
+				Notes []string      `json:"notes,omitempty"`
+			}{name, fabric.Hosts(), took, notes}
 			return a.print(out, func(w io.Writer) error {
 				for _, n := range notes {
 					fmt.Fprintln(w, "note:", n)
 				}
-				_, err := fmt.Fprintf(w, "testbed %s is up: %v, in %v\ntry: testbed exec %s -- ip addr\n", name, p.Counts(), took.Round(time.Millisecond), out.Example)
+				_, err := fmt.Fprintf(w, "testbed %s is up: %v, in %v\nnext: %s\n", name, p.Counts(), took.Round(time.Millisecond), a.execExample(name, fabric.HostName(0)))
 				return err
 			})
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().StringVar(&name, "name", "", "name of the testbed (the scenario's name by default)")
+	cmd.Flags().StringVar(&name, "name", "", "name of the testbed (default: the scenario's name)")
 	return cmd
 }
 
@@ -103,35 +105,64 @@ func up(ctx context.Context, root string, s deploy.State, p *plan.Plan) (took ti
 }
 
 func (a *app) downCmd() *cobra.Command {
-	return &cobra.Command{
+	var grace time.Duration
+	var keep bool
+	cmd := &cobra.Command{
 		Use: "down [TESTBED]", Short: "Remove a testbed that is up",
-		Long: `Down removes a testbed that "testbed up" left, with every namespace, link and disk
-file of it. The name may be left out where only one is up.`,
-		Example:           "  sudo testbed down lab",
-		Args:              cobra.MaximumNArgs(1),
+		Long: `Down removes a testbed that "testbed up" built, with all its namespaces, links and disk
+files. It first ends the processes in the testbed, which "testbed ps" lists: each gets
+SIGTERM (and SIGHUP if it ignores that, as shells do), and SIGKILL after the grace
+period. With --keep, a testbed with processes is not removed. The name is optional if
+only one testbed is up.`,
+		Example: `  sudo testbed down lab
+  sudo testbed down lab --keep
+  sudo testbed down lab --grace 30s`,
+		Args:              between(0, 1),
 		ValidArgsFunction: a.completeTestbeds,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e, err := a.find(args)
 			if err != nil {
 				return err
 			}
-			if err := needRoot("down"); err != nil {
+			if err := errors.Join(checkGrace(grace), a.needRoot("down", removesNamespaces)); err != nil {
 				return err
 			}
 			start := time.Now()
-			if err := deploy.Remove(cmd.Context(), a.state, e.State.ID, kernel.Reaper{}); err != nil {
+			ended, err := deploy.Remove(cmd.Context(), a.state, e.State.ID, kernel.Reaper{Grace: grace, Keep: keep})
+			if errors.Is(err, kernel.ErrInUse) {
+				return hinted{err, `end them first, or leave out --keep`}
+			} else if err != nil {
 				return err
 			}
 			out := struct {
-				ID   string        `json:"id"`
-				Took time.Duration `json:"took_ns"`
-			}{e.State.ID, time.Since(start)}
+				ID    string           `json:"id"`
+				Took  time.Duration    `json:"took_ns"`
+				Ended []deploy.Process `json:"ended"`
+			}{e.State.ID, time.Since(start), append([]deploy.Process{}, ended...)}
 			return a.print(out, func(w io.Writer) error {
+				for _, p := range ended {
+					fmt.Fprintln(w, "ended", p)
+				}
 				_, err := fmt.Fprintf(w, "testbed %s is down, in %v\n", out.ID, out.Took.Round(time.Millisecond))
 				return err
 			})
 		},
 	}
+	addGrace(cmd, &grace)
+	cmd.Flags().BoolVar(&keep, "keep", false, "refuse to remove a testbed that processes are in, and list them")
+	return cmd
+}
+
+// addGrace adds the flag of a verb that ends processes of a testbed.
+func addGrace(cmd *cobra.Command, grace *time.Duration) {
+	cmd.Flags().DurationVar(grace, "grace", kernel.DefaultGrace, "time that processes in the testbed have to end before SIGKILL, 0 for none")
+}
+
+func checkGrace(grace time.Duration) error {
+	if grace < 0 {
+		return usageError{fmt.Errorf("--grace %v: must be 0 or more", grace)}
+	}
+	return nil
 }
 
 // find is the testbed that is named, or the only one that is up.
@@ -152,7 +183,7 @@ func (a *app) find(args []string) (deploy.Entry, error) {
 	}
 	switch len(names) {
 	case 0:
-		return found, hinted{errors.New("no testbed is up"), `bring one up with "testbed up SCENARIO"`}
+		return found, hinted{errors.New("no testbed is up"), "build one: " + a.invocation("up", "SCENARIO")}
 	case 1:
 		return found, nil
 	}
@@ -176,8 +207,11 @@ func (a *app) completeTestbeds(_ *cobra.Command, args []string, _ string) ([]str
 
 func (a *app) psCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "ps", Short: "List the testbeds of this machine", Args: exactly(0),
-		Example: "  testbed ps --json",
+		Use: "ps", Short: "List testbeds and the processes in them", Args: exactly(0),
+		Long: `Ps lists the testbeds of this machine, and the processes in their hosts and switches:
+those that "testbed exec" and "testbed shell" started, and their descendants. Only root
+sees the processes of all users.`,
+		Example: "  sudo testbed ps\n  testbed ps --json",
 		RunE: func(*cobra.Command, []string) error {
 			entries, err := deploy.List(a.state)
 			if err != nil {
@@ -191,10 +225,23 @@ func (a *app) psCmd() *cobra.Command {
 				User    string      `json:"user"`
 				PID     int         `json:"pid"`
 				Created time.Time   `json:"created"`
+				Age     float64     `json:"age_s"` // by the machine's uptime
+				// In order of process id.
+				Processes []deploy.Process `json:"processes"`
 			}
 			rows := []row{}
+			running := tables.Table{Head: []string{"testbed", "host", "pid", "age", "command"},
+				Columns: []tables.Column{tables.Names(), {Left: true}, {}, {}, tables.Prose()}}
 			for _, e := range entries {
-				r := row{e.State.ID, e.State.Kind, "up", e.State.Shape.Leaves * e.State.Shape.HostsPerLeaf, e.State.User, e.State.PID, e.State.Created}
+				r := row{e.State.ID, e.State.Kind, "up", e.State.Shape.Leaves * e.State.Shape.HostsPerLeaf, e.State.User, e.State.PID, e.State.Created, e.State.Age().Seconds(), []deploy.Process{}}
+				found, err := kernel.Processes(e.PinDir(), e.State.Namespaces)
+				if err != nil {
+					return err
+				}
+				r.Processes = append(r.Processes, found...)
+				for _, p := range found {
+					running.Rows = append(running.Rows, []string{r.ID, p.Host, fmt.Sprint(p.PID), age(p.Started), p.Short()})
+				}
 				switch {
 				case e.Stale():
 					r.Status = "left over"
@@ -205,41 +252,54 @@ func (a *app) psCmd() *cobra.Command {
 				}
 				rows = append(rows, r)
 			}
+			if len(rows) > 0 && os.Geteuid() != 0 {
+				fmt.Fprintln(a.stderr, "note: processes of other users are not listed (run it with sudo)")
+			}
 			return a.print(rows, func(w io.Writer) error {
 				if len(rows) == 0 {
 					_, err := fmt.Fprintln(w, "no testbeds")
 					return err
 				}
-				t := tables.Table{Head: []string{"testbed", "kind", "status", "hosts", "user", "pid", "age"},
-					Columns: []tables.Column{tables.Names(), {Left: true}, {Left: true}, {}, {Left: true}, {}, {}}}
+				t := tables.Table{Head: []string{"testbed", "kind", "status", "hosts", "user", "pid", "age", "processes"},
+					Columns: []tables.Column{tables.Names(), {Left: true}, {Left: true}, {}, {Left: true}, {}, {}, {}}}
 				for _, r := range rows {
-					t.Rows = append(t.Rows, []string{r.ID, string(r.Kind), r.Status, fmt.Sprint(r.Hosts), r.User, fmt.Sprint(r.PID), time.Since(r.Created).Round(time.Second).String()})
+					t.Rows = append(t.Rows, []string{r.ID, string(r.Kind), r.Status, fmt.Sprint(r.Hosts), r.User, fmt.Sprint(r.PID), (time.Duration(r.Age * float64(time.Second))).Round(time.Second).String(), fmt.Sprint(len(r.Processes))})
 				}
-				return drawTable(w, t, terminalStyle(0))
+				err := drawTable(w, t, terminalStyle(0))
+				if err == nil && len(running.Rows) > 0 {
+					err = drawTable(w, running, terminalStyle(0))
+				}
+				return err
 			})
 		},
 	}
 }
 
+func age(since time.Time) string { return time.Since(since).Round(time.Second).String() }
+
 func (a *app) gcCmd() *cobra.Command {
 	var all bool
+	var grace time.Duration
 	cmd := &cobra.Command{
 		Use: "gc", Short: "Remove what killed runs left behind", Args: exactly(0),
-		Long: `Gc removes the namespaces, links and disk files of runs whose process is gone. It
-finds them by the record that each run wrote before it made anything, and touches
-nothing else: not the runs that go on, and not the testbeds that were brought up,
-unless --all is given.`,
+		Long: `Gc removes the namespaces, links and disk files of runs whose process no longer exists,
+and ends the processes in them as "testbed down" does. It finds them by the record that
+each run writes before it creates anything. It does not touch running runs, nor testbeds
+that are up unless --all is given.`,
 		Example: "  sudo testbed gc\n  sudo testbed gc --all",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := needRoot("gc"); err != nil {
+			if err := errors.Join(checkGrace(grace), a.needRoot("gc", removesNamespaces)); err != nil {
 				return err
 			}
-			removed, err := deploy.Collect(cmd.Context(), a.state, kernel.Reaper{}, all)
+			removed, err := deploy.Collect(cmd.Context(), a.state, kernel.Reaper{Grace: grace}, all)
 			if removed == nil {
 				removed = []deploy.Removed{}
 			}
 			return errors.Join(err, a.print(removed, func(w io.Writer) error {
 				for _, r := range removed {
+					for _, p := range r.Ended {
+						fmt.Fprintln(w, "ended", p)
+					}
 					fmt.Fprintf(w, "removed %s: %d namespaces (%s)\n", r.ID, r.Namespaces, r.Why)
 				}
 				if len(removed) == 0 {
@@ -250,6 +310,7 @@ unless --all is given.`,
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "also remove testbeds that are up on purpose")
+	addGrace(cmd, &grace)
 	return cmd
 }
 
@@ -257,17 +318,27 @@ func (a *app) execCmd() *cobra.Command {
 	var testbed string
 	cmd := &cobra.Command{
 		Use: "exec HOST -- COMMAND [ARG...]", Short: "Run a command on an emulated host, leaf or spine",
-		Long: `Exec runs a command inside the namespace of a host (h0-00), leaf (leaf0) or spine
-(spine0) of a testbed that is up. The exit code is the command's.`,
-		Example: `  sudo testbed exec h0-00 -- ping -c 3 10.3.4.1
+		Long: `Exec runs a command in the namespace of a host (h0-00), leaf (leaf0) or spine (spine0) of
+a testbed that is up.
+
+Files, users and processes are those of this machine. The network, host name and host
+names are those of the emulated host: /sys shows its devices, and /etc/hosts lists all
+hosts, leaves and spines. In /sys and /proc, the command can write to the devices and
+network parameters of the host (/sys/class/net, /proc/sys/net) and to files of processes;
+everything that belongs to the machine is read-only. Mounts by the command are private.
+
+The command replaces this program and keeps its process id, terminal, signals and exit
+code. A shell therefore reports 128 + N for a command that signal N ended, 127 for one
+that is not found and 126 for one that cannot be executed. "testbed down" ends it.`,
+		Example: `  sudo testbed exec h0-00 -- ping -c 3 h3-04
   sudo testbed exec leaf0 -- tc -s qdisc`,
-		Args: cobra.MinimumNArgs(2),
+		Args: between(2, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.inside(cmd.Context(), testbed, args[0], args[1:])
+			return a.inside("exec", testbed, args[0], args[1:])
 		},
 		ValidArgsFunction: a.completeHosts,
 	}
-	cmd.Flags().StringVar(&testbed, "testbed", "", "which testbed, where several are up")
+	addTestbed(cmd, &testbed)
 	return cmd
 }
 
@@ -275,6 +346,7 @@ func (a *app) shellCmd() *cobra.Command {
 	var testbed string
 	cmd := &cobra.Command{
 		Use: "shell HOST", Short: "Open a shell on an emulated host, leaf or spine",
+		Long:    `Shell runs $SHELL, or /bin/sh, on a host, leaf or spine in the same way as "testbed exec".`,
 		Example: "  sudo testbed shell h0-00",
 		Args:    exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -282,11 +354,11 @@ func (a *app) shellCmd() *cobra.Command {
 			if shell == "" {
 				shell = "/bin/sh"
 			}
-			return a.inside(cmd.Context(), testbed, args[0], []string{shell})
+			return a.inside("shell", testbed, args[0], []string{shell})
 		},
 		ValidArgsFunction: a.completeHosts,
 	}
-	cmd.Flags().StringVar(&testbed, "testbed", "", "which testbed, where several are up")
+	addTestbed(cmd, &testbed)
 	return cmd
 }
 
@@ -307,41 +379,6 @@ func given(name string) []string {
 		return nil
 	}
 	return []string{name}
-}
-
-// inside runs a command in a namespace of a testbed, with this process's
-// terminal, and passes on its exit code.
-func (a *app) inside(ctx context.Context, testbed, host string, command []string) error {
-	e, err := a.find(given(testbed))
-	if err != nil {
-		return err
-	}
-	f, err := e.State.Shape.Build()
-	if err != nil {
-		return fmt.Errorf("testbed %s: %w", e.State.ID, err)
-	}
-	if !known(e.State.Namespaces, host) {
-		return usageError{fmt.Errorf("testbed %s has no %q: hosts are %s to %s, switches %s and so on", e.State.ID, host, f.HostName(0), f.HostName(topo.HostID(f.Hosts()-1)), topo.LeafName(0))}
-	}
-	if err := needRoot("exec"); err != nil {
-		return err
-	}
-	n, err := kernel.OpenNamespace(filepath.Join(e.PinDir(), host))
-	if err != nil {
-		return err
-	}
-	defer n.Close()
-	c := exec.CommandContext(ctx, command[0], command[1:]...)
-	c.Stdin, c.Stdout, c.Stderr = a.stdin, a.stdout, a.stderr
-	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
-	c.WaitDelay = 5 * time.Second
-	c.Env = append(os.Environ(), "TESTBED_HOST="+host)
-	err = n.Run(c)
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return exitCode(max(exit.ExitCode(), exitFailure))
-	}
-	return err
 }
 
 func known(names []string, name string) bool {

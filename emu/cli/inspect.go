@@ -26,8 +26,8 @@ import (
 	"testbed/topo"
 )
 
-// Bounds of the interval of inspect, besides 0. Reading a large fabric takes
-// tens of milliseconds.
+// Default and bounds of the interval of inspect; 0 is also valid. Reading a large fabric
+// takes tens of milliseconds.
 const (
 	defaultInterval = time.Second
 	leastInterval   = 100 * time.Millisecond
@@ -46,12 +46,12 @@ type inspector struct {
 	watch    bool
 }
 
-// snapshot is one answer of inspect, as in its JSON.
+// snapshot is one result of inspect, as in its JSON.
 type snapshot struct {
 	Testbed string    `json:"testbed"`
 	At      time.Time `json:"at"`
-	// Interval is what was asked for, or the testbed's age where totals were; each
-	// link's figures are over the time between its own two readings.
+	// Interval is the requested one, or the testbed's age for totals. The figures of a link
+	// cover the time between its own two readings.
 	Interval time.Duration    `json:"interval_ns"`
 	Total    bool             `json:"since_build"`
 	Summary  inspect.Summary  `json:"summary"`
@@ -64,26 +64,26 @@ func (a *app) inspectCmd() *cobra.Command {
 	var order string
 	var links []string
 	cmd := &cobra.Command{
-		Use: "inspect [TESTBED]", Short: "Show what the links of a testbed carry, queue and drop now",
-		Long: `Inspect reads the counters of the kernel's qdiscs twice, an interval apart, and shows
-each directed link: its rate, how much of it was used, packets a second, what waits
-for it, what was dropped. It works on a testbed that is up and on one in which a run
-goes on, and only reads. The name may be left out where there is only one.
+		Use: "inspect [TESTBED]", Short: "Show the rates, queues and drops of a testbed's links",
+		Long: `Inspect reads the counters of the kernel's queueing disciplines twice, one interval apart.
+For each directed link it shows the rate, utilisation, packets per second, queue length
+and drops. It works on a testbed that is up and during a run, and changes nothing. The
+name is optional if there is only one testbed.
 
-Utilisation is bytes sent, with Ethernet headers, over what the rate carries in the
-interval. Rates and queue limits are the kernel's; where a rate is not the plan's, the
-plan's stands beside it. Drops are "total +in the interval". With --interval 0 all
-figures are since the testbed was built.
+Utilisation is the bytes sent, including Ethernet headers, divided by the capacity of the
+link in the interval. Rates and queue limits are the kernel's; a rate that differs from
+the plan is shown with the planned rate. Drops are "total +in the interval". With
+--interval 0 all figures are since the testbed was built.
 
-With --watch it goes on until Ctrl-C or the end of the testbed: in place on a terminal,
-as one block after another elsewhere, and as one line of JSON each with --json. A run
-makes a testbed for each arm and repeat.`,
+With --watch it repeats until Ctrl-C or the end of the testbed: in place on a terminal,
+as consecutive blocks elsewhere, and as one line of JSON each with --json. A run builds
+a testbed for each arm and repeat.`,
 		Example: `  sudo testbed inspect
   sudo testbed inspect lab --watch --top 8
   sudo testbed inspect lab --links 'leaf*<>spine*' --interval 5s
   sudo testbed inspect lab --links 'leaf0>h0-*' --sort drops
   sudo testbed inspect --json --watch | jq -c '[.at, .summary.busiest]'`,
-		Args:              cobra.MaximumNArgs(1),
+		Args:              between(0, 1),
 		ValidArgsFunction: a.completeTestbeds,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if !cmd.Flags().Changed("sort") && in.top > 0 {
@@ -107,25 +107,22 @@ makes a testbed for each arm and repeat.`,
 			if in.ids, err = findLinks(in.fabric, links); err != nil {
 				return usageError{fmt.Errorf("--links: %w", err)}
 			}
-			if os.Geteuid() != 0 {
-				return hinted{fmt.Errorf("inspect: entering network namespaces needs root, this is user %d", os.Geteuid()), "run it with sudo"}
+			if err := a.needRoot("inspect", entersNamespaces); err != nil {
+				return err
 			}
 			return in.run(cmd.Context())
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&in.watch, "watch", "w", false, "go on until Ctrl-C")
-	f.DurationVar(&in.interval, "interval", defaultInterval, "time between the two readings; 0 shows totals since the testbed was built")
-	f.StringArrayVar(&links, "links", nil, `only these links: "leaf0>spine1", "<>" for both directions, * and ? in names (repeatable)`)
-	f.IntVar(&in.top, "top", 0, "only the first so many host links and so many uplinks, by utilisation unless --sort says else")
-	f.StringVar(&order, "sort", string(inspect.ByName), "util, backlog, drops or name")
-	_ = cmd.RegisterFlagCompletionFunc("sort", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		var names []string
-		for _, o := range inspect.Orders() {
-			names = append(names, string(o))
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
-	})
+	f.BoolVarP(&in.watch, "watch", "w", false, "repeat until Ctrl-C")
+	f.DurationVar(&in.interval, "interval", defaultInterval, "measurement interval (0: totals since the testbed was built)")
+	f.StringArrayVar(&links, "links", nil, "show only the links that match this `pattern`, such as \"leaf*<>spine1\" (repeatable)")
+	f.IntVar(&in.top, "top", 0, "show only the first `N` host links and N uplinks, by utilisation unless --sort is set (default: all)")
+	var orders []string
+	for _, o := range inspect.Orders() {
+		orders = append(orders, string(o))
+	}
+	addSort(cmd, &order, string(inspect.ByName), orders)
 	_ = cmd.RegisterFlagCompletionFunc("links", a.completeLinks)
 	return cmd
 }
@@ -133,11 +130,11 @@ makes a testbed for each arm and repeat.`,
 func (in *inspector) check() error {
 	switch {
 	case in.top < 0:
-		return fmt.Errorf("--top %d: want 0, which is all, or more", in.top)
+		return fmt.Errorf("--top %d: must be 0 (all) or more", in.top)
 	case in.interval == 0 && in.watch:
-		return fmt.Errorf("--interval 0 with --watch: want a time such as %v", defaultInterval)
+		return fmt.Errorf("--interval 0 with --watch: expected a time such as %v", defaultInterval)
 	case in.interval != 0 && (in.interval < leastInterval || in.interval > mostInterval):
-		return fmt.Errorf("--interval %v: want 0, or %v to %v", in.interval, leastInterval, mostInterval)
+		return fmt.Errorf("--interval %v: must be 0, or %v to %v", in.interval, leastInterval, mostInterval)
 	}
 	return nil
 }
@@ -159,7 +156,7 @@ func (a *app) completeLinks(_ *cobra.Command, args []string, _ string) ([]string
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// findLinks are the links that any of the patterns names, or all, in order.
+// findLinks returns the links that match any of the patterns, or all, in order.
 func findLinks(f *topo.Fabric, patterns []string) ([]topo.LinkID, error) {
 	var ids []topo.LinkID
 	for _, l := range f.Links() {
@@ -176,7 +173,7 @@ func findLinks(f *topo.Fabric, patterns []string) ([]topo.LinkID, error) {
 	return slices.Compact(ids), errors.Join(errs...)
 }
 
-// errGone ends a watch whose testbed was removed.
+// errGone is the error of a testbed that was removed during a watch.
 var errGone = errors.New("the testbed is gone")
 
 func (in *inspector) run(ctx context.Context) error {
@@ -185,7 +182,7 @@ func (in *inspector) run(ctx context.Context) error {
 		return in.lost(err)
 	}
 	if in.interval == 0 {
-		return in.show(in.compare(inspect.Zero(was, in.entry.State.Created), was))
+		return in.show(in.compare(inspect.Zero(was, time.Now().Add(-in.entry.State.Age())), was))
 	}
 	tick := time.NewTicker(in.interval)
 	defer tick.Stop()
@@ -214,13 +211,13 @@ func (in *inspector) run(ctx context.Context) error {
 
 func (in *inspector) lost(err error) error {
 	if errors.Is(err, errGone) {
-		return fmt.Errorf("inspect %s: %w: it was removed meanwhile", in.entry.State.ID, errGone)
+		return fmt.Errorf("inspect %s: %w (removed meanwhile)", in.entry.State.ID, errGone)
 	}
 	return err
 }
 
-// read reads the counters of the links. Namespaces are open only meanwhile:
-// while they are, a testbed that is removed would live on.
+// read reads the counters of the links. It closes the namespaces again, since an open one
+// would outlive the removal of its testbed.
 func (in *inspector) read() (inspect.Reading, error) {
 	e, err := deploy.Find(in.state, in.entry.State.ID)
 	if errors.Is(err, deploy.ErrNotFound) || err == nil && !e.State.Created.Equal(in.entry.State.Created) {
@@ -258,7 +255,7 @@ func (in *inspector) read() (inspect.Reading, error) {
 	return out, nil
 }
 
-// missing is err, or that the testbed was removed while it was read.
+// missing returns err, or errGone if the testbed was removed while it was read.
 func (in *inspector) missing(err error) error {
 	// Namespaces are removed before the record. A testbed that was brought up has
 	// an owner again while it is removed.
@@ -276,10 +273,10 @@ func readPorts(pin string) (time.Time, []kernel.Port, error) {
 		return time.Time{}, nil, err
 	}
 	defer n.Close() // only read from
-	const tries = 3
-	for try := 1; ; try++ {
+	const attempts = 3
+	for attempt := 1; ; attempt++ {
 		ports, err := n.Ports()
-		if err == nil || !errors.Is(err, kernel.ErrInterrupted) || try == tries {
+		if err == nil || !errors.Is(err, kernel.ErrInterrupted) || attempt == attempts {
 			return time.Now(), ports, err
 		}
 	}
@@ -288,7 +285,7 @@ func readPorts(pin string) (time.Time, []kernel.Port, error) {
 func (in *inspector) compare(was, now inspect.Reading) snapshot {
 	s := snapshot{Testbed: in.entry.State.ID, At: time.Now(), Interval: in.interval}
 	if s.Total = in.interval == 0; s.Total {
-		s.Interval = s.At.Sub(in.entry.State.Created)
+		s.Interval = in.entry.State.Age()
 	}
 	s.Links = inspect.Links(in.fabric, was, now)
 	s.Summary = inspect.Summarize(s.Links)
@@ -304,7 +301,7 @@ func (in *inspector) compare(was, now inspect.Reading) snapshot {
 	return s
 }
 
-// show writes a snapshot in the form that was asked for.
+// show writes a snapshot in the selected format.
 func (in *inspector) show(s snapshot) error {
 	if in.json {
 		e := json.NewEncoder(in.stdout)
@@ -315,7 +312,7 @@ func (in *inspector) show(s snapshot) error {
 		return e.Encode(s)
 	}
 	var b bytes.Buffer
-	file, ok := in.stdout.(*os.File)
+	file, ok := in.stdout.w.(*os.File)
 	if !in.watch || !ok || !isatty.IsTerminal(file.Fd()) {
 		if err := drawSnapshot(&b, s, plainStyle(0)); err != nil {
 			return err
@@ -337,12 +334,12 @@ func (in *inspector) show(s snapshot) error {
 	return err
 }
 
-// frame draws text over what is on a terminal, without what does not fit.
+// frame returns text that replaces the content of a terminal, cut to its size.
 func frame(text string, width, height int) string {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	if room := max(height-1, 2); len(lines) > room {
 		left := len(lines) - room + 1
-		lines = append(lines[:room-1], fmt.Sprintf("… %d lines more: --top or --links shows fewer links", left))
+		lines = append(lines[:room-1], fmt.Sprintf("… %d more lines (show fewer links with --top or --links)", left))
 	}
 	var b strings.Builder
 	b.WriteString("\x1b[H") // home

@@ -9,10 +9,11 @@ import (
 
 	"testbed/emu/inspect"
 	tables "testbed/results/table"
+	"testbed/topo/units"
 )
 
-// drawSnapshot writes what stands out, the switches and the links, in that
-// order, so that the end is what a small terminal loses.
+// drawSnapshot writes the highlights, then the links and the switches, so that a small
+// terminal loses the end.
 func drawSnapshot(w io.Writer, s snapshot, style tables.Style) error {
 	over := "over " + s.Interval.Round(time.Millisecond).String()
 	if s.Total {
@@ -41,7 +42,7 @@ func drawSnapshot(w io.Writer, s snapshot, style tables.Style) error {
 		g.Rows = append(g.Rows, linkRow(l))
 	}
 	for _, x := range s.Switches {
-		groups[2].Rows = append(groups[2].Rows, []string{x.Name, short(float64(x.In), "bps"), short(float64(x.Out), "bps"), short(float64(x.Backlog), "B"), dropped(x.DroppedAll, x.Dropped)})
+		groups[2].Rows = append(groups[2].Rows, []string{x.Name, units.Compact(float64(x.In), "bps"), units.Compact(float64(x.Out), "bps"), units.Compact(float64(x.Backlog), "B"), dropped(x.DroppedAll, x.Dropped)})
 	}
 	for _, g := range groups {
 		if len(g.Rows) == 0 {
@@ -56,14 +57,14 @@ func drawSnapshot(w io.Writer, s snapshot, style tables.Style) error {
 	return err
 }
 
-// mostNamed is how many links stand out by name.
+// mostNamed is the maximum number of links that a highlight names.
 const mostNamed = 6
 
-// highlights is the summary in words, a line each.
+// highlights returns the summary in words, one line each.
 func highlights(s inspect.Summary) []string {
 	busiest := "no link sent anything"
 	if s.Busiest != "" {
-		busiest = fmt.Sprintf("busiest %s at %s", s.Busiest, percent(s.Utilisation))
+		busiest = fmt.Sprintf("busiest %s at %s", s.Busiest, units.Percent(s.Utilisation, 1))
 	}
 	lines := []string{fmt.Sprintf("%d links, %s; drops %s", s.Links, busiest, dropped(s.DroppedAll, s.Dropped))}
 	cv := func(v *float64) string {
@@ -78,7 +79,7 @@ func highlights(s inspect.Summary) []string {
 	for _, n := range []struct {
 		what  string
 		links []string
-	}{{"down", s.Down}, {"not at the plan's rate", s.OffPlan}, {"counters began anew, so figures are too low", s.Reset}} {
+	}{{"down", s.Down}, {"not at the plan's rate", s.OffPlan}, {"with counters that were reset, so figures are too low", s.Reset}} {
 		if len(n.links) > 0 {
 			names := n.links[:min(mostNamed, len(n.links))]
 			line := fmt.Sprintf("%d %s: %s", len(n.links), n.what, strings.Join(names, " "))
@@ -97,14 +98,14 @@ var (
 )
 
 func linkRow(l inspect.Link) []string {
-	rate, util := short(float64(l.Rate), "bps"), percent(l.Utilisation)
+	rate, util := units.Compact(float64(l.Rate), "bps"), units.Percent(l.Utilisation, 1)
 	if !l.Shaped {
 		rate, util = "none", "–"
 	}
 	if l.OffPlan() {
-		rate += " (plan " + short(float64(l.Plan), "bps") + ")"
+		rate += " (plan " + units.Compact(float64(l.Plan), "bps") + ")"
 	}
-	backlog := short(float64(l.Backlog), "B")
+	backlog := units.Compact(float64(l.Backlog), "B")
 	if l.Wait > 0 {
 		backlog += " " + shortTime(l.Wait)
 	}
@@ -115,42 +116,16 @@ func linkRow(l inspect.Link) []string {
 	if l.Reset {
 		util += "*"
 	}
-	return []string{l.Name, rate, util, short(l.PacketRate, ""), backlog, dropped(l.DroppedAll, l.Dropped), short(float64(l.Limit), "B"), state}
+	return []string{l.Name, rate, util, units.Compact(l.PacketRate, ""), backlog, dropped(l.DroppedAll, l.Dropped), units.Compact(float64(l.Limit), "B"), state}
 }
 
-// dropped is a total and, where there is any, what came to it in the interval.
+// dropped returns a total and the increment in the interval, if any.
 func dropped(all, now uint64) string {
-	s := short(float64(all), "")
+	s := units.Compact(float64(all), "")
 	if now > 0 {
-		s += " +" + short(float64(now), "")
+		s += " +" + units.Compact(float64(now), "")
 	}
 	return s
-}
-
-func percent(x float64) string { return strconv.FormatFloat(100*x, 'f', 1, 64) + "%" }
-
-// short is a number in three digits with the prefix it needs, for columns of a
-// known width: "8.33M".
-func short(x float64, unit string) string {
-	prefix := ""
-	for _, p := range []string{"K", "M", "G", "T"} {
-		if x < 999.5 {
-			break
-		}
-		x, prefix = x/1000, p
-	}
-	digits := 0
-	switch {
-	case x < 9.995 && prefix != "":
-		digits = 2
-	case x < 99.95 && prefix != "":
-		digits = 1
-	}
-	s := strconv.FormatFloat(x, 'f', digits, 64)
-	if strings.Contains(s, ".") {
-		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
-	}
-	return s + prefix + unit
 }
 
 func shortTime(d time.Duration) string {

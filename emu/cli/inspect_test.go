@@ -14,11 +14,11 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"testbed/emu/deploy"
 	"testbed/emu/inspect"
 	"testbed/emu/kernel"
 	"testbed/emu/kernel/netnstest"
 	tables "testbed/results/table"
+	"testbed/results/tooltest"
 	"testbed/topo"
 	"testbed/topo/units"
 )
@@ -47,22 +47,14 @@ func TestInspectFitsItsWidth(t *testing.T) {
 			t.Errorf("%d columns, want at most %d: %s", n, tables.DefaultWidth, line)
 		}
 	}
-	for _, want := range []string{"h249-249>leaf249", "8.33Mbps (plan 16.7Mbps)", "117.3%", "1.23MB 1.19s", "2G +2G", "down", "3 not at the plan's rate"} {
+	for _, want := range []string{"h249-249>leaf249", "8.33Mbps (plan 16.7Mbps)", "117.3 %", "1.23MB 1.19s", "2G +2G", "down", "3 not at the plan's rate"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, &b)
 		}
 	}
 }
 
-func TestShort(t *testing.T) {
-	for x, want := range map[float64]string{0: "0", 0.4: "0", 999: "999", 999.6: "1K", 1000: "1K", 1234: "1.23K", 12345: "12.3K", 999_600: "1M", 20e6: "20M", 16_666_666: "16.7M", 4294967295: "4.29G", 5e15: "5000T"} {
-		if got := short(x, ""); got != want {
-			t.Errorf("short(%v) = %q, want %q", x, got, want)
-		}
-	}
-}
-
-// A frame never scrolls a terminal, and says what it left out.
+// A frame never scrolls a terminal, and names the omitted rows.
 func TestFrameFitsATerminal(t *testing.T) {
 	got := frame("aé\nb\nc\nd\ne\n", 2, 4)
 	if want := "\x1b[Haé\x1b[K\r\nb\x1b[K\r\n… \x1b[K\r\n\x1b[J"; got != want {
@@ -73,20 +65,7 @@ func TestFrameFitsATerminal(t *testing.T) {
 	}
 }
 
-// lab brings up a testbed of 20 Mbps hosts and 10 Mbps uplinks.
-func lab(t *testing.T) place {
-	t.Helper()
-	p := newPlace(t)
-	t.Cleanup(func() {
-		if _, err := deploy.Collect(context.Background(), p.state, kernel.Reaper{}, true); err != nil {
-			t.Error(err)
-		}
-	})
-	p.run(t, 0, "up", "scenario.yaml", "--name", "lab")
-	return p
-}
-
-// sender sends datagrams of so many bytes of frame from h0-00 to h1-02.
+// sender sends datagrams with a frame size from h0-00 to h1-02.
 func (p place) sender(t *testing.T) func(frame units.Bytes) {
 	t.Helper()
 	n, err := kernel.OpenNamespace(filepath.Join(p.state, "lab", "ns", "h0-00"))
@@ -127,7 +106,7 @@ func links(t *testing.T, b []byte) map[string]inspect.Link {
 
 // Known bytes give known figures, on the links they cross and on no others.
 func TestInspectCountsKnownBytes(t *testing.T) {
-	p := lab(t)
+	p := upLab(t)
 	send := p.sender(t)
 	before := p.inspect(t, "--interval", "0")
 	const packets, frame = 20, 1014 // fewer than the queue holds
@@ -162,7 +141,7 @@ func TestInspectCountsKnownBytes(t *testing.T) {
 // Half the rate shows as half, and twice the rate as all of it, with a backlog
 // and drops.
 func TestInspectSeesLoad(t *testing.T) {
-	p := lab(t)
+	p := upLab(t)
 	send := p.sender(t)
 	const frame = 1014
 	const uplink = 10 * units.Mbps
@@ -215,9 +194,10 @@ func TestInspectSeesLoad(t *testing.T) {
 	})
 }
 
-// What was changed by hand shows beside the plan, and what is down too.
+// Changes by hand, and links that are down, are shown next to the plan.
 func TestInspectShowsWhatIsOffThePlan(t *testing.T) {
-	p := lab(t)
+	tooltest.Need(t, "ip", "tc")
+	p := upLab(t)
 	p.run(t, 0, "exec", "leaf0", "--", "tc", "qdisc", "change", "dev", "h0-01", "root", "tbf", "rate", "5mbit", "burst", "3000", "limit", "30000")
 	p.run(t, 0, "exec", "h0-02", "--", "ip", "link", "set", "eth0", "down")
 	out, _ := p.run(t, 0, "inspect", "lab", "--interval", "100ms", "--links", "leaf0>h0-*")
@@ -244,7 +224,7 @@ func TestInspectShowsWhatIsOffThePlan(t *testing.T) {
 // A watch prints a line of JSON each time, ends with 0 on Ctrl-C, and with 0 when
 // the testbed goes, which it does not keep.
 func TestInspectWatch(t *testing.T) {
-	p := lab(t)
+	p := upLab(t)
 	before := look(t)
 	watch := func() (*bufio.Scanner, func(what os.Signal) (int, string)) {
 		c := p.command(t, "inspect", "lab", "--watch", "--json", "--interval", "100ms", "--top", "1")

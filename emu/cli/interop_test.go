@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"testbed/emu/longtest"
 	"testbed/results/conversations"
 	"testbed/results/flows"
 	"testbed/results/tooltest"
@@ -45,7 +46,7 @@ type streamKey struct {
 	number   int
 }
 
-// agree compares what testbed pcap tells of a capture with tshark and capinfos, and
+// agree compares the output of testbed pcap with tshark and capinfos, and
 // returns its conversations by their streams, with tshark's.
 func (p place) agree(t *testing.T, path string) (map[streamKey]conversations.Row, map[streamKey]tooltest.Stream) {
 	t.Helper()
@@ -78,7 +79,7 @@ func (p place) agree(t *testing.T, path string) (map[streamKey]conversations.Row
 			t.Errorf("%s: no %s stream %d", path, s.Protocol, s.Number)
 			continue
 		}
-		// tshark tells what is sent again and what is late apart by times: only their
+		// tshark distinguishes resent and late packets by times: only their
 		// sum is the same.
 		again := func(i int) int { return s.Retransmissions[i] + s.OutOfOrder[i] }
 		got := tooltest.Stream{Protocol: r.Protocol, Number: r.Stream, A: fmt.Sprint(r.Source, " ", r.SourcePort), B: fmt.Sprint(r.Destination, " ", r.DestinationPort),
@@ -167,6 +168,7 @@ func tcptrace(t *testing.T, path string) map[[2]string][2]traced {
 // The captures of a run, with packets lost in full queues, are to other programs what
 // they are to testbed pcap, and its records of flows too.
 func TestRunAgreesWithOtherTools(t *testing.T) {
+	longtest.Skip(t, "compares captures of a run with other programs, 5 s")
 	tooltest.Need(t, "tshark", "capinfos", "editcap", "tcptrace")
 	p := smallRun(t)
 	dirs, err := filepath.Glob(filepath.Join(p.runDir, "*", "0", "captures"))
@@ -238,7 +240,7 @@ func TestRunAgreesWithOtherTools(t *testing.T) {
 }
 
 // inHost starts a program in a host's namespace of testbed lab, and kills it with the
-// test. What it prints is in the two buffers, whole when it has been waited for.
+// test. Its output is in the two buffers, complete after Wait.
 func (p place) inHost(t *testing.T, host string, words ...string) (c *exec.Cmd, stdout, stderr *bytes.Buffer) {
 	t.Helper()
 	c = exec.CommandContext(t.Context(), "nsenter", append([]string{"--net=" + filepath.Join(p.state, "lab", "ns", host)}, words...)...)
@@ -266,8 +268,9 @@ func until(t *testing.T, what string, f func() bool) {
 // Captures that tcpdump made of iperf3 on a testbed are to testbed pcap what they are
 // to tshark, and iperf3 counted the same bytes and retransmissions.
 func TestForeignCapturesOfIperf3(t *testing.T) {
+	longtest.Skip(t, "compares captures by other programs, 5 s")
 	tooltest.Need(t, "tshark", "capinfos", "tcpdump", "iperf3")
-	p := lab(t)
+	p := upLab(t)
 	const port = 5201
 	dumps := []struct {
 		name, host, format string
@@ -351,11 +354,14 @@ func TestForeignCapturesOfIperf3(t *testing.T) {
 		r := own[streamKey{conversations.TCP, 1}]
 		unique := r.PayloadAB - r.ResentBytesAB
 		payload = append(payload, r.PayloadAB)
-		// iperf3 ends when it has handed over its bytes: what is then under way comes to
-		// a closed socket, which answers each packet with a RST, or stays unsent.
-		const segment = 1448
-		received := report.End.Received.Bytes
-		if unique < received+cookie || unique > received+cookie+int64(r.RSTBA)*segment || unique > sender.Bytes+cookie {
+		// iperf3 ends when the sender has handed over its bytes, and counts those that it has
+		// read. The receiver's kernel answers the others with RST: a packet for the closed socket
+		// with one each, all that the socket has not read at its end with one together.
+		received, most := report.End.Received.Bytes, report.End.Received.Bytes
+		if r.RSTBA > 0 {
+			most = sender.Bytes
+		}
+		if unique < received+cookie || unique > most+cookie {
 			t.Errorf("%s: %d bytes of payload and %d RST, iperf3 sent %d and received %d", d.name, unique, r.RSTBA, sender.Bytes, received)
 		}
 		if d.host == "h0-00" && int64(r.RetransmissionsAB) != sender.Retransmits {

@@ -20,13 +20,11 @@ import (
 	"testbed/results/conversations"
 	"testbed/results/pcap"
 	tables "testbed/results/table"
+	"testbed/topo/units"
 )
 
 // defaultLimit is the lines of a table of pcap.
 const defaultLimit = 20
-
-// captureTypes are how names of captures end.
-var captureTypes = []string{".pcapng", ".pcap"}
 
 // looker is one call of pcap.
 type looker struct {
@@ -36,6 +34,8 @@ type looker struct {
 	capped bool
 	filter []string
 	csv    bool
+	export string // file or directory; "" for none
+	force  bool   // replace existing files by export
 }
 
 // listed is a conversation and the capture it is of.
@@ -54,7 +54,7 @@ func (a *app) pcapCmd() *cobra.Command {
 and UDP conversations: packets and bytes of frames, payload sent again, start, duration
 and goodput of the busier direction. Of captures made by a run it names the coflow and flow,
 or the block and hop, that each conversation carried. A directory stands for all captures
-below it. Numbers of streams are those of Wireshark's tcp.stream and udp.stream; every
+below it, and - for standard input. Numbers of streams are those of Wireshark's tcp.stream and udp.stream; every
 capture counts by itself, so what went between two captured hosts is there twice.
 
 Resent are packets that carry what the capture holds already, late those that it does
@@ -62,49 +62,56 @@ not hold though it holds later ones: see docs/captures.md. "coflow 3/17" is flow
 coflow 3, "block 7/2" hop 2 of block 7. --json and --csv give each direction's figures
 exactly, and all conversations unless --limit is given.
 
+--export writes captures as plain pcapng, for Wireshark and other programs, and shows no
+conversations: one capture to a file, several into a directory.
+
 A capture that is cut off or damaged is shown as far as it could be read; then follows
 the error, with the file and the place, and the exit code is 1.`,
 		Example: `  testbed pcap runs/quickstart-20260102-150405-ab12 --sort retransmissions
-  testbed pcap runs/quickstart-…/sebf+hdfs/0/captures/h0-00.pcapng --filter 'coflow 3 '
+  testbed pcap runs/quickstart-…/sebf+hdfs/0/captures/h0-00.pcapng.packed --filter 'coflow 3 '
+  testbed pcap runs/latest --export captures-plain && wireshark captures-plain/*/0/h0-00.pcapng
   testbed pcap h0-00.pcapng --filter 10.0.3 --filter :50060 --limit 0
   sudo tcpdump -i eth0 -w x.pcap; testbed pcap x.pcap
+  zcat x.pcap.gz | testbed pcap -
   testbed pcap x.pcap --json | jq '.conversations[] | select(.rst_ab + .rst_ba > 0)'
   testbed pcap x.pcap --csv > conversations.csv`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usageError{fmt.Errorf("pcap: want the path of a capture or of a run: %s", cmd.UseLine())}
+				return usageError{fmt.Errorf("pcap: expected captures or run directories (usage: %s)", cmd.UseLine())}
 			}
 			return nil
 		},
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return []string{"pcapng", "pcap"}, cobra.ShellCompDirectiveFilterFileExt
+			return []string{"pcapng", "pcap", "packed", "zst"}, cobra.ShellCompDirectiveFilterFileExt
 		},
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if l.order, err = conversations.ParseOrder(order); err != nil {
 				return usageError{fmt.Errorf("--sort: %w", err)}
 			}
 			if l.limit < 0 {
-				return usageError{fmt.Errorf("--limit %d: want 0, which is all, or more", l.limit)}
+				return usageError{fmt.Errorf("--limit %d: must be 0 (all) or more", l.limit)}
 			}
 			if l.csv && l.json {
-				return usageError{errors.New("--csv with --json: want one of them")}
+				return usageError{errors.New("--csv and --json exclude each other: give one of them")}
+			}
+			if l.export != "" && l.csv {
+				return usageError{errors.New("--csv with --export: expected one of them")}
 			}
 			l.capped = cmd.Flags().Changed("limit")
 			return l.run(cmd.Context(), args)
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&order, "sort", string(conversations.ByBytes), "bytes, packets, duration, retransmissions or start")
-	f.IntVar(&l.limit, "limit", defaultLimit, "lines of a table; 0 is all")
-	f.StringArrayVar(&l.filter, "filter", nil, `only conversations with this: an address or its first parts, ":port", tcp, udp, or part of a transfer's name (repeatable: all of them)`)
-	f.BoolVar(&l.csv, "csv", false, "print the conversations as CSV")
-	_ = cmd.RegisterFlagCompletionFunc("sort", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		var names []string
-		for _, o := range conversations.Orders() {
-			names = append(names, string(o))
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
-	})
+	var orders []string
+	for _, o := range conversations.Orders() {
+		orders = append(orders, string(o))
+	}
+	addSort(cmd, &order, string(conversations.ByBytes), orders)
+	f.IntVar(&l.limit, "limit", defaultLimit, "show the first `N` rows of a table (0: all)")
+	f.StringArrayVar(&l.filter, "filter", nil, "show only conversations that match this `text`: an address or its beginning, \":port\", tcp, udp, or a part of the name of a transfer (repeatable: all must match)")
+	f.StringVar(&l.export, "export", "", "write the captures uncompressed to this `path`: a file for one capture, a directory for several")
+	addForce(cmd, &l.force, "replace existing files with --export")
+	addCSV(cmd, &l.csv, "one row per conversation")
 	return cmd
 }
 
@@ -113,6 +120,9 @@ func (l *looker) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if l.export != "" {
+		return l.exportAll(ctx, paths)
+	}
 	all := make([]*conversations.Capture, len(paths))
 	failed := make([]error, len(paths))
 	var g errgroup.Group
@@ -120,7 +130,7 @@ func (l *looker) run(ctx context.Context, args []string) error {
 	for i, path := range paths {
 		g.Go(func() error {
 			if failed[i] = context.Cause(ctx); failed[i] == nil {
-				all[i], failed[i] = conversations.ReadFile(ctx, path, conversations.Options{})
+				all[i], failed[i] = l.read(ctx, path)
 			}
 			return nil
 		})
@@ -149,10 +159,38 @@ func (l *looker) run(ctx context.Context, args []string) error {
 	return errors.Join(l.show(captures, shown, list), errors.Join(failed...))
 }
 
+// read reads a capture, or standard input.
+func (l *looker) read(ctx context.Context, path string) (*conversations.Capture, error) {
+	if path != stdio {
+		c, err := conversations.ReadFile(ctx, path, conversations.Options{})
+		return c, withPipeHint(err)
+	}
+	in, name, err := l.input(ctx, "capture", path)
+	if err != nil {
+		return nil, err
+	}
+	r, err := pcap.NewReader(in)
+	if err != nil {
+		return nil, fmt.Errorf("read capture %s: %w", name, err)
+	}
+	c, err := conversations.Read(ctx, r, conversations.Options{})
+	if c != nil {
+		c.Path = name
+	}
+	return c, err
+}
+
 // findCaptures are the files that args name, and those below the directories.
 func findCaptures(args []string) ([]string, error) {
 	var paths []string
 	for _, arg := range args {
+		if arg == stdio {
+			if slices.Contains(paths, stdio) {
+				return nil, usageError{fmt.Errorf("pcap: %s given twice: standard input can be read once", stdio)}
+			}
+			paths = append(paths, arg)
+			continue
+		}
 		info, err := os.Stat(arg)
 		if err != nil {
 			return nil, fmt.Errorf("open capture: %w", err)
@@ -164,17 +202,21 @@ func findCaptures(args []string) ([]string, error) {
 		before := len(paths)
 		// With the separator a walk goes into a link.
 		err = filepath.WalkDir(arg+string(filepath.Separator), func(path string, e fs.DirEntry, err error) error {
-			if err == nil && !e.IsDir() && slices.Contains(captureTypes, filepath.Ext(path)) {
+			if err != nil || e.IsDir() {
+				return err
+			}
+			suffix, ok := pcap.HasSuffix(path)
+			if ok && (suffix != pcap.PackedSuffix || pcap.Find(filepath.Split(strings.TrimSuffix(path, suffix))) == path) {
 				paths = append(paths, path)
 			}
-			return err
+			return nil
 		})
 		if err != nil {
 			return nil, fmt.Errorf("look for captures: %w", err)
 		}
 		if len(paths) == before {
-			return nil, hinted{fmt.Errorf("no capture below %s: no name ends in %s", arg, strings.Join(captureTypes, " or ")),
-				"a simulation has none; a run keeps them in <arm>/<repeat>/captures"}
+			return nil, hinted{fmt.Errorf("no capture below %s: no name ends in %s", arg, strings.Join(pcap.Suffixes(), ", ")),
+				"a simulation has none, nor has a run with --captures drop; other runs keep them in <arm>/<repeat>/captures"}
 		}
 	}
 	return paths, nil
@@ -203,9 +245,8 @@ func captureNames(paths []string) []string {
 	for i, p := range parts {
 		p = slices.DeleteFunc(slices.Clone(p[common:]), func(s string) bool { return s == "captures" })
 		names[i] = strings.Join(p, "/")
-		for _, t := range captureTypes {
-			names[i] = strings.TrimSuffix(names[i], t)
-		}
+		suffix, _ := pcap.HasSuffix(names[i])
+		names[i] = strings.TrimSuffix(names[i], suffix)
 	}
 	return names
 }
@@ -323,7 +364,7 @@ func others(captures []*conversations.Capture) []string {
 	return lines
 }
 
-// wholeness tells in a word or two whether a capture is all there.
+// wholeness returns whether a capture is complete, in one or two words.
 func wholeness(c *conversations.Capture) string {
 	switch {
 	case c.Err == nil:
@@ -350,14 +391,14 @@ func (l *looker) drawCaptures(w io.Writer, captures []*conversations.Capture, na
 	for i, c := range rows {
 		drops := "?"
 		if c.HasStats {
-			drops = short(float64(c.Stats.Dropped), "")
+			drops = units.Compact(float64(c.Stats.Dropped), "")
 		}
 		first, took := "–", "–"
 		if c.Packets > 0 {
 			first, took = time.Unix(0, c.First).UTC().Format("2006-01-02 15:04:05.000"), fmt.Sprintf("%.3f", float64(c.Last-c.First)/1e9)
 		}
-		t.Rows = append(t.Rows, []string{names[i], c.Format, short(float64(c.Packets), ""), short(float64(c.Bytes), "B"), first, took, drops,
-			short(float64(len(c.Conversations)), ""), wholeness(c)})
+		t.Rows = append(t.Rows, []string{names[i], c.Format, units.Compact(float64(c.Packets), ""), units.Compact(float64(c.Bytes), "B"), first, took, drops,
+			units.Compact(float64(len(c.Conversations)), ""), wholeness(c)})
 	}
 	fmt.Fprintf(w, "%d captures\n", len(captures))
 	return drawRows(w, t, len(captures)-len(rows))
@@ -395,10 +436,10 @@ func (l *looker) drawConversations(w io.Writer, captures []*conversations.Captur
 		}
 		goodput := "–"
 		if r := max(v.AB.Goodput(), v.BA.Goodput()); r > 0 {
-			goodput = short(float64(r), "bps")
+			goodput = units.Compact(float64(r), "bps")
 		}
-		row := []string{fmt.Sprintf("%s %d", v.Protocol, v.Stream), v.A.String(), v.B.String(), short(float64(v.Packets()), ""), short(float64(v.Bytes()), "B"),
-			short(float64(v.Retransmissions()), ""), shortTime(time.Duration(v.From - start)), shortTime(v.Duration()), goodput, carries}
+		row := []string{fmt.Sprintf("%s %d", v.Protocol, v.Stream), v.A.String(), v.B.String(), units.Compact(float64(v.Packets()), ""), units.Compact(float64(v.Bytes()), "B"),
+			units.Compact(float64(v.Retransmissions()), ""), shortTime(time.Duration(v.From - start)), shortTime(v.Duration()), goodput, carries}
 		if len(captures) > 1 {
 			row = append([]string{v.name}, slices.Delete(row, 6, 7)...)
 		}
@@ -439,8 +480,8 @@ func (l *looker) drawConversations(w io.Writer, captures []*conversations.Captur
 // leastName is the columns to which names in pcap's tables are folded.
 const leastName = 8
 
-// drawRows draws a table of which so many rows are not there. Names that are folded
-// are whole in --json and --csv.
+// drawRows draws a table and the number of rows left out. Shortened names are complete in
+// --json and --csv.
 func drawRows(w io.Writer, t tables.Table, left int) error {
 	if _, err := t.Draw(w, plainStyle(0)); err != nil {
 		return err

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +18,7 @@ import (
 	"github.com/google/gopacket/layers"
 	"github.com/google/gopacket/pcapgo"
 
+	"testbed/results/pcap"
 	tables "testbed/results/table"
 )
 
@@ -29,7 +32,7 @@ func (p place) testbed(t *testing.T, want int, args ...string) (stdout, stderr s
 	return out.String(), errs.String()
 }
 
-// datagrams writes a pcap file of n datagrams between so many pairs of ports of long
+// datagrams writes a pcap file of n datagrams between a number of pairs of ports of long
 // addresses, pair i with i+1 times as many bytes as the first.
 func datagrams(t *testing.T, path string, pairs, n int) {
 	t.Helper()
@@ -151,10 +154,10 @@ func TestPcap(t *testing.T) {
 		code int
 		want string
 	}{
-		{nil, exitUsage, "want the path of a capture or of a run"},
-		{[]string{two, "--sort", "size"}, exitUsage, `--sort: order "size": want bytes, packets, duration, retransmissions, start`},
-		{[]string{two, "--limit", "-1"}, exitUsage, "--limit -1: want 0, which is all, or more"},
-		{[]string{two, "--csv", "--json"}, exitUsage, "--csv with --json"},
+		{nil, exitUsage, "expected captures or run directories"},
+		{[]string{two, "--sort", "size"}, exitUsage, `--sort: order "size": must be one of bytes, packets, duration, retransmissions, start`},
+		{[]string{two, "--limit", "-1"}, exitUsage, "--limit -1: must be 0 (all) or more"},
+		{[]string{two, "--csv", "--json"}, exitUsage, "--csv and --json exclude each other"},
 		{[]string{filepath.Join(p.dir, "none")}, exitFailure, "no such file"},
 		{[]string{t.TempDir()}, exitFailure, "no capture below"},
 	} {
@@ -162,7 +165,7 @@ func TestPcap(t *testing.T) {
 			t.Errorf("pcap %v says %q, want %q", tt.args, errs, tt.want)
 		}
 	}
-	if out, _ := p.testbed(t, 0, "__complete", "pcap", ""); !strings.Contains(out, "pcapng\npcap\n") {
+	if out, _ := p.testbed(t, 0, "__complete", "pcap", ""); !strings.Contains(out, "pcapng\npcap\npacked\nzst\n") {
 		t.Errorf("completion offers %q", out)
 	}
 }
@@ -177,5 +180,76 @@ func TestCaptureNames(t *testing.T) {
 		if diff := cmp.Diff(tt.want, captureNames(tt.paths)); diff != "" {
 			t.Errorf("captureNames(%v) (-want +got):\n%s", tt.paths, diff)
 		}
+	}
+}
+
+// --export restores captures byte for byte, all or none, and replaces a file only with --force.
+func TestPcapExport(t *testing.T) {
+	p := place{dir: t.TempDir()}
+	captures := filepath.Join(p.dir, "run", "fair", "0", "captures")
+	if err := os.MkdirAll(captures, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	plain := map[string][]byte{}
+	for _, host := range []string{"h0-00", "h1-00"} {
+		path := filepath.Join(captures, host+pcap.Suffix)
+		w, err := os.Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ng, err := pcapgo.NewNgWriter(w, layers.LinkTypeEthernet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		frame := bytes.Repeat([]byte(host), 20)
+		if err := errors.Join(ng.WritePacket(gopacket.CaptureInfo{Timestamp: time.Unix(1_800_000_000, 0), CaptureLength: len(frame), Length: len(frame)}, frame), ng.Flush(), w.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if plain[host], err = os.ReadFile(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	packed, err := pcap.PackFile(t.Context(), filepath.Join(captures, "h0-00"+pcap.Suffix)) // one of each form
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, to := filepath.Join(p.dir, "run"), filepath.Join(p.dir, "plain")
+	exported := func() {
+		t.Helper()
+		for host, want := range plain {
+			if got, err := os.ReadFile(filepath.Join(to, host+pcap.Suffix)); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%s exported: %d bytes, %v; want the %d bytes of the capture", host, len(got), err, len(want))
+			}
+		}
+	}
+	p.testbed(t, 0, "pcap", run, "--export", to)
+	exported()
+
+	// Of two targets one exists: neither is written.
+	if err := os.Remove(filepath.Join(to, "h0-00"+pcap.Suffix)); err != nil {
+		t.Fatal(err)
+	}
+	kept := filepath.Join(to, "h1-00"+pcap.Suffix)
+	if err := os.WriteFile(kept, []byte("mine"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, errs := p.testbed(t, exitUsage, "pcap", run, "--export", to); !strings.Contains(errs, kept+" exists: choose another path, or replace it with --force") {
+		t.Errorf("an existing target: %q", errs)
+	}
+	if b, err := os.ReadFile(kept); err != nil || string(b) != "mine" {
+		t.Errorf("the existing file is now %q, %v", b, err)
+	}
+	if _, err := os.Stat(filepath.Join(to, "h0-00"+pcap.Suffix)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the other target was written: %v", err)
+	}
+	p.testbed(t, 0, "pcap", run, "--export", to, "--force")
+	exported()
+
+	// A capture is never replaced by itself.
+	if _, errs := p.testbed(t, exitUsage, "pcap", packed, "--export", packed, "--force"); !strings.Contains(errs, "it is the capture itself") {
+		t.Errorf("export of a capture to itself: %q", errs)
+	}
+	if _, errs := p.testbed(t, exitUsage, "pcap", packed, packed, "--export", filepath.Join(p.dir, "twice")); !strings.Contains(errs, "two captures would be written to") {
+		t.Errorf("export of one capture twice: %q", errs)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,9 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"testbed/results/archive"
-	"testbed/results/files"
 	"testbed/results/plot"
+	"testbed/results/rundir"
+	"testbed/results/safefile"
 	"testbed/workloads"
 )
 
@@ -38,7 +39,7 @@ func (l *length) Set(s string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("want a number above 0 and its unit, in, cm, mm or pt, such as 3.4in")
+	return fmt.Errorf("expected a number above 0 and a unit (in, cm, mm or pt), such as 3.4in")
 }
 
 func (l *length) Type() string { return "length" }
@@ -57,7 +58,10 @@ type plotter struct {
 	coflow        int
 }
 
-// drawn is a figure that was written, or was not for want of data.
+// allFigures is the --figure that stands for every figure.
+const allFigures = "all"
+
+// drawn is a figure that was written, or was not because data is missing.
 type drawn struct {
 	Figure string   `json:"figure"`
 	File   string   `json:"file,omitempty"`
@@ -70,19 +74,19 @@ func (a *app) plotCmd() *cobra.Command {
 	var list bool
 	cmd := &cobra.Command{
 		Use: "plot RUN...", Short: "Draw a figure for a paper from run directories",
-		Long: `Plot draws one figure (--figure, -o) or all that the runs hold data for (--all) as
-PDF, SVG or PNG. It reads the CSV files and summary.json of runs on packets and of
-simulations, and needs neither captures nor root. Legends name the number of items
-and verdicts other than pass; arms that are void are left out.
+		Long: `Plot draws one figure, or with --figure all each figure that the runs have data for, as
+PDF, SVG or PNG. It reads the CSV files and summary.json of runs and simulations; it
+requires neither captures nor root. Legends show the number of items, and verdicts other
+than pass; void arms are omitted.
 
-Several runs are drawn into one figure, each arm of each run by itself, and
-speed-ups are over the baseline of the arm's own run.`,
+Several runs share one figure, with a curve for each arm of each run. Speed-ups are
+relative to the baseline of the arm's own run.`,
 		Example: `  testbed plot --list
   testbed plot runs/quickstart-20260102-150405-ab12 --figure cct-cdf -o cct.pdf
   testbed plot runs/quickstart-20260102-150405-ab12 --figure utilisation --arm sebf+hdfs -o load.svg
   testbed plot runs/quickstart-20260102-150405-ab12 --figure progress --coflow 3 --arm sebf+hdfs -o coflow3.pdf
   testbed plot runs/a runs/b --names a,b --figure speedup-cdf --arms sebf+hdfs -o speedup.pdf
-  testbed plot runs/quickstart-20260102-150405-ab12 --all figures --width 8.6cm --font-size 7`,
+  testbed plot runs/quickstart-20260102-150405-ab12 --figure all -o figures --figure-width 8.6cm --font-size 7`,
 		Args: runsOrList(&list),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if list {
@@ -90,7 +94,7 @@ speed-ups are over the baseline of the arm's own run.`,
 			}
 			if cmd.Flags().Changed("coflow") {
 				if p.coflow < 0 {
-					return usageError{fmt.Errorf("plot --coflow %d: want a coflow's number, 0 or more", p.coflow)}
+					return usageError{fmt.Errorf("plot --coflow %d: must be 0 or more, the number of a coflow", p.coflow)}
 				}
 				id := workloads.CoflowID(p.coflow)
 				p.o.Coflow = &id
@@ -100,25 +104,29 @@ speed-ups are over the baseline of the arm's own run.`,
 		ValidArgsFunction: completeDirs,
 	}
 	f := cmd.Flags()
-	f.BoolVar(&list, "list", false, "list the figures")
-	f.StringVar(&p.figure, "figure", "", "which figure to draw; --list shows all")
-	f.StringVarP(&p.out, "output", "o", "", "file to write, .pdf, .svg or .png")
-	f.StringVar(&p.all, "all", "", "directory to write all figures to that the runs have data for")
-	f.StringVar(&p.format, "format", "", "pdf, svg or png (by the file's name, or pdf)")
-	f.Var(&p.width, "width", "width, in in, cm, mm or pt")
-	f.Var(&p.height, "height", "height, in in, cm, mm or pt")
+	addList(cmd, &list, "figures")
+	f.StringVar(&p.figure, "figure", "", "`name` of the figure to draw, or all (see --list)")
+	addOutput(cmd, &p.out, "", ".pdf, .svg or .png file; with --figure all a directory")
+	addFormat(cmd, &p.format, plot.Formats())
+	f.Var(&p.width, "figure-width", "width of the figure, in in, cm, mm or pt")
+	f.Var(&p.height, "figure-height", "height of the figure, in in, cm, mm or pt")
 	f.Float64Var(&p.o.FontSize, "font-size", plot.DefaultFontSize, "size of labels in pt")
-	f.IntVar(&p.o.DPI, "dpi", plot.DefaultDPI, "dots per inch of PNG")
+	f.IntVar(&p.o.DPI, "dpi", plot.DefaultDPI, "resolution of PNG in dots per inch")
 	f.BoolVar(&p.log, "log", false, "draw values on a logarithmic axis")
 	f.BoolVar(&p.linear, "linear", false, "draw values on a linear axis")
 	f.StringVar(&p.o.Title, "title", "", "title above the figure")
-	f.StringSliceVar(&p.o.Arms, "arms", nil, "which arms to draw, in this order (all)")
-	f.StringSliceVar(&p.o.Names, "names", nil, "a short name for each run, for legends (its ID)")
-	f.StringVar(&p.o.Baseline, "baseline", "", "arm that speed-ups are over (the run's own)")
-	f.StringVar(&p.o.Arm, "arm", "", "of figures of one arm: which (the first)")
-	f.IntVar(&p.coflow, "coflow", 0, "of figures of one coflow: which, by its number (progress: the slowest)")
-	f.BoolVar(&p.o.Bytes, "bytes", false, "of progress: draw bytes, not shares of each flow")
-	f.IntVar(&p.o.Repeat, "repeat", 0, "of figures of one repeat: which, from 0")
+	addArms(cmd, &p.o.Arms, "default: all; drawn in this order")
+	f.StringSliceVar(&p.o.Names, "names", nil, "short `names` of the runs for legends (default: their IDs)")
+	addBaseline(cmd, &p.o.Baseline, "an arm; default: the first of the run")
+	addArm(cmd, &p.o.Arm, "in figures of one arm; default: the first")
+	f.IntVar(&p.coflow, "coflow", 0, "`number` of the coflow in figures of one coflow (default in progress: the slowest)")
+	f.BoolVar(&p.o.Bytes, "bytes", false, "draw bytes, not shares of each flow (figure progress)")
+	addRepeat(cmd, &p.o.Repeat, "in figures of one repeat; default: 0")
+	// Former names.
+	f.Var(&p.width, "width", "")
+	f.Var(&p.height, "height", "")
+	f.StringVar(&p.all, "all", "", "")
+	hide(cmd, "width", "height", "all")
 	cmd.MarkFlagsMutuallyExclusive("log", "linear")
 	complete := completer(cmd)
 	complete("figure", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -126,17 +134,13 @@ speed-ups are over the baseline of the arm's own run.`,
 		for _, f := range plot.Figures() {
 			out = append(out, f.Name+"\t"+f.Doc)
 		}
-		return out, cobra.ShellCompDirectiveNoFileComp
+		return append(out, allFigures+"\tall figures that the runs have data for"), cobra.ShellCompDirectiveNoFileComp
 	})
-	complete("format", cobra.FixedCompletions(plot.Formats(), cobra.ShellCompDirectiveNoFileComp))
-	complete("all", completeDirs)
-	complete("arms", completeArms)
-	complete("arm", completeArm)
 	complete("baseline", completeArm)
 	return cmd
 }
 
-// completer registers how values of flags are completed.
+// completer returns a function that registers the completion of a flag.
 func completer(cmd *cobra.Command) func(flag string, how cobra.CompletionFunc) {
 	return func(flag string, how cobra.CompletionFunc) {
 		if err := cmd.RegisterFlagCompletionFunc(flag, how); err != nil {
@@ -160,12 +164,12 @@ func completeArm(_ *cobra.Command, args []string, _ string) ([]string, cobra.She
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
-// armsOf are the arms that the manifests of run directories name. What cannot be
-// read is said when the command runs.
+// armsOf returns the arms in the manifests of run directories. The command itself reports
+// what cannot be read.
 func armsOf(dirs []string) []string {
 	var out []string
 	for _, dir := range dirs {
-		if m, err := archive.ReadManifest(dir); err == nil {
+		if m, err := rundir.ReadManifest(dir); err == nil {
 			out = append(out, m.Arms...)
 		}
 	}
@@ -199,12 +203,30 @@ func (p *plotter) list() error {
 	})
 }
 
-// openRuns reads run directories back, and says what is not as usual about them.
-func (a *app) openRuns(dirs []string) ([]*archive.Run, error) {
-	var runs []*archive.Run
+// linkToOther reports whether a directory is a symbolic link to another one of the list, as
+// runs/latest is in runs/*.
+func linkToOther(dirs []string, i int) bool {
+	info, err := os.Lstat(filepath.Clean(dirs[i]))
+	if err != nil || info.Mode().Type() != fs.ModeSymlink {
+		return false
+	}
+	for k, other := range dirs {
+		if at, err := os.Lstat(filepath.Clean(other)); k != i && err == nil && at.IsDir() && same(dirs[i], other) {
+			return true
+		}
+	}
+	return false
+}
+
+// openRuns reads run directories, and notes partial ones on standard error.
+func (a *app) openRuns(dirs []string) ([]*rundir.Run, error) {
+	var runs []*rundir.Run
 	var errs []error
-	for _, dir := range dirs {
-		r, err := archive.Open(dir)
+	for i, dir := range dirs {
+		if linkToOther(dirs, i) {
+			continue
+		}
+		r, err := rundir.Open(dir)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -225,19 +247,25 @@ func (p *plotter) draw(dirs []string) error {
 	case p.linear:
 		p.o.Scale = plot.Linear
 	}
-	switch {
-	case (p.figure == "") == (p.all == ""):
-		return usageError{errors.New("plot: want one of --figure NAME and --all DIR (--list shows the figures)")}
-	case p.figure != "" && p.out == "":
-		return usageError{errors.New("plot: no file to write: want -o FILE, such as -o " + p.figure + ".pdf")}
-	case p.all != "" && p.out != "":
-		return usageError{errors.New("plot: --all DIR writes files of its own: leave out -o")}
+	if p.all != "" && p.figure == "" && p.out == "" { // the former --all DIR
+		p.figure, p.out = allFigures, p.all
 	}
-	format, err := plotFormat(p.format, p.out)
+	named := p.out // its ending is a format
+	switch {
+	case p.figure == "":
+		return usageError{errors.New("plot: no figure: give --figure NAME, or --figure all (--list lists the figures)")}
+	case p.figure == allFigures && p.out == "":
+		return usageError{errors.New("plot: no directory to write to: give -o DIR, such as -o figures")}
+	case p.figure == allFigures:
+		named = ""
+	case p.out == "":
+		return usageError{errors.New("plot: no file to write to: give -o FILE, such as -o " + p.figure + ".pdf")}
+	}
+	format, err := plotFormat(p.format, named)
 	if err != nil {
 		return usageError{err}
 	}
-	if p.all != "" {
+	if p.figure == allFigures {
 		runs, err := p.openRuns(dirs)
 		if err != nil {
 			return err
@@ -259,8 +287,8 @@ func (p *plotter) draw(dirs []string) error {
 	return p.print([]drawn{one}, func(io.Writer) error { return nil })
 }
 
-// one draws a figure in memory and writes it in one go.
-func (p *plotter) one(runs []*archive.Run, f plot.Figure, format, path string) (drawn, error) {
+// one draws a figure in memory, then writes the file.
+func (p *plotter) one(runs []*rundir.Run, f plot.Figure, format, path string) (drawn, error) {
 	var b bytes.Buffer
 	notes, err := plot.Draw(&b, runs, f, format, p.o)
 	if err != nil {
@@ -270,15 +298,12 @@ func (p *plotter) one(runs []*archive.Run, f plot.Figure, format, path string) (
 		fmt.Fprintf(p.stderr, "note: %s: %s\n", f.Name, n)
 	}
 	out := drawn{Figure: f.Name, File: path, Notes: append([]string{}, notes...)}
-	return out, files.Write(path, func(w io.Writer) error {
-		_, err := w.Write(b.Bytes())
-		return err
-	})
+	return out, safefile.WriteData(path, b.Bytes())
 }
 
-func (p *plotter) drawAll(runs []*archive.Run, format string) error {
-	if err := os.MkdirAll(p.all, 0o755); err != nil {
-		return fmt.Errorf("plot --all: %w", err)
+func (p *plotter) drawAll(runs []*rundir.Run, format string) error {
+	if err := safefile.MkdirAll(p.out); err != nil {
+		return fmt.Errorf("plot --figure all: %w", err)
 	}
 	scale, coflow, inBytes := p.o.Scale, p.o.Coflow, p.o.Bytes
 	var out []drawn
@@ -290,7 +315,7 @@ func (p *plotter) drawAll(runs []*archive.Run, format string) error {
 		if f.Name == "progress" || f.Name == "goodput" {
 			p.o.Coflow = coflow
 		}
-		one, err := p.one(runs, f, format, filepath.Join(p.all, f.Name+"."+format))
+		one, err := p.one(runs, f, format, filepath.Join(p.out, f.Name+"."+format))
 		if errors.Is(err, plot.ErrNoData) {
 			fmt.Fprintf(p.stderr, "note: not drawn: %v\n", err)
 			one, err = drawn{Figure: f.Name, NoData: err.Error(), Notes: []string{}}, nil
@@ -322,7 +347,7 @@ func plotFormat(format, out string) (string, error) {
 		}
 	}
 	if !slices.Contains(plot.Formats(), format) {
-		return "", fmt.Errorf("format %q: want %s, by --format or the end of the file's name", format, strings.Join(plot.Formats(), ", "))
+		return "", fmt.Errorf("format %q: must be one of %s (set --format or the file name extension)", format, strings.Join(plot.Formats(), ", "))
 	}
 	return format, nil
 }

@@ -14,15 +14,14 @@ import (
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 
-	"testbed/emu/experiment"
+	"testbed/emu/runner"
 	"testbed/results/verdict"
 )
 
-// defaultProgressEvery is the time between two lines of progress where there is no
-// terminal, if no other is asked for.
+// defaultProgressEvery is the default of --progress-every.
 const defaultProgressEvery = 5 * time.Second
 
-// progressFlags are those of how progress is shown; they are of every verb.
+// progressFlags holds the progress flags, which all commands have.
 type progressFlags struct {
 	quiet bool
 	every time.Duration
@@ -30,28 +29,28 @@ type progressFlags struct {
 
 func (f *progressFlags) add(root *cobra.Command) {
 	root.PersistentFlags().BoolVarP(&f.quiet, "quiet", "q", false, "show no progress")
-	root.PersistentFlags().DurationVar(&f.every, "progress-every", defaultProgressEvery, "time between two lines of progress where standard error is no terminal")
+	root.PersistentFlags().DurationVar(&f.every, "progress-every", defaultProgressEvery, "`interval` of progress lines if standard error is not a terminal")
 }
 
-// check refuses an interval that cannot be.
+// check rejects an invalid interval.
 func (f progressFlags) check() error {
 	if f.every <= 0 {
-		return usageError{fmt.Errorf("--progress-every %v: want a positive time", f.every)}
+		return usageError{fmt.Errorf("--progress-every %v: must be positive", f.every)}
 	}
 	return nil
 }
 
-// state is where long work is.
+// state is the progress of long work.
 type state struct {
 	stage string // such as "arm 1/4 fair+hdfs: run": a line is written when it changes
 	text  string // the rest
-	// share of the whole that is done, from 0 to 1; below 0 where it is not known.
+	// share of the work that is done, from 0 to 1; below 0 if unknown.
 	share float64
-	level verdict.Level // of what ended last; 0 where there is none
+	level verdict.Level // of the last repeat that ended; 0 if none
 }
 
-// display shows progress on standard error: on a terminal a bar that is drawn
-// again and again, elsewhere a line at each change of stage and every few seconds.
+// display shows progress on standard error: a bar on a terminal, elsewhere a line at each
+// change of stage and every few seconds.
 type display struct {
 	w      io.Writer
 	live   bool
@@ -81,10 +80,10 @@ func (a *app) progress() *display {
 	return d
 }
 
-// barSteps is how fine a bar is.
+// barSteps is the number of steps of a bar.
 const barSteps = 1000
 
-// show takes where the work is. It is called often and does not wait.
+// show updates the display. It is called often and does not block.
 func (d *display) show(s state) {
 	if d.quiet {
 		return
@@ -126,12 +125,12 @@ func (d *display) show(s state) {
 		})))
 	}
 	if s.share >= 0 {
-		// A full bar would be taken for the end.
+		// A full bar would suggest that the work has ended.
 		d.bar.SetCurrent(min(int64(barSteps*s.share), barSteps-1))
 	}
 }
 
-// join is the parts that are not empty. The verdict comes early: a narrow terminal
+// join joins the parts that are not empty. The verdict comes early, since a narrow terminal
 // cuts the end.
 func join(stage, text, light string) string {
 	out := stage
@@ -144,7 +143,7 @@ func join(stage, text, light string) string {
 	return out
 }
 
-// light is a verdict as a dot and its word.
+// light returns a verdict as a coloured dot and its name.
 func (d *display) light(l verdict.Level) string {
 	text := "last verdict " + l.String()
 	if !d.colour {
@@ -154,10 +153,10 @@ func (d *display) light(l verdict.Level) string {
 	return "\x1b[" + colour + "m●\x1b[0m " + text
 }
 
-// leastShare is how much must be done before what is left is guessed.
+// leastShare is the share that must be done before the remaining time is estimated.
 const leastShare = 0.02
 
-// remaining is what is left of work of which a share took so long, rounded.
+// remaining returns the rounded time that remains after a share of the work took a time.
 func remaining(took time.Duration, share float64) (time.Duration, bool) {
 	if share < leastShare || share > 1 || took < time.Second {
 		return 0, false
@@ -169,15 +168,14 @@ func remaining(took time.Duration, share float64) (time.Duration, bool) {
 	return left.Round(time.Second), true
 }
 
-// rate is how fast a count grows, on the clock of whoever watches.
+// rate measures how fast a count grows, in wall-clock time.
 type rate struct {
 	stage string
 	from  time.Time
 	first float64
 }
 
-// of is the rate of a count since its stage began, 0 while that is too short to
-// tell.
+// of returns the rate of a count since the start of its stage, 0 at first.
 func (r *rate) of(stage string, now time.Time, count float64) float64 {
 	if r.stage != stage || count < r.first {
 		r.stage, r.from, r.first = stage, now, count
@@ -189,8 +187,8 @@ func (r *rate) of(stage string, now time.Time, count float64) float64 {
 	return (count - r.first) / took
 }
 
-// update is an experiment.Options.Progress.
-func (d *display) update(p experiment.Progress) {
+// update is an runner.Options.Progress.
+func (d *display) update(p runner.Progress) {
 	if d.quiet {
 		return
 	}
@@ -229,7 +227,7 @@ func (d *display) update(p experiment.Progress) {
 	d.show(s)
 }
 
-// done takes the bar away.
+// done removes the bar.
 func (d *display) done() {
 	if d.bar == nil {
 		return

@@ -14,7 +14,7 @@ import (
 
 	"github.com/vbauerster/mpb/v8"
 
-	"testbed/emu/experiment"
+	"testbed/emu/runner"
 	"testbed/results/tooltest"
 	"testbed/results/verdict"
 )
@@ -28,25 +28,25 @@ func plainDisplay(w *bytes.Buffer, every time.Duration) (*display, func(time.Dur
 func TestProgressLines(t *testing.T) {
 	var b bytes.Buffer
 	d, pass := plainDisplay(&b, 5*time.Second)
-	p := experiment.Progress{Arm: 1, Arms: 2, Repeat: 1, Repeats: 1, Name: "fair", Phase: experiment.PhaseBuild, Expected: 20 * time.Second,
-		Coflows: experiment.Count{All: 22}, Blocks: experiment.Count{All: 4}}
+	p := runner.Progress{Arm: 1, Arms: 2, Repeat: 1, Repeats: 1, Name: "fair", Phase: runner.PhaseBuild, Expected: 20 * time.Second,
+		Coflows: runner.Count{All: 22}, Blocks: runner.Count{All: 4}}
 	d.update(p)
-	p.Phase = experiment.PhaseRun
+	p.Phase = runner.PhaseRun
 	d.update(p)
-	for range 40 { // 20 seconds, told twice a second
+	for range 40 { // 20 seconds, updated twice a second
 		pass(500 * time.Millisecond)
 		p.Elapsed += 500 * time.Millisecond
 		p.Events += 50
 		d.update(p)
 	}
-	p.Phase, p.Coflows.Done, p.Blocks.Done, p.ReadAll = experiment.PhaseRead, 22, 4, 8_000_000
+	p.Phase, p.Coflows.Done, p.Blocks.Done, p.ReadAll = runner.PhaseRead, 22, 4, 8_000_000
 	d.update(p)
 	pass(time.Second)
 	p.Read = 4_000_000
 	d.update(p) // within 5 s of the last line
 	pass(5 * time.Second)
 	d.update(p)
-	p.Phase, p.Verdict = experiment.PhaseEnd, verdict.Degraded
+	p.Phase, p.Verdict = runner.PhaseEnd, verdict.Degraded
 	p.Read, p.ReadAll = 0, 0
 	d.update(p)
 	d.done()
@@ -72,7 +72,7 @@ func TestProgressIsQuiet(t *testing.T) {
 	d, pass := plainDisplay(&b, time.Second)
 	d.quiet = true
 	for range 10 {
-		d.update(experiment.Progress{Arm: 1, Arms: 1, Repeat: 1, Repeats: 1, Phase: experiment.PhaseRun})
+		d.update(runner.Progress{Arm: 1, Arms: 1, Repeat: 1, Repeats: 1, Phase: runner.PhaseRun})
 		d.show(state{stage: "x"})
 		pass(time.Minute)
 	}
@@ -87,7 +87,7 @@ func TestProgressShare(t *testing.T) {
 	last := -1.0
 	for repeat := 1; repeat <= 2; repeat++ {
 		for arm := 1; arm <= 3; arm++ {
-			p := experiment.Progress{Arm: arm, Arms: 3, Repeat: repeat, Repeats: 2, Expected: 10 * time.Second, Coflows: experiment.Count{All: 4}}
+			p := runner.Progress{Arm: arm, Arms: 3, Repeat: repeat, Repeats: 2, Expected: 10 * time.Second, Coflows: runner.Count{All: 4}}
 			step := func(phase string) {
 				t.Helper()
 				p.Phase = phase
@@ -97,25 +97,25 @@ func TestProgressShare(t *testing.T) {
 					last = got
 				}
 			}
-			step(experiment.PhasePredict)
-			step(experiment.PhaseBuild)
+			step(runner.PhasePredict)
+			step(runner.PhaseBuild)
 			for range 15 { // longer than was expected
 				p.Elapsed += time.Second
-				step(experiment.PhaseRun)
+				step(runner.PhaseRun)
 			}
 			p.Coflows.Done = 4
-			step(experiment.PhaseRun)
-			step(experiment.PhaseSettle)
+			step(runner.PhaseRun)
+			step(runner.PhaseSettle)
 			for p.ReadAll = 1000; p.Read < 1000; p.Read += 250 {
-				step(experiment.PhaseRead)
+				step(runner.PhaseRead)
 			}
-			step(experiment.PhaseEnd)
+			step(runner.PhaseEnd)
 		}
 	}
 	if last != 1 {
 		t.Errorf("the share ends at %v", last)
 	}
-	if got := (experiment.Progress{}).Share(); got != 0 {
+	if got := (runner.Progress{}).Share(); got != 0 {
 		t.Errorf("share of nothing %v", got)
 	}
 }
@@ -144,8 +144,8 @@ func TestProgressBar(t *testing.T) {
 		var out safe
 		refresh := make(chan any)
 		d := &display{w: &out, live: true, colour: colour, every: time.Second, now: time.Now, options: []mpb.ContainerOption{mpb.WithManualRefresh(refresh), mpb.WithWidth(200)}}
-		d.update(experiment.Progress{Arm: 2, Arms: 4, Repeat: 1, Repeats: 1, Name: "sebf", Phase: experiment.PhaseRun, Elapsed: 3 * time.Second, Expected: 12 * time.Second,
-			Coflows: experiment.Count{Done: 3, All: 9}, Verdict: verdict.Void})
+		d.update(runner.Progress{Arm: 2, Arms: 4, Repeat: 1, Repeats: 1, Name: "sebf", Phase: runner.PhaseRun, Elapsed: 3 * time.Second, Expected: 12 * time.Second,
+			Coflows: runner.Count{Done: 3, All: 9}, Verdict: verdict.Void})
 		refresh <- time.Now()
 		refresh <- time.Now() // the first was drawn
 		d.done()

@@ -9,34 +9,34 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"testbed/emu/experiment"
+	"testbed/emu/runner"
 )
 
 func (a *app) replayCmd() *cobra.Command {
 	var arm string
 	var repeat int
 	cmd := &cobra.Command{
-		Use: "replay RUN", Short: "Check that a run's policies decide again what they decided then, without root",
-		Long: `Replay steps the engine through the events that a run logged (events.jsonl), with
-the run's own scenario, and compares each command with the one that was logged. It
-shows the first that differs with the events that led to it, or says that none does.
-A policy under change can be tried this way on what really happened.
+		Use: "replay RUN", Short: "Check that policies repeat the decisions of a run",
+		Long: `Replay passes the events that a run logged (events.jsonl) to the engine, with the run's
+own scenario, and compares each command with the logged one. It prints the first
+difference with the events that preceded it. Use it to check a changed policy against
+the events of a real run.
 
-It needs no root. Exit code 1 tells that a command differs, or that a log cannot be
-read.`,
+It does not require root. Exit code 1 means that a command differs, or that a log cannot
+be read.`,
 		Example: `  testbed replay runs/quickstart-20260102-150405-ab12
   testbed replay runs/quickstart-20260102-150405-ab12 --arm sebf+hdfs --repeat 0
   testbed replay runs/quickstart-20260102-150405-ab12 --json | jq '.repeats[].differs'`,
 		Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o := experiment.ReplayOptions{Arm: arm, Repeat: experiment.AllRepeats, Version: version}
+			o := runner.ReplayOptions{Arm: arm, Repeat: runner.AllRepeats, Version: version}
 			if cmd.Flags().Changed("repeat") {
 				if repeat < 0 {
-					return usageError{fmt.Errorf("--repeat %d: want a repeat, from 0", repeat)}
+					return usageError{fmt.Errorf("--repeat %d: must be 0 or more", repeat)}
 				}
 				o.Repeat = repeat
 			}
-			out, err := experiment.Replay(cmd.Context(), args[0], o)
+			out, err := runner.Replay(cmd.Context(), args[0], o)
 			if out == nil {
 				return err
 			}
@@ -54,9 +54,8 @@ read.`,
 		},
 		ValidArgsFunction: completeDirs,
 	}
-	cmd.Flags().StringVar(&arm, "arm", "", "replay this arm alone")
-	cmd.Flags().IntVar(&repeat, "repeat", 0, "replay this repeat alone, from 0")
-	completer(cmd)("arm", completeArm)
+	addArm(cmd, &arm, "default: all")
+	addRepeat(cmd, &repeat, "default: all")
 	return cmd
 }
 
@@ -89,7 +88,7 @@ type difference struct {
 	ReplayedCommands int               `json:"replayed_commands"`
 }
 
-func replayView(r *experiment.Replays) replays {
+func replayView(r *runner.Replays) replays {
 	v := replays{Run: r.Run, Backend: r.Backend, Notes: append([]string{}, r.Notes...), Repeats: []replayedRepeat{}}
 	for _, x := range r.Repeats {
 		one := replayedRepeat{Arm: x.Arm, Repeat: x.Repeat, Steps: x.Steps, Commands: x.Commands, Unfinished: x.Unfinished}
@@ -110,8 +109,7 @@ func orNull(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// Of what replay shows of a message: its longest text in bytes, and how many
-// events of one name.
+// Limits of the output of replay: bytes of a message, and events with the same name.
 const (
 	mostMessage = 200
 	mostEvents  = 3
@@ -127,15 +125,15 @@ func (v replays) text(w io.Writer) error {
 		name := fmt.Sprintf("%s, repeat %d", r.Arm, r.Repeat)
 		d := r.Differs
 		if d == nil {
-			fmt.Fprintf(&b, "%s: none differs: %d steps, %d commands\n", name, r.Steps, r.Commands)
+			fmt.Fprintf(&b, "%s: identical: %d steps, %d commands\n", name, r.Steps, r.Commands)
 			if r.Unfinished != "" {
 				fmt.Fprintf(&b, "  the log ends with %s unfinished\n", r.Unfinished)
 			}
 			continue
 		}
-		fmt.Fprintf(&b, "%s: DIFFERS at step %d (line %d of the log), %.6f s, command %d, after %d steps and %d commands that do not\n",
+		fmt.Fprintf(&b, "%s: DIFFERS at step %d (line %d of the log), %.6f s, command %d, after %d identical steps and %d commands\n",
 			name, d.Step, d.Step, float64(d.NowNS)/1e9, d.Command, r.Steps, r.Commands)
-		b.WriteString("  events that led to it:\n")
+		b.WriteString("  preceding events:\n")
 		count := map[string]int{}
 		for _, ev := range d.Events {
 			n, text := message(ev)
@@ -167,7 +165,7 @@ func command(raw json.RawMessage) string {
 	return text
 }
 
-// message is the name of an event or command as it is logged, and its text.
+// message returns the name of a logged event or command, and its text.
 func message(raw json.RawMessage) (name, text string) {
 	var m map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &m); err != nil || len(m) != 1 {
@@ -179,7 +177,7 @@ func message(raw json.RawMessage) (name, text string) {
 	return name, text
 }
 
-// clip ends a text after so many bytes, at a rune.
+// clip cuts a text to a number of bytes, at a rune boundary.
 func clip(s string, most int) string {
 	if len(s) <= most {
 		return s

@@ -10,8 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"testbed/emu/calibration"
-	"testbed/emu/experiment"
+	"testbed/emu/runner"
 	"testbed/emu/scenario"
+	"testbed/policies/catalog"
 	tables "testbed/results/table"
 	"testbed/results/verdict"
 )
@@ -20,7 +21,7 @@ import (
 type scenarioFlags struct{ set []string }
 
 func (f *scenarioFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&f.set, "set", nil, "give a variable of the scenario another value: name=value (repeatable)")
+	cmd.Flags().StringArrayVar(&f.set, "set", nil, "set a variable of the scenario: `name=value` (repeatable)")
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
 	}
@@ -31,69 +32,99 @@ func (f *scenarioFlags) load(path string) (*scenario.Scenario, error) {
 	for _, s := range f.set {
 		name, value, ok := strings.Cut(s, "=")
 		if !ok || name == "" {
-			return nil, usageError{fmt.Errorf("--set %q: want name=value", s)}
+			return nil, usageError{fmt.Errorf("--set %q: must be name=value", s)}
 		}
 		set[name] = value
 	}
-	return scenario.Load(path, scenario.Options{Set: set, CheckPolicy: experiment.CheckPolicy})
+	return scenario.Load(path, scenario.Options{Set: set, Catalog: catalog.All()})
 }
 
 func (a *app) runCmd() *cobra.Command {
 	var f scenarioFlags
-	var out string
+	var store storeFlags
 	scale := &scaleFlag{}
 	var form forms
 	var force bool
+	var load loadFlag
 	cmd := &cobra.Command{
 		Use: "run SCENARIO", Short: "Run a scenario on packets and report what the captures show",
 		Long: `Run builds the scenario's fabric for each arm and repeat, runs the workload in it
-on real TCP, captures every host, and prints a table a metric with the verdict of
-each arm. Everything is kept in a run directory. It needs root.
+over real TCP, captures every host, and prints a table per metric with the verdict of
+each arm. It keeps everything in a run directory. It requires root.
 
 With --check-scale every arm runs once more with all rates and sizes divided by a
-factor and all times kept, and the report tells whether speed-ups moved. They should
-not: the emulation stands for a faster network.
+factor and all times kept, and the report shows whether speed-ups change. They
+should not: the emulation represents a faster network.
 
 Ctrl-C once ends the run cleanly: nothing is left on the machine, the repeats that
 had ended are reported and marked as partial, and the exit code is 1. Ctrl-C twice
-ends it at once; "testbed gc" then removes what it had made.
-Where the machine is calibrated ("testbed calibrate"), links get the buckets that
-were measured to hold their rate, and a scenario that is predicted to be more than
-the machine carries is refused.
+ends it at once; "testbed gc" then removes what it left.
 
-Exit code 3 tells that the verdict of an arm is void.`,
+On a calibrated machine ("testbed calibrate"), links get token buckets that keep their
+rate. A scenario whose predicted load exceeds the capacity of the machine is refused with
+exit code 4 before anything is built (--force runs it), as is one that exceeds a limit of
+the machine ("testbed doctor"), or needs more disk space than is free.
+
+Captures are compressed between repeats. Every verb reads them, and "testbed pcap --export"
+writes them as pcapng. With --captures drop they are removed, and the run cannot be
+reported on again.
+
+Exit code 3 means that the verdict of an arm is void.`,
 		Example: `  sudo testbed run scripts/quickstart/scenario.yaml
   sudo testbed run scripts/quickstart/facebook.yaml --set trace=FB2010-1Hr-150-0.txt
   sudo testbed run scenario.yaml --json | jq '.arms[].cct'
-  sudo testbed run scenario.yaml --check-scale 2`,
+  sudo testbed run scenario.yaml --check-scale 2
+  sudo testbed run scenario.yaml --captures keep`,
 		Args: scale.args,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.execute(cmd.Context(), &f, scale, &form, args, out, func(ctx context.Context, s *scenario.Scenario, o experiment.Options) (*experiment.Outcome, error) {
-				if err := needRoot("run"); err != nil {
+			captures, err := store.mode()
+			if err != nil {
+				return err
+			}
+			return a.execute(cmd.Context(), &f, scale, &form, args, store.out, func(ctx context.Context, s *scenario.Scenario, o runner.Options) (*runner.Outcome, error) {
+				if err := errors.Join(load.check(), a.needRoot("run", createsNamespaces, "without root: testbed sim runs the scenario on the fluid model")); err != nil {
 					return nil, err
 				}
 				c, err := a.calibration()
 				if err != nil {
 					return nil, err
 				}
-				o.Calibration, o.Force = c, force
-				return experiment.Execute(ctx, s, o)
+				o.Captures = captures
+				o.Calibration, o.Force, o.WarnLoad = c, force, load.share()
+				return runner.Execute(ctx, s, o)
 			})
 		},
 	}
 	f.add(cmd)
 	scale.add(cmd)
-	form.add(cmd)
-	cmd.Flags().StringVar(&out, "out", "runs", "directory in which the run directory is made")
-	cmd.Flags().BoolVar(&force, "force", false, "run also what is predicted to be more than this machine carries")
+	form.add(cmd, "arm and metric")
+	store.add(cmd)
+	addForce(cmd, &force, "run although the predicted load exceeds the capacity of this machine")
+	load.add(cmd)
 	return cmd
 }
 
-// calibration is this machine's. Without one it says so.
+// loadFlag is the load from which a run warns, in percent of the machine's capacity.
+type loadFlag struct{ percent float64 }
+
+func (f *loadFlag) add(cmd *cobra.Command) {
+	cmd.Flags().Float64Var(&f.percent, "warn-load", 100*runner.DefaultWarnLoad, "warn if the predicted load of the busiest second exceeds this `percentage` of the capacity of this machine")
+}
+
+func (f *loadFlag) check() error {
+	if !(f.percent > 0 && f.percent <= 100) {
+		return usageError{fmt.Errorf("--warn-load %v: must be above 0 and at most 100", f.percent)}
+	}
+	return nil
+}
+
+func (f *loadFlag) share() float64 { return f.percent / 100 }
+
+// calibration is this machine's. A note reports its absence.
 func (a *app) calibration() (*calibration.Calibration, error) {
 	c, err := calibration.Load()
 	if c == nil && err == nil {
-		fmt.Fprintln(a.stderr, "note: no calibration of this machine: using defaults; sudo testbed calibrate makes one")
+		fmt.Fprintln(a.stderr, "note: this machine is not calibrated, using defaults (run: sudo testbed calibrate)")
 	}
 	return c, err
 }
@@ -105,27 +136,28 @@ func (a *app) simCmd() *cobra.Command {
 	var form forms
 	cmd := &cobra.Command{
 		Use: "sim SCENARIO", Short: "Run a scenario on the fluid model, without root",
-		Long: `Sim runs the same engine and the same policies as run, on a fluid model: flows
-share links max-min fairly under their ceilings, without packets or headers. It
-takes seconds and needs no root. Its figures are predictions, not measurements.`,
+		Long: `Sim runs the same engine and the same policies as run on a fluid model: flows share links
+max-min fairly below their rate caps, without packets. Each link has the payload capacity
+of full segments. It takes seconds and does not require root. Its figures are predictions,
+not measurements.`,
 		Example: `  testbed sim scripts/quickstart/scenario.yaml
   testbed sim scripts/quickstart/scenario.yaml --json
   testbed sim scripts/quickstart/scenario.yaml --check-scale 2`,
 		Args: scale.args,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.execute(cmd.Context(), &f, scale, &form, args, out, experiment.Simulate)
+			return a.execute(cmd.Context(), &f, scale, &form, args, out, runner.Simulate)
 		},
 	}
 	f.add(cmd)
 	scale.add(cmd)
-	form.add(cmd)
-	cmd.Flags().StringVar(&out, "out", "runs", "directory in which the run directory is made")
+	form.add(cmd, "arm and metric")
+	addOut(cmd, &out)
 	return cmd
 }
 
-type runner func(context.Context, *scenario.Scenario, experiment.Options) (*experiment.Outcome, error)
+type runFunc func(context.Context, *scenario.Scenario, runner.Options) (*runner.Outcome, error)
 
-func (a *app) execute(ctx context.Context, f *scenarioFlags, scale *scaleFlag, form *forms, args []string, out string, how runner) error {
+func (a *app) execute(ctx context.Context, f *scenarioFlags, scale *scaleFlag, form *forms, args []string, out string, how runFunc) error {
 	if err := form.check(a); err != nil {
 		return err
 	}
@@ -134,21 +166,25 @@ func (a *app) execute(ctx context.Context, f *scenarioFlags, scale *scaleFlag, f
 	if err != nil {
 		return err
 	}
+	if err := a.effects(); err != nil {
+		return err
+	}
 	show := a.progress()
-	o, err := how(ctx, s, experiment.Options{Out: out, StateRoot: a.state, Version: version, Progress: show.update, CheckScale: by})
+	o, err := how(ctx, s, runner.Options{Out: out, StateRoot: a.state, Version: version, Progress: show.update, CheckScale: by,
+		Warn: func(text string) { fmt.Fprintln(a.stderr, "warning:", text) }})
 	show.done()
 	if o == nil {
 		return err
 	}
 	if err != nil {
-		fmt.Fprintln(a.stderr, "testbed: the run was cut short; what had ended by then:")
+		fmt.Fprintln(a.stderr, "testbed: the run was cut short; results of the repeats that had ended:")
 		return errors.Join(err, a.present(o, form))
 	}
 	return a.present(o, form)
 }
 
 // present prints the figures and turns a void verdict into its error.
-func (a *app) present(o *experiment.Outcome, form *forms) error {
+func (a *app) present(o *runner.Outcome, form *forms) error {
 	if err := a.show(form, written{data: o.Report.Summary, markdown: o.Report.Markdown, csv: o.Report.HeadlineCSV, terminal: func(w io.Writer, s tables.Style) error {
 		if err := o.Report.TerminalIn(w, s); err != nil {
 			return err
@@ -167,11 +203,10 @@ func (a *app) present(o *experiment.Outcome, form *forms) error {
 func (a *app) reportCmd() *cobra.Command {
 	var form forms
 	cmd := &cobra.Command{
-		Use: "report RUN", Short: "Compute a run's report again from its captures",
-		Long: `Report reads the captures under a run directory, computes all figures again and
-writes report.md, report.html, summary.json and the CSV files. It needs only the
-captures; where the records of how the run went are gone, the verdict is
-"unverified".`,
+		Use: "report RUN", Short: "Recompute the report of a run from its captures",
+		Long: `Report reads the captures in a run directory, recomputes all figures and writes report.md,
+report.html, summary.json and the CSV files. It needs only the captures. If the records
+of the run are missing, the verdict is "unverified".`,
 		Example: `  testbed report runs/quickstart-20260102-150405-ab12
   testbed report runs/quickstart-20260102-150405-ab12 --csv
   testbed report runs/quickstart-20260102-150405-ab12 --json`,
@@ -181,7 +216,7 @@ captures; where the records of how the run went are gone, the verdict is
 				return err
 			}
 			show := a.progress()
-			o, err := experiment.ReportProgress(cmd.Context(), args[0], show.update)
+			o, err := runner.ReportProgress(cmd.Context(), args[0], show.update)
 			show.done()
 			if err != nil {
 				return err
@@ -190,6 +225,6 @@ captures; where the records of how the run went are gone, the verdict is
 		},
 		ValidArgsFunction: completeDirs,
 	}
-	form.add(cmd)
+	form.add(cmd, "arm and metric")
 	return cmd
 }

@@ -19,7 +19,7 @@ type scaleFlag struct {
 const defaultScale = "2"
 
 func (f *scaleFlag) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.by, "check-scale", "", "run every arm again with all rates and sizes divided by this factor, above 1, and tell whether speed-ups move")
+	cmd.Flags().StringVar(&f.by, "check-scale", "", "run every arm again with all rates and sizes divided by this `factor`, above 1, and report whether speed-ups change")
 	cmd.Flags().Lookup("check-scale").NoOptDefVal = defaultScale
 	f.set = func() bool { return cmd.Flags().Changed("check-scale") }
 }
@@ -37,7 +37,7 @@ func (f *scaleFlag) args(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// at is which of two arguments is the factor, -1 where neither is.
+// at returns the index of the factor among two arguments, -1 if neither is one.
 func at(args []string) int {
 	for i, a := range args {
 		if _, err := workloads.ParseFactor(a); err == nil && len(args) == 2 {
@@ -52,17 +52,17 @@ func (f *scaleFlag) factor(args []string) (workloads.Factor, error) {
 	if i := at(args); i >= 0 {
 		text = args[i]
 	} else if len(args) == 2 {
-		return workloads.Factor{}, usageError{fmt.Errorf("2 arguments, %q and %q, want one: the path of a scenario", args[0], args[1])}
+		return workloads.Factor{}, usageError{fmt.Errorf("expected 1 argument, the path of a scenario, got %q and %q", args[0], args[1])}
 	}
 	by, err := workloads.ParseFactor(text)
 	if err != nil || by.Num <= by.Den {
-		return by, usageError{fmt.Errorf("--check-scale %q: want a number above 1, such as 2 or 3/2", text)}
+		return by, usageError{fmt.Errorf("--check-scale %q: must be a number above 1, such as 2 or 3/2", text)}
 	}
 	return by, nil
 }
 
-// split is the path of the scenario and the factor, none where the flag is not
-// given, of arguments that args found good.
+// split returns the path of the scenario and the factor, zero without the flag, from
+// arguments that args accepted.
 func (f *scaleFlag) split(args []string) (path string, by workloads.Factor) {
 	if !f.set() {
 		return args[0], by

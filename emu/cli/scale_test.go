@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"testbed/emu/kernel/netnstest"
+	"testbed/emu/longtest"
 	"testbed/results/report"
 )
 
@@ -37,6 +38,7 @@ func scaleTrace() string {
 // The scaled half moves half the bytes in the same time, in a directory of its
 // own, and the captures alone give the comparison again.
 func TestCheckScaleOnPackets(t *testing.T) {
+	longtest.Skip(t, "runs at two scales, 15 s")
 	p := newPlace(t)
 	before := look(t)
 	for name, text := range map[string]string{"scenario.yaml": scaleScenario, "trace.txt": scaleTrace()} {

@@ -6,14 +6,18 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"testbed/emu/experiment"
+	"testbed/emu/plan"
+	"testbed/emu/runner"
 	"testbed/emu/scenario"
+	"testbed/policies/catalog"
 )
 
 func (a *app) validateCmd() *cobra.Command {
 	var f scenarioFlags
 	cmd := &cobra.Command{
-		Use: "validate SCENARIO", Short: "Check a scenario and the traces it names",
+		Use: "validate SCENARIO", Short: "Check a scenario and its trace files",
+		Long: `Validate reports all errors of a scenario at once, each with its file, line and column. It
+reads the traces and workload files that the scenario names, and builds nothing.`,
 		Example: `  testbed validate scenario.yaml
   testbed validate scripts/quickstart/facebook.yaml --set trace=FB2010-1Hr-150-0.txt`,
 		Args: exactly(1),
@@ -22,12 +26,12 @@ func (a *app) validateCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p, err := experiment.Preview(cmd.Context(), s, false)
+			p, err := runner.Preview(cmd.Context(), s, false)
 			if err != nil {
 				return err
 			}
 			return a.print(p, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "%s: good: %s\n", args[0], p)
+				_, err := fmt.Fprintf(w, "%s: OK: %s\n", args[0], p)
 				return err
 			})
 		},
@@ -38,12 +42,19 @@ func (a *app) validateCmd() *cobra.Command {
 
 func (a *app) planCmd() *cobra.Command {
 	var f scenarioFlags
+	var load loadFlag
+	var store storeFlags
+	var full bool
+	var operations int
 	cmd := &cobra.Command{
 		Use: "plan SCENARIO", Short: "Print how a scenario's fabric would be built, and what running it would take",
 		Long: `Plan prints each operation as the ip, tc or sysctl command it stands for, and ahead
-of them, as comments, what the workload comes to, how long it would run and how
-much of this machine it would take. Nothing is built.`,
+of them, as comments, the totals of the workload, how long it would run and how
+much of this machine and its disk it would take, and whether "testbed run" starts it, starts it
+with a warning or refuses it. Nothing is built. Of a plan with more than --operations a
+few of each stage are printed, unless --full is given.`,
 		Example: `  testbed plan scenario.yaml | less
+  testbed plan scenario.yaml --full > build.sh
   testbed plan scenario.yaml --json | jq .load`,
 		Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -55,26 +66,50 @@ much of this machine it would take. Nothing is built.`,
 			if err != nil {
 				return err
 			}
-			p, err := experiment.Predict(cmd.Context(), s, c)
+			if err := load.check(); err != nil {
+				return err
+			}
+			if operations < 0 {
+				return usageError{fmt.Errorf("--operations %d: must be 0 or more", operations)}
+			}
+			captures, err := store.mode()
 			if err != nil {
 				return err
 			}
-			return a.print(p, p.Script)
+			p, err := runner.Predict(cmd.Context(), s, runner.Options{Out: store.out, Captures: captures, Calibration: c, WarnLoad: load.share()})
+			if err != nil {
+				return err
+			}
+			most := operations
+			if full {
+				most = -1
+			} else if p.Plan.Counts().Ops > most {
+				fmt.Fprintf(a.stderr, "note: the plan has %d operations: printing a few of each stage (--full prints all)\n", p.Plan.Counts().Ops)
+			}
+			if a.json {
+				p.Plan = p.Plan.Short(most)
+			}
+			return a.print(p, func(w io.Writer) error { return p.Script(w, most) })
 		},
 	}
 	f.add(cmd)
+	load.add(cmd)
+	store.add(cmd)
+	cmd.Flags().BoolVar(&full, "full", false, "print all operations of the plan")
+	cmd.Flags().IntVar(&operations, "operations", plan.DefaultPrinted, "print a few operations of each stage where the plan has more than this `number`")
 	return cmd
 }
 
 func (a *app) schemaCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "schema", Short: "Print the JSON schema of scenario files, for editors",
+		Use: "schema", Short: "Print the JSON schema of scenario files",
+		Long: `Schema prints the JSON schema of scenario files. Editors use it for completion and checks.`,
 		Example: `  testbed schema > scenario.schema.json
   # then, as the first line of a scenario:
   # yaml-language-server: $schema=scenario.schema.json`,
 		Args: exactly(0),
 		RunE: func(*cobra.Command, []string) error {
-			b, err := scenario.Schema()
+			b, err := scenario.Schema(catalog.All())
 			if err != nil {
 				return err
 			}

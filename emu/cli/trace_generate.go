@@ -17,12 +17,12 @@ func (a *app) traceGenerateCmd() *cobra.Command {
 	var seed uint64
 	var g workloads.Facebook
 	cmd := &cobra.Command{
-		Use: "generate -o OUT", Short: "Generate a trace like that of Facebook, of any size",
-		Long: `Generate draws a trace whose widths, sizes, skews, ports and arrivals are distributed as
-in the public trace of Facebook, and needs no file. The same flags and seed give the same
-file. docs/traces.md tells how near it comes to the trace, and what of it it does not have.
+		Use: "generate -o OUT", Short: "Generate a trace similar to the Facebook trace",
+		Long: `Generate draws a trace whose widths, sizes, skews, ports and arrivals have the distributions
+of the public Facebook trace. It reads no file. The same flags and seed give the same
+file. docs/traces.md compares it with the trace and lists what it does not reproduce.
 
-On fewer than 150 ports wide coflows have proportionally fewer mappers and reducers.`,
+On fewer than 150 ports, wide coflows have proportionally fewer mappers and reducers.`,
 		Example: `  testbed trace generate --coflows 526 --ports 150 --seed 1 -o facebook-1.txt
   testbed trace generate --coflows 100 --ports 20 --load 0.5 --no-tail -o small.txt
   testbed trace generate --seed 2 -o - | testbed trace info -`,
@@ -34,7 +34,7 @@ On fewer than 150 ports wide coflows have proportionally fewer mappers and reduc
 				zero bool
 			}{{"coflows", g.Coflows == 0}, {"ports", g.Ports == 0}, {"span", g.Span == 0}, {"load", g.Load == 0}, {"per-mb", g.PerMB == 0}} {
 				if f.zero && cmd.Flags().Changed(f.name) {
-					return usageError{fmt.Errorf("trace generate: --%s 0: want more than 0", f.name)}
+					return usageError{fmt.Errorf("trace generate: --%s 0: must be more than 0", f.name)}
 				}
 			}
 			if g.PerMB != workloads.DefaultPerMB && g.Load == 0 {
@@ -52,13 +52,13 @@ On fewer than 150 ports wide coflows have proportionally fewer mappers and reduc
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&g.Coflows, "coflows", workloads.FacebookCoflows, "coflows")
-	f.IntVar(&g.Ports, "ports", workloads.FacebookPorts, "ports")
-	f.Uint64Var(&seed, "seed", 1, "what the luck is drawn from")
+	f.IntVar(&g.Coflows, "coflows", workloads.FacebookCoflows, "number of coflows")
+	addPorts(cmd, &g.Ports, workloads.FacebookPorts, "of the output")
+	addSeed(cmd, &seed, "the same seed gives the same file")
 	f.DurationVar(&g.Span, "span", 0, "time from the first arrival to the last (gaps as in the trace, 6.9s on average)")
 	f.Float64Var(&g.Load, "load", 0, "instead of --span: share of the ports' capacity within it; 0.52 in the trace")
-	f.DurationVar(&g.PerMB, "per-mb", workloads.DefaultPerMB, "time in which a port moves 1 MB, for --load")
-	f.BoolVar(&g.NoTail, "no-tail", false, "without the few coflows that carry nearly all bytes")
+	addPerMB(cmd, &g.PerMB, "for --load")
+	f.BoolVar(&g.NoTail, "no-tail", false, "omit the few coflows that carry nearly all bytes")
 	out.add(cmd)
 	return cmd
 }
@@ -66,7 +66,7 @@ On fewer than 150 ports wide coflows have proportionally fewer mappers and reduc
 // derivation is one kind of derived trace.
 type derivation struct {
 	name, doc string
-	flags     []string // that it takes; others are a mistake
+	flags     []string // that apply to it; others are an error
 	derive    func(t *workloads.Trace) (*workloads.Trace, []string, error)
 }
 
@@ -122,15 +122,15 @@ func (a *app) traceDeriveCmd() *cobra.Command {
 		names[i] = d.name
 		fmt.Fprintf(&list, "  %-10s %s\n", d.name, d.doc)
 	}
+	var memory memoryFlag
 	cmd := &cobra.Command{
-		Use: "derive IN -o OUT --kind KIND", Short: "Derive a trace as Philae's evaluation does: skewed, wide, replicated",
-		Long: `Derive makes another trace of one, by the kinds that the evaluation of Philae (USENIX ATC
-2019) uses:
+		Use: "derive IN -o OUT --kind KIND", Short: "Derive a skewed, wide or replicated trace",
+		Long: `Derive changes a trace in the ways that the evaluation of Philae (USENIX ATC 2019) uses:
 
 ` + list.String() + `
-Low-skew and wide keep ids, arrivals and ports of the coflows they keep, mantri of all;
-replicate numbers copy k of coflow c as copies × c + k. IN may be -, standard input.
-docs/traces.md tells exactly what is kept and what is drawn.`,
+Low-skew and wide keep the ids, arrivals and ports of the remaining coflows, mantri those
+of all. Replicate numbers copy k of coflow c as copies × c + k. IN may be -, standard
+input. docs/traces.md explains exactly what is kept and what is drawn.`,
 		Example: `  testbed trace derive FB2010-1Hr-150-0.txt -o skew3.txt --kind low-skew --k 3
   testbed trace derive FB2010-1Hr-150-0.txt -o mantri.flows --kind mantri --seed 1
   testbed trace derive FB2010-1Hr-150-0.txt -o 900.txt --kind replicate --copies 6`,
@@ -138,21 +138,32 @@ docs/traces.md tells exactly what is kept and what is drawn.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			at := slices.Index(names, kind)
 			if at < 0 {
-				return usageError{fmt.Errorf("trace derive: --kind %q: want %s", kind, strings.Join(names, ", "))}
+				return usageError{fmt.Errorf("trace derive: --kind %q: must be one of %s", kind, strings.Join(names, ", "))}
 			}
 			if err := onlyFlags(cmd, kinds, at); err != nil {
 				return err
 			}
 			if kind == "mantri" && out.even {
-				return usageError{fmt.Errorf("trace derive: --even takes away the skew that --kind mantri makes: want one of them")}
+				return usageError{fmt.Errorf("trace derive: --even removes the skew that --kind mantri creates: give one of them")}
 			}
 			format, err := out.check("derive")
 			if err != nil {
 				return err
 			}
-			t, was, remarks, err := a.readTrace(args[0], in)
+			t, was, remarks, err := a.readTrace(cmd.Context(), args[0], in)
 			if err != nil {
 				return err
+			}
+			most, err := memory.bound()
+			if err != nil {
+				return err
+			}
+			grows := growth{uneven: kind == "mantri"}
+			if kind == "replicate" {
+				grows.copies = copies
+			}
+			if err := grows.check(t, most, false); err != nil {
+				return fmt.Errorf("trace derive: %w", err)
 			}
 			d, said, err := kinds[at].derive(t)
 			if err != nil {
@@ -171,11 +182,12 @@ docs/traces.md tells exactly what is kept and what is drawn.`,
 	f := cmd.Flags()
 	f.StringVar(&kind, "kind", "", strings.Join(names, ", ")+" (required)")
 	f.StringVar(&k, "k", "1", "low-skew: largest flow over smallest that a coflow must exceed")
-	f.Uint64Var(&seed, "seed", 1, "mantri: what the luck is drawn from")
+	addSeed(cmd, &seed, "kind mantri")
 	f.Float64Var(&skew.P50, "p50", skew.P50, "mantri: coefficient of variation among mappers, median over coflows")
 	f.Float64Var(&skew.P90, "p90", skew.P90, "mantri: the same at the 90th percentile")
 	f.IntVar(&width, "thin", workloads.ThinCoflow, "wide: most flows of a coflow that is left out")
 	f.IntVar(&copies, "copies", 6, "replicate: copies in all; 6 make 900 ports of 150")
+	memory.add(cmd)
 	in.add(cmd)
 	out.add(cmd)
 	completer(cmd)("kind", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))

@@ -11,31 +11,32 @@ import (
 	"github.com/spf13/cobra"
 
 	tables "testbed/results/table"
+	"testbed/topo/units"
 	"testbed/workloads"
 )
 
 func (a *app) traceInfoCmd() *cobra.Command {
 	var in traceInput
 	var perMB time.Duration
-	var width int
+	var width widthFlag
 	cmd := &cobra.Command{
 		Use: "info FILE", Short: "Describe a trace: sizes, widths, arrivals, ports, bins",
-		Long: `Info prints how many coflows and flows a trace has, how bytes are spread over them and
-over ports, quantiles, and the four bins of the published evaluations. Quantiles are
-interpolated linearly between the two nearest ranks. The lower bound of a coflow is what
-its busiest port takes for it alone, at --per-mb. FILE may be -, standard input.`,
+		Long: `Info prints the number of coflows and flows of a trace, the distribution of bytes over
+coflows and ports, quantiles, and the four bins of published evaluations. Quantiles are
+interpolated linearly between the two nearest ranks. The lower bound of a coflow is the
+time that its busiest port needs for it alone, at --per-mb. FILE may be -, standard input.`,
 		Example: `  testbed trace info FB2010-1Hr-150-0.txt
   testbed trace info FB2010-1Hr-150-0.txt --json | jq '.bins'
   testbed trace convert matrix.cm -o - --to flows | testbed trace info -`,
 		Args: exactly(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if perMB <= 0 {
-				return usageError{fmt.Errorf("--per-mb %v: want a time above 0, such as %v", perMB, workloads.DefaultPerMB)}
+				return usageError{fmt.Errorf("--per-mb %v: must be above 0, such as %v", perMB, workloads.DefaultPerMB)}
 			}
-			if width < tables.LeastWidth {
-				return usageError{fmt.Errorf("--width %d: want %d columns or more", width, tables.LeastWidth)}
+			if err := width.check(); err != nil {
+				return err
 			}
-			t, format, remarks, err := a.readTrace(args[0], in)
+			t, format, remarks, err := a.readTrace(cmd.Context(), args[0], in)
 			if err != nil {
 				return err
 			}
@@ -50,13 +51,13 @@ its busiest port takes for it alone, at --per-mb. FILE may be -, standard input.
 						return err
 					}
 				}
-				return drawStats(w, format, out.TraceStats, terminalStyle(width))
+				return drawStats(w, format, out.TraceStats, width.style(a))
 			})
 		},
 	}
 	in.add(cmd)
-	cmd.Flags().DurationVar(&perMB, "per-mb", workloads.DefaultPerMB, "time in which a port moves 1 MB, for bounds and the busiest ports")
-	cmd.Flags().IntVar(&width, "width", tables.DefaultWidth, "columns that tables are to fit in")
+	addPerMB(cmd, &perMB, "for lower bounds and the busiest ports")
+	width.add(cmd)
 	return cmd
 }
 
@@ -143,9 +144,9 @@ func joinInts(list []int) string {
 // shareOf prints a share: with one decimal, and three below 1 %.
 func shareOf(x float64) string {
 	if x > 0 && x < 0.01 {
-		return fmt.Sprintf("%.3f%%", 100*x)
+		return units.Percent(x, 3)
 	}
-	return fmt.Sprintf("%.1f%%", 100*x)
+	return units.Percent(x, 1)
 }
 
 // grouped prints a number with its thousands apart: a whole one as it is, else with

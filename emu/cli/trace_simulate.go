@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"testbed/emu/study"
+	"testbed/emu/flowsim/comparison"
 	"testbed/policies/catalog"
-	"testbed/results/files"
+	"testbed/results/safefile"
 	"testbed/topo/units"
 )
 
@@ -21,20 +21,23 @@ func (a *app) traceSimulateCmd() *cobra.Command {
 	var form forms
 	var texts []string
 	var base, coflowsTo, mb, rate string
-	var o study.Options
+	var memory memoryFlag
+	var o comparison.Options
 	cmd := &cobra.Command{
-		Use: "simulate FILE", Short: "Put coflow policies side by side on a whole trace, by arithmetic",
-		Long: `Simulate runs a whole trace under each policy in the model of the papers on coflows:
-one non-blocking switch between the trace's ports, flows as fluids, no packets. It needs
-no root. Policies are those of scenarios (docs/policies.md), with parameters as in
-aalo:interval=8ms. What packets make of the same policies, a scenario tells: testbed run.
+		Use: "simulate FILE", Short: "Simulate coflow policies on a whole trace, without packets",
+		Long: `Simulate runs a whole trace under each policy in the model of the papers on coflows: one
+non-blocking switch between the ports of the trace, fluid flows, no packets. It does not
+require root. Policies are those of scenarios (docs/policies.md), with parameters as in
+aalo:interval=8ms. To run the same policies on packets, use "testbed run".
 
-By default 1 MB, of 10⁶ bytes, takes 8 ms on a port, flows from a port to itself are
-flows like others, and coflows arrive when the trace says. --batch and --quantum
-are what simulators that others published do instead. docs/traces.md explains the
-tables and files.`,
+By default, 1 MB (10⁶ bytes) takes 8 ms on a port, flows from a port to itself count like
+others, and coflows arrive at the times of the trace. --batch and --quantum reproduce the
+behaviour of other published simulators. docs/traces.md explains the tables and files.
+
+The memory is predicted, and a trace that needs more than --memory is refused with exit
+code 4. Policies run in parallel as far as the memory allows.`,
 		Example: `  testbed trace simulate FB2010-1Hr-150-0.txt
-  testbed trace simulate FB2010-1Hr-150-0.txt -p fair -p sebf:allocation=greedy -p philae --base fair
+  testbed trace simulate FB2010-1Hr-150-0.txt -p fair -p sebf:allocation=greedy -p philae --baseline fair
   testbed trace simulate FB2010-1Hr-150-0.txt -p aalo -p philae --interval 8ms --json
   testbed trace simulate FB2010-1Hr-150-0.txt -p philae-sim --rate 1073736000bps --mb MiB --batch 10.24s --quantum 8ms`,
 		Args: exactly(1),
@@ -44,7 +47,7 @@ tables and files.`,
 			}
 			var errs []error
 			for _, text := range texts {
-				p, err := study.ParsePolicy(text)
+				p, err := comparison.ParsePolicy(text)
 				errs = append(errs, err)
 				o.Policies = append(o.Policies, p)
 			}
@@ -52,8 +55,8 @@ tables and files.`,
 				return usageError{err}
 			}
 			if base != "" {
-				if o.Base = slices.IndexFunc(o.Policies, func(p study.Policy) bool { return p.String() == base || p.Name == base }); o.Base < 0 {
-					return usageError{fmt.Errorf("--base %q: want one of the policies given by -p", base)}
+				if o.Base = slices.IndexFunc(o.Policies, func(p comparison.Policy) bool { return p.String() == base || p.Name == base }); o.Base < 0 {
+					return usageError{fmt.Errorf("--baseline %q: must be one of the policies given by -p", base)}
 				}
 			}
 			var err error
@@ -66,21 +69,21 @@ tables and files.`,
 			case "MiB":
 				o.Ports.MB = units.MiB
 			default:
-				return usageError{fmt.Errorf("--mb %q: want MB or MiB", mb)}
+				return usageError{fmt.Errorf("--mb %q: must be MB or MiB", mb)}
 			}
 			if o.First < 0 {
-				errs = append(errs, fmt.Errorf("--first %d: want 0, which is all, or more", o.First))
+				errs = append(errs, fmt.Errorf("--first %d: must be 0 (all) or more", o.First))
 			}
 			for _, d := range []struct {
 				name  string
 				value time.Duration
 			}{{"quantum", o.Quantum}, {"interval", o.Interval}, {"batch", o.Ports.Batch}, {"resolution", o.Resolution}} {
 				if d.value < 0 {
-					errs = append(errs, fmt.Errorf("--%s %v: want 0 or more", d.name, d.value))
+					errs = append(errs, fmt.Errorf("--%s %v: must be 0 or more", d.name, d.value))
 				}
 			}
 			for i, p := range o.Policies {
-				if slices.ContainsFunc(o.Policies[:i], func(q study.Policy) bool { return q.String() == p.String() }) {
+				if slices.ContainsFunc(o.Policies[:i], func(q comparison.Policy) bool { return q.String() == p.String() }) {
 					errs = append(errs, fmt.Errorf("--policy %s: given twice", p))
 				}
 			}
@@ -89,10 +92,13 @@ tables and files.`,
 			}
 			if coflowsTo != "" { // found out before, not after minutes
 				if info, err := os.Stat(filepath.Dir(coflowsTo)); err != nil || !info.IsDir() {
-					return fmt.Errorf("--coflows %s: there is no directory %s", coflowsTo, filepath.Dir(coflowsTo))
+					return fmt.Errorf("--coflows-csv %s: directory %s does not exist", coflowsTo, filepath.Dir(coflowsTo))
 				}
 			}
-			t, _, remarks, err := a.readTrace(args[0], in)
+			if o.Memory, err = memory.bound(); err != nil {
+				return err
+			}
+			t, _, remarks, err := a.readTrace(cmd.Context(), args[0], in)
 			if err != nil {
 				return err
 			}
@@ -101,7 +107,7 @@ tables and files.`,
 			}
 			shown := a.progress()
 			began := time.Now()
-			out, err := study.Do(cmd.Context(), t, o, func() time.Duration { return time.Since(began) }, func(p study.Progress) {
+			out, err := comparison.Do(cmd.Context(), t, o, func() time.Duration { return time.Since(began) }, func(p comparison.Progress) {
 				shown.show(state{
 					stage: fmt.Sprintf("policy %d/%d %s", p.Run, p.Runs, p.Policy),
 					text:  fmt.Sprintf("coflows %d/%d, %.0f s simulated, %d events", p.Finished, p.Coflows, p.Now.Seconds(), p.Events),
@@ -113,7 +119,7 @@ tables and files.`,
 				return err
 			}
 			if coflowsTo != "" {
-				if err := files.Write(coflowsTo, out.CoflowsCSV); err != nil {
+				if err := safefile.Write(coflowsTo, out.CoflowsCSV); err != nil {
 					return err
 				}
 			}
@@ -122,27 +128,29 @@ tables and files.`,
 	}
 	f := cmd.Flags()
 	f.StringArrayVarP(&texts, "policy", "p", []string{"fair", "fifo", "aalo", "sebf", "philae"}, "policy to simulate, with parameters as in aalo:interval=8ms; may be given several times")
-	f.StringVar(&base, "base", "", "policy that the others are compared with (the first)")
-	f.IntVar(&o.First, "first", 0, "only so many coflows from the start; 0 is all")
+	addBaseline(cmd, &base, "a policy; default: the first")
+	addFirst(cmd, &o.First, "default: all")
 	f.StringVar(&rate, "rate", "1Gbps", "rate of a port, each way")
-	f.StringVar(&mb, "mb", "MB", "what a MB of the trace is, where it does not say: MB, of 10⁶ bytes, or MiB, of 2²⁰")
-	f.BoolVar(&o.Ports.DropLocal, "no-local", false, "leave out flows from a port to itself")
-	f.DurationVar(&o.Ports.Batch, "batch", 0, "admit coflows early in batches of so long, as CoflowSim does every 10.24s")
-	f.DurationVar(&o.Quantum, "quantum", 0, "let rates change only at multiples of it, and lose what flows leave of the last one, as slotted simulators do")
-	f.DurationVar(&o.Resolution, "resolution", 0, "take flows that would end within it after another to end with it; 0 is exact")
-	f.DurationVar(&o.Interval, "interval", 0, "count what the coordinator sends and is sent in intervals of so long; 0 counts nothing")
-	f.StringVar(&coflowsTo, "coflows", "", "file to write every coflow's times to, as CSV")
+	addMB(cmd, &mb, "MB", "for traces that do not state it")
+	addNoLocal(cmd, &o.Ports.DropLocal)
+	f.DurationVar(&o.Ports.Batch, "batch", 0, "admit coflows early in batches of this `duration`, as CoflowSim does every 10.24s")
+	f.DurationVar(&o.Quantum, "quantum", 0, "change rates only at multiples of this `duration` and lose the unused rest of the last one, as slotted simulators do")
+	f.DurationVar(&o.Resolution, "resolution", 0, "let flows end together that would end within this `duration` (0: exact)")
+	f.DurationVar(&o.Interval, "interval", 0, "measurement interval (of the messages of the coordinator; 0: do not count)")
+	for _, name := range []string{"coflows-csv", "coflows"} {
+		f.StringVar(&coflowsTo, name, "", "write the times of every coflow to this CSV `file`")
+	}
+	hide(cmd, "coflows") // the former name
+	memory.add(cmd)
 	in.add(cmd)
-	form.add(cmd)
-	f.Lookup("csv").Usage = "print CSV: one row for each policy"
+	form.add(cmd, "policy")
 	complete := completer(cmd)
-	complete("mb", cobra.FixedCompletions([]string{"MB", "MiB"}, cobra.ShellCompDirectiveNoFileComp))
-	complete("base", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	complete("baseline", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return texts, cobra.ShellCompDirectiveNoFileComp
 	})
 	complete("policy", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var names []string
-		for _, e := range catalog.Entries(catalog.RoleCoflow) {
+		for _, e := range catalog.All().Entries(catalog.RoleCoflow) {
 			names = append(names, e.Name+"\t"+e.Doc)
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace

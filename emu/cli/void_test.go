@@ -11,6 +11,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"testbed/emu/longtest"
+	"testbed/results/tooltest"
 )
 
 // drop makes a namespace of the first arm lose two packets in a hundred before its
@@ -47,6 +50,8 @@ func (p place) drop(t *testing.T, namespace, device string) {
 // A run with a void arm ends with exit code 3 and shows no figure of that arm,
 // neither on the terminal nor in its files.
 func TestVoidArmShowsNoFigure(t *testing.T) {
+	longtest.Skip(t, "plants a fault in a run, 7 s")
+	tooltest.Need(t, "tc")
 	p := newPlace(t)
 	c := p.command(t, "run", "scenario.yaml")
 	var out, errs bytes.Buffer
@@ -71,16 +76,20 @@ func TestVoidArmShowsNoFigure(t *testing.T) {
 			t.Errorf("a speed-up over a void arm: %s", line)
 		}
 	}
-	if rows != 7 { // of four times, of where the time of two went, and of placement
-		t.Errorf("%d rows of the void arm, want 7\n%s", rows, &out)
+	want := 7 // of four times, of where the time of two went, and of placement
+	if strings.Contains(out.String(), "sebf+hdfs is void") {
+		want = 4 // a busy machine made the other arm void: tables without any figure are left out
+	}
+	if rows != want {
+		t.Errorf("%d rows of the void arm, want %d\n%s", rows, want, &out)
 	}
 	if !strings.Contains(out.String(), "fair+hdfs is void") || !strings.Contains(out.String(), "loss is void") {
 		t.Errorf("no reason in\n%s", &out)
 	}
-	if !strings.Contains(errs.String(), "the run is void") {
+	if !strings.Contains(errs.String(), "run is void: fidelity checks failed") {
 		t.Errorf("stderr %s", &errs)
 	}
-	runs, err := filepath.Glob(filepath.Join(p.dir, "runs", "*"))
+	runs, err := filepath.Glob(filepath.Join(p.dir, "runs", "*-*"))
 	if err != nil || len(runs) != 1 {
 		t.Fatal(runs, err)
 	}
@@ -111,7 +120,7 @@ func TestVoidArmShowsNoFigure(t *testing.T) {
 			t.Errorf("report.md: %s", line)
 		}
 	}
-	for _, name := range []string{"flows.csv", "coflows.csv", "blocks.csv", "breakdown.csv", "links.csv", "progress.csv", "requests.csv", "balance.csv"} {
+	for _, name := range []string{"flows.csv", "coflows.csv", "blocks.csv", "breakdown.csv", "links.csv", "drops.csv", "progress.csv", "requests.csv", "balance.csv"} {
 		records, err := csv.NewReader(bytes.NewReader(read(name))).ReadAll()
 		if err != nil {
 			t.Fatal(err)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"testbed/results/files"
+	"testbed/results/safefile"
 	tables "testbed/results/table"
 	"testbed/topo"
 	"testbed/workloads"
@@ -21,23 +22,15 @@ import (
 // workloadCmd is the group of verbs for workload files.
 func (a *app) workloadCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "workload", Short: "Generate and describe workload files: coflows, writers and jobs",
-		Long: `Workload works on files of all that a cluster is asked to do in one run: coflows with
-their flows, writers with their blocks, jobs, and what is background. They are text, for
-reading, changing and keeping; a scenario replays one with an item of kind workload.
+		Use: "workload", Short: "Generate and describe workload files",
+		Long: `Workload works on files that hold all work of a cluster in one run: coflows with their
+flows, writers with their blocks, jobs, and background traffic. They are text, and can be
+read, edited and kept; a scenario replays one with an item of kind workload.
 docs/workloads.md explains the format and how workloads are drawn.`,
 		Example: `  testbed workload generate scenario.yaml -o jobs.workload
   testbed workload info jobs.workload`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("workload: unknown command %q (testbed workload --help lists them)", args[0])}
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.workloadGenerateCmd(), a.workloadInfoCmd())
-	return cmd
+	return subcommands(cmd, a.workloadGenerateCmd(), a.workloadInfoCmd())
 }
 
 func (a *app) workloadGenerateCmd() *cobra.Command {
@@ -47,25 +40,25 @@ func (a *app) workloadGenerateCmd() *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use: "generate SCENARIO -o FILE", Short: "Write the workload of a scenario as a file",
-		Long: `Generate draws what a scenario asks of its cluster in one repeat, just as a run does, and
-writes it as a workload file. On the fabric of the scenario the file replays as the same
-workload, with the same IDs, so paths and draws of placements are the same too. FILE may
-be -, standard output. With --json it prints what "workload info" tells of it.`,
+		Long: `Generate draws the workload of one repeat of a scenario, as a run does, and writes it to a
+workload file. On the fabric of the scenario, the file replays as the same workload with
+the same ids, so paths and placement draws are the same too. FILE may be -, standard
+output. With --json it prints the statistics of "workload info".`,
 		Example: `  testbed workload generate scenario.yaml -o jobs.workload
   testbed workload generate scenario.yaml --set seed=7 --repeat 2 -o - | less`,
 		Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case out == "":
-				return usageError{fmt.Errorf("workload generate: no output: want -o FILE, or -o - for standard output")}
-			case repeat < 1:
-				return usageError{fmt.Errorf("--repeat %d: want 1 or more", repeat)}
+				return usageError{fmt.Errorf("workload generate: no output: give -o FILE, or -o - for standard output")}
+			case repeat < 0:
+				return usageError{fmt.Errorf("--repeat %d: must be 0 or more", repeat)}
 			case a.json && out == stdio:
-				return usageError{fmt.Errorf("workload generate: --json with -o -: want one of them on standard output")}
+				return usageError{fmt.Errorf("workload generate: --json and -o - exclude each other: both write to standard output")}
 			}
 			if out != stdio && !force {
 				if _, err := os.Lstat(out); err == nil {
-					return hinted{fmt.Errorf("workload generate: %s is there already", out), "--force replaces it"}
+					return hinted{fmt.Errorf("workload generate: %s exists", out), "use --force to replace it"}
 				} else if !errors.Is(err, fs.ErrNotExist) {
 					return fmt.Errorf("workload generate: %w", err)
 				}
@@ -74,14 +67,14 @@ be -, standard output. With --json it prints what "workload info" tells of it.`,
 			if err != nil {
 				return err
 			}
-			if repeat > s.Spec.Repeat {
-				return usageError{fmt.Errorf("--repeat %d: the scenario has %d", repeat, s.Spec.Repeat)}
+			if repeat >= s.Spec.Repeat {
+				return usageError{fmt.Errorf("--repeat %d: must be below %d, the number of repeats of the scenario (the first is 0)", repeat, s.Spec.Repeat)}
 			}
 			fabric, err := s.Shape().Build()
 			if err != nil {
 				return err
 			}
-			w, notes, err := s.Workload(fabric, repeat-1)
+			w, notes, err := s.Workload(fabric, repeat)
 			if err != nil {
 				return err
 			}
@@ -95,7 +88,7 @@ be -, standard output. With --json it prints what "workload info" tells of it.`,
 				if _, err := a.stdout.Write(b.Bytes()); err != nil {
 					return fmt.Errorf("write workload: %w", err)
 				}
-			} else if err := files.Write(out, write); err != nil {
+			} else if err := safefile.Write(out, write); err != nil {
 				return err
 			}
 			stats := (&workloads.WorkloadFile{Racks: fabric.Racks(), Hosts: fabric.Hosts() / fabric.Racks(), Workload: w}).Stats()
@@ -108,58 +101,46 @@ be -, standard output. With --json it prints what "workload info" tells of it.`,
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().StringVarP(&out, "output", "o", "", "file to write, - is standard output (required)")
-	cmd.Flags().IntVar(&repeat, "repeat", 1, "of which repeat, from 1")
-	cmd.Flags().BoolVar(&force, "force", false, "replace the file if it is there")
+	addOutput(cmd, &out, "", "file, - for standard output; required")
+	addRepeat(cmd, &repeat, "default: 0")
+	addForce(cmd, &force, "replace an existing file")
 	return cmd
 }
 
 func (a *app) workloadInfoCmd() *cobra.Command {
-	var width int
+	var width widthFlag
 	cmd := &cobra.Command{
-		Use: "info FILE", Short: "Describe a workload file: jobs by bin, what comes into racks",
-		Long: `Info prints how many jobs, coflows and writers a workload file has, what they move and
-write, jobs by bin, and by rack what comes into it from other racks. Bytes of blocks are
-without replicas, whose places are the policy's. FILE may be -, standard input.`,
+		Use: "info FILE", Short: "Describe a workload file: jobs by bin, bytes into racks",
+		Long: `Info prints the number of jobs, coflows and writers of a workload file, their bytes, jobs
+by bin, and for each rack the bytes from other racks. Bytes of blocks exclude replicas,
+since the placement policy chooses their hosts. FILE may be -, standard input.`,
 		Example: `  testbed workload info jobs.workload
   testbed workload info jobs.workload --json | jq '.bins'`,
 		Args: exactly(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			if width < tables.LeastWidth {
-				return usageError{fmt.Errorf("--width %d: want %d columns or more", width, tables.LeastWidth)}
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := width.check(); err != nil {
+				return err
 			}
-			w, err := a.readWorkload(args[0])
+			w, err := a.readWorkload(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			stats := w.Stats()
-			return a.print(stats, func(out io.Writer) error { return drawWorkload(out, stats, terminalStyle(width)) })
+			return a.print(stats, func(out io.Writer) error { return drawWorkload(out, stats, width.style(a)) })
 		},
 	}
-	cmd.Flags().IntVar(&width, "width", tables.DefaultWidth, "columns that tables are to fit in")
+	width.add(cmd)
 	return cmd
 }
 
 // readWorkload reads a workload file or standard input.
-func (a *app) readWorkload(path string) (*workloads.WorkloadFile, error) {
-	if path == stdio {
-		return workloads.ReadWorkload("standard input", a.stdin)
-	}
-	f, err := os.Open(path)
+func (a *app) readWorkload(ctx context.Context, path string) (*workloads.WorkloadFile, error) {
+	f, name, err := a.input(ctx, "workload", path)
 	if err != nil {
-		var sys *fs.PathError
-		if errors.As(err, &sys) {
-			err = sys.Err
-		}
-		return nil, fmt.Errorf("read workload %s: %w", path, err)
+		return nil, err
 	}
 	defer f.Close() // only read from: closing has nothing to lose
-	if info, err := f.Stat(); err != nil {
-		return nil, fmt.Errorf("read workload %s: %w", path, err)
-	} else if info.IsDir() {
-		return nil, fmt.Errorf("read workload %s: it is a directory: want a file", path)
-	}
-	return workloads.ReadWorkload(path, f)
+	return workloads.ReadWorkload(name, f)
 }
 
 func drawWorkload(w io.Writer, s workloads.WorkloadStats, style tables.Style) error {

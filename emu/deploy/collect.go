@@ -10,36 +10,59 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
+
+	"testbed/results/safefile"
 )
 
-// Reaper removes what a record names.
+// Reaper removes the objects that a record names.
 type Reaper interface {
-	// Reap removes the namespaces of the given names that are pinned in dir, pins
-	// included. One that is not there is not an error.
-	Reap(ctx context.Context, dir string, names []string) error
+	// Reap ends the processes in the named namespaces that are pinned in dir, and removes the
+	// namespaces with their pins. A missing namespace is not an error. It returns the processes
+	// that it ended.
+	Reap(ctx context.Context, dir string, names []string) ([]Process, error)
 }
 
-// Entry is a record found under a root.
+// Process is a process in a namespace of a testbed.
+type Process struct {
+	PID     int       `json:"pid"`
+	Host    string    `json:"host"`    // the host or switch that it is in
+	Command string    `json:"command"` // with its arguments, on one line; [name] if it has no command line
+	Started time.Time `json:"started"` // within 10 ms
+}
+
+// Short returns the command in at most 60 characters.
+func (p Process) Short() string {
+	const most = 60
+	if r := []rune(p.Command); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return p.Command
+}
+
+// String returns text such as "sleep 60 (pid 123, h0-00)".
+func (p Process) String() string { return fmt.Sprintf("%s (pid %d, %s)", p.Short(), p.PID, p.Host) }
+
+// Entry is a record that was found under a root.
 type Entry struct {
 	State State
 	Dir   string
-	// Live tells that a process holds the lock.
+	// Live reports whether a process holds the lock.
 	Live bool
-	// Problem tells why the state could not be read. State then holds the ID only:
-	// its process was killed before it wrote the state, or is about to write it.
+	// Problem is the reason why the state could not be read. State then has the ID only: the
+	// process was killed before it wrote the state, or is about to write it.
 	Problem error
 }
 
-// PinDir is where the testbed's namespaces are pinned.
+// PinDir is the directory in which the testbed's namespaces are pinned.
 func (e Entry) PinDir() string { return filepath.Join(e.Dir, pinDir) }
 
-// Stale tells that the testbed has neither a process nor a reason to be without
-// one.
+// Stale reports whether the testbed is left over: it has no process, and was not brought up to stay.
 func (e Entry) Stale() bool {
 	return !e.Live && (e.State.Kind != KindUp || !e.State.Ready)
 }
 
-// List finds all records under root, in order of ID. Without root there are none.
+// List returns all records under root, in order of ID. If root does not exist there are none.
 func List(root string) ([]Entry, error) {
 	unlock, err := lockRoot(root)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -59,7 +82,7 @@ func List(root string) ([]Entry, error) {
 		}
 		e, lock, err := inspect(root, d.Name(), false)
 		if errors.Is(err, ErrNotFound) {
-			continue // its owner has just removed it
+			continue // its owner removed it just now
 		} else if err != nil {
 			return nil, err
 		}
@@ -74,7 +97,7 @@ func List(root string) ([]Entry, error) {
 	return entries, nil
 }
 
-// Find is the record with the given ID; the error wraps ErrNotFound.
+// Find returns the record with the given ID. The error wraps ErrNotFound.
 func Find(root, id string) (Entry, error) {
 	entries, err := List(root)
 	if err != nil {
@@ -89,18 +112,17 @@ func Find(root, id string) (Entry, error) {
 }
 
 func notFound(root, id string) error {
-	return fmt.Errorf("testbed %q in %s: %w: \"testbed ps\" lists those there are", id, root, ErrNotFound)
+	return fmt.Errorf("testbed %q in %s: %w: \"testbed ps\" lists all testbeds", id, root, ErrNotFound)
 }
 
-// inspect reads a record while the root is locked. It returns the record's lock
-// if it got it.
+// inspect reads a record while the root is locked. It returns the record's lock if it could take it.
 func inspect(root, id string, write bool) (e Entry, lock *os.File, err error) {
 	e = Entry{State: State{ID: id}, Dir: filepath.Join(root, id)}
 	flags := os.O_RDONLY
 	if write {
-		flags = os.O_RDWR | os.O_CREATE // killed before it made its lock: as good as a free one
+		flags = os.O_RDWR | os.O_CREATE // killed before it made its lock: equivalent to a free one
 	}
-	lock, err = os.OpenFile(filepath.Join(e.Dir, lockFile), flags, 0o644)
+	lock, err = safefile.OpenFile(filepath.Join(e.Dir, lockFile), flags)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !write:
 		lock = nil
@@ -120,12 +142,12 @@ func inspect(root, id string, write bool) (e Entry, lock *os.File, err error) {
 		}
 	}
 	var s State
-	data, err := os.ReadFile(filepath.Join(e.Dir, stateFile))
+	data, err := safefile.Read(filepath.Join(e.Dir, stateFile))
 	if err == nil {
 		err = json.Unmarshal(data, &s)
 	}
 	if err == nil && s.Version != stateVersion {
-		err = fmt.Errorf("version %d: this program reads version %d: remove it with the program that made it", s.Version, stateVersion)
+		err = fmt.Errorf("version %d: this program reads version %d: remove the testbed with the program that made it", s.Version, stateVersion)
 	} else if err == nil && s.ID != id {
 		err = fmt.Errorf("it names testbed %q", s.ID)
 	}
@@ -142,13 +164,14 @@ type Removed struct {
 	ID         string
 	Kind       Kind
 	Namespaces int
-	// Why it was stale: "its process 123 is gone", say.
+	// Why is the reason why it was stale, such as "its process 123 is gone".
 	Why string
+	// Ended lists the processes that were in it.
+	Ended []Process
 }
 
-// Collect removes every testbed under root that has no process and is not one
-// that was brought up on purpose; with all also those. It goes on after an error
-// and joins all errors.
+// Collect removes every stale testbed under root; if all is true, also those that were brought up to
+// stay. It continues after an error and joins all errors.
 func Collect(ctx context.Context, root string, r Reaper, all bool) ([]Removed, error) {
 	entries, err := List(root)
 	if err != nil {
@@ -168,19 +191,20 @@ func Collect(ctx context.Context, root string, r Reaper, all bool) ([]Removed, e
 			continue // another collector was faster, or a new run took the name
 		}
 		if err == nil && !e.Stale() && !all {
-			err = lock.Close() // replaced by a testbed that was brought up
+			err = lock.Close() // a testbed that was brought up has replaced it
 			if err == nil {
 				continue
 			}
 		}
+		var ended []Process
 		if err == nil {
-			err = remove(ctx, e, lock, r)
+			ended, err = remove(ctx, e, lock, r)
 		}
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		removed = append(removed, Removed{ID: e.State.ID, Kind: e.State.Kind, Namespaces: len(e.State.Namespaces), Why: e.why()})
+		removed = append(removed, Removed{ID: e.State.ID, Kind: e.State.Kind, Namespaces: len(e.State.Namespaces), Why: e.why(), Ended: append([]Process{}, ended...)})
 	}
 	return removed, errors.Join(errs...)
 }
@@ -195,21 +219,21 @@ func (e Entry) why() string {
 	return fmt.Sprintf("its process %d is gone", e.State.PID)
 }
 
-// Remove removes one testbed, stale or not. It wraps ErrNotFound where there is
-// none and ErrLive where its process is running.
-func Remove(ctx context.Context, root, id string, r Reaper) error {
+// Remove removes one testbed, stale or not, and returns the processes that it ended. The error wraps
+// ErrNotFound if there is none, and ErrLive if its process is running.
+func Remove(ctx context.Context, root, id string, r Reaper) ([]Process, error) {
 	if !validID.MatchString(id) {
-		return notFound(root, id)
+		return nil, notFound(root, id)
 	}
 	e, lock, err := claim(root, id)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	return remove(ctx, e, lock, r)
 }
 
-// claim locks a record for its removal. Locks are only tried while the root is
-// locked, so a lock that is taken is taken by an owner, not by a look at it.
+// claim locks a record for its removal. Records are locked only while the root is locked, so a lock
+// that is taken belongs to an owner, not to a process that inspects the record.
 func claim(root, id string) (Entry, *os.File, error) {
 	unlock, err := lockRoot(root)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -228,8 +252,7 @@ func claim(root, id string) (Entry, *os.File, error) {
 	return e, lock, nil
 }
 
-// Remove removes the testbed this process owns, and with it the lock. A second
-// call does nothing.
+// Remove removes the testbed that this process owns, with its lock. A second call does nothing.
 func (o *Owned) Remove(ctx context.Context, r Reaper) error {
 	o.mu.Lock()
 	lock := o.lock
@@ -240,13 +263,14 @@ func (o *Owned) Remove(ctx context.Context, r Reaper) error {
 		return nil
 	}
 	held.Delete(lock) // remove refers to it
-	return remove(ctx, e, lock, r)
+	_, err := remove(ctx, e, lock, r)
+	return err
 }
 
-// remove removes what a record names, then the record, whose lock it holds and
-// closes. The state goes last but for the lock, so that a removal that is killed
-// is taken up by the next.
-func remove(ctx context.Context, e Entry, lock *os.File, r Reaper) (err error) {
+// remove removes everything that a record names, then the record. It holds the record's lock and
+// closes it. The state is removed just before the lock, so that the next removal continues one that
+// was killed.
+func remove(ctx context.Context, e Entry, lock *os.File, r Reaper) (ended []Process, err error) {
 	defer func() {
 		if cerr := lock.Close(); cerr != nil {
 			err = errors.Join(err, cerr)
@@ -256,35 +280,35 @@ func remove(ctx context.Context, e Entry, lock *os.File, r Reaper) (err error) {
 		}
 	}()
 	if e.Problem != nil && !errors.Is(e.Problem, fs.ErrNotExist) {
-		return fmt.Errorf("%w: its namespaces are pinned in %s: unmount and remove them by hand", e.Problem, e.PinDir())
+		return nil, fmt.Errorf("%w: its namespaces are pinned in %s: unmount and remove them by hand", e.Problem, e.PinDir())
 	}
-	if err := r.Reap(ctx, e.PinDir(), e.State.Namespaces); err != nil {
-		return err
+	if ended, err = r.Reap(ctx, e.PinDir(), e.State.Namespaces); err != nil {
+		return ended, err
 	}
 	if err := release(ctx, e.State, r); err != nil {
-		return err
+		return ended, err
 	}
 	var errs []error
 	for _, dir := range e.State.Directories {
 		errs = append(errs, removeMarked(dir, e.State.ID))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return err
+		return ended, err
 	}
-	// The root is locked so that no one takes the name, or a lock of their own on
-	// what is left, before the directory is gone.
+	// The root is locked so that no process takes the name, or locks the rest of the record,
+	// before the directory is gone.
 	unlock, err := lockRoot(filepath.Dir(e.Dir))
 	if err != nil {
-		return err
+		return ended, err
 	}
 	defer unlock()
 	for _, name := range []string{pinDir, stateFile + ".new", stateFile, lockFile, "."} {
 		path := filepath.Join(e.Dir, name)
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+			return ended, err
 		}
 	}
-	return nil
+	return ended, nil
 }
 
 // removeMarked removes a directory that AddDirectory made.
@@ -296,7 +320,7 @@ func removeMarked(dir, id string) error {
 	if err != nil {
 		return err
 	}
-	mark, err := os.ReadFile(filepath.Join(dir, marker))
+	mark, err := safefile.Read(filepath.Join(dir, marker))
 	switch {
 	case !info.IsDir() || !filepath.IsAbs(dir):
 		err = errors.New("not a directory")
@@ -307,11 +331,10 @@ func removeMarked(dir, id string) error {
 	case err == nil:
 		return removeAround(dir)
 	}
-	return fmt.Errorf("directory %s is not marked as this testbed's, so it is left alone: %w: move it away and try again", dir, err)
+	return fmt.Errorf("directory %s is not marked as this testbed's, so it was not removed: %w: move it away and repeat the command", dir, err)
 }
 
-// removeAround removes the mark after all else, so that what a killed removal
-// leaves is still marked.
+// removeAround removes the mark last, so that the rest of a killed removal is still marked.
 func removeAround(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -331,13 +354,12 @@ func removeAround(dir string) error {
 	return os.Remove(dir)
 }
 
-// lockRoot serialises all that takes or tries a record's lock. It is held for
-// moments only.
+// lockRoot serialises access to the locks of records. It is held for moments only.
 func lockRoot(root string) (unlock func(), err error) {
 	path := filepath.Join(root, ".lock")
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	f, err := safefile.OpenFile(path, os.O_RDWR|os.O_CREATE)
 	if errors.Is(err, fs.ErrPermission) {
-		f, err = os.Open(path) // to look needs no right to write
+		f, err = safefile.Open(path) // inspecting needs no permission to write
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock the directory of testbeds: %w", err)
@@ -354,8 +376,7 @@ func lockRoot(root string) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil // closing releases; there is nothing to flush
 }
 
-// tryLock locks f for as long as it is open. It is not inherited by processes
-// that are started.
+// tryLock locks f until f is closed. Child processes do not inherit the lock.
 func tryLock(f *os.File) (free bool, err error) {
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if err == syscall.EWOULDBLOCK {

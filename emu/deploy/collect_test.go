@@ -50,14 +50,14 @@ func TestCollect(t *testing.T) {
 	}
 }
 
-// Killed anywhere while it builds, a run is collected whole.
+// A run that was killed at any step of its build is collected completely.
 func TestKillAtEveryOperationThenCollect(t *testing.T) {
 	p := smallPlan(t)
 	killed := errors.New("killed")
 	for n := 0; n <= len(p.Ops()); n++ {
 		root := t.TempDir()
 		o := create(t, root, "a", KindRun)
-		x := files{o.PinDir()}
+		x := fakeKernel{o.PinDir()}
 		func() {
 			defer func() {
 				if r := recover(); r != nil && r != killed {
@@ -75,9 +75,9 @@ func TestKillAtEveryOperationThenCollect(t *testing.T) {
 	}
 }
 
-// dying dies after some operations without a chance to clean up.
+// dying is a kernel that dies after some operations, without cleaning up.
 type dying struct {
-	files
+	fakeKernel
 	after int
 	how   error
 	done  *int
@@ -88,11 +88,11 @@ func (d dying) Do(ctx context.Context, op plan.Op) error {
 		panic(d.how)
 	}
 	*d.done++
-	return d.files.Do(ctx, op)
+	return d.fakeKernel.Do(ctx, op)
 }
 
-// Killed anywhere while it creates or removes a record, what is left of that is
-// collected: the steps leave these directories.
+// The rest of a record is collected if its process was killed while it created or removed the record:
+// the steps leave these directories.
 func TestCollectLeftoversOfRecords(t *testing.T) {
 	steps := []struct {
 		name string
@@ -146,7 +146,7 @@ func TestLockWithoutStateIsLive(t *testing.T) {
 	}
 }
 
-// A record this program cannot read names namespaces it cannot know.
+// A record that this program cannot read may name namespaces that it does not know.
 func TestUnreadableRecordsAreLeftAlone(t *testing.T) {
 	for _, text := range []string{`{"version":2,"id":"a"}`, `not JSON`, `{"version":1,"id":"b"}`} {
 		root := t.TempDir()
@@ -159,7 +159,7 @@ func TestUnreadableRecordsAreLeftAlone(t *testing.T) {
 	}
 }
 
-// A reaper that fails leaves the record for the next try.
+// If the reaper fails, the record stays for the next removal.
 func TestFailedRemovalKeepsTheRecord(t *testing.T) {
 	root := t.TempDir()
 	o := create(t, root, "a", KindRun)
@@ -172,7 +172,7 @@ func TestFailedRemovalKeepsTheRecord(t *testing.T) {
 	}
 }
 
-// A directory that is not marked is not ours, whatever a state file says.
+// A directory without the mark is not removed, even if a state file names it.
 func TestUnmarkedDirectoriesAreRefused(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -210,8 +210,8 @@ func TestUnmarkedDirectoriesAreRefused(t *testing.T) {
 	}
 }
 
-// Runs that start and end beside collectors are never collected, and what is
-// dropped is collected once.
+// Runs that start and end while collectors are at work are never collected, and each left-over
+// testbed is collected once.
 func TestCollectBesideRuns(t *testing.T) {
 	root := t.TempDir()
 	names := smallPlan(t).Namespaces()

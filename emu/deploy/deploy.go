@@ -1,14 +1,12 @@
-// Package deploy carries out plans, all or nothing, and keeps the record from
-// which what a run made can be found and removed, also after the run was
-// killed.
+// Package deploy carries out plans completely or not at all, and keeps records of what a run
+// creates, so that it can be removed even after the run was killed.
 //
-// A run owns a directory. Its state file names all that the run will create
-// and is written before any of it exists; its lock file is locked for as long
-// as the owner lives, so a record whose lock is free has no owner. Nothing is
-// ever found by the look of its name.
+// A run owns a directory. Its state file names everything that the run will create, and is written
+// before any of it exists. Its lock file is locked while the owner lives, so a record whose lock is
+// free has no owner. Nothing is identified by the pattern of its name.
 //
-// The package does not know a kernel: an Executor and a Reaper, such as those
-// of emu/kernel, act for it.
+// The package does not call the kernel: it uses an Executor and a Reaper, such as those of
+// emu/kernel.
 package deploy
 
 import (
@@ -22,30 +20,36 @@ import (
 	"testbed/emu/plan"
 )
 
-// ErrUnsupported is wrapped by an Executor's error where the kernel has no means
-// to carry out an operation. For a plan.Optional operation that is a note, for
-// any other a failure.
+// ErrUnsupported is wrapped by an Executor's error if the kernel cannot carry out an operation. For
+// a plan.Optional operation that is a note, for any other a failure.
 var ErrUnsupported = errors.New("not supported by this kernel")
 
 // Executor carries out operations.
 type Executor interface {
 	// Do carries out op. If it fails, Undo is called for op too.
 	Do(ctx context.Context, op plan.Op) error
-	// Undo takes op back. Already gone is not an error. What exists only inside a
-	// namespace may be left until that namespace is removed.
+	// Undo reverts op. It is not an error if nothing is left to revert. Objects inside a
+	// namespace may stay until the namespace is removed.
 	Undo(ctx context.Context, op plan.Op) error
 }
 
-// PlanChecker is an Executor that can tell beforehand what of a plan is beyond it.
-// Apply then refuses the plan before it carries out anything.
+// PlanChecker is an Executor that can check in advance whether it supports a plan. Apply then
+// refuses an unsupported plan before it carries out anything.
 type PlanChecker interface {
 	CheckPlan(p *plan.Plan) error
+}
+
+// Evictor is an Executor that ends the processes in the namespaces that it made. Destroy calls Evict
+// before it undoes anything, and release when everything is undone: until then no other process
+// should enter.
+type Evictor interface {
+	Evict(ctx context.Context) (release func() error, err error)
 }
 
 // cleanupTimeout bounds the undoing of a failed or cancelled Apply.
 const cleanupTimeout = 30 * time.Second
 
-// Deployment is a plan that was carried out.
+// Deployment is the result of carrying out a plan.
 type Deployment struct {
 	mu    sync.Mutex
 	x     Executor
@@ -53,10 +57,9 @@ type Deployment struct {
 	notes []string
 }
 
-// Apply carries out p, stage after stage; where x is Parallel, the operations of
-// one stage on several goroutines. If an operation fails, or ctx ends before the
-// last, it undoes those begun and returns why, joined with what could not be
-// undone.
+// Apply carries out p, stage after stage; if x is Parallel, the operations of a stage on several
+// goroutines. If an operation fails, or ctx ends before the last, it undoes the operations that have
+// begun. The error has the cause, joined with the errors of the undoing.
 func Apply(ctx context.Context, p *plan.Plan, x Executor) (*Deployment, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
@@ -89,16 +92,20 @@ func Apply(ctx context.Context, p *plan.Plan, x Executor) (*Deployment, error) {
 	return d, nil
 }
 
-// Notes tell which optional operations the kernel has no means for.
+// Notes returns the optional operations that the kernel does not support.
 func (d *Deployment) Notes() []string { return d.notes }
 
-// Destroy undoes the plan, the last operation first. It goes on after an error
-// and joins all errors; what could not be undone is tried again by the next
-// call. When all is gone it does nothing.
-func (d *Deployment) Destroy(ctx context.Context) error {
+// Destroy undoes the plan, the last operation first. It continues after an error and joins all
+// errors; the next call retries what could not be undone. Once everything is undone, it does nothing.
+func (d *Deployment) Destroy(ctx context.Context) (err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var errs []error
+	if e, ok := d.x.(Evictor); ok && len(d.done) > 0 {
+		release, err2 := e.Evict(ctx)
+		errs = append(errs, err2)
+		defer func() { err = errors.Join(err, release()) }()
+	}
 	var failed []plan.Op // the last first
 	for len(d.done) > 0 {
 		last := len(d.done) - 1

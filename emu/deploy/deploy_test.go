@@ -27,18 +27,18 @@ func smallPlan(t testing.TB) *plan.Plan {
 
 var errInjected = errors.New("injected")
 
-// fake is a kernel that remembers what was done and not undone.
+// fake is a kernel that records the operations that were done and not undone.
 type fake struct {
 	done  []plan.Op
 	calls int
 	// failDo is the number of the Do, from 1, that fails, with half its work done.
 	failDo int
-	// failUndo are operations whose next Undo fails.
+	// failUndo has the operations whose next Undo fails.
 	failUndo map[string]bool
 	// onDo is called before each Do.
 	onDo  func(n int)
 	undos int
-	// unsupported is in the text of parameters this kernel does not have.
+	// unsupported is contained in the text of parameters that this kernel does not have.
 	unsupported string
 }
 
@@ -122,7 +122,7 @@ func TestCancelAtEveryOperationLeavesNothing(t *testing.T) {
 	}
 }
 
-// What cannot be undone is reported beside the cause.
+// Errors of the undoing are reported together with the cause.
 func TestFailureOfCleanupKeepsTheCause(t *testing.T) {
 	p := smallPlan(t)
 	first := p.Ops()[0].String()
@@ -133,7 +133,7 @@ func TestFailureOfCleanupKeepsTheCause(t *testing.T) {
 	}
 }
 
-func TestDestroyTriesAgain(t *testing.T) {
+func TestDestroyRetries(t *testing.T) {
 	p := smallPlan(t)
 	stuck := p.Ops()[3].String()
 	x := &fake{failUndo: map[string]bool{stuck: true}}

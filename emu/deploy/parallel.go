@@ -10,13 +10,12 @@ import (
 	"testbed/emu/plan"
 )
 
-// Parallel is an Executor or a Checker that may be called from several
-// goroutines, never for one namespace from two at once.
+// Parallel is an Executor or a Checker that may be called from several goroutines, but not for one
+// namespace from two at the same time.
 type Parallel interface {
-	// Workers is how many goroutines are of use for a stage; fewer than 2 for one
-	// after the other.
+	// Workers returns the useful number of goroutines for a stage; less than 2 means in sequence.
 	Workers(stage plan.Stage) int
-	// Readers is the same for Checker.Read.
+	// Readers is Workers for Checker.Read.
 	Readers() int
 }
 
@@ -27,8 +26,8 @@ func readers(c Checker) int {
 	return 1
 }
 
-// workers is how many goroutines carry out a stage. Operations of more than one
-// namespace, which create links, are carried out one after the other.
+// workers returns the number of goroutines for a stage. Operations on more than one namespace, which
+// create links, are carried out in sequence.
 func workers(x Executor, stage plan.Stage) int {
 	p, ok := x.(Parallel)
 	if !ok {
@@ -43,7 +42,7 @@ func workers(x Executor, stage plan.Stage) int {
 	return n
 }
 
-// namespaceOf is the only namespace in which an operation acts, or "".
+// namespaceOf returns the only namespace in which an operation acts, or "".
 func namespaceOf(op plan.Op) string {
 	switch op := op.(type) {
 	case plan.Namespace:
@@ -72,8 +71,8 @@ func namespaceOf(op plan.Op) string {
 	return ""
 }
 
-// each calls do for 0 to n-1 on several goroutines, lower numbers first, and
-// waits. Where do says no, no further call begins.
+// each calls do for 0 to n-1 on several goroutines, lower numbers first, and waits. After do returns
+// false, no further call begins.
 func each(n, goroutines int, do func(i int) (more bool)) {
 	var mu sync.Mutex
 	next, stopped := 0, false
@@ -104,14 +103,14 @@ func each(n, goroutines int, do func(i int) (more bool)) {
 	wg.Wait()
 }
 
-// step is how one operation of a stage went.
+// step is the result of an operation of a stage.
 type step struct {
 	begun bool
 	err   error
 }
 
-// carryOut carries out a stage. It returns how each operation went, in the plan's
-// order: after one fails, or ctx ends, those that have not begun do not.
+// carryOut carries out a stage. It returns the result of each operation, in the plan's order. After
+// one fails, or ctx ends, no further operation begins.
 func carryOut(ctx context.Context, x Executor, stage plan.Stage) []step {
 	steps := make([]step, len(stage.Ops))
 	var failed atomic.Bool // seen by goroutines in the middle of a namespace
@@ -136,7 +135,7 @@ func carryOut(ctx context.Context, x Executor, stage plan.Stage) []step {
 		each(len(stage.Ops), 1, do)
 		return steps
 	}
-	// Whole namespaces are handed out, so that no two goroutines are in one.
+	// A goroutine takes all operations of a namespace, so that no two are in the same one.
 	var groups [][]int
 	at := map[string]int{}
 	for i, op := range stage.Ops {

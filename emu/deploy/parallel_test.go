@@ -12,8 +12,7 @@ import (
 	"testbed/emu/plan"
 )
 
-// crowd is a fake kernel that is called from several goroutines, and complains
-// where two are in one namespace.
+// crowd is a fake kernel for several goroutines. It fails the test if two are in the same namespace.
 type crowd struct {
 	mu      sync.Mutex
 	fake    fake
@@ -61,14 +60,14 @@ func TestParallelApply(t *testing.T) {
 	if len(x.clashes) > 0 || x.most < 2 || x.most > 3 {
 		t.Errorf("%d goroutines at once, want 2 or 3; two in one namespace for %q", x.most, x.clashes)
 	}
-	// Undo and notes keep to the plan's order.
+	// Undo and notes follow the plan's order.
 	if got, want := fmt.Sprint(d.done), fmt.Sprint(p.Ops()); got != want {
 		t.Errorf("to undo:\n%s\nwant\n%s", got, want)
 	}
 	if got := strings.Join(d.Notes(), "\n"); len(d.Notes()) != 4 || strings.Index(got, "leaf1") < strings.Index(got, "leaf0") || strings.Index(got, "spine0") < strings.Index(got, "leaf1") {
 		t.Errorf("notes: %s", got)
 	}
-	// Operations of a stage come after all of the stage before.
+	// Operations of a stage follow all operations of the stage before.
 	stage := map[string]int{}
 	for i, s := range p.Stages {
 		for _, op := range s.Ops {
@@ -102,7 +101,7 @@ func TestParallelFailureAtEveryOperationLeavesNothing(t *testing.T) {
 	}
 }
 
-// stageEnd is the number, from 1, of the last operation in the stage of number n.
+// stageEnd returns the number, from 1, of the last operation in the stage of operation n.
 func stageEnd(p *plan.Plan, n int) (end int) {
 	for _, s := range p.Stages {
 		if end += len(s.Ops); end >= n {

@@ -11,20 +11,22 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	"testbed/results/safefile"
 	"testbed/topo"
 )
 
-// DefaultRoot holds the directories of all testbeds of the machine, and RootEnv
-// names the environment variable that replaces it.
+// DefaultRoot is the directory with the records of all testbeds of the machine. RootEnv is the
+// environment variable that replaces it.
 const (
 	DefaultRoot = "/run/testbed"
 	RootEnv     = "TESTBED_STATE_DIR"
 )
 
-// Root is the value of RootEnv, or DefaultRoot.
+// Root returns the value of RootEnv, or DefaultRoot.
 func Root() string {
 	if dir := os.Getenv(RootEnv); dir != "" {
 		return dir
@@ -32,11 +34,11 @@ func Root() string {
 	return DefaultRoot
 }
 
-// Kind tells how long a testbed is meant to last.
+// Kind is the intended lifetime of a testbed.
 type Kind string
 
-// A run's testbed ends with its process. One that was brought up stays when
-// its process is done, until it is asked to go.
+// The testbed of a run ends with its process. One that was brought up stays after its process has
+// ended, until it is removed.
 const (
 	KindRun Kind = "run"
 	KindUp  Kind = "up"
@@ -51,23 +53,45 @@ type State struct {
 	PID     int            `json:"pid"`
 	User    string         `json:"user"`
 	Created time.Time      `json:"created"`
-	Shape   topo.LeafSpine `json:"shape"` // builds the fabric, so that hosts can be found by name
-	// Namespaces are the names of all namespaces the testbed has or is about to
-	// have, each pinned at the file of its name in Owned.PinDir.
+	Booted  time.Duration  `json:"booted_ns"` // from the machine's boot to Created
+	Shape   topo.LeafSpine `json:"shape"`     // builds the fabric, so that hosts can be found by name
+	// Namespaces lists all namespaces that the testbed has or is about to have. Each is pinned
+	// at the file of its name in Owned.PinDir.
 	Namespaces []string `json:"namespaces"`
-	// Directories outside the testbed's own, made by Owned.AddDirectory.
+	// Directories lists directories outside the testbed's own, made by Owned.AddDirectory.
 	Directories []string `json:"directories,omitempty"`
-	// Mounts are where the file systems of loop devices are mounted (Owned.AddDisks).
+	// Mounts lists the mount points of file systems on loop devices (Owned.AddDisks).
 	Mounts []string `json:"mounts,omitempty"`
-	// Loops are the files of loop devices, and Cgroups the directories of cgroups,
-	// that the testbed has or is about to have (Owned.AddLoop, Owned.AddCgroup).
+	// Loops lists the files of loop devices, and Cgroups the directories of cgroups, that the
+	// testbed has or is about to have (Owned.AddLoop, Owned.AddCgroup).
 	Loops   []string `json:"loops,omitempty"`
 	Cgroups []string `json:"cgroups,omitempty"`
-	// Ready tells that the testbed is complete.
+	// Ready reports whether the testbed is complete.
 	Ready bool `json:"ready"`
 }
 
 const stateVersion = 1
+
+// Age returns the time since the testbed's record was made. It is measured by the machine's uptime,
+// which steps of the wall clock do not change, and is never negative.
+func (s State) Age() time.Duration {
+	if now := uptime(); s.Booted > 0 && now >= s.Booted {
+		return now - s.Booted
+	}
+	return max(0, time.Since(s.Created)) // a record of an older version, or of before the last boot
+}
+
+// uptime returns the time since the machine's boot, suspend included, or 0 if the kernel does not
+// report it.
+func uptime() time.Duration {
+	b, err := os.ReadFile("/proc/uptime")
+	first, _, _ := strings.Cut(string(b), " ")
+	seconds, parseErr := strconv.ParseFloat(first, 64)
+	if err != nil || parseErr != nil {
+		return 0
+	}
+	return time.Duration(seconds * float64(time.Second))
+}
 
 // Files of a testbed's directory.
 const (
@@ -76,11 +100,10 @@ const (
 	pinDir    = "ns"
 )
 
-// marker is the file by which a directory of AddDirectory is known as ours; it
-// holds the ID of its testbed.
+// marker is the file that marks a directory of AddDirectory. It contains the ID of its testbed.
 const marker = ".testbed"
 
-// Errors that callers branch on.
+// Errors for errors.Is.
 var (
 	ErrExists   = errors.New("a testbed of this name exists")
 	ErrNotFound = errors.New("no such testbed")
@@ -89,34 +112,34 @@ var (
 
 var validID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
-// Owned is a testbed whose lock this process holds, until Release or the
-// process's end: also one that is no longer referred to.
+// Owned is a testbed whose lock this process holds until Release or the end of the process, even if
+// nothing refers to it any more.
 type Owned struct {
 	id    string
 	dir   string
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	lock  *os.File
 	state State
 }
 
-// Create makes the record of a new testbed under root and locks it. PID, User,
-// Created and Version are filled in. It wraps ErrExists where the ID is taken.
+// Create makes the record of a new testbed under root and locks it. It fills in PID, User, Created
+// and Version. The error wraps ErrExists if the ID is taken.
 func Create(root string, s State) (o *Owned, err error) {
 	if !validID.MatchString(s.ID) {
-		return nil, fmt.Errorf("testbed name %q: want letters, digits, dots, dashes and underscores, and a letter or digit first", s.ID)
+		return nil, fmt.Errorf("testbed name %q: must be letters, digits, dots, dashes and underscores, beginning with a letter or digit", s.ID)
 	}
 	if s.Kind != KindRun && s.Kind != KindUp {
-		return nil, fmt.Errorf("testbed %q: kind %q: want %q or %q", s.ID, s.Kind, KindRun, KindUp)
+		return nil, fmt.Errorf("testbed %q: kind %q: must be %q or %q", s.ID, s.Kind, KindRun, KindUp)
 	}
-	if _, err := s.Shape.Build(); err != nil { // could not be read back
+	if _, err := s.Shape.Build(); err != nil { // it could not be read back
 		return nil, fmt.Errorf("testbed %q: shape: %w", s.ID, err)
 	}
 	for _, name := range s.Namespaces {
 		if !validID.MatchString(name) {
-			return nil, fmt.Errorf("testbed %q: bad namespace name %q", s.ID, name)
+			return nil, fmt.Errorf("testbed %q: invalid namespace name %q", s.ID, name)
 		}
 	}
-	s.Version, s.PID, s.Created, s.User = stateVersion, os.Getpid(), time.Now().UTC(), userName()
+	s.Version, s.PID, s.Created, s.Booted, s.User = stateVersion, os.Getpid(), time.Now().UTC(), uptime(), userName()
 	if err := os.MkdirAll(root, 0o755); err != nil {
 		return nil, fmt.Errorf("create the directory of testbeds: %w (needs root, or set %s to a directory of yours)", err, RootEnv)
 	}
@@ -142,7 +165,7 @@ func Create(root string, s State) (o *Owned, err error) {
 			o = nil
 		}
 	}()
-	if o.lock, err = os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o644); err != nil {
+	if o.lock, err = safefile.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR); err != nil {
 		return o, fmt.Errorf("create testbed %q: %w", s.ID, err)
 	}
 	if free, err := tryLock(o.lock); err != nil || !free {
@@ -165,13 +188,13 @@ func userName() string {
 	return strconv.Itoa(os.Getuid())
 }
 
-// Dir is the testbed's own directory.
+// Dir returns the testbed's own directory.
 func (o *Owned) Dir() string { return o.dir }
 
-// PinDir is where the testbed's namespaces are pinned.
+// PinDir is the directory in which the testbed's namespaces are pinned.
 func (o *Owned) PinDir() string { return filepath.Join(o.dir, pinDir) }
 
-// State is a copy of the record.
+// State returns a copy of the record.
 func (o *Owned) State() State {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -180,15 +203,14 @@ func (o *Owned) State() State {
 	return s
 }
 
-// SetReady records that the testbed is complete. From then on one of KindUp
-// outlives its process.
+// SetReady records that the testbed is complete. From then on a testbed of KindUp outlives its
+// process.
 func (o *Owned) SetReady() error {
 	return o.update(func(s *State) { s.Ready = true })
 }
 
-// AddDirectory makes a directory outside the testbed's own, such as one for the
-// files of emulated disks, that is removed with the testbed. It must not exist;
-// its parent must.
+// AddDirectory makes a directory outside the testbed's own, such as one for the files of emulated
+// disks. It is removed with the testbed. It must not exist, and its parent must.
 func (o *Owned) AddDirectory(path string) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -203,14 +225,14 @@ func (o *Owned) AddDirectory(path string) error {
 	if err := os.Mkdir(path, 0o755); err != nil {
 		return fmt.Errorf("directory of testbed %q: %w", o.id, err)
 	}
-	if err := os.WriteFile(filepath.Join(path, marker), []byte(o.id+"\n"), 0o644); err != nil {
+	if err := writeNew(filepath.Join(path, marker), []byte(o.id+"\n")); err != nil {
 		return fmt.Errorf("directory of testbed %q: %w", o.id, err)
 	}
 	return nil
 }
 
-// update changes the record and replaces the state file as one step: a reader,
-// or the next owner after a crash, sees the old record or the new.
+// update changes the record and replaces the state file atomically: a reader, or the next owner after
+// a crash, sees the old record or the new one.
 func (o *Owned) update(change func(*State)) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -222,7 +244,10 @@ func (o *Owned) update(change func(*State)) error {
 		return fmt.Errorf("record of testbed %q: %w", o.id, err)
 	}
 	path := filepath.Join(o.dir, stateFile)
-	if err := os.WriteFile(path+".new", append(data, '\n'), 0o644); err != nil {
+	if err := os.Remove(path + ".new"); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a killed process
+		return fmt.Errorf("record of testbed %q: %w", o.id, err)
+	}
+	if err := writeNew(path+".new", append(data, '\n')); err != nil {
 		return fmt.Errorf("record of testbed %q: %w", o.id, err)
 	}
 	if err := os.Rename(path+".new", path); err != nil {
@@ -232,13 +257,23 @@ func (o *Owned) update(change func(*State)) error {
 	return nil
 }
 
-// held are the locks of this process's testbeds. A file that nothing refers to
-// is closed by the garbage collector, and its lock with it: another process
-// would take the testbed for left over and remove it while it runs.
+// writeNew writes a file that must not exist. It belongs to root, because testbed gc removes what the
+// record names.
+func writeNew(path string, data []byte) error {
+	f, err := safefile.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Close())
+}
+
+// held has the locks of this process's testbeds. The garbage collector closes a file that nothing
+// refers to, which releases its lock: another process would then take the testbed for left over and
+// remove it while it is in use.
 var held sync.Map // *os.File to the id
 
-// Release gives up the lock and leaves the testbed as it is. A second call does
-// nothing.
+// Release releases the lock and keeps the testbed. A second call does nothing.
 func (o *Owned) Release() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

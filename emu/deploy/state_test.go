@@ -10,39 +10,41 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"testbed/emu/plan"
 )
 
-// files is a kernel whose namespaces are files in the directory of pins: what a
-// killed run leaves there is what a killed run leaves of namespaces.
-type files struct{ pins string }
+// fakeKernel is a kernel whose namespaces are files in the directory of pins. The files that a killed
+// run leaves stand for its namespaces.
+type fakeKernel struct{ pins string }
 
-func (f files) Do(_ context.Context, op plan.Op) error {
+func (f fakeKernel) Do(_ context.Context, op plan.Op) error {
 	if ns, ok := op.(plan.Namespace); ok {
 		return os.WriteFile(filepath.Join(f.pins, ns.Name), nil, 0o644)
 	}
 	return nil
 }
 
-func (f files) Undo(ctx context.Context, op plan.Op) error {
+func (f fakeKernel) Undo(ctx context.Context, op plan.Op) error {
 	if ns, ok := op.(plan.Namespace); ok {
-		return reaper{}.Reap(ctx, f.pins, []string{ns.Name})
+		_, err := reaper{}.Reap(ctx, f.pins, []string{ns.Name})
+		return err
 	}
 	return nil
 }
 
 type reaper struct{ err error }
 
-func (r reaper) Reap(_ context.Context, dir string, names []string) error {
+func (r reaper) Reap(_ context.Context, dir string, names []string) ([]Process, error) {
 	for _, name := range names {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+			return nil, err
 		}
 	}
-	return r.err
+	return []Process{{PID: len(names)}}, r.err
 }
 
 func create(t testing.TB, root, id string, kind Kind) *Owned {
@@ -54,7 +56,7 @@ func create(t testing.TB, root, id string, kind Kind) *Owned {
 	return o
 }
 
-// drop lets go of the lock as the death of the process would.
+// drop releases the lock as the end of the process does.
 func drop(t testing.TB, o *Owned) {
 	t.Helper()
 	if err := o.Release(); err != nil {
@@ -75,7 +77,7 @@ func ids(t testing.TB, root string) []string {
 	return ids
 }
 
-// left is what but the root's lock is under root.
+// left returns the files under root, except the root's lock.
 func left(t testing.TB, root string) []string {
 	t.Helper()
 	dirs, err := os.ReadDir(root)
@@ -123,7 +125,7 @@ func TestCreateListRemove(t *testing.T) {
 	if e, _ = Find(root, "a"); !e.State.Ready || len(e.State.Namespaces) != 6 {
 		t.Errorf("after SetReady: %+v", e.State)
 	}
-	if err := Remove(t.Context(), root, "a", reaper{}); !errors.Is(err, ErrLive) {
+	if _, err := Remove(t.Context(), root, "a", reaper{}); !errors.Is(err, ErrLive) {
 		t.Errorf("Remove of a live testbed: %v, want ErrLive", err)
 	}
 	for range 2 {
@@ -134,7 +136,7 @@ func TestCreateListRemove(t *testing.T) {
 	if got := left(t, root); len(got) != 0 {
 		t.Errorf("left: %v", got)
 	}
-	if err := Remove(t.Context(), root, "a", reaper{}); !errors.Is(err, ErrNotFound) {
+	if _, err := Remove(t.Context(), root, "a", reaper{}); !errors.Is(err, ErrNotFound) {
 		t.Errorf("Remove of nothing: %v, want ErrNotFound", err)
 	}
 	if _, err := Find(root, "a"); !errors.Is(err, ErrNotFound) {
@@ -148,7 +150,7 @@ func TestCreateRefusesBadNames(t *testing.T) {
 		if _, err := Create(root, State{ID: id, Kind: KindRun, Shape: small}); err == nil {
 			t.Errorf("Create(%q) is allowed", id)
 		}
-		if err := Remove(t.Context(), root, id, reaper{}); !errors.Is(err, ErrNotFound) {
+		if _, err := Remove(t.Context(), root, id, reaper{}); !errors.Is(err, ErrNotFound) {
 			t.Errorf("Remove(%q) = %v, want ErrNotFound", id, err)
 		}
 	}
@@ -163,7 +165,7 @@ func TestCreateRefusesBadNames(t *testing.T) {
 	}
 }
 
-// What is read back is what was recorded.
+// A record is read back unchanged.
 func TestStateRoundTrip(t *testing.T) {
 	root := t.TempDir()
 	o := create(t, root, "a", KindUp)
@@ -202,7 +204,7 @@ func TestDirectories(t *testing.T) {
 	}
 }
 
-// One name is taken once, and can be taken again when it is free.
+// A name can be taken once, and again after it was freed.
 func TestCreateOneName(t *testing.T) {
 	root := t.TempDir()
 	var wg sync.WaitGroup
@@ -233,7 +235,7 @@ func TestCreateOneName(t *testing.T) {
 	wg.Wait()
 }
 
-// The lock is of the process: those it starts do not keep it.
+// The lock belongs to the process: its children do not keep it.
 func TestLockIsNotInherited(t *testing.T) {
 	root := t.TempDir()
 	o := create(t, root, "a", KindRun)
@@ -256,5 +258,23 @@ func TestRoot(t *testing.T) {
 	t.Setenv(RootEnv, "/x")
 	if got := Root(); got != "/x" {
 		t.Errorf("Root() = %q, want /x", got)
+	}
+}
+
+// The age of a testbed is measured by the machine's uptime: setting the wall clock back by an hour
+// does not change it.
+func TestAgeIgnoresTheWallClock(t *testing.T) {
+	o := create(t, t.TempDir(), "a", KindUp)
+	defer drop(t, o)
+	for _, by := range []time.Duration{-time.Hour, 0, time.Hour} {
+		s := o.state
+		s.Created = s.Created.Add(by)
+		if age := s.Age(); age < 0 || age > time.Minute {
+			t.Errorf("age %v of a testbed just made, on a clock set by %v since", age, -by)
+		}
+		s.Booted = 0 // the record of an older version
+		if age := s.Age(); age < 0 || by < 0 && age < time.Hour {
+			t.Errorf("age %v of an older record, on a clock set by %v since", age, -by)
+		}
 	}
 }

@@ -7,20 +7,19 @@ import (
 	"path/filepath"
 )
 
-// Releaser is a Reaper that also removes what disks are throttled with.
+// Releaser is a Reaper that also removes the loop devices and cgroups of throttled disks.
 type Releaser interface {
-	// Release unmounts the file systems at the given directories, detaches the loop
-	// devices over the given files and removes the given cgroups. What is not there is
-	// not an error.
+	// Release unmounts the file systems at the given directories, detaches the loop devices of
+	// the given files and removes the given cgroups. Missing ones are not an error.
 	Release(ctx context.Context, mounts, loops, cgroups []string) error
 }
 
-// AddLoop records the file of a loop device that is about to be made. It should
-// lie in a directory of AddDirectory, which removes it.
+// AddLoop records the file of a loop device that is about to be made. It should be in a directory of
+// AddDirectory, with which it is removed.
 func (o *Owned) AddLoop(file string) error {
 	path, err := filepath.Abs(file)
 	if err == nil {
-		var dir string // as the kernel tells it
+		var dir string // the path that the kernel reports
 		dir, err = filepath.EvalSymlinks(filepath.Dir(path))
 		path = filepath.Join(dir, filepath.Base(path))
 	}
@@ -30,15 +29,14 @@ func (o *Owned) AddLoop(file string) error {
 	return o.update(func(s *State) { s.Loops = append(append([]string(nil), s.Loops...), path) })
 }
 
-// AddDisks records file systems on loop devices that are about to be made: the images,
-// and where they are to be mounted, both absolute. They should lie in a directory of
-// AddDirectory.
+// AddDisks records file systems on loop devices that are about to be made: the images and the mount
+// points, both as absolute paths. They should be in a directory of AddDirectory.
 func (o *Owned) AddDisks(files, mounts []string) error {
 	loops := make([]string, len(files))
 	for i, file := range files {
-		dir, err := filepath.EvalSymlinks(filepath.Dir(file)) // as the kernel tells it
+		dir, err := filepath.EvalSymlinks(filepath.Dir(file)) // the path that the kernel reports
 		if err == nil && !filepath.IsAbs(file) {
-			err = errors.New("want an absolute path")
+			err = errors.New("must be an absolute path")
 		}
 		if err != nil {
 			return fmt.Errorf("disk %s of testbed %q: %w", file, o.id, err)
@@ -47,7 +45,7 @@ func (o *Owned) AddDisks(files, mounts []string) error {
 	}
 	for _, dir := range mounts {
 		if !filepath.IsAbs(dir) {
-			return fmt.Errorf("disk at %s of testbed %q: want an absolute path", dir, o.id)
+			return fmt.Errorf("disk at %s of testbed %q: must be an absolute path", dir, o.id)
 		}
 	}
 	return o.update(func(s *State) {
@@ -59,7 +57,7 @@ func (o *Owned) AddDisks(files, mounts []string) error {
 // AddCgroup records the directory of a cgroup that is about to be made.
 func (o *Owned) AddCgroup(path string) error {
 	if !filepath.IsAbs(path) {
-		return fmt.Errorf("cgroup %q of testbed %q: want an absolute path", path, o.id)
+		return fmt.Errorf("cgroup %q of testbed %q: must be an absolute path", path, o.id)
 	}
 	return o.update(func(s *State) { s.Cgroups = append(append([]string(nil), s.Cgroups...), path) })
 }

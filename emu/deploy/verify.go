@@ -16,23 +16,22 @@ import (
 	"testbed/topo/units"
 )
 
-// MaxDifferences is how many differences a DifferenceError prints; it counts
-// the rest.
+// MaxDifferences is the number of differences that a DifferenceError prints. It counts the rest.
 const MaxDifferences = 20
 
-// Checker looks at what a kernel has.
+// Checker reads the state of a kernel.
 type Checker interface {
-	// Read tells what the namespace of that name holds, and the values of the
-	// parameters named that the kernel knows.
+	// Read returns the contents of a namespace, and the values of those of the parameters that
+	// the kernel knows.
 	Read(ctx context.Context, namespace string, parameters []string) (Found, error)
-	// Probe sends one frame over each link in each direction, waits for them within
-	// a bound, and tells which did not come, in order of links, A's frames first.
-	// Read is called at the same time.
+	// Probe sends one frame over each link in each direction, waits for them with a timeout, and
+	// returns those that did not arrive, in order of links, A's frames first. Read is called
+	// concurrently.
 	Probe(ctx context.Context, links []plan.Veth) ([]Lost, error)
 }
 
-// Found is what a namespace holds, or is to hold. Addresses, neighbours and
-// routes that the kernel makes by itself are left out.
+// Found is the contents of a namespace, as found or as planned. Addresses, neighbours and routes that
+// the kernel makes by itself are left out.
 type Found struct {
 	Devices    []Device
 	Addresses  []plan.Address
@@ -49,38 +48,37 @@ type Device struct {
 	Up       bool
 	Segments int      // of one packet, at most (gso_max_segs)
 	Offloads []string // of plan.OffloadFlags, those that are on
-	Qdiscs   []Qdisc  // those that were put there
+	Qdiscs   []Qdisc  // without the kernel's defaults
 }
 
-// Qdisc is a queueing discipline. Of the rest, a kind uses what it has.
+// Qdisc is a queueing discipline. Each kind uses some of the fields.
 type Qdisc struct {
 	Kind   string
 	Parent string      // "root", "ingress" or a class such as "1:2"
 	Rate   units.Rate  // of a tbf
 	Burst  units.Bytes // of a tbf
-	Grain  units.Bytes // the kernel tells Burst to within so much
+	Grain  units.Bytes // precision with which the kernel reports Burst
 	Limit  units.Bytes // of a tbf and of red
-	// Delay and Packets are netem's: what it holds a packet for, and how many at
-	// most. Besides are what else it does to packets, such as loss.
+	// Delay is the delay of netem, and Packets its limit. Besides lists its other effects on
+	// packets, such as loss.
 	Delay   time.Duration
 	Packets uint32
 	Besides []string
-	// Min and Max are red's, of the average queue, and so are Weight, the negative
-	// of the logarithm to base 2 of the newest sample's weight, Probability and ECN.
+	// Min and Max are the thresholds of red for the average queue. Weight is the negative base-2
+	// logarithm of the newest sample's weight. Probability and ECN are settings of red too.
 	Min, Max    units.Bytes
 	Weight      uint8
 	Probability float64
 	ECN         bool
 }
 
-// Lost is a frame that did not come.
+// Lost is a frame that did not arrive.
 type Lost struct {
 	From, To plan.End
 	Why      string
 }
 
-// DifferenceError lists how a kernel differs from the plan that was carried out
-// on it.
+// DifferenceError lists the differences between a kernel and the plan that was carried out on it.
 type DifferenceError struct {
 	Plan        string
 	Differences []string // each begins with the link (leaf0>h0-01) or namespace
@@ -88,7 +86,7 @@ type DifferenceError struct {
 
 func (e *DifferenceError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "check %s: the kernel does not have what the plan says: %d differences", e.Plan, len(e.Differences))
+	fmt.Fprintf(&b, "check %s: the kernel differs from the plan: %d differences", e.Plan, len(e.Differences))
 	for i, d := range e.Differences {
 		if i == MaxDifferences {
 			fmt.Fprintf(&b, "\n\tand %d more", len(e.Differences)-i)
@@ -99,9 +97,8 @@ func (e *DifferenceError) Error() string {
 	return b.String()
 }
 
-// Verify reads back what p made and sends a frame over every link in each
-// direction. What differs is a *DifferenceError. Read may be called from as many
-// goroutines as c allows (Parallel).
+// Verify reads back what p created and sends a frame over every link in each direction. Differences
+// are returned as a *DifferenceError. It calls Read from as many goroutines as c allows (Parallel).
 func Verify(ctx context.Context, p *plan.Plan, c Checker) error {
 	want, err := expect(p)
 	if err != nil {
@@ -131,7 +128,7 @@ func Verify(ctx context.Context, p *plan.Plan, c Checker) error {
 	return nil
 }
 
-// expectation is what a plan says of each namespace, in the plan's order.
+// expectation is the planned state of each namespace, in the plan's order.
 type expectation struct {
 	names    []string
 	found    []*Found
@@ -191,7 +188,7 @@ func expect(p *plan.Plan) (*expectation, error) {
 			d := device(op.Namespace, op.Device)
 			weight, ok := plan.REDWeight(op.Min, op.Burst, op.Packet)
 			if !ok {
-				return nil, fmt.Errorf("check %s: %s: no weight lets such a burst pass", p.Name, op) // Check would have told
+				return nil, fmt.Errorf("check %s: %s: no weight lets this burst pass", p.Name, op) // Check refuses it earlier
 			}
 			d.Qdiscs = append(d.Qdiscs, Qdisc{Kind: "red", Parent: below(op.Parent()), Limit: op.Limit, Min: op.Min, Max: op.Max,
 				Weight: weight, Probability: op.Probability, ECN: op.ECN})
@@ -199,13 +196,13 @@ func expect(p *plan.Plan) (*expectation, error) {
 			of(op.Namespace).Addresses = append(of(op.Namespace).Addresses, op)
 		case plan.Up:
 			device(op.Namespace, op.Device).Up = true
-		case plan.Ready: // a frame tells
+		case plan.Ready: // checked by Probe
 		case plan.Neighbour:
 			of(op.Namespace).Neighbours = append(of(op.Namespace).Neighbours, op)
 		case plan.Route:
 			of(op.Namespace).Routes = append(of(op.Namespace).Routes, op)
 		default:
-			return nil, fmt.Errorf("check %s: %T: it is not known how to read it back", p.Name, op)
+			return nil, fmt.Errorf("check %s: %T cannot be compared with the kernel", p.Name, op)
 		}
 	}
 	for _, key := range order {
@@ -217,8 +214,7 @@ func expect(p *plan.Plan) (*expectation, error) {
 
 const root = "root"
 
-// below is the place of what is given its packets by the qdisc of a handle, or
-// by the device where that is 0.
+// below returns the parent of the qdisc below a handle; 0 is the device.
 func below(parent uint16) string {
 	if parent == 0 {
 		return root
@@ -226,7 +222,7 @@ func below(parent uint16) string {
 	return fmt.Sprintf("%x:1", parent)
 }
 
-// anySegments is the Segments of a device of which the plan says nothing.
+// anySegments is the Segments of a device for which the plan sets none.
 const anySegments = 0
 
 // read calls Read for all namespaces.
@@ -252,7 +248,7 @@ type differ struct {
 	differences []string
 }
 
-// link is the name of a device's link, as from leaf0 to h0-01.
+// link returns the name of a device's link, such as leaf0>h0-01.
 func (d *differ) link(device string) string {
 	if peer := d.peers[d.namespace+"/"+device]; peer != "" {
 		return d.namespace + ">" + peer
@@ -296,7 +292,7 @@ func (d *differ) compare(want *Found, got Found) {
 		value, known := got.Parameters[key]
 		switch {
 		case known:
-			// The kernel parts the values of one parameter by tabs.
+			// The kernel separates the values of a parameter by tabs.
 			d.add(d.namespace, key, strings.Join(strings.Fields(want.Parameters[key]), " "), strings.Join(strings.Fields(value), " "))
 		case !d.optional[key]:
 			d.add(d.namespace, key, want.Parameters[key], none)
@@ -344,10 +340,10 @@ func (d *differ) device(w, g Device) {
 	}
 }
 
-// probabilityGrain is how finely the kernel keeps a probability.
+// probabilityGrain is the precision with which the kernel stores a probability.
 const probabilityGrain = 1.0 / (1 << 31)
 
-// qdisc compares two of one kind and place.
+// qdisc compares two qdiscs of the same kind and parent.
 func (d *differ) qdisc(link string, w, g Qdisc) {
 	bytes := func(what string, w, g units.Bytes) {
 		d.add(link, what, fmt.Sprintf("%d bytes", int64(w)), fmt.Sprintf("%d bytes", int64(g)))
@@ -378,7 +374,7 @@ func (d *differ) qdisc(link string, w, g Qdisc) {
 	}
 }
 
-// list compares two lists of things that each have a subject, a key and a value.
+// list compares two lists of objects that each have a subject, a key and a value.
 func list[T any](d *differ, what string, want, got []T, parts func(T) (subject, key, value string)) {
 	type id struct{ subject, key string }
 	have := map[id]string{}
@@ -410,8 +406,7 @@ func destination(p netip.Prefix) string {
 	return p.String()
 }
 
-// hops are next hops as ip(8) writes them. Their order is the kernel's to keep:
-// a multipath hash counts them.
+// hops formats next hops as ip(8) does, in the kernel's order: a multipath hash refers to it.
 func hops(via []plan.Hop) string {
 	if len(via) == 0 {
 		return "blackhole"

@@ -29,8 +29,8 @@ func queuedPlan(t testing.TB) *plan.Plan {
 	return plan.Compile("queued", f, plan.Options{})
 }
 
-// Where a plan may have an operation, it is known how to read it back and where
-// it acts. A plan with one more type of operation than this knows is refused.
+// Every operation that a plan may have can be read back, and its namespace is known. A plan with an
+// unknown type of operation is refused.
 func TestEveryOperationIsKnown(t *testing.T) {
 	p := queuedPlan(t)
 	have := map[string]bool{}
@@ -52,7 +52,7 @@ func TestEveryOperationIsKnown(t *testing.T) {
 	}
 }
 
-// Each setting of each kind of qdisc is compared, and so is each qdisc's place.
+// Each setting of each kind of qdisc is compared, and so is each qdisc's parent.
 func TestVerifyComparesQdiscs(t *testing.T) {
 	p := queuedPlan(t)
 	m := newMirror(t, p)

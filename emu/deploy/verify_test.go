@@ -11,7 +11,7 @@ import (
 	"testbed/emu/plan"
 )
 
-// mirror is a kernel that has what a plan says, but for what alter changes.
+// mirror is a kernel that matches a plan, except for the changes by alter.
 type mirror struct {
 	want  *expectation
 	alter func(namespace string, f *Found)

@@ -10,42 +10,41 @@ import (
 	"testbed/topo/units"
 )
 
-// beats writes the heartbeats of hosts in a row into a log, and reads them back: the
-// first host, and by how many bytes the counters of each have grown since the log told
-// of that host before; of its disk, what is other than then. Thousands of hosts, most of
-// them idle, report every second.
+// beats writes the heartbeats of consecutive hosts to a log and reads them back. It stores
+// the first host and the increase of each host's counters since its previous entry, and the
+// disk report only if it has changed. Thousands of hosts, most of them idle, report every
+// second.
 type beats struct {
-	told  []Heartbeat // the newest, by HostID
-	whole []Heartbeat // used again and again
+	latest []Heartbeat // newest logged heartbeat, by HostID
+	whole  []Heartbeat // memory for reuse
 }
 
-// inARow is how it stands in the log, as the event Heartbeats.
-type inARow struct {
+// consecutive is the content of the event Heartbeats in the log.
+type consecutive struct {
 	From   topo.HostID
 	Rx, Tx []int64     // bytes, parallel
-	Whole  []Heartbeat // of them those with other news than counters, as they are
+	Whole  []Heartbeat // complete heartbeats of hosts for which more than the counters changed
 }
 
-// note keeps what a log tells of a host.
+// note stores the newest logged heartbeat of a host.
 func (t *beats) note(hb Heartbeat) {
 	if hb.Host < 0 {
-		return // a mistake, which is not this one's to find
+		return // invalid; the engine rejects it
 	}
-	for int(hb.Host) >= len(t.told) {
-		t.told = append(t.told, Heartbeat{})
+	for int(hb.Host) >= len(t.latest) {
+		t.latest = append(t.latest, Heartbeat{})
 	}
-	t.told[hb.Host] = hb
+	t.latest[hb.Host] = hb
 }
 
 func (t *beats) before(h topo.HostID) Heartbeat {
-	if h < 0 || int(h) >= len(t.told) {
+	if h < 0 || int(h) >= len(t.latest) {
 		return Heartbeat{}
 	}
-	return t.told[h]
+	return t.latest[h]
 }
 
-// grown is the heartbeat before with other counters, which is all that is written of
-// most.
+// grown returns the previous heartbeat with new counters: the common case.
 func (before Heartbeat) grown(h topo.HostID, rx, tx units.Bytes) Heartbeat {
 	return Heartbeat{Host: h, Rx: rx, Tx: tx, Disk: before.Disk}
 }
@@ -57,7 +56,7 @@ func (d *DiskReport) equal(o *DiskReport) bool {
 	return d.Used == o.Used && slices.Equal(d.Writing, o.Writing) && slices.Equal(d.Ended, o.Ended)
 }
 
-// row is how many of the first events are heartbeats of hosts in a row.
+// row returns the number of leading events that are heartbeats of consecutive hosts.
 func row(evs []Event) int {
 	n := 0
 	for ; n < len(evs); n++ {
@@ -69,7 +68,7 @@ func row(evs []Event) int {
 	return n
 }
 
-// append appends heartbeats that are in a row.
+// append appends the heartbeats of consecutive hosts.
 func (t *beats) append(b []byte, evs []Event) ([]byte, error) {
 	b = append(b, `{"Heartbeats":{"From":`...)
 	b = strconv.AppendInt(b, int64(evs[0].(Heartbeat).Host), 10)
@@ -111,15 +110,15 @@ func appendNext(b []byte, i int, n units.Bytes) []byte {
 	return strconv.AppendInt(b, int64(n), 10)
 }
 
-// read decodes what append has written; hosts is how many there are.
+// read decodes the output of append. hosts is the number of hosts.
 func (t *beats) read(evs []Event, body json.RawMessage, hosts int) ([]Event, error) {
-	var r inARow
+	var r consecutive
 	if err := json.Unmarshal(body, &r); err != nil {
 		return nil, err
 	}
 	n := len(r.Rx)
 	if len(r.Tx) != n || r.From < 0 || n > hosts || int(r.From) > hosts-n {
-		return nil, fmt.Errorf("heartbeats from host %d on with %d and %d counts: want as many of both, of hosts 0 to %d", r.From, n, len(r.Tx), hosts-1)
+		return nil, fmt.Errorf("heartbeats from host %d on with %d and %d counts: must have equal numbers for hosts from 0 to %d", r.From, n, len(r.Tx), hosts-1)
 	}
 	for i := range n {
 		before := t.before(r.From + topo.HostID(i))
@@ -130,7 +129,7 @@ func (t *beats) read(evs []Event, body json.RawMessage, hosts int) ([]Event, err
 	for _, hb := range r.Whole {
 		i := hb.Host - r.From
 		if i < 0 || int(i) >= n {
-			return nil, fmt.Errorf("heartbeats from host %d on with %d counts: one of host %d among them", r.From, n, hb.Host)
+			return nil, fmt.Errorf("heartbeats from host %d on with %d counts: host %d is not one of them", r.From, n, hb.Host)
 		}
 		evs[len(evs)-n+int(i)] = hb
 		t.note(hb)

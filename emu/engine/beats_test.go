@@ -15,14 +15,12 @@ import (
 	"testbed/workloads"
 )
 
-// logged is the events of each line of a log, read back.
+// logged returns the events of each line of a log, read back.
 func logged(t interface{ Fatal(...any) }, log []byte, hosts int) (out [][]Event) {
 	var told beats
 	for line := range bytes.Lines(log) {
 		var l logLine
-		if err := json.Unmarshal(line, &l); err != nil {
-			t.Fatal(err)
-		}
+		check(t, json.Unmarshal(line, &l))
 		var evs []Event
 		for _, raw := range l.Events {
 			var err error
@@ -35,8 +33,8 @@ func logged(t interface{ Fatal(...any) }, log []byte, hosts int) (out [][]Event)
 	return out
 }
 
-// Whatever heartbeats come, alone, in a row, with gaps, out of order or with counters
-// that begin anew, a log gives them back as they were.
+// A log returns heartbeats unchanged: single, of consecutive hosts, with gaps, out of order,
+// and with reset counters.
 func TestHeartbeatsInALog(t *testing.T) {
 	const hosts = 6
 	rapid.Check(t, func(t *rapid.T) {
@@ -69,13 +67,9 @@ func TestHeartbeatsInALog(t *testing.T) {
 				evs = append(evs, next)
 			}
 			want = append(want, evs)
-			if err := log.Observe(time.Duration(i), evs, nil); err != nil {
-				t.Fatal(err)
-			}
+			check(t, log.Observe(time.Duration(i), evs, nil))
 		}
-		if err := log.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, log.Flush())
 		if d := cmp.Diff(want, logged(t, buf.Bytes(), hosts)); d != "" {
 			t.Fatalf("(-logged +read):\n%s", d)
 		}
@@ -90,14 +84,10 @@ func TestHeartbeatsInARow(t *testing.T) {
 		{Heartbeat{Host: 5, Rx: 30, Tx: 2}},
 		{Heartbeat{Host: 4, Rx: 7, Tx: 101}, Heartbeat{Host: 5, Rx: 31, Tx: 2}},
 	} {
-		if err := log.Observe(time.Duration(i), evs, nil); err != nil {
-			t.Fatal(err)
-		}
+		check(t, log.Observe(time.Duration(i), evs, nil))
 	}
-	if err := log.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	want := `{"t":0,"events":[{"Heartbeats":{"From":4,"Rx":[7,20],"Tx":[1,2]}},{"Heartbeat":{"Host":7,"Rx":"1B","Tx":"0B"}}]}
+	check(t, log.Flush())
+	want := `{"format":2,"t":0,"events":[{"Heartbeats":{"From":4,"Rx":[7,20],"Tx":[1,2]}},{"Heartbeat":{"Host":7,"Rx":"1B","Tx":"0B"}}]}
 {"t":1,"events":[{"Heartbeat":{"Host":5,"Rx":"30B","Tx":"2B"}}]}
 {"t":2,"events":[{"Heartbeats":{"From":4,"Rx":[0,1],"Tx":[100,0]}}]}
 `
@@ -106,9 +96,9 @@ func TestHeartbeatsInARow(t *testing.T) {
 	}
 }
 
-// A heartbeat that stands whole in a row counts as it stands there.
+// A complete heartbeat in the list Whole replaces the one of the row.
 func TestWholeHeartbeats(t *testing.T) {
-	told := beats{told: []Heartbeat{{Host: 0, Rx: 5}, {Host: 1, Rx: 6}}}
+	told := beats{latest: []Heartbeat{{Host: 0, Rx: 5}, {Host: 1, Rx: 6}}}
 	got, err := untag([]Event{HostLost{}}, json.RawMessage(`{"Heartbeats":{"From":0,"Rx":[4,4],"Tx":[1,1],"Whole":[{"Host":1,"Rx":"10B","Tx":"2B"}]}}`), &told, 2)
 	want := []Event{HostLost{}, Heartbeat{Host: 0, Rx: 9, Tx: 1}, Heartbeat{Host: 1, Rx: 10, Tx: 2}}
 	if d := cmp.Diff(want, got); d != "" || err != nil {

@@ -8,237 +8,215 @@ import (
 	"sort"
 	"time"
 
-	"testbed/policies/rates"
+	"testbed/policies"
+	"testbed/policies/alloc"
+	"testbed/policies/coordinator"
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
 
-// coflows is the sub-machine that keeps the books of coflows: registration,
-// progress, ends. What they may send is decided in control.go.
+// coflows is the sub-machine that tracks coflows: registration, progress, ends. control.go
+// decides their rates.
 type coflows struct {
-	active  []*coflow // in order of arrival, ties by ID
-	waiting []*coflow // of active: those whose flows have not been started
+	*core
+	active  []*coflow // by arrival, ties by ID
+	waiting []*coflow // those of active whose flows have not been started
 	byFlow  map[workloads.FlowID]*flow
-	failed  map[workloads.FlowID]bool // of which news may still come in
+	failed  map[workloads.FlowID]bool // failed flows, about which events may still arrive
+	look    bool                      // look for flows without progress in the current step
+	cuts    bool                      // a flow's path may contain a link that is down
+}
+
+func newCoflows(shared *core) coflows {
+	return coflows{core: shared, byFlow: map[workloads.FlowID]*flow{}, failed: map[workloads.FlowID]bool{}}
 }
 
 type coflow struct {
-	id                 workloads.CoflowID
-	arrival            time.Duration
-	senders, receivers int
-	size, largest      units.Bytes
-	bound              time.Duration
+	// Coflow.State has all facts, also those that the policy does not need. Its Left, Links,
+	// Finished, Median and Flows are unused.
+	coordinator.Coflow
 
-	all    []*flow // by place: in order of ID
-	flows  []*flow // of them, the unfinished ones
-	demand *rates.Demand
+	all    []*flow // by place: sorted by ID
+	flows  []*flow // unfinished flows
+	demand *alloc.Demand
 
-	sent, mostSent     units.Bytes
-	remaining          units.Bytes
-	finished           []units.Bytes // sizes of flows that have finished, ascending
-	pilots, pilotsLeft int
-	pilotSent          units.Bytes // by pilots that have ended
+	finished []units.Bytes // sizes of flows that have finished, ascending
 
-	// Of the newest decision.
-	seen    bool // there was one
-	queue   int
-	since   time.Duration
-	watch   int64
-	sending []int32 // places of flows that were let send
-	speed   float64 // bit/s, at most
+	// State from the newest decision.
+	sending []int32 // places of flows with a rate cap above 0
+	speed   float64 // maximum total rate, bit/s
 
-	then   []workloads.Writer     // that start when it has ended
-	failed map[topo.HostID]string // why not all of it will get to a host; kept where writers wait
-
-	reader *reader // whose read it is; nil for none
+	read *workloads.BlockID // the block of a read; nil for other coflows
 }
 
 type flow struct {
 	workloads.Flow
-	coflow  *coflow
-	place   int
-	hash    uint32
-	path    []topo.LinkID
-	cut     time.Duration // since when a link of its path is down and nothing came; -1 if none is
-	sent    units.Bytes
-	started bool
-	ended   bool
-	pilot   bool
-	ceiling units.Rate // of the newest decision
-	want    units.Rate // of the decision in progress
+	coflow     *coflow
+	place      int
+	hash       uint32
+	path       []topo.LinkID
+	cut        time.Duration // time since which a link of its path is down without progress; -1 if none is down
+	sent       units.Bytes
+	started    bool
+	ended      bool
+	pilot      bool
+	ceiling    units.Rate // rate cap of the newest decision
+	newCeiling units.Rate // rate cap of the decision in progress
 }
 
 // remaining is at least 1: a flow whose last byte is in but whose completion has
 // not been reported yet still counts as one byte.
 func (f *flow) remaining() units.Bytes { return max(f.Size-f.sent, 1) }
 
-func (e *Engine) coflowArrived(cmds []Command, ev CoflowArrived) ([]Command, error) {
-	c := ev.Coflow
-	if err := e.checkThen(ev); err != nil {
-		return nil, err
-	}
+// arrived registers a coflow, whose flows take the paths that hash selects. read is the block of
+// a read, nil for other coflows.
+func (x *coflows) arrived(c workloads.Coflow, hash func(workloads.FlowID) uint32, read *workloads.BlockID) error {
 	if len(c.Flows) == 0 {
-		return nil, fmt.Errorf("coflow %d has no flows", c.ID)
+		return fmt.Errorf("coflow %d has no flows", c.ID)
 	}
-	st := &coflow{id: c.ID, arrival: e.now, since: e.now, then: ev.Then}
+	st := &coflow{read: read}
+	st.State = policies.CoflowState{ID: c.ID, Arrival: x.now, Since: x.now, Width: len(c.Flows)}
 	for _, f := range c.Flows {
-		if f.Src == f.Dst || f.Size <= 0 || !e.known(f.Src) || !e.known(f.Dst) {
-			return nil, fmt.Errorf("coflow %d: flow %d of %v from host %d to host %d: want a positive size and two different hosts of the fabric", c.ID, f.ID, f.Size, f.Src, f.Dst)
+		if f.Src == f.Dst || f.Size <= 0 || !x.known(f.Src) || !x.known(f.Dst) {
+			return fmt.Errorf("coflow %d: flow %d of %v from host %d to host %d: must have a positive size and two different hosts of the fabric", c.ID, f.ID, f.Size, f.Src, f.Dst)
 		}
-		if e.coflows.byFlow[f.ID] != nil {
-			return nil, fmt.Errorf("coflow %d: flow %d has arrived before", c.ID, f.ID)
+		if x.byFlow[f.ID] != nil {
+			return fmt.Errorf("coflow %d: flow %d has already arrived", c.ID, f.ID)
 		}
-		hash := workloads.FlowHash(e.cfg.Seed, f.ID)
-		fl := &flow{Flow: f, coflow: st, hash: hash, path: e.cfg.Fabric.Path(f.Src, f.Dst, hash), cut: -1}
+		h := hash(f.ID)
+		fl := &flow{Flow: f, coflow: st, hash: h, path: x.cfg.Fabric.Path(f.Src, f.Dst, h), cut: -1}
 		st.all = append(st.all, fl)
-		e.coflows.byFlow[f.ID] = fl
+		x.byFlow[f.ID] = fl
 	}
 	slices.SortFunc(st.all, func(a, b *flow) int { return cmp.Compare(a.ID, b.ID) })
-	if err := e.measure(st); err != nil {
-		return nil, err
+	if err := x.measure(st); err != nil {
+		return err
 	}
-	at := sort.Search(len(e.coflows.active), func(i int) bool {
-		o := e.coflows.active[i]
-		return o.arrival > st.arrival || o.arrival == st.arrival && o.id > st.id
+	at := sort.Search(len(x.active), func(i int) bool {
+		o := &x.active[i].State
+		return o.Arrival > st.State.Arrival || o.Arrival == st.State.Arrival && o.ID > st.State.ID
 	})
-	e.coflows.active = slices.Insert(e.coflows.active, at, st)
-	e.coflows.waiting = append(e.coflows.waiting, st)
-	e.want(e.control.when.Coflows)
+	x.active = slices.Insert(x.active, at, st)
+	x.waiting = append(x.waiting, st)
+	x.look = true
+	began := coflowBegan{make([]topo.HostID, len(st.all))}
+	for i, f := range st.all {
+		began.from[i] = f.Src
+	}
+	x.send(began)
 	first := st.all[0]
-	cmds = append(cmds, Mark{Kind: MarkCoflow, ID: int(c.ID), Host: e.living(first.Src, first.Dst), Parts: len(st.all), Size: c.Size()})
+	x.command(Mark{Kind: MarkCoflow, ID: int(c.ID), Host: x.living(first.Src, first.Dst), Parts: len(st.all), Size: c.Size()})
 	for _, f := range st.all {
-		if h := e.lostOf(f.Src, f.Dst); h >= 0 {
-			cmds = e.failFlow(cmds, f, e.lostWhy(h))
+		if h := x.lostOf(f.Src, f.Dst); h >= 0 {
+			x.fail(f, x.lostWhy(h))
 		}
 	}
-	return cmds, nil
+	return nil
 }
 
-// measure works out what of a coflow is known at its arrival.
-func (e *Engine) measure(c *coflow) error {
+// measure computes the properties of a coflow at its arrival.
+func (x *coflows) measure(c *coflow) error {
 	c.flows = slices.Clone(c.all)
-	demand := make([]rates.Flow, len(c.all))
+	st := &c.State
+	demand := make([]alloc.Flow, len(c.all))
 	load := map[topo.LinkID]units.Bytes{}
 	for i, f := range c.all {
 		f.place = i
-		demand[i] = rates.Flow{ID: f.ID, Size: f.Size, Links: f.path}
-		if c.size > math.MaxInt64-f.Size {
-			return fmt.Errorf("coflow %d: its flows have more than %v together", c.id, units.Bytes(math.MaxInt64))
+		demand[i] = alloc.Flow{ID: f.ID, Size: f.Size, Links: f.path}
+		if st.Size > math.MaxInt64-f.Size {
+			return fmt.Errorf("coflow %d: the total size of its flows exceeds %v", st.ID, units.Bytes(math.MaxInt64))
 		}
-		c.size += f.Size
-		c.largest = max(c.largest, f.Size)
+		st.Size += f.Size
+		st.Largest = max(st.Largest, f.Size)
 		for _, l := range f.path {
 			load[l] += f.Size
 		}
-		if e.control.sends(f.Src); load[e.cfg.Fabric.HostUp(f.Src)] == f.Size {
-			c.senders++
+		if load[x.cfg.Fabric.HostUp(f.Src)] == f.Size {
+			st.Senders++
 		}
-		if load[e.cfg.Fabric.HostDown(f.Dst)] == f.Size {
-			c.receivers++
+		if load[x.cfg.Fabric.HostDown(f.Dst)] == f.Size {
+			st.Receivers++
 		}
 	}
 	for l, n := range load {
-		rate := e.cfg.Capacity[l]
+		rate := x.cfg.Capacity[l]
 		if rate == 0 {
-			rate = e.cfg.Fabric.Link(l).Rate // it is down
+			rate = x.cfg.Fabric.Link(l).Rate // it is down
 		}
-		c.bound = max(c.bound, rate.TimeToSend(n))
+		st.Bound = max(st.Bound, rate.TimeToSend(n))
 	}
-	c.remaining = c.size
-	c.demand = rates.NewDemand(demand, len(e.cfg.Capacity))
+	st.Remaining = st.Size
+	c.demand = alloc.NewDemand(demand, len(x.cfg.Capacity))
 	return nil
 }
 
-func (e *Engine) known(h topo.HostID) bool { return h >= 0 && int(h) < len(e.hosts) }
+func (c *core) known(h topo.HostID) bool { return h >= 0 && int(h) < len(c.hosts) }
 
-func (e *Engine) transferProgressed(ev TransferProgressed) error {
-	if len(ev.Flows) != len(ev.Received) {
-		return fmt.Errorf("progress of %d flows with %d counts", len(ev.Flows), len(ev.Received))
+// progressed updates the bytes that a flow's receiver has.
+func (x *coflows) progressed(id workloads.FlowID, n units.Bytes) error {
+	f := x.byFlow[id]
+	switch {
+	case f == nil && x.failed[id]:
+		return nil
+	case f == nil:
+		return fmt.Errorf("progress of flow %d: it is not running", id)
+	case n < f.sent || n > f.Size:
+		return fmt.Errorf("progress of flow %d: %d of %d bytes after %d", id, n, f.Size, f.sent)
+	case n > f.sent && f.cut >= 0:
+		f.cut = x.now // it still makes progress: restart the timer
 	}
-	for i, id := range ev.Flows {
-		f := e.coflows.byFlow[id]
-		if f == nil && (e.coflows.failed[id] || e.reads.local[id] != nil) {
-			continue
-		}
-		if f == nil {
-			return fmt.Errorf("progress of flow %d, which is not running", id)
-		}
-		if n := ev.Received[i]; n < f.sent || n > f.Size {
-			return fmt.Errorf("progress of flow %d: %d of %d bytes after %d", id, n, f.Size, f.sent)
-		}
-		if ev.Received[i] > f.sent && f.cut >= 0 {
-			f.cut = e.now // it moves all the same: count anew
-		}
-		f.receive(ev.Received[i])
-	}
+	f.receive(n)
 	return nil
 }
 
-// receive counts what a flow's receiver has.
+// receive updates the bytes that a flow's receiver has.
 func (f *flow) receive(n units.Bytes) {
 	c := f.coflow
 	before := f.remaining()
-	c.sent += n - f.sent
+	c.State.Sent += n - f.sent
 	f.sent = n
-	c.mostSent = max(c.mostSent, n)
-	c.remaining -= before - f.remaining()
+	c.State.MostSent = max(c.State.MostSent, n)
+	c.State.Remaining -= before - f.remaining()
 	c.demand.SetLeft(f.place, 8*float64(f.remaining()))
 	if n > 0 {
-		c.demand.Begin(f.place) // also where all of it was received, and it still counts as one byte
+		c.demand.Begin(f.place) // also if all bytes were received and one still counts as remaining
 	}
 }
 
-func (e *Engine) transferFinished(id workloads.FlowID) error {
-	if r := e.reads.local[id]; r != nil {
-		delete(e.reads.local, id)
-		e.reads.next(r)
-		return nil
-	}
-	f := e.coflows.byFlow[id]
-	if f == nil && e.coflows.failed[id] {
-		return nil // its last byte came in after it was given up
+func (x *coflows) finished(id workloads.FlowID) error {
+	x.look = true
+	f := x.byFlow[id]
+	if f == nil && x.failed[id] {
+		return nil // its last byte arrived after it had failed
 	}
 	if f == nil || !f.started {
-		return fmt.Errorf("flow %d finished, which is not running", id)
+		return fmt.Errorf("flow %d finished: it is not running", id)
 	}
 	f.receive(f.Size)
 	c := f.coflow
 	at, _ := slices.BinarySearch(c.finished, f.Size)
 	c.finished = slices.Insert(c.finished, at, f.Size)
-	e.sent(f.Src, true)
-	e.forget(f)
-	if c.reader != nil {
-		e.reads.next(c.reader)
-	}
+	x.end(f, false, "")
 	return nil
 }
 
-// forget takes a flow that has ended off the books, and its coflow with the last
-// of its flows.
-func (e *Engine) forget(f *flow) {
+// end removes an ended flow, and its coflow after the last flow.
+func (x *coflows) end(f *flow, failed bool, why string) {
 	c := f.coflow
 	f.ended = true
-	delete(e.coflows.byFlow, f.ID)
-	if at, ok := slices.BinarySearchFunc(c.flows, f.ID, func(x *flow, id workloads.FlowID) int { return cmp.Compare(x.ID, id) }); ok {
+	delete(x.byFlow, f.ID)
+	if at, ok := slices.BinarySearchFunc(c.flows, f.ID, func(f *flow, id workloads.FlowID) int { return cmp.Compare(f.ID, id) }); ok {
 		c.flows = slices.Delete(c.flows, at, at+1)
 	}
-	c.remaining -= f.remaining()
+	c.State.Remaining -= f.remaining()
 	c.demand.End(f.place)
-	when := e.control.when
-	e.want(when.Flows)
-	if f.pilot {
-		c.pilotsLeft--
-		c.pilotSent += f.sent
-		e.want(when.Pilots && c.pilotsLeft == 0)
-	}
+	lastPilot := f.pilot && c.PilotEnded(f.sent)
+	x.send(flowEnded{coflow: c.State.ID, id: f.ID, src: f.Src, dst: f.Dst, failed: failed, why: why, lastPilot: lastPilot})
 	if len(c.flows) == 0 {
-		is := func(x *coflow) bool { return x == c }
-		e.coflows.active = slices.DeleteFunc(e.coflows.active, is)
-		e.coflows.waiting = slices.DeleteFunc(e.coflows.waiting, is)
-		e.want(when.Coflows)
-		if len(c.then) > 0 {
-			e.jobs.ended = append(e.jobs.ended, c)
-		}
+		is := func(o *coflow) bool { return o == c }
+		x.active = slices.DeleteFunc(x.active, is)
+		x.waiting = slices.DeleteFunc(x.waiting, is)
+		x.send(coflowEnded{c.State.ID})
 	}
 }

@@ -21,17 +21,17 @@ import (
 
 const ms = time.Millisecond
 
-// recorder is free, and keeps when it was asked.
+// recorder is a policy with rule Free that records the times of its calls.
 type recorder struct {
-	when  policies.When
-	needs policies.Knowledge
-	say   func(*policies.View, *policies.Schedule)
-	asked []time.Duration
+	triggers policies.Triggers
+	needs    policies.Needs
+	say      func(*policies.CoflowView, *policies.Schedule)
+	asked    []time.Duration
 }
 
-func (r *recorder) Needs() policies.Knowledge { return r.needs }
-func (r *recorder) When() policies.When       { return r.when }
-func (r *recorder) Schedule(v *policies.View, s *policies.Schedule) {
+func (r *recorder) Needs() policies.Needs       { return r.needs }
+func (r *recorder) Triggers() policies.Triggers { return r.triggers }
+func (r *recorder) Schedule(v *policies.CoflowView, s *policies.Schedule) {
 	r.asked = append(r.asked, v.Now)
 	free(v, s)
 	if r.say != nil {
@@ -41,25 +41,24 @@ func (r *recorder) Schedule(v *policies.View, s *policies.Schedule) {
 
 func at(n int) time.Duration { return time.Duration(n) * ms }
 
-// A scheduler is asked at the moments that its When names, at the multiples of its
-// interval, and whenever a link, a route or a host changes; an engine asks to be
-// stepped then and at no other time.
+// A scheduler is called at the events of its Triggers, at the multiples of its interval, and
+// whenever a link, a route or a host changes. NextWake returns these times and no others.
 func TestWhen(t *testing.T) {
 	fl := func(id workloads.FlowID, src, dst topo.HostID) workloads.Flow {
 		return workloads.Flow{ID: id, Src: src, Dst: dst, Size: 1000}
 	}
 	arrive := coflowOf(1, fl(0, 0, 2), fl(1, 1, 3), fl(2, 0, 3))
-	pilots := func(v *policies.View, s *policies.Schedule) {
+	pilots := func(v *policies.CoflowView, s *policies.Schedule) {
 		if v.Coflows[0].Pilots == 0 {
 			s.Pilots = append(s.Pilots, 0, 1)
 		}
 	}
-	watch := func(bytes ...int64) func(*policies.View, *policies.Schedule) {
-		return func(v *policies.View, s *policies.Schedule) {
+	watch := func(bytes ...int64) func(*policies.CoflowView, *policies.Schedule) {
+		return func(v *policies.CoflowView, s *policies.Schedule) {
 			for i := range v.Coflows {
 				s.Watch = append(s.Watch, bytes[min(i, len(bytes)-1)])
 			}
-			// 8 kbit/s for each flow: 1 byte in a ms.
+			// 8 kbit/s per flow: 1 byte per ms.
 			s.Steps[0] = policies.Step{Rule: policies.Explicit}
 			for _, c := range v.Coflows {
 				for _, f := range c.Flows {
@@ -81,49 +80,49 @@ func TestWhen(t *testing.T) {
 		next int // ms; -1 for never
 	}
 	up := testConfig(t, always(free), nil).Fabric.LeafUp(0, 0)
-	every := policies.When{Coflows: true, Every: 8 * ms}
+	every := policies.Triggers{Coflows: true, Every: 8 * ms}
 	for _, tt := range []struct {
-		name  string
-		when  policies.When
-		needs policies.Knowledge
-		say   func(*policies.View, *policies.Schedule)
-		steps []happens
-		want  []int // ms
+		name     string
+		triggers policies.Triggers
+		needs    policies.Needs
+		say      func(*policies.CoflowView, *policies.Schedule)
+		steps    []happens
+		want     []int // ms
 	}{
-		{"arrivals and ends of coflows", policies.When{Coflows: true}, 0, nil, []happens{
+		{"arrivals and ends of coflows", policies.Triggers{Coflows: true}, policies.Needs{}, nil, []happens{
 			{1, []Event{arrive}, -1}, {2, []Event{TransferFinished{0}}, -1}, {3, []Event{coflowOf(2, fl(7, 0, 1))}, -1}, {4, []Event{TransferFinished{7}}, -1},
-			{5, []Event{Heartbeat{Host: 1}}, -1}, {6, []Event{moved(0, 10)}, -1}, {7, []Event{TransferFinished{1}, TransferFinished{2}}, -1}}[:5], []int{1, 3, 4}},
-		{"ends of flows", policies.When{Coflows: true, Flows: true}, 0, nil, []happens{
+			{5, []Event{Heartbeat{Host: 1}}, -1}, {6, []Event{TransferProgressed{Flows: []workloads.FlowID{1}, Received: []units.Bytes{10}}}, -1}, {7, []Event{TransferFinished{1}, TransferFinished{2}}, -1}}, []int{1, 3, 4}}, // at 7 the last coflow ends,
+		{"ends of flows", policies.Triggers{Coflows: true, Flows: true}, policies.Needs{}, nil, []happens{
 			{1, []Event{arrive}, -1}, {2, []Event{TransferFinished{0}}, -1}, {3, []Event{Heartbeat{Host: 1}}, -1}, {4, []Event{TransferFinished{1}, TransferFinished{2}}, -1}}, []int{1, 2}},
-		{"pilots", policies.When{Coflows: true, Pilots: true}, policies.NewFlows, pilots, []happens{
+		{"pilots", policies.Triggers{Coflows: true, Pilots: true}, policies.Needs{Hints: policies.Hints{NewFlows: true}}, pilots, []happens{
 			{1, []Event{arrive}, -1}, {2, []Event{TransferFinished{0}}, -1}, {3, []Event{TransferFinished{1}}, -1}}, []int{1, 3}},
-		{"links, routes and hosts", policies.When{Coflows: true}, 0, nil, []happens{
+		{"links, routes and hosts", policies.Triggers{Coflows: true}, policies.Needs{}, nil, []happens{
 			{1, []Event{arrive}, -1}, {2, []Event{LinkChanged{up, 5 * units.Mbps}}, -1}, {3, []Event{PathChanged{0, 0}}, -1}, {4, []Event{HostLost{3}}, -1}, {5, []Event{TransferFinished{0}}, -1}}, []int{1, 2, 3, 4}},
-		{"intervals", every, 0, nil, []happens{
+		{"intervals", every, policies.Needs{}, nil, []happens{
 			{1, []Event{arrive}, 8}, {8, nil, 16}, {16, nil, 24}, {20, []Event{TransferFinished{0}}, 24}, {24, nil, 32}, {33, nil, 40}, {35, []Event{LinkChanged{up, 0}}, 40}, {40, nil, 48}}, []int{8, 16, 24, 33, 35, 40}},
-		{"an arrival at a multiple", every, 0, nil, []happens{{8, []Event{arrive}, 16}, {16, []Event{coflowOf(2, fl(7, 0, 1))}, 24}}, []int{8, 16}},
-		{"intervals alone", policies.When{Every: 8 * ms}, 0, nil, []happens{{1, []Event{arrive}, 8}, {8, nil, 16}}, []int{8}},
-		{"nothing to watch", every, 0, func(v *policies.View, s *policies.Schedule) { s.Watch = make([]int64, len(v.Coflows)) }, []happens{
+		{"an arrival at a multiple", every, policies.Needs{}, nil, []happens{{8, []Event{arrive}, 16}, {16, []Event{coflowOf(2, fl(7, 0, 1))}, 24}}, []int{8, 16}},
+		{"intervals alone", policies.Triggers{Every: 8 * ms}, policies.Needs{}, nil, []happens{{1, []Event{arrive}, 8}, {8, nil, 16}}, []int{8}},
+		{"nothing to watch", every, policies.Needs{}, func(v *policies.CoflowView, s *policies.Schedule) { s.Watch = make([]int64, len(v.Coflows)) }, []happens{
 			{1, []Event{arrive}, 8}, {8, nil, -1}, {17, []Event{TransferFinished{0}}, -1}, {20, []Event{coflowOf(2, fl(7, 0, 1))}, 24}, {24, nil, -1}}, []int{8, 24}},
-		// Three flows at 1 byte a ms pass 60 bytes after 20 ms at the earliest: at 28 from 8.
-		{"watched", every, policies.Flows, watch(60), []happens{
+		// Three flows at 1 byte per ms pass 60 bytes after 20 ms at the earliest: at 28 from 8.
+		{"watched", every, policies.Needs{Hints: policies.Hints{Flows: true}}, watch(60), []happens{
 			{1, []Event{arrive}, 8}, {8, nil, 32}, {32, []Event{moved(20, 20, 20)}, 40}, {40, []Event{moved(20, 20, 21)}, 48}}, []int{8, 40}},
-		// What the longest flow has sent is not watched here: it is asked at every multiple.
-		{"longest flow watched", every, policies.Flows, func(v *policies.View, s *policies.Schedule) {
+		// WatchMost is not supported here: the policy is called at every multiple.
+		{"longest flow watched", every, policies.Needs{Hints: policies.Hints{Flows: true}}, func(v *policies.CoflowView, s *policies.Schedule) {
 			watch(60)(v, s)
 			s.WatchMost = make([]int64, len(v.Coflows))
 		}, []happens{{1, []Event{arrive}, 8}, {8, nil, 16}, {16, nil, 24}}, []int{8, 16}},
-		// Past what is watched, it is asked at every multiple, and not between them.
-		{"passed", every, policies.Flows, watch(60), []happens{
+		// Past the threshold, the policy is called at every multiple, and not between them.
+		{"passed", every, policies.Needs{Hints: policies.Hints{Flows: true}}, watch(60), []happens{
 			{1, []Event{arrive}, 8}, {8, nil, 32}, {30, []Event{moved(30, 30, 30), TransferFinished{0}}, 32}, {32, nil, 40}, {39, []Event{Heartbeat{Host: 1}}, 40}, {40, nil, 48}}, []int{8, 32, 40}},
-		{"wake", policies.When{Coflows: true}, 0, func(v *policies.View, s *policies.Schedule) { s.Wake = 10 * ms }, []happens{
+		{"wake", policies.Triggers{Coflows: true}, policies.Needs{}, func(v *policies.CoflowView, s *policies.Schedule) { s.Wake = 10 * ms }, []happens{
 			{1, []Event{arrive}, 10}, {5, []Event{Heartbeat{Host: 1}}, 10}, {10, nil, -1}, {11, []Event{coflowOf(2, fl(7, 0, 1))}, -1}}, []int{1, 10, 11}},
-		{"wake at a multiple", every, 0, func(v *policies.View, s *policies.Schedule) {
+		{"wake at a multiple", every, policies.Needs{}, func(v *policies.CoflowView, s *policies.Schedule) {
 			s.Wake, s.Watch = 10*ms, make([]int64, len(v.Coflows))
 		}, []happens{{1, []Event{arrive}, 8}, {8, nil, 16}, {16, nil, -1}}, []int{8, 16}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := &recorder{when: tt.when, needs: tt.needs, say: tt.say}
+			r := &recorder{triggers: tt.triggers, needs: tt.needs, say: tt.say}
 			e := newEngine(t, testConfig(t, r, nil))
 			for _, s := range tt.steps {
 				step(t, e, at(s.at), s.evs...)
@@ -149,36 +148,36 @@ func TestWhen(t *testing.T) {
 	}
 }
 
-func TestNewRefusesPoliciesThatAreNeverAsked(t *testing.T) {
+func TestNewRejectsPoliciesThatAreNeverCalled(t *testing.T) {
 	for _, tt := range []struct {
-		when    policies.When
-		latency time.Duration
-		want    string
+		triggers policies.Triggers
+		latency  time.Duration
+		want     string
 	}{
-		{policies.When{Flows: true}, 0, "nothing would ever be sent"},
-		{policies.When{Coflows: true, Every: -1}, 0, "want 0 or more"},
-		{policies.When{Coflows: true}, -1, "latency"},
+		{policies.Triggers{Flows: true}, 0, "Triggers must set Coflows or Every"},
+		{policies.Triggers{Coflows: true, Every: -1}, 0, "must be 0 or more"},
+		{policies.Triggers{Coflows: true}, -1, "latency"},
 	} {
-		c := testConfig(t, scheduler{when: tt.when, f: free}, nil)
+		c := testConfig(t, scheduler{triggers: tt.triggers, f: free}, nil)
 		c.Control.Latency = tt.latency
 		if _, err := New(c); err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%+v: error %v, want one that contains %q", tt.when, err, tt.want)
+			t.Errorf("%+v: error %v, want one that contains %q", tt.triggers, err, tt.want)
 		}
 	}
 }
 
-// Neither the coflow policy nor another is shown what has been sent where the first is
-// blind, whether it was told or not.
+// If the coflow policy ignores progress, no policy sees bytes sent, whether or not the engine
+// received progress events.
 func TestBlind(t *testing.T) {
 	for _, tt := range []struct {
-		needs policies.Knowledge
-		want  []units.Bytes // sent in all, sent by the flow that is left
+		needs policies.Needs
+		want  []units.Bytes // total bytes sent, bytes sent by the unfinished flow
 	}{
-		{policies.Flows, []units.Bytes{140, 40}},
-		{policies.Flows | policies.Blind, []units.Bytes{0, 0}},
+		{policies.Needs{Hints: policies.Hints{Flows: true}}, []units.Bytes{140, 40}},
+		{policies.Needs{Hints: policies.Hints{Flows: true, IgnoresProgress: true}}, []units.Bytes{0, 0}},
 	} {
 		var got []units.Bytes
-		p := scheduler{needs: tt.needs, when: policies.When{Coflows: true, Flows: true}, f: func(v *policies.View, s *policies.Schedule) {
+		p := scheduler{needs: tt.needs, triggers: policies.Triggers{Coflows: true, Flows: true}, f: func(v *policies.CoflowView, s *policies.Schedule) {
 			got = []units.Bytes{v.Coflows[0].Sent, v.Coflows[0].Flows[0].Sent}
 			free(v, s)
 		}}
@@ -186,36 +185,37 @@ func TestBlind(t *testing.T) {
 		step(t, e, 1, coflowOf(1, workloads.Flow{ID: 0, Src: 0, Dst: 2, Size: 100}, workloads.Flow{ID: 1, Src: 1, Dst: 3, Size: 100}))
 		step(t, e, 2, TransferProgressed{[]workloads.FlowID{1}, []units.Bytes{40}}, TransferFinished{0})
 		if d := cmp.Diff(tt.want, got); d != "" {
-			t.Errorf("needs %b (-want +got):\n%s", tt.needs, d)
+			t.Errorf("needs %+v (-want +got):\n%s", tt.needs, d)
 		}
-		if want := tt.needs&policies.Blind != 0; e.Blind() != want {
-			t.Errorf("needs %b: blind %v", tt.needs, e.Blind())
+		if want := tt.needs.IgnoresProgress; e.IgnoresProgress() != want {
+			t.Errorf("needs %+v: blind %v", tt.needs, e.IgnoresProgress())
 		}
 	}
-	for _, needs := range []policies.Knowledge{policies.Sizes, policies.MostSent} {
-		if _, err := New(testConfig(t, scheduler{needs: policies.Blind | needs, when: policies.When{Coflows: true}, f: free}, nil)); err == nil || !strings.Contains(err.Error(), "Blind") {
-			t.Errorf("blind, with %b: %v", needs, err)
+	for _, needs := range []policies.Needs{{Sizes: true}, {Hints: policies.Hints{MostSent: true}}} {
+		needs.IgnoresProgress = true
+		if _, err := New(testConfig(t, scheduler{needs: needs, triggers: policies.Triggers{Coflows: true}, f: free}, nil)); err == nil || !strings.Contains(err.Error(), "IgnoresProgress") {
+			t.Errorf("blind, with %+v: %v", needs, err)
 		}
 	}
 	for _, bytes := range []int64{0, 5} {
-		watch := scheduler{needs: policies.Blind, when: policies.When{Coflows: true}, f: func(v *policies.View, s *policies.Schedule) {
+		watch := scheduler{needs: policies.Needs{Hints: policies.Hints{IgnoresProgress: true}}, triggers: policies.Triggers{Coflows: true}, f: func(v *policies.CoflowView, s *policies.Schedule) {
 			free(v, s)
 			s.Watch = append(s.Watch, bytes)
 		}}
 		_, err := newEngine(t, testConfig(t, watch, nil)).Step(1, coflowOf(1, workloads.Flow{ID: 0, Src: 0, Dst: 2, Size: 100}))
-		if bytes == 0 && err != nil || bytes > 0 && (err == nil || !strings.Contains(err.Error(), "Blind")) {
+		if bytes == 0 && err != nil || bytes > 0 && (err == nil || !strings.Contains(err.Error(), "IgnoresProgress")) {
 			t.Errorf("blind, and watches %d bytes: %v", bytes, err)
 		}
 	}
 }
 
-// Queues are shown until they change, since when with them, memory until it is
-// replaced, and pilots for good.
+// The View shows queues and their times until they change, memory until it is replaced, and
+// pilot flows permanently.
 func TestWhatThePolicyKeeps(t *testing.T) {
 	var seen []policies.CoflowState
 	var memory [][]int64
 	var flows [][]workloads.FlowID
-	p := scheduler{needs: policies.NewFlows | policies.PilotFlows, when: policies.When{Coflows: true, Flows: true}, f: func(v *policies.View, s *policies.Schedule) {
+	p := scheduler{needs: policies.Needs{Hints: policies.Hints{NewFlows: true, PilotFlows: true}}, triggers: policies.Triggers{Coflows: true, Flows: true}, f: func(v *policies.CoflowView, s *policies.Schedule) {
 		c := v.Coflows[0]
 		flows = append(flows, nil)
 		for _, f := range c.Flows {
@@ -274,11 +274,11 @@ func TestWhatThePolicyKeeps(t *testing.T) {
 	}
 }
 
-// Ceilings of a decision come through after the latency, those of new flows too,
-// which wait at 0; what has ended by then is told nothing.
+// Rate caps take effect after the latency, also for new flows, which wait with rate cap 0.
+// Flows that end before get no command.
 func TestLatency(t *testing.T) {
 	rate := 4e6
-	p := always(func(v *policies.View, s *policies.Schedule) {
+	p := always(func(v *policies.CoflowView, s *policies.Schedule) {
 		explicit(policies.FlowRate{Flow: 0, Rate: rate})(v, s)
 		rate /= 2
 	})
@@ -312,11 +312,10 @@ func TestLatency(t *testing.T) {
 	}
 }
 
-// Rounded rates fill links to the last bit, and no flow that may send is paused by
-// rounding.
+// Rounded rates use links completely, and rounding pauses no flow with a rate.
 func TestCeilingsAreWhole(t *testing.T) {
 	var rates []policies.FlowRate
-	p := always(func(v *policies.View, s *policies.Schedule) { explicit(rates...)(v, s) })
+	p := always(func(v *policies.CoflowView, s *policies.Schedule) { explicit(rates...)(v, s) })
 	for i, r := range []float64{1e7 / 3, 1e7 / 3, 1e7/3 - 0.5, 0.25, 0} {
 		rates = append(rates, policies.FlowRate{Flow: workloads.FlowID(i), Rate: r})
 	}
@@ -334,41 +333,41 @@ func TestCeilingsAreWhole(t *testing.T) {
 	}
 }
 
-// Counts for a table of how coordinators scale, by hand.
+// Stats, computed by hand.
 func TestStats(t *testing.T) {
 	fl := func(id workloads.FlowID, src, dst topo.HostID) workloads.Flow {
 		return workloads.Flow{ID: id, Src: src, Dst: dst, Size: 1000}
 	}
 	flows := coflowOf(1, fl(0, 0, 2), fl(1, 0, 3), fl(2, 1, 3), fl(3, 2, 1))
 	for _, tt := range []struct {
-		name string
-		when policies.When
-		say  func(*policies.View, *policies.Schedule)
-		want Stats
+		name     string
+		triggers policies.Triggers
+		say      func(*policies.CoflowView, *policies.Schedule)
+		want     Stats
 	}{
-		// Decisions at 1, 9, 17 and 18 ms; the last end leaves nothing to decide.
-		{"events", policies.When{Coflows: true, Flows: true}, nil, Stats{Decisions: 4, Flushes: 1, Told: 3, Updates: 4}},
-		// Reports at 8: three hosts; at 16: three, of which host 0 has ended one flow; at
-		// 24: hosts 0 and 2, of which both are through, and host 1; at 32: host 1; for 40: its
-		// end. The decision of 24 is carried out at 32, a whole interval late.
-		{"intervals", policies.When{Coflows: true, Every: 8 * ms}, nil, Stats{Intervals: 4, Decisions: 3, Flushes: 1, Told: 3, Updates: 3 + 3 + 3 + 1 + 1, Late: 1}},
-		{"only ends", policies.When{Coflows: true, Every: 8 * ms}, func(v *policies.View, s *policies.Schedule) { s.Watch = make([]int64, len(v.Coflows)) },
+		// Decisions at 1, 9, 17 and 18 ms; after the last end no decision is necessary.
+		{"events", policies.Triggers{Coflows: true, Flows: true}, nil, Stats{Decisions: 4, Flushes: 1, Told: 3, Updates: 4}},
+		// Reports at 8: three hosts; at 16: three, host 0 with an ended flow; at 24: hosts 0
+		// and 2, whose flows have all ended, and host 1; at 32: host 1; for 40: its end. The
+		// decision due at 24 is executed at 32, one interval late.
+		{"intervals", policies.Triggers{Coflows: true, Every: 8 * ms}, nil, Stats{Intervals: 4, Decisions: 3, Flushes: 1, Told: 3, Updates: 3 + 3 + 3 + 1 + 1, Late: 1}},
+		{"only ends", policies.Triggers{Coflows: true, Every: 8 * ms}, func(v *policies.CoflowView, s *policies.Schedule) { s.Watch = make([]int64, len(v.Coflows)) },
 			Stats{Intervals: 4, Decisions: 1, Flushes: 1, Told: 3, Updates: 4}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := &recorder{when: tt.when, say: tt.say}
+			r := &recorder{triggers: tt.triggers, say: tt.say}
 			e := newEngine(t, testConfig(t, r, nil))
 			step(t, e, at(1), flows)
-			if tt.when.Every > 0 {
+			if tt.triggers.Every > 0 {
 				step(t, e, at(8))
 			}
 			step(t, e, at(9), TransferFinished{0})
-			if tt.when.Every > 0 {
+			if tt.triggers.Every > 0 {
 				step(t, e, at(16))
 			}
 			step(t, e, at(17), TransferFinished{1}) // two ends of different hosts in one interval
 			step(t, e, at(18), TransferFinished{3})
-			if tt.when.Every > 0 {
+			if tt.triggers.Every > 0 {
 				step(t, e, at(32))
 			}
 			step(t, e, at(39), TransferFinished{2})
@@ -379,20 +378,19 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// What the engine shows of coflows is what follows from their flows, after any
-// events.
+// The View of coflows is consistent with their flows after any sequence of events.
 func TestViewFollowsFromFlows(t *testing.T) {
 	f := testConfig(t, always(free), nil).Fabric
 	rapid.Check(t, func(t *rapid.T) {
-		luck := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "luck"), 1))
+		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "random"), 1))
 		type end struct{ finished, failed bool }
 		ends := map[workloads.FlowID]end{}
 		sent := map[workloads.FlowID]units.Bytes{}
 		coflows := map[workloads.CoflowID][]workloads.Flow{}
 		pilot := map[workloads.FlowID]bool{}
 		checked := 0
-		p := scheduler{needs: policies.Flows | policies.Sizes, when: policies.When{Coflows: true, Flows: true}}
-		p.f = func(v *policies.View, s *policies.Schedule) {
+		p := scheduler{needs: policies.Needs{Sizes: true, Hints: policies.Hints{Flows: true}}, triggers: policies.Triggers{Coflows: true, Flows: true}}
+		p.f = func(v *policies.CoflowView, s *policies.Schedule) {
 			for _, c := range v.Coflows {
 				checked++
 				var want policies.CoflowState
@@ -451,24 +449,21 @@ func TestViewFollowsFromFlows(t *testing.T) {
 			}
 			free(v, s)
 			for _, c := range v.Coflows {
-				if fl := c.Flows[luck.IntN(len(c.Flows))]; luck.IntN(3) == 0 && !fl.Pilot {
+				if fl := c.Flows[random.IntN(len(c.Flows))]; random.IntN(3) == 0 && !fl.Pilot {
 					s.Pilots = append(s.Pilots, fl.ID)
 					pilot[fl.ID] = true
 				}
 			}
 		}
-		e, err := New(Config{Fabric: f, Coflow: p, Heartbeat: time.Second, Alpha: 0.2, Seed: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must(New(Config{Fabric: f, Coflow: p, Heartbeat: time.Second, Alpha: 0.2, Seed: 1}))
 		next := workloads.FlowID(0)
 		for now := range 40 {
 			var evs []Event
-			if luck.IntN(4) == 0 {
+			if random.IntN(4) == 0 {
 				c := workloads.Coflow{ID: workloads.CoflowID(now)}
-				for range 1 + luck.IntN(6) {
-					src := topo.HostID(luck.IntN(4))
-					c.Flows = append(c.Flows, workloads.Flow{ID: next, Src: src, Dst: (src + topo.HostID(1+luck.IntN(3))) % 4, Size: units.Bytes(1 + luck.IntN(1000))})
+				for range 1 + random.IntN(6) {
+					src := topo.HostID(random.IntN(4))
+					c.Flows = append(c.Flows, workloads.Flow{ID: next, Src: src, Dst: (src + topo.HostID(1+random.IntN(3))) % 4, Size: units.Bytes(1 + random.IntN(1000))})
 					next++
 				}
 				coflows[c.ID] = slices.Clone(c.Flows)
@@ -479,7 +474,7 @@ func TestViewFollowsFromFlows(t *testing.T) {
 				if at == nil {
 					continue
 				}
-				switch luck.IntN(8) {
+				switch random.IntN(8) {
 				case 0:
 					evs = append(evs, TransferFinished{id})
 					ends[id], sent[id] = end{finished: true}, at.Size
@@ -487,14 +482,12 @@ func TestViewFollowsFromFlows(t *testing.T) {
 					evs = append(evs, TransferFailed{id, "reset"})
 					ends[id] = end{failed: true}
 				case 2:
-					n := at.sent + units.Bytes(luck.Int64N(int64(at.Size-at.sent)+1))
+					n := at.sent + units.Bytes(random.Int64N(int64(at.Size-at.sent)+1))
 					evs = append(evs, TransferProgressed{[]workloads.FlowID{id}, []units.Bytes{n}})
 					sent[id] = n
 				}
 			}
-			if _, err := e.Step(time.Duration(now)*ms, evs...); err != nil {
-				t.Fatal(err)
-			}
+			must(e.Step(time.Duration(now)*ms, evs...))
 		}
 		if checked == 0 && len(coflows) > 0 {
 			t.Errorf("%d coflows came and none was shown", len(coflows))
@@ -502,8 +495,8 @@ func TestViewFollowsFromFlows(t *testing.T) {
 	})
 }
 
-// slowly is a backend that moves every flow at its ceiling, and reports at the
-// wakes it is asked for.
+// slowly is a backend on which every flow sends at its rate cap, and which reports at the
+// requested wake times.
 type slowly struct {
 	now   time.Duration
 	flows map[workloads.FlowID]*slowFlow
@@ -564,8 +557,8 @@ func (b *slowly) Await(ctx context.Context, wake time.Duration) (time.Duration, 
 	return b.now, evs, nil
 }
 
-// demoting is a small Aalo: two queues by what was sent, the higher first.
-var demoting = scheduler{when: policies.When{Coflows: true, Flows: true, Every: 8 * ms}, f: func(v *policies.View, s *policies.Schedule) {
+// demoting is a small Aalo with two queues by bytes sent.
+var demoting = scheduler{triggers: policies.Triggers{Coflows: true, Flows: true, Every: 8 * ms}, f: func(v *policies.CoflowView, s *policies.Schedule) {
 	const threshold = 3000
 	for q := range 2 {
 		for i, c := range v.Coflows {
@@ -583,9 +576,8 @@ var demoting = scheduler{when: policies.When{Coflows: true, Flows: true, Every: 
 	}
 }}
 
-// A run with intervals, wakes and delayed ceilings replays from its log, whose
-// steps without events are part of it; intervals that Watch leaves out change
-// nothing.
+// A run with intervals, wake times and delayed rate caps replays from its log, including
+// steps without events. Intervals that Watch skips do not change the run.
 func TestIntervalsReplay(t *testing.T) {
 	w := workloads.Workload{}
 	for i := range 6 {
@@ -593,10 +585,10 @@ func TestIntervalsReplay(t *testing.T) {
 		w.Coflows = append(w.Coflows, workloads.Coflow{ID: workloads.CoflowID(i), Arrival: time.Duration(i) * 1300 * time.Microsecond, Flows: []workloads.Flow{
 			{ID: workloads.FlowID(2 * i), Src: src, Dst: (src + 1) % 4, Size: units.Bytes(2003*(i+1) + 7)}, {ID: workloads.FlowID(2*i + 1), Src: src, Dst: (src + 2) % 4, Size: 40009}}})
 	}
-	watched := func(s scheduler) policies.Scheduler { return s }
-	unwatched := func(s scheduler) policies.Scheduler {
+	watched := func(s scheduler) policies.CoflowScheduler { return s }
+	unwatched := func(s scheduler) policies.CoflowScheduler {
 		f := s.f
-		s.f = func(v *policies.View, out *policies.Schedule) {
+		s.f = func(v *policies.CoflowView, out *policies.Schedule) {
 			f(v, out)
 			out.Watch = nil
 		}
@@ -605,7 +597,7 @@ func TestIntervalsReplay(t *testing.T) {
 	for _, latency := range []time.Duration{0, 3 * ms} {
 		ends := map[string][]time.Duration{}
 		decisions := map[string]int{}
-		for name, as := range map[string]func(scheduler) policies.Scheduler{"watched": watched, "unwatched": unwatched} {
+		for name, as := range map[string]func(scheduler) policies.CoflowScheduler{"watched": watched, "unwatched": unwatched} {
 			cfg := testConfig(t, as(demoting), nil)
 			cfg.Control.Latency = latency
 			e := newEngine(t, cfg)
@@ -623,12 +615,8 @@ func TestIntervalsReplay(t *testing.T) {
 				}
 				return log.Observe(now, evs, cmds)
 			}
-			if err := Run(t.Context(), e, &slowly{flows: map[workloads.FlowID]*slowFlow{}}, Arrivals(w), observe); err != nil {
-				t.Fatal(err)
-			}
-			if err := log.Flush(); err != nil {
-				t.Fatal(err)
-			}
+			check(t, Run(t.Context(), e, &slowly{flows: map[workloads.FlowID]*slowFlow{}}, Arrivals(w), observe))
+			check(t, log.Flush())
 			decisions[name] = e.Stats().Decisions
 			again := newEngine(t, cfg)
 			got, err := Replay(t.Context(), bytes.NewReader(buf.Bytes()), again)
@@ -652,15 +640,12 @@ func TestIntervalsReplay(t *testing.T) {
 	}
 }
 
-// A decision allocates its commands and little else once memory is there.
+// After the first decisions, a decision allocates its commands and little else.
 func BenchmarkDecision(b *testing.B) {
 	for _, hosts := range []int{40, 150} {
 		b.Run(fmt.Sprintf("hosts=%d/coflows=20/flows=8000", hosts), func(b *testing.B) {
-			f, err := topo.LeafSpine{Leaves: 1, HostsPerLeaf: hosts, HostLink: units.Gbps, Oversubscription: units.Ratio{Num: 1, Den: 1}, Queue: topo.Queue{Time: ms}, MTU: 1500}.Build()
-			if err != nil {
-				b.Fatal(err)
-			}
-			e, err := New(Config{Fabric: f, Heartbeat: time.Second, Alpha: 0.2, Coflow: scheduler{when: policies.When{Coflows: true, Every: ms}, f: func(v *policies.View, s *policies.Schedule) {
+			f := must(topo.LeafSpine{Leaves: 1, HostsPerLeaf: hosts, HostLink: units.Gbps, Oversubscription: units.Ratio{Num: 1, Den: 1}, Queue: topo.Queue{Time: ms}, MTU: 1500}.Build())
+			e, err := New(Config{Fabric: f, Heartbeat: time.Second, Alpha: 0.2, Coflow: scheduler{triggers: policies.Triggers{Coflows: true, Every: ms}, f: func(v *policies.CoflowView, s *policies.Schedule) {
 				order := s.Order(len(v.Coflows))
 				if v.Now/ms%2 == 0 {
 					slices.Reverse(order)
@@ -679,16 +664,12 @@ func BenchmarkDecision(b *testing.B) {
 				}
 				evs = append(evs, coflowOf(workloads.CoflowID(c), flows...))
 			}
-			if _, err := e.Step(0, evs...); err != nil {
-				b.Fatal(err)
-			}
+			must(e.Step(0, evs...))
 			now := time.Duration(0)
 			b.ReportAllocs()
 			for b.Loop() {
 				now += ms
-				if _, err := e.Step(now); err != nil {
-					b.Fatal(err)
-				}
+				must(e.Step(now))
 			}
 		})
 	}

@@ -1,17 +1,19 @@
-// Package engine is the cluster's master as a state machine: it registers
-// coflows and writers, shows policies their View, and turns their answers into
-// commands for a backend. It has no clock, socket, goroutine or random source
-// of its own: the same events at the same times give the same commands, so a run
-// on packets can be replayed from its log. A step may have no events: when the
-// time has come that NextWake told. The model is etcd-io/raft's RawNode.
+// Package engine implements the cluster's master as a state machine. It registers coflows
+// and writers, builds the Views of policies, and converts policy decisions to commands for a
+// backend. It has no clock, socket, goroutine or random source of its own: the same events
+// at the same times give the same commands, so a run on packets can be replayed from its
+// log. A step without events occurs at the time that NextWake returned. The design follows
+// RawNode of etcd-io/raft.
 //
-// Two sub-machines share the hosts' state and are joined only by events:
-// coflows (coflows.go), whose policy is asked by control.go, and blocks (blocks.go).
-// Of a job, whose writers wait for its coflow, jobs.go leads from one to the other, and
-// reads.go makes coflows of blocks that are read.
+// Each sub-machine owns its state: coflows (coflows.go), blocks (blocks.go), jobs (jobs.go),
+// which starts the writers of a job when its coflow has ended, and reads (reads.go), which
+// converts block reads to coflows. They share the state of the hosts (reports.go). Jobs and
+// reads call blocks and coflows; reports in the other direction are notes (notes.go). Step
+// gives each event to the machine that owns its subject and delivers the notes. At its end
+// control.go calls the coflow policy.
 //
-// It moves no bytes and measures nothing: completions it is told of are kept
-// only to cross-check what packets show.
+// This package moves no bytes and measures nothing. Reported completions serve only to
+// cross-check the results from packets.
 package engine
 
 import (
@@ -26,55 +28,71 @@ import (
 	"testbed/workloads"
 )
 
-// Config is what an engine needs to know of its cluster and its policies.
+// Config describes the cluster and the policies of an engine.
 type Config struct {
 	Fabric *topo.Fabric
-	// Capacity is the payload each link carries, by LinkID. Nil stands for the
-	// links' own rates.
+	// Capacity is the payload rate of each link, by LinkID. Nil means the links' own
+	// rates.
 	Capacity  []units.Rate
-	Coflow    policies.Scheduler
+	Coflow    policies.CoflowScheduler
 	Control   Control
-	Placement policies.Placer // may be nil where no blocks are written
-	DiskRate  units.Rate      // of each of a host's disks, 0 for ones that are never the bottleneck
-	DiskSize  units.Bytes     // capacity of each host's disks together, 0 for ones that are never full
-	Zone      []int           // power or network zone of each rack, nil where all share one
+	Placement policies.Placer // may be nil if no blocks are written
+	DiskRate  units.Rate      // write rate of each disk of a host; 0 if disks are never the bottleneck
+	DiskSize  units.Bytes     // total disk capacity of each host; 0 if disks are never full
+	Zone      []int           // power or network zone of each rack; nil if all racks share one
 	Heartbeat time.Duration   // time between two reports of a host
-	// Stuck is how long a flow may stand still while a link of its path is down
-	// before it is given up; 0 stands for DefaultStuck. It is looked at when
-	// heartbeats come in.
+	// Stuck is the time after which a flow without progress fails while a link of its path
+	// is down; 0 means DefaultStuck. It is checked when heartbeats arrive.
 	Stuck time.Duration
 	// Alpha is the weight of the newest sample in the moving average of a
 	// host's traffic, in (0, 1]. Sinbad (SIGCOMM 2013) uses 0.2.
 	Alpha float64
-	// Seed keys the luck of paths and placements. Draws depend on it and on what
-	// they are for, never on the policies, so that arms can be compared in pairs.
+	// IDs are the first IDs of the coflows and flows that the engine starts itself, to fetch
+	// blocks. They must be above those of the workload.
+	IDs workloads.IDs
+	// Seed is the seed of random paths and placements. Draws depend on it, on their purpose and
+	// on the identity of their object in the workload, such as a read of a reader and its
+	// attempt. They never depend on the policies or on IDs that are assigned during the run, so
+	// that arms can be compared in pairs.
 	Seed uint64
 }
 
-// DefaultStuck is Config.Stuck where none is given.
+// DefaultStuck is the default of Config.Stuck.
 const DefaultStuck = 10 * time.Second
 
 // Engine is the master. Its zero value is not usable: call New.
 type Engine struct {
-	cfg     Config
-	now     time.Duration
-	hosts   []host
-	racks   []rack
-	load    []units.Rate // by LinkID, as the newest LinkLoads has it
+	*core
 	coflows coflows
 	control control
 	blocks  blocks
 	jobs    jobs
 	reads   reads
-	down    int  // links that carry nothing
-	cuts    bool // some flow's path may have such a link
 }
 
-// New checks the configuration and returns an engine to which nothing has
-// happened yet.
+// core is what the sub-machines share: the configuration, the time, the state of hosts and
+// links, and the commands and notes of the current step.
+type core struct {
+	cfg   Config
+	now   time.Duration
+	hosts []host
+	racks []rack
+	load  []units.Rate // by LinkID, from the newest LinkLoads
+	down  int          // number of links that are down
+	cmds  []Command
+	notes []note // not delivered yet
+	// clusters are what policies see of this state, one for each set of facts.
+	clusters []*cluster
+}
+
+func (c *core) command(cmds ...Command) { c.cmds = append(c.cmds, cmds...) }
+
+func (c *core) send(n note) { c.notes = append(c.notes, n) }
+
+// New checks the configuration and returns an engine in its initial state.
 func New(cfg Config) (*Engine, error) {
 	if cfg.Fabric == nil || cfg.Coflow == nil {
-		return nil, errors.New("engine: want a fabric and a coflow policy")
+		return nil, errors.New("engine: a fabric and a coflow policy are required")
 	}
 	if cfg.Capacity == nil {
 		for _, l := range cfg.Fabric.Links() {
@@ -82,7 +100,7 @@ func New(cfg Config) (*Engine, error) {
 		}
 	}
 	if cfg.Stuck < 0 {
-		return nil, fmt.Errorf("engine: stuck %v: want a positive time", cfg.Stuck)
+		return nil, fmt.Errorf("engine: stuck %v: must be positive", cfg.Stuck)
 	} else if cfg.Stuck == 0 {
 		cfg.Stuck = DefaultStuck
 	}
@@ -91,132 +109,154 @@ func New(cfg Config) (*Engine, error) {
 		return nil, fmt.Errorf("engine: %d capacities for %d links", len(cfg.Capacity), len(cfg.Fabric.Links()))
 	}
 	if cfg.Heartbeat <= 0 || cfg.Alpha <= 0 || cfg.Alpha > 1 {
-		return nil, fmt.Errorf("engine: heartbeat %v and alpha %v: want a positive time and a weight in (0, 1]", cfg.Heartbeat, cfg.Alpha)
+		return nil, fmt.Errorf("engine: heartbeat %v, alpha %v: must be a positive time and a weight in (0, 1]", cfg.Heartbeat, cfg.Alpha)
 	}
-	e := &Engine{cfg: cfg, hosts: make([]host, cfg.Fabric.Hosts()), racks: make([]rack, cfg.Fabric.Racks()), load: make([]units.Rate, len(cfg.Capacity))}
+	shared := &core{cfg: cfg, hosts: make([]host, cfg.Fabric.Hosts()), racks: make([]rack, cfg.Fabric.Racks()), load: make([]units.Rate, len(cfg.Capacity))}
+	e := &Engine{core: shared}
 	for h := range e.hosts {
 		e.hosts[h].lastReport, e.hosts[h].nextReport, e.hosts[h].load = -1, cfg.Heartbeat, -1
 	}
-	e.initReads()
-	e.coflows.byFlow = map[workloads.FlowID]*flow{}
-	e.coflows.failed = map[workloads.FlowID]bool{}
+	e.coflows = newCoflows(shared)
+	e.jobs = newJobs(shared, &e.blocks)
+	e.reads = newReads(shared, &e.coflows)
+	var badBlocks error
+	e.blocks, badBlocks = newBlocks(shared)
 	for _, r := range cfg.Capacity {
 		if r < 0 {
-			return nil, fmt.Errorf("engine: a link of capacity %d: want 0 or more", r)
+			return nil, fmt.Errorf("engine: link capacity %d: must be 0 or more", r)
 		}
 		if r == 0 {
 			e.down++
 		}
 	}
-	if err := errors.Join(e.initControl(), e.initBlocks()); err != nil {
+	if err := errors.Join(e.initControl(), badBlocks); err != nil {
 		return nil, err
 	}
 	return e, nil
 }
 
-// Step tells the engine what happened up to now and returns what to do about
-// it, in order. An error is a mistake of the caller or of a policy; the engine
-// must not be used after it.
+// Step processes the events up to the time now and returns the resulting commands, in
+// order. An error is caused by the caller or by a policy; the engine must not be used after
+// it.
 func (e *Engine) Step(now time.Duration, evs ...Event) ([]Command, error) {
 	if now < e.now {
 		return nil, fmt.Errorf("engine: time went back from %v to %v", e.now, now)
 	}
-	e.tally(now)
-	e.now = now
-	var cmds []Command
-	urgent := false // a link, a route or a host has changed
-	look := false   // for flows that stand still
+	e.now, e.cmds = now, nil
+	e.clusterChanged()
+	e.control.urgent, e.coflows.look = false, false
 	for _, ev := range evs {
-		var err error
-		switch ev := ev.(type) {
-		case CoflowArrived:
-			look = true
-			cmds, err = e.coflowArrived(cmds, ev)
-		case WriterArrived:
-			cmds, err = e.writerArrived(cmds, ev.Writer)
-		case ReaderArrived:
-			look = true
-			err = e.readerArrived(ev.Reader)
-		case TransferProgressed:
-			err = e.transferProgressed(ev)
-		case TransferFinished:
-			look = true
-			err = e.transferFinished(ev.Flow)
-		case LinkChanged:
-			look, urgent = true, true
-			err = e.linkChanged(ev)
-		case PathChanged:
-			look, urgent = true, true
-			err = e.pathChanged(ev)
-		case HostLost:
-			look, urgent = true, true
-			cmds, err = e.hostLost(cmds, ev.Host)
-		case HostBack:
-			look, urgent = true, true
-			cmds, err = e.hostBack(cmds, ev)
-		case TransferFailed:
-			look, urgent = true, true
-			cmds, err = e.transferFailed(cmds, ev)
-		case ReplicaLost:
-			err = e.replicaLost(ev)
-		case BlockFailed:
-			cmds, err = e.blockFailed(cmds, ev)
-		case BlockDurable:
-			cmds, err = e.blockDurable(cmds, ev.Block)
-		case Heartbeat:
-			look = true
-			err = e.heartbeat(ev)
-		case RackReport:
-			err = e.rackReport(ev)
-		case LinkLoads:
-			err = e.linkLoads(ev)
-		default:
-			err = fmt.Errorf("unknown event %T", ev)
-		}
-		if err != nil {
+		if err := e.event(ev); err != nil {
 			return nil, fmt.Errorf("engine: at %v: %w", now, err)
 		}
+		e.deliver()
 	}
-	if look {
-		failed := len(cmds)
-		cmds = e.giveUpStuck(cmds)
-		urgent = urgent || len(cmds) > failed
-	}
-	cmds, err := e.startWriters(cmds)
-	if err == nil {
-		cmds, err = e.placeWaiting(cmds)
-	}
-	if err == nil {
-		cmds, err = e.serveReaders(cmds)
-	}
-	if err != nil {
+	if err := e.act(); err != nil {
 		return nil, fmt.Errorf("engine: at %v: %w", now, err)
 	}
-	cmds = e.release(cmds)
-	if e.needed(urgent) {
-		if cmds, err = e.decide(cmds); err != nil {
-			return nil, fmt.Errorf("engine: at %v: %w", now, err)
-		}
-	} else {
-		cmds = e.start(cmds, 0)
-	}
-	e.tally(now + 1)
-	return cmds, nil
+	return e.cmds, nil
 }
 
-// Idle tells whether everything that arrived has finished.
+// event gives an event to the machine that owns its subject.
+func (e *Engine) event(ev Event) error {
+	switch ev := ev.(type) {
+	case CoflowArrived:
+		if err := e.jobs.coflowArrived(ev); err != nil {
+			return err
+		}
+		return e.coflows.arrived(ev.Coflow, func(id workloads.FlowID) uint32 { return workloads.FlowHash(e.cfg.Seed, id) }, nil)
+	case WriterArrived:
+		return e.blocks.writerArrived(ev.Writer)
+	case ReaderArrived:
+		return e.reads.readerArrived(ev.Reader)
+	case TransferProgressed:
+		return e.transferProgressed(ev)
+	case TransferFinished:
+		if e.reads.knows(ev.Flow) {
+			e.reads.localEnded(ev.Flow, false, "")
+			return nil
+		}
+		return e.coflows.finished(ev.Flow)
+	case TransferFailed:
+		e.send(disrupted{})
+		if e.reads.knows(ev.Flow) {
+			e.reads.localEnded(ev.Flow, true, ev.Why)
+			return nil
+		}
+		return e.coflows.transferFailed(ev)
+	case LinkChanged:
+		return e.linkChanged(ev)
+	case PathChanged:
+		return e.coflows.pathChanged(ev)
+	case HostLost:
+		return e.hostLost(ev.Host)
+	case HostBack:
+		return e.hostBack(ev)
+	case ReplicaLost:
+		return e.blocks.replicaLost(ev)
+	case BlockFailed:
+		return e.blocks.blockFailed(ev)
+	case BlockDurable:
+		return e.blocks.blockDurable(ev.Block)
+	case Heartbeat:
+		return e.heartbeat(ev)
+	case RackReport:
+		return e.rackReport(ev)
+	case LinkLoads:
+		return e.linkLoads(ev)
+	}
+	return fmt.Errorf("unknown event %T", ev)
+}
+
+// act does what has become due: it gives up flows without progress, starts writers, places
+// blocks, starts reads and calls the coflow policy.
+func (e *Engine) act() error {
+	e.coflows.giveUpStuck()
+	e.deliver()
+	for _, due := range []func() error{e.jobs.startWriters, e.blocks.placeWaiting, e.reads.serve} {
+		if err := due(); err != nil {
+			return err
+		}
+		e.deliver()
+	}
+	e.release()
+	if e.needed() {
+		return e.decide()
+	}
+	e.start(0)
+	return nil
+}
+
+// transferProgressed updates the bytes that receivers have. Policies do not see the progress
+// of reads from the reader's own disk.
+func (e *Engine) transferProgressed(ev TransferProgressed) error {
+	if len(ev.Flows) != len(ev.Received) {
+		return fmt.Errorf("progress of %d flows with %d counts", len(ev.Flows), len(ev.Received))
+	}
+	for i, id := range ev.Flows {
+		if e.coflows.byFlow[id] == nil && e.reads.knows(id) {
+			continue
+		}
+		if err := e.coflows.progressed(id, ev.Received[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Idle reports whether everything that has arrived has finished.
 func (e *Engine) Idle() bool {
 	return len(e.coflows.active) == 0 && len(e.blocks.active)+len(e.blocks.waiting) == 0 && len(e.jobs.waiting) == 0 && len(e.reads.active) == 0
 }
 
-// Unfinished describes, in one line, what has arrived and not finished.
+// Unfinished describes the unfinished work in one line.
 func (e *Engine) Unfinished() string {
 	flows := 0
 	for _, c := range e.coflows.active {
 		flows += len(c.flows)
 	}
 	left := fmt.Sprintf("%d coflows with %d flows and %d block writes", len(e.coflows.active), flows, len(e.blocks.active)+len(e.blocks.waiting))
-	if n := e.toStart(); n > 0 {
+	if n := e.jobs.toStart(); n > 0 {
 		left += fmt.Sprintf(" and %d writers to start", n)
 	}
 	if n := len(e.reads.active); n > 0 {

@@ -19,106 +19,86 @@ import (
 	"testbed/workloads"
 )
 
-// scheduler is a coflow policy made of a function.
+// scheduler is a coflow policy that calls a function.
 type scheduler struct {
-	needs policies.Knowledge
-	when  policies.When
-	f     func(*policies.View, *policies.Schedule)
+	needs    policies.Needs
+	triggers policies.Triggers
+	f        func(*policies.CoflowView, *policies.Schedule)
 }
 
-func (s scheduler) Needs() policies.Knowledge                         { return s.needs }
-func (s scheduler) When() policies.When                               { return s.when }
-func (s scheduler) Schedule(v *policies.View, out *policies.Schedule) { s.f(v, out) }
+func (s scheduler) Needs() policies.Needs                                   { return s.needs }
+func (s scheduler) Triggers() policies.Triggers                             { return s.triggers }
+func (s scheduler) Schedule(v *policies.CoflowView, out *policies.Schedule) { s.f(v, out) }
 
-// always is a policy that is asked at every arrival and end.
-func always(f func(*policies.View, *policies.Schedule)) scheduler {
-	return scheduler{when: policies.When{Coflows: true, Flows: true}, f: f}
+// always is a policy that is called at every arrival and end.
+func always(f func(*policies.CoflowView, *policies.Schedule)) scheduler {
+	return scheduler{triggers: policies.Triggers{Coflows: true, Flows: true}, f: f}
 }
 
-// placeFunc is a placement policy made of a function.
-type placeFunc func(*policies.View, workloads.Block, *rand.Rand) ([]topo.HostID, error)
+// placeFunc is a placement policy that calls a function.
+type placeFunc func(*policies.PlacementView, workloads.Block, *rand.Rand) ([]topo.HostID, error)
 
-func (placeFunc) Needs() policies.Knowledge { return policies.LinkLoad | policies.DiskUse }
-func (f placeFunc) Place(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+func (placeFunc) Needs() policies.Needs { return policies.Needs{LinkLoad: true, DiskUse: true} }
+func (f placeFunc) Place(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 	return f(v, b, rng)
 }
 
-func free(v *policies.View, s *policies.Schedule) {
+func free(v *policies.CoflowView, s *policies.Schedule) {
 	s.Steps = append(s.Steps, policies.Step{Rule: policies.Free, Coflows: s.Order(len(v.Coflows))})
 }
 
-func none(*policies.View, *policies.Schedule) {}
+func none(*policies.CoflowView, *policies.Schedule) {}
 
-// explicit gives some flows rates.
-func explicit(rates ...policies.FlowRate) func(*policies.View, *policies.Schedule) {
-	return func(_ *policies.View, s *policies.Schedule) {
+// explicit returns a schedule function with explicit rates.
+func explicit(rates ...policies.FlowRate) func(*policies.CoflowView, *policies.Schedule) {
+	return func(_ *policies.CoflowView, s *policies.Schedule) {
 		s.Steps = append(s.Steps, policies.Step{Rule: policies.Explicit, Rates: rates})
 	}
 }
 
-func testConfig(t testing.TB, coflow policies.Scheduler, placement policies.Placer) Config {
+func testConfig(t testing.TB, coflow policies.CoflowScheduler, placement policies.Placer) Config {
 	t.Helper()
-	f, err := topo.LeafSpine{Leaves: 2, Spines: 1, HostsPerLeaf: 2, HostLink: 10 * units.Mbps,
-		Oversubscription: units.Ratio{Num: 2, Den: 1}, Queue: topo.Queue{Time: time.Millisecond}, MTU: 1500}.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return Config{Fabric: f, Coflow: coflow, Placement: placement, Heartbeat: time.Second, Alpha: 0.2, Seed: 1}
+	f := must(topo.LeafSpine{Leaves: 2, Spines: 1, HostsPerLeaf: 2, HostLink: 10 * units.Mbps,
+		Oversubscription: units.Ratio{Num: 2, Den: 1}, Queue: topo.Queue{Time: time.Millisecond}, MTU: 1500}.Build())
+	return Config{Fabric: f, Coflow: coflow, Placement: placement, Heartbeat: time.Second, Alpha: 0.2, Seed: 1, IDs: workloads.IDs{Coflow: 100, Flow: 100}}
 }
 
 func newEngine(t *testing.T, c Config) *Engine {
 	t.Helper()
-	e, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must(New(c))
 	return e
 }
 
 func step(t *testing.T, e *Engine, now time.Duration, evs ...Event) []Command {
 	t.Helper()
-	cmds, err := e.Step(now, evs...)
+	cmds := must(e.Step(now, evs...))
+	return cmds
+}
+
+// check fails a test if a part of its setup has failed.
+func check(t interface{ Fatal(...any) }, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cmds
+}
+
+// must returns the value of a call that cannot fail, or panics.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }
 
 func coflowOf(id workloads.CoflowID, flows ...workloads.Flow) CoflowArrived {
 	return CoflowArrived{Coflow: workloads.Coflow{ID: id, Flows: flows}}
 }
 
-func TestCoflowLife(t *testing.T) {
-	e := newEngine(t, testConfig(t, always(free), nil))
-	f0 := workloads.Flow{ID: 0, Src: 0, Dst: 2, Size: 100}
-	f1 := workloads.Flow{ID: 1, Src: 1, Dst: 3, Size: 50}
-	got := step(t, e, 5, coflowOf(7, f1, f0))
-	hash := func(cmds []Command, i int) uint32 { return cmds[i].(StartTransfer).Hash }
-	want := []Command{
-		Mark{Kind: MarkCoflow, ID: 7, Host: 0, Parts: 2, Size: 150},
-		StartTransfer{Coflow: 7, Flow: f0, Hash: hash(got, 1), Ceiling: policies.NoLimit},
-		StartTransfer{Coflow: 7, Flow: f1, Hash: hash(got, 2), Ceiling: policies.NoLimit},
-	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
-	}
-	if got := step(t, e, 9, TransferProgressed{Flows: []workloads.FlowID{0}, Received: []units.Bytes{60}}, TransferFinished{1}); len(got) != 0 {
-		t.Errorf("commands %v, want none", got)
-	}
-	if e.Idle() || !strings.Contains(e.Unfinished(), "1 coflows with 1 flows") {
-		t.Errorf("Idle = %v, Unfinished = %q", e.Idle(), e.Unfinished())
-	}
-	step(t, e, 12, TransferFinished{0})
-	if !e.Idle() {
-		t.Error("not idle at the end")
-	}
-}
-
-// Steps are served in order, by what those before have left, and what is left at
-// the end is left: a flow that no step serves is paused.
+// Steps are served in order, from the residual capacity. Capacity left at the end stays
+// idle: a flow that no step serves is paused.
 func TestSteps(t *testing.T) {
 	steps := func(greedy bool) scheduler {
-		return always(func(v *policies.View, s *policies.Schedule) {
+		return always(func(v *policies.CoflowView, s *policies.Schedule) {
 			explicit(policies.FlowRate{Flow: 1, Rate: 4e6}, policies.FlowRate{Flow: 0, Rate: 1e6})(v, s)
 			if greedy {
 				s.Steps = append(s.Steps, policies.Step{Rule: policies.Greedy, Coflows: s.Order(1)})
@@ -150,25 +130,25 @@ func TestSteps(t *testing.T) {
 }
 
 func TestHidesWhatAPolicyDidNotAskFor(t *testing.T) {
-	for _, needs := range []policies.Knowledge{0, policies.Sizes, policies.Totals, policies.Flows, policies.NewFlows, policies.Sizes | policies.NewFlows, policies.Sizes | policies.Flows | policies.LinkLoad} {
+	for _, needs := range []policies.Needs{{}, {Sizes: true}, {Totals: true}, {Hints: policies.Hints{Flows: true}}, {Hints: policies.Hints{NewFlows: true}}, {Sizes: true, Hints: policies.Hints{NewFlows: true}}, {Sizes: true, LinkLoad: true, Hints: policies.Hints{Flows: true}}} {
 		decisions := 0
-		look := func(v *policies.View, s *policies.Schedule) {
+		look := func(v *policies.CoflowView, s *policies.Schedule) {
 			decisions++
-			knows, shows := needs&policies.Sizes != 0, needs&policies.Flows != 0 || needs&policies.NewFlows != 0 && decisions == 1
-			c, totals := v.Coflows[0], needs&(policies.Sizes|policies.Totals) != 0
+			knows, shows := needs.Sizes, needs.Flows || needs.NewFlows && decisions == 1
+			c, totals := v.Coflows[0], (needs.Sizes || needs.Totals)
 			if (c.Size == 130) != totals || (c.Largest == 100) != totals || (c.Remaining > 0) != knows || (c.Bound > 0) != totals || (c.Links[0].Remaining > 0) != knows {
-				t.Errorf("needs %b, decision %d: coflow %+v", needs, decisions, c)
+				t.Errorf("needs %+v, decision %d: coflow %+v", needs, decisions, c)
 			}
 			if (len(c.Flows) > 0) != shows {
-				t.Errorf("needs %b, decision %d: flows %+v", needs, decisions, c.Flows)
+				t.Errorf("needs %+v, decision %d: flows %+v", needs, decisions, c.Flows)
 			}
 			for _, f := range c.Flows {
 				if (f.Size > 0) != knows || (f.Remaining > 0) != knows || decisions == 2 && f.ID == 0 && f.Sent != 30 {
-					t.Errorf("needs %b, decision %d: flow %+v", needs, decisions, f)
+					t.Errorf("needs %+v, decision %d: flow %+v", needs, decisions, f)
 				}
 			}
-			if (v.Hosts[2].Rx > 0) != (needs&policies.LinkLoad != 0 && decisions > 1) {
-				t.Errorf("needs %b, decision %d: host %+v", needs, decisions, v.Hosts[2])
+			if (v.Hosts[2].Rx > 0) != (needs.LinkLoad && decisions > 1) {
+				t.Errorf("needs %+v, decision %d: host %+v", needs, decisions, v.Hosts[2])
 			}
 			free(v, s)
 		}
@@ -183,89 +163,14 @@ func TestHidesWhatAPolicyDidNotAskFor(t *testing.T) {
 	}
 }
 
-func TestWritersGoBlockByBlock(t *testing.T) {
-	place := func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
-		return []topo.HostID{b.Client, 2, 3}, nil
-	}
-	e := newEngine(t, testConfig(t, always(none), placeFunc(place)))
-	blk := func(id workloads.BlockID) workloads.Block {
-		return workloads.Block{ID: id, Writer: 1, Client: 1, Size: 1000, Replicas: 3, Packet: 100, Window: 2}
-	}
-	cmds := step(t, e, 0, WriterArrived{workloads.Writer{ID: 1, Client: 1, Blocks: []workloads.Block{blk(4), blk(5)}}})
-	if d := cmp.Diff(Mark{Kind: MarkWrite, ID: 4, Host: 1, Parts: 3, Size: 1000}, cmds[0]); d != "" {
-		t.Error(d)
-	}
-	chain := cmds[1].(StartChain)
-	if d := cmp.Diff([]topo.HostID{1, 2, 3}, chain.Targets); d != "" || len(chain.Hashes) != 3 {
-		t.Errorf("%s hashes %v", d, chain.Hashes)
-	}
-	if h := e.hosts[3]; h.writing != 1 || h.used != 1000 {
-		t.Errorf("host 3: %+v", h)
-	}
-	cmds = step(t, e, 10, BlockDurable{4})
-	if len(cmds) != 2 || cmds[1].(StartChain).Block.ID != 5 {
-		t.Errorf("after block 4: %v", cmds)
-	}
-	if cmds = step(t, e, 20, BlockDurable{5}); len(cmds) != 0 || !e.Idle() {
-		t.Errorf("after block 5: %v", cmds)
-	}
-	if h := e.hosts[3]; h.writing != 0 || h.used != 2000 {
-		t.Errorf("host 3 at the end: %+v", h)
-	}
-}
-
-// Sinbad's estimator with α = 0.2 from 0: samples 100, 100, 0 give 20, 36, 28.8.
-func TestHeartbeatAverage(t *testing.T) {
-	e := newEngine(t, testConfig(t, always(none), nil))
-	want := []float64{20, 36, 28.8}
-	rx := []units.Bytes{100, 200, 200}
-	for i := range want {
-		step(t, e, time.Duration(i+1)*time.Second, Heartbeat{Host: 1, Rx: rx[i]})
-		if got := e.hosts[1].rx / 8; got < want[i]-1e-9 || got > want[i]+1e-9 {
-			t.Errorf("after sample %d: %v, want %v", i+1, got, want[i])
-		}
-	}
-	if h := e.hosts[1]; h.lastReport != 3*time.Second || h.nextReport != 4*time.Second {
-		t.Errorf("reports at %v and %v", h.lastReport, h.nextReport)
-	}
-}
-
-func TestPlacementsAreShownUntilReported(t *testing.T) {
-	var seen []policies.Placement
-	place := func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
-		seen = v.Placements
-		return []topo.HostID{2}, nil
-	}
-	e := newEngine(t, testConfig(t, always(none), placeFunc(place)))
-	ask := func(now time.Duration, id workloads.BlockID) {
-		step(t, e, now, WriterArrived{workloads.Writer{ID: workloads.WriterID(id), Blocks: []workloads.Block{{ID: id, Size: 10, Replicas: 1, Packet: 1, Window: 1}}}})
-	}
-	beat := func(now time.Duration) {
-		for h := range 4 {
-			step(t, e, now, Heartbeat{Host: topo.HostID(h)})
-		}
-	}
-	ask(100, 1)
-	ask(200, 2)
-	if len(seen) != 1 || seen[0].Block != 1 || seen[0].At != 100 {
-		t.Errorf("second request sees %+v", seen)
-	}
-	beat(time.Second)
-	ask(time.Second+1, 3)
-	ask(time.Second+2, 4)
-	if len(seen) != 1 || seen[0].Block != 3 {
-		t.Errorf("after the reports: %+v", seen)
-	}
-}
-
-func TestStepRefuses(t *testing.T) {
+func TestStepRejects(t *testing.T) {
 	fl := workloads.Flow{ID: 0, Src: 0, Dst: 2, Size: 100}
 	blk := workloads.Block{ID: 1, Size: 10, Replicas: 2, Packet: 1, Window: 1}
 	over := always(explicit(policies.FlowRate{Flow: 0, Rate: 1e9}))
 	stranger := always(explicit(policies.FlowRate{Flow: 9}))
 	negative := always(explicit(policies.FlowRate{Flow: 0, Rate: -1}))
 	saying := func(say func(*policies.Schedule)) scheduler {
-		return always(func(v *policies.View, s *policies.Schedule) { say(s) })
+		return always(func(v *policies.CoflowView, s *policies.Schedule) { say(s) })
 	}
 	queues := saying(func(s *policies.Schedule) { s.Queues = append(s.Queues, 1, 2) })
 	watch := saying(func(s *policies.Schedule) { s.Watch = append(s.Watch, 1, 2) })
@@ -274,18 +179,20 @@ func TestStepRefuses(t *testing.T) {
 	madd := saying(func(s *policies.Schedule) {
 		s.Steps = append(s.Steps, policies.Step{Rule: policies.MADD, Coflows: []int{0}})
 	})
-	same := placeFunc(func(*policies.View, workloads.Block, *rand.Rand) ([]topo.HostID, error) {
+	same := placeFunc(func(*policies.PlacementView, workloads.Block, *rand.Rand) ([]topo.HostID, error) {
 		return []topo.HostID{1, 1}, nil
 	})
-	few := placeFunc(func(*policies.View, workloads.Block, *rand.Rand) ([]topo.HostID, error) { return []topo.HostID{1}, nil })
-	full := placeFunc(func(*policies.View, workloads.Block, *rand.Rand) ([]topo.HostID, error) {
+	few := placeFunc(func(*policies.PlacementView, workloads.Block, *rand.Rand) ([]topo.HostID, error) {
+		return []topo.HostID{1}, nil
+	})
+	full := placeFunc(func(*policies.PlacementView, workloads.Block, *rand.Rand) ([]topo.HostID, error) {
 		return nil, errors.New("disks full")
 	})
 	ok := always(free)
 	write := WriterArrived{workloads.Writer{Blocks: []workloads.Block{blk}}}
 	for _, tt := range []struct {
 		name   string
-		coflow policies.Scheduler
+		coflow policies.CoflowScheduler
 		place  policies.Placer
 		evs    []Event
 		want   string
@@ -293,24 +200,24 @@ func TestStepRefuses(t *testing.T) {
 		{"empty coflow", ok, nil, []Event{coflowOf(1)}, "coflow 1 has no flows"},
 		{"flow to itself", ok, nil, []Event{coflowOf(1, workloads.Flow{ID: 0, Src: 2, Dst: 2, Size: 1})}, "two different hosts"},
 		{"unknown host", ok, nil, []Event{coflowOf(1, workloads.Flow{ID: 0, Src: 0, Dst: 99, Size: 1})}, "two different hosts"},
-		{"flow twice", ok, nil, []Event{coflowOf(1, fl), coflowOf(2, fl)}, "arrived before"},
+		{"flow twice", ok, nil, []Event{coflowOf(1, fl), coflowOf(2, fl)}, "already arrived"},
 		{"unknown flow finishes", ok, nil, []Event{TransferFinished{3}}, "flow 3 finished"},
 		{"progress of a stranger", ok, nil, []Event{TransferProgressed{[]workloads.FlowID{3}, []units.Bytes{1}}}, "flow 3"},
 		{"progress too far", ok, nil, []Event{coflowOf(1, fl), TransferProgressed{[]workloads.FlowID{0}, []units.Bytes{101}}}, "101 of 100 bytes"},
 		{"ragged progress", ok, nil, []Event{TransferProgressed{[]workloads.FlowID{3}, nil}}, "1 flows with 0 counts"},
-		{"over-full link", over, nil, []Event{coflowOf(1, fl)}, "more than is left of link"},
+		{"over-full link", over, nil, []Event{coflowOf(1, fl)}, "exceeds the residual capacity"},
 		{"rate for a stranger", stranger, nil, []Event{coflowOf(1, fl)}, "flow 9"},
 		{"negative rate", negative, nil, []Event{coflowOf(1, fl)}, "0 or more"},
-		{"queues of two", queues, nil, []Event{coflowOf(1, fl)}, "queues of 2 coflows: want those of all 1"},
-		{"watches two", watch, nil, []Event{coflowOf(1, fl)}, "watches 2 coflows: want all 1"},
-		{"strange pilot", pilot, nil, []Event{coflowOf(1, fl)}, "pilot flow 9, which is not running"},
+		{"queues of two", queues, nil, []Event{coflowOf(1, fl)}, "Queues has 2 values: must be one for each of 1 coflows"},
+		{"watches two", watch, nil, []Event{coflowOf(1, fl)}, "Watch has 2 values: must be one for each of 1 coflows"},
+		{"strange pilot", pilot, nil, []Event{coflowOf(1, fl)}, "pilot flow 9 is not running"},
 		{"strange coflow", place, nil, []Event{coflowOf(1, fl)}, "coflow 1"},
 		{"sizes not declared", madd, nil, []Event{coflowOf(1, fl)}, "Sizes"},
 		{"no placement policy", ok, nil, []Event{write}, "no placement policy"},
-		{"same host twice", ok, same, []Event{write}, "want different hosts"},
+		{"same host twice", ok, same, []Event{write}, "must be different hosts"},
 		{"too few hosts", ok, few, []Event{write}, "1 hosts for 2 replicas"},
 		{"placement fails", ok, full, []Event{write}, "place block 1 of 10B from h0-00: disks full"},
-		{"unknown block durable", ok, nil, []Event{BlockDurable{8}}, "block 8 is durable"},
+		{"unknown block durable", ok, nil, []Event{BlockDurable{8}}, "block 8 durable"},
 		{"writer without blocks", ok, nil, []Event{WriterArrived{}}, "has no blocks"},
 		{"heartbeat of a stranger", ok, nil, []Event{Heartbeat{Host: 77}}, "unknown host 77"},
 	} {
@@ -328,7 +235,7 @@ func TestStepRefuses(t *testing.T) {
 	}
 }
 
-// instant is a backend on which everything takes one second.
+// instant is a backend on which every operation takes one second.
 type instant struct {
 	now     time.Duration
 	pending []Event
@@ -372,18 +279,14 @@ func smallWorkload() workloads.Workload {
 }
 
 func TestRunReplaysFromItsLog(t *testing.T) {
-	place := placeFunc(func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+	place := placeFunc(func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 		return []topo.HostID{b.Client, topo.HostID(rng.IntN(3))}, nil
 	})
 	cfg := testConfig(t, always(free), place)
 	var buf bytes.Buffer
 	log := NewLog(&buf)
-	if err := Run(t.Context(), newEngine(t, cfg), &instant{}, Arrivals(smallWorkload()), log.Observe); err != nil {
-		t.Fatal(err)
-	}
-	if err := log.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, Run(t.Context(), newEngine(t, cfg), &instant{}, Arrivals(smallWorkload()), log.Observe))
+	check(t, log.Flush())
 	got, err := Replay(t.Context(), bytes.NewReader(buf.Bytes()), newEngine(t, cfg))
 	if err != nil || got.Differs != nil || got.Unfinished != "" || got.Steps < 5 || got.Commands < 5 {
 		t.Fatalf("Replay = %+v, %v", got, err)
@@ -395,21 +298,17 @@ func TestRunReplaysFromItsLog(t *testing.T) {
 	}
 }
 
-// A log in which one command was changed, added or taken away is found at that
-// step and that command, wherever it is; a damaged one at its line.
+// Replay reports a changed, added or removed command with its step and index, and a damaged
+// log with its line.
 func TestReplayFindsTheStep(t *testing.T) {
-	place := placeFunc(func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+	place := placeFunc(func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 		return []topo.HostID{b.Client, topo.HostID(rng.IntN(3))}, nil
 	})
 	cfg := testConfig(t, always(free), place)
 	var buf bytes.Buffer
 	log := NewLog(&buf)
-	if err := Run(t.Context(), newEngine(t, cfg), &instant{}, Arrivals(smallWorkload()), log.Observe); err != nil {
-		t.Fatal(err)
-	}
-	if err := log.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, Run(t.Context(), newEngine(t, cfg), &instant{}, Arrivals(smallWorkload()), log.Observe))
+	check(t, log.Flush())
 	lines := strings.SplitAfter(strings.TrimSuffix(buf.String(), "\n"), "\n")
 	lines[len(lines)-1] += "\n"
 	replay := func(edit func([]string)) (Replayed, error) {
@@ -420,15 +319,10 @@ func TestReplayFindsTheStep(t *testing.T) {
 	edits := 0
 	for k, text := range lines {
 		var line logLine
-		if err := json.Unmarshal([]byte(text), &line); err != nil {
-			t.Fatal(err)
-		}
+		check(t, json.Unmarshal([]byte(text), &line))
 		marshal := func(cmds []json.RawMessage) string {
 			line.Commands = cmds
-			b, err := json.Marshal(line)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := must(json.Marshal(line))
 			return string(b) + "\n"
 		}
 		original := line.Commands
@@ -483,7 +377,7 @@ func TestReplayFindsTheStep(t *testing.T) {
 	if got, err := Replay(t.Context(), strings.NewReader(""), newEngine(t, cfg)); err != nil || got != (Replayed{}) {
 		t.Errorf("empty log: %+v, %v", got, err)
 	}
-	// What ends at the end of a line may still be too short.
+	// A log that ends at the end of a line may still be incomplete.
 	if got, err := replay(func(l []string) { clear(l[1:]) }); err != nil || !strings.Contains(got.Unfinished, "coflows") {
 		t.Errorf("a log of one step: %+v, %v", got, err)
 	}
@@ -499,15 +393,12 @@ func FuzzReplay(f *testing.F) {
 	f.Add([]byte(`{"t":0,"events":[{"CoflowArrived":{"Coflow":{"ID":1}}},{"LinkChanged":{"Link":900}},{"HostBack":{"Host":-1}},{"ReplicaLost":{"Block":3,"Host":70}}]}` + "\n"))
 	f.Add([]byte(`{"t":5,"events":[{"Heartbeat":{"Host":1,"Rx":"9223372036854775807B","Tx":"0B","Made":9,"Disk":{"Used":"9223372036854775807B","Writing":[1,1,-3],"Ended":[1]}}},{"RackReport":{"Rack":9}},{"LinkLoads":{"Rates":["1bps"]}}]}` + "\n"))
 	f.Add([]byte(`{"t":0,"events":[{"WriterArrived":{"Writer":{"ID":1,"Client":3,"Blocks":[{"ID":0,"Client":3,"Size":"10B","Replicas":2,"Packet":"1B","Window":1}]}}},{"Heartbeat":{"Host":3,"Disk":{"Used":"9223372036854775807B"}}},{"BlockDurable":{"Block":0}}]}` + "\n"))
-	cfg := testConfig(f, always(free), placeFunc(func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+	cfg := testConfig(f, always(free), placeFunc(func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 		return []topo.HostID{b.Client, topo.HostID(rng.IntN(3))}, nil
 	}))
 	f.Fuzz(func(t *testing.T, log []byte) {
-		e, err := New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		// It must not panic; what it says depends on the log.
+		e := must(New(cfg))
+		// It must not panic; the error depends on the log.
 		if _, err := Replay(context.Background(), bytes.NewReader(log), e); err != nil && err.Error() == "" {
 			t.Error("an error without a word")
 		}

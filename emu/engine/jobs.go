@@ -9,114 +9,140 @@ import (
 	"testbed/workloads"
 )
 
-// jobs is the sub-machine that starts the writers of jobs, whose coflows have to end
-// before.
+// jobs is the sub-machine that starts the writers of jobs after their coflows have ended.
 //
-// A coflow has ended when each of its flows has finished or failed. A reducer to which
-// a flow has failed lacks a part of its input: in Hadoop its attempt fails before it
-// has written anything and the task runs again elsewhere, which nothing here does, so
-// its blocks fail. The other reducers of the job have all of theirs and write.
+// A coflow has ended when each of its flows has finished or failed. If a flow to a reducer
+// has failed, the reducer's input is incomplete. In Hadoop its attempt would fail before it
+// writes and the task would run again on another host. The engine does not do this, so the
+// blocks of that reducer fail. The other reducers of the job have their input and write.
 type jobs struct {
-	ended   []*coflow // in the step in progress: those with writers that wait for them
-	waiting []start   // in order of time, ties as the coflows ended and by their lists
+	*core
+	blocks   *blocks                         // starts and fails writers
+	shuffles map[workloads.CoflowID]*shuffle // unfinished coflows with writers
+	ended    []*shuffle                      // those that have ended in the current step
+	waiting  []start                         // by time, ties by end of the coflows and by their lists
 }
 
-// start is a writer that starts later.
+// shuffle is a coflow for whose end writers wait.
+type shuffle struct {
+	writers []workloads.Writer
+	failed  map[topo.HostID]string // the reason why a host will not receive everything
+}
+
+func newJobs(shared *core, b *blocks) jobs {
+	return jobs{core: shared, blocks: b, shuffles: map[workloads.CoflowID]*shuffle{}}
+}
+
+// start is a writer with a start time in the future.
 type start struct {
 	at     time.Duration
 	writer workloads.Writer
 }
 
-// checkThen looks through the writers that wait for a coflow.
-func (e *Engine) checkThen(ev CoflowArrived) error {
+// coflowArrived registers the writers that wait for a coflow.
+func (x *jobs) coflowArrived(ev CoflowArrived) error {
+	id := ev.Coflow.ID
 	for _, w := range ev.Then {
 		switch {
 		case len(w.Blocks) == 0:
-			return fmt.Errorf("coflow %d: writer %d has no blocks", ev.Coflow.ID, w.ID)
+			return fmt.Errorf("coflow %d: writer %d has no blocks", id, w.ID)
 		case w.Start < 0:
-			return fmt.Errorf("coflow %d: writer %d starts %v after it: want 0 or more", ev.Coflow.ID, w.ID, w.Start)
-		case !e.known(w.Client):
-			return fmt.Errorf("coflow %d: writer %d on host %d: want a host of the fabric", ev.Coflow.ID, w.ID, w.Client)
-		case e.cfg.Placement == nil:
-			return fmt.Errorf("coflow %d: writer %d: there is no placement policy", ev.Coflow.ID, w.ID)
+			return fmt.Errorf("coflow %d: writer %d starts %v after it: must be 0 or more", id, w.ID, w.Start)
+		case !x.known(w.Client):
+			return fmt.Errorf("coflow %d: writer %d on host %d: must be a host of the fabric", id, w.ID, w.Client)
+		case x.cfg.Placement == nil:
+			return fmt.Errorf("coflow %d: writer %d: no placement policy is configured", id, w.ID)
 		}
 	}
+	if len(ev.Then) == 0 {
+		return nil
+	}
+	if x.shuffles[id] != nil {
+		return fmt.Errorf("coflow %d has already arrived", id)
+	}
+	x.shuffles[id] = &shuffle{writers: ev.Then, failed: map[topo.HostID]string{}}
 	return nil
 }
 
-// startWriters starts the writers whose time has come.
-func (e *Engine) startWriters(cmds []Command) ([]Command, error) {
-	for _, c := range e.jobs.ended {
-		for _, w := range c.then {
-			if why, failed := c.failed[w.Client]; failed {
-				cmds = e.failWriter(cmds, w.Blocks, "its shuffle failed: "+why)
+func (x *jobs) flowEnded(n flowEnded) {
+	if s := x.shuffles[n.coflow]; s != nil && n.failed {
+		s.lose(n.dst, n.why)
+	}
+}
+
+func (x *jobs) coflowEnded(n coflowEnded) {
+	if s := x.shuffles[n.id]; s != nil {
+		delete(x.shuffles, n.id)
+		x.ended = append(x.ended, s)
+	}
+}
+
+// startWriters starts the writers that are due.
+func (x *jobs) startWriters() error {
+	for _, s := range x.ended {
+		for _, w := range s.writers {
+			if why, failed := s.failed[w.Client]; failed {
+				x.blocks.failWriter(w.Blocks, "its shuffle failed: "+why)
 				continue
 			}
-			at := e.now + min(w.Start, NextNever-1-e.now)
-			i, _ := slices.BinarySearchFunc(e.jobs.waiting, at, func(s start, at time.Duration) int {
+			at := x.now + min(w.Start, NextNever-1-x.now)
+			i, _ := slices.BinarySearchFunc(x.waiting, at, func(s start, at time.Duration) int {
 				if s.at <= at {
 					return -1
 				}
 				return 1
 			})
-			e.jobs.waiting = slices.Insert(e.jobs.waiting, i, start{at, w})
+			x.waiting = slices.Insert(x.waiting, i, start{at, w})
 		}
 	}
-	e.jobs.ended = nil
-	for len(e.jobs.waiting) > 0 && e.jobs.waiting[0].at <= e.now {
-		w := e.jobs.waiting[0].writer
-		e.jobs.waiting = e.jobs.waiting[1:]
-		var err error
-		if cmds, err = e.writerArrived(cmds, w); err != nil {
-			return nil, err
+	x.ended = nil
+	for len(x.waiting) > 0 && x.waiting[0].at <= x.now {
+		w := x.waiting[0].writer
+		x.waiting = x.waiting[1:]
+		if err := x.blocks.writerArrived(w); err != nil {
+			return err
 		}
 	}
-	return cmds, nil
+	return nil
 }
 
-// loseInput takes from a host what coflows have brought it.
-func (e *Engine) loseInput(cmds []Command, h topo.HostID, why string) []Command {
-	for _, c := range slices.Concat(e.coflows.active, e.jobs.ended) {
-		c.lacks(h, why)
+// hostEnded discards the input that a host has received from coflows.
+func (x *jobs) hostEnded(n hostEnded) {
+	for _, s := range x.shuffles {
+		s.lose(n.host, n.why)
 	}
-	kept := e.jobs.waiting[:0:0]
-	for _, s := range e.jobs.waiting {
-		if s.writer.Client == h {
-			cmds = e.failWriter(cmds, s.writer.Blocks, why)
-		} else {
-			kept = append(kept, s)
+	for _, s := range x.ended {
+		s.lose(n.host, n.why)
+	}
+	x.waiting = slices.DeleteFunc(slices.Clone(x.waiting), func(s start) bool {
+		if s.writer.Client != n.host {
+			return false
 		}
-	}
-	e.jobs.waiting = kept
-	return cmds
+		x.blocks.failWriter(s.writer.Blocks, n.why)
+		return true
+	})
 }
 
-// next is when the next writer starts.
-func (j *jobs) next() time.Duration {
-	if len(j.waiting) == 0 {
+// next returns the start time of the next writer.
+func (x *jobs) next() time.Duration {
+	if len(x.waiting) == 0 {
 		return NextNever
 	}
-	return j.waiting[0].at
+	return x.waiting[0].at
 }
 
-// lacks notes that a host will not have all that a coflow was to bring it.
-func (c *coflow) lacks(h topo.HostID, why string) {
-	if len(c.then) == 0 {
-		return
-	}
-	if c.failed == nil {
-		c.failed = map[topo.HostID]string{}
-	}
-	if _, again := c.failed[h]; !again {
-		c.failed[h] = why
+// lose records that a host will not receive everything, for the first reason.
+func (s *shuffle) lose(h topo.HostID, why string) {
+	if _, again := s.failed[h]; !again {
+		s.failed[h] = why
 	}
 }
 
-// toStart counts the writers that wait.
-func (e *Engine) toStart() int {
-	n := len(e.jobs.waiting)
-	for _, c := range e.coflows.active {
-		n += len(c.then)
+// toStart returns the number of waiting writers.
+func (x *jobs) toStart() int {
+	n := len(x.waiting)
+	for _, s := range x.shuffles {
+		n += len(s.writers)
 	}
 	return n
 }

@@ -16,27 +16,34 @@ import (
 	"testbed/workloads"
 )
 
-// A Log is a stream of JSON lines, one a step:
+// A Log is a stream of JSON lines, one per step:
 //
-//	{"t":1500000000,"events":[{"TransferFinished":{"Flow":3}}],"commands":[…]}
+//	{"format":2,"t":1500000000,"events":[{"TransferFinished":{"Flow":3}}],"commands":[…]}
 //
-// with t in nanoseconds since the start of the run. Heartbeats of hosts in a row are
-// written as one event: {"Heartbeats":{"From":5,"Rx":[0,120],"Tx":[88,0]}} is of hosts 5
-// and 6, whose counters have grown by so many bytes since the log told of them before,
-// in such an event or in a Heartbeat. Those of them with more than counters are in it
-// once more, as they are, as Whole. A step without events is one
-// for which the engine asked: its NextWake. The log is written as the run goes and
-// holds all that Replay needs.
+// with t in nanoseconds since the start of the run. Only the first line states the format
+// (LogFormat). Heartbeats of consecutive hosts are
+// written as one event. {"Heartbeats":{"From":5,"Rx":[0,120],"Tx":[88,0]}} is about hosts 5
+// and 6 and holds the increase of their counters in bytes since their previous entries, in
+// such an event or in a Heartbeat. Heartbeats with more than counters are repeated
+// completely in the list Whole. A step without events occurs at the engine's NextWake. The
+// log is written during the run and holds everything that Replay needs.
 type Log struct {
 	w     *bufio.Writer
+	begun bool
 	line  []byte
 	beats beats
 }
+
+// LogFormat is the version of the format of logs. Logs of format 1 do not state it. In their
+// events, readers have the IDs of all attempts, and reads from the reader's own disk are
+// commands StartTransfer; otherwise they are equal.
+const LogFormat = 2
 
 // NewLog writes a log to w. The caller calls Flush at the end.
 func NewLog(w io.Writer) *Log { return &Log{w: bufio.NewWriterSize(w, 1<<16)} }
 
 type logLine struct {
+	Format   int               `json:"format"` // 0 except on the first line
 	T        time.Duration     `json:"t"`
 	Events   []json.RawMessage `json:"events"`
 	Commands []json.RawMessage `json:"commands,omitempty"`
@@ -44,7 +51,12 @@ type logLine struct {
 
 // Observe is an Observer that appends one line.
 func (l *Log) Observe(now time.Duration, evs []Event, cmds []Command) error {
-	b := append(l.line[:0], `{"t":`...)
+	b := append(l.line[:0], '{')
+	if !l.begun {
+		b = append(strconv.AppendInt(append(b, `"format":`...), LogFormat, 10), ',')
+	}
+	l.begun = true
+	b = append(b, `"t":`...)
 	b = strconv.AppendInt(b, int64(now), 10)
 	b = append(b, `,"events":[`...)
 	var err error
@@ -87,11 +99,11 @@ func (l *Log) Observe(now time.Duration, evs []Event, cmds []Command) error {
 	return nil
 }
 
-// Flush writes what is buffered.
+// Flush writes buffered data.
 func (l *Log) Flush() error { return l.w.Flush() }
 
-// appendTagged appends what json.Marshal makes of a message and its name. Those of
-// which a step may have thousands are written out by hand: a run waits for its log.
+// appendTagged appends the JSON encoding of a message with its name. Messages that occur
+// thousands of times in a step are encoded by hand, because the run waits for its log.
 func appendTagged(b []byte, v any) ([]byte, error) {
 	switch v := v.(type) {
 	case SetCeiling:
@@ -166,7 +178,7 @@ func appendHeartbeat(b []byte, hb Heartbeat) []byte {
 	return append(b, '}')
 }
 
-// appendCounters appends what the reports of hosts and of leaves share.
+// appendCounters appends the common fields of the reports of hosts and leaves.
 func appendCounters(b []byte, rx, tx units.Bytes, made time.Duration) []byte {
 	b = append(b, `,"Rx":"`...)
 	b, _ = rx.AppendText(b)
@@ -194,23 +206,23 @@ func appendBlocks(b []byte, key string, ids []workloads.BlockID) []byte {
 	return append(b, ']')
 }
 
-// untag decodes an event by its name, or heartbeats in a row.
-func untag(evs []Event, raw json.RawMessage, told *beats, hosts int) ([]Event, error) {
+// untag decodes an event by its name, or the heartbeats of consecutive hosts.
+func untag(evs []Event, raw json.RawMessage, latest *beats, hosts int) ([]Event, error) {
 	var m map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &m); err != nil {
 		return nil, err
 	}
 	if len(m) > 1 {
-		return nil, fmt.Errorf("an event of %d names: want one", len(m))
+		return nil, fmt.Errorf("event with %d names: must have one", len(m))
 	}
 	if body, ok := m["Heartbeats"]; ok {
-		return told.read(evs, body, hosts)
+		return latest.read(evs, body, hosts)
 	}
 	ev, err := untagOne(m)
 	if hb, ok := ev.(Heartbeat); ok {
-		// Of a host that is not there the engine says so.
+		// The engine reports an unknown host.
 		if int(hb.Host) < hosts {
-			told.note(hb)
+			latest.note(hb)
 		}
 	}
 	return append(evs, ev), err
@@ -225,6 +237,9 @@ func untagOne(m map[string]json.RawMessage) (Event, error) {
 		case "WriterArrived":
 			return decode[WriterArrived](body)
 		case "ReaderArrived":
+			if bytes.Contains(body, []byte(`"Tries"`)) {
+				return nil, errors.New("ReaderArrived in format 1: this version replays such logs only without readers (use the version that made the run)")
+			}
 			return decode[ReaderArrived](body)
 		case "TransferProgressed":
 			return decode[TransferProgressed](body)
@@ -265,31 +280,30 @@ func decode[E Event](body json.RawMessage) (Event, error) {
 	return ev, err
 }
 
-// Replayed is what came of a replay.
+// Replayed is the result of a replay.
 type Replayed struct {
-	Steps    int // that were compared and do not differ
-	Commands int // of those steps
-	// Differs is the first step that does; nil where none does.
+	Steps    int // number of compared steps without a difference
+	Commands int // number of their commands
+	// Differs is the first step with a difference; nil if there is none.
 	Differs *Difference
-	// Unfinished says what had arrived and not finished when the log ended; "" where
-	// nothing was left.
+	// Unfinished describes the unfinished work at the end of the log; "" if there is none.
 	Unfinished string
 }
 
-// Difference is a step at which an engine decides other than the log has it.
+// Difference is a step at which the engine's decision differs from the log.
 type Difference struct {
-	Step    int           // from 1; also the log's line
+	Step    int           // from 1; also the line of the log
 	Now     time.Duration // since the start of the run
 	Events  []json.RawMessage
-	Command int // of the step, from 1
-	// Logged and Replayed are the command in both, nil where there is none.
+	Command int // index in the step, from 1
+	// Logged and Replayed are the command in the log and in the replay, nil if missing.
 	Logged, Replayed json.RawMessage
-	// Of the step.
+	// Numbers of commands in the step.
 	LoggedCommands, ReplayedCommands int
 }
 
-// LogError is a log that cannot be read, or that an engine cannot have written:
-// cut off, damaged, or with an event that the engine refuses.
+// LogError is a log that cannot be read or that no engine can have written: truncated,
+// damaged, or with an event that the engine rejects.
 type LogError struct {
 	Line int // from 1
 	Err  error
@@ -299,13 +313,13 @@ func (e *LogError) Error() string { return fmt.Sprintf("log line %d: %v", e.Line
 
 func (e *LogError) Unwrap() error { return e.Err }
 
-// Replay steps e through the events of a log and compares its commands with the
-// logged ones, up to the first that differs. The error is a *LogError, that of
-// reading, or the context's; what was compared until then is returned with it.
+// Replay steps e through the events of a log and compares its commands with the logged ones,
+// up to the first difference. The error is a *LogError, a read error, or that of the
+// context. The result of the comparison so far is returned with it.
 func Replay(ctx context.Context, r io.Reader, e *Engine) (Replayed, error) {
 	var out Replayed
 	lines := bufio.NewReaderSize(r, 1<<16)
-	var told beats
+	var latest beats
 	for number := 1; ; number++ {
 		if ctx.Err() != nil {
 			return out, fmt.Errorf("log line %d: %w", number, context.Cause(ctx))
@@ -323,7 +337,7 @@ func Replay(ctx context.Context, r io.Reader, e *Engine) (Replayed, error) {
 		if err != nil {
 			return out, fmt.Errorf("log line %d: %w", number, err)
 		}
-		d, n, err := replayLine(text, e, &told)
+		d, n, err := replayLine(text, number, e, &latest)
 		if err != nil {
 			return out, &LogError{number, err}
 		}
@@ -337,8 +351,8 @@ func Replay(ctx context.Context, r io.Reader, e *Engine) (Replayed, error) {
 	}
 }
 
-// replayLine takes one step and tells how many commands it has.
-func replayLine(text []byte, e *Engine, told *beats) (*Difference, int, error) {
+// replayLine replays one step and returns its number of commands.
+func replayLine(text []byte, number int, e *Engine, latest *beats) (*Difference, int, error) {
 	var line logLine
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
@@ -348,13 +362,16 @@ func replayLine(text []byte, e *Engine, told *beats) (*Difference, int, error) {
 	if rest, err := io.ReadAll(dec.Buffered()); err != nil || len(bytes.TrimSpace(rest)) > 0 {
 		return nil, 0, fmt.Errorf("not a step: more after it, from byte %d of the line", dec.InputOffset()+1)
 	}
+	if number > 1 && line.Format != 0 || number == 1 && line.Format != 0 && line.Format != LogFormat {
+		return nil, 0, fmt.Errorf("format %d: this version replays logs of format %d, which the first line states, and logs of format 1 without readers", line.Format, LogFormat)
+	}
 	if len(line.Events) == 0 && line.T < e.NextWake() {
 		return nil, 0, errors.New("not a step: it has no events, and nothing is due")
 	}
 	evs := make([]Event, 0, len(line.Events))
 	for i, raw := range line.Events {
 		var err error
-		if evs, err = untag(evs, raw, told, len(e.hosts)); err != nil {
+		if evs, err = untag(evs, raw, latest, len(e.hosts)); err != nil {
 			return nil, 0, fmt.Errorf("event %d: %w", i+1, err)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"testbed/workloads"
 )
 
-// What the log writes out by hand is what json.Marshal makes of it.
+// Messages encoded by hand equal the output of json.Marshal.
 func TestLogIsJSON(t *testing.T) {
 	evs := []Event{
 		TransferProgressed{}, TransferProgressed{Flows: []workloads.FlowID{}, Received: []units.Bytes{}},
@@ -32,10 +32,7 @@ func TestLogIsJSON(t *testing.T) {
 		SetCeiling{Flow: math.MaxInt32, Ceiling: 1}, StartTransfer{Coflow: 1, Flow: workloads.Flow{ID: 2, Size: 3}}, StopChain{Block: 4},
 	}
 	for _, v := range append(anys(evs), anys(cmds)...) {
-		want, err := json.Marshal(map[string]any{reflect.TypeOf(v).Name(): v})
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must(json.Marshal(map[string]any{reflect.TypeOf(v).Name(): v}))
 		got, err := appendTagged([]byte("before "), v)
 		if diff := cmp.Diff("before "+string(want), string(got)); err != nil || diff != "" {
 			t.Errorf("%T: %v %s", v, err, diff)
@@ -45,39 +42,30 @@ func TestLogIsJSON(t *testing.T) {
 		evs  []Event
 		cmds []Command
 	}{{nil, nil}, {evs[:1], nil}, {nil, cmds[:1]}, {evs, cmds}} {
-		want := map[string]any{"t": 1500 * time.Millisecond, "events": []any{}}
+		want := map[string]any{"format": LogFormat, "t": 1500 * time.Millisecond, "events": []any{}}
 		if len(c.evs) > 0 {
 			want["events"] = named(anys(c.evs))
 		}
 		if len(c.cmds) > 0 {
 			want["commands"] = named(anys(c.cmds))
 		}
-		text, err := json.Marshal(want)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must(json.Marshal(want))
 		var buf bytes.Buffer
 		log := NewLog(&buf)
-		if err := log.Observe(1500*time.Millisecond, c.evs, c.cmds); err != nil {
-			t.Fatal(err)
-		}
-		if err := log.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, log.Observe(1500*time.Millisecond, c.evs, c.cmds))
+		check(t, log.Flush())
 		var got, plain any
 		if err := json.Unmarshal(buf.Bytes(), &got); err != nil {
 			t.Fatalf("%v: %s", err, buf.Bytes())
 		}
-		if err := json.Unmarshal(text, &plain); err != nil {
-			t.Fatal(err)
-		}
+		check(t, json.Unmarshal(text, &plain))
 		if diff := cmp.Diff(plain, got); diff != "" || buf.Bytes()[buf.Len()-1] != '\n' || bytes.Count(buf.Bytes(), []byte("\n")) != 1 {
 			t.Errorf("line %q: %s", buf.Bytes(), diff)
 		}
 	}
 }
 
-// What the log has of an event reads as the same event.
+// Every event in a log is read back unchanged.
 func TestEventsReadBack(t *testing.T) {
 	blocks := []workloads.BlockID{3, 1}
 	for _, ev := range []Event{
@@ -96,7 +84,7 @@ func TestEventsReadBack(t *testing.T) {
 			t.Errorf("%s: %v %s", raw, err, diff)
 		}
 	}
-	// As logs had them before reports told of disks.
+	// The format of older logs, without disk reports.
 	got, err := untag(nil, []byte(`{"Heartbeat":{"Host":1,"Rx":"2B","Tx":"0B"}}`), new(beats), 4)
 	if diff := cmp.Diff([]Event{Heartbeat{Host: 1, Rx: 2}}, got); err != nil || diff != "" {
 		t.Errorf("an old heartbeat: %v %s", err, diff)
@@ -119,8 +107,8 @@ func named(s []any) []any {
 	return out
 }
 
-// BenchmarkLog is the line of a step in which 2,000 flows have progressed and 300 get
-// another ceiling. In the steady state it allocates nothing.
+// BenchmarkLog measures the line of a step with the progress of 2,000 flows and 300 new rate
+// caps. In the steady state it does not allocate.
 func BenchmarkLog(b *testing.B) {
 	var p TransferProgressed
 	for i := range 2000 {
@@ -135,8 +123,6 @@ func BenchmarkLog(b *testing.B) {
 	log := NewLog(io.Discard)
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := log.Observe(time.Second, evs, cmds); err != nil {
-			b.Fatal(err)
-		}
+		check(b, log.Observe(time.Second, evs, cmds))
 	}
 }

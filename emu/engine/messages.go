@@ -8,108 +8,108 @@ import (
 	"testbed/workloads"
 )
 
-// Event is something that happened to the cluster. The set is closed.
+// Event is an event in the cluster. The set of events is closed.
 type Event interface{ event() }
 
-// CoflowArrived registers a coflow. Writers of its job start when it has ended, and
-// after their Start.
+// CoflowArrived registers a coflow. The writers of its job start their Start after it has
+// ended.
 type CoflowArrived struct {
 	Coflow workloads.Coflow
 	Then   []workloads.Writer `json:",omitempty"`
 }
 
-// WriterArrived starts a writer: its first block is requested at once.
+// WriterArrived starts a writer: its first block is requested immediately.
 type WriterArrived struct{ Writer workloads.Writer }
 
 // ReaderArrived starts a reader: it fetches its first block as soon as that is durable.
 type ReaderArrived struct{ Reader workloads.Reader }
 
-// TransferProgressed tells how much of each flow its receiver has. Backends send
-// it with every other event and when it is time to wake, for flows whose count
-// changed; where the engine is Blind, they may do so only for flows that end.
+// TransferProgressed reports the bytes that the receiver of each flow has. Backends send it
+// with every other event and at the wake time, for flows whose count has changed. If the
+// engine ignores progress, they may send it only for flows that end.
 type TransferProgressed struct {
 	Flows    []workloads.FlowID
 	Received []units.Bytes // payload, parallel to Flows
 }
 
-// TransferFinished tells that the receiver has the last byte of a flow.
+// TransferFinished reports that the receiver has the last byte of a flow.
 type TransferFinished struct{ Flow workloads.FlowID }
 
-// BlockDurable tells that all replicas of a block are on disk and the client
-// has the last acknowledgement.
+// BlockDurable reports that all replicas of a block are on disk and the client has the last
+// acknowledgement.
 type BlockDurable struct{ Block workloads.BlockID }
 
 // Heartbeat is a host's report of its counters since the start of the run.
 type Heartbeat struct {
 	Host   topo.HostID
-	Rx, Tx units.Bytes // toward and away from the host, on its link
-	// Made is when the counters were read; 0 is now. Reports of a host come in in the
-	// order in which they were made.
+	Rx, Tx units.Bytes // to and from the host, on its link
+	// Made is the time at which the counters were read; 0 is now. Reports of a host arrive in
+	// the order of Made.
 	Made time.Duration `json:",omitempty"`
-	// Disk is nil where hosts report no disk use: then the master goes by what it
-	// has decided alone.
+	// Disk is nil if hosts do not report disk use: the master then uses only its own
+	// decisions.
 	Disk *DiskReport `json:",omitempty"`
 }
 
-// DiskReport is what a host's disk holds.
+// DiskReport is the content of a host's disk.
 type DiskReport struct {
-	Used    units.Bytes         // by replicas, those being written counted whole
-	Writing []workloads.BlockID `json:",omitempty"` // replicas being written
-	// Ended are the replicas that were begun since the report before and are not
-	// being written any more: stored, or dropped.
+	Used    units.Bytes         // by replicas; those in progress count with their full size
+	Writing []workloads.BlockID `json:",omitempty"` // replicas in progress
+	// Ended are the replicas that were started since the previous report and have been
+	// stored or dropped.
 	Ended []workloads.BlockID `json:",omitempty"`
 }
 
-// RackReport is what the ports of a leaf toward the spines have counted since the
-// start of the run.
+// RackReport is a leaf's report of the counters of its spine ports since the start of the
+// run.
 type RackReport struct {
 	Rack   topo.RackID
-	Rx, Tx units.Bytes   // toward and away from the rack
-	Made   time.Duration `json:",omitempty"` // as of a Heartbeat
+	Rx, Tx units.Bytes   // to and from the rack
+	Made   time.Duration `json:",omitempty"` // as in a Heartbeat
 }
 
-// LinkLoads tells what each link carries at the moment, by LinkID, in payload bits
-// per second as capacities are. Backends send it where a policy needs it
-// (policies.TrueLoad), before what happened at the same time. Nobody changes Rates.
+// LinkLoads reports the current load of each link, by LinkID, as payload in bits per second,
+// like capacities. Backends send it if a policy needs it (policies.Needs.OracleLoad), before the
+// events of the same time. Rates must not be modified.
 type LinkLoads struct{ Rates []units.Rate }
 
-// LinkChanged tells that a link carries another payload rate from now on, 0 when
-// it is down. Backends send it at once, as a management plane would.
+// LinkChanged reports a new payload rate of a link, 0 if it is down. Backends send it
+// immediately, as a management plane would.
 type LinkChanged struct {
 	Link topo.LinkID
 	Rate units.Rate
 }
 
-// PathChanged tells that routing has moved a flow to another spine.
+// PathChanged reports that routing has moved a flow to another spine.
 type PathChanged struct {
 	Flow  workloads.FlowID
 	Spine int
 }
 
-// HostLost tells that a host has missed too many heartbeats: it is taken for dead.
+// HostLost reports that a host has missed too many heartbeats and is considered down.
 type HostLost struct{ Host topo.HostID }
 
-// HostBack tells that a host has started again. What it was doing is lost, also
-// where it is back before it was missed.
+// HostBack reports that a host has restarted. Its earlier work is lost, even if it is back
+// before its absence was noticed.
 type HostBack struct {
 	Host     topo.HostID
 	DiskLost bool // its disk is empty
 }
 
-// TransferFailed tells that a flow will not finish.
+// TransferFailed reports that a flow will not finish.
 type TransferFailed struct {
 	Flow workloads.FlowID
 	Why  string
 }
 
-// ReplicaLost tells that a block's pipeline goes on without a host.
+// ReplicaLost reports that a block's pipeline continues without a host.
 type ReplicaLost struct {
 	Block workloads.BlockID
 	Host  topo.HostID
 	Full  bool `json:",omitempty"` // the host has no room for the block
 }
 
-// BlockFailed tells that a block's pipeline has no host left.
+// BlockFailed reports that a block's pipeline has no host left.
 type BlockFailed struct {
 	Block workloads.BlockID
 	Why   string
@@ -132,13 +132,13 @@ func (TransferFinished) event()   {}
 func (BlockDurable) event()       {}
 func (Heartbeat) event()          {}
 
-// Command is something a backend must do. The set is closed.
+// Command is a command to a backend. The set of commands is closed.
 type Command interface{ command() }
 
-// MarkKind tells what arrived.
+// MarkKind is the kind of a Mark.
 type MarkKind uint8
 
-// What a mark can mark.
+// The kinds of marks: arrivals and failures.
 const (
 	MarkCoflow MarkKind = 1 + iota
 	MarkWrite
@@ -146,37 +146,43 @@ const (
 	MarkBlockFailed
 )
 
-// Mark puts one small datagram on the wire of Host: the arrival of a coflow or
-// a write request, from which its completion time is counted, or that a flow or
-// block has failed, so that nobody waits for it to complete. Where the host
-// cannot send, another one sends it.
+// Mark sends one small datagram on the link of Host. It marks the arrival of a coflow or of a
+// write request, at which its completion time starts, or the failure of a flow or block,
+// whose completion is then not expected. If the host cannot send, another one sends it.
 type Mark struct {
 	Kind  MarkKind
-	ID    int // workloads.CoflowID or workloads.BlockID, of a failed flow workloads.FlowID
+	ID    int // workloads.CoflowID or workloads.BlockID; workloads.FlowID of a failed flow
 	Host  topo.HostID
-	Parts int         // flows of the coflow, replicas of the block; of a failed flow its workloads.CoflowID
+	Parts int         // flows of the coflow, replicas of the block; workloads.CoflowID of a failed flow
 	Size  units.Bytes // of all flows, of the block, of the failed flow
-	Why   string      `json:",omitempty"` // of a failure
-	// Waited is for how long the request of a write had waited to be placed: it was
-	// asked for so long before.
+	Why   string      `json:",omitempty"` // reason of a failure
+	// Waited is the time between the request of a write and its placement.
 	Waited time.Duration `json:",omitempty"`
 }
 
-// StartTransfer moves one flow. With Ceiling 0 not a byte may leave before a
-// SetCeiling allows it.
+// StartTransfer starts one flow. With Ceiling 0, no byte may be sent before a SetCeiling
+// allows it.
 type StartTransfer struct {
 	Coflow  workloads.CoflowID
 	Flow    workloads.Flow
-	Hash    uint32 // decides the spine: topo.Fabric.Path
+	Hash    uint32 // selects the spine: topo.Fabric.Path
 	Ceiling units.Rate
-	// Read is the block whose replica at Flow.Src is what is sent, as its disk reads it;
-	// nil for a flow of anything. Where a reader has the replica itself, Src is Dst:
-	// its disk reads the block, nothing is sent, no policy knows of it, and it has no
-	// mark.
+	// Read is the block whose replica on Flow.Src is sent at the speed of its disk; nil for
+	// other flows.
 	Read *workloads.BlockID `json:",omitempty"`
 }
 
-// SetCeiling changes what a running flow may send, in payload bits per second.
+// ReadDisk reads a replica of a block that the reader's own host stores. Nothing is sent, no
+// policy sees the read, and it has no mark. Its ID is unique among those of flows, and
+// TransferProgressed, TransferFinished and TransferFailed report on it.
+type ReadDisk struct {
+	ID    workloads.FlowID
+	Host  topo.HostID
+	Block workloads.BlockID
+	Size  units.Bytes
+}
+
+// SetCeiling changes the rate cap of a running flow, in payload bits per second.
 type SetCeiling struct {
 	Flow    workloads.FlowID
 	Ceiling units.Rate
@@ -187,25 +193,32 @@ type SetCeiling struct {
 type StartChain struct {
 	Block   workloads.Block
 	Targets []topo.HostID
-	Hashes  []uint32 // one for each hop: client → Targets[0], Targets[0] → Targets[1] …
+	Hashes  []uint32 // one per hop: client → Targets[0], Targets[0] → Targets[1] …
 }
 
-// StopTransfer ends a flow that has failed, at both ends. Nothing is reported of
-// it afterwards.
+// StopTransfer ends a failed flow at both ends. No events about it follow.
 type StopTransfer struct {
 	Flow     workloads.FlowID
 	Src, Dst topo.HostID
 }
 
-// StopChain ends a block write that has failed. What it has stored is dropped.
+// StopRead ends a ReadDisk. No events about it follow.
+type StopRead struct {
+	ID   workloads.FlowID
+	Host topo.HostID
+}
+
+// StopChain ends a failed block write. Stored data of the block is dropped.
 type StopChain struct{ Block workloads.BlockID }
 
 func (StopTransfer) command()  {}
+func (ReadDisk) command()      {}
+func (StopRead) command()      {}
 func (StopChain) command()     {}
 func (Mark) command()          {}
 func (StartTransfer) command() {}
 func (SetCeiling) command()    {}
 func (StartChain) command()    {}
 
-// NextNever is the wake time of an engine that waits for nothing but events.
+// NextNever is the wake time of an engine that waits only for events.
 const NextNever time.Duration = 1<<63 - 1

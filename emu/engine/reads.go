@@ -4,94 +4,116 @@ import (
 	"fmt"
 	"slices"
 
-	"testbed/policies"
 	"testbed/topo"
-	"testbed/topo/units"
 	"testbed/workloads"
 )
 
 // reads is the sub-machine of readers, which fetch blocks one after another. A read is a
-// coflow of one flow, whose source is chosen when it begins: the nearest of the hosts
-// that have a replica and are not lost, of equally near ones by luck. Where that is the
-// reader's own host, nothing is sent.
+// coflow of one flow. Its source is chosen at its start: the nearest host that has a replica
+// and is not lost, ties at random. If that is the reader's own host, nothing is sent.
 //
-// A read that fails begins anew at another replica, as another coflow, of the next ids:
-// what was fetched is fetched again. When every replica has been tried, or is lost, the
-// read has failed, which a mark says, and the reader goes on.
+// A read that fails restarts at another replica, as another coflow, and fetches the whole block
+// again. The engine hands out the IDs of coflows and flows when they start. When every replica has failed or is lost, the read has
+// failed; a mark records this, and the reader continues with the next block.
 type reads struct {
-	durable map[workloads.BlockID]replicas
-	active  []*reader                       // that are not through, as they came
-	waiting map[workloads.BlockID][]*reader // for a block to be durable, as they asked
-	local   map[workloads.FlowID]*reader    // whose own disk reads
-	due     []*reader                       // to begin or try again in the step in progress
-}
-
-// replicas are the hosts that have a block.
-type replicas struct {
-	size  units.Bytes
-	hosts []topo.HostID
+	*core
+	next    workloads.IDs // the next IDs to hand out
+	coflows *coflows      // carries out reads from other hosts
+	ended   map[workloads.BlockID]blockEnded
+	active  []*reader                       // unfinished readers, by arrival
+	waiting map[workloads.BlockID][]*reader // readers that wait for a block to be durable, by time
+	local   map[workloads.FlowID]*reader    // reads from the reader's own disk
+	remote  map[workloads.FlowID]*reader    // reads from other hosts
+	stopped map[workloads.FlowID]bool       // stopped local reads, about which events may still arrive
+	due     []*reader                       // readers to start or retry in the current step
 }
 
 type reader struct {
 	workloads.Reader
-	left  []workloads.Read // the first under way or waiting
-	tried []topo.HostID    // hosts from which that was read
-	why   string           // of the newest failure of it
-	dead  string           // why the reader will read no more; "" while it does
+	left  []workloads.Read // remaining reads; the first is in progress or waiting
+	flow  workloads.FlowID // of its newest attempt
+	tried []topo.HostID    // hosts from which the first was attempted
+	why   string           // reason of its newest failure
+	dead  string           // reason why the reader has ended; "" while it is active
 }
 
-// block is what a reader is at; nil for no reader.
-func (r *reader) block() *workloads.BlockID {
-	if r == nil {
-		return nil
+func newReads(shared *core, c *coflows) reads {
+	return reads{core: shared, next: shared.cfg.IDs, coflows: c, ended: map[workloads.BlockID]blockEnded{}, waiting: map[workloads.BlockID][]*reader{},
+		local: map[workloads.FlowID]*reader{}, remote: map[workloads.FlowID]*reader{}, stopped: map[workloads.FlowID]bool{}}
+}
+
+func (x *reads) readerArrived(rd workloads.Reader) error {
+	x.send(checkStuck{})
+	if len(rd.Reads) == 0 || !x.known(rd.Client) {
+		return fmt.Errorf("reader %d on host %d with %d blocks: must have at least one block and a host of the fabric", rd.ID, rd.Client, len(rd.Reads))
 	}
-	id := r.left[0].Block
-	return &id
-}
-
-func (e *Engine) initReads() {
-	e.reads.durable = map[workloads.BlockID]replicas{}
-	e.reads.waiting = map[workloads.BlockID][]*reader{}
-	e.reads.local = map[workloads.FlowID]*reader{}
-}
-
-func (e *Engine) readerArrived(rd workloads.Reader) error {
-	if len(rd.Reads) == 0 || !e.known(rd.Client) {
-		return fmt.Errorf("reader %d on host %d of %d blocks: want one or more, and a host of the fabric", rd.ID, rd.Client, len(rd.Reads))
-	}
-	for _, x := range rd.Reads {
-		if x.Size <= 0 || x.Tries < 2 {
-			return fmt.Errorf("reader %d: block %d of %v with ids for %d tries: want a positive size, and one more than replicas", rd.ID, x.Block, x.Size, x.Tries)
+	for _, r := range rd.Reads {
+		if r.Size <= 0 {
+			return fmt.Errorf("reader %d: block %d of %v: must have a positive size", rd.ID, r.Block, r.Size)
 		}
 	}
 	r := &reader{Reader: rd, left: slices.Clone(rd.Reads)}
-	e.reads.active = append(e.reads.active, r)
-	e.reads.queue(r)
+	x.active = append(x.active, r)
+	x.queue(r)
 	return nil
 }
 
-// queue has a reader looked at in the step in progress.
+// knows reports whether a flow is or was a read from the reader's own disk.
+func (x *reads) knows(id workloads.FlowID) bool { return x.local[id] != nil || x.stopped[id] }
+
+// localEnded ends a read from the reader's own disk. why is the reason if it failed.
+func (x *reads) localEnded(id workloads.FlowID, failed bool, why string) {
+	x.send(checkStuck{})
+	if r := x.local[id]; r != nil {
+		delete(x.local, id)
+		x.attempted(r, failed, why)
+	}
+}
+
+// flowEnded ends a read from another host.
+func (x *reads) flowEnded(n flowEnded) {
+	if r := x.remote[n.id]; r != nil {
+		delete(x.remote, n.id)
+		x.attempted(r, n.failed, n.why)
+	}
+}
+
+// attempted advances a reader to its next block, or to the next attempt after a failed one.
+func (x *reads) attempted(r *reader, failed bool, why string) {
+	if failed {
+		r.why = why
+		x.queue(r)
+	} else {
+		x.advance(r)
+	}
+}
+
+// queue schedules a reader for the current step.
 func (x *reads) queue(r *reader) {
 	if !slices.Contains(x.due, r) {
 		x.due = append(x.due, r)
 	}
 }
 
-// next has a reader go on with the block after the one it is at.
-func (x *reads) next(r *reader) {
+// advance advances a reader to its next block.
+func (x *reads) advance(r *reader) {
 	r.left, r.tried, r.why = r.left[1:], nil, ""
 	x.queue(r)
 }
 
-// wake has those looked at that wait for a block: it is durable, or has failed.
-func (x *reads) wake(id workloads.BlockID) {
-	for _, r := range x.waiting[id] {
+// blockEnded schedules the readers that wait for a block. A block that was durable before
+// stays so.
+func (x *reads) blockEnded(n blockEnded) {
+	if old, durable := x.ended[n.id]; !n.failed || !durable || old.failed {
+		x.ended[n.id] = n
+	}
+	for _, r := range x.waiting[n.id] {
 		x.queue(r)
 	}
-	delete(x.waiting, id)
+	delete(x.waiting, n.id)
 }
 
-// waits counts the readers that wait for a block.
+// waits returns the number of readers that wait for a block.
 func (x *reads) waits() (n int) {
 	for _, w := range x.waiting {
 		n += len(w)
@@ -99,121 +121,115 @@ func (x *reads) waits() (n int) {
 	return n
 }
 
-// wiped takes a host's replicas off the books.
-func (x *reads) wiped(h topo.HostID) {
-	for id, c := range x.durable {
-		if i := slices.Index(c.hosts, h); i >= 0 {
-			c.hosts = slices.Delete(slices.Clone(c.hosts), i, i+1)
-			x.durable[id] = c
+// diskWiped removes a host's replicas.
+func (x *reads) diskWiped(n diskWiped) {
+	for id, b := range x.ended {
+		if i := slices.Index(b.hosts, n.host); i >= 0 {
+			b.hosts = slices.Delete(slices.Clone(b.hosts), i, i+1)
+			x.ended[id] = b
 		}
 	}
 }
 
-// abandonReaders ends the readers on a host. Those to which a flow is under way are
-// looked at when that has failed.
-func (e *Engine) abandonReaders(cmds []Command, h topo.HostID, why string) []Command {
-	x := &e.reads
+// hostEnded ends the readers on a host. Those with a flow in progress end when it has failed.
+func (x *reads) hostEnded(n hostEnded) {
 	for _, r := range x.active {
-		if r.Client != h {
+		if r.Client != n.host {
 			continue
 		}
-		r.dead = why
-		flow := r.left[0].Flow + workloads.FlowID(len(r.tried)-1)
+		r.dead = n.why
 		switch id := r.left[0].Block; {
 		case slices.Contains(x.waiting[id], r):
 			x.waiting[id] = slices.DeleteFunc(x.waiting[id], func(o *reader) bool { return o == r })
 			x.queue(r)
-		case len(r.tried) > 0 && x.local[flow] == r:
-			delete(x.local, flow)
-			e.coflows.failed[flow] = true
-			cmds = append(cmds, StopTransfer{Flow: flow, Src: h, Dst: h})
+		case x.local[r.flow] == r:
+			delete(x.local, r.flow)
+			x.stopped[r.flow] = true
+			x.command(StopRead{ID: r.flow, Host: n.host})
 			x.queue(r)
 		}
 	}
-	return cmds
 }
 
-// serveReaders begins what readers are to read next.
-func (e *Engine) serveReaders(cmds []Command) ([]Command, error) {
-	x := &e.reads
+// serve starts the next read of all scheduled readers.
+func (x *reads) serve() error {
 	for len(x.due) > 0 {
 		r := x.due[0]
 		x.due = x.due[1:]
-		var err error
-		if cmds, err = e.read(cmds, r); err != nil {
-			return nil, fmt.Errorf("reader %d: %w", r.ID, err)
+		if err := x.read(r); err != nil {
+			return fmt.Errorf("reader %d: %w", r.ID, err)
 		}
 	}
 	x.due = nil
-	return cmds, nil
+	return nil
 }
 
-// read begins the first of what a reader has left, or has it wait for that.
-func (e *Engine) read(cmds []Command, r *reader) ([]Command, error) {
-	x := &e.reads
-	if lost := e.lostOf(r.Client); lost >= 0 && r.dead == "" {
-		r.dead = e.lostWhy(lost)
+// read starts the first of a reader's remaining reads, or makes the reader wait for it.
+func (x *reads) read(r *reader) error {
+	if lost := x.lostOf(r.Client); lost >= 0 && r.dead == "" {
+		r.dead = x.lostWhy(lost)
 	}
 	if r.dead != "" {
 		for ; len(r.left) > 0; r.left, r.tried = r.left[1:], nil {
-			cmds = e.failRead(cmds, r, r.dead)
+			x.fail(r, r.dead)
 		}
 	}
 	if len(r.left) == 0 {
 		x.active = slices.DeleteFunc(x.active, func(o *reader) bool { return o == r })
-		return cmds, nil
+		return nil
 	}
 	rd := r.left[0]
-	have, durable := x.durable[rd.Block]
+	block, ended := x.ended[rd.Block]
 	switch {
-	case !durable && e.blocks.failed[rd.Block]:
-		cmds = e.failRead(cmds, r, fmt.Sprintf("block %d was not written", rd.Block))
-		x.next(r)
-		return cmds, nil
-	case !durable:
+	case !ended:
 		x.waiting[rd.Block] = append(x.waiting[rd.Block], r)
-		return cmds, nil
-	case have.size != rd.Size:
-		return nil, fmt.Errorf("block %d has %v: want a read of as much, not of %v", rd.Block, have.size, rd.Size)
+		return nil
+	case block.failed:
+		x.fail(r, fmt.Sprintf("block %d was not written", rd.Block))
+		x.advance(r)
+		return nil
+	case block.size != rd.Size:
+		return fmt.Errorf("block %d has %v, but the read has %v: must be equal", rd.Block, block.size, rd.Size)
 	}
-	h := e.nearest(r, have.hosts)
+	h := x.nearest(r, block.hosts)
 	if h < 0 {
 		why := fmt.Sprintf("no replica of block %d is left", rd.Block)
 		if r.why != "" {
 			why += ": " + r.why
 		}
-		cmds = e.failRead(cmds, r, why)
-		x.next(r)
-		return cmds, nil
+		x.fail(r, why)
+		x.advance(r)
+		return nil
 	}
-	try := len(r.tried)
-	if try+1 >= rd.Tries {
-		return nil, fmt.Errorf("block %d: replica %d of ids for %d: want ids for all that it has, and one more", rd.Block, try+1, rd.Tries-1)
-	}
+	read, attempt := len(r.Reads)-len(r.left), len(r.tried)
 	r.tried = append(r.tried, h)
-	coflow := workloads.Coflow{ID: rd.Coflow + workloads.CoflowID(try), Flows: []workloads.Flow{
-		{ID: rd.Flow + workloads.FlowID(try), Src: h, Dst: r.Client, Size: rd.Size},
-	}}
-	f := coflow.Flows[0]
+	id := x.assign()
+	r.flow = id.Flow
 	if h == r.Client {
-		x.local[f.ID] = r
-		return append(cmds, StartTransfer{Coflow: coflow.ID, Flow: f, Ceiling: policies.NoLimit, Read: r.block()}), nil
+		x.local[id.Flow] = r
+		x.command(ReadDisk{ID: id.Flow, Host: h, Block: rd.Block, Size: rd.Size})
+		return nil
 	}
-	cmds, err := e.coflowArrived(cmds, CoflowArrived{Coflow: coflow})
-	if err == nil {
-		e.coflows.byFlow[f.ID].coflow.reader = r
-	}
-	return cmds, err
+	x.remote[id.Flow] = r
+	return x.coflows.arrived(workloads.Coflow{ID: id.Coflow, Flows: []workloads.Flow{{ID: id.Flow, Src: h, Dst: r.Client, Size: rd.Size}}},
+		func(workloads.FlowID) uint32 { return workloads.ReadHash(x.cfg.Seed, r.ID, read, attempt) }, &rd.Block)
 }
 
-// nearest is the host from which a reader fetches a block: its own, else one of its
-// rack, else any, by the luck of the reader and the block; -1 where all are lost or have
-// been tried.
-func (e *Engine) nearest(r *reader, hosts []topo.HostID) topo.HostID {
+// assign returns unused IDs of a coflow and its flow.
+func (x *reads) assign() workloads.IDs {
+	id := x.next
+	x.next.Coflow++
+	x.next.Flow++
+	return id
+}
+
+// nearest returns the host from which a reader fetches a block: its own, else one of its
+// rack, else any, ties at random by reader and block; -1 if all are lost or were attempted.
+func (x *reads) nearest(r *reader, hosts []topo.HostID) topo.HostID {
 	var at [3][]topo.HostID // by distance
 	for _, h := range hosts {
-		switch f := e.cfg.Fabric; {
-		case e.hosts[h].lost || slices.Contains(r.tried, h):
+		switch f := x.cfg.Fabric; {
+		case x.hosts[h].lost || slices.Contains(r.tried, h):
 		case h == r.Client:
 			at[0] = append(at[0], h)
 		case f.RackOf(h) == f.RackOf(r.Client):
@@ -225,20 +241,16 @@ func (e *Engine) nearest(r *reader, hosts []topo.HostID) topo.HostID {
 	for _, near := range at {
 		if len(near) > 0 {
 			slices.Sort(near)
-			return near[workloads.Stream(e.cfg.Seed, "read", int(r.left[0].Block), int(r.ID)).IntN(len(near))]
+			return near[workloads.Stream(x.cfg.Seed, "read", int(r.left[0].Block), int(r.ID)).IntN(len(near))]
 		}
 	}
 	return -1
 }
 
-// failRead marks the first of what a reader has left as failed, with the ids of the try
-// that is not made.
-func (e *Engine) failRead(cmds []Command, r *reader, why string) []Command {
-	rd, try := r.left[0], len(r.tried)
-	coflow, flow := rd.Coflow+workloads.CoflowID(try), rd.Flow+workloads.FlowID(try)
-	e.coflows.failed[flow] = true
-	h := e.living(r.Client)
-	return append(cmds,
-		Mark{Kind: MarkCoflow, ID: int(coflow), Host: h, Parts: 1, Size: rd.Size},
-		Mark{Kind: MarkFlowFailed, ID: int(flow), Host: h, Parts: int(coflow), Size: rd.Size, Why: why})
+// fail marks the first of a reader's remaining reads as failed, as a coflow that no host sends.
+func (x *reads) fail(r *reader, why string) {
+	id, h, size := x.assign(), x.living(r.Client), r.left[0].Size
+	x.command(
+		Mark{Kind: MarkCoflow, ID: int(id.Coflow), Host: h, Parts: 1, Size: size},
+		Mark{Kind: MarkFlowFailed, ID: int(id.Flow), Host: h, Parts: int(id.Coflow), Size: size, Why: why})
 }

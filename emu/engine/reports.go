@@ -11,67 +11,69 @@ import (
 	"testbed/workloads"
 )
 
-// host is what reports and decisions tell of a host.
+// host is the state of a host as known from reports and decisions.
 type host struct {
 	lastReport, nextReport time.Duration
-	made                   time.Duration // the newest report
-	rxSeen, txSeen         units.Bytes   // counters then
+	made                   time.Duration // time of the newest report
+	rxSeen, txSeen         units.Bytes   // its counters
 	rx, tx                 float64       // moving averages, bit/s
-	// used and writing are what the newest report has and, on top, what has been
-	// allocated and is in no report yet.
+	// used and writing are the values of the newest report plus the allocations that no
+	// report includes yet.
 	used      units.Bytes
 	writing   int
 	allocated []allocation
-	// load is the number of replicas being written that the newest report has, without
-	// what was allocated since, as HDFS counts xceivers; -1 where reports do not tell.
+	// load is the number of replicas in progress in the newest report, without allocations
+	// since, as HDFS counts xceivers; -1 if reports do not include it.
 	load int
 	lost bool
-	full bool // it had no room for a block, and nothing has become free since
+	full bool // it had no room for a block, and no space has been released since
 }
 
-// allocation is a replica that a host was given: until its block has ended and a
-// report that has it in its disk use has come in, whichever is later. HDFS has this
-// as a counter of scheduled blocks, which it lets time out after ten minutes, and
-// counts the part twice that is on the disk already; by name neither is needed.
+// allocation is a replica assigned to a host. It is kept until its block has ended and a
+// report that includes it in the disk use has arrived. HDFS uses a counter of scheduled
+// blocks instead, which expires after ten minutes and counts bytes that are already on the
+// disk twice. Tracking replicas by ID avoids both.
 type allocation struct {
 	block    workloads.BlockID
 	size     units.Bytes
 	reported bool // the newest report's disk use includes it
-	over     bool // a report told that it is not being written any more
-	durable  bool // since then
+	over     bool // a report shows that it is no longer being written
+	durable  bool // its block has been durable since the time since
 	since    time.Duration
 }
 
-// rack is what the reports of a leaf told.
+// rack is the state of a rack as known from the reports of its leaf.
 type rack struct {
 	made           time.Duration
 	rxSeen, txSeen units.Bytes
 	rx, tx         float64 // moving averages, bit/s
 }
 
-// Needs is what the policies declare they need.
-func (e *Engine) Needs() policies.Knowledge {
-	needs := e.control.needs
+// Needs returns the declared knowledge of all policies.
+func (e *Engine) Needs() policies.Needs {
+	needs := e.control.Needs
 	if e.cfg.Placement != nil {
-		needs |= e.cfg.Placement.Needs()
+		needs = needs.With(e.cfg.Placement.Needs())
 	}
 	return needs
 }
 
-// heartbeat updates the moving averages: v ← α·sample + (1−α)·v, starting from
-// 0 (Sinbad, SIGCOMM 2013). A sample is over the time between the makings of two
-// reports, however late those came in.
+// heartbeat updates the moving averages: v ← α·sample + (1−α)·v, starting from 0 (Sinbad,
+// SIGCOMM 2013). A sample covers the time between two values of Made, independently of when
+// the reports arrived.
 func (e *Engine) heartbeat(hb Heartbeat) error {
+	e.send(checkStuck{})
 	if !e.known(hb.Host) {
 		return fmt.Errorf("heartbeat of unknown host %d", hb.Host)
 	}
 	if hb.Made < 0 || hb.Disk != nil && hb.Disk.Used < 0 {
-		return fmt.Errorf("heartbeat of %s: made at %v, disk use %d: want none below 0", e.cfg.Fabric.HostName(hb.Host), hb.Made, hb.Disk.use())
+		return fmt.Errorf("heartbeat of %s: made at %v, disk use %d: must be 0 or more", e.cfg.Fabric.HostName(hb.Host), hb.Made, hb.Disk.use())
 	}
+	defer e.hostChanged(hb.Host)
 	h := &e.hosts[hb.Host]
 	made := e.now
 	if hb.Made > 0 {
-		// Backends read their clock once for several events, maybe before this one.
+		// Backends read their clock once for several events, possibly before this one.
 		made = min(hb.Made, e.now)
 	}
 	e.smooth(made-h.made, &h.rx, hb.Rx-h.rxSeen)
@@ -79,7 +81,7 @@ func (e *Engine) heartbeat(hb Heartbeat) error {
 	h.made, h.rxSeen, h.txSeen = made, hb.Rx, hb.Tx
 	h.lastReport, h.nextReport = e.now, e.now+e.cfg.Heartbeat
 	if hb.Disk == nil {
-		// All there is to go by is what was decided: what is durable is stored.
+		// Only decisions are known: durable blocks are stored.
 		h.allocated = slices.DeleteFunc(h.allocated, func(a allocation) bool { return a.durable })
 		return nil
 	}
@@ -94,20 +96,20 @@ func (d *DiskReport) use() units.Bytes {
 	return d.Used
 }
 
-// smooth takes a sample of what was counted in some time into a moving average.
-// The conversions keep the compiler from fusing the products and sums, so that
-// averages are the same on every machine.
+// smooth adds a sample, bytes counted over a time, to a moving average. The conversions
+// prevent the compiler from fusing products and sums, so averages are the same on every
+// machine.
 func (e *Engine) smooth(over time.Duration, average *float64, counted units.Bytes) {
 	if over > 0 {
 		*average = float64(e.cfg.Alpha*float64(units.RateOf(counted, over))) + float64((1-e.cfg.Alpha)**average)
 	}
 }
 
-// stores takes over a report's disk use, made at a time.
+// stores applies the disk use of a report made at the given time.
 func (h *host) stores(made time.Duration, d *DiskReport) {
 	h.used, h.writing, h.load = d.Used, 0, len(d.Writing)
 	h.allocated = slices.DeleteFunc(h.allocated, func(a allocation) bool {
-		// Made after the block was durable, the report is right, whatever it lists.
+		// A report made after the block was durable includes it, even if it does not list it.
 		return a.durable && (made > a.since || slices.Contains(d.Writing, a.block) || slices.Contains(d.Ended, a.block))
 	})
 	for i := range h.allocated {
@@ -124,19 +126,19 @@ func (h *host) stores(made time.Duration, d *DiskReport) {
 	}
 }
 
-// allocate gives a host a replica.
+// allocate assigns a replica to a host.
 func (h *host) allocate(b workloads.Block) {
 	h.allocated = append(h.allocated, allocation{block: b.ID, size: b.Size})
 	h.used += b.Size
 	h.writing++
 }
 
-// place is where in allocated a block is, -1 where it is not.
+// place returns the index of a block in allocated, -1 if it is absent.
 func (h *host) place(id workloads.BlockID) int {
 	return slices.IndexFunc(h.allocated, func(a allocation) bool { return a.block == id })
 }
 
-// stored takes down that a replica is whole and its block durable.
+// stored records that a replica is complete and its block durable.
 func (h *host) stored(id workloads.BlockID, now time.Duration) {
 	i := h.place(id)
 	if i < 0 {
@@ -153,8 +155,8 @@ func (h *host) stored(id workloads.BlockID, now time.Duration) {
 	a.durable, a.since = true, now
 }
 
-// dropped takes a replica back that will not be whole. What a report has of it
-// stays until the next: the host may not have heard yet.
+// dropped removes a replica that will not be complete. Its part in a report stays until the
+// next report, because the host may not know yet.
 func (h *host) dropped(id workloads.BlockID) {
 	i := h.place(id)
 	if i < 0 {
@@ -171,7 +173,7 @@ func (h *host) dropped(id workloads.BlockID) {
 	h.allocated = slices.Delete(h.allocated, i, i+1)
 }
 
-// wiped takes down that a host's disk is empty. Nothing is being written to it.
+// wiped records that a host's disk is empty and has no replica in progress.
 func (h *host) wiped() {
 	h.used, h.writing, h.allocated, h.full, h.load = 0, 0, nil, false, min(h.load, 0)
 }
@@ -182,7 +184,7 @@ func (e *Engine) rackReport(r RackReport) error {
 		return fmt.Errorf("report of unknown rack %d", r.Rack)
 	}
 	if r.Made < 0 {
-		return fmt.Errorf("report of %s: made at %v: want none below 0", topo.LeafName(r.Rack), r.Made)
+		return fmt.Errorf("report of %s: made at %v: must be 0 or more", topo.LeafName(r.Rack), r.Made)
 	}
 	x := &e.racks[r.Rack]
 	made := e.now
@@ -192,6 +194,7 @@ func (e *Engine) rackReport(r RackReport) error {
 	e.smooth(made-x.made, &x.rx, r.Rx-x.rxSeen)
 	e.smooth(made-x.made, &x.tx, r.Tx-x.txSeen)
 	x.made, x.rxSeen, x.txSeen = made, r.Rx, r.Tx
+	e.clusterChanged()
 	return nil
 }
 
@@ -200,38 +203,9 @@ func (e *Engine) linkLoads(l LinkLoads) error {
 		return fmt.Errorf("loads of %d links: the fabric has %d", len(l.Rates), len(e.cfg.Capacity))
 	}
 	if i := slices.IndexFunc(l.Rates, func(r units.Rate) bool { return r < 0 }); i >= 0 {
-		return fmt.Errorf("load %d of %s: want 0 or more", l.Rates[i], e.cfg.Fabric.LinkName(topo.LinkID(i)))
+		return fmt.Errorf("load %d of %s: must be 0 or more", l.Rates[i], e.cfg.Fabric.LinkName(topo.LinkID(i)))
 	}
-	e.load = l.Rates // of the event, which nobody changes
+	e.load = l.Rates // shared with the event, which is not modified
+	e.clusterChanged()
 	return nil
-}
-
-// showReports fills in what a policy with the given needs sees of reports.
-func (e *Engine) showReports(v *policies.View, needs policies.Knowledge) {
-	for _, h := range e.hosts {
-		s := policies.HostState{LastReport: h.lastReport, NextReport: h.nextReport, Disk: e.cfg.DiskSize, Lost: h.lost}
-		if needs&policies.LinkLoad != 0 {
-			s.Rx, s.Tx = units.Rate(h.rx), units.Rate(h.tx)
-		}
-		if needs&policies.DiskUse != 0 {
-			if s.Writing, s.Used = h.load, h.used; h.load < 0 {
-				s.Writing = h.writing
-			}
-			if h.full { // whatever the account says, it has room for no more
-				s.Used = max(h.used, s.Disk, 1)
-				s.Disk = s.Used
-			}
-		}
-		v.Hosts = append(v.Hosts, s)
-	}
-	for _, r := range e.racks {
-		var s policies.RackState
-		if needs&policies.LinkLoad != 0 {
-			s.Rx, s.Tx = units.Rate(r.rx), units.Rate(r.tx)
-		}
-		v.Racks = append(v.Racks, s)
-	}
-	if needs&policies.TrueLoad != 0 {
-		v.Load = e.load
-	}
 }

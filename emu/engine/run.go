@@ -15,9 +15,9 @@ type Arrival struct {
 	Event Event
 }
 
-// Arrivals lists a workload's coflows, writers and readers in order of time; at the same
-// moment coflows come first, readers last, then by ID. Writers of a job with a coflow come with the
-// coflow.
+// Arrivals returns the arrivals of a workload's coflows, writers and readers, sorted by
+// time. At the same time, coflows come first and readers last, then by ID. Writers of a job
+// with a coflow are part of the coflow's arrival.
 func Arrivals(w workloads.Workload) []Arrival {
 	out := make([]Arrival, 0, len(w.Coflows)+len(w.Writers))
 	then := map[workloads.JobID][]workloads.Writer{}
@@ -36,7 +36,7 @@ func Arrivals(w workloads.Workload) []Arrival {
 	}
 	for _, c := range w.Coflows {
 		out = append(out, Arrival{c.Arrival, CoflowArrived{Coflow: c, Then: then[c.Job]}})
-		delete(then, c.Job) // of several coflows of a job, which there should not be, the first
+		delete(then, c.Job) // only the first of several coflows of a job, which is invalid anyway
 	}
 	for _, wr := range alone {
 		out = append(out, Arrival{wr.Start, WriterArrived{wr}})
@@ -48,11 +48,11 @@ func Arrivals(w workloads.Workload) []Arrival {
 	return out
 }
 
-// Observer is told of every step: the time, what happened and what was decided.
+// Observer is called after every step with its time, events and commands.
 type Observer func(now time.Duration, evs []Event, cmds []Command) error
 
-// Run drives an engine on a backend until all arrivals have arrived and all
-// they brought has finished, or the context ends.
+// Run drives an engine on a backend until all arrivals have occurred and all their work has
+// finished, or the context ends.
 func Run(ctx context.Context, e *Engine, b Backend, arrivals []Arrival, observe Observer) error {
 	for {
 		wake := e.NextWake()

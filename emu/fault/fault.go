@@ -1,10 +1,10 @@
-// Package fault turns the faults of a scenario into a timeline: primitive
-// actions on links and hosts, in order of time, in which faults that overlap are
-// resolved. It also holds the model of what routing does about links that are
-// down (Routes), which both backends follow.
+// Package fault compiles the faults of a scenario into a timeline: primitive
+// actions on links and hosts, in order of time, with overlapping faults resolved.
+// It also models how routing reacts to links that are down (Routes); both backends
+// follow this model.
 //
-// It is pure: it knows no clock and no kernel, and carries nothing out (emu/live,
-// emu/fluid).
+// It is pure: it uses no clock and no kernel, and executes nothing (emu/live and
+// emu/fluid do).
 package fault
 
 import (
@@ -19,35 +19,35 @@ import (
 	"testbed/topo/units"
 )
 
-// Kind is what goes wrong.
+// Kind is the kind of a fault.
 type Kind string
 
-// The kinds of fault. All but link-flap last for Fault.For.
+// The kinds of faults. All except link-flap last for Fault.For.
 const (
 	LinkDown  Kind = "link-down"  // Links pass nothing
 	LinkFlap  Kind = "link-flap"  // Links go down for Down and come back for Up, Times times
 	LinkRate  Kind = "link-rate"  // Links have Rate
-	HostCrash Kind = "host-crash" // Host is gone, with all it was doing
+	HostCrash Kind = "host-crash" // Host stops and loses all its work
 	SlowDisk  Kind = "slow-disk"  // Host's disk takes writes at Rate
 	SlowCPU   Kind = "slow-cpu"   // Host works for Share of the time
 	SpineDown Kind = "spine-down" // all links of Spine pass nothing
 
-	LostReports Kind = "lost-reports" // what Hosts report does not reach the master
-	LateReports Kind = "late-reports" // what Hosts report reaches the master later, by By
+	LostReports Kind = "lost-reports" // reports of Hosts do not reach the master
+	LateReports Kind = "late-reports" // reports of Hosts reach the master later, by By
 )
 
-// Fault is one fault. Which fields hold depends on the kind.
+// Fault is one fault. The kind determines which fields are used.
 type Fault struct {
 	Kind Kind
 	Name string        // in reports, such as "link-down leaf0<>spine1"
 	At   time.Duration // on the run's clock
-	For  time.Duration // 0 is for good
+	For  time.Duration // 0 is permanent
 
-	// Links in order of ID. A link that goes down is a cable that is cut: of
-	// link-down and link-flap they are both directions of each.
+	// Links in order of ID. A link that goes down is a cut cable: link-down and
+	// link-flap list both directions of each.
 	Links    []topo.LinkID
 	Host     topo.HostID
-	DiskLost bool // what Host's disk holds is gone when it is back
+	DiskLost bool // the contents of Host's disk are lost when it returns
 	Spine    int
 	Rate     units.Rate
 	Share    float64 // (0, 1]
@@ -66,45 +66,45 @@ type SetLink struct {
 	Up   bool
 }
 
-// SetRate changes the rate of a link, also while it is down.
+// SetRate changes the rate of a link, even while it is down.
 type SetRate struct {
 	Link topo.LinkID
 	Rate units.Rate
 }
 
-// Crash ends all that a host does. Its links go down before.
+// Crash stops a host and ends its work. Its links go down first.
 type Crash struct {
 	Host     topo.HostID
-	DiskLost bool // as known by then: Return tells for good
+	DiskLost bool // as known at this time; the value in Return is final
 }
 
-// Return starts a host again. Its links are back before, unless another fault
-// holds them.
+// Return starts a host again. Its links come back first, unless another fault holds
+// them down.
 type Return struct {
 	Host     topo.HostID
 	DiskLost bool
 }
 
-// SetDisk changes the rate of a host's disk; 0 is the configured one.
+// SetDisk changes the rate of a host's disk; 0 restores the configured rate.
 type SetDisk struct {
 	Host topo.HostID
 	Rate units.Rate
 }
 
-// SetCPU changes the share of the time in which a host works; 1 is all.
+// SetCPU changes the share of the time in which a host works; 1 is all of it.
 type SetCPU struct {
 	Host  topo.HostID
 	Share float64
 }
 
-// SetReports changes what becomes of the reports that a host makes from now on. A
-// report that is late carries the counters of when it was made, and comes in after
-// those made before it: none overtakes another. Those on their way when the host
-// crashes are lost.
+// SetReports changes the delivery of the reports that a host makes from now on. A late
+// report carries the counters of the time at which it was made, and arrives after
+// earlier ones: none overtakes another. Reports on their way when the host crashes are
+// lost.
 type SetReports struct {
 	Host topo.HostID
 	Lost bool
-	By   time.Duration // 0 where they are lost
+	By   time.Duration // 0 if they are lost
 }
 
 func (SetLink) action()    {}
@@ -122,12 +122,12 @@ type Step struct {
 	Why    string // names of the faults that begin or end in it, joined by ", "
 }
 
-// Timeline is steps in order of time. At one moment links come before hosts,
-// each in order of ID, and no two steps of one moment say the same of one thing.
+// Timeline is a list of steps in order of time. At one time links precede hosts, each
+// in order of ID, and no two steps change the same property of the same object.
 type Timeline []Step
 
-// Harms tells whether some step touches what links or hosts do, not only what the
-// master hears of it.
+// Harms reports whether any step changes links or hosts, not only the reports that
+// reach the master.
 func (t Timeline) Harms() bool {
 	return slices.ContainsFunc(t, func(s Step) bool {
 		_, reports := s.Action.(SetReports)
@@ -135,11 +135,11 @@ func (t Timeline) Harms() bool {
 	})
 }
 
-// Compile resolves faults to steps. A link is up only while no fault holds it
-// down. Of several rates of one link, disk or processor, that of the fault which
-// began last holds, of those that began together that of the last in the list;
-// where none holds, the fabric's own does. So it is with how late reports are; while
-// any fault loses them, they are lost. The error joins all that is wrong.
+// Compile resolves faults to steps. A link is up only while no fault holds it down.
+// If several faults set the rate of one link, disk or processor, the one that began
+// last applies; among those that began together, the last in the list; without any, the
+// fabric's own rate. The same holds for the delay of reports; while any fault loses
+// them, they are lost. The error joins all errors found.
 func Compile(f *topo.Fabric, faults []Fault) (Timeline, error) {
 	var errs []error
 	for i, x := range faults {
@@ -150,14 +150,14 @@ func Compile(f *topo.Fabric, faults []Fault) (Timeline, error) {
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	var spells []spell
+	var periods []period
 	for i, x := range faults {
-		spells = append(spells, x.spells(f, i)...)
+		periods = append(periods, x.periods(f, i)...)
 	}
 	var moments []time.Duration
-	for _, s := range spells {
+	for _, s := range periods {
 		moments = append(moments, s.from)
-		if s.until != forGood {
+		if s.until != permanent {
 			moments = append(moments, s.until)
 		}
 	}
@@ -166,16 +166,49 @@ func Compile(f *topo.Fabric, faults []Fault) (Timeline, error) {
 	var out Timeline
 	now := untouched(f)
 	for _, at := range moments {
-		next := stateAt(f, spells, at)
-		out = append(out, now.steps(next, at, spells)...)
+		next := stateAt(f, periods, at)
+		out = append(out, now.steps(next, at, periods)...)
 		now = next
 	}
 	return out, nil
 }
 
+// Idle returns the indexes of faults without effect: alone such a fault has no step, for
+// example because the link has its rate already, and no step of the others depends on it.
+func Idle(f *topo.Fabric, faults []Fault) ([]int, error) {
+	whole, err := Compile(f, faults)
+	if err != nil {
+		return nil, err
+	}
+	actions := func(t Timeline) (out []Step) {
+		for _, s := range t {
+			out = append(out, Step{At: s.At, Action: s.Action})
+		}
+		return out
+	}
+	var idle []int
+	for i := range faults {
+		alone, err := Compile(f, faults[i:i+1])
+		if err != nil {
+			return nil, err
+		}
+		if len(alone) > 0 {
+			continue
+		}
+		without, err := Compile(f, slices.Delete(slices.Clone(faults), i, i+1))
+		if err != nil {
+			return nil, err
+		}
+		if slices.Equal(actions(whole), actions(without)) {
+			idle = append(idle, i)
+		}
+	}
+	return idle, nil
+}
+
 func check(f *topo.Fabric, x Fault) error {
 	if x.At < 0 || x.For < 0 {
-		return fmt.Errorf("at %v for %v: want no time below 0", x.At, x.For)
+		return fmt.Errorf("at %v for %v: must not be negative", x.At, x.For)
 	}
 	needLinks := func() error {
 		if len(x.Links) == 0 {
@@ -183,14 +216,14 @@ func check(f *topo.Fabric, x Fault) error {
 		}
 		for _, l := range x.Links {
 			if l < 0 || int(l) >= len(f.Links()) {
-				return fmt.Errorf("link %d: want one of the fabric", l)
+				return fmt.Errorf("link %d: not in the fabric", l)
 			}
 		}
 		return nil
 	}
 	needHost := func() error {
 		if x.Host < 0 || int(x.Host) >= f.Hosts() {
-			return fmt.Errorf("host %d: want one of the fabric", x.Host)
+			return fmt.Errorf("host %d: not in the fabric", x.Host)
 		}
 		return nil
 	}
@@ -201,28 +234,28 @@ func check(f *topo.Fabric, x Fault) error {
 		}
 		for _, l := range x.Links {
 			if !slices.Contains(x.Links, Reverse(l)) {
-				return fmt.Errorf(`link %s in one direction only: a cable that is cut passes nothing either way: want both, as in "%s<>%s"`, f.LinkName(l), "leaf0", "spine0")
+				return fmt.Errorf(`link %s in one direction only: a cut cable passes nothing in either direction (name both, such as "%s<>%s")`, f.LinkName(l), "leaf0", "spine0")
 			}
 		}
 		if x.Kind == LinkFlap && (x.Down <= 0 || x.Up <= 0 || x.Times < 1) {
-			return fmt.Errorf("down %v, up %v, %d times: want all positive", x.Down, x.Up, x.Times)
+			return fmt.Errorf("down %v, up %v, %d times: all must be positive", x.Down, x.Up, x.Times)
 		}
 		return nil
 	case LinkRate:
 		if x.Rate <= 0 {
-			return fmt.Errorf("rate %v: want a positive rate", x.Rate)
+			return fmt.Errorf("rate %v: must be positive", x.Rate)
 		}
 		return needLinks()
 	case HostCrash:
 		return needHost()
 	case SlowDisk:
 		if x.Rate <= 0 {
-			return fmt.Errorf("rate %v: want a positive rate", x.Rate)
+			return fmt.Errorf("rate %v: must be positive", x.Rate)
 		}
 		return needHost()
 	case SlowCPU:
 		if !(x.Share > 0 && x.Share <= 1) {
-			return fmt.Errorf("share %v: want more than 0 and at most 1", x.Share)
+			return fmt.Errorf("share %v: must be above 0 and at most 1", x.Share)
 		}
 		return needHost()
 	case LostReports, LateReports:
@@ -231,11 +264,11 @@ func check(f *topo.Fabric, x Fault) error {
 		}
 		for _, h := range x.Hosts {
 			if h < 0 || int(h) >= f.Hosts() {
-				return fmt.Errorf("host %d: want one of the fabric", h)
+				return fmt.Errorf("host %d: not in the fabric", h)
 			}
 		}
 		if x.Kind == LateReports && x.By <= 0 {
-			return fmt.Errorf("by %v: want a positive time", x.By)
+			return fmt.Errorf("by %v: must be positive", x.By)
 		}
 		return nil
 	case SpineDown:
@@ -247,27 +280,27 @@ func check(f *topo.Fabric, x Fault) error {
 	return fmt.Errorf("unknown kind %q", x.Kind)
 }
 
-// Reverse is the other direction of a link.
-func Reverse(l topo.LinkID) topo.LinkID { return l ^ 1 } // both follow each other, the even one up
+// Reverse returns the other direction of a link.
+func Reverse(l topo.LinkID) topo.LinkID { return l ^ 1 } // the two have successive IDs, the even one up
 
-const forGood time.Duration = math.MaxInt64
+const permanent time.Duration = math.MaxInt64
 
-// spell is a stretch of time in which one fault holds.
-type spell struct {
+// period is an interval of time in which one fault applies.
+type period struct {
 	*Fault
 	index       int // of the fault
 	from, until time.Duration
-	links       []topo.LinkID // that it holds down
+	links       []topo.LinkID // held down by the fault
 }
 
-func (x *Fault) spells(f *topo.Fabric, index int) []spell {
+func (x *Fault) periods(f *topo.Fabric, index int) []period {
 	after := func(t, d time.Duration) time.Duration {
-		if d > forGood-t {
-			return forGood
+		if d > permanent-t {
+			return permanent
 		}
 		return t + d
 	}
-	s := spell{Fault: x, index: index, from: x.At, until: forGood}
+	s := period{Fault: x, index: index, from: x.At, until: permanent}
 	if x.For > 0 {
 		s.until = after(x.At, x.For)
 	}
@@ -282,29 +315,29 @@ func (x *Fault) spells(f *topo.Fabric, index int) []spell {
 		}
 	case LinkFlap:
 		s.links = x.Links
-		var out []spell
+		var out []period
 		for range x.Times {
 			s.until = after(s.from, x.Down)
 			out = append(out, s)
-			if s.until == forGood {
+			if s.until == permanent {
 				break
 			}
 			s.from = after(s.until, x.Up)
-			if s.from == forGood {
+			if s.from == permanent {
 				break
 			}
 		}
 		return out
 	}
-	return []spell{s}
+	return []period{s}
 }
 
-// state is what holds at one moment. Nothing depends on the order of its maps.
+// state is the state of all links and hosts at one time.
 type state struct {
 	down     []bool
 	rate     []units.Rate
 	crashed  []bool
-	diskLost []bool // of a crash that holds
+	diskLost []bool // by a crash in progress
 	disk     []units.Rate
 	cpu      []float64
 	lost     []bool // reports
@@ -320,16 +353,16 @@ func untouched(f *topo.Fabric) state {
 	return s
 }
 
-func stateAt(f *topo.Fabric, spells []spell, at time.Duration) state {
+func stateAt(f *topo.Fabric, periods []period, at time.Duration) state {
 	s := untouched(f)
-	var holding []spell
-	for _, x := range spells {
+	var active []period
+	for _, x := range periods {
 		if x.from <= at && at < x.until {
-			holding = append(holding, x)
+			active = append(active, x)
 		}
 	}
-	slices.SortStableFunc(holding, func(a, b spell) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.index, b.index)) })
-	for _, x := range holding { // the last wins
+	slices.SortStableFunc(active, func(a, b period) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.index, b.index)) })
+	for _, x := range active { // the last wins
 		for _, l := range x.links {
 			s.down[l] = true
 		}
@@ -360,12 +393,12 @@ func stateAt(f *topo.Fabric, spells []spell, at time.Duration) state {
 			s.by[h] = 0
 		}
 	}
-	// A crash that has ended while another of the same host goes on has still
-	// cost the host its disk.
+	// A crash that ended while another of the same host continues has still lost the
+	// host's disk.
 	for again := true; again; {
 		again = false
-		for _, x := range spells {
-			if x.Kind == HostCrash && x.DiskLost && s.crashed[x.Host] && !s.diskLost[x.Host] && x.until <= at && unbroken(spells, x.Host, x.until, at) {
+		for _, x := range periods {
+			if x.Kind == HostCrash && x.DiskLost && s.crashed[x.Host] && !s.diskLost[x.Host] && x.until <= at && unbroken(periods, x.Host, x.until, at) {
 				s.diskLost[x.Host], again = true, true
 			}
 		}
@@ -373,11 +406,11 @@ func stateAt(f *topo.Fabric, spells []spell, at time.Duration) state {
 	return s
 }
 
-// unbroken tells whether crashes hold a host down from one moment to another.
-func unbroken(spells []spell, h topo.HostID, from, to time.Duration) bool {
+// unbroken reports whether crashes hold a host down without a gap from one time to another.
+func unbroken(periods []period, h topo.HostID, from, to time.Duration) bool {
 	for from <= to {
 		next := from
-		for _, x := range spells {
+		for _, x := range periods {
 			if x.Kind == HostCrash && x.Host == h && x.from <= from && x.until > next {
 				next = x.until
 			}
@@ -390,12 +423,12 @@ func unbroken(spells []spell, h topo.HostID, from, to time.Duration) bool {
 	return true
 }
 
-// steps are the actions that lead from one state to the next.
-func (s state) steps(next state, at time.Duration, spells []spell) []Step {
+// steps returns the actions that lead from one state to the next.
+func (s state) steps(next state, at time.Duration, periods []period) []Step {
 	var out []Step
-	add := func(a Action, of func(x spell) bool) {
+	add := func(a Action, of func(x period) bool) {
 		why := ""
-		for _, x := range spells {
+		for _, x := range periods {
 			if (x.from == at || x.until == at) && of(x) {
 				if why != "" {
 					why += ", "
@@ -408,15 +441,15 @@ func (s state) steps(next state, at time.Duration, spells []spell) []Step {
 	for l := range s.down {
 		id := topo.LinkID(l)
 		if s.rate[l] != next.rate[l] {
-			add(SetRate{id, next.rate[l]}, func(x spell) bool { return x.Kind == LinkRate && slices.Contains(x.Links, id) })
+			add(SetRate{id, next.rate[l]}, func(x period) bool { return x.Kind == LinkRate && slices.Contains(x.Links, id) })
 		}
 		if s.down[l] != next.down[l] {
-			add(SetLink{id, !next.down[l]}, func(x spell) bool { return slices.Contains(x.links, id) })
+			add(SetLink{id, !next.down[l]}, func(x period) bool { return slices.Contains(x.links, id) })
 		}
 	}
 	for i := range s.crashed {
 		h := topo.HostID(i)
-		of := func(k Kind) func(spell) bool { return func(x spell) bool { return x.Kind == k && x.Host == h } }
+		of := func(k Kind) func(period) bool { return func(x period) bool { return x.Kind == k && x.Host == h } }
 		switch {
 		case !s.crashed[i] && next.crashed[i]:
 			add(Crash{h, next.diskLost[i]}, of(HostCrash))
@@ -431,7 +464,7 @@ func (s state) steps(next state, at time.Duration, spells []spell) []Step {
 			add(SetCPU{h, next.cpu[i]}, of(SlowCPU))
 		}
 		if s.lost[i] != next.lost[i] || s.by[i] != next.by[i] {
-			add(SetReports{h, next.lost[i], next.by[i]}, func(x spell) bool {
+			add(SetReports{h, next.lost[i], next.by[i]}, func(x period) bool {
 				return (x.Kind == LostReports || x.Kind == LateReports) && slices.Contains(x.Hosts, h)
 			})
 		}

@@ -26,6 +26,37 @@ func both(f *topo.Fabric, r topo.RackID, s int) []topo.LinkID {
 	return []topo.LinkID{f.LeafUp(r, s), f.LeafDown(r, s)}
 }
 
+// TestIdle checks that a fault is idle only if the timeline is the same without it. One that
+// ends another's effect, or overrides a part of it, is not idle.
+func TestIdle(t *testing.T) {
+	f := fabric(t)
+	const s = time.Second
+	slower := Fault{Kind: LinkRate, Name: "slower", At: s, For: 4 * s, Rate: 10 * units.Mbps, Links: []topo.LinkID{0}}
+	asBuilt := Fault{Kind: LinkRate, Name: "as built", At: 2 * s, For: s, Rate: 100 * units.Mbps, Links: []topo.LinkID{0}}
+	cut := Fault{Kind: LinkDown, Name: "cut", At: s, For: 4 * s, Links: []topo.LinkID{2, 3}}
+	within := Fault{Kind: LinkDown, Name: "within", At: 2 * s, For: s, Links: []topo.LinkID{2, 3}}
+	working := Fault{Kind: SlowCPU, Name: "working", At: s, Host: 1, Share: 1}
+	for _, tt := range []struct {
+		name   string
+		faults []Fault
+		want   []int
+	}{
+		{"none", nil, nil},
+		{"rates", []Fault{slower, {Kind: SlowCPU, At: s, Host: 1, Share: 0.99}}, nil},
+		{"the rate as built", []Fault{asBuilt, cut}, []int{0}},
+		{"the rate as built within another", []Fault{asBuilt, slower}, nil},
+		{"a cut within a cut", []Fault{cut, within}, nil},
+		{"all of the processor", []Fault{slower, working, {Kind: SlowCPU, At: 5 * s, Host: 1, Share: 0.5}}, []int{1}},
+	} {
+		if got, err := Idle(f, tt.faults); err != nil || !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %v, %v, want %v", tt.name, got, err, tt.want)
+		}
+	}
+	if _, err := Idle(f, []Fault{{Kind: LinkRate, Links: []topo.LinkID{0}}}); err == nil || !strings.Contains(err.Error(), "must be positive") {
+		t.Errorf("a rate of 0: %v", err)
+	}
+}
+
 func TestCompile(t *testing.T) {
 	f := fabric(t)
 	up, down := f.HostUp(1), f.HostDown(1)
@@ -90,9 +121,9 @@ func TestCompileRefuses(t *testing.T) {
 		{"no rate", Fault{Kind: SlowDisk}, "rate 0bps"},
 		{"no share", Fault{Kind: SlowCPU}, "share 0"},
 		{"no flap", Fault{Kind: LinkFlap, Links: []topo.LinkID{2, 3}}, "0 times"},
-		{"before the start", Fault{Kind: HostCrash, At: -1}, "below 0"},
-		{"nobody's reports", Fault{Kind: LostReports}, "no host"},
-		{"a stranger's reports", Fault{Kind: LateReports, By: 1, Hosts: []topo.HostID{0, 6}}, "host 6"},
+		{"before the start", Fault{Kind: HostCrash, At: -1}, "must not be negative"},
+		{"reports of no host", Fault{Kind: LostReports}, "no host"},
+		{"reports of an unknown host", Fault{Kind: LateReports, By: 1, Hosts: []topo.HostID{0, 6}}, "host 6"},
 		{"not late", Fault{Kind: LateReports, Hosts: []topo.HostID{0}}, "by 0s"},
 		{"no kind", Fault{Kind: "fire"}, `unknown kind "fire"`},
 	} {
@@ -104,9 +135,9 @@ func TestCompileRefuses(t *testing.T) {
 	}
 }
 
-// The timeline is carried out here and compared, at every moment, with what each
-// fault by itself says.
-func TestTimelineIsWhatTheFaultsSay(t *testing.T) {
+// TestTimelineMatchesFaults executes the timeline and compares the state, at every time,
+// with that of the faults taken one by one.
+func TestTimelineMatchesFaults(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := fabric(t)
 		var faults []Fault
@@ -249,9 +280,9 @@ func TestRoutes(t *testing.T) {
 		r.SetLink(l, false)
 	}
 	spines(1, 0, 1)    // its own link: at once
-	spines(0, 1, 0, 1) // another's: not before it is told
+	spines(0, 1, 0, 1) // another leaf's link: not before Propagate
 	for _, l := range both(f, 1, 0) {
-		r.Tell(l)
+		r.Propagate(l)
 	}
 	spines(0, 1, 1)
 	spines(0, 2, 0, 1) // to a rack that the spine still reaches
@@ -265,16 +296,16 @@ func TestRoutes(t *testing.T) {
 	}
 	for _, l := range both(f, 1, 1) {
 		r.SetLink(l, false)
-		r.Tell(l)
+		r.Propagate(l)
 	}
-	spines(0, 1, 0, 1) // no way there: as if none had been told
+	spines(0, 1, 0, 1) // no path left: all own spines
 	spines(1, 0)
 	if s, _ := r.Spine(2, 0, 1); s != 1 {
 		t.Errorf("a leaf without a spine moves its flow to %d", s)
 	}
 	for _, l := range append(both(f, 1, 0), both(f, 1, 1)...) {
 		r.SetLink(l, true)
-		r.Tell(l)
+		r.Propagate(l)
 	}
 	spines(0, 1, 0, 1)
 }

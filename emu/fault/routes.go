@@ -4,31 +4,31 @@ import (
 	"testbed/topo"
 )
 
-// Routes is which spines each leaf sends over to each rack, as links go down and
-// come back. A leaf knows at once of its own links. Of the links between a spine
-// and another leaf it knows what a routing protocol has told it: the owner calls
-// Tell when that has happened.
+// Routes holds the spines that each leaf uses toward each rack, as links go down and come
+// back. A leaf knows the state of its own links at once. It knows that of the links
+// between a spine and another leaf from a routing protocol: the owner calls
+// Propagate when that has converged.
 type Routes struct {
-	f    *topo.Fabric
-	down []bool // by LinkID: the link passes nothing
-	told []bool // by LinkID: other leaves know that it does not
+	f     *topo.Fabric
+	down  []bool // by LinkID: the link passes nothing
+	known []bool // by LinkID: down, as known to other leaves
 }
 
-// NewRoutes has all links up.
+// NewRoutes returns routes with all links up.
 func NewRoutes(f *topo.Fabric) *Routes {
-	return &Routes{f: f, down: make([]bool, len(f.Links())), told: make([]bool, len(f.Links()))}
+	return &Routes{f: f, down: make([]bool, len(f.Links())), known: make([]bool, len(f.Links()))}
 }
 
 // SetLink takes down one direction of a link, or brings it back.
 func (r *Routes) SetLink(l topo.LinkID, up bool) { r.down[l] = !up }
 
-// Up tells whether a link passes packets.
+// Up reports whether a link passes packets.
 func (r *Routes) Up(l topo.LinkID) bool { return !r.down[l] }
 
-// Tell makes what is true of a link now known to all leaves.
-func (r *Routes) Tell(l topo.LinkID) { r.told[l] = r.down[l] }
+// Propagate makes the current state of a link known to all leaves.
+func (r *Routes) Propagate(l topo.LinkID) { r.known[l] = r.down[l] }
 
-// Own are the spines whose link to the leaf of a rack is up.
+// Own returns the spines whose link from the leaf of a rack is up.
 func (r *Routes) Own(rack topo.RackID) []int {
 	var out []int
 	for s := range r.f.Spines() {
@@ -39,14 +39,14 @@ func (r *Routes) Own(rack topo.RackID) []int {
 	return out
 }
 
-// Spines are those that the leaf of src sends over to dst, in order: those it
-// reaches and that, as far as it was told, reach dst. Where it was told of none
-// it goes on sending over all that it reaches.
+// Spines returns the spines that the leaf of src uses toward dst, in order: those that it
+// reaches and that, as far as it knows, reach dst. If it knows of none, it continues to
+// use all that it reaches.
 func (r *Routes) Spines(src, dst topo.RackID) []int {
 	own := r.Own(src)
 	var out []int
 	for _, s := range own {
-		if !r.told[r.f.LeafDown(dst, s)] {
+		if !r.known[r.f.LeafDown(dst, s)] {
 			out = append(out, s)
 		}
 	}
@@ -56,10 +56,9 @@ func (r *Routes) Spines(src, dst topo.RackID) []int {
 	return out
 }
 
-// Spine is the spine of a flow by its hash: that of topo.Fabric.SpineFor where
-// its leaf sends over it, and one of those the leaf does send over otherwise. A
-// leaf that reaches no spine keeps the flow's own. ok is false where the flow
-// stays in its rack.
+// Spine returns the spine of a flow by its hash: that of topo.Fabric.SpineFor if its leaf
+// uses it, and otherwise one of those that the leaf uses. A leaf that reaches no spine
+// keeps the flow's own. ok is false if the flow stays in its rack.
 func (r *Routes) Spine(src, dst topo.HostID, hash uint32) (spine int, ok bool) {
 	spine, ok = r.f.SpineFor(src, dst, hash)
 	if !ok {
@@ -74,11 +73,11 @@ func (r *Routes) Spine(src, dst topo.HostID, hash uint32) (spine int, ok bool) {
 	if len(use) == 0 {
 		return spine, true
 	}
-	// The quotient is what SpineFor left of the hash.
+	// SpineFor used the remainder of the hash.
 	return use[int(hash/uint32(r.f.Spines()))%len(use)], true
 }
 
-// Path is the links from src to dst over a spine, which is not looked at inside a
+// Path returns the links from src to dst through a spine, which is ignored within a
 // rack.
 func Path(f *topo.Fabric, src, dst topo.HostID, spine int) []topo.LinkID {
 	switch a, b := f.RackOf(src), f.RackOf(dst); {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// skips collects what a check did not judge because a scenario changed it on
-// purpose (Samples.Exempt).
+// skips collects the objects that a check did not judge because a scenario changed them
+// on purpose (Samples.Exempt).
 type skips struct {
 	n   int
 	why map[string]bool
@@ -23,8 +23,8 @@ func (k *skips) add(why string) bool {
 	return true
 }
 
-// link tells whether a link, such as "h0-00>leaf0", is exempt by its own name or
-// by that of either end.
+// link reports whether a link, such as "h0-00>leaf0", is exempt by its own name or by that
+// of either end.
 func (k *skips) link(s Samples, name string) bool {
 	if why, ok := s.Exempt[name]; ok {
 		return k.add(why)
@@ -38,14 +38,15 @@ func (k *skips) link(s Samples, name string) bool {
 	return false
 }
 
-// lossy tells whether a host or switch was made to lose packets (Samples.Lossy).
+// lossy reports whether a host or switch loses packets because of the scenario
+// (Samples.Lossy).
 func (k *skips) lossy(s Samples, name string) bool {
 	why, ok := s.Lossy[name]
 	return ok && k.add(why)
 }
 
-// disk tells whether a disk is exempt: by its host's name, or, but for its reads, as
-// "<host>/disk" alone.
+// disk reports whether a disk is exempt: by its host's name or, except for reads, by
+// "<host>/disk".
 func (k *skips) disk(s Samples, d Disk) bool {
 	if why, ok := s.Exempt[d.Host+"/disk"]; ok && !d.Reads {
 		return k.add(why)
@@ -54,7 +55,7 @@ func (k *skips) disk(s Samples, d Disk) bool {
 	return ok && k.add(why)
 }
 
-// String follows a check's value; it is empty where all was judged.
+// String returns the suffix of a check's value; it is empty if everything was judged.
 func (k *skips) String() string {
 	if k.n == 0 {
 		return ""

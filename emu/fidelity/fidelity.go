@@ -1,10 +1,9 @@
-// Package fidelity judges a run: it turns measurements of the run itself, taken
-// while it went on, into a verdict that goes with every figure. The question is
-// whether the emulated links, disks and captures were what the scenario says, and
-// whether the machine kept up.
+// Package fidelity judges a run: it derives a verdict, which accompanies every figure,
+// from measurements taken during the run. The verdict states whether the emulated
+// links, disks and captures matched the scenario, and whether the machine kept up.
 //
-// It measures nothing: emu/live hands it samples and results/flows what
-// captures show. It says nothing of whether a policy is any good.
+// It measures nothing: emu/live provides samples, and results/flows the content of
+// captures. It does not judge the quality of a policy.
 package fidelity
 
 import (
@@ -18,54 +17,56 @@ import (
 	"testbed/topo/units"
 )
 
-// Thresholds are the bounds of every check, with the defaults of Default.
+// Thresholds are the bounds of every check; Default returns their defaults.
 type Thresholds struct {
-	// DeliveredPass and DeliveredVoid bound what saturated links delivered over
-	// their configured rate.
+	// DeliveredPass and DeliveredVoid bound the bytes that saturated links delivered,
+	// relative to their configured rate.
 	DeliveredPass, DeliveredVoid Range
-	// SpacingPass and SpacingVoid are the least fractions of packet gaps on
-	// saturated links that are within a tenth of the wire time, or one packet
-	// time, of what they should be.
+	// SpacingPass and SpacingVoid are the minimum fractions of packet gaps on saturated
+	// links that are within a tenth of the wire time, or one packet time, of the
+	// expected gap.
 	SpacingPass, SpacingVoid float64
-	// LatenessPass is the 99th percentile of scheduling lateness that is always
-	// good enough; LatenessPassCCT and LatenessVoidCCT are fractions of the
-	// median completion time.
+	// LatenessPass is the 99th percentile of scheduling lateness that always passes;
+	// LatenessPassCCT and LatenessVoidCCT are fractions of the median completion time.
 	LatenessPass                     time.Duration
 	LatenessPassCCT, LatenessVoidCCT float64
-	// DiskPass and DiskVoid bound what busy disks wrote over their rate.
+	// DiskPass and DiskVoid bound the bytes that busy disks wrote, relative to their rate.
 	DiskPass, DiskVoid Range
-	// EnginePass is the difference between the wire's and the engine's notion of
-	// a completion that is always good enough; EnginePassFraction and
-	// EngineVoidFraction are fractions of the completion time. To pass, every
-	// transfer must be within; the run is void where more than EngineVoidShare of
-	// them are beyond, so that one preemption, which is told, does not take all
-	// figures away.
+	// EnginePass is the difference between the completion on the wire and its
+	// notification of the engine that always passes; EnginePassFraction and
+	// EngineVoidFraction are fractions of the completion time. To pass, every transfer
+	// must be within the bound. The run is void if more than EngineVoidShare of them
+	// are beyond it, so that one preemption, which the report states, does not void
+	// all figures.
 	EnginePass                             time.Duration
 	EnginePassFraction, EngineVoidFraction float64
 	EngineVoidShare                        float64
-	// CountersVoid is the fraction of bytes by which captures and interface
-	// counters may differ before the run is void. Only equality passes.
+	// CountersVoid is the fraction of bytes by which captures and interface counters
+	// may differ before the run is void. Only equality passes.
 	CountersVoid float64
-	// BurstPass and BurstVoid are by how much of its own time a link may exceed its
-	// bucket, at the 90th percentile of packets.
+	// BurstPass and BurstVoid are the excess above its bucket that a link may have, in
+	// transmission time, at the 90th percentile of packets.
 	BurstPass, BurstVoid time.Duration
-	// LossVoid is the fraction of a namespace's packets that may be lost without an
-	// explanation before the run is void. Only none passes.
+	// LossVoid is the fraction of a namespace's packets whose loss may be unexplained
+	// before the run is void. Only 0 passes.
 	LossVoid float64
-	// StallPass is the longest single lateness that is good enough; StallVoidCCT is a
-	// fraction of the median completion time.
+	// StallPass is the longest single lateness that passes; StallVoidCCT is a fraction of
+	// the median completion time.
 	StallPass    time.Duration
 	StallVoidCCT float64
-	// OthersPass is the share of the processors that other processes may take.
+	// OthersPass is the share of the processors that other processes may use.
 	OthersPass float64
+	// ClockVoid is the size of a step of the wall clock, which stamps packets, above
+	// which the run is void. Only a clock without steps passes.
+	ClockVoid time.Duration
 }
 
-// Range is closed at both ends.
+// Range is a closed interval.
 type Range struct{ Lo, Hi float64 }
 
 func (r Range) has(x float64) bool { return x >= r.Lo && x <= r.Hi }
 
-// Default is the table that every report prints.
+// Default returns the bounds that every report prints.
 func Default() Thresholds {
 	return Thresholds{
 		DeliveredPass: Range{0.97, 1.01}, DeliveredVoid: Range{0.90, 1.05},
@@ -78,80 +79,82 @@ func Default() Thresholds {
 		LossVoid:  0.001,
 		StallPass: 50 * time.Millisecond, StallVoidCCT: 0.10,
 		OthersPass: 0.15,
+		ClockVoid:  2 * time.Millisecond,
 	}
 }
 
-// Samples is what was measured of one arm and repeat.
+// Samples are the measurements of one arm and repeat.
 type Samples struct {
 	Captures []Capture
 	Links    []Link
 	Spacing  []Spacing
 	Lateness time.Duration // 99th percentile of the scheduling probe
 	Disks    []Disk
-	// Transfers are all flows and blocks that both the wire and the engine saw
-	// complete.
+	// Transfers are all flows and blocks with a completion both on the wire and in the
+	// engine.
 	Transfers []Transfer
-	MedianCCT time.Duration // of coflows, or of block writes where there are none
-	// Problems are what captures could not account for; each degrades the run.
+	MedianCCT time.Duration // of coflows, or of block writes without coflows
+	// Problems are gaps in the records of captures; each degrades the run.
 	Problems []string
 	// Bursts are all captured directions of links, Losses all namespaces.
 	Bursts  []Conformance
 	Losses  []Loss
 	Stall   Stall
 	Machine Machine
-	// Exempt are the links ("h0-00>leaf0"), hosts and switches ("h0-00") and disks
-	// ("h0-00/disk") that a scenario changed on purpose during the run, and why. They
-	// are not judged by delivered, packet-spacing, burst and disk, whose values
-	// say how many were not. A host or switch stands for all its links.
+	// Clock are the steps of the wall clock during the run.
+	Clock []ClockStep `json:",omitempty"`
+	// Exempt maps links ("h0-00>leaf0"), hosts and switches ("h0-00") and disks
+	// ("h0-00/disk") that a scenario changed on purpose during the run to the reason.
+	// The checks delivered, packet-spacing, burst and disk exclude them and state their
+	// number. A host or switch represents all its links.
 	Exempt map[string]string
-	// Lossy are the hosts and switches that a scenario made lose packets, such as
-	// those at the ends of a cable that was cut, and why. They are not judged by loss
-	// and captured-bytes: what waits for a cable when it is cut is captured by some and
-	// counted by none.
+	// Lossy maps hosts and switches that lose packets because of the scenario, such as
+	// those at the ends of a cut cable, to the reason. The checks loss and captured-bytes
+	// exclude them: packets queued for a cable when it is cut are in some captures and in
+	// no counter.
 	Lossy map[string]string
 }
 
 // Capture is the capture of one host.
 type Capture struct {
 	Host string
-	// Dropped counts packets that the kernel did not hand over.
+	// Dropped counts packets that the kernel did not deliver.
 	Dropped uint64
-	// Bytes and Counted are what the capture holds of the host's interface, in
-	// original lengths, and what the interface counted meanwhile, both ways.
+	// Bytes are those of the host's interface in the capture, in original lengths, and
+	// Counted those of the interface's counters in the same time, both directions.
 	Bytes, Counted uint64
 }
 
-// Link is what one directed link delivered, and could have delivered at its rate,
-// in spells in which it was busy from end to end: at no moment had it less waiting
-// than it could send until the next look.
+// Link compares the bytes that one directed link delivered with those that its rate
+// allows, in periods in which it was continuously busy: at every sample its queue held at
+// least as much as the link can send until the next sample.
 type Link struct {
 	Name             string
-	Frame            units.Bytes // of the MTU
+	Frame            units.Bytes // frame of MTU size
 	Spells           int
 	Delivered, Could units.Bytes // in all of them, frames
-	// Pieces says that less is known: the link had packets waiting at every look of
-	// the spells, 8 ms apart, but between two looks it may have had none for a moment.
-	// It is what each piece of a spell, of PieceFrames frames' time or more,
-	// delivered over what it could have. In most pieces the link was busy from end
-	// to end.
+	// Pieces is set if less is known: the link had packets queued at every sample of
+	// the periods, 8 ms apart, but may have been idle for a moment between samples.
+	// Each piece of a period, of at least PieceFrames frames' time, has the ratio of
+	// delivered to possible bytes. In most pieces the link was continuously busy.
 	Pieces []float64 `json:",omitempty"`
 }
 
-// PieceFrames is the least length of a Link's pieces, in frames' time: a piece is
-// then off by 2 % (standard deviation) for being counted in whole frames.
+// PieceFrames is the minimum length of a Link's pieces, in frames' time: the error of a
+// piece from counting whole frames is then 2 % (standard deviation).
 const PieceFrames = 20
 
-// Of a link that is known by its pieces, the quartiles are judged. With 16 pieces
-// they are off by 0.7 % (standard deviation) for whole frames. One spell may have
-// had idle moments all along, as when its senders keep to a ceiling.
+// A link that is known by its pieces is judged by their quartiles. With 16 pieces the
+// error from counting whole frames is 0.7 % (standard deviation). A single period may
+// have idle moments throughout, for example because its senders are at a rate cap.
 const (
-	minPieces = 16
-	minSpells = 2
+	minPieces  = 16
+	minPeriods = 2
 )
 
-// share is what the link delivered of its rate: of pieces the median, if that is
-// good enough. If it is not, some may have been idle for a moment, and the better
-// quartile tells: the link is too slow, or too fast, if three quarters of its pieces
+// share returns the share of its rate that the link delivered: for pieces the median, if
+// that passes. Otherwise some pieces may have been idle for a moment, and the better
+// quartile decides: the link is too slow, or too fast, if three quarters of its pieces
 // are.
 func (l Link) share(pass Range) float64 {
 	if len(l.Pieces) == 0 {
@@ -168,39 +171,39 @@ func (l Link) share(pass Range) float64 {
 	return middle
 }
 
-// enough tells whether the link was watched for long enough to be judged: what it
-// delivers is counted in whole frames, off by 0.6 of one a spell (the standard
-// deviation of the difference of two uniform errors is 0.41, and not all frames
-// are full), and that should come to 0.2 % or less.
+// enough reports whether the link was sampled for long enough to be judged. Counting whole
+// frames has an error of 0.6 frames per period (the standard deviation of the difference
+// of two uniform errors is 0.41, and not all frames are full), which must be 0.2 % or
+// less.
 func (l Link) enough() bool {
 	if len(l.Pieces) > 0 {
-		return l.Spells >= minSpells && len(l.Pieces) >= minPieces
+		return l.Spells >= minPeriods && len(l.Pieces) >= minPieces
 	}
 	return l.Frame > 0 && float64(l.Could)/float64(l.Frame) >= 300*math.Sqrt(float64(l.Spells))
 }
 
-// Spacing is the gaps between packets on one link that should have been evenly
-// spaced.
+// Spacing counts the gaps between packets on one link that should be evenly spaced, and
+// the correct ones among them.
 type Spacing struct {
 	Link       string
 	Gaps, Good int
 }
 
-// Disk is one of a host's disks while it had something to write, or something to read.
+// Disk is one of a host's disks, measured while it had writes, or reads, pending.
 type Disk struct {
 	Host    string
 	Rate    units.Rate
 	Written units.Bytes // or read
 	Busy    time.Duration
-	// Number is which of the Of disks of its host it is, from 0; Of is 0 or 1 where it
-	// is the only one.
+	// Number is the index of the disk among the Of disks of its host, from 0; Of is 0 or 1
+	// for a single disk.
 	Number int `json:",omitempty"`
 	Of     int `json:",omitempty"`
-	// Reads tells that it is of reads, which have a rate of their own.
+	// Reads marks the measurement of reads, which have their own rate.
 	Reads bool `json:",omitempty"`
 }
 
-// name is how messages call the disk.
+// name returns the name of the disk in messages.
 func (d Disk) name() string {
 	if d.Of > 1 {
 		return fmt.Sprintf("disk %d of %s", d.Number, d.Host)
@@ -212,30 +215,30 @@ func (d Disk) name() string {
 type Transfer struct {
 	Name         string
 	Completion   time.Duration // on the wire, from arrival
-	Wire, Engine time.Duration // moment of completion, same zero: by packets, and when the engine was told
+	Wire, Engine time.Duration // time of completion, same origin: by packets, and when the engine was notified
 }
 
-// Bounds below which a measurement is too small to judge by.
+// Minimum sizes of measurements that are judged.
 const (
-	minGaps     = 200                    // a link
-	minDiskBusy = 200 * time.Millisecond // a disk
-	minPackets  = 100                    // a link, for its bursts
+	minGaps     = 200                    // per link
+	minDiskBusy = 200 * time.Millisecond // per disk
+	minPackets  = 100                    // per link, for its bursts
 )
 
-// Judge makes the verdict of one arm and repeat.
+// Judge returns the verdict of one arm and repeat.
 func Judge(s Samples, th Thresholds) verdict.Verdict {
 	checks := []verdict.Check{
-		captureDrops(s), counters(s, th), delivered(s, th), spacing(s, th), lateness(s, th), disks(s, th), engine(s, th),
+		clock(s, th), captureDrops(s), counters(s, th), delivered(s, th), spacing(s, th), lateness(s, th), disks(s, th), engine(s, th),
 		burst(s, th), frames(s, th), loss(s, th), stall(s, th), machine(s, th),
 	}
 	return Doubt(verdict.Of(checks...), s.Problems)
 }
 
-// recordsCheck is the name of the check of what captures could not account for.
+// recordsCheck is the name of the check for gaps in the records of captures.
 const recordsCheck = "records"
 
-// Doubt is a verdict on captures that have problems. One that was given when they
-// were known already is left as it is.
+// Doubt adds the problems of captures to a verdict. A verdict that includes them already
+// is returned unchanged.
 func Doubt(v verdict.Verdict, problems []string) verdict.Verdict {
 	if len(problems) == 0 || slices.ContainsFunc(v.Checks, func(c verdict.Check) bool { return c.Name == recordsCheck }) {
 		return v
@@ -275,22 +278,22 @@ func captureDrops(s Samples) verdict.Check {
 }
 
 func counters(s Samples, th Thresholds) verdict.Check {
-	c := verdict.Check{Name: "captured-bytes", Level: verdict.Pass, Value: "equal", Pass: "equal to the interface counters", Void: fmt.Sprintf("apart by > %g %%", 100*th.CountersVoid)}
+	c := verdict.Check{Name: "captured-bytes", Level: verdict.Pass, Value: "equal", Pass: "equal to the interface counters", Void: fmt.Sprintf("difference > %g %%", 100*th.CountersVoid)}
 	worst, host := 0.0, ""
 	var skipped skips
 	for _, k := range s.Captures {
 		if k.Bytes == k.Counted || skipped.lossy(s, k.Host) {
 			continue
 		}
-		apart := math.Abs(float64(k.Bytes)-float64(k.Counted)) / math.Max(float64(k.Counted), 1)
-		if host == "" || apart > worst {
-			worst, host = apart, k.Host
+		difference := math.Abs(float64(k.Bytes)-float64(k.Counted)) / math.Max(float64(k.Counted), 1)
+		if host == "" || difference > worst {
+			worst, host = difference, k.Host
 		}
 	}
 	if host != "" {
 		c.Level = grade(false, worst > th.CountersVoid)
-		c.Value = fmt.Sprintf("apart by %.4f %%", 100*worst)
-		c.Reason = fmt.Sprintf("the capture of %s does not hold the bytes its interface counted", host)
+		c.Value = fmt.Sprintf("difference %.4f %%", 100*worst)
+		c.Reason = fmt.Sprintf("the capture of %s and the counters of its interface differ", host)
 	}
 	c.Value += skipped.String()
 	return c
@@ -319,14 +322,14 @@ func delivered(s Samples, th Thresholds) verdict.Check {
 	}
 	c.Value = fmt.Sprintf("%.3f at worst on %d saturated links", worst, len(links)) + skipped.String()
 	if c.Level != verdict.Pass {
-		c.Reason = fmt.Sprintf("%s delivered %.1f %% of its rate while packets waited: the machine did not keep up, or the link is not shaped as the scenario says", link, 100*worst)
+		c.Reason = fmt.Sprintf("%s delivered %.1f %% of its rate while packets were queued: the machine did not keep up, or the link is not shaped as in the scenario", link, 100*worst)
 	}
 	return c
 }
 
 func spacing(s Samples, th Thresholds) verdict.Check {
 	c := verdict.Check{Name: "packet-spacing", Level: verdict.Pass, Value: "no link saturated",
-		Pass: fmt.Sprintf("≥ %.0f %% of gaps as the wire spaces them", 100*th.SpacingPass), Void: fmt.Sprintf("< %.0f %%", 100*th.SpacingVoid)}
+		Pass: fmt.Sprintf("≥ %.0f %% of gaps as on the wire", 100*th.SpacingPass), Void: fmt.Sprintf("< %.0f %%", 100*th.SpacingVoid)}
 	n, worst, link := 0, 1.0, ""
 	var skipped skips
 	for _, l := range s.Spacing {
@@ -345,7 +348,7 @@ func spacing(s Samples, th Thresholds) verdict.Check {
 	c.Level = grade(worst >= th.SpacingPass, worst < th.SpacingVoid)
 	c.Value = fmt.Sprintf("%.1f %% at worst on %d saturated links", 100*worst, n) + skipped.String()
 	if c.Level != verdict.Pass {
-		c.Reason = fmt.Sprintf("on %s packets came in lumps: the machine was late, or segments were not cut to the MTU", link)
+		c.Reason = fmt.Sprintf("packets on %s arrived in bursts: the machine was late, or segments were not cut to the MTU", link)
 	}
 	return c
 }
@@ -356,7 +359,7 @@ func lateness(s Samples, th Thresholds) verdict.Check {
 	of := float64(s.Lateness) / math.Max(float64(s.MedianCCT), 1)
 	c.Level = grade(s.Lateness <= th.LatenessPass || s.MedianCCT > 0 && of <= th.LatenessPassCCT, s.MedianCCT > 0 && of >= th.LatenessVoidCCT)
 	if c.Level != verdict.Pass {
-		c.Reason = fmt.Sprintf("timers fired late by %s at the 99th percentile, against a median completion of %s: the machine is overloaded or shared", round(s.Lateness), round(s.MedianCCT))
+		c.Reason = fmt.Sprintf("timers fired %s late at the 99th percentile, with a median completion time of %s: the machine is overloaded or shared", round(s.Lateness), round(s.MedianCCT))
 	}
 	return c
 }
@@ -386,7 +389,7 @@ func disks(s Samples, th Thresholds) verdict.Check {
 	c.Level = grade(th.DiskPass.has(worst), !th.DiskVoid.has(worst))
 	c.Value = fmt.Sprintf("%.3f at worst on %d busy disks", worst, n)
 	if reads > 0 {
-		c.Value += fmt.Sprintf(" and %d that were read", reads)
+		c.Value += fmt.Sprintf(" and on %d with reads", reads)
 	}
 	c.Value += skipped.String()
 	if c.Level != verdict.Pass {
@@ -405,18 +408,18 @@ func engine(s Samples, th Thresholds) verdict.Check {
 	if len(s.Transfers) == 0 {
 		return c
 	}
-	type apart struct {
+	type deviation struct {
 		level verdict.Level
 		by    time.Duration
 		name  string
 	}
-	all := make([]apart, 0, len(s.Transfers))
+	all := make([]deviation, 0, len(s.Transfers))
 	for _, t := range s.Transfers {
 		by := (t.Engine - t.Wire).Abs()
 		of := float64(by) / math.Max(float64(t.Completion), 1)
-		all = append(all, apart{grade(by <= th.EnginePass || of <= th.EnginePassFraction, of > th.EngineVoidFraction), by, t.Name})
+		all = append(all, deviation{grade(by <= th.EnginePass || of <= th.EnginePassFraction, of > th.EngineVoidFraction), by, t.Name})
 	}
-	slices.SortFunc(all, func(a, b apart) int {
+	slices.SortFunc(all, func(a, b deviation) int {
 		if a.level != b.level {
 			return int(a.level) - int(b.level)
 		}
@@ -431,16 +434,16 @@ func engine(s Samples, th Thresholds) verdict.Check {
 	beyond := len(all) - sort.Search(len(all), func(i int) bool { return all[i].level > verdict.Pass })
 	c.Value = fmt.Sprintf("%s at worst of %d transfers, %d of them beyond the bound for pass and %d beyond that for void", round(at.by), len(all), beyond, void)
 	if c.Level != verdict.Pass {
-		c.Reason = fmt.Sprintf("the engine was told of %s %s from when its packets show it complete: agents ran late, or the captures are wrong", at.name, round(at.by))
+		c.Reason = fmt.Sprintf("the engine was notified of %s %s away from its completion on the wire: agents ran late, or the captures are wrong", at.name, round(at.by))
 	}
 	return c
 }
 
 func round(d time.Duration) time.Duration {
-	switch {
-	case d >= time.Second:
+	switch size := d.Abs(); {
+	case size >= time.Second:
 		return d.Round(10 * time.Millisecond)
-	case d >= 10*time.Millisecond:
+	case size >= 10*time.Millisecond:
 		return d.Round(100 * time.Microsecond)
 	}
 	return d.Round(time.Microsecond)

@@ -35,8 +35,8 @@ func TestCleanRunPasses(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	if v.Level != verdict.Pass || len(v.Checks) != 12 {
-		t.Errorf("verdict %v of %d checks, want pass of 12", v.Level, len(v.Checks))
+	if v.Level != verdict.Pass || len(v.Checks) != 13 {
+		t.Errorf("verdict %v of %d checks, want pass of 13", v.Level, len(v.Checks))
 	}
 	if v := Judge(Samples{}, Default()); v.Level != verdict.Pass {
 		t.Errorf("a run in which nothing happened: %+v", v)
@@ -45,7 +45,7 @@ func TestCleanRunPasses(t *testing.T) {
 
 func TestEachCheckCatchesItsOwn(t *testing.T) {
 	ratios := func(x float64) []Link { return []Link{{"l", 1514, 4, units.Bytes(x * 1e6), 1e6, nil}} }
-	// Of which looks tell, with a quarter of idle pieces.
+	// Known by samples, with a quarter of idle pieces.
 	watched := func(x float64) []Link {
 		return []Link{{"l", 1514, 4, units.Bytes(x * 1e6), 1e6, append(slices.Repeat([]float64{x}, 15), 0, 0.3, 0.5, 0.6, 0.7)}}
 	}
@@ -60,6 +60,8 @@ func TestEachCheckCatchesItsOwn(t *testing.T) {
 		spoil       func(*Samples)
 		want        verdict.Level
 	}{
+		{"clock set by little", "clock", func(s *Samples) { s.Clock = []ClockStep{{time.Second, -time.Millisecond}, {time.Second, 0}} }, verdict.Degraded},
+		{"clock set back", "clock", func(s *Samples) { s.Clock = []ClockStep{{time.Second, 0}, {time.Second, -2 * time.Second}} }, verdict.Void},
 		{"one packet dropped", "capture-drops", func(s *Samples) { s.Captures[0].Dropped = 1 }, verdict.Void},
 		{"a few bytes missing", "captured-bytes", func(s *Samples) { s.Captures[0].Bytes -= 1500 }, verdict.Degraded},
 		{"many bytes missing", "captured-bytes", func(s *Samples) { s.Captures[0].Bytes -= 2e6 }, verdict.Void},
@@ -68,9 +70,9 @@ func TestEachCheckCatchesItsOwn(t *testing.T) {
 		{"very slow link", "delivered", func(s *Samples) { s.Links = ratios(0.5) }, verdict.Void},
 		{"fast link", "delivered", func(s *Samples) { s.Links = ratios(1.03) }, verdict.Degraded},
 		{"very fast link", "delivered", func(s *Samples) { s.Links = ratios(1.2) }, verdict.Void},
-		{"slow link of which looks tell", "delivered", func(s *Samples) { s.Links = watched(0.95) }, verdict.Degraded},
-		{"very slow link of which looks tell", "delivered", func(s *Samples) { s.Links = watched(0.85) }, verdict.Void},
-		{"fast link of which looks tell", "delivered", func(s *Samples) { s.Links = watched(1.1) }, verdict.Void},
+		{"slow link known by samples", "delivered", func(s *Samples) { s.Links = watched(0.95) }, verdict.Degraded},
+		{"very slow link known by samples", "delivered", func(s *Samples) { s.Links = watched(0.85) }, verdict.Void},
+		{"fast link known by samples", "delivered", func(s *Samples) { s.Links = watched(1.1) }, verdict.Void},
 		{"slow among faster ones", "delivered", func(s *Samples) { s.Links = append(watched(0.96), ratios(0.95)...) }, verdict.Degraded},
 		{"large bucket", "burst", func(s *Samples) { s.Bursts[0].Level = 16_384 }, verdict.Degraded},
 		{"very large bucket", "burst", func(s *Samples) { s.Bursts[0].Level = 900_000 }, verdict.Void},
@@ -143,8 +145,8 @@ func TestEveryTransferIsJudged(t *testing.T) {
 	}
 }
 
-// Whether moments in which a link that looks tell of was idle are few or many,
-// what it delivered in the others is judged.
+// A link that is known by samples is judged by its busy pieces, however many idle ones
+// there are.
 func TestIdleMomentsAreNotJudged(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -169,7 +171,7 @@ func TestIdleMomentsAreNotJudged(t *testing.T) {
 	}
 }
 
-// What a scenario changes on purpose is not judged, and the values say so.
+// Objects that a scenario changes on purpose are not judged, and the values say so.
 func TestExempt(t *testing.T) {
 	bad := func() Samples {
 		s := clean()
@@ -211,7 +213,7 @@ func TestExempt(t *testing.T) {
 	}
 }
 
-// What earlier tries failed by is kept where captures are found damaged later.
+// The checks of earlier attempts are kept if captures are found to be damaged later.
 func TestDoubtKeepsEarlierTries(t *testing.T) {
 	v := verdict.Of(verdict.Check{Name: "stall", Level: verdict.Pass})
 	v.Earlier = []verdict.Verdict{verdict.Of(verdict.Check{Name: "stall", Level: verdict.Void})}

@@ -7,22 +7,22 @@ import (
 	"testbed/results/verdict"
 )
 
-// Stall is the longest that the testbed itself stood still.
+// Stall holds the longest pauses of the testbed itself.
 type Stall struct {
 	Probe  time.Duration // the longest single lateness of the scheduling probe
-	Engine time.Duration // the longest that an event or an arrival waited for the engine
+	Engine time.Duration // the longest wait of an event or an arrival for the engine
 }
 
-// Machine is what else the machine did during the run. Shares are of the time of
-// all processors.
+// Machine is the use of the machine during the run. Shares are of the time of all
+// processors.
 type Machine struct {
 	Known    bool
-	Others   float64 // in other processes, at least
-	Own      float64 // in this one
+	Others   float64 // in other processes
+	Own      float64 // in this one; most kernels charge it for packets and timers that it handles
 	Softirq  float64 // for packets and timers
 	Stolen   float64 // by the hypervisor
-	Waiting  float64 // share of the time in which some task waited for a processor; < 0 where the kernel does not tell
-	Testbeds int     // other testbeds that were up, of any kind
+	Waiting  float64 // share of the time in which some task waited for a processor; < 0 if the kernel does not report it
+	Testbeds int     // highest number of other testbeds, of any kind, that were up at the same time
 }
 
 func stall(s Samples, th Thresholds) verdict.Check {
@@ -34,7 +34,7 @@ func stall(s Samples, th Thresholds) verdict.Check {
 		Pass: fmt.Sprintf("≤ %v", th.StallPass), Void: fmt.Sprintf("≥ %g %% of the median CCT", 100*th.StallVoidCCT)}
 	c.Level = grade(at <= th.StallPass, s.MedianCCT > 0 && float64(at) >= th.StallVoidCCT*float64(s.MedianCCT))
 	if c.Level != verdict.Pass {
-		c.Reason = fmt.Sprintf("%s by %s once, against a median completion of %s: the testbed was stopped, or kept from running", what, round(at), round(s.MedianCCT))
+		c.Reason = fmt.Sprintf("%s by %s once, with a median completion time of %s: the testbed was stopped or preempted", what, round(at), round(s.MedianCCT))
 	}
 	return c
 }
@@ -55,10 +55,10 @@ func machine(s Samples, th Thresholds) verdict.Check {
 	case 1:
 		c.Value += ", another testbed was up"
 	default:
-		c.Value += fmt.Sprintf(", %d other testbeds were up", m.Testbeds)
+		c.Value += fmt.Sprintf(", up to %d other testbeds were up at the same time", m.Testbeds)
 	}
 	if c.Level != verdict.Pass {
-		c.Reason = fmt.Sprintf("other processes took %.0f %% of the processors: run it when the machine is quiet", 100*m.Others)
+		c.Reason = fmt.Sprintf("other processes took %.0f %% of the processors (run again on a quiet machine)", 100*m.Others)
 	}
 	return c
 }

@@ -9,31 +9,31 @@ import (
 	"testbed/topo/units"
 )
 
-// Conformance is how the packets of one captured direction of a link kept to its
-// token bucket.
+// Conformance compares the packets of one captured direction of a link with its token
+// bucket.
 type Conformance struct {
 	Link    string
 	Rate    units.Rate
-	Bucket  units.Bytes // as the link was built with
+	Bucket  units.Bytes // as built
 	Packets int
-	// Level is the 90th percentile, over packets, of what a bucket of the link's
-	// rate would have to hold for them; Most the highest.
+	// Level is the 90th percentile, over packets, of the bucket size that the packets
+	// need at the link's rate; Most is the maximum.
 	Level, Most units.Bytes
-	// Frame is the longest frame that the link may carry, Longest that was seen,
-	// and Long how many were longer than Frame.
+	// Frame is the longest frame that the link may carry, Longest the longest captured
+	// one, and Long the number of those longer than Frame.
 	Frame, Longest units.Bytes
 	Long           int
 }
 
-// Loss is what one namespace took in over a run and did not hand on, read after
-// everything has settled.
+// Loss counts the packets that one namespace received during a run and did not pass on,
+// read after everything has settled.
 type Loss struct {
 	Namespace string
-	Packets   uint64 // that came in or were made there
-	// Before is packets that came in on devices and never reached IP, Inside those
-	// that IP took in and neither delivered nor passed on nor was to discard, and
-	// After those that IP sent and that neither left on a device nor were dropped by
-	// a full queue.
+	Packets   uint64 // that arrived or were created there
+	// Before counts packets that arrived on devices and never reached IP. Inside counts
+	// those that IP received and neither delivered, forwarded nor discarded on purpose.
+	// After counts those that IP sent and that neither left on a device nor were dropped
+	// by a full queue.
 	Before, Inside, After uint64
 }
 
@@ -71,12 +71,13 @@ func burst(s Samples, th Thresholds) verdict.Check {
 	c.Level = grade(over(at) <= th.BurstPass, over(at) > th.BurstVoid)
 	c.Value = fmt.Sprintf("p90 %v, at most %v, with a bucket of %v, at worst of %d links", at.Level, at.Most, at.Bucket, n) + skipped.String()
 	if c.Level != verdict.Pass {
-		c.Reason = fmt.Sprintf("%s let through %v at once, %v of its rate more than its bucket of %v: its shaper is not as stated", at.Link, at.Level, round(over(at)), at.Bucket)
+		c.Reason = fmt.Sprintf("%s passed %v at once, which exceeds its bucket of %v by %v at its rate: its shaper differs from the scenario", at.Link, at.Level, at.Bucket, round(over(at)))
 	}
 	return c
 }
 
-// over is the time the link takes for what the level is above the bucket.
+// over returns the time that the link needs to send the excess of the level above the
+// bucket.
 func over(l Conformance) time.Duration { return l.Rate.TimeToSend(max(0, l.Level-l.Bucket)) }
 
 func frames(s Samples, _ Thresholds) verdict.Check {

@@ -16,11 +16,11 @@ import (
 	"testbed/workloads"
 )
 
-// portFlow is so many MB from one port of a switch to another.
+// portFlow is a flow from one port of a switch to another, in MB.
 type portFlow struct{ src, dst, mb int }
 
-// Cases small enough to do by hand, with 8 ms per MB on a port: who gets what
-// under max-min fairness and under SEBF, in ms by coflow.
+// Cases computed by hand, at 8 ms per MB on a port: completion times by coflow, in ms,
+// under max-min fairness and under SEBF.
 func TestTinyCases(t *testing.T) {
 	type arrival struct {
 		at    time.Duration
@@ -33,7 +33,7 @@ func TestTinyCases(t *testing.T) {
 	}{
 		{"shared sender", []arrival{{0, []portFlow{{0, 1, 8}}}, {0, []portFlow{{0, 2, 4}}}}, []int64{96, 64}, []int64{96, 32}},
 		{"shared receiver", []arrival{{0, []portFlow{{0, 2, 8}}}, {0, []portFlow{{1, 2, 4}}}}, []int64{96, 64}, []int64{96, 32}},
-		// 100 ms alone, then halves; or the short one preempts.
+		// FAIR: 100 ms alone, then half the rate each. SEBF: the short coflow preempts.
 		{"preemption", []arrival{{0, []portFlow{{0, 1, 100}}}, {100 * ms, []portFlow{{0, 2, 10}}}}, []int64{880, 160}, []int64{880, 80}},
 		{"late and short", []arrival{{0, []portFlow{{0, 1, 4000}}}, {20480 * ms, []portFlow{{0, 2, 50}}}}, []int64{32400, 800}, []int64{32400, 400}},
 		// Two senders share reducer 2's 8 MB and reducer 3's 4 MB.
@@ -52,7 +52,7 @@ func TestTinyCases(t *testing.T) {
 			}
 			coflows = append(coflows, c)
 		}
-		for policy, want := range map[policies.Scheduler][]int64{coflow.Fair{}: tt.fair, coflow.SEBF{}: tt.sebf} {
+		for policy, want := range map[policies.CoflowScheduler][]int64{coflow.Fair{}: tt.fair, coflow.SEBF{}: tt.sebf} {
 			t.Run(fmt.Sprintf("%s/%T", tt.name, policy), func(t *testing.T) {
 				cct, _ := completionTimes(t, f, policy, coflows)
 				for i, w := range want {
@@ -65,7 +65,7 @@ func TestTinyCases(t *testing.T) {
 	}
 }
 
-// bound is the time a coflow's busiest link needs, rounded to the nearest ns.
+// bound returns the time that a coflow's bottleneck link needs, rounded to the nearest ns.
 func bound(f *topo.Fabric, flows []workloads.Flow) time.Duration {
 	load := map[topo.LinkID]int64{}
 	most := new(big.Rat)
@@ -82,12 +82,11 @@ func bound(f *topo.Fabric, flows []workloads.Flow) time.Duration {
 	return time.Duration(new(big.Int).Quo(most.Num(), most.Denom()).Int64())
 }
 
-// A coflow alone takes as long as its bottleneck, to the nanosecond, though
-// ceilings are whole bits per second: what rounding leaves on the bottleneck is
-// handed out, so it is never idle. Where many links are the bottleneck at once, the
-// last bits of rounding can wait for one another's links: two bits per second of a
-// link are then allowed to stay idle. A nanosecond is allowed in runs of over an
-// hour, for the precision of the counts.
+// A lone coflow takes as long as its bottleneck link, to the nanosecond, although
+// ceilings are whole bits per second: the bandwidth that rounding leaves on the
+// bottleneck is distributed, so the link is never idle. If many links are bottlenecks at
+// once, the last bits can block each other: two bits per second of a link may then stay
+// idle. Runs of over an hour may deviate by a nanosecond, the precision of the counts.
 func TestLoneCoflowTakesItsBottleneck(t *testing.T) {
 	fabrics := map[string]*topo.Fabric{"switch": racks(t, 1, 40, 1), "oversubscribed": racks(t, 4, 10, 3)}
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -104,8 +103,8 @@ func TestLoneCoflowTakesItsBottleneck(t *testing.T) {
 		"one receiver": func(i int) (topo.HostID, topo.HostID) { return topo.HostID(i % 39), 39 },
 		"shuffle":      func(i int) (topo.HostID, topo.HostID) { return topo.HostID(i / 7 % 13 * 3), topo.HostID(i%7*3 + 1) },
 	}
-	// Of the slowest link, 1 Gbps: a bit that no flow has room for on its other links, and
-	// what package rates takes for rounding, 1e-9.
+	// Of the slowest link, 1 Gbps: a bit that no flow can use because of its other links,
+	// and the rounding tolerance of package alloc, 1e-9.
 	const idle = 2e-9
 	for _, fname := range slices.Sorted(maps.Keys(fabrics)) {
 		for _, sname := range slices.Sorted(maps.Keys(size)) {
@@ -129,7 +128,7 @@ func TestLoneCoflowTakesItsBottleneck(t *testing.T) {
 						t.Errorf("%s, %s, %s sizes, width %d: SEBF takes %d ns, want %d", fname, hname, sname, width, got, want)
 					}
 					if hname != "shuffle" && fname == "switch" {
-						// On one link sharing is as fast in any order.
+						// On a single bottleneck link, the order does not affect the end.
 						cct, _ := completionTimes(t, f, coflow.Fair{}, []workloads.Coflow{c})
 						if got := cct[1]; got != want {
 							t.Errorf("%s, %s, %s sizes, width %d: FAIR takes %d ns, want %d", fname, hname, sname, width, got, want)

@@ -12,10 +12,11 @@ import (
 	"testbed/policies"
 	"testbed/topo"
 	"testbed/topo/units"
+	"testbed/workloads"
 )
 
-// Do starts the commands at the present moment. An error is a mistake of the
-// caller, and names the command.
+// Do executes the commands at the current time. An error means that the caller
+// passed an invalid command; it names the command.
 func (b *Backend) Do(_ context.Context, cmds []engine.Command) error {
 	for _, cmd := range cmds {
 		var err error
@@ -23,12 +24,16 @@ func (b *Backend) Do(_ context.Context, cmds []engine.Command) error {
 		case engine.Mark:
 		case engine.StartTransfer:
 			err = b.startTransfer(cmd)
+		case engine.ReadDisk:
+			err = b.readDisk(cmd)
 		case engine.SetCeiling:
 			err = b.setCeiling(cmd)
 		case engine.StartChain:
 			err = b.startChain(cmd)
 		case engine.StopTransfer:
 			b.stopTransfer(cmd.Flow)
+		case engine.StopRead:
+			b.stopTransfer(cmd.ID)
 		case engine.StopChain:
 			b.stopChain(cmd.Block)
 		default:
@@ -46,28 +51,54 @@ func (b *Backend) known(h topo.HostID) bool { return h >= 0 && int(h) < b.fabric
 func (b *Backend) startTransfer(c engine.StartTransfer) error {
 	f := c.Flow
 	if !b.known(f.Src) || !b.known(f.Dst) || f.Size <= 0 || c.Ceiling < 0 {
-		return fmt.Errorf("start flow %d of %v from host %d to host %d with ceiling %d: want hosts of the fabric, a positive size and a ceiling of 0 or more", f.ID, f.Size, f.Src, f.Dst, c.Ceiling)
-	}
-	if _, twice := b.byFlow[f.ID]; twice {
-		return fmt.Errorf("start flow %d: it was started before", f.ID)
+		return fmt.Errorf("start flow %d of %v from host %d to host %d with ceiling %d: expected hosts of the fabric, a positive size and a ceiling of 0 or more", f.ID, f.Size, f.Src, f.Dst, c.Ceiling)
 	}
 	disk := int32(none)
 	if c.Read != nil {
-		i, stored := b.where[replica{*c.Read, f.Src}]
-		if !stored {
-			return fmt.Errorf("start flow %d, which reads block %d from host %d: want one that has it", f.ID, *c.Read, f.Src)
-		}
-		if b.cfg.ReadRate > 0 {
-			disk = b.reading + int32(int(f.Src)*b.cfg.Disks+i)
+		var err error
+		if disk, err = b.diskOf(f.ID, *c.Read, f.Src); err != nil {
+			return err
 		}
 	}
-	fl := &fluid{id: int(f.ID), src: f.Src, dst: f.Dst, size: f.Size, left: 8 * float64(f.Size), hash: c.Hash, disk: disk, path: b.readClass(f.Src, f.Dst, c.Hash, disk),
-		delay: b.fabric.PathDelay(f.Src, f.Dst, c.Hash)}
-	fl.own = class{uses: fl.path.uses, listed: -1}
-	b.byFlow[f.ID] = fl
-	b.add(&b.flows, fl)
-	b.limit(fl, c.Ceiling)
-	b.faults.started(fl)
+	fl := &fluid{id: int(f.ID), src: f.Src, dst: f.Dst, size: f.Size, hash: c.Hash, disk: disk, path: b.readClass(f.Src, f.Dst, c.Hash, disk), delay: b.fabric.PathDelay(f.Src, f.Dst, c.Hash)}
+	return b.startFlow(fl, c.Ceiling)
+}
+
+// readDisk starts a read of the reader's own disk: a flow that crosses no link.
+func (b *Backend) readDisk(c engine.ReadDisk) error {
+	if !b.known(c.Host) || c.Size <= 0 {
+		return fmt.Errorf("start read %d of %v on host %d: expected a host of the fabric and a positive size", c.ID, c.Size, c.Host)
+	}
+	disk, err := b.diskOf(c.ID, c.Block, c.Host)
+	if err != nil {
+		return err
+	}
+	return b.startFlow(&fluid{id: int(c.ID), src: c.Host, dst: c.Host, size: c.Size, local: true, disk: disk, path: b.readClass(c.Host, c.Host, 0, disk)}, policies.NoLimit)
+}
+
+// diskOf returns the resource that a flow uses to read a block of a host, or none if disks do
+// not limit reads.
+func (b *Backend) diskOf(flow workloads.FlowID, block workloads.BlockID, h topo.HostID) (int32, error) {
+	i, stored := b.where[replica{block, h}]
+	switch {
+	case !stored:
+		return none, fmt.Errorf("start flow %d, which reads block %d from host %d: the host does not store this block", flow, block, h)
+	case b.cfg.ReadRate > 0:
+		return b.reading + int32(int(h)*b.cfg.Disks+i), nil
+	}
+	return none, nil
+}
+
+func (b *Backend) startFlow(f *fluid, ceiling units.Rate) error {
+	id := workloads.FlowID(f.id)
+	if _, twice := b.byFlow[id]; twice {
+		return fmt.Errorf("start flow %d: already started", id)
+	}
+	f.left, f.own = 8*float64(f.size), class{uses: f.path.uses, listed: -1}
+	b.byFlow[id] = f
+	b.add(&b.flows, f)
+	b.limit(f, ceiling)
+	b.faults.started(f)
 	return nil
 }
 
@@ -75,7 +106,8 @@ func (b *Backend) pathClass(src, dst topo.HostID, hash uint32) *class {
 	return b.readClass(src, dst, hash, none)
 }
 
-// readClass is the path of what a disk reads, and the disk.
+// readClass returns the class without a ceiling of flows from src to dst on the path
+// that hash selects. Flows that read a block from disk also draw on the disk.
 func (b *Backend) readClass(src, dst topo.HostID, hash uint32, disk int32) *class {
 	key := pathKey{src, dst, -1, disk}
 	if spine, crosses := b.faults.routes.Spine(src, dst, hash); crosses {
@@ -95,14 +127,14 @@ func (b *Backend) readClass(src, dst topo.HostID, hash uint32, disk int32) *clas
 	return c
 }
 
-// setCeiling of a flow that has finished is no mistake and has no effect: its
-// completion may not have reached the caller yet.
+// setCeiling has no effect on a flow that has finished, and is not an error: the
+// caller may not have received its completion yet.
 func (b *Backend) setCeiling(c engine.SetCeiling) error {
 	f, started := b.byFlow[c.Flow]
 	if !started || c.Ceiling < 0 {
-		return fmt.Errorf("set the ceiling of flow %d to %d: want a flow that was started and 0 or more", c.Flow, c.Ceiling)
+		return fmt.Errorf("set the ceiling of flow %d to %d: expected a started flow and a ceiling of 0 or more", c.Flow, c.Ceiling)
 	}
-	if f != nil && f.ceiling != c.Ceiling && (c.Ceiling > f.ceiling || !b.nearlyOut(f)) {
+	if f != nil && f.ceiling != c.Ceiling && (c.Ceiling > f.ceiling || !b.nearlyDone(f)) {
 		b.limit(f, c.Ceiling)
 	}
 	return nil
@@ -110,16 +142,16 @@ func (b *Backend) setCeiling(c engine.SetCeiling) error {
 
 func (b *Backend) startChain(c engine.StartChain) error {
 	if b.byBlock[c.Block.ID] {
-		return fmt.Errorf("start block %d: it was started before", c.Block.ID)
+		return fmt.Errorf("start block %d: already started", c.Block.ID)
 	}
 	if !b.known(c.Block.Client) || c.Block.Size <= 0 || len(c.Targets) == 0 || len(c.Hashes) != len(c.Targets) {
-		return fmt.Errorf("start block %d of %v from host %d to hosts %v with %d hashes: want hosts of the fabric, a positive size and a hash for each hop", c.Block.ID, c.Block.Size, c.Block.Client, c.Targets, len(c.Hashes))
+		return fmt.Errorf("start block %d of %v from host %d to hosts %v with %d hashes: expected hosts of the fabric, a positive size and one hash per hop", c.Block.ID, c.Block.Size, c.Block.Client, c.Targets, len(c.Hashes))
 	}
 	fl := &fluid{id: int(c.Block.ID), src: c.Block.Client, dst: c.Targets[len(c.Targets)-1], size: c.Block.Size, left: 8 * float64(c.Block.Size)}
 	from := c.Block.Client
 	for hop, to := range c.Targets {
 		if !b.known(to) || slices.Contains(c.Targets[:hop], to) {
-			return fmt.Errorf("start block %d to hosts %v: want different hosts of the fabric", c.Block.ID, c.Targets)
+			return fmt.Errorf("start block %d to hosts %v: expected distinct hosts of the fabric", c.Block.ID, c.Targets)
 		}
 		fl.delay += b.fabric.PathDelay(from, to, c.Hashes[hop])
 		from = to
@@ -133,7 +165,7 @@ func (b *Backend) startChain(c engine.StartChain) error {
 	b.add(&b.chains, fl)
 	b.limit(fl, policies.NoLimit)
 	if b.faults.downs > 0 {
-		b.faults.look()
+		b.faults.checkPipelines()
 	}
 	return nil
 }
@@ -143,7 +175,8 @@ func (b *Backend) add(list *[]*fluid, f *fluid) {
 	*list = slices.Insert(*list, placeOf(*list, f.id), f)
 }
 
-// placeOf is where in a list the fluid of an ID is, or belongs.
+// placeOf returns the index of the fluid with this ID in list, or the index at which to
+// insert it.
 func placeOf(list []*fluid, id int) int {
 	if n := len(list); n == 0 || list[n-1].id < id {
 		return n
@@ -152,7 +185,7 @@ func placeOf(list []*fluid, id int) int {
 	return at
 }
 
-// limit moves a fluid to the class its ceiling puts it in.
+// limit sets a fluid's ceiling and moves the fluid to the class with that ceiling.
 func (b *Backend) limit(f *fluid, ceiling units.Rate) {
 	b.leave(f)
 	f.ceiling = ceiling

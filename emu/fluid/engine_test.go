@@ -16,9 +16,8 @@ import (
 	"testbed/workloads"
 )
 
-// A run of coflows and writers together: it ends, replays from its log, and does
-// the same again. The coflow keeps rack 1 busy, which Sinbad sees and the default placement
-// does not.
+// A run with a coflow and writers ends, replays from its log, and is reproducible. The
+// coflow keeps rack 1 busy; Sinbad avoids that rack, the default placement does not.
 func TestCoflowsAndBlocksTogether(t *testing.T) {
 	f := racks(t, 4, 5, 5)
 	heartbeat := 100 * ms
@@ -68,19 +67,19 @@ func TestCoflowsAndBlocksTogether(t *testing.T) {
 	}
 	log, hdfs, hdfsEnd := run(placement.DefaultHDFS())
 	if again, _, _ := run(placement.DefaultHDFS()); !bytes.Equal(log, again) {
-		t.Error("two runs of the same differ")
+		t.Error("two runs of the same workload differ")
 	}
 	_, sinbad, sinbadEnd := run(placement.DefaultSinbad())
-	t.Logf("of 20 blocks HDFS put %d in the busy rack and ended at %v, Sinbad %d and %v", hdfs, hdfsEnd, sinbad, sinbadEnd)
-	// Not none: the blocks of one interval use up the expected capacity of the
-	// idle racks before their next report.
+	t.Logf("blocks of 20 in the busy rack and end of the run: HDFS %d, %v; Sinbad %d, %v", hdfs, hdfsEnd, sinbad, sinbadEnd)
+	// Sinbad places a few blocks there: the blocks of one interval use up the expected
+	// capacity of the idle racks before their next report.
 	if sinbad >= hdfs || sinbadEnd >= hdfsEnd {
-		t.Errorf("Sinbad does no better than HDFS")
+		t.Errorf("Sinbad is not better than HDFS")
 	}
 }
 
-// With an interval blocks are placed at its multiples alone, and every block of every
-// writer is written, also where a client is lost while its request waits. The run
+// With a decision interval, blocks are placed only at its multiples. Every block of every
+// writer is written, or fails if its client is lost while its request waits. The run
 // replays from its log.
 func TestRequestsWait(t *testing.T) {
 	f := racks(t, 4, 5, 5)
@@ -119,15 +118,15 @@ func TestRequestsWait(t *testing.T) {
 				}
 			case engine.StartChain:
 				placed++
-				asked, ok := marked[int(c.Block.ID)]
-				if !ok || now%q != 0 || now-asked >= q {
-					t.Errorf("block %d asked for at %v is placed at %v", c.Block.ID, asked, now)
+				requestedAt, ok := marked[int(c.Block.ID)]
+				if !ok || now%q != 0 || now-requestedAt >= q {
+					t.Errorf("block %d requested at %v is placed at %v", c.Block.ID, requestedAt, now)
 				}
 			}
 		}
 		return l.Observe(now, evs, cmds)
 	}
-	// The last writer's host dies while its first request waits.
+	// The last writer's host crashes while its first request waits.
 	faults, err := fault.Compile(f, []fault.Fault{{At: 3600 * ms, Kind: fault.HostCrash, Host: w.Writers[5].Client}})
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +139,7 @@ func TestRequestsWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	if placed != 9 || durable != 9 || failed != 3 {
-		t.Errorf("placed %d, durable %d, failed %d, want 9, 9 and the 3 of the writer that died", placed, durable, failed)
+		t.Errorf("placed %d, durable %d, failed %d, want 9, 9 and the 3 of the crashed writer", placed, durable, failed)
 	}
 	again, err := engine.New(cfg)
 	if err != nil {

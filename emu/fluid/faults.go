@@ -13,27 +13,27 @@ import (
 	"testbed/workloads"
 )
 
-// Faults in a fluid are arithmetic: a link that is down has the capacity 0, and
-// what crosses it stands still. A crashed host moves nothing and reports nothing.
-// A slow disk has another capacity for writes. A slow processor is taken for a slow network
-// interface: the host's own links carry its share of their rate, since a fluid
-// has no work of its own to slow down; the disk is not slowed.
+// faults applies faults by changing capacities. A link that is down has capacity 0, so
+// the transfers that cross it stall. A crashed host neither transfers nor reports.
+// A slow disk has a lower write capacity. A slow processor is modelled as a slow network
+// interface: the host's own links carry its share of their rate, because a fluid uses
+// no processor time; the disk is not slowed.
 //
-// What packets lose when a link goes down, and the time TCP takes to find out
-// that it is back, are not there.
+// The model omits packets lost when a link goes down, and the time until TCP detects
+// that the link is up again.
 type faults struct {
-	b         *Backend
-	routes    *fault.Routes
-	downs     int          // links that are down
-	crashed   []bool       // by HostID
-	rate      []units.Rate // of links while they are up
-	share     []float64    // of processors, by HostID
-	agenda    []due        // what is to happen, by time and then in order of entry
-	happening []engine.Event
+	b       *Backend
+	routes  *fault.Routes
+	downs   int           // number of links that are down
+	crashed []bool        // by HostID
+	rate    []units.Rate  // of links while they are up, by LinkID
+	share   []float64     // of processors, by HostID
+	agenda  []timedAction // pending actions, by time and then in order of insertion
+	events  []engine.Event
 }
 
-// due is something to do at a time.
-type due struct {
+// timedAction is an action scheduled for a time.
+type timedAction struct {
 	at time.Duration
 	do func()
 }
@@ -45,22 +45,22 @@ func (x *faults) init(b *Backend) {
 		x.rate = append(x.rate, l.Rate)
 	}
 	for _, s := range b.cfg.Faults {
-		x.at(s.At, func() { x.carryOut(s.Action) })
+		x.at(s.At, func() { x.apply(s.Action) })
 	}
 }
 
 func (x *faults) at(t time.Duration, do func()) {
-	i, _ := slices.BinarySearchFunc(x.agenda, t, func(d due, t time.Duration) int {
+	i, _ := slices.BinarySearchFunc(x.agenda, t, func(d timedAction, t time.Duration) int {
 		if d.at <= t {
 			return -1
 		}
 		return 1
 	})
-	x.agenda = slices.Insert(x.agenda, i, due{t, do})
+	x.agenda = slices.Insert(x.agenda, i, timedAction{t, do})
 }
 
-// after is at so long after the present moment, which is a whole nanosecond when
-// anything of the agenda is done.
+// after schedules do for d after the current time. That time is a whole nanosecond
+// whenever an action of the agenda runs.
 func (x *faults) after(d time.Duration, do func()) {
 	x.at(x.b.clock.Round()+d, do)
 }
@@ -72,36 +72,36 @@ func (x *faults) next() time.Duration {
 	return x.agenda[0].at
 }
 
-// mayMove tells whether something that stands still may yet move or end: by what
-// is on the agenda, or because the engine gives it up.
-func (x *faults) mayMove() bool {
+// canProgress reports whether a stalled fluid can still progress or end: because an action
+// is pending, or because the engine gives the fluid up.
+func (x *faults) canProgress() bool {
 	return len(x.agenda) > 0 || x.b.nextBeat != engine.NextNever && slices.ContainsFunc(x.b.flows, func(f *fluid) bool { return x.cut(f.path.uses) })
 }
 
-// cut tells whether a link that is drawn on is down.
+// cut reports whether any of the used links is down.
 func (x *faults) cut(uses []use) bool {
 	return slices.ContainsFunc(uses, func(u use) bool {
 		return int(u.resource) < len(x.rate) && !x.routes.Up(topo.LinkID(u.resource))
 	})
 }
 
-// due does what the present moment asks for, and returns what came of it.
-func (x *faults) due() []engine.Event {
+// runDue runs the actions that are due and returns the resulting events.
+func (x *faults) runDue() []engine.Event {
 	for len(x.agenda) > 0 && x.b.clock.Until(x.agenda[0].at) <= 0 {
 		do := x.agenda[0].do
 		x.agenda = slices.Delete(x.agenda, 0, 1)
 		do()
 	}
-	evs := x.happening
-	x.happening = nil
+	evs := x.events
+	x.events = nil
 	return evs
 }
 
-func (x *faults) tell(ev engine.Event) { x.happening = append(x.happening, ev) }
+func (x *faults) emit(ev engine.Event) { x.events = append(x.events, ev) }
 
-func (x *faults) carryOut(a fault.Action) {
+func (x *faults) apply(a fault.Action) {
 	b := x.b
-	if r, ok := a.(fault.SetReports); ok { // nothing moves otherwise than before
+	if r, ok := a.(fault.SetReports); ok { // no rate changes
 		b.reports.lost[r.Host], b.reports.by[r.Host] = r.Lost, r.By
 		return
 	}
@@ -118,7 +118,7 @@ func (x *faults) carryOut(a fault.Action) {
 		x.setLink(a.Link)
 		x.reroute()
 		x.after(b.cfg.Convergence, func() {
-			x.routes.Tell(a.Link)
+			x.routes.Propagate(a.Link)
 			x.reroute()
 		})
 	case fault.SetRate:
@@ -127,7 +127,7 @@ func (x *faults) carryOut(a fault.Action) {
 	case fault.Crash:
 		x.crashed[a.Host] = true
 		b.reports.crash(a.Host)
-		b.lose(func(l landing) bool { return l.dst == a.Host })
+		b.cancelArrivals(func(l landing) bool { return l.dst == a.Host })
 		b.chains = slices.DeleteFunc(b.chains, func(f *fluid) bool {
 			gone := f.src == a.Host
 			if gone {
@@ -139,7 +139,7 @@ func (x *faults) carryOut(a fault.Action) {
 			return gone
 		})
 		b.flows = slices.DeleteFunc(b.flows, func(f *fluid) bool {
-			gone := f.src == a.Host && f.dst == a.Host // no link holds it up
+			gone := f.local && f.src == a.Host // crosses no link that could stall it
 			if gone {
 				b.leave(f)
 				b.byFlow[workloads.FlowID(f.id)] = nil
@@ -147,13 +147,13 @@ func (x *faults) carryOut(a fault.Action) {
 			return gone
 		})
 		x.after(b.cfg.Detect, func() {
-			if x.crashed[a.Host] { // a return before this is told by itself
-				x.tell(engine.HostLost{Host: a.Host})
+			if x.crashed[a.Host] { // an earlier return has its own event
+				x.emit(engine.HostLost{Host: a.Host})
 			}
 		})
 	case fault.Return:
 		x.crashed[a.Host] = false
-		// It knows nothing of the blocks it was storing.
+		// The host has lost the state of the blocks that it was receiving.
 		for _, f := range slices.Clone(b.chains) {
 			if i := slices.Index(f.pipe.targets, a.Host); i >= 0 && f.pipe.crashed[i] {
 				x.dropTarget(f, i)
@@ -162,7 +162,7 @@ func (x *faults) carryOut(a fault.Action) {
 		if a.DiskLost {
 			b.reports.wipe(a.Host)
 		}
-		x.tell(engine.HostBack{Host: a.Host, DiskLost: a.DiskLost})
+		x.emit(engine.HostBack{Host: a.Host, DiskLost: a.DiskLost})
 	case fault.SetDisk:
 		if b.cfg.DiskRate > 0 {
 			rate := a.Rate
@@ -180,24 +180,24 @@ func (x *faults) carryOut(a fault.Action) {
 	default:
 		panic(fmt.Sprintf("fluid backend: unknown fault %T", a)) // the set is closed
 	}
-	x.look()
+	x.checkPipelines()
 }
 
-// setLink brings a link's capacity up to date and tells the engine of its rate.
+// setLink updates a link's capacity and notifies the engine of its rate.
 func (x *faults) setLink(l topo.LinkID) {
 	x.setCapacity(l)
-	rate := x.rate[l]
+	rate := x.b.cfg.Payload(x.rate[l])
 	if !x.routes.Up(l) {
 		rate = 0
 	}
-	x.tell(engine.LinkChanged{Link: l, Rate: rate})
+	x.emit(engine.LinkChanged{Link: l, Rate: rate})
 }
 
 func (x *faults) setCapacity(l topo.LinkID) {
-	c := float64(x.rate[l])
+	c := float64(x.b.cfg.Payload(x.rate[l]))
 	if int(l) < x.b.hostEnds {
 		link := x.b.fabric.Link(l)
-		c = min(c, float64(x.share[link.Host]*float64(link.Rate)))
+		c = min(c, float64(x.share[link.Host]*float64(x.b.cfg.Payload(link.Rate))))
 	}
 	if !x.routes.Up(l) {
 		c = 0
@@ -206,18 +206,17 @@ func (x *faults) setCapacity(l topo.LinkID) {
 	x.b.stale, x.b.all = true, true
 }
 
-// started tells the engine if a flow does not take the path that its hash alone
-// gives.
+// started notifies the engine if routing sends a flow over another spine than its
+// hash alone selects.
 func (x *faults) started(f *fluid) {
 	own, crosses := x.b.fabric.SpineFor(f.src, f.dst, f.hash)
 	if now, _ := x.routes.Spine(f.src, f.dst, f.hash); crosses && now != own {
-		x.tell(engine.PathChanged{Flow: workloads.FlowID(f.id), Spine: now})
-		// It is told with what happens next.
-		x.after(0, func() {})
+		x.emit(engine.PathChanged{Flow: workloads.FlowID(f.id), Spine: now})
+		x.after(0, func() {}) // Await returns the event at the current time
 	}
 }
 
-// reroute moves flows and pipelines to the paths that routing gives them now.
+// reroute moves flows and pipelines to their current paths.
 func (x *faults) reroute() {
 	b := x.b
 	for _, f := range b.flows {
@@ -230,24 +229,24 @@ func (x *faults) reroute() {
 		f.own = class{uses: path.uses, listed: -1}
 		b.limit(f, f.ceiling)
 		spine, _ := x.routes.Spine(f.src, f.dst, f.hash)
-		x.tell(engine.PathChanged{Flow: workloads.FlowID(f.id), Spine: spine})
+		x.emit(engine.PathChanged{Flow: workloads.FlowID(f.id), Spine: spine})
 	}
 	for _, f := range b.chains {
 		b.repipe(f)
 	}
-	x.look()
+	x.checkPipelines()
 }
 
-// look finds pipelines that stand still, and sees to it that they are looked at
-// again when they have done so for too long.
-func (x *faults) look() {
+// checkPipelines finds stalled pipelines. It drops the first unreachable host of each pipeline
+// that has been stalled for Config.Silence, and schedules a check for the others.
+func (x *faults) checkPipelines() {
 	now := x.b.clock.Round()
 	for _, f := range slices.Clone(x.b.chains) {
 		if f.done {
 			continue
 		}
 		from := f.src
-		hop := -1 // the first that is cut
+		hop := -1 // first hop that is cut
 		for i, to := range f.pipe.targets {
 			if x.cut(x.b.pathClass(from, to, f.pipe.hashes[i]).uses) {
 				hop = i
@@ -260,38 +259,38 @@ func (x *faults) look() {
 			f.pipe.cut = -1
 		case f.pipe.cut != f.pipe.targets[hop]:
 			f.pipe.cut, f.pipe.since = f.pipe.targets[hop], now
-			x.after(x.b.cfg.Silence, x.look)
+			x.after(x.b.cfg.Silence, x.checkPipelines)
 		case now-f.pipe.since >= x.b.cfg.Silence:
 			f.pipe.cut = -1
 			x.dropTarget(f, hop)
 			if len(f.pipe.targets) > 0 {
-				x.after(0, x.look) // the next may be beyond reach too
+				x.after(0, x.checkPipelines) // the next host may be unreachable too
 			}
 		}
 	}
 }
 
-// dropTarget lets a pipeline go on without one of its hosts.
+// dropTarget removes a host from a pipeline. The block fails when no host is left.
 func (x *faults) dropTarget(f *fluid, i int) {
 	block := workloads.BlockID(f.id)
-	x.tell(engine.ReplicaLost{Block: block, Host: f.pipe.targets[i]})
+	x.emit(engine.ReplicaLost{Block: block, Host: f.pipe.targets[i]})
 	x.b.reports.drop(f, f.pipe.targets[i])
 	f.pipe.drop(i)
 	if len(f.pipe.targets) == 0 {
 		x.b.stopChain(block)
-		x.tell(engine.BlockFailed{Block: block, Why: "no host of its pipeline is left"})
+		x.emit(engine.BlockFailed{Block: block, Why: "no host of its pipeline is left"})
 		return
 	}
 	x.b.repipe(f)
 }
 
-// pipe is the hosts that a block is being written to.
+// pipe is the pipeline of a block that is being written.
 type pipe struct {
 	client  topo.HostID
 	targets []topo.HostID
 	hashes  []uint32 // of the hop to each target
-	crashed []bool   // the target has crashed since it took the block on
-	disks   []int    // of the target, which one
+	crashed []bool   // whether the target has crashed since the block began
+	disks   []int    // disk number at each target
 
 	cut   topo.HostID // the first target that cannot be reached; -1 for none
 	since time.Duration
@@ -306,7 +305,7 @@ func (b *Backend) newPipe(c engine.StartChain) *pipe {
 	return p
 }
 
-// disk is the resource that one of a host's disks is.
+// disk returns the resource of a host's i-th disk.
 func (b *Backend) disk(h topo.HostID, i int) int32 {
 	return int32(len(b.fabric.Links()) + int(h)*b.cfg.Disks + i)
 }
@@ -324,8 +323,8 @@ func (p *pipe) drop(i int) {
 	p.disks = slices.Delete(p.disks, i, i+1)
 }
 
-// pipeUses is what a pipeline draws on: the links of its hops and the disks of
-// its hosts.
+// pipeUses returns the resources that a pipeline uses: the links of its hops and the
+// disks of its hosts.
 func (b *Backend) pipeUses(p *pipe) []use {
 	var uses []use
 	draw := func(resource int32) {
@@ -350,7 +349,7 @@ func (b *Backend) pipeUses(p *pipe) []use {
 	return uses
 }
 
-// repipe brings what a pipeline draws on up to date.
+// repipe updates the resources that a pipeline uses.
 func (b *Backend) repipe(f *fluid) {
 	uses := b.pipeUses(f.pipe)
 	if slices.Equal(uses, f.own.uses) {
@@ -361,9 +360,9 @@ func (b *Backend) repipe(f *fluid) {
 	b.limit(f, policies.NoLimit)
 }
 
-// stopTransfer forgets a flow; one that has finished already is no mistake.
+// stopTransfer removes a flow. It has no effect on a flow that has finished.
 func (b *Backend) stopTransfer(id workloads.FlowID) {
-	b.lose(func(l landing) bool { return !l.block && workloads.FlowID(l.id) == id })
+	b.cancelArrivals(func(l landing) bool { return !l.block && workloads.FlowID(l.id) == id })
 	f := b.byFlow[id]
 	if f == nil {
 		return
@@ -374,7 +373,7 @@ func (b *Backend) stopTransfer(id workloads.FlowID) {
 }
 
 func (b *Backend) stopChain(id workloads.BlockID) {
-	b.lose(func(l landing) bool { return l.block && workloads.BlockID(l.id) == id })
+	b.cancelArrivals(func(l landing) bool { return l.block && workloads.BlockID(l.id) == id })
 	b.chains = slices.DeleteFunc(b.chains, func(f *fluid) bool {
 		if workloads.BlockID(f.id) != id {
 			return false

@@ -25,7 +25,7 @@ import (
 	"testbed/workloads"
 )
 
-// faulty is three racks of two hosts over two spines, all links 1 Gbps.
+// faulty returns a fabric of three racks of two hosts and two spines, all links 1 Gbps.
 func faulty(t testing.TB) *topo.Fabric {
 	t.Helper()
 	f, err := topo.LeafSpine{Leaves: 3, Spines: 2, HostsPerLeaf: 2, HostLink: units.Gbps,
@@ -36,11 +36,11 @@ func faulty(t testing.TB) *topo.Fabric {
 	return f
 }
 
-// chosen places every block on the same hosts.
+// chosen is a placement policy that places every block on the same hosts.
 type chosen []topo.HostID
 
-func (chosen) Needs() policies.Knowledge { return 0 }
-func (c chosen) Place(v *policies.View, b workloads.Block, _ *rand.Rand) ([]topo.HostID, error) {
+func (chosen) Needs() policies.Needs { return policies.Needs{} }
+func (c chosen) Place(v *policies.PlacementView, b workloads.Block, _ *rand.Rand) ([]topo.HostID, error) {
 	for _, h := range c {
 		if v.Hosts[h].Lost {
 			return nil, errors.New("a chosen host is lost")
@@ -55,14 +55,13 @@ const (
 	testStuck  = 3 * time.Second
 )
 
-// outcome is what a run came to: when things ended, "failed" and why, or else.
+// outcome contains the end times of a run's flows and blocks, and its failures.
 type outcome struct {
 	ends     map[string]time.Duration
 	failures []string
 }
 
-// runFaults runs a workload under faults to its end, and checks that its log
-// replays.
+// runFaults runs a workload under faults to its end and checks that its log replays.
 func runFaults(t rapid.TB, f *topo.Fabric, w workloads.Workload, placer policies.Placer, disk units.Rate, faults ...fault.Fault) outcome {
 	t.Helper()
 	steps, err := fault.Compile(f, faults)
@@ -106,7 +105,7 @@ func runFaults(t rapid.TB, f *topo.Fabric, w workloads.Workload, placer policies
 		t.Fatal(err)
 	}
 	if !e.Idle() {
-		t.Fatalf("over with %s unfinished", e.Unfinished())
+		t.Fatalf("run ended with %s unfinished", e.Unfinished())
 	}
 	if err := l.Flush(); err != nil {
 		t.Fatal(err)
@@ -133,13 +132,13 @@ func writing(client topo.HostID, blocks int, size units.Bytes) workloads.Workloa
 	return workloads.Workload{Writers: []workloads.Writer{wr}}
 }
 
-// spineOf is the spine over which the engine's hash sends a flow.
+// spineOf returns the spine that the engine's hash selects for a flow.
 func spineOf(f *topo.Fabric, id workloads.FlowID, src, dst topo.HostID) int {
 	s, _ := f.SpineFor(src, dst, workloads.Stream(5, "path", int(id)).Uint32())
 	return s
 }
 
-// All in faults is arithmetic, so all times are known. 125 MB take 1 s at 1 Gbps.
+// The expected times are computed by hand: 125 MB take 1 s at 1 Gbps.
 func TestFaults(t *testing.T) {
 	f := faulty(t)
 	const size = 125 * units.MB
@@ -187,7 +186,7 @@ func TestFaults(t *testing.T) {
 		{"middle of a pipeline crashes", writing(0, 1, size), chosen{0, 2, 3}, 0, []fault.Fault{{Kind: fault.HostCrash, At: half, Host: 2}},
 			map[string]time.Duration{"block 0": 1200 * ms}, []string{"700ms replica of block 0 on h1-00"}},
 		{"two hosts of a pipeline crash", writing(0, 1, size), chosen{0, 2, 3}, 0, []fault.Fault{{Kind: fault.HostCrash, At: half, Host: 2}, {Kind: fault.HostCrash, At: half, Host: 3}},
-			// The writer's own replica crosses no link and has no disk to wait for.
+			// The writer's own replica crosses no link, and no disk limits it.
 			map[string]time.Duration{"block 0": 900 * ms}, []string{"700ms replica of block 0 on h1-00", "900ms replica of block 0 on h1-01"}},
 		{"a host of a pipeline starts again before it is missed", writing(0, 1, size), chosen{0, 2, 3}, 0, []fault.Fault{{Kind: fault.HostCrash, At: half, For: 100 * ms, Host: 3}},
 			map[string]time.Duration{"block 0": 1100 * ms}, []string{"600ms replica of block 0 on h1-01"}},
@@ -230,7 +229,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A flow that loses its spine shares the other one with whoever is there.
+// A flow that loses its spine shares the other spine with the flows there.
 func TestSpineFailureHalvesWhatTwoFlowsHave(t *testing.T) {
 	f := faulty(t)
 	var w workloads.Workload
@@ -255,8 +254,8 @@ func TestSpineFailureHalvesWhatTwoFlowsHave(t *testing.T) {
 	}
 }
 
-// Whatever fails, every run ends, replays from its log, and what arrived has
-// either ended or failed.
+// Under random faults, every run ends and replays from its log, and every flow and block
+// that arrived has either ended or failed.
 func TestAnyFaultsEnd(t *testing.T) {
 	f := faulty(t)
 	rapid.Check(t, func(t *rapid.T) {

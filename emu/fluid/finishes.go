@@ -1,9 +1,10 @@
 package fluid
 
-import "testbed/emu/clock"
+import "testbed/emu/simtime"
 
-// finishes is the fluids that finish at their rates, as a heap by when they do. At
-// one moment their order says nothing: who takes one takes all.
+// finishes is a heap of the fluids that finish at their current rates, by finish time.
+// Fluids that finish at the same time are in no defined order; callers process all of
+// them together.
 type finishes []*fluid
 
 func (h finishes) before(i, j int) bool {
@@ -16,7 +17,7 @@ func (h finishes) swap(i, j int) {
 	h[i].queued, h[j].queued = i+1, j+1
 }
 
-// put puts a fluid in, or where it belongs with another finish.
+// put inserts a fluid, or restores the heap order after its finish time changed.
 func (h *finishes) put(f *fluid) {
 	if f.queued == 0 {
 		*h = append(*h, f)
@@ -25,7 +26,8 @@ func (h *finishes) put(f *fluid) {
 	h.fix(f.queued - 1)
 }
 
-// empty takes all out; add puts one in without order, which is made by order.
+// empty removes all fluids. add appends one without keeping the heap order, which
+// order restores.
 func (h *finishes) empty() {
 	for _, f := range *h {
 		f.queued = 0
@@ -45,7 +47,7 @@ func (h finishes) order() {
 	}
 }
 
-// drop takes a fluid out, if it is in.
+// drop removes a fluid, if present.
 func (h *finishes) drop(f *fluid) {
 	if f.queued == 0 {
 		return
@@ -60,7 +62,7 @@ func (h *finishes) drop(f *fluid) {
 	}
 }
 
-// fix moves the fluid at a place to where it belongs.
+// fix restores the heap order after the fluid at index i changed.
 func (h finishes) fix(i int) {
 	for i > 0 && h.before(i, (i-1)/2) {
 		h.swap(i, (i-1)/2)
@@ -83,12 +85,13 @@ func (h finishes) sink(i int) {
 	}
 }
 
-// until tells of the fluids below a place that finish up to so many ns after a moment.
-func (h finishes) until(i int, m clock.Moment, ns float64, tell func(*fluid)) {
+// until calls visit for each fluid in the subtree of index i that finishes at most ns
+// after m.
+func (h finishes) until(i int, m simtime.Moment, ns float64, visit func(*fluid)) {
 	if i >= len(h) || h[i].finish.Since(m) > ns {
 		return
 	}
-	tell(h[i])
-	h.until(2*i+1, m, ns, tell)
-	h.until(2*i+2, m, ns, tell)
+	visit(h[i])
+	h.until(2*i+1, m, ns, visit)
+	h.until(2*i+2, m, ns, visit)
 }

@@ -1,16 +1,17 @@
-// Package fluid is the backend of arithmetic: transfers are fluids that share
-// links max-min fairly under their ceilings, which is what TCP is idealised to.
+// Package fluid is the fluid backend: it computes the rates of transfers as max-min fair
+// shares of the links, an idealisation of TCP. A transfer's rate never exceeds its ceiling.
 // A block write is one fluid over the links of all its hops and the disks of all
-// its replicas, since a pipeline moves at the pace of its slowest part. Time is
-// computed, not waited for, so a run takes as long as its decisions do.
+// its replicas, because a pipeline is as fast as its slowest part. Time is simulated, so
+// the duration of a run depends only on the cost of its computations.
 //
-// The last byte of a transfer arrives its path's propagation after it was sent, and
-// so does a block's, after that of all its hops; until then nothing else waits.
+// The last byte of a transfer arrives one propagation delay of its path after it was
+// sent, and the last byte of a block after the delays of all its hops. Links are free
+// for other transfers in the meantime.
 //
-// It has no packets: no headers, slow start, queues, losses or round trips, and
-// Block.Packet and Block.Window have no effect. Links carry payload at their full
-// rate. Marks cost nothing and are forgotten. Its answers are the bounds packets
-// are compared with, not a stand-in for them.
+// The model has no packets: no slow start, queues, losses or round trips, and Block.Packet
+// and Block.Window have no effect. Headers count only through Config.Payload, which
+// gives links the payload capacity of full segments. Mark commands have no effect.
+// The results are a reference for measurements with packets and do not replace them.
 package fluid
 
 import (
@@ -22,58 +23,66 @@ import (
 	"strings"
 	"time"
 
-	"testbed/emu/clock"
 	"testbed/emu/engine"
 	"testbed/emu/fault"
+	"testbed/emu/simtime"
 	"testbed/policies"
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
 
-// Config is what a backend cannot read off its fabric.
+// Config contains the settings of a backend that its fabric does not determine.
 type Config struct {
-	// DiskRate is the rate at which each of a host's disks takes writes, shared by all
-	// blocks being written to it. 0 stands for disks that are never the bottleneck.
+	// Payload returns the payload that a link of the given rate carries. Transfers
+	// share that capacity; heartbeats and Carried count bytes on the wire, headers
+	// included. Nil means that links carry payload at their full rate.
+	Payload func(units.Rate) units.Rate
+	// DiskRate is the write rate of each disk of a host, shared by all blocks being
+	// written to it. 0 means that disks never limit writes.
 	DiskRate units.Rate
-	// ReadRate is the rate at which each of them reads, beside writes and shared by all
-	// blocks being read from it. 0 stands for disks that read faster than anything else.
+	// ReadRate is the read rate of each disk, independent of writes and shared by all
+	// blocks being read from it. 0 means that disks never limit reads.
 	ReadRate units.Rate
-	// Disks is how many disks a host has, each of DiskRate; 0 is one. A host's blocks
-	// go to them in turn.
+	// Disks is the number of disks of a host; 0 means 1. A host's blocks are assigned
+	// to its disks round-robin.
 	Disks int
-	// Heartbeat is the time between two reports of every host, the first due one
-	// Heartbeat after the start. 0 stands for none.
+	// Heartbeat is the interval of every host's reports; the first is due one
+	// Heartbeat after the start. 0 disables reports.
 	Heartbeat time.Duration
-	// Needs are those of the policies. Loads of links are told where they have
-	// policies.TrueLoad.
-	Needs policies.Knowledge
-	// Carried, where it is set, is told at every Heartbeat what each link, by LinkID, has
-	// carried in bytes since the start; it must not keep the slice. It hears of all
-	// links, also where reports are lost.
+	// Needs is the union of the policies' needs. The backend reports loads of links
+	// if it includes policies.Needs.OracleLoad.
+	Needs policies.Needs
+	// Carried, if not nil, is called at every Heartbeat with the bytes that each
+	// link, by LinkID, has carried since the start, headers included. It must not keep
+	// the slice. It always receives all links, even if reports are lost.
 	Carried func(now time.Duration, bytes []float64)
-	// Faults are carried out at their times: see faults.go.
+	// Sent, if not nil, is called at the end of every interval in which a link carried
+	// payload at a constant rate, in bit/s. The intervals of a link are in order of
+	// time. Settle ends the open intervals at the current time.
+	Sent func(l topo.LinkID, rate float64, from, to time.Duration)
+	// Faults are applied at their times: see faults.go.
 	Faults fault.Timeline
-	// Detect is how long a host must be silent to be taken for lost, and Silence
-	// how long a block pipeline stands still before it drops a host that it cannot
-	// reach; 0 stands for Detect.
+	// Detect is the time of silence after which a host counts as lost. Silence is the
+	// time that a block pipeline stalls before it drops an unreachable host; 0 means
+	// Detect.
 	Detect, Silence time.Duration
-	// Convergence is how long leaves that are not at a link's end take to learn
-	// that it is down, or back.
+	// Convergence is the delay until leaves that are not at a link's end learn that
+	// it is down, or up again.
 	Convergence time.Duration
-	// Blind tells that nobody looks at what flows have received before they end
-	// (policies.Blind): progress is then told of those that end, and of no other.
-	Blind bool
+	// IgnoresProgress states that no component reads the received bytes of flows before they end
+	// (policies.Hints.IgnoresProgress). The backend then reports progress only of flows that end.
+	IgnoresProgress bool
 }
 
-// Backend implements engine.Backend. It is for one goroutine.
+// Backend implements engine.Backend. It is not safe for concurrent use.
 type Backend struct {
 	fabric   *topo.Fabric
 	cfg      Config
 	capacity []float64 // bit/s: links by LinkID, then disks by HostID and number, then the same for reads
-	reading  int32     // the first of those for reads
+	reading  int32     // index of the first read capacity
 
-	clock    clock.Moment
+	clock    simtime.Moment
 	reported time.Duration // the newest time Await returned
 	nextBeat time.Duration // engine.NextNever if there are no heartbeats
 
@@ -81,71 +90,73 @@ type Backend struct {
 	chains  []*fluid                    // unfinished, by ID
 	byFlow  map[workloads.FlowID]*fluid // finished flows map to nil
 	byBlock map[workloads.BlockID]bool  // all blocks ever started
-	landing []landing                   // what was sent and has not arrived, in order of arrival
-	paths   map[pathKey]*class          // what fluids without a ceiling share
-	classes []*class                    // those with fluids
+	landing []landing                   // fluids sent but not yet arrived, in order of arrival
+	paths   map[pathKey]*class          // classes of fluids without a ceiling
+	classes []*class                    // classes with at least one fluid
 
-	// Rates are computed anew at the next Await where anything is stale: all of them,
-	// or around what has changed.
+	// If stale, the next Await recomputes rates: all of them if all is set, otherwise
+	// only those that the changes affect where possible.
 	stale, all bool
-	changed    []*class // with other fluids than before
-	freed      []int32  // resources that fluids drew on which have left a class
-	moved      []*fluid // that have left a class
-	few        int      // up to so many classes, all rates are computed anew; below 0 for never
-	pass       int      // and so many times more, whatever changes
-	passes     int      // as was said when that was last too much
+	changed    []*class // classes whose fluids changed
+	freed      []int32  // resources used by fluids that left a class
+	moved      []*fluid // fluids that left a class
+	allUpTo    int      // up to this number of classes, all rates are recomputed; negative for none
+	skip       int      // number of coming computations that recompute all rates in any case
+	backoff    int      // value that skip was last set to
 	shares     sharing
 	finishes   finishes
 
-	load     []float64      // bit/s, by resource
-	carried  []float64      // bits, by LinkID, up to since
-	since    []clock.Moment // by LinkID
-	hostEnds int            // the links of hosts are those with a smaller ID
+	load     []float64        // bit/s, by resource
+	carried  []float64        // bits of payload, by LinkID, up to since
+	wire     []float64        // bits on the wire for each bit of payload, by LinkID
+	since    []simtime.Moment // by LinkID
+	hostEnds int              // links with a smaller ID are links of hosts
 
 	faults  faults
 	reports reports
-	turn    []int           // whose of a host's disks it is, by HostID
-	where   map[replica]int // which of its host's disks
+	turn    []int           // next disk to write to, by HostID
+	where   map[replica]int // disk number of each replica
 }
 
-// replica is a durable block at one of its hosts.
+// replica is a durable copy of a block on a host.
 type replica struct {
 	block workloads.BlockID
 	host  topo.HostID
 }
 
-// fewClasses is up to how many classes it costs less to compute all rates than to
-// find out which have to be.
-const fewClasses = 64
+// defaultAllUpTo is the default of Backend.allUpTo: the number of classes up to which
+// recomputing all rates costs less than finding the rates that change.
+const defaultAllUpTo = 64
 
-// fluid is an unfinished transfer or block write. What is left of it is kept as of
-// when its rate changed last and computed from there, so that asking often costs no
+// fluid is an unfinished transfer or block write. Its remaining bits are stored as of the
+// last change of its rate and computed from there, so that frequent reads lose no
 // precision.
 type fluid struct {
 	id       int // workloads.FlowID or workloads.BlockID
 	src, dst topo.HostID
 	size     units.Bytes
-	left     float64      // bits, at since
-	since    clock.Moment // when rate was set
-	rate     float64      // bit/s
-	finish   clock.Moment // at this rate, if it finishes
+	left     float64        // bits, at since
+	since    simtime.Moment // when rate was set
+	rate     float64        // bit/s
+	finish   simtime.Moment // at this rate, if it finishes
 	finishes bool
-	queued   int // place in finishes, from 1; 0 for one that does not finish
+	queued   int // index in finishes plus 1; 0 if it does not finish
 	ceiling  units.Rate
 	in       *class // nil while paused
-	place    int    // in its members
-	path     *class // of fluids that share its resources and have no ceiling
-	own      class  // where it is alone with its ceiling
+	place    int    // index in in.members
+	path     *class // class of fluids on the same resources without a ceiling
+	own      class  // its class while it has a ceiling; no other fluid is in it
 	progress units.Bytes
-	delay    time.Duration // one way, of all links on its path
+	delay    time.Duration // one-way propagation delay of its path
 	done     bool
 
-	hash uint32 // of a flow, by which routing chooses its spine
-	disk int32  // of a flow, the resource that reads what it carries; none where nothing does
-	pipe *pipe  // of a block
+	hash  uint32 // of a flow: selects its spine
+	disk  int32  // of a flow: the disk that it reads from, or none
+	local bool   // of a flow: a read of the host's own disk
+	pipe  *pipe  // of a block
 }
 
-// landing is a transfer or block write that was sent and has not arrived.
+// landing is a transfer or block write whose last byte was sent and has not arrived.
 type landing struct {
 	at    time.Duration
 	id    int // workloads.FlowID or workloads.BlockID
@@ -154,7 +165,7 @@ type landing struct {
 	block bool
 }
 
-// send puts what was sent at the present moment on its way.
+// send schedules the arrival of a fluid whose last byte was sent at the current time.
 func (b *Backend) send(f *fluid, block bool) {
 	l := landing{b.clock.Round() + f.delay, f.id, f.dst, f.size, block}
 	after := slices.IndexFunc(b.landing, func(o landing) bool { return o.at > l.at })
@@ -164,10 +175,12 @@ func (b *Backend) send(f *fluid, block bool) {
 	b.landing = slices.Insert(b.landing, after, l)
 }
 
-// lose drops what is on its way and fits.
-func (b *Backend) lose(fits func(landing) bool) { b.landing = slices.DeleteFunc(b.landing, fits) }
+// cancelArrivals removes the pending arrivals that match.
+func (b *Backend) cancelArrivals(fits func(landing) bool) {
+	b.landing = slices.DeleteFunc(b.landing, fits)
+}
 
-// arrived is what has arrived by the present moment.
+// arrived removes and returns the arrivals up to the current time.
 func (b *Backend) arrived() []landing {
 	n := 0
 	for n < len(b.landing) && b.clock.Until(b.landing[n].at) <= 0 {
@@ -178,15 +191,15 @@ func (b *Backend) arrived() []landing {
 	return now
 }
 
-// pathKey identifies a path: spine is -1 where none is crossed, disk is none where no
-// block is read.
+// pathKey identifies a path. spine is -1 if the path crosses no spine; disk is none if the
+// flow reads no block.
 type pathKey struct {
 	src, dst topo.HostID
 	spine    int
 	disk     int32
 }
 
-// New returns a backend at time 0 on which nothing runs.
+// New returns an idle backend at time 0.
 func New(f *topo.Fabric, cfg Config) *Backend {
 	if cfg.Silence == 0 {
 		cfg.Silence = cfg.Detect
@@ -199,10 +212,14 @@ func New(f *topo.Fabric, cfg Config) *Backend {
 		paths:    map[pathKey]*class{},
 		where:    map[replica]int{},
 		hostEnds: 2 * f.Hosts(),
-		few:      fewClasses,
+		allUpTo:  defaultAllUpTo,
+	}
+	if cfg.Payload == nil {
+		b.cfg.Payload = func(rate units.Rate) units.Rate { return rate }
 	}
 	for _, l := range f.Links() {
-		b.capacity = append(b.capacity, float64(l.Rate))
+		payload := float64(b.cfg.Payload(l.Rate))
+		b.capacity, b.wire = append(b.capacity, payload), append(b.wire, float64(l.Rate)/payload)
 	}
 	b.cfg.Disks = max(cfg.Disks, 1)
 	b.turn = make([]int, f.Hosts())
@@ -223,38 +240,37 @@ func New(f *topo.Fabric, cfg Config) *Backend {
 	b.faults.init(b)
 	b.reports.init(b)
 	links := len(f.Links())
-	b.load, b.carried, b.since = make([]float64, len(b.capacity)), make([]float64, links), make([]clock.Moment, links)
-	b.shares.size(len(b.capacity))
+	b.load, b.carried, b.since = make([]float64, len(b.capacity)), make([]float64, links), make([]simtime.Moment, links)
+	b.shares.size(b.capacity)
 	return b
 }
 
-// lastMoment is the time in ns for which a moving flow may still go on and be
-// past a lower ceiling. Policies are told whole bytes and set whole bits a second,
-// so that flows which are meant to end at one moment end a byte's time apart.
-// When the first has, less than that byte is left of the others, and by the plan
-// of Varys, in which a coflow's flows end together, it is to take as long as all
-// that the coflow has left. Rounding would become milliseconds, and through the
-// decisions taken then another run. What is left must also be a small part of the
-// flow, lastPart, so that a flow that lives for microseconds is not exempt.
+// lastMoment is a time in ns: a flow that would end within it at its current rate ignores
+// a lower ceiling. Policies see whole bytes and set whole bits per second, so flows that
+// should end together end up to one byte time apart. When the first has ended, the
+// others have less than a byte left. Varys (MADD) makes all flows of a coflow end
+// together, so it would stretch that byte over the coflow's remaining time. The rounding
+// error would grow to milliseconds and change later decisions. The remaining part of the
+// flow must also be at most lastPart, so that flows of a few microseconds are not exempt.
 const (
 	lastMoment = 20e3
 	lastPart   = 1e-3
 )
 
-// nearlyOut tells whether all that is left of a flow goes in the last moment.
-func (b *Backend) nearlyOut(f *fluid) bool {
+// nearlyDone reports whether a flow ends within lastMoment at its current rate.
+func (b *Backend) nearlyDone(f *fluid) bool {
 	return f.in != nil && f.rate > 0 && f.leftAfter(b.clock.Since(f.since)) <= min(bitsIn(f.rate, lastMoment), lastPart*8*float64(f.size))
 }
 
-// Await advances to the first of the next completion, the next heartbeat and
-// wake, and returns all that happens there: progress, completed flows,
-// completed blocks, what faults bring, heartbeats and reports of racks, each in
-// order of ID; before them the loads of links, where they are told. It never blocks. If
-// nothing moves and wake is engine.NextNever, it returns an error that names
-// what is paused, since such a wait would not end.
+// Await advances the clock to the next completion, heartbeat or wake, whichever is first,
+// and returns the events of that time: loads of links if Config.Needs includes them, then
+// progress, completed flows, completed blocks, events of faults, heartbeats and reports
+// of racks, each in order of ID. It never blocks. If no fluid can progress and wake is
+// engine.NextNever, it returns an error that names the paused flows, because the wait
+// would not end.
 //
-// Between calls the clock is kept to a small fraction of a nanosecond; the
-// returned time is rounded to the nearest one and never goes back.
+// Between calls the clock keeps a small fraction of a nanosecond. The returned time is
+// rounded to the nearest nanosecond and never decreases.
 func (b *Backend) Await(ctx context.Context, wake time.Duration) (time.Duration, []engine.Event, error) {
 	if ctx.Err() != nil {
 		return b.reported, nil, context.Cause(ctx)
@@ -263,7 +279,7 @@ func (b *Backend) Await(ctx context.Context, wake time.Duration) (time.Duration,
 		b.share()
 		b.reports.fresh = true
 	}
-	if wake == engine.NextNever && len(b.finishes) == 0 && len(b.landing) == 0 && !b.faults.mayMove() {
+	if wake == engine.NextNever && len(b.finishes) == 0 && len(b.landing) == 0 && !b.faults.canProgress() {
 		return b.reported, nil, b.stuck()
 	}
 	b.advance(wake)
@@ -273,24 +289,24 @@ func (b *Backend) Await(ctx context.Context, wake time.Duration) (time.Duration,
 }
 
 const (
-	// farthest is a time in ns, 31 years, that no run reaches: what would happen
-	// later than that does not happen.
-	farthest = 1e18
-	// together is how many ns apart two moments may be computed and still be one.
+	// horizon is a time in ns, 31 years, that no run reaches: later events are
+	// ignored.
+	horizon = 1e18
+	// together is the difference in ns below which two computed times count as equal.
 	together = 1e-3
-	// imprecision bounds what repeated subtraction makes of a fluid's bits,
-	// relative to its size.
+	// imprecision bounds the rounding error of a fluid's remaining bits after repeated
+	// subtraction, relative to its size.
 	imprecision = 1e-13
 )
 
-// share computes the rates that hold from the present moment.
+// share computes the rates from the current time on.
 func (b *Backend) share() {
 	touched := b.shares.every
-	if b.around() {
+	if b.shareChanged() {
 		touched = b.shares.touched
 		for _, c := range b.shares.part {
 			for _, f := range c.members {
-				if b.pace(f, c.rate) {
+				if b.setRate(f, c.rate) {
 					b.finishes.put(f)
 				} else {
 					b.finishes.drop(f)
@@ -299,7 +315,7 @@ func (b *Backend) share() {
 		}
 		for _, f := range b.moved {
 			if f.in == nil {
-				b.pace(f, 0)
+				b.setRate(f, 0)
 				b.finishes.drop(f)
 			}
 		}
@@ -308,89 +324,108 @@ func (b *Backend) share() {
 		b.finishes.empty()
 		for _, c := range b.classes {
 			for _, f := range c.members {
-				if b.pace(f, c.rate) {
+				if b.setRate(f, c.rate) {
 					b.finishes.add(f)
 				}
 			}
 		}
 		for _, f := range b.moved {
 			if f.in == nil {
-				b.pace(f, 0)
+				b.setRate(f, 0)
 			}
 		}
 		b.finishes.order()
 	}
 	for _, r := range touched {
-		b.book(r, b.shares.load[r])
+		b.setLoad(r, b.shares.Load[r])
 	}
-	clear(b.moved) // what has ended is not kept
+	clear(b.moved) // release fluids that have ended
 	b.changed, b.freed, b.moved = b.changed[:0], b.freed[:0], b.moved[:0]
 	b.stale, b.all = false, false
 }
 
-// around computes the rates around what has changed, where that is likely to be less
-// than all. After it was not, it is left alone for twice as many times as before.
-func (b *Backend) around() bool {
+// shareChanged recomputes only the rates that the changes affect, and reports whether it did.
+// It gives up when more than half of the classes are affected; it then skips a number of
+// computations that doubles with each consecutive failure, up to longest.
+func (b *Backend) shareChanged() bool {
 	const longest = 64
 	most := len(b.classes) / 2
-	if b.few < 0 {
+	if b.allUpTo < 0 {
 		most = math.MaxInt
 	}
 	switch {
-	case b.all || len(b.classes) <= b.few:
+	case b.all || len(b.classes) <= b.allUpTo:
 		return false
-	case b.pass > 0:
-		b.pass--
+	case b.skip > 0:
+		b.skip--
 		return false
-	case b.shares.around(b.changed, b.freed, b.capacity, most):
-		b.passes = 0
+	case b.shares.update(b.changed, b.freed, b.capacity, most):
+		b.backoff = 0
 		return true
 	}
-	b.passes = min(2*b.passes+1, longest)
-	b.pass = b.passes
+	b.backoff = min(2*b.backoff+1, longest)
+	b.skip = b.backoff
 	return false
 }
 
-// pace sets a fluid's rate from the present moment on, and tells whether it finishes
-// at it.
-func (b *Backend) pace(f *fluid, rate float64) bool {
+// setRate sets a fluid's rate from the current time on, and reports whether the fluid
+// finishes at that rate.
+func (b *Backend) setRate(f *fluid, rate float64) bool {
 	if f.rate == rate {
 		return f.finishes
 	}
 	f.left = max(f.leftAfter(b.clock.Since(f.since)), 0)
 	f.since, f.rate, f.finishes = b.clock, rate, false
-	if ns := f.left * 1e9 / rate; rate > 0 && ns <= farthest {
+	if ns := f.left * 1e9 / rate; rate > 0 && ns <= horizon {
 		f.finish, f.finishes = b.clock.Plus(ns), true
 	}
 	return f.finishes
 }
 
-// book sets what a resource carries from the present moment on.
-func (b *Backend) book(r int32, load float64) {
+// setLoad sets the load of a resource from the current time on.
+func (b *Backend) setLoad(r int32, load float64) {
 	if b.load[r] == load {
 		return
 	}
-	if int(r) < len(b.carried) {
-		b.carried[r] += bitsIn(b.load[r], b.clock.Since(b.since[r]))
-		b.since[r] = b.clock
-	}
+	b.settle(r)
 	b.load[r] = load
 }
 
-// count is what has crossed a link up to the present moment.
+// settle updates the bits that a link has carried up to the current time. Other resources
+// are not counted.
+func (b *Backend) settle(r int32) {
+	if int(r) >= len(b.carried) {
+		return
+	}
+	if from := b.since[r]; b.cfg.Sent != nil && b.load[r] > 0 && b.clock != from {
+		b.cfg.Sent(topo.LinkID(r), b.load[r], from.Round(), b.clock.Round())
+	}
+	b.carried[r] += bitsIn(b.load[r], b.clock.Since(b.since[r]))
+	b.since[r] = b.clock
+}
+
+// Settle ends the open intervals of Config.Sent at the current time, so that its calls
+// cover everything sent so far.
+func (b *Backend) Settle() {
+	for r := range b.carried {
+		b.settle(int32(r))
+	}
+}
+
+// count returns the bytes that have crossed a link so far.
 func (b *Backend) count(l topo.LinkID) units.Bytes {
 	return units.Bytes(math.Round(b.bits(l) / 8))
 }
 
-// bits is what a link has carried up to the present moment.
+// bits returns the bits that a link has carried so far, headers included.
 func (b *Backend) bits(l topo.LinkID) float64 {
-	return b.carried[l] + float64(bitsIn(b.load[l], b.clock.Since(b.since[l])))
+	return b.wire[l] * (b.carried[l] + float64(bitsIn(b.load[l], b.clock.Since(b.since[l]))))
 }
 
-// bitsIn is what a rate in bit/s carries in so many ns.
+// bitsIn returns the bits that a rate in bit/s carries in ns nanoseconds.
 func bitsIn(rate, ns float64) float64 { return rate * ns / 1e9 }
 
-// leftAfter is how many bits are left so many ns after the rate was set.
+// leftAfter returns the bits that are left ns nanoseconds after the rate was set.
 func (f *fluid) leftAfter(ns float64) float64 {
 	if math.IsInf(f.rate, 1) {
 		return 0
@@ -398,9 +433,9 @@ func (f *fluid) leftAfter(ns float64) float64 {
 	return f.left - float64(bitsIn(f.rate, ns))
 }
 
-// advance moves the clock to the next moment at which something happens. A
-// completion in the half nanosecond before wake would be reported at wake, so
-// it is moved there: what arrives at wake then starts at wake.
+// advance moves the clock to the next event. A completion in the half nanosecond before
+// wake would be reported at wake, so it is moved there: fluids that start at wake then
+// start after it.
 func (b *Backend) advance(wake time.Duration) {
 	finish := math.Inf(1)
 	if len(b.finishes) > 0 {
@@ -416,18 +451,18 @@ func (b *Backend) advance(wake time.Duration) {
 	switch until := b.clock.Until(stop); {
 	case stop != engine.NextNever && until <= finish+slack:
 		if until > 0 {
-			b.clock = clock.Moment{Whole: stop}
+			b.clock = simtime.Moment{Whole: stop}
 		}
 	case finish > 0:
 		b.clock = b.finishes[0].finish
 	}
 }
 
-// happened lists what is new at the present moment, and takes what finished off
-// the books.
+// happened returns the events of the current time and removes the fluids that have
+// finished.
 func (b *Backend) happened() []engine.Event {
 	lookAt, chains := b.finishing()
-	if !b.cfg.Blind {
+	if !b.cfg.IgnoresProgress {
 		lookAt = b.flows
 	}
 	var flows []workloads.FlowID
@@ -444,9 +479,9 @@ func (b *Backend) happened() []engine.Event {
 	for _, f := range lookAt {
 		n := f.receivedAfter(b.clock.Since(f.since))
 		if f.done && f.delay > 0 {
-			n = f.size - 1 // the last byte is on its way
+			n = f.size - 1 // the last byte is in flight
 		}
-		if n > f.progress && (f.done || !b.cfg.Blind) {
+		if n > f.progress && (f.done || !b.cfg.IgnoresProgress) {
 			f.progress = n
 			progressed(f.id, n)
 		}
@@ -509,17 +544,17 @@ func (b *Backend) happened() []engine.Event {
 	if done {
 		b.flows = slices.DeleteFunc(b.flows, func(f *fluid) bool { return f.done })
 	}
-	evs = append(evs, b.faults.due()...)
+	evs = append(evs, b.faults.runDue()...)
 	evs = append(evs, b.reports.arrived()...)
 	if b.nextBeat != engine.NextNever && b.clock.Until(b.nextBeat) <= 0 {
-		b.tellCarried()
+		b.reportCarried()
 		evs = append(evs, b.reports.heartbeats()...)
 		b.nextBeat += b.cfg.Heartbeat
 	}
 	return evs
 }
 
-// finishing are the flows and pipelines that may be done at the present moment, by ID.
+// finishing returns the flows and pipelines that may finish at the current time, by ID.
 func (b *Backend) finishing() (flows, chains []*fluid) {
 	const within = 1 // ns: receivedAfter decides
 	b.finishes.until(0, b.clock, within, func(f *fluid) {
@@ -535,11 +570,11 @@ func (b *Backend) finishing() (flows, chains []*fluid) {
 	return flows, chains
 }
 
-// receivedAfter is how many whole bytes have arrived so many ns after the rate was
-// set. It sets done once all have; the last byte counts only then.
+// receivedAfter returns the whole bytes that have arrived ns nanoseconds after the rate was
+// set. It sets done when all have arrived; the last byte counts only then.
 func (f *fluid) receivedAfter(ns float64) units.Bytes {
 	left := f.leftAfter(ns)
-	// Size imprecision only matters to what is moving: a paused fluid is not done.
+	// The tolerances apply only to a moving fluid: a paused one is not done.
 	if f.rate > 0 && left <= max(bitsIn(f.rate, together), imprecision*8*float64(f.size)) || left <= 0 {
 		f.done = true
 		return f.size
@@ -549,8 +584,8 @@ func (f *fluid) receivedAfter(ns float64) units.Bytes {
 	return min(n, f.size-1)
 }
 
-// tellCarried is called at a heartbeat.
-func (b *Backend) tellCarried() {
+// reportCarried calls Config.Carried at a heartbeat.
+func (b *Backend) reportCarried() {
 	if b.cfg.Carried == nil {
 		return
 	}
@@ -561,7 +596,7 @@ func (b *Backend) tellCarried() {
 	b.cfg.Carried(b.nextBeat, bytes)
 }
 
-// stuck explains why waiting would not end.
+// stuck returns the error that explains why Await would not return.
 func (b *Backend) stuck() error {
 	if len(b.flows)+len(b.chains) == 0 {
 		return fmt.Errorf("fluid backend: at %v: nothing runs and nothing is due: waiting would never end", b.reported)

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"testbed/emu/engine"
+	"testbed/emu/fault"
 	"testbed/emu/fluid"
 	"testbed/policies"
 	"testbed/topo"
@@ -28,7 +29,7 @@ const (
 	inf = policies.NoLimit
 )
 
-// racks is a fabric of 1 Gbps host links with one spine.
+// racks returns a fabric with host links of 1 Gbps and one spine.
 func racks(t testing.TB, leaves, hostsPerLeaf int, oversubscription int64) *topo.Fabric {
 	t.Helper()
 	f, err := topo.LeafSpine{Leaves: leaves, Spines: 1, HostsPerLeaf: hostsPerLeaf, HostLink: units.Gbps,
@@ -55,7 +56,7 @@ func await(t testing.TB, b *fluid.Backend, wake time.Duration) (time.Duration, [
 	return now, evs
 }
 
-// wants waits and compares.
+// wants calls Await and compares its time and events with the expected ones.
 func wants(t testing.TB, b *fluid.Backend, wake, at time.Duration, want ...engine.Event) {
 	t.Helper()
 	now, evs := await(t, b, wake)
@@ -88,13 +89,13 @@ func TestTransfers(t *testing.T) {
 	wants(t, b, 144*ms, 144*ms, progress(1, 5000000))
 	do(t, b, engine.SetCeiling{Flow: 1, Ceiling: 0})
 	wants(t, b, 1000*ms, 1000*ms)
-	wants(t, b, 500*ms, 1000*ms) // the past
+	wants(t, b, 500*ms, 1000*ms) // wake in the past
 	do(t, b, engine.SetCeiling{Flow: 1, Ceiling: inf})
 	wants(t, b, engine.NextNever, 1024*ms, progress(1, 8000000), finished(1))
 }
 
-// Completions of one moment come at once, after the progress and in order of
-// ID, whatever the order of the commands; a heartbeat of that moment comes last.
+// Completions at one time are returned together, after the progress and in order of ID,
+// regardless of the order of the commands; a heartbeat at that time comes last.
 func TestOneMomentIsOneBatch(t *testing.T) {
 	b := fluid.New(racks(t, 1, 6, 1), fluid.Config{Heartbeat: 8 * ms})
 	do(t, b, start(9, 0, 3, mb, inf), start(4, 1, 4, mb, inf), start(7, 2, 5, 2*mb, inf))
@@ -111,8 +112,8 @@ func TestOneMomentIsOneBatch(t *testing.T) {
 	wants(t, b, 30*ms, 30*ms)
 }
 
-// A byte takes 26⅔ ns at 300 Mbps. The clock keeps the fraction; only what it
-// reports is rounded.
+// A byte takes 26⅔ ns at 300 Mbps. The clock keeps the fraction; only the reported
+// time is rounded.
 func TestRoundingDoesNotAccumulate(t *testing.T) {
 	b := fluid.New(racks(t, 1, 4, 1), fluid.Config{})
 	var now time.Duration
@@ -131,8 +132,8 @@ func block(id workloads.BlockID, client topo.HostID, size units.Bytes, targets .
 		Targets: targets, Hashes: make([]uint32, len(targets))}
 }
 
-// Blocks go to a host's disks in turn, and share one only with every other; what is
-// placed on a host whose disks are slow takes its turn like any other.
+// Blocks are assigned to a host's disks round-robin, on hosts with slow disks too. With
+// two disks, a block shares its disk with every second other block.
 func TestDisksInTurn(t *testing.T) {
 	for disks, want := range map[int][]time.Duration{1: {80 * ms, 80 * ms, 80 * ms, 80 * ms}, 2: {40 * ms, 40 * ms, 40 * ms, 40 * ms}, 4: {20 * ms, 20 * ms, 20 * ms, 20 * ms}, 3: {40 * ms, 20 * ms, 20 * ms, 40 * ms}} {
 		b := fluid.New(racks(t, 2, 2, 1), fluid.Config{DiskRate: 400 * units.Mbps, Disks: disks})
@@ -169,14 +170,14 @@ func TestChains(t *testing.T) {
 		{"network is the bottleneck", racks(t, 2, 2, 1), 0, []engine.Command{block(1, 0, mb, 0, 2, 3)}, map[workloads.BlockID]time.Duration{1: 8 * ms}},
 		{"disk is the bottleneck", racks(t, 2, 2, 1), disk, []engine.Command{block(1, 0, mb, 0, 2, 3)}, map[workloads.BlockID]time.Duration{1: 20 * ms}},
 		{"client stores nothing", racks(t, 2, 2, 1), disk, []engine.Command{block(1, 0, mb, 2)}, map[workloads.BlockID]time.Duration{1: 20 * ms}},
-		// Two blocks on host 2's disk share it: 40 ms, and after the shorter one the
-		// rest at full rate.
+		// Two blocks share host 2's disk: 40 ms, and after the end of the shorter block,
+		// the rest at the full rate.
 		{"shared disk", racks(t, 2, 2, 1), disk, []engine.Command{block(2, 0, mb, 0, 2), block(1, 1, 2*mb, 1, 2)},
 			map[workloads.BlockID]time.Duration{1: 60 * ms, 2: 40 * ms}},
 		// Each rack's uplink carries 500 Mbps. The pipeline 0 → 2 → 1 → 3 leaves
 		// rack 0 twice and rack 1 once, so it moves at 250 Mbps.
 		{"uplink crossed twice", racks(t, 2, 2, 4), 0, []engine.Command{block(1, 0, mb, 2, 1, 3)}, map[workloads.BlockID]time.Duration{1: 32 * ms}},
-		// A flow beside it gets the same rate: 2x + x = 500 Mbps, then it is alone.
+		// A concurrent flow gets the same rate: 2x + x = 500 Mbps; then it is alone.
 		{"beside a flow", racks(t, 2, 2, 4), 0, []engine.Command{block(1, 0, mb, 2, 1, 3), start(5, 1, 3, mb, inf)},
 			map[workloads.BlockID]time.Duration{1: 48 * ms}},
 	} {
@@ -199,8 +200,8 @@ func TestChains(t *testing.T) {
 	}
 }
 
-// What links have carried is told at heartbeats, of all links: the block crosses from
-// rack 0 to rack 1 once, and stays there.
+// Config.Carried reports the bytes of all links at heartbeats: the block crosses from
+// rack 0 to rack 1 once and stays there.
 func TestCarried(t *testing.T) {
 	f := racks(t, 2, 2, 1)
 	var times []time.Duration
@@ -235,8 +236,86 @@ func TestCarried(t *testing.T) {
 	}
 }
 
-// A host's counters take in every hop of a pipeline: a relaying host sends what
-// it receives.
+// With Config.Payload, transfers share the payload capacity, also after a fault has
+// changed a link's rate or a host's processor share, and the engine is notified of
+// that capacity. Heartbeats and Carried count bytes on the wire.
+func TestPayloadCapacity(t *testing.T) {
+	f := racks(t, 1, 2, 1)
+	half := func(rate units.Rate) units.Rate { return rate / 2 }
+	wire := make([]float64, 2)
+	b := fluid.New(f, fluid.Config{Payload: half, Heartbeat: 4 * ms, Carried: func(_ time.Duration, bytes []float64) {
+		wire[0], wire[1] = bytes[f.HostUp(0)], bytes[f.HostDown(1)]
+	}, Faults: fault.Timeline{
+		{At: 8 * ms, Action: fault.SetRate{Link: f.HostUp(0), Rate: 500 * units.Mbps}},
+		{At: 16 * ms, Action: fault.SetRate{Link: f.HostUp(0), Rate: units.Gbps}},
+		{At: 16 * ms, Action: fault.SetCPU{Host: 0, Share: 0.1}},
+	}})
+	do(t, b, start(1, 0, 1, mb, policies.NoLimit))
+	// 1 MB of payload: 8 ms at 500 Mbps carry half of it, 8 ms at 250 Mbps a quarter,
+	// and the last quarter takes 40 ms at 50 Mbps.
+	var changes []units.Rate
+	var sent []units.Bytes
+	for {
+		now, evs, err := b.Await(t.Context(), engine.NextNever)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, ev := range evs {
+			switch ev := ev.(type) {
+			case engine.LinkChanged:
+				changes = append(changes, ev.Rate)
+			case engine.Heartbeat:
+				if ev.Host == 0 {
+					sent = append(sent, ev.Tx)
+				}
+			case engine.TransferFinished:
+				if now != 56*ms {
+					t.Errorf("1 MB ended at %v, want 56ms", now)
+				}
+				if d := cmp.Diff([]units.Rate{250 * units.Mbps, 500 * units.Mbps}, changes); d != "" {
+					t.Errorf("rates that the engine was notified of (-want +got):\n%s", d)
+				}
+				if sent[0] != mb/2 || math.Abs(wire[0]-float64(2*mb)) > 1e5 || wire[0] != wire[1] {
+					t.Errorf("bytes on the wire: %v after 4 ms, %.0f and %.0f at the end, want %v and about %v", sent[0], wire[0], wire[1], mb/2, 2*mb)
+				}
+				return
+			}
+		}
+	}
+}
+
+// Config.Sent reports the intervals of each link in order and covers all bytes carried;
+// Settle reports the intervals that are open at the end.
+func TestSent(t *testing.T) {
+	f := racks(t, 2, 2, 1)
+	bytes := make([]float64, len(f.Links()))
+	last := make([]time.Duration, len(f.Links()))
+	b := fluid.New(f, fluid.Config{Sent: func(l topo.LinkID, rate float64, from, to time.Duration) {
+		if from < last[l] || to <= from || rate <= 0 || rate > float64(f.Link(l).Rate) {
+			t.Errorf("link %d: %v bit/s from %v to %v, after %v", l, rate, from, to, last[l])
+		}
+		bytes[l] += rate / 8 * (to - from).Seconds()
+		last[l] = to
+	}})
+	do(t, b, start(1, 0, 1, mb, inf), start(2, 0, 1, mb/2, inf), block(1, 2, mb, 2, 3))
+	for range 2 {
+		if _, _, err := b.Await(t.Context(), engine.NextNever); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.Settle()
+	want := make([]float64, len(f.Links()))
+	want[f.HostUp(0)], want[f.HostDown(1)] = 1.5*float64(mb), 1.5*float64(mb)
+	want[f.HostUp(2)], want[f.HostDown(3)] = float64(mb), float64(mb)
+	for l := range want {
+		if math.Abs(bytes[l]-want[l]) > 1 {
+			t.Errorf("%s carried %v bytes, want %v", f.LinkName(topo.LinkID(l)), bytes[l], want[l])
+		}
+	}
+}
+
+// A host's counters include every hop of a pipeline: a relaying host sends the bytes
+// that it receives.
 func TestHeartbeatsCountChains(t *testing.T) {
 	b := fluid.New(racks(t, 2, 2, 1), fluid.Config{Heartbeat: 4 * ms})
 	do(t, b, block(1, 0, mb, 0, 2, 3))
@@ -293,19 +372,19 @@ func TestDoRefuses(t *testing.T) {
 		cmd  engine.Command
 		want string
 	}{
-		{"flow again", start(1, 0, 1, mb, inf), "start flow 1: it was started before"},
-		{"finished flow again", start(0, 0, 1, mb, inf), "start flow 0: it was started before"},
-		{"unknown host", start(2, 0, 4, mb, inf), "want hosts of the fabric"},
-		{"negative host", start(2, -1, 2, mb, inf), "want hosts of the fabric"},
+		{"flow again", start(1, 0, 1, mb, inf), "start flow 1: already started"},
+		{"finished flow again", start(0, 0, 1, mb, inf), "start flow 0: already started"},
+		{"unknown host", start(2, 0, 4, mb, inf), "expected hosts of the fabric"},
+		{"negative host", start(2, -1, 2, mb, inf), "expected hosts of the fabric"},
 		{"empty flow", start(2, 0, 1, 0, inf), "a positive size"},
 		{"negative ceiling", start(2, 0, 1, 1, -1), "a ceiling of 0 or more"},
-		{"ceiling of a stranger", engine.SetCeiling{Flow: 6, Ceiling: 1}, "ceiling of flow 6"},
-		{"ceiling below zero", engine.SetCeiling{Flow: 1, Ceiling: -1}, "0 or more"},
-		{"block again", block(3, 0, mb, 0, 1), "start block 3: it was started before"},
-		{"no targets", chain(nil, 0), "a hash for each hop"},
-		{"a hash too few", chain([]topo.HostID{0, 1}, 1), "a hash for each hop"},
-		{"target twice", chain([]topo.HostID{1, 1}, 2), "different hosts"},
-		{"unknown target", chain([]topo.HostID{1, 7}, 2), "different hosts of the fabric"},
+		{"ceiling of an unknown flow", engine.SetCeiling{Flow: 6, Ceiling: 1}, "ceiling of flow 6"},
+		{"negative new ceiling", engine.SetCeiling{Flow: 1, Ceiling: -1}, "0 or more"},
+		{"block again", block(3, 0, mb, 0, 1), "start block 3: already started"},
+		{"no targets", chain(nil, 0), "one hash per hop"},
+		{"missing hash", chain([]topo.HostID{0, 1}, 1), "one hash per hop"},
+		{"target twice", chain([]topo.HostID{1, 1}, 2), "distinct hosts"},
+		{"unknown target", chain([]topo.HostID{1, 7}, 2), "distinct hosts of the fabric"},
 		{"unknown command", nil, "unknown command <nil>"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -320,8 +399,8 @@ func TestDoRefuses(t *testing.T) {
 	}
 }
 
-// drain lets everything run to its end and returns when each flow and block
-// ended. It wakes every so often, if often is not 0.
+// drain runs all flows and blocks to their end and returns their end times. It wakes at
+// intervals of often, if often is not 0.
 func drain(t testing.TB, b *fluid.Backend, n int, often time.Duration) map[engine.Event]time.Duration {
 	t.Helper()
 	ends := map[engine.Event]time.Duration{}
@@ -346,14 +425,14 @@ func drain(t testing.TB, b *fluid.Backend, n int, often time.Duration) map[engin
 	return ends
 }
 
-// Renumbering hosts and asking in between change nothing.
+// Renumbering hosts and additional calls of Await do not change the end times.
 func TestRenumberedAndPolled(t *testing.T) {
 	f := racks(t, 3, 3, 2)
 	rapid.Check(t, func(rt *rapid.T) {
 		host := rapid.IntRange(0, f.Hosts()-1)
 		ceiling := rapid.SampledFrom([]units.Rate{inf, 300 * units.Mbps, 77777777})
 		size := rapid.Int64Range(1, 2e7)
-		// Racks and the places in them are permuted, so that paths map to paths.
+		// The permutation acts on racks and on the hosts of a rack, so paths map to paths.
 		rackTo := rapid.Permutation([]int{0, 1, 2}).Draw(rt, "racks")
 		placeTo := rapid.Permutation([]int{0, 1, 2}).Draw(rt, "places")
 		to := func(h topo.HostID) topo.HostID {
@@ -398,8 +477,8 @@ func TestRenumberedAndPolled(t *testing.T) {
 	})
 }
 
-// BenchmarkAwait runs 10,000 concurrent flows: each step a ceiling changes, the
-// rates are computed anew and the progress of all flows is reported.
+// BenchmarkAwait runs 10,000 concurrent flows: in each step a ceiling changes, the
+// rates are recomputed and the progress of all flows is reported.
 func BenchmarkAwait(b *testing.B) {
 	for _, kind := range []string{"free", "limited"} {
 		b.Run(fmt.Sprintf("ceilings=%s/flows=10000", kind), func(b *testing.B) {
@@ -425,8 +504,8 @@ func BenchmarkAwait(b *testing.B) {
 	}
 }
 
-// A ceiling that is lowered in a flow's last moment comes too late, one that
-// comes a millisecond before its end does not.
+// A ceiling that is lowered within lastMoment of a flow's end has no effect; one that is
+// lowered a millisecond before the end has.
 func TestLastBytesArePastALowerCeiling(t *testing.T) {
 	b := fluid.New(racks(t, 1, 6, 1), fluid.Config{})
 	slow := 8 * units.Mbps

@@ -11,8 +11,8 @@ import (
 	"testbed/workloads"
 )
 
-// The writers of a job start when its last flow has ended, and their Start later. 125 MB
-// take 1 s at 1 Gbps, and so does a block of as much.
+// The writers of a job start their Start after its last flow has ended. 125 MB take 1 s
+// at 1 Gbps, as a flow or as a block.
 func TestJobs(t *testing.T) {
 	f := faulty(t)
 	const size = 125 * units.MB
@@ -31,7 +31,7 @@ func TestJobs(t *testing.T) {
 			t.Errorf("%s ended at %v, want %v", what, got.ends[what], want)
 		}
 	}
-	// Without a spine the flow to the reducer is given up, and what it was to write with it.
+	// Without a spine, the flow to the reducer is given up, and so are the reducer's blocks.
 	got = runFaults(t, f, w, chosen{2, 3}, 0, fault.Fault{Name: "a", Kind: fault.SpineDown, At: 1500 * ms, Spine: 0}, fault.Fault{Name: "b", Kind: fault.SpineDown, At: 1500 * ms, Spine: 1})
 	if len(got.ends) != 1 || len(got.failures) != 3 {
 		t.Errorf("ends %v, failures %v", got.ends, got.failures)

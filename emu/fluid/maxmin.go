@@ -4,89 +4,91 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"testbed/policies/alloc/maxmin"
 )
 
-// use is one resource that a class of fluids draws on: a link or a disk, by its
-// place in the table of capacities, and how often one fluid crosses it.
+// use is a resource that a class of fluids uses, and how often one fluid crosses it. The
+// resource is a link or a disk, as an index of Backend.capacity.
 type use struct {
 	resource int32
 	times    float64
 }
 
-// class is a set of fluids that draw on the same resources under the same
-// ceiling, and so have the same rate.
+// class is a set of fluids with the same resources and the same ceiling, and therefore
+// the same rate.
 type class struct {
 	uses    []use // each resource at most once
 	fluids  float64
 	ceiling float64 // of each fluid, bit/s; +Inf for none
-	rate    float64 // of each fluid, bit/s: the answer
+	rate    float64 // of each fluid, bit/s: the result
 
 	members    []*fluid
-	listed     int     // place in the backend's list of classes, -1 when not on it
-	at         []int32 // parallel to uses: places in sharing.on, of a listed class
-	bottleneck int32   // the resource whose filling up held rate; none where that was its ceiling
-	round      uint64  // the newest of sharing.around that computed rate
+	listed     int     // index in Backend.classes; -1 if not in it
+	at         []int32 // of a listed class: index in sharing.on for each of uses
+	bottleneck int32   // the full resource that limits rate; none if the ceiling limits it
+	round      uint64  // last round of sharing.update that computed rate
 }
 
-// none is no resource.
+// none stands for no resource.
 const none = -1
 
-// sharing computes max-min fair rates under ceilings, of all classes (rates) or of
-// those that a change reaches (around).
+// sharing computes max-min fair rates under ceilings: of all classes (rates), or only of
+// the classes that a change affects (update).
 type sharing struct {
-	load    []float64 // by resource: rate of its fluids that have their final rate
-	weight  []float64 // by resource: crossings of its fluids that do not
-	members []int32   // classes of all resources, end to end
-	first   []int32   // by resource: where its members begin
-	last    []int32   // by resource: where they end
-	frozen  []bool    // by class
-	limited []int32   // classes with a ceiling, lowest first
-	heap    []level
-	full    []level // resources that held classes, and at which rate
-	every   []int32 // all resources
+	maxmin.Filling         // by resource
+	members        []int32 // classes of all resources, concatenated
+	first          []int32 // by resource: start of its classes in members
+	last           []int32 // by resource: end of its classes in members
+	frozen         []bool  // by class
+	limited        []int32 // classes with a ceiling, lowest first
+	full           []level // resources that limited classes, and the rate of each
+	every          []int32 // all resources
 
-	on      [][]crossing // by resource: the listed classes that draw on it
-	round   uint64       // of around
-	reached []uint64     // by resource: the newest round that touched it
+	on      [][]crossing // by resource: the listed classes that use it
+	round   uint64       // number of calls of update
+	reached []uint64     // by resource: last round that touched it
 	touched []int32      // resources of this round
 	part    []*class     // classes of this round
 }
 
-// crossing is a class that draws on a resource, by its place in the class's uses.
+// crossing is a class that uses a resource, with the resource's index in the class's uses.
 type crossing struct {
 	class *class
 	use   int32
 }
 
-// level is the rate at which a resource fills up if nothing before it does.
+// level is the rate at which a resource is full.
 type level struct {
 	rate     float64
 	resource int32
 }
 
 // rates sets the rate of every class: the max-min fair allocation under the
-// classes' ceilings, by progressive filling. All fluids' rates rise together;
-// one stops when it meets its ceiling or when a resource it draws on is full. A
-// fluid that crosses a resource k times loads it with k times its rate.
+// classes' ceilings, by progressive filling. The rates of all fluids rise together;
+// a fluid's rate is final when it reaches its ceiling or when a resource that it uses is
+// full. A fluid that crosses a resource k times loads it with k times its rate.
 //
-// A class that draws on nothing gets its ceiling. Ties between ceilings and
-// resources need no order: either way the rate is the same.
+// A class without resources gets its ceiling. The order of ties between ceilings and
+// resources does not affect the rates.
 func (s *sharing) rates(classes []*class, capacity []float64) {
-	s.size(len(capacity))
-	clear(s.load)
+	s.size(capacity)
+	clear(s.Load)
 	if s.underCeilings(classes, capacity) {
 		return
 	}
-	clear(s.load)
-	s.fill(classes, s.every, capacity)
+	clear(s.Load)
+	s.fill(classes, s.every)
 }
 
-// size makes room for so many resources.
-func (s *sharing) size(n int) {
+// size allocates the tables for the resources.
+func (s *sharing) size(capacity []float64) {
+	n := len(capacity)
+	s.Capacity = capacity
 	if len(s.every) == n {
 		return
 	}
-	s.load, s.weight = make([]float64, n), make([]float64, n)
+	s.Load, s.Weight = make([]float64, n), make([]float64, n)
 	s.first, s.last = make([]int32, n), make([]int32, n)
 	s.on, s.reached = make([][]crossing, n), make([]uint64, n)
 	s.every = make([]int32, n)
@@ -95,18 +97,18 @@ func (s *sharing) size(n int) {
 	}
 }
 
-// fill sets the rates of some classes, which draw on no other resources than those
-// given. The load of these says what others take of them, and then what all do.
-func (s *sharing) fill(classes []*class, resources []int32, capacity []float64) {
-	s.index(classes, resources, capacity)
+// fill sets the rates of the given classes, which use only the given resources. On entry
+// the load of these resources is that of all other classes; on return, that of all classes.
+func (s *sharing) fill(classes []*class, resources []int32) {
+	s.index(classes, resources)
 	left := len(classes)
 	freeze := func(c int32, rate float64, by int32) {
 		cl := classes[c]
 		cl.rate, cl.bottleneck, s.frozen[c] = rate, by, true
 		for _, u := range cl.uses {
 			w := u.times * cl.fluids
-			s.load[u.resource] += float64(w * rate)
-			s.weight[u.resource] -= w
+			s.Load[u.resource] += float64(w * rate)
+			s.Weight[u.resource] -= w
 		}
 		left--
 	}
@@ -119,18 +121,18 @@ func (s *sharing) fill(classes []*class, resources []int32, capacity []float64) 
 		if len(limited) > 0 {
 			ceiling = classes[limited[0]].ceiling
 		}
-		full := s.nextFull(capacity)
-		if ceiling <= full.rate {
+		resource, rate := s.Next()
+		if ceiling <= rate {
 			if len(limited) == 0 {
-				break // nothing limits the rest: they draw on nothing
+				break // the remaining classes use no resource
 			}
 			freeze(limited[0], ceiling, none)
 			continue
 		}
-		s.full = append(s.full, full)
-		for _, c := range s.members[s.first[full.resource]:s.last[full.resource]] {
+		s.full = append(s.full, level{rate: rate, resource: resource})
+		for _, c := range s.members[s.first[resource]:s.last[resource]] {
 			if !s.frozen[c] {
-				freeze(c, full.rate, full.resource)
+				freeze(c, rate, resource)
 			}
 		}
 	}
@@ -141,19 +143,19 @@ func (s *sharing) fill(classes []*class, resources []int32, capacity []float64) 
 	}
 }
 
-// underCeilings gives every class its ceiling if all have one and together they
-// fit, which is how a coflow scheduler leaves the network: the answer is then
-// known without filling.
+// underCeilings sets every class's rate to its ceiling and reports true, if all classes
+// have a ceiling and no resource is overloaded. Coflow schedulers usually set such
+// ceilings; progressive filling is then unnecessary.
 func (s *sharing) underCeilings(classes []*class, capacity []float64) bool {
 	for _, cl := range classes {
 		if math.IsInf(cl.ceiling, 1) && len(cl.uses) > 0 {
 			return false
 		}
 		for _, u := range cl.uses {
-			s.load[u.resource] += float64(u.times * cl.fluids * cl.ceiling)
+			s.Load[u.resource] += float64(u.times * cl.fluids * cl.ceiling)
 		}
 	}
-	for r, l := range s.load {
+	for r, l := range s.Load {
 		if l > capacity[r] {
 			return false
 		}
@@ -164,17 +166,17 @@ func (s *sharing) underCeilings(classes []*class, capacity []float64) bool {
 	return true
 }
 
-// index lists the classes on each resource and fills the heap and the weights.
-func (s *sharing) index(classes []*class, resources []int32, capacity []float64) {
+// index lists the classes on each resource, computes the weights and starts the filling.
+func (s *sharing) index(classes []*class, resources []int32) {
 	s.frozen = zeroed(s.frozen, len(classes))
-	s.limited, s.heap, s.full = s.limited[:0], s.heap[:0], s.full[:0]
+	s.limited, s.full = s.limited[:0], s.full[:0]
 	for _, r := range resources {
-		s.weight[r], s.last[r] = 0, 0
+		s.Weight[r], s.last[r] = 0, 0
 	}
 	for c, cl := range classes {
 		for _, u := range cl.uses {
-			s.last[u.resource]++ // until first is known, how many
-			s.weight[u.resource] += u.times * cl.fluids
+			s.last[u.resource]++ // a count, until first is known
+			s.Weight[u.resource] += u.times * cl.fluids
 		}
 		if !math.IsInf(cl.ceiling, 1) {
 			s.limited = append(s.limited, int32(c))
@@ -185,9 +187,6 @@ func (s *sharing) index(classes []*class, resources []int32, capacity []float64)
 		s.first[r] = members
 		members += s.last[r]
 		s.last[r] = s.first[r]
-		if s.weight[r] > 0 {
-			s.heap = append(s.heap, level{max(capacity[r]-s.load[r], 0) / s.weight[r], r})
-		}
 	}
 	s.members = slices.Grow(s.members[:0], int(members))[:members]
 	for c, cl := range classes {
@@ -200,12 +199,10 @@ func (s *sharing) index(classes []*class, resources []int32, capacity []float64)
 	slices.SortFunc(s.limited, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(classes[a].ceiling, classes[b].ceiling), cmp.Compare(a, b))
 	})
-	for i := len(s.heap)/2 - 1; i >= 0; i-- {
-		s.sink(i)
-	}
+	s.Start(resources)
 }
 
-// list and unlist keep the classes on each resource for around.
+// list and unlist add and remove a class in the lists by resource that update uses.
 func (s *sharing) list(c *class) {
 	c.at = c.at[:0]
 	for i, u := range c.uses {
@@ -226,22 +223,24 @@ func (s *sharing) unlist(c *class) {
 	}
 }
 
-// equal is how much, relatively, a rate may be above another and be the same but for
-// the rounding of sums.
-const equal = 1e-12
+// rateTolerance is the relative difference up to which two rates count as equal, because
+// sums are rounded.
+const rateTolerance = 1e-12
 
-// around brings the rates of listed classes up to date after some classes have
-// changed, or were listed, and others that drew on some resources were. The answer is
-// that of rates: an allocation is max-min fair if and only if every fluid is at its
-// ceiling or draws on a full resource, its bottleneck, on which none has more
+// update updates the rates of listed classes after classes have changed or were listed,
+// and after fluids that used the given resources have left. The result equals that of
+// rates: an allocation is max-min fair if and only if every fluid is at its
+// ceiling or uses a full resource, its bottleneck, on which no fluid has a higher rate
 // (Bertsekas and Gallager, Data Networks, 6.5.2). So a class keeps its rate as long as
-// nothing of what its bottleneck carries changes. Those for which that may not hold
-// are shared out anew beside the others. Where one of the others then has more on a
-// bottleneck than the classes it holds, it has to give way, and joins them.
+// the rates on its bottleneck do not change. The classes for which they may change are
+// filled again, with the rates of all others fixed. If one of the others then has a
+// higher rate on a bottleneck than the classes that it limits, the class is added to
+// the recomputed classes and the step repeats.
 //
-// It gives up, and tells so, where that comes to computing the rates of more classes
-// than most. What it has worked on is in part and touched.
-func (s *sharing) around(changed []*class, resources []int32, capacity []float64, most int) bool {
+// It gives up and returns false if it would compute the rates of more than most classes,
+// counting repetitions. part and touched contain the classes and resources of the round.
+func (s *sharing) update(changed []*class, resources []int32, capacity []float64, most int) bool {
+	s.Capacity = capacity
 	s.round++
 	s.part, s.touched = s.part[:0], s.touched[:0]
 	for _, r := range resources {
@@ -252,8 +251,8 @@ func (s *sharing) around(changed []*class, resources []int32, capacity []float64
 			s.take(c)
 		}
 	}
-	seen := 0 // of touched, whose classes were looked at
-	work := 0 // classes whose rates were computed, each time counted
+	seen := 0 // resources of touched whose classes were examined
+	work := 0 // number of class rates computed, including repetitions
 	for {
 		for ; seen < len(s.touched); seen++ {
 			r := s.touched[seen]
@@ -267,18 +266,18 @@ func (s *sharing) around(changed []*class, resources []int32, capacity []float64
 			return false
 		}
 		for _, r := range s.touched {
-			s.load[r] = 0
+			s.Load[r] = 0
 			for _, x := range s.on[r] {
 				if c := x.class; c.round != s.round {
-					s.load[r] += float64(c.uses[x.use].times * c.fluids * c.rate)
+					s.Load[r] += float64(c.uses[x.use].times * c.fluids * c.rate)
 				}
 			}
 		}
-		s.fill(s.part, s.touched, capacity)
+		s.fill(s.part, s.touched)
 		before := len(s.part)
 		for _, f := range s.full {
 			for _, x := range s.on[f.resource] {
-				if c := x.class; c.round != s.round && c.rate > f.rate*(1+equal) {
+				if c := x.class; c.round != s.round && c.rate > f.rate*(1+rateTolerance) {
 					s.take(c)
 				}
 			}
@@ -289,7 +288,7 @@ func (s *sharing) around(changed []*class, resources []int32, capacity []float64
 	}
 }
 
-// take makes a class one of this round's, and touch a resource.
+// take adds a class and its resources to this round; touch adds a resource.
 func (s *sharing) take(c *class) {
 	if c.round == s.round {
 		return
@@ -308,56 +307,7 @@ func (s *sharing) touch(r int32) {
 	}
 }
 
-// nextFull is the resource that fills up first and the rate at which it does.
-// The level of a resource only rises as fluids on it stop, so a level in the
-// heap is a lower bound and is brought up to date when it comes to the top.
-func (s *sharing) nextFull(capacity []float64) level {
-	for len(s.heap) > 0 {
-		top := &s.heap[0]
-		r := top.resource
-		if s.weight[r] < 0.5 { // whole crossings: none left
-			last := len(s.heap) - 1
-			s.heap[0] = s.heap[last]
-			s.heap = s.heap[:last]
-			s.sink(0)
-			continue
-		}
-		rate := max(capacity[r]-s.load[r], 0) / s.weight[r]
-		if rate <= top.rate {
-			return *top
-		}
-		top.rate = rate
-		s.sink(0)
-		if s.heap[0].resource == r {
-			return s.heap[0]
-		}
-	}
-	return level{rate: math.Inf(1)}
-}
-
-func (s *sharing) sink(i int) {
-	h := s.heap
-	for {
-		kid := 2*i + 1
-		if kid >= len(h) {
-			return
-		}
-		if kid+1 < len(h) && before(h[kid+1], h[kid]) {
-			kid++
-		}
-		if !before(h[kid], h[i]) {
-			return
-		}
-		h[i], h[kid] = h[kid], h[i]
-		i = kid
-	}
-}
-
-func before(a, b level) bool {
-	return a.rate < b.rate || a.rate == b.rate && a.resource < b.resource
-}
-
-// zeroed is a slice of n zeros, in the memory of s if it is large enough.
+// zeroed returns a slice of n zeros, in the memory of s if that is large enough.
 func zeroed[E any](s []E, n int) []E {
 	if cap(s) < n {
 		return make([]E, n)

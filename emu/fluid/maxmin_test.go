@@ -9,14 +9,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// network is a set of classes over resources, for tests.
+// network is a set of classes and the capacities of their resources.
 type network struct {
 	capacity []float64
 	classes  []*class
 }
 
-// fluids lists the network's fluids one by one for the slow model, with the
-// class of each.
+// fluids returns every fluid of the network for the slow model, and the class of each.
 func (n network) fluids() (out []slowFluid, of []int) {
 	for c, cl := range n.classes {
 		times := map[int]float64{}
@@ -30,8 +29,8 @@ func (n network) fluids() (out []slowFluid, of []int) {
 	return out, of
 }
 
-// networks draws up to 8 resources and 12 classes, with ceilings that often
-// meet capacities and one another.
+// networks generates up to 8 resources and 12 classes, with ceilings that often equal
+// capacities and one another.
 func networks() *rapid.Generator[network] {
 	return rapid.Custom(func(t *rapid.T) network {
 		var n network
@@ -57,7 +56,7 @@ func networks() *rapid.Generator[network] {
 const tolerance = 1e-9
 
 func TestMaxMinAgreesWithSlow(t *testing.T) {
-	var s sharing // used again, as the backend does
+	var s sharing // reused, as in the backend
 	rapid.Check(t, func(t *rapid.T) {
 		n := networks().Draw(t, "network")
 		s.rates(n.classes, n.capacity)
@@ -70,9 +69,9 @@ func TestMaxMinAgreesWithSlow(t *testing.T) {
 	})
 }
 
-// What must hold of any max-min fair allocation: no resource is over capacity,
-// and each fluid is at its ceiling or crosses a full resource on which none has
-// more.
+// The invariants of a max-min fair allocation: no resource exceeds its capacity, and
+// each fluid is at its ceiling or crosses a full resource on which no fluid has a higher
+// rate.
 func TestMaxMinInvariants(t *testing.T) {
 	var s sharing
 	rapid.Check(t, func(t *rapid.T) {
@@ -90,8 +89,8 @@ func TestMaxMinInvariants(t *testing.T) {
 			if l > n.capacity[r]*(1+tolerance) {
 				t.Errorf("resource %d carries %v of %v", r, l, n.capacity[r])
 			}
-			if math.Abs(l-s.load[r]) > tolerance*n.capacity[r] {
-				t.Errorf("resource %d: load is booked as %v, is %v", r, s.load[r], l)
+			if math.Abs(l-s.Load[r]) > tolerance*n.capacity[r] {
+				t.Errorf("resource %d: stored load %v, want %v", r, s.Load[r], l)
 			}
 		}
 		for c, cl := range n.classes {
@@ -103,7 +102,7 @@ func TestMaxMinInvariants(t *testing.T) {
 				held = held || load[u.resource] >= n.capacity[u.resource]*(1-tolerance) && cl.rate >= most[u.resource]*(1-tolerance)
 			}
 			if !held {
-				t.Errorf("class %d: nothing holds its rate %v", c, cl.rate)
+				t.Errorf("class %d: rate %v has no bottleneck", c, cl.rate)
 			}
 		}
 	})
@@ -162,8 +161,8 @@ func TestMaxMinByHand(t *testing.T) {
 		{"a ceiling above the share", []float64{10}, []*class{on(7, use{0, 1}), on(inf, use{0, 1})}, []float64{5, 5}},
 		{"no resource, no ceiling", []float64{10}, []*class{on(inf), on(inf, use{0, 1})}, []float64{inf, 10}},
 		{"no resource, ceiling", []float64{10}, []*class{on(3), on(inf, use{0, 1})}, []float64{3, 10}},
-		// Bertsekas and Gallager's picture: a long flow over two links, one
-		// short flow on the first, two on the second.
+		// The example of Bertsekas and Gallager: a long flow over two links, one
+		// short flow on the first link, two on the second.
 		{"parking lot", []float64{10, 9}, []*class{on(inf, use{0, 1}, use{1, 1}), on(inf, use{0, 1}), on(inf, use{1, 1}), on(inf, use{1, 1})}, []float64{3, 7, 3, 3}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -178,8 +177,8 @@ func TestMaxMinByHand(t *testing.T) {
 	}
 }
 
-// BenchmarkRates computes the rates of 10,000 flows between 300 hosts, each its
-// own class.
+// BenchmarkRates computes the rates of 10,000 flows between 300 hosts, each in a class
+// of its own.
 func BenchmarkRates(b *testing.B) {
 	for _, kind := range []string{"free", "limited", "mixed"} {
 		b.Run(fmt.Sprintf("ceilings=%s/flows=10000", kind), func(b *testing.B) {

@@ -7,33 +7,32 @@ import (
 	"time"
 
 	"testbed/emu/engine"
-	"testbed/policies"
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
 
-// reports is what hosts and leaves tell the master: what their links have carried
-// and their disks hold. A disk sets a block's whole size aside when the block
-// begins, as those on packets do, and gives it back when the block is given up.
+// reports produces the reports of hosts and leaves to the master: the bytes that their
+// links have carried and that their disks store. A disk reserves a block's full size when
+// the block begins, as in runs on packets, and frees it when the block is abandoned.
 type reports struct {
 	b      *Backend
 	stored []units.Bytes // by HostID
-	// writing are the replicas being written at each host, and begun those that
-	// began since its last report that was not lost.
+	// writing lists the replicas being written at each host. begun lists those that
+	// began since the host's last report that was not lost.
 	writing, begun [][]workloads.BlockID
 
-	// Faults lose the reports of hosts, or make them late.
-	lost []bool          // by HostID
-	by   []time.Duration // by HostID
-	due  []time.Duration // when the newest report that is late comes in, by HostID
-	late []late          // in order of arrival, of one host in the order they were made
+	// Faults lose or delay the reports of hosts.
+	lost []bool          // whether reports are lost, by HostID
+	by   []time.Duration // delay of reports, by HostID
+	due  []time.Duration // arrival time of the newest delayed report, by HostID
+	late []late          // delayed reports by arrival; those of a host in order of creation
 
-	fresh bool         // rates have been computed since loads were told
-	told  []units.Rate // by LinkID
+	fresh    bool         // rates have been computed since loads were last reported
+	reported []units.Rate // loads last reported, by LinkID
 }
 
-// late is a report on its way.
+// late is a delayed report that has not arrived.
 type late struct {
 	at   time.Duration
 	beat engine.Heartbeat
@@ -45,7 +44,7 @@ func (x *reports) init(b *Backend) {
 	x.writing, x.begun = make([][]workloads.BlockID, n), make([][]workloads.BlockID, n)
 }
 
-// begin sets aside what a block takes of the disks of its hosts.
+// begin reserves space for a block on the disks of its hosts.
 func (x *reports) begin(f *fluid) {
 	id := workloads.BlockID(f.id)
 	for _, h := range f.pipe.targets {
@@ -55,7 +54,7 @@ func (x *reports) begin(f *fluid) {
 	}
 }
 
-// end takes down that a block is on the disks of all its hosts.
+// end records that a block is stored on the disks of all its hosts.
 func (x *reports) end(f *fluid) {
 	for _, h := range f.pipe.targets {
 		x.written(f, h)
@@ -70,7 +69,7 @@ func (x *reports) written(f *fluid, h topo.HostID) (was bool) {
 	return i >= 0
 }
 
-// drop gives back what replicas of an unfinished block take at some hosts.
+// drop frees the space of an unfinished block's replicas at the given hosts.
 func (x *reports) drop(f *fluid, hosts ...topo.HostID) {
 	for _, h := range hosts {
 		if x.written(f, h) {
@@ -79,13 +78,13 @@ func (x *reports) drop(f *fluid, hosts ...topo.HostID) {
 	}
 }
 
-// crash loses the reports of a host that are on their way.
+// crash drops the delayed reports of a host.
 func (x *reports) crash(h topo.HostID) {
 	x.late = slices.DeleteFunc(x.late, func(l late) bool { return l.beat.Host == h })
 	x.due[h] = 0
 }
 
-// wipe empties a disk but for the blocks that have begun since it crashed.
+// wipe empties a host's disks, except for blocks that began after the crash.
 func (x *reports) wipe(h topo.HostID) {
 	x.stored[h] = 0
 	for _, f := range x.b.chains {
@@ -95,7 +94,7 @@ func (x *reports) wipe(h topo.HostID) {
 	}
 }
 
-// next is when the next late report comes in.
+// next returns the arrival time of the next delayed report.
 func (x *reports) next() time.Duration {
 	if len(x.late) == 0 {
 		return engine.NextNever
@@ -103,7 +102,7 @@ func (x *reports) next() time.Duration {
 	return x.late[0].at
 }
 
-// arrived are the late reports that have come in by now.
+// arrived removes and returns the delayed reports that have arrived.
 func (x *reports) arrived() (evs []engine.Event) {
 	n := 0
 	for ; n < len(x.late) && x.b.clock.Until(x.late[n].at) <= 0; n++ {
@@ -113,7 +112,7 @@ func (x *reports) arrived() (evs []engine.Event) {
 	return evs
 }
 
-// send puts a report on its way, by which no report of a host overtakes another.
+// send delays a report. It keeps the reports of a host in order.
 func (x *reports) send(hb engine.Heartbeat, by time.Duration) {
 	hb.Made = x.b.clock.Round()
 	at := max(hb.Made+by, x.due[hb.Host])
@@ -124,8 +123,8 @@ func (x *reports) send(hb engine.Heartbeat, by time.Duration) {
 	x.late = slices.Insert(x.late, i, late{at, hb})
 }
 
-// heartbeats reports every host's counters, what crossed its two links, and then
-// those of the leaves' ports toward the spines.
+// heartbeats returns every host's report, with the bytes that crossed its two links,
+// and then the reports of the leaves' ports towards the spines.
 func (x *reports) heartbeats() []engine.Event {
 	b, f := x.b, x.b.fabric
 	now := b.clock.Round()
@@ -182,10 +181,10 @@ func (x *reports) disk(h topo.HostID) engine.DiskReport {
 	return d
 }
 
-// loads puts what links have carried up to the present moment ahead of what
-// happens there, if that has changed and a policy needs it.
+// loads inserts the loads of links up to the current time before the other events, if
+// they have changed and a policy needs them.
 func (x *reports) loads(evs []engine.Event) []engine.Event {
-	if !x.fresh || x.b.cfg.Needs&policies.TrueLoad == 0 {
+	if !x.fresh || !x.b.cfg.Needs.OracleLoad {
 		return evs
 	}
 	x.fresh = false
@@ -193,9 +192,9 @@ func (x *reports) loads(evs []engine.Event) []engine.Event {
 	for l := range rates {
 		rates[l] = units.Rate(math.Round(x.b.load[l]))
 	}
-	if slices.Equal(rates, x.told) {
+	if slices.Equal(rates, x.reported) {
 		return evs
 	}
-	x.told = rates
+	x.reported = rates
 	return slices.Insert(evs, 0, engine.Event(engine.LinkLoads{Rates: rates}))
 }

@@ -21,7 +21,7 @@ import (
 	"testbed/workloads"
 )
 
-// beats are the events of a kind at the next moment that has any.
+// beats returns the next events of type E and their time.
 func beats[E engine.Event](t testing.TB, b *fluid.Backend) (time.Duration, []E) {
 	t.Helper()
 	for range 100 {
@@ -40,8 +40,8 @@ func beats[E engine.Event](t testing.TB, b *fluid.Backend) (time.Duration, []E) 
 	return 0, nil
 }
 
-// Hosts report what their disks hold: a block whole from when it begins, until it is
-// given up, and by name what began since the report before.
+// Hosts report the used space of their disks and the blocks that began since the last
+// report. A block counts with its full size from its begin until it is abandoned.
 func TestReportsOfDisks(t *testing.T) {
 	b := fluid.New(racks(t, 1, 4, 1), fluid.Config{DiskRate: units.Gbps, Heartbeat: 10 * ms})
 	ids := func(ids ...workloads.BlockID) []workloads.BlockID { return ids }
@@ -56,17 +56,17 @@ func TestReportsOfDisks(t *testing.T) {
 			t.Errorf("at %v, want %v (-want +got):\n%s", now, at, d)
 		}
 	}
-	do(t, b, block(1, 0, mb, 1, 2), block(2, 3, 5*mb, 2)) // 1 MB takes 16 ms: both write to host 2
-	do(t, b, start(1, 3, 0, mb, units.Mbps))              // goes on
+	do(t, b, block(1, 0, mb, 1, 2), block(2, 3, 5*mb, 2)) // 1 MB takes 16 ms: both blocks write to host 2
+	do(t, b, start(1, 3, 0, mb, units.Mbps))              // lasts beyond the test
 	want(10*ms, engine.DiskReport{}, engine.DiskReport{Used: mb, Writing: ids(1)}, engine.DiskReport{Used: 6 * mb, Writing: ids(1, 2)}, engine.DiskReport{})
 	do(t, b, block(3, 0, mb/100, 1))
 	want(20*ms, engine.DiskReport{}, engine.DiskReport{Used: mb + mb/100, Ended: ids(3)}, engine.DiskReport{Used: 6 * mb, Writing: ids(2)}, engine.DiskReport{})
-	do(t, b, engine.StopChain{Block: 2}, engine.StopChain{Block: 1}) // the second has ended
+	do(t, b, engine.StopChain{Block: 2}, engine.StopChain{Block: 1}) // block 1 has ended
 	want(30*ms, engine.DiskReport{}, engine.DiskReport{Used: mb + mb/100}, engine.DiskReport{Used: mb}, engine.DiskReport{})
 }
 
-// What a faulty pipeline loses, its hosts do not hold; a crashed host with another
-// disk holds nothing.
+// A host that a pipeline drops stores nothing of the block; a crashed host that returns
+// with a new disk stores nothing.
 func TestReportsOfDisksUnderFaults(t *testing.T) {
 	f := faulty(t)
 	for _, lost := range []bool{false, true} {
@@ -89,21 +89,21 @@ func TestReportsOfDisksUnderFaults(t *testing.T) {
 				want = 0
 			}
 			if d := cmp.Diff(&engine.DiskReport{Used: want, Ended: []workloads.BlockID{1, 2}}, hbs[2].Disk); len(hbs) != 6 || hbs[1].Disk.Used != 3*mb || d != "" {
-				t.Errorf("disk lost %v: %+v, and of the host that was gone (-want +got):\n%s", lost, hbs, d)
+				t.Errorf("disk lost %v: %+v, and of the returned host (-want +got):\n%s", lost, hbs, d)
 			}
 			break
 		}
 	}
 }
 
-// The loads of links are told before what happens, whenever they have changed, and
-// only where a policy needs them; racks' counters have nothing of what stays inside.
+// The loads of links are reported before other events, only after a change and only if a
+// policy needs them. The counters of racks exclude traffic inside the rack.
 func TestLoadsAndRacks(t *testing.T) {
 	f := racks(t, 2, 2, 2) // uplinks of 1 Gbps
-	for _, needs := range []policies.Knowledge{0, policies.TrueLoad} {
+	for _, needs := range []policies.Needs{{}, {OracleLoad: true}} {
 		b := fluid.New(f, fluid.Config{Heartbeat: 10 * ms, Needs: needs})
 		loads := func(rates map[topo.LinkID]units.Rate) []engine.Event {
-			if needs == 0 {
+			if !needs.OracleLoad {
 				return nil
 			}
 			out := make([]units.Rate, len(f.Links()))
@@ -112,11 +112,11 @@ func TestLoadsAndRacks(t *testing.T) {
 			}
 			return []engine.Event{engine.LinkLoads{Rates: out}}
 		}
-		do(t, b, start(1, 0, 1, 10*mb, 600*units.Mbps), start(2, 0, 2, mb/10, inf)) // 2 is through after 2 ms
+		do(t, b, start(1, 0, 1, 10*mb, 600*units.Mbps), start(2, 0, 2, mb/10, inf)) // flow 2 ends after 2 ms
 		const half = 500 * units.Mbps
 		both := map[topo.LinkID]units.Rate{f.HostUp(0): units.Gbps, f.HostDown(1): half, f.HostDown(2): half, f.LeafUp(0, 0): half, f.LeafDown(1, 0): half}
 		wants(t, b, ms, ms, append(loads(both), progress(1, 62500, 2, 62500))...)
-		wants(t, b, 1200*time.Microsecond, 1200*time.Microsecond, progress(1, 75000, 2, 75000)) // as before
+		wants(t, b, 1200*time.Microsecond, 1200*time.Microsecond, progress(1, 75000, 2, 75000)) // unchanged loads
 		wants(t, b, engine.NextNever, 1600*time.Microsecond, progress(1, 100000, 2, 100000), finished(2))
 		wants(t, b, 2*ms, 2*ms, append(loads(map[topo.LinkID]units.Rate{f.HostUp(0): 600 * units.Mbps, f.HostDown(1): 600 * units.Mbps}), progress(1, 130000))...)
 		_, racks := beats[engine.RackReport](t, b)
@@ -126,8 +126,8 @@ func TestLoadsAndRacks(t *testing.T) {
 	}
 }
 
-// Reports are lost, or come in late and in order, with the counters of when they
-// were made; those on their way when the host crashes never do. Others come in as ever.
+// Lost reports never arrive. Late reports arrive in order, with the counters of the time
+// of their creation, unless their host crashes before. Other reports are unaffected.
 func TestReportFaults(t *testing.T) {
 	f := racks(t, 1, 4, 1)
 	steps, err := fault.Compile(f, []fault.Fault{
@@ -138,7 +138,7 @@ func TestReportFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := fluid.New(f, fluid.Config{Heartbeat: 10 * ms, Faults: steps, Detect: time.Second})
-	do(t, b, start(1, 0, 1, 100*mb, 80*units.Mbps), start(2, 0, 2, 100*mb, 80*units.Mbps)) // 10 KB a ms
+	do(t, b, start(1, 0, 1, 100*mb, 80*units.Mbps), start(2, 0, 2, 100*mb, 80*units.Mbps)) // 10 KB per ms
 	var got []string
 	for {
 		now, hbs := beats[engine.Heartbeat](t, b)
@@ -156,7 +156,7 @@ func TestReportFaults(t *testing.T) {
 		"40ms h1 400KB 0s", // those of 20 and 30 ms are lost
 		"45ms h2 200KB 20ms",
 		"50ms h1 500KB 0s",
-		"55ms h2 300KB 30ms", "55ms h2 400KB 40ms", "55ms h2 500KB 50ms", // those made after the fault wait for the last of it
+		"55ms h2 300KB 30ms", "55ms h2 400KB 40ms", "55ms h2 500KB 50ms", // reports made after the fault wait for the last late one
 		"60ms h1 600KB 0s", "60ms h2 600KB 0s", "70ms h1 700KB 0s", "70ms h2 700KB 0s", "80ms h1 800KB 0s", "80ms h2 800KB 0s",
 	}
 	if d := cmp.Diff(want, got); d != "" {
@@ -164,14 +164,14 @@ func TestReportFaults(t *testing.T) {
 	}
 }
 
-// told is what a run's engine commanded, and when.
-type told struct {
+// issued is a command of the engine and its time.
+type issued struct {
 	At  time.Duration
 	Cmd engine.Command
 }
 
-// runReports runs a workload to its end, and its log again.
-func runReports(t testing.TB, f *topo.Fabric, w workloads.Workload, p policies.Placer, faults ...fault.Fault) []told {
+// runReports runs a workload to its end and checks that its log replays.
+func runReports(t testing.TB, f *topo.Fabric, w workloads.Workload, p policies.Placer, faults ...fault.Fault) []issued {
 	t.Helper()
 	steps, err := fault.Compile(f, faults)
 	if err != nil {
@@ -182,13 +182,13 @@ func runReports(t testing.TB, f *topo.Fabric, w workloads.Workload, p policies.P
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out []told
+	var out []issued
 	var buf bytes.Buffer
 	l := engine.NewLog(&buf)
 	b := fluid.New(f, fluid.Config{DiskRate: cfg.DiskRate, Heartbeat: testBeat, Needs: e.Needs(), Faults: steps, Detect: testDetect})
 	err = engine.Run(t.Context(), e, b, engine.Arrivals(w), func(now time.Duration, evs []engine.Event, cmds []engine.Command) error {
 		for _, c := range cmds {
-			out = append(out, told{now, c})
+			out = append(out, issued{now, c})
 		}
 		return l.Observe(now, evs, cmds)
 	})
@@ -205,7 +205,7 @@ func runReports(t testing.TB, f *topo.Fabric, w workloads.Workload, p policies.P
 	return out
 }
 
-// blocksFrom are small blocks of single writers, every 10 ms, with an idle network
+// blocksFrom returns writers of one small block each, every 10 ms; the network is idle
 // between them.
 func blocksFrom(n int) workloads.Workload {
 	var w workloads.Workload
@@ -216,12 +216,12 @@ func blocksFrom(n int) workloads.Workload {
 	return w
 }
 
-// Sinbad ranks a host that is overdue last, until it reports again: a host that is
-// lost from the reports gets no block that another host can take, from one and a half
-// intervals after its last report.
+// Sinbad ranks a host whose report is overdue last, until the host reports again. From one
+// and a half intervals after its last report, such a host gets no block that another host
+// can store.
 func TestSinbadRanksSilentHostsLast(t *testing.T) {
 	f := racks(t, 3, 4, 2)
-	const silent = 5 // of rack 1
+	const silent = 5 // a host of rack 1
 	w := blocksFrom(200)
 	run := func(faults ...fault.Fault) (chosen func(h topo.HostID, from, until time.Duration) int) {
 		cmds := runReports(t, f, w, placement.DefaultSinbad(), faults...)
@@ -235,17 +235,17 @@ func TestSinbadRanksSilentHostsLast(t *testing.T) {
 		}
 	}
 	const last, end = 400 * ms, 2 * time.Second
-	ever := run()
-	if ever(silent, 0, end) < 20 {
-		t.Fatalf("without faults %d blocks of 200 go to the host: it proves nothing that fewer do", ever(silent, 0, end))
+	baseline := run()
+	if baseline(silent, 0, end) < 20 {
+		t.Fatalf("without faults only %d blocks of 200 go to the host: too few for the comparison", baseline(silent, 0, end))
 	}
 	for _, tt := range []struct {
 		name        string
 		x           fault.Fault
-		from, until time.Duration // in which it is overdue
+		from, until time.Duration // interval in which the report is overdue
 	}{
 		{"lost", fault.Fault{Kind: fault.LostReports, At: last + ms, For: 799 * ms}, 551 * ms, 1200 * ms},
-		{"late", fault.Fault{Kind: fault.LateReports, At: last + ms, For: 799 * ms, By: 450 * ms}, 551 * ms, 950 * ms}, // that of 500 ms
+		{"late", fault.Fault{Kind: fault.LateReports, At: last + ms, For: 799 * ms, By: 450 * ms}, 551 * ms, 950 * ms}, // the report of 500 ms
 		{"a little late", fault.Fault{Kind: fault.LateReports, At: last + ms, For: 799 * ms, By: 40 * ms}, 0, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -254,10 +254,10 @@ func TestSinbadRanksSilentHostsLast(t *testing.T) {
 			if n := chosen(silent, tt.from, tt.until); n != 0 {
 				t.Errorf("%d blocks while its reports are overdue", n)
 			}
-			missed := min(tt.from, 500*ms) // from there on it is not forgotten what it was given
+			missed := min(tt.from, 500*ms) // from then on, earlier blocks still count against the host
 			before, after := chosen(silent, 0, missed), chosen(silent, tt.until, end)
-			if before != ever(silent, 0, missed) || after == 0 {
-				t.Errorf("%d blocks before, want %d as without the fault, and %d after, want some", before, ever(silent, 0, missed), after)
+			if before != baseline(silent, 0, missed) || after == 0 {
+				t.Errorf("%d blocks before, want %d as without the fault, and %d after, want some", before, baseline(silent, 0, missed), after)
 			}
 			if tt.from == tt.until && chosen(silent, 0, end) < 20 {
 				t.Errorf("%d blocks of 200", chosen(silent, 0, end))
@@ -266,8 +266,8 @@ func TestSinbadRanksSilentHostsLast(t *testing.T) {
 	}
 }
 
-// A run whose policies do not look at reports is the same when those are lost or
-// late, to the nanosecond.
+// Lost or late reports do not change a run whose policies do not read reports, to the
+// nanosecond.
 func TestReportFaultsTouchNothingElse(t *testing.T) {
 	f := racks(t, 3, 4, 2)
 	w := blocksFrom(40)
@@ -286,8 +286,8 @@ func TestReportFaultsTouchNothingElse(t *testing.T) {
 	}
 }
 
-// BenchmarkHeartbeats is one report of each of 3,000 hosts and 150 racks, with a
-// replica being written at each.
+// BenchmarkHeartbeats produces one report of each of 3,000 hosts and 150 racks, while each
+// host writes a replica.
 func BenchmarkHeartbeats(b *testing.B) {
 	f, err := topo.LeafSpine{Leaves: 150, Spines: 10, HostsPerLeaf: 20, HostLink: units.Gbps, Oversubscription: units.Ratio{Num: 5, Den: 1}, Queue: topo.Queue{Time: ms}, MTU: 1500}.Build()
 	if err != nil {

@@ -2,16 +2,16 @@ package fluid
 
 import "math"
 
-// slowFluid is one fluid of the plain model: how often it crosses each resource
-// and its ceiling.
+// slowFluid is one fluid of the slow model: the number of times that it crosses each
+// resource, and its ceiling.
 type slowFluid struct {
 	times   map[int]float64
 	ceiling float64
 }
 
-// slowMaxMin is progressive filling as the textbook has it: raise the rates of
-// all fluids together by the largest step that neither overfills a resource nor
-// passes a ceiling, stop those that cannot go on, repeat.
+// slowMaxMin is the textbook's progressive filling: raise the rates of all fluids
+// together by the largest step that neither overfills a resource nor exceeds a ceiling,
+// freeze the fluids that cannot rise further, and repeat.
 func slowMaxMin(fluids []slowFluid, capacity []float64) []float64 {
 	rate := make([]float64, len(fluids))
 	stopped := make([]bool, len(fluids))

@@ -18,15 +18,15 @@ import (
 	"testbed/workloads/oracletest"
 )
 
-// portSwitch is a non-blocking switch of the trace's model: port p sends as host
+// portSwitch returns the trace's model of a non-blocking switch: port p sends as host
 // p and receives as host p+ports, and 1 MB takes 8 ms on a port.
 func portSwitch(t testing.TB, ports int) *topo.Fabric {
 	t.Helper()
 	f, err := topo.LeafSpine{Leaves: 1, Spines: 0, HostsPerLeaf: 2 * ports, HostLink: units.Gbps,
 		Oversubscription: units.Ratio{Num: 1, Den: 1}, Queue: topo.Queue{Time: time.Millisecond}, MTU: 1500}.Build()
 	if err != nil {
-		// More hosts than fit under one leaf: all senders under one, all receivers
-		// under another, and links between them that carry them all.
+		// The hosts do not fit under one leaf: all senders are under one leaf, all receivers
+		// under another, and the links between them have enough capacity for all.
 		f, err = topo.LeafSpine{Leaves: 2, Spines: 1, HostsPerLeaf: ports, HostLink: units.Gbps,
 			Oversubscription: units.Ratio{Num: 1, Den: 1}, Queue: topo.Queue{Time: time.Millisecond}, MTU: 1500}.Build()
 	}
@@ -36,9 +36,9 @@ func portSwitch(t testing.TB, ports int) *topo.Fabric {
 	return f
 }
 
-// completionTimes runs coflows under a policy and returns their completion
-// times by ID, and how many steps the engine took.
-func completionTimes(t testing.TB, f *topo.Fabric, p policies.Scheduler, coflows []workloads.Coflow) (map[workloads.CoflowID]time.Duration, int) {
+// completionTimes runs coflows under a policy and returns their completion times by ID
+// and the number of engine steps.
+func completionTimes(t testing.TB, f *topo.Fabric, p policies.CoflowScheduler, coflows []workloads.Coflow) (map[workloads.CoflowID]time.Duration, int) {
 	t.Helper()
 	e, err := engine.New(engine.Config{Fabric: f, Coflow: p, Heartbeat: time.Hour, Alpha: 0.2, Seed: 1})
 	if err != nil {
@@ -73,7 +73,7 @@ func completionTimes(t testing.TB, f *topo.Fabric, p policies.Scheduler, coflows
 	return cct, steps
 }
 
-// first150 are the coflows of the trace on portSwitch.
+// first150 returns the first 150 coflows of the trace, on the hosts of portSwitch.
 func first150(t testing.TB) (coflows []workloads.Coflow, ports int) {
 	t.Helper()
 	trace := oracletest.Trace(t, oracletest.First150)
@@ -91,16 +91,18 @@ func first150(t testing.TB) (coflows []workloads.Coflow, ports int) {
 	return coflows, trace.Ports
 }
 
-// greedySEBF is the order of SEBF without MADD: each flow in turn gets what its
-// links have left. It works the bottlenecks out from the flows, as the policy in
-// package coflow does not.
+// greedySEBF uses the order of SEBF without MADD: each flow in turn gets the remaining
+// capacity of its links. Unlike the policy in package coflow, it computes the bottlenecks
+// from the flows.
 type greedySEBF struct{}
 
-func (greedySEBF) Needs() policies.Knowledge { return policies.Sizes | policies.Flows }
+func (greedySEBF) Needs() policies.Needs {
+	return policies.Needs{Sizes: true, Hints: policies.Hints{Flows: true}}
+}
 
-func (greedySEBF) When() policies.When { return policies.When{Coflows: true, Flows: true} }
+func (greedySEBF) Triggers() policies.Triggers { return policies.Triggers{Coflows: true, Flows: true} }
 
-func (greedySEBF) Schedule(v *policies.View, s *policies.Schedule) {
+func (greedySEBF) Schedule(v *policies.CoflowView, s *policies.Schedule) {
 	bottleneck := make([]units.Bytes, len(v.Coflows))
 	for i, c := range v.Coflows {
 		on := map[topo.LinkID]units.Bytes{}
@@ -120,29 +122,29 @@ func (greedySEBF) Schedule(v *policies.View, s *policies.Schedule) {
 
 var whole = flag.Bool("whole", false, "run all 150 coflows of the Facebook prefix under SEBF too, which takes minutes")
 
-// TestFacebookPrefix compares with an exact fluid simulator written apart from
-// this one, which has the same max-min fairness and the order of SEBF without
-// MADD. Both must come out the same here.
+// TestFacebookPrefix compares completion times with an independent exact fluid simulator,
+// which has the same max-min fairness and the order of SEBF without MADD. The completion
+// times of both must be equal.
 //
-// With MADD, coflow.SEBF is another schedule: a wide coflow ends with its
-// bottleneck, which greedy rates miss since they serve its flows one after the
-// other and leave ports without a match. It must not be slower than greedy on
-// average, and no coflow may beat its bottleneck. On the whole prefix its average
-// is 5.0 % below greedy's; 130 of 150 coflows are within 16 ms or 1 %, 125 equal.
+// coflow.SEBF, with MADD, has another schedule: a wide coflow ends with its
+// bottleneck. Greedy rates serve its flows one after the other and leave ports idle, so
+// the coflow ends later. MADD must not be slower than greedy on average, and no coflow
+// may be faster than its bottleneck. On the whole prefix the average of MADD is 5.0 %
+// below that of greedy; 130 of 150 coflows are within 16 ms or 1 %, 125 are equal.
 //
-// SEBF decides anew at every flow's end, which makes the whole prefix slow.
-// Unless asked for, only its first coflows run, and of those the ones that end
-// before the first left out arrives are compared: the rest cannot matter to them.
+// SEBF decides again at every flow's end, which makes the whole prefix slow. Without
+// -whole, only its first coflows run. Of these the test compares those that end before
+// the first omitted coflow arrives, because omitted coflows cannot affect them.
 func TestFacebookPrefix(t *testing.T) {
 	const results = "oracle/prefix150/"
 	all, ports := first150(t)
 	f := portSwitch(t, ports)
 	for _, tt := range []struct {
 		name   string
-		policy policies.Scheduler
+		policy policies.CoflowScheduler
 		times  string
 		first  int  // coflows to run
-		equal  bool // schedules, else only not slower
+		equal  bool // completion times must be equal; otherwise only not slower
 	}{
 		{"fair", coflow.Fair{}, "refsim-fair-maxmin.csv", 150, true},
 		{"greedy sebf", greedySEBF{}, "refsim-sebf-greedy.csv", 11, true},
@@ -157,7 +159,7 @@ func TestFacebookPrefix(t *testing.T) {
 			}
 			began := time.Now()
 			got, steps := completionTimes(t, f, tt.policy, coflows)
-			const microsecond = 0.001 // ms; the oracle is printed to that
+			const microsecond = 0.001 // ms; the precision of the oracle's output
 			var sumGot, sumWant, worst float64
 			compared, near, equal := 0, 0, 0
 			for _, c := range coflows {
@@ -183,6 +185,9 @@ func TestFacebookPrefix(t *testing.T) {
 			}
 			t.Logf("%d coflows run, %d compared: average CCT %.1f ms, oracle %.1f ms (%+.4f %%); %d within 16 ms or 1 %%, %d equal; worst %.2f %%; %d engine steps in %v",
 				len(coflows), compared, sumGot/float64(compared), sumWant/float64(compared), 100*(sumGot/sumWant-1), near, equal, 100*worst, steps, time.Since(began).Round(time.Millisecond))
+			if compared != len(coflows) { // all of the first coflows end before the cut
+				t.Errorf("%d of %d coflows compared, want all", compared, len(coflows))
+			}
 			if sumGot > 1.001*sumWant {
 				t.Errorf("average CCT %.1f ms, want at most %.1f", sumGot/float64(compared), sumWant/float64(compared))
 			}

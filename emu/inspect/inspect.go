@@ -1,6 +1,5 @@
-// Package inspect turns two readings of a fabric's counters into what an
-// operator wants to see of every directed link: how busy it is, what waits for
-// it and what it has dropped. Its functions are pure.
+// Package inspect computes the utilisation, queue length and drops of every directed link
+// from two readings of a fabric's counters. Its functions are pure.
 //
 // It reads no counters (emu/kernel) and draws no table (emu/cli).
 package inspect
@@ -17,30 +16,30 @@ import (
 	"testbed/topo/units"
 )
 
-// Counters are one link's at one moment, read at its sending end. Bytes count
-// Ethernet frames, as the rate does.
+// Counters holds the counters of one link, read at its sending end. Bytes and rate include
+// Ethernet headers.
 type Counters struct {
 	Bytes      units.Bytes // sent
 	Packets    uint32      // sent; wraps
 	Dropped    uint32      // by the full queue; wraps
-	Overlimits uint32      // times a packet had to wait for tokens; wraps
-	Backlog    units.Bytes // waiting now
-	Rate       units.Rate  // of the shaper; 0 where there is none
+	Overlimits uint32      // packets that waited for tokens; wraps
+	Backlog    units.Bytes // queued now
+	Rate       units.Rate  // of the shaper; 0 without one
 	Limit      units.Bytes // of the queue
 	Up         bool        // both ends
 }
 
-// Reading is the counters of some links of a fabric. Links of a namespace are
-// read at one moment, those of different ones at slightly different moments.
+// Reading holds the counters of some links of a fabric. The links of a namespace are read
+// at one time, those of different namespaces at slightly different times.
 type Reading map[topo.LinkID]Sample
 
-// Sample is one link's counters and when they were read.
+// Sample holds the counters of one link and the time of reading.
 type Sample struct {
 	At time.Time
 	Counters
 }
 
-// Zero is the reading of a fabric that was built at a moment, before any packet.
+// Zero returns the reading of a fabric at the time it was built, before any packet.
 func Zero(now Reading, built time.Time) Reading {
 	zero := Reading{}
 	for id := range now {
@@ -49,27 +48,26 @@ func Zero(now Reading, built time.Time) Reading {
 	return zero
 }
 
-// Link is one directed link over an interval.
+// Link describes one directed link over an interval.
 type Link struct {
 	ID   topo.LinkID   `json:"-"`
 	Kind topo.LinkKind `json:"-"`
 	Name string        `json:"link"`
-	// Rate is the kernel's now and Plan the fabric's, in bit/s. A link with
-	// Shaped false has no shaper that could be read, and no utilisation.
+	// Rate is the kernel's current rate and Plan the fabric's, in bit/s. Shaped is false if
+	// no shaper could be read; such a link has no utilisation.
 	Rate   units.Rate `json:"rate_bps"`
 	Plan   units.Rate `json:"plan_bps"`
 	Shaped bool       `json:"shaped"`
 	Up     bool       `json:"up"`
-	// Utilisation is what was sent in the interval over what Rate, as it is at
-	// the end, carries in it. It may pass 1 by what a token bucket holds.
+	// Utilisation is the bytes sent divided by the capacity of the interval at the Rate of
+	// its end. The content of the token bucket may raise it above 1.
 	Utilisation float64 `json:"utilisation"`
-	// Sent is the bytes of the interval, and Throughput the rate they make.
+	// Sent is the bytes sent in the interval, Throughput the average rate.
 	Sent       units.Bytes `json:"sent_bytes"`
 	Throughput units.Rate  `json:"throughput_bps"`
 	Packets    uint64      `json:"packets"`
 	PacketRate float64     `json:"packets_per_s"`
-	// Backlog waits at the end of the interval, and Wait is how long the link
-	// takes to send it.
+	// Backlog is the queue at the end of the interval, and Wait the time to send it.
 	Backlog    units.Bytes   `json:"backlog_bytes"`
 	Wait       time.Duration `json:"backlog_ns"`
 	Dropped    uint64        `json:"dropped"`       // in the interval
@@ -77,22 +75,21 @@ type Link struct {
 	Overlimits uint64        `json:"overlimits"`    // in the interval
 	Limit      units.Bytes   `json:"queue_limit_bytes"`
 	PlanLimit  units.Bytes   `json:"queue_plan_bytes"`
-	// Reset tells that the counters began anew within the interval: its figures
-	// are of the part since then, and so too low.
+	// Reset reports whether the counters were reset during the interval: its figures cover
+	// only the time since then and are too low.
 	Reset bool `json:"reset,omitempty"`
 }
 
-// OffPlan tells that the kernel shapes the link to another rate than the fabric
-// has. The kernel counts whole bytes a second.
+// OffPlan reports whether the kernel's rate differs from the fabric's. The kernel stores
+// whole bytes per second.
 func (l Link) OffPlan() bool {
 	return !l.Shaped || l.Rate.BytesPerSecond() != l.Plan.BytesPerSecond()
 }
 
-// Uplink tells a link between leaf and spine, in either direction.
+// Uplink reports whether the link is between leaf and spine, in either direction.
 func (l Link) Uplink() bool { return l.Kind == topo.LeafUp || l.Kind == topo.LeafDown }
 
-// Links compares two readings of links of f, in order of ID: those that both
-// have.
+// Links returns the links of f that both readings contain, in order of ID.
 func Links(f *topo.Fabric, was, now Reading) []Link {
 	var out []Link
 	for _, l := range f.Links() {
@@ -131,9 +128,8 @@ func compare(f *topo.Fabric, l topo.Link, was, now Sample) Link {
 	return out
 }
 
-// advance is by how much a counter of 32 bits went on. It takes more than half
-// its range for a step back, that is for a counter that began anew, but not from
-// 0, of which there is no back.
+// advance returns the increment of a 32-bit counter. An increment above half the range
+// counts as a step back, which means that the counter was reset, except from 0.
 func advance(was, now uint32) (uint64, bool) {
 	if was == 0 {
 		return uint64(now), true
@@ -142,29 +138,29 @@ func advance(was, now uint32) (uint64, bool) {
 	return uint64(d), d <= math.MaxInt32
 }
 
-// Order is by what links are sorted.
+// Order is a sort order of links.
 type Order string
 
-// The orders. All but ByName put the largest first.
+// The orders. All except ByName are descending.
 const (
-	ByName        Order = "name" // hosts, then uplinks, as the fabric numbers them
+	ByName        Order = "name" // hosts, then uplinks, in the order of the fabric
 	ByUtilisation Order = "util"
 	ByBacklog     Order = "backlog" // as a time
-	ByDrops       Order = "drops"   // in the interval, then in all
+	ByDrops       Order = "drops"   // in the interval, then in total
 )
 
-// Orders are all of them, for help and completion.
+// Orders returns all orders, for help and completion.
 func Orders() []Order { return []Order{ByUtilisation, ByBacklog, ByDrops, ByName} }
 
-// ParseOrder reads the name of an order.
+// ParseOrder parses the name of an order.
 func ParseOrder(s string) (Order, error) {
 	if o := Order(s); slices.Contains(Orders(), o) {
 		return o, nil
 	}
-	return "", fmt.Errorf("order %q: want one of %v", s, Orders())
+	return "", fmt.Errorf("order %q: must be one of %v", s, Orders())
 }
 
-// Sort sorts links; those that tie stay in order of ID.
+// Sort sorts links; ties stay in order of ID.
 func Sort(links []Link, by Order) {
 	slices.SortFunc(links, func(a, b Link) int {
 		first := 0
@@ -183,17 +179,16 @@ func Sort(links []Link, by Order) {
 // Switch is the sum over the links of one leaf or spine.
 type Switch struct {
 	Name string `json:"switch"`
-	// In and Out are what the links toward it and from it carried, as rates.
+	// In and Out are the average rates of the links toward the switch and from it.
 	In  units.Rate `json:"in_bps"`
 	Out units.Rate `json:"out_bps"`
-	// Backlog and drops are of its own ports, which are those of Out.
+	// Backlog and drops are those of its own ports, the links of Out.
 	Backlog    units.Bytes `json:"backlog_bytes"`
 	Dropped    uint64      `json:"dropped"`
 	DroppedAll uint64      `json:"dropped_total"`
 }
 
-// Switches sums up links by the switches they touch: leaves, then spines. A
-// switch none of the links touches is left out.
+// Switches sums links by switch: leaves, then spines. Switches without links are omitted.
 func Switches(f *topo.Fabric, links []Link) []Switch {
 	n := f.Racks() + f.Spines()
 	sums, touched := make([]Switch, n), make([]bool, n)
@@ -236,24 +231,24 @@ func Switches(f *topo.Fabric, links []Link) []Switch {
 	return all
 }
 
-// Summary is what stands out.
+// Summary holds the highlights of a reading.
 type Summary struct {
 	Links       int      `json:"links"`
-	Busiest     string   `json:"busiest,omitempty"` // "" where nothing was sent
+	Busiest     string   `json:"busiest,omitempty"` // "" if nothing was sent
 	Utilisation float64  `json:"busiest_utilisation"`
 	Dropped     uint64   `json:"dropped"`
 	DroppedAll  uint64   `json:"dropped_total"`
 	Down        []string `json:"down"`
-	OffPlan     []string `json:"off_plan"` // whose rate is not the fabric's
-	Reset       []string `json:"reset"`    // whose counters began anew
-	// CvUp and CvDown are the coefficients of variation of the utilisations of
-	// the links from leaves to spines, and of those from spines to leaves; nil
-	// where fewer than two of them were read, or none sent anything.
+	OffPlan     []string `json:"off_plan"` // links whose rate differs from the fabric's
+	Reset       []string `json:"reset"`    // links whose counters were reset
+	// CvUp and CvDown are the coefficients of variation of the utilisations of the links
+	// from leaves to spines, and from spines to leaves; nil if fewer than two of them were
+	// read, or none sent anything.
 	CvUp   *float64 `json:"cv_up,omitempty"`
 	CvDown *float64 `json:"cv_down,omitempty"`
 }
 
-// Summarize looks at all links at once.
+// Summarize returns the summary of links.
 func Summarize(links []Link) Summary {
 	s := Summary{Links: len(links), Down: []string{}, OffPlan: []string{}, Reset: []string{}}
 	var up, down []float64

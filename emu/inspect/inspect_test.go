@@ -13,7 +13,7 @@ import (
 
 var start = time.Unix(1_800_000_000, 0)
 
-// fabric is 2 racks of 2 hosts at 20 Mbps and 2 spines at 10 Mbps.
+// fabric returns 2 racks of 2 hosts at 20 Mbps and 2 spines at 10 Mbps.
 func fabric(t *testing.T) *topo.Fabric {
 	t.Helper()
 	f, err := topo.LeafSpine{Leaves: 2, Spines: 2, HostsPerLeaf: 2, HostLink: 20 * units.Mbps, Oversubscription: units.Ratio{Num: 2, Den: 1},
@@ -24,7 +24,7 @@ func fabric(t *testing.T) *topo.Fabric {
 	return f
 }
 
-// idle is a reading of f in which nothing was ever sent.
+// idle returns a reading of f before any packet.
 func idle(f *topo.Fabric, at time.Time) Reading {
 	r := Reading{}
 	for _, l := range f.Links() {
@@ -91,7 +91,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// Since the fabric was built, all that the kernel counted counts.
+// Since the fabric was built, the totals of the kernel count.
 func TestZero(t *testing.T) {
 	f := fabric(t)
 	now := idle(f, start.Add(10*time.Second))
@@ -145,7 +145,7 @@ func TestSwitchesAndSummary(t *testing.T) {
 	if sum.Links != len(f.Links()) || sum.Busiest != "spine1>leaf1" || sum.Utilisation != 0.8 || sum.Dropped != 7 {
 		t.Errorf("summary %+v, want spine1>leaf1 at 0.8 and 7 drops", sum)
 	}
-	// One of four links carries all: standard deviation √3 times the mean.
+	// One of four links carries everything: the standard deviation is √3 times the mean.
 	if sum.CvUp == nil || math.Abs(*sum.CvUp-math.Sqrt(3)) > 1e-12 || sum.CvDown == nil || math.Abs(*sum.CvDown-math.Sqrt(3)) > 1e-12 {
 		t.Errorf("Cv %v and %v, want √3", sum.CvUp, sum.CvDown)
 	}

@@ -7,13 +7,13 @@ import (
 	"testbed/topo/units"
 )
 
-// plainLink and plainSwitch are without methods, and so without those of JSON.
+// plainLink and plainSwitch have no methods, in particular no JSON methods.
 type (
 	plainLink   Link
 	plainSwitch Switch
 )
 
-// linkJSON has rates in bit/s and sizes in bytes, as numbers, in place of text.
+// linkJSON replaces text by numbers: rates in bit/s, sizes in bytes.
 type linkJSON struct {
 	plainLink
 	Rate       int64 `json:"rate_bps"`
@@ -32,12 +32,12 @@ type switchJSON struct {
 	Backlog int64 `json:"backlog_bytes"`
 }
 
-// MarshalJSON gives rates in bit/s and sizes in bytes, as numbers.
+// MarshalJSON writes rates in bit/s and sizes in bytes, as numbers.
 func (l Link) MarshalJSON() ([]byte, error) {
 	return marshal(linkJSON{plainLink(l), int64(l.Rate), int64(l.Plan), int64(l.Sent), int64(l.Throughput), int64(l.Backlog), int64(l.Limit), int64(l.PlanLimit)})
 }
 
-// UnmarshalJSON is the inverse of MarshalJSON, but for ID and Kind.
+// UnmarshalJSON is the inverse of MarshalJSON, except that ID and Kind stay unset.
 func (l *Link) UnmarshalJSON(b []byte) error {
 	var j linkJSON
 	if err := json.Unmarshal(b, &j); err != nil {
@@ -49,7 +49,7 @@ func (l *Link) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// MarshalJSON gives rates in bit/s and sizes in bytes, as numbers.
+// MarshalJSON writes rates in bit/s and sizes in bytes, as numbers.
 func (s Switch) MarshalJSON() ([]byte, error) {
 	return marshal(switchJSON{plainSwitch(s), int64(s.In), int64(s.Out), int64(s.Backlog)})
 }
@@ -65,7 +65,7 @@ func (s *Switch) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// marshal leaves the > in names of links as it is.
+// marshal does not escape the > in names of links.
 func marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -25,17 +25,16 @@ import (
 	"testbed/emu/deploy"
 	"testbed/emu/kernel/netnstest"
 	"testbed/emu/plan"
+	"testbed/results/tooltest"
 	"testbed/topo"
 	"testbed/topo/units"
 )
 
-// BenchmarkBuild builds, checks and destroys fabrics under one spine: of 100
-// hosts in 10 racks, which is 111 namespaces, 110 links and 220 shapers, and of
-// 1,000 in 20. bare-up-ms is a lower bound for up-ms, and bare-down-ms for down-ms:
-// the same kernel objects by bare netlink requests on one thread, without pins,
-// errors that say anything, or a record of what was done. Destroy returns when
-// nothing holds the namespaces; gone-ms tells when the kernel is done with them,
-// from the moment Destroy was called.
+// BenchmarkBuild builds, checks and destroys fabrics with one spine: 100 hosts in 10 racks (111
+// namespaces, 110 links, 220 shapers), and 1,000 hosts in 20 racks. bare-up-ms is a lower bound of
+// up-ms, and bare-down-ms of down-ms: the same kernel objects by bare netlink requests on one
+// thread, without pins, descriptive errors or a record. Destroy returns when no process uses the
+// namespaces; gone-ms is the time from the call of Destroy until the kernel has removed them.
 func BenchmarkBuild(b *testing.B) {
 	netnstest.Require(b)
 	for _, s := range []struct{ leaves, hosts int }{{10, 10}, {20, 50}} {
@@ -65,7 +64,7 @@ func BenchmarkBuild(b *testing.B) {
 				lap("check-ms")
 				w := newWatcher(b)
 				for i, name := range p.Namespaces() {
-					w.add(int(x.building(name).net.Fd()), i)
+					w.add(int(x.builder(name).net.Fd()), i)
 				}
 				start = time.Now()
 				if err := d.Destroy(context.Background()); err != nil {
@@ -82,15 +81,14 @@ func BenchmarkBuild(b *testing.B) {
 			for name, took := range sum {
 				b.ReportMetric(took.Seconds()*1000/float64(b.N), name)
 			}
-			b.ReportMetric(0, "ns/op") // the sum of them says nothing
+			b.ReportMetric(0, "ns/op") // their sum is meaningless
 		})
 	}
 }
 
-// watcher knows when namespaces have ended. It gives each a number in a namespace
-// of its own; the kernel takes the number back when it begins to end the
-// namespace. It ends them in turn, so that when one more, begun after the last of
-// them, has ended, they have too.
+// watcher detects when namespaces have ended. It gives each an ID in its own namespace; the kernel
+// frees the ID when it begins to remove the namespace. The kernel removes namespaces in order, so
+// once one more, released after the last of them, is gone, they are gone too.
 type watcher struct {
 	b     *testing.B
 	watch ns.NetNS
@@ -124,7 +122,7 @@ func (w *watcher) add(fd, number int) {
 	}
 }
 
-// numbered is how many of the namespaces have not begun to end.
+// numbered returns the number of namespaces that the kernel has not begun to remove.
 func (w *watcher) numbered() int {
 	w.b.Helper()
 	req := nl.NewNetlinkRequest(unix.RTM_GETNSID, unix.NLM_F_DUMP)
@@ -137,7 +135,7 @@ func (w *watcher) numbered() int {
 	return len(msgs)
 }
 
-// wait waits until all have ended.
+// wait waits until all namespaces have ended.
 func (w *watcher) wait() {
 	w.b.Helper()
 	const patience = 30 * time.Second
@@ -171,9 +169,8 @@ func (w *watcher) wait() {
 	w.b.Fatalf("namespaces live on after %v", patience)
 }
 
-// bareBuild makes the kernel objects of a plan on one thread, and lets go of
-// them. It returns how long it took to make them, and until the kernel was done
-// with them.
+// bareBuild creates the kernel objects of a plan on one thread and releases them. It returns the
+// time to create them, and the time until the kernel has removed them.
 func bareBuild(b *testing.B, p *plan.Plan) (up, down time.Duration) {
 	b.Helper()
 	w := newWatcher(b)
@@ -375,9 +372,10 @@ func BenchmarkDial(b *testing.B) {
 
 // The text of a plan, run as a script, builds what the executor builds.
 func TestPlanTextIsAScript(t *testing.T) {
+	tooltest.Need(t, "ip", "tc", "unshare")
 	b := build(t, shape(2, 2, 2, 50*units.Mbps, 1500), plan.Options{Seed: 1})
 	var script strings.Builder
-	script.WriteString("set -e\nmount -t tmpfs tmpfs /run\nmkdir /run/netns\n") // in this shell's own mount namespace
+	script.WriteString("set -e\nmount -t tmpfs tmpfs /run\nmkdir /run/netns\n") // in the mount namespace of this shell
 	for line := range strings.Lines(b.plan.Text()) {
 		switch {
 		case strings.Contains(line, "ethtool"): // rarely installed
@@ -386,11 +384,6 @@ func TestPlanTextIsAScript(t *testing.T) {
 			script.WriteString(strings.TrimSpace(line) + " > /dev/null\n")
 		default:
 			script.WriteString(line)
-		}
-	}
-	for _, tool := range []string{"ip", "tc", "unshare"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Fatalf("the plan is tried as a script, which needs %s: apt-get install iproute2 util-linux", tool)
 		}
 	}
 	const report = `ip -n $n -o link | grep -v '^1: lo:'; ip -n $n -o addr show scope global; ip -n $n route; ip -n $n neigh; tc -n $n qdisc`
@@ -404,7 +397,7 @@ func TestPlanTextIsAScript(t *testing.T) {
 		fmt.Fprintf(&want, "== %s\n", name)
 		cmd := exec.Command("sh", "-c", strings.ReplaceAll(report, " -n $n", ""))
 		cmd.Stdout = &want
-		if err := b.ns(name).Run(cmd); err != nil {
+		if err := b.ns(name).do(cmd.Run); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -413,8 +406,7 @@ func TestPlanTextIsAScript(t *testing.T) {
 	}
 }
 
-// comparable drops what the kernel numbers as it likes, and the protocol that
-// routes are marked with.
+// comparable removes the numbers that the kernel assigns, and the protocol of routes.
 func comparable(report string) []string {
 	for _, drop := range []string{`link-netnsid \d+`, `link-netns \S+`, `@if\d+`, `(?m)^\d+: `, `qdisc tbf [0-9a-f]+:`, `proto static`, `qlen \d+`, ` +\\`} {
 		report = regexp.MustCompile(drop).ReplaceAllString(report, "")
@@ -432,7 +424,7 @@ func comparable(report string) []string {
 	return lines
 }
 
-// What a failed build leaves is nothing: here a link whose name is taken.
+// A failed build leaves nothing behind: here a link has a name that is already in use.
 func TestFailedBuildLeavesNothing(t *testing.T) {
 	netnstest.Require(t)
 	pins := t.TempDir()

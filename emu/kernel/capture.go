@@ -15,40 +15,38 @@ import (
 	"testbed/topo/units"
 )
 
-// CaptureOptions size a capture.
+// CaptureOptions sets the size of a capture.
 type CaptureOptions struct {
-	// Snaplen is how much of each frame is kept; 0 is all of it.
+	// Snaplen is the number of bytes kept of each frame; 0 means all.
 	Snaplen units.Bytes
-	// Ring is the memory in which the kernel keeps packets until Run takes them,
-	// locked for as long as the capture is open; 0 is DefaultRing. It is rounded up
-	// to whole blocks of 128 KiB. A single block drops what comes in until it is
-	// read, so one wants four or more (scenarios ask for that). A packet takes its kept bytes and
-	// about 80 more.
+	// Ring is the size of the kernel's buffer for packets that Run has not read, locked in memory
+	// while the capture is open; 0 means DefaultRing. It is rounded up to whole blocks of 128 KiB.
+	// A single block drops packets until it is read, so use at least four blocks, as scenarios
+	// require. A packet takes its kept bytes plus about 80.
 	Ring units.Bytes
-	// Ports are the devices of which only what leaves them is kept, and of all
-	// others nothing; nil keeps all that passes any device.
+	// Ports are the devices whose outgoing packets are captured, and nothing else; nil captures all
+	// packets of all devices.
 	Ports []string
 }
 
-// DefaultRing holds about 10,000 packets of which 128 bytes are kept: more than
-// half a second of a 100 Mbps link busy both ways at MTU 1500.
+// DefaultRing holds about 10,000 packets with 128 bytes kept of each: more than half a second of a
+// 100 Mbps link busy in both directions at MTU 1500.
 const DefaultRing = 2 * units.MiB
 
 const (
 	ringBlock = 128 << 10
-	// blockTimeout is how long the kernel leaves packets in a block that is not
-	// full before it hands it over.
+	// blockTimeout is the maximum time before the kernel hands over a block that is not full.
 	blockTimeout = 64 * time.Millisecond
-	// pollInterval is how often Run looks for full blocks. It looks rather than
-	// waits in the kernel, which would hold a thread for each capture.
+	// pollInterval is the interval between Run's checks for full blocks. Waiting in the kernel
+	// instead would occupy one thread per capture.
 	pollInterval = 20 * time.Millisecond
 )
 
-// Capture is a capture of all devices of a namespace, of a host its link and lo, or
-// of what leaves some of them (CaptureOptions.Ports). Packets are stamped by the kernel's real-time clock as they leave their
-// device's queue, or as they arrive. What a queue drops is never seen; the
-// counters of Links tell. On lo every packet passes twice; it is kept as it
-// arrives.
+// Capture is a capture of all devices of a namespace (for a host, its link and lo), or of the
+// outgoing packets of some of them (CaptureOptions.Ports). The kernel's real-time clock stamps
+// packets when they leave their device's queue or arrive. Packets dropped by a queue are not
+// captured; the counters of Links include them. Every packet on lo passes twice and is captured
+// when it arrives.
 type Capture struct {
 	name    string
 	devices map[int]device
@@ -57,7 +55,7 @@ type Capture struct {
 	stop    chan struct{} // closed by Close
 	ran     chan struct{} // closed when Run has returned
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards all below
 	stats   CaptureStats
 	running bool
 	closing bool
@@ -66,11 +64,11 @@ type Capture struct {
 
 // CaptureStats count packets since the capture was opened.
 type CaptureStats struct {
-	Packets uint64 // seen by the kernel, dropped ones included
-	Dropped uint64 // for want of room in the ring
+	Packets uint64 // seen by the kernel, including dropped ones
+	Dropped uint64 // because the ring was full
 }
 
-// Capture opens a capture, which sees packets from then on.
+// Capture opens a capture. It sees all packets from then on.
 func (n *Namespace) Capture(o CaptureOptions) (*Capture, error) {
 	fail := func(err error) (*Capture, error) {
 		return nil, fmt.Errorf("capture in %q: %w%s", n.name, err, privilege(err))
@@ -82,7 +80,7 @@ func (n *Namespace) Capture(o CaptureOptions) (*Capture, error) {
 		o.Ring = DefaultRing
 	}
 	if o.Snaplen < 14 || o.Ring < 0 || o.Ring > units.GiB {
-		return fail(fmt.Errorf("snaplen %v, ring %v: want a snaplen of 14 bytes or more and a ring of 1 GiB or less", o.Snaplen, o.Ring))
+		return fail(fmt.Errorf("snaplen %v, ring %v: snaplen must be 14 bytes or more, and the ring 1 GiB or less", o.Snaplen, o.Ring))
 	}
 	names, err := n.Devices()
 	if err != nil {
@@ -106,7 +104,7 @@ func (n *Namespace) Capture(o CaptureOptions) (*Capture, error) {
 		c.ring, err = afpacket.NewTPacket(
 			afpacket.TPacketVersion3,
 			afpacket.OptBlockSize(ringBlock),
-			afpacket.OptFrameSize(2048), // of no meaning in version 3, but checked
+			afpacket.OptFrameSize(2048), // unused in version 3, but validated
 			afpacket.OptNumBlocks((int(o.Ring)+ringBlock-1)/ringBlock),
 			afpacket.OptBlockTimeout(blockTimeout),
 			afpacket.OptPollTimeout(0),
@@ -116,8 +114,7 @@ func (n *Namespace) Capture(o CaptureOptions) (*Capture, error) {
 	if err != nil {
 		return fail(err)
 	}
-	// What was captured before the filter was in place is neither counted nor
-	// handed out.
+	// Reset the counts: packets captured before the filter was installed are discarded.
 	if err := errors.Join(c.ring.SetBPF(filter), c.ring.InitSocketStats()); err != nil {
 		c.ring.Close()
 		return fail(err)
@@ -126,8 +123,8 @@ func (n *Namespace) Capture(o CaptureOptions) (*Capture, error) {
 	return c, nil
 }
 
-// captureFilter keeps the first snaplen bytes of every packet but those that go
-// out on lo, which come in on it next.
+// captureFilter keeps the first snaplen bytes of every packet except outgoing packets on lo, which
+// also arrive there.
 func captureFilter(snaplen uint32) []bpf.Instruction {
 	return []bpf.Instruction{
 		bpf.LoadExtension{Num: bpf.ExtInterfaceIndex},
@@ -139,8 +136,8 @@ func captureFilter(snaplen uint32) []bpf.Instruction {
 	}
 }
 
-// portFilter keeps the first snaplen bytes of every packet that leaves one of the
-// ports, which are among devices, names by index.
+// portFilter keeps the first snaplen bytes of every packet that leaves one of the ports. devices
+// maps indexes to names.
 func portFilter(snaplen uint32, devices map[int]string, ports []string) ([]bpf.Instruction, error) {
 	index := make(map[string]int, len(devices))
 	for i, name := range devices {
@@ -155,14 +152,14 @@ func portFilter(snaplen uint32, devices map[int]string, ports []string) ([]bpf.I
 	for _, name := range ports {
 		i, ok := index[name]
 		if !ok || i == loopbackIndex {
-			return nil, fmt.Errorf("no port %q to capture", name)
+			return nil, fmt.Errorf("unknown port %q", name)
 		}
 		out = append(out, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(i), SkipTrue: 1}, bpf.RetConstant{Val: snaplen})
 	}
 	out = append(out, bpf.RetConstant{Val: 0})
 	// The kernel's BPF_MAXINSNS.
 	if len(out) > 4096 {
-		return nil, fmt.Errorf("%d ports: too many for one filter", len(ports))
+		return nil, fmt.Errorf("%d ports: too many for one capture filter", len(ports))
 	}
 	return out, nil
 }
@@ -170,7 +167,7 @@ func portFilter(snaplen uint32, devices map[int]string, ports []string) ([]bpf.I
 // loopbackIndex is the index of lo in every namespace.
 const loopbackIndex = 1
 
-// Devices are the names of the captured devices by index.
+// Devices returns the names of the captured devices by index.
 func (c *Capture) Devices() map[int]string {
 	names := make(map[int]string, len(c.devices))
 	for index, d := range c.devices {
@@ -179,20 +176,18 @@ func (c *Capture) Devices() map[int]string {
 	return names
 }
 
-// Run calls each for every packet, in the order in which the kernel took them
-// in, until Close is called and all that was seen before is handed out. Packets
-// that two processors handle at once may be out of the order of their time
-// stamps, by nanoseconds mostly. data is the
-// kept part of the frame and is overwritten when each returns; origLen is the
-// length of all of it. outgoing tells that the frame left through the device; on
-// lo it is never set. Run stops at the first error of each and returns it, or
-// abandons the capture when ctx is done and returns its cause. It may be called
+// Run calls each for every packet, in the order in which the kernel received them, until Close has
+// been called and all packets seen before are delivered. Packets that two processors handle at the
+// same time may be out of order by time stamp, mostly by nanoseconds. data is the kept part of the
+// frame, and is overwritten after each returns; origLen is the length of the whole frame. outgoing
+// reports whether the frame left through the device; it is never set on lo. Run returns the first
+// error of each. When ctx is done, it abandons the capture and returns the cause. It may be called
 // once.
 func (c *Capture) Run(ctx context.Context, each func(ts time.Time, ifindex int, outgoing bool, data []byte, origLen int) error) error {
 	c.mu.Lock()
 	if c.running || c.closing {
 		c.mu.Unlock()
-		return fmt.Errorf("capture in %q: %w: it runs once", c.name, os.ErrClosed)
+		return fmt.Errorf("capture in %q: %w: Run may be called once", c.name, os.ErrClosed)
 	}
 	c.running = true
 	c.mu.Unlock()
@@ -221,11 +216,11 @@ func (c *Capture) Run(ctx context.Context, each func(ts time.Time, ifindex int, 
 type reader struct {
 	*Capture
 	each  func(ts time.Time, ifindex int, outgoing bool, data []byte, origLen int) error
-	taken uint64 // packets handed out
-	early uint64 // packets from before the capture was open
+	taken uint64 // packets delivered
+	early uint64 // discarded packets from before the capture was open
 }
 
-// read hands out what is in the ring now.
+// read delivers the packets that are in the ring.
 func (r *reader) read(ctx context.Context) error {
 	for i := 1; ; i++ {
 		data, ci, err := r.ring.ZeroCopyReadPacketData()
@@ -249,23 +244,22 @@ func (r *reader) read(ctx context.Context) error {
 	}
 }
 
-// outgoing tells a frame's direction by its source address, which is the
-// device's own on what it sends.
+// outgoing reports whether a device sent the frame: the source address is then the device's.
 func (r *reader) outgoing(index int, data []byte) bool {
 	return index != loopbackIndex && len(data) >= 12 && [6]byte(data[6:12]) == r.devices[index].mac
 }
 
-// drain takes in no more packets and hands out those the kernel still has, most
-// of them in a block that it hands over when its timeout is up.
+// drain stops the intake and delivers the packets that the kernel still has, most of them in a
+// block whose timeout has not expired.
 func (r *reader) drain(ctx context.Context, tick <-chan time.Time) error {
-	none, err := bpf.Assemble([]bpf.Instruction{bpf.RetConstant{Val: 0}})
+	dropAll, err := bpf.Assemble([]bpf.Instruction{bpf.RetConstant{Val: 0}})
 	if err == nil {
-		err = r.ring.SetBPF(none)
+		err = r.ring.SetBPF(dropAll)
 	}
 	if err != nil {
 		return err
 	}
-	const patience = 2 * time.Second
+	const timeout = 2 * time.Second
 	for start := time.Now(); ; {
 		if err := r.read(ctx); err != nil {
 			return err
@@ -275,14 +269,14 @@ func (r *reader) drain(ctx context.Context, tick <-chan time.Time) error {
 			return err
 		}
 		kept := s.Packets - s.Dropped
-		switch late := time.Since(start); {
-		case late < pollInterval: // a packet that passed the filter before may still be on its way in
+		switch elapsed := time.Since(start); {
+		case elapsed < pollInterval: // a packet that passed the old filter may still arrive
 		case r.taken == kept && r.early == 0:
 			return nil
-		case r.taken+r.early >= kept && late > 4*blockTimeout:
-			return nil // whether an early packet was counted cannot be told
-		case late > patience:
-			return fmt.Errorf("the kernel kept back %d of %d packets", kept-r.taken, kept)
+		case r.taken+r.early >= kept && elapsed > 4*blockTimeout:
+			return nil // whether the kernel counted early packets is unknown
+		case elapsed > timeout:
+			return fmt.Errorf("the kernel did not deliver %d of %d packets", kept-r.taken, kept)
 		}
 		select {
 		case <-ctx.Done():
@@ -292,7 +286,7 @@ func (r *reader) drain(ctx context.Context, tick <-chan time.Time) error {
 	}
 }
 
-// Stats are the kernel's counts, also after Close.
+// Stats returns the kernel's counts. It may be called after Close.
 func (c *Capture) Stats() (CaptureStats, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -305,14 +299,14 @@ func (c *Capture) count() (CaptureStats, error) {
 	}
 	_, s, err := c.ring.SocketStats()
 	if err != nil {
-		return c.stats, fmt.Errorf("counts of the capture in %q: %w", c.name, err)
+		return c.stats, fmt.Errorf("read the counts of the capture in %q: %w", c.name, err)
 	}
 	c.stats = CaptureStats{Packets: uint64(s.Packets()), Dropped: uint64(s.Drops())}
 	return c.stats, nil
 }
 
-// Close ends the capture: it waits for Run to hand out what was captured so far,
-// then frees the ring. A second call waits too, and does nothing else.
+// Close ends the capture: it waits until Run has delivered all packets captured so far, then frees
+// the ring. A second call only waits too.
 func (c *Capture) Close() error {
 	c.mu.Lock()
 	if !c.closing {

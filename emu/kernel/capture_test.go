@@ -19,7 +19,7 @@ import (
 	"testbed/topo/units"
 )
 
-// packet is what a test keeps of a captured packet.
+// packet is a captured packet.
 type packet struct {
 	ts       time.Time
 	index    int
@@ -28,8 +28,7 @@ type packet struct {
 	length   int
 }
 
-// capturing runs a capture until the function it returns is called, which closes
-// it and gives what it saw.
+// capturing runs a capture. The returned function closes it and returns the captured packets.
 func capturing(t testing.TB, n *Namespace, o CaptureOptions) func() []packet {
 	t.Helper()
 	c, err := n.Capture(o)
@@ -62,8 +61,8 @@ func capturing(t testing.TB, n *Namespace, o CaptureOptions) func() []packet {
 	}
 }
 
-// A capture sees each packet that the interface counts, whole frames of at most
-// the MTU, in order but for what two processors do at once, and with its direction.
+// A capture contains each packet that the interface counts, as whole frames of at most the MTU,
+// with its direction and in order except for packets that two processors handle concurrently.
 func TestCaptureSeesWhatInterfacesCount(t *testing.T) {
 	for _, mtu := range []units.Bytes{1500, 9000} {
 		b := build(t, shape(2, 2, 2, 100*units.Mbps, mtu), plan.Options{})
@@ -71,7 +70,7 @@ func TestCaptureSeesWhatInterfacesCount(t *testing.T) {
 		names := []string{"h0-00", "h0-01", "h1-00", "leaf0", "spine0"}
 		var stops []func() []packet
 		for _, name := range names {
-			// Holds all that is sent: no drop, however late it is read.
+			// Large enough for all packets: late reads cause no drops.
 			stops = append(stops, capturing(t, b.ns(name), CaptureOptions{Ring: 16 * units.MiB}))
 		}
 		errs := make(chan error)
@@ -86,7 +85,7 @@ func TestCaptureSeesWhatInterfacesCount(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		b.settle(t, names...) // the last acknowledgements are on their way
+		b.settle(t, names...) // the last acknowledgements are in flight
 		for i, name := range names {
 			packets := stops[i]()
 			links, err := b.ns(name).Links()
@@ -117,7 +116,7 @@ func TestCaptureSeesWhatInterfacesCount(t *testing.T) {
 				count.Packets++
 				count.Bytes += units.Bytes(p.length)
 			}
-			if full == 0 && name != "spine0" { // which may have no flow
+			if full == 0 && name != "spine0" { // spine0 may have no flow
 				t.Errorf("%s: no frame of full size", name)
 			}
 			for _, l := range links {
@@ -130,9 +129,8 @@ func TestCaptureSeesWhatInterfacesCount(t *testing.T) {
 	}
 }
 
-// settle waits until the interfaces of some namespaces have counted nothing for
-// 500 ms: a last segment that was lost is sent again after 200 ms and the round
-// trip's share.
+// settle waits until the counters of the interfaces of some namespaces have been constant for 500
+// ms: a lost last segment is retransmitted after 200 ms plus a multiple of the round-trip time.
 func (b *fabric) settle(t *testing.T, names ...string) {
 	t.Helper()
 	count := func() (all string) {
@@ -145,7 +143,7 @@ func (b *fabric) settle(t *testing.T, names ...string) {
 		}
 		return all
 	}
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(netnstest.Patience(10 * time.Second))
 	for last := count(); time.Now().Before(deadline); {
 		time.Sleep(500 * time.Millisecond)
 		now := count()
@@ -157,7 +155,7 @@ func (b *fabric) settle(t *testing.T, names ...string) {
 	t.Fatal("packets for 10 s after the last flow")
 }
 
-// Captured packets have finished checksums.
+// Captured packets have complete checksums.
 func TestChecksumsAreFinished(t *testing.T) {
 	b := build(t, shape(1, 2, 0, 100*units.Mbps, 1500), plan.Options{})
 	b.sink(1)
@@ -189,7 +187,7 @@ func onesComplement(b []byte) uint32 {
 	return sum
 }
 
-// On lo each packet is kept once.
+// On lo each packet is captured once.
 func TestCaptureOfLoopback(t *testing.T) {
 	b := build(t, shape(1, 1, 0, 100*units.Mbps, 1500), plan.Options{})
 	b.sink(0)
@@ -197,7 +195,7 @@ func TestCaptureOfLoopback(t *testing.T) {
 	if _, err := b.send(flow{src: 0, dst: 0, size: 100 * units.KB}); err != nil {
 		t.Fatal(err)
 	}
-	b.settle(t, "h0-00") // for the connection to close both ways
+	b.settle(t, "h0-00") // the connection closes in both directions
 	packets := stop()
 	links, err := b.ns("h0-00").Links()
 	if err != nil {
@@ -213,13 +211,13 @@ func TestCaptureOfLoopback(t *testing.T) {
 	}
 }
 
-// A capture of ports keeps what leaves them, and nothing else.
+// A capture of ports contains the packets that leave them, and no others.
 func TestCaptureOfPorts(t *testing.T) {
 	b := build(t, shape(1, 3, 0, 100*units.Mbps, 1500), plan.Options{})
 	b.sink(1)
 	leaf := b.ns("leaf0")
 	for _, ports := range [][]string{{"h0-01", "h0-09"}, {"lo"}} {
-		if _, err := leaf.Capture(CaptureOptions{Ports: ports}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("no port %q to capture", ports[len(ports)-1])) {
+		if _, err := leaf.Capture(CaptureOptions{Ports: ports}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("unknown port %q", ports[len(ports)-1])) {
 			t.Errorf("ports %q: %v", ports, err)
 		}
 	}
@@ -257,7 +255,7 @@ func TestCaptureOfPorts(t *testing.T) {
 	}
 }
 
-// The filter of a switch with the most ports there can be is one the kernel takes.
+// The kernel accepts the filter of a switch with the maximum number of ports.
 func TestPortFilterOfManyPorts(t *testing.T) {
 	b := build(t, shape(1, 1, 0, 100*units.Mbps, 1500), plan.Options{})
 	devices, ports := map[int]string{}, []string{}
@@ -289,8 +287,7 @@ func TestPortFilterOfManyPorts(t *testing.T) {
 	}
 }
 
-// What was sent before Close is handed out, however short before, and cut to the
-// snaplen.
+// Packets sent just before Close are delivered, cut to the snaplen.
 func TestCaptureKeepsTheTail(t *testing.T) {
 	b := build(t, shape(1, 1, 0, 1000*units.Mbps, 1500), plan.Options{})
 	host := b.ns("h0-00")
@@ -315,7 +312,7 @@ func TestCaptureKeepsTheTail(t *testing.T) {
 	}
 }
 
-// A ring that is too small for a reader that is too slow drops, and says so.
+// A ring that is too small for a slow reader drops packets and counts the drops.
 func TestCaptureCountsDrops(t *testing.T) {
 	b := build(t, shape(1, 1, 0, 1000*units.Mbps, 1500), plan.Options{})
 	host := b.ns("h0-00")
@@ -413,7 +410,7 @@ func TestCaptureEnds(t *testing.T) {
 	})
 }
 
-// Idle captures tie up no threads.
+// Idle captures block no threads.
 func TestCapturesShareThreads(t *testing.T) {
 	b := build(t, shape(2, 10, 1, 100*units.Mbps, 1500), plan.Options{})
 	before := threads(t)

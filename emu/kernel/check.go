@@ -22,13 +22,13 @@ import (
 	"testbed/topo/units"
 )
 
-// maxDumps is how often a list is read that changes while it is read.
+// maxDumps is the maximum number of attempts to read a list that changes while it is read.
 const maxDumps = 5
 
-// Read tells what a namespace that this executor made holds.
+// Read returns the configuration of a namespace that this executor created.
 func (x *Executor) Read(ctx context.Context, namespace string, parameters []string) (deploy.Found, error) {
 	var f deploy.Found
-	err := x.in(namespace, func(b *building) error {
+	err := x.inNamespace(namespace, func(b *builder) error {
 		devices, err := b.readDevices()
 		if err != nil {
 			return fmt.Errorf("devices: %w", err)
@@ -62,10 +62,10 @@ func (x *Executor) Read(ctx context.Context, namespace string, parameters []stri
 	return f, ctx.Err()
 }
 
-// list reads a whole list, again where it changed meanwhile. begin is called
-// before each try.
-func (b *building) list(get, answer uint16, header nl.NetlinkRequestData, attr *nl.RtAttr, begin func(), each func(m []byte) error) error {
-	for try := 1; ; try++ {
+// list reads a list and calls each for its entries. If the list changes while it is read, list
+// starts again. It calls begin before each attempt.
+func (b *builder) list(get, answer uint16, header nl.NetlinkRequestData, attr *nl.RtAttr, begin func(), each func(m []byte) error) error {
+	for attempt := 1; ; attempt++ {
 		begin()
 		req := b.request(int(get), unix.NLM_F_DUMP)
 		req.AddData(header)
@@ -73,13 +73,13 @@ func (b *building) list(get, answer uint16, header nl.NetlinkRequestData, attr *
 			req.AddData(attr)
 		}
 		err := b.dump(req, answer, each)
-		if !errors.Is(err, ErrInterrupted) || try == maxDumps {
+		if !errors.Is(err, ErrInterrupted) || attempt == maxDumps {
 			return err
 		}
 	}
 }
 
-func (b *building) readDevices() (devices map[int]*deploy.Device, err error) {
+func (b *builder) readDevices() (devices map[int]*deploy.Device, err error) {
 	const skipStats = 8 // RTEXT_FILTER_SKIP_STATS
 	err = b.list(unix.RTM_GETLINK, unix.RTM_NEWLINK, nl.NewIfInfomsg(unix.AF_UNSPEC), nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStats)),
 		func() { devices = map[int]*deploy.Device{} }, func(m []byte) error {
@@ -111,7 +111,7 @@ func (b *building) readDevices() (devices map[int]*deploy.Device, err error) {
 	return devices, err
 }
 
-// Requests of the ethtool ioctl that tell whether an offload is on.
+// Requests of the ethtool ioctl for the state of an offload.
 var offloadQueries = map[string]uint32{
 	"tx":  unix.ETHTOOL_GTXCSUM,
 	"sg":  unix.ETHTOOL_GSG,
@@ -120,8 +120,8 @@ var offloadQueries = map[string]uint32{
 	"gro": unix.ETHTOOL_GGRO,
 }
 
-// offloads lists those of plan.OffloadFlags that are on, through any socket of
-// the device's namespace.
+// offloads returns the flags of plan.OffloadFlags that are on. socket is any socket of the device's
+// namespace.
 func offloads(socket int, device string) (on []string, err error) {
 	arg := new([2]uint32)
 	var req struct { // struct ifreq
@@ -145,9 +145,8 @@ func offloads(socket int, device string) (on []string, err error) {
 	return on, nil
 }
 
-// readQdiscs fills in the qdiscs of devices, but for those of which a device
-// without one is given.
-func (b *building) readQdiscs(devices map[int]*deploy.Device) error {
+// readQdiscs fills in the qdiscs of devices, except the kernel's default qdiscs.
+func (b *builder) readQdiscs(devices map[int]*deploy.Device) error {
 	begin := func() {
 		for _, d := range devices {
 			d.Qdiscs = nil
@@ -196,8 +195,8 @@ func (b *building) readQdiscs(devices map[int]*deploy.Device) error {
 	})
 }
 
-// tick is the unit in which the kernel tells of a bucket: the time it takes to
-// fill, rounded down (PSCHED_SHIFT).
+// tick is the unit of the bucket size that the kernel reports: the time to fill it, rounded down
+// (PSCHED_SHIFT).
 const tick = 64 // ns
 
 func readBucket(q *deploy.Qdisc, options []byte) error {
@@ -220,43 +219,43 @@ func readBucket(q *deploy.Qdisc, options []byte) error {
 	return err
 }
 
-// readDelay reads the options of netem: a struct, then attributes.
+// readDelay parses the options of netem: a struct followed by attributes.
 func readDelay(q *deploy.Qdisc, options []byte) error {
 	if len(options) < sizeofNetem {
 		return errShort
 	}
 	word := func(b []byte, i int) uint32 { return binary.NativeEndian.Uint32(b[4*i:]) }
-	besides := func(what string, is bool) {
-		if is {
+	unplanned := func(what string, set bool) {
+		if set {
 			q.Besides = append(q.Besides, what)
 		}
 	}
 	// latency, limit, loss, gap, duplicate, jitter
 	q.Delay, q.Packets = time.Duration(word(options, 0))*tick, word(options, 1)
-	besides("loss", word(options, 2) != 0)
-	besides("gap", word(options, 3) != 0)
-	besides("duplicate", word(options, 4) != 0)
-	besides("jitter", word(options, 5) != 0)
+	unplanned("loss", word(options, 2) != 0)
+	unplanned("gap", word(options, 3) != 0)
+	unplanned("duplicate", word(options, 4) != 0)
+	unplanned("jitter", word(options, 5) != 0)
 	return attributes(options[sizeofNetem:], func(kind uint16, v []byte) error {
 		switch {
 		case kind == tcaNetemLatency64 && len(v) >= 8:
 			q.Delay = time.Duration(binary.NativeEndian.Uint64(v))
 		case kind == nl.TCA_NETEM_REORDER && len(v) >= 4:
-			besides("reorder", word(v, 0) != 0)
+			unplanned("reorder", word(v, 0) != 0)
 		case kind == nl.TCA_NETEM_CORRUPT && len(v) >= 4:
-			besides("corrupt", word(v, 0) != 0)
+			unplanned("corrupt", word(v, 0) != 0)
 		case kind == nl.TCA_NETEM_RATE && len(v) >= 4:
-			besides("rate", word(v, 0) != 0)
-		case kind == nl.TCA_NETEM_LOSS: // a model, in the place of a probability
-			besides("loss model", true)
+			unplanned("rate", word(v, 0) != 0)
+		case kind == nl.TCA_NETEM_LOSS: // a loss model instead of a probability
+			unplanned("loss model", true)
 		case kind == tcaNetemSlot:
-			besides("slot", true)
+			unplanned("slot", true)
 		}
 		return nil
 	})
 }
 
-// readRED reads the options of red.
+// readRED parses the options of RED.
 func readRED(q *deploy.Qdisc, options []byte) error {
 	return attributes(options, func(kind uint16, v []byte) error {
 		switch {
@@ -278,7 +277,7 @@ const (
 	tcaNetemSlot = 12
 )
 
-func (b *building) readAddresses(names map[int]string) (list []plan.Address, err error) {
+func (b *builder) readAddresses(names map[int]string) (list []plan.Address, err error) {
 	err = b.list(unix.RTM_GETADDR, unix.RTM_NEWADDR, nl.NewIfAddrmsg(unix.AF_INET), nil, func() { list = nil }, func(m []byte) error {
 		if len(m) < unix.SizeofIfAddrmsg {
 			return errShort
@@ -291,7 +290,7 @@ func (b *building) readAddresses(names map[int]string) (list []plan.Address, err
 			}
 			return nil
 		})
-		if !a.Prefix.Addr().IsLoopback() { // the kernel's own, of a device lo that is up
+		if !a.Prefix.Addr().IsLoopback() { // added by the kernel when lo is up
 			list = append(list, a)
 		}
 		return err
@@ -299,7 +298,7 @@ func (b *building) readAddresses(names map[int]string) (list []plan.Address, err
 	return list, err
 }
 
-func (b *building) readNeighbours(names map[int]string) (list []plan.Neighbour, err error) {
+func (b *builder) readNeighbours(names map[int]string) (list []plan.Neighbour, err error) {
 	const size = 12 // struct ndmsg
 	header := &netlinkNdmsg{family: unix.AF_INET}
 	err = b.list(unix.RTM_GETNEIGH, unix.RTM_NEWNEIGH, header, nil, func() { list = nil }, func(m []byte) error {
@@ -325,15 +324,15 @@ func (b *building) readNeighbours(names map[int]string) (list []plan.Neighbour, 
 	return list, err
 }
 
-// netlinkNdmsg is struct ndmsg of a request.
+// netlinkNdmsg is the struct ndmsg of a request.
 type netlinkNdmsg struct{ family byte }
 
 func (*netlinkNdmsg) Len() int            { return 12 }
 func (m *netlinkNdmsg) Serialize() []byte { return append([]byte{m.family}, make([]byte, 11)...) }
 
-// readRoutes lists the main table, but for what the kernel put there. A next hop
-// of weight n is listed n times.
-func (b *building) readRoutes(names map[int]string) (list []plan.Route, err error) {
+// readRoutes returns the routes of the main table, without those of the kernel. A next hop of
+// weight n is listed n times.
+func (b *builder) readRoutes(names map[int]string) (list []plan.Route, err error) {
 	header := &nl.RtMsg{RtMsg: unix.RtMsg{Family: unix.AF_INET}}
 	err = b.list(unix.RTM_GETROUTE, unix.RTM_NEWROUTE, header, nil, func() { list = nil }, func(m []byte) error {
 		if len(m) < unix.SizeofRtMsg {
@@ -373,7 +372,7 @@ func (b *building) readRoutes(names map[int]string) (list []plan.Route, err erro
 	return list, err
 }
 
-// nextHops reads a sequence of struct rtnexthop.
+// nextHops parses a sequence of struct rtnexthop.
 func nextHops(v []byte, names map[int]string, via *[]plan.Hop) error {
 	for len(v) >= unix.SizeofRtNexthop {
 		size := int(binary.NativeEndian.Uint16(v))
@@ -398,7 +397,7 @@ func nextHops(v []byte, names map[int]string, via *[]plan.Hop) error {
 	return nil
 }
 
-func (b *building) readParameters(keys []string) (map[string]string, error) {
+func (b *builder) readParameters(keys []string) (map[string]string, error) {
 	values := make(map[string]string, len(keys))
 	buffer := make([]byte, 256)
 	err := b.do(func() error {

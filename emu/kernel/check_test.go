@@ -16,11 +16,12 @@ import (
 	"testbed/emu/deploy"
 	"testbed/emu/kernel/netnstest"
 	"testbed/emu/plan"
+	"testbed/results/tooltest"
 	"testbed/topo"
 	"testbed/topo/units"
 )
 
-// kept is a fabric whose executor is kept.
+// kept is a fabric with its executor still open.
 type kept struct {
 	plan *plan.Plan
 	x    *Executor
@@ -59,11 +60,11 @@ func (k *kept) try(namespace, command string) (string, error) {
 	var out strings.Builder
 	cmd := exec.Command("sh", "-c", command)
 	cmd.Stdout, cmd.Stderr = &out, &out
-	err := k.x.building(namespace).Run(cmd)
+	err := k.x.builder(namespace).do(cmd.Run)
 	return out.String(), err
 }
 
-// verify is the list of differences.
+// verify returns the differences from the plan.
 func (k *kept) verify() []string {
 	k.t.Helper()
 	err := deploy.Verify(k.t.Context(), k.plan, k.x)
@@ -77,21 +78,16 @@ func (k *kept) verify() []string {
 	return d.Differences
 }
 
-// Each kind of thing is altered behind the executor's back, found by name, and
-// put back.
+// Each kind of kernel object is altered without the executor, reported by name, and restored.
 func TestVerifyNamesWhatWasAltered(t *testing.T) {
-	for _, tool := range []string{"ip", "tc"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Fatalf("fabrics are altered with %s: apt-get install iproute2", tool)
-		}
-	}
+	tooltest.Need(t, "ip", "tc")
 	k := keep(t, shape(2, 2, 2, 20*units.Mbps, 1500))
 	k.x.Settings.ProbeTimeout = 200 * time.Millisecond
 	if d := k.verify(); len(d) > 0 {
 		t.Fatalf("as built it differs: %q", d)
 	}
 	const tbf = "tc qdisc replace dev h0-01 root handle 1: tbf rate 2500000bps burst 2264b limit 50000b"
-	lost := "%s: a frame from %s is lost: it did not come within 200ms"
+	lost := "%s: a frame from %s is lost: no arrival within 200ms"
 	for _, c := range []struct {
 		name, namespace, alter, restore string
 		want                            []string
@@ -145,7 +141,7 @@ func TestVerifyNamesWhatWasAltered(t *testing.T) {
 			alter, restore := fill(c.alter), fill(c.restore)
 			switch c.alter {
 			case "%OFFLOAD%":
-				if err := ethtool(k.x.building(c.namespace).ioctl, plan.Uplink, unix.ETHTOOL_SGRO, 1); err != nil {
+				if err := ethtool(k.x.builder(c.namespace).ioctl, plan.Uplink, unix.ETHTOOL_SGRO, 1); err != nil {
 					t.Fatal(err)
 				}
 			default:
@@ -153,7 +149,7 @@ func TestVerifyNamesWhatWasAltered(t *testing.T) {
 			}
 			got := k.verify()
 			if c.restore == "%ONLOAD%" {
-				if err := ethtool(k.x.building(c.namespace).ioctl, plan.Uplink, unix.ETHTOOL_SGRO, 0); err != nil {
+				if err := ethtool(k.x.builder(c.namespace).ioctl, plan.Uplink, unix.ETHTOOL_SGRO, 0); err != nil {
 					t.Fatal(err)
 				}
 			} else {
@@ -174,7 +170,7 @@ func TestVerifyNamesWhatWasAltered(t *testing.T) {
 	}
 }
 
-// fill puts addresses and next hops of the plan into a command.
+// fill replaces the placeholders of a command with addresses and next hops of the plan.
 func (k *kept) fill(s string) string {
 	for _, op := range k.plan.Ops() {
 		switch op := op.(type) {
@@ -197,16 +193,16 @@ func (k *kept) fill(s string) string {
 	return s
 }
 
-// What cannot be put back by one command is tried last, each on a fabric of its
-// own.
+// Alterations that no single command can restore, each on a new fabric.
 func TestVerifyNamesWhatIsGone(t *testing.T) {
+	tooltest.Need(t, "ip")
 	for _, c := range []struct {
 		name, namespace, alter string
 		want                   []string
 	}{
 		{"address removed", "h0-01", "ip addr del %ADDR% dev eth0", []string{"h0-01>leaf0: address ", "h0-01: route default via"}},
 		{"device down", "leaf0", "ip link set h0-01 down", []string{"leaf0>h0-01: device up in the plan, down in the kernel",
-			"h0-01>leaf0: a frame from eth0 is lost: ", "leaf0>h0-01: a frame from h0-01 is lost: it cannot be sent: network is down"}},
+			"h0-01>leaf0: a frame from eth0 is lost: ", "leaf0>h0-01: a frame from h0-01 is lost: send failed: network is down"}},
 		{"link deleted", "leaf0", "ip link del h0-01", []string{"h0-01>leaf0: device eth0 in the plan, none in the kernel",
 			"leaf0>h0-01: device h0-01 in the plan, none in the kernel", "leaf0>h0-01: address ", "leaf0>h0-01: neighbour "}},
 		{"address of the device", "h0-01", "ip link set eth0 address 02:00:00:00:00:77", []string{
@@ -233,23 +229,24 @@ func TestVerifyNamesWhatIsGone(t *testing.T) {
 	}
 }
 
-// A link between the wrong ends carries frames, but not to where they should go.
+// A link between the wrong ends carries frames to the wrong devices.
 func TestProbeFindsCrossedLinks(t *testing.T) {
+	tooltest.Need(t, "ip")
 	k := keep(t, shape(1, 2, 0, 20*units.Mbps, 1500))
 	k.x.Settings.ProbeTimeout = 200 * time.Millisecond
 	k.sh("leaf0", "ip link set h0-00 down && ip link set h0-00 name x && ip link set h0-01 down && ip link set h0-01 name h0-00 && ip link set x name h0-01 && ip link set h0-00 up && ip link set h0-01 up")
-	b := k.x.building("leaf0")
-	b.index["h0-00"], b.index["h0-01"] = b.index["h0-01"], b.index["h0-00"] // as if built so
+	b := k.x.builder("leaf0")
+	b.index["h0-00"], b.index["h0-01"] = b.index["h0-01"], b.index["h0-00"] // simulates swapped links
 	lost, err := k.x.Probe(t.Context(), k.plan.Links())
 	if err != nil || len(lost) != 4 {
 		t.Fatalf("Probe() = %+v, %v, want four frames lost", lost, err)
 	}
-	if want := "it came in at h0-01 of leaf0"; lost[0].Why != want {
+	if want := "arrived at h0-01 of leaf0"; lost[0].Why != want {
 		t.Errorf("lost: %q, want %q", lost[0].Why, want)
 	}
 }
 
-// A check of 100 hosts takes less than building them does.
+// A check of 100 hosts takes less time than building them.
 func TestVerifyIsCheap(t *testing.T) {
 	start := time.Now()
 	k := keep(t, shape(10, 10, 1, 20*units.Mbps, 1500))

@@ -14,14 +14,14 @@ import (
 	"testbed/topo/units"
 )
 
-// device is what does not change of a device.
+// device is the constant properties of a device.
 type device struct {
 	name string
 	mac  [6]byte
 }
 
-// LinkStats are the counters of one device and of the qdisc at its root, since
-// they were made. Bytes count Ethernet frames (plan.EthernetHeader).
+// LinkStats are the counters of a device and of the qdisc at its root since their creation. Bytes
+// count Ethernet frames (plan.EthernetHeader).
 type LinkStats struct {
 	Device string
 	Index  int
@@ -33,24 +33,23 @@ type LinkStats struct {
 	Qdisc QdiscStats
 }
 
-// QdiscStats are the counters of a device's shaper, also where netem delays what
-// comes to it, and of the qdisc at the root where there is no shaper. On a device without a queue, as lo,
-// Kind is "noqueue" or empty and all counters are zero.
+// QdiscStats are the counters of a device's shaper, even if it is below a netem, or of the root
+// qdisc if there is no shaper. On a device without a queue, such as lo, Kind is "noqueue" or empty
+// and all counters are zero.
 type QdiscStats struct {
 	Kind       string
 	Bytes      units.Bytes // sent
 	Packets    uint32      // sent; wraps
 	Dropped    uint32      // wraps
 	Overlimits uint32      // times a packet had to wait for tokens; wraps
-	Backlog    units.Bytes // waiting now
+	Backlog    units.Bytes // currently queued
 	Marked     uint32      // packets that RED below the qdisc marked (ECN); wraps
 }
 
-// ErrInterrupted says that the devices of a namespace changed while they were
-// listed.
+// ErrInterrupted is the error of a listing during which the devices of the namespace changed.
 var ErrInterrupted = errors.New("devices changed while they were listed")
 
-// Links are the counters of all devices of the namespace, in order of index.
+// Links returns the counters of all devices of the namespace, ordered by index.
 func (n *Namespace) Links() ([]LinkStats, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -62,7 +61,7 @@ func (n *Namespace) Links() ([]LinkStats, error) {
 }
 
 func (n *Namespace) links() ([]LinkStats, error) {
-	// RTM_GETSTATS with the 64-bit counters alone is a fifth of RTM_GETLINK.
+	// RTM_GETSTATS with only the 64-bit counters costs a fifth of RTM_GETLINK.
 	req := n.request(unix.RTM_GETSTATS, unix.NLM_F_DUMP)
 	filter := &ifStatsMsg{FilterMask: 1 << (iflaStatsLink64 - 1)}
 	req.AddData(filter)
@@ -107,7 +106,7 @@ func (n *Namespace) links() ([]LinkStats, error) {
 	return links, n.qdiscs(links)
 }
 
-// qdiscs fills in the counters of the root qdiscs of links, which are in order.
+// qdiscs fills in the counters of the root qdiscs of links, which are ordered by index.
 func (n *Namespace) qdiscs(links []LinkStats) error {
 	req := n.request(unix.RTM_GETQDISC, unix.NLM_F_DUMP)
 	req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC})
@@ -120,8 +119,8 @@ func (n *Namespace) qdiscs(links []LinkStats) error {
 		if !found {
 			return nil
 		}
-		// The token bucket is the link's queue wherever it is; what is above it delays,
-		// and what is below keeps its packets for it. A bucket counts what those drop.
+		// The token bucket is the queue of the link. A qdisc above it delays packets, and one below
+		// it stores the queue's packets. The bucket's counters include the drops of both.
 		q := &QdiscStats{}
 		defer func() {
 			switch {
@@ -155,7 +154,7 @@ func (n *Namespace) qdiscs(links []LinkStats) error {
 	})
 }
 
-// Devices are the names of the devices of the namespace by index.
+// Devices returns the names of the devices of the namespace by index.
 func (n *Namespace) Devices() (map[int]string, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -195,7 +194,7 @@ func (n *Namespace) listDevices() (map[int]device, error) {
 	return devices, err
 }
 
-// index finds a device by name; the namespace is locked.
+// index returns the index of a device by name. The caller holds n.mu.
 func (n *Namespace) index(name string) (int, error) {
 	find := func() int {
 		for index, d := range n.devices {
@@ -220,10 +219,10 @@ func (n *Namespace) index(name string) (int, error) {
 	for _, index := range slices.Sorted(maps.Keys(n.devices)) {
 		have = append(have, n.devices[index].name)
 	}
-	return 0, fmt.Errorf("no device %q: there are %s", name, strings.Join(have, ", "))
+	return 0, fmt.Errorf("no device %q: existing devices are %s", name, strings.Join(have, ", "))
 }
 
-// dump carries out a request with many answers, again if the list changed while
+// dump executes a request with several answers. It returns ErrInterrupted if the list changed while
 // it was read.
 func (n *Namespace) dump(req *nl.NetlinkRequest, kind uint16, each func(m []byte) error) error {
 	if n.closed {

@@ -30,7 +30,7 @@ func TestAttributes(t *testing.T) {
 	}
 }
 
-// Whatever the bytes, attributes ends and hands out only what is in them.
+// For any input, attributes terminates and returns only values inside the message.
 func FuzzAttributes(f *testing.F) {
 	f.Add(nl.NewRtAttr(3, []byte("odd")).Serialize())
 	f.Add([]byte{4, 0, 1, 0, 5, 0})

@@ -17,8 +17,8 @@ import (
 	"testbed/topo/units"
 )
 
-// lacking ends a test of what stock kernels have and some others have not: make
-// test-vm runs it on one that must have it.
+// lacking skips a test of a feature that stock kernels have and this one lacks. make test-vm runs
+// the test on a kernel that must have it.
 func lacking(t *testing.T, what string) {
 	t.Helper()
 	if netnstest.Emulated() {
@@ -41,8 +41,8 @@ func requireQdiscs(t *testing.T, kinds ...string) {
 	}
 }
 
-// A delay and RED are altered behind the executor's back, found by name, and put
-// back by the commands that the plan prints.
+// A delay and RED are altered without the executor, reported by name, and restored by the commands
+// that the plan prints.
 func TestVerifyNamesAlteredDelayAndRED(t *testing.T) {
 	requireQdiscs(t, "netem", "red")
 	s := early(true)
@@ -108,7 +108,7 @@ func TestVerifyNamesAlteredDelayAndRED(t *testing.T) {
 			k.sh("leaf0", c.alter)
 			got := k.verify()
 			k.sh("leaf0", c.restore)
-			// tc chooses a weight of its own for other bounds.
+			// tc computes another weight for other bounds.
 			got = slices.DeleteFunc(got, func(d string) bool { return strings.Contains(d, "red's weight") && strings.HasPrefix(c.name, "m") })
 			t.Logf("%q", got)
 			want := make([]string, len(c.want))
@@ -125,7 +125,7 @@ func TestVerifyNamesAlteredDelayAndRED(t *testing.T) {
 	}
 }
 
-// The shaper of each port is seen, also below a delay.
+// The shaper of each port is found, including below a delay.
 func TestPortsBelowADelay(t *testing.T) {
 	requireQdiscs(t, "netem", "red")
 	s := early(false)
@@ -139,7 +139,7 @@ func TestPortsBelowADelay(t *testing.T) {
 	}
 	// A delay without a shaper has no rate.
 	namespace, device := plan.Egress(b.Fabric, 0)
-	if err := b.ns(namespace).on(device, func(x *building, index int) error {
+	if err := b.ns(namespace).onDevice(device, func(x *builder, index int) error {
 		return x.delay(index, plan.Delay{Namespace: namespace, Device: device, Delay: time.Millisecond, Packets: 100})
 	}); err != nil {
 		t.Fatal(err)
@@ -163,8 +163,8 @@ func (b *fabric) port(id topo.LinkID) Port {
 	return ports[i]
 }
 
-// roundTrip is the fastest of some round trips of a byte from host 0 to host 1,
-// which echoes.
+// roundTrip returns the shortest of several round trips of a byte from host 0 to host 1, which
+// echoes it.
 func (b *fabric) roundTrip() time.Duration {
 	b.t.Helper()
 	c, err := b.ns(b.HostName(0)).Dial(b.t.Context(), netip.AddrPortFrom(b.HostAddr(0), 0), netip.AddrPortFrom(b.HostAddr(1), testPort), cubic)
@@ -189,8 +189,8 @@ func (b *fabric) roundTrip() time.Duration {
 	return best
 }
 
-// A cable with delays is cut and mended, and a shaper below a delay gets another
-// rate: the delay stays, and so does the shaper's place.
+// A cable with delays is cut and mended, and the rate of a shaper below a delay is changed: the
+// delay remains, and the shaper remains below it.
 func TestFaultsOfDelayedLinks(t *testing.T) {
 	requireQdiscs(t, "netem")
 	b := build(t, delayed(), plan.Options{Seed: 1})
@@ -209,7 +209,7 @@ func TestFaultsOfDelayedLinks(t *testing.T) {
 		b.cut(b.HostUp(1))
 		was := b.received("h1-00", "eth0")
 		b.volley(0, 1, 10)
-		time.Sleep(2 * want) // more than what is on its way takes
+		time.Sleep(2 * want) // longer than packets in flight take
 		if n := b.received("h1-00", "eth0") - was; n != 0 {
 			t.Errorf("a cut link passed %d packets", n)
 		}

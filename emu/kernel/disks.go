@@ -17,26 +17,26 @@ import (
 	"testbed/topo/units"
 )
 
-// ThrottleSlice is the time in which the kernel's throttles count (DFL_THROTL_SLICE of
-// block/blk-throttle.c): they let through at the beginning of each what it allows, so
-// that a disk is up to a slice ahead of its rate; and another that is left of an idle
-// moment. ThrottleAhead is both together.
+// ThrottleSlice is the accounting interval of the kernel's throttles (DFL_THROTL_SLICE of
+// block/blk-throttle.c). They admit the amount of a whole slice at its beginning, so a disk is up
+// to one slice ahead of its rate. A slice left over from an idle period adds another. ThrottleAhead
+// is the sum of both.
 const (
 	ThrottleSlice = 100 * time.Millisecond
 	ThrottleAhead = 2 * ThrottleSlice
 )
 
-// DiskSpec is a disk to be made.
+// DiskSpec describes a disk to create.
 type DiskSpec struct {
-	File string      // the image, which must not exist, in a directory that does
-	Dir  string      // where its file system is mounted; made, and must not exist
-	Size units.Bytes // that files may take; what the file system itself needs is added
-	Rate units.Rate  // of direct writes
+	File string      // the image: must not exist; its directory must
+	Dir  string      // the mount point: created, must not exist
+	Size units.Bytes // space for files; the overhead of the file system is added
+	Rate units.Rate  // limit of direct writes
 }
 
-// Disks are file systems (ext4 without a journal) in sparse files, each on a loop device
-// of its own whose writes the kernel holds to a rate: those of this process, which is in
-// a cgroup for that from MakeDisks to Close.
+// Disks are file systems (ext4 without a journal) in sparse files, each on its own loop device. The
+// kernel limits the rate at which this process writes to each device: the process is in a cgroup
+// for that from MakeDisks to Close.
 type Disks struct {
 	cgroup *Cgroup
 	disks  []kernelDisk
@@ -45,18 +45,18 @@ type Disks struct {
 type kernelDisk struct {
 	spec    DiskSpec
 	loop    *Loop
-	made    bool // its directory
+	made    bool // the mount point exists
 	mounted bool
 }
 
-// diskBlocks is where hosts store blocks, beside the lost+found of the file system.
+// diskBlocks is the directory in which hosts store blocks, next to lost+found of the file system.
 const diskBlocks = "blocks"
 
-// mkfs makes the file systems.
+// mkfs is the program that creates the file systems.
 const mkfs = "mkfs.ext4"
 
-// DiskThrottle is the throttle that disks are made with: io.max of cgroup version 2
-// where the kernel has it, else blkio of version 1. An error names all that is missing.
+// DiskThrottle returns the throttle for disks: io.max of cgroup version 2 if available, otherwise
+// blkio of version 1. The error lists everything that is missing.
 func DiskThrottle() (ThrottleFact, error) {
 	var missing []string
 	if _, err := exec.LookPath(mkfs); err != nil {
@@ -65,27 +65,27 @@ func DiskThrottle() (ThrottleFact, error) {
 	if _, err := os.Stat("/dev/loop-control"); err != nil {
 		missing = append(missing, "loop devices: "+err.Error()+" (modprobe loop)")
 	}
-	var none []string
+	var unavailable []string
 	var found ThrottleFact
 	for _, f := range Throttles() { // io.max comes last
 		if f.Missing == "" {
 			found = f
 		} else {
-			none = append(none, f.Missing)
+			unavailable = append(unavailable, f.Missing)
 		}
 	}
 	if found.Kind == "" {
-		missing = append(missing, strings.Join(none, " and "))
+		missing = append(missing, strings.Join(unavailable, " and "))
 	}
 	if len(missing) > 0 {
-		return ThrottleFact{}, fmt.Errorf("disks throttled by the kernel: missing are %s: get them, or let the disks of the scenario be throttled by the program (disk.throttle: bucket)", strings.Join(missing, "; "))
+		return ThrottleFact{}, fmt.Errorf("disks throttled by the kernel: missing %s: install them, or set disk.throttle: bucket to throttle disks in the program", strings.Join(missing, "; "))
 	}
 	return found, nil
 }
 
-// MakeDisks makes disks under the throttle's cgroup of the given name, in order. The
-// caller must call Close, also before it removes what the specs name; where the process
-// is killed, Reaper.Release does what Close would.
+// MakeDisks creates disks in order, limited by the throttle's cgroup of the given name. The caller
+// must call Close before it removes the paths in specs. If the process is killed, Reaper.Release
+// does the work of Close.
 func (f ThrottleFact) MakeDisks(ctx context.Context, name string, specs []DiskSpec) (_ *Disks, err error) {
 	c, err := f.NewCgroup(name)
 	if err != nil {
@@ -110,29 +110,29 @@ func (d *Disks) make(ctx context.Context, s DiskSpec) error {
 	if ctx.Err() != nil {
 		return wrap(context.Cause(ctx))
 	}
-	// Inodes, bitmaps and group descriptors take less than a sixteenth at these settings, and
-	// a block is whole pages.
+	// Inodes, bitmaps and group descriptors take less than 1/16 with these settings, and blocks are
+	// rounded up to whole pages.
 	loop, err := attachLoop(s.File, s.Size+s.Size/16+8*units.MiB, false)
 	if err != nil {
 		if !errors.Is(err, os.ErrExist) {
-			err = errors.Join(err, removeIfThere(s.File))
+			err = errors.Join(err, removeIfExists(s.File))
 		}
 		return err
 	}
 	d.disks = append(d.disks, kernelDisk{spec: s, loop: loop})
-	// Nothing of the file system is written later by the kernel on its own. No journal: what
-	// a crash leaves is thrown away.
+	// The kernel writes no part of the file system later in the background. No journal: the
+	// contents are discarded after a crash.
 	format := exec.CommandContext(ctx, mkfs, "-q", "-F", "-b", "4096", "-m", "0", "-i", "65536", "-O", "^has_journal,^resize_inode",
 		"-E", "lazy_itable_init=0,nodiscard", loop.Path())
 	if out, err := format.CombinedOutput(); err != nil {
-		return wrap(fmt.Errorf("%s: %w: %s", mkfs, err, bytes.TrimSpace(out)))
+		return wrap(fmt.Errorf("%s: %w: %s%s", mkfs, err, bytes.TrimSpace(out), spaceLeft(s.File)))
 	}
 	if err := os.Mkdir(s.Dir, 0o755); err != nil {
 		return wrap(err)
 	}
 	d.disks[len(d.disks)-1].made = true
 	if err := unix.Mount(loop.Path(), s.Dir, "ext4", unix.MS_NOATIME|unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOEXEC, ""); err != nil {
-		return wrap(fmt.Errorf("mount %s: %w (does the kernel have ext4?)", loop.Path(), err))
+		return wrap(fmt.Errorf("mount %s: %w (does the kernel support ext4?)", loop.Path(), err))
 	}
 	d.disks[len(d.disks)-1].mounted = true
 	if err := os.Mkdir(filepath.Join(s.Dir, diskBlocks), 0o755); err != nil {
@@ -141,25 +141,38 @@ func (d *Disks) make(ctx context.Context, s DiskSpec) error {
 	return d.cgroup.Limit(loop, s.Rate)
 }
 
-// Dir is the directory on a disk that is its own, by its number in the specs.
+// spaceLeft returns a note for a failed write to a sparse file: the free space of its file system
+// if that is less than 1 MiB, otherwise "".
+func spaceLeft(file string) string {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(filepath.Dir(file), &fs); err != nil {
+		return ""
+	}
+	if free := units.Bytes(fs.Bfree) * units.Bytes(fs.Bsize); free < units.MiB {
+		return fmt.Sprintf(" (the file system of %s is full, %v left: free space there, or set disk.dir to a directory with more)", filepath.Dir(file), free)
+	}
+	return ""
+}
+
+// Dir returns the directory for blocks on disk i of the specs.
 func (d *Disks) Dir(i int) string { return filepath.Join(d.disks[i].spec.Dir, diskBlocks) }
 
-// Kind is the throttle.
+// Kind returns the kind of the throttle.
 func (d *Disks) Kind() ThrottleKind { return d.cgroup.kind }
 
-// SetRate changes the rate of a disk, also of writes that wait.
+// SetRate changes the rate of a disk, including for waiting writes.
 func (d *Disks) SetRate(i int, rate units.Rate) error {
 	return d.cgroup.Limit(d.disks[i].loop, rate)
 }
 
-// unmountPatience bounds the wait for the last file of a disk to be closed.
-const unmountPatience = 2 * time.Second
+// unmountTimeout bounds the wait until the last file of a disk is closed.
+const unmountTimeout = 2 * time.Second
 
-// Close moves this process back, unmounts the disks, detaches their devices and removes
-// images and cgroup. It goes on after an error, and may be called again after one.
+// Close moves this process back, unmounts the disks, detaches their devices and removes images and
+// cgroup. It continues after an error, and may then be called again.
 func (d *Disks) Close() error {
 	var errs []error
-	errs = append(errs, d.cgroup.Leave()) // what is written now need not wait
+	errs = append(errs, d.cgroup.Leave()) // later writes are not throttled
 	d.disks = slices.DeleteFunc(d.disks, func(k kernelDisk) bool {
 		err := k.close()
 		errs = append(errs, err)
@@ -176,12 +189,12 @@ func (k kernelDisk) close() error {
 	}
 	var dir error
 	if k.made {
-		dir = removeIfThere(k.spec.Dir)
+		dir = removeIfExists(k.spec.Dir)
 	}
-	return errors.Join(k.loop.Close(), dir, removeIfThere(k.spec.File))
+	return errors.Join(k.loop.Close(), dir, removeIfExists(k.spec.File))
 }
 
-func removeIfThere(path string) error {
+func removeIfExists(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -191,8 +204,8 @@ func removeIfThere(path string) error {
 // loopMajor is the major number of loop devices.
 const loopMajor = 7
 
-// unmountDisk unmounts what is mounted at a directory, if that is the file system of a
-// loop device. Nothing there, or no mount, is not an error.
+// unmountDisk unmounts the file system at a directory if it is on a loop device. A missing
+// directory, or one without a mount, is not an error.
 func unmountDisk(ctx context.Context, dir string) error {
 	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		var here, above unix.Stat_t
@@ -208,10 +221,10 @@ func unmountDisk(ctx context.Context, dir string) error {
 			return nil // no mount
 		}
 		if unix.Major(here.Dev) != loopMajor {
-			return fmt.Errorf("unmount %s: what is mounted there is on device %d:%d, not on a loop device, so it is left alone", dir, unix.Major(here.Dev), unix.Minor(here.Dev))
+			return fmt.Errorf("unmount %s: the file system there is on device %d:%d, not on a loop device: left mounted", dir, unix.Major(here.Dev), unix.Minor(here.Dev))
 		}
 		err := unix.Unmount(dir, unix.UMOUNT_NOFOLLOW)
-		if err != nil && !errors.Is(err, unix.EBUSY) || err != nil && (time.Since(start) > unmountPatience || ctx.Err() != nil) {
+		if err != nil && !errors.Is(err, unix.EBUSY) || err != nil && (time.Since(start) > unmountTimeout || ctx.Err() != nil) {
 			return fmt.Errorf("unmount %s: %w%s", dir, err, privilege(err))
 		}
 	}

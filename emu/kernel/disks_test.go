@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,10 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"testbed/emu/kernel/netnstest"
+	"testbed/hosts/disk"
+	"testbed/results/tooltest"
 	"testbed/topo/units"
 )
 
-// diskSpecs are those of n disks under dir.
+// diskSpecs returns the specs of n disks under dir.
 func diskSpecs(t *testing.T, dir string, n int, rate units.Rate) (specs []DiskSpec) {
 	t.Helper()
 	for i := range n {
@@ -26,10 +29,11 @@ func diskSpecs(t *testing.T, dir string, n int, rate units.Rate) (specs []DiskSp
 	return specs
 }
 
-// Files on the disks take the rate that each has, two of them at once, also after it
-// has changed; they hold what they are said to; and nothing is left of them.
+// Writes to the disks proceed at the rate of each disk, two at the same time, also after a change
+// of rate; the files have the right contents; and nothing is left behind.
 func TestDisks(t *testing.T) {
 	netnstest.Require(t)
+	tooltest.Need(t, mkfs)
 	f, err := DiskThrottle()
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +66,7 @@ func TestDisks(t *testing.T) {
 				t.Errorf("files are left: %v, %v", entries, err)
 			}
 		}()
-		const size = 4 * units.MiB // a second and a little
+		const size = 4 * units.MiB // slightly more than a second
 		write := func(i int, block string) (time.Duration, error) {
 			file, err := os.OpenFile(filepath.Join(d.Dir(i), block), os.O_CREATE|os.O_WRONLY|unix.O_DIRECT, 0o644)
 			if err != nil {
@@ -103,7 +107,7 @@ func TestDisks(t *testing.T) {
 		if err := d.SetRate(0, units.Gbps); err != nil {
 			t.Fatal(err)
 		}
-		for i := range 3 { // with the first 16.8 MB of 20
+		for i := range 3 { // 20 MB with the first 16.8
 			if _, err := write(0, fmt.Sprint(i)); err != nil {
 				t.Fatalf("file %d: %v", i, err)
 			}
@@ -112,9 +116,10 @@ func TestDisks(t *testing.T) {
 	})
 }
 
-// What cannot be made is not half there.
+// A failed creation leaves nothing behind.
 func TestDisksThatCannotBeMade(t *testing.T) {
 	netnstest.Require(t)
+	tooltest.Need(t, mkfs)
 	f, err := DiskThrottle()
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +150,7 @@ func TestDisksThatCannotBeMade(t *testing.T) {
 			t.Errorf("DiskThrottle without %s = %v, want that it is missing and what to do", mkfs, err)
 		}
 	})
-	// What is mounted there and is no disk of ours is left alone.
+	// A mount of another kind is left alone.
 	if err := unix.Mount("tmpfs", there, "tmpfs", 0, "size=64k"); err != nil {
 		t.Fatal(err)
 	}
@@ -154,5 +159,110 @@ func TestDisksThatCannotBeMade(t *testing.T) {
 	}
 	if err := unix.Unmount(there, 0); err != nil {
 		t.Error(err)
+	}
+}
+
+// A disk whose image no longer fits in the file system around it is full: the writer gets an error
+// that names that file system. The kernel reports an input/output error or ENOSPC, which could mean
+// either file system.
+func TestFullFileSystemUnderADisk(t *testing.T) {
+	netnstest.Require(t)
+	tooltest.Need(t, mkfs)
+	f, err := DiskThrottle()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("tmpfs", func(t *testing.T) {
+		dir := realTemp(t)
+		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=16m"); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := unix.Unmount(dir, 0); err != nil {
+				t.Error(err)
+			}
+		}()
+		fillDisk(t, f, dir)
+		fill := make([]byte, 17<<20)
+		if err := os.WriteFile(filepath.Join(dir, "fill"), fill, 0o644); !errors.Is(err, unix.ENOSPC) {
+			t.Fatalf("the file system has room: %v", err)
+		}
+		_, err := f.MakeDisks(t.Context(), fmt.Sprintf("testbed-test-full-%d", os.Getpid()), diskSpecs(t, dir, 1, units.Gbps))
+		if err == nil || !strings.Contains(err.Error(), "the file system of "+dir+" is full") {
+			t.Errorf("a disk that has no room for its file system: %v", err)
+		}
+	})
+	t.Run("ext4", func(t *testing.T) {
+		dir := realTemp(t)
+		image, mount := filepath.Join(dir, "image"), filepath.Join(dir, "mount")
+		loop, err := AttachLoop(image, 16*units.MiB)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := loop.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		if out, err := exec.Command(mkfs, "-q", "-F", "-m", "0", loop.Path()).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if err := errors.Join(os.Mkdir(mount, 0o755), unix.Mount(loop.Path(), mount, "ext4", 0, "")); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := unix.Unmount(mount, 0); err != nil {
+				t.Error(err)
+			}
+		}()
+		fillDisk(t, f, mount)
+	})
+}
+
+func realTemp(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// fillDisk creates a disk with an image in dir, larger than the file system there, and writes to it
+// until a write fails.
+func fillDisk(t *testing.T, f ThrottleFact, dir string) {
+	t.Helper()
+	specs := diskSpecs(t, dir, 1, 8*units.Gbps)
+	specs[0].Size = 64 * units.MB // in a sparse file
+	disks, err := f.MakeDisks(t.Context(), fmt.Sprintf("testbed-test-full-%d", os.Getpid()), specs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := disks.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	d, err := disk.Open(disks.Dir(0), disk.Options{Host: "h0-01", Rate: 8 * units.Gbps})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	const size = 32 * units.MB
+	r, err := d.Create(7, size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrote := units.Bytes(0)
+	for packet := make([]byte, 64_000); err == nil && wrote < size; wrote += units.Bytes(len(packet)) {
+		err = r.Write(t.Context(), packet)
+	}
+	var full *disk.FullError
+	if !errors.As(err, &full) || !errors.Is(err, unix.ENOSPC) || full.Backing != dir || !strings.Contains(err.Error(), "its image is in "+dir) {
+		t.Errorf("after %v of %v: %v, want a FullError that names %s", wrote, size, err, dir)
+	}
+	t.Logf("after %v: %v", wrote, err)
+	if err := r.Abort(); err != nil {
+		t.Log(err) // the file system on the device may be read-only
 	}
 }

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -21,40 +23,39 @@ import (
 	"testbed/emu/plan"
 )
 
-// Executor carries out plans. It pins each namespace in a directory, under the
-// namespace's name, and keeps what it needs to go on working on it open until
-// the namespace is undone or the Executor is closed. It is for one plan. Do and
-// Read may be called from several goroutines where Workers and Readers say so;
-// all else, from one.
+// Executor carries out one plan. It pins each namespace in a directory, under the namespace's name,
+// and keeps the namespace's handles open until the namespace is undone or the Executor is closed.
+// Do and Read may be called from the number of goroutines that Workers and Readers return; all
+// other methods from one goroutine at a time.
 type Executor struct {
 	// Settings may be changed before the first call.
 	Settings Settings
 
 	pins string
 	mu   sync.Mutex // guards made
-	made map[string]*building
+	made map[string]*builder
 }
 
 var (
 	_ deploy.Executor = (*Executor)(nil)
 	_ deploy.Parallel = (*Executor)(nil)
 	_ deploy.Checker  = (*Executor)(nil)
+	_ deploy.Evictor  = (*Executor)(nil)
 	_ deploy.Reaper   = Reaper{}
 )
 
-// building is a namespace that is being furnished.
-type building struct {
+// builder configures a namespace.
+type builder struct {
 	*Namespace
 	handle *netlink.Handle
-	ioctl  int            // any socket of the namespace
-	index  map[string]int // of its devices
-	next   int            // index of its next device
+	ioctl  int            // a socket of the namespace, for ioctls
+	index  map[string]int // device indexes by name
+	next   int            // index of the next device
 }
 
-// NewExecutor makes an executor that pins namespaces in the directory pins,
-// which must exist.
+// NewExecutor returns an executor that pins namespaces in the directory pins, which must exist.
 func NewExecutor(pins string) *Executor {
-	return &Executor{Settings: DefaultSettings(), pins: pins, made: map[string]*building{}}
+	return &Executor{Settings: DefaultSettings(), pins: pins, made: map[string]*builder{}}
 }
 
 // Do carries out op.
@@ -64,32 +65,32 @@ func (x *Executor) Do(ctx context.Context, op plan.Op) error {
 	case plan.Namespace:
 		err = x.create(op.Name)
 	case plan.Sysctl:
-		err = x.in(op.Namespace, func(b *building) error { return b.set(op.Set) })
+		err = x.inNamespace(op.Namespace, func(b *builder) error { return b.set(op.Set) })
 	case plan.Veth:
 		err = x.link(op)
 	case plan.Offloads:
-		err = x.in(op.Namespace, func(b *building) error { return disableOffloads(b.ioctl, op.Device, plan.OffloadFlags) })
+		err = x.inNamespace(op.Namespace, func(b *builder) error { return disableOffloads(b.ioctl, op.Device, plan.OffloadFlags) })
 	case plan.Shaper:
-		err = x.on(op.Namespace, op.Device, func(b *building, index int) error { return b.shape(index, op) })
+		err = x.onDevice(op.Namespace, op.Device, func(b *builder, index int) error { return b.shape(index, op) })
 	case plan.Delay:
-		err = x.on(op.Namespace, op.Device, func(b *building, index int) error { return b.delay(index, op) })
+		err = x.onDevice(op.Namespace, op.Device, func(b *builder, index int) error { return b.delay(index, op) })
 	case plan.RED:
-		err = x.on(op.Namespace, op.Device, func(b *building, index int) error { return b.red(index, op) })
+		err = x.onDevice(op.Namespace, op.Device, func(b *builder, index int) error { return b.red(index, op) })
 	case plan.Address:
-		err = x.on(op.Namespace, op.Device, func(b *building, index int) error {
+		err = x.onDevice(op.Namespace, op.Device, func(b *builder, index int) error {
 			return b.handle.AddrAdd(linkAt(index), &netlink.Addr{IPNet: ipNet(op.Prefix)})
 		})
 	case plan.Up:
-		err = x.on(op.Namespace, op.Device, func(b *building, index int) error { return b.handle.LinkSetUp(linkAt(index)) })
+		err = x.onDevice(op.Namespace, op.Device, func(b *builder, index int) error { return b.handle.LinkSetUp(linkAt(index)) })
 	case plan.Ready:
-		err = x.on(op.Namespace, op.Device, func(b *building, index int) error { return b.ready(ctx, op.Device, index) })
+		err = x.onDevice(op.Namespace, op.Device, func(b *builder, index int) error { return b.ready(ctx, op.Device, index) })
 	case plan.Neighbour:
-		err = x.on(op.Namespace, op.Device, func(b *building, index int) error {
+		err = x.onDevice(op.Namespace, op.Device, func(b *builder, index int) error {
 			return b.handle.NeighSet(&netlink.Neigh{LinkIndex: index, Family: unix.AF_INET, State: netlink.NUD_PERMANENT,
 				IP: op.Addr.AsSlice(), HardwareAddr: net.HardwareAddr(op.MAC[:])})
 		})
 	case plan.Route:
-		err = x.in(op.Namespace, func(b *building) error { return b.route(op) })
+		err = x.inNamespace(op.Namespace, func(b *builder) error { return b.route(op) })
 	default:
 		return fmt.Errorf("carry out %T: unknown operation", op)
 	}
@@ -99,25 +100,41 @@ func (x *Executor) Do(ctx context.Context, op plan.Op) error {
 	return nil
 }
 
-// Undo removes the namespace of a plan.Namespace, and so all that is in it. All
-// other operations change only what is in namespaces, so it leaves them to that.
+// Undo removes the namespace of a plan.Namespace and everything in it. For all other operations it
+// does nothing, since they change only the contents of namespaces.
 func (x *Executor) Undo(ctx context.Context, op plan.Op) error {
 	o, ok := op.(plan.Namespace)
 	if !ok {
 		return nil
 	}
 	var err error
-	if b := x.building(o.Name); b != nil {
+	if b := x.builder(o.Name); b != nil {
 		x.mu.Lock()
 		delete(x.made, o.Name)
 		x.mu.Unlock()
 		err = b.close()
 	}
-	return errors.Join(err, Reaper{}.Reap(ctx, x.pins, []string{o.Name}))
+	return errors.Join(err, unpinAll(ctx, x.pins, []string{o.Name}))
 }
 
-// Close closes what the executor keeps open and leaves what it made. A second
-// call does nothing.
+// Evict ends the processes in the namespaces that were created and not undone. Exec starts no
+// further process until release is called.
+func (x *Executor) Evict(ctx context.Context) (release func() error, err error) {
+	release = func() error { return nil }
+	lock, err := lockPins(x.pins, unix.LOCK_EX, lockWait)
+	if err == nil {
+		release = lock.Close
+	}
+	m, err2 := openMembers(x.pins, slices.Sorted(maps.Keys(x.made)))
+	if err2 != nil {
+		return release, errors.Join(err, err2)
+	}
+	_, err2 = m.end(ctx, x.Settings.Grace)
+	return release, errors.Join(err, err2, m.close())
+}
+
+// Close closes the executor's handles and leaves the namespaces as they are. A second call does
+// nothing.
 func (x *Executor) Close() error {
 	var errs []error
 	for name, b := range x.made {
@@ -127,22 +144,22 @@ func (x *Executor) Close() error {
 	return errors.Join(errs...)
 }
 
-func (x *Executor) building(namespace string) *building {
+func (x *Executor) builder(namespace string) *builder {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.made[namespace]
 }
 
-func (x *Executor) in(namespace string, f func(*building) error) error {
-	b := x.building(namespace)
+func (x *Executor) inNamespace(namespace string, f func(*builder) error) error {
+	b := x.builder(namespace)
 	if b == nil {
 		return fmt.Errorf("namespace %q was not created by this plan", namespace)
 	}
 	return f(b)
 }
 
-func (x *Executor) on(namespace, device string, f func(b *building, index int) error) error {
-	return x.in(namespace, func(b *building) error {
+func (x *Executor) onDevice(namespace, device string, f func(b *builder, index int) error) error {
+	return x.inNamespace(namespace, func(b *builder) error {
 		index, ok := b.index[device]
 		if !ok {
 			return fmt.Errorf("namespace %q has no device %q", namespace, device)
@@ -151,10 +168,9 @@ func (x *Executor) on(namespace, device string, f func(b *building, index int) e
 	})
 }
 
-// create makes a namespace on a thread of its own, which is thrown away, and
-// pins it.
+// create makes a namespace on a new thread, which ends afterwards, and pins it.
 func (x *Executor) create(name string) error {
-	if x.building(name) != nil {
+	if x.builder(name) != nil {
 		return fs.ErrExist
 	}
 	path := filepath.Join(x.pins, name)
@@ -165,9 +181,9 @@ func (x *Executor) create(name string) error {
 	if err := pin.Close(); err != nil {
 		return err
 	}
-	b := &building{Namespace: &Namespace{name: name}, ioctl: -1, index: map[string]int{"lo": 1}, next: 2}
+	b := &builder{Namespace: &Namespace{name: name}, ioctl: -1, index: map[string]int{"lo": 1}, next: 2}
 	var failed error
-	onThread(func() { failed = b.born(path) })
+	onThread(func() { failed = b.enterNew(path) })
 	if failed != nil {
 		return errors.Join(failed, b.close())
 	}
@@ -177,9 +193,9 @@ func (x *Executor) create(name string) error {
 	return nil
 }
 
-// onThread runs f on a thread that ends with it. The process's first thread does
-// not end when its goroutine does, but stays idle for good, in the namespace in
-// which it was left; it is kept busy while f runs on another.
+// onThread runs f on a thread that ends after it. The process's first thread never ends: it would
+// stay idle in the namespace in which f left it. If the goroutine is on that thread, it blocks
+// there while f runs on another.
 func onThread(f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -201,14 +217,14 @@ func onThread(f func()) {
 	<-done
 }
 
-// born moves the calling thread into a new namespace, pins that at path and
-// opens what the building needs.
-func (b *building) born(path string) (err error) {
+// enterNew moves the calling thread into a new namespace, pins it at path and opens the builder's
+// handles.
+func (b *builder) enterNew(path string) (err error) {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return err
 	}
 	if err := unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("pin it at %s: %w", path, err)
+		return fmt.Errorf("pin the namespace at %s: %w", path, err)
 	}
 	if b.net, err = ns.GetNS(path); err != nil {
 		return err
@@ -225,8 +241,8 @@ func (b *building) born(path string) (err error) {
 	return nil
 }
 
-// close closes as much of the building as there is.
-func (b *building) close() error {
+// close closes the handles that are open.
+func (b *builder) close() error {
 	var errs []error
 	if b.handle != nil {
 		b.handle.Close()
@@ -243,9 +259,8 @@ func (b *building) close() error {
 	return errors.Join(errs...)
 }
 
-// set writes kernel parameters. Those of a namespace are seen only by threads in
-// it.
-func (b *building) set(settings []plan.Setting) error {
+// set writes kernel parameters. Only threads inside a namespace see its parameters.
+func (b *builder) set(settings []plan.Setting) error {
 	return b.do(func() error {
 		for _, s := range settings {
 			path := "/proc/sys/" + strings.ReplaceAll(s.Key, ".", "/")
@@ -264,9 +279,9 @@ func (b *building) set(settings []plan.Setting) error {
 	})
 }
 
-func (b *building) route(op plan.Route) error { return b.handle.RouteAdd(b.routeOf(op)) }
+func (b *builder) route(op plan.Route) error { return b.handle.RouteAdd(b.routeOf(op)) }
 
-func (b *building) routeOf(op plan.Route) *netlink.Route {
+func (b *builder) routeOf(op plan.Route) *netlink.Route {
 	r := &netlink.Route{Dst: ipNet(op.Dst), Family: unix.AF_INET, Protocol: unix.RTPROT_STATIC}
 	switch len(op.Via) {
 	case 0:

@@ -95,7 +95,7 @@ func TestExecutorErrors(t *testing.T) {
 			t.Errorf("Undo: %v", err)
 		}
 	}
-	if err := (Reaper{}).Reap(ctx, dir, []string{"../a"}); err == nil {
+	if _, err := (Reaper{}).Reap(ctx, dir, []string{"../a"}); err == nil {
 		t.Error("a namespace called ../a is allowed")
 	}
 	if err := x.Close(); err != nil {
@@ -103,7 +103,7 @@ func TestExecutorErrors(t *testing.T) {
 	}
 }
 
-// rootNamespace describes what a testbed must not change.
+// rootNamespace returns the parts of the root namespace that a testbed must not change.
 func rootNamespace(t *testing.T) map[string][]string {
 	t.Helper()
 	state := map[string][]string{}
@@ -138,8 +138,8 @@ func rootNamespace(t *testing.T) map[string][]string {
 	return state
 }
 
-// After Destroy the namespaces really end, devices and all, and the root
-// namespace is as before.
+// After Destroy the kernel removes the namespaces and their devices, and the root namespace is
+// unchanged.
 func TestNothingIsLeft(t *testing.T) {
 	netnstest.Require(t)
 	before := rootNamespace(t)
@@ -153,8 +153,8 @@ func TestNothingIsLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A link from a namespace of the test into each of the fabric's lives as long
-	// as that.
+	// A link from a namespace of the test into each namespace of the fabric exists until that
+	// namespace is removed.
 	watch, err := ns.TempNetNS()
 	if err != nil {
 		t.Fatal(err)
@@ -204,8 +204,7 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// The first thread of the process cannot be thrown away, so it enters no
-// namespace.
+// The first thread of the process cannot be discarded, so it enters no namespace.
 func TestOnThreadSparesTheFirst(t *testing.T) {
 	var first, others int
 	for range 2000 {
@@ -220,7 +219,7 @@ func TestOnThreadSparesTheFirst(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		// A goroutine that is not told may well run there.
+		// A goroutine that does not lock its thread may run on the first thread.
 		wg.Go(func() {
 			if unix.Gettid() == unix.Getpid() {
 				first++

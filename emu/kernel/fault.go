@@ -13,14 +13,14 @@ import (
 	"testbed/emu/plan"
 )
 
-// repair runs f with what is needed to change a namespace that is in use.
-func (n *Namespace) repair(f func(*building) error) (err error) {
+// withBuilder runs f with a builder for a namespace that is in use.
+func (n *Namespace) withBuilder(f func(*builder) error) (err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
 		return errClosed
 	}
-	b := &building{Namespace: n, ioctl: -1, index: map[string]int{}}
+	b := &builder{Namespace: n, ioctl: -1, index: map[string]int{}}
 	err = n.do(func() (err error) {
 		if b.handle, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
 			return fmt.Errorf("open a netlink socket: %w", err)
@@ -42,9 +42,9 @@ func (n *Namespace) repair(f func(*building) error) (err error) {
 	return err
 }
 
-// on is repair for one device.
-func (n *Namespace) on(device string, f func(b *building, index int) error) error {
-	return n.repair(func(b *building) error {
+// onDevice is withBuilder for one device.
+func (n *Namespace) onDevice(device string, f func(b *builder, index int) error) error {
+	return n.withBuilder(func(b *builder) error {
 		index, err := n.index(device)
 		if err != nil {
 			return err
@@ -53,15 +53,15 @@ func (n *Namespace) on(device string, f func(b *building, index int) error) erro
 	})
 }
 
-// Cut takes a cable down: the leaf's end administratively, so that the far end
-// has no carrier and what either end is given to send is lost. What waited in
-// their queues is lost too. Cutting a cable that is cut does nothing.
+// Cut takes a cable down by setting the leaf's end down administratively. The far end then has no
+// carrier. Packets queued or sent at either end are lost. Cutting a cable that is already cut does
+// nothing.
 func Cut(c plan.Cable, leaf, far *Namespace) error {
-	err := leaf.on(c.Leaf.Device, func(b *building, index int) error { return b.handle.LinkSetDown(linkAt(index)) })
+	err := leaf.onDevice(c.Leaf.Device, func(b *builder, index int) error { return b.handle.LinkSetDown(linkAt(index)) })
 	if err == nil {
-		// Asking makes the kernel take note of the carrier now, where it would
-		// otherwise send into the void until it finds time.
-		err = far.on(c.Far.Device, func(b *building, _ int) error { return ethtool(b.ioctl, c.Far.Device, unix.ETHTOOL_GLINK, 0) })
+		// Querying the link state makes the kernel process the loss of carrier immediately.
+		// Otherwise the far end would keep sending until the kernel does so in the background.
+		err = far.onDevice(c.Far.Device, func(b *builder, _ int) error { return ethtool(b.ioctl, c.Far.Device, unix.ETHTOOL_GLINK, 0) })
 	}
 	if err != nil {
 		return fmt.Errorf("cut %s - %s: %w%s", c.Leaf.Namespace, c.Far.Namespace, err, privilege(err))
@@ -69,10 +69,10 @@ func Cut(c plan.Cable, leaf, far *Namespace) error {
 	return nil
 }
 
-// Mend brings a cable back, waits until both ends can send, and restores what
-// the kernel forgot of the leaf's end. Routes over it are the caller's.
+// Mend brings a cable up, waits until both ends can send, and restores the neighbour entry that the
+// kernel deleted at the leaf's end. The caller restores the routes over the cable.
 func Mend(ctx context.Context, c plan.Cable, leaf, far *Namespace) error {
-	err := leaf.on(c.Leaf.Device, func(b *building, index int) error {
+	err := leaf.onDevice(c.Leaf.Device, func(b *builder, index int) error {
 		if err := b.handle.LinkSetUp(linkAt(index)); err != nil {
 			return err
 		}
@@ -83,7 +83,7 @@ func Mend(ctx context.Context, c plan.Cable, leaf, far *Namespace) error {
 			IP: c.Neighbour.Addr.AsSlice(), HardwareAddr: net.HardwareAddr(c.Neighbour.MAC[:])})
 	})
 	if err == nil {
-		err = far.on(c.Far.Device, func(b *building, index int) error { return b.ready(ctx, c.Far.Device, index) })
+		err = far.onDevice(c.Far.Device, func(b *builder, index int) error { return b.ready(ctx, c.Far.Device, index) })
 	}
 	if err != nil {
 		return fmt.Errorf("mend %s - %s: %w%s", c.Leaf.Namespace, c.Far.Namespace, err, privilege(err))
@@ -91,10 +91,9 @@ func Mend(ctx context.Context, c plan.Cable, leaf, far *Namespace) error {
 	return nil
 }
 
-// ReplaceRoute sets a route, in the place of one to the same destination where
-// there is one.
+// ReplaceRoute adds a route or replaces the one to the same destination.
 func (n *Namespace) ReplaceRoute(op plan.Route) error {
-	err := n.repair(func(b *building) error {
+	err := n.withBuilder(func(b *builder) error {
 		for _, h := range op.Via {
 			var err error
 			if b.index[h.Device], err = n.index(h.Device); err != nil {
@@ -109,10 +108,9 @@ func (n *Namespace) ReplaceRoute(op plan.Route) error {
 	return nil
 }
 
-// DeleteRoute removes the route to a destination. One that is not there is no
-// error.
+// DeleteRoute removes the route to a destination. A missing route is not an error.
 func (n *Namespace) DeleteRoute(dst netip.Prefix) error {
-	err := n.repair(func(b *building) error {
+	err := n.withBuilder(func(b *builder) error {
 		return b.handle.RouteDel(&netlink.Route{Dst: ipNet(dst), Family: unix.AF_INET})
 	})
 	if err != nil && !errors.Is(err, unix.ESRCH) {
@@ -121,12 +119,11 @@ func (n *Namespace) DeleteRoute(dst netip.Prefix) error {
 	return nil
 }
 
-// Reshape changes the rate of a shaper that is in use. What waits in its queue
-// stays there.
+// Reshape changes the rate of a shaper that is in use. Its queue is kept.
 func (n *Namespace) Reshape(op plan.Shaper) error {
 	err := plan.CheckRate(op.Rate, op.Limit, op.Burst, op.MTU)
 	if err == nil {
-		err = n.on(op.Device, func(b *building, index int) error { return b.shape(index, op) })
+		err = n.onDevice(op.Device, func(b *builder, index int) error { return b.shape(index, op) })
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w%s", op, err, privilege(err))
@@ -134,9 +131,9 @@ func (n *Namespace) Reshape(op plan.Shaper) error {
 	return nil
 }
 
-// IsUp tells whether a device is up, administratively.
+// IsUp reports whether a device is administratively up.
 func (n *Namespace) IsUp(device string) (up bool, err error) {
-	err = n.on(device, func(b *building, index int) error {
+	err = n.onDevice(device, func(b *builder, index int) error {
 		link, err := b.handle.LinkByIndex(index)
 		if err == nil {
 			up = link.Attrs().Flags&net.FlagUp != 0
@@ -144,7 +141,7 @@ func (n *Namespace) IsUp(device string) (up bool, err error) {
 		return err
 	})
 	if err != nil {
-		return false, fmt.Errorf("look at %q in %q: %w%s", device, n.name, err, privilege(err))
+		return false, fmt.Errorf("read the state of device %q in %q: %w%s", device, n.name, err, privilege(err))
 	}
 	return up, nil
 }

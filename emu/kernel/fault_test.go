@@ -5,12 +5,13 @@ import (
 	"testing"
 	"time"
 
+	"testbed/emu/kernel/netnstest"
 	"testbed/emu/plan"
 	"testbed/topo"
 	"testbed/topo/units"
 )
 
-// received is how many packets a device has got.
+// received returns the number of packets that a device has received.
 func (b *fabric) received(ns, device string) uint64 {
 	b.t.Helper()
 	return b.stats(ns, device).Rx.Packets
@@ -34,7 +35,7 @@ func (b *fabric) stats(ns, device string) LinkStats {
 func (b *fabric) volley(src, dst topo.HostID, n int) {
 	b.t.Helper()
 	for range n {
-		// A host without a carrier may say that it drops what it is given.
+		// A host without a carrier may return an error for the packets that it drops.
 		_ = b.ns(b.HostName(src)).SendUDP(make([]byte, 1000), netip.AddrPortFrom(b.HostAddr(dst), 9))
 	}
 }
@@ -55,7 +56,7 @@ func (b *fabric) mend(id topo.LinkID) {
 	}
 }
 
-// quick is a transfer that a lost SYN, which costs a second, would delay.
+// quick fails if a transfer takes as long as the retransmission of a SYN, a second.
 func (b *fabric) quick(what string, f flow) {
 	b.t.Helper()
 	start := time.Now()
@@ -64,10 +65,10 @@ func (b *fabric) quick(what string, f flow) {
 	}
 }
 
-// until waits for something that the kernel does within moments.
+// until waits for a condition that the kernel reaches soon.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(netnstest.Patience(5 * time.Second)); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%s: not within 5 s", what)
 		}
@@ -77,7 +78,7 @@ func until(t *testing.T, what string, ok func() bool) {
 func TestCutCablePassesNothing(t *testing.T) {
 	b := build(t, shape(2, 2, 2, 100*units.Mbps, 1500), plan.Options{Seed: 1})
 	b.sink(0, 1, 2)
-	// Twice: what is mended can be cut again.
+	// Twice: a mended cable can be cut again.
 	for range 2 {
 		was := b.received("h0-01", "eth0")
 		b.volley(0, 1, 10)
@@ -86,7 +87,7 @@ func TestCutCablePassesNothing(t *testing.T) {
 		was = b.received("h0-01", "eth0")
 		leaf := b.received("leaf0", "h0-01")
 		b.volley(0, 1, 10) // toward the cut
-		b.volley(1, 0, 10) // from it
+		b.volley(1, 0, 10) // away from the cut
 		b.quick("beside the cut", flow{src: 0, dst: 2, size: 50 * units.KB})
 		if in, out := b.received("h0-01", "eth0")-was, b.received("leaf0", "h0-01")-leaf; in != 0 || out != 0 {
 			t.Errorf("a cut link passed %d packets to its host and %d from it", in, out)
@@ -97,7 +98,7 @@ func TestCutCablePassesNothing(t *testing.T) {
 	}
 }
 
-// throughSpine is a source port that leads from a host over a spine.
+// throughSpine returns a source port whose path from a host uses a spine.
 func (b *fabric) throughSpine(src, dst topo.HostID, spine int, from uint16) uint16 {
 	b.t.Helper()
 	port, err := SourcePort(b.ns(topo.LeafName(b.RackOf(src))), b.HostName(src), b.HostAddr(src), b.HostAddr(dst), testPort, topo.SpineName(spine), from)
@@ -107,8 +108,8 @@ func (b *fabric) throughSpine(src, dst topo.HostID, spine int, from uint16) uint
 	return port
 }
 
-// A leaf drops the next hop whose cable is cut by itself; another leaf goes on
-// sending to that spine until it is given a route to the rack without it.
+// A leaf itself drops the next hop whose cable is cut. Another leaf keeps sending to that spine
+// until it gets a route to the rack without it.
 func TestCutUplinkAndRoutesAround(t *testing.T) {
 	b := build(t, shape(3, 1, 2, 100*units.Mbps, 1500), plan.Options{Seed: 1})
 	b.sink(0, 1, 2)
@@ -127,7 +128,7 @@ func TestCutUplinkAndRoutesAround(t *testing.T) {
 			t.Fatalf("leaf0 sends port %d to %q, %v, want spine1", p, dev, err)
 		}
 	}
-	// Not told: what is hashed to spine 0 gets lost behind it.
+	// Without new routes, packets hashed to spine 0 are lost after it.
 	dev, err := b.ns("leaf1").NextHopDevice("h1-00", netip.AddrPortFrom(b.HostAddr(1), port), netip.AddrPortFrom(b.HostAddr(0), testPort))
 	if err != nil || dev != "spine0" {
 		t.Fatalf("leaf1 sends it to %q, %v, want spine0", dev, err)
@@ -138,12 +139,12 @@ func TestCutUplinkAndRoutesAround(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "a SYN at spine 0", func() bool { return b.received("spine0", "leaf1") > spine0 })
-	time.Sleep(50 * time.Millisecond) // longer than any way on takes
+	time.Sleep(50 * time.Millisecond) // longer than any packet is in flight
 	if n := b.received("h0-00", "eth0") - in; n != 0 {
 		t.Errorf("%d packets passed a spine without a link", n)
 	}
-	// Told: the same connection comes through when it tries again, and new ones at
-	// once, from here and from the third rack.
+	// With new routes, the same connection succeeds at its next retransmission, and new ones from
+	// here and from the third rack at once.
 	replace(plan.RackRoute(1, 0, []int{1}))
 	replace(plan.RackRoute(2, 0, []int{1}))
 	c, err := conn.Wait(t.Context())
@@ -159,8 +160,8 @@ func TestCutUplinkAndRoutesAround(t *testing.T) {
 	// The spine still serves the other two racks.
 	b.quick("another rack over the spine", flow{src: 1, dst: 2, size: 20 * units.KB, port: b.throughSpine(1, 2, 0, 22000)})
 
-	// Without any uplink the leaf discards: a connection is not refused. It is then
-	// given its routes again.
+	// Without an uplink the leaf discards packets, so a connection is not refused. Then the leaf
+	// gets its routes back.
 	replace(plan.FabricRoute(0, nil))
 	b.cut(b.LeafUp(0, 1))
 	waiting, err := b.ns("h0-00").Connect(netip.AddrPortFrom(b.HostAddr(0), 0), netip.AddrPortFrom(b.HostAddr(1), testPort), cubic)
@@ -189,8 +190,7 @@ func TestCutUplinkAndRoutesAround(t *testing.T) {
 	}
 }
 
-// A shaper that changes its rate loses nothing of what waits, and what waits
-// leaves at the new rate.
+// A shaper whose rate changes keeps its queue, and sends it at the new rate.
 func TestReshapeKeepsTheQueue(t *testing.T) {
 	s := shape(1, 2, 0, 10*units.Mbps, 1500)
 	s.Queue = topo.Queue{Bytes: units.MB}

@@ -18,7 +18,7 @@ import (
 	"testbed/topo/units"
 )
 
-// fabric is a built fabric and the open namespaces of it.
+// fabric is a built fabric and its open namespaces.
 type fabric struct {
 	*topo.Fabric
 	plan  *plan.Plan
@@ -35,7 +35,7 @@ func shape(leaves, hosts, spines int, rate units.Rate, mtu units.Bytes) topo.Lea
 		Oversubscription: units.Ratio{Num: 1, Den: 1}, Queue: topo.Queue{Time: 20 * time.Millisecond}, MTU: mtu}
 }
 
-// build builds a fabric that goes with the test.
+// build builds a fabric and destroys it after the test.
 func build(t testing.TB, s topo.LeafSpine, o plan.Options) *fabric {
 	t.Helper()
 	netnstest.Require(t)
@@ -66,7 +66,7 @@ func build(t testing.TB, s topo.LeafSpine, o plan.Options) *fabric {
 	return b
 }
 
-// ns is a namespace of the fabric by name.
+// ns returns a namespace of the fabric by name.
 func (b *fabric) ns(name string) *Namespace {
 	b.t.Helper()
 	b.mu.Lock()
@@ -85,15 +85,15 @@ func (b *fabric) ns(name string) *Namespace {
 type flow struct {
 	src, dst topo.HostID
 	size     units.Bytes
-	port     uint16 // of the source; 0 for any
+	port     uint16 // source port; 0 means any
 }
 
 const testPort = 50060
 
 var cubic = SocketOptions{Congestion: "cubic"}
 
-// sink accepts connections on every host named and discards what comes. Each
-// connection is answered with one byte when its sender has closed its side.
+// sink accepts connections on all given hosts and discards their data. It answers each connection
+// with one byte once its sender has closed its direction.
 func (b *fabric) sink(hosts ...topo.HostID) {
 	b.t.Helper()
 	for _, h := range hosts {
@@ -121,8 +121,7 @@ func (b *fabric) sink(hosts ...topo.HostID) {
 	}
 }
 
-// send carries out a flow to a sink and returns how long it took from the first
-// write to the sink's answer.
+// send sends a flow to a sink and returns the time from the first write to the sink's answer.
 func (b *fabric) send(f flow) (time.Duration, error) {
 	src := netip.AddrPortFrom(b.HostAddr(f.src), f.port)
 	c, err := b.ns(b.HostName(f.src)).Dial(b.t.Context(), src, netip.AddrPortFrom(b.HostAddr(f.dst), testPort), cubic)

@@ -23,9 +23,9 @@ import (
 	"testbed/topo/units"
 )
 
-// victimEnv makes the test binary a process that builds a fabric and kills
-// itself: "root:n", after n steps. A step is an operation that is carried out or
-// undone, or what belongs to it.
+// victimEnv makes the test binary a process that builds a fabric and kills itself. Its value is
+// "root:n" for a kill after n steps. A step is an operation that is carried out or undone, or a
+// part of one.
 const victimEnv = "TESTBED_TEST_VICTIM"
 
 func TestMain(m *testing.M) {
@@ -41,10 +41,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// victimShape is small, so that every step's turn comes.
+// victimShape is small, so that the test can reach every step.
 var victimShape = shape(1, 2, 1, 50*units.Mbps, 1500)
 
-// victim builds and destroys as a run does.
+// victim builds and destroys a fabric in the same way as a run.
 func victim(root string, after int) (err error) {
 	f, err := victimShape.Build()
 	if err != nil {
@@ -86,7 +86,7 @@ func victim(root string, after int) (err error) {
 
 var errSurvived = errors.New("survived")
 
-// suicidal is an executor that dies between two operations.
+// suicidal is an executor that kills its process between two operations.
 type suicidal struct {
 	*Executor
 	mu   sync.Mutex
@@ -98,7 +98,7 @@ func (s *suicidal) step(name string) {
 	defer s.mu.Unlock()
 	if s.left == 0 {
 		fmt.Println("dies after", name)
-		_ = unix.Kill(unix.Getpid(), unix.SIGKILL) // it cannot fail, nor return
+		_ = unix.Kill(unix.Getpid(), unix.SIGKILL) // never fails or returns
 		select {}
 	}
 	s.left--
@@ -116,17 +116,17 @@ func (s *suicidal) Undo(ctx context.Context, op plan.Op) error {
 	return err
 }
 
-// dyingReaper dies in the middle of the removal of a record.
+// dyingReaper kills its process during the removal of a record.
 type dyingReaper struct{ s *suicidal }
 
-func (r dyingReaper) Reap(ctx context.Context, dir string, names []string) error {
+func (r dyingReaper) Reap(ctx context.Context, dir string, names []string) ([]deploy.Process, error) {
 	r.s.step("begin of removal")
-	err := Reaper{}.Reap(ctx, dir, names)
+	ended, err := Reaper{}.Reap(ctx, dir, names)
 	r.s.step("namespaces of removal")
-	return err
+	return ended, err
 }
 
-// A process that is killed after any of its steps leaves what gc removes whole.
+// gc removes everything that a process killed after any of its steps leaves behind.
 func TestKilledAfterEveryStep(t *testing.T) {
 	netnstest.Require(t)
 	before := rootNamespace(t)
@@ -134,7 +134,7 @@ func TestKilledAfterEveryStep(t *testing.T) {
 	start := time.Now()
 	step := 1
 	if netnstest.Emulated() {
-		step = 7 // it takes ten times as long there
+		step = 7 // ten times slower there
 	}
 	for after := 0; ; after += step {
 		dir := filepath.Join(base, strconv.Itoa(after))
@@ -184,8 +184,8 @@ func TestKilledAfterEveryStep(t *testing.T) {
 
 func mountsUnder(t *testing.T, dir string) (lines []string) {
 	t.Helper()
-	// Not /proc/self: the first thread may be the one that netnstest has thrown away, which
-	// has mounts of its own.
+	// Not /proc/self: the first thread may be the one that netnstest discarded, which has its own
+	// mounts.
 	mounts, err := os.ReadFile("/proc/thread-self/mountinfo")
 	if err != nil {
 		t.Fatal(err)
@@ -198,7 +198,7 @@ func mountsUnder(t *testing.T, dir string) (lines []string) {
 	return lines
 }
 
-// What a living process holds the lock of is not collected.
+// A testbed that a live process has locked is not collected.
 func TestLivingProcessIsNotCollected(t *testing.T) {
 	netnstest.Require(t)
 	root := filepath.Join(t.TempDir(), "root")

@@ -16,12 +16,11 @@ import (
 	"testbed/topo/units"
 )
 
-// link creates both ends of a veth pair in one request, each in its namespace
-// and with an index of our choice. Device indexes count from 2 in each
-// namespace, 1 being lo.
+// link creates both ends of a veth pair in one request, each in its namespace and with a chosen
+// index. Indexes count from 2 in each namespace; lo has index 1.
 func (x *Executor) link(op plan.Veth) error {
-	return x.in(op.A.Namespace, func(a *building) error {
-		return x.in(op.B.Namespace, func(b *building) error {
+	return x.inNamespace(op.A.Namespace, func(a *builder) error {
+		return x.inNamespace(op.B.Namespace, func(b *builder) error {
 			req := a.request(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK)
 			self := nl.NewIfInfomsg(unix.AF_UNSPEC)
 			self.Index = int32(a.next)
@@ -58,11 +57,10 @@ func endAttrs(e plan.End, mtu units.Bytes) []*nl.RtAttr {
 	}
 }
 
-// ready waits until a device is operational. Asking for its link state makes the
-// kernel catch up with the news of its carrier, which it otherwise does when it
-// finds time.
-func (b *building) ready(ctx context.Context, device string, index int) error {
-	const patience = 5 * time.Second
+// ready waits until a device is operational. Querying the link state makes the kernel process the
+// change of carrier immediately; otherwise it does so in the background.
+func (b *builder) ready(ctx context.Context, device string, index int) error {
+	const timeout = 5 * time.Second
 	for start := time.Now(); ; {
 		if err := ethtool(b.ioctl, device, unix.ETHTOOL_GLINK, 0); err != nil {
 			return err
@@ -75,8 +73,8 @@ func (b *building) ready(ctx context.Context, device string, index int) error {
 		if state == netlink.OperUp {
 			return nil
 		}
-		if time.Since(start) > patience {
-			return fmt.Errorf("it is %v after %v: is its peer up?", state, patience)
+		if time.Since(start) > timeout {
+			return fmt.Errorf("device is %v after %v: is its peer up?", state, timeout)
 		}
 		select {
 		case <-ctx.Done():
@@ -95,8 +93,8 @@ var offloadRequests = map[string]uint32{
 	"gro": unix.ETHTOOL_SGRO,
 }
 
-// disableOffloads turns the named offloads of a device off, through any socket
-// of its namespace. A device that has no such offload has it off.
+// disableOffloads turns the named offloads of a device off. socket is any socket of its namespace.
+// Offloads that the device does not support are already off.
 func disableOffloads(socket int, device string, names []string) error {
 	for _, name := range names {
 		request, ok := offloadRequests[name]
@@ -110,7 +108,7 @@ func disableOffloads(socket int, device string, names []string) error {
 	return nil
 }
 
-// ethtool carries out a request of one value.
+// ethtool executes a request with one value.
 func ethtool(socket int, device string, request, value uint32) error {
 	arg := [2]uint32{request, value} // struct ethtool_value
 	req := struct {                  // struct ifreq

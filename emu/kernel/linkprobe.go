@@ -16,22 +16,22 @@ import (
 	"testbed/emu/plan"
 )
 
-// probeEtherType marks the frames of Probe: the first of the two types that IEEE
-// 802 leaves to local experiments.
+// probeEtherType marks the frames of Probe: the first of the two types that IEEE 802 reserves for
+// local experiments.
 const probeEtherType = 0x88b5
 
-// A probe frame: Ethernet header, the run's number, which link, its name.
+// Layout of a probe frame: Ethernet header, number of the probe, index of the frame, names of both
+// ends.
 const (
 	probeNumberAt = 14
 	probeLinkAt   = probeNumberAt + 8
 	probeNameAt   = probeLinkAt + 4
-	probeMinSize  = 60 // of an Ethernet frame without its checksum
+	probeMinSize  = 60 // minimum Ethernet frame without its checksum
 )
 
-// Probe sends one frame over each link in each direction, past the shapers, and
-// tells which were not seen within Settings.ProbeTimeout at the other end, where
-// what listens stands behind all that could drop them on their way in (tc,
-// nftables).
+// Probe sends one frame over each link in each direction, bypassing the shapers. It returns the
+// frames that did not arrive at the other end within Settings.ProbeTimeout. The listener is behind
+// all filters of incoming frames (tc, nftables).
 func (x *Executor) Probe(ctx context.Context, links []plan.Veth) (lost []deploy.Lost, err error) {
 	p := prober{x: x, listeners: map[string]*probeSocket{}}
 	defer func() { err = errors.Join(err, p.close(x.Settings.Closers)) }()
@@ -41,7 +41,7 @@ func (x *Executor) Probe(ctx context.Context, links []plan.Veth) (lost []deploy.
 	for _, l := range links {
 		p.frames = append(p.frames, probe{Lost: deploy.Lost{From: l.A, To: l.B}}, probe{Lost: deploy.Lost{From: l.B, To: l.A}})
 	}
-	for _, f := range p.frames { // all listen before anything is sent
+	for _, f := range p.frames { // all sockets listen before the first frame is sent
 		if err := errors.Join(p.listen(f.To.Namespace), p.listen(f.From.Namespace)); err != nil {
 			return nil, err
 		}
@@ -55,7 +55,7 @@ func (x *Executor) Probe(ctx context.Context, links []plan.Veth) (lost []deploy.
 	for _, f := range p.frames {
 		if !f.seen {
 			if f.Why == "" {
-				f.Why = fmt.Sprintf("it did not come within %v", x.Settings.ProbeTimeout)
+				f.Why = fmt.Sprintf("no arrival within %v", x.Settings.ProbeTimeout)
 			}
 			lost = append(lost, f.Lost)
 		}
@@ -65,7 +65,7 @@ func (x *Executor) Probe(ctx context.Context, links []plan.Veth) (lost []deploy.
 
 type prober struct {
 	x         *Executor
-	number    [8]byte // of this Probe, so that no other's frames are taken for its own
+	number    [8]byte // random number of this probe, to ignore frames of others
 	frames    []probe
 	listeners map[string]*probeSocket // by namespace
 	order     []*probeSocket
@@ -77,19 +77,19 @@ type probe struct {
 	seen bool
 }
 
-// probeSocket is a socket that hears all devices of a namespace.
+// probeSocket is a socket that receives from all devices of a namespace.
 type probeSocket struct {
-	*building
+	*builder
 	fd    int
-	await int // frames that are to come
+	await int // frames expected and not received
 }
 
 func (p *prober) listen(namespace string) error {
 	if p.listeners[namespace] != nil {
 		return nil
 	}
-	return p.x.in(namespace, func(b *building) error {
-		l := &probeSocket{building: b}
+	return p.x.inNamespace(namespace, func(b *builder) error {
+		l := &probeSocket{builder: b}
 		err := b.do(func() (err error) {
 			l.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, int(bigEndian(probeEtherType)))
 			return err
@@ -98,10 +98,10 @@ func (p *prober) listen(namespace string) error {
 			return fmt.Errorf("probe: open a packet socket in %q: %w%s", namespace, err, privilege(err))
 		}
 		p.listeners[namespace], p.order = l, append(p.order, l)
-		// A leaf hears all its hosts at once. The default holds some 250 frames.
-		const room = 1 << 21
-		if err := unix.SetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, room); err != nil {
-			return fmt.Errorf("probe: room for frames in %q: %w", namespace, err)
+		// A leaf receives from all its hosts at once. The default buffer fits about 250 frames.
+		const buffer = 1 << 21
+		if err := unix.SetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, buffer); err != nil {
+			return fmt.Errorf("probe: set the receive buffer in %q: %w", namespace, err)
 		}
 		return nil
 	})
@@ -116,7 +116,7 @@ func (p *prober) send(i int) {
 	from, to := p.listeners[f.From.Namespace], p.listeners[f.To.Namespace]
 	index, ok := from.index[f.From.Device]
 	if !ok {
-		f.Why = "there is no such device"
+		f.Why = "the device does not exist"
 		return
 	}
 	frame := append(f.To.MAC[:], f.From.MAC[:]...)
@@ -127,22 +127,22 @@ func (p *prober) send(i int) {
 	frame = append(frame, make([]byte, max(0, probeMinSize-len(frame)))...)
 	err := unix.Sendto(from.fd, frame, 0, &unix.SockaddrLinklayer{Protocol: bigEndian(probeEtherType), Ifindex: index, Halen: 6})
 	if err != nil {
-		f.Why = fmt.Sprintf("it cannot be sent: %v", err)
+		f.Why = fmt.Sprintf("send failed: %v", err)
 		return
 	}
 	to.await++
 }
 
-// receive waits for all frames, until the deadline.
+// receive waits for all frames until the deadline.
 func (p *prober) receive(ctx context.Context, deadline time.Time) error {
-	const glance = 50 * time.Millisecond // how often ctx is looked at
+	const ctxInterval = 50 * time.Millisecond // between checks of ctx
 	frame := make([]byte, 2048)
 	for {
 		var fds []unix.PollFd
-		var of []*probeSocket
+		var polled []*probeSocket
 		for _, l := range p.order {
 			if l.await > 0 {
-				fds, of = append(fds, unix.PollFd{Fd: int32(l.fd), Events: unix.POLLIN}), append(of, l)
+				fds, polled = append(fds, unix.PollFd{Fd: int32(l.fd), Events: unix.POLLIN}), append(polled, l)
 			}
 		}
 		left := time.Until(deadline)
@@ -152,10 +152,10 @@ func (p *prober) receive(ctx context.Context, deadline time.Time) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("probe: %w", context.Cause(ctx))
 		}
-		if _, err := unix.Poll(fds, int(max(1, min(left, glance).Milliseconds()))); err != nil && !errors.Is(err, unix.EINTR) {
+		if _, err := unix.Poll(fds, int(max(1, min(left, ctxInterval).Milliseconds()))); err != nil && !errors.Is(err, unix.EINTR) {
 			return fmt.Errorf("probe: wait for frames: %w", err)
 		}
-		for i, l := range of {
+		for i, l := range polled {
 			if fds[i].Revents == 0 {
 				continue
 			}
@@ -166,14 +166,14 @@ func (p *prober) receive(ctx context.Context, deadline time.Time) error {
 	}
 }
 
-// drain reads what has come in at a listener.
+// drain reads all frames that have arrived at a listener.
 func (p *prober) drain(l *probeSocket, frame []byte) error {
 	for {
 		n, from, err := unix.Recvfrom(l.fd, frame, 0)
 		switch {
 		case errors.Is(err, unix.EAGAIN):
 			return nil
-		case errors.Is(err, unix.EINTR) || errors.Is(err, unix.ENETDOWN): // a device that is down says so once
+		case errors.Is(err, unix.EINTR) || errors.Is(err, unix.ENETDOWN): // a device that is down returns this once
 			continue
 		case err != nil:
 			return err
@@ -194,23 +194,23 @@ func (p *prober) drain(l *probeSocket, frame []byte) error {
 			f.seen = true
 			continue
 		}
-		f.Why = fmt.Sprintf("it came in at %s, device %d", l.name, at.Ifindex)
+		f.Why = fmt.Sprintf("arrived at %s, device %d", l.name, at.Ifindex)
 		for name, index := range l.index {
 			if index == at.Ifindex {
-				f.Why = fmt.Sprintf("it came in at %s of %s", name, l.name)
+				f.Why = fmt.Sprintf("arrived at %s of %s", name, l.name)
 			}
 		}
 	}
 }
 
-// close closes the sockets, on threads that end with it.
+// close closes the sockets on temporary threads.
 func (p *prober) close(threads int) error {
 	errs := make([]error, len(p.order))
 	var wg sync.WaitGroup
 	threads = max(1, min(threads, len(p.order)))
 	for t := range threads {
 		wg.Go(func() {
-			onThread(func() { // idle threads would stay with the process
+			onThread(func() { // otherwise the threads would stay idle in the process
 				for i := t; i < len(p.order); i += threads {
 					errs[i] = unix.Close(p.order[i].fd)
 				}

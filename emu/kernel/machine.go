@@ -23,37 +23,38 @@ import (
 	"testbed/topo/units"
 )
 
-// What is enough of each thing that a machine has more or less of.
+// Recommended amounts of each resource.
 const (
-	enoughFiles      = 16384     // open files: some for each host and flow
-	enoughNamespaces = 2048      // hosts and switches
-	enoughThreads    = 4096      // of the machine
-	enoughSpace      = units.GiB // on the disk with captures and emulated disks
-	enoughBuffer     = units.MB  // of a TCP socket: 1 Gbps for 8 ms
-	enoughBacklog    = 1000      // packets between two ends of a veth: the kernel's default
-	busyLoad         = 0.5       // processes that want a processor, for each processor
+	recommendedFiles      = 16384     // open files: several per host and flow
+	recommendedNamespaces = 2048      // hosts and switches
+	recommendedThreads    = 4096      // on the whole machine
+	recommendedMemory     = units.GB  // 1,000 hosts without captures
+	recommendedSpace      = units.GiB // free disk space for captures and emulated disks
+	recommendedBuffer     = units.MB  // of a TCP socket: 1 Gbps for 8 ms
+	recommendedBacklog    = 1000      // packets between the two ends of a veth: the kernel's default
+	busyLoad              = 0.5       // runnable processes per processor
 )
 
-// missing is the detail of a fact: what was found, or why nothing was.
-func missing(err error, found string) string {
+// errorOr returns the detail of a fact: the error if there is one, otherwise the value found.
+func errorOr(err error, found string) string {
 	if err != nil {
 		return err.Error()
 	}
 	return found
 }
 
-// mounted is where a file system of the given kind, and with the given option
-// if there is one, is mounted; empty where it is not.
-func mounted(kind, option string) (string, error) {
+// findMount returns the mount point of a file system of the given kind and, unless option is empty,
+// with that mount option. It returns "" if there is none.
+func findMount(kind, option string) (string, error) {
 	info, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return "", err
 	}
-	return mountPoint(string(info), kind, option), nil
+	return parseMountInfo(string(info), kind, option), nil
 }
 
-// mountPoint reads the lines that proc_pid_mountinfo(5) describes.
-func mountPoint(info, kind, option string) string {
+// parseMountInfo finds the mount point in the text of /proc/self/mountinfo (proc_pid_mountinfo(5)).
+func parseMountInfo(info, kind, option string) string {
 	for line := range strings.Lines(info) {
 		before, after, ok := strings.Cut(line, " - ")
 		left, right := strings.Fields(before), strings.Fields(after)
@@ -65,7 +66,7 @@ func mountPoint(info, kind, option string) string {
 }
 
 func load() Fact {
-	f := Fact{Name: "idle", Cost: "what else runs takes time from links and captures: stop it, or expect degraded verdicts"}
+	f := Fact{Name: "idle", Cost: "other programs take processor time from links and captures: stop them, or expect degraded verdicts"}
 	text, err := os.ReadFile("/proc/loadavg")
 	var one float64
 	if err == nil {
@@ -76,25 +77,25 @@ func load() Fact {
 		return f
 	}
 	f.Have = one <= busyLoad*float64(runtime.NumCPU())
-	f.Detail = fmt.Sprintf("%.2f processes ran or wanted to in the last minute", one)
+	f.Detail = fmt.Sprintf("%.2f processes were running or runnable in the last minute", one)
 	return f
 }
 
 func captureFact() Fact {
-	return Fact{Name: "AF_PACKET ring (TPACKET_V3)", Needed: true, Cost: "no captures, so no figures", Detail: untried, Unknown: true}
+	return Fact{Name: "AF_PACKET ring (TPACKET_V3)", Needed: true, Cost: "no captures, so no figures", Detail: untested, Unknown: true}
 }
 
-func tryCapture(f *Fact) {
+func testCapture(f *Fact) {
 	ring, err := afpacket.NewTPacket(afpacket.TPacketVersion3, afpacket.OptBlockSize(ringBlock), afpacket.OptFrameSize(2048), afpacket.OptNumBlocks(4))
-	f.Unknown, f.Have, f.Detail = false, err == nil, missing(err, "opened one, stamped by the kernel's clock; veth has no hardware stamps")
+	f.Unknown, f.Have, f.Detail = false, err == nil, errorOr(err, "opened one with kernel time stamps; veth has no hardware time stamps")
 	if err == nil {
 		ring.Close()
 	}
 }
 
-// bpfFact makes a map of one number, which is gone at once.
+// bpfFact creates a map with one entry and closes it at once.
 func bpfFact() Fact {
-	f := Fact{Name: "eBPF", Cost: "nothing: a testbed measures by captures", Detail: "made a map"}
+	f := Fact{Name: "eBPF", Cost: "nothing: a testbed measures by captures", Detail: "created a map"}
 	attr := struct{ kind, key, value, entries uint32 }{unix.BPF_MAP_TYPE_ARRAY, 4, 4, 1}
 	fd, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_MAP_CREATE, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
 	switch {
@@ -104,46 +105,50 @@ func bpfFact() Fact {
 		f.Detail = errno.Error()
 	default:
 		f.Have = true
-		_ = unix.Close(int(fd)) // holds nothing
+		_ = unix.Close(int(fd)) // no data to lose
 	}
 	return f
 }
 
 func typeInformation() Fact {
 	_, err := os.Stat("/sys/kernel/btf/vmlinux")
-	return Fact{Name: "eBPF type information", Have: err == nil, Detail: missing(err, "/sys/kernel/btf/vmlinux"), Cost: "nothing: a testbed measures by captures"}
+	return Fact{Name: "eBPF type information", Have: err == nil, Detail: errorOr(err, "/sys/kernel/btf/vmlinux"), Cost: "nothing: a testbed measures by captures"}
 }
 
 func blkio() Fact {
-	f := Fact{Name: "cgroup v1 blkio", Cost: "foreign programs' disks are throttled with cgroup v2, or not; a testbed's own hosts do not need it"}
-	on, err := mounted("cgroup", "blkio")
-	if err != nil || on == "" {
-		f.Detail = missing(err, "not mounted")
+	f := Fact{Name: "cgroup v1 blkio", Cost: "disks of foreign programs are throttled with cgroup v2 or not at all; a testbed's own hosts do not need it"}
+	dir, err := findMount("cgroup", "blkio")
+	if err != nil || dir == "" {
+		f.Detail = errorOr(err, "not mounted")
 		return f
 	}
-	_, err = os.Stat(filepath.Join(on, "blkio.throttle.write_bps_device"))
-	f.Have, f.Detail = err == nil, missing(err, on+" throttles bytes a second")
+	_, err = os.Stat(filepath.Join(dir, "blkio.throttle.write_bps_device"))
+	f.Have, f.Detail = err == nil, errorOr(err, dir+" throttles bytes per second")
 	return f
 }
 
 func loopDevices() Fact {
-	f := Fact{Name: "loop devices", Cost: "foreign programs cannot be given a disk for each host; a testbed's own hosts do not need it", Detail: "/dev/loop-control opens"}
+	f := Fact{Name: "loop devices", Cost: "foreign programs cannot have a disk per host; a testbed's own hosts do not need it", Detail: "/dev/loop-control opens"}
 	file, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err == nil {
 		err = file.Close()
 		f.Have = err == nil
 	}
 	f.Unknown = errors.Is(err, fs.ErrPermission)
-	f.Detail = missing(err, f.Detail)
+	f.Detail = errorOr(err, f.Detail)
 	return f
 }
 
-// directory tells how dir, or the nearest one above it that exists, serves as a
-// place for files.
-func directory(dir string) []Fact {
-	direct := Fact{Name: "direct I/O in " + dir, Cost: "emulated disks there write with O_DSYNC: slower on disks that do not lie about it"}
-	space := Fact{Name: "space in " + dir, Cost: "captures and emulated disks fill it up, and the run fails: keep runs elsewhere"}
-	at, err := filepath.Abs(dir)
+// FreeSpace returns the free space in the file system of a directory. The directory need not exist
+// yet.
+func FreeSpace(dir string) (units.Bytes, error) {
+	_, free, err := freeSpace(dir)
+	return free, err
+}
+
+// freeSpace returns the free space and dir itself, or its nearest existing parent.
+func freeSpace(dir string) (at string, free units.Bytes, err error) {
+	at, err = filepath.Abs(dir)
 	for err == nil {
 		if _, err2 := os.Stat(at); err2 == nil || at == "/" || !errors.Is(err2, fs.ErrNotExist) {
 			break
@@ -154,21 +159,28 @@ func directory(dir string) []Fact {
 	if err == nil {
 		err = unix.Statfs(at, &st)
 	}
+	return at, units.Bytes(min(st.Bavail, 1<<40) * uint64(st.Bsize)), err
+}
+
+// directory returns facts about dir, or about its nearest existing parent, as a place for files.
+func directory(dir string) []Fact {
+	direct := Fact{Name: "direct I/O in " + dir, Cost: "emulated disks there write with O_DSYNC: slower on disks that honour it"}
+	space := Fact{Name: "space in " + dir, Cost: "captures and emulated disks may fill it, and the run fails: keep runs elsewhere"}
+	at, free, err := freeSpace(dir)
 	if err != nil {
 		direct.Unknown, space.Unknown, direct.Detail, space.Detail = true, true, err.Error(), err.Error()
 		return []Fact{direct, space}
 	}
-	free := units.Bytes(min(st.Bavail, 1<<40) * uint64(st.Bsize))
-	space.Have, space.Detail = free >= enoughSpace, fmt.Sprintf("%.1f GB free, want %.1f", float64(free)/1e9, float64(enoughSpace)/1e9)
+	space.Have, space.Detail = free >= recommendedSpace, fmt.Sprintf("%.1f GB free, at least %.1f recommended", float64(free)/1e9, float64(recommendedSpace)/1e9)
 	err = writeDirect(at)
 	direct.Have = err == nil
 	direct.Unknown = errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS)
-	direct.Detail = missing(err, "wrote 4096 bytes past the page cache")
+	direct.Detail = errorOr(err, "wrote 4096 bytes, bypassing the page cache")
 	return []Fact{direct, space}
 }
 
-// writeDirect writes a block past the page cache to a file without a name, or,
-// where the file system has no such thing, to one that is removed.
+// writeDirect writes a block with direct I/O to an unnamed file (O_TMPFILE) or, if the file system
+// does not support that, to a temporary file that it removes.
 func writeDirect(dir string) (err error) {
 	const block = 4096
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_DIRECT|unix.O_CLOEXEC, 0o600)
@@ -196,7 +208,7 @@ func writeDirect(dir string) (err error) {
 }
 
 func clockSource() Fact {
-	f := Fact{Name: "clock source", Cost: "each look at the clock costs a microsecond or more: time stamps take the processors' time"}
+	f := Fact{Name: "clock source", Cost: "each reading of the clock takes 1 µs or more: time stamps cost processor time"}
 	const dir = "/sys/devices/system/clocksource/clocksource0/"
 	current, err := os.ReadFile(dir + "current_clocksource")
 	available, err2 := os.ReadFile(dir + "available_clocksource")
@@ -204,29 +216,29 @@ func clockSource() Fact {
 		f.Unknown, f.Detail = true, err.Error()
 		return f
 	}
-	const looks = 1000
+	const readings = 1000
 	start := time.Now()
-	for range looks {
+	for range readings {
 		_ = time.Now()
 	}
-	each := time.Since(start) / looks
+	each := time.Since(start) / readings
 	f.Have = each < time.Microsecond
-	f.Detail = fmt.Sprintf("%s, of %s: %v a look", strings.TrimSpace(string(current)), strings.TrimSpace(string(available)), each)
+	f.Detail = fmt.Sprintf("%s (available: %s): %v per reading", strings.TrimSpace(string(current)), strings.TrimSpace(string(available)), each)
 	return f
 }
 
 func resolution() Fact {
-	f := Fact{Name: "high-resolution timers", Needed: true, Cost: "shapers send once a tick of milliseconds: nothing that is measured means anything"}
+	f := Fact{Name: "high-resolution timers", Needed: true, Cost: "shapers send only once per tick of several milliseconds: measurements are meaningless"}
 	var r unix.Timespec
 	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC, &r); err != nil {
 		f.Unknown, f.Needed, f.Detail = true, false, err.Error()
 		return f
 	}
-	f.Have, f.Detail = r.Nano() <= 1000, fmt.Sprintf("timers are set to %v", time.Duration(r.Nano()))
+	f.Have, f.Detail = r.Nano() <= 1000, fmt.Sprintf("timer resolution is %v", time.Duration(r.Nano()))
 	return f
 }
 
-// ticks reads the kernel's HZ where its configuration can be read.
+// ticks returns a fact about the kernel's HZ, if its configuration is readable.
 func ticks() Fact {
 	f := Fact{Name: "HZ of 250 or more", Cost: "the kernel's disk throttles let bytes through in larger portions"}
 	hz, where, err := kernelOption("CONFIG_HZ")
@@ -235,7 +247,7 @@ func ticks() Fact {
 		f.Unknown, f.Detail = true, "no configuration of this kernel is readable in /boot or /proc"
 		return f
 	}
-	f.Have, f.Detail = n >= 250, hz+", by "+where
+	f.Have, f.Detail = n >= 250, hz+", from "+where
 	return f
 }
 
@@ -266,47 +278,56 @@ func kernelOption(name string) (value, where string, err error) {
 	return "", "", fs.ErrNotExist
 }
 
-// limits are those of this process and of the machine.
+// limits returns facts about the limits of this process and of the machine.
 func limits() []Fact {
-	limit := func(name string, resource int, enough uint64, cost string) Fact {
-		f := Fact{Name: name, Cost: cost}
-		var r unix.Rlimit
-		if err := unix.Getrlimit(resource, &r); err != nil {
-			f.Unknown, f.Detail = true, err.Error()
-			return f
+	limit := func(l Limit, recommended int64, cost string) Fact {
+		f := Fact{Name: l.Name, Cost: cost + ": " + l.Raise, Have: l.Free >= recommended}
+		f.Detail = fmt.Sprintf("%s of %s free, at least %s recommended", l.amount(l.Free), l.amount(l.Max), l.amount(recommended))
+		if l.Reason != "" {
+			f.Have, f.Unknown, f.Detail = false, true, l.Reason
 		}
-		show := func(n uint64) string {
-			if n == unix.RLIM_INFINITY {
-				return "unlimited"
-			}
-			return strconv.FormatUint(n, 10)
-		}
-		// The runtime raises what may be raised.
-		f.Have, f.Detail = r.Max >= enough, fmt.Sprintf("at most %s, want %d", show(r.Max), enough)
 		return f
 	}
+	const refused = "large fabrics are refused"
+	l := ReadLimits()
 	return []Fact{
-		limit("open files", unix.RLIMIT_NOFILE, enoughFiles, "large fabrics end with \"too many open files\": raise it with ulimit -n"),
-		limit("locked memory", unix.RLIMIT_MEMLOCK, 64<<20, "nothing from Linux 5.11 on: eBPF counts against it before"),
-		atLeast("network namespaces of a user", "user/max_net_namespaces", 0, enoughNamespaces, "large fabrics end with \"no space left on device\": raise /proc/sys/user/max_net_namespaces"),
-		atLeast("threads", "kernel/threads-max", 0, enoughThreads, "large fabrics end with \"resource temporarily unavailable\": raise /proc/sys/kernel/threads-max"),
+		limit(l.Files, recommendedFiles, refused),
+		limit(l.Memory, int64(recommendedMemory), refused+", and so are large traces"),
+		limit(l.Namespaces, recommendedNamespaces, refused),
+		limit(l.Mounts, recommendedNamespaces, refused),
+		limit(l.Threads, recommendedThreads, refused),
+		lockedMemory(),
 	}
 }
 
-// parameters are of the whole machine, and so are looked at and left alone.
+func lockedMemory() Fact {
+	f := Fact{Name: "locked memory", Cost: "nothing since Linux 5.11; earlier kernels charge eBPF maps to it"}
+	var r unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &r); err != nil {
+		f.Unknown, f.Detail = true, err.Error()
+		return f
+	}
+	f.Have, f.Detail = r.Max >= 64<<20, fmt.Sprintf("at most %d bytes", r.Max)
+	if r.Max == unix.RLIM_INFINITY {
+		f.Detail = "unlimited"
+	}
+	return f
+}
+
+// parameters returns facts about sysctls of the whole machine. It only reads them.
 func parameters() []Fact {
 	return []Fact{
-		atLeast("tcp_rmem, at most", "net/ipv4/tcp_rmem", 2, int64(enoughBuffer), "receive windows end before fast links with deep queues are full"),
-		atLeast("tcp_wmem, at most", "net/ipv4/tcp_wmem", 2, int64(enoughBuffer), "senders stop before fast links with deep queues are full"),
-		atLeast("rmem_max", "net/core/rmem_max", 0, 212992, "without root, sockets cannot be given larger receive buffers; root's can"),
-		atLeast("wmem_max", "net/core/wmem_max", 0, 212992, "without root, sockets cannot be given larger send buffers; root's can"),
-		atLeast("netdev_max_backlog", "net/core/netdev_max_backlog", 0, enoughBacklog, "a processor that falls behind drops packets between the ends of links, outside of any queue"),
-		atLeast("somaxconn", "net/core/somaxconn", 0, 128, "many connections at once to one host are turned away, and tried again a second later"),
+		atLeast("tcp_rmem, at most", "net/ipv4/tcp_rmem", 2, int64(recommendedBuffer), "receive windows are too small to fill fast links with deep queues"),
+		atLeast("tcp_wmem, at most", "net/ipv4/tcp_wmem", 2, int64(recommendedBuffer), "send buffers are too small to fill fast links with deep queues"),
+		atLeast("rmem_max", "net/core/rmem_max", 0, 212992, "without root, receive buffers of sockets cannot be larger; root may exceed it"),
+		atLeast("wmem_max", "net/core/wmem_max", 0, 212992, "without root, send buffers of sockets cannot be larger; root may exceed it"),
+		atLeast("netdev_max_backlog", "net/core/netdev_max_backlog", 0, recommendedBacklog, "an overloaded processor drops packets between the ends of a link, outside its queue"),
+		atLeast("somaxconn", "net/core/somaxconn", 0, 128, "many simultaneous connections to one host are refused and retried a second later"),
 	}
 }
 
-// atLeast reads number index of a parameter under /proc/sys.
-func atLeast(name, path string, index int, enough int64, cost string) Fact {
+// atLeast returns a fact about field index of a parameter under /proc/sys.
+func atLeast(name, path string, index int, recommended int64, cost string) Fact {
 	f := Fact{Name: name, Cost: cost}
 	text, err := os.ReadFile("/proc/sys/" + path)
 	fields := strings.Fields(string(text))
@@ -321,6 +342,6 @@ func atLeast(name, path string, index int, enough int64, cost string) Fact {
 		f.Unknown, f.Detail = true, err.Error()
 		return f
 	}
-	f.Have, f.Detail = n >= enough, fmt.Sprintf("%d, want %d", n, enough)
+	f.Have, f.Detail = n >= recommended, fmt.Sprintf("%d, at least %d recommended", n, recommended)
 	return f
 }

@@ -24,8 +24,7 @@ func fact(t *testing.T, facts []Fact, name string) Fact {
 	return facts[i]
 }
 
-// What Probe says of a qdisc is what becomes of one that is added with all that
-// it wants to be told.
+// Probe's fact about a kind of qdisc agrees with adding one with all its options.
 func TestProbeIsRightAboutQdiscs(t *testing.T) {
 	netnstest.Require(t)
 	facts := Probe()
@@ -68,12 +67,11 @@ func TestProbeIsRightAboutQdiscs(t *testing.T) {
 	}
 }
 
-// A stock kernel has all that a testbed can make use of, but for what came with
-// Linux 6.11.
+// A stock kernel has all features that a testbed can use, except those added in Linux 6.11.
 func TestProbeOfAStockKernel(t *testing.T) {
 	netnstest.Require(t)
 	if !netnstest.Emulated() {
-		t.Skip("of the kernel that make test-vm boots")
+		t.Skip("tests the kernel that make test-vm boots")
 	}
 	never := []string{"bare metal", "idle", "clock source", "timers", "cgroup v1 blkio", "fib_multipath_hash_seed", "HZ of 250 or more", "open files", "locked memory", "processors"}
 	for _, f := range Probe(t.TempDir()) {
@@ -83,8 +81,7 @@ func TestProbeOfAStockKernel(t *testing.T) {
 	}
 }
 
-// Every fact stands in a group, under a name of its own, and says what it costs
-// to be without; what is not looked at is not had.
+// Every fact has a group, a unique name and a cost; an unknown fact is not available.
 func TestProbeIsWhole(t *testing.T) {
 	seen := map[string]bool{}
 	for _, f := range Probe("/", t.TempDir()) {
@@ -98,8 +95,7 @@ func TestProbeIsWhole(t *testing.T) {
 	}
 }
 
-// Probe leaves no file behind, and tells of the disk that a directory will be
-// made on.
+// Probe leaves no file behind, and checks the disk of a directory that does not exist yet.
 func TestProbeOfADirectory(t *testing.T) {
 	dir := t.TempDir()
 	facts := directory(filepath.Join(dir, "not", "yet"))
@@ -123,7 +119,7 @@ func TestProbeOfADirectory(t *testing.T) {
 	}
 }
 
-// A process that may open few files is told so.
+// Probe reports a low limit of open files.
 func TestProbeSeesALimit(t *testing.T) {
 	const arg = "TESTBED_TEST_LIMIT"
 	if os.Getenv(arg) == "1" {
@@ -156,8 +152,8 @@ broken
 		{"cgroup2", "", "/sys/fs/cgroup/unified"},
 		{"ext4", "", ""},
 	} {
-		if got := mountPoint(info, tt.kind, tt.option); got != tt.want {
-			t.Errorf("mountPoint(%s, %q) = %q, want %q", tt.kind, tt.option, got, tt.want)
+		if got := parseMountInfo(info, tt.kind, tt.option); got != tt.want {
+			t.Errorf("parseMountInfo(%s, %q) = %q, want %q", tt.kind, tt.option, got, tt.want)
 		}
 	}
 }

@@ -1,14 +1,13 @@
-// Package kernel carries out plans on the Linux kernel and gives access to the
-// namespaces they make: sockets, counters, routes, captures and processes. It is
-// the only package that speaks netlink or makes raw system calls. It starts no
-// ip, tc, sysctl or ethtool process and changes nothing in the namespace in
-// which the program runs.
+// Package kernel carries out plans on the Linux kernel and gives access to the namespaces that they
+// create: sockets, counters, routes, captures and processes. It is the only package that uses
+// netlink or makes raw system calls. It starts no ip, tc, sysctl or ethtool process and changes
+// nothing in the namespace in which the program runs.
 //
-// Threads enter a namespace for moments only, to open a file or a socket in it;
-// what was opened keeps its namespace and is then used from anywhere.
+// Threads enter a namespace only briefly, to open a file or a socket in it. The file or socket
+// stays in its namespace and any thread can then use it.
 //
-// The package does not decide what to build (emu/plan) nor what is done when a
-// build fails (emu/deploy), and keeps no record of what it made.
+// The package does not decide what to build (emu/plan) or how to handle a failed build
+// (emu/deploy), and keeps no record of what it created.
 package kernel
 
 import (
@@ -25,13 +24,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Namespace is an open network namespace. It is safe for concurrent use. While
-// it is open the namespace lives, even if its pin is removed.
+// Namespace is an open network namespace. It is safe for concurrent use. The namespace exists while
+// it is open, even if its pin is removed.
 type Namespace struct {
 	name string
 	net  ns.NetNS
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards all below
 	route   *nl.SocketHandle
 	udp     *net.UDPConn
 	devices map[int]device // by index
@@ -43,7 +42,7 @@ func OpenNamespace(path string) (*Namespace, error) {
 	name := filepath.Base(path)
 	net, err := ns.GetNS(path)
 	var missing ns.NSPathNotExistErr
-	var empty ns.NSPathNotNSErr // its pin is not mounted yet, or no more
+	var empty ns.NSPathNotNSErr // the pin is not mounted yet, or no longer
 	if errors.As(err, &missing) || errors.As(err, &empty) {
 		return nil, fmt.Errorf("open namespace %q: %w: no namespace is pinned at %s: is the testbed up?", name, os.ErrNotExist, path)
 	} else if err != nil {
@@ -75,11 +74,11 @@ func routeSocket() (*nl.SocketHandle, error) {
 	return &nl.SocketHandle{Socket: s}, nil
 }
 
-// Name is the last element of the path at which the namespace is pinned.
+// Name returns the last element of the path at which the namespace is pinned.
 func (n *Namespace) Name() string { return n.name }
 
-// Close closes the namespace and all the package keeps open in it, but not the
-// sockets, captures and processes it gave out. A second call does nothing.
+// Close closes the namespace and the package's handles in it, but not the sockets, captures and
+// processes that were returned to callers. A second call does nothing.
 func (n *Namespace) Close() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -99,26 +98,25 @@ func (n *Namespace) Close() error {
 	return nil
 }
 
-// do runs f on a thread that is in the namespace. Goroutines that f starts are
-// not.
+// do runs f on a thread in the namespace. Goroutines that f starts run outside it.
 func (n *Namespace) do(f func() error) error {
 	return n.net.Do(func(ns.NetNS) error { return f() })
 }
 
-// request is a route netlink request that will use the namespace's own socket.
+// request returns a route netlink request on the namespace's own socket.
 func (n *Namespace) request(kind, flags int) *nl.NetlinkRequest {
 	req := nl.NewNetlinkRequest(kind, flags)
 	req.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: n.route}
 	return req
 }
 
-// change carries out a request that has no answer but yes or no.
+// change executes a request whose only answer is success or an error.
 func change(req *nl.NetlinkRequest) error {
 	_, err := req.Execute(unix.NETLINK_ROUTE, 0)
 	return err
 }
 
-// privilege is advice to append to an error that lack of privilege explains.
+// privilege returns advice to append to an error caused by missing privilege, otherwise "".
 func privilege(err error) string {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		return ` (needs root: run it with sudo, or inside "unshare -rmn")`

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NextHopDevice asks the kernel out of which device of this namespace it would
-// forward a TCP segment from src to dst that comes in through the device iif.
-// The answer is that of the forwarding code itself, hash, seed and all.
+// NextHopDevice returns the device through which the kernel would forward a TCP segment from src to
+// dst that arrives on the device iif. The kernel's forwarding code itself answers, with its hash
+// and seed.
 func (n *Namespace) NextHopDevice(iif string, src, dst netip.AddrPort) (dev string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -26,12 +26,12 @@ func (n *Namespace) NextHopDevice(iif string, src, dst netip.AddrPort) (dev stri
 	return "", fmt.Errorf("next hop in %q from %v (%s) to %v: %w", n.name, src, iif, dst, err)
 }
 
-// nextHop is NextHopDevice by indexes; the namespace is locked.
+// nextHop is NextHopDevice with device indexes. The caller holds n.mu.
 func (n *Namespace) nextHop(iif int, src, dst netip.AddrPort) (int, error) {
 	if n.closed {
 		return 0, errClosed
 	}
-	if err := errors.Join(want4("source", src), want4("destination", dst)); err != nil {
+	if err := errors.Join(checkIPv4("source", src), checkIPv4("destination", dst)); err != nil {
 		return 0, err
 	}
 	req := n.request(unix.RTM_GETROUTE, 0)
@@ -62,19 +62,18 @@ func (n *Namespace) nextHop(iif int, src, dst netip.AddrPort) (int, error) {
 		}
 	}
 	if out == 0 {
-		return 0, errors.New("the kernel names no device")
+		return 0, errors.New("the kernel returned no device")
 	}
 	return out, nil
 }
 
-// maxPortTries bounds the search for a port. With 64 spines, the most a fabric
-// has, and an even hash, a spine is missed by so many with probability (63/64)^4096,
-// less than 10⁻²⁸.
-const maxPortTries = 4096
+// maxPortAttempts bounds the search for a port. With 64 spines, the maximum of a fabric, and a
+// uniform hash, this number of ports misses a spine with probability (63/64)^4096, less than 10⁻²⁸.
+const maxPortAttempts = 4096
 
-// SourcePort finds the first source port, from the one given on, with which a
-// TCP connection from src to dst:dstPort that enters leaf through iif leaves it
-// through wantDev. It starts again at 1024 after port 65535.
+// SourcePort returns the first source port, starting at from, with which a TCP connection from src
+// to dst:dstPort that enters leaf through iif leaves it through wantDev. After 65535 the search
+// continues at 1024.
 func SourcePort(leaf *Namespace, iif string, src, dst netip.Addr, dstPort uint16, wantDev string, from uint16) (uint16, error) {
 	fail := func(err error) (uint16, error) {
 		return 0, fmt.Errorf("source port from %v to %v:%d through %s of %q: %w", src, dst, dstPort, wantDev, leaf.name, err)
@@ -90,7 +89,7 @@ func SourcePort(leaf *Namespace, iif string, src, dst netip.Addr, dstPort uint16
 		return fail(err)
 	}
 	port := max(from, 1024)
-	for range maxPortTries {
+	for range maxPortAttempts {
 		out, err := leaf.nextHop(in, netip.AddrPortFrom(src, port), netip.AddrPortFrom(dst, dstPort))
 		if err != nil {
 			return fail(err)
@@ -102,5 +101,5 @@ func SourcePort(leaf *Namespace, iif string, src, dst netip.Addr, dstPort uint16
 			port = 1024
 		}
 	}
-	return fail(fmt.Errorf("none among %d ports: is there a route through it?", maxPortTries))
+	return fail(fmt.Errorf("no match among %d ports: is there a route through that device?", maxPortAttempts))
 }

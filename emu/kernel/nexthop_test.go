@@ -13,8 +13,7 @@ import (
 	"testbed/topo/units"
 )
 
-// Flows from the ports that SourcePort finds take the spine that was asked for,
-// counted in packets.
+// Flows from the ports of SourcePort take the requested spine, by packet counters.
 func TestSourcePortDecidesTheSpine(t *testing.T) {
 	const spines = 4
 	b := build(t, shape(2, 2, spines, 100*units.Mbps, 1500), plan.Options{Seed: 7})
@@ -54,7 +53,7 @@ func TestSourcePortDecidesTheSpine(t *testing.T) {
 	}
 }
 
-// The seed of the plan decides the spine of each flow, and nothing else does.
+// The seed of the plan alone determines the spine of each flow.
 func TestHashSeedIsReproducible(t *testing.T) {
 	spines := func(seed uint64) (names []string) {
 		b := build(t, shape(2, 1, 4, 100*units.Mbps, 1500), plan.Options{Seed: seed})
@@ -99,7 +98,7 @@ func TestNextHopErrors(t *testing.T) {
 	if dev, err := leaf.NextHopDevice("h0-00", a, z); err != nil || dev != "spine0" {
 		t.Errorf("NextHopDevice = %q, %v", dev, err)
 	}
-	if _, err := leaf.NextHopDevice("eth9", a, z); err == nil || !strings.Contains(err.Error(), "there are lo, h0-00, spine0") {
+	if _, err := leaf.NextHopDevice("eth9", a, z); err == nil || !strings.Contains(err.Error(), "existing devices are lo, h0-00, spine0") {
 		t.Errorf("through no device: %v", err)
 	}
 	if _, err := leaf.NextHopDevice("h0-00", a, netip.AddrPortFrom(topo.MarkAddr(), 1)); err == nil {

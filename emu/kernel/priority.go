@@ -11,17 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Priority is how this process stands beside others for a processor (sched(7)).
+// Priority is the scheduling priority of this process (sched(7)).
 type Priority struct {
-	// RealTime is the priority by SCHED_RR, 1 to 99: a thread that can run takes the
-	// place of any without one at once, whoever's turn it is. 0 is none: threads take
-	// turns with all others then, by Nice.
+	// RealTime is the SCHED_RR priority, 1 to 99: a runnable thread immediately preempts any thread
+	// without one. 0 means none: threads share the processors with all others, by Nice.
 	RealTime int
-	Nice     int // -20, before all, to 19
+	Nice     int // -20, the highest priority, to 19
 }
 
-// RealTimeForPackets and NiceForPackets are for Raise, for as long as the times of
-// packets count: the least real-time priority, or coming before what most programs have.
+// RealTimeForPackets and NiceForPackets are the arguments of Raise while packets are timed: the
+// lowest real-time priority, or a nice value of higher priority than most programs.
 const (
 	RealTimeForPackets = 1
 	NiceForPackets     = -10
@@ -34,7 +33,7 @@ func (p Priority) String() string {
 	return fmt.Sprintf("nice %d", p.Nice)
 }
 
-// CurrentPriority is that of the main thread.
+// CurrentPriority returns the priority of the main thread.
 func CurrentPriority() (Priority, error) {
 	p, err := priorityOf(os.Getpid())
 	if err != nil {
@@ -43,20 +42,20 @@ func CurrentPriority() (Priority, error) {
 	return p, nil
 }
 
-// SetPriority changes it for all threads, those that are to come included. What comes
-// before others more than it did needs root, or CAP_SYS_NICE. After an error some
-// threads may have it and others not: set what was.
+// SetPriority changes the priority of all current and future threads. Raising it needs root or
+// CAP_SYS_NICE. After an error, some threads may already have the new priority: the caller sets the
+// previous one.
 func SetPriority(p Priority) error {
 	if p.Nice < -20 || p.Nice > 19 || p.RealTime < 0 || p.RealTime > 99 {
-		return fmt.Errorf("set priority: nice %d, real-time %d: want -20 to 19, and 1 to 99 or 0 for none", p.Nice, p.RealTime)
+		return fmt.Errorf("set priority: nice %d, real-time %d: must be -20 to 19, and 1 to 99 or 0 for none", p.Nice, p.RealTime)
 	}
 	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: int32(p.Nice)}
 	if p.RealTime > 0 {
 		attr = unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: uint32(p.RealTime)}
-		p.Nice = 0 // has no meaning, and is not kept
+		p.Nice = 0 // has no effect, and the kernel resets it
 	}
-	// A thread has the priority of the one that began it: after a look that found
-	// none with another there will be none.
+	// A thread inherits the priority of the thread that started it. Once a pass finds no thread
+	// with another priority, there will be none.
 	for found := true; found; {
 		found = false
 		threads, err := os.ReadDir("/proc/self/task")
@@ -81,9 +80,9 @@ func SetPriority(p Priority) error {
 	return nil
 }
 
-// Raise gives the process a real-time priority or, where the kernel does not allow that,
-// as in a container or a user namespace, the nice value; neither is less than it has.
-// lower gives back what was, once; refused is what was not allowed.
+// Raise gives the process a real-time priority or, if the kernel refuses that, as in a container or
+// a user namespace, the nice value. It never lowers a priority. lower restores the previous
+// priority, once; refused lists the errors of refused attempts.
 func Raise(realTime, nice int) (lower func() error, refused []error, err error) {
 	lower = func() error { return nil }
 	was, err := CurrentPriority()

@@ -15,7 +15,7 @@ import (
 	"testbed/emu/kernel/netnstest"
 )
 
-// priorities are those of all threads of this process, as /proc shows them.
+// priorities returns the priorities of all threads of this process, from /proc.
 func priorities(t *testing.T) map[string]string {
 	t.Helper()
 	threads, err := os.ReadDir("/proc/self/task")
@@ -26,10 +26,10 @@ func priorities(t *testing.T) map[string]string {
 	for _, thread := range threads {
 		stat, err := os.ReadFile("/proc/self/task/" + thread.Name() + "/stat")
 		if err != nil {
-			continue // it has ended
+			continue // the thread has ended
 		}
-		// After the name, in parentheses, priority and nice are the sixteenth and
-		// seventeenth, real-time priority and policy the 38th and 39th (proc(5)).
+		// Counted from the name in parentheses: priority and nice are fields 16 and 17, real-time
+		// priority and policy 38 and 39 (proc(5)).
 		_, rest, _ := strings.Cut(string(stat), ") ")
 		f := strings.Fields(rest)
 		out[thread.Name()] = "nice " + f[16]
@@ -40,16 +40,15 @@ func priorities(t *testing.T) map[string]string {
 	return out
 }
 
-// All threads get the priority, also those that begin later, and get back what
-// they had.
+// All threads get the priority, including later ones, and get their previous priority back.
 func TestSetPriority(t *testing.T) {
-	netnstest.Require(t) // who may make namespaces may raise priorities
+	netnstest.Require(t) // the privilege to create namespaces includes raising priorities
 	was, err := CurrentPriority()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer SetPriority(was)
-	// A few threads that are there already.
+	// A few threads that already exist.
 	hold := make(chan struct{})
 	start := func(n int) {
 		ready := make(chan struct{})
@@ -87,13 +86,13 @@ func TestSetPriority(t *testing.T) {
 		}
 	}
 	for _, bad := range []Priority{{Nice: -21}, {Nice: 20}, {RealTime: -1}, {RealTime: 100}} {
-		if err := SetPriority(bad); err == nil || !strings.Contains(err.Error(), "want -20 to 19, and 1 to 99") {
-			t.Errorf("SetPriority(%+v) = %v, want what may be said", bad, err)
+		if err := SetPriority(bad); err == nil || !strings.Contains(err.Error(), "must be -20 to 19, and 1 to 99") {
+			t.Errorf("SetPriority(%+v) = %v, expected the permitted values", bad, err)
 		}
 	}
 }
 
-// Raise gives more than there is, never less, and lower what was.
+// Raise only raises the priority, and lower restores the previous one.
 func TestRaise(t *testing.T) {
 	netnstest.Require(t)
 	was, err := CurrentPriority()
@@ -121,9 +120,8 @@ func TestRaise(t *testing.T) {
 	}
 }
 
-// A thread with a real-time priority takes the place of one that has a processor, at
-// once; without, it waits for its turn where it wants more than its part. It shares a
-// processor with three other processes that never rest.
+// A thread with a real-time priority preempts others on its processor at once. Without one, it
+// waits its turn whenever it exceeds its share. It shares a processor with three busy processes.
 func TestRealTimeComesFirst(t *testing.T) {
 	netnstest.Require(t)
 	was, err := CurrentPriority()
@@ -153,8 +151,8 @@ func TestRealTimeComesFirst(t *testing.T) {
 	})
 }
 
-// lateBy is how late three quarters of the sleeps of a thread on these processors end
-// at most, which works for as long as it sleeps.
+// lateBy returns the 75th percentile of the lateness of sleeps on a thread bound to these
+// processors, which works for as long as it sleeps.
 func lateBy(t *testing.T, on *unix.CPUSet, p Priority) time.Duration {
 	if err := SetPriority(p); err != nil {
 		t.Fatal(err)
@@ -162,7 +160,7 @@ func lateBy(t *testing.T, on *unix.CPUSet, p Priority) time.Duration {
 	late := make([]time.Duration, 200)
 	failed := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with its processors
+		runtime.LockOSThread() // never unlocked: the thread and its affinity end
 		failed <- func() error {
 			if err := unix.SchedSetaffinity(0, on); err != nil {
 				return err

@@ -18,25 +18,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Fact is one thing that a testbed needs, or is better with, and whether this
-// machine has it.
+// Fact is a feature or resource that a testbed needs or benefits from, and its availability on this
+// machine.
 type Fact struct {
-	Group  string `json:"group"` // what it belongs to, such as "links"
+	Group  string `json:"group"` // such as "links"
 	Name   string `json:"name"`
 	Have   bool   `json:"have"`
-	Detail string `json:"detail"` // what was found
-	Cost   string `json:"cost"`   // what is lost without it
-	// Needed tells that without it there is no testbed.
+	Detail string `json:"detail"` // the finding
+	Cost   string `json:"cost"`   // the consequence of its absence
+	// Needed reports whether a testbed cannot run without it.
 	Needed bool `json:"needed"`
-	// Unknown tells that it could not be looked at, for the reason in Detail. Have
-	// is then false.
+	// Unknown reports whether the check failed, for the reason in Detail. Have is then false.
 	Unknown bool `json:"unknown"`
 }
 
-// Probe finds out what this machine has. What can only be known by trying is
-// tried in a namespace that is gone when Probe returns. Each of dirs, where
-// something is to be written, is tried as a place for files with a file that has
-// no name.
+// Probe checks the features and resources of this machine. It tests features in a temporary
+// namespace. It checks each of dirs as a place for files, with an unnamed file.
 func Probe(dirs ...string) []Fact {
 	var facts []Fact
 	group := func(name string, more ...Fact) {
@@ -45,13 +42,13 @@ func Probe(dirs ...string) []Fact {
 			facts = append(facts, f)
 		}
 	}
-	tried := inNamespace()
+	tested := testInNamespace()
 	group("machine", release(), processors(), virtualisation(), load())
 	group("privileges", capabilities()...)
-	group("links", tried.links...)
+	group("links", tested.links...)
 	group("TCP", congestionControls()...)
-	group("TCP", tried.hashSeed)
-	group("captures", tried.capture, bpfFact(), typeInformation())
+	group("TCP", tested.hashSeed)
+	group("captures", tested.capture, bpfFact(), typeInformation())
 	group("disks", blkio(), cgroups(), loopDevices())
 	for _, dir := range dirs {
 		group("disks", directory(dir)...)
@@ -63,7 +60,7 @@ func Probe(dirs ...string) []Fact {
 }
 
 func release() Fact {
-	f := Fact{Name: "kernel", Needed: true, Cost: "flows keep to a spine from Linux 5.13 on (fib_multipath_hash_fields)"}
+	f := Fact{Name: "kernel", Needed: true, Cost: "flows may change spine: Linux 5.13 or later keeps them on one (fib_multipath_hash_fields)"}
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
 		f.Detail = err.Error()
@@ -102,15 +99,15 @@ func capabilities() []Fact {
 	return facts
 }
 
-// tried is what was found out in a namespace.
-type tried struct {
+// namespaceFacts are the facts that are tested in a namespace.
+type namespaceFacts struct {
 	links             []Fact
 	hashSeed, capture Fact
 }
 
-// inNamespace tries what needs a namespace. Where there can be none, all else is
+// testInNamespace tests the facts that need a namespace. If none can be created, the others are
 // unknown.
-func inNamespace() tried {
+func testInNamespace() namespaceFacts {
 	made := Fact{Name: "network namespaces", Needed: true, Cost: "no hosts", Detail: "created one"}
 	veth, capture := vethFact(), captureFact()
 	qdiscs := qdiscFacts()
@@ -119,26 +116,26 @@ func inNamespace() tried {
 		made.Detail = err.Error() + privilege(err)
 	} else {
 		err = temporary.Do(func(ns.NetNS) error {
-			tryVeth(&veth)
-			tryCapture(&capture)
-			return tryQdiscs(qdiscs)
+			testVeth(&veth)
+			testCapture(&capture)
+			return testQdiscs(qdiscs)
 		})
 		if err = errors.Join(err, temporary.Close()); err != nil {
 			made.Detail = err.Error()
 		}
 	}
 	made.Have = err == nil
-	return tried{append([]Fact{made, veth}, qdiscs...), hashSeedFact(), capture}
+	return namespaceFacts{append([]Fact{made, veth}, qdiscs...), hashSeedFact(), capture}
 }
 
-// untried is the detail of a fact that is not tried yet.
-const untried = "not tried: it needs a network namespace"
+// untested is the detail of a fact before its test.
+const untested = "not tested: needs a network namespace"
 
 func vethFact() Fact {
-	return Fact{Name: "veth", Needed: true, Cost: "no links", Detail: untried, Unknown: true}
+	return Fact{Name: "veth", Needed: true, Cost: "no links", Detail: untested, Unknown: true}
 }
 
-func tryVeth(f *Fact) {
+func testVeth(f *Fact) {
 	f.Unknown, f.Detail = false, "created a pair"
 	link := netlink.NewVeth(netlink.LinkAttrs{Name: "probe0", TxQLen: -1})
 	link.PeerName = "probe1"
@@ -158,22 +155,22 @@ func qdiscFacts() []Fact {
 		{"tbf", "links cannot be shaped", true},
 		{"netem", "no emulated delay: fabrics with a delay are refused", false},
 		{"red", "no early detection and no ECN marks: fabrics with red are refused", false},
-		{"fq", "TCP paces with a timer for each socket", false},
+		{"fq", "TCP paces with one timer per socket", false},
 		{"htb", "nothing: a testbed does not use it", false},
 		{"fq_codel", "nothing: a testbed does not use it", false},
 		{"prio", "nothing: a testbed does not use it", false},
 		{"ingress", "nothing: a testbed does not use it", false},
 		{"clsact", "nothing: a testbed does not use it", false},
 	} {
-		facts = append(facts, Fact{Name: qdiscPrefix + q.kind, Needed: q.needed, Cost: q.cost, Detail: untried, Unknown: true})
+		facts = append(facts, Fact{Name: qdiscPrefix + q.kind, Needed: q.needed, Cost: q.cost, Detail: untested, Unknown: true})
 	}
 	return facts
 }
 
 const qdiscPrefix = "qdisc "
 
-// tryQdiscs tries the kind of each fact.
-func tryQdiscs(facts []Fact) error {
+// testQdiscs tests for the qdisc of each fact.
+func testQdiscs(facts []Fact) error {
 	route, err := routeSocket()
 	if err != nil {
 		return err
@@ -181,12 +178,12 @@ func tryQdiscs(facts []Fact) error {
 	defer route.Close()
 	for i := range facts {
 		f := &facts[i]
-		err := tryQdisc(route, strings.TrimPrefix(f.Name, qdiscPrefix))
+		err := testQdisc(route, strings.TrimPrefix(f.Name, qdiscPrefix))
 		f.Unknown = errors.Is(err, unix.EPERM)
 		f.Have = knowsQdisc(err)
 		switch {
 		case f.Have:
-			f.Detail = "the kernel knows it"
+			f.Detail = "supported by the kernel"
 		case f.Unknown:
 			f.Detail = err.Error()
 		default:
@@ -196,9 +193,9 @@ func tryQdiscs(facts []Fact) error {
 	return nil
 }
 
-// tryQdisc adds a kind to lo without its options. A kernel that has the kind
-// complains of the options, or is content; one that has not knows no such thing.
-func tryQdisc(route *nl.SocketHandle, kind string) error {
+// testQdisc adds a qdisc of a kind to lo without its options. A kernel that supports the kind
+// accepts the request or rejects the options; otherwise it returns ENOENT.
+func testQdisc(route *nl.SocketHandle, kind string) error {
 	req := nl.NewNetlinkRequest(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_REPLACE|unix.NLM_F_ACK)
 	req.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: route}
 	req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: loopbackIndex, Handle: 1 << 16, Parent: netlink.HANDLE_ROOT})
@@ -206,10 +203,10 @@ func tryQdisc(route *nl.SocketHandle, kind string) error {
 	return change(req)
 }
 
-// knowsQdisc judges the answer to tryQdisc.
+// knowsQdisc reports whether the error of testQdisc means that the kernel supports the kind.
 func knowsQdisc(err error) bool { return !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EPERM) }
 
-// haveQdiscs tries kinds of qdisc in a namespace of its own.
+// haveQdiscs tests for qdiscs of several kinds in a temporary namespace.
 func haveQdiscs(kinds []string) (map[string]bool, error) {
 	have := map[string]bool{}
 	temporary, err := ns.TempNetNS()
@@ -223,7 +220,7 @@ func haveQdiscs(kinds []string) (map[string]bool, error) {
 		}
 		defer route.Close()
 		for _, kind := range kinds {
-			err := tryQdisc(route, kind)
+			err := testQdisc(route, kind)
 			if errors.Is(err, unix.EPERM) {
 				return err
 			}
@@ -235,9 +232,9 @@ func haveQdiscs(kinds []string) (map[string]bool, error) {
 }
 
 func hashSeedFact() Fact {
-	f := Fact{Name: "fib_multipath_hash_seed", Cost: "which spine a flow takes changes from one build to the next, unless source ports are chosen for it (Linux 6.11 has it)"}
+	f := Fact{Name: "fib_multipath_hash_seed", Cost: "the spine of a flow changes from one build to the next, unless source ports are chosen for it (available since Linux 6.11)"}
 	_, err := os.Stat("/proc/sys/net/ipv4/fib_multipath_hash_seed")
-	f.Have, f.Detail = err == nil, "a parameter of each namespace"
+	f.Have, f.Detail = err == nil, "a parameter per namespace"
 	if err != nil {
 		f.Detail = "not in this kernel"
 	}
@@ -248,33 +245,33 @@ func congestionControls() []Fact {
 	available, err := os.ReadFile("/proc/sys/net/ipv4/tcp_available_congestion_control")
 	inUse, err2 := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control")
 	names := strings.Fields(string(available))
-	detail := fmt.Sprintf("available: %s; the machine's own: %s", strings.Join(names, " "), strings.TrimSpace(string(inUse)))
+	detail := fmt.Sprintf("available: %s; default of the machine: %s", strings.Join(names, " "), strings.TrimSpace(string(inUse)))
 	if err = errors.Join(err, err2); err != nil {
 		detail = err.Error()
 	}
 	var facts []Fact
 	for _, c := range []struct{ name, cost string }{
-		{"cubic", "the default of a testbed: name another"},
-		{"reno", "cannot be compared with"},
-		{"dctcp", "cannot be compared with"},
-		{"bbr", "cannot be compared with"},
+		{"cubic", "the default of a testbed: select another"},
+		{"reno", "cannot be compared"},
+		{"dctcp", "cannot be compared"},
+		{"bbr", "cannot be compared"},
 	} {
 		facts = append(facts, Fact{Name: "TCP " + c.name, Have: slices.Contains(names, c.name), Detail: detail, Cost: c.cost})
-		detail = "" // once is enough
+		detail = "" // shown once
 	}
 	return facts
 }
 
 func cgroups() Fact {
-	f := Fact{Name: "cgroup v2 io.max", Cost: "foreign programs' disks are throttled with cgroup v1, or not; a testbed's own hosts do not need it"}
-	on, err := mounted("cgroup2", "")
-	if err != nil || on == "" {
-		f.Detail = missing(err, "cgroup version 2 is not mounted")
+	f := Fact{Name: "cgroup v2 io.max", Cost: "disks of foreign programs are throttled with cgroup v1 or not at all; a testbed's own hosts do not need it"}
+	dir, err := findMount("cgroup2", "")
+	if err != nil || dir == "" {
+		f.Detail = errorOr(err, "cgroup version 2 is not mounted")
 		return f
 	}
-	controllers, err := os.ReadFile(filepath.Join(on, "cgroup.controllers"))
+	controllers, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	f.Have = slices.Contains(strings.Fields(string(controllers)), "io")
-	f.Detail = missing(err, on+" has "+cmp.Or(strings.TrimSpace(string(controllers)), "no controllers"))
+	f.Detail = errorOr(err, dir+" has "+cmp.Or(strings.TrimSpace(string(controllers)), "no controllers"))
 	return f
 }
 
@@ -284,7 +281,7 @@ func processors() Fact {
 }
 
 func virtualisation() Fact {
-	f := Fact{Name: "bare metal", Have: true, Detail: "no hypervisor announces itself", Cost: "timers cost several times more and come later: fewer busy links can be emulated"}
+	f := Fact{Name: "bare metal", Have: true, Detail: "no hypervisor detected", Cost: "timers cost several times as much and fire later: fewer busy links can be emulated"}
 	info, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
 		f.Have, f.Detail = false, err.Error()
@@ -299,16 +296,15 @@ func virtualisation() Fact {
 	return f
 }
 
-// timers measures how late short sleeps end, in the kernel and not counting the
-// runtime's share.
+// timers measures the lateness of short sleeps in the kernel, without the delay of the Go runtime.
 func timers() Fact {
-	const sleep, enough = 200 * time.Microsecond, 100 * time.Microsecond
-	f := Fact{Name: "timers", Cost: "a shaper's timer that is later than 100 µs costs rate at the default burst"}
+	const sleep, limit = 200 * time.Microsecond, 100 * time.Microsecond
+	f := Fact{Name: "timers", Cost: "with timers more than 100 µs late, shapers lose rate at the default burst"}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if old, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0); err == nil {
 		if unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) == nil {
-			defer func() { _ = unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(old), 0, 0, 0) }() // it was set before
+			defer func() { _ = unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(old), 0, 0, 0) }() // the old value is valid
 		}
 	}
 	var late []time.Duration
@@ -325,7 +321,7 @@ func timers() Fact {
 	}
 	slices.Sort(late)
 	median := late[len(late)/2]
-	f.Have = median <= enough
-	f.Detail = fmt.Sprintf("end %v late in the median, %v at most, of %d", median.Round(time.Microsecond), late[len(late)-1].Round(time.Microsecond), len(late))
+	f.Have = median <= limit
+	f.Detail = fmt.Sprintf("median lateness %v, maximum %v, of %d sleeps", median.Round(time.Microsecond), late[len(late)-1].Round(time.Microsecond), len(late))
 	return f
 }

@@ -10,32 +10,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Processors is how all processors of the machine together have spent their time
-// since it was started. The kernel counts in ticks of 10 ms.
+// Processors is the use of all processors of the machine together since boot. The kernel counts in
+// ticks of 10 ms.
 type Processors struct {
+	At      time.Time // time of the reading
 	Count   int
-	All     time.Duration // Count times the time that passed
-	Tasks   time.Duration // in processes, the kernel's work for them included
-	Softirq time.Duration // of Softirq and Irq: mostly packets and their timers
+	Tasks   time.Duration // in processes, including system calls, excluding softirq
+	Softirq time.Duration // mostly packets and their timers
 	Irq     time.Duration
-	Stolen  time.Duration // a hypervisor gave it to other machines
-	Own     time.Duration // of Tasks and Softirq, in this process and children it waited for
-	// Waiting is how long at least one task had to wait for a processor, where the
-	// kernel says (PSI).
+	Stolen  time.Duration // taken by the hypervisor for other machines
+	// Own is the time charged to this process and to the children that it waited for. Unless the
+	// kernel has CONFIG_IRQ_TIME_ACCOUNTING, it includes softirq handled while they run, which
+	// Tasks excludes.
+	Own time.Duration
+	// Waiting is the time during which at least one task waited for a processor (PSI). HasWaiting
+	// reports whether the kernel provides it.
 	Waiting    time.Duration
 	HasWaiting bool
 }
 
-// ProcessorTimes reads /proc/stat, /proc/pressure/cpu and what this process used.
+// ProcessorTimes reads /proc/stat, /proc/pressure/cpu and the usage of this process.
 func ProcessorTimes() (Processors, error) {
 	b, err := os.ReadFile("/proc/stat")
 	if err != nil {
 		return Processors{}, fmt.Errorf("processor times: %w", err)
 	}
+	at := time.Now()
 	p, err := parseStat(string(b))
 	if err != nil {
 		return Processors{}, fmt.Errorf("processor times: %w", err)
 	}
+	p.At = at
 	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
 		var u unix.Rusage
 		if err := unix.Getrusage(who, &u); err != nil {
@@ -49,11 +54,12 @@ func ProcessorTimes() (Processors, error) {
 	return p, nil
 }
 
-// userTick is the unit of /proc/stat, USER_HZ, which is 100 on all of Linux.
+// userTick is the unit of /proc/stat, USER_HZ: 100 per second on all Linux systems.
 const userTick = 10 * time.Millisecond
 
 func parseStat(text string) (Processors, error) {
 	var p Processors
+	var all time.Duration
 	for line := range strings.Lines(text) {
 		words := strings.Fields(line)
 		if len(words) == 0 || !strings.HasPrefix(words[0], "cpu") {
@@ -64,7 +70,7 @@ func parseStat(text string) (Processors, error) {
 			continue
 		}
 		if len(words) < 9 {
-			return p, fmt.Errorf("/proc/stat: %d times of processors, want 8", len(words)-1)
+			return p, fmt.Errorf("/proc/stat: %d processor times, expected 8", len(words)-1)
 		}
 		var at [8]time.Duration // user nice system idle iowait irq softirq steal
 		for i := range at {
@@ -73,17 +79,17 @@ func parseStat(text string) (Processors, error) {
 				return p, fmt.Errorf("/proc/stat: %w", err)
 			}
 			at[i] = time.Duration(n) * userTick
-			p.All += at[i]
+			all += at[i]
 		}
 		p.Tasks, p.Irq, p.Softirq, p.Stolen = at[0]+at[1]+at[2], at[5], at[6], at[7]
 	}
-	if p.All == 0 || p.Count == 0 {
-		return p, fmt.Errorf("/proc/stat has no times of processors")
+	if all == 0 || p.Count == 0 {
+		return p, fmt.Errorf("/proc/stat has no processor times")
 	}
 	return p, nil
 }
 
-// parsePressure finds the total, in µs, of the line that begins with "some".
+// parsePressure returns the total of the line "some", which is in µs.
 func parsePressure(text string) (time.Duration, bool) {
 	for line := range strings.Lines(text) {
 		if !strings.HasPrefix(line, "some ") {

@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// IPStats count the IPv4 packets of a namespace since it was made (RFC 4293).
+// IPStats count the IPv4 packets of a namespace since its creation (RFC 4293).
 type IPStats struct {
-	Received  uint64 // that came in on any device, whatever became of them
+	Received  uint64 // arrived on any device, including packets dropped later
 	Delivered uint64 // handed to TCP, UDP or another protocol of the namespace
-	Forwarded uint64 // passed on from one device to another
-	Sent      uint64 // made here or passed on, before output filters and queues
+	Forwarded uint64 // forwarded from one device to another
+	Sent      uint64 // created here or forwarded, before output filters and queues
 	Refused   uint64 // with an error in the header or address, or without a route
 }
 
-// IP are the counters of the namespace's IPv4.
+// IP returns the namespace's IPv4 counters.
 func (n *Namespace) IP() (IPStats, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -25,7 +25,7 @@ func (n *Namespace) IP() (IPStats, error) {
 	}
 	var text []byte
 	err := n.do(func() (err error) {
-		text, err = os.ReadFile("/proc/thread-self/net/snmp") // /proc/net is that of the process
+		text, err = os.ReadFile("/proc/thread-self/net/snmp") // /proc/net would be the namespace of the process
 		return err
 	})
 	var s IPStats
@@ -38,8 +38,8 @@ func (n *Namespace) IP() (IPStats, error) {
 	return s, nil
 }
 
-// parseIPStats reads the lines of /proc/net/snmp that begin with "Ip:": one of
-// names, then one of values.
+// parseIPStats parses the lines of /proc/net/snmp that begin with "Ip:": the first contains names,
+// the second values.
 func parseIPStats(text string) (IPStats, error) {
 	var names []string
 	for line := range strings.Lines(text) {
@@ -52,7 +52,7 @@ func parseIPStats(text string) (IPStats, error) {
 			continue
 		}
 		if len(words) != len(names) {
-			return IPStats{}, fmt.Errorf("/proc/net/snmp names %d counters of IP and has %d", len(names)-1, len(words)-1)
+			return IPStats{}, fmt.Errorf("/proc/net/snmp: %d names and %d values of IP counters", len(names)-1, len(words)-1)
 		}
 		at := map[string]uint64{}
 		for i, name := range names[1:] {
@@ -72,12 +72,11 @@ func parseIPStats(text string) (IPStats, error) {
 		}
 		s := IPStats{Received: at["InReceives"], Delivered: at["InDelivers"], Forwarded: at["ForwDatagrams"],
 			Refused: at["InHdrErrors"] + at["InAddrErrors"] + at["InUnknownProtos"] + at["InDiscards"], Sent: at["OutRequests"]}
-		// Before Linux 6.7, which has OutTransmits too, OutRequests counted packets
-		// that are passed on as well.
+		// Before Linux 6.7, which added OutTransmits, OutRequests included forwarded packets.
 		if _, ok := at["OutTransmits"]; ok {
 			s.Sent += s.Forwarded
 		}
 		return s, nil
 	}
-	return IPStats{}, fmt.Errorf("/proc/net/snmp has no counters of IP")
+	return IPStats{}, fmt.Errorf("/proc/net/snmp has no IP counters")
 }

@@ -15,9 +15,9 @@ import (
 	"testbed/emu/plan"
 )
 
-// qdisc is a request for a qdisc at a device. A parent of 0 is the root, any
-// other the class 1 of the qdisc of that handle.
-func (b *building) qdisc(index int, kind string, handle, parent uint16) *nl.NetlinkRequest {
+// qdisc returns a request for a qdisc on a device. A parent of 0 means the root, otherwise class 1
+// of the qdisc with that handle.
+func (b *builder) qdisc(index int, kind string, handle, parent uint16) *nl.NetlinkRequest {
 	req := b.request(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_REPLACE|unix.NLM_F_ACK)
 	msg := &nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: int32(index), Handle: uint32(handle) << 16, Parent: netlink.HANDLE_ROOT}
 	if parent > 0 {
@@ -28,7 +28,7 @@ func (b *building) qdisc(index int, kind string, handle, parent uint16) *nl.Netl
 	return req
 }
 
-// addQdisc carries out a request for a qdisc of a kind that a kernel may not have.
+// addQdisc executes a request for a qdisc of a kind that the kernel may not support.
 func addQdisc(req *nl.NetlinkRequest, kind string) error {
 	err := change(req)
 	if errors.Is(err, unix.ENOENT) {
@@ -37,10 +37,10 @@ func addQdisc(req *nl.NetlinkRequest, kind string) error {
 	return err
 }
 
-// shape puts a token bucket at a device. The bucket is stated in bytes
-// (TCA_TBF_BURST): as the time it takes to fill, the older way, it is rounded to
-// ticks and, by common libraries, to microseconds.
-func (b *building) shape(index int, op plan.Shaper) error {
+// shape adds a token bucket to a device. The size of the bucket is passed in bytes (TCA_TBF_BURST).
+// The older form, the time to fill the bucket, is rounded to ticks and, by common libraries, to
+// microseconds.
+func (b *builder) shape(index int, op plan.Shaper) error {
 	handle, parent := op.Handle()
 	req := b.qdisc(index, "tbf", handle, parent)
 	bytesPerSecond := uint64(op.Rate.BytesPerSecond())
@@ -57,10 +57,9 @@ func (b *building) shape(index int, op plan.Shaper) error {
 	return change(req)
 }
 
-// delay puts netem at the root of a device. Its options are a struct followed by
-// attributes; the struct's latency is in ticks and gives way to the attribute's,
-// which is in nanoseconds.
-func (b *building) delay(index int, op plan.Delay) error {
+// delay adds netem at the root of a device. Its options are a struct followed by attributes. The
+// latency of the struct is in ticks; the attribute, in nanoseconds, overrides it.
+func (b *builder) delay(index int, op plan.Delay) error {
 	req := b.qdisc(index, "netem", plan.RootHandle, 0)
 	head := make([]byte, 24) // struct tc_netem_qopt
 	binary.NativeEndian.PutUint32(head[4:], op.Packets)
@@ -70,11 +69,11 @@ func (b *building) delay(index int, op plan.Delay) error {
 	return addQdisc(req, "netem")
 }
 
-// red puts RED in the place of a token bucket's queue.
-func (b *building) red(index int, op plan.RED) error {
+// red adds RED as the queue of a token bucket.
+func (b *builder) red(index int, op plan.RED) error {
 	log, ok := plan.REDWeight(op.Min, op.Burst, op.Packet)
 	if !ok {
-		return errors.New("no weight lets such a burst pass") // plan.Check would have told
+		return errors.New("no weight of the average admits this burst") // plan.Check refuses it earlier
 	}
 	req := b.qdisc(index, "red", plan.REDHandle, op.Parent())
 	params := make([]byte, 16) // struct tc_red_qopt
@@ -94,37 +93,36 @@ func (b *building) red(index int, op plan.RED) error {
 	return addQdisc(req, "red")
 }
 
-// redSlope is the probability over the range of the average, as the negative of
-// its logarithm to base 2, rounded up. Kernels since 3.3 go by the probability
-// itself and want this all the same.
+// redSlope returns the negative logarithm to base 2, rounded up, of the probability divided by the
+// range of the average. Kernels since 3.3 use the probability itself but still require this value.
 func redSlope(op plan.RED) uint8 {
 	per := op.Probability / float64(op.Max-op.Min)
 	return uint8(min(math.Ceil(-math.Log2(per)), 31))
 }
 
-// redDecay tells the kernel how much the average forgets while the queue is idle:
-// for each cell of 2^cell µs the shift of the average that it comes to, as if a
-// packet had left an empty queue every packet µs.
+// redDecay returns the table with which the kernel decays the average while the queue is idle.
+// Entry i is the shift of the average after i cells of 2^cell µs, as if a packet had left an empty
+// queue every packet µs.
 func redDecay(log uint8, packet float64) (decay [256]byte, cell uint8) {
 	perMicrosecond := -math.Log2(1-math.Exp2(-float64(log))) / packet
-	const most = 31
-	for cell < 31 && most/perMicrosecond/math.Exp2(float64(cell)) >= 512 {
+	const maxShift = 31
+	for cell < 31 && maxShift/perMicrosecond/math.Exp2(float64(cell)) >= 512 {
 		cell++
 	}
 	for i := 1; i < len(decay); i++ {
-		decay[i] = byte(min(math.Exp2(float64(cell))*float64(i)*perMicrosecond, most))
+		decay[i] = byte(min(math.Exp2(float64(cell))*float64(i)*perMicrosecond, maxShift))
 	}
-	decay[255] = most
+	decay[255] = maxShift
 	return decay, cell
 }
 
-// CheckNeeds tells what this kernel lacks to carry out p, having tried it in a
-// namespace that is gone when it returns. It builds nothing.
+// CheckNeeds returns an error that lists the features that p needs and this kernel lacks. It tests
+// them in a temporary namespace and builds nothing.
 func CheckNeeds(p *plan.Plan) error {
 	var kinds []string
 	needs := p.Needs()
 	for _, n := range needs {
-		if n.Key != "" { // without the others, nothing works, and Probe tells
+		if n.Key != "" { // features without a key are always needed: Probe reports them
 			kinds = append(kinds, n.Qdisc)
 		}
 	}
@@ -133,7 +131,7 @@ func CheckNeeds(p *plan.Plan) error {
 	}
 	have, err := haveQdiscs(kinds)
 	if err != nil {
-		return fmt.Errorf("look for the qdiscs %s: %w%s", strings.Join(kinds, ", "), err, privilege(err))
+		return fmt.Errorf("test for the qdiscs %s: %w%s", strings.Join(kinds, ", "), err, privilege(err))
 	}
 	var errs []error
 	for _, n := range needs {
@@ -145,8 +143,15 @@ func CheckNeeds(p *plan.Plan) error {
 	return errors.Join(errs...)
 }
 
-// CheckPlan is CheckNeeds; deploy.Apply asks it before it begins.
-func (x *Executor) CheckPlan(p *plan.Plan) error { return CheckNeeds(p) }
+// CheckPlan returns an error if this kernel or machine lacks the features or resources to carry out
+// p: see CheckNeeds and CheckResources. deploy.Apply calls it first.
+func (x *Executor) CheckPlan(p *plan.Plan) error {
+	c := p.Counts()
+	if err := CheckResources("a fabric of "+c.String(), ResourcesOf(c.Namespaces, c.Links)); err != nil {
+		return err
+	}
+	return CheckNeeds(p)
+}
 
 // From linux/pkt_sched.h.
 const (

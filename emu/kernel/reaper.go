@@ -7,26 +7,76 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"testbed/emu/deploy"
 )
 
-// Reaper removes pinned namespaces that other processes made.
-type Reaper struct{}
+// Reaper removes pinned namespaces that other processes created.
+type Reaper struct {
+	// Grace is the time between SIGTERM and SIGKILL for processes in the namespaces. 0 sends
+	// SIGKILL at once.
+	Grace time.Duration
+	// Keep refuses to remove namespaces with processes in them (ErrInUse).
+	Keep bool
+}
 
-// Reap unpins the namespaces named that are pinned in dir and removes the pins.
-// A namespace that no process and no open file holds then ends, with all that is
-// in it; the kernel does that on its own time. One that is not there is not an
+// ErrInUse is wrapped by the error of a Reaper with Keep.
+var ErrInUse = errors.New("processes are in the testbed")
+
+// Reap ends the processes in the named namespaces that are pinned in dir, unmounts and removes
+// their pins, and returns the processes that it ended. The kernel then removes each namespace and
+// its contents in the background, unless an open file refers to it. A missing namespace is not an
 // error.
-func (Reaper) Reap(ctx context.Context, dir string, names []string) error {
+func (r Reaper) Reap(ctx context.Context, dir string, names []string) (ended []deploy.Process, err error) {
+	for _, name := range names {
+		if name != filepath.Base(name) {
+			return nil, fmt.Errorf("remove namespace %q: must be a name without a directory", name)
+		}
+	}
+	lock, err := lockPins(dir, unix.LOCK_EX, lockWait)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	m, err := openMembers(dir, names)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, m.close()) }()
+	if r.Keep {
+		if found, err := m.list(); err != nil || len(found) > 0 {
+			return nil, errors.Join(err, inUse(found))
+		}
+	}
+	if ended, err = m.end(ctx, r.Grace); err != nil {
+		return ended, err
+	}
+	if err := unpinAll(ctx, dir, names); err != nil {
+		return ended, err
+	}
+	// Processes that other programs have moved into a namespace since: m still has the namespaces
+	// open.
+	late, err := m.end(ctx, r.Grace)
+	return append(ended, late...), err
+}
+
+func inUse(found []deploy.Process) error {
+	if len(found) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %v", ErrInUse, joinProcesses(found))
+}
+
+func unpinAll(ctx context.Context, dir string, names []string) error {
 	var errs []error
 	for _, name := range names {
 		if ctx.Err() != nil {
 			return errors.Join(append(errs, context.Cause(ctx))...)
-		}
-		if name != filepath.Base(name) {
-			errs = append(errs, fmt.Errorf("remove namespace %q: not a name", name))
-			continue
 		}
 		if err := unpin(filepath.Join(dir, name)); err != nil {
 			errs = append(errs, fmt.Errorf("remove namespace %q: %w%s", name, err, privilege(err)))

@@ -10,21 +10,19 @@ import (
 	"testbed/topo/units"
 )
 
-// Port is a device with what limits it now, which may not be what was planned.
+// Port is a device with the current settings of its shaper, which may differ from the plan.
 type Port struct {
 	LinkStats
-	// Up tells that the device and the other end of its link are up.
+	// Up reports whether the device and the other end of its link are up.
 	Up bool
-	// Rate is what the kernel holds the TBF at the root, or below a delay there, to,
-	// in whole bytes a second, and Limit how much may wait in it. Both are 0 where
-	// there is none.
+	// Rate and Limit are the rate and the queue limit of the TBF at the root, or below a netem
+	// there. The rate is in whole bytes per second. Both are 0 if there is no TBF.
 	Rate  units.Rate
 	Limit units.Bytes
 }
 
-// Ports are the counters of all devices of the namespace, as Links has them,
-// with the state of each device and of its shaper, in order of index. It costs
-// twice as much as Links, and changes nothing.
+// Ports returns the counters of all devices of the namespace, like Links, with the state of each
+// device and of its shaper, ordered by index. It costs twice as much as Links, and changes nothing.
 func (n *Namespace) Ports() ([]Port, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -44,7 +42,7 @@ func (n *Namespace) ports() ([]Port, error) {
 	if err != nil {
 		return nil, err
 	}
-	links, err := n.links() // last, so that the counters are the newest of all
+	links, err := n.links() // last, so that the counters are the most recent
 	if err != nil {
 		return nil, err
 	}
@@ -56,25 +54,25 @@ func (n *Namespace) ports() ([]Port, error) {
 	return ports, nil
 }
 
-// shaper is what a TBF is set to.
+// shaper is the settings of a TBF.
 type shaper struct {
 	rate  units.Rate
 	limit units.Bytes
 }
 
-// From linux/pkt_sched.h: struct tc_tbf_qopt is two struct tc_ratespec, whose
-// rate is their last word, then limit, buffer and mtu.
+// From linux/pkt_sched.h: struct tc_tbf_qopt is two struct tc_ratespec, whose last word is the
+// rate, followed by limit, buffer and mtu.
 const (
-	tbfRateAt   = 8
-	tbfLimitAt  = 24
-	sizeofTbf   = 36
-	lowestBytes = 1 << 32 // a second, from which on the rate is in TCA_TBF_RATE64 alone
+	tbfRateAt  = 8
+	tbfLimitAt = 24
+	sizeofTbf  = 36
+	minRate64  = 1 << 32 // bytes per second: from here on only TCA_TBF_RATE64 contains the rate
 )
 
-// shapers are the TBFs at the roots of devices, or below a netem there, by index.
+// shapers returns the TBFs at the roots of devices, or below a netem there, by device index.
 func (n *Namespace) shapers() (map[int]shaper, error) {
 	found := map[int]shaper{}
-	delayed := map[int32]uint32{} // handles of netems at roots, which the kernel lists first
+	delayed := map[int32]uint32{} // handles of netems at roots; the kernel lists roots first
 	req := n.request(unix.RTM_GETQDISC, unix.NLM_F_DUMP)
 	req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC})
 	err := n.dump(req, unix.RTM_NEWQDISC, func(m []byte) error {
@@ -111,9 +109,9 @@ func (n *Namespace) shapers() (map[int]shaper, error) {
 	return found, err
 }
 
-// tbf reads the options of a TBF.
+// tbf parses the options of a TBF.
 func tbf(options []byte) (s shaper, err error) {
-	var bytes uint64 // a second
+	var bytes uint64 // per second
 	err = attributes(options, func(kind uint16, v []byte) error {
 		switch kind {
 		case nl.TCA_TBF_PARMS:
@@ -126,7 +124,7 @@ func tbf(options []byte) (s shaper, err error) {
 			if len(v) < 8 {
 				return errShort
 			}
-			if b := binary.NativeEndian.Uint64(v); b >= lowestBytes {
+			if b := binary.NativeEndian.Uint64(v); b >= minRate64 {
 				bytes = b
 			}
 		}
@@ -136,7 +134,7 @@ func tbf(options []byte) (s shaper, err error) {
 	return s, err
 }
 
-// upDevices are the devices that are up at both ends, by index.
+// upDevices returns the devices whose both ends are up, by index.
 func (n *Namespace) upDevices() (map[int]bool, error) {
 	up := map[int]bool{}
 	req := n.request(unix.RTM_GETLINK, unix.NLM_F_DUMP)

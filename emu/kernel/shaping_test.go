@@ -22,9 +22,9 @@ import (
 	"testbed/topo/units"
 )
 
-// blast sends datagrams of a full packet from src to dst, faster than any link
-// of these tests carries them, until the test is done. No one listens: what
-// counts is what links carry. Different ports take different spines.
+// blast sends full-size datagrams from src to dst, faster than any link of these tests carries
+// them, until the test ends. No process receives them: the tests measure what links carry.
+// Different ports use different spines.
 func (b *fabric) blast(ctx context.Context, wg *sync.WaitGroup, src, dst topo.HostID, port uint16, offered units.Rate) {
 	b.t.Helper()
 	var c *net.UDPConn
@@ -44,7 +44,7 @@ func (b *fabric) blast(ctx context.Context, wg *sync.WaitGroup, src, dst topo.Ho
 		defer timer.Stop()
 		for ctx.Err() == nil {
 			for range per {
-				// Refused, since no one listens, or more than the socket's buffer: the next.
+				// Refused by the receiver, or beyond the socket's buffer: send the next.
 				if _, err := c.Write(packet); errors.Is(err, net.ErrClosed) {
 					return
 				}
@@ -57,7 +57,7 @@ func (b *fabric) blast(ctx context.Context, wg *sync.WaitGroup, src, dst topo.Ho
 	})
 }
 
-// link is what the device at a link's beginning counts.
+// link returns the counters of the device at a link's beginning.
 func (b *fabric) link(id topo.LinkID) (LinkStats, time.Time) {
 	b.t.Helper()
 	namespace, device := plan.Egress(b.Fabric, id)
@@ -80,8 +80,7 @@ func (b *fabric) find(pattern string) []topo.LinkID {
 	return ids
 }
 
-// carried is the rate at which links carry frames over a time, all of them
-// measured at once.
+// carried returns the rates at which links carry frames, measured over the same time.
 func (b *fabric) carried(ids []topo.LinkID, d time.Duration) []float64 {
 	type reading struct {
 		bytes units.Bytes
@@ -103,8 +102,8 @@ func (b *fabric) carried(ids []topo.LinkID, d time.Duration) []float64 {
 	return rates
 }
 
-// unlikeFabric has hosts, uplinks and single directions of links of different
-// rates. Every link's rate is below what is sent over it.
+// unlikeFabric has hosts, uplinks and single directions of links with different rates, each lower
+// than the load on the link.
 func unlikeFabric() topo.LeafSpine {
 	s := shape(2, 3, 2, 20*units.Mbps, 1500)
 	s.Oversubscription, s.CrossRack = units.Ratio{}, 40*units.Mbps
@@ -113,8 +112,7 @@ func unlikeFabric() topo.LeafSpine {
 	return s
 }
 
-// Each link of a fabric of unlike ones carries its own rate, and no more, when
-// more is sent over it.
+// Each link of a heterogeneous fabric carries exactly its own rate under overload.
 func TestEachLinkHasItsOwnRate(t *testing.T) {
 	netnstest.Timing(t, func(t *testing.T) (ok bool) {
 		b := build(t, unlikeFabric(), plan.Options{Seed: 1})
@@ -122,9 +120,8 @@ func TestEachLinkHasItsOwnRate(t *testing.T) {
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		defer cancel()
-		// Hosts of 50 Mbps to each of the other rack over many ports, so that both
-		// uplinks of rack 0 have more than they carry; the host of 20 to one that
-		// takes 10.
+		// Hosts of 50 Mbps send to each host of the other rack over many ports, so that both
+		// uplinks of rack 0 are overloaded. The host of 20 Mbps sends to one of 10.
 		for port := uint16(2000); port < 2024; port++ {
 			b.blast(ctx, &wg, 1, 3, port, 3*units.Mbps)
 			b.blast(ctx, &wg, 2, 4, port, 3*units.Mbps)
@@ -146,8 +143,8 @@ func TestEachLinkHasItsOwnRate(t *testing.T) {
 	})
 }
 
-// A rack sends to all other racks together what cross_rack says, and receives as
-// much, however many hosts send: the papers' limit of a rack.
+// A rack sends to and receives from all other racks together at cross_rack, for any number of
+// senders: the rack limit of the papers.
 func TestCrossRackRate(t *testing.T) {
 	s := shape(3, 2, 2, 50*units.Mbps, 1500)
 	s.Oversubscription, s.CrossRack = units.Ratio{}, 40*units.Mbps
@@ -173,8 +170,8 @@ func TestCrossRackRate(t *testing.T) {
 	})
 }
 
-// needs builds what needs a qdisc where the kernel has it; where it has not, the
-// plan must be refused before anything is built, and the test is done.
+// needs builds a fabric that needs a qdisc. If the kernel lacks the qdisc, the plan must be refused
+// before anything is built, and the test ends.
 func needs(t *testing.T, kind, key string, s topo.LeafSpine) *fabric {
 	t.Helper()
 	netnstest.Require(t)
@@ -233,8 +230,7 @@ func delayed() topo.LeafSpine {
 	return s
 }
 
-// A packet and its answer take the delays of all links of their way there and
-// back, and little more.
+// A round trip takes the delays of all links in both directions, and little more.
 func TestDelayIsOnEveryLink(t *testing.T) {
 	b := needs(t, "netem", "delay", delayed())
 	if b == nil {
@@ -267,7 +263,7 @@ func TestDelayIsOnEveryLink(t *testing.T) {
 	}
 }
 
-// echo answers every byte on a host with one.
+// echo sends every received byte back.
 func (b *fabric) echo(h topo.HostID) {
 	b.t.Helper()
 	l, err := b.ns(b.HostName(h)).Listen(b.t.Context(), netip.AddrPortFrom(b.HostAddr(h), testPort), cubic)
@@ -290,9 +286,8 @@ func (b *fabric) echo(h topo.HostID) {
 	b.t.Cleanup(func() { l.Close(); wg.Wait() })
 }
 
-// A shaped link with a delay still carries its rate, still drops, and holds no
-// more than its queue in bytes. Beside it, in the same run, is what the link
-// carries without a delay.
+// A shaped link with a delay still carries its rate, still drops packets, and queues no more bytes
+// than its limit. The same run measures a link without a delay for comparison.
 func TestDelayedLinkIsShaped(t *testing.T) {
 	if b := needs(t, "netem", "delay", delayed()); b == nil {
 		return
@@ -307,7 +302,7 @@ func TestDelayedLinkIsShaped(t *testing.T) {
 			t.Errorf("%+v: want drops of the token bucket", after.Qdisc)
 		}
 		const limit = 40 * units.KB
-		// A sender that is emulated may leave the queue to run down between its turns.
+		// An emulated sender may let the queue drain between its time slices.
 		if q := after.Qdisc.Backlog; q > limit || q < limit-2*1514 && !netnstest.NotJudged(t) {
 			t.Errorf("%v wait while more comes in than goes out, want the queue full: %v", q, limit)
 		}
@@ -315,8 +310,8 @@ func TestDelayedLinkIsShaped(t *testing.T) {
 	})
 }
 
-// flooded is what the uplink of rack 0 carries while three times its rate is sent
-// over it, and its counters before and after.
+// flooded returns the rate of the uplink of rack 0 under three times its load, and its counters
+// before and after.
 func flooded(t *testing.T, s topo.LeafSpine) (rate float64, before, after LinkStats) {
 	t.Helper()
 	b := build(t, s, plan.Options{Seed: 1})
@@ -340,9 +335,8 @@ func early(ecn bool) topo.LeafSpine {
 	return s
 }
 
-// Early detection drops long before the queue is full. With ECN it marks instead;
-// the few packets that TCP sends without asking for marks, such as one that ends a
-// connection or is sent again, may still be dropped.
+// Early detection drops packets long before the queue is full. With ECN it marks them instead. The
+// few packets that TCP sends without ECN, such as FINs and retransmissions, may still be dropped.
 func TestEarlyDetection(t *testing.T) {
 	for _, ecn := range []bool{false, true} {
 		t.Run(fmt.Sprintf("ecn=%v", ecn), func(t *testing.T) {

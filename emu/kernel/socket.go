@@ -15,26 +15,24 @@ import (
 	"testbed/topo/units"
 )
 
-// SocketOptions are set on a TCP socket before it connects or listens, and so
-// on every connection that a listener accepts. Keep-alives are always off: a
-// silent connection is silent.
+// SocketOptions are set on a TCP socket before it connects or listens, and apply to all connections
+// that a listener accepts. Keep-alives are always off, so that an idle connection sends no packets.
 type SocketOptions struct {
-	// Congestion names the congestion control, such as "cubic"; empty leaves the
-	// namespace's. Root may name any that the kernel has.
+	// Congestion is the congestion control, such as "cubic"; "" means the namespace's default. Root
+	// may use any that the kernel provides.
 	Congestion string
-	// SendBuffer and ReceiveBuffer fix the socket's buffers, payload and the
-	// kernel's overhead together; 0 leaves them to grow by themselves.
+	// SendBuffer and ReceiveBuffer are the fixed sizes of the socket's buffers, payload and kernel
+	// overhead together; 0 means automatic sizing.
 	SendBuffer, ReceiveBuffer units.Bytes
-	// NotSentLowat is how much a write may leave waiting in the kernel before it
-	// blocks, beyond what is in flight; 0 leaves it unlimited.
+	// NotSentLowat is the maximum amount of unsent data, in addition to data in flight, that a
+	// write may leave in the kernel before it blocks; 0 means unlimited.
 	NotSentLowat units.Bytes
-	// Nagle delays small segments while others are in flight. It is off unless
-	// asked for.
+	// Nagle delays small segments while others are in flight. The default is off.
 	Nagle bool
-	// UserTimeout is TCP_USER_TIMEOUT: how long sent bytes, or a SYN, may stay
-	// unacknowledged before the connection ends with ETIMEDOUT; 0 leaves the
-	// kernel's many minutes. The time that the other end keeps its window shut
-	// counts, though it answers.
+	// UserTimeout is TCP_USER_TIMEOUT: the maximum time that sent bytes, or a SYN, may stay
+	// unacknowledged before the connection fails with ETIMEDOUT; 0 means the kernel's default of
+	// many minutes. It includes the time for which the peer's window is zero, even though the peer
+	// answers.
 	UserTimeout time.Duration
 }
 
@@ -48,7 +46,7 @@ func (o SocketOptions) apply(fd int) error {
 	}
 	if o.Congestion != "" {
 		if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, o.Congestion); err != nil {
-			errs = append(errs, fmt.Errorf("congestion control %q: %w: /proc/sys/net/ipv4/tcp_available_congestion_control lists those this kernel has", o.Congestion, err))
+			errs = append(errs, fmt.Errorf("congestion control %q: %w (available: see /proc/sys/net/ipv4/tcp_available_congestion_control)", o.Congestion, err))
 		}
 	}
 	if o.SendBuffer > 0 {
@@ -64,16 +62,16 @@ func (o SocketOptions) apply(fd int) error {
 		set("user timeout", unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(min(max(o.UserTimeout.Milliseconds(), 1), math.MaxInt32)))
 	}
 	set("no delay", unix.IPPROTO_TCP, unix.TCP_NODELAY, btoi(!o.Nagle))
-	set("reuse address", unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) // ports in TIME_WAIT, from one repeat to the next
+	set("reuse address", unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) // ports in TIME_WAIT from the previous repeat
 	return errors.Join(errs...)
 }
 
-// setBuffer sets a buffer, past the machine's limit where that is allowed. The
-// kernel doubles what it is given, to make room for its overhead.
+// setBuffer sets the size of a buffer, beyond the machine's limit if permitted. The kernel doubles
+// the value to allow for its overhead.
 func setBuffer(fd int, what, limit string, size units.Bytes, force, option int) error {
 	half := int(min(size/2, math.MaxInt32/2))
 	err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, force, half)
-	if errors.Is(err, unix.EPERM) { // root of a user namespace only
+	if errors.Is(err, unix.EPERM) { // root only in a user namespace
 		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, half)
 	}
 	if err != nil {
@@ -81,7 +79,7 @@ func setBuffer(fd int, what, limit string, size units.Bytes, force, option int) 
 	}
 	got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, option)
 	if err == nil && units.Bytes(got) < size/2*2 {
-		err = fmt.Errorf("the kernel gives %v: raise net.core.%s or ask for less", units.Bytes(got), limit)
+		err = fmt.Errorf("the kernel grants %v: raise net.core.%s or request less", units.Bytes(got), limit)
 	}
 	if err != nil {
 		return fmt.Errorf("%s buffer %v: %w", what, size, err)
@@ -96,7 +94,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// tune sets on a connection what Go's net package changed on it.
+// tune restores the options that Go's net package changes on a connection.
 func (o SocketOptions) tune(c *net.TCPConn) error {
 	return errors.Join(c.SetKeepAlive(false), c.SetNoDelay(!o.Nagle))
 }
@@ -114,13 +112,13 @@ func (n *Namespace) socket(kind int, local netip.AddrPort, prepare func(fd int) 
 	return bindSocket(fd, local, prepare)
 }
 
-// openSocket opens a non-blocking socket in the thread's namespace.
+// openSocket opens a non-blocking socket in the namespace of the calling thread.
 func openSocket(kind int) (int, error) {
 	return unix.Socket(unix.AF_INET, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 }
 
-// bindSocket prepares a socket and binds it to local, if that is valid. It closes
-// one that it returns an error for.
+// bindSocket calls prepare and binds the socket to local, if that is valid. On an error it closes
+// the socket.
 func bindSocket(fd int, local netip.AddrPort, prepare func(fd int) error) (int, error) {
 	err := prepare(fd)
 	if err == nil && local.IsValid() {
@@ -136,32 +134,31 @@ func sockaddr(a netip.AddrPort) unix.Sockaddr {
 	return &unix.SockaddrInet4{Addr: a.Addr().Unmap().As4(), Port: int(a.Port())}
 }
 
-func want4(what string, a netip.AddrPort) error {
+func checkIPv4(what string, a netip.AddrPort) error {
 	if !a.Addr().Unmap().Is4() {
-		return fmt.Errorf("%s address %v: want an IPv4 address", what, a)
+		return fmt.Errorf("%s address %v: must be an IPv4 address", what, a)
 	}
 	return nil
 }
 
-// Listen listens on a TCP address of the namespace. The listener and what it
-// accepts are used like any other: no thread is tied to them. ctx bounds nothing
-// but the call.
+// Listen listens on a TCP address of the namespace. The listener and its connections can be used on
+// any thread. ctx bounds only the call.
 func (n *Namespace) Listen(ctx context.Context, local netip.AddrPort, o SocketOptions) (net.Listener, error) {
 	fail := func(err error) (net.Listener, error) {
 		return nil, fmt.Errorf("listen on %v in %q: %w", local, n.name, err)
 	}
-	if err := errors.Join(context.Cause(ctx), want4("local", local)); err != nil {
+	if err := errors.Join(context.Cause(ctx), checkIPv4("local", local)); err != nil {
 		return fail(err)
 	}
 	fd, err := n.socket(unix.SOCK_STREAM, local, o.apply)
 	if err != nil {
 		return fail(err)
 	}
-	if err := unix.Listen(fd, 4096); err != nil { // the kernel cuts it to net.core.somaxconn
+	if err := unix.Listen(fd, 4096); err != nil { // limited to net.core.somaxconn
 		return fail(errors.Join(err, unix.Close(fd)))
 	}
 	f := os.NewFile(uintptr(fd), local.String())
-	l, err := net.FileListener(f) // has a descriptor of its own
+	l, err := net.FileListener(f) // duplicates the descriptor
 	if err = errors.Join(err, f.Close()); err != nil {
 		if l != nil {
 			err = errors.Join(err, l.Close())
@@ -171,7 +168,7 @@ func (n *Namespace) Listen(ctx context.Context, local netip.AddrPort, o SocketOp
 	return &listener{l, o}, nil
 }
 
-// listener keeps Go from turning keep-alives on.
+// listener turns off the keep-alives that Go turns on.
 type listener struct {
 	net.Listener
 	o SocketOptions
@@ -188,9 +185,9 @@ func (l *listener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// Dial connects from the namespace to remote. local may be the zero AddrPort or
-// have port 0, for the kernel to choose. The wait is on the runtime's poller, so
-// that thousands may connect at once without a thread each; it ends with ctx.
+// Dial connects from the namespace to remote. If local is the zero AddrPort or has port 0, the
+// kernel selects the rest. Dial waits on the runtime's poller, so thousands of goroutines may dial
+// at once without a thread each. The wait ends with ctx.
 func (n *Namespace) Dial(ctx context.Context, local, remote netip.AddrPort, o SocketOptions) (net.Conn, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, fmt.Errorf("dial %v from %q: %w", remote, n.name, err)
@@ -202,18 +199,18 @@ func (n *Namespace) Dial(ctx context.Context, local, remote netip.AddrPort, o So
 	return p.Wait(ctx)
 }
 
-// Pending is a connection that was begun.
+// Pending is a connection in progress: see Connect.
 type Pending struct {
-	Local   netip.AddrPort // from which it was begun
+	Local   netip.AddrPort // its local end
 	name    string         // of the namespace
 	remote  netip.AddrPort
 	o       SocketOptions
-	file    *os.File // non-blocking, so on the poller
-	waiting bool     // for an answer
+	file    *os.File // non-blocking: uses the runtime's poller
+	waiting bool     // the peer has not answered
 }
 
-// Connect begins a connection, as Dial does, and returns without waiting for an
-// answer: what takes processor time is done then. Wait must follow.
+// Connect starts a connection like Dial, and returns without waiting for the answer. The expensive
+// part is then done. The caller must call Wait.
 func (n *Namespace) Connect(local, remote netip.AddrPort, o SocketOptions) (*Pending, error) {
 	return n.connect(func() (fd int, err error) {
 		err = n.do(func() (err error) {
@@ -224,23 +221,24 @@ func (n *Namespace) Connect(local, remote netip.AddrPort, o SocketOptions) (*Pen
 	}, local, remote, o)
 }
 
-// connect begins a connection on a new socket of the namespace, which open opens.
+// connect starts a connection on a socket from open.
 func (n *Namespace) connect(open func() (int, error), local, remote netip.AddrPort, o SocketOptions) (*Pending, error) {
 	fail := func(err error) (*Pending, error) {
 		return nil, fmt.Errorf("dial %v from %q: %w", remote, n.name, err)
 	}
-	if err := want4("remote", remote); err != nil {
+	if err := checkIPv4("remote", remote); err != nil {
 		return fail(err)
 	}
 	if local.IsValid() {
-		if err := want4("local", local); err != nil {
+		if err := checkIPv4("local", local); err != nil {
 			return fail(err)
 		}
 	}
 	fd, err := open()
 	if err == nil {
 		fd, err = bindSocket(fd, local, func(fd int) error {
-			// A port for bind to choose is chosen by connect, when the remote is known.
+			// If the kernel selects the port, it does so in connect, where the remote address is
+			// known.
 			return errors.Join(o.apply(fd), unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1))
 		})
 	}
@@ -266,7 +264,7 @@ func (n *Namespace) connect(open func() (int, error), local, remote netip.AddrPo
 	return p, nil
 }
 
-// Wait waits until the connection stands or ctx is done.
+// Wait waits until the connection is established or ctx is done.
 func (p *Pending) Wait(ctx context.Context) (net.Conn, error) {
 	fail := func(err error) (net.Conn, error) {
 		return nil, fmt.Errorf("dial %v from %q: %w", p.remote, p.name, err)
@@ -276,7 +274,7 @@ func (p *Pending) Wait(ctx context.Context) (net.Conn, error) {
 			return fail(errors.Join(err, p.file.Close()))
 		}
 	}
-	c, err := net.FileConn(p.file) // has a descriptor of its own
+	c, err := net.FileConn(p.file) // duplicates the descriptor
 	if err = errors.Join(err, p.file.Close()); err == nil {
 		err = p.o.tune(c.(*net.TCPConn))
 	}
@@ -289,14 +287,14 @@ func (p *Pending) Wait(ctx context.Context) (net.Conn, error) {
 	return c, nil
 }
 
-// connected waits until a connect that was begun on f is done or ctx is.
+// connected waits until the connect in progress on f ends or ctx is done.
 func connected(ctx context.Context, f *os.File) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() {
-		_ = f.SetWriteDeadline(time.Unix(1, 0)) // fails only on a closed file, which nobody waits for
+		_ = f.SetWriteDeadline(time.Unix(1, 0)) // fails only on a closed file, which has no waiter
 	})
 	defer stop()
 	var result error
@@ -306,7 +304,7 @@ func connected(ctx context.Context, f *os.File) error {
 			err = unix.Errno(code)
 		}
 		if err == nil {
-			// No error yet may mean no answer yet.
+			// Without an error, the connect may still be in progress.
 			if _, err = unix.Getpeername(int(fd)); errors.Is(err, unix.ENOTCONN) {
 				return false
 			}
@@ -323,10 +321,10 @@ func connected(ctx context.Context, f *os.File) error {
 	return result
 }
 
-// SendUDP sends one datagram from the namespace. All of a namespace's datagrams
-// leave one socket, with one source port, in order.
+// SendUDP sends one datagram from the namespace. All datagrams of a namespace use one socket and
+// one source port, so they stay in order.
 func (n *Namespace) SendUDP(payload []byte, to netip.AddrPort) error {
-	if err := want4("remote", to); err != nil {
+	if err := checkIPv4("remote", to); err != nil {
 		return fmt.Errorf("send a datagram from %q: %w", n.name, err)
 	}
 	conn, err := n.datagrams()

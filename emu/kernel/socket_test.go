@@ -17,7 +17,7 @@ import (
 	"testbed/topo/units"
 )
 
-// A mark crosses its host's link and ends at the leaf, without an answer.
+// A mark crosses the link of its host and ends at the leaf, without an answer.
 func TestMarksEndAtTheLeaf(t *testing.T) {
 	b := build(t, shape(2, 1, 1, 50*units.Mbps, 1500), plan.Options{})
 	host := b.ns("h0-00")
@@ -45,7 +45,7 @@ func TestMarksEndAtTheLeaf(t *testing.T) {
 	}
 }
 
-// Dialling many at once ties up no threads, and gives up when told to.
+// Many simultaneous dials block no threads, and end when they are cancelled.
 func TestDialHonoursContext(t *testing.T) {
 	b := build(t, shape(1, 1, 0, 50*units.Mbps, 1500), plan.Options{})
 	host := b.ns("h0-00")
@@ -106,7 +106,7 @@ func TestDialErrors(t *testing.T) {
 	if _, err := host.Dial(t.Context(), netip.AddrPort{}, netip.MustParseAddrPort("[::1]:9"), cubic); err == nil {
 		t.Error("Dial of an IPv6 address: no error")
 	}
-	if _, err := host.Dial(t.Context(), netip.AddrPort{}, to, SocketOptions{SendBuffer: 4 * units.GB}); err == nil || !strings.Contains(err.Error(), "send buffer 4GB: the kernel gives") {
+	if _, err := host.Dial(t.Context(), netip.AddrPort{}, to, SocketOptions{SendBuffer: 4 * units.GB}); err == nil || !strings.Contains(err.Error(), "send buffer 4GB: the kernel grants") {
 		t.Errorf("Dial with a buffer that no kernel gives: %v", err)
 	}
 	l, err := host.Listen(t.Context(), netip.AddrPortFrom(b.HostAddr(0), testPort), cubic)
@@ -119,8 +119,8 @@ func TestDialErrors(t *testing.T) {
 	}
 }
 
-// Both ends of a connection have the options, the accepted one too, and the
-// local port that was asked for.
+// Both ends of a connection have the options, including the accepted end, and the requested local
+// port.
 func TestSocketOptions(t *testing.T) {
 	b := build(t, shape(1, 2, 0, 50*units.Mbps, 1500), plan.Options{})
 	o := SocketOptions{Congestion: "cubic", SendBuffer: 256 * units.KiB, ReceiveBuffer: 128 * units.KiB, NotSentLowat: 16 * units.KiB, UserTimeout: 1500 * time.Millisecond}

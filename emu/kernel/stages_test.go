@@ -14,7 +14,7 @@ import (
 	"testbed/topo/units"
 )
 
-// staged notes when each stage begins. All stages have the workers given.
+// staged records the start of each stage. All stages use the given number of workers.
 type staged struct {
 	*Executor
 	workers int
@@ -27,9 +27,8 @@ func (s *staged) Workers(st plan.Stage) int {
 	return s.workers
 }
 
-// BenchmarkStages tells which stages of a build gain from a second thread: the
-// milliseconds of each with one and with two, in turn on the same machine. "links"
-// are made by one thread whatever is said.
+// BenchmarkStages shows which stages of a build benefit from a second thread: the milliseconds of
+// each stage with one thread and with two, alternating. One thread always creates the links.
 func BenchmarkStages(b *testing.B) {
 	netnstest.Require(b)
 	f, err := shape(10, 10, 1, 20*units.Mbps, 1500).Build()
@@ -54,7 +53,7 @@ func BenchmarkStages(b *testing.B) {
 				key := fmt.Sprintf("%s-%d-ms", strings.ReplaceAll(name, " ", "-"), workers)
 				stageTimes[key] = append(stageTimes[key], x.begun[i+1].Sub(x.begun[i]))
 			}
-			time.Sleep(200 * time.Millisecond) // for the kernel to be done with it
+			time.Sleep(200 * time.Millisecond) // until the kernel has removed it
 		}
 	}
 	for key, took := range stageTimes {

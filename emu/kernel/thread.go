@@ -7,21 +7,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Thread is a thread that stays in the namespace that it last entered, so that
-// opening one socket after the other costs little: other threads start a goroutine,
-// enter and leave for each.
+// Thread is an OS thread that stays in the namespace that it entered last. Opening several sockets
+// on it is cheap: without it, each one costs a goroutine and a change of namespace and back.
 type Thread struct {
-	in *Namespace // nil for that of the program
+	in *Namespace // nil for the program's own namespace
 }
 
-// OnThread runs f on a thread of its own, which ends with it, in whatever namespace
-// it is then, and returns what it returns.
+// OnThread runs f on a new thread and returns its result. The thread ends after f, in whichever
+// namespace it is.
 func OnThread(f func(*Thread) error) (err error) {
 	onThread(func() { err = f(new(Thread)) })
 	return err
 }
 
-// enter takes the thread into a namespace.
+// enter moves the thread into a namespace.
 func (t *Thread) enter(n *Namespace) error {
 	if t.in == n {
 		return nil

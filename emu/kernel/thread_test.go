@@ -10,8 +10,8 @@ import (
 	"testbed/topo/units"
 )
 
-// One thread begins connections in several namespaces, each from its own address,
-// and no other thread of the process follows it there.
+// One thread starts connections in several namespaces, each from its own address, and no other
+// thread of the process enters them.
 func TestThread(t *testing.T) {
 	b := build(t, shape(1, 3, 0, 50*units.Mbps, 1500), plan.Options{})
 	l, err := b.ns("h0-02").Listen(t.Context(), netip.AddrPortFrom(b.HostAddr(2), testPort), cubic)
@@ -58,8 +58,8 @@ func TestThread(t *testing.T) {
 	}
 }
 
-// What it costs to begin a connection from one host after the other, until it
-// stands at both ends.
+// The cost of starting connections from one host after another, until each is established at both
+// ends.
 func BenchmarkConnect(b *testing.B) {
 	t := build(b, shape(1, 3, 0, 1000*units.Mbps, 1500), plan.Options{})
 	to := netip.AddrPortFrom(t.HostAddr(2), testPort)
@@ -79,7 +79,7 @@ func BenchmarkConnect(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			b.StopTimer() // what ends it is the same
+			b.StopTimer() // closing costs the same in both
 			got, err := l.Accept()
 			if err != nil {
 				b.Fatal(err)

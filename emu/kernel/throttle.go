@@ -18,22 +18,21 @@ import (
 	"testbed/topo/units"
 )
 
-// ThrottleKind names a way in which the kernel limits how fast processes write
-// to a block device.
+// ThrottleKind is a mechanism by which the kernel limits the rate of writes to a block device.
 type ThrottleKind string
 
-// The ways there are. Blkio limits direct writes only: those through the page
-// cache reach the device by a kernel thread, which is in another cgroup.
+// The mechanisms. Blkio limits only direct writes: a kernel thread in another cgroup writes the
+// page cache to the device.
 const (
 	Blkio ThrottleKind = "blkio"  // cgroup version 1
 	IOMax ThrottleKind = "io.max" // cgroup version 2
 )
 
-// ThrottleFact tells whether this machine has a throttle, and if not, why.
+// ThrottleFact reports whether this machine has a throttle.
 type ThrottleFact struct {
 	Kind    ThrottleKind
-	Missing string // "" where it is there
-	root    string // of the hierarchy
+	Missing string // the reason if it is unavailable, otherwise ""
+	root    string // of the cgroup hierarchy
 }
 
 const (
@@ -42,7 +41,7 @@ const (
 	cgroupBase = "/sys/fs/cgroup"
 )
 
-// Throttles looks for the throttles of the kernel. It changes nothing.
+// Throttles detects the throttles of the kernel. It changes nothing.
 func Throttles() []ThrottleFact {
 	v1 := ThrottleFact{Kind: Blkio, root: filepath.Join(cgroupBase, "blkio")}
 	if _, err := os.Stat(filepath.Join(v1.root, blkioFile)); err != nil {
@@ -61,31 +60,31 @@ func Throttles() []ThrottleFact {
 	return []ThrottleFact{v1, v2}
 }
 
-// CgroupPath is where the throttle's cgroup of the given name would be, to be
-// recorded before it is made.
+// CgroupPath returns the path of the throttle's cgroup of the given name, so that it can be
+// recorded before it is created.
 func (f ThrottleFact) CgroupPath(name string) (string, error) {
 	if f.Missing != "" {
 		return "", fmt.Errorf("disk throttle %s: %s", f.Kind, f.Missing)
 	}
 	if name == "" || name != filepath.Base(name) || strings.HasPrefix(name, ".") {
-		return "", fmt.Errorf("disk throttle %s: %q is no name of a cgroup", f.Kind, name)
+		return "", fmt.Errorf("disk throttle %s: invalid cgroup name %q", f.Kind, name)
 	}
 	return filepath.Join(f.root, name), nil
 }
 
-// Cgroup is a cgroup of our own, in which the writes of its processes to some
-// devices are limited.
+// Cgroup is a cgroup created by this process. It limits the rate at which its members write to some
+// devices.
 type Cgroup struct {
 	kind    ThrottleKind
 	path    string
 	root    string
-	enabled bool // the io controller for the children of root, by us
+	enabled bool // this process enabled the io controller for the children of root
 	limited []string
-	home    string // of this process before Enter; "" while it is there
+	home    string // the cgroup of this process before Enter; "" outside Enter and Leave
 	closed  bool
 }
 
-// NewCgroup makes the cgroup of CgroupPath(name).
+// NewCgroup creates the cgroup at CgroupPath(name).
 func (f ThrottleFact) NewCgroup(name string) (c *Cgroup, err error) {
 	path, err := f.CgroupPath(name)
 	if err != nil {
@@ -93,7 +92,7 @@ func (f ThrottleFact) NewCgroup(name string) (c *Cgroup, err error) {
 	}
 	c = &Cgroup{kind: f.Kind, path: path, root: f.root}
 	fail := func(err error) (*Cgroup, error) {
-		return nil, errors.Join(fmt.Errorf("disk throttle %s: make cgroup %s: %w%s", f.Kind, path, err, privilege(err)), c.disable())
+		return nil, errors.Join(fmt.Errorf("disk throttle %s: create cgroup %s: %w%s", f.Kind, path, err, privilege(err)), c.disable())
 	}
 	if f.Kind == IOMax {
 		control := filepath.Join(f.root, "cgroup.subtree_control")
@@ -114,11 +113,11 @@ func (f ThrottleFact) NewCgroup(name string) (c *Cgroup, err error) {
 	return c, nil
 }
 
-// Limit lets the processes of the cgroup write to a device at no more than rate.
+// Limit limits writes of the cgroup's processes to a device to rate.
 func (c *Cgroup) Limit(l *Loop, rate units.Rate) error {
 	n := rate.BytesPerSecond()
 	if n < 1 {
-		return fmt.Errorf("disk throttle %s: %v: want 8bps or more", c.kind, rate)
+		return fmt.Errorf("disk throttle %s: %v: must be 8bps or more", c.kind, rate)
 	}
 	if err := c.set(l.Number(), strconv.FormatInt(n, 10)); err != nil {
 		return err
@@ -140,13 +139,13 @@ func (c *Cgroup) set(number, value string) error {
 	return nil
 }
 
-// Enter moves this process into the cgroup, until Leave or Close: all its
-// threads, since goroutines change threads, and io.max knows processes only.
+// Enter moves this process with all its threads into the cgroup, until Leave or Close: goroutines
+// change threads, and io.max applies to preallocate processes.
 func (c *Cgroup) Enter() error {
 	if c.home != "" {
 		return nil
 	}
-	home, err := c.own()
+	home, err := c.currentCgroup()
 	if err != nil {
 		return fmt.Errorf("disk throttle %s: %w", c.kind, err)
 	}
@@ -157,7 +156,7 @@ func (c *Cgroup) Enter() error {
 	return nil
 }
 
-// Leave moves this process back to where it was.
+// Leave moves this process back to its previous cgroup.
 func (c *Cgroup) Leave() error {
 	if c.home == "" {
 		return nil
@@ -176,8 +175,8 @@ func (c *Cgroup) move(to string) error {
 	return nil
 }
 
-// own is this process's cgroup in the hierarchy.
-func (c *Cgroup) own() (string, error) {
+// currentCgroup returns this process's cgroup in the hierarchy.
+func (c *Cgroup) currentCgroup() (string, error) {
 	data, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
 		return "", err
@@ -191,12 +190,12 @@ func (c *Cgroup) own() (string, error) {
 			return filepath.Join(c.root, part[2]), nil
 		}
 	}
-	return "", fmt.Errorf("/proc/self/cgroup names no cgroup of %s", c.root)
+	return "", fmt.Errorf("/proc/self/cgroup has no cgroup under %s", c.root)
 }
 
-// Close moves this process out, takes back all limits, which would otherwise
-// wait for the next device of that number, and removes the cgroup. Other
-// processes must have left it. A second call does nothing.
+// Close moves this process out, resets all limits, which would otherwise apply to the next device
+// with the same number, and removes the cgroup. Other processes must have left it. A second call
+// does nothing.
 func (c *Cgroup) Close() error {
 	if c.closed {
 		return nil
@@ -215,8 +214,8 @@ func (c *Cgroup) Close() error {
 	return c.disable()
 }
 
-// disable takes the io controller back from the children of the root where we
-// gave it and no other child uses it by now.
+// disable disables the io controller for the children of the root if this process enabled it and no
+// other child uses it.
 func (c *Cgroup) disable() error {
 	if !c.enabled {
 		return nil
@@ -229,10 +228,10 @@ func (c *Cgroup) disable() error {
 	return err
 }
 
-// cgroupPatience bounds the wait for a cgroup whose last process has just ended.
-const cgroupPatience = 2 * time.Second
+// cgroupTimeout bounds the wait for a cgroup to become removable after its last process has ended.
+const cgroupTimeout = 2 * time.Second
 
-// removeCgroup removes an empty cgroup. One that is not there is not an error.
+// removeCgroup removes an empty cgroup. A missing cgroup is not an error.
 func removeCgroup(ctx context.Context, path string) error {
 	var st unix.Statfs_t
 	err := unix.Statfs(path, &st)
@@ -247,20 +246,19 @@ func removeCgroup(ctx context.Context, path string) error {
 		if err == nil || errors.Is(err, unix.ENOENT) {
 			return nil
 		}
-		if errors.Is(err, unix.EBUSY) && time.Since(start) < cgroupPatience && ctx.Err() == nil {
+		if errors.Is(err, unix.EBUSY) && time.Since(start) < cgroupTimeout && ctx.Err() == nil {
 			err = nil
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
-	procs, _ := os.ReadFile(filepath.Join(path, "cgroup.procs")) // only to say more
+	procs, _ := os.ReadFile(filepath.Join(path, "cgroup.procs")) // only for the error text
 	if ids := strings.Fields(string(procs)); len(ids) > 0 {
 		return fmt.Errorf("remove cgroup %s: %w: processes %s are in it: end them first", path, err, strings.Join(ids, ", "))
 	}
 	return fmt.Errorf("remove cgroup %s: %w%s", path, err, privilege(err))
 }
 
-// writeControl writes a control file in one write, which is how the kernel takes
-// it.
+// writeControl writes a control file in a single write, as the kernel requires.
 func writeControl(path, text string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -270,24 +268,25 @@ func writeControl(path, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// Loop is a loop device over a file. The kernel detaches it when the last file
-// that is open on it is closed, so also when the process is killed.
+// Loop is a loop device over a file. The kernel detaches it when its last open file is closed, also
+// when the process is killed.
 type Loop struct {
 	dev  *os.File
 	file string
 	path string
 }
 
-// loopTries is how often another process may be faster at taking the free device.
-const loopTries = 16
+// maxLoopAttempts bounds the attempts to attach a free device that another process may attach
+// first.
+const maxLoopAttempts = 16
 
-// AttachLoop makes a file of the given size, which is set aside, and a loop device over it
-// that passes the page cache where the file system lets it. The caller must call
-// Close, and remove the file.
+// AttachLoop creates a file of the given size, allocates its space, and attaches a loop device to
+// it, with direct I/O if the file system supports it. The caller must call Close and remove the
+// file.
 func AttachLoop(file string, size units.Bytes) (*Loop, error) { return attachLoop(file, size, true) }
 
-// attachLoop is AttachLoop; without whole the file is sparse: it takes what is written.
-func attachLoop(file string, size units.Bytes, whole bool) (_ *Loop, err error) {
+// attachLoop is AttachLoop. Unless preallocate is set, the file is sparse.
+func attachLoop(file string, size units.Bytes, preallocate bool) (_ *Loop, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("loop device over %s: %w%s", file, err, privilege(err))
@@ -305,7 +304,7 @@ func attachLoop(file string, size units.Bytes, whole bool) (_ *Loop, err error) 
 	}
 	defer func() { err = errors.Join(err, back.Close()) }()
 	err = unix.EOPNOTSUPP
-	if whole {
+	if preallocate {
 		err = unix.Fallocate(int(back.Fd()), 0, 0, int64(size))
 	}
 	if errors.Is(err, unix.EOPNOTSUPP) {
@@ -316,10 +315,10 @@ func attachLoop(file string, size units.Bytes, whole bool) (_ *Loop, err error) 
 	}
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
-		return nil, fmt.Errorf("%w (does the kernel have loop devices? modprobe loop)", err)
+		return nil, fmt.Errorf("%w (does the kernel support loop devices? run: modprobe loop)", err)
 	}
-	defer control.Close() // nothing is written to it
-	for range loopTries {
+	defer control.Close() // no data to lose
+	for range maxLoopAttempts {
 		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
 		if err != nil {
 			return nil, err
@@ -331,7 +330,7 @@ func attachLoop(file string, size units.Bytes, whole bool) (_ *Loop, err error) 
 		config := unix.LoopConfig{Fd: uint32(back.Fd()), Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR | unix.LO_FLAGS_DIRECT_IO}}
 		copy(config.Info.File_name[:len(config.Info.File_name)-1], file)
 		err = unix.IoctlLoopConfigure(int(dev.Fd()), &config)
-		if errors.Is(err, unix.EINVAL) { // the file system has no direct I/O
+		if errors.Is(err, unix.EINVAL) { // the file system does not support direct I/O
 			config.Info.Flags = unix.LO_FLAGS_AUTOCLEAR
 			err = unix.IoctlLoopConfigure(int(dev.Fd()), &config)
 		}
@@ -343,40 +342,40 @@ func attachLoop(file string, size units.Bytes, whole bool) (_ *Loop, err error) 
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("others took the free device %d times", loopTries)
+	return nil, fmt.Errorf("other processes attached the free device first, %d times", maxLoopAttempts)
 }
 
-// resolve follows links in the directory of a file that need not be there, so
-// that its name is what the kernel tells of it.
+// resolve resolves symbolic links in the directory of a file, so that the path equals the one the
+// kernel reports. The file need not exist.
 func resolve(file string) (string, error) {
 	dir, err := filepath.EvalSymlinks(filepath.Dir(file))
 	return filepath.Join(dir, filepath.Base(file)), err
 }
 
-// openLoop opens a loop device, whose node appears a moment after it is made.
+// openLoop opens a loop device. Its node appears shortly after the device is created.
 func openLoop(path string) (*os.File, error) {
-	const patience = 2 * time.Second
+	const timeout = 2 * time.Second
 	for start := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 		dev, err := os.OpenFile(path, os.O_RDWR, 0)
-		if err == nil || !errors.Is(err, fs.ErrNotExist) || time.Since(start) > patience {
+		if err == nil || !errors.Is(err, fs.ErrNotExist) || time.Since(start) > timeout {
 			return dev, err
 		}
 	}
 }
 
-// Path is the device's.
+// Path returns the path of the device.
 func (l *Loop) Path() string { return l.path }
 
-// Number is the device's number, "7:0".
+// Number returns the device number, such as "7:0".
 func (l *Loop) Number() string {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(l.dev.Fd()), &st); err != nil {
-		return "0:0" // of no device: limits on it fail
+		return "0:0" // no device: setting a limit on it fails
 	}
 	return fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))
 }
 
-// Close detaches the device once nothing else has it open. A second call does
+// Close closes the device. The kernel detaches it once no process has it open. A second call does
 // nothing.
 func (l *Loop) Close() error {
 	if l.dev == nil {
@@ -390,9 +389,8 @@ func (l *Loop) Close() error {
 	return nil
 }
 
-// Release unmounts the file systems of loop devices at the given directories, and
-// removes the loop devices over the given files and the given cgroups, those that are
-// there.
+// Release unmounts the file systems of loop devices at the given directories, and removes the loop
+// devices over the given files and the given cgroups. Missing ones are skipped.
 func (Reaper) Release(ctx context.Context, mounts, loops, cgroups []string) error {
 	var errs []error
 	for _, dir := range mounts {
@@ -409,7 +407,7 @@ func (Reaper) Release(ctx context.Context, mounts, loops, cgroups []string) erro
 	for _, path := range backing {
 		data, err := os.ReadFile(path)
 		if err != nil {
-			continue // detached just now
+			continue // detached meanwhile
 		}
 		file := string(bytes.TrimSuffix(bytes.TrimSuffix(data, []byte("\n")), []byte(" (deleted)")))
 		if slices.Contains(loops, file) {

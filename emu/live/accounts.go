@@ -125,18 +125,39 @@ func (s *sampler) names() func(yield func(string) bool) {
 	}
 }
 
+// usage is the processor time of the machine and of its processes up to a moment.
+type usage struct {
+	kernel.Processors
+	processes kernel.ProcessUsage
+}
+
+func takeUsage() (usage, error) {
+	cpu, err := kernel.ProcessorTimes()
+	if err != nil {
+		return usage{}, err
+	}
+	processes, err := kernel.ProcessTimes()
+	return usage{cpu, processes}, err
+}
+
 // machine is what the processors did between two readings.
-func machine(was, is kernel.Processors, passed time.Duration) fidelity.Machine {
-	all := is.All - was.All
-	if all <= 0 || passed <= 0 {
+//
+// Others is the sum of what the other processes were charged for. "All tasks less this
+// process" would be too little: this process is charged for the packets and timers (softirq)
+// that are handled while it runs, which can be half of its time, and /proc/stat counts
+// them apart from tasks. That difference is still a lower bound, and the only one for
+// processes that /proc does not show, such as those outside a container.
+func machine(was, is usage) fidelity.Machine {
+	passed := is.At.Sub(was.At)
+	if passed <= 0 {
 		return fidelity.Machine{}
 	}
+	all := passed * time.Duration(is.Count)
 	share := func(d time.Duration) float64 { return min(1, max(0, float64(d)/float64(all))) }
 	own := is.Own - was.Own
+	others := max(is.processes.OthersSince(was.processes), is.Tasks-was.Tasks-own)
 	m := fidelity.Machine{Known: true, Own: share(own), Softirq: share(is.Softirq - was.Softirq + is.Irq - was.Irq), Stolen: share(is.Stolen - was.Stolen),
-		// What this process used includes packets that were handled in its name, which
-		// the kernel counts as softirq: others are at least what is left of tasks.
-		Others: share(is.Tasks - was.Tasks - own), Waiting: -1}
+		Others: share(others), Waiting: -1}
 	if is.HasWaiting && was.HasWaiting {
 		m.Waiting = min(1, float64(is.Waiting-was.Waiting)/float64(passed))
 	}

@@ -40,18 +40,19 @@ func TestLoss(t *testing.T) {
 }
 
 func TestMachine(t *testing.T) {
-	was := kernel.Processors{Count: 2, All: 100 * time.Second, HasWaiting: true}
-	is := kernel.Processors{Count: 2, All: 120 * time.Second, Tasks: 10 * time.Second, Own: 4 * time.Second, Softirq: time.Second, Irq: time.Second,
-		Stolen: 2 * time.Second, Waiting: 5 * time.Second, HasWaiting: true}
+	at := time.Now()
+	was := usage{kernel.Processors{At: at, Count: 2, HasWaiting: true}, nil}
+	is := usage{kernel.Processors{At: at.Add(10 * time.Second), Count: 2, Tasks: 10 * time.Second, Own: 4 * time.Second, Softirq: time.Second, Irq: time.Second,
+		Stolen: 2 * time.Second, Waiting: 5 * time.Second, HasWaiting: true}, nil}
 	want := fidelity.Machine{Known: true, Others: 0.3, Own: 0.2, Softirq: 0.1, Stolen: 0.1, Waiting: 0.5}
-	if got := machine(was, is, 10*time.Second); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
+	if got := machine(was, is); got != want {
+		t.Errorf("processes are hidden: got %+v, want %+v", got, want)
 	}
-	is.HasWaiting, is.Own = false, 15*time.Second // packets handled in our name
-	if got := machine(was, is, 10*time.Second); got.Others != 0 || got.Waiting != -1 {
+	is.HasWaiting, is.Own = false, 15*time.Second // packets are charged to this process
+	if got := machine(was, is); got.Others != 0 || got.Waiting != -1 {
 		t.Errorf("got %+v", got)
 	}
-	if got := machine(was, was, time.Second); got.Known {
+	if got := machine(was, was); got.Known {
 		t.Errorf("nothing passed: %+v", got)
 	}
 }

@@ -10,11 +10,10 @@ import (
 	"testbed/topo/units"
 )
 
-// A sender that TCP keeps to a few packets in its host's queue never has as much
-// waiting as sampleLinks asks for, whether or not the link gets its rate. Of such a
-// link one can tell that it had something to send at every look of a spell. What
-// it sent meanwhile, and the gaps between its packets, are judged then, even where
-// the link carried little.
+// A sender that TCP limits to a few packets in its host's queue never has the backlog that sampleLinks
+// requires, whether or not the link gets its rate. For such a link, the samples of a spell show that it
+// always had packets to send. The bytes that it sent in the spell, and the gaps between its packets, are
+// then judged, even if the link carried little.
 
 // watching is a link that had packets waiting at every look so far.
 type watching struct {
@@ -42,13 +41,13 @@ const (
 	longestGap = 40 * time.Millisecond
 )
 
-// waits tells whether a look found enough waiting.
+// waits reports whether a sample shows enough backlog.
 func (s *sampler) waits(r reading) bool {
 	return r.Backlog >= waitingFrames*(s.fabric.Shape().MTU+plan.EthernetHeader)
 }
 
-// watch chooses which links to follow beside those that are surely busy: hosts'
-// own, a few at a time, in turn.
+// watch chooses the links to follow in addition to those that are certainly busy: links of hosts, a few
+// at a time, in turn.
 func (s *sampler) watch(waiting []reading, most int) []*watching {
 	var out []*watching
 	for i := range waiting {

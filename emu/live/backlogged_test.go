@@ -9,8 +9,7 @@ import (
 	"testbed/topo/units"
 )
 
-// Pieces of a spell are at least so many frames long, and add up to all but the
-// rest of it.
+// Pieces of a spell have a minimum length in frames, and add up to the spell without its rest.
 func TestPiecesOfASpell(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

@@ -13,6 +13,7 @@ import (
 	"testbed/emu/plan"
 	"testbed/results/flows"
 	"testbed/results/pcap"
+	"testbed/results/safefile"
 	"testbed/topo"
 	"testbed/topo/units"
 )
@@ -64,8 +65,8 @@ func subjects(f *topo.Fabric, links []topo.LinkID, snaplen int) []subject {
 
 const loopback = "lo"
 
-// startCapture records until stop. An error that ends a recording early, such as
-// a full disk, is told to fail at once.
+// startCapture records until stop. It calls fail immediately with an error that ends the recording
+// early, such as a full disk.
 func startCapture(n *kernel.Namespace, s subject, cfg Config, fail func(error)) (*capture, error) {
 	options := kernel.CaptureOptions{Snaplen: units.Bytes(cfg.Snaplen), Ring: cfg.Ring}
 	if s.ports {
@@ -77,7 +78,7 @@ func startCapture(n *kernel.Namespace, s subject, cfg Config, fail func(error)) 
 	if err != nil {
 		return nil, err
 	}
-	file, err := os.OpenFile(filepath.Join(cfg.Captures, s.name+flows.Suffix), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	file, err := safefile.Create(filepath.Join(cfg.Captures, s.name+flows.Suffix))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("capture of %s: %w", s.name, err), ring.Close())
 	}
@@ -96,7 +97,10 @@ func startCapture(n *kernel.Namespace, s subject, cfg Config, fail func(error)) 
 			}
 		}
 	}
-	comments := pcap.NewCommenter(meta.Run)
+	comments, keep := pcap.NewCommenter(meta.Run), func(frame []byte) []byte { return frame }
+	if cfg.Snaplen <= pcap.HeaderSnaplen {
+		keep = pcap.NewTrimmer().Trim
+	}
 	go func() {
 		err := ring.Run(context.Background(), func(ts time.Time, ifindex int, outgoing bool, data []byte, origLen int) error {
 			at, ok := index[ifindex]
@@ -110,7 +114,7 @@ func startCapture(n *kernel.Namespace, s subject, cfg Config, fail func(error)) 
 			if s.interfaces[at].Name == loopback && pcap.Unfinished(data) {
 				flags |= pcap.ChecksumUnfinished // all other devices send finished ones: plan.Offloads
 			}
-			return w.WriteNoted(pcap.Packet{Interface: at, Stamp: ts.UnixNano(), Data: data, Len: origLen}, flags, comments.Comment(at, data))
+			return w.WriteNoted(pcap.Packet{Interface: at, Stamp: ts.UnixNano(), Data: keep(data), Len: origLen}, flags, comments.Comment(at, data))
 		})
 		if err != nil {
 			fail(err)

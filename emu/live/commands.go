@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"testbed/emu/engine"
+	"testbed/emu/kernel"
+	"testbed/emu/plan"
 	"testbed/hosts"
 	"testbed/hosts/wire"
 	"testbed/topo"
@@ -15,6 +17,7 @@ import (
 
 // Do is engine.Backend's.
 func (b *Backend) Do(ctx context.Context, cmds []engine.Command) error {
+	b.decided, b.gate = time.Now(), b.together(cmds)
 	for _, cmd := range cmds {
 		var err error
 		switch c := cmd.(type) {
@@ -22,13 +25,17 @@ func (b *Backend) Do(ctx context.Context, cmds []engine.Command) error {
 			err = b.mark(c)
 		case engine.StartTransfer:
 			err = b.send(c)
+		case engine.ReadDisk:
+			b.readDisk(c)
 		case engine.SetCeiling:
 			err = b.setCeiling(c)
 		case engine.StartChain:
 			b.write(c)
 		case engine.StopTransfer:
 			b.stopTransfer(c)
-		case engine.StopChain: // its client has crashed, or has told that it failed
+		case engine.StopRead:
+			b.agents[c.Host].Stop(c.ID)
+		case engine.StopChain: // its client has crashed, or has reported the failure
 		default:
 			err = fmt.Errorf("unknown command %T", cmd)
 		}
@@ -55,11 +62,16 @@ func (b *Backend) mark(c engine.Mark) error {
 }
 
 func (b *Backend) send(c engine.StartTransfer) error {
-	if c.Read != nil && c.Flow.Src == c.Flow.Dst {
-		b.readLocal(c)
-		return nil
+	jitter := time.Duration(workloads.Stream(b.cfg.Seed, "jitter", int(c.Hash)).Int64N(int64(b.cfg.Settings.Jitter) + 1))
+	at := b.decided.Add(jitter)
+	t := hosts.Transfer{Coflow: c.Coflow, Flow: c.Flow, Hash: c.Hash, Ceiling: c.Ceiling, Decided: b.decided, Read: c.Read, Conn: b.ahead.take(c.Flow.ID)}
+	if t.Conn != nil {
+		at = b.decided
+		if b.gate != nil && c.Ceiling > 0 {
+			t.First, t.FirstMost = b.gate.first(jitter), b.cfg.Fabric.Shape().MTU-plan.TCPHeaders-1 // less than a full segment, which no cork holds
+		}
 	}
-	s, err := b.agents[c.Flow.Src].Prepare(hosts.Transfer{Coflow: c.Coflow, Flow: c.Flow, Hash: c.Hash, Ceiling: c.Ceiling, Read: c.Read})
+	s, err := b.agents[c.Flow.Src].Prepare(t)
 	if err != nil {
 		return err
 	}
@@ -67,11 +79,12 @@ func (b *Backend) send(c engine.StartTransfer) error {
 	r := &running{flow: c.Flow.ID, src: c.Flow.Src, dst: c.Flow.Dst, hash: c.Hash, stop: stop}
 	r.spine, _ = b.cfg.Fabric.SpineFor(c.Flow.Src, c.Flow.Dst, c.Hash)
 	b.running, b.byFlow[c.Flow.ID] = append(b.running, r), r
-	jitter := time.Duration(workloads.Stream(b.cfg.Seed, "jitter", int(c.Flow.ID)).Int64N(int64(b.cfg.Settings.Jitter) + 1))
 	b.transfer.Go(func() {
 		defer stop(nil)
-		time.Sleep(jitter)
-		err := s.Send(ctx)
+		err := kernel.Sleep(ctx, time.Until(at))
+		if err == nil || ctx.Err() != nil { // Send ends what Prepare began
+			err = s.Send(ctx)
+		}
 		switch {
 		case ended(err) == nil || errors.Is(err, hosts.ErrStopped) || errors.Is(err, hosts.ErrCrashed): // the engine knows, or will miss the host
 		case b.faults.explain(c.Flow.Src, c.Flow.Dst):
@@ -83,16 +96,16 @@ func (b *Backend) send(c engine.StartTransfer) error {
 	return nil
 }
 
-// readLocal has a host read a block that it stores itself.
-func (b *Backend) readLocal(c engine.StartTransfer) {
+// readDisk has a host read a block that it stores itself.
+func (b *Backend) readDisk(c engine.ReadDisk) {
 	b.transfer.Go(func() {
-		err := b.agents[c.Flow.Src].ReadLocal(b.sendCtx, c.Flow.ID, *c.Read, c.Flow.Size)
+		err := b.agents[c.Host].ReadLocal(b.sendCtx, c.ID, c.Block, c.Size)
 		switch {
 		case err == nil:
-			b.push(engine.TransferFinished{Flow: c.Flow.ID})
+			b.push(engine.TransferFinished{Flow: c.ID})
 		case ended(err) == nil || errors.Is(err, hosts.ErrStopped) || errors.Is(err, hosts.ErrCrashed): // the engine knows, or will miss the host
-		case b.faults.explain(c.Flow.Src):
-			b.push(engine.TransferFailed{Flow: c.Flow.ID, Why: err.Error()})
+		case b.faults.explain(c.Host):
+			b.push(engine.TransferFailed{Flow: c.ID, Why: err.Error()})
 		default:
 			b.fail(err)
 		}

@@ -10,21 +10,25 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"testbed/emu/engine"
+	"testbed/emu/kernel/netnstest"
+	"testbed/emu/longtest"
+	"testbed/results/tooltest"
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
 
-// A datanode whose link goes down in the middle of a block is dropped within
-// PeerTimeout or little more; the block goes on with the other, and the captures
-// tell.
+// A datanode whose link goes down in the middle of a block is dropped within about PeerTimeout. The
+// block continues with the other, and the captures show it.
 func TestLinkDownUnderABlock(t *testing.T) {
+	longtest.Skip(t, "waits for timeouts of connections, 11 s")
+	tooltest.Need(t, "ip")
 	for _, dead := range []topo.HostID{1, 4} {
 		r := newRig(t, 50*units.Mbps, slices.Repeat([]units.Rate{20 * units.Mbps}, 6))
 		b := workloads.Block{ID: 3, Client: 0, Size: 3 * units.MB, Replicas: 2, Packet: 64 * units.KB, Window: 8}
 		r.do(t, engine.Mark{Kind: engine.MarkWrite, ID: 3, Host: 0, Parts: 2, Size: b.Size},
 			engine.StartChain{Block: b, Targets: []topo.HostID{1, 4}, Hashes: []uint32{1, 2}})
-		for until := time.Now().Add(5 * time.Second); r.disks[dead].Stats().Written < 500*units.KB; time.Sleep(5 * time.Millisecond) {
+		for until := time.Now().Add(netnstest.Patience(5 * time.Second)); r.disks[dead].Stats().Written < 500*units.KB; time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(until) {
 				t.Fatal("the block does not get on")
 			}
@@ -37,7 +41,7 @@ func TestLinkDownUnderABlock(t *testing.T) {
 		r.until(t, engine.BlockDurable{Block: 3})
 		took, bound := time.Since(down), r.cfg.Settings.PeerTimeout
 		t.Logf("durable %v after the link went down, with a bound of %v on silence", took, bound)
-		if took < bound/2 || took > bound+4*time.Second {
+		if took < bound/2 || took > bound+4*time.Second && !netnstest.NotJudged(t) {
 			t.Errorf("durable %v after the link of %s went down, want about %v and the second that is left of the block", took, r.fabric.HostName(dead), bound)
 		}
 		left := topo.HostID(1 + 4 - int(dead))

@@ -78,7 +78,7 @@ func (x *faults) at(t time.Duration, do func(context.Context) error) {
 	x.pending = slices.Insert(x.pending, i, pending{t, do})
 }
 
-// after is at so long after the present moment.
+// after calls do after a duration.
 func (x *faults) after(d time.Duration, do func(context.Context) error) {
 	x.at(time.Since(x.b.zero)+d, do)
 }
@@ -126,7 +126,7 @@ func (x *faults) carryOut(ctx context.Context, s fault.Step) error {
 		b.reports.crash(a.Host)
 		b.agents[a.Host].Crash()
 		x.after(b.cfg.Detect, func(context.Context) error {
-			if x.isCrashed(a.Host) { // a return before this is told by itself
+			if x.isCrashed(a.Host) { // a return before this is reported separately
 				b.push(engine.HostLost{Host: a.Host})
 			}
 			return nil
@@ -162,8 +162,8 @@ func (x *faults) carryOut(ctx context.Context, s fault.Step) error {
 	return nil
 }
 
-// setLink cuts or mends the cable of a link with the first of its directions,
-// which come one after the other, and tells the engine of each.
+// setLink cuts or mends the cable of a link with the first of its two directions, which arrive one
+// after the other, and notifies the engine of each.
 func (x *faults) setLink(ctx context.Context, a fault.SetLink, why string) error {
 	b, f := x.b, x.b.cfg.Fabric
 	x.touchLink(a.Link, why)
@@ -204,8 +204,8 @@ func (x *faults) setLink(ctx context.Context, a fault.SetLink, why string) error
 			}
 			x.after(b.cfg.Convergence, func(context.Context) error {
 				x.mu.Lock()
-				x.routes.Tell(a.Link)
-				x.routes.Tell(fault.Reverse(a.Link))
+				x.routes.Propagate(a.Link)
+				x.routes.Propagate(fault.Reverse(a.Link))
 				x.mu.Unlock()
 				return x.converge()
 			})
@@ -278,7 +278,7 @@ func (x *faults) tellLink(l topo.LinkID) {
 		rate = 0
 	}
 	x.mu.Unlock()
-	x.b.push(engine.LinkChanged{Link: l, Rate: payload(x.b.cfg.Fabric, rate)})
+	x.b.push(engine.LinkChanged{Link: l, Rate: plan.Payload(rate, x.b.cfg.Fabric.Shape().MTU)})
 }
 
 // first keeps the first fault that touched something.
@@ -326,8 +326,8 @@ func (x *faults) marker(h topo.HostID) (_ topo.HostID, ok bool) {
 	return 0, false
 }
 
-// explain tells whether a fault so far touches any of some hosts, or a link that
-// packets between them may cross.
+// explain reports whether a fault so far affects any of some hosts, or a link that packets between
+// them may cross.
 func (x *faults) explain(hosts ...topo.HostID) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -353,9 +353,8 @@ func (x *faults) explain(hosts ...topo.HostID) bool {
 // mostNotes bounds the remarks on troubles that faults explain.
 const mostNotes = 20
 
-// excuse tells whether a trouble of an agent, which does not say whose flow or
-// block it is about, may come from a fault: it may from the first fault on. It
-// then becomes a remark.
+// excuse reports whether a fault may be the cause of an agent's error that names no flow or block:
+// after the first fault it may. The error is then recorded as a note.
 func (x *faults) excuse(err error) bool {
 	if !x.met() {
 		return false
@@ -364,7 +363,7 @@ func (x *faults) excuse(err error) bool {
 	return true
 }
 
-// met tells whether any fault has begun.
+// met reports whether any fault has begun.
 func (x *faults) met() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -477,10 +476,6 @@ func (b *Backend) pathChanges() (evs []engine.Event) {
 
 // stopTransfer ends a flow at both ends.
 func (b *Backend) stopTransfer(c engine.StopTransfer) {
-	if c.Src == c.Dst { // a block read from the reader's own disk
-		b.agents[c.Src].Stop(c.Flow)
-		return
-	}
 	r := b.byFlow[c.Flow]
 	if r == nil {
 		return // its last byte came in meanwhile

@@ -11,6 +11,7 @@ import (
 	"testbed/emu/engine"
 	"testbed/emu/fault"
 	"testbed/emu/kernel/netnstest"
+	"testbed/emu/plan"
 	"testbed/hosts"
 	"testbed/policies"
 	"testbed/topo"
@@ -45,9 +46,8 @@ func (r *rig) play(t *testing.T, faults ...fault.Fault) {
 	})
 }
 
-// A flow whose link is cut stands still, goes on when it is back, and completes;
-// the engine is told of the link at once, both times. A link that is slow
-// meanwhile carries its new rate.
+// A flow stalls while its link is cut, continues when the link is back, and completes. The engine is
+// notified of the link immediately, both times. A link that is slowed carries its new rate.
 func TestLinkFaultsOnPackets(t *testing.T) {
 	netnstest.Timing(t, func(t *testing.T) bool {
 		r := newRig(t, 20*units.Mbps, nil)
@@ -59,7 +59,7 @@ func TestLinkFaultsOnPackets(t *testing.T) {
 		r.do(t, engine.StartTransfer{Coflow: 1, Flow: flow, Ceiling: policies.NoLimit})
 		down := r.sees(t, engine.LinkChanged{Link: cut[0], Rate: 0}) - start
 		during := received(r.agents[1], 1)
-		up := r.sees(t, engine.LinkChanged{Link: cut[0], Rate: payload(r.fabric, 20*units.Mbps)}) - start
+		up := r.sees(t, engine.LinkChanged{Link: cut[0], Rate: plan.Payload(20*units.Mbps, r.fabric.Shape().MTU)}) - start
 		after := received(r.agents[1], 1)
 		end := r.sees(t, engine.TransferFinished{Flow: 1}) - start
 		m, _ := r.finish(t)
@@ -70,24 +70,21 @@ func TestLinkFaultsOnPackets(t *testing.T) {
 			t.Errorf("exempt are %v, want both directions of the link and no other", m.Exempt)
 		}
 		t.Logf("down at %v, up at %v, flow ended at %v", down, up, end)
-		// TCP finds out that the link is back when it tries again.
+		// TCP detects that the link is back at its next retransmission.
 		return down < 450*time.Millisecond && up < 900*time.Millisecond && end > 1350*time.Millisecond && end < 2600*time.Millisecond
 	})
 }
 
-// With one spine down, flows take the other: those that were on it go on there,
-// the engine is told, and new ones begin there; when it is back so are they.
+// With one spine down, flows take the other: existing flows move there, the engine is notified, and new
+// flows begin there. When the spine is back, its flows return.
 func TestSpineFaultOnPackets(t *testing.T) {
 	r := newRig(t, 20*units.Mbps, nil)
 	f := r.fabric
 	hash := uint32(1) // spine 1
 	// The second flow must end while the spine is down, and the first after it.
-	slower := 1
-	if netnstest.Emulated() {
-		slower = 3
-	}
+	slower := netnstest.Patience(1)
 	first := 4 * units.MB * units.Bytes(slower)
-	r.play(t, fault.Fault{Kind: fault.SpineDown, At: 300 * time.Millisecond, For: 2 * time.Second * time.Duration(slower), Spine: 1})
+	r.play(t, fault.Fault{Kind: fault.SpineDown, At: 300 * time.Millisecond, For: 2 * time.Second * slower, Spine: 1})
 	r.do(t, engine.Mark{Kind: engine.MarkCoflow, ID: 1, Host: 0, Parts: 2, Size: first + 200*units.KB},
 		engine.StartTransfer{Coflow: 1, Flow: workloads.Flow{ID: 1, Src: 0, Dst: 3, Size: first}, Hash: hash, Ceiling: policies.NoLimit})
 	r.sees(t, engine.PathChanged{Flow: 1, Spine: 0})
@@ -112,10 +109,10 @@ func TestSpineFaultOnPackets(t *testing.T) {
 	}
 }
 
-// sees awaits an event of any kind, within ten seconds.
+// sees awaits an event of any kind, within ten seconds on real processors.
 func (r *rig) sees(t *testing.T, want engine.Event) time.Duration {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), netnstest.Patience(10*time.Second))
 	defer cancel()
 	for {
 		now, evs, err := r.Await(ctx, engine.NextNever)

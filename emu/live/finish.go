@@ -8,10 +8,11 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
+	"testbed/emu/fault"
 	"testbed/emu/fidelity"
-	"testbed/emu/kernel"
 	"testbed/hosts"
 	"testbed/topo"
 )
@@ -23,11 +24,19 @@ func (b *Backend) Finish(ctx context.Context) (Measured, error) {
 	if err != nil {
 		return Measured{}, err
 	}
-	cpu, err := kernel.ProcessorTimes()
+	cpu, err := takeUsage()
 	if err != nil {
 		return Measured{}, err
 	}
-	m := Measured{Zero: b.zero, Notes: append(b.notes, b.faults.said()...), Machine: machine(b.cpu, cpu, time.Since(b.zero)), Exempt: b.faults.exempt(), Lossy: b.faults.lossyNames()}
+	m := Measured{Zero: b.zero, Notes: append(b.notes, b.faults.said()...), Machine: machine(b.cpu, cpu), Exempt: b.faults.exempt(), Lossy: b.faults.lossyNames()}
+	steps, err := b.clock.Steps()
+	if err != nil {
+		return Measured{}, err
+	}
+	for _, s := range steps {
+		m.Clock = append(m.Clock, fidelity.ClockStep(s))
+	}
+	m.Notes = append(m.Notes, unreached(b.cfg.Faults, time.Since(b.zero))...)
 	if m.Losses, err = b.sampler.losses(ctx, b.accounts, b.network.discards(), b.cfg.Settings.Quiet, b.cfg.Settings.Settle); err != nil {
 		return Measured{}, err
 	}
@@ -39,10 +48,23 @@ func (b *Backend) Finish(ctx context.Context) (Measured, error) {
 	if err != nil {
 		return Measured{}, err
 	}
-	if n, where, err := b.sampler.drops(); err != nil {
+	if m.QueueDrops, err = b.sampler.drops(); err != nil {
 		return Measured{}, err
-	} else if n > 0 {
-		m.Notes = append(m.Notes, fmt.Sprintf("full queues dropped %d packets: %s", n, where))
+	}
+	total := uint64(0)
+	var where []string
+	for id := range m.QueueDrops {
+		m.QueueDrops[id] -= b.dropped[id] // also where the counter wrapped
+		if n := m.QueueDrops[id]; n > 0 {
+			total += uint64(n)
+			where = append(where, fmt.Sprintf("%s %d", b.cfg.Fabric.LinkName(topo.LinkID(id)), n))
+		}
+	}
+	if total > 0 {
+		m.Notes = append(m.Notes, fmt.Sprintf("full queues dropped %d packets: %s", total, strings.Join(where, ", ")))
+	}
+	if late := b.ahead.late(); late != "" {
+		m.Notes = append(m.Notes, late)
 	}
 	if err := b.stop(); err != nil {
 		return Measured{}, err
@@ -68,6 +90,21 @@ func (b *Backend) Finish(ctx context.Context) (Measured, error) {
 	m.Backlogged = b.sampler.spells
 	m.Stall = fidelity.Stall{Probe: b.sampler.stalled(), Engine: b.engineLate}
 	return m, nil
+}
+
+// unreached are notes on faults whose time came after the end of the repeat, so that
+// they changed nothing.
+func unreached(steps fault.Timeline, end time.Duration) (notes []string) {
+	begun := map[string]bool{}
+	for _, s := range steps { // in order of time
+		if s.At <= end {
+			begun[s.Why] = true
+		} else if !begun[s.Why] {
+			begun[s.Why] = true
+			notes = append(notes, fmt.Sprintf("fault %s: did not happen: the repeat ended after %v", s.Why, end.Round(time.Millisecond)))
+		}
+	}
+	return notes
 }
 
 // settle waits until no counter of a host moves any more.
@@ -122,10 +159,18 @@ func (b *Backend) stop() error {
 	}
 	b.closed = true
 	b.stopWork(errStopped)
+	var clock error
+	if b.clock != nil {
+		clock = b.clock.Close()
+	}
 	done := make(chan error, 1)
 	go func() {
 		b.transfer.Wait()
-		errs := []error{stopAll(b.captures)}
+		b.ahead.close()
+		if b.writers != nil {
+			b.writers.close()
+		}
+		errs := []error{clock, stopAll(b.captures)}
 		for _, a := range b.agents {
 			errs = append(errs, a.Close())
 		}

@@ -16,7 +16,7 @@ func collections() uint64 {
 
 var kept []byte // escapes
 
-// litter allocates so much, and keeps none of it.
+// litter allocates memory and keeps none of it.
 func litter(n units.Bytes) {
 	for ; n > 0; n -= units.MiB {
 		kept = make([]byte, units.MiB)

@@ -1,9 +1,9 @@
-// Package live is the backend on packets: it carries out the engine's commands
-// with agents in a testbed's namespaces, captures every host's interfaces, and
-// samples the counters from which a verdict is made. Its clock is the machine's.
+// Package live is the backend on packets. It carries out the engine's commands with agents in a
+// testbed's namespaces, captures every host's interfaces, and samples the counters from which the
+// verdict is computed. Its clock is the machine's.
 //
-// It builds no fabric (emu/deploy does), and takes no figure from what its
-// agents say: those are read from the captures afterwards (results/flows).
+// It builds no fabric (emu/deploy does), and takes no figure from its agents: figures are computed from
+// the captures afterwards (results/flows).
 package live
 
 import (
@@ -23,6 +23,7 @@ import (
 	"testbed/emu/fault"
 	"testbed/emu/fidelity"
 	"testbed/emu/kernel"
+	"testbed/emu/plan"
 	"testbed/hosts"
 	"testbed/hosts/disk"
 	"testbed/hosts/pace"
@@ -54,13 +55,19 @@ type Config struct {
 	// rates the kernel keeps to. Nil are directories of Disks under token buckets.
 	Kernel    *kernel.Disks
 	Heartbeat time.Duration
-	// Needs are those of the policies. Leaves report where they have
-	// policies.LinkLoad, and loads of links are told where they have
-	// policies.TrueLoad.
-	Needs      policies.Knowledge
+	// Needs is what the policies need. Leaves report if it has policies.Needs.LinkLoad; the loads of
+	// links are reported if it has policies.Needs.OracleLoad.
+	Needs      policies.Needs
 	Seed       uint64 // of the jitter
 	Congestion string // TCP congestion control of all sockets
 	Settings   Settings
+	// Foreseen are the coflows that will arrive, whose connections are opened before they
+	// do under SetupSimultaneous. Flows of others, such as reads of blocks, are set up when
+	// they come, and so are all flows under SetupSerial.
+	Foreseen []workloads.Coflow
+	// Unheaded is how long a connection may stand before its flow begins; 0 is a minute. A
+	// flow whose connection was opened before may be held back for as long.
+	Unheaded time.Duration
 	// NoCapture records nothing, so that what captures cost can be measured. Such a
 	// run has no figures.
 	NoCapture bool
@@ -83,7 +90,8 @@ type Measured struct {
 	Lateness time.Duration
 	Losses   []fidelity.Loss
 	Stall    fidelity.Stall
-	Machine  fidelity.Machine // but for Testbeds
+	Machine  fidelity.Machine // without Testbeds
+	Clock    []fidelity.ClockStep
 	// Backlogged are spells in which links of hosts had packets waiting at every
 	// look, by LinkID.
 	Backlogged [][]Spell
@@ -92,6 +100,9 @@ type Measured struct {
 	// HostID.
 	Counted []uint64
 	Dropped []uint64
+	// QueueDrops are the packets that the queue ahead of each link dropped from before
+	// the first packet to after the last, as the kernel counts them. By LinkID.
+	QueueDrops []uint32
 	// Switches are the captures of switches: packets they lost, and what the ports of
 	// Config.Links counted as sent from before the first packet to after the last.
 	Switches []fidelity.Capture
@@ -114,9 +125,11 @@ type Backend struct {
 	subjects []subject
 	sampler  *sampler
 	counted  []hostCounters // before the first packet
+	dropped  []uint32       // by queues before the first packet, by LinkID
 	sent     []units.Bytes  // by Config.Links, before the first packet
 	accounts map[string]account
-	cpu      kernel.Processors
+	cpu      usage // before the first packet
+	clock    *kernel.WallClock
 	zero     time.Time
 	procs    int // as they were before
 	garbage  *garbage
@@ -135,13 +148,17 @@ type Backend struct {
 	failed error
 	kick   chan struct{}
 
-	// running are the flows whose progress the engine is told of, in the order
+	// running has the flows whose progress is reported to the engine, in the order in which
 	// they started. Only Do and Await touch them.
 	running []*running
 	byFlow  map[workloads.FlowID]*running
 	network *network
 	faults  *faults
 	reports *reports
+	ahead   *ahead   // nil under SetupSerial
+	writers *writers // of first segments; nil under SetupSerial
+	gate    *gate    // of the decision that Do carries out, or nil
+	decided time.Time
 
 	engineLate time.Duration // the longest; only Await touches it
 
@@ -214,6 +231,9 @@ func (b *Backend) start(ctx context.Context) (err error) {
 	if b.counted, err = b.sampler.allHosts(); err != nil {
 		return err
 	}
+	if b.dropped, err = b.sampler.drops(); err != nil {
+		return err
+	}
 	if b.accounts, err = b.sampler.accounts(); err != nil {
 		return err
 	}
@@ -224,21 +244,34 @@ func (b *Backend) start(ctx context.Context) (err error) {
 	if err := b.startAgents(ctx); err != nil {
 		return err
 	}
-	if err := b.comeFirst(); err != nil {
+	if err := b.raisePriority(); err != nil {
 		return err
+	}
+	if cfg.Settings.SetupMode == SetupSimultaneous {
+		b.writers = newWriters()
+		if b.ahead, err = openAhead(b); err != nil {
+			return err
+		}
 	}
 	b.garbage = holdGarbage(b.cfg.Settings.Garbage)
-	if b.cpu, err = kernel.ProcessorTimes(); err != nil {
+	if b.cpu, err = takeUsage(); err != nil {
 		return err
 	}
+	if b.clock, err = kernel.WatchWallClock(); err != nil {
+		return err
+	}
+	b.work.Go(b.clock.Run)
 	b.zero = time.Now()
+	if b.ahead != nil {
+		b.work.Go(func() error { return ended(b.ahead.run(b.workCtx)) })
+	}
 	b.every(cfg.Heartbeat, func() error {
 		evs, err := b.reports.beats()
 		b.push(evs...)
 		return err
 	})
 	b.work.Go(func() error { b.reports.deliver(b.workCtx); return nil })
-	if cfg.Needs&policies.TrueLoad != 0 {
+	if cfg.Needs.OracleLoad {
 		b.every(cfg.Settings.Look, b.reports.look())
 	}
 	if len(cfg.Faults) > 0 {
@@ -256,9 +289,9 @@ func (b *Backend) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// comeFirst takes the priority that the settings state, and the next best where the
-// kernel does not allow it. The run says so then.
-func (b *Backend) comeFirst() error {
+// raisePriority sets the priority of the settings, or the highest one that the kernel
+// allows, with a note in the run.
+func (b *Backend) raisePriority() error {
 	lower, refused, err := kernel.Raise(b.cfg.Settings.RealTime, b.cfg.Settings.Nice)
 	b.lower = lower
 	for _, r := range refused {
@@ -278,10 +311,10 @@ func (b *Backend) startAgents(ctx context.Context) error {
 		kernel.SocketOptions{Congestion: b.cfg.Congestion, SendBuffer: set.BlockBuffer, ReceiveBuffer: set.ReceiveBuffer}, peer, set.Setup, set.SetupTime)
 	net.routes, b.network = b.faults, net
 	b.work.Go(func() error { return ended(net.run(b.workCtx)) })
-	pacer := pace.New(pace.Options{Quantum: set.Quantum, Chunk: f.Shape().MTU - tcpHeaders})
+	pacer := pace.New(pace.Options{Quantum: set.Quantum, Chunk: f.Shape().MTU - plan.TCPHeaders})
 	b.work.Go(func() error { return ended(pacer.Run(b.workCtx)) })
 	for h := range topo.HostID(f.Hosts()) {
-		o := hosts.Options{Host: h, Name: f.HostName, Run: b.cfg.Meta.Run, Network: net, Pacer: pacer, Sink: sink{b}, PeerTimeout: peer}
+		o := hosts.Options{Host: h, Name: f.HostName, Run: b.cfg.Meta.Run, Network: net, Pacer: pacer, Sink: sink{b}, PeerTimeout: peer, Timeouts: hosts.Timeouts{Header: b.cfg.Unheaded}}
 		if len(b.cfg.DiskRates) > 0 {
 			v, err := b.openDisks(h)
 			if err != nil {
@@ -299,7 +332,7 @@ func (b *Backend) startAgents(ctx context.Context) error {
 	return nil
 }
 
-// ended tells an end that was asked for from a failure.
+// ended reports whether an end was requested, not a failure.
 func ended(err error) error {
 	if errors.Is(err, errStopped) || errors.Is(err, context.Canceled) {
 		return nil

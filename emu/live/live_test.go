@@ -15,6 +15,7 @@ import (
 	"testbed/emu/fault"
 	"testbed/emu/kernel"
 	"testbed/emu/kernel/netnstest"
+	"testbed/emu/longtest"
 	"testbed/emu/plan"
 	"testbed/hosts/disk"
 	"testbed/policies"
@@ -34,11 +35,11 @@ type rig struct {
 
 func newRig(t *testing.T, hostLink units.Rate, disks []units.Rate) *rig {
 	t.Helper()
-	return newRigOf(t, hostLink, disks, nil, 0)
+	return newRigOf(t, hostLink, disks, nil, policies.Needs{})
 }
 
 // newRigOf also captures links, named by patterns, and reports what policies need.
-func newRigOf(t *testing.T, hostLink units.Rate, disks []units.Rate, patterns []string, needs policies.Knowledge) *rig {
+func newRigOf(t *testing.T, hostLink units.Rate, disks []units.Rate, patterns []string, needs policies.Needs) *rig {
 	t.Helper()
 	return newRigWith(t, hostLink, disks, patterns, nil, func(c *Config) { c.Needs = needs })
 }
@@ -101,10 +102,10 @@ func (r *rig) do(t *testing.T, cmds ...engine.Command) {
 	}
 }
 
-// until awaits an event, within ten seconds.
+// until awaits an event, within ten seconds on real processors.
 func (r *rig) until(t *testing.T, want engine.Event) time.Duration {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), netnstest.Patience(10*time.Second))
 	defer cancel()
 	for {
 		now, evs, err := r.Await(ctx, engine.NextNever)
@@ -174,6 +175,64 @@ func TestCapturesHoldWhatInterfacesCount(t *testing.T) {
 	}
 }
 
+// Under simultaneous setup a connection stands before its coflow's mark, a flow that the policy
+// holds back is held on it, one that was not foreseen opens its own, and all have records.
+func TestSimultaneousSetup(t *testing.T) {
+	f := func(id, src, dst int) workloads.Flow {
+		return workloads.Flow{ID: workloads.FlowID(id), Src: topo.HostID(src), Dst: topo.HostID(dst), Size: 100 * units.KB}
+	}
+	held, free, mate, sudden, unused := f(1, 0, 4), f(2, 1, 4), f(3, 2, 4), f(4, 0, 5), f(5, 1, 5)
+	r := newRigWith(t, 50*units.Mbps, nil, nil, nil, func(c *Config) {
+		c.Settings.SetupMode = SetupSimultaneous
+		c.Foreseen = []workloads.Coflow{{ID: 1, Flows: []workloads.Flow{held, free, mate}}, {ID: 3, Arrival: time.Minute, Flows: []workloads.Flow{unused}}}
+	})
+	start := func(coflow workloads.CoflowID, f workloads.Flow, ceiling units.Rate) engine.Command {
+		return engine.StartTransfer{Coflow: coflow, Flow: f, Hash: workloads.FlowHash(0, f.ID), Ceiling: ceiling}
+	}
+	r.do(t, engine.Mark{Kind: engine.MarkCoflow, ID: 1, Host: 0, Parts: 3, Size: 300 * units.KB},
+		start(1, held, 0), start(1, free, policies.NoLimit), start(1, mate, policies.NoLimit))
+	r.until(t, engine.TransferFinished{Flow: 3})
+	<-time.After(200 * time.Millisecond)
+	r.do(t, engine.SetCeiling{Flow: 1, Ceiling: policies.NoLimit},
+		engine.Mark{Kind: engine.MarkCoflow, ID: 2, Host: 0, Parts: 1, Size: sudden.Size}, start(2, sudden, policies.NoLimit))
+	r.until(t, engine.TransferFinished{Flow: 4})
+	_, res := r.finish(t)
+	if len(res.Problems) > 0 || len(res.Flows) != 4 || len(res.Coflows) != 2 {
+		t.Fatalf("records %+v", res.Records)
+	}
+	for i, f := range res.Flows {
+		tr := res.Trails[slices.IndexFunc(res.Trails, func(t flows.Trail) bool { return t.Member == uint32(f.Flow) })]
+		before := tr.SetUp < f.Arrival
+		resent := f.Resent != 0 && !netnstest.NotJudged(t) // emulated processors acknowledge late
+		if before != (f.Flow != 4) || tr.FirstSent < f.Arrival || resent {
+			t.Errorf("flow %d: connected at %v, arrived at %v, sent first at %v, %d packets again", f.Flow, tr.SetUp, f.Arrival, tr.FirstSent, f.Resent)
+		}
+		if f.Flow == 1 && (f.Start-f.Arrival < 200*time.Millisecond || f.Setup > 100*time.Millisecond && !netnstest.NotJudged(t)) {
+			t.Errorf("held for 200ms, it began %v after its arrival, of which %v are setup", f.Start-f.Arrival, f.Setup)
+		}
+		t.Logf("flow %d: connected %v after its arrival, sent first %v after it, setup %v", f.Flow, tr.SetUp-f.Arrival, f.Start-f.Arrival, res.Flows[i].Setup)
+	}
+}
+
+// A flow whose connection does not stand yet when it comes opens another, and a note says so.
+func TestSetupThatIsTooLate(t *testing.T) {
+	f := workloads.Flow{ID: 1, Src: 0, Dst: 4, Size: 100 * units.KB}
+	r := newRigWith(t, 50*units.Mbps, nil, nil, nil, func(c *Config) {
+		c.Settings.SetupMode, c.Settings.SetupAhead = SetupSimultaneous, 0
+		c.Foreseen = []workloads.Coflow{{ID: 1, Arrival: time.Hour, Flows: []workloads.Flow{f}}}
+	})
+	r.do(t, engine.Mark{Kind: engine.MarkCoflow, ID: 1, Host: 0, Parts: 1, Size: f.Size},
+		engine.StartTransfer{Coflow: 1, Flow: f, Ceiling: policies.NoLimit})
+	r.until(t, engine.TransferFinished{Flow: 1})
+	m, res := r.finish(t)
+	if len(res.Problems) > 0 || len(res.Flows) != 1 {
+		t.Errorf("records %+v", res.Records)
+	}
+	if !slices.ContainsFunc(m.Notes, func(n string) bool { return strings.HasPrefix(n, "1 flows came before their connections stood") }) {
+		t.Errorf("notes %q do not say that a flow was set up serially", m.Notes)
+	}
+}
+
 // A flow whose ceiling is 0 sends nothing, not even a SYN, and one that is
 // paused stops after what its socket holds.
 func TestPause(t *testing.T) {
@@ -186,8 +245,7 @@ func TestPause(t *testing.T) {
 		return c.tx
 	}
 	rest := func(d time.Duration) {
-		timer := time.After(d)
-		<-timer
+		<-time.After(netnstest.Patience(d))
 	}
 	f := workloads.Flow{ID: 1, Src: 0, Dst: 4, Size: 2 * units.MB}
 	r.do(t, engine.StartTransfer{Coflow: 1, Flow: f, Ceiling: 0})
@@ -252,8 +310,9 @@ func TestFlowsTakeThePathPoliciesSee(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Headers and what goes the other way add a tenth; another flow would add more.
-		if lo, hi := want[id], want[id]+want[id]/8+2*units.KB; q.Bytes < lo || q.Bytes > hi {
+		// Headers and what goes the other way add a tenth; another flow would add more. So do
+		// retransmissions on emulated processors, but a flow elsewhere is then missing here.
+		if lo, hi := want[id], want[id]+want[id]/8+2*units.KB; q.Bytes < lo || q.Bytes > hi && !netnstest.NotJudged(t) {
 			t.Errorf("%s sent %v, want %v and its headers", r.fabric.LinkName(topo.LinkID(id)), q.Bytes, want[id])
 		}
 	}
@@ -281,8 +340,8 @@ func TestSlowDiskSetsTheWriteTime(t *testing.T) {
 	})
 }
 
-// A block that no target has room for has failed, after each was told of as full, and
-// one that a target has no room for is written to the others. The run goes on.
+// A block for which no target has room fails, after each was reported as full. A block for which one
+// target has no room is written to the others. The run continues.
 func TestFullDiskCostsItsReplica(t *testing.T) {
 	r := newRig(t, 50*units.Mbps, slices.Repeat([]units.Rate{100 * units.Mbps}, 6))
 	large := workloads.Block{ID: 3, Client: 0, Size: 200 * units.MB, Replicas: 2, Packet: 64 * units.KB, Window: 4} // on disks of 100 MB
@@ -306,7 +365,7 @@ func TestFullDiskCostsItsReplica(t *testing.T) {
 		t.Errorf("full are %v, and the block failed because of %q", full, why)
 	}
 	r.do(t, engine.StopChain{Block: 3}, engine.Mark{Kind: engine.MarkBlockFailed, ID: 3, Host: 0, Parts: 2, Size: large.Size})
-	// Host 4 is filled but for less than a block.
+	// Host 4 is filled, with room for less than a block.
 	if _, err := r.volumes[4].Create(77, 99_900*units.KB); err != nil {
 		t.Fatal(err)
 	}
@@ -323,7 +382,7 @@ func TestFullDiskCostsItsReplica(t *testing.T) {
 // events are the next ones, within ten seconds.
 func (r *rig) events(t *testing.T) []engine.Event {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), netnstest.Patience(10*time.Second))
 	defer cancel()
 	_, evs, err := r.Await(ctx, engine.NextNever)
 	if err != nil {
@@ -335,6 +394,7 @@ func (r *rig) events(t *testing.T) []engine.Event {
 // A block moves at the rate of the slowest part of its pipeline, wherever that is:
 // within a tenth, as its packets show. All else is five times as fast.
 func TestPipelineMovesAtItsSlowest(t *testing.T) {
+	longtest.Skip(t, "writes through pipelines at several rates, 7 s")
 	const fast, slow = 50 * units.Mbps, 10 * units.Mbps
 	// The client is h0-00, and the pipeline goes on to h1-00, h1-01 and h0-01.
 	targets := []topo.HostID{3, 4, 1}
@@ -361,7 +421,7 @@ func TestPipelineMovesAtItsSlowest(t *testing.T) {
 				r := newRigWith(t, fast, disks, nil, changes, func(*Config) {})
 				want := slow
 				if tt.disk < 0 {
-					want = payload(r.fabric, slow)
+					want = plan.Payload(slow, r.fabric.Shape().MTU)
 				}
 				b := workloads.Block{ID: 3, Client: 0, Size: 1600 * units.KB, Replicas: 3, Packet: 16 * units.KB, Window: 10}
 				r.do(t, engine.Mark{Kind: engine.MarkWrite, ID: 3, Host: 0, Parts: 3, Size: b.Size},
@@ -380,8 +440,7 @@ func TestPipelineMovesAtItsSlowest(t *testing.T) {
 	}
 }
 
-// kill crashes a host after a time, for a time, as a timeline would, and tells when that
-// is done.
+// kill crashes a host after a time, for a time, as a timeline does. The channel receives the result.
 func (r *rig) kill(t *testing.T, h topo.HostID, after, lasts time.Duration) <-chan error {
 	t.Helper()
 	steps, err := fault.Compile(r.fabric, []fault.Fault{{Kind: fault.HostCrash, Name: "kill", At: after, For: lasts, Host: h}})
@@ -403,10 +462,11 @@ func (r *rig) kill(t *testing.T, h topo.HostID, after, lasts time.Duration) <-ch
 	return ended
 }
 
-// A host of a pipeline is killed at ten moments of a block, and of the next ones: each
-// block is durable on the hosts that are left, or told to have failed. Nothing hangs, no
-// replica is left half written, and when all is over the disks are gone.
+// A host of a pipeline is killed at ten moments of a block and of the next ones: each block is durable
+// on the remaining hosts, or is reported as failed. Nothing hangs, no replica stays partially written,
+// and the disks are removed at the end.
 func TestKilledDataNode(t *testing.T) {
+	longtest.Skip(t, "kills a data node ten times, 7 s")
 	var dir string
 	r := newRigWith(t, 50*units.Mbps, slices.Repeat([]units.Rate{16 * units.Mbps}, 6), nil, nil, func(c *Config) {
 		c.Settings.PeerTimeout, c.Detect, c.DiskCount = 500*time.Millisecond, 300*time.Millisecond, 2

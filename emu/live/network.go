@@ -34,8 +34,8 @@ type network struct {
 	ended chan struct{}
 	setup *setup
 
-	// routes is asked for the spine of a flow, since some may be down, and told
-	// with which source port a flow between racks runs.
+	// routes returns the spine of a flow, since some may be down, and is notified of the source
+	// port of a flow between racks.
 	routes routes
 
 	marks  sync.Mutex
@@ -43,8 +43,8 @@ type network struct {
 }
 
 type routes interface {
-	// spine is as topo.Fabric.SpineFor, over the spines that are left; lost tells
-	// that the leaf has none.
+	// spine is topo.Fabric.SpineFor over the remaining spines; lost reports whether the leaf has
+	// none.
 	spine(src, dst topo.HostID, hash uint32) (spine int, crosses, lost bool)
 	dialled(src, dst topo.HostID, hash uint32, local netip.AddrPort)
 	// marker is the host that sends a mark of another, which may be cut off; ok is
@@ -156,7 +156,7 @@ func (n *network) run(ctx context.Context) error {
 	})
 }
 
-// Greeted tells that the header of a connection from remote has been read.
+// Greeted records that the header of a connection from remote has been read.
 func (n *network) Greeted(remote net.Addr) {
 	if a, ok := remote.(*net.TCPAddr); ok {
 		n.setup.end(a.AddrPort())
@@ -196,8 +196,8 @@ func (n *network) sourcePort(src topo.HostID, local netip.Addr, remote netip.Add
 	return p, err
 }
 
-// Mark sends a mark to the address that every leaf discards. One of a host that is
-// cut off leaves another: the captures are to tell of it all the same.
+// Mark sends a mark to the address that every leaf discards. The mark of a host that is cut off is sent
+// from another host, so that the captures have it.
 func (n *network) Mark(h topo.HostID, payload []byte) error {
 	by, ok := n.routes.marker(h)
 	for ok {

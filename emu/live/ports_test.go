@@ -73,7 +73,7 @@ func look(t *testing.T, dir, name, device string) (all map[string]seen, nic pcap
 // the other leaf, and where it arrives, in that order, and ports show nothing else:
 // their bytes are what hosts say and what their counters say.
 func TestCapturedLinks(t *testing.T) {
-	r := newRigOf(t, 50*units.Mbps, nil, []string{"leaf*>h*", "leaf*<>spine*"}, 0)
+	r := newRigOf(t, 50*units.Mbps, nil, []string{"leaf*>h*", "leaf*<>spine*"}, policies.Needs{})
 	f := r.fabric
 	// Less than the queues hold, so that nothing is dropped; one stays in its rack.
 	sent := []workloads.Flow{{ID: 1, Src: 0, Dst: 4, Size: 40 * units.KB}, {ID: 2, Src: 1, Dst: 5, Size: 20 * units.KB}, {ID: 3, Src: 0, Dst: 2, Size: 10 * units.KB}}
@@ -189,8 +189,7 @@ func TestCapturedLinks(t *testing.T) {
 	}
 }
 
-// What a host sends to itself has unfinished checksums, and nothing else has; flags
-// say so, and tell directions.
+// Only packets from a host to itself have unfinished checksums. Flags mark them, and the direction.
 func TestFlagsOfPackets(t *testing.T) {
 	r := newRig(t, 50*units.Mbps, nil)
 	for i, dst := range []topo.HostID{0, 1} {

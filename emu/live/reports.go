@@ -9,17 +9,17 @@ import (
 
 	"testbed/emu/engine"
 	"testbed/emu/fault"
-	"testbed/policies"
+	"testbed/emu/plan"
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
 
-// reports is what hosts and leaves tell the master, and what faults keep from it.
-// They tell it over no link of the testbed, as by a management network.
+// reports carries the reports of hosts and leaves to the master, and drops those that faults prevent.
+// They cross no link of the testbed, like those of a management network.
 type reports struct {
 	b     *Backend
-	racks []hostCounters        // before the first packet; empty where nobody needs them
+	racks []hostCounters        // before the first packet; empty if no policy needs them
 	begun [][]workloads.BlockID // at each host, since its last report that was not lost; only beats touches it
 	kick  chan struct{}
 
@@ -42,7 +42,7 @@ type late struct {
 func newReports(b *Backend) (*reports, error) {
 	n := b.cfg.Fabric.Hosts()
 	x := &reports{b: b, begun: make([][]workloads.BlockID, n), kick: make(chan struct{}, 1), lost: make([]bool, n), by: make([]time.Duration, n)}
-	if b.cfg.Needs&policies.LinkLoad == 0 || b.cfg.Fabric.Racks() == 1 || b.cfg.Fabric.Spines() == 0 {
+	if !b.cfg.Needs.LinkLoad || b.cfg.Fabric.Racks() == 1 || b.cfg.Fabric.Spines() == 0 {
 		return x, nil
 	}
 	for r := range topo.RackID(b.cfg.Fabric.Racks()) {
@@ -172,7 +172,7 @@ func (x *reports) deliver(ctx context.Context) {
 	}
 }
 
-// look tells what all links have carried from one look to the next.
+// look returns the bytes that all links carried since the previous call.
 func (x *reports) look() func() error {
 	var was []sent
 	return func() error {
@@ -194,8 +194,8 @@ func (x *reports) look() func() error {
 func loads(f *topo.Fabric, was, is []sent) []units.Rate {
 	rates := make([]units.Rate, len(is))
 	for l := range rates {
-		// A counter stands still while its device is gone, and begins anew after it.
-		rates[l] = payload(f, units.RateOf(is[l].bytes-was[l].bytes, max(is[l].at.Sub(was[l].at), time.Microsecond)))
+		// A counter stops while its device is gone, and restarts at zero after it.
+		rates[l] = plan.Payload(units.RateOf(is[l].bytes-was[l].bytes, max(is[l].at.Sub(was[l].at), time.Microsecond)), f.Shape().MTU)
 	}
 	return rates
 }

@@ -9,6 +9,8 @@ import (
 
 	"testbed/emu/engine"
 	"testbed/emu/fault"
+	"testbed/emu/kernel/netnstest"
+	"testbed/emu/plan"
 	"testbed/policies"
 	"testbed/topo"
 	"testbed/topo/units"
@@ -24,7 +26,7 @@ type heard[E engine.Event] struct {
 // listen collects events until enough is heard, within ten seconds.
 func (r *rig) listen(t *testing.T, enough func(now time.Duration, ev engine.Event) bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), netnstest.Patience(10*time.Second))
 	defer cancel()
 	for {
 		now, evs, err := r.Await(ctx, engine.NextNever)
@@ -41,10 +43,10 @@ func (r *rig) listen(t *testing.T, enough func(now time.Duration, ev engine.Even
 	}
 }
 
-// Hosts report what their disks hold and leaves what crosses their ports toward the
-// spines; where a policy needs them, the loads of all links are told.
+// Hosts report the contents of their disks, and leaves the load of their ports to the spines. If a
+// policy needs them, the loads of all links are reported.
 func TestReportsOnPackets(t *testing.T) {
-	r := newRigOf(t, 20*units.Mbps, slices.Repeat([]units.Rate{10 * units.Mbps}, 6), nil, policies.LinkLoad|policies.TrueLoad)
+	r := newRigOf(t, 20*units.Mbps, slices.Repeat([]units.Rate{10 * units.Mbps}, 6), nil, policies.Needs{LinkLoad: true, OracleLoad: true})
 	f := r.fabric
 	const size, small = 600 * units.KB, 2 * units.KB // half a second on a disk, and next to nothing
 	of := func(id workloads.BlockID, size units.Bytes) workloads.Block {
@@ -178,7 +180,7 @@ func TestReportFaultsOnPackets(t *testing.T) {
 	}
 }
 
-// What links have carried from one look to the next is told as payload.
+// The bytes that links carried between two samples are reported as payload.
 func TestLoads(t *testing.T) {
 	f, err := topo.LeafSpine{Leaves: 1, HostsPerLeaf: 2, HostLink: 10 * units.Mbps, Oversubscription: units.Ratio{Num: 1, Den: 1},
 		Queue: topo.Queue{Time: time.Second}, MTU: 1500}.Build()
@@ -190,7 +192,7 @@ func TestLoads(t *testing.T) {
 	const ms = time.Millisecond
 	got := loads(f, []sent{after(0, 5000), after(1*ms, 5000), after(2*ms, 7000), after(3*ms, 0)},
 		[]sent{after(25*ms, 5000+31_250), after(26*ms, 5000), after(52*ms, 7000+31_250), after(28*ms, 31_250)})
-	full := Capacity(f)[0]
+	full := plan.PayloadCapacity(f)[0]
 	want := []units.Rate{full, 0, full / 2, full}
 	for l := range want {
 		if d := got[l] - want[l]; d < -1 || d > 1 {

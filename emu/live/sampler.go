@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -100,8 +99,7 @@ type reading struct {
 // was busy all the time, so it must have sent what its rate allows. It follows a
 // link that stays busy for up to n such times, because what it sends is counted in
 // whole frames at either end of a spell.
-// Beside those it watches up to most links of hosts that have less waiting, for
-// the spacing of their packets.
+// It also watches up to most links of hosts with a smaller backlog, for the spacing of their packets.
 func (s *sampler) sampleLinks(ctx context.Context, d time.Duration, n, most int) error {
 	var busy, waiting []reading
 	seen := map[string]readings{}
@@ -167,7 +165,7 @@ func (s *sampler) sampleLinks(ctx context.Context, d time.Duration, n, most int)
 	return nil
 }
 
-// lasts tells whether what waits for a link keeps it busy for d.
+// lasts reports whether the backlog of a link keeps it busy for d.
 func (s *sampler) lasts(r reading, d time.Duration) bool {
 	return r.Backlog >= s.fabric.Link(r.link).Rate.BytesIn(d)
 }
@@ -221,7 +219,7 @@ func (s *sampler) leaf(r topo.RackID) (hostCounters, time.Time, error) {
 	return s.ofDevices(topo.LeafName(r), spines...)
 }
 
-// ofDevices sums over devices of a namespace, and tells when they were read.
+// ofDevices returns sums over devices of a namespace, and the time at which they were read.
 func (s *sampler) ofDevices(name string, devices ...string) (c hostCounters, at time.Time, err error) {
 	r, err := s.read(name)
 	if err != nil {
@@ -323,20 +321,17 @@ func (s *sampler) lateP99() time.Duration {
 	return time.Duration(s.lateness.ValueAtQuantile(99)) * time.Microsecond
 }
 
-// drops sums the packets that full queues dropped, and says where.
-func (s *sampler) drops() (uint64, string, error) {
-	var total uint64
-	var most []string
+// drops is how many packets the queue ahead of each link has dropped since it was made,
+// by LinkID.
+func (s *sampler) drops() ([]uint32, error) {
+	out := make([]uint32, len(s.ports))
 	seen := map[string]readings{}
 	for id, p := range s.ports {
 		_, q, err := s.shaper(seen, p)
 		if err != nil {
-			return 0, "", err
+			return nil, err
 		}
-		if q.Dropped > 0 {
-			total += uint64(q.Dropped)
-			most = append(most, fmt.Sprintf("%s %d", s.fabric.LinkName(topo.LinkID(id)), q.Dropped))
-		}
+		out[id] = q.Dropped
 	}
-	return total, strings.Join(most, ", "), nil
+	return out, nil
 }

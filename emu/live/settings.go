@@ -27,15 +27,23 @@ type Settings struct {
 	// the kernel lets any other program that has a processor end its turn first, some
 	// milliseconds, even where it is idle at another. The program sleeps for most of a
 	// run; were it not to, the kernel keeps a part of each processor for others.
-	// 0 is none, and where it is not allowed, Nice is how the program stands beside
-	// others: -20, before all, to 19. One that was started with more keeps that.
+	// 0 is none. Where the kernel refuses it, Nice applies: -20, the highest priority, to 19. A
+	// program that was started with a higher priority keeps it.
 	RealTime int `json:"real_time"`
 	Nice     int `json:"nice"`
-	// Setup is how many connections are set up at once, and SetupTime how long one
-	// counts at most, as when its first packet waits in a queue: see setup. More at
-	// once begin a wide coflow sooner, and tell of what has arrived meanwhile later.
+	// Setup is the number of connections that are set up at a time, and SetupTime the maximum
+	// time that one counts, for example while its first packet waits in a queue: see setup. A
+	// greater number starts a wide coflow sooner, and reports arrivals meanwhile later.
 	Setup     int           `json:"setup"`
 	SetupTime time.Duration `json:"setup_time_ns"`
+	// SetupMode is when the connections of flows that are known beforehand are opened:
+	// SetupSerial or SetupSimultaneous. In the latter, SetupAhead is how long before the
+	// arrival of their coflow, long enough for a SYN that is lost to be sent again, and
+	// SetupGather how long the first segment of a flow waits at most for those of the others
+	// that were let go with it, to leave at one moment.
+	SetupMode   string        `json:"setup_mode"`
+	SetupAhead  time.Duration `json:"setup_ahead_ns"`
+	SetupGather time.Duration `json:"setup_gather_ns"`
 	// Quantum is the tick on which paced flows send. A flow that is paused stops
 	// within one quantum and what its socket holds: what is in flight, at most
 	// SendBuffer, and at most NotSent that is not.
@@ -69,7 +77,7 @@ type Settings struct {
 	// Probe is the sleep whose overshoot is the scheduling lateness.
 	Probe time.Duration `json:"probe_ns"`
 	// Look is the time over which loads of all links are measured for a policy that
-	// needs them, one look after the other (policies.TrueLoad).
+	// needs them, one look after the other (policies.Needs.OracleLoad).
 	Look time.Duration `json:"look_ns"`
 	// Settle bounds the wait for the last packets after the last completion, and
 	// Quiet is how long all counters must stand still.
@@ -78,6 +86,15 @@ type Settings struct {
 	// Stop bounds every wait for agents and captures to end.
 	Stop time.Duration `json:"stop_ns"`
 }
+
+// Setup modes.
+const (
+	// SetupSerial opens connections when their flows may first send, a few at once.
+	SetupSerial = "serial"
+	// SetupSimultaneous opens connections before their coflow arrives, and writes the first
+	// segments of all flows that are let go with it at one moment.
+	SetupSimultaneous = "simultaneous"
+)
 
 // DefaultSettings are those for a fabric. A send buffer holds, twice over, the
 // largest queue on its way and 64 KB: the kernel counts about two bytes of
@@ -100,29 +117,10 @@ func DefaultSettings(f *topo.Fabric) Settings {
 	queue += fastest.BytesIn(4 * (host + uplink)) // what is on its way in a round trip of four links and back
 	buffer := 2*queue + 64*units.KiB
 	return Settings{
-		Procs: max(16, 2*runtime.NumCPU()), Garbage: 1 * units.GiB, RealTime: kernel.RealTimeForPackets, Nice: kernel.NiceForPackets, Setup: 4 * runtime.NumCPU(), SetupTime: 500 * time.Microsecond, Quantum: 5 * time.Millisecond, SendBuffer: buffer, ReceiveBuffer: 2 * buffer, NotSent: 16 * units.KiB, BlockBuffer: 2*queue + 1*units.MiB,
+		Procs: max(16, 2*runtime.NumCPU()), Garbage: 1 * units.GiB, RealTime: kernel.RealTimeForPackets, Nice: kernel.NiceForPackets, Setup: 4 * runtime.NumCPU(), SetupTime: 500 * time.Microsecond, SetupMode: SetupSerial, SetupAhead: 2 * time.Second, SetupGather: 5 * time.Millisecond, Quantum: 5 * time.Millisecond, SendBuffer: buffer, ReceiveBuffer: 2 * buffer, NotSent: 16 * units.KiB, BlockBuffer: 2*queue + 1*units.MiB,
 		PeerTimeout: hosts.DefaultPeerTimeout,
 		Jitter:      slowest.TimeToSend(f.Shape().MTU + plan.EthernetHeader),
 		Sample:      200 * time.Millisecond, Interval: 8 * time.Millisecond, Spell: 12, Watch: 8, Probe: 10 * time.Millisecond, Look: 25 * time.Millisecond,
 		Settle: 3 * time.Second, Quiet: 60 * time.Millisecond, Stop: 10 * time.Second,
 	}
-}
-
-// tcpHeaders are the IPv4 and TCP headers of a full segment with time stamps.
-const tcpHeaders units.Bytes = 20 + 32
-
-// Capacity is the payload each link carries, by LinkID: its rate less the
-// headers of full segments, as policies are told.
-func Capacity(f *topo.Fabric) []units.Rate {
-	out := make([]units.Rate, len(f.Links()))
-	for i, l := range f.Links() {
-		out[i] = payload(f, l.Rate)
-	}
-	return out
-}
-
-// payload is what a link of the given rate carries of it.
-func payload(f *topo.Fabric, rate units.Rate) units.Rate {
-	mtu := f.Shape().MTU
-	return units.Rate(float64(rate) * float64(mtu-tcpHeaders) / float64(mtu+plan.EthernetHeader))
 }

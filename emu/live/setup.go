@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// setup holds back the beginning of connections while others are being set up. What
-// it takes the processors to begin a connection, accept it, send on it and read the
-// first of it is about the same for all, and a coflow begins hundreds at once: were
-// all begun at once, whoever waits for a packet would wait behind all of them, and
-// completions be told late.
+// setup delays new connections while others are being set up. Starting a connection, accepting it,
+// sending on it and reading its first bytes take about the same processor time for all, and a coflow
+// starts hundreds at once. If all started at the same time, every goroutine that waits for a packet
+// would wait behind all of them, and completions would be reported late.
 //
 // What is held back is time on the clock of the run like any other, as if a host
 // opened its connections one after the other: completion times count it.
@@ -21,7 +20,7 @@ type setup struct {
 
 	mu    sync.Mutex
 	begun []beginning   // in order of time
-	less  chan struct{} // holds one: told when one of begun is gone
+	less  chan struct{} // capacity 1: receives when an element of begun is removed
 }
 
 type beginning struct {
@@ -40,7 +39,7 @@ func (s *setup) begin(local netip.AddrPort) {
 	s.begun = append(s.begun, beginning{time.Now(), local})
 }
 
-// end tells that a connection from local has been set up.
+// end records that a connection from local has been set up.
 func (s *setup) end(local netip.AddrPort) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,17 +5,16 @@ import (
 	"testbed/topo/units"
 )
 
-// Cable is the cable that a directed link of the fabric runs over, as faults need
-// it. It is cut by taking the end at the leaf down: a host keeps its routes, its
-// captures and its sockets, and a leaf, which has several next hops, stops using
-// the one that is gone.
+// Cable is the cable of a directed link of the fabric, as used by faults. A fault cuts it
+// by setting the leaf's end down: a host keeps its routes, captures and sockets, and a
+// leaf, which has several next hops, stops using the next hop behind the cable.
 type Cable struct {
 	Leaf, Far End
-	// Neighbour is what the leaf's end forgets while it is down.
+	// Neighbour is the entry that the leaf's end loses while it is down.
 	Neighbour Neighbour
 }
 
-// CableOf is the cable of a link, the same for both its directions.
+// CableOf returns the cable of a link, the same for both directions.
 func CableOf(f *topo.Fabric, id topo.LinkID) Cable {
 	l := f.Link(id)
 	if l.Kind == topo.HostUp || l.Kind == topo.HostDown {
@@ -27,13 +26,13 @@ func CableOf(f *topo.Fabric, id topo.LinkID) Cable {
 	return Cable{leaf, spine, Neighbour{leaf.Namespace, leaf.Device, onSpine, spine.MAC}}
 }
 
-// FabricRoute is the route of a leaf to the rest of the fabric over some spines;
-// over none it discards.
+// FabricRoute returns the route of a leaf to the rest of the fabric over the given spines.
+// Without spines it discards packets.
 func FabricRoute(r topo.RackID, spines []int) Route {
 	return Route{topo.LeafName(r), fabricPrefix, via(r, spines)}
 }
 
-// RackRoute is the route of a leaf to one other rack over some spines.
+// RackRoute returns the route of a leaf to one other rack over the given spines.
 func RackRoute(r, to topo.RackID, spines []int) Route {
 	return Route{topo.LeafName(r), topo.RackPrefix(to), via(r, spines)}
 }
@@ -46,8 +45,8 @@ func via(r topo.RackID, spines []int) (hops []Hop) {
 	return hops
 }
 
-// ShaperOf is the shaper of a link at another rate, with the queue that it has
-// and the bucket that burst says; nil is DefaultBurst.
+// ShaperOf returns the shaper of a link at another rate. The link keeps its queue; burst
+// sizes the bucket, and nil means DefaultBurst.
 func ShaperOf(f *topo.Fabric, id topo.LinkID, rate units.Rate, burst func(units.Rate, units.Bytes) units.Bytes) Shaper {
 	ns, dev := Egress(f, id)
 	mtu := f.Shape().MTU

@@ -9,11 +9,11 @@ import (
 	"testbed/topo/units"
 )
 
-// Options are what a fabric's shape leaves open.
+// Options are the parameters of a plan that a fabric's shape does not determine.
 type Options struct {
-	// Seed decides the seeds of the switches' multipath hashes and nothing else.
+	// Seed determines the seeds of the switches' multipath hashes and nothing else.
 	Seed uint64
-	// Burst is the token bucket of a link of the given rate and MTU; nil is
+	// Burst returns the token bucket of a link with the given rate and MTU; nil means
 	// DefaultBurst.
 	Burst func(rate units.Rate, mtu units.Bytes) units.Bytes
 }
@@ -21,8 +21,8 @@ type Options struct {
 // Uplink is the name of a host's device, the only one besides lo.
 const Uplink = "eth0"
 
-// Compile lists what builds f. The plan may still ask for what no kernel can
-// do, such as a rate of 1 bit/s: Plan.Check tells.
+// Compile returns the plan that builds f. The plan may contain values that no kernel
+// supports, such as a rate of 1 bit/s: Plan.Check reports them.
 func Compile(name string, f *topo.Fabric, o Options) *Plan {
 	if o.Burst == nil {
 		o.Burst = DefaultBurst
@@ -47,7 +47,7 @@ type compiler struct {
 	mtu units.Bytes
 }
 
-// hosts, racks and spines call do for each, in order.
+// hosts calls do for each host in order.
 func (c compiler) hosts(do func(h topo.HostID, name, leaf string)) {
 	for h := range topo.HostID(c.f.Hosts()) {
 		do(h, c.f.HostName(h), topo.LeafName(c.f.RackOf(h)))
@@ -85,7 +85,7 @@ func (c compiler) sysctls() (ops []Op) {
 	c.hosts(func(_ topo.HostID, name, _ string) {
 		ops = append(ops, Sysctl{Namespace: name, Set: hostSettings}, Sysctl{Namespace: name, Set: noIPv6, Optional: true})
 		if red := c.f.Shape().RED; red != nil && red.ECN {
-			ops = append(ops, Sysctl{Namespace: name, Set: marks})
+			ops = append(ops, Sysctl{Namespace: name, Set: ecnSettings})
 		}
 	})
 	for _, name := range c.switches() {
@@ -96,21 +96,21 @@ func (c compiler) sysctls() (ops []Op) {
 	return ops
 }
 
-// hashSeed is a switch's multipath hash seed. It is never 0, which the kernel
-// takes for "choose one".
+// hashSeed returns a switch's multipath hash seed. It is never 0, because the kernel
+// replaces 0 with a random seed.
 func hashSeed(seed uint64, name string) uint32 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%d %s", seed, name)
 	x := h.Sum64()
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9 // the finalizer of SplitMix64: FNV alone mixes its last bytes badly
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9 // the finalizer of SplitMix64, because FNV mixes its last bytes poorly
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return max(1, uint32(x>>32^x))
 }
 
-// Addresses of devices mirror their IP addresses: 02:00 marks them as locally
-// administered; then 00 for a host link or 01 for an uplink, the rack, the host's
-// place in it or the spine, and the last octet of the side: 1 on the host (on the
-// leaf, of an uplink), 0 on the leaf (on the spine).
+// MAC addresses correspond to the devices' IP addresses. 02:00 marks them as locally
+// administered. The next octets are 00 for a host link or 01 for an uplink, the rack, and
+// the host's index in the rack or the spine. The last octet is the side: 1 on the host (on
+// the leaf, of an uplink), 0 on the leaf (on the spine).
 func hostMAC(r topo.RackID, place int, side byte) MAC {
 	return MAC{2, 0, 0, byte(r), byte(place), side}
 }
@@ -168,9 +168,9 @@ func (c compiler) shapers() (ops []Op) {
 	return ops
 }
 
-// arrivals is, for each link, the most that can arrive at it: the rates of all
-// links that end where it begins. What a host sends by itself is bounded by
-// nothing but its senders; it counts as ten times the link.
+// arrivals returns a function that gives the maximum arrival rate at a link: the sum of the
+// rates of all links that end at its source. No link bounds the packets that a host
+// itself sends; they count as ten times the link's rate.
 func (c compiler) arrivals() func(topo.Link) units.Rate {
 	leaf, spine := make([]units.Rate, c.f.Racks()), make([]units.Rate, c.f.Spines())
 	for _, l := range c.f.Links() {
@@ -193,8 +193,8 @@ func (c compiler) arrivals() func(topo.Link) units.Rate {
 	}
 }
 
-// Egress is where a directed link begins: the namespace and the device whose
-// shaper and transmit counters are the link's.
+// Egress returns the namespace and device where a directed link begins. Their shaper and
+// transmit counters are those of the link.
 func Egress(f *topo.Fabric, id topo.LinkID) (namespace, device string) {
 	l := f.Link(id)
 	switch l.Kind {
@@ -238,12 +238,12 @@ func (c compiler) neighbours() (ops []Op) {
 	return ops
 }
 
-// fabricPrefix holds the addresses of all hosts.
+// fabricPrefix contains the addresses of all hosts.
 var fabricPrefix = netip.MustParsePrefix("10.0.0.0/8")
 
-// Routes of a leaf: its hosts by their links' addresses, the rest of the fabric
-// over the spines. Marks end there, and so does what is addressed to a host the
-// rack does not have, which would otherwise go round between leaf and spine.
+// routes returns the routes of all nodes. A leaf reaches its hosts by their links'
+// addresses and the rest of the fabric over the spines. It discards marks, and packets to
+// hosts that do not exist in its rack, which would otherwise loop between leaf and spine.
 func (c compiler) routes() (ops []Op) {
 	c.hosts(func(h topo.HostID, name, _ string) {
 		ops = append(ops, Route{name, netip.MustParsePrefix("0.0.0.0/0"), []Hop{{c.f.GatewayAddr(h), Uplink}}})

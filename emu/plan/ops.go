@@ -10,17 +10,17 @@ import (
 	"testbed/topo/units"
 )
 
-// Op is one operation. Its String is the command it stands for. The set is
+// Op is one operation. Its String method returns the equivalent command. The set is
 // closed: Namespace, Sysctl, Veth, Offloads, Delay, Shaper, RED, Address, Up,
-// Ready, Neighbour and Route. All but Namespace change only what is inside namespaces of the plan,
-// so removing those undoes them.
+// Ready, Neighbour and Route. All but Namespace change only the inside of the plan's
+// namespaces, so removing the namespaces undoes them.
 type Op interface {
 	fmt.Stringer
 	op()
 }
 
-// Optional tells whether a testbed is still right, if poorer, where the kernel
-// has no means to carry out op.
+// Optional reports whether a testbed works, with less precision, on a kernel that does
+// not support op.
 func Optional(op Op) bool {
 	s, ok := op.(Sysctl)
 	return ok && s.Optional
@@ -35,12 +35,12 @@ type Namespace struct {
 type Sysctl struct {
 	Namespace string    `json:"namespace"`
 	Set       []Setting `json:"set"`
-	// Optional settings may be missing from a kernel; that is reported, not an
+	// Optional settings may be missing from a kernel; that is reported and is not an
 	// error.
 	Optional bool `json:"optional,omitempty"`
 }
 
-// Setting is one kernel parameter, named as sysctl(8) names it.
+// Setting is one kernel parameter, with its name in sysctl(8).
 type Setting struct {
 	Key   string `json:"key"`
 	Value string `json:"value"`
@@ -53,7 +53,7 @@ func (m MAC) String() string {
 	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5])
 }
 
-// MarshalText is String.
+// MarshalText returns the same text as String.
 func (m MAC) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
 // End is one end of a link: a device in a namespace.
@@ -63,8 +63,8 @@ type End struct {
 	MAC       MAC    `json:"mac"`
 }
 
-// Veth creates both ends of a link, each in its own namespace from the start: a
-// device that is moved between namespaces afterwards costs forty times as much.
+// Veth creates both ends of a link, each directly in its own namespace: moving a device
+// between namespaces afterwards costs forty times as much.
 // One segment per packet (gso_max_segs 1) keeps TCP from handing the device
 // packets larger than the MTU.
 type Veth struct {
@@ -73,25 +73,25 @@ type Veth struct {
 	MTU units.Bytes `json:"mtu"`
 }
 
-// Offloads turns off all that makes packets on a device other than those a wire
-// would carry: segmentation and receive offloads, and checksums left to a
-// device that does not exist.
+// Offloads turns off the features that make a device's packets differ from those on a
+// wire: segmentation and receive offloads, and checksum offload to hardware that does
+// not exist.
 type Offloads struct {
 	Namespace string `json:"namespace"`
 	Device    string `json:"device"`
 }
 
-// OffloadFlags are what Offloads turns off, as ethtool(8) names them.
+// OffloadFlags are the features that Offloads turns off, with their names in ethtool(8).
 var OffloadFlags = []string{"gso", "tso", "gro", "tx", "sg"}
 
-// Delay holds every packet for a time before the link's shaper sees it (netem).
-// It comes before the Shaper, which then says that it is Delayed.
+// Delay delays every packet before the link's shaper receives it (netem). It precedes the
+// Shaper in the plan, whose Delayed is then true.
 type Delay struct {
 	Namespace string        `json:"namespace"`
 	Device    string        `json:"device"`
 	Delay     time.Duration `json:"delay_ns"` // one way
-	// Packets is the most it holds, and the shaper's queue with it, so that it is
-	// always the shaper's queue that drops.
+	// Packets is the maximum number of packets in the delay and the shaper's queue
+	// together, large enough that only the shaper's queue drops packets.
 	Packets uint32 `json:"packets"`
 }
 
@@ -115,14 +115,14 @@ type RED struct {
 	Limit     units.Bytes `json:"limit"`
 	Min       units.Bytes `json:"min"` // of the average queue
 	Max       units.Bytes `json:"max"`
-	// Packet is the size of a packet, roughly, of which the queue's average and its
-	// idle time are counted; Burst is how many of them the average lets pass.
+	// Packet is the approximate size of a packet, used for the average queue and its
+	// idle time. Burst is the number of such packets that the average tolerates.
 	Packet      units.Bytes `json:"packet"`
 	Burst       int         `json:"burst"`
 	Probability float64     `json:"probability"`
 	Rate        units.Rate  `json:"rate"` // of the shaper
 	ECN         bool        `json:"ecn"`
-	Delayed     bool        `json:"delayed,omitempty"` // as the shaper is
+	Delayed     bool        `json:"delayed,omitempty"` // same as the shaper's
 }
 
 // Address gives a device an address.
@@ -138,9 +138,9 @@ type Up struct {
 	Device    string `json:"device"`
 }
 
-// Ready waits until a device whose peer is up too can send. The kernel tells a
-// device of its carrier in the background, and until then drops what it is given
-// to send: a lost SYN is a second lost.
+// Ready waits until a device whose peer is also up can send. The kernel updates a
+// device's carrier state in the background and drops outgoing packets until then: a lost
+// SYN costs a second.
 type Ready struct {
 	Namespace string `json:"namespace"`
 	Device    string `json:"device"`
@@ -162,7 +162,7 @@ type Hop struct {
 }
 
 // Route sends a destination to one next hop or, by a hash of addresses and
-// ports, to one of several. Without a next hop it discards silently.
+// ports, to one of several. Without a next hop it discards packets silently.
 type Route struct {
 	Namespace string       `json:"namespace"`
 	Dst       netip.Prefix `json:"dst"`
@@ -209,22 +209,22 @@ func (o Offloads) String() string {
 	return fmt.Sprintf("ip netns exec %s ethtool -K %s %s off", o.Namespace, o.Device, strings.Join(OffloadFlags, " off "))
 }
 
-// Handles of a device's qdiscs. What is given its packets by another is a child
-// of that one's class 1.
+// Handles of a device's qdiscs. A qdisc that receives its packets from another is a child
+// of that qdisc's class 1.
 const (
-	RootHandle    = 1 // of the shaper, or of what delays packets ahead of it
+	RootHandle    = 1 // of the shaper, or of the delay ahead of it
 	DelayedHandle = 2 // of a shaper that is Delayed
 	REDHandle     = 3
 )
 
 func (o Delay) String() string {
-	microseconds := strconv.FormatFloat(float64(o.Delay.Nanoseconds())/1e3, 'f', -1, 64) // tc knows no nanoseconds here
+	microseconds := strconv.FormatFloat(float64(o.Delay.Nanoseconds())/1e3, 'f', -1, 64) // tc accepts no nanoseconds here
 	return fmt.Sprintf("tc -n %s qdisc replace dev %s root handle %d: netem delay %sus limit %d",
 		o.Namespace, o.Device, RootHandle, microseconds, o.Packets)
 }
 
-// Handle and Parent are the shaper's place among the qdiscs of its device: a
-// Parent of 0 is the root.
+// Handle returns the shaper's handle and the handle of its parent among the qdiscs of its
+// device. A parent of 0 is the root.
 func (o Shaper) Handle() (handle, parent uint16) {
 	if o.Delayed {
 		return DelayedHandle, RootHandle
@@ -242,7 +242,7 @@ func (o Shaper) String() string {
 		o.Namespace, o.Device, place, o.Rate.BytesPerSecond(), int64(o.Burst), int64(o.Limit)) // tc's bps are bytes per second
 }
 
-// Parent is the handle of the shaper.
+// Parent returns the handle of the shaper.
 func (o RED) Parent() uint16 {
 	handle, _ := Shaper{Delayed: o.Delayed}.Handle()
 	return handle
@@ -264,7 +264,7 @@ func (o Address) String() string {
 func (o Up) String() string { return fmt.Sprintf("ip -n %s link set %s up", o.Namespace, o.Device) }
 
 func (o Ready) String() string {
-	return fmt.Sprintf("ip -n %s link show dev %s up", o.Namespace, o.Device) // the question brings the answer about
+	return fmt.Sprintf("ip -n %s link show dev %s up", o.Namespace, o.Device) // querying the link makes the kernel update its carrier state
 }
 
 func (o Neighbour) String() string {

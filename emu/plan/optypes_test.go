@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// OpTypes has every type that the package's code makes an Op.
+// OpTypes contains every type that implements Op.
 func TestOpTypesIsComplete(t *testing.T) {
 	names, err := filepath.Glob("*.go")
 	if err != nil {

@@ -1,19 +1,19 @@
-// Package plan turns a fabric into the ordered list of operations that builds
-// it in a kernel. A Plan is a value: it is printed, compared and tested without
-// root, and each operation prints as the ip, tc, sysctl or ethtool command it
-// stands for, so that a plan is also a script that a reader can follow.
+// Package plan compiles a fabric into the ordered list of operations that builds it in a
+// kernel. A Plan is a value that can be printed, compared and tested without root. Each
+// operation prints as the equivalent ip, tc, sysctl or ethtool command, so a plan is also
+// a readable script.
 //
-// Each host, leaf and spine is a network namespace named as topo names it. A
-// link is a veth pair whose ends are born in their two namespaces: eth0 in a
+// Each host, leaf and spine is a network namespace with its name in package topo. A
+// link is a veth pair whose ends are created in their two namespaces: eth0 in a
 // host, "h3-07" in a leaf for the port to that host, "spine0" in a leaf and
-// "leaf3" in a spine. Every direction of every link is shaped by a token bucket
-// (TBF) where it enters the link, the host's in the host, all others in the
-// switch. Rates therefore count Ethernet frames: the IP packet and 14 bytes. A link
-// with a propagation delay has netem there, ahead of the token bucket, and a switch
-// port with early detection has RED in the place of the bucket's queue.
+// "leaf3" in a spine. A token bucket (TBF) shapes every direction of every link at its
+// sending end: in the host for traffic from the host, in the switch otherwise. Rates
+// therefore count Ethernet frames: the IP packet and 14 bytes. A link with a propagation
+// delay has netem at that end, ahead of the token bucket. A switch port with early
+// detection has RED in place of the bucket's queue.
 //
-// The package does not touch a kernel (emu/kernel) and does not decide in which
-// order failures are undone (emu/deploy).
+// The package does not access a kernel (see emu/kernel) and does not decide in which
+// order failed operations are undone (see emu/deploy).
 package plan
 
 import (
@@ -26,12 +26,14 @@ import (
 	"testbed/topo/units"
 )
 
-// Plan is what has to be done, in order, to have a fabric.
+// Plan is the ordered list of operations that builds a fabric.
 type Plan struct {
 	Name   string
 	Shape  topo.LeafSpine
 	Seed   uint64
 	Stages []Stage
+
+	counts *Counts // of the complete plan if this is a shortened one, otherwise nil
 }
 
 // Stage is a group of operations that do not depend on one another but may
@@ -41,7 +43,7 @@ type Stage struct {
 	Ops  []Op
 }
 
-// Ops are all operations in order.
+// Ops returns all operations in order.
 func (p *Plan) Ops() []Op {
 	var n int
 	for _, s := range p.Stages {
@@ -54,7 +56,7 @@ func (p *Plan) Ops() []Op {
 	return ops
 }
 
-// Namespaces are the names of the namespaces the plan creates, in order.
+// Namespaces returns the names of the namespaces that the plan creates, in order.
 func (p *Plan) Namespaces() []string {
 	var names []string
 	for _, op := range p.Ops() {
@@ -65,7 +67,7 @@ func (p *Plan) Namespaces() []string {
 	return names
 }
 
-// Links are the links the plan creates, in order.
+// Links returns the links that the plan creates, in order.
 func (p *Plan) Links() []Veth {
 	var links []Veth
 	for _, op := range p.Ops() {
@@ -76,15 +78,18 @@ func (p *Plan) Links() []Veth {
 	return links
 }
 
-// Counts tells how many of the main things a plan makes.
+// Counts contains the numbers of the main objects that a plan creates.
 type Counts struct {
 	Namespaces, Hosts, Switches int
 	Links                       int // veth pairs
 	Shapers, Routes, Ops        int
 }
 
-// Counts counts.
+// Counts returns the numbers of objects and operations of the complete plan.
 func (p *Plan) Counts() Counts {
+	if p.counts != nil {
+		return *p.counts
+	}
 	hosts := p.Shape.Leaves * p.Shape.HostsPerLeaf
 	c := Counts{Hosts: hosts, Switches: p.Shape.Leaves + p.Shape.Spines}
 	for _, op := range p.Ops() {
@@ -108,20 +113,55 @@ func (c Counts) String() string {
 		c.Hosts, c.Switches, c.Namespaces, c.Links, c.Shapers, c.Routes, c.Ops)
 }
 
-// Text is the plan as a script: one command a line, a comment before each
+// DefaultPrinted is the default number of operations up to which a plan is printed in full:
+// those of about 400 hosts.
+const DefaultPrinted = 10_000
+
+// printedPerStage is the number of operations printed of each stage of a longer plan.
+const printedPerStage = 3
+
+// Text returns the plan as a script: one command per line, and a comment before each
 // stage. It ends in a newline.
-func (p *Plan) Text() string {
+func (p *Plan) Text() string { return p.TextOf(-1) }
+
+// TextOf returns Text if the plan has at most most operations or most is negative.
+// Otherwise it prints the first operations of each stage and the number of the others.
+func (p *Plan) TextOf(most int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s: %s\n", p.Name, p.Counts())
+	c := p.Counts()
+	fmt.Fprintf(&b, "# %s: %s\n", p.Name, c)
 	fmt.Fprintf(&b, "# %v, seed %d\n", p.Shape, p.Seed)
 	for _, st := range p.Stages {
 		fmt.Fprintf(&b, "\n# %s (%d)\n", st.Name, len(st.Ops))
-		for _, op := range st.Ops {
+		ops := st.Ops
+		if most >= 0 && c.Ops > most {
+			ops = ops[:min(printedPerStage, len(ops))]
+		}
+		for _, op := range ops {
 			b.WriteString(op.String())
 			b.WriteByte('\n')
 		}
+		if left := len(st.Ops) - len(ops); left > 0 {
+			fmt.Fprintf(&b, "# and %d more\n", left)
+		}
 	}
 	return b.String()
+}
+
+// Short returns p if p has at most most operations or most is negative. Otherwise it returns
+// a plan with the first operations of each stage. The JSON of that plan contains the counts
+// of p, so that readers can detect that it is shortened.
+func (p *Plan) Short(most int) *Plan {
+	if c := p.Counts(); most >= 0 && c.Ops > most {
+		short := *p
+		short.counts = &c
+		short.Stages = nil
+		for _, st := range p.Stages {
+			short.Stages = append(short.Stages, Stage{st.Name, st.Ops[:min(printedPerStage, len(st.Ops))]})
+		}
+		return &short
+	}
+	return p
 }
 
 // MarshalJSON writes the plan with each operation's kind, fields and command.
@@ -153,9 +193,9 @@ func (p *Plan) MarshalJSON() ([]byte, error) {
 	}{p.Name, p.Shape, p.Seed, p.Counts(), stages})
 }
 
-// Check tells what in the plan cannot work: shapers that the kernel cannot
-// honour, and operations on a namespace or device that no earlier operation
-// made. It joins all it finds; equal shapers are reported once.
+// Check returns the errors of the plan, joined: shapers that the kernel does not support,
+// and operations on a namespace or device that no earlier operation creates. Equal errors
+// of shapers are reported once.
 func (p *Plan) Check() error {
 	var errs []error
 	made := map[string]bool{}
@@ -167,14 +207,14 @@ func (p *Plan) Check() error {
 			errs = append(errs, fmt.Errorf("plan %s: %q uses device %q before it is created in %q", p.Name, op, device, namespace))
 		}
 	}
-	make1 := func(op Op, name string) {
+	create := func(op Op, name string) {
 		if made[name] {
 			errs = append(errs, fmt.Errorf("plan %s: %q creates %q a second time", p.Name, op, name))
 		}
 		made[name] = true
 	}
 	delayed, shaped := map[string]bool{}, map[string]bool{} // by device; of shapers, whether they are delayed
-	bad := func(namespace, device string, err error) {
+	report := func(namespace, device string, err error) {
 		if err != nil && !seen[err.Error()] {
 			seen[err.Error()] = true
 			errs = append(errs, fmt.Errorf("plan %s: shaper of %s in %s: %w", p.Name, device, namespace, err))
@@ -183,34 +223,34 @@ func (p *Plan) Check() error {
 	for _, op := range p.Ops() {
 		switch op := op.(type) {
 		case Namespace:
-			make1(op, op.Name)
+			create(op, op.Name)
 			made[op.Name+"/lo"] = true
 		case Sysctl:
 			need(op, op.Namespace, "")
 		case Veth:
 			for _, e := range []End{op.A, op.B} {
 				need(op, e.Namespace, "")
-				make1(op, e.Namespace+"/"+e.Device)
+				create(op, e.Namespace+"/"+e.Device)
 			}
 		case Offloads:
 			need(op, op.Namespace, op.Device)
 		case Delay:
 			need(op, op.Namespace, op.Device)
-			bad(op.Namespace, op.Device, op.check())
+			report(op.Namespace, op.Device, op.check())
 			delayed[op.Namespace+"/"+op.Device] = true
 		case RED:
 			need(op, op.Namespace, op.Device)
-			bad(op.Namespace, op.Device, op.check())
+			report(op.Namespace, op.Device, op.check())
 			if d, ok := shaped[op.Namespace+"/"+op.Device]; !ok || d != op.Delayed {
-				errs = append(errs, fmt.Errorf("plan %s: %q has no such shaper to replace the queue of", p.Name, op))
+				errs = append(errs, fmt.Errorf("plan %s: %q: no matching shaper whose queue it could replace", p.Name, op))
 			}
 		case Shaper:
 			need(op, op.Namespace, op.Device)
 			if op.Delayed != delayed[op.Namespace+"/"+op.Device] {
-				errs = append(errs, fmt.Errorf("plan %s: %q: delayed %v, but delayed before it is %v", p.Name, op, op.Delayed, !op.Delayed))
+				errs = append(errs, fmt.Errorf("plan %s: %q: delayed is %v, but the device has a delay before it: %v", p.Name, op, op.Delayed, !op.Delayed))
 			}
 			shaped[op.Namespace+"/"+op.Device] = op.Delayed
-			bad(op.Namespace, op.Device, CheckRate(op.Rate, op.Limit, op.Burst, op.MTU))
+			report(op.Namespace, op.Device, CheckRate(op.Rate, op.Limit, op.Burst, op.MTU))
 		case Address:
 			need(op, op.Namespace, op.Device)
 		case Up:
@@ -231,6 +271,6 @@ func (p *Plan) Check() error {
 	return errors.Join(errs...)
 }
 
-// EthernetHeader is what a frame adds to its IP packet where the kernel's
-// shapers and captures count it: addresses and type, no checksum, no preamble.
+// EthernetHeader is the size that a frame adds to its IP packet, as the kernel's shapers
+// and captures count it: addresses and type, without checksum and preamble.
 const EthernetHeader units.Bytes = 14

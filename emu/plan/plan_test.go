@@ -25,7 +25,7 @@ func shape(leaves, hosts, spines int) topo.LeafSpine {
 		Oversubscription: units.Ratio{Num: 2, Den: 1}, Queue: topo.Queue{Time: 20 * time.Millisecond}, MTU: 1500}
 }
 
-// unlike has what plain shapes have not: other rates, delays and RED.
+// unlike returns a shape with different rates per link, delays and RED.
 func unlike() topo.LeafSpine {
 	s := shape(2, 1, 1)
 	s.Oversubscription, s.CrossRack, s.Delay = units.Ratio{}, 40*units.Mbps, 1500*time.Microsecond
@@ -86,7 +86,7 @@ func TestSeedChangesHashSeedsOnly(t *testing.T) {
 	f := mustBuild(t, shape(3, 2, 2))
 	a, b := Compile("s", f, Options{Seed: 1}), Compile("s", f, Options{Seed: 2})
 	if again := Compile("s", f, Options{Seed: 1}); again.Text() != a.Text() {
-		t.Error("the same seed gives another plan")
+		t.Error("the same seed gives a different plan")
 	}
 	la, lb := strings.Split(a.Text(), "\n"), strings.Split(b.Text(), "\n")
 	seeds := map[string]bool{}
@@ -104,7 +104,7 @@ func TestSeedChangesHashSeedsOnly(t *testing.T) {
 	}
 }
 
-// What must hold of the plan of any fabric.
+// Invariants of the plan of every fabric.
 func TestPlanOfAnyFabric(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := shape(rapid.IntRange(1, 6).Draw(t, "leaves"), rapid.IntRange(1, 6).Draw(t, "hosts"), rapid.IntRange(1, 4).Draw(t, "spines"))
@@ -168,7 +168,7 @@ func TestPlanOfAnyFabric(t *testing.T) {
 			if delayed != (l.Delay > 0) || d.Delay != l.Delay || shaped[ns+"/"+dev].Delayed != delayed {
 				t.Fatalf("%s of delay %v is delayed by %q", f.LinkName(l.ID), l.Delay, d)
 			}
-			// At the link's own rate the delay holds all of what the queue lets pass.
+			// At the link's rate, the delay's limit exceeds all packets that the queue admits.
 			if delayed && units.Bytes(d.Packets)*smallestPacket < l.Rate.BytesIn(l.Delay)+l.Queue {
 				t.Fatalf("%q ahead of %v with a queue of %v", d, l.Rate, l.Queue)
 			}
@@ -179,7 +179,7 @@ func TestPlanOfAnyFabric(t *testing.T) {
 		}
 		for _, n := range p.Needs() {
 			if want := map[string]int{"tbf": len(shaped), "netem": len(delays), "red": len(reds)}[n.Qdisc]; want == 0 {
-				t.Fatalf("needs %+v without a use of it", n)
+				t.Fatalf("need %+v is not used by the plan", n)
 			}
 		}
 	})
@@ -189,7 +189,7 @@ func anyRate(t *rapid.T, name string) units.Rate {
 	return units.Rate(rapid.Int64Range(1, 1000).Draw(t, name)) * units.Mbps
 }
 
-// anyUplinks states the rate of uplinks in one of the three ways.
+// anyUplinks sets the rate of uplinks in one of the three ways.
 func anyUplinks(t *rapid.T, s *topo.LeafSpine) {
 	switch rapid.IntRange(0, 2).Draw(t, "uplinks by") {
 	case 1:
@@ -199,7 +199,7 @@ func anyUplinks(t *rapid.T, s *topo.LeafSpine) {
 	}
 }
 
-// anyOverrides makes hosts and links unlike, with patterns that name some.
+// anyOverrides gives random hosts and links different values, selected by patterns.
 func anyOverrides(t *rapid.T, s *topo.LeafSpine) {
 	for i := range rapid.IntRange(0, 3).Draw(t, "host links") {
 		s.HostLinks = append(s.HostLinks, topo.HostLink{
@@ -229,7 +229,7 @@ func anyOverrides(t *rapid.T, s *topo.LeafSpine) {
 func TestNeeds(t *testing.T) {
 	plain := Compile("p", mustBuild(t, shape(2, 2, 1)), Options{}).Needs()
 	if diff := cmp.Diff([]Need{{Qdisc: "tbf", For: "h0-00/eth0 and 11 more"}}, plain); diff != "" {
-		t.Errorf("of a plain fabric (-want +got):\n%s", diff)
+		t.Errorf("needs of a plain fabric (-want +got):\n%s", diff)
 	}
 	want := []Need{
 		{Qdisc: "tbf", For: "h0-00/eth0 and 7 more"},
@@ -237,24 +237,24 @@ func TestNeeds(t *testing.T) {
 		{Qdisc: "netem", For: "leaf0/spine0 and 3 more", Key: "delay"},
 	}
 	if diff := cmp.Diff(want, Compile("u", mustBuild(t, unlike()), Options{}).Needs()); diff != "" {
-		t.Errorf("of an unlike one (-want +got):\n%s", diff)
+		t.Errorf("needs of a fabric with delays and RED (-want +got):\n%s", diff)
 	}
 }
 
-// Marks are understood by hosts only where switches mark.
-func TestHostsUnderstandMarks(t *testing.T) {
+// Hosts enable ECN only if switches mark packets.
+func TestHostsEnableECN(t *testing.T) {
 	s := unlike()
 	const on = "net.ipv4.tcp_ecn=1"
 	if got := strings.Count(Compile("u", mustBuild(t, s), Options{}).Text(), on); got != 2 {
-		t.Errorf("%d hosts ask for marks, want 2", got)
+		t.Errorf("%d hosts enable ECN, want 2", got)
 	}
 	s.RED.ECN = false
 	if got := strings.Count(Compile("u", mustBuild(t, s), Options{}).Text(), on); got != 0 {
-		t.Errorf("%d hosts ask for marks that nobody makes", got)
+		t.Errorf("%d hosts enable ECN, but no switch marks", got)
 	}
 }
 
-// Worked by hand from (1 - (1-w)^burst) / w >= burst + 1 - low/packet.
+// Expected values computed by hand from (1 - (1-w)^burst) / w >= burst + 1 - low/packet.
 func TestREDWeight(t *testing.T) {
 	for _, tt := range []struct {
 		low    units.Bytes
@@ -287,10 +287,10 @@ func TestCheckRate(t *testing.T) {
 		{"queue of just the bucket", 10 * units.Mbps, burst, burst, ""},
 		{"slowest", MinRate, 25 * units.KB, burst, ""},
 		{"fast", 100 * units.Gbps, 10 * units.MB, 5 * units.MB, ""},
-		{"too slow", 7999 * units.Bps, 25 * units.KB, burst, "want 8Kbps or more"},
+		{"too slow", 7999 * units.Bps, 25 * units.KB, burst, "must be 8Kbps or more"},
 		{"queue below a frame", 10 * units.Mbps, 1513, burst, "smaller than one frame of 1514 bytes"},
-		{"queue below the bucket", 10 * units.Mbps, 2000, burst, "want 2264 bytes or 2ms, or more"},
-		{"bucket below a frame", 10 * units.Mbps, 25 * units.KB, 1513, "want 1514 bytes or more"},
+		{"queue below the bucket", 10 * units.Mbps, 2000, burst, "must be 2264 bytes or 2ms, or more"},
+		{"bucket below a frame", 10 * units.Mbps, 25 * units.KB, 1513, "must be 1514 bytes or more"},
 		{"queue too large", 10 * units.Gbps, 5 * units.GB, burst, "at most 4294967295 bytes"},
 		{"bucket too large", 10 * units.Gbps, 4 * units.GB, 3 * units.GB, "at most 2147483647 bytes"},
 		{"bucket too slow to fill", 8 * units.Kbps, 400 * units.KB, 300 * units.KB, "takes 5m0s to fill"},
@@ -325,13 +325,13 @@ func TestCheckFindsBadOrder(t *testing.T) {
 		{"no device", []Op{Namespace{"a"}, Up{"a", "eth0"}}, `device "eth0" before it is created`},
 		{"twice", []Op{Namespace{"a"}, Namespace{"a"}}, `creates "a" a second time`},
 		{"delay after the shaper", []Op{Namespace{"a"}, Veth{A: End{Namespace: "a", Device: "x"}, B: End{Namespace: "a", Device: "y"}},
-			Shaper{Namespace: "a", Device: "x", Rate: units.Mbps, Burst: 2 * units.KB, Limit: units.MB, MTU: 1500, Delayed: true}}, "delayed before it is false"},
+			Shaper{Namespace: "a", Device: "x", Rate: units.Mbps, Burst: 2 * units.KB, Limit: units.MB, MTU: 1500, Delayed: true}}, "a delay before it: false"},
 		{"RED without a shaper", []Op{Namespace{"a"}, Veth{A: End{Namespace: "a", Device: "x"}, B: End{Namespace: "a", Device: "y"}},
-			RED{Namespace: "a", Device: "x", Min: 10 * units.KB, Max: 20 * units.KB, Packet: 1000, Burst: 14, Probability: 0.1}}, "no such shaper"},
+			RED{Namespace: "a", Device: "x", Min: 10 * units.KB, Max: 20 * units.KB, Packet: 1000, Burst: 14, Probability: 0.1}}, "no matching shaper"},
 		{"RED below a packet", []Op{Namespace{"a"}, Veth{A: End{Namespace: "a", Device: "x"}, B: End{Namespace: "a", Device: "y"}},
 			RED{Namespace: "a", Device: "x", Min: 500, Max: 20 * units.KB, Packet: 1000, Burst: 14, Probability: 0.1}}, "fewer than one packet"},
 		{"delay of nothing", []Op{Namespace{"a"}, Veth{A: End{Namespace: "a", Device: "x"}, B: End{Namespace: "a", Device: "y"}},
-			Delay{Namespace: "a", Device: "x"}}, "delay 0s: want 1µs"},
+			Delay{Namespace: "a", Device: "x"}}, "delay 0s: must be 1µs"},
 		{"route through nothing", []Op{Namespace{"a"}, Route{"a", rackPrefix0, []Hop{{Device: "x"}}}}, `device "x"`},
 	}
 	for _, tt := range tests {

@@ -1,47 +1,62 @@
 package scenario
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"testbed/policies/catalog"
 )
 
-// arms reads a list of arms, or the mapping whose combinations they are.
+// arms reads a list of arms, or a mapping that stands for all its combinations.
 func (d *decoder) arms(n *yaml.Node, path string) Arms {
 	var arms Arms
 	var nodes []*yaml.Node
 	switch n.Kind {
 	case yaml.SequenceNode:
 		d.list(n, path, field{minItems: 1}, func(n *yaml.Node, path string) {
-			var a Arm
+			a := Arm{Policies: map[string]Policy{}}
 			d.mapping(n, path, reflect.ValueOf(&a).Elem())
 			arms, nodes = append(arms, a), append(nodes, n)
 		})
 		if len(arms) > maxArms {
-			d.fail(n, path, "%d: want at most %d arms", len(arms), maxArms)
+			d.fail(n, path, "%d arms: must be at most %d", len(arms), maxArms)
 		}
 	case yaml.MappingNode:
-		var cross ArmCross
+		cross := ArmCross{map[string][]Policy{}}
 		d.mapping(n, path, reflect.ValueOf(&cross).Elem())
-		if len(cross.Placement) == 0 {
-			cross.Placement = []Policy{{}}
-		}
-		if len(cross.Coflow)*len(cross.Placement) > maxArms {
-			d.fail(n, path, "%d combinations: want at most %d arms", len(cross.Coflow)*len(cross.Placement), maxArms)
-			break
-		}
-		for _, c := range cross.Coflow {
-			for _, p := range cross.Placement {
-				arms, nodes = append(arms, Arm{Coflow: c, Placement: p}), append(nodes, n)
+		combinations := 1
+		for _, r := range d.catalog {
+			switch list := cross.Policies[r.Name]; {
+			case len(list) > 0:
+				combinations = min(combinations*len(list), 1<<40) // no overflow, however long the next list
+			case r.Required == catalog.Always:
+				combinations = 0
 			}
 		}
+		if combinations > maxArms {
+			d.fail(n, path, "%d combinations: must be at most %d", combinations, maxArms)
+			break
+		}
+		for i := range combinations {
+			a := Arm{Policies: map[string]Policy{}}
+			for _, r := range slices.Backward(d.catalog) { // the last role varies fastest
+				if list := cross.Policies[r.Name]; len(list) > 0 {
+					a.Policies[r.Name] = list[i%len(list)]
+					i /= len(list)
+				}
+			}
+			arms, nodes = append(arms, a), append(nodes, n)
+		}
 	default:
-		d.fail(n, path, "%s: want a list of arms, or a mapping such as {coflow: [fair, sebf], placement: [hdfs, sinbad]}", kindOf(n))
+		d.fail(n, path, "%s: %s", kindOf(n), d.expectedOf(reflect.TypeFor[Arms](), field{}))
 	}
 	first := map[string]int{}
 	for i := range arms {
@@ -51,13 +66,16 @@ func (d *decoder) arms(n *yaml.Node, path string) Arms {
 			at = fmt.Sprintf("%s[%d]", path, i)
 		}
 		if a.Name == "" {
-			a.Name = a.Coflow.Name
-			if a.Placement.Name != "" {
-				a.Name += "+" + a.Placement.Name
+			var names []string
+			for _, r := range d.catalog {
+				if name := a.Policies[r.Name].Name; name != "" || r.Required == catalog.Always {
+					names = append(names, name)
+				}
 			}
+			a.Name = strings.Join(names, "+")
 		}
 		if j, ok := first[a.Name]; ok && a.Name != "" && !d.bad[at] && !d.bad[join(at, "name")] {
-			d.fail(nodes[i], at, "arm %q again, arm %d has that name: write arms as a list and give each a name of its own", clip(a.Name), j)
+			d.fail(nodes[i], at, "name %q is the name of arm %d: write arms as a list and give each a unique name", clip(a.Name), j)
 		} else {
 			first[a.Name] = i
 		}
@@ -71,7 +89,7 @@ var policyName = field{minLen: 1, maxLen: 31, pattern: regexp.MustCompile(policy
 
 const policyPattern = `^[A-Za-z0-9][A-Za-z0-9._-]*$`
 
-// policy reads a policy's name, or a mapping of name and parameters.
+// policy reads the name of a policy, or a mapping of name and parameters.
 func (d *decoder) policy(n *yaml.Node, path, role string) Policy {
 	var p Policy
 	named := n
@@ -85,11 +103,11 @@ func (d *decoder) policy(n *yaml.Node, path, role string) Policy {
 		for _, e := range d.entries(n, path) {
 			if e.key == "name" {
 				named = e.node
-				if told(e.node) {
+				if reported(e.node) {
 					d.bad[path] = true
 					return p
 				} else if e.node.Kind != yaml.ScalarNode || isNull(e.node) {
-					d.fail(e.node, join(path, "name"), "%s: want the name of a %s policy", kindOf(e.node), role)
+					d.fail(e.node, join(path, "name"), "%s: expected the name of a %s policy", kindOf(e.node), role)
 					return p
 				}
 				p.Name = e.node.Value
@@ -102,13 +120,13 @@ func (d *decoder) policy(n *yaml.Node, path, role string) Policy {
 			at[e.key] = e.node
 		}
 		if named == nil {
-			d.fail(n, join(path, "name"), "missing: want the name of a %s policy", role)
+			d.fail(n, join(path, "name"), "missing: expected the name of a %s policy", role)
 			return p
 		}
-	case told(n):
+	case reported(n):
 		return p
 	default:
-		d.fail(n, path, "%s: want the name of a %s policy, or a mapping with its name and parameters", kindOf(n), role)
+		d.fail(n, path, "%s: expected the name of a %s policy, or a mapping with its name and parameters", kindOf(n), role)
 		return p
 	}
 	if why := policyName.unfit(p.Name); why != "" {
@@ -116,12 +134,13 @@ func (d *decoder) policy(n *yaml.Node, path, role string) Policy {
 		p.Name = ""
 		return p
 	}
-	if d.checkPolicy == nil || len(d.all) > before {
+	if len(d.all) > before {
 		return p
 	}
-	for _, err := range unjoin(d.checkPolicy(role, p.Name, p.Params)) {
-		if key := blamed(err.Error(), sortedKeys(at)); key != "" {
-			d.fail(at[key], join(path, key), "%s", strings.TrimPrefix(err.Error(), key+": "))
+	for _, err := range d.catalog.Check(role, p.Name, p.Params) {
+		var one catalog.ParamError
+		if errors.As(err, &one) && at[one.Param] != nil {
+			d.fail(at[one.Param], join(path, one.Param), "%v", err)
 		} else {
 			d.fail(n, path, "%v", err)
 		}
@@ -129,33 +148,8 @@ func (d *decoder) policy(n *yaml.Node, path, role string) Policy {
 	return p
 }
 
-// blamed is the parameter that an error is about, "" where it is about none.
-func blamed(text string, params []string) string {
-	for _, key := range params {
-		if strings.HasPrefix(text, key+": ") || strings.Contains(text, ": "+key+": ") || strings.Contains(text, fmt.Sprintf("parameter %q", key)) {
-			return key
-		}
-	}
-	return ""
-}
-
-func unjoin(err error) []error {
-	if err == nil {
-		return nil
-	}
-	// Not errors.As: what wraps joined errors has something to add to them.
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		var all []error
-		for _, e := range joined.Unwrap() {
-			all = append(all, unjoin(e)...)
-		}
-		return all
-	}
-	return []error{err}
-}
-
 // param reads a parameter of a policy: an int, float64, bool or string, or a
-// list or mapping of such.
+// list or mapping of them.
 func (d *decoder) param(n *yaml.Node, path string) any {
 	d.at[path] = n
 	switch n.Kind {
@@ -172,24 +166,24 @@ func (d *decoder) param(n *yaml.Node, path string) any {
 		}
 		return m
 	}
-	if told(n) {
+	if reported(n) {
 		return nil
 	}
 	switch n.Tag {
 	case "!!null":
-		d.fail(n, path, "no value: want one, or leave the key out")
+		d.fail(n, path, "no value: add one, or leave the key out")
 	case "!!bool":
 		return n.Value == "true"
 	case "!!int":
 		x, err := strconv.ParseInt(n.Value, 10, 64)
 		if err != nil || !wholeNumber.MatchString(n.Value) {
-			d.fail(n, path, "%q: want a whole number in decimal, of at most 63 bits", clip(n.Value))
+			d.fail(n, path, "%q: expected a decimal whole number of at most 63 bits", clip(n.Value))
 		}
 		return int(x)
 	case "!!float":
 		x, err := strconv.ParseFloat(n.Value, 64)
 		if err != nil || math.IsInf(x, 0) || math.IsNaN(x) {
-			d.fail(n, path, "%q: want a finite number", clip(n.Value))
+			d.fail(n, path, "%q: must be finite", clip(n.Value))
 		}
 		return x
 	}

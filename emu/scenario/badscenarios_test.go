@@ -1,316 +1,326 @@
 package scenario
 
-// badScenarios change one place of testdata/good.yaml, or where old is "" replace
-// all of it, and tell every line of the error.
+// badScenarios change one place of testdata/good.yaml, or replace all of it if old is "". Each
+// states every line of the expected error.
 var badScenarios = []struct {
 	name, old, new string
 	set            map[string]string
 	want           string
 }{
 	{"unknown key", "  spines: ${n}", "  spine: ${n}", nil,
-		`s.yaml:4:3: fabric.spines: missing: want a whole number, 0 to 64
-s.yaml:5:3: fabric.spine: unknown key, did you mean "spines"?`},
+		`s.yaml:4:3: fabric.spines: missing: expected a whole number from 0 to 64
+s.yaml:5:3: fabric.spine: unknown key (did you mean "spines"?)`},
 	{"unknown key, nothing near", "queue: 20ms", "latency: 20ms", nil,
-		`s.yaml:9:3: fabric.latency: unknown key: want one of kind, leaves, spines, hosts_per_leaf, host_link, host_links, oversubscription, uplink, cross_rack, zone_racks, queue, red, delay, links, mtu, congestion_control, convergence, short_flow`},
+		`s.yaml:9:3: fabric.latency: unknown key: expected one of kind, leaves, spines, hosts_per_leaf, host_link, host_links, oversubscription, uplink, cross_rack, zone_racks, queue, red, delay, links, mtu, congestion_control, convergence, short_flow`},
 	{"unknown top key", "repeat: 2", "repeats: 2", nil,
-		`s.yaml:34:1: repeats: unknown key, did you mean "repeat"?`},
+		`s.yaml:34:1: repeats: unknown key (did you mean "repeat"?)`},
 	{"missing name", "name: good\n", "", nil,
-		`s.yaml:1:1: name: missing: want a text that matches ^[A-Za-z0-9][A-Za-z0-9._+-]*$`},
+		`s.yaml:1:1: name: missing: expected a text that matches ^[A-Za-z0-9][A-Za-z0-9._+-]*$`},
 	{"name that is no directory", "name: good", "name: ../good", nil,
-		`s.yaml:1:7: name: "../good": want what matches ^[A-Za-z0-9][A-Za-z0-9._+-]*$`},
+		`s.yaml:1:7: name: "../good": must match ^[A-Za-z0-9][A-Za-z0-9._+-]*$`},
 	{"word for a number", "leaves: 4", "leaves: four", nil,
-		`s.yaml:4:11: fabric.leaves: "four": want a whole number, 1 to 250`},
+		`s.yaml:4:11: fabric.leaves: "four": expected a whole number from 1 to 250`},
 	{"fraction for a whole number", "leaves: 4", "leaves: 4.0", nil,
-		`s.yaml:4:11: fabric.leaves: "4.0": want a whole number, 1 to 250`},
+		`s.yaml:4:11: fabric.leaves: "4.0": expected a whole number from 1 to 250`},
 	{"quoted number", "leaves: 4", "leaves: \"4\"", nil,
-		`s.yaml:4:11: fabric.leaves: "4" in quotes: want a whole number, 1 to 250, without quotes`},
+		`s.yaml:4:11: fabric.leaves: "4" in quotes: expected a whole number from 1 to 250, without quotes`},
 	{"hexadecimal", "leaves: 4", "leaves: 0x4", nil,
-		`s.yaml:4:11: fabric.leaves: "0x4": want a whole number, 1 to 250`},
+		`s.yaml:4:11: fabric.leaves: "0x4": expected a whole number from 1 to 250`},
 	{"huge number", "leaves: 4", "leaves: 99999999999999999999", nil,
-		`s.yaml:4:11: fabric.leaves: "99999999999999999999": want a whole number, 1 to 250`},
+		`s.yaml:4:11: fabric.leaves: "99999999999999999999": expected a whole number from 1 to 250`},
 	{"list for a number", "leaves: 4", "leaves: [4]", nil,
-		`s.yaml:4:11: fabric.leaves: a list: want a whole number, 1 to 250`},
+		`s.yaml:4:11: fabric.leaves: a list: expected a whole number from 1 to 250`},
 	{"no value", "leaves: 4", "leaves:", nil,
-		`s.yaml:4:10: fabric.leaves: no value: want a whole number, 1 to 250`},
+		`s.yaml:4:10: fabric.leaves: no value: expected a whole number from 1 to 250`},
 	{"null", "leaves: 4", "leaves: ~", nil,
-		`s.yaml:4:11: fabric.leaves: no value: want a whole number, 1 to 250`},
+		`s.yaml:4:11: fabric.leaves: no value: expected a whole number from 1 to 250`},
 	{"zero leaves", "leaves: 4", "leaves: 0", nil,
-		`s.yaml:4:11: fabric.leaves: "0": want a whole number, 1 to 250`},
+		`s.yaml:4:11: fabric.leaves: "0": expected a whole number from 1 to 250`},
 	{"zero hosts", "hosts_per_leaf: 5", "hosts_per_leaf: 0", nil,
-		`s.yaml:6:19: fabric.hosts_per_leaf: "0": want a whole number, 1 to 250`},
+		`s.yaml:6:19: fabric.hosts_per_leaf: "0": expected a whole number from 1 to 250`},
 	{"too many hosts", "hosts_per_leaf: 5", "hosts_per_leaf: 251", nil,
-		`s.yaml:6:19: fabric.hosts_per_leaf: "251": want a whole number, 1 to 250`},
+		`s.yaml:6:19: fabric.hosts_per_leaf: "251": expected a whole number from 1 to 250`},
 	{"no spines", "spines: ${n}", "spines: 0", nil,
-		`s.yaml:5:11: fabric.spines: 0 with 4 leaves: want at least one, or the leaves have no way to each other`},
+		`s.yaml:5:11: fabric.spines: 0 with 4 leaves: must be at least 1, because only spines connect leaves`},
 	{"rate without a unit", "host_link: 50Mbps", "host_link: 50", nil,
-		`s.yaml:7:14: fabric.host_link: rate "50": no unit: want a number followed by bps, Kbps, Mbps, Gbps or MB/s, such as "100Mbps"`},
+		`s.yaml:7:14: fabric.host_link: rate "50": no unit: expected a number followed by bps, Kbps, Mbps, Gbps or MB/s, such as "100Mbps"`},
 	{"rate with a wrong unit", "host_link: 50Mbps", "host_link: 50MB", nil,
-		`s.yaml:7:14: fabric.host_link: rate "50MB": unknown unit "MB": want a number followed by bps, Kbps, Mbps, Gbps or MB/s, such as "100Mbps"`},
+		`s.yaml:7:14: fabric.host_link: rate "50MB": unknown unit "MB": expected a number followed by bps, Kbps, Mbps, Gbps or MB/s, such as "100Mbps"`},
 	{"rate of zero", "host_link: 50Mbps", "host_link: 0Mbps", nil,
-		`s.yaml:7:14: fabric.host_link: "0Mbps": want a rate, 100Kbps to 100Gbps`},
+		`s.yaml:7:14: fabric.host_link: "0Mbps": expected a rate from 100Kbps to 100Gbps`},
 	{"ratio of nothing", "\"5:1\"", "\"5:0\"", nil,
-		`s.yaml:8:21: fabric.oversubscription: ratio "5:0": want two positive whole numbers, such as "5:1"`},
+		`s.yaml:8:21: fabric.oversubscription: ratio "5:0": expected two positive whole numbers, such as "5:1"`},
 	{"ratio that starves the uplinks", "\"5:1\"", "\"5000:1\"", nil,
-		`s.yaml:8:21: fabric.oversubscription: 5000:1: 5 hosts of 50Mbps and 2 spines make each uplink 25000 bps: want 100Kbps to 1Tbps`},
+		`s.yaml:8:21: fabric.oversubscription: 5000:1: 5 hosts of 50Mbps and 2 spines make each uplink 25000 bps: must be 100Kbps to 1Tbps`},
 	{"ratio that floods the uplinks", "\"5:1\"", "\"1:999999999\"", nil,
-		`s.yaml:8:21: fabric.oversubscription: 1:999999999: 5 hosts of 50Mbps and 2 spines make each uplink 124999999875000000 bps: want 100Kbps to 1Tbps`},
+		`s.yaml:8:21: fabric.oversubscription: 1:999999999: 5 hosts of 50Mbps and 2 spines make each uplink 124999999875000000 bps: must be 100Kbps to 1Tbps`},
 	{"queue without a unit", "queue: 20ms", "queue: 20", nil,
-		`s.yaml:9:10: fabric.queue: queue "20": want a size such as "64KB" or the time to drain it such as "20ms"`},
+		`s.yaml:9:10: fabric.queue: queue "20": expected a size such as "64KB" or a drain time such as "20ms"`},
 	{"queue under two frames", "queue: 20ms", "queue: 3KB", nil,
-		`s.yaml:9:10: fabric.queue: 3KB: 3000 bytes ahead of a host's link of 50Mbps: want at least two frames, 3028 bytes`},
+		`s.yaml:9:10: fabric.queue: 3KB: 3000 bytes at a host's link of 50Mbps: must hold at least two frames, 3028 bytes`},
 	{"queue under two frames of an uplink", "queue: 20ms", "queue: 500us", nil,
-		`s.yaml:9:10: fabric.queue: 500µs: 1562 bytes ahead of an uplink of 25Mbps: want at least two frames, 3028 bytes`},
+		`s.yaml:9:10: fabric.queue: 500µs: 1562 bytes at an uplink of 25Mbps: must hold at least two frames, 3028 bytes`},
 	{"queue of zero", "queue: 20ms", "queue: 0s", nil,
-		`s.yaml:9:10: fabric.queue: 0B: 0 bytes ahead of a host's link of 50Mbps: want at least two frames, 3028 bytes`},
+		`s.yaml:9:10: fabric.queue: 0B: 0 bytes at a host's link of 50Mbps: must hold at least two frames, 3028 bytes`},
 	{"queue without end", "queue: 20ms", "queue: 9000s", nil,
-		`s.yaml:9:10: fabric.queue: 2h30m0s: 56.25GB ahead of a host's link of 50Mbps: want at most 1GB`},
+		`s.yaml:9:10: fabric.queue: 2h30m0s: 56.25GB at a host's link of 50Mbps: must be at most 1GB`},
 	{"mtu with a unit", "queue: 20ms", "mtu: 9000B", nil,
-		`s.yaml:9:8: fabric.mtu: "9000B": want a plain whole number of bytes, 576 to 65000`},
+		`s.yaml:9:8: fabric.mtu: "9000B": expected a plain whole number of bytes from 576 to 65000`},
 	{"mtu too small", "queue: 20ms", "mtu: 500", nil,
-		`s.yaml:9:8: fabric.mtu: "500": want a plain whole number of bytes, 576 to 65000`},
+		`s.yaml:9:8: fabric.mtu: "500": expected a plain whole number of bytes from 576 to 65000`},
 	{"mtu too large", "queue: 20ms", "mtu: 65536", nil,
-		`s.yaml:9:8: fabric.mtu: "65536": want a plain whole number of bytes, 576 to 65000`},
+		`s.yaml:9:8: fabric.mtu: "65536": expected a plain whole number of bytes from 576 to 65000`},
 	{"congestion control", "queue: 20ms", "congestion_control: cubic; reboot", nil,
-		`s.yaml:9:23: fabric.congestion_control: "cubic; reboot": want what matches ^[a-z0-9_-]+$`},
+		`s.yaml:9:23: fabric.congestion_control: "cubic; reboot": must match ^[a-z0-9_-]+$`},
 	{"fabric is a text", "fabric:\n  leaves: 4\n  spines: ${n}\n  hosts_per_leaf: 5\n  host_link: 50Mbps\n  oversubscription: \"5:1\"\n  queue: 20ms\n", "fabric: big\n", nil,
-		`s.yaml:3:9: fabric: "big": want a mapping with the keys kind, leaves, spines, hosts_per_leaf, host_link, host_links, oversubscription, uplink, cross_rack, zone_racks, queue, red, delay, links, mtu, congestion_control, convergence, short_flow`},
+		`s.yaml:3:9: fabric: "big": expected a mapping with the keys kind, leaves, spines, hosts_per_leaf, host_link, host_links, oversubscription, uplink, cross_rack, zone_racks, queue, red, delay, links, mtu, congestion_control, convergence, short_flow`},
 	{"disk rate of zero", "write: 6.9MB/s", "write: 0MB/s", nil,
-		`s.yaml:10:15: disk.write: "0MB/s": want a rate, 10Kbps to 100Gbps`},
+		`s.yaml:10:15: disk.write: "0MB/s": expected a rate from 10Kbps to 100Gbps`},
 	{"disk without a rate", "write: 6.9MB/s, size", "size", nil,
-		`s.yaml:10:7: disk.write: missing: want a rate, 10Kbps to 100Gbps`},
+		`s.yaml:10:7: disk.write: missing: expected a rate from 10Kbps to 100Gbps`},
 	{"no disk", "disk: {write: 6.9MB/s, size: 256MB}\n", "", nil,
-		`s.yaml:1:1: disk: missing: the workload writes blocks: want a mapping such as {write: 6.9MB/s, size: 256MB}`},
+		`s.yaml:1:1: disk: missing: the workload writes blocks: add a mapping such as {write: 6.9MB/s, size: 256MB}`},
 	{"disks too small for the blocks", "size: 256MB", "size: 8MB", nil,
-		`s.yaml:25:13: workload[2].blocks: the blocks up to here and their replicas do not fit on 20 disks of 8MB: want fewer or smaller blocks, or a larger disk.size`},
+		`s.yaml:25:13: workload[2].blocks: the blocks up to here and their replicas do not fit on 20 disks of 8MB: write fewer or smaller blocks, or raise disk.size or disk.count`},
 	{"block larger than a disk", "size: 256MB", "size: 7MB", nil,
-		`s.yaml:26:12: workload[2].block: 8MB on disks of 7MB: want a smaller block or a larger disk.size`},
+		`s.yaml:26:12: workload[2].block: 8MB on disks of 7MB: use a smaller block or a larger disk.size`},
 	{"scale of zero", "size: 1/100", "size: 0", nil,
-		`s.yaml:11:15: scale.size: factor "0": zero: want a quotient or a decimal above 0, such as "1/100" or "0.01"`},
+		`s.yaml:11:15: scale.size: factor "0": zero: expected a quotient or a decimal above 0, such as "1/100" or "0.01"`},
 	{"scale that is no number", "size: 1/100", "size: 1:100", nil,
-		`s.yaml:11:15: scale.size: factor "1:100": not a number: want a quotient or a decimal above 0, such as "1/100" or "0.01"`},
+		`s.yaml:11:15: scale.size: factor "1:100": not a number: expected a quotient or a decimal above 0, such as "1/100" or "0.01"`},
 	{"negative scale", "time: 0.1", "time: -0.1", nil,
-		`s.yaml:11:28: scale.time: factor "-0.1": not a number: want a quotient or a decimal above 0, such as "1/100" or "0.01"`},
+		`s.yaml:11:28: scale.time: factor "-0.1": not a number: expected a quotient or a decimal above 0, such as "1/100" or "0.01"`},
 	{"sizes scaled out of range", "size: 1/100", "size: 9223372036854775807", nil,
 		`s.yaml:13:5: workload[0]: trace small.txt: coflow 1: sizes times 9223372036854775807 do not fit: scale sizes down`},
 	{"unknown kind", "- kind: trace", "- kind: traces", nil,
-		`s.yaml:13:11: workload[0].kind: "traces": want trace, writers, readers, jobs, background or workload, did you mean "trace"?`},
+		`s.yaml:13:11: workload[0].kind: "traces": expected one of trace, writers, readers, jobs, background, workload (did you mean "trace"?)`},
 	{"no kind", "- kind: trace\n    path", "- path", nil,
-		`s.yaml:13:5: workload[0].kind: missing: want trace, writers, readers, jobs, background or workload`},
-	{"workload item is a text", "  - kind: trace\n    path: \"${trace}\"  # beside this file\n    first: 3\n    mb: MB\n", "  - trace\n", nil,
-		`s.yaml:13:5: workload[0]: "trace": want a mapping with a kind, trace, writers, readers, jobs, background or workload`},
+		`s.yaml:13:5: workload[0].kind: missing: expected one of trace, writers, readers, jobs, background, workload`},
+	{"workload item is a text", "  - kind: trace\n    path: \"${trace}\"  # relative to this file\n    first: 3\n    mb: MB\n", "  - trace\n", nil,
+		`s.yaml:13:5: workload[0]: "trace": expected a mapping with a kind: trace, writers, readers, jobs, background, workload`},
 	{"empty workload", "", "name: x\nfabric: {leaves: 1, spines: 0, hosts_per_leaf: 2, host_link: 10Mbps}\nworkload: []\narms: {coflow: [fair]}\n", nil,
-		`s.yaml:3:11: workload: empty: want at least one`},
+		`s.yaml:3:11: workload: empty: expected at least one element`},
 	{"no trace file", "path: \"${trace}\"", "path: nowhere.txt", nil,
-		`s.yaml:14:11: workload[0].path: nowhere.txt: file does not exist: want a coflow trace; paths are relative to the scenario file`},
+		`s.yaml:14:11: workload[0].path: nowhere.txt: file does not exist: expected a coflow trace; paths are relative to the scenario file`},
 	{"trace is a directory", "path: \"${trace}\"", "path: dir", nil,
-		`s.yaml:14:11: workload[0].path: dir: not a regular file: want a trace of at most 64MB, or a larger limits.trace`},
+		`s.yaml:14:11: workload[0].path: dir: not a regular file: expected a trace of at most 64MB, or raise limits.trace`},
 	{"trace with bad lines", "path: \"${trace}\"", "path: bad.txt", nil,
-		`s.yaml:14:11: workload[0].path: bad.txt: 2 bad lines: want a trace in the coflow-benchmark format
-bad.txt:3:9: mapper's port "8": want a whole number, 0 to 7
-bad.txt:4:3: arrival 100 ms after one at 250 ms: want arrivals not going back`},
+		`s.yaml:14:11: workload[0].path: bad.txt: 2 invalid lines: expected a trace in the coflow-benchmark format
+bad.txt:3:9: mapper's port "8": expected a whole number, 0 to 7
+bad.txt:4:3: arrival 100 ms after one at 250 ms: expected arrivals in ascending order`},
 	{"trace too large", "limits: {duration: 5m}", "limits: {trace: 0.5KB}", nil,
-		`s.yaml:36:17: limits.trace: "0.5KB": want a size, 1KB to 4GB`},
+		`s.yaml:36:17: limits.trace: "0.5KB": expected a size from 1KB to 4GB`},
 	{"trace larger than the limit", "", "name: x\nfabric: {leaves: 1, spines: 0, hosts_per_leaf: 2, host_link: 10Mbps}\nworkload: [{kind: trace, path: long.txt}]\narms: {coflow: [fair]}\nlimits: {trace: 1KB}\n", nil,
-		`s.yaml:3:32: workload[0].path: long.txt: larger than 1000 bytes: want a trace of at most 1KB, or a larger limits.trace`},
-	{"trace inside a host", "path: \"${trace}\"  # beside this file\n    first: 3", "path: local.txt", nil,
-		`s.yaml:14:11: workload[0].path: all flows of the trace fall inside a host: want a fabric of more hosts`},
+		`s.yaml:3:32: workload[0].path: long.txt: larger than 1000 bytes: expected a trace of at most 1KB, or raise limits.trace`},
+	{"trace inside a host", "path: \"${trace}\"  # relative to this file\n    first: 3", "path: local.txt", nil,
+		`s.yaml:14:11: workload[0].path: all flows of the trace start and end on the same host: use a fabric with more hosts`},
 	{"first of zero", "first: 3", "first: 0", nil,
-		`s.yaml:15:12: workload[0].first: "0": want a whole number, 1 to 10000000`},
+		`s.yaml:15:12: workload[0].first: "0": expected a whole number from 1 to 10000000`},
 	{"first beyond the trace", "first: 3", "first: 5", nil,
-		`s.yaml:15:12: workload[0].first: 5: the trace has 4 coflows: want at most so many`},
+		`s.yaml:15:12: workload[0].first: 5: must be at most 4, the number of coflows of the trace`},
 	{"megabyte", "mb: MB", "mb: mb", nil,
-		`s.yaml:16:9: workload[0].mb: "mb": want MB or MiB, did you mean "MB"?`},
+		`s.yaml:16:9: workload[0].mb: "mb": expected MB or MiB (did you mean "MB"?)`},
 	{"merge is a word", "mb: MB", "merge: yes", nil,
-		`s.yaml:16:12: workload[0].merge: "yes": want true or false`},
+		`s.yaml:16:12: workload[0].merge: "yes": expected true or false`},
 	{"more flows than the limit", "", "name: x\nfabric: {leaves: 2, spines: 1, hosts_per_leaf: 4, host_link: 10Mbps}\nworkload: [{kind: trace, path: small.txt}, {kind: trace, path: small.txt}]\narms: {coflow: [fair]}\nlimits: {flows: 20}\n", nil,
 		`s.yaml:5:17: limits.flows: the workload has 36 flows, the limit is 20: replay fewer coflows with first, or raise the limit`},
 	{"more flows in one trace than the limit", "limits: {duration: 5m}", "limits: {flows: 2}", nil,
-		`s.yaml:13:5: workload[0]: trace small.txt: coflow 2: too many flows: more than 2 up to here: replay fewer coflows with first, or raise limits.flows`},
+		`s.yaml:13:5: workload[0]: trace small.txt: coflow 2: too many flows: more than 2 up to this coflow: replay fewer coflows with first, or raise limits.flows`},
 	{"more blocks than the limit", "limits: {duration: 5m}", "limits: {blocks: 13}", nil,
 		`s.yaml:36:18: limits.blocks: the workload has 14 blocks, the limit is 13: write fewer, or raise the limit`},
 	{"no replicas", "replicas: 2", "replicas: 0", nil,
-		`s.yaml:27:15: workload[2].replicas: "0": want a whole number, 1 to 64`},
+		`s.yaml:27:15: workload[2].replicas: "0": expected a whole number from 1 to 64`},
 	{"more replicas than hosts", "replicas: 2", "replicas: 21", nil,
-		`s.yaml:27:15: workload[2].replicas: 21 replicas on 20 hosts: want at most one a host`},
+		`s.yaml:27:15: workload[2].replicas: 21 replicas on 20 hosts: must be at most one per host`},
 	{"more writers than hosts", "count: 4", "count: 21", nil,
-		`s.yaml:18:12: workload[1].count: 21 writers on 20 hosts: want at most one a host`},
+		`s.yaml:18:12: workload[1].count: 21 writers on 20 hosts: must be at most one per host`},
 	{"neither count nor hosts", "    count: 4\n", "", nil,
-		`s.yaml:17:5: workload[1].count: missing: want the number of writers, or hosts with their names`},
+		`s.yaml:17:5: workload[1].count: missing: state the number of writers, or hosts with their names`},
 	{"both count and hosts", "    hosts: [h0-00, h3-04]", "    hosts: [h0-00]\n    count: 1", nil,
-		`s.yaml:24:12: workload[2].hosts: given beside count: want one of them`},
+		`s.yaml:24:12: workload[2].hosts: excludes count: remove one of them`},
 	{"no such host", "h3-04", "h4-00", nil,
-		`s.yaml:24:20: workload[2].hosts[1]: "h4-00": no such host: want h0-00 to h3-04`},
+		`s.yaml:24:20: workload[2].hosts[1]: "h4-00": no such host: expected h0-00 to h3-04`},
 	{"host twice", "h3-04", "h0-00", nil,
-		`s.yaml:24:20: workload[2].hosts[1]: "h0-00" again, it is hosts[0]: want each host once`},
+		`s.yaml:24:20: workload[2].hosts[1]: "h0-00" is also hosts[0]: name each host once`},
 	{"host name that is none", "h3-04", "h3-4", nil,
-		`s.yaml:24:20: workload[2].hosts[1]: "h3-4": no such host: want h0-00 to h3-04`},
+		`s.yaml:24:20: workload[2].hosts[1]: "h3-4": no such host: expected h0-00 to h3-04`},
 	{"no hosts", "hosts: [h0-00, h3-04]", "hosts: []", nil,
-		`s.yaml:24:12: workload[2].hosts: empty: want at least one`},
+		`s.yaml:24:12: workload[2].hosts: empty: expected at least one element`},
 	{"no blocks", "blocks: 3", "blocks: 0", nil,
-		`s.yaml:19:13: workload[1].blocks: "0": want a whole number, 1 to 100000`},
+		`s.yaml:19:13: workload[1].blocks: "0": expected a whole number from 1 to 100000`},
 	{"block without a size", "block: 4MB", "block: big", nil,
-		`s.yaml:20:12: workload[1].block: size "big": no number: want a number followed by B, KB, MB, GB, KiB, MiB or GiB, such as "256KB"`},
+		`s.yaml:20:12: workload[1].block: size "big": no number: expected a number followed by B, KB, MB, GB, KiB, MiB or GiB, such as "256KB"`},
 	{"packet larger than the block", "block: 4MB", "block: 4MB\n    packet: 5MB", nil,
-		`s.yaml:21:13: workload[1].packet: 5MB in a block of 4MB: want at most the block`},
+		`s.yaml:21:13: workload[1].packet: 5MB in a block of 4MB: must be at most the block`},
 	{"window larger than a tenth of the block", "window: 12", "window: 13", nil,
-		`s.yaml:28:13: workload[2].window: 13 packets of 64KB, un-acknowledged, are 10.4 % of a block of 8MB, and the client would be ahead of the pipeline's slowest part by as much: want at most 10 %: a window of 12 or a larger block`},
+		`s.yaml:28:13: workload[2].window: 13 unacknowledged packets of 64KB are 10.4 % of a block of 8MB: must be at most 10 %, because the client runs ahead of the slowest part of the pipeline by that amount: use a window of 12 or a larger block`},
 	{"packet larger than a tenth of the block", "window: 12", "window: 8\n    packet: 1MB", nil,
-		`s.yaml:28:13: workload[2].window: 8 packets of 1MB, un-acknowledged, are 100.0 % of a block of 8MB, and the client would be ahead of the pipeline's slowest part by as much: want at most 10 %: packets of 100KB or a larger block`},
+		`s.yaml:28:13: workload[2].window: 8 unacknowledged packets of 1MB are 100.0 % of a block of 8MB: must be at most 10 %, because the client runs ahead of the slowest part of the pipeline by that amount: use packets of 100KB or a larger block`},
 	{"hosts of no disks", "write: 6.9MB/s", "count: 0, write: 6.9MB/s", nil,
-		`s.yaml:10:15: disk.count: "0": want a whole number, 1 to 64`},
+		`s.yaml:10:15: disk.count: "0": expected a whole number from 1 to 64`},
 	{"unknown throttle", "write: 6.9MB/s", "throttle: tbf, write: 6.9MB/s", nil,
-		`s.yaml:10:18: disk.throttle: "tbf": want bucket or kernel`},
+		`s.yaml:10:18: disk.throttle: "tbf": expected bucket or kernel`},
 	{"negative start", "start: 500ms", "start: -1s", nil,
-		`s.yaml:21:12: workload[1].start: "-1s": want a time, 0s to 24h`},
+		`s.yaml:21:12: workload[1].start: "-1s": expected a time from 0s to 24h`},
 	{"spread without a unit", "spread: 2s", "spread: 2", nil,
-		`s.yaml:22:13: workload[1].spread: time "2": want a number followed by ns, us, ms, s, m or h, such as "250ms"`},
+		`s.yaml:22:13: workload[1].spread: time "2": expected a number followed by ns, us, ms, s, m or h, such as "250ms"`},
 	{"unknown coflow policy", "[fair, sebf]", "[fair, sebff]", nil,
-		`s.yaml:30:18: arms.coflow[1]: no coflow policy "sebff": want one of those listed`},
+		`s.yaml:30:18: arms.coflow[1]: unknown coflow policy "sebff" (did you mean "sebf"? available: fair, sebf)`},
 	{"unknown parameters", "tolerance: 10}", "tolerence: 10, beta: 2}", nil,
-		`s.yaml:33:49: arms.placement[1].tolerence: no parameter "tolerence" of sinbad
-s.yaml:33:59: arms.placement[1].beta: no parameter "beta" of sinbad`},
+		`s.yaml:33:49: arms.placement[1].tolerence: placement policy sinbad: unknown parameter "tolerence" (did you mean "tolerance"? available: threshold, tolerance)
+s.yaml:33:59: arms.placement[1].beta: placement policy sinbad: unknown parameter "beta" (available: threshold, tolerance)`},
 	{"parameter of a wrong type", "tolerance: 10", "tolerance: ten", nil,
-		`s.yaml:33:49: arms.placement[1].tolerance: sinbad: tolerance: ten: want a number`},
+		`s.yaml:33:49: arms.placement[1].tolerance: placement policy sinbad: tolerance: ten: must be a whole number from 0 to 100`},
 	{"policy without a name", "{name: sinbad, threshold", "{threshold", nil,
-		`s.yaml:33:7: arms.placement[1].name: missing: want the name of a placement policy`},
+		`s.yaml:33:7: arms.placement[1].name: missing: expected the name of a placement policy`},
 	{"policy parameter without a value", "tolerance: 10", "tolerance: ", nil,
-		`s.yaml:33:49: arms.placement[1].tolerance: no value: want one, or leave the key out`},
+		`s.yaml:33:49: arms.placement[1].tolerance: no value: add one, or leave the key out`},
 	{"same policy twice", "[fair, sebf]", "[fair, fair]", nil,
-		`s.yaml:30:3: arms: arm "fair+hdfs" again, arm 0 has that name: write arms as a list and give each a name of its own`},
+		`s.yaml:30:3: arms: name "fair+hdfs" is the name of arm 0: write arms as a list and give each a unique name`},
 	{"no coflow policies", "[fair, sebf]", "[]", nil,
-		`s.yaml:30:11: arms.coflow: empty: want at least one`},
+		`s.yaml:30:11: arms.coflow: empty: expected at least one element`},
 	{"no placement", "  placement:\n    - hdfs\n    - {name: sinbad, threshold: 1MB, tolerance: 10}\n", "", nil,
-		`s.yaml:30:3: arms.placement: missing: the workload writes blocks: want a placement policy such as hdfs`},
+		`s.yaml:30:3: arms.placement: missing: the workload writes blocks: add a placement policy such as hdfs`},
 	{"arms is a text", "arms:\n  coflow: [fair, sebf]\n  placement:\n    - hdfs\n    - {name: sinbad, threshold: 1MB, tolerance: 10}\n", "arms: all\n", nil,
-		`s.yaml:29:7: arms: "all": want a list of arms, or a mapping such as {coflow: [fair, sebf], placement: [hdfs, sinbad]}`},
+		`s.yaml:29:7: arms: "all": expected a list of arms, or a mapping such as {coflow: [fair, sebf], placement: [hdfs, sinbad]}`},
 	{"empty list of arms", "arms:\n  coflow: [fair, sebf]\n  placement:\n    - hdfs\n    - {name: sinbad, threshold: 1MB, tolerance: 10}\n", "arms: []\n", nil,
-		`s.yaml:29:7: arms: empty: want at least one`},
+		`s.yaml:29:7: arms: empty: expected at least one element`},
 	{"list of arms", "arms:\n  coflow: [fair, sebf]\n  placement:\n    - hdfs\n    - {name: sinbad, threshold: 1MB, tolerance: 10}\n", "arms:\n  - {coflow: fair, placement: hdfs}\n  - {name: b c, coflow: fair, placement: hdfs}\n  - {name: fair+hdfs, coflow: sebf, placement: hdfs}\n  - {coflow: fair}\n  - {placement: 5}\n", nil,
-		`s.yaml:31:12: arms[1].name: "b c": want what matches ^[A-Za-z0-9][A-Za-z0-9._+-]*$
-s.yaml:32:5: arms[2]: arm "fair+hdfs" again, arm 1 has that name: write arms as a list and give each a name of its own
-s.yaml:33:5: arms[3].placement: missing: the workload writes blocks: want a placement policy such as hdfs
-s.yaml:34:5: arms[4].coflow: missing: want the name of a policy, or a mapping with its name and parameters
-s.yaml:34:17: arms[4].placement: no placement policy "5": want one of those listed`},
+		`s.yaml:31:12: arms[1].name: "b c": must match ^[A-Za-z0-9][A-Za-z0-9._+-]*$
+s.yaml:32:5: arms[2]: name "fair+hdfs" is the name of arm 1: write arms as a list and give each a unique name
+s.yaml:33:5: arms[3].placement: missing: the workload writes blocks: add a placement policy such as hdfs
+s.yaml:34:5: arms[4].coflow: missing: expected the name of a policy, or a mapping with its name and parameters
+s.yaml:34:17: arms[4].placement: unknown placement policy "5" (available: hdfs, sinbad)`},
 	{"negative seed", "seed: 7", "seed: -7", nil,
-		`s.yaml:35:7: seed: "-7": want a whole number, 0 to 9007199254740991`},
+		`s.yaml:35:7: seed: "-7": expected a whole number from 0 to 9007199254740991`},
 	{"seed too large", "seed: 7", "seed: 9007199254740992", nil,
-		`s.yaml:35:7: seed: "9007199254740992": want a whole number, 0 to 9007199254740991`},
+		`s.yaml:35:7: seed: "9007199254740992": expected a whole number from 0 to 9007199254740991`},
 	{"repeat of zero", "repeat: 2", "repeat: 0", nil,
-		`s.yaml:34:9: repeat: "0": want a whole number, 1 to 1000`},
+		`s.yaml:34:9: repeat: "0": expected a whole number from 1 to 1000`},
 	{"snaplen below the headers", "repeat: 2", "capture: {snaplen: 157}", nil,
-		`s.yaml:34:20: capture.snaplen: "157": want a plain whole number of bytes, 158 to 65535`},
+		`s.yaml:34:20: capture.snaplen: "157": expected a plain whole number of bytes from 158 to 65535`},
 	{"ring with a wrong unit", "repeat: 2", "capture: {ring: 2Mb}", nil,
-		`s.yaml:34:17: capture.ring: size "2Mb": unknown unit "Mb": want a number followed by B, KB, MB, GB, KiB, MiB or GiB, such as "256KB"`},
+		`s.yaml:34:17: capture.ring: size "2Mb": unknown unit "Mb": expected a number followed by B, KB, MB, GB, KiB, MiB or GiB, such as "256KB"`},
 	{"captured links", "repeat: 2", "capture: {links: [leaf0>spine0, h0-00>leaf0, leaf9>spine0, leaf0, \"*>leaf1\", \"[>x\"]}", nil,
-		`s.yaml:34:33: capture.links[1]: link "h0-00>leaf0": h0-00>leaf0 leaves a host, whose own capture shows it: want links that leave a switch, such as "leaf*>h*" or "leaf0>spine*"
-s.yaml:34:46: capture.links[2]: link "leaf9>spine0": the fabric has no such link: want one such as "spine1>leaf3"
-s.yaml:34:60: capture.links[3]: link "leaf0": want "h0-00>leaf0" for one direction, or "<>" for both
-s.yaml:34:67: capture.links[4]: link "*>leaf1": h1-00>leaf1 leaves a host, whose own capture shows it: want links that leave a switch, such as "leaf*>h*" or "leaf0>spine*"
+		`s.yaml:34:33: capture.links[1]: link "h0-00>leaf0": h0-00>leaf0 leaves a host and is in the capture of that host: use links that leave a switch, such as "leaf*>h*" or "leaf0>spine*"
+s.yaml:34:46: capture.links[2]: link "leaf9>spine0": the fabric has no such link: an example is "spine1>leaf3"
+s.yaml:34:60: capture.links[3]: link "leaf0": expected "h0-00>leaf0" for one direction, or "<>" for both
+s.yaml:34:67: capture.links[4]: link "*>leaf1": h1-00>leaf1 leaves a host and is in the capture of that host: use links that leave a switch, such as "leaf*>h*" or "leaf0>spine*"
 s.yaml:34:78: capture.links[5]: link "[>x": syntax error in pattern`},
 	{"links that are no list", "repeat: 2", "capture: {links: leaf0>spine0}", nil,
-		`s.yaml:34:18: capture.links: "leaf0>spine0": want a list`},
+		`s.yaml:34:18: capture.links: "leaf0>spine0": expected a list`},
 	{"alpha of zero", "repeat: 2", "heartbeat: {alpha: 0}", nil,
-		`s.yaml:34:20: heartbeat.alpha: "0": want a number, 0.000001 to 1`},
+		`s.yaml:34:20: heartbeat.alpha: "0": expected a number from 0.000001 to 1`},
 	{"alpha that is no number", "repeat: 2", "heartbeat: {alpha: .nan}", nil,
-		`s.yaml:34:20: heartbeat.alpha: ".nan": want a number, 0.000001 to 1`},
+		`s.yaml:34:20: heartbeat.alpha: ".nan": expected a number from 0.000001 to 1`},
 	{"heartbeat without a unit", "repeat: 2", "heartbeat: {interval: 250}", nil,
-		`s.yaml:34:23: heartbeat.interval: time "250": want a number followed by ns, us, ms, s, m or h, such as "250ms"`},
+		`s.yaml:34:23: heartbeat.interval: time "250": expected a number followed by ns, us, ms, s, m or h, such as "250ms"`},
 	{"duration of nothing", "duration: 5m", "duration: 0s", nil,
-		`s.yaml:36:20: limits.duration: "0s": want a time, 1s to 168h`},
+		`s.yaml:36:20: limits.duration: "0s": expected a time from 1s to 168h`},
 	{"key twice", "repeat: 2", "repeat: 2\nname: again", nil,
-		`s.yaml:35:1: name: key given again, first on line 1: keep one of them`},
+		`s.yaml:35:1: name: duplicate key, first on line 1: keep one of them`},
 	{"key twice, deep", "  leaves: 4", "  leaves: 4\n  leaves: 5", nil,
-		`s.yaml:5:3: fabric.leaves: key given again, first on line 4: keep one of them`},
+		`s.yaml:5:3: fabric.leaves: duplicate key, first on line 4: keep one of them`},
 	{"list as a key", "repeat: 2", "? [a, b]\n: 1", nil,
-		`s.yaml:34:3: a list as a key: want the name of one`},
+		`s.yaml:34:3: a list as a key: expected a name`},
 	{"two documents", "seed: 7", "seed: 7\n---\nname: b", nil,
-		`s.yaml:36:1: another document: want one scenario a file`},
+		`s.yaml:36:1: second document: expected one scenario per file`},
 	{"tab", "  leaves: 4", "\tleaves: 4", nil,
-		`s.yaml:4:1: tab in the indentation: want spaces`},
+		`s.yaml:4:1: tab in the indentation: use spaces`},
 	{"control character", "name: good", "name: go\x01od", nil,
-		`s.yaml:1:9: byte 0x1: want text in UTF-8, without control characters`},
+		`s.yaml:1:9: byte 0x1: expected UTF-8 text without control characters`},
 	{"not UTF-8", "name: good", "name: é\xff", nil,
-		`s.yaml:1:8: byte 0xff: want text in UTF-8, without control characters`},
+		`s.yaml:1:8: byte 0xff: expected UTF-8 text without control characters`},
 	{"unclosed list", "[fair, sebf]", "[fair, sebf", nil,
 		`s.yaml:31:12: not YAML: did not find expected ',' or ']' while parsing a flow sequence that starts at 30:11`},
 	{"wrong indentation", "  spines: ${n}", "   spines: ${n}", nil,
 		`s.yaml:5:10: not YAML: mapping values are not allowed in this context`},
 	{"empty file", "", "# nothing\n", nil,
-		`s.yaml:1:1: empty file: want a scenario with the keys name, vars, fabric, disk, heartbeat, coordinator, scale, workload, faults, arms, repeat, tries, seed, capture, limits`},
+		`s.yaml:1:1: empty file: expected a scenario with the keys version, name, vars, fabric, disk, heartbeat, coordinator, setup, scale, workload, faults, arms, repeat, tries, seed, capture, limits`},
 	{"a list", "", "- a\n", nil,
-		`s.yaml:1:1: a list: want a mapping with the keys name, vars, fabric, disk, heartbeat, coordinator, scale, workload, faults, arms, repeat, tries, seed, capture, limits`},
+		`s.yaml:1:1: a list: expected a mapping with the keys version, name, vars, fabric, disk, heartbeat, coordinator, setup, scale, workload, faults, arms, repeat, tries, seed, capture, limits`},
 	{"alias bomb", "", "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\nname: *c\n", nil,
-		`s.yaml:1:1: a: unknown key: want one of name, vars, fabric, disk, heartbeat, coordinator, scale, workload, faults, arms, repeat, tries, seed, capture, limits
-s.yaml:1:1: fabric: missing: want a mapping of keys to values
-s.yaml:1:1: workload: missing: want a list
-s.yaml:1:1: arms: missing: want a list of arms, or a mapping such as {coflow: [fair, sebf], placement: [hdfs, sinbad]}
-s.yaml:1:4: a: anchor &a: not understood in scenarios: leave it out, or give the value a name under vars
-s.yaml:2:1: b: unknown key: want one of name, vars, fabric, disk, heartbeat, coordinator, scale, workload, faults, arms, repeat, tries, seed, capture, limits
-s.yaml:2:4: b: anchor &b: not understood in scenarios: leave it out, or give the value a name under vars
-s.yaml:2:8: b[0]: alias *a: not understood in scenarios: write the value out, or give it a name under vars
-s.yaml:2:12: b[1]: alias *a: not understood in scenarios: write the value out, or give it a name under vars
-s.yaml:3:1: c: unknown key: want one of name, vars, fabric, disk, heartbeat, coordinator, scale, workload, faults, arms, repeat, tries, seed, capture, limits
-s.yaml:3:4: c: anchor &c: not understood in scenarios: leave it out, or give the value a name under vars
-s.yaml:3:8: c[0]: alias *b: not understood in scenarios: write the value out, or give it a name under vars
-s.yaml:3:12: c[1]: alias *b: not understood in scenarios: write the value out, or give it a name under vars
-s.yaml:4:7: name: alias *c: not understood in scenarios: write the value out, or give it a name under vars`},
+		`s.yaml:1:1: a: unknown key: expected one of version, name, vars, fabric, disk, heartbeat, coordinator, setup, scale, workload, faults, arms, repeat, tries, seed, capture, limits
+s.yaml:1:1: fabric: missing: expected a mapping of keys to values
+s.yaml:1:1: workload: missing: expected a list
+s.yaml:1:1: arms: missing: expected a list of arms, or a mapping such as {coflow: [fair, sebf], placement: [hdfs, sinbad]}
+s.yaml:1:4: a: anchor &a: not supported in scenarios: leave it out, or give the value a name under vars
+s.yaml:2:1: b: unknown key: expected one of version, name, vars, fabric, disk, heartbeat, coordinator, setup, scale, workload, faults, arms, repeat, tries, seed, capture, limits
+s.yaml:2:4: b: anchor &b: not supported in scenarios: leave it out, or give the value a name under vars
+s.yaml:2:8: b[0]: alias *a: not supported in scenarios: write the value out, or give it a name under vars
+s.yaml:2:12: b[1]: alias *a: not supported in scenarios: write the value out, or give it a name under vars
+s.yaml:3:1: c: unknown key: expected one of version, name, vars, fabric, disk, heartbeat, coordinator, setup, scale, workload, faults, arms, repeat, tries, seed, capture, limits
+s.yaml:3:4: c: anchor &c: not supported in scenarios: leave it out, or give the value a name under vars
+s.yaml:3:8: c[0]: alias *b: not supported in scenarios: write the value out, or give it a name under vars
+s.yaml:3:12: c[1]: alias *b: not supported in scenarios: write the value out, or give it a name under vars
+s.yaml:4:7: name: alias *c: not supported in scenarios: write the value out, or give it a name under vars`},
 	{"merge key and tag", "", "name: !!str x\n<<: {seed: 1}\nfabric: {leaves: 1, spines: 0, hosts_per_leaf: 2, host_link: 10Mbps}\nworkload: [{kind: trace, path: small.txt}]\narms: {coflow: [fair]}\n", nil,
-		`s.yaml:1:7: name: tag !!str: not understood in scenarios: leave it out
-s.yaml:2:1: <<: unknown key: want one of name, vars, fabric, disk, heartbeat, coordinator, scale, workload, faults, arms, repeat, tries, seed, capture, limits`},
+		`s.yaml:1:7: name: tag !!str: not supported in scenarios: leave it out
+s.yaml:2:1: <<: unknown key: expected one of version, name, vars, fabric, disk, heartbeat, coordinator, setup, scale, workload, faults, arms, repeat, tries, seed, capture, limits`},
 	{"arms without end", "", "name: x\nfabric: {leaves: 2, spines: 1, hosts_per_leaf: 4, host_link: 10Mbps}\nworkload: [{kind: trace, path: small.txt}]\narms: {coflow: [fair, fair, fair, fair, fair, fair, fair, fair, fair, fair, fair], placement: [hdfs, hdfs, hdfs, hdfs, hdfs, hdfs, hdfs, hdfs, hdfs, hdfs]}\n", nil,
-		`s.yaml:4:7: arms: 110 combinations: want at most 100 arms`},
+		`s.yaml:4:7: arms: 110 combinations: must be at most 100`},
 	{"unknown variable", "spines: ${n}", "spines: ${m}", nil,
-		`s.yaml:5:11: fabric.spines: ${m}: no such variable, did you mean "n"?`},
+		`s.yaml:5:11: fabric.spines: ${m}: unknown variable (did you mean "n"?)`},
 	{"unclosed variable", "spines: ${n}", "spines: ${n", nil,
-		`s.yaml:5:11: fabric.spines: "${n": want ${name}, or $$ for a dollar sign`},
+		`s.yaml:5:11: fabric.spines: "${n": expected ${name}, or $$ for a dollar sign`},
 	{"variable of a wrong type", "n: 2", "n: two", nil,
-		`s.yaml:5:11: fabric.spines: "two": want a whole number, 0 to 64`},
+		`s.yaml:5:11: fabric.spines: "two": expected a whole number from 0 to 64`},
 	{"variable without a value", "spines: ${n}", "spines: ${unused}", nil,
-		`s.yaml:5:11: fabric.spines: ${unused}: no value: give one with --set unused=…, or a default under vars`},
+		`s.yaml:5:11: fabric.spines: ${unused}: no value: set one with --set unused=…, or a default under vars`},
 	{"variable over lines", "name: good", "name: \"good${n}\n  x\"", nil,
 		`s.yaml:1:7: name: ${…} or $$ in a value over several lines or with escapes: write it on one line`},
 	{"variable is a list", "n: 2", "n: [2]", nil,
-		`s.yaml:2:11: vars.n: a list: want one value`},
+		`s.yaml:2:11: vars.n: a list: expected one value`},
 	{"variable with a bad name", "n: 2", "n: 2, 1x: 3", nil,
-		`s.yaml:2:14: vars.1x: "1x": want a name of letters, digits and underscores`},
+		`s.yaml:2:14: vars.1x: "1x": expected a name of letters, digits and underscores`},
 	{"set of an unknown variable", "repeat: 2", "repeat: 3", map[string]string{"tracee": "x"},
-		`s.yaml:2:7: vars.tracee: set by --set, but no such variable, did you mean "trace"?`},
+		`s.yaml:2:7: vars.tracee: set by --set, but not declared (did you mean "trace"?)`},
 	{"set of an unused variable", "repeat: 2", "repeat: 3", map[string]string{"unused": "x"},
-		`s.yaml:2:40: vars.unused: set by --set, but nothing in the file uses ${unused}: leave it out`},
+		`s.yaml:2:40: vars.unused: set by --set, but the file does not use ${unused}: leave it out`},
 	{"set to several lines", "repeat: 2", "repeat: 3", map[string]string{"n": "2\n3"},
-		`s.yaml:2:11: vars.n: set by --set to "2\n3": want at most 4096 bytes of text on one line`},
+		`s.yaml:2:11: vars.n: set by --set to "2\n3": expected at most 4096 bytes of text on one line`},
 	{"set to nonsense", "repeat: 2", "repeat: 3", map[string]string{"n": "0"},
-		`s.yaml:5:11: fabric.spines: 0 with 4 leaves: want at least one, or the leaves have no way to each other`},
+		`s.yaml:5:11: fabric.spines: 0 with 4 leaves: must be at least 1, because only spines connect leaves`},
+	{"unknown setup", "repeat: 2", "setup: parallel", nil,
+		`s.yaml:34:8: setup: "parallel": expected serial or simultaneous`},
+	{"simultaneous setup over links that are cut", "repeat: 2", "setup: simultaneous\nfaults: [{kind: link-rate, at: 1s, link: \"leaf0<>h0-00\", rate: 1Mbps}, {kind: host-crash, at: 1s, host: h0-01}]", nil,
+		`s.yaml:34:8: setup: simultaneous with the fault host-crash at faults[1]: must be serial, because a connection opened in advance would not use the routes that apply later`},
 	{"fault of no kind", "repeat: 2", "faults: [{at: 1s}, {at: 1s, kind: link-dawn}, 3]", nil,
-		`s.yaml:34:10: faults[0].kind: missing: want one of link-down, link-flap, link-rate, host-crash, slow-disk, slow-cpu, spine-down, lost-reports, late-reports
-s.yaml:34:35: faults[1].kind: "link-dawn": want one of link-down, link-flap, link-rate, host-crash, slow-disk, slow-cpu, spine-down, lost-reports, late-reports, did you mean "link-down"?
-s.yaml:34:47: faults[2]: "3": want a mapping with a kind: want one of link-down, link-flap, link-rate, host-crash, slow-disk, slow-cpu, spine-down, lost-reports, late-reports`},
+		`s.yaml:34:10: faults[0].kind: missing: expected one of link-down, link-flap, link-rate, host-crash, slow-disk, slow-cpu, spine-down, lost-reports, late-reports
+s.yaml:34:35: faults[1].kind: "link-dawn": expected one of link-down, link-flap, link-rate, host-crash, slow-disk, slow-cpu, spine-down, lost-reports, late-reports (did you mean "link-down"?)
+s.yaml:34:47: faults[2]: "3": expected a mapping with a kind: link-down, link-flap, link-rate, host-crash, slow-disk, slow-cpu, spine-down, lost-reports, late-reports`},
 	{"key of another fault", "repeat: 2", "faults: [{at: 1s, kind: link-down, host: h0-00}]", nil,
-		`s.yaml:34:10: faults[0].link: missing: want a text
-s.yaml:34:36: faults[0].host: unknown key: want one of kind, at, link, for`},
+		`s.yaml:34:10: faults[0].link: missing: expected a text
+s.yaml:34:36: faults[0].host: unknown key: expected one of kind, at, link, for`},
 	{"faults where nothing is", "repeat: 2", "faults: [{at: 1s, kind: link-down, link: leaf0<>spine7}, {at: 1s, kind: host-crash, host: h9-00}, {at: 1s, kind: spine-down, spine: leaf0}]", nil,
-		`s.yaml:34:42: faults[0].link: link "leaf0<>spine7": the fabric has no such link: want one such as "spine1>leaf3"
+		`s.yaml:34:42: faults[0].link: link "leaf0<>spine7": the fabric has no such link: an example is "spine1>leaf3"
 s.yaml:34:91: faults[1].host: no host "h9-00": hosts are h0-00 to h3-04
-s.yaml:34:133: faults[2].spine: no spine "leaf0": spines are spine0 to spine1`},
+s.yaml:34:133: faults[2].spine: unknown spine "leaf0": expected spine0 to spine1`},
 	{"half a cut", "repeat: 2", "faults: [{at: 1s, kind: link-down, link: leaf0>spine1}]", nil,
-		`s.yaml:34:42: faults[0].link: "leaf0>spine1" is one direction: a cable that is cut passes nothing either way: want "leaf0<>spine1"`},
+		`s.yaml:34:42: faults[0].link: "leaf0>spine1" is one direction, and a cut cable passes nothing in both: use "leaf0<>spine1"`},
 	{"bounds of faults", "repeat: 2", "faults: [{at: 1s, kind: slow-cpu, host: h0-00, share: 2}, {at: 1s, kind: host-crash, host: h0-00, disk: burnt, for: 0s}]", nil,
-		`s.yaml:34:55: faults[0].share: "2": want a number, 0.01 to 1
-s.yaml:34:105: faults[1].disk: "burnt": want kept or lost
-s.yaml:34:117: faults[1].for: "0s": want a time, 1ms to 24h`},
+		`s.yaml:34:55: faults[0].share: "2": expected a number from 0.01 to 1
+s.yaml:34:105: faults[1].disk: "burnt": expected kept or lost
+s.yaml:34:117: faults[1].for: "0s": expected a time from 1ms to 24h`},
+	{"faults that change nothing", "repeat: 2", "faults: [{at: 1s, kind: slow-cpu, host: h0-00, share: 1}, {at: 1s, kind: link-rate, link: \"h0-00>leaf0\", rate: 50Mbps}, {at: 1s, kind: slow-disk, host: h0-00, rate: 6.9MB/s}]", nil,
+		`s.yaml:34:55: faults[0].share: 1: must be below 1, because a host that always works is not slow
+s.yaml:34:112: faults[1].rate: 50Mbps: already the rate of h0-00>leaf0 without the fault: state another rate
+s.yaml:34:166: faults[2].rate: 55.2Mbps: already the rate of the disk without the fault: state another rate`},
+	{"a fault's rate of zero", "repeat: 2", "faults: [{at: 1s, kind: link-rate, link: \"h0-00>leaf0\", rate: 0bps}]", nil,
+		`s.yaml:34:63: faults[0].rate: "0bps": expected a rate from 10Kbps to 100Gbps`},
 	{"many at once", "", "name: x y\nfabric: {leaves: 0, spines: 2, hosts_per_leaf: 2, host_link: 1Mbs, mtu: 9}\nworkload:\n  - {kind: trace, path: bad.txt, frist: 2}\n  - {kind: writers, count: 0, blocks: 1, block: 1KB}\narms: {coflow: [fare]}\nseed: x\n", nil,
-		`s.yaml:1:1: disk: missing: the workload writes blocks: want a mapping such as {write: 6.9MB/s, size: 256MB}
-s.yaml:1:7: name: "x y": want what matches ^[A-Za-z0-9][A-Za-z0-9._+-]*$
-s.yaml:2:18: fabric.leaves: "0": want a whole number, 1 to 250
-s.yaml:2:62: fabric.host_link: rate "1Mbs": unknown unit "Mbs": want a number followed by bps, Kbps, Mbps, Gbps or MB/s, such as "100Mbps"
-s.yaml:2:73: fabric.mtu: "9": want a plain whole number of bytes, 576 to 65000
-s.yaml:4:25: workload[0].path: bad.txt: 2 bad lines: want a trace in the coflow-benchmark format
-s.yaml:4:34: workload[0].frist: unknown key, did you mean "first"?
-s.yaml:5:5: workload[1].packet: 64KB in a block of 1KB: want at most the block
-s.yaml:5:28: workload[1].count: "0": want a whole number, 1 to 62500
-s.yaml:6:7: arms.placement: missing: the workload writes blocks: want a placement policy such as hdfs
-s.yaml:6:17: arms.coflow[0]: no coflow policy "fare": want one of those listed
-s.yaml:7:7: seed: "x": want a whole number, 0 to 9007199254740991
-bad.txt:3:9: mapper's port "8": want a whole number, 0 to 7
-bad.txt:4:3: arrival 100 ms after one at 250 ms: want arrivals not going back`},
+		`s.yaml:1:1: disk: missing: the workload writes blocks: add a mapping such as {write: 6.9MB/s, size: 256MB}
+s.yaml:1:7: name: "x y": must match ^[A-Za-z0-9][A-Za-z0-9._+-]*$
+s.yaml:2:18: fabric.leaves: "0": expected a whole number from 1 to 250
+s.yaml:2:62: fabric.host_link: rate "1Mbs": unknown unit "Mbs": expected a number followed by bps, Kbps, Mbps, Gbps or MB/s, such as "100Mbps"
+s.yaml:2:73: fabric.mtu: "9": expected a plain whole number of bytes from 576 to 65000
+s.yaml:4:25: workload[0].path: bad.txt: 2 invalid lines: expected a trace in the coflow-benchmark format
+s.yaml:4:34: workload[0].frist: unknown key (did you mean "first"?)
+s.yaml:5:5: workload[1].packet: 64KB in a block of 1KB: must be at most the block
+s.yaml:5:28: workload[1].count: "0": expected a whole number from 1 to 62500
+s.yaml:6:7: arms.placement: missing: the workload writes blocks: add a placement policy such as hdfs
+s.yaml:6:17: arms.coflow[0]: unknown coflow policy "fare" (did you mean "fair"? available: fair, sebf)
+s.yaml:7:7: seed: "x": expected a whole number from 0 to 9007199254740991
+bad.txt:3:9: mapper's port "8": expected a whole number, 0 to 7
+bad.txt:4:3: arrival 100 ms after one at 250 ms: expected arrivals in ascending order`},
 }

@@ -7,8 +7,8 @@ import (
 	"testbed/topo"
 )
 
-// capturedLinks are the links that a pattern of capture.links names. Each leaves a
-// switch: what leaves a host is in the host's capture.
+// capturedLinks returns the links that match a pattern of capture.links. Each must leave a
+// switch: packets that leave a host are in the capture of the host.
 func capturedLinks(f *topo.Fabric, pattern string) ([]topo.LinkID, error) {
 	found, err := f.FindLinks(pattern)
 	if err != nil {
@@ -16,15 +16,15 @@ func capturedLinks(f *topo.Fabric, pattern string) ([]topo.LinkID, error) {
 	}
 	for _, id := range found {
 		if f.Link(id).Kind == topo.HostUp {
-			return nil, fmt.Errorf(`link %q: %s leaves a host, whose own capture shows it: want links that leave a switch, such as "leaf*>h*" or "leaf0>spine*"`,
+			return nil, fmt.Errorf(`link %q: %s leaves a host and is in the capture of that host: use links that leave a switch, such as "leaf*>h*" or "leaf0>spine*"`,
 				clip(pattern), f.LinkName(id))
 		}
 	}
 	return found, nil
 }
 
-// CapturedLinks are the links of the scenario's capture.links on its fabric, each
-// once, in order of ID.
+// CapturedLinks returns the links of capture.links on the fabric, without duplicates, in order
+// of ID.
 func (s *Scenario) CapturedLinks(f *topo.Fabric) ([]topo.LinkID, error) {
 	var out []topo.LinkID
 	for i, pattern := range s.Spec.Capture.Links {
@@ -38,14 +38,14 @@ func (s *Scenario) CapturedLinks(f *topo.Fabric) ([]topo.LinkID, error) {
 	return slices.Compact(out), nil
 }
 
-// capture checks patterns of links against the fabric.
+// capture checks the patterns of capture.links against the fabric.
 func (c *checker) capture() {
 	if len(c.spec.Capture.Links) == 0 || !c.sound("fabric") || c.badWithin("fabric.") {
 		return
 	}
 	f, err := c.spec.Fabric.shape().Build()
 	if err != nil {
-		return // told with the fabric
+		return // reported by fabric
 	}
 	for i, pattern := range c.spec.Capture.Links {
 		at := fmt.Sprintf("capture.links[%d]", i)

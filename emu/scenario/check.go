@@ -3,11 +3,12 @@ package scenario
 import (
 	"fmt"
 
+	"testbed/policies/catalog"
 	"testbed/topo"
 	"testbed/topo/units"
 )
 
-// checker finds what no single value shows: values that do not go together.
+// checker finds values that contradict each other.
 type checker struct {
 	*decoder
 	spec *Spec
@@ -35,12 +36,6 @@ func (f Fabric) shape() topo.LeafSpine {
 	return s
 }
 
-// Rates of a leaf's link to a spine that make sense.
-const (
-	minUplink = 100 * units.Kbps
-	maxUplink = 1000 * units.Gbps
-)
-
 func (c *checker) check() {
 	c.fabric()
 	writes := false
@@ -57,32 +52,36 @@ func (c *checker) check() {
 			c.jobs(item.Jobs, path)
 		}
 	}
-	c.placed(writes)
+	c.required(writes)
 	c.faults()
 	c.capture()
 }
 
-// placed checks that a workload that writes blocks has disks and placement policies.
-func (c *checker) placed(writes bool) {
+// required checks that a workload that writes blocks has disks, and every arm the policies that the
+// workload requires.
+func (c *checker) required(writes bool) {
+	is := map[string]bool{catalog.WritesBlocks: writes}
 	if writes && c.spec.Disk == nil && c.sound("disk") {
-		c.failAt("disk", `missing: the workload writes blocks: want a mapping such as {write: 6.9MB/s, size: 256MB}`)
+		c.failAt("disk", `missing: the workload writes blocks: add a mapping such as {write: 6.9MB/s, size: 256MB}`)
 	}
 	for i, arm := range c.spec.Arms {
-		path := fmt.Sprintf("arms[%d].placement", i)
-		if c.at[parent(path)] == nil { // a mapping of policies
-			path = "arms.placement"
-		}
-		if writes && arm.Placement.Name == "" && c.sound(path) && !c.badWithin(path) {
-			c.failAt(path, "missing: the workload writes blocks: want a placement policy such as hdfs")
+		for _, r := range c.catalog {
+			path := fmt.Sprintf("arms[%d].%s", i, r.Name)
+			if c.at[parent(path)] == nil { // a mapping of policies
+				path = "arms." + r.Name
+			}
+			if is[r.Required] && arm.Policies[r.Name].Name == "" && c.sound(path) && !c.badWithin(path) {
+				c.failAt(path, "missing: %s: add a %s policy such as %s", r.Required, r.Name, r.Examples[0])
+			}
 		}
 	}
 }
 
 const ethernetHeader units.Bytes = 14
 
-// windowPart is the part of a block, one over it, that a writer's window may be. HDFS has
-// 5 MB of a block of 64 to 256 MB. With more, the client has written much of a block
-// before the slowest part of its pipeline holds it back.
+// windowPart bounds the window of a writer: at most 1/windowPart of a block. HDFS uses 5 MB for
+// blocks of 64 to 256 MB. With a larger window, the client has written much of a block
+// before the slowest part of its pipeline limits it.
 const windowPart = 10
 
 func (c *checker) writers(w *WritersItem, path string) {
@@ -91,44 +90,52 @@ func (c *checker) writers(w *WritersItem, path string) {
 		f := c.spec.Fabric.shape()
 		hosts := f.Leaves * f.HostsPerLeaf
 		if c.sound(path+".replicas") && w.Replicas > hosts {
-			c.failAt(path+".replicas", "%d replicas on %d hosts: want at most one a host", w.Replicas, hosts)
+			c.failAt(path+".replicas", "%d replicas on %d hosts: must be at most one per host", w.Replicas, hosts)
 		}
 	}
 	c.pipeline(path, w.Block, w.Packet, w.Window)
-	if d := c.spec.Disk; d != nil && c.sound(path+".block", "disk.size") && w.Block > d.Size {
-		c.failAt(path+".block", "%v on disks of %v: want a smaller block or a larger disk.size", w.Block, d.Size)
-	}
 }
 
-// clients checks where writers or readers are.
+// oneOf reports whether an item has exactly one of two keys.
+func (c *checker) oneOf(path, first, second, missing string) bool {
+	a, b := c.given(join(path, first)), c.given(join(path, second))
+	if a && b {
+		c.failAt(join(path, second), "excludes %s: remove one of them", first)
+	} else if !a && !b {
+		c.failAt(join(path, first), "missing: state %s", missing)
+	}
+	return a != b
+}
+
+// clients checks the hosts of writers or readers.
 func (c *checker) clients(what string, count int, names []string, path string) {
 	f := c.spec.Fabric.shape()
 	shaped := c.shaped()
 	hosts := f.Leaves * f.HostsPerLeaf
 	switch {
-	case c.at[path+".count"] != nil && c.at[path+".hosts"] != nil:
-		c.failAt(path+".hosts", "given beside count: want one of them")
-	case c.at[path+".count"] == nil && c.at[path+".hosts"] == nil:
-		c.failAt(path+".count", "missing: want the number of %s, or hosts with their names", what)
+	case !c.oneOf(path, "count", "hosts", "the number of "+what+", or hosts with their names"):
 	case shaped && c.sound(path+".count") && count > hosts:
-		c.failAt(path+".count", "%d %s on %d hosts: want at most one a host", count, what, hosts)
+		c.failAt(path+".count", "%d %s on %d hosts: must be at most one per host", count, what, hosts)
 	}
 	if shaped {
 		c.hostNames(names, path)
 	}
 }
 
-// pipeline checks the write pipeline of an item's blocks. Of jobs, the last block of a
-// file may be smaller.
+// pipeline checks the disks and the write pipeline of an item's blocks. The last block of a file
+// of a job may be smaller.
 func (c *checker) pipeline(path string, block, packet units.Bytes, window int) {
+	if d := c.spec.Disk; d != nil && c.sound(path+".block", "disk.size") && block > d.Size {
+		c.failAt(path+".block", "%v on disks of %v: use a smaller block or a larger disk.size", block, d.Size)
+	}
 	if c.sound(path+".packet", path+".block") && packet > block {
-		c.failAt(path+".packet", "%v in a block of %v: want at most the block", packet, block)
+		c.failAt(path+".packet", "%v in a block of %v: must be at most the block", packet, block)
 	} else if c.sound(path+".packet", path+".block", path+".window") && int64(packet)*int64(window) > int64(block)/windowPart {
 		advice := fmt.Sprintf("a window of %d", int64(block)/windowPart/int64(packet))
 		if int64(packet) > int64(block)/windowPart {
 			advice = fmt.Sprintf("packets of %v", units.Bytes(max(1, int64(block)/windowPart/int64(window))))
 		}
-		c.failAt(path+".window", "%d packets of %v, un-acknowledged, are %.1f %% of a block of %v, and the client would be ahead of the pipeline's slowest part by as much: want at most %d %%: %s or a larger block",
+		c.failAt(path+".window", "%d unacknowledged packets of %v are %.1f %% of a block of %v: must be at most %d %%, because the client runs ahead of the slowest part of the pipeline by that amount: use %s or a larger block",
 			window, packet, 100*float64(packet)*float64(window)/float64(block), block, 100/windowPart, advice)
 	}
 }
@@ -143,9 +150,9 @@ func (c *checker) hostNames(names []string, path string) {
 		}
 		rack, host, ok := topo.ParseHostName(name)
 		if !ok || int(rack) >= f.Leaves || host >= f.HostsPerLeaf {
-			c.failAt(at, "%q: no such host: want h0-00 to h%d-%02d", clip(name), f.Leaves-1, f.HostsPerLeaf-1)
+			c.failAt(at, "%q: no such host: expected h0-00 to h%d-%02d", clip(name), f.Leaves-1, f.HostsPerLeaf-1)
 		} else if j, again := first[name]; again {
-			c.failAt(at, "%q again, it is hosts[%d]: want each host once", name, j)
+			c.failAt(at, "%q is also hosts[%d]: name each host once", name, j)
 		} else {
 			first[name] = i
 		}

@@ -1,7 +1,9 @@
 package scenario
 
 import (
+	"cmp"
 	"fmt"
+	"iter"
 	"reflect"
 	"regexp"
 	"slices"
@@ -10,26 +12,28 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
+
+	"testbed/policies/catalog"
 )
 
-// decoder turns a tree of YAML nodes into a Spec, and goes on after a mistake.
-// It does what the yaml package's own decoding with known fields does, with the
-// path, every mistake and the nearest known key in its messages.
+// decoder turns a tree of YAML nodes into a Spec, and continues after an error. Unlike the
+// decoding of the yaml package with known fields, it reports every error, with the path and
+// the nearest known key.
 type decoder struct {
 	problems
-	at          map[string]*yaml.Node // value by path
-	bad         map[string]bool       // paths of which something was told
-	checkPolicy func(role, name string, params map[string]any) error
+	at      map[string]*yaml.Node // value by path
+	bad     map[string]bool       // paths with an error
+	catalog catalog.Catalog
 }
 
-// fail tells a mistake at a node.
+// fail records an error at a node.
 func (d *decoder) fail(n *yaml.Node, path, format string, args ...any) {
 	d.bad[path] = true
 	d.all = append(d.all, Problem{d.file, max(1, n.Line), max(1, n.Column), path, fmt.Sprintf(format, args...)})
 }
 
-// failAt tells a mistake at a path, or where it is not written at what it would
-// be in.
+// failAt records an error at the node of a path. If the file does not have the path, it uses the
+// nearest parent that exists.
 func (d *decoder) failAt(path, format string, args ...any) {
 	for at := path; ; at = parent(at) {
 		if n := d.at[at]; n != nil {
@@ -43,7 +47,7 @@ func (d *decoder) failAt(path, format string, args ...any) {
 	}
 }
 
-// sound tells whether nothing is known to be wrong at or above each path.
+// sound reports whether no error is known at or above each path.
 func (d *decoder) sound(paths ...string) bool {
 	for _, path := range paths {
 		for at := path; ; at = parent(at) {
@@ -58,7 +62,7 @@ func (d *decoder) sound(paths ...string) bool {
 	return true
 }
 
-// badWithin tells whether something is known to be wrong below a path.
+// badWithin reports whether an error is known below a path.
 func (d *decoder) badWithin(path string) bool {
 	for p := range d.bad {
 		if strings.HasPrefix(p, path) {
@@ -95,34 +99,53 @@ func plain(n *yaml.Node) bool {
 	return n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) == 0
 }
 
-// told tells a node of which a mistake was told already, so that nothing more
-// must be said of what it holds. An alias is one; other nodes become one.
-func told(n *yaml.Node) bool { return n.Kind == yaml.AliasNode }
+// reported reports whether an error of the node is already recorded, so that its content needs
+// no further check. Aliases are always reported; markReported turns other nodes into one.
+func reported(n *yaml.Node) bool { return n.Kind == yaml.AliasNode }
 
-func tell(n *yaml.Node) { n.Kind, n.Content = yaml.AliasNode, nil }
+func markReported(n *yaml.Node) { n.Kind, n.Content = yaml.AliasNode, nil }
 
-// refuse tells of what YAML has and a scenario may not: anchors, aliases, merge
-// keys and tags. Without aliases a file is never larger than it looks.
+// refuse reports YAML features that a scenario may not use: anchors, aliases, merge
+// keys and tags. Without aliases, a file cannot expand to more than its size.
 func (d *decoder) refuse(n *yaml.Node, path string) {
 	switch {
 	case n.Kind == yaml.AliasNode:
-		d.fail(n, path, "alias *%s: not understood in scenarios: write the value out, or give it a name under vars", clip(n.Value))
+		d.fail(n, path, "alias *%s: not supported in scenarios: write the value out, or give it a name under vars", clip(n.Value))
 	case n.Anchor != "":
-		d.fail(n, path, "anchor &%s: not understood in scenarios: leave it out, or give the value a name under vars", clip(n.Anchor))
+		d.fail(n, path, "anchor &%s: not supported in scenarios: leave it out, or give the value a name under vars", clip(n.Anchor))
 	case n.Style&yaml.TaggedStyle != 0:
-		d.fail(n, path, "tag %s: not understood in scenarios: leave it out", clip(n.Tag))
+		d.fail(n, path, "tag %s: not supported in scenarios: leave it out", clip(n.Tag))
 	}
-	switch n.Kind {
-	case yaml.MappingNode:
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			d.refuse(n.Content[i], path)
-			d.refuse(n.Content[i+1], join(path, n.Content[i].Value))
-		}
-	case yaml.SequenceNode:
+	for k, v := range pairs(n) {
+		d.refuse(k, path)
+		d.refuse(v, join(path, k.Value))
+	}
+	if n.Kind == yaml.SequenceNode {
 		for i, c := range n.Content {
 			d.refuse(c, fmt.Sprintf("%s[%d]", path, i))
 		}
 	}
+}
+
+// pairs returns the keys and values of a mapping, in order; none if n is not a mapping.
+func pairs(n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
+	return func(yield func(key, value *yaml.Node) bool) {
+		for i := 0; n != nil && n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+			if !yield(n.Content[i], n.Content[i+1]) {
+				return
+			}
+		}
+	}
+}
+
+// valueOf returns the value of a key of a mapping, or nil.
+func valueOf(n *yaml.Node, key string) *yaml.Node {
+	for k, v := range pairs(n) {
+		if k.Kind == yaml.ScalarNode && k.Value == key {
+			return v
+		}
+	}
+	return nil
 }
 
 // entry is one key of a mapping and its value.
@@ -131,21 +154,20 @@ type entry struct {
 	name, node *yaml.Node
 }
 
-// entries are a mapping's, each key once; it tells of keys that are given twice
-// or are no text.
+// entries returns the entries of a mapping, each key once. It reports duplicate keys and keys
+// that are not text.
 func (d *decoder) entries(n *yaml.Node, path string) []entry {
 	var all []entry
 	first := map[string]int{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		k, v := n.Content[i], n.Content[i+1]
+	for k, v := range pairs(n) {
 		if k.Kind != yaml.ScalarNode || isNull(k) {
-			if !told(k) {
-				d.fail(k, path, "%s as a key: want the name of one", kindOf(k))
+			if !reported(k) {
+				d.fail(k, path, "%s as a key: expected a name", kindOf(k))
 			}
 			continue
 		}
 		if line, ok := first[k.Value]; ok {
-			d.fail(k, join(path, k.Value), "key given again, first on line %d: keep one of them", line)
+			d.fail(k, join(path, k.Value), "duplicate key, first on line %d: keep one of them", line)
 			continue
 		}
 		first[k.Value] = k.Line
@@ -156,14 +178,15 @@ func (d *decoder) entries(n *yaml.Node, path string) []entry {
 
 // mapping sets the struct v from a mapping.
 func (d *decoder) mapping(n *yaml.Node, path string, v reflect.Value) {
-	fields := fieldsOf(v.Type())
+	every := fieldsOf(v.Type(), d.catalog...)
+	fields := every
 	kind := kindIn(n, fields)
 	if kind != "" {
 		fields = slices.DeleteFunc(slices.Clone(fields), func(f field) bool { return f.kind != "" && f.kind != kind })
 	}
 	if n.Kind != yaml.MappingNode {
-		if !told(n) {
-			d.fail(n, path, "%s: want a mapping with the keys %s", kindOf(n), strings.Join(keysOf(fields), ", "))
+		if !reported(n) {
+			d.fail(n, path, "%s: expected a mapping with the keys %s", kindOf(n), strings.Join(keysOf(fields), ", "))
 		}
 		d.defaults(v)
 		return
@@ -171,24 +194,16 @@ func (d *decoder) mapping(n *yaml.Node, path string, v reflect.Value) {
 	given := map[string]bool{}
 	for _, e := range d.entries(n, path) {
 		given[e.key] = true
-		known := false
-		for _, f := range fieldsOf(v.Type()) {
-			if f.key == e.key {
-				known = true
-				if kind != "" && f.kind != "" && f.kind != kind {
-					d.fail(e.name, join(path, e.key), "key of kind %s in a %s of kind %s: leave it out, or change the kind; here are %s",
-						f.kind, path[strings.LastIndexByte(path, '.')+1:], kind, strings.Join(keysOf(fields), ", "))
-					continue
-				}
-				d.value(e.node, join(path, e.key), f, v.Field(f.index))
-			}
-		}
-		if !known {
-			hint := didYouMean(e.key, keysOf(fields))
-			if hint == "" {
-				hint = ": want one of " + strings.Join(keysOf(fields), ", ")
-			}
+		at := slices.IndexFunc(every, func(f field) bool { return f.key == e.key })
+		switch {
+		case at < 0:
+			hint := cmp.Or(didYouMean(e.key, keysOf(fields)), ": expected one of "+strings.Join(keysOf(fields), ", "))
 			d.fail(e.name, join(path, clip(e.key)), "unknown key%s", hint)
+		case kind != "" && every[at].kind != "" && every[at].kind != kind:
+			d.fail(e.name, join(path, e.key), "key of kind %s in a %s of kind %s: leave it out, or change the kind; allowed keys: %s",
+				every[at].kind, path[strings.LastIndexByte(path, '.')+1:], kind, strings.Join(keysOf(fields), ", "))
+		default:
+			d.value(e.node, join(path, e.key), every[at], v.Field(every[at].index))
 		}
 	}
 	for _, f := range fields {
@@ -196,28 +211,27 @@ func (d *decoder) mapping(n *yaml.Node, path string, v reflect.Value) {
 			continue
 		}
 		if f.required && (f.kind == "" || kind != "") {
-			d.fail(n, join(path, f.key), "missing: %s", wantOf(v.Type().Field(f.index).Type, f))
+			d.fail(n, join(path, f.key), "missing: %s", d.expectedOf(v.Type().Field(f.index).Type, f))
 		}
 		d.byDefault(f, v.Field(f.index))
 	}
 }
 
-// kindIn is the kind of a mapping whose keys depend on it, "" of one whose keys do
-// not and of one that says what is no kind.
+// kindIn returns the kind of a mapping whose keys depend on it. It returns "" if the keys do not
+// depend on a kind, or the kind is unknown.
 func kindIn(n *yaml.Node, fields []field) string {
 	at := slices.IndexFunc(fields, func(f field) bool { return f.key == "kind" && f.initial != nil && len(f.enum) > 1 })
 	if at < 0 {
 		return ""
 	}
-	for i := 0; i+1 < len(n.Content) && n.Kind == yaml.MappingNode; i += 2 {
-		if k, v := n.Content[i], n.Content[i+1]; k.Kind == yaml.ScalarNode && k.Value == "kind" {
-			if v.Kind != yaml.ScalarNode || !slices.Contains(fields[at].enum, v.Value) {
-				return ""
-			}
-			return v.Value
-		}
+	kind := valueOf(n, "kind")
+	switch {
+	case kind == nil:
+		return *fields[at].initial
+	case kind.Kind == yaml.ScalarNode && slices.Contains(fields[at].enum, kind.Value):
+		return kind.Value
 	}
-	return *fields[at].initial
+	return ""
 }
 
 func keysOf(fields []field) []string {
@@ -228,7 +242,7 @@ func keysOf(fields []field) []string {
 	return keys
 }
 
-// defaults sets what a missing mapping leaves to its defaults.
+// defaults sets the fields of a missing mapping to their defaults.
 func (d *decoder) defaults(v reflect.Value) {
 	for _, f := range fieldsOf(v.Type()) {
 		d.byDefault(f, v.Field(f.index))
@@ -243,9 +257,9 @@ func (d *decoder) byDefault(f field, v reflect.Value) {
 		check := decoder{bad: map[string]bool{}, at: map[string]*yaml.Node{}}
 		check.value(n, "default", f, v)
 		if len(check.all) > 0 {
-			panic(check.all[0]) // a default of this package that breaks its own bounds
+			panic(check.all[0]) // a default of this package is out of its own bounds
 		}
-	case v.Kind() == reflect.Struct && !quantity && v.Type() != reflect.TypeFor[Policy]():
+	case v.Kind() == reflect.Struct && !quantity:
 		d.defaults(v)
 	}
 }
@@ -253,7 +267,7 @@ func (d *decoder) byDefault(f field, v reflect.Value) {
 // value sets v, the field f of a mapping, from its node.
 func (d *decoder) value(n *yaml.Node, path string, f field, v reflect.Value) {
 	d.at[path] = n
-	if told(n) {
+	if reported(n) {
 		d.bad[path] = true
 		d.byDefault(f, v)
 		return
@@ -262,91 +276,59 @@ func (d *decoder) value(n *yaml.Node, path string, f field, v reflect.Value) {
 }
 
 func (d *decoder) set(n *yaml.Node, path string, f field, v reflect.Value) {
-	want := wantOf(v.Type(), f)
-	if isNull(n) {
+	expected := d.expectedOf(v.Type(), f)
+	if element := f.key == "" && v.Kind() == reflect.Struct; isNull(n) && !element {
 		if !f.required {
-			want += ", or leave the key out"
+			expected += ", or leave the key out"
 		}
-		d.fail(n, path, "no value: %s", want)
+		d.fail(n, path, "no value: %s", expected)
 		d.byDefault(f, v)
 		return
 	}
 	switch p := v.Addr().Interface().(type) {
 	case *Vars:
 		return // read before substitution
-	case *[]Item:
-		d.list(n, path, f, func(n *yaml.Node, path string) {
-			*p = append(*p, d.item(n, path))
-		})
-		return
-	case *[]Fault:
-		d.list(n, path, f, func(n *yaml.Node, path string) {
-			*p = append(*p, d.fault(n, path))
-		})
-		return
 	case *Arms:
 		*p = d.arms(n, path)
 		return
-	case *Policy:
-		role := path[strings.LastIndexByte(path, '.')+1:]
-		*p = d.policy(n, path, role)
+	case *map[string]Policy:
+		(*p)[f.key] = d.policy(n, path, f.key)
 		return
-	case *[]Policy:
-		role := path[strings.LastIndexByte(path, '.')+1:]
-		d.list(n, path, f, func(n *yaml.Node, path string) {
-			*p = append(*p, d.policy(n, path, role))
-		})
-		return
-	case *[]string:
-		d.list(n, path, f, func(n *yaml.Node, path string) {
-			var s string
-			d.value(n, path, field{}, reflect.ValueOf(&s).Elem())
-			*p = append(*p, s)
-		})
+	case *map[string][]Policy:
+		d.list(n, path, f, func(n *yaml.Node, path string) { (*p)[f.key] = append((*p)[f.key], d.policy(n, path, f.key)) })
 		return
 	}
 	_, quantity := quantities[v.Type()]
 	switch {
-	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct:
+	case v.Kind() == reflect.Slice:
 		d.list(n, path, f, func(n *yaml.Node, path string) {
 			one := reflect.New(v.Type().Elem()).Elem()
-			d.mapping(n, path, one)
+			d.value(n, path, field{}, one)
 			v.Set(reflect.Append(v, one))
 		})
-	case v.Kind() == reflect.Pointer && v.Type().Elem().Kind() != reflect.Struct:
-		v.Set(reflect.New(v.Type().Elem()))
-		d.set(n, path, f, v.Elem())
 	case v.Kind() == reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-		d.mapping(n, path, v.Elem())
+		d.set(n, path, f, v.Elem())
+	case isUnion(v.Type()):
+		d.union(n, path, v)
 	case v.Kind() == reflect.Struct && !quantity:
 		d.mapping(n, path, v)
 	case n.Kind != yaml.ScalarNode:
-		d.fail(n, path, "%s: %s", kindOf(n), want)
+		d.fail(n, path, "%s: %s", kindOf(n), expected)
 	case quantity:
-		d.quantity(n, path, f, v, want)
+		d.quantity(n, path, f, v, expected)
 	default:
-		d.scalar(n, path, f, v, want)
+		d.scalar(n, path, f, v, expected)
 	}
 }
 
-func (d *decoder) quantity(n *yaml.Node, path string, f field, v reflect.Value, want string) {
+func (d *decoder) quantity(n *yaml.Node, path string, f field, v reflect.Value, expected string) {
 	if err := setText(v, n.Value); err != nil {
 		d.fail(n, path, "%v", err)
 		return
 	}
-	if f.least == "" {
-		return
-	}
-	bound := func(text string) int64 {
-		b := reflect.New(v.Type()).Elem()
-		if err := setText(b, text); err != nil {
-			panic(fmt.Sprintf("%s: bound %q: %v", path, text, err))
-		}
-		return b.Int()
-	}
-	if v.Int() < bound(f.least) || v.Int() > bound(f.most) {
-		d.fail(n, path, "%q: %s", clip(n.Value), want)
+	if f.outside(v) {
+		d.fail(n, path, "%q: %s", clip(n.Value), expected)
 	}
 }
 
@@ -355,13 +337,13 @@ var (
 	number      = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?$`)
 )
 
-func (d *decoder) scalar(n *yaml.Node, path string, f field, v reflect.Value, want string) {
-	wrong := func() { d.fail(n, path, "%q: %s", clip(n.Value), want) }
+func (d *decoder) scalar(n *yaml.Node, path string, f field, v reflect.Value, expected string) {
+	wrong := func() { d.fail(n, path, "%q: %s", clip(n.Value), expected) }
 	within := func(x float64) bool {
 		return (f.minimum == nil || x >= *f.minimum) && (f.maximum == nil || x <= *f.maximum)
 	}
 	if v.Kind() != reflect.String && !plain(n) {
-		d.fail(n, path, "%q in quotes: %s, without quotes", clip(n.Value), want)
+		d.fail(n, path, "%q in quotes: %s, without quotes", clip(n.Value), expected)
 		return
 	}
 	switch v.Kind() {
@@ -396,96 +378,105 @@ func (d *decoder) scalar(n *yaml.Node, path string, f field, v reflect.Value, wa
 		}
 		v.SetString(n.Value)
 	default:
-		panic(fmt.Sprintf("%s: no reading of a %v", path, v.Type()))
+		panic(fmt.Sprintf("%s: cannot decode a %v", path, v.Type()))
 	}
 }
 
-// unfit says what a text field wants that s is not, "" where s fits.
+// unfit returns why s is no valid value of a text field, or "".
 func (f field) unfit(s string) string {
 	if len(f.enum) > 0 {
-		for _, e := range f.enum {
-			if s == e {
-				return ""
-			}
+		if slices.Contains(f.enum, s) {
+			return ""
 		}
-		return "want " + strings.Join(f.enum, " or ") + didYouMean(s, f.enum)
+		return "expected " + strings.Join(f.enum, " or ") + didYouMean(s, f.enum)
 	}
 	length := utf8.RuneCountInString(s)
 	switch {
 	case length < f.minLen:
-		return fmt.Sprintf("want at least %d characters", f.minLen)
+		return fmt.Sprintf("must have at least %d characters", f.minLen)
 	case f.maxLen > 0 && length > f.maxLen:
-		return fmt.Sprintf("want at most %d characters", f.maxLen)
+		return fmt.Sprintf("must have at most %d characters", f.maxLen)
 	case strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c == 0x7f }):
-		return "want a text on one line, without control characters"
+		return "expected text on one line, without control characters"
 	case f.pattern != nil && !f.pattern.MatchString(s):
-		return fmt.Sprintf("want what matches %s", f.pattern)
+		return fmt.Sprintf("must match %s", f.pattern)
 	}
 	return ""
 }
 
-// list calls each for the elements of a list.
+// list calls each for every element of a list.
 func (d *decoder) list(n *yaml.Node, path string, f field, each func(n *yaml.Node, path string)) {
 	if n.Kind != yaml.SequenceNode {
-		d.fail(n, path, "%s: want a list", kindOf(n))
+		d.fail(n, path, "%s: expected a list", kindOf(n))
 		return
 	}
 	if len(n.Content) < f.minItems {
-		d.fail(n, path, "empty: want at least one")
+		d.fail(n, path, "empty: expected at least one element")
 	}
 	if f.maxItems > 0 && len(n.Content) > f.maxItems {
-		d.fail(n, path, "%d of them: want at most %d", len(n.Content), f.maxItems)
+		d.fail(n, path, "%d elements: must be at most %d", len(n.Content), f.maxItems)
 		return
 	}
 	for i, c := range n.Content {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		d.at[at] = c
-		if told(c) {
+		if reported(c) {
 			d.bad[at] = true
 		}
 		each(c, at)
 	}
 }
 
-// itemKinds reads the names of kinds from the tags of their Kind.
-func itemKinds(i *Item) []faultKind {
-	v := reflect.ValueOf(i).Elem()
-	kinds := make([]faultKind, v.NumField())
-	for n := range kinds {
-		field := v.Field(n)
-		kinds[n] = faultKind{fieldsOf(field.Type().Elem())[0].enum[0], field}
-	}
-	return kinds
+// A union is a struct of pointers, one for each kind of a mapping. Exactly one of them is set.
+func isUnion(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct && t.Field(0).Type.Kind() == reflect.Pointer && t.Field(0).Tag == ""
 }
 
-// item reads one part of the workload by its kind.
-func (d *decoder) item(n *yaml.Node, path string) Item {
-	const want = "trace, writers, readers, jobs, background or workload"
-	if n.Kind != yaml.MappingNode {
-		if !told(n) {
-			d.fail(n, path, "%s: want a mapping with a kind, %s", kindOf(n), want)
-		}
-		return Item{}
+// variant is one kind of a union and its pointer.
+type variant struct {
+	kind  string
+	value reflect.Value
+}
+
+// variants reads the names of kinds from the tags of their Kind fields.
+func variants(union reflect.Value) []variant {
+	all := make([]variant, union.NumField())
+	for i := range all {
+		v := union.Field(i)
+		all[i] = variant{fieldsOf(v.Type().Elem())[0].enum[0], v}
 	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if k, v := n.Content[i], n.Content[i+1]; k.Kind == yaml.ScalarNode && k.Value == "kind" {
-			var item Item
-			var names []string
-			for _, kind := range itemKinds(&item) {
-				if v.Kind == yaml.ScalarNode && v.Value == kind.name {
-					kind.field.Set(reflect.New(kind.field.Type().Elem()))
-					d.mapping(n, path, kind.field.Elem())
-					return item
-				}
-				names = append(names, kind.name)
-			}
-			if told(v) {
-				return Item{}
-			}
-			d.fail(v, join(path, "kind"), "%s: want %s%s", kindOf(v), want, didYouMean(v.Value, names))
-			return Item{}
+	return all
+}
+
+// marshal returns the variant that is set.
+func marshal(union any) (any, error) {
+	for _, x := range variants(reflect.ValueOf(union)) {
+		if !x.value.IsNil() {
+			return x.value.Interface(), nil
 		}
 	}
-	d.fail(n, join(path, "kind"), "missing: want %s", want)
-	return Item{}
+	return nil, nil
+}
+
+// union sets the variant that the kind of a mapping names.
+func (d *decoder) union(n *yaml.Node, path string, v reflect.Value) {
+	kind := valueOf(n, "kind")
+	var names []string
+	for _, x := range variants(v) {
+		if kind != nil && kind.Kind == yaml.ScalarNode && kind.Value == x.kind {
+			x.value.Set(reflect.New(x.value.Type().Elem()))
+			d.mapping(n, path, x.value.Elem())
+			return
+		}
+		names = append(names, x.kind)
+	}
+	all := strings.Join(names, ", ")
+	switch {
+	case n.Kind != yaml.MappingNode:
+		d.fail(n, path, "%s: expected a mapping with a kind: %s", kindOf(n), all)
+	case kind == nil:
+		d.fail(n, join(path, "kind"), "missing: expected one of %s", all)
+	case !reported(kind):
+		d.fail(kind, join(path, "kind"), "%s: expected one of %s%s", kindOf(kind), all, didYouMean(kind.Value, names))
+	}
 }

@@ -12,25 +12,25 @@ import (
 // Value is one value of a scenario, with variables replaced and defaults filled in.
 type Value struct {
 	Key       string // such as "fabric.host_link" or "workload[0].blocks"
-	Text      string // as YAML has it; of a trace its sum and its file
-	Line, Col int    // in the scenario file; 0 where the value is a default
+	Text      string // as in YAML; for a trace, its file and checksum
+	Line, Col int    // in the scenario file; 0 for a default
 	compared  string
 }
 
-// Differs is a value in which two scenarios differ. What one of them does not have
-// is nil.
+// Differs is a value in which two scenarios differ. A or B is nil if its scenario does not have
+// the value.
 type Differs struct {
 	Key  string
 	A, B *Value
 }
 
-// notWorkload are keys that do not touch what the cluster is asked to do and what it
-// is made of: two scenarios that differ in them alone have the same workload.
-var notWorkload = []string{"name", "arms", "repeat", "tries", "capture", "limits", "disk.dir"}
+// notWorkload are the keys that affect neither the workload nor the cluster: two scenarios that
+// differ only in them have the same workload.
+var notWorkload = []string{"version", "name", "arms", "repeat", "tries", "capture", "limits", "disk.dir"}
 
-// WorkloadDiffers are the values in which what two scenarios ask of what cluster
-// differs: all but arms, repeat, tries, name, capture, limits and the directory of disks, in
-// order of key. Traces are compared by what is in them.
+// WorkloadDiffers returns the values in which the workloads or clusters of two scenarios
+// differ, in order of key. It ignores version, name, arms, repeat, attempts, capture, limits and
+// the directory of disks. Traces are compared by content.
 func WorkloadDiffers(a, b *Scenario) ([]Differs, error) {
 	left, err := a.values()
 	if err != nil {
@@ -57,7 +57,7 @@ func WorkloadDiffers(a, b *Scenario) ([]Differs, error) {
 	return out, nil
 }
 
-// values are those of the scenario's workload, by key.
+// values returns the values of the scenario's workload and cluster, by key.
 func (s *Scenario) values() (map[string]*Value, error) {
 	resolved, err := s.Resolved()
 	if err != nil {
@@ -102,8 +102,8 @@ func leaves(data []byte, f func(key string, n *yaml.Node)) error {
 		case n.Kind == yaml.DocumentNode && len(n.Content) > 0:
 			walk(key, n.Content[0])
 		case n.Kind == yaml.MappingNode && len(n.Content) > 0:
-			for i := 0; i+1 < len(n.Content); i += 2 {
-				walk(join(key, n.Content[i].Value), n.Content[i+1])
+			for k, v := range pairs(n) {
+				walk(join(key, k.Value), v)
 			}
 		case n.Kind == yaml.SequenceNode && len(n.Content) > 0:
 			for i, c := range n.Content {

@@ -32,7 +32,7 @@ func TestWorkloadDiffers(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s, err := Load(filepath.Join(dir, "scenario.yaml"), Options{})
+		s, err := Load(filepath.Join(dir, "scenario.yaml"), Options{Catalog: testPolicies})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,15 +1,17 @@
 package scenario
 
 import (
-	"errors"
-	"fmt"
+	"math"
 	"os"
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"testbed/policies/catalog"
+	"testbed/topo/units"
 )
 
-// testTraces are the traces that scenarios of tests may name.
+// testTraces are the traces that test scenarios can name.
 var testTraces = fstest.MapFS{
 	"small.txt": {Data: []byte("8 4\n1 0 2 0 1 1 3:65.0\n2 250 1 3 2 0:12.5 5:4\n5 250 1 2 1 2:7.0\n9 1000 8 0 1 2 3 4 5 6 7 2 0:80.0 4:8.0\n")},
 	"bad.txt":   {Data: []byte("8 3\n1 0 2 0 1 1 3:65.0\n2 250 1 8 1 0:1\n5 100 1 2 1 2:NaN\n")},
@@ -18,26 +20,25 @@ var testTraces = fstest.MapFS{
 	"long.txt":  {Data: []byte("1 1\n" + strings.Repeat(" ", 1000))},
 }
 
-// checkPolicy knows fair and sebf, hdfs and sinbad with its two parameters.
-func checkPolicy(role, name string, params map[string]any) error {
-	known := map[string][]string{"coflow/fair": nil, "coflow/sebf": nil, "placement/hdfs": nil, "placement/sinbad": {"threshold", "tolerance"}}
-	takes, ok := known[role+"/"+name]
-	if !ok {
-		return fmt.Errorf("no %s policy %q: want one of those listed", role, name)
+// testPolicies has fair, sebf, hdfs and sinbad, with few parameters.
+var testPolicies = withParams()
+
+// withParams returns testPolicies with parameters of sebf.
+func withParams(params ...catalog.Param) catalog.Catalog {
+	size := catalog.Param{Type: catalog.Size, Default: units.Bytes(0), Max: math.MaxInt64}
+	least, threshold := size, size
+	least.Name, threshold.Name = "least", "threshold"
+	return catalog.Catalog{
+		{Name: "coflow", Doc: "policy that shares the network among coflows", Required: catalog.Always, Examples: []string{"fair", "sebf"},
+			Policies: []catalog.Entry{{Name: "fair"}, {Name: "sebf", Params: params}}},
+		{Name: "placement", Doc: "policy that chooses the hosts of replicas", Required: catalog.WritesBlocks, Examples: []string{"hdfs", "sinbad"},
+			Policies: []catalog.Entry{{Name: "hdfs", Params: []catalog.Param{least}},
+				{Name: "sinbad", Params: []catalog.Param{threshold, {Name: "tolerance", Type: catalog.Whole, Max: 100}}}}},
 	}
-	var errs []error
-	for _, p := range sortedKeys(params) {
-		if strings.Join(takes, " ") == "" || !strings.Contains(strings.Join(takes, " "), p) {
-			errs = append(errs, fmt.Errorf("no parameter %q of %s", p, name))
-		} else if s, ok := params[p].(string); ok && p == "tolerance" {
-			errs = append(errs, fmt.Errorf("%s: %s: %s: want a number", name, p, s))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 func options(set map[string]string) Options {
-	return Options{Set: set, CheckPolicy: checkPolicy, Open: testTraces.Open}
+	return Options{Set: set, Catalog: testPolicies, Open: testTraces.Open}
 }
 
 func goodScenario(t testing.TB) string {
@@ -69,7 +70,7 @@ func TestLoadErrors(t *testing.T) {
 	}
 }
 
-// testFiles are files by name.
+// testFiles opens files by name.
 func testFiles(files map[string][]byte) fstest.MapFS {
 	m := fstest.MapFS{}
 	for name, data := range files {

@@ -2,6 +2,8 @@ package scenario
 
 import (
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,10 +13,10 @@ import (
 
 const kindSwitch = "switch"
 
-// given tells whether a key is written.
+// given reports whether the file has a key.
 func (c *checker) given(path string) bool { return c.at[path] != nil }
 
-// shaped tells whether it is known how many hosts, leaves and spines there are.
+// shaped reports whether the numbers of hosts, leaves and spines are valid.
 func (c *checker) shaped() bool {
 	return c.sound("fabric.kind", "fabric.leaves", "fabric.spines", "fabric.hosts_per_leaf", "fabric.ports")
 }
@@ -22,7 +24,7 @@ func (c *checker) shaped() bool {
 func (c *checker) fabric() {
 	f := &c.spec.Fabric
 	if f.Kind != kindSwitch && c.sound("fabric.leaves", "fabric.spines") && f.Leaves > 1 && f.Spines == 0 {
-		c.failAt("fabric.spines", "0 with %d leaves: want at least one, or the leaves have no way to each other", f.Leaves)
+		c.failAt("fabric.spines", "0 with %d leaves: must be at least 1, because only spines connect leaves", f.Leaves)
 		return
 	}
 	c.uplinks(f)
@@ -44,8 +46,8 @@ func (c *checker) fabric() {
 	c.queues(f, names)
 }
 
-// uplinks finds the one key that states the rate of uplinks, and forgets the
-// default of oversubscription where it is another.
+// uplinks finds the key that states the rate of uplinks. If it is not oversubscription, uplinks
+// clears the default of that.
 func (c *checker) uplinks(f *Fabric) {
 	if f.Kind == kindSwitch {
 		f.Oversubscription = units.Ratio{}
@@ -58,7 +60,7 @@ func (c *checker) uplinks(f *Fabric) {
 		case first == "":
 			first = key
 		default:
-			c.failAt(at, "given beside %s: want one of oversubscription, uplink and cross_rack", first)
+			c.failAt(at, "excludes %s: state one of oversubscription, uplink and cross_rack", first)
 		}
 	}
 	if first != "" && first != "oversubscription" {
@@ -66,7 +68,7 @@ func (c *checker) uplinks(f *Fabric) {
 	}
 }
 
-// names is a fabric of the same hosts, switches and links, whatever their rates.
+// names returns a fabric with the same hosts, switches and links, with arbitrary rates.
 func (c *checker) names() *topo.Fabric {
 	s := c.spec.Fabric.shape()
 	f, err := topo.LeafSpine{Leaves: s.Leaves, Spines: s.Spines, HostsPerLeaf: s.HostsPerLeaf, HostLink: units.Gbps,
@@ -78,7 +80,7 @@ func (c *checker) names() *topo.Fabric {
 	return f
 }
 
-// hostLinks are the rates of hosts, and whether all patterns name some.
+// hostLinks returns the link rates of hosts, and whether all patterns match hosts.
 func (c *checker) hostLinks(f *Fabric, names *topo.Fabric) (rates []units.Rate, ok bool) {
 	rates = make([]units.Rate, names.Hosts())
 	for h := range rates {
@@ -103,7 +105,7 @@ func (c *checker) hostLinks(f *Fabric, names *topo.Fabric) (rates []units.Rate, 
 	return rates, ok
 }
 
-// linkChanges tells whether all patterns name links and say something about them.
+// linkChanges reports whether all patterns match links and change them.
 func (c *checker) linkChanges(f *Fabric, names *topo.Fabric) (ok bool) {
 	ok = true
 	for i, l := range f.Links {
@@ -118,9 +120,9 @@ func (c *checker) linkChanges(f *Fabric, names *topo.Fabric) (ok bool) {
 		}
 		if l.Rate == 0 && l.Queue == (topo.Queue{}) && l.Delay == nil {
 			if c.given(at + ".queue") {
-				c.failAt(at+".queue", "%v: want a positive size or time", l.Queue)
+				c.failAt(at+".queue", "%v: must be a positive size or time", l.Queue)
 			} else {
-				c.failAt(at, "changes nothing: want a rate, a queue or a delay")
+				c.failAt(at, "changes nothing: state a rate, a queue or a delay")
 			}
 			ok = false
 		}
@@ -128,70 +130,78 @@ func (c *checker) linkChanges(f *Fabric, names *topo.Fabric) (ok bool) {
 	return ok
 }
 
-// uplinkRates tells whether the rates of uplinks make sense.
+// uplinkBounds returns the bounds of the key uplink, which other ways to state that rate share.
+func uplinkBounds() (least, most units.Rate) {
+	fields := fieldsOf(reflect.TypeFor[Fabric]())
+	l, m := fields[slices.IndexFunc(fields, func(f field) bool { return f.key == "uplink" })].limits(reflect.TypeFor[units.Rate]())
+	return units.Rate(l), units.Rate(m)
+}
+
+// uplinkRates reports whether the rates of uplinks are within bounds.
 func (c *checker) uplinkRates(f *Fabric, hosts []units.Rate) bool {
 	if f.Kind == kindSwitch || f.Spines == 0 {
 		return true
 	}
+	least, most := uplinkBounds()
 	switch {
 	case f.Uplink > 0:
-		return true // its own bounds are those
+		return true // within its bounds
 	case f.CrossRack > 0:
-		if each := f.CrossRack / units.Rate(f.Spines); each < minUplink || each > maxUplink {
-			c.failAt("fabric.cross_rack", "%v: %d spines make each uplink %v: want %v to %v", f.CrossRack, f.Spines, each, minUplink, maxUplink)
+		if each := f.CrossRack / units.Rate(f.Spines); each < least || each > most {
+			c.failAt("fabric.cross_rack", "%v: %d spines make each uplink %v: must be %v to %v", f.CrossRack, f.Spines, each, least, most)
 			return false
 		}
 		return true
 	}
 	for r := range f.Leaves {
-		// In floating point first: an absurd ratio must not wrap.
+		// In floating point: an extreme ratio must not overflow.
 		rack, alike := 0.0, true
 		for _, rate := range hosts[r*f.HostsPerLeaf : (r+1)*f.HostsPerLeaf] {
 			rack += float64(rate)
 			alike = alike && rate == hosts[r*f.HostsPerLeaf]
 		}
 		each := rack / f.Oversubscription.Float() / float64(f.Spines)
-		if each >= float64(minUplink) && each <= float64(maxUplink) {
+		if each >= float64(least) && each <= float64(most) {
 			continue
 		}
 		what := fmt.Sprintf("%d hosts of %v", f.HostsPerLeaf, hosts[r*f.HostsPerLeaf])
 		if !alike {
 			what = fmt.Sprintf("%s with %d hosts of %.0f bps together", topo.LeafName(topo.RackID(r)), f.HostsPerLeaf, rack)
 		}
-		c.failAt("fabric.oversubscription", "%v: %s and %d spines make each uplink %.0f bps: want %v to %v",
-			f.Oversubscription, what, f.Spines, each, minUplink, maxUplink)
+		c.failAt("fabric.oversubscription", "%v: %s and %d spines make each uplink %.0f bps: must be %v to %v",
+			f.Oversubscription, what, f.Spines, each, least, most)
 		return false
 	}
 	return true
 }
 
-// queues tells of queues that hold too little or too much, each key once.
+// queues reports queues that are too small or too large, once for each key.
 func (c *checker) queues(f *Fabric, names *topo.Fabric) {
 	s := f.shape()
-	s.RED = nil // checked below, where its place is known
+	s.RED = nil // checked below, with its path
 	if s.Queue.Bytes == 0 && s.Queue.Time == 0 {
-		s.Queue.Time = 1 // of no size on any link
+		s.Queue.Time = 1 // no bytes on any link
 	}
 	built, err := s.Build()
 	if err != nil {
 		c.failAt("fabric", "%v", err)
 		return
 	}
-	from := make([]int, len(built.Links())) // which of links states the queue, counted from 1
+	from := make([]int, len(built.Links())) // index in f.Links that states the queue, counted from 1
 	for i, l := range f.Links {
 		if l.Queue == (topo.Queue{}) {
 			continue
 		}
 		ids, err := names.FindLinks(l.Link)
 		if err != nil {
-			continue // told above
+			continue // reported above
 		}
 		for _, id := range ids {
 			from[id] = i + 1
 		}
 	}
 	least := 2 * (units.Bytes(f.MTU) + ethernetHeader)
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for _, l := range built.Links() {
 		at, queue, what := "fabric.queue", f.Queue, "a host's link"
 		if l.Kind == topo.LeafUp || l.Kind == topo.LeafDown {
@@ -200,31 +210,31 @@ func (c *checker) queues(f *Fabric, names *topo.Fabric) {
 		if i := from[l.ID]; i > 0 {
 			at, queue, what = fmt.Sprintf("fabric.links[%d].queue", i-1), f.Links[i-1].Queue, built.LinkName(l.ID)
 		}
-		if told[at] {
+		if reported[at] {
 			continue
 		}
 		switch {
 		case l.Queue < least:
-			c.failAt(at, "%v: %d bytes ahead of %s of %v: want at least two frames, %d bytes", queue, l.Queue, what, l.Rate, least)
-			told[at] = true
+			c.failAt(at, "%v: %d bytes at %s of %v: must hold at least two frames, %d bytes", queue, l.Queue, what, l.Rate, least)
+			reported[at] = true
 		case l.Queue > units.GB:
-			c.failAt(at, "%v: %v ahead of %s of %v: want at most 1GB", queue, l.Queue, what, l.Rate)
-			told[at] = true
-		case l.Delay > 0 && l.Delay < time.Microsecond && !told["delay"]:
-			c.failAt("fabric.delay", "%v on %s: want 0s, or at least 1µs", l.Delay, built.LinkName(l.ID))
-			told["delay"] = true
+			c.failAt(at, "%v: %v at %s of %v: must be at most 1GB", queue, l.Queue, what, l.Rate)
+			reported[at] = true
+		case l.Delay > 0 && l.Delay < time.Microsecond && !reported["delay"]:
+			c.failAt("fabric.delay", "%v on %s: must be 0s or at least 1µs", l.Delay, built.LinkName(l.ID))
+			reported["delay"] = true
 		}
-		if red := f.RED; red != nil && l.Kind != topo.HostUp && l.Queue < red.Max && !told["red"] && len(told) == 0 {
-			c.failAt("fabric.red.max", "%v: more than the queue of %s, %v: want less, or a longer queue", red.Max, built.LinkName(l.ID), l.Queue)
-			told["red"] = true
+		if red := f.RED; red != nil && l.Kind != topo.HostUp && l.Queue < red.Max && !reported["red"] && len(reported) == 0 {
+			c.failAt("fabric.red.max", "%v: larger than the queue of %s, %v: use a smaller value, or a larger queue", red.Max, built.LinkName(l.ID), l.Queue)
+			reported["red"] = true
 		}
 	}
 	if red := f.RED; red != nil {
 		if frame := units.Bytes(f.MTU) + ethernetHeader; red.Min < frame {
-			c.failAt("fabric.red.min", "%v: less than a frame of %d bytes: want more", red.Min, frame)
+			c.failAt("fabric.red.min", "%v: must be at least a frame of %d bytes", red.Min, frame)
 		}
 		if red.Max <= red.Min {
-			c.failAt("fabric.red.max", "%v with min %v: want more than min", red.Max, red.Min)
+			c.failAt("fabric.red.max", "%v with min %v: must be more than min", red.Max, red.Min)
 		}
 	}
 }

@@ -3,133 +3,42 @@ package scenario
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
-
-	"go.yaml.in/yaml/v4"
 
 	"testbed/emu/fault"
 	"testbed/topo"
 )
 
-// faultKind is one kind of fault and its place in a Fault, a pointer to a struct.
-type faultKind struct {
-	name  string
-	field reflect.Value
-}
+// MarshalYAML returns the kind that is set.
+func (f Fault) MarshalYAML() (any, error) { return marshal(f) }
 
-// faultKinds reads the names of kinds from the tags of their Kind.
-func faultKinds(f *Fault) []faultKind {
-	v := reflect.ValueOf(f).Elem()
-	kinds := make([]faultKind, v.NumField())
-	for i := range kinds {
-		field := v.Field(i)
-		kinds[i] = faultKind{fieldsOf(field.Type().Elem())[0].enum[0], field}
-	}
-	return kinds
-}
-
-// fault reads one fault by its kind.
-func (d *decoder) fault(n *yaml.Node, path string) Fault {
-	var f Fault
-	kinds := faultKinds(&f)
-	var names []string
-	for _, k := range kinds {
-		names = append(names, k.name)
-	}
-	want := "want one of " + strings.Join(names, ", ")
-	if n.Kind != yaml.MappingNode {
-		if !told(n) {
-			d.fail(n, path, "%s: want a mapping with a kind: %s", kindOf(n), want)
-		}
-		return f
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		k, v := n.Content[i], n.Content[i+1]
-		if k.Kind != yaml.ScalarNode || k.Value != "kind" {
-			continue
-		}
-		for _, kind := range kinds {
-			if kind.name == v.Value {
-				kind.field.Set(reflect.New(kind.field.Type().Elem()))
-				d.mapping(n, path, kind.field.Elem())
-				return f
-			}
-		}
-		if !told(v) {
-			d.fail(v, join(path, "kind"), "%s: %s%s", kindOf(v), want, didYouMean(v.Value, names))
-		}
-		return f
-	}
-	d.fail(n, join(path, "kind"), "missing: %s", want)
-	return f
-}
-
-// MarshalYAML gives the kind that is set.
-func (f Fault) MarshalYAML() (any, error) {
-	for _, k := range faultKinds(&f) {
-		if !k.field.IsNil() {
-			return k.field.Interface(), nil
-		}
-	}
-	return nil, nil
-}
-
-// common is what a kind of fault says, whichever it is: the names in it as they
-// are written.
+// common holds the values of a fault of any kind, with names as the file writes them.
 type common struct {
 	fault.Fault
-	link, host, spine string
+	Link, Host, Spine, Disk string
 }
 
+// common copies the values of the kind that is set to the fields of the same names.
 func (f Fault) common() common {
-	c := func(kind string, at, lasts time.Duration) common {
-		return common{Fault: fault.Fault{Kind: fault.Kind(kind), At: at, For: lasts}}
-	}
 	var out common
-	switch {
-	case f.LinkDown != nil:
-		x := f.LinkDown
-		out = c(x.Kind, x.At, x.For)
-		out.link = x.Link
-	case f.LinkFlap != nil:
-		x := f.LinkFlap
-		out = c(x.Kind, x.At, 0)
-		out.link, out.Down, out.Up, out.Times = x.Link, x.Down, x.Up, x.Times
-	case f.LinkRate != nil:
-		x := f.LinkRate
-		out = c(x.Kind, x.At, x.For)
-		out.link, out.Rate = x.Link, x.Rate
-	case f.HostCrash != nil:
-		x := f.HostCrash
-		out = c(x.Kind, x.At, x.For)
-		out.host, out.DiskLost = x.Host, x.Disk == "lost"
-	case f.SlowDisk != nil:
-		x := f.SlowDisk
-		out = c(x.Kind, x.At, x.For)
-		out.host, out.Rate = x.Host, x.Rate
-	case f.SlowCPU != nil:
-		x := f.SlowCPU
-		out = c(x.Kind, x.At, x.For)
-		out.host, out.Share = x.Host, x.Share
-	case f.SpineDown != nil:
-		x := f.SpineDown
-		out = c(x.Kind, x.At, x.For)
-		out.spine = x.Spine
-	case f.LostReports != nil:
-		x := f.LostReports
-		out = c(x.Kind, x.At, x.For)
-		out.host = x.Host
-	case f.LateReports != nil:
-		x := f.LateReports
-		out = c(x.Kind, x.At, x.For)
-		out.host, out.By = x.Host, x.By
+	for _, x := range variants(reflect.ValueOf(f)) {
+		if x.value.IsNil() {
+			continue
+		}
+		from := x.value.Elem()
+		for i := range from.NumField() {
+			to := reflect.ValueOf(&out).Elem().FieldByName(from.Type().Field(i).Name)
+			to.Set(from.Field(i).Convert(to.Type()))
+		}
 	}
-	out.Name = fmt.Sprintf("%s %s at %v", out.Kind, out.link+out.host+out.spine, out.At)
+	out.DiskLost = out.Disk == "lost"
+	out.Name = fmt.Sprintf("%s %s at %v", out.Kind, out.Link+out.Host+out.Spine, out.At)
 	return out
 }
 
-// findSpine is the spine with the given name.
+// findSpine returns the index of the spine with the given name.
 func findSpine(f *topo.Fabric, name string) (int, error) {
 	for s := range f.Spines() {
 		if topo.SpineName(s) == name {
@@ -137,38 +46,38 @@ func findSpine(f *topo.Fabric, name string) (int, error) {
 		}
 	}
 	if f.Spines() == 0 {
-		return 0, fmt.Errorf("no spine %q: the fabric has none", clip(name))
+		return 0, fmt.Errorf("unknown spine %q: the fabric has none", clip(name))
 	}
-	return 0, fmt.Errorf("no spine %q: spines are %s to %s", clip(name), topo.SpineName(0), topo.SpineName(f.Spines()-1))
+	return 0, fmt.Errorf("unknown spine %q: expected %s to %s", clip(name), topo.SpineName(0), topo.SpineName(f.Spines()-1))
 }
 
-// resolve finds what the names of a fault stand for. key is that of a name which
-// is wrong.
+// resolve finds the links, hosts or spine that a fault names. In case of an error, key is the
+// key of the wrong name.
 func (c common) resolve(f *topo.Fabric) (out fault.Fault, key string, err error) {
 	out = c.Fault
 	switch c.Kind {
 	case fault.LinkDown, fault.LinkFlap:
-		if strings.Contains(c.link, ">") && !strings.Contains(c.link, "<>") {
-			return out, "link", fmt.Errorf(`%q is one direction: a cable that is cut passes nothing either way: want %q`, clip(c.link), clip(strings.Replace(c.link, ">", "<>", 1)))
+		if strings.Contains(c.Link, ">") && !strings.Contains(c.Link, "<>") {
+			return out, "link", fmt.Errorf(`%q is one direction, and a cut cable passes nothing in both: use %q`, clip(c.Link), clip(strings.Replace(c.Link, ">", "<>", 1)))
 		}
-		out.Links, err = f.FindLinks(c.link)
+		out.Links, err = f.FindLinks(c.Link)
 		return out, "link", err
 	case fault.LinkRate:
-		out.Links, err = f.FindLinks(c.link)
+		out.Links, err = f.FindLinks(c.Link)
 		return out, "link", err
 	case fault.LostReports, fault.LateReports:
-		out.Hosts, err = f.FindHosts(c.host)
+		out.Hosts, err = f.FindHosts(c.Host)
 		return out, "host", err
 	case fault.SpineDown:
-		out.Spine, err = findSpine(f, c.spine)
+		out.Spine, err = findSpine(f, c.Spine)
 		return out, "spine", err
 	default:
-		out.Host, err = f.FindHost(c.host)
+		out.Host, err = f.FindHost(c.Host)
 		return out, "host", err
 	}
 }
 
-// Faults are the scenario's on its fabric, in the order of the file.
+// Faults returns the faults of the scenario on its fabric, in the order of the file.
 func (s *Scenario) Faults(f *topo.Fabric) ([]fault.Fault, error) {
 	var out []fault.Fault
 	for i, x := range s.Spec.Faults {
@@ -181,26 +90,27 @@ func (s *Scenario) Faults(f *topo.Fabric) ([]fault.Fault, error) {
 	return out, nil
 }
 
-// Detect is how long a host must be silent to be taken for lost.
+// Detect returns the time of silence after which a host is considered lost.
 func (h Heartbeat) Detect() time.Duration { return time.Duration(h.LostAfter) * h.Interval }
 
-// synTimeout is the time after which Linux sends a SYN again, and an answer to one.
+// synTimeout is the time after which Linux retransmits a SYN or a SYN-ACK.
 const synTimeout = time.Second
 
-// Silence is how long a block pipeline bears with a silent host in a scenario with
+// Silence returns the time for which a block pipeline tolerates a silent host in a scenario with
 // faults. It is longer than Detect by the time that a lost SYN costs, so that a full
-// queue alone never costs a living host its replica.
+// queue alone never makes a live host lose its replica.
 func (h Heartbeat) Silence() time.Duration { return h.Detect() + synTimeout }
 
-// faults checks names against the fabric, and what faults need of the rest.
+// faults checks the names in faults against the fabric, and the other requirements of faults.
 func (c *checker) faults() {
 	if len(c.spec.Faults) == 0 || !c.sound("fabric") || c.badWithin("fabric.") {
 		return
 	}
 	f, err := c.spec.Fabric.shape().Build()
 	if err != nil {
-		return // told with the fabric
+		return // reported by fabric
 	}
+	var all []fault.Fault
 	for i, x := range c.spec.Faults {
 		path := fmt.Sprintf("faults[%d]", i)
 		if !c.sound(path) || c.badWithin(path+".") {
@@ -211,8 +121,41 @@ func (c *checker) faults() {
 			c.failAt(join(path, key), "%v", err)
 			continue
 		}
+		all = append(all, r)
+		cuts := x.LinkDown != nil || x.LinkFlap != nil || x.SpineDown != nil || x.HostCrash != nil
+		if cuts && c.spec.Setup == SimultaneousSetup {
+			c.failAt("setup", "%s with the fault %s at %s: must be serial, because a connection opened in advance would not use the routes that apply later", c.spec.Setup, r.Kind, path)
+		}
 		if r.Kind == fault.SlowDisk && c.spec.Disk == nil && c.sound("disk") {
-			c.failAt(join(path, "host"), "%s: the scenario has no disk: state one, or leave the fault out", x.SlowDisk.Host)
+			c.failAt(join(path, "host"), "%s: the scenario has no disk: add the key disk, or remove the fault", x.SlowDisk.Host)
+		}
+	}
+	if len(all) == len(c.spec.Faults) {
+		c.idleFaults(f, all)
+	}
+}
+
+// idleFaults refuses faults that change nothing.
+func (c *checker) idleFaults(f *topo.Fabric, all []fault.Fault) {
+	idle, err := fault.Idle(f, all)
+	if err != nil {
+		return // reported by the compilation of the timeline
+	}
+	for _, i := range idle {
+		path := fmt.Sprintf("faults[%d]", i)
+		switch x := all[i]; x.Kind {
+		case fault.LinkRate:
+			c.failAt(path+".rate", "%v: already the rate of %s without the fault: state another rate", x.Rate, f.LinkName(x.Links[0]))
+		case fault.SlowCPU:
+			c.failAt(path+".share", "%v: must be below 1, because a host that always works is not slow", x.Share)
+		default:
+			c.failAt(path, "%s changes nothing: remove it", x.Kind)
+		}
+	}
+	for i, x := range all {
+		others := slices.ContainsFunc(all, func(y fault.Fault) bool { return y.Kind == x.Kind && y.Host == x.Host && y.Name != x.Name })
+		if d := c.spec.Disk; x.Kind == fault.SlowDisk && d != nil && x.Rate == d.Write && !others {
+			c.failAt(fmt.Sprintf("faults[%d].rate", i), "%v: already the rate of the disk without the fault: state another rate", x.Rate)
 		}
 	}
 }

@@ -30,7 +30,7 @@ faults:
   - {at: 4s, kind: lost-reports, host: "h1-0[0-1]", for: 1s}
   - {at: 5s, kind: late-reports, host: "h1-02", by: 300ms, for: 1s}
 `, 1)
-	s, err := Parse("testdata/s.yaml", []byte(data), Options{})
+	s, err := Parse("testdata/s.yaml", []byte(data), Options{Catalog: testPolicies})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,12 +64,12 @@ faults:
 	if _, err := fault.Compile(f, got); err != nil {
 		t.Error(err)
 	}
-	// What is written out reads as the same.
+	// Resolved faults load again as the same faults.
 	resolved, err := s.Resolved()
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := Parse("testdata/s.yaml", resolved, Options{})
+	again, err := Parse("testdata/s.yaml", resolved, Options{Catalog: testPolicies})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, resolved)
 	}
@@ -78,5 +78,25 @@ faults:
 	}
 	if d := s.Spec.Heartbeat.Detect(); d != sec {
 		t.Errorf("Detect() = %v, want 4 intervals of 250ms", d)
+	}
+}
+
+// A slow disk has no effect if the workload writes no blocks.
+func TestSlowDiskWithoutBlocks(t *testing.T) {
+	text := `name: x
+fabric: {leaves: 2, spines: 1, hosts_per_leaf: 4, host_link: 10Mbps, queue: 20ms}
+disk: {write: 1MB/s}
+workload:
+  - {kind: background, hot_leaves: 1, intensity: 0.2, hot_share: 0.5, persist: 1s, transfer: 100KB, for: 2s}
+arms: {coflow: [fair]}
+faults: [{at: 1s, kind: slow-disk, host: h0-01, rate: 100KB/s}]
+`
+	const want = "s.yaml:7:25: faults[0].kind: slow-disk changes nothing, because the workload writes no blocks"
+	if _, err := Parse("s.yaml", []byte(text), Options{Catalog: testPolicies}); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
+	}
+	blocks := strings.Replace(text, "arms: {coflow: [fair]}", "  - {kind: writers, count: 1, blocks: 1, block: 1MB, packet: 16KB, replicas: 2}\narms: {coflow: [fair], placement: [hdfs]}", 1)
+	if _, err := Parse("s.yaml", []byte(blocks), Options{Catalog: testPolicies}); err != nil {
+		t.Errorf("with blocks: %v", err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"testbed/workloads"
 )
 
-// The same trace in each format is the same workload.
+// The same trace in each format gives the same workload.
 func TestTraceFormats(t *testing.T) {
 	const text = `
 name: formats
@@ -37,7 +37,7 @@ arms: {coflow: [fair]}
 			t.Fatal(err)
 		}
 		files := fstest.MapFS{"trace.txt": {Data: b.Bytes()}}
-		s, err := Parse("s.yaml", []byte(text), Options{CheckPolicy: checkPolicy, Open: func(name string) (fs.File, error) { return files.Open(name) }})
+		s, err := Parse("s.yaml", []byte(text), Options{Catalog: testPolicies, Open: func(name string) (fs.File, error) { return files.Open(name) }})
 		if err != nil {
 			t.Fatalf("%s: %v", f.Format, err)
 		}
@@ -61,7 +61,7 @@ arms: {coflow: [fair]}
 	}
 }
 
-// What a format has and a trace does not is among the notes.
+// Contents of a format that a trace cannot represent appear in the notes.
 func TestTraceRemarks(t *testing.T) {
 	const text = `
 name: remarks
@@ -71,7 +71,7 @@ workload:
 arms: {coflow: [fair]}
 `
 	files := fstest.MapFS{"m.cm": {Data: []byte("Nodes 6\nConnections 2\n0->1 start 0 size 1000\n0->1 start 0 size 500\n")}}
-	s, err := Parse("s.yaml", []byte(text), Options{CheckPolicy: checkPolicy, Open: func(name string) (fs.File, error) { return files.Open(name) }})
+	s, err := Parse("s.yaml", []byte(text), Options{Catalog: testPolicies, Open: func(name string) (fs.File, error) { return files.Open(name) }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,8 @@ import (
 )
 
 // FuzzLoadScenario checks that no file makes the loader panic, that every
-// mistake has a place, and that a file that loads can be kept: its Source and its
-// Resolved form load again as the same scenario.
+// error has a place, and that the Source and the Resolved form of a valid file
+// load again as the same scenario.
 func FuzzLoadScenario(f *testing.F) {
 	good := goodScenario(f)
 	f.Add(good, "")
@@ -69,7 +69,7 @@ func FuzzLoadScenario(f *testing.F) {
 		open := func(name string) (fs.File, error) {
 			return testFiles(kept).Open(name)
 		}
-		again, err := Parse("s.yaml", s.Source(), Options{CheckPolicy: checkPolicy, Open: open})
+		again, err := Parse("s.yaml", s.Source(), Options{Catalog: testPolicies, Open: open})
 		if err != nil {
 			t.Fatalf("the source does not load: %v\n%s", err, s.Source())
 		}

@@ -10,31 +10,23 @@ import (
 	"testbed/workloads"
 )
 
-// smallBlock is a block over the default of JobsItem.SmallBlock.
+// smallBlock is the ratio of a block to the default of JobsItem.SmallBlock.
 const smallBlock = 8
 
-// jobs checks an item by itself; what only the fabric shows, workload tells.
+// jobs checks an item alone; workload checks it on the fabric.
 func (c *checker) jobs(j *JobsItem, path string) {
-	switch interval, load := c.at[path+".interval"] != nil, c.at[path+".load"] != nil; {
-	case interval && load:
-		c.failAt(path+".load", "given beside interval: want one of them")
-	case !interval && !load:
-		c.failAt(path+".interval", "missing: want the mean time between jobs, or a load")
-	}
+	c.oneOf(path, "interval", "load", "the mean time between jobs, or a load")
 	c.pipeline(path, j.Block, j.Packet, j.Window)
 	if j.SmallBlock > j.Block && c.sound(path+".small_block", path+".block") {
-		c.failAt(path+".small_block", "%v, and a block has %v: want at most so much", j.SmallBlock, j.Block)
+		c.failAt(path+".small_block", "%v: must be at most the size of a block, %v", j.SmallBlock, j.Block)
 	}
 	if j.SmallBlock > 0 && j.Small == 0 && c.sound(path+".small", path+".small_block") {
-		c.failAt(path+".small_block", "given, and small is 0: want a share of small blocks too")
-	}
-	if d := c.spec.Disk; d != nil && c.sound(path+".block", "disk.size") && j.Block > d.Size {
-		c.failAt(path+".block", "%v on disks of %v: want a smaller block or a larger disk.size", j.Block, d.Size)
+		c.failAt(path+".small_block", "requires small above 0, the share of small blocks")
 	}
 	for i, b := range j.Bins {
 		at := fmt.Sprintf("%s.bins[%d]", path, i)
 		if c.sound(at+".from", at+".to") && (b.From > b.To || b.To == 1 && b.From < 1) {
-			c.failAt(at+".to", "writing from %v to %v of the time: want no more from than to, and 1 only for both", b.From, b.To)
+			c.failAt(at+".to", "writing from %v to %v of the time: from must be at most to, and to may be 1 only if from is 1", b.From, b.To)
 		}
 	}
 	if j.OffHot && c.sound(path+".off_hot") {
@@ -43,11 +35,11 @@ func (c *checker) jobs(j *JobsItem, path string) {
 				return
 			}
 		}
-		c.failAt(path+".off_hot", "true, and nothing makes leaves hot: want an item of kind background too")
+		c.failAt(path+".off_hot", "requires an item of kind background, which makes leaves hot")
 	}
 }
 
-// jobSpec is an item with its defaults, on a fabric.
+// jobSpec returns the parameters of an item of kind jobs on a fabric, with defaults.
 func (s *Scenario) jobSpec(i int, f *topo.Fabric, seed uint64) workloads.JobSpec {
 	j := s.Spec.Workload[i].Jobs
 	span := func(s Span) [2]int { return [2]int{s.From, s.To} }
@@ -91,51 +83,6 @@ func (b *BackgroundItem) spec(key int) workloads.BackgroundSpec {
 	}
 }
 
-// drawn is the workload of an item that luck or a file decides, with notes on it.
-func (s *Scenario) drawn(i int, f *topo.Fabric, seed uint64) (w workloads.Workload, notes Notes, err error) {
-	note := func(format string, args ...any) {
-		notes = append(notes, fmt.Sprintf("workload[%d]: ", i)+fmt.Sprintf(format, args...))
-	}
-	switch item := s.Spec.Workload[i]; {
-	case item.Jobs != nil:
-		if j := item.Jobs; j.OffHot {
-			cool := f.Racks() // whatever luck makes hot
-			for _, other := range s.Spec.Workload {
-				if other.Background != nil {
-					cool -= other.Background.HotLeaves
-				}
-			}
-			if most, hosts := max(j.Reducers.To, j.Writers.To), cool*f.Hosts()/f.Racks(); most > hosts {
-				return w, nil, fmt.Errorf("off_hot with up to %d reducers or writers, and only %d hosts are sure to be off the hot leaves: want fewer of them, or fewer hot leaves", most, max(0, hosts))
-			}
-		}
-		spec := s.jobSpec(i, f, seed)
-		var report workloads.JobReport
-		if w, report, err = workloads.Jobs(spec, f, seed); err != nil {
-			return w, nil, err
-		}
-		note("%d jobs, one every %v on average, the last at %v; %d of them shuffle %v, all write %v%s; offered load %.1f%% of the links toward %s",
-			len(w.Jobs), report.Interval.Round(time.Millisecond), w.Jobs[len(w.Jobs)-1].Arrival.Round(time.Millisecond), len(w.Coflows), about(report.Shuffled), about(report.Written),
-			smallNote(report.Small), 100*report.Load, inwardEnds(f))
-		note("a reducer is taken to fetch at %v and to write at %v", spec.ShuffleRate, spec.WriteRate)
-	case item.Background != nil:
-		spec := item.Background.spec(i)
-		spec.MaxFlows = s.Spec.Limits.Flows
-		if w.Coflows, err = workloads.Background(spec, f, seed); err != nil {
-			return w, nil, err
-		}
-		hot, other := spec.LeafLoads(f)
-		note("background of %d coflows from %v to %v: offered load %.1f%% of the links toward the racks, %.1f%% of a hot leaf's and %.1f%% of another's; %d of %d leaves hot for %v",
-			len(w.Coflows), spec.Start, spec.Start+spec.For, 100*spec.Intensity, 100*hot, 100*other, spec.Hot, f.Racks(), spec.Persist)
-	case item.File != nil:
-		if w, err = s.traces[i].work.On(f, s.Spec.Scale.Size, s.Spec.Scale.Time); err != nil {
-			return w, nil, err
-		}
-		note("file %s: %d jobs, %d coflows, %d writers, %d readers", item.File.Path, len(w.Jobs), len(w.Coflows), len(w.Writers), len(w.Readers))
-	}
-	return w, notes, nil
-}
-
 func smallNote(n units.Bytes) string {
 	if n == 0 {
 		return ""
@@ -143,7 +90,7 @@ func smallNote(n units.Bytes) string {
 	return fmt.Sprintf(" and small blocks of %v", about(n))
 }
 
-// about is a size to be read, to a thousandth or finer.
+// about returns a size rounded for display, to a thousandth or finer.
 func about(n units.Bytes) units.Bytes {
 	for unit := units.GB; unit >= units.KB; unit /= 1000 {
 		if n >= 1000*unit {
@@ -160,8 +107,8 @@ func inwardEnds(f *topo.Fabric) string {
 	return "the racks"
 }
 
-// joinWorkload adds a workload to another. Jobs, coflows and blocks get ids above those
-// there are, the rest those that renumber gives.
+// joinWorkload appends more to w. The jobs, coflows and blocks of more get IDs above those in w;
+// renumber sets the other IDs.
 func joinWorkload(w *workloads.Workload, more workloads.Workload) {
 	jobs := workloads.JobID(0)
 	for _, j := range w.Jobs {

@@ -27,7 +27,7 @@ repeat: 2
 
 func parseJobs(t *testing.T, text string, files fstest.MapFS) (*Scenario, error) {
 	t.Helper()
-	return Parse("s.yaml", []byte(text), Options{CheckPolicy: checkPolicy, Open: files.Open})
+	return Parse("s.yaml", []byte(text), Options{Catalog: testPolicies, Open: files.Open})
 }
 
 func workloadOf(t *testing.T, s *Scenario, repeat int) (workloads.Workload, Notes) {
@@ -43,8 +43,8 @@ func workloadOf(t *testing.T, s *Scenario, repeat int) (workloads.Workload, Note
 	return w, notes
 }
 
-// Items are joined: jobs and coflows of each keep to themselves, all ids are unique,
-// and writers that are off hot leaves are.
+// Items are joined: each keeps its jobs and coflows, all IDs are unique,
+// and writers with off_hot are on leaves that are not hot.
 func TestJobsItems(t *testing.T) {
 	s, err := parseJobs(t, jobsScenario, nil)
 	if err != nil {
@@ -115,9 +115,9 @@ func TestJobsItems(t *testing.T) {
 	text := strings.Join(notes, "\n")
 	for _, want := range []string{
 		"workload[0]: 50 jobs, one every ", "offered load 20.0% of the links toward the racks",
-		"workload[0]: a reducer is taken to fetch at 20Mbps and to write at 55.2Mbps",
+		"workload[0]: assumed rates of a reducer: fetch 20Mbps, write 55.2Mbps",
 		"offered load 35.0% of the links toward the racks, 81.7% of a hot leaf's and 15.0% of another's; 3 of 10 leaves hot for 20s",
-		"workload[0]: a block takes a disk 4.64 heartbeats and a NIC 2.56; window : block 0.048", "workload[2]: a block takes a disk 2.32",
+		"workload[0]: one block takes 4.64 heartbeats on a disk and 2.56 on a NIC; window : block 0.048", "workload[2]: one block takes 2.32 heartbeats on a disk",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("notes without %q:\n%s", want, text)
@@ -125,13 +125,13 @@ func TestJobsItems(t *testing.T) {
 	}
 }
 
-// With all rates and sizes halved the workload is the same, of half the sizes.
+// Halving all rates and sizes halves the sizes of the workload and changes nothing else.
 func TestJobsScaled(t *testing.T) {
 	s, err := parseJobs(t, jobsScenario, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	half, err := s.Scaled(workloads.Factor{Num: 2, Den: 1}, Options{CheckPolicy: checkPolicy})
+	half, err := s.Scaled(workloads.Factor{Num: 2, Den: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,8 +156,8 @@ func TestJobsScaled(t *testing.T) {
 	}
 }
 
-// A workload file replays as what was saved, is kept with the run, scales, and its
-// mistakes are told at their lines.
+// A workload file replays as it was saved, is stored with the run, scales, and its
+// errors are reported with their lines.
 func TestWorkloadItem(t *testing.T) {
 	s, err := parseJobs(t, jobsScenario, nil)
 	if err != nil {
@@ -180,7 +180,7 @@ func TestWorkloadItem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for repeat := range 2 { // whose luck is not the file's
+	for repeat := range 2 { // random draws of repeats do not affect the file
 		if got, _ := workloadOf(t, loaded, repeat); !cmp.Equal(want, got) {
 			t.Fatalf("repeat %d (-want +got):\n%s", repeat, cmp.Diff(want, got))
 		}
@@ -214,13 +214,15 @@ func TestWorkloadItem(t *testing.T) {
 	}
 	for _, tt := range []struct{ name, text, file, want string }{
 		{"a bad line", text, strings.Replace(b.String(), "fabric racks=10", "fabric racks=x", 1), `w.txt:3:8: racks "x"`},
-		{"a trace", text, "3 1\n1 0 1 0 1 1:8.0\n", "w.txt:1:1: want a first line"},
-		{"a workload for a trace", strings.Replace(text, "kind: workload", "kind: trace", 1), b.String(), "w.txt: a workload file: want a trace here, or kind: workload"},
-		{"too small a fabric", strings.Replace(text, "leaves: 10", "leaves: 9", 1), b.String(), "the fabric has 9 racks of 5 hosts: want 10 of 5"},
-		{"missing", strings.Replace(text, "w.txt", "v.txt", 1), "", "v.txt: file does not exist: want a workload file"},
+		{"a trace", text, "3 1\n1 0 1 0 1 1:8.0\n", "w.txt:1:1: not a workload file: expected a first line"},
+		{"a workload for a trace", strings.Replace(text, "kind: workload", "kind: trace", 1), b.String(), "w.txt: a workload file: use a trace, or kind: workload"},
+		{"too small a fabric", strings.Replace(text, "leaves: 10", "leaves: 9", 1), b.String(), "the fabric has 9 racks of 5 hosts: expected 10 of 5"},
+		{"missing", strings.Replace(text, "w.txt", "v.txt", 1), "", "v.txt: file does not exist: expected a workload file"},
 		{"no disk", strings.Replace(text, "disk: {write: 6.9MB/s, size: 4GB}\n", "", 1), b.String(), "disk: missing: the workload writes blocks"},
 		{"no placement", strings.Replace(text, ", placement: [hdfs]", "", 1), b.String(), "arms.placement: missing"},
 		{"full disks", strings.Replace(text, "size: 4GB", "size: 100MB", 1), b.String(), "do not fit on 50 disks of 100MB"},
+		{"several full disks", strings.Replace(text, "size: 4GB", "size: 20MB, count: 5", 1), b.String(), "do not fit on 250 disks of 20MB"},
+		{"a block larger than a disk", strings.Replace(text, "size: 4GB", "size: 7MB, count: 64", 1), b.String(), "workload[0]: a block of 8MB on disks of 7MB"},
 	} {
 		if _, err := parseJobs(t, tt.text, fstest.MapFS{"w.txt": {Data: []byte(tt.file)}}); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
@@ -228,28 +230,39 @@ func TestWorkloadItem(t *testing.T) {
 	}
 }
 
+// Blocks of jobs that fit on one disk of each host also fit on several smaller disks of the same
+// total size.
+func TestJobsFitOnSeveralDisks(t *testing.T) {
+	for _, disks := range []string{"size: 4GB", "size: 1GB, count: 4", "size: 125MB, count: 32"} {
+		if _, err := parseJobs(t, strings.Replace(jobsScenario, "size: 4GB", disks, 1), nil); err != nil {
+			t.Errorf("%s: %v", disks, err)
+		}
+	}
+}
+
 func TestJobsItemErrors(t *testing.T) {
 	for _, tt := range []struct{ old, new, want string }{
-		{"load: 0.2", "load: 0.2, interval: 1s", "workload[0].load: given beside interval: want one of them"},
-		{"load: 0.2, ", "", "workload[0].interval: missing: want the mean time between jobs, or a load"},
-		{"count: 50", "count: 50, mappers: 8-2", `workload[0].mappers: range "8-2": want two whole numbers`},
+		{"load: 0.2", "load: 0.2, interval: 1s", "workload[0].load: excludes interval: remove one of them"},
+		{"load: 0.2, ", "", "workload[0].interval: missing: state the mean time between jobs, or a load"},
+		{"count: 50", "count: 50, mappers: 8-2", `workload[0].mappers: range "8-2": expected two whole numbers`},
 		{"count: 50", "count: 50, mappers: 40-60", "60 mappers and 8 reducers on 50 hosts"},
 		{"count: 50", "count: 50, writers: 1-51", "workload[0]: off_hot with up to 51 reducers or writers, and only 35 hosts"},
 		{"count: 50", "count: 50, packet: 9MB", "workload[0].packet: 9MB in a block of 8MB"},
-		{"count: 50", "count: 50, window: 13", "workload[0].window: 13 packets of 64KB, un-acknowledged, are 10.4 % of a block of 8MB"},
-		{"count: 50", "count: 50, small_block: 9MB", "workload[0].small_block: 9MB, and a block has 8MB"},
-		{"small: 0.1", "small_block: 1MB", "workload[0].small_block: given, and small is 0"},
+		{"count: 50", "count: 50, window: 13", "workload[0].window: 13 unacknowledged packets of 64KB are 10.4 % of a block of 8MB"},
+		{"count: 50", "count: 50, small_block: 9MB", "workload[0].small_block: 9MB: must be at most the size of a block, 8MB"},
+		{"small: 0.1", "small_block: 1MB", "workload[0].small_block: requires small above 0"},
 		{"from: 0.2, to: 0.5", "from: 0.6, to: 0.5", "workload[2].bins[0].to: writing from 0.6 to 0.5"},
 		{"from: 1, to: 1", "from: 0.9, to: 0.95", "workload[2]: jobs: no bin of jobs that only write"},
 		{"hot_leaves: 3", "hot_leaves: 10", "10 hot leaves of 10"},
 		{"hot_leaves: 3", "hot_leaves: 1", "245% of the downlinks of a hot leaf"},
-		{"kind: background, ", "", "workload[1].kind: missing: want trace, writers, readers, jobs, background or workload"},
+		{"kind: background, ", "", "workload[1].kind: missing: expected one of trace, writers, readers, jobs, background, workload"},
 		{"transfer: 4MB", "transfer: 10KB", "workload[1]: background: too many flows"},
 		{"count: 50", "count: 50, output: 1TB", "workload[0]: jobs: too many blocks"},
-		{"repeat: 2", "limits: {blocks: 300}", "the limit is 300: ask for less, or raise limits.blocks"},
+		{"repeat: 2", "limits: {blocks: 300}", "the limit is 300: reduce the item, or raise limits.blocks"},
 		{"size: 4GB", "size: 60MB", "do not fit on 50 disks of 60MB"},
+		{"size: 4GB", "size: 20MB, count: 3", "do not fit on 150 disks of 20MB"},
 		{"disk: {write: 6.9MB/s, size: 4GB}\n", "", "disk: missing: the workload writes blocks"},
-		{jobsScenario[strings.Index(jobsScenario, "  - {kind: background"):strings.Index(jobsScenario, "  - {kind: jobs, count: 25")], "", "workload[0].off_hot: true, and nothing makes leaves hot"},
+		{jobsScenario[strings.Index(jobsScenario, "  - {kind: background"):strings.Index(jobsScenario, "  - {kind: jobs, count: 25")], "", "workload[0].off_hot: requires an item of kind background"},
 	} {
 		text := strings.Replace(jobsScenario, tt.old, tt.new, 1)
 		if text == jobsScenario {

@@ -1,16 +1,20 @@
 package scenario
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+
+	"testbed/topo/units"
+	"testbed/topo/words"
 )
 
-// Problem is one mistake: where it is, and what is wrong, why and what to do.
+// Problem is one error of a scenario: its place, and a text with the reason and the remedy.
 type Problem struct {
 	File      string
 	Line, Col int    // from 1; Col counts characters, in traces bytes
-	Path      string // of the key, such as "workload[0].path"; "" where none is to blame
+	Path      string // of the key, such as "workload[0].path"; "" if no key has the error
 	Text      string
 }
 
@@ -21,14 +25,14 @@ func (p Problem) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s: %s", p.File, p.Line, p.Col, p.Path, p.Text)
 }
 
-// maxProblems is how many mistakes of one scenario are told in full.
+// maxProblems is the largest number of errors that one scenario reports in full.
 const maxProblems = 100
 
-// Errors are all mistakes found in a scenario and its traces, those of the
-// scenario file first, in the order of the file.
+// Errors are all errors of a scenario and its traces: first those of the
+// scenario file, in the order of the file.
 type Errors struct {
 	Problems []Problem
-	More     int // that are left out
+	More     int // number of problems that are left out
 }
 
 func (e *Errors) Error() string {
@@ -45,7 +49,7 @@ func (e *Errors) Error() string {
 	return b.String()
 }
 
-// Unwrap gives each Problem.
+// Unwrap returns the problems.
 func (e *Errors) Unwrap() []error {
 	errs := make([]error, len(e.Problems))
 	for i, p := range e.Problems {
@@ -54,7 +58,7 @@ func (e *Errors) Unwrap() []error {
 	return errs
 }
 
-// problems gathers mistakes while a scenario is read.
+// problems collects the errors of a scenario.
 type problems struct {
 	file string
 	all  []Problem
@@ -65,18 +69,15 @@ func (p *problems) err() error {
 		return nil
 	}
 	slices.SortStableFunc(p.all, func(a, b Problem) int {
-		switch {
-		case (a.File == p.file) != (b.File == p.file):
-			if a.File == p.file {
-				return -1
-			}
+		switch own, other := a.File == p.file, b.File == p.file; {
+		case own && other:
+			return cmp.Or(a.Line-b.Line, a.Col-b.Col)
+		case own:
+			return -1
+		case other:
 			return 1
-		case a.File != p.file:
-			return 0 // traces tell theirs in order
-		case a.Line != b.Line:
-			return a.Line - b.Line
 		}
-		return a.Col - b.Col
+		return 0 // traces report theirs in order
 	})
 	e := &Errors{Problems: p.all}
 	if len(p.all) > maxProblems {
@@ -85,47 +86,14 @@ func (p *problems) err() error {
 	return e
 }
 
-// didYouMean is `, did you mean "x"?` for the candidate nearest to word, "" where
+// didYouMean returns ` (did you mean "x"?)` for the candidate nearest to word, or "" if
 // none is near.
 func didYouMean(word string, candidates []string) string {
-	best, least := "", max(2, len(word)/3)+1
-	for _, c := range candidates {
-		if d := editDistance(word, c); d < least {
-			best, least = c, d
-		}
+	if best := words.Closest(word, candidates); best != "" {
+		return fmt.Sprintf(" (did you mean %q?)", best)
 	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf(", did you mean %q?", best)
+	return ""
 }
 
-// editDistance is Levenshtein's, in bytes, of words clipped to 64.
-func editDistance(a, b string) int {
-	a, b = a[:min(len(a), 64)], b[:min(len(b), 64)]
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
-}
-
-// clip shortens what a message quotes.
-func clip(s string) string {
-	r := []rune(s)
-	if len(r) > 60 {
-		return string(r[:60]) + "…"
-	}
-	return s
-}
+// clip shortens text that a message quotes.
+func clip(s string) string { return units.Clip(s) }

@@ -9,8 +9,7 @@ import (
 	"testbed/workloads"
 )
 
-// readers adds those that are drawn to a workload whose blocks have their ids, and
-// numbers all reads.
+// readers draws the readers, adds them to a workload whose blocks are numbered.
 func (s *Scenario) readers(w *workloads.Workload, f *topo.Fabric, seed uint64) (notes Notes, err error) {
 	for i, item := range s.Spec.Workload {
 		r := item.Readers
@@ -24,7 +23,7 @@ func (s *Scenario) readers(w *workloads.Workload, f *topo.Fabric, seed uint64) (
 			}
 		}
 		if len(from) == 0 {
-			return nil, fmt.Errorf("workload[%d]: readers of %s, and no such blocks are written: want an item of kind writers, jobs or workload that writes them, or another of", i, blocksOf(r.Of))
+			return nil, fmt.Errorf("workload[%d]: readers of %s, but no item writes such blocks: add an item of kind writers, jobs or workload, or change the key \"of\"", i, blocksOf(r.Of))
 		}
 		drawn, err := workloads.Readers(workloads.ReaderSpec{Key: i, Hosts: r.Hosts, Count: r.Count, Blocks: r.Blocks, Start: r.Start, Spread: r.Spread}, f, seed, from)
 		if err != nil {
@@ -38,11 +37,10 @@ func (s *Scenario) readers(w *workloads.Workload, f *topo.Fabric, seed uint64) (
 	for i := range w.Readers {
 		w.Readers[i].ID = workloads.ReaderID(i)
 	}
-	workloads.NumberReads(w)
 	return notes, nil
 }
 
-// blocksOf names the blocks that ReadersItem.Of stands for.
+// blocksOf describes the blocks that a value of ReadersItem.Of selects.
 func blocksOf(of string) string {
 	switch of {
 	case "jobs":

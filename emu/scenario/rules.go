@@ -9,18 +9,18 @@ import (
 	"strings"
 	"time"
 
+	"testbed/policies/catalog"
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
 
-// field is one key of a mapping: where it is in the struct and what its tags
-// say of it.
+// field is one key of a mapping: its index in the struct and the values of its tags.
 type field struct {
 	key      string
 	index    int
 	required bool
-	initial  *string // default, as it would be written
+	initial  *string // default, as a file writes it
 	minimum  *float64
 	maximum  *float64
 	minLen   int
@@ -28,22 +28,25 @@ type field struct {
 	minItems int
 	pattern  *regexp.Regexp
 	enum     []string
-	of       string // what a whole number counts
-	least    string // with its unit
+	of       string // unit of a whole number
+	least    string // with unit
 	most     string
 	maxItems int
-	kind     string // of the mapping's that have the key; "" where all have
-	optional bool   // left out where it is zero
+	kind     string        // of the mappings that have the key; "" for all
+	optional bool          // omitted if zero
+	keep     bool          // not scaled with the cluster
+	role     *catalog.Role // whose name is the key, or nil
 }
 
-// fieldsOf reads the tags of a struct of this package. It panics on a tag that
-// it does not know, which a test would meet at once.
-func fieldsOf(t reflect.Type) []field {
+// fieldsOf reads the tags of a struct of this package. It panics on an unknown tag, which any
+// test of the package detects. A field for the policies of all roles, inline, is one key for each
+// of the given roles.
+func fieldsOf(t reflect.Type, roles ...catalog.Role) []field {
 	var fields []field
 	for i := range t.NumField() {
 		sf := t.Field(i)
 		key, options, _ := strings.Cut(sf.Tag.Get("yaml"), ",")
-		f := field{key: key, index: i, kind: sf.Tag.Get("kind"), optional: options == "omitempty", of: sf.Tag.Get("of"), least: sf.Tag.Get("least"), most: sf.Tag.Get("most")}
+		f := field{key: key, index: i, kind: sf.Tag.Get("kind"), optional: options == "omitempty", keep: sf.Tag.Get("scale") == "keep", of: sf.Tag.Get("of"), least: sf.Tag.Get("least"), most: sf.Tag.Get("most")}
 		for _, rule := range strings.Split(sf.Tag.Get("jsonschema"), ",") {
 			name, value, _ := strings.Cut(rule, "=")
 			number := func() float64 {
@@ -81,13 +84,20 @@ func fieldsOf(t reflect.Type) []field {
 				panic(fmt.Sprintf("%v.%s: unknown rule %q", t, sf.Name, rule))
 			}
 		}
-		fields = append(fields, f)
+		if options != "inline" {
+			fields = append(fields, f)
+			continue
+		}
+		for _, r := range roles {
+			f.key, f.role, f.required = r.Name, &r, r.Required == catalog.Always
+			fields = append(fields, f)
+		}
 	}
 	return fields
 }
 
-// quantities are the types that are written as text with a unit of their own:
-// an example for messages and a pattern for editors.
+// quantities are the types that files write as text with a unit, each with a noun and an
+// example for messages and a pattern for the schema.
 var quantities = map[reflect.Type]struct{ what, example, pattern string }{
 	reflect.TypeFor[units.Rate]():       {"a rate", `"100Mbps"`, `^[0-9]+(\.[0-9]+)? ?([TGMKk]?bps|[TGMKk]?B/s)$`},
 	reflect.TypeFor[units.Bytes]():      {"a size", `"256KB"`, `^[0-9]+(\.[0-9]+)? ?([TGMKk]?B|[TGMK]iB)$`},
@@ -100,12 +110,15 @@ var quantities = map[reflect.Type]struct{ what, example, pattern string }{
 
 const durationPattern = `^(0|([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+)$`
 
-// setText sets v, a quantity, from its text.
+// decimal returns a bound as tags write it.
+func decimal(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
+
+// setText parses the text of a quantity into v.
 func setText(v reflect.Value, text string) error {
 	if d, ok := v.Addr().Interface().(*time.Duration); ok {
 		x, err := time.ParseDuration(text)
 		if err != nil {
-			return fmt.Errorf(`time %q: want a number followed by ns, us, ms, s, m or h, such as "250ms"`, clip(text))
+			return fmt.Errorf(`time %q: expected a number followed by ns, us, ms, s, m or h, such as "250ms"`, clip(text))
 		}
 		*d = x
 		return nil
@@ -113,8 +126,30 @@ func setText(v reflect.Value, text string) error {
 	return v.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(text))
 }
 
-// wantOf is what a field wants, for messages: "a whole number, 1 to 250".
-func wantOf(t reflect.Type, f field) string {
+// limits returns the bounds of a quantity of type t.
+func (f field) limits(t reflect.Type) (least, most int64) {
+	parse := func(text string) int64 {
+		v := reflect.New(t).Elem()
+		if err := setText(v, text); err != nil {
+			panic(fmt.Sprintf("%s: bound %q: %v", f.key, text, err)) // of a tag of this package
+		}
+		return v.Int()
+	}
+	return parse(f.least), parse(f.most)
+}
+
+// outside reports whether a quantity is out of its bounds, if it has any.
+func (f field) outside(v reflect.Value) bool {
+	if f.least == "" {
+		return false
+	}
+	least, most := f.limits(v.Type())
+	return v.Int() < least || v.Int() > most
+}
+
+// expectedOf describes the valid values of a field, for messages: "expected a whole number, 1 to
+// 250".
+func (d *decoder) expectedOf(t reflect.Type, f field) string {
 	if t.Kind() == reflect.Pointer {
 		if _, ok := quantities[t.Elem()]; ok {
 			t = t.Elem()
@@ -123,41 +158,50 @@ func wantOf(t reflect.Type, f field) string {
 	if q, ok := quantities[t]; ok {
 		switch {
 		case f.least != "" && f.most != "":
-			return fmt.Sprintf("want %s, %s to %s", q.what, f.least, f.most)
+			return fmt.Sprintf("expected %s from %s to %s", q.what, f.least, f.most)
 		default:
-			return fmt.Sprintf("want %s such as %s", q.what, q.example)
+			return fmt.Sprintf("expected %s such as %s", q.what, q.example)
 		}
 	}
 	switch t {
 	case reflect.TypeFor[Arms]():
-		return "want a list of arms, or a mapping such as {coflow: [fair, sebf], placement: [hdfs, sinbad]}"
-	case reflect.TypeFor[Policy]():
-		return "want the name of a policy, or a mapping with its name and parameters"
+		var lists []string
+		for _, r := range d.catalog {
+			lists = append(lists, fmt.Sprintf("%s: [%s]", r.Name, strings.Join(r.Examples, ", ")))
+		}
+		return fmt.Sprintf("expected a list of arms, or a mapping such as {%s}", strings.Join(lists, ", "))
+	case reflect.TypeFor[map[string]Policy]():
+		return "expected the name of a policy, or a mapping with its name and parameters"
+	case reflect.TypeFor[map[string][]Policy]():
+		return "expected a list"
 	}
 	if len(f.enum) > 0 {
-		return "want " + strings.Join(f.enum, " or ")
+		return "expected " + strings.Join(f.enum, " or ")
 	}
 	bounds := ""
+	if f.minimum != nil && f.maximum != nil && *f.minimum == *f.maximum {
+		return fmt.Sprintf("must be %v", *f.minimum)
+	}
 	if f.minimum != nil && f.maximum != nil {
-		bounds = fmt.Sprintf(", %s to %s", strconv.FormatFloat(*f.minimum, 'f', -1, 64), strconv.FormatFloat(*f.maximum, 'f', -1, 64))
+		bounds = fmt.Sprintf(" from %s to %s", decimal(*f.minimum), decimal(*f.maximum))
 	}
 	switch t.Kind() {
 	case reflect.Int, reflect.Uint64:
 		if f.of != "" {
-			return "want a plain whole number of " + f.of + bounds
+			return "expected a plain whole number of " + f.of + bounds
 		}
-		return "want a whole number" + bounds
+		return "expected a whole number" + bounds
 	case reflect.Float64:
-		return "want a number" + bounds
+		return "expected a number" + bounds
 	case reflect.Bool:
-		return "want true or false"
+		return "expected true or false"
 	case reflect.Slice:
-		return "want a list"
+		return "expected a list"
 	case reflect.Struct, reflect.Pointer:
-		return "want a mapping of keys to values"
+		return "expected a mapping of keys to values"
 	}
 	if f.pattern != nil {
-		return "want a text that matches " + f.pattern.String()
+		return "expected a text that matches " + f.pattern.String()
 	}
-	return "want a text"
+	return "expected a text"
 }

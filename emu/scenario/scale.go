@@ -4,35 +4,32 @@ import (
 	"fmt"
 	"math/big"
 	"reflect"
-	"strings"
 
 	"testbed/topo/units"
 	"testbed/workloads"
 )
 
-// RateScale is scale.rate as the file states it. Spec holds rates and sizes that
-// are multiplied by it already, and a Scale.Rate of 1.
+// RateScale returns scale.rate as the file states it. The rates and sizes in Spec are
+// already multiplied by it, and Spec.Scale.Rate is 1.
 func (s *Scenario) RateScale() workloads.Factor { return s.rate }
 
-// scaleRates multiplies every rate of the scenario by scale.rate, and every size
-// that the file states, so that times stay as they are. What a trace states is
-// multiplied by scale.size. Fields tagged scale:"keep" are those of the machine
-// or of what is measured rather than of the cluster.
+// scaleRates multiplies every rate and every size of the scenario file by scale.rate, so that
+// times stay unchanged. Sizes in traces are multiplied by scale.size instead. Fields tagged
+// scale:"keep" describe the machine or the measurement, not the cluster.
 func (c *checker) scaleRates() workloads.Factor {
 	by := c.spec.Scale.Rate
 	if !c.sound("scale.rate") || by.Num == by.Den || by.Num <= 0 || by.Den <= 0 {
 		return workloads.Factor{Num: 1, Den: 1}
 	}
-	eachQuantity("", reflect.ValueOf(c.spec).Elem(), func(path string, sf reflect.StructField, v reflect.Value) { c.times(v, by, path, sf) })
+	eachQuantity("", reflect.ValueOf(c.spec).Elem(), func(path string, f field, v reflect.Value) { c.times(v, by, path, f) })
 	c.spec.Scale.Rate = workloads.Factor{Num: 1, Den: 1}
 	return by
 }
 
-// eachQuantity calls do with every rate and every size within v, the value at a
-// path, and with their field: whatever the field is called, so that one that is
-// added is not forgotten. It passes over fields tagged scale:"keep" and those
-// that are not given.
-func eachQuantity(path string, v reflect.Value, do func(path string, sf reflect.StructField, v reflect.Value)) {
+// eachQuantity calls do for every rate and every size within v, which is the value at path, and
+// with its rules. It finds them by type, so that new fields are included. It skips fields
+// tagged scale:"keep" and zero values.
+func eachQuantity(path string, v reflect.Value, do func(path string, f field, v reflect.Value)) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		if !v.IsNil() {
@@ -43,34 +40,33 @@ func eachQuantity(path string, v reflect.Value, do func(path string, sf reflect.
 			eachQuantity(fmt.Sprintf("%s[%d]", path, i), v.Index(i), do)
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
-			sf := v.Type().Field(i)
-			if !sf.IsExported() || sf.Tag.Get("scale") == "keep" {
+		for _, f := range fieldsOf(v.Type()) {
+			if f.keep || !v.Type().Field(f.index).IsExported() {
 				continue
 			}
 			at := path // a field without a key is one of several kinds
-			if key, _, _ := strings.Cut(sf.Tag.Get("yaml"), ","); key != "" {
-				at = join(path, key)
+			if f.key != "" {
+				at = join(path, f.key)
 			}
-			switch f := v.Field(i); f.Interface().(type) {
+			switch x := v.Field(f.index); x.Interface().(type) {
 			case units.Rate, units.Bytes:
-				if !f.IsZero() {
-					do(at, sf, f)
+				if !x.IsZero() {
+					do(at, f, x)
 				}
 			default:
-				eachQuantity(at, f, do)
+				eachQuantity(at, x, do)
 			}
 		}
 	}
 }
 
-// times multiplies one quantity and rounds it down; what was above 0 stays so.
-func (c *checker) times(v reflect.Value, by workloads.Factor, path string, sf reflect.StructField) {
+// times multiplies one quantity and rounds it down, to at least 1 if it was above 0.
+func (c *checker) times(v reflect.Value, by workloads.Factor, path string, f field) {
 	was := v.Int()
 	n := new(big.Int).Mul(big.NewInt(was), big.NewInt(by.Num))
 	n.Quo(n, big.NewInt(by.Den))
 	if !n.IsInt64() {
-		c.failAt("scale.rate", "%v: %s does not fit: want a smaller factor", by, path)
+		c.failAt("scale.rate", "%v: %s overflows: use a smaller factor", by, path)
 		return
 	}
 	now := n.Int64()
@@ -78,18 +74,7 @@ func (c *checker) times(v reflect.Value, by workloads.Factor, path string, sf re
 		now = max(now, 1)
 	}
 	v.SetInt(now)
-	least := sf.Tag.Get("least")
-	if least == "" {
-		return
-	}
-	bound := func(text string) int64 {
-		b := reflect.New(v.Type()).Elem()
-		if err := setText(b, text); err != nil {
-			panic(err) // a bound of this package that is none
-		}
-		return b.Int()
-	}
-	if now < bound(least) || now > bound(sf.Tag.Get("most")) {
-		c.failAt("scale.rate", "%v: makes %s %v: want a factor with which it is %s to %s", by, path, v.Interface(), least, sf.Tag.Get("most"))
+	if f.outside(v) {
+		c.failAt("scale.rate", "%v: makes %s %v: use a factor with which it is %s to %s", by, path, v.Interface(), f.least, f.most)
 	}
 }

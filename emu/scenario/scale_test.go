@@ -13,8 +13,8 @@ import (
 	"testbed/workloads"
 )
 
-// One line divides every rate, and every size with it: links, disks, blocks and
-// packets. What is in flight takes as long as before.
+// One key scales every rate and every size: links, disks, blocks and
+// packets. Transfer times stay the same.
 func TestScaleRate(t *testing.T) {
 	good := goodScenario(t)
 	plain, err := Parse("s.yaml", []byte(good), options(nil))
@@ -68,7 +68,7 @@ func TestScaleRate(t *testing.T) {
 			}
 		}
 	}
-	// What is written out is not scaled again.
+	// The resolved scenario is not scaled again.
 	resolved, err := s.Resolved()
 	if err != nil {
 		t.Fatal(err)
@@ -93,9 +93,9 @@ func TestScaleRateInBytes(t *testing.T) {
 
 func TestScaleRateOutOfBounds(t *testing.T) {
 	for factor, want := range map[string]string{
-		"1/1000":              `s.yaml:11:15: scale.rate: 1/1000: makes fabric.host_link 50Kbps: want a factor with which it is 100Kbps to 100Gbps`,
-		"4000":                `s.yaml:11:15: scale.rate: 4000: makes fabric.host_link 200Gbps: want a factor with which it is 100Kbps to 100Gbps`,
-		"9223372036854775807": `scale.rate: 9223372036854775807: fabric.host_link does not fit: want a smaller factor`,
+		"1/1000":              `s.yaml:11:15: scale.rate: 1/1000: makes fabric.host_link 50Kbps: use a factor with which it is 100Kbps to 100Gbps`,
+		"4000":                `s.yaml:11:15: scale.rate: 4000: makes fabric.host_link 200Gbps: use a factor with which it is 100Kbps to 100Gbps`,
+		"9223372036854775807": `scale.rate: 9223372036854775807: fabric.host_link overflows: use a smaller factor`,
 		"0":                   `scale.rate: factor "0": zero`,
 	} {
 		text := strings.Replace(goodScenario(t), "scale: {size: 1/100", "scale: {rate: "+factor+", size: 1/100", 1)

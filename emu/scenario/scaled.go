@@ -13,27 +13,25 @@ import (
 	"testbed/workloads"
 )
 
-// Scaled is the scenario with every rate and every size divided by a factor
+// Scaled returns the scenario with every rate and every size divided by a factor
 // above 1: links, disks, queues in bytes, blocks, packets of the write pipeline,
 // flows of traces, and sizes among the parameters of policies. All times stay,
-// and so do the MTU, counts and luck. What shares links as fluids do then takes
-// as long as before; what does not is where packets, headers and the emulator
-// show.
+// and so do the MTU, counts and random draws. Traffic that shares links as a fluid then takes
+// the same time as before; a difference shows the influence of packets, headers and the
+// emulator.
 //
-// Rates are rounded down to a bit a second and sizes to a byte. The result is
-// checked as a scenario that was read: it is an error where a value is out of
-// bounds, as where a queue no longer holds two frames.
-//
-// o.CheckPolicy and o.ScalePolicy are used, the rest of o is not.
-func (s *Scenario) Scaled(by workloads.Factor, o Options) (*Scenario, error) {
+// Rates are rounded down to one bit/s and sizes to one byte. The result is
+// checked as a scenario file is: a value out of bounds is an error, such as a queue that no
+// longer holds two frames.
+func (s *Scenario) Scaled(by workloads.Factor) (*Scenario, error) {
 	if by.Num <= 0 || by.Den <= 0 || by.Num <= by.Den {
-		return nil, fmt.Errorf("scale scenario %s by %v: want a factor above 1, such as 2", s.Spec.Name, by)
+		return nil, fmt.Errorf("scale scenario %s by %v: the factor must be above 1, such as 2", s.Spec.Name, by)
 	}
 	fail := func(err error) (*Scenario, error) {
-		var mistakes *Errors
-		if errors.As(err, &mistakes) { // their lines are of a text that nobody wrote
+		var invalid *Errors
+		if errors.As(err, &invalid) { // their lines are those of a generated text
 			var plain []error
-			for _, p := range mistakes.Problems {
+			for _, p := range invalid.Problems {
 				plain = append(plain, fmt.Errorf("%s: %s", p.Path, p.Text))
 			}
 			err = errors.Join(plain...)
@@ -44,20 +42,25 @@ func (s *Scenario) Scaled(by workloads.Factor, o Options) (*Scenario, error) {
 	if err != nil {
 		return fail(err)
 	}
-	// Read again, so that nothing is shared with s.
-	o = Options{CheckPolicy: o.CheckPolicy, ScalePolicy: o.ScalePolicy, Open: s.open}
+	// Parsed again, so that the copy shares nothing with s.
+	o := Options{Catalog: s.catalog, Open: s.open}
 	copied, err := Parse(s.Spec.Name, text, o)
 	if err != nil {
 		return fail(err)
 	}
-	c := scaler{by: by, scalePolicy: o.ScalePolicy}
-	eachQuantity("", reflect.ValueOf(&copied.Spec).Elem(), func(path string, _ reflect.StructField, v reflect.Value) {
+	c := scaler{by: by}
+	eachQuantity("", reflect.ValueOf(&copied.Spec).Elem(), func(path string, _ field, v reflect.Value) {
 		v.SetInt(c.divide(path, v.Int()))
 	})
 	copied.Spec.Scale.Size = c.factor("scale", copied.Spec.Scale.Size)
-	for i := range copied.Spec.Arms {
-		c.policy(fmt.Sprintf("arms[%d].coflow", i), "coflow", &copied.Spec.Arms[i].Coflow)
-		c.policy(fmt.Sprintf("arms[%d].placement", i), "placement", &copied.Spec.Arms[i].Placement)
+	for i, arm := range copied.Spec.Arms {
+		for _, role := range sortedKeys(arm.Policies) {
+			p := arm.Policies[role]
+			if p.Params, err = s.catalog.Scaled(role, p.Name, p.Params, by); err != nil {
+				c.errs = append(c.errs, fmt.Errorf("arms[%d].%s: %w", i, role, err))
+			}
+			arm.Policies[role] = p
+		}
 	}
 	if err := errors.Join(c.errs...); err != nil {
 		return fail(err)
@@ -72,12 +75,12 @@ func (s *Scenario) Scaled(by workloads.Factor, o Options) (*Scenario, error) {
 	return scaled, nil
 }
 
-// portable is Resolved with traces and workload files by their names in Files.
+// portable returns Resolved with the paths of traces and workload files in Files.
 func (s *Scenario) portable() ([]byte, error) {
 	return s.withPaths(func(t loadedTrace) string { return t.file.Name }).Resolved()
 }
 
-// open opens a trace that was loaded, by its name in Files.
+// open opens a loaded trace by its name in Files.
 func (s *Scenario) open(name string) (fs.File, error) {
 	for _, t := range s.traces {
 		if t.held() && t.file.Name == filepath.ToSlash(name) {
@@ -103,17 +106,16 @@ func (f heldFile) Sys() any                   { return nil }
 
 // scaler divides the quantities of a Spec.
 type scaler struct {
-	by          workloads.Factor
-	scalePolicy func(role, name string, params map[string]any, by workloads.Factor) (map[string]any, error)
-	errs        []error
+	by   workloads.Factor
+	errs []error
 }
 
-// divide is n over the factor, rounded down.
+// divide returns n divided by the factor, rounded down.
 func (c *scaler) divide(path string, n int64) int64 {
 	q := new(big.Int).Mul(big.NewInt(n), big.NewInt(c.by.Den))
 	q.Quo(q, big.NewInt(c.by.Num))
 	if n > 0 && q.Sign() == 0 {
-		c.errs = append(c.errs, fmt.Errorf("%s: %d over %v is less than 1", path, n, c.by))
+		c.errs = append(c.errs, fmt.Errorf("%s: %d divided by %v is less than 1", path, n, c.by))
 	}
 	return q.Int64() // no larger than n
 }
@@ -125,20 +127,8 @@ func (c *scaler) factor(path string, f workloads.Factor) workloads.Factor {
 	q := big.NewRat(f.Num, f.Den)
 	q.Mul(q, big.NewRat(c.by.Den, c.by.Num))
 	if !q.Num().IsInt64() || !q.Denom().IsInt64() {
-		c.errs = append(c.errs, fmt.Errorf("%s.size: %v over %v does not fit 63 bits", path, f, c.by))
+		c.errs = append(c.errs, fmt.Errorf("%s.size: %v divided by %v does not fit 63 bits", path, f, c.by))
 		return f
 	}
 	return workloads.Factor{Num: q.Num().Int64(), Den: q.Denom().Int64()}
-}
-
-func (c *scaler) policy(path, role string, p *Policy) {
-	if p.Name == "" || c.scalePolicy == nil {
-		return
-	}
-	params, err := c.scalePolicy(role, p.Name, p.Params, c.by)
-	if err != nil {
-		c.errs = append(c.errs, fmt.Errorf("%s: %w", path, err))
-		return
-	}
-	p.Params = params
 }

@@ -30,7 +30,7 @@ capture: {ring: 2MB}
 func scalableScenario(t *testing.T, text string) *Scenario {
 	t.Helper()
 	files := fstest.MapFS{"trace.txt": &fstest.MapFile{Data: []byte("6 2\n1 0 2 0 2 2 1:2.0 3:2.0\n2 400 1 4 2 1:0.4 5:0.2\n")}}
-	s, err := Parse("scenario.yaml", []byte(text), Options{Open: func(name string) (fs.File, error) { return files.Open(name) }})
+	s, err := Parse("scenario.yaml", []byte(text), Options{Catalog: testPolicies, Open: func(name string) (fs.File, error) { return files.Open(name) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,21 +44,13 @@ func TestScaled(t *testing.T) {
 		t.Fatal(err)
 	}
 	two := workloads.Factor{Num: 2, Den: 1}
-	half, err := s.Scaled(two, Options{ScalePolicy: func(role, name string, params map[string]any, by workloads.Factor) (map[string]any, error) {
-		if by != two {
-			t.Errorf("policy %s %s is scaled by %v", role, name, by)
-		}
-		if name == "hdfs" {
-			return map[string]any{"least": "50KB"}, nil
-		}
-		return params, nil
-	}})
+	half, err := s.Scaled(two)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// All that is a rate or a size is half, and nothing else differs.
+	// All rates and sizes are half, and nothing else differs.
 	want := scalableScenario(t, strings.NewReplacer("20Mbps", "10Mbps", "queue: 40KB", "queue: 20KB", "1MB/s", "500KB/s", "size: 64MB", "size: 32MB",
-		"1/10", "1/20", "block: 1MB", "block: 500KB", "packet: 32KB", "packet: 16KB", "least: 100KB", "least: 50KB").Replace(scalable))
+		"1/10", "1/20", "block: 1MB", "block: 500KB", "packet: 32KB", "packet: 16KB", "least: 100KB", "least: 50000").Replace(scalable))
 	a, err := half.portable()
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +66,7 @@ func TestScaled(t *testing.T) {
 		t.Error("the scenario itself was changed")
 	}
 
-	// Sizes of the workload are exactly half, and times the same.
+	// Sizes of the workload are exactly half, and times are the same.
 	f, err := s.Shape().Build()
 	if err != nil {
 		t.Fatal(err)
@@ -113,19 +105,19 @@ func TestScaled(t *testing.T) {
 		}
 	}
 
-	// What it keeps of itself is enough to load it again.
+	// Its files are sufficient to load it again.
 	files := fstest.MapFS{}
 	for _, file := range half.Files() {
 		files[file.Name] = &fstest.MapFile{Data: file.Data}
 	}
-	if _, err := Parse("scenario.yaml", half.Source(), Options{Open: func(name string) (fs.File, error) { return files.Open(name) }}); err != nil {
+	if _, err := Parse("scenario.yaml", half.Source(), Options{Catalog: testPolicies, Open: func(name string) (fs.File, error) { return files.Open(name) }}); err != nil {
 		t.Errorf("the scaled scenario's files: %v", err)
 	}
 }
 
 func TestScaledRoundsDown(t *testing.T) {
 	s := scalableScenario(t, scalable)
-	third, err := s.Scaled(workloads.Factor{Num: 3, Den: 1}, Options{})
+	third, err := s.Scaled(workloads.Factor{Num: 3, Den: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +125,7 @@ func TestScaledRoundsDown(t *testing.T) {
 	if third.Spec.Fabric.HostLink != 6_666_666*units.Bps || w.Block != 333_333 || w.Packet != 10_666 || third.Spec.Scale.Size != (workloads.Factor{Num: 1, Den: 30}) {
 		t.Errorf("host link %v, block %v, packet %v, scale %v", third.Spec.Fabric.HostLink, w.Block, w.Packet, third.Spec.Scale.Size)
 	}
-	if more, err := s.Scaled(workloads.Factor{Num: 5, Den: 2}, Options{}); err != nil || more.Spec.Fabric.HostLink != 8*units.Mbps {
+	if more, err := s.Scaled(workloads.Factor{Num: 5, Den: 2}); err != nil || more.Spec.Fabric.HostLink != 8*units.Mbps {
 		t.Errorf("by 5/2: %v", err)
 	}
 }
@@ -144,16 +136,16 @@ func TestScaledOutOfBounds(t *testing.T) {
 		by             workloads.Factor
 		want           string
 	}{
-		{"not above 1", "", "", workloads.Factor{Num: 1, Den: 1}, "want a factor above 1"},
-		{"queue below two frames", "queue: 40KB", "queue: 4KB", workloads.Factor{Num: 2, Den: 1}, "fabric.queue: 2KB: 2000 bytes ahead of a host's link"},
+		{"not above 1", "", "", workloads.Factor{Num: 1, Den: 1}, "the factor must be above 1"},
+		{"queue below two frames", "queue: 40KB", "queue: 4KB", workloads.Factor{Num: 2, Den: 1}, "fabric.queue: 2KB: 2000 bytes at a host's link"},
 		{"rate below the least", "", "", workloads.Factor{Num: 1000, Den: 1}, "fabric.host_link: "},
-		{"less than a byte", "packet: 32KB, window: 3", "packet: 1B, window: 3", workloads.Factor{Num: 2, Den: 1}, "workload[1].packet: 1 over 2 is less than 1"},
+		{"less than a byte", "packet: 32KB, window: 3", "packet: 1B, window: 3", workloads.Factor{Num: 2, Den: 1}, "workload[1].packet: 1 divided by 2 is less than 1"},
 		{"a factor that does not fit", "1/10", "1/9000000000000000000", workloads.Factor{Num: 7, Den: 1}, "scale.size: "},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := scalableScenario(t, strings.Replace(scalable, tt.old, tt.new, 1))
-			_, err := s.Scaled(tt.by, Options{})
+			_, err := s.Scaled(tt.by)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want an error with %q", err, tt.want)
 			}

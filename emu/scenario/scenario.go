@@ -1,13 +1,13 @@
 // Package scenario reads scenario files: one YAML file that states a fabric, a
-// workload and the policies to compare under it. Reading is strict and tells all
-// mistakes at once, each with its place, the key, what is wrong and what to do.
+// workload and the policies to compare. Reading is strict and reports all
+// errors at once, each with its place, the key, the reason and a remedy.
 //
 // A scenario is a value: the same file, variables and traces give the same
-// workload on every machine. Luck depends on the seed and the repeat alone, so
-// all arms of an experiment meet the same.
+// workload on every machine. Random draws depend only on the seed and the repeat, so
+// all arms of an experiment have the same draws.
 //
-// The package runs nothing, and does not know which policies there are: whoever
-// loads a scenario hands it a check of their names and parameters.
+// The package runs nothing and does not know the policies and their roles: the caller of Load
+// passes a catalog of them.
 package scenario
 
 import (
@@ -18,61 +18,55 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
 
+	"testbed/policies/catalog"
+	"testbed/results/safefile"
 	"testbed/topo"
 	"testbed/workloads"
 )
 
-// Options are what a scenario file does not say itself.
+// Options are the inputs of Load besides the scenario file.
 type Options struct {
 	// Set overrides variables by name. A name that the file does not declare or
-	// does not use is a mistake.
+	// does not use is an error.
 	Set map[string]string
-	// CheckPolicy tells what is wrong with a policy of the role "coflow" or
-	// "placement"; nil accepts every one. Params holds int, float64, bool and
-	// string, or []any and map[string]any of them. Of joined errors each is told
-	// by itself, and one about a parameter, as in "alpha: …", "…: alpha: …" or
-	// "… parameter "alpha" …", at that parameter.
-	CheckPolicy func(role, name string, params map[string]any) error
-	// ScalePolicy is the parameters of a policy in a scenario whose rates and sizes
-	// are divided by a factor, for Scaled; nil leaves parameters as they are.
-	ScalePolicy func(role, name string, params map[string]any, by workloads.Factor) (map[string]any, error)
-	// Open opens a trace; nil is os.Open.
+	// Catalog lists the roles, which are keys of arms, and their policies.
+	Catalog catalog.Catalog
+	// Open opens a trace; nil is files.Open, which accepts only regular files.
 	Open func(name string) (fs.File, error)
 }
 
-// Scenario is a scenario that was read and found good.
+// Scenario is a valid scenario.
 type Scenario struct {
-	// Spec is the file with variables replaced and defaults filled in. It must
-	// not be changed.
-	Spec   Spec
-	source []byte
-	traces []loadedTrace // by index of Spec.Workload; of other items empty
-	rate   workloads.Factor
+	// Spec is the file with variables replaced and defaults filled in. It is read-only.
+	Spec    Spec
+	catalog catalog.Catalog
+	source  []byte
+	traces  []loadedTrace // by index of Spec.Workload; empty for items without a file
+	rate    workloads.Factor
 }
 
-// loadedTrace is a trace that an item of the workload replays, or the workload file
-// that it takes.
+// loadedTrace is the trace or the workload file of an item of the workload.
 type loadedTrace struct {
 	*workloads.Trace
 	work    *workloads.WorkloadFile
-	remarks []string // what of the file the trace does not hold
+	remarks []string // parts of the file that the trace does not contain
 	file    File
 	sum     string // SHA-256 of the file, in hex
 }
 
-// held tells whether the item has a file.
+// held reports whether the item has a file.
 func (t loadedTrace) held() bool { return t.Trace != nil || t.work != nil }
 
-// path is that of an item's file, to be read or changed; nil where it has none.
+// path returns a pointer to the path of the item's file, or nil if it has none.
 func (i *Item) path() *string {
 	switch {
 	case i.Trace != nil:
@@ -83,7 +77,7 @@ func (i *Item) path() *string {
 	return nil
 }
 
-// withPaths is the scenario with other paths of the files of its items.
+// withPaths returns a copy of the scenario with other paths of its files.
 func (s *Scenario) withPaths(path func(loadedTrace) string) *Scenario {
 	copied := *s
 	copied.Spec.Workload = make([]Item, len(s.Spec.Workload))
@@ -113,14 +107,14 @@ type File struct {
 // maxFile is the largest scenario file, in bytes.
 const maxFile = 1 << 20
 
-// Load reads the scenario file at path. The error is an *Errors with all
-// mistakes, or that of reading the file.
+// Load reads the scenario file at path. The error is an *Errors with all errors of the
+// scenario, or the error of reading the file.
 func Load(path string, o Options) (*Scenario, error) {
-	f, err := os.Open(path)
+	f, err := safefile.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("read scenario: %w", err)
 	}
-	defer f.Close() // only read from: closing has nothing to lose
+	defer f.Close() // only read from: closing loses no data
 	data, err := readAll(f, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("read scenario: %s: %w", path, err)
@@ -128,7 +122,7 @@ func Load(path string, o Options) (*Scenario, error) {
 	return Parse(path, data, o)
 }
 
-// readAll reads a regular file of at most so many bytes.
+// readAll reads a regular file of at most most bytes.
 func readAll(f fs.File, most int64) ([]byte, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -147,16 +141,16 @@ func readAll(f fs.File, most int64) ([]byte, error) {
 	return data, nil
 }
 
-// Parse reads a scenario from data. name stands for the file in errors, and
-// paths of traces are relative to the directory it is in.
+// Parse reads a scenario from data. name is the name of the file in errors, and
+// paths of traces are relative to its directory.
 func Parse(name string, data []byte, o Options) (*Scenario, error) {
-	d := &decoder{problems: problems{file: name}, at: map[string]*yaml.Node{}, bad: map[string]bool{}, checkPolicy: o.CheckPolicy}
+	d := &decoder{problems: problems{file: name}, at: map[string]*yaml.Node{}, bad: map[string]bool{}, catalog: o.Catalog}
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	root := d.parse(data)
 	if root == nil {
 		return nil, d.err()
 	}
-	s := &Scenario{}
+	s := &Scenario{catalog: o.Catalog}
 	sub := &substituter{
 		decoder: d, set: o.Set, used: map[string]bool{}, isSet: map[*yaml.Node]bool{},
 		text: string(data), starts: lineStarts(string(data)), edits: map[*yaml.Node]*edit{},
@@ -166,6 +160,9 @@ func Parse(name string, data []byte, o Options) (*Scenario, error) {
 	sub.substitute(root, "")
 	sub.unused(root)
 	d.at[""] = root
+	if d.newer(root) {
+		return nil, d.err()
+	}
 	d.mapping(root, "", reflect.ValueOf(&s.Spec).Elem())
 	s.Spec.Vars = sub.vars
 	c := checker{decoder: d, spec: &s.Spec}
@@ -187,26 +184,44 @@ func Parse(name string, data []byte, o Options) (*Scenario, error) {
 	return s, nil
 }
 
+// newestVersion is the newest version of scenario files that Load reads.
+const newestVersion = 1
+
+// newer reports whether the file has a version above newestVersion. That is then its only
+// error: the meaning of the other keys is unknown.
+func (d *decoder) newer(root *yaml.Node) bool {
+	v := valueOf(root, "version")
+	if v == nil || v.Kind != yaml.ScalarNode || !plain(v) || !wholeNumber.MatchString(v.Value) {
+		return false
+	}
+	if n, err := strconv.ParseInt(v.Value, 10, 64); err == nil && n <= newestVersion {
+		return false
+	}
+	d.all = nil
+	d.fail(v, "version", "%s: this testbed reads scenario files up to version %d: use a newer testbed, or write the file for version %d", clip(v.Value), newestVersion, newestVersion)
+	return true
+}
+
 // parse reads the one document of a file.
 func (d *decoder) parse(data []byte) *yaml.Node {
 	start := &yaml.Node{Line: 1, Column: 1}
 	if len(data) > maxFile {
-		d.fail(start, "", "larger than %d bytes: want a scenario file", maxFile)
+		d.fail(start, "", "larger than %d bytes: expected a scenario file", maxFile)
 		return nil
 	}
 	for n, line := range bytes.Split(data, []byte("\n")) {
-		// Where it matters, YAML's own message names neither tabs nor the place.
+		// The message of the YAML package names neither the tab nor its place.
 		at := &yaml.Node{Line: n + 1}
 		if rest := bytes.TrimLeft(line, " "); len(rest) > 0 && rest[0] == '\t' && len(bytes.TrimSpace(rest)) > 0 {
 			at.Column = len(line) - len(rest) + 1
-			d.fail(at, "", "tab in the indentation: want spaces")
+			d.fail(at, "", "tab in the indentation: use spaces")
 			return nil
 		}
 		for i := 0; i < len(line); {
 			r, size := utf8.DecodeRune(line[i:])
 			if r == utf8.RuneError && size == 1 || r < ' ' && r != '\t' && r != '\r' || r == 0x7f {
 				at.Column = utf8.RuneCount(line[:i]) + 1
-				d.fail(at, "", "byte %#x: want text in UTF-8, without control characters", line[i])
+				d.fail(at, "", "byte %#x: expected UTF-8 text without control characters", line[i])
 				return nil
 			}
 			i += size
@@ -228,11 +243,11 @@ func (d *decoder) parse(data []byte) *yaml.Node {
 		return nil
 	}
 	if len(docs) == 0 {
-		d.fail(start, "", "empty file: want a scenario with the keys %s", strings.Join(keysOf(fieldsOf(reflect.TypeFor[Spec]())), ", "))
+		d.fail(start, "", "empty file: expected a scenario with the keys %s", strings.Join(keysOf(fieldsOf(reflect.TypeFor[Spec]())), ", "))
 		return nil
 	}
 	if len(docs) > 1 {
-		d.fail(&docs[1], "", "another document: want one scenario a file")
+		d.fail(&docs[1], "", "second document: expected one scenario per file")
 		return nil
 	}
 	root := &docs[0]
@@ -242,8 +257,8 @@ func (d *decoder) parse(data []byte) *yaml.Node {
 	return root
 }
 
-// readTrace reads the trace or workload file of an item of the workload and points
-// the edited text at where Files puts it.
+// readTrace reads the trace or workload file of an item of the workload. In the edited text it
+// sets the path to the name that Files gives the file.
 func (s *Scenario) readTrace(sub *substituter, i int, name string, work bool, o Options) loadedTrace {
 	what := "coflow trace"
 	if work {
@@ -260,21 +275,21 @@ func (s *Scenario) readTrace(sub *substituter, i int, name string, work bool, o 
 	}
 	open := o.Open
 	if open == nil {
-		open = func(name string) (fs.File, error) { return os.Open(name) }
+		open = func(name string) (fs.File, error) { return safefile.Open(name) }
 	}
 	f, err := open(file)
 	if err != nil {
-		// The system's own words, without the operation and the path again.
+		// Only the system's message: the operation and the path are in the text already.
 		if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
 			err = pathErr.Err
 		}
-		sub.fail(n, at, "%s: %v: want a %s; paths are relative to the scenario file", clip(file), err, what)
+		sub.fail(n, at, "%s: %v: expected a %s; paths are relative to the scenario file", clip(file), err, what)
 		return loadedTrace{}
 	}
-	defer f.Close() // only read from: closing has nothing to lose
+	defer f.Close() // only read from: closing loses no data
 	data, err := readAll(f, int64(s.Spec.Limits.Trace))
 	if err != nil {
-		sub.fail(n, at, "%s: %v: want a %s of at most %v, or a larger limits.trace", clip(file), err, strings.TrimPrefix(what, "coflow "), s.Spec.Limits.Trace)
+		sub.fail(n, at, "%s: %v: expected a %s of at most %v, or raise limits.trace", clip(file), err, strings.TrimPrefix(what, "coflow "), s.Spec.Limits.Trace)
 		return loadedTrace{}
 	}
 	var t loadedTrace
@@ -283,7 +298,7 @@ func (s *Scenario) readTrace(sub *substituter, i int, name string, work bool, o 
 	case work:
 		t.work, err = workloads.ReadWorkload(file, bytes.NewReader(data))
 	case isWork:
-		sub.fail(n, at, "%s: a workload file: want a trace here, or kind: workload", clip(file))
+		sub.fail(n, at, "%s: a workload file: use a trace, or kind: workload", clip(file))
 		return loadedTrace{}
 	default:
 		t.Trace, format, t.remarks, err = workloads.ReadTrace(file, bytes.NewReader(data), "")
@@ -301,7 +316,7 @@ func (s *Scenario) readTrace(sub *substituter, i int, name string, work bool, o 
 		if bad.Total > len(bad.First) {
 			more = fmt.Sprintf(", the first %d of them below", len(bad.First))
 		}
-		sub.fail(n, at, "%s: %d bad lines%s: want a %s in the %s format", clip(file), bad.Total, more, strings.TrimSuffix(strings.TrimPrefix(what, "coflow "), " file"), format)
+		sub.fail(n, at, "%s: %d invalid lines%s: expected a %s in the %s format", clip(file), bad.Total, more, strings.TrimSuffix(strings.TrimPrefix(what, "coflow "), " file"), format)
 		return loadedTrace{}
 	}
 	t.file = File{Name: s.traceName(filepath.Base(file)), Data: data}
@@ -317,7 +332,7 @@ func (s *Scenario) readTrace(sub *substituter, i int, name string, work bool, o 
 	return t
 }
 
-// traceName is where Files puts a trace, different from where it puts others.
+// traceName returns the unique name under which Files stores a trace.
 func (s *Scenario) traceName(base string) string {
 	for i := 0; ; i++ {
 		name := path.Join("traces", base)
@@ -334,13 +349,13 @@ func (s *Scenario) traceName(base string) string {
 	}
 }
 
-// Source is the scenario file as it was read, but for the values that contain
-// variables, which are replaced, and the paths of traces and workload files, which
-// are those of Files. Loading it needs no --set and gives the same scenario.
+// Source returns the text of the scenario file, with variables replaced and with the paths of
+// traces and workload files changed to those of Files. Loading it needs no --set and gives the
+// same scenario.
 func (s *Scenario) Source() []byte { return bytes.Clone(s.source) }
 
-// Files are what to keep of a scenario to be able to load it again:
-// scenario.yaml, which is Source, and the traces and workload files it names.
+// Files returns the files from which the scenario can be loaded again:
+// scenario.yaml, which is Source, and its traces and workload files.
 func (s *Scenario) Files() []File {
 	files := []File{{Name: "scenario.yaml", Data: s.Source()}}
 	for _, t := range s.traces {
@@ -351,7 +366,7 @@ func (s *Scenario) Files() []File {
 	return files
 }
 
-// Resolved is the scenario as YAML with variables replaced and every default
+// Resolved returns the scenario as YAML with variables replaced and every default
 // written out.
 func (s *Scenario) Resolved() ([]byte, error) {
 	spec := s.Spec
@@ -363,11 +378,13 @@ func (s *Scenario) Resolved() ([]byte, error) {
 	return out, nil
 }
 
-// Fingerprint is a SHA-256, in hex, of what the scenario says: its resolved
-// values and the bytes of its traces, wherever they lie. Two scenarios that
-// differ in comments, order of keys or use of variables have the same.
+// Fingerprint returns a SHA-256, in hex, of the scenario's resolved values and the bytes
+// of its traces, independent of their paths. Scenarios that differ only in comments, order
+// of keys or use of variables have the same fingerprint.
 func (s *Scenario) Fingerprint() (string, error) {
-	resolved, err := s.withPaths(func(t loadedTrace) string { return "sha256:" + t.sum }).Resolved()
+	copied := s.withPaths(func(t loadedTrace) string { return "sha256:" + t.sum })
+	copied.Spec.Version = 0 // left out: the format of the file is not part of its values
+	resolved, err := copied.Resolved()
 	if err != nil {
 		return "", err
 	}
@@ -375,14 +392,14 @@ func (s *Scenario) Fingerprint() (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// Shape is the fabric's.
+// Shape returns the shape of the fabric.
 func (s *Scenario) Shape() topo.LeafSpine { return s.Spec.Fabric.shape() }
 
-// ArmList is the arms in order.
+// ArmList returns the arms in order.
 func (s *Scenario) ArmList() []Arm { return append([]Arm(nil), s.Spec.Arms...) }
 
-// RepeatSeed keys all luck of a repeat, from 0: of its workload and, by other
-// purposes, of whatever runs it.
+// RepeatSeed returns the seed of a repeat, counted from 0. It keys all random draws of the
+// workload and, with other purposes, those of the runner.
 func (s *Scenario) RepeatSeed(repeat int) uint64 {
 	return workloads.RepeatSeed(s.Spec.Seed, repeat)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"testbed/policies/catalog"
 	"testbed/topo/units"
 )
 
@@ -21,7 +22,7 @@ var update = flag.Bool("update", false, "rewrite testdata/*.golden")
 
 func load(t testing.TB, path string, set map[string]string) *Scenario {
 	t.Helper()
-	s, err := Load(path, Options{Set: set, CheckPolicy: checkPolicy})
+	s, err := Load(path, Options{Set: set, Catalog: testPolicies})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +62,7 @@ func TestResolved(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "resolved.golden", resolved)
-	again, err := Parse("testdata/resolved.yaml", resolved, Options{CheckPolicy: checkPolicy})
+	again, err := Parse("testdata/resolved.yaml", resolved, Options{Catalog: testPolicies})
 	if err != nil {
 		t.Fatalf("the resolved scenario does not load: %v", err)
 	}
@@ -73,7 +74,7 @@ func TestResolved(t *testing.T) {
 func TestSource(t *testing.T) {
 	s := load(t, "testdata/good.yaml", map[string]string{"n": "3", "trace": "testdata/small.txt"})
 	golden(t, "source.golden", s.Source())
-	// What Files gives is all that is needed to load the scenario again.
+	// The result of Files is sufficient to load the scenario again.
 	dir := t.TempDir()
 	for _, f := range s.Files() {
 		path := filepath.Join(dir, filepath.FromSlash(f.Name))
@@ -101,7 +102,7 @@ func TestFingerprintIsOfTheContent(t *testing.T) {
 	other := "# the same\narms: {coflow: [fair]}\nname: x\nvars: {file: sub/copy.txt}\nseed: 1\nfabric: {hosts_per_leaf: 4, leaves: 2, spines: 1, host_link: 0.01Gbps}\nworkload: [{path: \"${file}\", kind: trace}]\n"
 	files := fstest.MapFS{"small.txt": testTraces["small.txt"], "sub/copy.txt": testTraces["small.txt"]}
 	parse := func(text string) string {
-		s, err := Parse("s.yaml", []byte(text), Options{Open: files.Open})
+		s, err := Parse("s.yaml", []byte(text), Options{Catalog: testPolicies, Open: files.Open})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,33 +122,37 @@ func TestFingerprintIsOfTheContent(t *testing.T) {
 }
 
 func TestVariables(t *testing.T) {
-	parse := func(text string, set map[string]string) (*Scenario, error) {
+	parse := func(text string, set map[string]string, params ...catalog.Param) (*Scenario, error) {
 		base := "\nfabric: {leaves: 2, spines: 1, hosts_per_leaf: 4, host_link: 10Mbps}\nworkload: [{kind: trace, path: small.txt}]\narms: {coflow: [{name: sebf, a: \"${a}\", b: \"${b}\", c: \"$${a}\", d: '1${a}'}]}\ndisk: {write: 1MB/s, dir: \"/x/${b} y\"}\n"
-		return Parse("s.yaml", []byte(text+base), Options{Set: set, Open: testTraces.Open})
+		return Parse("s.yaml", []byte(text+base), Options{Set: set, Catalog: withParams(params...), Open: testTraces.Open})
 	}
-	s, err := parse("name: v\nvars: {a: 5, b: \"it's: $x #1\"}", nil)
+	choice := func(name, value string) catalog.Param {
+		return catalog.Param{Name: name, Type: catalog.Choice, Choices: []string{value}}
+	}
+	s, err := parse("name: v\nvars: {a: 5, b: \"it's: $x #1\"}", nil, catalog.Param{Name: "a", Type: catalog.Whole, Max: 5}, choice("b", "it's: $x #1"), choice("c", "${a}"), catalog.Param{Name: "d", Type: catalog.Whole, Max: 15})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]any{"a": 5, "b": "it's: $x #1", "c": "${a}", "d": 15}
-	if diff := cmp.Diff(want, s.Spec.Arms[0].Coflow.Params); diff != "" {
+	if diff := cmp.Diff(want, s.Spec.Arms[0].Policies["coflow"].Params); diff != "" {
 		t.Errorf("parameters (-want +got):\n%s", diff)
 	}
 	if want := "/x/it's: $x #1 y"; s.Spec.Disk.Dir != want {
 		t.Errorf("dir %q, want %q", s.Spec.Disk.Dir, want)
 	}
-	kept, err := Parse("s.yaml", s.Source(), Options{Open: func(string) (fs.File, error) { return testTraces.Open("small.txt") }})
+	kept, err := Parse("s.yaml", s.Source(), Options{Catalog: s.catalog, Open: func(string) (fs.File, error) { return testTraces.Open("small.txt") }})
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, s.Source())
 	}
 	if fingerprint(t, kept) != fingerprint(t, s) {
 		t.Errorf("the source is another scenario:\n%s", s.Source())
 	}
-	set, err := parse("name: v\nvars:\n  a:   # must be set\n  b: 2.5\n", map[string]string{"a": "true"})
+	set, err := parse("name: v\nvars:\n  a:   # must be set\n  b: 2.5\n", map[string]string{"a": "true"},
+		catalog.Param{Name: "a", Type: catalog.Bool}, catalog.Param{Name: "b", Type: catalog.Float, High: 3}, choice("c", "${a}"), choice("d", "1true"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := set.Spec.Arms[0].Coflow.Params; got["a"] != true || got["b"] != 2.5 || got["d"] != "1true" {
+	if got := set.Spec.Arms[0].Policies["coflow"].Params; got["a"] != true || got["b"] != 2.5 || got["d"] != "1true" {
 		t.Errorf("parameters %v", got)
 	}
 	if !strings.Contains(string(set.Source()), "  a: true   # must be set\n") {
@@ -158,7 +163,7 @@ func TestVariables(t *testing.T) {
 func TestSetPathIsOfTheWorkingDirectory(t *testing.T) {
 	text := "name: x\nvars: {t: , d: small}\nfabric: {leaves: 2, spines: 1, hosts_per_leaf: 4, host_link: 10Mbps}\nworkload: [{kind: trace, path: \"${t}\"}, {kind: trace, path: \"${d}.txt\"}]\narms: {coflow: [fair]}\n"
 	var opened []string
-	o := Options{Set: map[string]string{"t": "here.txt"}, Open: func(name string) (fs.File, error) {
+	o := Options{Catalog: testPolicies, Set: map[string]string{"t": "here.txt"}, Open: func(name string) (fs.File, error) {
 		opened = append(opened, name)
 		return testTraces.Open("small.txt")
 	}}
@@ -210,8 +215,8 @@ func TestWorkload(t *testing.T) {
 	golden(t, "notes.golden", []byte(strings.Join(notes, "\n")+"\n"))
 }
 
-// TestArmsMeetTheSameLuck: policies are no part of what a workload is drawn from.
-func TestArmsMeetTheSameLuck(t *testing.T) {
+// The policies of arms do not influence the random draws of a workload.
+func TestArmsHaveTheSameDraws(t *testing.T) {
 	good := goodScenario(t)
 	a, err := Parse("s.yaml", []byte(good), options(nil))
 	if err != nil {
@@ -260,7 +265,7 @@ func TestTwoTraces(t *testing.T) {
 			flow++
 		}
 	}
-	// Of four coflows one has both its ends on one host.
+	// One of four coflows has both ends on the same host.
 	if len(ids) != 6 || len(w.Coflows) != 6 {
 		t.Errorf("%d coflows with %d different ids, want 6", len(w.Coflows), len(ids))
 	}
@@ -283,26 +288,26 @@ func TestArmList(t *testing.T) {
 		t.Errorf("arms (-want +got):\n%s", diff)
 	}
 	want := Policy{Name: "sinbad", Params: map[string]any{"threshold": "1MB", "tolerance": 10}}
-	if diff := cmp.Diff(want, s.ArmList()[1].Placement); diff != "" {
+	if diff := cmp.Diff(want, s.ArmList()[1].Policies["placement"]); diff != "" {
 		t.Errorf("placement of the second arm (-want +got):\n%s", diff)
 	}
 }
 
 func TestLoadFiles(t *testing.T) {
-	if _, err := Load("testdata/nowhere.yaml", Options{}); !errors.Is(err, os.ErrNotExist) {
+	if _, err := Load("testdata/nowhere.yaml", Options{Catalog: testPolicies}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing scenario: %v", err)
 	}
-	if _, err := Load("testdata", Options{}); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+	if _, err := Load("testdata", Options{Catalog: testPolicies}); err == nil || !strings.Contains(err.Error(), "it is a directory: must be a regular file") {
 		t.Errorf("a directory: %v", err)
 	}
 	big := filepath.Join(t.TempDir(), "big.yaml")
 	if err := os.WriteFile(big, bytes.Repeat([]byte("#\n"), maxFile), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(big, Options{}); err == nil || !strings.Contains(err.Error(), "larger than 1048576 bytes") {
+	if _, err := Load(big, Options{Catalog: testPolicies}); err == nil || !strings.Contains(err.Error(), "larger than 1048576 bytes") {
 		t.Errorf("a huge file: %v", err)
 	}
-	_, err := Load("testdata/good.yaml", Options{Set: map[string]string{"n": "0", "trace": "no/such"}})
+	_, err := Load("testdata/good.yaml", Options{Catalog: testPolicies, Set: map[string]string{"n": "0", "trace": "no/such"}})
 	var all *Errors
 	if !errors.As(err, &all) || len(all.Problems) != 2 {
 		t.Fatalf("errors %v, want two", err)

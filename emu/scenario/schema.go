@@ -8,26 +8,39 @@ import (
 	"go/token"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/invopop/jsonschema"
+
+	"testbed/policies/catalog"
+	"testbed/topo/units"
+	"testbed/workloads"
 )
 
-// Schema is the JSON schema of scenario files, for editors. It states what one
-// value may be; what two values may not be together, only Load tells. A value
-// with a variable in it is always allowed.
-func Schema() ([]byte, error) {
+// schemaID identifies the schema of this version of scenario files. It is a name, not an
+// address.
+var schemaID = fmt.Sprintf("urn:testbed:scenario:%d", newestVersion)
+
+// Schema returns the JSON schema of scenario files, for editors and validators, with the roles and
+// policies of a catalog. The schema describes single values; only Load checks whether values fit
+// together. A value with a variable in it is always allowed.
+func Schema(c catalog.Catalog) ([]byte, error) {
 	comments, err := specComments()
 	if err != nil {
 		return nil, fmt.Errorf("scenario schema: %w", err)
 	}
-	r := reflector(comments)
-	s := r.Reflect(Spec{})
-	s.Title = "testbed scenario"
-	quantityDefaults(s, reflect.TypeFor[Spec]())
-	fabric, _ := s.Properties.Get("fabric")
-	ofKind(fabric, reflect.TypeFor[Fabric]())
-	relax(s)
+	s := describer{comments, c}.mapping(reflect.TypeFor[Spec]())
+	s.Version, s.ID, s.Title = jsonschema.Version, jsonschema.ID(schemaID), "testbed scenario"
+	s.Definitions = jsonschema.Definitions{}
+	for _, r := range c {
+		if s.Definitions[policyDefinition(r.Name)], err = policySchema(r.Name, c.Entries(r.Name)); err != nil {
+			return nil, fmt.Errorf("scenario schema: %w", err)
+		}
+	}
 	out, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("scenario schema: %w", err)
@@ -35,94 +48,296 @@ func Schema() ([]byte, error) {
 	return append(out, '\n'), nil
 }
 
-func reflector(comments map[string]string) *jsonschema.Reflector {
-	r := &jsonschema.Reflector{
-		Anonymous: true, DoNotReference: true, ExpandedStruct: true,
-		RequiredFromJSONSchemaTags: true, FieldNameTag: "yaml",
-	}
-	r.LookupComment = func(t reflect.Type, field string) string {
-		comment := comments[strings.TrimSuffix(t.Name()+"."+field, ".")]
-		if t.Kind() != reflect.Struct {
-			return comment
-		}
-		sf, ok := t.FieldByName(field)
-		if !ok {
-			return comment
-		}
-		// Go's name of the field is not the user's.
-		key, _, _ := strings.Cut(sf.Tag.Get("yaml"), ",")
-		if rest, ok := strings.CutPrefix(comment, field+" "); ok {
-			comment = key + " " + rest
-		}
-		if kind := sf.Tag.Get("kind"); kind != "" {
-			comment += fmt.Sprintf(" Of kind %s", kind)
-			if strings.HasPrefix(sf.Tag.Get("jsonschema"), "required") {
-				comment += ", where it is required"
+func policyDefinition(role string) string { return role + "_policy" }
+
+// policySchema returns the schema of a policy of a role: its name, or a mapping with its name
+// and parameters. Behind a name that contains a variable, any parameters are allowed.
+func policySchema(role string, policies []catalog.Entry) (*jsonschema.Schema, error) {
+	s := &jsonschema.Schema{Description: fmt.Sprintf("Name of a %s policy, or a mapping with its name and parameters.", role)}
+	var mappings []*jsonschema.Schema
+	for _, p := range policies {
+		s.AnyOf = append(s.AnyOf, &jsonschema.Schema{Type: "string", Const: p.Name, Description: sentence(p.Doc)})
+		properties := jsonschema.NewProperties()
+		properties.Set("name", &jsonschema.Schema{Type: "string", Const: p.Name, Description: sentence(p.Doc)})
+		for _, param := range p.Params {
+			value, err := paramSchema(param)
+			if err != nil {
+				return nil, fmt.Errorf("%s policy %s: parameter %s: %w", role, p.Name, param.Name, err)
 			}
-			comment += "."
+			properties.Set(param.Name, value)
 		}
-		if sf.Tag.Get("least") != "" {
-			comment += fmt.Sprintf(" From %s to %s.", sf.Tag.Get("least"), sf.Tag.Get("most"))
-		}
-		return comment
+		mappings = append(mappings, &jsonschema.Schema{
+			Type: "object", Properties: properties, Required: []string{"name"},
+			AdditionalProperties: jsonschema.FalseSchema, Description: sentence(p.Doc),
+		})
 	}
-	inner := func(v any) *jsonschema.Schema {
-		s := r.Reflect(v)
-		s.Version = ""
-		quantityDefaults(s, reflect.TypeOf(v))
-		return s
-	}
-	r.Mapper = func(t reflect.Type) *jsonschema.Schema {
-		if q, ok := quantities[t]; ok {
-			return &jsonschema.Schema{
-				OneOf:    []*jsonschema.Schema{{Type: "string", Pattern: q.pattern}, {Type: "number", ExclusiveMinimum: "0"}}[:alternatives(t)],
-				Examples: examples(q.example),
-			}
-		}
-		switch t {
-		case reflect.TypeFor[Vars]():
-			return &jsonschema.Schema{Type: "object", AdditionalProperties: &jsonschema.Schema{
-				Description: "The variable's default; none, where it must be set.",
-				OneOf:       []*jsonschema.Schema{{Type: "string"}, {Type: "number"}, {Type: "boolean"}, {Type: "null"}},
-			}}
-		case reflect.TypeFor[Item]():
-			var kinds []*jsonschema.Schema
-			for _, k := range itemKinds(&Item{}) {
-				kinds = append(kinds, inner(reflect.New(k.field.Type().Elem()).Elem().Interface()))
-			}
-			return &jsonschema.Schema{OneOf: kinds}
-		case reflect.TypeFor[Fault]():
-			var kinds []*jsonschema.Schema
-			for _, k := range faultKinds(&Fault{}) {
-				kinds = append(kinds, inner(reflect.New(k.field.Type().Elem()).Elem().Interface()))
-			}
-			return &jsonschema.Schema{OneOf: kinds}
-		case reflect.TypeFor[Arms]():
-			one := uint64(1)
-			return &jsonschema.Schema{OneOf: []*jsonschema.Schema{
-				{Type: "array", Items: inner(Arm{}), MinItems: &one},
-				inner(ArmCross{}),
-			}}
-		case reflect.TypeFor[Policy]():
-			properties := jsonschema.NewProperties()
-			properties.Set("name", &jsonschema.Schema{Type: "string", Pattern: policyPattern, Description: "Name of the policy."})
-			return &jsonschema.Schema{OneOf: []*jsonschema.Schema{
-				{Type: "string", Pattern: policyPattern},
-				{Type: "object", Properties: properties, Required: []string{"name"}, Description: "A policy and its own parameters."},
-			}}
-		}
-		return nil
-	}
-	return r
+	properties := jsonschema.NewProperties()
+	properties.Set("name", &jsonschema.Schema{Type: "string", Pattern: variablePattern, Description: "Name of the policy, with a variable."})
+	mappings = append(mappings, &jsonschema.Schema{
+		Type: "object", Properties: properties, Required: []string{"name"}, Description: "Policy that a variable names, with its parameters.",
+	})
+	s.AnyOf = append(s.AnyOf, variable())
+	s.AnyOf = append(s.AnyOf, mappings...)
+	return s, nil
 }
 
-// ofKind requires of a mapping the keys of its kind, and forbids those of others.
-func ofKind(s *jsonschema.Schema, t reflect.Type) {
-	fields := fieldsOf(t)
-	kind := fields[slices.IndexFunc(fields, func(f field) bool { return f.key == "kind" })]
-	s.Required = slices.DeleteFunc(s.Required, func(key string) bool {
-		return slices.ContainsFunc(fields, func(f field) bool { return f.key == key && f.kind != "" })
-	})
+// paramSchema returns the schema of a parameter of a policy. JSON schema cannot compare
+// quantities with units, so the description states their bounds.
+func paramSchema(p catalog.Param) (*jsonschema.Schema, error) {
+	low, high := p.Bounds()
+	s := &jsonschema.Schema{Description: sentence(p.Doc), Default: p.Default}
+	if p.Unit != "" {
+		s.Description += fmt.Sprintf(" Unit: %s.", p.Unit)
+	}
+	number := func(kind string) *jsonschema.Schema {
+		return &jsonschema.Schema{Type: kind, Minimum: jsonNumber(low), Maximum: jsonNumber(high)}
+	}
+	quantity := func(t reflect.Type) {
+		q := quantities[t]
+		s.AnyOf = append(s.AnyOf, &jsonschema.Schema{Type: "string", Pattern: q.pattern})
+		s.Examples = examples(q.example)
+		if low != nil {
+			s.Description += fmt.Sprintf(" At least %v.", low)
+		}
+		if high != nil {
+			s.Description += fmt.Sprintf(" At most %v.", high)
+		}
+	}
+	switch d := p.Default.(type) {
+	case bool:
+		s.AnyOf = append(s.AnyOf, &jsonschema.Schema{Type: "boolean"})
+	case int64:
+		s.AnyOf = append(s.AnyOf, number("integer"))
+	case float64:
+		s.AnyOf = append(s.AnyOf, number("number"))
+	case units.Bytes:
+		s.Default = d.String()
+		quantity(reflect.TypeFor[units.Bytes]())
+		s.AnyOf = append(s.AnyOf, number("integer"))
+	case time.Duration:
+		s.Default = d.String()
+		quantity(reflect.TypeFor[time.Duration]())
+		if p.Min <= 0 {
+			s.AnyOf = append(s.AnyOf, &jsonschema.Schema{Type: "integer", Const: 0}) // the only number that needs no unit
+		}
+	case string:
+		text := &jsonschema.Schema{Type: "string"}
+		for _, c := range p.Choices {
+			text.Enum = append(text.Enum, c)
+		}
+		if len(p.Choices) == 0 {
+			one := uint64(1)
+			text.MinLength = &one
+		}
+		s.AnyOf = append(s.AnyOf, text)
+		if p.Durations {
+			quantity(reflect.TypeFor[time.Duration]())
+		}
+	default:
+		return nil, fmt.Errorf("default %v of type %T: no schema", p.Default, p.Default)
+	}
+	s.AnyOf = append(s.AnyOf, variable())
+	return s, nil
+}
+
+// jsonNumber returns a bound as a number of the schema: of sizes in bytes, "" for none.
+func jsonNumber(bound any) json.Number {
+	switch b := bound.(type) {
+	case int64:
+		return json.Number(strconv.FormatInt(b, 10))
+	case units.Bytes:
+		return json.Number(strconv.FormatInt(int64(b), 10))
+	case float64:
+		return json.Number(strconv.FormatFloat(b, 'g', -1, 64))
+	}
+	return ""
+}
+
+// sentence returns text with an initial capital and a full stop.
+func sentence(text string) string {
+	first, size := utf8.DecodeRuneInString(text)
+	// A word such as mTCP, or a symbol such as "δ,", keeps its case.
+	if next, _ := utf8.DecodeRuneInString(text[size:]); unicode.IsLower(next) || next == ' ' {
+		text = string(unicode.ToUpper(first)) + text[size:]
+	}
+	if !strings.HasSuffix(text, ".") {
+		text += "."
+	}
+	return text
+}
+
+// description turns a Go comment into a description: "Leaves is the number of racks." becomes
+// "Number of racks.".
+func description(name, comment string) string {
+	rest, ok := strings.CutPrefix(comment, name+" ")
+	if !ok {
+		return comment
+	}
+	for _, start := range []string{"reports ", "is the ", "are the ", "is a ", "is an ", "is ", "are "} {
+		if cut, ok := strings.CutPrefix(rest, start); ok {
+			rest = cut
+			break
+		}
+	}
+	return sentence(rest)
+}
+
+// describer writes the schema of the types of this package, from their rules and from the comments
+// of spec.go by type, "Fabric", and by field, "Fabric.Leaves".
+type describer struct {
+	comments map[string]string
+	catalog  catalog.Catalog
+}
+
+// mapping returns the schema of a struct.
+func (d describer) mapping(t reflect.Type) *jsonschema.Schema {
+	s := &jsonschema.Schema{
+		Type: "object", Properties: jsonschema.NewProperties(), AdditionalProperties: jsonschema.FalseSchema,
+		Description: description(t.Name(), d.comments[t.Name()]),
+	}
+	fields := fieldsOf(t, d.catalog...)
+	for _, f := range fields {
+		name := t.Field(f.index).Name
+		p := d.value(t.Field(f.index).Type, f)
+		if f.role == nil {
+			p.Description = description(name, d.comments[t.Name()+"."+name])
+		}
+		if f.kind != "" {
+			p.Description += fmt.Sprintf(" Only of kind %s", f.kind)
+			if f.required {
+				p.Description += ", which requires it"
+			}
+			p.Description += "."
+		}
+		if f.least != "" {
+			p.Description += fmt.Sprintf(" From %s to %s.", f.least, f.most)
+		}
+		if f.required && f.kind == "" {
+			s.Required = append(s.Required, f.key)
+		}
+		s.Properties.Set(f.key, p)
+	}
+	ofKind(s, fields)
+	return s
+}
+
+// value returns the schema of a field of type t.
+func (d describer) value(t reflect.Type, f field) *jsonschema.Schema {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if q, ok := quantities[t]; ok {
+		s := &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{OneOf: []*jsonschema.Schema{{Type: "string", Pattern: q.pattern}}}, variable()}, Examples: examples(q.example)}
+		if numeric(t) {
+			s.AnyOf[0].OneOf = append(s.AnyOf[0].OneOf, &jsonschema.Schema{Type: "number", ExclusiveMinimum: "0"})
+		}
+		if f.initial != nil {
+			s.Default = *f.initial
+		}
+		return s
+	}
+	switch t {
+	case reflect.TypeFor[Vars]():
+		return &jsonschema.Schema{Type: "object", AdditionalProperties: &jsonschema.Schema{
+			Description: "Default of the variable; no value if it must be set.",
+			OneOf:       []*jsonschema.Schema{{Type: "string"}, {Type: "number"}, {Type: "boolean"}, {Type: "null"}},
+		}}
+	case reflect.TypeFor[Arms]():
+		one := uint64(1)
+		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{
+			{Type: "array", Items: d.mapping(reflect.TypeFor[Arm]()), MinItems: &one}, d.mapping(reflect.TypeFor[ArmCross]()),
+		}}
+	}
+	if f.role != nil {
+		return d.role(f.role, t == reflect.TypeFor[map[string][]Policy](), f)
+	}
+	s := &jsonschema.Schema{}
+	switch t.Kind() {
+	case reflect.Struct:
+		if !isUnion(t) {
+			return d.mapping(t)
+		}
+		for _, x := range variants(reflect.New(t).Elem()) {
+			one := d.mapping(x.value.Type().Elem())
+			kind, _ := one.Properties.Get("kind")
+			kind.Description = one.Description // of the whole
+			s.OneOf = append(s.OneOf, one)
+		}
+		return s
+	case reflect.Slice:
+		s.Type, s.MinItems, s.MaxItems = "array", above0(f.minItems), above0(f.maxItems)
+		s.Items = d.value(t.Elem(), field{key: f.key})
+		return s
+	case reflect.Bool:
+		s.Type = "boolean"
+	case reflect.Int, reflect.Uint64:
+		s.Type = "integer"
+	case reflect.Float64:
+		s.Type = "number"
+	case reflect.String:
+		s.Type, s.MinLength, s.MaxLength = "string", above0(f.minLen), above0(f.maxLen)
+	}
+	s.Minimum, s.Maximum = bound(f.minimum), bound(f.maximum)
+	if f.pattern != nil {
+		s.Pattern = f.pattern.String()
+	}
+	for _, e := range f.enum {
+		s.Enum = append(s.Enum, e)
+	}
+	whole := *s
+	if f.initial != nil {
+		whole.Default = *f.initial
+		if s.Type != "string" {
+			whole.Default = json.RawMessage(*f.initial)
+		}
+	}
+	if s.Type == "string" && s.Pattern == "" && s.Enum == nil || f.key == "kind" {
+		return &whole
+	}
+	return &jsonschema.Schema{Default: whole.Default, AnyOf: []*jsonschema.Schema{s, variable()}}
+}
+
+// role returns the schema of a role's policy in an arm, or of the policies to combine.
+func (d describer) role(r *catalog.Role, all bool, f field) *jsonschema.Schema {
+	s := &jsonschema.Schema{Ref: "#/$defs/" + policyDefinition(r.Name)}
+	text := sentence(r.Doc)
+	if all {
+		s, text = &jsonschema.Schema{Type: "array", MinItems: above0(f.minItems), Items: s}, fmt.Sprintf("Lists the %s policies.", r.Name)
+		if r.Name == d.catalog[0].Name {
+			text += " In the order of arms they vary slowest."
+		}
+	}
+	if !f.required && r.Required != "" {
+		text += fmt.Sprintf(" Required if %s.", r.Required)
+	}
+	s.Description = text
+	return s
+}
+
+// above0 returns a limit of the schema, nil for none.
+func above0(n int) *uint64 {
+	if n == 0 {
+		return nil
+	}
+	u := uint64(n)
+	return &u
+}
+
+// bound returns a bound as a number of the schema, "" for none.
+func bound(x *float64) json.Number {
+	if x == nil {
+		return ""
+	}
+	return json.Number(decimal(*x))
+}
+
+// ofKind requires of a mapping the keys of its kind, and forbids those of others, if its keys
+// depend on a kind.
+func ofKind(s *jsonschema.Schema, fields []field) {
+	at := slices.IndexFunc(fields, func(f field) bool { return f.key == "kind" && len(f.enum) > 1 })
+	if at < 0 {
+		return
+	}
 	of := func(kind string) *jsonschema.Schema {
 		one := &jsonschema.Schema{Not: &jsonschema.Schema{}}
 		for _, f := range fields {
@@ -135,47 +350,16 @@ func ofKind(s *jsonschema.Schema, t reflect.Type) {
 		}
 		return one
 	}
-	other := kind.enum[1] // of two: the first is the one that a mapping is which does not say
+	first, other := fields[at].enum[0], fields[at].enum[1] // of two: a mapping without a kind is of the first
 	properties := jsonschema.NewProperties()
 	properties.Set("kind", &jsonschema.Schema{Const: other})
 	s.If = &jsonschema.Schema{Properties: properties, Required: []string{"kind"}}
-	s.Then, s.Else = of(other), of(kind.enum[0])
+	s.Then, s.Else = of(other), of(first)
 }
 
-// quantityDefaults sets the defaults of quantities, which the reflector leaves
-// out of what it maps.
-func quantityDefaults(s *jsonschema.Schema, t reflect.Type) {
-	for i := range t.NumField() {
-		f := t.Field(i)
-		key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-		p, ok := s.Properties.Get(key)
-		if !ok {
-			continue
-		}
-		ft := f.Type
-		if ft.Kind() == reflect.Pointer {
-			ft = ft.Elem()
-		}
-		if _, quantity := quantities[ft]; quantity {
-			for option := range strings.SplitSeq(f.Tag.Get("jsonschema"), ",") {
-				if value, ok := strings.CutPrefix(option, "default="); ok {
-					p.Default = value
-				}
-			}
-		} else if ft.Kind() == reflect.Struct && p.Properties != nil {
-			quantityDefaults(p, ft)
-		} else if ft.Kind() == reflect.Slice && ft.Elem().Kind() == reflect.Struct && p.Items != nil && p.Items.Properties != nil {
-			quantityDefaults(p.Items, ft.Elem())
-		}
-	}
-}
-
-// alternatives is how many of text and number a quantity may be written as.
-func alternatives(t reflect.Type) int {
-	if t.Name() == "Factor" || t.Name() == "Span" {
-		return 2
-	}
-	return 1
+// numeric reports whether a quantity may also be written as a number.
+func numeric(t reflect.Type) bool {
+	return t == reflect.TypeFor[workloads.Factor]() || t == reflect.TypeFor[Span]()
 }
 
 func examples(quoted string) []any {
@@ -186,40 +370,11 @@ func examples(quoted string) []any {
 	return all
 }
 
-// relax lets every bounded scalar of the schema be a text with a variable
-// instead, and takes fields that are a choice as they are.
-func relax(s *jsonschema.Schema) {
-	if s.Properties != nil {
-		for p := s.Properties.Oldest(); p != nil; p = p.Next() {
-			relax(p.Value)
-			if p.Key != "kind" && p.Key != "vars" {
-				p.Value = orVariable(p.Value)
-			}
-		}
-	}
-	for _, choice := range s.OneOf {
-		relax(choice)
-	}
-	if s.Items != nil {
-		relax(s.Items)
-	}
-}
+// variablePattern matches a text with a variable in it.
+const variablePattern = `\$\{[A-Za-z_][A-Za-z0-9_]*\}`
 
-// orVariable is the schema of a scalar, or of text with a variable in it.
-func orVariable(s *jsonschema.Schema) *jsonschema.Schema {
-	scalar := s.Type == "integer" || s.Type == "number" || s.Type == "boolean" || s.Type == "string" && (s.Pattern != "" || len(s.Enum) > 0)
-	if len(s.OneOf) > 0 && s.OneOf[0].Type == "string" && s.OneOf[len(s.OneOf)-1].Type != "object" {
-		scalar = true
-	}
-	if !scalar {
-		return s
-	}
-	value := *s
-	value.Description, value.Default, value.Examples = "", nil, nil
-	return &jsonschema.Schema{
-		Description: s.Description, Default: s.Default, Examples: s.Examples,
-		AnyOf: []*jsonschema.Schema{&value, {Type: "string", Pattern: `\$\{[A-Za-z_][A-Za-z0-9_]*\}`}},
-	}
+func variable() *jsonschema.Schema {
+	return &jsonschema.Schema{Type: "string", Pattern: variablePattern}
 }
 
 // specComments are the comments of spec.go by type, "Fabric", and by field,

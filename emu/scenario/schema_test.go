@@ -2,65 +2,65 @@ package scenario
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
-	"regexp"
-	"sort"
+	"math"
 	"strings"
 	"testing"
+	"time"
 
-	"go.yaml.in/yaml/v4"
+	"testbed/policies/catalog"
+	"testbed/topo/units"
 )
 
+// documented are policies with a parameter of every type.
+var documented = func() catalog.Catalog {
+	c := withParams()
+	c[0].Policies = []catalog.Entry{{Name: "fair", Doc: "max-min fair"}, {Name: "sebf", Doc: "smallest bottleneck first", Params: []catalog.Param{
+		{Name: "deadline", Type: catalog.Float, Doc: "factor of the deadline", Default: 1.5, High: 1e6},
+		{Name: "classes", Type: catalog.Whole, Doc: "number of classes", Unit: "classes", Default: int64(0), Max: 1000},
+		{Name: "least", Type: catalog.Duration, Doc: "shortest time", Default: 8 * time.Millisecond, Max: int64(time.Hour)},
+		{Name: "reallocate", Type: catalog.Choice, Doc: "moment of decisions", Default: "flows", Choices: []string{"flows", "coflows"}, Durations: true, Min: int64(100 * time.Microsecond), Max: int64(time.Hour)},
+	}}}
+	c[1].Policies = []catalog.Entry{{Name: "hdfs", Doc: "rack-aware", Params: []catalog.Param{
+		{Name: "consider_load", Type: catalog.Bool, Doc: "skip busy hosts", Default: true},
+		{Name: "threshold", Type: catalog.Size, Doc: "smallest block", Default: 10 * units.MB, Max: math.MaxInt64},
+		{Name: "hosts", Type: catalog.Hosts, Doc: "allowed hosts", Default: "*"},
+	}}}
+	return c
+}()
+
 type schemaNode struct {
-	Type                 string                 `json:"type"`
 	Description          string                 `json:"description"`
 	Properties           map[string]*schemaNode `json:"properties"`
 	Items                *schemaNode            `json:"items"`
 	OneOf                []*schemaNode          `json:"oneOf"`
 	AnyOf                []*schemaNode          `json:"anyOf"`
-	Required             []string               `json:"required"`
-	Pattern              string                 `json:"pattern"`
-	Enum                 []string               `json:"enum"`
-	Minimum              *float64               `json:"minimum"`
-	Maximum              *float64               `json:"maximum"`
-	MinItems             int                    `json:"minItems"`
+	Defs                 map[string]*schemaNode `json:"$defs"`
 	AdditionalProperties json.RawMessage        `json:"additionalProperties"`
-	If                   *schemaNode            `json:"if"`
-	Then                 *schemaNode            `json:"then"`
-	Else                 *schemaNode            `json:"else"`
-	Not                  *schemaNode            `json:"not"`
-	Const                string                 `json:"const"`
-}
-
-func schema(t *testing.T) *schemaNode {
-	t.Helper()
-	data, err := Schema()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var s schemaNode
-	if err := json.Unmarshal(data, &s); err != nil {
-		t.Fatal(err)
-	}
-	return &s
 }
 
 func TestSchemaGolden(t *testing.T) {
-	data, err := Schema()
+	data, err := Schema(documented)
 	if err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "schema.golden", data)
 }
 
-// TestSchemaIsDocumented: every key has a description, and every mapping but
-// vars and a policy's own parameters is closed.
+// Every key has a description, and every mapping refuses unknown keys, except vars and
+// policies that a variable names.
 func TestSchemaIsDocumented(t *testing.T) {
+	data, err := Schema(documented)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var root schemaNode
+	if err := json.Unmarshal(data, &root); err != nil {
+		t.Fatal(err)
+	}
 	keys := 0
 	var walk func(s *schemaNode, path string)
 	walk = func(s *schemaNode, path string) {
-		if s.Properties != nil && string(s.AdditionalProperties) != "false" && !strings.HasSuffix(path, "coflow") && !strings.HasSuffix(path, "placement") {
+		if s.Properties != nil && string(s.AdditionalProperties) != "false" && !strings.HasPrefix(s.Description, "Policy that a variable names") {
 			t.Errorf("%s takes unknown keys", path)
 		}
 		for key, p := range s.Properties {
@@ -76,168 +76,37 @@ func TestSchemaIsDocumented(t *testing.T) {
 		if s.Items != nil {
 			walk(s.Items, path)
 		}
+		for name, d := range s.Defs {
+			walk(d, name)
+		}
 	}
-	walk(schema(t), "")
-	if keys < 45 {
+	walk(&root, "")
+	if keys < 140 {
 		t.Errorf("the schema has %d keys, want all", keys)
 	}
 }
 
-// accepts is a small validator, enough for what this schema uses. It returns the
-// path of what does not fit, "" where all does.
-func accepts(s *schemaNode, v any, path string) string {
-	for i, choices := range [][]*schemaNode{s.OneOf, s.AnyOf} {
-		if len(choices) == 0 {
-			continue
-		}
-		fits := 0
-		worst := path
-		for _, c := range choices {
-			if bad := accepts(c, v, path); bad == "" {
-				fits++
-			} else if len(bad) > len(worst) {
-				worst = bad
-			}
-		}
-		if fits == 0 || i == 0 && fits > 1 {
-			return worst
-		}
-	}
-	bad := path
-	if bad == "" {
-		bad = "."
-	}
-	if s.Not != nil && accepts(s.Not, v, path) == "" || s.Const != "" && v != s.Const {
-		return bad
-	}
-	if s.If != nil {
-		then := s.Else
-		if accepts(s.If, v, path) == "" {
-			then = s.Then
-		}
-		if b := accepts(then, v, path); b != "" {
-			return b
-		}
-	}
-	switch v := v.(type) {
-	case map[string]any:
-		if s.Type != "" && s.Type != "object" {
-			return bad
-		}
-		for _, key := range s.Required {
-			if _, ok := v[key]; !ok {
-				return path + "." + key
-			}
-		}
-		keys := make([]string, 0, len(v))
-		for key := range v {
-			keys = append(keys, key)
-		}
-		sort.Strings(keys)
-		for _, key := range keys {
-			p := s.Properties[key]
-			if p == nil {
-				if string(s.AdditionalProperties) == "false" {
-					return path + "." + key
-				}
-				continue
-			}
-			if b := accepts(p, v[key], path+"."+key); b != "" {
-				return b
-			}
-		}
-	case []any:
-		if s.Type != "" && s.Type != "array" || len(v) < s.MinItems {
-			return bad
-		}
-		for _, e := range v {
-			if s.Items != nil {
-				if b := accepts(s.Items, e, path+"[]"); b != "" {
-					return b
-				}
-			}
-		}
-	case string:
-		if s.Type != "" && s.Type != "string" || s.Pattern != "" && !regexp.MustCompile(s.Pattern).MatchString(v) {
-			return bad
-		}
-		for i, e := range s.Enum {
-			if e == v {
-				break
-			} else if i == len(s.Enum)-1 {
-				return bad
-			}
-		}
-	case bool:
-		if s.Type != "" && s.Type != "boolean" {
-			return bad
-		}
-	case int:
-		if s.Type != "" && s.Type != "integer" && s.Type != "number" || s.Minimum != nil && float64(v) < *s.Minimum || s.Maximum != nil && float64(v) > *s.Maximum {
-			return bad
-		}
-	case float64:
-		if s.Type != "" && s.Type != "number" || s.Minimum != nil && v < *s.Minimum || s.Maximum != nil && v > *s.Maximum {
-			return bad
-		}
-	}
-	return ""
-}
-
-func TestSchemaAcceptsShippedScenarios(t *testing.T) {
-	s := schema(t)
-	files := []string{"testdata/good.yaml", "testdata/unlike.yaml", "testdata/switch.yaml", "testdata/resolved.golden", "testdata/source.golden"}
-	shipped, err := filepath.Glob("../../scripts/*/*.yaml")
-	if err != nil || len(shipped) < 2 {
-		t.Fatalf("scenarios of scripts: %v, %v, want at least two", shipped, err)
-	}
-	for _, file := range append(files, shipped...) {
-		if filepath.Base(file) == "expected.yaml" {
-			continue // what a paper reports, beside the scenarios of its suite
-		}
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var v any
-		if err := yaml.Load(data, &v); err != nil {
-			t.Fatal(err)
-		}
-		if bad := accepts(s, v, ""); bad != "" {
-			t.Errorf("%s: the schema does not accept %s", file, bad)
-		}
+func TestSchemaOfUnknownTypes(t *testing.T) {
+	_, err := Schema(catalog.Catalog{{Name: "coflow", Policies: []catalog.Entry{{Name: "x", Params: []catalog.Param{{Name: "p", Default: math.Pi + 1i}}}}}})
+	if err == nil || !strings.Contains(err.Error(), "coflow policy x: parameter p: default (3.14") {
+		t.Errorf("Schema of a complex parameter: %v", err)
 	}
 }
 
-func TestSchemaRefuses(t *testing.T) {
-	s := schema(t)
-	good := goodScenario(t)
-	for _, tt := range []struct{ old, new, want string }{ // want begins the path
-		// Of a choice that fits neither way, any part may be named.
-		{"leaves: 4", "leaves: 0", ".fabric.leaves"},
-		{"leaves: 4", "leafs: 4", ".fabric.leaves"},
-		{"leaves: 4", "leaves: 4\n  leafs: 4", ".fabric.leafs"},
-		{"leaves: 4", "leaves: 4\n  ports: 4", ".fabric"},
-		{"leaves: 4", "kind: switch\n  leaves: 4", ".fabric"},
-		{"leaves: 4", "kind: switch\n  ports: 4\n  leaves: 4", ".fabric"},
-		{"leaves: 4", "kind: ring\n  leaves: 4", ".fabric.kind"},
-		{"host_link: 50Mbps", "host_link: 50Mbps\n  host_links: [{hosts: h0-00}]", ".fabric.host_links[].rate"},
-		{"host_link: 50Mbps", "host_link: 50Mbps\n  links: [{link: h0-00>leaf0, delay: 5}]", ".fabric.links[].delay"},
-		{"host_link: 50Mbps", "host_link: 50Mbps\n  red: {min: 10KB, max: 20KB, ecn: 1}", ".fabric.red.ecn"},
-		{"host_link: 50Mbps", "host_link: 50", ".fabric.host_link"},
-		{"host_link: 50Mbps", "host_link: 50Mbs", ".fabric.host_link"},
-		{"queue: 20ms", "queue: 20", ".fabric.queue"},
-		{"mb: MB", "mb: mb", ".workload[]"},
-		{"duration: 5m", "duration: 5", ".limits.duration"},
-		{"first: 3", "frist: 3", ".workload[]"},
-		{"seed: 7", "seed: -7", ".seed"},
+func TestDescriptions(t *testing.T) {
+	for _, tt := range []struct{ name, comment, want string }{
+		{"Leaves", "Leaves is the number of racks.", "Number of racks."},
+		{"Links", "Links are links that differ.", "Links that differ."},
+		{"Merge", "Merge joins flows.", "Joins flows."},
+		{"X", "Something else.", "Something else."},
 	} {
-		var v any
-		if err := yaml.Load([]byte(strings.Replace(good, tt.old, tt.new, 1)), &v); err != nil {
-			t.Fatal(err)
+		if got := description(tt.name, tt.comment); got != tt.want {
+			t.Errorf("description(%q, %q) = %q, want %q", tt.name, tt.comment, got, tt.want)
 		}
-		if got := accepts(s, v, ""); !strings.HasPrefix(got, tt.want) {
-			t.Errorf("with %q the schema refuses %q, want %q", tt.new, got, tt.want)
+	}
+	for text, want := range map[string]string{"a queue": "A queue.", "max-min fair": "Max-min fair.", "δ, time": "δ, time.", "mTCP": "mTCP.", "": "."} {
+		if got := sentence(text); got != want {
+			t.Errorf("sentence(%q) = %q, want %q", text, got, want)
 		}
 	}
 }

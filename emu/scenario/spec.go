@@ -16,209 +16,220 @@ import (
 	"testbed/workloads"
 )
 
-// The comments of this file's fields are the descriptions in the JSON schema,
-// and their jsonschema tags are both the schema's bounds and the loader's: each
-// is stated once. least and most bound quantities that carry a unit.
+// The comments of the fields in this file are the descriptions in the JSON schema. Their
+// jsonschema tags are the bounds of both the schema and the loader. The tags least and most
+// bound quantities that carry a unit.
 //
 //go:embed spec.go
 var specSource []byte
 
-// Spec is a scenario file.
+// Spec is the content of a scenario file.
 type Spec struct {
-	// Name of the experiment; run directories carry it.
+	// Version is the version of the format of this file.
+	Version int `yaml:"version,omitempty" jsonschema:"default=1,minimum=1,maximum=1"`
+	// Name is the name of the experiment; run directories carry it.
 	Name string `yaml:"name" jsonschema:"required,pattern=^[A-Za-z0-9][A-Za-z0-9._+-]*$,maxLength=64"`
-	// Vars are variables with their defaults. ${name} in any value stands for
-	// one, and "testbed run --set name=value" overrides it; one without a default
-	// must be set. $$ stands for a dollar sign.
+	// Vars are the variables and their defaults. ${name} in any value stands for a variable, and
+	// "testbed run --set name=value" overrides its default. A variable without a default must be
+	// set. $$ stands for a dollar sign.
 	Vars Vars `yaml:"vars,omitempty"`
-	// Fabric is the leaf-spine network to emulate.
+	// Fabric is the network to emulate.
 	Fabric Fabric `yaml:"fabric" jsonschema:"required"`
-	// Disk of each host. Needed where blocks are written.
+	// Disk is the configuration of the disks of each host. Required if the workload writes blocks.
 	Disk *Disk `yaml:"disk,omitempty"`
-	// Heartbeat is how hosts report their traffic to the master.
+	// Heartbeat is the schedule of the reports that hosts send to the master.
 	Heartbeat Heartbeat `yaml:"heartbeat"`
-	// Coordinator is how coflow policies reach the hosts.
+	// Coordinator is the component that makes the decisions of coflow policies.
 	Coordinator Coordinator `yaml:"coordinator,omitempty"`
-	// Scale multiplies what a trace or workload file states, whose sizes and times may
-	// be those of another cluster, and the rates of this file. What else this file
-	// states is taken as written.
+	// Setup is the moment at which the connections of coflows are opened on packets. serial opens
+	// each when its flow may first send, a few at a time; completion times include that.
+	// simultaneous opens them before the coflow arrives, and the first segments of all its flows
+	// that may send leave at one moment. Reads and writes of blocks are always serial.
+	// simultaneous cannot be combined with faults that cut links or crash hosts.
+	Setup string `yaml:"setup" jsonschema:"default=serial,enum=serial,enum=simultaneous"`
+	// Scale multiplies the sizes and times in traces and workload files, which may be those of
+	// another cluster, and the rates of this file. Other values of this file are used as written.
 	Scale Scale `yaml:"scale"`
-	// Workload is what the cluster is asked to do: traces of coflows to replay,
-	// writers and readers of blocks, jobs that shuffle and write, background, and workload
-	// files.
+	// Workload is the work of the cluster: traces of coflows to replay, writers and readers of
+	// blocks, jobs that shuffle and write, background traffic, and workload files.
 	Workload []Item `yaml:"workload" jsonschema:"required,minItems=1"`
-	// Faults are what goes wrong during each run, at times on its clock.
+	// Faults are the faults that occur during each run, at times on its clock.
 	Faults []Fault `yaml:"faults,omitempty"`
 	// Arms are the combinations of policies to compare under the same workload.
 	Arms Arms `yaml:"arms" jsonschema:"required"`
-	// Repeat is how often each arm runs, each time with other luck.
+	// Repeat is the number of repeats of each arm, each with a random seed of its own.
 	Repeat int `yaml:"repeat" jsonschema:"default=1,minimum=1,maximum=1000"`
-	// Tries is how often a repeat of an arm on packets is run at most, until its verdict
-	// is a pass. The last try counts, whatever it is; the verdict alone decides, no figure
-	// does. A report says what earlier tries failed by.
+	// Largest number of attempts for a repeat of an arm on packets: it runs again
+	// until its verdict is pass. The last attempt counts, with any verdict. Only the verdict
+	// decides, no result does. The report states why earlier attempts failed.
 	Tries int `yaml:"tries" jsonschema:"default=1,minimum=1,maximum=10"`
-	// Seed of all luck: where writers are, paths, placements. Luck does not
-	// depend on the arm.
+	// Seed is the seed of all randomness: positions of writers, paths, placements. Random draws do
+	// not depend on the arm.
 	Seed uint64 `yaml:"seed" jsonschema:"default=1,minimum=0,maximum=9007199254740991"`
-	// Capture is how packets are recorded.
+	// Capture is the configuration of packet captures.
 	Capture Capture `yaml:"capture"`
-	// Limits end or refuse what would run away.
+	// Limits are the limits that end or refuse a run that takes too much.
 	Limits Limits `yaml:"limits"`
 }
 
 // Fabric is the shape of the network.
 type Fabric struct {
-	// Kind of fabric: leaf-spine is racks under leaves that spines join; switch is
-	// one switch that never blocks, as papers on coflows assume.
+	// Kind is the kind of fabric. leaf-spine has racks under leaf switches, which spines join.
+	// switch is one non-blocking switch, as papers on coflows assume.
 	Kind string `yaml:"kind" jsonschema:"default=leaf-spine,enum=leaf-spine,enum=switch"`
-	// Leaves are the racks, each under one leaf switch.
+	// Leaves is the number of racks, each under one leaf switch.
 	Leaves int `yaml:"leaves" jsonschema:"required,minimum=1,maximum=250" kind:"leaf-spine"`
-	// Spines that every leaf is linked to. May be 0 where there is one leaf.
+	// Spines is the number of spines; every leaf has a link to each. It may be 0 with one leaf.
 	Spines int `yaml:"spines" jsonschema:"required,minimum=0,maximum=64" kind:"leaf-spine"`
-	// HostsPerLeaf are the hosts of each rack.
+	// HostsPerLeaf is the number of hosts of each rack.
 	HostsPerLeaf int `yaml:"hosts_per_leaf" jsonschema:"required,minimum=1,maximum=250" kind:"leaf-spine"`
-	// Ports of the switch, one host at each: h0-00 and so on; the switch is leaf0.
+	// Ports is the number of ports of the switch, with one host each: h0-00 and so on. The switch
+	// is leaf0.
 	Ports int `yaml:"ports" jsonschema:"required,minimum=1,maximum=250" kind:"switch"`
-	// HostLink is the rate of a host's link, both ways.
+	// HostLink is the rate of a host's link, in each direction.
 	HostLink units.Rate `yaml:"host_link" jsonschema:"required" least:"100Kbps" most:"100Gbps"`
-	// HostLinks are hosts whose links have another rate. Where several name a host,
-	// the last wins.
+	// HostLinks are hosts whose links have another rate. If several entries match a host, the last
+	// one applies.
 	HostLinks []HostLink `yaml:"host_links,omitempty" jsonschema:"minItems=1,maxItems=256"`
-	// Oversubscription is a rack's host capacity over its uplink capacity, summed
-	// over the spines.
+	// Oversubscription is the ratio of a rack's host capacity to its uplink capacity, summed over
+	// the spines.
 	Oversubscription units.Ratio `yaml:"oversubscription,omitempty" jsonschema:"default=1:1" kind:"leaf-spine"`
-	// Uplink is the rate of each link between a leaf and a spine, both ways. Instead
-	// of oversubscription.
+	// Uplink is the rate of each link between a leaf and a spine, in each direction. Replaces
+	// oversubscription.
 	Uplink units.Rate `yaml:"uplink,omitempty" least:"100Kbps" most:"1000Gbps" kind:"leaf-spine"`
-	// CrossRack is what a rack may send to other racks, and receive from them, split
-	// evenly over the spines. Instead of oversubscription.
+	// CrossRack is the capacity of a rack to and from other racks, in each direction, split evenly
+	// over the spines. Replaces oversubscription.
 	CrossRack units.Rate `yaml:"cross_rack,omitempty" least:"100Kbps" most:"10Tbps" kind:"leaf-spine"`
-	// ZoneRacks is how many racks share a power or network zone: the first so many
-	// are one, the next so many another. Without it all racks share one. Placement
-	// policies may spread replicas over zones.
+	// ZoneRacks is the number of consecutive racks that share a power or network zone (default:
+	// all racks share one zone). Placement policies can spread replicas over zones.
 	ZoneRacks int `yaml:"zone_racks,omitempty" jsonschema:"minimum=1,maximum=250" kind:"leaf-spine"`
-	// Queue is the drop-tail buffer ahead of every link, in bytes or as the time
-	// the link takes to empty it. It must hold at least two frames.
+	// Queue is the drop-tail buffer at the entry of every link, in bytes or as the time that the
+	// link takes to empty it. It must hold at least two frames.
 	Queue topo.Queue `yaml:"queue" jsonschema:"default=20ms"`
-	// RED is random early detection on the queues of switch ports. Without it they
-	// drop only when they are full. Needs a kernel with sch_red.
+	// RED is random early detection on the queues of switch ports. Without it, queues drop packets
+	// only when they are full. Requires a kernel with sch_red.
 	RED *RED `yaml:"red,omitempty"`
-	// Delay is the propagation of every link, one way. Needs a kernel with sch_netem
-	// where it is not 0s.
+	// Delay is the one-way propagation delay of every link. Values above 0s require a kernel with
+	// sch_netem.
 	Delay time.Duration `yaml:"delay" jsonschema:"default=0s" least:"0s" most:"10s"`
-	// Links are links that differ in rate, queue or delay. Where several name a
-	// link, the last wins.
+	// Links are links that differ in rate, queue or delay. If several entries match a link, the
+	// last one applies.
 	Links []LinkChange `yaml:"links,omitempty" jsonschema:"minItems=1,maxItems=256"`
-	// MTU is the largest IP packet, a plain number of bytes.
+	// MTU is the size of the largest IP packet, a plain number of bytes.
 	MTU int `yaml:"mtu" jsonschema:"default=1500,minimum=576,maximum=65000" of:"bytes"`
-	// CongestionControl is TCP's, by the kernel's name for it.
+	// CongestionControl is the kernel's name of TCP's congestion control.
 	CongestionControl string `yaml:"congestion_control" jsonschema:"default=cubic,pattern=^[a-z0-9_-]+$,maxLength=15"`
-	// Convergence is how long routing takes to tell the other leaves that a link
-	// between a spine and a leaf is down, or back. The leaf itself knows at once.
+	// Convergence is the time after which routing on the other leaves reacts to a failed or
+	// restored link between a spine and a leaf. The leaf itself reacts at once.
 	Convergence time.Duration `yaml:"convergence" jsonschema:"default=50ms" least:"0s" most:"1h"`
-	// ShortFlow is the smallest flow whose time the links must hold within 5 %. A
-	// token bucket gives every flow about one frame after an idle moment, so jumbo
-	// frames need a larger one. Where the machine is calibrated, links that cannot
-	// hold it are refused.
+	// ShortFlow is the size of the smallest flow whose completion time the links must reproduce
+	// within 5 %. A token bucket gives every flow about one frame in advance after an idle moment,
+	// so jumbo frames need a larger value. On a calibrated machine, links that cannot meet it are
+	// refused.
 	ShortFlow units.Bytes `yaml:"short_flow" jsonschema:"default=50KB" least:"1KB" most:"1GB" scale:"keep"`
 }
 
 // HostLink is the rate of the links of some hosts.
 type HostLink struct {
-	// Hosts by name, with the wildcards *, ? and [...], such as h*-03.
+	// Hosts are host names, with the wildcards *, ? and [...], such as h*-03.
 	Hosts string `yaml:"hosts" jsonschema:"required,minLength=1,maxLength=100"`
-	// Rate of their links, both ways.
+	// Rate is the rate of their links, in each direction.
 	Rate units.Rate `yaml:"rate" jsonschema:"required" least:"100Kbps" most:"100Gbps"`
 }
 
-// LinkChange says what differs about some links. What is left out stays.
+// LinkChange is the difference of some links from the others. Omitted values stay.
 type LinkChange struct {
-	// Link by its ends, with the wildcards *, ? and [...]: leaf0>spine1 is one
+	// Link is a link by its ends, with the wildcards *, ? and [...]: leaf0>spine1 is one
 	// direction, leaf0<>spine1 both.
 	Link string `yaml:"link" jsonschema:"required,minLength=1,maxLength=100"`
-	// Rate of the link.
+	// Rate is the rate of the link.
 	Rate units.Rate `yaml:"rate,omitempty" least:"100Kbps" most:"1000Gbps"`
-	// Queue ahead of it.
+	// Queue is the buffer at the entry of the link.
 	Queue topo.Queue `yaml:"queue,omitempty"`
-	// Delay is its propagation, one way.
+	// Delay is the one-way propagation delay of the link.
 	Delay *time.Duration `yaml:"delay,omitempty" least:"0s" most:"10s"`
 }
 
 // RED is random early detection (Floyd and Jacobson 1993).
 type RED struct {
-	// Min is the average queue up to which nothing is dropped.
+	// Min is the average queue size below which no packet is dropped.
 	Min units.Bytes `yaml:"min" jsonschema:"required" least:"577B" most:"1GB"`
-	// Max is the average queue above which everything is.
+	// Max is the average queue size above which every packet is dropped.
 	Max units.Bytes `yaml:"max" jsonschema:"required" least:"577B" most:"1GB"`
-	// Probability with which a packet is dropped at max.
+	// Probability is the drop probability at max.
 	Probability float64 `yaml:"probability" jsonschema:"default=0.1,minimum=0.000001,maximum=1"`
-	// ECN marks the packets of TCP instead of dropping them, and makes hosts ask for
-	// it.
+	// ECN marks the packets of TCP instead of dropping them, and makes hosts negotiate ECN.
 	ECN bool `yaml:"ecn" jsonschema:"default=false"`
 }
 
-// KernelThrottle is Disk.Throttle where the kernel holds disks to their rates.
+// SimultaneousSetup is the value of Spec.Setup that opens connections before their coflow arrives.
+const SimultaneousSetup = "simultaneous"
+
+// KernelThrottle is the value of Disk.Throttle with which the kernel holds disks to their rates.
 const KernelThrottle = "kernel"
 
-// Disk is what block servers write to.
+// Disk describes the disks that store blocks.
 type Disk struct {
-	// Count of disks that each host has. Blocks go to them in turn.
+	// Count is the number of disks of each host. Blocks go to them in turn.
 	Count int `yaml:"count" jsonschema:"default=1,minimum=1,maximum=64"`
-	// Write is the rate at which each disk takes writes, such as "6.9MB/s".
+	// Write is the write rate of each disk, such as "6.9MB/s".
 	Write units.Rate `yaml:"write" jsonschema:"required" least:"10Kbps" most:"100Gbps"`
-	// Read is the rate at which each disk reads, beside writes. Without it, that of
-	// writes. It is a token bucket of the program, also where the kernel throttles writes.
+	// Read is the read rate of each disk, independent of writes (default: the write rate). A token
+	// bucket of the program enforces it, also if the kernel throttles writes.
 	Read units.Rate `yaml:"read,omitempty" least:"10Kbps" most:"100Gbps"`
 	// Size is the capacity of each disk.
 	Size units.Bytes `yaml:"size" jsonschema:"default=256MB" least:"1KB" most:"100TB"`
-	// Throttle is what holds disks to their rates: bucket is a token bucket of the
-	// program above direct writes; kernel is a file system on a loop device for each disk,
-	// limited by a cgroup (io.max or, on version 1, blkio), for which the program needs root.
+	// Throttle is the mechanism that holds disks to their rates. bucket is a token bucket of the
+	// program on top of direct writes. kernel is a file system on a loop device for each disk,
+	// limited by a cgroup (io.max or, on version 1, blkio); it needs root.
 	Throttle string `yaml:"throttle" jsonschema:"default=bucket,enum=bucket,enum=kernel"`
-	// Dir is a directory of the machine under which hosts store blocks. Without
-	// it they are stored under the run directory.
+	// Dir is the directory of the machine under which hosts store blocks (default: the run
+	// directory).
 	Dir string `yaml:"dir,omitempty" jsonschema:"maxLength=4096"`
 }
 
-// ReadRate is the rate at which each disk reads.
+// ReadRate returns the rate at which each disk reads.
 func (d Disk) ReadRate() units.Rate { return cmp.Or(d.Read, d.Write) }
+
+// HostSize returns the total capacity of the disks of a host.
+func (d Disk) HostSize() units.Bytes { return d.Size * units.Bytes(d.Count) }
 
 // Heartbeat is the report of a host to the master.
 type Heartbeat struct {
-	// Interval between two reports of a host.
+	// Interval is the time between two reports of a host.
 	Interval time.Duration `yaml:"interval" jsonschema:"default=250ms" least:"1ms" most:"1h"`
-	// Alpha is the weight of the newest sample in the moving average of a host's
-	// traffic, above 0 and at most 1. Sinbad (SIGCOMM 2013) uses 0.2.
+	// Alpha is the weight of the newest sample in the moving average of a host's traffic, above 0
+	// and at most 1. Sinbad (SIGCOMM 2013) uses 0.2.
 	Alpha float64 `yaml:"alpha" jsonschema:"default=0.2,minimum=0.000001,maximum=1"`
-	// LostAfter is how many heartbeats in a row a crashed host must miss before
-	// the master takes it for lost. A block pipeline waits for a host that is silent
-	// for as many intervals and a second, and then goes on without it.
+	// LostAfter is the number of consecutive heartbeats that a crashed host must miss before the
+	// master considers it lost. A block pipeline waits for a silent host for that number of
+	// intervals plus one second, then continues without it.
 	LostAfter int `yaml:"lost_after" jsonschema:"default=4,minimum=1,maximum=1000"`
 }
 
-// Coordinator is where coflow policies decide.
+// Coordinator is the place where coflow policies decide.
 type Coordinator struct {
-	// Latency is how long after the moment of a decision its ceilings take effect:
-	// reports of agents, computing and answers together. The flows of a new coflow wait
-	// for it too. On packets what the machine itself needs comes on top.
+	// Latency is the time between a decision and the moment its ceilings take effect: reports of
+	// agents, computation and replies together. The flows of a new coflow also wait for it. On
+	// packets, the machine adds its own delay.
 	Latency time.Duration `yaml:"latency" jsonschema:"default=0s" least:"0s" most:"1m"`
 }
 
-// Scale is by what the sizes and times of traces and workload files are multiplied.
+// Scale holds the factors for traces, workload files and rates.
 type Scale struct {
-	// Size multiplies the sizes of flows, such as "1/100" or 0.01, and in workload
-	// files those of blocks and packets too.
+	// Size multiplies the sizes of flows, such as "1/100" or 0.01, and in workload files also
+	// those of blocks and packets.
 	Size workloads.Factor `yaml:"size" jsonschema:"default=1"`
-	// Time multiplies moments of arrival, such as "1/10" or 0.1, and in workload files
-	// those at which writers start too.
+	// Time multiplies arrival times, such as "1/10" or 0.1, and in workload files also the start
+	// times of writers.
 	Time workloads.Factor `yaml:"time" jsonschema:"default=1"`
-	// Rate multiplies every rate of this file, and every size in it (blocks,
-	// packets, disks, queues) with them, so that times stay. With size multiplied
-	// by the same, traces and workload files keep their times too.
+	// Rate multiplies every rate of this file, and every size in it (blocks, packets, disks,
+	// queues), so that times stay. If size has the same value, traces and workload files keep
+	// their times too.
 	Rate workloads.Factor `yaml:"rate" jsonschema:"default=1"`
 }
 
-// Item is one part of the workload; which, its kind says.
+// Item is one part of the workload. Exactly one field is set, according to its kind.
 type Item struct {
 	Trace      *TraceItem
 	Writers    *WritersItem
@@ -228,126 +239,123 @@ type Item struct {
 	File       *FileItem
 }
 
-// TraceItem replays the coflows of a trace.
+// TraceItem replays the coflows of a trace file, in the format of the public coflow-benchmark or
+// another format that "testbed trace" writes. The format is detected from the content.
 type TraceItem struct {
-	// Kind is trace: coflows from a file in the format of the public
-	// coflow-benchmark, or in another that the trace verb writes; which is found
-	// by what is in it.
 	Kind string `yaml:"kind" jsonschema:"required,enum=trace"`
-	// Path of the trace, relative to this file; one given by --set is relative
-	// to where the program runs.
+	// Path is the path of the trace, relative to this file; a path from --set is relative to the
+	// working directory.
 	Path string `yaml:"path" jsonschema:"required,minLength=1,maxLength=4096"`
-	// First so many coflows of the trace are replayed. All without it.
+	// First is the number of coflows to replay, from the start of the trace (default: all).
 	First int `yaml:"first,omitempty" jsonschema:"minimum=1,maximum=10000000"`
-	// Merge flows of a coflow that run between the same two hosts into one.
+	// Merge joins the flows of a coflow that run between the same two hosts into one.
 	Merge bool `yaml:"merge" jsonschema:"default=true"`
-	// MB is the megabyte of a trace that is not in bytes: MB is 10⁶ bytes, MiB is
-	// 2²⁰, as the simulator published with the Facebook trace has it.
+	// MB is the megabyte of a trace that does not state bytes: MB is 10⁶ bytes; MiB is 2²⁰, as in
+	// the simulator published with the Facebook trace.
 	MB string `yaml:"mb" jsonschema:"default=MiB,enum=MB,enum=MiB"`
 }
 
-// WritersItem writes blocks from some hosts.
+// WritersItem starts clients that each write blocks, one after another.
 type WritersItem struct {
-	// Kind is writers: clients that each write blocks, one after another.
 	Kind string `yaml:"kind" jsonschema:"required,enum=writers"`
-	// Count of writers, on different hosts drawn by the seed. Instead of hosts.
+	// Count is the number of writers, on different hosts drawn from the seed. Excludes hosts.
 	Count int `yaml:"count,omitempty" jsonschema:"minimum=1,maximum=62500"`
-	// Hosts that write, by name, such as h0-00: rack 0, host 0. Instead of count.
+	// Hosts are the names of the hosts that write, such as h0-00: rack 0, host 0. Excludes count.
 	Hosts []string `yaml:"hosts,omitempty" jsonschema:"minItems=1"`
-	// Blocks that each writes.
+	// Blocks is the number of blocks that each writer writes.
 	Blocks int `yaml:"blocks" jsonschema:"required,minimum=1,maximum=100000"`
 	// Block is the size of a block.
 	Block units.Bytes `yaml:"block" jsonschema:"required" least:"1B" most:"1TB"`
-	// Replicas of each block, on different hosts.
+	// Replicas is the number of replicas of each block, on different hosts.
 	Replicas int `yaml:"replicas" jsonschema:"default=3,minimum=1,maximum=64"`
-	// Packet of the write pipeline: what is forwarded and acknowledged as one.
+	// Packet is the unit that the write pipeline forwards and acknowledges.
 	Packet units.Bytes `yaml:"packet" jsonschema:"default=64KB" least:"1B" most:"64MB"`
-	// Window is the most packets a client has un-acknowledged. Together they may
-	// not exceed a tenth of the block: the client is ahead of the slowest part of
-	// the pipeline by so much.
+	// Window is the largest number of unacknowledged packets of a client. Together they may be at
+	// most a tenth of the block, because the client runs ahead of the slowest part of the pipeline
+	// by that amount.
 	Window int `yaml:"window" jsonschema:"default=6,minimum=1,maximum=100000"`
-	// Start of the writers.
+	// Start is the start time of the writers.
 	Start time.Duration `yaml:"start" jsonschema:"default=0s" least:"0s" most:"24h"`
-	// Spread delays each writer's start by a time drawn between 0 and it.
+	// Spread delays the start of each writer by a random time from 0 to this value.
 	Spread time.Duration `yaml:"spread" jsonschema:"default=0s" least:"0s" most:"24h"`
 }
 
-// ReadersItem reads blocks that the workload writes.
+// ReadersItem starts clients that each fetch blocks of this workload, one after another, from the
+// nearest replica. A reader waits for a block that is not written yet.
 type ReadersItem struct {
-	// Kind is readers: clients that each fetch blocks of this workload, one after another,
-	// from the nearest replica. A block that is not written yet is waited for.
 	Kind string `yaml:"kind" jsonschema:"required,enum=readers"`
-	// Count of readers, on different hosts drawn by the seed. Instead of hosts.
+	// Count is the number of readers, on different hosts drawn from the seed. Excludes hosts.
 	Count int `yaml:"count,omitempty" jsonschema:"minimum=1,maximum=62500"`
-	// Hosts that read, by name, such as h0-00: rack 0, host 0. Instead of count.
+	// Hosts are the names of the hosts that read, such as h0-00: rack 0, host 0. Excludes count.
 	Hosts []string `yaml:"hosts,omitempty" jsonschema:"minItems=1"`
-	// Blocks that each reads. Which, the seed draws, each time from all that there are.
+	// Blocks is the number of blocks that each reader fetches, each drawn from all blocks by the
+	// seed.
 	Blocks int `yaml:"blocks" jsonschema:"required,minimum=1,maximum=100000"`
-	// Of says whose blocks: all, those that jobs write, or those of other writers.
+	// Of selects the blocks to read: all, those of jobs, or those of the other writers.
 	Of string `yaml:"of" jsonschema:"default=all,enum=all,enum=writers,enum=jobs"`
-	// Start of the readers.
+	// Start is the start time of the readers.
 	Start time.Duration `yaml:"start" jsonschema:"default=0s" least:"0s" most:"24h"`
-	// Spread delays each reader's start by a time drawn between 0 and it.
+	// Spread delays the start of each reader by a random time from 0 to this value.
 	Spread time.Duration `yaml:"spread" jsonschema:"default=0s" least:"0s" most:"24h"`
 }
 
-// JobsItem draws jobs that shuffle and then write, and jobs that only write.
+// JobsItem draws jobs that arrive at random. Most jobs shuffle before their reducers write, the
+// others only write. docs/workloads.md describes how they are drawn.
 type JobsItem struct {
-	// Kind is jobs: they arrive at random, and most shuffle before their reducers
-	// write; docs/workloads.md tells how they are drawn.
 	Kind string `yaml:"kind" jsonschema:"required,enum=jobs"`
-	// Count of jobs.
+	// Count is the number of jobs.
 	Count int `yaml:"count" jsonschema:"required,minimum=1,maximum=1000000"`
-	// Interval between two arrivals, on average. Instead of load.
+	// Interval is the average time between two arrivals. Excludes load.
 	Interval time.Duration `yaml:"interval,omitempty" least:"1us" most:"24h"`
-	// Load is what the jobs ask of the links toward the racks, as a share of what these
-	// carry while jobs arrive: shuffles, and one copy of each block. On one rack it is
-	// all copies, and the links of hosts. Instead of interval.
+	// Load is the load of the jobs on the links toward the racks while jobs arrive, as a share of
+	// their capacity: shuffles, and one copy of each block. On one rack it counts all copies, and
+	// the links of hosts. Excludes interval.
 	Load float64 `yaml:"load,omitempty" jsonschema:"minimum=0.000001,maximum=100"`
-	// Start of the arrivals.
+	// Start is the time of the first possible arrival.
 	Start time.Duration `yaml:"start" jsonschema:"default=0s" least:"0s" most:"24h"`
 	// Block is the size of a block.
 	Block units.Bytes `yaml:"block" jsonschema:"required" least:"1B" most:"1TB"`
-	// Replicas of each block, on different hosts.
+	// Replicas is the number of replicas of each block, on different hosts.
 	Replicas int `yaml:"replicas" jsonschema:"default=3,minimum=1,maximum=64"`
-	// Packet of the write pipeline: what is forwarded and acknowledged as one.
+	// Packet is the unit that the write pipeline forwards and acknowledges.
 	Packet units.Bytes `yaml:"packet" jsonschema:"default=64KB" least:"1B" most:"64MB"`
-	// Window is the most packets a client has un-acknowledged. Together they may
-	// not exceed a tenth of the block: the client is ahead of the slowest part of
-	// the pipeline by so much.
+	// Window is the largest number of unacknowledged packets of a client. Together they may be at
+	// most a tenth of the block, because the client runs ahead of the slowest part of the pipeline
+	// by that amount.
 	Window int `yaml:"window" jsonschema:"default=6,minimum=1,maximum=100000"`
-	// WholeBlocks rounds what a writer writes up to whole blocks. Without it the last
-	// block of a file has any size.
+	// WholeBlocks rounds the output of a writer up to whole blocks. Without it, the last block of
+	// a file has any size.
 	WholeBlocks bool `yaml:"whole_blocks" jsonschema:"default=false"`
-	// Small is the share of all blocks that are small files beside the output, from 0
-	// to 0.95.
+	// Small is the share of all blocks that are small files in addition to the output, from 0 to
+	// 0.95.
 	Small float64 `yaml:"small" jsonschema:"default=0,minimum=0,maximum=0.95"`
-	// SmallBlock is the largest of the small ones, whose sizes are drawn uniformly.
-	// Without it an eighth of a block.
+	// SmallBlock is the size of the largest small file (default: an eighth of a block). Sizes are
+	// drawn uniformly.
 	SmallBlock units.Bytes `yaml:"small_block,omitempty" least:"1B" most:"1TB"`
-	// Mappers of a job that shuffles, from and to.
+	// Mappers is the range of the number of mappers of a job that shuffles.
 	Mappers Span `yaml:"mappers" jsonschema:"default=2-8"`
-	// Reducers of a job that shuffles, from and to, at most one a block that it writes.
+	// Reducers is the range of the number of reducers of a job that shuffles, at most one per
+	// block that it writes.
 	Reducers Span `yaml:"reducers" jsonschema:"default=1-8"`
-	// Writers of a job that only writes, from and to.
+	// Writers is the range of the number of writers of a job that only writes.
 	Writers Span `yaml:"writers" jsonschema:"default=1-4"`
-	// Blocks that each of these writes, from and to.
+	// Blocks is the range of the number of blocks that each writer of such a job writes.
 	Blocks Span `yaml:"blocks" jsonschema:"default=1-3"`
-	// Output is what a job writes on average over all bins, without replicas. Without
-	// it, so much that the jobs that only write have their share of the bytes.
+	// Output is the average output of a job over all bins, without replicas (default: the value
+	// with which the jobs that only write have their share of the bytes).
 	Output units.Bytes `yaml:"output,omitempty" least:"1B" most:"1TB"`
-	// ShuffleRate is at what rate a reducer is taken to fetch on an idle cluster, from
-	// which the size of shuffles follows. Without it, what a host's share of its rack's
-	// links to the spines carries, or its own link where that is less.
+	// ShuffleRate is the rate at which a reducer is assumed to fetch on an idle cluster; the sizes
+	// of shuffles follow from it. Default: a host's share of its rack's links to the spines, or
+	// the rate of its own link if that is less.
 	ShuffleRate units.Rate `yaml:"shuffle_rate,omitempty" least:"1Kbps" most:"100Gbps"`
-	// WriteRate is at what rate a reducer is taken to write. Without it, that of a disk,
-	// or of a host's link where that is less.
+	// WriteRate is the rate at which a reducer is assumed to write. Default: the rate of a disk,
+	// or that of a host's link if that is less.
 	WriteRate units.Rate `yaml:"write_rate,omitempty" least:"1Kbps" most:"100Gbps"`
-	// OffHot keeps reducers and writers off the leaves that the background of this
-	// workload makes hot at the job's arrival.
+	// OffHot keeps reducers and writers off the leaves that the background of this workload makes
+	// hot when the job arrives.
 	OffHot bool `yaml:"off_hot" jsonschema:"default=false"`
-	// Bins of jobs by the share of their time in which they write. Without it, the five
-	// with which Sinbad (SIGCOMM 2013) is evaluated.
+	// Bins are classes of jobs by the share of their time in which they write (default: the five
+	// classes with which Sinbad, SIGCOMM 2013, is evaluated).
 	Bins []Bin `yaml:"bins,omitempty" jsonschema:"minItems=1,maxItems=100"`
 }
 
@@ -357,51 +365,48 @@ type Bin struct {
 	Jobs int `yaml:"jobs" jsonschema:"required,minimum=1,maximum=1000000"`
 	// Bytes is the bin's share of the bytes written, relative to the other bins'.
 	Bytes int `yaml:"bytes" jsonschema:"required,minimum=1,maximum=1000000"`
-	// From is the least share of a job's time in which it writes; 1 for jobs that only
-	// write.
+	// From is the smallest share of its time in which a job writes; 1 for jobs that only write.
 	From float64 `yaml:"from" jsonschema:"required,minimum=0.001,maximum=1"`
-	// To is the largest; 1 where from is, else below it.
+	// To is the largest share; 1 if from is 1, otherwise less than 1.
 	To float64 `yaml:"to" jsonschema:"required,minimum=0.001,maximum=1"`
 }
 
-// BackgroundItem loads the links toward the racks, unevenly.
+// BackgroundItem sends shuffles into all leaves, most of them into a few leaves that are hot for a
+// while. Averages over coflows and jobs exclude them.
 type BackgroundItem struct {
-	// Kind is background: shuffles into all leaves, most of them into a few that are hot
-	// for a while. Averages over coflows and jobs leave them out.
 	Kind string `yaml:"kind" jsonschema:"required,enum=background"`
-	// HotLeaves are so many at a time.
+	// HotLeaves is the number of leaves that are hot at any time.
 	HotLeaves int `yaml:"hot_leaves" jsonschema:"required,minimum=1,maximum=249"`
-	// Intensity is what comes into all leaves, as a share of what the links toward them
-	// carry.
+	// Intensity is the load on the links toward all leaves, as a share of their capacity.
 	Intensity float64 `yaml:"intensity" jsonschema:"default=0.35,minimum=0.000001,maximum=1"`
-	// HotShare is how much of it comes into the hot leaves.
+	// HotShare is the share of that load that goes to the hot leaves.
 	HotShare float64 `yaml:"hot_share" jsonschema:"default=0.7,minimum=0.000001,maximum=1"`
-	// Persist is how long leaves stay hot before others are drawn. Keep it much longer
-	// than a heartbeat and than a block takes.
+	// Persist is the time for which leaves stay hot before others are drawn. It should be much
+	// longer than a heartbeat and than the write of a block.
 	Persist time.Duration `yaml:"persist" jsonschema:"required" least:"1ms" most:"24h"`
 	// Transfer is the size of one coflow.
 	Transfer units.Bytes `yaml:"transfer" jsonschema:"required" least:"64B" most:"1TB"`
-	// Senders of a coflow, in other racks, to one host.
+	// Senders is the number of senders of a coflow, in other racks, to one host.
 	Senders int `yaml:"senders" jsonschema:"default=4,minimum=1,maximum=64"`
-	// Start of the load.
+	// Start is the start time of the load.
 	Start time.Duration `yaml:"start" jsonschema:"default=0s" least:"0s" most:"24h"`
-	// For is how long coflows arrive.
+	// For is the time during which coflows arrive.
 	For time.Duration `yaml:"for" jsonschema:"required" least:"1ms" most:"24h"`
 }
 
-// FileItem takes coflows, writers and jobs from a workload file.
+// FileItem takes coflows, writers and jobs from a workload file, such as "testbed workload
+// generate" writes.
 type FileItem struct {
-	// Kind is workload: a file that "testbed workload generate" writes, or a hand.
 	Kind string `yaml:"kind" jsonschema:"required,enum=workload"`
-	// Path of the file, relative to this file; one given by --set is relative to where
-	// the program runs.
+	// Path is the path of the file, relative to this file; a path from --set is relative to the
+	// working directory.
 	Path string `yaml:"path" jsonschema:"required,minLength=1,maxLength=4096"`
 }
 
 // Span is a range of whole numbers, both ends included, written "2-8" or "3".
 type Span struct{ From, To int }
 
-// String prints "2-8", or "3" where both ends are.
+// String returns "2-8", or "3" if both ends are 3.
 func (s Span) String() string {
 	if s.From == s.To {
 		return strconv.Itoa(s.From)
@@ -409,13 +414,13 @@ func (s Span) String() string {
 	return fmt.Sprintf("%d-%d", s.From, s.To)
 }
 
-// MarshalText is String.
+// MarshalText returns the same text as String.
 func (s Span) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// maxSpan is the largest end of a Span.
+// maxSpan is the largest allowed end of a Span.
 const maxSpan = 62_500
 
-// UnmarshalText reads what String prints.
+// UnmarshalText parses the format of String.
 func (s *Span) UnmarshalText(text []byte) error {
 	from, to, two := strings.Cut(string(text), "-")
 	if !two {
@@ -424,13 +429,13 @@ func (s *Span) UnmarshalText(text []byte) error {
 	a, err1 := strconv.Atoi(from)
 	b, err2 := strconv.Atoi(to)
 	if err1 != nil || err2 != nil || strconv.Itoa(a) != from || strconv.Itoa(b) != to || a < 1 || b < a || b > maxSpan {
-		return fmt.Errorf(`range %q: want two whole numbers from 1 to %d, the smaller first, such as "2-8", or one`, clip(string(text)), maxSpan)
+		return fmt.Errorf(`range %q: expected two whole numbers from 1 to %d, the smaller first, such as "2-8", or one`, clip(string(text)), maxSpan)
 	}
 	*s = Span{a, b}
 	return nil
 }
 
-// Fault is one thing that goes wrong; which, its kind says.
+// Fault is one fault. Exactly one field is set, according to its kind.
 type Fault struct {
 	LinkDown  *LinkDownFault
 	LinkFlap  *LinkFlapFault
@@ -444,203 +449,185 @@ type Fault struct {
 	LateReports *LateReportsFault
 }
 
-// LinkDownFault cuts links.
+// LinkDownFault cuts links: they pass nothing in either direction.
 type LinkDownFault struct {
-	// Kind is link-down: links pass nothing, either way.
 	Kind string `yaml:"kind" jsonschema:"required,enum=link-down"`
-	// At is when it begins.
+	// At is the start time of the fault.
 	At time.Duration `yaml:"at" jsonschema:"required" least:"0s" most:"24h"`
-	// Link to cut, such as "leaf0<>spine1" or "leaf0<>h0-*" for several.
+	// Link is the link to cut, such as "leaf0<>spine1", or a pattern for several, such as
+	// "leaf0<>h0-*".
 	Link string `yaml:"link" jsonschema:"required,minLength=1,maxLength=256"`
-	// For is how long it lasts. Without it, for good.
+	// For is the duration of the fault (default: until the end of the run).
 	For time.Duration `yaml:"for,omitempty" least:"1ms" most:"24h"`
 }
 
-// LinkFlapFault cuts links again and again.
+// LinkFlapFault cuts and restores links several times.
 type LinkFlapFault struct {
-	// Kind is link-flap: links go down and come back several times.
 	Kind string `yaml:"kind" jsonschema:"required,enum=link-flap"`
-	// At is when the links go down first.
+	// At is the time at which the links go down first.
 	At time.Duration `yaml:"at" jsonschema:"required" least:"0s" most:"24h"`
-	// Link that flaps, such as "h0-03<>leaf0".
+	// Link is the link that flaps, such as "h0-03<>leaf0".
 	Link string `yaml:"link" jsonschema:"required,minLength=1,maxLength=256"`
-	// Down is how long it is down each time.
+	// Down is the duration of each outage.
 	Down time.Duration `yaml:"down" jsonschema:"required" least:"1ms" most:"24h"`
-	// Up is how long it is up in between.
+	// Up is the time between two outages.
 	Up time.Duration `yaml:"up" jsonschema:"required" least:"1ms" most:"24h"`
-	// Times that it goes down.
+	// Times is the number of outages.
 	Times int `yaml:"times" jsonschema:"required,minimum=1,maximum=1000"`
 }
 
-// LinkRateFault makes links slower or faster.
+// LinkRateFault changes the rate of links.
 type LinkRateFault struct {
-	// Kind is link-rate: links have another rate.
 	Kind string `yaml:"kind" jsonschema:"required,enum=link-rate"`
-	// At is when it begins.
+	// At is the start time of the fault.
 	At time.Duration `yaml:"at" jsonschema:"required" least:"0s" most:"24h"`
-	// Link whose rate changes, one direction as in "leaf0>spine1" or both as in
+	// Link is the link whose rate changes, one direction as in "leaf0>spine1" or both as in
 	// "leaf0<>spine1".
 	Link string `yaml:"link" jsonschema:"required,minLength=1,maxLength=256"`
-	// Rate that the link has meanwhile.
+	// Rate is the rate of the link during the fault.
 	Rate units.Rate `yaml:"rate" jsonschema:"required" least:"10Kbps" most:"100Gbps"`
-	// For is how long it lasts. Without it, for good.
+	// For is the duration of the fault (default: until the end of the run).
 	For time.Duration `yaml:"for,omitempty" least:"1ms" most:"24h"`
 }
 
-// HostCrashFault crashes a host.
+// HostCrashFault crashes a host: all its work is lost, and it restarts idle.
 type HostCrashFault struct {
-	// Kind is host-crash: a host is gone with all that it was doing, and starts
-	// again with nothing to do.
 	Kind string `yaml:"kind" jsonschema:"required,enum=host-crash"`
-	// At is when it crashes.
+	// At is the time of the crash.
 	At time.Duration `yaml:"at" jsonschema:"required" least:"0s" most:"24h"`
-	// Host that crashes, by name.
+	// Host is the name of the host that crashes.
 	Host string `yaml:"host" jsonschema:"required,minLength=1,maxLength=64"`
-	// For is how long it is gone. Without it, for good.
+	// For is the time until the host returns (default: it does not return).
 	For time.Duration `yaml:"for,omitempty" least:"1ms" most:"24h"`
-	// Disk is lost or kept: whether what the host stored is there when it is back.
+	// Disk is the state of the stored blocks when the host returns: kept or lost.
 	Disk string `yaml:"disk" jsonschema:"default=kept,enum=kept,enum=lost"`
 }
 
-// SlowDiskFault slows a disk.
+// SlowDiskFault changes the write rate of a host's disk.
 type SlowDiskFault struct {
-	// Kind is slow-disk: a host's disk takes writes at another rate.
 	Kind string `yaml:"kind" jsonschema:"required,enum=slow-disk"`
-	// At is when it begins.
+	// At is the start time of the fault.
 	At time.Duration `yaml:"at" jsonschema:"required" least:"0s" most:"24h"`
-	// Host whose disk it is, by name.
+	// Host is the name of the host of the disk.
 	Host string `yaml:"host" jsonschema:"required,minLength=1,maxLength=64"`
-	// Rate of the disk meanwhile.
+	// Rate is the write rate of the disk during the fault.
 	Rate units.Rate `yaml:"rate" jsonschema:"required" least:"10Kbps" most:"100Gbps"`
-	// For is how long it lasts. Without it, for good.
+	// For is the duration of the fault (default: until the end of the run).
 	For time.Duration `yaml:"for,omitempty" least:"1ms" most:"24h"`
 }
 
-// SlowCPUFault slows a host.
+// SlowCPUFault lets a host work for a share of the time only, as a straggler.
 type SlowCPUFault struct {
-	// Kind is slow-cpu: a host works for a share of the time only, a straggler.
 	Kind string `yaml:"kind" jsonschema:"required,enum=slow-cpu"`
-	// At is when it begins.
+	// At is the start time of the fault.
 	At time.Duration `yaml:"at" jsonschema:"required" least:"0s" most:"24h"`
-	// Host that is slow, by name.
+	// Host is the name of the slow host.
 	Host string `yaml:"host" jsonschema:"required,minLength=1,maxLength=64"`
-	// Share of the time in which it works.
+	// Share is the share of the time in which the host works.
 	Share float64 `yaml:"share" jsonschema:"required,minimum=0.01,maximum=1"`
-	// For is how long it lasts. Without it, for good.
+	// For is the duration of the fault (default: until the end of the run).
 	For time.Duration `yaml:"for,omitempty" least:"1ms" most:"24h"`
 }
 
-// SpineDownFault takes a spine down.
+// SpineDownFault takes a spine down: all its links pass nothing.
 type SpineDownFault struct {
-	// Kind is spine-down: all links of a spine pass nothing.
 	Kind string `yaml:"kind" jsonschema:"required,enum=spine-down"`
-	// At is when it begins.
+	// At is the start time of the fault.
 	At time.Duration `yaml:"at" jsonschema:"required" least:"0s" most:"24h"`
-	// Spine that is down, by name.
+	// Spine is the name of the spine.
 	Spine string `yaml:"spine" jsonschema:"required,minLength=1,maxLength=64"`
-	// For is how long it lasts. Without it, for good.
+	// For is the duration of the fault (default: until the end of the run).
 	For time.Duration `yaml:"for,omitempty" least:"1ms" most:"24h"`
 }
 
-// LostReportsFault keeps reports of hosts from the master.
+// LostReportsFault drops the reports of hosts on links and disks before they reach the master,
+// which does not consider the hosts lost.
 type LostReportsFault struct {
-	// Kind is lost-reports: what hosts report of their links and disks does not reach
-	// the master, which does not take them for lost.
 	Kind string `yaml:"kind" jsonschema:"required,enum=lost-reports"`
-	// At is when it begins.
+	// At is the start time of the fault.
 	At time.Duration `yaml:"at" jsonschema:"required" least:"0s" most:"24h"`
-	// Host whose reports are lost, such as "h0-03", or "h0-*" for several.
+	// Host is the host whose reports are lost, such as "h0-03", or a pattern for several, such as
+	// "h0-*".
 	Host string `yaml:"host" jsonschema:"required,minLength=1,maxLength=256"`
-	// For is how long it lasts. Without it, for good.
+	// For is the duration of the fault (default: until the end of the run).
 	For time.Duration `yaml:"for,omitempty" least:"1ms" most:"24h"`
 }
 
-// LateReportsFault delays reports of hosts.
+// LateReportsFault delays the reports of hosts on links and disks. They arrive with the counters
+// of the time at which they were made.
 type LateReportsFault struct {
-	// Kind is late-reports: what hosts report of their links and disks reaches the
-	// master later, with the counters of when it was made.
 	Kind string `yaml:"kind" jsonschema:"required,enum=late-reports"`
-	// At is when it begins.
+	// At is the start time of the fault.
 	At time.Duration `yaml:"at" jsonschema:"required" least:"0s" most:"24h"`
-	// Host whose reports are late, such as "h0-03", or "h0-*" for several.
+	// Host is the host whose reports are late, such as "h0-03", or a pattern for several, such as
+	// "h0-*".
 	Host string `yaml:"host" jsonschema:"required,minLength=1,maxLength=256"`
-	// By is how long after it was made a report comes in.
+	// By is the delay of a report.
 	By time.Duration `yaml:"by" jsonschema:"required" least:"1ms" most:"1h"`
-	// For is how long it lasts. Without it, for good.
+	// For is the duration of the fault (default: until the end of the run).
 	For time.Duration `yaml:"for,omitempty" least:"1ms" most:"24h"`
 }
 
 // Arm is one combination of policies.
 type Arm struct {
-	// Name of the arm, in reports and run directories. Without it, the names of
-	// its policies joined by +.
+	// Name is the name of the arm, in reports and run directories (default: the names of its
+	// policies, joined by +).
 	Name string `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9][A-Za-z0-9._+-]*$,maxLength=64"`
-	// Coflow is the policy that shares the network among coflows.
-	Coflow Policy `yaml:"coflow" jsonschema:"required"`
-	// Placement is the policy that chooses the hosts of replicas. Needed where
-	// blocks are written.
-	Placement Policy `yaml:"placement,omitempty"`
+	// Policies are the policies by role; a role for which the arm names no policy is missing.
+	Policies map[string]Policy `yaml:",inline"`
 }
 
-// Policies are the names of an arm's policies by role.
-func (a Arm) Policies() map[string]string {
-	names := map[string]string{"coflow": a.Coflow.Name}
-	if a.Placement.Name != "" {
-		names["placement"] = a.Placement.Name
-	}
-	return names
-}
-
-// ArmCross is arms as every combination of the listed policies.
+// ArmCross is the set of all combinations of the listed policies.
 type ArmCross struct {
-	// Coflow policies, the slowest to vary.
-	Coflow []Policy `yaml:"coflow" jsonschema:"required,minItems=1"`
-	// Placement policies.
-	Placement []Policy `yaml:"placement,omitempty" jsonschema:"minItems=1"`
+	// Policies are the lists of policies by role. In the order of arms those of the first role
+	// vary slowest.
+	Policies map[string][]Policy `yaml:",inline" jsonschema:"minItems=1"`
 }
 
-// Arms are written as a list, or as a mapping whose combinations they are.
+// Arms are the arms of a scenario, written as a list or as a mapping that stands for all its
+// combinations.
 type Arms []Arm
 
-// Policy is one by name, with parameters of its own where it is a mapping.
+// Policy is a policy by name, written as a mapping if it has parameters.
 type Policy struct {
 	Name   string
-	Params map[string]any // nil where it has none
+	Params map[string]any // nil if it has none
 }
 
-// Vars are values by the name of the variable; nil is one that must be set.
+// Vars maps the name of a variable to its default; nil is a variable that must be set.
 type Vars map[string]*string
 
-// Capture is how packets are recorded.
+// Capture is the configuration of packet captures.
 type Capture struct {
-	// Snaplen is how many bytes of each packet are kept: at least the headers of
-	// Ethernet (14), IPv4 (20), TCP with its options (60) and of a transfer (64).
+	// Snaplen is the number of bytes of each packet to keep: at least the headers of Ethernet
+	// (14), IPv4 (20), TCP with its options (60) and of a transfer (64). Up to 160, only the headers
+	// of segments of transfers are kept; above, their data too.
 	Snaplen int `yaml:"snaplen" jsonschema:"default=160,minimum=158,maximum=65535" of:"bytes"`
-	// Ring is the memory between kernel and recorder for each host, and each switch
-	// of which links are captured.
+	// Ring is the size of the buffer between kernel and recorder, for each host and each switch
+	// with captured links.
 	Ring units.Bytes `yaml:"ring" jsonschema:"default=2MB" least:"64KB" most:"1GB" scale:"keep"`
-	// Links are captured where they leave their switches, besides all hosts: names
-	// such as "leaf0>spine1", and patterns such as "leaf*>spine*". They are to be
-	// looked at; all figures come from the hosts.
+	// Links are links to capture at their switches, in addition to all hosts: names such as
+	// "leaf0>spine1", and patterns such as "leaf*>spine*". They are for inspection; all results
+	// come from the captures of hosts.
 	Links []string `yaml:"links,omitempty"`
 }
 
-// Limits end or refuse what would run away.
+// Limits end or refuse a run that takes too much.
 type Limits struct {
-	// Duration that one repeat of one arm may take before it is given up.
+	// Duration is the longest time for one repeat of one arm; then it is aborted.
 	Duration time.Duration `yaml:"duration" jsonschema:"default=10m" least:"1s" most:"168h"`
-	// Stuck is how long a flow may stand still while a link of its path is down
-	// before it is given up as failed.
+	// Stuck is the time for which a flow may stall while a link of its path is down; then it is
+	// counted as failed.
 	Stuck time.Duration `yaml:"stuck" jsonschema:"default=10s" least:"1ms" most:"24h"`
-	// Flows that the workload may have.
+	// Flows is the largest number of flows of the workload.
 	Flows int `yaml:"flows" jsonschema:"default=200000,minimum=1,maximum=100000000"`
-	// Blocks that the workload may write.
+	// Blocks is the largest number of blocks that the workload writes.
 	Blocks int `yaml:"blocks" jsonschema:"default=100000,minimum=1,maximum=100000000"`
-	// Trace is the largest trace file that is read.
+	// Trace is the size of the largest trace file that is read.
 	Trace units.Bytes `yaml:"trace" jsonschema:"default=64MB" least:"1KB" most:"4GB" scale:"keep"`
 }
 
-// MarshalYAML gives the keys of the fabric's kind.
+// MarshalYAML returns the keys of the fabric's kind.
 func (f Fabric) MarshalYAML() (any, error) {
 	out := &yaml.Node{Kind: yaml.MappingNode}
 	v := reflect.ValueOf(f)
@@ -658,17 +645,10 @@ func (f Fabric) MarshalYAML() (any, error) {
 	return out, nil
 }
 
-// MarshalYAML gives the item that is set.
-func (i Item) MarshalYAML() (any, error) {
-	for _, k := range itemKinds(&i) {
-		if !k.field.IsNil() {
-			return k.field.Interface(), nil
-		}
-	}
-	return nil, nil
-}
+// MarshalYAML returns the item that is set.
+func (i Item) MarshalYAML() (any, error) { return marshal(i) }
 
-// MarshalYAML gives the name, or name and parameters as one mapping.
+// MarshalYAML returns the name, or a mapping of name and parameters.
 func (p Policy) MarshalYAML() (any, error) {
 	if p.Params == nil {
 		return p.Name, nil
@@ -679,6 +659,3 @@ func (p Policy) MarshalYAML() (any, error) {
 	}
 	return m, nil
 }
-
-// IsZero tells a policy that is not given.
-func (p Policy) IsZero() bool { return p.Name == "" }

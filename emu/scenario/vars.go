@@ -1,7 +1,9 @@
 package scenario
 
 import (
+	"cmp"
 	"encoding/json"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,18 +14,18 @@ import (
 
 var varName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// substituter replaces ${name} in the values of a scenario, and remembers what
-// it replaced so that the text of the file can be changed in the same places.
+// substituter replaces ${name} in the values of a scenario, and records the
+// replacements so that the text of the file can be edited in the same places.
 type substituter struct {
 	*decoder
 	set    map[string]string // by --set
 	vars   Vars              // in force
 	used   map[string]bool
 	text   string
-	starts []int                // of each line of text
-	edits  map[*yaml.Node]*edit // of text, by the scalar they replace
-	isSet  map[*yaml.Node]bool  // values that are one variable, set by --set
-	joined int                  // bytes of values after substitution
+	starts []int                // offsets of the lines of text
+	edits  map[*yaml.Node]*edit // of text, by the replaced scalar
+	isSet  map[*yaml.Node]bool  // values that consist of one variable, set by --set
+	joined int                  // total bytes of values after substitution
 }
 
 // edit replaces a scalar in the text of the file.
@@ -33,15 +35,15 @@ type edit struct {
 }
 
 // maxSubstituted bounds the values of a file after substitution, in bytes, so
-// that a long variable used often cannot fill the memory.
+// that repeated use of a long variable cannot exhaust memory.
 const maxSubstituted = 4 * maxFile
 
-// readVars reads the vars of a file and overrides them.
+// readVars reads the variables of a file and applies the overrides.
 func (s *substituter) readVars(root *yaml.Node) {
 	s.vars = Vars{}
 	n := valueOf(root, "vars")
 	if n != nil && n.Kind != yaml.MappingNode && n.Kind != yaml.AliasNode {
-		s.fail(n, "vars", "%s: want a mapping of names to values", kindOf(n))
+		s.fail(n, "vars", "%s: expected a mapping of names to values", kindOf(n))
 		n = nil
 	}
 	nodes := map[string]*yaml.Node{}
@@ -49,7 +51,7 @@ func (s *substituter) readVars(root *yaml.Node) {
 		for _, e := range s.entries(n, "vars") {
 			path := join("vars", clip(e.key))
 			if !varName.MatchString(e.key) {
-				s.fail(e.name, path, "%q: want a name of letters, digits and underscores", clip(e.key))
+				s.fail(e.name, path, "%q: expected a name of letters, digits and underscores", clip(e.key))
 				continue
 			}
 			s.vars[e.key] = nil
@@ -57,7 +59,7 @@ func (s *substituter) readVars(root *yaml.Node) {
 			switch {
 			case e.node.Kind == yaml.AliasNode:
 			case e.node.Kind != yaml.ScalarNode:
-				s.fail(e.node, path, "%s: want one value", kindOf(e.node))
+				s.fail(e.node, path, "%s: expected one value", kindOf(e.node))
 			case !isNull(e.node):
 				s.vars[e.key] = &e.node.Value
 			}
@@ -70,17 +72,14 @@ func (s *substituter) readVars(root *yaml.Node) {
 			if n != nil {
 				at = n
 			}
-			hint := didYouMean(name, sortedKeys(s.vars))
-			if hint == "" {
-				hint = ": this file declares " + orNone(sortedKeys(s.vars))
-			}
-			s.fail(at, join("vars", clip(name)), "set by --set, but no such variable%s", hint)
+			hint := cmp.Or(didYouMean(name, sortedKeys(s.vars)), ": the file declares "+cmp.Or(strings.Join(sortedKeys(s.vars), ", "), "none"))
+			s.fail(at, join("vars", clip(name)), "set by --set, but not declared%s", hint)
 			continue
 		}
 		if !utf8.ValidString(value) || len(value) > 4096 || strings.ContainsFunc(value, func(c rune) bool {
 			return c < ' ' || c == 0x7f || c == '\u0085' || c == '\u2028' || c == '\u2029' || c == '\ufeff'
 		}) {
-			s.fail(nodes[name], join("vars", name), "set by --set to %q: want at most 4096 bytes of text on one line", clip(value))
+			s.fail(nodes[name], join("vars", name), "set by --set to %q: expected at most 4096 bytes of text on one line", clip(value))
 			continue
 		}
 		s.vars[name] = &value
@@ -98,62 +97,32 @@ func (s *substituter) readVars(root *yaml.Node) {
 	}
 }
 
-// unused tells of variables that were set for nothing.
+// unused reports variables that are set but not used.
 func (s *substituter) unused(root *yaml.Node) {
 	for _, name := range sortedKeys(s.set) {
 		if _, ok := s.vars[name]; ok && !s.used[name] {
 			n := valueOf(valueOf(root, "vars"), name)
-			s.fail(n, join("vars", name), "set by --set, but nothing in the file uses ${%s}: leave it out", name)
+			s.fail(n, join("vars", name), "set by --set, but the file does not use ${%s}: leave it out", name)
 		}
 	}
 }
 
-func orNone(names []string) string {
-	if len(names) == 0 {
-		return "none"
-	}
-	return strings.Join(names, ", ")
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
-// valueOf is the value of a key of a mapping, nil where there is none.
-func valueOf(n *yaml.Node, key string) *yaml.Node {
-	if n == nil || n.Kind != yaml.MappingNode {
-		return nil
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == key {
-			return n.Content[i+1]
-		}
-	}
-	return nil
-}
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // substitute replaces variables in all values at and below n.
 func (s *substituter) substitute(n *yaml.Node, path string) {
-	switch n.Kind {
-	case yaml.MappingNode:
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			if key := n.Content[i].Value; path != "" || key != "vars" {
-				s.substitute(n.Content[i+1], join(path, key))
-			}
+	for k, v := range pairs(n) {
+		if path != "" || k.Value != "vars" {
+			s.substitute(v, join(path, k.Value))
 		}
-	case yaml.SequenceNode:
+	}
+	switch {
+	case n.Kind == yaml.SequenceNode:
 		for _, c := range n.Content {
 			s.substitute(c, path)
 		}
-	case yaml.ScalarNode:
-		if strings.Contains(n.Value, "${") || strings.Contains(n.Value, "$$") {
-			s.scalar(n, path)
-		}
+	case n.Kind == yaml.ScalarNode && (strings.Contains(n.Value, "${") || strings.Contains(n.Value, "$$")):
+		s.scalar(n, path)
 	}
 }
 
@@ -161,17 +130,17 @@ func (s *substituter) scalar(n *yaml.Node, path string) {
 	start, end, ok := s.span(n)
 	if !ok {
 		s.fail(n, path, "${…} or $$ in a value over several lines or with escapes: write it on one line")
-		tell(n)
+		markReported(n)
 		return
 	}
 	value, ok := s.expand(n, path)
 	if !ok {
-		tell(n)
+		markReported(n)
 		return
 	}
 	if s.joined += len(value); s.joined > maxSubstituted {
 		s.fail(n, path, "more than %d bytes of values up to here, after substitution: use shorter variables", maxSubstituted)
-		tell(n)
+		markReported(n)
 		return
 	}
 	if name, ok := strings.CutPrefix(n.Value, "${"); ok {
@@ -190,8 +159,8 @@ func (s *substituter) scalar(n *yaml.Node, path string) {
 	s.edits[n] = &edit{start, end, render(value, true)}
 }
 
-// expand is the value of a scalar with its variables replaced; ok is false where
-// that cannot be, which it tells.
+// expand returns the value of a scalar with its variables replaced. If that fails, it reports
+// the error and ok is false.
 func (s *substituter) expand(n *yaml.Node, path string) (_ string, ok bool) {
 	var b strings.Builder
 	ok = true
@@ -212,20 +181,17 @@ func (s *substituter) expand(n *yaml.Node, path string) (_ string, ok bool) {
 			value, known := s.vars[name]
 			switch {
 			case !closed || !varName.MatchString(name):
-				s.fail(n, path, "%q: want ${name}, or $$ for a dollar sign", clip(n.Value))
+				s.fail(n, path, "%q: expected ${name}, or $$ for a dollar sign", clip(n.Value))
 				return "", false
 			case !known:
 				ok = false
-				hint := didYouMean(name, sortedKeys(s.vars))
-				if hint == "" {
-					hint = ": declare it under vars"
-				}
-				s.fail(n, path, "${%s}: no such variable%s", name, hint)
+				hint := cmp.Or(didYouMean(name, sortedKeys(s.vars)), ": declare it under vars")
+				s.fail(n, path, "${%s}: unknown variable%s", name, hint)
 			case value == nil:
 				ok = false
 				s.used[name] = true
 				if s.sound("vars." + name) {
-					s.fail(n, path, "${%s}: no value: give one with --set %s=…, or a default under vars", name, name)
+					s.fail(n, path, "${%s}: no value: set one with --set %s=…, or a default under vars", name, name)
 				}
 			default:
 				s.used[name] = true
@@ -237,10 +203,10 @@ func (s *substituter) expand(n *yaml.Node, path string) (_ string, ok bool) {
 	}
 }
 
-// plainText is what needs no quotes anywhere in a YAML file.
+// plainText matches text that needs no quotes in any place of a YAML file.
 var plainText = regexp.MustCompile(`^[A-Za-z0-9_./~][A-Za-z0-9_./+-]*$`)
 
-// render is a value as YAML, in quotes where it needs them.
+// render returns a value as YAML, quoted if necessary.
 func render(value string, escape bool) string {
 	if plainText.MatchString(value) {
 		return value
@@ -248,15 +214,15 @@ func render(value string, escape bool) string {
 	if escape {
 		value = strings.ReplaceAll(value, "$", "$$")
 	}
-	text, err := json.Marshal(value) // YAML's double quotes take all of JSON's escapes
+	text, err := json.Marshal(value) // YAML's double quotes accept all escapes of JSON
 	if err != nil {
 		panic(err) // a string always marshals
 	}
 	return string(text)
 }
 
-// span is where in the text a scalar stands; ok is false where it is not written
-// there literally, on one line, as it reads.
+// span returns the bytes of a scalar in the text; ok is false if the text does not contain
+// its value literally on one line.
 func (s *substituter) span(n *yaml.Node) (start, end int, ok bool) {
 	if n.Line < 1 || n.Line > len(s.starts) || n.Column < 1 {
 		return 0, 0, false
@@ -285,7 +251,7 @@ func (s *substituter) span(n *yaml.Node) (start, end int, ok bool) {
 	return start, start + len(text), true
 }
 
-// edited is the text of the file with all edits made. They do not overlap.
+// edited returns the text of the file after all edits, which do not overlap.
 func (s *substituter) edited() []byte {
 	var edits []*edit
 	for _, e := range s.edits {
@@ -301,7 +267,7 @@ func (s *substituter) edited() []byte {
 	return append(out, s.text[at:]...)
 }
 
-// lineStarts is where each line of a text starts.
+// lineStarts returns the offset of each line of a text.
 func lineStarts(text string) []int {
 	starts := []int{0}
 	for i := range len(text) {

@@ -12,12 +12,12 @@ import (
 	"testbed/workloads"
 )
 
-// Notes are remarks for the user on what a workload came to, one a line.
+// Notes are remarks for the user on a workload, one per line.
 type Notes []string
 
-// Workload is what the cluster is asked to do in one repeat, from 0, on the
-// fabric, which is that of Shape. It is the same for every arm. The notes tell
-// what became of traces and which ratios of the cluster the scenario makes.
+// Workload returns the workload of one repeat, counted from 0, on the fabric of
+// Shape. It is the same for every arm. The notes describe the replayed parts of traces
+// and the resulting ratios of the cluster.
 func (s *Scenario) Workload(f *topo.Fabric, repeat int) (workloads.Workload, Notes, error) {
 	var w workloads.Workload
 	var notes Notes
@@ -42,7 +42,7 @@ func (s *Scenario) Workload(f *topo.Fabric, repeat int) (workloads.Workload, Not
 			notes = append(notes, fmt.Sprintf("workload[%d]: %d writers of %d blocks of %v, %d replicas each, from %v to %v",
 				i, len(writers), item.Writers.Blocks, item.Writers.Block, item.Writers.Replicas, writers[0].Start, writers[len(writers)-1].Start))
 			joinWorkload(&w, workloads.Workload{Writers: writers})
-		case item.Readers != nil: // below, of all that is written
+		case item.Readers != nil: // drawn below, from all written blocks
 		default:
 			more, said, err := s.drawn(i, f, seed)
 			if err != nil {
@@ -79,10 +79,10 @@ func (w *WritersItem) spec(key int) workloads.WriterSpec {
 	}
 }
 
-// apart raises the ids of the coflows of a further trace above those there are.
-func apart(there, more []workloads.Coflow) []workloads.Coflow {
+// apart raises the IDs of the coflows in more above those in existing.
+func apart(existing, more []workloads.Coflow) []workloads.Coflow {
 	offset := workloads.CoflowID(0)
-	for _, c := range there {
+	for _, c := range existing {
 		offset = max(offset, c.ID+1)
 	}
 	for i := range more {
@@ -91,8 +91,8 @@ func apart(there, more []workloads.Coflow) []workloads.Coflow {
 	return more
 }
 
-// renumber puts a workload in order and makes the ids of flows, writers and blocks
-// dense.
+// renumber sorts a workload and makes the IDs of flows, writers and blocks
+// consecutive.
 func renumber(w *workloads.Workload) {
 	slices.SortStableFunc(w.Coflows, func(a, b workloads.Coflow) int {
 		if a.Arrival != b.Arrival {
@@ -109,12 +109,12 @@ func renumber(w *workloads.Workload) {
 	}
 	slices.SortStableFunc(w.Writers, func(a, b workloads.Writer) int { return int(max(-1, min(1, a.Start-b.Start))) })
 	block := workloads.BlockID(0)
-	was := map[workloads.BlockID]workloads.BlockID{} // now, by what it was
+	renamed := map[workloads.BlockID]workloads.BlockID{} // new ID by old ID
 	for i := range w.Writers {
 		wr := &w.Writers[i]
 		wr.ID = workloads.WriterID(i)
 		for j := range wr.Blocks {
-			was[wr.Blocks[j].ID] = block
+			renamed[wr.Blocks[j].ID] = block
 			wr.Blocks[j].ID, wr.Blocks[j].Writer = block, wr.ID
 			block++
 		}
@@ -122,12 +122,12 @@ func renumber(w *workloads.Workload) {
 	for i := range w.Readers {
 		for j := range w.Readers[i].Reads {
 			r := &w.Readers[i].Reads[j]
-			r.Block = was[r.Block]
+			r.Block = renamed[r.Block]
 		}
 	}
 }
 
-// workload checks what only the whole workload shows.
+// workload checks the workload as a whole.
 func (c *checker) workload(s *Scenario) {
 	f, err := s.Shape().Build()
 	if err != nil {
@@ -142,11 +142,8 @@ func (c *checker) workload(s *Scenario) {
 		if w := item.Writers; w != nil {
 			n := max(w.Count, len(w.Hosts)) * w.Blocks
 			blocks += n
-			stored += float64(n) * float64(w.Replicas) * float64(w.Block) // may not fit 63 bits
-			if stored > float64(f.Hosts())*float64(c.spec.Disk.Count)*float64(c.spec.Disk.Size) {
-				c.failAt(path+".blocks", "the blocks up to here and their replicas do not fit on %d disks of %v: want fewer or smaller blocks, or a larger disk.size", f.Hosts()*c.spec.Disk.Count, c.spec.Disk.Size)
-				stored = 0
-			}
+			stored += float64(n) * float64(w.Replicas) * float64(w.Block) // can exceed 63 bits
+			stored = c.room(path+".blocks", stored, f)
 			continue
 		}
 		if r := item.Readers; r != nil {
@@ -157,10 +154,10 @@ func (c *checker) workload(s *Scenario) {
 			w, _, err := s.drawn(i, f, s.RepeatSeed(0))
 			switch {
 			case errors.Is(err, workloads.ErrTooManyFlows):
-				c.failAt(path, "%v: ask for less, or raise limits.flows", err)
+				c.failAt(path, "%v: reduce the item, or raise limits.flows", err)
 				continue
 			case errors.Is(err, workloads.ErrTooManyBlocks):
-				c.failAt(path, "%v: ask for less, or raise limits.blocks", err)
+				c.failAt(path, "%v: reduce the item, or raise limits.blocks", err)
 				continue
 			case err != nil:
 				c.failAt(path, "%v", err)
@@ -169,21 +166,23 @@ func (c *checker) workload(s *Scenario) {
 			for _, co := range w.Coflows {
 				flows += len(co.Flows)
 			}
+			var largest units.Bytes
 			for _, wr := range w.Writers {
 				writes = true
 				blocks += len(wr.Blocks)
 				for _, b := range wr.Blocks {
 					stored += float64(b.Replicas) * float64(b.Size)
+					largest = max(largest, b.Size)
 				}
 			}
-			if d := c.spec.Disk; d != nil && stored > float64(f.Hosts())*float64(d.Size) {
-				c.failAt(path, "the blocks up to here and their replicas do not fit on %d disks of %v: want fewer or smaller blocks, or a larger disk.size", f.Hosts(), d.Size)
-				stored = 0
+			stored = c.room(path, stored, f)
+			if d := c.spec.Disk; d != nil && item.File != nil && largest > d.Size {
+				c.failAt(path, "a block of %v on disks of %v: use smaller blocks, scale.size or a larger disk.size", largest, d.Size)
 			}
 			continue
 		}
 		if n := len(s.traces[i].Coflows); item.Trace.First > n {
-			c.failAt(path+".first", "%d: the trace has %d coflows: want at most so many", item.Trace.First, n)
+			c.failAt(path+".first", "%d: must be at most %d, the number of coflows of the trace", item.Trace.First, n)
 			continue
 		}
 		_, report, err := s.replay(i, f)
@@ -195,12 +194,18 @@ func (c *checker) workload(s *Scenario) {
 			continue
 		}
 		if report.Coflows == 0 {
-			c.failAt(path+".path", "all flows of the trace fall inside a host: want a fabric of more hosts")
+			c.failAt(path+".path", "all flows of the trace start and end on the same host: use a fabric with more hosts")
 		}
 		flows += report.Flows
 	}
-	if len(c.all) == 0 {
-		c.placed(writes)
+	counted := len(c.all) == 0
+	if counted {
+		c.required(writes)
+	}
+	for i, x := range c.spec.Faults {
+		if x.SlowDisk != nil && blocks == 0 && counted {
+			c.failAt(fmt.Sprintf("faults[%d].kind", i), "%s changes nothing, because the workload writes no blocks: remove the fault", x.SlowDisk.Kind)
+		}
 	}
 	if slices.ContainsFunc(c.spec.Workload, func(i Item) bool { return i.Readers != nil }) && len(c.all) == 0 {
 		if _, _, err := s.Workload(f, 0); err != nil {
@@ -216,8 +221,18 @@ func (c *checker) workload(s *Scenario) {
 	}
 }
 
-// ratios are what a scaled-down experiment must keep to be like the one it
-// stands for.
+// room reports blocks that do not fit on the disks of all hosts. It returns the bytes
+// stored so far, 0 once they were reported, so that later items do not repeat it.
+func (c *checker) room(path string, stored float64, f *topo.Fabric) float64 {
+	d := c.spec.Disk
+	if d == nil || stored <= float64(f.Hosts())*float64(d.HostSize()) {
+		return stored
+	}
+	c.failAt(path, "the blocks up to here and their replicas do not fit on %d disks of %v: write fewer or smaller blocks, or raise disk.size or disk.count", f.Hosts()*d.Count, d.Size)
+	return 0
+}
+
+// ratios returns the ratios that a scaled-down experiment must share with the original one.
 func (s *Scenario) ratios(f *topo.Fabric, w workloads.Workload) Notes {
 	slowest, fastest := hostRates(f)
 	link := slowest.String()
@@ -246,12 +261,12 @@ func (s *Scenario) ratios(f *topo.Fabric, w workloads.Workload) Notes {
 				continue
 			}
 			times := func(r units.Rate) float64 { return float64(r.TimeToSend(size)) / float64(beat) }
-			notes = append(notes, fmt.Sprintf("workload[%d]: a block takes a disk %.2f heartbeats and a NIC %.2f; window : block %.3f",
+			notes = append(notes, fmt.Sprintf("workload[%d]: one block takes %.2f heartbeats on a disk and %.2f on a NIC; window : block %.3f",
 				i, times(d.Write), times(slowest), float64(window)/float64(size)))
 		}
 	}
 	if len(w.Writers) > 0 && f.Racks() == 1 {
-		notes = append(notes, "placement: one rack, so the replicas of a block do not outlive it")
+		notes = append(notes, "placement: one rack, so no replica survives its failure")
 	}
 	if len(w.Coflows) > 0 && f.Spines() > 0 && f.Racks() > 1 {
 		notes = append(notes, offered(f, w.Coflows))
@@ -259,7 +274,7 @@ func (s *Scenario) ratios(f *topo.Fabric, w workloads.Workload) Notes {
 	return notes
 }
 
-// hostRates are the slowest and the fastest link of hosts, in either direction.
+// hostRates returns the rates of the slowest and the fastest host link, in either direction.
 func hostRates(f *topo.Fabric) (slowest, fastest units.Rate) {
 	slowest = f.Link(0).Rate
 	for _, l := range f.Links() {
@@ -270,8 +285,8 @@ func hostRates(f *topo.Fabric) (slowest, fastest units.Rate) {
 	return slowest, fastest
 }
 
-// crossRack tells what racks may send to one another, as the fabric states it or,
-// where links differ from that, as it came out.
+// crossRack describes the oversubscription between racks: the stated value, or the computed one
+// if the rates of single links differ.
 func crossRack(stated Fabric, f *topo.Fabric) string {
 	if f.Spines() == 0 {
 		return "one switch"
@@ -289,7 +304,7 @@ func crossRack(stated Fabric, f *topo.Fabric) string {
 	return fmt.Sprintf("oversubscription %.3g:1 to %.3g:1", least, most)
 }
 
-// offered tells how much the coflows ask of the racks' uplinks and downlinks.
+// offered describes the load of the coflows on the uplinks and downlinks of racks.
 func offered(f *topo.Fabric, coflows []workloads.Coflow) string {
 	up, down := make([]units.Bytes, f.Racks()), make([]units.Bytes, f.Racks())
 	var total units.Bytes
@@ -319,6 +334,51 @@ func offered(f *topo.Fabric, coflows []workloads.Coflow) string {
 			sum += rate.TimeToSend(way.offered)
 		}
 	}
-	return fmt.Sprintf("coflows: %v between racks, %v of the busiest rack's links of %v and %v of the average rack's; the last arrives at %v",
+	return fmt.Sprintf("coflows: %v between racks, which take %v on the links of the busiest rack (%v) and %v on those of the average rack; the last arrives at %v",
 		about(total), longest.Round(time.Millisecond), slowest, (sum / time.Duration(2*f.Racks())).Round(time.Millisecond), coflows[len(coflows)-1].Arrival.Round(time.Millisecond))
+}
+
+// drawn returns the workload of an item that is drawn at random or read from a file, with notes on it.
+func (s *Scenario) drawn(i int, f *topo.Fabric, seed uint64) (w workloads.Workload, notes Notes, err error) {
+	note := func(format string, args ...any) {
+		notes = append(notes, fmt.Sprintf("workload[%d]: ", i)+fmt.Sprintf(format, args...))
+	}
+	switch item := s.Spec.Workload[i]; {
+	case item.Jobs != nil:
+		if j := item.Jobs; j.OffHot {
+			cool := f.Racks() // with the worst draw of hot leaves
+			for _, other := range s.Spec.Workload {
+				if other.Background != nil {
+					cool -= other.Background.HotLeaves
+				}
+			}
+			if most, hosts := max(j.Reducers.To, j.Writers.To), cool*f.Hosts()/f.Racks(); most > hosts {
+				return w, nil, fmt.Errorf("off_hot with up to %d reducers or writers, and only %d hosts are certain to be off the hot leaves: use fewer reducers and writers, or fewer hot leaves", most, max(0, hosts))
+			}
+		}
+		spec := s.jobSpec(i, f, seed)
+		var report workloads.JobReport
+		if w, report, err = workloads.Jobs(spec, f, seed); err != nil {
+			return w, nil, err
+		}
+		note("%d jobs, one every %v on average, the last at %v; %d of them shuffle %v, all write %v%s; offered load %.1f%% of the links toward %s",
+			len(w.Jobs), report.Interval.Round(time.Millisecond), w.Jobs[len(w.Jobs)-1].Arrival.Round(time.Millisecond), len(w.Coflows), about(report.Shuffled), about(report.Written),
+			smallNote(report.Small), 100*report.Load, inwardEnds(f))
+		note("assumed rates of a reducer: fetch %v, write %v", spec.ShuffleRate, spec.WriteRate)
+	case item.Background != nil:
+		spec := item.Background.spec(i)
+		spec.MaxFlows = s.Spec.Limits.Flows
+		if w.Coflows, err = workloads.Background(spec, f, seed); err != nil {
+			return w, nil, err
+		}
+		hot, other := spec.LeafLoads(f)
+		note("background of %d coflows from %v to %v: offered load %.1f%% of the links toward the racks, %.1f%% of a hot leaf's and %.1f%% of another's; %d of %d leaves hot for %v",
+			len(w.Coflows), spec.Start, spec.Start+spec.For, 100*spec.Intensity, 100*hot, 100*other, spec.Hot, f.Racks(), spec.Persist)
+	case item.File != nil:
+		if w, err = s.traces[i].work.On(f, s.Spec.Scale.Size, s.Spec.Scale.Time); err != nil {
+			return w, nil, err
+		}
+		note("file %s: %d jobs, %d coflows, %d writers, %d readers", item.File.Path, len(w.Jobs), len(w.Coflows), len(w.Writers), len(w.Readers))
+	}
+	return w, notes, nil
 }

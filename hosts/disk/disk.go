@@ -1,18 +1,17 @@
-// Package disk is the disks of emulated hosts: each a directory of its own to which
-// replicas of blocks are really written, past the page cache, at no more than a
-// configured rate. Volumes are those of one host.
+// Package disk implements the disks of emulated hosts. Each disk is a directory to which replicas
+// of blocks are written, bypassing the page cache, at no more than a configured rate. Volumes are
+// the disks of one host.
 //
-// The writes of all blocks of a host are served one packet after another in the
-// order they were asked for. Above the writes is a token bucket. A timer is dear
-// on a virtual machine, so the bucket is a clock that runs ahead with each write,
-// and a write waits only when that is ahead by more than Options.Slack. Where the
-// kernel throttles the device (Options.Throttle) it is the kernel that makes writes
-// wait, and the same clock only tells whether it did.
+// A disk serves the writes of all blocks one packet at a time, in the order of the requests. A
+// token bucket limits them. Timers are expensive on a virtual machine, so the bucket is a clock
+// that advances with each write, and a write waits only if that clock is ahead by more than
+// Options.Slack. With Options.Throttle the kernel throttles the device, and the clock only checks
+// the result.
 //
-// Reads have a rate and a token bucket of their own, beside writes: see Reading. No
-// kernel throttles them.
+// Reads have their own rate and token bucket: see Reading. The kernel does not throttle them.
 //
-// It does not make the length of a file durable. On a file system in memory nothing reaches a device.
+// The package does not make the length of a file durable. On a file system in memory, nothing
+// reaches a device.
 package disk
 
 import (
@@ -29,54 +28,51 @@ import (
 	"testbed/workloads"
 )
 
-// Options are the settings of a Disk. Those that are 0 take their default, where
-// they have one.
+// Options are the settings of a Disk. 0 means the default if there is one.
 type Options struct {
 	Host string     // named in errors
-	Rate units.Rate // of writes; units.MaxRate leaves it to the device
-	// ReadRate is the rate of reads, by default Rate. SetRate leaves it.
+	Rate units.Rate // of writes; units.MaxRate means only the device limits them
+	// ReadRate is the rate of reads, by default Rate. SetRate does not change it.
 	ReadRate units.Rate
-	// Capacity is the most that replicas may hold together, those being written
-	// counted whole. 0 leaves it to the file system.
+	// Capacity is the maximum total size of replicas; those being written count with
+	// their full size. 0 means only the file system limits it.
 	Capacity units.Bytes
-	// Burst is what an idle disk takes at once, by default what Rate carries in
-	// 2 ms. It should not exceed a pipeline packet.
+	// Burst is the amount that an idle disk accepts at once, by default 2 ms at Rate.
+	// It should not exceed a pipeline packet.
 	Burst units.Bytes
-	// Slack is how far ahead of Rate a write may return, by default 1 ms: a
+	// Slack is the time by which a write may return ahead of Rate, by default 1 ms: a
 	// shorter wait is left to the next write.
 	Slack time.Duration
-	// CatchUp is how far a busy disk may fall behind Rate, by timers that fire
-	// late or a device that stalls, and make up for it afterwards; by default
-	// 20 ms. What is lost beyond shows in Stats.
+	// CatchUp is the time by which a busy disk may fall behind Rate and make up for it
+	// afterwards, by default 20 ms. The causes are late timers and device stalls.
+	// Stats show any further loss.
 	CatchUp time.Duration
-	// Throttle sets what holds writes to a rate in place of the token bucket, such as
-	// a limit of the kernel on the device. It is set to Rate already, and called by
-	// SetRate. Ahead is then how far ahead of Rate writes may return before that
-	// counts as faster than Rate (Stats.Busy), by default 0: at all. Burst, Slack and
-	// CatchUp have no effect.
+	// Throttle sets the rate of an external throttle that replaces the token bucket,
+	// such as a limit of the kernel on the device. The throttle is already set to
+	// Rate; SetRate calls Throttle. Ahead is then the time by which writes may return
+	// ahead of Rate before they count as faster than Rate (Stats.Busy), by default 0.
+	// Burst, Slack and CatchUp have no effect on writes.
 	Throttle func(units.Rate) error
 	Ahead    time.Duration
 }
 
-// Stats are what a disk has done since it was opened.
+// Stats count the operations of a disk since it was opened.
 type Stats struct {
 	Written units.Bytes // payload; page padding is not counted
 	Writes  int         // packets
-	// Busy is the time the disk had something to write. A write counts from its
-	// turn to when Rate has it done or when it really ended, whichever is later,
-	// so that Written / Busy is Rate on a disk that keeps up, less on one that
-	// does not, and never more; under Options.Throttle, more on one that was ahead of
-	// Rate by more than Options.Ahead.
+	// Busy is the time during which the disk had something to write. A write counts from its turn
+	// to its end at Rate or its actual end, whichever is later. Written / Busy thus equals Rate on
+	// a disk that keeps up, is lower on one that does not, and is never higher. With
+	// Options.Throttle it is higher on a disk that was ahead of Rate by more than Options.Ahead.
 	Busy time.Duration
-	// Allowed is what the rates in force let the disk write while it was busy:
+	// Allowed is the amount that the configured rates allowed while the disk was busy:
 	// Rate times Busy unless SetRate changed it.
 	Allowed units.Bytes
-	Device  time.Duration // of the write calls alone
-	Late    time.Duration // the most that a write ended after Rate has it done
+	Device  time.Duration // in the write calls alone
+	Late    time.Duration // maximum time from a write's end at Rate to its actual end
 }
 
-// Achieved is the rate at which the disk wrote while it was busy, 0 if it never
-// was.
+// Achieved returns the rate at which the disk wrote while it was busy, or 0 if it never was.
 func (s Stats) Achieved() units.Rate {
 	if s.Written == 0 {
 		return 0
@@ -84,8 +80,8 @@ func (s Stats) Achieved() units.Rate {
 	return units.RateOf(s.Written, s.Busy)
 }
 
-// Configured is the rate that the disk was to write at while it was busy, on the
-// average where that changed; 0 if it never was busy. Achieved is compared with it.
+// Configured returns the configured rate while the disk was busy, averaged over
+// changes; 0 if it never was busy. Compare Achieved with it.
 func (s Stats) Configured() units.Rate {
 	if s.Busy <= 0 {
 		return 0
@@ -93,13 +89,17 @@ func (s Stats) Configured() units.Rate {
 	return units.RateOf(s.Allowed, s.Busy)
 }
 
-// FullError is a block that does not fit. It is syscall.ENOSPC to errors.Is.
+// FullError reports a block that does not fit. errors.Is matches it to syscall.ENOSPC.
 type FullError struct {
 	Host           string
 	Block          workloads.BlockID
 	Size           units.Bytes // of the block
-	Used, Capacity units.Bytes // Capacity is 0 where the file system was full
+	Used, Capacity units.Bytes // Capacity is 0 if the file system was full
 	Dir            string
+	// Backing is the directory of the disk's image if the file system of that directory is
+	// full; Free is the space left on it.
+	Backing string
+	Free    units.Bytes
 }
 
 func (e *FullError) Error() string {
@@ -107,21 +107,25 @@ func (e *FullError) Error() string {
 		return fmt.Sprintf("disk of %s is full: block %d of %v does not fit, %v of %v are used (raise the capacity of disks, or write less)",
 			e.Host, e.Block, e.Size, e.Used, e.Capacity)
 	}
+	if e.Backing != "" {
+		return fmt.Sprintf("disk of %s is full: block %d of %v does not fit: its image is in %s, whose file system has %v left (free space there, or set disk.dir to a directory with more)",
+			e.Host, e.Block, e.Size, e.Backing, e.Free)
+	}
 	return fmt.Sprintf("disk of %s is full: block %d of %v does not fit in the file system of %s, %v of it are this host's (free space there, or set the capacity of disks lower)",
 		e.Host, e.Block, e.Size, e.Dir, e.Used)
 }
 
-// Is says that e is syscall.ENOSPC.
+// Is reports whether target is syscall.ENOSPC.
 func (e *FullError) Is(target error) bool { return target == syscall.ENOSPC }
 
-// ErrClosed is what the use of a closed disk returns.
+// ErrClosed is the error of operations on a closed disk.
 var ErrClosed = errors.New("disk is closed")
 
-// ErrWiped is what the use of a replica returns that was wiped while it was
+// ErrWiped is the error of operations on a replica that was wiped while it was
 // written.
 var ErrWiped = errors.New("the disk was wiped")
 
-// file is what a replica needs of its file.
+// file is the part of os.File that a replica uses.
 type file interface {
 	WriteAt(p []byte, off int64) (int, error)
 	Truncate(size int64) error
@@ -132,17 +136,17 @@ type file interface {
 type Disk struct {
 	o      Options
 	dir    string
-	flags  int // how files are opened past the page cache
+	flags  int // open flags that bypass the page cache
 	create func(path string) (file, error)
 	opened time.Time
 	closed chan struct{}
 
-	turn chan struct{} // holds one; channels serve who waits in order
+	turn chan struct{} // a token: waiting goroutines receive it in order
 	// Guarded by turn:
 	buf   []byte // aligned
 	timer *time.Timer
 
-	readTurn  chan struct{} // as turn, of reads
+	readTurn  chan struct{} // the token of reads
 	readTimer *time.Timer   // guarded by readTurn
 
 	mu       sync.Mutex // guards all below
@@ -150,27 +154,27 @@ type Disk struct {
 	reads    throttle
 	changed  chan struct{} // closed when the rate changes
 	replicas map[workloads.BlockID]*Replica
-	writing  map[*Replica]struct{} // whose files are open, wiped ones too
+	writing  map[*Replica]struct{} // replicas with open files, including wiped ones
 	used     units.Bytes
-	begun    []workloads.BlockID // since Use was asked
+	begun    []workloads.BlockID // since the last call of Use
 	isClosed bool
 	closeErr error
 }
 
-// Open makes a disk of dir, which is created if need be and must be empty.
+// Open returns a disk in dir, which must be empty; Open creates it if it is missing.
 func Open(dir string, o Options) (*Disk, error) {
 	wrap := func(err error) error { return fmt.Errorf("disk of %s: %w", o.Host, err) }
 	if o.Rate <= 0 {
-		return nil, wrap(fmt.Errorf("rate %v: want a positive rate", o.Rate))
+		return nil, wrap(fmt.Errorf("rate %v: must be positive", o.Rate))
 	}
 	if o.ReadRate == 0 {
 		o.ReadRate = o.Rate
 	}
 	if o.ReadRate < 0 {
-		return nil, wrap(fmt.Errorf("rate of reads %v: want a positive rate, or 0 for that of writes", o.ReadRate))
+		return nil, wrap(fmt.Errorf("read rate %v: must be positive, or 0 for the rate of writes", o.ReadRate))
 	}
 	if o.Capacity < 0 || o.Burst < 0 || o.Slack < 0 || o.CatchUp < 0 || o.Ahead < 0 {
-		return nil, wrap(fmt.Errorf("capacity %v, burst %v, slack %v, catch-up %v, ahead %v: want none below 0", o.Capacity, o.Burst, o.Slack, o.CatchUp, o.Ahead))
+		return nil, wrap(fmt.Errorf("capacity %v, burst %v, slack %v, catch-up %v, ahead %v: none may be negative", o.Capacity, o.Burst, o.Slack, o.CatchUp, o.Ahead))
 	}
 	burst := 2 * time.Millisecond
 	if o.Burst > 0 {
@@ -194,12 +198,12 @@ func Open(dir string, o Options) (*Disk, error) {
 		return nil, wrap(err)
 	}
 	if len(entries) > 0 {
-		return nil, wrap(fmt.Errorf("directory %s holds %s: want an empty one, for this disk alone", dir, entries[0].Name()))
+		return nil, wrap(fmt.Errorf("directory %s contains %s: must be empty and used by this disk only", dir, entries[0].Name()))
 	}
 	d := &Disk{
 		o: o, dir: dir, opened: time.Now(), closed: make(chan struct{}), turn: make(chan struct{}, 1), readTurn: make(chan struct{}, 1),
 		reads:    reads,
-		throttle: throttle{rate: o.Rate, burst: burst, bucket: o.Burst, catchUp: o.CatchUp, led: o.Throttle != nil, ahead: o.Ahead}, changed: make(chan struct{}),
+		throttle: throttle{rate: o.Rate, burst: burst, bucket: o.Burst, catchUp: o.CatchUp, external: o.Throttle != nil, ahead: o.Ahead}, changed: make(chan struct{}),
 		replicas: make(map[workloads.BlockID]*Replica), writing: make(map[*Replica]struct{}),
 	}
 	d.create = func(path string) (file, error) {
@@ -213,12 +217,12 @@ func Open(dir string, o Options) (*Disk, error) {
 	return d, nil
 }
 
-// probe finds out how the file system can be written past the page cache.
+// probe determines the open flags that bypass the page cache of the file system.
 func (d *Disk) probe() error {
 	var errs []error
 	for _, flags := range []int{syscall.O_DIRECT, syscall.O_DSYNC} {
 		d.flags = flags
-		err := d.tryWrite(filepath.Join(d.dir, "probe"))
+		err := d.probeWrite(filepath.Join(d.dir, "probe"))
 		if err == nil {
 			return nil
 		}
@@ -227,7 +231,7 @@ func (d *Disk) probe() error {
 	return errors.Join(errs...)
 }
 
-func (d *Disk) tryWrite(path string) (err error) {
+func (d *Disk) probeWrite(path string) (err error) {
 	f, err := d.create(path)
 	if err != nil {
 		return err
@@ -237,8 +241,8 @@ func (d *Disk) tryWrite(path string) (err error) {
 	return err
 }
 
-// Mode is how the page cache is passed: "O_DIRECT", or "O_DSYNC" where the file
-// system refuses that.
+// Mode returns the open flag that bypasses the page cache: "O_DIRECT", or "O_DSYNC"
+// if the file system refuses O_DIRECT.
 func (d *Disk) Mode() string {
 	if d.flags == syscall.O_DSYNC {
 		return "O_DSYNC"
@@ -246,27 +250,28 @@ func (d *Disk) Mode() string {
 	return "O_DIRECT"
 }
 
-// Stats are counted up to the last write that has ended.
+// Stats returns the statistics up to the last finished write.
 func (d *Disk) Stats() Stats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.throttle.account()
 }
 
-// Used is the size of all replicas, those being written counted whole.
+// Used returns the size of all replicas; those being written count with their full
+// size.
 func (d *Disk) Used() units.Bytes {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.used
 }
 
-// Path is the file of a replica.
+// Path returns the path of the file of a replica.
 func (d *Disk) Path(block workloads.BlockID) string {
 	return filepath.Join(d.dir, fmt.Sprintf("blk_%d", block))
 }
 
-// Create begins a replica and sets its whole size aside. A block that does not
-// fit is a *FullError.
+// Create begins a replica and reserves its full size. It returns a *FullError if the
+// block does not fit.
 func (d *Disk) Create(block workloads.BlockID, size units.Bytes) (*Replica, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -274,7 +279,7 @@ func (d *Disk) Create(block workloads.BlockID, size units.Bytes) (*Replica, erro
 	case d.isClosed:
 		return nil, fmt.Errorf("create block %d on the disk of %s: %w", block, d.o.Host, ErrClosed)
 	case size < 0:
-		return nil, fmt.Errorf("create block %d on the disk of %s: size %d: want 0 or more", block, d.o.Host, size)
+		return nil, fmt.Errorf("create block %d on the disk of %s: size %d: must not be negative", block, d.o.Host, size)
 	case d.replicas[block] != nil:
 		return nil, fmt.Errorf("create block %d on the disk of %s: %w (a host holds one replica of a block)", block, d.o.Host, os.ErrExist)
 	case d.o.Capacity > 0 && size > d.o.Capacity-d.used:
@@ -292,16 +297,19 @@ func (d *Disk) Create(block workloads.BlockID, size units.Bytes) (*Replica, erro
 	return r, nil
 }
 
-// failed tells a full file system from other failures.
+// failed returns a FullError if err means a full file system, otherwise wraps err.
 func (d *Disk) failed(err error, what string, block workloads.BlockID, size, used units.Bytes) error {
+	if backing, free, full := fullBacking(d.dir, err); full {
+		return &FullError{Host: d.o.Host, Block: block, Size: size, Used: used, Dir: d.dir, Backing: backing, Free: free}
+	}
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return &FullError{Host: d.o.Host, Block: block, Size: size, Used: used, Dir: d.dir}
 	}
 	return fmt.Errorf("disk of %s: %s block %d: %w", d.o.Host, what, block, err)
 }
 
-// Remove deletes a replica and gives its space back. One that is not there is no
-// error; one that is being written is.
+// Remove deletes a replica and frees its space. A missing replica is not an error; a
+// replica that is being written is.
 func (d *Disk) Remove(block workloads.BlockID) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -310,12 +318,12 @@ func (d *Disk) Remove(block workloads.BlockID) error {
 		return nil
 	}
 	if r.f != nil {
-		return fmt.Errorf("remove block %d from the disk of %s: it is being written", block, d.o.Host)
+		return fmt.Errorf("remove block %d from the disk of %s: block is being written", block, d.o.Host)
 	}
 	return d.forget(r)
 }
 
-// forget deletes a replica. d.mu is held.
+// forget deletes a replica. The caller holds d.mu.
 func (d *Disk) forget(r *Replica) error {
 	if err := os.Remove(d.Path(r.block)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("disk of %s: remove block %d: %w", d.o.Host, r.block, err)
@@ -325,8 +333,8 @@ func (d *Disk) forget(r *Replica) error {
 	return nil
 }
 
-// Close ends all waits with ErrClosed and closes the files that are open. What
-// was written stays: the directory is its owner's to delete.
+// Close ends all waits with ErrClosed and closes open files. The written data stays:
+// the caller deletes the directory.
 func (d *Disk) Close() error {
 	d.mu.Lock()
 	if d.isClosed {
@@ -337,7 +345,7 @@ func (d *Disk) Close() error {
 	close(d.closed)
 	d.mu.Unlock()
 
-	<-d.turn // whoever writes, ends
+	<-d.turn // waits for the write in progress
 	defer func() { d.turn <- struct{}{} }()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -350,10 +358,10 @@ func (d *Disk) Close() error {
 	return d.closeErr
 }
 
-// take waits for the disk to be free, in the order of asking.
-func (d *Disk) take(ctx context.Context) error { return d.takeOf(ctx, d.turn) }
+// acquireWrite waits for the turn to write, in the order of the calls.
+func (d *Disk) acquireWrite(ctx context.Context) error { return d.acquire(ctx, d.turn) }
 
-func (d *Disk) takeOf(ctx context.Context, turn chan struct{}) error {
+func (d *Disk) acquire(ctx context.Context, turn chan struct{}) error {
 	select {
 	case <-d.closed:
 		return ErrClosed
@@ -371,21 +379,20 @@ func (d *Disk) takeOf(ctx context.Context, turn chan struct{}) error {
 	}
 }
 
-// rest waits until the write in progress is due, less Slack, however the rate
-// changes meanwhile; where something else throttles the disk the write has waited
-// already. The turn is held.
-func (d *Disk) rest(ctx context.Context) error {
+// waitWrite waits until the write in progress is due, minus Slack, and follows changes of the rate.
+// With Options.Throttle it returns at once: the write itself has waited. The caller holds turn.
+func (d *Disk) waitWrite(ctx context.Context) error {
 	if d.o.Throttle != nil {
 		return nil
 	}
-	return d.restOf(ctx, &d.throttle, &d.timer)
+	return d.waitDue(ctx, &d.throttle, &d.timer)
 }
 
-// restOf waits until what a throttle has admitted last is due, less Slack. It sets the
-// timer to half of Slack before that, since timers fire late: a disk that is idle
-// between packets cannot make up for it, as a busy one does. The turn of the timer is
-// held.
-func (d *Disk) restOf(ctx context.Context, t *throttle, timer **time.Timer) error {
+// waitDue waits until the last admitted operation of t is due, minus Slack. Timers fire late, by up
+// to a millisecond in an idle program, so it sets the timer most of Slack earlier. A disk that is
+// idle between packets cannot make up for lateness; a busy disk can. The caller holds the turn of
+// the timer.
+func (d *Disk) waitDue(ctx context.Context, t *throttle, timer **time.Timer) error {
 	for {
 		d.mu.Lock()
 		wait, changed := t.due-time.Since(d.opened), d.changed
@@ -393,7 +400,7 @@ func (d *Disk) restOf(ctx context.Context, t *throttle, timer **time.Timer) erro
 		if wait <= 0 || wait < d.o.Slack {
 			return nil
 		}
-		wait -= d.o.Slack / 2
+		wait -= d.o.Slack * 7 / 8
 		if *timer == nil {
 			*timer = time.NewTimer(wait)
 		} else {
@@ -413,10 +420,10 @@ func (d *Disk) restOf(ctx context.Context, t *throttle, timer **time.Timer) erro
 	}
 }
 
-// SetRate changes the rate of writes from now on, also of one that waits. What
-// the disk is ahead of its rate or has saved up stays the same in bytes. A rate
-// that is not positive is taken for the lowest there is: no disk stops for good. An
-// error is one of Options.Throttle, and leaves the rate as it was.
+// SetRate changes the rate of writes from now on, also of a waiting write. The lead
+// over the rate and the saved burst stay the same in bytes. A rate that is not
+// positive becomes the lowest rate, so that every disk makes progress. An error comes
+// from Options.Throttle and leaves the rate unchanged.
 func (d *Disk) SetRate(rate units.Rate) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -424,7 +431,7 @@ func (d *Disk) SetRate(rate units.Rate) error {
 	if d.o.Throttle != nil {
 		rate = max(rate, 8*units.Bps)
 		if err := d.o.Throttle(rate); err != nil {
-			return fmt.Errorf("disk of %s: change its rate to %v: %w", d.o.Host, rate, err)
+			return fmt.Errorf("disk of %s: set rate %v: %w", d.o.Host, rate, err)
 		}
 	}
 	d.throttle.setRate(time.Since(d.opened), rate)
@@ -433,9 +440,9 @@ func (d *Disk) SetRate(rate units.Rate) error {
 	return nil
 }
 
-// Wipe loses all contents, as when a disk is replaced: replicas are gone and
-// their space is free. One that is being written fails with ErrWiped, and gives
-// the space of its file back when its writer ends it.
+// Wipe deletes all contents, as when a disk is replaced, and frees their space. A
+// replica that is being written fails with ErrWiped; its file frees its space when the
+// writer ends it.
 func (d *Disk) Wipe() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

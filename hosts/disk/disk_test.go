@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"testbed/emu/kernel/netnstest"
+	"testbed/emu/longtest"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
@@ -48,7 +49,7 @@ func create(t *testing.T, d *Disk, block workloads.BlockID, size units.Bytes) *R
 	return r
 }
 
-// write writes a whole block of packets of the given size.
+// write writes a whole block in packets of the given size.
 func write(ctx context.Context, r *Replica, content []byte, packet int) error {
 	for len(content) > 0 {
 		n := min(packet, len(content))
@@ -103,7 +104,7 @@ func TestPacketIsWrittenWhenWriteReturns(t *testing.T) {
 	}
 }
 
-// In false time a write call takes none, so the rate must be exact.
+// With a fake clock a write call takes no time, so the rate must be exact.
 func TestRate(t *testing.T) {
 	for _, tt := range []struct {
 		rate    string
@@ -156,8 +157,7 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// A disk that idles between writes is not busy then, and saves up no more than
-// its burst.
+// A disk that idles between writes is not busy while idle, and saves at most its burst.
 func TestIdleDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const rate = 80 * units.Mbps // 10 MB/s
@@ -184,7 +184,7 @@ func TestIdleDisk(t *testing.T) {
 	})
 }
 
-// slowFile is a device with a rate of its own.
+// slowFile is a file on a device with its own rate.
 type slowFile struct {
 	file
 	each time.Duration
@@ -206,7 +206,7 @@ func slow(d *Disk, each time.Duration) {
 func TestSlowDeviceShows(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		each time.Duration // a packet is due each 2 ms
+		each time.Duration // a packet is due every 2 ms
 		want float64       // achieved / configured
 	}{
 		{"keeps up", time.Millisecond, 1},
@@ -234,9 +234,9 @@ func TestSlowDeviceShows(t *testing.T) {
 	}
 }
 
-// One stall within CatchUp is made up for; a longer one shows.
+// The disk makes up for one stall within CatchUp; a longer stall lowers the achieved rate.
 func TestThrottleCatchesUp(t *testing.T) {
-	const rate, n = 64 * units.Mbps, units.Bytes(16_000) // 2 ms each
+	const rate, n = 64 * units.Mbps, units.Bytes(16_000) // 2 ms per packet
 	for _, tt := range []struct {
 		stall time.Duration
 		want  time.Duration // busy for 101 packets
@@ -398,7 +398,7 @@ func TestMisuse(t *testing.T) {
 
 func TestCloseAndCancelEndWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := open(t, Options{Rate: 8}) // a byte a second
+		d := open(t, Options{Rate: 8}) // one byte per second
 		ctx, cancel := context.WithCancel(t.Context())
 		errs := make([]error, 4)
 		var wg sync.WaitGroup
@@ -439,12 +439,8 @@ func TestCloseAndCancelEndWaits(t *testing.T) {
 	})
 }
 
-// On the machine as it is: real writes, real timers. The bounds are wide because
-// others use the machine too.
+// Real writes and real timers. The bounds are wide because other processes use the machine too.
 func TestRateInRealTime(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a second")
-	}
 	rate, _ := units.ParseRate("6.9MB/s")
 	d := open(t, Options{Rate: rate})
 	const total = 3_450_000
@@ -461,12 +457,10 @@ func TestRateInRealTime(t *testing.T) {
 	}
 }
 
-// A disk that is idle after every packet cannot make up for timers that fire late: it is
-// to be as fast as configured all the same, as the verdict asks of it.
+// A disk that is idle after every packet cannot make up for late timers. It must still reach its
+// configured rate, as the verdict requires.
 func TestRateOfShortSpells(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a second")
-	}
+	longtest.Skip(t, "judges late timers, 2 s")
 	const rate, packet = 40 * units.Mbps, 32_000
 	netnstest.Timing(t, func(t *testing.T) bool {
 		d := open(t, Options{Rate: rate})
@@ -499,7 +493,7 @@ func BenchmarkWrite(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if r.written >= 64<<20 {
-			r.written = 0 // over the same 64 MB
+			r.written = 0 // rewrite the same 64 MB
 		}
 		if err := r.Write(b.Context(), p); err != nil {
 			b.Fatal(err)

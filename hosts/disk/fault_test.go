@@ -11,8 +11,8 @@ import (
 	"testbed/topo/units"
 )
 
-// A disk whose rate changes has written what the rates in force allowed, and a
-// write that waits at the old rate goes on at the new one.
+// A disk whose rate changes has written the amount that its rates allowed, and a write that waits
+// at the old rate continues at the new one.
 func TestSetRate(t *testing.T) {
 	type step struct {
 		at   time.Duration
@@ -21,7 +21,7 @@ func TestSetRate(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		steps []step
-		want  time.Duration // for 1 MB at 8 Mbps to begin with: 1 s
+		want  time.Duration // for 1 MB; 1 s at the initial 8 Mbps
 	}{
 		{"unchanged", nil, time.Second},
 		{"slower", []step{{500 * time.Millisecond, 800 * units.Kbps}}, 5500 * time.Millisecond},
@@ -61,8 +61,8 @@ func TestSetRate(t *testing.T) {
 	}
 }
 
-// Whatever a writer, a device and SetRate do, no more is written than the rates
-// allow, all that a disk without delays writes is allowed, and times do not wrap.
+// For any sequence of writes, device delays and rate changes, a disk writes no more than the rates
+// allow, a disk without delays writes all that they allow, and times do not overflow.
 func TestThrottleWithChangingRate(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	rates := []units.Rate{1, units.Kbps, units.Mbps, 8 * units.Mbps, 100 * units.Mbps, units.MaxRate}
@@ -85,7 +85,7 @@ func TestThrottleWithChangingRate(t *testing.T) {
 				changes++
 				now += time.Duration(rng.IntN(int(5 * time.Millisecond)))
 			}
-			if th.due > now+time.Hour { // somebody repairs it
+			if th.due > now+time.Hour { // repair the disk
 				th.setRate(now, 8*units.Mbps)
 			}
 			if now < th.due && rng.IntN(2) == 0 {
@@ -96,7 +96,7 @@ func TestThrottleWithChangingRate(t *testing.T) {
 				th.setRate(now, rates[rng.IntN(len(rates))])
 			}
 			s := th.account()
-			// Each change may round a byte or two off.
+			// Each change may round off a byte or two.
 			if s.Written > s.Allowed+units.Bytes(4*(changes+s.Writes)) || s.Busy < 0 || th.busyRate < 0 || s.Allowed < 0 {
 				t.Fatalf("run %d: %+v: more than allowed, or negative; state %+v", run, s, th)
 			}

@@ -13,14 +13,13 @@ import (
 	"testbed/workloads"
 )
 
-// ReadChunk is what a Reading reads at a time: several of one disk share it chunk by
-// chunk. It is whole pages.
+// ReadChunk is the size of one read: several Readings share a disk chunk by chunk. It
+// is a multiple of the page size.
 const ReadChunk = 64 * units.KiB
 
-// Reading reads a replica that is whole, from its beginning. It is for one goroutine.
-// Reads of a disk are served one chunk after another in the order they were asked for,
-// past the page cache where writes are with O_DIRECT, and at no more than
-// Options.ReadRate.
+// Reading reads a complete replica from its beginning. One goroutine may use it. A
+// disk serves reads one chunk after another in the order of the requests, at no more
+// than Options.ReadRate. They bypass the page cache if writes use O_DIRECT.
 type Reading struct {
 	d     *Disk
 	f     *os.File
@@ -29,8 +28,8 @@ type Reading struct {
 	at    units.Bytes
 }
 
-// ErrNoReplica is a block of which a host has no whole replica.
-var ErrNoReplica = errors.New("no whole replica of it is here")
+// ErrNoReplica is the error of reading a block without a complete replica on the host.
+var ErrNoReplica = errors.New("host has no complete replica of the block")
 
 // Read opens a replica for reading. The caller closes it.
 func (d *Disk) Read(block workloads.BlockID) (*Reading, error) {
@@ -55,24 +54,25 @@ func (d *Disk) Read(block workloads.BlockID) (*Reading, error) {
 	return &Reading{d: d, f: f, block: block, size: r.size}, nil
 }
 
-// Read is Disk.Read of the disk that has the block.
+// Read calls Disk.Read of the disk that has the block.
 func (v *Volumes) Read(block workloads.BlockID) (*Reading, error) {
 	for _, d := range v.disks {
-		if d.holds(block) {
+		if d.hasReplica(block) {
 			return d.Read(block)
 		}
 	}
-	return v.disks[0].Read(block) // which says that it is not there
+	return v.disks[0].Read(block) // returns ErrNoReplica
 }
 
-// Size is that of the block.
+// Size returns the size of the block.
 func (r *Reading) Size() units.Bytes { return r.size }
 
-// Buffer is one for Next: aligned, of a ReadChunk.
+// Buffer returns an aligned buffer of ReadChunk bytes for Next.
 func Buffer() []byte { return aligned(int(ReadChunk)) }
 
-// Next reads the next chunk into a Buffer, less of it at the end of the block, and
-// returns when the rate of the disk has it read; io.EOF is the end.
+// Next reads the next chunk into buf, which must come from Buffer; the last chunk of
+// the block may be shorter. It returns when the rate of the disk allows it, and io.EOF
+// at the end.
 func (r *Reading) Next(ctx context.Context, buf []byte) (n int, err error) {
 	d := r.d
 	if r.at == r.size {
@@ -81,7 +81,7 @@ func (r *Reading) Next(ctx context.Context, buf []byte) (n int, err error) {
 	wrap := func(err error) error {
 		return fmt.Errorf("disk of %s: read block %d at %d: %w", d.o.Host, r.block, r.at, err)
 	}
-	if err := d.takeOf(ctx, d.readTurn); err != nil {
+	if err := d.acquire(ctx, d.readTurn); err != nil {
 		return 0, wrap(err)
 	}
 	defer func() { d.readTurn <- struct{}{} }()
@@ -90,12 +90,12 @@ func (r *Reading) Next(ctx context.Context, buf []byte) (n int, err error) {
 	d.mu.Lock()
 	d.reads.admit(before, want)
 	d.mu.Unlock()
-	// All of the buffer, for a direct read wants whole pages; at the end of the file
-	// there is less.
+	// Read into all of the buffer: a direct read must be of whole pages. At the end of
+	// the file it returns less.
 	n, err = r.f.ReadAt(buf[:ReadChunk], int64(r.at))
 	after := time.Since(d.opened)
 	if units.Bytes(n) >= want {
-		n, err = int(want), d.restOf(ctx, &d.reads, &d.readTimer)
+		n, err = int(want), d.waitDue(ctx, &d.reads, &d.readTimer)
 	} else if err == nil || errors.Is(err, io.EOF) {
 		err = fmt.Errorf("%d of %d bytes: %w", n, want, io.ErrUnexpectedEOF)
 	}
@@ -113,10 +113,10 @@ func (r *Reading) Next(ctx context.Context, buf []byte) (n int, err error) {
 	return n, nil
 }
 
-// Close frees the file.
+// Close closes the file.
 func (r *Reading) Close() error { return r.f.Close() }
 
-// ReadStats are as Stats, of reads: Written counts what was read, and Writes chunks.
+// ReadStats returns the statistics of reads: Written counts bytes read, Writes chunks.
 func (d *Disk) ReadStats() Stats {
 	d.mu.Lock()
 	defer d.mu.Unlock()

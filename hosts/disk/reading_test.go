@@ -29,7 +29,7 @@ func readAll(ctx context.Context, r *Reading) (content []byte, err error) {
 	}
 }
 
-// What is read is what was written, of any size, and only of replicas that are whole.
+// Reads return the written data for blocks of any size, and only for complete replicas.
 func TestReadsWhatWasWritten(t *testing.T) {
 	d := open(t, Options{})
 	for id, size := range []int{1, page - 1, page, int(ReadChunk), int(ReadChunk) + 1, 3*int(ReadChunk) + 777} {
@@ -61,7 +61,7 @@ func TestReadsWhatWasWritten(t *testing.T) {
 	if _, err := NewVolumes(d).Read(99); !errors.Is(err, ErrNoReplica) {
 		t.Errorf("Read of a block that is not here = %v, want %v", err, ErrNoReplica)
 	}
-	// A file that was cut short is not taken for the block.
+	// A truncated file is not accepted as the block.
 	if err := os.Truncate(d.Path(5), page); err != nil {
 		t.Fatal(err)
 	}
@@ -75,8 +75,8 @@ func TestReadsWhatWasWritten(t *testing.T) {
 	}
 }
 
-// Two readers share the rate of reads, whatever that of writes is, and a wait ends with
-// its context.
+// Two readers share the rate of reads, which is independent of the rate of writes, and a wait ends
+// with its context.
 func TestReadRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, Options{ReadRate: 8 * units.Mbps})

@@ -15,7 +15,7 @@ import (
 // multiple of the block size of the devices in use.
 const page = 4096
 
-// aligned is a buffer of n bytes that begins at a multiple of page.
+// aligned returns a buffer of n bytes that begins at a multiple of page.
 func aligned(n int) []byte {
 	b := make([]byte, n+page)
 	skip := 0
@@ -33,22 +33,23 @@ type Replica struct {
 	size  units.Bytes
 
 	written units.Bytes
-	tail    []byte // of what was written, the part beyond the last whole page
+	tail    []byte // the written bytes beyond the last whole page
 	whole   bool   // committed; guarded by d.mu
 	wiped   bool   // guarded by d.mu
 }
 
-// Written is how much of the block is on the disk. The writer calls it.
+// Written returns the number of bytes of the block on the disk. Only the writer may
+// call it.
 func (r *Replica) Written() units.Bytes { return r.written }
 
-// Whole tells whether it has been committed.
+// Whole reports whether the replica has been committed.
 func (r *Replica) Whole() bool {
 	r.d.mu.Lock()
 	defer r.d.mu.Unlock()
 	return r.whole
 }
 
-// Err is why the replica is of no use any more: ErrWiped, or nil.
+// Err returns ErrWiped if the replica was wiped, otherwise nil.
 func (r *Replica) Err() error {
 	r.d.mu.Lock()
 	defer r.d.mu.Unlock()
@@ -59,11 +60,11 @@ func (r *Replica) Err() error {
 }
 
 // Write writes the next packet of the block and returns when the packet is
-// written and the rate of the disk allows it. After an error, Written tells whether
-// the packet was written; a writer that is handed the replica goes on from there.
+// written and the rate of the disk allows it. After an error, Written shows whether
+// the packet was written; a writer that takes over the replica continues from there.
 func (r *Replica) Write(ctx context.Context, p []byte) error {
 	d := r.d
-	if err := d.take(ctx); err != nil {
+	if err := d.acquireWrite(ctx); err != nil {
 		return fmt.Errorf("disk of %s: write block %d at %d: %w", d.o.Host, r.block, r.written, err)
 	}
 	defer func() { d.turn <- struct{}{} }()
@@ -84,7 +85,7 @@ func (r *Replica) Write(ctx context.Context, p []byte) error {
 	var waited error
 	if err == nil {
 		r.written += n
-		waited = d.rest(ctx)
+		waited = d.waitWrite(ctx)
 	}
 	d.mu.Lock()
 	if err == nil {
@@ -97,7 +98,7 @@ func (r *Replica) Write(ctx context.Context, p []byte) error {
 		return d.failed(err, fmt.Sprintf("write at %d of", r.written), r.block, r.size, d.Used())
 	}
 	if waited != nil {
-		return fmt.Errorf("disk of %s: wait for block %d to be written at %v: %w", d.o.Host, r.block, d.o.Rate, waited)
+		return fmt.Errorf("disk of %s: write block %d at %v: %w", d.o.Host, r.block, d.o.Rate, waited)
 	}
 	return nil
 }
@@ -114,10 +115,10 @@ func (r *Replica) open() (file, error) {
 	return r.f, nil
 }
 
-// put writes p in whole pages. The last page is padded, and written again with
-// what follows it. Where something else throttles the disk that would count twice, an
-// eighth more for packets of 32 kB: there the last page waits for what follows, unless
-// nothing does. The turn is held.
+// put writes p in whole pages. It pads the last page and writes it again with the
+// next packet. Under Options.Throttle that page would count twice, an eighth more for
+// packets of 32 kB: there an incomplete last page waits for the next packet, except at
+// the end of the block. The caller holds the turn.
 func (r *Replica) put(f file, p []byte) error {
 	d := r.d
 	from := int64(r.written) - int64(len(r.tail))
@@ -142,7 +143,7 @@ func (r *Replica) put(f file, p []byte) error {
 	return nil
 }
 
-// Commit ends a replica that has all its bytes. Committing twice is no error.
+// Commit completes a replica that has all its bytes. Committing twice is not an error.
 func (r *Replica) Commit() error {
 	r.d.mu.Lock()
 	defer r.d.mu.Unlock()
@@ -153,7 +154,7 @@ func (r *Replica) Commit() error {
 		return nil
 	}
 	if r.written < r.size {
-		return fmt.Errorf("disk of %s: commit block %d: it has %d of its %d bytes", r.d.o.Host, r.block, r.written, r.size)
+		return fmt.Errorf("disk of %s: commit block %d: has %d of its %d bytes", r.d.o.Host, r.block, r.written, r.size)
 	}
 	if r.f == nil {
 		return fmt.Errorf("disk of %s: commit block %d: %w", r.d.o.Host, r.block, os.ErrClosed)
@@ -171,8 +172,8 @@ func (r *Replica) Commit() error {
 	return nil
 }
 
-// Abort deletes a replica that has not been committed and gives its space back;
-// after Commit it does nothing. The writer calls it.
+// Abort deletes a replica that has not been committed and frees its space; after
+// Commit it does nothing. Only the writer may call it.
 func (r *Replica) Abort() error {
 	r.d.mu.Lock()
 	defer r.d.mu.Unlock()

@@ -7,16 +7,17 @@ import (
 	"testbed/workloads"
 )
 
-// Use is what a host reports of its disk.
+// Use is the report of a host on its disks.
 type Use struct {
-	Used    units.Bytes         // as of Disk.Used
+	Used    units.Bytes         // see Disk.Used
 	Writing []workloads.BlockID // replicas being written, by ID
-	// Begun are the replicas that were begun since Use was asked before, whatever
-	// became of them, in that order.
+	// Begun lists the replicas begun since the previous call of Use, in that order,
+	// also those that were removed since.
 	Begun []workloads.BlockID
 }
 
-// Use is for one caller, which hears of each replica that begins once.
+// Use returns the current use. Each begun replica is reported once, so Use must have
+// only one caller.
 func (d *Disk) Use() Use {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -31,7 +32,7 @@ func (d *Disk) Use() Use {
 	return u
 }
 
-// Use is that of all disks of a host together.
+// Use returns the combined use of all disks of a host: see Disk.Use.
 func (v *Volumes) Use() Use {
 	var all Use
 	for _, d := range v.disks {

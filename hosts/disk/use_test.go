@@ -9,8 +9,8 @@ import (
 	"testbed/workloads"
 )
 
-// A disk tells once of each replica that begins, and each time of those that are
-// being written, but for wiped ones.
+// Use reports each begun replica once, and on every call the replicas being written, except wiped
+// ones.
 func TestUse(t *testing.T) {
 	d := open(t, Options{Rate: units.Gbps})
 	ids := func(ids ...workloads.BlockID) []workloads.BlockID { return ids }

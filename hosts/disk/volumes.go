@@ -11,30 +11,30 @@ import (
 	"testbed/workloads"
 )
 
-// Volumes are the disks of one host. Blocks go to them in turn, as a DataNode of HDFS
-// chooses volumes (RoundRobinVolumeChoosingPolicy): one that has no room for a block is
-// passed over. Its methods may be called from any goroutine.
+// Volumes are the disks of one host. Blocks are assigned to them in round-robin order,
+// like volumes of an HDFS DataNode (RoundRobinVolumeChoosingPolicy): a disk without
+// space for a block is skipped. Its methods may be called from any goroutine.
 type Volumes struct {
 	disks []*Disk
 
 	mu   sync.Mutex
-	next int // whose turn it is
+	next int // index of the next disk
 }
 
-// NewVolumes makes one host's of its disks, at least one. They stay their owner's to
-// close.
+// NewVolumes returns the volumes of a host with the given disks, at least one. The
+// caller closes the disks.
 func NewVolumes(disks ...*Disk) *Volumes { return &Volumes{disks: disks} }
 
-// Disks are the host's, in order; not to be written to.
+// Disks returns the disks of the host, in order. The caller must not change the slice.
 func (v *Volumes) Disks() []*Disk { return v.disks }
 
-// Create begins a replica on the disk whose turn it is, as Disk.Create does. It is a
-// *FullError where no disk has room.
+// Create begins a replica on the next disk, like Disk.Create. It returns a *FullError
+// if no disk has space.
 func (v *Volumes) Create(block workloads.BlockID, size units.Bytes) (*Replica, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, d := range v.disks {
-		if d.holds(block) {
+		if d.hasReplica(block) {
 			return nil, fmt.Errorf("create block %d on the disks of %s: %w (a host holds one replica of a block)", block, d.o.Host, os.ErrExist)
 		}
 	}
@@ -51,7 +51,7 @@ func (v *Volumes) Create(block workloads.BlockID, size units.Bytes) (*Replica, e
 	return nil, full
 }
 
-// Used is the size of all replicas on all disks.
+// Used returns the size of all replicas on all disks.
 func (v *Volumes) Used() units.Bytes {
 	var n units.Bytes
 	for _, d := range v.disks {
@@ -69,7 +69,7 @@ func (v *Volumes) SetRate(rate units.Rate) error {
 	return errors.Join(errs...)
 }
 
-// Wipe loses the contents of every disk: see Disk.Wipe.
+// Wipe deletes the contents of every disk: see Disk.Wipe.
 func (v *Volumes) Wipe() error {
 	var errs []error
 	for _, d := range v.disks {
@@ -78,8 +78,8 @@ func (v *Volumes) Wipe() error {
 	return errors.Join(errs...)
 }
 
-// holds tells whether a replica of a block is here, whole or not.
-func (d *Disk) holds(block workloads.BlockID) bool {
+// hasReplica reports whether the disk has a replica of a block, complete or not.
+func (d *Disk) hasReplica(block workloads.BlockID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.replicas[block] != nil

@@ -12,20 +12,20 @@ import (
 	"testbed/workloads"
 )
 
-// Blocks go round, past disks that are full, until all are; a block is on one of them
-// only. What is wiped takes blocks again.
+// Blocks are assigned in round-robin order, skipping full disks, until all disks are full; a block
+// is on one disk only. A wiped disk accepts blocks again.
 func TestVolumes(t *testing.T) {
 	disks := []*Disk{open(t, Options{Capacity: 10_000}), open(t, Options{Capacity: 25_000}), open(t, Options{Capacity: 10_000})}
 	v := NewVolumes(disks...)
 	on := func(block int) (at []int) {
 		for i, d := range disks {
-			if d.holds(workloads.BlockID(block)) {
+			if d.hasReplica(workloads.BlockID(block)) {
 				at = append(at, i)
 			}
 		}
 		return at
 	}
-	for block, want := range []int{0, 1, 2, 1} { // the last finds disks 0 full
+	for block, want := range []int{0, 1, 2, 1} { // at the last one, disk 0 is full
 		r, err := v.Create(workloads.BlockID(block), 10_000)
 		if err != nil {
 			t.Fatal(err)
@@ -55,7 +55,7 @@ func TestVolumes(t *testing.T) {
 	}
 }
 
-// Two disks take two blocks in the time of one, each at its own rate.
+// Two disks write two blocks in the time of one, each at its own rate.
 func TestVolumesWriteAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := open(t, Options{Rate: 8 * units.Mbps}), open(t, Options{Rate: 8 * units.Mbps})
@@ -83,14 +83,14 @@ func TestVolumesWriteAtOnce(t *testing.T) {
 	})
 }
 
-// A disk that something else throttles waits for nothing itself, and its statistics
-// tell how that kept to the rate.
+// A disk with an external throttle does not wait itself, and its statistics show the accuracy of
+// that throttle.
 func TestLedDisk(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		each  time.Duration // that 10 kB take, 10 ms at the rate
-		first int           // packets that take no time
-		want  float64       // achieved over the rate
+		each  time.Duration // for 10 kB; 10 ms at the configured rate
+		first int           // number of packets that take no time
+		want  float64       // achieved / configured
 	}{
 		{"keeps to the rate", 10 * time.Millisecond, 0, 1},
 		{"a slice ahead", 10 * time.Millisecond, 10, 1},
@@ -127,8 +127,8 @@ func TestLedDisk(t *testing.T) {
 			})
 		})
 	}
-	// Nothing but the padding of the last page is written beyond the block, in packets of any
-	// size, and the file is the block.
+	// Only the padding of the last page is written beyond the block, for packets of any size, and
+	// the file then equals the block.
 	for _, packet := range []int{1, 1000, 4096, 10_000, 32_000} {
 		d := open(t, Options{Throttle: func(units.Rate) error { return nil }})
 		var wrote int
@@ -155,7 +155,7 @@ func TestLedDisk(t *testing.T) {
 	}
 }
 
-// countedFile counts what is written.
+// countedFile counts the bytes written.
 type countedFile struct {
 	file
 	wrote *int
@@ -166,7 +166,7 @@ func (f countedFile) WriteAt(p []byte, off int64) (int, error) {
 	return f.file.WriteAt(p, off)
 }
 
-// timedFile takes its time to write.
+// timedFile is a file whose writes take time.
 type timedFile struct {
 	*os.File
 	takes func() time.Duration

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// processorTime is what this process has used of all processors.
+// processorTime returns the processor time used by this process.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

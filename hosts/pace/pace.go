@@ -1,14 +1,14 @@
-// Package pace holds flows to their ceilings. All flows of a process share one
-// tick, because a timer for each of them would cost more than sending does: on a
-// virtual machine a timer takes 15 to 30 µs.
+// Package pace limits the rates of flows to their ceilings. All flows of a process share one tick,
+// because a timer per flow would cost more than sending: on a virtual machine a timer takes 15 to
+// 30 µs.
 //
-// A paced flow earns credit at its ceiling by the time that really passes, so a
-// late tick delays bytes and loses none. It may write when it has credit for one
-// chunk, and then writes all the whole chunks it has credit for. Credit is
-// bounded, so a flow that could not send for a while does not burst.
+// A paced flow earns credit at its ceiling over the time that actually passes, so a late tick
+// delays bytes but loses none. It may write when it has credit for one chunk, and then writes all
+// whole chunks that its credit covers. Credit is bounded, so a flow that could not send for a while
+// does not burst.
 //
-// It does not write to sockets, and does not know what the network leaves of a
-// ceiling.
+// The package does not write to sockets, and does not know the bandwidth that the network gives to
+// a flow.
 package pace
 
 import (
@@ -26,34 +26,34 @@ const NoLimit = units.MaxRate
 // Options are the settings of a Pacer; a field that is 0 takes its default.
 type Options struct {
 	// Quantum is the time between ticks, by default 5 ms. A flow of rate r
-	// writes about r × Quantum at a time, or a chunk where that is more.
+	// writes about r × Quantum at a time, or a chunk if that is more.
 	Quantum time.Duration
-	// Burst bounds the credit of a flow: what its ceiling earns in Burst, and one
-	// chunk. It is also how late a tick may be before a flow loses rate. By
-	// default it is four quanta.
+	// Burst bounds the credit of a flow to Burst at its ceiling plus one chunk. It is
+	// also the maximum delay of a tick at which a flow loses no rate. The default is
+	// four quanta.
 	Burst time.Duration
-	// Chunk is the least a flow with more to send writes at once, by default
-	// 1448 bytes: the payload of a TCP segment on a link with an MTU of 1500.
+	// Chunk is the minimum write of a flow that has more to send, by default 1448
+	// bytes: the payload of a TCP segment on a link with an MTU of 1500.
 	Chunk units.Bytes
 }
 
-// Pacer is the tick that flows share. Its methods, and those of its Ceilings,
-// may be called from any goroutine.
+// Pacer runs the tick that flows share. Its methods, and those of its Ceilings, may
+// be called from any goroutine.
 type Pacer struct {
 	quantum, burst time.Duration
 	chunk          units.Bytes
 	origin         time.Time
 
 	mu      sync.Mutex
-	waiting []*Ceiling    // those that will earn what they wait for
+	waiting []*Ceiling    // ceilings that wait for credit
 	wakeAt  time.Duration // the next tick, or never
-	poke    chan struct{} // tells Run that wakeAt is too late
+	poke    chan struct{} // wakes Run when wakeAt is too late
 	done    chan struct{} // closed when Run ends
 }
 
 const never time.Duration = 1<<63 - 1
 
-// New is a Pacer whose tick is not running yet: see Run.
+// New returns a Pacer whose tick is not running yet: see Run.
 func New(o Options) *Pacer {
 	if o.Quantum <= 0 {
 		o.Quantum = 5 * time.Millisecond
@@ -70,15 +70,15 @@ func New(o Options) *Pacer {
 	}
 }
 
-// Quantum is the time between ticks.
+// Quantum returns the time between ticks.
 func (p *Pacer) Quantum() time.Duration { return p.quantum }
 
-// ErrStopped is what Take returns once Run has ended.
+// ErrStopped is the error of Take once Run has ended.
 var ErrStopped = errors.New("pacing has stopped")
 
 // Run ticks until ctx is cancelled and returns its cause; every Take then ends
-// with ErrStopped. It sleeps while no paced flow waits, and through ticks at
-// which none would have credit. It can run once.
+// with ErrStopped. It skips ticks at which no waiting flow has credit, and sleeps
+// while no paced flow waits. Run may be called once.
 func (p *Pacer) Run(ctx context.Context) error {
 	defer close(p.done)
 	timer := time.NewTimer(p.quantum)
@@ -105,7 +105,7 @@ func (p *Pacer) Run(ctx context.Context) error {
 
 func (p *Pacer) now() time.Duration { return time.Since(p.origin) }
 
-// tick is the first tick at or after d.
+// tick returns the time of the first tick at or after d.
 func (p *Pacer) tick(d time.Duration) time.Duration {
 	if d > never-p.quantum {
 		return never
@@ -114,7 +114,7 @@ func (p *Pacer) tick(d time.Duration) time.Duration {
 }
 
 // release wakes the flows that have credit and returns the next tick that is
-// needed. p.mu is held.
+// needed. The caller holds p.mu.
 func (p *Pacer) release(now time.Duration) time.Duration {
 	earliest := never
 	for i := 0; i < len(p.waiting); {
@@ -124,8 +124,8 @@ func (p *Pacer) release(now time.Duration) time.Duration {
 			i++
 			continue
 		}
-		c.wake()                        // puts another in its place
-		earliest = min(earliest, now+1) // it will be back by the next tick
+		c.wake()                        // the last ceiling moves to index i
+		earliest = min(earliest, now+1) // its flow waits again by the next tick
 	}
 	if earliest == never {
 		return never
@@ -133,24 +133,24 @@ func (p *Pacer) release(now time.Duration) time.Duration {
 	return max(p.tick(earliest), p.tick(now+1))
 }
 
-// Ceiling is the most that one flow may send. One goroutine at a time may Take.
+// Ceiling is the rate cap of one flow. Only one goroutine at a time may call Take.
 type Ceiling struct {
 	p *Pacer
 
 	// All below is guarded by p.mu.
-	rate  units.Rate
-	since time.Duration // when the credit was 0, where 0 < rate < NoLimit
-	age   time.Duration // the most that since may lie back
-	saved units.Bytes   // the credit kept through a pause or NoLimit
+	rate   units.Rate
+	since  time.Duration // time at which the credit was 0, if 0 < rate < NoLimit
+	maxAge time.Duration // of since
+	saved  units.Bytes   // the credit kept during a pause or NoLimit
 
-	waits bool          // in a Take
-	at    int           // place in p.waiting, or -1
+	waits bool          // a Take is waiting
+	at    int           // index in p.waiting, or -1
 	need  units.Bytes   // credit that the Take waits for
-	ready chan struct{} // holds one
+	ready chan struct{} // buffered: 1
 }
 
-// Ceiling is a new ceiling: 0 pauses, NoLimit frees. Its flow starts with credit
-// for one chunk, so that the first packet need not wait.
+// Ceiling returns a new ceiling: 0 pauses, NoLimit is unlimited. Its flow starts with
+// credit for one chunk, so that the first packet is sent at once.
 func (p *Pacer) Ceiling(rate units.Rate) *Ceiling {
 	c := &Ceiling{p: p, saved: p.chunk, at: -1, ready: make(chan struct{}, 1)}
 	c.Set(rate)
@@ -159,8 +159,8 @@ func (p *Pacer) Ceiling(rate units.Rate) *Ceiling {
 
 func (c *Ceiling) paced() bool { return c.rate > 0 && c.rate < NoLimit }
 
-// Set changes the ceiling at once: what was earned so far was earned at the old
-// rate. A rate of 0 (or less) pauses: no Take succeeds after Set has returned.
+// Set changes the ceiling at once; credit until now is earned at the old rate. A rate
+// of 0 or less pauses: no Take succeeds after Set has returned.
 func (c *Ceiling) Set(rate units.Rate) {
 	c.p.mu.Lock()
 	defer c.p.mu.Unlock()
@@ -172,46 +172,46 @@ func (c *Ceiling) Set(rate units.Rate) {
 	credit := c.credit(now)
 	c.rate = rate
 	if c.paced() {
-		c.age = c.p.burst + rate.TimeToSend(c.p.chunk)
+		c.maxAge = c.p.burst + rate.TimeToSend(c.p.chunk)
 		c.since = now - rate.TimeToSend(credit)
 	} else if c.saved = credit; rate == NoLimit {
 		c.saved = min(credit, c.p.chunk)
 	}
 	if c.waits {
-		c.again(now)
+		c.update(now)
 	}
 }
 
-// again is for a Take that waits when the ceiling has changed: it is woken if it may
-// send now, and not to find out that it may not. p.mu is held.
-func (c *Ceiling) again(now time.Duration) {
+// update re-evaluates a waiting Take after a change of the ceiling. It wakes the Take only if the
+// flow may send now. The caller holds p.mu.
+func (c *Ceiling) update(now time.Duration) {
 	switch {
 	case c.rate == NoLimit || c.paced() && c.credit(now) >= c.need:
 		c.wake()
 	case c.paced():
-		c.follow()
+		c.enqueue()
 	default:
-		c.leave()
+		c.dequeue()
 	}
 }
 
-// Rate is the ceiling as last set.
+// Rate returns the current ceiling.
 func (c *Ceiling) Rate() units.Rate {
 	c.p.mu.Lock()
 	defer c.p.mu.Unlock()
 	return c.rate
 }
 
-// credit is what may be sent now. It forgets what is too old.
+// credit returns the bytes that may be sent now. It drops credit older than c.maxAge.
 func (c *Ceiling) credit(now time.Duration) units.Bytes {
 	if !c.paced() {
 		return c.saved
 	}
-	c.since = max(c.since, now-c.age)
+	c.since = max(c.since, now-c.maxAge)
 	return c.rate.BytesIn(now - c.since)
 }
 
-// due is when the credit reaches what the Take waits for.
+// due returns the time at which the credit reaches c.need.
 func (c *Ceiling) due() time.Duration { return c.since + c.rate.TimeToSend(c.need) }
 
 // Open waits until the ceiling is above 0.
@@ -220,10 +220,10 @@ func (c *Ceiling) Open(ctx context.Context) error {
 	return err
 }
 
-// Take waits until the flow may send, and returns how many of the want bytes it
-// may send now: all of them under NoLimit, else as many whole chunks as there is
-// credit for, or all that are wanted. The bytes are spent; see Refund. It returns
-// the cause of ctx when that ends, or ErrStopped.
+// Take waits until the flow may send, and returns the number of bytes, at most want,
+// that it may send now: want under NoLimit or with credit for all of them, otherwise
+// the whole chunks that its credit covers. Their credit is spent; see Refund. Take
+// returns the cause of ctx when ctx ends, and ErrStopped once Run has ended.
 func (c *Ceiling) Take(ctx context.Context, want units.Bytes) (units.Bytes, error) {
 	p := c.p
 	for {
@@ -252,7 +252,7 @@ func (c *Ceiling) Take(ctx context.Context, want units.Bytes) (units.Bytes, erro
 	}
 }
 
-// cancel ends the wait of c from the waiter's side.
+// cancel ends the wait of c on behalf of the waiting goroutine.
 func (c *Ceiling) cancel() {
 	c.p.mu.Lock()
 	if c.waits {
@@ -262,7 +262,7 @@ func (c *Ceiling) cancel() {
 	<-c.ready
 }
 
-// spend takes what credit there is for want. p.mu is held.
+// spend takes the available credit for want bytes. The caller holds p.mu.
 func (c *Ceiling) spend(want units.Bytes) (units.Bytes, bool) {
 	switch c.rate {
 	case 0:
@@ -283,18 +283,18 @@ func (c *Ceiling) spend(want units.Bytes) (units.Bytes, bool) {
 	return n, true
 }
 
-// wait puts c among those that the tick looks at; a paused flow waits for Set
-// alone. p.mu is held.
+// wait registers a waiting Take. A tick ends the wait of a paced flow; only Set ends that of a
+// paused one. The caller holds p.mu.
 func (c *Ceiling) wait(want units.Bytes) {
 	c.waits, c.need = true, min(want, c.p.chunk)
 	if c.paced() {
-		c.follow()
+		c.enqueue()
 	}
 }
 
-// follow puts c among the waiting, where it is not yet, and sees to the tick at which
-// it has its credit. p.mu is held.
-func (c *Ceiling) follow() {
+// enqueue adds c to p.waiting if it is not there, and wakes Run if c needs an earlier tick. The
+// caller holds p.mu.
+func (c *Ceiling) enqueue() {
 	p := c.p
 	if c.at < 0 {
 		c.at = len(p.waiting)
@@ -308,8 +308,8 @@ func (c *Ceiling) follow() {
 	}
 }
 
-// leave takes c from the waiting, where it is among them. p.mu is held.
-func (c *Ceiling) leave() {
+// dequeue removes c from p.waiting if it is there. The caller holds p.mu.
+func (c *Ceiling) dequeue() {
 	if c.at < 0 {
 		return
 	}
@@ -322,14 +322,14 @@ func (c *Ceiling) leave() {
 	c.at = -1
 }
 
-// wake ends the wait of c. p.mu is held.
+// wake ends the wait of c. The caller holds p.mu.
 func (c *Ceiling) wake() {
-	c.leave()
+	c.dequeue()
 	c.waits = false
 	c.ready <- struct{}{}
 }
 
-// Refund gives back n bytes of a Take that were not sent after all.
+// Refund returns the credit for n bytes of a Take that were not sent.
 func (c *Ceiling) Refund(n units.Bytes) {
 	if n <= 0 {
 		return

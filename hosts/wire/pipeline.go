@@ -5,18 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"strings"
 )
 
-// MaxTargets is the most hosts that may come after the first in a block
-// pipeline: a block has at most MaxTargets+1 replicas.
+// MaxTargets is the maximum number of hosts after the first in a block pipeline: a
+// block has at most MaxTargets+1 replicas.
 const MaxTargets = 8
 
 // TargetsSize is the length of the list of targets that follows the Header of a
-// block hop, whatever the number of targets in it. The payload begins after it.
+// block hop, independent of the number of targets. The payload begins after it.
 const TargetsSize = 8*MaxTargets + 8
 
-// Target is a host further down a block pipeline, with the hash that decides
-// the path of the hop to it.
+// Target is a host further down a block pipeline, with the hash that selects the path
+// of the hop to it.
 type Target struct{ Host, Hash uint32 }
 
 // AppendTargets appends the fixed-size list: MaxTargets pairs of host and hash
@@ -24,7 +25,7 @@ type Target struct{ Host, Hash uint32 }
 // at byte 68, big endian.
 func AppendTargets(b []byte, targets []Target) ([]byte, error) {
 	if len(targets) > MaxTargets {
-		return b, fmt.Errorf("block pipeline with %d further targets: want at most %d", len(targets), MaxTargets)
+		return b, fmt.Errorf("block pipeline with %d further targets: must be at most %d", len(targets), MaxTargets)
 	}
 	start := len(b)
 	for i := range MaxTargets {
@@ -42,15 +43,15 @@ func AppendTargets(b []byte, targets []Target) ([]byte, error) {
 // ParseTargets reads a list of targets from the first TargetsSize bytes of b.
 func ParseTargets(b []byte) ([]Target, error) {
 	if len(b) < TargetsSize {
-		return nil, fmt.Errorf("list of pipeline targets of %d bytes: want %d", len(b), TargetsSize)
+		return nil, fmt.Errorf("list of pipeline targets of %d bytes: must be %d", len(b), TargetsSize)
 	}
 	const sum = TargetsSize - 4
 	if crc32.ChecksumIEEE(b[:sum]) != binary.BigEndian.Uint32(b[sum:]) {
-		return nil, errors.New("list of pipeline targets with a bad checksum")
+		return nil, errors.New("list of pipeline targets: wrong checksum")
 	}
 	n := binary.BigEndian.Uint32(b[8*MaxTargets:])
 	if n > MaxTargets {
-		return nil, fmt.Errorf("list of %d pipeline targets: want at most %d", n, MaxTargets)
+		return nil, fmt.Errorf("list of %d pipeline targets: must be at most %d", n, MaxTargets)
 	}
 	targets := make([]Target, n)
 	for i := range targets {
@@ -62,20 +63,19 @@ func ParseTargets(b []byte) ([]Target, error) {
 	return targets, nil
 }
 
-// Ack is an acknowledgement in a block pipeline. One that is not Failed is
-// AckSize bytes; a failed one is followed by the host at fault and the reason,
-// and ends the stream.
+// Ack is an acknowledgement in a block pipeline. It is AckSize bytes; if Failed, the
+// host at fault and the reason follow, and the stream ends.
 type Ack struct {
 	Seq uint32 // 0 for the pipeline's set-up, then the packets from 1
-	// Alive says nothing but that the host lives: it acknowledges nothing.
+	// Alive marks a keep-alive: it acknowledges nothing.
 	Alive  bool
 	Failed bool
-	Full   bool   // where Failed: the host has no room for the block
-	Host   uint32 // at fault, where Failed
-	Reason string // where Failed; at most MaxReason bytes are sent
+	Full   bool   // if Failed: the host has no space for the block
+	Host   uint32 // if Failed: the host at fault
+	Reason string // if Failed; at most MaxReason bytes are sent
 }
 
-// MaxReason is the most bytes of a failure's reason that travel.
+// MaxReason is the maximum length of a failure's reason on the wire, in bytes.
 const MaxReason = 4096
 
 const (
@@ -83,7 +83,7 @@ const (
 	ackOK     = 0
 	ackFailed = 1
 	ackAlive  = 2
-	ackFull   = 3 // failed, for want of room
+	ackFull   = 3 // failed because the host has no space
 )
 
 // Append appends the encoded acknowledgement to b. Layout, big endian: mark 0,
@@ -99,7 +99,7 @@ func (a Ack) Append(b []byte) []byte {
 	}
 	reason := a.Reason
 	if len(reason) > MaxReason {
-		reason = reason[:MaxReason]
+		reason = strings.ToValidUTF8(reason[:MaxReason], "")
 	}
 	status := byte(ackFailed)
 	if a.Full {
@@ -112,8 +112,8 @@ func (a Ack) Append(b []byte) []byte {
 	return append(b, reason...)
 }
 
-// ParseAck reads the first AckSize bytes of an acknowledgement. Where it is a
-// failed one, more is the number of bytes that follow, for ParseFailure.
+// ParseAck reads the first AckSize bytes of an acknowledgement. For a failed one, more
+// is the number of bytes that follow, for ParseFailure.
 func ParseAck(b []byte) (a Ack, more int, err error) {
 	if len(b) < AckSize || b[0] != ackMark {
 		return Ack{}, 0, errors.New("not an acknowledgement of a block pipeline")
@@ -130,14 +130,13 @@ func ParseAck(b []byte) (a Ack, more int, err error) {
 		a.Failed, a.Full = true, b[1] == ackFull
 		return a, more, nil
 	}
-	return Ack{}, 0, fmt.Errorf("acknowledgement with status %d and %d bytes to follow: no such thing", b[1], more)
+	return Ack{}, 0, fmt.Errorf("acknowledgement with invalid status %d and %d further bytes", b[1], more)
 }
 
-// ParseFailure completes a failed acknowledgement with the bytes that followed
-// it.
+// ParseFailure completes a failed acknowledgement with the bytes that follow it.
 func (a Ack) ParseFailure(rest []byte) (Ack, error) {
 	if !a.Failed || len(rest) < 4 {
-		return Ack{}, fmt.Errorf("failure of a block pipeline in %d bytes: want at least 4", len(rest))
+		return Ack{}, fmt.Errorf("failure of a block pipeline in %d bytes: must be at least 4", len(rest))
 	}
 	a.Host = binary.BigEndian.Uint32(rest)
 	a.Reason = string(rest[4:])

@@ -55,6 +55,7 @@ func TestAckRoundTrip(t *testing.T) {
 		{Ack{Seq: 3, Failed: true, Host: 9, Reason: "disk full"}, Ack{Seq: 3, Failed: true, Host: 9, Reason: "disk full"}},
 		{Ack{Failed: true, Full: true, Host: 9, Reason: "disk full"}, Ack{Failed: true, Full: true, Host: 9, Reason: "disk full"}},
 		{Ack{Failed: true, Reason: long}, Ack{Failed: true, Reason: long[:MaxReason]}},
+		{Ack{Failed: true, Reason: "x" + strings.Repeat("é", MaxReason)}, Ack{Failed: true, Reason: "x" + strings.Repeat("é", (MaxReason-1)/2)}}, // no half rune
 	} {
 		b := tt.in.Append(nil)
 		if !tt.in.Failed && len(b) != AckSize {

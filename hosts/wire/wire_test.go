@@ -22,7 +22,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// A write mark has its wait where others have an offset.
+// A write mark has its wait in the field that is the offset of other kinds.
 func TestWriteMarkWaited(t *testing.T) {
 	h := Header{Kind: KindWriteMark, Run: 5, Group: 7, Parts: 3, Size: 8 << 20, Sent: time.Unix(1700000000, 5)}
 	h.Wait(1234567 * time.Microsecond)
@@ -39,6 +39,31 @@ func TestWriteMarkWaited(t *testing.T) {
 	}
 	if got := sample().Waited(); got != 0 {
 		t.Errorf("%v of a hop, want none", got)
+	}
+}
+
+// A flow's header has its release time in the field that is the offset of other kinds.
+func TestFlowReleased(t *testing.T) {
+	h := Header{Kind: KindFlow, Run: 5, Group: 7, Member: 2, Size: 10, Sent: time.Unix(1700000000, 5)}
+	if at, ok := h.Released(); ok {
+		t.Errorf("released at %v, which its header does not state", at)
+	}
+	for _, ago := range []time.Duration{time.Minute, 1} {
+		h.Release(h.Sent.Add(-ago))
+		got, err := Parse(h.Append(nil))
+		if err != nil || got != h {
+			t.Fatalf("Parse = %+v, %v, want %+v", got, err, h)
+		}
+		if at, ok := got.Released(); !ok || !at.Equal(h.Sent.Add(-ago)) || got.Resumes() != 0 {
+			t.Errorf("released %v ago: %v, %v before Sent, goes on at %d", ago, ok, h.Sent.Sub(at), got.Resumes())
+		}
+	}
+	h.Release(h.Sent.Add(time.Second)) // as after the clock was set back
+	if at, ok := h.Released(); !ok || h.Sent.Sub(at) != 1 {
+		t.Errorf("released after it was sent: %v, %v before", ok, h.Sent.Sub(at))
+	}
+	if _, ok := sample().Released(); ok || sample().Resumes() != sample().Size {
+		t.Errorf("a hop is released, or goes on at %d of %d", sample().Resumes(), sample().Size)
 	}
 }
 

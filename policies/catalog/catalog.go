@@ -1,8 +1,8 @@
-// Package catalog turns names and parameters, as a scenario states them, into
-// policies. It is one explicit table: to add a policy, add an entry.
+// Package catalog constructs policies from the names and parameters of a scenario. It
+// is one explicit table by role: to add a policy, add an entry; to add a role, add it to All.
 //
-// It holds no algorithm and no default of its own: those are beside the
-// policies' code.
+// This package holds no algorithms and no defaults: those are defined with the
+// policies.
 package catalog
 
 import (
@@ -14,24 +14,33 @@ import (
 	"strings"
 	"time"
 
-	"testbed/policies"
 	"testbed/policies/placement"
 	"testbed/topo/units"
+	"testbed/topo/words"
 )
 
-// Role is what a policy decides.
-type Role string
+// Catalog lists roles, in the order in which the default name of an arm joins their policies.
+type Catalog []Role
 
-// The roles.
+// Role is a kind of decision that policies make. It is a key of the arms of a scenario.
+type Role struct {
+	Name     string
+	Doc      string   // one line
+	Required string   // Always, WritesBlocks, or "" for never
+	Examples []string // names of policies, for messages
+	Policies []Entry  // in any order
+}
+
+// The conditions under which an arm must name a policy of a role, as messages describe them.
 const (
-	RoleCoflow    Role = "coflow"    // a policies.Scheduler
-	RolePlacement Role = "placement" // a policies.Placer
+	Always       = "always"
+	WritesBlocks = "the workload writes blocks"
 )
 
-// Type is what a parameter's value is.
+// Type is the type of a parameter's value.
 type Type string
 
-// The types, and the values they take.
+// The types and their values.
 const (
 	Bool  Type = "bool"  // true or false
 	Whole Type = "whole" // a whole number
@@ -39,9 +48,9 @@ const (
 	Float Type = "float" // a number
 	// Duration is a time such as "8ms".
 	Duration Type = "duration"
-	// Choice is one of Param.Choices, or a time where Param.Durations says so.
+	// Choice is one of Param.Choices, or also a time if Param.Durations is set.
 	Choice Type = "choice"
-	// Hosts is patterns of host names with commas between them; "*" is all.
+	// Hosts is a comma-separated list of host name patterns; "*" is all hosts.
 	Hosts Type = "hosts"
 )
 
@@ -50,118 +59,106 @@ type Param struct {
 	Name      string
 	Type      Type
 	Default   any      // bool, int64, units.Bytes, float64, time.Duration or string, by Type
-	Unit      string   // of the value; empty for none
-	Min, Max  int64    // of a whole number, of a size in bytes, of a duration in nanoseconds
-	Low, High float64  // of a float
-	Choices   []string // of a choice
-	Durations bool     // of a choice: a duration from Min to Max does too
+	Unit      string   // unit of the value; empty if it has none
+	Min, Max  int64    // bounds of a whole number, a size (bytes) or a duration (nanoseconds)
+	Low, High float64  // bounds of a float
+	Choices   []string // values of a choice
+	Durations bool     // a choice also accepts a duration from Min to Max
 	Doc       string   // one line
 }
 
 // Entry documents one policy.
 type Entry struct {
-	Role   Role
 	Name   string
 	Doc    string // one line
 	Params []Param
-	// Holds tells of a coflow policy that it sets ceilings, and so may hold flows back.
+	// Holds reports that a coflow policy sets rate caps, and so may hold flows back.
 	Holds bool
 
-	scheduler func(values) policies.Scheduler
-	placer    func(values) policies.Placer
-	check     func(values) []error // what is wrong with values together; may be nil
+	New   func(Values) any     // returns the policy, of the type that the role requires
+	Check func(Values) []error // rejects inconsistent combinations of values; may be nil
 }
 
 const allHosts = "*"
 
-// values are the parameters of one policy, all of them, by name.
-type values map[string]any
+// Values are all parameters of one policy, by name. Each has the type of its Param.Default, or
+// time.Duration if Param.Durations is set.
+type Values map[string]any
 
-func (v values) bool(name string) bool              { return v[name].(bool) }
-func (v values) int(name string) int                { return int(v[name].(int64)) }
-func (v values) size(name string) units.Bytes       { return v[name].(units.Bytes) }
-func (v values) float(name string) float64          { return v[name].(float64) }
-func (v values) duration(name string) time.Duration { return v[name].(time.Duration) }
-func (v values) choice(name string) string          { return v[name].(string) }
+func (v Values) bool(name string) bool              { return v[name].(bool) }
+func (v Values) int(name string) int                { return int(v[name].(int64)) }
+func (v Values) size(name string) units.Bytes       { return v[name].(units.Bytes) }
+func (v Values) float(name string) float64          { return v[name].(float64) }
+func (v Values) duration(name string) time.Duration { return v[name].(time.Duration) }
+func (v Values) choice(name string) string          { return v[name].(string) }
 
-// hosts are the patterns of placement.Constraints.
-func (v values) hosts(name string) string {
+// hosts returns the patterns for placement.Constraints, where all hosts are "".
+func (v Values) hosts(name string) string {
 	if s := v[name].(string); s != allHosts {
 		return s
 	}
 	return ""
 }
 
-// Entries are all policies of a role, by name.
-func Entries(role Role) []Entry {
-	var out []Entry
-	for _, e := range table() {
-		if e.Role == role {
-			out = append(out, e)
-		}
+// Roles returns the names of the roles.
+func (c Catalog) Roles() (names []string) {
+	for _, r := range c {
+		names = append(names, r.Name)
 	}
-	slices.SortFunc(out, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
-	return out
+	return names
 }
 
-// table is all there is, file by file.
-func table() []Entry {
-	return slices.Concat(orderings(), samplings(), placements())
-}
-
-// Holds tells whether the coflow policy of that name sets ceilings.
-func Holds(name string) bool {
-	return slices.ContainsFunc(table(), func(e Entry) bool { return e.Role == RoleCoflow && e.Name == name && e.Holds })
-}
-
-// Names are the names of a role's policies, sorted.
-func Names(role Role) []string {
-	var out []string
-	for _, e := range Entries(role) {
-		out = append(out, e.Name)
+// Entries returns all policies of a role, sorted by name.
+func (c Catalog) Entries(role string) []Entry {
+	i := slices.IndexFunc(c, func(r Role) bool { return r.Name == role })
+	if i < 0 {
+		return nil
 	}
-	return out
+	return slices.SortedFunc(slices.Values(c[i].Policies), func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// Coflow is the coflow policy of that name, with its defaults where params say
-// nothing. The error joins all that is wrong with the name or the parameters.
-func Coflow(name string, params map[string]any) (policies.Scheduler, error) {
-	e, v, err := resolve(RoleCoflow, name, params)
-	if err != nil {
-		return nil, err
+// Names returns the sorted names of a role's policies.
+func (c Catalog) Names(role string) (names []string) {
+	for _, e := range c.Entries(role) {
+		names = append(names, e.Name)
 	}
-	return e.scheduler(v), nil
+	return names
 }
 
-// Placement is the placement policy of that name, with its defaults where
-// params say nothing. The error joins all that is wrong with the name or the
-// parameters.
-func Placement(name string, params map[string]any) (policies.Placer, error) {
-	e, v, err := resolve(RolePlacement, name, params)
-	if err != nil {
-		return nil, err
+// New returns the policy of that name, as the type T that the role requires. Parameters missing
+// from params have their defaults. The error joins all errors in the name and the parameters.
+func New[T any](c Catalog, role, name string, params map[string]any) (policy T, err error) {
+	e, v, errs := c.resolve(role, name, params)
+	if len(errs) > 0 {
+		return policy, errors.Join(errs...)
 	}
-	return e.placer(v), nil
+	return e.New(v).(T), nil
 }
 
-// Check tells what is wrong with a name and its parameters without making the
-// policy.
-func Check(role Role, name string, params map[string]any) error {
-	_, _, err := resolve(role, name, params)
-	return err
+// Check returns all errors in a policy's name and parameters, without constructing the policy.
+// Those of a parameter wrap a ParamError.
+func (c Catalog) Check(role, name string, params map[string]any) []error {
+	_, _, errs := c.resolve(role, name, params)
+	return errs
 }
 
-func resolve(role Role, name string, params map[string]any) (Entry, values, error) {
-	entries := Entries(role)
+// ParamError is an error in one parameter.
+type ParamError struct {
+	Param string
+	error
+}
+
+func (c Catalog) resolve(role, name string, params map[string]any) (Entry, Values, []error) {
+	entries := c.Entries(role)
 	if len(entries) == 0 {
-		return Entry{}, nil, fmt.Errorf("no policies of role %q: roles are %s and %s", role, RoleCoflow, RolePlacement)
+		return Entry{}, nil, []error{fmt.Errorf("unknown role %q: must be %s", role, words.Or(c.Roles()))}
 	}
 	at := slices.IndexFunc(entries, func(e Entry) bool { return e.Name == name })
 	if at < 0 {
-		return Entry{}, nil, fmt.Errorf("no %s policy %q: %s", role, name, instead(name, Names(role)))
+		return Entry{}, nil, []error{fmt.Errorf("unknown %s policy %q (%s)", role, name, suggestion(name, c.Names(role)))}
 	}
 	e := entries[at]
-	v := values{}
+	v := Values{}
 	var known []string
 	for _, p := range e.Params {
 		v[p.Name] = p.Default
@@ -173,41 +170,39 @@ func resolve(role Role, name string, params map[string]any) (Entry, values, erro
 		i := slices.IndexFunc(e.Params, func(p Param) bool { return p.Name == given })
 		switch {
 		case i < 0 && len(known) == 0:
-			errs = append(errs, fmt.Errorf("%s policy %s: no parameter %q: it has none", role, name, given))
+			errs = append(errs, ParamError{given, fmt.Errorf("unknown parameter %q (it has no parameters)", given)})
 		case i < 0:
-			errs = append(errs, fmt.Errorf("%s policy %s: no parameter %q: %s", role, name, given, instead(given, known)))
+			errs = append(errs, ParamError{given, fmt.Errorf("unknown parameter %q (%s)", given, suggestion(given, known))})
 		default:
 			value, err := e.Params[i].parse(params[given])
 			if err != nil {
-				errs = append(errs, fmt.Errorf("%s policy %s: %s: %w", role, name, given, err))
+				errs = append(errs, ParamError{given, fmt.Errorf("%s: %w", given, err)})
 			}
 			v[given] = value
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return e, v, err
+	if len(errs) == 0 && e.Check != nil {
+		errs = e.Check(v)
 	}
-	if e.check != nil {
-		for _, err := range e.check(v) {
-			errs = append(errs, fmt.Errorf("%s policy %s: %w", role, name, err))
-		}
+	for i, err := range errs {
+		errs[i] = fmt.Errorf("%s policy %s: %w", role, name, err)
 	}
-	return e, v, errors.Join(errs...)
+	return e, v, errs
 }
 
-// parse turns a value as YAML or JSON has it into that of the parameter's type.
+// parse converts a value decoded from YAML or JSON to the parameter's type.
 func (p Param) parse(given any) (any, error) {
 	switch p.Type {
 	case Bool:
 		if b, ok := given.(bool); ok {
 			return b, nil
 		}
-		return nil, fmt.Errorf("%v: want true or false", given)
+		return nil, fmt.Errorf("%v: must be true or false", shown(given))
 	case Whole:
 		if n, ok := whole(given); ok && n >= p.Min && n <= p.Max {
 			return n, nil
 		}
-		return nil, fmt.Errorf("%v: want a whole number of %d to %d (%s)", given, p.Min, p.Max, p.Unit)
+		return nil, fmt.Errorf("%v: must be a whole number from %d to %d%s", shown(given), p.Min, p.Max, p.unit())
 	case Size:
 		n, ok := whole(given)
 		size := units.Bytes(n)
@@ -224,33 +219,33 @@ func (p Param) parse(given any) (any, error) {
 		if ok && int64(size) >= p.Min && int64(size) <= p.Max {
 			return size, nil
 		}
-		return nil, fmt.Errorf(`%v: want a size such as "64MB"`, given)
+		return nil, fmt.Errorf(`%v: expected a size such as "64MB"`, shown(given))
 	case Float:
 		if x, ok := number(given); ok && x >= p.Low && x <= p.High {
 			return x, nil
 		}
-		return nil, fmt.Errorf("%v: want a number of %v to %v%s", given, p.Low, p.High, p.unit())
+		return nil, fmt.Errorf("%v: must be a number from %v to %v%s", shown(given), p.Low, p.High, p.unit())
 	case Duration:
 		if d, ok := duration(given); ok && int64(d) >= p.Min && int64(d) <= p.Max {
 			return d, nil
 		}
-		return nil, fmt.Errorf(`%v: want a duration such as "8ms", of %v to %v`, given, time.Duration(p.Min), time.Duration(p.Max))
+		return nil, fmt.Errorf(`%v: expected a duration such as "8ms", from %v to %v`, shown(given), time.Duration(p.Min), time.Duration(p.Max))
 	case Choice:
 		if s, ok := given.(string); ok && slices.Contains(p.Choices, s) {
 			return s, nil
 		}
-		also := ""
+		list, also := words.Or(p.Choices), ""
 		if p.Durations {
 			if d, ok := duration(given); ok && int64(d) >= p.Min && int64(d) <= p.Max {
 				return d, nil
 			}
-			also = fmt.Sprintf(` or a duration such as "8ms", of %v to %v`, time.Duration(p.Min), time.Duration(p.Max))
+			list, also = strings.Join(p.Choices, ", "), fmt.Sprintf(` or a duration such as "8ms", from %v to %v`, time.Duration(p.Min), time.Duration(p.Max))
 		}
-		return nil, fmt.Errorf("%v: want %s%s", given, strings.Join(p.Choices, ", "), also)
+		return nil, fmt.Errorf("%v: must be %s%s", shown(given), list, also)
 	case Hosts:
 		s, ok := given.(string)
 		if !ok || s == "" {
-			return nil, fmt.Errorf(`%v: want patterns of host names with commas between them, such as "h0-*,h1-0?", or "*" for all`, given)
+			return nil, fmt.Errorf(`%v: expected comma-separated host name patterns such as "h0-*,h1-0?", or "*" for all hosts`, shown(given))
 		}
 		if err := placement.CheckHosts(s); err != nil {
 			return nil, err
@@ -261,7 +256,7 @@ func (p Param) parse(given any) (any, error) {
 	}
 }
 
-// Values says what the parameter takes, in a few words.
+// Values returns a short description of the parameter's values.
 func (p Param) Values() string {
 	if p.Type != Choice {
 		return string(p.Type)
@@ -272,6 +267,35 @@ func (p Param) Values() string {
 	return strings.Join(p.Choices, ", ")
 }
 
+// Bounds returns the least and the largest value of a number, size or duration, in the type of
+// its values. nil is no bound. The durations of a Choice have bounds too.
+func (p Param) Bounds() (low, high any) {
+	switch p.Type {
+	case Whole:
+		low, high = p.Min, p.Max
+	case Size:
+		low, high = units.Bytes(p.Min), units.Bytes(p.Max)
+	case Float:
+		return p.Low, p.High
+	case Duration:
+		return time.Duration(p.Min), time.Duration(p.Max)
+	case Choice:
+		if p.Durations {
+			return time.Duration(p.Min), time.Duration(p.Max)
+		}
+		return nil, nil
+	default:
+		return nil, nil
+	}
+	if p.Min == math.MinInt64 {
+		low = nil
+	}
+	if p.Max == math.MaxInt64 {
+		high = nil
+	}
+	return low, high
+}
+
 func (p Param) unit() string {
 	if p.Unit == "" {
 		return ""
@@ -279,7 +303,7 @@ func (p Param) unit() string {
 	return " (" + p.Unit + ")"
 }
 
-// number is the finite number that a decoder may have made a whole one.
+// number returns given as a finite number, which a decoder may have stored as an integer.
 func number(given any) (float64, bool) {
 	if n, ok := whole(given); ok {
 		return float64(n), true
@@ -288,8 +312,8 @@ func number(given any) (float64, bool) {
 	return x, ok && !math.IsNaN(x) && !math.IsInf(x, 0)
 }
 
-// duration is the time that text stands for; of numbers only 0 is one, since no
-// unit goes with them.
+// duration returns the duration that given stands for. The only number it accepts is 0,
+// because other numbers need a unit.
 func duration(given any) (time.Duration, bool) {
 	switch d := given.(type) {
 	case time.Duration:
@@ -302,8 +326,8 @@ func duration(given any) (time.Duration, bool) {
 	return 0, ok && n == 0
 }
 
-// whole is the whole number that a decoder may have made an int, an unsigned or
-// a float.
+// whole returns given as an integer, which a decoder may have stored as an int, a uint64
+// or a float64.
 func whole(given any) (int64, bool) {
 	switch n := given.(type) {
 	case int:
@@ -319,47 +343,14 @@ func whole(given any) (int64, bool) {
 	}
 }
 
-// instead suggests the nearest known name, if one is near, and lists all.
-func instead(name string, known []string) string {
-	list := "have " + strings.Join(known, ", ")
-	best, least := "", 1+max(len(name), 3)/3
-	for _, k := range known {
-		if d := distance(strings.ToLower(name), k); d <= least && (best == "" || d < least) {
-			best, least = k, d
-		}
+// suggestion lists the known names, after the one closest to name if it is similar.
+func suggestion(name string, known []string) string {
+	list := "available: " + strings.Join(known, ", ")
+	if best := words.Closest(name, known); best != "" {
+		return fmt.Sprintf("did you mean %q? %s", best, list)
 	}
-	if best == "" {
-		return list
-	}
-	return fmt.Sprintf("did you mean %q? %s", best, list)
+	return list
 }
 
-// distance is the number of insertions, deletions, replacements and swaps of
-// neighbours between two names.
-func distance(a, b string) int {
-	row := func(i int) []int {
-		r := make([]int, len(b)+1)
-		r[0] = i
-		return r
-	}
-	var before []int
-	prev := row(0)
-	for j := range prev {
-		prev[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		cur := row(i)
-		for j := 1; j <= len(b); j++ {
-			change := prev[j-1]
-			if a[i-1] != b[j-1] {
-				change++
-			}
-			cur[j] = min(prev[j]+1, cur[j-1]+1, change)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				cur[j] = min(cur[j], before[j-2]+1)
-			}
-		}
-		before, prev = prev, cur
-	}
-	return prev[len(b)]
-}
+// shown returns a value as error messages quote it, shortened if it is long.
+func shown(given any) string { return units.Clip(fmt.Sprint(given)) }

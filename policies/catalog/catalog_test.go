@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -19,30 +20,30 @@ import (
 )
 
 func TestNames(t *testing.T) {
-	for role, want := range map[Role][]string{RoleCoflow: {"aalo", "aalo-oracle", "equal-share", "fair", "fifo", "lcf", "ncf", "philae", "philae-sim", "saath", "scf", "sebf", "sincronia", "srtf"}, RolePlacement: {"hdfs", "least-loaded", "oracle", "power-of-two", "sinbad", "uniform"}, "nonsense": nil} {
-		if d := cmp.Diff(want, Names(role)); d != "" {
+	for role, want := range map[string][]string{RoleCoflow: {"aalo", "aalo-oracle", "equal-share", "fair", "fifo", "lcf", "ncf", "philae", "philae-sim", "saath", "scf", "sebf", "sincronia", "srtf"}, RolePlacement: {"hdfs", "least-loaded", "oracle", "power-of-two", "sinbad", "uniform"}, "nonsense": nil} {
+		if d := cmp.Diff(want, All().Names(role)); d != "" {
 			t.Errorf("Names(%q) (-want +got):\n%s", role, d)
 		}
 	}
 }
 
-// Every entry is documented, its defaults are acceptable values, and what it
-// makes keeps the contract.
+// Every entry is documented, its defaults are valid, and its policy satisfies the
+// contract.
 func TestEntries(t *testing.T) {
-	for _, role := range []Role{RoleCoflow, RolePlacement} {
-		for _, e := range Entries(role) {
+	for _, role := range All().Roles() {
+		for _, e := range All().Entries(role) {
 			t.Run(e.Name, func(t *testing.T) {
 				if e.Doc == "" || strings.Contains(e.Doc, "\n") {
-					t.Errorf("description %q: want one line", e.Doc)
+					t.Errorf("description %q: must be one line", e.Doc)
 				}
 				defaults := map[string]any{}
 				for _, p := range e.Params {
 					if p.Doc == "" || strings.Contains(p.Doc, "\n") {
-						t.Errorf("description of %s %q: want one line", p.Name, p.Doc)
+						t.Errorf("description of %s %q: must be one line", p.Name, p.Doc)
 					}
 					defaults[p.Name] = p.Default
 				}
-				if err := Check(role, e.Name, defaults); err != nil {
+				if err := errors.Join(All().Check(role, e.Name, defaults)...); err != nil {
 					t.Errorf("its own defaults: %v", err)
 				}
 				switch role {
@@ -58,17 +59,19 @@ func TestEntries(t *testing.T) {
 						t.Fatal(err)
 					}
 					policytest.Placer(t, p)
+				default:
+					t.Errorf("no contract for policies of role %q", role)
 				}
 			})
 		}
 	}
 }
 
-// variants are the ways a policy's parameters lead through its code: each value of
-// a choice, switch and interval that is not the default, and 0 where that is a value of
-// its own, one at a time, with what goes with it.
+// variants returns sets of parameters that together reach all branches of a policy: every
+// non-default value of a choice, switch or interval, and 0 where it has its own meaning.
+// Each set changes one parameter, plus those that it requires.
 func variants(e Entry) []map[string]any {
-	goesWith := map[string]map[string]any{
+	requires := map[string]map[string]any{
 		"backfill=served":       {"allocation": "madd"},
 		"backfill=fair-share":   {"allocation": "madd"},
 		"backfill=proportional": {"allocation": "madd"},
@@ -122,9 +125,9 @@ func variants(e Entry) []map[string]any {
 			}
 			v := map[string]any{p.Name: value}
 			if p.Type != Choice {
-				maps.Copy(v, goesWith[p.Name])
+				maps.Copy(v, requires[p.Name])
 			} else {
-				maps.Copy(v, goesWith[fmt.Sprintf("%s=%v", p.Name, value)])
+				maps.Copy(v, requires[fmt.Sprintf("%s=%v", p.Name, value)])
 			}
 			out = append(out, v)
 		}
@@ -132,12 +135,12 @@ func variants(e Entry) []map[string]any {
 	return out
 }
 
-// Coflow policies keep the contract by whatever way their parameters lead.
+// Coflow policies satisfy the contract with every variant of their parameters.
 func TestVariants(t *testing.T) {
-	const clusters = 20 // for each variant; the defaults have rapid's
-	for _, e := range Entries(RoleCoflow) {
+	const clusters = 20 // per variant; the defaults are tested with rapid's number
+	for _, e := range All().Entries(RoleCoflow) {
 		t.Run(e.Name, func(t *testing.T) {
-			chosen := map[string]bool{} // parameters of which a value was tried
+			chosen := map[string]bool{} // parameters with a tested value
 			for _, params := range variants(e) {
 				s, err := Coflow(e.Name, params)
 				if err != nil {
@@ -157,18 +160,18 @@ func TestVariants(t *testing.T) {
 			}
 			for _, p := range e.Params {
 				if !chosen[p.Name] {
-					t.Errorf("no value of %s but its default is tried", p.Name)
+					t.Errorf("only the default value of %s is tested", p.Name)
 				}
 			}
 		})
 	}
 }
 
-// Placement policies keep the contract by whatever way their parameters lead. What the
-// contract says of racks is not for those that are told not to mind them.
+// Placement policies satisfy the contract with every variant of their parameters. With
+// faults 0 the rule about racks does not apply.
 func TestPlacementVariants(t *testing.T) {
-	const clusters = 30 // for each variant; the defaults have rapid's
-	for _, e := range Entries(RolePlacement) {
+	const clusters = 30 // per variant; the defaults are tested with rapid's number
+	for _, e := range All().Entries(RolePlacement) {
 		t.Run(e.Name, func(t *testing.T) {
 			for _, params := range variants(e) {
 				if params["order"] == "arrival" {
@@ -191,65 +194,73 @@ func TestPlacementVariants(t *testing.T) {
 	}
 }
 
-// A policy declares no more than makes a difference to it, and its description says
-// whether that is the sizes of flows.
+// A policy declares only the knowledge that changes its decisions, and its description
+// says whether it knows sizes.
 func TestNeeds(t *testing.T) {
 	const clusters = 300
-	known := map[policies.Knowledge]string{policies.Sizes: "Sizes", policies.LinkLoad: "LinkLoad", policies.DiskUse: "DiskUse", policies.Flows: "Flows",
-		policies.NewFlows: "NewFlows", policies.PilotFlows: "PilotFlows", policies.MostSent: "MostSent", policies.Totals: "Totals"}
-	for _, e := range Entries(RoleCoflow) {
+	known := map[string]func(*policies.Needs) *bool{
+		"Sizes": func(n *policies.Needs) *bool { return &n.Sizes }, "Totals": func(n *policies.Needs) *bool { return &n.Totals },
+		"LinkLoad": func(n *policies.Needs) *bool { return &n.LinkLoad }, "DiskUse": func(n *policies.Needs) *bool { return &n.DiskUse },
+		"Flows": func(n *policies.Needs) *bool { return &n.Flows }, "NewFlows": func(n *policies.Needs) *bool { return &n.NewFlows },
+		"PilotFlows": func(n *policies.Needs) *bool { return &n.PilotFlows }, "MostSent": func(n *policies.Needs) *bool { return &n.MostSent },
+	}
+	for _, e := range All().Entries(RoleCoflow) {
 		t.Run(e.Name, func(t *testing.T) {
 			p, err := Coflow(e.Name, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			needs := p.Needs()
-			if says := strings.Contains(e.Doc, "knows sizes"); says != (needs&(policies.Sizes|policies.Totals) != 0) {
-				t.Errorf("description %q, but it declares %b", e.Doc, needs)
+			if says := strings.Contains(e.Doc, "knows sizes"); says != (needs.Sizes || needs.Totals) {
+				t.Errorf("description %q contradicts its declaration %+v", e.Doc, needs)
 			}
-			if needs&policies.Blind != 0 {
-				needs &^= policies.Blind
+			if needs.IgnoresProgress {
+				needs.IgnoresProgress = false
+				progress := p.Needs()
+				progress.IgnoresProgress = false
 				for i := range clusters {
 					c := policytest.Clusters().Example(i)
 					for more := true; more; more = c.Next() {
 						var blind, sees policies.Schedule
 						p.Schedule(c.View(p.Needs()), &blind)
-						p.Schedule(c.View(p.Needs()&^policies.Blind), &sees)
+						p.Schedule(c.View(progress), &sees)
 						if a, b := decision(&blind), decision(&sees); a != b {
-							t.Fatalf("it declares to be blind, and decides %s, but %s when it sees", a, b)
+							t.Fatalf("it declares IgnoresProgress, but decides %s without and %s with the hidden fields", a, b)
 						}
 						c.Take(&sees)
 					}
 				}
 			}
-			for fact, name := range known {
-				if needs &^= fact; p.Needs()&fact == 0 {
+			for name, fact := range known {
+				hidden := p.Needs()
+				if *fact(&needs) = false; !*fact(&hidden) {
 					continue
 				}
+				*fact(&hidden) = false
 				differs := false
 				for i := 0; i < clusters && !differs; i++ {
 					c := policytest.Clusters().Example(i)
 					for more := true; more && !differs; more = c.Next() {
 						var with, without policies.Schedule
 						p.Schedule(c.View(p.Needs()), &with)
-						p.Schedule(c.View(p.Needs()&^fact), &without)
+						p.Schedule(c.View(hidden), &without)
 						a, b := decision(&with), decision(&without)
 						differs = a != b
 						c.Take(&with)
 					}
 				}
 				if !differs {
-					t.Errorf("it declares to need %s, and decides the same without", name)
+					t.Errorf("it declares %s, but decides the same without it", name)
 				}
 			}
-			if needs != 0 {
-				t.Errorf("it declares %b too, which this test does not know of", needs)
+			if needs != (policies.Needs{}) {
+				t.Errorf("it declares %+v, which this test does not cover", needs)
 			}
 		})
 	}
 }
 
-// decision is all that a schedule says.
+// decision returns the content of a schedule as text.
 func decision(s *policies.Schedule) string {
 	return fmt.Sprint(s.Steps, s.Budgets, s.Queues, s.Watch, s.WatchMost, s.Pilots, s.Wake, s.Memory)
 }
@@ -259,7 +270,7 @@ func TestCoflow(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		params map[string]any
-		want   policies.Scheduler
+		want   policies.CoflowScheduler
 	}{
 		{"fair", nil, coflow.Fair{}},
 		{"equal-share", nil, coflow.EqualShare{}},
@@ -269,7 +280,7 @@ func TestCoflow(t *testing.T) {
 		{"scf", nil, coflow.Ordered{By: coflow.LargestFlow}},
 		{"ncf", map[string]any{"reallocate": "8ms"}, coflow.Ordered{By: coflow.Width, Sharing: coflow.Sharing{Allocation: coflow.Greedy, Pace: coflow.Pace{Every: 8 * time.Millisecond}}}},
 		{"ncf", map[string]any{"reallocate": time.Second, "allocation": "even"},
-			coflow.Ordered{By: coflow.Width, Sharing: coflow.Sharing{Allocation: coflow.Even, Pace: coflow.Pace{Every: time.Second}}}},
+			coflow.Ordered{By: coflow.Width, Sharing: coflow.Sharing{Allocation: coflow.EqualSplit, Pace: coflow.Pace{Every: time.Second}}}},
 		{"lcf", map[string]any{"key": "initial", "backfill": "served"}, coflow.Ordered{By: coflow.Bytes, Initial: true, Sharing: coflow.Sharing{Backfill: coflow.TopUpServed}}},
 		{"srtf", nil, coflow.Ordered{By: coflow.Bottleneck, Sharing: greedy}},
 		{"sebf", nil, coflow.SEBF{Deadline: coflow.DefaultDeadline()}},
@@ -317,54 +328,54 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
-func TestMistakes(t *testing.T) {
+func TestErrors(t *testing.T) {
 	for _, tt := range []struct {
-		role   Role
+		role   string
 		name   string
 		params map[string]any
 		want   []string
 	}{
-		{RoleCoflow, "sbef", nil, []string{`no coflow policy "sbef": did you mean "sebf"? have aalo, aalo-oracle, equal-share, fair, fifo, lcf, ncf, philae, philae-sim, saath, scf, sebf, sincronia, srtf`}},
+		{RoleCoflow, "sbef", nil, []string{`unknown coflow policy "sbef" (did you mean "sebf"? available: aalo, aalo-oracle, equal-share, fair, fifo, lcf, ncf, philae, philae-sim, saath, scf, sebf, sincronia, srtf)`}},
 		{RoleCoflow, "SEBF", nil, []string{`did you mean "sebf"?`}},
-		{RoleCoflow, "hdfs", nil, []string{`no coflow policy "hdfs": have aalo, aalo-oracle, equal-share, fair, fifo, lcf, ncf, philae, philae-sim, saath, scf, sebf, sincronia, srtf`}},
-		{RoleCoflow, "", nil, []string{`no coflow policy "": have aalo, aalo-oracle, equal-share, fair, fifo, lcf, ncf, philae, philae-sim, saath, scf, sebf, sincronia, srtf`}},
+		{RoleCoflow, "hdfs", nil, []string{`unknown coflow policy "hdfs" (available: aalo, aalo-oracle, equal-share, fair, fifo, lcf, ncf, philae, philae-sim, saath, scf, sebf, sincronia, srtf)`}},
+		{RoleCoflow, "", nil, []string{`unknown coflow policy "" (available: aalo, aalo-oracle, equal-share, fair, fifo, lcf, ncf, philae, philae-sim, saath, scf, sebf, sincronia, srtf)`}},
 		{RoleCoflow, "fifo", map[string]any{"allocation": "mad", "reallocate": "1us", "priorities": -1}, []string{
-			`fifo: allocation: mad: want even, greedy, madd, maxmin`,
-			`fifo: reallocate: 1us: want flows, coflows or a duration such as "8ms", of 100µs to 1h0m0s`,
-			`fifo: priorities: -1: want a whole number of 0 to 1000 (classes)`}},
-		{RoleCoflow, "fifo", map[string]any{"reallocate": 8}, []string{`fifo: reallocate: 8: want flows, coflows or a duration`}},
+			`fifo: allocation: mad: must be even, greedy, madd or maxmin`,
+			`fifo: reallocate: 1us: must be flows, coflows or a duration such as "8ms", from 100µs to 1h0m0s`,
+			`fifo: priorities: -1: must be a whole number from 0 to 1000 (priority classes)`}},
+		{RoleCoflow, "fifo", map[string]any{"reallocate": 8}, []string{`fifo: reallocate: 8: must be flows, coflows or a duration`}},
 		{RoleCoflow, "fifo", map[string]any{"backfill": "served", "priorities": 2}, []string{
-			`coflow policy fifo: backfill served is about coflows that allocation madd has skipped, and allocation is greedy: want`,
-			`coflow policy fifo: priorities 2: coflows of a class share by allocation maxmin, and allocation is greedy: want`}},
-		{RoleCoflow, "fifo", map[string]any{"backfill": "proportional"}, []string{`coflow policy fifo: backfill proportional would find nothing left by allocation greedy: want`}},
+			`coflow policy fifo: backfill served needs allocation madd, which skips coflows, and allocation is greedy: use`,
+			`coflow policy fifo: priorities 2: needs allocation maxmin, by which the coflows of a class share, and allocation is greedy: use`}},
+		{RoleCoflow, "fifo", map[string]any{"backfill": "proportional"}, []string{`coflow policy fifo: backfill proportional has no effect with allocation greedy, which leaves no capacity: use`}},
 		{RoleCoflow, "sebf", map[string]any{"deadline": math.NaN(), "padding": "much", "least": "-1s", "rejected": true}, []string{
-			`sebf: deadline: NaN: want a number of 0 to 1e+06 (times the time a coflow takes alone)`,
-			`sebf: padding: much: want a number of 0 to 10 (of an estimate)`,
-			`sebf: least: -1s: want a duration such as "8ms", of 0s to 1h0m0s`,
-			`sebf: rejected: true: want background, last`}},
+			`sebf: deadline: NaN: must be a number from 0 to 1e+06 (× the coflow's minimum CCT)`,
+			`sebf: padding: much: must be a number from 0 to 10 (× the estimated time)`,
+			`sebf: least: -1s: expected a duration such as "8ms", from 0s to 1h0m0s`,
+			`sebf: rejected: true: must be background or last`}},
 		{RoleCoflow, "sebf", map[string]any{"deadline": 1.5, "backfill": "none"}, []string{
-			`coflow policy sebf: deadline 1.5 goes with allocation madd and backfill greedy alone, not with madd and none`}},
-		{RolePlacement, "sindbad", nil, []string{`did you mean "sinbad"? have hdfs, least-loaded, oracle, power-of-two, sinbad, uniform`}},
-		{"shuffle", "fifo", nil, []string{`no policies of role "shuffle": roles are coflow and placement`}},
-		{RoleCoflow, "fair", map[string]any{"weight": 1}, []string{`coflow policy fair: no parameter "weight": it has none`}},
+			`coflow policy sebf: deadline 1.5: works only with allocation madd and backfill greedy, not with madd and none`}},
+		{RolePlacement, "sindbad", nil, []string{`did you mean "sinbad"? available: hdfs, least-loaded, oracle, power-of-two, sinbad, uniform`}},
+		{"shuffle", "fifo", nil, []string{`unknown role "shuffle": must be coflow or placement`}},
+		{RoleCoflow, "fair", map[string]any{"weight": 1}, []string{`coflow policy fair: unknown parameter "weight" (it has no parameters)`}},
 		{RolePlacement, "sinbad", map[string]any{"treshold": "1MB", "tolerance": 101, "min_blocks": 1.5, "consider_load": "yes"}, []string{
-			`no parameter "treshold": did you mean "threshold"? have consider_load, disk_cap, fallback, faults, form, grace, hosts, interval, min_blocks, min_delta, order, partitions, rack_load, threshold, threshold_fraction, tolerance`,
-			`sinbad: tolerance: 101: want a whole number of 0 to 100 (percent of a disk)`,
-			`sinbad: min_blocks: 1.5: want a whole number of 1 to 1000 (blocks)`,
-			`sinbad: consider_load: yes: want true or false`}},
+			`unknown parameter "treshold" (did you mean "threshold"? available: consider_load, disk_cap, fallback, faults, form, grace, hosts, interval, min_blocks, min_delta, order, partitions, rack_load, threshold, threshold_fraction, tolerance)`,
+			`sinbad: tolerance: 101: must be a whole number from 0 to 100 (percentage points of disk use)`,
+			`sinbad: min_blocks: 1.5: must be a whole number from 1 to 1000 (blocks)`,
+			`sinbad: consider_load: yes: must be true or false`}},
 		{RolePlacement, "sinbad", map[string]any{"threshold": "1 MEG"}, []string{`sinbad: threshold: size "1 MEG"`}},
-		{RolePlacement, "sinbad", map[string]any{"threshold": -1}, []string{`threshold: -1: want a size such as "64MB"`}},
+		{RolePlacement, "sinbad", map[string]any{"threshold": -1}, []string{`threshold: -1: expected a size such as "64MB"`}},
 		{RolePlacement, "sinbad", map[string]any{"form": "v3", "faults": -1, "partitions": 1e9, "interval": "-1s", "grace": -0.5, "threshold_fraction": 1.5, "min_delta": 5}, []string{
-			`sinbad: form: v3: want auto, v1, v2, ve`, `sinbad: faults: -1: want a whole number of 0 to 1000 (racks)`, `sinbad: partitions: 1e+09: want`,
-			`sinbad: interval: -1s: want a duration`, `sinbad: grace: -0.5: want a number of 0 to 1000 (of a heartbeat's interval)`,
-			`sinbad: threshold_fraction: 1.5: want a number of 0 to 1 (of the largest block)`, `sinbad: min_delta: 5: want a duration`}},
-		{RolePlacement, "sinbad", map[string]any{"order": "arrival"}, []string{`placement policy sinbad: order arrival is about requests that wait, and with interval 0 none does: want`}},
-		{RolePlacement, "uniform", map[string]any{"hosts": "h0-*,["}, []string{`uniform: hosts: hosts "h0-*,[": pattern "[": want patterns of host names with commas between them`}},
-		{RolePlacement, "hdfs", map[string]any{"hosts": ""}, []string{`hdfs: hosts: : want patterns of host names`}},
-		{RolePlacement, "hdfs", map[string]any{"hosts": 7}, []string{`hdfs: hosts: 7: want patterns of host names`}},
-		{RolePlacement, "hdfs", map[string]any{"min_blocks": nil}, []string{`min_blocks: <nil>: want a whole number`}},
+			`sinbad: form: v3: must be auto, v1, v2 or ve`, `sinbad: faults: -1: must be a whole number from 0 to 1000 (racks)`, `sinbad: partitions: 1e+09: must be`,
+			`sinbad: interval: -1s: expected a duration`, `sinbad: grace: -0.5: must be a number from 0 to 1000 (× the heartbeat interval)`,
+			`sinbad: threshold_fraction: 1.5: must be a number from 0 to 1 (× the largest block)`, `sinbad: min_delta: 5: expected a duration`}},
+		{RolePlacement, "sinbad", map[string]any{"order": "arrival"}, []string{`placement policy sinbad: order arrival has no effect with interval 0, because no request waits: use`}},
+		{RolePlacement, "uniform", map[string]any{"hosts": "h0-*,["}, []string{`uniform: hosts: hosts "h0-*,[": pattern "[": expected comma-separated host name patterns`}},
+		{RolePlacement, "hdfs", map[string]any{"hosts": ""}, []string{`hdfs: hosts: : expected comma-separated host name patterns`}},
+		{RolePlacement, "hdfs", map[string]any{"hosts": 7}, []string{`hdfs: hosts: 7: expected comma-separated host name patterns`}},
+		{RolePlacement, "hdfs", map[string]any{"min_blocks": nil}, []string{`min_blocks: <nil>: must be a whole number`}},
 	} {
-		err := Check(tt.role, tt.name, tt.params)
+		err := errors.Join(All().Check(tt.role, tt.name, tt.params)...)
 		for _, want := range tt.want {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("Check(%q, %q, %v) = %v, want %q in it", tt.role, tt.name, tt.params, err, want)
@@ -376,16 +387,5 @@ func TestMistakes(t *testing.T) {
 	}
 	if p, err := Placement("nope", nil); p != nil || err == nil {
 		t.Errorf("Placement of an unknown name = %v, %v", p, err)
-	}
-}
-
-func TestDistance(t *testing.T) {
-	for _, tt := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"a", "", 1}, {"sbef", "sebf", 1}, {"treshold", "threshold", 1}, {"fair", "hdfs", 4}, {"kitten", "sitting", 3}} {
-		if got := distance(tt.a, tt.b); got != tt.want {
-			t.Errorf("distance(%q, %q) = %d, want %d", tt.a, tt.b, got, tt.want)
-		}
 	}
 }

@@ -7,15 +7,15 @@ import (
 	"slices"
 	"time"
 
-	"testbed/policies"
 	"testbed/policies/coflow"
 )
 
-// allocations and backfills are what ordering policies can be set to, by name.
+// allocations returns the allocations of ordering policies, by name.
 func allocations() map[string]coflow.Allocation {
-	return map[string]coflow.Allocation{"madd": coflow.MADD, "greedy": coflow.Greedy, "even": coflow.Even, "maxmin": coflow.MaxMin}
+	return map[string]coflow.Allocation{"madd": coflow.MADD, "greedy": coflow.Greedy, "even": coflow.EqualSplit, "maxmin": coflow.MaxMin}
 }
 
+// backfills returns the backfills of ordering policies, by name.
 func backfills() map[string]coflow.Backfill {
 	return map[string]coflow.Backfill{"greedy": coflow.TopUp, "served": coflow.TopUpServed, "fair-share": coflow.FairShare, "none": coflow.None, "proportional": coflow.Proportional}
 }
@@ -26,20 +26,21 @@ const (
 	longestInterval  = time.Hour
 )
 
-// reallocate says when a policy decides.
+// reallocate is the parameter that selects when a policy decides.
 func reallocate() Param {
 	return Param{Name: "reallocate", Type: Choice, Choices: []string{"flows", "coflows"}, Default: "flows",
 		Durations: true, Min: int64(shortestInterval), Max: int64(longestInterval),
-		Doc: "when to decide: whenever a coflow arrives or ends or a flow ends; coflows alone; or at the multiples of an interval, such as 8ms"}
+		Doc: "when to decide: flows, whenever a coflow arrives or ends or a flow ends; coflows, only when a coflow arrives or ends; a duration such as 8ms, at its multiples"}
 }
 
-// keyed says which of two moments a coflow's place comes from.
-func keyed() Param {
+// keyParam is the parameter that selects whether coflows are ranked by their current or
+// their initial state.
+func keyParam() Param {
 	return Param{Name: "key", Type: Choice, Choices: []string{"remaining", "initial"}, Default: "remaining",
-		Doc: "rank coflows by what is left of them, or by what they were at arrival"}
+		Doc: "rank coflows by their remaining bytes (remaining) or by their state at arrival (initial)"}
 }
 
-func paceOf(v values) coflow.Pace {
+func paceOf(v Values) coflow.Pace {
 	switch p := v["reallocate"].(type) {
 	case time.Duration:
 		return coflow.Pace{Every: p}
@@ -48,95 +49,97 @@ func paceOf(v values) coflow.Pace {
 	}
 }
 
-// sharing are the parameters of an ordering policy, with its default allocation.
+// sharing returns the common parameters of ordering policies, with the given default
+// allocation.
 func sharing(allocation string) []Param {
 	return []Param{
 		{Name: "allocation", Type: Choice, Choices: slices.Sorted(maps.Keys(allocations())), Default: allocation,
-			Doc: "how a coflow's flows share what those before it left: madd, all end together, sizes known; greedy, flow by flow; even, equal shares in one pass; maxmin, max-min fair"},
+			Doc: "how the flows of a coflow share the capacity that earlier coflows leave: madd, all end together (needs sizes); greedy, one flow after another; even, equal shares in one pass; maxmin, max-min fair"},
 		{Name: "backfill", Type: Choice, Choices: slices.Sorted(maps.Keys(backfills())), Default: "greedy",
-			Doc: "who gets what the allocation leaves: greedy, all in order; served, those madd has not skipped; fair-share, CoflowSim's rule: equal shares for those madd has skipped, then all in order of arrival; proportional, the Varys paper's: flows that have a rate, in proportion to it; none"},
-		{Name: "priorities", Type: Whole, Default: int64(0), Unit: "classes", Max: 1000,
-			Doc: "for allocation maxmin: how many priority classes the network has, the last shared by all coflows that come after the others, as over DiffServ; 0 is one for each coflow"},
+			Doc: "use of the capacity that the allocation leaves: greedy, all coflows in order; served, coflows that madd has not skipped; fair-share (CoflowSim), equal shares for coflows that madd has skipped, then all in order of arrival; proportional (the Varys paper), flows with a rate, in proportion to it; none"},
+		{Name: "priorities", Type: Whole, Default: int64(0), Unit: "priority classes", Max: 1000,
+			Doc: "for allocation maxmin: number of priority classes of the network (DiffServ); all remaining coflows share the last one; 0 is one class for each coflow"},
 		reallocate(),
 	}
 }
 
-func sharingOf(v values) coflow.Sharing {
+func sharingOf(v Values) coflow.Sharing {
 	return coflow.Sharing{Allocation: allocations()[v.choice("allocation")], Backfill: backfills()[v.choice("backfill")],
 		Priorities: v.int("priorities"), Pace: paceOf(v)}
 }
 
-// checkSharing finds backfills that would do nothing or something else with the
-// allocation, since only madd skips coflows, and priorities without sharing among
-// those of a class.
-func checkSharing(v values) []error {
+// checkSharing rejects backfills that have no effect or a different one with the
+// allocation, because only madd skips coflows. It also rejects priorities with an
+// allocation that does not share a class among its coflows.
+func checkSharing(v Values) []error {
 	var errs []error
 	allocation := v.choice("allocation")
 	if b := v.choice("backfill"); (b == "served" || b == "fair-share") && allocation != "madd" {
-		errs = append(errs, fmt.Errorf("backfill %s is about coflows that allocation madd has skipped, and allocation is %s: want backfill greedy or none, or allocation madd", b, allocation))
+		errs = append(errs, fmt.Errorf("backfill %s needs allocation madd, which skips coflows, and allocation is %s: use backfill greedy or none, or allocation madd", b, allocation))
 	}
 	if v.choice("backfill") == "proportional" && allocation == "greedy" {
-		errs = append(errs, errors.New("backfill proportional would find nothing left by allocation greedy: want another allocation, such as madd, or backfill greedy"))
+		errs = append(errs, errors.New("backfill proportional has no effect with allocation greedy, which leaves no capacity: use another allocation such as madd, or backfill greedy"))
 	}
 	if n := v.int("priorities"); n > 0 && allocation != "maxmin" {
-		errs = append(errs, fmt.Errorf("priorities %d: coflows of a class share by allocation maxmin, and allocation is %s: want allocation maxmin, or priorities 0", n, allocation))
+		errs = append(errs, fmt.Errorf("priorities %d: needs allocation maxmin, by which the coflows of a class share, and allocation is %s: use allocation maxmin, or priorities 0", n, allocation))
 	}
 	return errs
 }
 
-// checkSEBF is checkSharing, and finds what the mode with deadlines does not use.
-func checkSEBF(v values) []error {
+// checkSEBF is checkSharing. It also rejects parameters that the mode with deadlines
+// ignores.
+func checkSEBF(v Values) []error {
 	errs := checkSharing(v)
 	if v.float("deadline") > 0 && (v.choice("allocation") != "madd" || v.choice("backfill") != "greedy") {
-		errs = append(errs, fmt.Errorf("deadline %v goes with allocation madd and backfill greedy alone, not with %s and %s", v.float("deadline"), v.choice("allocation"), v.choice("backfill")))
+		errs = append(errs, fmt.Errorf("deadline %v: works only with allocation madd and backfill greedy, not with %s and %s", v.float("deadline"), v.choice("allocation"), v.choice("backfill")))
 	}
 	return errs
 }
 
-// orderings are the coflow policies that know all they rank by, and those that rank
-// by nothing.
+// orderings returns the coflow policies without queues: those that rank coflows by a
+// known key, and those that do not rank them.
 func orderings() []Entry {
 	ordered := func(name, doc string, by coflow.Key, allocation string, params ...Param) Entry {
-		return Entry{Role: RoleCoflow, Name: name, Doc: doc, Holds: true, Params: append(params, sharing(allocation)...), check: checkSharing,
-			scheduler: func(v values) policies.Scheduler {
+		return Entry{Name: name, Doc: doc, Holds: true, Params: append(params, sharing(allocation)...), Check: checkSharing,
+			New: func(v Values) any {
 				return coflow.Ordered{By: by, Initial: v["key"] == "initial", Sharing: sharingOf(v)}
 			}}
 	}
 	deadline := coflow.DefaultDeadline()
 	return []Entry{
-		{Role: RoleCoflow, Name: "fair", Doc: "every flow for itself: plain TCP, max-min fair in the fluid model",
-			scheduler: func(values) policies.Scheduler { return coflow.Fair{} }},
-		{Role: RoleCoflow, Name: "equal-share", Doc: "every flow gets the smaller of the equal shares of its two ports, the rest stays idle: FAIR of the simulator CoflowSim, less than max-min fair", Holds: true,
-			scheduler: func(values) policies.Scheduler { return coflow.EqualShare{} }},
-		ordered("fifo", "first in, first out; the simulator CoflowSim's with allocation madd, backfill fair-share and reallocate coflows", coflow.Arrival, "greedy"),
-		ordered("scf", "shortest coflow first, by the size of the largest flow, as in CoflowSim, which has static keys, backfill fair-share and reallocate coflows; knows sizes", coflow.LargestFlow, "madd"),
-		ordered("ncf", "narrowest coflow first, by the number of senders or of receivers, whichever is less, as in CoflowSim (there with allocation madd)", coflow.Width, "greedy"),
-		ordered("lcf", "lightest coflow first, by the bytes of all its flows, as in CoflowSim; knows sizes", coflow.Bytes, "madd", keyed()),
-		ordered("srtf", "shortest remaining time first: by the time that what is left of a coflow takes alone, as sebf, but flow by flow; knows sizes", coflow.Bottleneck, "greedy", keyed()),
-		{Role: RoleCoflow, Name: "sebf", Doc: "Varys (SIGCOMM 2014): smallest effective bottleneck first, flows of a coflow end together; knows sizes", Holds: true,
-			Params: slices.Concat([]Param{keyed()}, sharing("madd"), []Param{
-				{Name: "deadline", Type: Float, Default: deadline.Factor, Unit: "times the time a coflow takes alone", High: 1e6,
-					Doc: "with it, coflows that cannot end in so long without delay to those admitted before are rejected, and those admitted have what they need to; 0 is no deadlines"},
-				{Name: "padding", Type: Float, Default: deadline.Padding, Unit: "of an estimate", High: 10,
-					Doc: "what part an estimate of the time needed is taken to be short, at admission"},
+		{Name: "fair", Doc: "per-flow fairness without rate caps: plain TCP on packets, max-min fair in the fluid model",
+			New: func(Values) any { return coflow.Fair{} }},
+		{Name: "equal-share", Doc: "each flow gets the smaller of the equal shares of its two ports, and the rest stays idle: FAIR of the simulator CoflowSim, below max-min fairness", Holds: true,
+			New: func(Values) any { return coflow.EqualShare{} }},
+		ordered("fifo", "first in, first out; equals FIFO of the simulator CoflowSim with allocation madd, backfill fair-share and reallocate coflows", coflow.Arrival, "greedy"),
+		ordered("scf", "shortest coflow first, by length (the size of its largest flow), as in CoflowSim, which uses static keys, backfill fair-share and reallocate coflows; knows sizes", coflow.LargestFlow, "madd"),
+		ordered("ncf", "narrowest coflow first, by width (the smaller of its numbers of senders and receivers), as in CoflowSim (there with allocation madd)", coflow.Width, "greedy"),
+		ordered("lcf", "lightest coflow first, by its total bytes, as in CoflowSim; knows sizes", coflow.Bytes, "madd", keyParam()),
+		ordered("srtf", "shortest remaining time first: by effective bottleneck as sebf, but with greedy allocation, one flow after another; knows sizes", coflow.Bottleneck, "greedy", keyParam()),
+		{Name: "sebf", Doc: "Varys (SIGCOMM 2014): smallest effective bottleneck first, all flows of a coflow end together (MADD); knows sizes", Holds: true,
+			Params: slices.Concat([]Param{keyParam()}, sharing("madd"), []Param{
+				{Name: "deadline", Type: Float, Default: deadline.Factor, Unit: "× the coflow's minimum CCT", High: 1e6,
+					Doc: "time from arrival to deadline: a coflow is admitted, with the rates it needs, if it can meet its deadline without delaying those admitted before; others are rejected; 0 disables deadlines"},
+				{Name: "padding", Type: Float, Default: deadline.Padding, Unit: "× the estimated time", High: 10,
+					Doc: "safety margin at admission, added to the estimated completion time of a coflow"},
 				{Name: "least", Type: Duration, Default: deadline.Least, Max: int64(longestInterval),
-					Doc: "the shortest time any coflow is thought to take: one with a shorter deadline is rejected"},
+					Doc: "minimum completion time assumed for any coflow: a coflow with a shorter deadline is rejected"},
 				{Name: "rejected", Type: Choice, Choices: []string{"background", "last"}, Default: "background",
-					Doc: "rejected coflows have what the admitted do not need to end in time, or only what the admitted cannot use"},
+					Doc: "capacity of rejected coflows: background, all that admitted coflows do not need to meet their deadlines; last, only what admitted coflows cannot use"},
 			}),
-			check: checkSEBF,
-			scheduler: func(v values) policies.Scheduler {
+			Check: checkSEBF,
+			New: func(v Values) any {
 				return coflow.SEBF{Initial: v.choice("key") == "initial", Sharing: sharingOf(v), Deadline: coflow.Deadline{Factor: v.float("deadline"),
 					Padding: v.float("padding"), Least: v.duration("least"), RejectedLast: v.choice("rejected") == "last"}}
 			}},
-		{Role: RoleCoflow, Name: "sincronia", Doc: "Sincronia (SIGCOMM 2018): the order of bottleneck-select-scale-iterate on what is left, flow by flow; knows sizes", Holds: true,
+		{Name: "sincronia", Doc: "Sincronia (SIGCOMM 2018): bottleneck-select-scale-iterate (BSSI) order of the remaining bytes, greedy allocation; knows sizes", Holds: true,
 			Params: append([]Param{
 				{Name: "ties", Type: Choice, Choices: []string{"earlier-first", "earlier-last"}, Default: "earlier-first",
-					Doc: "of two coflows that could go last, which has the better place: the one with the lower ID, or the other, as in the authors' code"},
+					Doc: "tie for the last place: the coflow with the lower ID goes before the other, or after it as in the authors' code"},
 				{Name: "reorder", Type: Choice, Choices: []string{"coflows", "always"}, Default: "coflows",
-					Doc: "when to make the order anew: when a coflow has come or gone, or in every decision"},
-			}, sharing("greedy")...), check: checkSharing,
-			scheduler: func(v values) policies.Scheduler {
+					Doc: "when to recompute the order: coflows, after a coflow has arrived or ended; always, in every decision"},
+			}, sharing("greedy")...), Check: checkSharing,
+			New: func(v Values) any {
 				return coflow.Sincronia{Sharing: sharingOf(v), EarlierLast: v.choice("ties") == "earlier-last", Always: v.choice("reorder") == "always"}
 			}},
 	}

@@ -7,18 +7,18 @@ import (
 	"slices"
 	"time"
 
-	"testbed/policies"
 	"testbed/policies/coflow"
+	"testbed/policies/coflow/philaesim"
 )
 
-// The names of what policies that know no sizes can be set to.
+// The names of parameter values of the policies that know no sizes.
 var (
 	fifos      = map[string]coflow.FIFO{"entered": coflow.Entered, "arrival": coflow.Arrived}
 	pilotRules = map[string]coflow.PilotRule{"senders": coflow.OfSenders, "flows": coflow.OfFlows, "number": coflow.Constant}
 	metrics    = map[string]coflow.Metric{"A": coflow.SmallestJob, "B": coflow.ShortestRemaining, "C": coflow.LeastContention, "D": coflow.WeightedContention}
 )
 
-// nameOf is the name under which a table has a value.
+// nameOf returns the name of a value in a table.
 func nameOf[E comparable](table map[string]E, value E) string {
 	for name, v := range table {
 		if v == value {
@@ -32,8 +32,8 @@ func choice[E comparable](name string, table map[string]E, value E, doc string) 
 	return Param{Name: name, Type: Choice, Choices: slices.Sorted(maps.Keys(table)), Default: nameOf(table, value), Doc: doc}
 }
 
-// either is a choice of two, the first of which stands for true.
-func either(name, yes, no string, value bool, doc string) Param {
+// twoWay is a choice between two names, the first of which means true.
+func twoWay(name, yes, no string, value bool, doc string) Param {
 	d := no
 	if value {
 		d = yes
@@ -43,13 +43,13 @@ func either(name, yes, no string, value bool, doc string) Param {
 
 func queues(q coflow.Queues) []Param {
 	return []Param{
-		{Name: "queues", Type: Whole, Default: int64(q.Count), Unit: "queues", Min: 1, Max: 64, Doc: "K, how many queues there are"},
-		{Name: "first_queue", Type: Size, Default: q.First, Unit: "bytes", Min: 1, Max: math.MaxInt64, Doc: "Q0, where the first queue ends"},
-		{Name: "growth", Type: Float, Default: q.Growth, Low: 1, High: 1e6, Doc: "E, how many times as far the next queue goes; the last goes on for ever"},
+		{Name: "queues", Type: Whole, Default: int64(q.Count), Unit: "queues", Min: 1, Max: 64, Doc: "K, the number of queues"},
+		{Name: "first_queue", Type: Size, Default: q.First, Min: 1, Max: math.MaxInt64, Doc: "Q0, the threshold at which the first queue ends"},
+		{Name: "growth", Type: Float, Default: q.Growth, Low: 1, High: 1e6, Doc: "E, the factor from one queue threshold to the next; the last queue has no threshold"},
 	}
 }
 
-func queuesOf(v values) coflow.Queues {
+func queuesOf(v Values) coflow.Queues {
 	return coflow.Queues{Count: v.int("queues"), First: v.size("first_queue"), Growth: v.float("growth")}
 }
 
@@ -57,106 +57,99 @@ func interval(name string, d time.Duration, doc string) Param {
 	return Param{Name: name, Type: Duration, Default: d, Max: int64(longestInterval), Doc: doc}
 }
 
-// checkInterval finds intervals with which nothing but deciding would be done. events
-// tells that 0 is a value too.
-func checkInterval(name string, events bool) func(values) []error {
-	return func(v values) []error {
-		d := v.duration(name)
-		switch {
-		case d >= shortestInterval || d == 0 && events:
-			return nil
-		case events:
-			return []error{fmt.Errorf("%s: %v: want 0, or %v or more", name, d, shortestInterval)}
-		default:
-			return []error{fmt.Errorf("%s: %v: want %v or more", name, d, shortestInterval)}
+// checkInterval rejects intervals so short that decisions would take all the time. 0 is
+// allowed: then decisions follow events.
+func checkInterval(name string) func(Values) []error {
+	return func(v Values) []error {
+		if d := v.duration(name); d != 0 && d < shortestInterval {
+			return []error{ParamError{name, fmt.Errorf("%s: %v: must be 0 or at least %v", name, d, shortestInterval)}}
 		}
+		return nil
 	}
 }
 
 func sampling(p coflow.Sampling, pick string) []Param {
 	return []Param{
-		{Name: "thin", Type: Whole, Default: int64(p.Thin), Unit: "flows", Max: math.MaxInt32, Doc: "T, the most flows of a coflow that is not sampled but served at once"},
-		choice("pilots", pilotRules, p.Rule, "how many pilots a coflow gets: a fraction of its senders, a fraction of its flows, or a number; at least one"),
-		{Name: "fraction", Type: Float, Default: p.Fraction, Low: 0, High: 1, Doc: "of senders or flows, for pilots: senders and pilots: flows; rounded down"},
-		{Name: "number", Type: Whole, Default: int64(p.Number), Unit: "flows", Min: 1, Max: math.MaxInt32, Doc: "of pilots, for pilots: number"},
-		either("choose", "random", "least-busy", p.Random, "which flows are pilots: those between the ports that have the fewest unfinished pilots ("+pick+"), or any"),
-		{Name: "luck", Type: Whole, Default: p.Seed, Unit: "as a seed", Min: math.MinInt64, Max: math.MaxInt64, Doc: "what random pilots are drawn by, with the arrival of the coflow and the place of the flow in it: the same in every repeat"},
+		{Name: "thin", Type: Whole, Default: int64(p.Thin), Unit: "flows", Max: math.MaxInt32, Doc: "T, the maximum number of flows of a thin coflow, which is served immediately without pilot flows"},
+		choice("pilots", pilotRules, p.Rule, "number of pilot flows of a coflow: a fraction of its senders, a fraction of its flows, or a constant number; at least one"),
+		{Name: "fraction", Type: Float, Default: p.Fraction, Low: 0, High: 1, Doc: "fraction of the senders or flows that pilots selects; rounded down"},
+		{Name: "number", Type: Whole, Default: int64(p.Number), Unit: "flows", Min: 1, Max: math.MaxInt32, Doc: "number of pilot flows, for pilots: number"},
+		twoWay("choose", "random", "least-busy", p.Random, "how pilot flows are chosen: least-busy, between the ports with the fewest unfinished pilot flows ("+pick+"); random, with equal probability"),
+		{Name: "seed", Type: Whole, Default: p.Seed, Min: math.MinInt64, Max: math.MaxInt64, Doc: "seed of random pilot flows, combined with the coflow's arrival time and the flow's position in it; the same in every repeat"},
 	}
 }
 
-func samplingOf(v values) coflow.Sampling {
+func samplingOf(v Values) coflow.Sampling {
 	return coflow.Sampling{Thin: v.int("thin"), Rule: pilotRules[v.choice("pilots")], Fraction: v.float("fraction"), Number: v.int("number"),
-		Random: v.choice("choose") == "random", Seed: int64(v.int("luck"))}
+		Random: v.choice("choose") == "random", Seed: int64(v.int("seed"))}
 }
 
-// samplings are the coflow policies that know no sizes, and the oracle some are
-// compared with.
+// samplings returns the coflow policies that know no sizes, and the oracle with which
+// some are compared.
 func samplings() []Entry {
-	aalo, saath, philae, sim := coflow.DefaultAalo(), coflow.DefaultSaath(), coflow.DefaultPhilae(), coflow.DefaultPhilaeSim()
+	aalo, saath, philae, sim := coflow.DefaultAalo(), coflow.DefaultSaath(), coflow.DefaultPhilae(), philaesim.Default()
 	const delta = "interval"
 	fifo := func(by coflow.FIFO) Param {
-		return choice("fifo", fifos, by, "inside a queue, coflows go by when they entered it, or by when they arrived")
+		return choice("fifo", fifos, by, "order inside a queue: by the time of entering it (entered) or by the coflow's arrival")
 	}
 	across := func(strict bool, weights string) Param {
-		return either("across", "strict", "weighted", strict, "the first queue that has coflows goes before all others, or queues get shares of every link with weights that "+weights)
+		return twoWay("across", "strict", "weighted", strict, "how queues share links: strict priority, or weighted shares of every link, with weights that "+weights)
 	}
-	aaloOf := func(v values) coflow.Aalo {
+	aaloOf := func(v Values) coflow.Aalo {
 		return coflow.Aalo{Queues: queuesOf(v), Interval: v.duration(delta), Weighted: v.choice("across") == "weighted", FIFO: fifos[v.choice("fifo")], Fill: v.choice("inside") == "maxmin"}
 	}
 	aaloParams := slices.Concat(queues(aalo.Queues), []Param{
-		interval(delta, aalo.Interval, "δ, between two decisions (the paper has about 10 ms, its prototype 80 ms); 0 is whenever a coflow arrives or ends or a flow ends"),
-		across(!aalo.Weighted, "fall from K to 1 by one a queue, as in the paper"),
+		interval(delta, aalo.Interval, "δ, the time between decisions (about 10 ms in the paper, 80 ms in its prototype); 0 to decide whenever a coflow arrives or ends or a flow ends"),
+		across(!aalo.Weighted, "decrease by one per queue, from K to 1, as in the paper"),
 		fifo(aalo.FIFO),
-		either("inside", "maxmin", "even", aalo.Fill, "a coflow's flows share all that is left max-min fair, or get the smaller of the equal shares of their links, as in public code"),
+		twoWay("inside", "maxmin", "even", aalo.Fill, "how the flows of a coflow share links: max-min fair, or each the smallest equal share of its links, as in public code"),
 	})
 	return []Entry{
-		{Role: RoleCoflow, Name: "aalo", Doc: "Aalo (SIGCOMM 2015): the more a coflow has sent the later it is served, by queues with exponential thresholds; knows no sizes", Holds: true,
-			Params: aaloParams, check: checkInterval(delta, true),
-			scheduler: func(v values) policies.Scheduler { return aaloOf(v) }},
-		{Role: RoleCoflow, Name: "aalo-oracle", Doc: "Aalo with every coflow from the start in the queue of its size: what learning sizes costs Aalo; knows sizes", Holds: true,
-			Params: aaloParams, check: checkInterval(delta, true),
-			scheduler: func(v values) policies.Scheduler { return coflow.AaloOracle(aaloOf(v)) }},
-		{Role: RoleCoflow, Name: "saath", Doc: "Saath (CoNEXT 2017): Aalo's queues by the longest flow, least contention first, all flows of a coflow or none; knows no sizes", Holds: true,
+		{Name: "aalo", Doc: "Aalo (SIGCOMM 2015): coflows move to lower-priority queues as they send, with exponential queue thresholds; knows no sizes", Holds: true,
+			Params: aaloParams, Check: checkInterval(delta), New: func(v Values) any { return aaloOf(v) }},
+		{Name: "aalo-oracle", Doc: "Aalo with each coflow in the queue of its size from its arrival: the bound that shows what learning sizes costs Aalo; knows sizes", Holds: true,
+			Params: aaloParams, Check: checkInterval(delta), New: func(v Values) any { return coflow.AaloOracle(aaloOf(v)) }},
+		{Name: "saath", Doc: "Saath (CoNEXT 2017): Aalo's queues by the longest flow, least contention first inside a queue, all flows of a coflow or none; knows no sizes", Holds: true,
 			Params: slices.Concat(queues(saath.Queues), []Param{
-				interval(delta, saath.Interval, "δ, between two decisions; 0 is whenever a coflow arrives or ends or a flow ends"),
-				{Name: "per_flow", Type: Bool, Default: saath.PerFlow, Doc: "a coflow leaves a queue when one flow has sent its part of the threshold, not when all together have sent all of it"},
-				either("order", "arrival", "contention", saath.FIFO, "inside a queue, coflows go by how many others there have flows at the same ports, or by arrival"),
-				{Name: "deadline", Type: Float, Default: saath.Deadline, Low: 0, High: 1e6, Doc: "D: after D times the coflows it found in its queue, times the least time it needs there, a coflow goes before all others; 0 is never"},
-				{Name: "dynamics", Type: Bool, Default: saath.Dynamics, Doc: "coflows some of whose flows have ended move up, to the queue of what they have left if the other flows are as long as the median, until they have sent more"},
-				{Name: "conserve", Type: Bool, Default: saath.Conserve, Doc: "what would stay idle is for coflows that could not be served whole"},
-			}), check: checkInterval(delta, true),
-			scheduler: func(v values) policies.Scheduler {
+				interval(delta, saath.Interval, "δ, the time between decisions; 0 to decide whenever a coflow arrives or ends or a flow ends"),
+				{Name: "per_flow", Type: Bool, Default: saath.PerFlow, Doc: "move a coflow to the next queue when one flow has sent its part of the threshold, not when all flows together have sent the threshold"},
+				twoWay("order", "arrival", "contention", saath.FIFO, "order inside a queue: least contention first (number of other coflows in the queue with flows at the same ports), or by arrival"),
+				{Name: "deadline", Type: Float, Default: saath.Deadline, Low: 0, High: 1e6, Doc: "D, the starvation deadline: a coflow gets priority over all others after D × the number of coflows in its queue when it entered × its minimum time in that queue; 0 for never"},
+				{Name: "dynamics", Type: Bool, Default: saath.Dynamics, Doc: "raise a coflow with ended flows to the queue of its estimated remaining bytes, with the median of the ended flows as the length of the others, until it has sent more"},
+				{Name: "conserve", Type: Bool, Default: saath.Conserve, Doc: "work conservation: give idle capacity to coflows that could not be served as a whole"},
+			}), Check: checkInterval(delta),
+			New: func(v Values) any {
 				return coflow.Saath{Queues: queuesOf(v), Interval: v.duration(delta), PerFlow: v.bool("per_flow"), FIFO: v.choice("order") == "arrival",
 					Deadline: v.float("deadline"), Dynamics: v.bool("dynamics"), Conserve: v.bool("conserve")}
 			}},
-		{Role: RoleCoflow, Name: "philae", Doc: "Philae (ATC 2019): learns a coflow's size from a few pilot flows; knows no sizes", Holds: true,
+		{Name: "philae", Doc: "Philae (ATC 2019): estimates the size of a coflow from a few pilot flows; knows no sizes", Holds: true,
 			Params: slices.Concat([]Param{
-				choice("policy", metrics, philae.Metric, "the paper's policies: A smallest coflow first, B least left first, C least contention first (no pilots), D least contention at ports, weighted by length, first"),
+				choice("policy", metrics, philae.Metric, "the paper's policies: A, smallest coflow first; B, shortest remaining first; C, least contention first (no pilot flows); D, least length-weighted contention first, summed over ports"),
 			}, queues(philae.Queues), []Param{
-				{Name: "first_contention", Type: Float, Default: philae.FirstContention, Unit: "coflows", Low: 0.001, High: 1e18, Doc: "where the first queue ends under policy C; 10485760 is what the paper's 10 MB come to"},
+				{Name: "first_contention", Type: Float, Default: philae.FirstContention, Unit: "coflows", Low: 0.001, High: 1e18, Doc: "threshold of the first queue under policy C; 10485760 reproduces the paper's 10 MB"},
 			}, sampling(philae.Sampling, "sender first, then receiver"), []Param{
-				either("thin_first", "thin", "arrival", philae.ThinFirst, "thin coflows go before pilots, or they and pilots by arrival of their coflow"),
+				twoWay("thin_first", "thin", "arrival", philae.ThinFirst, "order of thin coflows and pilot flows: thin coflows first, or both by the arrival of their coflow"),
 				fifo(philae.FIFO),
-				either("inside", "equal", "whole", philae.Equal, "all flows of a coflow get the rate of its slowest, or one flow after the other its whole ports: the paper's rules (a) and (b)"),
-				across(philae.Strict, "fall by the parameter weight a queue"),
-				{Name: "weight", Type: Float, Default: philae.Weight, Low: 1, High: 1e6, Doc: "how many times the share of the next queue a queue gets"},
-				{Name: "conserve", Type: Bool, Default: philae.Conserve, Doc: "what would stay idle is for coflows that wait for their pilots"},
+				twoWay("inside", "equal", "whole", philae.Equal, "how the flows of a coflow share links: equal, all at the rate of the slowest (the paper's rule a); whole, one flow after another gets its whole ports (rule b)"),
+				across(philae.Strict, "decrease by the factor weight per queue"),
+				{Name: "weight", Type: Float, Default: philae.Weight, Low: 1, High: 1e6, Doc: "share of a queue divided by that of the next one"},
+				{Name: "conserve", Type: Bool, Default: philae.Conserve, Doc: "work conservation: give idle capacity to coflows that wait for their pilot flows"},
 			}),
-			scheduler: func(v values) policies.Scheduler {
+			New: func(v Values) any {
 				return coflow.Philae{Queues: queuesOf(v), Sampling: samplingOf(v), Metric: metrics[v.choice("policy")], FirstContention: v.float("first_contention"),
 					ThinFirst: v.choice("thin_first") == "thin", FIFO: fifos[v.choice("fifo")], Equal: v.choice("inside") == "equal",
 					Strict: v.choice("across") == "strict", Weight: v.float("weight"), Conserve: v.bool("conserve")}
 			}},
-		{Role: RoleCoflow, Name: "philae-sim", Doc: "Philae as its public simulator does it, in cycles and without work conservation; knows no sizes", Holds: true,
+		{Name: "philae-sim", Doc: "Philae as implemented in its public simulator, with cycles and without work conservation; knows no sizes", Holds: true,
 			Params: slices.Concat([]Param{
-				{Name: "impact", Type: Whole, Default: int64(sim.Impact), Unit: "as the simulator's code", Max: 6, Doc: "the metric: 1, 2, 3, 6 are the paper's A, B, C, D, and 0, 4, 5 mixtures; 3 is of use with a first_queue of a few bytes"},
+				{Name: "impact", Type: Whole, Default: int64(sim.Impact), Max: 6, Doc: "metric of the queues, by its number in the simulator: 1, 2, 3 and 6 are the paper's policies A, B, C and D, and 0, 4 and 5 are mixtures; 3 needs a first_queue of a few bytes"},
 			}, queues(sim.Queues), sampling(sim.Sampling, "the least sum of ranks"), []Param{
-				interval("cycle", sim.Cycle, "between two decisions"),
-				{Name: "slots", Type: Whole, Default: int64(sim.Slots), Unit: "cycles", Max: 1 << 20, Doc: "in a row for the first queue that has coflows, against starvation; 0 is strict priority"},
-				{Name: "split", Type: Whole, Default: int64(sim.Split), Unit: "times", Min: 1, Max: 1 << 20, Doc: "how many times the cycles of the next queue a queue gets"},
-			}), check: checkInterval("cycle", false),
-			scheduler: func(v values) policies.Scheduler {
-				return coflow.PhilaeSim{Queues: queuesOf(v), Sampling: samplingOf(v), Impact: v.int("impact"), Cycle: v.duration("cycle"), Slots: v.int("slots"), Split: v.int("split")}
+				{Name: "cycle", Type: Duration, Default: sim.Cycle, Min: int64(shortestInterval), Max: int64(longestInterval), Doc: "time between decisions"},
+				{Name: "slots", Type: Whole, Default: int64(sim.Slots), Unit: "cycles", Max: 1 << 20, Doc: "number of consecutive cycles that the highest-priority queue with coflows gets before lower ones get theirs, against starvation; 0 is strict priority"},
+				{Name: "split", Type: Whole, Default: int64(sim.Split), Min: 1, Max: 1 << 20, Doc: "number of cycles of a queue divided by that of the next one"},
+			}),
+			New: func(v Values) any {
+				return philaesim.Scheduler{Queues: queuesOf(v), Sampling: samplingOf(v), Impact: v.int("impact"), Cycle: v.duration("cycle"), Slots: v.int("slots"), Split: v.int("split")}
 			}},
 	}
 }

@@ -1,27 +1,27 @@
 package catalog
 
 import (
+	"errors"
+	"maps"
 	"math/big"
 
 	"testbed/topo/units"
 	"testbed/workloads"
 )
 
-// Scaled are parameters for a cluster whose rates and sizes are those of another
-// divided by a factor: sizes among them are divided too, rounded down, and
-// defaults that are sizes are written out. The rest stays as it is.
-func Scaled(role Role, name string, params map[string]any, by workloads.Factor) (map[string]any, error) {
-	e, v, err := resolve(role, name, params)
-	if err != nil {
-		return nil, err
+// Scaled converts parameters to a cluster whose rates and sizes are divided by a factor.
+// It divides parameters that are sizes by it too, rounded down, and adds such parameters
+// with their scaled defaults. Other parameters are unchanged.
+func (c Catalog) Scaled(role, name string, params map[string]any, by workloads.Factor) (map[string]any, error) {
+	e, v, errs := c.resolve(role, name, params)
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
 	}
 	out := map[string]any{}
-	for k, given := range params {
-		out[k] = given
-	}
+	maps.Copy(out, params)
 	for _, p := range e.Params {
 		size, ok := v[p.Name].(units.Bytes)
-		if !ok || size == 0 || int64(size) == p.Max { // "none" and "any" have no scale
+		if !ok || size == 0 || int64(size) == p.Max { // "none" and "any" are not scaled
 			continue
 		}
 		n := new(big.Int).Mul(big.NewInt(int64(size)), big.NewInt(by.Den))

@@ -6,51 +6,50 @@ import (
 	"testbed/policies"
 )
 
-// Aalo is the discretized coflow-aware least-attained service of Aalo (Chowdhury
-// and Stoica, SIGCOMM 2015), which knows no sizes: the more a coflow has sent, the
-// lower its queue, and inside a queue the first in goes first. Sent bytes up to and
-// with a queue's end belong to it. A coflow never moves up.
+// Aalo is the discretized coflow-aware least-attained service of Aalo (Chowdhury and
+// Stoica, SIGCOMM 2015). It knows no sizes: a coflow moves to queues of lower priority as
+// it sends, and coflows of one queue are served first in, first out. A threshold belongs
+// to the queue that it ends. A coflow never moves up.
 type Aalo struct {
 	Queues
-	// Interval is δ, between two syncs of the coordinator, at which coflows change
-	// queues and new ones are seen. The paper has about 10 ms, the authors' prototype
-	// 80 ms. 0 is at events alone, as in the simulators CoflowSim and Ximulator.
+	// Interval is δ, the time between synchronizations of the coordinator, at which coflows
+	// change queues and new ones appear. It is about 10 ms in the paper and 80 ms in the
+	// authors' prototype. 0 decides at events, as the simulators CoflowSim and Ximulator do.
 	Interval time.Duration
-	// Weighted shares links between queues by weights that fall from K to 1 by one a
-	// queue, over those that have coflows, and hands out the rest in order of the
-	// queues: the paper's guard against starvation. Otherwise queues go by strict
-	// priority, as in all public implementations, with whose results ours are to be
-	// compared.
+	// Weighted divides links among queues with coflows, by weights that decrease by one per
+	// queue, from K to 1. The rest is served in order of the queues. This is the paper's
+	// protection against starvation. Otherwise queues have strict priority, as in all public
+	// implementations, with which results are to be compared.
 	Weighted bool
-	FIFO     FIFO // by entering in CoflowSim and Ximulator, by ID in the prototype
-	// Fill shares among a coflow's flows all that those before it leave, max-min
-	// fair. Otherwise a flow gets the smaller of its equal shares of its links and
-	// the rest goes to the next coflow, as in all public implementations.
+	FIFO     FIFO // Entered in CoflowSim and Ximulator, by ID in the prototype
+	// Fill gives a coflow's flows max-min fair shares of all capacity that earlier coflows
+	// leave. Otherwise each flow gets the smallest equal share of its links and the rest
+	// goes to the next coflow, as in all public implementations.
 	Fill bool
 }
 
-// DefaultInterval is how often the coordinators of Aalo, Saath and Philae's
-// simulator decide.
+// DefaultInterval is the decision interval of the coordinators of Aalo, Saath and Philae's
+// simulator.
 const DefaultInterval = 8 * time.Millisecond
 
-// DefaultAalo is CoflowSim's (there: DARK), but that coflows change queues every
-// 8 ms.
+// DefaultAalo returns the settings of CoflowSim (DARK), except that coflows change queues
+// every 8 ms.
 func DefaultAalo() Aalo { return Aalo{Queues: DefaultQueues(), Interval: DefaultInterval} }
 
-// Needs is nothing: what a coflow has sent anybody sees.
-func (Aalo) Needs() policies.Knowledge { return 0 }
+// Needs returns 0: the bytes sent are always visible.
+func (Aalo) Needs() policies.Needs { return policies.Needs{} }
 
-// When is every interval; between them, rates change where a coflow or a flow ends.
-func (a Aalo) When() policies.When {
-	return policies.When{Coflows: true, Flows: true, Every: a.Interval}
+// Triggers requests a decision at every multiple of Interval, or at events if it is 0.
+func (a Aalo) Triggers() policies.Triggers {
+	return policies.Triggers{Coflows: true, Flows: true, Every: a.Interval}
 }
 
-// Schedule serves the queues, the first one first.
-func (a Aalo) Schedule(v *policies.View, s *policies.Schedule) {
-	ends := a.limits(s)
+// Schedule serves the queues in order of priority.
+func (a Aalo) Schedule(v *policies.CoflowView, s *policies.Schedule) {
+	ends := a.Thresholds(s)
 	for i := range v.Coflows {
 		c := &v.Coflows[i]
-		q := min(max(after(ends, int64(c.Sent)), c.Queue), len(ends))
+		q := min(max(ends.UpTo(int64(c.Sent)), c.Queue), len(ends))
 		s.Queues = append(s.Queues, q)
 		next := int64(0)
 		if q < len(ends) {
@@ -61,9 +60,9 @@ func (a Aalo) Schedule(v *policies.View, s *policies.Schedule) {
 	a.serve(v, s)
 }
 
-// serve makes the steps of queues that are told already.
-func (a Aalo) serve(v *policies.View, s *policies.Schedule) {
-	rule := policies.Even
+// serve appends the steps for the queues in s.Queues.
+func (a Aalo) serve(v *policies.CoflowView, s *policies.Schedule) {
+	rule := policies.EqualSplit
 	if a.Fill {
 		rule = policies.MaxMin
 	}
@@ -71,17 +70,17 @@ func (a Aalo) serve(v *policies.View, s *policies.Schedule) {
 	if a.Weighted {
 		weight := func(q int) float64 { return float64(max(a.Count-q, 1)) }
 		sum := 0.0
-		runs(o, s.Queues, func(q int, _ []int) { sum += weight(q) })
-		runs(o, s.Queues, func(q int, coflows []int) {
+		perQueue(o, s.Queues, func(q int, _ []int) { sum += weight(q) })
+		perQueue(o, s.Queues, func(q int, coflows []int) {
 			s.Budgets = append(s.Budgets, weight(q)/sum)
 			each(s, coflows, policies.Step{Rule: rule, Budget: len(s.Budgets)})
 		})
-		rule = policies.MaxMin // what is left is for whoever can use it
+		rule = policies.MaxMin // any coflow may use the rest
 	}
 	each(s, o, policies.Step{Rule: rule})
 }
 
-// each adds a step for each of the coflows, like the given one.
+// each appends a copy of step for each of the coflows.
 func each(s *policies.Schedule, coflows []int, step policies.Step) {
 	for i := range coflows {
 		step.Coflows = coflows[i : i+1]
@@ -89,23 +88,25 @@ func each(s *policies.Schedule, coflows []int, step policies.Step) {
 	}
 }
 
-// AaloOracle is Aalo where a coflow is from the start in the queue of its size and
-// stays there: what learning sizes by sieving coflows through queues costs is the
-// distance between the two (Philae, ATC 2019).
+// AaloOracle is Aalo with each coflow in the queue of its size from arrival to end. The
+// difference between the two is the cost of learning sizes by moving coflows through
+// queues (Philae, ATC 2019).
 type AaloOracle Aalo
 
-// Needs is the sizes of coflows, and nothing that changes as bytes arrive.
-func (AaloOracle) Needs() policies.Knowledge { return policies.Totals | policies.Blind }
+// Needs returns Totals and IgnoresProgress: no fact that changes as bytes arrive.
+func (AaloOracle) Needs() policies.Needs {
+	return policies.Needs{Totals: true, Hints: policies.Hints{IgnoresProgress: true}}
+}
 
-// When is Aalo's.
-func (a AaloOracle) When() policies.When { return Aalo(a).When() }
+// Triggers returns the events of Aalo.
+func (a AaloOracle) Triggers() policies.Triggers { return Aalo(a).Triggers() }
 
-// Schedule serves the queues, the first one first. Nothing is watched: no coflow
-// ever leaves its queue.
-func (a AaloOracle) Schedule(v *policies.View, s *policies.Schedule) {
-	ends := a.limits(s)
+// Schedule serves the queues in order of priority. It watches nothing, because no coflow
+// leaves its queue.
+func (a AaloOracle) Schedule(v *policies.CoflowView, s *policies.Schedule) {
+	ends := a.Thresholds(s)
 	for i := range v.Coflows {
-		s.Queues = append(s.Queues, after(ends, int64(v.Coflows[i].Size)))
+		s.Queues = append(s.Queues, ends.UpTo(int64(v.Coflows[i].Size)))
 		s.Watch = append(s.Watch, 0)
 	}
 	Aalo(a).serve(v, s)

@@ -6,33 +6,19 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 
 	"testbed/policies"
-	"testbed/topo"
+	"testbed/policies/coflow/coflowtest"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
 
 const mib = units.Bytes(1 << 20)
 
-// eightMillis is a switch on whose ports 1 MiB takes 8 ms, with as many hosts.
-func eightMillis(t testing.TB, hosts int) *topo.Fabric {
-	return fabric(t, topo.LeafSpine{Leaves: 1, HostsPerLeaf: hosts, HostLink: 1048576000})
-}
-
-func millis(ms ...float64) (out []time.Duration) {
-	for _, m := range ms {
-		out = append(out, time.Duration(m*1e6))
-	}
-	return out
-}
-
-// about compares times but for the nanosecond to which events are rounded up.
-var about = cmp.Comparer(func(a, b time.Duration) bool { return (a - b).Abs() < time.Microsecond })
-
-// A coflow that has sent so much is in the queue whose end that has not passed: at
-// the end exactly it still is, and one byte more moves it on.
+// eightMillis returns a switch with the given number of hosts, on whose ports 1 MiB takes
+// 8 ms.
+// A coflow stays in a queue until it has sent more bytes than the threshold: at the
+// threshold it stays, one byte more moves it to the next queue.
 func TestAaloQueues(t *testing.T) {
 	f := eightMillis(t, 8)
 	for _, tt := range []struct {
@@ -49,8 +35,8 @@ func TestAaloQueues(t *testing.T) {
 		{10485760 * 100_000_000, 0, 8, 10485760 * 100_000_000},
 		{10485760*100_000_000 + 1, 0, 9, 0},
 		{1 << 62, 0, 9, 0},
-		{5, 3, 3, 10485760 * 1000}, // never up
-		{5, 99, 9, 0},              // no such queue: the last
+		{5, 3, 3, 10485760 * 1000}, // never moves up
+		{5, 99, 9, 0},              // there is no such queue: the last one
 	} {
 		v := view(f, []demandOf{{0, 4, 1}})
 		v.Coflows[0].Sent, v.Coflows[0].Queue = tt.sent, tt.was
@@ -67,7 +53,7 @@ func TestAaloQueues(t *testing.T) {
 	var s policies.Schedule
 	one.Schedule(v, &s)
 	if s.Queues[0] != 0 || s.Watch[0] != 0 {
-		t.Errorf("of one queue: queue %d, watch %d", s.Queues[0], s.Watch[0])
+		t.Errorf("with a single queue: queue %d, watch %d", s.Queues[0], s.Watch[0])
 	}
 }
 
@@ -75,7 +61,7 @@ func TestAaloOracleQueues(t *testing.T) {
 	f := eightMillis(t, 8)
 	v := view(f, []demandOf{{0, 4, 10 * mib}}, []demandOf{{0, 4, 10*mib + 1}}, []demandOf{{0, 4, 60 * mib}, {1, 4, 40*mib + 1}})
 	for i := range v.Coflows {
-		v.Coflows[i].Sent = 1 << 40 // does not count
+		v.Coflows[i].Sent = 1 << 40 // is ignored
 	}
 	var s policies.Schedule
 	AaloOracle(DefaultAalo()).Schedule(v, &s)
@@ -84,8 +70,8 @@ func TestAaloOracleQueues(t *testing.T) {
 	}
 }
 
-// Where the first in is by entering, a coflow that arrived earlier but entered
-// later waits.
+// With FIFO by the time of entering, a coflow that arrived earlier but entered later
+// waits.
 func TestAaloFIFO(t *testing.T) {
 	f := eightMillis(t, 8)
 	v := view(f, []demandOf{{0, 4, 1}}, []demandOf{{0, 5, 1}}, []demandOf{{0, 6, 1}}, []demandOf{{0, 7, 1}})
@@ -112,8 +98,8 @@ func TestAaloFIFO(t *testing.T) {
 	}
 }
 
-// Weights of ten queues fall from 10 to 1; those of the queues with coflows, here 0,
-// 1 and 9, share the links.
+// Weights of ten queues decrease from 10 to 1. The queues with coflows, 0, 1 and 9, share
+// the links.
 func TestAaloWeights(t *testing.T) {
 	f := eightMillis(t, 8)
 	v := view(f, []demandOf{{0, 4, 1}}, []demandOf{{0, 5, 1}}, []demandOf{{0, 6, 1}}, []demandOf{{0, 7, 1}})
@@ -129,14 +115,14 @@ func TestAaloWeights(t *testing.T) {
 	for _, step := range s.Steps {
 		got = append(got, fmt.Sprint(step.Coflows, step.Rule, step.Budget))
 	}
-	want := []string{"[0] Even 1", "[1] Even 2", "[2] Even 2", "[3] Even 3", "[0] MaxMin 0", "[1] MaxMin 0", "[2] MaxMin 0", "[3] MaxMin 0"}
+	want := []string{"[0] EqualSplit 1", "[1] EqualSplit 2", "[2] EqualSplit 2", "[3] EqualSplit 3", "[0] MaxMin 0", "[1] MaxMin 0", "[2] MaxMin 0", "[3] MaxMin 0"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
 }
 
-// tiny are small cases whose completion times were worked out by hand, on ports
-// that take 8 ms for 1 MB: port p sends as host p and receives as host 4+p.
+// tiny holds small cases with completion times computed by hand. A port carries 1 MB in
+// 8 ms; port p sends as host p and receives as host 4+p.
 var tiny = map[string][]job{
 	"t1 shared sender":   {{0, []demandOf{{0, 5, 8 * mib}}}, {0, []demandOf{{0, 6, 4 * mib}}}},
 	"t2 shared receiver": {{0, []demandOf{{0, 6, 8 * mib}}}, {0, []demandOf{{1, 6, 4 * mib}}}},
@@ -157,71 +143,38 @@ func TestAaloTiny(t *testing.T) {
 	}{
 		{"t1 shared sender", millis(64, 96), millis(64, 96), millis(64, 96), millis(64, 96)},
 		{"t2 shared receiver", millis(64, 96), millis(64, 96), millis(64, 96), millis(64, 96)},
-		// The new coflow is seen at 104 ms.
+		// The coordinator sees the new coflow at 104 ms.
 		{"t3 preemption", millis(880, 80), millis(880, 84), millis(880, 84), millis(880, 80)},
 		{"t4 demotion", millis(32400, 400), millis(32400, 400), millis(32400, 400), millis(32400, 400)},
-		// To 32 ms all flows of the first have half their ports. Then its two larger
-		// flows have half of port 2 each, and the second coflow the half that is left
-		// of port 0: 2 MB to 64 ms, the rest to 96. Where queues change every 8 ms, the
-		// first has sent 10 MB at 48 ms and, one byte later, leaves its queue at 56: the
-		// second has sent 1.5 MB and needs 36 ms more. That it ends is seen at 96 ms, and
-		// the 0.5 MB left of the first take 4 more. The oracle has the first in queue 1
-		// from the start: beside the second its flow 1->2 passes in 32 ms; from 48 ms its
-		// other three halve port 0 and port 3 until 80; then 2 MB are left.
+		// Until 32 ms all flows of the first coflow get half of their ports. Then its two
+		// larger flows get half of port 2 each, and the second coflow gets the residual
+		// half of port 0: 2 MB until 64 ms, the rest until 96. If queues change every 8 ms,
+		// the first coflow has sent 10 MB at 48 ms and leaves its queue at 56, when the
+		// second has sent 1.5 MB and needs 36 ms more. Its end is seen at 96 ms, and the
+		// remaining 0.5 MB of the first take 4 ms more. With the oracle, the first is in
+		// queue 1 from the start: its flow 1->2 runs next to the second in 32 ms. From 48 ms
+		// its other three flows share port 0 and port 3 until 80, and 2 MB remain.
 		{"t5 two receivers", millis(64, 96), millis(100, 92), millis(100, 92), millis(96, 48)},
 		{"t8 local", millis(64, 128), millis(64, 128), millis(64, 128), millis(64, 128)},
 	} {
 		for what, c := range map[string]struct {
-			p    policies.Scheduler
+			p    policies.CoflowScheduler
 			want []time.Duration
 		}{"at events": {events, tt.events}, "every 8 ms": {synced, tt.synced}, "max-min": {filled, tt.filled}, "oracle": {AaloOracle(oracle), tt.oracle}} {
-			l := &loop{t: t, fabric: f, policy: c.p}
-			if d := cmp.Diff(c.want, l.run(tiny[tt.name]), about); d != "" {
+			l := &coflowtest.Loop{T: t, Fabric: f, Policy: c.p}
+			if d := cmp.Diff(c.want, l.Run(tiny[tt.name]), about); d != "" {
 				t.Errorf("%s, %s (-want +got):\n%s", tt.name, what, d)
 			}
 		}
 	}
 }
 
-// Decisions that Watch calls needless are: without them every coflow ends at the
-// same time.
-func TestWatchLeavesNothingOut(t *testing.T) {
-	const hosts = 6
-	f := eightMillis(t, hosts)
-	aalo, weighted, saath, total, sim := DefaultAalo(), DefaultAalo(), DefaultSaath(), DefaultSaath(), DefaultPhilaeSim()
+func TestWatch(t *testing.T) {
+	aalo, weighted, saath, total := DefaultAalo(), DefaultAalo(), DefaultSaath(), DefaultSaath()
 	weighted.Weighted = true
 	total.PerFlow = false
-	aalo.First, weighted.First, saath.First, total.First, sim.First = mib/2, mib/2, mib/2, mib/2, mib
-	aalo.Growth, weighted.Growth, saath.Growth, total.Growth, sim.Growth = 2, 2, 2, 2, 2
-	sim.Thin, sim.Slots, sim.Split, sim.Impact = 1, 4, 2, 2
-	blind := map[string]policies.Scheduler{"aalo": aalo, "weighted": weighted, "saath": saath, "saath by all flows": total, "oracle": AaloOracle(aalo), "philae-sim": sim}
-	rapid.Check(t, func(t *rapid.T) {
-		jobs := drawJobs(t, hosts)
-		for name, p := range blind {
-			always, seldom := loop{t: t, fabric: f, policy: p}, loop{t: t, fabric: f, policy: p, skip: true}
-			want, got := always.run(jobs), seldom.run(jobs)
-			if d := cmp.Diff(want, got, about); d != "" {
-				t.Errorf("%s (-always +seldom):\n%s", name, d)
-			}
-			if seldom.decisions > always.decisions {
-				t.Errorf("%s: %d decisions where %d were needed", name, seldom.decisions, always.decisions)
-			}
-		}
-	})
-}
-
-func drawJobs(t *rapid.T, hosts int) (jobs []job) {
-	host := rapid.IntRange(0, hosts-1)
-	for range rapid.IntRange(1, 6).Draw(t, "coflows") {
-		j := job{at: time.Duration(rapid.IntRange(0, 60).Draw(t, "ms")) * time.Millisecond}
-		for range rapid.IntRange(1, 5).Draw(t, "flows") {
-			src, dst := host.Draw(t, "src"), host.Draw(t, "dst")
-			if src == dst {
-				dst = (dst + 1) % hosts
-			}
-			j.flows = append(j.flows, demandOf{topo.HostID(src), topo.HostID(dst), units.Bytes(rapid.Int64Range(1, 4<<20).Draw(t, "bytes"))})
-		}
-		jobs = append(jobs, j)
-	}
-	return jobs
+	aalo.First, weighted.First, saath.First, total.First = mib/2, mib/2, mib/2, mib/2
+	aalo.Growth, weighted.Growth, saath.Growth, total.Growth = 2, 2, 2, 2
+	coflowtest.CheckWatch(t, 6, 4*mib, map[string]policies.CoflowScheduler{
+		"aalo": aalo, "weighted": weighted, "saath": saath, "saath by all flows": total, "oracle": AaloOracle(aalo)})
 }

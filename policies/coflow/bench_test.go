@@ -13,17 +13,17 @@ import (
 	"testbed/workloads"
 )
 
-// contender is a policy whose decisions are timed and must not allocate.
-type contender struct {
-	name   string
-	policy policies.Scheduler
+// Contender is a policy whose decisions are benchmarked and must not allocate.
+type Contender struct {
+	Name   string
+	Policy policies.CoflowScheduler
 }
 
-// contenders are all policies of the catalog with their defaults, and some variants
-// that take another way through the code.
-func contenders() []contender {
+// Contenders returns the policies of the package with their defaults, and variants that
+// reach other branches.
+func Contenders() []Contender {
 	greedy := Sharing{Allocation: Greedy}
-	return append(learners(), []contender{
+	return append(learners(), []Contender{
 		{"fair", Fair{}},
 		{"equal-share", EqualShare{}},
 		{"fifo", Ordered{Sharing: greedy}},
@@ -41,7 +41,7 @@ func contenders() []contender {
 	}...)
 }
 
-// cluster is a fabric of that many hosts, at most 150 of them in a rack.
+// cluster returns a fabric with a number of hosts, at most 150 per rack.
 func cluster(t testing.TB, hosts int) *topo.Fabric {
 	t.Helper()
 	s := topo.LeafSpine{Leaves: 1, HostsPerLeaf: hosts, HostLink: units.Gbps}
@@ -51,13 +51,13 @@ func cluster(t testing.TB, hosts int) *topo.Fabric {
 	return fabric(t, s)
 }
 
-// mostFlows is how many flows a wide coflow of traceLike has at most: the widest of
-// the public Facebook trace has 21,170.
+// mostFlows is the maximum width of a coflow of traceLike: the widest coflow of the public
+// Facebook trace has 21,170 flows.
 const mostFlows = 21170
 
-// traceLike is a world of coflows as they are found unfinished on the public Facebook
-// trace: of any 20, 12 have at most 50 flows and 4 some hundreds or thousands; 4 send
-// from nearly all hosts. Sizes of flows are from 1 to 100 MB.
+// traceLike returns a world of unfinished coflows with widths as in the public Facebook
+// trace. Of 20 coflows, 12 have at most 50 flows, 4 have hundreds or thousands, and 4 send
+// from nearly all hosts. Flow sizes are from 1 to 100 MB.
 func traceLike(t testing.TB, hosts, coflows int, seed uint64) *world {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -80,11 +80,11 @@ func traceLike(t testing.TB, hosts, coflows int, seed uint64) *world {
 			senders, receivers = 10+rng.IntN(hosts/3), 10+rng.IntN(30)
 		}
 		flows := bipartite(some(senders), some(receivers), func() units.Bytes { return units.Bytes(1+rng.IntN(100)) * units.MB })
-		if len(flows) == 0 { // its one sender is its one receiver
+		if len(flows) == 0 { // the only sender is the only receiver
 			flows = []demandOf{{0, 1, units.MB}}
 		}
 		w.arrive(workloads.CoflowID(i+1), flows)
-		// The pilots of nine of ten have ended.
+		// The pilot flows of nine in ten coflows have ended.
 		c, d := &w.Coflows[i], w.demands[i]
 		c.Pilots = max(c.Senders/20, 1)
 		if c.PilotSent = units.Bytes(c.Pilots) * 10 * units.MB; i%10 == 0 {
@@ -98,79 +98,81 @@ func traceLike(t testing.TB, hosts, coflows int, seed uint64) *world {
 	return w
 }
 
-// Decisions of 100 coflows, at 150, 900 and 3,000 ports, which are to take at most 0.2,
-// 2 and 10 ms: schedule is the policy's part alone, decision with the rates. Between
-// decisions a flow of every coflow that moves has received something.
-//
-// Rates are what rates.Share leaves, which for wide coflows is what each link gives its
-// flows; writing them out flow by flow, which Demand.Moving does for whoever wants them,
-// is not in it. The slowest of 150 ports take 0.13 to 0.18 ms (fair, aalo-weighted, and
-// CoflowSim's fair share), of 900 ports 1.9 to 2.1 ms (aalo-weighted), of 3,000 ports 4 ms
-// (sebf-deadline).
-func BenchmarkDecision(b *testing.B) {
+// BenchDecisions measures decisions for 100 coflows at 150, 900 and 3,000 ports, whose
+// targets are 0.2, 2 and 10 ms. Between decisions, one flow of every active coflow receives
+// bytes. A decision includes the rate of every flow, from Demand.Moving, which all callers
+// need. Part schedule is only the policy, part ceilings a decision of the engine on packets,
+// and part rates one of the flow-level simulator, which computes the rates of flows of rule
+// Free too.
+func BenchDecisions(b *testing.B, contenders []Contender) {
 	for _, hosts := range []int{150, 900, 3000} {
 		w := traceLike(b, hosts, 100, 1)
-		for _, c := range contenders() {
+		for _, c := range contenders {
 			w.Memory = nil
 			for i := range w.Coflows {
 				w.Coflows[i].Queue = 0
 			}
-			w.decide(b, c.policy) // what the policy keeps from here on, it keeps
-			b.Run(fmt.Sprintf("ports=%d/policy=%s/part=schedule", hosts, c.name), func(b *testing.B) {
+			w.decide(b, c.Policy) // queues and memory stay constant from here on
+			name := fmt.Sprintf("ports=%d/policy=%s/part=", hosts, c.Name)
+			b.Run(name+"schedule", func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					w.schedule.Reset()
-					c.policy.Schedule(w.View, &w.schedule)
+					c.Policy.Schedule(w.CoflowView, &w.schedule)
 				}
 			})
-			b.Run(fmt.Sprintf("ports=%d/policy=%s/part=decision", hosts, c.name), func(b *testing.B) {
-				first := make([]int, len(w.demands)) // of the flows that move, -1 for none
-				for i, d := range w.demands {
-					first[i] = -1
-					if moving := d.Moving(); len(moving) > 0 {
-						first[i] = int(moving[0])
-					}
-				}
-				b.ReportAllocs()
-				for b.Loop() {
-					for i, d := range w.demands {
-						if at := first[i]; at >= 0 {
-							d.SetLeft(at, d.Left[at]-1)
-						}
-					}
-					w.schedule.Reset()
-					c.policy.Schedule(w.View, &w.schedule)
-					if err := w.share.Share(&w.schedule, w.demands, w.capacity, c.policy.Needs(), false); err != nil {
-						b.Fatal(err)
-					}
-				}
-				moving := 0
-				for _, d := range w.demands {
-					moving += len(d.Moving())
-				}
-				b.ReportMetric(float64(moving), "moving")
-			})
+			b.Run(name+"ceilings", func(b *testing.B) { w.timeDecision(b, c.Policy, true) })
+			b.Run(name+"rates", func(b *testing.B) { w.timeDecision(b, c.Policy, false) })
 		}
 	}
 }
 
-// After the first few decisions none takes memory.
-func TestNoAllocation(t *testing.T) {
+func (w *world) timeDecision(b *testing.B, p policies.CoflowScheduler, ceilings bool) {
+	first := make([]int, len(w.demands)) // first flow with a rate, -1 for none
+	for i, d := range w.demands {
+		first[i] = -1
+		if moving := d.Moving(); len(moving) > 0 {
+			first[i] = int(moving[0])
+		}
+	}
+	moving := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		for i, d := range w.demands {
+			if at := first[i]; at >= 0 {
+				d.SetLeft(at, d.Left[at]-1)
+			}
+		}
+		w.schedule.Reset()
+		p.Schedule(w.CoflowView, &w.schedule)
+		if err := w.share.Share(&w.schedule, w.demands, w.capacity, p.Needs(), ceilings); err != nil {
+			b.Fatal(err)
+		}
+		moving = 0
+		for _, d := range w.demands {
+			moving += len(d.Moving())
+		}
+	}
+	b.ReportMetric(float64(moving), "moving")
+}
+
+// CheckNoAllocation checks that decisions do not allocate after the first few.
+func CheckNoAllocation(t *testing.T, contenders []Contender) {
 	w := traceLike(t, 60, 40, 2)
-	for _, c := range contenders() {
+	for _, c := range contenders {
 		w.Memory = nil
 		for i := range w.Coflows {
 			w.Coflows[i].Queue = 0
 		}
 		for range 3 {
 			w.schedule.Reset()
-			c.policy.Schedule(w.View, &w.schedule)
+			c.Policy.Schedule(w.CoflowView, &w.schedule)
 		}
 		if n := testing.AllocsPerRun(10, func() {
 			w.schedule.Reset()
-			c.policy.Schedule(w.View, &w.schedule)
+			c.Policy.Schedule(w.CoflowView, &w.schedule)
 		}); n > 0 {
-			t.Errorf("%s: %v allocations in a decision", c.name, n)
+			t.Errorf("%s: %v allocations per decision", c.Name, n)
 		}
 	}
 }

@@ -1,48 +1,48 @@
-// Package coflow holds the policies that share the network among coflows: which
-// goes first, and by which rule its flows send.
+// Package coflow holds the policies that share the network among coflows. A policy
+// decides the order of coflows and the allocation rule of their flows.
 //
-// It computes no rates: package rates does that once for all policies.
+// This package computes no rates: package alloc does that for all policies.
 package coflow
 
 import (
 	"testbed/policies"
 )
 
-// Fair leaves every flow to the network: no flow has a ceiling, and the
-// transport shares the links flow by flow. On packets that is plain TCP, in the
-// fluid model max-min fairness. It is the baseline of the coflow literature
-// ("per-flow fairness").
+// Fair sets no rate caps: the transport shares the links among flows. On packets that is
+// plain TCP, in the fluid model max-min fairness. It is the baseline of the coflow
+// literature ("per-flow fairness").
 type Fair struct{}
 
-// Needs is nothing, not even what has been sent.
-func (Fair) Needs() policies.Knowledge { return policies.Blind }
+// Needs returns IgnoresProgress: Fair depends on arrivals only.
+func (Fair) Needs() policies.Needs {
+	return policies.Needs{Hints: policies.Hints{IgnoresProgress: true}}
+}
 
-// When is at arrivals: a coflow that is new has to be set free, and nothing else
-// changes.
-func (Fair) When() policies.When { return policies.When{Coflows: true} }
+// Triggers requests a decision at arrivals, to release the flows of a new coflow.
+func (Fair) Triggers() policies.Triggers { return policies.Triggers{Coflows: true} }
 
-// Schedule is one step for everything.
-func (Fair) Schedule(v *policies.View, s *policies.Schedule) {
+// Schedule serves all coflows in one step.
+func (Fair) Schedule(v *policies.CoflowView, s *policies.Schedule) {
 	if len(v.Coflows) > 0 {
 		s.Steps = append(s.Steps, policies.Step{Coflows: s.Order(len(v.Coflows)), Rule: policies.Free})
 	}
 }
 
-// EqualShare gives every flow the smaller of the equal shares of the links it
-// crosses, and what that leaves of other links to nobody. It is what the
-// simulator CoflowSim calls FAIR, and less than max-min fairness: on the public
-// Facebook trace coflows take 1.2 times as long on average.
+// EqualShare gives every flow the smallest of its equal shares of the links on its path.
+// The rest of the capacity stays idle. The simulator CoflowSim calls it FAIR. It is worse
+// than max-min fairness: on the public Facebook trace the average CCT is 1.2 times as
+// long.
 type EqualShare struct{}
 
-// Needs is nothing.
-func (EqualShare) Needs() policies.Knowledge { return 0 }
+// Needs returns 0.
+func (EqualShare) Needs() policies.Needs { return policies.Needs{} }
 
-// When is whenever the number of flows on a link changes.
-func (EqualShare) When() policies.When { return policies.When{Coflows: true, Flows: true} }
+// Triggers requests a decision whenever the number of flows on a link may change.
+func (EqualShare) Triggers() policies.Triggers { return policies.Triggers{Coflows: true, Flows: true} }
 
-// Schedule is one step for everything.
-func (EqualShare) Schedule(v *policies.View, s *policies.Schedule) {
+// Schedule serves all coflows in one step.
+func (EqualShare) Schedule(v *policies.CoflowView, s *policies.Schedule) {
 	if len(v.Coflows) > 0 {
-		s.Steps = append(s.Steps, policies.Step{Coflows: s.Order(len(v.Coflows)), Rule: policies.Even})
+		s.Steps = append(s.Steps, policies.Step{Coflows: s.Order(len(v.Coflows)), Rule: policies.EqualSplit})
 	}
 }

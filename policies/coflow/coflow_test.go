@@ -17,6 +17,7 @@ import (
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
+	"testbed/workloads/drawntest"
 )
 
 const (
@@ -24,38 +25,38 @@ const (
 	mb = units.MB
 )
 
-// ports is a non-blocking switch of 1 Gbps ports, where 1 MB takes 8 ms: port p, 0
-// to 3, sends as host p and receives as host 4+p.
-func ports(t testing.TB) *topo.Fabric {
+// bigSwitch returns a non-blocking switch with 1 Gbps ports, on which 1 MB takes 8 ms. Port p,
+// 0 to 3, sends as host p and receives as host 4+p.
+func bigSwitch(t testing.TB) *topo.Fabric {
 	t.Helper()
 	return fabric(t, topo.LeafSpine{Leaves: 1, HostsPerLeaf: 8, HostLink: units.Gbps})
 }
 
-// near are rates in Mbit/s but for rounding.
+// near compares rates in Mbit/s with a tolerance for rounding.
 var near = cmpopts.EquateApprox(1e-9, 1e-6)
 
-// Whole schedules of tiny cases, completion times in ms by hand.
+// Completion times of tiny cases, in ms, computed by hand.
 func TestTinyCases(t *testing.T) {
-	at := func(ms int, flows ...demandOf) arrival {
-		return arrival{time.Duration(ms) * time.Millisecond, flows}
+	at := func(ms int, flows ...demandOf) job {
+		return job{time.Duration(ms) * time.Millisecond, flows}
 	}
-	sharedSender := []arrival{at(0, demandOf{0, 5, 8 * mb}), at(0, demandOf{0, 6, 4 * mb})}
-	sharedReceiver := []arrival{at(0, demandOf{0, 6, 8 * mb}), at(0, demandOf{1, 6, 4 * mb})}
-	preempted := []arrival{at(0, demandOf{0, 5, 100 * mb}), at(100, demandOf{0, 6, 10 * mb})}
-	long := []arrival{at(0, demandOf{0, 5, 4000 * mb}), at(20480, demandOf{0, 6, 50 * mb})}
-	// Two mappers, two reducers of 8 and 4 MB; one flow from the first to the second.
-	shuffle := []arrival{at(0, demandOf{0, 6, 4 * mb}, demandOf{0, 7, 2 * mb}, demandOf{1, 6, 4 * mb}, demandOf{1, 7, 2 * mb}), at(0, demandOf{0, 7, 6 * mb})}
-	local := []arrival{at(0, demandOf{0, 4, 8 * mb}), at(0, demandOf{0, 5, 8 * mb})}
-	// The first coflow needs port 0 and has another flow; the third waits behind that.
-	behind := []arrival{at(0, demandOf{0, 4, 8 * mb}, demandOf{1, 5, 8 * mb}), at(0, demandOf{0, 6, 4 * mb}), at(0, demandOf{1, 7, 6 * mb})}
+	sharedSender := []job{at(0, demandOf{0, 5, 8 * mb}), at(0, demandOf{0, 6, 4 * mb})}
+	sharedReceiver := []job{at(0, demandOf{0, 6, 8 * mb}), at(0, demandOf{1, 6, 4 * mb})}
+	preempted := []job{at(0, demandOf{0, 5, 100 * mb}), at(100, demandOf{0, 6, 10 * mb})}
+	long := []job{at(0, demandOf{0, 5, 4000 * mb}), at(20480, demandOf{0, 6, 50 * mb})}
+	// Two mappers and two reducers of 8 and 4 MB, and one flow from the first to the second.
+	shuffle := []job{at(0, demandOf{0, 6, 4 * mb}, demandOf{0, 7, 2 * mb}, demandOf{1, 6, 4 * mb}, demandOf{1, 7, 2 * mb}), at(0, demandOf{0, 7, 6 * mb})}
+	local := []job{at(0, demandOf{0, 4, 8 * mb}), at(0, demandOf{0, 5, 8 * mb})}
+	// The first coflow needs port 0 and has another flow, for which the third waits.
+	behind := []job{at(0, demandOf{0, 4, 8 * mb}, demandOf{1, 5, 8 * mb}), at(0, demandOf{0, 6, 4 * mb}), at(0, demandOf{1, 7, 6 * mb})}
 
 	fifo := Ordered{Sharing: Sharing{Allocation: Greedy}}
 	coflowsim := Sharing{Backfill: FairShare, Pace: Pace{CoflowsOnly: true}}
 	every := func(ms int) Pace { return Pace{Every: time.Duration(ms) * time.Millisecond} }
 	for _, tt := range []struct {
 		name     string
-		policy   policies.Scheduler
-		arrivals []arrival
+		policy   policies.CoflowScheduler
+		arrivals []job
 		want     []float64
 	}{
 		{"fair: shared sender", Fair{}, sharedSender, []float64{96, 64}},
@@ -80,22 +81,22 @@ func TestTinyCases(t *testing.T) {
 		{"sebf: long", SEBF{}, long, []float64{32400, 400}},
 		{"sebf: shuffle", SEBF{}, shuffle, []float64{96, 48}},
 		{"sebf: local", SEBF{}, local, []float64{64, 128}},
-		// The 4 MB first, 32 ms; then the 6 MB, alone on port 1 till then, 48 ms. The
-		// first coflow's flows wait for them: 32+64 and 48+64 ms.
+		// The 4 MB end first, after 32 ms, then the 6 MB, alone on port 1, after 48 ms. The
+		// flows of the first coflow wait for them: 32+64 and 48+64 ms.
 		{"sebf: behind", SEBF{}, behind, []float64{112, 32, 48}},
-		// Without backfill the same, since each coflow's flows have one port.
+		// The same without backfill, because the flows of each coflow have one port.
 		{"sebf, no backfill: behind", SEBF{Sharing: Sharing{Backfill: None}}, behind, []float64{112, 32, 48}},
-		// The first coflow is skipped until 48 ms, though port 0 is idle from 32 on.
+		// The first coflow is skipped until 48 ms, although port 0 is idle from 32 ms.
 		{"sebf, coflowsim: behind", SEBF{Initial: true, Sharing: coflowsim}, behind, []float64{112, 32, 48}},
 		{"srtf: shuffle", Ordered{By: Bottleneck, Sharing: Sharing{Allocation: Greedy}}, shuffle, []float64{96, 48}},
-		// By what each was at arrival too: 10 of 100 MB.
+		// The same order by the state at arrival: 10 and 100 MB.
 		{"sebf, initial: preempted", SEBF{Initial: true}, preempted, []float64{880, 80}},
 		{"lcf: preempted", Ordered{By: Bytes}, preempted, []float64{880, 80}},
 		{"scf: preempted", Ordered{By: LargestFlow}, preempted, []float64{880, 80}},
 		{"ncf: preempted", Ordered{By: Width}, preempted, []float64{800, 780}},
 
-		// At multiples of 30 ms: the second starts at 120; the first has had 120 ms
-		// then, waits for 80 and 10 more, and ends at 890.
+		// At multiples of 30 ms: the second starts at 120 ms, when the first has sent for
+		// 120 ms. The first waits 80 ms and 10 more, and ends at 890 ms.
 		{"sebf, every 30 ms: preempted", SEBF{Sharing: Sharing{Pace: every(30)}}, preempted, []float64{890, 100}},
 		{"fifo, every 50 ms: shared sender", Ordered{Sharing: Sharing{Allocation: Greedy, Pace: every(50)}}, sharedSender, []float64{64, 132}},
 
@@ -108,7 +109,7 @@ func TestTinyCases(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []float64
-			for _, d := range completionTimes(t, ports(t), tt.policy, tt.arrivals...) {
+			for _, d := range completionTimes(t, bigSwitch(t), tt.policy, tt.arrivals...) {
 				got = append(got, d.Seconds()*1e3)
 			}
 			if d := cmp.Diff(tt.want, got, cmpopts.EquateApprox(0, 1e-4)); d != "" {
@@ -118,7 +119,7 @@ func TestTinyCases(t *testing.T) {
 	}
 }
 
-// Each key orders the same five coflows in another way.
+// Each key gives the same five coflows a different order.
 func TestKeys(t *testing.T) {
 	coflows := [][]demandOf{
 		{{0, 4, 10 * mb}},
@@ -138,20 +139,20 @@ func TestKeys(t *testing.T) {
 		{Bottleneck, []workloads.CoflowID{4, 3, 5, 1, 2}},  // 10 12 6 3 7 MB
 	} {
 		for _, initial := range []bool{false, true} {
-			if d := cmp.Diff(tt.want, viewOf(ports(t), coflows...).served(Ordered{By: tt.by, Initial: initial})); d != "" {
+			if d := cmp.Diff(tt.want, viewOf(bigSwitch(t), coflows...).served(Ordered{By: tt.by, Initial: initial})); d != "" {
 				t.Errorf("key %d, initial %v (-want +got):\n%s", tt.by, initial, d)
 			}
 		}
 	}
 }
 
-// What has been received counts for keys of what remains, and not for the others.
-func TestKeysOfWhatRemains(t *testing.T) {
-	w := viewOf(ports(t), []demandOf{{0, 4, 10 * mb}, {1, 5, 2 * mb}}, []demandOf{{0, 5, 5 * mb}})
+// Received bytes change keys of remaining bytes and no others.
+func TestKeysOfRemainingBytes(t *testing.T) {
+	w := viewOf(bigSwitch(t), []demandOf{{0, 4, 10 * mb}, {1, 5, 2 * mb}}, []demandOf{{0, 5, 5 * mb}})
 	w.demands[0].SetLeft(0, 8*2e6)
-	w.refresh(0) // 10 MB and 5 MB at arrival; 2+2 MB, 2 MB a link, and 5 MB now
+	w.refresh(0) // 10 MB and 5 MB at arrival; now 2+2 MB, 2 MB per link, and 5 MB
 	for _, tt := range []struct {
-		policy policies.Scheduler
+		policy policies.CoflowScheduler
 		want   []workloads.CoflowID
 	}{
 		{Ordered{By: Bytes}, []workloads.CoflowID{1, 2}},
@@ -169,67 +170,67 @@ func TestKeysOfWhatRemains(t *testing.T) {
 	}
 }
 
-// Rates of one decision, in Mbit/s by coflow and flow.
+// Rates of one decision, in Mbit/s, by coflow and flow.
 func TestRates(t *testing.T) {
-	// Two hosts a rack share one uplink of half their rate.
+	// The two hosts of a rack share one uplink of half their rate.
 	narrow := fabric(t, topo.LeafSpine{Leaves: 3, Spines: 1, HostsPerLeaf: 2, HostLink: units.Gbps, Oversubscription: units.Ratio{Num: 4, Den: 1}})
 	fan := [][]demandOf{{{0, 4, 6 * mb}, {0, 5, 2 * mb}, {0, 6, 2 * mb}, {1, 4, mb}}}
-	// The second, at 6 MB, goes first and takes what sends at port 0; the first and the
-	// third are skipped and share port 3.
+	// The second, with 6 MB, goes first and takes all of port 0. The first and the third are
+	// skipped and share port 3.
 	skipped := [][]demandOf{{{0, 6, 8 * mb}, {3, 4, 4 * mb}}, {{0, 7, 6 * mb}, {1, 6, 3 * mb}}, {{0, 5, 9 * mb}, {3, 5, 4 * mb}}}
-	// The second goes first and takes port 0. Of the three skipped, port 3 has one flow
-	// each, and the last one's shares port 6 with three more: of what is left of port 3
-	// then, the first in arrival has all, though the third would come before it.
+	// The second goes first and takes port 0. The three skipped coflows have one flow each
+	// on port 3, and that of the last one shares port 6 with three more. The residual
+	// capacity of port 3 goes to the first in arrival, although the third has a smaller key.
 	late := [][]demandOf{{{0, 6, 20 * mb}, {3, 4, mb}}, {{0, 7, 6 * mb}}, {{0, 5, 9 * mb}, {3, 5, mb}}, {{0, 5, 30 * mb}, {3, 6, mb}, {2, 6, mb}, {1, 6, mb}, {7, 6, mb}}}
 	classes := [][]demandOf{{{0, 4, mb}}, {{1, 5, mb}}, {{1, 6, mb}}}
 	for _, tt := range []struct {
 		name    string
 		fabric  *topo.Fabric
-		policy  policies.Scheduler
+		policy  policies.CoflowScheduler
 		coflows [][]demandOf
 		want    [][]float64
 	}{
-		{"nothing", ports(t), SEBF{}, nil, [][]float64{}},
-		{"nothing, fair", ports(t), Fair{}, nil, [][]float64{}},
-		{"nothing, equal share", ports(t), EqualShare{}, nil, [][]float64{}},
-		{"nothing, sincronia", ports(t), DefaultSincronia(), nil, [][]float64{}},
-		{"shared sender", ports(t), SEBF{}, [][]demandOf{{{0, 5, 8 * mb}}, {{0, 6, 4 * mb}}}, [][]float64{{0}, {1000}}},
-		{"both fit", ports(t), SEBF{}, [][]demandOf{{{0, 4, 8 * mb}}, {{1, 5, 4 * mb}}}, [][]float64{{1000}, {1000}}},
-		{"tie by ID", ports(t), SEBF{}, [][]demandOf{{{0, 4, 8 * mb}}, {{0, 5, 8 * mb}}}, [][]float64{{1000}, {0}}},
-		{"a byte less", ports(t), SEBF{}, [][]demandOf{{{0, 4, 8*mb + 1}}, {{0, 5, 8 * mb}}}, [][]float64{{0}, {1000}}},
-		// The second coflow gets what the first left of host 1's uplink.
-		{"on what is left", ports(t), SEBF{}, [][]demandOf{{{0, 4, 2 * mb}, {1, 5, mb}}, {{1, 6, 4 * mb}}}, [][]float64{{1000, 500}, {500}}},
-		// On host links alone coflow 1 (8 ms) would go before coflow 2 (12 ms); over
-		// the 500 Mbps uplink both of its flows share it needs 32 ms.
+		{"nothing", bigSwitch(t), SEBF{}, nil, [][]float64{}},
+		{"nothing, fair", bigSwitch(t), Fair{}, nil, [][]float64{}},
+		{"nothing, equal share", bigSwitch(t), EqualShare{}, nil, [][]float64{}},
+		{"nothing, sincronia", bigSwitch(t), DefaultSincronia(), nil, [][]float64{}},
+		{"shared sender", bigSwitch(t), SEBF{}, [][]demandOf{{{0, 5, 8 * mb}}, {{0, 6, 4 * mb}}}, [][]float64{{0}, {1000}}},
+		{"both fit", bigSwitch(t), SEBF{}, [][]demandOf{{{0, 4, 8 * mb}}, {{1, 5, 4 * mb}}}, [][]float64{{1000}, {1000}}},
+		{"tie by ID", bigSwitch(t), SEBF{}, [][]demandOf{{{0, 4, 8 * mb}}, {{0, 5, 8 * mb}}}, [][]float64{{1000}, {0}}},
+		{"a byte less", bigSwitch(t), SEBF{}, [][]demandOf{{{0, 4, 8*mb + 1}}, {{0, 5, 8 * mb}}}, [][]float64{{0}, {1000}}},
+		// The second coflow gets the residual capacity of host 1's uplink.
+		{"on what is left", bigSwitch(t), SEBF{}, [][]demandOf{{{0, 4, 2 * mb}, {1, 5, mb}}, {{1, 6, 4 * mb}}}, [][]float64{{1000, 500}, {500}}},
+		// By host links alone, coflow 1 (8 ms) would go before coflow 2 (12 ms). Its two
+		// flows share a 500 Mbps uplink, on which it needs 32 ms.
 		{"an uplink is the bottleneck", narrow, SEBF{}, [][]demandOf{{{0, 2, mb}, {1, 3, mb}}, {{0, 1, 1500 * kb}}}, [][]float64{{0, 500}, {1000}}},
-		{"no flow is stopped by a large one", ports(t), SEBF{}, [][]demandOf{{{0, 4, 1}, {0, 5, 1e12}}}, [][]float64{{1e3 / 1000000000001, 1e3 * 1e12 / 1000000000001}}},
+		{"no flow is stopped by a large one", bigSwitch(t), SEBF{}, [][]demandOf{{{0, 4, 1}, {0, 5, 1e12}}}, [][]float64{{1e3 / 1000000000001, 1e3 * 1e12 / 1000000000001}}},
 
-		{"fair", ports(t), Fair{}, fan, [][]float64{{1000. / 3, 1000. / 3, 1000. / 3, 2000. / 3}}},
-		{"equal share", ports(t), EqualShare{}, fan, [][]float64{{1000. / 3, 1000. / 3, 1000. / 3, 500}}},
-		{"madd", ports(t), SEBF{Sharing: Sharing{Backfill: None}}, fan, [][]float64{{600, 200, 200, 100}}},
-		{"madd, top-up", ports(t), SEBF{}, fan, [][]float64{{600, 200, 200, 400}}},
-		{"greedy", ports(t), SEBF{Sharing: Sharing{Allocation: Greedy}}, fan, [][]float64{{1000, 0, 0, 0}}},
-		{"even", ports(t), SEBF{Sharing: Sharing{Allocation: Even, Backfill: None}}, fan, [][]float64{{1000. / 3, 1000. / 3, 1000. / 3, 500}}},
-		{"even, top-up", ports(t), SEBF{Sharing: Sharing{Allocation: Even}}, fan, [][]float64{{1000. / 3, 1000. / 3, 1000. / 3, 2000. / 3}}},
-		{"maxmin", ports(t), SEBF{Sharing: Sharing{Allocation: MaxMin, Backfill: None}}, fan, [][]float64{{1000. / 3, 1000. / 3, 1000. / 3, 2000. / 3}}},
+		{"fair", bigSwitch(t), Fair{}, fan, [][]float64{{1000. / 3, 1000. / 3, 1000. / 3, 2000. / 3}}},
+		{"equal share", bigSwitch(t), EqualShare{}, fan, [][]float64{{1000. / 3, 1000. / 3, 1000. / 3, 500}}},
+		{"madd", bigSwitch(t), SEBF{Sharing: Sharing{Backfill: None}}, fan, [][]float64{{600, 200, 200, 100}}},
+		{"madd, top-up", bigSwitch(t), SEBF{}, fan, [][]float64{{600, 200, 200, 400}}},
+		{"greedy", bigSwitch(t), SEBF{Sharing: Sharing{Allocation: Greedy}}, fan, [][]float64{{1000, 0, 0, 0}}},
+		{"even", bigSwitch(t), SEBF{Sharing: Sharing{Allocation: EqualSplit, Backfill: None}}, fan, [][]float64{{1000. / 3, 1000. / 3, 1000. / 3, 500}}},
+		{"even, top-up", bigSwitch(t), SEBF{Sharing: Sharing{Allocation: EqualSplit}}, fan, [][]float64{{1000. / 3, 1000. / 3, 1000. / 3, 2000. / 3}}},
+		{"maxmin", bigSwitch(t), SEBF{Sharing: Sharing{Allocation: MaxMin, Backfill: None}}, fan, [][]float64{{1000. / 3, 1000. / 3, 1000. / 3, 2000. / 3}}},
 
-		// Of the receiver that flows 1 and 4 share 300 are left, 3/7 of their 700; port 0 is full.
-		{"madd, proportional", ports(t), SEBF{Sharing: Sharing{Backfill: Proportional}}, fan, [][]float64{{600, 200, 200, 1000. / 7}}},
-		// By MADD, in 128 ms, 375 and 125 from port 0: the 500 left go 3 to 1.
-		{"proportional at a sender", ports(t), SEBF{Sharing: Sharing{Backfill: Proportional}}, [][]demandOf{{{0, 4, 6 * mb}, {0, 5, 2 * mb}, {1, 6, 16 * mb}}}, [][]float64{{750, 250, 1000}}},
-		{"skipped, none", ports(t), SEBF{Sharing: Sharing{Backfill: None}}, skipped, [][]float64{{0, 0}, {1000, 500}, {0, 0}}},
-		{"skipped, top-up", ports(t), SEBF{}, skipped, [][]float64{{0, 1000}, {1000, 1000}, {0, 0}}},
-		{"skipped, top-up of those served", ports(t), SEBF{Sharing: Sharing{Backfill: TopUpServed}}, skipped, [][]float64{{0, 0}, {1000, 1000}, {0, 0}}},
-		{"skipped, proportional", ports(t), SEBF{Sharing: Sharing{Backfill: Proportional}}, skipped, [][]float64{{0, 0}, {1000, 1000}, {0, 0}}},
-		{"skipped, fair share", ports(t), SEBF{Sharing: Sharing{Backfill: FairShare}}, skipped, [][]float64{{0, 500}, {1000, 1000}, {0, 500}}},
+		// Flows 1 and 4 share a receiver with 300 left, 3/7 of their 700. Port 0 is full.
+		{"madd, proportional", bigSwitch(t), SEBF{Sharing: Sharing{Backfill: Proportional}}, fan, [][]float64{{600, 200, 200, 1000. / 7}}},
+		// MADD takes 128 ms, with 375 and 125 from port 0. The residual 500 are divided 3 to 1.
+		{"proportional at a sender", bigSwitch(t), SEBF{Sharing: Sharing{Backfill: Proportional}}, [][]demandOf{{{0, 4, 6 * mb}, {0, 5, 2 * mb}, {1, 6, 16 * mb}}}, [][]float64{{750, 250, 1000}}},
+		{"skipped, none", bigSwitch(t), SEBF{Sharing: Sharing{Backfill: None}}, skipped, [][]float64{{0, 0}, {1000, 500}, {0, 0}}},
+		{"skipped, top-up", bigSwitch(t), SEBF{}, skipped, [][]float64{{0, 1000}, {1000, 1000}, {0, 0}}},
+		{"skipped, top-up of those served", bigSwitch(t), SEBF{Sharing: Sharing{Backfill: TopUpServed}}, skipped, [][]float64{{0, 0}, {1000, 1000}, {0, 0}}},
+		{"skipped, proportional", bigSwitch(t), SEBF{Sharing: Sharing{Backfill: Proportional}}, skipped, [][]float64{{0, 0}, {1000, 1000}, {0, 0}}},
+		{"skipped, fair share", bigSwitch(t), SEBF{Sharing: Sharing{Backfill: FairShare}}, skipped, [][]float64{{0, 500}, {1000, 1000}, {0, 500}}},
 
-		{"skipped, fair share and then arrival", ports(t), SEBF{Sharing: Sharing{Backfill: FairShare}}, late,
+		{"skipped, fair share and then arrival", bigSwitch(t), SEBF{Sharing: Sharing{Backfill: FairShare}}, late,
 			[][]float64{{0, 1250. / 3}, {1000}, {0, 1000. / 3}, {0, 250, 250, 250, 250}}},
 
-		{"a class for each", ports(t), Ordered{Sharing: Sharing{Allocation: MaxMin}}, classes, [][]float64{{1000}, {1000}, {0}}},
-		{"three classes", ports(t), Ordered{Sharing: Sharing{Allocation: MaxMin, Priorities: 3}}, classes, [][]float64{{1000}, {1000}, {0}}},
-		{"two classes", ports(t), Ordered{Sharing: Sharing{Allocation: MaxMin, Priorities: 2}}, classes, [][]float64{{1000}, {500}, {500}}},
-		{"one class", ports(t), Ordered{Sharing: Sharing{Allocation: MaxMin, Priorities: 1}}, [][]demandOf{{{0, 4, mb}}, {{0, 5, mb}}}, [][]float64{{500}, {500}}},
+		{"a class for each", bigSwitch(t), Ordered{Sharing: Sharing{Allocation: MaxMin}}, classes, [][]float64{{1000}, {1000}, {0}}},
+		{"three classes", bigSwitch(t), Ordered{Sharing: Sharing{Allocation: MaxMin, Priorities: 3}}, classes, [][]float64{{1000}, {1000}, {0}}},
+		{"two classes", bigSwitch(t), Ordered{Sharing: Sharing{Allocation: MaxMin, Priorities: 2}}, classes, [][]float64{{1000}, {500}, {500}}},
+		{"one class", bigSwitch(t), Ordered{Sharing: Sharing{Allocation: MaxMin, Priorities: 1}}, [][]demandOf{{{0, 4, mb}}, {{0, 5, mb}}}, [][]float64{{500}, {500}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if d := cmp.Diff(tt.want, viewOf(tt.fabric, tt.coflows...).rates(t, tt.policy), near); d != "" {
@@ -239,21 +240,21 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// What a coflow has on links that are up is served though another is down. By time
-// left it comes last; to BSSI the link is not there.
+// The flows of a coflow on links that are up are served although another link is down. By
+// remaining time the coflow comes last; BSSI ignores the link.
 func TestLinkDown(t *testing.T) {
 	for _, tt := range []struct {
-		policy policies.Scheduler
+		policy policies.CoflowScheduler
 		order  []workloads.CoflowID
 		want   [][]float64
 	}{
 		{SEBF{}, []workloads.CoflowID{2, 3, 1}, [][]float64{{0, 0, 0}, {1000}, {0}}},
 		{Ordered{By: Bottleneck, Sharing: Sharing{Allocation: Greedy}}, []workloads.CoflowID{2, 3, 1}, [][]float64{{0, 0, 0}, {1000}, {0}}},
-		// Port 6, 28 MB, puts the third last, since the 30 MB of port 0 count for nothing
-		// and those of port 4 are 20; then port 4 the first.
+		// Port 6, with 28 MB, puts the third last, because the 30 MB of port 0 are ignored and
+		// port 4 has 20. Then port 4 puts the first last.
 		{DefaultSincronia(), []workloads.CoflowID{2, 1, 3}, [][]float64{{0, 0, 0}, {1000}, {0}}},
 	} {
-		w := viewOf(ports(t), []demandOf{{0, 4, 20 * mb}, {0, 7, 10 * mb}, {1, 5, 9 * mb}}, []demandOf{{1, 6, 8 * mb}}, []demandOf{{2, 6, 20 * mb}})
+		w := viewOf(bigSwitch(t), []demandOf{{0, 4, 20 * mb}, {0, 7, 10 * mb}, {1, 5, 9 * mb}}, []demandOf{{1, 6, 8 * mb}}, []demandOf{{2, 6, 20 * mb}})
 		down := w.Fabric.Path(0, 4, 0)[0]
 		w.Capacity[down], w.capacity[down] = 0, 0
 		if got := w.served(tt.policy); !slices.Equal(got, tt.order) {
@@ -265,9 +266,9 @@ func TestLinkDown(t *testing.T) {
 	}
 }
 
-// Over links that are down no coflow comes before another but by its ID.
+// Coflows on links that are down are ordered by ID.
 func TestTieOverLinksDown(t *testing.T) {
-	w := viewOf(ports(t), []demandOf{{0, 4, 9 * mb}}, []demandOf{{0, 5, mb}}, []demandOf{{1, 6, 50 * mb}})
+	w := viewOf(bigSwitch(t), []demandOf{{0, 4, 9 * mb}}, []demandOf{{0, 5, mb}}, []demandOf{{1, 6, 50 * mb}})
 	down := w.Fabric.Path(0, 4, 0)[0]
 	w.Capacity[down], w.capacity[down] = 0, 0
 	if got, want := w.served(SEBF{}), []workloads.CoflowID{3, 1, 2}; !slices.Equal(got, want) {
@@ -275,20 +276,19 @@ func TestTieOverLinksDown(t *testing.T) {
 	}
 }
 
-// The example that motivates Varys (SIGCOMM 2014, Figure 1): two coflows on a
-// 3×3 switch, one of 3 units from a port and one of 4 units from the same port
-// and 2 from another. SEBF runs the first alone on their shared port, and then
-// slows the flow of 2 units down to end with that of 4. The figure is quoted from
-// memory: its orders matter here, not its exact sizes.
+// The motivating example of Varys (SIGCOMM 2014, Figure 1): two coflows on a 3×3 switch,
+// one with 3 units from a port, and one with 4 units from the same port and 2 from another.
+// SEBF serves the first alone on their shared port, then slows the flow of 2 units down to
+// end with the flow of 4. Only the orders are taken from the figure, not its exact sizes.
 func TestVarysSEBFMotivatingExample(t *testing.T) {
 	pure := SEBF{Sharing: Sharing{Backfill: None}}
-	first := viewOf(ports(t), []demandOf{{0, 4, 4 * mb}, {1, 5, 2 * mb}}, []demandOf{{0, 5, 3 * mb}})
-	// The second coflow (3 units) before the first (4 units), which is skipped:
-	// nothing is left of port 0.
+	first := viewOf(bigSwitch(t), []demandOf{{0, 4, 4 * mb}, {1, 5, 2 * mb}}, []demandOf{{0, 5, 3 * mb}})
+	// The second coflow (3 units) goes before the first (4 units), which is skipped because
+	// port 0 has no residual capacity.
 	if d := cmp.Diff([][]float64{{0, 0}, {1000}}, first.rates(t, pure), near); d != "" {
 		t.Errorf("at the start (-want +got):\n%s", d)
 	}
-	if d := cmp.Diff([][]float64{{1000, 500}}, viewOf(ports(t), []demandOf{{0, 4, 4 * mb}, {1, 5, 2 * mb}}).rates(t, pure), near); d != "" {
+	if d := cmp.Diff([][]float64{{1000, 500}}, viewOf(bigSwitch(t), []demandOf{{0, 4, 4 * mb}, {1, 5, 2 * mb}}).rates(t, pure), near); d != "" {
 		t.Errorf("then (-want +got):\n%s", d)
 	}
 }
@@ -309,9 +309,9 @@ func TestHugeSizes(t *testing.T) {
 	}
 }
 
-// ordering are policies of every kind in this file's part of the package.
-func ordering() []policies.Scheduler {
-	out := []policies.Scheduler{Fair{}, EqualShare{}, DefaultSincronia(), Sincronia{EarlierLast: true, Always: true},
+// ordering holds one ordering policy of every kind.
+func ordering() []policies.CoflowScheduler {
+	out := []policies.CoflowScheduler{Fair{}, EqualShare{}, DefaultSincronia(), Sincronia{EarlierLast: true, Always: true},
 		SEBF{Deadline: Deadline{Factor: 2, Padding: 0.1}}, SEBF{Deadline: Deadline{Factor: 5, Least: time.Millisecond, RejectedLast: true}}}
 	for by := Arrival; by <= Bottleneck; by++ {
 		for a := MADD; a <= MaxMin; a++ {
@@ -323,7 +323,7 @@ func ordering() []policies.Scheduler {
 
 const testHosts = 6
 
-// randomCoflows are up to five, with sizes that do not tie.
+// randomCoflows draws up to five coflows with distinct sizes.
 func randomCoflows() *rapid.Generator[[][]demandOf] {
 	return rapid.Custom(func(t *rapid.T) [][]demandOf {
 		host := rapid.IntRange(0, testHosts-1)
@@ -343,18 +343,23 @@ func randomCoflows() *rapid.Generator[[][]demandOf] {
 	})
 }
 
-// What must hold of any decision: nothing that a flow could use is left, but where
-// the policy leaves it on purpose; IDs matter by their order alone; and renumbering
-// hosts changes nothing.
+// Properties of every decision: it leaves no capacity that a flow could use, unless the
+// policy is not work conserving; only the order of IDs matters; renumbering hosts changes
+// nothing.
 func TestInvariants(t *testing.T) {
 	f := fabric(t, topo.LeafSpine{Leaves: 1, HostsPerLeaf: testHosts, HostLink: units.Gbps})
+	cases, untied := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		coflows := randomCoflows().Draw(t, "workload")
+		cases++
+		if !tied(viewOf(f, coflows...)) {
+			untied++
+		}
 		to := rapid.Permutation([]topo.HostID{0, 1, 2, 3, 4, 5}).Draw(t, "renumbered")
 		renumbered := make([][]demandOf, len(coflows))
 		for i, flows := range coflows {
 			for _, d := range flows {
-				renumbered[i] = append(renumbered[i], demandOf{to[d.src], to[d.dst], d.bytes})
+				renumbered[i] = append(renumbered[i], demandOf{to[d.Src], to[d.Dst], d.Bytes})
 			}
 		}
 		for _, p := range ordering() {
@@ -383,7 +388,7 @@ func TestInvariants(t *testing.T) {
 					t.Fatalf("%s: link %d is overfull by %v bit/s", name, l, -left)
 				}
 			}
-			if p.Needs()&(policies.Sizes|policies.Totals) == 0 {
+			if !p.Needs().Sizes && !p.Needs().Totals {
 				blind := viewOf(f, coflows...)
 				for i := range blind.Coflows {
 					c := &blind.Coflows[i]
@@ -404,14 +409,16 @@ func TestInvariants(t *testing.T) {
 			}
 		}
 	})
+	// Of 400 workloads 352 had no tie.
+	drawntest.AtLeast(t, "workloads with hosts renumbered", untied, cases, 0.8)
 }
 
-// tied tells whether, of some of the coflows, two links carry as much, and not the same
-// of each: then the lower ID is Sincronia's bottleneck when these are left, and
-// renumbering may change which that is.
+// tied reports whether some subset of the coflows has equal demand on two links, with
+// different demands per coflow. Sincronia's bottleneck is then the link with the lower ID,
+// which renumbering may change.
 func tied(w *world) bool {
 	for some := 1; some < 1<<len(w.Coflows); some++ {
-		seen := map[units.Bytes][]units.Bytes{} // of each coflow, by the sum
+		seen := map[units.Bytes][]units.Bytes{} // demands of each coflow, by their sum
 		for l := range w.Capacity {
 			var sum units.Bytes
 			each := make([]units.Bytes, len(w.Coflows))
@@ -430,8 +437,8 @@ func tied(w *world) bool {
 	return false
 }
 
-// Asked twice, and with another View between, a policy says the same, and writes to
-// no View.
+// A policy decides the same in two identical calls with another View between them, and
+// does not modify the View.
 func TestPure(t *testing.T) {
 	f := fabric(t, topo.LeafSpine{Leaves: 1, HostsPerLeaf: testHosts, HostLink: units.Gbps})
 	rapid.Check(t, func(t *rapid.T) {
@@ -443,18 +450,18 @@ func TestPure(t *testing.T) {
 		for _, p := range ordering() {
 			before := viewOf(f)
 			before.Coflows = slices.Clone(w.Coflows)
-			ask := func(v *policies.View) policies.Schedule {
+			ask := func(v *policies.CoflowView) policies.Schedule {
 				var s policies.Schedule
 				p.Schedule(v, &s)
 				return policies.Schedule{Steps: s.Steps, Queues: s.Queues, Watch: s.Watch, Memory: s.Memory}
 			}
-			first := ask(w.View)
-			ask(other.View)
-			if again := ask(w.View); !reflect.DeepEqual(first, again) {
+			first := ask(w.CoflowView)
+			ask(other.CoflowView)
+			if again := ask(w.CoflowView); !reflect.DeepEqual(first, again) {
 				t.Fatalf("%+v: %+v, before %+v", p, again, first)
 			}
 			if !reflect.DeepEqual(before.Coflows, w.Coflows) {
-				t.Fatalf("%+v wrote to the View", p)
+				t.Fatalf("%+v modified the View", p)
 			}
 		}
 	})
@@ -462,27 +469,27 @@ func TestPure(t *testing.T) {
 
 func TestWhen(t *testing.T) {
 	for _, tt := range []struct {
-		policy policies.Scheduler
-		want   policies.When
-		watch  bool // multiples of Every are left out
+		policy policies.CoflowScheduler
+		want   policies.Triggers
+		watch  bool // multiples of Every are skipped
 	}{
-		{Fair{}, policies.When{Coflows: true}, false},
-		{EqualShare{}, policies.When{Coflows: true, Flows: true}, false},
-		{SEBF{}, policies.When{Coflows: true, Flows: true}, false},
-		{SEBF{Sharing: Sharing{Pace: Pace{CoflowsOnly: true}}}, policies.When{Coflows: true}, false},
-		// What remains, and MADD's rates with it, change all the time.
-		{SEBF{Sharing: Sharing{Pace: Pace{Every: time.Second}}}, policies.When{Coflows: true, Flows: true, Every: time.Second}, false},
-		{Ordered{Sharing: Sharing{Pace: Pace{Every: time.Second}}}, policies.When{Coflows: true, Flows: true, Every: time.Second}, false},
-		{Ordered{By: Bytes, Sharing: Sharing{Allocation: Greedy, Pace: Pace{Every: time.Second}}}, policies.When{Coflows: true, Flows: true, Every: time.Second}, false},
-		{Ordered{By: Bytes, Initial: true, Sharing: Sharing{Allocation: Greedy, Pace: Pace{Every: time.Second}}}, policies.When{Coflows: true, Flows: true, Every: time.Second}, true},
-		{Ordered{Sharing: Sharing{Allocation: Even, Pace: Pace{Every: time.Second}}}, policies.When{Coflows: true, Flows: true, Every: time.Second}, true},
-		{Sincronia{Sharing: Sharing{Allocation: Greedy, Pace: Pace{Every: time.Second}}}, policies.When{Coflows: true, Flows: true, Every: time.Second}, true},
-		{Sincronia{Always: true, Sharing: Sharing{Allocation: Greedy, Pace: Pace{Every: time.Second}}}, policies.When{Coflows: true, Flows: true, Every: time.Second}, false},
+		{Fair{}, policies.Triggers{Coflows: true}, false},
+		{EqualShare{}, policies.Triggers{Coflows: true, Flows: true}, false},
+		{SEBF{}, policies.Triggers{Coflows: true, Flows: true}, false},
+		{SEBF{Sharing: Sharing{Pace: Pace{CoflowsOnly: true}}}, policies.Triggers{Coflows: true}, false},
+		// Remaining bytes, and MADD's rates with them, change all the time.
+		{SEBF{Sharing: Sharing{Pace: Pace{Every: time.Second}}}, policies.Triggers{Coflows: true, Flows: true, Every: time.Second}, false},
+		{Ordered{Sharing: Sharing{Pace: Pace{Every: time.Second}}}, policies.Triggers{Coflows: true, Flows: true, Every: time.Second}, false},
+		{Ordered{By: Bytes, Sharing: Sharing{Allocation: Greedy, Pace: Pace{Every: time.Second}}}, policies.Triggers{Coflows: true, Flows: true, Every: time.Second}, false},
+		{Ordered{By: Bytes, Initial: true, Sharing: Sharing{Allocation: Greedy, Pace: Pace{Every: time.Second}}}, policies.Triggers{Coflows: true, Flows: true, Every: time.Second}, true},
+		{Ordered{Sharing: Sharing{Allocation: EqualSplit, Pace: Pace{Every: time.Second}}}, policies.Triggers{Coflows: true, Flows: true, Every: time.Second}, true},
+		{Sincronia{Sharing: Sharing{Allocation: Greedy, Pace: Pace{Every: time.Second}}}, policies.Triggers{Coflows: true, Flows: true, Every: time.Second}, true},
+		{Sincronia{Always: true, Sharing: Sharing{Allocation: Greedy, Pace: Pace{Every: time.Second}}}, policies.Triggers{Coflows: true, Flows: true, Every: time.Second}, false},
 	} {
-		if got := tt.policy.When(); got != tt.want {
-			t.Errorf("%+v is asked when %+v, want %+v", tt.policy, got, tt.want)
+		if got := tt.policy.Triggers(); got != tt.want {
+			t.Errorf("%+v: Triggers() = %+v, want %+v", tt.policy, got, tt.want)
 		}
-		w := viewOf(ports(t), []demandOf{{0, 4, mb}}, []demandOf{{1, 4, mb}})
+		w := viewOf(bigSwitch(t), []demandOf{{0, 4, mb}}, []demandOf{{1, 4, mb}})
 		w.rates(t, tt.policy)
 		want := []int64{}
 		if tt.watch {
@@ -494,9 +501,9 @@ func TestWhen(t *testing.T) {
 	}
 }
 
-// The other ways are those of the catalog's tests.
+// The tests of the catalog cover the other parameters.
 func TestContract(t *testing.T) {
-	for _, p := range []policies.Scheduler{Fair{}, EqualShare{}, DefaultSincronia(), Sincronia{EarlierLast: true, Always: true},
+	for _, p := range []policies.CoflowScheduler{Fair{}, EqualShare{}, DefaultSincronia(), Sincronia{EarlierLast: true, Always: true},
 		SEBF{Deadline: Deadline{Factor: 2, Padding: 0.1}}, SEBF{Deadline: Deadline{Factor: 5, Least: time.Millisecond, RejectedLast: true}},
 		SEBF{}, SEBF{Sharing: Sharing{Backfill: FairShare}}, Ordered{Sharing: Sharing{Allocation: MaxMin, Priorities: 2}}} {
 		t.Run(fmt.Sprintf("%T %+v", p, p), func(t *testing.T) { policytest.Scheduler(t, p) })

@@ -10,114 +10,112 @@ import (
 	"testbed/policies"
 )
 
-// Ordered serves coflows in order of a key, the smallest first, ties by ID: the
-// family of FIFO, SCF, NCF, LCF, SRTF and SEBF. Its zero value is FIFO with MADD,
-// which knows sizes.
+// Ordered serves coflows in increasing order of a key, ties by ID: the family of FIFO,
+// SCF, NCF, LCF, SRTF and SEBF. Its zero value is FIFO with MADD, which knows sizes.
 //
-// The names and keys are those of the simulator CoflowSim, the allocation that of
-// Varys (Chowdhury, Zhong and Stoica, SIGCOMM 2014). Where theirs are ports of a
-// non-blocking switch, every link of a flow's path counts here, so an
-// oversubscribed uplink can be a bottleneck.
+// The names and keys are those of the simulator CoflowSim, the allocation that of Varys
+// (Chowdhury, Zhong and Stoica, SIGCOMM 2014). Where those count only the ports of a
+// non-blocking switch, Ordered counts every link of a flow's path, so an oversubscribed
+// uplink can be a bottleneck.
 type Ordered struct {
 	By Key
-	// Initial ranks a coflow by what it was at arrival rather than by what is left
-	// of it. It changes nothing for keys that cannot change: Arrival, LargestFlow
-	// and Width.
+	// Initial ranks a coflow by its state at arrival rather than by its remaining bytes.
+	// It has no effect on keys that do not change: Arrival, LargestFlow and Width.
 	Initial bool
 	Sharing
 }
 
-// Key is what coflows are put in order by.
+// Key is the quantity by which coflows are ordered.
 type Key uint8
 
-// The keys. All but Arrival and Width need sizes.
+// The keys. All except Arrival and Width need sizes.
 const (
 	Arrival     Key = iota // first in, first out (FIFO)
-	LargestFlow            // the size of the largest flow at arrival (SCF, shortest first)
-	Width                  // senders or receivers at arrival, the fewer of them (NCF, narrowest first)
-	Bytes                  // over all flows (LCF, lightest first)
-	Bottleneck             // the time the coflow takes alone (SEBF, SRTF)
+	LargestFlow            // length: the size of the largest flow at arrival (SCF, shortest first)
+	Width                  // the smaller number of senders and receivers at arrival (NCF, narrowest first)
+	Bytes                  // the bytes of all flows (LCF, lightest first)
+	Bottleneck             // the effective bottleneck: the minimum time of the coflow alone (SEBF, SRTF)
 )
 
-// Sharing is how coflows in order share the network.
+// Sharing defines how coflows share the network in a given order.
 type Sharing struct {
 	Allocation Allocation
 	Backfill   Backfill
-	// Priorities is for MaxMin: with it, the network has so many priority classes,
-	// at least 1; all but the last hold one coflow each, the first in order, and the
-	// last all the others, which share max-min fairly. It is what a transport over
-	// DiffServ makes of an order. 0 is a class for each coflow.
+	// Priorities is the number of priority classes of the network, for MaxMin. Each class
+	// except the last serves one coflow, in order; the last serves all others, which share
+	// max-min fairly, as a transport over DiffServ would. 0 is one class for each coflow.
 	Priorities int
 	Pace       Pace
 }
 
-// Allocation is how a coflow's flows share what those before it have left.
+// Allocation defines how the flows of a coflow share the capacity that earlier coflows
+// leave.
 type Allocation uint8
 
 // The allocations. Only MADD needs sizes.
 const (
-	// MADD slows all flows of a coflow down to end with the last of them; a coflow
-	// that needs a link on which nothing is left is skipped (policies.MADD).
+	// MADD slows all flows of a coflow down so that they end with the last of them. A
+	// coflow that needs a link without residual capacity is skipped (policies.MADD).
 	MADD Allocation = iota
-	// Greedy gives flow after flow all that is left of its path: nothing is left
-	// that a flow could use.
+	// Greedy gives one flow after another all residual capacity of its path. It leaves no
+	// capacity that a flow could use.
 	Greedy
-	// Even gives every flow of the coflow its equal share of the tightest link on
-	// its path, in one pass.
-	Even
-	// MaxMin is max-min fairness among the coflow's flows.
+	// EqualSplit gives every flow of the coflow its equal share of the tightest link on its
+	// path, in one pass.
+	EqualSplit
+	// MaxMin gives max-min fair rates to the coflow's flows.
 	MaxMin
 )
 
-// Backfill is what becomes of the capacity that the allocation leaves.
+// Backfill defines the use of the capacity that the allocation leaves.
 type Backfill uint8
 
 // The backfills.
 const (
-	// TopUp hands it out flow by flow, in the order of the coflows: work-conserving.
+	// TopUp serves one flow after another, in the order of the coflows: work conserving.
 	TopUp Backfill = iota
 	// TopUpServed is TopUp for coflows that MADD has not skipped, as in the Varys
 	// prototype.
 	TopUpServed
-	// FairShare is CoflowSim's: each flow of the coflows that MADD has skipped gets
-	// its equal share of the tightest link on its path, in one pass over all of
-	// them; what is left goes to all flows one by one, in order of arrival.
-	// CoflowSim itself takes, for that, an order of random deadlines; Ximulator's
-	// copy of it that of arrival.
+	// FairShare is the backfill of CoflowSim. Each flow of the coflows that MADD has
+	// skipped gets its equal share of the tightest link on its path, in one pass over all
+	// of them. The rest goes to one flow after another, in order of arrival. CoflowSim
+	// itself uses an order of random deadlines for that; its copy in Ximulator uses
+	// arrival.
 	FairShare
-	// None leaves it idle.
+	// None leaves the capacity idle.
 	None
-	// Proportional is the Varys paper's: what is left of a sender's link is for the flows
-	// that have a rate, in proportion to it, as far as their receivers' links allow; of
-	// these, and of links between, their flows have shares in proportion too. A coflow that
-	// MADD has skipped gets nothing.
+	// Proportional is the backfill of the Varys paper. The residual capacity of a sender's
+	// link is divided among the flows that have a rate, in proportion to it, as far as
+	// their receivers' links allow. The residual capacity of those links, and of links
+	// between, is divided in proportion too. A coflow that MADD has skipped gets nothing.
 	Proportional
 )
 
-// Pace is when an ordering policy decides. Its zero value is at each arrival and
-// end of a coflow and at each end of a flow.
+// Pace defines when an ordering policy decides. Its zero value is at each arrival and end
+// of a coflow and at each end of a flow.
 type Pace struct {
-	CoflowsOnly bool          // not at the ends of flows; not together with Every
-	Every       time.Duration // at the multiples of this interval alone, δ; 0 at once
+	CoflowsOnly bool          // no decision at the end of a flow; excludes Every
+	Every       time.Duration // δ: decisions only at multiples of this interval; 0 is immediately
 }
 
-func (p Pace) when() policies.When {
-	return policies.When{Coflows: true, Flows: !p.CoflowsOnly, Every: p.Every}
+func (p Pace) when() policies.Triggers {
+	return policies.Triggers{Coflows: true, Flows: !p.CoflowsOnly, Every: p.Every}
 }
 
-// Needs is the flows' sizes, where the key or the allocation takes them.
-func (o Ordered) Needs() policies.Knowledge {
+// Needs returns Sizes if the key or the allocation depends on them.
+func (o Ordered) Needs() policies.Needs {
 	if o.Allocation == MADD || o.By != Arrival && o.By != Width {
-		return policies.Sizes
+		return policies.Needs{Sizes: true}
 	}
-	return 0
+	return policies.Needs{}
 }
 
-// When is what Pace says.
-func (o Ordered) When() policies.When { return o.Pace.when() }
+// Triggers returns the events of Pace.
+func (o Ordered) Triggers() policies.Triggers { return o.Pace.when() }
 
 // Schedule orders the coflows and shares the network among them.
-func (o Ordered) Schedule(v *policies.View, s *policies.Schedule) {
+func (o Ordered) Schedule(v *policies.CoflowView, s *policies.Schedule) {
 	if len(v.Coflows) == 0 {
 		return
 	}
@@ -129,27 +127,27 @@ func (o Ordered) Schedule(v *policies.View, s *policies.Schedule) {
 	}
 }
 
-// unwatched says of n coflows that no decision is needed because of what they send.
+// unwatched returns n thresholds 0: no decision is needed because of bytes sent.
 func unwatched(watch []int64, n int) []int64 {
 	watch = slices.Grow(watch, n)[:n]
 	clear(watch)
 	return watch
 }
 
-// static tells that bytes that move change no decision: only coflows and flows
-// that come and go do.
+// static reports whether decisions depend only on arrivals and ends of coflows and flows,
+// not on bytes sent.
 func (o Ordered) static() bool {
 	return o.Allocation != MADD && (o.Initial || o.By != Bytes && o.By != Bottleneck)
 }
 
-// rank puts places of the View, which are in order, in order of a key.
-func rank(v *policies.View, s *policies.Schedule, places []int, by Key, initial bool) {
+// rank sorts increasing indices into View.Coflows by a key.
+func rank(v *policies.CoflowView, s *policies.Schedule, indices []int, by Key, initial bool) {
 	if by == Arrival {
 		return
 	}
-	// keys are bytes, and rates to divide them by where capacities are not all one.
+	// keys are bytes, and rates their divisors, if capacities differ.
 	keys, rates := s.Counts(len(v.Coflows)), s.Counts(len(v.Coflows))
-	for _, i := range places {
+	for _, i := range indices {
 		c := &v.Coflows[i]
 		rates[i] = 1
 		switch {
@@ -168,17 +166,17 @@ func rank(v *policies.View, s *policies.Schedule, places []int, by Key, initial 
 			keys[i], rates[i] = b.bytes, b.rate
 		}
 	}
-	slices.SortFunc(places, func(a, b int) int {
+	slices.SortFunc(indices, func(a, b int) int {
 		x, y := quotient{keys[a], rates[a]}, quotient{keys[b], rates[b]}
 		return cmp.Or(x.compare(y), cmp.Compare(v.Coflows[a].ID, v.Coflows[b].ID))
 	})
 }
 
-// quotient is bytes over a rate, a time that is compared exactly. Over the rate
-// 0, which stands for a link without capacity, it is longer than any other.
+// quotient is bytes divided by a rate: a time that can be compared exactly. With rate 0,
+// for a link without capacity, it is longer than any other.
 type quotient struct{ bytes, rate int64 }
 
-// compare multiplies the two quotients out to 128 bits.
+// compare cross-multiplies the two quotients in 128 bits.
 func (a quotient) compare(b quotient) int {
 	if a.rate == b.rate {
 		return cmp.Compare(a.bytes, b.bytes)
@@ -191,9 +189,9 @@ func (a quotient) compare(b quotient) int {
 	return cmp.Or(cmp.Compare(ahi, bhi), cmp.Compare(alo, blo))
 }
 
-// bottleneck is the longest that any link takes to carry what is left of a coflow
-// alone. Over a link that is down it is the same for all: no time is long enough.
-func bottleneck(v *policies.View, c *policies.CoflowState) quotient {
+// bottleneck returns the effective bottleneck of a coflow: the longest time that any link
+// needs for the coflow's remaining bytes. It is infinite if one of the links is down.
+func bottleneck(v *policies.CoflowView, c *policies.CoflowState) quotient {
 	q := quotient{0, 1}
 	for i := range c.Links {
 		l := &c.Links[i]
@@ -211,17 +209,17 @@ func bottleneck(v *policies.View, c *policies.CoflowState) quotient {
 	return q
 }
 
-// share appends the steps that serve the coflows in order. n is the number of
-// coflows of the View, in order of arrival.
+// share appends the steps that serve the coflows in the given order. n is the number of
+// coflows in the View.
 func (h Sharing) share(s *policies.Schedule, order []int, n int) {
 	switch h.Allocation {
 	case MADD:
 		s.Steps = append(s.Steps, policies.Step{Coflows: order, Rule: policies.MADD})
 	case Greedy:
 		s.Steps = append(s.Steps, policies.Step{Coflows: order, Rule: policies.Greedy})
-		return // nothing is left
-	case Even, MaxMin:
-		rule := policies.Even
+		return // no capacity is left
+	case EqualSplit, MaxMin:
+		rule := policies.EqualSplit
 		if h.Allocation == MaxMin {
 			rule = policies.MaxMin
 		}
@@ -242,7 +240,7 @@ func (h Sharing) share(s *policies.Schedule, order []int, n int) {
 	case Proportional:
 		s.Steps = append(s.Steps, policies.Step{Coflows: order, Rule: policies.Proportional})
 	case FairShare:
-		s.Steps = append(s.Steps, policies.Step{Coflows: order, Rule: policies.Even, Only: policies.Skipped},
+		s.Steps = append(s.Steps, policies.Step{Coflows: order, Rule: policies.EqualSplit, Only: policies.Skipped},
 			policies.Step{Coflows: s.Order(n), Rule: policies.Greedy})
 	}
 }

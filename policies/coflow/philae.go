@@ -5,92 +5,95 @@ import (
 	"slices"
 
 	"testbed/policies"
+	"testbed/policies/coflow/ports"
 )
 
-// Philae (Jajoo, Hu and Lin, "A case for sampling based learning techniques in
-// coflow scheduling", ATC 2019) knows no sizes: it sends a few pilot flows of each
-// coflow first, and takes the others to be as long as those on average. A coflow
-// waits until then, but for links that would stay idle.
+// Philae (Jajoo, Hu and Lin, "A case for sampling based learning techniques in coflow
+// scheduling", ATC 2019) knows no sizes. It sends a few pilot flows of each coflow first
+// and uses their mean length as the length of the others. Until the pilot flows end, the
+// other flows of the coflow use only idle capacity (Conserve).
 //
-// At every port thin coflows and pilots go first, then come queues like Aalo's, by a
-// metric with the pilots' mean length in it, then flows that wait for pilots.
+// At every port, thin coflows and pilot flows go first. Queues like Aalo's follow, by a
+// metric that includes the mean length of the pilot flows, then flows that wait for pilot
+// flows.
 //
-// The paper's fabric is one big switch. On others ports are the links of hosts, and
-// a flow that is given a port whole gets what the links beyond it have left.
+// The paper's fabric is one big switch. In other fabrics, ports are the links of hosts.
+// A flow that gets a whole port is then limited by the residual capacity of the links
+// beyond it.
 type Philae struct {
 	Queues
 	Sampling
 	Metric Metric
-	// FirstContention is for LeastContention: where queue 0 ends, in coflows. Bytes,
-	// as in Queues.First, would put all coflows into the first queue, as they do in the
-	// paper's comparison.
+	// FirstContention is the threshold of queue 0 for LeastContention, in coflows. A
+	// threshold in bytes, as in Queues.First, would put all coflows into the first queue, as
+	// it does in the paper's comparison.
 	FirstContention float64
-	// ThinFirst serves thin coflows before pilots, as Philae's simulator does.
-	// Otherwise they are among them, in order of arrival.
+	// ThinFirst serves thin coflows before pilot flows, as Philae's simulator does.
+	// Otherwise both are served in order of arrival.
 	ThinFirst bool
-	FIFO      FIFO // by entering, as in Philae's simulator; the paper does not say
-	// Equal gives all flows of a coflow the rate of its slowest, which is that of
-	// max-min fairness: the paper's rule (a). Otherwise one flow of the coflow after the
-	// other gets its whole ports: the cheaper rule (b), which the paper uses.
+	FIFO      FIFO // Entered, as in Philae's simulator; the paper does not specify it
+	// Equal gives all flows of a coflow the rate of its slowest flow, that of max-min
+	// fairness: the paper's rule (a). Otherwise one flow of the coflow after another gets
+	// its whole ports: the cheaper rule (b), which the paper uses.
 	Equal bool
 	// Strict serves queues by strict priority.
 	Strict bool
-	// Weight is how many times the share of ports of the next queue a queue gets,
-	// among queues that have coflows; what one does not use is for the others, in
-	// order. At least 1.
+	// Weight is the ratio, at least 1, of the shares of ports of a queue and the next one.
+	// Only queues with coflows have shares. Capacity that a queue does not use goes to the
+	// others, in order.
 	Weight float64
-	// Conserve lets coflows that wait for their pilots send what would stay idle, in
-	// order of arrival.
+	// Conserve gives idle capacity to coflows that wait for their pilot flows, in order of
+	// arrival.
 	Conserve bool
 }
 
-// Metric is what puts a coflow into a queue. l is the pilots' mean length, n the
-// number of flows, d the bytes sent.
+// Metric is the quantity that selects a coflow's queue. l is the mean length of the pilot
+// flows, n the number of flows, and d the bytes sent.
 type Metric uint8
 
 // The metrics, the paper's policies A to D.
 const (
-	// SmallestJob is l·n, the size.
+	// SmallestJob is l·n, the estimated size.
 	SmallestJob Metric = iota
-	// ShortestRemaining is l·n-d, the bytes left.
+	// ShortestRemaining is l·n-d, the estimated remaining bytes.
 	ShortestRemaining
-	// LeastContention is the number of other coflows that have unfinished flows at
-	// the same ports. It needs no pilots and takes none.
+	// LeastContention is the number of other coflows with unfinished flows at the same
+	// ports. It uses no pilot flows.
 	LeastContention
-	// WeightedContention is, summed over the ports at which the coflow has unfinished
-	// flows, l times the number of other coflows that have some there.
+	// WeightedContention is the sum, over the ports at which the coflow has unfinished
+	// flows, of l times the number of other coflows with unfinished flows there.
 	WeightedContention
 )
 
-// DefaultPhilae is the paper's choice, policy D.
+// DefaultPhilae returns the paper's choice, policy D.
 func DefaultPhilae() Philae {
 	return Philae{Queues: DefaultQueues(), Sampling: DefaultSampling(), Metric: WeightedContention, FirstContention: 1, Weight: 10, Conserve: true}
 }
 
-// Needs is a look at new coflows' flows, without their sizes, to choose pilots.
-func (Philae) Needs() policies.Knowledge { return policies.NewFlows }
+// Needs returns NewFlows: the flows of new coflows, without sizes, to choose pilot flows.
+func (Philae) Needs() policies.Needs { return policies.Needs{Hints: policies.Hints{NewFlows: true}} }
 
-// When is at events alone. That a flow ends is none for the coordinator, unless it
-// is the last pilot or, where contention counts, the coflow's last flow at a port:
-// hosts go on to the next flow themselves.
-func (p Philae) When() policies.When {
-	return policies.When{Coflows: true, Flows: true, Pilots: p.Metric != LeastContention, Ports: p.contention(), Local: true}
+// Triggers requests decisions at events. In a cluster, the end of a flow would involve the
+// coordinator only if it is the last pilot flow or, for metrics with contention, the coflow's last
+// flow at a port. Otherwise hosts start the next flow themselves.
+func (p Philae) Triggers() policies.Triggers {
+	return policies.Triggers{Coflows: true, Flows: true, Pilots: p.Metric != LeastContention}
 }
 
 func (p Philae) contention() bool {
 	return p.Metric == LeastContention || p.Metric == WeightedContention
 }
 
-// What there is to do with a coflow.
+// The kinds of coflows.
 const (
-	serveAll  = iota // it is thin
-	serveSome        // its pilots are on their way
-	serveRest        // its length is known, as far as it will be
+	isThin     = iota // served immediately
+	isSampled         // has unfinished pilot flows
+	isMeasured        // its pilot flows have ended, or none are needed
 )
 
-// Schedule takes pilots from new coflows, puts those whose pilots have ended into
-// queues, and serves all. Label 0 is of no queue, 1 that of queue 0.
-func (p Philae) Schedule(v *policies.View, s *policies.Schedule) {
+// Schedule chooses pilot flows of new coflows, puts coflows whose pilot flows have ended
+// into queues, and serves all. Label 0 is no queue, label 1 is queue 0.
+func (p Philae) Schedule(v *policies.CoflowView, s *policies.Schedule) {
 	n := len(v.Coflows)
 	if n == 0 {
 		return
@@ -99,47 +102,47 @@ func (p Philae) Schedule(v *policies.View, s *policies.Schedule) {
 	p.sample(v, s, kind, p.Metric == LeastContention, p.leastBusy)
 	s.Queues = append(s.Queues, s.Ints(n)...)
 	queue := s.Ints(n)
-	p.place(v, s, kind, queue)
+	p.assign(v, s, kind, queue)
 	for i := range queue {
 		s.Queues[i] = queue[i] + 1
 	}
-	p.first(s, kind)
-	p.then(v, s, queue)
-	if waiting := places(s, kind, serveSome); p.Conserve && len(waiting) > 0 {
+	p.servePilots(s, kind)
+	p.serveQueues(v, s, queue)
+	if waiting := ofKind(s, kind, isSampled); p.Conserve && len(waiting) > 0 {
 		s.Steps = append(s.Steps, policies.Step{Coflows: waiting, Part: policies.Others, Rule: policies.Greedy})
 	}
 }
 
-// sample tells what there is to do with each coflow, and takes pilots from those
-// that are shown for the first time. blind tells that none are needed.
-func (p Sampling) sample(v *policies.View, s *policies.Schedule, kind []int, blind bool, choose func(*policies.View, *policies.Schedule, *policies.CoflowState, int, []int)) {
-	var at []int
+// sample sets the kind of each coflow and chooses pilot flows of new coflows, unless
+// noPilots is set.
+func (p Sampling) sample(v *policies.CoflowView, s *policies.Schedule, kind []int, noPilots bool, choose func(*policies.CoflowView, *policies.Schedule, *policies.CoflowState, int, []int)) {
+	var busy []int
 	if p.Random {
-		choose = p.random
+		choose = p.Draw
 	}
 	for i := range v.Coflows {
 		c := &v.Coflows[i]
 		switch {
-		case p.thin(c):
-			kind[i] = serveAll
-		case blind:
-			kind[i] = serveRest
+		case p.IsThin(c):
+			kind[i] = isThin
+		case noPilots:
+			kind[i] = isMeasured
 		case c.Pilots == 0 && len(c.Flows) > 0:
-			if at == nil {
-				at = busy(v, s)
+			if busy == nil {
+				busy = ports.Pilots(v, s)
 			}
-			choose(v, s, c, p.pilots(c), at)
-			kind[i] = serveSome
+			choose(v, s, c, p.PilotCount(c), busy)
+			kind[i] = isSampled
 		case c.PilotsLeft > 0:
-			kind[i] = serveSome
+			kind[i] = isSampled
 		default:
-			kind[i] = serveRest
+			kind[i] = isMeasured
 		}
 	}
 }
 
-// places are the coflows of a kind, in order of arrival.
-func places(s *policies.Schedule, kind []int, of int) []int {
+// ofKind returns the coflows of one kind, in order of arrival.
+func ofKind(s *policies.Schedule, kind []int, of int) []int {
 	o := s.Ints(len(kind))[:0]
 	for i, k := range kind {
 		if k == of {
@@ -149,62 +152,63 @@ func places(s *policies.Schedule, kind []int, of int) []int {
 	return o
 }
 
-// place sets the queues of coflows, -1 for those that are in none. Contention does
-// not change unless a coflow begins or ends at a port: as long as what the memory
-// holds of that is still so, their queues are as they are labelled.
-func (p Philae) place(v *policies.View, s *policies.Schedule, kind, queue []int) {
-	ends := p.limits(s)
+// assign sets the queue of each coflow, -1 for none. Contention changes only when a coflow
+// begins or ends at a port. View.Memory stores these facts; while they are unchanged,
+// coflows stay in the queues of their labels.
+func (p Philae) assign(v *policies.CoflowView, s *policies.Schedule, kind, queue []int) {
+	ends := p.Thresholds(s)
 	if p.Metric == LeastContention {
-		ends = limits(s, p.Count, p.FirstContention, p.Growth)
+		ends = thresholds(s, p.Count, p.FirstContention, p.Growth)
 	}
 	if p.contention() {
-		const each = 3
-		seen, n := s.Counts(each*len(kind)), portCount(v)
+		const each = 3 // facts per coflow
+		facts, n := s.Counts(each*len(kind)), ports.Count(v)
 		kept := true
 		for i, k := range kind {
 			c := &v.Coflows[i]
-			copy(seen[each*i:], []int64{int64(c.Arrival), int64(len(atPorts(c, n))), int64(k)})
-			kept = kept && (k != serveRest || c.Queue > 0 && c.Queue <= len(ends)+1)
+			copy(facts[each*i:], []int64{int64(c.Arrival), int64(len(ports.Of(c, n))), int64(k)})
+			kept = kept && (k != isMeasured || c.Queue > 0 && c.Queue <= len(ends)+1)
 		}
-		if kept && slices.Equal(seen, v.Memory) {
+		if kept && slices.Equal(facts, v.Memory) {
 			for i, k := range kind {
 				queue[i] = -1
-				if k == serveRest {
+				if k == isMeasured {
 					queue[i] = v.Coflows[i].Queue - 1
 				}
 			}
 			return
 		}
-		s.Memory = seen
+		s.Memory = facts
 	}
-	var contention, crowd []int
+	var contention, coflowsAt []int
 	switch p.Metric {
 	case LeastContention:
-		contention = contentions(v, s, s.Ints(len(kind)))
+		contention = ports.Contentions(v, s, s.Ints(len(kind)))
 	case WeightedContention:
-		crowd = crowds(v, s)
+		coflowsAt = ports.Coflows(v, s)
 	}
 	for i, k := range kind {
 		c := &v.Coflows[i]
 		switch {
-		case k != serveRest:
+		case k != isMeasured:
 			queue[i] = -1
 		case p.Metric == LeastContention:
-			queue[i] = from(ends, int64(contention[i]))
+			queue[i] = ends.Below(int64(contention[i]))
 		case c.Pilots == 0:
-			queue[i] = len(ends) // nothing is known of it
+			queue[i] = len(ends) // its length is unknown
 		default:
-			queue[i] = from(ends, p.metric(c, crowd))
+			queue[i] = ends.Below(p.metric(c, coflowsAt))
 		}
 	}
 }
 
-// metric is policy A's, B's or D's of a coflow whose pilots have ended, in bytes.
-func (p Philae) metric(c *policies.CoflowState, crowd []int) int64 {
+// metric returns the metric of policy A, B or D, in bytes, for a coflow whose pilot flows
+// have ended.
+func (p Philae) metric(c *policies.CoflowState, coflowsAt []int) int64 {
 	if p.Metric == WeightedContention {
 		others := 0
-		for _, l := range atPorts(c, len(crowd)) {
-			others += crowd[l.Link] - 1
+		for _, l := range ports.Of(c, len(coflowsAt)) {
+			others += coflowsAt[l.Link] - 1
 		}
 		return product(int64(c.PilotSent), int64(others), int64(c.Pilots))
 	}
@@ -215,12 +219,12 @@ func (p Philae) metric(c *policies.CoflowState, crowd []int) int64 {
 	return size
 }
 
-// first serves thin coflows and pilots.
-func (p Philae) first(s *policies.Schedule, kind []int) {
-	part := [...]policies.Part{serveAll: policies.All, serveSome: policies.Pilots}
+// servePilots serves thin coflows and pilot flows.
+func (p Philae) servePilots(s *policies.Schedule, kind []int) {
+	part := [...]policies.Part{isThin: policies.All, isSampled: policies.Pilots}
 	if p.ThinFirst {
-		for _, k := range []int{serveAll, serveSome} {
-			if o := places(s, kind, k); len(o) > 0 {
+		for _, k := range []int{isThin, isSampled} {
+			if o := ofKind(s, kind, k); len(o) > 0 {
 				s.Steps = append(s.Steps, policies.Step{Coflows: o, Part: part[k], Rule: policies.Greedy})
 			}
 		}
@@ -228,31 +232,31 @@ func (p Philae) first(s *policies.Schedule, kind []int) {
 	}
 	o := s.Ints(len(kind))[:0]
 	for i, k := range kind {
-		if k != serveRest {
+		if k != isMeasured {
 			o = append(o, i)
 		}
 	}
-	runs(o, kind, func(k int, coflows []int) {
+	perQueue(o, kind, func(k int, coflows []int) {
 		s.Steps = append(s.Steps, policies.Step{Coflows: coflows, Part: part[k], Rule: policies.Greedy})
 	})
 }
 
-// then serves the queues.
-func (p Philae) then(v *policies.View, s *policies.Schedule, queue []int) {
+// serveQueues serves the queues.
+func (p Philae) serveQueues(v *policies.CoflowView, s *policies.Schedule, queue []int) {
 	o := order(v, s, queue, s.Queues, p.FIFO)
 	if len(o) == 0 {
 		return
 	}
 	rule := policies.Greedy
 	if p.Equal {
-		rule = policies.Equal
+		rule = policies.SlowestRate
 	}
 	several := queue[o[0]] != queue[o[len(o)-1]]
 	if several && !p.Strict {
 		weight := func(q int) float64 { return math.Pow(max(p.Weight, 1), float64(queue[o[0]]-q)) }
 		sum := 0.0
-		runs(o, queue, func(q int, _ []int) { sum += weight(q) })
-		runs(o, queue, func(q int, coflows []int) {
+		perQueue(o, queue, func(q int, _ []int) { sum += weight(q) })
+		perQueue(o, queue, func(q int, coflows []int) {
 			s.Budgets = append(s.Budgets, weight(q)/sum)
 			s.Steps = append(s.Steps, policies.Step{Coflows: coflows, Rule: rule, Budget: len(s.Budgets)})
 		})

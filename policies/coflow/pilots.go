@@ -2,51 +2,49 @@ package coflow
 
 import (
 	"cmp"
-	"slices"
 
 	"testbed/policies"
-	"testbed/topo"
 )
 
-// Sampling is how Philae (Jajoo, Hu and Lin, ATC 2019) learns the size of a
-// coflow: from a few flows, its pilots, that are sent before the others.
+// Sampling configures how Philae (Jajoo, Hu and Lin, ATC 2019) estimates the size of a
+// coflow: from a few pilot flows, which are sent before the others.
 type Sampling struct {
-	// Thin is T, the most flows a coflow may have that is not sampled but served at
-	// once.
+	// Thin is T, the maximum number of flows of a thin coflow, which is not sampled but
+	// served immediately.
 	Thin int
 	Rule PilotRule
-	// Fraction is of what Rule says, in (0, 1]; rounded down, at least one pilot.
+	// Fraction is the fraction of senders or flows, in (0, 1]; the number of pilot flows is
+	// rounded down, and at least one.
 	Fraction float64
 	Number   int // for Constant
-	// Random draws pilots at random, every flow as likely as any other. Otherwise
-	// they are between the least busy ports.
+	// Random draws pilot flows with equal probability. Otherwise they are between the ports
+	// with the fewest unfinished pilot flows.
 	Random bool
-	// Seed keys what Random draws, with the coflow's arrival and the place of the
-	// flow in it: the contract has no source of luck, and what is drawn depends on
-	// no ID.
+	// Seed keys the random draws, with the coflow's arrival and the flow's position in it.
+	// The contract of a Scheduler includes no random source, and the draws depend on no ID.
 	Seed int64
 }
 
-// PilotRule is what the number of pilots follows from.
+// PilotRule selects how the number of pilot flows is computed.
 type PilotRule uint8
 
 // The rules.
 const (
-	OfSenders PilotRule = iota // a fraction of the hosts that send
+	OfSenders PilotRule = iota // a fraction of the sending hosts
 	OfFlows                    // a fraction of the flows
-	Constant                   // a number
+	Constant                   // a fixed number
 )
 
-// DefaultSampling is the paper's: coflows of 7 flows are thin, of others one pilot
-// for every 20 senders.
+// DefaultSampling returns the paper's settings: coflows with at most 7 flows are thin, and
+// others have one pilot flow per 20 senders.
 func DefaultSampling() Sampling { return Sampling{Thin: 7, Rule: OfSenders, Fraction: 0.05, Number: 5} }
 
-// thin tells whether the coflow is not sampled.
-func (p Sampling) thin(c *policies.CoflowState) bool { return c.Width <= p.Thin }
+// IsThin reports whether the coflow is thin and thus not sampled.
+func (p Sampling) IsThin(c *policies.CoflowState) bool { return c.Width <= p.Thin }
 
-// pilots is how many pilots the coflow gets.
-func (p Sampling) pilots(c *policies.CoflowState) int {
-	of := func(n int) int { return int(p.Fraction*float64(n) + 1e-9) } // a fraction in decimals may fall just short
+// PilotCount returns the number of pilot flows of the coflow.
+func (p Sampling) PilotCount(c *policies.CoflowState) int {
+	of := func(n int) int { return int(p.Fraction*float64(n) + 1e-9) } // a decimal fraction may round to just below a whole number
 	n := p.Number
 	switch p.Rule {
 	case OfSenders:
@@ -57,31 +55,21 @@ func (p Sampling) pilots(c *policies.CoflowState) int {
 	return min(max(n, 1), len(c.Flows))
 }
 
-// busy are how many unfinished pilots there are at each port.
-func busy(v *policies.View, s *policies.Schedule) []int {
-	n := s.Ints(portCount(v))
-	for i := range v.Coflows {
-		for _, l := range atPorts(&v.Coflows[i], len(n)) {
-			n[l.Link] += l.Pilots
-		}
-	}
-	return n
-}
-
-// pilot makes flow j of a coflow one, and its ports so much busier.
-func pilot(v *policies.View, s *policies.Schedule, c *policies.CoflowState, j int, busy []int) {
+// AddPilot makes flow j of a coflow a pilot flow and counts it in busy, the number of
+// unfinished pilot flows at each port (ports.Pilots).
+func AddPilot(v *policies.CoflowView, s *policies.Schedule, c *policies.CoflowState, j int, busy []int) {
 	f := &c.Flows[j]
 	s.Pilots = append(s.Pilots, f.ID)
 	busy[v.Fabric.HostUp(f.Src)]++
 	busy[v.Fabric.HostDown(f.Dst)]++
 }
 
-// leastBusy chooses pilots as the paper does: one by one, the least busy sending
-// port, then of its flows that to the least busy receiving port. Ties go to the
+// leastBusy chooses pilot flows as the paper does. For each, it selects the least busy
+// sending port, then that port's flow to the least busy receiving port. Ties go to the
 // lower host, then the lower flow.
-func (p Sampling) leastBusy(v *policies.View, s *policies.Schedule, c *policies.CoflowState, number int, busy []int) {
+func (p Sampling) leastBusy(v *policies.CoflowView, s *policies.Schedule, c *policies.CoflowState, number int, busy []int) {
 	hosts := v.Fabric.Hosts()
-	// Flows by sender, in order of ID: those of host h are list[end[h]-left[h] : end[h]].
+	// Flows by sender, by ID: those of host h are list[end[h]-left[h] : end[h]].
 	end, left, list := s.Ints(hosts), s.Ints(hosts), s.Ints(len(c.Flows))
 	for j := range c.Flows {
 		left[c.Flows[j].Src]++
@@ -111,59 +99,17 @@ func (p Sampling) leastBusy(v *policies.View, s *policies.Schedule, c *policies.
 				best = at
 			}
 		}
-		pilot(v, s, c, flows[best], busy)
+		AddPilot(v, s, c, flows[best], busy)
 		copy(flows[1:best+1], flows[:best])
 		left[from]--
 	}
 }
 
-// leastRank chooses pilots as Philae's simulator does: one by one, the flow with the
-// least sum of its sender's place among the coflow's senders and its receiver's
-// among the receivers, each in order of how busy they are, those that are as busy as
-// one another in the reverse of the order they had for the pilot before. At first
-// that is the order in which the coflow's flows name them. Ties go to the sender in
-// front, then to the lower flow.
-func (p Sampling) leastRank(v *policies.View, s *policies.Schedule, c *policies.CoflowState, number int, busy []int) {
-	rank, used := s.Ints(len(busy)), s.Words((len(c.Flows)+63)/64)
-	senders, receivers := s.Ints(len(c.Flows))[:0], s.Ints(len(c.Flows))[:0]
-	name := func(to []int, l topo.LinkID) []int {
-		if rank[l] != 0 {
-			return to
-		}
-		rank[l] = 1
-		return append(to, int(l))
-	}
-	for j := range c.Flows {
-		senders = name(senders, v.Fabric.HostUp(c.Flows[j].Src))
-		receivers = name(receivers, v.Fabric.HostDown(c.Flows[j].Dst))
-	}
-	for range number {
-		for _, ports := range [][]int{senders, receivers} {
-			slices.Reverse(ports)
-			slices.SortStableFunc(ports, func(a, b int) int { return cmp.Compare(busy[a], busy[b]) })
-			for i, l := range ports {
-				rank[l] = i
-			}
-		}
-		best, least := -1, [2]int{}
-		for j := range c.Flows {
-			if used[j/64]>>(j%64)&1 != 0 {
-				continue
-			}
-			up := rank[v.Fabric.HostUp(c.Flows[j].Src)]
-			if r := [2]int{up + rank[v.Fabric.HostDown(c.Flows[j].Dst)], up}; best < 0 || slices.Compare(r[:], least[:]) < 0 {
-				best, least = j, r
-			}
-		}
-		used[best/64] |= 1 << (best % 64)
-		pilot(v, s, c, best, busy)
-	}
-}
-
-// random draws pilots: the first flows of a shuffle.
-func (p Sampling) random(v *policies.View, s *policies.Schedule, c *policies.CoflowState, number int, busy []int) {
+// Draw chooses pilot flows with equal probability: the first flows of a shuffle. It counts
+// them in busy, as AddPilot does.
+func (p Sampling) Draw(v *policies.CoflowView, s *policies.Schedule, c *policies.CoflowState, number int, busy []int) {
 	key := mix(mix(uint64(p.Seed)) ^ uint64(c.Arrival))
-	// Coflows that arrive together draw apart.
+	// Coflows that arrive at the same time draw independently.
 	for i := range v.Coflows {
 		if o := &v.Coflows[i]; o.Arrival == c.Arrival && o.ID < c.ID {
 			key = mix(key)
@@ -173,12 +119,12 @@ func (p Sampling) random(v *policies.View, s *policies.Schedule, c *policies.Cof
 	for i := range number {
 		j := i + int(mix(key+uint64(i))%uint64(len(list)-i))
 		list[i], list[j] = list[j], list[i]
-		pilot(v, s, c, list[i], busy)
+		AddPilot(v, s, c, list[i], busy)
 	}
 }
 
-// mix is a step of the generator SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): a
-// number that depends on every bit of x.
+// mix is one step of the generator SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). Its
+// result depends on every bit of x.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

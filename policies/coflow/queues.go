@@ -11,25 +11,29 @@ import (
 	"testbed/topo/units"
 )
 
-// Queues are queues of priority with thresholds that grow exponentially (Aalo,
-// SIGCOMM 2015, discretized coflow-aware least-attained service): queue 0, the
-// first served, ends at First, queue i at First times Growth to the power of i, and
-// the last one nowhere.
+// Queues are priority queues with exponentially growing thresholds, as in discretized
+// coflow-aware least-attained service (Aalo, SIGCOMM 2015). Queue 0 has the highest
+// priority and the threshold First; queue i has the threshold First·Growth^i. The last
+// queue has no threshold.
 type Queues struct {
 	Count  int         // K, at least 1
-	First  units.Bytes // Q0: the end of queue 0
+	First  units.Bytes // Q0: the threshold of queue 0
 	Growth float64     // E, at least 1
 }
 
-// DefaultQueues are those of Aalo, Saath and Philae: ten, from 10 MiB, tenfold.
+// DefaultQueues returns the queues of Aalo, Saath and Philae: 10 queues, with thresholds
+// from 10 MiB and growth 10.
 func DefaultQueues() Queues { return Queues{Count: 10, First: 10 << 20, Growth: 10} }
 
-// limits are where the queues end, all but the last one.
-func (q Queues) limits(s *policies.Schedule) []int64 {
-	return limits(s, q.Count, float64(q.First), q.Growth)
+// Thresholds are the thresholds of all queues except the last, in order.
+type Thresholds []int64
+
+// Thresholds returns the thresholds of the queues, in bytes.
+func (q Queues) Thresholds(s *policies.Schedule) Thresholds {
+	return thresholds(s, q.Count, float64(q.First), q.Growth)
 }
 
-func limits(s *policies.Schedule, count int, first, growth float64) []int64 {
+func thresholds(s *policies.Schedule, count int, first, growth float64) Thresholds {
 	l := s.Counts(max(count, 1) - 1)
 	for i := range l {
 		l[i] = math.MaxInt64
@@ -41,37 +45,37 @@ func limits(s *policies.Schedule, count int, first, growth float64) []int64 {
 	return l
 }
 
-// after is the queue of x where a limit belongs to the queue that it ends.
-func after(limits []int64, x int64) int {
+// UpTo returns the queue of x, where a threshold belongs to the queue that it ends.
+func (t Thresholds) UpTo(x int64) int {
 	q := 0
-	for q < len(limits) && limits[q] < x {
+	for q < len(t) && t[q] < x {
 		q++
 	}
 	return q
 }
 
-// from is the queue of x where a limit belongs to the queue that it begins.
-func from(limits []int64, x int64) int {
+// Below returns the queue of x, where a threshold belongs to the queue after it.
+func (t Thresholds) Below(x int64) int {
 	q := 0
-	for q < len(limits) && limits[q] <= x {
+	for q < len(t) && t[q] <= x {
 		q++
 	}
 	return q
 }
 
-// FIFO is what first in, first out goes by inside a queue.
+// FIFO is the time by which coflows are ordered inside a queue.
 type FIFO uint8
 
-// The two moments a coflow may be in by, ties by the order of the View.
+// The orders inside a queue, ties by the order of the View.
 const (
-	Entered FIFO = iota // when it entered the queue
-	Arrived             // when it arrived: the order of IDs
+	Entered FIFO = iota // time at which the coflow entered the queue
+	Arrived             // arrival of the coflow: the order of IDs
 )
 
-// order are the coflows of queues 0 and up, by queue, inside one by FIFO. queue is
-// parallel to the View's coflows; where it is negative the coflow is left out. A
-// coflow whose label is not what it was enters now.
-func order(v *policies.View, s *policies.Schedule, queue, label []int, by FIFO) []int {
+// order returns the coflows by queue, inside a queue by FIFO. queue and label are parallel
+// to the View's coflows; coflows with a negative queue are left out. A coflow whose label
+// differs from its previous one enters its queue now.
+func order(v *policies.CoflowView, s *policies.Schedule, queue, label []int, by FIFO) []int {
 	o := s.Ints(len(queue))[:0]
 	for i, q := range queue {
 		if q >= 0 {
@@ -88,16 +92,16 @@ func order(v *policies.View, s *policies.Schedule, queue, label []int, by FIFO) 
 	return o
 }
 
-func entered(v *policies.View, label []int, i int) time.Duration {
+func entered(v *policies.CoflowView, label []int, i int) time.Duration {
 	if c := &v.Coflows[i]; label[i] == c.Queue {
 		return c.Since
 	}
 	return v.Now
 }
 
-// runs calls serve for each queue that has coflows, with those, which o holds in
-// order of their queue.
-func runs(o, queue []int, serve func(q int, coflows []int)) {
+// perQueue calls serve for each queue that has coflows, with its coflows. o holds coflows
+// sorted by queue.
+func perQueue(o, queue []int, serve func(q int, coflows []int)) {
 	for len(o) > 0 {
 		n := 1
 		for n < len(o) && queue[o[n]] == queue[o[0]] {
@@ -108,8 +112,8 @@ func runs(o, queue []int, serve func(q int, coflows []int)) {
 	}
 }
 
-// product is a·b/c of what is not negative, rounded down, at most the largest
-// number. Over 0 it is 0.
+// product returns a·b/c of nonnegative numbers, rounded down, at most math.MaxInt64. It is
+// 0 if c is 0.
 func product(a, b, c int64) int64 {
 	if c <= 0 || a <= 0 || b <= 0 {
 		return 0
@@ -120,110 +124,4 @@ func product(a, b, c int64) int64 {
 	}
 	q, _ := bits.Div64(hi, lo, uint64(c))
 	return int64(min(q, math.MaxInt64))
-}
-
-// portCount is how many links are hosts' own: those before it in order of ID. Links
-// between switches are no ports of the literature's one big switch, and every
-// coflow between racks would share them.
-func portCount(v *policies.View) int { return 2 * v.Fabric.Hosts() }
-
-// atPorts are the links of a coflow that are ports: LinkStates come by Link.
-func atPorts(c *policies.CoflowState, ports int) []policies.LinkState {
-	lo, hi := 0, len(c.Links)
-	for lo < hi {
-		if mid := (lo + hi) / 2; int(c.Links[mid].Link) < ports {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	return c.Links[:lo]
-}
-
-// crowds are how many coflows have unfinished flows at each port.
-func crowds(v *policies.View, s *policies.Schedule) []int {
-	n := s.Ints(portCount(v))
-	for i := range v.Coflows {
-		for _, l := range atPorts(&v.Coflows[i], len(n)) {
-			n[l.Link]++
-		}
-	}
-	return n
-}
-
-// contentions are, for each coflow, how many others of the same group have an
-// unfinished flow at one of the ports where it has one. Negative groups have no
-// members.
-func contentions(v *policies.View, s *policies.Schedule, group []int) []int {
-	if len(group) <= 64 {
-		return fewContentions(v, s, group)
-	}
-	return manyContentions(v, s, group)
-}
-
-// manyContentions is contentions of any number of coflows.
-func manyContentions(v *policies.View, s *policies.Schedule, group []int) []int {
-	n, words := portCount(v), (len(group)+63)/64
-	at := s.Words(n * words)
-	for i, g := range group {
-		if g < 0 {
-			continue
-		}
-		for _, l := range atPorts(&v.Coflows[i], n) {
-			at[int(l.Link)*words+i/64] |= 1 << (i % 64)
-		}
-	}
-	out, met := s.Ints(len(group)), s.Words(words)
-	for i, g := range group {
-		if g < 0 {
-			continue
-		}
-		clear(met)
-		for _, l := range atPorts(&v.Coflows[i], n) {
-			for w, m := range at[int(l.Link)*words:][:words] {
-				met[w] |= m
-			}
-		}
-		for w, m := range met {
-			for ; m != 0; m &= m - 1 {
-				if j := 64*w + bits.TrailingZeros64(m); j != i && group[j] == g {
-					out[i]++
-				}
-			}
-		}
-	}
-	return out
-}
-
-// fewContentions is contentions of at most 64 coflows.
-func fewContentions(v *policies.View, s *policies.Schedule, group []int) []int {
-	n := portCount(v)
-	at, out := s.Words(n), s.Ints(len(group))
-	for i, g := range group {
-		if g < 0 {
-			continue
-		}
-		ports := atPorts(&v.Coflows[i], n)
-		for j := range ports {
-			at[ports[j].Link] |= 1 << i
-		}
-	}
-	for i, g := range group {
-		if g < 0 {
-			continue
-		}
-		others := uint64(0) // of the group
-		for j, o := range group {
-			if o == g && j != i {
-				others |= 1 << j
-			}
-		}
-		met := uint64(0)
-		ports := atPorts(&v.Coflows[i], n)
-		for j := 0; j < len(ports) && met&others != others; j++ {
-			met |= at[ports[j].Link]
-		}
-		out[i] = bits.OnesCount64(met & others)
-	}
-	return out
 }

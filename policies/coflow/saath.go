@@ -7,60 +7,60 @@ import (
 	"time"
 
 	"testbed/policies"
+	"testbed/policies/coflow/ports"
 	"testbed/topo/units"
 )
 
-// Saath (Jajoo, Gandhi, Hu and Koh, CoNEXT 2017) knows no sizes. Its queues are
-// Aalo's, but a coflow leaves one as soon as a single flow has sent its part of the
-// threshold; inside a queue the coflow that contends with the fewest others goes
-// first; and a coflow is served as a whole or, but for what would stay idle, not at
-// all. A coflow that is long in one queue goes before all others.
+// Saath (Jajoo, Gandhi, Hu and Koh, CoNEXT 2017) knows no sizes. It uses Aalo's queues, but
+// a coflow leaves a queue as soon as one flow has sent its part of the threshold. Inside a
+// queue the coflow with the least contention goes first. All flows of a coflow are served
+// or none, except with idle capacity (Conserve). A coflow that stays in a queue past its
+// deadline goes before all others.
 type Saath struct {
 	Queues
-	Interval time.Duration // δ, as Aalo's
-	// PerFlow splits a queue's threshold evenly among the flows a coflow has at
-	// arrival, and moves it on when one of them has sent that much. Otherwise what the
-	// coflow has sent together counts, as in Aalo. Bytes sent up to a queue's end but
-	// without it belong to it.
+	Interval time.Duration // δ, as in Aalo
+	// PerFlow splits a queue's threshold evenly among the flows of a coflow at arrival. The
+	// coflow moves to the next queue when one flow has sent its part. Otherwise the total
+	// bytes sent count, as in Aalo. A threshold belongs to the queue after it.
 	PerFlow bool
-	// FIFO orders a queue by arrival. Otherwise it is by contention, the number of
-	// other coflows in the queue that have unfinished flows at the same ports, the
-	// least first, ties by arrival.
+	// FIFO orders a queue by arrival. Otherwise coflows are ordered by contention, the
+	// number of other coflows in the queue with unfinished flows at the same ports, ties by
+	// arrival.
 	FIFO bool
-	// Deadline is D: a coflow is overdue when it has been in a queue for D times the
-	// number of coflows it found there, itself included, times the least time it
-	// needs to get through. Overdue ones go first, the longest overdue before others.
+	// Deadline is D. A coflow is overdue after a time in its queue of D × the number of
+	// coflows in the queue when it entered, including itself, × the minimum time that it
+	// needs to pass the queue. Overdue coflows go first, the longest overdue before others.
 	// 0 is never.
 	Deadline float64
-	// Dynamics moves coflows up: when some flows have ended, the others are taken to
-	// be as long as the median of those, and the coflow is in the queue of what that
-	// leaves to be sent, if that is a higher one, until it has sent more than that. The
-	// paper goes by the flow that has most left; here it is their mean, since flows are
-	// not seen one by one.
+	// Dynamics moves coflows up. When some flows have ended, the others are assumed to be
+	// as long as the median of the ended ones. The coflow is in the queue of the remaining
+	// bytes so estimated, if that is a higher one, until it has sent more than estimated.
+	// The paper uses the flow with the most remaining bytes; Saath uses their mean, because
+	// it does not see individual flows.
 	Dynamics bool
-	// Conserve gives coflows that were not served as a whole what is left idle, in
-	// the same order.
+	// Conserve gives idle capacity to coflows that were not served as a whole, in the same
+	// order.
 	Conserve bool
 }
 
-// DefaultSaath is the paper's.
+// DefaultSaath returns the paper's settings.
 func DefaultSaath() Saath {
 	return Saath{Queues: DefaultQueues(), Interval: DefaultInterval, PerFlow: true, Deadline: 2, Dynamics: true, Conserve: true}
 }
 
-// Needs is nothing.
-func (Saath) Needs() policies.Knowledge { return policies.MostSent }
+// Needs returns MostSent.
+func (Saath) Needs() policies.Needs { return policies.Needs{Hints: policies.Hints{MostSent: true}} }
 
-// When is every interval; between them, rates change where a coflow or a flow ends.
-func (a Saath) When() policies.When {
-	return policies.When{Coflows: true, Flows: true, Every: a.Interval}
+// Triggers requests a decision at every multiple of Interval, or at events if it is 0.
+func (a Saath) Triggers() policies.Triggers {
+	return policies.Triggers{Coflows: true, Flows: true, Every: a.Interval}
 }
 
-// Schedule serves overdue coflows, then the queues, the first one first. The label
-// of a coflow is its queue plus K times the number of coflows it found there, so
-// that its deadline is known for as long as it stays.
-func (a Saath) Schedule(v *policies.View, s *policies.Schedule) {
-	ends, count := a.limits(s), max(a.Count, 1)
+// Schedule serves overdue coflows, then the queues in order of priority. The label of a
+// coflow (CoflowState.Queue) is its queue + K × the number of coflows in the queue when it
+// entered, so that its deadline is known while it stays.
+func (a Saath) Schedule(v *policies.CoflowView, s *policies.Schedule) {
+	ends, count := a.Thresholds(s), max(a.Count, 1)
 	queue, in := s.Ints(len(v.Coflows)), s.Ints(count)
 	for i := range v.Coflows {
 		c := &v.Coflows[i]
@@ -68,13 +68,13 @@ func (a Saath) Schedule(v *policies.View, s *policies.Schedule) {
 		if a.PerFlow {
 			sent = product(int64(c.MostSent), int64(c.Width), 1)
 		}
-		q := from(ends, sent)
-		leaves, moves := a.leaves(c, ends, q), int64(0)
+		q := ends.Below(sent)
+		leaves, moves := a.leaveThreshold(c, ends, q), int64(0)
 		if left, ok := estimate(c); ok && a.Dynamics {
 			by := q
-			q = min(q, from(ends, left))
+			q = min(q, ends.Below(left))
 			if by > 0 {
-				moves = moved(c, ends, q)
+				moves = raiseThreshold(c, ends, q)
 			}
 		}
 		switch {
@@ -98,7 +98,7 @@ func (a Saath) Schedule(v *policies.View, s *policies.Schedule) {
 		s.Queues = append(s.Queues, label)
 		deadline[i] = math.MaxInt64
 		if a.Deadline > 0 {
-			deadline[i] = add(int64(since), float64(a.Deadline*float64(label/count))*through(v, c, ends, q))
+			deadline[i] = add(int64(since), float64(a.Deadline*float64(label/count))*minTime(v, c, ends, q))
 		}
 		if d := deadline[i]; d > int64(v.Now) && d < math.MaxInt64 && (s.Wake == 0 || time.Duration(d) < s.Wake) {
 			s.Wake = time.Duration(d)
@@ -107,7 +107,7 @@ func (a Saath) Schedule(v *policies.View, s *policies.Schedule) {
 	o := s.Order(len(v.Coflows))
 	contention := s.Ints(len(v.Coflows))
 	if !a.FIFO {
-		contention = contentions(v, s, queue)
+		contention = ports.Contentions(v, s, queue)
 	}
 	overdue := func(i int) int64 {
 		if deadline[i] > int64(v.Now) {
@@ -124,53 +124,52 @@ func (a Saath) Schedule(v *policies.View, s *policies.Schedule) {
 	if len(o) == 0 {
 		return
 	}
-	s.Steps = append(s.Steps, policies.Step{Coflows: o, Rule: policies.Equal})
+	s.Steps = append(s.Steps, policies.Step{Coflows: o, Rule: policies.SlowestRate})
 	if a.Conserve {
 		s.Steps = append(s.Steps, policies.Step{Coflows: o, Rule: policies.Greedy, Only: policies.Skipped})
 	}
 }
 
-// leaves is what a coflow, or with PerFlow its longest flow, passes when it leaves
-// queue q by what it has sent, 0 if it never does.
-func (a Saath) leaves(c *policies.CoflowState, ends []int64, q int) int64 {
+// leaveThreshold returns the bytes sent beyond which a coflow, or with PerFlow its longest
+// flow, leaves queue q for a lower one; 0 if it never does.
+func (a Saath) leaveThreshold(c *policies.CoflowState, ends []int64, q int) int64 {
 	end := int64(0)
 	if q < len(ends) {
 		end = ends[q]
 	}
 	if a.PerFlow && end > 0 {
-		// One flow moves the coflow on when it has sent the quotient, rounded up.
+		// A flow moves the coflow when it has sent the quotient, rounded up.
 		end = (end-1)/int64(max(c.Width, 1)) + 1
 	}
-	return passes(end)
+	return threshold(end)
 }
 
-// moved is what a coflow passes when it leaves queue q for a higher one because so
-// little is left of it, or a byte before; from the first queue, when it has sent all
-// that was estimated. The more it sends the less is left by the estimate, while no
-// other flow ends.
-func moved(c *policies.CoflowState, ends []int64, q int) int64 {
-	whole := product(int64(c.Median), int64(c.Width), 1)
+// raiseThreshold returns the bytes sent beyond which a coflow leaves queue q for a higher
+// one, or one byte less. In the first queue, it is the estimated total. The estimate of the
+// remaining bytes decreases as the coflow sends, while no other flow ends.
+func raiseThreshold(c *policies.CoflowState, ends []int64, q int) int64 {
+	total := product(int64(c.Median), int64(c.Width), 1)
 	if q > 0 {
-		whole -= product(ends[q-1], int64(c.Left), int64(c.Width))
+		total -= product(ends[q-1], int64(c.Left), int64(c.Width))
 	}
-	return max(whole-1, 1)
+	return max(total-1, 1)
 }
 
-// passes is what bytes pass when they reach the end, 0 for no end. The first byte
-// cannot be told from none: where it would do, the second does.
-func passes(end int64) int64 {
+// threshold returns the bytes beyond which a coflow has reached end; 0 for no end. It is at
+// least 1, because a threshold of 0 means none.
+func threshold(end int64) int64 {
 	if end == 0 {
 		return 0
 	}
 	return max(end-1, 1)
 }
 
-// estimate is what a coflow's threshold is compared with where its flows are as long
-// as the median of those that have ended: what an unfinished one then has left,
-// on average, times the flows at arrival. ok is false where none has ended, and where
-// more was sent than such flows have: then they are longer, by nobody knows how much.
-// Short flows end first, so that without this a coflow whose flows differ would be
-// taken for one that is about to end, and go before all others.
+// estimate returns the estimated bytes that are compared with a queue's threshold, if each
+// flow is as long as the median of the ended ones: the mean remaining bytes of an
+// unfinished flow × the number of flows at arrival. ok is false if no flow has ended, or if
+// more was sent than such flows contain: then they are longer by an unknown amount. Short
+// flows end first, so otherwise a coflow with different flows would seem about to end and
+// go before all others.
 func estimate(c *policies.CoflowState) (left int64, ok bool) {
 	if c.Finished == 0 || c.Left == 0 {
 		return 0, false
@@ -179,10 +178,10 @@ func estimate(c *policies.CoflowState) (left int64, ok bool) {
 	return product(max(left, 0), int64(c.Width), int64(c.Left)), left > 0
 }
 
-// through is the least time in nanoseconds in which a coflow could send its part
-// of queue q at equal rates, alone: what the queue spans, by flow, times the flows
-// at its busiest port. The last queue counts as if it had an end.
-func through(v *policies.View, c *policies.CoflowState, ends []int64, q int) float64 {
+// minTime returns the minimum time in nanoseconds in which a coflow can pass queue q alone,
+// with equal rates: the queue's span per flow × the flows at the coflow's busiest port. The
+// span of the last queue is taken as its lower threshold.
+func minTime(v *policies.CoflowView, c *policies.CoflowState, ends []int64, q int) float64 {
 	span := float64(0)
 	switch n := len(ends); {
 	case n == 0:
@@ -195,23 +194,23 @@ func through(v *policies.View, c *policies.CoflowState, ends []int64, q int) flo
 		span = float64(ends[n-1])
 	}
 	span /= float64(max(c.Width, 1))
-	longest, flows, like := 0.0, 0, units.Rate(0)
-	ports := atPorts(c, portCount(v))
-	for i := range ports {
-		l := &ports[i]
+	longest, flows, last := 0.0, 0, units.Rate(0)
+	at := ports.Of(c, ports.Count(v))
+	for i := range at {
+		l := &at[i]
 		rate := v.Capacity[l.Link]
-		if rate <= 0 || rate == like && l.Flows <= flows {
-			continue // ports of one capacity are the common case
+		if rate <= 0 || rate == last && l.Flows <= flows {
+			continue // fast path: ports of equal capacity
 		}
-		longest, flows, like = max(longest, float64(8e9*span)*float64(l.Flows)/float64(rate)), l.Flows, rate
+		longest, flows, last = max(longest, float64(8e9*span)*float64(l.Flows)/float64(rate)), l.Flows, rate
 	}
 	if longest == 0 {
-		return math.Inf(1) // nothing it has to do with moves
+		return math.Inf(1) // all its ports are down
 	}
 	return longest
 }
 
-// add is t and so many nanoseconds, at most the end of time.
+// add returns t plus ns nanoseconds, at most math.MaxInt64.
 func add(t int64, ns float64) int64 {
 	if !(ns < math.MaxInt64/2) {
 		return math.MaxInt64

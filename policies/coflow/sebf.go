@@ -8,48 +8,48 @@ import (
 	"testbed/policies"
 )
 
-// SEBF is the smallest-effective-bottleneck-first order with minimum allocation
-// for desired duration (MADD) of Varys (Chowdhury, Zhong and Stoica, SIGCOMM
-// 2014). Coflows go in order of the time their bottleneck still needs, ties by
-// ID; each gets, of what those before it left, the rates at which all of its
-// flows end together, or nothing, where a link it needs is full. What that leaves
-// is handed out in the same order, at every arrival and end of a coflow and end of
-// a flow. All of it can be set; the zero value is what is said here.
+// SEBF is the policy of Varys (Chowdhury, Zhong and Stoica, SIGCOMM 2014): smallest
+// effective bottleneck first, with minimum allocation for desired duration (MADD).
+// Coflows are ordered by their remaining effective bottleneck, ties by ID. Each gets the
+// rates at which all its flows end together with the capacity that earlier coflows leave,
+// or none if a link that it needs is full. The rest is backfilled in the same order. SEBF
+// decides at every arrival and end of a coflow and at every end of a flow. This is the
+// zero value; all of it can be changed.
 //
-// The paper ranks by the bottleneck at arrival or by what remains, depending on
-// where one looks; its prototype by what remains, as is the default here.
+// The paper ranks by the bottleneck at arrival in some places and by the remaining one in
+// others. Its prototype uses the remaining one, which is the default here.
 type SEBF struct {
 	Initial bool // rank by the bottleneck at arrival
 	Sharing
 	Deadline Deadline
 }
 
-// Deadline is Varys' mode with admission control: a coflow is admitted at arrival
-// if it can end in time without delay to those admitted before, which then have
-// the rates at which they end when they must, and no more while others want the
-// rest. The others run behind them, by MADD and then greedily in order of the key;
-// SEBF's Allocation and Backfill are not used. Whether a coflow was admitted shows
-// as its queue.
+// Deadline is Varys' mode with admission control. A coflow is admitted at arrival if it
+// can meet its deadline without delaying those admitted before. Admitted coflows get the
+// rates at which they end at their deadlines, and more only if no other coflow can use the
+// capacity. Rejected coflows follow, with MADD and then greedily in order of the key.
+// SEBF's Allocation and Backfill are ignored. CoflowState.Queue stores whether a coflow
+// was admitted.
 type Deadline struct {
-	// Factor makes a coflow's deadline: so many times the time it takes alone, from
-	// its arrival on. 0 is no deadlines.
+	// Factor sets the deadline of a coflow, after its arrival, to a multiple of its minimum
+	// completion time (CoflowState.Bound). 0 disables deadlines.
 	Factor float64
-	// Padding is what part an estimate is taken to be short of what is needed; Varys'
-	// prototype says 0.1.
+	// Padding is the safety margin at admission: the fraction added to the estimated
+	// demand. Varys' prototype uses 0.1.
 	Padding float64
-	// Least is the shortest time any coflow is thought to take; Varys' prototype says
-	// 200 ms. A coflow with a shorter deadline is rejected.
+	// Least is the minimum completion time assumed for any coflow; one with a shorter
+	// deadline is rejected. Varys' prototype uses 200 ms.
 	Least time.Duration
-	// RejectedLast serves what is rejected only where admitted coflows leave capacity
-	// they cannot use at all; otherwise rejected ones have what the admitted do not
-	// need to end in time.
+	// RejectedLast gives rejected coflows only the capacity that admitted ones cannot use
+	// at all. Otherwise they get all that admitted ones do not need to meet their
+	// deadlines.
 	RejectedLast bool
 }
 
-// DefaultDeadline is Varys' prototype's, but for the factor.
+// DefaultDeadline returns the settings of Varys' prototype, except Factor, which is 0.
 func DefaultDeadline() Deadline { return Deadline{Padding: 0.1, Least: 200 * time.Millisecond} }
 
-// The queues of coflows in the mode with deadlines.
+// The values of CoflowState.Queue in the mode with deadlines.
 const (
 	Rejected = 1
 	Admitted = 2
@@ -59,14 +59,15 @@ func (p SEBF) ordered() Ordered {
 	return Ordered{By: Bottleneck, Initial: p.Initial, Sharing: p.Sharing}
 }
 
-// Needs is the flows' sizes: SEBF is clairvoyant.
-func (p SEBF) Needs() policies.Knowledge { return policies.Sizes }
+// Needs returns Sizes: SEBF is clairvoyant.
+func (p SEBF) Needs() policies.Needs { return policies.Needs{Sizes: true} }
 
-// When is what Pace says.
-func (p SEBF) When() policies.When { return p.Pace.when() }
+// Triggers returns the events of Pace.
+func (p SEBF) Triggers() policies.Triggers { return p.Pace.when() }
 
-// Schedule is that of Ordered by the bottleneck, but in the mode with deadlines.
-func (p SEBF) Schedule(v *policies.View, s *policies.Schedule) {
+// Schedule orders the coflows by their bottleneck as Ordered does, or serves them by
+// deadline.
+func (p SEBF) Schedule(v *policies.CoflowView, s *policies.Schedule) {
 	if p.Deadline.Factor == 0 {
 		p.ordered().Schedule(v, s)
 		return
@@ -78,8 +79,8 @@ func (p SEBF) Schedule(v *policies.View, s *policies.Schedule) {
 	s.Queues = slices.Grow(s.Queues, n)[:n]
 	p.Deadline.admit(v, s)
 
-	// In time, in order of their deadlines; late, in order of the key; rejected.
-	places, late, rejected := s.Ints(n)[:0], s.Ints(n)[:0], s.Ints(n)[:0]
+	// Admitted coflows by deadline, admitted ones past it by key, and rejected ones.
+	inTime, late, rejected := s.Ints(n)[:0], s.Ints(n)[:0], s.Ints(n)[:0]
 	for i := range v.Coflows {
 		switch c := &v.Coflows[i]; {
 		case s.Queues[i] == Rejected:
@@ -87,58 +88,58 @@ func (p SEBF) Schedule(v *policies.View, s *policies.Schedule) {
 		case p.Deadline.left(v, c) <= 0:
 			late = append(late, i)
 		default:
-			places = append(places, i)
+			inTime = append(inTime, i)
 		}
 	}
-	slices.SortFunc(places, func(a, b int) int {
+	slices.SortFunc(inTime, func(a, b int) int {
 		x, y := &v.Coflows[a], &v.Coflows[b]
 		return cmp.Or(cmp.Compare(p.Deadline.left(v, x), p.Deadline.left(v, y)), cmp.Compare(x.ID, y.ID))
 	})
 	rank(v, s, late, Bottleneck, p.Initial)
 	rank(v, s, rejected, Bottleneck, p.Initial)
-	step := func(places []int, rule policies.Rule, only policies.Only) {
-		if len(places) > 0 {
-			s.Steps = append(s.Steps, policies.Step{Coflows: places, Rule: rule, Only: only})
+	step := func(coflows []int, rule policies.Rule, only policies.Only) {
+		if len(coflows) > 0 {
+			s.Steps = append(s.Steps, policies.Step{Coflows: coflows, Rule: rule, Only: only})
 		}
 	}
-	for k, i := range places {
-		s.Steps = append(s.Steps, policies.Step{Coflows: places[k : k+1], Rule: policies.MADD, Within: p.Deadline.left(v, &v.Coflows[i])})
+	for k, i := range inTime {
+		s.Steps = append(s.Steps, policies.Step{Coflows: inTime[k : k+1], Rule: policies.MADD, Within: p.Deadline.left(v, &v.Coflows[i])})
 	}
-	// What cannot end in time, because a link is down or the estimate was short, has
-	// the rest first.
-	step(places, policies.Greedy, policies.Skipped)
+	// Coflows that cannot meet their deadline, because a link is down or the estimate was
+	// too low, get the residual capacity first.
+	step(inTime, policies.Greedy, policies.Skipped)
 	step(late, policies.MADD, policies.Everyone)
 	step(late, policies.Greedy, policies.Everyone)
-	behind := func() {
+	serveRejected := func() {
 		step(rejected, policies.MADD, policies.Everyone)
 		step(rejected, policies.Greedy, policies.Everyone)
 	}
 	if !p.Deadline.RejectedLast {
-		behind()
+		serveRejected()
 	}
-	step(places, policies.Greedy, policies.Everyone)
+	step(inTime, policies.Greedy, policies.Everyone)
 	if p.Deadline.RejectedLast {
-		behind()
+		serveRejected()
 	}
 }
 
-// left is the time until the coflow's deadline, 0 or less where it has passed.
-func (d Deadline) left(v *policies.View, c *policies.CoflowState) time.Duration {
+// left returns the time until the coflow's deadline; 0 or less if it has passed.
+func (d Deadline) left(v *policies.CoflowView, c *policies.CoflowState) time.Duration {
 	return c.Arrival + d.of(c) - v.Now
 }
 
-// of is the time from the coflow's arrival to its deadline.
+// of returns the time from the coflow's arrival to its deadline.
 func (d Deadline) of(c *policies.CoflowState) time.Duration {
-	const longest = 1 << 61 // about 73 years: no sum of it and an arrival wraps
+	const longest = 1 << 61 // about 73 years: adding an arrival time does not overflow
 	if t := float64(d.Factor * float64(c.Bound)); t < longest {
 		return time.Duration(t)
 	}
 	return longest
 }
 
-// admit fills in s.Queues: coflows that are new, in order of arrival, are admitted
-// if they can end in time with what those admitted have left.
-func (d Deadline) admit(v *policies.View, s *policies.Schedule) {
+// admit sets s.Queues. New coflows are admitted, in order of arrival, if they can meet
+// their deadline with the capacity that admitted ones leave.
+func (d Deadline) admit(v *policies.CoflowView, s *policies.Schedule) {
 	free := s.Floats(len(v.Capacity)) // bit/s
 	for l, r := range v.Capacity {
 		free[l] = float64(r)
@@ -170,7 +171,7 @@ func (d Deadline) admit(v *policies.View, s *policies.Schedule) {
 	}
 }
 
-// fits tells whether the coflow, with its padding, ends within so many seconds.
+// fits reports whether the coflow, with Padding, ends within a number of seconds.
 func (d Deadline) fits(c *policies.CoflowState, free []float64, seconds float64) bool {
 	for _, l := range c.Links {
 		if l.Remaining > 0 && float64((1+d.Padding)*float64(8*float64(l.Remaining))) > float64(free[l.Link]*seconds) {

@@ -15,17 +15,17 @@ import (
 
 func TestDeadlines(t *testing.T) {
 	at := func(factor float64) Deadline { return Deadline{Factor: factor} }
-	// 64 ms and 32 ms alone, at one port.
+	// The two coflows need 64 ms and 32 ms alone, at one port.
 	shared := [][]demandOf{{{0, 4, 8 * mb}}, {{0, 5, 4 * mb}}}
 	for _, tt := range []struct {
 		name    string
 		mode    Deadline
 		now     time.Duration // after the arrival of all
 		coflows [][]demandOf
-		queues  []int // 0 before the decision, but where now is later
+		queues  []int // 0 before the decision, unless now is later
 		want    [][]float64
 	}{
-		// By 128 ms and 64 ms: half of the port each.
+		// Deadlines at 128 ms and 64 ms: half of the port each.
 		{"both fit", at(2), 0, shared, []int{Admitted, Admitted}, [][]float64{{500}, {500}}},
 		{"the second does not", at(1.9), 0, shared, []int{Admitted, Rejected}, [][]float64{{1e3 / 1.9}, {1e3 - 1e3/1.9}}},
 		{"with padding", Deadline{Factor: 2, Padding: 0.1}, 0, shared, []int{Admitted, Rejected}, [][]float64{{500}, {500}}},
@@ -33,14 +33,14 @@ func TestDeadlines(t *testing.T) {
 		{"rejected last", Deadline{Factor: 1.9, RejectedLast: true}, 0, shared, []int{Admitted, Rejected}, [][]float64{{1000}, {0}}},
 		{"too short", Deadline{Factor: 2, Least: 100 * time.Millisecond}, 0, shared, []int{Admitted, Rejected}, [][]float64{{500}, {500}}},
 		{"less than alone", at(0.9), 0, shared, []int{Rejected, Rejected}, [][]float64{{0}, {1000}}},
-		// Nobody wants the rest: the one that must end first has it.
+		// No other coflow can use the rest: the one with the earlier deadline gets it.
 		{"rest to the admitted", at(4), 0, shared, []int{Admitted, Admitted}, [][]float64{{250}, {750}}},
-		// The second must have ended by 64 ms, the first by 128: in 28 ms.
+		// The second must end by 64 ms, the first by 128: in 28 ms.
 		{"late", at(2), 100 * time.Millisecond, [][]demandOf{{{0, 4, 1400 * kb}}, {{0, 5, mb}}}, []int{Admitted, Admitted}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := SEBF{Deadline: tt.mode}
-			w := viewOf(ports(t), tt.coflows...)
+			w := viewOf(bigSwitch(t), tt.coflows...)
 			if tt.now > 0 {
 				for i, bound := range []time.Duration{64 * time.Millisecond, 32 * time.Millisecond} {
 					w.Coflows[i].Bound, w.Coflows[i].Queue = bound, Admitted
@@ -61,46 +61,47 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// A coflow that is late has what those in time leave, before any that was rejected.
+// A coflow past its deadline gets the capacity that those in time leave, before rejected
+// coflows.
 func TestLateCoflow(t *testing.T) {
-	w := viewOf(ports(t), []demandOf{{0, 4, 4 * mb}, {1, 5, mb}}, []demandOf{{1, 6, mb}}, []demandOf{{0, 7, mb}})
+	w := viewOf(bigSwitch(t), []demandOf{{0, 4, 4 * mb}, {1, 5, mb}}, []demandOf{{1, 6, mb}}, []demandOf{{0, 7, mb}})
 	w.Now = time.Second
 	w.Coflows[0].Queue, w.Coflows[1].Queue, w.Coflows[2].Queue = Admitted, Rejected, Admitted
-	w.Coflows[2].Arrival = w.Now // 8 ms alone: by 32 ms from now
+	w.Coflows[2].Arrival = w.Now // 8 ms alone: deadline in 32 ms
 	if d := cmp.Diff([][]float64{{750, 1000}, {0}, {250}}, w.rates(t, SEBF{Deadline: Deadline{Factor: 4}}), near); d != "" {
 		t.Errorf("Mbit/s (-want +got):\n%s", d)
 	}
 }
 
-// spy notes which coflows were admitted.
+// spy records which coflows were admitted.
 type spy struct {
-	policies.Scheduler
+	policies.CoflowScheduler
 	queue map[workloads.CoflowID]int
 }
 
-func (s spy) Schedule(v *policies.View, to *policies.Schedule) {
-	s.Scheduler.Schedule(v, to)
+func (s spy) Schedule(v *policies.CoflowView, to *policies.Schedule) {
+	s.CoflowScheduler.Schedule(v, to)
 	for i, q := range to.Queues {
 		s.queue[v.Coflows[i].ID] = q
 	}
 }
 
-// Every coflow that was admitted ends in time, whatever comes after it, and every
-// other ends.
+// Every admitted coflow meets its deadline, independently of later ones, and every other
+// coflow ends.
 func TestAdmittedCoflowsEndInTime(t *testing.T) {
 	f := fabric(t, topo.LeafSpine{Leaves: 1, HostsPerLeaf: testHosts, HostLink: units.Gbps})
 	rapid.Check(t, func(t *rapid.T) {
-		var arrivals []arrival
+		var arrivals []job
 		now := time.Duration(0)
 		for _, flows := range append(randomCoflows().Draw(t, "workload"), randomCoflows().Draw(t, "more")...) {
-			arrivals = append(arrivals, arrival{now, flows})
+			arrivals = append(arrivals, job{now, flows})
 			now += time.Duration(rapid.Int64Range(0, 4e9).Draw(t, "gap"))
 		}
 		mode := Deadline{Factor: rapid.Float64Range(1, 6).Draw(t, "factor"), Padding: rapid.SampledFrom([]float64{0, 0.1}).Draw(t, "padding"),
 			RejectedLast: rapid.Bool().Draw(t, "rejected last")}
 		s := spy{SEBF{Deadline: mode}, map[workloads.CoflowID]int{}}
 		for i, took := range completionTimes(t, f, s, arrivals...) {
-			bound := viewOf(f, arrivals[i].flows).Coflows[0].Bound
+			bound := viewOf(f, arrivals[i].Flows).Coflows[0].Bound
 			deadline := time.Duration(mode.Factor * float64(bound))
 			if s.queue[workloads.CoflowID(i+1)] == Admitted && took > deadline+time.Microsecond {
 				t.Errorf("coflow %d, admitted, takes %v, want at most %v", i+1, took, deadline)

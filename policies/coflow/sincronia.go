@@ -8,42 +8,41 @@ import (
 	"testbed/policies"
 )
 
-// Sincronia puts coflows in the order of BSSI, bottleneck-select-scale-iterate
-// (Agarwal et al., SIGCOMM 2018), with the weight 1 for each, and serves them in
-// that order. From the last place to the first: of the link that carries the most,
-// the coflow with the largest demand over its weight on it goes last; the others'
-// weights fall by what they have on that link in proportion.
+// Sincronia serves coflows in the order of bottleneck-select-scale-iterate (BSSI; Agarwal
+// et al., SIGCOMM 2018), each with weight 1. BSSI fills the places from last to first. It
+// selects the link with the largest demand. The coflow with the largest ratio of demand
+// on that link to weight goes last. The weights of the others decrease in proportion to
+// their demand on the link.
 //
-// The paper's schedule is offline, for coflows that are all there, and its online
-// version works in epochs with a linear program. Here, as a simplification, BSSI
-// is run on what is left of the coflows whenever one arrives or ends. Any
-// allocation that keeps the order and leaves nothing idle will do for the paper's
-// bound (offline, within 4 times the best average); Greedy is the simplest. A
-// link's demand counts in time, bytes over capacity; a link that is down counts
-// for nothing. Where two links carry the same, the one with the lower ID is the
-// bottleneck.
+// The paper's schedule is offline, for coflows that have all arrived, and its online
+// version uses epochs and a linear program. Sincronia simplifies this: it runs BSSI on the
+// remaining bytes whenever a coflow arrives or ends. The paper's bound (offline, within 4
+// times the best average) holds for any work-conserving allocation that preserves the
+// order; Greedy is the simplest. Demand is measured in time, bytes divided by capacity. A
+// link that is down is ignored. If two links have equal demand, the one with the lower ID
+// is the bottleneck.
 type Sincronia struct {
 	Sharing
-	// EarlierLast settles a tie for the last place to the disadvantage of the coflow
-	// with the lower ID, as the authors' code does; otherwise that goes first.
+	// EarlierLast gives the last place in a tie to the coflow with the lower ID, as the
+	// authors' code does. Otherwise that coflow goes first.
 	EarlierLast bool
-	// Always runs BSSI in every decision, not only where a coflow has come or gone.
+	// Always runs BSSI in every decision, not only after a coflow has arrived or ended.
 	Always bool
 }
 
-// DefaultSincronia is the order with a greedy allocation.
+// DefaultSincronia returns Sincronia with greedy allocation.
 func DefaultSincronia() Sincronia { return Sincronia{Sharing: Sharing{Allocation: Greedy}} }
 
-// Needs is the flows' sizes.
-func (Sincronia) Needs() policies.Knowledge { return policies.Sizes }
+// Needs returns Sizes.
+func (Sincronia) Needs() policies.Needs { return policies.Needs{Sizes: true} }
 
-// When is what Pace says.
-func (p Sincronia) When() policies.When { return p.Pace.when() }
+// Triggers returns the events of Pace.
+func (p Sincronia) Triggers() policies.Triggers { return p.Pace.when() }
 
-// Schedule orders the coflows and shares the network among them. Between arrivals
-// and ends of coflows the order is that of CoflowState.Queue, from 1, and
-// View.Memory how many coflows it was made for.
-func (p Sincronia) Schedule(v *policies.View, s *policies.Schedule) {
+// Schedule orders the coflows and shares the network among them. Between arrivals and ends
+// of coflows, CoflowState.Queue stores a coflow's place in the order, from 1, and
+// View.Memory the number of coflows in the order.
+func (p Sincronia) Schedule(v *policies.CoflowView, s *policies.Schedule) {
 	n := len(v.Coflows)
 	if n == 0 {
 		return
@@ -72,13 +71,13 @@ func (p Sincronia) Schedule(v *policies.View, s *policies.Schedule) {
 
 func unplaced(c policies.CoflowState) bool { return c.Queue <= 0 }
 
-// bssi is the order, by places in the View.
-func (p Sincronia) bssi(v *policies.View, s *policies.Schedule) []int {
+// bssi returns the order as indices into View.Coflows.
+func (p Sincronia) bssi(v *policies.CoflowView, s *policies.Schedule) []int {
 	n := len(v.Coflows)
-	// Of a link, total is what the coflows without a place yet have on it, in
-	// bytes; of a coflow, weight is what is left of its dual.
+	// total is the demand of coflows without a place, in bytes, by link; weight is the
+	// remaining weight (the dual), and on the demand on the bottleneck, by coflow.
 	total, weight, on := s.Counts(len(v.Capacity)), s.Floats(n), s.Counts(n)
-	links := s.Ints(len(v.Capacity)) // that carry something and are up
+	links := s.Ints(len(v.Capacity)) // links that are up and have demand
 	most := int64(math.MaxInt64) / int64(n)
 	bytes := func(l *policies.LinkState) int64 { return min(max(int64(l.Remaining), 0), most) }
 	used := 0
@@ -100,7 +99,7 @@ func (p Sincronia) bssi(v *policies.View, s *policies.Schedule) []int {
 
 	order := s.Order(n)
 	for left := n; left > 1; left-- {
-		// The bottleneck. Links on which nothing is left are dropped on the way.
+		// Select the bottleneck, and drop links without demand.
 		at, longest := -1, quotient{0, 1}
 		used := 0
 		for _, l := range links {
@@ -109,7 +108,7 @@ func (p Sincronia) bssi(v *policies.View, s *policies.Schedule) []int {
 			}
 			links[used] = l
 			used++
-			// All links of one capacity is the common case, and this the inner loop.
+			// Fast path of the inner loop: links of equal capacity.
 			q := quotient{total[l], int64(v.Capacity[l])}
 			if q.rate == longest.rate && q.bytes < longest.bytes {
 				continue
@@ -120,7 +119,7 @@ func (p Sincronia) bssi(v *policies.View, s *policies.Schedule) []int {
 		}
 		links = links[:used]
 
-		// The coflow that goes last: order[:left] are those without a place, by place.
+		// Select the coflow that goes last. order[:left] are those without a place.
 		last := -1
 		for k, i := range order[:left] {
 			on[i] = 0
@@ -138,9 +137,9 @@ func (p Sincronia) bssi(v *policies.View, s *policies.Schedule) []int {
 		}
 		c := order[last]
 		if at >= 0 {
-			falls := weight[c]
+			scale := weight[c]
 			for _, i := range order[:left] {
-				weight[i] = max(weight[i]-float64(falls*float64(on[i]))/float64(on[c]), 0)
+				weight[i] = max(weight[i]-float64(scale*float64(on[i]))/float64(on[c]), 0)
 			}
 			for j := range v.Coflows[c].Links {
 				if l := &v.Coflows[c].Links[j]; v.Capacity[l.Link] > 0 {
@@ -154,9 +153,9 @@ func (p Sincronia) bssi(v *policies.View, s *policies.Schedule) []int {
 	return order
 }
 
-// later tells whether coflow a goes after b, by weight over demand and, for a tie
-// or where there is no demand, by ID.
-func (p Sincronia) later(v *policies.View, weight []float64, on []int64, a, b int) bool {
+// later reports whether coflow a goes after b, by the ratio of weight to demand. Ties, and
+// coflows without demand, are ordered by ID.
+func (p Sincronia) later(v *policies.CoflowView, weight []float64, on []int64, a, b int) bool {
 	if on[a] > 0 && on[b] > 0 {
 		if x, y := weight[a]/float64(on[a]), weight[b]/float64(on[b]); x != y {
 			return x < y
@@ -165,14 +164,14 @@ func (p Sincronia) later(v *policies.View, weight []float64, on []int64, a, b in
 	return (v.Coflows[a].ID > v.Coflows[b].ID) != p.EarlierLast
 }
 
-// linkOf is what a coflow has to do with a link, nil for nothing.
+// linkOf returns a coflow's state on a link, nil if it does not use the link.
 func linkOf(c *policies.CoflowState, link int) *policies.LinkState {
 	n := len(c.Links)
 	if n == 0 {
 		return nil
 	}
-	// Links are in order and different, so a coflow that crosses nearly all has this
-	// one nearly where its number says.
+	// Links are sorted and distinct, which bounds the position of this one. The bounds are
+	// tight for a coflow that crosses nearly all links.
 	lo, hi := max(0, n-1-(int(c.Links[n-1].Link)-link)), min(n, link-int(c.Links[0].Link)+1)
 	for lo < hi {
 		mid := int(uint(lo+hi) >> 1)

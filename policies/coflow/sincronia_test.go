@@ -15,7 +15,7 @@ import (
 )
 
 func TestBSSI(t *testing.T) {
-	// Two hosts a rack share one uplink of half their rate.
+	// The two hosts of a rack share one uplink of half their rate.
 	narrow := fabric(t, topo.LeafSpine{Leaves: 3, Spines: 1, HostsPerLeaf: 2, HostLink: units.Gbps, Oversubscription: units.Ratio{Num: 4, Den: 1}})
 	for _, tt := range []struct {
 		name    string
@@ -24,21 +24,22 @@ func TestBSSI(t *testing.T) {
 		coflows [][]demandOf
 		want    []workloads.CoflowID
 	}{
-		{"one", ports(t), Sincronia{}, [][]demandOf{{{0, 4, mb}}}, []workloads.CoflowID{1}},
-		{"smaller first", ports(t), Sincronia{}, [][]demandOf{{{0, 4, 2 * mb}}, {{0, 5, mb}}}, []workloads.CoflowID{2, 1}},
-		// Port 0 carries 8 MB, port 1 7 MB. Of port 0, the first coflow has 5 MB: it
-		// goes last, and the weight of the second falls to 1-3/5. Then port 1 carries
-		// most, and 0.4/3 is less than 1/4: the second, though the third is larger.
-		{"weights", ports(t), Sincronia{}, [][]demandOf{{{0, 4, 5 * mb}}, {{0, 5, 3 * mb}, {1, 6, 3 * mb}}, {{1, 7, 4 * mb}}}, []workloads.CoflowID{3, 2, 1}},
-		// The same, but for 1 MB of the first elsewhere: nothing on port 0 or 1 changes.
-		{"other ports", ports(t), Sincronia{}, [][]demandOf{{{0, 4, 5 * mb}, {2, 5, mb}}, {{0, 5, 3 * mb}, {1, 6, 3 * mb}}, {{1, 7, 4 * mb}}}, []workloads.CoflowID{3, 2, 1}},
-		{"ties", ports(t), Sincronia{}, [][]demandOf{{{0, 4, mb}}, {{0, 5, mb}}, {{0, 6, mb}}}, []workloads.CoflowID{1, 2, 3}},
-		{"ties, earlier last", ports(t), Sincronia{EarlierLast: true}, [][]demandOf{{{0, 4, mb}}, {{0, 5, mb}}, {{0, 6, mb}}}, []workloads.CoflowID{3, 2, 1}},
-		// Ports 0 and 1 carry 5 MB each, and port 0 counts first.
-		{"tied links", ports(t), Sincronia{}, [][]demandOf{{{1, 7, 4 * mb}}, {{0, 5, mb}, {1, 6, mb}}, {{0, 4, 4 * mb}}}, []workloads.CoflowID{2, 1, 3}},
-		// The uplink, of 500 Mbps, takes 24 ms for what the first two have on it, port 4
-		// 20 ms for what the last two have: the first goes last, the weight of the
-		// second falls to 1/2, and 0.5/1 is less than 1/1.5.
+		{"one", bigSwitch(t), Sincronia{}, [][]demandOf{{{0, 4, mb}}}, []workloads.CoflowID{1}},
+		{"smaller first", bigSwitch(t), Sincronia{}, [][]demandOf{{{0, 4, 2 * mb}}, {{0, 5, mb}}}, []workloads.CoflowID{2, 1}},
+		// Port 0 has 8 MB, port 1 has 7 MB. The first coflow has 5 MB on port 0: it goes
+		// last, and the weight of the second decreases to 1-3/5. Then port 1 has the largest
+		// demand, and 0.4/3 is less than 1/4: the second is next to last, although the third
+		// is larger.
+		{"weights", bigSwitch(t), Sincronia{}, [][]demandOf{{{0, 4, 5 * mb}}, {{0, 5, 3 * mb}, {1, 6, 3 * mb}}, {{1, 7, 4 * mb}}}, []workloads.CoflowID{3, 2, 1}},
+		// The same with 1 MB of the first elsewhere: port 0 and port 1 do not change.
+		{"other ports", bigSwitch(t), Sincronia{}, [][]demandOf{{{0, 4, 5 * mb}, {2, 5, mb}}, {{0, 5, 3 * mb}, {1, 6, 3 * mb}}, {{1, 7, 4 * mb}}}, []workloads.CoflowID{3, 2, 1}},
+		{"ties", bigSwitch(t), Sincronia{}, [][]demandOf{{{0, 4, mb}}, {{0, 5, mb}}, {{0, 6, mb}}}, []workloads.CoflowID{1, 2, 3}},
+		{"ties, earlier last", bigSwitch(t), Sincronia{EarlierLast: true}, [][]demandOf{{{0, 4, mb}}, {{0, 5, mb}}, {{0, 6, mb}}}, []workloads.CoflowID{3, 2, 1}},
+		// Ports 0 and 1 have 5 MB each, and the tie goes to port 0.
+		{"tied links", bigSwitch(t), Sincronia{}, [][]demandOf{{{1, 7, 4 * mb}}, {{0, 5, mb}, {1, 6, mb}}, {{0, 4, 4 * mb}}}, []workloads.CoflowID{2, 1, 3}},
+		// The 500 Mbps uplink needs 24 ms for the first two coflows, port 4 needs 20 ms for
+		// the last two. The first goes last, the weight of the second decreases to 1/2, and
+		// 0.5/1 is less than 1/1.5.
 		{"an uplink is the bottleneck", narrow, Sincronia{}, [][]demandOf{{{0, 2, mb}}, {{1, 3, 500 * kb}, {4, 5, 1000 * kb}}, {{4, 5, 1500 * kb}}}, []workloads.CoflowID{3, 2, 1}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -49,9 +50,9 @@ func TestBSSI(t *testing.T) {
 	}
 }
 
-// slowBSSI is the paper's algorithm word by word, in exact arithmetic, for links of
-// one capacity.
-func slowBSSI(v *policies.View) []workloads.CoflowID {
+// slowBSSI is the paper's algorithm as written, in exact arithmetic, for links of equal
+// capacity.
+func slowBSSI(v *policies.CoflowView) []workloads.CoflowID {
 	n := len(v.Coflows)
 	demand := func(i, l int) *big.Rat {
 		for _, x := range v.Coflows[i].Links {
@@ -100,16 +101,16 @@ func TestBSSIAgreesWithThePaper(t *testing.T) {
 	f := fabric(t, topo.LeafSpine{Leaves: 1, HostsPerLeaf: testHosts, HostLink: units.Gbps})
 	rapid.Check(t, func(t *rapid.T) {
 		w := viewOf(f, randomCoflows().Draw(t, "workload")...)
-		if got, want := w.served(Sincronia{}), slowBSSI(w.View); !slices.Equal(got, want) {
+		if got, want := w.served(Sincronia{}), slowBSSI(w.CoflowView); !slices.Equal(got, want) {
 			t.Errorf("order %v, want %v", got, want)
 		}
 	})
 }
 
-// Between arrivals and ends of coflows the order stays what it was, though what is
-// left says otherwise; then it does not.
+// Between arrivals and ends of coflows the order stays the same, even if the remaining
+// bytes imply another one; after them it is recomputed.
 func TestSincroniaKeepsItsOrder(t *testing.T) {
-	w := viewOf(ports(t), []demandOf{{0, 4, 8 * mb}}, []demandOf{{0, 5, 5 * mb}}, []demandOf{{1, 6, mb}})
+	w := viewOf(bigSwitch(t), []demandOf{{0, 4, 8 * mb}}, []demandOf{{0, 5, 5 * mb}}, []demandOf{{1, 6, mb}})
 	order := func(p Sincronia, want ...workloads.CoflowID) {
 		t.Helper()
 		w.decide(t, p)
@@ -124,11 +125,11 @@ func TestSincroniaKeepsItsOrder(t *testing.T) {
 	keeps := DefaultSincronia()
 	always := Sincronia{Sharing: keeps.Sharing, Always: true}
 	order(keeps, 3, 2, 1)
-	w.demands[0].SetLeft(0, 8*2e6) // 2 and 5 MB left
+	w.demands[0].SetLeft(0, 8*2e6) // 2 and 5 MB remain
 	w.refresh(0)
 	order(keeps, 3, 2, 1)
 	if len(w.schedule.Queues) > 0 || w.schedule.Memory != nil {
-		t.Errorf("an order that is kept is told again: %v, %v", w.schedule.Queues, w.schedule.Memory)
+		t.Errorf("an unchanged order is set again: %v, %v", w.schedule.Queues, w.schedule.Memory)
 	}
 	w.Coflows, w.demands, w.ended, w.sizes = w.Coflows[:2], w.demands[:2], w.ended[:2], w.sizes[:2] // the third ends
 	order(keeps, 1, 2)
@@ -136,7 +137,7 @@ func TestSincroniaKeepsItsOrder(t *testing.T) {
 	w.refresh(0)
 	order(keeps, 1, 2)
 	order(always, 2, 1)
-	// One ends while another arrives: as many as before.
+	// One ends while another arrives: their number stays the same.
 	w.Coflows, w.demands, w.ended, w.sizes = w.Coflows[:1], w.demands[:1], w.ended[:1], w.sizes[:1]
 	w.arrive(4, []demandOf{{0, 7, mb}})
 	order(keeps, 4, 1)

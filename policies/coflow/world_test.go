@@ -3,60 +3,52 @@ package coflow
 import (
 	"cmp"
 	"slices"
-	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
 	"testbed/policies"
-	"testbed/policies/rates"
+	"testbed/policies/alloc"
+	"testbed/policies/coflow/coflowtest"
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
 
-// demandOf is one flow of a test's coflow: bytes from host src to host dst.
-type demandOf struct {
-	src, dst topo.HostID
-	bytes    units.Bytes
-}
+// Short names of package coflowtest.
+type (
+	demandOf = coflowtest.Flow
+	job      = coflowtest.Job
+)
 
-func fabric(t testing.TB, s topo.LeafSpine) *topo.Fabric {
-	t.Helper()
-	s.Queue, s.MTU = topo.Queue{Time: time.Millisecond}, 1500
-	if s.Oversubscription.Num == 0 {
-		s.Oversubscription = units.Ratio{Num: 1, Den: 1}
-	}
-	f, err := s.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
-}
+var (
+	fabric, eightMillis, millis, about = coflowtest.Fabric, coflowtest.EightMillis, coflowtest.Millis, coflowtest.About
+	view, shown, all, hosts            = coflowtest.View, coflowtest.Shown, coflowtest.All, coflowtest.Hosts
+	steps, pilotsOf                    = coflowtest.Steps, coflowtest.PilotsOf
+)
 
-// world is coflows on a fabric, with what the master knows of them (all there is to
-// know, nothing hidden) and what rates are computed from.
+// world holds coflows on a fabric: an unmasked View and the demands from which rates are
+// computed.
 type world struct {
-	*policies.View
-	demands  []*rates.Demand // parallel to Coflows
-	ended    [][]units.Bytes // sizes of flows that have, parallel to Coflows
-	sizes    [][]units.Bytes // of flows by place
+	*policies.CoflowView
+	demands  []*alloc.Demand // parallel to Coflows
+	ended    [][]units.Bytes // sizes of ended flows, parallel to Coflows
+	sizes    [][]units.Bytes // sizes of flows by index
 	capacity []float64
-	share    rates.Sharer
+	share    alloc.Allocator
 	schedule policies.Schedule
 }
 
 func newWorld(f *topo.Fabric) *world {
-	w := &world{View: &policies.View{Fabric: f, Hosts: make([]policies.HostState, f.Hosts())}}
-	for _, l := range f.Links() {
-		w.Capacity = append(w.Capacity, l.Rate)
-		w.capacity = append(w.capacity, float64(l.Rate))
+	w := &world{CoflowView: coflowtest.NewView(f)}
+	for _, rate := range w.Capacity {
+		w.capacity = append(w.capacity, float64(rate))
 	}
 	return w
 }
 
-// viewOf is a world of coflows that have just arrived in the order given, with IDs
-// from 1 and flow IDs from 100000·ID.
+// viewOf returns a world of coflows that have just arrived in the given order, with IDs
+// from 1.
 func viewOf(f *topo.Fabric, coflows ...[]demandOf) *world {
 	w := newWorld(f)
 	for i, flows := range coflows {
@@ -65,33 +57,17 @@ func viewOf(f *topo.Fabric, coflows ...[]demandOf) *world {
 	return w
 }
 
-const flowsPerCoflow = 100000
-
-// arrive adds a coflow. Its flows' IDs are in the order given.
+// arrive adds a coflow.
 func (w *world) arrive(id workloads.CoflowID, flows []demandOf) {
-	c := policies.CoflowState{ID: id, Arrival: w.Now, Since: w.Now, Width: len(flows), Left: len(flows)}
-	senders, receivers := map[topo.HostID]bool{}, map[topo.HostID]bool{}
-	var of []rates.Flow
+	c, d := coflowtest.Arrive(w.CoflowView, id, flows)
 	var sizes []units.Bytes
-	for j, d := range flows {
-		senders[d.src], receivers[d.dst] = true, true
-		c.Size, c.Largest = c.Size+d.bytes, max(c.Largest, d.bytes)
-		of = append(of, rates.Flow{ID: workloads.FlowID(flowsPerCoflow*int(id) + j), Size: d.bytes, Links: w.Fabric.Path(d.src, d.dst, uint32(j))})
-		sizes = append(sizes, d.bytes)
+	for _, d := range flows {
+		sizes = append(sizes, d.Bytes)
 	}
-	c.Senders, c.Receivers = len(senders), len(receivers)
-	d := rates.NewDemand(of, len(w.Capacity))
-	for _, l := range d.Links(true) {
-		if w.Capacity[l.Link] > 0 {
-			c.Bound = max(c.Bound, w.Capacity[l.Link].TimeToSend(l.Remaining))
-		}
-	}
-	w.Coflows = append(w.Coflows, c)
-	w.demands, w.ended, w.sizes = append(w.demands, d), append(w.ended, nil), append(w.sizes, sizes)
-	w.refresh(len(w.Coflows) - 1)
+	w.Coflows, w.demands, w.ended, w.sizes = append(w.Coflows, c), append(w.demands, d), append(w.ended, nil), append(w.sizes, sizes)
 }
 
-// refresh shows what has become of a coflow's flows.
+// refresh updates the state of a coflow from its flows.
 func (w *world) refresh(i int) {
 	c, d := &w.Coflows[i], w.demands[i]
 	c.Links = slices.Clone(d.Links(true))
@@ -112,11 +88,11 @@ func (w *world) refresh(i int) {
 	}
 }
 
-// decide asks the policy and sets the rates.
-func (w *world) decide(t rapid.TB, p policies.Scheduler) {
+// decide calls the policy and sets the rates.
+func (w *world) decide(t rapid.TB, p policies.CoflowScheduler) {
 	t.Helper()
 	w.schedule.Reset()
-	p.Schedule(w.View, &w.schedule)
+	p.Schedule(w.CoflowView, &w.schedule)
 	if err := w.share.Share(&w.schedule, w.demands, w.capacity, p.Needs(), false); err != nil {
 		t.Fatalf("%T: %v", p, err)
 	}
@@ -132,9 +108,9 @@ func (w *world) decide(t rapid.TB, p policies.Scheduler) {
 	}
 }
 
-// rates are those that the policy's decision gives each coflow's flows, in Mbit/s
-// and in the order in which arrive was told of them.
-func (w *world) rates(t rapid.TB, p policies.Scheduler) [][]float64 {
+// rates returns the rates of a decision in Mbit/s, by coflow and flow, in the order of
+// arrive.
+func (w *world) rates(t rapid.TB, p policies.CoflowScheduler) [][]float64 {
 	t.Helper()
 	w.decide(t, p)
 	out := [][]float64{}
@@ -149,9 +125,8 @@ func (w *world) rates(t rapid.TB, p policies.Scheduler) [][]float64 {
 	return out
 }
 
-// advance lets time pass until the next flow ends, or until a moment if that comes
-// first, and tells whether a flow has ended and whether a coflow has, which is
-// taken off.
+// advance lets time pass until the next flow ends, at most until the given time. It reports
+// whether a flow and a coflow have ended, and removes the ended coflow.
 func (w *world) advance(until time.Duration, done map[workloads.CoflowID]time.Duration) (flow, coflow bool) {
 	seconds := (until - w.Now).Seconds()
 	for _, d := range w.demands {
@@ -185,26 +160,20 @@ func (w *world) advance(until time.Duration, done map[workloads.CoflowID]time.Du
 	return flow, coflow
 }
 
-// arrival is a coflow that comes at a moment.
-type arrival struct {
-	at    time.Duration
-	flows []demandOf
-}
-
-// completionTimes runs coflows, with IDs from 1, under a policy that is asked when
-// it says, without regard to Schedule.Watch and Wake.
-func completionTimes(t rapid.TB, f *topo.Fabric, p policies.Scheduler, arrivals ...arrival) []time.Duration {
+// completionTimes simulates coflows, with IDs from 1, under a policy. It calls the policy
+// according to When and ignores Schedule.Watch and Wake.
+func completionTimes(t rapid.TB, f *topo.Fabric, p policies.CoflowScheduler, arrivals ...job) []time.Duration {
 	t.Helper()
 	w := newWorld(f)
 	done := map[workloads.CoflowID]time.Duration{}
-	when := p.When()
+	when := p.Triggers()
 	const never = time.Duration(1 << 62)
 	for next, steps, due := 0, 0, false; len(done) < len(arrivals); steps++ {
 		if steps > 1e5 {
 			t.Fatalf("%T: %d of %d coflows have ended after %d steps", p, len(done), len(arrivals), steps)
 		}
-		for next < len(arrivals) && arrivals[next].at <= w.Now {
-			w.arrive(workloads.CoflowID(next+1), arrivals[next].flows)
+		for next < len(arrivals) && arrivals[next].At <= w.Now {
+			w.arrive(workloads.CoflowID(next+1), arrivals[next].Flows)
 			next, due = next+1, due || when.Coflows
 		}
 		if when.Every > 0 {
@@ -215,7 +184,7 @@ func completionTimes(t rapid.TB, f *topo.Fabric, p policies.Scheduler, arrivals 
 		}
 		until := never
 		if next < len(arrivals) {
-			until = arrivals[next].at
+			until = arrivals[next].At
 		}
 		if when.Every > 0 && len(w.Coflows) > 0 {
 			until = min(until, (w.Now/when.Every+1)*when.Every)
@@ -230,11 +199,10 @@ func completionTimes(t rapid.TB, f *topo.Fabric, p policies.Scheduler, arrivals 
 	return out
 }
 
-// served is the order of the coflows that steps name, by ID, each where it is first
-// named.
-func (w *world) served(p policies.Scheduler) []workloads.CoflowID {
+// served returns the IDs of the coflows of the steps, in order of first occurrence.
+func (w *world) served(p policies.CoflowScheduler) []workloads.CoflowID {
 	w.schedule.Reset()
-	p.Schedule(w.View, &w.schedule)
+	p.Schedule(w.CoflowView, &w.schedule)
 	out := []workloads.CoflowID{}
 	for _, st := range w.schedule.Steps {
 		for _, i := range st.Coflows {
@@ -246,7 +214,7 @@ func (w *world) served(p policies.Scheduler) []workloads.CoflowID {
 	return out
 }
 
-// bipartite is a coflow of flows from each sender to each receiver, sorted by both.
+// bipartite returns a coflow with a flow from each sender to each receiver, sorted by both.
 func bipartite(senders, receivers []topo.HostID, size func() units.Bytes) []demandOf {
 	var out []demandOf
 	for _, s := range senders {
@@ -256,6 +224,6 @@ func bipartite(senders, receivers []topo.HostID, size func() units.Bytes) []dema
 			}
 		}
 	}
-	slices.SortStableFunc(out, func(a, b demandOf) int { return cmp.Or(cmp.Compare(a.src, b.src), cmp.Compare(a.dst, b.dst)) })
+	slices.SortStableFunc(out, func(a, b demandOf) int { return cmp.Or(cmp.Compare(a.Src, b.Src), cmp.Compare(a.Dst, b.Dst)) })
 	return out
 }

@@ -1,8 +1,7 @@
-// Package placement holds the policies that choose the hosts of a block's
-// replicas.
+// Package placement holds the policies that choose the hosts of a block's replicas.
 //
-// They place; they do not rate what they placed: a block's bytes are not paced,
-// and its flows share the network as the coflow policy and the transport decide.
+// These policies set no rates: the flows of a block share the network as the coflow
+// policy and the transport decide.
 package placement
 
 import (
@@ -17,59 +16,59 @@ import (
 	"testbed/workloads"
 )
 
-// HDFS is the default rack-aware placement of the Hadoop distributed file
-// system (BlockPlacementPolicyDefault): the first replica at the writer, the
-// second on a random host of another rack, the third on another host of the
-// second's rack, the rest at random. At most (r−1)/racks + 2 of r replicas share
-// a rack. Use DefaultHDFS for Hadoop's settings.
+// HDFS is the default rack-aware placement of the Hadoop distributed file system
+// (BlockPlacementPolicyDefault). The first replica is on the writer, the second on a
+// random host in another rack, the third on another host in the second's rack, and the
+// others are random. At most (r−1)/racks + 2 of r replicas share a rack. DefaultHDFS
+// returns Hadoop's settings.
 //
-// Where Hadoop would write fewer replicas than asked for, HDFS first gives up
-// ConsiderLoad, then its rules about racks, then MinBlocks, and fails if even so
-// there are too few hosts with room: a run in which blocks silently have
-// different numbers of replicas compares nothing.
+// Where Hadoop would write fewer replicas than requested, HDFS relaxes first
+// ConsiderLoad, then the rack rules, then MinBlocks. It fails if too few hosts have room
+// even then: runs whose blocks silently have different numbers of replicas cannot be
+// compared.
 type HDFS struct {
-	// ConsiderLoad passes over hosts that take part in more than twice as many
-	// writes as the average host (Hadoop: dfs.replication.considerLoad).
+	// ConsiderLoad skips hosts that take part in more than twice as many writes as the
+	// average host (Hadoop: dfs.replication.considerLoad).
 	ConsiderLoad bool
-	// MinBlocks is for how many blocks of this size a host must have room. 0
-	// stands for 1. Hadoop 0.20 has 5 (MIN_BLOCKS_FOR_WRITE).
+	// MinBlocks is the number of blocks of this size for which a host must have room. 0
+	// means 1. Hadoop 0.20 uses 5 (MIN_BLOCKS_FOR_WRITE).
 	MinBlocks int
-	// Hosts are those that may hold replicas: Constraints.Hosts.
+	// Hosts are the hosts that may hold replicas: see Constraints.Hosts.
 	Hosts string
 }
 
-// DefaultHDFS is HDFS as Hadoop 0.20 sets it.
+// DefaultHDFS returns HDFS with the settings of Hadoop 0.20.
 func DefaultHDFS() HDFS { return HDFS{ConsiderLoad: true, MinBlocks: 5} }
 
-// Needs is the use of the disks.
-func (HDFS) Needs() policies.Knowledge { return policies.DiskUse }
+// Needs returns DiskUse.
+func (HDFS) Needs() policies.Needs { return policies.Needs{DiskUse: true} }
 
-// Place draws one random order of all hosts and takes from it the first that
-// fit, so that a host that does not fit changes the choice of no other.
-func (p HDFS) Place(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+// Place draws one random order of all hosts and takes the first eligible ones from it.
+// An ineligible host thus does not change the choice of the others.
+func (p HDFS) Place(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 	if err := errors.Join(check(v, b), CheckHosts(p.Hosts)); err != nil {
 		return nil, err
 	}
 	return p.place(v, b, shuffled(v, rng))
 }
 
-// check refuses what no placement can satisfy.
-func check(v *policies.View, b workloads.Block) error {
+// check rejects blocks and Views that no placement can satisfy.
+func check(v *policies.PlacementView, b workloads.Block) error {
 	if b.Replicas < 1 || b.Replicas > len(v.Hosts) {
-		return fmt.Errorf("%d replicas on %d hosts: want 1 to %d", b.Replicas, len(v.Hosts), len(v.Hosts))
+		return fmt.Errorf("%d replicas on %d hosts: must be from 1 to %d", b.Replicas, len(v.Hosts), len(v.Hosts))
 	}
 	if b.Client < 0 || int(b.Client) >= len(v.Hosts) {
-		return fmt.Errorf("client %d: want a host of 0 to %d", b.Client, len(v.Hosts)-1)
+		return fmt.Errorf("client %d: must be a host from 0 to %d", b.Client, len(v.Hosts)-1)
 	}
 	if v.Zone != nil && len(v.Zone) != v.Fabric.Racks() {
-		return fmt.Errorf("zones of %d racks: want those of all %d, or none", len(v.Zone), v.Fabric.Racks())
+		return fmt.Errorf("zones of %d racks: must be given for all %d racks or for none", len(v.Zone), v.Fabric.Racks())
 	}
 	return nil
 }
 
-// shuffled is a random order of all hosts. Every policy of this package draws
-// it, and it alone, first: what is a tie to two policies they then break alike.
-func shuffled(v *policies.View, rng *rand.Rand) []topo.HostID {
+// shuffled returns a random order of all hosts. Every policy of this package draws
+// exactly this order, first, so that different policies break a tie in the same way.
+func shuffled(v *policies.PlacementView, rng *rand.Rand) []topo.HostID {
 	hosts := make([]topo.HostID, len(v.Hosts))
 	for h := range hosts {
 		hosts[h] = topo.HostID(h)
@@ -78,7 +77,8 @@ func shuffled(v *policies.View, rng *rand.Rand) []topo.HostID {
 	return hosts
 }
 
-// relaxation is what HDFS gives up when too few hosts fit.
+// relaxation is the set of rules that HDFS ignores when too few hosts are eligible; each
+// level includes those before it.
 type relaxation uint8
 
 const (
@@ -88,8 +88,8 @@ const (
 	ignoreMinBlocks
 )
 
-func (p HDFS) place(v *policies.View, b workloads.Block, order []topo.HostID) ([]topo.HostID, error) {
-	may, err := allowed(v.Fabric, p.Hosts)
+func (p HDFS) place(v *policies.PlacementView, b workloads.Block, order []topo.HostID) ([]topo.HostID, error) {
+	allowed, err := allowedHosts(v.Fabric, p.Hosts)
 	if err != nil {
 		return nil, err
 	}
@@ -98,24 +98,24 @@ func (p HDFS) place(v *policies.View, b workloads.Block, order []topo.HostID) ([
 		writing += v.Hosts[i].Writing
 	}
 	for r := strict; r <= ignoreMinBlocks; r++ {
-		c := choice{p: p, v: v, b: b, may: may, writing: writing, relax: r, order: order}
+		c := choice{p: p, v: v, b: b, allowed: allowed, writing: writing, relax: r, order: order}
 		if hosts, ok := c.choose(); ok {
 			return nearestNextChain(v.Fabric, b.Client, hosts), nil
 		}
 	}
-	return nil, noRoom(v, b, may)
+	return nil, noRoom(v, b, allowed)
 }
 
-// ErrNoRoom tells that too few disks have room for a replica.
+// ErrNoRoom reports that too few disks have room for a replica.
 var ErrNoRoom = errors.New("too few disks have room")
 
-// choice is one attempt at a block.
+// choice is one attempt to place a block.
 type choice struct {
 	p       HDFS
-	v       *policies.View
+	v       *policies.PlacementView
 	b       workloads.Block
-	may     []bool // of allowed
-	writing int    // replicas being written, over all hosts
+	allowed []bool // from allowedHosts
+	writing int    // replicas in progress, over all hosts
 	relax   relaxation
 	order   []topo.HostID
 	chosen  []topo.HostID
@@ -157,9 +157,9 @@ func (c *choice) choose() ([]topo.HostID, bool) {
 	return c.chosen, true
 }
 
-// take chooses the first good host that the place allows.
-func (c *choice) take(allowed func(topo.HostID) bool) bool {
-	i := slices.IndexFunc(c.order, func(h topo.HostID) bool { return allowed(h) && c.good(h) })
+// take chooses the first good target that matches, and reports whether there is one.
+func (c *choice) take(matches func(topo.HostID) bool) bool {
+	i := slices.IndexFunc(c.order, func(h topo.HostID) bool { return matches(h) && c.isGoodTarget(h) })
 	if i < 0 {
 		return false
 	}
@@ -167,9 +167,9 @@ func (c *choice) take(allowed func(topo.HostID) bool) bool {
 	return true
 }
 
-// good is Hadoop's isGoodTarget.
-func (c *choice) good(h topo.HostID) bool {
-	if slices.Contains(c.chosen, h) || c.may != nil && !c.may[h] {
+// isGoodTarget is Hadoop's method of that name.
+func (c *choice) isGoodTarget(h topo.HostID) bool {
+	if slices.Contains(c.chosen, h) || c.allowed != nil && !c.allowed[h] {
 		return false
 	}
 	blocks := max(c.p.MinBlocks, 1)
@@ -194,13 +194,13 @@ func (c *choice) good(h topo.HostID) bool {
 	return true
 }
 
-// maxPerRack is how many of a block's replicas one rack may hold.
+// maxPerRack returns the maximum number of replicas of a block in one rack.
 func maxPerRack(replicas, racks int) int { return (replicas-1)/racks + 2 }
 
-// hasRoom tells whether a host is there and its disk takes so many more blocks of
-// a size. What is being written counts as stored. A capacity of 0 stands for a disk that is
+// hasRoom reports whether a host is up and its disk has room for the given number of
+// blocks of a size. Replicas in progress count as stored. A disk with capacity 0 is
 // never full.
-func hasRoom(v *policies.View, h topo.HostID, size units.Bytes, blocks int) bool {
+func hasRoom(v *policies.PlacementView, h topo.HostID, size units.Bytes, blocks int) bool {
 	s := &v.Hosts[h]
 	if s.Lost {
 		return false
@@ -208,15 +208,14 @@ func hasRoom(v *policies.View, h topo.HostID, size units.Bytes, blocks int) bool
 	return s.Disk == 0 || size <= 0 || (s.Disk-s.Used)/size >= units.Bytes(blocks)
 }
 
-// overloaded tells whether a host takes part in more than twice as many writes
-// as the average.
+// overloaded reports whether a host takes part in more than twice as many writes as the
+// average host.
 func (c *choice) overloaded(h topo.HostID) bool {
 	return c.v.Hosts[h].Writing*len(c.v.Hosts) > 2*c.writing
 }
 
-// nearestNextChain orders a pipeline as Hadoop does: the host nearest to the
-// writer first, then the one nearest to that, and so on; at the same distance
-// the one chosen first.
+// nearestNextChain orders a pipeline as Hadoop does: first the host nearest to the
+// writer, then the host nearest to that one, and so on. Ties go to the host chosen first.
 func nearestNextChain(f *topo.Fabric, writer topo.HostID, hosts []topo.HostID) []topo.HostID {
 	rest := slices.Clone(hosts)
 	chain := make([]topo.HostID, 0, len(rest))
@@ -235,7 +234,8 @@ func nearestNextChain(f *topo.Fabric, writer topo.HostID, hosts []topo.HostID) [
 	return chain
 }
 
-// distance is Hadoop's, in hops of the tree: 0 to itself, 2 in a rack, 4 beyond.
+// distance is Hadoop's distance in tree hops: 0 to the host itself, 2 inside a rack, 4
+// between racks.
 func distance(f *topo.Fabric, a, b topo.HostID) int {
 	switch {
 	case a == b:

@@ -15,8 +15,8 @@ import (
 	"testbed/workloads"
 )
 
-// cluster is a View of idle hosts, all links of a host 100 MB/s.
-func cluster(t testing.TB, racks, hostsPerRack int, oversubscription int64) *policies.View {
+// cluster returns a View of idle hosts with links of 100 MB/s.
+func cluster(t testing.TB, racks, hostsPerRack int, oversubscription int64) *policies.PlacementView {
 	t.Helper()
 	spines := 1
 	if racks == 1 {
@@ -27,7 +27,7 @@ func cluster(t testing.TB, racks, hostsPerRack int, oversubscription int64) *pol
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := &policies.View{Fabric: f, Hosts: make([]policies.HostState, f.Hosts())}
+	v := &policies.PlacementView{Cluster: &policies.Cluster{Fabric: f, Hosts: make([]policies.HostState, f.Hosts())}}
 	for _, l := range f.Links() {
 		v.Capacity = append(v.Capacity, l.Rate)
 	}
@@ -37,18 +37,18 @@ func cluster(t testing.TB, racks, hostsPerRack int, oversubscription int64) *pol
 	return v
 }
 
-// mbs is so many MB/s.
+// mbs returns a rate of n MB/s.
 func mbs(n int64) units.Rate { return units.Rate(n) * 8 * units.Mbps }
 
 func block(client topo.HostID, size units.Bytes, replicas int) workloads.Block {
 	return workloads.Block{ID: 1, Client: client, Size: size, Replicas: replicas, Packet: 64 * units.KB, Window: 80}
 }
 
-func luck(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 7)) }
+func random(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 7)) }
 
-func place(t testing.TB, p policies.Placer, v *policies.View, b workloads.Block, seed uint64) []topo.HostID {
+func place(t testing.TB, p policies.Placer, v *policies.PlacementView, b workloads.Block, seed uint64) []topo.HostID {
 	t.Helper()
-	hosts, err := p.Place(v, b, luck(seed))
+	hosts, err := p.Place(v, b, random(seed))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestHDFSTwoRacks(t *testing.T) {
 		second[got[1]]++
 	}
 	if second[2] < 70 || second[3] < 70 {
-		t.Errorf("second replica on %v, want both about as often", second)
+		t.Errorf("second replica on %v, want both with similar frequency", second)
 	}
 }
 
@@ -94,8 +94,8 @@ func TestHDFSSingleRack(t *testing.T) {
 	}
 }
 
-// The second replica's rack is drawn in proportion to its hosts, the third
-// stays with the second.
+// The second replica's rack is drawn with probability proportional to its number of
+// hosts, and the third replica is in the same rack.
 func TestHDFSShape(t *testing.T) {
 	v := cluster(t, 5, 4, 1)
 	racks := map[topo.RackID]int{}
@@ -157,14 +157,14 @@ func TestHDFSConsiderLoad(t *testing.T) {
 
 func TestHDFSRoom(t *testing.T) {
 	v := cluster(t, 3, 2, 1)
-	v.Hosts[0].Used = v.Hosts[0].Disk // the writer's
+	v.Hosts[0].Used = v.Hosts[0].Disk // the writer has no room
 	b := block(0, units.GB, 3)
 	for seed := range uint64(20) {
 		if got := place(t, DefaultHDFS(), v, b, seed); got[0] != 1 {
 			t.Errorf("seed %d: %v, want the first on the writer's neighbour", seed, got)
 		}
 	}
-	// Room for one block but not for MinBlocks is given up last.
+	// MinBlocks is relaxed last: room for one block is enough then.
 	for h := range v.Hosts {
 		v.Hosts[h].Used = v.Hosts[h].Disk - 2*units.GB
 	}
@@ -175,16 +175,16 @@ func TestHDFSRoom(t *testing.T) {
 		v.Hosts[h].Used = v.Hosts[h].Disk - units.GB + 1
 	}
 	v.Hosts[2].Used = 0
-	if got, err := DefaultHDFS().Place(v, b, luck(1)); !errors.Is(err, ErrNoRoom) {
+	if got, err := DefaultHDFS().Place(v, b, random(1)); !errors.Is(err, ErrNoRoom) {
 		t.Errorf("full disks: %v, %v", got, err)
 	}
 }
 
-func TestRefusesImpossible(t *testing.T) {
+func TestRejectsInvalid(t *testing.T) {
 	v := cluster(t, 2, 2, 1)
 	for _, p := range []policies.Placer{DefaultHDFS(), DefaultSinbad(), DefaultUniform(), DefaultOracle(), DefaultLeastLoaded(), DefaultPowerOfTwo()} {
 		for _, b := range []workloads.Block{block(0, units.MB, 0), block(0, units.MB, 5), block(-1, units.MB, 2), block(4, units.MB, 2)} {
-			if got, err := p.Place(v, b, luck(1)); err == nil {
+			if got, err := p.Place(v, b, random(1)); err == nil {
 				t.Errorf("%T: %d replicas from host %d: %v, want an error", p, b.Replicas, b.Client, got)
 			}
 		}
@@ -197,14 +197,14 @@ func TestRefusesImpossible(t *testing.T) {
 	} {
 		p := DefaultSinbad()
 		if spoil(&p); p.check() == nil {
-			t.Errorf("bad setting %d accepted: %+v", i, p)
+			t.Errorf("invalid setting %d accepted: %+v", i, p)
 		}
-		if _, err := p.Place(v, block(0, 1, 1), luck(1)); err == nil {
-			t.Errorf("bad setting %d placed with: %+v", i, p)
+		if _, err := p.Place(v, block(0, 1, 1), random(1)); err == nil {
+			t.Errorf("placed with invalid setting %d: %+v", i, p)
 		}
 	}
 	v.Zone = []int{1}
-	if _, err := DefaultUniform().Place(v, block(0, 1, 1), luck(1)); err == nil {
+	if _, err := DefaultUniform().Place(v, block(0, 1, 1), random(1)); err == nil {
 		t.Error("zones of one rack of two accepted")
 	}
 }

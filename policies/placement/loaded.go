@@ -10,46 +10,47 @@ import (
 	"testbed/workloads"
 )
 
-// LeastLoaded takes the hosts with the most capacity left on the links that lead to
-// them, by the estimates alone: it does not reckon with what was placed since they
-// were made, so that all blocks between two reports go to the same few hosts.
-// It shows what Sinbad's hysteresis is for.
+// LeastLoaded chooses the hosts with the most residual capacity on the links to them,
+// according to the load estimates. It ignores placements since the last report, so all
+// blocks between two reports go to the same few hosts. It shows the purpose of Sinbad's
+// hysteresis.
 type LeastLoaded struct {
 	Steering
 	Estimate
 }
 
-// DefaultLeastLoaded is LeastLoaded with all else as Sinbad has it.
+// DefaultLeastLoaded returns LeastLoaded with Sinbad's other settings.
 func DefaultLeastLoaded() LeastLoaded { return LeastLoaded{DefaultSteering(), DefaultEstimate()} }
 
-// Needs is the load of the links and the use of the disks.
-func (LeastLoaded) Needs() policies.Knowledge { return policies.LinkLoad | policies.DiskUse }
+// Needs returns LinkLoad and DiskUse.
+func (LeastLoaded) Needs() policies.Needs { return policies.Needs{LinkLoad: true, DiskUse: true} }
 
 // Place implements policies.Placer.
-func (p LeastLoaded) Place(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+func (p LeastLoaded) Place(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 	return byEstimate("least-loaded", p.Steering, p.Estimate, v, b, rng, 0)
 }
 
-// PowerOfTwo draws two candidates for each choice and takes the one with more
-// capacity left on the links that lead to it, by the estimates alone.
+// PowerOfTwo draws two candidates for each choice and takes the one with more residual
+// capacity on the links to it, according to the load estimates.
 type PowerOfTwo struct {
 	Steering
 	Estimate
 }
 
-// DefaultPowerOfTwo is PowerOfTwo with all else as Sinbad has it.
+// DefaultPowerOfTwo returns PowerOfTwo with Sinbad's other settings.
 func DefaultPowerOfTwo() PowerOfTwo { return PowerOfTwo{DefaultSteering(), DefaultEstimate()} }
 
-// Needs is the load of the links and the use of the disks.
-func (PowerOfTwo) Needs() policies.Knowledge { return policies.LinkLoad | policies.DiskUse }
+// Needs returns LinkLoad and DiskUse.
+func (PowerOfTwo) Needs() policies.Needs { return policies.Needs{LinkLoad: true, DiskUse: true} }
 
 // Place implements policies.Placer.
-func (p PowerOfTwo) Place(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+func (p PowerOfTwo) Place(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 	return byEstimate("power-of-two", p.Steering, p.Estimate, v, b, rng, 2)
 }
 
-// byEstimate places by the estimates, comparing so many candidates for each choice.
-func byEstimate(name string, s Steering, e Estimate, v *policies.View, b workloads.Block, rng *rand.Rand, among int) ([]topo.HostID, error) {
+// byEstimate places a block by the load estimates. It compares the given number of
+// candidates for each choice; 0 compares all.
+func byEstimate(name string, s Steering, e Estimate, v *policies.PlacementView, b workloads.Block, rng *rand.Rand, candidates int) ([]topo.HostID, error) {
 	if err := errors.Join(check(v, b), s.check(), e.check()); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -58,25 +59,24 @@ func byEstimate(name string, s Steering, e Estimate, v *policies.View, b workloa
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return s.steer(v, b, order, way{loads: l, among: among, path: true})
+	return s.steer(v, b, order, criteria{loads: l, candidates: candidates, wholePath: true})
 }
 
-// Oracle takes the hosts with the most capacity left on the links that lead to them,
-// by what links really carry at the moment: no master can know that. It bounds
-// what better estimates could bring, not what better placement could.
+// Oracle chooses the hosts with the most residual capacity on the links to them,
+// according to the links' current traffic, which no master can know. It bounds the
+// benefit of better estimates, not that of a better placement.
 type Oracle struct{ Steering }
 
-// DefaultOracle is Oracle with all else as Sinbad has it.
+// DefaultOracle returns Oracle with Sinbad's other settings.
 func DefaultOracle() Oracle { return Oracle{DefaultSteering()} }
 
-// Needs is the true load of the links, what has just been placed and the use of
-// the disks.
-func (Oracle) Needs() policies.Knowledge {
-	return policies.TrueLoad | policies.LinkLoad | policies.DiskUse
+// Needs returns OracleLoad, DiskUse, and LinkLoad for the most recent placements.
+func (Oracle) Needs() policies.Needs {
+	return policies.Needs{OracleLoad: true, LinkLoad: true, DiskUse: true}
 }
 
 // Place implements policies.Placer.
-func (p Oracle) Place(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+func (p Oracle) Place(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 	if err := errors.Join(check(v, b), p.check()); err != nil {
 		return nil, fmt.Errorf("oracle: %w", err)
 	}
@@ -85,5 +85,5 @@ func (p Oracle) Place(v *policies.View, b workloads.Block, rng *rand.Rand) ([]to
 	if err != nil {
 		return nil, fmt.Errorf("oracle: %w", err)
 	}
-	return p.steer(v, b, order, way{loads: l, path: true})
+	return p.steer(v, b, order, criteria{loads: l, wholePath: true})
 }

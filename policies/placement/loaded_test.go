@@ -35,7 +35,7 @@ func TestUniformShapes(t *testing.T) {
 		racks[a]++
 		racks[b]++
 	}
-	// Of 19·18/2 pairs all but the 3 in the writer's rack.
+	// There are 19·18/2 pairs of hosts, less the 3 inside the writer's rack.
 	for h := range topo.HostID(20) {
 		if n := hosts[h]; h != 6 && (n < 150 || n > 280) {
 			t.Errorf("host %d drawn %d times, want about 210", h, n)
@@ -49,40 +49,39 @@ func TestUniformShapes(t *testing.T) {
 			t.Errorf("rack %d drawn %d times of 2000, want about 1000", r, n)
 		}
 	}
-	// Two racks cannot hold three apart: the pair is in the other one, or parted.
+	// Two racks cannot hold three replicas in different racks: the last one is in the other rack.
 	small := cluster(t, 2, 3, 1)
 	if got := place(t, twoRacks, small, block(0, units.MB, 3), 1); small.Fabric.RackOf(got[2]) != 1 {
 		t.Errorf("two racks: %v", got)
 	}
 }
 
-// Between two reports LeastLoaded places all blocks on the same hosts; Sinbad
-// moves on.
-func TestLeastLoadedHerds(t *testing.T) {
+// Between two reports LeastLoaded places all blocks on the same hosts, while Sinbad
+// chooses others.
+func TestLeastLoadedRepeatsHosts(t *testing.T) {
 	v := counted(t)
-	herd := DefaultLeastLoaded()
-	herd.LeafCounters = true
-	first := place(t, herd, v, block(0, 20*units.MB, 3), 1)
+	repeats := DefaultLeastLoaded()
+	repeats.LeafCounters = true
+	first := place(t, repeats, v, block(0, 20*units.MB, 3), 1)
 	if want := []topo.HostID{0, 4, 5}; !slices.Equal(first, want) {
 		t.Fatalf("hosts %v, want %v", first, want)
 	}
 	next := with(v, 20*units.MB, first...)
-	if got := place(t, herd, next, block(0, 20*units.MB, 3), 1); !slices.Equal(got, first) {
+	if got := place(t, repeats, next, block(0, 20*units.MB, 3), 1); !slices.Equal(got, first) {
 		t.Errorf("the next block on %v, want %v again", got, first)
 	}
 	if got, want := place(t, byLeaf(Auto), next, block(0, 20*units.MB, 3), 1), []topo.HostID{0, 6, 7}; !slices.Equal(got, want) {
 		t.Errorf("Sinbad's next block on %v, want %v", got, want)
 	}
-	// By hosts it minds the racks' links on the way: host 4 of rack 2 is best at 40.
-	herd.Form = Edge
+	// Form Edge includes the rack links on the path: host 4 of rack 2 is best with 40 MB/s.
+	repeats.Form = Edge
 	v.Hosts[1].Rx = mbs(70)
-	if got, want := place(t, herd, v, block(0, units.MB, 2), 1), []topo.HostID{0, 4}; !slices.Equal(got, want) {
-		t.Errorf("by hosts on %v, want %v", got, want)
+	if got, want := place(t, repeats, v, block(0, units.MB, 2), 1), []topo.HostID{0, 4}; !slices.Equal(got, want) {
+		t.Errorf("form Edge on %v, want %v", got, want)
 	}
 }
 
-// Of ten hosts of which one is loaded least and one most, two random choices take
-// the one often and the other never.
+// Power of two chooses the least loaded host often and the most loaded one never.
 func TestPowerOfTwo(t *testing.T) {
 	v := cluster(t, 10, 2, 1)
 	for h := range v.Hosts {
@@ -96,7 +95,7 @@ func TestPowerOfTwo(t *testing.T) {
 	for seed := range uint64(draws) {
 		drawn[place(t, p, v, block(0, units.MB, 2), seed)[1]]++
 	}
-	// 18 hosts are in question: the best is one of two with probability 2/18.
+	// There are 18 candidates: the best is one of two with probability 2/18.
 	if n := drawn[11]; n < 70 || n > 160 {
 		t.Errorf("the best host drawn %d times of %d, want about 111", n, draws)
 	}
@@ -108,12 +107,12 @@ func TestPowerOfTwo(t *testing.T) {
 	}
 }
 
-// The oracle goes by what links carry, whatever was reported, and reckons with what
-// has been placed at this moment.
+// The oracle uses the current traffic of links instead of reports, and includes blocks
+// placed at this moment.
 func TestOracle(t *testing.T) {
 	v := counted(t)
 	p := DefaultOracle()
-	if _, err := p.Place(v, block(0, units.MB, 3), luck(1)); !errors.Is(err, ErrNoLoads) {
+	if _, err := p.Place(v, block(0, units.MB, 3), random(1)); !errors.Is(err, ErrNoLoads) {
 		t.Errorf("without loads: %v", err)
 	}
 	v.Load = make([]units.Rate, len(v.Capacity))
@@ -135,8 +134,8 @@ func TestOracle(t *testing.T) {
 	}
 }
 
-// Patterns bind every policy and its fallback, and are never given up.
-func TestHostsAreNeverGivenUp(t *testing.T) {
+// Every policy and its fallback obey the host patterns, which are never relaxed.
+func TestHostsAreNeverRelaxed(t *testing.T) {
 	const only = "h1-*,h3-00"
 	in := []topo.HostID{2, 3, 6}
 	c := DefaultConstraints()
@@ -159,14 +158,14 @@ func TestHostsAreNeverGivenUp(t *testing.T) {
 				t.Fatalf("%T: hosts %v, want %v", p, got, in)
 			}
 		}
-		if _, err := p.Place(v, block(0, units.MB, 4), luck(1)); !errors.Is(err, ErrNoRoom) {
+		if _, err := p.Place(v, block(0, units.MB, 4), random(1)); !errors.Is(err, ErrNoRoom) {
 			t.Errorf("%T: four replicas on three hosts: %v", p, err)
 		}
 	}
 	for _, bad := range []string{"h9-*", "[", ",", "h0-00,"} {
 		hdfs.Hosts, s.Hosts = bad, bad
 		for _, p := range []policies.Placer{hdfs, PowerOfTwo{s, DefaultEstimate()}, Uniform{Constraints: Constraints{Hosts: bad}}} {
-			if got, err := p.Place(v, block(0, units.MB, 1), luck(1)); err == nil {
+			if got, err := p.Place(v, block(0, units.MB, 1), random(1)); err == nil {
 				t.Errorf("%T with hosts %q: %v, want an error", p, bad, got)
 			}
 		}

@@ -11,23 +11,23 @@ import (
 	"testbed/topo/units"
 )
 
-// Estimate says how the load of links is estimated from what hosts report.
+// Estimate configures how link loads are estimated from the hosts' reports.
 type Estimate struct {
-	// Grace is how late a report may be before the link is taken for full, as a
-	// part of the time between two reports.
+	// Grace is how late a report may be before the host's link counts as full, as a
+	// fraction of the time between two reports.
 	Grace float64
-	// LeafCounters takes the load of a rack from the counters of its leaf
-	// (View.Racks). Without it that is the sum over its hosts, as in Sinbad's paper:
-	// it counts traffic inside the rack too, so it errs on the careful side.
+	// LeafCounters takes the load of a rack from the counters of its leaf (View.Racks).
+	// Otherwise it is the sum over the rack's hosts, as in Sinbad's paper. The sum
+	// includes traffic inside the rack and thus overestimates.
 	LeafCounters bool
 }
 
-// DefaultEstimate is Sinbad's. Its paper says nothing of Grace.
+// DefaultEstimate returns Sinbad's estimate. The paper does not mention a Grace.
 func DefaultEstimate() Estimate { return Estimate{Grace: 0.5} }
 
 func (e Estimate) check() error {
 	if !(e.Grace >= 0 && e.Grace <= MaxGrace) {
-		return fmt.Errorf("grace %v: want 0 to %v, as a part of the time between two reports", e.Grace, float64(MaxGrace))
+		return fmt.Errorf("grace %v: must be from 0 to %v, as a fraction of the time between two reports", e.Grace, float64(MaxGrace))
 	}
 	return nil
 }
@@ -35,20 +35,19 @@ func (e Estimate) check() error {
 // MaxGrace is the largest Estimate.Grace.
 const MaxGrace = 1000
 
-// loads is the traffic toward each host and each rack that a decision must
-// reckon with.
+// loads is the expected traffic to each host and each rack at a decision.
 type loads struct {
-	f          *topo.Fabric
-	capacity   []units.Rate // View.Capacity
-	host, rack []units.Rate // the paper's vCur, at most the capacity
-	rackCap    []units.Rate
-	most       units.Rate // of an expected capacity
+	f           *topo.Fabric
+	capacity    []units.Rate // View.Capacity
+	host, rack  []units.Rate // the paper's vCur, at most the capacity
+	rackCap     []units.Rate
+	maxExpected units.Rate // upper bound of an expected capacity
 }
 
-func newLoads(v *policies.View) *loads {
+func newLoads(v *policies.PlacementView) *loads {
 	hosts, racks := v.Fabric.Hosts(), v.Fabric.Racks()
 	rates := make([]units.Rate, hosts+2*racks)
-	l := &loads{f: v.Fabric, capacity: v.Capacity, host: rates[:hosts], rack: rates[hosts : hosts+racks], rackCap: rates[hosts+racks:], most: units.MaxRate}
+	l := &loads{f: v.Fabric, capacity: v.Capacity, host: rates[:hosts], rack: rates[hosts : hosts+racks], rackCap: rates[hosts+racks:], maxExpected: units.MaxRate}
 	for r := range l.rackCap {
 		for s := range l.f.Spines() {
 			l.rackCap[r] += v.Capacity[l.f.LeafDown(topo.RackID(r), s)]
@@ -59,20 +58,20 @@ func newLoads(v *policies.View) *loads {
 
 func (l *loads) hostCap(h topo.HostID) units.Rate { return l.capacity[l.f.HostDown(h)] }
 
-// ofHost and ofRack are the expected capacity of the link toward a host, or of
-// all links toward a rack.
-func (l *loads) ofHost(h topo.HostID) units.Rate { return min(l.hostCap(h)-l.host[h], l.most) }
+// ofHost returns the expected capacity of the link to a host.
+func (l *loads) ofHost(h topo.HostID) units.Rate { return min(l.hostCap(h)-l.host[h], l.maxExpected) }
 
-func (l *loads) ofRack(r topo.RackID) units.Rate { return min(l.rackCap[r]-l.rack[r], l.most) }
+// ofRack returns the expected capacity of all links to a rack.
+func (l *loads) ofRack(r topo.RackID) units.Rate { return min(l.rackCap[r]-l.rack[r], l.maxExpected) }
 
-// estimate computes the loads from the smoothed measurements, with the whole
-// capacity where a report is overdue. A host that is lost receives nothing.
-func (e Estimate) estimate(v *policies.View) (*loads, error) {
+// estimate computes the loads from the smoothed measurements. A host with an overdue
+// report counts as fully loaded, and a lost host as idle.
+func (e Estimate) estimate(v *policies.PlacementView) (*loads, error) {
 	if e.LeafCounters && len(v.Racks) != v.Fabric.Racks() {
-		return nil, fmt.Errorf("the counters of %d racks are known of %d: want all of them, or loads by sums over hosts", len(v.Racks), v.Fabric.Racks())
+		return nil, fmt.Errorf("leaf counters known for %d of %d racks: all are needed (or use the sums over hosts as rack loads)", len(v.Racks), v.Fabric.Racks())
 	}
 	l := newLoads(v)
-	heard := make([]bool, len(l.rack)) // of some host of the rack, in time
+	reported := make([]bool, len(l.rack)) // a host of the rack has reported in time
 	for i := range l.host {
 		s := &v.Hosts[i]
 		if s.Lost {
@@ -82,7 +81,7 @@ func (e Estimate) estimate(v *policies.View) (*loads, error) {
 		r := l.f.RackOf(h)
 		load := l.hostCap(h)
 		if !e.overdue(v.Now, s) {
-			heard[r] = true
+			reported[r] = true
 			load = min(s.Rx, load)
 		}
 		l.host[i] = load
@@ -90,7 +89,7 @@ func (e Estimate) estimate(v *policies.View) (*loads, error) {
 	}
 	if e.LeafCounters {
 		for r := range l.rack {
-			if l.rack[r] = l.rackCap[r]; heard[r] {
+			if l.rack[r] = l.rackCap[r]; reported[r] {
 				l.rack[r] = min(v.Racks[r].Rx, l.rackCap[r])
 			}
 		}
@@ -98,18 +97,17 @@ func (e Estimate) estimate(v *policies.View) (*loads, error) {
 	return l, nil
 }
 
-// overdue tells whether the report after the last should have come for longer
-// than is granted.
+// overdue reports whether the next report is late by more than Grace.
 func (e Estimate) overdue(now time.Duration, s *policies.HostState) bool {
 	last, next := max(s.LastReport, 0), s.NextReport
 	return next > last && now > next && float64(now-next) > float64(e.Grace*float64(next-last))
 }
 
-// expect adds what a placement will bring to the links on which it is not
-// measured yet (the paper's hysteresis): its size over the time from the
-// decision to the link's next report, which counts as least or more, once for each
-// host that receives it over the network and once for their rack.
-func (l *loads) expect(v *policies.View, p *policies.Placement, least time.Duration) {
+// expect adds the expected traffic of a placement to the links whose measurements do not
+// include it yet (the paper's hysteresis). The rate is the block's size divided by the
+// time from the decision to the link's next report, at least the time least. It counts
+// once for each host that receives the block over the network and once for their rack.
+func (l *loads) expect(v *policies.PlacementView, p *policies.Placement, least time.Duration) {
 	home := l.f.RackOf(p.Client)
 	for i, h := range p.Hosts {
 		s := &v.Hosts[h]
@@ -133,11 +131,11 @@ func (l *loads) expect(v *policies.View, p *policies.Placement, least time.Durat
 	}
 }
 
-// trueLoads are what links carry just now. Of what was placed at this very moment no
-// rate tells yet: its links are taken for full.
-func trueLoads(v *policies.View) (*loads, error) {
+// trueLoads returns the current traffic of the links. Links to a block that was placed at
+// this very moment count as full, because its traffic has no rate yet.
+func trueLoads(v *policies.PlacementView) (*loads, error) {
 	if len(v.Load) != len(v.Capacity) {
-		return nil, fmt.Errorf("what %d links carry is known of %d: %w", len(v.Load), len(v.Capacity), ErrNoLoads)
+		return nil, fmt.Errorf("current loads known for %d of %d links: %w", len(v.Load), len(v.Capacity), ErrNoLoads)
 	}
 	l := newLoads(v)
 	carried := func(id topo.LinkID) units.Rate { return min(v.Load[id], v.Capacity[id]) }
@@ -164,5 +162,5 @@ func trueLoads(v *policies.View) (*loads, error) {
 	return l, nil
 }
 
-// ErrNoLoads tells that the master is not told what links carry.
-var ErrNoLoads = errors.New("the backend must tell what every link carries")
+// ErrNoLoads reports that the View lacks the current loads of links.
+var ErrNoLoads = errors.New("the backend must report the current load of every link")

@@ -10,9 +10,9 @@ import (
 	"testbed/topo/units"
 )
 
-// fourRacks has racks {0,1} {2,3} {4,5} {6,7}, 100 MB/s to a host, 50 MB/s to a
-// rack, and disks that write 60 MB/s. All hosts reported at 10 s.
-func fourRacks(t testing.TB) *policies.View {
+// fourRacks returns a cluster with racks {0,1} {2,3} {4,5} {6,7}, 100 MB/s to a host,
+// 50 MB/s to a rack and 60 MB/s to a disk. All hosts reported at 10 s.
+func fourRacks(t testing.TB) *policies.PlacementView {
 	v := cluster(t, 4, 2, 4)
 	v.DiskRate = mbs(60)
 	v.Now = 10 * time.Second
@@ -22,22 +22,22 @@ func fourRacks(t testing.TB) *policies.View {
 	return v
 }
 
-// counted are the loads of the paper's example: racks as their leaves count them.
-func counted(t testing.TB) *policies.View {
+// counted returns the paper's example, with rack loads as counted by the leaves.
+func counted(t testing.TB) *policies.PlacementView {
 	v := fourRacks(t)
 	v.Racks = []policies.RackState{{}, {Rx: mbs(45)}, {Rx: mbs(10)}, {Rx: mbs(25)}}
 	v.Hosts[5].Rx, v.Hosts[6].Rx, v.Hosts[7].Rx = mbs(70), mbs(20), mbs(50)
 	return v
 }
 
-// byLeaf is Sinbad in a form, with the counters of leaves.
+// byLeaf returns Sinbad with a form and leaf counters.
 func byLeaf(f Form) Sinbad {
 	p := DefaultSinbad()
 	p.Form, p.LeafCounters = f, true
 	return p
 }
 
-func loadsOf(t testing.TB, p Sinbad, v *policies.View) *loads {
+func loadsOf(t testing.TB, p Sinbad, v *policies.PlacementView) *loads {
 	t.Helper()
 	l, err := p.loads(v)
 	if err != nil {
@@ -60,20 +60,20 @@ func (l *loads) hosts() (out []units.Rate) {
 	return out
 }
 
-// with is a View in which a block has been placed now.
-func with(v *policies.View, size units.Bytes, hosts ...topo.HostID) *policies.View {
+// with returns v plus a block that is placed now.
+func with(v *policies.PlacementView, size units.Bytes, hosts ...topo.HostID) *policies.PlacementView {
 	c := *v
 	c.Placements = append(slices.Clone(v.Placements), policies.Placement{At: v.Now, Client: hosts[0], Size: size, Hosts: hosts})
 	return &c
 }
 
-// Vector 2: capacity 125, load 40, disks at 55, half a second to the next report.
+// Vector 2: capacity 125, load 40 and disks 55 MB/s, half a second to the next report.
 func TestVector2Hysteresis(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		size     units.Bytes
-		at       time.Duration // of the decision; reports at 10 s and 11 s
-		load     int64         // MB/s, after it
+		at       time.Duration // time of the decision; reports at 10 s and 11 s
+		load     int64         // MB/s, after the decision
 		expected int64
 	}{
 		{"saturates", 256 * units.MB, 10500 * time.Millisecond, 125, 0},
@@ -101,13 +101,13 @@ func TestVector2Hysteresis(t *testing.T) {
 				t.Errorf("load of the rack %v, want %v", got, mbs(tt.load))
 			}
 			if l.host[0] != 0 || l.rack[0] != 0 {
-				t.Errorf("the writer's own replica counts: host %v, rack %v", l.host[0], l.rack[0])
+				t.Errorf("the writer's own replica adds load: host %v, rack %v", l.host[0], l.rack[0])
 			}
 		})
 	}
 }
 
-// A longer least time lets a block weigh less that is placed just before a report.
+// A larger MinDelta lowers the load of a block that is placed just before a report.
 func TestMinDelta(t *testing.T) {
 	v := fourRacks(t)
 	v.Placements = []policies.Placement{{At: 11*time.Second - time.Millisecond, Size: units.MB, Hosts: []topo.HostID{0, 4}}}
@@ -115,12 +115,12 @@ func TestMinDelta(t *testing.T) {
 		p := DefaultSinbad()
 		p.MinDelta = least
 		if got := loadsOf(t, p, v).host[4]; got != want {
-			t.Errorf("least time %v: load %v, want %v", least, got, want)
+			t.Errorf("MinDelta %v: load %v, want %v", least, got, want)
 		}
 	}
 }
 
-// Vector 3: the paper's selection in its forms, and what a second block finds.
+// Vector 3: the paper's selection in its forms, then the state for a second block.
 func TestVector3Selection(t *testing.T) {
 	const size = 20 * units.MB
 	v := counted(t)
@@ -131,7 +131,7 @@ func TestVector3Selection(t *testing.T) {
 	if got, want := l.hosts()[4:], []units.Rate{60, 30, 60, 50}; !slices.Equal(got, want) {
 		t.Errorf("expected capacity of hosts 4 to 7 %v, want %v", got, want)
 	}
-	// V1: h1, h5, h7 counted from 1.
+	// V1: h1, h5, h7 in the paper, which counts from 1.
 	first := place(t, byLeaf(Literal), v, block(0, size, 3), 1)
 	if want := []topo.HostID{0, 4, 6}; !slices.Equal(first, want) {
 		t.Errorf("V1 on %v, want %v", first, want)
@@ -144,7 +144,7 @@ func TestVector3Selection(t *testing.T) {
 	if got4, got6 := l.host[4], l.host[6]; got4 != mbs(20) || got6 != mbs(40) {
 		t.Errorf("after V1 loads of hosts 4 and 6 %v and %v, want 20 and 40 MB/s", got4, got6)
 	}
-	// V2: rack 2 alone, which two replicas then load once.
+	// V2: only rack 2, whose link two replicas load once.
 	first = place(t, byLeaf(SameRack), v, block(0, size, 3), 1)
 	if want := []topo.HostID{0, 4, 5}; !slices.Equal(first, want) {
 		t.Errorf("V2 on %v, want %v", first, want)
@@ -162,7 +162,7 @@ func TestVector3Selection(t *testing.T) {
 	}
 }
 
-// VE goes by the links of hosts in whatever rack, not all in the writer's.
+// VE compares host links in any rack, but not all replicas are in the writer's rack.
 func TestEdgeSelection(t *testing.T) {
 	v := fourRacks(t)
 	v.DiskRate = 0
@@ -171,7 +171,7 @@ func TestEdgeSelection(t *testing.T) {
 	}
 	p := DefaultSinbad()
 	p.Form = Edge
-	// Host 1 is the best, 4 the best of those outside: the chain goes to the nearest first.
+	// Host 1 is the best, 4 the best outside its rack. The pipeline goes to the nearest first.
 	if got, want := place(t, p, v, block(0, units.MB, 3), 1), []topo.HostID{0, 1, 4}; !slices.Equal(got, want) {
 		t.Errorf("hosts %v, want %v", got, want)
 	}
@@ -185,8 +185,8 @@ func TestEdgeSelection(t *testing.T) {
 	}
 }
 
-// Vector 4: disks slower than what two racks' links have left make a tie. V1 takes
-// both, V2 draws one.
+// Vector 4: disks slower than the residual capacity of two racks' links cause a tie. V1
+// takes both racks, V2 draws one.
 func TestVector4Ties(t *testing.T) {
 	v := counted(t)
 	v.DiskRate = mbs(20)
@@ -203,19 +203,19 @@ func TestVector4Ties(t *testing.T) {
 		}
 	}
 	if drawn[1] != 0 || drawn[2] < 110 || drawn[3] < 110 {
-		t.Errorf("V2 draws racks %v, want 2 and 3 about as often", drawn)
+		t.Errorf("V2 draws racks %v, want 2 and 3 with similar frequency", drawn)
 	}
-	// Without the cap there is no tie.
+	// Without the disk cap there is no tie.
 	p := byLeaf(SameRack)
 	p.NoDiskCap = true
 	for seed := range uint64(50) {
 		if got := place(t, p, v, block(0, units.MB, 3), seed); v.Fabric.RackOf(got[1]) != 2 {
-			t.Fatalf("without the disks' cap on %v, want rack 2", got)
+			t.Fatalf("without the disk cap on %v, want rack 2", got)
 		}
 	}
 }
 
-// Vector 5: a rack that has not reported for longer than is granted counts as full.
+// Vector 5: a rack whose reports are late by more than Grace counts as full.
 func TestVector5Stale(t *testing.T) {
 	v := counted(t)
 	for _, h := range []topo.HostID{4, 5} {
@@ -241,8 +241,8 @@ func TestVector5Stale(t *testing.T) {
 	if got, want := loadsOf(t, p, v).racks(), []units.Rate{50, 5, 40, 25}; !slices.Equal(got, want) {
 		t.Errorf("with more grace racks %v, want %v", got, want)
 	}
-	// By sums, one host that is silent adds what its link can carry; one that is lost
-	// receives nothing.
+	// With sums over hosts, a silent host adds the capacity of its link, a lost host
+	// nothing.
 	sums := DefaultSinbad()
 	v.Hosts[5].NextReport = v.Now
 	if got := loadsOf(t, sums, v).rack[2]; got != mbs(50) {
@@ -254,7 +254,7 @@ func TestVector5Stale(t *testing.T) {
 	}
 }
 
-// Before the first report nothing is overdue until one and a half intervals in.
+// Before the first report, a host is overdue only after one and a half intervals.
 func TestSinbadFirstInterval(t *testing.T) {
 	v := cluster(t, 4, 2, 4)
 	for _, tt := range []struct {
@@ -290,7 +290,7 @@ func TestVector6Order(t *testing.T) {
 	}
 }
 
-// Vector 7: the average disk is half full; 60 % is still in balance, 61 % is not.
+// Vector 7: with disks half full on average, 60 % is in balance and 61 % is not.
 func TestVector7StorageBalance(t *testing.T) {
 	v := counted(t)
 	for h, percent := range []units.Bytes{50, 50, 50, 29, 61, 60, 50, 50} {
@@ -299,8 +299,8 @@ func TestVector7StorageBalance(t *testing.T) {
 	p := byLeaf(SameRack)
 	limit := p.balance(v)
 	for h, want := range []bool{true, true, true, true, false, true, true, true} {
-		if got := limit.keeps(&v.Hosts[h]); got != want {
-			t.Errorf("host %d: kept %v, want %v", h, got, want)
+		if got := limit.allows(&v.Hosts[h]); got != want {
+			t.Errorf("host %d: allowed %v, want %v", h, got, want)
 		}
 	}
 	// Rack 2 has the best link but only one host in balance: the block needs two.
@@ -317,8 +317,8 @@ func TestVector7StorageBalance(t *testing.T) {
 	}
 }
 
-// Vector 8: a rack's load is the sum over its hosts, though some of it may stay
-// inside the rack; the leaf's counter tells what comes in.
+// Vector 8: a rack's load is the sum over its hosts, which may include traffic inside the
+// rack. The leaf's counter shows only the traffic that enters it.
 func TestVector8InternalSum(t *testing.T) {
 	v := cluster(t, 2, 3, 1)
 	for h, mb := range []int64{10, 20, 30} {
@@ -332,12 +332,12 @@ func TestVector8InternalSum(t *testing.T) {
 		t.Errorf("load of the rack by its leaf %v, want %v", got, mbs(35))
 	}
 	v.Racks = v.Racks[:1]
-	if _, err := byLeaf(Auto).Place(v, block(0, 1, 1), luck(1)); err == nil {
+	if _, err := byLeaf(Auto).Place(v, block(0, 1, 1), random(1)); err == nil {
 		t.Error("placed without the counters of a rack")
 	}
 }
 
-// In an idle cluster all is a tie, and each form places as its baseline does.
+// In an idle cluster every choice is a tie, and each form equals its baseline.
 func TestIdleIsBaseline(t *testing.T) {
 	v := fourRacks(t)
 	uniform, twoRacks := DefaultUniform(), DefaultUniform()
@@ -354,8 +354,8 @@ func TestIdleIsBaseline(t *testing.T) {
 	}
 }
 
-// Auto goes by the racks' links where these are oversubscribed, and by the hosts'
-// elsewhere: also where rates do not divide evenly.
+// Auto uses rack links if they are oversubscribed and host links otherwise, also when
+// rates do not divide evenly.
 func TestAutoForm(t *testing.T) {
 	for _, tt := range []struct {
 		racks, spines, hosts int
@@ -371,7 +371,7 @@ func TestAutoForm(t *testing.T) {
 			t.Errorf("%v: form %d, want %d", f.Shape(), got, tt.want)
 		}
 		if got := (Steering{Form: Literal}).form(f); tt.racks > 1 && got != Literal {
-			t.Errorf("%v: form %d, want the one asked for", f.Shape(), got)
+			t.Errorf("%v: form %d, want the configured one", f.Shape(), got)
 		}
 	}
 }
@@ -401,18 +401,18 @@ func TestSinbadThreshold(t *testing.T) {
 			t.Errorf("%s: block of the threshold: the free rack chosen %d times of 60", name, n)
 		}
 		if n := steered(p, units.MB-1); n == 60 || n == 0 {
-			t.Errorf("%s: smaller block: the free rack chosen %d times of 60, want a draw", name, n)
+			t.Errorf("%s: smaller block: the free rack chosen %d times of 60, want a random choice", name, n)
 		}
 	}
 }
 
-// A writer that can store nothing gets no replica, and all of them are steered.
-func TestSinbadWriterStoresNothing(t *testing.T) {
+// A writer without room gets no replica, and all replicas are steered.
+func TestSinbadWriterWithoutRoom(t *testing.T) {
 	v := counted(t)
 	v.Hosts[0].Used = v.Hosts[0].Disk
 	p := byLeaf(SameRack)
 	p.Tolerance = NoTolerance
-	// Rack 0 is idle: its other host is too few for a pair, but takes the one after it.
+	// Rack 0 is idle, but its one other host is not enough for a pair; it takes a single replica.
 	if got, want := place(t, p, v, block(0, units.MB, 1), 1), []topo.HostID{1}; !slices.Equal(got, want) {
 		t.Errorf("one replica on %v, want %v", got, want)
 	}
@@ -422,14 +422,14 @@ func TestSinbadWriterStoresNothing(t *testing.T) {
 	p.Hosts = "h2-*,h3-01"
 	v.Hosts[0].Used = 0
 	if got, want := place(t, p, v, block(0, units.MB, 3), 1), []topo.HostID{4, 5, 7}; !slices.Equal(got, want) {
-		t.Errorf("a writer that may not store: %v, want %v", got, want)
+		t.Errorf("a writer outside the allowed hosts: %v, want %v", got, want)
 	}
 }
 
-// What a rack would have got that then has too few hosts counts nowhere: it is undone.
+// An attempted choice of a rack with too few hosts leaves no hysteresis.
 func TestSinbadUndoesHysteresis(t *testing.T) {
 	v := counted(t)
-	v.Hosts[5].Lost = true // of the best rack
+	v.Hosts[5].Lost = true // in the best rack
 	p := byLeaf(SameRack)
 	got := place(t, p, v, block(0, 20*units.MB, 3), 1)
 	if want := []topo.HostID{0, 6, 7}; !slices.Equal(got, want) {
@@ -449,7 +449,7 @@ func TestSinbadManyReplicas(t *testing.T) {
 	if got := place(t, p, v, block(0, units.MB, 8), 1); len(got) != 8 {
 		t.Errorf("eight replicas, more than the other racks hold, on %v", got)
 	}
-	// Two faults: three racks, so that the pair is parted.
+	// Two faults require three racks, which separates the pair.
 	p.Faults = 2
 	if got, want := place(t, p, v, block(0, units.MB, 3), 1), []topo.HostID{0, 4, 6}; !slices.Equal(got, want) {
 		t.Errorf("two faults: %v, want %v", got, want)
@@ -457,7 +457,7 @@ func TestSinbadManyReplicas(t *testing.T) {
 	if got, want := place(t, p, v, block(0, units.MB, 4), 1), []topo.HostID{0, 4, 5, 6}; !slices.Equal(got, want) {
 		t.Errorf("two faults, four replicas: %v, want %v", got, want)
 	}
-	// Two zones, the writer's with all good racks: the pair is parted too.
+	// Two zones, with all lightly loaded racks in the writer's, separate the pair too.
 	p.Faults, p.Partitions = 1, 2
 	v.Zone = []int{7, 9, 7, 7}
 	if got := place(t, p, v, block(0, units.MB, 3), 1); got[1] != 4 || v.Fabric.RackOf(got[2]) != 1 {

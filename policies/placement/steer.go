@@ -10,51 +10,51 @@ import (
 	"testbed/workloads"
 )
 
-// Form is on which links replicas are told apart, and how they are then spread.
-// Two forms move different numbers of bytes between racks: only arms of one form
-// compare.
+// Form selects the links by which hosts are compared and the spread of the replicas.
+// Different forms move different numbers of bytes between racks, so only arms of the
+// same form can be compared.
 type Form uint8
 
 const (
-	// Auto is SameRack where the racks' links are the bottleneck, which is where
-	// they are oversubscribed, and Edge elsewhere and where there is one rack.
+	// Auto is SameRack if the rack links are the bottleneck, which means that they are
+	// oversubscribed. Otherwise, and with a single rack, it is Edge.
 	Auto Form = iota
-	// Literal is Sinbad's pseudocode to the letter (V1): each replica in a rack of its
-	// own, by the racks' links, and there on the best host. It compares with
+	// Literal is Sinbad's pseudocode as written (V1): each replica in a different rack,
+	// chosen by the rack links, and there on the best host. Its baseline is
 	// Uniform.TwoRacks.
 	Literal
-	// SameRack puts replicas two by two into racks, as HDFS does (V2): by the racks'
-	// links, and there on the best two hosts. It compares with HDFS.
+	// SameRack puts pairs of replicas into racks, as HDFS does (V2): chosen by the rack
+	// links, and there on the best two hosts. Its baseline is HDFS.
 	SameRack
-	// Edge goes by the links of hosts alone, in whatever rack (VE), as in
-	// Sinbad's experiments on a cluster. It compares with Uniform.
+	// Edge compares only the links of hosts, in any rack (VE), as in Sinbad's cluster
+	// experiments. Its baseline is Uniform.
 	Edge
 )
 
-// Fallback is how a block is placed that is not steered.
+// Fallback selects the policy that places blocks that are not steered.
 type Fallback uint8
 
 const (
-	// Baseline is what the form compares with.
+	// Baseline is the baseline of the form.
 	Baseline Fallback = iota
 	ToHDFS
 	ToTwoRacks
 	ToEdge
 )
 
-// Steering is what all policies share that choose by the loads of links.
+// Steering holds the common settings of policies that choose by link loads.
 type Steering struct {
 	Form Form
 	Constraints
-	// Fallback places the blocks for which too few hosts satisfy the constraints.
-	// Of these it keeps Hosts.
+	// Fallback places the blocks for which too few hosts satisfy the constraints. It still
+	// obeys Constraints.Hosts.
 	Fallback Fallback
-	// HDFS is how the fallback of that name is set; its Hosts are those of the
+	// HDFS holds the settings of the fallback ToHDFS, except Hosts, which is that of the
 	// Constraints.
 	HDFS HDFS
 }
 
-// DefaultSteering is that of Sinbad.
+// DefaultSteering returns Sinbad's steering.
 func DefaultSteering() Steering {
 	return Steering{Constraints: DefaultConstraints(), HDFS: DefaultHDFS()}
 }
@@ -62,15 +62,15 @@ func DefaultSteering() Steering {
 func (s Steering) check() error {
 	var errs []error
 	if s.Form > Edge {
-		errs = append(errs, fmt.Errorf("form %d: want Auto, Literal, SameRack or Edge", s.Form))
+		errs = append(errs, fmt.Errorf("form %d: must be Auto, Literal, SameRack or Edge", s.Form))
 	}
 	if s.Fallback > ToEdge {
-		errs = append(errs, fmt.Errorf("fallback %d: want Baseline, ToHDFS, ToTwoRacks or ToEdge", s.Fallback))
+		errs = append(errs, fmt.Errorf("fallback %d: must be Baseline, ToHDFS, ToTwoRacks or ToEdge", s.Fallback))
 	}
 	return errors.Join(append(errs, s.Constraints.check())...)
 }
 
-// form is the one that a fabric gets.
+// form returns the form for a fabric, which is never Auto.
 func (s Steering) form(f *topo.Fabric) Form {
 	switch {
 	case f.Racks() == 1:
@@ -84,10 +84,10 @@ func (s Steering) form(f *topo.Fabric) Form {
 	}
 }
 
-// leafBound tells whether the bottleneck links are those toward the racks: the
-// level with the highest oversubscription, the one farthest from the core where two
-// have the same (Sinbad, SIGCOMM 2013). That of the hosts' links is 1. Rates that do
-// not divide evenly make no oversubscription: it counts from a thousandth.
+// leafBound reports whether the bottleneck links are those to the racks. The bottleneck
+// level is the one with the highest oversubscription, in a tie the one farthest from the
+// core (Sinbad, SIGCOMM 2013). The host links have oversubscription 1. A value up to
+// 1.001 counts as 1, because rates may not divide evenly.
 func leafBound(f *topo.Fabric) bool {
 	var hosts, racks float64
 	for _, l := range f.Links() {
@@ -101,9 +101,9 @@ func leafBound(f *topo.Fabric) bool {
 	return hosts > 1.001*racks
 }
 
-// fallback is the default placement for a form.
+// fallback returns the fallback policy for a form.
 func (s Steering) fallback(form Form) interface {
-	place(*policies.View, workloads.Block, []topo.HostID) ([]topo.HostID, error)
+	place(*policies.PlacementView, workloads.Block, []topo.HostID) ([]topo.HostID, error)
 } {
 	to := s.Fallback
 	if to == Baseline {
@@ -124,63 +124,64 @@ func (s Steering) fallback(form Form) interface {
 	return Uniform{TwoRacks: to == ToTwoRacks, Constraints: Constraints{Hosts: s.Hosts, Tolerance: NoTolerance, Faults: s.Faults, Partitions: s.Partitions}}
 }
 
-// steer places a block by some loads, or by the fallback where that cannot be.
-func (s Steering) steer(v *policies.View, b workloads.Block, order []topo.HostID, w way) ([]topo.HostID, error) {
-	w.form = s.form(v.Fabric)
-	hosts, ok, err := s.choose(v, b, order, w)
+// steer places a block by the given criteria, or by the fallback if too few hosts satisfy
+// the constraints.
+func (s Steering) steer(v *policies.PlacementView, b workloads.Block, order []topo.HostID, by criteria) ([]topo.HostID, error) {
+	by.form = s.form(v.Fabric)
+	hosts, ok, err := s.choose(v, b, order, by)
 	if err != nil || ok {
 		return hosts, err
 	}
-	return s.fallback(w.form).place(v, b, order)
+	return s.fallback(by.form).place(v, b, order)
 }
 
-// way is how hosts are chosen from those that the constraints allow.
-type way struct {
+// criteria define how hosts are chosen among those that the constraints allow.
+type criteria struct {
 	form  Form // not Auto
 	loads *loads
-	// among is how many candidates are compared for each choice, in the random order,
-	// others each time as long as there are; 0 is all. With 1 there need be no loads.
-	among int
-	// path judges a host by all links that lead to it, with Edge. Otherwise its own
-	// counts.
-	path bool
+	// candidates is the number of hosts or racks compared for each choice, in the random
+	// order; each choice uses new ones while there are any. 0 compares all. 1 needs no
+	// loads.
+	candidates int
+	// wholePath compares hosts of form Edge by all links on the path to them. Otherwise
+	// only the host's own link counts.
+	wholePath bool
 }
 
-// choose chooses hosts in the order of a pipeline, or tells that too few satisfy
-// the constraints: those of replicas it could place count for nothing then.
-// Candidates are looked at in the given random order, and of the best the first
-// is taken: so ties are broken.
-func (c Constraints) choose(v *policies.View, b workloads.Block, order []topo.HostID, w way) ([]topo.HostID, bool, error) {
-	may, err := allowed(v.Fabric, c.Hosts)
+// choose returns hosts in pipeline order. It returns false if too few hosts satisfy the
+// constraints for all replicas. Candidates are compared in the given random order, and
+// the first of the best is chosen, which breaks ties.
+func (c Constraints) choose(v *policies.PlacementView, b workloads.Block, order []topo.HostID, by criteria) ([]topo.HostID, bool, error) {
+	allowed, err := allowedHosts(v.Fabric, c.Hosts)
 	if err != nil {
 		return nil, false, err
 	}
-	s := selection{way: w, f: v.Fabric, order: order, spread: c.spread(v, b.Replicas), home: -1, fit: make([]bool, len(v.Hosts)), hosts: make([]topo.HostID, 0, b.Replicas)}
+	s := selection{criteria: by, f: v.Fabric, order: order, spread: c.spread(v, b.Replicas), home: -1, fit: make([]bool, len(v.Hosts)), hosts: make([]topo.HostID, 0, b.Replicas)}
 	limit := c.balance(v)
 	for h := range topo.HostID(len(v.Hosts)) {
-		s.fit[h] = storable(v, b, may, h) && limit.keeps(&v.Hosts[h])
+		s.fit[h] = storable(v, b, allowed, h) && limit.allows(&v.Hosts[h])
 	}
-	if storable(v, b, may, b.Client) { // the first replica stays with the writer
+	if storable(v, b, allowed, b.Client) { // the first replica stays with the writer
 		s.home = s.f.RackOf(b.Client)
 		s.take(b.Client)
 	}
-	if w.form == Edge && !s.byHosts() || w.form != Edge && !s.byRacks(s.home >= 0 && c.Faults > 0) {
+	if by.form == Edge && !s.byHosts() || by.form != Edge && !s.byRacks(s.home >= 0 && c.Faults > 0) {
 		return nil, false, nil
 	}
 	return nearestNextChain(v.Fabric, b.Client, s.hosts), true, nil
 }
 
-// selection is one attempt at a block.
+// selection is one attempt to place a block.
 type selection struct {
-	way
+	criteria
 	f      *topo.Fabric
 	order  []topo.HostID
 	spread spread
-	home   topo.RackID // where the writer's replica is; −1 without
-	fit    []bool      // may still be chosen, by HostID
+	home   topo.RackID // rack of the writer's replica; −1 without one
+	fit    []bool      // hosts that may still be chosen, by HostID
 	hosts  []topo.HostID
 
-	// Where in the orders of hosts and racks the next comparison begins.
+	// Positions in the orders of hosts and racks at which the next comparison begins.
 	nextHost, nextRack int
 }
 
@@ -190,7 +191,7 @@ func (s *selection) take(h topo.HostID) {
 	s.fit[h] = false
 }
 
-// byHosts chooses the best hosts one by one.
+// byHosts chooses the best hosts one by one. It reports whether it found enough.
 func (s *selection) byHosts() bool {
 	for s.spread.left > 0 {
 		h := s.best(func(h topo.HostID) bool { return s.spread.fits(s.f.RackOf(h), 1) })
@@ -202,25 +203,24 @@ func (s *selection) byHosts() bool {
 	return true
 }
 
-// best is the host with the most expected capacity that may be taken, −1 where
-// none may.
-func (s *selection) best(may func(topo.HostID) bool) topo.HostID {
+// best returns the eligible host with the most expected capacity, −1 without any.
+func (s *selection) best(eligible func(topo.HostID) bool) topo.HostID {
 	best, most, seen, at := topo.HostID(-1), units.Rate(0), 0, s.nextHost
 	for range s.order {
 		h := s.order[at]
 		if at++; at == len(s.order) {
 			at = 0
 		}
-		if !s.fit[h] || !may(h) {
+		if !s.fit[h] || !eligible(h) {
 			continue
 		}
-		if seen++; s.among == 1 {
+		if seen++; s.candidates == 1 {
 			return h
 		}
 		if rate := s.expected(h); best < 0 || rate > most {
 			best, most = h, rate
 		}
-		if seen == s.among {
+		if seen == s.candidates {
 			s.nextHost = at
 			break
 		}
@@ -230,20 +230,21 @@ func (s *selection) best(may func(topo.HostID) bool) topo.HostID {
 
 func (s *selection) expected(h topo.HostID) units.Rate {
 	rate := s.loads.ofHost(h)
-	if r := s.f.RackOf(h); s.path && s.form == Edge && r != s.home && s.f.Racks() > 1 {
+	if r := s.f.RackOf(h); s.wholePath && s.form == Edge && r != s.home && s.f.Racks() > 1 {
 		rate = min(rate, s.loads.ofRack(r))
 	}
 	return rate
 }
 
-// byRacks chooses the best racks one by one and in each the best one or two
-// hosts. A rack in which there are too few is passed over for the next.
-func (s *selection) byRacks(notHome bool) bool {
+// byRacks chooses the best racks one by one, and in each the best one or two hosts. It
+// skips racks with too few eligible hosts, and the writer's rack if skipHome is set. It
+// reports whether it found enough.
+func (s *selection) byRacks(skipHome bool) bool {
 	racks := make([]topo.RackID, 0, s.f.Racks()) // by their first host in the order
 	count := make([]int, s.f.Racks())
 	for _, h := range s.order {
 		r := s.f.RackOf(h)
-		if !s.fit[h] || notHome && r == s.home {
+		if !s.fit[h] || skipHome && r == s.home {
 			continue
 		}
 		if count[r]++; count[r] == 1 {
@@ -263,8 +264,8 @@ func (s *selection) byRacks(notHome bool) bool {
 	return true
 }
 
-// bestRack is the rack with the most expected capacity that can get as many
-// replicas as are due, −1 where none can.
+// bestRack returns the rack with the most expected capacity that has room for its
+// replicas, −1 without any.
 func (s *selection) bestRack(racks []topo.RackID, count []int) topo.RackID {
 	best, most, seen, at := topo.RackID(-1), units.Rate(0), 0, s.nextRack
 	for range racks {
@@ -275,13 +276,13 @@ func (s *selection) bestRack(racks []topo.RackID, count []int) topo.RackID {
 		if n := s.perRack(r); n == 0 || count[r] < n {
 			continue
 		}
-		if seen++; s.among == 1 {
+		if seen++; s.candidates == 1 {
 			return r
 		}
 		if rate := s.loads.ofRack(r); best < 0 || rate > most {
 			best, most = r, rate
 		}
-		if seen == s.among {
+		if seen == s.candidates {
 			s.nextRack = at
 			break
 		}
@@ -289,7 +290,8 @@ func (s *selection) bestRack(racks []topo.RackID, count []int) topo.RackID {
 	return best
 }
 
-// perRack is how many replicas a rack that is chosen now gets; 0 if it may not be.
+// perRack returns the number of replicas for a rack if it is chosen next; 0 if it must
+// not be chosen.
 func (s *selection) perRack(r topo.RackID) int {
 	switch {
 	case s.form == SameRack && s.spread.left > 1 && s.spread.fits(r, 2):

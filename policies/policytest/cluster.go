@@ -9,42 +9,42 @@ import (
 	"pgregory.net/rapid"
 
 	"testbed/policies"
+	"testbed/policies/coordinator"
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
 
-// Cluster is a small cluster whose coflows arrive, move and end, as a caller of a
-// policies.Scheduler keeps its books: what the scheduler said of queues, pilots and
-// memory is shown to it again. What happens next does not depend on the rates of
-// its schedules.
+// Cluster is a small cluster whose coflows arrive, send and end. It keeps the state that
+// a caller of a policies.CoflowScheduler keeps: queues, pilot flows and memory of a schedule
+// are part of the next View. Events do not depend on the rates of the schedules.
 type Cluster struct {
-	view    policies.View // without coflows
-	coflows []*coflow     // arrived and unfinished, in order of arrival, ties by ID
-	coming  []*coflow     // in order of arrival, their times not known yet
-	memory  []int64
-	luck    *rand.Rand
-	rounds  int
+	coordinator coordinator.Coordinator
+	cluster     policies.Cluster
+	coflows     []*coflow // arrived and unfinished, by arrival, ties by ID
+	coming      []*coflow // not arrived, in order of arrival
+	random      *rand.Rand
+	rounds      int
 }
 
 type coflow struct {
-	state policies.CoflowState // what does not follow from flows
-	flows []*flow              // by ID
-	new   bool                 // no schedule has been taken since it arrived
+	coordinator.Coflow         // without the fields of State that are computed from flows
+	flows              []*flow // by ID
 }
 
 type flow struct {
-	policies.FlowState // Remaining is not kept
+	policies.FlowState // Remaining is unused
 	ended              bool
 }
 
-// Clusters are random: small leaf-spines, some with links that are down, and up
-// to six coflows at a time, whose IDs have gaps and are not in order of arrival.
+// Clusters generates random clusters: small leaf-spine fabrics, some with links that are
+// down, and up to six coflows at a time, whose IDs have gaps and are not in order of
+// arrival.
 func Clusters() *rapid.Generator[*Cluster] {
 	return rapid.Custom(func(t *rapid.T) *Cluster {
-		v := baseView(t)
+		v := baseCluster(t)
 		fillHosts(t, v)
-		c := &Cluster{view: *v, rounds: rapid.IntRange(0, 3).Draw(t, "rounds"), luck: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "luck"), 1))}
+		c := &Cluster{cluster: *v, rounds: rapid.IntRange(0, 3).Draw(t, "rounds"), random: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "random"), 1))}
 		ids := rapid.Permutation([]int{0, 1, 2, 3, 4, 5, 6}).Draw(t, "IDs")
 		for i := range rapid.IntRange(0, 6).Draw(t, "coflows") {
 			c.coming = append(c.coming, c.draw(t, ids[i]))
@@ -54,25 +54,25 @@ func Clusters() *rapid.Generator[*Cluster] {
 	})
 }
 
-// Views are those of Clusters, with nothing hidden, at a moment at which no
-// schedule has been taken yet: no coflow has a queue or pilots.
-func Views() *rapid.Generator[*policies.View] {
-	return rapid.Map(Clusters(), func(c *Cluster) *policies.View {
+// Views generates unmasked Views of Clusters without earlier decisions: no coflow has a
+// queue or pilot flows.
+func Views() *rapid.Generator[*policies.CoflowView] {
+	return rapid.Map(Clusters(), func(c *Cluster) *policies.CoflowView {
 		for c.Next() {
 		}
-		return c.View(policies.Sizes | policies.LinkLoad | policies.DiskUse | policies.Flows)
+		return c.View(policies.Needs{Sizes: true, LinkLoad: true, DiskUse: true, Hints: policies.Hints{Flows: true}})
 	})
 }
 
-// draw is a coflow that has not arrived.
+// draw returns a random coflow that has not arrived.
 func (c *Cluster) draw(t *rapid.T, id int) *coflow {
-	f := c.view.Fabric
-	x := &coflow{new: true}
-	x.state.ID = workloads.CoflowID(id)
+	f := c.cluster.Fabric
+	x := &coflow{}
+	x.State.ID = workloads.CoflowID(id)
 	senders, receivers := map[topo.HostID]bool{}, map[topo.HostID]bool{}
-	load := make([]units.Bytes, len(c.view.Capacity))
-	x.state.Width = rapid.IntRange(1, 11).Draw(t, "flows")
-	for j := range x.state.Width {
+	load := make([]units.Bytes, len(c.cluster.Capacity))
+	x.State.Width = rapid.IntRange(1, 11).Draw(t, "flows")
+	for j := range x.State.Width {
 		src := topo.HostID(rapid.IntRange(0, f.Hosts()-1).Draw(t, "src"))
 		dst := topo.HostID(rapid.IntRange(0, f.Hosts()-2).Draw(t, "dst"))
 		if dst >= src {
@@ -81,78 +81,81 @@ func (c *Cluster) draw(t *rapid.T, id int) *coflow {
 		fl := &flow{FlowState: policies.FlowState{ID: workloads.FlowID(100*id + 2*j), Src: src, Dst: dst, Size: sizes().Draw(t, "size"),
 			Path: f.Path(src, dst, uint32(rapid.IntRange(0, 5).Draw(t, "hash")))}}
 		senders[src], receivers[dst] = true, true
-		x.state.Size += fl.Size
-		x.state.Largest = max(x.state.Largest, fl.Size)
+		x.State.Size += fl.Size
+		x.State.Largest = max(x.State.Largest, fl.Size)
 		for _, l := range fl.Path {
 			load[l] += fl.Size
 		}
 		x.flows = append(x.flows, fl)
 	}
-	x.state.Senders, x.state.Receivers = len(senders), len(receivers)
+	x.State.Senders, x.State.Receivers = len(senders), len(receivers)
 	for l, n := range load {
-		rate := c.view.Capacity[l]
+		rate := c.cluster.Capacity[l]
 		if rate == 0 {
 			rate = f.Link(topo.LinkID(l)).Rate // it is down
 		}
-		x.state.Bound = max(x.state.Bound, rate.TimeToSend(n))
+		x.State.Bound = max(x.State.Bound, rate.TimeToSend(n))
 	}
 	return x
 }
 
-// arrive lets the next n coflows arrive now.
+// arrive makes the next n coflows arrive now.
 func (c *Cluster) arrive(n int) {
 	for _, x := range c.coming[:n] {
-		x.state.Arrival, x.state.Since = c.view.Now, c.view.Now
+		x.State.Arrival, x.State.Since = c.cluster.Now, c.cluster.Now
 	}
 	c.coflows = append(c.coflows, c.coming[:n]...)
 	c.coming = c.coming[n:]
 	slices.SortStableFunc(c.coflows, func(a, b *coflow) int {
-		return cmp.Or(cmp.Compare(a.state.Arrival, b.state.Arrival), cmp.Compare(a.state.ID, b.state.ID))
+		return cmp.Or(cmp.Compare(a.State.Arrival, b.State.Arrival), cmp.Compare(a.State.ID, b.State.ID))
 	})
 }
 
-// Next goes on to a later moment and tells whether there was one: coflows have
-// arrived, flows have moved, and some have ended.
+// Next advances to a later moment, at which coflows have arrived, flows have sent and some
+// have ended. It reports whether there is a later moment.
 func (c *Cluster) Next() bool {
 	if c.rounds == 0 {
 		return false
 	}
 	c.rounds--
-	c.view.Now += time.Duration(c.luck.Int64N(3e9))
+	c.cluster.Now += time.Duration(c.random.Int64N(3e9))
 	for _, x := range c.coflows {
 		for _, f := range x.flows {
-			switch c.luck.IntN(4) {
+			switch c.random.IntN(4) {
 			case 0:
+				if f.Pilot && !f.ended {
+					x.PilotEnded(f.Size)
+				}
 				f.Sent, f.ended = f.Size, true
 			case 1:
-				f.Sent += units.Bytes(c.luck.Int64N(int64(f.Size-f.Sent) + 1)) // maybe all: its end is not known yet
+				f.Sent += units.Bytes(c.random.Int64N(int64(f.Size-f.Sent) + 1)) // possibly all, before its end is known
 			}
 		}
 	}
 	c.coflows = slices.DeleteFunc(c.coflows, func(x *coflow) bool {
 		return !slices.ContainsFunc(x.flows, func(f *flow) bool { return !f.ended })
 	})
-	c.arrive(c.luck.IntN(len(c.coming) + 1))
+	c.arrive(c.random.IntN(len(c.coming) + 1))
 	return true
 }
 
-// View is the cluster as a policy with the given needs is shown it.
-func (c *Cluster) View(needs policies.Knowledge) *policies.View {
-	v := c.view
-	v.Memory = c.memory
+// View returns the View of the cluster for a policy with the given needs.
+func (c *Cluster) View(needs policies.Needs) *policies.CoflowView {
+	v := policies.CoflowView{Cluster: &c.cluster, Memory: c.coordinator.Memory}
+	c.coordinator.Needs = needs
 	for _, x := range c.coflows {
-		s := x.describe(len(c.view.Capacity))
-		if needs&policies.Flows == 0 && (!x.new || needs&policies.NewFlows == 0) {
-			s.Flows = slices.DeleteFunc(s.Flows, func(f policies.FlowState) bool { return needs&policies.PilotFlows == 0 || !f.Pilot })
+		s := x.describe(len(c.cluster.Capacity))
+		if all, pilots := c.coordinator.Shows(&x.Coflow); !all {
+			s.Flows = slices.DeleteFunc(s.Flows, func(f policies.FlowState) bool { return !pilots || !f.Pilot })
 		}
 		v.Coflows = append(v.Coflows, s)
 	}
 	return Mask(&v, needs)
 }
 
-// describe is the coflow with all that follows from its flows.
+// describe returns the coflow's state, with all fields computed from its flows.
 func (x *coflow) describe(links int) policies.CoflowState {
-	s := x.state
+	s := x.State
 	on := make([]policies.LinkState, links)
 	var ended []units.Bytes
 	for _, f := range x.flows {
@@ -161,18 +164,9 @@ func (x *coflow) describe(links int) policies.CoflowState {
 		for _, l := range f.Path {
 			on[l].Begun = on[l].Begun || f.Sent > 0
 		}
-		if f.Pilot {
-			s.Pilots++
-		}
 		if f.ended {
 			ended = append(ended, f.Size)
-			if f.Pilot {
-				s.PilotSent += f.Size
-			}
 			continue
-		}
-		if f.Pilot {
-			s.PilotsLeft++
 		}
 		shown := f.FlowState
 		shown.Remaining = max(f.Size-f.Sent, 1)
@@ -196,18 +190,16 @@ func (x *coflow) describe(links int) policies.CoflowState {
 	return s
 }
 
-// Take keeps what a schedule for the present View says besides its steps.
+// Take stores the queues, pilot flows and memory of a schedule for the current View.
 func (c *Cluster) Take(s *policies.Schedule) {
+	c.coordinator.Accept(c.cluster.Now, s)
 	for i, x := range c.coflows {
-		x.new = false
-		if len(s.Queues) > 0 && s.Queues[i] != x.state.Queue {
-			x.state.Queue, x.state.Since = s.Queues[i], c.view.Now
-		}
+		c.coordinator.Take(s, i, &x.Coflow)
 		for _, f := range x.flows {
-			f.Pilot = f.Pilot || slices.Contains(s.Pilots, f.ID)
+			if !f.Pilot && slices.Contains(s.Pilots, f.ID) {
+				f.Pilot = true
+				x.AddPilot()
+			}
 		}
-	}
-	if s.Memory != nil {
-		c.memory = slices.Clone(s.Memory)
 	}
 }

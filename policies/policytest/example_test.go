@@ -11,19 +11,21 @@ import (
 
 // Smallest first
 
-// SmallestFirst serves the coflow with the fewest bytes left first; the others
-// get what it leaves.
+// SmallestFirst serves the coflow with the fewest remaining bytes first; the others get
+// the capacity that it leaves.
 type SmallestFirst struct{}
 
-// Needs asks for sizes: without them Remaining is 0.
-func (SmallestFirst) Needs() policies.Knowledge { return policies.Sizes }
+// Needs returns Sizes: without it Remaining is 0.
+func (SmallestFirst) Needs() policies.Needs { return policies.Needs{Sizes: true} }
 
-// When asks for a decision whenever a coflow arrives or a flow or coflow ends.
-func (SmallestFirst) When() policies.When { return policies.When{Coflows: true, Flows: true} }
+// Triggers requests a decision whenever a coflow arrives or a flow or coflow ends.
+func (SmallestFirst) Triggers() policies.Triggers {
+	return policies.Triggers{Coflows: true, Flows: true}
+}
 
-// Schedule puts the coflows in order; flow by flow, each gets what those before
-// it have left of its path.
-func (SmallestFirst) Schedule(v *policies.View, s *policies.Schedule) {
+// Schedule sorts the coflows. Each flow then gets the capacity of its path that the flows
+// before it leave.
+func (SmallestFirst) Schedule(v *policies.CoflowView, s *policies.Schedule) {
 	order := s.Order(len(v.Coflows))
 	slices.SortFunc(order, func(a, b int) int {
 		x, y := &v.Coflows[a], &v.Coflows[b]

@@ -1,9 +1,10 @@
-// Package policytest is the contract of package policies as a test. Every
-// policy's own test calls Scheduler or Placer, which draw random clusters and look
-// for what a policy must not do: write to the View, remember, look at what it
-// did not declare, overfill a link, or name what is not there.
+// Package policytest tests policies against the contract of package policies. The test
+// of every policy calls Scheduler or Placer, which draw random clusters and detect
+// violations: the policy writes to the View or keeps it, has a state of its own, depends
+// on facts that it did not declare, exceeds a link's capacity, or names unknown flows,
+// coflows or hosts.
 //
-// It does not tell whether a policy is any good.
+// It does not judge the quality of a policy's decisions.
 package policytest
 
 import (
@@ -20,9 +21,8 @@ import (
 	"testbed/workloads"
 )
 
-// Placer fails t if the policy breaks the contract of policies.Placer on any of
-// a number of random Views and blocks; of a policies.Batcher, on requests that wait
-// besides.
+// Placer fails t if the policy breaks the contract of policies.Placer on any of several
+// random Views and blocks. A policies.Batcher is also tested on random waiting requests.
 func Placer(t rapid.TB, p policies.Placer) {
 	t.Helper()
 	rapid.Check(t, func(t *rapid.T) {
@@ -39,80 +39,84 @@ func Placer(t rapid.TB, p policies.Placer) {
 	})
 }
 
-// checkBatcher checks the order of requests that wait.
+// checkBatcher checks the contract of policies.Batcher for waiting requests.
 func checkBatcher(p policies.Batcher, waiting []policies.Request) error {
 	if every := p.Every(); every < 0 || every != p.Every() {
-		return fmt.Errorf("method Every answers %v, then %v: want the same of 0 or more", every, p.Every())
+		return fmt.Errorf("method Every returned %v, then %v: must be constant and 0 or more", every, p.Every())
 	}
 	before := slices.Clone(waiting)
 	order := p.Order(waiting)
 	if !slices.Equal(waiting, before) {
-		return fmt.Errorf("method Order wrote to the requests")
+		return fmt.Errorf("method Order modified the requests")
 	}
 	seen := make([]bool, len(waiting))
 	for _, i := range order {
 		if i < 0 || i >= len(seen) || seen[i] || len(order) != len(seen) {
-			return fmt.Errorf("order %v of %d requests: want each of them once", order, len(waiting))
+			return fmt.Errorf("order %v of %d requests: must contain each of them once", order, len(waiting))
 		}
 		seen[i] = true
 	}
 	if len(order) != len(waiting) {
-		return fmt.Errorf("order %v of %d requests: want each of them once", order, len(waiting))
+		return fmt.Errorf("order %v of %d requests: must contain each of them once", order, len(waiting))
 	}
 	if again := p.Order(waiting); !slices.Equal(again, order) {
-		return fmt.Errorf("asked twice, Order answers %v and %v", order, again)
+		return fmt.Errorf("two identical calls of Order returned %v and %v", order, again)
 	}
 	return nil
 }
 
-// CheckPlacer checks the contract for the block b on the View v, with luck from
-// seed. The other View is shown between two questions about v.
-func CheckPlacer(p policies.Placer, v, other *policies.View, b workloads.Block, seed uint64) error {
+// CheckPlacer checks the contract for the block b on the View v, with a random source
+// from seed. Between two calls for v, the policy is called for the other View.
+func CheckPlacer(p policies.Placer, v, other *policies.PlacementView, b workloads.Block, seed uint64) error {
 	needs := p.Needs()
-	shown := Mask(v, needs)
-	before := clone(shown)
-	ask := func(v *policies.View, b workloads.Block) ([]topo.HostID, error) {
+	shown := MaskPlacement(v, needs)
+	call := func(v *policies.PlacementView, b workloads.Block) ([]topo.HostID, error) {
+		v = clonePlacement(v)
+		defer overwritePlacement(v)
 		return p.Place(v, b, rand.New(rand.NewPCG(seed, 1)))
 	}
-	hosts, err := ask(shown, b)
+	before := clonePlacement(shown)
+	hosts, err := p.Place(shown, b, rand.New(rand.NewPCG(seed, 1)))
 	if !reflect.DeepEqual(shown, before) {
-		return fmt.Errorf("method Place wrote to the View")
+		return fmt.Errorf("method Place modified the View")
 	}
+	overwritePlacement(shown)
+	shown = before
 	if err := checkHosts(shown, b, hosts, err); err != nil {
 		return err
 	}
 	first, failed := slices.Clone(hosts), err != nil
 	for i := range hosts {
-		hosts[i] = -1 // the answer is the caller's
+		hosts[i] = -1 // the caller owns the result
 	}
-	again := func(what string, v *policies.View, b workloads.Block) error {
-		if got, err := ask(v, b); !slices.Equal(got, first) || (err != nil) != failed {
-			return fmt.Errorf("%s: %v (%v), before %v", what, got, err, first)
+	repeat := func(problem string, v *policies.PlacementView, b workloads.Block) error {
+		if got, err := call(v, b); !slices.Equal(got, first) || (err != nil) != failed {
+			return fmt.Errorf("%s: %v (%v), before %v", problem, got, err, first)
 		}
 		return nil
 	}
-	if err := again("asked twice with the same luck, Place answers differently", shown, b); err != nil {
+	if err := repeat("two identical calls of Place return different hosts", shown, b); err != nil {
 		return err
 	}
 	if b.Replicas <= len(other.Hosts) && int(b.Client) < len(other.Hosts) {
-		_, _ = ask(Mask(other, needs), b)
+		_, _ = call(MaskPlacement(other, needs), b)
 	}
-	if err := again("Place remembers another View", shown, b); err != nil {
+	if err := repeat("Place depends on an earlier View", shown, b); err != nil {
 		return err
 	}
 	if p.Needs() != needs {
-		return fmt.Errorf("method Needs answers %b, before %b", p.Needs(), needs)
+		return fmt.Errorf("method Needs returned %+v, before %+v", p.Needs(), needs)
 	}
-	if err := again("Place looks at what Needs does not declare", clone(v), b); err != nil {
+	if err := repeat("Place depends on facts that Needs does not declare", clonePlacement(v), b); err != nil {
 		return err
 	}
 	b.ID += 1000
-	return again("Place depends on the ID of the block", shown, b)
+	return repeat("Place depends on the ID of the block", shown, b)
 }
 
-// checkHosts looks for answers that no View like v can be given. Where there is
-// room is judged by v, which is what the policy saw.
-func checkHosts(v *policies.View, b workloads.Block, hosts []topo.HostID, err error) error {
+// checkHosts rejects results of Place that are invalid for the View v, as the policy saw
+// it. Room on disks is judged by v.
+func checkHosts(v *policies.PlacementView, b workloads.Block, hosts []topo.HostID, err error) error {
 	room, roomElsewhere := 0, false
 	fits := func(h topo.HostID, blocks units.Bytes) bool {
 		s := v.Hosts[h]
@@ -125,7 +129,7 @@ func checkHosts(v *policies.View, b workloads.Block, hosts []topo.HostID, err er
 	}
 	if err != nil {
 		if room >= b.Replicas {
-			return fmt.Errorf("placement of %d replicas fails where %d hosts have room: %w", b.Replicas, room, err)
+			return fmt.Errorf("placement of %d replicas failed although %d hosts have room: %w", b.Replicas, room, err)
 		}
 		return nil
 	}
@@ -136,7 +140,7 @@ func checkHosts(v *policies.View, b workloads.Block, hosts []topo.HostID, err er
 	for i, h := range hosts {
 		switch {
 		case h < 0 || int(h) >= len(v.Hosts):
-			return fmt.Errorf("host %d of %v: want 0 to %d", h, hosts, len(v.Hosts)-1)
+			return fmt.Errorf("host %d of %v: must be from 0 to %d", h, hosts, len(v.Hosts)-1)
 		case slices.Contains(hosts[:i], h):
 			return fmt.Errorf("two replicas on host %d: %v", h, hosts)
 		case v.Hosts[h].Lost:
@@ -146,13 +150,13 @@ func checkHosts(v *policies.View, b workloads.Block, hosts []topo.HostID, err er
 		}
 		racks[v.Fabric.RackOf(h)] = true
 	}
-	// Room for many blocks: no policy has a reason to pass such a host over.
+	// No policy has a reason to skip a host with room for many blocks.
 	const ample = 8
 	for h := range topo.HostID(len(v.Hosts)) {
 		roomElsewhere = roomElsewhere || fits(h, ample) && !racks[v.Fabric.RackOf(h)]
 	}
 	if b.Replicas >= 2 && len(racks) == 1 && roomElsewhere {
-		return fmt.Errorf("all of %v in one rack, though another has room: one fault loses the block", hosts)
+		return fmt.Errorf("all of %v in one rack although another has room: a single fault loses the block", hosts)
 	}
 	return nil
 }

@@ -18,37 +18,37 @@ import (
 	"testbed/workloads"
 )
 
-// scheduler is a coflow policy made of a function.
+// scheduler is a coflow policy that calls a function.
 type scheduler struct {
-	needs policies.Knowledge
-	when  policies.When
-	f     func(*policies.View, *policies.Schedule)
+	needs    policies.Needs
+	triggers policies.Triggers
+	f        func(*policies.CoflowView, *policies.Schedule)
 }
 
-func (s *scheduler) Needs() policies.Knowledge                         { return s.needs }
-func (s *scheduler) When() policies.When                               { return s.when }
-func (s *scheduler) Schedule(v *policies.View, out *policies.Schedule) { s.f(v, out) }
+func (s *scheduler) Needs() policies.Needs                                   { return s.needs }
+func (s *scheduler) Triggers() policies.Triggers                             { return s.triggers }
+func (s *scheduler) Schedule(v *policies.CoflowView, out *policies.Schedule) { s.f(v, out) }
 
-var arrivals = policies.When{Coflows: true}
+var arrivals = policies.Triggers{Coflows: true}
 
-// placer is a placement policy made of a function.
+// placer is a placement policy that calls a function.
 type placer struct {
-	needs policies.Knowledge
-	f     func(*policies.View, workloads.Block, *rand.Rand) ([]topo.HostID, error)
+	needs policies.Needs
+	f     func(*policies.PlacementView, workloads.Block, *rand.Rand) ([]topo.HostID, error)
 }
 
-func (p *placer) Needs() policies.Knowledge { return p.needs }
-func (p *placer) Place(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+func (p *placer) Needs() policies.Needs { return p.needs }
+func (p *placer) Place(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 	return p.f(v, b, rng)
 }
 
-func free(v *policies.View, s *policies.Schedule) {
+func free(v *policies.CoflowView, s *policies.Schedule) {
 	s.Steps = append(s.Steps, policies.Step{Coflows: s.Order(len(v.Coflows)), Rule: policies.Free})
 }
 
-// rated gives every flow the rate that f says.
-func rated(f func(*policies.View, *policies.FlowState) policies.FlowRate) func(*policies.View, *policies.Schedule) {
-	return func(v *policies.View, s *policies.Schedule) {
+// rated gives every flow the rate that f returns.
+func rated(f func(*policies.CoflowView, *policies.FlowState) policies.FlowRate) func(*policies.CoflowView, *policies.Schedule) {
+	return func(v *policies.CoflowView, s *policies.Schedule) {
 		var rates []policies.FlowRate
 		for i := range v.Coflows {
 			for j := range v.Coflows[i].Flows {
@@ -59,9 +59,8 @@ func rated(f func(*policies.View, *policies.FlowState) policies.FlowRate) func(*
 	}
 }
 
-// stateful is a policy that is within the contract and uses all of it: queues, pilots,
-// budgets, memory.
-func stateful(v *policies.View, s *policies.Schedule) {
+// stateful is a valid policy that uses queues, pilot flows, budgets and memory.
+func stateful(v *policies.CoflowView, s *policies.Schedule) {
 	s.Memory = s.Counts(1)
 	if len(v.Memory) > 0 {
 		s.Memory[0] = v.Memory[0] + 1
@@ -76,20 +75,20 @@ func stateful(v *policies.View, s *policies.Schedule) {
 		}
 	}
 	s.Budgets = append(s.Budgets, 0.25)
-	s.Steps = append(s.Steps, policies.Step{Coflows: order, Rule: policies.Greedy, Part: policies.Pilots}, policies.Step{Coflows: order, Rule: policies.Even, Part: policies.Others, Budget: 1})
+	s.Steps = append(s.Steps, policies.Step{Coflows: order, Rule: policies.Greedy, Part: policies.Pilots}, policies.Step{Coflows: order, Rule: policies.EqualSplit, Part: policies.Others, Budget: 1})
 }
 
-func TestGoodSchedulersPass(t *testing.T) {
-	Scheduler(t, &scheduler{when: arrivals, f: free})
-	Scheduler(t, &scheduler{when: arrivals, f: func(*policies.View, *policies.Schedule) {}})
-	Scheduler(t, &scheduler{needs: policies.NewFlows, when: policies.When{Every: time.Second}, f: stateful})
-	Scheduler(t, &scheduler{needs: policies.Flows | policies.Sizes, when: arrivals, f: rated(func(v *policies.View, f *policies.FlowState) policies.FlowRate {
+func TestValidSchedulersPass(t *testing.T) {
+	Scheduler(t, &scheduler{triggers: arrivals, f: free})
+	Scheduler(t, &scheduler{triggers: arrivals, f: func(*policies.CoflowView, *policies.Schedule) {}})
+	Scheduler(t, &scheduler{needs: policies.Needs{Hints: policies.Hints{NewFlows: true}}, triggers: policies.Triggers{Every: time.Second}, f: stateful})
+	Scheduler(t, &scheduler{needs: policies.Needs{Sizes: true, Hints: policies.Hints{Flows: true}}, triggers: arrivals, f: rated(func(v *policies.CoflowView, f *policies.FlowState) policies.FlowRate {
 		if slices.ContainsFunc(f.Path, func(l topo.LinkID) bool { return v.Capacity[l] == 0 }) {
 			return policies.FlowRate{Flow: f.ID}
 		}
 		return policies.FlowRate{Flow: f.ID, Rate: float64(f.Remaining%2) / 100}
 	})})
-	byID := &scheduler{when: arrivals, f: func(v *policies.View, s *policies.Schedule) {
+	byID := &scheduler{triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) {
 		for i, c := range v.Coflows {
 			if c.ID%2 == 0 {
 				s.Steps = append(s.Steps, policies.Step{Coflows: append(s.Ints(0), i), Rule: policies.Free})
@@ -99,69 +98,69 @@ func TestGoodSchedulersPass(t *testing.T) {
 	SchedulerByID(t, byID)
 }
 
-func TestBadSchedulersAreCaught(t *testing.T) {
-	saying := func(say func(v *policies.View, s *policies.Schedule)) *scheduler {
-		return &scheduler{when: arrivals, f: func(v *policies.View, s *policies.Schedule) {
+func TestInvalidSchedulersAreCaught(t *testing.T) {
+	with := func(change func(v *policies.CoflowView, s *policies.Schedule)) *scheduler {
+		return &scheduler{triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) {
 			if free(v, s); len(v.Coflows) > 0 {
-				say(v, s)
+				change(v, s)
 			}
 		}}
 	}
 	calls, moments := 0, 0
 	var kept []int
 	var last *topo.Fabric
-	every := func(rate func(*policies.View, *policies.FlowState) policies.FlowRate) *scheduler {
-		return &scheduler{needs: policies.Flows, when: arrivals, f: rated(rate)}
+	every := func(rate func(*policies.CoflowView, *policies.FlowState) policies.FlowRate) *scheduler {
+		return &scheduler{needs: policies.Needs{Hints: policies.Hints{Flows: true}}, triggers: arrivals, f: rated(rate)}
 	}
 	of := func(f workloads.FlowID, rate float64) policies.FlowRate {
 		return policies.FlowRate{Flow: f, Rate: rate}
 	}
 	for _, tt := range []struct {
 		name   string
-		policy policies.Scheduler
-		want   string // in the error; empty where luck decides which check it meets
+		policy policies.CoflowScheduler
+		want   string // substring of the error; empty if the check that fails is random
 	}{
-		{"writes a capacity", &scheduler{when: arrivals, f: func(v *policies.View, s *policies.Schedule) {
+		{"writes a capacity", &scheduler{triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) {
 			v.Capacity[0]--
 			free(v, s)
-		}}, "wrote to the View"},
-		{"writes what a link has left", saying(func(v *policies.View, s *policies.Schedule) { v.Coflows[0].Links[0].Flows-- }), "wrote to the View"},
-		{"sorts the coflows in place", &scheduler{when: arrivals, f: func(v *policies.View, s *policies.Schedule) { slices.Reverse(v.Coflows) }}, "wrote to the View"},
+		}}, "modified the View"},
+		{"writes to a link", with(func(v *policies.CoflowView, s *policies.Schedule) { v.Coflows[0].Links[0].Flows-- }), "modified the View"},
+		{"sorts the coflows in place", &scheduler{triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) { slices.Reverse(v.Coflows) }}, "modified the View"},
 		{"shares the View's memory", func() *scheduler {
-			return &scheduler{when: arrivals, f: func(v *policies.View, s *policies.Schedule) {
+			return &scheduler{triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) {
 				if s.Memory = v.Memory; s.Memory == nil {
 					s.Memory = s.Counts(1)
 				}
 			}}
 		}(), "shares memory with the View"},
-		{"overfills", every(func(v *policies.View, f *policies.FlowState) policies.FlowRate {
+		{"exceeds a capacity", every(func(v *policies.CoflowView, f *policies.FlowState) policies.FlowRate {
 			return of(f.ID, float64(v.Capacity[f.Path[0]]))
-		}), "overfill link"},
-		{"rate of a link that is down", every(func(v *policies.View, f *policies.FlowState) policies.FlowRate {
+		}), "exceed the capacity of link"},
+		{"rate of a link that is down", every(func(v *policies.CoflowView, f *policies.FlowState) policies.FlowRate {
 			if slices.ContainsFunc(f.Path, func(l topo.LinkID) bool { return v.Capacity[l] == 0 }) {
 				return of(f.ID, 1)
 			}
 			return of(f.ID, 0)
-		}), "overfill link"},
-		{"negative", every(func(v *policies.View, f *policies.FlowState) policies.FlowRate { return of(f.ID, -1) }), "0 or more"},
-		{"no number", every(func(v *policies.View, f *policies.FlowState) policies.FlowRate { return of(f.ID, math.NaN()) }), "want a number"},
-		{"infinite", every(func(v *policies.View, f *policies.FlowState) policies.FlowRate { return of(f.ID, math.Inf(1)) }), "want a number"},
-		{"two rates", &scheduler{needs: policies.Flows, when: arrivals, f: func(v *policies.View, s *policies.Schedule) {
+		}), "exceed the capacity of link"},
+		{"negative", every(func(v *policies.CoflowView, f *policies.FlowState) policies.FlowRate { return of(f.ID, -1) }), "0 or more"},
+		{"NaN", every(func(v *policies.CoflowView, f *policies.FlowState) policies.FlowRate { return of(f.ID, math.NaN()) }), "must be a number"},
+		{"infinite", every(func(v *policies.CoflowView, f *policies.FlowState) policies.FlowRate { return of(f.ID, math.Inf(1)) }), "must be a number"},
+		{"two rates", &scheduler{needs: policies.Needs{Hints: policies.Hints{Flows: true}}, triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) {
 			if len(v.Coflows) > 0 {
 				f := v.Coflows[0].Flows[0].ID
 				s.Steps = append(s.Steps, policies.Step{Rule: policies.Explicit, Rates: []policies.FlowRate{of(f, 0), of(f, 0)}})
 			}
 		}}, "two rates"},
-		{"rate for a stranger", saying(func(v *policies.View, s *policies.Schedule) {
+		{"rate of an unknown flow", with(func(v *policies.CoflowView, s *policies.Schedule) {
 			s.Steps = append(s.Steps, policies.Step{Rule: policies.Explicit, Rates: []policies.FlowRate{of(99999, 0)}})
 		}), "unknown or has ended"},
-		{"rates of another rule", saying(func(v *policies.View, s *policies.Schedule) { s.Steps[0].Rates = []policies.FlowRate{of(0, 0)} }), "not Explicit"},
-		{"counts its calls", &scheduler{when: arrivals, f: func(v *policies.View, s *policies.Schedule) {
+		{"rates of another rule", with(func(v *policies.CoflowView, s *policies.Schedule) { s.Steps[0].Rates = []policies.FlowRate{of(0, 0)} }), "not Explicit"},
+		{"counts its calls", &scheduler{triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) {
 			if calls++; calls%2 == 0 {
 				free(v, s)
 			}
-		}}, "asked twice"},
-		{"keeps its answer", &scheduler{when: arrivals, f: func(v *policies.View, s *policies.Schedule) {
+		}}, "two identical calls"},
+		{"keeps its answer", &scheduler{triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) {
 			if last != v.Fabric || len(kept) != len(v.Coflows) {
 				last, kept = v.Fabric, make([]int, len(v.Coflows))
 				for i := range kept {
@@ -169,10 +168,10 @@ func TestBadSchedulersAreCaught(t *testing.T) {
 				}
 			}
 			s.Steps = append(s.Steps, policies.Step{Coflows: kept})
-		}}, "asked twice"},
-		{"remembers the View before", func() *scheduler {
+		}}, "two identical calls"},
+		{"remembers the previous View", func() *scheduler {
 			var before, now *topo.Fabric
-			return &scheduler{when: arrivals, f: func(v *policies.View, s *policies.Schedule) {
+			return &scheduler{triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) {
 				if v.Fabric != now {
 					before, now = now, v.Fabric
 				}
@@ -180,75 +179,116 @@ func TestBadSchedulersAreCaught(t *testing.T) {
 					free(v, s)
 				}
 			}}
-		}(), "remembers another View"},
-		{"draws from a global source", &scheduler{when: arrivals, f: func(v *policies.View, s *policies.Schedule) {
+		}(), "depends on an earlier View"},
+		{"keeps the View", func() *scheduler {
+			var at *policies.CoflowView // as first shown at this moment
+			var now time.Duration
+			var of *topo.Fabric
+			return &scheduler{triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) {
+				if at == nil || now != v.Now || of != v.Fabric {
+					at, now, of = v, v.Now, v.Fabric
+				}
+				if len(at.Coflows) == len(v.Coflows) {
+					free(v, s)
+				}
+			}}
+		}(), "two identical calls"},
+		{"keeps the Cluster of the View", func() *scheduler {
+			var at *policies.Cluster // as first shown at this moment
+			var now time.Duration
+			var of *topo.Fabric
+			return &scheduler{triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) {
+				if at == nil || now != v.Now || of != v.Fabric {
+					at, now, of = v.Cluster, v.Now, v.Fabric
+				}
+				if len(at.Hosts) == len(v.Hosts) {
+					free(v, s)
+				}
+			}}
+		}(), "two identical calls"},
+		{"keeps the capacities of the View", func() *scheduler {
+			var capacity []units.Rate // as first shown at this moment
+			var now time.Duration
+			var of *topo.Fabric
+			return &scheduler{triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) {
+				if capacity == nil || now != v.Now || of != v.Fabric {
+					capacity, now, of = v.Capacity, v.Now, v.Fabric
+				}
+				if slices.Equal(capacity, v.Capacity) {
+					free(v, s)
+				}
+			}}
+		}(), "two identical calls"},
+		{"draws from a global source", &scheduler{triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) {
 			if rand.IntN(2) == 0 {
 				free(v, s)
 			}
 		}}, ""},
-		{"clairvoyant in secret", saying(func(v *policies.View, s *policies.Schedule) {
+		{"undeclared use of sizes", with(func(v *policies.CoflowView, s *policies.Schedule) {
 			if v.Coflows[0].Remaining > 1000 {
 				s.Steps = nil
 			}
 		}), "does not declare"},
-		{"knows what links have left in secret", saying(func(v *policies.View, s *policies.Schedule) {
+		{"undeclared use of remaining bytes of links", with(func(v *policies.CoflowView, s *policies.Schedule) {
 			if v.Coflows[0].Links[0].Remaining > 1000 {
 				s.Steps = nil
 			}
 		}), "does not declare"},
-		{"looks at flows in secret", saying(func(v *policies.View, s *policies.Schedule) {
+		{"undeclared use of flows", with(func(v *policies.CoflowView, s *policies.Schedule) {
 			if len(v.Coflows[0].Flows) > 1 {
 				s.Steps = nil
 			}
 		}), "does not declare"},
-		{"knows the sizes of new flows in secret", func() *scheduler {
-			p := saying(func(v *policies.View, s *policies.Schedule) {
+		{"undeclared use of sizes of new flows", func() *scheduler {
+			p := with(func(v *policies.CoflowView, s *policies.Schedule) {
 				if f := v.Coflows[0].Flows; len(f) > 0 && f[0].Size > 1000 {
 					s.Steps = nil
 				}
 			})
-			p.needs = policies.NewFlows
+			p.needs = policies.Needs{Hints: policies.Hints{NewFlows: true}}
 			return p
 		}(), "does not declare"},
-		{"reads meaning into IDs", &scheduler{when: arrivals, f: func(v *policies.View, s *policies.Schedule) {
+		{"depends on IDs", &scheduler{triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) {
 			if len(v.Coflows) > 0 && v.Coflows[0].ID%4 == 0 {
 				free(v, s)
 			}
-		}}, "what the IDs are"},
-		{"serves a stranger", saying(func(v *policies.View, s *policies.Schedule) { s.Steps[0].Coflows[0] = len(v.Coflows) }), "want each place once"},
-		{"serves one twice", saying(func(v *policies.View, s *policies.Schedule) { s.Steps[0].Coflows = []int{0, 0} }), "want each place once"},
-		{"serves where there is nobody", &scheduler{when: arrivals, f: func(v *policies.View, s *policies.Schedule) {
+		}}, "values of IDs"},
+		{"serves an unknown coflow", with(func(v *policies.CoflowView, s *policies.Schedule) { s.Steps[0].Coflows[0] = len(v.Coflows) }), "occur once"},
+		{"serves one twice", with(func(v *policies.CoflowView, s *policies.Schedule) { s.Steps[0].Coflows = []int{0, 0} }), "occur once"},
+		{"serves although there is no coflow", &scheduler{triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) {
 			s.Steps = append(s.Steps, policies.Step{Coflows: []int{0}})
 		}}, ""},
-		{"unknown rule", saying(func(v *policies.View, s *policies.Schedule) { s.Steps[0].Rule = 99 }), "unknown rule"},
-		{"unknown part", saying(func(v *policies.View, s *policies.Schedule) { s.Steps[0].Part = policies.Chosen + 1 }), "unknown part"},
-		{"unknown choice", saying(func(v *policies.View, s *policies.Schedule) { s.Steps[0].Only = 3 }), "unknown choice"},
-		{"unknown budget", saying(func(v *policies.View, s *policies.Schedule) { s.Steps[0].Budget = 1 }), "budget 1 of 0"},
-		{"free within a budget", saying(func(v *policies.View, s *policies.Schedule) {
+		{"unknown rule", with(func(v *policies.CoflowView, s *policies.Schedule) { s.Steps[0].Rule = 99 }), "unknown rule"},
+		{"unknown part", with(func(v *policies.CoflowView, s *policies.Schedule) { s.Steps[0].Part = policies.Chosen + 1 }), "unknown part"},
+		{"unknown selection", with(func(v *policies.CoflowView, s *policies.Schedule) { s.Steps[0].Only = 3 }), "unknown selection"},
+		{"unknown budget", with(func(v *policies.CoflowView, s *policies.Schedule) { s.Steps[0].Budget = 1 }), "budget 1 of 0"},
+		{"free within a budget", with(func(v *policies.CoflowView, s *policies.Schedule) {
 			s.Steps[0].Budget, s.Budgets = 1, append(s.Budgets, 0.5)
-		}), "only the transport limits"},
-		{"budget above 1", saying(func(v *policies.View, s *policies.Schedule) { s.Budgets = append(s.Budgets, 1.01) }), "want 0 to 1"},
-		{"budget of no number", saying(func(v *policies.View, s *policies.Schedule) { s.Budgets = append(s.Budgets, math.NaN()) }), "want 0 to 1"},
-		{"MADD without sizes", saying(func(v *policies.View, s *policies.Schedule) { s.Steps[0].Rule = policies.MADD }), "needs Sizes"},
-		{"within of another rule", saying(func(v *policies.View, s *policies.Schedule) { s.Steps[0].Within = 1 }), "and MADD"},
-		{"too many queues", saying(func(v *policies.View, s *policies.Schedule) { s.Queues = make([]int, len(v.Coflows)+1) }), "queues for"},
-		{"watches too many", saying(func(v *policies.View, s *policies.Schedule) { s.Watch = make([]int64, len(v.Coflows)+1) }), "watches"},
-		{"watches for less than nothing", saying(func(v *policies.View, s *policies.Schedule) {
+		}), "rule Free with a budget"},
+		{"budget above 1", with(func(v *policies.CoflowView, s *policies.Schedule) { s.Budgets = append(s.Budgets, 1.01) }), "must be from 0 to 1"},
+		{"NaN budget", with(func(v *policies.CoflowView, s *policies.Schedule) { s.Budgets = append(s.Budgets, math.NaN()) }), "must be from 0 to 1"},
+		{"MADD without sizes", with(func(v *policies.CoflowView, s *policies.Schedule) { s.Steps[0].Rule = policies.MADD }), "needs Sizes"},
+		{"within of another rule", with(func(v *policies.CoflowView, s *policies.Schedule) { s.Steps[0].Within = 1 }), "with rule MADD"},
+		{"too many queues", with(func(v *policies.CoflowView, s *policies.Schedule) { s.Queues = make([]int, len(v.Coflows)+1) }), "Queues has"},
+		{"watches too many", with(func(v *policies.CoflowView, s *policies.Schedule) { s.Watch = make([]int64, len(v.Coflows)+1) }), "Watch has"},
+		{"negative watch", with(func(v *policies.CoflowView, s *policies.Schedule) {
 			s.Watch = make([]int64, len(v.Coflows))
 			s.Watch[0] = -1
-		}), "want 0 or more"},
-		{"wakes before the start", saying(func(v *policies.View, s *policies.Schedule) { s.Wake = -1 }), "want 0 or more"},
-		{"pilot that it cannot see", saying(func(v *policies.View, s *policies.Schedule) {
+		}), "must be 0 or more"},
+		{"wakes before the start", with(func(v *policies.CoflowView, s *policies.Schedule) { s.Wake = -1 }), "must be 0 or more"},
+		{"pilot flow that is not shown", with(func(v *policies.CoflowView, s *policies.Schedule) {
 			s.Pilots = append(s.Pilots, workloads.FlowID(100*v.Coflows[0].ID))
-		}), "which is not shown"},
+		}), "not in the View"},
 		{"pilot twice", func() *scheduler {
-			p := saying(func(v *policies.View, s *policies.Schedule) { s.Pilots = append(s.Pilots, v.Coflows[0].Flows[0].ID) })
-			p.needs = policies.Flows
+			p := with(func(v *policies.CoflowView, s *policies.Schedule) {
+				s.Pilots = append(s.Pilots, v.Coflows[0].Flows[0].ID)
+			})
+			p.needs = policies.Needs{Hints: policies.Hints{Flows: true}}
 			return p
-		}(), "pilot twice"},
-		{"is never asked", &scheduler{f: free}, "want it asked"},
-		{"is asked at intervals of less than nothing", &scheduler{when: policies.When{Coflows: true, Every: -1}, f: free}, "want it asked"},
-		{"changes its mind about when", whenever{&scheduler{when: arrivals, f: free}, &moments}, "answer"},
+		}(), "pilot flow twice"},
+		{"is never called", &scheduler{f: free}, "must set Coflows"},
+		{"negative interval", &scheduler{triggers: policies.Triggers{Coflows: true, Every: -1}, f: free}, "interval -1ns"},
+		{"changes Triggers", changingTriggers{&scheduler{triggers: arrivals, f: free}, &moments}, "returned"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for seed := range 300 {
@@ -265,19 +305,19 @@ func TestBadSchedulersAreCaught(t *testing.T) {
 	}
 }
 
-// whenever is asked at other moments each time it is asked when.
-type whenever struct {
+// changingTriggers is a scheduler whose Triggers returns a different value on each call.
+type changingTriggers struct {
 	*scheduler
 	n *int
 }
 
-func (w whenever) When() policies.When {
+func (w changingTriggers) Triggers() policies.Triggers {
 	*w.n++
-	return policies.When{Coflows: true, Every: time.Duration(*w.n)}
+	return policies.Triggers{Coflows: true, Every: time.Duration(*w.n)}
 }
 
-// What a cluster shows fits together, whatever has happened to it.
-func TestViewsFitTogether(t *testing.T) {
+// The fields of a cluster's View are consistent after any sequence of events.
+func TestViewsAreConsistent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := Views().Draw(t, "view")
 		for _, c := range v.Coflows {
@@ -296,9 +336,9 @@ func TestViewsFitTogether(t *testing.T) {
 			}
 			for _, l := range c.Links {
 				if begun[l.Link] && !l.Begun {
-					t.Errorf("coflow %d: nothing has begun at link %d, though a flow has sent", c.ID, l.Link)
+					t.Errorf("coflow %d: link %d has not begun although a flow has sent", c.ID, l.Link)
 				}
-				l.Begun = false // what has begun may have ended
+				l.Begun = false // the flow that has sent may have ended
 				if on[l.Link] != l {
 					t.Errorf("coflow %d: link %+v, want %+v", c.ID, l, on[l.Link])
 				}
@@ -307,17 +347,17 @@ func TestViewsFitTogether(t *testing.T) {
 	})
 }
 
-// anyHosts places from the client on, over the hosts in order.
-func anyHosts(v *policies.View, b workloads.Block, _ *rand.Rand) (out []topo.HostID, err error) {
+// anyHosts places replicas on the client and the hosts after it.
+func anyHosts(v *policies.PlacementView, b workloads.Block, _ *rand.Rand) (out []topo.HostID, err error) {
 	for i := range b.Replicas {
 		out = append(out, topo.HostID((int(b.Client)+i)%len(v.Hosts)))
 	}
 	return out, nil
 }
 
-// roomy places on the first host that has room, the first of another rack, and
-// then the first others.
-func roomy(v *policies.View, b workloads.Block, _ *rand.Rand) (out []topo.HostID, err error) {
+// roomy places replicas on the first host with room, the first in another rack, then
+// the first others.
+func roomy(v *policies.PlacementView, b workloads.Block, _ *rand.Rand) (out []topo.HostID, err error) {
 	for _, spread := range []bool{true, false} {
 		for h := range topo.HostID(len(v.Hosts)) {
 			s := v.Hosts[h]
@@ -335,11 +375,11 @@ func roomy(v *policies.View, b workloads.Block, _ *rand.Rand) (out []topo.HostID
 	return out, nil
 }
 
-func TestGoodPlacerPasses(t *testing.T) {
-	Placer(t, &placer{policies.DiskUse, roomy})
+func TestValidPlacerPasses(t *testing.T) {
+	Placer(t, &placer{policies.Needs{DiskUse: true}, roomy})
 }
 
-// batcher is a policy that lets requests wait.
+// batcher is a policy that queues requests.
 type batcher struct {
 	placer
 	every func() time.Duration
@@ -352,13 +392,13 @@ func (p *batcher) Order(w []policies.Request) []int { return p.order(w) }
 func TestBatchers(t *testing.T) {
 	calls := 0
 	second := func() time.Duration { return time.Second }
-	backwards := func(w []policies.Request) (out []int) {
+	reverse := func(w []policies.Request) (out []int) {
 		for i := range w {
 			out = append(out, len(w)-1-i)
 		}
 		return out
 	}
-	Placer(t, &batcher{placer{policies.DiskUse, roomy}, second, backwards})
+	Placer(t, &batcher{placer{policies.Needs{DiskUse: true}, roomy}, second, reverse})
 	for _, tt := range []struct {
 		name  string
 		every func() time.Duration
@@ -367,18 +407,18 @@ func TestBatchers(t *testing.T) {
 	}{
 		{"none", second, func([]policies.Request) []int { return nil }, "each of them once"},
 		{"one twice", second, func(w []policies.Request) []int { return make([]int, len(w)) }, "each of them once"},
-		{"too many", second, func(w []policies.Request) []int { return append(backwards(w), 0) }, "each of them once"},
-		{"a stranger", second, func(w []policies.Request) []int { return append(backwards(w[1:]), len(w)) }, "each of them once"},
-		{"writes", second, func(w []policies.Request) []int { w[0].Left++; return backwards(w) }, "wrote to the requests"},
-		{"negative", func() time.Duration { return -1 }, backwards, "method Every"},
-		{"another each time", func() time.Duration { calls++; return time.Duration(calls) }, backwards, "method Every"},
-		{"remembers", second, func(w []policies.Request) []int {
-			out := backwards(w)
+		{"too many", second, func(w []policies.Request) []int { return append(reverse(w), 0) }, "each of them once"},
+		{"unknown request", second, func(w []policies.Request) []int { return append(reverse(w[1:]), len(w)) }, "each of them once"},
+		{"writes", second, func(w []policies.Request) []int { w[0].Left++; return reverse(w) }, "modified the requests"},
+		{"negative", func() time.Duration { return -1 }, reverse, "method Every"},
+		{"changes Every", func() time.Duration { calls++; return time.Duration(calls) }, reverse, "method Every"},
+		{"keeps state", second, func(w []policies.Request) []int {
+			out := reverse(w)
 			if calls++; calls%2 == 0 {
 				slices.Sort(out)
 			}
 			return out
-		}, "asked twice"},
+		}, "two identical calls"},
 	} {
 		waiting := []policies.Request{{Left: 1}, {Left: 2}}
 		if err := checkBatcher(&batcher{every: tt.every, order: tt.order}, waiting); err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -387,92 +427,112 @@ func TestBatchers(t *testing.T) {
 	}
 }
 
-func TestBadPlacersAreCaught(t *testing.T) {
+func TestInvalidPlacersAreCaught(t *testing.T) {
 	calls := 0
 	for _, tt := range []struct {
 		name   string
 		policy *placer
-		want   string // in the error; empty where luck decides which check it meets
+		want   string // substring of the error; empty if the check that fails is random
 	}{
-		{"writes to the hosts", &placer{policies.DiskUse, func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+		{"writes to the hosts", &placer{policies.Needs{DiskUse: true}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 			v.Hosts[0].Writing++
 			return roomy(v, b, rng)
-		}}, "wrote to the View"},
-		{"writes to a placement", &placer{policies.DiskUse | policies.LinkLoad, func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+		}}, "modified the View"},
+		{"writes to a placement", &placer{policies.Needs{DiskUse: true, LinkLoad: true}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 			for _, p := range v.Placements {
 				p.Hosts[0] = 99
 			}
 			return roomy(v, b, rng)
-		}}, "wrote to the View"},
-		{"full disks", &placer{policies.DiskUse, func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
-			empty := clone(v)
+		}}, "modified the View"},
+		{"full disks", &placer{policies.Needs{DiskUse: true}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+			empty := clonePlacement(v)
 			for h := range empty.Hosts {
 				empty.Hosts[h].Used = 0
 			}
 			return roomy(empty, b, rng)
 		}}, "no room"},
-		{"lost hosts", &placer{policies.DiskUse, func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
-			there := clone(v)
+		{"lost hosts", &placer{policies.Needs{DiskUse: true}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+			there := clonePlacement(v)
 			for h := range there.Hosts {
 				there.Hosts[h].Lost = false
 			}
 			return roomy(there, b, rng)
 		}}, "is lost"},
-		{"one rack", &placer{0, anyHosts}, "in one rack"},
-		{"same host twice", &placer{0, func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+		{"one rack", &placer{policies.Needs{}, anyHosts}, "in one rack"},
+		{"same host twice", &placer{policies.Needs{}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 			return make([]topo.HostID, b.Replicas), nil
 		}}, "two replicas on host 0"},
-		{"a stranger", &placer{0, func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+		{"unknown host", &placer{policies.Needs{}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 			hosts, err := roomy(v, b, rng)
 			hosts[0] = topo.HostID(len(v.Hosts))
 			return hosts, err
-		}}, "want 0 to"},
-		{"too few", &placer{0, func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+		}}, "must be from 0 to"},
+		{"too few", &placer{policies.Needs{}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 			return []topo.HostID{b.Client}, nil
 		}}, "1 hosts"},
-		{"gives up", &placer{policies.DiskUse, func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
-			return nil, errors.New("tired")
-		}}, "tired"},
-		{"keeps count", &placer{0, func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+		{"gives up", &placer{policies.Needs{DiskUse: true}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+			return nil, errors.New("gave up")
+		}}, "gave up"},
+		{"counts its calls", &placer{policies.Needs{}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 			hosts, err := roomy(v, b, rng)
 			if calls++; calls%2 == 0 && len(hosts) > 1 {
 				hosts[0], hosts[1] = hosts[1], hosts[0]
 			}
 			return hosts, err
-		}}, "asked twice"},
-		{"luck of its own", &placer{0, func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+		}}, "two identical calls"},
+		{"draws from a global source", &placer{policies.Needs{}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 			hosts, err := roomy(v, b, rng)
 			rand.Shuffle(len(hosts), func(i, j int) { hosts[i], hosts[j] = hosts[j], hosts[i] })
 			return hosts, err
 		}}, ""},
-		{"looks at loads in secret", &placer{policies.DiskUse, func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+		{"keeps the View", func() *placer {
+			var at *policies.PlacementView
+			return &placer{policies.Needs{}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+				at = cmp.Or(at, v)
+				if len(at.Hosts) == 0 {
+					return nil, nil
+				}
+				return anyHosts(v, b, rng)
+			}}
+		}(), "two identical calls"},
+		{"keeps the Cluster of the View", func() *placer {
+			var at *policies.Cluster
+			return &placer{policies.Needs{}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+				at = cmp.Or(at, v.Cluster)
+				if len(at.Hosts) == 0 {
+					return nil, nil
+				}
+				return anyHosts(v, b, rng)
+			}}
+		}(), "two identical calls"},
+		{"undeclared use of loads", &placer{policies.Needs{DiskUse: true}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 			hosts, err := roomy(v, b, rng)
 			if len(hosts) > 1 && v.Hosts[hosts[0]].Rx > v.Hosts[hosts[1]].Rx {
 				hosts[0], hosts[1] = hosts[1], hosts[0]
 			}
 			return hosts, err
 		}}, "does not declare"},
-		{"looks at true loads in secret", &placer{policies.DiskUse | policies.LinkLoad, func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+		{"undeclared use of true loads", &placer{policies.Needs{DiskUse: true, LinkLoad: true}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 			hosts, err := roomy(v, b, rng)
 			if len(hosts) > 1 && len(v.Load) > 0 && v.Load[0]%2 == 1 {
 				hosts[0], hosts[1] = hosts[1], hosts[0]
 			}
 			return hosts, err
 		}}, "does not declare"},
-		{"looks at counters of racks in secret", &placer{policies.DiskUse, func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+		{"undeclared use of rack counters", &placer{policies.Needs{DiskUse: true}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 			hosts, err := roomy(v, b, rng)
 			if len(hosts) > 1 && v.Racks[0].Rx%2 == 1 {
 				hosts[0], hosts[1] = hosts[1], hosts[0]
 			}
 			return hosts, err
 		}}, "does not declare"},
-		{"writes to the zones", &placer{policies.DiskUse, func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+		{"writes to the zones", &placer{policies.Needs{DiskUse: true}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 			if v.Zone != nil {
 				v.Zone[0]++
 			}
 			return roomy(v, b, rng)
-		}}, "wrote to the View"},
-		{"reads meaning into the block's ID", &placer{policies.DiskUse, func(v *policies.View, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+		}}, "modified the View"},
+		{"depends on the block's ID", &placer{policies.Needs{DiskUse: true}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 			hosts, err := roomy(v, b, rng)
 			if b.ID > 100 && len(hosts) > 1 {
 				hosts[0], hosts[1] = hosts[1], hosts[0]

@@ -12,7 +12,7 @@ import (
 	"testbed/workloads"
 )
 
-// fabrics are small leaf-spines, some of them one rack, some oversubscribed.
+// fabrics generates small leaf-spine fabrics, some with one rack, some oversubscribed.
 func fabrics() *rapid.Generator[*topo.Fabric] {
 	return rapid.Custom(func(t *rapid.T) *topo.Fabric {
 		s := topo.LeafSpine{
@@ -32,11 +32,11 @@ func fabrics() *rapid.Generator[*topo.Fabric] {
 	})
 }
 
-// baseView is a cluster without work. Capacities are a little less than the
-// links' rates, as on packets.
-func baseView(t *rapid.T) *policies.View {
+// baseCluster draws a cluster without work. Capacities are slightly below the links' rates,
+// as on packets.
+func baseCluster(t *rapid.T) *policies.Cluster {
 	f := fabrics().Draw(t, "fabric")
-	v := &policies.View{
+	v := &policies.Cluster{
 		Now:      time.Duration(rapid.Int64Range(0, 1e12).Draw(t, "now")),
 		Fabric:   f,
 		DiskRate: units.Rate(rapid.SampledFrom([]int64{0, 1e6, 1e9}).Draw(t, "disk rate")),
@@ -53,18 +53,18 @@ func baseView(t *rapid.T) *policies.View {
 	return v
 }
 
-// sizes are small, ordinary and huge, though not so that those of a coflow together wrap.
+// sizes generates tiny, ordinary and huge sizes, whose sum over a coflow does not overflow.
 func sizes() *rapid.Generator[units.Bytes] {
 	return rapid.Map(rapid.OneOf(rapid.Int64Range(1, 3), rapid.Int64Range(1, 1e9), rapid.Int64Range(1, 1<<58)),
 		func(n int64) units.Bytes { return units.Bytes(n) })
 }
 
-// PlacerViews are Views for placement policies, with nothing hidden: clusters with
-// loads, disks in use and recent placements.
-func PlacerViews() *rapid.Generator[*policies.View] {
-	return rapid.Custom(func(t *rapid.T) *policies.View {
-		v := baseView(t)
-		fillHosts(t, v)
+// PlacerViews generates unmasked Views for placement policies: clusters with loads, used
+// disks and recent placements.
+func PlacerViews() *rapid.Generator[*policies.PlacementView] {
+	return rapid.Custom(func(t *rapid.T) *policies.PlacementView {
+		v := &policies.PlacementView{Cluster: baseCluster(t)}
+		fillHosts(t, v.Cluster)
 		fillRacks(t, v)
 		for i := range rapid.IntRange(0, 4).Draw(t, "placements") {
 			hosts := rapid.Permutation(allHosts(v)).Draw(t, "placed on")
@@ -78,7 +78,7 @@ func PlacerViews() *rapid.Generator[*policies.View] {
 	})
 }
 
-func allHosts(v *policies.View) []topo.HostID {
+func allHosts(v *policies.PlacementView) []topo.HostID {
 	out := make([]topo.HostID, len(v.Hosts))
 	for h := range out {
 		out[h] = topo.HostID(h)
@@ -86,9 +86,9 @@ func allHosts(v *policies.View) []topo.HostID {
 	return out
 }
 
-// fillHosts draws what heartbeats and decisions told of the hosts. One in four
-// clusters has tight disks, where a block may fit nowhere.
-func fillHosts(t *rapid.T, v *policies.View) {
+// fillHosts draws the state of the hosts as known from heartbeats and decisions. One in
+// four clusters has small disks, on which a block may fit nowhere.
+func fillHosts(t *rapid.T, v *policies.Cluster) {
 	disk := units.Bytes(rapid.SampledFrom([]int64{0, 1e12, 1e12, 3e9}).Draw(t, "disk"))
 	faulty := rapid.IntRange(0, 3).Draw(t, "hosts lost") == 0
 	for h := range v.Hosts {
@@ -109,8 +109,8 @@ func fillHosts(t *rapid.T, v *policies.View) {
 	}
 }
 
-// fillRacks draws what the counters of switches told, and zones.
-func fillRacks(t *rapid.T, v *policies.View) {
+// fillRacks draws the loads of racks and links, and zones.
+func fillRacks(t *rapid.T, v *policies.PlacementView) {
 	v.LargestBlock = units.Bytes(rapid.Int64Range(0, 2e9).Draw(t, "largest block"))
 	for r := range v.Fabric.Racks() {
 		var s policies.RackState
@@ -130,8 +130,8 @@ func fillRacks(t *rapid.T, v *policies.View) {
 	}
 }
 
-// requests wait to be placed.
-func requests(v *policies.View) *rapid.Generator[[]policies.Request] {
+// requests generates waiting requests.
+func requests(v *policies.PlacementView) *rapid.Generator[[]policies.Request] {
 	return rapid.Custom(func(t *rapid.T) (out []policies.Request) {
 		at := time.Duration(0)
 		for i := range rapid.IntRange(0, 8).Draw(t, "requests") {
@@ -144,8 +144,8 @@ func requests(v *policies.View) *rapid.Generator[[]policies.Request] {
 	})
 }
 
-// blockFor is a block that a client of the cluster writes.
-func blockFor(v *policies.View) *rapid.Generator[workloads.Block] {
+// blockFor generates a block that a client of the cluster writes.
+func blockFor(v *policies.PlacementView) *rapid.Generator[workloads.Block] {
 	return rapid.Custom(func(t *rapid.T) workloads.Block {
 		return workloads.Block{
 			ID: 7, Writer: 3, Client: topo.HostID(rapid.IntRange(0, len(v.Hosts)-1).Draw(t, "client")),
@@ -156,16 +156,9 @@ func blockFor(v *policies.View) *rapid.Generator[workloads.Block] {
 	})
 }
 
-// clone copies all of a View that a policy could write to.
-func clone(v *policies.View) *policies.View {
-	c := *v
-	c.Capacity = slices.Clone(v.Capacity)
-	c.Hosts = slices.Clone(v.Hosts)
-	c.Racks = slices.Clone(v.Racks)
-	c.Zone = slices.Clone(v.Zone)
-	c.Load = slices.Clone(v.Load)
-	c.Memory = slices.Clone(v.Memory)
-	c.Coflows = slices.Clone(v.Coflows)
+// clone returns a copy of a View that shares no memory that a policy could modify.
+func clone(v *policies.CoflowView) *policies.CoflowView {
+	c := &policies.CoflowView{Cluster: cloneCluster(v.Cluster), Coflows: slices.Clone(v.Coflows), Memory: slices.Clone(v.Memory)}
 	for i := range c.Coflows {
 		x := &c.Coflows[i]
 		x.Links, x.Flows = slices.Clone(x.Links), slices.Clone(x.Flows)
@@ -173,31 +166,73 @@ func clone(v *policies.View) *policies.View {
 			x.Flows[j].Path = slices.Clone(x.Flows[j].Path)
 		}
 	}
-	c.Placements = slices.Clone(v.Placements)
+	return c
+}
+
+// clonePlacement is clone for the View of a placement policy.
+func clonePlacement(v *policies.PlacementView) *policies.PlacementView {
+	c := &policies.PlacementView{Cluster: cloneCluster(v.Cluster), LargestBlock: v.LargestBlock, Placements: slices.Clone(v.Placements)}
 	for i := range c.Placements {
 		c.Placements[i].Hosts = slices.Clone(c.Placements[i].Hosts)
 	}
-	return &c
+	return c
 }
 
-// Mask is a copy of a View from which is hidden what the needs do not declare, as
-// the engine does it. With NewFlows, flows stay as they are: which coflows are new
-// no View tells.
-func Mask(v *policies.View, needs policies.Knowledge) *policies.View {
+func cloneCluster(c *policies.Cluster) *policies.Cluster {
+	d := *c
+	d.Capacity, d.Hosts, d.Racks = slices.Clone(c.Capacity), slices.Clone(c.Hosts), slices.Clone(c.Racks)
+	d.Zone, d.Load = slices.Clone(c.Zone), slices.Clone(c.Load)
+	return &d
+}
+
+// overwrite clears a View after its use, as the next View would. A policy that keeps the
+// View, its Cluster or a slice of them then decides differently.
+func overwrite(v *policies.CoflowView) {
+	for i := range v.Coflows {
+		clear(v.Coflows[i].Links)
+		clear(v.Coflows[i].Flows)
+	}
+	clear(v.Coflows)
+	clear(v.Memory)
+	overwriteCluster(v.Cluster)
+	*v = policies.CoflowView{Cluster: &policies.Cluster{}}
+}
+
+// overwritePlacement is overwrite for the View of a placement policy.
+func overwritePlacement(v *policies.PlacementView) {
+	clear(v.Placements)
+	overwriteCluster(v.Cluster)
+	*v = policies.PlacementView{Cluster: &policies.Cluster{}}
+}
+
+func overwriteCluster(c *policies.Cluster) {
+	clear(c.Capacity)
+	clear(c.Hosts)
+	clear(c.Racks)
+	clear(c.Zone)
+	clear(c.Load)
+	*c = policies.Cluster{}
+}
+
+// Mask returns a copy of a View without the facts that needs does not declare, as the
+// engine shows it. With NewFlows, it keeps the flows of all coflows, because a View does
+// not show which coflows are new.
+func Mask(v *policies.CoflowView, needs policies.Needs) *policies.CoflowView {
 	m := clone(v)
+	maskCluster(m.Cluster, needs)
 	for i := range m.Coflows {
 		c := &m.Coflows[i]
-		if needs&(policies.Flows|policies.NewFlows|policies.PilotFlows) == 0 {
+		if !needs.Flows && !needs.NewFlows && !needs.PilotFlows {
 			c.Flows = nil
 		}
-		if needs&policies.MostSent == 0 {
+		if !needs.MostSent {
 			c.MostSent = 0
 		}
-		if needs&policies.Sizes != 0 {
+		if needs.Sizes {
 			continue
 		}
 		c.Remaining = 0
-		if needs&policies.Totals == 0 {
+		if !needs.Totals {
 			c.Size, c.Largest, c.Bound = 0, 0, 0
 		}
 		for j := range c.Links {
@@ -207,26 +242,38 @@ func Mask(v *policies.View, needs policies.Knowledge) *policies.View {
 			c.Flows[j].Size, c.Flows[j].Remaining = 0, 0
 		}
 	}
-	if needs&policies.LinkLoad == 0 {
+	return m
+}
+
+// MaskPlacement is Mask for the View of a placement policy.
+func MaskPlacement(v *policies.PlacementView, needs policies.Needs) *policies.PlacementView {
+	m := clonePlacement(v)
+	maskCluster(m.Cluster, needs)
+	if !needs.LinkLoad {
 		m.Placements = nil
-		clear(m.Racks)
-	}
-	if needs&policies.TrueLoad == 0 {
-		m.Load = nil
-	}
-	for h := range m.Hosts {
-		if needs&policies.LinkLoad == 0 {
-			m.Hosts[h].Rx, m.Hosts[h].Tx = 0, 0
-		}
-		if needs&policies.DiskUse == 0 {
-			m.Hosts[h].Used, m.Hosts[h].Writing = 0, 0
-		}
 	}
 	return m
 }
 
-// rename gives coflows and flows other IDs in the same order.
-func rename(v *policies.View) *policies.View {
+func maskCluster(c *policies.Cluster, needs policies.Needs) {
+	if !needs.LinkLoad {
+		clear(c.Racks)
+	}
+	if !needs.OracleLoad {
+		c.Load = nil
+	}
+	for h := range c.Hosts {
+		if !needs.LinkLoad {
+			c.Hosts[h].Rx, c.Hosts[h].Tx = 0, 0
+		}
+		if !needs.DiskUse {
+			c.Hosts[h].Used, c.Hosts[h].Writing = 0, 0
+		}
+	}
+}
+
+// rename returns a copy of v with different IDs in the same order.
+func rename(v *policies.CoflowView) *policies.CoflowView {
 	r := clone(v)
 	for i := range r.Coflows {
 		c := &r.Coflows[i]

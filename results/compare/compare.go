@@ -1,26 +1,24 @@
-// Package compare tells whether arms differ: item by item between two arms of a
-// run, or between the same arms of several runs, with intervals that say how far
-// chance may go.
+// Package compare compares two arms of a run, or the same arm of several runs, by paired
+// items, and computes ratios of their times with 95 % confidence intervals.
 //
-// Each ratio is the baseline's time over the arm's for the same coflow, flow or
-// block of the same repeat, so more than 1 is faster. Intervals are those of
-// metrics.Pair, 95 %, over whole clusters: an item with all its repeats is drawn as
-// one, and so are the flows of a coflow and the blocks of a writer. The same input gives the same figures, which are also those that
+// Each ratio is the baseline's time divided by the arm's for the same coflow, flow or
+// block of the same repeat: above 1 the arm is faster. Intervals are those of metrics.Pair.
+// They resample clusters: an item with all its repeats, the flows of a coflow, the blocks
+// of a writer. The same input gives the same figures, which equal those that
 // results/report states for the arms of one run.
 //
-// Where one arm moves clearly more bytes between racks than the other, that is said
-// beside the figures: its times are not of choosing better places alone.
+// If one arm transfers clearly more bytes between racks than the other, the comparison
+// says so: placement alone does not explain the difference of their times.
 //
-// A void arm is not compared: its reason stands in place of figures. Whether two
-// runs had the same workload is for the caller to find out; that items of one
-// number are the same item is checked here, by their size.
+// A void arm is not compared; the reason replaces its figures. The caller checks that two
+// runs have the same workload. This package checks, by size, that items with the same
+// number are the same item.
 //
-// It reads no files (results/archive) and judges no run (results/verdict).
+// It reads no files (results/rundir) and judges no run (results/verdict).
 package compare
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,10 +28,10 @@ import (
 	"testbed/topo/units"
 )
 
-// Metric is what is compared.
+// Metric is a kind of time that is compared.
 type Metric string
 
-// The metrics, by the keys that a summary has.
+// The metrics, by their keys in a summary.
 const (
 	CCT       Metric = "cct"
 	FCT       Metric = "fct"
@@ -43,23 +41,23 @@ const (
 	JobTime     Metric = "job_time"
 )
 
-// Metrics are all but those by bin, in order.
+// Metrics lists all metrics except those by bin, in order.
 func Metrics() []Metric { return []Metric{CCT, FCT, WriteTime, RequestTime, JobTime} }
 
-// jobBin is what the metrics of jobs by bin begin with.
+// jobBin is the prefix of the metrics of jobs by bin.
 const jobBin = "job_time_by_bin."
 
-// JobTimeIn is the job time of the jobs of one bin.
+// JobTimeIn returns the metric of the job times of one bin.
 func JobTimeIn(bin int) Metric { return Metric(jobBin + strconv.Itoa(bin)) }
 
-// bin is that of JobTimeIn.
+// bin returns the bin of a metric made by JobTimeIn.
 func (m Metric) bin() (int, bool) {
 	number, ok := strings.CutPrefix(string(m), jobBin)
 	n, err := strconv.Atoi(number)
 	return n, ok && err == nil
 }
 
-// metricsOf are Metrics and those by bin of which some arm has items, in order.
+// metricsOf returns Metrics and the metrics by bin for which an arm has items, in order.
 func metricsOf(pairs []Pairing) []Metric {
 	var bins []int
 	for _, p := range pairs {
@@ -79,7 +77,7 @@ func metricsOf(pairs []Pairing) []Metric {
 	return out
 }
 
-// Title is the metric as in headings.
+// Title returns the metric for headings.
 func (m Metric) Title() string {
 	if b, ok := m.bin(); ok {
 		return fmt.Sprintf("Job time, bin %d", b)
@@ -87,7 +85,7 @@ func (m Metric) Title() string {
 	return map[Metric]string{CCT: "Coflow completion time (CCT)", FCT: "Flow completion time (FCT)", WriteTime: "Block write time", RequestTime: "Write request time", JobTime: "Job time"}[m]
 }
 
-// short is the metric as in sentences.
+// short returns the metric for sentences.
 func (m Metric) short() string {
 	if b, ok := m.bin(); ok {
 		return fmt.Sprintf("job time of bin %d", b)
@@ -95,7 +93,7 @@ func (m Metric) short() string {
 	return map[Metric]string{CCT: "CCT", FCT: "FCT", WriteTime: "write time", RequestTime: "request time", JobTime: "job time"}[m]
 }
 
-// noun is what an item of the metric is.
+// noun returns the noun for an item of the metric.
 func (m Metric) noun() string {
 	if _, ok := m.bin(); ok {
 		m = JobTime
@@ -111,20 +109,19 @@ type Item struct {
 
 // Arm is one arm of one run.
 type Arm struct {
-	Run   string // by which the run is called, "" where there is one run
+	Run   string // label of the run, "" if there is one run
 	Name  string
-	Level verdict.Level // 0 for the fluid model, which has none
-	// Why are the checks that did not pass, a line each.
+	Level verdict.Level // 0 for the fluid model, which has no verdict
+	// Why lists the checks that did not pass, one per line.
 	Why   []string
 	Items map[Metric][]Item
-	// CrossRack is what it moved between racks, on average of its repeats, nil where it
-	// is not known or nothing was placed; Frames tells that it is of frames, and not of
-	// payload.
+	// CrossRack is the average traffic between racks per repeat; nil if it is unknown or
+	// nothing was placed. Frames reports whether it counts frames instead of payload.
 	CrossRack *metrics.CrossRack
 	Frames    bool
 }
 
-// Label is the arm's name, with its run where there are several.
+// Label returns the arm's name, with its run if there are several.
 func (a Arm) Label() string {
 	if a.Run == "" {
 		return a.Name
@@ -132,7 +129,7 @@ func (a Arm) Label() string {
 	return a.Run + " " + a.Name
 }
 
-// verdict is the arm's, as tables show it.
+// verdict returns the arm's verdict as tables show it.
 func (a Arm) verdict() string {
 	if a.Level == 0 {
 		return "fluid model"
@@ -140,39 +137,36 @@ func (a Arm) verdict() string {
 	return a.Level.String()
 }
 
-// Pairing is two arms to compare.
+// Pairing is a pair of arms to compare.
 type Pairing struct{ Base, Arm Arm }
 
-// Outcome is what an interval shows.
+// Outcome is the conclusion from an interval.
 type Outcome string
 
-// The outcomes. Faster and Slower are of the arm, over the baseline.
+// The outcomes. Faster and Slower describe the arm relative to the baseline; NoneYet is an
+// interval that includes 1.
 const (
 	Faster  Outcome = "faster"
 	Slower  Outcome = "slower"
-	NoneYet Outcome = "no difference shown"
-	TooFew  Outcome = "too few to tell"
+	NoneYet Outcome = "not significant"
 )
 
-// Estimate is a ratio with its 95 % interval, low and high, and what that shows.
+// TooFew is the outcome without an interval.
+var TooFew = Outcome(metrics.FewPairs)
+
+// Estimate is a ratio with its 95 % interval and the outcome.
 type Estimate struct {
-	Value   float64    `json:"value"`
-	CI      [2]float64 `json:"ci"`
-	Outcome Outcome    `json:"outcome"`
+	metrics.Estimate
+	Outcome Outcome `json:"outcome"`
 }
 
-// String is the ratio and its interval.
-func (e Estimate) String() string {
-	return fmt.Sprintf("%.2f× [%.2f, %.2f]", e.Value, e.CI[0], e.CI[1])
-}
-
-// says is the estimate in words, with the ratio above 1.
+// says returns the estimate in words, with the ratio above 1.
 func (e Estimate) says() string {
 	switch e.Outcome {
 	case Faster:
 		return e.String() + " faster"
 	case Slower:
-		return fmt.Sprintf("%.2f× [%.2f, %.2f] slower", 1/e.Value, 1/e.CI[1], 1/e.CI[0])
+		return metrics.Estimate{Value: 1 / e.Value, CI: metrics.Interval{Low: 1 / e.CI.High, High: 1 / e.CI.Low}}.String() + " slower"
 	}
 	return string(e.Outcome)
 }
@@ -181,37 +175,38 @@ func (e Estimate) says() string {
 type Figure struct {
 	Metric   Metric `json:"metric"`
 	Pairs    int    `json:"pairs"`
-	Clusters int    `json:"clusters"` // of pairs, drawn as one
+	Clusters int    `json:"clusters"` // of pairs, resampled together
 	Unpaired int    `json:"unpaired"` // items that only one of the arms has
-	// MeanRatio is the ratio of the averages over the pairs, the others are of the
-	// pairs' own ratios.
+	Repeats  int    `json:"repeats"`  // of the pairs
+	// MeanRatio is the ratio of the averages over the pairs; the others are statistics of
+	// the ratios of the pairs.
 	MeanRatio   Estimate `json:"mean_ratio"`
 	MedianRatio Estimate `json:"median"`
 	GeoMean     Estimate `json:"geo_mean"`
 }
 
-// Side is an arm as a comparison names it.
+// Side identifies an arm in a comparison.
 type Side struct {
 	Run     string   `json:"run,omitempty"`
 	Arm     string   `json:"arm"`
-	Verdict string   `json:"verdict"` // "fluid model" where there were no packets
+	Verdict string   `json:"verdict"` // "fluid model" without packets
 	Why     []string `json:"why,omitempty"`
 }
 
-// Comparison is what came of a pairing.
+// Comparison is the result of a pairing.
 type Comparison struct {
 	Base Side `json:"base"`
 	Arm  Side `json:"arm"`
-	// Refused is why there are no figures: an arm is void.
+	// Refused is the reason why there are no figures: an arm is void.
 	Refused string `json:"refused,omitempty"`
-	// NotLikeForLike is why the arms' times do not compare like with like: one moves
-	// clearly more bytes between racks.
+	// NotLikeForLike lists reasons why the arms are not comparable like for like: one
+	// transfers clearly more bytes between racks.
 	NotLikeForLike []string `json:"not_like_for_like,omitempty"`
-	Figures        []Figure `json:"figures"` // of the metrics of which an arm has items
+	Figures        []Figure `json:"figures"` // of the metrics for which an arm has items
 	pairing        Pairing
 }
 
-// Run is a run, as it is named in comparisons.
+// Run identifies a run in comparisons.
 type Run struct {
 	Label   string `json:"label,omitempty"`
 	ID      string `json:"run_id"`
@@ -221,23 +216,36 @@ type Run struct {
 	Kernel  string `json:"kernel,omitempty"`
 }
 
-// Input is what is to be compared.
+// Input is the input of New.
 type Input struct {
 	Runs  []Run
-	Notes []string // what else differs between the runs
+	Notes []string // other differences between the runs
 	Pairs []Pairing
 	Seed  uint64 // of the intervals
+	// Noise is the run-to-run noise of the machine, nil if it is unknown. It applies to
+	// packets: two arms of the fluid model have none.
+	Noise *metrics.Noise
 }
 
-// Result is ready to be written in any form.
+// noise returns the noise that applies to a pairing.
+func (in Input) noise(p Pairing) *metrics.Noise {
+	if p.Base.Level == 0 && p.Arm.Level == 0 {
+		return nil
+	}
+	return in.Noise
+}
+
+// Result is a comparison that can be written in several formats.
 type Result struct {
 	Runs        []Run        `json:"runs"`
 	Notes       []string     `json:"notes"`
 	Comparisons []Comparison `json:"comparisons"`
-	metrics     []Metric
+	// Noise is the run-to-run noise by which intervals are widened, if it is known.
+	Noise   *metrics.Noise `json:"noise,omitempty"`
+	metrics []Metric
 }
 
-// MismatchError is an item that is not the same in both arms.
+// MismatchError is the error of an item that differs between the arms.
 type MismatchError struct {
 	Metric     Metric
 	Repeat, ID int
@@ -247,21 +255,21 @@ type MismatchError struct {
 }
 
 func (e *MismatchError) Error() string {
-	return fmt.Sprintf("%s %d of repeat %d has %v in %s and %v in %s: the workloads differ, so nothing is compared (run both on the same scenario, seed and traces)",
+	return fmt.Sprintf("%s %d of repeat %d has %v in %s and %v in %s: the workloads differ, comparison refused (run both with the same scenario, seed and traces)",
 		e.Metric.noun(), e.ID, e.Repeat, e.BaseSize, e.Base, e.ArmSize, e.Arm)
 }
 
-// New compares. The error is a *MismatchError, or that there is nothing to compare.
+// New compares pairs of arms. Its error is a *MismatchError, or an input without pairs.
 func New(in Input) (*Result, error) {
 	if len(in.Pairs) == 0 {
-		return nil, fmt.Errorf("nothing to compare: want two arms of a run, or an arm that two runs have")
+		return nil, fmt.Errorf("nothing to compare: expected two arms of a run, or an arm that two runs share")
 	}
-	r := &Result{Runs: in.Runs, Notes: append([]string{}, in.Notes...), metrics: metricsOf(in.Pairs)}
+	r := &Result{Runs: in.Runs, Notes: append([]string{}, in.Notes...), Noise: in.Noise, metrics: metricsOf(in.Pairs)}
 	for _, p := range in.Pairs {
 		c := Comparison{Base: side(p.Base), Arm: side(p.Arm), Figures: []Figure{}, pairing: p}
 		for _, a := range []Arm{p.Base, p.Arm} {
 			if a.Level == verdict.Void && c.Refused == "" {
-				c.Refused = fmt.Sprintf("%s is void, so its figures may not be believed", a.Label())
+				c.Refused = fmt.Sprintf("%s is void: fidelity checks failed", a.Label())
 			}
 		}
 		if b, a := p.Base, p.Arm; c.Refused == "" && a.CrossRack != nil && b.CrossRack != nil && a.Frames == b.Frames {
@@ -269,7 +277,7 @@ func New(in Input) (*Result, error) {
 		}
 		if c.Refused == "" {
 			for k, m := range r.metrics {
-				f, err := figure(m, p, in.Seed+uint64(k))
+				f, err := figure(m, p, in.Seed+uint64(k), in.noise(p).Of(string(m)))
 				if err != nil {
 					return nil, err
 				}
@@ -285,13 +293,13 @@ func New(in Input) (*Result, error) {
 
 func side(a Arm) Side { return Side{Run: a.Run, Arm: a.Name, Verdict: a.verdict(), Why: a.Why} }
 
-// Void tells whether an arm that was asked for is void.
+// Void reports whether an arm of the comparison is void.
 func (r *Result) Void() bool {
 	return slices.ContainsFunc(r.Comparisons, func(c Comparison) bool { return c.Refused != "" })
 }
 
-// figure is nil where neither arm has an item.
-func figure(m Metric, p Pairing, seed uint64) (*Figure, error) {
+// figure returns the comparison of one metric, nil if neither arm has an item.
+func figure(m Metric, p Pairing, seed uint64, noise *metrics.Deviations) (*Figure, error) {
 	base, arm := p.Base.Items[m], p.Arm.Items[m]
 	if len(base) == 0 && len(arm) == 0 {
 		return nil, nil
@@ -306,17 +314,17 @@ func figure(m Metric, p Pairing, seed uint64) (*Figure, error) {
 			return nil, &MismatchError{Metric: m, Repeat: a.Repeat, ID: a.ID, Base: p.Base.Label(), Arm: p.Arm.Label(), BaseSize: size, ArmSize: a.Size}
 		}
 	}
-	x := metrics.Pair(bare(base), bare(arm), seed)
-	f := &Figure{Metric: m, Pairs: x.N, Clusters: x.Clusters, Unpaired: x.Unpaired}
+	x := metrics.Pair(bare(base), bare(arm), seed, noise)
+	f := &Figure{Metric: m, Pairs: x.N, Clusters: x.Clusters, Unpaired: x.Unpaired, Repeats: x.Repeats}
 	if x.N == 0 {
 		for _, e := range []*Estimate{&f.MeanRatio, &f.MedianRatio, &f.GeoMean} {
 			e.Outcome = TooFew
 		}
 		return f, nil
 	}
-	f.MeanRatio = estimate(x.MeanRatio, x.MeanRatioCI, x.Clusters)
-	f.MedianRatio = estimate(x.Median, x.MedianCI, x.Clusters)
-	f.GeoMean = estimate(x.GeoMean, x.GeoMeanCI, x.Clusters)
+	f.MeanRatio = estimate(x.MeanRatio, x.MeanRatioCI)
+	f.MedianRatio = estimate(x.Median, x.MedianCI)
+	f.GeoMean = estimate(x.GeoMean, x.GeoMeanCI)
 	return f, nil
 }
 
@@ -328,12 +336,12 @@ func bare(items []Item) []metrics.Item {
 	return out
 }
 
-func estimate(value float64, ci metrics.Interval, clusters int) Estimate {
-	e := Estimate{Value: round6(value), CI: [2]float64{round6(ci.Low), round6(ci.High)}}
+func estimate(value float64, ci metrics.Interval) Estimate {
+	e := Estimate{Estimate: metrics.Estimate{Value: metrics.Round6(value), CI: ci.Round6()}}
 	switch {
-	case clusters < metrics.LeastPairs:
+	case !ci.Known():
 		e.Outcome = TooFew
-	case ci.Holds(1) || e.CI[0] <= 1 && 1 <= e.CI[1]:
+	case ci.Holds(1) || e.CI.Holds(1):
 		e.Outcome = NoneYet
 	case ci.Low > 1:
 		e.Outcome = Faster
@@ -342,6 +350,3 @@ func estimate(value float64, ci metrics.Interval, clusters int) Estimate {
 	}
 	return e
 }
-
-// round6 keeps figures that come from exp and log the same on every machine.
-func round6(x float64) float64 { return math.Round(x*1e6) / 1e6 }

@@ -12,10 +12,10 @@ import (
 	tables "testbed/results/table"
 )
 
-// none stands where there is nothing to say.
+// none is the text of an empty cell.
 const none = "–"
 
-// label is the arm's name, with its run where there are several.
+// label returns the arm's name, with its run if there are several.
 func (s Side) label() string {
 	if s.Run == "" {
 		return s.Arm
@@ -23,7 +23,7 @@ func (s Side) label() string {
 	return s.Run + " " + s.Arm
 }
 
-// figure is that of a metric, nil where there is none.
+// figure returns the figure of a metric, nil if there is none.
 func (c *Comparison) figure(m Metric) *Figure {
 	for i := range c.Figures {
 		if c.Figures[i].Metric == m {
@@ -33,25 +33,25 @@ func (c *Comparison) figure(m Metric) *Figure {
 	return nil
 }
 
-// sentence is what the comparison shows in a metric.
+// sentence returns the result for a metric as a sentence.
 func (c *Comparison) sentence(f *Figure) string {
-	s := fmt.Sprintf("%s: %s against %s: ", f.Metric.short(), c.Arm.label(), c.Base.label())
+	s := fmt.Sprintf("%s: %s compared with %s: ", f.Metric.short(), c.Arm.label(), c.Base.label())
 	switch {
 	case f.Pairs == 0:
-		return s + "they have no item in common."
-	case f.Clusters < metrics.LeastPairs:
-		return s + fmt.Sprintf("too few to tell: %d pairs of %d %s, counting one's repeats as one, and intervals of fewer than %d are too narrow.", f.Pairs, f.Clusters, clusters(f.Metric), metrics.LeastPairs)
+		return s + "no item in common."
+	case f.GeoMean.Outcome == TooFew:
+		return s + fmt.Sprintf("%s: %d pairs of %d %s.", metrics.FewPairs, f.Pairs, f.Clusters, clusters(f.Metric))
 	case f.MeanRatio.Outcome == NoneYet && f.GeoMean.Outcome == NoneYet:
-		return s + "no difference shown."
+		return s + "not significant."
 	}
-	// The geometric mean first: few large items decide the averages.
+	// The geometric mean comes first: a few large items dominate the averages.
 	if o := f.GeoMean.Outcome; o == Faster || o == Slower {
-		return fmt.Sprintf("%s: %s is %s than %s, %s by %s (geometric mean); by averages %s.", f.Metric.short(), c.Arm.label(), f.GeoMean.says(), c.Base.label(), f.Metric.noun(), f.Metric.noun(), f.MeanRatio.says())
+		return fmt.Sprintf("%s: %s is %s than %s, %s by %s (geometric mean); ratio of averages %s.", f.Metric.short(), c.Arm.label(), f.GeoMean.says(), c.Base.label(), f.Metric.noun(), f.Metric.noun(), f.MeanRatio.says())
 	}
-	return s + fmt.Sprintf("%s by %s (geometric mean) %s; by averages %s.", f.Metric.noun(), f.Metric.noun(), f.GeoMean.says(), f.MeanRatio.says())
+	return s + fmt.Sprintf("%s by %s (geometric mean) %s; ratio of averages %s.", f.Metric.noun(), f.Metric.noun(), f.GeoMean.says(), f.MeanRatio.says())
 }
 
-// clusters is what pairs of a metric are drawn by, in the plural.
+// clusters returns the noun for the clusters of a metric, in the plural.
 func clusters(m Metric) string {
 	switch m {
 	case FCT:
@@ -64,7 +64,7 @@ func clusters(m Metric) string {
 	return m.noun() + "s"
 }
 
-// numbered are the arms that did not pass, in order of appearance.
+// numbered holds the arms that did not pass, in order of appearance.
 type numbered struct {
 	sides  []Side
 	number map[string]int
@@ -90,10 +90,10 @@ func (n numbered) mark(s Side) string {
 	return s.Verdict
 }
 
-// shape is which columns the tables need.
+// shape describes which columns the tables need.
 type shape struct {
-	base     *Side // of all comparisons, nil where they have several
-	over     bool  // the baselines have other names than the arms
+	base     *Side // the common baseline, nil if there are several
+	over     bool  // some baselines differ in name from their arms
 	unpaired bool
 	marks    numbered
 }
@@ -113,15 +113,15 @@ func (r *Result) shape() shape {
 	return s
 }
 
-// title is the heading of a metric's table.
+// title returns the heading of a metric's table.
 func (s shape) title(m Metric) string {
 	if s.base == nil {
 		return m.Title()
 	}
-	return fmt.Sprintf("%s, over %s (%s)", m.Title(), s.base.label(), s.marks.mark(*s.base))
+	return fmt.Sprintf("%s, relative to %s (%s)", m.Title(), s.base.label(), s.marks.mark(*s.base))
 }
 
-// table is a metric's, ok false where no arm has items.
+// table returns the table of a metric; ok is false if no arm has items.
 func (r *Result) table(m Metric) (t tables.Table, title string, sentences []string, ok bool) {
 	s := r.shape()
 	add := func(head string, c tables.Column) { t.Head, t.Columns = append(t.Head, head), append(t.Columns, c) }
@@ -133,9 +133,9 @@ func (r *Result) table(m Metric) (t tables.Table, title string, sentences []stri
 	if s.unpaired {
 		add("unpaired", tables.Column{Drop: 1})
 	}
-	add("averages [95 %]", tables.Column{})
-	add("median [95 %]", tables.Column{Drop: 3})
-	add("geo mean [95 %]", tables.Column{})
+	add("averages [95 %]", tables.Column{Wrap: 20})
+	add("median [95 %]", tables.Column{Drop: 3, Wrap: 20})
+	add("geo mean [95 %]", tables.Column{Wrap: 20})
 	add("verdict", tables.Column{Left: true, Wrap: 12})
 	unpaired := false
 	for i := range r.Comparisons {
@@ -143,7 +143,7 @@ func (r *Result) table(m Metric) (t tables.Table, title string, sentences []stri
 		row := []string{c.Arm.label()}
 		level := s.marks.mark(c.Arm)
 		if s.base == nil {
-			// An arm of the same name is not named twice.
+			// The name that arm and baseline share is shown once.
 			base := c.Base.label()
 			if !s.over {
 				base = c.Base.Run
@@ -178,12 +178,12 @@ func (r *Result) table(m Metric) (t tables.Table, title string, sentences []stri
 		t.Rows = append(t.Rows, append(row, level))
 	}
 	if unpaired {
-		sentences = append(sentences, fmt.Sprintf("Unpaired %ss, which only one of two arms has, are left out of the ratios.", m.noun()))
+		sentences = append(sentences, fmt.Sprintf("Unpaired %ss, which only one of the two arms has, are excluded from the ratios.", m.noun()))
 	}
 	return t, s.title(m), sentences, ok
 }
 
-// head are the lines before the tables.
+// head returns the lines before the tables.
 func (r *Result) head() []string {
 	var out []string
 	for _, run := range r.Runs {
@@ -196,31 +196,51 @@ func (r *Result) head() []string {
 	for _, n := range r.Notes {
 		out = append(out, "note: "+n)
 	}
-	return append(out, "Ratios are the baseline's time over the arm's, item by item: above 1 is faster. An interval that holds 1 shows no difference.")
+	out = append(out, "Ratios are the baseline's time divided by the arm's, item by item: above 1 the arm is faster. An interval that includes 1 is not significant.")
+	if s := r.noise(); s != "" {
+		out = append(out, s)
+	}
+	return out
 }
 
-// footnotes are why arms did not pass: a heading each, and lines.
+// noise returns a sentence on run-to-run noise in the intervals; "" without packets.
+func (r *Result) noise() string {
+	repeats := 0 // the least of any figure
+	for _, c := range r.Comparisons {
+		for _, f := range c.Figures {
+			if f.Repeats > 0 && (repeats == 0 || f.Repeats < repeats) && (c.pairing.Base.Level != 0 || c.pairing.Arm.Level != 0) {
+				repeats = f.Repeats
+			}
+		}
+	}
+	if repeats == 0 {
+		return ""
+	}
+	return r.Noise.Sentence(repeats)
+}
+
+// footnotes returns the reasons why arms did not pass: a heading and lines for each.
 func (r *Result) footnotes(say func(heading string, lines []string)) {
 	for i, s := range r.numbered().sides {
-		what := "is " + s.Verdict + ", so its figures are doubtful"
+		what := "is " + s.Verdict + ", its figures are doubtful"
 		switch s.Verdict {
 		case "void":
-			what = "is void, so it is not compared"
+			what = "is void and not compared"
 		case "unverified":
-			what = "is unverified, so nothing vouches for its figures"
+			what = "is unverified, no fidelity checks are recorded"
 		}
 		lines := s.Why
 		if len(lines) == 0 {
-			lines = []string{"no check says why"}
+			lines = []string{"no reason is recorded"}
 		}
 		say(fmt.Sprintf("[%d] %s %s:", i+1, s.label(), what), lines)
 	}
 }
 
-// Terminal writes the comparison for a terminal, within the style's width.
+// Terminal writes the comparison as tables within the style's width.
 func (r *Result) Terminal(w io.Writer, style tables.Style) error {
 	var b bytes.Buffer
-	say := func(first, rest, text string) { _ = style.Paragraph(&b, first, rest, text) } // a buffer takes all
+	say := func(first, rest, text string) { _ = style.Paragraph(&b, first, rest, text) } // writes to a buffer do not fail
 	for _, line := range r.head() {
 		say("", "  ", line)
 	}
@@ -262,38 +282,38 @@ func (r *Result) Terminal(w io.Writer, style tables.Style) error {
 	return err
 }
 
-// unlike are the sentences that say what does not compare like with like.
+// unlike returns sentences on arms that are not comparable like for like.
 func (r *Result) unlike() []string {
 	var out []string
 	for _, c := range r.Comparisons {
 		if len(c.NotLikeForLike) > 0 {
-			out = append(out, fmt.Sprintf("≠ %s is not like for like with %s: %s. The ratios are not of choosing better places alone.", c.Arm.label(), c.Base.label(), strings.Join(c.NotLikeForLike, ", ")))
+			out = append(out, fmt.Sprintf("≠ %s is not like for like with %s: %s. Placement alone does not explain the ratios.", c.Arm.label(), c.Base.label(), strings.Join(c.NotLikeForLike, ", ")))
 		}
 	}
 	return out
 }
 
-// nothing says why there is no table.
+// nothing returns the reason why there is no table.
 func (r *Result) nothing(shown int, say func(string)) {
 	if shown > 0 {
 		return
 	}
 	for _, c := range r.Comparisons {
 		if c.Refused != "" {
-			say(fmt.Sprintf("%s against %s is not compared: %s.", c.Arm.label(), c.Base.label(), c.Refused))
+			say(fmt.Sprintf("%s and %s are not compared: %s.", c.Arm.label(), c.Base.label(), c.Refused))
 		}
 	}
 	if !r.Void() {
-		say("Nothing was measured in any arm: there is no coflow, flow or block to compare.")
+		say("No arm has a coflow, flow, block or job to compare.")
 	}
 }
 
-// plain keeps text from being read as markup.
+// plain escapes markup.
 func plain(s string) string {
 	return strings.NewReplacer("|", `\|`, "*", `\*`, "_", `\_`, "<", "&lt;", "`", "\\`", "\n", " ").Replace(s)
 }
 
-// Markdown writes the comparison as Markdown, with every column.
+// Markdown writes the comparison as Markdown, with all columns.
 func (r *Result) Markdown(w io.Writer) error {
 	var b bytes.Buffer
 	b.WriteString("# Comparison\n\n")
@@ -335,9 +355,10 @@ func (r *Result) Markdown(w io.Writer) error {
 
 // CSV writes a row for each comparison and metric, and one for each comparison that
 // was refused. Columns: base_run, base_arm, base_verdict, run, arm, verdict, metric
-// (cct, fct, write_time, request_time, job_time, job_time_by_bin.N; empty where refused), pairs, clusters, unpaired, then
-// mean_ratio, median and geo_mean, each with _low and _high of its 95 % interval and
-// _outcome, refused (why), and not_like_for_like (why, reasons apart by semicolons). What there is no figure of is empty.
+// (cct, fct, write_time, request_time, job_time, job_time_by_bin.N; empty if refused),
+// pairs, clusters, unpaired, then mean_ratio, median and geo_mean, each with _low and
+// _high of its 95 % interval and _outcome, then refused (the reason) and not_like_for_like
+// (reasons, separated by semicolons). Missing figures are empty.
 func (r *Result) CSV(w io.Writer) error {
 	c := csv.NewWriter(w)
 	head := []string{"base_run", "base_arm", "base_verdict", "run", "arm", "verdict", "metric", "pairs", "clusters", "unpaired"}
@@ -367,7 +388,11 @@ func (r *Result) CSV(w io.Writer) error {
 					}
 					return strconv.FormatFloat(v, 'f', -1, 64)
 				}
-				row = append(row, number(e.Value), number(e.CI[0]), number(e.CI[1]), string(e.Outcome))
+				low, high := "", ""
+				if e.CI.Known() {
+					low, high = number(e.CI.Low), number(e.CI.High)
+				}
+				row = append(row, number(e.Value), low, high, string(e.Outcome))
 			}
 			if err := c.Write(append(row, "", strings.Join(x.NotLikeForLike, "; "))); err != nil {
 				return err

@@ -14,14 +14,14 @@ import (
 	"testbed/results/pcap"
 )
 
-// DefaultHoles is how many gaps of a direction are kept where Options say nothing:
-// more than a window of 64 KB has segments.
+// DefaultHoles is the default number of gaps kept per direction: more than a window of 64 KB
+// has segments.
 const DefaultHoles = 64
 
 // Options bound the analysis.
 type Options struct {
-	// Holes is the most gaps in a direction that are kept apart, to tell which bytes
-	// were seen. Beyond, the oldest is taken for filled. 0 is DefaultHoles.
+	// Holes is the maximum number of gaps per direction, which determine the bytes that were
+	// seen. Beyond it, the oldest gap counts as filled. 0 is DefaultHoles.
 	Holes int
 }
 
@@ -30,7 +30,7 @@ func (o Options) check() (Options, error) {
 		o.Holes = DefaultHoles
 	}
 	if o.Holes < 1 {
-		return o, fmt.Errorf("holes: %d, want at least 1, or 0 for %d", o.Holes, DefaultHoles)
+		return o, fmt.Errorf("holes %d: must be at least 1, or 0 for the default of %d", o.Holes, DefaultHoles)
 	}
 	return o, nil
 }
@@ -39,33 +39,33 @@ func (o Options) check() (Options, error) {
 type Interface struct {
 	pcap.Interface
 	pcap.Facts
-	Counts // of packets that could be read
+	Counts // packets that could be read
 }
 
-// Capture is what one capture holds.
+// Capture is the summary of one capture.
 type Capture struct {
 	Path       string // as it was opened
-	Format     string // as pcap.Reader.Format has it
+	Format     string // as in pcap.Reader.Format
 	Interfaces []Interface
-	Counts     // of all packets that could be read
-	// First and Last are the earliest and latest stamp, Unix nanoseconds; 0 without
+	Counts     // all packets that could be read
+	// First and Last are the earliest and latest timestamp, Unix nanoseconds; 0 without
 	// packets.
 	First, Last int64
-	Stats       pcap.Stats // what the kernel counted, where HasStats
+	Stats       pcap.Stats // counts of the kernel, if HasStats
 	HasStats    bool
 	Meta        *pcap.Meta // nil in captures of other programs
-	// Other are the packets that belong to no conversation, by what they are.
+	// Other has the packets that belong to no conversation, by kind.
 	Other map[string]*Counts
-	// Skipped are the packets that could not be looked into, such as those of other
-	// links than Ethernet. They are in none of the counts.
+	// Skipped counts the packets that could not be decoded, such as those of link types other
+	// than Ethernet. No other count includes them.
 	Skipped []pcap.Skip
 	// Conversations are in order of their first packets.
 	Conversations []*Conversation
-	// Err is why the capture could not be read to its end, nil if it could.
+	// Err is why the capture could not be read to its end; nil if it was.
 	Err error
 }
 
-// ends are two endpoints in an order that does not depend on direction.
+// ends are two endpoints in an order that is independent of the direction.
 type ends struct {
 	low, high netip.AddrPort
 	tcp       bool
@@ -78,9 +78,8 @@ func endsOf(s *segment) ends {
 	return ends{s.dst, s.src, s.tcp}
 }
 
-// ReadFile reads the capture at path. Where it is damaged, what could be read is in
-// the answer, and the error in both. The answer is nil only where there was nothing
-// to read.
+// ReadFile reads the capture at path. For a damaged capture it returns the readable part,
+// and the error in both results. The capture is nil only if nothing could be read.
 func ReadFile(ctx context.Context, path string, o Options) (*Capture, error) {
 	r, err := pcap.Open(path)
 	if err != nil {
@@ -93,8 +92,8 @@ func ReadFile(ctx context.Context, path string, o Options) (*Capture, error) {
 	return c, errors.Join(err, r.Close())
 }
 
-// Read reads a capture to its end, or to where it cannot be read on: that error is
-// returned beside what came before, and so is the cause of a cancelled ctx.
+// Read reads a capture to its end or to the first error, which it returns together with the
+// packets before it. It also returns the cause of a cancelled ctx.
 func Read(ctx context.Context, r *pcap.Reader, o Options) (*Capture, error) {
 	o, err := o.check()
 	if err != nil {
@@ -106,9 +105,9 @@ func Read(ctx context.Context, r *pcap.Reader, o Options) (*Capture, error) {
 		s       segment
 		current = map[ends]*Conversation{}
 		key     ends
-		at      *Conversation // of key
+		at      *Conversation // conversation of key
 		streams = map[string]int{}
-		per     []Counts // of interfaces
+		per     []Counts // counts per interface
 	)
 	for {
 		p, err := r.Next()
@@ -162,7 +161,7 @@ func Read(ctx context.Context, r *pcap.Reader, o Options) (*Capture, error) {
 	return c, c.Err
 }
 
-// begin is the conversation that s begins.
+// begin returns the conversation that s begins.
 func begin(s *segment, stamp int64, streams map[string]int) *Conversation {
 	c := &Conversation{Protocol: UDP, A: s.src, B: s.dst, From: stamp, To: stamp}
 	if s.tcp {
@@ -176,7 +175,7 @@ func begin(s *segment, stamp int64, streams map[string]int) *Conversation {
 	return c
 }
 
-// Others are the kinds of Other, most packets first.
+// Others returns the kinds of Other, most packets first.
 func (c *Capture) Others() []string {
 	return slices.SortedFunc(maps.Keys(c.Other), func(a, b string) int {
 		return cmp.Or(c.Other[b].Packets-c.Other[a].Packets, strings.Compare(a, b))

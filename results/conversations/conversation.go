@@ -19,8 +19,7 @@ const (
 	UDP = "udp"
 )
 
-// Counts are packets and the bytes of their Ethernet frames, without check
-// sequence.
+// Counts are packets and the bytes of their Ethernet frames, without frame check sequence.
 type Counts struct {
 	Packets int
 	Bytes   units.Bytes
@@ -31,33 +30,33 @@ func (c *Counts) add(frame int) {
 	c.Bytes += units.Bytes(frame)
 }
 
-// Direction is one half of a conversation. What is of TCP is 0 for UDP.
+// Direction is one half of a conversation. TCP fields are 0 for UDP.
 type Direction struct {
 	Counts
-	Payload units.Bytes // every time it was seen
+	Payload units.Bytes // including retransmissions
 
 	Retransmissions int
-	ResentBytes     units.Bytes // payload that brought nothing new
+	ResentBytes     units.Bytes // payload that was not new
 	OutOfOrder      int
 	ZeroWindows     int
 	SYN, FIN, RST   int // packets with the flag
 
-	// First and Last are the stamps of the first and last packet with payload, Unix
-	// nanoseconds; 0 where there was none.
+	// First and Last are the timestamps of the first and last packet with payload, Unix
+	// nanoseconds; 0 without payload.
 	First, Last int64
 
 	seen   coverage
-	base   uint32 // sequence number of its SYN, or one below the first that the capture tells of
+	base   uint32 // sequence number of its SYN, or one below the first in the capture
 	based  bool   // base is known
-	window uint16 // last stated
-	acked  uint32 // the last acknowledgement of the other's bytes
-	acks   bool   // there was one
-	head   []byte // beginning of a transfer header whose rest is in the next packets
-	looked bool   // for a header
+	window uint16 // last advertised
+	acked  uint32 // last acknowledgement of the other side's bytes
+	acks   bool   // whether there was one
+	head   []byte // first part of a transfer header that continues in the next packets
+	looked bool   // whether the header was looked for
 }
 
-// Goodput is Payload, each byte once, over the time from First to Last; 0 where that
-// is no time.
+// Goodput returns Payload, each byte once, over the time from First to Last; 0 if that time
+// is 0.
 func (d *Direction) Goodput() units.Rate {
 	if d.Last <= d.First {
 		return 0
@@ -65,37 +64,36 @@ func (d *Direction) Goodput() units.Rate {
 	return units.Rate(min(float64(d.Payload-d.ResentBytes)*8e9/float64(d.Last-d.First), math.MaxInt64/2))
 }
 
-// Conversation is what two endpoints exchanged.
+// Conversation is the exchange between two endpoints.
 type Conversation struct {
 	Stream   int // among the capture's conversations of its protocol, from 0
 	Protocol string
-	// A sent the first packet, or is the client where that was the server's SYN.
+	// A sent the first packet, or is the client if that packet was the server's SYN.
 	A, B     netip.AddrPort
 	AB, BA   Direction
-	From, To int64 // earliest and latest stamp, Unix nanoseconds
-	// Handshake is of TCP; 0 where it was not captured.
+	From, To int64 // earliest and latest timestamp, Unix nanoseconds
+	// Handshake is for TCP only; 0 if it was not captured.
 	Handshake time.Duration
-	// Transfer is what this project's headers name, nil for none.
+	// Transfer is the transfer that this project's headers name; nil for none.
 	Transfer *Transfer
 
 	syn    int64 // the last SYN of A; 0 for none
 	synAck bool  // B answered
 }
 
-// Duration is from the earliest packet to the latest.
+// Duration returns the time from the earliest packet to the latest.
 func (c *Conversation) Duration() time.Duration { return time.Duration(c.To - c.From) }
 
-// Packets are those of both directions.
+// Packets returns the sum of both directions.
 func (c *Conversation) Packets() int { return c.AB.Packets + c.BA.Packets }
 
-// Bytes are those of both directions.
+// Bytes returns the sum of both directions.
 func (c *Conversation) Bytes() units.Bytes { return c.AB.Bytes + c.BA.Bytes }
 
-// Retransmissions are those of both directions.
+// Retransmissions returns the sum of both directions.
 func (c *Conversation) Retransmissions() int { return c.AB.Retransmissions + c.BA.Retransmissions }
 
-// Transfer is the part of a run that a conversation carried, or that its datagrams
-// marked.
+// Transfer is the part of a run that a conversation carried or that its datagrams marked.
 type Transfer struct {
 	wire.Header     // the first
 	Headers     int // datagrams with a header; 1 for a TCP conversation
@@ -130,14 +128,13 @@ func (t *Transfer) String() string {
 	return name
 }
 
-// Short is the name in few columns: "coflow 3/17" is flow 17 of coflow 3.
+// Short returns a short name: "coflow 3/17" is flow 17 of coflow 3.
 func (t *Transfer) Short() string {
 	r := strings.NewReplacer(" flow ", "/", " hop ", "/", " pipeline ", "/", " and ", " +", " more", "", " of ", " ", " replica", "")
 	return r.Replace(t.String())
 }
 
-// superseded tells whether a SYN begins another conversation between the same
-// ports.
+// superseded reports whether a SYN begins another conversation between the same ports.
 func (c *Conversation) superseded(s *segment) bool {
 	if !s.tcp || s.flags&(flagSYN|flagACK) != flagSYN {
 		return false
@@ -153,7 +150,7 @@ func (c *Conversation) direction(s *segment) *Direction {
 	return &c.BA
 }
 
-// add takes a packet of the conversation, of a frame of so many bytes.
+// add adds a packet of the conversation, whose frame had the given size.
 func (c *Conversation) add(s *segment, stamp int64, frame int, o Options) {
 	d, back := &c.AB, &c.BA
 	if s.src != c.A {
@@ -212,8 +209,8 @@ func (c *Conversation) handshake(s *segment, stamp int64) {
 	}
 }
 
-// place puts a packet into its place in the stream and tells what it is. It
-// returns the offset of its payload, counted from 0.
+// place locates a packet in the stream and classifies it. It returns the offset of its
+// payload, counted from 0.
 func (d *Direction) place(s *segment, back *Direction, o Options) int64 {
 	syn, fin, rst := s.flags&flagSYN != 0, s.flags&flagFIN != 0, s.flags&flagRST != 0
 	if !d.seen.begun {
@@ -263,7 +260,7 @@ func (d *Direction) place(s *segment, back *Direction, o Options) int64 {
 		}
 		freshData = d.seen.add(data, end, o.Holes)
 		fresh += freshData + d.seen.add(end, hi, o.Holes)
-		if s.length > 0 && back.acks && int32(s.seq+uint32(s.length)-back.acked) <= 0 { // has arrived, though not in the capture
+		if s.length > 0 && back.acks && int32(s.seq+uint32(s.length)-back.acked) <= 0 { // has arrived, but was not captured
 			fresh, freshData = 0, 0
 		}
 		d.ResentBytes += units.Bytes(int64(s.length) - freshData)
@@ -277,11 +274,11 @@ func (d *Direction) place(s *segment, back *Direction, o Options) int64 {
 	return data - 1
 }
 
-// look looks for a transfer header at the beginning of the stream. It takes the
-// payload at an offset, of length bytes.
+// look looks for a transfer header at the start of the stream, in a payload of length bytes
+// at an offset.
 func (d *Direction) look(payload []byte, length int, off int64) *wire.Header {
 	if off != int64(len(d.head)) {
-		return nil // sent again, or out of place: the header may still come
+		return nil // resent or out of order: the header may still follow
 	}
 	whole := len(payload) == length
 	if len(d.head) > 0 {
@@ -294,12 +291,12 @@ func (d *Direction) look(payload []byte, length int, off int64) *wire.Header {
 	d.looked, d.head = true, nil
 	h, err := wire.Parse(payload)
 	if err != nil {
-		return nil // not ours, or damaged
+		return nil // of another program, or damaged
 	}
 	return &h
 }
 
-// plausible tells whether b could be the beginning of a header.
+// plausible reports whether b could be the beginning of a header.
 func plausible(b []byte) bool {
 	magic := wire.Header{Kind: wire.KindFlow, Sent: time.Unix(0, 0)}.Append(nil)[:4]
 	n := min(len(b), len(magic))

@@ -21,28 +21,29 @@ import (
 	"github.com/google/gopacket/pcapgo"
 	"pgregory.net/rapid"
 
+	"testbed/emu/longtest"
 	"testbed/hosts/wire"
 	"testbed/results/pcap"
 	"testbed/results/tooltest"
 )
 
-// packet is a frame and how much of it the capture keeps; 0 is all.
+// packet is a frame and the length that the capture keeps; 0 is all.
 type packet struct {
 	at    time.Duration
 	frame []byte
 	keep  int
 }
 
-// tcpPacket is one TCP segment to build. Ports are of IPv4 hosts 10.0.0.1 and
-// 10.0.0.2, or of IPv6 hosts fd00::1 and fd00::2.
+// tcpPacket is a TCP segment to build, between the IPv4 hosts 10.0.0.1 and 10.0.0.2 or the
+// IPv6 hosts fd00::1 and fd00::2.
 type tcpPacket struct {
 	back             bool // from the second host
 	client, server   uint16
 	seq, ack         uint32
-	flags            string // of "SAFRP"
+	flags            string // any of "SAFRP"
 	window           uint16
 	payload          []byte
-	six, vlan, extra bool // extra: a hop-by-hop header of IPv6, options of TCP
+	six, vlan, extra bool // extra: an IPv6 hop-by-hop header, or TCP options
 }
 
 func build(t testing.TB, ls ...gopacket.SerializableLayer) []byte {
@@ -79,23 +80,23 @@ func (p tcpPacket) frame(t testing.TB) []byte {
 		if p.back {
 			ip.SrcIP, ip.DstIP = ip.DstIP, ip.SrcIP
 		}
-		_ = tcp.SetNetworkLayerForChecksum(ip) // an IP layer
+		_ = tcp.SetNetworkLayerForChecksum(ip) // ip is an IP layer
 		ls = append(ls, ip)
 	} else {
 		ip := &layers.IPv4{Version: 4, IHL: 5, TTL: 64, Protocol: layers.IPProtocolTCP, SrcIP: net.IP{10, 0, 0, 1}, DstIP: net.IP{10, 0, 0, 2}}
 		if p.back {
 			ip.SrcIP, ip.DstIP = ip.DstIP, ip.SrcIP
 		}
-		_ = tcp.SetNetworkLayerForChecksum(ip) // an IP layer
+		_ = tcp.SetNetworkLayerForChecksum(ip) // ip is an IP layer
 		ls = append(ls, ip)
 	}
 	return build(t, append(ls, tcp, gopacket.Payload(p.payload))...)
 }
 
-// origin is the stamp of packets at 0, with nanoseconds that no microsecond holds.
+// origin is the timestamp of packets at 0; its nanoseconds are not whole microseconds.
 var origin = time.Unix(1_800_000_000, 123_456_789)
 
-// write makes a pcap file with nanoseconds of packets.
+// write writes packets to a pcap file with nanosecond timestamps.
 func write(t testing.TB, packets []packet) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -128,8 +129,8 @@ func read(t testing.TB, packets []packet) *Capture {
 	return c
 }
 
-// A flow of two segments, of which the second is lost before the receiver and sent
-// again, at the sender and at the receiver.
+// A flow of two segments, captured at the sender and at the receiver. The second segment is
+// lost before the receiver and resent.
 func TestConversation(t *testing.T) {
 	head := wire.Header{Kind: wire.KindFlow, Run: 9, Group: 3, Member: 17, Parts: 20, Size: 2936, Sent: origin}.Append(nil)
 	first := append(head, make([]byte, 1500-len(head))...)
@@ -183,7 +184,7 @@ func TestConversation(t *testing.T) {
 	}
 }
 
-// A header that comes in pieces, and the names of all kinds.
+// A header split over packets, and the names of all kinds.
 func TestTransfers(t *testing.T) {
 	h := wire.Header{Kind: wire.KindBlock, Group: 7, Member: 2, Generation: 1, Size: 10, Packet: 5, Sent: origin}
 	b := h.Append(nil)
@@ -196,7 +197,7 @@ func TestTransfers(t *testing.T) {
 	if got := c.Conversations[0].Transfer; got == nil || got.String() != "block 7 hop 2 pipeline 1" || got.Short() != "block 7/2/1" {
 		t.Errorf("transfer %v", got)
 	}
-	b[30] ^= 1 // the checksum is wrong
+	b[30] ^= 1 // invalidates the checksum
 	c = read(t, []packet{{frame: tcpPacket{client: 1, server: 2, flags: "A", payload: b}.frame(t)}})
 	if got := c.Conversations[0].Transfer; got != nil {
 		t.Errorf("damaged header gives %v", got)
@@ -209,7 +210,7 @@ func TestTransfers(t *testing.T) {
 	}
 }
 
-// What belongs to no conversation is counted by what it is.
+// Packets that belong to no conversation are counted by kind.
 func TestOther(t *testing.T) {
 	plain := tcpPacket{client: 1, server: 2, flags: "A", extra: true, payload: make([]byte, 100)}
 	four, six := plain.frame(t), tcpPacket{client: 1, server: 2, flags: "A", six: true, payload: make([]byte, 100)}.frame(t)
@@ -217,7 +218,7 @@ func TestOther(t *testing.T) {
 	put16 := func(at int, v uint16) func(b []byte) []byte {
 		return func(b []byte) []byte { binary.BigEndian.PutUint16(b[at:], v); return b }
 	}
-	// extend puts IPv6 extension headers between the header and TCP.
+	// extend inserts IPv6 extension headers between the header and TCP.
 	extend := func(first byte, ext ...byte) []byte {
 		return edit(six, func(b []byte) []byte {
 			b[20] = first
@@ -284,13 +285,13 @@ func TestOther(t *testing.T) {
 	}
 }
 
-// script makes random segments of connections that behave badly: what can happen is
-// sent again in whole and in part, overtaken, never captured, closed and begun anew.
+// script makes random segments of misbehaving connections: segments are resent in whole and
+// in part, overtaken or never captured, and connections are closed and opened again.
 func script(t testing.TB, rng *rand.Rand, ports, n int) []packet {
 	type side struct{ base, next uint32 }
 	type connection struct{ sides [2]side }
 	conns := make([]connection, ports)
-	for i := range conns { // begun before the capture
+	for i := range conns { // begins before the capture
 		for d := range conns[i].sides {
 			conns[i].sides[d].next = 1 + rng.Uint32()
 		}
@@ -311,21 +312,21 @@ func script(t testing.TB, rng *rand.Rand, ports, n int) []packet {
 				c.sides[k].next = c.sides[k].base + 1
 			}
 			p.flags, p.seq, p.ack = "S", s.base, 0
-		case r < 9 && s.base != 0 && s.next == s.base+1: // the same SYN again, as nothing came of it
+		case r < 9 && s.base != 0 && s.next == s.base+1: // the same SYN again, without an answer
 			if p.flags, p.seq = "SA", s.base; d == 0 {
 				p.flags, p.ack = "S", 0
 			}
 		case r < 50: // in order
 			p.payload = make([]byte, size)
 			s.next += uint32(size)
-		case r < 58: // again, in whole or in part, or overlapping what is next
+		case r < 58: // resent in whole or in part, or overlapping new bytes
 			back := uint32(2 + rng.IntN(3000))
 			p.seq = s.next - back
 			p.payload = make([]byte, size)
 			if end := p.seq + uint32(size); int32(end-s.next) > 0 {
 				s.next = end
 			}
-		case r < 64: // some before it are not captured
+		case r < 64: // some earlier bytes are not captured
 			p.seq = s.next + uint32(1+rng.IntN(5000))
 			p.payload = make([]byte, size)
 			s.next = p.seq + uint32(size)
@@ -348,8 +349,9 @@ func script(t testing.TB, rng *rand.Rand, ports, n int) []packet {
 }
 
 func TestAgreesWithTsharkOnBadBehaviour(t *testing.T) {
+	longtest.Skip(t, "compares generated traffic with tshark, 10 s")
 	tooltest.Need(t, "tshark")
-	// With seeds 38, 57 and 69 TestTsharkForgetsAcknowledgements comes about by chance.
+	// With seeds 38, 57 and 69 the case of TestTsharkForgetsAcknowledgements occurs.
 	for seed := range uint64(30) {
 		ps := script(t, rand.New(rand.NewPCG(seed, 1)), 20, 4000)
 		path := write(t, ps)
@@ -360,7 +362,7 @@ func TestAgreesWithTsharkOnBadBehaviour(t *testing.T) {
 	}
 }
 
-// Memory of a direction is bounded, and giving up gaps loses none of its counts.
+// The memory of a direction is bounded, and dropped gaps do not change its counts.
 func TestHolesAreBounded(t *testing.T) {
 	var ps []packet
 	const n = 500
@@ -376,12 +378,12 @@ func TestHolesAreBounded(t *testing.T) {
 	if len(d.seen.spans) != 9 || cap(d.seen.spans) > 32 || d.seen.filled != 10*(n-9) || d.Payload != 10*n || d.Retransmissions != 0 {
 		t.Errorf("%d spans (room for %d), %d bytes of gaps given up, %+v", len(d.seen.spans), cap(d.seen.spans), d.seen.filled, d)
 	}
-	if _, err := ReadFile(t.Context(), path, Options{Holes: -1}); err == nil || !strings.Contains(err.Error(), "holes: -1") {
+	if _, err := ReadFile(t.Context(), path, Options{Holes: -1}); err == nil || !strings.Contains(err.Error(), "holes -1") {
 		t.Errorf("holes -1: %v", err)
 	}
 }
 
-// Coverage against a set of single bytes.
+// Coverage is compared with a set of single bytes.
 func TestCoverage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var c coverage
@@ -448,7 +450,7 @@ func TestWriteCSV(t *testing.T) {
 	}
 }
 
-// Any bytes may stand where a frame should, of any stated length.
+// A frame may have any bytes and any stated length.
 func FuzzFrames(f *testing.F) {
 	for _, p := range script(f, rand.New(rand.NewPCG(9, 9)), 6, 12) {
 		f.Add(p.frame, uint16(len(p.frame)), p.frame, uint16(2000))

@@ -2,29 +2,29 @@ package conversations
 
 import "slices"
 
-// span is the sequence numbers from lo up to but not including hi.
+// span is the sequence numbers in [lo, hi).
 type span struct{ lo, hi int64 }
 
-// coverage tells which sequence numbers of one direction have been seen. Offsets
-// count from the SYN, or from one below the first seen, and do not wrap.
+// coverage is the set of sequence numbers seen in one direction. Offsets count from the SYN,
+// or from one below the first seen, and do not wrap.
 type coverage struct {
 	base   uint32 // sequence number of offset 0
-	high   int64  // behind the highest seen
+	high   int64  // one above the highest seen
 	spans  []span // disjoint, not adjacent, ascending
 	begun  bool
-	filled int64 // bytes of gaps that were given up to bound memory
+	filled int64 // bytes of gaps dropped to bound memory
 }
 
 // begin makes seq offset 0.
 func (c *coverage) begin(seq uint32) { c.base, c.begun = seq, true }
 
-// place is the offset of a sequence number: the one nearest to the highest seen.
+// place returns the offset of a sequence number: the one nearest to the highest seen.
 func (c *coverage) place(seq uint32) int64 {
 	return c.high + int64(int32(seq-c.base-uint32(c.high)))
 }
 
-// add marks [lo, hi) as seen and returns how many of it had not been. Beyond holes
-// gaps, the lowest is taken for seen.
+// add marks [lo, hi) as seen and returns the number of new sequence numbers. Beyond holes
+// gaps, the lowest counts as seen.
 func (c *coverage) add(lo, hi int64, holes int) (fresh int64) {
 	if lo >= hi {
 		return 0
@@ -36,7 +36,7 @@ func (c *coverage) add(lo, hi int64, holes int) (fresh int64) {
 		c.spans[n-1].hi = hi
 		return fresh
 	}
-	// The spans [i, j) overlap s or touch it: s swallows them.
+	// The spans [i, j) overlap s or touch it: s absorbs them.
 	i, _ := slices.BinarySearchFunc(c.spans, lo, func(a span, lo int64) int {
 		if a.hi < lo {
 			return -1

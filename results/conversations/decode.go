@@ -9,14 +9,14 @@ import (
 	"github.com/google/gopacket/layers"
 )
 
-// Sizes of headers, bytes, and fields of TCP's (RFC 9293).
+// Header sizes in bytes, and TCP header fields (RFC 9293).
 const (
 	vlanLen   = 4
 	ipv4Len   = 20
 	ipv6Len   = 40
 	udpLen    = 8
 	tcpLen    = 20
-	tcpNeeded = 16 // up to the window
+	tcpNeeded = 16 // up to the window field
 
 	flagFIN = 0x01
 	flagSYN = 0x02
@@ -24,7 +24,7 @@ const (
 	flagACK = 0x10
 )
 
-// What packets of no conversation are.
+// Kinds of packets that belong to no conversation.
 const (
 	cutOff        = "headers cut off"
 	contradictory = "headers contradict themselves"
@@ -32,21 +32,21 @@ const (
 	fragments6    = "IPv6 fragments"
 )
 
-// segment is what the analysis needs of one TCP or UDP packet.
+// segment is the part of one TCP or UDP packet that the analysis needs.
 type segment struct {
 	src, dst netip.AddrPort
 	tcp      bool
-	flags    uint8  // of TCP
-	seq, ack uint32 // of TCP
-	window   uint16 // of TCP, unscaled
-	payload  []byte // as much as was captured
-	length   int    // of the payload on the wire
+	flags    uint8  // TCP
+	seq, ack uint32 // TCP
+	window   uint16 // TCP, unscaled
+	payload  []byte // the captured part
+	length   int    // payload length on the wire
 }
 
-// decoder takes Ethernet frames apart. Link and network layers are gopacket's. The
-// few fields of TCP and UDP are read here, because its TCP layer refuses a header
-// whose options were not captured, and so are IPv6's extension headers, because it
-// cuts the packet behind a hop-by-hop header in the wrong place.
+// decoder decodes Ethernet frames. gopacket decodes the link and network layers. The few
+// fields of TCP and UDP are read here because gopacket's TCP layer rejects a header whose
+// options were not captured; IPv6 extension headers are too, because gopacket truncates the
+// packet at the wrong place after a hop-by-hop header.
 type decoder struct {
 	eth    layers.Ethernet
 	vlan   layers.Dot1Q
@@ -63,8 +63,8 @@ func newDecoder() *decoder {
 	return d
 }
 
-// decode fills s from the captured bytes of a frame that had wireLen bytes. For a
-// packet of no conversation it returns what it is instead.
+// decode fills s from the captured bytes of a frame of wireLen bytes. For a packet that
+// belongs to no conversation it returns the kind instead.
 func (d *decoder) decode(s *segment, data []byte, wireLen int) (other string) {
 	err := d.parser.DecodeLayers(data, &d.found)
 	at, last := 0, gopacket.LayerTypeZero
@@ -100,7 +100,7 @@ func (d *decoder) ipv4(s *segment, ip []byte, room int) string {
 		return contradictory
 	}
 	head, total := int(d.ip4.IHL)*4, int(binary.BigEndian.Uint16(ip[2:]))
-	if total == 0 { // left open where the card cuts a packet longer than the field holds
+	if total == 0 { // 0 if the card segments a packet longer than the field allows
 		total = room
 	}
 	if total > room || total < head {
@@ -110,11 +110,11 @@ func (d *decoder) ipv4(s *segment, ip []byte, room int) string {
 		return fragments4
 	}
 	src, dst := [4]byte(ip[12:]), [4]byte(ip[16:])
-	ip = ip[:min(len(ip), total)] // a frame may be padded behind the packet
+	ip = ip[:min(len(ip), total)] // a frame may have padding after the packet
 	return s.transport(netip.AddrFrom4(src), netip.AddrFrom4(dst), uint8(d.ip4.Protocol), ip[min(head, len(ip)):], total-head)
 }
 
-// Next headers of IPv6 that stand before the transport's (RFC 8200, RFC 4302).
+// IPv6 next headers that precede the transport header (RFC 8200, RFC 4302).
 const (
 	hopByHop       = 0
 	routing        = 43
@@ -128,7 +128,7 @@ func (d *decoder) ipv6(s *segment, ip []byte, room int) string {
 		return contradictory
 	}
 	next, rest := ip[6], int(binary.BigEndian.Uint16(ip[4:]))
-	if room -= ipv6Len; rest == 0 { // a jumbogram, or left open as in IPv4
+	if room -= ipv6Len; rest == 0 { // a jumbogram, or 0 as in IPv4
 		rest = room
 	}
 	if rest > room {
@@ -154,7 +154,7 @@ func (d *decoder) ipv6(s *segment, ip []byte, room int) string {
 			return s.transport(netip.AddrFrom16([16]byte(ip[8:])), netip.AddrFrom16([16]byte(ip[24:])), next, b, rest)
 		}
 		if next == fragment {
-			if binary.BigEndian.Uint16(b[2:])&0xfff9 != 0 { // an offset, or more to come
+			if binary.BigEndian.Uint16(b[2:])&0xfff9 != 0 { // has an offset or more fragments follow
 				return fragments6
 			}
 			size = 8
@@ -169,8 +169,7 @@ func (d *decoder) ipv6(s *segment, ip []byte, room int) string {
 	}
 }
 
-// transport takes the captured part of an IP packet's payload, which had length
-// bytes.
+// transport decodes the captured part of an IP packet's payload of length bytes.
 func (s *segment) transport(src, dst netip.Addr, protocol uint8, b []byte, length int) string {
 	const icmp, tcp, udp, icmp6 = 1, 6, 17, 58
 	need, least := udpLen, udpLen

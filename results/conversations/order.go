@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// Order is what conversations are sorted by.
+// Order is the sort order of conversations.
 type Order string
 
-// The orders. All but ByStart put the most first.
+// The orders. All except ByStart put the largest first.
 const (
 	ByBytes           Order = "bytes"
 	ByPackets         Order = "packets"
@@ -21,12 +21,12 @@ const (
 	ByStart           Order = "start"
 )
 
-// Orders are all orders.
+// Orders returns all orders.
 func Orders() []Order {
 	return []Order{ByBytes, ByPackets, ByDuration, ByRetransmissions, ByStart}
 }
 
-// ParseOrder is the order of that name.
+// ParseOrder returns the order with a name.
 func ParseOrder(s string) (Order, error) {
 	if o := Order(s); slices.Contains(Orders(), o) {
 		return o, nil
@@ -35,7 +35,7 @@ func ParseOrder(s string) (Order, error) {
 	for _, o := range Orders() {
 		names = append(names, string(o))
 	}
-	return "", fmt.Errorf("order %q: want %s", s, strings.Join(names, ", "))
+	return "", fmt.Errorf("order %q: must be one of %s", s, strings.Join(names, ", "))
 }
 
 // Compare compares two conversations in an order.
@@ -53,9 +53,9 @@ func (o Order) Compare(a, b *Conversation) int {
 	return cmp.Compare(a.From, b.From)
 }
 
-// Match tells whether a conversation has an endpoint, protocol or transfer that text
-// names: an address or the first parts of one ("10.0.3", "fe80:"), a port (":50060"),
-// both ("10.0.3.1:50060"), tcp or udp, or a part of the transfer's name ("coflow 3").
+// Match reports whether a conversation has the endpoint, protocol or transfer that text
+// names: an address or the first parts of one ("10.0.3", "fe80:"), a port (":50060"), both
+// ("10.0.3.1:50060"), tcp or udp, or a part of the transfer's name ("coflow 3").
 func (c *Conversation) Match(text string) bool {
 	if text == "" || text == c.Protocol || c.Transfer != nil && (strings.Contains(c.Transfer.String(), text) || strings.Contains(c.Transfer.Short(), text)) {
 		return true
@@ -75,6 +75,6 @@ func matchEnd(end netip.AddrPort, text string) bool {
 	if end.Addr().Is6() {
 		sep = ":"
 	}
-	// Whole parts: 10.0.3 is no part of 10.0.33.1.
+	// Whole parts only: 10.0.3 does not match 10.0.33.1.
 	return strings.HasPrefix(addr, strings.TrimSuffix(text, sep)+sep) && text != sep
 }

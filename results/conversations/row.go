@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Row is a conversation as files for programs have it: in JSON by these names, in CSV
-// as these columns. Bytes are of frames without check sequence; _ab is what the
-// source sent.
+// Row is a conversation as in files for programs: in JSON with these keys, in CSV with these
+// columns. Bytes are of frames without frame check sequence; _ab is the direction from
+// source to destination.
 type Row struct {
 	Capture           string `json:"capture"` // path
 	Protocol          string `json:"protocol"`
@@ -48,7 +48,7 @@ type Row struct {
 	Transfer          string `json:"transfer"` // such as "coflow 3 flow 17"; empty for none
 }
 
-// Row is the conversation as programs read it.
+// Row returns the conversation as a row.
 func (c *Conversation) Row(capture string) Row {
 	a, b := &c.AB, &c.BA
 	r := Row{
@@ -69,7 +69,7 @@ func (c *Conversation) Row(capture string) Row {
 	return r
 }
 
-// WriteCSV writes rows below a line of the columns' names.
+// WriteCSV writes rows below a header line.
 func WriteCSV(w io.Writer, rows []Row) error {
 	kind := reflect.TypeFor[Row]()
 	record := make([]string, kind.NumField())

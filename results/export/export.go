@@ -1,14 +1,13 @@
-// Package export writes what runs hold as tables for other programs: Parquet, CSV or
-// JSON lines, several runs in the same tables, with a column that tells which.
+// Package export writes the data of runs as tables for other programs: Parquet, CSV or
+// JSON lines, with several runs in one table and a column that names the run.
 //
-// A run's own CSV files stay the source; the tables are a join of them. It computes
-// no figure and reads no captures.
+// A run's own CSV files stay the source; the tables join them. The package computes no
+// figures and reads no captures.
 package export
 
 import (
 	"bufio"
 	"bytes"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,19 +16,19 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress"
 
-	"testbed/results/archive"
-	"testbed/results/files"
 	"testbed/results/report"
+	"testbed/results/rundir"
+	"testbed/results/safefile"
+	"testbed/results/schema"
 )
 
-// Format is how tables are written.
+// Format is a file format of tables.
 type Format string
 
 // Formats. A file's name ends in its format.
@@ -39,16 +38,16 @@ const (
 	JSONLines Format = "jsonl"
 )
 
-// DefaultRowGroup is how many rows of a Parquet file form a group, which is what a
-// reader holds in memory at once.
+// DefaultRowGroup is the number of rows in a row group of a Parquet file, which a reader
+// holds in memory at once.
 const DefaultRowGroup = 100_000
 
-// Options say how tables are written. The zero value of each is its default.
+// Options control how tables are written. The zero value of each field is its default.
 type Options struct {
-	RowGroup int64 // rows of Parquet in a group
-	// Compression of Parquet: "zstd", which is the default, "snappy" or "none".
+	RowGroup int64 // rows in a Parquet row group
+	// Compression of Parquet: "zstd" (the default), "snappy" or "none".
 	Compression string
-	// Force replaces files that do not look like tables of this package's.
+	// Force replaces files that are not tables of this package.
 	Force bool
 }
 
@@ -57,7 +56,7 @@ func (o *Options) check() error {
 		o.RowGroup = DefaultRowGroup
 	}
 	if o.RowGroup < 1 {
-		return fmt.Errorf("row group of %d rows: want 1 or more", o.RowGroup)
+		return fmt.Errorf("row group of %d rows: must be 1 or more", o.RowGroup)
 	}
 	_, err := o.codec()
 	return err
@@ -72,11 +71,11 @@ func (o *Options) codec() (compress.Codec, error) {
 	case "none":
 		return &parquet.Uncompressed, nil
 	}
-	return nil, fmt.Errorf("compression %q: want zstd, snappy or none", o.Compression)
+	return nil, fmt.Errorf("compression %q: must be zstd, snappy or none", o.Compression)
 }
 
-// Write writes a table of runs. No two runs may have one ID.
-func Write(w io.Writer, t Table, runs []*archive.Run, format Format, o Options) error {
+// Write writes a table of runs. Run IDs must be unique.
+func Write(w io.Writer, t Table, runs []*rundir.Run, format Format, o Options) error {
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -92,7 +91,7 @@ func Write(w io.Writer, t Table, runs []*archive.Run, format Format, o Options) 
 	case JSONLines:
 		err = t.json(w, runs)
 	default:
-		return fmt.Errorf("format %q: want %s, %s or %s", format, Parquet, CSV, JSONLines)
+		return fmt.Errorf("format %q: must be %s, %s or %s", format, Parquet, CSV, JSONLines)
 	}
 	if err != nil {
 		return fmt.Errorf("table %s: %w", t.Name, err)
@@ -100,94 +99,37 @@ func Write(w io.Writer, t Table, runs []*archive.Run, format Format, o Options) 
 	return nil
 }
 
-func distinct(runs []*archive.Run) error {
+func distinct(runs []*rundir.Run) error {
 	seen := map[string]string{}
 	for _, r := range runs {
 		if other, ok := seen[r.Summary.RunID]; ok {
-			return fmt.Errorf("%s and %s are both run %s: give it once", other, r.Dir, r.Summary.RunID)
+			return fmt.Errorf("%s and %s are both run %s: name it once", other, r.Dir, r.Summary.RunID)
 		}
 		seen[r.Summary.RunID] = r.Dir
 	}
 	return nil
 }
 
-// each calls row for the rows of all runs.
-func (t Table) each(runs []*archive.Run, row func([]any) error) error {
-	for _, r := range runs {
-		if err := t.rows(r, row); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// cell is a value as text, exactly; "" for null.
-func cell(v any) string {
-	switch x := v.(type) {
-	case nil:
-		return ""
-	case string:
-		return x
-	case int64:
-		return strconv.FormatInt(x, 10)
-	case float64:
-		return strconv.FormatFloat(x, 'f', -1, 64)
-	case bool:
-		return strconv.FormatBool(x)
-	case time.Duration:
-		return report.Micros(x)
-	case time.Time:
-		return x.Format(time.RFC3339Nano)
-	}
-	panic(fmt.Sprintf("export: value of type %T", v)) // a table of this package is wrong
-}
-
-func (t Table) header() []string {
-	names := make([]string, len(t.Columns))
-	for i, c := range t.Columns {
-		names[i] = c.Name
-	}
-	return names
-}
-
-func (t Table) csv(w io.Writer, runs []*archive.Run) error {
-	c := csv.NewWriter(w)
-	if err := c.Write(t.header()); err != nil {
-		return err
-	}
-	line := make([]string, len(t.Columns))
-	if err := t.each(runs, func(row []any) error {
-		for i, v := range row {
-			line[i] = cell(v)
-		}
-		return c.Write(line)
-	}); err != nil {
-		return err
-	}
-	c.Flush()
-	return c.Error()
-}
-
-func (t Table) json(w io.Writer, runs []*archive.Run) error {
+func (t Table) json(w io.Writer, runs []*rundir.Run) error {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	return t.each(runs, func(row []any) error {
+	return t.rows(runs, func(row reflect.Value) error {
 		b.Reset()
-		for i, v := range row {
+		for i := range t.Columns {
 			sep := byte(',')
 			if i == 0 {
 				sep = '{'
 			}
 			b.WriteByte(sep)
-			for k, x := range []any{t.Columns[i].Name, jsonValue(v)} {
+			for k, x := range []any{t.Columns[i].Name, jsonValue(t.Columns[i].Value(row))} {
 				if k > 0 {
 					b.WriteByte(':')
 				}
 				if err := e.Encode(x); err != nil {
 					return err
 				}
-				b.Truncate(b.Len() - 1) // the line's end
+				b.Truncate(b.Len() - 1) // the newline
 			}
 		}
 		b.WriteString("}\n")
@@ -196,85 +138,87 @@ func (t Table) json(w io.Writer, runs []*archive.Run) error {
 	})
 }
 
-// Keys of a Parquet file's metadata. Those of a column have its name behind a colon.
+// jsonValue returns a value as it is written to JSON.
+func jsonValue(v any) any {
+	switch x := v.(type) {
+	case time.Duration:
+		return json.Number(schema.FormatMicros(x))
+	case time.Time:
+		return x.Format(time.RFC3339Nano)
+	}
+	return v
+}
+
+// Keys of a Parquet file's metadata. Those of a column end in a colon and its name.
 const (
 	tableKey  = "testbed.table"
 	unitKey   = "unit"
 	columnKey = "description"
 )
 
-// structure is the Go type of a row, whose tags are the Parquet schema.
-func (t Table) structure() reflect.Type {
-	kinds := map[Type]reflect.Type{String: reflect.TypeFor[string](), Int: reflect.TypeFor[int64](), Double: reflect.TypeFor[float64](),
-		Micros: reflect.TypeFor[float64](), Bool: reflect.TypeFor[bool](), Time: reflect.TypeFor[time.Time]()}
+// parquetSchema returns the schema of the columns, from the tags of a struct made of them.
+func (t Table) parquetSchema() *parquet.Schema {
+	kinds := map[schema.Type]reflect.Type{schema.String: reflect.TypeFor[string](), schema.Int: reflect.TypeFor[int64](), schema.Double: reflect.TypeFor[float64](),
+		schema.Micros: reflect.TypeFor[float64](), schema.Bool: reflect.TypeFor[bool](), schema.Time: reflect.TypeFor[time.Time]()}
+	options := map[schema.Type]string{schema.String: ",dict", schema.Time: ",timestamp(nanosecond)"}
 	var fields []reflect.StructField
 	for i, c := range t.Columns {
-		tag := c.Name
-		if c.Type == String {
-			tag += ",dict"
-		}
-		if c.Type == Time {
-			tag += ",timestamp(nanosecond)"
-		}
-		kind := kinds[c.Type]
+		tag := c.Name + options[c.Type]
 		if c.Optional {
-			kind = reflect.PointerTo(kind)
 			tag += ",optional"
 		}
-		fields = append(fields, reflect.StructField{Name: fmt.Sprintf("C%d", i), Type: kind, Tag: reflect.StructTag(fmt.Sprintf("parquet:%q", tag))})
+		fields = append(fields, reflect.StructField{Name: fmt.Sprintf("C%d", i), Type: kinds[c.Type], Tag: reflect.StructTag(fmt.Sprintf("parquet:%q", tag))})
 	}
-	return reflect.StructOf(fields)
+	return parquet.NewSchema(t.Name, parquet.SchemaOf(reflect.New(reflect.StructOf(fields)).Interface()))
 }
 
-func (t Table) parquet(w io.Writer, runs []*archive.Run, o Options) error {
+func (t Table) parquet(w io.Writer, runs []*rundir.Run, o Options) error {
 	codec, err := o.codec()
 	if err != nil {
 		return err
 	}
-	kind := t.structure()
-	options := []parquet.WriterOption{
-		parquet.NewSchema(t.Name, parquet.SchemaOf(reflect.New(kind).Interface())),
-		parquet.Compression(codec), parquet.MaxRowsPerRowGroup(o.RowGroup), parquet.CreatedBy("testbed", "", ""), parquet.KeyValueMetadata(tableKey, t.Name),
-	}
+	options := []parquet.WriterOption{t.parquetSchema(), parquet.Compression(codec), parquet.MaxRowsPerRowGroup(o.RowGroup),
+		parquet.CreatedBy("testbed", "", ""), parquet.KeyValueMetadata(tableKey, t.Name)}
 	for _, c := range t.Columns {
 		options = append(options, parquet.KeyValueMetadata(columnKey+":"+c.Name, c.Doc))
 		if c.Unit != "" {
 			options = append(options, parquet.KeyValueMetadata(unitKey+":"+c.Name, c.Unit))
 		}
 	}
-	out := parquet.NewWriter(w, options...)
-	x := reflect.New(kind).Elem()
-	if err := t.each(runs, func(row []any) error {
-		x.SetZero()
-		for i, v := range row {
-			if v == nil {
-				continue
+	out := parquet.NewGenericWriter[any](w, options...)
+	cells := []parquet.Row{make(parquet.Row, len(t.Columns))}
+	if err := t.rows(runs, func(row reflect.Value) error {
+		for i := range t.Columns {
+			v, level := t.Columns[i].Value(row), 0
+			if v != nil && t.Columns[i].Optional {
+				level = 1
 			}
-			if d, ok := v.(time.Duration); ok {
-				v = microseconds(d)
-			}
-			field := x.Field(i)
-			if t.Columns[i].Optional {
-				field.Set(reflect.New(field.Type().Elem()))
-				field = field.Elem()
-			}
-			field.Set(reflect.ValueOf(v))
+			cells[0][i] = parquetValue(v).Level(0, level, i)
 		}
-		return out.Write(x.Addr().Interface())
+		_, err := out.WriteRows(cells)
+		return err
 	}); err != nil {
 		return err
 	}
 	return out.Close()
 }
 
-// microseconds is the float nearest to d: its first three decimals are d's
-// nanoseconds for 50 days and more.
-func microseconds(d time.Duration) float64 { return float64(d) / 1000 }
+// parquetValue returns a value as it is written to Parquet. Times are microseconds: the first
+// three decimals of the double are the nanoseconds of durations up to 50 days.
+func parquetValue(v any) parquet.Value {
+	switch x := v.(type) {
+	case time.Duration:
+		return parquet.DoubleValue(float64(x) / 1000)
+	case time.Time:
+		return parquet.Int64Value(x.UnixNano())
+	}
+	return parquet.ValueOf(v)
+}
 
-// Files writes tables of runs as files, all of them or none: path tells where each
-// goes. A file that is there is replaced where it is such a table already, or with
-// Force; a file of a run directory never is.
-func Files(path func(Table) string, tables []Table, runs []*archive.Run, format Format, o Options) (err error) {
+// Files writes tables of runs as files, all of them or none: path returns the place of
+// each. It replaces an existing file that is already such a table, or with Force; it never
+// replaces a file of a run directory.
+func Files(path func(Table) string, tables []Table, runs []*rundir.Run, format Format, o Options) (err error) {
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -285,38 +229,33 @@ func Files(path func(Table) string, tables []Table, runs []*archive.Run, format 
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	var staged []*files.Staged
+	var staged []*safefile.Staged
 	defer func() {
 		for _, s := range staged {
 			err = errors.Join(err, s.Discard())
 		}
 	}()
 	for _, t := range tables {
-		s, err := files.Stage(path(t), func(w io.Writer) error { return Write(w, t, runs, format, o) })
+		s, err := safefile.Stage(path(t), func(w io.Writer) error { return Write(w, t, runs, format, o) })
 		if err != nil {
 			return err
 		}
 		staged = append(staged, s)
 	}
-	for _, s := range staged {
-		if err := s.Commit(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return safefile.Commit(staged...)
 }
 
-// mayReplace tells whether a table may be written to path.
+// mayReplace returns an error if a table must not be written to path.
 func (t Table) mayReplace(path string, format Format, force bool) error {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}
-	for _, name := range []string{archive.ManifestFile, report.SummaryFile} {
+	for _, name := range []string{rundir.ManifestFile, report.SummaryFile} {
 		if _, err := os.Stat(filepath.Join(filepath.Dir(path), name)); err == nil {
-			return fmt.Errorf("write %s: %s is a run directory, whose files are the source of all tables: choose another place", path, filepath.Dir(path))
+			return fmt.Errorf("write %s: %s is a run directory, whose files are the source of all tables (choose another directory)", path, filepath.Dir(path))
 		}
 	}
-	f, err := os.Open(path)
+	f, err := safefile.Open(path)
 	if errors.Is(err, fs.ErrNotExist) || force {
 		return nil
 	}
@@ -329,12 +268,12 @@ func (t Table) mayReplace(path string, format Format, force bool) error {
 		return err
 	}
 	if !info.Mode().IsRegular() || info.Size() == 0 || t.is(f, info.Size(), format) {
-		return nil // what is no file is refused by whoever writes
+		return nil // writing refuses paths that are not regular files
 	}
-	return fmt.Errorf("write %s: it is there and is no table %s of an export, or of another version's: --force replaces it", path, t.Name)
+	return fmt.Errorf("write %s: the file exists and is not table %s of this version's export (replace it with --force)", path, t.Name)
 }
 
-// is tells whether a file is this table.
+// is reports whether a file is this table.
 func (t Table) is(f *os.File, size int64, format Format) bool {
 	if format == Parquet {
 		p, err := parquet.OpenFile(f, size)

@@ -4,26 +4,26 @@ import (
 	"testbed/hosts/wire"
 )
 
-// ackBytes is the length of the acknowledgements of a hop, keep-alives aside.
+// ackBytes returns the length in bytes of a hop's acknowledgement stream without keep-alives.
 func ackBytes(h wire.Header) uint64 {
-	return wire.AckBytes(h.Size-min(h.Offset, h.Size), uint64(h.Packet))
+	return wire.AckBytes(h.Size-h.Resumes(), uint64(h.Packet))
 }
 
-// ackReader finds the last acknowledgement of a hop among those that were captured
-// whole, and counts keep-alives.
+// ackReader finds the last acknowledgement of a hop and counts keep-alives. It ignores
+// acknowledgements that were captured only in part.
 type ackReader struct {
 	alive   map[int64]struct{} // offsets of keep-alives
-	latest  uint32             // the highest packet acknowledged
+	latest  uint32             // highest packet number acknowledged
 	at      int64              // offset of that acknowledgement
 	known   bool
-	failed  bool // a failed acknowledgement ends the stream
-	failing int64
+	failed  bool  // a failed acknowledgement ends the stream
+	failing int64 // its offset
 }
 
-// mostAlive bounds the keep-alives of one hop that are remembered: those of hours.
+// mostAlive is the maximum number of keep-alives recorded for a hop: enough for hours.
 const mostAlive = 1 << 16
 
-// add takes the captured payload at an offset of the stream. Acknowledgements begin
+// add processes the captured payload at an offset of the stream. Acknowledgements begin
 // at multiples of their size, up to a failed one.
 func (r *ackReader) add(off int64, payload []byte) {
 	skip := int64(0)
@@ -51,7 +51,8 @@ func (r *ackReader) add(off int64, payload []byte) {
 	}
 }
 
-// after is the offset behind the acknowledgement of the last packet.
-func (r *ackReader) after(last uint64) (int64, bool) {
+// after returns the offset of the end of the last packet's acknowledgement. ok is false if
+// that acknowledgement was not captured.
+func (r *ackReader) after(last uint64) (end int64, ok bool) {
 	return r.at + wire.AckSize, r.known && uint64(r.latest) == last
 }

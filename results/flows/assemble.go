@@ -15,22 +15,22 @@ import (
 	"testbed/workloads"
 )
 
-// mostNamed is how many transfers a problem names before it only counts.
+// mostNamed is the maximum number of transfers that a problem lists; it only counts the others.
 const mostNamed = 5
 
-// mostReplicas is the most replicas of a block that are believed.
+// mostReplicas is the maximum number of replicas that a block's header may claim.
 const mostReplicas = 1000
 
-// transfer is a connection put together from the captures of its two ends.
+// transfer is a connection assembled from the captures of its two ends.
 type transfer struct {
 	connID
-	atClient *conn // nil where the client's capture lacks it
+	atClient *conn // nil if the client's capture lacks it
 	atServer *conn
 	standing standing
 	header   wire.Header
 }
 
-// first is an end that has seen the connection.
+// first returns the client's end, or the server's if the client's capture lacks the connection.
 func (t *transfer) first() *conn {
 	if t.atClient != nil {
 		return t.atClient
@@ -38,13 +38,13 @@ func (t *transfer) first() *conn {
 	return t.atServer
 }
 
-// begun is when the connection first carried payload, for ordering.
+// begun returns the time of the connection's first payload, by which transfers are sorted.
 func (t *transfer) begun() int64 { return t.first().start }
 
-// member names a flow of a coflow or a hop of one pipeline of a block.
+// member identifies a flow of a coflow, or a hop of one of a block's pipelines.
 type member struct{ group, generation, member uint32 }
 
-// assembly puts captures together.
+// assembly combines captures into a Result.
 type assembly struct {
 	Result
 	opt       Options
@@ -57,11 +57,11 @@ type assembly struct {
 	byGroup   map[groupKey][]mark // of failures; see failuresOf
 	arrival   map[groupKey]int64  // Unix ns
 	zero      int64
-	fabric    *topo.Fabric // nil where the captures do not state it
+	fabric    *topo.Fabric // nil if the captures do not describe it
 	paths     *paths
 	loads     []*fabricLoad
 	switches  []*switchCapture
-	carried   []*transfer // of each trail
+	carried   []*transfer // carried[i] is the transfer of Trails[i]
 }
 
 func newAssembly(opt Options, captures []*hostCapture) *assembly {
@@ -103,13 +103,13 @@ func (a *assembly) assemble() Result {
 	return a.Result
 }
 
-// fileProblems are what is wrong with the file of a capture.
+// fileProblems returns the problems of a capture file.
 func fileProblems(name, broken string, stats pcap.Stats, skipped []pcap.Skip) (list []string) {
 	if broken != "" {
 		list = append(list, broken)
 	}
 	if stats.Dropped > 0 {
-		list = append(list, fmt.Sprintf("%s: the kernel dropped %d packets that its capture should have", name, stats.Dropped))
+		list = append(list, fmt.Sprintf("%s: the kernel dropped %d packets of its capture", name, stats.Dropped))
 	}
 	for _, s := range skipped {
 		list = append(list, fmt.Sprintf("%s: %d packets of its capture are not used: %s", name, s.Packets, s.Why))
@@ -133,8 +133,7 @@ func (a *assembly) captureProblems(c *hostCapture) {
 	}
 }
 
-// join puts the two ends of each connection together, in the order in which the
-// captures list them.
+// join pairs the two ends of each connection and sorts the transfers by time.
 func (a *assembly) join() {
 	index := map[connID]*transfer{}
 	for _, c := range a.captures {
@@ -145,7 +144,7 @@ func (a *assembly) join() {
 				index[v.connID] = t
 				a.transfers = append(a.transfers, t)
 			}
-			// On lo, one capture is both ends'.
+			// On lo, one capture has both ends.
 			if hostName(v.client) == c.Host {
 				t.atClient = v
 			}
@@ -165,7 +164,7 @@ func (a *assembly) join() {
 
 func (a *assembly) since(stamp int64) time.Duration { return time.Duration(stamp - a.zero) }
 
-// sort tells transfers of this run from the rest and indexes them.
+// sort classifies transfers and indexes those of this run.
 func (a *assembly) sort() (flows, hops map[member]*transfer) {
 	flows, hops = map[member]*transfer{}, map[member]*transfer{}
 	lacking, noSYN := map[string]int{}, map[string]int{} // by host
@@ -213,14 +212,14 @@ func (a *assembly) sort() (flows, hops map[member]*transfer) {
 	for _, h := range slices.Sorted(maps.Keys(lacking)) {
 		if a.have[h] {
 			a.problemf("%s: its capture lacks %d transfers that captures of other hosts have", h, lacking[h])
-		} else if !slices.Contains(a.opt.Hosts, h) { // else it has been said
+		} else if !slices.Contains(a.opt.Hosts, h) { // assemble reports those of opt.Hosts
 			a.problemf("%s: no capture; it was one end of %d transfers", h, lacking[h])
 		}
 	}
 	return flows, hops
 }
 
-// headErr is why the header of a damaged transfer cannot be read.
+// headErr returns the error that reading the header of a damaged transfer gave.
 func (t *transfer) headErr() error {
 	if t.atClient != nil && t.atClient.headErr != nil {
 		return t.atClient.headErr
@@ -232,7 +231,7 @@ func (t *transfer) name() string {
 	return fmt.Sprintf("%s:%d>%s:%d", hostName(t.client), t.clientPort, hostName(t.server), t.serverPort)
 }
 
-// observe counts what is unusual about a transfer of this run.
+// observe counts the irregularities of a transfer of this run.
 func (a *assembly) observe(t *transfer) {
 	n := &a.Connections
 	v := t.first()
@@ -258,7 +257,7 @@ func (a *assembly) observe(t *transfer) {
 	}
 }
 
-// what names the flow or hop that t carries.
+// what returns the name of the flow or hop that t carries.
 func (t *transfer) what() string {
 	if t.header.Kind == wire.KindBlock {
 		return fmt.Sprintf("%s of block %d", t.hop(), t.header.Group)
@@ -282,15 +281,15 @@ func (a *assembly) index(t *transfer, flows, hops map[member]*transfer) {
 		into[key] = t
 		return
 	}
-	// An attempt that broke off and was made again. Transfers come in order of
-	// time: the first that is complete counts.
+	// The transfer was attempted again. Transfers are in order of time, and the first
+	// complete attempt counts.
 	a.problemf("%s: carried by more than one connection (%s and %s): the first that is complete counts", t.what(), old.name(), t.name())
 	if !old.complete() {
 		into[key] = t
 	}
 }
 
-// complete tells whether both ends have seen all of it.
+// complete reports whether both ends captured the whole transfer.
 func (t *transfer) complete() bool {
 	if t.atClient == nil || t.atServer == nil {
 		return false
@@ -301,15 +300,15 @@ func (t *transfer) complete() bool {
 	return t.atServer.end != 0
 }
 
-// lack says why t is not complete.
-func (t *transfer) lack() string {
+// missing returns the reason why t is not complete, as a predicate.
+func (t *transfer) missing() string {
 	switch {
 	case t.atServer == nil:
 		return "is not in the capture of " + hostName(t.server)
 	case t.atClient == nil:
 		return "is not in the capture of " + hostName(t.client)
 	case t.header.Kind == wire.KindFlow && t.atServer.standing != ours:
-		return "has a header that the capture of " + hostName(t.server) + " does not have whole"
+		return "has an incomplete header in the capture of " + hostName(t.server)
 	case t.header.Kind == wire.KindBlock && t.header.Packet == 0:
 		return "states a packet size of 0"
 	case t.header.Kind == wire.KindBlock && !t.atClient.hasAcks:
@@ -320,7 +319,7 @@ func (t *transfer) lack() string {
 	return fmt.Sprintf("has %d of %d bytes at %s", max(0, t.atServer.sent.seen()-wire.Size), t.header.Size, hostName(t.server))
 }
 
-// flows makes the records of flows and coflows.
+// flows builds the records of flows and coflows.
 func (a *assembly) flows(all map[member]*transfer) {
 	byCoflow := map[uint32][]*transfer{}
 	for _, k := range ordered(all) {
@@ -339,14 +338,9 @@ func (a *assembly) flows(all map[member]*transfer) {
 }
 
 func ordered(all map[member]*transfer) []member {
-	keys := make([]member, 0, len(all))
-	for k := range all {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, func(x, y member) int {
+	return slices.SortedFunc(maps.Keys(all), func(x, y member) int {
 		return cmp.Or(cmp.Compare(x.group, y.group), cmp.Compare(x.generation, y.generation), cmp.Compare(x.member, y.member))
 	})
-	return keys
 }
 
 func (a *assembly) unmarked(what, parts string, rest map[uint32][]*transfer) {
@@ -372,7 +366,7 @@ func (a *assembly) coflow(key groupKey, transfers []*transfer) {
 			continue
 		}
 		if !t.complete() {
-			missing = append(missing, fmt.Sprintf("flow %d %s", t.header.Member, t.lack()))
+			missing = append(missing, fmt.Sprintf("flow %d %s", t.header.Member, t.missing()))
 			continue
 		}
 		f := FlowRecord{
@@ -383,9 +377,10 @@ func (a *assembly) coflow(key groupKey, transfers []*transfer) {
 			Packets: t.atClient.packets, Resent: t.atClient.resent, Wire: t.atClient.wire,
 			FirstByte: a.since(t.atServer.start), ResentBytes: t.atClient.out.resentBytes,
 			RTTMin: time.Duration(t.atClient.out.rtt.least), RTTMedian: time.Duration(t.atClient.out.rtt.median()),
+			Setup: a.setup(t, arrival),
 		}
 		if extra := t.atServer.sent.end() - streamLen(t.header); extra > 0 {
-			a.problemf("%s: %d bytes came beyond its size of %d", t.what(), extra, t.header.Size)
+			a.problemf("%s: received %d bytes beyond its size of %d", t.what(), extra, t.header.Size)
 		}
 		if f.Start < arrival {
 			a.problemf("%s: starts %v before its coflow is marked as arrived", t.what(), arrival-f.Start)
@@ -414,6 +409,20 @@ func (a *assembly) coflow(key groupKey, transfers []*transfer) {
 	a.Coflows = append(a.Coflows, c)
 }
 
+// setup computes FlowRecord.Setup of a complete flow.
+func (a *assembly) setup(t *transfer, arrival time.Duration) time.Duration {
+	from, to, s := arrival, a.since(t.atClient.start), t.atClient.out
+	if t.header.Read && s.setUp != 0 {
+		to = min(to, a.since(s.setUp))
+	}
+	if at, ok := t.header.Released(); ok {
+		from = max(from, a.since(at.UnixNano()))
+	} else if a.Meta.Holds && s.syn != 0 {
+		from = max(from, a.since(s.syn))
+	}
+	return max(0, to-from)
+}
+
 func some(list []string) string {
 	if len(list) > mostNamed {
 		return fmt.Sprintf("%s; and %d more", strings.Join(list[:mostNamed], "; "), len(list)-mostNamed)
@@ -421,7 +430,7 @@ func some(list []string) string {
 	return strings.Join(list, "; ")
 }
 
-// blocks makes the records of block writes.
+// blocks builds the records of block writes.
 func (a *assembly) blocks(all map[member]*transfer) {
 	byBlock := map[uint32][]*transfer{}
 	for _, k := range ordered(all) {
@@ -445,7 +454,7 @@ func (a *assembly) block(key groupKey, hops []*transfer) {
 	b := BlockRecord{Block: workloads.BlockID(key.group), Client: m.host, Size: units.Bytes(m.Size), Requested: a.since(a.arrival[key]), Waited: m.Waited()}
 	_, failed := a.failures[failureKey{wire.KindBlockFailed, key.group, 0}]
 	lost := a.lostReplicas(key.group)
-	for i, t := range hops { // by generation
+	for i, t := range hops { // sorted by generation
 		if i == 0 || t.header.Generation != hops[i-1].header.Generation {
 			b.Pipelines++
 		}
@@ -456,7 +465,7 @@ func (a *assembly) block(key groupKey, hops []*transfer) {
 	if failed {
 		return
 	}
-	// The last pipeline completed it, or none.
+	// Only the last pipeline can have completed the block.
 	generation, want := uint32(0), m.Parts-min(m.Parts, uint32(len(lost)))
 	if len(hops) > 0 {
 		generation = hops[len(hops)-1].header.Generation
@@ -470,9 +479,9 @@ func (a *assembly) block(key groupKey, hops []*transfer) {
 			continue
 		}
 		t := hops[at]
-		// The last acknowledgement of hop 0 stands for all of the pipeline.
+		// The last acknowledgement of hop 0 confirms all of the pipeline.
 		if i == 0 && !t.complete() {
-			missing = append(missing, fmt.Sprintf("%s %s", t.hop(), t.lack()))
+			missing = append(missing, fmt.Sprintf("%s %s", t.hop(), t.missing()))
 		}
 		from := b.Client
 		if i > 0 && len(b.Hosts) == int(i) {
@@ -498,14 +507,14 @@ func (a *assembly) block(key groupKey, hops []*transfer) {
 		return
 	}
 	for _, l := range lost {
-		b.Lost = append(b.Lost, l.name) // settleFailures checks it
+		b.Lost = append(b.Lost, l.name) // settleFailures checks the name
 	}
 	first := slices.IndexFunc(hops, func(t *transfer) bool { return t.header.Member == 0 })
 	b.End = a.since(hops[first].atClient.hop.end)
 	a.Blocks = append(a.Blocks, b)
 }
 
-// hop names t within its block.
+// hop returns the name of t within its block.
 func (t *transfer) hop() string { return hopName(t.header.Member, t.header.Generation) }
 
 func hopName(hop, generation uint32) string {

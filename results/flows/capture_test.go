@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -36,6 +37,7 @@ type seen struct {
 type network struct {
 	t       testing.TB
 	snap    int
+	trim    bool   // keep what pcap.Trimmer does
 	run     uint64 // of the transfers that follow
 	packets map[string][]seen
 	meta    pcap.Meta
@@ -169,8 +171,13 @@ func (n *network) file(host string) []byte {
 	}
 	packets := n.packets[host]
 	slices.SortStableFunc(packets, func(a, b seen) int { return int(a.at - b.at) })
+	trimmer := pcap.NewTrimmer()
 	for _, p := range packets {
-		if err := w.Write(p.nic, epoch.Add(p.at), p.frame[:min(n.snap, len(p.frame))], len(p.frame)); err != nil {
+		kept := p.frame[:min(n.snap, len(p.frame))]
+		if n.trim {
+			kept = trimmer.Trim(kept)
+		}
+		if err := w.Write(p.nic, epoch.Add(p.at), kept, len(p.frame)); err != nil {
 			n.t.Fatal(err)
 		}
 	}
@@ -192,11 +199,39 @@ func (n *network) write() string {
 	return dir
 }
 
+// reduce returns the result of the captures, which is the same where they are trimmed, and where
+// they are packed as well.
 func (n *network) reduce(opt Options) Result {
 	n.t.Helper()
-	res, err := Reduce(context.Background(), n.write(), opt)
-	if err != nil {
-		n.t.Fatal(err)
+	read := func(dir string) Result {
+		n.t.Helper()
+		res, err := Reduce(context.Background(), dir, opt)
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		return res
 	}
-	return res
+	whole := read(n.write())
+	n.trim = true
+	defer func() { n.trim = false }()
+	dir := n.write()
+	trimmed := read(dir)
+	dir = n.t.TempDir()
+	for host := range n.packets {
+		var b bytes.Buffer
+		if err := pcap.Pack(&b, bytes.NewReader(n.file(host))); err != nil {
+			n.t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, host+pcap.PackedSuffix), b.Bytes(), 0o644); err != nil {
+			n.t.Fatal(err)
+		}
+	}
+	packed := read(dir)
+	if !reflect.DeepEqual(whole, trimmed) {
+		n.t.Errorf("trimmed captures change the result: %+v, of whole ones %+v", trimmed, whole)
+	}
+	if !reflect.DeepEqual(trimmed, packed) {
+		n.t.Errorf("packed captures change the result: %+v, of plain ones %+v", packed, trimmed)
+	}
+	return whole
 }

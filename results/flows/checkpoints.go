@@ -6,29 +6,29 @@ import (
 	"testbed/hosts/wire"
 )
 
-// segment is the least distance of two checkpoints, bytes: about what one packet
-// carries.
+// segment is the minimum distance between checkpoints in bytes, about the payload of one
+// packet.
 const segment = 1460
 
-// checkpoints are the moments at which a stream had come to certain offsets: the end
-// of its header, multiples of a step, and its end. The header alone decides which,
-// so that they are the same at both ends.
+// checkpoints are the times at which a stream reached certain offsets: the end of its
+// header, multiples of a step, and its end. The offsets depend only on the header, so
+// that they are the same at both ends.
 type checkpoints struct {
-	at    int64 // the next of them; never reached where there is none
+	at    int64 // next offset; math.MaxInt64 if there is none
 	total int64
 	step  int64
-	times []int64 // of those reached, Unix ns
+	times []int64 // when each offset was reached, Unix ns
 }
 
-// newCheckpoints are those of a stream of total bytes, about points of them.
+// newCheckpoints returns about points checkpoints for a stream of total bytes.
 func newCheckpoints(total int64, points int) checkpoints {
 	return checkpoints{total: total, step: max(segment, (total-1)/int64(points)+1), at: wire.Size}
 }
 
-// after is the checkpoint that follows one.
+// after returns the checkpoint that follows the one at the given offset.
 func (p *checkpoints) after(at int64) int64 {
 	next := at + p.step
-	if at == wire.Size { // the only one before the end that is no multiple of step
+	if at == wire.Size { // the end of the header, which is not a multiple of step
 		next = p.step
 	}
 	switch {
@@ -41,7 +41,7 @@ func (p *checkpoints) after(at int64) int64 {
 	}
 }
 
-// pass notes that a stream has come to an offset.
+// pass records that the stream has reached an offset.
 func (p *checkpoints) pass(reached, stamp int64) {
 	if p.times == nil {
 		p.times = make([]int64, 0, (p.total-1)/p.step+2)

@@ -6,44 +6,41 @@ import (
 	"testbed/topo/units"
 )
 
-// Conformance is how the packets of one direction of a link kept to a token
-// bucket of the link's rate. After each packet, Level is what that bucket would
-// have to hold at least for all packets so far to have passed it: it rises by
-// each frame, and falls at the link's rate, never below zero. A link that is
-// shaped to rate and bucket as stated shows no level above its bucket, but for
-// stamps that are late.
+// Conformance measures how well the packets of one direction of a link conform to a
+// token bucket of the link's rate. The level after each packet is the minimum bucket
+// size that would have let all packets so far pass: it rises by the size of each frame
+// and falls at the link's rate, never below zero. If a link is shaped to its stated rate
+// and bucket, only late capture timestamps raise the level above the bucket size.
 type Conformance struct {
 	Packets int
 	// Level is the 90th percentile of the levels, rounded up to a quarter of the
-	// longest frame, and Most the highest.
+	// longest frame, and Most the maximum level.
 	Level, Most units.Bytes
-	// Longest is the longest frame seen, and Long how many were longer than the
-	// longest that the link may carry, SpacingSpec.Frame.
+	// Longest is the longest frame seen, and Long the number of frames longer than
+	// SpacingSpec.Frame, the longest that the link may carry.
 	Longest units.Bytes
 	Long    int
 }
 
 const (
-	// slack is the share of the rate by which the level falls faster than the rate.
-	// On a saturated link it would otherwise never fall: a stamp that is late once,
-	// or a clock that is slewed by 500 parts in a million against the one that
-	// shapes, would raise all that follows.
+	// slack is the fraction by which the level falls faster than the link's rate.
+	// Without it, the level of a saturated link never falls: one late timestamp, or a
+	// clock that is slewed by 500 ppm against the shaper's, would raise all later levels.
 	slack = 0.01
-	// levels is how many quarters of a frame are told apart.
+	// levels is the number of histogram bins, each a quarter of a frame wide.
 	levels = 4096
 )
 
-// conformer measures the conformance of one direction of a link. The work per
-// packet does not depend on how many there were.
+// conformer measures the conformance of one direction of a link in constant time per packet.
 type conformer struct {
-	perNS   float64 // bytes the bucket gains
+	perNS   float64 // bytes that the bucket gains per nanosecond
 	frame   int
 	quarter float64
 	started bool
 	last    int64
 	level   float64
-	most    float64 // of them
-	counts  []int32 // by level, in quarters of a frame, rounded up
+	most    float64 // maximum level
+	counts  []int32 // packets by level in quarters of a frame, rounded up
 	total   Conformance
 }
 
@@ -57,17 +54,17 @@ func newConformer(spec SpacingSpec) *conformer {
 	return &conformer{perNS: float64(spec.Rate) / 8 / 1e9 * (1 + slack), frame: int(spec.Frame), quarter: float64(spec.Frame) / 4, counts: make([]int32, levels)}
 }
 
-// add takes the next packet: its stamp in Unix nanoseconds and the length of its
-// frame without check sequence. A stamp that is before the last counts as equal.
+// add processes the next packet: its stamp in Unix nanoseconds and the length of its
+// frame without check sequence. A stamp before the previous one counts as equal.
 func (c *conformer) add(stamp int64, frame int) {
 	if c == nil {
 		return
 	}
 	level := c.level
 	if c.started && stamp > c.last {
-		// Whether it falls to zero is as good as random: no branch.
+		// Clamp at zero without a branch, which would be unpredictable.
 		v := math.Float64bits(level - float64(float64(stamp-c.last)*c.perNS))
-		level = math.Float64frombits(v &^ uint64(int64(v)>>63)) // 0 for what has a sign
+		level = math.Float64frombits(v &^ uint64(int64(v)>>63)) // 0 if negative
 	}
 	c.last, c.started = max(c.last, stamp), true
 	level += float64(frame)
@@ -84,7 +81,7 @@ func (c *conformer) add(stamp int64, frame int) {
 	c.counts[min(int(math.Ceil(level/c.quarter)), levels-1)]++
 }
 
-// conformance is what was measured so far.
+// conformance returns the measurements so far.
 func (c *conformer) conformance() Conformance {
 	if c == nil {
 		return Conformance{}

@@ -9,55 +9,55 @@ import (
 	"testbed/topo/units"
 )
 
-// endpoints are the two ends of a TCP connection: the client sent the SYN.
+// endpoints are the two ends of a TCP connection. The client is the end that sent the SYN.
 type endpoints struct {
 	client, server         addr
 	clientPort, serverPort uint16
 }
 
-// connID tells a connection from a later one between the same endpoints, and is
-// the same at both ends.
+// connID identifies a connection in the captures of both ends. Its sequence number
+// distinguishes later connections between the same endpoints.
 type connID struct {
 	endpoints
 	isn uint32 // the client's initial sequence number
 }
 
-// standing is what a connection or mark turned out to be.
+// standing is the classification of a connection or mark.
 type standing uint8
 
 const (
 	pending  standing = iota // its header is not complete
 	ours                     // of this run
 	otherRun                 // a header of another run
-	foreign                  // no header of ours
+	foreign                  // no testbed header
 	damaged                  // a header that cannot be read
 )
 
-// conn is a connection as one host's interface saw it. Its size does not depend on
-// how much it carried. What every packet needs comes first, in three cache lines: with
-// many connections at once, fetching it takes longer than working on it.
+// conn is a connection in the capture of one host. Its size does not depend on the bytes
+// carried. The fields needed for every packet come first, in three cache lines, because
+// with many concurrent connections fetching them takes longer than processing them.
 type conn struct {
-	out  *sender // where atClient
-	hop  *hop    // of a block
-	sent coverage
+	out  *sender  // if atClient
+	hop  *hop     // of a block
+	sent coverage // bytes client → server
 
-	frames   Counts      // all of them, both directions
+	frames   Counts      // all packets in both directions
 	wire     units.Bytes // of all packets client → server
 	packets  int         // with payload, client → server
-	start    int64       // first packet with payload, client → server
+	start    int64       // time of the first packet with payload, client → server
 	standing standing
-	noSYN    bool // known by its header alone
-	hasAcks  bool // where the server's stream begins is known
+	noSYN    bool // its SYN was not captured: recognized by its header
+	hasAcks  bool // the start of the server's stream is known
 	atClient bool // the captured host is the client
-	atServer bool // and the server: both on lo
+	atServer bool // the captured host is the server; on lo it is both
 	spine    int16
 	checks   checkpoints
 
-	in     receiver // where atServer
+	in     receiver // if atServer
 	resent int
 
 	connID
-	end         int64 // packet that completes header and size; 0 for not yet
+	end         int64 // time of the packet that completes the stream; 0 before it
 	synAgain    int
 	resets      int
 	zeroWindows int
@@ -66,16 +66,16 @@ type conn struct {
 	headErr error
 	head    prefix
 
-	_ [16]byte // up to a whole number of cache lines
+	_ [16]byte // pads to a multiple of the cache line
 }
 
-// mostBytes is the largest size of a transfer that is believed: offsets of its stream
-// do not wrap, nor do those of a pipeline packet behind it.
+// mostBytes is the maximum size of a transfer that a header may claim, so that stream
+// offsets up to one pipeline packet past its end do not overflow.
 const mostBytes = math.MaxInt64 - wire.Size - wire.TargetsSize - math.MaxUint32
 
 func service(port uint16) bool { return port == wire.ShufflePort || port == wire.BlockPort }
 
-// slab hands out values from arrays: neighbours, and one allocation for many.
+// slab allocates values in arrays, so that they are adjacent and allocations are few.
 type slab[T any] struct{ free []T }
 
 func (s *slab[T]) take() *T {
@@ -87,7 +87,7 @@ func (s *slab[T]) take() *T {
 	return v
 }
 
-// slabs are where the connections of one capture come from.
+// slabs allocate the connections of one capture.
 type slabs struct {
 	conns   slab[conn]
 	senders slab[sender]
@@ -108,14 +108,14 @@ func (s *slabs) conn(ends endpoints, isn uint32, self addr) *conn {
 	return c
 }
 
-// forward takes a segment of the stream that begins with the header.
+// forward processes a segment from the client, which carries the header and the data.
 func (c *conn) forward(f *frame, stamp int64, frame int, o *settings) {
 	c.wire += units.Bytes(frame)
 	if f.length == 0 {
 		return
 	}
 	off, n := c.sent.place(f.seq), int64(f.length)
-	if off+n <= 0 { // a keep-alive probe: no byte of the stream
+	if off+n <= 0 { // a keep-alive probe carries no byte of the stream
 		return
 	}
 	if c.packets == 0 {
@@ -141,8 +141,8 @@ func (c *conn) forward(f *frame, stamp int64, frame int, o *settings) {
 	} else if off < wire.Size {
 		c.head.add(off, f.payload, f.length)
 	}
-	// A sender's progress is the highest byte: what its capture lost left before. A
-	// receiver's is what it can hand on.
+	// A sender's progress is its highest byte, because packets missing from its capture
+	// were sent earlier. A receiver's progress is its contiguous data.
 	reached := c.sent.next
 	if !c.atServer {
 		reached = c.sent.end()
@@ -159,10 +159,10 @@ func (c *conn) forward(f *frame, stamp int64, frame int, o *settings) {
 	}
 }
 
-// streamLen is the length of the stream that carries a flow, or a hop of a block.
+// streamLen returns the length in bytes of the stream that carries a flow or a hop of a block.
 func streamLen(h wire.Header) int64 {
 	if h.Kind == wire.KindBlock {
-		return wire.Size + wire.TargetsSize + int64(h.Size-min(h.Offset, h.Size))
+		return wire.Size + wire.TargetsSize + int64(h.Size-h.Resumes())
 	}
 	return wire.Size + int64(h.Size)
 }
@@ -174,10 +174,10 @@ func (c *conn) identify(o *settings) {
 		c.standing = foreign
 	case c.headErr != nil:
 		c.standing = damaged
-	case c.header.Offset > c.header.Size:
-		c.standing, c.headErr = damaged, fmt.Errorf("testbed header that goes on at %d of %d bytes", c.header.Offset, c.header.Size)
+	case c.header.Kind != wire.KindFlow && c.header.Offset > c.header.Size:
+		c.standing, c.headErr = damaged, fmt.Errorf("testbed header: resumes at %d of %d bytes", c.header.Offset, c.header.Size)
 	case c.header.Size > mostBytes:
-		c.standing, c.headErr = damaged, fmt.Errorf("testbed header with a size of %d bytes", c.header.Size)
+		c.standing, c.headErr = damaged, fmt.Errorf("testbed header: implausible size of %d bytes", c.header.Size)
 	case c.header.Run != o.run:
 		c.standing = otherRun
 	default:
@@ -192,8 +192,8 @@ func (c *conn) identify(o *settings) {
 	}
 }
 
-// backward takes a segment of the other direction, which acknowledges the data, and
-// of a block carries the acknowledgements of its pipeline.
+// backward processes a segment from the server, which acknowledges the data and, for a
+// block, carries the acknowledgements of its pipeline.
 func (c *conn) backward(f *frame, stamp int64, o *settings) {
 	if f.flags&(flagSYN|flagRST) == 0 && f.window == 0 {
 		c.zeroWindows++
@@ -214,7 +214,7 @@ func (c *conn) backward(f *frame, stamp int64, o *settings) {
 	}
 }
 
-// checkAcks ends a hop with the packet that completes its acknowledgements.
+// checkAcks sets the end of a hop once its acknowledgements are complete.
 func (c *conn) checkAcks(stamp int64) {
 	h := c.hop
 	if h.end != 0 || c.standing != ours || c.header.Kind != wire.KindBlock || c.header.Packet == 0 || h.acks.given > 0 {
@@ -227,7 +227,7 @@ func (c *conn) checkAcks(stamp int64) {
 		}
 		return
 	}
-	// The last one was not captured: it shared a segment with too many others.
+	// The last acknowledgement was cut off, because it shared a segment with too many others.
 	if uint64(h.acks.next) >= ackBytes(c.header)+uint64(len(h.read.alive))*wire.AckSize && !h.read.failed {
 		h.end = stamp
 	}

@@ -7,37 +7,37 @@ import (
 	"testbed/hosts/wire"
 )
 
-// span is the bytes from lo up to but not including hi of a stream.
+// span is the byte range [lo, hi) of a stream.
 type span struct{ lo, hi int64 }
 
-// coverage tells which bytes of one direction of a TCP connection have been
-// seen. Offsets count from 0, the byte after the SYN, and do not wrap.
+// coverage records which bytes of one direction of a TCP connection were captured.
+// Offset 0 is the byte after the SYN. Offsets do not wrap.
 type coverage struct {
 	next  int64  // bytes [0, next) have been seen
 	base  uint32 // sequence number of offset 0
-	ahead []span // what has been seen beyond next: disjoint, not adjacent, ascending
-	// given are bytes before next that were never seen: see maxHoles. A stream with
-	// any is not whole.
+	ahead []span // ranges seen beyond next: disjoint, not adjacent, ascending
+	// given is the number of bytes before next that were given up without being seen
+	// (see maxHoles). A stream with given > 0 is incomplete.
 	given int64
 }
 
-// maxHoles bounds the gaps of one stream that are remembered, and with them its
-// memory: one more, and the first gap is given up. TCP itself leaves a few at a time;
-// more are packets that the capture lost.
+// maxHoles is the maximum number of gaps recorded per stream, which bounds its memory:
+// beyond it, the first gap is given up. TCP leaves only a few gaps at a time, so more
+// gaps are packets that the capture lost.
 const maxHoles = 1 << 10
 
-// covers tells whether all of the first n bytes have been seen.
+// covers reports whether the first n bytes have all been seen.
 func (c *coverage) covers(n int64) bool { return c.next >= n && c.given == 0 }
 
-// place is the offset of a sequence number: the one nearest to next. It is right
-// while segments are less than 2 GiB away from next, which TCP's window
-// (at most 1 GiB, RFC 7323) ensures.
+// place returns the offset of a sequence number: of those possible, the one nearest to
+// next. It is correct for segments less than 2 GiB away from next, which TCP's maximum
+// window of 1 GiB (RFC 7323) guarantees.
 func (c *coverage) place(seq uint32) int64 {
 	return c.next + int64(int32(seq-c.base-uint32(c.next)))
 }
 
-// add marks the n bytes at offset off as seen and returns how many of them had
-// not been. Bytes before offset 0, as in a keep-alive probe, do not count.
+// add marks the n bytes at offset off as seen and returns the number of new ones.
+// It ignores bytes before offset 0, such as those of a keep-alive probe.
 func (c *coverage) add(off int64, n int) (fresh int64) {
 	s := span{max(off, c.next), off + int64(n)}
 	if s.lo >= s.hi {
@@ -48,7 +48,7 @@ func (c *coverage) add(off int64, n int) (fresh int64) {
 		c.next = s.hi
 		return fresh
 	}
-	// The spans [i, j) overlap s or touch it: s swallows them.
+	// The spans [i, j) overlap s or touch it: merge them into s.
 	i, _ := slices.BinarySearchFunc(c.ahead, s.lo, func(a span, lo int64) int {
 		if a.hi < lo {
 			return -1
@@ -74,7 +74,7 @@ func (c *coverage) add(off int64, n int) (fresh int64) {
 	return fresh
 }
 
-// end is the offset after the last byte seen.
+// end returns the offset after the last byte seen.
 func (c *coverage) end() int64 {
 	if len(c.ahead) > 0 {
 		return c.ahead[len(c.ahead)-1].hi
@@ -82,7 +82,7 @@ func (c *coverage) end() int64 {
 	return c.next
 }
 
-// seen is how many bytes have been seen.
+// seen returns the number of bytes seen.
 func (c *coverage) seen() int64 {
 	n := c.next - c.given
 	for _, s := range c.ahead {
@@ -91,22 +91,22 @@ func (c *coverage) seen() int64 {
 	return n
 }
 
-// prefix collects the first bytes of a stream, the transfer header, from however
-// many segments carry them.
+// prefix collects the first bytes of a stream, the transfer header, from any number of
+// segments.
 type prefix struct {
 	bytes  [wire.Size]byte
-	have   uint64 // bit i: bytes[i] is there
-	parts  int    // segments that brought bytes of it
-	resent int    // segments that brought some again
-	cut    bool   // some were on the wire, but not in the capture
+	have   uint64 // bit i: bytes[i] is present
+	parts  int    // segments that carried new bytes of it
+	resent int    // segments that repeated bytes of it
+	cut    bool   // the snapshot length cut off bytes of it
 }
 
-// The bits of prefix.have are exactly enough.
+// prefix.have has one bit per byte of the header.
 var _ [64]byte = [wire.Size]byte{}
 
 func (p *prefix) whole() bool { return p.have == ^uint64(0) }
 
-// add takes the captured payload of a segment of n bytes at offset off.
+// add processes a segment of n bytes at offset off, of which payload was captured.
 func (p *prefix) add(off int64, payload []byte, n int) {
 	if off >= wire.Size || off+int64(n) <= 0 {
 		return
@@ -134,7 +134,7 @@ func (p *prefix) add(off int64, payload []byte, n int) {
 	}
 }
 
-// plausible tells whether what there is of a header could be one.
+// plausible reports whether the bytes so far could be the start of a header.
 func (p *prefix) plausible() bool {
 	magic := wire.Header{Kind: wire.KindFlow, Sent: time.Unix(0, 0)}.Append(nil)[:4]
 	for i, b := range magic {

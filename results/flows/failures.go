@@ -11,14 +11,13 @@ import (
 	"testbed/workloads"
 )
 
-// failureKey names what a mark of a failure is of.
+// failureKey identifies a failed flow, block or replica.
 type failureKey struct {
 	kind          wire.Kind
 	group, member uint32
 }
 
-// noteFailure takes a mark of a failure. Both ends of a flow may make one: the
-// first counts.
+// noteFailure records a failure mark. Both ends of a flow may send one; the first counts.
 func (a *assembly) noteFailure(m mark) {
 	k := failureKey{m.Kind, m.Group, m.Member}
 	if old, twice := a.failures[k]; !twice || m.Sent.Before(old.Sent) {
@@ -26,18 +25,18 @@ func (a *assembly) noteFailure(m mark) {
 	}
 }
 
-// failedFlows are the marked failures of flows of a coflow.
+// failedFlows returns the failure marks of a coflow's flows.
 func (a *assembly) failedFlows(coflow uint32) []mark {
 	return a.failuresOf(wire.KindFlowFailed, coflow)
 }
 
-// lostReplicas are the hosts that left the pipelines of a block, in that order.
+// lostReplicas returns the marks of a block's lost replicas, in order of loss.
 func (a *assembly) lostReplicas(block uint32) []mark {
 	return a.failuresOf(wire.KindReplicaLost, block)
 }
 
-// failuresOf are those of one kind of one coflow or block, in order of time. No more
-// may be noted after the first call.
+// failuresOf returns the failures of one kind of one coflow or block, in order of time.
+// noteFailure must not be called after it.
 func (a *assembly) failuresOf(kind wire.Kind, group uint32) []mark {
 	if a.byGroup == nil {
 		a.byGroup = map[groupKey][]mark{}
@@ -61,7 +60,7 @@ func (a *assembly) flowFailed(t *transfer) bool {
 	return failed
 }
 
-// lostHost is the name of the host of a lost replica, as its mark states it.
+// lostHost returns the host named by the mark of a lost replica.
 func (a *assembly) lostHost(m mark) string {
 	if _, _, ok := topo.ParseHostName(m.name); ok {
 		return m.name
@@ -70,7 +69,7 @@ func (a *assembly) lostHost(m mark) string {
 	return ""
 }
 
-// settleFailures makes the records of failures.
+// settleFailures builds the records of failures.
 func (a *assembly) settleFailures() {
 	all := make([]mark, 0, len(a.failures))
 	for _, m := range a.failures {
@@ -80,7 +79,7 @@ func (a *assembly) settleFailures() {
 	for _, m := range all {
 		at := m.Sent.UnixNano()
 		if wait := time.Duration(m.at - at); wait < 0 || wait > a.opt.MarkBound {
-			at = m.at // as with marks of arrivals
+			at = m.at // as in settleMarks
 		}
 		f := Failure{Host: m.host, At: a.since(at)}
 		arrival := groupKey{wire.KindWriteMark, m.Group}
@@ -93,7 +92,7 @@ func (a *assembly) settleFailures() {
 		default:
 			f.Kind, f.Block, f.Host = FailedReplica, workloads.BlockID(m.Group), a.lostHost(m)
 		}
-		// Blocks that a writer had still to write fail with it before they arrive.
+		// A failed writer's remaining blocks fail before they arrive.
 		if _, marked := a.marks[arrival]; !marked && m.Kind != wire.KindBlockFailed {
 			a.problemf("%s: marked as failed, and no mark of its arrival", groupName(arrival))
 		}

@@ -19,30 +19,30 @@ const (
 // addr is an IPv4 address, big endian.
 type addr uint32
 
-// frame is what the reduction needs of one packet.
+// frame has the fields of one packet that the reduction needs.
 type frame struct {
 	src, dst         addr
 	srcPort, dstPort uint16
 	proto            uint8
 	flags            uint8  // of TCP
 	seq, ack         uint32 // of TCP
-	window           uint16 // of TCP, as it stands
+	window           uint16 // of TCP, not scaled
 	ident            uint16 // of IP
-	payload          []byte // as much as was captured
-	length           int    // of the payload on the wire
+	payload          []byte // captured part
+	length           int    // of the payload on the wire, bytes
 }
 
 type frameKind uint8
 
 const (
-	frameOther frameKind = iota // not a whole IPv4 packet of TCP or UDP
-	frameIPv4                   // addresses are known, the rest does not concern us
-	frameWhole                  // all headers are there
+	frameOther frameKind = iota // not a complete IPv4 packet of TCP or UDP
+	frameIPv4                   // only the addresses are known
+	frameWhole                  // all headers are present
 	frameCut                    // TCP or UDP, but captured too short for its headers
 )
 
 // parse fills f from the captured bytes of an Ethernet frame that had wireLen
-// bytes. It allocates nothing and trusts no length it is given.
+// bytes. It allocates nothing and checks all lengths.
 func (f *frame) parse(b []byte, wireLen int) frameKind {
 	if len(b) < etherLen+ipMinLen || binary.BigEndian.Uint16(b[12:]) != etherIPv4 || b[etherLen]>>4 != 4 {
 		return frameOther
@@ -52,7 +52,7 @@ func (f *frame) parse(b []byte, wireLen int) frameKind {
 	f.proto = ip[9]
 	head := int(ip[0]&0x0f) * 4
 	total := int(binary.BigEndian.Uint16(ip[2:]))
-	if total == 0 { // left open on frames longer than the field can hold
+	if total == 0 { // frames longer than the field can express have 0
 		total = wireLen - etherLen
 	}
 	fragment := binary.BigEndian.Uint16(ip[6:])&0x3fff != 0 // more to come, or not the first
@@ -66,7 +66,7 @@ func (f *frame) parse(b []byte, wireLen int) frameKind {
 	if total < head+need {
 		return frameIPv4
 	}
-	// A frame may be padded behind the IP packet.
+	// A frame may have padding after the IP packet.
 	if len(ip) > total {
 		ip = ip[:total]
 	}

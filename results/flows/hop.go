@@ -2,29 +2,30 @@ package flows
 
 import "testbed/hosts/wire"
 
-// hop is what a connection of a block's pipeline has besides: its acknowledgements,
-// and the moments of its pipeline packets.
+// hop is the additional state of a connection of a block's pipeline: its
+// acknowledgements, and the times of its pipeline packets.
 type hop struct {
 	acks coverage // server → client
 	read ackReader
-	end  int64 // packet that completes the acknowledgements; 0 for not yet
+	end  int64 // time of the packet that completes the acknowledgements; 0 before
 
-	packet  int64 // bytes; 0 until the header is known
+	packet  int64 // size of a pipeline packet in bytes; 0 until the header is known
 	packets int64
-	total   int64   // of the stream
-	picks   []int64 // packets whose moments are kept, from 0
-	first   []int64 // first byte seen, of each pick
-	last    []int64 // all up to its last byte seen
-	acked   []int64 // acknowledgement seen
+	total   int64 // length of the stream in bytes
+	// picks are the numbers, from 0, of the packets whose times are recorded. For each of
+	// them: when its first byte was seen, when all bytes up to its last one had been seen,
+	// and when its acknowledgement was seen (Unix ns).
+	picks              []int64
+	first, last, acked []int64
 }
 
-// begin chooses the packets whose moments are kept: every so many, and the last two.
+// begin selects the packets whose times are recorded: every nth and the last two.
 func (h *hop) begin(head wire.Header, points int) {
 	if head.Kind != wire.KindBlock || head.Packet == 0 {
 		return
 	}
 	h.packet, h.total = int64(head.Packet), streamLen(head)
-	h.packets = int64(wire.Packets(head.Size-head.Offset, uint64(head.Packet)))
+	h.packets = int64(wire.Packets(head.Size-head.Resumes(), uint64(head.Packet)))
 	step := max(1, (h.packets+int64(points)-1)/int64(points))
 	for i := int64(0); i < h.packets-2; i += step {
 		h.picks = append(h.picks, i)
@@ -34,7 +35,7 @@ func (h *hop) begin(head wire.Header, points int) {
 	}
 }
 
-// data notes how far the data have come.
+// data records the progress of the data.
 func (h *hop) data(c *conn, stamp int64) {
 	const payload = wire.Size + wire.TargetsSize
 	for top := c.sent.end(); len(h.first) < len(h.picks) && top > payload+h.picks[len(h.first)]*h.packet; {
@@ -46,8 +47,8 @@ func (h *hop) data(c *conn, stamp int64) {
 	h.answered(stamp)
 }
 
-// answered notes how far the acknowledgements have come. They are counted: the first
-// is of the set-up, then one for each packet, and keep-alives between them.
+// answered records the progress of the acknowledgements by counting them: the first
+// confirms the set-up, each later one a packet. Keep-alives are not counted.
 func (h *hop) answered(stamp int64) {
 	if len(h.acked) == len(h.picks) {
 		return
@@ -61,14 +62,14 @@ func (h *hop) answered(stamp int64) {
 	}
 }
 
-// acknowledgement takes a segment of the server.
+// acknowledgement processes a segment from the server.
 func (h *hop) acknowledgement(c *conn, f *frame, stamp int64) {
 	if !c.hasAcks {
 		switch {
 		case f.flags&flagSYN != 0:
 			c.hasAcks, h.acks.base = true, f.seq+1
 		case c.noSYN && len(f.payload) >= wire.AckSize:
-			// The set-up's is the first.
+			// The stream begins with the acknowledgement of the set-up.
 			if ack, _, err := wire.ParseAck(f.payload); err == nil && ack == (wire.Ack{}) {
 				c.hasAcks, h.acks.base = true, f.seq
 			}

@@ -13,15 +13,15 @@ import (
 // loopback is the name of the interface on which a host talks to itself.
 const loopback = "lo"
 
-// mark is an arrival mark as its host's interface saw it.
+// mark is a mark in the capture of the host that sent it.
 type mark struct {
 	wire.Header
 	host string
-	at   int64  // on the wire
-	name string // that follows the header
+	at   int64  // capture timestamp, Unix ns
+	name string // name that follows the header
 }
 
-// Counts are packets and the bytes of their Ethernet frames, without check
+// Counts are numbers of packets and of the bytes of their Ethernet frames, without check
 // sequence.
 type Counts struct {
 	Packets int
@@ -38,28 +38,28 @@ func (c *Counts) sum(d Counts) {
 	c.Bytes += d.Bytes
 }
 
-// Interface is the traffic of one interface of a captured host.
+// Interface summarizes the traffic of one interface of a captured host.
 type Interface struct {
 	Name string
-	// Out and In are by source and destination address. On lo every packet
+	// Out and In are the packets from and to the host's address. On lo every packet
 	// counts as both, as in the kernel's counters.
 	Out, In Counts
 	Other   Counts // neither from nor to the host's address, or not IPv4
-	// OutSpacing and InSpacing are measured where Options.Spacing asks for it.
+	// OutSpacing and InSpacing are measured if Options.Spacing states a rate.
 	OutSpacing, InSpacing Spacing
-	// OutConformance and InConformance are measured where spacing is.
+	// OutConformance and InConformance are measured if spacing is.
 	OutConformance, InConformance Conformance
 }
 
-// Capture is what one host's capture amounts to.
+// Capture summarizes the capture of one host.
 type Capture struct {
 	Host       string
 	Interfaces []Interface
-	// Stats are the kernel's own counts, where HasStats says that the file has
+	// Stats are the kernel's counts of the capture. HasStats reports whether the file has
 	// them.
 	Stats    pcap.Stats
 	HasStats bool
-	Whole    bool // the file was closed and could be read to its end
+	Whole    bool // the file was closed properly and could be read to its end
 	Captured int  // packets in the file
 	// Foreign are packets that belong to no transfer or mark of any run: other
 	// protocols, ports or contents.
@@ -68,56 +68,56 @@ type Capture struct {
 	OtherRun Counts
 }
 
-// hostCapture is all that the reduction keeps of one capture.
+// hostCapture is the reduced capture of one host.
 type hostCapture struct {
 	Capture
 	meta     pcap.Meta
 	hasMeta  bool
 	conns    []*conn
 	marks    []mark
-	orphans  Counts // with payload, of connections whose SYN and header are not there
-	up, down series // of the host's link
+	orphans  Counts // packets with payload of connections without SYN and header
+	up, down series // load of the host's link
 	stamps
-	short   Counts // captured too short for their headers, or marks for theirs
-	badMark error  // the first mark that cannot be read
-	stray   uint64 // another run, where one was seen
+	short   Counts // packets captured too short for their headers, marks included
+	badMark error  // error of the first mark that cannot be read
+	stray   uint64 // another run that has packets in the capture; 0 for none
 	skipped []pcap.Skip
-	broken  string // why not all of the file could be read
+	broken  string // reason why the file could not be read to its end; "" if it could
 }
 
-// settings are what the reduction of each connection needs to know.
+// settings are the parameters of the reduction of each connection.
 type settings struct {
 	run           uint64
 	points, spans int
-	reorder       int64  // ns
-	paths         *paths // nil where the fabric is not known
+	reorder       int64  // Options.Reorder, ns
+	paths         *paths // nil if the fabric is unknown
 }
 
-// hostReducer reads one capture.
+// hostReducer reduces the capture of one host.
 type hostReducer struct {
 	hostCapture
 	settings
 	slabs   slabs
-	fabric  *fabricLoad // nil where the fabric is not known
+	fabric  *fabricLoad // nil if the fabric is unknown
 	self    addr
-	table   table // of places in conns
+	table   table // indexes of conns by endpoints
 	pacing  []pacing
 	markTo  addr
 	batch   [batch]arrival
-	touched int64 // keeps what touch reads from being optimized away
+	touched int64 // keeps the compiler from removing the reads of touch
 }
 
-// batch is how many packets are decoded and looked up before the first of them is
-// worked on: enough for the memory of many connections to be fetched at once, few
-// enough to stay in a processor's first cache.
+// batch is the number of packets that are decoded and looked up before the first of them
+// is processed. It is large enough to fetch the memory of many connections at once, and
+// small enough for the L1 cache.
 const batch = 128
 
 // arrival is a packet of a batch.
 type arrival struct {
 	frame
 	kind frameKind
-	up   bool  // with the data of conn
-	conn *conn // nil where none was open when the batch began
+	up   bool  // client → server
+	conn *conn // nil if none was open when the batch began
 }
 
 // pacing measures the two directions of an interface.
@@ -135,7 +135,7 @@ func (a addr) netip() netip.Addr {
 	return netip.AddrFrom4([4]byte{byte(a >> 24), byte(a >> 16), byte(a >> 8), byte(a)})
 }
 
-// hostName is the name of the host with address a, or the address itself.
+// hostName returns the name of the host with address a, or the address if there is none.
 func hostName(a addr) string {
 	if name, ok := topo.HostNameOf(a.netip()); ok {
 		return name
@@ -154,15 +154,15 @@ func newHostReducer(host string, rack topo.RackID, place int, set settings, fabr
 	}
 }
 
-// addInterface makes room for the counts of the next interface of the file.
+// addInterface adds the next interface of the file.
 func (h *hostReducer) addInterface(name string, out, in SpacingSpec) {
 	h.Interfaces = append(h.Interfaces, Interface{Name: name})
 	h.pacing = append(h.pacing, pacing{[2]*Spacer{NewSpacer(out), NewSpacer(in)}, [2]*conformer{newConformer(out), newConformer(in)}})
 }
 
-// packets takes the next packets of the file, at most a batch. The connections of all
-// of them are found, and what is known of those fetched, before the first is worked on:
-// the processor then waits for many of them at once, and not for one after the other.
+// packets processes the next packets of the file, at most a batch. It looks up and
+// prefetches the connections of all of them first, so that the processor's cache misses
+// overlap.
 func (h *hostReducer) packets(list []pcap.Packet) {
 	for i := range list {
 		a := &h.batch[i]
@@ -186,7 +186,7 @@ func (h *hostReducer) packets(list []pcap.Packet) {
 	}
 }
 
-// touch reads what packets need of their connections.
+// touch prefetches the connections of packets by reading them.
 func (h *hostReducer) touch(list []arrival) {
 	sum := int64(0)
 	var last *conn
@@ -210,7 +210,7 @@ func (h *hostReducer) touch(list []arrival) {
 	h.touched += sum
 }
 
-// packet takes the next packet of the file.
+// packet processes the next packet of the file.
 func (h *hostReducer) packet(p *pcap.Packet, a *arrival) {
 	h.Captured++
 	h.see(p.Stamp)
@@ -258,7 +258,7 @@ func (h *hostReducer) packet(p *pcap.Packet, a *arrival) {
 	}
 }
 
-// mark takes a datagram to the address of marks.
+// mark processes a datagram to the address of marks.
 func (h *hostReducer) mark(f *frame, stamp int64, frame int) {
 	if len(f.payload) < min(f.length, wire.Size) {
 		h.short.add(frame)
@@ -281,8 +281,8 @@ func (h *hostReducer) mark(f *frame, stamp int64, frame int) {
 	}
 }
 
-// segment takes a TCP segment and tells whether it belongs to a connection to
-// one of our services. up is where it went with the data of a connection.
+// segment processes a TCP segment. known reports whether it belongs to a connection to an
+// emulated service, c is that connection or nil, and up reports whether the client sent it.
 func (h *hostReducer) segment(a *arrival, stamp int64, frame int) (known bool, c *conn, up bool) {
 	f := &a.frame
 	if f.flags&(flagSYN|flagACK) == flagSYN {
@@ -295,7 +295,7 @@ func (h *hostReducer) segment(a *arrival, stamp int64, frame int) (known bool, c
 			if c.out != nil {
 				c.out.connecting(stamp, true, &h.settings)
 			}
-		} else { // the first, or a later connection between the same ports
+		} else { // a new connection, possibly after others between the same ports
 			c = h.open(f, f.seq)
 			if c.out != nil {
 				c.out.connecting(stamp, false, &h.settings)
@@ -307,7 +307,7 @@ func (h *hostReducer) segment(a *arrival, stamp int64, frame int) (known bool, c
 	}
 	c, up = a.conn, a.up
 	if c == nil || up && c.outlived(f) {
-		// Its SYN was lost from the capture, or came before it began: the header tells.
+		// The capture has no SYN: recognize the connection by its header.
 		if service(f.dstPort) && startsTransfer(f) {
 			c, up = h.open(f, f.seq-1), true
 			c.noSYN = true
@@ -332,8 +332,7 @@ func (h *hostReducer) segment(a *arrival, stamp int64, frame int) (known bool, c
 	return true, c, up
 }
 
-// open begins a connection, which takes the place of an earlier one between the same
-// ports.
+// open adds a connection, which replaces an earlier one between the same ports.
 func (h *hostReducer) open(f *frame, isn uint32) *conn {
 	ends := endpoints{f.src, f.dst, f.srcPort, f.dstPort}
 	c := h.slabs.conn(ends, isn, h.self)
@@ -342,8 +341,8 @@ func (h *hostReducer) open(f *frame, isn uint32) *conn {
 	return c
 }
 
-// find is the connection of a segment, or nil, and whether the segment goes with its
-// data.
+// find returns the connection of a segment, or nil. up reports whether the client sent
+// the segment.
 func (h *hostReducer) find(f *frame) (c *conn, up bool) {
 	if service(f.dstPort) {
 		if i := h.table.get(endpoints{f.src, f.dst, f.srcPort, f.dstPort}); i >= 0 {
@@ -358,7 +357,7 @@ func (h *hostReducer) find(f *frame) (c *conn, up bool) {
 	return nil, false
 }
 
-// startsTransfer tells whether a segment's payload begins with a transfer header.
+// startsTransfer reports whether a segment's payload begins with a transfer header.
 func startsTransfer(f *frame) bool {
 	if len(f.payload) < wire.Size {
 		return false
@@ -367,8 +366,8 @@ func startsTransfer(f *frame) bool {
 	return err == nil
 }
 
-// outlived tells whether a segment lies outside the stream of a connection that is
-// complete: a later connection between the same ports.
+// outlived reports whether a segment lies outside the stream of a complete connection,
+// and so belongs to a later connection between the same ports.
 func (c *conn) outlived(f *frame) bool {
 	if c.standing != ours || f.length == 0 {
 		return false
@@ -381,7 +380,7 @@ func (c *conn) outlived(f *frame) bool {
 	return off > total || off+int64(f.length) <= 0
 }
 
-// finish settles what only the end of the file tells.
+// finish returns the reduced capture at the end of the file.
 func (h *hostReducer) finish() *hostCapture {
 	for i := range h.Interfaces {
 		if h.Interfaces[i].Name != loopback {
@@ -392,7 +391,7 @@ func (h *hostReducer) finish() *hostCapture {
 		}
 	}
 	for _, c := range h.conns {
-		// Fewer bytes than a header is long, and not its beginning.
+		// The payload is shorter than a header and does not begin like one.
 		if c.standing == pending && c.packets > 0 && !c.head.cut && !c.head.plausible() {
 			c.standing = foreign
 		}

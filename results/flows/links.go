@@ -10,17 +10,17 @@ import (
 	"testbed/workloads"
 )
 
-// unknownSpine is the spine of packets whose path only the switches know.
+// unknownSpine stands for the spine of packets whose path cannot be computed.
 const unknownSpine = -1
 
-// paths tells which links packets take.
+// paths computes the paths of transfers through the fabric.
 type paths struct {
 	f    *topo.Fabric
 	seed uint64
 }
 
-// host is the host with an address, where the fabric has it.
-func hostAt(f *topo.Fabric, a addr) (topo.HostID, bool) {
+// hostAt returns the host with address a. ok is false if the fabric has no such host.
+func hostAt(f *topo.Fabric, a addr) (host topo.HostID, ok bool) {
 	rack, ok := rackOf(a, f.Racks(), f.Shape().HostsPerLeaf)
 	if !ok {
 		return 0, false
@@ -28,17 +28,19 @@ func hostAt(f *topo.Fabric, a addr) (topo.HostID, bool) {
 	return f.HostIn(rack, int(a>>8&0xff)), true
 }
 
-// rackOf is the rack of the host with an address, where a fabric of so many racks and
-// hosts in each has it.
+// rackOf returns the rack of the host with address a. ok is false if a fabric of that
+// size has no such host.
 func rackOf(a addr, racks, perRack int) (topo.RackID, bool) {
 	rack, place := int(a>>16&0xff), int(a>>8&0xff)
 	return topo.RackID(rack), a>>24 == 10 && a&0xff == 1 && rack < racks && place < perRack
 }
 
-// hash is what routing chooses the path of a transfer by. A pipeline that was made
-// anew keeps the hashes of the hosts that are left, which its header does not tell:
-// ok is false for it.
+// hash returns the hash by which routing selects the path of a transfer. ok is false for a
+// rebuilt pipeline: it keeps the hashes of the remaining hosts, which its header lacks.
 func (p *paths) hash(h wire.Header) (hash uint32, ok bool) {
+	if hash, ok := h.Hash(); ok {
+		return hash, true
+	}
 	switch {
 	case h.Kind == wire.KindFlow:
 		return workloads.FlowHash(p.seed, workloads.FlowID(h.Member)), true
@@ -48,7 +50,7 @@ func (p *paths) hash(h wire.Header) (hash uint32, ok bool) {
 	return 0, false
 }
 
-// spine is the one that c's data cross, or unknownSpine.
+// spine returns the spine that c's data cross, or unknownSpine.
 func (p *paths) spine(c *conn) int16 {
 	src, ok1 := hostAt(p.f, c.client)
 	dst, ok2 := hostAt(p.f, c.server)
@@ -61,13 +63,13 @@ func (p *paths) spine(c *conn) int16 {
 	return unknownSpine
 }
 
-// fabricLoad counts what came to hosts over the links between leaves and spines.
+// fabricLoad counts the bytes that hosts received over links between leaves and spines.
 type fabricLoad struct {
 	f              *topo.Fabric
 	racks, perRack int         // of f
-	first          topo.LinkID // of links
+	first          topo.LinkID // ID of links[0]
 	links          []series
-	// What crossed one of the spines, but it is not known which, by rack.
+	// up and down count, by rack, the packets that crossed an unknown spine.
 	up, down []series
 }
 
@@ -82,11 +84,11 @@ func newFabricLoad(f *topo.Fabric, intervals int) *fabricLoad {
 	return l
 }
 
-// arrive takes a packet that came to its destination. c is its connection, where it
-// has one, and data whether it went with the data of it.
+// arrive counts a packet at its destination. c is its connection or nil; data is true if
+// the packet travels in the direction of the connection's data.
 func (l *fabricLoad) arrive(f *frame, c *conn, data bool, stamp int64, frame int) {
 	from, to := f.src>>16, f.dst>>16
-	if from == to { // in one rack
+	if from == to { // within one rack
 		return
 	}
 	up, ok1 := rackOf(f.src, l.racks, l.perRack)
@@ -103,13 +105,13 @@ func (l *fabricLoad) arrive(f *frame, c *conn, data bool, stamp int64, frame int
 	l.links[l.f.LeafDown(down, int(c.spine))-l.first].add(stamp, frame)
 }
 
-// linkSeries puts together the load of each link of the fabric.
+// linkSeries computes the load of each link of the fabric.
 func (a *assembly) linkSeries() {
 	if a.fabric == nil {
 		return
 	}
 	f := a.fabric
-	all := make([][]*series, len(f.Links())) // that a link's load is the sum of
+	all := make([][]*series, len(f.Links())) // a link's load is the sum of its series
 	observed := make([]bool, len(f.Links()))
 	for _, c := range a.captures {
 		rack, place, _ := topo.ParseHostName(c.Host)
@@ -135,7 +137,7 @@ func (a *assembly) linkSeries() {
 			up[r], down[r] = sum(up[r], n, a.zero, width, &l.up[r]), sum(down[r], n, a.zero, width, &l.down[r])
 		}
 	}
-	none := make([]units.Bytes, n) // of all links that carried nothing
+	none := make([]units.Bytes, n) // shared by all links that carried nothing
 	for id, link := range f.Links() {
 		l := LinkSeries{Link: link.ID, Name: f.LinkName(link.ID), Rate: link.Rate, Interval: time.Duration(width * parts), Queue: none, Observed: observed[id]}
 		l.Bytes = sum(nil, n, a.zero, width, all[id]...)
@@ -153,7 +155,8 @@ func (a *assembly) linkSeries() {
 	a.losses(seen)
 }
 
-// sum adds series to sums, which it makes where there is something to add and they are nil.
+// sum adds series to sums and returns it. It allocates sums if it is nil and a series is
+// not empty.
 func sum(sums []units.Bytes, n int, zero, width int64, list ...*series) []units.Bytes {
 	for _, s := range list {
 		if len(s.steps) == 0 {
@@ -167,8 +170,8 @@ func sum(sums []units.Bytes, n int, zero, width int64, list ...*series) []units.
 	return sums
 }
 
-// addShare adds one of so many even shares to sums. Remainders are carried on, so that
-// none is lost.
+// addShare adds whole, divided by shares, to sums and returns it. Remainders carry over to
+// the next interval, so that no byte is lost.
 func addShare(sums, whole []units.Bytes, shares int) []units.Bytes {
 	if whole == nil {
 		return sums
@@ -185,8 +188,9 @@ func addShare(sums, whole []units.Bytes, shares int) []units.Bytes {
 	return sums
 }
 
-// grid is the width of the steps of all series, and how many intervals there are from
-// zero to the last packet. It does not depend on which packets were counted together.
+// grid returns the step width of all series in nanoseconds, and the number of intervals
+// from zero to the last packet. Both depend only on the times of the first and the last
+// packet.
 func (a *assembly) grid() (width int64, n int) {
 	lo, hi := int64(math.MaxInt64), int64(math.MinInt64)
 	for _, c := range a.captures {
@@ -202,9 +206,9 @@ func (a *assembly) grid() (width int64, n int) {
 	return width, max(0, int((middle(number(hi, width), width)-a.zero)/(width*parts)+1))
 }
 
-// queues estimates the queues ahead of links from how much longer than the fastest on
-// the same path the checkpoints of transfers were under way. The capture of a host
-// sees a packet when it has left the host's own queue: that one is never part of it.
+// queues estimates the queue ahead of each link from the delay of checkpoints relative to
+// the fastest one on the same path. A host's own queue is not included, because its
+// capture records packets after they have left that queue.
 func (a *assembly) queues() {
 	type ends struct {
 		src, dst topo.HostID
@@ -224,13 +228,13 @@ func (a *assembly) queues() {
 			if len(t.Path) < 2 {
 				continue
 			}
-			held := t.Recovery // in order
+			held := t.Recovery // ascending
 			for j := range min(len(t.Sent), len(t.Received)) {
 				sent, at := t.Sent[j].At, t.Received[j].At
 				for len(held) > 0 && held[0].To < sent {
 					held = held[1:]
 				}
-				// It may have waited for bytes before it to be sent again.
+				// During a recovery it may have waited for retransmissions.
 				if at < sent || len(held) > 0 && held[0].From <= at {
 					continue
 				}
@@ -244,7 +248,7 @@ func (a *assembly) queues() {
 			fastest[k] = transit
 		}
 	})
-	own := make([]bool, len(a.Links)) // has a Queue of its own
+	own := make([]bool, len(a.Links)) // whether Queue is not shared with other links
 	each(func(t *Trail, transit, at time.Duration) {
 		wait := transit - fastest[key(t)]
 		i := int(at / a.Links[0].Interval)
@@ -265,53 +269,83 @@ func (a *assembly) queues() {
 	})
 }
 
-// busier tells whether x carried a larger share of its rate than y in an interval.
+// busier reports whether x had a higher utilization than y in an interval.
 func busier(x, y LinkSeries, i int) bool {
 	return float64(x.Bytes[i])*float64(y.Rate) > float64(y.Bytes[i])*float64(x.Rate)
 }
 
-// losses tells where packets were lost. Those that a host's own queue dropped are in
-// no capture: a packet that was seen was lost behind its host's link. Captured ports
-// narrow it down further.
+// losses estimates LinkSeries.Drops. A lost packet that its sender's capture has was lost
+// after the host's link; captures of ports narrow the place down further.
 func (a *assembly) losses(seen seenAt) {
-	doubtful := map[string]bool{} // hosts whose captures lost packets themselves
+	lacking := map[string]bool{} // hosts whose captures lack packets
 	for _, c := range a.captures {
-		doubtful[c.Host] = c.Stats.Dropped > 0 || !c.Whole
+		lacking[c.Host] = c.Stats.Dropped > 0 || !c.Whole
 	}
 	times := map[endpoints]int{}
 	for _, t := range a.carried {
 		times[t.endpoints]++
 	}
+	left := 0
 	for i := range a.Trails {
 		trail, t := &a.Trails[i], a.carried[i]
 		if trail.Lost == 0 || len(trail.Path) < 2 {
 			continue
 		}
-		sure := !doubtful[trail.SrcName] && !doubtful[trail.DstName]
-		blame := func(links []topo.LinkID, lost int) {
-			switch {
-			case lost <= 0:
-			case len(links) == 1 && sure:
-				a.Links[links[0]].Drops += lost
-			default:
-				for _, id := range links {
-					a.Links[id].Suspect += lost
-				}
+		if lacking[trail.SrcName] || lacking[trail.DstName] {
+			left++
+			continue
+		}
+		place := func(links []topo.LinkID, lost int) {
+			if lost > 0 {
+				a.Links[a.fullest(links, trail)].Drops += lost
 			}
 		}
-		came, since := t.atClient.packets, 1 // behind the host's link
+		came, since := t.atClient.packets, 1 // after the host's link
 		for j, id := range trail.Path {
 			n := seen[id].of(t.endpoints)
-			// None where the path is another than it should be, as around a fault.
+			// The tally is 0 if the transfer took another path, as around a fault.
 			if j == 0 || n == 0 || n > came || times[t.endpoints] > 1 {
 				continue
 			}
-			blame(trail.Path[since:j+1], came-n)
+			place(trail.Path[since:j+1], came-n)
 			came, since = n, j+1
 		}
-		// Behind the port of the last link nothing can be lost but in the host's capture.
+		// A packet missing after the last link's port was lost by the host's capture.
 		if since < len(trail.Path) {
-			blame(trail.Path[since:], came-t.atServer.packets)
+			place(trail.Path[since:], came-t.atServer.packets)
 		}
 	}
+	if left > 0 {
+		a.notef("captures lack packets: estimates of drops leave out the losses of %d transfers", left)
+	}
+}
+
+// fullest returns the link with the highest load during a transfer's recoveries from
+// losses, or during the whole transfer if none is known. links are in order of the path;
+// the first of equally loaded ones counts.
+func (a *assembly) fullest(links []topo.LinkID, t *Trail) topo.LinkID {
+	during := t.Recovery
+	if len(during) == 0 {
+		during = []Span{{t.FirstSent, max(t.End, t.FirstByte)}}
+	}
+	load := func(id topo.LinkID) (use float64) {
+		l := &a.Links[id]
+		done := 0 // number of intervals added, so that none is added twice
+		for _, s := range during {
+			// A recovery begins about one round trip after the queue was full.
+			from, to := max(int(max(s.From-t.RTTMedian, 0)/l.Interval), done), int(max(s.To, 0)/l.Interval)
+			for i := from; i <= to && i < len(l.Bytes); i++ {
+				use += float64(l.Bytes[i])
+				done = i + 1
+			}
+		}
+		return use / float64(l.Rate)
+	}
+	most, use := links[0], load(links[0])
+	for _, id := range links[1:] {
+		if x := load(id); x > use {
+			most, use = id, x
+		}
+	}
+	return most
 }

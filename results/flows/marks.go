@@ -3,19 +3,20 @@ package flows
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"testbed/hosts/wire"
 )
 
-// groupKey names what a mark marks: a coflow or a block.
+// groupKey identifies the coflow or block of a mark.
 type groupKey struct {
 	kind  wire.Kind
 	group uint32
 }
 
-// settleMarks finds when each coflow and write arrived, and the zero of time.
+// settleMarks determines the arrival of each coflow and block write, and the zero of time.
 func (a *assembly) settleMarks() {
 	first := true
 	for _, c := range a.captures {
@@ -43,7 +44,7 @@ func (a *assembly) settleMarks() {
 		at := m.Sent.UnixNano()
 		wait := time.Duration(m.at - at)
 		if wait < 0 || wait > a.opt.MarkBound {
-			a.problemf("%s: its mark says it was made %v before it was on the wire at %s, which is not within 0s and %v: its time on the wire counts instead", groupName(key), wait, m.host, a.opt.MarkBound)
+			a.problemf("%s: its mark was on the wire of %s %v after the time it states, which is not within 0s and %v: the time on the wire counts", groupName(key), m.host, wait, a.opt.MarkBound)
 			at = m.at
 		} else if wait > a.MarkWait {
 			a.MarkWait, a.MarkWaitHost = wait, m.host
@@ -54,7 +55,7 @@ func (a *assembly) settleMarks() {
 		}
 	}
 	if first {
-		a.problemf("no capture has a mark: nothing has an arrival to count from")
+		a.problemf("no capture has a mark of an arrival: times count from the first payload")
 		for _, t := range a.transfers {
 			if t.standing == ours && t.begun() != 0 {
 				a.zero = t.begun()
@@ -65,16 +66,11 @@ func (a *assembly) settleMarks() {
 	a.Zero = time.Unix(0, a.zero)
 }
 
-// groups are the keys of the marks in order.
+// groups returns the keys of the marks, sorted.
 func (a *assembly) groups() []groupKey {
-	keys := make([]groupKey, 0, len(a.marks))
-	for k := range a.marks {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, func(x, y groupKey) int {
+	return slices.SortedFunc(maps.Keys(a.marks), func(x, y groupKey) int {
 		return cmp.Or(cmp.Compare(x.kind, y.kind), cmp.Compare(x.group, y.group))
 	})
-	return keys
 }
 
 func groupName(k groupKey) string {

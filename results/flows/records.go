@@ -7,130 +7,135 @@ import (
 	"testbed/workloads"
 )
 
-// Times in records count from the start of the run they belong to: the first
-// mark of the run in a capture, the engine's zero in a simulation. Differences
-// are what matter.
+// Times in records count from the start of the run: its first mark on packets, the
+// engine's time zero in a simulation.
 
-// FlowRecord is one flow as its receiver's interface saw it.
+// FlowRecord is the record of one flow.
 type FlowRecord struct {
 	Coflow   workloads.CoflowID
 	Flow     workloads.FlowID
 	Src, Dst string // host names
 	Size     units.Bytes
 	Arrival  time.Duration // of its coflow
-	Start    time.Duration // first payload byte leaves the sender
-	End      time.Duration // last payload byte received
+	Start    time.Duration // when the first payload byte left the sender
+	End      time.Duration // when the last payload byte was received
 	Packets  int           // with payload, at the sender
-	Resent   int           // of them, those that carry bytes sent before
-	Wire     units.Bytes   // at the sender, headers included
-	// Background is of a coflow that only loads the network: no average counts it.
+	Resent   int           // packets that carry bytes sent before
+	Wire     units.Bytes   // sent on the wire, headers included
+	// Background marks a flow of a coflow that only loads the network: averages exclude it.
 	Background bool `json:",omitempty"`
-	// Of packets only:
-	FirstByte   time.Duration `json:",omitempty"` // first payload byte received
+	// The following are measured on packets only.
+	FirstByte   time.Duration `json:",omitempty"` // when the first payload byte was received
 	ResentBytes units.Bytes   `json:",omitempty"`
 	RTTMin      time.Duration `json:",omitempty"` // payload to acknowledgement at the sender; 0 for unknown
 	RTTMedian   time.Duration `json:",omitempty"`
+	// Setup is the time from the flow's permission to send until Start or, if the flow
+	// carries a stored block, until its connection is established. The permission is the
+	// arrival of its coflow or, if later, the release by the coflow policy, which the
+	// header states (wire.Header.Released). If the header does not state it, the SYN counts
+	// as the permission under a policy that holds flows back, else the arrival.
+	Setup time.Duration `json:",omitempty"`
 }
 
-// FCT is the flow completion time, counted from the arrival of its coflow.
+// FCT returns the flow completion time, counted from the arrival of its coflow.
 func (f FlowRecord) FCT() time.Duration { return f.End - f.Arrival }
 
-// CoflowRecord is one coflow.
+// CoflowRecord is the record of one coflow.
 type CoflowRecord struct {
 	Coflow  workloads.CoflowID
-	Width   int // flows
+	Width   int // number of flows
 	Size    units.Bytes
 	Arrival time.Duration
 	End     time.Duration // of its last flow
-	// Background tells that it only loads the network: no average counts it.
+	// Background marks a coflow that only loads the network: averages exclude it.
 	Background bool `json:",omitempty"`
 }
 
-// CCT is the coflow completion time.
+// CCT returns the coflow completion time.
 func (c CoflowRecord) CCT() time.Duration { return c.End - c.Arrival }
 
-// BlockRecord is one block write as its client saw it.
+// BlockRecord is the record of one block write, measured at its client.
 type BlockRecord struct {
 	Block     workloads.BlockID
 	Client    string
-	Hosts     []string // that hold it in the end, in pipeline order
-	Lost      []string // that were dropped from its pipelines, in that order
-	Pipelines int      // one more than the times it broke
+	Hosts     []string // hosts that store it at the end, in pipeline order
+	Lost      []string // hosts dropped from its pipelines, in order of loss
+	Pipelines int      // number of pipelines built: 1 if none broke
 	Size      units.Bytes
-	Requested time.Duration // when it was placed: at once, but for what Waited says
-	Waited    time.Duration `json:",omitempty"` // to be placed, before Requested
-	End       time.Duration // last acknowledgement back at the client
+	Requested time.Duration // time of the placement, Waited after the write request
+	Waited    time.Duration `json:",omitempty"` // wait for the placement
+	End       time.Duration // arrival of the last acknowledgement at the client
 }
 
-// Asked is when the block was asked for: before it waited to be placed.
+// WorkloadMeta returns the time of the write request, before the wait for the placement.
 func (b BlockRecord) Asked() time.Duration { return b.Requested - b.Waited }
 
-// WriteTime is the block write time, from when it was placed.
+// WriteTime returns the block write time, counted from the placement.
 func (b BlockRecord) WriteTime() time.Duration { return b.End - b.Requested }
 
-// WriteRecord is a write request: all blocks of one writer, which it writes one after
-// the other.
+// WriteRecord is the record of a write request: all blocks of one writer, which it writes
+// one after the other.
 type WriteRecord struct {
 	Writer    workloads.WriterID
 	Job       workloads.JobID // 0 for none
 	Client    string
 	Blocks    int
 	Size      units.Bytes
-	Requested time.Duration // when the first block was asked for
+	Requested time.Duration // time of the request for the first block
 	End       time.Duration // of the last block
 }
 
-// RequestTime is the time of the whole request, with all waits to be placed.
+// RequestTime returns the duration of the whole request, including all waits for placements.
 func (w WriteRecord) RequestTime() time.Duration { return w.End - w.Requested }
 
-// JobRecord is one job.
+// JobRecord is the record of one job.
 type JobRecord struct {
 	Job     workloads.JobID
-	Bin     int                 // of the workload's bins, from 1; 0 for none
+	Bin     int                 // number of its bin in the workload, from 1; 0 for none
 	Coflow  *workloads.CoflowID // nil for none
 	Blocks  int
-	Size    units.Bytes   // of the blocks, once each
-	Arrival time.Duration // of its coflow; without one, when its first block was asked for
-	End     time.Duration // of its last block; without any, of its coflow
+	Size    units.Bytes   // of the blocks, without replicas
+	Arrival time.Duration // of its coflow; without one, the request for its first block
+	End     time.Duration // of its last block; without blocks, of its coflow
 }
 
-// JobTime is the job completion time.
+// JobTime returns the job completion time.
 func (j JobRecord) JobTime() time.Duration { return j.End - j.Arrival }
 
-// What a Failure is of.
+// Kinds of a Failure.
 const (
 	FailedFlow    = "flow"
 	FailedBlock   = "block"
 	FailedReplica = "replica"
 )
 
-// Failure is a transfer that a fault ended, or a host that the pipeline of a block
-// went on without. It is marked on the wire, which tells it from one that just did
-// not end.
+// Failure is a transfer that a fault ended, or a host that a block's pipeline lost and
+// continued without. A mark on the wire distinguishes a failed transfer from one that
+// merely did not end.
 type Failure struct {
 	Kind   string
 	Coflow workloads.CoflowID // of a flow
 	Flow   workloads.FlowID   // of a flow
 	Block  workloads.BlockID  // of a block and a replica
-	// Host is whose interface showed the mark; of a replica, the host that was lost.
+	// Host is the host that sent the mark or, for a replica, the lost host.
 	Host string
 	At   time.Duration
 }
 
-// Records is all that one arm and repeat measured. Flows, Coflows and Blocks are in
-// order of ID.
+// Records are the results of one repeat of an arm. Flows, Coflows and Blocks are sorted
+// by ID.
 type Records struct {
 	Flows   []FlowRecord
 	Coflows []CoflowRecord
 	Blocks  []BlockRecord
-	// Writes and Jobs are those of which all has a record and nothing failed, in order of
-	// ID. Which blocks belong together the wire does not show: metrics.Asked joins them.
+	// Writes and Jobs are those whose parts all have a record and did not fail, sorted by
+	// ID. The wire does not show which blocks belong together: metrics.WorkloadMeta joins them.
 	Writes []WriteRecord `json:",omitempty"`
 	Jobs   []JobRecord   `json:",omitempty"`
-	// Failed are in order of time. A coflow with a failed flow has no record, and a
-	// failed flow or block has none either; a block that lost a replica has one.
+	// Failed is in order of time. A failed flow, its coflow and a failed block have no
+	// record; a block that only lost a replica has one.
 	Failed []Failure
-	// Problems are the reasons why something that was marked has no record, or
-	// why a record is doubtful.
+	// Problems are the reasons why a marked coflow or block has no record, or why a
+	// record is doubtful.
 	Problems []string
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -18,8 +17,7 @@ import (
 	"testbed/topo"
 )
 
-// DefaultMarkBound is the longest a mark may wait in its host's queue before
-// its own statement of when it was made is no longer believed.
+// DefaultMarkBound is the default of Options.MarkBound.
 const DefaultMarkBound = time.Second
 
 // Defaults of Options.
@@ -30,10 +28,11 @@ const (
 	DefaultReorder   = 3 * time.Millisecond
 )
 
-// Suffix is how the files of captures end; what comes before is the host's name.
-const Suffix = ".pcapng"
+// Suffix follows the host's name in the file name of an uncompressed capture.
+// pcap.PackedSuffix is its counterpart for compressed captures.
+const Suffix = pcap.Suffix
 
-// Direction is a direction of a host's link.
+// Direction is a direction of a host's link, as seen by the host.
 type Direction uint8
 
 // Out is away from the host, In toward it.
@@ -42,83 +41,81 @@ const (
 	In
 )
 
-// Options are the settings of a reduction. The zero value is ready to use.
+// Options are the settings of a reduction. The zero value selects the defaults.
 type Options struct {
-	// Run is the run whose transfers count; 0 takes the one that most captures are of.
+	// Run is the run whose transfers count; 0 selects the run of most captures.
 	Run uint64
-	// Hosts are the hosts whose captures must be there. Without it, a capture is
-	// missed only where a transfer of another host points at it.
+	// Hosts are the hosts whose captures are required. Without it, a missing capture is
+	// noticed only if another host's capture has a transfer with that host.
 	Hosts []string
-	// MarkBound is the longest wait of a mark that is believed; 0 is
-	// DefaultMarkBound.
+	// MarkBound is the maximum time between the time that a mark states and its capture.
+	// If it is exceeded, the capture's timestamp counts. 0 is DefaultMarkBound.
 	MarkBound time.Duration
-	// Spacing says how the packets of a host's link should be spaced. Without it,
-	// or where its Rate is 0, spacing is not measured. It is called from several
+	// Spacing returns the expected spacing of the packets on a host's link. If it is nil
+	// or returns a Rate of 0, spacing is not measured. It is called from several
 	// goroutines.
 	Spacing func(host string, d Direction) SpacingSpec
-	// Parallel is how many captures Reduce reads at a time; 0 is 2.
+	// Parallel is the number of captures that Reduce reads concurrently; 0 is 2.
 	Parallel int
-	// Points is about how many checkpoints a Trail has, and pipeline packets; 0 is
+	// Points is the approximate number of checkpoints of a Trail, and of its Acks; 0 is
 	// DefaultPoints.
 	Points int
-	// Spans is the most spans of each kind that a Trail has; 0 is DefaultSpans.
+	// Spans is the maximum number of spans of each kind in a Trail; 0 is DefaultSpans.
 	Spans int
-	// Intervals is the most elements of a LinkSeries, at least 2; 0 is DefaultIntervals.
+	// Intervals is the maximum length of a LinkSeries, at least 2; 0 is DefaultIntervals.
 	Intervals int
-	// Reorder is the longest that a packet may come behind a later one and count as
-	// reordered where IP identifications do not tell which was sent first; 0 is
+	// Reorder is the maximum delay of a packet after a later one that still counts as
+	// reordering, if IP identifications do not show which was sent first; 0 is
 	// DefaultReorder.
 	Reorder time.Duration
-	// Read is told how many more bytes of captures were read, for every MiB or so of
-	// each: in the end, the sizes of all. It may be nil, is called from several
-	// goroutines and must not wait.
+	// Read reports progress: it is called for about every MiB of each capture with the
+	// number of bytes read since its last call. The numbers add up to the sizes of all
+	// captures. It may be nil, is called from several goroutines and must not block.
 	Read func(n int64)
 }
 
-// Result is what the captures of one arm and repeat amount to.
+// Result is the result of reducing the captures of one repeat of an arm.
 type Result struct {
 	Records
-	// Zero is the moment from which the times in Records count: the first mark
-	// of the run.
+	// Zero is the zero of the times in Records: the first mark of the run.
 	Zero time.Time
-	// Meta is what the captures say they are of, without the host.
+	// Meta is the description of the run that the captures contain, without the host.
 	Meta     pcap.Meta
-	Captures []Capture       // in order of host name
-	Switches []SwitchCapture // in order of name, where switches' ports were captured
-	// MarkWait is the longest time a mark spent between being made and being on
-	// the wire, MarkWaitHost where that was.
+	Captures []Capture       // sorted by host name
+	Switches []SwitchCapture // sorted by name; empty if no switch was captured
+	// MarkWait is the longest time between the time that a mark states and its capture,
+	// and MarkWaitHost the host of that mark.
 	MarkWait     time.Duration
 	MarkWaitHost string
 	Connections  Connections
-	// Trails are how the transfers of this run went, in order of time: complete ones
-	// and others.
+	// Trails is the progress of the transfers of this run, complete or not, in order of time.
 	Trails []Trail
-	// Links are the loads of the fabric's links, in order of LinkID; nothing where the
-	// captures do not state the fabric.
+	// Links are the loads of the fabric's links, sorted by LinkID; nil if the captures do
+	// not state the fabric.
 	Links []LinkSeries
-	// Notes are things worth knowing that cast no doubt on a record.
+	// Notes are observations that do not make a record doubtful.
 	Notes []string
 }
 
-// Connections counts the TCP connections to the emulated services, each once
-// however many captures show it.
+// Connections counts the TCP connections to the emulated services. A connection in
+// several captures counts once.
 type Connections struct {
 	Ours     int // of this run
 	OtherRun int
-	Foreign  int // no transfer header
-	Empty    int // no payload: a dial that failed, or a transfer that never started
-	// Of those of this run:
-	SYNResent    int // at least one SYN was sent again
-	HeaderSplit  int // the transfer header came in more than one segment
-	HeaderResent int // some of the transfer header was sent again
+	Foreign  int // without transfer header
+	Empty    int // without payload: a failed dial, or a transfer that never started
+	// Connections of this run with:
+	SYNResent    int // a retransmitted SYN
+	HeaderSplit  int // a transfer header in more than one segment
+	HeaderResent int // retransmitted bytes of the transfer header
 	Resets       int // a packet with RST
-	// Packets of those of this run:
+	// Packets of the connections of this run:
 	Resent      int // with bytes sent before
 	Reordered   int // see Trail.Reordered
-	ZeroWindows int // that announced a window of zero
+	ZeroWindows int // with a window of zero
 }
 
-// Reducer takes captures one by one, in any order.
+// Reducer reduces captures, which are added in any order.
 type Reducer struct {
 	opt Options
 
@@ -129,15 +126,15 @@ type Reducer struct {
 	run      uint64 // 0 until known
 	meta     pcap.Meta
 	hasMeta  bool
-	built    bool         // fabric and paths are what meta states
-	fabric   *topo.Fabric // nil where it is not known
+	built    bool         // whether load has built fabric and paths from meta
+	fabric   *topo.Fabric // nil if unknown
 	paths    *paths
-	loads    []*fabricLoad // that no capture is using
+	loads    []*fabricLoad // not in use by a capture
 	switches []*switchCapture
-	taken    map[string]bool // hosts and switches whose capture is used
+	taken    map[string]bool // hosts and switches that have a capture
 }
 
-// NewReducer returns a Reducer that has seen nothing.
+// NewReducer returns a Reducer without captures.
 func NewReducer(opt Options) *Reducer {
 	if opt.MarkBound <= 0 {
 		opt.MarkBound = DefaultMarkBound
@@ -158,36 +155,29 @@ func NewReducer(opt Options) *Reducer {
 	return &Reducer{opt: opt, run: opt.Run, taken: map[string]bool{}}
 }
 
-// Reduce reads the captures in dir, one file a host and one for each switch whose ports
-// were captured, and returns what they
-// amount to. What is wrong with the captures or the traffic in them is a
-// problem in the result; an error means that there is no result.
+// Reduce reads the captures in dir, one file for each host and each captured switch, and
+// returns their result. Faults of the captures or of their traffic are problems in the
+// result. It returns an error only if there is no result.
 func Reduce(ctx context.Context, dir string, opt Options) (Result, error) {
-	entries, err := os.ReadDir(dir)
+	list, err := pcap.List(dir)
 	if err != nil {
 		return Result{}, fmt.Errorf("read captures: %w", err)
 	}
-	var paths []string
-	for _, e := range entries {
-		if !e.IsDir() && strings.HasSuffix(e.Name(), Suffix) {
-			paths = append(paths, filepath.Join(dir, e.Name()))
-		}
-	}
-	if len(paths) == 0 {
-		return Result{}, fmt.Errorf("no captures in %s: want one <host>%s for each host: %w", dir, Suffix, fs.ErrNotExist)
+	if len(list) == 0 {
+		return Result{}, fmt.Errorf("no captures in %s: expected one <host>%s or <host>%s for each host: %w", dir, Suffix, pcap.PackedSuffix, fs.ErrNotExist)
 	}
 	r := NewReducer(opt)
-	if err := r.settleFrom(paths); err != nil {
+	if err := r.settleFrom(list); err != nil {
 		return Result{}, err
 	}
-	work := make(chan string)
+	work := make(chan pcap.File)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var errs []error
 	for range max(1, cmp.Or(opt.Parallel, 2)) {
 		wg.Go(func() {
-			for path := range work {
-				if err := r.addFile(ctx, path); err != nil {
+			for file := range work {
+				if err := r.addFile(ctx, file); err != nil {
 					mu.Lock()
 					errs = append(errs, err)
 					mu.Unlock()
@@ -195,8 +185,8 @@ func Reduce(ctx context.Context, dir string, opt Options) (Result, error) {
 			}
 		})
 	}
-	for _, path := range paths {
-		work <- path
+	for _, file := range list {
+		work <- file
 	}
 	close(work)
 	wg.Wait()
@@ -209,14 +199,13 @@ func Reduce(ctx context.Context, dir string, opt Options) (Result, error) {
 	return r.Result()
 }
 
-// settleFrom takes the run that most captures are of, so that neither the order in
-// which they are read nor one that strayed in from another run matters; of equally
-// many, the first.
-func (r *Reducer) settleFrom(paths []string) error {
+// settleFrom selects the run of most captures (the first of equally frequent ones), so that
+// neither the order of reading nor a stray capture of another run matters.
+func (r *Reducer) settleFrom(list []pcap.File) error {
 	count := map[uint64]int{}
 	var of []pcap.Meta // the first of each run
-	for _, path := range paths {
-		p, err := pcap.Open(path)
+	for _, file := range list {
+		p, err := pcap.Open(file.Path)
 		if errors.Is(err, pcap.ErrTruncated) || errors.Is(err, pcap.ErrDamaged) {
 			continue // addFile reports it
 		}
@@ -243,13 +232,13 @@ func (r *Reducer) settleFrom(paths []string) error {
 	return nil
 }
 
-func (r *Reducer) addFile(ctx context.Context, path string) error {
+func (r *Reducer) addFile(ctx context.Context, file pcap.File) error {
 	if ctx.Err() != nil {
 		return nil // Reduce reports it
 	}
-	host := strings.TrimSuffix(filepath.Base(path), Suffix)
-	p, err := pcap.Open(path)
-	read := reading{tell: r.opt.Read}
+	host := file.Name
+	p, err := pcap.Open(file.Path)
+	read := reading{report: r.opt.Read}
 	var bad *pcap.Error
 	if errors.As(err, &bad) {
 		if why := fmt.Sprintf("%s: nothing of its capture can be read: %s", host, bad.Local()); topo.IsSwitch(host) {
@@ -257,7 +246,7 @@ func (r *Reducer) addFile(ctx context.Context, path string) error {
 		} else {
 			r.problem("%s", why)
 		}
-		return read.done(path)
+		return read.done(file.Path)
 	}
 	if err != nil {
 		return err
@@ -265,36 +254,36 @@ func (r *Reducer) addFile(ctx context.Context, path string) error {
 	if err := errors.Join(r.add(ctx, host, p, &read), p.Close()); err != nil {
 		return err
 	}
-	return read.done(path)
+	return read.done(file.Path)
 }
 
-// reading tells Options.Read how far the reading of one capture has come.
+// reading reports the progress within one capture to Options.Read.
 type reading struct {
-	tell func(n int64) // nil where nobody is to be told
-	told int64         // bytes
+	report   func(n int64) // nil for none
+	reported int64         // bytes
 }
 
-// readStep is how many bytes of a capture are read before Options.Read is told.
+// readStep is the number of bytes of a capture between two calls of Options.Read.
 const readStep = 1 << 20
 
-// reached takes the offset in a capture that was come to.
+// reached reports the progress at an offset of the capture, if it is at least readStep bytes.
 func (r *reading) reached(offset int64) {
-	if offset-r.told >= readStep {
+	if offset-r.reported >= readStep {
 		r.rest(offset)
 	}
 }
 
-// rest tells of all up to an offset.
+// rest reports all bytes up to an offset that are not reported yet.
 func (r *reading) rest(offset int64) {
-	if n := offset - r.told; r.tell != nil && n > 0 {
-		r.told = offset
-		r.tell(n)
+	if n := offset - r.reported; r.report != nil && n > 0 {
+		r.reported = offset
+		r.report(n)
 	}
 }
 
-// done tells of what is left of a file, read or not.
+// done reports the rest of the file, whether it was read or not.
 func (r *reading) done(path string) error {
-	if r.tell == nil {
+	if r.report == nil {
 		return nil
 	}
 	info, err := os.Stat(path)
@@ -310,7 +299,7 @@ func (r *Reducer) problem(format string, args ...any) {
 	r.problems = append(r.problems, fmt.Sprintf(format, args...))
 }
 
-// note keeps what casts no doubt on a record.
+// note adds a note: an observation that does not make a record doubtful.
 func (r *Reducer) note(what string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -318,10 +307,10 @@ func (r *Reducer) note(what string) {
 }
 
 // Add reads the capture of one host or switch to its end. It may be called from several
-// goroutines. The error is of the reader underneath or the context's; a capture
-// that is cut off or damaged is a problem in the result.
+// goroutines. It returns errors of the underlying reader and of the context; a truncated
+// or damaged capture is a problem in the result.
 func (r *Reducer) Add(ctx context.Context, host string, p *pcap.Reader) error {
-	read := reading{tell: r.opt.Read}
+	read := reading{report: r.opt.Read}
 	defer func() { read.rest(p.Offset()) }()
 	return r.add(ctx, host, p, &read)
 }
@@ -329,12 +318,12 @@ func (r *Reducer) Add(ctx context.Context, host string, p *pcap.Reader) error {
 func (r *Reducer) add(ctx context.Context, host string, p *pcap.Reader, read *reading) error {
 	meta, hasMeta := p.Meta()
 	if hasMeta && meta.Host != "" && meta.Host != host {
-		r.problem("%s: its capture says it is of %s; it is taken for that", host, meta.Host)
+		r.problem("%s: its capture states that it is of host %s, and counts as such", host, meta.Host)
 		host = meta.Host
 	}
 	rack, place, ok := topo.ParseHostName(host)
 	if !ok && !topo.IsSwitch(host) {
-		r.problem("%s: not a host's name, nor a switch's: its capture is not used", host)
+		r.problem("%s: not the name of a host or a switch: its capture is not used", host)
 		return nil
 	}
 	run, used := r.settleRun(host, meta, hasMeta)
@@ -368,8 +357,8 @@ func (r *Reducer) add(ctx context.Context, host string, p *pcap.Reader, read *re
 	return nil
 }
 
-// settleRun tells which run counts; ok is false where the capture is of another, or the
-// host has one already.
+// settleRun returns the run that counts. ok is false if the capture is not used: it is from
+// another run, or its host already has a capture.
 func (r *Reducer) settleRun(host string, m pcap.Meta, hasMeta bool) (run uint64, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -383,7 +372,7 @@ func (r *Reducer) settleRun(host string, m pcap.Meta, hasMeta bool) (run uint64,
 	case hasMeta && m.Run != r.run:
 		return no("its capture is of run %#x, not of run %#x: it is not used", m.Run, r.run)
 	case !hasMeta && r.run == 0:
-		return no("its capture does not say which run it is of, and none was given: it is not used")
+		return no("its capture does not state its run, and none was given: it is not used")
 	}
 	if r.taken[host] {
 		return no("two captures of it: the second is not used")
@@ -394,15 +383,15 @@ func (r *Reducer) settleRun(host string, m pcap.Meta, hasMeta bool) (run uint64,
 	}
 	m.Host = ""
 	if r.hasMeta && !m.Equal(r.meta) {
-		r.problems = append(r.problems, fmt.Sprintf("%s: its capture says it is of %+v, another says %+v", host, m, r.meta))
+		r.problems = append(r.problems, fmt.Sprintf("%s: its capture states %+v, another one %+v", host, m, r.meta))
 	} else {
 		r.meta, r.hasMeta = m, true
 	}
 	return r.run, true
 }
 
-// load lends the counts of the fabric's links, to be given back with unload: one set
-// for each capture that is being read.
+// load returns link counters for the exclusive use of one capture until unload. Both
+// results are nil if the fabric is unknown.
 func (r *Reducer) load() (*fabricLoad, *paths) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -435,7 +424,7 @@ func (r *Reducer) unload(l *fabricLoad) {
 	r.loads = append(r.loads, l)
 }
 
-// describe makes room for interfaces that the file has described.
+// describe adds the interfaces that the file has described since the last call.
 func (r *Reducer) describe(h *hostReducer, interfaces []pcap.Interface) {
 	for _, i := range interfaces[len(h.Interfaces):] {
 		var out, in SpacingSpec
@@ -446,17 +435,17 @@ func (r *Reducer) describe(h *hostReducer, interfaces []pcap.Interface) {
 	}
 }
 
-// end is what a capture's file tells once it was read.
+// end is the result of reading a capture's file.
 type end struct {
 	stats    pcap.Stats
 	hasStats bool
 	skipped  []pcap.Skip
 	whole    bool
-	problem  string // why not all of it could be read
+	problem  string // reason why it could not be read to its end; "" if it could
 }
 
-// readAll gives each the packets of a capture, many at a time, to its end or to where
-// it is damaged. The error is of the reader underneath or the context's.
+// readAll calls each with batches of packets, up to the end of the capture or its first
+// damage. It returns errors of the underlying reader and of the context.
 func readAll(ctx context.Context, name string, p *pcap.Reader, read *reading, each func([]pcap.Packet)) (e end, _ error) {
 	list := make([]pcap.Packet, batch)
 	packets := 0
@@ -501,7 +490,6 @@ func (r *Reducer) Result() (Result, error) {
 	a.problems = append(a.problems, r.problems...)
 	a.Notes = append(a.Notes, r.notes...)
 	a.fabric, a.paths, a.loads, a.switches = r.fabric, r.paths, r.loads, r.switches
-	res := a.assemble()
-	res.Meta = r.meta
-	return res, nil
+	a.Meta = r.meta
+	return a.assemble(), nil
 }

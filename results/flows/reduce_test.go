@@ -1,12 +1,6 @@
 package flows
 
 import (
-	"bytes"
-	"context"
-	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -55,7 +49,44 @@ func simple(n *network) *tcp {
 
 func simpleFlow() FlowRecord {
 	return FlowRecord{Coflow: 1, Flow: 7, Src: a, Dst: b, Size: 2800, Arrival: 0, Start: 12 * ms, End: 20 * ms,
-		Packets: 3, Wire: units.Bytes(2*heads + 64 + 2800 + 3*heads), FirstByte: 13 * ms}
+		Packets: 3, Wire: units.Bytes(2*heads + 64 + 2800 + 3*heads), FirstByte: 13 * ms, Setup: 12 * ms}
+}
+
+// From when a flow could have sent to its first payload. The mark is of 10 ms, the SYN leaves
+// at 20 ms, its answer is back at 21 ms, and the first payload leaves at 22 ms.
+func TestSetup(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		holds    bool
+		released time.Duration // 0 is not stated
+		read     bool
+		want     time.Duration
+	}{
+		{"from its arrival", false, 0, false, 12 * ms},
+		{"from its SYN", true, 0, false, 2 * ms},
+		{"from its release", true, 14 * ms, false, 8 * ms},
+		{"from its release, held by its coordinator alone", false, 14 * ms, false, 8 * ms},
+		{"released before it came", true, 3 * ms, false, 12 * ms},
+		{"released after it was sent", true, 23 * ms, false, 0},
+		{"to its connection, then from a disk", true, 14 * ms, true, 7 * ms},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newNetwork(t, a, b)
+			n.meta.Holds = tt.holds
+			n.mark(wire.KindCoflowMark, 10*ms, 12*ms, a, 1, 1, 100)
+			conn := n.dial(20*ms, a, b, 40001, wire.ShufflePort, 1000)
+			h := wire.Header{Kind: wire.KindFlow, Run: n.run, Group: 1, Member: 7, Size: 100, Read: tt.read, Sent: epoch.Add(24 * ms)}
+			if tt.released != 0 {
+				h.Release(epoch.Add(tt.released))
+			}
+			conn.data(22*ms, 23*ms, append(h.Append(nil), make([]byte, 100)...), 0, 164)
+			got := n.reduce(Options{})
+			wantProblems(t, got)
+			if len(got.Flows) != 1 || got.Flows[0].Setup != tt.want {
+				t.Errorf("flows %+v, want one that was set up in %v", got.Flows, tt.want)
+			}
+		})
+	}
 }
 
 func TestSimpleFlow(t *testing.T) {
@@ -271,8 +302,8 @@ func TestBlockPipeline(t *testing.T) {
 	}
 }
 
-// A request that waited to be placed counts from when it was placed; how long before
-// that it was asked for, its mark tells.
+// A request that waited to be placed counts from its placement; its mark carries the
+// time that it waited.
 func TestBlockThatWaited(t *testing.T) {
 	n := newNetwork(t, a, b)
 	h := wire.Header{Kind: wire.KindWriteMark, Run: n.run, Group: 3, Parts: 1, Size: 1000, Sent: epoch.Add(10 * ms)}
@@ -360,12 +391,12 @@ func TestProblems(t *testing.T) {
 			n.mark(wire.KindCoflowMark, 10*ms, 2000*ms, a, 1, 1, 100)
 			conn := n.dial(2020*ms, a, b, 40001, wire.ShufflePort, 5)
 			conn.data(2022*ms, 2023*ms, n.flow(1, 7, 100), 0, 164)
-		}, Options{}, []string{"coflow 1: its mark says it was made 1.99s before it was on the wire at h0-00"}, 1, 1},
+		}, Options{}, []string{"coflow 1: its mark was on the wire of h0-00 1.99s after the time it states"}, 1, 1},
 		{"mark from the future", func(n *network) {
 			n.mark(wire.KindCoflowMark, 15*ms, 10*ms, a, 1, 1, 100)
 			conn := n.dial(20*ms, a, b, 40001, wire.ShufflePort, 5)
 			conn.data(22*ms, 23*ms, n.flow(1, 7, 100), 0, 164)
-		}, Options{}, []string{"made -5ms before"}, 1, 1},
+		}, Options{}, []string{"on the wire of h0-00 -5ms after"}, 1, 1},
 		{"marked twice", func(n *network) {
 			simple(n)
 			n.mark(wire.KindCoflowMark, 5*ms, 13*ms, b, 1, 1, 2800)
@@ -384,7 +415,7 @@ func TestProblems(t *testing.T) {
 			n.mark(wire.KindCoflowMark, 10*ms, 10*ms, a, 1, 1, 100)
 			conn := n.dial(20*ms, a, b, 40001, wire.ShufflePort, 5)
 			conn.data(22*ms, 23*ms, append(n.flow(1, 7, 100), "more"...), 0, 168)
-		}, Options{}, []string{"flow 7 of coflow 1: 4 bytes came beyond its size of 100"}, 1, 1},
+		}, Options{}, []string{"flow 7 of coflow 1: received 4 bytes beyond its size of 100"}, 1, 1},
 		{"carried twice", func(n *network) {
 			n.mark(wire.KindCoflowMark, 10*ms, 10*ms, a, 1, 1, 2800)
 			conn := n.dial(20*ms, a, b, 40002, wire.ShufflePort, 5)
@@ -403,7 +434,7 @@ func TestProblems(t *testing.T) {
 			s := n.flow(1, 8, 100)
 			s[20] ^= 1
 			conn.data(22*ms, 23*ms, s, 0, 164)
-		}, Options{}, []string{"connection h0-00:40002>h3-04:50060: testbed header with a bad checksum"}, 1, 1},
+		}, Options{}, []string{"connection h0-00:40002>h3-04:50060: testbed header: wrong checksum"}, 1, 1},
 		{"no SYN", func(n *network) {
 			simple(n)
 			conn := &tcp{n: n, client: a, server: b, cport: 40002, sport: wire.ShufflePort, cisn: 5}
@@ -428,247 +459,5 @@ func TestProblems(t *testing.T) {
 				t.Errorf("%d flows, %d coflows, want %d, %d", len(got.Flows), len(got.Coflows), tt.flows, tt.coflows)
 			}
 		})
-	}
-}
-
-func TestForeignTrafficIsCounted(t *testing.T) {
-	n := newNetwork(t, a, b)
-	simple(n)
-	web := n.dial(20*ms, a, b, 40002, 80, 5)
-	web.data(22*ms, 23*ms, []byte("GET / HTTP/1.0\r\n\r\n"), 0, 18)
-	web = n.dial(20*ms, a, b, 40003, wire.ShufflePort, 5)
-	web.data(22*ms, 23*ms, []byte("GET / HTTP/1.0\r\n\r\n"), 0, 18)
-	n.dial(20*ms, a, b, 40004, wire.ShufflePort, 5)
-	got := n.reduce(Options{})
-	wantProblems(t, got)
-	if want := (Connections{Ours: 1, Foreign: 1, Empty: 1}); got.Connections != want {
-		t.Errorf("Connections = %+v, want %+v", got.Connections, want)
-	}
-	for _, c := range got.Captures {
-		if want := (Counts{8, 8*heads + 36}); c.Foreign != want {
-			t.Errorf("%s: Foreign = %+v, want %+v", c.Host, c.Foreign, want)
-		}
-	}
-	if len(got.Flows) != 1 || got.Flows[0] != simpleFlow() {
-		t.Errorf("flows %+v", got.Flows)
-	}
-}
-
-// Captures of switches lie beside those of hosts and show the same packets again: what
-// is wrong with them casts no doubt on records.
-func TestCapturesOfSwitchesAreNotNeeded(t *testing.T) {
-	n := newNetwork(t, a, b)
-	simple(n)
-	dir := t.TempDir()
-	for name, file := range map[string][]byte{a: n.file(a), b: n.file(b), "leaf0": n.file(a)[:100], "spine12": []byte("x")} {
-		if err := os.WriteFile(filepath.Join(dir, name+Suffix), file, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := Reduce(context.Background(), dir, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantProblems(t, got)
-	if len(got.Flows) != 1 || len(got.Captures) != 2 || len(got.Notes) != 2 {
-		t.Errorf("%d flows from %d captures, notes %q", len(got.Flows), len(got.Captures), got.Notes)
-	}
-}
-
-func TestDamagedFiles(t *testing.T) {
-	n := newNetwork(t, a, b)
-	simple(n)
-	whole := n.file(b)
-	for _, tt := range []struct {
-		name  string
-		file  []byte
-		want  []string
-		flows int
-	}{
-		{"cut before the last packet", whole[:len(whole)-2*28-100], []string{b + ": only the first 5 packets of its capture can be read: pcapng: capture is cut off", "coflow 1: 0 of its 1 flows are complete, so it has no record: flow 7 has 1400 of 2800 bytes"}, 0},
-		{"cut after it", whole[:len(whole)-30], []string{b + ": only the first 6 packets of its capture can be read"}, 1},
-		{"empty", nil, []string{b + ": nothing of its capture can be read", b + ": no capture; it was one end of 1 transfers", "coflow 1: 0 of"}, 0},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			dir := t.TempDir()
-			for name, file := range map[string][]byte{a: n.file(a), b: tt.file} {
-				if err := os.WriteFile(filepath.Join(dir, name+Suffix), file, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			got, err := Reduce(context.Background(), dir, Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			wantProblems(t, got, tt.want...)
-			if len(got.Flows) != tt.flows {
-				t.Errorf("%d flows, want %d", len(got.Flows), tt.flows)
-			}
-		})
-	}
-}
-
-func TestReduceErrors(t *testing.T) {
-	if _, err := Reduce(context.Background(), t.TempDir(), Options{}); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "want one <host>.pcapng") {
-		t.Errorf("empty directory: %v", err)
-	}
-	if _, err := Reduce(context.Background(), filepath.Join(t.TempDir(), "none"), Options{}); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no directory: %v", err)
-	}
-	n := newNetwork(t, a, b)
-	simple(n)
-	dir := n.write()
-	ctx, cancel := context.WithCancelCause(context.Background())
-	cause := errors.New("stop")
-	cancel(cause)
-	if _, err := Reduce(ctx, dir, Options{}); !errors.Is(err, cause) {
-		t.Errorf("cancelled: %v", err)
-	}
-	if _, err := Reduce(context.Background(), dir, Options{Run: 3}); err == nil || !strings.Contains(err.Error(), "is of run 0xfeed, not of run 0x3") {
-		t.Errorf("all of another run: %v", err)
-	}
-}
-
-// A capture that strayed in from another run does not decide which run it is, though
-// its name be the first.
-func TestMostCapturesDecideTheRun(t *testing.T) {
-	n := newNetwork(t, b, c)
-	conn := n.dial(ms, b, c, 40001, wire.ShufflePort, 5)
-	n.mark(wire.KindCoflowMark, 0, 0, b, 1, 1, 100)
-	s := n.flow(1, 7, 100)
-	conn.data(3*ms, 4*ms, s, 0, len(s))
-	dir := n.write()
-	other := newNetwork(t, a)
-	other.meta.Run = 4
-	if err := os.WriteFile(filepath.Join(dir, a+Suffix), other.file(a), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	got, err := Reduce(context.Background(), dir, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantProblems(t, got, a+": its capture is of run 0x4, not of run 0xfeed")
-	if got.Meta.Run != testRun || len(got.Flows) != 1 {
-		t.Errorf("run %#x with %d flows, want %#x with 1", got.Meta.Run, len(got.Flows), testRun)
-	}
-}
-
-func TestStrangeFiles(t *testing.T) {
-	n := newNetwork(t, a, b)
-	simple(n)
-	dir := n.write()
-	other := newNetwork(t, c)
-	other.meta.Run = 4
-	for name, file := range map[string][]byte{"h9-09" + Suffix: n.file(b), "gateway" + Suffix: newNetwork(t).file(""), c + Suffix: other.file(c), "notes.txt": []byte("x")} {
-		if err := os.WriteFile(filepath.Join(dir, name), file, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.Remove(filepath.Join(dir, b+Suffix)); err != nil {
-		t.Fatal(err)
-	}
-	got, err := Reduce(context.Background(), dir, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantProblems(t, got, "gateway: not a host's name, nor a switch's", c+": its capture is of run 0x4, not of run 0xfeed", "h9-09: its capture says it is of "+b)
-	if len(got.Flows) != 1 {
-		t.Errorf("%d flows, want 1", len(got.Flows))
-	}
-}
-
-// The order in which captures are added must not matter.
-func TestReducerOrder(t *testing.T) {
-	n := newNetwork(t, a, b, c)
-	simple(n)
-	pipeline(n)
-	var want Result
-	for i, order := range [][]string{{a, b, c}, {c, b, a}, {b, a, c}} {
-		r := NewReducer(Options{})
-		for _, host := range order {
-			p, err := pcap.NewReader(bytes.NewReader(n.file(host)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := r.Add(context.Background(), host, p); err != nil {
-				t.Fatal(err)
-			}
-		}
-		got, err := r.Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if i == 0 {
-			want = got
-		} else if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("order %v (-want +got):\n%s", order, diff)
-		}
-	}
-}
-
-// Options.Read is told of a large capture while it is read, and of all files in the
-// end, whatever could be read of them.
-func TestReadIsToldAsItGoes(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name string, b []byte) int64 {
-		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name+Suffix), b, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return int64(len(b))
-	}
-	var large, port bytes.Buffer
-	generated{flows: 100, packets: 40_000, snap: 160, t: t}.write(&large)
-	w, err := pcap.NewWriter(&port, pcap.Meta{Tool: "testbed", Run: testRun, Host: "leaf0", Seed: 7, Fabric: generatedFabric()}, []pcap.Interface{{Name: "p0", SnapLen: 96}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 20_000 {
-		if err := w.Write(0, epoch.Add(time.Duration(i)), make([]byte, 96), 1000); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Close(pcap.Stats{}); err != nil {
-		t.Fatal(err)
-	}
-	sizes := []int64{
-		write(generatedHost, large.Bytes()),
-		write("leaf0", port.Bytes()),
-		write("h0-01", large.Bytes()[:large.Len()/2]), // cut off, and of another host
-		write("h0-02", []byte("no capture")),
-		write("h0-03", nil),
-		write("nothing", large.Bytes()), // no host
-	}
-	want, calls := int64(0), int64(0)
-	for _, n := range sizes {
-		want += n
-	}
-	for _, n := range sizes[:2] {
-		calls += n/readStep + 1
-	}
-	var got, told, most int64
-	if _, err := Reduce(t.Context(), dir, Options{Parallel: 1, Read: func(n int64) {
-		got, told, most = got+n, told+1, max(most, n)
-	}}); err != nil {
-		t.Fatal(err)
-	}
-	if got != want {
-		t.Errorf("told of %d bytes, want %d", got, want)
-	}
-	if told < calls-1 || calls < 5 {
-		t.Errorf("told %d times of at least %d, want about every %d bytes", told, calls, readStep)
-	}
-	// One that is read itself is told of as well.
-	p, err := pcap.NewReader(bytes.NewReader(large.Bytes()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, most = 0, 0
-	r := NewReducer(Options{Read: func(n int64) { got, most = got+n, max(most, n) }})
-	if err := r.Add(t.Context(), generatedHost, p); err != nil {
-		t.Fatal(err)
-	}
-	if got != sizes[0] || most > 2*readStep {
-		t.Errorf("told of %d bytes, at most %d at once, want %d and about %d", got, most, sizes[0], readStep)
 	}
 }

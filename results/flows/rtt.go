@@ -3,26 +3,25 @@ package flows
 import "slices"
 
 const (
-	timed   = 16 // packets under way that are timed at once
-	samples = 64 // round-trip times that are kept for their median
+	timed   = 16 // maximum number of packets in flight that are timed concurrently
+	samples = 64 // maximum number of round-trip times kept for the median
 )
 
-// roundTrips measures the time from payload to the acknowledgement that covers it:
-// one sample for an acknowledgement, of the last packet that it covers among those
-// that were timed. Bytes that were sent again give none (Karn and Partridge 1987), and
-// neither do those that were under way behind them, whose acknowledgement waits for
-// the gap.
+// roundTrips measures round-trip times: from payload to its acknowledgement. Each
+// acknowledgement gives one sample, for the last timed packet that it covers. Resent bytes
+// give no sample, because it would be ambiguous (Karn and Partridge 1987), and neither do
+// later bytes in flight, whose acknowledgement waits for the gap to be filled.
 type roundTrips struct {
-	n      int32 // packets in ring
-	skip   int32 // samples until the next that is kept
-	ring   [timed]struct{ end, at int64 }
-	least  int64
-	most   int64
-	keep   []int64 // every stride-th sample, at most samples of them
+	n      int32                          // number of packets in ring
+	skip   int32                          // number of samples to skip before the next one is kept
+	ring   [timed]struct{ end, at int64 } // end offset and send time of the timed packets
+	least  int64                          // minimum, ns; 0 without samples
+	most   int64                          // maximum, ns
+	keep   []int64                        // every stride-th sample, at most samples of them
 	stride int32
 }
 
-// sent starts to time a packet of new bytes up to end.
+// sent starts timing a packet of new bytes that ends at offset end, if ring has room.
 func (r *roundTrips) sent(end, stamp int64) {
 	if r.n < timed {
 		r.ring[r.n].end, r.ring[r.n].at = end, stamp
@@ -30,7 +29,8 @@ func (r *roundTrips) sent(end, stamp int64) {
 	}
 }
 
-// resent forgets what an acknowledgement would be ambiguous for.
+// resent stops timing the packets with bytes from off on, which have no unambiguous
+// acknowledgement.
 func (r *roundTrips) resent(off int64) {
 	for r.n > 0 && r.ring[r.n-1].end > off {
 		r.n--
@@ -73,8 +73,8 @@ func (r *roundTrips) acknowledged(to, stamp int64) {
 	r.skip = max(r.stride, 1) - 1
 }
 
-// median is that of the samples that were kept: all of the first 64, then every
-// second, fourth and so on. 0 where there is none.
+// median returns the median of the kept samples, or 0 if there are none: the first 64,
+// and of longer series every second, fourth, and so on.
 func (r *roundTrips) median() int64 {
 	if len(r.keep) == 0 {
 		return 0

@@ -2,18 +2,17 @@ package flows
 
 import "testbed/topo/units"
 
-// sender is what a connection's packets tell at the interface of its client. Fields
-// are in the order that puts what every packet needs into one cache line, and the
-// round-trip times that are being measured into those behind it.
+// sender is the state of a connection at its client's interface. The fields needed for
+// every packet share one cache line; the packets being timed follow.
 type sender struct {
 	acked    int64 // offset up to which the data are acknowledged
-	ackedAt  int64 // when it last rose
-	busyFrom int64 // first payload since nothing was under way
+	ackedAt  int64 // when acked last rose
+	busyFrom int64 // first payload after nothing was in flight
 
-	quietFrom  int64 // 0 while something is under way
-	recoverTo  int64 // offset; 0 outside a recovery
-	heardAt    int64 // when the receiver last sent anything; before that, the latest SYN
-	closedFrom int64 // 0 while the window is open
+	quietFrom  int64 // start of the current quiet span; 0 while bytes are in flight
+	recoverTo  int64 // offset whose acknowledgement ends the recovery; 0 outside one
+	heardAt    int64 // last packet from the receiver; before the first, the latest SYN
+	closedFrom int64 // when the window closed; 0 while it is open
 	rtt        roundTrips
 
 	recoverFrom int64
@@ -22,11 +21,11 @@ type sender struct {
 
 	quiet, recovery, stalled, closed spans
 
-	_ [48]byte // up to a whole number of cache lines
+	_ [48]byte // pads to a multiple of the cache line
 }
 
-// payload takes a packet that was sent, with the bytes from off to end of which
-// fresh had not been sent before.
+// payload processes a sent packet with the bytes from off to end, of which fresh bytes
+// had not been sent before.
 func (s *sender) payload(off, end, fresh, stamp int64, o *settings) {
 	switch {
 	case s.quietFrom != 0:
@@ -42,7 +41,7 @@ func (s *sender) payload(off, end, fresh, stamp int64, o *settings) {
 	}
 	s.resentBytes += units.Bytes(again)
 	s.rtt.resent(off)
-	if end <= s.acked { // needlessly
+	if end <= s.acked { // a spurious retransmission
 		return
 	}
 	if s.recoverTo == 0 {
@@ -51,9 +50,9 @@ func (s *sender) payload(off, end, fresh, stamp int64, o *settings) {
 	s.recoverTo = max(s.recoverTo, end)
 }
 
-// acknowledged takes a packet of the receiver that acknowledges all before to; top is
-// the offset after the last byte that was sent, and total the length of the stream, 0
-// while it is not known.
+// acknowledged processes a packet from the receiver that acknowledges all bytes before
+// to. top is the offset after the last byte sent, total the length of the stream (0
+// while unknown), and closed reports whether the packet announces a window of zero.
 func (s *sender) acknowledged(to, top, total, stamp int64, closed bool, o *settings) {
 	if s.recoverTo != 0 {
 		if from := max(s.heardAt, s.recoverFrom); stamp-from > s.rtt.most {
@@ -82,29 +81,29 @@ func (s *sender) acknowledged(to, top, total, stamp int64, closed bool, o *setti
 	}
 }
 
-// connecting takes a SYN; again tells that it is not the first.
+// connecting processes a SYN; again reports whether it is a retransmission.
 func (s *sender) connecting(stamp int64, again bool, o *settings) {
 	switch {
 	case !again:
 		s.syn = stamp
 	case s.setUp != 0:
-		return // its answer was lost later
+		return // the SYN-ACK was captured here but lost later
 	default:
 		s.stalled.add(s.heardAt, stamp, o.spans)
 	}
 	s.heardAt = stamp
 }
 
-// receiver is what a connection's packets tell at the interface of its server.
+// receiver is the state of a connection at its server's interface.
 type receiver struct {
-	at        int64 // of the packet before
+	at        int64 // time of the previous packet
 	reordered int
-	latest    uint16 // IP identification of the packet sent last, of those seen
+	latest    uint16 // latest IP identification seen, in the order of sending
 	begun     bool
 }
 
-// payload takes a packet that was received, at offset off with fresh bytes not
-// received before; top is the offset after the last byte received before it.
+// payload processes a received packet at offset off with fresh new bytes. top is the
+// offset after the last byte received before it.
 func (r *receiver) payload(off, top, fresh, stamp int64, ident uint16, o *settings) {
 	if r.begun && off < top && fresh > 0 {
 		switch age := int16(ident - r.latest); {

@@ -8,30 +8,30 @@ import (
 )
 
 const (
-	// leastInterval is the interval of a series that is not too long for it.
+	// leastInterval is the minimum interval of a series.
 	leastInterval = time.Millisecond
-	// parts is into how many an interval is divided until the zero of the records is
-	// known, which is when intervals begin: a packet within one part of the border of
-	// two intervals may be counted in the other.
+	// parts is the number of steps per interval. Packets are counted in steps because
+	// intervals begin at the zero of the records, which is known only at the end: a packet
+	// within half a step of the border of two intervals may be counted in the other one.
 	parts = 4
 )
 
-// series counts bytes over time in steps that double whenever there would be more
-// than a bound of them.
+// series counts bytes over time in steps, whose width doubles whenever their number would
+// exceed a bound.
 type series struct {
-	width int64 // of a step, ns; steps begin at multiples of it
-	most  int   // steps
-	first int64 // number of the first step: its stamp over width
+	width int64 // of a step, ns; steps begin at its multiples
+	most  int   // maximum number of steps
+	first int64 // number of the first step: its start divided by width
 	steps []int64
-	from  int64 // of the step that was counted in last, for the packets that follow
-	last  int   // that step; -1 before the first packet
+	from  int64 // start of the step that was counted in last, a cache for the next packet
+	last  int   // index of that step; -1 if there is none
 }
 
 func newSeries(intervals int) series {
 	return series{width: int64(leastInterval) / parts, most: steps(intervals), last: -1}
 }
 
-// stamps are those of the earliest and the latest packet of a capture.
+// stamps are the timestamps of the earliest and the latest packet of a capture.
 type stamps struct{ firstAt, lastAt int64 }
 
 var noStamps = stamps{math.MaxInt64, math.MinInt64}
@@ -40,11 +40,11 @@ func (s *stamps) see(stamp int64) {
 	s.firstAt, s.lastAt = min(s.firstAt, stamp), max(s.lastAt, stamp)
 }
 
-// steps is how many of them at most there are for a bound of intervals, wherever those
-// begin.
+// steps returns the maximum number of steps for a maximum number of intervals, wherever
+// these begin.
 func steps(intervals int) int { return max(1, intervals-1) * parts }
 
-// widthFor is the width of steps that a series with packets from lo to hi has come to.
+// widthFor returns the step width of a series with packets from lo to hi.
 func widthFor(lo, hi int64, intervals int) int64 {
 	width := int64(leastInterval) / parts
 	for number(hi, width)-number(lo, width) >= int64(steps(intervals)) {
@@ -53,7 +53,7 @@ func widthFor(lo, hi int64, intervals int) int64 {
 	return width
 }
 
-// number is the step of a stamp.
+// number returns the number of the step that contains a timestamp.
 func number(stamp, width int64) int64 {
 	n := stamp / width
 	if stamp%width < 0 {
@@ -71,7 +71,7 @@ func (s *series) add(stamp int64, bytes int) {
 	s.steps[s.last] += int64(bytes)
 }
 
-// find makes last the step of a stamp.
+// find sets last and from to the step of a timestamp, which it adds if necessary.
 func (s *series) find(stamp int64) {
 	if len(s.steps) == 0 {
 		s.first = number(stamp, s.width)
@@ -91,7 +91,7 @@ func (s *series) find(stamp int64) {
 	s.last, s.from = int(n-s.first), n*s.width
 }
 
-// double makes steps twice as long.
+// double merges pairs of steps into steps of twice the width.
 func (s *series) double() {
 	first := s.first >> 1 // rounds down
 	odd := int(s.first & 1)
@@ -108,8 +108,8 @@ func (s *series) double() {
 	s.width, s.first, s.steps = 2*s.width, first, steps
 }
 
-// into adds what s counted from zero on to sums, in intervals of parts steps of a width
-// that is at least its own.
+// into adds the bytes counted from zero on to sums, one element per interval of parts
+// steps of the given width, which must not be below s.width.
 func (s *series) into(sums []units.Bytes, zero, width int64) {
 	for s.width < width {
 		s.double()
@@ -125,5 +125,5 @@ func (s *series) into(sums []units.Bytes, zero, width int64) {
 	}
 }
 
-// middle is the middle of a step.
+// middle returns the middle of step n.
 func middle(n, width int64) int64 { return n*width + width/2 }

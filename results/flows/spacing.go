@@ -14,55 +14,54 @@ const (
 	framesInWindow   = 40
 )
 
-// SpacingSpec says how the packets of one direction of a link should be spaced.
+// SpacingSpec states the expected spacing of the packets in one direction of a link.
 type SpacingSpec struct {
 	// Rate of the link, counted over Ethernet frames without their check
 	// sequence, as the kernel's token bucket counts. 0 measures nothing.
 	Rate units.Rate
 	// Frame is the longest frame of the link; 0 is DefaultFrame.
 	Frame units.Bytes
-	// Window is about the time over which the link is found saturated or not;
-	// 0 is DefaultWindow or the time of 40 of the longest frames, whichever is
-	// longer.
+	// Window is the approximate length of the windows for which the link is judged
+	// saturated or not; 0 is DefaultWindow or the wire time of 40 of the longest frames,
+	// whichever is longer.
 	Window time.Duration
-	// Saturated is the share of Rate that a window must carry for its gaps to
-	// count; 0 is DefaultSaturated. Alone it hides a link that is starved below that
-	// share, which Backlogged does not.
+	// Saturated is the fraction of Rate that a window must carry for its gaps to
+	// count; 0 is DefaultSaturated. This criterion misses a link that is starved below
+	// that fraction; Backlogged detects it.
 	Saturated float64
-	// Backlogged, where given, tells whether the link had packets to send all the
-	// time from one moment to another: the gaps of such a window count too. It is called with ascending
-	// times, from the goroutine that reads the capture.
+	// Backlogged, if set, reports whether the link had packets to send during the whole
+	// time between two times: the gaps of such a window count too. It is called with
+	// ascending times, from the goroutine that reads the capture.
 	Backlogged func(from, to time.Time) bool
 }
 
-// Spacing is how the packets of one direction of a link were spaced while it was
-// saturated. The gap before a packet is compared with the time that the packet
-// itself takes on the wire: a token bucket releases a packet when tokens for it
-// have come in, and a receiver has it when its last bit is in.
+// Spacing is the measured spacing of the packets in one direction of a link while it was
+// saturated. The gap before a packet is compared with the packet's own wire time, because
+// a token bucket releases a packet when it has the tokens for it, and a receiver has it
+// when the last bit has arrived.
 type Spacing struct {
-	Windows   int // all of them
-	Saturated int // those whose gaps count below
+	Windows   int // number of windows
+	Saturated int // number of windows whose gaps count below
 
-	Gaps  int // between packets
-	Near  int // of them, those within 10 % of the wire time
-	Close int // of them, those within 10 % or the time of one longest frame
+	Gaps  int // number of gaps between packets
+	Near  int // gaps within 10 % of the wire time
+	Close int // gaps within 10 % or the wire time of one longest frame, whichever is more
 
 	Bytes units.Bytes   // carried in saturated windows
 	Busy  time.Duration // length of the saturated windows
 	Worst time.Duration // longest gap in a saturated window
 
-	// Tenths counts all windows by the share of the rate they carried: the
-	// first those below 10 %, the eleventh those from 100 to 110 %, the last
-	// those above.
+	// Tenths is the histogram of all windows by utilization: the first element counts
+	// those below 10 %, the eleventh those from 100 to 110 %, the last those above.
 	Tenths [12]int
 }
 
-// NearShare is the share of gaps within 10 % of the wire time, CloseShare of
-// those within 10 % or one packet time. Both are 0 where the link was never
-// saturated: see Gaps.
+// NearShare returns the fraction of gaps within 10 % of the wire time. It is 0 if the link
+// was never saturated (Gaps is 0).
 func (s Spacing) NearShare() float64 { return share(s.Near, s.Gaps) }
 
-// CloseShare: see NearShare.
+// CloseShare returns the fraction of gaps within 10 % of the wire time or the wire time of
+// one longest frame. It is 0 if the link was never saturated (Gaps is 0).
 func (s Spacing) CloseShare() float64 { return share(s.Close, s.Gaps) }
 
 func share(n, of int) float64 {
@@ -72,7 +71,8 @@ func share(n, of int) float64 {
 	return float64(n) / float64(of)
 }
 
-// Delivered is the rate of the saturated windows, frames without check sequence.
+// Delivered returns the mean rate of the saturated windows, over frames without check
+// sequence.
 func (s Spacing) Delivered() units.Rate {
 	if s.Busy == 0 {
 		return 0
@@ -83,27 +83,27 @@ func (s Spacing) Delivered() units.Rate {
 // Spacer measures the spacing of one direction of a link.
 type Spacer struct {
 	spec    SpacingSpec
-	packet  time.Duration // of the longest frame
-	times   []wireTime    // of frames met before, by the lowest bits of their length
+	packet  time.Duration // wire time of the longest frame
+	times   []wireTime    // cache, indexed by the lowest bits of the frame length
 	window  time.Duration
 	started bool
 	from    int64 // start of the window, Unix ns
-	last    int64 // stamp of the packet before
+	last    int64 // timestamp of the previous packet
 	current Spacing
 	total   Spacing
 }
 
-// wireTime is the time that frames of a length take on the wire. Most frames have one
-// of a few lengths, and it takes a long division.
+// wireTime is the wire time of frames of one length. It is cached because it takes a long
+// division, and most frames have one of a few lengths.
 type wireTime struct {
 	frame int
 	time  time.Duration
 }
 
-// wireTimes is how many are kept, a power of two.
+// wireTimes is the size of the cache of wire times, a power of two.
 const wireTimes = 64
 
-// NewSpacer fills in the defaults of spec.
+// NewSpacer returns a Spacer for spec, in which zero fields take their defaults.
 func NewSpacer(spec SpacingSpec) *Spacer {
 	if spec.Frame <= 0 {
 		spec.Frame = DefaultFrame
@@ -118,7 +118,7 @@ func NewSpacer(spec SpacingSpec) *Spacer {
 	return s
 }
 
-// Add takes the next packet: its stamp in Unix nanoseconds and the length of its
+// Add processes the next packet: its timestamp in Unix nanoseconds and the length of its
 // frame without check sequence.
 func (s *Spacer) Add(stamp int64, frame int) {
 	if s.spec.Rate <= 0 {
@@ -128,16 +128,16 @@ func (s *Spacer) Add(stamp int64, frame int) {
 		s.started, s.from, s.last = true, stamp, stamp
 		return
 	}
-	// A window ends with the last packet inside it, so that a burst is not torn
-	// from the silence before it; where that would leave less than half a window,
-	// the silence after it counts as well.
+	// A window ends with the last packet inside it, so that a burst stays in one window with
+	// the silence before it. If that leaves less than half a window, the silence after it is
+	// included.
 	if time.Duration(stamp-s.from) > s.window && time.Duration(s.last-s.from) >= s.window/2 {
 		s.closeWindow()
 	}
 	gap := time.Duration(max(0, stamp-s.last))
 	s.last = max(s.last, stamp)
 	w := &s.times[uint(frame)%wireTimes]
-	if w.frame != frame { // that of 0 is 0
+	if w.frame != frame { // an empty entry is valid: length 0 takes no time
 		*w = wireTime{frame, s.spec.Rate.TimeToSend(units.Bytes(frame))}
 	}
 	want := w.time
@@ -153,7 +153,8 @@ func (s *Spacer) Add(stamp int64, frame int) {
 	}
 }
 
-// count is 1 for true. It compiles to no branch, which would be mispredicted.
+// count returns 1 for true and 0 for false. It compiles without a branch, which would be
+// mispredicted.
 func count(b bool) int {
 	if b {
 		return 1
@@ -183,5 +184,5 @@ func (s *Spacer) closeWindow() {
 	s.from, s.current = s.last, Spacing{}
 }
 
-// Spacing is what was measured in the windows that are complete.
+// Spacing returns the measurements of the complete windows.
 func (s *Spacer) Spacing() Spacing { return s.total }

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// spans are stretches of time of one kind, in order: the longest of them, and how
-// long all the others were together.
+// spans records time spans of one kind: the longest ones, in order of time, and the total
+// length of the others.
 type spans struct {
-	least    int64 // of a list that is full: its shortest, and where that is
-	shortest int
-	list     []stretch
-	rest     int64
+	least    int64     // length of the shortest span of a full list; 0 while it is not full
+	shortest int       // index of that span
+	list     []stretch // the longest spans
+	rest     int64     // total length of the others, ns
 }
 
 // stretch is a Span in Unix nanoseconds.
@@ -37,7 +37,7 @@ func (s *spans) add(from, to int64, most int) {
 	s.rank()
 }
 
-// rank finds the shortest.
+// rank finds the shortest span of the list.
 func (s *spans) rank() {
 	s.least = math.MaxInt64
 	for i, v := range s.list {

@@ -8,30 +8,30 @@ import (
 	"testbed/topo"
 )
 
-// SwitchCapture is what the capture of a switch's ports amounts to. What is wrong with
-// it casts no doubt on records, which are of hosts' captures: it is a note in the
-// result. A capture that lacks packets tells nothing of its links.
+// SwitchCapture summarizes the capture of a switch's ports. Its problems are notes in
+// the result, because records come from the captures of hosts. A capture that lacks
+// packets is not used for the load of links.
 type SwitchCapture struct {
 	Switch string
 	Ports  []Port
-	// Stats are the kernel's own counts, where HasStats says that the file has them.
+	// Stats are the kernel's counts of the capture. HasStats reports whether the file has them.
 	Stats    pcap.Stats
 	HasStats bool
-	Whole    bool // the file was closed and could be read to its end
+	Whole    bool // the file was closed properly and could be read to its end
 	Captured int  // packets in the file
 }
 
-// Port is the side of a switch that sends over a link.
+// Port is the sending end of a link at a switch.
 type Port struct {
-	Link string // its name; "" where the capture does not state it
+	Link string // name of the link; "" if the capture does not state it
 	Sent Counts
 }
 
-// switchCapture is all that the reduction keeps of the capture of one switch.
+// switchCapture is the reduced capture of one switch.
 type switchCapture struct {
 	SwitchCapture
-	load    []series // of each port
-	data    []*tally // packets with payload to our services that left each port
+	load    []series // by port
+	data    []*tally // sent packets with payload to the emulated services, by port
 	skipped []pcap.Skip
 	problem string
 	stamps
@@ -67,7 +67,7 @@ func (r *Reducer) addSwitch(ctx context.Context, name string, p *pcap.Reader, re
 	return nil
 }
 
-// describePorts makes room for interfaces that the file has described.
+// describePorts adds the ports that the file has described since the last call.
 func (r *Reducer) describePorts(c *switchCapture, interfaces []pcap.Interface) {
 	for _, i := range interfaces[len(c.Ports):] {
 		link, _ := pcap.LinkOf(i)
@@ -77,11 +77,12 @@ func (r *Reducer) describePorts(c *switchCapture, interfaces []pcap.Interface) {
 	}
 }
 
-// seenAt is how many packets with the data of each connection were seen to enter a
-// link, for the links whose ports were captured.
+// seenAt counts, for each link whose port was captured, the data packets of each
+// connection that entered the link.
 type seenAt map[topo.LinkID]*tally
 
-// observedLinks replaces what was inferred of links whose ports were captured.
+// observedLinks replaces the inferred loads of links whose ports were captured by the
+// observed ones.
 func (a *assembly) observedLinks(all [][]*series, observed []bool) seenAt {
 	seen := seenAt{}
 	if len(a.switches) == 0 {
@@ -96,11 +97,11 @@ func (a *assembly) observedLinks(all [][]*series, observed []bool) seenAt {
 			id, ok := ids[p.Link]
 			from, _, _ := strings.Cut(p.Link, ">")
 			if !ok || from != c.Switch {
-				a.notef("%s: its capture's port %d is of link %q, which is none of the switch: its packets are not used", c.Switch, i, p.Link)
+				a.notef("%s: port %d of its capture is of link %q, which does not start at the switch: its packets are not used", c.Switch, i, p.Link)
 				continue
 			}
 			if !c.Whole || c.Stats.Dropped > 0 {
-				continue // less than what went over it, and said so
+				continue // the capture lacks packets; assemble reports it
 			}
 			all[id], observed[id] = []*series{&c.load[i]}, true
 			seen[id] = c.data[i]

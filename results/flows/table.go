@@ -5,22 +5,22 @@ import (
 	"math/bits"
 )
 
-// table finds a number by a connection's endpoints: open addressing with linear
-// probing, in slots of which four share a cache line, and nothing for the garbage
-// collector to follow. Where a slot is depends on a seed of the process, so that no
-// capture can be made that is slow to read; what is found does not.
+// table maps the endpoints of connections to numbers. It is a hash table with open
+// addressing and linear probing, without pointers for the garbage collector to follow;
+// four slots share a cache line. Hashes depend on a random seed of the process, so that no
+// crafted capture is slow to read. Results do not depend on the seed.
 type table struct {
-	slots []tableSlot // a power of two of them, of which at most two thirds are used
-	used  int
+	slots []tableSlot // their number is a power of two
+	used  int         // slots in use, at most two thirds
 	seed  [4]uint64
 }
 
 type tableSlot struct {
 	endpoints
-	number uint32 // plus one; 0 where the slot is free
+	number uint32 // plus one; 0 if the slot is free
 }
 
-// tableSlots is the size of a table that is new.
+// tableSlots is the initial number of slots.
 const tableSlots = 64
 
 func newTable() table {
@@ -32,16 +32,16 @@ func newTable() table {
 	return t
 }
 
-// home is the slot where the search for endpoints begins, modulo the number of slots.
-// One product would not do: where only one of its factors changes, as with one client
-// and server, it goes up in even steps, some of which fall together.
+// home returns the hash of endpoints. Modulo the number of slots, it is the slot where
+// their search begins. It takes two products, because one collides if only one of its
+// factors changes, as it does for the connections of one client and server.
 func (t *table) home(e endpoints) uint64 {
 	hi, lo := bits.Mul64(uint64(e.client)<<32^uint64(e.server)^t.seed[0], uint64(e.clientPort)<<16^uint64(e.serverPort)^t.seed[1])
 	hi, lo = bits.Mul64(hi^lo^t.seed[2], t.seed[3])
 	return hi ^ lo
 }
 
-// get is the number that was put last, or -1.
+// get returns the number of endpoints, or -1 if they have none.
 func (t *table) get(e endpoints) int {
 	slots := t.slots
 	mask := uint64(len(slots) - 1)
@@ -56,7 +56,7 @@ func (t *table) get(e endpoints) int {
 	}
 }
 
-// put gives endpoints a number, at most 2^32-2.
+// put sets the number of endpoints, at most 2^32-2.
 func (t *table) put(e endpoints, number int) {
 	if 3*(t.used+1) > 2*len(t.slots) {
 		old := t.slots
@@ -74,7 +74,7 @@ func (t *table) put(e endpoints, number int) {
 	*s = tableSlot{e, uint32(number) + 1}
 }
 
-// slot is that of endpoints, or the free one where they belong.
+// slot returns the slot of endpoints, or the free slot in which to store them.
 func (t *table) slot(e endpoints) *tableSlot {
 	mask := uint64(len(t.slots) - 1)
 	for i := t.home(e); ; i++ {
@@ -86,7 +86,7 @@ func (t *table) slot(e endpoints) *tableSlot {
 
 // tally counts by endpoints.
 type tally struct {
-	at     table // in counts
+	at     table // indexes of counts
 	counts []int
 }
 
@@ -102,7 +102,7 @@ func (t *tally) add(e endpoints) {
 	t.counts[i]++
 }
 
-// of is what was counted; t may be nil.
+// of returns the count of endpoints. t may be nil.
 func (t *tally) of(e endpoints) int {
 	if t == nil {
 		return 0

@@ -192,7 +192,7 @@ func offsetOf(frame []byte, c *tcp) int {
 	return int(uint32(frame[38])<<24|uint32(frame[39])<<16|uint32(frame[40])<<8|uint32(frame[41])) - int(c.cisn) - 1
 }
 
-// The header tells of a connection whose SYN the capture of either host lacks.
+// A connection whose SYN is missing in a host's capture is recognized by its header.
 func TestNoSYN(t *testing.T) {
 	for _, lacks := range [][]string{{a}, {b}, {a, b}} {
 		n := newNetwork(t, a, b)

@@ -7,9 +7,9 @@ import (
 	"testbed/topo/units"
 )
 
-// trails makes the trail of each transfer of this run.
+// trails builds the trail of each transfer of this run.
 func (a *assembly) trails() {
-	first := map[[2]uint32]map[addr]wire.Header{} // hops of a block's first pipeline, by server
+	first := map[[2]uint32]map[addr]wire.Header{} // hops of each block's first pipeline, by server
 	for _, t := range a.transfers {
 		if t.standing == ours && t.header.Kind == wire.KindBlock && t.header.Generation == 0 {
 			k := [2]uint32{t.header.Group}
@@ -29,7 +29,7 @@ func (a *assembly) trails() {
 			dst, ok2 := hostAt(a.fabric, t.server)
 			h := t.header
 			if h.Kind == wire.KindBlock && h.Generation > 0 {
-				// The hop to a host keeps its hash.
+				// A rebuilt pipeline keeps the hash of the hop to each host.
 				if old, ok := first[[2]uint32{h.Group}][t.server]; ok {
 					h = old
 				}
@@ -48,11 +48,11 @@ func (t *transfer) onItsPort() bool {
 	return t.header.Kind == wire.KindFlow && t.serverPort == wire.ShufflePort || t.header.Kind == wire.KindBlock && t.serverPort == wire.BlockPort
 }
 
-// trail is what the captures of both ends tell of t.
+// trail returns the trail of t from the captures of both ends.
 func (a *assembly) trail(t *transfer) Trail {
 	h := t.header
 	out := Trail{Kind: h.Kind, Group: h.Group, Member: h.Member, Generation: h.Generation, Read: h.Read,
-		Size: units.Bytes(h.Size - min(h.Offset, h.Size)), Complete: t.complete(), SrcName: hostName(t.client), DstName: hostName(t.server)}
+		Size: units.Bytes(h.Size - h.Resumes()), Complete: t.complete(), SrcName: hostName(t.client), DstName: hostName(t.server)}
 	since := func(stamp int64) time.Duration {
 		if stamp == 0 {
 			return 0
@@ -112,8 +112,8 @@ func (a *assembly) spans(s *spans) ([]Span, time.Duration) {
 	return list, time.Duration(s.rest)
 }
 
-// stalled are the spans that are long enough to tell: the longest round trip may have
-// been measured only after them.
+// stalled returns the spans that exceed the longest round-trip time. It filters them at
+// the end, because that time may have been measured after a span.
 func (a *assembly) stalled(s *sender) []Span {
 	var list []Span
 	for _, v := range s.stalled.list {
@@ -124,7 +124,7 @@ func (a *assembly) stalled(s *sender) []Span {
 	return list
 }
 
-// acks are the pipeline packets of a hop whose four moments are known.
+// acks returns the recorded pipeline packets of a hop whose four times are known.
 func (a *assembly) acks(t *transfer) []Ack {
 	if t.header.Kind != wire.KindBlock || t.header.Packet == 0 || t.atClient.hop == nil || t.atServer.hop == nil {
 		return nil

@@ -8,44 +8,52 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Resamples of the bootstrap: fewer for many clusters, whose interval is narrow, so
-// that a report stays quick.
+// Resamples of the bootstrap: fewer for many clusters, whose interval is narrow, to limit
+// the time of a report.
 const (
 	mostResamples  = 2000
 	leastResamples = 200
 	drawsInAll     = 20_000_000
 )
 
-// leastError is the least standard error of a resample, as a fraction of that of all
-// clusters. A resample of nothing but equal clusters has none, and would by itself
-// make an interval endless.
+// leastError is the smallest standard error of a resample, as a fraction of that of all
+// clusters. A resample of equal clusters has none and would make the interval infinite.
 const leastError = 0.2
 
-// statistic is a figure of the clusters' sums which does not change where all sums
-// are the same number of times as large.
+// noiseFreedom is the number of degrees of freedom of a calibrated noise. The noise of
+// another workload may differ from the calibrated one by a factor, so it counts for less
+// than the number of pairs that it was measured with.
+const noiseFreedom = 4
+
+// statistic is a function of the clusters' sums that is invariant when all sums are
+// multiplied by one number.
 type statistic struct {
 	of func(sums []float64) float64
-	// gradient is of by each of the sums.
+	// gradient is the derivative of the function with respect to each sum.
 	gradient func(sums, into []float64)
+	// weight is the sum that determines the weight of a cluster.
+	weight int
 }
 
-// logRatio is the logarithm of sum a over sum b.
+// logRatio returns the logarithm of sum a over sum b.
 func logRatio(a, b int) statistic {
 	return statistic{
 		func(s []float64) float64 { return math.Log(s[a] / s[b]) },
 		func(s, into []float64) { into[a], into[b] = 1/s[a], -1/s[b] },
+		a,
 	}
 }
 
-// average is sum a over sum n.
+// average returns sum a over sum n.
 func average(a, n int) statistic {
 	return statistic{
 		func(s []float64) float64 { return s[a] / s[n] },
 		func(s, into []float64) { into[a], into[n] = 1/s[n], -s[a]/(s[n]*s[n]) },
+		n,
 	}
 }
 
-// less is x without y.
+// less returns x minus y.
 func (x statistic) less(y statistic) statistic {
 	return statistic{
 		func(s []float64) float64 { return x.of(s) - y.of(s) },
@@ -57,22 +65,65 @@ func (x statistic) less(y statistic) statistic {
 				into[i] -= other[i]
 			}
 		},
+		x.weight,
 	}
 }
 
-// sample is clusters of items, each with its sums, and draws of them. A cluster is
-// drawn whole, as often as there are clusters, with replacement.
+// cell has the sums of the items that one cluster has in one repeat.
+type cell struct {
+	cluster, repeat int // from 0
+	sums            []float64
+}
+
+// sample is a set of clusters with their sums. The bootstrap draws whole clusters with
+// replacement, as many as there are.
 type sample struct {
+	cells    []cell
 	clusters [][]float64
+	total    []float64
+	repeats  int
 	rng      *rand.Rand
 	count    int
 }
 
-func newSample(clusters [][]float64, items int, seed uint64) *sample {
-	return &sample{clusters, rand.New(rand.NewPCG(seed, uint64(items))), min(mostResamples, max(leastResamples, drawsInAll/items))}
+// newSample returns the sample of items whose sums, all of one length, are added by
+// cluster and repeat. Clusters are numbered from 0; repeats have any number.
+func newSample(items []cell, seed uint64) *sample {
+	s := &sample{rng: rand.New(rand.NewPCG(seed, uint64(len(items)))), count: min(mostResamples, max(leastResamples, drawsInAll/max(1, len(items))))}
+	if len(items) == 0 {
+		return s
+	}
+	width := len(items[0].sums)
+	s.total = make([]float64, width)
+	number := map[int]int{}
+	at := map[[2]int]int{}
+	for _, x := range items {
+		r, ok := number[x.repeat]
+		if !ok {
+			r = len(number)
+			number[x.repeat] = r
+		}
+		for len(s.clusters) <= x.cluster {
+			s.clusters = append(s.clusters, make([]float64, width))
+		}
+		key := [2]int{x.cluster, r}
+		i, ok := at[key]
+		if !ok {
+			i = len(s.cells)
+			at[key] = i
+			s.cells = append(s.cells, cell{x.cluster, r, make([]float64, width)})
+		}
+		for j, v := range x.sums {
+			s.cells[i].sums[j] += v
+			s.clusters[x.cluster][j] += v
+			s.total[j] += v
+		}
+	}
+	s.repeats = len(number)
+	return s
 }
 
-// draw tells how often each cluster is drawn.
+// draw fills in the number of times that each cluster is drawn.
 func (s *sample) draw(into []int) {
 	clear(into)
 	for range into {
@@ -80,7 +131,7 @@ func (s *sample) draw(into []int) {
 	}
 }
 
-// sums are those of all clusters, each as often as it was drawn.
+// sums adds the sums of all clusters, each as often as it was drawn.
 func (s *sample) sums(drawn []int, into []float64) {
 	clear(into)
 	for i, c := range s.clusters {
@@ -92,56 +143,121 @@ func (s *sample) sums(drawn []int, into []float64) {
 	}
 }
 
-// deviation is the standard error of a statistic, by what each cluster moves it.
+// dot returns the sum of products.
+func dot(a, b []float64) float64 {
+	var sum float64
+	for i, x := range a {
+		sum += float64(x * b[i])
+	}
+	return sum
+}
+
+// deviation returns the standard error of a statistic from the influence of each cluster.
 func (s *sample) deviation(gradient []float64, drawn []int) float64 {
 	var sum float64
 	for i, c := range s.clusters {
-		k := float64(drawn[i])
-		if k == 0 {
-			continue
+		if k := float64(drawn[i]); k > 0 {
+			move := dot(gradient, c)
+			sum += float64(k * float64(move*move))
 		}
-		var move float64
-		for j, x := range c {
-			move += float64(gradient[j] * x)
-		}
-		sum += float64(k * float64(move*move))
 	}
 	n := float64(len(s.clusters))
 	return math.Sqrt(sum * n / (n - 1))
 }
 
-// intervals are the 95 % intervals of statistics. Each takes others' draws, one call
-// for each resample, as well.
-//
-// Each end is the farther one of two bootstraps (Efron and Tibshirani, An
-// Introduction to the Bootstrap, 1993, chapters 12 and 13): of bootstrap-t, which
-// knows that a resample without the few large clusters also knows less of how far
-// off it is, and of percentiles that are widened for few clusters as Student's
-// distribution is (Hesterberg, The American Statistician, 2015). Either alone is too
-// narrow where times are skewed. Of fewer than LeastPairs clusters bootstrap-t says
-// next to nothing and is left out.
-func (s *sample) intervals(stats []statistic, also func(drawn []int)) []Interval {
-	n := len(s.clusters)
-	student := n >= LeastPairs
-	out := make([]Interval, len(stats))
-	drawn := make([]int, n)
-	width := 0
-	if n > 0 {
-		width = len(s.clusters[0])
+// jackknife returns the standard error of a statistic by leaving out each cluster in turn.
+// It does not shrink if few clusters have most of the items, as wide coflows have most of
+// the flows (CV3 of MacKinnon, Nielsen and Webb, Journal of Econometrics 232, 2023).
+func (s *sample) jackknife(x statistic) float64 {
+	n := float64(len(s.clusters))
+	value, rest := x.of(s.total), make([]float64, len(s.total))
+	var sum float64
+	for _, c := range s.clusters {
+		for j := range rest {
+			rest[j] = s.total[j] - c[j]
+		}
+		d := x.of(rest) - value
+		sum += float64(d * d)
 	}
-	sums, gradient := make([]float64, width), make([]float64, width)
+	return math.Sqrt(sum * (n - 1) / n)
+}
+
+// betweenRuns returns the variance of a statistic between runs, for one repeat: the part
+// of the difference between repeats that the clusters within repeats do not explain
+// (two-way analysis of variance). It is 0 for one repeat.
+func (s *sample) betweenRuns(x statistic) float64 {
+	if s.repeats < 2 {
+		return 0
+	}
+	gradient := make([]float64, len(s.total))
+	x.gradient(s.total, gradient)
+	moves, weights := make([]float64, s.repeats), make([]float64, s.repeats)
+	for _, c := range s.cells {
+		moves[c.repeat] += dot(gradient, c.sums)
+		weights[c.repeat] += c.sums[x.weight]
+	}
+	var runs, rest float64
+	for _, m := range moves {
+		runs += float64(m * m)
+	}
+	for _, c := range s.cells {
+		of := s.clusters[c.cluster]
+		e := dot(gradient, c.sums) - dot(gradient, of)*c.sums[x.weight]/of[x.weight] - moves[c.repeat]*c.sums[x.weight]/weights[c.repeat]
+		rest += float64(e * e)
+	}
+	n, r := float64(len(s.clusters)), float64(s.repeats)
+	return r * max(0, runs*r/(r-1)-rest*n*r/((n-1)*(r-1)))
+}
+
+// widen adds the differences between runs to an interval around a value: the variance
+// between runs over the number of repeats, moderated by a calibrated noise (Smyth,
+// Statistical Applications in Genetics and Molecular Biology 3, 2004). Independent errors
+// add as squares on each side (Zou and Donner, Statistics in Medicine 27, 2008). With one
+// repeat and no calibrated noise the interval stays unchanged: it is conditional on these
+// runs.
+func (i Interval) widen(value, variance float64, repeats int, noise *float64) Interval {
+	freedom := float64(repeats - 1)
+	sum := variance * freedom
+	if noise != nil {
+		freedom += noiseFreedom
+		sum += noiseFreedom * *noise * *noise
+	}
+	if sum <= 0 {
+		return i
+	}
+	half := student(freedom) * math.Sqrt(sum/freedom/float64(repeats))
+	return Interval{value - math.Hypot(value-i.Low, half), value + math.Hypot(i.High-value, half)}
+}
+
+// student returns the 97.5 % quantile of Student's t distribution.
+func student(freedom float64) float64 {
+	return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom}.Quantile(0.975)
+}
+
+// bootstrap returns 95 % confidence intervals of statistics over clusters, conditional on
+// the runs; nil for fewer than LeastPairs clusters.
+//
+// Each end is the farther one of two bootstraps (Efron and Tibshirani, An Introduction to
+// the Bootstrap, 1993, chapters 12 and 13). In bootstrap-t, a resample without the few large
+// clusters has a larger error. The percentiles are widened for few clusters like Student's
+// t distribution (Hesterberg, The American Statistician 69, 2015). Either alone is too
+// narrow for skewed times.
+func (s *sample) bootstrap(stats []statistic) []Interval {
+	n, out := len(s.clusters), make([]Interval, len(stats))
+	if n < LeastPairs {
+		return nil
+	}
+	drawn := make([]int, n)
+	sums, gradient := make([]float64, len(s.total)), make([]float64, len(s.total))
 	for i := range drawn {
 		drawn[i] = 1
 	}
-	s.sums(drawn, sums)
 	value, off := make([]float64, len(stats)), make([]float64, len(stats))
 	for k, x := range stats {
-		value[k] = x.of(sums)
-		if student {
-			clear(gradient)
-			x.gradient(sums, gradient)
-			off[k] = s.deviation(gradient, drawn)
-		}
+		value[k] = x.of(s.total)
+		clear(gradient)
+		x.gradient(s.total, gradient)
+		off[k] = s.deviation(gradient, drawn)
 	}
 	values, ts := make([][]float64, len(stats)), make([][]float64, len(stats))
 	for range s.count {
@@ -156,9 +272,6 @@ func (s *sample) intervals(stats []statistic, also func(drawn []int)) []Interval
 				ts[k] = append(ts[k], (v-value[k])/max(s.deviation(gradient, drawn), leastError*off[k]))
 			}
 		}
-		if also != nil {
-			also(drawn)
-		}
 	}
 	for k := range stats {
 		out[k] = percentiles(values[k], n)
@@ -171,17 +284,14 @@ func (s *sample) intervals(stats []statistic, also func(drawn []int)) []Interval
 	return out
 }
 
-// percentiles is the interval that holds 95 % of the values of resamples, and more
-// of few clusters. It sorts the values.
+// percentiles returns the interval that includes 95 % of the values of resamples, and more
+// for few clusters. It sorts the values.
 func percentiles(values []float64, clusters int) Interval {
 	slices.Sort(values)
-	tail := 0.025
-	if n := float64(clusters); clusters > 1 {
-		t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: n - 1}.Quantile(tail)
-		tail = distuv.UnitNormal.CDF(t * math.Sqrt(n/(n-1)))
-	}
+	n := float64(clusters)
+	tail := distuv.UnitNormal.CDF(-student(n-1) * math.Sqrt(n/(n-1)))
 	return Interval{Quantile(tail, values), Quantile(1-tail, values)}
 }
 
-// exp is the interval of what the interval of a logarithm is of.
+// exp returns the interval of a figure whose logarithm has interval i.
 func (i Interval) exp() Interval { return Interval{math.Exp(i.Low), math.Exp(i.High)} }

@@ -12,24 +12,23 @@ import (
 	"testbed/topo/units"
 )
 
-// Bounds are averages of block write times that no placement goes below, for the
-// blocks of one repeat and the moments at which they were placed. A bound of 0 is not
-// known.
+// Bounds are lower bounds of the average block write time over all placements, for the
+// blocks of one repeat and the moments at which they were placed. A bound of 0 is unknown.
 type Bounds struct {
-	Blocks int // that both are of
-	// Lone is as though each block were alone: its size over the slower of a disk and
-	// the widest way to another rack.
+	Blocks int // blocks that both bounds cover
+	// Lone is the average with each block alone on the network: its size over the slower of
+	// a disk and the fastest path to another rack.
 	Lone time.Duration
-	// Fluid is as though all blocks were one fluid into the receiving links: what
-	// background flows leave of these serves one copy of each block from its request on,
-	// the shortest rest first, and no block is faster than a disk.
+	// Fluid is the average with all blocks as one fluid into the receiving links. The
+	// capacity that background flows leave serves one copy of each block from its request
+	// on, shortest remaining first, and no block is faster than a disk.
 	Fluid time.Duration
 }
 
-// BoundsOf are the bounds for the blocks of a repeat. What background flows, all that
-// are of coflows, take of the receiving links is their average from the first arrival
-// to the last completion: blocks that were written when there was less of it may be
-// faster than Fluid, which is why it is a loose bound.
+// BoundsOf returns the bounds for the blocks of a repeat. Background flows are all flows of
+// coflows. Their use of the receiving links is averaged from the first arrival to the last
+// completion, so blocks written at quieter times may be faster than Fluid: it is a loose
+// bound.
 func BoundsOf(f *topo.Fabric, r flows.Records, disk units.Rate) Bounds {
 	lost := failedOf(r, flows.FailedBlock, func(f flows.Failure) int { return int(f.Block) })
 	ways := map[topo.HostID]float64{}
@@ -50,7 +49,7 @@ func BoundsOf(f *topo.Fabric, r flows.Records, disk units.Rate) Bounds {
 			rate = way
 		}
 		if rate == 0 {
-			continue // one replica, and no disk
+			continue // one replica and no disk
 		}
 		lone += seconds(b.Size, rate)
 		jobs = append(jobs, fluidJob{at: b.Requested.Seconds(), size: b.Size})
@@ -70,8 +69,8 @@ func seconds(size units.Bytes, rate float64) float64 { return 8 * float64(size) 
 
 func inSeconds(s float64) time.Duration { return duration(s * float64(time.Second)) }
 
-// widest is the fastest way of one flow from a host into another rack, or to another
-// host where there is one rack: one spine at most carries it.
+// widest returns the rate of the fastest path of one flow from a host into another rack, or
+// to another host if there is one rack. A single spine carries the flow.
 func widest(f *topo.Fabric, from topo.HostID) units.Rate {
 	home := f.RackOf(from)
 	var up, down, host units.Rate
@@ -95,7 +94,7 @@ func widest(f *topo.Fabric, from topo.HostID) units.Rate {
 	return out
 }
 
-// residual is what the flows of coflows leave of the receiving links, in bit/s.
+// residual returns the capacity that the flows of coflows leave on the receiving links, in bit/s.
 func residual(f *topo.Fabric, r flows.Records) float64 {
 	racks := racksDecide(f)
 	var left, bits float64
@@ -122,14 +121,14 @@ func residual(f *topo.Fabric, r flows.Records) float64 {
 	return left - bits/(last-first).Seconds()
 }
 
-// fluidJob is a block that wants service.
+// fluidJob is a block that waits for service.
 type fluidJob struct {
 	at   float64 // seconds
 	size units.Bytes
 	left float64 // bits
 }
 
-// shortest orders by what is left.
+// shortest orders jobs by their remaining bits.
 type shortest []*fluidJob
 
 func (s shortest) Len() int           { return len(s) }
@@ -143,12 +142,11 @@ func (s *shortest) Pop() any {
 	return x
 }
 
-// fluidMean is a bound of the average time in seconds of jobs that one server of a
-// rate serves, none of them faster than a disk (0: any). Of jobs of one size none
-// overtakes another, and the disk bounds each by itself: k that arrive together take
-// (1/k) Σ max(size/disk, i·size/rate). Of several sizes the server serves the
-// shortest rest first, which no order beats by the average, and the disk bounds the
-// average only.
+// fluidMean returns a lower bound of the average time, in seconds, of jobs that one server
+// of the given rate serves, none of them faster than a disk (0: no limit). Jobs of one size
+// do not overtake each other, and the disk bounds each one: k jobs that arrive together take
+// (1/k) Σ max(size/disk, i·size/rate). With several sizes the server serves the shortest
+// remaining job first, which minimises the average, and the disk bounds only the average.
 func fluidMean(jobs []fluidJob, disk, rate float64) float64 {
 	slices.SortStableFunc(jobs, func(a, b fluidJob) int { return cmp.Compare(a.at, b.at) })
 	var sum, stored, end float64
@@ -170,7 +168,7 @@ func fluidMean(jobs []fluidJob, disk, rate float64) float64 {
 	return sum / float64(len(jobs))
 }
 
-// shortestFirst is the sum of the times of jobs, which are in order of arrival.
+// shortestFirst returns the sum of the times of jobs, given in order of arrival.
 func shortestFirst(jobs []fluidJob, rate float64) float64 {
 	var waiting shortest
 	var now, sum float64
@@ -185,7 +183,7 @@ func shortestFirst(jobs []fluidJob, rate float64) float64 {
 		j := waiting[0]
 		end := now + j.left/rate
 		if next < len(jobs) && jobs[next].at < end {
-			j.left -= (jobs[next].at - now) * rate // it has the shortest rest still
+			j.left -= (jobs[next].at - now) * rate // it still has the fewest bits left
 			now = jobs[next].at
 			continue
 		}

@@ -12,8 +12,8 @@ import (
 	"testbed/workloads"
 )
 
-// A class as narrow as one fraction makes the numbers exact: a shuffle that is a
-// quarter of the job leaves three times itself for the computation.
+// A class with a single fraction makes the numbers exact: if the shuffle is a quarter of
+// the job, the computation takes three times as long.
 func TestJobs(t *testing.T) {
 	quarter := JobMix{{1, 0.25, math.Nextafter(0.25, 1)}}
 	base := []Item{{0, 1, 10 * time.Second, 1}, {0, 2, 4 * time.Second, 2}, {1, 1, 20 * time.Second, 1}, {0, 3, time.Second, 3}, {0, 5, 0, 5}}
@@ -34,12 +34,12 @@ func TestJobs(t *testing.T) {
 	if unpaired != 3 { // 3 and 4 are in one arm only, 5 took no time
 		t.Errorf("%d unpaired, want 3", unpaired)
 	}
-	if p := Pair(b, a, 1); math.Abs(p.MeanRatio-136.0/135) > 1e-12 || math.Abs(p.Median-1) > 1e-12 {
+	if p := Pair(b, a, 1, nil); math.Abs(p.MeanRatio-136.0/135) > 1e-12 || math.Abs(p.Median-1) > 1e-12 {
 		t.Errorf("speed-up %v of the averages and %v median, want 136/135 and 1", p.MeanRatio, p.Median)
 	}
 }
 
-// Of 20,000 draws the standard deviation of a share is below 0.0035.
+// With 20,000 draws the standard deviation of a share is below 0.0035.
 func TestAaloJobs(t *testing.T) {
 	const n = 20_000
 	var quarters [4]float64
@@ -60,7 +60,7 @@ func TestAaloJobs(t *testing.T) {
 	}
 }
 
-// A job gains no more than its coflow does, and loses no more.
+// A job gains or loses no more than its coflow.
 func TestJobsGainLessThanCoflows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seconds := rapid.Float64Range(0.001, 10_000)
@@ -91,11 +91,11 @@ func TestJobsErrors(t *testing.T) {
 	}{
 		{"none", nil, "no class"},
 		{"no share", JobMix{{0, 0.1, 0.2}}, "no class"},
-		{"negative", JobMix{{-1, 0.1, 0.2}}, "want a share"},
-		{"no shuffle", JobMix{{1, 0, 0.2}}, "want a share"},
-		{"backwards", JobMix{{1, 0.5, 0.5}}, "want a share"},
-		{"more than all", JobMix{{1, 0.5, 1.5}}, "want a share"},
-		{"not a number", JobMix{{1, math.NaN(), 1}}, "want a share"},
+		{"negative", JobMix{{-1, 0.1, 0.2}}, "share must be"},
+		{"no shuffle", JobMix{{1, 0, 0.2}}, "share must be"},
+		{"backwards", JobMix{{1, 0.5, 0.5}}, "share must be"},
+		{"more than all", JobMix{{1, 0.5, 1.5}}, "share must be"},
+		{"not a number", JobMix{{1, math.NaN(), 1}}, "share must be"},
 		{"too long", JobMix{{1, 0.01, 0.02}}, "does not fit"},
 	} {
 		if _, _, _, err := tt.mix.Jobs(1, long, long); err == nil || !strings.Contains(err.Error(), tt.want) {

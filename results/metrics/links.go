@@ -9,8 +9,8 @@ import (
 	"testbed/topo/units"
 )
 
-// Rebin is a link's load in longer intervals: the shortest whole multiple of its own
-// that is no shorter than asked. The last interval may be in part after the end.
+// Rebin returns a link's load in longer intervals: the shortest multiple of its own interval
+// that is at least the given one. The last interval may extend past the end.
 func Rebin(s flows.LinkSeries, interval time.Duration) flows.LinkSeries {
 	if s.Interval <= 0 || interval <= s.Interval {
 		return s
@@ -32,8 +32,8 @@ func Rebin(s flows.LinkSeries, interval time.Duration) flows.LinkSeries {
 	return out
 }
 
-// Utilisation is the share of its rate that a link carried in each interval. A token
-// bucket lets more than 1 pass in a short one.
+// Utilisation returns the share of its rate that a link carried in each interval. A token
+// bucket can exceed 1 in a short interval.
 func Utilisation(s flows.LinkSeries) []float64 {
 	full := float64(s.Rate.BytesIn(s.Interval))
 	out := make([]float64, len(s.Bytes))
@@ -45,17 +45,18 @@ func Utilisation(s flows.LinkSeries) []float64 {
 	return out
 }
 
-// LinkUse sums up the load of a link.
+// LinkUse summarizes the load of a link.
 type LinkUse struct {
-	Mean, Peak     float64 // utilisation, of an interval the peak
-	Queue          units.Bytes
-	Drops, Suspect int
+	Mean, Peak float64 // utilisation; Peak is that of the busiest interval
+	Queue      units.Bytes
+	Drops      int  // packets
+	Counted    bool // whether Drops is the kernel's count and not an estimate (flows.LinkSeries)
 }
 
-// UseOf sums up a link's load. Mean is over the time given, which may be longer than
-// the series: a link whose series ends carried nothing after that.
+// UseOf summarizes a link's load. Mean is over the given time, which may be longer than the
+// series: after the end of its series a link carried nothing.
 func UseOf(s flows.LinkSeries, over time.Duration) LinkUse {
-	u := LinkUse{Drops: s.Drops, Suspect: s.Suspect}
+	u := LinkUse{Drops: s.Drops, Counted: s.Counted}
 	var sum units.Bytes
 	for _, b := range s.Bytes {
 		sum += b
@@ -72,9 +73,9 @@ func UseOf(s flows.LinkSeries, over time.Duration) LinkUse {
 	return u
 }
 
-// BottleneckLinks are the links whose use decides (Chowdhury, Kandula and Stoica,
-// SIGCOMM 2013, §1): those between leaves and spines where a rack's hosts together
-// are faster than its uplinks or downlinks, else those of hosts.
+// BottleneckLinks returns the bottleneck links (Chowdhury, Kandula and Stoica, SIGCOMM 2013,
+// §1): those between leaves and spines if the hosts of a rack together are faster than its
+// uplinks or downlinks, else those of hosts.
 func BottleneckLinks(f *topo.Fabric) []topo.LinkID {
 	racks := racksDecide(f)
 	var out []topo.LinkID
@@ -86,7 +87,7 @@ func BottleneckLinks(f *topo.Fabric) []topo.LinkID {
 	return out
 }
 
-// racksDecide tells whether some rack's hosts together are faster than its links.
+// racksDecide reports whether the hosts of any rack together are faster than its links.
 func racksDecide(f *topo.Fabric) bool {
 	hosts, up, down := make([]units.Rate, f.Racks()), make([]units.Rate, f.Racks()), make([]units.Rate, f.Racks())
 	for _, l := range f.Links() {
@@ -110,9 +111,9 @@ func racksDecide(f *topo.Fabric) bool {
 	return false
 }
 
-// LinkCvs are the coefficients of variation of the utilisation of some links, one for
-// each interval in which any of them carried something. The series are of links in
-// order of ID, with one interval.
+// LinkCvs returns the coefficients of variation of the utilisation of some links, one for
+// each interval in which any of them carried data. The series are in order of link ID, with
+// one interval.
 func LinkCvs(all []flows.LinkSeries, links []topo.LinkID) []float64 {
 	n := 0
 	var use [][]float64
@@ -139,7 +140,7 @@ func LinkCvs(all []flows.LinkSeries, links []topo.LinkID) []float64 {
 	return out
 }
 
-// Median is the middle of values, by Quantile; it is 0 for none.
+// Median returns the median of values, by Quantile; it is 0 for none.
 func Median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0

@@ -38,8 +38,8 @@ func TestRebin(t *testing.T) {
 }
 
 func TestUseOf(t *testing.T) {
-	s := flows.LinkSeries{Rate: 8 * units.Mbps, Interval: time.Millisecond, Bytes: []units.Bytes{1000, 500}, Queue: []units.Bytes{0, 77}, Drops: 2, Suspect: 3}
-	if got, want := UseOf(s, 10*time.Millisecond), (LinkUse{Mean: 0.15, Peak: 1, Queue: 77, Drops: 2, Suspect: 3}); got != want {
+	s := flows.LinkSeries{Rate: 8 * units.Mbps, Interval: time.Millisecond, Bytes: []units.Bytes{1000, 500}, Queue: []units.Bytes{0, 77}, Drops: 2, Counted: true}
+	if got, want := UseOf(s, 10*time.Millisecond), (LinkUse{Mean: 0.15, Peak: 1, Queue: 77, Drops: 2, Counted: true}); got != want {
 		t.Errorf("UseOf = %+v, want %+v", got, want)
 	}
 	if got := UseOf(flows.LinkSeries{}, 0); got != (LinkUse{}) {
@@ -81,8 +81,8 @@ func TestBottleneckLinks(t *testing.T) {
 	}
 }
 
-// Utilisations of 0.2, 0.4 and 0.6 vary by 0.408; an interval in which nothing moves
-// does not count.
+// Utilisations of 0.2, 0.4 and 0.6 have a Cv of 0.408; an interval without traffic does
+// not count.
 func TestLinkCvs(t *testing.T) {
 	series := func(bytes ...units.Bytes) flows.LinkSeries {
 		return flows.LinkSeries{Rate: 8 * units.Mbps, Interval: time.Millisecond, Bytes: bytes}

@@ -12,6 +12,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 	"pgregory.net/rapid"
 
+	"testbed/emu/longtest"
 	"testbed/results/flows"
 )
 
@@ -46,7 +47,7 @@ func TestRecordsToItems(t *testing.T) {
 	}
 }
 
-// The wants are numpy.percentile's.
+// The expected values are those of numpy.percentile.
 func TestQuantile(t *testing.T) {
 	for _, tt := range []struct {
 		p    float64
@@ -126,7 +127,7 @@ func TestSpreadOf(t *testing.T) {
 func TestPair(t *testing.T) {
 	base := append(items(0, 10*ms, 20*ms, 80*ms), Item{0, 90, ms, 90}, Item{1, 0, 4 * ms, 0})
 	arm := []Item{{0, 2, 10 * ms, 2}, {0, 0, 5 * ms, 0}, {0, 1, 20 * ms, 1}, {0, 91, ms, 91}, {2, 0, ms, 0}}
-	got := Pair(base, arm, 1) // ratios 8, 2, 1
+	got := Pair(base, arm, 1, nil) // ratios 8, 2, 1
 	if got.N != 3 || got.Unpaired != 4 {
 		t.Errorf("N %d, Unpaired %d, want 3, 4", got.N, got.Unpaired)
 	}
@@ -136,18 +137,17 @@ func TestPair(t *testing.T) {
 	if math.Abs(got.Median-2) > 1e-12 || math.Abs(got.GeoMean-math.Cbrt(16)) > 1e-12 {
 		t.Errorf("Median %v, GeoMean %v, want 2, %v", got.Median, got.GeoMean, math.Cbrt(16))
 	}
-	for _, ci := range []Interval{got.MedianCI, got.GeoMeanCI, got.MeanRatioCI} {
-		if ci.Low < 1-1e-9 || ci.High > 8+1e-9 || ci.Low >= ci.High {
-			t.Errorf("interval %v, want one inside [1, 8]", ci)
-		}
+	if got.MedianCI.Known() || got.GeoMeanCI.Known() || got.MeanRatioCI.Known() {
+		t.Errorf("intervals of 3 clusters: %+v", got)
 	}
-	if got := Pair(base, nil, 1); got.N != 0 || got.Unpaired != 5 {
+	if got := Pair(base, nil, 1, nil); got.N != 0 || got.Unpaired != 5 {
 		t.Errorf("Pair with nothing = %+v", got)
 	}
-	if got := Pair([]Item{{0, 0, 0, 0}}, []Item{{0, 0, ms, 0}}, 1); got.N != 0 || got.Unpaired != 1 {
+	if got := Pair([]Item{{0, 0, 0, 0}}, []Item{{0, 0, ms, 0}}, 1, nil); got.N != 0 || got.Unpaired != 1 {
 		t.Errorf("Pair with a time of 0 = %+v", got)
 	}
-	same := Pair(base, base, 9)
+	base = items(0, ms, 2*ms, 3*ms, 4*ms, 5*ms, 6*ms, 7*ms, 8*ms)
+	same := Pair(base, base, 9, nil)
 	if same.MeanRatio != 1 || same.MeanRatioCI != (Interval{1, 1}) || same.Median != 1 || same.GeoMean != 1 || same.MedianCI != (Interval{1, 1}) || same.GeoMeanCI != (Interval{1, 1}) {
 		t.Errorf("an arm against itself = %+v, want 1 throughout", same)
 	}
@@ -162,21 +162,21 @@ func TestPairIsDeterministic(t *testing.T) {
 			base = append(base, Item{0, i, time.Duration(rapid.IntRange(1, 1e6).Draw(r, "base")), i / 2})
 			arm = append(arm, Item{0, i, time.Duration(rapid.IntRange(1, 1e6).Draw(r, "arm")), i / 2})
 		}
-		want := Pair(base, arm, 7)
+		want := Pair(base, arm, 7, nil)
 		slices.Reverse(base)
 		shuffled := rapid.Permutation(arm).Draw(r, "order")
-		if got := Pair(base, shuffled, 7); got != want {
+		if got := Pair(base, shuffled, 7, nil); got != want {
 			r.Fatalf("Pair = %+v, then %+v", want, got)
 		}
 		// The other way round is the inverse.
-		back := Pair(arm, base, 7)
+		back := Pair(arm, base, 7, nil)
 		if math.Abs(back.GeoMean*want.GeoMean-1) > 1e-9 || math.Abs(back.Median*want.Median-1) > 1e-9 {
 			r.Fatalf("%v and %v are not inverse", want, back)
 		}
 	})
 }
 
-// The interval of a mean of many draws is the normal one, mean ± 1.96·s/√n.
+// The interval of the mean of many draws is the normal one, mean ± 1.96·s/√n.
 func TestBootstrapInterval(t *testing.T) {
 	const n = 2000
 	var base, arm []Item
@@ -188,28 +188,28 @@ func TestBootstrapInterval(t *testing.T) {
 	}
 	mean, deviation := stat.MeanStdDev(logs, nil)
 	half := 1.96 * deviation / math.Sqrt(n)
-	got := Pair(base, arm, 3).GeoMeanCI
+	got := Pair(base, arm, 3, nil).GeoMeanCI
 	if math.Abs(math.Log(got.Low)-(mean-half)) > half/10 || math.Abs(math.Log(got.High)-(mean+half)) > half/10 {
 		t.Errorf("interval [%v, %v], want about [%v, %v]", math.Log(got.Low), math.Log(got.High), mean-half, mean+half)
 	}
 }
 
-// The same item in several repeats is drawn as one: repeats that tell the same
-// thing again narrow nothing.
+// The repeats of an item are drawn together: repeats without new information do not
+// narrow the interval.
 func TestRepeatsOfAnItemAreOneCluster(t *testing.T) {
 	var base, arm, copied, apart []Item
 	for i := range 30 {
 		b := time.Duration(float64(time.Second) * math.Exp(0.5*math.Sin(float64(i)*12.9898)))
 		base, arm = append(base, Item{0, i, b, i}), append(arm, Item{0, i, time.Second, i})
 	}
-	once := Pair(base, arm, 1)
+	once := Pair(base, arm, 1, nil)
 	for r := range 9 {
 		for i := range base {
 			copied = append(copied, Item{r, i, base[i].Time, i})
 			apart = append(apart, Item{r, i, time.Second, i})
 		}
 	}
-	again := Pair(copied, apart, 1)
+	again := Pair(copied, apart, 1, nil)
 	if again.N != 270 || again.Clusters != 30 || once.Clusters != 30 {
 		t.Fatalf("%d pairs of %d clusters, want 270 of 30", again.N, again.Clusters)
 	}
@@ -220,21 +220,22 @@ func TestRepeatsOfAnItemAreOneCluster(t *testing.T) {
 		wide   float64
 	}{{"geometric mean", width(again.GeoMeanCI), width(once.GeoMeanCI)}, {"ratio of means", width(again.MeanRatioCI), width(once.MeanRatioCI)}, {"median", width(again.MedianCI), width(once.MedianCI)}} {
 		if w.narrow < 0.85*w.wide || w.narrow > 1.15*w.wide {
-			t.Errorf("%s: interval of the same in 9 repeats is %.3f wide, of one repeat %.3f: want about as wide", w.name, w.narrow, w.wide)
+			t.Errorf("%s: the interval of 9 equal repeats is %.3f wide, of one repeat %.3f: want about the same", w.name, w.narrow, w.wide)
 		}
 	}
-	// Drawn one by one they would be a third as wide.
+	// Drawn separately, the interval would be a third as wide.
 	for i := range copied {
 		copied[i].Cluster, apart[i].Cluster = i, i
 	}
-	if one := Pair(copied, apart, 1); width(one.GeoMeanCI) > 0.5*width(once.GeoMeanCI) {
+	if one := Pair(copied, apart, 1, nil); width(one.GeoMeanCI) > 0.5*width(once.GeoMeanCI) {
 		t.Errorf("items drawn one by one: interval %.3f wide, clusters %.3f: the clusters do not matter", width(one.GeoMeanCI), width(once.GeoMeanCI))
 	}
 }
 
-// Of pairs without a difference the interval holds 1 as often as it says, about,
-// and with a true ratio of 1.5 it does not.
+// For pairs without a difference, the interval includes 1 about as often as its level
+// states; for a true ratio of 1.5 it does not.
 func TestIntervalCovers(t *testing.T) {
+	longtest.Skip(t, "computes intervals of 400 drawn comparisons, 3 s")
 	const draws, n = 200, 30
 	held := map[string]int{}
 	found := 0
@@ -242,31 +243,31 @@ func TestIntervalCovers(t *testing.T) {
 		rng := rand.New(rand.NewPCG(uint64(d), 77))
 		var base, same, faster []Item
 		for i := range n {
-			size := math.Exp(rng.NormFloat64()) // coflows differ much, and alike in both arms
+			size := math.Exp(rng.NormFloat64()) // sizes differ widely, and are equal in both arms
 			draw := func(over float64) time.Duration {
 				return time.Duration(float64(time.Second) * size * math.Exp(0.3*rng.NormFloat64()) / over)
 			}
 			base, same, faster = append(base, Item{0, i, draw(1), i}), append(same, Item{0, i, draw(1), i}), append(faster, Item{0, i, draw(1.5), i})
 		}
-		p := Pair(base, same, uint64(d))
+		p := Pair(base, same, uint64(d), nil)
 		for name, ci := range map[string]Interval{"mean": p.MeanRatioCI, "median": p.MedianCI, "geometric mean": p.GeoMeanCI} {
 			if ci.Holds(1) {
 				held[name]++
 			}
 		}
-		if q := Pair(base, faster, uint64(d)); q.GeoMeanCI.Low > 1 && q.GeoMeanCI.Holds(1.5) {
+		if q := Pair(base, faster, uint64(d), nil); q.GeoMeanCI.Low > 1 && q.GeoMeanCI.Holds(1.5) {
 			found++
 		} else if q.GeoMeanCI.Low <= 1 {
-			t.Errorf("draw %d: the interval %v of a true ratio of 1.5 holds 1", d, q.GeoMeanCI)
+			t.Errorf("draw %d: the interval %v of a true ratio of 1.5 includes 1", d, q.GeoMeanCI)
 		}
 	}
 	for _, name := range []string{"mean", "median", "geometric mean"} {
 		if held[name] < draws*90/100 || held[name] == draws {
-			t.Errorf("%s: the interval holds 1 in %d of %d draws without a difference, want 90 %% or more and not all", name, held[name], draws)
+			t.Errorf("%s: the interval includes 1 in %d of %d draws without a difference, want 90 %% or more and not all", name, held[name], draws)
 		}
 	}
 	if found < draws*88/100 {
-		t.Errorf("the interval holds the true 1.5 in %d of %d draws, want 88 %% or more", found, draws)
+		t.Errorf("the interval includes the true 1.5 in %d of %d draws, want 88 %% or more", found, draws)
 	}
 	t.Logf("holds 1 without a difference, of %d: %v; holds a true 1.5: %d", draws, held, found)
 }
@@ -281,14 +282,14 @@ func BenchmarkPair(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				Pair(base, arm, 1)
+				Pair(base, arm, 1, nil)
 			}
 		})
 	}
 }
 
-// What was given up has no completion time, also if its last byte came in all the
-// same; a block that lost a replica has one.
+// A transfer that was given up has no completion time, even if its last byte arrived; a
+// block that lost a replica has one.
 func TestFailedAreLeftOut(t *testing.T) {
 	r := flows.Records{
 		Flows:   []flows.FlowRecord{{Coflow: 1, Flow: 1, End: 5}, {Coflow: 1, Flow: 2, End: 6}, {Coflow: 2, Flow: 3, End: 7}},

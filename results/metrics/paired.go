@@ -2,50 +2,130 @@ package metrics
 
 import (
 	"cmp"
+	"encoding/json"
+	"fmt"
 	"math"
 	"slices"
 
 	"gonum.org/v1/gonum/stat"
 )
 
-// Interval is a 95 % confidence interval.
+// LeastPairs is the smallest number of clusters with a confidence interval. With fewer, a
+// bootstrap underestimates the variance and its intervals are too narrow.
+const LeastPairs = 8
+
+// FewPairs stands in place of an interval for fewer than LeastPairs clusters, and
+// FewPairsMark does in the cells of tables.
+var (
+	FewPairs     = fmt.Sprintf("fewer than %d independent pairs", LeastPairs)
+	FewPairsMark = fmt.Sprintf("<%d pairs", LeastPairs)
+)
+
+// Interval is a 95 % confidence interval of a ratio. The zero Interval means that there are
+// fewer than LeastPairs clusters. In JSON it is [low, high], or null for none.
 type Interval struct{ Low, High float64 }
 
-// Holds tells whether x is within the interval, its ends included.
-func (i Interval) Holds(x float64) bool { return i.Low <= x && x <= i.High }
+// Known reports whether there is an interval.
+func (i Interval) Known() bool { return i != Interval{} }
 
-// Paired compares two arms item by item: each ratio is the baseline's time over
-// the arm's for the same coflow, flow or block of the same repeat, so more than 1
-// is faster than the baseline.
+// Holds reports whether x is within the interval, including its ends. An unknown interval
+// excludes nothing.
+func (i Interval) Holds(x float64) bool { return !i.Known() || i.Low <= x && x <= i.High }
+
+// String returns the interval with two decimals, or FewPairs.
+func (i Interval) String() string { return i.Decimals(2) }
+
+// Decimals returns the interval with n decimals, or FewPairs.
+func (i Interval) Decimals(n int) string {
+	if !i.Known() {
+		return FewPairs
+	}
+	return fmt.Sprintf("[%.*f, %.*f]", n, i.Low, n, i.High)
+}
+
+// Round6 rounds to six decimals: results of exp and log are then equal on all machines.
+func (i Interval) Round6() Interval {
+	return Interval{Round6(i.Low), Round6(i.High)}
+}
+
+// Round6 rounds to six decimals.
+func Round6(x float64) float64 { return math.Round(x*1e6) / 1e6 }
+
+// MarshalJSON writes [low, high], or null.
+func (i Interval) MarshalJSON() ([]byte, error) {
+	if !i.Known() {
+		return []byte("null"), nil
+	}
+	return json.Marshal([2]float64{i.Low, i.High})
+}
+
+// UnmarshalJSON reads [low, high], or null.
+func (i *Interval) UnmarshalJSON(data []byte) error {
+	var ends [2]float64
+	if err := json.Unmarshal(data, &ends); err != nil {
+		return err
+	}
+	*i = Interval{ends[0], ends[1]}
+	return nil
+}
+
+// Deviations are standard deviations of the logarithms of the ratios that Paired has:
+// 0.01 is about 1 %.
+type Deviations struct {
+	MeanRatio float64 `json:"mean_ratio"`
+	Median    float64 `json:"median"`
+	GeoMean   float64 `json:"geo_mean"`
+}
+
+// Paired compares two arms item by item: each ratio is the baseline's time over the arm's
+// time for the same coflow, flow or block of the same repeat. Above 1 the arm is faster than
+// the baseline.
 type Paired struct {
 	N        int // pairs
-	Clusters int // that the pairs are of, by Item.Cluster
+	Clusters int // clusters of the pairs, by Item.Cluster
+	Repeats  int // repeats with pairs
 	Unpaired int // items that only one arm has, or whose time is not positive
 	// MeanRatio is the ratio of the averages over the pairs, GeoMean the geometric
 	// mean of their ratios.
 	MeanRatio, Median, GeoMean float64
-	// The intervals are bootstraps over the clusters, which are drawn whole: with all
-	// their repeats, and of a coflow with all its flows; the median's are percentiles,
-	// of the others see intervals. Clusters are taken as independent. Those that
-	// share links at the same time are not quite, and then the truth is wider. Nor does an interval know of
-	// coflows larger than all it was made of: where these gain more than others, the
-	// ratio of averages is farther off than MeanRatioCI tells. Of fewer than LeastPairs
-	// clusters they are too narrow to conclude anything from.
+	// The intervals are over clusters and repeats. Clusters are resampled whole: with all
+	// their repeats, and a coflow with all its flows; see bootstrap and, for the median,
+	// medianInterval. Differences between repeats and a calibrated noise widen them; see
+	// widen. With one repeat and no calibrated noise they are conditional on these two runs.
+	// Clusters are assumed independent. Those that share links at the same time are not
+	// entirely, and then the true interval is wider. Nor does an interval cover coflows
+	// larger than those it was computed from: if these gain more than others, the error of
+	// the ratio of averages is larger than MeanRatioCI shows. Fewer than LeastPairs clusters
+	// have no interval.
 	MeanRatioCI, MedianCI, GeoMeanCI Interval
+	// Errors are standard errors from the clusters alone, without the differences between
+	// runs; 0 for fewer than LeastPairs clusters.
+	Errors Deviations
 }
 
 type pairKey struct{ repeat, id int }
 
 // pair is the times of one item in both arms.
 type pair struct {
-	base, arm, log  float64 // log is of base over arm
+	base, arm, log  float64 // log is the logarithm of base over arm
 	cluster, repeat int
 	id              int
 }
 
-// Pair compares arm with base. With N 0 the rest means nothing. The same items,
-// in any order, and seed give the same intervals.
-func Pair(base, arm []Item, seed uint64) Paired {
+// Pair compares arm with base. With N 0 the other fields are undefined. Noise is the
+// calibrated difference between identical runs, beyond the part that their clusters explain;
+// nil if unknown. The same items, in any order, and seed give the same intervals.
+func Pair(base, arm []Item, seed uint64, noise *Deviations) Paired {
+	p, pairs := pairUp(base, arm)
+	if p.N > 0 {
+		p.intervals(pairs, seed, noise)
+	}
+	return p
+}
+
+// pairUp returns everything except the intervals, and the pairs in ascending order of their
+// logarithms with their clusters numbered from 0.
+func pairUp(base, arm []Item) (Paired, []pair) {
 	times := make(map[pairKey]float64, len(base))
 	for _, b := range base {
 		times[pairKey{b.Repeat, b.ID}] = float64(b.Time)
@@ -69,12 +149,12 @@ func Pair(base, arm []Item, seed uint64) Paired {
 	p.Unpaired += len(base) - matched
 	p.N = len(pairs)
 	if p.N == 0 {
-		return p
+		return p, nil
 	}
 	slices.SortFunc(pairs, func(x, y pair) int {
 		return cmp.Or(cmp.Compare(x.log, y.log), cmp.Compare(x.cluster, y.cluster), cmp.Compare(x.repeat, y.repeat), cmp.Compare(x.id, y.id))
 	})
-	// Clusters are numbered as they come up.
+	// Clusters are numbered in order of appearance.
 	number := map[int]int{}
 	for i := range pairs {
 		n, ok := number[pairs[i].cluster]
@@ -95,47 +175,61 @@ func Pair(base, arm []Item, seed uint64) Paired {
 	p.MeanRatio = sumBase / sumArm
 	p.Median = math.Exp(Quantile(0.5, logs))
 	p.GeoMean = math.Exp(stat.Mean(logs, nil))
-	p.bootstrap(pairs, seed)
-	return p
+	return p, pairs
 }
 
-// bootstrap fills in the intervals, of pairs whose logarithms ascend.
-func (p *Paired) bootstrap(pairs []pair, seed uint64) {
-	clusters := make([][]float64, p.Clusters)
-	for i := range clusters {
-		clusters[i] = make([]float64, 4)
+// intervals fills in the intervals from pairs in ascending order of their logarithms.
+func (p *Paired) intervals(pairs []pair, seed uint64, noise *Deviations) {
+	logs := make([]float64, len(pairs))
+	for i, x := range pairs {
+		logs[i] = x.log
 	}
-	for _, x := range pairs {
-		for j, v := range [4]float64{x.base, x.arm, x.log, 1} {
-			clusters[x.cluster][j] += v
+	m := Quantile(0.5, logs)
+	cells := make([]cell, len(pairs))
+	for i, x := range pairs {
+		above := 0.5
+		switch {
+		case x.log > m:
+			above = 1
+		case x.log < m:
+			above = 0
 		}
+		cells[i] = cell{x.cluster, x.repeat, []float64{x.base, x.arm, x.log, 1, above}}
 	}
-	var medians []float64
-	out := newSample(clusters, len(pairs), seed).intervals([]statistic{logRatio(0, 1), average(2, 3)}, func(drawn []int) {
-		medians = append(medians, median(pairs, drawn))
-	})
-	p.MeanRatioCI, p.GeoMeanCI, p.MedianCI = out[0].exp(), out[1].exp(), percentiles(medians, p.Clusters).exp()
+	s := newSample(cells, seed)
+	p.Repeats = s.repeats
+	stats := []statistic{logRatio(0, 1), average(2, 3)}
+	out := s.bootstrap(stats)
+	if out == nil {
+		return
+	}
+	p.Errors.MeanRatio, p.Errors.GeoMean = s.jackknife(stats[0]), s.jackknife(stats[1])
+	var of [3]*float64
+	if noise != nil {
+		of = [3]*float64{&noise.MeanRatio, &noise.GeoMean, &noise.Median}
+	}
+	for k, ci := range []*Interval{&p.MeanRatioCI, &p.GeoMeanCI} {
+		*ci = out[k].widen(stats[k].of(s.total), s.betweenRuns(stats[k]), s.repeats, of[k]).exp()
+	}
+	i, deviation, between := s.medianInterval(average(4, 3), logs)
+	p.Errors.Median = deviation
+	p.MedianCI = i.widen(m, between, s.repeats, of[2]).exp()
 }
 
-// median is the middle logarithm of pairs whose logarithms ascend and whose clusters
-// were drawn so often.
-func median(pairs []pair, drawn []int) float64 {
-	n := 0
-	for _, x := range pairs {
-		n += drawn[x.cluster]
+// medianInterval returns the interval of a median over clusters, its standard error from
+// the shorter side of the interval, and its variance between runs; logs are ascending
+// logarithms. Above is the share of pairs above the median: its jackknife interval becomes
+// one of the median through the pairs' quantiles (Woodruff, Journal of the American
+// Statistical Association 47, 1952).
+func (s *sample) medianInterval(above statistic, logs []float64) (i Interval, deviation, between float64) {
+	t := student(float64(len(s.clusters) - 1))
+	half := t * s.jackknife(above)
+	i = Interval{Quantile(0.5-half, logs), Quantile(0.5+half, logs)}
+	if half > 0 {
+		slope := (i.High - i.Low) / (2 * min(half, 0.5))
+		between = s.betweenRuns(above) * slope * slope
+		m := Quantile(0.5, logs)
+		deviation = min(m-i.Low, i.High-m) / t
 	}
-	low, high := (n-1)/2, n/2
-	below := 0
-	var sum float64
-	for _, x := range pairs {
-		next := below + drawn[x.cluster]
-		if below <= low && low < next {
-			sum += x.log / 2
-		}
-		if below <= high && high < next {
-			return sum + x.log/2
-		}
-		below = next
-	}
-	return sum
+	return i, deviation, between
 }

@@ -12,49 +12,50 @@ import (
 	"testbed/topo/units"
 )
 
-// Placement is what the placement of blocks did to links and disks in one repeat.
+// Placement is the effect of block placement on links and disks in one repeat.
 type Placement struct {
 	CrossRack CrossRack
-	// Disk is the standard deviation of the bytes of completed blocks over hosts, over
-	// the capacity of a disk; nil where disks are never full.
+	// Disk is the standard deviation of the bytes of completed blocks over hosts, over the
+	// capacity of all disks of a host; nil if disks are never full.
 	Disk *float64
-	// Balance is nil where it was not measured.
+	// Balance is nil if it was not measured.
 	Balance *Balance
 	Bounds  Bounds
 }
 
-// CrossRack is how many bytes crossed racks, each counted once, on its way out of its
-// rack: of frames on packets, of payload in the fluid model.
+// CrossRack is the number of bytes that left racks, each counted once: bytes of frames on
+// packets, of payload on the fluid model.
 type CrossRack struct {
 	All    float64
-	Writes float64 // of them, by pipelines of blocks
+	Writes float64 // the part of block pipelines
 }
 
-// DefaultAlike is how far the bytes between racks of two arms may be apart, over the
-// baseline's, for their times to compare like with like.
+// DefaultAlike is the largest difference of the bytes between racks of two arms, relative
+// to the baseline's, at which their times are comparable like for like.
 const DefaultAlike = 0.05
 
-// Unlike tells why the times of two arms do not compare like with like: one moves
-// clearly more bytes between racks, in all or of blocks. It is nil where they do.
+// Unlike returns the reasons why the times of two arms are not comparable like for like:
+// one moves clearly more bytes between racks, in total or for block writes. It is nil if
+// they are comparable.
 func (x CrossRack) Unlike(base CrossRack, within float64) []string {
 	var out []string
 	for _, of := range []struct {
 		what      string
 		base, arm float64
-	}{{"of blocks", base.Writes, x.Writes}, {"in all", base.All, x.All}} {
+	}{{"block-write", base.Writes, x.Writes}, {"total", base.All, x.All}} {
 		switch apart := math.Abs(of.arm - of.base); {
 		case apart <= within*of.base:
 		case of.base == 0:
-			out = append(out, fmt.Sprintf("%.0f bytes %s cross racks, and none in the baseline", of.arm, of.what))
+			out = append(out, fmt.Sprintf("%.0f %s bytes between racks, none in the baseline", of.arm, of.what))
 		default:
-			out = append(out, fmt.Sprintf("%.2f times the baseline's bytes %s cross racks", of.arm/of.base, of.what))
+			out = append(out, fmt.Sprintf("%.2f times the baseline's %s bytes between racks", of.arm/of.base, of.what))
 		}
 	}
 	return out
 }
 
-// Payload is the bytes that completed flows and blocks took between racks, without
-// headers and what was resent.
+// Payload returns the bytes that completed flows and blocks moved between racks, without
+// headers and retransmissions.
 func Payload(r flows.Records) CrossRack {
 	var x CrossRack
 	apart := func(a, b string) bool {
@@ -80,8 +81,8 @@ func Payload(r flows.Records) CrossRack {
 	return x
 }
 
-// Uplinks is what links carried out of racks. The series are of a fabric's links in
-// order of ID.
+// Uplinks returns the bytes that links carried out of racks. The series are those of a
+// fabric's links in order of ID.
 func Uplinks(f *topo.Fabric, all []flows.LinkSeries) units.Bytes {
 	var sum units.Bytes
 	for _, l := range f.Links() {
@@ -94,8 +95,8 @@ func Uplinks(f *topo.Fabric, all []flows.LinkSeries) units.Bytes {
 	return sum
 }
 
-// DiskImbalance is the standard deviation over hosts of the bytes that completed
-// blocks stored there, over the capacity of a disk; nil for a capacity of 0.
+// DiskImbalance returns the standard deviation over hosts of the bytes of completed blocks
+// stored there, over the capacity of all disks of a host; nil for a capacity of 0.
 func DiskImbalance(f *topo.Fabric, r flows.Records, capacity units.Bytes) *float64 {
 	if capacity <= 0 {
 		return nil
@@ -113,21 +114,21 @@ func DiskImbalance(f *topo.Fabric, r flows.Records, capacity units.Bytes) *float
 	return &out
 }
 
-// Balance is how evenly the receiving bottleneck links were used: a coefficient of
-// variation for each interval in which any of them carried something.
+// Balance is the balance of the receiving bottleneck links: a coefficient of variation for
+// each interval in which any of them carried data.
 type Balance struct {
-	Interval time.Duration // a heartbeat's, or the next multiple of what was measured
+	Interval time.Duration // the heartbeat, rounded up to a multiple of the measured interval
 	Links    int
 	Samples  []BalanceSample
 }
 
-// BalanceSample is one interval's.
+// BalanceSample is the balance in one interval.
 type BalanceSample struct {
 	From time.Duration // since the start of the repeat
 	Cv   float64       // standard deviation over mean of the links' utilisation
 }
 
-// Cvs are the samples without their times.
+// Cvs returns the samples without their times.
 func (b *Balance) Cvs() []float64 {
 	out := make([]float64, len(b.Samples))
 	for i, s := range b.Samples {
@@ -136,10 +137,10 @@ func (b *Balance) Cvs() []float64 {
 	return out
 }
 
-// ReceivingLinks are the bottleneck links toward hosts, by what is a link to Sinbad
-// (SIGCOMM 2013): all that lead down to one rack together, where racks decide
-// (BottleneckLinks), else the one of each host. Placement chooses who receives; how
-// routing spreads a rack's bytes over spines is not its doing.
+// ReceivingLinks returns the bottleneck links toward hosts, with the links of Sinbad
+// (SIGCOMM 2013): all that lead down to one rack together if racks are the bottleneck
+// (BottleneckLinks), else the link of each host. Placement chooses the receivers; how
+// routing spreads a rack's bytes over spines does not depend on it.
 func ReceivingLinks(f *topo.Fabric) [][]topo.LinkID {
 	if !racksDecide(f) {
 		out := make([][]topo.LinkID, f.Hosts())
@@ -157,8 +158,8 @@ func ReceivingLinks(f *topo.Fabric) [][]topo.LinkID {
 	return out
 }
 
-// BalanceOf is the balance that captures show, in intervals of a heartbeat. The series
-// are of a fabric's links in order of ID, with one interval.
+// BalanceOf returns the balance that captures show, in heartbeat intervals. The series are
+// those of a fabric's links in order of ID, with one interval.
 func BalanceOf(f *topo.Fabric, all []flows.LinkSeries, heartbeat time.Duration) *Balance {
 	m := NewMeter(f, heartbeat)
 	if len(all) == 0 || len(all) != len(f.Links()) {
@@ -186,16 +187,16 @@ func BalanceOf(f *topo.Fabric, all []flows.LinkSeries, heartbeat time.Duration) 
 	return m.Balance()
 }
 
-// Meter makes a Balance of what links have carried.
+// Meter computes a Balance from counters of links.
 type Meter struct {
 	groups  [][]topo.LinkID
-	rate    []float64 // of groups, bit/s
-	last    []float64 // bytes that groups had carried
+	rate    []float64 // rate of each group, bit/s
+	last    []float64 // bytes that each group had carried
 	use     []float64
 	balance Balance
 }
 
-// NewMeter is a meter of a fabric's receiving links, which have carried nothing.
+// NewMeter returns a meter of a fabric's receiving links, with all counters at 0.
 func NewMeter(f *topo.Fabric, interval time.Duration) *Meter {
 	m := &Meter{groups: ReceivingLinks(f), balance: Balance{Interval: interval}}
 	m.balance.Links = len(m.groups)
@@ -208,8 +209,8 @@ func NewMeter(f *topo.Fabric, interval time.Duration) *Meter {
 	return m
 }
 
-// Read takes what each link, by LinkID, has carried in bytes since the start, at the
-// end of the interval that begins at from.
+// Read adds the interval that begins at from. Carried is the number of bytes that each
+// link, by LinkID, has carried from the start to the end of the interval.
 func (m *Meter) Read(from time.Duration, carried []float64) {
 	any := false
 	for i, group := range m.groups {
@@ -229,5 +230,5 @@ func (m *Meter) Read(from time.Duration, carried []float64) {
 	}
 }
 
-// Balance is what was read so far.
+// Balance returns the balance of all intervals so far.
 func (m *Meter) Balance() *Balance { return &m.balance }

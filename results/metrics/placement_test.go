@@ -13,7 +13,7 @@ import (
 	"testbed/workloads"
 )
 
-// Utilisations of 0.2, 0.4 and 0.6 have the mean 0.4 and the deviation 0.1633.
+// Utilisations of 0.2, 0.4 and 0.6 have the mean 0.4 and the standard deviation 0.1633.
 func TestCvOfUtilisations(t *testing.T) {
 	f := fabricOf(t, 3, 2, "40Mbps") // 160 Mbps of hosts over 80 Mbps: racks decide
 	if got := ReceivingLinks(f); len(got) != 3 || len(got[0]) != 2 {
@@ -23,15 +23,15 @@ func TestCvOfUtilisations(t *testing.T) {
 	for _, l := range f.Links() {
 		s := flows.LinkSeries{Link: l.ID, Rate: l.Rate, Interval: 100 * time.Millisecond, Bytes: make([]units.Bytes, 30)}
 		if l.Kind != topo.LeafDown {
-			// Others do not count.
+			// Other links do not count.
 			for i := range s.Bytes {
 				s.Bytes[i] = units.Bytes(1000 * int(l.ID))
 			}
 		}
 		all = append(all, s)
 	}
-	// In the first second 2, 4 and 6 MB of 10, however they spread over spines and time;
-	// in the second nothing; in the third all to one rack.
+	// In the first second racks receive 2, 4 and 6 MB of 10, spread in any way over spines
+	// and time; in the second nothing; in the third everything goes to one rack.
 	for rack, mb := range []units.Bytes{2, 4, 6} {
 		all[f.LeafDown(topo.RackID(rack), 0)].Bytes[rack] = mb * 250_000
 		all[f.LeafDown(topo.RackID(rack), 1)].Bytes[9-rack] = mb * 750_000
@@ -44,7 +44,7 @@ func TestCvOfUtilisations(t *testing.T) {
 	if cvs := got.Cvs(); math.Abs(cvs[0]-0.408) > 0.0005 || math.Abs(cvs[1]-math.Sqrt2) > 1e-9 {
 		t.Errorf("Cvs %v, want 0.408 and √2", cvs)
 	}
-	// A meter that reads counters tells the same.
+	// A meter that reads counters returns the same.
 	m := NewMeter(f, time.Second)
 	carried := make([]float64, len(all))
 	for i := range 3 {
@@ -73,7 +73,7 @@ func placed(id int, at, end time.Duration, size units.Bytes, hosts ...string) fl
 func TestDiskImbalance(t *testing.T) {
 	f := fabricOf(t, 2, 1, "40Mbps")
 	r := flows.Records{Blocks: []flows.BlockRecord{placed(1, 0, 1, 40, "h0-00", "h1-00"), placed(2, 0, 1, 40, "h0-00", "h1-01")}}
-	// 80, 0, 40 and 40 bytes: a deviation of √800.
+	// 80, 0, 40 and 40 bytes: a standard deviation of √800.
 	if got := DiskImbalance(f, r, 1000); got == nil || math.Abs(*got-math.Sqrt(800)/1000) > 1e-12 {
 		t.Errorf("%v, want %v", got, math.Sqrt(800)/1000)
 	}
@@ -97,10 +97,10 @@ func TestCrossRack(t *testing.T) {
 	}{
 		{got, nil},
 		{CrossRack{130 / 1.05, 30 / 1.05}, nil},
-		{CrossRack{120, 20}, []string{"1.50 times the baseline's bytes of blocks cross racks", "1.08 times the baseline's bytes in all cross racks"}},
-		// The same in all, for a shuffle of many more bytes.
-		{CrossRack{131, 60}, []string{"0.50 times the baseline's bytes of blocks cross racks"}},
-		{CrossRack{}, []string{"30 bytes of blocks cross racks, and none in the baseline", "130 bytes in all cross racks, and none in the baseline"}},
+		{CrossRack{120, 20}, []string{"1.50 times the baseline's block-write bytes between racks", "1.08 times the baseline's total bytes between racks"}},
+		// The same in total, for a shuffle of many more bytes.
+		{CrossRack{131, 60}, []string{"0.50 times the baseline's block-write bytes between racks"}},
+		{CrossRack{}, []string{"30 block-write bytes between racks, none in the baseline", "130 total bytes between racks, none in the baseline"}},
 	} {
 		if d := cmp.Diff(tt.want, got.Unlike(tt.base, DefaultAlike)); d != "" {
 			t.Errorf("over %+v (-want +got):\n%s", tt.base, d)
@@ -116,10 +116,10 @@ func TestCrossRack(t *testing.T) {
 	}
 }
 
-// Four blocks of 8 MB, disks of 6.9 MB/s and 16 MB/s left of the links: 1.16, 1.16,
+// Four blocks of 8 MB, disks of 6.9 MB/s and 16 MB/s of residual link capacity: 1.16, 1.16,
 // 1.5 and 2 s.
 func TestFluidMean(t *testing.T) {
-	const mbps = 8e6 // of 1 MB/s
+	const mbps = 8e6 // bits per second in 1 MB/s
 	jobs := func(sizeMB units.Bytes, at ...float64) (out []fluidJob) {
 		for _, a := range at {
 			out = append(out, fluidJob{at: a, size: sizeMB * units.MB})
@@ -137,7 +137,7 @@ func TestFluidMean(t *testing.T) {
 		{"apart", jobs(8, 0, 10, 20), 6.9 * mbps, 16 * mbps, 8 / 6.9},
 		{"no disk", jobs(8, 0, 0), 0, 16 * mbps, 0.75},
 		{"one waits for a part of another", jobs(8, 0.25, 0), 0, 16 * mbps, (0.5 + 0.75) / 2},
-		// The 2 MB overtake the 16: 0.125 s and, with theirs, 1.125.
+		// The 2 MB overtake the 16 MB: 0.125 s, and 1.125 s including that wait.
 		{"two sizes", append(jobs(16, 0), jobs(2, 0.5)...), 0, 16 * mbps, (1.125 + 0.125) / 2},
 		{"two sizes, slow disks", append(jobs(16, 0), jobs(2, 0.5)...), 1 * mbps, 16 * mbps, 9},
 	} {
@@ -153,8 +153,8 @@ func TestBoundsOf(t *testing.T) {
 	f := fabricOf(t, 2, 1, "40Mbps") // 2 × 5 MB/s into racks
 	sec := time.Second
 	r := flows.Records{Blocks: []flows.BlockRecord{placed(1, 0, 4*sec, 4*units.MB, "h0-00", "h1-00"), placed(2, 0, 5*sec, 4*units.MB, "h0-00", "h1-00")}}
-	// Alone 0.8 s over the uplink; together 0.8 (0.4 is less than alone, but not than a
-	// disk) and 0.8 s of the fluid, by average 0.6, which alone is longer than.
+	// Alone, each block takes 0.8 s over the uplink. As a fluid at 10 MB/s they take 0.4 and
+	// 0.8 s, 0.6 s on average; that is less than alone, so the bound stays 0.8 s.
 	if got, want := BoundsOf(f, r, 0), (Bounds{Blocks: 2, Lone: 800 * time.Millisecond, Fluid: 800 * time.Millisecond}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
@@ -162,12 +162,12 @@ func TestBoundsOf(t *testing.T) {
 	if got, want := BoundsOf(f, r, 16*units.Mbps), (Bounds{Blocks: 2, Lone: 2 * sec, Fluid: 2 * sec}); got != want {
 		t.Errorf("with disks %+v, want %+v", got, want)
 	}
-	// Background takes 9 of the 10 MB/s over 5 s; what stays in a rack takes nothing.
+	// Background takes 9 of the 10 MB/s for 5 s; traffic inside a rack takes nothing.
 	r.Flows = []flows.FlowRecord{{Src: "h0-00", Dst: "h1-01", Size: 45 * units.MB, End: 5 * sec}, {Src: "h0-00", Dst: "h0-01", Size: 45 * units.MB, End: 5 * sec}}
 	if got, want := BoundsOf(f, r, 16*units.Mbps), (Bounds{Blocks: 2, Lone: 2 * sec, Fluid: 6 * sec}); got != want {
 		t.Errorf("with background %+v, want %+v", got, want)
 	}
-	// More than the links carry is no bound.
+	// Background above the links' capacity gives no bound.
 	r.Flows[0].Size = 51 * units.MB
 	if got := BoundsOf(f, r, 16*units.Mbps); got.Fluid != 0 {
 		t.Errorf("with too much background %+v, want no fluid bound", got)
@@ -181,7 +181,7 @@ func TestBoundsOf(t *testing.T) {
 	if got := BoundsOf(f, one, 0); got != (Bounds{}) {
 		t.Errorf("of one replica without a disk %+v", got)
 	}
-	// In one rack the way is to another host: 10 MB/s.
+	// With one rack the path leads to another host: 10 MB/s.
 	single := fabricOf(t, 1, 0, "")
 	if got := BoundsOf(single, flows.Records{Blocks: []flows.BlockRecord{placed(1, 0, sec, 5*units.MB, "h0-00", "h0-01")}}, 0); got.Lone != 500*time.Millisecond {
 		t.Errorf("in one rack %+v, want 500 ms", got)

@@ -11,45 +11,44 @@ import (
 	"testbed/workloads"
 )
 
-// How many moments of transfers are kept where nothing else is asked.
+// Default limits of the recorded moments of transfers.
 const (
-	// DefaultProgressPoints is the most of one transfer.
+	// DefaultProgressPoints is the most moments of one transfer.
 	DefaultProgressPoints = 32
-	// DefaultProgressMoments is about the most of all transfers of a repeat: of more
-	// than fit at DefaultProgressPoints each has fewer, but leastProgressPoints.
+	// DefaultProgressMoments is the approximate total of a repeat: with more transfers than
+	// fit at DefaultProgressPoints, each has fewer, but at least leastProgressPoints.
 	DefaultProgressMoments = 50_000
 	leastProgressPoints    = 4
 )
 
-// Progress is how far one transfer was over time: a flow of a coflow, or one hop of a
-// pipeline of a block.
+// Progress is the received bytes of one transfer over time: a flow of a coflow, or one hop
+// of a block's pipeline.
 type Progress struct {
 	Kind       wire.Kind // KindFlow or KindBlock
 	Group      uint32    // coflow or block
 	Member     uint32    // flow, or hop from 0
-	Generation uint32    // of a block's pipeline, from 0
+	Generation uint32    // pipeline of a block, from 0
 	Src, Dst   string    // hosts
 	Size       units.Bytes
-	// Complete tells that all of Size was received: the last moment has it.
+	// Complete reports whether all of Size was received: the last moment has it.
 	Complete bool
-	// SentKnown tells that the sender was captured too, and Moment.Sent holds.
+	// SentKnown reports whether the sender was captured too, so that Moment.Sent is valid.
 	SentKnown bool
 	Moments   []Moment // in order of time; at least one
 }
 
-// Moment is when the first Bytes bytes of a transfer's payload had left the sender,
-// each for the first time, and when the receiver had all of them without a gap.
+// Moment is the time at which the first Bytes bytes of a transfer's payload had left the
+// sender, each for the first time, and the time at which the receiver had all of them.
 type Moment struct {
 	Bytes    units.Bytes
 	Sent, At time.Duration
 }
 
-// ProgressOf is the progress of all transfers that a receiver's capture shows, flows
-// first, in order of coflow and flow, then hops in order of block, pipeline and hop. Of
-// a transfer that was carried by several connections it is the one that has the record,
-// else the one that came furthest. Of each there are at most points moments, the first
-// and the last among them; 0 is the default. Where that would be more than about most
-// in all, each has fewer.
+// ProgressOf returns the progress of all transfers in receivers' captures: flows in order
+// of coflow and flow, then hops in order of block, pipeline and hop. For a transfer that
+// several connections carried, it is the connection with the record, else the one with the
+// most bytes. Each transfer has at most points moments, including the first and the last; 0
+// is the default. If the total would exceed about most, each transfer has fewer.
 func ProgressOf(res *flows.Result, points, most int) []Progress {
 	if points <= 0 {
 		points = DefaultProgressPoints
@@ -103,11 +102,11 @@ func ProgressOf(res *flows.Result, points, most int) []Progress {
 				m.Sent = t.Sent[at].At
 			}
 			if k := len(p.Moments); k > 0 && p.Moments[k-1].Bytes == m.Bytes {
-				p.Moments = p.Moments[:k-1] // of a hop without payload
+				p.Moments = p.Moments[:k-1] // a hop without payload
 			}
 			p.Moments = append(p.Moments, m)
 		}
-		for i := len(p.Moments) - 2; i >= 0; i-- { // stamps may go back where a clock was set
+		for i := len(p.Moments) - 2; i >= 0; i-- { // timestamps may decrease if a clock was set
 			p.Moments[i].At = min(p.Moments[i].At, p.Moments[i+1].At)
 		}
 		p.Moments = slices.Clip(p.Moments)
@@ -119,9 +118,9 @@ func ProgressOf(res *flows.Result, points, most int) []Progress {
 	return out
 }
 
-// Goodput adds to bins the bytes that came to a receiver in each: those between two
-// moments are taken to have come evenly. The bins begin at 0 and are bin long; what is
-// outside of them is not counted.
+// Goodput adds the bytes that a receiver got to the bins: those between two moments are
+// assumed to arrive evenly. The bins begin at 0 and are bin long; bytes outside of them are
+// ignored.
 func Goodput(bins []float64, bin time.Duration, moments []Moment) {
 	for i := range moments {
 		if i == 0 {
@@ -132,13 +131,13 @@ func Goodput(bins []float64, bin time.Duration, moments []Moment) {
 	}
 }
 
-// addBytes deals bytes that came between two moments out to bins.
+// addBytes distributes the bytes received between two moments over bins.
 func addBytes(bins []float64, bin, from, to time.Duration, bytes float64) {
 	if bytes <= 0 || to < from || to < 0 {
 		return
 	}
 	if from == to {
-		// What ends a bin belongs to it.
+		// The end of a bin belongs to it.
 		if k := int(max(0, to-1) / bin); k < len(bins) {
 			bins[k] += bytes
 		}

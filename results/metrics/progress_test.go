@@ -13,7 +13,7 @@ import (
 	"testbed/topo/units"
 )
 
-// points are n evenly spread ones of a stream, a second each.
+// points returns n evenly spread points of a stream, a second apart.
 func points(first time.Duration, header, size units.Bytes, n int) (out []flows.Point) {
 	for i := range n {
 		out = append(out, flows.Point{At: first + time.Duration(i)*time.Second, Bytes: wire.Size + header*units.Bytes(min(i, 1)) + size*units.Bytes(i)/units.Bytes(n-1)})
@@ -27,7 +27,7 @@ func TestProgressOf(t *testing.T) {
 		in := points(first, 0, 9000, n)
 		return flows.Trail{Kind: wire.KindFlow, Group: 3, Member: member, Size: 9000, Complete: complete, Sent: points(first-s, 0, 9000, n), Received: in, End: in[n-1].At, SrcName: "a", DstName: "b"}
 	}
-	short := flow(1, 5*s, 10, false) // broke off, and was made again
+	short := flow(1, 5*s, 10, false) // broke off and was retried
 	short.Sent, short.Received, short.End = short.Sent[:4], short.Received[:4], 0
 	doubled := flow(1, 20*s, 10, true)
 	blind := flow(2, 1*s, 10, true)
@@ -36,7 +36,7 @@ func TestProgressOf(t *testing.T) {
 	unseen.Received = nil
 	hop := flows.Trail{Kind: wire.KindBlock, Group: 0, Member: 2, Generation: 1, Size: 9000, Complete: true, Sent: points(0, wire.TargetsSize, 9000, 10), Received: points(s, wire.TargetsSize, 9000, 10)}
 	empty := flows.Trail{Kind: wire.KindBlock, Group: 1, Complete: true, Received: []flows.Point{{At: s, Bytes: wire.Size}, {At: 2 * s, Bytes: wire.Size + wire.TargetsSize}}}
-	back := flow(5, s, 10, true) // a clock that was set back
+	back := flow(5, s, 10, true) // its clock was set back
 	back.Received[3].At = 30 * s
 	res := &flows.Result{Trails: []flows.Trail{hop, doubled, short, flow(1, 2*s, 10, true), blind, unseen, empty, back}}
 	res.Flows = []flows.FlowRecord{{Coflow: 3, Flow: 1, End: 11 * s}}
@@ -50,7 +50,7 @@ func TestProgressOf(t *testing.T) {
 		t.Fatalf("transfers %v, want %v", names, want)
 	}
 	for i, want := range []Progress{
-		// The connection that has the record, not the first nor the last.
+		// The connection with the record, neither the first nor the last.
 		{Moments: []Moment{{0, 1 * s, 2 * s}, {3000, 4 * s, 5 * s}, {6000, 7 * s, 8 * s}, {9000, 10 * s, 11 * s}}},
 		{Moments: []Moment{{0, 0, 1 * s}, {3000, 0, 4 * s}, {6000, 0, 7 * s}, {9000, 0, 10 * s}}},
 		{Moments: []Moment{{0, 0, 1 * s}, {3000, 3 * s, 7 * s}, {6000, 6 * s, 7 * s}, {9000, 9 * s, 10 * s}}},
@@ -64,7 +64,7 @@ func TestProgressOf(t *testing.T) {
 			t.Errorf("transfer %d: sender known: %v", i, got[i].SentKnown)
 		}
 	}
-	// All moments of a repeat are bounded, but no transfer has too few to see.
+	// The moments of a repeat are bounded, but each transfer keeps a minimum.
 	for most, want := range map[int]int{0: 10, 35: 7, 5: leastProgressPoints} {
 		if n := len(ProgressOf(res, 0, most)[0].Moments); n != want {
 			t.Errorf("about %d moments in all: %d of the first, want %d", most, n, want)
@@ -72,7 +72,7 @@ func TestProgressOf(t *testing.T) {
 	}
 }
 
-// The bins have all bytes that came within them, wherever their borders are.
+// The bins have all bytes received within them, for any borders.
 func TestGoodputKeepsAllBytes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var moments []Moment
@@ -86,7 +86,7 @@ func TestGoodputKeepsAllBytes(t *testing.T) {
 		last := moments[len(moments)-1]
 		bins := make([]float64, last.At/bin+1)
 		Goodput(bins, bin, moments)
-		// Bit by bit: each nanosecond of a stretch has an even part of its bytes.
+		// Step by step: each nanosecond of a stretch has an equal part of its bytes.
 		slow := make([]float64, len(bins))
 		for i := 1; i < len(moments); i++ {
 			a, b := moments[i-1], moments[i]

@@ -1,57 +1,67 @@
 package metrics
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
-// LeastPairs is the fewest clusters of items from which anything is concluded: a bootstrap
-// of fewer knows too little of how items vary, and its intervals are too narrow.
-const LeastPairs = 8
-
-// LeastMove is the largest move of a speed-up, as a fraction of it, that is not
-// looked at. Sizes are whole bytes, rates whole bits a second and times whole
-// nanoseconds, so scaling is exact only to within rounding. On the fluid model,
-// where nothing else differs, that moves no speed-up of the quickstart by more
-// than 0.0001 %; but a policy's decision may turn on a bit, and with it a few
-// completions by a few milliseconds.
+// LeastMove is the largest change of a speed-up, as a fraction of it, that is ignored.
+// Sizes are whole bytes, rates whole bits per second and times whole nanoseconds, so
+// scaling is exact only up to rounding. On the fluid model, where nothing else differs,
+// rounding changes no speed-up of the quickstart by more than 0.0001 %. A policy's decision,
+// however, may depend on a single bit, and then a few completions move by a few
+// milliseconds.
 const LeastMove = 0.0005
 
-// Estimate is a figure with its 95 % interval.
+// Estimate is a ratio with its 95 % confidence interval.
 type Estimate struct {
-	Value float64
-	CI    Interval
+	Value float64  `json:"value"`
+	CI    Interval `json:"ci"`
 }
 
-// Moved is a speed-up at two scales, and the second over the first.
+// String returns the ratio and its interval with two decimals, or FewPairsMark.
+func (e Estimate) String() string { return e.Decimals(2) }
+
+// Decimals returns the ratio and its interval with n decimals, or FewPairsMark.
+func (e Estimate) Decimals(n int) string {
+	interval := e.CI.Decimals(n)
+	if !e.CI.Known() {
+		interval = "(" + FewPairsMark + ")"
+	}
+	return fmt.Sprintf("%.*f× %s", n, e.Value, interval)
+}
+
+// Moved is a speed-up at two scales, and the ratio of the second to the first.
 type Moved struct {
 	Full, Scaled, Ratio Estimate
 }
 
-// Within tells whether the move is not told from none: 1 is in the interval of
-// the ratio, or the ratio is within LeastMove of it.
+// Within reports whether the change is not significant: the interval of the ratio includes
+// 1, or the ratio is within LeastMove of 1.
 func (m Moved) Within() bool {
-	return m.Ratio.CI.Low <= 1 && 1 <= m.Ratio.CI.High || math.Abs(m.Ratio.Value-1) <= LeastMove
+	return m.Ratio.CI.Holds(1) || math.Abs(m.Ratio.Value-1) <= LeastMove
 }
 
-// Scale compares the speed-up of an arm over a base at full scale with that of
-// the same items at another scale.
+// Scale compares the speed-up of an arm relative to a baseline at full scale with the
+// speed-up of the same items at another scale.
 type Scale struct {
-	N        int // items that both arms have at both scales; the rest are left out
-	Clusters int // that these are of, by Item.Cluster
-	Unpaired int // items that one of the four has and another has not
-	// Average is the speed-up of averages, as Speedup has it, and Paired the
-	// geometric mean of the items' own, as Pair has it, over the N items.
+	N        int // items that both arms have at both scales; others are ignored
+	Clusters int // clusters of these items, by Item.Cluster
+	Unpaired int // items missing in at least one of the four
+	// Average is the speed-up of averages, as in Speedup, and Paired the geometric mean of
+	// the items' ratios, as in Pair, over the N items.
 	Average, Paired Moved
 }
 
-// CompareScale compares speed-ups at two scales. With fewer Clusters than LeastPairs nothing
-// can be concluded, and with N 0 the rest means nothing.
+// CompareScale compares speed-ups at two scales. With fewer Clusters than LeastPairs there
+// is no interval; with N 0 the other fields are undefined. Noise is as in Pair.
 //
-// All intervals are bootstraps as in Pair over the items, each drawn with its
-// four times together: an item that is slow at both scales says nothing about
-// scale, so the interval of the ratio is of the items' own moves, and is not the
-// distance of two intervals. Items of one cluster are drawn as one, as in Pair.
-// Clusters are taken as independent. Those of one run are not quite, and then the
-// truth is wider. The same items and seed give the same intervals.
-func CompareScale(base, arm, scaledBase, scaledArm []Item, seed uint64) Scale {
+// Intervals are computed as in Pair, but each item is drawn with its four times together: an
+// item that is slow at both scales carries no information about scale. The interval of the
+// ratio is therefore that of the items' own changes, not the distance of two intervals.
+// Clusters are assumed independent. Those of one run are not entirely, and then the true
+// interval is wider. The same items and seed give the same intervals.
+func CompareScale(base, arm, scaledBase, scaledArm []Item, seed uint64, noise *Deviations) Scale {
 	var four [4]map[pairKey]float64
 	all := map[pairKey]bool{}
 	for i, items := range [4][]Item{base, arm, scaledBase, scaledArm} {
@@ -66,9 +76,9 @@ func CompareScale(base, arm, scaledBase, scaledArm []Item, seed uint64) Scale {
 	}
 	var s Scale
 	var times [][4]float64
-	var cluster []int       // of times
-	number := map[int]int{} // of clusters, as they come up
-	for _, a := range arm { // in an order that does not change
+	var cluster, repeat []int // of times
+	number := map[int]int{}   // of clusters, in order of appearance
+	for _, a := range arm {   // in a fixed order
 		key := pairKey{a.Repeat, a.ID}
 		var t [4]float64
 		ok := true
@@ -81,33 +91,43 @@ func CompareScale(base, arm, scaledBase, scaledArm []Item, seed uint64) Scale {
 			if _, seen := number[a.Cluster]; !seen {
 				number[a.Cluster] = len(number)
 			}
-			times, cluster = append(times, t), append(cluster, number[a.Cluster])
+			times, cluster, repeat = append(times, t), append(cluster, number[a.Cluster]), append(repeat, a.Repeat)
 		}
 	}
 	s.N, s.Clusters = len(times), len(number)
 	if s.Unpaired = len(all) - s.N; s.N == 0 {
 		return s
 	}
-	clusters := make([][]float64, s.Clusters)
-	for i := range clusters {
-		clusters[i] = make([]float64, 7)
-	}
+	cells := make([]cell, len(times))
 	for i, t := range times {
-		for j, v := range [7]float64{t[0], t[1], t[2], t[3], math.Log(t[0] / t[1]), math.Log(t[2] / t[3]), 1} {
-			clusters[cluster[i]][j] += v
-		}
+		cells[i] = cell{cluster[i], repeat[i], []float64{t[0], t[1], t[2], t[3], math.Log(t[0] / t[1]), math.Log(t[2] / t[3]), 1}}
 	}
-	sums := make([]float64, 7)
-	for _, c := range clusters {
-		for j, v := range c {
-			sums[j] += v
-		}
-	}
+	x := newSample(cells, seed)
 	full, scaled, pairedFull, pairedScaled := logRatio(0, 1), logRatio(2, 3), average(4, 6), average(5, 6)
 	stats := []statistic{full, scaled, scaled.less(full), pairedFull, pairedScaled, pairedScaled.less(pairedFull)}
-	out := newSample(clusters, s.N, seed).intervals(stats, nil)
+	out := x.bootstrap(stats)
 	for i, e := range [6]*Estimate{&s.Average.Full, &s.Average.Scaled, &s.Average.Ratio, &s.Paired.Full, &s.Paired.Scaled, &s.Paired.Ratio} {
-		*e = Estimate{math.Exp(stats[i].of(sums)), out[i].exp()}
+		value := stats[i].of(x.total)
+		e.Value = math.Exp(value)
+		if out != nil {
+			e.CI = out[i].widen(value, x.betweenRuns(stats[i]), x.repeats, scaleNoise(noise, i)).exp()
+		}
 	}
 	return s
+}
+
+// scaleNoise returns the calibrated noise of the i-th statistic of CompareScale; nil if it
+// is unknown. Changes of speed-ups involve two comparisons.
+func scaleNoise(noise *Deviations, i int) *float64 {
+	if noise == nil {
+		return nil
+	}
+	of := noise.MeanRatio
+	if i >= 3 {
+		of = noise.GeoMean
+	}
+	if i%3 == 2 {
+		of *= math.Sqrt2
+	}
+	return &of
 }

@@ -1,10 +1,9 @@
-// Package metrics turns records into figures: completion times of coflows, flows
-// and block writes, their distributions, speed-ups over a baseline arm, and how
-// far repeats lie apart. Its functions are pure: the same records and the same
-// seed give the same figures.
+// Package metrics turns records into figures: completion times of coflows, flows and block
+// writes, their distributions, speed-ups relative to a baseline arm, and the spread of
+// repeats. Its functions are pure: the same records and the same seed give the same figures.
 //
-// It does not judge whether records may be believed (results/verdict) and prints
-// nothing (results/report).
+// It does not judge whether records can be trusted (results/verdict), and does not print
+// (results/report).
 package metrics
 
 import (
@@ -24,15 +23,14 @@ type Item struct {
 	Repeat int // from 0
 	ID     int // the same in every arm that runs the same workload
 	Time   time.Duration
-	// Cluster is what the item belongs to that is drawn as one by the bootstrap: of
-	// a coflow itself, whatever the repeat; of a flow its coflow, since flows that wait
-	// for each other tell the same thing several times; of a block its Writer, which
-	// writes one after the other.
+	// Cluster is the group that the bootstrap draws together: for a coflow itself, in all
+	// repeats; for a flow its coflow, since flows that wait for each other repeat the same
+	// information; for a block its Writer, which writes blocks one after the other.
 	Cluster int
 }
 
-// CCTs are the coflow completion times of one repeat, in order of coflow. A
-// coflow with a failed flow has none, and background coflows are left out.
+// CCTs returns the coflow completion times of one repeat, in order of coflow. A coflow with
+// a failed flow has none; background coflows are excluded.
 func CCTs(repeat int, r flows.Records) []Item {
 	failed := failedOf(r, flows.FailedFlow, func(f flows.Failure) int { return int(f.Coflow) })
 	items := make([]Item, 0, len(r.Coflows))
@@ -44,22 +42,31 @@ func CCTs(repeat int, r flows.Records) []Item {
 	return items
 }
 
-// FCTs are the flow completion times of one repeat, in order of flow. A flow that
-// was given up has none, also if its last byte came in after that, and those of
-// background coflows are left out.
+// FCTs returns the flow completion times of one repeat, in order of flow. A flow that was
+// given up has none, even if its last byte arrived later; flows of background coflows are
+// excluded.
 func FCTs(repeat int, r flows.Records) []Item {
+	return flowItems(repeat, r, flows.FlowRecord.FCT)
+}
+
+// Setups returns the setup times of the flows of FCTs, which include them.
+func Setups(repeat int, r flows.Records) []Item {
+	return flowItems(repeat, r, func(f flows.FlowRecord) time.Duration { return f.Setup })
+}
+
+func flowItems(repeat int, r flows.Records, of func(flows.FlowRecord) time.Duration) []Item {
 	failed := failedOf(r, flows.FailedFlow, func(f flows.Failure) int { return int(f.Flow) })
 	items := make([]Item, 0, len(r.Flows))
 	for _, f := range r.Flows {
 		if !failed[int(f.Flow)] && !f.Background {
-			items = append(items, Item{repeat, int(f.Flow), f.FCT(), int(f.Coflow)})
+			items = append(items, Item{repeat, int(f.Flow), of(f), int(f.Coflow)})
 		}
 	}
 	return items
 }
 
-// WriteTimes are the block write times of one repeat, in order of block. A block
-// that was given up has none; one that lost replicas has.
+// WriteTimes returns the block write times of one repeat, in order of block. A block that
+// was given up has none; one that lost replicas has.
 func WriteTimes(repeat int, r flows.Records) []Item {
 	failed := failedOf(r, flows.FailedBlock, func(f flows.Failure) int { return int(f.Block) })
 	items := make([]Item, 0, len(r.Blocks))
@@ -71,8 +78,8 @@ func WriteTimes(repeat int, r flows.Records) []Item {
 	return items
 }
 
-// Writer is the Cluster of the blocks that a client writes. Captures do not tell
-// several writers on one host apart: they are one.
+// Writer returns the Cluster of the blocks that a client writes. Captures do not
+// distinguish several writers on one host: they count as one.
 func Writer(client string) int {
 	if rack, place, ok := topo.ParseHostName(client); ok {
 		return int(rack)<<16 | place
@@ -82,7 +89,7 @@ func Writer(client string) int {
 	return -1 - int(h.Sum32())
 }
 
-// failedOf are the IDs of what failed of one kind.
+// failedOf returns the IDs of the failed items of one kind.
 func failedOf(r flows.Records, kind string, id func(flows.Failure) int) map[int]bool {
 	failed := map[int]bool{}
 	for _, f := range r.Failed {
@@ -93,15 +100,15 @@ func failedOf(r flows.Records, kind string, id func(flows.Failure) int) map[int]
 	return failed
 }
 
-// Summary describes a distribution of completion times. With N 0 the rest is 0
-// and means nothing.
+// Summary describes a distribution of completion times. With N 0 the other fields are 0 and
+// undefined.
 type Summary struct {
 	N                       int
 	Mean                    time.Duration
 	P50, P95, P99, Min, Max time.Duration
 }
 
-// Summarize describes items.
+// Summarize returns the summary of items.
 func Summarize(items []Item) Summary {
 	if len(items) == 0 {
 		return Summary{}
@@ -124,11 +131,10 @@ func Summarize(items []Item) Summary {
 
 func duration(ns float64) time.Duration { return time.Duration(math.Round(ns)) }
 
-// Quantile is the p-quantile of ascending values by linear interpolation between
-// the two nearest ranks, at rank p·(n−1) counted from 0. That is definition 7 of
-// Hyndman and Fan (The American Statistician, 1996) and what numpy.percentile
-// does by default; gonum's LinInterp is another (definition 4). It is NaN for no
-// values.
+// Quantile returns the p-quantile of ascending values by linear interpolation between the
+// two nearest ranks, at rank p·(n−1) counted from 0. That is definition 7 of Hyndman and Fan
+// (The American Statistician, 1996) and the default of numpy.percentile; gonum's LinInterp
+// is definition 4. It is NaN without values.
 func Quantile(p float64, ascending []float64) float64 {
 	n := len(ascending)
 	if n == 0 {
@@ -142,8 +148,8 @@ func Quantile(p float64, ascending []float64) float64 {
 	return ascending[low] + float64((rank-float64(low))*(ascending[low+1]-ascending[low]))
 }
 
-// Speedup is how many times faster the average of arm is than that of base; ok
-// is false where one of them has none, or the arm's is 0.
+// Speedup returns the ratio of the average of base to the average of arm; ok is false if
+// one of them has no items or the arm's average is 0.
 func Speedup(base, arm Summary) (ratio float64, ok bool) {
 	if base.N == 0 || arm.N == 0 || arm.Mean <= 0 {
 		return 0, false
@@ -151,9 +157,9 @@ func Speedup(base, arm Summary) (ratio float64, ok bool) {
 	return float64(base.Mean) / float64(arm.Mean), true
 }
 
-// Cv is the coefficient of variation: the population's standard deviation over
-// its mean. It is 0 for no values or a mean of 0. Link utilisations are compared
-// by it (Chowdhury, Kandula and Stoica, SIGCOMM 2013).
+// Cv returns the coefficient of variation: the population standard deviation over the mean.
+// It is 0 without values or for a mean of 0. It measures the balance of link utilisations
+// (Chowdhury, Kandula and Stoica, SIGCOMM 2013).
 func Cv(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
@@ -165,16 +171,16 @@ func Cv(values []float64) float64 {
 	return deviation / mean
 }
 
-// Spread tells how far the averages of repeats lie apart.
+// Spread is the spread of the averages of repeats.
 type Spread struct {
 	Repeats  int
 	Min, Max time.Duration
-	StdDev   time.Duration // of the sample; 0 for fewer than two repeats
+	StdDev   time.Duration // sample standard deviation; 0 for fewer than two repeats
 	Relative float64       // StdDev over the mean of the averages
 }
 
-// SpreadOf compares the averages of the repeats among items. Repeats without an
-// item do not count.
+// SpreadOf compares the averages of the repeats among items. Repeats without items are
+// ignored.
 func SpreadOf(items []Item) Spread {
 	byRepeat := map[int][]float64{}
 	for _, item := range items {

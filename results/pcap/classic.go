@@ -6,9 +6,8 @@ import (
 	"math/bits"
 )
 
-// Magic numbers of the older format (draft-ietf-opsawg-pcap), in the byte order of
-// the file, and of what is taken for it. Kuznetzov's modification has longer heads
-// of records.
+// Magic numbers of the older format (draft-ietf-opsawg-pcap) and its variants, in the byte
+// order of the file. Kuznetzov's variant has longer record headers.
 const (
 	magicMicros    = 0xA1B2C3D4
 	magicNanos     = 0xA1B23C4D
@@ -16,12 +15,12 @@ const (
 
 	classicHead      = 24 // bytes before the first record
 	recordHead       = 16
-	kuznetzovHead    = 24 // as recordHead, then interface, protocol, type and padding
+	kuznetzovHead    = 24 // recordHead, then interface, protocol, type and padding
 	classicLinkTypes = 1<<28 - 1
 )
 
-// classic reads the file's head in the older format. magic is its first four bytes
-// as a little-endian number.
+// classic reads the file header of the older format. magic is its first four bytes as a
+// little-endian number.
 func (p *Reader) classic(magic uint32) error {
 	switch swapped := bits.ReverseBytes32(magic); {
 	case magic == magicMicros, magic == magicNanos, magic == magicKuznetzov:
@@ -30,7 +29,7 @@ func (p *Reader) classic(magic uint32) error {
 	case magic&0xFFFF == 0x8B1F:
 		return p.damaged("it is compressed with gzip: unpack it first, with gzip -d")
 	case magic == 0xFD2FB528:
-		return p.damaged("it is compressed with zstd: unpack it first, with zstd -d")
+		return p.damaged("it is compressed with zstd twice: decompress it once, with zstd -d")
 	default:
 		var b [4]byte
 		binary.LittleEndian.PutUint32(b[:], magic)
@@ -51,7 +50,7 @@ func (p *Reader) classic(magic uint32) error {
 	if major, minor := p.uint16(head[4:]), p.uint16(head[6:]); major != 2 || minor != 4 {
 		return p.damaged("pcap version %d.%d: this reader knows version 2.4", major, minor)
 	}
-	// The highest four bits tell of frame check sequences.
+	// The highest four bits describe frame check sequences.
 	link := p.uint32(head[20:]) & classicLinkTypes
 	i := interfaceState{skip: skipType(link), facts: Facts{LinkType: linkName(link)}}
 	i.SnapLen = int(p.uint32(head[16:]))
@@ -64,7 +63,7 @@ func (p *Reader) classic(magic uint32) error {
 	return nil
 }
 
-// nextRecord reads one record; ok tells that it is not skipped.
+// nextRecord reads one record. ok is false if the record is skipped.
 func (p *Reader) nextRecord() (pkt Packet, ok bool, err error) {
 	if p.end-p.at < p.record {
 		p.offset = p.base + int64(p.at)
@@ -101,7 +100,7 @@ func (p *Reader) nextRecord() (pkt Packet, ok bool, err error) {
 		p.skip(i.skip)
 		return Packet{}, false, nil
 	}
-	// 32 bits of seconds are less than half of what 63 bits of nanoseconds hold.
+	// This cannot overflow: 32 bits of seconds need less than half the range of int64.
 	ns := int64(sec)*1e9 + int64(part)*int64(i.times)
 	return Packet{Stamp: ns, Data: b[p.record:size:size], Len: int(length)}, true, nil
 }

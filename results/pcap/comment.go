@@ -9,32 +9,32 @@ import (
 	"testbed/hosts/wire"
 	"testbed/topo"
 	"testbed/topo/units"
+	"testbed/topo/words"
 )
 
-// Commenter finds the packets that begin something: the first of each transfer and
-// each mark, at each interface. They are known by the header of hosts/wire at the
-// start of their payload. It is for one goroutine.
+// Commenter describes the first packet of each transfer and of each mark, at each
+// interface. It recognizes them by the header of hosts/wire at the start of their payload.
+// It is for use by one goroutine.
 type Commenter struct {
 	run  uint64
 	seen map[beginning]struct{}
 }
 
-// beginning is what is commented once.
+// beginning identifies a packet that gets a comment once.
 type beginning struct {
 	at                        int
 	kind                      wire.Kind
 	group, member, generation uint32
 }
 
-// NewCommenter returns a Commenter of what belongs to one run, as Meta.Run has it.
+// NewCommenter returns a Commenter for the transfers and marks of one run (Meta.Run).
 func NewCommenter(run uint64) *Commenter {
 	return &Commenter{run: run, seen: map[beginning]struct{}{}}
 }
 
-// Comment is what to say of a frame at the interface of the given number, such as
-// "coflow 3, flow 17: 1.2MB, h0-03 → h2-01"; "" for most. A transfer whose header
-// was split over several segments has no comment. It allocates for what it
-// comments alone.
+// Comment returns the comment on a frame at interface number at, such as
+// "coflow 3, flow 17: 1.2MB, h0-03 → h2-01", or "" for most frames. A transfer whose
+// header is split over several segments has no comment. It allocates only for comments.
 func (c *Commenter) Comment(at int, frame []byte) string {
 	if !mayBegin(frame) {
 		return ""
@@ -58,10 +58,11 @@ func (c *Commenter) Comment(at int, frame []byte) string {
 	return describe(h, name(f.src), name(f.dst), f.payload[wire.Size:])
 }
 
-// magic are the bytes with which headers begin.
+// magic is the first bytes of every transfer header.
 var magic = [4]byte(wire.Header{Sent: time.Unix(0, 0)}.Append(nil))
 
-// mayBegin tells most packets, which carry no header, by four bytes.
+// mayBegin reports whether a payload may begin with a transfer header. Four bytes exclude
+// most packets.
 func mayBegin(b []byte) bool {
 	const ether, udpHead = 14, 8
 	if len(b) < ether+20+udpHead+wire.Size {
@@ -88,9 +89,9 @@ func describe(h wire.Header, src, dst string, rest []byte) string {
 		}
 		return text
 	case wire.KindCoflowMark:
-		return fmt.Sprintf("coflow %d arrives: %s, %v", h.Group, count(h.Parts, "flow"), size)
+		return fmt.Sprintf("coflow %d arrives: %s, %v", h.Group, words.Plural(h.Parts, "flow", "flows"), size)
 	case wire.KindWriteMark:
-		text := fmt.Sprintf("block %d is requested: %s, %v", h.Group, count(h.Parts, "replica"), size)
+		text := fmt.Sprintf("block %d is requested: %s, %v", h.Group, words.Plural(h.Parts, "replica", "replicas"), size)
 		if w := h.Waited(); w > 0 {
 			text += fmt.Sprintf(", after it waited %v to be placed", w)
 		}
@@ -105,14 +106,7 @@ func describe(h wire.Header, src, dst string, rest []byte) string {
 	return ""
 }
 
-func count(n uint32, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// name is that of the host with an address, or the address.
+// name returns the name of the host with an address, or the address if there is none.
 func name(addr [4]byte) string {
 	a := netip.AddrFrom4(addr)
 	if name, ok := topo.HostNameOf(a); ok {
@@ -132,12 +126,22 @@ type frame struct {
 	udp      bool
 	src, dst [4]byte
 	dstPort  uint16
-	segment  []byte // its header and what was kept of its payload
-	length   int    // of header and payload
-	payload  []byte // as much as was kept
+	segment  []byte // header and captured payload
+	length   int    // of header and payload on the wire
+	payload  []byte // captured payload
+	padding  int    // bytes after the IP packet
 }
 
-// parse trusts no length it is given; ok is false where there is no whole header.
+// stream returns the connection and direction of a TCP segment.
+func (f *frame) stream() (s stream) {
+	copy(s[:], f.src[:])
+	copy(s[4:], f.dst[:])
+	copy(s[8:], f.segment[:4])
+	return s
+}
+
+// parse decodes a frame without trusting its length fields. ok is false if its headers are
+// incomplete.
 func parse(b []byte) (f frame, ok bool) {
 	const ether, ipLeast, udpHead, tcpLeast = 14, 20, 8, 20
 	if len(b) < ether+ipLeast+udpHead || binary.BigEndian.Uint16(b[12:]) != 0x0800 || b[ether]>>4 != 4 {
@@ -149,7 +153,8 @@ func parse(b []byte) (f frame, ok bool) {
 	if head < ipLeast || total < head || fragment {
 		return frame{}, false
 	}
-	ip = ip[:min(len(ip), total)] // a frame may be padded behind the packet
+	f.padding = max(0, len(ip)-total)
+	ip = ip[:min(len(ip), total)]
 	f.udp = ip[9] == protoUDP
 	if !f.udp && ip[9] != protoTCP || len(ip) < head+udpHead {
 		return frame{}, false
@@ -171,10 +176,9 @@ func parse(b []byte) (f frame, ok bool) {
 	return f, true
 }
 
-// Unfinished tells of a frame whether its TCP or UDP checksum was left to a device:
-// the field then holds the sum over the pseudo-header alone (RFC 9293, 3.1), not
-// complemented, as Linux leaves it on lo. A finished checksum looks like that once
-// in 65,536 packets.
+// Unfinished reports whether the TCP or UDP checksum of a frame was left to a device, as
+// Linux does on lo: the field then has only the uncomplemented sum over the
+// pseudo-header (RFC 9293, 3.1). One of 65,536 finished checksums has the same value.
 func Unfinished(b []byte) bool {
 	f, ok := parse(b)
 	if !ok {

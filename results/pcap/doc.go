@@ -1,19 +1,21 @@
 // Package pcap writes the capture of one host or switch as a pcapng file
-// (draft-ietf-opsawg-pcapng) and reads captures, these and others: pcapng of
-// either byte order with any number of sections and interfaces, and the older
-// pcap format with stamps in microseconds or nanoseconds.
+// (draft-ietf-opsawg-pcapng). It reads captures of any program: pcapng of either byte
+// order with any number of sections and interfaces, and the older pcap format with
+// timestamps in microseconds or nanoseconds, plain or compressed with zstd.
 //
-// What it writes has nanosecond stamps, the original length of every packet, what
-// the capture is of, which link each interface is the end of, the direction of
-// every packet, what the kernel lost, and a comment on the first packet of each
-// transfer (Commenter). Any tool that reads pcapng reads these files.
+// Its files have nanosecond timestamps, the original length of every packet, the
+// identity of the capture (Meta), the link at each interface, the direction of
+// every packet, the number of packets that the kernel lost, and a comment on the first
+// packet of each transfer (Commenter). Any tool that reads pcapng reads these files.
+// Pack and PackFile compress them to about a fifteenth in a format of their own, from
+// which OpenPlain restores the file byte for byte.
 //
-// Both the reader and the writer are our own. gopacket's reader returns plain
-// io.EOF for a file that was cut in the middle of a block, divides by zero on a
-// time resolution it cannot hold, and allocates whatever length a damaged block
-// states; its writer knows no interface speed and no options of packets. The tests
-// hold them against each other on whole files.
+// The package does not use gopacket's reader, which returns plain io.EOF for a file that
+// is truncated within a block, divides by zero on a time resolution that it cannot
+// represent, and allocates any length that a damaged block states. gopacket's writer does
+// not support interface speeds and packet options. Tests compare the results of both
+// packages on complete files.
 //
-// It does not capture, reads no packets of other link types than Ethernet (they
-// are counted), and does not unpack compressed files.
+// The package does not capture. It skips and counts packets of link types other than
+// Ethernet.
 package pcap

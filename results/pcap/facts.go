@@ -2,8 +2,8 @@ package pcap
 
 import "fmt"
 
-// Format is what the file is: "pcapng", "pcap" or, of the same format with finer
-// stamps, "pcap (ns)".
+// Format returns the format of the file: "pcapng", "pcap" or, with nanosecond timestamps,
+// "pcap (ns)".
 func (p *Reader) Format() string {
 	switch {
 	case p.record == 0:
@@ -14,15 +14,15 @@ func (p *Reader) Format() string {
 	return "pcap"
 }
 
-// Facts are what a capture states of one interface besides its description.
+// Facts are the properties of one interface that a capture states besides Interface.
 type Facts struct {
-	LinkType string // such as "Ethernet"; packets of others are skipped
-	Stats    Stats  // of its latest statistics block
-	// HasReceived and HasDropped tell which of Stats are stated.
+	LinkType string // such as "Ethernet", the only one whose packets are not skipped
+	Stats    Stats  // from its latest statistics block
+	// HasReceived and HasDropped report which of Stats the file states.
 	HasReceived, HasDropped bool
 }
 
-// Facts are those of Interfaces, in the same order.
+// Facts returns the facts of all interfaces, in the order of Interfaces.
 func (p *Reader) Facts() []Facts {
 	out := make([]Facts, len(p.interfaces))
 	for i := range p.interfaces {

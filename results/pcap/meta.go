@@ -9,37 +9,36 @@ import (
 	"testbed/topo"
 )
 
-// Meta tells what a capture is a capture of. It travels in the comment of the
-// file's section header, as JSON, so that the files of a run are enough to
-// report on it: which arms there were, in which order, and which repeat and
-// host each file belongs to.
+// Meta describes the run, arm, repeat and host of a capture. It is stored as JSON in the
+// comment of the file's section header, so that a report needs only the files of a run:
+// they state the arms, their order, and the repeat and host of each file.
 type Meta struct {
 	Tool     string `json:"tool"`    // the program that wrote the file
 	Version  string `json:"version"` // of Tool
 	RunID    string `json:"run_id"`  // name of the run's directory
 	Run      uint64 `json:"run,string"`
 	Arm      string `json:"arm"`
-	ArmIndex int    `json:"arm_index"` // place of the arm in its scenario, from 0
+	ArmIndex int    `json:"arm_index"` // index of the arm in its scenario, from 0
 	Repeat   int    `json:"repeat"`
-	Host     string `json:"host"` // as topo.Fabric.HostName has it
+	Host     string `json:"host"` // as returned by topo.Fabric.HostName
 	Scenario string `json:"scenario"`
-	Workload string `json:"workload"` // fingerprint: equal where the same was asked of the cluster
-	// Seed of the repeat, which with a flow's number tells its path (workloads.FlowHash).
+	Workload string `json:"workload"` // fingerprint: equal for equal workloads
+	// Seed of the repeat. With a flow's number it determines the path (workloads.FlowHash) if the
+	// flow's header does not carry its hash.
 	Seed uint64 `json:"seed,string,omitempty"`
-	// Policies are the arm's, by role, such as "coflow": "sebf".
+	// Policies are the names of the arm's policies by role, such as "coflow": "sebf".
 	Policies map[string]string `json:"policies,omitempty"`
-	// Holds tells that the arm's coflow policy sets ceilings: a flow that sends
-	// nothing while nothing of it is under way waits for the policy, and not for
-	// its host.
+	// Holds reports whether the arm's coflow policy sets rate caps: a flow that has
+	// nothing in flight and sends nothing then waits for the policy, not for its host.
 	Holds bool `json:"holds,omitempty"`
-	// Fabric is what the captured hosts are joined by; nil where it is not stated.
+	// Fabric is the fabric that connects the captured hosts; nil if not stated.
 	Fabric *topo.LeafSpine `json:"fabric,omitempty"`
 }
 
-// Equal tells whether m and o say the same.
+// Equal reports whether m and o have the same content.
 func (m Meta) Equal(o Meta) bool { return reflect.DeepEqual(m, o) }
 
-// comment is m as a section comment, whose length pcapng counts in 16 bits.
+// comment returns m as a section comment, whose length pcapng limits to 16 bits.
 func (m Meta) comment() (string, error) {
 	b, err := json.Marshal(m)
 	if err != nil {
@@ -51,8 +50,8 @@ func (m Meta) comment() (string, error) {
 	return string(b), nil
 }
 
-// Stats is what the kernel counted while it captured.
+// Stats are the kernel's packet counts during the capture.
 type Stats struct {
 	Received uint64 // packets that passed the capture's filter
-	Dropped  uint64 // of them, those lost for want of buffer
+	Dropped  uint64 // packets of Received that were lost because the buffer was full
 }

@@ -88,7 +88,7 @@ func readBatches(r *Reader, size int) (all []kept, err error) {
 	}
 }
 
-// chunks gives at most so many bytes for each call.
+// chunks returns at most a number of bytes for each call.
 type chunks struct {
 	src  io.Reader
 	most int
@@ -268,7 +268,9 @@ func TestDamage(t *testing.T) {
 	}{
 		{"not a capture", []byte("<!DOCTYPE html>"), "begins with 3c21444f, which is neither"},
 		{"gzip", []byte("\x1f\x8b\x08\x00"), "gzip -d"},
-		{"zstd", []byte("\x28\xb5\x2f\xfd"), "zstd -d"},
+		{"zstd twice", pack(t, pack(t, []byte("x"))), "zstd -d"},
+		{"zstd magic alone", []byte("\x28\xb5\x2f\xfd<!DOCTYPE html><html>"), "cannot be decoded"},
+		{"zstd of no capture", pack(t, []byte("<!DOCTYPE html>")), "begins with 3c21444f, which is neither"},
 		{"pcap version", []byte("\xd4\xc3\xb2\xa1\x02\x00\x03\x0012345678901234567890"), "pcap version 2.3"},
 		{"magic", put(8, 7), "no byte-order magic"},
 		{"version", put(12, 9), "format version 9"},
@@ -465,7 +467,7 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// Ours beside gopacket's readers, on the same file in the page cache.
+// Our reader compared with gopacket's, on the same file in the page cache.
 func BenchmarkNext(b *testing.B) {
 	const packets = 500_000
 	ours := func(path string) (n int, err error) {

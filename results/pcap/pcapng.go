@@ -24,10 +24,10 @@ const (
 	optApplication = 4
 	optName        = 2 // of an interface
 	optDescription = 3
-	optSpeed       = 8  // bits a second
-	optResolution  = 9  // of its stamps
-	optSystem      = 12 // its operating system
-	optOffset      = 14 // of its stamps, seconds
+	optSpeed       = 8  // bit/s
+	optResolution  = 9  // of its timestamps
+	optSystem      = 12 // operating system
+	optOffset      = 14 // of its timestamps, seconds
 	optReceived    = 4  // by an interface
 	optDropped     = 5
 	optFlags       = 2 // of a packet
@@ -38,7 +38,7 @@ const (
 	minPacketBlock = minBlock + fixedPacketLen
 )
 
-// nextBlock reads one block; ok tells that it was a packet which is not skipped.
+// nextBlock reads one block. ok is false if it is not a packet or the packet is skipped.
 func (p *Reader) nextBlock() (pkt Packet, ok bool, err error) {
 	kind, body, err := p.block()
 	if err != nil {
@@ -57,10 +57,9 @@ func (p *Reader) nextBlock() (pkt Packet, ok bool, err error) {
 	return Packet{}, false, err
 }
 
-// block returns the type and the body of the next block, without the lengths
-// around it. The body is valid until the next call. A section header is taken in
-// here, since it decides how lengths are read; the body of a block that does not
-// concern us is skipped.
+// block returns the type and the body of the next block, without its two length fields.
+// The body is valid until the next call. It processes section headers itself, because they
+// state the byte order of lengths, and skips the bodies of blocks of other types.
 func (p *Reader) block() (kind uint32, body []byte, err error) {
 	p.offset = p.base + int64(p.at)
 	ok, err := p.need(8)
@@ -107,7 +106,7 @@ func (p *Reader) block() (kind uint32, body []byte, err error) {
 	return kind, body, err
 }
 
-// passOver skips a block whatever its length.
+// passOver skips a block of any length.
 func (p *Reader) passOver(kind, size uint32) error {
 	ok, err := p.discard(int64(size) - 4)
 	if ok && err == nil {
@@ -126,7 +125,7 @@ func (p *Reader) passOver(kind, size uint32) error {
 	return nil
 }
 
-// finish tells a capture that is whole from one that is not; left are the bytes
+// finish distinguishes a complete capture from an incomplete one; left are the bytes
 // after the last whole block.
 func (p *Reader) finish(left int) error {
 	if left > 0 {
@@ -146,7 +145,7 @@ func (p *Reader) finish(left int) error {
 	return io.EOF
 }
 
-// readOrder takes the byte order from the section header at hand.
+// readOrder sets the byte order from the section header in the buffer.
 func (p *Reader) readOrder() error {
 	ok, err := p.need(12)
 	if err != nil {
@@ -173,7 +172,7 @@ func (p *Reader) readSection(body []byte) error {
 	p.first, p.sectionEnd, p.ours = len(p.interfaces), 0, false
 	start := p.base + int64(p.at)
 	if length := int64(p.uint64(body[8:])); length > 0 && length <= 1<<62 && start <= 1<<62 {
-		p.sectionEnd = start + length // -1 is unknown, and others are no length
+		p.sectionEnd = start + length // -1 is unknown, other negative values are invalid
 	}
 	return p.options(body[16:], func(code uint16, value []byte) error {
 		var m Meta
@@ -188,8 +187,8 @@ func (p *Reader) readSection(body []byte) error {
 	})
 }
 
-// packet reads an enhanced packet block or the obsolete one, which differ in how
-// they number interfaces.
+// packet reads an enhanced packet block or an obsolete packet block, which differ in the
+// size of the interface number.
 func (p *Reader) packet(kind uint32, body []byte) (pkt Packet, ok bool, err error) {
 	if len(body) < fixedPacketLen {
 		return Packet{}, false, p.damaged("packet block of %d bytes", len(body))
@@ -215,7 +214,8 @@ func (p *Reader) packet(kind uint32, body []byte) (pkt Packet, ok bool, err erro
 	return pkt, ok, nil
 }
 
-// take is a packet of the at-th interface, or counts why it is skipped.
+// take returns a packet of interface number at. If it skips the packet, it counts the reason
+// and ok is false.
 func (p *Reader) take(at int, stamp uint64, data []byte, length int) (pkt Packet, ok bool) {
 	i := &p.interfaces[at]
 	if i.skip != "" {
@@ -240,7 +240,7 @@ func (p *Reader) readInterface(body []byte) error {
 	link := uint32(p.uint16(body))
 	i := interfaceState{skip: skipType(link), ours: p.ours, facts: Facts{LinkType: linkName(link)}}
 	i.SnapLen = int(p.uint32(body[4:]))
-	i.times = 1000 // microseconds are what the format has where nothing is stated
+	i.times = 1000 // the format's default is microseconds
 	err := p.options(body[8:], func(code uint16, value []byte) error {
 		switch code {
 		case optName:
@@ -251,16 +251,16 @@ func (p *Reader) readInterface(body []byte) error {
 			i.Comment = string(value)
 		case optSpeed:
 			if len(value) != 8 {
-				return p.damaged("speed of %d bytes, want 8", len(value))
+				return p.damaged("speed of %d bytes: must be 8", len(value))
 			}
 			i.Speed = speed(p.uint64(value))
 		case optResolution:
 			if len(value) != 1 || !i.setResolution(value[0]) {
-				return p.damaged("resolution %x of the stamps of interface %q: want 10 to the power of 0 to -19, or 2 to that of 0 to -63", value, i.Name)
+				return p.damaged("resolution %x of the stamps of interface %q: must be 10 to the power of 0 to -19, or 2 to the power of 0 to -63", value, i.Name)
 			}
 		case optOffset:
 			if len(value) != 8 {
-				return p.damaged("time offset of %d bytes, want 8", len(value))
+				return p.damaged("time offset of %d bytes: must be 8", len(value))
 			}
 			i.offset = int64(p.uint64(value))
 		}
@@ -274,9 +274,9 @@ func (p *Reader) readInterface(body []byte) error {
 	return nil
 }
 
-// setResolution takes the option's value: the negative power of 10, or of 2 where
-// the highest bit is set. 64-bit stamps that are finer than 10^-19 or 2^-63 s wrap
-// within two seconds, so that they tell no time.
+// setResolution sets the time unit from the option's value: a negative power of 10, or of
+// 2 if the highest bit is set. It rejects units below 10^-19 or 2^-63 s, in which 64-bit
+// timestamps wrap within two seconds.
 func (c *clock) setResolution(v byte) bool {
 	power := v &^ 0x80
 	*c = clock{offset: c.offset}
@@ -300,8 +300,8 @@ func tenTo(n byte) uint64 {
 	return out
 }
 
-// shareOf is part·of / 2^shift, rounded down; it fits where part is less than
-// 2^shift and of is a number of nanoseconds.
+// shareOf returns part·of / 2^shift, rounded down. It does not overflow if part is less
+// than 2^shift and of is a number of nanoseconds.
 func shareOf(part, of uint64, shift uint) int64 {
 	hi, lo := bits.Mul64(part, of)
 	return int64(lo>>shift | hi<<(64-shift))
@@ -321,7 +321,7 @@ func (p *Reader) readStatistics(body []byte) error {
 			return nil
 		}
 		if len(value) != 8 {
-			return p.damaged("statistic of %d bytes, want 8", len(value))
+			return p.damaged("statistic of %d bytes: must be 8", len(value))
 		}
 		if code == optReceived {
 			received = p.uint64(value)
@@ -335,7 +335,7 @@ func (p *Reader) readStatistics(body []byte) error {
 	}
 	i := &p.interfaces[p.first+int(index)]
 	i.closed = true
-	// Numbers count from the start of the capture, so that a later block supersedes.
+	// Counts are cumulative, so a later block replaces an earlier one.
 	if received != noNumber {
 		p.stats.Received += received - i.facts.Stats.Received
 		i.facts.Stats.Received, i.facts.HasReceived = received, true

@@ -1,32 +1,33 @@
 package pcap
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"time"
 
+	"testbed/results/safefile"
 	"testbed/topo/units"
 )
 
-// ErrTruncated is matched by the error of Next at the end of a capture that was
-// not closed, as when its writer was killed: all that comes before the cut has
-// been returned.
+// ErrTruncated is matched by the error of Next at the end of a capture that was not
+// closed, for example because its writer was killed. Next has returned all packets before
+// that point.
 var ErrTruncated = errors.New("capture is cut off")
 
-// ErrDamaged is matched by the error of Next, Open and NewReader on bytes that
-// are not a capture as this package understands it.
+// ErrDamaged is matched by the error of Next, Open and NewReader for bytes that are not a
+// capture in a supported format.
 var ErrDamaged = errors.New("not a readable capture")
 
-// Error says where a capture ends early or stops making sense. It matches
+// Error reports the place at which a capture is truncated or damaged. It matches
 // ErrTruncated or ErrDamaged.
 type Error struct {
 	Kind   error  // ErrTruncated or ErrDamaged
-	Path   string // as Open was given it; "" where NewReader was called
-	Offset int64  // of the block or record concerned, in bytes from the start of the file
+	Path   string // argument of Open; "" if NewReader was called
+	Offset int64  // of the block or record, in bytes from the start of the file
 	Reason string
 
 	format string // "pcapng" or "pcap"
@@ -39,27 +40,26 @@ func (e *Error) Error() string {
 	return e.Path + ": " + e.Local()
 }
 
-// Local is the error without the path of the file, for what must read the same
-// wherever the file is.
+// Local returns the error text without the path of the file, for output that must not
+// depend on where the file is.
 func (e *Error) Local() string {
 	return fmt.Sprintf("%s: %v at byte %d: %s", e.format, e.Kind, e.Offset, e.Reason)
 }
 
 func (e *Error) Unwrap() error { return e.Kind }
 
-// Limits of what is read. A damaged file states any length, so none is allocated
-// for: the buffer alone holds packets.
+// Limits of the reader. A damaged file may state any length, so memory is never allocated
+// by stated lengths: only the buffer holds packets.
 const (
-	// readBuffer is the buffer of a Reader in bytes: large enough that system calls
-	// cost little, small enough to stay in a processor's cache.
+	// readBuffer is the size of a Reader's buffer in bytes: large enough for few system
+	// calls, small enough for a processor's cache.
 	readBuffer = 256 << 10
 	// maxBlock is the longest block or record that is read, bytes. Ethernet frames
-	// have at most 64 KiB, and programs capture at most 256 KiB of what offloads make
-	// of them; a comment has at most 64 KiB. Blocks that do not concern us are
-	// skipped, however long.
+	// have at most 64 KiB, programs capture at most 256 KiB of frames merged by offloads,
+	// and a comment has at most 64 KiB. Blocks of other types are skipped at any length.
 	maxBlock = 1 << 20
-	// maxInterfaces is the most interfaces of one file: those of a thousand sections
-	// of a switch each.
+	// maxInterfaces is the maximum number of interfaces of a file, enough for a thousand
+	// sections of one switch each.
 	maxInterfaces = 1 << 16
 	// maxLength is the longest packet, bytes on the wire.
 	maxLength = 1 << 30
@@ -68,24 +68,24 @@ const (
 // linkEthernet is the link type of Ethernet.
 const linkEthernet = 1
 
-// linkTypes are the names of those that are met most often
+// linkTypes are the names of the most common link types
 // (https://www.tcpdump.org/linktypes.html).
 var linkTypes = map[uint32]string{0: "BSD loopback", 9: "PPP", 101: "raw IP", 105: "IEEE 802.11", 113: "Linux cooked", 127: "radiotap",
 	228: "raw IPv4", 229: "raw IPv6", 276: "Linux cooked v2"}
 
-// Packet is one packet of a capture. Its stamp is a number because millions of
-// them are read.
+// Packet is one packet of a capture. Its timestamp is a number and not a time.Time for
+// speed, because captures have millions of packets.
 type Packet struct {
 	Interface int    // index into Reader.Interfaces
 	Stamp     int64  // Unix nanoseconds
-	Data      []byte // what was kept of it; valid until the next call of Next
-	Len       int    // its length on the wire
+	Data      []byte // captured bytes; valid until the next call of Next
+	Len       int    // length on the wire, bytes
 }
 
-// Time is the packet's stamp.
+// Time returns the packet's timestamp.
 func (p *Packet) Time() time.Time { return time.Unix(0, p.Stamp) }
 
-// Skip is packets that Next passed over.
+// Skip counts packets that Next skipped for one reason.
 type Skip struct {
 	Why     string // such as "of link type 113 (Linux cooked)"
 	Packets uint64
@@ -97,26 +97,26 @@ const (
 	skipStamp  = "with a time stamp outside of the years 1970 to 2262"
 )
 
-// interfaceState is an interface and how to read its packets.
+// interfaceState is an interface with the state for reading its packets.
 type interfaceState struct {
 	Interface
 	clock
 	plain  bool   // Ethernet, nanoseconds, no offset
-	skip   string // why its packets are skipped; "" for not at all
-	ours   bool   // of a section with Meta
+	skip   string // reason why its packets are skipped; "" if they are not
+	ours   bool   // in a section with Meta
 	closed bool   // has a statistics block
 	facts  Facts
 }
 
-// clock says what stamps count in.
+// clock is the time unit of timestamps.
 type clock struct {
-	times  uint64 // nanoseconds in one unit; 0 where that is no whole number
-	per    uint64 // units in a nanosecond, where times is 0; 0 where binary
-	binary uint   // units are 2^-binary s, where both are 0
+	times  uint64 // nanoseconds per unit; 0 if that is not a whole number
+	per    uint64 // units per nanosecond if times is 0; 0 for binary units
+	binary uint   // units are 2^-binary s if times and per are 0
 	offset int64  // seconds to add
 }
 
-// nanos is a stamp in Unix nanoseconds; ok is false where that does not fit, or is
+// nanos converts a timestamp to Unix nanoseconds. ok is false if that overflows or is
 // before 1970.
 func (c *clock) nanos(stamp uint64) (ns int64, ok bool) {
 	const second = 1_000_000_000
@@ -150,21 +150,22 @@ func (c *clock) nanos(stamp uint64) (ns int64, ok bool) {
 	return ns, ns >= 0
 }
 
-// Reader reads one capture. It is for one goroutine.
+// Reader reads one capture. It is for use by one goroutine.
 type Reader struct {
 	src    io.Reader
+	zst    *compressed // src if the file is compressed, else nil
 	closer io.Closer
 	path   string
-	buf    []byte // what is read and not yet consumed is buf[at:end]
+	buf    []byte // buf[at:end] is read and not yet consumed
 	at     int
 	end    int
 	base   int64 // of buf[0], in bytes from the start of the file
 	offset int64 // of the block being read
-	srcErr error // that src ended with, io.EOF included
-	err    error // what Next goes on returning
+	srcErr error // error that src returned, including io.EOF
+	err    error // error that Next keeps returning
 
 	big        bool // byte order
-	record     int  // length of a record's head in the older format; 0 for pcapng
+	record     int  // length of a record header in the older format; 0 for pcapng
 	interfaces []interfaceState
 	meta       Meta
 	hasMeta    bool
@@ -174,14 +175,14 @@ type Reader struct {
 	skipAt     map[string]int
 
 	// Of the section of pcapng being read:
-	first      int   // its first interface
-	sectionEnd int64 // as it states it; 0 where it does not
-	ours       bool  // it has Meta
+	first      int   // index of its first interface
+	sectionEnd int64 // offset of its end; 0 if not stated
+	ours       bool  // whether it has Meta
 }
 
 // Open opens the capture at path. The caller must call Close.
 func Open(path string) (*Reader, error) {
-	f, err := os.Open(path)
+	f, err := safefile.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("open capture: %w", err)
 	}
@@ -193,7 +194,7 @@ func Open(path string) (*Reader, error) {
 	return r, nil
 }
 
-// NewReader reads the head of the capture in r.
+// NewReader returns a Reader of the capture in r, whose file header it reads.
 func NewReader(r io.Reader) (*Reader, error) { return newReader(r, "") }
 
 func newReader(r io.Reader, path string) (*Reader, error) {
@@ -205,6 +206,14 @@ func newReader(r io.Reader, path string) (*Reader, error) {
 	if !ok {
 		return nil, p.truncated("it is shorter than a file header; was the capture ever started?")
 	}
+	if binary.LittleEndian.Uint32(p.buf) == zstdMagic {
+		if ok, err = p.decompress(); err != nil {
+			return nil, errors.Join(err, p.Close())
+		}
+		if !ok {
+			return nil, errors.Join(p.truncated("it holds less than a file header"), p.Close())
+		}
+	}
 	magic := binary.LittleEndian.Uint32(p.buf)
 	if magic == sectionHeader {
 		_, _, err = p.block()
@@ -212,10 +221,29 @@ func newReader(r io.Reader, path string) (*Reader, error) {
 		err = p.classic(magic)
 	}
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil
 }
+
+// decompress switches to the content of a compressed file, of which the buffer has the
+// beginning. ok is false if the content has fewer than 4 bytes.
+func (p *Reader) decompress() (ok bool, err error) {
+	head, rest := bytes.Clone(p.buf[:p.end]), p.src
+	if p.srcErr != nil {
+		rest = failing{p.srcErr}
+	}
+	if p.zst, err = decompress(io.MultiReader(bytes.NewReader(head), rest)); err != nil {
+		return false, err
+	}
+	p.src, p.srcErr, p.end = p.zst, nil, 0
+	return p.need(4)
+}
+
+// failing is a reader that returns an error.
+type failing struct{ error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.error }
 
 func (p *Reader) truncated(format string, args ...any) error {
 	return p.bad(ErrTruncated, format, args)
@@ -233,8 +261,8 @@ func (p *Reader) bad(kind error, format string, args []any) error {
 	return e
 }
 
-// need makes the buffer hold n unread bytes; ok is false where the file ends
-// before. n is at most maxBlock.
+// need fills the buffer with at least n unread bytes, n ≤ maxBlock. ok is false if the file
+// ends before.
 func (p *Reader) need(n int) (ok bool, err error) {
 	if p.end-p.at >= n {
 		return true, nil
@@ -261,6 +289,12 @@ func (p *Reader) need(n int) (ok bool, err error) {
 		return true, nil
 	case p.srcErr == io.EOF:
 		return false, nil
+	case p.zst != nil && p.zst.file.err == nil:
+		p.offset = p.base + int64(p.end)
+		if errors.Is(p.srcErr, io.ErrUnexpectedEOF) {
+			return false, p.truncated("its compressed file ends after %d bytes (offsets count bytes of the uncompressed capture)", p.zst.file.n)
+		}
+		return false, p.damaged("its compressed file cannot be decoded after %d bytes: %v (offsets count bytes of the uncompressed capture)", p.zst.file.n, p.srcErr)
 	}
 	if p.path != "" {
 		return false, fmt.Errorf("read capture %s at byte %d: %w", p.path, p.base+int64(p.end), p.srcErr)
@@ -268,8 +302,8 @@ func (p *Reader) need(n int) (ok bool, err error) {
 	return false, fmt.Errorf("read capture at byte %d: %w", p.base+int64(p.end), p.srcErr)
 }
 
-// discard passes over n bytes, which may be more than the buffer holds; ok is
-// false where the file ends before.
+// discard skips n bytes, which may be more than the buffer holds. ok is false if the file
+// ends before.
 func (p *Reader) discard(n int64) (ok bool, err error) {
 	for n > int64(p.end-p.at) {
 		n -= int64(p.end - p.at)
@@ -283,12 +317,13 @@ func (p *Reader) discard(n int64) (ok bool, err error) {
 	return true, nil
 }
 
-// Meta is what the capture says it is of; ok is false where it does not say, as
-// in captures of other programs.
+// Meta returns the description of the run in the capture. ok is false if it has none, as in
+// captures of other programs.
 func (p *Reader) Meta() (m Meta, ok bool) { return p.meta, p.hasMeta }
 
-// Interfaces are those described so far, of all sections: all of them once Next
-// has returned a packet of the last. The older format has one, without a name.
+// Interfaces returns the interfaces described so far in all sections, which is all of them
+// once Next has returned a packet of the last one. The older format has one interface,
+// without a name.
 func (p *Reader) Interfaces() []Interface {
 	out := make([]Interface, len(p.interfaces))
 	for i := range p.interfaces {
@@ -297,15 +332,15 @@ func (p *Reader) Interfaces() []Interface {
 	return out
 }
 
-// Stats are the sums over the statistics blocks; known is false before Next has
-// come past one that has numbers, which writers put at the end.
+// Stats returns the sums over the statistics blocks. known is false until Next has passed a
+// statistics block with counts, which writers put at the end.
 func (p *Reader) Stats() (s Stats, known bool) { return p.stats, p.hasStats }
 
-// Drops is how many packets the kernel lost; known is as in Stats.
+// Drops returns the number of packets that the kernel lost; known is as in Stats.
 func (p *Reader) Drops() (n uint64, known bool) { return p.stats.Dropped, p.hasStats }
 
-// Skipped are the packets that Next has passed over so far, by reason, in the
-// order in which the reasons came up: captures of this package have none.
+// Skipped returns the packets that Next has skipped so far, by reason, in the order of the
+// first packet. Captures written by this package have none.
 func (p *Reader) Skipped() []Skip { return append([]Skip(nil), p.skipped...) }
 
 func (p *Reader) skip(why string) {
@@ -321,7 +356,7 @@ func (p *Reader) skip(why string) {
 	p.skipped[i].Packets++
 }
 
-// skipType is why packets of a link type are skipped.
+// skipType returns the reason why packets of a link type are skipped; "" if they are not.
 func skipType(link uint32) string {
 	switch name, ok := linkTypes[link]; {
 	case link == linkEthernet:
@@ -332,11 +367,10 @@ func skipType(link uint32) string {
 	return fmt.Sprintf("of link type %d", link)
 }
 
-// Next returns the next packet; its Data are valid until the call after. At the
-// end of a capture that is whole it returns io.EOF, otherwise an *Error that
-// matches ErrTruncated or ErrDamaged, or the error of the underlying reader. A
-// capture with Meta is whole when it was closed, any other when it does not
-// end within a block.
+// Next returns the next packet, whose Data are valid until the next call. At the end of a
+// complete capture it returns io.EOF, otherwise an *Error that matches ErrTruncated or
+// ErrDamaged, or the error of the underlying reader. A capture with Meta is complete if it
+// was closed, any other if it does not end within a block.
 func (p *Reader) Next() (Packet, error) {
 	if p.err != nil {
 		return Packet{}, p.err
@@ -352,10 +386,10 @@ func (p *Reader) Next() (Packet, error) {
 	}
 }
 
-// Batch fills to with the packets that follow, as many as there is room for and the
-// reader holds at once, and returns how many: at least one, unless there is an error
-// or no room. Their Data are valid until the next call of Batch or Next. Errors are
-// those of Next, after the packets that come before them.
+// Batch fills to with the next packets, as far as the reader's buffer has them, and returns
+// their number: at least one, unless to is empty or there is an error. Their Data are valid
+// until the next call of Batch or Next. It returns the errors of Next, after the packets
+// before them.
 func (p *Reader) Batch(to []Packet) (int, error) {
 	n := 0
 	for n < len(to) {
@@ -369,7 +403,7 @@ func (p *Reader) Batch(to []Packet) (int, error) {
 			n += got
 			continue
 		}
-		// Reading on would overwrite what is returned.
+		// Reading more would overwrite the packets to return.
 		if n > 0 && !p.holds() {
 			break
 		}
@@ -380,11 +414,20 @@ func (p *Reader) Batch(to []Packet) (int, error) {
 	return n, nil
 }
 
-// Offset is how far into the capture Next and Batch have come, bytes.
-func (p *Reader) Offset() int64 { return p.base + int64(p.at) }
+// Offset returns the number of bytes of the file that Next and Batch have read. For a
+// compressed file it counts compressed bytes.
+func (p *Reader) Offset() int64 {
+	if p.zst != nil {
+		return p.zst.file.n
+	}
+	return p.base + int64(p.at)
+}
 
-// plain takes the packets at hand that the buffer holds and nothing is wrong or
-// unusual with, which most are, and returns how many.
+// Compressed reports whether the file is compressed.
+func (p *Reader) Compressed() bool { return p.zst != nil }
+
+// plain is the fast path of Batch: it reads the next packets from the buffer, up to the
+// first that is incomplete, unusual or damaged, and returns their number.
 func (p *Reader) plain(to []Packet) (n int) {
 	if p.record > 0 || p.big {
 		return 0
@@ -410,8 +453,8 @@ func (p *Reader) plain(to []Packet) (n int) {
 	return n
 }
 
-// step reads one block or record into to; ok tells that it was a packet which is not
-// skipped. An error is kept, for Next to go on returning.
+// step reads one block or record into to. ok is false if it is not a packet or is skipped.
+// Next keeps returning an error of step.
 func (p *Reader) step(to *Packet) (ok bool, err error) {
 	if p.record > 0 {
 		*to, ok, err = p.nextRecord()
@@ -422,8 +465,8 @@ func (p *Reader) step(to *Packet) (ok bool, err error) {
 	return ok, err
 }
 
-// holds tells whether the buffer has all of the next block or record, so that step
-// leaves the buffer as it is.
+// holds reports whether the buffer has the whole next block or record, so that step does
+// not overwrite the buffer.
 func (p *Reader) holds() bool {
 	b := p.buf[p.at:p.end]
 	switch {
@@ -435,8 +478,7 @@ func (p *Reader) holds() bool {
 	return uint64(len(b)) >= uint64(p.uint32(b[4:]))
 }
 
-// uint16, uint32 and uint64 beat a call through binary.ByteOrder, which does not
-// inline.
+// uint16, uint32 and uint64 are faster than binary.ByteOrder, whose calls are not inlined.
 func (p *Reader) uint16(b []byte) uint16 {
 	if p.big {
 		return binary.BigEndian.Uint16(b)
@@ -460,6 +502,9 @@ func (p *Reader) uint64(b []byte) uint64 {
 
 // Close closes the file that Open opened. It can be called again.
 func (p *Reader) Close() error {
+	if p.zst != nil {
+		p.zst.z.Close()
+	}
 	if p.closer == nil {
 		return nil
 	}
@@ -468,7 +513,7 @@ func (p *Reader) Close() error {
 	return c.Close()
 }
 
-// speed is a number of bits a second as a Rate; 0 where it does not fit.
+// speed returns a number of bits per second as a Rate, or 0 if it overflows.
 func speed(bits uint64) units.Rate {
 	if bits > math.MaxInt64 {
 		return 0

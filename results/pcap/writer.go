@@ -22,17 +22,17 @@ const writeBuffer = 1 << 20
 type Interface struct {
 	Name    string // such as "eth0"
 	SnapLen int    // bytes kept of each packet; 0 for all
-	// Description says what the interface is the end of. That of a switch's port
-	// begins with the name of the link that leaves it, as LinkOf finds it.
+	// Description names the link of the interface. For a switch's port it begins with the
+	// name of the link that starts there (see LinkOf).
 	Description string
-	Speed       units.Rate // of the link; 0 where it is not stated
-	// Comment is what whoever looks at the packets must know; "" for nothing.
+	Speed       units.Rate // of the link; 0 if not stated
+	// Comment is a remark for the reader of the packets; "" for none.
 	Comment string
 }
 
-// LinkOf is the name of the link whose packets an interface shows as they leave a
-// switch, such as "leaf0>spine1": what its description has before ": ". ok is false
-// for any other interface, as those of hosts, which show links both ways.
+// LinkOf returns the name of the link that starts at a switch's port, such as
+// "leaf0>spine1": the part of the description before ": ". ok is false for other
+// interfaces, such as those of hosts, which capture both directions of a link.
 func LinkOf(i Interface) (name string, ok bool) {
 	name, _, _ = strings.Cut(i.Description, ": ")
 	from, to, ok := strings.Cut(name, ">")
@@ -42,30 +42,28 @@ func LinkOf(i Interface) (name string, ok bool) {
 	return name, true
 }
 
-// Flags are what is known of a packet, as the format has them (epb_flags).
+// Flags are the flags of a packet in pcapng (epb_flags).
 type Flags uint32
 
-// The flags that are written. Neither Inbound nor Outbound says that the direction
-// is not known.
+// The flags that are written. Without Inbound and Outbound the direction is unknown.
 const (
 	Inbound            Flags = 1
 	Outbound           Flags = 2
 	ChecksumUnfinished Flags = 1 << 9 // of TCP or UDP: left to a device that has not filled it in
 )
 
-// Writer writes one capture. It is for one goroutine.
+// Writer writes one capture. It is for use by one goroutine.
 type Writer struct {
 	w          io.Writer
-	buf        []byte // what has not reached w; its capacity is writeBuffer
+	buf        []byte // bytes not yet written to w; its capacity is writeBuffer
 	interfaces []Interface
-	last       int64 // the highest stamp
+	last       int64 // latest timestamp
 	closed     bool
-	err        error // the first; later calls return it
+	err        error // first error, which later calls return
 }
 
-// NewWriter writes the head of a capture to w: what it is of, and its
-// interfaces, of which there must be at least one. Nothing reaches w for sure
-// before Flush or Close. The caller closes w.
+// NewWriter starts a capture with its description and at least one interface. Output is
+// buffered: it reaches w at the latest with Flush or Close. The caller closes w.
 func NewWriter(w io.Writer, m Meta, interfaces []Interface) (*Writer, error) {
 	if len(interfaces) == 0 {
 		return nil, errors.New("pcapng: a capture needs at least one interface")
@@ -78,7 +76,7 @@ func NewWriter(w io.Writer, m Meta, interfaces []Interface) (*Writer, error) {
 	out.begin(sectionHeader)
 	out.uint32(byteOrderMagic)
 	out.uint32(1)              // version 1.0
-	out.uint64(math.MaxUint64) // length of the section: not known
+	out.uint64(math.MaxUint64) // length of the section: unknown
 	out.option(optHardware, runtime.GOARCH)
 	out.option(optOS, runtime.GOOS)
 	out.option(optApplication, m.Tool+" "+m.Version)
@@ -86,7 +84,7 @@ func NewWriter(w io.Writer, m Meta, interfaces []Interface) (*Writer, error) {
 	out.finish(0)
 	for _, i := range interfaces {
 		if n := len(i.Name) + len(i.Description) + len(i.Comment); n > math.MaxUint16 {
-			return nil, fmt.Errorf("pcapng: interface %.20q: name, description and comment of %d bytes: want at most %d", i.Name, n, math.MaxUint16)
+			return nil, fmt.Errorf("pcapng: interface %.20q: name, description and comment of %d bytes: must be at most %d", i.Name, n, math.MaxUint16)
 		}
 		if err := out.room(len(i.Name) + len(i.Description) + len(i.Comment) + 128); err != nil {
 			return nil, fmt.Errorf("pcapng: write interface %q: %w", i.Name, err)
@@ -119,7 +117,7 @@ func (w *Writer) begin(kind uint32) {
 func (w *Writer) uint32(v uint32) { w.buf = binary.LittleEndian.AppendUint32(w.buf, v) }
 func (w *Writer) uint64(v uint64) { w.buf = binary.LittleEndian.AppendUint64(w.buf, v) }
 
-// option appends an option, unless it says nothing.
+// option appends an option, unless its value is empty.
 func (w *Writer) option(code uint16, value string) {
 	if value == "" {
 		return
@@ -129,21 +127,20 @@ func (w *Writer) option(code uint16, value string) {
 	w.buf = append(w.buf, "\x00\x00\x00"[:-len(value)&3]...)
 }
 
-// finish ends the block that begins at start, with the mark of the end of its
-// options.
+// finish ends the block that begins at start, after an end-of-options marker.
 func (w *Writer) finish(start int) {
 	w.uint32(optEnd)
 	w.length(start)
 }
 
-// length states the length of the block that begins at start, on both sides.
+// length fills in both length fields of the block that begins at start.
 func (w *Writer) length(start int) {
 	size := uint32(len(w.buf) - start + 4)
 	w.uint32(size)
 	binary.LittleEndian.PutUint32(w.buf[start+4:], size)
 }
 
-// room empties the buffer where it could not take n bytes more.
+// room flushes the buffer if it has no room for n more bytes.
 func (w *Writer) room(n int) error {
 	if len(w.buf)+n <= cap(w.buf) {
 		return nil
@@ -162,15 +159,14 @@ func (w *Writer) flush() error {
 
 var errClosed = errors.New("pcapng: write after Close")
 
-// Write appends a packet of the ifIndex-th interface, counted from 0. ts keeps
-// its nanoseconds; data are the bytes that were kept of the packet's origLen.
-// Write keeps no reference to data.
+// Write appends a packet of interface ifIndex, counted from 0. data is the captured part of
+// the packet's origLen bytes. ts is written in nanoseconds. Write keeps no reference to data.
 func (w *Writer) Write(ifIndex int, ts time.Time, data []byte, origLen int) error {
 	return w.WriteNoted(Packet{Interface: ifIndex, Stamp: ts.UnixNano(), Data: data, Len: origLen}, 0, "")
 }
 
-// WriteNoted appends a packet with flags and a comment, "" for none. It keeps no
-// reference to the packet's data, and allocates nothing.
+// WriteNoted appends a packet with flags and a comment ("" for none). It keeps no
+// reference to the packet's data and does not allocate.
 func (w *Writer) WriteNoted(p Packet, f Flags, comment string) error {
 	if w.err != nil {
 		return w.err
@@ -194,7 +190,7 @@ func (w *Writer) packet(p Packet, f Flags, comment string) error {
 	case p.Stamp < 0:
 		return fmt.Errorf("stamp of %d ns, before 1970", p.Stamp)
 	case size > maxBlock || len(comment) > math.MaxUint16:
-		return fmt.Errorf("%d captured bytes and a comment of %d: want a block of at most %d bytes, and a comment of at most %d", len(p.Data), len(comment), maxBlock, math.MaxUint16)
+		return fmt.Errorf("%d captured bytes and a comment of %d: a block must have at most %d bytes, and a comment at most %d", len(p.Data), len(comment), maxBlock, math.MaxUint16)
 	default:
 		if err := w.room(size); err != nil {
 			return err
@@ -225,7 +221,7 @@ func (w *Writer) packet(p Packet, f Flags, comment string) error {
 	return nil
 }
 
-// Flush hands all that was written to the underlying writer.
+// Flush writes all buffered data to the underlying writer.
 func (w *Writer) Flush() error {
 	if w.err == nil {
 		if err := w.flush(); err != nil {
@@ -235,11 +231,10 @@ func (w *Writer) Flush() error {
 	return w.err
 }
 
-// Close writes the statistics blocks, which tell a reader that the capture is
-// whole, and flushes. The numbers go into the block of the first interface,
-// since a capture ring that serves several does not tell their losses apart;
-// the blocks of the others carry none. Close can be called again and then
-// returns the first error.
+// Close writes the statistics blocks, which mark the capture as complete, and flushes.
+// The block of the first interface has the counts, because a capture ring that serves
+// several interfaces does not count their losses separately; the other blocks have none.
+// Close can be called again and then returns the first error.
 func (w *Writer) Close(s Stats) error {
 	if w.closed || w.err != nil {
 		w.closed = true

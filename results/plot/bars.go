@@ -1,7 +1,6 @@
 package plot
 
 import (
-	"cmp"
 	"fmt"
 	"image/color"
 	"math"
@@ -15,14 +14,18 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"testbed/results/archive"
+	"testbed/results/breakdown"
+	"testbed/results/figures"
+	"testbed/results/flows"
 	"testbed/results/metrics"
 	"testbed/results/report"
-	"testbed/results/timing"
+	"testbed/results/rundir"
+	"testbed/results/schema"
+	"testbed/topo/words"
 )
 
-// rows gives each series a band of the vertical axis, the first on top, with its
-// name and a second line.
+// rows assigns each series a band of the vertical axis, the first on top, with its name
+// and a second line.
 func (d *drawing) rows(second []string) {
 	ticks := plot.ConstantTicks{}
 	for i, s := range d.series {
@@ -37,7 +40,7 @@ func (d *drawing) rows(second []string) {
 	d.p.Y.Min, d.p.Y.Max = -0.5, float64(len(d.series))-0.5
 }
 
-// row is the middle of a series' band.
+// row returns the middle of a series' band.
 func (d *drawing) row(i int) float64 { return float64(len(d.series) - 1 - i) }
 
 // box is a filled rectangle in the coordinates of the plot.
@@ -45,13 +48,13 @@ type box struct {
 	x0, x1, y0, y1 float64
 	fill           color.Color
 	outline        bool
-	least          vg.Length // width below which it is not drawn narrower
+	least          vg.Length // least width
 }
 
-// boxes are drawn in their order.
+// boxes is a plotter of boxes, drawn in order.
 type boxes []box
 
-// DataRange is that of all corners.
+// DataRange returns the range of all corners.
 func (b boxes) DataRange() (xmin, xmax, ymin, ymax float64) {
 	xmin, xmax, ymin, ymax = math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
 	for _, x := range b {
@@ -60,7 +63,7 @@ func (b boxes) DataRange() (xmin, xmax, ymin, ymax float64) {
 	return xmin, xmax, ymin, ymax
 }
 
-// Plot draws them.
+// Plot draws the boxes.
 func (b boxes) Plot(c draw.Canvas, p *plot.Plot) {
 	tx, ty := p.Transforms(&c)
 	for _, x := range b {
@@ -77,7 +80,7 @@ func (b boxes) Plot(c draw.Canvas, p *plot.Plot) {
 // swatch is the thumbnail of a filled area.
 type swatch struct{ fill color.Color }
 
-// Thumbnail draws it.
+// Thumbnail draws the area.
 func (s swatch) Thumbnail(c *draw.Canvas) {
 	mid := (c.Min.X + c.Max.X) / 2
 	half := (c.Max.Y - c.Min.Y) * 0.7
@@ -86,8 +89,7 @@ func (s swatch) Thumbnail(c *draw.Canvas) {
 	c.StrokeLines(draw.LineStyle{Color: color.Black, Width: vg.Points(0.3)}, append(path, path[0]))
 }
 
-// repeatOf drops the series that have not the repeat that was asked for, or whose
-// repeat is void.
+// repeatOf drops the series without the selected repeat, or in which it is void.
 func (d *drawing) repeatOf() error {
 	most := 0
 	d.series = slices.DeleteFunc(d.series, func(s series) bool {
@@ -100,7 +102,7 @@ func (d *drawing) repeatOf() error {
 		return false
 	})
 	if len(d.series) == 0 {
-		return fmt.Errorf("%w: no repeat %d: have 0 to %d", ErrNoData, d.o.Repeat, most-1)
+		return fmt.Errorf("%w: no repeat %d: must be 0 to %d", ErrNoData, d.o.Repeat, most-1)
 	}
 	return nil
 }
@@ -109,18 +111,16 @@ func timeline(d *drawing) error {
 	if err := d.repeatOf(); err != nil {
 		return err
 	}
-	all := make([][]archive.Coflow, len(d.series))
+	all := make([][]flows.CoflowRecord, len(d.series))
 	last, total := time.Duration(0), 0
 	for i, s := range d.series {
 		for _, c := range s.run.Coflows {
 			if c.Arm == s.arm && c.Repeat == d.o.Repeat && !c.Failed {
-				all[i] = append(all[i], c)
+				all[i] = append(all[i], flows.CoflowRecord{Coflow: c.Coflow, Arrival: c.Arrival, End: c.End})
 				last = max(last, c.End)
 			}
 		}
-		slices.SortStableFunc(all[i], func(a, b archive.Coflow) int {
-			return cmp.Or(cmp.Compare(a.Arrival, b.Arrival), cmp.Compare(a.Coflow, b.Coflow))
-		})
+		figures.ByArrival(all[i])
 		total += len(all[i])
 	}
 	if total == 0 {
@@ -138,10 +138,10 @@ func timeline(d *drawing) error {
 			bars = append(bars, box{unit.of(c.Arrival), unit.of(c.End), y - each*0.85, y, s.colour(), false, vg.Points(0.4)})
 		}
 		if len(bars) > 0 {
-			d.p.Add(bars)
+			d.add(bars)
 		}
 		if i > 0 {
-			d.p.Add(rule{at: d.row(i) + 0.5})
+			d.add(rule{at: d.row(i) + 0.5})
 		}
 	}
 	d.axes(fmt.Sprintf("Time since the first arrival (%s), repeat %d", unit.name, d.o.Repeat), "")
@@ -150,12 +150,12 @@ func timeline(d *drawing) error {
 	return nil
 }
 
-// shades are light and dark in turn, so that neighbours in a stack differ in grey.
+// shades alternate between light and dark, so that neighbours in a stack differ in grey.
 var shades = []color.RGBA{
-	{187, 187, 187, 255}, {0, 76, 127, 255}, {230, 159, 0, 255}, {150, 40, 30, 255}, {154, 208, 245, 255}, {255, 255, 255, 255},
+	{187, 187, 187, 255}, {90, 60, 110, 255}, {154, 208, 245, 255}, {0, 76, 127, 255}, {230, 159, 0, 255}, {150, 40, 30, 255}, {255, 255, 255, 255},
 }
 
-// stack draws a bar of parts for each series.
+// stack draws a stacked bar for each series.
 func (d *drawing) stack(parts []string, values [][]float64) {
 	d.grid(true, false)
 	for k := range parts {
@@ -170,76 +170,70 @@ func (d *drawing) stack(parts []string, values [][]float64) {
 			}
 		}
 		if len(bars) > 0 {
-			d.p.Add(bars)
+			d.add(bars)
 			d.legend = append(d.legend, entry{parts[k], swatch{shades[k%len(shades)]}})
 		}
 	}
 	d.p.X.Min, d.p.X.Max = 0, d.p.X.Max*1.03
 }
 
-// causes are those of a coflow's time, in the order of a stack.
-var causes = []timing.Cause{timing.Held, timing.Serialisation, timing.Queueing, timing.Retransmission, timing.Host, timing.Latency}
-
-// causesOf is where the time of an arm's coflows went, and how many coflows that is
-// of.
-func causesOf(s series) (sum map[timing.Cause]time.Duration, n int) {
-	sum = map[timing.Cause]time.Duration{}
-	type key struct{ repeat, id int }
-	counted := map[key]bool{}
-	for _, c := range s.run.Coflows {
+// causesOf returns the time of an arm's coflows by cause.
+func causesOf(s series) (out figures.Breakdown) {
+	kept := map[figures.Place]*schema.Coflow{}
+	for i := range s.run.Coflows {
+		c := &s.run.Coflows[i]
 		if c.Arm != s.arm || c.Failed || c.Background {
 			continue
 		}
-		k := key{c.Repeat, int(c.Coflow)}
-		for cause, t := range map[timing.Cause]*time.Duration{timing.Held: c.Held, timing.Serialisation: c.Serialisation, timing.Queueing: c.Queueing,
-			timing.Retransmission: c.Retransmission, timing.Host: c.Host, timing.Latency: c.Latency} {
+		kept[figures.Place{Repeat: c.Repeat, ID: int(c.Coflow)}] = c
+		var shares []breakdown.Share
+		for cause, t := range map[breakdown.Cause]*time.Duration{breakdown.Held: c.Held, breakdown.Setup: c.Setup, breakdown.Serialisation: c.Serialisation, breakdown.Queueing: c.Queueing,
+			breakdown.Retransmission: c.Retransmission, breakdown.Host: c.Host, breakdown.Latency: c.Latency} {
 			if t != nil {
-				sum[cause] += *t
-				counted[k] = true
+				shares = append(shares, breakdown.Share{Cause: cause, Time: *t})
 			}
 		}
-	}
-	if len(counted) > 0 {
-		return sum, len(counted)
-	}
-	// The table of shares has the same by place.
-	failed := map[key]bool{}
-	for _, c := range s.run.Coflows {
-		if c.Arm == s.arm && c.Failed {
-			failed[key{c.Repeat, int(c.Coflow)}] = true
+		if shares != nil {
+			out.Add(c.CCT, shares)
 		}
 	}
+	if out.N > 0 {
+		return out
+	}
+	// The table of shares has the same figures by place.
+	shares := map[figures.Place][]breakdown.Share{}
 	for _, x := range s.run.Breakdown {
-		k := key{x.Repeat, int(x.Coflow)}
-		if x.Arm == s.arm && !failed[k] {
-			sum[x.Cause] += x.Time
-			counted[k] = true
+		if k := (figures.Place{Repeat: x.Repeat, ID: int(x.Coflow)}); x.Arm == s.arm && kept[k] != nil {
+			shares[k] = append(shares[k], breakdown.Share{Cause: x.Cause, Time: x.Time})
 		}
 	}
-	return sum, len(counted)
+	for k, list := range shares {
+		out.Add(kept[k].CCT, list)
+	}
+	return out
 }
 
-func breakdown(d *drawing) error {
+func timeByCause(d *drawing) error {
 	var kept []series
-	var means []map[timing.Cause]time.Duration
+	var all []figures.Breakdown
 	var second []string
 	longest := time.Duration(0)
+	causes := breakdown.CoflowCauses()
 	for _, s := range d.series {
-		sum, n := causesOf(s)
-		if n == 0 {
-			d.note("%s: nothing tells where its time went", s.label)
+		b := causesOf(s)
+		if b.N == 0 {
+			d.note("%s: no breakdown of its time is recorded", s.label)
 			continue
 		}
 		total := time.Duration(0)
-		for cause := range sum {
+		for cause := range b.Sum {
 			if !slices.Contains(causes, cause) {
-				return fmt.Errorf("arm %s: time of an unknown cause, %q", s.label, safe(string(cause)))
+				return fmt.Errorf("arm %s: unknown cause of time %q", s.label, safe(string(cause)))
 			}
-			sum[cause] /= time.Duration(n)
-			total += sum[cause]
+			total += b.Of(cause)
 		}
 		longest = max(longest, total)
-		kept, means, second = append(kept, s), append(means, sum), append(second, fmt.Sprintf("n = %d", n))
+		kept, all, second = append(kept, s), append(all, b), append(second, fmt.Sprintf("n = %d", b.N))
 	}
 	if len(kept) == 0 {
 		return fmt.Errorf("%w: %s", ErrNoData, d.missing(report.BreakdownFile+", nor causes in "+report.CoflowsFile))
@@ -251,7 +245,7 @@ func breakdown(d *drawing) error {
 	for k, cause := range causes {
 		names[k] = string(cause)
 		for i := range kept {
-			values[i] = append(values[i], unit.of(means[i][cause]))
+			values[i] = append(values[i], unit.of(all[i].Of(cause)))
 		}
 	}
 	d.axes(fmt.Sprintf("Average coflow completion time (%s)", unit.name), "")
@@ -278,17 +272,7 @@ func bytesByClass(d *drawing) error {
 	if len(kept) == 0 {
 		return fmt.Errorf("%w: %s", ErrNoData, d.missing("traffic in "+report.SummaryFile))
 	}
-	// Those that are known come first, in the order of the model.
-	known := []string{"shuffle", "write", "map-read", "control"}
-	slices.SortFunc(classes, func(a, b string) int {
-		place := func(s string) int {
-			if i := slices.Index(known, s); i >= 0 {
-				return i
-			}
-			return len(known)
-		}
-		return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a, b))
-	})
+	figures.Classes(classes)
 	d.series = kept
 	var second []string
 	values := make([][]float64, len(kept))
@@ -296,7 +280,7 @@ func bytesByClass(d *drawing) error {
 		for _, class := range classes {
 			values[i] = append(values[i], s.run.CrossRack(s.arm)[class]/1e6)
 		}
-		second = append(second, repeatsText(s.run.Arm(s.arm).Repeats))
+		second = append(second, "n = "+words.Plural(s.run.Arm(s.arm).Repeats, "repeat", "repeats"))
 	}
 	for i, class := range classes {
 		classes[i] = safe(class)
@@ -307,17 +291,10 @@ func bytesByClass(d *drawing) error {
 	return nil
 }
 
-func repeatsText(n int) string {
-	if n == 1 {
-		return "n = 1 repeat"
-	}
-	return fmt.Sprintf("n = %d repeats", n)
-}
-
 func repeats(d *drawing) error {
-	what, items := "coflow completion time", (*archive.Run).CCTs
+	what, items := "coflow completion time", (*rundir.Run).CCTs
 	if !slices.ContainsFunc(d.series, func(s series) bool { return len(s.run.CCTs(s.arm)) > 0 }) {
-		what, items = "block write time", (*archive.Run).WriteTimes
+		what, items = "block write time", (*rundir.Run).WriteTimes
 	}
 	var kept []series
 	var averages [][]time.Duration
@@ -353,29 +330,31 @@ func repeats(d *drawing) error {
 		points := plotter.XYs{}
 		for k, m := range averages[i] {
 			x = append(x, unit.of(m))
-			// A little apart, so that equal averages show as several.
+			// Slightly apart, so that equal averages stay visible.
 			points = append(points, plotter.XY{X: unit.of(m), Y: d.row(i) + 0.3*(0.5-(float64(k)+0.5)/float64(len(averages[i])))})
 		}
-		second[i] = repeatsText(len(x))
+		second[i] = "n = " + words.Plural(len(x), "repeat", "repeats")
 		if log && slices.Min(x) <= 0 {
-			return fmt.Errorf("%s: an average of 0 has no place on a logarithmic axis: leave out --log", s.label)
+			return fmt.Errorf("%s: an average of 0 cannot be shown on a logarithmic axis: omit --log", s.label)
 		}
-		if len(x) > 1 {
+		if len(x) >= metrics.LeastPairs {
 			low, high := interval(x)
 			if log && low <= 0 {
-				d.note("%s: its interval begins at %.3g %s and is cut off on the logarithmic axis", s.label, low, unit.name)
+				d.note("%s: its interval begins at %.3g %s and is cut off by the logarithmic axis", s.label, low, unit.name)
 				low = slices.Min(x)
 			}
-			d.p.Add(whisker{low, stat.Mean(x, nil), high, d.row(i), s.colour()})
+			d.add(whisker{low, stat.Mean(x, nil), high, d.row(i), s.colour()})
 		} else {
-			d.note("%s: one repeat has no interval", s.label)
+			d.note("%s: no interval: fewer than %d independent repeats", s.label, metrics.LeastPairs)
+			mean := stat.Mean(x, nil)
+			d.add(whisker{mean, mean, mean, d.row(i), s.colour()})
 		}
 		dots, err := plotter.NewScatter(points)
 		if err != nil {
 			return err
 		}
 		dots.GlyphStyle = s.glyph()
-		d.p.Add(dots)
+		d.add(dots)
 	}
 	d.axes(fmt.Sprintf("Average %s of a repeat (%s)", what, unit.name), "")
 	d.rows(second)
@@ -387,8 +366,8 @@ func repeats(d *drawing) error {
 	return nil
 }
 
-// interval is the 95 % interval of the mean by Student's distribution, which takes
-// the repeats as independent and their averages as near to normal.
+// interval returns the 95 % confidence interval of the mean by Student's t-distribution,
+// which assumes independent repeats with nearly normal averages.
 func interval(x []float64) (low, high float64) {
 	mean, deviation := stat.MeanStdDev(x, nil)
 	t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(len(x) - 1)}.Quantile(0.975)
@@ -396,23 +375,25 @@ func interval(x []float64) (low, high float64) {
 	return mean - half, mean + half
 }
 
-// whisker is an interval with the mean in it.
+// whisker is an interval with its mean.
 type whisker struct {
 	low, mean, high, y float64
 	colour             color.Color
 }
 
-// DataRange is the interval.
+// DataRange returns the interval.
 func (w whisker) DataRange() (xmin, xmax, ymin, ymax float64) { return w.low, w.high, w.y, w.y }
 
-// Plot draws it.
+// Plot draws the whisker.
 func (w whisker) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
 	sty := draw.LineStyle{Color: w.colour, Width: vg.Points(0.8)}
 	end := vg.Points(2.5)
-	c.StrokeLine2(sty, x(w.low), y(w.y), x(w.high), y(w.y))
-	for _, v := range []float64{w.low, w.high} {
-		c.StrokeLine2(sty, x(v), y(w.y)-end, x(v), y(w.y)+end)
+	if w.low < w.high {
+		c.StrokeLine2(sty, x(w.low), y(w.y), x(w.high), y(w.y))
+		for _, v := range []float64{w.low, w.high} {
+			c.StrokeLine2(sty, x(v), y(w.y)-end, x(v), y(w.y)+end)
+		}
 	}
 	sty.Width = vg.Points(1.6)
 	c.StrokeLine2(sty, x(w.mean), y(w.y)-1.8*end, x(w.mean), y(w.y)+1.8*end)

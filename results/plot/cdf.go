@@ -12,12 +12,14 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"testbed/results/archive"
+	"testbed/results/figures"
 	"testbed/results/metrics"
 	"testbed/results/report"
+	"testbed/results/rundir"
+	"testbed/topo/units"
 )
 
-// times says how durations are shown: in the unit that suits the longest.
+// times returns the unit of durations: one that suits the longest.
 type times struct {
 	name string
 	unit time.Duration
@@ -36,42 +38,42 @@ func timesFor(longest time.Duration) times {
 func (t times) of(d time.Duration) float64 { return float64(d) / float64(t.unit) }
 
 func cctCDF(d *drawing) error {
-	return d.timeCDF("Coflow completion time", "coflows", "no coflow completed", (*archive.Run).CCTs)
+	return d.timeCDF(figures.CCT, "no coflow completed", (*rundir.Run).CCTs)
 }
 
 func fctCDF(d *drawing) error {
-	return d.timeCDF("Flow completion time", "flows", "no flow completed", (*archive.Run).FCTs)
+	return d.timeCDF(figures.FCT, "no flow completed", (*rundir.Run).FCTs)
 }
 
 func writeCDF(d *drawing) error {
-	return d.timeCDF("Block write time", "blocks", "no block was written", (*archive.Run).WriteTimes)
+	return d.timeCDF(figures.WriteTime, "no block was written", (*rundir.Run).WriteTimes)
 }
 
-func (d *drawing) timeCDF(what, things, none string, items func(*archive.Run, string) []metrics.Item) error {
-	all := make([][]metrics.Item, len(d.series))
+func (d *drawing) timeCDF(kind figures.Kind, none string, items func(*rundir.Run, string) []metrics.Item) error {
+	all := make([][]time.Duration, len(d.series))
 	longest := time.Duration(0)
 	for i, s := range d.series {
-		all[i] = items(s.run, s.arm)
-		for _, x := range all[i] {
-			longest = max(longest, x.Time)
+		all[i] = figures.Times(items(s.run, s.arm))
+		if n := len(all[i]); n > 0 {
+			longest = max(longest, all[i][n-1])
 		}
 	}
 	unit := timesFor(longest)
 	values := make([][]float64, len(all))
 	for i := range all {
 		for _, x := range all[i] {
-			values[i] = append(values[i], unit.of(x.Time))
+			values[i] = append(values[i], unit.of(x))
 		}
 	}
-	d.axes(fmt.Sprintf("%s (%s)", what, unit.name), "Fraction of "+things)
+	d.axes(fmt.Sprintf("%s (%s)", kind.Title, unit.name), "Fraction of "+kind.Things)
 	return d.cdf(values, "", none)
 }
 
-// mostSteps bounds the steps of a distribution: more are not told apart.
+// mostSteps is the maximum number of steps of a distribution; more are not visible.
 const mostSteps = 2000
 
-// cdf draws the distribution of each series' values. Each is a fraction of all its
-// values, also of those that a logarithmic axis cannot show.
+// cdf draws the distribution of each series' values. Fractions refer to all values,
+// including those that a logarithmic axis cannot show.
 func (d *drawing) cdf(values [][]float64, of, none string) error {
 	log := d.o.Scale != Linear
 	d.grid(true, true)
@@ -89,18 +91,21 @@ func (d *drawing) cdf(values [][]float64, of, none string) error {
 			}
 		}
 		if hidden > 0 {
-			d.note("%s: %d of %d values are not positive and not on the logarithmic axis (--linear shows them)", s.label, hidden, n)
+			d.note("%s: %d of %d values are not positive and are missing from the logarithmic axis (--linear shows them)", s.label, hidden, n)
 		}
 		if hidden == n {
 			continue
 		}
-		points := steps(v, hidden, mostSteps)
+		points := make(plotter.XYs, 0, 2*min(n, mostSteps))
+		for _, x := range figures.Steps(v, hidden, mostSteps) {
+			points = append(points, plotter.XY{X: x.Value, Y: x.Below}, plotter.XY{X: x.Value, Y: x.End})
+		}
 		line, err := plotter.NewLine(points)
 		if err != nil {
 			return err
 		}
 		line.LineStyle = s.line()
-		d.p.Add(line)
+		d.add(line)
 		d.legend = append(d.legend, entry{s.named(n, of), line})
 	}
 	if len(d.legend) == 0 {
@@ -118,35 +123,12 @@ func (d *drawing) cdf(values [][]float64, of, none string) error {
 	return nil
 }
 
-// steps are the corners of the distribution of ascending values without the first
-// hidden ones, which count all the same. With more values than most, several make a
-// step, and no fraction is off by more than one over most.
-func steps(v []float64, hidden, most int) plotter.XYs {
-	n, shown := len(v), len(v)-hidden
-	count := min(shown, most)
-	points := make(plotter.XYs, 0, 2*count)
-	y := float64(hidden) / float64(n)
-	for k := 1; k <= count; k++ {
-		rank := hidden + k*shown/count // of the last value within this step
-		points = append(points, plotter.XY{X: v[rank-1], Y: y})
-		y = float64(rank) / float64(n)
-		points = append(points, plotter.XY{X: v[rank-1], Y: y})
-	}
-	return points
-}
-
-// speedup is how much faster a coflow was than in the baseline.
-type speedup struct {
-	ratio float64
-	size  float64 // MB
-}
-
-// speedups are those of each series over its run's baseline, which is no series any
-// more.
-func (d *drawing) speedups() ([][]speedup, error) {
-	name, why := "", fmt.Errorf("%w: no arm besides the baseline has coflows that both completed", ErrNoData)
+// speedups returns the speed-ups of each series relative to its run's baseline, which it
+// removes from the series.
+func (d *drawing) speedups() ([][]figures.Speedup, error) {
+	name, why := "", fmt.Errorf("%w: no arm other than the baseline has coflows that completed in both", ErrNoData)
 	var kept []series
-	var out [][]speedup
+	var out [][]figures.Speedup
 	for _, s := range d.series {
 		base := d.o.Baseline
 		if base == "" {
@@ -174,7 +156,7 @@ func (d *drawing) speedups() ([][]speedup, error) {
 		}
 		list := pair(s.run, base, s.arm)
 		if len(list) == 0 {
-			d.note("%s: no coflow completed in it and in %s", s.label, safe(base))
+			d.note("%s: no coflow completed both in it and in %s", s.label, safe(base))
 			continue
 		}
 		kept, out = append(kept, s), append(out, list)
@@ -186,27 +168,15 @@ func (d *drawing) speedups() ([][]speedup, error) {
 	return out, nil
 }
 
-// pair compares each coflow of an arm with the same coflow in the baseline, as
-// metrics.Pair does.
-func pair(r *archive.Run, base, arm string) []speedup {
-	type key struct{ repeat, id int }
-	times, sizes := map[key]time.Duration{}, map[key]float64{}
-	for _, x := range r.CCTs(base) {
-		times[key{x.Repeat, x.ID}] = x.Time
-	}
+// pair returns the speed-ups of an arm relative to a baseline.
+func pair(r *rundir.Run, base, arm string) []figures.Speedup {
+	sizes := map[figures.Place]units.Bytes{}
 	for _, c := range r.Coflows {
 		if c.Arm == arm {
-			sizes[key{c.Repeat, int(c.Coflow)}] = float64(c.Size) / 1e6
+			sizes[figures.Place{Repeat: c.Repeat, ID: int(c.Coflow)}] = c.Size
 		}
 	}
-	var out []speedup
-	for _, x := range r.CCTs(arm) {
-		k := key{x.Repeat, x.ID}
-		if t := times[k]; t > 0 && x.Time > 0 {
-			out = append(out, speedup{float64(t) / float64(x.Time), sizes[k]})
-		}
-	}
-	return out
+	return figures.Speedups(r.CCTs(base), r.CCTs(arm), sizes)
 }
 
 func speedupCDF(d *drawing) error {
@@ -217,11 +187,11 @@ func speedupCDF(d *drawing) error {
 	values := make([][]float64, len(all))
 	for i := range all {
 		for _, x := range all[i] {
-			values[i] = append(values[i], x.ratio)
+			values[i] = append(values[i], x.Ratio)
 		}
 	}
-	d.axes(fmt.Sprintf("Speed-up of a coflow over %s (×)", d.baseline), "Fraction of coflows")
-	d.p.Add(rule{vertical: true, at: 1})
+	d.axes(fmt.Sprintf("Speed-up of a coflow relative to %s (×)", d.baseline), "Fraction of coflows")
+	d.add(rule{vertical: true, at: 1})
 	return d.cdf(values, "", "no coflow completed in both arms")
 }
 
@@ -231,18 +201,18 @@ func speedupBySize(d *drawing) error {
 		return err
 	}
 	log := d.o.Scale != Linear
-	d.axes("Coflow size (MB)", fmt.Sprintf("Speed-up over %s (×)", d.baseline))
+	d.axes("Coflow size (MB)", fmt.Sprintf("Speed-up relative to %s (×)", d.baseline))
 	d.grid(true, true)
-	d.p.Add(rule{at: 1})
+	d.add(rule{at: 1})
 	for i, s := range d.series {
 		points := plotter.XYs{}
 		for _, x := range all[i] {
-			if x.size > 0 || !log {
-				points = append(points, plotter.XY{X: x.size, Y: x.ratio})
+			if x.Size > 0 || !log {
+				points = append(points, plotter.XY{X: float64(x.Size) / 1e6, Y: x.Ratio})
 			}
 		}
 		if hidden := len(all[i]) - len(points); hidden > 0 {
-			d.note("%s: %d of %d coflows have no bytes and are not on the logarithmic axis", s.label, hidden, len(all[i]))
+			d.note("%s: %d of %d coflows have no bytes and are missing from the logarithmic axis", s.label, hidden, len(all[i]))
 		}
 		if len(points) == 0 {
 			continue
@@ -252,7 +222,7 @@ func speedupBySize(d *drawing) error {
 			return err
 		}
 		dots.GlyphStyle = s.glyph()
-		d.p.Add(dots)
+		d.add(dots)
 		d.legend = append(d.legend, entry{s.named(len(points), ""), dots})
 	}
 	if len(d.legend) == 0 {
@@ -280,12 +250,12 @@ func slowdownCDF(d *drawing) error {
 			}
 		}
 	}
-	d.axes("Slowdown: CCT over the coflow's time alone (×)", "Fraction of coflows")
+	d.axes("Slowdown: CCT / time of the coflow alone (×)", "Fraction of coflows")
 	return d.cdf(values, "", "no coflow has a slowdown: "+d.missing("column slowdown in "+report.CoflowsFile))
 }
 
-// cvCDF is of the receiving bottleneck links, which Sinbad balances (SIGCOMM 2013);
-// cvTime is of all links between switches.
+// cvCDF covers the receiving bottleneck links, which Sinbad balances (SIGCOMM 2013);
+// cvTime covers all links between switches.
 func cvCDF(d *drawing) error {
 	d.o.Scale = Linear
 	values := make([][]float64, len(d.series))
@@ -297,15 +267,15 @@ func cvCDF(d *drawing) error {
 		}
 	}
 	d.axes("Cv of the bottleneck links' load", "Fraction of intervals")
-	return d.cdf(values, "intervals", "no interval has a balance of links: there is no "+report.BalanceFile+", as without writers and jobs")
+	return d.cdf(values, "intervals", "no interval has link balances: there is no "+report.BalanceFile+" (only writers and jobs produce it)")
 }
 
-// missing says why what is made of packets is not there, and what to do.
+// missing returns why data from packets is missing, and the remedy.
 func (d *drawing) missing(what string) string {
 	if d.fluid {
-		return fmt.Sprintf("there is no %s, as a simulation has no packets", what)
+		return fmt.Sprintf("there is no %s (a simulation has no packets)", what)
 	}
-	return fmt.Sprintf("there is no %s; testbed report %s writes it from the captures if they state their fabric", what, d.runs[0].Dir)
+	return fmt.Sprintf("there is no %s (testbed report %s writes it from the captures, if they state their fabric)", what, d.runs[0].Dir)
 }
 
 // rule is a thin line across the plot.
@@ -323,7 +293,7 @@ func (r rule) DataRange() (xmin, xmax, ymin, ymax float64) {
 	return none, all, r.at, r.at
 }
 
-// Plot draws it.
+// Plot draws the rule.
 func (r rule) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
 	sty := draw.LineStyle{Color: color.RGBA{120, 120, 120, 255}, Width: vg.Points(0.6)}

@@ -23,25 +23,32 @@ import (
 	"gonum.org/v1/plot/vg/vgpdf"
 	"gonum.org/v1/plot/vg/vgsvg"
 
-	"testbed/results/archive"
+	"testbed/results/rundir"
 )
 
-// Formats are those that Draw knows, by the ends of files' names.
+// Formats returns the formats of Draw, as file name extensions.
 func Formats() []string { return []string{"pdf", "svg", "png"} }
 
 // drawing is a figure while it is drawn.
 type drawing struct {
 	figure   Figure
-	runs     []*archive.Run
+	runs     []*rundir.Run
 	o        Options
-	series   []series // those that are drawn
+	series   []series // the series that are drawn
 	fluid    bool     // all runs are simulations
 	p        *plot.Plot
 	legend   []entry
 	bar      *colourBar
 	heading  string // above the legend
-	baseline string // that speed-ups are over, as drawn
+	baseline string // of speed-ups, as drawn
 	notes    []string
+	drawn    []plot.Plotter // in order; tests compare their data with the page's
+}
+
+// add adds a part of the figure.
+func (d *drawing) add(p plot.Plotter) {
+	d.p.Add(p)
+	d.drawn = append(d.drawn, p)
 }
 
 // entry is one line of the legend.
@@ -50,7 +57,7 @@ type entry struct {
 	thumb plot.Thumbnailer
 }
 
-func newDrawing(f Figure, runs []*archive.Run, o Options) *drawing {
+func newDrawing(f Figure, runs []*rundir.Run, o Options) *drawing {
 	d := &drawing{figure: f, runs: runs, o: o, p: plot.New()}
 	p := d.p
 	for _, a := range []*plot.Axis{&p.X, &p.Y} {
@@ -67,8 +74,8 @@ func newDrawing(f Figure, runs []*archive.Run, o Options) *drawing {
 	return d
 }
 
-// font is the one that all text is in, at a multiple of the font size. One face
-// alone keeps the order of fonts in a PDF the same.
+// font returns the font of all text, at a multiple of the font size. A single face keeps
+// the order of fonts in a PDF deterministic.
 func (d *drawing) font(size float64) font.Font {
 	return font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, font.Length(size*d.o.FontSize))
 }
@@ -79,7 +86,7 @@ func (d *drawing) note(format string, args ...any) {
 	}
 }
 
-// axes names both axes. What is computed and not measured says so.
+// axes names both axes. Simulated values are marked as such.
 func (d *drawing) axes(x, y string) {
 	d.p.X.Label.Text, d.p.Y.Label.Text = x, y
 	if d.fluid {
@@ -92,7 +99,7 @@ func logarithmic(a *plot.Axis) {
 	a.Scale, a.Tick.Marker = plot.LogScale{}, logTicks{}
 }
 
-// palette is that of Okabe and Ito without its yellow, which is lost on white.
+// palette is that of Okabe and Ito without its yellow, which is hard to see on white.
 var palette = []color.RGBA{
 	{0, 0, 0, 255}, {0, 114, 178, 255}, {213, 94, 0, 255}, {0, 158, 115, 255},
 	{230, 159, 0, 255}, {86, 180, 233, 255}, {204, 121, 167, 255},
@@ -123,13 +130,13 @@ func (d *drawing) grid(x, y bool) {
 	if y {
 		g.Horizontal = draw.LineStyle{Color: grey, Width: vg.Points(0.4)}
 	}
-	d.p.Add(g)
+	d.add(g)
 }
 
-// mostLabel bounds names in runes; a legend shortens them further to fit.
+// mostLabel is the maximum length of names in runes; a legend may shorten them further.
 const mostLabel = 48
 
-// safe is a name that can be drawn: one line, of printable characters, not too long.
+// safe returns a name that can be drawn: one line of printable characters, not too long.
 func safe(name string) string {
 	name = strings.Map(func(r rune) rune {
 		switch {
@@ -150,7 +157,7 @@ func shorten(s string, most int) string {
 	return s
 }
 
-// fit shortens a text until it is as narrow as most.
+// fit shortens a text to at most the width most.
 func fit(sty text.Style, s string, most vg.Length) string {
 	for n := len([]rune(s)); n > 1 && sty.Width(s) > most; n-- {
 		s = shorten(s, n-1)
@@ -161,8 +168,8 @@ func fit(sty text.Style, s string, most vg.Length) string {
 // Parts of a figure.
 const (
 	margin    = 2    // points around all
-	thumbWide = 1.7  // of a legend's thumbnail, in font sizes
-	leastPlot = 0.35 // of the height, for the plot itself
+	thumbWide = 1.7  // width of a legend's thumbnail, in font sizes
+	leastPlot = 0.35 // share of the height for the plot itself
 )
 
 // write draws title, legend and plot, and encodes them.
@@ -179,12 +186,12 @@ func (d *drawing) write(w io.Writer, format string) error {
 		out, canvas = c, western{c}
 	case "png":
 		if px := d.o.Width * d.o.Height * float64(d.o.DPI*d.o.DPI) / (Inch * Inch); px > mostPixels {
-			return fmt.Errorf("%.0f million pixels: want at most %.0f million: a smaller size or fewer dots per inch", px/1e6, mostPixels/1e6)
+			return fmt.Errorf("%.0f million pixels: must be at most %.0f million (choose a smaller size or fewer dots per inch)", px/1e6, mostPixels/1e6)
 		}
 		c := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(d.o.DPI))}
 		out, canvas = c, c
 	default:
-		return fmt.Errorf("format %q: want %s", format, strings.Join(Formats(), ", "))
+		return fmt.Errorf("format %q: must be one of %s", format, strings.Join(Formats(), ", "))
 	}
 	dc := draw.New(canvas)
 	dc.SetColor(color.White)
@@ -208,7 +215,7 @@ func (d *drawing) write(w io.Writer, format string) error {
 		dc.Max.Y -= d.bar.draw(d, dc)
 	}
 	if float64(dc.Max.Y-dc.Min.Y) < leastPlot*d.o.Height {
-		return fmt.Errorf("a legend of %d lines leaves no room for the plot: want fewer arms (--arms), a larger --height or a smaller --font-size", len(d.legend))
+		return fmt.Errorf("a legend of %d lines leaves no room for the plot (choose fewer --arms, a larger --figure-height or a smaller --font-size)", len(d.legend))
 	}
 	d.narrow(dc)
 	d.p.Draw(d.drawLabels(dc))
@@ -227,9 +234,9 @@ func (d *drawing) write(w io.Writer, format string) error {
 	return err
 }
 
-// drawLabels draws the labels of the axes and returns what is left of the canvas for
-// the plot. The plot itself would reserve room beside a logarithmic axis for a label
-// at the arithmetic middle.
+// drawLabels draws the labels of the axes and returns the rest of the canvas for the plot.
+// The plot library would reserve room next to a logarithmic axis for a label at the
+// arithmetic middle.
 func (d *drawing) drawLabels(dc draw.Canvas) draw.Canvas {
 	left := dc
 	x, y := &d.p.X.Label, &d.p.Y.Label
@@ -254,7 +261,7 @@ func (d *drawing) drawLabels(dc draw.Canvas) draw.Canvas {
 	return left
 }
 
-// narrow shortens labels that the figure has no room for.
+// narrow shortens labels that do not fit in the figure.
 func (d *drawing) narrow(dc draw.Canvas) {
 	if ticks, ok := d.p.Y.Tick.Marker.(plot.ConstantTicks); ok {
 		short := slices.Clone(ticks)
@@ -271,8 +278,8 @@ func (d *drawing) narrow(dc draw.Canvas) {
 	d.p.Y.Label.Text = fit(d.p.Y.Label.TextStyle, d.p.Y.Label.Text, dc.Max.Y-dc.Min.Y)
 }
 
-// drawLegend draws the legend along the top, in as many columns as there is room
-// for, where it hides no data. It returns its height.
+// drawLegend draws the legend above the plot, in as many columns as fit, and returns its
+// height.
 func (d *drawing) drawLegend(dc draw.Canvas) vg.Length {
 	if len(d.legend) == 0 {
 		return 0
@@ -310,8 +317,8 @@ func (d *drawing) drawLegend(dc draw.Canvas) vg.Length {
 	return step*vg.Length(rows) + vg.Points(2)
 }
 
-// western gives a PDF its text in code page 1252, in which its fonts are embedded.
-// Characters that the page has not are question marks.
+// western converts text to code page 1252, the encoding of the fonts embedded in a PDF.
+// Other characters become question marks.
 type western struct{ *vgpdf.Canvas }
 
 func (c western) FillString(face font.Face, pt vg.Point, s string) {
@@ -328,18 +335,18 @@ func (c western) FillString(face font.Face, pt vg.Point, s string) {
 
 var dates = regexp.MustCompile(`/(CreationDate|ModDate) \(D:\d{14}\)`)
 
-// family is how text in an SVG begins to name its font, which is not in the file.
-// Fonts of the same widths are named behind it, as many machines have another of them.
-// Labels cannot hold it: their quotes are escaped.
+// family is the start of a font reference in an SVG, which does not embed the font. Fonts
+// with the same widths are added as alternatives, since many machines have one of those.
+// Labels cannot contain it: their quotes are escaped.
 const family = `style="font-family:Liberation Sans`
 
-// undated sets the dates of a PDF, which are those of its making, to a fixed one of
-// the same length, so that the offsets in its table stay right.
+// undated replaces the creation dates of a PDF by a fixed one of the same length, so that
+// the offsets in its table remain valid.
 func undated(pdf []byte) []byte {
 	return dates.ReplaceAll(pdf, []byte("/$1 (D:20000101000000)"))
 }
 
-// linearTicks labels a handful of round numbers.
+// linearTicks labels a few round numbers.
 type linearTicks struct{}
 
 // Ticks returns the marks of an axis.
@@ -370,7 +377,7 @@ func (linearTicks) Ticks(low, high float64) []plot.Tick {
 	return ticks
 }
 
-// logTicks labels powers of ten, and 2 and 5 times them where there are few.
+// logTicks labels powers of ten, and their multiples by 2 and 5 if there are few.
 type logTicks struct{}
 
 // Ticks returns the marks of an axis.

@@ -5,7 +5,6 @@ import (
 	"image/color"
 	"math"
 	"regexp"
-	"slices"
 	"time"
 
 	"gonum.org/v1/plot"
@@ -14,31 +13,42 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"testbed/results/archive"
-	"testbed/results/metrics"
+	"testbed/results/figures"
 	"testbed/results/report"
+	"testbed/results/schema"
 )
 
-// Bins of time, at most.
+// Maximum numbers of time bins.
 const (
 	mostColumns = 200 // of a map
-	mostMoments = 60  // of a line
+	mostMoments = figures.MostMoments
 )
 
-// loads is the load of links over time in bins of one length. Utilisation is of a
-// link's rate, and NaN where nothing tells it.
+// loads holds the load of links over time.
 type loads struct {
 	links []string // in the order of the file
-	bin   time.Duration
-	used  [][]float64 // by link and bin
+	*figures.Loads
 }
 
-// loadsOf bins what the links of one repeat of an arm carried.
-func loadsOf(s series, repeat, most int, keep func(link string) bool) loads {
+// binFor returns the bin for the loads of links in a repeat of some arms, or in all (-1).
+func binFor(all []series, repeat, most int, keep func(link string) bool) time.Duration {
+	end, step := time.Duration(0), time.Duration(1)
+	for _, s := range all {
+		for _, l := range s.run.Links {
+			if l.Arm == s.arm && (repeat < 0 || l.Repeat == repeat) && keep(l.Link) && l.From >= 0 {
+				end, step = max(end, l.From+l.Interval), max(step, l.Interval)
+			}
+		}
+	}
+	return figures.BinOf(end, step, most)
+}
+
+// loadsOf returns the loads of the links in one repeat of an arm.
+func loadsOf(s series, repeat int, bin time.Duration, keep func(link string) bool) loads {
 	var out loads
 	place := map[string]int{}
-	end, step := time.Duration(0), time.Duration(0)
-	var rows []archive.Load
+	end := time.Duration(0)
+	var rows []schema.Load
 	for _, l := range s.run.Links {
 		if l.Arm != s.arm || l.Repeat != repeat || !keep(l.Link) || l.From < 0 {
 			continue
@@ -47,41 +57,29 @@ func loadsOf(s series, repeat, most int, keep func(link string) bool) loads {
 			place[l.Link] = len(out.links)
 			out.links = append(out.links, l.Link)
 		}
-		end, step = max(end, l.From+l.Interval), max(step, l.Interval)
+		end = max(end, l.From+l.Interval)
 		rows = append(rows, l)
 	}
 	if len(rows) == 0 {
 		return out
 	}
-	// Whole intervals, so that each falls into one bin.
-	steps := int64((end + step - 1) / step)
-	out.bin = step * time.Duration((steps+int64(most)-1)/int64(most))
-	bins := int((end + out.bin - 1) / out.bin)
-	out.used = make([][]float64, len(out.links))
-	could := make([][]float64, len(out.links))
-	for i := range out.used {
-		out.used[i], could[i] = make([]float64, bins), make([]float64, bins)
-	}
+	out.Loads = figures.NewLoads(len(out.links), end, bin)
 	for _, l := range rows {
-		i, k := place[l.Link], int(l.From/out.bin)
-		out.used[i][k] += float64(l.Bytes)
-		could[i][k] += float64(l.Rate.BytesIn(l.Interval))
-	}
-	for i := range out.used {
-		for k := range out.used[i] {
-			out.used[i][k] /= could[i][k] // NaN without a row
-		}
+		out.Add(place[l.Link], l.Rate, l.From, l.Interval, l.Bytes)
 	}
 	return out
 }
 
-// blues go from white to dark, and so they do in grey.
+// end returns the end of the last bin.
+func (l loads) end() time.Duration { return l.Bin * time.Duration(l.Bins) }
+
+// blues go from white to dark, also in grey print.
 var blues = []color.RGBA{{255, 255, 255, 255}, {198, 219, 239, 255}, {107, 174, 214, 255}, {33, 113, 181, 255}, {8, 48, 107, 255}}
 
-// levels of a colour scale.
+// levels is the number of levels of a colour scale.
 const levels = 50
 
-// shade is the colour of a level of levels.
+// shade returns the colour of a level.
 func shade(level int) color.RGBA {
 	at := float64(level) / levels * float64(len(blues)-1)
 	i := min(int(at), len(blues)-2)
@@ -101,15 +99,16 @@ func utilisation(d *drawing) error {
 		return err
 	}
 	s := d.series[0]
-	l := loadsOf(s, d.o.Repeat, mostColumns, func(string) bool { return true })
+	each := func(string) bool { return true }
+	l := loadsOf(s, d.o.Repeat, binFor(d.series, d.o.Repeat, mostColumns, each), each)
 	if len(l.links) == 0 {
 		return d.noLinks()
 	}
-	unit := timesFor(l.bin * time.Duration(len(l.used[0])))
+	unit := timesFor(l.end())
 	var cells boxes
 	high := 1.0
 	ticks := plot.ConstantTicks{}
-	// As many names as there is room for.
+	// As many names as fit.
 	every := int(math.Ceil(float64(len(l.links)) * d.o.FontSize / (d.o.Height * 0.7)))
 	for i, name := range l.links {
 		y := float64(len(l.links) - 1 - i)
@@ -122,7 +121,10 @@ func utilisation(d *drawing) error {
 			}
 			return min(int(math.Round(max(u, 0)*levels)), levels)
 		}
-		used := l.used[i]
+		used := make([]float64, l.Bins)
+		for k := range used {
+			used[k] = l.Of(i, k)
+		}
 		for from := 0; from < len(used); {
 			to := from + 1
 			for to < len(used) && level(used[to]) == level(used[from]) {
@@ -133,7 +135,7 @@ func utilisation(d *drawing) error {
 				if v > 0 {
 					fill = shade(v)
 				}
-				cells = append(cells, box{unit.of(l.bin * time.Duration(from)), unit.of(l.bin * time.Duration(to)), y - 0.5, y + 0.5, fill, false, 0})
+				cells = append(cells, box{unit.of(l.Bin * time.Duration(from)), unit.of(l.Bin * time.Duration(to)), y - 0.5, y + 0.5, fill, false, 0})
 			}
 			from = to
 		}
@@ -144,12 +146,12 @@ func utilisation(d *drawing) error {
 		}
 	}
 	if high > 1.005 {
-		d.note("loads of up to %.0f %% of the rate within %v are drawn as 100 %% (a bucket holds a burst)", high*100, l.bin)
+		d.note("loads of up to %.0f %% of the rate within %v are drawn as 100 %% (the token bucket allows a burst)", high*100, l.Bin)
 	}
 	if len(cells) > 0 {
-		d.p.Add(cells)
+		d.add(cells)
 	}
-	d.p.X.Min, d.p.X.Max = 0, unit.of(l.bin*time.Duration(len(l.used[0])))
+	d.p.X.Min, d.p.X.Max = 0, unit.of(l.end())
 	d.p.Y.Min, d.p.Y.Max = -0.5, float64(len(l.links))-0.5
 	d.p.Y.Tick.Marker, d.p.Y.Tick.Length = ticks, vg.Points(1.5)
 	d.p.X.Padding, d.p.Y.Padding = 0, 0
@@ -165,10 +167,10 @@ func utilisation(d *drawing) error {
 	return nil
 }
 
-// colourBar tells what colours mean, above the plot.
+// colourBar is the key of the colours, above the plot.
 type colourBar struct{ title, from, to string }
 
-// draw returns the bar's height.
+// draw draws the bar and returns its height.
 func (b colourBar) draw(d *drawing, dc draw.Canvas) vg.Length {
 	sty := text.Style{Color: color.Black, Font: d.font(0.9), XAlign: draw.XLeft, YAlign: draw.YCenter, Handler: plot.DefaultTextHandler}
 	size := vg.Points(d.o.FontSize)
@@ -191,7 +193,7 @@ func (b colourBar) draw(d *drawing, dc draw.Canvas) vg.Length {
 	return size*2.4 + vg.Points(2)
 }
 
-// fabricLink is the name of a link between a leaf and a spine, in either direction.
+// fabricLink matches the name of a link between a leaf and a spine, in either direction.
 var fabricLink = regexp.MustCompile(`^(leaf\d+>spine\d+|spine\d+>leaf\d+)$`)
 
 func cvTime(d *drawing) error {
@@ -201,11 +203,12 @@ func cvTime(d *drawing) error {
 	all := make([]loads, len(d.series))
 	end := time.Duration(0)
 	only := false
+	bin := binFor(d.series, -1, mostMoments, fabricLink.MatchString)
 	for i, s := range d.series {
 		only = only || len(s.run.Links) > 0
-		all[i] = loadsOf(s, d.o.Repeat, mostMoments, fabricLink.MatchString)
+		all[i] = loadsOf(s, d.o.Repeat, bin, fabricLink.MatchString)
 		if len(all[i].links) > 0 {
-			end = max(end, all[i].bin*time.Duration(len(all[i].used[0])))
+			end = max(end, all[i].end())
 		}
 	}
 	unit := timesFor(end)
@@ -214,21 +217,15 @@ func cvTime(d *drawing) error {
 		l := all[i]
 		if len(l.links) < 2 {
 			if only {
-				d.note("%s: links.csv has %d links between switches, and an imbalance needs two", s.label, len(l.links))
+				d.note("%s: links.csv has %d links between switches, but an imbalance requires two", s.label, len(l.links))
 			}
 			continue
 		}
-		// Where nothing is under way there is nothing to be uneven, and the line has a gap.
+		// Without traffic there is no imbalance, and the line has a gap.
 		var lines []plotter.XYs
 		gap := true
-		for k := range l.used[0] {
-			var used []float64
-			for _, link := range l.used {
-				if !math.IsNaN(link[k]) {
-					used = append(used, link[k])
-				}
-			}
-			if len(used) < 2 || slices.Max(used) == 0 {
+		for k, cv := range l.Imbalance() {
+			if math.IsNaN(cv) {
 				gap = true
 				continue
 			}
@@ -237,12 +234,12 @@ func cvTime(d *drawing) error {
 			}
 			gap = false
 			last := &lines[len(lines)-1]
-			*last = append(*last, plotter.XY{X: unit.of(l.bin*time.Duration(k) + l.bin/2), Y: metrics.Cv(used)})
+			*last = append(*last, plotter.XY{X: unit.of(l.Bin*time.Duration(k) + l.Bin/2), Y: cv})
 		}
 		for k, points := range lines {
-			if len(points) == 1 { // a point alone shows as a short line
+			if len(points) == 1 { // a single point appears as a short line
 				p := points[0]
-				half := unit.of(l.bin) / 2
+				half := unit.of(l.Bin) / 2
 				points = plotter.XYs{{X: p.X - half, Y: p.Y}, {X: p.X + half, Y: p.Y}}
 			}
 			line, err := plotter.NewLine(points)
@@ -250,20 +247,20 @@ func cvTime(d *drawing) error {
 				return err
 			}
 			line.LineStyle = s.line()
-			d.p.Add(line)
+			d.add(line)
 			if k == 0 {
 				d.legend = append(d.legend, entry{s.named(len(l.links), "links"), line})
 			}
 		}
 		if len(lines) == 0 {
-			d.note("%s: nothing crossed its links between switches", s.label)
+			d.note("%s: no traffic on its links between switches", s.label)
 			continue
 		}
-		d.note("%s: each point is of %v", s.label, l.bin)
+		d.note("%s: each point covers %v", s.label, l.Bin)
 	}
 	if len(d.legend) == 0 {
 		if only {
-			return fmt.Errorf("%w: no arm has two links between switches that carried something in repeat %d", ErrNoData, d.o.Repeat)
+			return fmt.Errorf("%w: no arm has two links between switches with traffic in repeat %d", ErrNoData, d.o.Repeat)
 		}
 		return d.noLinks()
 	}

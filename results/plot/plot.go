@@ -1,14 +1,14 @@
-// Package plot draws figures for papers from run directories that were read back:
-// distributions of completion times, speed-ups, schedules, where the time went and
-// how links were loaded, as SVG, PDF or PNG.
+// Package plot draws figures for papers from run directories, as SVG, PDF or PNG:
+// distributions of completion times, speed-ups, schedules, breakdowns of the time by
+// cause, and link loads.
 //
-// Figures are of the size of a column, in colours that people with any colour vision
-// tell apart, with dashes and markers so that they also print in grey. A legend names
-// the number of items and what is doubtful; arms that are void are left out, and
-// notes say so. The same runs and options give the same bytes.
+// Figures have the width of a column. Their colours suit all kinds of colour vision, and
+// dashes and markers distinguish the curves in grey print. A legend shows the number of
+// items and doubtful verdicts; void arms are omitted, and notes say so. The same runs and
+// options give the same bytes.
 //
-// It computes no figure that results/metrics could, reads no files
-// (results/archive) and draws no page (results/report).
+// It computes no statistics that results/metrics has, reads no files (results/rundir)
+// and draws no page (results/report).
 package plot
 
 import (
@@ -18,46 +18,48 @@ import (
 	"slices"
 	"strings"
 
-	"testbed/results/archive"
 	"testbed/results/report"
+	"testbed/results/rundir"
 	"testbed/results/verdict"
+	"testbed/topo/words"
 	"testbed/workloads"
 )
 
-// ErrNoData is of a figure for which the runs hold nothing.
+// ErrNoData is the error of a figure for which the runs have no data.
 var ErrNoData = errors.New("no data")
 
 // Figure is one kind of figure.
 type Figure struct {
 	Name string `json:"name"`
 	Doc  string `json:"doc"`
-	// Scales tells that the axis of the values can be logarithmic or linear.
+	// Scales reports whether the axis of the values can be logarithmic or linear.
 	Scales bool `json:"scales"`
 	draw   func(*drawing) error
 }
 
-// Figures are all figures, in the order in which they are listed.
+// Figures returns all figures in the order of the list.
 func Figures() []Figure {
 	return []Figure{
 		{"cct-cdf", "distribution of coflow completion times (CCT) of each arm", true, cctCDF},
 		{"fct-cdf", "distribution of flow completion times (FCT) of each arm", true, fctCDF},
 		{"write-cdf", "distribution of block write times of each arm", true, writeCDF},
-		{"speedup-cdf", "distribution of each coflow's speed-up over the same coflow in the baseline", true, speedupCDF},
-		{"speedup-by-size", "each coflow's speed-up over the baseline, by the coflow's size", true, speedupBySize},
-		{"slowdown-cdf", "distribution of CCT over the time that the coflow takes alone", true, slowdownCDF},
-		{"timeline", "coflows of one repeat from arrival to end, a bar each, by arm", false, timeline},
-		{"breakdown", "average CCT of each arm, taken apart by cause", false, breakdown},
+		{"speedup-cdf", "distribution of each coflow's speed-up relative to the same coflow in the baseline", true, speedupCDF},
+		{"speedup-by-size", "each coflow's speed-up relative to the baseline, by the coflow's size", true, speedupBySize},
+		{"slowdown-cdf", "distribution of CCT divided by the time that the coflow takes alone", true, slowdownCDF},
+		{"timeline", "coflows of one repeat from arrival to end, one bar each, by arm", false, timeline},
+		{"breakdown", "average CCT of each arm, divided by cause", false, timeByCause},
 		{"utilisation", "load of each link of one arm and repeat over time", false, utilisation},
-		{"progress", "how far each flow of a coflow was over time, under one arm", false, progress},
-		{"goodput", "goodput of each arm over time or, with --coflow, of that coflow's flows under one arm", false, goodput},
+		{"progress", "progress of each flow of a coflow over time, in one arm", false, progress},
+		{"goodput", "goodput of each arm over time or, with --coflow, of that coflow's flows in one arm", false, goodput},
 		{"cv-time", "imbalance of the links between switches over time: coefficient of variation (Cv) of their load", false, cvTime},
-		{"cv-cdf", "distribution of the imbalance (Cv) of the links that placement balances, over the intervals of heartbeats", false, cvCDF},
-		{"repeats", "average CCT (write time without coflows) of each repeat, and their mean with its 95 % interval", true, repeats},
+		{"cv-cdf", "distribution of the imbalance (Cv) of the links that placement balances, per heartbeat interval", false, cvCDF},
+		{"repeats", "average CCT of each repeat (write time if there are no coflows), and their mean with its 95 % confidence interval", true, repeats},
 		{"bytes", "bytes that crossed racks in each arm, by class", false, bytesByClass},
 	}
 }
 
-// Find is the figure of a name. Its error has the nearest name, or all.
+// Find returns the figure with a name. Its error suggests the most similar name, or lists
+// all.
 func Find(name string) (Figure, error) {
 	all := Figures()
 	var names []string
@@ -67,13 +69,13 @@ func Find(name string) (Figure, error) {
 		}
 		names = append(names, f.Name)
 	}
-	return Figure{}, fmt.Errorf("no figure %q: %s", name, suggest(name, names))
+	return Figure{}, fmt.Errorf("unknown figure %q (%s)", name, suggest(name, names))
 }
 
-// Scale is that of the axis of the values.
+// Scale is the scale of the axis of the values.
 type Scale int
 
-// Scales. AutoScale is what suits the figure.
+// The scales. AutoScale depends on the figure.
 const (
 	AutoScale Scale = iota
 	Log
@@ -101,21 +103,21 @@ const (
 	mostPixels      = 100e6
 )
 
-// Options say how a figure is drawn. The zero value of each is its default.
+// Options holds the options of a figure. The zero value of each is its default.
 type Options struct {
 	Width, Height float64 // points
 	FontSize      float64 // points, of axis labels; tick labels and legend are 0.9 of it
 	DPI           int     // of PNG
 	Scale         Scale
 	Title         string
-	Arms          []string // which, in order; all of them without it
-	Baseline      string   // arm that speed-ups are over; the run's own without it
-	Arm           string   // of figures of one arm; the first without it
-	Repeat        int      // of figures of one repeat, from 0
-	// Coflow is that of figures of one coflow; the slowest without it.
+	Arms          []string // in this order; default: all
+	Baseline      string   // of speed-ups; default: the run's baseline
+	Arm           string   // in figures of one arm; default: the first
+	Repeat        int      // in figures of one repeat, counted from 0
+	// Coflow is the coflow in figures of one coflow; default: the slowest.
 	Coflow *workloads.CoflowID
-	Bytes  bool     // of progress: bytes, not shares
-	Names  []string // of the runs in legends; with one run there is none
+	Bytes  bool     // in progress: bytes, not shares
+	Names  []string // of the runs in legends; unused with one run
 }
 
 func (o *Options) check(f Figure, runs int) error {
@@ -133,35 +135,34 @@ func (o *Options) check(f Figure, runs int) error {
 	inside := func(x, low, high float64) bool { return low <= x && x <= high } // false for NaN
 	switch {
 	case !inside(o.Width, LeastSide, MostSide) || !inside(o.Height, LeastSide, MostSide):
-		return fmt.Errorf("size %.4g in × %.4g in: want sides of %v to %v in", o.Width/Inch, o.Height/Inch, LeastSide/Inch, MostSide/Inch)
+		return fmt.Errorf("size %.4g in × %.4g in: sides must be %v to %v in", o.Width/Inch, o.Height/Inch, LeastSide/Inch, MostSide/Inch)
 	case !inside(o.FontSize, LeastFontSize, MostFontSize):
-		return fmt.Errorf("font size %.4g pt: want %v to %v pt", o.FontSize, LeastFontSize, MostFontSize)
+		return fmt.Errorf("font size %.4g pt: must be %v to %v pt", o.FontSize, LeastFontSize, MostFontSize)
 	case o.DPI < LeastDPI || o.DPI > MostDPI:
-		return fmt.Errorf("%d dots per inch: want %d to %d", o.DPI, LeastDPI, MostDPI)
+		return fmt.Errorf("%d dots per inch: must be %d to %d", o.DPI, LeastDPI, MostDPI)
 	case o.Scale != AutoScale && !f.Scales:
-		return fmt.Errorf("figure %s has no axis that could be logarithmic: leave out --log and --linear", f.Name)
+		return fmt.Errorf("figure %s has no axis that can be logarithmic: omit --log and --linear", f.Name)
 	case o.Coflow != nil && f.Name != "progress" && f.Name != "goodput":
-		return fmt.Errorf("figure %s is not of one coflow: leave out --coflow", f.Name)
+		return fmt.Errorf("figure %s does not show one coflow: omit --coflow", f.Name)
 	case o.Bytes && f.Name != "progress":
-		return fmt.Errorf("figure %s shows no shares of flows: leave out --bytes", f.Name)
+		return fmt.Errorf("figure %s shows no shares of flows: omit --bytes", f.Name)
 	case o.Repeat < 0:
-		return fmt.Errorf("repeat %d: want 0 or more", o.Repeat)
+		return fmt.Errorf("repeat %d: must be 0 or more", o.Repeat)
 	case len(o.Names) > 0 && len(o.Names) != runs:
-		return fmt.Errorf("%d names of %d runs: want a name for each run", len(o.Names), runs)
+		return fmt.Errorf("%d names for %d runs: expected one name per run", len(o.Names), runs)
 	}
 	return nil
 }
 
-// Draw draws a figure of runs in a format, "svg", "pdf" or "png". Notes are what a
-// reader of the figure has to know and does not see in it: arms that are void and
-// left out, values that an axis cannot show.
+// Draw draws a figure of runs in a format, "svg", "pdf" or "png". It returns notes on what
+// the figure does not show: void arms, and values outside a logarithmic axis.
 //
-// The error is ErrNoData, with the reason, where the runs have nothing to draw.
-// Nothing is written then, nor with any other error but one of w itself.
-func Draw(w io.Writer, runs []*archive.Run, f Figure, format string, o Options) (notes []string, err error) {
+// The error is ErrNoData, with the reason, if the runs have no data for the figure. On any
+// error except one of w itself, nothing is written.
+func Draw(w io.Writer, runs []*rundir.Run, f Figure, format string, o Options) (notes []string, err error) {
 	fail := func(err error) ([]string, error) { return nil, fmt.Errorf("figure %s: %w", f.Name, err) }
 	if f.draw == nil {
-		return fail(errors.New("want one of Figures"))
+		return fail(errors.New("not one of Figures"))
 	}
 	if len(runs) == 0 {
 		return fail(errors.New("no run"))
@@ -184,14 +185,14 @@ func Draw(w io.Writer, runs []*archive.Run, f Figure, format string, o Options) 
 
 // series is one arm of one run.
 type series struct {
-	run   *archive.Run
+	run   *rundir.Run
 	arm   string
 	label string // safe to draw
-	mark  string // "degraded", "unverified", or "fluid model" beside measured runs
+	mark  string // "degraded", "unverified", or "fluid model" among measured runs
 	style int
 }
 
-// named is the label with the number of items, for a legend.
+// named returns the label with the number of items, for a legend.
 func (s series) named(n int, of string) string {
 	text := fmt.Sprintf("%s, n = %d", s.label, n)
 	if of != "" {
@@ -203,8 +204,7 @@ func (s series) named(n int, of string) string {
 	return text
 }
 
-// choose fills in the series: the arms that were asked for, without those that are
-// void.
+// choose sets the series: the selected arms without void ones.
 func (d *drawing) choose() error {
 	simulated := 0
 	have := []string{}
@@ -226,7 +226,7 @@ func (d *drawing) choose() error {
 		}
 	}
 	if len(asked) > 0 {
-		return fmt.Errorf("no arm %s", strings.Join(asked, "; no arm "))
+		return fmt.Errorf("unknown arm %s", strings.Join(asked, "; unknown arm "))
 	}
 	for i, r := range d.runs {
 		arms := d.o.Arms
@@ -244,7 +244,7 @@ func (d *drawing) choose() error {
 				s.label += ", " + d.runName(i)
 			}
 			if a.Void() {
-				d.note("arm %s is void and left out (testbed report shows why)", s.label)
+				d.note("arm %s is void and omitted (testbed report shows the reasons)", s.label)
 				continue
 			}
 			switch level, ok := r.Level(name); {
@@ -270,37 +270,10 @@ func (d *drawing) runName(i int) string {
 	return safe(d.runs[i].Summary.RunID)
 }
 
-// suggest is the name that was meant, or all there are.
+// suggest returns the most similar name, or all names.
 func suggest(name string, have []string) string {
-	best, least := "", 4
-	for _, h := range have {
-		if n := distance(strings.ToLower(name), strings.ToLower(h)); n < least {
-			best, least = h, n
-		}
-	}
-	if best != "" {
+	if best := words.Closest(name, have); best != "" {
 		return fmt.Sprintf("did you mean %s?", best)
 	}
-	return "have " + strings.Join(have, ", ")
-}
-
-// distance is the number of letters to insert, delete or replace (Levenshtein).
-func distance(a, b string) int {
-	x, y := []rune(a), []rune(b)
-	row := make([]int, len(y)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range x {
-		last := row[0]
-		row[0] = i + 1
-		for j := range y {
-			cost := 1
-			if x[i] == y[j] {
-				cost = 0
-			}
-			last, row[j+1] = row[j+1], min(row[j]+1, row[j+1]+1, last+cost)
-		}
-	}
-	return row[len(y)]
+	return "must be one of " + strings.Join(have, ", ")
 }

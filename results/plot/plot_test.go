@@ -21,29 +21,30 @@ import (
 	"gonum.org/v1/plot"
 	"pgregory.net/rapid"
 
-	"testbed/results/archive"
-	"testbed/results/archive/archivetest"
+	"testbed/results/breakdown"
 	"testbed/results/metrics"
 	"testbed/results/report"
-	"testbed/results/timing"
+	"testbed/results/rundir"
+	"testbed/results/rundir/rundirtest"
+	"testbed/results/schema"
 	"testbed/results/verdict"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
 
-func made(t *testing.T, s archivetest.Spec) *archive.Run {
+func made(t *testing.T, s rundirtest.Spec) *rundir.Run {
 	t.Helper()
-	r, err := archive.Open(archivetest.Write(t, s))
+	r, err := rundir.Open(rundirtest.Write(t, s))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-// full is a run with all that a figure may need.
-func full(t *testing.T) *archive.Run {
+// full returns a run with the data of every figure.
+func full(t *testing.T) *rundir.Run {
 	t.Helper()
-	dir := archivetest.Write(t, archivetest.Default())
+	dir := rundirtest.Write(t, rundirtest.Default())
 	path := filepath.Join(dir, report.SummaryFile)
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -55,7 +56,7 @@ func full(t *testing.T) *archive.Run {
 	if err := os.WriteFile(path, b, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	r, err := archive.Open(dir)
+	r, err := rundir.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,13 +66,13 @@ func full(t *testing.T) *archive.Run {
 	}
 	for _, a := range r.Summary.Arms {
 		for i := range 5 {
-			r.Balance = append(r.Balance, archive.Balance{Key: archive.Key{Arm: a.Name}, Interval: time.Second, Cv: 0.5 * float64(i)})
+			r.Balance = append(r.Balance, schema.Balance{Key: schema.Key{Arm: a.Name}, Interval: time.Second, Cv: 0.5 * float64(i)})
 		}
 	}
 	return r
 }
 
-func drawSVG(t *testing.T, f string, o Options, runs ...*archive.Run) (string, []string) {
+func drawSVG(t *testing.T, f string, o Options, runs ...*rundir.Run) (string, []string) {
 	t.Helper()
 	fig, err := Find(f)
 	if err != nil {
@@ -85,7 +86,7 @@ func drawSVG(t *testing.T, f string, o Options, runs ...*archive.Run) (string, [
 	return b.String(), notes
 }
 
-// texts are what an SVG shows; the document is well formed.
+// texts returns the texts of an SVG, and checks that it is well formed.
 func texts(t *testing.T, svg string) []string {
 	t.Helper()
 	d := xml.NewDecoder(strings.NewReader(svg))
@@ -124,9 +125,9 @@ func TestFiguresNameWhatTheyShow(t *testing.T) {
 		"cct-cdf":         {"Coflow completion time (s)", "Fraction of coflows", "fair+hdfs, n = 24", "sebf+hdfs, n = 24", "sebf+sinbad, n = 24 (degraded)", "0.5", "1.0"},
 		"fct-cdf":         {"Flow completion time (s)", "Fraction of flows", "fair+hdfs, n = 48"},
 		"write-cdf":       {"Block write time (s)", "Fraction of blocks", "sebf+sinbad, n = 10 (degraded)"},
-		"speedup-cdf":     {"Speed-up of a coflow over fair+hdfs (×)", "sebf+hdfs, n = 24", "sebf+sinbad, n = 24 (degraded)"},
-		"speedup-by-size": {"Coflow size (MB)", "Speed-up over fair+hdfs (×)", "sebf+hdfs, n = 24"},
-		"slowdown-cdf":    {"Slowdown: CCT over the coflow's time alone (×)", "fair+hdfs, n = 24"},
+		"speedup-cdf":     {"Speed-up of a coflow relative to fair+hdfs (×)", "sebf+hdfs, n = 24", "sebf+sinbad, n = 24 (degraded)"},
+		"speedup-by-size": {"Coflow size (MB)", "Speed-up relative to fair+hdfs (×)", "sebf+hdfs, n = 24"},
+		"slowdown-cdf":    {"Slowdown: CCT / time of the coflow alone (×)", "fair+hdfs, n = 24"},
 		"timeline":        {"Time since the first arrival (s), repeat 0", "sebf+sinbad", "n = 12, degraded", "n = 12"},
 		"breakdown":       {"Average coflow completion time (s)", "held", "serialisation", "queueing", "host", "n = 24", "n = 24, degraded"},
 		"utilisation":     {"Load of links, fair+hdfs, repeat 0, n = 4 links", "leaf0>spine0", "100 %", "Time since the first arrival (s)"},
@@ -150,18 +151,17 @@ func TestFiguresNameWhatTheyShow(t *testing.T) {
 	}
 }
 
-// All figures in all formats can be read, are of the size that was asked for, and
-// are the same each time.
+// All figures in all formats can be read, have the given size, and are reproducible.
 func TestFormats(t *testing.T) {
 	r := full(t)
 	for _, f := range Figures() {
 		for _, format := range Formats() {
 			o := Options{Width: 5 * Inch, Height: 3 * Inch, DPI: 72, Title: "a title"}
 			var a, b bytes.Buffer
-			if _, err := Draw(&a, []*archive.Run{r}, f, format, o); err != nil {
+			if _, err := Draw(&a, []*rundir.Run{r}, f, format, o); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Draw(&b, []*archive.Run{r}, f, format, o); err != nil {
+			if _, err := Draw(&b, []*rundir.Run{r}, f, format, o); err != nil {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(a.Bytes(), b.Bytes()) {
@@ -190,13 +190,13 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// Text in a PDF is text, also beyond ASCII.
+// Text in a PDF is stored as text, also beyond ASCII.
 func TestPDFTextIsText(t *testing.T) {
-	s := archivetest.Default()
+	s := rundirtest.Default()
 	s.Arms[1].Name = "é+日"
 	f, _ := Find("speedup-cdf")
 	var b bytes.Buffer
-	if _, err := Draw(&b, []*archive.Run{made(t, s)}, f, "pdf", Options{}); err != nil {
+	if _, err := Draw(&b, []*rundir.Run{made(t, s)}, f, "pdf", Options{}); err != nil {
 		t.Fatal(err)
 	}
 	var page strings.Builder
@@ -205,15 +205,15 @@ func TestPDFTextIsText(t *testing.T) {
 		if err != nil {
 			continue // not compressed
 		}
-		x, _ := io.ReadAll(z) // what follows the stream is no part of it
+		x, _ := io.ReadAll(z) // ignores what follows the stream
 		page.Write(x)
 	}
-	for _, want := range []string{"Speed-up of a coflow over fair+hdfs \\(\xd7\\)", "\xe9+?, n = 24"} {
+	for _, want := range []string{"Speed-up of a coflow relative to fair+hdfs \\(\xd7\\)", "\xe9+?, n = 24"} {
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("the page has no text %q", want)
 		}
 	}
-	// The table of objects is where the end says it is, also with other dates.
+	// The object table is at the offset in the trailer, also after the dates are replaced.
 	m := regexp.MustCompile(`startxref\n(\d+)\n`).FindSubmatch(b.Bytes())
 	if m == nil {
 		t.Fatal("no startxref")
@@ -224,12 +224,12 @@ func TestPDFTextIsText(t *testing.T) {
 }
 
 func TestVoidArmsAreLeftOut(t *testing.T) {
-	s := archivetest.Default()
+	s := rundirtest.Default()
 	s.Arms[1].Level = verdict.Void
 	r := made(t, s)
 	for _, f := range Figures() {
 		var b bytes.Buffer
-		notes, err := Draw(&b, []*archive.Run{r}, f, "svg", Options{})
+		notes, err := Draw(&b, []*rundir.Run{r}, f, "svg", Options{})
 		if errors.Is(err, ErrNoData) {
 			continue
 		}
@@ -239,7 +239,7 @@ func TestVoidArmsAreLeftOut(t *testing.T) {
 		if slices.ContainsFunc(texts(t, b.String()), func(s string) bool { return strings.Contains(s, "sebf+hdfs") }) {
 			t.Errorf("%s shows the void arm", f.Name)
 		}
-		if !slices.ContainsFunc(notes, func(n string) bool { return strings.HasPrefix(n, "arm sebf+hdfs is void and left out") }) {
+		if !slices.ContainsFunc(notes, func(n string) bool { return strings.HasPrefix(n, "arm sebf+hdfs is void and omitted") }) {
 			t.Errorf("%s: notes %q", f.Name, notes)
 		}
 	}
@@ -249,7 +249,7 @@ func TestVoidArmsAreLeftOut(t *testing.T) {
 	wantErr(t, "cct-cdf", Options{}, ErrNoData, "every arm is void", made(t, s))
 }
 
-func wantErr(t *testing.T, f string, o Options, is error, want string, runs ...*archive.Run) {
+func wantErr(t *testing.T, f string, o Options, is error, want string, runs ...*rundir.Run) {
 	t.Helper()
 	fig, err := Find(f)
 	if err != nil {
@@ -266,38 +266,38 @@ func wantErr(t *testing.T, f string, o Options, is error, want string, runs ...*
 }
 
 func TestWhatCannotBeDrawn(t *testing.T) {
-	r := made(t, archivetest.Default())
-	s := archivetest.Default()
+	r := made(t, rundirtest.Default())
+	s := rundirtest.Default()
 	s.FluidModel, s.Timing, s.Run = true, false, "sim"
 	sim := made(t, s)
-	wantErr(t, "cct-cdf", Options{Arms: []string{"sebf+hdf"}}, nil, `no arm "sebf+hdf": did you mean sebf+hdfs?`, r)
-	wantErr(t, "cct-cdf", Options{Arms: []string{"something"}}, nil, `have fair+hdfs, sebf+hdfs, sebf+sinbad`, r)
-	wantErr(t, "speedup-cdf", Options{Arms: []string{"fair+hdfs"}}, ErrNoData, "no arm besides the baseline", r)
-	wantErr(t, "timeline", Options{Repeat: 5}, ErrNoData, "no repeat 5: have 0 to 1", r)
-	wantErr(t, "timeline", Options{Scale: Log}, nil, "leave out --log", r)
-	wantErr(t, "cct-cdf", Options{Width: 1}, nil, "want sides of 1 to 100 in", r)
-	wantErr(t, "cct-cdf", Options{Height: math.NaN()}, nil, "want sides of", r)
+	wantErr(t, "cct-cdf", Options{Arms: []string{"sebf+hdf"}}, nil, `unknown arm "sebf+hdf": did you mean sebf+hdfs?`, r)
+	wantErr(t, "cct-cdf", Options{Arms: []string{"something"}}, nil, `must be one of fair+hdfs, sebf+hdfs, sebf+sinbad`, r)
+	wantErr(t, "speedup-cdf", Options{Arms: []string{"fair+hdfs"}}, ErrNoData, "no arm other than the baseline", r)
+	wantErr(t, "timeline", Options{Repeat: 5}, ErrNoData, "no repeat 5: must be 0 to 1", r)
+	wantErr(t, "timeline", Options{Scale: Log}, nil, "omit --log", r)
+	wantErr(t, "cct-cdf", Options{Width: 1}, nil, "sides must be 1 to 100 in", r)
+	wantErr(t, "cct-cdf", Options{Height: math.NaN()}, nil, "sides must be", r)
 	wantErr(t, "cct-cdf", Options{FontSize: 1}, nil, "font size 1 pt", r)
 	wantErr(t, "cct-cdf", Options{DPI: 1}, nil, "dots per inch", r)
-	wantErr(t, "cct-cdf", Options{Names: []string{"a", "b"}}, nil, "2 names of 1 runs", r)
+	wantErr(t, "cct-cdf", Options{Names: []string{"a", "b"}}, nil, "2 names for 1 runs", r)
 	wantErr(t, "cct-cdf", Options{Height: Inch, FontSize: 20}, nil, "leaves no room for the plot", r)
-	wantErr(t, "utilisation", Options{}, ErrNoData, "one arm of one run, and there are 2 runs", r, sim)
+	wantErr(t, "utilisation", Options{}, ErrNoData, "one arm of one run, but there are 2 runs", r, sim)
 	wantErr(t, "cct-cdf", Options{}, nil, "no run")
 	none := workloads.CoflowID(99)
-	wantErr(t, "progress", Options{Coflow: &none}, ErrNoData, "no coflow 99 has completed under fair+hdfs in repeat 0: those 12 that have are numbered 0 to 11", r)
-	wantErr(t, "goodput", Options{Coflow: &none, Arm: "sebf+hdfs", Repeat: 1}, ErrNoData, "no coflow 99 has completed under sebf+hdfs in repeat 1", r)
-	wantErr(t, "progress", Options{}, ErrNoData, "one arm of one run, and there are 2 runs", r, sim)
-	wantErr(t, "cct-cdf", Options{Coflow: &none}, nil, "leave out --coflow", r)
-	wantErr(t, "goodput", Options{Bytes: true}, nil, "leave out --bytes", r)
+	wantErr(t, "progress", Options{Coflow: &none}, ErrNoData, "coflow 99 did not complete under fair+hdfs in repeat 0: the 12 completed coflows have numbers from 0 to 11", r)
+	wantErr(t, "goodput", Options{Coflow: &none, Arm: "sebf+hdfs", Repeat: 1}, ErrNoData, "coflow 99 did not complete under sebf+hdfs in repeat 1", r)
+	wantErr(t, "progress", Options{}, ErrNoData, "one arm of one run, but there are 2 runs", r, sim)
+	wantErr(t, "cct-cdf", Options{Coflow: &none}, nil, "omit --coflow", r)
+	wantErr(t, "goodput", Options{Bytes: true}, nil, "omit --bytes", r)
 	for _, f := range []string{"slowdown-cdf", "breakdown", "utilisation", "cv-time", "bytes", "progress", "goodput"} {
-		wantErr(t, f, Options{}, ErrNoData, "as a simulation has no packets", sim)
+		wantErr(t, f, Options{}, ErrNoData, "(a simulation has no packets)", sim)
 	}
 	var b bytes.Buffer
 	f, _ := Find("cct-cdf")
-	if _, err := Draw(&b, []*archive.Run{r}, f, "gif", Options{}); err == nil || !strings.Contains(err.Error(), `format "gif": want pdf, svg, png`) {
+	if _, err := Draw(&b, []*rundir.Run{r}, f, "gif", Options{}); err == nil || !strings.Contains(err.Error(), `format "gif": must be one of pdf, svg, png`) {
 		t.Errorf("error %v", err)
 	}
-	if _, err := Draw(&b, []*archive.Run{r}, f, "png", Options{Width: MostSide, Height: MostSide}); err == nil || !strings.Contains(err.Error(), "million pixels") {
+	if _, err := Draw(&b, []*rundir.Run{r}, f, "png", Options{Width: MostSide, Height: MostSide}); err == nil || !strings.Contains(err.Error(), "million pixels") {
 		t.Errorf("error %v", err)
 	}
 	if _, err := Find("ccd-cdf"); err == nil || !strings.Contains(err.Error(), "did you mean cct-cdf?") {
@@ -305,16 +305,16 @@ func TestWhatCannotBeDrawn(t *testing.T) {
 	}
 }
 
-// What was computed is not taken for what was measured.
+// Simulated values are marked as such.
 func TestSimulationsSayThatTheyAre(t *testing.T) {
-	s := archivetest.Default()
+	s := rundirtest.Default()
 	s.FluidModel, s.Timing, s.Run = true, false, "sim"
 	sim := made(t, s)
 	svg, _ := drawSVG(t, "cct-cdf", Options{}, sim)
 	if got := texts(t, svg); !slices.Contains(got, "Coflow completion time (s), fluid model") {
 		t.Errorf("a simulation shows %q", got)
 	}
-	svg, _ = drawSVG(t, "cct-cdf", Options{Width: 10 * Inch, Names: []string{"run", "sim"}}, made(t, archivetest.Default()), sim)
+	svg, _ = drawSVG(t, "cct-cdf", Options{Width: 10 * Inch, Names: []string{"run", "sim"}}, made(t, rundirtest.Default()), sim)
 	got := texts(t, svg)
 	for _, want := range []string{"Coflow completion time (s)", "fair+hdfs, run, n = 24", "fair+hdfs, sim, n = 24 (fluid model)"} {
 		if !slices.Contains(got, want) {
@@ -323,52 +323,14 @@ func TestSimulationsSayThatTheyAre(t *testing.T) {
 	}
 }
 
-// The distribution that is drawn is that of the values.
-func TestStepsAreTheDistribution(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		v := rapid.SliceOfN(rapid.Float64Range(0, 20), 1, 300).Draw(t, "values")
-		for i := range v {
-			v[i] = math.Round(v[i]) // with ties
-		}
-		slices.Sort(v)
-		hidden := rapid.IntRange(0, len(v)-1).Draw(t, "hidden")
-		most := rapid.IntRange(1, 400).Draw(t, "most")
-		p := steps(v, hidden, most)
-		if last := p[len(p)-1]; last.Y != 1 || last.X != v[len(v)-1] {
-			t.Fatalf("ends at %v", last)
-		}
-		for x := 0.0; x <= 20; x++ {
-			want, got := 0, float64(hidden)/float64(len(v))
-			for _, y := range v {
-				if y <= x {
-					want++
-				}
-			}
-			want = max(want, hidden)
-			for _, q := range p {
-				if q.X <= x {
-					got = q.Y
-				}
-			}
-			off := 1 / float64(most)
-			if len(v)-hidden <= most {
-				off = 1e-9
-			}
-			if d := math.Abs(got - float64(want)/float64(len(v))); d > off+1e-9 {
-				t.Fatalf("at %v it is %v, want %v of %v", x, got, want, len(v))
-			}
-		}
-	})
-}
-
-// Speed-ups are those of the report.
+// Speed-ups equal those of the report.
 func TestSpeedupsAreThoseOfTheSummary(t *testing.T) {
-	r := made(t, archivetest.Default())
+	r := made(t, rundirtest.Default())
 	for _, arm := range r.Arms()[1:] {
 		sum := 0.0
 		list := pair(r, "fair+hdfs", arm)
 		for _, x := range list {
-			sum += math.Log(x.ratio)
+			sum += math.Log(x.Ratio)
 		}
 		want := r.Arm(arm).CCT.Paired
 		if got := math.Exp(sum / float64(len(list))); math.Abs(got-want.GeoMean) > 1e-6 || len(list) != want.Pairs {
@@ -379,16 +341,16 @@ func TestSpeedupsAreThoseOfTheSummary(t *testing.T) {
 
 // The average of a breakdown is the average CCT.
 func TestBreakdownAddsUp(t *testing.T) {
-	r := made(t, archivetest.Default())
-	for i := range r.Breakdown { // as coflows of repeat 0 lack a cause in the file
+	r := made(t, rundirtest.Default())
+	for i := range r.Breakdown { // coflows of repeat 0 lack a cause in the file
 		if r.Breakdown[i].Repeat == 0 {
 			r.Breakdown[i].Time = 0
 		}
 	}
 	for _, arm := range r.Arms() {
-		sum, n := causesOf(series{run: r, arm: arm})
-		total := time.Duration(0)
-		for _, t := range sum {
+		b := causesOf(series{run: r, arm: arm})
+		n, total := b.N, time.Duration(0)
+		for _, t := range b.Sum {
 			total += t
 		}
 		want := time.Duration(0)
@@ -401,19 +363,18 @@ func TestBreakdownAddsUp(t *testing.T) {
 			t.Errorf("%s: shares of %d coflows add up to %v, want %v", arm, n, total, want)
 		}
 	}
-	// Causes in the table of coflows come first.
+	// Causes in the table of coflows take precedence.
 	held := 3 * time.Second
 	r.Coflows[0].Held = &held
-	sum, n := causesOf(series{run: r, arm: "fair+hdfs"})
-	if n != 1 || len(sum) != 1 || sum[timing.Held] != held {
-		t.Errorf("causes %v of %d", sum, n)
+	if b := causesOf(series{run: r, arm: "fair+hdfs"}); b.N != 1 || len(b.Sum) != 1 || b.Sum[breakdown.Held] != held {
+		t.Errorf("causes %v of %d", b.Sum, b.N)
 	}
 }
 
 func TestLoadsAreBinned(t *testing.T) {
-	r := &archive.Run{}
+	r := &rundir.Run{}
 	add := func(link string, at int, bytes units.Bytes) {
-		r.Links = append(r.Links, archive.Load{Key: archive.Key{Arm: "a"}, Link: link, Rate: 8 * units.Mbps, From: time.Duration(at) * time.Second, Interval: time.Second, Bytes: bytes})
+		r.Links = append(r.Links, schema.Load{Key: schema.Key{Arm: "a"}, Link: link, Rate: 8 * units.Mbps, From: time.Duration(at) * time.Second, Interval: time.Second, Bytes: bytes})
 	}
 	for i := range 7 {
 		add("x", i, units.Bytes(i)*100_000)
@@ -421,15 +382,16 @@ func TestLoadsAreBinned(t *testing.T) {
 			add("y", i, 1_000_000)
 		}
 	}
-	r.Links = append(r.Links, archive.Load{Key: archive.Key{Arm: "a", Repeat: 1}, Link: "z", Rate: 1, Interval: 1})
-	l := loadsOf(series{run: r, arm: "a"}, 0, 4, func(string) bool { return true })
+	r.Links = append(r.Links, schema.Load{Key: schema.Key{Arm: "a", Repeat: 1}, Link: "z", Rate: 1, Interval: 1})
+	s, keep := series{run: r, arm: "a"}, func(string) bool { return true }
+	l := loadsOf(s, 0, binFor([]series{s}, 0, 4, keep), keep)
 	want := [][]float64{{0.05, 0.25, 0.45, 0.6}, {1, math.NaN(), 1, 1}} // of 1 MB each second
-	if l.bin != 2*time.Second || !slices.Equal(l.links, []string{"x", "y"}) {
+	if l.Bin != 2*time.Second || !slices.Equal(l.links, []string{"x", "y"}) {
 		t.Fatalf("loads %+v", l)
 	}
 	for i := range want {
 		for k := range want[i] {
-			if got := l.used[i][k]; math.Abs(got-want[i][k]) > 1e-9 || math.IsNaN(got) != math.IsNaN(want[i][k]) {
+			if got := l.Of(i, k); math.Abs(got-want[i][k]) > 1e-9 || math.IsNaN(got) != math.IsNaN(want[i][k]) {
 				t.Errorf("link %d, bin %d: %v, want %v", i, k, got, want[i][k])
 			}
 		}
@@ -444,7 +406,26 @@ func TestInterval(t *testing.T) {
 	}
 }
 
-// Marks are within the axis, ascend, and say their values.
+// Fewer repeats than metrics.LeastPairs have no interval; a note gives the reason.
+func TestFewRepeatsHaveNoInterval(t *testing.T) {
+	for _, n := range []int{1, metrics.LeastPairs - 1, metrics.LeastPairs} {
+		r := full(t)
+		one := r.Coflows[0]
+		r.Coflows, r.Arm(one.Arm).Repeats = nil, n
+		for i := range n {
+			one.Repeat, one.CCT = i, time.Duration(10+i)*time.Second
+			r.Coflows = append(r.Coflows, one)
+		}
+		_, notes := drawSVG(t, "repeats", Options{}, r)
+		if few := slices.ContainsFunc(notes, func(s string) bool {
+			return strings.Contains(s, "no interval: fewer than 8 independent repeats")
+		}); few != (n < metrics.LeastPairs) {
+			t.Errorf("%d repeats: notes %q", n, notes)
+		}
+	}
+}
+
+// Ticks are within the axis, ascend, and are labelled with their values.
 func TestTicks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		low := math.Pow(10, rapid.Float64Range(-6, 6).Draw(t, "low"))
@@ -475,9 +456,9 @@ func labelled(t *rapid.T, ticks []plot.Tick) []float64 {
 	return out
 }
 
-// Whatever the names, sizes and times: a figure or an error, and never a panic.
+// Any names, sizes and times give a figure or an error, never a panic.
 func TestHostileInput(t *testing.T) {
-	base := made(t, archivetest.Default())
+	base := made(t, rundirtest.Default())
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"<script>&\"'", "\x00\x1b[31m\n", strings.Repeat("w", 500), "\u202eabc", "\xff"})).Draw(t, "name")
 		r := *base
@@ -511,7 +492,7 @@ func TestHostileInput(t *testing.T) {
 		}
 		format := rapid.SampledFrom(Formats()).Draw(t, "format")
 		var b bytes.Buffer
-		if _, err := Draw(&b, []*archive.Run{&r}, f, format, o); err == nil && format == "svg" {
+		if _, err := Draw(&b, []*rundir.Run{&r}, f, format, o); err == nil && format == "svg" {
 			d := xml.NewDecoder(&b)
 			for {
 				if _, err := d.Token(); errors.Is(err, io.EOF) {
@@ -524,9 +505,9 @@ func TestHostileInput(t *testing.T) {
 	})
 }
 
-// The items that a figure counts are those of the summary.
+// The number of items in a figure equals that in the summary.
 func TestCountsAreThoseOfTheSummary(t *testing.T) {
-	r := made(t, archivetest.Default())
+	r := made(t, rundirtest.Default())
 	svg, _ := drawSVG(t, "fct-cdf", Options{}, r)
 	for _, a := range r.Summary.Arms {
 		want := fmt.Sprintf("%s, n = %d", a.Name, a.FCT.N)

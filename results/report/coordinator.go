@@ -9,44 +9,44 @@ import (
 	tables "testbed/results/table"
 )
 
-// Coordinator is what the coordinator of a coflow policy did in a repeat, as in
+// Coordinator is the record of a coflow policy's coordinator in one repeat, as in
 // coordinator.json.
 type Coordinator struct {
-	// Interval is the policy's, δ; 0 where it decides at events alone.
+	// Interval is the policy's δ; 0 if it decides only at events.
 	Interval time.Duration `json:"interval_ns"`
-	// Intervals are its multiples at which coflows were unfinished.
+	// Intervals is the number of intervals with unfinished coflows.
 	Intervals int `json:"intervals"`
-	// Decisions are how often the policy was asked, Flushes those in which some host's
-	// ceilings changed, and HostsTold the hosts whose did, over all decisions.
+	// Decisions counts calls of the policy, Flushes the decisions that changed the ceilings
+	// of any host, and HostsTold those hosts, summed over all decisions.
 	Decisions int `json:"decisions"`
 	Flushes   int `json:"flushes"`
 	HostsTold int `json:"hosts_told"`
-	// Updates are reports of hosts that the policy needs: of flows that ended and, if
-	// it goes by what coflows have sent, of every host with unfinished flows in every
-	// interval; at most one of a host in an interval.
+	// Updates counts the reports of hosts that the policy needs: of flows that ended and, if
+	// the policy uses bytes sent, of every host with unfinished flows in every interval. A
+	// host reports at most once in an interval.
 	Updates int `json:"updates"`
-	// Of packets only: Missed are the decisions that took longer than the interval, or
-	// were carried out an interval or more after they were due, and Took is the time
-	// that each decision took, with the bookkeeping of what led to it.
+	// Only for packets: Missed counts the decisions that took longer than the interval or
+	// were carried out an interval or more late. Took is the time that each decision took,
+	// including the bookkeeping of the events before it.
 	Missed int             `json:"missed"`
 	Took   []time.Duration `json:"took_ns,omitempty"`
 }
 
-// CoordinatorSummary is Coordinator over the repeats of an arm.
+// CoordinatorSummary sums Coordinator over the repeats of an arm.
 type CoordinatorSummary struct {
-	Repeats    int     `json:"repeats"` // that have it
+	Repeats    int     `json:"repeats"` // with a record
 	IntervalUS float64 `json:"interval_us"`
 	Intervals  int     `json:"intervals"`
 	Decisions  int     `json:"decisions"`
 	Flushes    int     `json:"flushes"`
 	HostsTold  int     `json:"hosts_told"`
 	Updates    int     `json:"updates"`
-	// Of packets only:
+	// Only for packets:
 	Missed *int          `json:"missed,omitempty"`
 	Took   *DecisionTime `json:"took,omitempty"`
 }
 
-// DecisionTime is the distribution of the time that decisions took.
+// DecisionTime is the distribution of the time of decisions.
 type DecisionTime struct {
 	MeanUS         float64 `json:"mean_us"`
 	P99US          float64 `json:"p99_us"`
@@ -54,7 +54,7 @@ type DecisionTime struct {
 	mean, p99, max time.Duration
 }
 
-// coordinator sums up over an arm's repeats; nil where none has a record.
+// coordinator sums over an arm's repeats; nil if none has a record.
 func (in Input) coordinator(a Arm) *CoordinatorSummary {
 	out := &CoordinatorSummary{}
 	var took []metrics.Item
@@ -88,18 +88,18 @@ func (in Input) coordinator(a Arm) *CoordinatorSummary {
 	return out
 }
 
-// coordinatorTable is of what it takes to run the policies; none where no arm has a
-// record of it.
+// coordinatorTable returns the table of the coordinators' work; none if no arm has a
+// record.
 func (r *Report) coordinatorTable() []table {
 	has := func(a ArmSummary) bool { return a.Coordinator != nil }
 	if !slices.ContainsFunc(r.Summary.Arms, has) {
 		return nil
 	}
-	t := table{title: "Coordinator", head: []string{"arm", "interval", "intervals", "decisions", "flushes", "hosts told", "updates"}, cols: []tables.Column{tables.Names()},
-		notes: []string{"Sums over the repeats. Flushes: decisions in which some host's ceilings changed. Hosts told: those whose did, over all decisions. Updates: reports of hosts that the policy needs, at most one of a host in an interval."}}
+	t := table{title: "Coordinator", head: []string{"arm", "interval", "intervals", "decisions", "flushes", "hosts notified", "updates"}, cols: []tables.Column{tables.Names()},
+		notes: []string{"Sums over the repeats. Flushes: decisions that changed the rate cap of any host. Hosts notified: hosts with a changed rate cap, over all decisions. Updates: reports from hosts that the policy needs, at most one per host and interval."}}
 	if !r.in.FluidModel {
-		t.head = append(t.head, "missed", "decision", "P99", "longest")
-		t.notes[0] += " Missed: decisions that took longer than the interval, or came an interval or more late. Decision: the average time one takes."
+		t.head = append(t.head, "missed", "decision", "P99", "max")
+		t.notes[0] += " Missed: decisions that took longer than the interval, or were an interval or more late. Decision: average time of a decision."
 	}
 	per := func(n, of int) string {
 		if of == 0 {

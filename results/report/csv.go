@@ -1,135 +1,245 @@
 package report
 
 import (
-	"encoding/csv"
-	"fmt"
 	"io"
-	"strconv"
-	"strings"
+	"iter"
 	"time"
 
+	"testbed/hosts/wire"
+	"testbed/results/breakdown"
+	"testbed/results/figures"
 	"testbed/results/flows"
 	"testbed/results/metrics"
-	"testbed/results/timing"
+	"testbed/results/schema"
 	"testbed/results/verdict"
+	"testbed/topo/units"
+	"testbed/workloads"
 )
 
-// Micros is d in microseconds with three decimals, exactly, as the CSV files have it.
-func Micros(d time.Duration) string {
-	sign, n := "", uint64(d)
-	if d < 0 {
-		sign, n = "-", -n
-	}
-	return fmt.Sprintf("%s%d.%03d", sign, n/1000, n%1000)
-}
-
-// eachRepeat calls f for the repeats that are not void, with the cells that all
-// rows of that repeat begin with.
-func (r *Report) eachRepeat(f func(rep Repeat, begin []string) error) error {
-	for _, a := range r.in.Arms {
-		for k, rep := range a.Repeats {
-			level := SourceFluidModel
-			if !r.in.FluidModel {
-				if rep.Verdict.Level == verdict.Void {
+// rows returns the rows of the repeats that are not void. List adds those of one repeat, which
+// begin with a key.
+func rows[T any](r *Report, list func(rep Repeat, k schema.Key, add func(T))) iter.Seq[*T] {
+	return func(yield func(*T) bool) {
+		var row T
+		more := true
+		add := func(x T) {
+			row = x
+			more = more && yield(&row)
+		}
+		for _, a := range r.in.Arms {
+			for i, rep := range a.Repeats {
+				k := schema.Key{Arm: a.Name, Repeat: i, Verdict: SourceFluidModel}
+				if r.in.FluidModel {
+					rep.Fluid = nil
+				} else if k.Verdict = rep.Verdict.Level.String(); rep.Verdict.Level == verdict.Void {
 					continue
 				}
-				level = rep.Verdict.Level.String()
-			} else {
-				rep.Fluid = nil
-			}
-			if err := f(rep, []string{a.Name, strconv.Itoa(k), level}); err != nil {
-				return err
+				if list(rep, k, add); !more {
+					return
+				}
 			}
 		}
 	}
-	return nil
 }
 
-// predictions are the fluid model's times by ID.
-func predictions(rep Repeat, items func(int, flows.Records) []metrics.Item) map[int]string {
-	if rep.Fluid == nil {
-		return nil
-	}
-	out := map[int]string{}
-	for _, item := range items(0, *rep.Fluid) {
-		out[item.ID] = Micros(item.Time)
+// predictions returns the fluid model's times by ID.
+func predictions(rep Repeat, items func(int, flows.Records) []metrics.Item) map[int]*time.Duration {
+	out := map[int]*time.Duration{}
+	if rep.Fluid != nil {
+		for _, item := range items(0, *rep.Fluid) {
+			out[item.ID] = &item.Time
+		}
 	}
 	return out
 }
 
-// rows writes a header and what each returns.
-func (r *Report) rows(w io.Writer, header []string, rows func(rep Repeat) [][]string) error {
-	c := csv.NewWriter(w)
-	if err := c.Write(append([]string{"arm", "repeat", "verdict"}, header...)); err != nil {
-		return err
-	}
-	err := r.eachRepeat(func(rep Repeat, begin []string) error {
-		for _, row := range rows(rep) {
-			if err := c.Write(append(begin[:len(begin):len(begin)], row...)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	c.Flush()
-	return c.Error()
-}
-
-// FlowsCSV writes every flow. The columns are in the package documentation.
+// FlowsCSV writes every flow, as schema.Flow.
 func (r *Report) FlowsCSV(w io.Writer) error {
-	header := []string{"coflow", "flow", "src", "dst", "size_bytes", "arrival_us", "start_us", "end_us", "fct_us", "packets", "resent", "wire_bytes", "fluid_fct_us", "first_byte_us", "resent_bytes", "rtt_min_us", "rtt_median_us", "background"}
-	return r.rows(w, header, func(rep Repeat) (out [][]string) {
+	return schema.Write(w, rows(r, func(rep Repeat, k schema.Key, add func(schema.Flow)) {
 		fluid := predictions(rep, metrics.FCTs)
-		for _, f := range rep.Records.Flows {
-			first, resent, least, median := "", "", "", ""
+		for i := range rep.Records.Flows {
+			f := &rep.Records.Flows[i]
+			row := schema.Flow{Key: k, Coflow: f.Coflow, Flow: f.Flow, Src: f.Src, Dst: f.Dst, Size: f.Size,
+				Arrival: f.Arrival, Start: f.Start, End: f.End, FCT: f.FCT(), Packets: f.Packets, Resent: f.Resent, Wire: f.Wire,
+				FluidFCT: fluid[int(f.Flow)], Background: f.Background}
 			if !r.in.FluidModel {
-				first, resent = Micros(f.FirstByte), strconv.FormatInt(int64(f.ResentBytes), 10)
+				row.FirstByte, row.ResentBytes, row.Setup = &f.FirstByte, &f.ResentBytes, &f.Setup
 				if f.RTTMin > 0 {
-					least, median = Micros(f.RTTMin), Micros(f.RTTMedian)
+					row.RTTMin, row.RTTMedian = &f.RTTMin, &f.RTTMedian
 				}
 			}
-			out = append(out, []string{
-				strconv.Itoa(int(f.Coflow)), strconv.Itoa(int(f.Flow)), f.Src, f.Dst, strconv.FormatInt(int64(f.Size), 10),
-				Micros(f.Arrival), Micros(f.Start), Micros(f.End), Micros(f.FCT()),
-				strconv.Itoa(f.Packets), strconv.Itoa(f.Resent), strconv.FormatInt(int64(f.Wire), 10), fluid[int(f.Flow)],
-				first, resent, least, median, strconv.FormatBool(f.Background),
-			})
+			add(row)
 		}
-		return out
-	})
+	}))
 }
 
-// CoflowsCSV writes every coflow. The columns are in the package documentation.
+// CoflowsCSV writes every coflow, as schema.Coflow.
 func (r *Report) CoflowsCSV(w io.Writer) error {
-	extra := coflowTimeHeader()
-	header := append(append([]string{"coflow", "width", "size_bytes", "arrival_us", "end_us", "cct_us", "fluid_cct_us"}, extra...), "background")
-	return r.rows(w, header, func(rep Repeat) (out [][]string) {
-		fluid, times := predictions(rep, metrics.CCTs), coflowTimes(rep)
-		for _, c := range rep.Records.Coflows {
-			out = append(out, append([]string{
-				strconv.Itoa(int(c.Coflow)), strconv.Itoa(c.Width), strconv.FormatInt(int64(c.Size), 10),
-				Micros(c.Arrival), Micros(c.End), Micros(c.CCT()), fluid[int(c.Coflow)],
-			}, append(padded(times[c.Coflow], len(extra)), strconv.FormatBool(c.Background))...))
+	return schema.Write(w, rows(r, func(rep Repeat, k schema.Key, add func(schema.Coflow)) {
+		fluid, times := predictions(rep, metrics.CCTs), map[workloads.CoflowID]breakdown.Coflow{}
+		if rep.Timing != nil {
+			for _, c := range rep.Timing.Coflows {
+				times[c.Coflow] = c
+			}
 		}
-		return out
-	})
+		for i := range rep.Records.Coflows {
+			c := &rep.Records.Coflows[i]
+			row := schema.Coflow{Key: k, Coflow: c.Coflow, Width: c.Width, Size: c.Size, Arrival: c.Arrival, End: c.End, CCT: c.CCT(),
+				FluidCCT: fluid[int(c.Coflow)], Background: c.Background}
+			if t, ok := times[c.Coflow]; ok {
+				part := parts(t.Shares)
+				row.Skew, row.Slowest, row.Bottleneck = rounded(t.Skew), &t.Slowest, t.Bottleneck
+				if t.Lone > 0 {
+					row.Lone, row.Slowdown = &t.Lone, rounded(t.Slowdown)
+				}
+				row.Held, row.Setup, row.Serialisation = part(breakdown.Held), part(breakdown.Setup), part(breakdown.Serialisation)
+				row.Queueing, row.Retransmission = part(breakdown.Queueing), part(breakdown.Retransmission)
+				row.Host, row.Latency = part(breakdown.Host), part(breakdown.Latency)
+			}
+			add(row)
+		}
+	}))
 }
 
-// BlocksCSV writes every block. The columns are in the package documentation.
+// parts returns a function that returns the sum of the shares of a cause.
+func parts(shares []breakdown.Share) func(breakdown.Cause) *time.Duration {
+	return func(c breakdown.Cause) *time.Duration {
+		d := breakdown.Total(shares, c)
+		return &d
+	}
+}
+
+func rounded(x float64) *float64 {
+	x = metrics.Round6(x)
+	return &x
+}
+
+// BlocksCSV writes every block, as schema.Block.
 func (r *Report) BlocksCSV(w io.Writer) error {
-	extra := usColumns(timing.BlockCauses())
-	header := append(append([]string{"block", "client", "hosts", "size_bytes", "requested_us", "end_us", "write_time_us", "fluid_write_time_us"}, extra...), "waited_us")
-	return r.rows(w, header, func(rep Repeat) (out [][]string) {
-		fluid, times := predictions(rep, metrics.WriteTimes), blockTimes(rep)
-		for _, b := range rep.Records.Blocks {
-			out = append(out, append([]string{
-				strconv.Itoa(int(b.Block)), b.Client, strings.Join(b.Hosts, " "), strconv.FormatInt(int64(b.Size), 10),
-				Micros(b.Requested), Micros(b.End), Micros(b.WriteTime()), fluid[int(b.Block)],
-			}, append(padded(times[b.Block], len(extra)), Micros(b.Waited))...))
+	return schema.Write(w, rows(r, func(rep Repeat, k schema.Key, add func(schema.Block)) {
+		fluid, times := predictions(rep, metrics.WriteTimes), map[workloads.BlockID][]breakdown.Share{}
+		if rep.Timing != nil {
+			for _, b := range rep.Timing.Blocks {
+				times[b.Block] = b.Shares
+			}
 		}
-		return out
-	})
+		for i := range rep.Records.Blocks {
+			b := &rep.Records.Blocks[i]
+			row := schema.Block{Key: k, Block: b.Block, Client: b.Client, Hosts: b.Hosts, Size: b.Size, Requested: b.Requested, End: b.End,
+				WriteTime: b.WriteTime(), FluidWriteTime: fluid[int(b.Block)], Waited: &b.Waited}
+			if shares, ok := times[b.Block]; ok {
+				part := parts(shares)
+				row.Held, row.Network, row.Disk, row.Host = part(breakdown.Held), part(breakdown.Network), part(breakdown.Disk), part(breakdown.Host)
+			}
+			add(row)
+		}
+	}))
+}
+
+// RequestsCSV writes every write request, as schema.Request.
+func (r *Report) RequestsCSV(w io.Writer) error {
+	return schema.Write(w, rows(r, func(rep Repeat, k schema.Key, add func(schema.Request)) {
+		fluid := predictions(rep, metrics.RequestTimes)
+		for _, x := range rep.Records.Writes {
+			add(schema.Request{Key: k, Writer: x.Writer, Job: known(x.Job), Client: x.Client, Blocks: x.Blocks, Size: x.Size,
+				Requested: x.Requested, End: x.End, RequestTime: x.RequestTime(), FluidRequestTime: fluid[int(x.Writer)]})
+		}
+	}))
+}
+
+// known returns a number from 1, nil for 0.
+func known[N ~int](n N) *N {
+	if n == 0 {
+		return nil
+	}
+	return &n
+}
+
+// JobsCSV writes every job, as schema.Job.
+func (r *Report) JobsCSV(w io.Writer) error {
+	return schema.Write(w, rows(r, func(rep Repeat, k schema.Key, add func(schema.Job)) {
+		fluid := predictions(rep, metrics.JobTimes)
+		for _, x := range rep.Records.Jobs {
+			add(schema.Job{Key: k, Job: x.Job, Bin: known(x.Bin), Coflow: x.Coflow, Blocks: x.Blocks, Size: x.Size,
+				Arrival: x.Arrival, End: x.End, JobTime: x.JobTime(), FluidJobTime: fluid[int(x.Job)]})
+		}
+	}))
+}
+
+// BalanceCSV writes every sample of balance, as schema.Balance.
+func (r *Report) BalanceCSV(w io.Writer) error {
+	return schema.Write(w, rows(r, func(rep Repeat, k schema.Key, add func(schema.Balance)) {
+		if rep.Placement == nil || rep.Placement.Balance == nil {
+			return
+		}
+		for _, s := range rep.Placement.Balance.Samples {
+			add(schema.Balance{Key: k, From: s.From, Interval: rep.Placement.Balance.Interval, Cv: metrics.Round6(s.Cv)})
+		}
+	}))
+}
+
+// BreakdownCSV writes every share of every coflow, as schema.Share.
+func (r *Report) BreakdownCSV(w io.Writer) error {
+	return schema.Write(w, rows(r, func(rep Repeat, k schema.Key, add func(schema.Share)) {
+		if rep.Timing == nil {
+			return
+		}
+		for _, c := range rep.Timing.Coflows {
+			for _, s := range c.Shares {
+				add(schema.Share{Key: k, Coflow: c.Coflow, Cause: s.Cause, Link: s.Link, Time: s.Time})
+			}
+		}
+	}))
+}
+
+// LinksCSV writes the loads of all links, as schema.Load.
+func (r *Report) LinksCSV(w io.Writer) error {
+	return schema.Write(w, rows(r, func(rep Repeat, k schema.Key, add func(schema.Load)) {
+		links, _ := figures.InIntervals(rep.Links, r.in.linkInterval())
+		for _, l := range links {
+			use := metrics.Utilisation(l)
+			for i, b := range l.Bytes {
+				var queue units.Bytes
+				if i < len(l.Queue) {
+					queue = l.Queue[i]
+				}
+				add(schema.Load{Key: k, Link: l.Name, Rate: l.Rate, From: time.Duration(i) * l.Interval, Interval: l.Interval,
+					Bytes: b, Utilisation: metrics.Round6(use[i]), Queue: &queue})
+			}
+		}
+	}))
+}
+
+// DropsCSV writes the number of packets that the queue ahead of each link dropped, as
+// schema.Drop.
+func (r *Report) DropsCSV(w io.Writer) error {
+	return schema.Write(w, rows(r, func(rep Repeat, k schema.Key, add func(schema.Drop)) {
+		for _, l := range rep.Links {
+			add(schema.Drop{Key: k, Link: l.Name, Rate: l.Rate, Dropped: l.Drops, Source: dropsOf(l.Counted)})
+		}
+	}))
+}
+
+// ProgressCSV writes the received bytes of each transfer over time, as schema.Moment.
+func (r *Report) ProgressCSV(w io.Writer) error {
+	return schema.Write(w, rows(r, func(rep Repeat, k schema.Key, add func(schema.Moment)) {
+		for _, p := range rep.Progress {
+			row := schema.Moment{Key: k, Kind: p.Kind.String(), Size: p.Size}
+			if p.Kind == wire.KindBlock {
+				block, hop, pipeline := workloads.BlockID(p.Group), int(p.Member), int(p.Generation)
+				row.Block, row.Hop, row.Pipeline = &block, &hop, &pipeline
+			} else {
+				coflow, flow := workloads.CoflowID(p.Group), workloads.FlowID(p.Member)
+				row.Coflow, row.Flow = &coflow, &flow
+			}
+			for i := range p.Moments {
+				m := &p.Moments[i]
+				row.At, row.Received = m.At, m.Bytes
+				if p.SentKnown {
+					row.Sent = &m.Sent
+				}
+				add(row)
+			}
+		}
+	}))
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// human prints d with at least three significant digits in the unit that suits
-// it: 1.234 s, 56.7 ms, 5.67 ms, 56.7 µs.
+// human prints d with at least three significant digits in a suitable unit:
+// 1.234 s, 56.7 ms, 5.67 ms, 56.7 µs.
 func human(d time.Duration) string {
 	if d < 0 {
 		return "-" + human(-d)
@@ -25,7 +25,7 @@ func human(d time.Duration) string {
 		{10 * time.Microsecond, time.Microsecond, "µs", 1, 100 * time.Nanosecond, 10 * time.Nanosecond},
 		{time.Nanosecond, time.Microsecond, "µs", 2, 10 * time.Nanosecond, time.Nanosecond},
 	} {
-		// What the scale below would round up to here, belongs here.
+		// A value that the scale below would round up to its limit belongs to this scale.
 		if d.Round(scale.below) >= scale.from {
 			return fmt.Sprintf("%.*f %s", scale.decimals, float64(d.Round(scale.step))/float64(scale.unit), scale.name)
 		}

@@ -11,43 +11,43 @@ import (
 	"testbed/workloads"
 )
 
-// Failure is a flow or block that a fault ended, or a replica that a block went on
+// Failure is a flow or block that a fault ended, or a replica that a block continued
 // without.
 type Failure struct {
 	flows.Failure
-	Why   string // as the master saw it, such as "h1-02 is lost"
-	Fault string // that is to blame, such as "host-crash h1-02 at 2s"; "" where none is known
+	Why   string // the master's reason, such as "h1-02 is lost"
+	Fault string // the cause, such as "host-crash h1-02 at 2s"; "" if unknown
 }
 
-// FailureCount is how many of an arm's items did not complete.
+// FailureCount counts the items of an arm that did not complete.
 type FailureCount struct {
 	Coflows  int `json:"coflows"` // with at least one failed flow
 	Flows    int `json:"flows"`
 	Blocks   int `json:"blocks"`
 	Replicas int `json:"replicas"` // of blocks that completed or failed without them
-	// Completed of CoflowsAll and BlocksAll in all, over the repeats.
+	// Items that completed, over all repeats.
 	CoflowsCompleted int `json:"coflows_completed"`
 	BlocksCompleted  int `json:"blocks_completed"`
-	// List is each failure, in order of repeat and time.
+	// List is all failures, in order of repeat and time.
 	List []FailureRow `json:"list"`
 }
 
-// FailureRow is one failure. Kind is that of flows.Failure, and the IDs are there
-// where an item of the kind has them.
+// FailureRow is one failure. Kind is that of flows.Failure; the IDs are present for kinds
+// that have them.
 type FailureRow struct {
 	Repeat int                 `json:"repeat"`
 	AtUS   float64             `json:"at_us"`
 	Kind   string              `json:"kind"`
-	Coflow *workloads.CoflowID `json:"coflow,omitempty"` // of a flow
-	Flow   *workloads.FlowID   `json:"flow,omitempty"`   // of a flow
-	Block  *workloads.BlockID  `json:"block,omitempty"`  // of a block and a replica
-	Host   string              `json:"host,omitempty"`   // that was lost, of a replica
-	What   string              `json:"what"`             // the same for people, such as "flow 3 of coflow 1"
+	Coflow *workloads.CoflowID `json:"coflow,omitempty"` // for a flow
+	Flow   *workloads.FlowID   `json:"flow,omitempty"`   // for a flow
+	Block  *workloads.BlockID  `json:"block,omitempty"`  // for a block and a replica
+	Host   string              `json:"host,omitempty"`   // the lost host, for a replica
+	What   string              `json:"what"`             // description, such as "flow 3 of coflow 1"
 	Why    string              `json:"why,omitempty"`
 	Fault  string              `json:"fault,omitempty"`
 }
 
-// failures counts what failed in an arm; nil where nothing did.
+// failures counts the failures of an arm; nil if there are none.
 func (a Arm) failures() *FailureCount {
 	c := &FailureCount{}
 	for k, r := range a.Repeats {
@@ -75,7 +75,7 @@ func (a Arm) failures() *FailureCount {
 			c.List = append(c.List, row)
 		}
 		c.Coflows += len(coflows)
-		// What completed after the master had given it up has failed all the same.
+		// Items that completed after the master had given them up count as failed.
 		for _, x := range r.Records.Coflows {
 			if !coflows[x.Coflow] {
 				c.CoflowsCompleted++
@@ -93,16 +93,15 @@ func (a Arm) failures() *FailureCount {
 	return c
 }
 
-// mostFailures bounds the rows of an arm on the terminal and on the page; all are
-// in summary.json.
+// mostFailures is the number of rows of an arm on the terminal and on the page;
+// summary.json has all failures.
 const mostFailures = 30
 
-// failureTables are one of counts and one of what failed when; none where nothing
-// failed.
+// failureTables returns a table of counts and a list of failures; none if nothing failed.
 func (r *Report) failureTables() []table {
 	counts := table{title: "Failures", head: []string{"arm", "coflows completed", "flows failed", "blocks completed", "replicas lost"}, cols: []tables.Column{tables.Names()},
-		notes: []string{"Coflows and blocks that failed have no completion time: averages are over those that completed, and paired speed-ups over those that completed in both arms."}}
-	list := table{title: "What failed", head: []string{"arm", "repeat", "at", "what", "why", "fault"},
+		notes: []string{"Failed coflows and blocks have no completion time. Averages include those that completed; paired speed-ups include those that completed in both arms."}}
+	list := table{title: "List of failures", head: []string{"arm", "repeat", "time", "item", "reason", "fault"},
 		cols: []tables.Column{tables.Names(), {}, {}, tables.Prose(), tables.Prose(), tables.Prose()}}
 	for _, a := range r.Summary.Arms {
 		f := a.Failures
@@ -114,7 +113,7 @@ func (r *Report) failureTables() []table {
 			fmt.Sprintf("%d of %d", f.BlocksCompleted, f.BlocksCompleted+f.Blocks), fmt.Sprint(f.Replicas)})
 		for i, x := range f.List {
 			if i == mostFailures {
-				list.notes = append(list.notes, fmt.Sprintf("%s: and %d more, see %s", a.Name, len(f.List)-mostFailures, SummaryFile))
+				list.notes = append(list.notes, fmt.Sprintf("%s: %d more in %s.", a.Name, len(f.List)-mostFailures, SummaryFile))
 				break
 			}
 			at := time.Duration(x.AtUS * float64(time.Microsecond)).Round(time.Millisecond)

@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+
+	"testbed/results/metrics"
 )
 
-// HeadlineCSV writes one row for each arm and metric: the figures of Summary, in
-// its units, whose columns are named as its keys. A void arm has its verdict and
-// no figure. What there is no figure of is empty. The columns are in the package
-// documentation.
+// HeadlineCSV writes one row for each arm and metric: the figures of Summary in its units,
+// in columns named as its keys. A void arm has its verdict and no figures. Missing figures
+// are empty. The columns are in the package documentation.
 func (r *Report) HeadlineCSV(w io.Writer) error {
 	c := csv.NewWriter(w)
 	if err := c.Write(headlineColumns); err != nil {
@@ -41,7 +42,7 @@ var headlineColumns = []string{"arm", "metric", "verdict", "repeats", "n", "mean
 	"speedup", "pairs", "clusters", "unpaired", "mean_ratio", "mean_ratio_low", "mean_ratio_high", "median", "median_low", "median_high",
 	"geo_mean", "geo_mean_low", "geo_mean_high", "fluid_mean_us", "fluid_ratio"}
 
-// cells are the figures in the order of headlineColumns, from n on.
+// cells returns the figures in the order of headlineColumns, from n on.
 func (f *Metric) cells() []string {
 	out := make([]string, len(headlineColumns)-4)
 	if f == nil {
@@ -53,6 +54,11 @@ func (f *Metric) cells() []string {
 			switch v := v.(type) {
 			case float64:
 				out[next] = strconv.FormatFloat(v, 'f', -1, 64)
+			case metrics.Interval: // two cells, empty for none
+				if v.Known() {
+					out[next], out[next+1] = strconv.FormatFloat(v.Low, 'f', -1, 64), strconv.FormatFloat(v.High, 'f', -1, 64)
+				}
+				next++
 			default:
 				out[next] = fmt.Sprint(v)
 			}
@@ -71,7 +77,7 @@ func (f *Metric) cells() []string {
 		next++
 	}
 	if p := f.Paired; p != nil {
-		add(p.Pairs, p.Clusters, p.Unpaired, p.MeanRatio, p.MeanRatioCI[0], p.MeanRatioCI[1], p.Median, p.MedianCI[0], p.MedianCI[1], p.GeoMean, p.GeoMeanCI[0], p.GeoMeanCI[1])
+		add(p.Pairs, p.Clusters, p.Unpaired, p.MeanRatio, p.MeanRatioCI, p.Median, p.MedianCI, p.GeoMean, p.GeoMeanCI)
 	} else {
 		next += 12
 	}

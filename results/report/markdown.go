@@ -5,15 +5,16 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"testbed/results/metrics"
 )
 
-// plain keeps text from being read as markup.
+// plain escapes text that would be read as markup.
 func plain(s string) string {
 	return strings.NewReplacer("|", `\|`, "*", `\*`, "_", `\_`, "<", "&lt;", "`", "\\`", "\n", " ").Replace(s)
 }
 
-// Markdown writes the tables, how their figures are defined, the verdicts and
-// all problems.
+// Markdown writes the tables, the definitions of their figures, the verdicts and all
+// problems.
 func (r *Report) Markdown(w io.Writer) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# Run %s\n\nScenario: %s. %s\n", plain(r.in.RunID), plain(r.in.Scenario), r.source())
@@ -22,12 +23,12 @@ func (r *Report) Markdown(w io.Writer) error {
 	}
 	tables := append(append(r.tables(), r.longTimeTables()...), r.coordinatorTable()...)
 	if len(tables) == 0 {
-		b.WriteString("\nNothing was measured: no coflow, flow or block has a record.\n")
+		b.WriteString("\nNothing was measured: there is no record of any coflow, flow or block.\n")
 	}
 	for _, t := range tables {
 		fmt.Fprintf(&b, "\n## %s\n\n", t.title)
 		for _, row := range t.rows {
-			row[0] = plain(row[0]) // the arm's name; the rest is ours
+			row[0] = plain(row[0]) // the arm's name; the other cells need no escape
 		}
 		if err := t.markdown(&b); err != nil {
 			return err
@@ -93,32 +94,35 @@ func (r *Report) definitions(b *bytes.Buffer) {
 	}
 }
 
-// definitionLines say how each figure was computed, with the baseline's name as it
-// is to be written.
+// definitionLines returns the definition of each figure. The baseline's name is already
+// escaped for the form.
 func (r *Report) definitionLines(baseline string) []string {
 	var out []string
 	if r.in.FluidModel {
-		out = append(out, "All times are the fluid model's: flows share links max-min fairly under their ceilings, without packets, queues or losses. Nothing was measured.",
-			"Coflow completion time: from the arrival of the coflow to the end of its last flow.",
-			"Flow completion time: from the arrival of the flow's coflow to its end.",
+		out = append(out, "All times are computed by the fluid model: flows share links max-min fairly within their rate caps, without packets, queues or losses. Nothing was measured.",
+			"Coflow completion time (CCT): from the arrival of the coflow to the end of its last flow.",
+			"Flow completion time (FCT): from the arrival of the flow's coflow to the end of the flow.",
 			"Block write time: from the request to the moment when the last replica is written.")
 	} else {
-		out = append(out, "All times are stamps of captured packets, nanoseconds, by one clock.",
-			"Coflow completion time: from the arrival of the coflow, as its mark states it, to the end of its last flow. A coflow with a flow that did not finish has none; it is listed under the problems.",
-			"Flow completion time: from the arrival of the flow's coflow to the packet, at the receiver's interface, that completes its bytes.",
-			"Block write time: from the write request, as its mark states it, or from when it was placed where it had to wait, to the packet, at the client's interface, that completes the acknowledgements.")
+		out = append(out, "All times are nanosecond timestamps of captured packets, from one clock.",
+			"Coflow completion time (CCT): from the arrival of the coflow, as recorded in its mark, to the end of its last flow. A coflow with an unfinished flow has no CCT; it is listed under the problems.",
+			"Flow completion time (FCT): from the arrival of the flow's coflow to the packet, at the receiver's interface, that completes the flow's bytes.",
+			"Block write time: from the write request, as recorded in its mark, or from placement if the block waited for it, to the packet, at the client's interface, that completes the acknowledgements.")
 	}
 	out = append(out, r.placementDefinitions()...)
 	out = append(out, r.withoutBackground()...)
-	out = append(out, "n: items of all repeats of an arm, pooled. Average: arithmetic mean. P50, P95, P99: percentiles by linear interpolation between the nearest ranks, at rank p·(n−1) from 0, as numpy does by default: of 100 items or fewer P99 lies between the two longest, and says little more than the longest does.",
-		"★: the least average, where all arms have the same items. Whether it is less by more than chance, the interval of the paired speed-up tells.",
-		"repeats ±: standard deviation of the repeats' averages over their mean, shown where an arm has several repeats.",
-		"speed-up: the baseline's average over the arm's. The baseline is the first arm, "+baseline+".",
-		"paired [95 %]: the paired speed-up, the geometric mean, over the items that both arms have in the same repeat, of the baseline's time over the arm's, with a 95 % bootstrap interval that draws a coflow with all its repeats, flows with their coflow, and blocks with all that their client writes, as one. It takes those as independent.")
+	out = append(out, "n: items of all repeats of an arm, pooled. average: arithmetic mean. P50, P95, P99: percentiles, linearly interpolated between the nearest ranks (rank p·(n−1) from 0, the default of numpy). With 100 items or fewer, P99 lies between the two largest values and adds little to the maximum.",
+		"★: the lowest average, shown if all arms have the same items. A paired speed-up whose 95 % interval includes 1 is not significant.",
+		"repeats ±: standard deviation of the repeats' averages over their mean, shown if an arm has several repeats.",
+		"speed-up: the baseline's average over the arm's average. The baseline is the first arm, "+baseline+".",
+		"paired [95 %]: the paired speed-up with its 95 % confidence interval: the geometric mean of the baseline's time over the arm's time, for the items that both arms have in the same repeat. The interval comes from a bootstrap over clusters, which are assumed independent: a coflow with its flows and repeats, or all blocks that one client writes. Differences between repeats widen it. \""+metrics.FewPairsMark+"\": "+metrics.FewPairs+" (clusters), too few for an interval.")
+	if s := r.noise(); s != "" {
+		out = append(out, s)
+	}
 	if !r.in.FluidModel {
-		out = append(out, "fluid average: what the fluid model predicts for the items that both it and the captures have; measured/fluid: the measured average of those items over it.")
+		out = append(out, "fluid average: the fluid model's average for the items that the captures have too. measured/fluid: the measured average of these items over that average.")
 		out = append(out, timeDefinitions(r.timed())...)
-		out = append(out, "verdict: the worst over the arm's repeats. A void arm shows no figure. Unverified means that there is no fidelity record to judge by.")
+		out = append(out, "verdict: the worst verdict of the arm's repeats. A void arm shows no figures. unverified: there is no fidelity record to judge by.")
 	}
 	return out
 }

@@ -8,36 +8,36 @@ import (
 	"slices"
 	"strings"
 
-	"testbed/results/page"
+	"testbed/results/htmlreport"
+	"testbed/results/metrics"
 	"testbed/results/verdict"
 )
 
-// Setting is one line of how a run was made, such as "kernel" and "6.12.5".
+// Setting is one property of a run, such as "kernel" and "6.12.5".
 type Setting struct{ Key, Value string }
 
-// Page writes all of the report as one HTML file with charts, that needs nothing
-// else.
+// Page writes the whole report as one self-contained HTML file with charts.
 func (r *Report) Page(w io.Writer) error {
 	var summary bytes.Buffer
 	if err := r.JSON(&summary); err != nil {
 		return err
 	}
-	d := page.Data{RunID: r.in.RunID, Scenario: r.in.Scenario, Source: r.source(), Simulated: r.in.FluidModel, Summary: summary.Bytes(), Human: human}
+	d := htmlreport.Data{RunID: r.in.RunID, Scenario: r.in.Scenario, Source: r.source(), Simulated: r.in.FluidModel, Summary: summary.Bytes(), Human: human, LinkInterval: r.in.linkInterval()}
 	if r.in.Partial != nil {
 		d.Partial = r.in.Partial.String()
 	}
 	for i, a := range r.in.Arms {
 		s := &r.Summary.Arms[i]
-		arm := page.Arm{Name: a.Name, Void: s.Void()}
+		arm := htmlreport.Arm{Name: a.Name, Void: s.Void()}
 		if s.Verdict != nil {
 			arm.Level = s.Verdict.String()
 		}
 		for _, rep := range a.Repeats {
-			arm.Repeats = append(arm.Repeats, page.Repeat{Records: rep.Records, Timing: rep.Timing, Links: rep.Links, Fabric: rep.Fabric, Progress: rep.Progress})
+			arm.Repeats = append(arm.Repeats, htmlreport.Repeat{Records: rep.Records, Timing: rep.Timing, Links: rep.Links, Fabric: rep.Fabric, Progress: rep.Progress})
 		}
 		d.Arms = append(d.Arms, arm)
 		if len(s.Problems) > 0 {
-			d.Problems = append(d.Problems, page.List{Heading: a.Name, Items: s.Problems})
+			d.Problems = append(d.Problems, htmlreport.List{Heading: a.Name, Items: s.Problems})
 		}
 	}
 	for _, m := range allMetrics() {
@@ -50,7 +50,12 @@ func (r *Report) Page(w io.Writer) error {
 	}
 	if len(d.Headline) > 0 && len(d.Arms) > 1 {
 		t := &d.Headline[0]
-		t.Notes = append(t.Notes[:len(t.Notes):len(t.Notes)], "Best: the lowest of its column, where all arms have the same items. Whether that is more than chance, the interval of the paired speed-up tells.")
+		t.Notes = append(t.Notes[:len(t.Notes):len(t.Notes)], "Best: the lowest value of its column, marked if all arms have the same items.", notSignificant)
+		if slices.ContainsFunc(t.Rows, func(row []htmlreport.Cell) bool {
+			return slices.ContainsFunc(row, func(c htmlreport.Cell) bool { return strings.Contains(c.Text, metrics.FewPairsMark) })
+		}) {
+			t.Notes = append(t.Notes, fewPairs)
+		}
 	}
 	for _, t := range r.failureTables() {
 		d.Failures = append(d.Failures, plainTable(t))
@@ -62,19 +67,19 @@ func (r *Report) Page(w io.Writer) error {
 		d.Scale = &t
 	}
 	for _, reason := range r.reasons() {
-		d.Reasons = append(d.Reasons, page.List{Heading: reason.heading, Items: reason.checks})
+		d.Reasons = append(d.Reasons, htmlreport.List{Heading: reason.heading, Items: reason.checks})
 	}
 	if !r.in.FluidModel {
 		d.Checks = r.checkTable()
 	}
 	d.Definitions = r.definitionLines(r.Summary.Baseline)
 	for _, s := range r.in.Manifest {
-		d.Manifest = append(d.Manifest, page.Setting(s))
+		d.Manifest = append(d.Manifest, htmlreport.Setting(s))
 	}
-	return page.Write(w, d)
+	return htmlreport.Write(w, d)
 }
 
-// measured tells whether some arm has items for a metric, void or not.
+// measured reports whether any arm has items for a metric, void or not.
 func (r *Report) measured(m metric) bool {
 	for _, a := range r.in.Arms {
 		if len(a.items(m)) > 0 {
@@ -84,8 +89,8 @@ func (r *Report) measured(m metric) bool {
 	return false
 }
 
-// keys are where summary.json has what a column shows, below the metric, and
-// whether that is a time, of which the lowest is the best.
+// keys maps each column to its key in summary.json, below the metric, and reports whether
+// it is a time, of which the lowest is the best.
 var keys = map[string]struct {
 	key  string
 	time bool
@@ -134,7 +139,7 @@ func (p *FluidPrediction) get(ratio bool) (float64, bool) {
 	return p.MeanUS, true
 }
 
-// number is x as summary.json has it.
+// number returns x as in summary.json.
 func number(x float64) string {
 	b, err := json.Marshal(x)
 	if err != nil {
@@ -143,10 +148,10 @@ func number(x float64) string {
 	return string(b)
 }
 
-// headline is a metric's table, each figure with its place in summary.json.
-func (r *Report) headline(m metric) page.Table {
+// headline returns a metric's table, each figure with its place in summary.json.
+func (r *Report) headline(m metric) htmlreport.Table {
 	t := r.table(m)
-	out := page.Table{Title: t.title, Head: t.head, Notes: t.notes}
+	out := htmlreport.Table{Title: t.title, Head: t.head, Notes: t.notes}
 	best := map[string]float64{}
 	count := map[string]int{}
 	for i := range r.Summary.Arms {
@@ -161,7 +166,7 @@ func (r *Report) headline(m metric) page.Table {
 			}
 		}
 	}
-	// The verdict comes first: a narrow screen shows the first columns.
+	// The verdict is second: a narrow screen shows the first columns.
 	last := len(t.head) - 1
 	ahead := last > 1 && t.head[last] == "verdict"
 	if ahead {
@@ -170,10 +175,10 @@ func (r *Report) headline(m metric) page.Table {
 	for i, row := range t.rows {
 		a := &r.Summary.Arms[i]
 		f := m.get(a)
-		var cells []page.Cell
+		var cells []htmlreport.Cell
 		for j, s := range row {
 			head := t.head[j]
-			c := page.Cell{Text: s}
+			c := htmlreport.Cell{Text: s}
 			if k, ok := keys[head]; ok {
 				c.Figure, c.Arm, c.Metric = true, a.Name, m.key+"."+k.key
 				if f != nil {
@@ -200,28 +205,28 @@ func (r *Report) headline(m metric) page.Table {
 	return out
 }
 
-// plainTable is a table as it is, words to the left and the rest to the right.
-func plainTable(t table) page.Table {
-	out := page.Table{Title: t.title, Head: t.head, Notes: t.notes}
+// plainTable converts a table: words are aligned left, numbers right.
+func plainTable(t table) htmlreport.Table {
+	out := htmlreport.Table{Title: t.title, Head: t.head, Notes: t.notes}
 	for _, row := range t.rows {
-		var cells []page.Cell
+		var cells []htmlreport.Cell
 		for _, s := range row {
-			cells = append(cells, page.Cell{Text: s, Figure: s != "" && strings.ContainsAny(s[:1], "0123456789-") && !strings.ContainsAny(s, "abcdefghijklmnopqrstuvwxyz")})
+			cells = append(cells, htmlreport.Cell{Text: s, Figure: s != "" && strings.ContainsAny(s[:1], "0123456789-") && !strings.ContainsAny(s, "abcdefghijklmnopqrstuvwxyz")})
 		}
 		out.Rows = append(out.Rows, cells)
 	}
 	return out
 }
 
-// checkTable is every check of every repeat, passed or not.
-func (r *Report) checkTable() *page.Table {
-	t := &page.Table{Title: "Every check of every repeat", Head: []string{"arm", "repeat", "check", "measured", "pass", "void", "verdict"}}
+// checkTable returns every check of every repeat, passed or not.
+func (r *Report) checkTable() *htmlreport.Table {
+	t := &htmlreport.Table{Title: "Every check of every repeat", Head: []string{"arm", "repeat", "check", "measured", "pass", "void", "verdict"}}
 	add := func(arm, repeat string, level verdict.Level, cells ...string) {
-		row := []page.Cell{{Text: arm}, {Text: repeat, Figure: true}}
+		row := []htmlreport.Cell{{Text: arm}, {Text: repeat, Figure: true}}
 		for _, c := range cells {
-			row = append(row, page.Cell{Text: c})
+			row = append(row, htmlreport.Cell{Text: c})
 		}
-		t.Rows = append(t.Rows, append(row, page.Cell{Text: level.String(), Level: level.String()}))
+		t.Rows = append(t.Rows, append(row, htmlreport.Cell{Text: level.String(), Level: level.String()}))
 	}
 	all := func(arm, repeat string, v verdict.Verdict) {
 		for _, c := range v.Checks {
@@ -235,10 +240,10 @@ func (r *Report) checkTable() *page.Table {
 		for k, v := range a.Verdicts {
 			repeat := fmt.Sprint(k)
 			for n, e := range v.Earlier {
-				all(a.Name, fmt.Sprintf("%d, try %d", k, n+1), e)
+				all(a.Name, fmt.Sprintf("%d, attempt %d", k, n+1), e)
 			}
 			if n := len(v.Earlier); n > 0 {
-				repeat = fmt.Sprintf("%d, try %d", k, n+1)
+				repeat = fmt.Sprintf("%d, attempt %d", k, n+1)
 			}
 			all(a.Name, repeat, v)
 		}

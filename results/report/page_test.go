@@ -2,17 +2,23 @@ package report
 
 import (
 	"bytes"
+	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/net/html"
+
+	"testbed/topo/units"
 )
 
-// cellsOf reads what the page says of summary.json: the cells with a metric, by arm
-// and metric, and the summary that it carries.
+// cellsOf parses the page's cells with a metric, by arm and metric, and the embedded
+// summary.
 func cellsOf(t *testing.T, r *Report) (cells map[[2]string]string, texts map[[2]string]string, summary map[string]any) {
 	t.Helper()
 	var b bytes.Buffer
@@ -57,8 +63,8 @@ func cellsOf(t *testing.T, r *Report) (cells map[[2]string]string, texts map[[2]
 	return cells, texts, summary
 }
 
-// Each figure of the headline is the one of summary.json that it names, digit for
-// digit, and each average there is on the page.
+// Each figure of the headline equals the value of summary.json that it names, digit for
+// digit, and the page has each average of summary.json.
 func TestPageHasFiguresOfSummary(t *testing.T) {
 	for _, in := range []Input{packetRun(), fluidRun()} {
 		r, err := New(in)
@@ -105,8 +111,8 @@ func TestPageHasFiguresOfSummary(t *testing.T) {
 	}
 }
 
-// The best of a column is marked where there is something to be better than, and
-// all arms have the same items.
+// The best value of a column is marked if there are several values and all arms have the
+// same items.
 func TestPageMarksBest(t *testing.T) {
 	marked := func(in Input) (out []string) {
 		t.Helper()
@@ -144,5 +150,59 @@ func TestPageMarksBest(t *testing.T) {
 		if got := marked(tt.in); !cmp.Equal(got, tt.want) {
 			t.Errorf("%s: best are %q, want %q", tt.name, got, tt.want)
 		}
+	}
+}
+
+// The page, report.md and links.csv state the same loads of links.
+func TestPageStatesTheLoadsOfTheReport(t *testing.T) {
+	r, err := New(packetRun())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var page, markdown, loads bytes.Buffer
+	if err := errors.Join(r.Page(&page), r.Markdown(&markdown), r.LinksCSV(&loads)); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(&loads).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	peaks := map[string]float64{} // of the links of an arm, by links.csv
+	column := func(name string) int { return slices.Index(rows[0], name) }
+	for _, row := range rows[1:] {
+		used, err := strconv.ParseFloat(row[column("utilisation")], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := row[column("arm")] + " " + row[column("link")]
+		peaks[at] = max(peaks[at], used)
+	}
+	arms := []string{"fair", "sebf"}
+	_, table, _ := strings.Cut(page.String(), "<caption>Link utilisation</caption>")
+	compared := 0
+	for line := range strings.Lines(markdown.String()) {
+		cells := strings.Split(line, " | ")
+		if len(cells) != 7 || !strings.Contains(cells[1], ">") {
+			continue
+		}
+		for i := range cells {
+			cells[i] = strings.Trim(cells[i], "| \n")
+		}
+		if want := units.Percent(peaks[cells[0]+" "+cells[1]], 1); cells[4] != want {
+			t.Errorf("%s: peak of %s is %s in report.md, %s in links.csv", cells[0], cells[1], cells[4], want)
+		}
+		_, row, _ := strings.Cut(table, ">"+html.EscapeString(cells[1])+"</th>")
+		row, _, _ = strings.Cut(row, "</tr>")
+		figures := strings.Split(row, `<td class="figure">`)[2:]
+		at := 3 * slices.Index(arms, cells[0])
+		for k, want := range []string{cells[3], cells[4], cells[6]} {
+			if got := strings.TrimSuffix(figures[at+k], "</td>"); got != want {
+				t.Errorf("%s: %s has %s on the page, %s in report.md", cells[0], cells[1], got, want)
+			}
+			compared++
+		}
+	}
+	if compared != 24 {
+		t.Errorf("%d figures compared, want 24", compared)
 	}
 }

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// Partial says that a run ended before all its repeats had. Repeats are named
-// arm/repeat, as their directories are, repeats from 0.
+// Partial names the repeats of a run that was cut short, as arm/repeat, like their
+// directories. Repeats count from 0.
 type Partial struct {
 	Why      string   `json:"why"`
-	Ended    []string `json:"ended"`     // the figures are theirs
-	Cut      []string `json:"cut"`       // had begun; their captures are kept, and in no figure of the run's own report
-	NotBegun []string `json:"not_begun"` // have nothing
+	Ended    []string `json:"ended"`     // the figures include these
+	Cut      []string `json:"cut"`       // had begun: their captures are kept, but the run's own report excludes them
+	NotBegun []string `json:"not_begun"` // have no data
 }
 
 func (p *Partial) String() string {
@@ -21,6 +21,6 @@ func (p *Partial) String() string {
 		}
 		return strings.Join(names, ", ")
 	}
-	return fmt.Sprintf("PARTIAL: the run was cut short (%s). Ended: %s. Cut: %s. Not begun: %s.",
+	return fmt.Sprintf("PARTIAL: the run was cut short (%s). Completed: %s. Interrupted: %s. Not started: %s.",
 		strings.Join(strings.Fields(p.Why), " "), list(p.Ended), list(p.Cut), list(p.NotBegun))
 }

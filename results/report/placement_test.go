@@ -16,11 +16,11 @@ import (
 	"testbed/workloads"
 )
 
-// placedRun has two arms of one repeat with twenty jobs of two bins; the second is
-// twice as fast and moves 1.6 times the bytes of blocks.
+// placedRun has two arms of one repeat with twenty jobs in two bins; the second arm is
+// twice as fast and moves 1.6 times the bytes of block writes.
 func placedRun(fluid bool) Input {
 	in := Input{RunID: "placed", Scenario: "placed", FluidModel: fluid, Seed: 3}
-	asked := metrics.Asked{Heartbeat: 250 * ms, Background: []workloads.CoflowID{50}}
+	asked := metrics.WorkloadMeta{Heartbeat: 250 * ms, Background: []workloads.CoflowID{50}}
 	for j := 1; j <= 20; j++ {
 		asked.Jobs = append(asked.Jobs, metrics.AskedJob{Job: workloads.JobID(j), Bin: 1 + j%2*4})
 		asked.Writers = append(asked.Writers, metrics.AskedWriter{Writer: workloads.WriterID(j), Job: workloads.JobID(j), Blocks: []workloads.BlockID{workloads.BlockID(2 * j), workloads.BlockID(2*j + 1)}})
@@ -56,8 +56,8 @@ func TestPlacement(t *testing.T) {
 		if base.JobTime.N != 20 || base.RequestTime.N != 20 || base.JobBins["1"].N != 10 || base.JobBins["5"].N != 10 || len(base.JobBins) != 2 {
 			t.Errorf("%d jobs, %d requests, bins %v", base.JobTime.N, base.RequestTime.N, base.JobBins)
 		}
-		// A request is two blocks, a second apart: it waits 0.1 s, and its second block ends
-		// 1 s and its own time after the first was placed.
+		// A request has two blocks, a second apart: it waits 0.1 s, and its second block ends
+		// 1 s plus its write time after the placement of the first.
 		want := 0.0
 		for j := 1; j <= 20; j++ {
 			want += 0.1 + 1 + 0.6 + 0.01*float64(2*j+1)
@@ -78,7 +78,7 @@ func TestPlacement(t *testing.T) {
 		if b := base.Placement.Bounds; b.LoneUS != 200_000 || math.Abs(b.OverLone-base.WriteTime.MeanUS/200_000) > 1e-5 || math.Abs(b.OverFluid-base.WriteTime.MeanUS/250_000) > 1e-5 {
 			t.Errorf("bounds %+v, write time %v", b, base.WriteTime.MeanUS)
 		}
-		const why = "1.60 times the baseline's bytes of blocks cross racks"
+		const why = "1.60 times the baseline's block-write bytes between racks"
 		if len(base.Placement.NotLikeForLike) != 0 || len(p.NotLikeForLike) != 1 || p.NotLikeForLike[0] != why {
 			t.Errorf("not like for like: %q and %q, want %q", base.Placement.NotLikeForLike, p.NotLikeForLike, why)
 		}
@@ -90,7 +90,7 @@ func TestPlacement(t *testing.T) {
 		}
 		for form, text := range map[string]string{"terminal": term.String(), "markdown": md.String(), "page": page.String()} {
 			text = strings.Join(strings.Fields(text), " ")
-			for _, want := range []string{"Job time by bin", "Write request time", "Placement of blocks", "≠ sinbad is not like for like with hdfs: 1.60 times the baseline", "2.00 %"} {
+			for _, want := range []string{"Job time by bin", "Write request time", "Block placement", "≠ sinbad is not like for like with hdfs: 1.60 times the baseline", "2.00 %"} {
 				if !strings.Contains(strings.ReplaceAll(text, "&#39;", "'"), want) {
 					t.Errorf("%s: no %q", form, want)
 				}
@@ -112,7 +112,7 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
-// The figures of a void arm stay unsaid, and what it did is not compared.
+// The figures of a void arm are withheld, and its placement is not compared.
 func TestPlacementOfVoidArm(t *testing.T) {
 	in := placedRun(false)
 	in.Arms[1].Repeats[0].Verdict = verdict.Of(verdict.Check{Name: "capture-drops", Level: verdict.Void, Value: "17", Pass: "0", Void: "> 0"})

@@ -7,31 +7,35 @@ import (
 	"path/filepath"
 	"time"
 
-	"testbed/results/files"
+	"testbed/results/breakdown"
 	"testbed/results/flows"
 	"testbed/results/metrics"
-	"testbed/results/timing"
+	"testbed/results/safefile"
 	"testbed/results/verdict"
 	"testbed/topo"
 )
 
-// Input is what a report is about.
+// Input is the content of a report.
 type Input struct {
 	RunID    string
 	Scenario string // its name
-	// FluidModel says that the records were computed and not measured: there
-	// were no packets, so there is no verdict either, and Repeat.Verdict and
-	// Repeat.Fluid are not looked at.
+	// FluidModel reports whether the records were computed instead of measured. Without
+	// packets there is no verdict: Repeat.Verdict and Repeat.Fluid are ignored.
 	FluidModel bool
-	Seed       uint64 // of confidence intervals
-	// LinkInterval is that of loads of links, made a multiple of what was measured; 0 is
-	// DefaultLinkInterval.
+	Seed       uint64 // of the confidence intervals
+	// Noise is the machine's noise calibration for runs on packets; nil if there is none.
+	Noise *metrics.Noise
+	// LinkInterval is the interval of the link loads, rounded up to a multiple of the
+	// measured one; 0 means DefaultLinkInterval.
 	LinkInterval time.Duration
-	// Scaled is the scaled half of a check of the scale, if there was one.
+	// SetupShare is the largest ratio of median flow setup to median FCT without a note in
+	// the report; 0 means DefaultSetupShare.
+	SetupShare float64
+	// Scaled is the scaled half of a scale check; nil if there was no check.
 	Scaled *Scaled
-	// Partial is set where the run was cut short.
+	// Partial is set if the run was cut short.
 	Partial *Partial
-	// Manifest is how the run was made, as far as it is known.
+	// Manifest is the known settings of the run.
 	Manifest []Setting
 	Arms     []Arm // the first is the baseline
 }
@@ -46,37 +50,39 @@ type Arm struct {
 type Repeat struct {
 	Records flows.Records
 	Verdict verdict.Verdict
-	// Fluid is what the fluid model predicts for the same workload and policies,
-	// if it was asked.
+	// Fluid is the fluid model's prediction for the same workload and policies; nil if
+	// there is none.
 	Fluid *flows.Records
-	// Failures are what faults ended. Records.Failed need not be looked at.
+	// Failures are the transfers that faults ended. Records.Failed is ignored.
 	Failures []Failure
-	// Coordinator is what the coflow policy's coordinator did; nil where there is no
-	// record of it.
+	// Coordinator is the record of the coflow policy's coordinator; nil if there is none.
 	Coordinator *Coordinator
-	// Timing is where the time went, and Links the load of the fabric's links. Both are
-	// of packets only.
-	Timing *timing.Run
+	// Timing is the breakdown of completion times, and Links the load of the fabric's
+	// links. Both exist only for packets.
+	Timing *breakdown.Run
 	Links  []flows.LinkSeries
-	// Placement is what the placement of blocks did; nil without blocks, or where what
-	// was asked is not known.
+	// Resent is the number of retransmitted packets with payload in all transfers, only
+	// for packets.
+	Resent int
+	// Placement is the record of block placement; nil for runs without blocks or without a
+	// record of the workload.
 	Placement *metrics.Placement
-	// Progress is how far each transfer was over time, of packets only.
+	// Progress is the received bytes of each transfer over time, only for packets.
 	Progress []metrics.Progress
-	// Untimed is why there is no Timing, where that is worth saying: the end of a
-	// sentence.
+	// Untimed is the reason why Timing is missing, as the end of a sentence; "" if the
+	// report does not state one.
 	Untimed string
-	// Fabric is what the captures were taken in; nil where they do not state it.
+	// Fabric is the fabric that was captured; nil if the captures do not state it.
 	Fabric *topo.Fabric
 }
 
-// Report is ready to be written in any form.
+// Report holds computed figures and writes them in any form.
 type Report struct {
 	Summary Summary
 	in      Input
 }
 
-// Files that Write makes, in the order in which it makes them.
+// Files that Write creates, in this order.
 const (
 	MarkdownFile = "report.md"
 	SummaryFile  = "summary.json"
@@ -84,21 +90,26 @@ const (
 	CoflowsFile  = "coflows.csv"
 	BlocksFile   = "blocks.csv"
 	PageFile     = "report.html"
-	// Of packets only:
+	// Only for packets:
 	BreakdownFile = "breakdown.csv"
 	LinksFile     = "links.csv"
+	DropsFile     = "drops.csv"
 	ProgressFile  = "progress.csv"
-	// Where there is something to tell:
+	// Only for runs with such items:
 	RequestsFile = "requests.csv"
 	JobsFile     = "jobs.csv"
 	BalanceFile  = "balance.csv"
 )
 
-// AskedFile is the file of a repeat that tells which coflows and blocks belong
-// together (metrics.Asked).
+// AskedFile is the file of a repeat that records which coflows and blocks belong
+// together (metrics.WorkloadMeta).
 const AskedFile = "asked.json"
 
-// metric is one of the completion times.
+// QueuesFile is the file of a repeat with the kernel's counts of packets dropped by the
+// queues of links (metrics.Queues).
+const QueuesFile = "queues.json"
+
+// metric is one kind of completion time.
 type metric struct {
 	name  string // as in prose and headings
 	key   string // in summary.json
@@ -107,7 +118,7 @@ type metric struct {
 	set   func(a *ArmSummary, m *Metric)
 }
 
-// field is a metric that has a field of its own in a summary.
+// field returns a metric that has a field of its own in a summary.
 func field(name, key string, items func(int, flows.Records) []metrics.Item, at func(a *ArmSummary) **Metric) metric {
 	return metric{name, key, items, func(a *ArmSummary) *Metric { return *at(a) }, func(a *ArmSummary, m *Metric) { *at(a) = m }}
 }
@@ -130,12 +141,12 @@ func allMetrics() []metric {
 	}
 }
 
-// New computes the figures. It reports all mistakes in the input at once.
+// New computes the figures. It reports all errors of the input at once.
 func New(in Input) (*Report, error) {
 	if err := in.check(); err != nil {
 		return nil, err
 	}
-	r := &Report{in: in, Summary: Summary{Format: Format, RunID: in.RunID, Scenario: in.Scenario, Source: SourcePackets, Baseline: in.Arms[0].Name, Partial: in.Partial}}
+	r := &Report{in: in, Summary: Summary{Format: Format, RunID: in.RunID, Scenario: in.Scenario, Source: SourcePackets, Baseline: in.Arms[0].Name, Noise: in.Noise, Partial: in.Partial}}
 	if in.FluidModel {
 		r.Summary.Source = SourceFluidModel
 	}
@@ -152,27 +163,27 @@ func New(in Input) (*Report, error) {
 func (in Input) check() error {
 	var errs []error
 	if len(in.Arms) == 0 {
-		errs = append(errs, errors.New("report: no arm to report on"))
+		errs = append(errs, errors.New("report: no arms"))
 	}
 	names := map[string]bool{}
 	for _, a := range in.Arms {
 		if a.Name == "" || names[a.Name] {
-			errs = append(errs, fmt.Errorf("report: arm name %q: want a name that no other arm has", a.Name))
+			errs = append(errs, fmt.Errorf("report: arm name %q: must be non-empty and unique", a.Name))
 		}
 		names[a.Name] = true
 		if len(a.Repeats) == 0 {
-			errs = append(errs, fmt.Errorf("report: arm %q has no repeat", a.Name))
+			errs = append(errs, fmt.Errorf("report: arm %q has no repeats", a.Name))
 		}
 		for k, rep := range a.Repeats {
 			if v := rep.Verdict.Level; !in.FluidModel && (v < verdict.Pass || v > verdict.Void) {
-				errs = append(errs, fmt.Errorf("report: arm %q, repeat %d: no verdict: a run without a fidelity record has verdict.Missing", a.Name, k))
+				errs = append(errs, fmt.Errorf("report: arm %q, repeat %d: no verdict: must be verdict.Missing for a run without a fidelity record", a.Name, k))
 			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// level is the worst verdict of an arm's repeats.
+// level returns the worst verdict of an arm's repeats.
 func (a Arm) level() verdict.Level {
 	worst := verdict.Pass
 	for _, r := range a.Repeats {
@@ -181,7 +192,7 @@ func (a Arm) level() verdict.Level {
 	return worst
 }
 
-// items are those of all repeats of an arm.
+// items returns the items of all repeats of an arm.
 func (a Arm) items(m metric) []metrics.Item {
 	var all []metrics.Item
 	for k, r := range a.Repeats {
@@ -190,9 +201,9 @@ func (a Arm) items(m metric) []metrics.Item {
 	return all
 }
 
-// Write writes all files into dir, which must exist, and returns their names. All are
-// written beside what is there before the first is replaced, so that a failure leaves
-// the files of the report before.
+// Write writes all files into dir, which must exist, and returns their names. It writes
+// all of them under temporary names before it replaces the first, so that a failure leaves
+// the files of the previous report.
 func (r *Report) Write(dir string) (names []string, err error) {
 	all := []struct {
 		name  string
@@ -205,7 +216,7 @@ func (r *Report) Write(dir string) (names []string, err error) {
 		all = append(all, []struct {
 			name  string
 			write func(io.Writer) error
-		}{{BreakdownFile, r.BreakdownCSV}, {LinksFile, r.LinksCSV}, {ProgressFile, r.ProgressCSV}}...)
+		}{{BreakdownFile, r.BreakdownCSV}, {LinksFile, r.LinksCSV}, {DropsFile, r.DropsCSV}, {ProgressFile, r.ProgressCSV}}...)
 	}
 	for _, f := range []struct {
 		has   bool
@@ -219,23 +230,23 @@ func (r *Report) Write(dir string) (names []string, err error) {
 			}{f.name, f.write})
 		}
 	}
-	var staged []*files.Staged
+	var staged []*safefile.Staged
 	defer func() {
 		for _, s := range staged {
 			err = errors.Join(err, s.Discard())
 		}
 	}()
 	for _, f := range all {
-		s, err := files.Stage(filepath.Join(dir, f.name), f.write)
+		s, err := safefile.Stage(filepath.Join(dir, f.name), f.write)
 		if err != nil {
 			return nil, fmt.Errorf("write report: %w", err)
 		}
 		staged = append(staged, s)
 	}
-	for i, f := range all {
-		if err := staged[i].Commit(); err != nil {
-			return names, fmt.Errorf("write report: %w", err)
-		}
+	if err := safefile.Commit(staged...); err != nil {
+		return nil, fmt.Errorf("write report: %w", err)
+	}
+	for _, f := range all {
 		names = append(names, f.name)
 	}
 	return names, nil

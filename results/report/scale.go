@@ -10,26 +10,25 @@ import (
 	"testbed/results/verdict"
 )
 
-// Scaled is the same arms on the same workload with all rates and sizes divided
-// by a factor, and all times kept.
+// Scaled is the report of the same arms on the same workload with all rates and sizes
+// divided by a factor, and all times unchanged.
 type Scaled struct {
 	By     string // the factor, such as "2"
 	Report *Report
 }
 
-// ScaleCheck tells whether speed-ups depend on the scale of the emulation.
+// ScaleCheck reports whether speed-ups depend on the scale of the emulation.
 type ScaleCheck struct {
 	By       string      `json:"by"` // rates and sizes were divided by it
 	RunID    string      `json:"run_id"`
 	Outcome  Scaling     `json:"outcome"`
-	Reasons  []string    `json:"reasons"` // why nothing is concluded
+	Reasons  []string    `json:"reasons"` // why the check is inconclusive
 	Compared []ScaleMove `json:"compared"`
-	// Level is the worst verdict of the scaled half; absent from the fluid
-	// model's.
+	// Level is the worst verdict of the scaled half; absent for the fluid model.
 	Level *verdict.Level `json:"scaled_verdict,omitempty"`
 }
 
-// Scaling is what a check of the scale came to.
+// Scaling is the outcome of a scale check.
 type Scaling string
 
 // The outcomes.
@@ -39,8 +38,8 @@ const (
 	ScaleUnknown      Scaling = "nothing is concluded"
 )
 
-// ScaleMove is one speed-up over the baseline at both scales. Each estimate is a
-// value and its 95 % interval; Ratio is Scaled over Full, item by item.
+// ScaleMove is one speed-up relative to the baseline at both scales. Each estimate is a
+// value and its 95 % confidence interval; Ratio is Scaled over Full, item by item.
 type ScaleMove struct {
 	Arm     string   `json:"arm"`
 	Metric  string   `json:"metric"`  // "cct" or "write_time"
@@ -52,17 +51,10 @@ type ScaleMove struct {
 	Outcome Scaling  `json:"outcome"`
 }
 
-// Estimate is a figure with its 95 % interval, low and high.
-type Estimate struct {
-	Value float64    `json:"value"`
-	CI    [2]float64 `json:"ci"`
-}
+// Estimate is a ratio with its 95 % confidence interval.
+type Estimate = metrics.Estimate
 
-func (e Estimate) String() string {
-	return fmt.Sprintf("%.2f× [%.2f, %.2f]", e.Value, e.CI[0], e.CI[1])
-}
-
-// Worst is the worst verdict of the scaled half, a pass where it has none.
+// Worst returns the worst verdict of the scaled half; pass if it has none.
 func (c *ScaleCheck) Worst() verdict.Level {
 	if c.Level == nil {
 		return verdict.Pass
@@ -70,8 +62,8 @@ func (c *ScaleCheck) Worst() verdict.Level {
 	return *c.Level
 }
 
-// checkScale compares the speed-ups of both halves. A void arm in either ends
-// the comparison, and so does too small a number of items.
+// checkScale compares the speed-ups of both halves. The check is inconclusive if an arm of
+// either half is void or if there are too few items.
 func (in Input) checkScale() *ScaleCheck {
 	half := in.Scaled.Report
 	c := &ScaleCheck{By: in.Scaled.By, RunID: half.in.RunID, Outcome: ScaleInvariant, Reasons: []string{}, Compared: []ScaleMove{}}
@@ -99,7 +91,7 @@ func (in Input) checkScale() *ScaleCheck {
 		}
 	}
 	if len(in.Arms) < 2 {
-		c.Reasons = append(c.Reasons, "there is one arm, and so no speed-up")
+		c.Reasons = append(c.Reasons, "there is only one arm, so there is no speed-up")
 	}
 	if len(c.Reasons) > 0 {
 		c.Outcome = ScaleUnknown
@@ -108,10 +100,10 @@ func (in Input) checkScale() *ScaleCheck {
 	for k, m := range allMetrics() {
 		name := map[int]string{0: "cct", 2: "write_time"}[k]
 		if name == "" {
-			continue // flows' times follow their coflows'
+			continue // flow times follow those of their coflows
 		}
 		for i := 1; i < len(in.Arms); i++ {
-			c.compare(in.Arms[i].Name, name, metrics.CompareScale(in.Arms[0].alone(m), in.Arms[i].alone(m), half.in.Arms[0].alone(m), half.in.Arms[i].alone(m), in.Seed+uint64(k)))
+			c.compare(in.Arms[i].Name, name, metrics.CompareScale(in.Arms[0].alone(m), in.Arms[i].alone(m), half.in.Arms[0].alone(m), half.in.Arms[i].alone(m), in.Seed+uint64(k), in.Noise.Of(name)))
 		}
 	}
 	c.conclude()
@@ -123,7 +115,7 @@ func (c *ScaleCheck) compare(arm, metric string, s metrics.Scale) {
 		return
 	}
 	estimate := func(e metrics.Estimate) Estimate {
-		return Estimate{round6(e.Value), [2]float64{round6(e.CI.Low), round6(e.CI.High)}}
+		return Estimate{Value: metrics.Round6(e.Value), CI: e.CI.Round6()}
 	}
 	for _, x := range []struct {
 		name string
@@ -142,11 +134,11 @@ func (c *ScaleCheck) compare(arm, metric string, s metrics.Scale) {
 	}
 }
 
-// conclude is the outcome of all comparisons: one that moved is enough, and one
-// that tells nothing leaves the rest without a conclusion.
+// conclude sets the outcome of all comparisons: a single significant change decides it;
+// otherwise one comparison with too few pairs makes the check inconclusive.
 func (c *ScaleCheck) conclude() {
 	if len(c.Compared) == 0 {
-		c.Outcome, c.Reasons = ScaleUnknown, append(c.Reasons, "the halves have no coflow and no block in common")
+		c.Outcome, c.Reasons = ScaleUnknown, append(c.Reasons, "the halves have no coflow or block in common")
 		return
 	}
 	few := false
@@ -159,32 +151,32 @@ func (c *ScaleCheck) conclude() {
 	}
 	if few {
 		c.Outcome = ScaleUnknown
-		c.Reasons = append(c.Reasons, fmt.Sprintf("a comparison has fewer than %d items, counting an item's repeats as one: have more coflows or blocks", metrics.LeastPairs))
+		c.Reasons = append(c.Reasons, fmt.Sprintf("a comparison has %s (use more coflows or blocks)", metrics.FewPairs))
 	}
 }
 
-// sentence is the outcome in one line.
+// sentence returns the outcome in one line.
 func (c *ScaleCheck) sentence() string {
-	s := fmt.Sprintf("Scale check, rates and sizes over %s: %s", c.By, c.Outcome)
+	s := fmt.Sprintf("Scale check with rates and sizes divided by %s: %s", c.By, c.Outcome)
 	if len(c.Reasons) > 0 {
 		s += ": " + strings.Join(c.Reasons, "; ")
 	}
 	return s + "."
 }
 
-// scaleNote is for readers of the table.
-const scaleNote = "Ratio: the speed-up with rates and sizes divided, over the one at full scale, item by item. It has not moved where its 95 % interval holds 1, or where it is within 0.05 % of 1, as rounding may leave it. " +
-	"Of twenty comparisons one is expected to move by chance."
+// scaleNote explains the table to its readers.
+const scaleNote = "Ratio: the speed-up at reduced scale over the speed-up at full scale, item by item. It is unchanged if its 95 % interval includes 1 or if it is within 0.05 % of 1 (rounding). " +
+	"One of twenty comparisons is expected to change by chance."
 
-// table is what the comparisons came to.
+// table returns one row for each comparison.
 func (c *ScaleCheck) table() table {
 	t := table{title: "Scale check", head: []string{"arm", "metric", "speed-up", "n", "full scale [95 %]", "scaled [95 %]", "ratio [95 %]", "outcome"},
-		cols: []tables.Column{tables.Names(), {}, {}, {Drop: 3}, {Drop: 2}, {Drop: 1}, {}, {}}}
+		cols: []tables.Column{tables.Names(), {}, {}, {Drop: 3}, {Drop: 2, Wrap: 20}, {Drop: 1, Wrap: 20}, pairedColumn(), {}}}
 	for _, m := range c.Compared {
-		outcome := map[Scaling]string{ScaleInvariant: "invariant", NotScaleInvariant: "moved", ScaleUnknown: "too few"}[m.Outcome]
+		outcome := map[Scaling]string{ScaleInvariant: "invariant", NotScaleInvariant: "changed", ScaleUnknown: "too few pairs"}[m.Outcome]
 		name := map[string]string{"cct": "CCT", "write_time": "write time"}[m.Metric]
 		t.rows = append(t.rows, []string{m.Arm, name, m.Speedup, fmt.Sprint(m.Pairs), m.Full.String(), m.Scaled.String(),
-			fmt.Sprintf("%.3f [%.3f, %.3f]", m.Ratio.Value, m.Ratio.CI[0], m.Ratio.CI[1]), outcome})
+			strings.Replace(m.Ratio.Decimals(3), "×", "", 1), outcome})
 	}
 	return t
 }
@@ -217,7 +209,7 @@ func (r *Report) scaleMarkdown(b *bytes.Buffer, c *ScaleCheck) error {
 	return nil
 }
 
-// alone are items that are each a cluster of their own, with their repeats: an item is
+// alone returns items that are each a cluster of their own, with their repeats: an item is
 // compared with itself at another scale, and what it shares with others is the same there.
 func (a Arm) alone(m metric) []metrics.Item {
 	items := a.items(m)

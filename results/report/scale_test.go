@@ -11,8 +11,8 @@ import (
 	"testbed/workloads"
 )
 
-// halves are a report whose second arm is twice as fast, and its scaled half in
-// which it is so many times as fast, over n coflows.
+// halves returns a report with n coflows whose second arm is twice as fast, and its scaled
+// half in which its speed-up is scaledSpeedup.
 func halves(t *testing.T, n int, scaledSpeedup float64, levels [4]verdict.Level) *Report {
 	t.Helper()
 	arm := func(name string, speedup float64, level verdict.Level) Arm {
@@ -44,12 +44,12 @@ func TestScaleCheck(t *testing.T) {
 		compared int
 		says     string
 	}{
-		{"the same", 20, 2, [4]verdict.Level{p, p, p, p}, ScaleInvariant, 2, "rates and sizes over 2: scale-invariant within the interval."},
+		{"the same", 20, 2, [4]verdict.Level{p, p, p, p}, ScaleInvariant, 2, "rates and sizes divided by 2: scale-invariant within the interval."},
 		{"moved", 20, 1.5, [4]verdict.Level{p, p, p, p}, NotScaleInvariant, 2, "2.00× [2.00, 2.00]"},
-		{"too few", 7, 1.5, [4]verdict.Level{p, p, p, p}, ScaleUnknown, 2, "fewer than 8 items"},
+		{"too few", 7, 1.5, [4]verdict.Level{p, p, p, p}, ScaleUnknown, 2, "fewer than 8 independent"},
 		{"void at full scale", 20, 1.5, [4]verdict.Level{p, void, p, p}, ScaleUnknown, 0, "sebf is void at full scale"},
 		{"void baseline, scaled", 20, 1.5, [4]verdict.Level{p, p, void, p}, ScaleUnknown, 0, "fair is void scaled"},
-		{"nothing measured", 0, 1, [4]verdict.Level{p, p, p, p}, ScaleUnknown, 0, "no coflow and no block in common"},
+		{"nothing measured", 0, 1, [4]verdict.Level{p, p, p, p}, ScaleUnknown, 0, "no coflow or block in common"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestScaleCheck(t *testing.T) {
 				if err := write(&b); err != nil {
 					t.Fatal(err)
 				}
-				if !strings.Contains(strings.ReplaceAll(b.String(), "\n", " "), tt.says) { // lines are broken
+				if !strings.Contains(strings.ReplaceAll(b.String(), "\n", " "), tt.says) { // undo line breaks
 					t.Errorf("no %q in\n%s", tt.says, &b)
 				}
 			}

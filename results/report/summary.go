@@ -4,15 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"time"
 
 	"testbed/results/metrics"
 	"testbed/results/verdict"
 )
 
-// Format is the version of Summary. It changes when a key changes its meaning or
-// goes; new keys may come without.
+// Format is the version of Summary. It changes when a key is removed or changes its
+// meaning; new keys do not change it.
 const Format = 1
 
 // Sources of records.
@@ -27,11 +26,14 @@ type Summary struct {
 	RunID    string       `json:"run_id"`
 	Scenario string       `json:"scenario"`
 	Source   string       `json:"source"`   // "packets" or "fluid model"
-	Baseline string       `json:"baseline"` // the arm that speed-ups are over
+	Baseline string       `json:"baseline"` // the arm that speed-ups are relative to
 	Arms     []ArmSummary `json:"arms"`
-	// ScaleCheck is there where the run was asked for one.
+	// Noise is the run-to-run noise of the machine from a calibration; nil if there is
+	// none. See metrics.Noise.
+	Noise *metrics.Noise `json:"noise,omitempty"`
+	// ScaleCheck is present if the run included a scale check.
 	ScaleCheck *ScaleCheck `json:"scale_check,omitempty"`
-	// Partial is there where the run was cut short.
+	// Partial is present if the run was cut short.
 	Partial *Partial `json:"partial,omitempty"`
 }
 
@@ -39,32 +41,35 @@ type Summary struct {
 type ArmSummary struct {
 	Name    string `json:"name"`
 	Repeats int    `json:"repeats"`
-	// Verdict is the worst of Verdicts, which are of the repeats in order. Both
-	// are absent from the fluid model's summaries, which have no packets to judge.
+	// Verdict is the worst of Verdicts, which has one verdict for each repeat in order.
+	// Both are absent in summaries of the fluid model, which has no packets to judge.
 	Verdict  *verdict.Level    `json:"verdict,omitempty"`
 	Verdicts []verdict.Verdict `json:"verdicts,omitempty"`
-	// Problems are the records' own, with the repeat in front.
+	// Problems are the problems of the records, each prefixed with its repeat.
 	Problems []string `json:"problems"`
-	// Failures are absent where nothing failed.
+	// Failures is absent if nothing failed.
 	Failures *FailureCount `json:"failures,omitempty"`
-	// The metrics are absent where the verdict is void or nothing was measured.
+	// The metrics are absent if the verdict is void or nothing was measured.
 	CCT       *Metric `json:"cct,omitempty"`
 	FCT       *Metric `json:"fct,omitempty"`
 	WriteTime *Metric `json:"write_time,omitempty"`
-	// Where it is known which blocks belong together, and of what: see metrics.Asked.
+	// The following need a record of which blocks belong together: see metrics.WorkloadMeta.
 	RequestTime *Metric             `json:"request_time,omitempty"`
 	JobTime     *Metric             `json:"job_time,omitempty"`
 	JobBins     map[string]*Metric  `json:"job_time_by_bin,omitempty"` // by number
-	Placement   *PlacementSummary   `json:"placement,omitempty"`       // of runs with blocks
-	Coordinator *CoordinatorSummary `json:"coordinator,omitempty"`     // where there is a record
-	// Of packets, where the captures state the fabric, and of arms that are not void:
+	Placement   *PlacementSummary   `json:"placement,omitempty"`       // for runs with blocks
+	Coordinator *CoordinatorSummary `json:"coordinator,omitempty"`     // if there is a record
+	// The following exist only for packets whose captures state the fabric, and for arms
+	// that are not void:
+	Setup          *SetupSummary   `json:"setup,omitempty"`
 	Time           *TimeSummary    `json:"time,omitempty"`
 	Traffic        *TrafficSummary `json:"traffic,omitempty"`
 	Links          *LinkSummary    `json:"links,omitempty"`
-	MedianSlowdown *float64        `json:"median_slowdown,omitempty"` // of CCT over what the coflow takes alone
+	Losses         *LossSummary    `json:"losses,omitempty"`
+	MedianSlowdown *float64        `json:"median_slowdown,omitempty"` // median of CCT over breakdown.Coflow.Lone
 }
 
-// Void tells whether the arm may show no figure.
+// Void reports whether the arm's figures are withheld.
 func (a ArmSummary) Void() bool { return a.Verdict != nil && *a.Verdict == verdict.Void }
 
 // Metric is the distribution of one completion time over the items of all
@@ -77,9 +82,9 @@ type Metric struct {
 	P99US   float64          `json:"p99_us"`
 	MinUS   float64          `json:"min_us"`
 	MaxUS   float64          `json:"max_us"`
-	Repeats *RepeatSpread    `json:"between_repeats,omitempty"` // of two repeats or more
-	Speedup *float64         `json:"speedup,omitempty"`         // of averages, over the baseline
-	Paired  *PairedSpeedup   `json:"paired,omitempty"`          // item by item, over the baseline
+	Repeats *RepeatSpread    `json:"between_repeats,omitempty"` // with two repeats or more
+	Speedup *float64         `json:"speedup,omitempty"`         // ratio of averages, relative to the baseline
+	Paired  *PairedSpeedup   `json:"paired,omitempty"`          // item by item, relative to the baseline
 	Fluid   *FluidPrediction `json:"fluid,omitempty"`
 	mean    time.Duration
 	p50     time.Duration
@@ -88,43 +93,59 @@ type Metric struct {
 	fluid   time.Duration
 }
 
-// RepeatSpread is how far the averages of repeats lie apart.
+// RepeatSpread is the spread of the repeats' averages.
 type RepeatSpread struct {
 	Repeats  int     `json:"repeats"`
 	MinUS    float64 `json:"min_us"`
 	MaxUS    float64 `json:"max_us"`
-	StdDevUS float64 `json:"std_dev_us"` // of the sample
-	Relative float64 `json:"relative"`   // std_dev over the mean of the averages
+	StdDevUS float64 `json:"std_dev_us"` // sample standard deviation
+	Relative float64 `json:"relative"`   // std_dev_us over the mean of the averages
 }
 
 // PairedSpeedup is the ratio of the baseline's time to the arm's for the same
-// item. Intervals are [low, high] at 95 %, by a bootstrap over the
-// clusters.
+// item. Intervals are [low, high] at 95 %, over clusters and repeats, and null with fewer
+// than metrics.LeastPairs clusters.
 type PairedSpeedup struct {
 	Pairs    int `json:"pairs"`
-	Clusters int `json:"clusters"` // of pairs, drawn as one: repeats of an item, flows of a coflow, blocks of a client
+	Clusters int `json:"clusters"` // independent groups of pairs: repeats of an item, flows of a coflow, blocks of a client
 	Unpaired int `json:"unpaired"` // items that only one of the arms has
+	Repeats  int `json:"repeats"`  // that have pairs
 	// MeanRatio is the ratio of the averages over the pairs.
-	MeanRatio   float64    `json:"mean_ratio"`
-	MeanRatioCI [2]float64 `json:"mean_ratio_ci"`
-	Median      float64    `json:"median"`
-	MedianCI    [2]float64 `json:"median_ci"`
-	GeoMean     float64    `json:"geo_mean"`
-	GeoMeanCI   [2]float64 `json:"geo_mean_ci"`
+	MeanRatio   float64          `json:"mean_ratio"`
+	MeanRatioCI metrics.Interval `json:"mean_ratio_ci"`
+	Median      float64          `json:"median"`
+	MedianCI    metrics.Interval `json:"median_ci"`
+	GeoMean     float64          `json:"geo_mean"`
+	GeoMeanCI   metrics.Interval `json:"geo_mean_ci"`
 }
 
-// FluidPrediction compares with the fluid model, over the items that both have.
+// UnmarshalJSON reads a paired speed-up. It drops intervals of too few clusters, which
+// older versions wrote.
+func (p *PairedSpeedup) UnmarshalJSON(data []byte) error {
+	type plain PairedSpeedup
+	if err := json.Unmarshal(data, (*plain)(p)); err != nil {
+		return err
+	}
+	if p.Clusters < metrics.LeastPairs {
+		p.MeanRatioCI, p.MedianCI, p.GeoMeanCI = metrics.Interval{}, metrics.Interval{}, metrics.Interval{}
+	}
+	return nil
+}
+
+// String returns the geometric mean with its interval, or with metrics.FewPairsMark.
+func (p *PairedSpeedup) String() string {
+	return metrics.Estimate{Value: p.GeoMean, CI: p.GeoMeanCI}.String()
+}
+
+// FluidPrediction compares the arm with the fluid model, for the items that both have.
 type FluidPrediction struct {
 	N      int     `json:"n"`
 	MeanUS float64 `json:"mean_us"`
 	Ratio  float64 `json:"ratio"` // measured average over predicted average
 }
 
-// micros is d in microseconds; its three decimals are exact.
+// micros returns d in microseconds; its three decimals are exact.
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
-
-// round6 keeps figures that come from exp and log the same on every machine.
-func round6(x float64) float64 { return math.Round(x*1e6) / 1e6 }
 
 func (in Input) summarize(i int) ArmSummary {
 	arm := in.Arms[i]
@@ -150,12 +171,14 @@ func (in Input) summarize(i int) ArmSummary {
 	s.Placement = in.placement(i)
 	s.Coordinator = in.coordinator(arm)
 	if !in.FluidModel {
+		s.Setup = in.setup(arm, s.FCT)
 		in.summarizeTiming(&s, arm)
+		s.Losses = arm.losses()
 	}
 	return s
 }
 
-// metric is the i-th arm's figures, or nil where nothing was measured.
+// metric returns the figures of the i-th arm, or nil if nothing was measured.
 func (in Input) metric(i int, m metric, seed uint64) *Metric {
 	arm, base := in.Arms[i], in.Arms[0]
 	items := arm.items(m)
@@ -168,17 +191,17 @@ func (in Input) metric(i int, m metric, seed uint64) *Metric {
 		mean: d.Mean, p50: d.P50, p95: d.P95, p99: d.P99,
 	}
 	if s := metrics.SpreadOf(items); s.Repeats > 1 {
-		out.Repeats = &RepeatSpread{Repeats: s.Repeats, MinUS: micros(s.Min), MaxUS: micros(s.Max), StdDevUS: micros(s.StdDev), Relative: round6(s.Relative)}
+		out.Repeats = &RepeatSpread{Repeats: s.Repeats, MinUS: micros(s.Min), MaxUS: micros(s.Max), StdDevUS: micros(s.StdDev), Relative: metrics.Round6(s.Relative)}
 	}
 	if i > 0 && (in.FluidModel || base.level() != verdict.Void) {
 		baseline := base.items(m)
 		if ratio, ok := metrics.Speedup(metrics.Summarize(baseline), d); ok {
-			ratio = round6(ratio)
+			ratio = metrics.Round6(ratio)
 			out.Speedup = &ratio
 		}
-		if p := metrics.Pair(baseline, items, seed); p.N > 0 {
-			ci := func(v metrics.Interval) [2]float64 { return [2]float64{round6(v.Low), round6(v.High)} }
-			out.Paired = &PairedSpeedup{Pairs: p.N, Clusters: p.Clusters, Unpaired: p.Unpaired, MeanRatio: round6(p.MeanRatio), MeanRatioCI: ci(p.MeanRatioCI), Median: round6(p.Median), MedianCI: ci(p.MedianCI), GeoMean: round6(p.GeoMean), GeoMeanCI: ci(p.GeoMeanCI)}
+		if p := metrics.Pair(baseline, items, seed, in.Noise.Of(m.key)); p.N > 0 {
+			out.Paired = &PairedSpeedup{Pairs: p.N, Clusters: p.Clusters, Unpaired: p.Unpaired, Repeats: p.Repeats, MeanRatio: metrics.Round6(p.MeanRatio), MeanRatioCI: p.MeanRatioCI.Round6(),
+				Median: metrics.Round6(p.Median), MedianCI: p.MedianCI.Round6(), GeoMean: metrics.Round6(p.GeoMean), GeoMeanCI: p.GeoMeanCI.Round6()}
 		}
 	}
 	if !in.FluidModel {
@@ -209,7 +232,7 @@ func (out *Metric) compare(arm Arm, m metric, items []metrics.Item) {
 		return
 	}
 	out.fluid = f.Mean
-	out.Fluid = &FluidPrediction{N: f.N, MeanUS: micros(f.Mean), Ratio: round6(float64(d.Mean) / float64(f.Mean))}
+	out.Fluid = &FluidPrediction{N: f.N, MeanUS: micros(f.Mean), Ratio: metrics.Round6(float64(d.Mean) / float64(f.Mean))}
 }
 
 // JSON writes the summary.

@@ -8,25 +8,72 @@ import (
 	"testbed/results/metrics"
 	tables "testbed/results/table"
 	"testbed/results/verdict"
+	"testbed/topo/units"
 )
 
-// none stands where there is nothing to say.
+// none stands for a missing value.
 const none = "–"
 
-// table is one metric's table, before it is drawn.
+// table is one table before it is drawn.
 type table struct {
 	title string
 	head  []string
 	rows  [][]string
 	notes []string
-	cols  []tables.Column // how they give way on a terminal; those left out are numbers
-	apart bool            // the arms do not have the same items: no average is the best
+	cols  []tables.Column // layout on a terminal; missing columns are numbers
+	apart bool            // the arms have different items: no average is marked as the lowest
 }
 
-// best marks the least average of a table.
+// noise returns the sentence on run-to-run noise in the intervals of paired speed-ups; ""
+// without intervals and for the fluid model.
+func (r *Report) noise() string {
+	repeats := 0 // the smallest number of any comparison
+	for i := range r.Summary.Arms {
+		for _, m := range r.in.metrics() {
+			f := m.get(&r.Summary.Arms[i])
+			if f != nil && f.Paired != nil && f.Paired.GeoMeanCI.Known() && (repeats == 0 || f.Paired.Repeats < repeats) {
+				repeats = f.Paired.Repeats
+			}
+		}
+	}
+	if repeats == 0 || r.in.FluidModel {
+		return ""
+	}
+	return r.in.Noise.Sentence(repeats)
+}
+
+// pairedColumn is the column of paired speed-ups, whose cells may be broken into lines.
+func pairedColumn() tables.Column { return tables.Column{Wrap: 20} }
+
+// best marks the lowest average of a table.
 const best = "★"
 
-// tables are those of the metrics that some arm has items for, void or not.
+// notSignificant explains intervals of paired speed-ups.
+const notSignificant = "A paired speed-up whose 95 % interval includes 1 is not significant."
+
+// fewPairs explains the cells of paired speed-ups without an interval.
+var fewPairs = fmt.Sprintf("%s: %s, too few for an interval.", metrics.FewPairsMark, metrics.FewPairs)
+
+// legend explains the marks that the tables contain, in one line; "" without marks.
+func legend(all []table, style tables.Style) string {
+	contains := func(mark string) bool {
+		return slices.ContainsFunc(all, func(t table) bool {
+			return slices.ContainsFunc(t.rows, func(row []string) bool {
+				return slices.ContainsFunc(row, func(c string) bool { return strings.Contains(c, mark) })
+			})
+		})
+	}
+	var out []string
+	if contains(best + " ") {
+		out = append(out, style.Text(best)+" lowest average.", notSignificant)
+	}
+	if contains(metrics.FewPairsMark) {
+		out = append(out, fewPairs)
+	}
+	return strings.Join(out, " ")
+}
+
+// tables returns those of the metrics that some arm has items for, void or not.
 func (r *Report) tables() []table {
 	var out []table
 	for _, m := range allMetrics() {
@@ -35,7 +82,11 @@ func (r *Report) tables() []table {
 			any = any || len(a.items(m)) > 0
 		}
 		if any {
-			out = append(out, r.table(m))
+			t := r.table(m)
+			if m.key == "fct" {
+				t.notes = append(t.notes, r.setupNotes()...)
+			}
+			out = append(out, t)
 		}
 	}
 	out = append(out, r.placementTables()...)
@@ -43,17 +94,17 @@ func (r *Report) tables() []table {
 	return out
 }
 
-// columns are those that some arm fills.
+// columns are the optional columns that some arm fills.
 type columns struct {
 	speedup, repeats, fluid, verdict bool
-	best                             float64 // the least average, in microseconds; 0 is not marked
+	best                             float64 // the lowest average, in microseconds; 0 for none
 }
 
 func (r *Report) table(m metric) table {
 	t := table{title: m.name}
 	cols := columns{speedup: len(r.Summary.Arms) > 1, verdict: !r.in.FluidModel}
-	counts := map[float64]bool{} // items a repeat
-	apart, few := false, false
+	counts := map[float64]bool{} // items per repeat
+	apart := false
 	for i := range r.Summary.Arms {
 		if f := m.get(&r.Summary.Arms[i]); f != nil {
 			cols.repeats = cols.repeats || f.Repeats != nil
@@ -61,7 +112,6 @@ func (r *Report) table(m metric) table {
 			counts[float64(f.N)/float64(r.Summary.Arms[i].Repeats)] = true
 			if p := f.Paired; p != nil {
 				apart = apart || p.Unpaired > 0 && r.Summary.Arms[i].Repeats == r.Summary.Arms[0].Repeats
-				few = few || p.Clusters < metrics.LeastPairs
 			}
 		}
 	}
@@ -77,7 +127,7 @@ func (r *Report) table(m metric) table {
 	}
 	if cols.speedup {
 		add("speed-up", tables.Column{Drop: 8})
-		add("paired [95 %]", tables.Column{})
+		add("paired [95 %]", pairedColumn())
 	}
 	if cols.fluid {
 		add("fluid average", tables.Column{Drop: 1})
@@ -95,18 +145,15 @@ func (r *Report) table(m metric) table {
 		t.rows = append(t.rows, r.row(i, m, cols))
 	}
 	if apart {
-		t.notes = append(t.notes, "The arms do not have the same items: their averages are over different sets; the paired speed-up is not.")
-	}
-	if few {
-		t.notes = append(t.notes, fmt.Sprintf("Paired: of fewer than %d coflows or writers of blocks, counting one's repeats as one, nothing can be concluded; the interval is too narrow.", metrics.LeastPairs))
+		t.notes = append(t.notes, "The arms completed different items, so their averages are not comparable. Paired speed-ups use only items that both arms completed.")
 	}
 	if base := r.Summary.Arms[0]; cols.speedup && base.Void() {
-		t.notes = append(t.notes, fmt.Sprintf("The baseline %s is void: there is no speed-up to state.", base.Name))
+		t.notes = append(t.notes, fmt.Sprintf("The baseline %s is void, so there are no speed-ups.", base.Name))
 	}
 	return t
 }
 
-// best is the least average of the arms, 0 where there are not several.
+// best returns the lowest average of the arms; 0 with fewer than two averages.
 func (r *Report) best(m metric) float64 {
 	n, least := 0, 0.0
 	for i := range r.Summary.Arms {
@@ -148,7 +195,7 @@ func (r *Report) row(i int, m metric, cols columns) []string {
 		if f == nil || f.Repeats == nil {
 			void(1)
 		} else {
-			row = append(row, fmt.Sprintf("%.1f %%", 100*f.Repeats.Relative))
+			row = append(row, units.Percent(f.Repeats.Relative, 1))
 		}
 	}
 	if cols.speedup {
@@ -179,13 +226,13 @@ func speedups(i int, a *ArmSummary, f *Metric) []string {
 		average = fmt.Sprintf("%.2f×", *f.Speedup)
 	}
 	if f != nil && f.Paired != nil {
-		paired = fmt.Sprintf("%.2f× [%.2f, %.2f]", f.Paired.GeoMean, f.Paired.GeoMeanCI[0], f.Paired.GeoMeanCI[1])
+		paired = f.Paired.String()
 	}
 	return []string{average, paired}
 }
 
-// mark is the verdict of an arm and, where there is something to say of it, the number
-// of that below the tables.
+// mark returns the verdict of an arm and, if it is explained, the number of the
+// explanation below the tables.
 func (r *Report) mark(i int) string {
 	level := *r.Summary.Arms[i].Verdict
 	if !r.Summary.Arms[i].explained() {
@@ -200,14 +247,14 @@ func (r *Report) mark(i int) string {
 	return fmt.Sprintf("%s [%d]", level, n)
 }
 
-// explained tells whether the verdict of an arm is not a pass, or not that of the first
-// try of every repeat.
+// explained reports whether the verdict of an arm needs an explanation: it is not pass, or
+// an earlier attempt of a repeat was not.
 func (a *ArmSummary) explained() bool {
 	return a.Verdict != nil && (*a.Verdict != verdict.Pass || slices.ContainsFunc(a.Verdicts, func(v verdict.Verdict) bool { return len(v.Earlier) > 0 }))
 }
 
-// reasons are why arms are not a pass, or why they were tried again: a heading each and
-// the checks under it.
+// reasons explains the verdicts of arms that did not pass or needed several attempts: a
+// heading for each arm and the checks that failed.
 func (r *Report) reasons() (out []reason) {
 	for i := range r.Summary.Arms {
 		a := &r.Summary.Arms[i]
@@ -228,25 +275,25 @@ type reason struct {
 func explain(l verdict.Level) string {
 	switch l {
 	case verdict.Pass:
-		return "pass; earlier tries were not, and are in none of its figures"
+		return "pass; earlier attempts did not pass, and no figure includes them"
 	case verdict.Void:
-		return "void, so none of its figures are shown"
+		return "void, so its figures are withheld"
 	case verdict.Degraded:
-		return "degraded, so its figures are doubtful"
+		return "degraded, so its figures may be inaccurate"
 	}
-	return "unverified, so nothing vouches for its figures"
+	return "unverified, because it has no fidelity record"
 }
 
-// failed are the checks of an arm that are not a pass, those of earlier tries included.
+// failed returns the checks of an arm that did not pass, including earlier attempts.
 func failed(a *ArmSummary) []string {
 	var out []string
 	for k, v := range a.Verdicts {
 		for n, e := range v.Earlier {
-			out = append(out, failedChecks(fmt.Sprintf("repeat %d, try %d", k, n+1), e)...)
+			out = append(out, failedChecks(fmt.Sprintf("repeat %d, attempt %d", k, n+1), e)...)
 		}
 		where := fmt.Sprintf("repeat %d", k)
 		if n := len(v.Earlier); n > 0 {
-			where += fmt.Sprintf(", try %d, which counts", n+1)
+			where += fmt.Sprintf(", attempt %d (used for the figures)", n+1)
 		}
 		out = append(out, failedChecks(where, v)...)
 	}
@@ -265,15 +312,15 @@ func failedChecks(where string, v verdict.Verdict) (out []string) {
 		out = append(out, line)
 	}
 	if len(out) == 0 && v.Level != verdict.Pass {
-		out = append(out, fmt.Sprintf("%s: %s, without a check that says why", where, v.Level))
+		out = append(out, fmt.Sprintf("%s: %s, without a check that states the reason", where, v.Level))
 	}
 	return out
 }
 
-// source is the line that says where the figures come from.
+// source returns the line that names the source of the figures.
 func (r *Report) source() string {
 	if r.in.FluidModel {
-		return "Source: FLUID MODEL. These figures are computed, not measured: there were no packets, so there is no fidelity verdict."
+		return "Source: FLUID MODEL. The figures are computed, not measured on packets, so there is no fidelity verdict."
 	}
 	return "Source: captured packets."
 }

@@ -4,17 +4,16 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	tables "testbed/results/table"
 )
 
-// mostProblems is how many problems of an arm the terminal shows; the Markdown
-// page has them all.
+// mostProblems is the number of problems of an arm on the terminal; the Markdown report
+// has all of them.
 const mostProblems = 5
 
-// drawn is t as it is drawn: its first column are names.
+// drawn returns the table to draw. Its first column has names.
 func (t table) drawn() tables.Table {
 	cols := make([]tables.Column, len(t.head))
 	copy(cols, t.cols)
@@ -22,7 +21,7 @@ func (t table) drawn() tables.Table {
 	return tables.Table{Head: t.head, Rows: t.rows, Columns: cols}
 }
 
-// markdown writes t whole, without its notes.
+// markdown writes the whole table without its notes.
 func (t table) markdown(w io.Writer) error {
 	if err := t.drawn().Markdown(w); err != nil {
 		return fmt.Errorf("table %q: %w", t.title, err)
@@ -30,7 +29,7 @@ func (t table) markdown(w io.Writer) error {
 	return nil
 }
 
-// text draws t to fit a terminal, and below it what did not fit and its notes.
+// text draws the table to fit a terminal, followed by the hidden columns and its notes.
 func (t table) text(w io.Writer, style tables.Style) error {
 	fitted, err := t.drawn().Draw(w, style)
 	if err != nil {
@@ -44,12 +43,11 @@ func (t table) text(w io.Writer, style tables.Style) error {
 	return nil
 }
 
-// Terminal writes the tables, and below them what limits their worth, in the
-// default style.
+// Terminal writes the tables and their caveats in the default style.
 func (r *Report) Terminal(w io.Writer) error { return r.TerminalIn(w, tables.Style{}) }
 
-// TerminalIn is Terminal in a style. No line is wider than the style says but for
-// words that are, and no number is cut: where columns are left out, that is said.
+// TerminalIn writes Terminal in a style. No line is wider than the style, except for single
+// words that are. Numbers are never cut; hidden columns are named.
 func (r *Report) TerminalIn(w io.Writer, style tables.Style) error {
 	var b bytes.Buffer
 	// Writing to a buffer cannot fail.
@@ -65,21 +63,27 @@ func (r *Report) TerminalIn(w io.Writer, style tables.Style) error {
 	all := append(r.tables(), r.timeTables()...)
 	if len(all) == 0 {
 		b.WriteByte('\n')
-		say("", "", "Nothing was measured: no coflow, flow or block has a record.")
+		say("", "", "Nothing was measured: there is no record of any coflow, flow or block.")
 	}
-	marked := false
 	for _, t := range all {
 		fmt.Fprintf(&b, "\n%s\n", style.Text(t.title))
 		if err := t.text(&b, style); err != nil {
 			return err
 		}
-		for _, row := range t.rows {
-			marked = marked || slices.ContainsFunc(row, func(c string) bool { return strings.HasPrefix(c, best+" ") })
+	}
+	if lines := r.lossLines(); len(lines) > 0 {
+		b.WriteByte('\n')
+		for _, l := range lines {
+			say("", "  ", "%s", l)
 		}
 	}
-	if marked {
+	if l := legend(all, style); l != "" {
 		b.WriteByte('\n')
-		say("", "", "%s the least average. Whether a difference is more than chance, the interval of the paired speed-up tells: not where it holds 1.", best)
+		say("", "", "%s", l)
+	}
+	if s := r.noise(); s != "" {
+		b.WriteByte('\n')
+		say("", "", "%s", s)
 	}
 	if c := r.Summary.ScaleCheck; c != nil {
 		if err := c.terminal(&b, style); err != nil {
@@ -103,10 +107,10 @@ func (r *Report) TerminalIn(w io.Writer, style tables.Style) error {
 			say("  - ", "    ", "%s", p)
 		}
 		if more := len(a.Problems) - mostProblems; more > 0 {
-			say("  - ", "    ", "and %d more: see %s", more, MarkdownFile)
+			say("  - ", "    ", "%d more in %s", more, MarkdownFile)
 		}
 	}
-	// Cells are padded to equal width, also the last.
+	// Cells are padded to equal width, including the last.
 	lines := strings.Split(b.String(), "\n")
 	for i := range lines {
 		lines[i] = strings.TrimRight(lines[i], " ")

@@ -3,43 +3,39 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"time"
 
-	"testbed/results/flows"
+	"testbed/results/breakdown"
+	"testbed/results/figures"
 	"testbed/results/metrics"
 	tables "testbed/results/table"
-	"testbed/results/timing"
 	"testbed/topo/units"
-	"testbed/workloads"
 )
 
-// DefaultLinkInterval is the interval of loads of links in reports, where nothing else
-// is asked.
+// DefaultLinkInterval is the default interval of link loads in reports.
 const DefaultLinkInterval = 100 * time.Millisecond
 
-// How many rows of an arm the page has; the CSV files have all.
+// Rows of an arm in the Markdown report; the CSV files have all.
 const (
 	mostCoflows = 10 // slowest
 	mostLinks   = 10 // most used
 )
 
-// TimeSummary is where the time of an arm went: microseconds by cause, over all
-// repeats.
+// TimeSummary is the completion time of an arm by cause: microseconds over all repeats.
 type TimeSummary struct {
-	CoflowsUS map[timing.Cause]float64 `json:"coflows_us,omitempty"`
-	// QueuedUS is the queueing among them, by link.
-	QueuedUS map[string]float64       `json:"queued_at_us,omitempty"`
-	BlocksUS map[timing.Cause]float64 `json:"blocks_us,omitempty"`
-	// Missing are the coflows and blocks with a record that are not in these sums, and
-	// why, with the repeat in front.
+	CoflowsUS map[breakdown.Cause]float64 `json:"coflows_us,omitempty"`
+	// QueuedUS is the part of the queueing at each link.
+	QueuedUS map[string]float64          `json:"queued_at_us,omitempty"`
+	BlocksUS map[breakdown.Cause]float64 `json:"blocks_us,omitempty"`
+	// Missing names the coflows and blocks with a record that these sums exclude, with the
+	// reason, each prefixed with its repeat.
 	Missing         []string `json:"missing,omitempty"`
-	coflows, blocks []timing.Share
+	coflows, blocks []breakdown.Share
 }
 
-// TrafficSummary is what an arm put on the wire: averages over its repeats.
+// TrafficSummary is the traffic of an arm on the wire: averages over its repeats.
 type TrafficSummary struct {
 	CrossRack     map[string]float64 `json:"cross_rack_bytes"`
 	DiskImbalance float64            `json:"disk_imbalance"`
@@ -47,18 +43,18 @@ type TrafficSummary struct {
 	makespan      time.Duration
 }
 
-// LinkSummary is the use of the links whose use decides (metrics.BottleneckLinks).
+// LinkSummary is the utilisation of the bottleneck links (metrics.BottleneckLinks).
 type LinkSummary struct {
 	IntervalUS float64 `json:"interval_us"`
 	Links      int     `json:"links"`
 	Mean       float64 `json:"mean"`      // utilisation, over links, time and repeats
-	Peak       float64 `json:"peak"`      // of any link in an interval
-	MedianCv   float64 `json:"median_cv"` // between links, of intervals in which any carried something
+	Peak       float64 `json:"peak"`      // of any link in any interval
+	MedianCv   float64 `json:"median_cv"` // between links, over intervals in which any link carried data
 }
 
-// summarizeTiming fills in what is known of where an arm's time went.
+// summarizeTiming fills in the breakdown, traffic and link figures of an arm.
 func (in Input) summarizeTiming(s *ArmSummary, arm Arm) {
-	var coflows, blocks []timing.Share
+	var coflows, blocks []breakdown.Share
 	var slowdowns []float64
 	n := 0.0
 	for k, r := range arm.Repeats {
@@ -72,7 +68,7 @@ func (in Input) summarizeTiming(s *ArmSummary, arm Arm) {
 		for _, m := range r.Timing.Missing {
 			s.Time.Missing = append(s.Time.Missing, fmt.Sprintf("repeat %d: %s", k, m))
 		}
-		for _, c := range r.Timing.Coflows {
+		for c := range r.Timing.Counted() {
 			if c.Slowdown > 0 {
 				slowdowns = append(slowdowns, c.Slowdown)
 			}
@@ -88,10 +84,10 @@ func (in Input) summarizeTiming(s *ArmSummary, arm Arm) {
 		return
 	}
 	s.Time.coflows, s.Time.blocks = coflows, blocks
-	s.Time.CoflowsUS, s.Time.BlocksUS = byCause(coflows, timing.CoflowCauses()), byCause(blocks, timing.BlockCauses())
+	s.Time.CoflowsUS, s.Time.BlocksUS = byCause(coflows, breakdown.CoflowCauses()), byCause(blocks, breakdown.BlockCauses())
 	queued := map[string]time.Duration{}
 	for _, x := range coflows {
-		if x.Cause == timing.Queueing {
+		if x.Cause == breakdown.Queueing {
 			queued[x.Link] += x.Time
 		}
 	}
@@ -102,42 +98,32 @@ func (in Input) summarizeTiming(s *ArmSummary, arm Arm) {
 		s.Time.QueuedUS[link] = micros(d)
 	}
 	for class := range s.Traffic.CrossRack {
-		s.Traffic.CrossRack[class] = round6(s.Traffic.CrossRack[class] / n)
+		s.Traffic.CrossRack[class] = metrics.Round6(s.Traffic.CrossRack[class] / n)
 	}
-	s.Traffic.DiskImbalance = round6(s.Traffic.DiskImbalance / n)
+	s.Traffic.DiskImbalance = metrics.Round6(s.Traffic.DiskImbalance / n)
 	s.Traffic.makespan /= time.Duration(n)
 	s.Traffic.MakespanUS = micros(s.Traffic.makespan)
 	if len(slowdowns) > 0 {
-		m := round6(metrics.Median(slowdowns))
+		m := metrics.Round6(metrics.Median(slowdowns))
 		s.MedianSlowdown = &m
 	}
 	s.Links = in.linkSummary(arm)
 }
 
-// byCause is microseconds of each cause; nil for no shares.
-func byCause(shares []timing.Share, causes []timing.Cause) map[timing.Cause]float64 {
+// byCause returns microseconds by cause; nil without shares.
+func byCause(shares []breakdown.Share, causes []breakdown.Cause) map[breakdown.Cause]float64 {
 	if len(shares) == 0 {
 		return nil
 	}
-	out := map[timing.Cause]float64{}
+	out := map[breakdown.Cause]float64{}
 	for _, c := range causes {
-		out[c] = micros(timing.Total(shares, c))
+		out[c] = micros(breakdown.Total(shares, c))
 	}
 	return out
 }
 
-// linkInterval is the interval of loads of links that is asked for.
+// linkInterval returns the requested interval of link loads.
 func (in Input) linkInterval() time.Duration { return cmp.Or(in.LinkInterval, DefaultLinkInterval) }
-
-// binned are the loads of a repeat's links in the report's interval, and how long
-// they are.
-func (in Input) binned(rep Repeat) (links []flows.LinkSeries, over time.Duration) {
-	for _, l := range rep.Links {
-		over = max(over, time.Duration(len(l.Bytes))*l.Interval)
-		links = append(links, metrics.Rebin(l, in.linkInterval()))
-	}
-	return links, over
-}
 
 func (in Input) linkSummary(arm Arm) *LinkSummary {
 	out := &LinkSummary{}
@@ -147,14 +133,14 @@ func (in Input) linkSummary(arm Arm) *LinkSummary {
 		if r.Fabric == nil || len(r.Links) != len(r.Fabric.Links()) {
 			continue
 		}
-		links, over := in.binned(r)
+		links, _ := figures.InIntervals(r.Links, in.linkInterval())
+		uses := figures.LinkUses(r.Links, in.linkInterval())
 		which := metrics.BottleneckLinks(r.Fabric)
 		out.Links = len(which)
 		for _, l := range which {
 			out.IntervalUS = micros(links[l].Interval)
-			u := metrics.UseOf(links[l], over)
-			out.Mean += u.Mean
-			out.Peak = max(out.Peak, u.Peak)
+			out.Mean += uses[l].Mean
+			out.Peak = max(out.Peak, uses[l].Peak)
 			n++
 		}
 		cvs = append(cvs, metrics.LinkCvs(links, which)...)
@@ -162,11 +148,11 @@ func (in Input) linkSummary(arm Arm) *LinkSummary {
 	if n == 0 {
 		return nil
 	}
-	out.Mean, out.Peak, out.MedianCv = round6(out.Mean/float64(n)), round6(out.Peak), round6(metrics.Median(cvs))
+	out.Mean, out.Peak, out.MedianCv = metrics.Round6(out.Mean/float64(n)), metrics.Round6(out.Peak), metrics.Round6(metrics.Median(cvs))
 	return out
 }
 
-// share is a part of a time, such as "1.2 s (34 %)".
+// share returns a part of a time, such as "1.2 s (34 %)".
 func share(part, of time.Duration) string {
 	if of <= 0 {
 		return human(part)
@@ -178,22 +164,22 @@ func percent(part, of time.Duration) string {
 	if of <= 0 {
 		return none
 	}
-	return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(of))
+	return units.Percent(float64(part)/float64(of), 1)
 }
 
-// timed tells whether any arm has its time taken apart.
+// timed reports whether any arm has a breakdown of its times.
 func (r *Report) timed() bool {
 	return slices.ContainsFunc(r.Summary.Arms, func(a ArmSummary) bool { return a.Time != nil })
 }
 
-// untimed are the reasons why arms have no breakdown, each once.
+// untimed returns the reasons why arms have no breakdown, each once.
 func (r *Report) untimed() (notes []string) {
 	for _, a := range r.in.Arms {
 		for _, rep := range a.Repeats {
 			if rep.Untimed == "" {
 				continue
 			}
-			if note := "There is no breakdown of times and no load of links: " + rep.Untimed + "."; !slices.Contains(notes, note) {
+			if note := "There is no breakdown of completion times and no load of links: " + rep.Untimed + "."; !slices.Contains(notes, note) {
 				notes = append(notes, note)
 			}
 		}
@@ -201,7 +187,7 @@ func (r *Report) untimed() (notes []string) {
 	return notes
 }
 
-// cells are those of one arm, or what stands in for them.
+// cells returns the cells of one arm, or placeholders if it is void or they are unknown.
 func (a *ArmSummary) cells(n int, known bool, cells func() []string) []string {
 	switch {
 	case a.Void():
@@ -212,8 +198,8 @@ func (a *ArmSummary) cells(n int, known bool, cells func() []string) []string {
 	return append([]string{a.Name}, cells()...)
 }
 
-// causeTable is the totals of every arm by cause; write makes a cell.
-func (r *Report) causeTable(title string, causes []timing.Cause, heads []string, of func(*TimeSummary) []timing.Share, write func(part, of time.Duration) string) (table, bool) {
+// causeTable returns the totals of every arm by cause; write formats a cell.
+func (r *Report) causeTable(title string, causes []breakdown.Cause, heads []string, of func(*TimeSummary) []breakdown.Share, write func(part, of time.Duration) string) (table, bool) {
 	t := table{title: title, head: append([]string{"arm", "total"}, heads...), cols: []tables.Column{tables.Names()}}
 	any := false
 	for i := range r.Summary.Arms {
@@ -221,10 +207,10 @@ func (r *Report) causeTable(title string, causes []timing.Cause, heads []string,
 		known := a.Time != nil && len(of(a.Time)) > 0
 		any = any || known
 		t.rows = append(t.rows, a.cells(1+len(causes), known, func() []string {
-			total := timing.Sum(of(a.Time))
+			total := breakdown.Sum(of(a.Time))
 			row := []string{human(total)}
 			for _, c := range causes {
-				row = append(row, write(timing.Total(of(a.Time), c), total))
+				row = append(row, write(breakdown.Total(of(a.Time), c), total))
 			}
 			return row
 		}))
@@ -232,38 +218,39 @@ func (r *Report) causeTable(title string, causes []timing.Cause, heads []string,
 	return t, any
 }
 
-func names(causes []timing.Cause) (out []string) {
+func names(causes []breakdown.Cause) (out []string) {
 	for _, c := range causes {
 		out = append(out, string(c))
 	}
 	return out
 }
 
-func coflowShares(t *TimeSummary) []timing.Share { return t.coflows }
-func blockShares(t *TimeSummary) []timing.Share  { return t.blocks }
+func coflowShares(t *TimeSummary) []breakdown.Share { return t.coflows }
+func blockShares(t *TimeSummary) []breakdown.Share  { return t.blocks }
 
-// timeTables are those of the terminal: where the time went, in percent.
+// timeTables returns the breakdowns in percent, for the terminal.
 func (r *Report) timeTables() []table {
 	var out []table
-	if t, ok := r.causeTable("Where the time of coflows went", timing.CoflowCauses(), []string{"held", "serialis.", "queueing", "retrans.", "host", "latency"}, coflowShares, percent); ok {
+	if t, ok := r.causeTable("Breakdown of coflow completion time (CCT)", breakdown.CoflowCauses(), []string{"held", "setup", "serialis.", "queueing", "retrans.", "host", "latency"}, coflowShares, percent); ok {
 		out = append(out, t)
 	}
-	if t, ok := r.causeTable("Where the time of block writes went", timing.BlockCauses(), names(timing.BlockCauses()), blockShares, percent); ok {
+	if t, ok := r.causeTable("Breakdown of block write time", breakdown.BlockCauses(), names(breakdown.BlockCauses()), blockShares, percent); ok {
 		out = append(out, t)
 	}
-	if notes := r.untimed(); len(notes) > 0 && len(out) > 0 {
-		out[len(out)-1].notes = notes
+	if len(out) > 0 {
+		last := &out[len(out)-1]
+		last.notes = append(r.untimed(), "Breakdown: shares of the total time of all items, by cause; "+MarkdownFile+" defines the causes.")
 	}
 	return out
 }
 
-// longTimeTables are those of the page.
+// longTimeTables returns the breakdowns, traffic and links, for Markdown.
 func (r *Report) longTimeTables() []table {
 	if !r.timed() {
 		return nil
 	}
 	var out []table
-	if t, ok := r.causeTable("Where the time went: coflows", timing.CoflowCauses(), names(timing.CoflowCauses()), coflowShares, share); ok {
+	if t, ok := r.causeTable("Breakdown of coflow completion time (CCT)", breakdown.CoflowCauses(), names(breakdown.CoflowCauses()), coflowShares, share); ok {
 		t.head = append(t.head, "median slowdown")
 		for i, a := range r.Summary.Arms {
 			cell := none
@@ -276,7 +263,7 @@ func (r *Report) longTimeTables() []table {
 		}
 		out = append(out, t, r.slowestTable())
 	}
-	if t, ok := r.causeTable("Where the time went: block writes", timing.BlockCauses(), names(timing.BlockCauses()), blockShares, share); ok {
+	if t, ok := r.causeTable("Breakdown of block write time", breakdown.BlockCauses(), names(breakdown.BlockCauses()), blockShares, share); ok {
 		out = append(out, t)
 	}
 	out = append(out, r.trafficTable())
@@ -285,20 +272,20 @@ func (r *Report) longTimeTables() []table {
 	}
 	for _, a := range r.Summary.Arms {
 		if a.Time != nil && len(a.Time.Missing) > 0 {
-			out[0].notes = append(out[0].notes, fmt.Sprintf("%s: not taken apart: %s.", a.Name, some(a.Time.Missing)))
+			out[0].notes = append(out[0].notes, fmt.Sprintf("%s: without a breakdown: %s.", a.Name, some(a.Time.Missing)))
 		}
 	}
 	return out
 }
 
-// mostMissing is how many of a list a line names before it only counts.
+// mostMissing is the number of items of a list that a line names; it only counts the rest.
 const mostMissing = 5
 
 func some(list []string) string {
 	out := ""
 	for i, s := range list {
 		if i == mostMissing {
-			return fmt.Sprintf("%s; and %d more", out, len(list)-i)
+			return fmt.Sprintf("%s; %d more", out, len(list)-i)
 		}
 		if i > 0 {
 			out += "; "
@@ -308,21 +295,21 @@ func some(list []string) string {
 	return out
 }
 
-// slowestTable is the slowest coflows of each arm.
+// slowestTable returns the slowest coflows of each arm.
 func (r *Report) slowestTable() table {
-	t := table{title: "The slowest coflows", head: append(append([]string{"arm", "repeat", "coflow", "CCT", "slowdown", "bottleneck"}, names(timing.CoflowCauses())...), "queued most at")}
+	t := table{title: "Slowest coflows", head: append(append([]string{"arm", "repeat", "coflow", "CCT", "slowdown", "bottleneck"}, names(breakdown.CoflowCauses())...), "longest queueing at")}
 	for i := range r.in.Arms {
 		if r.Summary.Arms[i].Void() {
 			continue
 		}
 		type one struct {
 			repeat int
-			timing.Coflow
+			breakdown.Coflow
 		}
 		var all []one
 		for k, rep := range r.in.Arms[i].Repeats {
 			if rep.Timing != nil {
-				for _, c := range rep.Timing.Coflows {
+				for c := range rep.Timing.Counted() {
 					all = append(all, one{k, c})
 				}
 			}
@@ -330,8 +317,8 @@ func (r *Report) slowestTable() table {
 		slices.SortStableFunc(all, func(a, b one) int { return cmp.Compare(b.CCT, a.CCT) })
 		for _, c := range all[:min(len(all), mostCoflows)] {
 			row := []string{r.in.Arms[i].Name, strconv.Itoa(c.repeat), strconv.Itoa(int(c.Coflow.Coflow)), human(c.CCT), slowdown(c.Coflow), cmp.Or(c.Bottleneck, none)}
-			for _, cause := range timing.CoflowCauses() {
-				row = append(row, percent(timing.Total(c.Shares, cause), c.CCT))
+			for _, cause := range breakdown.CoflowCauses() {
+				row = append(row, percent(breakdown.Total(c.Shares, cause), c.CCT))
 			}
 			at := none
 			if link, wait := c.Worst(); link != "" {
@@ -340,59 +327,46 @@ func (r *Report) slowestTable() table {
 			t.rows = append(t.rows, append(row, at))
 		}
 		if more := len(all) - mostCoflows; more > 0 {
-			t.notes = append(t.notes, fmt.Sprintf("%s: and %d more, see %s and %s.", r.in.Arms[i].Name, more, CoflowsFile, BreakdownFile))
+			t.notes = append(t.notes, fmt.Sprintf("%s: %d more in %s and %s.", r.in.Arms[i].Name, more, CoflowsFile, BreakdownFile))
 		}
 	}
 	return t
 }
 
-func slowdown(c timing.Coflow) string {
+func slowdown(c breakdown.Coflow) string {
 	if c.Slowdown == 0 {
 		return none
 	}
 	return fmt.Sprintf("%.2f×", c.Slowdown)
 }
 
-// bytes3 prints an amount with three digits or so, in the unit that suits it.
-func bytes3(b float64) string {
-	for _, u := range []struct {
-		size units.Bytes
-		name string
-	}{{units.GB, "GB"}, {units.MB, "MB"}, {units.KB, "KB"}} {
-		if b >= float64(u.size) {
-			return fmt.Sprintf("%.2f %s", b/float64(u.size), u.name)
-		}
-	}
-	return fmt.Sprintf("%.0f B", b)
-}
-
-// trafficTable is what crossed racks, and how evenly links and disks were used.
+// trafficTable returns the bytes between racks and the balance of links and disks.
 func (r *Report) trafficTable() table {
 	t := table{title: "Traffic", head: []string{"arm"}}
-	for _, class := range timing.Classes() {
+	for _, class := range breakdown.Classes() {
 		t.head = append(t.head, "cross-rack "+class)
 	}
-	t.head = append(t.head, "disk imbalance", "makespan", "mean use of links", "peak", "median Cv")
+	t.head = append(t.head, "disk imbalance", "makespan", "mean utilisation", "peak", "median Cv")
 	for i := range r.Summary.Arms {
 		a := &r.Summary.Arms[i]
 		t.rows = append(t.rows, a.cells(len(t.head)-1, a.Traffic != nil, func() (row []string) {
-			for _, class := range timing.Classes() {
-				row = append(row, bytes3(a.Traffic.CrossRack[class]))
+			for _, class := range breakdown.Classes() {
+				row = append(row, units.Short(a.Traffic.CrossRack[class], "B"))
 			}
 			row = append(row, fmt.Sprintf("%.3f", a.Traffic.DiskImbalance), human(a.Traffic.makespan))
 			if a.Links == nil {
 				return append(row, none, none, none)
 			}
-			return append(row, fmt.Sprintf("%.1f %%", 100*a.Links.Mean), fmt.Sprintf("%.1f %%", 100*a.Links.Peak), fmt.Sprintf("%.3f", a.Links.MedianCv))
+			return append(row, units.Percent(a.Links.Mean, 1), units.Percent(a.Links.Peak, 1), fmt.Sprintf("%.3f", a.Links.MedianCv))
 		}))
 	}
-	t.notes = append(t.notes, "Use of links is that of those between leaves and spines where racks are oversubscribed, else of those of hosts. Several repeats: averages of them, and the highest peak.")
+	t.notes = append(t.notes, "Utilisation and Cv are those of the links between leaves and spines if racks are oversubscribed, else of the host links. With several repeats, figures are averages over them; the peak is the highest.")
 	return t
 }
 
-// linkTable is the most used links of each arm, all repeats together.
+// linkTable returns the most utilised links of each arm, over all repeats.
 func (r *Report) linkTable() table {
-	t := table{title: "Links", head: []string{"arm", "link", "rate", "mean use", "peak use", "longest queue", "drops", "suspected drops"}}
+	t := table{title: "Most utilised links", head: []string{"arm", "link", "rate", "mean utilisation", "peak utilisation", "longest queue", "drops"}}
 	for i, a := range r.in.Arms {
 		if r.Summary.Arms[i].Void() {
 			continue
@@ -401,6 +375,7 @@ func (r *Report) linkTable() table {
 			name string
 			rate units.Rate
 			metrics.LinkUse
+			estimated bool // whether Drops is an estimate in any repeat
 		}
 		byName := map[string]*one{}
 		var all []*one
@@ -410,131 +385,46 @@ func (r *Report) linkTable() table {
 				continue
 			}
 			n++
-			links, over := r.in.binned(rep)
-			for _, l := range links {
+			uses := figures.LinkUses(rep.Links, r.in.linkInterval())
+			for k, l := range rep.Links {
 				x := byName[l.Name]
 				if x == nil {
 					x = &one{name: l.Name, rate: l.Rate}
 					byName[l.Name], all = x, append(all, x)
 				}
-				u := metrics.UseOf(l, over)
+				u := uses[k]
 				x.Mean += u.Mean
 				x.Peak, x.Queue = max(x.Peak, u.Peak), max(x.Queue, u.Queue)
-				x.Drops, x.Suspect = x.Drops+u.Drops, x.Suspect+u.Suspect
+				x.Drops, x.estimated = x.Drops+u.Drops, x.estimated || !u.Counted
 			}
 		}
 		slices.SortStableFunc(all, func(x, y *one) int { return cmp.Compare(y.Mean, x.Mean) })
 		for _, x := range all[:min(len(all), mostLinks)] {
-			t.rows = append(t.rows, []string{a.Name, x.name, x.rate.String(), fmt.Sprintf("%.1f %%", 100*x.Mean/float64(n)), fmt.Sprintf("%.1f %%", 100*x.Peak),
-				bytes3(float64(x.Queue)), strconv.Itoa(x.Drops), strconv.Itoa(x.Suspect)})
+			t.rows = append(t.rows, []string{a.Name, x.name, x.rate.String(), units.Percent(x.Mean/float64(n), 1), units.Percent(x.Peak, 1),
+				units.Short(float64(x.Queue), "B"), dropsCell(x.Drops, !x.estimated)})
 		}
 		if more := len(all) - mostLinks; more > 0 {
-			t.notes = append(t.notes, fmt.Sprintf("%s: and %d less used links, see %s.", a.Name, more, LinksFile))
+			drops := 0
+			for _, x := range all[mostLinks:] {
+				drops += x.Drops
+			}
+			t.notes = append(t.notes, fmt.Sprintf("%s: %d less utilised links in %s; they dropped %s packets (%s).", a.Name, more, LinksFile, grouped(drops), DropsFile))
 		}
+	}
+	t.notes = append(t.notes, r.lossLines()...)
+	if len(t.rows) > 0 {
+		t.notes = append(t.notes, "drops: packets of all kinds that the queue ahead of the link dropped in all repeats, counted by the kernel. "+estimated+" marks an estimate from captures, used if there is no such count: payload packets captured before the link and not after it. If several links are possible, the fullest one is charged. Drops of a host's own queue are unknown.")
 	}
 	return t
 }
 
-// timeDefinitions are those of the tables of times, where there are any.
+// timeDefinitions returns the definitions of the breakdowns, if there are any.
 func timeDefinitions(any bool) []string {
 	if !any {
 		return nil
 	}
-	return []string{"Where the time went, of a coflow: its completion time, taken apart along its slowest flow; the shares add up to it. Bottleneck: the link of that flow's path on which the coflow's own bytes take the longest. held: nothing of the coflow over the bottleneck was under way, under a policy that holds flows back. serialisation: the coflow's own bytes on the bottleneck. queueing: others' bytes on links of the path. retransmission: a lost segment held the flow up. host: nothing under way without such a policy, or the receiver's window was closed. latency: the rest.",
-		"slowdown: the completion time over the time that the coflow's own bytes take on the link that they load longest.",
-		"Where the time went, of a block write: the critical path back from the last acknowledgement. network: bytes or acknowledgements under way on a hop. disk: a host has a packet, and the acknowledgement of those behind it, and has not acknowledged. host: the rest.",
-		"Traffic: bytes of frames; control is acknowledgements and all else that is not sent for a transfer. Disk imbalance: coefficient of variation of the bytes that hosts stored. Makespan: from the first arrival to the last completion. Use: bytes over what the rate carries. Cv: standard deviation over mean of the use of links in the same interval."}
-}
-
-// Columns of coflows.csv and blocks.csv.
-func coflowTimeHeader() []string {
-	return append([]string{"skew", "slowest_flow", "bottleneck", "lone_us", "slowdown"}, usColumns(timing.CoflowCauses())...)
-}
-
-func usColumns(causes []timing.Cause) (out []string) {
-	for _, c := range causes {
-		out = append(out, string(c)+"_us")
-	}
-	return out
-}
-
-func usCells(shares []timing.Share, causes []timing.Cause) (out []string) {
-	for _, c := range causes {
-		out = append(out, Micros(timing.Total(shares, c)))
-	}
-	return out
-}
-
-func decimal(x float64) string { return strconv.FormatFloat(round6(x), 'f', -1, 64) }
-
-// coflowTimes are the cells of coflowTimeHeader by coflow.
-func coflowTimes(rep Repeat) map[workloads.CoflowID][]string {
-	out := map[workloads.CoflowID][]string{}
-	if rep.Timing == nil {
-		return out
-	}
-	for _, c := range rep.Timing.Coflows {
-		lone, slow := "", ""
-		if c.Lone > 0 {
-			lone, slow = Micros(c.Lone), decimal(c.Slowdown)
-		}
-		out[c.Coflow] = append([]string{decimal(c.Skew), strconv.Itoa(int(c.Slowest)), c.Bottleneck, lone, slow}, usCells(c.Shares, timing.CoflowCauses())...)
-	}
-	return out
-}
-
-// blockTimes are the cells of the columns by cause of blocks.csv, by block.
-func blockTimes(rep Repeat) map[workloads.BlockID][]string {
-	out := map[workloads.BlockID][]string{}
-	if rep.Timing == nil {
-		return out
-	}
-	for _, b := range rep.Timing.Blocks {
-		out[b.Block] = usCells(b.Shares, timing.BlockCauses())
-	}
-	return out
-}
-
-// padded is cells, or as many empty ones.
-func padded(cells []string, n int) []string {
-	if cells == nil {
-		return make([]string, n)
-	}
-	return cells
-}
-
-// BreakdownCSV writes every share of every coflow. The columns are in the package
-// documentation.
-func (r *Report) BreakdownCSV(w io.Writer) error {
-	return r.rows(w, []string{"coflow", "cause", "link", "time_us"}, func(rep Repeat) (out [][]string) {
-		if rep.Timing == nil {
-			return nil
-		}
-		for _, c := range rep.Timing.Coflows {
-			for _, s := range c.Shares {
-				out = append(out, []string{strconv.Itoa(int(c.Coflow)), string(s.Cause), s.Link, Micros(s.Time)})
-			}
-		}
-		return out
-	})
-}
-
-// LinksCSV writes the loads of all links. The columns are in the package
-// documentation.
-func (r *Report) LinksCSV(w io.Writer) error {
-	return r.rows(w, []string{"link", "rate_bps", "from_us", "interval_us", "bytes", "utilisation", "queue_bytes"}, func(rep Repeat) (out [][]string) {
-		links, _ := r.in.binned(rep)
-		for _, l := range links {
-			use := metrics.Utilisation(l)
-			for i, b := range l.Bytes {
-				var queue units.Bytes
-				if i < len(l.Queue) {
-					queue = l.Queue[i]
-				}
-				out = append(out, []string{l.Name, strconv.FormatInt(int64(l.Rate), 10), Micros(time.Duration(i) * l.Interval), Micros(l.Interval),
-					strconv.FormatInt(int64(b), 10), decimal(use[i]), strconv.FormatInt(int64(queue), 10)})
-			}
-		}
-		return out
-	})
+	return []string{"Breakdown of CCT: the completion time of a coflow, divided by cause along its slowest flow; the shares add up to it. Bottleneck: the link on that flow's path on which the coflow's own bytes take longest. held: the coflow policy held the coflow back, and none of its bytes over the bottleneck were in flight. setup: the policy had released the coflow, but none of its payload had left yet (overhead of the testbed). serialisation: the coflow's own bytes on the bottleneck. queueing: bytes of other transfers on links of the path. retransmission: a lost segment delayed the flow. host: nothing in flight although the policy held nothing back, or the receiver's window was closed. latency: the rest.",
+		"slowdown: the completion time over the time that the coflow's own bytes need on the link that they load longest.",
+		"Breakdown of block write time: the critical path, followed back from the last acknowledgement. network: bytes or acknowledgements in flight on a hop. disk: a host has a packet, and the acknowledgement of the later replicas, but has not acknowledged it. host: the rest.",
+		"Traffic: bytes of frames. control: acknowledgements and all other frames without payload of a transfer. Disk imbalance: coefficient of variation of the bytes stored by each host. Makespan: from the first arrival to the last completion. Utilisation: bytes over the bytes that the link rate allows. Cv: coefficient of variation (standard deviation over mean) of the links' utilisation in the same interval."}
 }

@@ -1,9 +1,9 @@
-// Package table draws tables that fit a terminal. What is too wide gives way in
-// an order that the table states: columns are dropped, long names folded, text
-// broken over lines; and what still does not fit is drawn as several tables. No
-// number is ever cut.
+// Package table draws tables that fit a terminal. A table that is too wide shrinks in
+// an order that it states: columns are dropped, long names are shortened, and text is
+// wrapped. A table that still does not fit is drawn as several tables. Numbers are never
+// cut.
 //
-// It computes no figure (results/metrics) and decides no order of rows.
+// It computes no figures (results/metrics) and does not sort rows.
 package table
 
 import (
@@ -20,24 +20,23 @@ import (
 	"github.com/olekukonko/tablewriter/tw"
 )
 
-// DefaultWidth is the columns of a terminal that output fits in where nothing
-// else is asked for.
+// DefaultWidth is the default width of output in columns of a terminal.
 const DefaultWidth = 100
 
-// LeastWidth is the smallest width that can be asked for.
+// LeastWidth is the smallest width that a Style may have.
 const LeastWidth = 40
 
-// Style is how text is laid out for a terminal.
+// Style is the layout of text for a terminal.
 type Style struct {
 	Width int // in columns; 0 is DefaultWidth
-	// ASCII replaces what is not ASCII among our own signs, for terminals that show
-	// nothing else.
+	// ASCII replaces the non-ASCII signs that this program writes, for terminals without
+	// UTF-8.
 	ASCII bool
-	// Plain draws no lines: columns stand two spaces apart.
+	// Plain draws no lines: columns are two spaces apart.
 	Plain bool
 }
 
-// gap is what a table takes besides its cells: of each column, and once.
+// gap is the width of borders and padding: per column, and once per table.
 func (s Style) gap() (each, once int) {
 	if s.Plain {
 		return plainGap, -plainGap
@@ -45,15 +44,15 @@ func (s Style) gap() (each, once int) {
 	return 3, 1
 }
 
-// plainGap is how far columns without lines between them are apart.
+// plainGap is the distance of columns without lines between them.
 const plainGap = 2
 
 func (s Style) width() int { return max(LeastWidth, cmp.Or(s.Width, DefaultWidth)) }
 
-// signs are those that our own text uses, and how they are written in ASCII.
-var signs = strings.NewReplacer("★", "*", "×", "x", "–", "-", "—", "-", "−", "-", "±", "+-", "…", "..", "µ", "u", "≤", "<=", "≥", ">=", "≠", "!=", "→", "->", "·", "*", "●", "*", "§", "section ", "²", "^2", "⁶", "^6")
+// signs maps the non-ASCII signs that this program writes to ASCII.
+var signs = strings.NewReplacer("★", "*", "×", "x", "–", "-", "—", "-", "−", "-", "±", "+-", "≈", "~", "…", "..", "µ", "u", "≤", "<=", "≥", ">=", "≠", "!=", "→", "->", "·", "*", "●", "*", "§", "section ", "²", "^2", "⁶", "^6")
 
-// Text is s as the style shows it.
+// Text returns s as the style shows it.
 func (s Style) Text(text string) string {
 	if s.ASCII {
 		return signs.Replace(text)
@@ -61,48 +60,46 @@ func (s Style) Text(text string) string {
 	return text
 }
 
-// Table is rows of cells under a heading, one for each column.
+// Table is a heading and rows of cells, one per column.
 type Table struct {
 	Head []string
 	Rows [][]string
-	// Columns tells how each gives way, by index; those that are left out are of the
-	// zero Column.
+	// Columns describes the columns by index; missing entries are zero Columns.
 	Columns []Column
 }
 
-// Column is how a column is drawn. The zero Column is a number: to the right, and
-// never cut or dropped.
+// Column describes how a column is drawn. The zero Column holds numbers: aligned to the
+// right, never cut or dropped.
 type Column struct {
-	Left  bool   // to the left, as text is
-	Short string // the heading where the table is too wide; "" is the same
-	// Drop is the order in which columns are left out of a table that is too wide,
-	// from 1; 0 is never. Text is folded and broken first.
+	Left  bool   // aligned to the left, as text
+	Short string // the heading if the table is too wide; "" keeps the heading
+	// Drop is the order in which columns are dropped from a table that is too wide,
+	// from 1; 0 means never. Names are shortened and text is wrapped first.
 	Drop int
-	// Fold is for names: they may be shortened, in the middle, to no fewer columns
-	// than this; 0 is never.
+	// Fold is the least width to which names may be shortened, in the middle; 0 means
+	// never.
 	Fold int
-	// Wrap is for text: it may be broken between words, to no fewer columns than
-	// this; 0 is never.
+	// Wrap is the least width to which text may be wrapped between words; 0 means never.
 	Wrap int
 }
 
-// Names is a column of names, Prose one of text.
+// Names returns a column of names.
 func Names() Column { return Column{Left: true, Fold: 16} }
 
-// Prose is a column of text.
+// Prose returns a column of text.
 func Prose() Column { return Column{Left: true, Wrap: 12} }
 
-// Fitted is what of a table did not fit.
+// Fitted lists the parts of a table that did not fit.
 type Fitted struct {
-	Dropped []string          // headings of columns, in the table's order
-	Folded  map[string]string // what stands for a name, and the name
+	Dropped []string          // headings of dropped columns, in the table's order
+	Folded  map[string]string // full names by their shortened forms
 }
 
-// Notes tell, in a line each, what was left out and what the folded names are.
+// Notes returns a line for the dropped columns and one for each shortened name.
 func (f Fitted) Notes() []string {
 	var out []string
 	if len(f.Dropped) > 0 {
-		out = append(out, "Left out for want of width: "+strings.Join(f.Dropped, ", ")+".")
+		out = append(out, "Columns hidden to fit the terminal: "+strings.Join(f.Dropped, ", ")+" (use --width).")
 	}
 	short := make([]string, 0, len(f.Folded))
 	for s := range f.Folded {
@@ -115,25 +112,25 @@ func (f Fitted) Notes() []string {
 	return out
 }
 
-// Width is the columns that a text takes on a terminal.
+// Width returns the number of columns that a text takes on a terminal.
 func Width(text string) int { return twwidth.Width(text) }
 
-// cell takes line breaks and the like out of a cell.
+// cell returns the text of a cell on one line.
 func cell(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// layout is a table being made to fit: columns by index, with what they still
-// have and how wide they are.
+// layout is the state of fitting a table: the remaining columns, by index, with their
+// cells and widths.
 type layout struct {
 	t     Table
 	style Style
 	short bool
 	kept  []int
-	wide  []int // of each column of the table, as long as its text is
-	least []int // to which it gives way
+	wide  []int // natural width of each column
+	least []int // least width of each column
 }
 
-// Draw writes the table, in box drawing signs unless the style is plain, and tells what
-// did not fit.
+// Draw writes the table, with box drawing characters unless the style is plain, and
+// returns the parts that did not fit.
 func (t Table) Draw(w io.Writer, s Style) (Fitted, error) {
 	t = t.prepared(s)
 	var f Fitted
@@ -154,7 +151,7 @@ func (t Table) Draw(w io.Writer, s Style) (Fitted, error) {
 	}
 	first := true
 	parts := l.parts(s.width())
-	if len(parts) > 1 { // the names are folded alike in all
+	if len(parts) > 1 { // names are shortened in the same way in all parts
 		for _, part := range parts {
 			room := s.width() - l.width(part, l.least)
 			l.wide[0] = min(l.wide[0], max(l.least[0], l.least[0]+room))
@@ -200,7 +197,7 @@ func (l *layout) head(i int) string {
 	return l.t.Head[i]
 }
 
-// measure finds how wide columns are, and can be at least.
+// measure sets the natural and least widths of the columns.
 func (l *layout) measure() {
 	l.wide, l.least = make([]int, len(l.t.Head)), make([]int, len(l.t.Head))
 	for i, c := range l.t.Columns {
@@ -225,7 +222,7 @@ func (l *layout) measure() {
 	}
 }
 
-// longest is the width of a column's longest cell.
+// longest returns the width of the longest cell of a column.
 func (l *layout) longest(i int) int {
 	n := 0
 	for _, row := range l.t.Rows {
@@ -234,7 +231,7 @@ func (l *layout) longest(i int) int {
 	return n
 }
 
-// total is the width of the kept columns with borders and padding.
+// total returns the width of the kept columns with borders and padding.
 func (l *layout) total(wide []int) int { return l.width(l.kept, wide) }
 
 func (l *layout) width(columns, wide []int) int {
@@ -245,8 +242,8 @@ func (l *layout) width(columns, wide []int) int {
 	return n
 }
 
-// dropTo leaves out columns, those that are to go first, until the rest fits, and
-// takes back what then still does.
+// dropTo drops columns in their order until the rest fits, then restores those that fit
+// after all.
 func (l *layout) dropTo(most int) {
 	var order []int
 	for _, i := range l.kept {
@@ -268,8 +265,8 @@ func (l *layout) dropTo(most int) {
 	}
 }
 
-// parts are the columns of each table to draw: all in one or, where that does not
-// fit, as many as do beside the first.
+// parts returns the columns of each table to draw: one table with all columns or, if they
+// do not fit, several tables that repeat the first column.
 func (l *layout) parts(most int) [][]int {
 	if len(l.kept) < 3 || l.total(l.least) <= most {
 		return [][]int{l.kept}
@@ -285,7 +282,7 @@ func (l *layout) parts(most int) [][]int {
 	return append(out, part)
 }
 
-// draw writes one table of some of the columns.
+// draw writes one table with some of the columns.
 func (l *layout) draw(w io.Writer, columns []int, f *Fitted) error {
 	s, give := l.style, l.given(columns)
 	part := Table{}
@@ -334,8 +331,8 @@ func (l *layout) draw(w io.Writer, columns []int, f *Fitted) error {
 	return part.render(w, renderer.NewBlueprint(look))
 }
 
-// given is how wide columns are drawn, by index: while they are together too wide,
-// the widest of those that give way does.
+// given returns the widths of columns by index: while their total is too wide, the widest
+// column that may shrink does.
 func (l *layout) given(columns []int) []int {
 	give := slices.Clone(l.wide)
 	for over := l.width(columns, give) - l.style.width(); over > 0; over-- {
@@ -353,7 +350,7 @@ func (l *layout) given(columns []int) []int {
 	return give
 }
 
-// fold shortens the names of a column, different ones differently.
+// fold shortens the names of a column; different names stay different.
 func (l *layout) fold(column, most int, s Style) map[string]string {
 	out, taken := map[string]string{}, map[string]bool{}
 	for _, row := range l.t.Rows {
@@ -370,7 +367,7 @@ func (l *layout) fold(column, most int, s Style) map[string]string {
 	return out
 }
 
-// Markdown writes the table as Markdown, whole. Cells are taken as they are.
+// Markdown writes the whole table as Markdown. Cells are not escaped.
 func (t Table) Markdown(w io.Writer) error {
 	t.Columns = append(slices.Clone(t.Columns), make([]Column, max(0, len(t.Head)-len(t.Columns)))...)
 	return t.render(w, renderer.NewMarkdown())
@@ -385,7 +382,7 @@ func (t Table) render(w io.Writer, r tw.Renderer, options ...tablewriter.Option)
 		}
 	}
 	cells := tw.CellAlignment{PerColumn: align}
-	var b bytes.Buffer // tablewriter keeps no error of writing
+	var b bytes.Buffer // tablewriter does not return write errors
 	tab := tablewriter.NewTable(&b, append([]tablewriter.Option{
 		tablewriter.WithRenderer(r),
 		tablewriter.WithHeaderAutoFormat(tw.Off),
@@ -402,15 +399,14 @@ func (t Table) render(w io.Writer, r tw.Renderer, options ...tablewriter.Option)
 		return fmt.Errorf("table of %s: %w", strings.Join(t.Head, ", "), err)
 	}
 	var out bytes.Buffer
-	for line := range strings.Lines(b.String()) { // cells are padded, also the last
+	for line := range strings.Lines(b.String()) { // removes the padding of the last cell
 		out.WriteString(strings.TrimRight(line, " \n") + "\n")
 	}
 	_, err := w.Write(out.Bytes())
 	return err
 }
 
-// Fold shortens a text to at most so many columns by leaving out what is in its
-// middle, where dots stand instead.
+// Fold shortens a text to a number of columns by replacing its middle with dots.
 func Fold(text string, most int, dots string) string {
 	if Width(text) <= most {
 		return text
@@ -435,8 +431,8 @@ func Fold(text string, most int, dots string) string {
 	return string(runes[:head]) + dots + string(runes[tail:])
 }
 
-// Wrap breaks a text at spaces into lines of at most so many columns; a longer
-// word has a line to itself.
+// Wrap breaks a text at spaces into lines of at most a number of columns; a longer word
+// gets its own line.
 func Wrap(text string, most int) []string {
 	var lines []string
 	line, used := "", 0
@@ -457,8 +453,8 @@ func Wrap(text string, most int) []string {
 	return lines
 }
 
-// Paragraph writes a text broken at the style's width, the first line after first
-// and the others after rest.
+// Paragraph writes a text wrapped to the style's width; first precedes the first line,
+// rest the others.
 func (s Style) Paragraph(w io.Writer, first, rest, text string) error {
 	begin := first
 	var b strings.Builder

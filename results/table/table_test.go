@@ -56,7 +56,7 @@ func TestDraw(t *testing.T) {
 │ fair+hdfs           │   3.346 s │ pass         │
 │ sebf+a-po…long-name │ ★ 1.854 s │ degraded [1] │
 └─────────────────────┴───────────┴──────────────┘
-`, []string{"Left out for want of width: n, fluid average.", "sebf+a-po…long-name is sebf+a-policy-of-a-long-name."}},
+`, []string{"Columns hidden to fit the terminal: n, fluid average (use --width).", "sebf+a-po…long-name is sebf+a-policy-of-a-long-name."}},
 		{40, false, `
 ┌───────────────────────┬───────────┐
 │ arm                   │   average │
@@ -100,8 +100,8 @@ func TestProseIsBroken(t *testing.T) {
 	}
 }
 
-// Whatever the table, no line is wider than asked for, unless a single number is,
-// and every number that is not of a dropped column is there whole.
+// For any table, no line exceeds the width unless a single number does, and every number
+// outside the dropped columns is complete.
 func TestEverythingFits(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		n := rapid.IntRange(2, 14).Draw(r, "columns")
@@ -213,8 +213,8 @@ func TestWriteErrors(t *testing.T) {
 	}
 }
 
-// A plain table has no lines, names to the left, and fits its width by folding the
-// widest names first.
+// A plain table has no lines, aligns names to the left, and fits its width by shortening
+// the widest names first.
 func TestPlainTable(t *testing.T) {
 	name := Column{Left: true, Fold: 8}
 	tab := Table{Head: []string{"from", "to", "n"}, Columns: []Column{name, name}, Rows: [][]string{

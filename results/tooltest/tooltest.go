@@ -1,22 +1,24 @@
-// Package tooltest is for tests that compare with programs of others.
+// Package tooltest supports tests that need other programs, or root.
 package tooltest
 
 import (
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// Env makes a test fail that would be skipped for want of a program, where it is
-// set to "required".
+// Env is an environment variable: with the value "required", a test fails instead of being
+// skipped if a program is missing.
 const Env = "TESTBED_TOOLS"
 
-// packages are Debian's, by program, where their names differ.
-var packages = map[string]string{"capinfos": "wireshark-common", "editcap": "wireshark-common", "mergecap": "wireshark-common", "script": "bsdutils"}
+// packages are Debian's package names by program, if they differ.
+var packages = map[string]string{"capinfos": "wireshark-common", "editcap": "wireshark-common", "mergecap": "wireshark-common", "script": "bsdutils",
+	"mkfs.ext4": "e2fsprogs", "ip": "iproute2", "tc": "iproute2", "unshare": "util-linux"}
 
-// Need skips the test where one of the programs is not installed, and says how to
-// install it. With TESTBED_TOOLS=required the test fails instead.
+// Need skips the test if one of the programs is not installed, and names the package to
+// install. With TESTBED_TOOLS=required the test fails instead.
 func Need(t testing.TB, programs ...string) {
 	t.Helper()
 	var missing, install []string
@@ -26,7 +28,9 @@ func Need(t testing.TB, programs ...string) {
 			if deb, ok := packages[p]; ok {
 				p = deb
 			}
-			install = append(install, p)
+			if !slices.Contains(install, p) {
+				install = append(install, p)
+			}
 		}
 	}
 	if len(missing) == 0 {
@@ -37,4 +41,18 @@ func Need(t testing.TB, programs ...string) {
 		t.Fatalf(format, strings.Join(missing, ", "), strings.Join(install, " "))
 	}
 	t.Skipf(format, strings.Join(missing, ", "), strings.Join(install, " "))
+}
+
+// NeedRoot skips the test if it does not run as root. With TESTBED_PRIVILEGED=1, as in make test
+// and continuous integration, the test fails instead.
+func NeedRoot(t testing.TB) {
+	t.Helper()
+	uid := os.Geteuid()
+	if uid == 0 {
+		return
+	}
+	if os.Getenv("TESTBED_PRIVILEGED") == "1" {
+		t.Fatalf("TESTBED_PRIVILEGED=1, but the test runs as user %d", uid)
+	}
+	t.Skipf("runs as user %d: run the test as root", uid)
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Output runs a program to its end and returns what it prints. What it needs to be
-// installed is the caller's to ask for. The test fails where the program does.
+// Output runs a program and returns its output. The test fails if the program does. The
+// caller checks with Need that the program is installed.
 func Output(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -22,8 +22,8 @@ func Output(t testing.TB, name string, args ...string) string {
 	return stdout.String()
 }
 
-// Stream is one tcp.stream or udp.stream of tshark, summed from its packets. What is
-// an array is by direction: 0 is what A sent.
+// Stream is one tcp.stream or udp.stream of tshark, summed from its packets. Arrays are by
+// direction: 0 is what A sent.
 type Stream struct {
 	Protocol    string // "tcp" or "udp"
 	Number      int
@@ -32,21 +32,21 @@ type Stream struct {
 	Packets     [2]int
 	Bytes       [2]int64 // frame.len
 	Payload     [2]int64 // tcp.len, or udp.length without the header
-	// Data are packets with payload, of TCP; FirstData and LastData their stamps.
+	// Data counts TCP packets with payload; FirstData and LastData are their timestamps.
 	Data                [2]int
 	FirstData, LastData [2]int64
-	// Retransmissions are packets with tcp.analysis.retransmission, OutOfOrder those
-	// with tcp.analysis.out_of_order, ZeroWindows those with tcp.analysis.zero_window.
+	// Retransmissions counts packets with tcp.analysis.retransmission, OutOfOrder those with
+	// tcp.analysis.out_of_order, ZeroWindows those with tcp.analysis.zero_window.
 	Retransmissions, OutOfOrder, ZeroWindows [2]int
-	// FINAgain are packets with FIN after one with FIN, LoneFINAgain those of them
-	// without payload.
+	// FINAgain counts packets with FIN after an earlier FIN, LoneFINAgain those of them without
+	// payload.
 	FINAgain, LoneFINAgain [2]int
 	SYN, FIN, RST          [2]int
 	RTT                    int64 // tcp.analysis.initial_rtt, ns; 0 for none
 }
 
-// Streams has tshark take a capture apart. Fragments of IP packets and packets that
-// errors of ICMP quote count in no stream.
+// Streams runs tshark on a capture. Fragments of IP packets and packets quoted in ICMP errors
+// belong to no stream.
 func Streams(t testing.TB, path string) []Stream {
 	t.Helper()
 	fields := []string{"frame.time_epoch", "frame.len", "tcp.stream", "udp.stream", "ip.src", "ip.dst", "ipv6.src", "ipv6.dst",
@@ -71,7 +71,7 @@ func Streams(t testing.TB, path string) []Stream {
 	for line := range strings.Lines(Output(t, "tshark", args...)) {
 		v := strings.Split(strings.TrimSuffix(line, "\n"), "|")
 		if len(v) != len(fields) {
-			t.Fatalf("tshark prints %q, want %d fields", line, len(fields))
+			t.Fatalf("tshark prints %q: must have %d fields", line, len(fields))
 		}
 		get := func(f string) string { return v[index[f]] }
 		number := func(f string) int64 {
@@ -152,7 +152,7 @@ func Streams(t testing.TB, path string) []Stream {
 	return streams
 }
 
-// Nanoseconds reads seconds with nine decimals, which a float64 would not hold.
+// Nanoseconds parses seconds with nine decimals, which exceed the precision of a float64.
 func Nanoseconds(t testing.TB, s string) int64 {
 	t.Helper()
 	whole, part, _ := strings.Cut(s, ".")

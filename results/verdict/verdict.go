@@ -1,17 +1,16 @@
-// Package verdict is the answer to "may this figure be believed": pass,
-// degraded or void, check by check, with the reason. It is the form in which
-// emu/fidelity states it and results/report prints it.
+// Package verdict defines the fidelity verdict of a run: pass, degraded or void, check by
+// check, with reasons. emu/fidelity produces verdicts and results/report prints them.
 //
-// It measures nothing and judges nothing.
+// The package does not measure or judge.
 package verdict
 
 import "fmt"
 
-// Level is a grade. The zero Level is invalid.
+// Level is the grade of a verdict. The zero Level is invalid.
 type Level uint8
 
-// Levels from good to bad. Unverified is a run whose fidelity record is
-// missing, as when only its captures were kept.
+// Levels, best first. Unverified means that the fidelity record is missing, for example if
+// only the captures of a run were kept.
 const (
 	Pass Level = 1 + iota
 	Unverified
@@ -28,10 +27,10 @@ func (l Level) String() string {
 	return fmt.Sprintf("Level(%d)", uint8(l))
 }
 
-// MarshalText is String.
+// MarshalText returns String.
 func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
-// UnmarshalText reads what String prints.
+// UnmarshalText parses the result of String.
 func (l *Level) UnmarshalText(text []byte) error {
 	for level, name := range names {
 		if name == string(text) {
@@ -39,29 +38,29 @@ func (l *Level) UnmarshalText(text []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("verdict level %q: want pass, unverified, degraded or void", text)
+	return fmt.Errorf("verdict level %q: must be pass, unverified, degraded or void", text)
 }
 
-// Check is one thing that was measured of the run itself.
+// Check is one fidelity check of a run.
 type Check struct {
 	Name   string `json:"name"` // such as "capture-drops"
 	Level  Level  `json:"level"`
-	Value  string `json:"value"`            // as measured, with its unit
+	Value  string `json:"value"`            // the measured value with its unit
 	Pass   string `json:"pass"`             // the bound for pass, such as "≥ 0.97 and ≤ 1.01"
 	Void   string `json:"void"`             // the bound beyond which the run is void
-	Reason string `json:"reason,omitempty"` // what it means, where it is not a pass
+	Reason string `json:"reason,omitempty"` // the consequence, if it is not a pass
 }
 
-// Verdict is the judgement of one arm and repeat.
+// Verdict is the judgement of one repeat of an arm.
 type Verdict struct {
 	Level  Level   `json:"level"` // the worst of the checks
 	Checks []Check `json:"checks"`
-	// Earlier are those of tries of the same repeat before this one, none of them a
-	// pass. Nothing else of these tries is reported.
+	// Earlier has the verdicts of earlier attempts of the same repeat, none of them a pass.
+	// Nothing else of these attempts is reported.
 	Earlier []Verdict `json:"earlier,omitempty"`
 }
 
-// Of is the verdict that a set of checks amounts to: its worst.
+// Of returns the verdict of a set of checks: the worst.
 func Of(checks ...Check) Verdict {
 	v := Verdict{Level: Pass, Checks: checks}
 	for _, c := range checks {
@@ -70,7 +69,7 @@ func Of(checks ...Check) Verdict {
 	return v
 }
 
-// Missing is the verdict of a run without a fidelity record.
+// Missing returns the verdict of a run without a fidelity record.
 func Missing(why string) Verdict {
 	return Verdict{Level: Unverified, Checks: []Check{{Name: "fidelity-record", Level: Unverified, Value: "missing", Pass: "present", Void: "-", Reason: why}}}
 }

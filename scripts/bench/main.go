@@ -1,22 +1,22 @@
-// Command bench measures how fast testbeds are built and torn down: testbed
-// itself, bare netlink requests for the same kernel objects, and Mininet with
-// Linux bridges and TBF links of the same shape where it is installed. The three
-// take turns, so that what else the machine does falls on all of them. It needs
-// root and the Go toolchain, and is run from the root of the repository:
+// Command bench measures the time to build and remove a fabric: with testbed, with bare
+// netlink requests for the same kernel objects and, if it is installed, with Mininet (Linux
+// bridges and TBF links of the same shape). The three take turns, so that other load of the
+// machine affects all of them. It needs root and the Go toolchain. Run it from the root of
+// the repository:
 //
 //	make bench-build
 //
-// It prints a table of medians, or JSON with -json. It says when it cannot
-// compare, and does not judge.
+// It prints a table of medians, or JSON with -json, and reports if Mininet is missing. It
+// has no pass or fail criterion.
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -25,16 +25,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"testbed/results/metrics"
 	"time"
 )
 
 // The shape of BenchmarkBuild/hosts=100 in emu/kernel.
 const leaves, hostsPerLeaf, mbps = 10, 10, 20
 
-// python is Debian's, for which its packages are installed.
+// python is Debian's interpreter, which finds the packages of Debian.
 const python = "/usr/bin/python3"
 
-// result is what the rounds gave: milliseconds.
+// result has the times of all rounds, in milliseconds.
 type result struct {
 	Hosts   int                  `json:"hosts"`
 	Rounds  map[string][]float64 `json:"rounds_ms"`
@@ -44,10 +45,10 @@ type result struct {
 }
 
 func main() {
-	rounds := flag.Int("rounds", 5, "how often each is built and torn down")
-	big := flag.Bool("big", false, "also build 1,000 hosts (not with Mininet)")
+	rounds := flag.Int("rounds", 5, "number of rounds")
+	big := flag.Bool("big", false, "also build 1,000 hosts (without Mininet)")
 	asJSON := flag.Bool("json", false, "print JSON")
-	timeout := flag.Duration("timeout", 10*time.Minute, "how long all of it may take")
+	timeout := flag.Duration("timeout", 10*time.Minute, "limit of the total time")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	ctx, cancel := context.WithTimeout(ctx, *timeout)
@@ -62,10 +63,10 @@ func main() {
 
 func run(ctx context.Context, rounds int, big, asJSON bool) (err error) {
 	if rounds < 1 {
-		return fmt.Errorf("-rounds %d: want 1 or more", rounds)
+		return fmt.Errorf("-rounds %d: must be 1 or more", rounds)
 	}
 	if os.Geteuid() != 0 {
-		return errors.New("namespaces need root: run it with sudo")
+		return errors.New("namespaces need root: use sudo")
 	}
 	dir, err := os.MkdirTemp("", "testbed-bench-")
 	if err != nil {
@@ -112,7 +113,7 @@ func run(ctx context.Context, rounds int, big, asJSON bool) (err error) {
 	return nil
 }
 
-// withoutMininet tells why there is nothing to compare with, or is nil.
+// withoutMininet returns the reason why Mininet cannot run, or nil.
 func withoutMininet(ctx context.Context) error {
 	const install = "apt-get install --no-install-recommends mininet bridge-utils"
 	for _, tool := range []string{python, "mnexec", "brctl", "tc", "unshare"} {
@@ -155,11 +156,11 @@ func (r *result) testbed(ctx context.Context, binary string) error {
 	return nil
 }
 
-// mininet runs one round of Mininet, in a network namespace that ends with it.
+// mininet runs one round of Mininet, in a network namespace of its own.
 func (r *result) mininet(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, "unshare", "-n", python, filepath.Join("scripts", "bench", "mininet_build.py"),
 		strconv.Itoa(leaves), strconv.Itoa(hostsPerLeaf), strconv.Itoa(mbps))
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it stops its hosts' shells
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that it stops its hosts' shells
 	cmd.WaitDelay = 30 * time.Second
 	var errs strings.Builder
 	cmd.Stderr = &errs
@@ -182,7 +183,7 @@ func (r *result) mininet(ctx context.Context) error {
 func (r *result) summarise() {
 	r.Median, r.Ratios = map[string]float64{}, map[string]float64{}
 	for name, v := range r.Rounds {
-		r.Median[name] = median(v)
+		r.Median[name] = metrics.Median(v)
 	}
 	ratio := func(name, over, under string) {
 		if a, b := r.Median[over], r.Median[under]; a > 0 && b > 0 {
@@ -196,37 +197,26 @@ func (r *result) summarise() {
 	ratio("Mininet down / gone", "mininet-down", "gone")
 }
 
-func median(v []float64) float64 {
-	v = slices.Sorted(slices.Values(v))
-	n := len(v)
-	return (v[(n-1)/2] + v[n/2]) / 2
-}
-
 // meanings are the rows of the table, in order.
 var meanings = []struct{ name, what string }{
 	{"up", "testbed, built"},
-	{"check", "testbed, read back and probed"},
-	{"down", "testbed, torn down: nothing holds it any more"},
-	{"gone", "testbed, torn down and the kernel done with it"},
+	{"check", "testbed, verified and probed"},
+	{"down", "testbed, removed"},
+	{"gone", "testbed, removed and freed by the kernel"},
 	{"bare-up", "bare netlink, built"},
-	{"bare-down", "bare netlink, let go and the kernel done with it"},
+	{"bare-down", "bare netlink, removed and freed by the kernel"},
 	{"mininet-up", "Mininet, started"},
 	{"mininet-down", "Mininet, stopped"},
 }
 
 func (r *result) print() {
-	fmt.Printf("%d hosts, milliseconds\n%-50s %8s %8s %8s %3s\n", r.Hosts, "", "median", "least", "most", "n")
+	fmt.Printf("%d hosts, milliseconds\n%-50s %8s %8s %8s %3s\n", r.Hosts, "", "median", "min", "max", "n")
 	for _, m := range meanings {
 		if v := r.Rounds[m.name]; len(v) > 0 {
 			fmt.Printf("%-50s %8.1f %8.1f %8.1f %3d\n", m.what, r.Median[m.name], slices.Min(v), slices.Max(v), len(v))
 		}
 	}
-	names := make([]string, 0, len(r.Ratios))
-	for name := range r.Ratios {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(a, b) })
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(r.Ratios)) {
 		fmt.Printf("%-50s %8.2f\n", name, r.Ratios[name])
 	}
 	for _, m := range r.Missing {

@@ -1,10 +1,10 @@
 """Builds and stops one Mininet network of the shape of the build benchmark:
-racks of hosts under one spine, Linux bridges, TBF links, no controller. Prints
-one line of JSON with the seconds that start and stop took.
+racks of hosts under one spine, Linux bridges, TBF links, no controller. It prints
+the seconds that start and stop took, as one line of JSON.
 
-It is run by the program beside it, in a network namespace of its own, so that
-bridges are not made in that of the machine. Mininet's own clean-up (mn -c)
-deletes by pattern whatever looks like its own; it is not used.
+main.go runs it in a network namespace of its own, so that it creates no bridges
+in the machine's. It does not use Mininet's clean-up (mn -c), which deletes objects
+by name pattern, also those of others.
 """
 import json
 import sys
@@ -31,7 +31,7 @@ class LeafSpine(Topo):
 def main():
     leaves, hosts, mbps = (int(a) for a in sys.argv[1:4])
     setLogLevel("error")
-    Mininet.inited = True  # or it would raise limits and sysctls of the machine
+    Mininet.inited = True  # else Mininet changes limits and sysctls of the machine
     start = time.monotonic()
     net = Mininet(topo=LeafSpine(leaves=leaves, hosts=hosts, mbps=mbps),
                   switch=LinuxBridge, link=TCLink, controller=None)
@@ -44,7 +44,7 @@ def main():
         net.stop()
         down = time.monotonic() - start
     if "tbf" not in shaped:
-        sys.exit("its links are not shaped: tc says %r" % shaped)
+        sys.exit("links are not shaped: tc prints %r" % shaped)
     print(json.dumps({"up_s": up, "down_s": down}))
 
 

@@ -10,40 +10,40 @@ import (
 	"strings"
 	"time"
 
-	"testbed/emu/study"
-	"testbed/emu/tracesim"
-	"testbed/results/coflows"
-	"testbed/results/files"
+	"testbed/emu/flowsim"
+	"testbed/emu/flowsim/comparison"
 	"testbed/results/metrics"
+	"testbed/results/safefile"
+	"testbed/results/tracestats"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
 
-// interval is the paper's δ.
+// interval is δ, the paper's interval between decisions.
 const interval = 8 * time.Millisecond
 
-// everyone are the policies of the table. The first is the one that the others are
-// compared with. Those that reallocate at coflows alone are as CoflowSim, the simulator
-// published with the trace, has them.
-var everyone = []string{
+// tablePolicies lists the policies of the table. The others are compared with the first.
+// Policies with reallocate=coflows behave as in CoflowSim, the simulator published with the
+// trace.
+var tablePolicies = []string{
 	"philae", "philae:policy=A", "philae:policy=B", "philae:policy=C", "philae-sim",
 	"aalo", "aalo:across=weighted", "aalo-oracle", "saath", "fair", "equal-share",
 	"fifo", "fifo:allocation=madd,backfill=fair-share,reallocate=coflows", "scf", "ncf", "lcf", "srtf",
 	"sebf", "sebf:allocation=greedy", "sebf:backfill=fair-share,key=initial,reallocate=coflows", "sincronia",
 }
 
-// rivals are the policies that Philae is compared with on derived traces, and learned
-// those whose learning is looked at.
+// derivedBaselines are the policies that Philae is compared with on derived traces.
+// learningPolicies are the policies of the part learning.
 var (
-	rivals  = []string{"aalo", "aalo-oracle", "sebf"}
-	learned = []string{"philae", "aalo"}
+	derivedBaselines = []string{"aalo", "aalo-oracle", "sebf"}
+	learningPolicies = []string{"philae", "aalo"}
 )
 
-// simulate runs policies on a trace, and keeps every coflow's times in a file.
-func (s *philae) simulate(ctx context.Context, name string, t *workloads.Trace, delta time.Duration, texts ...string) (*study.Outcome, error) {
-	o := study.Options{First: s.coflows, Interval: delta}
+// simulate runs policies on a trace, and writes every coflow's times to a CSV file.
+func (s *philae) simulate(ctx context.Context, name string, t *workloads.Trace, delta time.Duration, texts ...string) (*comparison.Outcome, error) {
+	o := comparison.Options{First: s.coflows, Interval: delta}
 	for _, text := range texts {
-		p, err := study.ParsePolicy(text)
+		p, err := comparison.ParsePolicy(text)
 		if err != nil {
 			return nil, err
 		}
@@ -51,7 +51,7 @@ func (s *philae) simulate(ctx context.Context, name string, t *workloads.Trace, 
 	}
 	began := time.Now()
 	policy := ""
-	out, err := study.Do(ctx, t, o, func() time.Duration { return time.Since(began) }, func(p study.Progress) {
+	out, err := comparison.Do(ctx, t, o, func() time.Duration { return time.Since(began) }, func(p comparison.Progress) {
 		if p.Policy != policy {
 			policy = p.Policy
 			fmt.Fprintf(os.Stderr, "%s: policy %d/%d %s\n", name, p.Run, p.Runs, policy)
@@ -60,31 +60,31 @@ func (s *philae) simulate(ctx context.Context, name string, t *workloads.Trace, 
 	if err != nil {
 		return nil, err
 	}
-	return out, files.Write(filepath.Join(s.Dir, name+".csv"), out.CoflowsCSV)
+	return out, safefile.Write(filepath.Join(s.Dir, name+".csv"), out.CoflowsCSV)
 }
 
-// over is the speed-up of the first policy of an outcome over another.
-func over(out *study.Outcome, policy string) (coflows.Speedup, error) {
-	at := slices.IndexFunc(out.Runs, func(r study.Run) bool { return r.Policy == policy })
+// over returns the speed-up of the first policy of an outcome relative to another policy.
+func over(out *comparison.Outcome, policy string) (tracestats.Speedup, error) {
+	at := slices.IndexFunc(out.Runs, func(r comparison.Run) bool { return r.Policy == policy })
 	if at < 0 {
-		return coflows.Speedup{}, fmt.Errorf("policy %s was not run", policy)
+		return tracestats.Speedup{}, fmt.Errorf("policy %s was not run", policy)
 	}
-	return coflows.Faster(out.Runs[at].Times(), out.Runs[0].Times())
+	return tracestats.Faster(out.Runs[at].Times(), out.Runs[0].Times())
 }
 
 func times(f float64) string { return fmt.Sprintf("%.2f×", f) }
 
-// table is every policy on the whole trace.
+// table compares all policies on the whole trace.
 func (s *philae) table(ctx context.Context) error {
-	out, err := s.simulate(ctx, "table", s.trace, interval, everyone...)
+	out, err := s.simulate(ctx, "table", s.trace, interval, tablePolicies...)
 	if err != nil {
 		return err
 	}
-	s.Say("%d coflows with %d flows of %s on one non-blocking switch; 1 MB takes 8 ms on a port, coflows arrive when the trace says, flows inside a port count. Percentiles are interpolated linearly.\n", out.Coflows, out.Flows, s.trace.Name)
+	s.Say("%d coflows with %d flows of %s on one non-blocking switch; 1 MB takes 8 ms on a port, coflows arrive as in the trace, and flows from a port to itself count. Percentiles are interpolated linearly.\n", out.Coflows, out.Flows, s.trace.Name)
 	if err := out.Markdown(s); err != nil {
 		return err
 	}
-	s.Say("\nSpeed-up of Philae (policy D) over each: the ratio of the averages, and the median and 90th percentile of the coflows' ratios; the paper's beside them.\n")
+	s.Say("\nSpeed-up of Philae (policy D) relative to each: ratio of averages, and median and P90 of the coflows' ratios, each next to the paper's.\n")
 	var rows [][]string
 	for _, r := range out.Runs[1:] {
 		f, err := over(out, r.Policy)
@@ -92,12 +92,12 @@ func (s *philae) table(ctx context.Context) error {
 			return err
 		}
 		p := s.paper.Speedups[r.Policy]
-		rows = append(rows, []string{r.Policy, times(f.Averages), or(p.Avg), times(f.P50), or(p.P50), times(f.P90), or(p.P90)})
+		rows = append(rows, []string{r.Policy, times(f.Averages), paperText(p.Avg), times(f.P50), paperText(p.P50), times(f.P90), paperText(p.P90)})
 	}
-	if err := s.Draw([]string{"over", "average", "paper", "median", "paper ", "P90", "paper  "}, rows); err != nil {
+	if err := s.Draw([]string{"relative to", "average", "paper", "median", "paper ", "P90", "paper  "}, rows); err != nil {
 		return err
 	}
-	s.Reasons(s.paper.Reasons, everyone...)
+	s.Reasons(s.paper.Reasons, tablePolicies...)
 	if err := s.overAalo(out); err != nil {
 		return err
 	}
@@ -107,9 +107,9 @@ func (s *philae) table(ctx context.Context) error {
 	return s.jobs(out)
 }
 
-// sizes are averages by size and width.
-func (s *philae) sizes(out *study.Outcome) error {
-	bins := coflows.DefaultSizeBins(study.MB(s.trace, tracesim.Ports{}))
+// sizes writes average CCTs by size and width.
+func (s *philae) sizes(out *comparison.Outcome) error {
+	bins := tracestats.DefaultSizeBins(comparison.MB(s.trace, flowsim.Ports{}))
 	head := []string{"policy"}
 	var rows [][]string
 	for i, r := range out.Runs {
@@ -126,33 +126,33 @@ func (s *philae) sizes(out *study.Outcome) error {
 		}
 		rows = append(rows, row)
 	}
-	s.Say("Average CCT by the bins of the paper's figure 5: small is at most 100 MB, thin at most %d flows.\n", workloads.ThinCoflow)
+	s.Say("Average CCT by the bins of the paper's figure 5: small coflows have at most 100 MB, thin ones at most %d flows.\n", workloads.ThinCoflow)
 	return s.Draw(head, rows)
 }
 
-// overAalo are Philae's four policies over Aalo.
-func (s *philae) overAalo(out *study.Outcome) error {
-	aalo := out.Runs[slices.IndexFunc(out.Runs, func(r study.Run) bool { return r.Policy == "aalo" })].Times()
-	s.Say("The four policies of Philae, and its public simulator's way, over Aalo.\n")
+// overAalo writes the speed-ups of Philae's four policies relative to Aalo.
+func (s *philae) overAalo(out *comparison.Outcome) error {
+	aalo := out.Runs[slices.IndexFunc(out.Runs, func(r comparison.Run) bool { return r.Policy == "aalo" })].Times()
+	s.Say("Speed-ups relative to Aalo: Philae's four policies, and philae-sim, which behaves as its public simulator.\n")
 	var rows [][]string
 	for _, r := range out.Runs {
 		if !strings.HasPrefix(r.Policy, "philae") {
 			continue
 		}
-		f, err := coflows.Faster(aalo, r.Times())
+		f, err := tracestats.Faster(aalo, r.Times())
 		if err != nil {
 			return err
 		}
 		p := s.paper.OverAalo[r.Policy]
-		rows = append(rows, []string{r.Policy, times(f.Averages), or(p.Avg), times(f.P50), or(p.P50)})
+		rows = append(rows, []string{r.Policy, times(f.Averages), paperText(p.Avg), times(f.P50), paperText(p.P50)})
 	}
 	return s.Draw([]string{"policy", "average", "paper", "median", "paper "}, rows)
 }
 
-// jobs are job completion times: Philae over Aalo.
-func (s *philae) jobs(out *study.Outcome) error {
+// jobs writes the speed-up of job completion times under Philae, relative to Aalo.
+func (s *philae) jobs(out *comparison.Outcome) error {
 	items := func(policy string) []metrics.Item {
-		at := slices.IndexFunc(out.Runs, func(r study.Run) bool { return r.Policy == policy })
+		at := slices.IndexFunc(out.Runs, func(r comparison.Run) bool { return r.Policy == policy })
 		var is []metrics.Item
 		for _, c := range out.Runs[at].Coflows {
 			is = append(is, metrics.Item{ID: int(c.ID), Cluster: int(c.ID), Time: c.CCT()})
@@ -168,15 +168,15 @@ func (s *philae) jobs(out *study.Outcome) error {
 		ratios[i] = float64(base[i].Time) / float64(arm[i].Time)
 	}
 	slices.Sort(ratios)
-	s.Say("Job completion times, Philae over Aalo, where the shuffle is the part of the job that Aalo's evaluation states (in 61 %% of the jobs below a quarter): median %.2f× (paper %s), P90 %.2f× (paper %s).\n",
-		metrics.Quantile(0.5, ratios), or(s.paper.JCT.P50), metrics.Quantile(0.9, ratios), or(s.paper.JCT.P90))
+	s.Say("Job completion times, Philae relative to Aalo, with the shuffle's fraction of the job from Aalo's evaluation (below a quarter in 61 %% of the jobs): median %.2f× (paper %s), P90 %.2f× (paper %s).\n",
+		metrics.Quantile(0.5, ratios), paperText(s.paper.JCT.P50), metrics.Quantile(0.9, ratios), paperText(s.paper.JCT.P90))
 	return nil
 }
 
-// replicas is by how much the paper's largest cluster is larger than the trace's.
+// replicas is the size of the paper's largest cluster relative to the trace's.
 const replicas = 6
 
-// derived are the traces made of the trace.
+// derived compares policies on traces that are derived from the trace.
 func (s *philae) derived(ctx context.Context) error {
 	type derivation struct {
 		name   string
@@ -184,7 +184,7 @@ func (s *philae) derived(ctx context.Context) error {
 		delta  time.Duration
 		others []string
 		paper  map[string]figure
-		want   int // coflows, as the paper counts them; 0 where it does not say
+		want   int // number of coflows in the paper; 0 if not published
 	}
 	var all []derivation
 	for _, f := range s.paper.LowSkew {
@@ -195,13 +195,13 @@ func (s *philae) derived(ctx context.Context) error {
 	all = append(all,
 		derivation{"mantri", func() (*workloads.Trace, error) {
 			return workloads.MantriLike(s.trace, workloads.MantriSkew, units.MB, s.seed)
-		}, interval, rivals, s.paper.Mantri, 0},
+		}, interval, derivedBaselines, s.paper.Mantri, 0},
 		derivation{"wide", func() (*workloads.Trace, error) { return workloads.WideOnly(s.trace, workloads.ThinCoflow) },
-			interval, rivals, s.paper.Wide, 0},
+			interval, derivedBaselines, s.paper.Wide, 0},
 		derivation{fmt.Sprintf("replicated-%d", replicas), func() (*workloads.Trace, error) { return workloads.Replicate(s.trace, replicas) },
 			replicas * interval, []string{"aalo"}, nil, 0})
 	var rows [][]string
-	var large *study.Outcome
+	var large *comparison.Outcome
 	for _, d := range all {
 		t, err := d.make()
 		if err != nil {
@@ -231,21 +231,21 @@ func (s *philae) derived(ctx context.Context) error {
 			if d.want > 0 {
 				counted = fmt.Sprint(d.want)
 			}
-			rows = append(rows, []string{d.name, fmt.Sprint(out.Coflows), counted, fmt.Sprint(t.Ports), o, times(f.Averages), or(p.Avg), times(f.P50), or(p.P50), times(f.P90)})
+			rows = append(rows, []string{d.name, fmt.Sprint(out.Coflows), counted, fmt.Sprint(t.Ports), o, times(f.Averages), paperText(p.Avg), times(f.P50), paperText(p.P50), times(f.P90)})
 		}
 	}
-	s.Say("Speed-up of Philae (policy D). δ of Aalo is %v, %v on the replicated trace.\n", interval, replicas*interval)
-	if err := s.Draw([]string{"trace", "coflows", "paper", "ports", "over", "average", "paper ", "median", "paper  ", "P90"}, rows); err != nil {
+	s.Say("Speed-up of Philae (policy D). Aalo's δ is %v, and %v on the replicated trace.\n", interval, replicas*interval)
+	if err := s.Draw([]string{"trace", "coflows", "paper", "ports", "relative to", "average", "paper ", "median", "paper  ", "P90"}, rows); err != nil {
 		return err
 	}
 	if large != nil {
-		s.Say("The coordinator at %d ports, in intervals of %v.\n", replicas*s.trace.Ports, replicas*interval)
+		s.Say("Load of the coordinator at %d ports, in intervals of %v.\n", replicas*s.trace.Ports, replicas*interval)
 		return large.Markdown(s)
 	}
 	return nil
 }
 
-// sensitivity is Philae over Aalo as its parameters change, one at a time.
+// sensitivity compares Philae with Aalo, changing one parameter of Philae at a time.
 func (s *philae) sensitivity(ctx context.Context) error {
 	texts := []string{"aalo", "philae"}
 	for _, p := range []struct {
@@ -269,7 +269,7 @@ func (s *philae) sensitivity(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.Say("One parameter at a time; the others have their defaults, T = 7, Q0 = 10 MiB, E = 10 and a pilot for every 20 senders. Speed-ups are over Aalo.\n")
+	s.Say("One parameter at a time; the others have their defaults, T = 7, Q0 = 10 MiB, E = 10 and a pilot flow for every 20 senders. Speed-ups are relative to Aalo.\n")
 	var rows [][]string
 	for _, r := range out.Runs[1:] {
 		rows = append(rows, []string{r.Policy, fmt.Sprintf("%.2f s", r.Summary.Average.Seconds()), times(r.Speedup.Averages), times(r.Speedup.P50), times(r.Speedup.P90)})
@@ -277,43 +277,43 @@ func (s *philae) sensitivity(ctx context.Context) error {
 	return s.Draw([]string{"policy", "average", "speed-up", "median", "P90"}, rows)
 }
 
-// learning is how well pilots tell a coflow's size, and how long it takes until a
-// coflow is where it belongs.
+// learning writes the error of sizes estimated from pilot flows, and the time until each
+// coflow is in its final queue.
 func (s *philae) learning(ctx context.Context) error {
-	out, err := s.simulate(ctx, "learning", s.trace, 0, learned...)
+	out, err := s.simulate(ctx, "learning", s.trace, 0, learningPolicies...)
 	if err != nil {
 		return err
 	}
 	e := estimates(out.Runs[0].Coflows)
-	s.Say("Size after the pilots against the real one, over %d sampled coflows: absolute error of %.3f on average, standard deviation of the error %.3f (paper %.2f and %.2f); median %.3f, P90 %.3f of the absolute.\n",
+	s.Say("Error of estimated sizes relative to true sizes, over %d sampled coflows: mean absolute error %.3f, standard deviation of the error %.3f (paper %.2f and %.2f); median absolute error %.3f, P90 %.3f.\n",
 		e.n, e.mean, e.deviation, s.paper.Estimate.Error, s.paper.Estimate.Deviation, e.p50, e.p90)
 	var rows [][]string
 	for _, r := range out.Runs {
 		c := costs(r.Coflows, r.Policy == "philae")
-		rows = append(rows, []string{r.Policy, fmt.Sprintf("%.0f %%", 100*c.all), fmt.Sprintf("%.0f %%", 100*s.paper.Learning[r.Policy]),
-			fmt.Sprintf("%.0f %%", 100*c.soon), fmt.Sprintf("%.0f %%", 100*c.p50), fmt.Sprintf("%.0f %%", 100*c.p90), fmt.Sprintf("%.1f %%", 100*c.bytes)})
+		rows = append(rows, []string{r.Policy, units.Percent(c.all, 0), units.Percent(s.paper.Learning[r.Policy], 0),
+			units.Percent(c.soon, 0), units.Percent(c.p50, 0), units.Percent(c.p90, 0), units.Percent(c.bytes, 1)})
 	}
-	s.Say("Learning: the part of its CCT after which a coflow is in its last queue (under Philae: after which its pilots have ended; thin coflows have nothing to learn), and what part of its bytes it has sent by then. Wide coflows have more than %d flows.\n", workloads.ThinCoflow)
+	s.Say("Learning: the fraction of its CCT after which a coflow is in its last queue (under Philae: after which its pilot flows have ended; thin coflows have nothing to learn), and the fraction of its bytes sent by then. Wide coflows have more than %d flows.\n", workloads.ThinCoflow)
 	return s.Draw([]string{"policy", "learned within 1 % of CCT", "paper", "of wide coflows", "their median", "their P90", "their bytes, average"}, rows)
 }
 
-// estimate is the relative error of sizes: deviation of the error with its sign, the
-// rest of its amount.
+// estimate describes the relative errors of sizes: deviation is of the signed error, the
+// other figures are of the absolute error.
 type estimate struct {
 	n                         int
 	mean, deviation, p50, p90 float64
 }
 
-// estimates compares the sizes that pilots tell with those that coflows have.
-func estimates(all []tracesim.Coflow) estimate {
+// estimates compares the sizes estimated from pilot flows with the true sizes.
+func estimates(all []flowsim.Coflow) estimate {
 	var errs, abs []float64
 	for _, c := range all {
 		if c.Pilots == 0 {
 			continue
 		}
-		told := float64(c.PilotSent) / float64(c.Pilots) * float64(c.Width)
-		errs = append(errs, told/float64(c.Size)-1)
-		abs = append(abs, math.Abs(told/float64(c.Size)-1))
+		estimated := float64(c.PilotSent) / float64(c.Pilots) * float64(c.Width)
+		errs = append(errs, estimated/float64(c.Size)-1)
+		abs = append(abs, math.Abs(estimated/float64(c.Size)-1))
 	}
 	e := estimate{n: len(errs)}
 	if e.n == 0 {
@@ -335,14 +335,15 @@ func estimates(all []tracesim.Coflow) estimate {
 	return e
 }
 
-// cost is of coflows, 0 to 1: the part of all that is soon where it belongs; and of
-// those that are not thin the same, percentiles of the part of its CCT that this takes
-// one, and the part of its bytes, on average.
+// cost describes learning, in fractions from 0 to 1. all is the fraction of coflows that
+// learn within 1 % of their CCT. The other fields are of wide coflows: soon is the same
+// fraction, p50 and p90 are percentiles of the fraction of the CCT that learning takes, and
+// bytes is the average fraction of bytes sent by then.
 type cost struct{ all, soon, p50, p90, bytes float64 }
 
-// costs is how soon coflows are where they belong: in their last queue, or sampled.
-// What is not sampled has nothing to learn, and is where it belongs at once.
-func costs(all []tracesim.Coflow, sampled bool) cost {
+// costs returns the cost of learning until coflows are in their last queue or, if sampled
+// is true, until their pilot flows have ended. Coflows without pilot flows learn at once.
+func costs(all []flowsim.Coflow, sampled bool) cost {
 	var parts []float64
 	var c cost
 	for _, f := range all {

@@ -9,8 +9,8 @@ import (
 	"testbed/results/report"
 )
 
-// decided is each arm's coordinator on packets, and what the paper's testbed showed.
-func (s *philae) decided(run *report.Summary) error {
+// decisionCosts writes the cost of each arm's decisions on packets.
+func (s *philae) decisionCosts(run *report.Summary) error {
 	var rows [][]string
 	for _, a := range run.Arms {
 		c := a.Coordinator
@@ -32,12 +32,12 @@ func (s *philae) decided(run *report.Summary) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	s.Say("What deciding cost, of all repeats.\n")
-	return s.Draw([]string{"arm", "intervals", "decisions", "missed", "a decision, average", "P99"}, rows)
+	s.Say("Cost of decisions, over all repeats.\n")
+	return s.Draw([]string{"arm", "intervals", "decisions", "missed", "average time per decision", "P99"}, rows)
 }
 
-// testbeds are the paper's figures of its own testbeds, of other machines and another
-// size than here: they are told, not compared.
+// testbeds writes the paper's figures from its own testbeds. They are not compared with
+// ours, since machines and sizes differ.
 func (s *philae) testbeds() {
 	for _, nodes := range slices.Sorted(maps.Keys(s.paper.Testbed)) {
 		f := s.paper.Testbed[nodes]
@@ -45,7 +45,7 @@ func (s *philae) testbeds() {
 		for _, policy := range slices.Sorted(maps.Keys(s.paper.Missed[nodes])) {
 			missed = append(missed, fmt.Sprintf("%.0f %% under %s", 100*s.paper.Missed[nodes][policy], policy))
 		}
-		s.Say("The paper's testbed of %d nodes, Philae over Aalo: average %s, median %s, P90 %s; intervals of %v missed: %s.\n",
-			nodes, or(f.Avg), or(f.P50), or(f.P90), interval, strings.Join(missed, ", "))
+		s.Say("The paper's testbed of %d nodes, Philae relative to Aalo: average %s, median %s, P90 %s; missed intervals of %v: %s.\n",
+			nodes, paperText(f.Avg), paperText(f.P50), paperText(f.P90), interval, strings.Join(missed, ", "))
 	}
 }

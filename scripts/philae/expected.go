@@ -5,14 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
+
+	"testbed/results/safefile"
 
 	"go.yaml.in/yaml/v4"
 )
 
-// figure is a speed-up as the paper reports it: 0 where it does not.
+// figure is a speed-up from the paper. Values that the paper does not report are 0.
 type figure struct {
 	Avg     float64 `yaml:"avg"`
 	P50     float64 `yaml:"p50"`
@@ -21,26 +22,26 @@ type figure struct {
 	Coflows int     `yaml:"coflows"`
 }
 
-// expected is what a file such as expected.yaml states.
+// expected is the content of a file such as expected.yaml.
 type expected struct {
-	Speedups map[string]figure `yaml:"speedups"`  // of Philae D over a policy
-	OverAalo map[string]figure `yaml:"over_aalo"` // of a policy
-	Wide     map[string]figure `yaml:"wide"`      // of Philae D over a policy, as Mantri
+	Speedups map[string]figure `yaml:"speedups"`  // of Philae D relative to a policy
+	OverAalo map[string]figure `yaml:"over_aalo"` // of a policy relative to Aalo
+	Wide     map[string]figure `yaml:"wide"`      // of Philae D relative to a policy; Mantri too
 	Mantri   map[string]figure `yaml:"mantri"`
-	LowSkew  []figure          `yaml:"low_skew"` // over Aalo
+	LowSkew  []figure          `yaml:"low_skew"` // relative to Aalo
 	Estimate struct {
 		Error     float64 `yaml:"error"`
 		Deviation float64 `yaml:"deviation"`
 	} `yaml:"estimate"`
 	Learning map[string]float64         `yaml:"learning"`
-	Testbed  map[int]figure             `yaml:"testbed"` // over Aalo, by number of nodes
-	Missed   map[int]map[string]float64 `yaml:"missed"`  // part of intervals, by number of nodes and policy
+	Testbed  map[int]figure             `yaml:"testbed"` // relative to Aalo, by number of nodes
+	Missed   map[int]map[string]float64 `yaml:"missed"`  // fraction of intervals, by number of nodes and policy
 	JCT      figure                     `yaml:"jct"`
-	Reasons  map[string]string          `yaml:"reasons"` // why figures differ, by policy or part
+	Reasons  map[string]string          `yaml:"reasons"` // reasons for differences, by policy or part
 }
 
 func readExpected(path string) (expected, error) {
-	text, err := os.ReadFile(path)
+	text, err := safefile.Read(path)
 	if err != nil {
 		return expected{}, err
 	}
@@ -58,35 +59,35 @@ func readExpected(path string) (expected, error) {
 	return file.Paper, nil
 }
 
-// check finds names under which nothing would ever be looked up.
+// check rejects names that no part looks up.
 func (e expected) check() error {
 	var errs []error
 	known := func(key string, names, have []string) {
 		for _, n := range names {
 			if !slices.Contains(have, n) {
-				errs = append(errs, fmt.Errorf("%s: no %q: have %s", key, n, strings.Join(have, ", ")))
+				errs = append(errs, fmt.Errorf("%s: unknown name %q: must be one of %s", key, n, strings.Join(have, ", ")))
 			}
 		}
 	}
-	known("speedups", slices.Sorted(maps.Keys(e.Speedups)), everyone)
-	known("over_aalo", slices.Sorted(maps.Keys(e.OverAalo)), everyone)
-	known("wide", slices.Sorted(maps.Keys(e.Wide)), rivals)
-	known("mantri", slices.Sorted(maps.Keys(e.Mantri)), rivals)
-	known("learning", slices.Sorted(maps.Keys(e.Learning)), learned)
+	known("speedups", slices.Sorted(maps.Keys(e.Speedups)), tablePolicies)
+	known("over_aalo", slices.Sorted(maps.Keys(e.OverAalo)), tablePolicies)
+	known("wide", slices.Sorted(maps.Keys(e.Wide)), derivedBaselines)
+	known("mantri", slices.Sorted(maps.Keys(e.Mantri)), derivedBaselines)
+	known("learning", slices.Sorted(maps.Keys(e.Learning)), learningPolicies)
 	for _, nodes := range slices.Sorted(maps.Keys(e.Missed)) {
-		known(fmt.Sprintf("missed.%d", nodes), slices.Sorted(maps.Keys(e.Missed[nodes])), everyone)
+		known(fmt.Sprintf("missed.%d", nodes), slices.Sorted(maps.Keys(e.Missed[nodes])), tablePolicies)
 	}
-	known("reasons", slices.Sorted(maps.Keys(e.Reasons)), slices.Concat(everyone, partNames()))
+	known("reasons", slices.Sorted(maps.Keys(e.Reasons)), slices.Concat(tablePolicies, partNames()))
 	for _, f := range e.LowSkew {
 		if f.K < 1 {
-			errs = append(errs, fmt.Errorf("low_skew: k %d: want 1 or more", f.K))
+			errs = append(errs, fmt.Errorf("low_skew: k %d: must be 1 or more", f.K))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// or is a figure of the paper, or that it has none.
-func or(f float64) string {
+// paperText formats a figure of the paper, with a dash for 0.
+func paperText(f float64) string {
 	if f == 0 {
 		return "–"
 	}

@@ -1,13 +1,13 @@
 // Command philae compares the coflow schedulers of the Philae paper (Jajoo, Hu and
-// Lin, USENIX ATC 2019) and those before and after it: on a whole trace by arithmetic,
-// and on packets on two fabrics. Beside every figure that the paper has it prints the
-// paper's, and where they differ, why. docs/philae.md explains it.
+// Lin, USENIX ATC 2019) and the schedulers before and after it: on a whole trace in the
+// flow-level simulator, and on packets on two fabrics. It prints each figure next to the
+// paper's, and the reasons for differences. docs/philae.md explains the results.
 //
-// It is run from the root of the repository:
+// Run it from the root of the repository:
 //
 //	make suite-philae
 //
-// The part on packets needs root. Everything it writes goes into one directory.
+// The part on packets needs root. All output is in one directory.
 package main
 
 import (
@@ -19,20 +19,21 @@ import (
 	"os"
 	"slices"
 
+	"testbed/results/safefile"
 	"testbed/scripts/suite"
 	"testbed/workloads"
 )
 
-// parts are what the suite is made of, in order.
+// parts are the parts of the suite, in order.
 var parts = []struct {
 	name, doc string
 	run       func(*philae, context.Context) error
 }{
 	{"table", "every policy on the whole trace", (*philae).table},
-	{"derived", "the traces derived from it: low skew filtered, skewed mappers, wide coflows alone, six side by side", (*philae).derived},
+	{"derived", "derived traces: without low skew, with skewed mappers, wide coflows only, six copies", (*philae).derived},
 	{"sensitivity", "Philae's parameters: T, Q0, E and pilots", (*philae).sensitivity},
-	{"learning", "how well and how soon sizes are learned", (*philae).learning},
-	{"packets", "the policies on packets, beside the fluid model", (*philae).packets},
+	{"learning", "accuracy and duration of learning sizes", (*philae).learning},
+	{"packets", "the policies on packets and on the fluid model", (*philae).packets},
 }
 
 // philae is one run of the suite.
@@ -46,7 +47,7 @@ type philae struct {
 
 type options struct {
 	suite.Options
-	from    string // the trace's file
+	from    string // path of the trace; empty to generate one
 	coflows int
 	seed    uint64
 }
@@ -54,9 +55,9 @@ type options struct {
 func main() {
 	var o options
 	o.Flags("philae", partNames())
-	flag.StringVar(&o.from, "trace", "", "coflow trace; without it one is generated that is like the public one")
-	flag.IntVar(&o.coflows, "coflows", 0, "only so many coflows from the start of the trace, in the parts that are computed; 0 is all")
-	flag.Uint64Var(&o.seed, "seed", 1, "of what is drawn: the generated trace, skew among mappers, jobs")
+	flag.StringVar(&o.from, "trace", "", "`file` with a coflow trace (default: a generated trace similar to the Facebook trace)")
+	flag.IntVar(&o.coflows, "coflows", 0, "use only the first N coflows of the trace, in the simulated parts (default: all)")
+	flag.Uint64Var(&o.seed, "seed", 1, "seed of the generated trace, the skew among mappers, and the jobs")
 	suite.Main("philae", func(ctx context.Context, stdout io.Writer) error { return run(ctx, o, stdout) })
 }
 
@@ -74,7 +75,7 @@ func run(ctx context.Context, o options, stdout io.Writer) (err error) {
 		return err
 	}
 	if o.coflows < 0 {
-		return fmt.Errorf("-coflows %d: want 0 or more", o.coflows)
+		return fmt.Errorf("-coflows %d: must be 0 or more", o.coflows)
 	}
 	s := &philae{options: o, program: o.Program()}
 	if s.paper, err = readExpected(o.Expected); err != nil {
@@ -84,7 +85,7 @@ func run(ctx context.Context, o options, stdout io.Writer) (err error) {
 		return err
 	}
 	if slices.Contains(chosen, "packets") && os.Geteuid() != 0 {
-		return errors.New("the part on packets needs root: run it with sudo, or without it by -only table,derived,sensitivity,learning")
+		return errors.New("the part packets needs root: use sudo, or leave it out (-only table,derived,sensitivity,learning)")
 	}
 	if s.Report, err = o.Begin(stdout); err != nil {
 		return err
@@ -104,7 +105,7 @@ func run(ctx context.Context, o options, stdout io.Writer) (err error) {
 	return nil
 }
 
-// read gets the trace, or generates one.
+// read reads the trace or, without -trace, generates one.
 func (s *philae) read() error {
 	if s.from == "" {
 		t, err := workloads.Facebook{}.Generate(s.seed)
@@ -114,11 +115,11 @@ func (s *philae) read() error {
 		s.trace = t
 		return nil
 	}
-	f, err := os.Open(s.from)
+	f, err := safefile.Open(s.from)
 	if err != nil {
 		return err
 	}
-	defer f.Close() // only read from
+	defer f.Close()
 	s.trace, _, _, err = workloads.ReadTrace(s.from, f, "")
 	return err
 }

@@ -12,34 +12,33 @@ import (
 	"slices"
 	"strings"
 
-	"testbed/results/files"
 	"testbed/results/report"
+	"testbed/results/safefile"
 	"testbed/scripts/suite"
 	"testbed/workloads"
 )
 
-// fabrics are the scenarios of the part on packets. The first of their arms is the
-// baseline.
+// fabrics are the scenarios of the part packets. The first arm of each is the baseline.
 var fabrics = []string{"switch", "leaf-spine"}
 
-// public is what a trace of the sizes of the Facebook one asks of the scenarios, whose own
-// is fitted to them: see their comments. Fewer hosts make fewer flows of it, since those of
-// a coflow between the same two hosts are one.
-var public = map[string]map[string]string{
+// facebookSettings has the settings of the scenarios for a trace with the sizes of the Facebook
+// trace, as their comments show. Fewer hosts reduce the number of flows, since the flows of
+// a coflow between the same two hosts become one.
+var facebookSettings = map[string]map[string]string{
 	"switch":     {"ports": "12", "size": "1/100", "first_queue": "104858B"},
 	"leaf-spine": {"leaves": "3", "hosts_per_leaf": "4", "host_link": "125Mbps", "size": "1/100", "first_queue": "104858B"},
 }
 
-// carried is what of a trace that is given runs on packets: its first coflows, but for
-// the largest, which are most of its bytes and would take minutes each.
+// carried selects the coflows of a given trace that run on packets: the first ones without
+// the largest, which have most of the bytes and would take minutes each.
 var carried = workloads.TraceFilter{First: 64, MaxSize: 50_000 * megabyte}
 
 // megabyte is one MB of a trace.
 const megabyte workloads.Megabytes = 1_000_000
 
-// agree is by how much a speed-up on packets and that of the fluid model may differ
-// before the report says where the time went.
-const agree = 0.10
+// maxDifference is the largest relative difference between a speed-up on packets and on the fluid
+// model for which the report omits the causes of times.
+const maxDifference = 0.10
 
 // packets runs every scenario on packets and on the fluid model.
 func (s *philae) packets(ctx context.Context) error {
@@ -59,7 +58,7 @@ func (s *philae) packets(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// carry writes what is carried of the trace, if one is given, and returns the file's path.
+// carry writes the selected coflows of a given trace to a file, and returns its path.
 func (s *philae) carry() (string, error) {
 	if s.from == "" {
 		return "", nil
@@ -68,22 +67,22 @@ func (s *philae) carry() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s.Say("Of %s the first %d coflows of at most %v MB each.\n", s.trace.Name, len(t.Coflows), carried.MaxSize)
+	s.Say("Trace: the first %[2]d coflows of %[1]s with at most %[3]v MB each.\n", s.trace.Name, len(t.Coflows), carried.MaxSize)
 	path, err := filepath.Abs(filepath.Join(s.Dir, "carried.flows"))
 	if err != nil {
 		return "", err
 	}
-	return path, files.Write(path, func(w io.Writer) error { return workloads.WriteTraceAs(w, t, workloads.FormatFlows) })
+	return path, safefile.Write(path, func(w io.Writer) error { return workloads.WriteTraceAs(w, t, workloads.FormatFlows) })
 }
 
-// fabric is one of the scenarios, with another trace if one is named.
+// fabric runs a scenario on both backends, with a trace of its own if trace is not empty.
 func (s *philae) fabric(ctx context.Context, name, trace string) error {
 	scenario := filepath.Join("scripts", "philae", name+".yaml")
 	set := []string{"--set", fmt.Sprintf("repeat=%d", s.Repeat)}
 	if trace != "" {
 		set = append(set, "--set", "trace="+trace)
-		for _, k := range slices.Sorted(maps.Keys(public[name])) {
-			set = append(set, "--set", k+"="+public[name][k])
+		for _, k := range slices.Sorted(maps.Keys(facebookSettings[name])) {
+			set = append(set, "--set", k+"="+facebookSettings[name][k])
 		}
 	}
 	fluid, err := s.program.Run(ctx, "sim", scenario, set...)
@@ -94,7 +93,7 @@ func (s *philae) fabric(ctx context.Context, name, trace string) error {
 	if measured == nil {
 		return void
 	}
-	s.Say("### %s\n\nRun directories %s (packets) and %s (fluid model), %d repeats. Speed-ups are over %s, coflow by coflow (geometric mean, 95 %% interval); the prediction is that of the fluid model for the same coflows.\n",
+	s.Say("### %s\n\nRun directories %s (packets) and %s (fluid model), %d repeats. Speed-ups are relative to %s, coflow by coflow (geometric mean, 95 %% interval); predictions are the fluid model's, for the same coflows.\n",
 		name, measured.RunID, fluid.RunID, s.Repeat, measured.Baseline)
 	var rows [][]string
 	var apart []string
@@ -109,25 +108,25 @@ func (s *philae) fabric(ctx context.Context, name, trace string) error {
 		}
 		if a.CCT != nil && a.CCT.Paired != nil && p.CCT.Paired != nil {
 			got, want := a.CCT.Paired, p.CCT.Paired
-			row[5] = fmt.Sprintf("%.2f× [%.2f, %.2f]", got.GeoMean, got.GeoMeanCI[0], got.GeoMeanCI[1])
+			row[5] = got.String()
 			row[6] = fmt.Sprintf("%.2f×", want.GeoMean)
 			row[7] = fmt.Sprintf("%.2f× / %.2f×", *a.CCT.Speedup, *p.CCT.Speedup)
-			if math.Abs(got.GeoMean/want.GeoMean-1) > agree || math.Abs(*a.CCT.Speedup / *p.CCT.Speedup - 1) > agree {
+			if math.Abs(got.GeoMean/want.GeoMean-1) > maxDifference || math.Abs(*a.CCT.Speedup / *p.CCT.Speedup - 1) > maxDifference {
 				apart = append(apart, a.Name)
 			}
 		}
 		rows = append(rows, row)
 	}
-	if err := s.Draw([]string{"arm", "verdict", "average CCT", "predicted", "ratio", "speed-up", "predicted ", "of averages, packets / predicted"}, rows); err != nil {
+	if err := s.Draw([]string{"arm", "verdict", "average CCT", "predicted", "ratio", "speed-up", "predicted ", "ratio of averages, packets / predicted"}, rows); err != nil {
 		return err
 	}
 	if len(apart) > 0 {
-		s.Say("Speed-ups of %s differ from the prediction by more than %.0f %%. Where the time of an average coflow went on packets, in ms, tells why: the fluid model has no host, latency and retransmission, and its queueing is sharing.\n", strings.Join(apart, ", "), 100*agree)
+		s.Say("Speed-ups of %s differ from the prediction by more than %.0f %%. The table shows the time of an average coflow on packets by cause, in ms. The fluid model has no host time, latency or retransmissions, and its queueing is the sharing of links.\n", strings.Join(apart, ", "), 100*maxDifference)
 		if err := s.WhereTimeWent(measured.Arms, false); err != nil {
 			return err
 		}
 	}
-	if err := s.decided(measured); err != nil {
+	if err := s.decisionCosts(measured); err != nil {
 		return err
 	}
 	if err := s.compared(ctx, measured); err != nil {
@@ -136,7 +135,8 @@ func (s *philae) fabric(ctx context.Context, name, trace string) error {
 	return void
 }
 
-// compared is testbed compare with Philae as the baseline: is it chance?
+// compared writes the output of testbed compare with Philae as the baseline, to show which
+// differences are significant.
 func (s *philae) compared(ctx context.Context, run *report.Summary) error {
 	at := slices.IndexFunc(run.Arms, func(a report.ArmSummary) bool { return strings.HasPrefix(a.Name, "philae") })
 	if at < 0 {

@@ -14,13 +14,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"testbed/emu/tracesim"
+	"testbed/emu/flowsim"
 	"testbed/policies/catalog"
 	"testbed/scripts/suite"
 	"testbed/workloads"
 )
 
-// smallTrace is the path of a trace that takes every part a moment.
+// smallTrace returns the path of a trace on which every part runs quickly.
 func smallTrace(t *testing.T) string {
 	t.Helper()
 	trace, err := workloads.Facebook{Coflows: 60, Ports: 12, Load: 0.6}.Generate(1)
@@ -43,8 +43,8 @@ func given(t *testing.T) options {
 		Only: "table,derived,sensitivity,learning"}}
 }
 
-// Every part that is computed has its heading, tables and files, and the paper's
-// figures stand beside ours.
+// The report of the simulated parts has their headings, tables and files, and the paper's
+// figures next to ours.
 func TestComputed(t *testing.T) {
 	o := given(t)
 	var out bytes.Buffer
@@ -56,7 +56,7 @@ func TestComputed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(report, out.Bytes()) {
-		t.Error("report.md is not what was printed")
+		t.Error("report.md differs from the output")
 	}
 	text := out.String()
 	for _, p := range parts {
@@ -65,15 +65,15 @@ func TestComputed(t *testing.T) {
 			t.Errorf("heading %q: %v", heading, has)
 		}
 	}
-	for _, p := range everyone {
-		// Times, bins, costs to simulate and the bins by size; speed-ups but for the first.
+	for _, p := range tablePolicies {
+		// Times, bins, costs of simulation, bins by size, and speed-ups except of the first.
 		if n := strings.Count(text, "\n| "+p+" "); n < 5 {
-			t.Errorf("%s stands in %d tables, want 5 or more", p, n)
+			t.Errorf("%s is in %d tables, want 5 or more", p, n)
 		}
 	}
 	for _, want := range []string{
 		"60 coflows with ", "| aalo ", " 1.51× ", " 9.58× ", "| low-skew-5 ", "| mantri ", "| wide ", "| replicated-6 ", "at 72 ports, in intervals of 48ms",
-		"aalo:interval=48ms", "| philae:number=1,pilots=number ", "small thin (", "large wide (", "(paper 0.06 and 0.15)", " 63 % ", "Job completion times", "All of it took ",
+		"aalo:interval=48ms", "| philae:number=1,pilots=number ", "small thin (", "large wide (", "(paper 0.06 and 0.15)", " 63 % ", "Job completion times", "Total time: ",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the report has no %q", want)
@@ -84,7 +84,7 @@ func TestComputed(t *testing.T) {
 			t.Errorf("the report has %q", bad)
 		}
 	}
-	for name, policies := range map[string]int{"table": len(everyone), "learning": 2, "mantri": 4, "wide": 4, "low-skew-1": 2, "replicated-6": 2, "sensitivity": 20} {
+	for name, policies := range map[string]int{"table": len(tablePolicies), "learning": 2, "mantri": 4, "wide": 4, "low-skew-1": 2, "replicated-6": 2, "sensitivity": 20} {
 		f, err := os.Open(filepath.Join(o.Dir, name+".csv"))
 		if err != nil {
 			t.Error(err)
@@ -102,8 +102,7 @@ func TestComputed(t *testing.T) {
 	}
 }
 
-// The same seed gives the same report but for the times it took, and -coflows the
-// first coflows.
+// The same seed gives the same results, and -coflows selects the first coflows.
 func TestFirstCoflows(t *testing.T) {
 	o := given(t)
 	o.Only, o.coflows = "learning", 20
@@ -124,19 +123,19 @@ func TestFirstCoflows(t *testing.T) {
 	}
 }
 
-func TestMistakes(t *testing.T) {
+func TestErrors(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		spoil func(*testing.T, *options)
 		want  string
 	}{
-		{"part", func(_ *testing.T, o *options) { o.Only = "table,tabel" }, `-only "table,tabel": no part "tabel": parts are table, derived, sensitivity, learning, packets`},
+		{"part", func(_ *testing.T, o *options) { o.Only = "table,tabel" }, `-only "table,tabel": unknown part "tabel": must be one of table, derived, sensitivity, learning, packets`},
 		{"coflows", func(_ *testing.T, o *options) { o.coflows = -1 }, "-coflows -1"},
 		{"repeat", func(_ *testing.T, o *options) { o.Repeat = 0 }, "-repeat 0"},
 		{"no trace", func(_ *testing.T, o *options) { o.from = "nowhere.txt" }, "nowhere.txt: no such file"},
-		{"no trace at all", func(_ *testing.T, o *options) { o.from = "expected.yaml" }, "expected.yaml:1:1:"},
+		{"not a trace", func(_ *testing.T, o *options) { o.from = "expected.yaml" }, "expected.yaml:1:1:"},
 		{"no figures", func(_ *testing.T, o *options) { o.Expected = "nowhere.yaml" }, "nowhere.yaml: no such file"},
-		{"directory there", func(t *testing.T, o *options) { o.Dir = t.TempDir() }, "want a directory that is not there yet (-dir)"},
+		{"existing directory", func(t *testing.T, o *options) { o.Dir = t.TempDir() }, "name a directory that does not exist (-dir)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := given(t)
@@ -148,13 +147,13 @@ func TestMistakes(t *testing.T) {
 				t.Errorf("%v: want %q", err, tt.want)
 			}
 			if after := entries(t, o.Dir); out.Len() > 0 || after != before {
-				t.Errorf("it has begun: printed %q, %s before and %s after", &out, before, after)
+				t.Errorf("output %q, directory %s before and %s after: want no change", &out, before, after)
 			}
 		})
 	}
 }
 
-// entries is what a directory holds, or that there is none.
+// entries returns the list of files in a directory, as text.
 func entries(t *testing.T, dir string) string {
 	all, err := os.ReadDir(dir)
 	if os.IsNotExist(err) {
@@ -174,20 +173,20 @@ func TestExpected(t *testing.T) {
 		got.Testbed[900].P90 != 9.78 || got.Missed[150]["aalo"] != 0.16 || got.JCT.P50 != 1.16 {
 		t.Errorf("%+v", got)
 	}
-	for _, p := range everyone {
+	for _, p := range tablePolicies {
 		if _, there := got.Speedups[p]; there && got.Reasons[p] == "" && p != "aalo-oracle" {
-			t.Errorf("no reason why the speed-up over %s differs", p)
+			t.Errorf("no reason for the difference of the speed-up relative to %s", p)
 		}
 	}
 	for text, want := range map[string]string{
 		"paper: {speedup: {}}": "speedup",
 		"papers: {}":           "papers",
 		"paper: {speedups: {aalo: {average: 1}}}": "average",
-		"paper: {speedups: {aallo: {avg: 1}}}":    `speedups: no "aallo": have philae, `,
-		"paper: {wide: {fifo: {avg: 1}}}":         `wide: no "fifo": have aalo, aalo-oracle, sebf`,
-		"paper: {missed: {150: {varys: 1}}}":      `missed.150: no "varys"`,
-		"paper: {low_skew: [{avg: 1}]}":           "low_skew: k 0: want 1 or more",
-		"paper: {reasons: {tables: x}}":           `reasons: no "tables"`,
+		"paper: {speedups: {aallo: {avg: 1}}}":    `speedups: unknown name "aallo": must be one of philae, `,
+		"paper: {wide: {fifo: {avg: 1}}}":         `wide: unknown name "fifo": must be one of aalo, aalo-oracle, sebf`,
+		"paper: {missed: {150: {varys: 1}}}":      `missed.150: unknown name "varys"`,
+		"paper: {low_skew: [{avg: 1}]}":           "low_skew: k 0: must be 1 or more",
+		"paper: {reasons: {tables: x}}":           `reasons: unknown name "tables"`,
 		"":                                        "EOF",
 	} {
 		path := filepath.Join(t.TempDir(), "figures.yaml")
@@ -200,39 +199,39 @@ func TestExpected(t *testing.T) {
 	}
 }
 
-// The table has every policy of the catalog.
+// The table contains every policy of the catalog.
 func TestEveryone(t *testing.T) {
 	listed := map[string]bool{}
-	for _, text := range everyone {
+	for _, text := range tablePolicies {
 		name, _, _ := strings.Cut(text, ":")
 		listed[name] = true
 	}
-	for _, name := range catalog.Names(catalog.RoleCoflow) {
+	for _, name := range catalog.All().Names(catalog.RoleCoflow) {
 		if !listed[name] {
 			t.Errorf("the table leaves out %s", name)
 		}
 	}
 }
 
-// Of 10 flows each: two pilots of 10 make 100 of 80, one of 5 makes 50 of 100; the
-// third has no pilots.
+// Coflows of 10 flows each: two pilot flows of 10 estimate 100 instead of 80, one of 5
+// estimates 50 instead of 100, and the third coflow has none.
 func TestEstimates(t *testing.T) {
-	got := estimates([]tracesim.Coflow{{Width: 10, Size: 80, Pilots: 2, PilotSent: 20}, {Width: 10, Size: 100, Pilots: 1, PilotSent: 5}, {Width: 10, Size: 7}})
-	// Errors of 0.25 and -0.5: 0.375 on average, and as far from their mean, -0.125.
+	got := estimates([]flowsim.Coflow{{Width: 10, Size: 80, Pilots: 2, PilotSent: 20}, {Width: 10, Size: 100, Pilots: 1, PilotSent: 5}, {Width: 10, Size: 7}})
+	// Errors of 0.25 and -0.5: 0.375 on average, and 0.375 from their mean, -0.125.
 	want := estimate{n: 2, mean: 0.375, deviation: 0.375, p50: 0.375, p90: 0.475}
 	if d := cmp.Diff(want, got, cmp.AllowUnexported(estimate{}), cmpopts.EquateApprox(0, 1e-12)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	if got := estimates(nil); got != (estimate{}) {
-		t.Errorf("of nothing: %+v", got)
+		t.Errorf("of no coflows: %+v", got)
 	}
 }
 
-// Coflows of 8 flows that are where they belong after 0.5 % and 50 % of their CCT, with
-// a tenth and six tenths sent, and a thin one.
+// Coflows of 8 flows that learn after 0.5 % and 50 % of their CCT, having sent 0.1 and 0.6
+// of their bytes, and a thin one.
 func TestCosts(t *testing.T) {
 	const s = time.Second
-	all := []tracesim.Coflow{
+	all := []flowsim.Coflow{
 		{Width: 8, Size: 10, Arrival: 10 * s, Finish: 110 * s, Queued: 10*s + 500*time.Millisecond, QueuedSent: 1, Pilots: 1, Sampled: 60 * s, SampledSent: 5},
 		{Width: 8, Size: 10, Finish: 100 * s, Queued: 50 * s, QueuedSent: 6},
 		{Width: 7, Size: 10, Finish: 100 * s, Queued: 90 * s, QueuedSent: 9, Pilots: 1, Sampled: s},
@@ -245,7 +244,7 @@ func TestCosts(t *testing.T) {
 		t.Errorf("by pilots %+v, want %+v", got, want)
 	}
 	if got := costs(all[2:], true); !near(got, cost{all: 1}) {
-		t.Errorf("of thin coflows alone: %+v", got)
+		t.Errorf("of thin coflows only: %+v", got)
 	}
 }
 

@@ -1,42 +1,45 @@
 package main
 
 import (
+	stats "testbed/results/metrics"
+	"testbed/topo/units"
+
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
+
+	"testbed/results/safefile"
 
 	"go.yaml.in/yaml/v4"
 )
 
-// figure is one that the paper has, or that is expected here.
+// figure is a figure that the paper has, or that is expected here.
 type figure struct {
-	// ID is a part and what of it: write_time, request_time, job_time, v1 (the second
-	// pair's write time), cv_drop, imbalance or bound.
+	// ID is a part, a slash and one of keys. v1 is the write time of the second pair.
 	ID    string  `yaml:"id"`
 	What  string  `yaml:"what"`
-	Paper float64 `yaml:"paper"` // 0 where it has none
-	// Low and High are between what it is expected here, and Why says why there and
-	// not where the paper has it.
+	Paper float64 `yaml:"paper"` // 0 if it has none
+	// Low and High are the range expected here. Why is the reason for it, and for a
+	// difference from the paper.
 	Low  float64 `yaml:"low"`
 	High float64 `yaml:"high"`
 	Why  string  `yaml:"why"`
 }
 
-// measured is a figure that was found; alone has no interval.
+// measured is a measured figure. If alone is true, it has no interval.
 type measured struct {
 	ratio
 	alone bool
 }
 
-// keys are what of a part a figure can be of.
+// keys are the figures that a part can have.
 var keys = []string{"write_time", "request_time", "job_time", "v1", "cv_drop", "imbalance", "bound"}
 
 // readExpected reads a file such as expected.yaml.
 func readExpected(path string) ([]figure, error) {
-	text, err := os.ReadFile(path)
+	text, err := safefile.Read(path)
 	if err != nil {
 		return nil, err
 	}
@@ -54,11 +57,11 @@ func readExpected(path string) ([]figure, error) {
 		part, key, _ := strings.Cut(f.ID, "/")
 		switch {
 		case !slices.Contains(partNames(), part) || !slices.Contains(keys, key):
-			errs = append(errs, fmt.Errorf("no figure %q: want a part of %s, a slash and one of %s", f.ID, strings.Join(partNames(), ", "), strings.Join(keys, ", ")))
+			errs = append(errs, fmt.Errorf("unknown figure %q: expected a part (%s), a slash and one of %s", f.ID, strings.Join(partNames(), ", "), strings.Join(keys, ", ")))
 		case seen[f.ID]:
-			errs = append(errs, fmt.Errorf("figure %q again", f.ID))
+			errs = append(errs, fmt.Errorf("figure %q: already listed", f.ID))
 		case f.What == "" || f.Why == "" || f.Low > f.High || f.Paper < 0:
-			errs = append(errs, fmt.Errorf("figure %q: want what it is and why, low up to high, and no figure of the paper below 0", f.ID))
+			errs = append(errs, fmt.Errorf("figure %q: must have what and why, low at most high, and paper not below 0", f.ID))
 		}
 		seen[f.ID] = true
 	}
@@ -68,14 +71,16 @@ func readExpected(path string) ([]figure, error) {
 	return file.Figures, nil
 }
 
-// judge tells whether a figure is what was expected. One whose interval meets the
-// expectation is not told apart from it.
+// judge compares a figure with the expected range. The difference is not significant if the
+// figure's interval overlaps the range.
 func (f figure) judge(m measured) string {
 	switch {
 	case f.Low <= m.Value && m.Value <= f.High:
 		return "as expected"
-	case !m.alone && m.CI[0] <= f.High && f.Low <= m.CI[1]:
-		return "not told apart"
+	case m.CI.Known() && m.CI.Low <= f.High && f.Low <= m.CI.High:
+		return "not significant"
+	case !m.alone && !m.CI.Known():
+		return stats.FewPairs
 	case m.Value < f.Low:
 		return "less than expected"
 	default:
@@ -83,13 +88,15 @@ func (f figure) judge(m measured) string {
 	}
 }
 
-// beside tells where a figure lies from the paper's; a dash where that has none.
-func (f figure) beside(m measured) string {
+// relative compares a figure with the paper's. It returns a dash if the paper has none.
+func (f figure) relative(m measured) string {
 	switch {
 	case f.Paper == 0:
 		return "–"
-	case !m.alone && m.CI[0] <= f.Paper && f.Paper <= m.CI[1]:
-		return "not told apart"
+	case m.CI.Known() && m.CI.Holds(f.Paper):
+		return "not significant"
+	case !m.alone && !m.CI.Known():
+		return stats.FewPairs
 	case m.Value < f.Paper:
 		return "less"
 	default:
@@ -97,26 +104,26 @@ func (f figure) beside(m measured) string {
 	}
 }
 
-// text is a figure's value in the unit of its kind.
+// text formats a value of the figure with its unit.
 func (f figure) text(v float64) string {
 	switch _, key, _ := strings.Cut(f.ID, "/"); key {
 	case "cv_drop":
 		return fmt.Sprintf("%.2f", v)
 	case "imbalance":
-		return fmt.Sprintf("%.2f %%", 100*v)
+		return units.Percent(v, 2)
 	default:
 		return fmt.Sprintf("%.2f×", v)
 	}
 }
 
-// verdicts sets what was measured beside the paper's figures and what was expected.
+// verdicts writes the measured figures, the paper's and the expected ranges.
 func (s *sinbad) verdicts() error {
 	var rows [][]string
 	var whys []string
 	for _, f := range s.want {
 		m, ok := s.got[f.ID]
 		if !ok {
-			continue // of a part that did not run
+			continue // the part did not run
 		}
 		paper := "–"
 		if f.Paper > 0 {
@@ -126,14 +133,14 @@ func (s *sinbad) verdicts() error {
 		if !m.alone {
 			value = m.ratio.String()
 		}
-		rows = append(rows, []string{f.ID, f.What, paper, f.text(f.Low) + " to " + f.text(f.High), value, f.judge(m), f.beside(m)})
+		rows = append(rows, []string{f.ID, f.What, paper, f.text(f.Low) + " to " + f.text(f.High), value, f.judge(m), f.relative(m)})
 		whys = append(whys, fmt.Sprintf("- %s: %s", f.ID, strings.Join(strings.Fields(f.Why), " ")))
 	}
 	if len(rows) == 0 {
 		return nil
 	}
-	s.Say("## The paper's figures, those expected here, and those measured\n")
-	if err := s.Draw([]string{"figure", "what", "paper", "expected", "measured", "verdict", "beside the paper"}, rows); err != nil {
+	s.Say("## Figures: the paper's, expected and measured\n")
+	if err := s.Draw([]string{"figure", "meaning", "paper", "expected", "measured", "result", "relative to the paper"}, rows); err != nil {
 		return err
 	}
 	s.Say("%s\n", strings.Join(whys, "\n"))

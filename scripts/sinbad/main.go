@@ -1,14 +1,14 @@
 // Command sinbad compares block placement by Sinbad (Chowdhury, Kandula and Stoica,
-// SIGCOMM 2013) with its baselines: on packets on oversubscribed racks and without
-// oversubscription, and on the fluid model up to the paper's 3,000 machines. Beside
-// every figure that the paper has it prints the paper's, what is expected at this scale,
-// and why. docs/sinbad.md explains it.
+// SIGCOMM 2013) with its baselines: on packets with and without oversubscription, and on
+// the fluid model with up to the paper's 3,000 machines. It prints each figure next to the
+// paper's, the range that is expected at this scale, and the reason. docs/sinbad.md explains
+// the results.
 //
-// It is run from the root of the repository:
+// Run it from the root of the repository:
 //
 //	make suite-sinbad
 //
-// The parts on packets need root. Everything it writes goes into one directory.
+// The parts on packets need root. All output is in one directory.
 package main
 
 import (
@@ -27,7 +27,7 @@ import (
 type options struct {
 	suite.Options
 	fluid    bool
-	measured bool // sensitivity on packets
+	measured bool // run the part sensitivity on packets
 }
 
 // sinbad is one run of the suite.
@@ -42,8 +42,8 @@ type sinbad struct {
 func main() {
 	var o options
 	o.Flags("sinbad", partNames())
-	flag.BoolVar(&o.fluid, "fluid", false, "no packets: all parts on the fluid model alone, which needs no root")
-	flag.BoolVar(&o.measured, "measured", false, "the part sensitivity on packets, not on the fluid model: 40 minutes with 5 repeats")
+	flag.BoolVar(&o.fluid, "fluid", false, "run all parts only on the fluid model, which needs no root")
+	flag.BoolVar(&o.measured, "measured", false, "run the part sensitivity on packets instead of the fluid model (40 minutes with 5 repeats)")
 	suite.Main("sinbad", func(ctx context.Context, stdout io.Writer) error { return run(ctx, o, stdout) })
 }
 
@@ -55,11 +55,11 @@ func run(ctx context.Context, o options, stdout io.Writer) (err error) {
 	s := &sinbad{options: o, program: o.Program(), got: map[string]measured{}}
 	run := slices.DeleteFunc(slices.Clone(parts), func(p part) bool { return !slices.Contains(chosen, p.name) })
 	if o.fluid && o.measured {
-		return errors.New("-fluid and -measured: want one of them")
+		return errors.New("-fluid and -measured: expected at most one of them")
 	}
 	packets := slices.ContainsFunc(run, func(p part) bool { return p.packets && !o.fluid || p.name == "sensitivity" && o.measured })
 	if packets && os.Geteuid() != 0 {
-		return errors.New("the parts on packets need root: run it with sudo, or without packets by -fluid")
+		return errors.New("the parts on packets need root: use sudo, or only the fluid model (-fluid)")
 	}
 	if s.want, err = readExpected(o.Expected); err != nil {
 		return err

@@ -10,42 +10,44 @@ import (
 	"slices"
 	"strings"
 
+	stats "testbed/results/metrics"
 	"testbed/results/report"
 	"testbed/scripts/suite"
+	"testbed/topo/units"
 )
 
 // part is one experiment.
 type part struct {
 	name, title, doc string
 	scenario         string
-	set              []string // variables of the scenario, as name=value
-	// pairs are the arms that are compared, the baseline first; the first pair's figures
-	// are the part's.
+	set              []string // assignments to variables of the scenario, name=value
+	// pairs are the arms to compare, the baseline first. The figures of the part are those
+	// of the first pair.
 	pairs   [][2]string
 	packets bool
-	fixed   bool // whose repeats are the scenario's
+	fixed   bool // the scenario sets the number of repeats
 	run     func(*sinbad, context.Context, part) error
 }
 
-// off is background that is not there: the least that a scenario can say.
+// off switches background off: it is the least intensity that a scenario accepts.
 const off = "intensity=0.000001"
 
 var parts = []part{
 	{name: "rack", title: "racks with 5:1 oversubscription, three of ten hot", packets: true, scenario: "rack.yaml", run: (*sinbad).experiment,
-		doc:   "50 hosts. The bottleneck are the links between racks: forms V2, beside HDFS's default, and V1, beside uniform placement in two other racks.",
+		doc:   "50 hosts. The bottleneck is the links between racks: form V2 compared with HDFS's default, and V1 with uniform placement in two other racks.",
 		pairs: [][2]string{{"hdfs", "sinbad-v2"}, {"two-racks", "sinbad-v1"}}},
 	{name: "diskless", title: "the same, with disks that are never the bottleneck", packets: true, scenario: "pair.yaml", set: []string{"disk=5MB/s", "packet=32KB", "window=5"}, run: (*sinbad).experiment,
-		doc: "The disks are twice as fast as the hosts' links. Packets are of 32 KB, since disks do not write 4 KB at a time so fast.", pairs: [][2]string{{"hdfs", "sinbad"}}},
+		doc: "The disks are twice as fast as the hosts' links. Pipeline packets have 32 KB, since disks are slower with writes of 4 KB.", pairs: [][2]string{{"hdfs", "sinbad"}}},
 	{name: "quiet", title: "the same, without background", packets: true, scenario: "pair.yaml", set: []string{off}, run: (*sinbad).experiment,
-		doc: "All load is that of the jobs themselves: what there is left to steer around.", pairs: [][2]string{{"hdfs", "sinbad"}}},
+		doc: "Only the jobs themselves load the network, so placement has little to avoid.", pairs: [][2]string{{"hdfs", "sinbad"}}},
 	{name: "edge", title: "no oversubscription, one rack of five hot", packets: true, scenario: "edge.yaml", run: (*sinbad).experiment,
-		doc: "25 hosts. The bottleneck are the links of hosts, as in the paper's cluster: form VE, beside uniform placement.", pairs: [][2]string{{"uniform", "sinbad-ve"}}},
+		doc: "25 hosts. The bottleneck is the links of hosts, as in the paper's cluster: form VE compared with uniform placement.", pairs: [][2]string{{"uniform", "sinbad-ve"}}},
 	{name: "hundred", title: "100 hosts in 20 racks", scenario: "pair.yaml", set: []string{"leaves=20", "hot=6", "jobs=16"}, run: (*sinbad).experiment,
-		doc: "As on 50 hosts, on the fluid model.", pairs: [][2]string{{"hdfs", "sinbad"}}},
+		doc: "As with 50 hosts, on the fluid model.", pairs: [][2]string{{"hdfs", "sinbad"}}},
 	{name: "large", title: "3,000 machines in 150 racks", scenario: "large.yaml", fixed: true, run: (*sinbad).experiment,
-		doc: "The paper's simulation, on the fluid model: requests are placed every 10 s, those of writers with the fewest blocks left first.", pairs: [][2]string{{"hdfs", "sinbad"}}},
+		doc: "The paper's simulation, on the fluid model: write requests are placed every 10 s, those of writers with the fewest remaining blocks first.", pairs: [][2]string{{"hdfs", "sinbad"}}},
 	{name: "sensitivity", title: "sensitivity to Δ, α and q", scenario: "pair.yaml", run: (*sinbad).sensitivity,
-		doc: "One parameter at a time; the others are Δ = 250 ms, α = 0.2 and q = 0. A block takes a disk 1.16 s.", pairs: [][2]string{{"hdfs", "sinbad"}}},
+		doc: "One parameter at a time; the others are Δ = 250 ms, α = 0.2 and q = 0. A disk writes a block in 1.16 s.", pairs: [][2]string{{"hdfs", "sinbad"}}},
 }
 
 func partNames() []string {
@@ -56,11 +58,11 @@ func partNames() []string {
 	return names
 }
 
-// agree is by how much the average write time of an arm on packets and that of the
-// fluid model may differ before the report says where the time went.
-const agree = 0.10
+// maxDifference is the largest relative difference between the average write times of an arm
+// on packets and on the fluid model for which the report omits the causes of times.
+const maxDifference = 0.10
 
-// args are those of a run of the part.
+// args returns the arguments of a run of the part.
 func (s *sinbad) args(p part, more ...string) []string {
 	set := slices.Concat(p.set, more)
 	if !p.fixed {
@@ -73,7 +75,7 @@ func (s *sinbad) args(p part, more ...string) []string {
 	return args
 }
 
-// experiment runs a part on the fluid model and, where it has them, on packets.
+// experiment runs a part on the fluid model and, if the part has packets, on these.
 func (s *sinbad) experiment(ctx context.Context, p part) error {
 	scenario := filepath.Join("scripts", "sinbad", p.scenario)
 	fluid, err := s.program.Run(ctx, "sim", scenario, s.args(p)...)
@@ -111,7 +113,8 @@ func (s *sinbad) experiment(ctx context.Context, p part) error {
 	return void
 }
 
-// arms are the averages of every arm, beside those of the fluid model.
+// arms writes the averages of every arm and, if fluid is not nil, the write times relative to
+// the fluid model.
 func (s *sinbad) arms(run, fluid *report.Summary) error {
 	var rows [][]string
 	var apart []string
@@ -124,7 +127,7 @@ func (s *sinbad) arms(run, fluid *report.Summary) error {
 			if i := slices.IndexFunc(fluid.Arms, func(f report.ArmSummary) bool { return f.Name == a.Name }); i >= 0 && fluid.Arms[i].WriteTime != nil {
 				ratio := a.WriteTime.MeanUS / fluid.Arms[i].WriteTime.MeanUS
 				row[3] = fmt.Sprintf("%.2f", ratio)
-				if math.Abs(ratio-1) > agree {
+				if math.Abs(ratio-1) > maxDifference {
 					apart = append(apart, a.Name)
 				}
 			}
@@ -133,24 +136,24 @@ func (s *sinbad) arms(run, fluid *report.Summary) error {
 			row[5] = fmt.Sprintf("%.2f (%.2f to %.2f)", cv.Median, cv.P5, cv.P95)
 		}
 		if d := a.Placement.DiskImbalance; d != nil {
-			row[6] = fmt.Sprintf("%.2f %%", 100**d)
+			row[6] = units.Percent(*d, 2)
 		}
 		if b := a.Placement.Bounds; b != nil {
 			row[7] = fmt.Sprintf("%.2f / %.2f", b.OverLone, b.OverFluid)
 		}
 		rows = append(rows, row)
 	}
-	if err := s.Draw([]string{"arm", "verdict", "block write time", "over fluid model", "of blocks across racks", "median Cv (P5 to P95)", "disks differ", "over LB1 / LB2"}, rows); err != nil {
+	if err := s.Draw([]string{"arm", "verdict", "block write time", "relative to fluid model", "block bytes between racks", "median Cv (P5 to P95)", "disk imbalance", "relative to LB1 / LB2"}, rows); err != nil {
 		return err
 	}
 	if len(apart) == 0 {
 		return nil
 	}
-	s.Say("The write time on packets is more than %.0f %% off the fluid model's for %s. Where the time of an average block went on packets, in ms, tells why: network has the sharing of links, which the fluid model has too, and loss, queues and headers, which it has not; host is what the machine took.\n", 100*agree, strings.Join(apart, ", "))
+	s.Say("The write time on packets differs from the fluid model's by more than %.0f %% for %s. The table shows the time of an average block on packets by cause, in ms. network is the sharing of links, which the fluid model has too, and losses, queues and headers, which it does not have; host is the time taken by the machine.\n", 100*maxDifference, strings.Join(apart, ", "))
 	return s.WhereTimeWent(run.Arms, true)
 }
 
-// verdictOf is an arm's verdict, with how many repeats passed.
+// verdictOf returns an arm's verdict, with the number of repeats with verdict pass.
 func verdictOf(a report.ArmSummary) string {
 	if a.Verdict == nil {
 		return "fluid model"
@@ -158,15 +161,10 @@ func verdictOf(a report.ArmSummary) string {
 	return suite.Passed(a)
 }
 
-// ratio is a factor of improvement with its interval.
-type ratio struct {
-	Value float64    `json:"value"`
-	CI    [2]float64 `json:"ci"`
-}
+// ratio is a speed-up with its confidence interval.
+type ratio = stats.Estimate
 
-func (r ratio) String() string { return fmt.Sprintf("%.2f× [%.2f, %.2f]", r.Value, r.CI[0], r.CI[1]) }
-
-// comparison is what is read here of what testbed compare --json prints.
+// comparison has the fields used here of the output of testbed compare --json.
 type comparison struct {
 	Arm     struct{ Arm string } `json:"arm"`
 	Unlike  []string             `json:"not_like_for_like"`
@@ -177,13 +175,13 @@ type comparison struct {
 	} `json:"figures"`
 }
 
-// compared is a pair's figures by metric.
+// compared has the figures of a pair of arms, by metric.
 type compared struct {
 	unlike    []string
 	mean, geo map[string]ratio
 }
 
-// compare is testbed compare for each pair of arms.
+// compare runs testbed compare for each pair of arms.
 func (s *sinbad) compare(ctx context.Context, run *report.Summary, p part) ([]compared, error) {
 	var out []compared
 	for _, pair := range p.pairs {
@@ -214,11 +212,11 @@ func (s *sinbad) compare(ctx context.Context, run *report.Summary, p part) ([]co
 	return out, nil
 }
 
-// metrics are what pairs are compared by, as testbed compare names them.
+// metrics are the metrics of comparisons, with their names in testbed compare.
 var metrics = []struct{ key, title string }{{"write_time", "block write time"}, {"request_time", "write request time"}, {"job_time", "job time"}}
 
-// pairs are the factors of improvement, beside those of the fluid model where that is
-// another run.
+// pairs writes the speed-ups of all pairs, next to those of the fluid model if fluid is not
+// nil.
 func (s *sinbad) pairs(p part, found, fluid []compared) error {
 	var rows [][]string
 	for i, pair := range p.pairs {
@@ -227,26 +225,26 @@ func (s *sinbad) pairs(p part, found, fluid []compared) error {
 			if !ok {
 				continue
 			}
-			row := []string{pair[1] + " over " + pair[0], m.title, mean.String(), found[i].geo[m.key].String(), "–"}
+			row := []string{pair[1] + " relative to " + pair[0], m.title, mean.String(), found[i].geo[m.key].String(), "–"}
 			if fluid != nil {
 				row[4] = fluid[i].mean[m.key].String()
 			}
 			rows = append(rows, row)
 		}
 	}
-	s.Say("Factors of improvement, T(baseline)/T(policy), with 95 %% intervals: of the averages, and the geometric mean of the pairs' own ratios.\n")
-	if err := s.Draw([]string{"pair", "of", "averages", "geometric mean", "averages, fluid model"}, rows); err != nil {
+	s.Say("Speed-ups, T(baseline)/T(policy), with 95 %% confidence intervals: the ratio of averages, and the geometric mean of the pairs' ratios.\n")
+	if err := s.Draw([]string{"pair", "metric", "ratio of averages", "geometric mean", "ratio of averages, fluid model"}, rows); err != nil {
 		return err
 	}
 	for i, pair := range p.pairs {
 		for _, why := range found[i].unlike {
-			s.Say("%s and %s are not like for like: %s.\n", pair[1], pair[0], why)
+			s.Say("%s and %s are not comparable like for like: %s.\n", pair[1], pair[0], why)
 		}
 	}
 	return nil
 }
 
-// take keeps the figures of a part that have an expectation.
+// take stores the figures of a part for verdicts.
 func (s *sinbad) take(p part, run *report.Summary, pairs []compared) {
 	put := func(key string, r ratio) { s.got[p.name+"/"+key] = measured{ratio: r} }
 	for _, m := range metrics {
@@ -282,7 +280,7 @@ func (s *sinbad) take(p part, run *report.Summary, pairs []compared) {
 	}
 }
 
-// sensitivity is the first pair with one parameter changed.
+// sensitivity compares the first pair with one parameter changed at a time.
 func (s *sinbad) sensitivity(ctx context.Context, p part) error {
 	verb, on := "sim", "on the fluid model"
 	if s.measured {
@@ -309,6 +307,6 @@ func (s *sinbad) sensitivity(ctx context.Context, p part) error {
 		}
 		rows = append(rows, row)
 	}
-	s.Say("Factors of improvement over HDFS's default, of the averages, %s. The first row has the defaults. With wait = q the write request time has the waiting, the block write time has not.\n", on)
+	s.Say("Speed-ups relative to HDFS's default, as ratios of averages, %s. The first row has the defaults. The write request time includes the waiting that wait (q) causes, the block write time does not.\n", on)
 	return errors.Join(void, s.Draw([]string{"changed", metrics[0].title, metrics[1].title, metrics[2].title, "verdict, HDFS", "verdict, Sinbad"}, rows))
 }

@@ -13,32 +13,34 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"testbed/results/safefile"
 )
 
 // Options are the flags that all suites have.
 type Options struct {
-	Dir      string // to write to, which must not exist
-	Testbed  string // the program
-	Expected string // the file of the paper's figures
-	Only     string // parts to run, with commas between them; all where it is empty
-	Repeat   int    // repeats, 1 or more
+	Dir      string // output directory; must not exist
+	Testbed  string // path of the program testbed
+	Expected string // path of the paper's figures
+	Only     string // parts to run, separated by commas; empty for all
+	Repeat   int    // repeats of each scenario, 1 or more
 }
 
-// Flags makes them the flags of a suite of that name with the given parts.
+// Flags defines the command-line flags of the suite with this name and these parts.
 func (o *Options) Flags(name string, parts []string) {
-	flag.StringVar(&o.Dir, "dir", filepath.Join("runs", name+"-"+time.Now().Format("20060102-150405")), "directory to write to, which must not exist")
-	flag.StringVar(&o.Testbed, "testbed", filepath.Join("bin", "testbed"), "the program")
-	flag.StringVar(&o.Expected, "expected", filepath.Join("scripts", name, "expected.yaml"), "the paper's figures")
-	flag.StringVar(&o.Only, "only", "", "parts to run, with commas between them: "+strings.Join(parts, ", ")+" (all)")
-	flag.IntVar(&o.Repeat, "repeat", 5, "repeats")
+	flag.StringVar(&o.Dir, "dir", filepath.Join("runs", name+"-"+time.Now().Format("20060102-150405")), "output `directory`, which must not exist")
+	flag.StringVar(&o.Testbed, "testbed", filepath.Join("bin", "testbed"), "`path` of testbed")
+	flag.StringVar(&o.Expected, "expected", filepath.Join("scripts", name, "expected.yaml"), "`file` with the paper's figures")
+	flag.StringVar(&o.Only, "only", "", "`parts` to run, separated by commas: "+strings.Join(parts, ", ")+" (default: all)")
+	flag.IntVar(&o.Repeat, "repeat", 5, "number of repeats")
 }
 
-// Main is the main function of a suite, once it has made its flags: an interrupt ends
-// the context of run.
+// Main is the main function of a suite, called after its flags are defined. An interrupt
+// cancels the context of run.
 func Main(name string, run func(context.Context, io.Writer) error) {
 	flag.Parse()
 	if flag.NArg() > 0 {
-		fmt.Fprintf(os.Stderr, "%s: argument %q: want flags alone (-help lists them)\n", name, flag.Arg(0))
+		fmt.Fprintf(os.Stderr, "%s: unexpected argument %q: only flags are accepted (see -help)\n", name, flag.Arg(0))
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -50,10 +52,10 @@ func Main(name string, run func(context.Context, io.Writer) error) {
 	}
 }
 
-// Chosen are those of a suite's parts that are to run, in their order.
+// Chosen returns the parts to run, in the order of parts.
 func (o *Options) Chosen(parts []string) ([]string, error) {
 	if o.Repeat < 1 {
-		return nil, fmt.Errorf("-repeat %d: want 1 or more", o.Repeat)
+		return nil, fmt.Errorf("-repeat %d: must be 1 or more", o.Repeat)
 	}
 	if o.Only == "" {
 		return parts, nil
@@ -61,22 +63,22 @@ func (o *Options) Chosen(parts []string) ([]string, error) {
 	names := strings.Split(o.Only, ",")
 	for _, n := range names {
 		if !slices.Contains(parts, n) {
-			return nil, fmt.Errorf("-only %q: no part %q: parts are %s", o.Only, n, strings.Join(parts, ", "))
+			return nil, fmt.Errorf("-only %q: unknown part %q: must be one of %s", o.Only, n, strings.Join(parts, ", "))
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(parts), func(p string) bool { return !slices.Contains(names, p) }), nil
 }
 
-// Begin makes the directory, and in it report.md, to which goes what is said on stdout.
-// Report.End closes it.
+// Begin creates the output directory and its report.md, and returns a report that writes to
+// report.md and stdout. Report.End closes the file.
 func (o *Options) Begin(stdout io.Writer) (*Report, error) {
-	if err := os.MkdirAll(filepath.Dir(o.Dir), 0o755); err != nil {
+	if err := safefile.MkdirAll(filepath.Dir(o.Dir)); err != nil {
 		return nil, err
 	}
-	if err := os.Mkdir(o.Dir, 0o755); err != nil {
-		return nil, fmt.Errorf("%w: want a directory that is not there yet (-dir)", err)
+	if err := safefile.Mkdir(o.Dir); err != nil {
+		return nil, fmt.Errorf("%w: name a directory that does not exist (-dir)", err)
 	}
-	file, err := os.Create(filepath.Join(o.Dir, "report.md"))
+	file, err := safefile.Create(filepath.Join(o.Dir, "report.md"))
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +87,7 @@ func (o *Options) Begin(stdout io.Writer) (*Report, error) {
 	return r, nil
 }
 
-// Program is the program, with the runs in the suite's directory.
+// Program returns the program, which writes its runs to the output directory.
 func (o *Options) Program() Program { return Program{Path: o.Testbed, Dir: o.Dir} }
 
 // Part begins a part of the report.
@@ -93,12 +95,12 @@ func (r *Report) Part(title string) {
 	r.Say("## %s\n", strings.ToUpper(title[:1])+title[1:])
 }
 
-// Done says how long it all took and where the report is.
+// Done writes the total duration and the path of the report.
 func (r *Report) Done() {
-	r.Say("All of it took %v. Report: %s\n", time.Since(r.began).Round(time.Second), r.file.Name())
+	r.Say("Total time: %v. Report: %s\n", time.Since(r.began).Round(time.Second), r.file.Name())
 }
 
-// End closes the file of the report, and returns the first error of writing it.
+// End closes the report's file, and returns the first write error.
 func (r *Report) End() error {
 	if r.file == nil {
 		return r.err

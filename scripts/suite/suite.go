@@ -1,6 +1,5 @@
-// Package suite is what the suites that set figures beside a paper's have in common:
-// a report that goes to the terminal and a file, the program that is run, and its
-// figures.
+// Package suite is the common part of suites that compare figures with those of a paper: a
+// report to the terminal and a file, the program under test, and its figures.
 package suite
 
 import (
@@ -21,18 +20,18 @@ import (
 	"testbed/results/verdict"
 )
 
-// Report is what a suite prints, in Markdown. The first error of writing is kept.
+// Report is the output of a suite, in Markdown. It keeps the first write error.
 type Report struct {
 	out   io.Writer
 	err   error
-	file  *os.File // both of Begin
+	file  *os.File // set by Begin, as is began
 	began time.Time
 }
 
-// NewReport is a report on out.
+// NewReport returns a report that writes to out.
 func NewReport(out io.Writer) *Report { return &Report{out: out} }
 
-// Write writes Markdown as it is.
+// Write writes Markdown unchanged.
 func (r *Report) Write(text []byte) (int, error) {
 	n, err := r.out.Write(text)
 	if err != nil && r.err == nil {
@@ -44,7 +43,7 @@ func (r *Report) Write(text []byte) (int, error) {
 // Say writes a paragraph.
 func (r *Report) Say(format string, args ...any) { fmt.Fprintf(r, format+"\n", args...) }
 
-// Draw writes a table; its first column is names.
+// Draw writes a table. Its first column contains names.
 func (r *Report) Draw(head []string, rows [][]string) error {
 	t := table.Table{Head: head, Rows: rows}
 	for range head {
@@ -58,8 +57,8 @@ func (r *Report) Draw(head []string, rows [][]string) error {
 	return nil
 }
 
-// Reasons says why figures differ from the paper's, of those of names for which one
-// is known.
+// Reasons writes the known reasons for differences from the paper's figures, for the given
+// names.
 func (r *Report) Reasons(known map[string]string, names ...string) {
 	said := false
 	for _, name := range names {
@@ -76,15 +75,14 @@ func (r *Report) Reasons(known map[string]string, names ...string) {
 // Program is testbed, and the directory that its runs are written to.
 type Program struct{ Path, Dir string }
 
-// exitVoid is the exit code of a run of which an arm is void.
+// exitVoid is the exit code of a run with a void arm.
 const exitVoid = 3
 
-// ErrVoid is that an arm's figures may not be believed.
+// ErrVoid is the error of a run with a void arm.
 var ErrVoid = errors.New("an arm is void")
 
-// Command runs the program. What it tells on standard error goes to ours; a context
-// that ends interrupts it and lets it clean up. Where an arm is void the error is
-// ErrVoid, and the output is whole.
+// Command runs the program with our standard error. The end of the context interrupts it and
+// lets it clean up. If an arm is void the error is ErrVoid, and the output is complete.
 func (p Program) Command(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, p.Path, args...)
 	cmd.Stderr = os.Stderr
@@ -100,8 +98,8 @@ func (p Program) Command(ctx context.Context, args ...string) ([]byte, error) {
 	return out, err
 }
 
-// Run runs a scenario by a verb that leaves a run directory, and reads its figures.
-// Those of a run with a void arm come with ErrVoid.
+// Run runs a scenario with a command that creates a run directory, and returns its figures.
+// If an arm is void, it returns the figures and ErrVoid.
 func (p Program) Run(ctx context.Context, verb, scenario string, more ...string) (*report.Summary, error) {
 	text, err := p.Command(ctx, slices.Concat([]string{verb, scenario, "--out", p.Dir, "--json"}, more)...)
 	if err != nil && !errors.Is(err, ErrVoid) {
@@ -114,10 +112,10 @@ func (p Program) Run(ctx context.Context, verb, scenario string, more ...string)
 	return s, err
 }
 
-// RunDir is the directory of a run.
+// RunDir returns the directory of a run.
 func (p Program) RunDir(s *report.Summary) string { return filepath.Join(p.Dir, s.RunID) }
 
-// Passed tells an arm's verdict, and how many of its repeats have verdict pass.
+// Passed returns the verdict of an arm, and the number of its repeats with verdict pass.
 func Passed(a report.ArmSummary) string {
 	if a.Verdict == nil {
 		return "no verdict"
@@ -131,11 +129,11 @@ func Passed(a report.ArmSummary) string {
 	return fmt.Sprintf("%v (%d of %d pass)", *a.Verdict, n, len(a.Verdicts))
 }
 
-// MS is a time in µs as milliseconds.
+// MS formats a time in µs as milliseconds.
 func MS(us float64) string { return fmt.Sprintf("%.0f ms", us/1e3) }
 
-// WhereTimeWent is each arm's average time of an item by cause, in ms: of coflows, or
-// of blocks.
+// WhereTimeWent writes the average time of a coflow or, if blocks is true, of a block by
+// cause, in ms, for each arm.
 func (r *Report) WhereTimeWent(arms []report.ArmSummary, blocks bool) error {
 	of := func(a report.ArmSummary) (map[string]float64, int) {
 		times := map[string]float64{}

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"testbed/results/breakdown"
 	"testbed/results/report"
-	"testbed/results/timing"
 	"testbed/results/verdict"
 )
 
@@ -51,7 +51,7 @@ func TestPassed(t *testing.T) {
 		t.Errorf("Passed = %q", got)
 	}
 	if got := Passed(report.ArmSummary{}); got != "no verdict" {
-		t.Errorf("Passed of an arm without = %q", got)
+		t.Errorf("Passed of an arm without a verdict = %q", got)
 	}
 }
 
@@ -59,7 +59,7 @@ func TestWhereTimeWent(t *testing.T) {
 	var out strings.Builder
 	r := NewReport(&out)
 	arms := []report.ArmSummary{
-		{Name: "fair", CCT: &report.Metric{N: 2}, Time: &report.TimeSummary{CoflowsUS: map[timing.Cause]float64{timing.Queueing: 3000}}},
+		{Name: "fair", CCT: &report.Metric{N: 2}, Time: &report.TimeSummary{CoflowsUS: map[breakdown.Cause]float64{breakdown.Queueing: 3000}}},
 		{Name: "none"},
 	}
 	if err := r.WhereTimeWent(arms, false); err != nil {

@@ -15,16 +15,15 @@ import (
 	"strings"
 )
 
-// entry is one file of an image. The zero permission bits of a directory, a
-// device and a link are what the writer makes of them.
+// entry is one file of an image.
 type entry struct {
-	mode  uint32 // as stat(2) has it: type and permissions
-	data  []byte // of a file; the target of a link
+	mode  uint32 // type and permissions, as in stat(2)
+	data  []byte // content of a file, or target of a link
 	major uint32 // of a device
 	minor uint32
 }
 
-// What a mode's type bits are in an archive, from cpio(5).
+// Type bits of a mode in an archive, from cpio(5).
 const (
 	modeFile   = 0o100000
 	modeDir    = 0o040000
@@ -32,12 +31,12 @@ const (
 	modeDevice = 0o020000
 )
 
-// image is an initramfs before it is written: files by their absolute path.
+// image is the content of an initramfs: files by absolute path.
 type image struct{ files map[string]entry }
 
 func newImage() *image {
 	im := &image{files: map[string]entry{}}
-	// The kernel opens the console for init before init can mount anything.
+	// The kernel opens the console for init before init can mount /dev.
 	im.add("/dev/console", entry{mode: modeDevice | 0o600, major: 5, minor: 1})
 	for _, dir := range []string{"/proc", "/sys", "/run", "/tmp"} {
 		im.add(dir, entry{mode: modeDir | 0o755})
@@ -58,7 +57,7 @@ func (im *image) text(name, text string) {
 	im.add(name, entry{mode: modeFile | 0o644, data: []byte(text)})
 }
 
-// copyFile takes a file of this machine, links followed.
+// copyFile adds a file of this machine. It follows links.
 func (im *image) copyFile(name, from string) error {
 	info, err := os.Stat(from)
 	if err != nil {
@@ -72,8 +71,8 @@ func (im *image) copyFile(name, from string) error {
 	return nil
 }
 
-// copyTree takes every file under from that keep wants, given its path below
-// from.
+// copyTree adds every file below from for which keep is true. keep gets the path relative
+// to from.
 func (im *image) copyTree(name, from string, keep func(rel string, d fs.DirEntry) bool) error {
 	return filepath.WalkDir(from, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -97,8 +96,7 @@ func (im *image) copyTree(name, from string, keep func(rel string, d fs.DirEntry
 	})
 }
 
-// copyProgram takes a program of this machine and the libraries that it is
-// linked with.
+// copyProgram adds a program of this machine, and the libraries it is linked with.
 func (im *image) copyProgram(name string) error {
 	found, err := lookProgram(name)
 	if err != nil {
@@ -122,7 +120,7 @@ func (im *image) copyProgram(name string) error {
 	return nil
 }
 
-// lookProgram finds a program in PATH or where only root's PATH leads.
+// lookProgram finds a program in PATH or in the directories of root's PATH.
 func lookProgram(name string) (string, error) {
 	found, err := exec.LookPath(name)
 	for _, dir := range []string{"/usr/sbin", "/sbin"} {
@@ -133,8 +131,8 @@ func lookProgram(name string) (string, error) {
 	return found, err
 }
 
-// libraries reads the paths that ldd prints: behind the arrow, or the loader's
-// own, which has none.
+// libraries returns the paths in the output of ldd: those after an arrow, and the loader's,
+// which has no arrow.
 func libraries(ldd string) []string {
 	var libs []string
 	for line := range strings.Lines(ldd) {
@@ -148,8 +146,8 @@ func libraries(ldd string) []string {
 	return libs
 }
 
-// write writes the archive that the kernel unpacks, in the format that
-// cpio(5) calls new ASCII. Directories come before what is in them.
+// write writes the archive that the kernel unpacks, in the new ASCII format of cpio(5).
+// Directories come before their files.
 func (im *image) write(w io.Writer) error {
 	inode := uint32(0)
 	for _, name := range slices.Sorted(maps.Keys(im.files)) {
@@ -163,7 +161,7 @@ func (im *image) write(w io.Writer) error {
 
 func writeEntry(w io.Writer, name string, inode uint32, e entry) error {
 	if uint64(len(e.data)) > 1<<32-1 {
-		return errors.New(name + ": larger than the 4 GB that the format can hold")
+		return errors.New(name + ": larger than the 4 GB limit of the format")
 	}
 	links := uint32(1)
 	if e.mode&modeDir != 0 && e.mode&modeFile != modeFile {

@@ -17,15 +17,15 @@ import (
 // Paths in the guest.
 const (
 	jobPath     = "/job.json"
-	sourcePath  = "/src"       // the module without its Go files
+	sourcePath  = "/src"       // the module's files except Go code
 	binaryPath  = "/bin"       // test binaries, and tools
 	modulePath  = "/modules"   // in the order of their names
-	reportPath  = "/dev/ttyS1" // what the host reads; the kernel's console is ttyS0
+	reportPath  = "/dev/ttyS1" // read by the host; the kernel's console is ttyS0
 	diskPath    = "/dev/vda"   // formatted by the host
-	markerStart = "##testvm "  // nothing else that is printed begins so
+	markerStart = "##testvm "  // no other output begins with it
 )
 
-// job is what the host asks of init.
+// job is the host's request to init.
 type job struct {
 	Modules []string `json:"modules"` // file names, in the order to load them
 	Runs    []run    `json:"runs"`
@@ -33,10 +33,10 @@ type job struct {
 
 // run is one test binary.
 type run struct {
-	Package string        `json:"package"` // below the module's root
+	Package string        `json:"package"` // path relative to the module's root
 	Binary  string        `json:"binary"`  // file name
 	Args    []string      `json:"args"`
-	Limit   time.Duration `json:"limit"` // after which it is killed
+	Limit   time.Duration `json:"limit"` // timeout, after which it is killed
 }
 
 // mark is a line of the report that begins with markerStart.
@@ -48,12 +48,12 @@ type mark struct {
 	Text    string        `json:"text,omitempty"`
 }
 
-// guestArg makes this program the one that works in the guest.
+// guestArg is the argument with which this program runs the tests in the guest.
 const guestArg = "in-the-guest"
 
-// initMain is the first process of the guest. It starts the one that works, and
-// waits for the processes whose parents died, as tests expect of an init. It
-// never returns: the guest is switched off at the end.
+// initMain is the first process of the guest. It starts the process that runs the tests, and
+// reaps orphaned processes, as tests expect of an init. It never returns: at the end it
+// powers the guest off.
 func initMain() {
 	pid := 0
 	p, err := os.StartProcess("/init", []string{"/init", guestArg}, &os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}})
@@ -74,7 +74,7 @@ func initMain() {
 	select {} // an init that ends is a kernel panic
 }
 
-// guestMain does what the host asks of the guest, and reports it.
+// guestMain runs the host's job in the guest, and reports the results.
 func guestMain() {
 	console := os.Stderr
 	report := io.Writer(console)
@@ -103,9 +103,9 @@ func guestMain() {
 	}
 }
 
-// drain waits until a serial line has sent everything.
+// drain waits until a serial line has sent all output.
 func drain(f *os.File) {
-	const tcsbrk = 0x5409 // with an argument that is not zero: tcdrain(3)
+	const tcsbrk = 0x5409 // with an argument other than 0: tcdrain(3)
 	_, _, _ = syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), tcsbrk, 1)
 }
 
@@ -130,7 +130,13 @@ func mountAll() error {
 	if err := syscall.Mount("tmpfs", "/dev/shm", "tmpfs", 0, ""); err != nil {
 		return fmt.Errorf("mount /dev/shm: %w", err)
 	}
-	// The whole tree has these, as on a machine that systemd runs.
+	if err := os.Mkdir("/dev/pts", 0o755); err != nil {
+		return err
+	}
+	if err := syscall.Mount("devpts", "/dev/pts", "devpts", 0, "mode=620,ptmxmode=666"); err != nil {
+		return fmt.Errorf("mount /dev/pts: %w", err)
+	}
+	// All cgroups have these controllers, as on a machine with systemd.
 	if err := os.WriteFile("/sys/fs/cgroup/cgroup.subtree_control", []byte("+cpu +io +memory"), 0); err != nil {
 		return fmt.Errorf("controllers of cgroup 2: %w", err)
 	}
@@ -156,7 +162,7 @@ func perform(report io.Writer, say func(mark)) error {
 		if errno != 0 && errno != syscall.EEXIST {
 			return fmt.Errorf("load module %s: %w", name, errno)
 		}
-		if err := os.Remove(modulePath + "/" + name); err != nil { // its memory is the tests'
+		if err := os.Remove(modulePath + "/" + name); err != nil { // frees memory for the tests
 			return err
 		}
 	}
@@ -190,7 +196,7 @@ func perform(report io.Writer, say func(mark)) error {
 	return nil
 }
 
-// awaitFile waits for a device that the kernel has yet to find.
+// awaitFile waits until the kernel has found a device.
 func awaitFile(name string, limit time.Duration) error {
 	deadline := time.Now().Add(limit)
 	for {
@@ -202,8 +208,8 @@ func awaitFile(name string, limit time.Duration) error {
 	}
 }
 
-// test runs one binary in its package's directory and gives its exit code, or
-// -1 and why it has none.
+// test runs one binary in its package's directory and returns its exit code, or -1 and the
+// reason why it has none.
 func test(r run, report io.Writer) (int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), r.Limit)
 	defer cancel()
@@ -213,12 +219,12 @@ func test(r run, report io.Writer) (int, error) {
 		"PATH=" + binaryPath, "HOME=/tmp", "TMPDIR=/tmp", "USER=root", "TERM=dumb",
 		"TESTBED_PRIVILEGED=1", "TESTBED_VM=1",
 	}
-	// Not the line itself: a program that sees a terminal behaves otherwise.
+	// Not the serial line itself: programs behave differently on a terminal.
 	out := struct{ io.Writer }{report}
 	cmd.Stdout, cmd.Stderr = out, out
-	cmd.WaitDelay = 5 * time.Second // for what a test has left running
+	cmd.WaitDelay = 5 * time.Second // for processes that a test left running
 	err := cmd.Run()
-	// A crash may end in the middle of a line.
+	// The output of a crash may end within a line.
 	fmt.Fprintln(report)
 	switch {
 	case ctx.Err() != nil:
@@ -228,19 +234,19 @@ func test(r run, report io.Writer) (int, error) {
 	case !cmd.ProcessState.Exited():
 		return -1, errors.New(cmd.ProcessState.String())
 	case errors.Is(err, exec.ErrWaitDelay):
-		return -1, errors.New("ended, but left processes running")
+		return -1, errors.New("exited, but left processes running")
 	}
 	return cmd.ProcessState.ExitCode(), nil
 }
 
-// loopbackUp does what every distribution does at boot.
+// loopbackUp sets lo up, as every distribution does at boot.
 func loopbackUp() error {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = syscall.Close(fd) }() // holds nothing
-	var request [40]byte                     // struct ifreq: name, then flags
+	defer func() { _ = syscall.Close(fd) }()
+	var request [40]byte // struct ifreq: name, then flags
 	copy(request[:], "lo")
 	request[16] = syscall.IFF_UP
 	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, uintptr(fd), syscall.SIOCSIFFLAGS, uintptr(unsafe.Pointer(&request[0]))); errno != 0 {

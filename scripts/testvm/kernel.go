@@ -14,11 +14,11 @@ import (
 	"strings"
 )
 
-// metaPackage is Debian's package that depends on its newest cloud kernel.
+// metaPackage is the Debian package that depends on the newest cloud kernel.
 const metaPackage = "linux-image-cloud-amd64"
 
-// wanted are the modules that a stock machine loads when something asks for
-// them. There is no modprobe in the image: init loads them first.
+// wanted are the modules that a stock machine loads on demand. The image has no modprobe, so
+// init loads them first.
 var wanted = []string{
 	"virtio_pci", "virtio_blk", "ext4", "loop",
 	"veth", "bridge", "vxlan", "ifb",
@@ -27,8 +27,7 @@ var wanted = []string{
 	"tcp_bbr", "tcp_dctcp",
 }
 
-// unavailable is why there can be no virtual machine here: nothing that is
-// tested is at fault.
+// unavailable is the reason why no virtual machine can run here. It is not a test failure.
 type unavailable struct{ err error }
 
 func (u unavailable) Error() string { return u.err.Error() }
@@ -36,14 +35,14 @@ func (u unavailable) Unwrap() error { return u.err }
 
 // guestKernel is an unpacked kernel package.
 type guestKernel struct {
-	release string // as uname -r prints it
+	release string // as printed by uname -r
 	image   string // path of vmlinuz
 	modules string // directory with the modules
 }
 
-// fetchKernel finds the kernel that a user asks for: a package's name, a file
-// with a package, or, when it is empty, the newest of metaPackage. It unpacks
-// it under cache once, and installs nothing.
+// fetchKernel returns the requested kernel: the name of a package, the path of a package
+// file or, if empty, the newest version of metaPackage. It unpacks the package into cache
+// unless it is there, and installs nothing.
 func fetchKernel(ctx context.Context, ask, cache string, say func(string, ...any)) (guestKernel, error) {
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return guestKernel{}, unavailable{fmt.Errorf("cache of kernels: %w", err)}
@@ -60,7 +59,7 @@ func fetchKernel(ctx context.Context, ask, cache string, say func(string, ...any
 	}
 	name, version, err := resolve(ctx, ask)
 	if err != nil && os.Geteuid() == 0 {
-		say("%v: reading the package lists anew", err)
+		say("%v: updating the package lists", err)
 		if _, err2 := output(ctx, "apt-get", "update"); err2 != nil {
 			say("%v", err2)
 		}
@@ -68,7 +67,7 @@ func fetchKernel(ctx context.Context, ask, cache string, say func(string, ...any
 	}
 	if err != nil {
 		if k, err2 := newestCached(cache); ask == "" && err2 == nil {
-			say("%v: using %s of the cache", err, k.release)
+			say("%v: using %s from the cache", err, k.release)
 			return k, nil
 		}
 		return guestKernel{}, unavailable{err}
@@ -82,7 +81,7 @@ func fetchKernel(ctx context.Context, ask, cache string, say func(string, ...any
 	if err != nil {
 		return guestKernel{}, unavailable{err}
 	}
-	defer func() { _ = os.RemoveAll(part) }() // renamed away when all went well
+	defer func() { _ = os.RemoveAll(part) }() // does not exist after success: it was renamed
 	cmd := exec.CommandContext(ctx, "apt-get", "download", name)
 	cmd.Dir = part
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -90,7 +89,7 @@ func fetchKernel(ctx context.Context, ask, cache string, say func(string, ...any
 	}
 	debs, err := filepath.Glob(filepath.Join(part, "*.deb"))
 	if err != nil || len(debs) != 1 {
-		return guestKernel{}, unavailable{fmt.Errorf("fetch %s: apt-get left %d packages", name, len(debs))}
+		return guestKernel{}, unavailable{fmt.Errorf("fetch %s: expected 1 package from apt-get, got %d", name, len(debs))}
 	}
 	tree := filepath.Join(part, "tree")
 	if err := unpack(ctx, debs[0], tree); err != nil {
@@ -102,16 +101,16 @@ func fetchKernel(ctx context.Context, ask, cache string, say func(string, ...any
 	return openKernel(dir)
 }
 
-// resolve finds the package that carries the kernel and its version.
+// resolve returns the package that contains the kernel, and its version.
 func resolve(ctx context.Context, ask string) (name, version string, err error) {
 	name = ask
 	if name == "" {
 		name = metaPackage
 	}
-	for range 2 { // a package without files of its own depends on the one that has them
+	for range 2 { // a metapackage depends on the package with the files
 		out, err := output(ctx, "apt-cache", "show", "--no-all-versions", name)
 		if err != nil {
-			return "", "", fmt.Errorf("package %s is in no list of apt (%w)", name, err)
+			return "", "", fmt.Errorf("package %s: not in the package lists of apt (%w)", name, err)
 		}
 		var next string
 		for line := range strings.Lines(out) {
@@ -132,7 +131,7 @@ func resolve(ctx context.Context, ask string) (name, version string, err error) 
 		}
 		name = next
 	}
-	return "", "", fmt.Errorf("package %s leads to no kernel", name)
+	return "", "", fmt.Errorf("package %s: has no kernel and depends on none", name)
 }
 
 func output(ctx context.Context, name string, args ...string) (string, error) {
@@ -154,7 +153,7 @@ func unpack(ctx context.Context, deb, dir string) error {
 	return err
 }
 
-// newestCached is the kernel that was unpacked last.
+// newestCached returns the most recently unpacked kernel.
 func newestCached(cache string) (guestKernel, error) {
 	dirs, err := filepath.Glob(filepath.Join(cache, "linux-image-*"))
 	if err != nil || len(dirs) == 0 {
@@ -172,15 +171,15 @@ func modified(p string) int64 {
 	return info.ModTime().Unix()
 }
 
-// openKernel finds what is needed in an unpacked package. Debian 13 keeps its
-// modules under usr/lib.
+// openKernel finds the image and the modules in an unpacked package. Debian 13 has its modules
+// in usr/lib.
 func openKernel(dir string) (guestKernel, error) {
 	images, err := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-*"))
 	if err != nil {
 		return guestKernel{}, err
 	}
 	if len(images) != 1 {
-		return guestKernel{}, unavailable{fmt.Errorf("%s: %d kernels under boot, want one", dir, len(images))}
+		return guestKernel{}, unavailable{fmt.Errorf("%s: %d kernels in boot: expected one", dir, len(images))}
 	}
 	k := guestKernel{release: strings.TrimPrefix(filepath.Base(images[0]), "vmlinuz-"), image: images[0]}
 	for _, lib := range []string{"lib", "usr/lib"} {
@@ -192,15 +191,15 @@ func openKernel(dir string) (guestKernel, error) {
 	return guestKernel{}, unavailable{fmt.Errorf("%s: no modules for %s: %w", dir, k.release, err)}
 }
 
-// module is one to load, its file's content unpacked.
+// module is a module to load, with its uncompressed content.
 type module struct {
 	name string
 	data []byte
 }
 
-// load reads the wanted modules and all that they depend on, in an order in
-// which they can be loaded. A package carries no modules.dep (that is made when
-// it is installed), so the dependencies are read from the modules themselves.
+// load returns the wanted modules and their dependencies, in an order in which they can be
+// loaded. A package contains no modules.dep, which is generated at installation, so the
+// dependencies are read from the modules.
 func (k guestKernel) load(ctx context.Context, wanted []string) ([]module, error) {
 	builtin := map[string]bool{}
 	list, err := os.ReadFile(filepath.Join(k.modules, "modules.builtin"))
@@ -240,7 +239,7 @@ func (k guestKernel) load(ctx context.Context, wanted []string) ([]module, error
 	})
 }
 
-// inOrder puts what each module needs before it. Read gives no module for one
+// inOrder returns modules after their dependencies. read returns no module for a name
 // that needs no loading.
 func inOrder(wanted []string, read func(name string) (*module, []string, error)) ([]module, error) {
 	var order []module
@@ -250,7 +249,7 @@ func inOrder(wanted []string, read func(name string) (*module, []string, error))
 		if seen[name] {
 			return nil
 		}
-		seen[name] = true // before its needs, so that a circle ends
+		seen[name] = true // before its dependencies, so that cycles end
 		m, needs, err := read(name)
 		if err != nil {
 			return err
@@ -273,8 +272,7 @@ func inOrder(wanted []string, read func(name string) (*module, []string, error))
 	return order, nil
 }
 
-// moduleName is the name that a module goes by: file names have dashes and
-// underscores as their authors liked.
+// moduleName returns the canonical name of a module: file names have dashes or underscores.
 func moduleName(file string) string {
 	name, _, _ := strings.Cut(filepath.Base(file), ".ko")
 	return strings.ReplaceAll(name, "-", "_")
@@ -292,10 +290,10 @@ func readModule(ctx context.Context, file string) ([]byte, error) {
 		}
 		return out, nil
 	}
-	return nil, fmt.Errorf("%s: packed in no way that is known", file)
+	return nil, fmt.Errorf("%s: unknown compression: expected .ko, .xz, .zst or .gz", file)
 }
 
-// dependencies reads the names behind "depends=" in a module's .modinfo.
+// dependencies returns the names after "depends=" in a module's .modinfo.
 func dependencies(data []byte) ([]string, error) {
 	f, err := elf.NewFile(bytes.NewReader(data))
 	if err != nil {

@@ -1,8 +1,7 @@
 // Command testvm runs the project's privileged tests on Debian's stock cloud
-// kernel, in a virtual machine that qemu emulates in software: no KVM, no root,
-// and nothing is installed. What it tests is what the code asks of a kernel and
-// what the kernel then does to packets and disks. It does not judge how long
-// anything takes: see docs/testing.md.
+// kernel, in a virtual machine that qemu emulates in software. It needs no KVM and no root,
+// and installs nothing. It tests the system calls of the code, and their effect on packets
+// and disks. It does not judge timing: see docs/testing.md.
 package main
 
 import (
@@ -28,44 +27,45 @@ import (
 
 // Exit codes.
 const (
-	exitFailed      = 1 // a test, or the guest
+	exitFailed      = 1 // a test or the guest failed
 	exitUsage       = 2
 	exitUnavailable = 3 // no virtual machine can be run here
 )
 
-// optionalEnv is the variable that turns exitUnavailable into a loud success
-// when it is "1".
+// optionalEnv is the environment variable that, set to "1", turns exitUnavailable into
+// success with a warning.
 const optionalEnv = "TESTBED_VM_OPTIONAL"
 
-// packages have tests that ask the kernel for something, and are run unless
-// others are named.
+// packages are the packages with tests that depend on the kernel, the default of the
+// arguments.
 var packages = []string{
-	"emu/kernel", "emu/deploy", "hosts", "hosts/disk", "hosts/pace", "emu/live", "emu/experiment", "emu/calibrate", "emu/cli",
+	"emu/kernel", "emu/deploy", "hosts", "hosts/disk", "hosts/pace", "emu/live", "emu/runner", "emu/calibration/measure", "emu/cli",
 }
 
-// asking are the tests of a package that ask the kernel for something, where the
-// rest are many and ask for nothing; they are what is run unless -run says
-// otherwise.
-var asking = map[string]string{
-	"hosts": "Loopback", // the others' network is in memory
+// onlyTests selects, for packages with many other tests, the tests that depend on the
+// kernel. It is the default of -run.
+var onlyTests = map[string]string{
+	"hosts": "Loopback", // other tests use a network in memory
 }
 
-// idle are the tests of a package that ask the kernel for nothing, where they are few
-// and take long; they are left out unless -run says otherwise.
-var idle = map[string]string{
-	"emu/cli": "^TestScripts$", // simulations, traces, tables and mistakes
+// skipTests selects the few long tests of a package that do not depend on the kernel. They
+// are skipped without -run.
+var skipTests = map[string]string{
+	"emu/cli":                 "^TestScripts$",    // simulations, traces, tables and errors of users
+	"emu/calibration/measure": "^TestJudgeNoise$", // statistics of drawn runs
 }
 
-// tools are programs that tests start, and the Debian packages with them.
+// tools are programs that tests start, with their Debian packages.
 var tools = map[string]string{
 	"sh": "dash", "cat": "coreutils", "sleep": "coreutils", "true": "coreutils", "ls": "coreutils", "mkdir": "coreutils", "dd": "coreutils",
+	"uname": "coreutils", "stty": "coreutils", "getent": "libc-bin",
 	"mv": "coreutils", "ln": "coreutils", "head": "coreutils", "tail": "coreutils", "wc": "coreutils", "truncate": "coreutils", "test": "coreutils",
 	"grep": "grep", "sed": "sed", "cmp": "diffutils",
-	"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "nsenter": "util-linux", "mount": "mount", "ping": "iputils-ping", "mkfs.ext4": "e2fsprogs",
+	"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "nsenter": "util-linux", "mount": "mount", "umount": "mount", "ping": "iputils-ping", "mkfs.ext4": "e2fsprogs",
 }
 
-// optionalTools are left out where this machine has not got them: the tests
-// that use them say so.
+// optionalTools are left out if this machine does not have them; the tests that use them
+// report this.
 var optionalTools = map[string]bool{"ping": true}
 
 type settings struct {
@@ -101,7 +101,7 @@ func hostMain(ctx context.Context, args []string) int {
 		fmt.Fprintln(os.Stderr, "testvm:", err)
 		return exitUsage
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, fmt.Errorf("not done within %v (-timeout)", s.timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, fmt.Errorf("not finished within %v (-timeout)", s.timeout))
 	defer cancel()
 	ok, err := testInGuest(ctx, s)
 	var none unavailable
@@ -129,20 +129,20 @@ func parse(args []string) (settings, error) {
 		fmt.Fprintln(f.Output(), "usage: testvm [flags] [package below the module's root ...]")
 		f.PrintDefaults()
 	}
-	f.StringVar(&s.kernel, "kernel", "", "`package` of apt, or file ending in .deb, with the kernel (default: what "+metaPackage+" depends on)")
+	f.StringVar(&s.kernel, "kernel", "", "`package` of apt, or file ending in .deb, with the kernel (default: the kernel of "+metaPackage+")")
 	f.StringVar(&s.cache, "cache", "", "`directory` for unpacked kernels (default: testbed/vm in the user's cache)")
 	f.StringVar(&s.run, "run", "", "only tests that match this `pattern`, as in go test")
-	f.DurationVar(&s.timeout, "timeout", 15*time.Minute, "of the whole, builds included")
-	f.DurationVar(&s.limit, "package-timeout", 8*time.Minute, "of each package's tests")
-	f.IntVar(&s.memory, "memory", 2048, "of the guest, in `MB`")
-	f.Int64Var(&s.disk, "disk", 2048, "of the guest's /tmp, in `MB`, taken here only as it is written")
-	f.IntVar(&s.cpus, "cpus", 2, "of the guest")
-	f.StringVar(&s.console, "console", "", "`file` to keep the guest's console in (default: printed when the guest fails)")
+	f.DurationVar(&s.timeout, "timeout", 25*time.Minute, "timeout of the whole run, including builds")
+	f.DurationVar(&s.limit, "package-timeout", 10*time.Minute, "timeout of each package's tests")
+	f.IntVar(&s.memory, "memory", 2048, "memory of the guest, in `MB`")
+	f.Int64Var(&s.disk, "disk", 2048, "size of the guest's /tmp, in `MB`, allocated when written")
+	f.IntVar(&s.cpus, "cpus", 2, "processors of the guest")
+	f.StringVar(&s.console, "console", "", "`file` for the guest's console (default: printed if the guest fails)")
 	if err := f.Parse(args); err != nil {
 		return s, err
 	}
 	if s.timeout <= 0 || s.limit <= 0 || s.memory < 512 || s.disk < 512 || s.disk > 1<<20 || s.cpus < 1 {
-		return s, errors.New("want times above 0, at least 512 MB of memory and of disk, and one processor")
+		return s, errors.New("-timeout and -package-timeout must be positive, -memory and -disk at least 512 MB, -cpus at least 1")
 	}
 	s.names = f.Args()
 	if len(s.names) == 0 {
@@ -158,14 +158,14 @@ func parse(args []string) (settings, error) {
 	return s, nil
 }
 
-// testInGuest builds the guest and runs it, and tells whether all tests passed.
+// testInGuest builds and runs the guest, and reports whether all tests passed.
 func testInGuest(ctx context.Context, s settings) (bool, error) {
 	start := time.Now()
 	say := func(format string, args ...any) {
 		fmt.Printf("testvm %5.1fs: %s\n", time.Since(start).Seconds(), fmt.Sprintf(format, args...))
 	}
 	if runtime.GOARCH != "amd64" {
-		return false, unavailable{fmt.Errorf("the guest is x86-64 and takes tools of this machine, which is %s", runtime.GOARCH)}
+		return false, unavailable{fmt.Errorf("the guest is x86-64 and uses tools of this machine, which is %s", runtime.GOARCH)}
 	}
 	qemu, err := exec.LookPath("qemu-system-x86_64")
 	if err != nil {
@@ -190,7 +190,7 @@ func testInGuest(ctx context.Context, s settings) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = os.RemoveAll(work) }() // nothing in it is needed
+	defer func() { _ = os.RemoveAll(work) }()
 	runs, err := build(ctx, s, root, work)
 	if err != nil {
 		return false, err
@@ -226,19 +226,19 @@ func testInGuest(ctx context.Context, s settings) (bool, error) {
 	if b, err2 := os.ReadFile(console); !ok && err2 == nil && (err != nil || !res.Done) {
 		fmt.Printf("---- the guest's console\n%s\n----\n", lastLines(b, 60))
 	}
-	say("the whole took %v", time.Since(start).Round(time.Second))
+	say("total time %v", time.Since(start).Round(time.Second))
 	return ok, err
 }
 
-// selection is the flags that tell a package's binary which tests to run.
+// selection returns the flags that select the tests of a package's binary.
 func selection(name, run string) (flags []string) {
 	if run != "" {
 		return []string{"-test.run=" + run}
 	}
-	if p := asking[name]; p != "" {
+	if p := onlyTests[name]; p != "" {
 		flags = append(flags, "-test.run="+p)
 	}
-	if p := idle[name]; p != "" {
+	if p := skipTests[name]; p != "" {
 		flags = append(flags, "-test.skip="+p)
 	}
 	return flags
@@ -281,6 +281,7 @@ func makeImage(ctx context.Context, k guestKernel, root, work, file string, runs
 	im.text("/etc/passwd", "root:x:0:0:root:/tmp:/bin/sh\n")
 	im.text("/etc/group", "root:x:0:\n")
 	im.text("/etc/hosts", "127.0.0.1 localhost\n")
+	im.text("/etc/nsswitch.conf", "hosts: files\n")
 	j := job{Runs: runs}
 	modules, err := k.load(ctx, wanted)
 	if err != nil {
@@ -318,8 +319,7 @@ func makeImage(ctx context.Context, k guestKernel, root, work, file string, runs
 	return errors.Join(im.write(w), w.Flush(), f.Close())
 }
 
-// wantedSource keeps what tests may read: what is neither code nor made by
-// running the project.
+// wantedSource reports whether tests may read a file: neither code nor output of the project.
 func wantedSource(rel string, d fs.DirEntry) bool {
 	if d.IsDir() {
 		return !strings.HasPrefix(d.Name(), ".") && rel != "bin" && rel != "runs" && rel != "tools"
@@ -328,8 +328,8 @@ func wantedSource(rel string, d fs.DirEntry) bool {
 	return ext != ".go" && ext != ".test" && ext != ".out"
 }
 
-// makeDisk makes a file that is a disk with a file system: the guest's /tmp, so
-// that tests meet direct I/O as on a real one.
+// makeDisk creates a disk image with a file system: the guest's /tmp, so that tests use
+// direct I/O as on a real disk.
 func makeDisk(ctx context.Context, mkfs, file string, size int64) error {
 	f, err := os.Create(file)
 	if err != nil {
@@ -342,13 +342,13 @@ func makeDisk(ctx context.Context, mkfs, file string, size int64) error {
 	return err
 }
 
-// boot runs the guest to its end and reads its report.
+// boot runs the guest until it powers off, and reads its report.
 func boot(ctx context.Context, qemu string, s settings, kernel, initrd, disk, console string) (*results, error) {
 	cmd := exec.CommandContext(ctx, qemu,
 		"-accel", "tcg,thread=multi", "-cpu", "max", "-smp", fmt.Sprint(s.cpus), "-m", fmt.Sprint(s.memory),
 		"-display", "none", "-monitor", "none", "-nodefaults", "-no-user-config", "-no-reboot",
 		"-kernel", kernel, "-initrd", initrd,
-		// A panic restarts the guest at once, and -no-reboot ends it there.
+		// A panic restarts the guest at once; -no-reboot makes qemu exit instead.
 		"-append", "console=ttyS0 panic=-1 loglevel=5 rdinit=/init",
 		"-serial", "file:"+console, "-serial", "stdio",
 		"-drive", "file="+disk+",format=raw,if=virtio,cache=unsafe",
@@ -379,8 +379,7 @@ func boot(ctx context.Context, qemu string, s settings, kernel, initrd, disk, co
 	return res, err
 }
 
-// kernelComplaints are the lines of a console with which a kernel says that it
-// is ill.
+// kernelComplaints returns the lines of a console with which the kernel reports faults.
 func kernelComplaints(console string) []string {
 	b, err := os.ReadFile(console)
 	if err != nil {

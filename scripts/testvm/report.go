@@ -13,20 +13,19 @@ import (
 	"github.com/olekukonko/tablewriter"
 )
 
-// longReason is how much of a skip's reason the summary repeats, in bytes: the
-// output above it has all.
+// longReason is the length to which the summary cuts a skip's reason, in bytes. The output
+// above it has the whole reason.
 const longReason = 200
 
-// notJudged is what netnstest prints where it leaves the timing of packets
-// unjudged.
+// notJudged is the message of netnstest if it does not judge the timing of packets.
 const notJudged = "timing, not judged under emulation"
 
-// outcome is what one package's binary did in the guest.
+// outcome is the result of one package's binary in the guest.
 type outcome struct {
 	Package string
 	Ended   bool // its end was reported
 	Exit    int
-	Why     string // why it has no exit code of its own
+	Why     string // reason if it has no exit code of its own
 	Took    time.Duration
 	Passed  int
 	Failed  []string
@@ -40,15 +39,15 @@ func (o *outcome) ok() bool {
 	return o.Ended && o.Exit == 0 && o.Why == "" && len(o.Failed) == 0 && o.Passed > 0
 }
 
-// results is the whole of a report.
+// results is the content of a report.
 type results struct {
 	Kernel   string
 	Outcomes []*outcome
-	Done     bool   // the guest came to its end
-	Broken   string // why it did not
+	Done     bool   // the guest ran all binaries
+	Broken   string // reason if it did not
 }
 
-// ok tells whether every binary of runs ran, and passed.
+// ok reports whether every binary of runs ran and passed.
 func (r *results) ok(runs []run) bool {
 	if !r.Done || r.Broken != "" || len(r.Outcomes) != len(runs) {
 		return false
@@ -63,11 +62,10 @@ var (
 	logLine     = regexp.MustCompile(`^\s+\S+\.go:\d+: (.*)`)
 )
 
-// readReport reads what the guest sends, until it ends, and copies the tests'
-// output to w.
+// readReport reads the guest's report until it ends, and copies the output of tests to w.
 func readReport(r io.Reader, w io.Writer) (*results, error) {
 	res := &results{}
-	var o *outcome // that of the binary which is running
+	var o *outcome // of the running binary
 	var test, said string
 	in := bufio.NewReader(r)
 	for {
@@ -88,7 +86,7 @@ func readReport(r io.Reader, w io.Writer) (*results, error) {
 				fmt.Fprintf(w, "==== %s\n", m.Package)
 			case "end":
 				if o == nil || o.Package != m.Package {
-					return res, fmt.Errorf("the report has an end of %s without its begin", m.Package)
+					return res, fmt.Errorf("report: end of %s without a begin", m.Package)
 				}
 				o.Ended, o.Exit, o.Why, o.Took = true, m.Exit, m.Text, m.Took
 				o = nil
@@ -112,8 +110,8 @@ func readReport(r io.Reader, w io.Writer) (*results, error) {
 	}
 }
 
-// read takes one line of output. Test and said are the test that is speaking
-// and the last that it said: the reason of a skip is logged before the skip.
+// read reads one line of output. test and said are the test that printed last and its last
+// line: a test logs the reason of a skip before the skip.
 func (o *outcome) read(line string, test, said *string) {
 	if m := startLine.FindStringSubmatch(line); m != nil {
 		*test, *said = m[1], ""
@@ -138,8 +136,8 @@ func (o *outcome) read(line string, test, said *string) {
 	}
 }
 
-// print writes the summary: a row a package, then each failure and each thing
-// that was not looked at, by name.
+// print writes the summary: a row per package, then each failure, skip and timing that was not
+// judged, by name.
 func (r *results) print(w io.Writer, runs []run) error {
 	if r.Kernel != "" {
 		fmt.Fprintf(w, "\non Linux %s, emulated in software\n", r.Kernel)
@@ -191,7 +189,7 @@ func (r *results) print(w io.Writer, runs []run) error {
 		case o.Exit != 0 && len(o.Failed) == 0:
 			fmt.Fprintf(w, "FAILED %s: exit code %d\n", o.Package, o.Exit)
 		case o.Passed == 0:
-			fmt.Fprintf(w, "FAILED %s: no test passed: it tested nothing\n", o.Package)
+			fmt.Fprintf(w, "FAILED %s: no test passed\n", o.Package)
 		}
 	}
 	for _, run := range runs {
@@ -202,7 +200,7 @@ func (r *results) print(w io.Writer, runs []run) error {
 	if r.Broken != "" {
 		fmt.Fprintf(w, "FAILED: init: %s\n", r.Broken)
 	} else if !r.Done {
-		fmt.Fprintln(w, "FAILED: the guest did not come to its end")
+		fmt.Fprintln(w, "FAILED: the guest stopped before all packages were tested")
 	}
 	return nil
 }

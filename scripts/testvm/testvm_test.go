@@ -15,9 +15,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"testbed/emu/longtest"
 )
 
-// report runs the lines of a guest through the reader.
+// report reads the lines of a guest's report.
 func report(t *testing.T, lines ...string) *results {
 	t.Helper()
 	res, err := readReport(strings.NewReader(strings.Join(lines, "\r\n")+"\r\n"), new(bytes.Buffer))
@@ -54,15 +56,15 @@ func TestReport(t *testing.T) {
 		{"killed", []string{boots, begins, passes, strings.Replace(ends, `"took"`, `"exit":-1,"text":"killed after 8m0s","took"`, 1), done}, false,
 			[]string{"FAILED emu/kernel: killed after 8m0s"}},
 		{"no end of the package", []string{boots, begins, passes}, false,
-			[]string{"NO END", "the guest stopped before its end", "did not come to its end"}},
+			[]string{"NO END", "the guest stopped before its end", "FAILED: the guest stopped before all packages were tested"}},
 		{"no end of the guest", []string{boots, begins, passes, ends}, false,
-			[]string{"did not come to its end"}},
+			[]string{"FAILED: the guest stopped before all packages were tested"}},
 		{"package not run", []string{boots, done}, false, []string{"NOT RUN"}},
 		{"nothing tested", []string{boots, begins, "testing: warning: no tests to run", "PASS", ends, done}, false,
 			[]string{"no test passed"}},
 		{"no boot", []string{`##testvm {"what":"broken","text":"load module veth: exec format error"}`}, false,
 			[]string{"FAILED: init: load module veth"}},
-		{"nothing at all", nil, false, []string{"NOT RUN", "did not come to its end"}},
+		{"nothing at all", nil, false, []string{"NOT RUN", "FAILED: the guest stopped before all packages were tested"}},
 		{"skipped, with the last reason", []string{boots, begins, passes, "=== RUN   TestS", "    s_test.go:5: looking", "    s_test.go:7: the kernel lacks it", "--- SKIP: TestS (0.00s)", ends, done}, true,
 			[]string{"SKIPPED emu/kernel TestS: the kernel lacks it"}},
 		{"timing", []string{boots, begins, "=== RUN   TestT", "    t_test.go:5: timing, not judged under emulation", "    t_test.go:5: timing, not judged under emulation", "--- PASS: TestT (0.00s)", ends, done}, true,
@@ -96,12 +98,12 @@ func TestReport(t *testing.T) {
 func TestReportIsRefused(t *testing.T) {
 	for _, line := range []string{"##testvm {", ends} {
 		if _, err := readReport(strings.NewReader(line+"\n"), new(bytes.Buffer)); err == nil {
-			t.Errorf("%q is taken", line)
+			t.Errorf("%q is accepted", line)
 		}
 	}
 }
 
-// A made-up dependency graph is loaded from its leaves.
+// Modules of a dependency graph are loaded after their dependencies.
 func TestInOrder(t *testing.T) {
 	needs := map[string][]string{"a": {"b", "c"}, "b": {"c"}, "c": nil, "d": {"builtin", "a"}, "x": {"y"}, "y": {"x"}}
 	read := func(name string) (*module, []string, error) {
@@ -160,9 +162,8 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// unarchive reads an archive as the kernel's documentation of an initramfs
-// describes it: thirteen numbers of eight digits, a name, a file, each to the
-// next multiple of four.
+// unarchive reads an archive as in the kernel's documentation of initramfs: thirteen numbers
+// of eight digits, a name and a file, each padded to a multiple of four bytes.
 func unarchive(t *testing.T, b []byte) (files []string) {
 	t.Helper()
 	at := 0
@@ -211,19 +212,19 @@ func TestLibraries(t *testing.T) {
 func TestParse(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", "/c")
 	s, err := parse(nil)
-	if err != nil || s.cache != "/c/testbed/vm" || s.timeout != 15*time.Minute || !slices.Equal(s.names, packages) {
+	if err != nil || s.cache != "/c/testbed/vm" || s.timeout != 25*time.Minute || !slices.Equal(s.names, packages) {
 		t.Errorf("parse() = %+v, %v", s, err)
 	}
 	for _, args := range [][]string{{"-timeout", "0s"}, {"-memory", "16"}, {"-cpus", "0"}, {"-disk", "8"}, {"-disk", "9000000000000"}, {"-package-timeout", "-1s"}} {
 		if _, err := parse(args); err == nil {
-			t.Errorf("%v is taken", args)
+			t.Errorf("%v is accepted", args)
 		}
 	}
 }
 
-// A machine without qemu is told so with an exit code of its own, which one
-// variable makes a success.
+// Without qemu the exit code is exitUnavailable, or 0 if optionalEnv is 1.
 func TestWithoutQemu(t *testing.T) {
+	longtest.Skip(t, "builds the program, 5 s")
 	dir := t.TempDir()
 	exe := filepath.Join(dir, "testvm")
 	if out, err := exec.Command("go", "build", "-o", exe, ".").CombinedOutput(); err != nil {
@@ -246,17 +247,16 @@ func TestWithoutQemu(t *testing.T) {
 	}
 }
 
-// A package of apt that does not exist is no kernel, and fails nothing that is
-// tested.
+// A package that does not exist makes the kernel unavailable.
 func TestNoSuchKernel(t *testing.T) {
 	_, err := fetchKernel(context.Background(), "/no/such/kernel.deb", t.TempDir(), t.Logf)
 	var none unavailable
 	if !errors.As(err, &none) {
-		t.Errorf("fetchKernel of nothing: %v", err)
+		t.Errorf("fetchKernel of a missing package: %v", err)
 	}
 }
 
-// What is left out by itself can be asked for, and is there to be left out.
+// -run can select tests that are skipped by default. The default selections name existing tests.
 func TestSelection(t *testing.T) {
 	for _, tt := range []struct {
 		name, run string
@@ -271,10 +271,10 @@ func TestSelection(t *testing.T) {
 			t.Errorf("selection(%q, %q) = %q, want %q", tt.name, tt.run, got, tt.want)
 		}
 	}
-	for _, patterns := range []map[string]string{asking, idle} {
+	for _, patterns := range []map[string]string{onlyTests, skipTests} {
 		for name, p := range patterns {
 			if !slices.Contains(packages, name) {
-				t.Errorf("%s is no package that is tested", name)
+				t.Errorf("%s is not in packages", name)
 			}
 			out, err := exec.Command("grep", "-rhoE", "--include=*_test.go", "^func Test[A-Za-z0-9_]*", filepath.Join("..", "..", name)).Output()
 			if err != nil {

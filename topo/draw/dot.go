@@ -4,19 +4,18 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"testbed/topo"
+	"testbed/topo/units"
 )
 
-// DOT writes f as a digraph in the DOT language: one row of nodes for each tier,
-// one edge for a link whose directions are alike, two for one whose are not.
-// "dot -Tsvg" draws it. Errors are those of w.
+// DOT writes f as a digraph in the DOT language: one row of nodes for each tier, one edge
+// for a link whose directions are equal, two for one whose directions differ. "dot -Tsvg"
+// draws it. Errors are those of w.
 //
-// It is written as text. The graph library's encoder has the rows and the
-// attributes as types and interfaces of its own to be implemented, more code
-// than there is text; tests read the result with the library's parser.
+// It writes text directly: to implement the types and interfaces of the graph library's
+// encoder takes more code than the text. Tests read the result with the library's parser.
 func DOT(w io.Writer, f *topo.Fabric, o Options) error {
 	b := bufio.NewWriter(w)
 	b.WriteString("digraph fabric {\n")
@@ -46,7 +45,7 @@ func DOT(w io.Writer, f *topo.Fabric, o Options) error {
 	edge := func(from, to string, l topo.Link, more string) {
 		label := l.Rate.String()
 		if x, ok := o.load(l.ID); ok {
-			label += " " + percent(x)
+			label += " " + units.Percent(x, 0)
 			more += ", color=" + quote(shades[shade(x)].light)
 		}
 		fmt.Fprintf(b, "\t%s -> %s [label=%s, penwidth=%.1f%s];\n", quote(from), quote(to), quote(label), thickness(l.Rate, top, 5), more)
@@ -63,10 +62,8 @@ func DOT(w io.Writer, f *topo.Fabric, o Options) error {
 	return b.Flush() // the first error of w, if any
 }
 
-// quote is a DOT string: only quotes are escaped in one, and a backslash would
-// escape what follows it.
+// quote returns a DOT string. Only quotes are escaped, and a backslash would escape the
+// next character.
 func quote(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", " ").Replace(s) + `"`
 }
-
-func percent(x float64) string { return strconv.FormatFloat(100*x, 'f', 0, 64) + "%" }

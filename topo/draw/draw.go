@@ -1,9 +1,6 @@
 // Package draw draws a fabric: as SVG, in rows of spines, leaves and hosts, and
-// as a graph in the DOT language for Graphviz. Both tell the rate of every link
-// and, where it is known, how loaded it is. The same fabric and options give the
-// same bytes.
-//
-// It does not know where loads come from, and it lays out leaf-spines only.
+// as a graph in the DOT language for Graphviz. Both show the rate and, if known, the
+// load of every link. The same fabric and options give the same bytes.
 package draw
 
 import (
@@ -13,18 +10,18 @@ import (
 	"testbed/topo/units"
 )
 
-// Options are what a drawing shows besides the fabric. The zero value shows the
-// fabric alone.
+// Options are the parts of a drawing besides the fabric. The zero value draws the fabric
+// only.
 type Options struct {
-	// Title is written above the drawing; without it there is none.
+	// Title is the text above the drawing; empty for none.
 	Title string
-	// Load is how busy a directed link is, from 0, idle, to 1, at its rate; ok is
-	// false where that is not known. What is outside is drawn as the nearest of
-	// the two. nil is as if none were known.
+	// Load returns the load of a directed link, from 0 (idle) to 1 (at its rate); ok is
+	// false if it is unknown. Values outside are clamped. nil means that all loads are
+	// unknown.
 	Load func(topo.LinkID) (load float64, ok bool)
 }
 
-// load is the load of a link within [0, 1]. No number is no load that is known.
+// load returns the load of a link, clamped to [0, 1]. NaN counts as unknown.
 func (o Options) load(id topo.LinkID) (float64, bool) {
 	if o.Load == nil {
 		return 0, false
@@ -36,20 +33,20 @@ func (o Options) load(id topo.LinkID) (float64, bool) {
 	return min(max(x, 0), 1), true
 }
 
-// cable is both directions of a link, as they are drawn: up is toward the spine.
+// cable is both directions of a link, as drawn: up is toward the spine.
 type cable struct {
 	upper, lower string // names of the ends
 	up, down     topo.Link
 }
 
-// alike tells whether one line stands for both directions.
+// alike reports whether one line represents both directions.
 func (c cable) alike(o Options) bool {
 	_, up := o.load(c.up.ID)
 	_, down := o.load(c.down.ID)
 	return c.up.Rate == c.down.Rate && c.up.Queue == c.down.Queue && c.up.Delay == c.down.Delay && !up && !down
 }
 
-// rates is what is written beside a cable: its rate, or both where they differ.
+// rates returns the label of a cable: its rate, or both rates if they differ.
 func (c cable) rates() string {
 	if c.up.Rate == c.down.Rate {
 		return c.up.Rate.String()
@@ -65,7 +62,7 @@ func uplinkCable(f *topo.Fabric, r topo.RackID, spine int) cable {
 	return cable{topo.SpineName(spine), topo.LeafName(r), f.Link(f.LeafUp(r, spine)), f.Link(f.LeafDown(r, spine))}
 }
 
-// hostCables and uplinkCables are a fabric's, in order of their links.
+// hostCables and uplinkCables return the cables of a fabric, in order of their links.
 func hostCables(f *topo.Fabric) []cable {
 	var all []cable
 	for h := range topo.HostID(f.Hosts()) {
@@ -84,8 +81,8 @@ func uplinkCables(f *topo.Fabric) []cable {
 	return all
 }
 
-// usual is what is written beside most of the cables, the first of equals: it is
-// written once for all of them.
+// usual returns the most frequent label of the cables, the first one of equals. The
+// drawing shows it once for all of them.
 func usual(cables []cable) string {
 	count := map[string]int{}
 	best := ""
@@ -100,7 +97,7 @@ func usual(cables []cable) string {
 	return best
 }
 
-// fastest is the highest rate of a fabric's links.
+// fastest returns the highest rate of a fabric's links.
 func fastest(f *topo.Fabric) units.Rate {
 	var top units.Rate
 	for _, l := range f.Links() {
@@ -109,8 +106,8 @@ func fastest(f *topo.Fabric) units.Rate {
 	return top
 }
 
-// thickness of a line, from 1 to most: by the square root, so that rates a
-// hundredfold apart can both be seen.
+// thickness returns the thickness of a line, from 1 to most. It grows with the square
+// root of the rate, so that rates a hundredfold apart are both visible.
 func thickness(rate, top units.Rate, most float64) float64 {
 	return max(1, most*math.Sqrt(float64(rate)/float64(top)))
 }

@@ -34,7 +34,7 @@ func build(t *testing.T, leaves, spines, hosts int) *topo.Fabric {
 	return f
 }
 
-// loads makes up a different load for each link, and none for every seventh.
+// loads returns a different load for each link, and no load for every seventh.
 func loads(id topo.LinkID) (float64, bool) { return float64(id%11) / 10, id%7 != 6 }
 
 func TestGolden(t *testing.T) {
@@ -61,7 +61,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// Links that are not like the others have their rates written at them.
+// Links that differ from the others have labels with their rates.
 func TestGoldenUnlike(t *testing.T) {
 	ms := time.Millisecond
 	for name, hosts := range map[string]int{"unlike": 3, "unlike-many": 10} {
@@ -185,7 +185,7 @@ func TestErrorsOfTheWriter(t *testing.T) {
 	}
 }
 
-// A title of a run, which is long, is not cut off at the picture's edge.
+// A long title, such as a run's, is not cut off at the edge of the picture.
 func TestLongTitleFits(t *testing.T) {
 	title := "quickstart-20260102-150405-ab12, arm sebf+sinbad, repeat 0: mean load over 22.137s (uplinks estimated)"
 	var b bytes.Buffer

@@ -10,6 +10,7 @@ import (
 
 	"testbed/topo"
 	"testbed/topo/units"
+	"testbed/topo/words"
 )
 
 // shades are the colours of loads, a fifth of [0, 1] each, on light and dark
@@ -27,27 +28,26 @@ func shade(load float64) int { return min(int(load*float64(len(shades))), len(sh
 // Sizes of the drawing in pixels.
 const (
 	margin     = 16
-	rowLabel   = 150 // left of the rows, what they are
+	rowLabel   = 150 // left of the rows, for their labels
 	switchW    = 72
 	boxH       = 26
 	spineTier  = 150 // from the top of the spines to that of the leaves
 	leafTier   = 120 // from the top of the leaves to that of the hosts
-	wideHost   = 72  // a host whose name is written across
-	narrowHost = 20  // one whose name is written downward
+	wideHost   = 72  // a host with a horizontal name
+	narrowHost = 20  // a host with a vertical name
 	narrowH    = 64
 	rackGap    = 14
-	fewHosts   = 16 // at most so many are wide
+	fewHosts   = 16 // more hosts are narrow
 	thickest   = 6.0
-	thinHost   = 3.0 // the thickest link of narrow hosts, which would touch one another
+	thinHost   = 3.0 // the thickest link of narrow hosts, so that links do not touch
 )
 
-// SVG writes f as a picture that needs nothing else: a row of spines, one of
-// leaves and one of hosts. Lines are the thicker the faster the link. The rate
-// that most links of a tier have is written once, at the left, and others at
-// their links; every shape has a tooltip that tells all about it. A link whose
-// directions differ, or have loads, is two lines: in the direction of travel the
-// one on the right is meant. Colours follow the reader's preference for light or
-// dark. Errors are those of w.
+// SVG writes f as a self-contained picture: a row of spines, one of leaves and one of
+// hosts. Faster links have thicker lines. The most frequent rate of a tier is written
+// once, at the left, other rates at their links; every shape has a tooltip with its
+// details. A link whose directions differ, or have loads, is drawn as two lines: each
+// direction is the line on the right-hand side in the direction of travel. Colours follow
+// the reader's preference for light or dark. Errors are those of w.
 func SVG(w io.Writer, f *topo.Fabric, o Options) error {
 	p := newPicture(f, o)
 	p.b = bufio.NewWriter(w)
@@ -83,20 +83,20 @@ type picture struct {
 	usualUp        string
 	usualHost      string
 	loaded         bool
-	odd            bool // some host's rate is written below it
+	odd            bool // some host has its rate below it
 	hostW, hostH   float64
 	width, height  float64
 	rackW          float64
 	spineY, leafY  float64
 	hostY, legendY float64
-	text           []label // written last, above the lines
+	text           []label // drawn last, above the lines
 }
 
 type label struct {
 	x, y  float64
 	class string
 	text  string
-	down  bool // written downward
+	down  bool // vertical
 }
 
 func newPicture(f *topo.Fabric, o Options) *picture {
@@ -128,7 +128,7 @@ func newPicture(f *topo.Fabric, o Options) *picture {
 	p.hostY = y + leafTier
 	y = p.hostY + p.hostH
 	if p.odd && p.hostW == narrowHost {
-		y += 110 // rates are written downward
+		y += 110 // rates are vertical
 	} else if p.odd {
 		y += 34
 	}
@@ -144,7 +144,7 @@ func (p *picture) innerX() float64 { return margin + rowLabel }
 
 func (p *picture) innerW() float64 { return p.width - 2*margin - rowLabel }
 
-// Middles of boxes.
+// Centres of boxes.
 func (p *picture) spineX(s int) float64 {
 	return p.innerX() + p.innerW()*(float64(s)+0.5)/float64(p.f.Spines())
 }
@@ -182,35 +182,28 @@ func (p *picture) head() {
 	}
 }
 
-// rows writes what each row and each tier of links is.
+// rows writes the labels of rows and tiers of links.
 func (p *picture) rows() {
 	left := func(y float64, text string) {
 		fmt.Fprintf(p.b, `<text class="soft" x="%d" y="%.1f">%s</text>`+"\n", margin, y, html.EscapeString(text))
 	}
 	if n := p.f.Spines(); n > 0 {
-		left(p.spineY+17, plural(n, "spine", "spines"))
+		left(p.spineY+17, words.Plural(n, "spine", "spines"))
 		left(p.spineY+boxH+(spineTier-boxH)/2+4, "uplinks "+p.usualUp)
-		left(p.leafY+17, plural(p.f.Racks(), "leaf", "leaves"))
+		left(p.leafY+17, words.Plural(p.f.Racks(), "leaf", "leaves"))
 	} else {
 		left(p.leafY+17, "1 switch")
 	}
 	left(p.leafY+boxH+(leafTier-boxH)/2+4, "host links "+p.usualHost)
-	left(p.hostY+p.hostH/2+4, plural(p.f.Hosts(), "host", "hosts"))
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
+	left(p.hostY+p.hostH/2+4, words.Plural(p.f.Hosts(), "host", "hosts"))
 }
 
 func (p *picture) uplink(c cable) {
 	x1, y1 := p.leafX(c.up.Rack), p.leafY
 	x2, y2 := p.spineX(c.up.Spine), p.spineY+boxH
 	p.cable(c, thickest, x1, y1, x2, y2)
-	// Rates that are not the usual are written near the leaf, where lines to
-	// different spines are apart, and at two heights.
+	// Rates that differ from the usual one stand near the leaf, where lines to different
+	// spines are apart, and at two heights.
 	if c.rates() != p.usualUp {
 		at := 0.2
 		if c.up.Spine%2 == 1 {
@@ -243,13 +236,13 @@ func (p *picture) hostLink(h topo.HostID) {
 		label{x, p.hostY + p.hostH + 29, "rate", "↓" + c.down.Rate.String(), false})
 }
 
-// cable draws a link from its lower end to its upper, at most so thick.
+// cable draws a link from its lower end to its upper end, with a maximum thickness.
 func (p *picture) cable(c cable, most, x1, y1, x2, y2 float64) {
 	if c.alike(p.o) {
 		p.line(x1, y1, x2, y2, c.up, most, c.lower+"<>"+c.upper)
 		return
 	}
-	// Beside each other: half of both widths, and a pixel.
+	// Side by side: half of both widths, and a pixel.
 	apart := (thickness(c.up.Rate, p.top, most)+thickness(c.down.Rate, p.top, most))/4 + 0.5
 	length := math.Hypot(x2-x1, y2-y1)
 	dx, dy := apart*(y2-y1)/length, -apart*(x2-x1)/length
@@ -264,7 +257,7 @@ func (p *picture) line(x1, y1, x2, y2 float64, l topo.Link, most float64, name s
 	}
 	if x, ok := p.o.load(l.ID); ok {
 		class = fmt.Sprintf(` class="l%d"`, shade(x))
-		title += ", " + percent(x) + " loaded"
+		title += ", " + units.Percent(x, 0) + " loaded"
 	}
 	fmt.Fprintf(p.b, `<line%s x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke-width="%.1f"><title>%s</title></line>`+"\n",
 		class, x1, y1, x2, y2, thickness(l.Rate, p.top, most), html.EscapeString(title))
@@ -287,7 +280,7 @@ func (p *picture) write(l label, anchor string) {
 	turn := ""
 	if l.down {
 		turn = fmt.Sprintf(` transform="rotate(90 %.1f %.1f)"`, l.x, l.y)
-		l.y += 4 // to the middle of the letters, which not all readers find by themselves
+		l.y += 4 // vertical centring, which not all viewers support
 	}
 	class := ""
 	if l.class != "" {
@@ -319,14 +312,14 @@ func (p *picture) legend() {
 	}
 }
 
-// titleSize is the size of letters with which a title fits a width: 16, or less
-// for a long one. Bold letters of a sans-serif are about 0.65 of it wide.
+// titleSize returns the font size with which a title fits a width: 16, or less for a long
+// title. A bold sans-serif letter is about 0.65 of the font size wide.
 func titleSize(title string, width float64) float64 {
 	const usual, least, perLetter = 16, 6, 0.65
 	return min(usual, max(least, width/(perLetter*float64(max(utf8.RuneCountInString(title), 1)))))
 }
 
-// rackTitle is the tooltip of a leaf: what goes in and out of its rack.
+// rackTitle returns the tooltip of a leaf: the load in and out of its rack.
 func rackTitle(f *topo.Fabric, r topo.RackID) string {
 	var down, up units.Rate
 	for i := range f.Hosts() / f.Racks() {

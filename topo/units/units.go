@@ -1,10 +1,9 @@
-// Package units holds the two quantities every other package trades in: Rate,
-// in bits per second, and Bytes. Prefixes without an i are decimal (10³), those
-// with one are binary (2¹⁰). Nothing outside this package converts between bits
-// and bytes or between a rate and a time.
+// Package units defines the quantities that all packages use: Rate, in bits per second,
+// and Bytes. Prefixes without an i are decimal (10³), those with an i are binary (2¹⁰).
+// Only this package converts between bits and bytes, or between a rate and a time.
 //
-// It knows nothing of links, packets or headers: a rate counts whatever bits
-// its owner says it counts.
+// It has no notion of links, packets or headers: the owner of a rate defines which bits
+// it counts.
 package units
 
 import (
@@ -18,7 +17,7 @@ import (
 	"time"
 )
 
-// Rate is a data rate in bits per second. The zero Rate carries nothing.
+// Rate is a data rate in bits per second.
 type Rate int64
 
 // Common rates.
@@ -63,23 +62,23 @@ var (
 	}
 )
 
-// ParseRate reads a number and its unit: "50Mbps", "1.5Gbps", "800Kbps",
-// "9600bps", or in bytes per second as disks are rated, "6.9MB/s". The result
-// must come out as a whole number of bits per second.
+// ParseRate parses a number and its unit: "50Mbps", "1.5Gbps", "800Kbps", "9600bps", or
+// in bytes per second, as for disks, "6.9MB/s". The result must be a whole number of bits
+// per second.
 func ParseRate(s string) (Rate, error) {
 	n, err := parse(s, rateUnits)
 	if err != nil {
-		return 0, fmt.Errorf(`rate %q: %w: want a number followed by bps, Kbps, Mbps, Gbps or MB/s, such as "100Mbps"`, s, err)
+		return 0, fmt.Errorf(`rate %q: %w: expected a number followed by bps, Kbps, Mbps, Gbps or MB/s, such as "100Mbps"`, Clip(s), err)
 	}
 	return Rate(n), nil
 }
 
-// ParseBytes reads a number and its unit: "256KB", "64KiB", "1.5MB", "1500B".
-// The result must come out as a whole number of bytes.
+// ParseBytes parses a number and its unit: "256KB", "64KiB", "1.5MB", "1500B". The result
+// must be a whole number of bytes.
 func ParseBytes(s string) (Bytes, error) {
 	n, err := parse(s, byteUnits)
 	if err != nil {
-		return 0, fmt.Errorf(`size %q: %w: want a number followed by B, KB, MB, GB, KiB, MiB or GiB, such as "256KB"`, s, err)
+		return 0, fmt.Errorf(`size %q: %w: expected a number followed by B, KB, MB, GB, KiB, MiB or GiB, such as "256KB"`, Clip(s), err)
 	}
 	return Bytes(n), nil
 }
@@ -101,14 +100,14 @@ func parse(s string, table []unit) (int64, error) {
 			return scaled(s[:i], uint64(u.scale))
 		}
 	}
-	return 0, fmt.Errorf("unknown unit %q", name)
+	return 0, fmt.Errorf("unknown unit %q", Clip(name))
 }
 
-// scaled is the exact product of a decimal numeral and scale.
+// scaled returns the exact product of a decimal numeral and scale.
 func scaled(numeral string, scale uint64) (int64, error) {
 	whole, frac, dotted := strings.Cut(numeral, ".")
 	if whole == "" || dotted && frac == "" || strings.Contains(frac, ".") {
-		return 0, fmt.Errorf("bad number %q", numeral)
+		return 0, fmt.Errorf("invalid number %q", Clip(numeral))
 	}
 	frac = strings.TrimRight(frac, "0")
 	var n uint64
@@ -141,7 +140,7 @@ func scaled(numeral string, scale uint64) (int64, error) {
 	return int64(quo), nil
 }
 
-// decimal are the units of a table that numbers are printed in.
+// decimal returns the units of a table that String uses.
 func decimal(table []unit) []unit {
 	return slices.DeleteFunc(slices.Clone(table), func(u unit) bool {
 		return u.scale < 1000 || strings.HasPrefix(u.name, "k") || strings.HasSuffix(u.name, "/s") || strings.Contains(u.name, "i")
@@ -150,8 +149,8 @@ func decimal(table []unit) []unit {
 
 var decimalRates, decimalBytes = decimal(rateUnits), decimal(byteUnits)
 
-// appendIn prints n with the largest of the units that leaves at most three decimals
-// and is exact, so that parsing it gives n back; ok is false where there is none.
+// appendIn appends n in the largest unit in which it is exact with at most three decimals,
+// so that parsing returns n; ok is false if there is no such unit.
 func appendIn(b []byte, n int64, units []unit) (_ []byte, ok bool) {
 	for _, u := range units {
 		if n < u.scale || n%(u.scale/1000) != 0 {
@@ -191,26 +190,26 @@ func (b Bytes) AppendText(to []byte) ([]byte, error) {
 	return append(strconv.AppendInt(to, int64(b), 10), 'B'), nil
 }
 
-// String prints r exactly, such as "50Mbps" or "12.5Mbps"; MaxRate is "unlimited".
+// String returns r exactly, such as "50Mbps" or "12.5Mbps"; MaxRate is "unlimited".
 func (r Rate) String() string {
 	b, _ := r.AppendText(nil)
 	return string(b)
 }
 
-// String prints b exactly, such as "256KB"; sizes that are whole only in binary
-// units print in those.
+// String returns b exactly, such as "256KB"; sizes that are whole only in binary units use
+// these.
 func (b Bytes) String() string {
 	text, _ := b.AppendText(nil)
 	return string(text)
 }
 
-// MarshalText is String.
+// MarshalText returns String.
 func (r Rate) MarshalText() ([]byte, error) { return r.AppendText(nil) }
 
-// MarshalText is String.
+// MarshalText returns String.
 func (b Bytes) MarshalText() ([]byte, error) { return b.AppendText(nil) }
 
-// UnmarshalText is ParseRate.
+// UnmarshalText parses text with ParseRate.
 func (r *Rate) UnmarshalText(text []byte) error {
 	v, err := ParseRate(string(text))
 	if err == nil {
@@ -219,7 +218,7 @@ func (r *Rate) UnmarshalText(text []byte) error {
 	return err
 }
 
-// UnmarshalText is ParseBytes.
+// UnmarshalText parses text with ParseBytes.
 func (b *Bytes) UnmarshalText(text []byte) error {
 	v, err := ParseBytes(string(text))
 	if err == nil {
@@ -228,12 +227,12 @@ func (b *Bytes) UnmarshalText(text []byte) error {
 	return err
 }
 
-// BytesPerSecond is r in whole bytes per second, rounded down, the unit the
-// kernel's qdiscs and disks take.
+// BytesPerSecond returns r in whole bytes per second, rounded down: the unit of the
+// kernel's qdiscs and disks.
 func (r Rate) BytesPerSecond() int64 { return int64(r) / 8 }
 
-// TimeToSend is the time b takes at rate r, rounded up to a nanosecond. It
-// saturates: at rate 0 (or less) it is the longest Duration.
+// TimeToSend returns the time to send b at rate r, rounded up to a nanosecond. It
+// saturates: at rate 0 or less it is the longest Duration.
 func (r Rate) TimeToSend(b Bytes) time.Duration {
 	if b <= 0 {
 		return 0
@@ -255,7 +254,7 @@ func (r Rate) TimeToSend(b Bytes) time.Duration {
 	return time.Duration(quo)
 }
 
-// BytesIn is what r carries in d, rounded down to a byte. It saturates.
+// BytesIn returns the bytes that rate r carries in d, rounded down. It saturates.
 func (r Rate) BytesIn(d time.Duration) Bytes {
 	if r <= 0 || d <= 0 {
 		return 0
@@ -272,8 +271,8 @@ func (r Rate) BytesIn(d time.Duration) Bytes {
 	return Bytes(quo)
 }
 
-// RateOf is the rate that carries b in d, rounded to the nearest bit per
-// second. It saturates; in no time at all it is MaxRate.
+// RateOf returns the rate that carries b in d, rounded to the nearest bit per second. It
+// saturates; it is MaxRate if d is 0.
 func RateOf(b Bytes, d time.Duration) Rate {
 	if b <= 0 {
 		return 0
@@ -297,7 +296,7 @@ func RateOf(b Bytes, d time.Duration) Rate {
 // Ratio is a quotient of two positive whole numbers, printed "5:1".
 type Ratio struct{ Num, Den int64 }
 
-// ParseRatio reads "5:1".
+// ParseRatio parses a ratio such as "5:1".
 func ParseRatio(s string) (Ratio, error) {
 	var r Ratio
 	a, b, ok := strings.Cut(s, ":")
@@ -307,7 +306,7 @@ func ParseRatio(s string) (Ratio, error) {
 		r.Den, err2 = scaled(b, 1)
 	}
 	if !ok || !digits(a) || !digits(b) || err != nil || err2 != nil || r.Num == 0 || r.Den == 0 {
-		return Ratio{}, fmt.Errorf(`ratio %q: want two positive whole numbers, such as "5:1"`, s)
+		return Ratio{}, fmt.Errorf(`ratio %q: expected two positive whole numbers, such as "5:1"`, Clip(s))
 	}
 	return r, nil
 }
@@ -321,15 +320,15 @@ func digits(s string) bool {
 	return s != ""
 }
 
-// Float is the quotient.
+// Float returns the quotient.
 func (r Ratio) Float() float64 { return float64(r.Num) / float64(r.Den) }
 
 func (r Ratio) String() string { return fmt.Sprintf("%d:%d", r.Num, r.Den) }
 
-// MarshalText is String.
+// MarshalText returns String.
 func (r Ratio) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// UnmarshalText is ParseRatio.
+// UnmarshalText parses text with ParseRatio.
 func (r *Ratio) UnmarshalText(text []byte) error {
 	v, err := ParseRatio(string(text))
 	if err == nil {

@@ -24,8 +24,8 @@ func TestParseRate(t *testing.T) {
 	for _, in := range []string{"", "10", "Mbps", "10G", "10Gbyte", "-1Mbps", "1..5Mbps", "1.Mbps", ".5Mbps", "0.5bps", "1e3bps", "99999999999Gbps", "10MBps", "١Mbps", "5:1", "+5Mbps", "18446744073709551616bps"} {
 		if got, err := ParseRate(in); err == nil {
 			t.Errorf("ParseRate(%q) = %v, want an error", in, got)
-		} else if !strings.Contains(err.Error(), "want a number followed by") {
-			t.Errorf("ParseRate(%q): error %q does not say what is wanted", in, err)
+		} else if !strings.Contains(err.Error(), "expected a number followed by") {
+			t.Errorf("ParseRate(%q): error %q does not state what is expected", in, err)
 		}
 	}
 }

@@ -1,9 +1,7 @@
-// Package oracletest is for tests that compare with results of independent
-// simulators, on the public Facebook trace that the coflow literature uses. They are
-// no part of the project and lie beside it, in ../shared; where they do not, such a
-// test is skipped.
-//
-// It holds nothing that a comparison is judged by.
+// Package oracletest supports tests that compare with results of independent simulators, on
+// the public Facebook trace that the coflow literature uses. The results are not part of
+// the project: they are next to it, in ../shared. If they are missing, such a test is
+// skipped.
 package oracletest
 
 import (
@@ -18,28 +16,28 @@ import (
 	"testbed/workloads"
 )
 
-// Facebook and First150 are files of traces: the public trace (from
+// Facebook and First150 are names of trace files: the public trace (from
 // github.com/coflow/coflow-benchmark), and its first 150 coflows.
 const (
 	Facebook = "traces/FB2010-1Hr-150-0.txt"
 	First150 = "oracle/prefix150/FB2010-first150.txt"
 )
 
-// Path is where a file beside the project is, as an absolute path. The test is
-// skipped where it is not there.
+// Path returns the absolute path of a file next to the project. It skips the test if the
+// file does not exist.
 func Path(t testing.TB, name string) string {
 	t.Helper()
 	path, ok := Find(t, name)
 	if !ok {
-		t.Skipf("no %s: what is compared with is not part of the project", path)
+		t.Skipf("no %s: the reference results are not part of the project", path)
 	}
 	return path
 }
 
-// Find is Path without the skip: ok tells whether the file is there.
+// Find is Path without the skip: ok reports whether the file exists.
 func Find(t testing.TB, name string) (path string, ok bool) {
 	t.Helper()
-	root, err := os.Getwd() // that of the package under test
+	root, err := os.Getwd() // of the package under test
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +60,7 @@ func Find(t testing.TB, name string) (path string, ok bool) {
 	return path, err == nil
 }
 
-// Trace reads a trace.
+// Trace reads a trace file.
 func Trace(t testing.TB, name string) *workloads.Trace {
 	t.Helper()
 	path := Path(t, name)
@@ -78,7 +76,7 @@ func Trace(t testing.TB, name string) *workloads.Trace {
 	return trace
 }
 
-// Times reads a column of a table of results, in ms, by its column coflow_id.
+// Times reads a column of a table of results, in ms, keyed by its column coflow_id.
 func Times(t testing.TB, name, column string) map[workloads.CoflowID]float64 {
 	t.Helper()
 	path := Path(t, name)
@@ -98,7 +96,7 @@ func Times(t testing.TB, name, column string) map[workloads.CoflowID]float64 {
 	id, ok1 := col["coflow_id"]
 	at, ok2 := col[column]
 	if !ok1 || !ok2 {
-		t.Fatalf("%s: columns %v, want coflow_id and %s", path, rows[0], column)
+		t.Fatalf("%s: columns %v: expected coflow_id and %s", path, rows[0], column)
 	}
 	out := map[workloads.CoflowID]float64{}
 	for i, row := range rows[1:] {

@@ -3,18 +3,30 @@ package netnstest
 import (
 	"os"
 	"testing"
+	"time"
 )
 
 // vmEnv is the variable that is "1" in the virtual machine of make test-vm,
 // whose processors are emulated in software.
 const vmEnv = "TESTBED_VM"
 
-// Emulated tells whether time means nothing here, because the processors are
-// emulated. What packets and bytes do is tested all the same.
+// Emulated reports whether durations are meaningless here because the processors are emulated.
+// Packets and bytes are tested nevertheless.
 func Emulated() bool { return os.Getenv(vmEnv) == "1" }
 
-// NotJudged notes that the test leaves a figure of time unjudged, if Emulated,
-// and tells so. The virtual machine's summary counts the notes.
+// emulatedSlower is how much longer than on real processors a wait may take if they are emulated.
+const emulatedSlower = 6
+
+// Patience returns the bound of a wait that takes up to d on real processors, even busy ones.
+func Patience(d time.Duration) time.Duration {
+	if Emulated() {
+		return emulatedSlower * d
+	}
+	return d
+}
+
+// NotJudged returns Emulated, and logs in that case that the test leaves a duration unjudged. The
+// virtual machine's summary counts these notes.
 func NotJudged(t testing.TB) bool {
 	t.Helper()
 	if !Emulated() {
@@ -24,11 +36,10 @@ func NotJudged(t testing.TB) bool {
 	return true
 }
 
-// OnlyTiming ends a test, if Emulated, of which nothing is left to judge without
-// its figures of time.
+// OnlyTiming skips a test that judges only durations, if Emulated.
 func OnlyTiming(t testing.TB) {
 	t.Helper()
 	if Emulated() {
-		t.Skip("judges time alone, which means nothing under emulation")
+		t.Skip("judges only durations, which mean nothing under emulation")
 	}
 }

@@ -1,8 +1,7 @@
-// Package netnstest lets a test ask for the privilege to make network
-// namespaces, and polices the tests that do so: where TESTBED_PRIVILEGED=1, as
-// in continuous integration, a test that cannot have it fails.
+// Package netnstest is for tests that need the privilege to make network namespaces. Without it they
+// are skipped, or fail with TESTBED_PRIVILEGED=1, as in make test and continuous integration.
 //
-// It makes no namespace that outlives a call.
+// The package makes no namespace that outlives a call.
 package netnstest
 
 import (
@@ -16,8 +15,8 @@ import (
 // Env is the variable that turns skips into failures when it is "1".
 const Env = "TESTBED_PRIVILEGED"
 
-// Require skips the test with the reason where this process may not create
-// network namespaces, or fails it if Env asks for that.
+// Require skips the test, with the reason, if this process may not create network namespaces. If Env is
+// "1" the test fails instead.
 func Require(t testing.TB) {
 	t.Helper()
 	err := allowed()
@@ -30,7 +29,7 @@ func Require(t testing.TB) {
 	}
 }
 
-// allowed tries, on a thread that is then thrown away.
+// allowed creates namespaces on a thread that then ends. It returns the error.
 func allowed() error {
 	done := make(chan error)
 	go func() {

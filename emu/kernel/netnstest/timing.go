@@ -5,31 +5,31 @@ import (
 	"testing"
 )
 
-// tries is how often a test that judges timing may run: the machine may be busy
-// with something else.
-const tries = 3
+// attempts is the maximum number of runs of a test that judges timing: other processes may load the
+// machine.
+const attempts = 3
 
-// Timing runs a test that judges how long real packets take, up to three times
-// until it is content. Each try is a subtest with its own cleanup and says what
-// it saw: all of them with -v, and the last where none was content. What f fails by itself, with t.Error or t.Fatal, is about correctness
-// and is not tried again. Where processors are emulated f runs once, and only
-// what it fails by itself counts.
+// Timing runs a test that judges durations of real packets, up to three times, until f returns
+// true. Each attempt is a subtest with its own cleanup and output: with -v all of them are printed,
+// otherwise the last one if none succeeded. A failure by t.Error or t.Fatal in f concerns
+// correctness and is not retried. If processors are emulated, f runs once, and only such a failure
+// counts.
 func Timing(t *testing.T, f func(t *testing.T) (ok bool)) {
 	t.Helper()
 	if NotJudged(t) {
 		f(t)
 		return
 	}
-	for i := range tries {
+	for i := range attempts {
 		ok := false
-		try := func(t *testing.T) {
-			if ok = f(t); !ok && i == tries-1 {
-				t.Errorf("out of bounds in all of %d tries", tries)
+		once := func(t *testing.T) {
+			if ok = f(t); !ok && i == attempts-1 {
+				t.Errorf("out of bounds in all of %d attempts", attempts)
 			}
 		}
-		if !t.Run(fmt.Sprintf("try=%d", i+1), try) || ok {
+		if !t.Run(fmt.Sprintf("attempt=%d", i+1), once) || ok {
 			return
 		}
-		t.Logf("try %d of %d was out of bounds", i+1, tries)
+		t.Logf("attempt %d of %d was out of bounds", i+1, attempts)
 	}
 }

@@ -1,0 +1,90 @@
+package engine
+
+import (
+	"slices"
+
+	"testbed/policies"
+	"testbed/topo"
+	"testbed/topo/units"
+)
+
+// cluster is the policies.Cluster for policies that declare the same facts. It is built at
+// most once in a step: the policies of the step share it, and a host that changes in between
+// is updated (hostChanged).
+type cluster struct {
+	policies.Cluster
+	facts   facts
+	current bool // built in this step
+}
+
+// facts are the needs on which a Cluster depends.
+type facts struct{ linkLoad, diskUse, oracleLoad bool }
+
+// cluster returns the Cluster for a policy with the given needs. Its memory is reused.
+func (c *core) cluster(needs policies.Needs) *policies.Cluster {
+	known := facts{needs.LinkLoad, needs.DiskUse, needs.OracleLoad}
+	at := slices.IndexFunc(c.clusters, func(shown *cluster) bool { return shown.facts == known })
+	if at < 0 {
+		at = len(c.clusters)
+		c.clusters = append(c.clusters, &cluster{facts: known})
+	}
+	shown := c.clusters[at]
+	if shown.current {
+		return &shown.Cluster
+	}
+	shown.current = true
+	shown.Cluster = policies.Cluster{
+		Now: c.now, Fabric: c.cfg.Fabric, Capacity: c.cfg.Capacity, DiskRate: c.cfg.DiskRate, Zone: c.cfg.Zone,
+		Hosts: slices.Grow(shown.Hosts[:0], len(c.hosts)), Racks: slices.Grow(shown.Racks[:0], len(c.racks)),
+	}
+	for h := range c.hosts {
+		shown.Hosts = append(shown.Hosts, c.hostState(topo.HostID(h), known))
+	}
+	for _, r := range c.racks {
+		var s policies.RackState
+		if known.linkLoad {
+			s.Rx, s.Tx = units.Rate(r.rx), units.Rate(r.tx)
+		}
+		shown.Racks = append(shown.Racks, s)
+	}
+	if known.oracleLoad {
+		shown.Load = c.load
+	}
+	return &shown.Cluster
+}
+
+// hostState returns the state of a host for policies that may know the given facts.
+func (c *core) hostState(id topo.HostID, known facts) policies.HostState {
+	h := &c.hosts[id]
+	s := policies.HostState{LastReport: h.lastReport, NextReport: h.nextReport, Disk: c.cfg.DiskSize, Lost: h.lost}
+	if known.linkLoad {
+		s.Rx, s.Tx = units.Rate(h.rx), units.Rate(h.tx)
+	}
+	if known.diskUse {
+		if s.Writing, s.Used = h.load, h.used; h.load < 0 {
+			s.Writing = h.writing
+		}
+		if h.full { // it has no room, even if the known disk use suggests otherwise
+			s.Used = max(h.used, s.Disk, 1)
+			s.Disk = s.Used
+		}
+	}
+	return s
+}
+
+// clusterChanged requires Clusters to be built again: a step begins, or loads have changed.
+func (c *core) clusterChanged() {
+	for _, shown := range c.clusters {
+		shown.current = false
+	}
+}
+
+// hostChanged updates a host in Clusters that have been built in this step. It must follow each
+// change of a host.
+func (c *core) hostChanged(h topo.HostID) {
+	for _, shown := range c.clusters {
+		if shown.current {
+			shown.Hosts[h] = c.hostState(h, shown.facts)
+		}
+	}
+}

@@ -1,0 +1,314 @@
+package kernel
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"golang.org/x/sys/unix"
+
+	"testbed/emu/deploy"
+)
+
+// DefaultGrace is the default time between SIGTERM and SIGKILL for processes of a testbed.
+const DefaultGrace = 5 * time.Second
+
+const (
+	// killWait bounds the wait for processes after SIGKILL. A process blocked in the kernel, for
+	// example on a disk, ends later or never.
+	killWait = 10 * time.Second
+	// lockWait bounds the wait for a command of Exec that is about to start.
+	lockWait = 5 * time.Second
+	// lockPoll is the interval between attempts to lock, scanPoll between scans for processes.
+	lockPoll, scanPoll = 5 * time.Millisecond, 100 * time.Millisecond
+	// maxCommandLine is the number of bytes read of a command line.
+	maxCommandLine = 4096
+	// clockTicks is the unit of start times in /proc, in ticks per second (USER_HZ).
+	clockTicks = 100
+)
+
+// lockPins locks a directory of pins. It waits at most the given time for a lock that is held, and
+// then returns ErrLeaving.
+func lockPins(dir string, how int, wait time.Duration) (*os.File, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	for end := time.Now().Add(wait); ; time.Sleep(lockPoll) {
+		switch err = unix.Flock(int(f.Fd()), how|unix.LOCK_NB); {
+		case err == nil:
+			return f, nil
+		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.EWOULDBLOCK) && time.Now().Before(end):
+			continue
+		case errors.Is(err, unix.EWOULDBLOCK):
+			err = ErrLeaving
+		}
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", dir, err), f.Close())
+	}
+}
+
+// nsID identifies a namespace while it exists.
+type nsID struct{ device, inode uint64 }
+
+func idOf(path string) (nsID, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return nsID{}, &fs.PathError{Op: "stat", Path: path, Err: err}
+	}
+	return nsID{st.Dev, st.Ino}, nil
+}
+
+// members finds the processes in a set of network namespaces.
+type members struct {
+	names map[nsID]string
+	open  []*os.File // keeps the kernel from reusing their IDs
+}
+
+// openMembers opens the namespaces with the given names that are pinned in dir. Missing ones are
+// skipped.
+func openMembers(dir string, names []string) (*members, error) {
+	m := &members{names: map[nsID]string{}}
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		var fsys unix.Statfs_t
+		if unix.Statfs(path, &fsys) != nil || fsys.Type != unix.NSFS_MAGIC {
+			continue // not pinned yet, or no longer
+		}
+		f, err := os.Open(path)
+		if err == nil {
+			m.open = append(m.open, f)
+			var id nsID
+			if id, err = idOf(fmt.Sprintf("/proc/self/fd/%d", f.Fd())); err == nil {
+				m.names[id] = name
+			}
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, errors.Join(fmt.Errorf("open namespace %q: %w", name, err), m.close())
+		}
+	}
+	return m, nil
+}
+
+func (m *members) close() error {
+	var errs []error
+	for _, f := range m.open {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// host returns the name of the namespace that a process is in; ok is false if it is in none of
+// them. A process is in a namespace only with all its threads: this program's threads enter
+// namespaces without the process being in them.
+func (m *members) host(pid int) (name string, ok bool) {
+	dir := fmt.Sprintf("/proc/%d", pid)
+	// This check suffices for most processes. It fails for a process whose first thread has ended
+	// and for processes of other users.
+	if id, err := idOf(dir + "/ns/net"); err == nil && m.names[id] == "" {
+		return "", false
+	}
+	threads, err := os.ReadDir(dir + "/task")
+	if err != nil {
+		return "", false // it has ended
+	}
+	for _, t := range threads {
+		id, err := idOf(dir + "/task/" + t.Name() + "/ns/net")
+		if err != nil {
+			continue // it has ended
+		}
+		if m.names[id] == "" {
+			return "", false
+		}
+		name = m.names[id]
+	}
+	return name, name != ""
+}
+
+// list returns the processes in the namespaces, ordered by process ID.
+func (m *members) list() ([]deploy.Process, error) {
+	if len(m.names) == 0 {
+		return nil, nil
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	var found []deploy.Process
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if host, ok := m.host(pid); ok {
+			found = append(found, describe(pid, host))
+		}
+	}
+	slices.SortFunc(found, func(a, b deploy.Process) int { return a.PID - b.PID })
+	return found, nil
+}
+
+// describe reads the command line and the start time of a process. They stay empty if it has ended.
+func describe(pid int, host string) deploy.Process {
+	p := deploy.Process{PID: pid, Host: host}
+	dir := fmt.Sprintf("/proc/%d", pid)
+	stat, err := os.ReadFile(dir + "/stat") // proc_pid_stat(5): pid (comm) state ppid …
+	if err != nil {
+		return p
+	}
+	comm, rest := stat[bytes.IndexByte(stat, '(')+1:], stat[bytes.LastIndexByte(stat, ')')+1:]
+	comm = comm[:max(0, bytes.LastIndexByte(comm, ')'))]
+	var up unix.Timespec
+	const startTime = 22 - 3 // field 22; the first field here is 3, the state
+	if fields := strings.Fields(string(rest)); len(fields) > startTime && unix.ClockGettime(unix.CLOCK_BOOTTIME, &up) == nil {
+		if ticks, err := strconv.ParseInt(fields[startTime], 10, 64); err == nil {
+			p.Started = time.Now().Add(time.Duration(ticks)*time.Second/clockTicks - time.Duration(up.Nano())).UTC()
+		}
+	}
+	line, err := os.ReadFile(dir + "/cmdline")
+	if line = bytes.TrimRight(line[:min(len(line), maxCommandLine)], "\x00"); err != nil || len(line) == 0 {
+		line = append(append([]byte{'['}, comm...), ']')
+	}
+	p.Command = strings.Map(func(r rune) rune { // no control characters for the terminal
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, string(line))
+	return p
+}
+
+// joinProcesses formats processes for an error.
+func joinProcesses(found []deploy.Process) string {
+	var each []string
+	for _, p := range found {
+		each = append(each, p.String())
+	}
+	return strings.Join(each, ", ")
+}
+
+// end ends the processes in the namespaces and returns those that it signalled. Each gets SIGTERM,
+// and also SIGHUP if it ignores SIGTERM, as interactive shells do. Processes that remain after
+// grace get SIGKILL.
+func (m *members) end(ctx context.Context, grace time.Duration) (ended []deploy.Process, err error) {
+	signalled := map[int]int{} // pidfd by process id
+	defer func() {
+		for _, fd := range signalled {
+			err = errors.Join(err, unix.Close(fd))
+		}
+	}()
+	start := time.Now()
+	for {
+		found, err := m.list()
+		if err != nil || len(found) == 0 {
+			return ended, err
+		}
+		since := time.Since(start)
+		if since > grace+killWait {
+			return ended, fmt.Errorf("%w %v after SIGKILL: %v", errStillRunning, killWait, joinProcesses(found))
+		}
+		if ctx.Err() != nil {
+			return ended, fmt.Errorf("%w before this was cancelled: %v: %w", errStillRunning, joinProcesses(found), context.Cause(ctx))
+		}
+		for _, p := range found {
+			if p.PID == os.Getpid() {
+				return ended, fmt.Errorf("this process is in the testbed's own namespace %q: leave it first, and run this outside", p.Host)
+			}
+			fd, known := signalled[p.PID]
+			if known && unix.PidfdSendSignal(fd, 0, nil, 0) != nil { // the process ID now belongs to another process
+				delete(signalled, p.PID)
+				known = false
+				_ = unix.Close(fd) // no data to lose
+			}
+			if !known {
+				if fd, err = unix.PidfdOpen(p.PID, 0); errors.Is(err, unix.ESRCH) {
+					continue
+				} else if err != nil {
+					return ended, fmt.Errorf("open process %d: %w", p.PID, err)
+				}
+				signalled[p.PID] = fd
+				// The process ID may have been another's when the namespace was checked. A process
+				// that is in it now has kept the ID since the pidfd was opened.
+				if _, in := m.host(p.PID); !in {
+					continue
+				}
+				ended = append(ended, p)
+			}
+			signals := []unix.Signal{unix.SIGKILL}
+			if since < grace {
+				if known {
+					continue
+				}
+				signals = []unix.Signal{unix.SIGTERM, unix.SIGCONT} // a stopped process ends once it continues
+				if ignores(p.PID, unix.SIGTERM) {
+					signals = append(signals, unix.SIGHUP)
+				}
+			}
+			for _, s := range signals {
+				if err := unix.PidfdSendSignal(fd, s, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+					return ended, fmt.Errorf("end %v: %w", p, err)
+				}
+			}
+		}
+		waitAny(signalled, min(scanPoll, max(time.Millisecond, grace-since)))
+	}
+}
+
+// ignores reports whether a process ignores a signal.
+func ignores(pid int, s unix.Signal) bool {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return false // it has ended
+	}
+	_, after, _ := strings.Cut(string(status), "\nSigIgn:")
+	mask, _, _ := strings.Cut(after, "\n")
+	bits, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
+	return err == nil && bits>>(s-1)&1 == 1
+}
+
+var errStillRunning = errors.New("processes of the testbed have not ended")
+
+// waitAny waits until one of the processes has ended, at most for the given time. It closes the
+// pidfds of those that have ended.
+func waitAny(fds map[int]int, wait time.Duration) {
+	var polled []unix.PollFd
+	for _, fd := range fds {
+		polled = append(polled, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	}
+	if n, err := unix.Poll(polled, int(wait.Milliseconds())); n <= 0 || err != nil {
+		return // timeout or signal: the caller lists the processes again
+	}
+	for _, p := range polled {
+		if p.Revents == 0 {
+			continue
+		}
+		for pid, fd := range fds {
+			if fd == int(p.Fd) {
+				delete(fds, pid)
+				_ = unix.Close(fd) // no data to lose
+			}
+		}
+	}
+}
+
+// Processes returns the processes in the namespaces with the given names that are pinned in dir,
+// ordered by process ID. A process counts if all its threads are in one. Processes that this
+// process may not inspect are omitted; root may inspect all.
+func Processes(dir string, names []string) ([]deploy.Process, error) {
+	m, err := openMembers(dir, names)
+	if err != nil {
+		return nil, err
+	}
+	found, err := m.list()
+	return found, errors.Join(err, m.close())
+}

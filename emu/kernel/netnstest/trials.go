@@ -1,0 +1,96 @@
+package netnstest
+
+import (
+	"fmt"
+	"testing"
+
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// Trials is the decision rule of a test whose runs can differ in their result, such as one that
+// plants a fault which must be detected: the test passes if at least Least of Runs independent runs
+// succeed. A few runs cannot prove a power, so the rule is a compromise: Run prints the probability
+// that the test fails if the power is Power, and that it passes if the power is a half or a third.
+type Trials struct {
+	Power float64 // share of all possible runs that must succeed, in (0, 1)
+	Runs  int
+	Least int // 1 to Runs
+}
+
+// weak is a power that a rule must reject more often than not: success in one run of three.
+const weak = 1. / 3
+
+// risk is the maximum probability that a rule by More fails a test whose power is as required.
+const risk = 0.1
+
+// More returns the rule for n runs: the strictest that fails in at most a tenth of all cases if the
+// power is tr.Power.
+func (tr Trials) More(n int) Trials {
+	more := Trials{Power: tr.Power, Runs: n, Least: n}
+	for more.Least > 1 && more.passes(tr.Power) < 1-risk {
+		more.Least--
+	}
+	return more
+}
+
+// passes returns the probability that the test passes if runs succeed with probability p.
+func (tr Trials) passes(p float64) float64 {
+	return distuv.Binomial{N: float64(tr.Runs), P: p}.Survival(float64(tr.Least) - 0.5)
+}
+
+func (tr Trials) check() error {
+	switch {
+	case tr.Power <= 0 || tr.Power >= 1:
+		return fmt.Errorf("power %g: must be between 0 and 1", tr.Power)
+	case tr.Least < 1 || tr.Least > tr.Runs:
+		return fmt.Errorf("%d of %d runs: must be 1 to %d", tr.Least, tr.Runs, tr.Runs)
+	case tr.passes(weak) > 0.5:
+		return fmt.Errorf("%d of %d runs: passes in %.0f %% of all cases where one run of three succeeds", tr.Least, tr.Runs, 100*tr.passes(weak))
+	}
+	return nil
+}
+
+func (tr Trials) String() string {
+	return fmt.Sprintf("%d of %d runs must succeed: fails in %.1f %% of all cases where %.1f %% of runs succeed, passes in %.1f %% where half do, in %.1f %% where a third do",
+		tr.Least, tr.Runs, 100*(1-tr.passes(tr.Power)), 100*tr.Power, 100*tr.passes(0.5), 100*tr.passes(weak))
+}
+
+// decided reports whether the runs so far decide the test, and whether it passes.
+func (tr Trials) decided(succeeded, failed int) (over, ok bool) {
+	return succeeded >= tr.Least || failed > tr.Runs-tr.Least, succeeded >= tr.Least
+}
+
+// Run calls f up to tr.Runs times, until the rule is decided. Each call is a subtest with its
+// own cleanup and output: with -v all of them are printed, otherwise the last one if the test fails. A
+// failure by t.Error or t.Fatal in f concerns correctness and ends the test. If processors are
+// emulated, f runs once, and only such a failure counts.
+func (tr Trials) Run(t *testing.T, f func(t *testing.T) (ok bool)) {
+	t.Helper()
+	if err := tr.check(); err != nil {
+		t.Fatal(err)
+	}
+	if NotJudged(t) {
+		f(t)
+		return
+	}
+	t.Log(tr)
+	succeeded, failed := 0, 0
+	for over := false; !over; {
+		run := succeeded + failed + 1
+		once := func(t *testing.T) {
+			if f(t) {
+				succeeded++
+			} else {
+				failed++
+			}
+			var ok bool
+			if over, ok = tr.decided(succeeded, failed); over && !ok {
+				t.Errorf("%d of %d runs succeeded; %v", succeeded, run, tr)
+			}
+		}
+		if !t.Run(fmt.Sprintf("run=%d", run), once) && !over {
+			return
+		}
+		t.Logf("after run %d of up to %d: %d succeeded, %d failed", run, tr.Runs, succeeded, failed)
+	}
+}

@@ -1,0 +1,167 @@
+package netnstest
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// passes equals the sum over all outcomes.
+func TestTrialsPass(t *testing.T) {
+	for runs := 1; runs <= 10; runs++ {
+		for least := 1; least <= runs; least++ {
+			for _, p := range []float64{0.05, 1. / 3, 0.5, 0.9, 0.99} {
+				want := 0.
+				for outcome := range 1 << runs {
+					of, succeeded := 1., 0
+					for i := range runs {
+						if outcome>>i&1 == 1 {
+							of, succeeded = of*p, succeeded+1
+						} else {
+							of *= 1 - p
+						}
+					}
+					if succeeded >= least {
+						want += of
+					}
+				}
+				tr := Trials{Runs: runs, Least: least}
+				if got := tr.passes(p); math.Abs(got-want) > 1e-12 {
+					t.Errorf("%d of %d at %g: %g, want %g", least, runs, p, got, want)
+				}
+			}
+		}
+	}
+}
+
+// Ending as soon as the rule is decided does not change the result.
+func TestTrialsEndEarly(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		tr := Trials{Runs: 1 + random.IntN(9)}
+		tr.Least = 1 + random.IntN(tr.Runs)
+		ran, succeeded, all := 0, 0, 0
+		over, ok := false, false
+		for range tr.Runs {
+			good := random.IntN(2)
+			all += good
+			if !over {
+				ran, succeeded = ran+1, succeeded+good
+				over, ok = tr.decided(succeeded, ran-succeeded)
+			}
+		}
+		if !over || ok != (all >= tr.Least) {
+			t.Fatalf("%d of %d succeed, %d must: over %t after %d runs, passed %t", all, tr.Runs, tr.Least, over, ran, ok)
+		}
+	}
+}
+
+func TestTrialsMore(t *testing.T) {
+	for _, tt := range []struct {
+		power       float64
+		runs, least int
+	}{{0.9, 5, 4}, {0.9, 30, 25}, {0.99, 30, 29}, {0.99, 1, 1}, {0.5, 30, 11}} {
+		want := Trials{tt.power, tt.runs, tt.least}
+		if got := (Trials{Power: tt.power}).More(tt.runs); got != want {
+			t.Errorf("%d runs for %g: %+v, want %+v", tt.runs, tt.power, got, want)
+		}
+	}
+}
+
+// docs/testing.md states the rules that tests use and their risks.
+func TestTrialsAreDocumented(t *testing.T) {
+	b, err := os.ReadFile("../../../docs/testing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := strings.Join(strings.Fields(string(b)), " ")
+	for _, tr := range []Trials{{0.99, 2, 2}, {0.9, 5, 4}, {14. / 15, 15, 14}} {
+		row := fmt.Sprintf("| %d of %d | %.1f %% | %.1f %% | %.1f %% |", tr.Least, tr.Runs, 100*(1-tr.passes(tr.Power)), 100*tr.passes(0.5), 100*tr.passes(weak))
+		if !strings.Contains(page, row) {
+			t.Errorf("docs/testing.md has no row %q", row)
+		}
+	}
+	for _, tt := range []struct {
+		tr     Trials
+		at     float64
+		passes bool
+		text   string
+	}{
+		{Trials{Runs: 5, Least: 4}, 0.99, false, "4 of 5 fails in %.1f %%"},
+		{Trials{Runs: 15, Least: 14}, 0.99, false, "14 of 15 in %.1f %%"},
+		{Trials{Runs: 30, Least: 29}, 0.99, false, "(fails in %.1f %% at 99 %%)"},
+		{Trials{Runs: 30, Least: 25}, 0.9, false, "(fails in %.1f %% at 90 %%"},
+		{Trials{Runs: 30, Least: 25}, 0.7, true, "passes in %.1f %% at 70 %%)"},
+		{Trials{Runs: 90, Least: 84}, 29. / 30, false, "(fails in %.1f %% at one false alarm in 30 runs)"},
+	} {
+		p := tt.tr.passes(tt.at)
+		if !tt.passes {
+			p = 1 - p
+		}
+		if want := fmt.Sprintf(tt.text, 100*p); !strings.Contains(page, want) {
+			t.Errorf("docs/testing.md does not state %q", want)
+		}
+	}
+}
+
+func TestTrialsRefuse(t *testing.T) {
+	for _, bad := range []Trials{{0.9, 3, 1}, {0.9, 5, 0}, {0.9, 5, 6}, {0.9, 0, 0}, {0, 5, 4}, {1, 5, 4}} {
+		if bad.check() == nil {
+			t.Errorf("%+v is not refused", bad)
+		}
+	}
+	if err := (Trials{0.9, 5, 4}).check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// outcomes is the variable with what runs of TestTrialsChild report, one letter each: y for
+// success, n for none, e for an error. It has one letter more than runs that are needed.
+const outcomes = "TRIALS_OUTCOMES"
+
+func TestTrialsRun(t *testing.T) {
+	for _, tt := range []struct {
+		letters string
+		runs    int
+		ok      bool
+	}{
+		{"yyyyn", 4, true},
+		{"ynyyyy", 5, true},
+		{"nnyyyy", 2, false}, // 4 of 5 can no longer succeed
+		{"nyyyny", 5, false},
+		{"yeyyyy", 2, false}, // an error is no failed detection
+	} {
+		c := exec.Command(os.Args[0], "-test.run=^TestTrialsChild$", "-test.v")
+		c.Env = append(os.Environ(), outcomes+"="+tt.letters, vmEnv+"=")
+		b, err := c.CombinedOutput()
+		out := string(b)
+		for i := range tt.runs + 1 {
+			if ran := strings.Contains(out, fmt.Sprintf("run=%d\n", i+1)); ran != (i < tt.runs) {
+				t.Errorf("%s: run %d is reported: %t", tt.letters, i+1, ran)
+			}
+		}
+		if (err == nil) != tt.ok || !strings.Contains(out, "4 of 5 runs must succeed: fails in 8.1 % of all cases where 90.0 % of runs succeed") {
+			t.Errorf("%s: %v, want success: %t, and the rule\n%s", tt.letters, err, tt.ok, out)
+		}
+	}
+}
+
+// TestTrialsChild is started by TestTrialsRun.
+func TestTrialsChild(t *testing.T) {
+	letters := os.Getenv(outcomes)
+	if letters == "" {
+		return
+	}
+	i := -1
+	Trials{Power: 0.9, Runs: 5, Least: 4}.Run(t, func(t *testing.T) bool {
+		i++
+		if letters[i] == 'e' {
+			t.Error("wrong")
+		}
+		return letters[i] == 'y'
+	})
+}

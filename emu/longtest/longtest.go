@@ -1,0 +1,17 @@
+// Package longtest marks tests that take long: make test leaves them out, make check runs them.
+//
+// It measures no time. A test is marked by hand, once it takes more than a few seconds.
+package longtest
+
+import "testing"
+
+// Marker begins the reason of every skip of this package. The summary of make test counts it.
+const Marker = "long test, run by make check: "
+
+// Skip skips the test under -short. Why is what takes long, and how long.
+func Skip(t testing.TB, why string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip(Marker + why)
+	}
+}

@@ -1,0 +1,95 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"testbed/results/pcap"
+	"testbed/results/rundir"
+)
+
+// capturesDir is the directory of a repeat's captures.
+const capturesDir = "captures"
+
+// Captures is what happens to the captures of a repeat after its figures were computed.
+type Captures string
+
+// The values of Captures. The zero value stands for CompressCaptures.
+const (
+	KeepCaptures     Captures = "keep"     // as plain pcapng
+	CompressCaptures Captures = "compress" // see pcap.Pack
+	DropCaptures     Captures = "drop"     // the run cannot be reported on again
+)
+
+// AllCaptures are the values of Captures.
+var AllCaptures = []Captures{CompressCaptures, KeepCaptures, DropCaptures}
+
+// ParseCaptures returns the value of a name.
+func ParseCaptures(s string) (Captures, error) {
+	for _, c := range AllCaptures {
+		if string(c) == s {
+			return c, nil
+		}
+	}
+	return "", fmt.Errorf("%q: must be %s, %s or %s", s, CompressCaptures, KeepCaptures, DropCaptures)
+}
+
+// storeCaptures compresses or removes the captures of a repeat that is judged. No repeat runs
+// meanwhile. Where it is interrupted or fails, plain captures stay, which serves as well: it
+// warns of a failure and returns no error.
+func (r *run) storeCaptures(ctx context.Context, dir string) {
+	var err error
+	captures := filepath.Join(dir, capturesDir)
+	switch r.o.Captures {
+	case KeepCaptures:
+		return
+	case DropCaptures:
+		err = os.RemoveAll(captures)
+	default:
+		err = packAll(ctx, captures)
+	}
+	if err != nil && ctx.Err() == nil && r.o.Warn != nil {
+		r.o.Warn(fmt.Sprintf("captures stay uncompressed in %s: %v", captures, err))
+	}
+}
+
+// packAll compresses the captures in a directory.
+func packAll(ctx context.Context, dir string) error {
+	list, err := pcap.List(dir)
+	if err != nil {
+		return err
+	}
+	var g errgroup.Group
+	g.SetLimit(runtime.NumCPU())
+	errs := make([]error, len(list))
+	for i, file := range list {
+		if !strings.HasSuffix(file.Path, pcap.Suffix) {
+			continue
+		}
+		g.Go(func() error {
+			if ctx.Err() == nil {
+				_, errs[i] = pcap.PackFile(ctx, file.Path)
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // errors are kept in order
+	return errors.Join(errs...)
+}
+
+// droppedCaptures is the error of a run whose captures were dropped; nil for any other directory.
+func droppedCaptures(dir string) error {
+	var m Manifest
+	found, err := readJSON(filepath.Join(dir, rundir.ManifestFile), &m)
+	if err != nil || !found || m.Captures != string(DropCaptures) {
+		return nil // errors of a manifest are reported where it is needed
+	}
+	return fmt.Errorf("report: %s has no captures: it ran with --captures %s; its report and tables are those that the run wrote", dir, DropCaptures)
+}

@@ -1,0 +1,68 @@
+package runner
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"testbed/emu/engine"
+	"testbed/results/report"
+)
+
+// coordinatorFile holds the statistics of the coordinator of a repeat.
+const coordinatorFile = "coordinator.json"
+
+// stopwatch is a backend that measures the duration of the engine steps in which a policy
+// decides.
+type stopwatch struct {
+	engine.Backend
+	e     *engine.Engine
+	every time.Duration // the policy's interval
+	began time.Time
+	late  int // late decisions of the engine so far
+	out   report.Coordinator
+}
+
+// Await implements engine.Backend.
+func (s *stopwatch) Await(ctx context.Context, wake time.Duration) (time.Duration, []engine.Event, error) {
+	now, evs, err := s.Backend.Await(ctx, wake)
+	s.began = time.Now()
+	return now, evs, err
+}
+
+// stepped must be called after each step of the engine.
+func (s *stopwatch) stepped() {
+	took := time.Since(s.began)
+	st := s.e.Stats()
+	if st.Decisions == s.out.Decisions {
+		return
+	}
+	s.out.Decisions = st.Decisions
+	s.out.Took = append(s.out.Took, took)
+	if s.every > 0 && (took > s.every || st.Late > s.late) {
+		s.out.Missed++
+	}
+	s.late = st.Late
+}
+
+// record returns the statistics of the coordinator. On the fluid model they have no times, because
+// these depend on the machine, and equal simulations must leave equal files.
+func (s *stopwatch) record(timed bool) report.Coordinator {
+	st := s.e.Stats()
+	out := report.Coordinator{Interval: s.every, Intervals: st.Intervals, Decisions: st.Decisions, Flushes: st.Flushes, HostsTold: st.Told, Updates: st.Updates}
+	if timed {
+		out.Missed, out.Took = s.out.Missed, s.out.Took
+	}
+	return out
+}
+
+// readCoordinator reads the statistics of the coordinator from the directory of a repeat. It
+// returns nil if there are none, as in runs of older versions.
+func readCoordinator(dir string) (*report.Coordinator, error) {
+	var c report.Coordinator
+	found, err := readJSON(filepath.Join(dir, coordinatorFile), &c)
+	if err != nil || !found {
+		return nil, err
+	}
+	return &c, nil
+}

@@ -1,0 +1,79 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"testbed/emu/deploy"
+	"testbed/emu/kernel"
+	"testbed/emu/kernel/netnstest"
+	"testbed/emu/plan"
+	"testbed/results/verdict"
+	"testbed/topo/units"
+)
+
+const acrossTheRacks = `
+name: delayed
+fabric: {leaves: 2, spines: 1, hosts_per_leaf: 2, host_link: 20Mbps, queue: 20ms%s}
+workload:
+  - {kind: trace, path: trace.txt, mb: MB}
+arms: {coflow: [fair]}
+`
+
+// A flow of 100 kB across the racks takes its time at the payload capacity of 20 Mbps
+// and the 8 ms of its four links, on the fluid model to the microsecond, on packets no
+// less, and more by the handshake and the growth of its window. A kernel without netem
+// refuses it before anything is built.
+func TestDelayIsInTheCompletionTime(t *testing.T) {
+	netnstest.Require(t)
+	const one = "1 0 1 0 1 1:0.1" // h0-00 to h1-00
+	s := loadText(t, fmt.Sprintf(acrossTheRacks, ", delay: 2ms"), one)
+	f, err := s.Shape().Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := kernel.CheckNeeds(plan.Compile("delayed", f, plan.Options{})); err != nil {
+		if netnstest.Emulated() || !errors.Is(err, deploy.ErrUnsupported) {
+			t.Fatal(err)
+		}
+		t.Logf("NOT TESTED ON PACKETS: %v; what is tested is the refusal", err)
+		o := options(t)
+		_, err := Execute(t.Context(), s, o)
+		if err == nil || !errors.Is(err, deploy.ErrUnsupported) || !strings.Contains(err.Error(), "this kernel has no netem") {
+			t.Errorf("Execute() = %v", err)
+		}
+		if left, err := os.ReadDir(o.StateRoot); err != nil && !errors.Is(err, fs.ErrNotExist) || slices.ContainsFunc(left, fs.DirEntry.IsDir) {
+			t.Errorf("left behind: %v, %v", left, err)
+		}
+		return
+	}
+	netnstest.Timing(t, func(t *testing.T) bool {
+		_, arms := onPackets(t, s)
+		r := arms["fair"]
+		got, want := cct(t, r.Records, 1), cct(t, *r.Fluid, 1)
+		alone := plan.Payload(20*units.Mbps, 1500).TimeToSend(100 * units.KB)
+		if (want - alone - 8*time.Millisecond).Abs() > time.Microsecond {
+			t.Errorf("fluid CCT %v, want %v for 100 kB and 8ms for four links", want, alone)
+		}
+		t.Logf("measured %v, fluid %v, verdict %v", got, want, r.Verdict.Level)
+		if got < want {
+			t.Errorf("measured %v, faster than its links and their delays allow: %v", got, want)
+		}
+		for _, name := range []string{"capture-drops", "captured-bytes", "loss", "frames"} {
+			i := slices.IndexFunc(r.Verdict.Checks, func(c verdict.Check) bool { return c.Name == name })
+			if i < 0 || r.Verdict.Checks[i].Level != verdict.Pass {
+				show(t, r.Verdict, true)
+				t.Errorf("%s does not pass", name)
+			}
+		}
+		// The handshake is a round trip, and a window of 10 packets that doubles four
+		// more at most.
+		return got < want+5*16*time.Millisecond
+	})
+}

@@ -1,0 +1,386 @@
+package runner
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"testbed/emu/engine"
+	"testbed/emu/kernel"
+	"testbed/emu/kernel/netnstest"
+	"testbed/emu/live"
+	"testbed/emu/longtest"
+	"testbed/emu/plan"
+	"testbed/results/flows"
+	"testbed/results/pcap"
+	"testbed/results/tooltest"
+	"testbed/results/verdict"
+	"testbed/topo/units"
+)
+
+// shapers changes all shapers, or that of one device where namespace is given,
+// once the fabric is built and was found to be as planned. A fabric that is built
+// otherwise is refused before it runs, so that no verdict is needed.
+func shapers(namespace, device string, change func(*plan.Shaper)) tamper {
+	return tamper{start: func(cfg *live.Config, pins string) error {
+		changed := 0
+		for _, op := range plan.Compile("planted", cfg.Fabric, plan.Options{Burst: cfg.Burst}).Ops() {
+			s, ok := op.(plan.Shaper)
+			if !ok || namespace != "" && (s.Namespace != namespace || s.Device != device) {
+				continue
+			}
+			change(&s)
+			n, err := kernel.OpenNamespace(filepath.Join(pins, s.Namespace))
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(n.Reshape(s), n.Close()); err != nil {
+				return err
+			}
+			changed++
+		}
+		if changed == 0 {
+			return fmt.Errorf("no shaper of %s at %s", device, namespace)
+		}
+		return nil
+	}}
+}
+
+// within runs a command in a namespace of a testbed.
+func within(pins, namespace string, command ...string) error {
+	b, err := exec.Command("nsenter", append([]string{"--net=" + filepath.Join(pins, namespace)}, command...)...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, b)
+	}
+	return nil
+}
+
+// dropping drops a packet in a hundred on one device, in or out, by a classifier
+// that draws a random number: no queue and no counter of the testbed
+// shows it.
+func dropping(namespace, device, direction string) tamper {
+	return droppingOf(namespace, device, direction, 100)
+}
+
+// droppingOf drops one packet in n.
+func droppingOf(namespace, device, direction string, n uint64) tamper {
+	return tamper{start: func(_ *live.Config, pins string) error {
+		// ld rand; jgt #(1-1/n)*2^32: ret TC_ACT_SHOT; ret TC_ACT_OK
+		code := fmt.Sprintf("4,32 0 0 4294963256,37 0 1 %d,6 0 0 2,6 0 0 0", (1<<32)-(1<<32)/n)
+		if err := within(pins, namespace, "tc", "qdisc", "add", "dev", device, "clsact"); err != nil {
+			return err
+		}
+		return within(pins, namespace, "tc", "filter", "add", "dev", device, direction, "bpf", "direct-action", "bytecode", code)
+	}}
+}
+
+// deaf reports completions to the engine late.
+type deaf struct {
+	engine.Backend
+	by time.Duration
+}
+
+func (d deaf) Await(ctx context.Context, wake time.Duration) (time.Duration, []engine.Event, error) {
+	now, evs, err := d.Backend.Await(ctx, wake)
+	for _, ev := range evs {
+		if _, ok := ev.(engine.TransferFinished); ok {
+			time.Sleep(d.by)
+			return now + d.by, evs, err
+		}
+	}
+	return now, evs, err
+}
+
+// missing takes one packet in fifty out of the capture of a host or switch.
+func missing(captures, name string) error {
+	path := filepath.Join(captures, name+flows.Suffix)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	r, err := pcap.NewReader(bytes.NewReader(b))
+	if err != nil {
+		return err
+	}
+	meta, _ := r.Meta()
+	var out bytes.Buffer
+	var w *pcap.Writer
+	for i := 1; ; i++ {
+		p, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return err
+		}
+		if w == nil {
+			if w, err = pcap.NewWriter(&out, meta, r.Interfaces()); err != nil {
+				return err
+			}
+		}
+		if i%50 == 0 {
+			continue
+		}
+		if err := w.Write(p.Interface, p.Time(), p.Data, p.Len); err != nil {
+			return err
+		}
+	}
+	stats, _ := r.Stats()
+	if err := w.Close(stats); err != nil {
+		return err
+	}
+	return os.WriteFile(path, out.Bytes(), 0o644)
+}
+
+var whole = flag.Bool("whole", false, "run each planted fault 30 times, and the clean scenario 90 times, which takes an hour")
+
+// certain is the rule for faults that are caught whatever else the machine does, and likely
+// that for faults whose effect depends on how late timers are.
+var (
+	certain = netnstest.Trials{Power: 0.99, Runs: 2, Least: 2}
+	likely  = netnstest.Trials{Power: 0.9, Runs: 5, Least: 4}
+)
+
+// trials is the rule, or that of 30 runs for the same power with -whole.
+func trials(quick netnstest.Trials) netnstest.Trials {
+	if *whole {
+		return quick.More(30)
+	}
+	return quick
+}
+
+// Faults that are caught whatever else the machine does.
+func TestPlantedFaultsAreCaught(t *testing.T) {
+	longtest.Skip(t, "runs 13 planted faults twice on packets, 130 s")
+	tooltest.Need(t, "ip", "tc")
+	netnstest.Require(t)
+	for _, tt := range []struct {
+		name, check string
+		least       verdict.Level
+		planted     tamper
+	}{
+		{"a ring of one block", "capture-drops", verdict.Void,
+			tamper{start: func(cfg *live.Config, _ string) error { cfg.Ring = 1; return nil }}},
+		{"packets missing from a capture", "captured-bytes", verdict.Void, tamper{recorded: func(captures string) error { return missing(captures, "h0-01") }}},
+		{"buckets of 120 KB", "burst", verdict.Void,
+			shapers("", "", func(s *plan.Shaper) { s.Burst = min(120*units.KB, s.Limit) })},
+		{"a bucket of 64 KB on one host's uplink", "burst", verdict.Degraded,
+			shapers("h0-00", plan.Uplink, func(s *plan.Shaper) { s.Burst = 64 * units.KB })},
+		{"offloads left on", "frames", verdict.Void, offloads()},
+		{"a packet in a hundred dropped on a host's ingress", "loss", verdict.Void, dropping("h1-00", "eth0", "ingress")},
+		{"a packet in a hundred dropped on a leaf's ingress", "loss", verdict.Void, dropping("leaf0", "h0-00", "ingress")},
+		{"a packet in a hundred dropped on a leaf's egress", "loss", verdict.Void, dropping("leaf1", "h1-00", "egress")},
+		{"a link at 90 % of its rate", "delivered", verdict.Degraded,
+			shapers("leaf0", "h0-01", func(s *plan.Shaper) { s.Rate = s.Rate * 9 / 10 })},
+		{"a link at 110 % of its rate", "delivered", verdict.Void,
+			shapers("leaf0", "h0-01", func(s *plan.Shaper) { s.Rate = s.Rate * 11 / 10 })},
+		{"hosts' uplinks at 85 % of their rate", "delivered", verdict.Degraded,
+			shapers("", "", func(s *plan.Shaper) {
+				if s.Device == plan.Uplink {
+					s.Rate = s.Rate * 85 / 100
+				}
+			})},
+		{"disks at 80 % of their rate", "disk", verdict.Void,
+			tamper{start: func(cfg *live.Config, _ string) error {
+				cfg.DiskRates = slices.Clone(cfg.DiskRates)
+				for h := range cfg.DiskRates {
+					cfg.DiskRates[h] = cfg.DiskRates[h] * 8 / 10
+				}
+				return nil
+			}}},
+		{"completions reported 200 ms late", "wire-vs-engine", verdict.Degraded,
+			tamper{backends: func(b engine.Backend) engine.Backend { return deaf{b, 200 * time.Millisecond} }}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			switch tt.check {
+			case "burst", "delivered", "disk", "wire-vs-engine":
+				netnstest.OnlyTiming(t)
+			}
+			trials(certain).Run(t, func(t *testing.T) bool {
+				v := runJudged(t, at50, tt.planted)
+				got := level(v, tt.check)
+				show(t, v, got < tt.least)
+				t.Logf("%s is %v, want %v at least", tt.check, got, tt.least)
+				return got >= tt.least
+			})
+		})
+	}
+}
+
+// A bucket of one frame loses rate wherever timers are late, more at higher rates.
+func TestBucketOfOneFrameIsCaught(t *testing.T) {
+	longtest.Skip(t, "runs a planted fault up to 5 times, 20 s")
+	netnstest.Require(t)
+	netnstest.OnlyTiming(t)
+	trials(likely).Run(t, func(t *testing.T) bool {
+		v := runJudged(t, at100, shapers("", "", func(s *plan.Shaper) { s.Burst = s.MTU + plan.EthernetHeader }))
+		show(t, v, true)
+		return level(v, "delivered") > verdict.Pass
+	})
+}
+
+// Eight busy processes per processor run next to the testbed.
+func TestProcessorHogIsCaught(t *testing.T) {
+	longtest.Skip(t, "runs a planted fault up to 5 times, 28 s")
+	netnstest.Require(t)
+	netnstest.OnlyTiming(t)
+	trials(likely).Run(t, func(t *testing.T) bool {
+		for range 8 * runtime.NumCPU() {
+			child(t, "hog", nil)
+		}
+		v := runJudged(t, at50, tamper{})
+		show(t, v, true)
+		late := max(level(v, "scheduling-lateness"), level(v, "stall"), level(v, "packet-spacing"), level(v, "delivered"))
+		t.Logf("the worst of what was late: %v", late)
+		return level(v, "machine") > verdict.Pass
+	})
+}
+
+// A testbed that is stopped for 300 ms.
+func TestStoppedProcessIsCaught(t *testing.T) {
+	longtest.Skip(t, "runs a planted fault twice, 9 s")
+	netnstest.Require(t)
+	trials(certain).Run(t, func(t *testing.T) bool {
+		dir := t.TempDir()
+		out := child(t, "judge", []string{"SENSITIVITY_DIR=" + dir})
+		lines := bufio.NewScanner(out.stdout)
+		for lines.Scan() && lines.Text() != PhaseRun {
+		}
+		time.Sleep(700 * time.Millisecond) // into the run: no output marks a moment at which it matters
+		if err := out.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(300 * time.Millisecond)
+		if err := out.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		for lines.Scan() {
+			t.Log(lines.Text())
+		}
+		v := judgedBy(t, out, dir)
+		got := level(v, "stall")
+		show(t, v, got < verdict.Degraded)
+		return got >= verdict.Degraded
+	})
+}
+
+// judgedBy is the verdict of a process in role "judge", which it waits for.
+func judgedBy(t *testing.T, p started, dir string) (v verdict.Verdict) {
+	t.Helper()
+	if err := p.cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "verdict.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// started is a process that a test started.
+type started struct {
+	cmd    *exec.Cmd
+	stdin  io.Writer
+	stdout io.Reader
+}
+
+// child runs this test binary again in a role of TestChild, until it or the test
+// ends.
+func child(t *testing.T, role string, env []string) started {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestChild$", "-test.timeout=10m")
+	cmd.Env = append(append(os.Environ(), "SENSITIVITY_ROLE="+role), env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if cmd.ProcessState == nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait() // it was killed
+		}
+	})
+	return started{cmd, stdin, stdout}
+}
+
+// TestChild is a process that other tests start, not a test: in role "hog" it is busy
+// until it is killed, in role "burn" it takes a share of all processors (burn), in role
+// "judge" it runs the scenario, prints its phases and writes the verdict.
+func TestChild(t *testing.T) {
+	switch os.Getenv("SENSITIVITY_ROLE") {
+	case "hog":
+		for start := time.Now(); time.Since(start) < 50*time.Second; {
+		}
+	case "burn":
+		burn(t)
+	case "judge":
+		text, trace := at50()
+		o := options(t)
+		said := ""
+		o.Progress = func(p Progress) {
+			if p.Phase != said {
+				said = p.Phase
+				fmt.Println(said)
+			}
+		}
+		out, err := Execute(t.Context(), loadText(t, text, trace...), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := json.Marshal(out.Report.Summary.Arms[0].Verdicts[0])
+		if err == nil {
+			err = os.WriteFile(filepath.Join(os.Getenv("SENSITIVITY_DIR"), "verdict.json"), b, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Capturing changes the observations of the engine by less than the bound.
+func TestCapturesDoNotDisturb(t *testing.T) {
+	longtest.Skip(t, "compares 10 runs on packets, 40 s")
+	netnstest.Require(t)
+	netnstest.OnlyTiming(t)
+	const bound = 0.05
+	netnstest.Timing(t, func(t *testing.T) bool {
+		s := nextSample(t, "TestCapturesDoNotDisturb")
+		median := func(runs [][]time.Duration) time.Duration {
+			var of []time.Duration
+			for _, ccts := range runs {
+				of = append(of, ccts[1])
+			}
+			slices.Sort(of)
+			return of[rounds/2]
+		}
+		t.Logf("CCTs captured %v, not %v", s.with, s.without)
+		a, b := median(s.with), median(s.without)
+		off := float64(a-b) / float64(b)
+		t.Logf("median CCT %v captured, %v not: %+.2f %%, bound %g %%", a, b, 100*off, 100*bound)
+		return off >= -bound && off <= bound
+	})
+}

@@ -1,0 +1,269 @@
+package runner
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"time"
+
+	"testbed/emu/calibration"
+	"testbed/emu/kernel"
+	"testbed/emu/plan"
+	"testbed/emu/scenario"
+	"testbed/results/flows"
+	"testbed/topo"
+)
+
+// PacketCost is the processor time of a packet for each shaper it passes, including
+// senders, receivers, captures and the timers of busy shapers. It was measured with the
+// quickstart on a virtual machine with two processors, where timers are expensive. It serves
+// predictions only; each run measures whether the machine kept up.
+const PacketCost = 16 * time.Microsecond
+
+// Forecast describes the run of a scenario in advance.
+type Forecast struct {
+	Scenario string         `json:"scenario"`
+	Arms     []string       `json:"arms"`
+	Repeats  int            `json:"repeats"`
+	Coflows  int            `json:"coflows"`
+	Flows    int            `json:"flows"`
+	Blocks   int            `json:"blocks"`
+	Notes    scenario.Notes `json:"notes"`
+	Load     []Load         `json:"load,omitempty"` // by arm
+	// Duration is the total of all arms and repeats on packets, without the construction of
+	// the fabric and the reading of captures.
+	Duration time.Duration `json:"duration_ns,omitempty"`
+	Plan     *plan.Plan    `json:"plan,omitempty"`
+	// Calibration states the calibration, or the defaults, of links and loads.
+	Calibration string `json:"calibration,omitempty"`
+	// Capacity is the calibrated capacity at the MTU nearest to that of the scenario; nil
+	// without a calibration.
+	Capacity *calibration.Capacity `json:"capacity,omitempty"`
+	// Decision is the reaction of Execute to the predicted load.
+	Decision *Decision `json:"decision,omitempty"`
+
+	// Resources are the limited resources of this machine that a run needs. Lack
+	// names those that exceed the limits; the run is then refused.
+	Resources *kernel.Resources `json:"resources,omitempty"`
+	Disk      *DiskSpace        `json:"disk,omitempty"`
+	Lack      []string          `json:"lack,omitempty"`
+
+	records []flows.Records // of repeat 0, by arm
+}
+
+// Load is the predicted load of one arm.
+type Load struct {
+	Arm      string        `json:"arm"`
+	Duration time.Duration `json:"duration_ns"`
+	// Packets is the mean number of full-size packets per second through shapers, counting every
+	// hop. PeakPackets is the number in the busiest second.
+	Packets     float64 `json:"shaped_packets_per_s"`
+	PeakPackets float64 `json:"peak_shaped_packets_per_s"`
+	// PeakLinks is the number of links in use in the busiest second.
+	PeakLinks int `json:"peak_links"`
+	// CPU is the share of this machine's processors that PeakPackets need.
+	CPU float64 `json:"peak_cpu_share"`
+	// Share is PeakPackets as a share of the machine's capacity: of the calibrated
+	// packets/s if the calibration reached the limit, otherwise CPU.
+	Share float64 `json:"peak_share"`
+}
+
+// Preview returns the forecast of a scenario without a calibration. With full, it includes the
+// load and the plan, which requires a simulation of each arm.
+func Preview(ctx context.Context, s *scenario.Scenario, full bool) (*Forecast, error) {
+	return preview(ctx, s, full, Options{})
+}
+
+// Predict returns the full forecast of a scenario with the options' calibration and
+// load limit, and the reaction of Execute to the load. It fails if Buckets fails.
+func Predict(ctx context.Context, s *scenario.Scenario, o Options) (*Forecast, error) {
+	return preview(ctx, s, true, o)
+}
+
+func preview(ctx context.Context, s *scenario.Scenario, full bool, o Options) (*Forecast, error) {
+	cal := o.Calibration
+	f, err := s.Shape().Build()
+	if err != nil {
+		return nil, err
+	}
+	w, notes, err := s.Workload(f, 0)
+	if err != nil {
+		return nil, err
+	}
+	out := &Forecast{Scenario: s.Spec.Name, Repeats: s.Spec.Repeat, Coflows: len(w.Coflows), Notes: notes}
+	for _, c := range w.Coflows {
+		out.Flows += len(c.Flows)
+	}
+	for _, wr := range w.Writers {
+		out.Blocks += len(wr.Blocks)
+	}
+	r := &run{s: s, o: o, fabric: f, arms: s.ArmList()}
+	if r.faults, err = timeline(s, f); err != nil {
+		return nil, err
+	}
+	if full {
+		if r.burst, out.Calibration, err = Buckets(s, f, cal); err != nil {
+			return nil, err
+		}
+	}
+	cost := PacketCost
+	if cal != nil {
+		if x, ok := cal.At(f.Shape().MTU); ok {
+			out.Capacity, cost = &x, x.Cost
+		}
+	}
+	p := r.plan(s.RepeatSeed(0))
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	for _, a := range r.arms {
+		out.Arms = append(out.Arms, a.Name)
+	}
+	if !full {
+		return out, nil
+	}
+	out.Plan = p
+	links, err := s.CapturedLinks(f)
+	if err != nil {
+		return nil, err
+	}
+	var packets []float64 // captured in a repeat, by arm
+	for i, a := range r.arms {
+		carried := newCarried(f)
+		var p *progress
+		if o.Progress != nil {
+			p = r.progress(i, 0, w)
+			p.phase(PhasePredict)
+		}
+		rec, err := r.simulate(ctx, i, 0, w, "", nil, carried, p)
+		if err != nil {
+			return nil, fmt.Errorf("arm %s: %w", a.Name, err)
+		}
+		l := carried.load(lastEnd(rec), cost)
+		packets = append(packets, carried.captured(f, links))
+		l.Arm, l.Share = a.Name, l.CPU
+		if c := out.Capacity; c != nil && !c.Bounded {
+			l.Share = l.PeakPackets / c.Packets
+		}
+		out.Load, out.records = append(out.Load, l), append(out.records, rec)
+		out.Duration += l.Duration * time.Duration(s.Spec.Repeat)
+	}
+	out.Decision = out.decide(s, f, o)
+	need := resources(s, f, out.records)
+	out.Resources = &need
+	var lack *kernel.LackError
+	if err := kernel.CheckResources("this", need); errors.As(err, &lack) {
+		out.Lack = lack.Lack
+	} else if err != nil {
+		return nil, err
+	}
+	out.Disk = space(s, packets, out.records, o)
+	if missing := out.Disk.missing(o.tamper.free); missing != "" {
+		out.Lack = append(out.Lack, missing)
+	}
+	return out, nil
+}
+
+// carried counts the full-size packets that the links of a fabric carry on the fluid model in each
+// second.
+type carried struct {
+	payload float64   // bytes of a full-size packet
+	second  []int     // second of packets, by LinkID
+	packets []float64 // packets in that second, by LinkID
+	total   []float64 // packets up to that second, by LinkID
+	all     []float64 // packets of all links, by second
+	links   []int     // number of links in use, by second
+}
+
+func newCarried(f *topo.Fabric) *carried {
+	links := f.Links()
+	return &carried{payload: float64(f.Shape().MTU - plan.TCPHeaders), second: make([]int, len(links)), packets: make([]float64, len(links)), total: make([]float64, len(links))}
+}
+
+// sent adds a span of time, as fluid.Config.Sent reports it.
+func (c *carried) sent(l topo.LinkID, rate float64, from, to time.Duration) {
+	for at := from; at < to; {
+		next := min((at/time.Second+1)*time.Second, to)
+		if s := int(at / time.Second); s != c.second[l] {
+			c.flush(int(l))
+			c.second[l] = s
+		}
+		c.packets[l] += rate / 8 / c.payload * (next - at).Seconds()
+		at = next
+	}
+}
+
+// flush adds the packets of a link in its latest second to the total.
+func (c *carried) flush(l int) {
+	if c.packets[l] == 0 {
+		return
+	}
+	if more := c.second[l] + 1 - len(c.all); more > 0 {
+		c.all, c.links = append(c.all, make([]float64, more)...), append(c.links, make([]int, more)...)
+	}
+	c.total[l] += c.packets[l]
+	c.all[c.second[l]] += c.packets[l]
+	c.links[c.second[l]]++
+	c.packets[l] = 0
+}
+
+// load returns the load until end, with a processor time of cost per packet.
+func (c *carried) load(end, cost time.Duration) Load {
+	l := Load{Duration: end}
+	for id := range c.packets {
+		c.flush(id)
+	}
+	for i, p := range c.all {
+		l.Packets += p
+		if p > l.PeakPackets {
+			l.PeakPackets, l.PeakLinks = p, c.links[i]
+		}
+	}
+	l.Packets /= max(end.Seconds(), 1)
+	l.CPU = l.PeakPackets * cost.Seconds() / float64(runtime.NumCPU())
+	return l
+}
+
+// String returns the forecast in one line.
+func (f *Forecast) String() string {
+	return fmt.Sprintf("%d coflows of %d flows and %d blocks under %d arms (%s), %d repeats", f.Coflows, f.Flows, f.Blocks, len(f.Arms), strings.Join(f.Arms, ", "), f.Repeats)
+}
+
+// Script writes a full forecast: the figures as comments and the plan as commands, limited to
+// operations as in plan.Plan.TextOf.
+func (f *Forecast) Script(w io.Writer, operations int) error {
+	b := bufio.NewWriter(w)
+	fmt.Fprintf(b, "# scenario %s: %s\n", f.Scenario, f)
+	for _, n := range f.Notes {
+		fmt.Fprintf(b, "#   %s\n", n)
+	}
+	fmt.Fprintf(b, "# predicted duration of all arms and repeats (fluid model): %v\n", f.Duration.Round(100*time.Millisecond))
+	for _, l := range f.Load {
+		fmt.Fprintf(b, "#   %-20s %6.1fs, %.0f shaped packets/s, %.0f in the busiest second: about %.0f %% of %d processors\n",
+			l.Arm, l.Duration.Seconds(), l.Packets, l.PeakPackets, 100*l.CPU, runtime.NumCPU())
+	}
+	if f.Calibration != "" {
+		fmt.Fprintf(b, "# %s\n", f.Calibration)
+	}
+	if c := f.Capacity; c != nil {
+		fmt.Fprintf(b, "# calibrated capacity at MTU %d: %.0f shaped packets/s over %d saturated links, %.2g links x packets/s\n", int64(c.MTU), c.Packets, c.Links, c.Product())
+		for _, l := range f.Load {
+			fmt.Fprintf(b, "#   %-20s %.0f %% of the packets/s, %.0f %% of the links x packets/s (%d links in use)\n", l.Arm,
+				100*l.PeakPackets/c.Packets, 100*l.PeakPackets*float64(l.PeakLinks)/c.Product(), l.PeakLinks)
+		}
+	}
+	fmt.Fprintf(b, "# needs about %v\n", f.Resources)
+	fmt.Fprintf(b, "# %v\n", f.Disk)
+	for _, lack := range f.Lack {
+		fmt.Fprintf(b, "# testbed run refuses this, because the machine lacks %s\n", lack)
+	}
+	if f.Decision.Action == Refuse || len(f.Lack) == 0 {
+		fmt.Fprintf(b, "# testbed run %s\n", f.Decision)
+	}
+	fmt.Fprintf(b, "\n%s", f.Plan.TextOf(operations))
+	return b.Flush()
+}

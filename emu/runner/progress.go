@@ -1,0 +1,171 @@
+package runner
+
+import (
+	"os"
+	"sync"
+	"time"
+
+	"testbed/emu/engine"
+	"testbed/results/pcap"
+	"testbed/results/verdict"
+	"testbed/workloads"
+)
+
+// Progress is the state of a run.
+type Progress struct {
+	Arm, Arms       int // from 1
+	Repeat, Repeats int // from 1
+	Name            string
+	Phase           string        // such as "build", "run", "read captures"
+	Elapsed         time.Duration // of the arm, on its own clock
+	Expected        time.Duration // predicted by the fluid model; 0 if unknown
+	Coflows, Blocks Count
+	Events          int // number of events of the engine in this repeat
+	// Read is the number of bytes of captures read so far, out of ReadAll; 0 in other phases.
+	Read, ReadAll int64
+	// Verdict is the verdict of the latest repeat; 0 if none has ended, and in a
+	// simulation.
+	Verdict verdict.Level
+}
+
+// Approximate shares of a repeat on packets, for the progress bar: the end of prediction and
+// construction, and the start of reading captures.
+const (
+	shareOfBuild = 0.05
+	shareOfRun   = 0.8
+)
+
+// Share returns the approximate share of the whole run that is done, from 0 to 1. All repeats of
+// all arms have the same weight.
+func (p Progress) Share() float64 {
+	if p.Arms <= 0 || p.Repeats <= 0 {
+		return 0
+	}
+	work := float64(p.Coflows.Done+p.Blocks.Done) / float64(max(1, p.Coflows.All+p.Blocks.All))
+	within := 0.0
+	switch p.Phase {
+	case PhaseSimulate:
+		within = work
+	case PhaseRun:
+		if p.Expected > 0 {
+			work = max(work, min(0.99, float64(p.Elapsed)/float64(p.Expected)))
+		}
+		within = shareOfBuild + (shareOfRun-shareOfBuild)*work
+	case PhaseSettle:
+		within = shareOfRun
+	case PhaseRead:
+		within = shareOfRun
+		if p.ReadAll > 0 {
+			within += (1 - shareOfRun) * float64(p.Read) / float64(p.ReadAll)
+		}
+	case PhaseReport:
+		if p.ReadAll > 0 {
+			within = float64(p.Read) / float64(p.ReadAll)
+		}
+	case PhaseStore, PhaseEnd:
+		within = 1
+	}
+	return min(1, (float64((p.Repeat-1)*p.Arms+p.Arm-1)+within)/float64(p.Arms*p.Repeats))
+}
+
+// Phases of a repeat, as in Progress.Phase.
+const (
+	PhaseSimulate = "simulate"
+	PhasePredict  = "predict"
+	PhaseBuild    = "build"
+	PhaseRun      = "run"
+	PhaseSettle   = "settle"
+	PhaseRead     = "read captures"
+	PhaseStore    = "compress captures"   // or remove them
+	PhaseReport   = "read captures again" // for a report
+	PhaseEnd      = "ended"
+)
+
+// Count is a number of finished items out of all.
+type Count struct{ Done, All int }
+
+// progress returns the progress of a new attempt at a repeat of an arm.
+func (r *run) progress(arm, repeat int, w workloads.Workload) *progress {
+	p := &progress{report: r.o.Progress, now: Progress{Arm: arm + 1, Arms: len(r.arms), Repeat: repeat + 1, Repeats: r.s.Spec.Repeat, Name: r.arms[arm].Name, Verdict: r.last}}
+	p.count(w)
+	return p
+}
+
+// progress updates and reports Progress. A nil progress does nothing.
+type progress struct {
+	report func(Progress)
+	now    Progress
+	left   map[workloads.CoflowID]int
+	of     map[workloads.FlowID]workloads.CoflowID
+}
+
+func (p *progress) count(w workloads.Workload) {
+	p.left, p.of = map[workloads.CoflowID]int{}, map[workloads.FlowID]workloads.CoflowID{}
+	p.now.Coflows.All = len(w.Coflows)
+	for _, wr := range w.Writers {
+		p.now.Blocks.All += len(wr.Blocks)
+	}
+}
+
+func (p *progress) phase(name string) {
+	p.now.Phase = name
+	if p.report != nil {
+		p.report(p.now)
+	}
+}
+
+// reading returns a flows.Options.Read that reports the progress of reading the captures under
+// some directories. Several goroutines may call it. It is nil if nothing is to be reported.
+func (p *progress) reading(dirs ...string) func(n int64) {
+	if p == nil || p.report == nil {
+		return nil
+	}
+	var all int64
+	for _, dir := range dirs {
+		list, err := pcap.List(dir)
+		if err != nil {
+			continue // the reader of the directory reports the error
+		}
+		for _, f := range list {
+			if info, err := os.Stat(f.Path); err == nil {
+				all += info.Size()
+			}
+		}
+	}
+	p.now.Read, p.now.ReadAll = 0, all
+	var mu sync.Mutex
+	return func(n int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		p.now.Read = min(p.now.Read+n, all)
+		p.report(p.now)
+	}
+}
+
+func (p *progress) at(now time.Duration, evs []engine.Event) {
+	if p == nil {
+		return
+	}
+	p.now.Elapsed = now
+	p.now.Events += len(evs)
+	for _, ev := range evs {
+		switch ev := ev.(type) {
+		case engine.CoflowArrived:
+			p.left[ev.Coflow.ID] = len(ev.Coflow.Flows)
+			for _, f := range ev.Coflow.Flows {
+				p.of[f.ID] = ev.Coflow.ID
+			}
+		case engine.TransferFinished:
+			if c, known := p.of[ev.Flow]; known && p.left[c] > 0 { // unless it was given up before, or is a read
+				if p.left[c]--; p.left[c] == 0 {
+					p.now.Coflows.Done++
+				}
+			}
+		case engine.BlockDurable:
+			p.now.Blocks.Done++
+		}
+	}
+	if p.report != nil {
+		p.report(p.now)
+	}
+}

@@ -1,0 +1,157 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"testbed/emu/engine"
+	"testbed/emu/scenario"
+	"testbed/policies/catalog"
+	"testbed/results/rundir"
+	"testbed/results/safefile"
+)
+
+// eventsFile holds the event log of a repeat.
+const eventsFile = "events.jsonl"
+
+// AllRepeats is the value of ReplayOptions.Repeat for all repeats.
+const AllRepeats = -1
+
+// ReplayOptions select the logs of a run directory to replay.
+type ReplayOptions struct {
+	Arm    string // "" for all
+	Repeat int    // from 0, or AllRepeats
+	// Version is the version of this tool. Policies of another version may decide differently; a
+	// note then states the difference of versions.
+	Version string
+}
+
+// Replays is the result of replaying the logs of a run.
+type Replays struct {
+	Run     string
+	Backend string // "packets" or "fluid"
+	// Notes state doubts that the recorded scenario is the one that was run, and which repeats
+	// have no log.
+	Notes   []string
+	Repeats []ReplayedRepeat
+}
+
+// ReplayedRepeat is the result of replaying one log.
+type ReplayedRepeat struct {
+	Arm    string
+	Repeat int    // from 0
+	Log    string // path of the log
+	engine.Replayed
+}
+
+// Replay steps a new engine, with the policies and the seed of the scenario in
+// a run directory, through the logged events, and compares its decisions with the logged ones.
+// It needs no root and no captures. It stops at the first log that cannot be read and returns
+// the results so far.
+func Replay(ctx context.Context, dir string, o ReplayOptions) (*Replays, error) {
+	m, s, err := openRun(dir)
+	if err != nil {
+		return nil, fmt.Errorf("replay: %w", err)
+	}
+	f, err := s.Shape().Build()
+	if err != nil {
+		return nil, fmt.Errorf("replay: %w", err)
+	}
+	out := &Replays{Run: m.Run, Backend: m.Backend}
+	if got, err := s.Fingerprint(); err != nil {
+		return nil, fmt.Errorf("replay: %w", err)
+	} else if got != m.Workload {
+		out.Notes = append(out.Notes, fmt.Sprintf("scenario.yaml or a trace differs from the run (fingerprint %.12s in manifest.json, now %.12s): the files were changed, or this version (%s; the run used %s) reads them differently", m.Workload, got, o.Version, m.Tool))
+	} else if o.Version != "" && o.Version != m.Tool {
+		out.Notes = append(out.Notes, fmt.Sprintf("the run was made by version %s, this is %s: differences can result from changes between the versions", m.Tool, o.Version))
+	}
+	r := &run{s: s, fabric: f, arms: s.ArmList()}
+	arms, err := r.chosen(o)
+	if err != nil {
+		return nil, fmt.Errorf("replay of %s: %w", dir, err)
+	}
+	for _, arm := range arms {
+		for repeat := range s.Spec.Repeat {
+			if o.Repeat != AllRepeats && o.Repeat != repeat {
+				continue
+			}
+			name := fmt.Sprintf("%s/%d", r.arms[arm].Name, repeat)
+			path := filepath.Join(repeatDir(dir, r.arms[arm].Name, repeat), eventsFile)
+			if m.Partial != nil && slices.Contains(m.Partial.NotBegun, name) {
+				out.Notes = append(out.Notes, name+" was not started and has no log")
+				continue
+			}
+			got, err := r.replay(ctx, path, arm, repeat)
+			if errors.Is(err, fs.ErrNotExist) {
+				return out, fmt.Errorf("replay: no log of %s: %w", name, err)
+			}
+			if err == nil && got.Steps == 0 && got.Differs == nil {
+				err = &engine.LogError{Line: 1, Err: errors.New("the log is empty: the run ended before its first step")}
+			}
+			out.Repeats = append(out.Repeats, ReplayedRepeat{Arm: r.arms[arm].Name, Repeat: repeat, Log: path, Replayed: got})
+			if err != nil {
+				return out, fmt.Errorf("replay of %s: %s: %w (the %d steps before match the log)", name, path, err, got.Steps)
+			}
+		}
+	}
+	if len(out.Repeats) == 0 {
+		return out, fmt.Errorf("replay of %s: nothing to replay: %s", dir, strings.Join(out.Notes, "; "))
+	}
+	return out, nil
+}
+
+// chosen returns the indexes of the arms to replay.
+func (r *run) chosen(o ReplayOptions) ([]int, error) {
+	var arms []int
+	var names []string
+	for i, a := range r.arms {
+		names = append(names, a.Name)
+		if o.Arm == "" || o.Arm == a.Name {
+			arms = append(arms, i)
+		}
+	}
+	if len(arms) == 0 {
+		return nil, fmt.Errorf("unknown arm %q (available: %s)", o.Arm, strings.Join(names, ", "))
+	}
+	if o.Repeat != AllRepeats && (o.Repeat < 0 || o.Repeat >= r.s.Spec.Repeat) {
+		return nil, fmt.Errorf("no repeat %d: expected 0 to %d", o.Repeat, r.s.Spec.Repeat-1)
+	}
+	return arms, nil
+}
+
+func (r *run) replay(ctx context.Context, path string, arm, repeat int) (out engine.Replayed, err error) {
+	file, err := safefile.Open(path)
+	if err != nil {
+		return out, err
+	}
+	defer file.Close() // only read from: closing loses no data
+	w, _, err := r.s.Workload(r.fabric, repeat)
+	if err != nil {
+		return out, err
+	}
+	e, err := r.engine(arm, repeat, w)
+	if err != nil {
+		return out, err
+	}
+	return engine.Replay(ctx, file, e)
+}
+
+// openRun reads the manifest and the scenario of a run directory.
+func openRun(dir string) (Manifest, *scenario.Scenario, error) {
+	var m Manifest
+	if found, err := readJSON(filepath.Join(dir, rundir.ManifestFile), &m); err != nil {
+		return m, nil, err
+	} else if !found {
+		return m, nil, fmt.Errorf("%s: no manifest.json: expected a run directory", dir)
+	}
+	if m.Backend != rundir.Packets && m.Backend != rundir.Fluid {
+		return m, nil, fmt.Errorf("%s: backend %q: expected packets or fluid", filepath.Join(dir, rundir.ManifestFile), m.Backend)
+	}
+	s, err := scenario.Load(filepath.Join(dir, "scenario.yaml"), scenario.Options{Catalog: catalog.All()})
+	return m, s, err
+}

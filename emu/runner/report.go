@@ -1,0 +1,401 @@
+package runner
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"testbed/emu/fidelity"
+	"testbed/emu/live"
+	"testbed/emu/plan"
+	"testbed/results/breakdown"
+	"testbed/results/flows"
+	"testbed/results/metrics"
+	"testbed/results/pcap"
+	"testbed/results/report"
+	"testbed/results/rundir"
+	"testbed/results/safefile"
+	"testbed/results/verdict"
+	"testbed/topo"
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// judge reads the captures of a repeat that just ended, compares them with the records of
+// the engine and with counters, and writes the verdict.
+// The plan contains the intended token buckets of links.
+func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen flows.Records, m live.Measured, read func(int64)) (report.Repeat, error) {
+	frame := f.Shape().MTU + plan.EthernetHeader
+	names := make([]string, f.Hosts())
+	up, down := map[string]units.Rate{}, map[string]units.Rate{}
+	for h := range names {
+		names[h] = f.HostName(topo.HostID(h))
+		up[names[h]] = f.Link(f.HostUp(topo.HostID(h))).Rate
+		down[names[h]] = f.Link(f.HostDown(topo.HostID(h))).Rate
+	}
+	res, err := flows.Reduce(ctx, filepath.Join(dir, capturesDir), flows.Options{Hosts: names, Read: read,
+		Spacing: func(host string, d flows.Direction) flows.SpacingSpec {
+			rate := up
+			if d == flows.In {
+				rate = down
+			}
+			return flows.SpacingSpec{Rate: rate[host], Frame: frame, Backlogged: backlogged(f, m.Backlogged, host, d)}
+		}})
+	if err != nil {
+		return report.Repeat{}, err
+	}
+	s := fidelity.Samples{Links: m.Links, Disks: m.Disks, Lateness: m.Lateness, Problems: res.Problems,
+		Transfers: transfers(res, seen, m.Zero), MedianCCT: medianCompletion(res.Records),
+		Losses: m.Losses, Stall: m.Stall, Machine: m.Machine, Clock: m.Clock, Exempt: m.Exempt, Lossy: m.Lossy}
+	bucket := buckets(p)
+	for h, name := range names {
+		i, ok := slices.BinarySearchFunc(res.Captures, name, func(c flows.Capture, n string) int { return cmp.Compare(c.Host, n) })
+		if !ok {
+			return report.Repeat{}, fmt.Errorf("no capture of %s", name)
+		}
+		c := fidelity.Capture{Host: name, Dropped: m.Dropped[h], Counted: m.Counted[h]}
+		for _, face := range res.Captures[i].Interfaces {
+			if face.Name != "eth0" {
+				continue
+			}
+			c.Bytes = uint64(face.Out.Bytes + face.In.Bytes + face.Other.Bytes)
+			s.Spacing = append(s.Spacing,
+				fidelity.Spacing{Link: f.LinkName(f.HostUp(topo.HostID(h))), Gaps: face.OutSpacing.Gaps, Good: face.OutSpacing.Close},
+				fidelity.Spacing{Link: f.LinkName(f.HostDown(topo.HostID(h))), Gaps: face.InSpacing.Gaps, Good: face.InSpacing.Close})
+		}
+		s.Captures = append(s.Captures, c)
+		s.Bursts = append(s.Bursts, bursts(f, topo.HostID(h), bucket, res.Captures[i])...)
+	}
+	for _, c := range m.Switches {
+		var problem string
+		if c.Bytes, problem, err = captured(pcap.Find(filepath.Join(dir, capturesDir), c.Host)); err != nil {
+			return report.Repeat{}, err
+		}
+		if problem != "" {
+			s.Problems = append(s.Problems, fmt.Sprintf("%s: %s", c.Host, problem))
+		}
+		s.Captures = append(s.Captures, c)
+	}
+	if notes := append(m.Notes, res.Notes...); len(notes) > 0 {
+		if err := safefile.WriteData(filepath.Join(dir, "notes.txt"), []byte(strings.Join(notes, "\n")+"\n")); err != nil {
+			return report.Repeat{}, err
+		}
+	}
+	if err := writeJSON(filepath.Join(dir, "samples.json"), s); err != nil {
+		return report.Repeat{}, err
+	}
+	var queues metrics.Queues
+	for id, n := range m.QueueDrops {
+		queues.Links = append(queues.Links, metrics.QueueDrops{Link: f.LinkName(topo.LinkID(id)), Dropped: int(n)})
+	}
+	if err := writeJSON(filepath.Join(dir, report.QueuesFile), queues); err != nil {
+		return report.Repeat{}, err
+	}
+	if err := writeJSON(filepath.Join(dir, fidelityFile), fidelity.Judge(s, fidelity.Default())); err != nil {
+		return report.Repeat{}, err
+	}
+	return repeatOf(dir, res)
+}
+
+// captured returns the total original length of all frames in a capture of switch ports.
+// problem states why a part could not be read.
+func captured(path string) (n uint64, problem string, err error) {
+	r, err := pcap.Open(path)
+	var bad *pcap.Error
+	if errors.As(err, &bad) {
+		return 0, bad.Local(), nil
+	}
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	for {
+		p, err := r.Next()
+		switch {
+		case err == io.EOF:
+			return n, "", nil
+		case errors.As(err, &bad):
+			return n, bad.Local(), nil
+		case err != nil:
+			return n, "", fmt.Errorf("read capture: %w", err)
+		}
+		n += uint64(p.Len)
+	}
+}
+
+// backlogged returns a function that reports whether one direction of a host's link had queued
+// packets throughout an interval. Calls must be in ascending order of time.
+func backlogged(f *topo.Fabric, spells [][]live.Spell, host string, d flows.Direction) func(from, to time.Time) bool {
+	h, err := f.FindHost(host)
+	if err != nil {
+		return nil // not in this fabric, which Reduce reports
+	}
+	id := f.HostUp(h)
+	if d == flows.In {
+		id = f.HostDown(h)
+	}
+	left := spells[id]
+	return func(from, to time.Time) bool {
+		for len(left) > 0 && left[0].To.Before(from) {
+			left = left[1:]
+		}
+		return len(left) > 0 && !from.Before(left[0].From) && !to.After(left[0].To)
+	}
+}
+
+// buckets returns the sizes of a plan's token buckets, by namespace and device.
+func buckets(p *plan.Plan) map[[2]string]units.Bytes {
+	out := map[[2]string]units.Bytes{}
+	for _, op := range p.Ops() {
+		if s, ok := op.(plan.Shaper); ok {
+			out[[2]string{s.Namespace, s.Device}] = s.Burst
+		}
+	}
+	return out
+}
+
+// bursts returns the conformance of both directions of a captured host's link.
+func bursts(f *topo.Fabric, h topo.HostID, bucket map[[2]string]units.Bytes, c flows.Capture) []fidelity.Conformance {
+	var out []fidelity.Conformance
+	add := func(id topo.LinkID, x flows.Conformance) {
+		l := f.Link(id)
+		ns, dev := plan.Egress(f, id)
+		out = append(out, fidelity.Conformance{Link: f.LinkName(id), Rate: l.Rate, Bucket: bucket[[2]string{ns, dev}], Packets: x.Packets, Level: x.Level, Most: x.Most,
+			Frame: f.Shape().MTU + plan.EthernetHeader, Longest: x.Longest, Long: x.Long})
+	}
+	for _, face := range c.Interfaces {
+		if face.Name == "eth0" {
+			add(f.HostUp(h), face.OutConformance)
+			add(f.HostDown(h), face.InConformance)
+		}
+	}
+	return out
+}
+
+// transfers pairs the completion of each flow and block on the wire with that in the engine.
+func transfers(res flows.Result, seen flows.Records, zero time.Time) []fidelity.Transfer {
+	shift := res.Zero.Sub(zero) // from the time origin of captures to that of the engine
+	var out []fidelity.Transfer
+	flowEnd := map[workloads.FlowID]time.Duration{}
+	for _, f := range seen.Flows {
+		flowEnd[f.Flow] = f.End
+	}
+	for _, f := range res.Flows {
+		if end, ok := flowEnd[f.Flow]; ok {
+			out = append(out, fidelity.Transfer{Name: fmt.Sprintf("flow %d of coflow %d", f.Flow, f.Coflow), Completion: f.FCT(), Wire: f.End + shift, Engine: end})
+		}
+	}
+	blockEnd := map[workloads.BlockID]time.Duration{}
+	for _, b := range seen.Blocks {
+		blockEnd[b.Block] = b.End
+	}
+	for _, b := range res.Blocks {
+		if end, ok := blockEnd[b.Block]; ok {
+			out = append(out, fidelity.Transfer{Name: fmt.Sprintf("block %d", b.Block), Completion: b.WriteTime(), Wire: b.End + shift, Engine: end})
+		}
+	}
+	return out
+}
+
+// medianCompletion returns the median completion time of coflows, or of blocks if there are no coflows.
+func medianCompletion(r flows.Records) time.Duration {
+	items := metrics.CCTs(0, r)
+	if len(items) == 0 {
+		items = metrics.WriteTimes(0, r)
+	}
+	return metrics.Summarize(items).P50
+}
+
+// repeatOf joins the results of captures with the other records of a repeat.
+func repeatOf(dir string, res flows.Result) (report.Repeat, error) {
+	meta, err := readWorkloadMeta(dir)
+	if err != nil {
+		return report.Repeat{}, err
+	}
+	if meta != nil {
+		meta.Join(&res.Records)
+	}
+	if err := countDrops(dir, res.Links); err != nil {
+		return report.Repeat{}, err
+	}
+	out := report.Repeat{Records: res.Records, Links: res.Links, Progress: metrics.ProgressOf(&res, 0, 0)}
+	for _, t := range res.Trails {
+		out.Resent += t.Resent
+	}
+	switch out.Timing, err = breakdown.Of(&res); {
+	case errors.Is(err, breakdown.ErrNoFabric):
+		out.Untimed = err.Error() + ", as in captures of older versions"
+	case err != nil:
+		return report.Repeat{}, fmt.Errorf("breakdown of times: %w", err)
+	default:
+		if out.Fabric, err = res.Meta.Fabric.Build(); err != nil {
+			return report.Repeat{}, err
+		}
+	}
+	if f := out.Fabric; f != nil && meta != nil && len(meta.Writers) > 0 {
+		out.Placement = &metrics.Placement{
+			CrossRack: metrics.CrossRack{All: float64(metrics.Uplinks(f, res.Links)), Writes: float64(out.Timing.Traffic.CrossRack[breakdown.Write])},
+			Disk:      metrics.DiskImbalance(f, res.Records, meta.DiskSize),
+			Balance:   metrics.BalanceOf(f, res.Links, meta.Heartbeat), Bounds: metrics.BoundsOf(f, res.Records, meta.DiskRate)}
+	}
+	if out.Failures, err = withReasons(dir, res.Records.Failed); err != nil {
+		return report.Repeat{}, err
+	}
+	if out.Coordinator, err = readCoordinator(dir); err != nil {
+		return report.Repeat{}, err
+	}
+	switch found, err := readJSON(filepath.Join(dir, fidelityFile), &out.Verdict); {
+	case err != nil:
+		return report.Repeat{}, err
+	case !found:
+		out.Verdict = verdict.Missing("only captures exist, without the records of the run")
+	default:
+		// Captures may have been damaged after the run.
+		out.Verdict = fidelity.Doubt(out.Verdict, res.Problems)
+	}
+	var predicted flows.Records
+	if found, err := readJSON(filepath.Join(dir, "fluid.json"), &predicted); err != nil {
+		return report.Repeat{}, err
+	} else if found {
+		if meta != nil {
+			meta.Join(&predicted)
+		}
+		out.Fluid = &predicted
+	}
+	return out, nil
+}
+
+// countDrops replaces estimates of drops by the counters of the kernel, if the directory of
+// the repeat has them. Captures alone, and runs of older versions, have none.
+func countDrops(dir string, links []flows.LinkSeries) error {
+	var q metrics.Queues
+	path := filepath.Join(dir, report.QueuesFile)
+	found, err := readJSON(path, &q)
+	if err != nil || !found {
+		return err
+	}
+	if err := q.Count(links); err != nil {
+		return fmt.Errorf("%s: %w (without the file, the report estimates drops from the captures)", path, err)
+	}
+	return nil
+}
+
+// readWorkloadMeta reads the facts about the workload of a repeat. It returns nil if its directory
+// has none, as in runs of older versions.
+func readWorkloadMeta(dir string) (*metrics.WorkloadMeta, error) {
+	var a metrics.WorkloadMeta
+	path := filepath.Join(dir, report.AskedFile)
+	if found, err := readJSON(path, &a); err != nil || !found {
+		return nil, err
+	}
+	if err := a.Check(); err != nil {
+		return nil, fmt.Errorf("%s: %w (without the file, the report omits write requests, jobs and placement)", path, err)
+	}
+	return &a, nil
+}
+
+// Report recomputes the report of a run directory from its captures. It needs no other
+// file: arms, their order and their repeats are in the captures. It adds verdicts and
+// the predictions of the fluid model if their files exist.
+//
+// If the run has a scaled half, Report reads and compares it.
+func Report(ctx context.Context, dir string) (*Outcome, error) { return ReportProgress(ctx, dir, nil) }
+
+// ReportProgress is Report with progress. progressed may be nil; it is called from
+// several goroutines, one at a time, and must not block.
+func ReportProgress(ctx context.Context, dir string, progressed func(Progress)) (*Outcome, error) {
+	switch info, err := os.Stat(dir); {
+	case err != nil:
+		return nil, fmt.Errorf("report: %w", err)
+	case !info.IsDir():
+		return nil, fmt.Errorf("report: %s is a file: expected a run directory", dir)
+	}
+	if err := droppedCaptures(dir); err != nil {
+		return nil, err
+	}
+	half, err := findScaled(ctx, dir, progressed)
+	if err != nil {
+		return nil, err
+	}
+	var captures []string
+	err = filepath.WalkDir(intoLink(dir), func(path string, e fs.DirEntry, err error) error {
+		if half != nil && path == filepath.Join(dir, scaledDir) {
+			return fs.SkipDir
+		}
+		if err == nil && e.IsDir() && e.Name() == capturesDir {
+			captures = append(captures, path)
+			return fs.SkipDir
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	}
+	if len(captures) == 0 {
+		return nil, fmt.Errorf("report: no directory named captures under %s (a simulation has none; its report was written when it ran)", dir)
+	}
+	type one struct {
+		dir string
+		res flows.Result
+	}
+	var all []one
+	p := &progress{report: progressed, now: Progress{Arm: 1, Arms: 1, Repeat: 1, Repeats: 1, Name: filepath.Base(dir), Phase: PhaseReport}}
+	read := p.reading(captures...)
+	for _, c := range captures {
+		res, err := flows.Reduce(ctx, c, flows.Options{Read: read})
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the run ended before the first capture
+		}
+		if err != nil {
+			return nil, fmt.Errorf("report: %w", err)
+		}
+		all = append(all, one{filepath.Dir(c), res})
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("report: no captures under %s", dir)
+	}
+	slices.SortStableFunc(all, func(a, b one) int {
+		return cmp.Or(cmp.Compare(a.res.Meta.ArmIndex, b.res.Meta.ArmIndex), cmp.Compare(a.res.Meta.Repeat, b.res.Meta.Repeat))
+	})
+	in := report.Input{RunID: all[0].res.Meta.RunID, Scenario: all[0].res.Meta.Scenario, Scaled: half}
+	var manifest json.RawMessage // complete, with keys of other versions
+	if found, err := readJSON(filepath.Join(dir, rundir.ManifestFile), &manifest); err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	} else if found {
+		var m struct {
+			Partial *report.Partial
+			Noise   *metrics.Noise
+		}
+		if err := json.Unmarshal(manifest, &m); err != nil {
+			return nil, fmt.Errorf("report: %s: %w", filepath.Join(dir, rundir.ManifestFile), err)
+		}
+		in.Partial, in.Noise = m.Partial, m.Noise
+		if in.Manifest, err = settingsOf(manifest); err != nil {
+			return nil, fmt.Errorf("report: %w", err)
+		}
+	}
+	for _, x := range all {
+		if x.res.Meta.RunID != in.RunID {
+			return nil, fmt.Errorf("report: captures of two runs under %s: %s and %s: report on each run separately", dir, in.RunID, x.res.Meta.RunID)
+		}
+		if n := len(in.Arms); n == 0 || in.Arms[n-1].Name != x.res.Meta.Arm {
+			in.Arms = append(in.Arms, report.Arm{Name: x.res.Meta.Arm})
+		}
+		rep, err := repeatOf(x.dir, x.res)
+		if err != nil {
+			return nil, fmt.Errorf("report: %w", err)
+		}
+		arm := &in.Arms[len(in.Arms)-1]
+		arm.Repeats = append(arm.Repeats, rep)
+	}
+	return finish(dir, in)
+}

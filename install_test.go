@@ -1,0 +1,114 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"testbed/emu/cli"
+)
+
+// make install writes the program, man pages and completions, which work, and make
+// uninstall removes all of them and nothing else.
+func TestInstall(t *testing.T) {
+	dest := t.TempDir()
+	mk := func(target string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "make", "-s", target, "DESTDIR="+dest, "PREFIX=/usr", "OUT="+filepath.Join(dest, "build"))
+		cmd.Env = slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "MAKE") || strings.HasPrefix(e, "MFLAGS") })
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("make %s: %v\n%s", target, err, out)
+		}
+		return string(out)
+	}
+	other := filepath.Join(dest, "usr", "share", "man", "man1", "testbed-other.1")
+	if err := os.MkdirAll(filepath.Dir(other), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(other, []byte("of another package\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	mk("install")
+	program := filepath.Join(dest, "usr", "bin", "testbed")
+	run := func(name string, args ...string) string {
+		t.Helper()
+		out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+		if err != nil {
+			t.Errorf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+		}
+		return string(out)
+	}
+	if out := run(program, "version"); !strings.HasPrefix(out, "testbed ") {
+		t.Errorf("installed program prints %q", out)
+	}
+
+	share := func(path string) string { return filepath.Join(dest, "usr", "share", path) }
+	for path, begins := range map[string]string{
+		"bash-completion/completions/testbed":    "# bash completion V2 for testbed",
+		"zsh/site-functions/_testbed":            "#compdef testbed",
+		"fish/vendor_completions.d/testbed.fish": "# fish completion for testbed",
+		"testbed/installed":                      "/usr/bin/testbed\n",
+		"man/man1/testbed-trace-simulate.1":      `.nh`,
+		"man/man1/testbed-completion-bash.1":     `.nh`,
+		"man/man1/testbed-workload-info.1":       `.nh`,
+	} {
+		if text := read(t, share(path)); !strings.HasPrefix(text, begins) {
+			t.Errorf("%s begins with %.40q, want %q", path, text, begins)
+		}
+	}
+	for _, c := range append(cli.Command().Commands(), cli.Command()) {
+		if c.Name() == "help" {
+			continue
+		}
+		page := read(t, share("man/man1/"+strings.ReplaceAll(c.CommandPath(), " ", "-")+".1"))
+		for _, part := range []string{".TH \"TESTBED\" \"1\"", ".SH NAME", ".SH SYNOPSIS", ".SH DESCRIPTION", ".SH OPTIONS"} {
+			if !strings.Contains(page, part) {
+				t.Errorf("the man page of %s has no %s", c.CommandPath(), part)
+			}
+		}
+	}
+	if _, err := exec.LookPath("man"); err == nil {
+		if text := run("man", "-l", share("man/man1/testbed-run.1")); !strings.Contains(text, "testbed run SCENARIO") {
+			t.Errorf("man shows no usage of testbed run:\n%s", text)
+		}
+	} else {
+		t.Log("man is not installed: the pages are checked as text only")
+	}
+
+	// What the completion scripts call, and the script itself in bash.
+	if out := run(program, "__complete", "trace", "si"); !strings.HasPrefix(out, "simulate\t") {
+		t.Errorf("testbed trace si completes to %q", out)
+	}
+	if out := run(program, "__complete", "run", "--warn"); !strings.HasPrefix(out, "--warn-load\t") {
+		t.Errorf("testbed run --warn completes to %q", out)
+	}
+	if _, err := exec.LookPath("bash"); err == nil {
+		// The script calls this function of the package bash-completion, and a builtin that works
+		// only while the user completes.
+		script := `_get_comp_words_by_ref() { words=("${COMP_WORDS[@]}"); cword=1; cur=${words[1]}; prev=${words[0]}; }
+			compopt() { :; }; COMP_TYPE=9; source "$1"; COMP_WORDS=("$2" workl); __start_testbed; printf '%s\n' "${COMPREPLY[@]}"`
+		if out := run("bash", "-c", script, "bash", share("bash-completion/completions/testbed"), program); strings.TrimSpace(out) != "workload" {
+			t.Errorf("bash completes workl to %q", out)
+		}
+	}
+
+	mk("uninstall")
+	var left []string
+	err := filepath.WalkDir(filepath.Join(dest, "usr"), func(path string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() && path != other {
+			left = append(left, path)
+		}
+		return err
+	})
+	if err != nil || len(left) > 0 {
+		t.Errorf("after make uninstall: %v %v", left, err)
+	}
+	if _, err := os.Stat(other); err != nil {
+		t.Errorf("make uninstall removed a file of another package: %v", err)
+	}
+}

@@ -1,0 +1,277 @@
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"testbed/emu/calibration"
+	clireference "testbed/emu/cli/reference"
+	"testbed/emu/deploy"
+	"testbed/emu/fidelity"
+	"testbed/emu/flowsim/comparison"
+	"testbed/emu/runner"
+	"testbed/emu/scenario"
+	"testbed/policies/catalog"
+	"testbed/results/export"
+	"testbed/results/metrics"
+	"testbed/results/plot"
+	"testbed/results/report"
+	"testbed/results/rundir"
+	"testbed/workloads"
+)
+
+var update = flag.Bool("update", false, "rewrite the generated parts of docs")
+
+// generated compares what stands between the two marks of a document with text,
+// or replaces it with -update.
+func generated(t *testing.T, path, text string) {
+	t.Helper()
+	const begin, end = "<!-- generated: go test . -update -->\n", "<!-- end of generated -->\n"
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok := strings.Cut(string(b), begin)
+	got, tail, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("%s: no marks of the generated part", path)
+	}
+	if *update {
+		if err := os.WriteFile(path, []byte(head+begin+text+end+tail), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if got != text {
+		t.Errorf("%s is not what the code says: run go test . -update and read the diff", path)
+	}
+}
+
+// docs/cli.md is generated from the command tree.
+func TestCommandReference(t *testing.T) {
+	t.Setenv(deploy.RootEnv, "") // which is the default of a flag
+	generated(t, "docs/cli.md", clireference.Markdown())
+	// The environment variables of its head are those of the code.
+	head, _, _ := strings.Cut(read(t, "docs/cli.md"), "<!-- generated")
+	for _, name := range []string{deploy.RootEnv, calibration.Env} {
+		if !strings.Contains(head, "| `"+name+"` |") {
+			t.Errorf("docs/cli.md does not explain %s", name)
+		}
+	}
+}
+
+func TestPolicyReference(t *testing.T) {
+	var b strings.Builder
+	for _, role := range catalog.All().Roles() {
+		fmt.Fprintf(&b, "\n## %s policies\n", role)
+		for _, e := range catalog.All().Entries(role) {
+			fmt.Fprintf(&b, "\n### `%s`\n\n%s\n", e.Name, e.Doc)
+			if len(e.Params) == 0 {
+				continue
+			}
+			b.WriteString("\n| parameter | values | default | what it is |\n| --- | --- | --- | --- |\n")
+			for _, p := range e.Params {
+				fmt.Fprintf(&b, "| `%s` | %s | `%v` %s | %s |\n", p.Name, p.Values(), p.Default, p.Unit, p.Doc)
+			}
+		}
+	}
+	b.WriteString("\n")
+	generated(t, "docs/policies.md", b.String())
+	// A table before that describes each policy with default parameters.
+	table, _, _ := strings.Cut(read(t, "docs/policies.md"), "<!-- generated")
+	for _, name := range catalog.All().Names(catalog.RoleCoflow) {
+		if strings.Count(table, "\n| `"+name+"` |") != 1 {
+			t.Errorf("docs/policies.md has no row for %s in its first table", name)
+		}
+	}
+}
+
+// TestSimulationReference checks that every column and key of simulated traces, and every file of
+// the suite, is documented.
+func TestSimulationReference(t *testing.T) {
+	traces, results := read(t, "docs/traces.md"), read(t, "docs/results.md")
+	trace, err := workloads.ParseTrace("t", strings.NewReader("3 1\n1 0 1 0 1 1:8.0\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := comparison.Do(t.Context(), trace, comparison.Options{Policies: []comparison.Policy{{Name: "fair"}}}, func() time.Duration { return 0 }, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var csv strings.Builder
+	if err := out.CoflowsCSV(&csv); err != nil {
+		t.Fatal(err)
+	}
+	head, _, _ := strings.Cut(csv.String(), "\n")
+	for column := range strings.SplitSeq(head, ",") {
+		if !strings.Contains(traces, "`"+column+"`") {
+			t.Errorf("docs/traces.md does not explain the column %s of --coflows-csv", column)
+		}
+	}
+	kind := reflect.TypeOf(out.Runs[0].Coordinator)
+	for i := range kind.NumField() {
+		if key := kind.Field(i).Tag.Get("json"); key != "interval_ns" && !strings.Contains(traces, "`"+key+"`") {
+			t.Errorf("docs/traces.md does not explain %s of the coordinator", key)
+		}
+	}
+	for _, name := range []string{"report.md", "table.csv", "low-skew-1.csv", "mantri.csv", "wide.csv", "replicated-6.csv", "sensitivity.csv", "learning.csv"} {
+		if !strings.Contains(results, "`"+name+"`") {
+			t.Errorf("docs/results.md does not explain %s of the suite", name)
+		}
+	}
+}
+
+func TestExportReference(t *testing.T) {
+	var b strings.Builder
+	for _, table := range export.Tables() {
+		fmt.Fprintf(&b, "\n### `%s`\n\n%s.\n\n| column | type | unit | null | what it is |\n| --- | --- | --- | --- | --- |\n", table.Name, table.Doc)
+		for _, c := range table.Columns {
+			null := ""
+			if c.Optional {
+				null = "yes"
+			}
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", c.Name, c.Type, c.Unit, null, c.Doc)
+		}
+	}
+	b.WriteString("\n")
+	generated(t, "docs/export.md", b.String())
+}
+
+// TestFigureReference checks that docs/reports.md explains every figure.
+func TestFigureReference(t *testing.T) {
+	doc := read(t, "docs/reports.md")
+	for _, f := range plot.Figures() {
+		if !strings.Contains(doc, "`"+f.Name+"`") {
+			t.Errorf("docs/reports.md does not explain the figure %s", f.Name)
+		}
+	}
+}
+
+// small is a scenario that ends in a moment on the fluid model and leaves every kind
+// of file: two arms and repeats, coflows, blocks and a fault.
+const small = `
+name: small
+fabric: {leaves: 2, spines: 1, hosts_per_leaf: 3, host_link: 20Mbps, oversubscription: "3:1", queue: 20ms}
+disk: {write: 2MB/s, size: 64MB}
+workload:
+  - {kind: trace, path: trace.txt, mb: MB}
+  - {kind: writers, count: 2, blocks: 2, block: 1MB, replicas: 2, packet: 32KB, window: 3}
+faults:
+  - {at: 1s, kind: host-crash, host: h1-02}
+arms: {coflow: [fair, sebf], placement: [hdfs]}
+repeat: 2
+`
+
+// Every file that a run leaves, and every column and key in them, is explained in
+// docs/results.md.
+func TestRunDirectoryReference(t *testing.T) {
+	doc := read(t, "docs/results.md")
+	explained := func(what, name string) {
+		if !strings.Contains(doc, "`"+name+"`") {
+			t.Errorf("docs/results.md does not explain %s `%s`", what, name)
+		}
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{"small.yaml": small, "trace.txt": "6 9\n1 0 2 0 1 2 3:1.5 5:0.5\n2 0 1 2 1 4:1\n3 100 2 0 5 1 1:2\n" +
+		"4 200 1 3 1 0:1\n5 300 1 4 1 2:1\n6 400 1 1 1 5:4\n7 500 1 0 1 3:1\n8 600 1 3 1 4:1\n9 700 1 2 1 1:1\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := scenario.Load(filepath.Join(dir, "small.yaml"), scenario.Options{Catalog: catalog.All()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := runner.Simulate(t.Context(), s, runner.Options{Out: t.TempDir(), CheckScale: workloads.Factor{Num: 2, Den: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys func(file string, v any)
+	keys = func(file string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for k, x := range v {
+				explained("the key of "+file, k)
+				keys(file, x)
+			}
+		case []any:
+			for _, x := range v {
+				keys(file, x)
+			}
+		}
+	}
+	seen := map[string]bool{}
+	err = filepath.WalkDir(o.Dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		name := e.Name()
+		rel, err := filepath.Rel(o.Dir, path)
+		if err != nil {
+			return err
+		}
+		repeat := len(strings.Split(strings.TrimPrefix(rel, "scaled/"), "/")) == 3
+		shown := name
+		if repeat {
+			shown = "<arm>/<repeat>/" + name
+		}
+		if filepath.Base(filepath.Dir(path)) == "traces" {
+			shown = "traces/"
+		}
+		seen[shown] = true
+		explained("the file", shown)
+		switch {
+		case strings.HasSuffix(name, ".csv"):
+			head, _, _ := strings.Cut(read(t, path), "\n")
+			for column := range strings.SplitSeq(head, ",") {
+				explained("the column of "+name, column)
+			}
+		case name == "summary.json" || name == "manifest.json" || name == "coordinator.json":
+			var v any
+			if err := json.Unmarshal([]byte(read(t, path)), &v); err != nil {
+				t.Errorf("%s: %v", path, err)
+			}
+			keys(name, v)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Files that depend on the backend, and keys that are not always present.
+	for _, name := range []string{"report.html", "links.csv", "drops.csv", "breakdown.csv", "plan.txt", "traces/", "<arm>/<repeat>/events.jsonl", "<arm>/<repeat>/failures.json", "<arm>/<repeat>/queues.json"} {
+		packets := []string{"links.csv", "drops.csv", "breakdown.csv", "<arm>/<repeat>/queues.json"}
+		if simulated := !slices.Contains(packets, name); seen[name] != simulated {
+			t.Errorf("the simulation left %s: %v, want %v", name, seen[name], simulated)
+		}
+		explained("the file", name)
+	}
+	for _, of := range []any{rundir.Manifest{}, report.Summary{}, report.ArmSummary{}, report.Metric{}, report.FailureCount{}, report.FailureRow{},
+		report.TimeSummary{}, report.TrafficSummary{}, report.LinkSummary{}, report.LossSummary{}, report.LinkDrops{}, metrics.Queues{}, metrics.QueueDrops{}, report.CoordinatorSummary{}, report.DecisionTime{}, report.PairedSpeedup{}, report.RepeatSpread{}, report.FluidPrediction{}} {
+		kind := reflect.TypeOf(of)
+		for i := range kind.NumField() {
+			if key, _, _ := strings.Cut(kind.Field(i).Tag.Get("json"), ","); key != "" {
+				explained(kind.Name()+"'s key", key)
+			}
+		}
+	}
+}
+
+// TestFidelityReference checks that docs/fidelity.md explains every check of a verdict.
+func TestFidelityReference(t *testing.T) {
+	doc := read(t, "docs/fidelity.md")
+	for _, c := range fidelity.Judge(fidelity.Samples{Problems: []string{"x"}}, fidelity.Default()).Checks {
+		if !strings.Contains(doc, "| `"+c.Name+"` |") {
+			t.Errorf("docs/fidelity.md does not explain the check %s", c.Name)
+		}
+	}
+}

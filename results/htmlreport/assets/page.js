@@ -1,0 +1,542 @@
+"use strict";
+(function () {
+const root = document.documentElement;
+const problems = [];
+function problem(text) { problems.push(text); root.dataset.problems = problems.join(" | "); }
+window.addEventListener("error", e => problem(e.message));
+const data = JSON.parse(document.getElementById("charts").textContent);
+const checking = new URLSearchParams(location.search).has("check");
+const el = (name, cls, text) => { const e = document.createElement(name); if (cls) e.className = cls; if (text !== undefined) e.textContent = text; return e; };
+const css = name => getComputedStyle(root).getPropertyValue(name).trim();
+
+// Figures formatted as in the tables. Times are microseconds.
+function human(us) {
+	if (us < 0) return "-" + human(-us);
+	for (const [from, unit, name, places, below] of [[1e6, 1e6, "s", 3, 100], [1e4, 1e3, "ms", 1, 10], [1e3, 1e3, "ms", 2, .1], [10, 1, "µs", 1, .01], [.001, 1, "µs", 2, .001]])
+		if (Math.round(us / below) * below >= from - 1e-9) return (us / unit).toFixed(places) + " " + name;
+	return "0 s";
+}
+function size(b) {
+	for (const [scale, name] of [[1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "KB"]]) {
+		const x = b / scale;
+		if (x >= .9995) return x.toFixed(x >= 99.95 ? 0 : x >= 9.995 ? 1 : 2) + " " + name;
+	}
+	return b + " B";
+}
+const trim = x => String(+x.toPrecision(3));
+function tick(us) { return us >= 1e6 ? trim(us / 1e6) + " s" : us >= 1e3 ? trim(us / 1e3) + " ms" : trim(us) + " µs"; }
+const percent = x => (100 * x).toFixed(1) + " %";
+
+// Arms differ in colour, dash and marker.
+const dashes = [[], [9, 4], [2, 3], [9, 3, 2, 3], [14, 4], [5, 2], [2, 2, 6, 2], [1, 4]];
+const markers = ["circle", "square", "triangle", "diamond", "plus", "cross", "down", "ring"];
+const colour = arm => css("--a" + arm % 8);
+// The ninth arm repeats the colour of the first, but not its dash and marker.
+const turn = arm => (arm + 3 * Math.floor(arm / 8)) % 8, dash = arm => dashes[turn(arm)], mark8 = arm => markers[turn(arm)];
+// label returns an arm's name, the number of its items, and its verdict unless it is pass.
+const label = (arm, n, of) => data.arms[arm].name + (n === undefined ? "" : ", n = " + n + (of ? " " + of : "")) + (data.arms[arm].mark ? " (" + data.arms[arm].mark + ")" : "");
+function marker(ctx, kind, x, y, r) {
+	ctx.beginPath();
+	switch (kind) {
+	case "circle": case "ring": ctx.arc(x, y, r, 0, 7); break;
+	case "square": ctx.rect(x - r * .9, y - r * .9, 1.8 * r, 1.8 * r); break;
+	case "triangle": ctx.moveTo(x, y - r * 1.1); ctx.lineTo(x + r, y + r * .8); ctx.lineTo(x - r, y + r * .8); ctx.closePath(); break;
+	case "down": ctx.moveTo(x, y + r * 1.1); ctx.lineTo(x + r, y - r * .8); ctx.lineTo(x - r, y - r * .8); ctx.closePath(); break;
+	case "diamond": ctx.moveTo(x, y - 1.2 * r); ctx.lineTo(x + 1.2 * r, y); ctx.lineTo(x, y + 1.2 * r); ctx.lineTo(x - 1.2 * r, y); ctx.closePath(); break;
+	case "plus": ctx.moveTo(x - r, y); ctx.lineTo(x + r, y); ctx.moveTo(x, y - r); ctx.lineTo(x, y + r); ctx.stroke(); return;
+	case "cross": ctx.moveTo(x - r, y - r); ctx.lineTo(x + r, y + r); ctx.moveTo(x - r, y + r); ctx.lineTo(x + r, y - r); ctx.stroke(); return;
+	}
+	if (kind === "ring") ctx.stroke(); else ctx.fill();
+}
+
+const charts = []; // each {figure, draw()}, redrawn after a change of theme or width
+function legend(figure, arms, mark, toggle, labels) {
+	const box = figure.querySelector(".legend");
+	for (const [k, arm] of arms.entries()) {
+		const b = el("button");
+		b.type = "button";
+		b.setAttribute("aria-pressed", "true");
+		const c = el("canvas");
+		c.width = 60; c.height = 24; c.style.width = "30px"; c.style.height = "12px"; c.setAttribute("aria-hidden", "true");
+		b.append(c, el("span", "", labels[k]));
+		b.addEventListener("click", () => {
+			const on = b.getAttribute("aria-pressed") !== "true";
+			b.setAttribute("aria-pressed", String(on));
+			toggle(arm, on);
+		});
+		b.sample = () => {
+			const x = c.getContext("2d");
+			x.clearRect(0, 0, 60, 24);
+			x.strokeStyle = x.fillStyle = colour(arm);
+			x.lineWidth = 4;
+			if (mark) { x.lineWidth = 2.5; marker(x, mark8(arm), 30, 12, 8); return; }
+			x.setLineDash(dash(arm).map(d => 2 * d));
+			x.beginPath(); x.moveTo(0, 12); x.lineTo(60, 12); x.stroke();
+		};
+		b.sample();
+		box.append(b);
+	}
+	return () => box.querySelectorAll("button").forEach(b => b.sample());
+}
+
+const axis = extra => Object.assign({ stroke: () => css("--soft"), grid: { stroke: () => css("--grid"), width: 1 }, ticks: { stroke: () => css("--grid"), width: 1 }, font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif", labelSize: 20 }, extra);
+// logSteps returns the round values between two values that fit on an axis.
+function logSteps(u, i, lo, hi) {
+	if (!(lo > 0) || !(hi > lo)) return [lo];
+	const room = Math.max(2, (i === 0 ? u.bbox.width / 64 : u.bbox.height / 20) / devicePixelRatio);
+	let out = [];
+	for (const parts of [[1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9], [1, 2, 5], [1, 3], [1]]) {
+		out = [];
+		for (let p = Math.floor(Math.log10(lo)); p <= Math.ceil(Math.log10(hi)); p++) for (const m of parts) { const x = m * 10 ** p; if (x >= lo * .9999 && x <= hi * 1.0001) out.push(x); }
+		if (out.length <= room) break;
+	}
+	return out.length ? out.filter((_, k) => k % Math.ceil(out.length / room) === 0) : [lo];
+}
+const height = 270;
+// Printed charts have a width that fits A4 and letter.
+const paper = 640;
+let printing = false;
+const wideOf = room => printing ? paper : Math.max(200, room);
+// plot draws a uPlot chart with its box's width and the theme's colours.
+function plot(figure, options, values, arms, labels, mark, read) {
+	const box = figure.querySelector(".plot"), out = figure.querySelector("output");
+	const readAt = u => { if (u.cursor.idx != null && u.cursor.left >= 0) out.replaceChildren(...read(u, u.cursor.idx)); };
+	const u = new uPlot(Object.assign({ width: wideOf(box.clientWidth), height, legend: { show: false }, cursor: { drag: { x: true, y: false }, points: { show: !mark } } }, options, {
+		hooks: Object.assign({ setCursor: [readAt] }, options.hooks),
+	}), values, box);
+	const samples = legend(figure, arms, mark, (arm, on) => u.setSeries(arms.indexOf(arm) + 1, { show: on }), labels);
+	box.onkeydown = e => { // not a listener: a rebuilt chart replaces it
+		const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20 }[e.key], last = u.data[0].length - 1;
+		if (step === undefined && e.key !== "Home" && e.key !== "End") return;
+		e.preventDefault();
+		const at = e.key === "Home" ? 0 : e.key === "End" ? last : Math.min(last, Math.max(0, (u.cursor.idx ?? -1) + step));
+		u.setCursor({ left: u.valToPos(u.data[0][at], "x"), top: u.cursor.top >= 0 ? u.cursor.top : height / 3 });
+	};
+	charts.push({ figure, draw() { samples(); u.setSize({ width: wideOf(box.clientWidth), height }); u.redraw(false, true); note(); } });
+	function note() { figure.dataset.drawn = String(u.data[0].length); }
+	note();
+	return u;
+}
+function reading(head, rows) {
+	const out = [el("b", "", head)];
+	for (const [name, value] of rows) out.push("  ·  " + name + " ", el("b", "", value));
+	return out;
+}
+
+function drawCDF(figure) {
+	const c = data.cdfs.find(c => c.id === figure.dataset.id), arms = c.curves.map(x => x.arm);
+	const least = Math.min(...c.curves.flatMap(x => x.t.filter(t => t > 0))), times = x => x.t.map(t => Math.max(t, least / 2));
+	const curves = c.curves.map(times);
+	const xs = Float64Array.from(new Set(curves.flat())).sort();
+	const ys = curves.map(t => { let k = 0; return Array.from(xs, x => { while (k < t.length && t[k] <= x) k++; return k / t.length; }); });
+	const quantile = (t, p) => t[Math.min(t.length - 1, Math.max(0, Math.ceil(p * t.length) - 1))];
+	plot(figure, {
+		scales: { x: { time: false, distr: 3, range: (u, lo, hi) => u.data[0].length < 2 ? [lo / 2, hi * 2] : [lo * .9, hi * 1.1] }, y: { range: [0, 1.02] } },
+		axes: [axis({ label: "time (log scale)", size: 34, splits: logSteps, filter: (u, v) => v, values: (u, v) => v.map(x => x == null ? "" : tick(x)), space: 60 }), axis({ label: "share of items", size: 46 })],
+		series: [{}].concat(arms.map(arm => ({ label: data.arms[arm].name, stroke: () => colour(arm), width: 2, dash: dash(arm), paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } }))),
+	}, [xs, ...ys], arms, c.curves.map(x => label(x.arm, x.n)), false, (u, i) => {
+		const y = u.posToVal(u.cursor.top, "y");
+		return reading("within " + human(xs[i]), arms.map((arm, k) => [data.arms[arm].name, percent(ys[k][i])]))
+			.concat(y > 0 && y <= 1 ? [el("br"), ...reading("P" + Math.max(1, Math.round(100 * y)), arms.map((arm, k) => [data.arms[arm].name, human(quantile(curves[k], Math.max(1, Math.round(100 * y)) / 100))]))] : []);
+	});
+}
+
+function drawSpeedups(figure) {
+	const all = data.speedups, arms = all.map(s => s.arm), select = figure.querySelector("select");
+	let points = [];
+	function values() {
+		points = [];
+		const bySize = select.value === "size";
+		all.forEach((s, k) => s.pairs.forEach((p, i) => points.push([bySize ? Math.max(1, p[1]) : 100 * (i + 1) / s.pairs.length, k, p])));
+		points.sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+		return [points.map(p => p[0]), ...all.map((_, k) => points.map(p => p[1] === k ? p[2][0] : null))];
+	}
+	function one(u) {
+		const y = u.valToPos(1, "y", true), c = u.ctx;
+		c.save(); c.strokeStyle = css("--ink"); c.lineWidth = 1.5 * devicePixelRatio;
+		c.beginPath(); c.moveTo(u.bbox.left, y); c.lineTo(u.bbox.left + u.bbox.width, y); c.stroke(); c.restore();
+	}
+	const draw = (u, k) => {
+		const c = u.ctx, arm = arms[k - 1], r = 3.4 * devicePixelRatio;
+		c.save(); c.beginPath(); c.rect(u.bbox.left, u.bbox.top, u.bbox.width, u.bbox.height); c.clip();
+		c.fillStyle = c.strokeStyle = colour(arm); c.lineWidth = 1.6 * devicePixelRatio; c.globalAlpha = points.length > 1500 ? .5 : .85;
+		u.data[k].forEach((y, i) => { if (y != null) marker(c, mark8(arm), u.valToPos(u.data[0][i], "x", true), u.valToPos(y, "y", true), r); });
+		c.restore();
+	};
+	let u;
+	function build() {
+		const old = u, bySize = select.value === "size", v = values();
+		if (old) { old.destroy(); figure.querySelector(".legend").replaceChildren(); charts.splice(charts.findIndex(c => c.figure === figure), 1); }
+		u = plot(figure, {
+			scales: { x: bySize ? { time: false, distr: 3, range: (u, lo, hi) => [lo * .8, hi * 1.25] } : { time: false, range: [0, 101] }, y: { distr: 3, range: (u, lo, hi) => [Math.min(.8, lo * .9), Math.max(1.25, hi * 1.1)] } },
+			axes: [axis({ size: 34, label: bySize ? "coflow size (log scale)" : "share of coflows (%)", ...(bySize ? { splits: logSteps, filter: (u, v) => v } : {}), values: (u, v) => v.map(x => x == null ? "" : bySize ? size(x) : x), space: 60 }),
+				axis({ label: "speed-up (log scale)", size: 56, splits: logSteps, filter: (u, v) => v, values: (u, v) => v.map(x => x == null ? "" : trim(x) + "×") })],
+			series: [{}].concat(arms.map(arm => ({ label: data.arms[arm].name, stroke: () => colour(arm), paths: () => null, points: { show: draw_ } }))),
+			hooks: { drawClear: [], draw: [one] },
+		}, v, arms, all.map(s => label(s.arm, s.n, "coflows")), true, (u, i) => {
+			const [, k, p] = points[i], arm = arms[k];
+			return reading("coflow " + p[2] + (several(arm) ? ", repeat " + p[3] : ""), [[data.arms[arm].name, p[0].toFixed(2) + "×"], ["size", size(p[1])]]);
+		});
+	}
+	function draw_(u, k) { draw(u, k); return false; }
+	select.addEventListener("change", build);
+	build();
+}
+const several = arm => data.timeline.filter(t => t.arm === arm).length > 1;
+
+function drawBalance(figure) {
+	const b = data.balance.find(b => b.id === figure.dataset.id), arms = b.curves.map(c => c.arm);
+	const n = Math.max(...b.curves.map(c => c.cv.length)), xs = Array.from({ length: n }, (_, i) => (i + .5) * b.bin_us / 1e6);
+	const ys = b.curves.map(c => xs.map((_, i) => c.cv[i] ?? null));
+	plot(figure, {
+		scales: { x: { time: false }, y: { range: (u, lo, hi) => [0, Math.max(.5, hi * 1.05)] } },
+		axes: [axis({ label: "time since the first arrival (s)", size: 34, space: 60 }), axis({ label: "Cv", size: 46 })],
+		series: [{}].concat(arms.map(arm => ({ label: data.arms[arm].name, stroke: () => colour(arm), width: 1.5, dash: dash(arm), points: { show: false } }))),
+	}, [xs, ...ys], arms, b.curves.map(c => label(c.arm, c.n, "links")), false, (u, i) => reading("from " + human(i * b.bin_us) + " to " + human((i + 1) * b.bin_us), arms.map((arm, k) => [data.arms[arm].name, ys[k][i] == null ? "no traffic" : ys[k][i].toFixed(2)])));
+}
+
+// options fills a selection with arms and repeats.
+function options(select, runs) {
+	runs.forEach((r, i) => {
+		const repeats = runs.filter(x => x.arm === r.arm).length;
+		const o = el("option", "", label(r.arm) + (repeats > 1 ? ", repeat " + r.repeat : ""));
+		o.value = String(i);
+		select.append(o);
+	});
+}
+// sheet sizes a canvas for the screen's resolution and returns its context in CSS pixels.
+function sheet(canvas, h) {
+	const w = wideOf(canvas.parentElement.clientWidth - 30), r = devicePixelRatio || 1;
+	canvas.width = Math.round(w * r); canvas.height = Math.round(h * r);
+	canvas.style.height = h + "px"; canvas.style.width = w + "px";
+	const c = canvas.getContext("2d");
+	c.scale(r, r);
+	c.font = "12px system-ui, sans-serif";
+	return [c, w];
+}
+const place = (canvas, e) => { const b = canvas.getBoundingClientRect(); return [e.clientX - b.left, e.clientY - b.top]; };
+function steps(lo, hi, most) {
+	const raw = (hi - lo) / Math.max(1, most), p = 10 ** Math.floor(Math.log10(raw)), step = [1, 2, 5, 10].map(m => m * p).find(s => s >= raw * .999999);
+	const out = [];
+	for (let x = Math.ceil(lo / step) * step; x <= hi + step * 1e-6; x += step) out.push(x);
+	return out;
+}
+function timeAxis(c, left, right, top, bottom, lo, hi) {
+	c.textAlign = "center"; c.textBaseline = "top";
+	for (const t of steps(lo, hi, (right - left) / 80)) {
+		const x = left + (t - lo) / (hi - lo) * (right - left);
+		c.strokeStyle = css("--grid"); c.lineWidth = 1;
+		c.beginPath(); c.moveTo(x, top); c.lineTo(x, bottom); c.stroke();
+		c.fillStyle = css("--soft"); c.fillText(t === 0 ? "0" : tick(t), Math.min(right - 14, x), bottom + 5);
+	}
+}
+
+// showCoflow draws the progress chart; null without that chart.
+let showCoflow = null;
+function drawProgress(figure) {
+	const what = figure.querySelector(".what"), spent = figure.querySelector(".spent"), none = figure.querySelector(".none"), columns = figure.querySelector(".columns"), box = figure.querySelector(".plot");
+	let u = null;
+	function breakdown(b) {
+		const shares = b.shares || [], cct = b.end - b.at, rest = cct - shares.reduce((s, x) => s + x.us, 0);
+		const row = (cls, name, us) => {
+			const r = el("div", "share"), bar = el("span", "bar"), fill = el("span", cls);
+			fill.style.width = Math.max(.5, 100 * us / cct) + "%";
+			bar.append(fill);
+			r.append(el("span", "", name), bar, el("span", "stackvalue", human(us) + ", " + percent(us / cct)));
+			return r;
+		};
+		spent.replaceChildren(el("p", "head", shares.length ? "CCT by cause, " + human(cct) + " in total" : "The breakdown of its CCT is unknown."), ...shares.map(s => row("c" + s.cause, data.causes[s.cause] + (s.link ? " at " + s.link : ""), s.us)));
+		if (shares.length && rest > cct / 1e4) spent.append(row("rest", "other causes", rest));
+	}
+	showCoflow = (t, b) => {
+		const flows = b.flows || [], cct = (b.end - b.at) || 1, left = b.width - flows.length;
+		what.textContent = label(t.arm) + (several(t.arm) ? ", repeat " + t.repeat : "") + ", coflow " + b.id + ": n = " + flows.length + (left > 0 && flows.length ? " of " + b.width + " flows (the longest), " : flows.length === 1 ? " flow, " : " flows, ") + size(b.size);
+		none.hidden = flows.length > 0; columns.hidden = !flows.length;
+		if (u) { u.destroy(); u = null; charts.splice(charts.findIndex(c => c.figure === figure), 1); }
+		figure.querySelector("output").replaceChildren();
+		if (!flows.length) { figure.dataset.drawn = "0"; return; }
+		breakdown(b);
+		const scale = cct >= 1e5 ? [1e6, "s"] : cct >= 100 ? [1e3, "ms"] : [1, "µs"];
+		const times = Array.from(new Set(flows.flatMap(f => f.path.filter((_, i) => i % 2 === 0)))).sort((a, b) => a - b);
+		const xs = times.map(t => t / 1e4 * cct / scale[0]);
+		const ys = flows.map(f => { // linear between two moments, no value before the first or after the last
+			let k = 0;
+			const p = f.path, n = p.length / 2;
+			return times.map(t => {
+				while (k < n && p[2 * k] <= t) k++;
+				if (k === 0) return null;
+				if (k === n) return t === p[2 * n - 2] ? p[2 * n - 1] / 10 : null;
+				const x0 = p[2 * k - 2], y0 = p[2 * k - 1];
+				return (y0 + (t - x0) / (p[2 * k] - x0) * (p[2 * k + 1] - y0)) / 10;
+			});
+		});
+		const end = f => f.path[f.path.length - 2], last = flows.reduce((k, f, i) => end(f) > end(flows[k]) ? i : k, 0);
+		const named = k => "flow " + flows[k].id + ", " + flows[k].src + " → " + flows[k].dst;
+		const order = flows.map((_, i) => i).filter(i => i !== last).concat(last); // draw the last flow to end on top
+		u = plot(figure, {
+			scales: { x: { time: false, range: (u, lo, hi) => u.data[0].length < 2 ? [0, Math.max(hi, 1e-3)] : [lo === xs[0] ? 0 : lo, hi] }, y: { range: [0, 102] } },
+			axes: [axis({ label: "time since the arrival of the coflow (" + scale[1] + ")", size: 34, space: 60 }), axis({ label: "received (% of the flow)", size: 46 })],
+			focus: { alpha: .25 }, cursor: { focus: { prox: 40 }, drag: { x: true, y: false }, points: { show: false } },
+			series: [{}].concat(order.map(k => ({ label: named(k), stroke: () => css(k === last ? "--verm" : "--blue"), width: k === last ? 2.5 : 1, points: { show: xs.length < 2 } }))),
+		}, [xs, ...order.map(k => ys[k])], [], [], false, (u, i) => {
+			const y = u.posToVal(u.cursor.top, "y");
+			let near = -1;
+			flows.forEach((_, k) => { if (ys[k][i] != null && (near < 0 || Math.abs(ys[k][i] - y) < Math.abs(ys[near][i] - y))) near = k; });
+			const at = human(xs[i] * scale[0]) + " after the arrival";
+			const active = flows.filter((_, k) => ys[k][i] != null).length;
+			if (near < 0) return reading(at, [["flows in progress", "0"]]);
+			return reading(at, [["flows in progress", String(active)], [named(near) + ", " + size(flows[near].size) + ":", ys[near][i].toFixed(1) + " %"], ["complete after", human(end(flows[near]) / 1e4 * cct)]]);
+		});
+		charts[charts.length - 1].figure = figure;
+		figure.dataset.drawn = String(flows.length);
+	};
+}
+
+function drawTimeline(figure) {
+	const select = figure.querySelector("select"), canvas = figure.querySelector("canvas.plot"), out = figure.querySelector("output"), reset = figure.querySelector(".reset");
+	options(select, data.timeline);
+	const left = 44, foot = 22, most = Math.max(...data.timeline.map(t => t.bars.length)), h = Math.max(160, Math.min(560, 12 + most * 13 + foot));
+	const far = Math.max(...data.timeline.flatMap(t => t.bars.map(b => b.end))), near = Math.min(0, ...data.timeline.flatMap(t => t.bars.map(b => b.at)));
+	const end = far > near ? far * 1.01 : near + 1;
+	let view, run, drag = null, chosen = -1, pinned = -1, wide = 0;
+	const whole = () => { view = { lo: near, hi: end, top: 0, rows: run.bars.length }; };
+	const X = t => left + (t - view.lo) / (view.hi - view.lo) * (wide - left - 4), T = x => view.lo + (x - left) / (wide - left - 4) * (view.hi - view.lo);
+	const Y = i => 6 + (i - view.top) / view.rows * (h - foot - 6), R = y => view.top + (y - 6) / (h - foot - 6) * view.rows;
+	function draw() {
+		const [c, w] = sheet(canvas, h);
+		wide = w;
+		timeAxis(c, left, w - 4, 2, h - foot, view.lo, view.hi);
+		const row = (h - foot - 6) / view.rows, thick = Math.max(1, Math.min(16, row * .72));
+		c.save(); c.beginPath(); c.rect(left, 0, w - left - 4, h - foot + 1); c.clip();
+		const blue = css("--blue"), verm = css("--verm");
+		let bars = 0;
+		for (let i = Math.max(0, Math.floor(view.top)); i < Math.min(run.bars.length, view.top + view.rows); i++) {
+			const b = run.bars[i], y = Y(i) + (row - thick) / 2;
+			const x1 = X(b.at), x2 = Math.max(X(b.end), x1 + 1.5);
+			c.strokeStyle = verm; c.lineWidth = 1;
+			if (thick > 4) {
+				c.strokeRect(x1 + .5, y + .5, x2 - x1 - 1, thick - 1);
+				c.save(); c.beginPath(); c.rect(x1, y, x2 - x1, thick); c.clip(); c.globalAlpha = .7;
+				c.beginPath();
+				for (let x = Math.max(x1, left) - thick; x < Math.min(x2, w); x += 6) { c.moveTo(x, y + thick); c.lineTo(x + thick, y); }
+				c.stroke(); c.restore();
+			} else { c.globalAlpha = .55; c.fillStyle = verm; c.fillRect(x1, y, x2 - x1, thick); c.globalAlpha = 1; }
+			c.fillStyle = blue;
+			for (const [from, to] of b.sending) c.fillRect(X(from), y, Math.max(1, X(to) - X(from)), thick);
+			if (i === pinned && i !== chosen) { c.strokeStyle = css("--accent"); c.lineWidth = 1.5; c.strokeRect(x1 - 2, y - 1, x2 - x1 + 4, thick + 2); }
+			if (i === chosen) { c.strokeStyle = css("--ink"); c.lineWidth = 2; c.strokeRect(x1 - 1, y - 1, x2 - x1 + 2, thick + 2); }
+			bars++;
+		}
+		if (drag && drag.to) { c.fillStyle = css("--accent"); c.globalAlpha = .2; c.fillRect(drag.from[0], drag.from[1], drag.to[0] - drag.from[0], drag.to[1] - drag.from[1]); }
+		c.restore();
+		c.fillStyle = css("--soft"); c.textAlign = "right"; c.textBaseline = "middle"; c.font = "11px system-ui, sans-serif";
+		const every = Math.max(1, Math.ceil(13 / row));
+		for (let i = Math.max(0, Math.floor(view.top)); i < Math.min(run.bars.length, view.top + view.rows); i += every) c.fillText(String(run.bars[i].id), left - 6, Y(i) + row / 2);
+		figure.dataset.drawn = String(bars);
+		figure.querySelector(".count").textContent = "n = " + run.n + (run.n === 1 ? " coflow" : " coflows") + (run.bars.length < run.n ? ", " + run.bars.length + " drawn" : "");
+		reset.disabled = view.rows === run.bars.length && view.lo === near && view.hi === end;
+	}
+	function describe(i) {
+		chosen = i;
+		const b = run.bars[i], sent = b.sending.reduce((s, [from, to]) => s + to - from, 0);
+		const rows = [["CCT", human(b.end - b.at)], ["arrival", human(b.at)], ["end", human(b.end)], ["flows", String(b.width)], ["size", size(b.size)], ["sending", human(sent)], ["waiting", human(Math.max(0, b.end - b.at - sent))]];
+		const line = reading("coflow " + b.id, rows);
+		if (b.shares) line.push(el("br"), "Time by cause: ", ...reading("", b.shares.map(s => [data.causes[s.cause] + (s.link ? " at " + s.link : ""), human(s.us)])).slice(1));
+		out.replaceChildren(...line);
+		draw();
+	}
+	// choose also shows the progress of the coflow's flows.
+	function choose(i) {
+		pinned = i;
+		describe(i);
+		if (showCoflow) showCoflow(run, run.bars[i]);
+	}
+	const slowest = () => run.bars.reduce((k, b, i) => b.end - b.at > run.bars[k].end - run.bars[k].at ? i : k, 0);
+	select.addEventListener("change", () => {
+		run = data.timeline[+select.value]; chosen = -1; out.replaceChildren(); whole();
+		pinned = run.bars.length && showCoflow ? slowest() : -1;
+		if (pinned >= 0) showCoflow(run, run.bars[pinned]);
+		draw();
+	});
+	canvas.addEventListener("pointerdown", e => { drag = { from: place(canvas, e), to: null }; canvas.setPointerCapture(e.pointerId); });
+	canvas.addEventListener("pointermove", e => {
+		const p = place(canvas, e);
+		if (drag) { drag.to = p; draw(); return; }
+		const i = Math.floor(R(p[1]));
+		if (i >= 0 && i < run.bars.length && i !== chosen && p[1] < h - foot) describe(i);
+	});
+	const drop = e => {
+		if (!drag) return;
+		const from = drag.from, to = drag.to;
+		drag = null;
+		if (to && e.type === "pointerup") {
+			const x = [from[0], to[0]].sort((a, b) => a - b), y = [from[1], to[1]].sort((a, b) => a - b), next = Object.assign({}, view);
+			if (x[1] - x[0] > 8) { next.lo = Math.max(view.lo, T(x[0])); next.hi = Math.min(view.hi, T(x[1])); }
+			if (y[1] - y[0] > 30) { next.top = Math.max(0, Math.floor(R(y[0]))); next.rows = Math.max(1, Math.min(run.bars.length, Math.ceil(R(y[1]))) - next.top); }
+			if (next.hi > next.lo) view = next;
+		} else if (!to) { const i = Math.floor(R(from[1])); if (i >= 0 && i < run.bars.length && from[1] < h - foot) choose(i); }
+		draw();
+	};
+	canvas.addEventListener("pointerup", drop);
+	canvas.addEventListener("pointercancel", drop);
+	canvas.addEventListener("keydown", e => {
+		const i = { ArrowDown: chosen + 1, ArrowUp: chosen - 1, Home: 0, End: run.bars.length - 1 }[e.key];
+		if (i !== undefined) { e.preventDefault(); choose(Math.min(run.bars.length - 1, Math.max(0, i))); }
+		if ((e.key === "+" || e.key === "-") && chosen >= 0) {
+			const f = e.key === "+" ? .5 : 2, b = run.bars[chosen], mid = (b.at + b.end) / 2, half = (view.hi - view.lo) * f / 2;
+			if (f > 1 && 2 * half >= end - near) whole(); else { view.lo = Math.max(near, mid - half); view.hi = view.lo + 2 * half; }
+			draw();
+		}
+		if (e.key === "Escape") { whole(); draw(); }
+	});
+	reset.addEventListener("click", () => { whole(); draw(); });
+	run = data.timeline[0];
+	pinned = showCoflow && run.bars.length ? slowest() : -1;
+	if (pinned >= 0) showCoflow(run, run.bars[pinned]);
+	whole();
+	draw();
+	charts.push({ figure, draw });
+}
+
+// Loads differ in lightness alone, which does not depend on colour vision.
+const ramps = { light: ["#fdf3df", "#fdd49e", "#fc8d59", "#d7301f", "#7f0000"], dark: ["#232a33", "#5a2f2a", "#b0432f", "#f0853f", "#ffe9a3"] };
+const dark = () => root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+function heat(load) {
+	const stops = ramps[dark() ? "dark" : "light"], x = Math.min(1, Math.max(0, load)) * (stops.length - 1), i = Math.min(stops.length - 2, Math.floor(x)), f = x - i;
+	const part = (s, k) => parseInt(s.slice(1 + 2 * k, 3 + 2 * k), 16);
+	return "rgb(" + [0, 1, 2].map(k => Math.round(part(stops[i], k) + f * (part(stops[i + 1], k) - part(stops[i], k)))).join(",") + ")";
+}
+function drawLinks(figure) {
+	const L = data.links, select = figure.querySelector("select"), what = figure.querySelector(".what"), slider = figure.querySelector("input[type=range]");
+	const canvas = figure.querySelector("canvas.plot"), out = figure.querySelector("output"), scale = figure.querySelector(".scale");
+	options(select, L.runs);
+	const left = 104, foot = 22, row = Math.max(3, Math.min(13, 620 / L.names.length)), h = 6 + row * L.names.length + foot;
+	const most = Math.max(...L.runs.map(r => r.bins));
+	let run, cells, bin = 0, wide = 0, fixed = false;
+	const lines = new Map(Array.from(figure.querySelectorAll(".link"), l => [+l.dataset.link, l]));
+	lines.forEach(l => { l.label = l.querySelector("title").textContent; });
+	const loadAt = (i, j) => (cells[i] ? cells[i].charCodeAt(j) : 0) / 200;
+	const shade = Array(256);
+	function pick() {
+		run = L.runs[+select.value];
+		cells = run.loads.map(atob);
+		slider.max = String(run.bins - 1);
+		bin = Math.min(bin, run.bins - 1);
+		slider.value = String(bin);
+	}
+	function paint() {
+		L.lines.forEach((id, i) => {
+			const l = lines.get(id);
+			if (!l) return;
+			const x = what.value === "mean" ? run.mean[i] : what.value === "peak" ? run.peak[i] : loadAt(i, bin);
+			l.style.stroke = heat(x);
+			l.querySelector("title").textContent = l.label + ": " + percent(x);
+		});
+	}
+	const X = j => left + j / most * (wide - left - 4);
+	function draw() {
+		const [c, w] = sheet(canvas, h);
+		wide = w;
+		for (let v = 0; v < 256; v++) shade[v] = heat(v / 200);
+		timeAxis(c, left, w - 4, 2, h - foot, 0, most * L.bin_us);
+		let n = 0;
+		cells.forEach((s, i) => {
+			for (let j = 0; j < s.length; j++) {
+				c.fillStyle = shade[s.charCodeAt(j)];
+				c.fillRect(X(j), 4 + i * row, X(j + 1) - X(j) + .4, row - (row > 6 ? 1 : 0));
+				n++;
+			}
+		});
+		c.fillStyle = css("--soft"); c.textAlign = "right"; c.textBaseline = "middle"; c.font = "11px system-ui, sans-serif";
+		const every = Math.max(1, Math.ceil(11 / row));
+		for (let i = 0; i < L.names.length; i += every) c.fillText(L.names[i], left - 6, 4 + (i + .5) * row);
+		if (what.value === "at") { c.strokeStyle = css("--ink"); c.lineWidth = 1.5; c.strokeRect(X(bin), 3, Math.max(1, X(bin + 1) - X(bin)), row * L.names.length + 2); }
+		const s = scale.getContext("2d");
+		for (let x = 0; x < 160; x++) { s.fillStyle = heat(x / 159); s.fillRect(x, 0, 1, 12); }
+		paint();
+		figure.dataset.drawn = String(n);
+		figure.querySelector(".count").textContent = "n = " + L.names.length + " links, bins of " + human(L.bin_us);
+	}
+	function describe(i) {
+		const at = "from " + human(bin * L.bin_us) + " to " + human((bin + 1) * L.bin_us);
+		if (i === undefined) {
+			const top = L.names.map((name, i) => [name, loadAt(i, bin)]).sort((a, b) => b[1] - a[1]).slice(0, 4);
+			out.replaceChildren(...reading(at, top.map(([name, x]) => [name, percent(x)])));
+		} else out.replaceChildren(...reading(L.names[i], [[at, percent(loadAt(i, bin))], ["mean", percent(run.mean[i])], ["peak interval", percent(run.peak[i])]]));
+	}
+	function cellAt(e) {
+		const [x, y] = place(canvas, e), i = Math.floor((y - 4) / row), j = Math.floor((x - left) / (wide - left - 4) * most);
+		return i >= 0 && i < L.names.length && j >= 0 && j < run.bins ? [i, j] : null;
+	}
+	const hold = j => { bin = Math.min(run.bins - 1, Math.max(0, j)); slider.value = String(bin); what.value = "at"; };
+	select.addEventListener("change", () => { pick(); draw(); out.replaceChildren(); });
+	what.addEventListener("change", () => { draw(); if (what.value === "at") describe(); });
+	slider.addEventListener("input", () => { hold(+slider.value); draw(); describe(); });
+	canvas.addEventListener("pointermove", e => { const s = cellAt(e); if (s) { const was = bin; bin = s[1]; describe(s[0]); bin = was; } });
+	canvas.addEventListener("pointerdown", e => { const s = cellAt(e); if (s) { hold(s[1]); draw(); describe(s[0]); } });
+	canvas.addEventListener("keydown", e => {
+		const j = { ArrowLeft: bin - 1, ArrowRight: bin + 1, Home: 0, End: run.bins - 1 }[e.key];
+		if (j !== undefined) { e.preventDefault(); hold(j); draw(); describe(); }
+	});
+	pick();
+	draw();
+	charts.push({ figure, draw });
+}
+
+const drawers = { cdf: drawCDF, speedups: drawSpeedups, timeline: drawTimeline, progress: drawProgress, links: drawLinks, balance: drawBalance };
+// The progress chart is drawn last: the timeline selects its coflow.
+const figures = Array.from(document.querySelectorAll("figure[data-chart]")).sort((a, b) => (b.dataset.chart === "progress") - (a.dataset.chart === "progress"));
+for (const figure of figures) {
+	try { drawers[figure.dataset.chart](figure); } catch (e) { problem(figure.dataset.chart + ": " + e.message); console.error(e); }
+}
+
+const again = () => charts.slice().forEach(c => c.draw());
+let width = innerWidth, waiting = 0;
+addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; clearTimeout(waiting); waiting = setTimeout(again, 120); } });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+let themeBeforePrint = null;
+addEventListener("beforeprint", () => {
+	document.querySelectorAll("details").forEach(d => { d.open = true; });
+	if (themeBeforePrint === null) themeBeforePrint = root.dataset.theme || "";
+	root.dataset.theme = "light";
+	printing = true;
+	again();
+});
+addEventListener("afterprint", () => {
+	printing = false;
+	if (themeBeforePrint) root.dataset.theme = themeBeforePrint; else delete root.dataset.theme;
+	themeBeforePrint = null;
+	again();
+});
+const themes = ["", "light", "dark"], theme = document.getElementById("theme");
+theme.hidden = false;
+function setTheme(name) {
+	if (name) root.dataset.theme = name; else delete root.dataset.theme;
+	theme.textContent = "Theme: " + (name || "automatic");
+	again();
+}
+theme.addEventListener("click", () => {
+	const next = themes[(themes.indexOf(root.dataset.theme || "") + 1) % 3];
+	try { localStorage.setItem("testbed-theme", next); } catch (e) { /* not saved */ }
+	setTheme(next);
+});
+let savedTheme = "";
+try { savedTheme = localStorage.getItem("testbed-theme") || ""; } catch (e) { /* nothing saved */ }
+const themeParameter = new URLSearchParams(location.search).get("theme");
+if (themes.includes(themeParameter || savedTheme) && (themeParameter || savedTheme)) setTheme(themeParameter || savedTheme);
+
+// With ?check each chart records the number of colours of its pixels.
+if (checking) requestAnimationFrame(() => setTimeout(() => {
+	for (const figure of document.querySelectorAll("figure[data-chart]")) {
+		const canvas = figure.querySelector("canvas.plot, .uplot canvas"), seen = new Set();
+		if (canvas && canvas.width && canvas.height) {
+			const p = new Uint32Array(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.buffer);
+			for (let i = 0; i < p.length && seen.size < 64; i++) seen.add(p[i]);
+		}
+		figure.dataset.colours = String(seen.size);
+	}
+	root.dataset.overflow = String(Math.max(0, document.documentElement.scrollWidth - innerWidth));
+	root.dataset.checked = "yes";
+}, 50));
+root.dataset.ready = "yes";
+})();

@@ -1,0 +1,178 @@
+package pcap
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"testbed/results/safefile"
+)
+
+// Suffixes of the captures of a run, after the name of the host or switch.
+const (
+	Suffix       = ".pcapng"
+	PackedSuffix = ".pcapng.packed" // see Pack
+)
+
+// Suffixes returns the suffixes of files that Open reads, longer ones first.
+func Suffixes() []string {
+	return []string{PackedSuffix, ".pcapng.zst", ".pcap.zst", Suffix, ".pcap"}
+}
+
+// HasSuffix returns the suffix of a capture's name; ok is false if it has none.
+func HasSuffix(name string) (suffix string, ok bool) {
+	for _, s := range Suffixes() {
+		if strings.HasSuffix(name, s) {
+			return s, true
+		}
+	}
+	return "", false
+}
+
+// File is the capture of a host or switch in a directory.
+type File struct{ Name, Path string }
+
+// Find returns the path of the capture of a host or switch in a directory: the packed file
+// if only that exists, else the plain file, which may not exist.
+func Find(dir, name string) string {
+	plain, packed := filepath.Join(dir, name+Suffix), filepath.Join(dir, name+PackedSuffix)
+	if _, err := os.Lstat(plain); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(packed); err == nil {
+			return packed
+		}
+	}
+	return plain
+}
+
+// List returns the captures in a directory, sorted by name. If both the packed and the
+// plain file of a capture exist, because the program was killed before it removed the plain
+// one, it returns the plain file.
+func List(dir string) ([]File, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]bool{}
+	var out []File
+	for _, suffix := range []string{Suffix, PackedSuffix} {
+		for _, e := range entries {
+			if name, ok := strings.CutSuffix(e.Name(), suffix); ok && !e.IsDir() && !found[name] {
+				found[name] = true
+				out = append(out, File{name, filepath.Join(dir, e.Name())})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// PackFile replaces a plain capture by its packed form and returns the path of the packed
+// file. It removes the plain file only after it has synced and read back the packed one:
+// the plain file remains if PackFile fails, is cancelled through ctx, or is killed.
+func PackFile(ctx context.Context, path string) (packed string, err error) {
+	name, ok := strings.CutSuffix(path, Suffix)
+	if !ok {
+		return "", fmt.Errorf("pack %s: its name must end in %s", path, Suffix)
+	}
+	packed = name + PackedSuffix
+	from, err := safefile.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("pack capture: %w", err)
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	before := newHash()
+	err = safefile.WriteSynced(packed, func(w io.Writer) error {
+		return Pack(w, io.TeeReader(withContext{ctx, from}, before))
+	})
+	if err != nil {
+		return "", fmt.Errorf("pack capture %s: %w", path, err)
+	}
+	if err := readBack(ctx, packed, before); err != nil {
+		return "", errors.Join(fmt.Errorf("pack capture %s: %w", path, err), os.Remove(packed))
+	}
+	if err := os.Remove(path); err != nil {
+		return "", fmt.Errorf("pack capture: %w", err)
+	}
+	return packed, nil
+}
+
+// readBack compares a packed capture with the hash of the plain one.
+func readBack(ctx context.Context, packed string, before hash.Hash) (err error) {
+	r, err := OpenPlain(packed)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	after := newHash()
+	if _, err := io.Copy(after, withContext{ctx, r}); err != nil {
+		return err
+	}
+	if !bytes.Equal(before.Sum(nil), after.Sum(nil)) {
+		return fmt.Errorf("%s differs from the plain file when it is read back; the plain file is kept", packed)
+	}
+	return nil
+}
+
+// withContext is a reader that fails once its context is done.
+type withContext struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (r withContext) Read(b []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx)
+	}
+	return r.Reader.Read(b)
+}
+
+// Plain is the content of a capture file, uncompressed.
+type Plain struct {
+	io.Reader
+	file *os.File
+	zst  *compressed
+}
+
+// OpenPlain opens a capture and decompresses it if necessary. It does not check the
+// content. The caller must call Close.
+func OpenPlain(path string) (*Plain, error) {
+	f, err := safefile.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open capture: %w", err)
+	}
+	in := bufio.NewReaderSize(f, readBuffer)
+	head, err := in.Peek(4)
+	if err != nil && err != io.EOF {
+		return nil, errors.Join(fmt.Errorf("open capture %s: %w", path, err), f.Close())
+	}
+	p := &Plain{Reader: in, file: f}
+	if len(head) == 4 && binary.LittleEndian.Uint32(head) == zstdMagic {
+		if p.zst, err = decompress(in); err != nil {
+			return nil, errors.Join(fmt.Errorf("open capture %s: %w", path, err), f.Close())
+		}
+		p.Reader = p.zst
+	}
+	return p, nil
+}
+
+// Close closes the file.
+func (p *Plain) Close() error {
+	if p.zst != nil {
+		p.zst.z.Close()
+	}
+	return p.file.Close()
+}
+
+// newHash returns the hash by which plain and packed captures are compared.
+func newHash() hash.Hash { return sha256.New() }

@@ -1,0 +1,97 @@
+package rundir_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"testbed/results/metrics"
+	"testbed/results/report"
+	"testbed/results/rundir"
+	"testbed/results/rundir/rundirtest"
+)
+
+func joinedSpec() rundirtest.Spec {
+	s := rundirtest.Default()
+	s.Jobs = true
+	return s
+}
+
+// Requests, jobs and balance of a report are read back and give its figures.
+func TestJoinedTables(t *testing.T) {
+	r, err := rundir.Open(rundirtest.Write(t, joinedSpec()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const arm = "sebf+hdfs"
+	a := r.Arm(arm)
+	if len(r.RequestTimes(arm)) != 10 || len(r.JobTimes(arm)) != 10 || len(r.Balance) != 12 || len(r.CCTs(arm)) != 22 || len(r.FCTs(arm)) != 44 {
+		t.Fatalf("%d requests, %d jobs, %d samples, %d coflows, %d flows: want 10, 10, 12, 22 and 44, the background coflow left out",
+			len(r.RequestTimes(arm)), len(r.JobTimes(arm)), len(r.Balance), len(r.CCTs(arm)), len(r.FCTs(arm)))
+	}
+	for _, x := range []struct {
+		name  string
+		items []metrics.Item
+		want  *report.Metric
+	}{{"request", r.RequestTimes(arm), a.RequestTime}, {"job", r.JobTimes(arm), a.JobTime}} {
+		s := metrics.Summarize(x.items)
+		if x.want == nil || s.N != x.want.N || float64(s.Mean)/1e3 != x.want.MeanUS {
+			t.Errorf("%s times %+v, the summary has %+v", x.name, s, x.want)
+		}
+	}
+	if j := r.Jobs[0]; j.Job != 1 || j.Bin == nil || *j.Bin != 1 || j.Coflow == nil || *j.Coflow != 0 || j.Blocks != 1 {
+		t.Errorf("first job %+v", j)
+	}
+	if j := r.Jobs[1]; j.Coflow != nil || *j.Bin != 2 {
+		t.Errorf("second job %+v: want no coflow, and bin 2", j)
+	}
+	if a.JobBins["1"].N+a.JobBins["2"].N != a.JobTime.N || a.JobBins["1"].N != 6 {
+		t.Errorf("bins of %d and %d jobs, want 6 and 4", a.JobBins["1"].N, a.JobBins["2"].N)
+	}
+	if c := a.Placement.Cv; c == nil || c.N != 4 || c.Median != 0.666667 {
+		t.Errorf("Cv %+v: want 4 samples around 2/3", c)
+	}
+	if d := cmp.Diff([]string{"1.50 times the baseline's block-write bytes between racks", "1.50 times the baseline's total bytes between racks"}, a.Placement.NotLikeForLike); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+func TestJoinedTablesDamaged(t *testing.T) {
+	for _, tt := range []struct{ file, from, to, err string }{
+		{report.JobsFile, "fair+hdfs,0,pass,1,1,0,", "fair+hdfs,0,pass,1,1,x,", `jobs.csv:2: coflow: "x": must be a whole number`},
+		{report.JobsFile, "fair+hdfs,0,pass,2,", "fair+hdfs,0,pass,1,", "jobs.csv:3: job 1 of arm fair+hdfs, repeat 0, is duplicated"},
+		{report.RequestsFile, "fair+hdfs,0,pass,0,1,", "fair+hdfs,0,pass,0,-1,", `requests.csv:2: job: "-1"`},
+		{report.BalanceFile, ",0.000,1000000.000,0.5\n", ",0.000,0.000,0.5\n", "balance.csv:2: interval_us"},
+		{report.BalanceFile, "fair+hdfs,1,pass,0.000,1000000.000,0.5\n", "", "balance.csv: it has 3 samples of arm fair+hdfs"},
+		{report.CoflowsFile, ",true\n", ",yes\n", `background: "yes": must be true or false`},
+	} {
+		t.Run(tt.file, func(t *testing.T) {
+			dir := rundirtest.Write(t, joinedSpec())
+			path := filepath.Join(dir, tt.file)
+			b, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			changed := strings.Replace(string(b), tt.from, tt.to, 1)
+			if changed == string(b) {
+				t.Fatalf("%s has no %q", tt.file, tt.from)
+			}
+			if err := os.WriteFile(path, []byte(changed), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := rundir.Open(dir); err == nil || !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("%v: want %q", err, tt.err)
+			}
+		})
+	}
+	dir := rundirtest.Write(t, joinedSpec())
+	if err := os.Remove(filepath.Join(dir, report.JobsFile)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rundir.Open(dir); err == nil || !strings.Contains(err.Error(), "jobs.csv: it has 0 completed items") {
+		t.Errorf("%v: want that jobs.csv has no items", err)
+	}
+}

@@ -1,0 +1,102 @@
+package rundir
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"testbed/results/report"
+	"testbed/results/verdict"
+)
+
+// Latest is the name of the symbolic link to the newest run, next to the run directories.
+const Latest = "latest"
+
+// Entry is a run directory as List finds it.
+type Entry struct {
+	Name     string    `json:"name"`
+	Scenario string    `json:"scenario"`
+	Started  time.Time `json:"started"`
+	Backend  string    `json:"backend"` // Packets or Fluid
+	State    string    `json:"state"`   // Running, Complete, Interrupted or Failed
+	Arms     []string  `json:"arms"`
+	// Verdict is the worst of any arm; nil where there is none, as in a simulation.
+	Verdict *verdict.Level `json:"verdict"`
+	Size    int64          `json:"size_bytes"` // of all files
+	// Error is why the directory cannot be described, "" if it can.
+	Error string `json:"error,omitempty"`
+}
+
+// List returns the run directories in a directory, newest first: those that have a manifest. It
+// follows no links.
+func List(dir string) ([]Entry, error) {
+	found, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("list runs: %w", err)
+	}
+	out := []Entry{}
+	for _, d := range found {
+		path := filepath.Join(dir, d.Name())
+		if !d.IsDir() {
+			continue
+		}
+		if _, err := os.Lstat(filepath.Join(path, ManifestFile)); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		e := Entry{Name: d.Name()}
+		if err := e.describe(path); err != nil {
+			e.Error = err.Error()
+		}
+		out = append(out, e)
+	}
+	slices.SortStableFunc(out, func(a, b Entry) int {
+		return cmp.Or(b.Started.Compare(a.Started), cmp.Compare(b.Name, a.Name))
+	})
+	return out, nil
+}
+
+func (e *Entry) describe(path string) error {
+	var err error
+	if e.Size, err = sizeOf(path); err != nil {
+		return err
+	}
+	r := &Run{Dir: path}
+	var m Manifest
+	if _, err := r.json(ManifestFile, &m); err != nil {
+		return err
+	}
+	e.Scenario, e.Started, e.Backend, e.State, e.Arms = m.Scenario, m.Started, m.Backend, m.State, m.Arms
+	var s report.Summary
+	if found, err := r.json(report.SummaryFile, &s); err != nil || !found {
+		return err
+	}
+	for _, a := range s.Arms {
+		if a.Verdict != nil && (e.Verdict == nil || *a.Verdict > *e.Verdict) {
+			e.Verdict = a.Verdict
+		}
+	}
+	return nil
+}
+
+// sizeOf returns the size of all files below a directory. Files that are removed meanwhile do not
+// count.
+func sizeOf(dir string) (n int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			var info fs.FileInfo
+			if info, err = d.Info(); err == nil {
+				n += info.Size()
+			}
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
+	return n, err
+}

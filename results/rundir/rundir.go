@@ -1,0 +1,383 @@
+// Package rundir reads a run directory: its manifest (manifest.json), its figures
+// (summary.json) and every flow, coflow and block (the CSV files), as written by testbed run,
+// sim and report. It works for runs on packets and for simulations, needs no captures and
+// writes nothing.
+//
+// Times are exact: the files have nanoseconds. Columns are found by name, so a file may have
+// columns that this package does not know. Repeats with verdict void have no rows, because
+// results/report leaves them out.
+//
+// The package does not read captures (results/flows) or compute figures (results/metrics).
+package rundir
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"testbed/results/metrics"
+	"testbed/results/report"
+	"testbed/results/safefile"
+	"testbed/results/schema"
+	"testbed/results/verdict"
+)
+
+// ManifestFile is the file name of a run directory's Manifest.
+const ManifestFile = "manifest.json"
+
+// States of a run, as in its manifest.
+const (
+	Running     = "running"
+	Complete    = "complete"
+	Interrupted = "interrupted"
+	Failed      = "failed"
+)
+
+// Backends, as in a manifest.
+const (
+	Packets = "packets"
+	Fluid   = "fluid"
+)
+
+// Manifest describes a run directory and how it was created.
+type Manifest struct {
+	Tool     string   `json:"tool"`    // version of testbed
+	Go       string   `json:"go"`      // version of the Go toolchain it was built with
+	Kernel   string   `json:"kernel"`  // release of the running kernel
+	CPUs     int      `json:"cpus"`    // processors that the process may use
+	Backend  string   `json:"backend"` // Packets or Fluid
+	Run      string   `json:"run"`     // name of the run and of its directory
+	Scenario string   `json:"scenario"`
+	Workload string   `json:"workload_fingerprint"` // fingerprint of the scenario and its traces
+	Seed     uint64   `json:"seed"`
+	Arms     []string `json:"arms"`
+	Repeats  int      `json:"repeats"`
+	// ScaledBy is the factor by which rates and sizes were divided, in the scaled half of a
+	// run.
+	ScaledBy string    `json:"scaled_by,omitempty"`
+	Started  time.Time `json:"started"`
+	Ended    time.Time `json:"ended,omitzero"`
+	State    string    `json:"state"`           // Running, Complete, Interrupted or Failed
+	Error    string    `json:"error,omitempty"` // the reason, if it failed or was interrupted
+	// Partial names the completed repeats, if not all completed.
+	Partial *report.Partial `json:"partial,omitempty"`
+	// Settings are the limits in force that the scenario does not state; null in a
+	// simulation.
+	Settings json.RawMessage `json:"settings"`
+	// Calibration describes the calibration of the links' token buckets. Forced is the reason
+	// for which the run would have been refused without --force.
+	Calibration string `json:"calibration,omitempty"`
+	// Noise is the noise calibration of the machine when the run was made, for packets; nil
+	// without one.
+	Noise  *metrics.Noise `json:"noise,omitempty"`
+	Forced string         `json:"forced,omitempty"`
+	// Captures is what happened to captures: keep, compress or drop; on packets only.
+	Captures string   `json:"captures,omitempty"`
+	Notes    []string `json:"notes,omitempty"` // items omitted or rounded when the workload was built
+}
+
+// Run is the content of a run directory. Rows are in the order of their files: by arm,
+// repeat and ID.
+type Run struct {
+	Dir string
+	// Manifest is nil if only captures were kept and the report was derived from them.
+	Manifest *Manifest
+	Summary  report.Summary
+	Flows    []schema.Flow
+	Coflows  []schema.Coflow
+	Blocks   []schema.Block
+	// Requests, Jobs and Balance are nil if the run has none.
+	Requests []schema.Request
+	Jobs     []schema.Job
+	Balance  []schema.Balance
+	// Breakdown, Links, Drops and Progress are nil if the run has no such file, as in a
+	// simulation.
+	Breakdown []schema.Share
+	Links     []schema.Load
+	Drops     []schema.Drop // also nil for runs of older versions
+	Progress  []schema.Moment
+}
+
+// Open reads a run directory. A run that was cut short can be read if repeats of it had
+// completed: Summary.Partial names them.
+//
+// Errors name the file, its line if there is one, and a remedy.
+func Open(dir string) (*Run, error) {
+	r := &Run{Dir: dir}
+	if err := r.open(); err != nil {
+		return nil, fmt.Errorf("read run %s: %w", dir, err)
+	}
+	return r, nil
+}
+
+// ReadManifest reads the manifest of a run directory, which may lack figures.
+func ReadManifest(dir string) (*Manifest, error) {
+	r := &Run{Dir: dir}
+	var m Manifest
+	switch found, err := r.json(ManifestFile, &m); {
+	case err != nil:
+		return nil, fmt.Errorf("read run %s: %w", dir, err)
+	case !found:
+		return nil, fmt.Errorf("read run %s: it has no %s: must be a directory created by testbed run or testbed sim", dir, ManifestFile)
+	}
+	return &m, nil
+}
+
+func (r *Run) open() error {
+	info, err := os.Stat(r.Dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return errors.New("no such directory")
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return errors.New("it is a file: must be a directory created by testbed run or testbed sim")
+	}
+	var m Manifest
+	found, err := r.json(ManifestFile, &m)
+	if err != nil {
+		return err
+	}
+	if found {
+		r.Manifest = &m
+	}
+	if err := r.summary(); err != nil {
+		return err
+	}
+	if err := r.matches(); err != nil {
+		return err
+	}
+	return r.tables()
+}
+
+// json reads a JSON file of the run and reports whether it exists.
+func (r *Run) json(name string, v any) (found bool, err error) {
+	b, err := safefile.Read(filepath.Join(r.Dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		at := int64(len(b))
+		var syntax *json.SyntaxError
+		var kind *json.UnmarshalTypeError
+		switch {
+		case errors.As(err, &syntax):
+			at = syntax.Offset
+		case errors.As(err, &kind):
+			at = kind.Offset
+		}
+		line := 1 + bytes.Count(b[:min(at, int64(len(b)))], []byte("\n"))
+		return false, r.damaged(name, line, err.Error())
+	}
+	return true, nil
+}
+
+// damaged returns the error for a file with invalid content. Line 0 means the whole file.
+func (r *Run) damaged(name string, line int, what string) error {
+	if line > 0 {
+		name = fmt.Sprintf("%s:%d", name, line)
+	}
+	return fmt.Errorf("%s: %s (%s)", name, what, r.again())
+}
+
+// again returns the command that writes the run's files again.
+func (r *Run) again() string {
+	if r.Manifest != nil && r.Manifest.Backend == Fluid {
+		return fmt.Sprintf("run again: testbed sim %s", filepath.Join(r.Dir, "scenario.yaml"))
+	}
+	return fmt.Sprintf("compute the figures again from the captures: testbed report %s", r.Dir)
+}
+
+func (r *Run) summary() error {
+	var format struct {
+		Format *int `json:"format"`
+	}
+	found, err := r.json(report.SummaryFile, &format)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return r.unreported()
+	case format.Format == nil:
+		return r.damaged(report.SummaryFile, 0, "it has no format, so testbed did not write it")
+	case *format.Format != report.Format:
+		return r.damaged(report.SummaryFile, 0, fmt.Sprintf("it has format %d, but this version of testbed reads format %d", *format.Format, report.Format))
+	}
+	if _, err = r.json(report.SummaryFile, &r.Summary); err != nil {
+		return err
+	}
+	for _, a := range r.Summary.Arms {
+		if a.Traffic == nil {
+			continue
+		}
+		for class, n := range a.Traffic.CrossRack {
+			if n < 0 {
+				return r.damaged(report.SummaryFile, 0, fmt.Sprintf("arm %q: %v bytes of %q between racks", a.Name, n, class))
+			}
+		}
+	}
+	return nil
+}
+
+// CrossRack returns the bytes of frames between racks in an arm, by class, averaged over its
+// repeats; nil if the summary has none, as for a simulation.
+func (r *Run) CrossRack(arm string) map[string]float64 {
+	if a := r.Arm(arm); a != nil && a.Traffic != nil {
+		return a.Traffic.CrossRack
+	}
+	return nil
+}
+
+// unreported returns the error for a directory without a summary.
+func (r *Run) unreported() error {
+	switch m := r.Manifest; {
+	case m == nil:
+		inside, _ := filepath.Glob(filepath.Join(globSafe(r.Dir), "*", report.SummaryFile))
+		if len(inside) > 0 {
+			return fmt.Errorf("it is not a run directory, but contains some, such as %s", filepath.Dir(inside[0]))
+		}
+		return fmt.Errorf("it is not a run directory: it has neither %s nor %s (if it has captures, derive both from them: testbed report %s)", ManifestFile, report.SummaryFile, r.Dir)
+	case m.State == Running:
+		return fmt.Errorf("the run has not ended: according to its %s it has been running since %s (wait for it to end; if it was killed, report on its captures: testbed report %s)", ManifestFile, m.Started.Format(time.RFC3339), r.Dir)
+	case m.State == Failed || m.State == Interrupted:
+		return fmt.Errorf("the run state is %s and no repeat completed, so it has no figures: %s", m.State, strings.Join(strings.Fields(m.Error), " "))
+	}
+	return fmt.Errorf("%s is missing (%s)", report.SummaryFile, r.again())
+}
+
+// globSafe escapes the special characters of a pattern.
+func globSafe(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}
+
+// matches checks that the summary is complete and of the same run as the manifest.
+func (r *Run) matches() error {
+	s := r.Summary
+	bad := func(format string, args ...any) error {
+		return r.damaged(report.SummaryFile, 0, fmt.Sprintf(format, args...))
+	}
+	if m := r.Manifest; m != nil && m.Run != s.RunID {
+		return bad("it belongs to run %q, but %s to run %q", s.RunID, ManifestFile, m.Run)
+	}
+	if s.Source != report.SourcePackets && s.Source != report.SourceFluidModel {
+		return bad("source %q: must be %q or %q", s.Source, report.SourcePackets, report.SourceFluidModel)
+	}
+	if len(s.Arms) == 0 {
+		return bad("it has no arms")
+	}
+	seen := map[string]bool{}
+	for _, a := range s.Arms {
+		switch {
+		case a.Name == "" || seen[a.Name]:
+			return bad("arm %q: names must be non-empty and unique", a.Name)
+		case a.Repeats <= 0:
+			return bad("arm %q has %d repeats", a.Name, a.Repeats)
+		case r.Simulated() != (a.Verdict == nil):
+			return bad("arm %q: only arms on packets must have a verdict, and the source is %q", a.Name, s.Source)
+		case !r.Simulated() && len(a.Verdicts) != a.Repeats:
+			return bad("arm %q has %d verdicts for %d repeats", a.Name, len(a.Verdicts), a.Repeats)
+		}
+		seen[a.Name] = true
+	}
+	if !seen[s.Baseline] {
+		return bad("the baseline %q is not an arm", s.Baseline)
+	}
+	return nil
+}
+
+// Simulated reports whether the figures are the fluid model's instead of measured.
+func (r *Run) Simulated() bool { return r.Summary.Source == report.SourceFluidModel }
+
+// Arm returns the summary of an arm, or nil if the run has no such arm.
+func (r *Run) Arm(name string) *report.ArmSummary {
+	i := slices.IndexFunc(r.Summary.Arms, func(a report.ArmSummary) bool { return a.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &r.Summary.Arms[i]
+}
+
+// Arms returns the names of the arms, in order.
+func (r *Run) Arms() []string {
+	names := make([]string, len(r.Summary.Arms))
+	for i, a := range r.Summary.Arms {
+		names[i] = a.Name
+	}
+	return names
+}
+
+// verdictOf returns the verdict cell in the rows of a repeat of an arm.
+func (r *Run) verdictOf(a *report.ArmSummary, repeat int) string {
+	if r.Simulated() {
+		return report.SourceFluidModel
+	}
+	return a.Verdicts[repeat].Level.String()
+}
+
+// Level returns the verdict of an arm; false if there is none, as in a simulation.
+func (r *Run) Level(arm string) (verdict.Level, bool) {
+	a := r.Arm(arm)
+	if a == nil || a.Verdict == nil {
+		return 0, false
+	}
+	return *a.Verdict, true
+}
+
+// CCTs returns the coflow completion times of an arm, without coflows that have a failed
+// flow. A void arm has items of its repeats that are not void: callers must check the arm's
+// verdict before they show a figure.
+func (r *Run) CCTs(arm string) []metrics.Item {
+	return itemsOf(r.Coflows, arm, func(c *schema.Coflow) (schema.Key, bool, metrics.Item) {
+		return c.Key, c.Failed || c.Background, metrics.Item{ID: int(c.Coflow), Time: c.CCT, Cluster: int(c.Coflow)}
+	})
+}
+
+// FCTs returns the flow completion times of an arm, without failed flows; see CCTs.
+func (r *Run) FCTs(arm string) []metrics.Item {
+	return itemsOf(r.Flows, arm, func(f *schema.Flow) (schema.Key, bool, metrics.Item) {
+		return f.Key, f.Failed || f.Background, metrics.Item{ID: int(f.Flow), Time: f.FCT, Cluster: int(f.Coflow)}
+	})
+}
+
+// WriteTimes returns the block write times of an arm, without failed blocks; see CCTs.
+func (r *Run) WriteTimes(arm string) []metrics.Item {
+	return itemsOf(r.Blocks, arm, func(b *schema.Block) (schema.Key, bool, metrics.Item) {
+		return b.Key, b.Failed, metrics.Item{ID: int(b.Block), Time: b.WriteTime, Cluster: metrics.Writer(b.Client)}
+	})
+}
+
+// RequestTimes returns the write request times of an arm; see CCTs.
+func (r *Run) RequestTimes(arm string) []metrics.Item {
+	return itemsOf(r.Requests, arm, func(x *schema.Request) (schema.Key, bool, metrics.Item) {
+		return x.Key, false, metrics.Item{ID: int(x.Writer), Time: x.RequestTime, Cluster: x.Cluster()}
+	})
+}
+
+// JobTimes returns the job completion times of an arm; see CCTs.
+func (r *Run) JobTimes(arm string) []metrics.Item {
+	return itemsOf(r.Jobs, arm, func(x *schema.Job) (schema.Key, bool, metrics.Item) {
+		return x.Key, false, metrics.Item{ID: int(x.Job), Time: x.JobTime, Cluster: int(x.Job)}
+	})
+}
+
+// itemsOf returns the items of an arm that did not fail. The repeat is the key's.
+func itemsOf[T any](rows []T, arm string, of func(*T) (k schema.Key, failed bool, item metrics.Item)) []metrics.Item {
+	var out []metrics.Item
+	for i := range rows {
+		if k, failed, item := of(&rows[i]); k.Arm == arm && !failed {
+			item.Repeat = k.Repeat
+			out = append(out, item)
+		}
+	}
+	return out
+}

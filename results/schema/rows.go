@@ -1,0 +1,220 @@
+// Package schema defines the tables of a run: one struct for the rows of each, whose tags
+// state every column once, with its unit and description. It writes and reads them as CSV, and
+// gives the columns to results/export, which writes the other formats, and to the documentation.
+//
+// Tags of a field:
+//
+//	csv   the column's name, or inline, as in github.com/jszwec/csvutil
+//	unit  its unit, if it has one
+//	doc   its description; "mean of" in an inlined struct is continued by that struct's own
+//	is    null: it may be null although it is no pointer
+//	      late: files of older versions lack it
+//	      derived: it is not in the files of a run
+//
+// Columns of pointers may be null, and files of older versions may lack them.
+//
+// Times count from the start of the repeat. In a file they are microseconds with three
+// decimals, which are nanoseconds; a cell is empty for null.
+//
+// The package does not know the directory of a run (results/rundir) or compute figures.
+package schema
+
+import (
+	"time"
+
+	"testbed/results/breakdown"
+	"testbed/results/flows"
+	"testbed/results/metrics"
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// Key has the first columns of the rows of all tables.
+type Key struct {
+	Arm     string `csv:"arm" doc:"arm of the run"`
+	Repeat  int    `csv:"repeat" doc:"repeat of the arm, from 0"`
+	Verdict string `csv:"verdict" doc:"verdict of the repeat: pass, unverified or degraded; fluid model in a simulation"`
+}
+
+// Flow is a flow that ended.
+type Flow struct {
+	Key
+	Coflow      workloads.CoflowID `csv:"coflow" doc:"ID of its coflow"`
+	Flow        workloads.FlowID   `csv:"flow" doc:"ID, the same in each arm"`
+	Src         string             `csv:"src" doc:"host that sends"`
+	Dst         string             `csv:"dst" doc:"host that receives"`
+	Size        units.Bytes        `csv:"size_bytes" unit:"bytes" doc:"payload"`
+	Arrival     time.Duration      `csv:"arrival_us" unit:"µs" doc:"arrival of its coflow, since the start of the repeat"`
+	Start       time.Duration      `csv:"start_us" unit:"µs" doc:"first payload packet leaves src"`
+	End         time.Duration      `csv:"end_us" unit:"µs" doc:"dst has the last byte"`
+	FCT         time.Duration      `csv:"fct_us" unit:"µs" doc:"flow completion time, end - arrival"`
+	Packets     int                `csv:"packets" unit:"packets" doc:"packets with payload, at src"`
+	Resent      int                `csv:"resent" unit:"packets" doc:"retransmitted packets among them"`
+	Wire        units.Bytes        `csv:"wire_bytes" unit:"bytes" doc:"frame bytes that src sent"`
+	FluidFCT    *time.Duration     `csv:"fluid_fct_us" unit:"µs" doc:"the fluid model's prediction"`
+	FirstByte   *time.Duration     `csv:"first_byte_us" unit:"µs" doc:"first payload byte received"`
+	ResentBytes *units.Bytes       `csv:"resent_bytes" unit:"bytes" doc:"retransmitted payload"`
+	RTTMin      *time.Duration     `csv:"rtt_min_us" unit:"µs" doc:"minimum time from payload to its acknowledgement, at src"`
+	RTTMedian   *time.Duration     `csv:"rtt_median_us" unit:"µs" doc:"median of the same"`
+	Background  bool               `csv:"background" is:"late" doc:"whether its coflow only loads the network; no statistic includes it"`
+	Setup       *time.Duration     `csv:"setup_us" unit:"µs" doc:"part of fct: from the moment when the flow could send to start"`
+	Failed      bool               `csv:"failed" is:"derived" doc:"whether it was given up before it ended; no statistic includes it"`
+}
+
+// Coflow is a coflow whose flows all ended.
+type Coflow struct {
+	Key
+	Coflow         workloads.CoflowID `csv:"coflow" doc:"ID, the same in each arm"`
+	Width          int                `csv:"width" unit:"flows" doc:"number of flows"`
+	Size           units.Bytes        `csv:"size_bytes" unit:"bytes" doc:"payload"`
+	Arrival        time.Duration      `csv:"arrival_us" unit:"µs" doc:"arrival, since the start of the repeat"`
+	End            time.Duration      `csv:"end_us" unit:"µs" doc:"end of its last flow"`
+	CCT            time.Duration      `csv:"cct_us" unit:"µs" doc:"coflow completion time, end - arrival"`
+	FluidCCT       *time.Duration     `csv:"fluid_cct_us" unit:"µs" doc:"the fluid model's prediction"`
+	Skew           *float64           `csv:"skew" unit:"ratio" doc:"longest flow over the average flow, by size"`
+	Slowest        *workloads.FlowID  `csv:"slowest_flow" doc:"ID of the flow that ended last"`
+	Bottleneck     string             `csv:"bottleneck" is:"null,late" doc:"link of the slowest flow's path that the coflow loads longest"`
+	Lone           *time.Duration     `csv:"lone_us" unit:"µs" doc:"time that the coflow alone would need on its bottleneck"`
+	Slowdown       *float64           `csv:"slowdown" unit:"ratio" doc:"cct over lone"`
+	Held           *time.Duration     `csv:"held_us" unit:"µs" doc:"part of cct: held back by the policy"`
+	Setup          *time.Duration     `csv:"setup_us" unit:"µs" doc:"part of cct: setup of its flows"`
+	Serialisation  *time.Duration     `csv:"serialisation_us" unit:"µs" doc:"part of cct: its own bytes on the wire"`
+	Queueing       *time.Duration     `csv:"queueing_us" unit:"µs" doc:"part of cct: waiting behind bytes of other transfers"`
+	Retransmission *time.Duration     `csv:"retransmission_us" unit:"µs" doc:"part of cct: waiting for a lost segment"`
+	Host           *time.Duration     `csv:"host_us" unit:"µs" doc:"part of cct: waiting for a host"`
+	Latency        *time.Duration     `csv:"latency_us" unit:"µs" doc:"part of cct: the rest"`
+	Background     bool               `csv:"background" is:"late" doc:"whether it only loads the network; no statistic includes it"`
+	Failed         bool               `csv:"failed" is:"derived" doc:"whether one of its flows was given up; no statistic includes it"`
+}
+
+// Block is a block that was written.
+type Block struct {
+	Key
+	Block          workloads.BlockID `csv:"block" doc:"ID, the same in each arm"`
+	Client         string            `csv:"client" doc:"host that writes"`
+	Hosts          []string          `csv:"hosts" doc:"replicas in pipeline order, separated by spaces"`
+	Size           units.Bytes       `csv:"size_bytes" unit:"bytes" doc:"size of the block"`
+	Requested      time.Duration     `csv:"requested_us" unit:"µs" doc:"write request, since the start of the repeat"`
+	End            time.Duration     `csv:"end_us" unit:"µs" doc:"last acknowledgement arrives at the client"`
+	WriteTime      time.Duration     `csv:"write_time_us" unit:"µs" doc:"end - requested"`
+	FluidWriteTime *time.Duration    `csv:"fluid_write_time_us" unit:"µs" doc:"the fluid model's prediction"`
+	Held           *time.Duration    `csv:"held_us" unit:"µs" doc:"part of write time: held back by the policy"`
+	Network        *time.Duration    `csv:"network_us" unit:"µs" doc:"part of write time: bytes or acknowledgements in flight"`
+	Disk           *time.Duration    `csv:"disk_us" unit:"µs" doc:"part of write time: waiting for a disk"`
+	Host           *time.Duration    `csv:"host_us" unit:"µs" doc:"part of write time: waiting for a host"`
+	Waited         *time.Duration    `csv:"waited_us" unit:"µs" doc:"wait for placement, before requested"`
+	Failed         bool              `csv:"failed" is:"derived" doc:"whether it was given up before it ended; no statistic includes it"`
+}
+
+// Request is a write request: all blocks of one writer.
+type Request struct {
+	Key
+	Writer           workloads.WriterID `csv:"writer" doc:"ID, the same in each arm"`
+	Job              *workloads.JobID   `csv:"job" doc:"ID of its job"`
+	Client           string             `csv:"client" doc:"host that writes"`
+	Blocks           int                `csv:"blocks" unit:"blocks" doc:"number of blocks, written one after the other"`
+	Size             units.Bytes        `csv:"size_bytes" unit:"bytes" doc:"size of all blocks"`
+	Requested        time.Duration      `csv:"requested_us" unit:"µs" doc:"request of the first block, since the start of the repeat"`
+	End              time.Duration      `csv:"end_us" unit:"µs" doc:"last block written"`
+	RequestTime      time.Duration      `csv:"request_time_us" unit:"µs" doc:"end - requested"`
+	FluidRequestTime *time.Duration     `csv:"fluid_request_time_us" unit:"µs" doc:"the fluid model's prediction"`
+}
+
+// Cluster returns the metrics.Item.Cluster of a write request.
+func (x *Request) Cluster() int {
+	w := flows.WriteRecord{Writer: x.Writer}
+	if x.Job != nil {
+		w.Job = *x.Job
+	}
+	return metrics.RequestCluster(w)
+}
+
+// Job is a job that completed.
+type Job struct {
+	Key
+	Job          workloads.JobID     `csv:"job" doc:"ID, the same in each arm"`
+	Bin          *int                `csv:"bin" doc:"bin of the workload, from 1"`
+	Coflow       *workloads.CoflowID `csv:"coflow" doc:"ID of its coflow"`
+	Blocks       int                 `csv:"blocks" unit:"blocks" doc:"blocks that the job writes"`
+	Size         units.Bytes         `csv:"size_bytes" unit:"bytes" doc:"size of all blocks"`
+	Arrival      time.Duration       `csv:"arrival_us" unit:"µs" doc:"arrival of its coflow or, without one, request of its first block"`
+	End          time.Duration       `csv:"end_us" unit:"µs" doc:"last block written"`
+	JobTime      time.Duration       `csv:"job_time_us" unit:"µs" doc:"end - arrival"`
+	FluidJobTime *time.Duration      `csv:"fluid_job_time_us" unit:"µs" doc:"the fluid model's prediction"`
+}
+
+// Balance is the balance of the receiving bottleneck links in one interval.
+type Balance struct {
+	Key
+	From     time.Duration `csv:"from_us" unit:"µs" doc:"start of the interval, since the start of the repeat"`
+	Interval time.Duration `csv:"interval_us" unit:"µs" doc:"length of the interval"`
+	Cv       float64       `csv:"cv" is:"null" unit:"ratio" doc:"standard deviation over mean of the utilisation of the receiving bottleneck links"`
+}
+
+// Share is a part of a coflow's completion time.
+type Share struct {
+	Key
+	Coflow workloads.CoflowID `csv:"coflow" doc:"ID"`
+	Cause  breakdown.Cause    `csv:"cause" doc:"held, setup, serialisation, queueing, retransmission, host or latency"`
+	Link   string             `csv:"link" is:"null" doc:"link of a cause that has one"`
+	Time   time.Duration      `csv:"time_us" unit:"µs" doc:"part of the coflow's completion time"`
+}
+
+// Load is the load of a directed link in one interval.
+type Load struct {
+	Key
+	Link        string        `csv:"link" doc:"directed, as from>to"`
+	Rate        units.Rate    `csv:"rate_bps" unit:"bits per second" doc:"rate of the link"`
+	From        time.Duration `csv:"from_us" unit:"µs" doc:"start of the interval, since the start of the repeat"`
+	Interval    time.Duration `csv:"interval_us" unit:"µs" doc:"length of the interval"`
+	Bytes       units.Bytes   `csv:"bytes" unit:"bytes" doc:"frame bytes in the interval"`
+	Utilisation float64       `csv:"utilisation" unit:"ratio" doc:"bytes over the capacity of the link in the interval"`
+	Queue       *units.Bytes  `csv:"queue_bytes" unit:"bytes" doc:"longest queue ahead of the link in the interval, estimated"`
+}
+
+// Drop is the number of packets that the queue ahead of a directed link dropped in a repeat.
+type Drop struct {
+	Key
+	Link    string     `csv:"link" doc:"directed, as from>to"`
+	Rate    units.Rate `csv:"rate_bps" unit:"bits per second" doc:"rate of the link"`
+	Dropped int        `csv:"dropped_packets" unit:"packets" doc:"packets that the queue ahead of the link dropped in the repeat"`
+	Source  string     `csv:"source" doc:"kernel: count of packets of all kinds; captures: estimate for packets with payload"`
+}
+
+// Moment is the received bytes of a transfer at one time. The rows of a transfer are adjacent
+// and in order of time. Coflow and Flow identify a flow; Block, Hop and Pipeline identify a hop
+// of a block. Those of the other kind are nil.
+type Moment struct {
+	Key
+	Kind     string              `csv:"kind" doc:"flow, or block for a hop of a block"`
+	Coflow   *workloads.CoflowID `csv:"coflow" doc:"ID of a flow's coflow"`
+	Flow     *workloads.FlowID   `csv:"flow" doc:"ID of a flow"`
+	Block    *workloads.BlockID  `csv:"block" doc:"ID of a hop's block"`
+	Hop      *int                `csv:"hop" doc:"hop of the pipeline, from 0"`
+	Pipeline *int                `csv:"pipeline" doc:"pipeline of the block, from 0; a broken one is followed by another"`
+	Size     units.Bytes         `csv:"size_bytes" unit:"bytes" doc:"payload of the transfer; for a hop, from the byte at which its pipeline continued"`
+	At       time.Duration       `csv:"at_us" unit:"µs" doc:"moment, since the start of the repeat"`
+	Received units.Bytes         `csv:"received_bytes" unit:"bytes" doc:"payload that the receiver has without a gap from at_us on"`
+	Sent     *time.Duration      `csv:"sent_us" unit:"µs" doc:"when the last of these bytes first left the sender"`
+}
+
+// Kinds of Moment.
+const (
+	KindFlow  = "flow"
+	KindBlock = "block"
+)
+
+// Transfer identifies the transfer of a Moment.
+type Transfer struct {
+	arm                             string
+	repeat, group, member, pipeline int
+	block                           bool
+}
+
+// Transfer returns the transfer of a moment with the columns of its kind.
+func (m *Moment) Transfer() Transfer {
+	if m.Kind == KindBlock {
+		return Transfer{m.Arm, m.Repeat, int(*m.Block), *m.Hop, *m.Pipeline, true}
+	}
+	return Transfer{m.Arm, m.Repeat, int(*m.Coflow), int(*m.Flow), 0, false}
+}

@@ -1,0 +1,323 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/invopop/jsonschema"
+
+	"testbed/emu/scenario"
+	"testbed/policies/catalog"
+)
+
+// reference writes the tables of keys of docs/scenario.md from the schema.
+type reference struct {
+	strings.Builder
+	defs jsonschema.Definitions
+}
+
+func (r *reference) section(heading, text string) {
+	fmt.Fprintf(r, "\n### %s\n", heading)
+	if text != "" {
+		fmt.Fprintf(r, "\n%s\n", text)
+	}
+}
+
+// table writes a row for each key of a mapping and of the mappings in it that only is true of.
+func (r *reference) table(s *jsonschema.Schema, required []string, only func(key string) bool) {
+	r.WriteString("\n| key | value | default | description |\n| --- | --- | --- | --- |\n")
+	r.rows("", s, required, only)
+}
+
+func (r *reference) rows(prefix string, s *jsonschema.Schema, required []string, only func(key string) bool) {
+	for p := s.Properties.Oldest(); p != nil; p = p.Next() {
+		key, q := p.Key, p.Value
+		if !only(key) {
+			continue
+		}
+		initial := ""
+		switch {
+		case slices.Contains(required, key):
+			initial = "required"
+		case q.Default != nil:
+			initial = fmt.Sprintf("`%v`", q.Default)
+		}
+		text := q.Description
+		if key == "kind" && len(q.Enum) == 1 {
+			text = "" // that of the section
+		}
+		text = strings.NewReplacer("|", `\|`, "*", `\*`).Replace(onlyOfKind.ReplaceAllString(text, ""))
+		fmt.Fprintf(r, "| `%s%s` | %s | %s | %s |\n", prefix, key, values(q), initial, text)
+		all := func(string) bool { return true }
+		if prefix == "" && q.Properties != nil && r.sectioned(key) {
+			continue
+		}
+		if q.Properties != nil {
+			r.rows(prefix+key+".", q, q.Required, all)
+		}
+		if q.Items != nil && q.Items.Properties != nil {
+			r.rows(prefix+key+"[].", q.Items, q.Items.Required, all)
+		}
+	}
+}
+
+// onlyOfKind is the remark of a description that the heading of its section repeats.
+var onlyOfKind = regexp.MustCompile(` Only of kind [a-z-]+(, which requires it)?\.`)
+
+// sectioned reports whether a key of the whole file has tables of its own.
+func (r *reference) sectioned(key string) bool {
+	return slices.Contains([]string{"fabric", "disk", "heartbeat", "coordinator", "scale", "capture", "limits"}, key)
+}
+
+// values describes the values of a key in a few words.
+func values(s *jsonschema.Schema) string {
+	for _, one := range slices.Concat([]*jsonschema.Schema{s}, s.AnyOf) {
+		switch {
+		case one.Ref != "":
+			return "policy"
+		case len(one.Enum) > 0:
+			var all []string
+			for _, v := range one.Enum {
+				all = append(all, fmt.Sprintf("`%v`", v))
+			}
+			return strings.Join(all, ", ")
+		case len(s.Examples) > 0:
+			var all []string
+			for _, v := range s.Examples {
+				all = append(all, fmt.Sprintf("`%v`", v))
+			}
+			return "such as " + strings.Join(all, " or ")
+		case one.Type == "integer" || one.Type == "number":
+			text := map[string]string{"integer": "whole number", "number": "number"}[one.Type]
+			switch {
+			case one.Minimum == one.Maximum && one.Minimum != "":
+				text = fmt.Sprintf("`%s`", one.Minimum)
+			case one.Minimum != "" && one.Maximum != "":
+				text += fmt.Sprintf(", %s to %s", one.Minimum, one.Maximum)
+			}
+			return text
+		case one.Type != "":
+			return map[string]string{"boolean": "`true` or `false`", "string": "text", "array": "list", "object": "mapping"}[one.Type]
+		}
+	}
+	return "list or mapping"
+}
+
+// kinds writes a section for each kind of a list, such as faults.
+func (r *reference) kinds(name string, s *jsonschema.Schema) {
+	for _, one := range s.Items.OneOf {
+		kind, _ := one.Properties.Get("kind")
+		r.section(fmt.Sprintf("`%s` of kind `%v`", name, kind.Enum[0]), one.Description)
+		r.table(one, one.Required, func(string) bool { return true })
+	}
+}
+
+func TestScenarioReference(t *testing.T) {
+	raw, err := scenario.Schema(catalog.All())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var root jsonschema.Schema
+	if err := json.Unmarshal(raw, &root); err != nil {
+		t.Fatal(err)
+	}
+	all := func(string) bool { return true }
+	r := reference{defs: root.Definitions}
+	r.section("Whole file", "")
+	r.table(&root, root.Required, all)
+	for p := root.Properties.Oldest(); p != nil; p = p.Next() {
+		key, s := p.Key, p.Value
+		switch {
+		case key == "fabric":
+			// The schema states the keys of one kind under then, those of the other under else.
+			kind, _ := s.If.Properties.Get("kind")
+			kinds := map[string]*jsonschema.Schema{fmt.Sprint(kind.Const): s.Then}
+			declared, _ := s.Properties.Get("kind")
+			kinds[fmt.Sprint(declared.Default)] = s.Else
+			forbidden := func(of *jsonschema.Schema, key string) bool {
+				return slices.ContainsFunc(of.Not.AnyOf, func(n *jsonschema.Schema) bool { return slices.Contains(n.Required, key) })
+			}
+			r.section("`fabric`", s.Description)
+			r.table(s, s.Required, func(key string) bool { return !forbidden(s.Then, key) && !forbidden(s.Else, key) })
+			for _, name := range slices.Sorted(maps.Keys(kinds)) {
+				of := kinds[name]
+				r.section(fmt.Sprintf("`fabric` of kind `%s`", name), "These keys are for this kind only.")
+				r.table(s, of.Required, func(key string) bool {
+					return !forbidden(of, key) && (forbidden(s.Then, key) || forbidden(s.Else, key))
+				})
+			}
+		case key == "arms":
+			r.section("`arms` as a list", s.Description)
+			r.table(s.OneOf[0].Items, s.OneOf[0].Items.Required, all)
+			r.section("`arms` as a mapping", s.OneOf[1].Description)
+			r.table(s.OneOf[1], s.OneOf[1].Required, all)
+			for _, role := range catalog.All().Roles() {
+				r.policies(role)
+			}
+		case s.Items != nil && len(s.Items.OneOf) > 0:
+			r.kinds(key, s)
+		case r.sectioned(key):
+			r.section("`"+key+"`", s.Description)
+			r.table(s, s.Required, all)
+		}
+	}
+	r.WriteString("\n")
+	generated(t, "docs/scenario.md", r.String())
+}
+
+// policies writes the names of a role's policies and of their parameters.
+func (r *reference) policies(role string) {
+	r.section(fmt.Sprintf("Policies of `%s`", role), "Values, defaults and meaning of each parameter are in [policies.md](policies.md).")
+	r.WriteString("\n| policy | parameters |\n| --- | --- |\n")
+	for _, one := range r.defs[role+"_policy"].AnyOf {
+		if one.Properties == nil {
+			continue
+		}
+		name, _ := one.Properties.Get("name")
+		if name.Const == nil {
+			continue // named by a variable
+		}
+		var params []string
+		for p := one.Properties.Oldest(); p != nil; p = p.Next() {
+			if p.Key != "name" {
+				params = append(params, "`"+p.Key+"`")
+			}
+		}
+		fmt.Fprintf(r, "| [`%v`](policies.md#%v) | %s |\n", name.Const, name.Const, strings.Join(params, ", "))
+	}
+}
+
+// missingRows returns the keys of the schema, of every kind of every list, that a document has
+// no row for in their section, and those that are required and not marked so. It reads the
+// schema as plain JSON and shares nothing with the code that writes the tables.
+func missingRows(schema map[string]any, doc string) []string {
+	rows := map[string]string{} // by section and first cell
+	section := ""
+	for line := range strings.Lines(doc) {
+		if h, ok := strings.CutPrefix(strings.TrimSpace(line), "### "); ok {
+			section = h
+		} else if cells := strings.Split(line, "|"); len(cells) > 2 {
+			rows[section+" "+strings.TrimSpace(cells[1])] = line
+		}
+	}
+	var missing []string
+	expect := func(section, key string, required bool) {
+		row, ok := rows[section+" `"+key+"`"]
+		if !ok || required && !strings.Contains(row, "| required |") {
+			missing = append(missing, section+": "+key)
+		}
+	}
+	object := func(v any, key string) map[string]any { m, _ := v.(map[string]any)[key].(map[string]any); return m }
+	list := func(v any, key string) []any { l, _ := v.(map[string]any)[key].([]any); return l }
+	var keys func(section, prefix string, s map[string]any, below bool)
+	keys = func(section, prefix string, s map[string]any, below bool) { // below expects only what is in the mappings of s
+		for key, v := range object(s, "properties") {
+			if !below {
+				expect(section, prefix+key, slices.Contains(list(s, "required"), any(key)))
+			}
+			v := v.(map[string]any)
+			if object(v, "properties") != nil {
+				in, inner := section, prefix+key+"."
+				if section == "Whole file" {
+					in, inner = "`"+key+"`", ""
+				}
+				// The keys of a fabric's kinds stand under then and else.
+				for _, branch := range []string{"then", "else"} {
+					if object(v, branch) == nil {
+						continue
+					}
+					kind := object(object(object(v, "if"), "properties"), "kind")["const"]
+					if branch == "else" {
+						kind = object(object(v, "properties"), "kind")["default"]
+					}
+					forbidden := map[string]bool{}
+					for _, one := range list(object(object(v, branch), "not"), "anyOf") {
+						forbidden[list(one, "required")[0].(string)] = true
+					}
+					for key := range object(v, "properties") {
+						if forbidden[key] {
+							continue
+						}
+						_, common := rows[in+" `"+key+"`"]
+						if must := slices.Contains(list(object(v, branch), "required"), any(key)); !common || must {
+							expect(fmt.Sprintf("%s of kind `%v`", in, kind), key, must)
+						}
+					}
+				}
+				keys(in, inner, v, object(v, "then") != nil)
+			}
+			if items := object(v, "items"); items != nil {
+				keys(section, prefix+key+"[].", items, false)
+				for _, one := range list(items, "oneOf") {
+					kind := list(object(object(one, "properties"), "kind"), "enum")[0]
+					keys(fmt.Sprintf("`%s` of kind `%v`", key, kind), "", one.(map[string]any), false)
+				}
+			}
+			if key == "arms" {
+				forms := list(v, "oneOf")
+				keys("`arms` as a list", "", object(forms[0], "items"), false)
+				keys("`arms` as a mapping", "", forms[1].(map[string]any), false)
+			}
+		}
+	}
+	keys("Whole file", "", schema, false)
+	for _, role := range catalog.All().Roles() {
+		section := "Policies of `" + role + "`"
+		for _, one := range list(object(object(schema, "$defs"), role+"_policy"), "anyOf") {
+			name, ok := object(object(one, "properties"), "name")["const"]
+			if !ok {
+				continue
+			}
+			row := rows[fmt.Sprintf("%s [`%v`](policies.md#%v)", section, name, name)]
+			for param := range object(one, "properties") {
+				if param != "name" && !strings.Contains(row, "`"+param+"`") {
+					missing = append(missing, fmt.Sprintf("%s: %v.%s", section, name, param))
+				}
+			}
+		}
+	}
+	slices.Sort(missing)
+	return missing
+}
+
+// docs/scenario.md has a row for every key of the schema, in the section of its kind, and the
+// check finds a row that is taken out.
+func TestScenarioReferenceIsComplete(t *testing.T) {
+	raw, err := scenario.Schema(catalog.All())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema map[string]any
+	if err := json.Unmarshal(raw, &schema); err != nil {
+		t.Fatal(err)
+	}
+	doc := read(t, "docs/scenario.md")
+	for _, key := range missingRows(schema, doc) {
+		t.Errorf("docs/scenario.md has no row, or not as required, for %s", key)
+	}
+	for _, planted := range []struct{ section, row, want string }{
+		{"`faults` of kind `link-rate`", "| `at` |", "`faults` of kind `link-rate`: at"},
+		{"`faults` of kind `slow-disk`", "| `for` |", "`faults` of kind `slow-disk`: for"},
+		{"`workload` of kind `jobs`", "| `block` |", "`workload` of kind `jobs`: block"},
+		{"`workload` of kind `jobs`", "| `bins[].to` |", "`workload` of kind `jobs`: bins[].to"},
+		{"`fabric` of kind `switch`", "| `ports` |", "`fabric` of kind `switch`: ports"},
+		{"`fabric`", "| `red.min` |", "`fabric`: red.min"},
+		{"`arms` as a list", "| `placement` |", "`arms` as a list: placement"},
+		{"Policies of `coflow`", "`padding`, ", "Policies of `coflow`: sebf.padding"},
+	} {
+		head, tail, ok := strings.Cut(doc, "\n### "+planted.section+"\n")
+		if !ok {
+			t.Errorf("docs/scenario.md has no section %s", planted.section)
+			continue
+		}
+		tail = strings.Replace(tail, planted.row, "", 1)
+		if got := missingRows(schema, head+"\n### "+planted.section+"\n"+tail); !slices.Equal(got, []string{planted.want}) {
+			t.Errorf("without %s in the section %s the check reports %q, want %q", planted.row, planted.section, got, planted.want)
+		}
+	}
+}
