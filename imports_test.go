@@ -78,10 +78,10 @@ var arrows = map[string][]string{
 	"results/htmlreport":    {"results/figures", "results/flows", "results/metrics", "results/breakdown"},
 	"results/report":        {"results/safefile", "results/flows", "results/metrics", "results/schema", "results/table", "results/breakdown", "results/htmlreport", "results/figures"},
 
-	"emu/live": {"policies", "emu/engine", "emu/fault", "emu/kernel", "emu/fidelity", "emu/plan", "emu/deploy", "hosts", "hosts/pace", "hosts/disk",
+	"emu/live": {"policies", "emu/engine", "emu/fault", "emu/kernel", "emu/kernel/processors", "emu/fidelity", "emu/plan", "emu/deploy", "hosts", "hosts/pace", "hosts/disk",
 		"results/pcap", "results/flows", "results/safefile"},
 	"emu/calibration":         {"emu/plan", "results/safefile", "results/metrics"},
-	"emu/calibration/measure": {"emu/calibration", "emu/deploy", "emu/runner", "emu/kernel", "emu/plan", "emu/scenario", "policies/catalog", "hosts/disk", "results/rundir", "results/safefile", "results/metrics"},
+	"emu/calibration/measure": {"emu/calibration", "emu/deploy", "emu/runner", "emu/kernel", "emu/kernel/processors", "emu/plan", "emu/scenario", "policies/catalog", "hosts/disk", "results/rundir", "results/safefile", "results/metrics"},
 	"emu/runner": {"emu/parallel", "emu/calibration", "policies", "policies/catalog", "emu/engine", "emu/fault", "emu/fluid", "emu/live", "emu/kernel", "emu/fidelity", "emu/plan", "emu/deploy", "emu/scenario",
 		"results/pcap", "results/safefile", "results/flows", "results/metrics", "results/breakdown", "results/report", "results/schema", "results/rundir", "results/compare"},
 	"emu/cli": {"topo/draw", "emu/flowsim/comparison", "emu/flowsim", "emu/calibration", "emu/calibration/measure", "policies/catalog", "emu/runner", "emu/fault", "emu/inspect", "emu/kernel", "emu/plan", "emu/deploy", "emu/scenario",
@@ -91,18 +91,19 @@ var arrows = map[string][]string{
 	"emu/cli/reference": {"emu/cli"}, // documentation, which the program does not carry
 	"scripts/manpages":  {"emu/cli/reference"},
 
-	"emu/kernel/netnstest": {},
-	"emu/longtest":         {},
-	"workloads/oracletest": {},
-	"results/tooltest":     {},
-	"workloads/drawntest":  {},
-	"scripts/bench":        {"results/metrics"}, // runs other programs
-	"scripts/philae":       {"scripts/suite", "results/report", "results/verdict", "emu/scenario", "emu/runner", "emu/flowsim/comparison", "emu/flowsim", "results/tracestats", "results/safefile", "results/metrics"},
-	"scripts/sinbad":       {"scripts/suite", "results/safefile", "results/metrics", "results/report"},
-	"scripts/suite":        {"results/report", "results/table", "results/verdict", "results/safefile"}, // what suites share
-	"scripts/quickstart":   {},                                                                         // scenario files, and tests of them
-	"scripts/testvm":       {},                                                                         // runs the tests of others
-	"scripts/testsum":      {"emu/longtest"},
+	"emu/kernel/processors": {},
+	"emu/kernel/netnstest":  {"emu/kernel/processors", "emu/longtest"},
+	"emu/longtest":          {},
+	"workloads/oracletest":  {},
+	"results/tooltest":      {},
+	"workloads/drawntest":   {},
+	"scripts/bench":         {"results/metrics"}, // runs other programs
+	"scripts/philae":        {"scripts/suite", "results/report", "results/verdict", "emu/scenario", "emu/runner", "emu/flowsim/comparison", "emu/flowsim", "results/tracestats", "results/safefile", "results/metrics"},
+	"scripts/sinbad":        {"scripts/suite", "results/safefile", "results/metrics", "results/report"},
+	"scripts/suite":         {"results/report", "results/table", "results/verdict", "results/safefile"}, // what suites share
+	"scripts/quickstart":    {},                                                                         // scenario files, and tests of them
+	"scripts/testvm":        {"emu/longtest"},                                                           // runs the tests of others
+	"scripts/testsum":       {"emu/longtest"},
 }
 
 // TestArchitecture generates the tables of packages, with the first sentence of each package's
@@ -150,7 +151,7 @@ var onlyIn = map[string]struct {
 	"github.com/vishvananda/netns":   {"namespaces", []string{"emu/kernel"}},
 	"github.com/containernetworking": {"namespaces", []string{"emu/kernel"}},
 	"github.com/gopacket/gopacket":   {"capture rings", []string{"emu/kernel"}},
-	"golang.org/x/sys/unix":          {"system calls", []string{"emu/kernel"}},
+	"golang.org/x/sys/unix":          {"system calls", []string{"emu/kernel", "emu/kernel/netnstest", "emu/kernel/processors"}},
 	"syscall": {"signals, error numbers, flags, locks and watches of files, and sizes of file systems",
 		[]string{"emu/calibration/measure", "emu/cli", "emu/deploy", "emu/kernel", "emu/kernel/netnstest", "hosts", "hosts/disk", "results/safefile", "scripts/suite", "scripts/testvm"}},
 	"math/rand":              {"nothing: version 2 replaces it", nil},

@@ -39,7 +39,7 @@ done
 [ $mode = all ] || echo "$name: without the race detector and without long tests: make check runs all"
 
 mkdir -p bin
-rm -f bin/tests.json bin/packet-tests.json
+rm -f bin/tests.json bin/packet-tests.json bin/timing-*.json
 $GO build -modfile=tools/go.mod -o bin/gotestsum gotest.tools/gotestsum || exit 1
 packets=$($GO list $ON_PACKETS) && rest=$($GO list ./...) || exit 1
 rest=$(echo "$rest" | grep -vxF "$packets")
@@ -52,10 +52,25 @@ run() { # run FILE FLAGS...
 	shift
 	$sudo bin/gotestsum --format pkgname --format-icons text --format-hide-empty-pkg --hide-summary=skipped --jsonfile "$file" -- $flags -shuffle=on -timeout 20m "$@" || failed=1
 }
+compile() { # on all processors, as go test -p 1 does not
+	$sudo $GO list -test -export $(echo $flags | sed 's/-short//') $ON_PACKETS >/dev/null
+}
+$GO build -o bin/testsum ./scripts/testsum || exit 1
 run bin/tests.json $rest
-$sudo $GO list -test -export $(echo $flags | sed 's/-short//') $ON_PACKETS >/dev/null # compiles on all processors, as go test -p 1 does not
+compile
 run bin/packet-tests.json -p 1 $ON_PACKETS
-$GO run ./scripts/testsum bin/tests.json bin/packet-tests.json || failed=1
+if [ $mode = all ]; then
+	export CGO_ENABLED=0
+	flags=
+	compile
+	bin/testsum -timing bin/packet-tests.json >bin/timing-tests || failed=1
+	n=0
+	while read -r package tests; do
+		n=$((n + 1))
+		run bin/timing-$n.json -run "$tests" "$package" </dev/null
+	done <bin/timing-tests
+fi
+bin/testsum bin/tests.json bin/packet-tests.json $(ls bin/timing-*.json 2>/dev/null) || failed=1
 took=$(($(date +%s) - begin))
 [ $failed = 0 ] && result=OK || result=FAILED
 echo "$name: $result after $((took / 60)) min $((took % 60)) s"

@@ -13,15 +13,13 @@ import (
 
 // Of a run whose captures were damaged since, what can be read is reported, each
 // capture that is wrong is reported once, with the offset where there is one, and the
-// arm's verdict is no longer a pass. It is no failure: the exit code is 0.
+// arm's verdict is no longer a pass. It is no failure: the exit code is that of the run, which may be
+// void on a machine that was too busy.
 func TestReportOnDamagedCaptures(t *testing.T) {
 	longtest.Skip(t, "damages captures of a run, 7 s")
 	tooltest.Need(t, "editcap")
 	p, dir := newPlace(t), filepath.Join(t.TempDir(), "run")
 	r := smallRun(t)
-	if r.code != 0 {
-		t.Fatalf("the run that is to be damaged ended with %d\n%s", r.code, r.out)
-	}
 	if err := os.CopyFS(dir, os.DirFS(r.runDir)); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +58,7 @@ func TestReportOnDamagedCaptures(t *testing.T) {
 		return b
 	})
 
-	p.run(t, 0, "report", dir)
+	p.run(t, r.code, "report", dir)
 	b, err := os.ReadFile(filepath.Join(dir, "report.md"))
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 
 	"testbed/emu/fidelity"
 	"testbed/emu/kernel"
+	"testbed/emu/kernel/processors"
 	"testbed/topo"
 	"testbed/topo/units"
 )
@@ -125,41 +126,8 @@ func (s *sampler) names() func(yield func(string) bool) {
 	}
 }
 
-// usage is the processor time of the machine and of its processes up to a moment.
-type usage struct {
-	kernel.Processors
-	processes kernel.ProcessUsage
-}
-
-func takeUsage() (usage, error) {
-	cpu, err := kernel.ProcessorTimes()
-	if err != nil {
-		return usage{}, err
-	}
-	processes, err := kernel.ProcessTimes()
-	return usage{cpu, processes}, err
-}
-
 // machine is what the processors did between two readings.
-//
-// Others is the sum of what the other processes were charged for. "All tasks less this
-// process" would be too little: this process is charged for the packets and timers (softirq)
-// that are handled while it runs, which can be half of its time, and /proc/stat counts
-// them apart from tasks. That difference is still a lower bound, and the only one for
-// processes that /proc does not show, such as those outside a container.
-func machine(was, is usage) fidelity.Machine {
-	passed := is.At.Sub(was.At)
-	if passed <= 0 {
-		return fidelity.Machine{}
-	}
-	all := passed * time.Duration(is.Count)
-	share := func(d time.Duration) float64 { return min(1, max(0, float64(d)/float64(all))) }
-	own := is.Own - was.Own
-	others := max(is.processes.OthersSince(was.processes), is.Tasks-was.Tasks-own)
-	m := fidelity.Machine{Known: true, Own: share(own), Softirq: share(is.Softirq - was.Softirq + is.Irq - was.Irq), Stolen: share(is.Stolen - was.Stolen),
-		Others: share(others), Waiting: -1}
-	if is.HasWaiting && was.HasWaiting {
-		m.Waiting = min(1, float64(is.Waiting-was.Waiting)/float64(passed))
-	}
-	return m
+func machine(was, is processors.Reading) fidelity.Machine {
+	l, ok := is.Since(was)
+	return fidelity.Machine{Known: ok, Others: l.Others, Own: l.Own, Softirq: l.Softirq, Stolen: l.Stolen, Waiting: l.Waiting}
 }

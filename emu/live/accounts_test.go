@@ -2,9 +2,7 @@ package live
 
 import (
 	"testing"
-	"time"
 
-	"testbed/emu/fidelity"
 	"testbed/emu/kernel"
 )
 
@@ -36,23 +34,5 @@ func TestLoss(t *testing.T) {
 				t.Errorf("%d packets", got.Packets)
 			}
 		})
-	}
-}
-
-func TestMachine(t *testing.T) {
-	at := time.Now()
-	was := usage{kernel.Processors{At: at, Count: 2, HasWaiting: true}, nil}
-	is := usage{kernel.Processors{At: at.Add(10 * time.Second), Count: 2, Tasks: 10 * time.Second, Own: 4 * time.Second, Softirq: time.Second, Irq: time.Second,
-		Stolen: 2 * time.Second, Waiting: 5 * time.Second, HasWaiting: true}, nil}
-	want := fidelity.Machine{Known: true, Others: 0.3, Own: 0.2, Softirq: 0.1, Stolen: 0.1, Waiting: 0.5}
-	if got := machine(was, is); got != want {
-		t.Errorf("processes are hidden: got %+v, want %+v", got, want)
-	}
-	is.HasWaiting, is.Own = false, 15*time.Second // packets are charged to this process
-	if got := machine(was, is); got.Others != 0 || got.Waiting != -1 {
-		t.Errorf("got %+v", got)
-	}
-	if got := machine(was, was); got.Known {
-		t.Errorf("nothing passed: %+v", got)
 	}
 }

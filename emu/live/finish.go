@@ -13,6 +13,7 @@ import (
 
 	"testbed/emu/fault"
 	"testbed/emu/fidelity"
+	"testbed/emu/kernel/processors"
 	"testbed/hosts"
 	"testbed/topo"
 )
@@ -24,7 +25,7 @@ func (b *Backend) Finish(ctx context.Context) (Measured, error) {
 	if err != nil {
 		return Measured{}, err
 	}
-	cpu, err := takeUsage()
+	cpu, err := processors.Read()
 	if err != nil {
 		return Measured{}, err
 	}

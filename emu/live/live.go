@@ -23,6 +23,7 @@ import (
 	"testbed/emu/fault"
 	"testbed/emu/fidelity"
 	"testbed/emu/kernel"
+	"testbed/emu/kernel/processors"
 	"testbed/emu/plan"
 	"testbed/hosts"
 	"testbed/hosts/disk"
@@ -128,7 +129,7 @@ type Backend struct {
 	dropped  []uint32       // by queues before the first packet, by LinkID
 	sent     []units.Bytes  // by Config.Links, before the first packet
 	accounts map[string]account
-	cpu      usage // before the first packet
+	cpu      processors.Reading // before the first packet
 	clock    *kernel.WallClock
 	zero     time.Time
 	procs    int // as they were before
@@ -254,7 +255,7 @@ func (b *Backend) start(ctx context.Context) (err error) {
 		}
 	}
 	b.garbage = holdGarbage(b.cfg.Settings.Garbage)
-	if b.cpu, err = takeUsage(); err != nil {
+	if b.cpu, err = processors.Read(); err != nil {
 		return err
 	}
 	if b.clock, err = kernel.WatchWallClock(); err != nil {

@@ -8,6 +8,10 @@ import "testing"
 // Marker begins the reason of every skip of this package. The summary of make test counts it.
 const Marker = "long test, run by make check: "
 
+// NotJudged begins the message of a test that leaves a duration unjudged; the reason follows. The
+// summaries of make test and make test-vm count it.
+const NotJudged = "timing not judged: "
+
 // Skip skips the test under -short. Why is what takes long, and how long.
 func Skip(t testing.TB, why string) {
 	t.Helper()

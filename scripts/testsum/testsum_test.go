@@ -55,3 +55,46 @@ tests: 1 passed, 1 failed, 4 skipped
 		t.Errorf("a file that is cut off: %v", err)
 	}
 }
+
+// A test that ran again without the race detector counts once, with its later result; a failure
+// stays.
+func TestRanAgain(t *testing.T) {
+	dir := t.TempDir()
+	paths := []string{filepath.Join(dir, "race.json"), filepath.Join(dir, "timing.json")}
+	for i, text := range []string{`{"Action":"output","Package":"testbed/a","Test":"TestSlow/attempt=1","Output":"    a_test.go:7: timing not judged: race detector\n"}
+{"Action":"pass","Package":"testbed/a","Test":"TestSlow/attempt=1"}
+{"Action":"pass","Package":"testbed/a","Test":"TestSlow"}
+{"Action":"output","Package":"testbed/a","Test":"TestOnly","Output":"    a_test.go:7: timing not judged: race detector\n"}
+{"Action":"skip","Package":"testbed/a","Test":"TestOnly"}
+{"Action":"output","Package":"testbed/b","Test":"TestWrong","Output":"    a_test.go:7: timing not judged: race detector\n"}
+{"Action":"fail","Package":"testbed/b","Test":"TestWrong"}
+{"Action":"output","Package":"testbed/b","Test":"TestStalls","Output":"    a_test.go:7: timing not judged: race detector\n"}
+{"Action":"pass","Package":"testbed/b","Test":"TestStalls"}
+{"Action":"pass","Package":"testbed/b","Test":"TestPlain"}
+`, `{"Action":"pass","Package":"testbed/a","Test":"TestSlow"}
+{"Action":"pass","Package":"testbed/a","Test":"TestOnly"}
+{"Action":"pass","Package":"testbed/b","Test":"TestWrong"}
+{"Action":"output","Package":"testbed/b","Test":"TestStalls","Output":"    a_test.go:7: timing not judged: a processor stopped for 98ms\n"}
+{"Action":"pass","Package":"testbed/b","Test":"TestStalls"}
+`} {
+		if err := os.WriteFile(paths[i], []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{paths[:1], "skipped: a TestOnly: timing not judged: race detector\ntiming not judged: a TestSlow and 1 more: race detector\ntests: 3 passed, 1 failed, 1 skipped\n"},
+		{paths, "timing not judged: b TestStalls: a processor stopped for 98ms\ntests: 4 passed, 1 failed, 0 skipped\n"},
+		{[]string{"-timing", paths[0]}, "testbed/a ^(TestOnly|TestSlow)$\ntestbed/b ^(TestStalls|TestWrong)$\n"},
+	} {
+		var out strings.Builder
+		if err := run(&out, tt.args); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tt.want, out.String()); diff != "" {
+			t.Errorf("%s: (-want +got):\n%s", tt.args, diff)
+		}
+	}
+}

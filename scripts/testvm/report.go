@@ -11,14 +11,13 @@ import (
 	"time"
 
 	"github.com/olekukonko/tablewriter"
+
+	"testbed/emu/longtest"
 )
 
 // longReason is the length to which the summary cuts a skip's reason, in bytes. The output
 // above it has the whole reason.
 const longReason = 200
-
-// notJudged is the message of netnstest if it does not judge the timing of packets.
-const notJudged = "timing, not judged under emulation"
 
 // outcome is the result of one package's binary in the guest.
 type outcome struct {
@@ -130,7 +129,7 @@ func (o *outcome) read(line string, test, said *string) {
 	}
 	if m := logLine.FindStringSubmatch(line); m != nil {
 		*said = m[1]
-		if strings.HasPrefix(m[1], notJudged) && !slices.Contains(o.Timing, *test) {
+		if strings.HasPrefix(m[1], longtest.NotJudged) && !slices.Contains(o.Timing, *test) {
 			o.Timing = append(o.Timing, *test)
 		}
 	}
@@ -174,7 +173,7 @@ func (r *results) print(w io.Writer, runs []run) error {
 			fmt.Fprintf(w, "SKIPPED %s %s: %s\n", o.Package, s.Test, reason)
 		}
 		for _, name := range o.Timing {
-			fmt.Fprintf(w, "NOT JUDGED %s %s: %s\n", o.Package, name, notJudged)
+			fmt.Fprintf(w, "NOT JUDGED %s %s\n", o.Package, name)
 		}
 	}
 	for _, o := range r.Outcomes {

@@ -67,7 +67,7 @@ func TestReport(t *testing.T) {
 		{"nothing at all", nil, false, []string{"NOT RUN", "FAILED: the guest stopped before all packages were tested"}},
 		{"skipped, with the last reason", []string{boots, begins, passes, "=== RUN   TestS", "    s_test.go:5: looking", "    s_test.go:7: the kernel lacks it", "--- SKIP: TestS (0.00s)", ends, done}, true,
 			[]string{"SKIPPED emu/kernel TestS: the kernel lacks it"}},
-		{"timing", []string{boots, begins, "=== RUN   TestT", "    t_test.go:5: timing, not judged under emulation", "    t_test.go:5: timing, not judged under emulation", "--- PASS: TestT (0.00s)", ends, done}, true,
+		{"timing", []string{boots, begins, "=== RUN   TestT", "    t_test.go:5: timing not judged: emulated processors", "    t_test.go:5: timing not judged: emulated processors", "--- PASS: TestT (0.00s)", ends, done}, true,
 			[]string{"NOT JUDGED emu/kernel TestT"}},
 	}
 	for _, tt := range tests {

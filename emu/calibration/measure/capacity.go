@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"testbed/emu/calibration"
-	"testbed/emu/kernel"
+	"testbed/emu/kernel/processors"
 	"testbed/emu/plan"
 	"testbed/emu/runner"
 	"testbed/emu/scenario"
@@ -158,7 +158,7 @@ arms: {coflow: [fair]}
 	var sampleErr error
 	take := func(into *sample) {
 		if into.at.IsZero() {
-			p, err := kernel.ProcessorTimes()
+			p, err := processors.Read()
 			*into = sample{time.Now(), p}
 			sampleErr = errors.Join(sampleErr, err)
 		}
@@ -208,12 +208,12 @@ func notPassed(out *runner.Outcome) string {
 // sample is the time that the processors have spent, by kind, at a moment.
 type sample struct {
 	at time.Time
-	kernel.Processors
+	processors.Reading
 }
 
 // busySince returns the average number of busy processors. It excludes time stolen from a
 // virtual machine.
 func (s sample) busySince(from sample) float64 {
-	busy := func(p kernel.Processors) time.Duration { return p.Tasks + p.Softirq + p.Irq }
-	return (busy(s.Processors) - busy(from.Processors)).Seconds() / max(s.at.Sub(from.at).Seconds(), 1e-3)
+	busy := func(p processors.Reading) time.Duration { return p.Tasks + p.Softirq + p.Irq }
+	return (busy(s.Reading) - busy(from.Reading)).Seconds() / max(s.at.Sub(from.at).Seconds(), 1e-3)
 }

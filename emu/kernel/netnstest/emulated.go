@@ -4,14 +4,16 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"testbed/emu/longtest"
 )
 
 // vmEnv is the variable that is "1" in the virtual machine of make test-vm,
 // whose processors are emulated in software.
 const vmEnv = "TESTBED_VM"
 
-// Emulated reports whether durations are meaningless here because the processors are emulated.
-// Packets and bytes are tested nevertheless.
+// Emulated reports whether the processors are emulated in software. Packets and bytes are tested
+// nevertheless.
 func Emulated() bool { return os.Getenv(vmEnv) == "1" }
 
 // emulatedSlower is how much longer than on real processors a wait may take if they are emulated.
@@ -25,21 +27,39 @@ func Patience(d time.Duration) time.Duration {
 	return d
 }
 
-// NotJudged returns Emulated, and logs in that case that the test leaves a duration unjudged. The
-// virtual machine's summary counts these notes.
-func NotJudged(t testing.TB) bool {
-	t.Helper()
-	if !Emulated() {
-		return false
+// meaningless returns why durations say nothing about the program; empty if they do.
+func meaningless() string {
+	switch {
+	case Emulated():
+		return "emulated processors"
+	case instrumented:
+		return "race detector"
 	}
-	t.Log("timing, not judged under emulation")
-	return true
+	return ""
 }
 
-// OnlyTiming skips a test that judges only durations, if Emulated.
+// notJudged logs that a test leaves a duration unjudged. The summaries of tests count these notes,
+// and scripts/test.sh repeats those of the race detector without it.
+func notJudged(t testing.TB, why string) {
+	t.Helper()
+	t.Log(longtest.NotJudged + why)
+}
+
+// NotJudged reports, and logs, that durations say nothing here about the program: the processors are
+// emulated, or the race detector slows it down.
+func NotJudged(t testing.TB) bool {
+	t.Helper()
+	why := meaningless()
+	if why != "" {
+		notJudged(t, why)
+	}
+	return why != ""
+}
+
+// OnlyTiming skips a test that judges only durations, if NotJudged.
 func OnlyTiming(t testing.TB) {
 	t.Helper()
-	if Emulated() {
-		t.Skip("judges only durations, which mean nothing under emulation")
+	if NotJudged(t) {
+		t.SkipNow()
 	}
 }

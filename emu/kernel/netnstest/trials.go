@@ -60,10 +60,15 @@ func (tr Trials) decided(succeeded, failed int) (over, ok bool) {
 	return succeeded >= tr.Least || failed > tr.Runs-tr.Least, succeeded >= tr.Least
 }
 
-// Run calls f up to tr.Runs times, until the rule is decided. Each call is a subtest with its
-// own cleanup and output: with -v all of them are printed, otherwise the last one if the test fails. A
-// failure by t.Error or t.Fatal in f concerns correctness and ends the test. If processors are
-// emulated, f runs once, and only such a failure counts.
+// spare is the number of runs that may be repeated because the machine was disturbed.
+func (tr Trials) spare() int { return max(disturbances, tr.Runs/2) }
+
+// Run calls f up to tr.Runs times, until the rule is decided. Runs that fail while the rest of the
+// machine disturbs them do not count, up to max(3, tr.Runs/2) of them; beyond that the test is not
+// judged, which the summary of all tests says. Each call is a subtest with its own cleanup and
+// output: with -v all of them are printed, otherwise the last one if the test fails. A failure by
+// t.Error or t.Fatal in f concerns correctness and ends the test. Where durations mean nothing
+// (NotJudged), f runs once, and only such a failure counts.
 func (tr Trials) Run(t *testing.T, f func(t *testing.T) (ok bool)) {
 	t.Helper()
 	if err := tr.check(); err != nil {
@@ -74,23 +79,33 @@ func (tr Trials) Run(t *testing.T, f func(t *testing.T) (ok bool)) {
 		return
 	}
 	t.Log(tr)
-	succeeded, failed := 0, 0
+	succeeded, failed, spent := 0, 0, 0
 	for over := false; !over; {
-		run := succeeded + failed + 1
+		why := ""
 		once := func(t *testing.T) {
+			w := observe(t)
 			if f(t) {
 				succeeded++
+			} else if why = disturbed(t, w); why != "" {
+				spent++
 			} else {
 				failed++
 			}
 			var ok bool
 			if over, ok = tr.decided(succeeded, failed); over && !ok {
-				t.Errorf("%d of %d runs succeeded; %v", succeeded, run, tr)
+				t.Errorf("%d of %d runs succeeded; %v", succeeded, succeeded+failed, tr)
 			}
 		}
-		if !t.Run(fmt.Sprintf("run=%d", run), once) && !over {
+		if !t.Run(fmt.Sprintf("run=%d", succeeded+failed+spent+1), once) && !over {
 			return
 		}
-		t.Logf("after run %d of up to %d: %d succeeded, %d failed", run, tr.Runs, succeeded, failed)
+		t.Logf("of up to %d runs: %d succeeded, %d failed, %d were disturbed and do not count%s", tr.Runs, succeeded, failed, spent, because(why))
+		if spent > tr.spare() {
+			notJudged(t, why)
+			return
+		}
+		if why != "" {
+			awaitQuiet(t)
+		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 )
@@ -117,51 +116,4 @@ func TestTrialsRefuse(t *testing.T) {
 	if err := (Trials{0.9, 5, 4}).check(); err != nil {
 		t.Error(err)
 	}
-}
-
-// outcomes is the variable with what runs of TestTrialsChild report, one letter each: y for
-// success, n for none, e for an error. It has one letter more than runs that are needed.
-const outcomes = "TRIALS_OUTCOMES"
-
-func TestTrialsRun(t *testing.T) {
-	for _, tt := range []struct {
-		letters string
-		runs    int
-		ok      bool
-	}{
-		{"yyyyn", 4, true},
-		{"ynyyyy", 5, true},
-		{"nnyyyy", 2, false}, // 4 of 5 can no longer succeed
-		{"nyyyny", 5, false},
-		{"yeyyyy", 2, false}, // an error is no failed detection
-	} {
-		c := exec.Command(os.Args[0], "-test.run=^TestTrialsChild$", "-test.v")
-		c.Env = append(os.Environ(), outcomes+"="+tt.letters, vmEnv+"=")
-		b, err := c.CombinedOutput()
-		out := string(b)
-		for i := range tt.runs + 1 {
-			if ran := strings.Contains(out, fmt.Sprintf("run=%d\n", i+1)); ran != (i < tt.runs) {
-				t.Errorf("%s: run %d is reported: %t", tt.letters, i+1, ran)
-			}
-		}
-		if (err == nil) != tt.ok || !strings.Contains(out, "4 of 5 runs must succeed: fails in 8.1 % of all cases where 90.0 % of runs succeed") {
-			t.Errorf("%s: %v, want success: %t, and the rule\n%s", tt.letters, err, tt.ok, out)
-		}
-	}
-}
-
-// TestTrialsChild is started by TestTrialsRun.
-func TestTrialsChild(t *testing.T) {
-	letters := os.Getenv(outcomes)
-	if letters == "" {
-		return
-	}
-	i := -1
-	Trials{Power: 0.9, Runs: 5, Least: 4}.Run(t, func(t *testing.T) bool {
-		i++
-		if letters[i] == 'e' {
-			t.Error("wrong")
-		}
-		return letters[i] == 'y'
-	})
 }

@@ -1,4 +1,4 @@
-package kernel
+package processors
 
 import (
 	"os"
@@ -10,9 +10,9 @@ import (
 )
 
 // The time charged to a process and its children equals that of wait4, on every kernel
-// configuration, and OthersSince is at least that.
+// configuration, and othersSince is at least that.
 func TestProcessTimes(t *testing.T) {
-	was, err := ProcessTimes()
+	was, err := readUsage()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func TestProcessTimes(t *testing.T) {
 		_ = c.Process.Kill() // already ended, unless the test failed
 		_ = c.Wait()
 	}()
-	of := func(p ProcessUsage) (c2 charged) {
+	of := func(p usage) (c2 charged) {
 		for id, x := range p {
 			if id.pid == c.Process.Pid {
 				c2 = x
@@ -32,9 +32,9 @@ func TestProcessTimes(t *testing.T) {
 		}
 		return c2
 	}
-	var is ProcessUsage
+	var is usage
 	for deadline := time.Now().Add(time.Minute); of(is).self < 300*time.Millisecond || of(is).children == 0; time.Sleep(10 * time.Millisecond) {
-		if is, err = ProcessTimes(); err != nil {
+		if is, err = readUsage(); err != nil {
 			t.Fatal(err)
 		}
 		if time.Now().After(deadline) {
@@ -44,14 +44,19 @@ func TestProcessTimes(t *testing.T) {
 	if err := c.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the process ends, and is not reaped", func() bool {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		b, err := os.ReadFile("/proc/" + strconv.Itoa(c.Process.Pid) + "/stat")
 		if err != nil {
 			t.Fatal(err)
 		}
-		return strings.Contains(string(b), ") Z ")
-	})
-	if is, err = ProcessTimes(); err != nil {
+		if strings.Contains(string(b), ") Z ") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the killed process has not ended after a minute")
+		}
+	}
+	if is, err = readUsage(); err != nil {
 		t.Fatal(err)
 	}
 	_ = c.Wait() // it was killed
@@ -60,8 +65,8 @@ func TestProcessTimes(t *testing.T) {
 	if sum := got.self + got.children; sum < want-cut || sum > want {
 		t.Errorf("charged %+v, want %v in all", got, want)
 	}
-	if others := is.OthersSince(was); others < got.self { // the time of children may be offset by a process that was not waited for
+	if others := is.othersSince(was); others < got.self { // the time of children may be offset by a process that was not waited for
 		t.Errorf("others took %v, want %v or more", others, got.self)
 	}
-	t.Logf("charged %+v, wait4 %v, all others %v", got, want, is.OthersSince(was))
+	t.Logf("charged %+v, wait4 %v, all others %v", got, want, is.othersSince(was))
 }

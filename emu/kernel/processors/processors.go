@@ -1,4 +1,6 @@
-package kernel
+// Package processors reads what the processors of the machine did: all together, by process, and for
+// the hypervisor.
+package processors
 
 import (
 	"fmt"
@@ -10,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Processors is the use of all processors of the machine together since boot. The kernel counts in
+// Times is the use of all processors of the machine together since boot. The kernel counts in
 // ticks of 10 ms.
-type Processors struct {
+type Times struct {
 	At      time.Time // time of the reading
 	Count   int
 	Tasks   time.Duration // in processes, including system calls, excluding softirq
@@ -29,22 +31,22 @@ type Processors struct {
 	HasWaiting bool
 }
 
-// ProcessorTimes reads /proc/stat, /proc/pressure/cpu and the usage of this process.
-func ProcessorTimes() (Processors, error) {
+// readTimes reads /proc/stat, /proc/pressure/cpu and the usage of this process.
+func readTimes() (Times, error) {
 	b, err := os.ReadFile("/proc/stat")
 	if err != nil {
-		return Processors{}, fmt.Errorf("processor times: %w", err)
+		return Times{}, fmt.Errorf("processor times: %w", err)
 	}
 	at := time.Now()
 	p, err := parseStat(string(b))
 	if err != nil {
-		return Processors{}, fmt.Errorf("processor times: %w", err)
+		return Times{}, fmt.Errorf("processor times: %w", err)
 	}
 	p.At = at
 	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
 		var u unix.Rusage
 		if err := unix.Getrusage(who, &u); err != nil {
-			return Processors{}, fmt.Errorf("processor times of this process: %w", err)
+			return Times{}, fmt.Errorf("processor times of this process: %w", err)
 		}
 		p.Own += time.Duration(u.Utime.Nano() + u.Stime.Nano())
 	}
@@ -57,8 +59,8 @@ func ProcessorTimes() (Processors, error) {
 // userTick is the unit of /proc/stat, USER_HZ: 100 per second on all Linux systems.
 const userTick = 10 * time.Millisecond
 
-func parseStat(text string) (Processors, error) {
-	var p Processors
+func parseStat(text string) (Times, error) {
+	var p Times
 	var all time.Duration
 	for line := range strings.Lines(text) {
 		words := strings.Fields(line)

@@ -1,4 +1,4 @@
-package kernel
+package processors
 
 import (
 	"errors"
@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ProcessUsage is the processor time used so far by each process in /proc, including kernel
-// threads. ksoftirqd is excluded, because it handles packets and timers, which Processors counts as
+// usage is the processor time used so far by each process in /proc, including kernel
+// threads. ksoftirqd is excluded, because it handles packets and timers, which Times counts as
 // Softirq.
 //
 // Unless the kernel accounts for interrupts separately (CONFIG_IRQ_TIME_ACCOUNTING), a process is
 // charged for the interrupts that arrive while it runs. In both cases the times equal those of
-// getrusage, so they are comparable with Processors.Own. The times in /proc/stat are not: they
+// getrusage, so they are comparable with Times.Own. The times in /proc/stat are not: they
 // exclude softirq, and without that option they are samples taken once per tick.
-type ProcessUsage map[process]charged
+type usage map[process]charged
 
 // process identifies a process. The kernel reuses process IDs, so the start time is part of it.
 type process struct {
@@ -31,13 +31,13 @@ type process struct {
 // charged is the time of all threads of a process, and of the children that it waited for.
 type charged struct{ self, children time.Duration }
 
-// maxScans is the maximum number of times that ProcessTimes reads /proc.
+// maxScans is the maximum number of times that readUsage reads /proc.
 const maxScans = 3
 
-// ProcessTimes reads /proc/*/stat. A process that is reaped during the scan may be counted twice,
-// or neither there nor in its parent's account. ProcessTimes then repeats the scan, up to three
+// readUsage reads /proc/*/stat. A process that is reaped during the scan may be counted twice,
+// or neither there nor in its parent's account. readUsage then repeats the scan, up to three
 // scans in total.
-func ProcessTimes() (ProcessUsage, error) {
+func readUsage() (usage, error) {
 	for left := maxScans; ; left-- {
 		p, err := scanProcesses()
 		if err != nil {
@@ -81,12 +81,12 @@ func processIDs() ([]int, error) {
 	return out, nil
 }
 
-func scanProcesses() (ProcessUsage, error) {
+func scanProcesses() (usage, error) {
 	pids, err := processIDs()
 	if err != nil {
 		return nil, err
 	}
-	p := make(ProcessUsage, len(pids))
+	p := make(usage, len(pids))
 	for _, pid := range pids {
 		b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, fs.ErrPermission) {
@@ -130,12 +130,12 @@ func parseProcess(line string) (start uint64, c charged, softirq bool, err error
 	return n[starttime], c, n[flags]&kernelThread != 0 && strings.HasPrefix(line[from+1:to], "ksoftirqd/"), nil
 }
 
-// OthersSince returns the processor time that processes other than this one used since the reading
+// othersSince returns the processor time that processes other than this one used since the reading
 // was. It includes processes that started and ended in between: when a process is reaped, its
 // parent is charged for its time and for the time of its children. The time that such a process had
 // used before was is subtracted. The time of a process that no other process waits for (SIGCHLD
 // ignored) is missing, so the result is a lower bound.
-func (p ProcessUsage) OthersSince(was ProcessUsage) time.Duration {
+func (p usage) othersSince(was usage) time.Duration {
 	var self, children time.Duration
 	for id, is := range p {
 		if id.pid != os.Getpid() {

@@ -1,0 +1,82 @@
+package netnstest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"testbed/emu/kernel/processors"
+)
+
+// Bounds of what the rest of the machine may do while a test judges durations. What an attempt
+// measured beyond them says nothing of the program.
+const (
+	stallBound  = 20 * time.Millisecond // in which a processor ran nothing, not even what has real-time priority
+	stolenBound = 0.03                  // share of the processors that the hypervisor took
+	othersBound = 0.15                  // share of the processors that other processes took, as in the verdict of a run
+)
+
+// quietBound is the time that all tests of a process together wait for a quiet machine.
+const quietBound = 2 * time.Minute
+
+// watch observes the machine from a moment on.
+type watch struct {
+	began time.Time
+	was   processors.Reading
+}
+
+func observe(t testing.TB) watch {
+	t.Helper()
+	r, err := processors.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	theCanary()
+	return watch{time.Now(), r}
+}
+
+// disturbed returns what disturbed the machine since a watch began; empty if nothing did. Tests
+// replace it.
+var disturbed = func(t testing.TB, w watch) string {
+	t.Helper()
+	is, err := processors.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stalled, err := theCanary().longest(w.began)
+	if err != nil {
+		t.Fatal(err)
+	}
+	load, _ := is.Since(w.was)
+	return disturbance(stalled, load)
+}
+
+func disturbance(stalled time.Duration, load processors.Load) string {
+	var out []string
+	if stalled > stallBound {
+		out = append(out, fmt.Sprintf("a processor stopped for %v", stalled.Round(time.Millisecond)))
+	}
+	if load.Stolen > stolenBound {
+		out = append(out, fmt.Sprintf("%.1f %% of the processors were stolen", 100*load.Stolen))
+	}
+	if load.Others > othersBound {
+		out = append(out, fmt.Sprintf("other processes took %.0f %% of the processors", 100*load.Others))
+	}
+	return strings.Join(out, ", ")
+}
+
+var waited time.Duration // of quietBound
+
+// awaitQuiet waits until nothing disturbs the machine for a second.
+func awaitQuiet(t testing.TB) {
+	t.Helper()
+	for began := time.Now(); waited < quietBound; waited += time.Since(began) {
+		began = time.Now()
+		w := observe(t)
+		time.Sleep(time.Second)
+		if disturbed(t, w) == "" {
+			return
+		}
+	}
+}

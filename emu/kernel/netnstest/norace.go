@@ -1,0 +1,6 @@
+//go:build !race
+
+package netnstest
+
+// instrumented reports whether the race detector is compiled in.
+const instrumented = false
