@@ -303,10 +303,12 @@ func TestDelayedLinkIsShaped(t *testing.T) {
 		}
 		const limit = 40 * units.KB
 		// An emulated sender may let the queue drain between its time slices.
-		if q := after.Qdisc.Backlog; q > limit || q < limit-2*1514 && !netnstest.NotJudged(t) {
-			t.Errorf("%v wait while more comes in than goes out, want the queue full: %v", q, limit)
+		q := after.Qdisc.Backlog
+		t.Logf("%v wait while more comes in than goes out, want the queue full: %v", q, limit)
+		if q > limit {
+			t.Error("that is more than the queue's limit")
 		}
-		return math.Abs(with/10e6-1) < 0.02
+		return math.Abs(with/10e6-1) < 0.02 && q >= limit-2*1514
 	})
 }
 

@@ -368,7 +368,7 @@ func TestCapturesDoNotDisturb(t *testing.T) {
 	netnstest.OnlyTiming(t)
 	const bound = 0.05
 	netnstest.Timing(t, func(t *testing.T) bool {
-		s := nextSample(t, "TestCapturesDoNotDisturb")
+		s := runSample(t)
 		median := func(runs [][]time.Duration) time.Duration {
 			var of []time.Duration
 			for _, ccts := range runs {

@@ -3,7 +3,6 @@ package runner
 import (
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -84,32 +83,7 @@ const rounds = 5
 
 // sample holds the results of clean runs, alternately with and without captures, rounds of each.
 type sample struct {
-	verdicts      []verdict.Verdict
 	with, without [][]time.Duration // CCTs of each run as observed by the engine, with and without captures, in ascending order
-}
-
-// first is a sample that two tests judge, each once.
-var first struct {
-	sync.Mutex
-	made *sample
-	seen map[string]bool
-}
-
-// nextSample is the first sample for a test that has not seen it, and after that one of
-// its own.
-func nextSample(t *testing.T, test string) sample {
-	t.Helper()
-	first.Lock()
-	defer first.Unlock()
-	if first.seen[test] {
-		return runSample(t)
-	}
-	if first.made == nil {
-		s := runSample(t)
-		first.made, first.seen = &s, map[string]bool{}
-	}
-	first.seen[test] = true
-	return *first.made
 }
 
 func runSample(t *testing.T) (s sample) {
@@ -117,7 +91,7 @@ func runSample(t *testing.T) (s sample) {
 	for i := range 2 * rounds {
 		none := i%2 == 1
 		var ccts []time.Duration
-		v := runJudged(t, at50, tamper{
+		runJudged(t, at50, tamper{
 			start: func(cfg *live.Config, _ string) error { cfg.NoCapture = none; return nil },
 			observed: func(r flows.Records) {
 				for _, c := range r.Coflows {
@@ -132,7 +106,7 @@ func runSample(t *testing.T) (s sample) {
 		if none {
 			s.without = append(s.without, ccts)
 		} else {
-			s.verdicts, s.with = append(s.verdicts, v), append(s.with, ccts)
+			s.with = append(s.with, ccts)
 		}
 	}
 	return s
@@ -147,14 +121,8 @@ func TestCleanRunsPass(t *testing.T) {
 	if *whole {
 		rule.Runs, rule.Least = 90, 84
 	}
-	made := nextSample(t, "TestCleanRunsPass").verdicts
 	rule.Run(t, func(t *testing.T) bool {
-		var v verdict.Verdict
-		if len(made) > 0 {
-			v, made = made[0], made[1:]
-		} else {
-			v = runJudged(t, at50, tamper{})
-		}
+		v := runJudged(t, at50, tamper{})
 		show(t, v, true)
 		for _, name := range []string{"capture-drops", "captured-bytes", "records", "frames", "loss"} {
 			if l := level(v, name); l > verdict.Pass {
