@@ -17,9 +17,6 @@ const (
 )
 
 func TestAttempts(t *testing.T) {
-	if why := meaningless(); why != "" {
-		t.Skip(why + ": runs are not repeated")
-	}
 	const timing, trials = "timing", "trials"
 	for _, tt := range []struct {
 		rule, letters string
@@ -73,6 +70,7 @@ func TestChild(t *testing.T) {
 	}
 	i := -1
 	waited = quietBound
+	meaningless = func() string { return "" }
 	disturbed = func(testing.TB, watch) string {
 		if letters[i] == 'd' {
 			return "the machine was planted"

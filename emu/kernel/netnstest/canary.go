@@ -12,31 +12,36 @@ import (
 	"syscall"
 	"time"
 
+	"testbed/emu/kernel/processors"
+
 	"golang.org/x/sys/unix"
 )
 
 // A canary is a process of real-time priority that does nothing but sleep, on every processor. It
 // wakes late if the machine stops, such as a virtual machine whose processors the hypervisor takes
 // away, but not if other processes are busy. Being a process of its own, it does not wait for the Go
-// scheduler of the test.
+// scheduler of the test. It also reads what the hypervisor steals, in short windows: steals come in
+// bursts, which an average over an attempt hides.
 type canary struct {
-	mu     sync.Mutex
-	stalls []stall
-	err    error
-	pid    int
+	mu   sync.Mutex
+	seen []song
+	err  error
+	pid  int
 }
 
-// stall is a period in which a processor did not run a process that it had to run.
-type stall struct {
-	end  time.Time
-	took time.Duration
+// song is a line of the canary: how late it woke, or the share that was stolen in a window.
+type song struct {
+	end    time.Time
+	late   time.Duration
+	stolen float64
 }
 
 const (
 	canaryEnv    = "TESTBED_CANARY" // set in the environment of the canary alone
 	canarySleep  = 5 * time.Millisecond
 	canaryLate   = 5 * time.Millisecond // what is less late is not reported
-	realTimeRank = 50                   // of 1 to 99
+	canaryWindow = 250 * time.Millisecond
+	realTimeRank = 50 // of 1 to 99
 )
 
 func init() {
@@ -49,6 +54,25 @@ func init() {
 // input ends, which its parent holds open.
 func sing() {
 	var mu sync.Mutex
+	say := func(now time.Time, late time.Duration, stolen float64) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Printf("%d %d %g\n", now.UnixNano(), late, stolen)
+	}
+	go func() {
+		was, err := processors.ReadTimes()
+		for ; err == nil; time.Sleep(canaryWindow) {
+			var is processors.Times
+			if is, err = processors.ReadTimes(); err != nil {
+				break
+			}
+			if stolen := is.StolenSince(was); stolen > 0 {
+				say(is.At, 0, stolen)
+			}
+			was = is
+		}
+		fmt.Printf("error %v\n", err)
+	}()
 	for cpu := range runtime.NumCPU() {
 		go func() {
 			runtime.LockOSThread()
@@ -68,9 +92,7 @@ func sing() {
 				_ = unix.Nanosleep(&ts, nil) // a signal ends it early, which is not late
 				now := time.Now()
 				if late := now.Sub(began) - canarySleep; late >= canaryLate {
-					mu.Lock()
-					fmt.Printf("%d %d\n", now.UnixNano(), late)
-					mu.Unlock()
+					say(now, late, 0)
 				}
 			}
 		}()
@@ -122,21 +144,21 @@ func (c *canary) hear(line string) {
 		c.err = fmt.Errorf("the canary: %s", what)
 		return
 	}
-	var end, took int64
-	if _, err := fmt.Sscanf(line, "%d %d", &end, &took); err == nil {
-		c.stalls = append(c.stalls, stall{time.Unix(0, end), time.Duration(took)})
+	var end, late int64
+	var stolen float64
+	if _, err := fmt.Sscanf(line, "%d %d %g", &end, &late, &stolen); err == nil {
+		c.seen = append(c.seen, song{time.Unix(0, end), time.Duration(late), stolen})
 	}
 }
 
-// longest returns the longest stall that ended after a moment, 0 if none did, and forgets earlier
-// ones.
-func (c *canary) longest(after time.Time) (time.Duration, error) {
+// worst returns the longest stop of a processor and the largest share stolen in a window that ended
+// after a moment, and forgets earlier ones.
+func (c *canary) worst(after time.Time) (stopped time.Duration, stolen float64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.stalls = slices.DeleteFunc(c.stalls, func(s stall) bool { return s.end.Before(after) })
-	var worst time.Duration
-	for _, s := range c.stalls {
-		worst = max(worst, s.took)
+	c.seen = slices.DeleteFunc(c.seen, func(s song) bool { return s.end.Before(after) })
+	for _, s := range c.seen {
+		stopped, stolen = max(stopped, s.late), max(stolen, s.stolen)
 	}
-	return worst, c.err
+	return stopped, stolen, c.err
 }

@@ -12,8 +12,9 @@ import (
 // Bounds of what the rest of the machine may do while a test judges durations. What an attempt
 // measured beyond them says nothing of the program.
 const (
-	stallBound  = 20 * time.Millisecond // in which a processor ran nothing, not even what has real-time priority
-	stolenBound = 0.03                  // share of the processors that the hypervisor took
+	stopBound   = 20 * time.Millisecond // in which a processor ran nothing, not even what has real-time priority
+	stolenBound = 0.03                  // share of the processors that the hypervisor took, in all
+	burstBound  = 0.10                  // the same, in a window of canaryWindow
 	othersBound = 0.15                  // share of the processors that other processes took, as in the verdict of a run
 )
 
@@ -44,18 +45,21 @@ var disturbed = func(t testing.TB, w watch) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stalled, err := theCanary().longest(w.began)
+	stopped, burst, err := theCanary().worst(w.began)
 	if err != nil {
 		t.Fatal(err)
 	}
 	load, _ := is.Since(w.was)
-	return disturbance(stalled, load)
+	return disturbance(stopped, burst, load)
 }
 
-func disturbance(stalled time.Duration, load processors.Load) string {
+func disturbance(stopped time.Duration, burst float64, load processors.Load) string {
 	var out []string
-	if stalled > stallBound {
-		out = append(out, fmt.Sprintf("a processor stopped for %v", stalled.Round(time.Millisecond)))
+	if stopped > stopBound {
+		out = append(out, fmt.Sprintf("a processor stopped for %v", stopped.Round(time.Millisecond)))
+	}
+	if burst > burstBound {
+		out = append(out, fmt.Sprintf("%.0f %% of the processors were stolen for %v", 100*burst, canaryWindow))
 	}
 	if load.Stolen > stolenBound {
 		out = append(out, fmt.Sprintf("%.1f %% of the processors were stolen", 100*load.Stolen))

@@ -27,8 +27,9 @@ func Patience(d time.Duration) time.Duration {
 	return d
 }
 
-// meaningless returns why durations say nothing about the program; empty if they do.
-func meaningless() string {
+// meaningless returns why durations say nothing about the program; empty if they do. Tests replace
+// it.
+var meaningless = func() string {
 	switch {
 	case Emulated():
 		return "emulated processors"

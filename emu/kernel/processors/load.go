@@ -10,7 +10,7 @@ type Reading struct {
 
 // Read reads /proc/stat, /proc/pressure/cpu, /proc/*/stat and the usage of this process.
 func Read() (Reading, error) {
-	t, err := readTimes()
+	t, err := ReadTimes()
 	if err != nil {
 		return Reading{}, err
 	}
@@ -39,13 +39,25 @@ func (r Reading) Since(was Reading) (l Load, ok bool) {
 	if passed <= 0 {
 		return Load{}, false
 	}
-	all := passed * time.Duration(r.Count)
-	share := func(d time.Duration) float64 { return min(1, max(0, float64(d)/float64(all))) }
+	share := func(d time.Duration) float64 { return r.share(d, was.Times) }
 	own := r.Own - was.Own
-	l = Load{Own: share(own), Softirq: share(r.Softirq - was.Softirq + r.Irq - was.Irq), Stolen: share(r.Stolen - was.Stolen),
+	l = Load{Own: share(own), Softirq: share(r.Softirq - was.Softirq + r.Irq - was.Irq), Stolen: r.StolenSince(was.Times),
 		Others: share(max(r.processes.othersSince(was.processes), r.Tasks-was.Tasks-own)), Waiting: -1}
 	if r.HasWaiting && was.HasWaiting {
 		l.Waiting = min(1, float64(r.Waiting-was.Waiting)/float64(passed))
 	}
 	return l, true
+}
+
+// StolenSince returns the share of the processors that the hypervisor took since an earlier reading.
+func (t Times) StolenSince(was Times) float64 { return t.share(t.Stolen-was.Stolen, was) }
+
+// share returns d as a share of the time of all processors since an earlier reading, 0 if none has
+// passed.
+func (t Times) share(d time.Duration, was Times) float64 {
+	all := t.At.Sub(was.At) * time.Duration(t.Count)
+	if all <= 0 {
+		return 0
+	}
+	return min(1, max(0, float64(d)/float64(all)))
 }

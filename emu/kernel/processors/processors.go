@@ -31,8 +31,8 @@ type Times struct {
 	HasWaiting bool
 }
 
-// readTimes reads /proc/stat, /proc/pressure/cpu and the usage of this process.
-func readTimes() (Times, error) {
+// ReadTimes reads /proc/stat, /proc/pressure/cpu and the usage of this process.
+func ReadTimes() (Times, error) {
 	b, err := os.ReadFile("/proc/stat")
 	if err != nil {
 		return Times{}, fmt.Errorf("processor times: %w", err)
