@@ -1,6 +1,8 @@
 package netnstest
 
 import (
+	"fmt"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -91,4 +93,22 @@ func TestOwnLoadIsNoStall(t *testing.T) {
 		t.Logf("longest stop under own load: %v", longest)
 		return longest <= stopBound
 	})
+}
+
+// docs/testing.md states the bounds.
+func TestDisturbanceIsDocumented(t *testing.T) {
+	b, err := os.ReadFile("../../../docs/testing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := strings.Join(strings.Fields(string(b)), " ")
+	for _, want := range []string{
+		fmt.Sprintf("a processor stopped for more than %d ms", stopBound.Milliseconds()),
+		fmt.Sprintf("the hypervisor took more than %g %% of the processors during the attempt, or more than %g %% of them for %d ms", 100*stolenBound, 100*burstBound, canaryWindow.Milliseconds()),
+		fmt.Sprintf("other processes took more than %g %% of the processors", 100*othersBound),
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("docs/testing.md does not state %q", want)
+		}
+	}
 }
