@@ -68,7 +68,7 @@ compile() { # on all processors, as go test -p 1 does not
 $GO build -o bin/testsum ./scripts/testsum || exit 1
 run bin/tests.json $rest
 compile
-export GOTMPDIR="${TMPDIR:-/tmp}" TMPDIR="$memory"
+export TMPDIR="$memory" GOTMPDIR="$memory" # t.TempDir prefers the latter
 run bin/packet-tests.json -p 1 $ON_PACKETS
 if [ $mode = all ]; then
 	export CGO_ENABLED=0
