@@ -75,11 +75,12 @@ var waited time.Duration // of quietBound
 // awaitQuiet waits until nothing disturbs the machine for a second.
 func awaitQuiet(t testing.TB) {
 	t.Helper()
-	for began := time.Now(); waited < quietBound; waited += time.Since(began) {
-		began = time.Now()
+	for waited < quietBound {
 		w := observe(t)
 		time.Sleep(time.Second)
-		if disturbed(t, w) == "" {
+		quiet := disturbed(t, w) == ""
+		waited += time.Since(w.began)
+		if quiet {
 			return
 		}
 	}

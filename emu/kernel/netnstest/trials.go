@@ -99,7 +99,7 @@ func (tr Trials) Run(t *testing.T, f func(t *testing.T) (ok bool)) {
 		if !t.Run(fmt.Sprintf("run=%d", succeeded+failed+spent+1), once) && !over {
 			return
 		}
-		t.Logf("of up to %d runs: %d succeeded, %d failed, %d were disturbed and do not count%s", tr.Runs, succeeded, failed, spent, because(why))
+		t.Logf("%d runs succeeded, %d failed, %d were disturbed and do not count%s", succeeded, failed, spent, because(why))
 		if spent > tr.spare() {
 			notJudged(t, why)
 			return
