@@ -27,7 +27,7 @@ var arrows = map[string][]string{
 	"hosts/wire":      {},
 	"results/verdict": {},
 
-	"policies":              {},
+	"policies":              {"workloads/jobs"},
 	"policies/coflow":       {"policies", "policies/coflow/ports"},
 	"policies/coflow/ports": {"policies"},
 	"policies/placement":    {"policies"},

@@ -1,0 +1,148 @@
+package policies
+
+import (
+	"time"
+
+	"testbed/topo"
+	"testbed/topo/units"
+	"testbed/workloads/jobs"
+)
+
+// TaskScheduler is a task scheduling policy: it fills the free slots of a host that has sent a
+// heartbeat. It must launch no more tasks than fit.
+type TaskScheduler interface {
+	Needs() Needs
+	// Slots returns the limits of a host that has n slots, by jobs.TaskKind. A policy that
+	// changes nothing returns Limits{Running: n, Computing: n}.
+	Slots(n [jobs.TaskKinds]int) Limits
+	// Assign fills the empty assignment a for the host v.Host. It must not keep a.
+	Assign(v *TaskView, a *Assignment)
+}
+
+// Limits are the maximum numbers of attempts on a host at the same time, by jobs.TaskKind. An
+// attempt that may run and not compute waits, in order of its request, after it has fetched its
+// input (FAIR report, section on copy-compute splitting: maxReducers and maxComputing).
+type Limits struct {
+	Running, Computing [jobs.TaskKinds]int
+}
+
+// Locality is the distance of a task's input.
+type Locality int
+
+const (
+	NodeLocal Locality = iota // on the host itself
+	RackLocal                 // on another host of its rack
+	OffRack                   // elsewhere, or input that has no place, such as that of reduces
+)
+
+// Localities is the number of values of Locality.
+const Localities = 3
+
+// TaskView is the View of a TaskScheduler: one heartbeat of one host.
+type TaskView struct {
+	*Cluster
+	Host  topo.HostID // that has sent the heartbeat
+	Slots []SlotState // of all hosts, by HostID
+	Jobs  []TaskJob   // submitted and unfinished, by submission, ties by ID
+	// Memory is the value that the previous decision stored in Assignment.Memory; empty in
+	// the first.
+	Memory []int64
+}
+
+// SlotState is the use of a host by tasks.
+type SlotState struct {
+	Total [jobs.TaskKinds]int // Limits.Running
+	Used  [jobs.TaskKinds]int // attempts that run, including those that are being killed
+	// Need is the sum of what these attempts need, and Capacity what the host has; 0 for no
+	// limit.
+	Need, Capacity jobs.Resources
+	// Space is what is left of the disk for intermediate data; negative if it has no limit.
+	Space units.Bytes
+	Lost  bool // the master considers the host down
+}
+
+// Free returns the number of free slots of a kind.
+func (s SlotState) Free(k jobs.TaskKind) int { return s.Total[k] - s.Used[k] }
+
+// TaskJob is the state of one unfinished job.
+type TaskJob struct {
+	ID       jobs.JobID
+	User     string
+	Priority int
+	Profile  string
+	Submit   time.Duration
+	Stages   []StageState
+	Running  []AttemptState // by launch, ties by ID
+	// Memory is what Assignment.Jobs most recently stored for the job; zero before.
+	Memory [3]int64
+}
+
+// StageState is the state of one stage of a job.
+type StageState struct {
+	Kind  jobs.TaskKind
+	Tasks int
+	Done  int
+	// Running is the number of unfinished tasks that have an attempt.
+	Running int
+	// Pending is the number of tasks that may be launched now, by the distance of their
+	// input from TaskView.Host. It is 0 for a stage that may not begin yet.
+	Pending [Localities]int
+	// Waiting is the number of tasks without an attempt, whether the stage may begin or not.
+	Waiting int
+	Need    jobs.Resources // of one task, the most of all
+	// Read is the input that ended attempts have consumed, and Busy the time that they took.
+	Read units.Bytes
+	Busy time.Duration
+}
+
+// Phase is what an attempt does.
+type Phase int
+
+const (
+	Copying   Phase = iota // a reduce that fetches
+	Queued                 // has all its input, and waits until it may compute
+	Computing              // a map from its launch on; a reduce that sorts, reduces or writes
+)
+
+// AttemptState is one running attempt.
+type AttemptState struct {
+	ID       jobs.AttemptID
+	Kind     jobs.TaskKind
+	Host     topo.HostID
+	Locality Locality
+	Start    time.Duration
+	Phase    Phase
+	Progress float64 // 0 to 1, as its host's newest heartbeat said
+	Killing  bool    // a kill has been sent
+}
+
+// Assignment is a decision. Its slices are reused for the next decision.
+type Assignment struct {
+	Launch []Launch
+	// Kill are attempts on any host, that become pending again. Losers of a race between
+	// attempts are stopped by the engine.
+	Kill []jobs.AttemptID
+	// Jobs are new values of TaskJob.Memory.
+	Jobs []JobMemory
+	// Memory is the next TaskView.Memory; nil leaves it unchanged.
+	Memory []int64
+}
+
+// Launch starts the pending task with the lowest index of a stage at this distance, which must not
+// exceed StageState.Pending together with the other launches.
+type Launch struct {
+	Job      int // index into TaskView.Jobs
+	Stage    int
+	Locality Locality
+}
+
+// JobMemory is what a policy remembers of a job.
+type JobMemory struct {
+	Job   int // index into TaskView.Jobs
+	Value [3]int64
+}
+
+// Reset empties the assignment and keeps its memory for the next decision.
+func (a *Assignment) Reset() {
+	a.Launch, a.Kill, a.Jobs, a.Memory = a.Launch[:0], a.Kill[:0], a.Jobs[:0], nil
+}

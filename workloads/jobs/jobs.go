@@ -1,0 +1,84 @@
+// Package jobs describes jobs of tasks: what each task reads, computes, sends to later stages and
+// writes. It reads traces of jobs and generates jobs from a seed.
+//
+// Task schedulers, not this package, decide where and when tasks run.
+package jobs
+
+import (
+	"time"
+
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// JobID numbers the jobs of a workload from 1, in order of submission.
+type JobID int
+
+// Job is a graph of stages; MapReduce is the chain of two.
+type Job struct {
+	ID JobID
+	// User owns the job: the pool of a fair scheduler, or a user of DRF and ShuffleWatcher.
+	User     string
+	Priority int // higher is sooner; FIFO orders by it first
+	// Profile names the program, from which a scheduler may learn: jobs of one profile
+	// have similar ratios of shuffle to input.
+	Profile string
+	Submit  time.Duration // since the start of the run
+	Stages  []Stage       // at least one; a stage fetches from earlier ones only
+}
+
+// TaskKind is the kind of slot that a task takes.
+type TaskKind int
+
+const (
+	Map TaskKind = iota
+	Reduce
+)
+
+// TaskKinds is the number of kinds.
+const TaskKinds = 2
+
+// Stage is a set of tasks that run the same program on different input.
+type Stage struct {
+	Kind TaskKind
+	// From are the indices of the stages whose outputs each task fetches; if it is empty, each
+	// task reads one block.
+	From  []int
+	Tasks []Task // at least one
+}
+
+// Task is a unit of work on one slot. It names no host.
+type Task struct {
+	// Input is the block that a task of a stage without From reads, stored before the run.
+	Input workloads.BlockID
+	// InputSize is the size of Input.
+	InputSize units.Bytes
+	// Rate is the rate at which an unloaded slot consumes input: of a map while it reads, of a
+	// reduce after it has sorted. SortRate is that of the sort, of a stage with From. Of
+	// either, 0 means immediately.
+	Rate, SortRate units.Rate
+	// Output is the number of bytes for each task of each later stage that fetches from this
+	// one, in order of stages and tasks; empty if there is none.
+	Output []units.Bytes
+	// Writes is the number of bytes of replicated output that the task writes.
+	Writes units.Bytes
+	Need   Resources
+}
+
+// Resources are those of a task, or of a host.
+type Resources struct {
+	CPU    float64 // cores
+	Memory units.Bytes
+}
+
+// TaskID identifies a task of a workload. Stage and Index count from 0.
+type TaskID struct {
+	Job          JobID
+	Stage, Index int
+}
+
+// AttemptID identifies one execution of a task: N counts from 0.
+type AttemptID struct {
+	Task TaskID
+	N    int
+}
