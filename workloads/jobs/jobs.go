@@ -58,7 +58,8 @@ type Task struct {
 	// either, 0 means immediately.
 	Rate, SortRate units.Rate
 	// Output is the number of bytes for each task of each later stage that fetches from this
-	// one, in order of stages and tasks; empty if there is none.
+	// one, in order of stages and tasks; empty if there is none. Equal tasks may share the
+	// slice, so it must not be modified.
 	Output []units.Bytes
 	// Writes is the number of bytes of replicated output that the task writes.
 	Writes units.Bytes
