@@ -186,7 +186,7 @@ func ReadWorkload(name string, r io.Reader) (*WorkloadFile, error) {
 		file: &WorkloadFile{Name: name}, errs: &TraceErrors{},
 		jobs: map[JobID]*jobLines{}, written: map[BlockID]Block{}, taken: map[lineID]bool{}, last: map[string]moment{},
 	}
-	n, _, err := p.errs.scan(name, r, maxWorkloadLine, "a workload file", func(n int, text string) bool {
+	n, _, err := p.errs.Scan(name, r, maxWorkloadLine, "a workload file", func(n int, text string) bool {
 		if n == 1 {
 			text = strings.TrimPrefix(text, byteOrderMark)
 		}
@@ -251,7 +251,7 @@ type moment struct {
 var stages = []string{"fabric", "job", "coflow", "writer", "reader"}
 
 func (p *workloadParser) fail(line, col int, format string, args ...any) {
-	p.errs.add(TraceError{p.file.Name, line, col, fmt.Sprintf(format, args...)})
+	p.errs.Add(TraceError{p.file.Name, line, col, fmt.Sprintf(format, args...)})
 }
 
 // words returns the fields of a line and the column of each, from 1.

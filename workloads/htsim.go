@@ -70,7 +70,7 @@ func parseHTSim(name string, r io.Reader) (_ *Trace, remarks []string, _ error) 
 		traceParser: traceParser{trace: &Trace{Name: name, Ports: MaxTracePorts, InBytes: true}, errs: &TraceErrors{}},
 		announced:   map[string]*announced{}, seen: map[string]int{},
 	}
-	n, whole, err := p.errs.scan(name, r, maxTraceLine, "one connection a line", func(n int, text string) bool {
+	n, whole, err := p.errs.Scan(name, r, maxTraceLine, "one connection a line", func(n int, text string) bool {
 		l := &traceLine{name: name, number: n, text: text}
 		p.line(l)
 		p.note(l)
@@ -83,11 +83,11 @@ func parseHTSim(name string, r io.Reader) (_ *Trace, remarks []string, _ error) 
 		switch a := p.announced[word]; {
 		case !whole || a != nil && a.coflows < 0: // already reported
 		case a == nil && (word == "Nodes" || word == "Connections"):
-			p.errs.add(TraceError{name, max(n, 1), 1, fmt.Sprintf(`no line %q: expected it before the connections, such as "%s 16"`, word, word)})
+			p.errs.Add(TraceError{name, max(n, 1), 1, fmt.Sprintf(`no line %q: expected it before the connections, such as "%s 16"`, word, word)})
 		case word != "Nodes" && a == nil && p.seen[word] > 0:
-			p.errs.add(TraceError{name, max(n, 1), 1, fmt.Sprintf(`%d of them, but no line %q: expected "%s %d" before them`, p.seen[word], word, word, p.seen[word])})
+			p.errs.Add(TraceError{name, max(n, 1), 1, fmt.Sprintf(`%d of them, but no line %q: expected "%s %d" before them`, p.seen[word], word, word, p.seen[word])})
 		case word != "Nodes" && a != nil && a.coflows != p.seen[word]:
-			p.errs.add(TraceError{name, a.line, a.col, fmt.Sprintf("%d %s announced, %d lines follow: expected one line each", a.coflows, strings.ToLower(word), p.seen[word])})
+			p.errs.Add(TraceError{name, a.line, a.col, fmt.Sprintf("%d %s announced, %d lines follow: expected one line each", a.coflows, strings.ToLower(word), p.seen[word])})
 		}
 	}
 	if p.errs.Total > 0 {
@@ -103,7 +103,7 @@ func parseHTSim(name string, r io.Reader) (_ *Trace, remarks []string, _ error) 
 	}
 	// Limits of the whole trace.
 	if err := p.trace.check(); err != nil {
-		p.errs.add(TraceError{name, 1, 1, strings.TrimPrefix(err.Error(), "trace "+name+": ")})
+		p.errs.Add(TraceError{name, 1, 1, strings.TrimPrefix(err.Error(), "trace "+name+": ")})
 		return nil, nil, p.errs
 	}
 	if k := p.seen["Triggers"]; k > 0 {
@@ -278,7 +278,7 @@ func (p *htsimParser) comment(l *traceLine) {
 // fill builds the coflows that comments declare.
 func (p *htsimParser) fill() {
 	bad := func(c connection, format string, args ...any) {
-		p.errs.add(TraceError{p.trace.Name, c.line, 1, fmt.Sprintf(format, args...)})
+		p.errs.Add(TraceError{p.trace.Name, c.line, 1, fmt.Sprintf(format, args...)})
 	}
 	ids := map[int64]bool{}
 	for _, c := range p.conns {
@@ -300,17 +300,17 @@ func (p *htsimParser) fill() {
 		at := TraceError{p.trace.Name, s.line, 1, ""}
 		if len(s.conns) == 0 {
 			at.Text = fmt.Sprintf("coflow %d has no connection: expected one with an id of %d to %d", s.id, s.first, s.last)
-			p.errs.add(at)
+			p.errs.Add(at)
 			continue
 		}
 		if c, ok := p.coflow(s.id, s.from, s.to, s.conns, bad); ok {
 			if i := c.idleMapper(); i >= 0 {
 				at.Text = fmt.Sprintf("mapper's port %d of coflow %d sends nothing: expected a connection from every mapper", c.Mappers[i], s.id)
-				p.errs.add(at)
+				p.errs.Add(at)
 			}
 			if c.Arrival < lastAt {
 				at.Text = fmt.Sprintf("coflow %d starts before the previous one: expected coflows in order of start", s.id)
-				p.errs.add(at)
+				p.errs.Add(at)
 			}
 			lastAt = max(lastAt, c.Arrival)
 			p.trace.Coflows = append(p.trace.Coflows, c)
@@ -355,7 +355,7 @@ func (p *htsimParser) group() (remarks []string) {
 		slices.Sort(to)
 		rounded += count(k.start%1000 != 0)
 		c, ok := p.coflow(CoflowID(i+1), slices.Compact(from), slices.Compact(to), conns, func(c connection, format string, args ...any) {
-			p.errs.add(TraceError{p.trace.Name, c.line, 1, fmt.Sprintf(format, args...)})
+			p.errs.Add(TraceError{p.trace.Name, c.line, 1, fmt.Sprintf(format, args...)})
 		})
 		if ok {
 			p.trace.Coflows = append(p.trace.Coflows, c)

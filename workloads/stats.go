@@ -210,7 +210,7 @@ func (t *Trace) Stats(perMB time.Duration) TraceStats {
 		s.Top = append(s.Top, top)
 	}
 	for i, c := range columns {
-		c.fill(values[i])
+		c.Fill(values[i])
 		s.Quantiles = append(s.Quantiles, *c)
 	}
 	for b := range bins {
@@ -308,7 +308,7 @@ func (t *Trace) gaps() *GapStat {
 		return nil
 	}
 	var q QuantileStat
-	q.fill(gaps)
+	q.Fill(gaps)
 	return &GapStat{q.Min, q.P50, q.Mean, q.Max}
 }
 
@@ -325,8 +325,8 @@ func portStat(load []float64, perMB time.Duration) PortStat {
 	return s
 }
 
-// fill computes the statistics of values, which it sorts.
-func (q *QuantileStat) fill(values []float64) {
+// Fill computes the statistics of values, which it sorts.
+func (q *QuantileStat) Fill(values []float64) {
 	slices.Sort(values)
 	n := len(values)
 	at := func(p float64) float64 {

@@ -24,7 +24,7 @@ func (e TraceError) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.Name, e.Line, e.Col, e.Text)
 }
 
-// TraceErrors are the errors of a trace, at most one per line.
+// TraceErrors are the errors of a trace or a workload.
 type TraceErrors struct {
 	First []TraceError // the first MaxTraceErrors of them
 	Total int
@@ -42,22 +42,23 @@ func (e *TraceErrors) Error() string {
 		b.WriteString(t.Error())
 	}
 	if more := e.Total - len(e.First); more > 0 {
-		fmt.Fprintf(&b, "\n%s: and %d more lines like these", e.First[0].Name, more)
+		fmt.Fprintf(&b, "\n%s: and %d more errors like these", e.First[0].Name, more)
 	}
 	return b.String()
 }
 
-func (e *TraceErrors) add(t TraceError) {
+// Add counts an error, and keeps it if it is among the first.
+func (e *TraceErrors) Add(t TraceError) {
 	e.Total++
 	if len(e.First) < MaxTraceErrors {
 		e.First = append(e.First, t)
 	}
 }
 
-// scan calls each for every line of r until it returns false. A line of more than longest bytes is
-// an error and the last that is read. scan returns the number of lines before it, whether all were
+// Scan calls each for every line of r until it returns false. A line of more than longest bytes is
+// an error and the last that is read. Scan returns the number of lines before it, whether all were
 // read, and the error of reading r.
-func (e *TraceErrors) scan(name string, r io.Reader, longest int, expected string, each func(n int, text string) bool) (n int, whole bool, _ error) {
+func (e *TraceErrors) Scan(name string, r io.Reader, longest int, expected string, each func(n int, text string) bool) (n int, whole bool, _ error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, longest)
 	for lines.Scan() {
@@ -67,7 +68,7 @@ func (e *TraceErrors) scan(name string, r io.Reader, longest int, expected strin
 	}
 	err := lines.Err()
 	if errors.Is(err, bufio.ErrTooLong) {
-		e.add(TraceError{name, n + 1, 1, fmt.Sprintf("line longer than %d bytes: expected %s; the rest is not read", longest, expected)})
+		e.Add(TraceError{name, n + 1, 1, fmt.Sprintf("line longer than %d bytes: expected %s; the rest is not read", longest, expected)})
 		return n, false, nil
 	} else if err != nil {
 		return n, false, fmt.Errorf("%s: line %d: %w", name, n+1, err)
@@ -99,7 +100,7 @@ func parseLines(name string, r io.Reader, flows bool) (*Trace, error) {
 	p := traceParser{form: flows, trace: &Trace{Name: name, Ports: MaxTracePorts, InBytes: flows}, errs: &TraceErrors{}, lastID: -1}
 	blank := 0 // line number of a blank line, an error if a line follows
 	headed := false
-	n, whole, err := p.errs.scan(name, r, maxTraceLine, "one coflow a line", func(n int, text string) bool {
+	n, whole, err := p.errs.Scan(name, r, maxTraceLine, "one coflow a line", func(n int, text string) bool {
 		l := &traceLine{name: name, number: n, text: text}
 		if flows && strings.HasPrefix(strings.TrimLeft(l.text, " \t"), "#") {
 			if !headed {
@@ -109,7 +110,7 @@ func parseLines(name string, r io.Reader, flows bool) (*Trace, error) {
 			blank = cmp.Or(blank, n)
 		} else {
 			if blank > 0 {
-				p.errs.add(TraceError{name, blank, 1, "blank line: expected a coflow"})
+				p.errs.Add(TraceError{name, blank, 1, "blank line: expected a coflow"})
 				blank = 0
 			}
 			if !headed {
@@ -129,10 +130,10 @@ func parseLines(name string, r io.Reader, flows bool) (*Trace, error) {
 		p.announced, headed = nil, true
 	}
 	if !headed {
-		p.errs.add(TraceError{name, max(n, 1), 1, `empty file: expected a first line with the number of ports and of coflows, such as "150 526"`})
+		p.errs.Add(TraceError{name, max(n, 1), 1, `empty file: expected a first line with the number of ports and of coflows, such as "150 526"`})
 	}
 	if a := p.announced; a != nil && a.coflows != p.seen {
-		p.errs.add(TraceError{name, a.line, a.col, fmt.Sprintf("%d coflows announced, %d lines follow: expected one line a coflow", a.coflows, p.seen)})
+		p.errs.Add(TraceError{name, a.line, a.col, fmt.Sprintf("%d coflows announced, %d lines follow: expected one line a coflow", a.coflows, p.seen)})
 	}
 	if p.errs.Total > 0 {
 		return nil, p.errs
@@ -158,7 +159,7 @@ type announced struct{ coflows, line, col int }
 // note adds the error of a line, if it has one.
 func (p *traceParser) note(l *traceLine) {
 	if l.err != nil {
-		p.errs.add(*l.err)
+		p.errs.Add(*l.err)
 	}
 }
 

@@ -102,7 +102,7 @@ func TestParseTraceBoundsErrors(t *testing.T) {
 	if !errors.As(err, &errs) || errs.Total != 100 || len(errs.First) != MaxTraceErrors {
 		t.Fatalf("errors %+v, want 100, of which %d are listed", err, MaxTraceErrors)
 	}
-	if !strings.HasSuffix(err.Error(), "\nt: and 80 more lines like these") {
+	if !strings.HasSuffix(err.Error(), "\nt: and 80 more errors like these") {
 		t.Errorf("error does not end with the number of others:\n%v", err)
 	}
 }
