@@ -157,7 +157,7 @@ var onlyIn = map[string]struct {
 		[]string{"emu/calibration/measure", "emu/cli", "emu/deploy", "emu/kernel", "emu/kernel/netnstest", "hosts", "hosts/disk", "results/safefile", "scripts/suite", "scripts/testvm"}},
 	"math/rand":              {"nothing: version 2 replaces it", nil},
 	"github.com/spf13/cobra": {"commands", []string{"emu/cli", "emu/cli/reference"}},
-	"go.yaml.in/yaml/v4":     {"scenarios, and the figures of papers", []string{"emu/scenario", "scripts/philae", "scripts/sinbad"}},
+	"go.yaml.in/yaml/v4":     {"scenarios, job files, and the figures of papers", []string{"emu/scenario", "scripts/philae", "scripts/sinbad", "workloads/jobs"}},
 }
 
 // pure packages depend on their arguments alone.
