@@ -27,6 +27,7 @@ import (
 	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/workloads"
+	"testbed/workloads/jobs"
 )
 
 var update = flag.Bool("update", false, "rewrite the generated parts of docs")
@@ -144,6 +145,53 @@ func TestExportReference(t *testing.T) {
 	}
 	b.WriteString("\n")
 	generated(t, "docs/export.md", b.String())
+}
+
+// TestJobFileReference generates the keys of job files, the limits of workloads and the defaults of
+// derived jobs, and checks that the example is a job file.
+func TestJobFileReference(t *testing.T) {
+	var b strings.Builder
+	for _, table := range jobs.Keys() {
+		fmt.Fprintf(&b, "\nKeys of %s:\n\n| key | values | default | what it is |\n| --- | --- | --- | --- |\n", table.In)
+		for _, k := range table.Keys {
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.Name, k.Values, k.Default, k.Doc)
+		}
+	}
+	l := jobs.Limits{}.WithDefaults()
+	fmt.Fprintf(&b, "\nLimits: %d jobs, %d stages a job, %d tasks, %d outputs of unequal tasks, and files of %v.\n", l.Jobs, l.Stages, l.Tasks, l.Outputs, l.File)
+	r := jobs.DefaultRules()
+	b.WriteString("\nDefaults of derived jobs, most of which are also those of generators:\n\n| flag | default | reason |\n| --- | --- | --- |\n")
+	for _, x := range []struct {
+		flag  string
+		value any
+		why   string
+	}{
+		{"block", r.Block, "Facebook's, in the measurements of the FAIR report"},
+		{"max-maps", r.MaxMaps, "no bound"},
+		{"per-reduce", r.PerReduce, "`hive.exec.reducers.bytes.per.reducer` of the time"},
+		{"max-reduces", r.MaxReduces, "`hive.exec.reducers.max` of the time"},
+		{"map-rate", r.MapRate, "8 MB/s, 16 s a block: within the 9–60 s of the FAIR report"},
+		{"sort-rate", r.SortRate, "50 MB/s, about that of one disk"},
+		{"reduce-rate", r.ReduceRate, "as maps"},
+		{"skew", r.PartitionSkew, "equal shares"},
+		{"users", r.Users.Count, "those of ShuffleWatcher's evaluation (USENIX ATC 2014)"},
+		{"user-skew", r.Users.Skew, "equal shares"},
+	} {
+		fmt.Fprintf(&b, "| `--%s` | %v | %s |\n", x.flag, x.value, x.why)
+	}
+	b.WriteString("\n")
+	generated(t, "docs/job-workloads.md", b.String())
+	doc := read(t, "docs/job-workloads.md")
+	_, example, _ := strings.Cut(doc, "```yaml\n")
+	example, _, _ = strings.Cut(example, "```")
+	if list, err := jobs.Read("docs/job-workloads.md", strings.NewReader(example), jobs.Limits{}); err != nil || len(list) != 2 {
+		t.Errorf("the example of docs/job-workloads.md has %d jobs, %v", len(list), err)
+	}
+	for _, p := range jobs.DefaultMix().Profiles {
+		if !strings.Contains(doc, "| `"+p.Name+"` |") {
+			t.Errorf("docs/job-workloads.md does not explain the profile %s", p.Name)
+		}
+	}
 }
 
 // TestFigureReference checks that docs/reports.md explains every figure.

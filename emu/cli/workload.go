@@ -26,11 +26,14 @@ func (a *app) workloadCmd() *cobra.Command {
 		Long: `Workload works on files that hold all work of a cluster in one run: coflows with their
 flows, writers with their blocks, jobs, and background traffic. They are text, and can be
 read, edited and kept; a scenario replays one with an item of kind workload.
-docs/workloads.md explains the format and how workloads are drawn.`,
+docs/workloads.md explains the format and how workloads are drawn.
+
+The verbs under jobs work on jobs of map and reduce tasks.`,
 		Example: `  testbed workload generate scenario.yaml -o jobs.workload
-  testbed workload info jobs.workload`,
+  testbed workload info jobs.workload
+  testbed workload jobs generate bm --tasks 1/8 -o bm.yaml`,
 	}
-	return subcommands(cmd, a.workloadGenerateCmd(), a.workloadInfoCmd())
+	return subcommands(cmd, a.workloadGenerateCmd(), a.workloadInfoCmd(), a.workloadJobsCmd())
 }
 
 func (a *app) workloadGenerateCmd() *cobra.Command {
