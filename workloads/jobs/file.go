@@ -126,16 +126,17 @@ func Read(name string, r io.Reader, l Limits) ([]Job, error) {
 	var list []Job
 	if root := d.parse(data); root != nil {
 		d.refuse(root, "")
-		if len(d.errs) == 0 {
+		if d.failed == 0 {
 			list = d.file(root)
 		}
 	}
-	if len(d.errs) > 0 {
+	if d.failed > 0 {
 		slices.SortStableFunc(d.errs, func(a, b workloads.TraceError) int { return cmp.Or(a.Line-b.Line, a.Col-b.Col) })
 		all := &workloads.TraceErrors{}
 		for _, e := range d.errs {
 			all.Add(e)
 		}
+		all.Total = d.failed
 		return nil, all
 	}
 	slices.SortStableFunc(list, func(a, b Job) int { return cmp.Compare(a.Submit, b.Submit) })
@@ -145,10 +146,14 @@ func Read(name string, r io.Reader, l Limits) ([]Job, error) {
 	return list, nil
 }
 
+// maxErrors is the number of errors of a file that are kept before they are sorted.
+const maxErrors = 10_000
+
 // decoder turns a tree of YAML nodes into jobs, and continues after an error.
 type decoder struct {
-	name string
-	errs []workloads.TraceError
+	name   string
+	errs   []workloads.TraceError // the first maxErrors
+	failed int                    // number of errors
 	usage
 	full  bool // a limit is exceeded: the rest is checked and dropped
 	next  workloads.BlockID
@@ -159,6 +164,9 @@ func (d *decoder) fail(n *yaml.Node, path, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if path != "" {
 		text = path + ": " + text
+	}
+	if d.failed++; d.failed > maxErrors {
+		return
 	}
 	d.errs = append(d.errs, workloads.TraceError{Name: d.name, Line: max(1, n.Line), Col: max(1, n.Column), Text: text})
 }
@@ -423,7 +431,7 @@ func (d *decoder) file(root *yaml.Node) []Job {
 	m := d.mapping(root, "", names(fileKeys))
 	m.missing(keyVersion, fmt.Sprintf("the version of the format, %d", fileVersion))
 	if v, ok := m.number(keyVersion, 1, maxNumber); ok && v != fileVersion {
-		d.errs = nil // the meaning of the other keys is unknown
+		d.errs, d.failed = nil, 0 // the meaning of the other keys is unknown
 		d.fail(m.values[keyVersion], keyVersion, "%d: this testbed reads version %d", v, fileVersion)
 		return nil
 	}
@@ -446,6 +454,7 @@ type stageLines struct {
 	mapping
 	kind   TaskKind
 	from   []int
+	fromAt []int // index of each in the list of the file
 	groups []group
 	tasks  int
 }
@@ -468,7 +477,7 @@ type run struct {
 }
 
 func (d *decoder) job(n *yaml.Node, path string) (j Job, ok bool) {
-	before := len(d.errs)
+	before := d.failed
 	m := d.mapping(n, path, names(jobKeys))
 	if text, n, ok := m.scalar("submit", `a time such as "1.5s"`); ok {
 		at, err := time.ParseDuration(text)
@@ -499,7 +508,7 @@ func (d *decoder) job(n *yaml.Node, path string) (j Job, ok bool) {
 			d.full = true
 		}
 	}
-	if len(d.errs) > before || d.full {
+	if d.failed > before || d.full {
 		return j, false
 	}
 	// Outputs depend on the number of tasks of later stages, and ratios on the outputs of earlier
@@ -508,7 +517,7 @@ func (d *decoder) job(n *yaml.Node, path string) (j Job, ok bool) {
 		j.Stages = append(j.Stages, Stage{Kind: stages[s].kind, From: stages[s].from, Tasks: make([]Task, stages[s].tasks)})
 	}
 	for s := range stages {
-		if d.build(&j, s, &stages[s]); d.full || len(d.errs) > before {
+		if d.build(&j, s, &stages[s]); d.full || d.failed > before {
 			return j, false
 		}
 	}
@@ -538,8 +547,9 @@ func (d *decoder) stage(node *yaml.Node, path string, n int) stageLines {
 		if x, ok := d.whole(c, at, c.Value, 0, n-1); ok {
 			if slices.Contains(s.from, x) {
 				d.fail(c, at, "stage %d again: expected each stage once", x)
+				continue
 			}
-			s.from = append(s.from, x)
+			s.from, s.fromAt = append(s.from, x), append(s.fromAt, i)
 		}
 	}
 	s.missing("tasks", "the number of tasks, or a list of groups of equal tasks")
@@ -640,7 +650,8 @@ func (d *decoder) order(stages []stageLines, s int) {
 		if from < s {
 			continue
 		}
-		n, path := stages[s].values["from"].Content[i], fmt.Sprintf("%s.from[%d]", stages[s].path, i)
+		at := stages[s].fromAt[i]
+		n, path := stages[s].values["from"].Content[at], fmt.Sprintf("%s.from[%d]", stages[s].path, at)
 		if from == s {
 			d.fail(n, path, "cycle: stage %d fetches from itself: expected an earlier stage", s)
 		} else if way := route(stages, from, s); way != nil {

@@ -122,14 +122,14 @@ var badFiles = []struct {
   - {kind: reduce, from: [2], tasks: 1, output: 1B}
   - {kind: reduce, from: [1], tasks: 1, output: 1B}
   - {kind: reduce, from: [0, 0], tasks: 1, output: 1B}
-  - {kind: reduce, from: [4, 9], tasks: 1}
+  - {kind: reduce, from: [9, 4], tasks: 1}
   - {kind: map, tasks: 1, input: 1B, output: 1B}
 `, Limits{}, []string{
 		`t:4:27: jobs[0].stages[0].from[0]: cycle of stages 0 → 2 → 0: expected an earlier stage`,
 		`t:5:27: jobs[0].stages[1].from[0]: cycle: stage 1 fetches from itself`,
 		`t:6:30: jobs[0].stages[2].from[1]: stage 0 again`,
-		`t:7:27: jobs[0].stages[3].from[0]: stage 4 is later: put it before stage 3`,
-		`t:7:30: jobs[0].stages[3].from[1]: "9": expected a whole number, 0 to 4`,
+		`t:7:27: jobs[0].stages[3].from[0]: "9": expected a whole number, 0 to 4`,
+		`t:7:30: jobs[0].stages[3].from[1]: stage 4 is later: put it before stage 3`,
 	}},
 	{"outputs", file + `- stages:
   - {kind: map, tasks: [{input: 1B}, {input: 1B, output: [1B, 2*1B]}, {input: 1B, output: [0*1B]}]}
@@ -368,6 +368,20 @@ func TestIsJobFile(t *testing.T) {
 	for text, want := range map[string]bool{byHand: true, "\ufeff" + byHand: true, "": false, "a\ntestbed-jobs: 1": false, "testbed-workload 1\n": false} {
 		if got := IsJobFile([]byte(text)); got != want {
 			t.Errorf("IsJobFile(%q) = %v, want %v", text, got, want)
+		}
+	}
+}
+
+// A file cannot exhaust the stack or take time that grows faster than its size.
+func TestReadHostile(t *testing.T) {
+	const n = 100_000
+	for _, text := range []string{
+		file + strings.Repeat("[", n),
+		file + "- stages: [{kind: reduce, tasks: 1, from: [" + strings.Repeat("0,", n) + "0]}]\n",
+		file + "- stages: [{kind: map, tasks: 1, input: 1B, output: [" + strings.Repeat("1000000000*1000TB,", 1000) + "1B]}, {kind: reduce, from: [0], tasks: 1000000000}]\n",
+	} {
+		if _, err := Read("t", strings.NewReader(text), Limits{}); err == nil {
+			t.Errorf("%.100s…: no error", text)
 		}
 	}
 }
