@@ -187,6 +187,14 @@ func TestJobFileReference(t *testing.T) {
 	if list, err := jobs.Read("docs/job-workloads.md", strings.NewReader(example), jobs.Limits{}); err != nil || len(list) != 2 {
 		t.Errorf("the example of docs/job-workloads.md has %d jobs, %v", len(list), err)
 	}
+	for _, of := range []any{jobs.Stats{}, jobs.Total{}, jobs.Group{}} {
+		kind := reflect.TypeOf(of)
+		for i := range kind.NumField() {
+			if key := kind.Field(i).Tag.Get("json"); key != "" && !strings.Contains(doc, "`"+key+"`") {
+				t.Errorf("docs/job-workloads.md does not explain the key %s", key)
+			}
+		}
+	}
 	for _, p := range jobs.DefaultMix().Profiles {
 		if !strings.Contains(doc, "| `"+p.Name+"` |") {
 			t.Errorf("docs/job-workloads.md does not explain the profile %s", p.Name)

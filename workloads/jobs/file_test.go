@@ -131,6 +131,14 @@ var badFiles = []struct {
 		`t:7:27: jobs[0].stages[3].from[0]: "9": expected a whole number, 0 to 4`,
 		`t:7:30: jobs[0].stages[3].from[1]: stage 4 is later: put it before stage 3`,
 	}},
+	{"way into a cycle", file + `- stages:
+  - {kind: reduce, from: [1], tasks: 1, output: 1B}
+  - {kind: reduce, from: [2], tasks: 1, output: 1B}
+  - {kind: reduce, from: [1], tasks: 1, output: 1B}
+`, Limits{}, []string{
+		`t:4:27: jobs[0].stages[0].from[0]: stage 1 is later: put it before stage 0`,
+		`t:5:27: jobs[0].stages[1].from[0]: cycle of stages 1 → 2 → 1`,
+	}},
 	{"outputs", file + `- stages:
   - {kind: map, tasks: [{input: 1B}, {input: 1B, output: [1B, 2*1B]}, {input: 1B, output: [0*1B]}]}
   - {kind: reduce, from: [0], tasks: 2}

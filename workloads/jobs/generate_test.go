@@ -35,7 +35,7 @@ func seconds(t *testing.T, j *Job, stage int) float64 {
 	return task.Rate.TimeToSend(in).Seconds()
 }
 
-// The FAIR report's table of the benchmark, and the one at an eighth of the slots.
+// The FAIR report's table of the benchmark, and those at an eighth and a sixteenth of the slots.
 func TestBMTable(t *testing.T) {
 	for _, tt := range []struct {
 		tasks workloads.Factor
@@ -44,6 +44,7 @@ func TestBMTable(t *testing.T) {
 	}{
 		{workloads.Factor{Num: 1, Den: 1}, []int{16, 40, 80, 160, 320, 600, 1200, 2400, 6400}, 13_784},
 		{workloads.Factor{Num: 1, Den: 8}, []int{2, 5, 10, 20, 40, 75, 150, 300, 800}, 1723},
+		{workloads.Factor{Num: 1, Den: 16}, []int{1, 3, 5, 10, 20, 38, 75, 150, 400}, 865}, // 2.5 and 37.5 are rounded up
 	} {
 		g := DefaultBM()
 		g.Tasks = tt.tasks
