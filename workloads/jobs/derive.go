@@ -257,9 +257,9 @@ func profileOf(r Record) string {
 	switch {
 	case r.Shuffle == 0:
 		return ProfileMapOnly
-	case r.Shuffle < r.Input/10:
+	case 10*r.Shuffle < r.Input:
 		return ProfileAggregate
-	case r.Shuffle/2 <= r.Input:
+	case r.Shuffle <= 2*r.Input:
 		return ProfileTransform
 	}
 	return ProfileExpand

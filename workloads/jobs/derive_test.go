@@ -195,7 +195,7 @@ func TestProfileOf(t *testing.T) {
 		input, shuffle units.Bytes
 		want           string
 	}{
-		{100, 0, ProfileMapOnly}, {0, 0, ProfileMapOnly}, {100, 9, ProfileAggregate}, {100, 10, ProfileTransform}, {100, 200, ProfileTransform}, {100, 202, ProfileExpand}, {0, 2, ProfileExpand},
+		{100, 0, ProfileMapOnly}, {0, 0, ProfileMapOnly}, {100, 9, ProfileAggregate}, {100, 10, ProfileTransform}, {100, 200, ProfileTransform}, {105, 10, ProfileAggregate}, {100, 201, ProfileExpand}, {0, 2, ProfileExpand},
 	} {
 		if got := profileOf(Record{Input: tt.input, Shuffle: tt.shuffle}); got != tt.want {
 			t.Errorf("profileOf(%d, %d) = %s, want %s", tt.input, tt.shuffle, got, tt.want)
