@@ -38,6 +38,10 @@ type Needs struct {
 	// OracleLoad shows Cluster.Load, which no real master knows. It is for upper bounds
 	// (oracles) only.
 	OracleLoad bool
+	// EveryHeartbeat calls a TaskScheduler at every heartbeat, also at those at which nothing
+	// can be launched: to kill attempts, or to remember the time. Without it, only those count
+	// at which the host has a free slot of a kind for which a task is pending.
+	EveryHeartbeat bool
 
 	Hints
 }
@@ -69,6 +73,7 @@ func (n Needs) With(m Needs) Needs {
 	return Needs{
 		Sizes: n.Sizes || m.Sizes, Totals: n.Totals || m.Totals, LinkLoad: n.LinkLoad || m.LinkLoad,
 		DiskUse: n.DiskUse || m.DiskUse, OracleLoad: n.OracleLoad || m.OracleLoad,
+		EveryHeartbeat: n.EveryHeartbeat || m.EveryHeartbeat,
 		Hints: Hints{
 			Flows: n.Flows || m.Flows, NewFlows: n.NewFlows || m.NewFlows, PilotFlows: n.PilotFlows || m.PilotFlows,
 			MostSent: n.MostSent || m.MostSent, IgnoresProgress: n.IgnoresProgress && m.IgnoresProgress,
