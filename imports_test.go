@@ -46,6 +46,7 @@ var arrows = map[string][]string{
 	"emu/fault":              {},
 	"emu/scenario":           {"emu/fault", "policies/catalog", "results/safefile"},
 	"emu/engine":             {"policies", "policies/alloc", "policies/coordinator"},
+	"emu/engine/tracker":     {"policies"},
 	"emu/flowsim":            {"policies", "policies/alloc", "policies/alloc/maxmin", "policies/coordinator", "emu/simtime"},
 	"emu/flowsim/comparison": {"emu/parallel", "emu/flowsim", "policies", "policies/catalog", "results/tracestats", "results/table"},
 	"emu/fluid":              {"policies", "policies/alloc/maxmin", "emu/simtime", "emu/engine", "emu/fault"},
@@ -161,7 +162,7 @@ var onlyIn = map[string]struct {
 }
 
 // pure packages depend on their arguments alone.
-var pure = []string{"policies", "policies/coflow", "policies/coflow/philaesim", "policies/coflow/ports", "policies/placement", "policies/alloc", "policies/coordinator", "emu/engine"}
+var pure = []string{"policies", "policies/coflow", "policies/coflow/philaesim", "policies/coflow/ports", "policies/placement", "policies/alloc", "policies/coordinator", "emu/engine", "emu/engine/tracker"}
 
 // impure packages may not be imported by a pure package. The engine's log and its context need
 // io and context, which have no side effects by themselves.

@@ -1,0 +1,221 @@
+package tracker
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"testbed/policies"
+	"testbed/topo"
+	"testbed/workloads"
+	"testbed/workloads/jobs"
+)
+
+// pick is a task to launch.
+type pick struct {
+	job   *job
+	stage int
+	near  policies.Locality
+}
+
+// refusal is a launch that failed at once, because no replica of the input is left.
+type refusal struct {
+	st *stage
+	i  int32
+}
+
+// heartbeat records what a host reports and fills its free slots.
+func (t *Tracker) heartbeat(ev Heartbeat) error {
+	if !t.known(ev.Host) {
+		return fmt.Errorf("heartbeat of host %d: unknown host", ev.Host)
+	}
+	for _, p := range ev.Progress {
+		if !(p.Done >= 0 && p.Done <= 1) {
+			return fmt.Errorf("heartbeat of host %d: attempt %v has progress %v: must be in [0, 1]", ev.Host, p.Attempt, p.Done)
+		}
+		if err := t.attempted(p.Attempt, func(a *attempt) { a.Progress = p.Done; t.shown(a) }); err != nil {
+			return err
+		}
+	}
+	return t.assign(ev.Host)
+}
+
+// assign asks the scheduler to fill the free slots of a host. It does not ask if nothing can be
+// launched, unless the scheduler needs every heartbeat.
+func (t *Tracker) assign(h topo.HostID) error {
+	if t.hosts[h].lost {
+		return nil
+	}
+	t.unblock(h)
+	slots := &t.view.Slots[h]
+	can := t.every
+	for k, n := range t.launchable {
+		can = can || n > 0 && slots.Free(jobs.TaskKind(k)) > 0
+	}
+	if !can {
+		return nil
+	}
+	t.view.Cluster, t.view.Host = t.cluster(), h
+	t.answer.Reset()
+	t.show(h)
+	t.cfg.Scheduler.Assign(&t.view, &t.answer)
+	t.hide(h)
+	if err := t.apply(h, &t.answer); err != nil {
+		return fmt.Errorf("scheduler %T: host %d: %w", t.cfg.Scheduler, h, err)
+	}
+	return nil
+}
+
+// apply carries out an assignment.
+func (t *Tracker) apply(h topo.HostID, a *policies.Assignment) error {
+	if a.Memory != nil {
+		t.view.Memory = append(t.view.Memory[:0], a.Memory...)
+	}
+	for _, m := range a.Jobs {
+		if m.Job < 0 || m.Job >= len(t.order) {
+			return fmt.Errorf("memory of job %d of %d: no such job", m.Job, len(t.order))
+		}
+		t.view.Jobs[m.Job].Memory = m.Value
+	}
+	// Launches are indices of jobs, which change when a job fails.
+	t.picks = t.picks[:0]
+	free := [jobs.TaskKinds]int{}
+	for k := range free {
+		free[k] = t.view.Slots[h].Free(jobs.TaskKind(k))
+	}
+	for _, l := range a.Launch {
+		if l.Job < 0 || l.Job >= len(t.order) || l.Stage < 0 || l.Stage >= len(t.order[l.Job].stages) || l.Locality < 0 || l.Locality >= policies.Localities {
+			return fmt.Errorf("launch %+v of %d jobs: no such stage or locality", l, len(t.order))
+		}
+		j := t.order[l.Job]
+		k := j.stages[l.Stage].Kind
+		if free[k]--; free[k] < 0 {
+			return fmt.Errorf("launch %+v: no slot of kind %d is free", l, k)
+		}
+		t.picks = append(t.picks, pick{j, l.Stage, l.Locality})
+	}
+	for _, p := range t.picks {
+		st := p.job.stages[p.stage]
+		i := int32(-1)
+		if st.mayBegin() {
+			i = t.nearest(st, h, p.near)
+		}
+		if i < 0 {
+			return fmt.Errorf("launch of a task of job %d, stage %d at locality %d: none is pending", p.job.ID, p.stage, p.near)
+		}
+		t.launch(st, i, h)
+	}
+	for _, r := range t.none {
+		if !r.st.job.over {
+			t.failTask(r.st, r.i, fmt.Sprintf("no replica of block %d is left", r.st.Tasks[r.i].Input))
+		}
+	}
+	t.none = t.none[:0]
+	// Killed tasks were not pending for the scheduler, so launches come first.
+	for _, id := range a.Kill {
+		if err := t.attempted(id, t.kill); err != nil {
+			return fmt.Errorf("kill: %w", err)
+		}
+	}
+	return nil
+}
+
+// launch starts an attempt of a task on a host.
+func (t *Tracker) launch(st *stage, i int32, h topo.HostID) {
+	k := &st.tasks[i]
+	n := int(k.launched)
+	k.launched++
+	a := &attempt{st: st, i: i, AttemptState: policies.AttemptState{
+		ID: jobs.AttemptID{Task: st.id(i), N: n}, Kind: st.Kind, Host: h, Locality: policies.OffRack, Start: t.now, Phase: policies.Computing,
+	}}
+	a.source = -1
+	t.set(st, i, running)
+	cmd := StartAttempt{Attempt: a.ID, Kind: st.Kind, Host: h, Source: -1}
+	if !st.fetches() && st.Tasks[i].InputSize > 0 {
+		if a.source, a.Locality = t.replica(a); a.source < 0 {
+			t.none = append(t.none, refusal{st, i})
+			return
+		}
+		a.tried = append(a.tried, a.source)
+		cmd.Input, cmd.Size, cmd.Source = st.Tasks[i].Input, st.Tasks[i].InputSize, a.source
+	}
+	cmd.Locality = a.Locality
+	k.attempts = append(k.attempts, a)
+	t.hosts[h].attempts = append(t.hosts[h].attempts, a)
+	slots, need := &t.view.Slots[h], st.Tasks[i].Need
+	slots.Used[st.Kind]++
+	slots.Need.CPU += need.CPU
+	slots.Need.Memory += need.Memory
+	t.store(h, outputOf(&st.Tasks[i]))
+	if st.fetches() {
+		a.Phase = policies.Copying
+	} else {
+		t.hosts[h].computing[st.Kind]++
+	}
+	list := &t.view.Jobs[st.job.place].Running
+	at, _ := slices.BinarySearchFunc(*list, a.AttemptState, byLaunch)
+	*list = slices.Insert(*list, at, a.AttemptState)
+	t.command(cmd)
+	if st.fetches() {
+		t.beginFetching(a)
+	}
+}
+
+// replica chooses the replica of an attempt's input: on its own host, else in its rack, else elsewhere,
+// at random from a source keyed by the attempt. It excludes those from which it has read; -1 is none.
+func (t *Tracker) replica(a *attempt) (topo.HostID, policies.Locality) {
+	var at [policies.Localities][]topo.HostID
+	for _, h := range a.st.replicas[a.i] {
+		switch {
+		case !t.live(h) || slices.Contains(a.tried, h):
+		case h == a.Host:
+			return h, policies.NodeLocal
+		case t.rackOf(h) == t.rackOf(a.Host):
+			at[policies.RackLocal] = append(at[policies.RackLocal], h)
+		default:
+			at[policies.OffRack] = append(at[policies.OffRack], h)
+		}
+	}
+	for l, hosts := range at {
+		switch len(hosts) {
+		case 0:
+			continue
+		case 1:
+			return hosts[0], policies.Locality(l)
+		}
+		id := a.ID
+		draw := workloads.Stream(t.cfg.Seed, "replica", int(id.Task.Job), id.Task.Stage, id.Task.Index, id.N, len(a.tried))
+		return hosts[draw.IntN(len(hosts))], policies.Locality(l)
+	}
+	return -1, policies.OffRack
+}
+
+// unblock stops an attempt on a host that waits for tasks which may find no slot, if no slot of its
+// kind is free anywhere and a task could use it: the newest of those that only fetch. Without it, jobs
+// of several stages that fetch could wait for each other forever. In MapReduce, reduces wait for maps,
+// which need other slots and wait for nothing.
+func (t *Tracker) unblock(h topo.HostID) {
+	for k := range t.launchable {
+		if t.launchable[k] == 0 {
+			continue
+		}
+		var last *attempt
+		for _, a := range t.hosts[h].attempts {
+			if int(a.Kind) == k && !a.Killing && a.Phase == policies.Copying && a.st.blocked() {
+				last = a
+			}
+		}
+		if last != nil && !slices.ContainsFunc(t.view.Slots, func(s policies.SlotState) bool { return s.Free(jobs.TaskKind(k)) > 0 }) {
+			t.kill(last)
+		}
+	}
+}
+
+// byLaunch orders the attempts of a job.
+func byLaunch(a, b policies.AttemptState) int {
+	return cmp.Or(cmp.Compare(a.Start, b.Start), compareIDs(a.ID, b.ID))
+}
+
+func compareIDs(a, b jobs.AttemptID) int {
+	return cmp.Or(cmp.Compare(a.Task.Stage, b.Task.Stage), cmp.Compare(a.Task.Index, b.Task.Index), cmp.Compare(a.N, b.N))
+}

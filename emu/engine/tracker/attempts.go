@@ -1,0 +1,311 @@
+package tracker
+
+import (
+	"fmt"
+	"slices"
+
+	"testbed/policies"
+	"testbed/topo"
+	"testbed/topo/units"
+	"testbed/workloads/jobs"
+)
+
+// attempt is an attempt on a slot. Its state for schedulers has a copy in view.Jobs.
+type attempt struct {
+	policies.AttemptState
+	st *stage
+	i  int32 // its task
+
+	source topo.HostID   // from which it reads; -1 if it reads nothing
+	tried  []topo.HostID // from which it has read, source last
+	read   bool          // has read its input block
+
+	isComputed, spilled, writing, written bool
+
+	key     uint64      // of the order in which it fetches from hosts
+	sources []fetching  // by index into stage.sources
+	ready   heap[turn]  // sources that have something to fetch
+	flights []*fetch    // fetches in flight
+	got     []uint64    // outputs that it has, a set of bits
+	missing int         // number of outputs that it does not have
+	size    units.Bytes // of the outputs that it has
+}
+
+func (a *attempt) job() *job   { return a.st.job }
+func (a *attempt) task() *task { return &a.st.tasks[a.i] }
+
+// attempt returns an attempt of an unfinished job that is not being stopped. It returns nil if the
+// attempt has ended, and an error if there never was one.
+func (t *Tracker) attempt(id jobs.AttemptID) (*attempt, error) {
+	j := t.jobs[id.Task.Job]
+	if j == nil && t.ended[id.Task.Job] {
+		return nil, nil
+	}
+	if j == nil || id.Task.Stage < 0 || id.Task.Stage >= len(j.stages) {
+		return nil, fmt.Errorf("%s: unknown stage", name(id))
+	}
+	st := j.stages[id.Task.Stage]
+	if id.Task.Index < 0 || id.Task.Index >= len(st.tasks) {
+		return nil, fmt.Errorf("%s: unknown task", name(id))
+	}
+	k := &st.tasks[id.Task.Index]
+	for _, a := range k.attempts {
+		if a.ID.N == id.N {
+			return a, nil
+		}
+	}
+	if id.N < 0 || id.N >= int(k.launched) {
+		return nil, fmt.Errorf("%s: unknown attempt", name(id))
+	}
+	return nil, nil
+}
+
+// name describes an attempt in errors.
+func name(id jobs.AttemptID) string {
+	return fmt.Sprintf("attempt %d of task %d.%d of job %d", id.N, id.Task.Stage, id.Task.Index, id.Task.Job)
+}
+
+// attempted applies f to an attempt, unless it has ended or is being stopped.
+func (t *Tracker) attempted(id jobs.AttemptID, f func(*attempt)) error {
+	a, err := t.attempt(id)
+	if a != nil {
+		f(a)
+	}
+	return err
+}
+
+// shown updates what schedulers see of an attempt.
+func (t *Tracker) shown(a *attempt) {
+	if a.job().over {
+		return
+	}
+	list := t.view.Jobs[a.job().place].Running
+	if at, ok := slices.BinarySearchFunc(list, a.AttemptState, byLaunch); ok {
+		list[at] = a.AttemptState
+	}
+}
+
+// working applies f to an attempt that computes, unless it has ended or is being stopped.
+func (t *Tracker) working(id jobs.AttemptID, f func(*attempt)) error {
+	a, err := t.attempt(id)
+	if a == nil {
+		return err
+	}
+	if a.Phase != policies.Computing {
+		return fmt.Errorf("%s has computed: it must wait for its input and for Compute", name(id))
+	}
+	f(a)
+	return nil
+}
+
+// computed records that an attempt has processed its input.
+func (t *Tracker) computed(a *attempt) {
+	a.isComputed = true
+	t.write(a)
+	t.commitIfComplete(a)
+}
+
+// write makes an attempt write its replicated output.
+func (t *Tracker) write(a *attempt) {
+	if size := a.st.Tasks[a.i].Writes; size > 0 && !a.writing && a.Phase == policies.Computing {
+		a.writing = true
+		t.command(WriteOutput{Attempt: a.ID, Host: a.Host, Size: size})
+	}
+}
+
+// commitIfComplete commits an attempt that has ended its work.
+func (t *Tracker) commitIfComplete(a *attempt) {
+	spec := &a.st.Tasks[a.i]
+	if !a.isComputed || len(spec.Output) > 0 && !a.spilled || spec.Writes > 0 && !a.written {
+		return
+	}
+	st, k := a.st, a.task()
+	t.command(Commit{Attempt: a.ID, Host: a.Host})
+	t.end(a, true)
+	for len(k.attempts) > 0 {
+		t.stop(k.attempts[0])
+	}
+	k.winner, k.at, k.unfetched = int32(a.ID.N), a.Host, 0
+	t.set(st, a.i, done)
+	if len(st.to) == 0 {
+		t.endIfDone(st.job)
+		return
+	}
+	t.publish(st, a.i)
+}
+
+// end removes an attempt from its slot. If it did not commit, its output is dropped.
+func (t *Tracker) end(a *attempt, committed bool) {
+	t.withdraw(a)
+	delete(t.stopping, a.ID)
+	h, spec := &t.hosts[a.Host], &a.st.Tasks[a.i]
+	h.attempts = remove(h.attempts, a)
+	slots := &t.view.Slots[a.Host]
+	slots.Used[a.Kind]--
+	slots.Need.CPU -= spec.Need.CPU
+	slots.Need.Memory -= spec.Need.Memory
+	if len(h.attempts) == 0 {
+		slots.Need = jobs.Resources{} // without the rounding errors of the sum
+	}
+	if !committed {
+		t.store(a.Host, -outputOf(spec))
+	}
+	if a.Phase == policies.Computing {
+		h.computing[a.Kind]--
+	}
+	t.grant(a.Host, a.Kind)
+	if t.cfg.OutOfBand && !slices.Contains(t.freed, a.Host) {
+		t.freed = append(t.freed, a.Host)
+	}
+	if a.job().over {
+		return
+	}
+	list := &t.view.Jobs[a.job().place].Running
+	if at, ok := slices.BinarySearchFunc(*list, a.AttemptState, byLaunch); ok {
+		*list = slices.Delete(*list, at, at+1)
+	}
+	a.st.state.Busy += t.now - a.Start
+	a.st.state.Read += a.consumed()
+}
+
+// consumed returns the input that an attempt has consumed, as far as the tracker knows.
+func (a *attempt) consumed() units.Bytes {
+	switch size := a.st.Tasks[a.i].InputSize; {
+	case a.st.fetches():
+		return a.size
+	case a.read || a.isComputed:
+		return size
+	default:
+		return units.Bytes(float64(float64(size) * a.Progress))
+	}
+}
+
+// withdraw ends all that an attempt does for its task: it fetches nothing any more, and is none of its
+// attempts.
+func (t *Tracker) withdraw(a *attempt) {
+	k := a.task()
+	k.attempts = remove(k.attempts, a)
+	for _, f := range slices.Clone(a.flights) {
+		t.stopFetch(f)
+	}
+	if a.st.fetches() {
+		a.st.copying = remove(a.st.copying, a)
+		h := &t.hosts[a.Host]
+		h.queue[a.Kind] = remove(h.queue[a.Kind], a)
+	}
+}
+
+// stop stops an attempt. It keeps its slot until it has left it.
+func (t *Tracker) stop(a *attempt) {
+	t.withdraw(a)
+	a.Killing = true
+	t.stopping[a.ID] = a
+	t.shown(a)
+	t.command(StopAttempt{Attempt: a.ID, Host: a.Host})
+}
+
+// kill stops an attempt. Its task is pending again, unless it has other attempts.
+func (t *Tracker) kill(a *attempt) {
+	t.stop(a)
+	t.retry(a.st, a.i)
+}
+
+// retry makes a task pending again that has no attempts. Lost outputs that the task needs, or that only
+// an ended attempt had, are computed again.
+func (t *Tracker) retry(st *stage, i int32) {
+	if st.job.over || st.tasks[i].status == done {
+		return
+	}
+	if len(st.tasks[i].attempts) == 0 {
+		t.set(st, i, pending)
+	}
+	t.restore(st)
+}
+
+// failTask counts a failure of a task, which may fail its job.
+func (t *Tracker) failTask(st *stage, i int32, why string) {
+	k := &st.tasks[i]
+	if k.failures++; int(k.failures) >= t.cfg.Attempts {
+		t.failJob(st.job, fmt.Sprintf("task %d of stage %d failed %d times, most recently: %s", i, st.index, k.failures, why))
+		return
+	}
+	t.retry(st, i)
+}
+
+// attemptFailed records that an attempt has failed and left its slot.
+func (t *Tracker) attemptFailed(ev AttemptFailed) error {
+	a, err := t.attempt(ev.Attempt)
+	if a == nil {
+		if err == nil {
+			err = t.attemptStopped(ev.Attempt) // it failed before it was stopped
+		}
+		return err
+	}
+	t.end(a, false)
+	t.failTask(a.st, a.i, ev.Why)
+	return nil
+}
+
+// attemptStopped frees the slot of a stopped attempt.
+func (t *Tracker) attemptStopped(id jobs.AttemptID) error {
+	a, err := t.attempt(id)
+	if err != nil {
+		return err
+	}
+	if a != nil {
+		return fmt.Errorf("%s stopped: it must have been asked to", name(id))
+	}
+	if a := t.stopping[id]; a != nil {
+		t.end(a, false)
+	}
+	return nil
+}
+
+// readAgain makes an attempt read its input from another replica. If none is left, it fails.
+func (t *Tracker) readAgain(a *attempt, why string) {
+	if a.source < 0 || a.read {
+		return
+	}
+	next, near := t.replica(a)
+	if next < 0 {
+		t.stop(a)
+		t.failTask(a.st, a.i, fmt.Sprintf("no replica of block %d is left: %s", a.st.Tasks[a.i].Input, why))
+		return
+	}
+	a.source, a.Locality = next, near
+	a.tried = append(a.tried, next)
+	t.shown(a)
+	t.command(ReadFrom{Attempt: a.ID, Host: a.Host, Source: next})
+}
+
+// enqueue lets an attempt that has all its input compute, as soon as it may.
+func (t *Tracker) enqueue(a *attempt) {
+	h := &t.hosts[a.Host]
+	a.Phase = policies.Queued
+	a.st.copying = remove(a.st.copying, a)
+	a.sources, a.ready = nil, heap[turn]{}
+	h.queue[a.Kind] = append(h.queue[a.Kind], a)
+	t.shown(a)
+	t.grant(a.Host, a.Kind)
+}
+
+// grant lets the first attempts of a host's queue compute, as far as the limit allows.
+func (t *Tracker) grant(id topo.HostID, kind jobs.TaskKind) {
+	h := &t.hosts[id]
+	for !h.lost && len(h.queue[kind]) > 0 && h.computing[kind] < t.limits.Computing[kind] {
+		a := h.queue[kind][0]
+		h.queue[kind] = slices.Delete(h.queue[kind], 0, 1)
+		h.computing[kind]++
+		a.Phase = policies.Computing
+		t.shown(a)
+		t.command(Compute{Attempt: a.ID, Host: id})
+	}
+}
+
+// remove returns a list without an element that occurs in it at most once.
+func remove[T comparable](list []T, x T) []T {
+	if i := slices.Index(list, x); i >= 0 {
+		return slices.Delete(list, i, i+1)
+	}
+	return list
+}

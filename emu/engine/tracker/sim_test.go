@@ -1,0 +1,702 @@
+package tracker
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"testbed/policies"
+	"testbed/topo"
+	"testbed/topo/units"
+	"testbed/workloads"
+	"testbed/workloads/jobs"
+)
+
+func must[T any](x T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return x
+}
+
+func fabric(leaves, hosts int) *topo.Fabric {
+	return must(topo.LeafSpine{Leaves: leaves, Spines: 1, HostsPerLeaf: hosts, HostLink: 10 * units.Mbps,
+		Oversubscription: units.Ratio{Num: 2, Den: 1}, Queue: topo.Queue{Time: time.Millisecond}, MTU: 1500}.Build())
+}
+
+// order is a scheduler that launches tasks of the first job in an order, nearest first. Each launch
+// changes the number of attempts that the order sees.
+type order struct {
+	computing int // limit for reduces; 0 for no other limit than slots
+	before    func(v *policies.TaskView, running []int, a, b int) bool
+	every     bool
+}
+
+func (o order) Needs() policies.Needs { return policies.Needs{EveryHeartbeat: o.every} }
+
+func (o order) Slots(n [jobs.TaskKinds]int) policies.Limits {
+	l := policies.Limits{Running: n, Computing: n}
+	if o.computing > 0 {
+		l.Computing[jobs.Reduce] = o.computing
+	}
+	return l
+}
+
+func (o order) Assign(v *policies.TaskView, a *policies.Assignment) {
+	for k := range jobs.TaskKind(jobs.TaskKinds) {
+		running := make([]int, len(v.Jobs))
+		left := make([][][policies.Localities]int, len(v.Jobs))
+		for j := range v.Jobs {
+			for _, st := range v.Jobs[j].Stages {
+				left[j] = append(left[j], st.Pending)
+			}
+			for _, r := range v.Jobs[j].Running {
+				if r.Kind == k {
+					running[j]++
+				}
+			}
+		}
+	slots:
+		for range v.Slots[v.Host].Free(k) {
+			best := -1
+			for j := range v.Jobs {
+				if _, _, ok := first(v, left, j, k); ok && (best < 0 || o.before(v, running, j, best)) {
+					best = j
+				}
+			}
+			if best < 0 {
+				break slots
+			}
+			s, l, _ := first(v, left, best, k)
+			left[best][s][l]--
+			running[best]++
+			a.Launch = append(a.Launch, policies.Launch{Job: best, Stage: s, Locality: l})
+		}
+	}
+}
+
+// first returns the first stage of a job with a pending task of a kind, and its locality.
+func first(v *policies.TaskView, left [][][policies.Localities]int, j int, k jobs.TaskKind) (int, policies.Locality, bool) {
+	for s, st := range v.Jobs[j].Stages {
+		for l, n := range left[j][s] {
+			if st.Kind == k && n > 0 {
+				return s, policies.Locality(l), true
+			}
+		}
+	}
+	return 0, 0, false
+}
+
+func fifo() order {
+	return order{before: func(_ *policies.TaskView, _ []int, a, b int) bool { return a < b }}
+}
+
+func fair() order {
+	return order{before: func(_ *policies.TaskView, running []int, a, b int) bool {
+		return running[a] < running[b] || running[a] == running[b] && a < b
+	}}
+}
+
+// happening is an event of the toy executor: for the tracker, or an action.
+type happening struct {
+	at time.Duration
+	n  int
+	ev Event
+	do func()
+}
+
+func (a happening) before(b happening) bool { return a.at < b.at || a.at == b.at && a.n < b.n }
+
+// sim is a toy executor: a queue of events with durations, without a network. It checks each command
+// against what it knows of the hosts.
+type sim struct {
+	t         rapid.TB
+	k         *Tracker
+	cfg       Config
+	jobs      map[jobs.JobID]*jobs.Job
+	now       time.Duration
+	queue     heap[happening]
+	n         int
+	beat      time.Duration
+	mapTime   time.Duration
+	redTime   time.Duration
+	latency   time.Duration    // of a fetch
+	spoil     func(Event) bool // an event that does not happen as expected
+	skipBeat  func(topo.HostID) bool
+	down      map[topo.HostID]bool
+	doomed    map[topo.HostID]bool // down, and not yet noticed by the tracker
+	running   map[jobs.AttemptID]*execution
+	used      map[topo.HostID][2]int
+	computing map[topo.HostID][2]int
+	fetches   map[FetchID]StartFetch
+	outputs   map[jobs.AttemptID]topo.HostID // outputs that exist
+	committed map[jobs.TaskID]jobs.AttemptID
+	launches  map[jobs.TaskID]int
+	failures  map[jobs.TaskID]int
+	unfetched map[jobs.AttemptID]int
+	ended     map[jobs.JobID]string
+	endedAt   map[jobs.JobID]time.Duration
+	near      [policies.Localities]int
+	log       func(string)
+	steps     int
+	commands  int
+	audit     bool
+}
+
+type execution struct {
+	StartAttempt
+	stopped   bool // asked to stop
+	dead      bool // its host has crashed
+	computing bool
+	kind      jobs.TaskKind
+	got       map[jobs.TaskID]bool
+	sources   map[topo.HostID]FetchID
+	phase     int // 0 read, 1 computed
+}
+
+func newSim(t rapid.TB, c Config, beat time.Duration) *sim {
+	k, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &sim{t: t, k: k, cfg: c, jobs: map[jobs.JobID]*jobs.Job{}, beat: beat, mapTime: 10 * time.Second, redTime: 10 * time.Second, latency: 100 * time.Millisecond,
+		down: map[topo.HostID]bool{}, doomed: map[topo.HostID]bool{}, running: map[jobs.AttemptID]*execution{}, used: map[topo.HostID][2]int{}, computing: map[topo.HostID][2]int{}, fetches: map[FetchID]StartFetch{},
+		outputs: map[jobs.AttemptID]topo.HostID{}, committed: map[jobs.TaskID]jobs.AttemptID{}, launches: map[jobs.TaskID]int{}, failures: map[jobs.TaskID]int{},
+		unfetched: map[jobs.AttemptID]int{}, ended: map[jobs.JobID]string{}, endedAt: map[jobs.JobID]time.Duration{}}
+	for h := range c.Fabric.Hosts() {
+		s.after(beat*time.Duration(h)/time.Duration(c.Fabric.Hosts()), func() { s.heartbeat(topo.HostID(h)) })
+	}
+	return s
+}
+
+func (s *sim) submit(j *jobs.Job) {
+	s.jobs[j.ID] = j
+	s.post(j.Submit-s.now, JobSubmitted{j})
+}
+
+func (s *sim) post(in time.Duration, ev Event) {
+	s.n++
+	s.queue.push(happening{s.now + in, s.n, ev, nil})
+}
+
+func (s *sim) after(in time.Duration, do func()) {
+	s.n++
+	s.queue.push(happening{s.now + in, s.n, nil, do})
+}
+
+func (s *sim) heartbeat(h topo.HostID) {
+	if s.done() {
+		return
+	}
+	s.after(s.beat, func() { s.heartbeat(h) })
+	if !s.down[h] && (s.skipBeat == nil || !s.skipBeat(h)) {
+		s.post(0, Heartbeat{Host: h})
+	}
+}
+
+func (s *sim) done() bool { return len(s.ended) == len(s.jobs) && s.k.Idle() }
+
+// run runs until all jobs have ended, or an end that no run should reach.
+func (s *sim) run(end time.Duration) {
+	for len(s.queue) > 0 || s.k.NextWake() < Never {
+		next := s.k.NextWake()
+		if len(s.queue) > 0 {
+			next = min(next, s.queue[0].at)
+		}
+		if s.now = max(s.now, next); s.now > end {
+			s.t.Fatalf("not done at %v: %s", s.now, s.k.Unfinished())
+		}
+		var evs []Event
+		for len(s.queue) > 0 && s.queue[0].at <= s.now {
+			if h := s.queue.pop(); h.do != nil {
+				if len(evs) > 0 {
+					s.step(evs...)
+					evs = nil
+				}
+				h.do()
+			} else if s.happens(h.ev) {
+				evs = append(evs, h.ev)
+			}
+		}
+		if len(evs) > 0 || s.k.NextWake() <= s.now {
+			s.step(evs...)
+		}
+	}
+	if !s.done() {
+		s.t.Fatalf("not done at %v: %s", s.now, s.k.Unfinished())
+	}
+	s.empty()
+}
+
+// happens reports whether an event of the queue still happens, and applies it.
+func (s *sim) happens(ev Event) bool {
+	alive := func(id jobs.AttemptID) *execution {
+		if x := s.running[id]; x != nil && !x.stopped && !x.dead {
+			return x
+		}
+		return nil
+	}
+	if s.spoil != nil && s.spoil(ev) {
+		return false
+	}
+	switch ev := ev.(type) {
+	case InputRead:
+		return alive(ev.Attempt) != nil
+	case ComputeDone:
+		return alive(ev.Attempt) != nil
+	case OutputSpilled:
+		x := alive(ev.Attempt)
+		if x != nil {
+			s.outputs[ev.Attempt] = x.Host
+		}
+		return x != nil
+	case OutputWritten:
+		return alive(ev.Attempt) != nil
+	case AttemptFailed:
+		x := alive(ev.Attempt)
+		if x == nil {
+			return false
+		}
+		s.fail(ev.Attempt)
+		s.leave(x)
+	case AttemptStopped:
+		x := s.running[ev.Attempt]
+		if x == nil || x.dead {
+			return false
+		}
+		s.leave(x)
+	case FetchEnded:
+		f, ok := s.fetches[ev.ID]
+		if !ok {
+			return false
+		}
+		x := s.running[f.Attempt]
+		if x.dead {
+			return false
+		}
+		delete(s.fetches, ev.ID)
+		delete(x.sources, f.Source)
+		for _, o := range f.Outputs {
+			if x.got[o.Attempt.Task] {
+				s.t.Errorf("%v: %v has fetched %v twice", s.now, f.Attempt, o.Attempt)
+			}
+			x.got[o.Attempt.Task] = true
+		}
+	case FetchFailed:
+		f, ok := s.fetches[ev.ID]
+		if !ok {
+			return false
+		}
+		x := s.running[f.Attempt]
+		if x.dead {
+			return false
+		}
+		delete(s.fetches, ev.ID)
+		delete(x.sources, f.Source)
+		for _, o := range f.Outputs {
+			if s.unfetched[o.Attempt]++; s.unfetched[o.Attempt] == s.cfg.FetchFailures && s.committed[o.Attempt.Task] == o.Attempt && s.outputs[o.Attempt] == f.Source {
+				s.fail(o.Attempt)
+				delete(s.outputs, o.Attempt)
+			}
+		}
+	}
+	return true
+}
+
+func (s *sim) fail(id jobs.AttemptID) {
+	if s.ended[id.Task.Job] == "" {
+		s.failures[id.Task]++
+	}
+}
+
+// leave ends an execution.
+func (s *sim) leave(x *execution) {
+	delete(s.running, x.Attempt)
+	u, c := s.used[x.Host], s.computing[x.Host]
+	u[x.kind]--
+	if x.computing {
+		c[x.kind]--
+	}
+	s.used[x.Host], s.computing[x.Host] = u, c
+}
+
+func (s *sim) step(evs ...Event) {
+	cmds, err := s.k.Step(s.now, evs...)
+	if err != nil {
+		s.t.Fatalf("%v: %v: %v", s.now, evs, err)
+	}
+	s.steps++
+	s.commands += len(cmds)
+	for _, c := range cmds {
+		if s.log != nil {
+			s.log(fmt.Sprintf("%v %T%+v", s.now, c, c))
+		}
+		s.do(c)
+	}
+	if s.audit {
+		audit(s.t, s.k)
+	}
+}
+
+// do carries out a command, and checks it.
+func (s *sim) do(c Command) {
+	switch c := c.(type) {
+	case StartAttempt:
+		if s.down[c.Host] && !s.doomed[c.Host] {
+			s.t.Errorf("%v: %v starts on the lost host %d", s.now, c.Attempt, c.Host)
+		}
+		n := s.launches[c.Attempt.Task]
+		if c.Attempt.N < n {
+			s.t.Errorf("%v: %v is not a new attempt", s.now, c.Attempt)
+		}
+		s.failures[c.Attempt.Task] += c.Attempt.N - n // attempts without a replica to read
+		s.launches[c.Attempt.Task] = c.Attempt.N + 1
+		x := &execution{StartAttempt: c, kind: c.Kind, dead: s.down[c.Host], got: map[jobs.TaskID]bool{}, sources: map[topo.HostID]FetchID{}}
+		s.running[c.Attempt] = x
+		u := s.used[c.Host]
+		if u[c.Kind]++; u[c.Kind] > s.k.limits.Running[c.Kind] {
+			s.t.Errorf("%v: %d attempts of kind %d on host %d", s.now, u[c.Kind], c.Kind, c.Host)
+		}
+		s.used[c.Host] = u
+		s.near[c.Locality]++
+		st := &s.jobs[c.Attempt.Task.Job].Stages[c.Attempt.Task.Stage]
+		if len(st.From) == 0 {
+			s.compute(x)
+			if c.Source >= 0 {
+				s.post(s.mapTime/2, InputRead{c.Attempt})
+			}
+		}
+	case ReadFrom:
+		if s.down[c.Source] && !s.doomed[c.Source] {
+			s.t.Errorf("%v: %v reads from the lost host %d", s.now, c.Attempt, c.Source)
+		}
+	case StartFetch:
+		x := s.running[c.Attempt]
+		if x == nil || x.stopped || x.Host != c.Host {
+			s.t.Fatalf("%v: fetch for %v, which does not run", s.now, c.Attempt)
+		}
+		if _, twice := x.sources[c.Source]; twice || len(x.sources) >= s.cfg.Fetches {
+			s.t.Errorf("%v: %v fetches from host %d, in addition to %v", s.now, c.Attempt, c.Source, x.sources)
+		}
+		var sum units.Bytes
+		for _, o := range c.Outputs {
+			if at, ok := s.outputs[o.Attempt]; !ok || at != c.Source || s.committed[o.Attempt.Task] != o.Attempt {
+				s.t.Errorf("%v: %v fetches %v from host %d, which does not have it", s.now, c.Attempt, o.Attempt, c.Source)
+			}
+			sum += o.Size
+		}
+		if sum != c.Size || c.Size <= 0 || s.cfg.Batch > 0 && len(c.Outputs) > s.cfg.Batch {
+			s.t.Errorf("%v: fetch %+v", s.now, c)
+		}
+		x.sources[c.Source] = c.ID
+		s.fetches[c.ID] = c
+		if s.doomed[c.Source] {
+			s.post(s.latency, FetchFailed{c.ID, "connection reset"})
+		} else {
+			s.post(s.latency, FetchEnded{c.ID})
+		}
+	case StopFetch:
+		f, ok := s.fetches[c.ID]
+		if !ok {
+			return // it ended in the same step
+		}
+		delete(s.fetches, c.ID)
+		if x := s.running[f.Attempt]; x != nil {
+			delete(x.sources, f.Source)
+		}
+	case Compute:
+		x := s.running[c.Attempt]
+		if x == nil || x.stopped || x.computing {
+			s.t.Fatalf("%v: %v computes, which does not run or computes already", s.now, c.Attempt)
+		}
+		want := 0
+		j := s.jobs[c.Attempt.Task.Job]
+		for _, from := range j.Stages[c.Attempt.Task.Stage].From {
+			for _, k := range j.Stages[from].Tasks {
+				if k.Output[0] > 0 { // outputs of a task are all empty or none is
+					want++
+				}
+			}
+		}
+		if len(x.got) != want {
+			s.t.Errorf("%v: %v computes with %d of %d outputs", s.now, c.Attempt, len(x.got), want)
+		}
+		s.compute(x)
+	case WriteOutput:
+		s.post(s.redTime/10, OutputWritten{c.Attempt})
+	case Commit:
+		x := s.running[c.Attempt]
+		if x == nil || x.stopped {
+			s.t.Fatalf("%v: %v commits, which does not run", s.now, c.Attempt)
+		}
+		if old, again := s.committed[c.Attempt.Task]; again {
+			if _, there := s.outputs[old]; there || s.last(c.Attempt.Task) {
+				s.t.Errorf("%v: %v commits after %v", s.now, c.Attempt, old)
+			}
+		}
+		s.committed[c.Attempt.Task] = c.Attempt
+		s.leave(x)
+	case StopAttempt:
+		x := s.running[c.Attempt]
+		if x == nil || x.stopped {
+			if x == nil && !s.down[c.Host] {
+				s.t.Errorf("%v: %v stopped, which does not run", s.now, c.Attempt)
+			}
+			return
+		}
+		x.stopped = true
+		s.post(s.latency, AttemptStopped{c.Attempt})
+	case JobDone:
+		s.end(c.Job, "done")
+	case JobFailed:
+		s.end(c.Job, c.Why)
+	default:
+		s.t.Fatalf("unknown command %T", c)
+	}
+}
+
+// last reports whether no other stage needs the output of a task.
+func (s *sim) last(id jobs.TaskID) bool {
+	return len(s.jobs[id.Job].Stages[id.Stage].Tasks[id.Index].Output) == 0
+}
+
+func (s *sim) compute(x *execution) {
+	x.computing = true
+	c := s.computing[x.Host]
+	if c[x.kind]++; c[x.kind] > s.k.limits.Computing[x.kind] {
+		s.t.Errorf("%v: %d attempts of kind %d compute on host %d", s.now, c[x.kind], x.kind, x.Host)
+	}
+	s.computing[x.Host] = c
+	in := s.mapTime
+	if x.kind == jobs.Reduce {
+		in = s.redTime
+	}
+	s.post(in, ComputeDone{x.Attempt})
+	if !s.last(x.Attempt.Task) {
+		s.post(in, OutputSpilled{x.Attempt})
+	}
+}
+
+func (s *sim) end(j jobs.JobID, how string) {
+	if s.ended[j] != "" {
+		s.t.Errorf("%v: job %d ends twice: %s, %s", s.now, j, s.ended[j], how)
+	}
+	s.ended[j], s.endedAt[j] = how, s.now
+	if how == "done" {
+		spec := s.jobs[j]
+		for i, st := range spec.Stages {
+			for n := range st.Tasks {
+				id := jobs.TaskID{Job: j, Stage: i, Index: n}
+				if _, ok := s.committed[id]; !ok && s.last(id) {
+					s.t.Errorf("%v: job %d is done without task %v", s.now, j, id)
+				}
+			}
+		}
+	}
+}
+
+// crash takes a host down. The tracker notices after a delay.
+func (s *sim) crash(h topo.HostID, notice, back time.Duration, empty bool) {
+	if s.down[h] {
+		return
+	}
+	s.down[h], s.doomed[h] = true, true
+	for _, id := range sorted(s.running) {
+		if x := s.running[id]; x.Host == h {
+			x.dead = true
+		}
+	}
+	for _, id := range slices.Sorted(keys(s.fetches)) {
+		if f := s.fetches[id]; f.Source == h && f.Host != h {
+			s.post(s.latency/2, FetchFailed{id, "connection reset"})
+		}
+	}
+	s.after(notice, func() {
+		delete(s.doomed, h)
+		for id, at := range s.outputs {
+			if at == h {
+				delete(s.outputs, id)
+			}
+		}
+		for _, id := range sorted(s.running) {
+			if a, _ := s.k.attempt(id); a != nil && a.Host != h && a.source == h && !a.read && !slices.ContainsFunc(a.st.replicas[a.i], func(r topo.HostID) bool {
+				return r != h && s.k.live(r) && !slices.Contains(a.tried, r)
+			}) {
+				s.fail(id)
+			}
+		}
+		s.step(HostLost{h})
+		for _, id := range sorted(s.running) {
+			if x := s.running[id]; x.Host == h {
+				s.leave(x)
+			}
+		}
+	})
+	s.after(notice+back, func() {
+		delete(s.down, h)
+		s.step(HostBack{h, empty})
+	})
+}
+
+func keys[K comparable, V any](m map[K]V) func(func(K) bool) {
+	return func(yield func(K) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+func sorted(m map[jobs.AttemptID]*execution) []jobs.AttemptID {
+	ids := slices.Collect(keys(m))
+	slices.SortFunc(ids, func(a, b jobs.AttemptID) int {
+		if a.Task.Job != b.Task.Job {
+			return int(a.Task.Job - b.Task.Job)
+		}
+		return compareIDs(a, b)
+	})
+	return ids
+}
+
+// empty checks that nothing is left after a run.
+func (s *sim) empty() {
+	k := s.k
+	if len(s.running) > 0 || len(s.fetches) > 0 || len(k.fetch) > 0 || len(k.stopping) > 0 || len(k.jobs) > 0 || len(k.order) > 0 || k.launchable != [2]int{} || len(k.view.Jobs) > 0 {
+		s.t.Errorf("left: %d attempts, %d fetches, %d and %d in the tracker, %d jobs, launchable %v", len(s.running), len(s.fetches), len(k.fetch), len(k.stopping), len(k.jobs), k.launchable)
+	}
+	for h := range k.hosts {
+		if x, slots := &k.hosts[h], k.view.Slots[h]; len(x.attempts) > 0 || x.computing != [2]int{} || len(x.queue[0])+len(x.queue[1]) > 0 || x.stored != 0 || len(x.near.local) > 0 ||
+			slots.Used != [2]int{} || slots.Need != (jobs.Resources{}) {
+			s.t.Errorf("host %d: left %+v, %+v", h, x, slots)
+		}
+	}
+	for r := range k.racks {
+		if len(k.racks[r].local) > 0 {
+			s.t.Errorf("rack %d: left %+v", r, k.racks[r])
+		}
+	}
+}
+
+// audit compares the counts and indices of a tracker with slow ones.
+func audit(t rapid.TB, k *Tracker) {
+	var launchable [2]int
+	for p, j := range k.order {
+		var live, running int
+		for _, st := range j.stages {
+			var count [3]int
+			lost := 0
+			for i := range st.tasks {
+				x := &st.tasks[i]
+				count[x.status]++
+				live += len(x.attempts)
+				if x.status == done && x.at < 0 {
+					lost++
+				}
+				if (x.status == done || x.status == pending) && len(x.attempts) > 0 || x.status == inProgress && len(x.attempts) == 0 {
+					t.Errorf("task %v has status %d and %d attempts", st.id(int32(i)), x.status, len(x.attempts))
+				}
+				if int(x.failures) >= k.cfg.Attempts {
+					t.Errorf("task %v has failed %d times", st.id(int32(i)), x.failures)
+				}
+			}
+			if count != st.count || lost != st.lost {
+				t.Errorf("stage %d.%d counts %v, %d lost; has %v, %d", j.ID, st.index, st.count, st.lost, count, lost)
+			}
+			want := 0
+			if st.mayBegin() {
+				want = st.count[pending]
+			}
+			launchable[st.Kind] += want
+			if st.state.Pending != [3]int{0, 0, want} || st.state.Waiting != count[pending] || st.state.Done != count[done] || st.state.Running != count[inProgress] {
+				t.Errorf("stage %d.%d shows %+v, has %v", j.ID, st.index, *st.state, count)
+			}
+		}
+		for _, a := range k.view.Jobs[p].Running {
+			if !a.Killing {
+				running++
+			}
+		}
+		if j.place != p || k.view.Jobs[p].ID != j.ID || running != live || !slices.IsSortedFunc(k.view.Jobs[p].Running, byLaunch) {
+			t.Errorf("job %d at %d of %d shows %d of %d attempts", j.ID, j.place, p, running, live)
+		}
+	}
+	if launchable != k.launchable {
+		t.Errorf("%v tasks may be launched, counted %v", launchable, k.launchable)
+	}
+	for h := range k.hosts {
+		id := topo.HostID(h)
+		k.show(id)
+		for _, j := range k.order {
+			for _, st := range j.stages {
+				if st.fetches() || st.shown == 0 {
+					continue
+				}
+				var want [3]int
+				lowest := [3]int32{-1, -1, -1}
+				for i := range st.tasks {
+					if st.tasks[i].status != pending {
+						continue
+					}
+					near := policies.OffRack
+					for _, r := range st.replicas[i] {
+						if k.live(r) && r == id {
+							near = policies.NodeLocal
+						} else if k.live(r) && k.rackOf(r) == k.rackOf(id) {
+							near = min(near, policies.RackLocal)
+						}
+					}
+					if want[near]++; lowest[near] < 0 {
+						lowest[near] = int32(i)
+					}
+				}
+				var got [3]int32
+				for l := range got {
+					got[l] = k.nearest(st, id, policies.Locality(l))
+				}
+				if !k.hosts[h].lost && (st.state.Pending != want || got != lowest) {
+					t.Errorf("host %d sees %v of stage %d.%d, want %v; nearest %v, want %v", h, st.state.Pending, j.ID, st.index, want, got, lowest)
+				}
+			}
+		}
+		k.hide(id)
+	}
+}
+
+const inProgress = running
+
+// mapReduce returns a job of maps, each with one input block, and reduces that fetch size from each map.
+func mapReduce(id jobs.JobID, submit time.Duration, first workloads.BlockID, maps, reduces int, size units.Bytes) *jobs.Job {
+	j := &jobs.Job{ID: id, Submit: submit, Stages: []jobs.Stage{{Kind: jobs.Map}}}
+	for i := range maps {
+		k := jobs.Task{Input: first + workloads.BlockID(i), InputSize: 1e6}
+		for range reduces {
+			k.Output = append(k.Output, size)
+		}
+		j.Stages[0].Tasks = append(j.Stages[0].Tasks, k)
+	}
+	if reduces > 0 {
+		j.Stages = append(j.Stages, jobs.Stage{Kind: jobs.Reduce, From: []int{0}, Tasks: make([]jobs.Task, reduces)})
+	}
+	return j
+}
+
+// blocksOn places blocks on three hosts each, at random but always the same.
+func blocksOn(f *topo.Fabric, n int) map[workloads.BlockID][]topo.HostID {
+	out := map[workloads.BlockID][]topo.HostID{}
+	for b := range n {
+		r := workloads.Stream(1, "test-blocks", b)
+		var hosts []topo.HostID
+		for _, h := range r.Perm(f.Hosts())[:min(3, f.Hosts())] {
+			hosts = append(hosts, topo.HostID(h))
+		}
+		out[workloads.BlockID(b)] = hosts
+	}
+	return out
+}
+
+func config(f *topo.Fabric, s policies.TaskScheduler) Config {
+	return Config{Fabric: f, Scheduler: s, Slots: [2]int{2, 1}, Seed: 1, Settings: DefaultSettings()}
+}

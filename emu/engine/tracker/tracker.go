@@ -1,0 +1,249 @@
+// Package tracker implements the job tracker as a state machine. It owns jobs, their stages and
+// tasks, attempts, slots and the outputs that stages send to each other. At each heartbeat it asks a
+// policies.TaskScheduler which tasks to launch. It has no clock, socket, goroutine or random source
+// of its own: the same events at the same times give the same commands.
+//
+// An attempt whose stage reads blocks begins to compute when it is launched:
+//
+//	launched → reading, computing → (input read) → computed → spilled or written → committed
+//
+// An attempt whose stage fetches waits for its input, and for its turn to compute:
+//
+//	launched → fetching → queued → computing → computed → spilled or written → committed
+//
+// The first attempt of a task to commit wins, and the others are stopped.
+//
+// This package moves no bytes. It draws no workload and decides no scheduling.
+package tracker
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"testbed/policies"
+	"testbed/topo"
+	"testbed/topo/units"
+	"testbed/workloads"
+	"testbed/workloads/jobs"
+)
+
+// Never is the NextWake of a tracker that only waits for events.
+const Never = time.Duration(math.MaxInt64)
+
+// Config describes the cluster and the scheduler of a tracker.
+type Config struct {
+	Fabric    *topo.Fabric
+	Scheduler policies.TaskScheduler
+	// Slots is the number of slots of each host, by jobs.TaskKind. The scheduler converts it to
+	// limits.
+	Slots     [jobs.TaskKinds]int
+	Resources jobs.Resources // of each host; 0 for no limit
+	// Space is the room on each host for outputs that later stages fetch; 0 for no limit. It is
+	// shown to the scheduler and not enforced.
+	Space units.Bytes
+	// Blocks are the hosts of the replicas of input blocks.
+	Blocks map[workloads.BlockID][]topo.HostID
+	// Cluster returns the state of the cluster that a scheduler with these needs may know, at the
+	// time of the current step. If it is nil, the scheduler sees the fabric and the lost hosts.
+	Cluster func(policies.Needs) *policies.Cluster
+	// Seed is the seed of the choice of replicas and of the order of fetches. Draws are keyed by
+	// job, task and attempt, so that arms can be compared in pairs.
+	Seed uint64
+	Settings
+}
+
+// Tracker is the job tracker. Its zero value is not usable: call New.
+type Tracker struct {
+	cfg    Config
+	limits policies.Limits
+	every  bool // the scheduler is called at each heartbeat
+	now    time.Duration
+	cmds   []Command
+
+	jobs     map[jobs.JobID]*job         // unfinished
+	ended    map[jobs.JobID]bool         // finished and failed ones, about which events may still arrive
+	order    []*job                      // unfinished, by submission, ties by ID: parallel to view.Jobs
+	hosts    []host                      // by HostID
+	racks    []place                     // by RackID
+	fetch    map[FetchID]*fetch          // in flight
+	last     FetchID                     // the newest
+	due      heap[penalty]               // penalties, by end
+	stopping map[jobs.AttemptID]*attempt // that have not left their slots
+	freed    []topo.HostID               // hosts on which tasks have ended in this step
+	none     []refusal                   // launches without a replica in this heartbeat
+	picks    []pick                      // launches of this heartbeat
+
+	// launchable is the number of tasks that may be launched, by kind.
+	launchable [jobs.TaskKinds]int
+
+	view   policies.TaskView
+	answer policies.Assignment
+	own    policies.Cluster
+}
+
+// host is the state of a host.
+type host struct {
+	lost      bool
+	wiped     bool                       // its input blocks are gone
+	attempts  []*attempt                 // on its slots, by launch
+	computing [jobs.TaskKinds]int        // attempts that compute
+	queue     [jobs.TaskKinds][]*attempt // attempts that wait until they may compute
+	stored    units.Bytes                // outputs for later stages, stored or of running attempts
+	near      place
+}
+
+// New checks the configuration and returns a tracker in its initial state.
+func New(cfg Config) (*Tracker, error) {
+	if cfg.Fabric == nil || cfg.Scheduler == nil {
+		return nil, errors.New("tracker: a fabric and a scheduler are required")
+	}
+	errs := []error{cfg.Settings.check()}
+	for k, n := range cfg.Slots {
+		if n < 0 {
+			errs = append(errs, fmt.Errorf("tracker: %d slots of kind %d: must be 0 or more", n, k))
+		}
+	}
+	if cfg.Resources.CPU < 0 || cfg.Resources.Memory < 0 || cfg.Space < 0 {
+		errs = append(errs, fmt.Errorf("tracker: %v cores, memory %v, space %v: must be 0 or more", cfg.Resources.CPU, cfg.Resources.Memory, cfg.Space))
+	}
+	n := cfg.Fabric.Hosts()
+	t := &Tracker{
+		cfg: cfg, limits: cfg.Scheduler.Slots(cfg.Slots), every: cfg.Scheduler.Needs().EveryHeartbeat,
+		jobs: map[jobs.JobID]*job{}, ended: map[jobs.JobID]bool{}, fetch: map[FetchID]*fetch{}, stopping: map[jobs.AttemptID]*attempt{},
+		hosts: make([]host, n), racks: make([]place, cfg.Fabric.Racks()),
+		own: policies.Cluster{Fabric: cfg.Fabric, Hosts: make([]policies.HostState, n), Racks: make([]policies.RackState, cfg.Fabric.Racks())},
+	}
+	for k := range cfg.Slots {
+		if r, c := t.limits.Running[k], t.limits.Computing[k]; r < 0 || c < 0 || r > 0 && c == 0 {
+			errs = append(errs, fmt.Errorf("tracker: scheduler %T: %d attempts of kind %d of which %d may compute: must be 0 or more, and some must compute", cfg.Scheduler, r, k, c))
+		}
+	}
+	for _, l := range cfg.Fabric.Links() {
+		t.own.Capacity = append(t.own.Capacity, l.Rate)
+	}
+	t.view.Slots = make([]policies.SlotState, n)
+	for h := range t.view.Slots {
+		t.own.Hosts[h].LastReport = -1
+		t.view.Slots[h].Total, t.view.Slots[h].Capacity = t.limits.Running, cfg.Resources
+		t.store(topo.HostID(h), 0)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// Step processes the events up to the time now and returns the resulting commands, in order. An error
+// is caused by the caller or by the scheduler; the tracker must not be used after it.
+func (t *Tracker) Step(now time.Duration, evs ...Event) ([]Command, error) {
+	if now < t.now {
+		return nil, fmt.Errorf("tracker: time went back from %v to %v", t.now, now)
+	}
+	t.now, t.cmds = now, nil
+	t.endPenalties()
+	for _, ev := range evs {
+		if err := t.event(ev); err != nil {
+			return nil, fmt.Errorf("tracker: at %v: %w", now, err)
+		}
+	}
+	for i := 0; i < len(t.freed); i++ {
+		if err := t.assign(t.freed[i]); err != nil {
+			return nil, fmt.Errorf("tracker: at %v: %w", now, err)
+		}
+	}
+	t.freed = t.freed[:0]
+	return t.cmds, nil
+}
+
+func (t *Tracker) event(ev Event) error {
+	switch ev := ev.(type) {
+	case JobSubmitted:
+		return t.submitted(ev.Job)
+	case Heartbeat:
+		return t.heartbeat(ev)
+	case HostLost:
+		return t.hostLost(ev.Host)
+	case HostBack:
+		return t.hostBack(ev)
+	case FetchEnded:
+		return t.fetchEnded(ev.ID)
+	case FetchFailed:
+		return t.fetchFailed(ev)
+	case InputRead:
+		return t.attempted(ev.Attempt, func(a *attempt) { a.read = true })
+	case ReadFailed:
+		return t.attempted(ev.Attempt, func(a *attempt) { t.readAgain(a, ev.Why) })
+	case OutputBegun:
+		return t.working(ev.Attempt, t.write)
+	case ComputeDone:
+		return t.working(ev.Attempt, t.computed)
+	case OutputSpilled:
+		return t.working(ev.Attempt, func(a *attempt) { a.spilled = true; t.commitIfComplete(a) })
+	case OutputWritten:
+		return t.working(ev.Attempt, func(a *attempt) { a.written = true; t.commitIfComplete(a) })
+	case AttemptFailed:
+		return t.attemptFailed(ev)
+	case AttemptStopped:
+		return t.attemptStopped(ev.Attempt)
+	}
+	return fmt.Errorf("unknown event %T", ev)
+}
+
+// NextWake returns the time at which Step must be called even without events.
+func (t *Tracker) NextWake() time.Duration {
+	if len(t.due) == 0 {
+		return Never
+	}
+	return t.due[0].end
+}
+
+// Idle reports whether all submitted jobs have ended and all attempts have left their slots.
+func (t *Tracker) Idle() bool {
+	if len(t.order) > 0 {
+		return false
+	}
+	for h := range t.hosts {
+		if len(t.hosts[h].attempts) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Unfinished describes the unfinished work in one line.
+func (t *Tracker) Unfinished() string {
+	var tasks [3]int
+	for _, j := range t.order {
+		for _, st := range j.stages {
+			for s, n := range st.count {
+				tasks[s] += n
+			}
+		}
+	}
+	return fmt.Sprintf("%d jobs with %d tasks waiting and %d running", len(t.order), tasks[pending], tasks[running])
+}
+
+func (t *Tracker) command(c Command) { t.cmds = append(t.cmds, c) }
+
+// known reports whether the fabric has a host.
+func (t *Tracker) known(h topo.HostID) bool { return h >= 0 && int(h) < len(t.hosts) }
+
+// cluster returns what the scheduler sees of the cluster.
+func (t *Tracker) cluster() *policies.Cluster {
+	if t.cfg.Cluster != nil {
+		return t.cfg.Cluster(t.cfg.Scheduler.Needs())
+	}
+	t.own.Now = t.now
+	return &t.own
+}
+
+// store changes the space that outputs take on a host.
+func (t *Tracker) store(h topo.HostID, by units.Bytes) {
+	t.hosts[h].stored += by
+	t.view.Slots[h].Space = -1
+	if t.cfg.Space > 0 {
+		t.view.Slots[h].Space = max(0, t.cfg.Space-t.hosts[h].stored)
+	}
+}

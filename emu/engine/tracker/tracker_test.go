@@ -1,0 +1,409 @@
+package tracker
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"testbed/policies"
+	"testbed/topo"
+	"testbed/topo/units"
+	"testbed/workloads"
+	"testbed/workloads/jobs"
+)
+
+// Jobs of maps alone, of maps and reduces, and of reduces that write run to their ends.
+func TestWorkloadRuns(t *testing.T) {
+	f := fabric(3, 4)
+	for _, test := range []struct {
+		name    string
+		reduces int
+		change  func(*Config)
+	}{
+		{"maps", 0, func(*Config) {}},
+		{"reduces", 3, func(*Config) {}},
+		{"barrier", 3, func(c *Config) { c.Barrier = true }},
+		{"one output a fetch", 3, func(c *Config) { c.Batch = 1 }},
+		{"whole hosts", 3, func(c *Config) { c.Batch = 0 }},
+		{"out of band", 3, func(c *Config) { c.OutOfBand = true }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := config(f, fair())
+			c.Blocks = blocksOn(f, 600)
+			test.change(&c)
+			s := newSim(t, c, 3*time.Second)
+			s.audit = true
+			for i := range 10 {
+				j := mapReduce(jobs.JobID(i+1), time.Duration(i)*5*time.Second, workloads.BlockID(i*60), 60, test.reduces, 1000)
+				for k := range j.Stages[len(j.Stages)-1].Tasks {
+					j.Stages[len(j.Stages)-1].Tasks[k].Writes = 1e6
+				}
+				s.submit(j)
+			}
+			s.run(time.Hour)
+			for j, how := range s.ended {
+				if how != "done" {
+					t.Errorf("job %d: %s", j, how)
+				}
+			}
+			if local := s.near[policies.NodeLocal]; local < 300 {
+				t.Errorf("%d of 600 maps are node-local, want at least 300", local)
+			}
+			if len(s.committed) != 600+10*test.reduces {
+				t.Errorf("%d tasks committed", len(s.committed))
+			}
+		})
+	}
+}
+
+// POLICIES.md, 4.13, vector 9: two jobs of 100 s of maps and 100 s of reduces each on the whole
+// cluster take 300 s with FIFO and 400 s with fair sharing.
+func TestBatchOfTwoJobs(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		s    order
+		want time.Duration
+	}{{"fifo", fifo(), 300 * time.Second}, {"fair", fair(), 400 * time.Second}} {
+		f := fabric(1, 1)
+		c := config(f, test.s)
+		c.Slots = [2]int{2, 2}
+		c.OutOfBand = true
+		c.Blocks = blocksOn(f, 4)
+		s := newSim(t, c, time.Second)
+		s.mapTime, s.redTime = 100*time.Second, 100*time.Second
+		s.submit(mapReduce(1, 0, 0, 2, 2, 0))
+		s.submit(mapReduce(2, 0, 2, 2, 2, 0))
+		s.run(time.Hour)
+		if got := max(s.endedAt[1], s.endedAt[2]); got != test.want {
+			t.Errorf("%s: the batch took %v, want %v", test.name, got, test.want)
+		}
+	}
+}
+
+// POLICIES.md, 1.8, vector e: a reduce with 5 parallel fetches and 8 finished maps on 2 hosts has 2
+// fetches in flight.
+func TestOneFetchPerHost(t *testing.T) {
+	f := fabric(1, 3)
+	c := config(f, fifo())
+	c.Slots, c.Batch, c.Barrier = [2]int{4, 1}, 1, true
+	c.Blocks = map[workloads.BlockID][]topo.HostID{}
+	for b := range workloads.BlockID(8) {
+		c.Blocks[b] = []topo.HostID{topo.HostID(b / 4)}
+	}
+	k := must(New(c))
+	j := mapReduce(1, 0, 0, 8, 1, 100)
+	must(k.Step(0, JobSubmitted{j}, Heartbeat{Host: 0}, Heartbeat{Host: 1}))
+	var evs []Event
+	for i := range 8 {
+		a := jobs.AttemptID{Task: jobs.TaskID{Job: 1, Index: i}}
+		evs = append(evs, ComputeDone{a}, OutputSpilled{a})
+	}
+	must(k.Step(time.Second, evs...))
+	fetches := 0
+	for _, cmd := range must(k.Step(2*time.Second, Heartbeat{Host: 2})) {
+		if _, ok := cmd.(StartFetch); ok {
+			fetches++
+		}
+	}
+	if fetches != 2 {
+		t.Errorf("%d fetches, want 2", fetches)
+	}
+}
+
+// POLICIES.md, 4.13, vector 6, without the scheduler's part: with 6 reduces running and 2 computing, the
+// others wait in the order in which they have fetched.
+func TestComputingIsLimited(t *testing.T) {
+	f := fabric(1, 1)
+	o := fifo()
+	o.computing = 2
+	c := config(f, o)
+	c.Slots = [2]int{1, 6}
+	c.Blocks = blocksOn(f, 1)
+	k := must(New(c))
+	must(k.Step(0, JobSubmitted{mapReduce(1, 0, 0, 1, 6, 100)}, Heartbeat{Host: 0}))
+	m := jobs.AttemptID{Task: jobs.TaskID{Job: 1}}
+	must(k.Step(1, ComputeDone{m}, OutputSpilled{m}))
+	var fetches []FetchID
+	for _, cmd := range must(k.Step(2, Heartbeat{Host: 0})) {
+		if f, ok := cmd.(StartFetch); ok {
+			fetches = append(fetches, f.ID)
+		}
+	}
+	if len(fetches) != 6 {
+		t.Fatalf("%d fetches, want 6", len(fetches))
+	}
+	computing := func(evs ...Event) (out []int) {
+		for _, cmd := range must(k.Step(k.now+1, evs...)) {
+			if c, ok := cmd.(Compute); ok {
+				out = append(out, c.Attempt.Task.Index)
+			}
+		}
+		return out
+	}
+	got := fmt.Sprint(
+		computing(FetchEnded{fetches[3]}, FetchEnded{fetches[0]}, FetchEnded{fetches[5]}, FetchEnded{fetches[1]}),
+		computing(ComputeDone{jobs.AttemptID{Task: jobs.TaskID{Job: 1, Stage: 1, Index: 0}}}),
+		computing(AttemptFailed{jobs.AttemptID{Task: jobs.TaskID{Job: 1, Stage: 1, Index: 3}}, "disk"}),
+	)
+	if want := "[3 0] [5] [1]"; got != want {
+		t.Errorf("computing: %s, want %s", got, want)
+	}
+	var phases []policies.Phase
+	for _, a := range k.view.Jobs[0].Running {
+		phases = append(phases, a.Phase)
+	}
+	if want := []policies.Phase{policies.Computing, policies.Copying, policies.Copying, policies.Computing}; !slices.Equal(phases, want) {
+		t.Errorf("phases %v, want %v", phases, want)
+	}
+}
+
+// Errors of a configuration, a job and the caller.
+func TestErrors(t *testing.T) {
+	f := fabric(1, 2)
+	if _, err := New(Config{Fabric: f, Scheduler: fifo(), Slots: [2]int{-1, 1}}); err == nil || strings.Count(err.Error(), "\n") < 3 {
+		t.Errorf("New: %v, want several errors", err)
+	}
+	if _, err := New(Config{}); err == nil {
+		t.Error("New without a fabric succeeded")
+	}
+	a := func(stage, index, n int) jobs.AttemptID {
+		return jobs.AttemptID{Task: jobs.TaskID{Job: 1, Stage: stage, Index: index}, N: n}
+	}
+	bad := mapReduce(1, 0, 0, 1, 1, 10)
+	bad.Stages[0].Tasks[0].Output = nil
+	bad.Stages[1].From = []int{1}
+	bad.Stages = append(bad.Stages, jobs.Stage{Kind: 7})
+	for _, test := range []struct {
+		ev   Event
+		want string
+	}{
+		{JobSubmitted{}, "missing"},
+		{JobSubmitted{&jobs.Job{ID: 1}}, "no stages"},
+		{JobSubmitted{bad}, "unknown kind"},
+		{JobSubmitted{mapReduce(1, 0, 9, 1, 0, 0)}, "no replica"},
+		{Heartbeat{Host: 2}, "unknown host"},
+		{Heartbeat{Host: 0, Progress: []Progress{{a(0, 0, 0), 2}}}, "must be in"},
+		{HostLost{-1}, "unknown host"}, {HostBack{Host: 3}, "unknown host"},
+		{FetchEnded{1}, "unknown fetch"}, {FetchFailed{ID: 0}, "unknown fetch"},
+		{InputRead{a(0, 0, 0)}, "unknown"}, {ComputeDone{a(5, 0, 0)}, "unknown"}, {AttemptStopped{a(0, 7, 0)}, "unknown"}, {AttemptFailed{a(0, 0, -1), ""}, "unknown"},
+		{nil, "unknown event"},
+	} {
+		c := config(f, fifo())
+		c.Blocks = map[workloads.BlockID][]topo.HostID{0: {0}}
+		k := must(New(c))
+		if _, err := k.Step(0, test.ev); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%+v: %v, want %q", test.ev, err, test.want)
+		}
+	}
+	for _, l := range []policies.Launch{{Job: 1}, {Stage: 1}, {Locality: 3}, {Locality: policies.OffRack}, {Locality: -1}} {
+		c := config(f, answers{policies.Assignment{Launch: []policies.Launch{l}}})
+		c.Blocks = map[workloads.BlockID][]topo.HostID{0: {0}}
+		k := must(New(c))
+		if _, err := k.Step(0, JobSubmitted{mapReduce(1, 0, 0, 1, 0, 0)}, Heartbeat{Host: 0}); err == nil {
+			t.Errorf("launch %+v succeeded", l)
+		}
+	}
+}
+
+type answers struct{ a policies.Assignment }
+
+func (answers) Needs() policies.Needs                                 { return policies.Needs{} }
+func (answers) Slots(n [2]int) policies.Limits                        { return policies.Limits{Running: n, Computing: n} }
+func (x answers) Assign(_ *policies.TaskView, a *policies.Assignment) { *a = x.a }
+
+// chaos is a scheduler with arbitrary but repeatable decisions, kills among them.
+type chaos struct {
+	order
+	seed  uint64
+	kills bool
+}
+
+func (c chaos) Needs() policies.Needs { return policies.Needs{EveryHeartbeat: c.kills} }
+
+func (c chaos) Assign(v *policies.TaskView, a *policies.Assignment) {
+	rng := workloads.Stream(c.seed, "chaos", int(v.Now), int(v.Host))
+	for k := range jobs.TaskKind(jobs.TaskKinds) {
+		var can []policies.Launch
+		for j := range v.Jobs {
+			for s, st := range v.Jobs[j].Stages {
+				for l, n := range st.Pending {
+					for range min(n, 3) {
+						if st.Kind == k {
+							can = append(can, policies.Launch{Job: j, Stage: s, Locality: policies.Locality(l)})
+						}
+					}
+				}
+			}
+		}
+		rng.Shuffle(len(can), func(i, j int) { can[i], can[j] = can[j], can[i] })
+		a.Launch = append(a.Launch, can[:min(len(can), v.Slots[v.Host].Free(k))]...)
+	}
+	for j := range v.Jobs {
+		a.Jobs = append(a.Jobs, policies.JobMemory{Job: j, Value: [3]int64{v.Jobs[j].Memory[0] + 1}})
+		if c.kills && v.Now < 5*time.Minute && len(v.Jobs[j].Running) > 0 && rng.IntN(10) == 0 {
+			a.Kill = append(a.Kill, v.Jobs[j].Running[rng.IntN(len(v.Jobs[j].Running))].ID)
+		}
+	}
+}
+
+// With arbitrary failures at arbitrary events, every job ends. A job fails only if one of its tasks has
+// failed 4 times, or all hosts of a block were lost. The same draws give the same commands.
+func TestFailuresAtAnyEvent(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		leaves, hosts := rapid.IntRange(1, 3).Draw(t, "leaves"), rapid.IntRange(1, 3).Draw(t, "hosts")
+		f := fabric(leaves, hosts)
+		sched := chaos{order: fifo(), seed: rapid.Uint64().Draw(t, "seed"), kills: rapid.Bool().Draw(t, "kills")}
+		sched.computing = rapid.IntRange(0, 2).Draw(t, "computing")
+		c := config(f, sched)
+		c.Slots = [2]int{rapid.IntRange(1, 3).Draw(t, "maps"), rapid.IntRange(1, 3).Draw(t, "reduces")}
+		sched.computing = min(sched.computing, c.Slots[1])
+		c.Scheduler = sched
+		c.OutOfBand, c.Barrier = rapid.Bool().Draw(t, "oob"), rapid.Bool().Draw(t, "barrier")
+		c.Batch, c.Fetches = rapid.IntRange(0, 3).Draw(t, "batch"), rapid.IntRange(1, 3).Draw(t, "fetches")
+		c.Slowstart = rapid.SampledFrom([]float64{0, 0.05, 0.5, 1}).Draw(t, "slowstart")
+		c.Space, c.Resources = 1e9, jobs.Resources{CPU: 4}
+		c.Blocks = blocksOn(f, 40)
+		var list []*jobs.Job
+		for id := range rapid.IntRange(1, 4).Draw(t, "jobs") {
+			list = append(list, drawJob(t, jobs.JobID(id+1)))
+		}
+		plan := rapid.SliceOfN(rapid.IntRange(0, 99), 0, 60).Draw(t, "plan")
+		run := func() (string, *sim) {
+			s := newSim(t, c, 3*time.Second)
+			s.audit = true
+			var log strings.Builder
+			s.log = func(line string) { log.WriteString(line + "\n") }
+			for _, j := range list {
+				s.submit(j)
+			}
+			s.inject(plan)
+			s.run(10 * time.Hour)
+			return log.String(), s
+		}
+		log, s := run()
+		if again, _ := run(); again != log {
+			t.Errorf("the same events give other commands")
+		}
+		for _, j := range list {
+			how := s.ended[j.ID]
+			most := 0
+			for id, n := range s.failures {
+				if id.Job == j.ID {
+					most = max(most, n)
+				}
+			}
+			switch {
+			case how == "done" && most >= c.Attempts:
+				t.Errorf("job %d is done, but a task has failed %d times", j.ID, most)
+			case how != "done" && most < c.Attempts && !strings.Contains(how, "no replica"):
+				t.Errorf("job %d failed (%s), but no task more than %d times", j.ID, how, most)
+			}
+		}
+	})
+}
+
+// drawJob draws a job of up to 4 stages in which each fetches from earlier ones.
+func drawJob(t *rapid.T, id jobs.JobID) *jobs.Job {
+	j := &jobs.Job{ID: id, Submit: time.Duration(rapid.IntRange(0, 60).Draw(t, "submit")) * time.Second}
+	n := rapid.IntRange(1, 4).Draw(t, "stages")
+	for s := range n {
+		st := jobs.Stage{Kind: jobs.TaskKind(rapid.IntRange(0, 1).Draw(t, "kind")), Tasks: make([]jobs.Task, rapid.IntRange(1, 6).Draw(t, "tasks"))}
+		if s == 0 {
+			st.Kind = jobs.Map
+		}
+		for from := range s {
+			if from == s-1 || rapid.IntRange(0, 3).Draw(t, "from") == 0 {
+				st.From = append(st.From, from)
+			}
+		}
+		for i := range st.Tasks {
+			st.Tasks[i] = jobs.Task{Input: workloads.BlockID(rapid.IntRange(0, 39).Draw(t, "input")), InputSize: 1000, Writes: units.Bytes(rapid.IntRange(0, 1).Draw(t, "writes")), Need: jobs.Resources{CPU: 0.1}}
+		}
+		j.Stages = append(j.Stages, st)
+	}
+	for s := range j.Stages {
+		for _, from := range j.Stages[s].From {
+			for i := range j.Stages[from].Tasks {
+				k := &j.Stages[from].Tasks[i]
+				size := units.Bytes(100 * (i % 3)) // those of each third task are empty
+				for range j.Stages[s].Tasks {
+					k.Output = append(k.Output, size)
+				}
+			}
+		}
+	}
+	return j
+}
+
+// inject spoils events: the n-th one of those that can fail by the n-th number of a plan.
+func (s *sim) inject(plan []int) {
+	n := 0
+	next := func() int {
+		if n >= len(plan) {
+			return 99
+		}
+		n++
+		return plan[n-1]
+	}
+	spoiling := false
+	s.spoil = func(ev Event) bool {
+		if spoiling {
+			return false
+		}
+		hosts := s.cfg.Fabric.Hosts()
+		p := next()
+		if p < 8 { // a host crashes at this event
+			s.crash(topo.HostID((p+n)%hosts), time.Duration(p)*time.Second, time.Duration(1+p%4*20)*time.Second, p == 3)
+			return false
+		}
+		var id jobs.AttemptID
+		switch ev := ev.(type) {
+		case FetchEnded:
+			if p < 40 {
+				if _, ok := s.fetches[ev.ID]; ok {
+					s.post(0, FetchFailed{ev.ID, "reset"})
+					return true
+				}
+			}
+			return false
+		case InputRead:
+			if p < 20 && s.running[ev.Attempt] != nil && !s.running[ev.Attempt].stopped {
+				s.post(0, ReadFailed{ev.Attempt, "reset"})
+				if s.k.mayFailRead(ev.Attempt) {
+					s.fail(ev.Attempt)
+				}
+				return true
+			}
+			return false
+		case ComputeDone:
+			id = ev.Attempt
+		case OutputSpilled:
+			id = ev.Attempt
+		case OutputWritten:
+			id = ev.Attempt
+		default:
+			return false
+		}
+		if x := s.running[id]; p < 25 && x != nil && !x.stopped {
+			s.post(0, AttemptFailed{id, "disk error"})
+			return true
+		}
+		return false
+	}
+	beats := 0
+	s.skipBeat = func(topo.HostID) bool { beats++; return len(plan) > 0 && beats < 200 && plan[beats%len(plan)] < 20 }
+}
+
+// mayFailRead reports whether an attempt has read from all replicas of its input that can be read.
+func (t *Tracker) mayFailRead(id jobs.AttemptID) bool {
+	a, err := t.attempt(id)
+	if err != nil || a == nil || a.source < 0 || a.read {
+		return false
+	}
+	h, _ := t.replica(a)
+	return h < 0
+}
