@@ -2,6 +2,7 @@ package tracker
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -143,6 +144,7 @@ type sim struct {
 	steps     int
 	commands  int
 	audit     bool
+	spent     time.Duration // by the tracker
 }
 
 type execution struct {
@@ -323,7 +325,9 @@ func (s *sim) leave(x *execution) {
 }
 
 func (s *sim) step(evs ...Event) {
+	begin := time.Now()
 	cmds, err := s.k.Step(s.now, evs...)
+	s.spent += time.Since(begin)
 	if err != nil {
 		s.t.Fatalf("%v: %v: %v", s.now, evs, err)
 	}
@@ -626,8 +630,38 @@ func audit(t rapid.TB, k *Tracker) {
 	if launchable != k.launchable {
 		t.Errorf("%v tasks may be launched, counted %v", launchable, k.launchable)
 	}
+	stored := make([]units.Bytes, len(k.hosts))
+	for _, j := range k.order {
+		for _, st := range j.stages {
+			for i := range st.tasks {
+				if x := &st.tasks[i]; x.status == done && x.at >= 0 {
+					stored[x.at] += outputOf(&st.Tasks[i])
+				}
+			}
+		}
+	}
 	for h := range k.hosts {
 		id := topo.HostID(h)
+		var used, computing [2]int
+		var cpu float64
+		for _, a := range k.hosts[h].attempts {
+			used[a.Kind]++
+			cpu += a.st.Tasks[a.i].Need.CPU
+			stored[h] += outputOf(&a.st.Tasks[a.i])
+			if a.Phase == policies.Computing {
+				computing[a.Kind]++
+			}
+			if a.Killing != (k.stopping[a.ID] == a) {
+				t.Errorf("attempt %v is being stopped: %t, listed %t", a.ID, a.Killing, !a.Killing)
+			}
+		}
+		slots := k.view.Slots[h]
+		if slots.Used != used || k.hosts[h].computing != computing || math.Abs(slots.Need.CPU-cpu) > 1e-9 || k.hosts[h].stored != stored[h] {
+			t.Errorf("host %d: %+v, stored %v, computing %v; has %v, %v cores, %v, %v", h, slots, k.hosts[h].stored, k.hosts[h].computing, used, cpu, stored[h], computing)
+		}
+		if k.cfg.Space > 0 && slots.Space != k.cfg.Space-stored[h] || slots.Lost != k.hosts[h].lost || slots.Lost == (slots.Total != [2]int{}) {
+			t.Errorf("host %d, which stores %v, shows %+v", h, stored[h], slots)
+		}
 		k.show(id)
 		for _, j := range k.order {
 			for _, st := range j.stages {

@@ -199,6 +199,33 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", test.ev, err, test.want)
 		}
 	}
+	for _, a := range []policies.Assignment{
+		{Jobs: []policies.JobMemory{{Job: 1}}},
+		{Kill: []jobs.AttemptID{{N: 1}}},
+		{Launch: []policies.Launch{{}, {}}},
+	} {
+		c := config(f, answers{a})
+		c.Slots[0] = 1
+		c.Blocks = map[workloads.BlockID][]topo.HostID{0: {0}, 1: {0}}
+		k := must(New(c))
+		if _, err := k.Step(0, JobSubmitted{mapReduce(1, 0, 0, 2, 0, 0)}, Heartbeat{Host: 0}); err == nil {
+			t.Errorf("assignment %+v succeeded", a)
+		}
+	}
+	k := must(New(config(f, fifo())))
+	j := mapReduce(1, 0, 0, 1, 0, 0)
+	j.Stages[0].Tasks[0].InputSize = 0 // a task that reads nothing runs anywhere
+	if _, err := k.Step(1, JobSubmitted{j}); err != nil {
+		t.Error(err)
+	}
+	if _, err := k.Step(1, JobSubmitted{j}); err == nil {
+		t.Error("a job was submitted twice")
+	}
+	k = must(New(config(f, fifo())))
+	must(k.Step(2))
+	if _, err := k.Step(1); err == nil {
+		t.Error("time went back")
+	}
 	for _, l := range []policies.Launch{{Job: 1}, {Stage: 1}, {Locality: 3}, {Locality: policies.OffRack}, {Locality: -1}} {
 		c := config(f, answers{policies.Assignment{Launch: []policies.Launch{l}}})
 		c.Blocks = map[workloads.BlockID][]topo.HostID{0: {0}}
@@ -206,6 +233,116 @@ func TestErrors(t *testing.T) {
 		if _, err := k.Step(0, JobSubmitted{mapReduce(1, 0, 0, 1, 0, 0)}, Heartbeat{Host: 0}); err == nil {
 			t.Errorf("launch %+v succeeded", l)
 		}
+	}
+}
+
+// counter counts the calls of a scheduler.
+type counter struct {
+	order
+	calls *int
+}
+
+func (c counter) Assign(v *policies.TaskView, a *policies.Assignment) {
+	*c.calls++
+	c.order.Assign(v, a)
+}
+
+// The scheduler is called only if the host has a free slot of a kind for which a task is pending, or if it
+// needs every heartbeat.
+func TestHeartbeatsThatAssignNothingAreSkipped(t *testing.T) {
+	for _, every := range []bool{false, true} {
+		calls := 0
+		o := fifo()
+		o.every = every
+		c := config(fabric(1, 2), counter{o, &calls})
+		c.Slots = [2]int{1, 1}
+		c.Blocks = map[workloads.BlockID][]topo.HostID{0: {0}, 1: {0}}
+		k := must(New(c))
+		m := jobs.AttemptID{Task: jobs.TaskID{Job: 1}}
+		var got []int
+		for _, evs := range [][]Event{
+			{Heartbeat{Host: 0}},                         // no job
+			{JobSubmitted{mapReduce(1, 0, 0, 2, 1, 10)}}, // no heartbeat
+			{Heartbeat{Host: 0}},                         // launches a map
+			{Heartbeat{Host: 0}},                         // no free map slot, no reduce
+			{ComputeDone{m}, OutputSpilled{m}},
+			{Heartbeat{Host: 0}}, // launches the other map and the reduce
+			{Heartbeat{Host: 1}}, // free slots, nothing is pending
+			{HostLost{1}},
+			{Heartbeat{Host: 1}}, // a lost host
+		} {
+			calls = 0
+			must(k.Step(k.now, evs...))
+			got = append(got, calls)
+		}
+		want := []int{0, 0, 1, 0, 0, 1, 0, 0, 0}
+		if every {
+			want = []int{1, 0, 1, 1, 0, 1, 1, 0, 0}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("every heartbeat %t: calls %v, want %v", every, got, want)
+		}
+	}
+}
+
+// Draws depend on the attempt, and not on the time or on other attempts.
+func TestDrawsAreKeyedByAttempt(t *testing.T) {
+	f := fabric(2, 6)
+	replicas := func(jobs0 int) (out []topo.HostID) {
+		c := config(f, fifo())
+		c.Slots = [2]int{100, 1}
+		c.Blocks = map[workloads.BlockID][]topo.HostID{}
+		for b := range workloads.BlockID(20) {
+			c.Blocks[b] = []topo.HostID{1, 2, 3, 4, 5}
+		}
+		k := must(New(c))
+		for i := range jobs0 {
+			must(k.Step(time.Duration(i), JobSubmitted{mapReduce(jobs.JobID(i+1), 0, 0, 20, 0, 0)}))
+		}
+		for _, cmd := range must(k.Step(time.Minute, JobSubmitted{mapReduce(9, 0, 0, 20, 0, 0)}, Heartbeat{Host: 0})) {
+			if a, ok := cmd.(StartAttempt); ok && a.Attempt.Task.Job == 9 {
+				out = append(out, a.Source)
+			}
+		}
+		return out
+	}
+	a, b := replicas(0), replicas(3)
+	seen := map[topo.HostID]bool{}
+	for _, h := range a {
+		seen[h] = true
+	}
+	if !slices.Equal(a, b) || len(a) != 20 || len(seen) < 4 {
+		t.Errorf("replicas %v and %v, want the same, spread over 5 hosts", a, b)
+	}
+}
+
+// What schedulers learn of attempts and stages.
+func TestView(t *testing.T) {
+	c := config(fabric(1, 2), fifo())
+	c.Blocks = map[workloads.BlockID][]topo.HostID{0: {0}, 1: {1}}
+	k := must(New(c))
+	j := mapReduce(1, 0, 0, 2, 0, 0)
+	j.User, j.Profile, j.Priority = "ann", "sort", 3
+	a, b := jobs.AttemptID{Task: jobs.TaskID{Job: 1}}, jobs.AttemptID{Task: jobs.TaskID{Job: 1, Index: 1}}
+	must(k.Step(2*time.Second, JobSubmitted{j}, JobSubmitted{mapReduce(2, 0, 0, 1, 0, 0)}, Heartbeat{Host: 0}))
+	must(k.Step(5*time.Second, Heartbeat{Host: 0, Progress: []Progress{{a, 0.5}, {b, 0.25}}}))
+	v := k.view.Jobs[0]
+	if v.ID != 1 || v.User != "ann" || v.Profile != "sort" || v.Priority != 3 || v.Submit != 2*time.Second || len(k.view.Jobs) != 2 {
+		t.Errorf("jobs %+v", k.view.Jobs)
+	}
+	want := []policies.AttemptState{
+		{ID: a, Host: 0, Locality: policies.NodeLocal, Start: 2 * time.Second, Phase: policies.Computing, Progress: 0.5},
+		{ID: b, Host: 0, Locality: policies.RackLocal, Start: 2 * time.Second, Phase: policies.Computing, Progress: 0.25},
+	}
+	if !slices.Equal(v.Running, want) {
+		t.Errorf("attempts %+v, want %+v", v.Running, want)
+	}
+	must(k.Step(6*time.Second, AttemptFailed{b, "disk"}, ComputeDone{a}))
+	if st := k.view.Jobs[0].Stages[0]; st.Read != 1.25e6 || st.Busy != 8*time.Second || st.Done != 1 || st.Waiting != 1 {
+		t.Errorf("stage %+v, want 1.25 MB read in 8 s", st)
+	}
+	if got, want := k.Unfinished(), "2 jobs with 2 tasks waiting and 0 running"; got != want || k.Idle() {
+		t.Errorf("unfinished: %q, want %q", got, want)
 	}
 }
 
