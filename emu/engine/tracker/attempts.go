@@ -292,7 +292,7 @@ func (t *Tracker) enqueue(a *attempt) {
 // grant lets the first attempts of a host's queue compute, as far as the limit allows.
 func (t *Tracker) grant(id topo.HostID, kind jobs.TaskKind) {
 	h := &t.hosts[id]
-	for !h.lost && len(h.queue[kind]) > 0 && h.computing[kind] < t.limits.Computing[kind] {
+	for len(h.queue[kind]) > 0 && h.computing[kind] < t.limits.Computing[kind] {
 		a := h.queue[kind][0]
 		h.queue[kind] = slices.Delete(h.queue[kind], 0, 1)
 		h.computing[kind]++

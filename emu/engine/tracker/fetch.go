@@ -234,10 +234,9 @@ func (t *Tracker) land(f *fetch) {
 	f.a.sources[f.source].state = idle
 }
 
-// stopFetch stops a fetch. Its outputs have not arrived.
+// stopFetch stops a fetch whose attempt has ended or whose outputs are lost.
 func (t *Tracker) stopFetch(f *fetch) {
 	t.land(f)
-	f.a.sources[f.source].next = f.begin
 	t.command(StopFetch{ID: f.id, Host: f.a.Host, Source: f.a.st.sources[f.source].host})
 }
 

@@ -299,7 +299,7 @@ func TestDrawsAreKeyedByAttempt(t *testing.T) {
 		for i := range jobs0 {
 			must(k.Step(time.Duration(i), JobSubmitted{mapReduce(jobs.JobID(i+1), 0, 0, 20, 0, 0)}))
 		}
-		for _, cmd := range must(k.Step(time.Minute, JobSubmitted{mapReduce(9, 0, 0, 20, 0, 0)}, Heartbeat{Host: 0})) {
+		for _, cmd := range must(k.Step(time.Duration(jobs0+1)*time.Minute, JobSubmitted{mapReduce(9, 0, 0, 20, 0, 0)}, Heartbeat{Host: 0})) {
 			if a, ok := cmd.(StartAttempt); ok && a.Attempt.Task.Job == 9 {
 				out = append(out, a.Source)
 			}
@@ -313,6 +313,110 @@ func TestDrawsAreKeyedByAttempt(t *testing.T) {
 	}
 	if !slices.Equal(a, b) || len(a) != 20 || len(seen) < 4 {
 		t.Errorf("replicas %v and %v, want the same, spread over 5 hosts", a, b)
+	}
+}
+
+// latest is a scheduler that launches tasks of the latest stages first.
+type latest struct{ order }
+
+func (latest) Assign(v *policies.TaskView, a *policies.Assignment) {
+	for k := range jobs.TaskKind(jobs.TaskKinds) {
+		free := v.Slots[v.Host].Free(k)
+		for j := range v.Jobs {
+			for s, st := range slices.Backward(v.Jobs[j].Stages) {
+				for l, n := range st.Pending {
+					for range n {
+						if st.Kind == k && free > 0 {
+							a.Launch = append(a.Launch, policies.Launch{Job: j, Stage: s, Locality: policies.Locality(l)})
+							free--
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// chain returns a job of stages of one task of the given kinds, each of which fetches from the one before.
+func chain(kinds ...jobs.TaskKind) *jobs.Job {
+	j := &jobs.Job{ID: 1}
+	for s, k := range kinds {
+		st := jobs.Stage{Kind: k, Tasks: []jobs.Task{{InputSize: 1000, Output: []units.Bytes{100}}}}
+		if s > 0 {
+			st.From = []int{s - 1}
+		}
+		j.Stages = append(j.Stages, st)
+	}
+	j.Stages[len(kinds)-1].Tasks[0].Output = nil
+	return j
+}
+
+// Stages that fetch do not take the slots that earlier ones need: neither before these start, nor when
+// these must run again.
+func TestStagesDoNotBlockEachOther(t *testing.T) {
+	for _, crash := range []bool{false, true} {
+		f := fabric(1, 3)
+		c := config(f, latest{fifo()})
+		c.Slots, c.Slowstart = [2]int{1, 1}, 0
+		c.Blocks = map[workloads.BlockID][]topo.HostID{0: {0, 1, 2}}
+		s := newSim(t, c, 3*time.Second)
+		s.audit, s.latency = true, 20*time.Second
+		s.submit(chain(jobs.Map, jobs.Reduce, jobs.Reduce, jobs.Map))
+		if crash {
+			// Of 3 hosts, 2 are lost for good: the one that has run stage 1, and another one.
+			var watch func()
+			watch = func() {
+				at := topo.HostID(-1)
+				for id, h := range s.outputs {
+					if id.Task.Stage == 1 {
+						at = h
+					}
+				}
+				var last *execution
+				for id, x := range s.running {
+					if id.Task.Stage == 2 && !x.stopped {
+						last = x
+					}
+				}
+				if at < 0 || last == nil || last.Host == at {
+					s.after(time.Second, watch)
+					return
+				}
+				for h := range topo.HostID(3) {
+					if h != last.Host {
+						s.crash(h, 0, 100*time.Hour, false)
+					}
+				}
+			}
+			s.after(0, watch)
+		}
+		s.run(200 * time.Hour)
+		if end := s.endedAt[1]; s.ended[1] != "done" || end > time.Hour || crash && s.launches[jobs.TaskID{Job: 1, Stage: 1}] < 2 {
+			t.Errorf("crash %t: job ended at %v: %s, attempts %v", crash, end, s.ended[1], s.launches)
+		}
+	}
+}
+
+// An output that could not be fetched is computed again, with the lost input that it needs.
+func TestLostInputOfLostOutput(t *testing.T) {
+	c := config(fabric(1, 3), fifo())
+	c.FetchFailures = 1
+	c.Blocks = map[workloads.BlockID][]topo.HostID{0: {0, 1, 2}}
+	k := must(New(c))
+	at := func(stage, n int) jobs.AttemptID {
+		return jobs.AttemptID{Task: jobs.TaskID{Job: 1, Stage: stage}, N: n}
+	}
+	must(k.Step(0, JobSubmitted{chain(jobs.Map, jobs.Reduce, jobs.Map)}, Heartbeat{Host: 0}))
+	must(k.Step(1, ComputeDone{at(0, 0)}, OutputSpilled{at(0, 0)}, Heartbeat{Host: 1}))
+	must(k.Step(2, FetchEnded{1}))
+	must(k.Step(3, ComputeDone{at(1, 0)}, OutputSpilled{at(1, 0)}, Heartbeat{Host: 2}))
+	must(k.Step(4, HostLost{0}))
+	if st := k.jobs[1].stages; st[0].count[done] != 1 || st[0].lost != 1 {
+		t.Errorf("stage 0 counts %v, %d lost: want a lost output that is not needed", st[0].count, st[0].lost)
+	}
+	must(k.Step(5, FetchFailed{2, "reset"}))
+	if st := k.jobs[1].stages; st[0].count[pending] != 1 || st[1].count[pending] != 1 {
+		t.Errorf("stages count %v and %v, want a waiting task in each", st[0].count, st[1].count)
 	}
 }
 
