@@ -90,6 +90,9 @@ type StageState struct {
 	// Waiting is the number of tasks without an attempt, whether the stage may begin or not.
 	Waiting int
 	Need    jobs.Resources // of one task, the most of all
+	// Anywhere reports that the input of the tasks has no place, so that no host is nearer to it
+	// than another, as of reduces. All pending tasks are then OffRack.
+	Anywhere bool
 	// Read is the input that ended attempts have consumed, and Busy the time that they took.
 	Read units.Bytes
 	Busy time.Duration
@@ -124,8 +127,11 @@ type Assignment struct {
 	Kill []jobs.AttemptID
 	// Jobs are new values of TaskJob.Memory.
 	Jobs []JobMemory
-	// Memory is the next TaskView.Memory; nil leaves it unchanged.
+	// Memory is the next TaskView.Memory; nil leaves it unchanged. It may be scratch memory of
+	// this Assignment (Counts), so the caller copies it before the next Reset.
 	Memory []int64
+
+	scratch scratch
 }
 
 // Launch starts the pending task with the lowest index of a stage at this distance, which must not
@@ -145,4 +151,18 @@ type JobMemory struct {
 // Reset empties the assignment and keeps its memory for the next decision.
 func (a *Assignment) Reset() {
 	a.Launch, a.Kill, a.Jobs, a.Memory = a.Launch[:0], a.Kill[:0], a.Jobs[:0], nil
+	a.scratch.reset()
 }
+
+// Ints returns a zeroed scratch slice of length n that is valid until the next Reset.
+// Repeated use does not allocate.
+func (a *Assignment) Ints(n int) []int { return take(&a.scratch.ints, n) }
+
+// Counts is like Ints, with elements of 64 bits.
+func (a *Assignment) Counts(n int) []int64 { return take(&a.scratch.counts, n) }
+
+// Words is like Ints, with unsigned elements.
+func (a *Assignment) Words(n int) []uint64 { return take(&a.scratch.words, n) }
+
+// Floats is like Ints, with floating-point elements.
+func (a *Assignment) Floats(n int) []float64 { return take(&a.scratch.floats, n) }
