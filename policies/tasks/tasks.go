@@ -4,3 +4,190 @@
 //
 // This package starts no attempts and moves no data: the engine does.
 package tasks
+
+import (
+	"iter"
+
+	"testbed/policies"
+	"testbed/topo"
+	"testbed/workloads/jobs"
+)
+
+// Scheduler is a task scheduler: an order of jobs, from which one filler launches as many tasks
+// as the limits of a heartbeat, delay scheduling and copy-compute splitting allow.
+type Scheduler struct {
+	Order // FIFO, Fair or DRF
+	PerHeartbeat
+	Delay
+	Splitting
+}
+
+// Order selects the jobs that get slots first. Its implementations are FIFO, Fair and DRF.
+type Order interface {
+	// start returns the order for one heartbeat.
+	start(d *decision) queue
+}
+
+// queue is an order of jobs during one decision.
+type queue interface {
+	// kinds returns groups of kinds of slots. The groups are filled one after the other, the
+	// kinds of a group together.
+	kinds() [][]jobs.TaskKind
+	// jobs returns the jobs that have pending tasks of one of the kinds of a group, by index in
+	// TaskView.Jobs, in the order in which they get the next slot. It may include others.
+	jobs(kinds []jobs.TaskKind) iter.Seq[int]
+	// launched notifies the queue that a task of the job was launched.
+	launched(job int, st *policies.StageState)
+	// starving reports whether the job's maps may ignore delay scheduling.
+	starving(job int) bool
+	// finish completes the decision after all launches. It returns what the queue must remember.
+	finish() []int64
+}
+
+var (
+	mapsOnly    = []jobs.TaskKind{jobs.Map}
+	reducesOnly = []jobs.TaskKind{jobs.Reduce}
+	mapsFirst   = [][]jobs.TaskKind{mapsOnly, reducesOnly}
+	bothKinds   = [][]jobs.TaskKind{{jobs.Map, jobs.Reduce}}
+)
+
+// DefaultFIFO returns the scheduler of Hadoop 0.20, JobQueueTaskScheduler, without delay
+// scheduling and splitting.
+func DefaultFIFO() Scheduler {
+	return Scheduler{Order: FIFO{}, PerHeartbeat: PerHeartbeat{Reduces: 1, OffRack: 1, LoadFactor: true}, Delay: DefaultDelay(), Splitting: DefaultSplitting()}
+}
+
+// DefaultFair returns FAIR with equal pools, without killing, delay scheduling and splitting.
+func DefaultFair() Scheduler {
+	return Scheduler{Order: Fair{Starvation: DefaultStarvation()}, PerHeartbeat: PerHeartbeat{Tasks: 1}, Delay: DefaultDelay(), Splitting: DefaultSplitting()}
+}
+
+// DefaultDRF returns dominant resource fairness, which fills all slots of a heartbeat.
+func DefaultDRF() Scheduler {
+	return Scheduler{Order: DRF{}, Delay: DefaultDelay(), Splitting: DefaultSplitting()}
+}
+
+// Needs returns 0: a scheduler of tasks reads no sizes and no loads.
+func (Scheduler) Needs() policies.Needs { return policies.Needs{} }
+
+// The number of leading elements of TaskView.Memory that do not belong to the order.
+const ownMemory = 1
+
+// Assign launches tasks on the host, in the order of jobs.
+func (s Scheduler) Assign(v *policies.TaskView, a *policies.Assignment) {
+	if v.Host < 0 || int(v.Host) >= len(v.Slots) || s.Order == nil {
+		return
+	}
+	d := &decision{v: v, a: a, host: &v.Slots[v.Host]}
+	d.need = d.host.Need
+	d.scan()
+	d.delay.start(d, s.Delay)
+	q := s.start(d)
+	f := filler{decision: d, queue: q, splitting: s.Splitting}
+	f.offRack = s.OffRack
+	f.total, f.left = s.limits(d)
+	if !d.host.Lost {
+		for _, kinds := range q.kinds() {
+			f.run(kinds)
+		}
+	}
+	d.delay.finish(d)
+	memory := q.finish()
+	if len(memory) == 0 && !s.Delay.remembersTime() {
+		if len(v.Memory) > 0 {
+			a.Memory = []int64{}
+		}
+		return
+	}
+	a.Memory = a.Counts(ownMemory + len(memory))
+	a.Memory[0] = int64(v.Now)
+	copy(a.Memory[ownMemory:], memory)
+}
+
+// decision is the state of one decision. Slices by job are parallel to TaskView.Jobs.
+type decision struct {
+	v    *policies.TaskView
+	a    *policies.Assignment
+	host *policies.SlotState
+	need jobs.Resources // of the attempts on the host, including those launched by this decision
+	// pending and running are tasks of each job. Launches move a task from one to the other.
+	pending, running [jobs.TaskKinds][]int
+	launches         []int // of this decision, by job
+	delay            delaying
+	totals           [jobs.TaskKinds]int // see slots
+	counted          bool
+}
+
+// scan counts the tasks of all jobs.
+func (d *decision) scan() {
+	n := len(d.v.Jobs)
+	for k := range jobs.TaskKinds {
+		d.pending[k], d.running[k] = d.a.Ints(n), d.a.Ints(n)
+	}
+	d.launches = d.a.Ints(n)
+	for i := range d.v.Jobs {
+		stages := d.v.Jobs[i].Stages
+		for j := range stages {
+			st := &stages[j]
+			if k := st.Kind; k >= 0 && k < jobs.TaskKinds {
+				d.pending[k][i] += st.Pending[policies.NodeLocal] + st.Pending[policies.RackLocal] + st.Pending[policies.OffRack]
+				d.running[k][i] += st.Running
+			}
+		}
+	}
+}
+
+// memory returns what the queue remembers.
+func (d *decision) memory() []int64 {
+	if len(d.v.Memory) < ownMemory {
+		return nil
+	}
+	return d.v.Memory[ownMemory:]
+}
+
+// slots returns the number of slots of the cluster by kind, without those of lost hosts.
+func (d *decision) slots() [jobs.TaskKinds]int {
+	if !d.counted {
+		d.counted = true
+		for h := range d.v.Slots {
+			if s := &d.v.Slots[h]; !s.Lost {
+				for k, n := range s.Total {
+					d.totals[k] += n
+				}
+			}
+		}
+	}
+	return d.totals
+}
+
+// remaining returns the tasks of a stage at a distance that can still be launched.
+func (d *decision) remaining(job, stage int, l policies.Locality) int {
+	n := d.v.Jobs[job].Stages[stage].Pending[l]
+	if n > 0 && d.launches[job] > 0 {
+		for _, x := range d.a.Launch {
+			if x.Job == job && x.Stage == stage && x.Locality == l {
+				n--
+			}
+		}
+	}
+	return n
+}
+
+// fits reports whether the host has the resources for one more task.
+func (d *decision) fits(need jobs.Resources) bool {
+	has, uses := d.host.Capacity, d.need
+	return (has.CPU <= 0 || uses.CPU+need.CPU <= has.CPU*(1+rounding)) && (has.Memory <= 0 || uses.Memory+need.Memory <= has.Memory)
+}
+
+// rounding is the part of a host's cores that sums of cores may exceed.
+const rounding = 1e-9
+
+// countOn returns the attempts of a job on a host that match.
+func countOn(j *policies.TaskJob, h topo.HostID, match func(*policies.AttemptState) bool) (n int) {
+	for i := range j.Running {
+		if x := &j.Running[i]; x.Host == h && match(x) {
+			n++
+		}
+	}
+	return n
+}

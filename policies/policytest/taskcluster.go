@@ -1,0 +1,283 @@
+package policytest
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"testbed/policies"
+	"testbed/topo"
+	"testbed/topo/units"
+	"testbed/workloads/jobs"
+)
+
+// ToyJob is a job of a TaskCluster: maps, and reduces that may start when a map has ended.
+type ToyJob struct {
+	ID            jobs.JobID
+	User          string
+	Priority      int
+	Submit        time.Duration
+	Maps, Reduces int             // at least 1 map
+	Blocks        [][]topo.HostID // hosts that store the input of each map; missing for input without a place
+	Need          jobs.Resources  // of each task
+	Length        time.Duration   // of each attempt
+}
+
+// TaskCluster is a small cluster whose hosts send heartbeats in turn. It executes the decisions
+// of a policies.TaskScheduler and keeps what the policy remembers, as a caller does.
+type TaskCluster struct {
+	// Slots are the slots of each host before the policy changes them, and Capacity what a host
+	// has for tasks.
+	Slots    [jobs.TaskKinds]int
+	Capacity jobs.Resources
+	Between  time.Duration // time between two heartbeats
+	// Ended are the jobs that have ended, in that order.
+	Ended []jobs.JobID
+
+	cluster policies.Cluster
+	limits  policies.Limits
+	memory  []int64
+	jobs    []*toyJob // unfinished, by submission, ties by ID; some are not submitted yet
+	host    topo.HostID
+	lost    []bool
+}
+
+type toyJob struct {
+	ToyJob
+	memory  [3]int64
+	stages  [jobs.TaskKinds][]toyTask
+	running []policies.AttemptState
+}
+
+type toyTask struct {
+	attempts int // launched so far
+	running  bool
+	done     bool
+}
+
+// NewTaskCluster returns a cluster on a fabric, with slots of one map and one reduce per host and
+// a heartbeat every 100 ms.
+func NewTaskCluster(f *topo.Fabric, list []ToyJob) *TaskCluster {
+	c := &TaskCluster{Slots: [jobs.TaskKinds]int{1, 1}, Between: 100 * time.Millisecond, lost: make([]bool, f.Hosts())}
+	c.cluster = policies.Cluster{Fabric: f, Hosts: make([]policies.HostState, f.Hosts()), Racks: make([]policies.RackState, f.Racks())}
+	for _, l := range f.Links() {
+		c.cluster.Capacity = append(c.cluster.Capacity, l.Rate)
+	}
+	for _, j := range list {
+		c.jobs = append(c.jobs, &toyJob{ToyJob: j, stages: [jobs.TaskKinds][]toyTask{make([]toyTask, j.Maps), make([]toyTask, j.Reduces)}})
+	}
+	slices.SortFunc(c.jobs, func(a, b *toyJob) int { return cmp.Or(cmp.Compare(a.Submit, b.Submit), cmp.Compare(a.ID, b.ID)) })
+	return c
+}
+
+// TaskClusters generates random clusters with up to six users, some with lost hosts and some with
+// limited resources. IDs have gaps and are not in order of submission.
+func TaskClusters() *rapid.Generator[*TaskCluster] {
+	return rapid.Custom(func(t *rapid.T) *TaskCluster {
+		base := baseCluster(t)
+		fillHosts(t, base)
+		var list []ToyJob
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "random"), 1))
+		ids := rapid.Permutation([]int{1, 2, 3, 4, 5, 6, 7, 8}).Draw(t, "IDs")
+		resources := rapid.Bool().Draw(t, "resources")
+		for i := range rapid.IntRange(0, 8).Draw(t, "jobs") {
+			j := ToyJob{ID: jobs.JobID(ids[i]), User: rapid.SampledFrom([]string{"ann", "bob", "cy", "dee", "eve", ""}).Draw(t, "user"),
+				Priority: rapid.IntRange(0, 1).Draw(t, "priority"), Submit: time.Duration(rapid.Int64Range(0, 5e9).Draw(t, "submit")),
+				Maps: rapid.IntRange(1, 12).Draw(t, "maps"), Reduces: rapid.IntRange(0, 6).Draw(t, "reduces"), Length: time.Duration(rapid.Int64Range(1, 4e9).Draw(t, "length"))}
+			if resources {
+				j.Need = jobs.Resources{CPU: float64(rapid.IntRange(0, 30).Draw(t, "CPU")) / 10, Memory: units.Bytes(rapid.Int64Range(0, 4e9).Draw(t, "memory"))}
+			}
+			if rapid.IntRange(0, 5).Draw(t, "placed") > 0 {
+				for range j.Maps {
+					j.Blocks = append(j.Blocks, []topo.HostID{topo.HostID(r.IntN(base.Fabric.Hosts())), topo.HostID(r.IntN(base.Fabric.Hosts()))})
+				}
+			}
+			list = append(list, j)
+		}
+		c := NewTaskCluster(base.Fabric, list)
+		c.cluster = *base
+		c.cluster.Now = 0
+		c.Between = time.Duration(rapid.Int64Range(0, 1e9).Draw(t, "between"))
+		c.Slots = [jobs.TaskKinds]int{rapid.IntRange(0, 5).Draw(t, "map slots"), rapid.IntRange(0, 3).Draw(t, "reduce slots")}
+		if resources {
+			c.Capacity = jobs.Resources{CPU: float64(rapid.IntRange(0, 2).Draw(t, "cores") * 3), Memory: units.Bytes(rapid.IntRange(0, 1).Draw(t, "host memory")) * 8 * units.GB}
+		}
+		for h := range c.lost {
+			c.lost[h] = c.cluster.Hosts[h].Lost
+		}
+		return c
+	})
+}
+
+// Use sets the limits of the hosts' slots, which the policy decides.
+func (c *TaskCluster) Use(s policies.TaskScheduler) { c.limits = s.Slots(c.Slots) }
+
+// Done reports whether all jobs have ended.
+func (c *TaskCluster) Done() bool { return len(c.jobs) == 0 }
+
+// Now returns the time of the current heartbeat.
+func (c *TaskCluster) Now() time.Duration { return c.cluster.Now }
+
+// Next advances to the heartbeat of the next host that is not lost. Attempts whose time is over
+// have ended then, and killed ones are gone.
+func (c *TaskCluster) Next() {
+	c.cluster.Now += c.Between
+	for range c.lost {
+		if c.host = (c.host + 1) % topo.HostID(len(c.lost)); !c.lost[c.host] {
+			break
+		}
+	}
+	c.jobs = slices.DeleteFunc(c.jobs, func(j *toyJob) bool {
+		j.running = slices.DeleteFunc(j.running, func(x policies.AttemptState) bool {
+			task := &j.stages[x.ID.Task.Stage][x.ID.Task.Index]
+			switch {
+			case x.Killing:
+				task.running = false
+			case c.cluster.Now-x.Start >= j.Length:
+				task.running, task.done = false, true
+			default:
+				return false
+			}
+			return true
+		})
+		for i := range j.running {
+			x := &j.running[i]
+			x.Progress = min(float64(c.cluster.Now-x.Start)/float64(j.Length), 1)
+			if x.Phase == policies.Copying && x.Progress > 0.3 {
+				x.Phase = policies.Queued
+			} else if x.Phase == policies.Queued && c.computing(x.Host) < max(c.limits.Computing[jobs.Reduce], 1) {
+				x.Phase = policies.Computing
+			}
+		}
+		for _, tasks := range j.stages {
+			if slices.ContainsFunc(tasks, func(t toyTask) bool { return !t.done }) {
+				return false
+			}
+		}
+		c.Ended = append(c.Ended, j.ID)
+		return true
+	})
+}
+
+// computing returns the reduces that compute on a host.
+func (c *TaskCluster) computing(h topo.HostID) (n int) {
+	for _, j := range c.jobs {
+		for _, x := range j.running {
+			if x.Host == h && x.Kind == jobs.Reduce && x.Phase == policies.Computing {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// submitted returns the unfinished jobs that are submitted.
+func (c *TaskCluster) submitted() []*toyJob {
+	n := 0
+	for n < len(c.jobs) && c.jobs[n].Submit <= c.cluster.Now {
+		n++
+	}
+	return c.jobs[:n]
+}
+
+// View returns the View of the current heartbeat for a policy with the given needs.
+func (c *TaskCluster) View(needs policies.Needs) *policies.TaskView {
+	v := &policies.TaskView{Cluster: cloneCluster(&c.cluster), Host: c.host, Memory: slices.Clone(c.memory)}
+	maskCluster(v.Cluster, needs)
+	for h := range c.lost {
+		v.Slots = append(v.Slots, policies.SlotState{Total: c.limits.Running, Capacity: c.Capacity, Space: -1, Lost: c.lost[h]})
+	}
+	for _, j := range c.submitted() {
+		out := policies.TaskJob{ID: j.ID, User: j.User, Priority: j.Priority, Submit: j.Submit, Memory: j.memory, Running: slices.Clone(j.running)}
+		for k := range jobs.TaskKinds {
+			if len(j.stages[k]) > 0 {
+				out.Stages = append(out.Stages, j.describe(c, jobs.TaskKind(k)))
+			}
+		}
+		for _, x := range j.running {
+			s := &v.Slots[x.Host]
+			s.Used[x.Kind]++
+			s.Need.CPU += j.Need.CPU
+			s.Need.Memory += j.Need.Memory
+		}
+		v.Jobs = append(v.Jobs, out)
+	}
+	return v
+}
+
+// describe returns the state of a stage, with distances from the current host.
+func (j *toyJob) describe(c *TaskCluster, k jobs.TaskKind) policies.StageState {
+	st := policies.StageState{Kind: k, Tasks: len(j.stages[k]), Need: j.Need, Anywhere: k == jobs.Reduce || j.Blocks == nil}
+	may := k == jobs.Map || slices.ContainsFunc(j.stages[jobs.Map], func(t toyTask) bool { return t.done })
+	for i, t := range j.stages[k] {
+		switch {
+		case t.done:
+			st.Done++
+			st.Read += 64 * units.MB
+			st.Busy += j.Length
+		case t.running:
+			st.Running++
+		default:
+			st.Waiting++
+			if may {
+				st.Pending[j.distance(c, k, i)]++
+			}
+		}
+	}
+	return st
+}
+
+// distance returns the distance of a task's input from the current host.
+func (j *toyJob) distance(c *TaskCluster, k jobs.TaskKind, i int) policies.Locality {
+	if k == jobs.Reduce || i >= len(j.Blocks) {
+		return policies.OffRack
+	}
+	l := policies.OffRack
+	for _, h := range j.Blocks[i] {
+		switch {
+		case h == c.host:
+			return policies.NodeLocal
+		case c.cluster.Fabric.RackOf(h) == c.cluster.Fabric.RackOf(c.host):
+			l = policies.RackLocal
+		}
+	}
+	return l
+}
+
+// Take executes a valid decision on the current View.
+func (c *TaskCluster) Take(a *policies.Assignment) {
+	list := c.submitted()
+	for _, m := range a.Jobs {
+		list[m.Job].memory = m.Value
+	}
+	if a.Memory != nil {
+		c.memory = slices.Clone(a.Memory)
+	}
+	for _, j := range list {
+		for i := range j.running {
+			if slices.Contains(a.Kill, j.running[i].ID) {
+				j.running[i].Killing = true
+			}
+		}
+	}
+	for _, l := range a.Launch {
+		j := list[l.Job]
+		k := jobs.TaskKind(l.Stage)
+		for i := range j.stages[k] {
+			if t := &j.stages[k][i]; !t.done && !t.running && j.distance(c, k, i) == l.Locality {
+				phase := policies.Computing
+				if k == jobs.Reduce {
+					phase = policies.Copying
+				}
+				j.running = append(j.running, policies.AttemptState{ID: jobs.AttemptID{Task: jobs.TaskID{Job: j.ID, Stage: int(k), Index: i}, N: t.attempts},
+					Kind: k, Host: c.host, Locality: l.Locality, Start: c.cluster.Now, Phase: phase})
+				t.attempts++
+				t.running = true
+				break
+			}
+		}
+	}
+}

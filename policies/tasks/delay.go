@@ -1,0 +1,221 @@
+package tasks
+
+import (
+	"math"
+	"time"
+
+	"testbed/policies"
+	"testbed/topo/units"
+	"testbed/workloads/jobs"
+)
+
+// Waiting is how a job waits for a host that stores its input.
+type Waiting uint8
+
+// The ways to wait.
+const (
+	NoWait  Waiting = iota
+	ByTime          // up to T1 for a host that stores the input, then up to T2 for its rack
+	BySkips         // up to D heartbeats that offer a slot
+)
+
+// Delay is delay scheduling: a job whose turn it is, but that has no map with input on the host,
+// lets other jobs go first for a while. The version with times is that of the FAIR report, the
+// version with skips that of EuroSys 2010.
+type Delay struct {
+	Waiting Waiting
+	// T1 is the time that a job waits for a node-local map before it launches a rack-local one,
+	// and T2 the time after that until it launches any. Time counts only between a heartbeat at
+	// which the job was skipped and the next heartbeat of any host.
+	T1, T2 time.Duration
+	// Skips is D, the number of heartbeats that a job lets pass before it launches a map that is
+	// not node-local. 0 computes it with SkipCount, from the job's number of maps, the hosts,
+	// Locality and Replicas.
+	Skips    int
+	Locality float64 // λ, the part of node-local maps that SkipCount aims at, below 1
+	Replicas int     // of a block, for SkipCount
+	// ByRate sets T1 and T2 to 0 for jobs that are limited by the processor, which gain nothing
+	// from local input (IO-rate biasing): those whose ended maps consumed input at less than
+	// Rate. Jobs without ended maps wait.
+	ByRate bool
+	// Rate is the threshold of ByRate; 0 is half the host's share of its slowest device for each
+	// map slot: of the disk, if it has a rate, or the link.
+	Rate units.Rate
+}
+
+// DefaultDelay returns the settings of the FAIR report, with waiting off.
+func DefaultDelay() Delay {
+	return Delay{T1: 15 * time.Second, T2: 15 * time.Second, Locality: 0.95, Replicas: 3}
+}
+
+// SkipCount returns the number of skips D with which a job of a number of maps expects to run a
+// part λ of them on hosts with their input (EuroSys 2010): ⌈−(M/R)·ln[(1−λ)N/(1+(1−λ)N)]⌉ for N
+// maps, M hosts, and R replicas of a block. It is 0 without hosts or maps, or for λ ≤ 0, and
+// math.MaxInt for λ ≥ 1.
+func SkipCount(locality float64, maps, hosts, replicas int) int {
+	if maps <= 0 || hosts <= 0 || !(locality > 0) {
+		return 0
+	}
+	x := (1 - locality) * float64(maps)
+	d := -float64(hosts) / float64(max(replicas, 1)) * math.Log(x/(1+x))
+	if !(d < math.MaxInt32) {
+		return math.MaxInt
+	}
+	return int(math.Ceil(d))
+}
+
+// StickyLocality returns the expected part of node-local maps without delay scheduling, if jobs
+// of equal shares keep getting the slots that they had: 1 − (1 − 1/jobs)^(replicas·slots), with
+// a number of slots per host (FAIR report, section on sticky slots).
+func StickyLocality(jobs, slots, replicas int) float64 {
+	if jobs < 1 {
+		return 0
+	}
+	return 1 - math.Pow(1-1/float64(jobs), float64(replicas*slots))
+}
+
+// ExpectedGain returns by how much waiting shortens a task (FAIR report, section on response
+// times): (1 − e^(−wait/gap))·(penalty − gap), if local offers arrive in a Poisson process with
+// the mean gap, a job waits for one no longer than wait, and a task that is not local takes
+// longer by penalty.
+func ExpectedGain(wait, gap, penalty time.Duration) time.Duration {
+	if gap <= 0 {
+		return penalty
+	}
+	return time.Duration((1 - math.Exp(-float64(wait)/float64(gap))) * float64(penalty-gap))
+}
+
+// remembersTime reports whether the time of the previous heartbeat matters.
+func (p Delay) remembersTime() bool { return p.Waiting == ByTime }
+
+// The elements of TaskJob.Memory. BySkips uses memoryWait for the number of skips.
+const (
+	memoryLevel   = iota // locality of the most recently launched map
+	memoryWait           // accumulated wait in nanoseconds
+	memorySkipped        // 1 if the job was skipped at the previous heartbeat
+)
+
+// delaying is delay scheduling during one decision.
+type delaying struct {
+	Delay
+	level, wait []int64 // by job
+	skipped     []int   // by job: 1 if skipped at this heartbeat
+	threshold   units.Rate
+}
+
+// start adds the time since the previous heartbeat to the waits of the jobs skipped then.
+func (x *delaying) start(d *decision, p Delay) {
+	x.Delay = p
+	if p.Waiting == NoWait {
+		return
+	}
+	n := len(d.v.Jobs)
+	x.level, x.wait, x.skipped = d.a.Counts(n), d.a.Counts(n), d.a.Ints(n)
+	since := int64(0)
+	if len(d.v.Memory) >= ownMemory {
+		since = max(int64(d.v.Now)-d.v.Memory[0], 0)
+	}
+	for i := range d.v.Jobs {
+		m := &d.v.Jobs[i].Memory
+		x.level[i], x.wait[i] = m[memoryLevel], m[memoryWait]
+		if p.Waiting == ByTime && m[memorySkipped] != 0 {
+			x.wait[i] += since
+		}
+	}
+	x.threshold = p.threshold(d)
+}
+
+// threshold returns the input rate of a map below which the processor limits it.
+func (p Delay) threshold(d *decision) units.Rate {
+	if p.Rate > 0 || !p.ByRate {
+		return p.Rate
+	}
+	device := d.v.Fabric.Link(d.v.Fabric.HostDown(d.v.Host)).Rate
+	if disk := d.v.DiskRate; disk > 0 {
+		device = min(device, disk)
+	}
+	return device / units.Rate(2*max(d.host.Total[jobs.Map], 1))
+}
+
+// allowed returns the farthest input with which the job may launch a map.
+func (x *delaying) allowed(d *decision, q queue, job int) policies.Locality {
+	if x.Waiting == NoWait || q.starving(job) {
+		return policies.OffRack
+	}
+	j := &d.v.Jobs[job]
+	if x.ByRate && x.processorBound(j) {
+		return policies.OffRack
+	}
+	level, wait := x.level[job], time.Duration(x.wait[job])
+	if x.Waiting == BySkips {
+		skips := x.Skips
+		if skips <= 0 {
+			skips = SkipCount(x.Locality, maps(j), len(d.v.Slots), x.Replicas)
+		}
+		if int64(wait) >= int64(skips) {
+			return policies.OffRack
+		}
+		return policies.NodeLocal
+	}
+	switch {
+	case level >= 2 || level == 1 && wait >= x.T2 || level <= 0 && wait >= x.T1+x.T2:
+		return policies.OffRack
+	case level == 1 || wait >= x.T1:
+		return policies.RackLocal
+	default:
+		return policies.NodeLocal
+	}
+}
+
+// maps returns the number of maps of a job whose input has a place.
+func maps(j *policies.TaskJob) (n int) {
+	for i := range j.Stages {
+		if st := &j.Stages[i]; st.Kind == jobs.Map && !st.Anywhere {
+			n += st.Tasks
+		}
+	}
+	return n
+}
+
+// processorBound reports whether the ended maps of a job consumed their input at less than the
+// threshold.
+func (x *delaying) processorBound(j *policies.TaskJob) bool {
+	read, busy := units.Bytes(0), time.Duration(0)
+	for i := range j.Stages {
+		if st := &j.Stages[i]; st.Kind == jobs.Map && !st.Anywhere {
+			read += st.Read
+			busy += st.Busy
+		}
+	}
+	return busy > 0 && 8*float64(read)/busy.Seconds() < float64(x.threshold)
+}
+
+// skip notes that a job let its turn pass.
+func (x *delaying) skip(job int) { x.skipped[job] = 1 }
+
+// launched notes the launch of a map with this locality.
+func (x *delaying) launched(job int, l policies.Locality) {
+	switch {
+	case x.Waiting == ByTime:
+		x.level[job], x.wait[job] = int64(l), 0
+	case x.Waiting == BySkips && l == policies.NodeLocal:
+		x.wait[job] = 0
+	}
+}
+
+// finish stores what has changed. A job that was skipped and is still waiting counts the skip.
+func (x *delaying) finish(d *decision) {
+	if x.Waiting == NoWait {
+		return
+	}
+	for i := range d.v.Jobs {
+		skipped := int64(x.skipped[i])
+		m := [3]int64{memoryLevel: x.level[i], memoryWait: x.wait[i], memorySkipped: skipped}
+		if x.Waiting == BySkips {
+			m[memoryWait], m[memorySkipped] = x.wait[i]+skipped, 0
+		}
+		if m != d.v.Jobs[i].Memory {
+			d.a.Jobs = append(d.a.Jobs, policies.JobMemory{Job: i, Value: m})
+		}
+	}
+}

@@ -1,0 +1,150 @@
+package tasks
+
+import (
+	"math"
+
+	"testbed/policies"
+	"testbed/workloads/jobs"
+)
+
+// PerHeartbeat are the limits of one heartbeat. They stop one host from taking all tasks of a
+// job that has just arrived.
+type PerHeartbeat struct {
+	Tasks   int // maximum number of launches; 0 for no limit. FAIR: 1 unless assign-multiple
+	Maps    int // maximum number of maps; 0 for no limit
+	Reduces int // maximum number of reduces; 0 for no limit. Hadoop's FIFO: 1
+	// OffRack is the number of maps with off-rack input after which no more maps are launched;
+	// 0 for no limit. Hadoop's FIFO: 1.
+	OffRack int
+	// LoadFactor limits the slots of a host that may be in use to ⌈its slots × unfinished tasks ÷
+	// slots of the cluster⌉, where only tasks that may run count. It spreads small jobs over
+	// hosts (Hadoop's FIFO).
+	LoadFactor bool
+}
+
+// limits returns the number of tasks that may be launched in total and by kind.
+func (p PerHeartbeat) limits(d *decision) (total int, left [jobs.TaskKinds]int) {
+	total = math.MaxInt
+	if p.Tasks > 0 {
+		total = p.Tasks
+	}
+	for k, most := range [jobs.TaskKinds]int{jobs.Map: p.Maps, jobs.Reduce: p.Reduces} {
+		left[k] = d.host.Free(jobs.TaskKind(k))
+		if most > 0 {
+			left[k] = min(left[k], most)
+		}
+		if p.LoadFactor && left[k] > 0 {
+			tasks := 0
+			for i := range d.v.Jobs {
+				tasks += d.pending[k][i] + d.running[k][i]
+			}
+			if slots := d.slots()[k]; slots > 0 && tasks < slots {
+				left[k] = min(left[k], ceilDiv(tasks*d.host.Total[k], slots)-d.host.Used[k])
+			}
+		}
+	}
+	return total, left
+}
+
+func ceilDiv(a, b int) int { return (a + b - 1) / b }
+
+// filler turns an order of jobs into launches.
+type filler struct {
+	*decision
+	queue     queue
+	splitting Splitting
+	offRack   int                 // PerHeartbeat.OffRack
+	total     int                 // launches left
+	left      [jobs.TaskKinds]int // launches left, by kind
+	far       int                 // maps launched off-rack
+}
+
+// run fills slots of the given kinds until no job has a task that may be launched. A job that
+// could launch none cannot later in the same heartbeat: everything that stops it only grows.
+func (f *filler) run(kinds []jobs.TaskKind) {
+	refused := f.a.Ints(len(f.v.Jobs))
+	for f.open(kinds) {
+		launched := false
+		for i := range f.queue.jobs(kinds) {
+			if refused[i] != 0 {
+				continue
+			}
+			if stage, l, ok := f.choose(i, kinds); ok {
+				f.launch(i, stage, l)
+				launched = true
+				break
+			}
+			refused[i] = 1
+		}
+		if !launched {
+			return
+		}
+	}
+}
+
+// open reports whether a task of one of the kinds may be launched.
+func (f *filler) open(kinds []jobs.TaskKind) bool {
+	for _, k := range kinds {
+		if f.total > 0 && f.left[k] > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// choose returns the task of a job to launch: the closest map, else a reduce.
+func (f *filler) choose(job int, kinds []jobs.TaskKind) (stage int, l policies.Locality, ok bool) {
+	for _, k := range kinds {
+		if f.left[k] <= 0 || f.pending[k][job] <= 0 {
+			continue
+		}
+		allowed := policies.OffRack
+		if k == jobs.Map {
+			allowed = f.delay.allowed(f.decision, f.queue, job)
+		}
+		stages := f.v.Jobs[job].Stages
+		waits := false
+		for l := range policies.Locality(policies.Localities) {
+			for j := range stages {
+				st := &stages[j]
+				if st.Kind != k || st.Pending[l] <= 0 || f.remaining(job, j, l) <= 0 || !f.fits(st.Need) {
+					continue
+				}
+				if k == jobs.Reduce && !f.splitting.admits(f.decision, job) {
+					continue
+				}
+				if l > allowed && !st.Anywhere {
+					waits = true
+					continue
+				}
+				return j, l, true
+			}
+		}
+		if waits {
+			f.delay.skip(job)
+		}
+	}
+	return 0, 0, false
+}
+
+func (f *filler) launch(job, stage int, l policies.Locality) {
+	st := &f.v.Jobs[job].Stages[stage]
+	k := st.Kind
+	f.a.Launch = append(f.a.Launch, policies.Launch{Job: job, Stage: stage, Locality: l})
+	f.launches[job]++
+	f.pending[k][job]--
+	f.running[k][job]++
+	f.need.CPU += st.Need.CPU
+	f.need.Memory += st.Need.Memory
+	f.total--
+	f.left[k]--
+	if k == jobs.Map && l == policies.OffRack {
+		if f.far++; f.far == f.offRack {
+			f.left[k] = 0
+		}
+	}
+	if k == jobs.Map && !st.Anywhere {
+		f.delay.launched(job, l)
+	}
+	f.queue.launched(job, st)
+}

@@ -1,0 +1,57 @@
+package tasks
+
+import (
+	"math"
+
+	"testbed/policies"
+	"testbed/workloads/jobs"
+)
+
+// Splitting is copy-compute splitting (FAIR report, section of that name): a host runs more
+// reduces than it has reduce slots, but at most as many as it has slots sort and reduce at the
+// same time. The others fetch or wait. Reduces of one long job, which wait for maps, then do not
+// keep those of other jobs from starting.
+type Splitting struct {
+	// Factor is the number of reduces that may run per reduce slot: maxReducers = Factor ×
+	// maxComputing. At most 1 is no splitting. The report's example is 3.
+	Factor int
+	// PerJob is the number of reduces of one job on one host that may fetch, or wait to
+	// compute, at the same time. 0 is the number of reduce slots, maxComputing. It applies only
+	// if Factor is above 1.
+	PerJob int
+}
+
+// DefaultSplitting returns no splitting.
+func DefaultSplitting() Splitting { return Splitting{Factor: 1} }
+
+// Slots returns Factor reduces per reduce slot, of which one computes.
+func (s Splitting) Slots(n [jobs.TaskKinds]int) policies.Limits {
+	l := policies.Limits{Running: n, Computing: n}
+	if r := n[jobs.Reduce]; s.Factor > 1 && r > 0 {
+		l.Running[jobs.Reduce] = math.MaxInt
+		if r <= math.MaxInt/s.Factor {
+			l.Running[jobs.Reduce] = r * s.Factor
+		}
+	}
+	return l
+}
+
+// admits reports whether the host may start one more reduce of a job.
+func (s Splitting) admits(d *decision, job int) bool {
+	if s.Factor <= 1 {
+		return true
+	}
+	most := s.PerJob
+	if most <= 0 {
+		most = max(d.host.Total[jobs.Reduce]/s.Factor, 1)
+	}
+	n := countOn(&d.v.Jobs[job], d.v.Host, func(x *policies.AttemptState) bool { return x.Kind == jobs.Reduce && x.Phase != policies.Computing })
+	if d.launches[job] > 0 {
+		for _, x := range d.a.Launch {
+			if x.Job == job && d.v.Jobs[job].Stages[x.Stage].Kind == jobs.Reduce {
+				n++
+			}
+		}
+	}
+	return n < most
+}
