@@ -115,14 +115,14 @@ func TaskClusters() *rapid.Generator[*TaskCluster] {
 // Use sets the limits of the hosts' slots, which the policy decides.
 func (c *TaskCluster) Use(s policies.TaskScheduler) { c.limits = s.Slots(c.Slots) }
 
-// Done reports whether all jobs have ended.
-func (c *TaskCluster) Done() bool { return len(c.jobs) == 0 }
+// Unfinished returns the number of jobs that have not ended, submitted or not.
+func (c *TaskCluster) Unfinished() int { return len(c.jobs) }
 
 // Now returns the time of the current heartbeat.
 func (c *TaskCluster) Now() time.Duration { return c.cluster.Now }
 
 // Next advances to the heartbeat of the next host that is not lost. Attempts whose time is over
-// have ended then, and killed ones are gone.
+// have ended then. Killed ones are gone at the next heartbeat of their host.
 func (c *TaskCluster) Next() {
 	c.cluster.Now += c.Between
 	for range c.lost {
@@ -134,8 +134,10 @@ func (c *TaskCluster) Next() {
 		j.running = slices.DeleteFunc(j.running, func(x policies.AttemptState) bool {
 			task := &j.stages[x.ID.Task.Stage][x.ID.Task.Index]
 			switch {
-			case x.Killing:
+			case x.Killing && x.Host == c.host:
 				task.running = false
+			case x.Killing:
+				return false
 			case c.cluster.Now-x.Start >= j.Length:
 				task.running, task.done = false, true
 			default:

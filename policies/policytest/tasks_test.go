@@ -1,0 +1,286 @@
+package policytest
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"testbed/policies"
+	"testbed/topo"
+	"testbed/workloads/jobs"
+)
+
+// tasks is a task scheduler that calls a function.
+type tasks struct {
+	needs policies.Needs
+	slots func(n [jobs.TaskKinds]int) policies.Limits // plain if nil
+	f     func(*policies.TaskView, *policies.Assignment)
+}
+
+func (s *tasks) Needs() policies.Needs                               { return s.needs }
+func (s *tasks) Assign(v *policies.TaskView, a *policies.Assignment) { s.f(v, a) }
+func (s *tasks) Slots(n [jobs.TaskKinds]int) policies.Limits {
+	if s.slots == nil {
+		return policies.Limits{Running: n, Computing: n}
+	}
+	return s.slots(n)
+}
+
+// first launches the pending tasks of all jobs in order, up to a number for which fits is true.
+func first(v *policies.TaskView, a *policies.Assignment) {
+	s := v.Slots[v.Host]
+	for i := range v.Jobs {
+		for j := range v.Jobs[i].Stages {
+			st := &v.Jobs[i].Stages[j]
+			for l, n := range st.Pending {
+				for range n {
+					after := jobs.Resources{CPU: s.Need.CPU + st.Need.CPU, Memory: s.Need.Memory + st.Need.Memory}
+					if s.Lost || s.Free(st.Kind) <= 0 || s.Capacity.CPU > 0 && after.CPU > s.Capacity.CPU || s.Capacity.Memory > 0 && after.Memory > s.Capacity.Memory {
+						continue
+					}
+					s.Used[st.Kind]++
+					s.Need = after
+					a.Launch = append(a.Launch, policies.Launch{Job: i, Stage: j, Locality: policies.Locality(l)})
+				}
+			}
+		}
+	}
+}
+
+// kills kills every attempt that is not being killed and that runs for longer than a second, and
+// remembers how many.
+func kills(v *policies.TaskView, a *policies.Assignment) {
+	first(v, a)
+	a.Memory = a.Counts(1)
+	if len(v.Memory) > 0 {
+		a.Memory[0] = v.Memory[0]
+	}
+	for i := range v.Jobs {
+		m := policies.JobMemory{Job: i, Value: v.Jobs[i].Memory}
+		for _, x := range v.Jobs[i].Running {
+			if !x.Killing && x.ID.N == 0 && x.Locality == policies.NodeLocal {
+				a.Kill = append(a.Kill, x.ID)
+				a.Memory[0]++
+				m.Value[0]++
+			}
+		}
+		a.Jobs = append(a.Jobs, m)
+	}
+}
+
+func TestValidTaskSchedulersPass(t *testing.T) {
+	Tasks(t, &tasks{f: first})
+	Tasks(t, &tasks{f: func(*policies.TaskView, *policies.Assignment) {}})
+	Tasks(t, &tasks{needs: policies.Needs{LinkLoad: true}, f: func(v *policies.TaskView, a *policies.Assignment) {
+		if v.Hosts[v.Host].Rx%2 == 0 {
+			first(v, a)
+		}
+	}})
+	Tasks(t, &tasks{f: first, slots: func(n [jobs.TaskKinds]int) policies.Limits {
+		l := policies.Limits{Running: n, Computing: n}
+		l.Running[jobs.Reduce] *= 3
+		return l
+	}})
+}
+
+func TestInvalidTaskSchedulersAreCaught(t *testing.T) {
+	with := func(change func(v *policies.TaskView, a *policies.Assignment)) *tasks {
+		return &tasks{f: func(v *policies.TaskView, a *policies.Assignment) {
+			if first(v, a); len(v.Jobs) > 0 {
+				change(v, a)
+			}
+		}}
+	}
+	limited := func(l func(n [jobs.TaskKinds]int) policies.Limits) *tasks { return &tasks{f: first, slots: l} }
+	running := func(v *policies.TaskView) (out []policies.AttemptState) {
+		for i := range v.Jobs {
+			out = append(out, v.Jobs[i].Running...)
+		}
+		return out
+	}
+	calls := 0
+	var kept *policies.TaskView
+	var last time.Duration
+	var previous *topo.Fabric
+	for _, tt := range []struct {
+		name   string
+		policy policies.TaskScheduler
+		want   string // substring of the error; empty if the check that fails is random
+	}{
+		{"writes to a slot", with(func(v *policies.TaskView, a *policies.Assignment) { v.Slots[v.Host].Used[0]++ }), "modified the View"},
+		{"writes to a stage", with(func(v *policies.TaskView, a *policies.Assignment) { v.Jobs[0].Stages[0].Pending[0]-- }), "modified the View"},
+		{"writes to an attempt", with(func(v *policies.TaskView, a *policies.Assignment) {
+			for i := range v.Jobs {
+				for j := range v.Jobs[i].Running {
+					v.Jobs[i].Running[j].Killing = true
+				}
+			}
+		}), "modified the View"},
+		{"shares the View's memory", with(func(v *policies.TaskView, a *policies.Assignment) {
+			if a.Memory = v.Memory; len(a.Memory) == 0 {
+				a.Memory = []int64{7}
+			}
+		}), "shares memory with the View"},
+		{"launches a task twice", with(func(v *policies.TaskView, a *policies.Assignment) {
+			if n := len(a.Launch); n > 0 {
+				l := a.Launch[0]
+				a.Launch = a.Launch[:0]
+				for range v.Jobs[l.Job].Stages[l.Stage].Pending[l.Locality] + 1 {
+					a.Launch = append(a.Launch, l)
+				}
+			}
+		}), ""},
+		{"launches at another distance", with(func(v *policies.TaskView, a *policies.Assignment) {
+			for i, l := range a.Launch {
+				if v.Jobs[l.Job].Stages[l.Stage].Pending[policies.RackLocal] == 0 {
+					a.Launch[i].Locality = policies.RackLocal
+				}
+			}
+		}), "only 0 pending"},
+		{"launches before a stage may begin", with(func(v *policies.TaskView, a *policies.Assignment) {
+			for i := range v.Jobs {
+				for j, st := range v.Jobs[i].Stages {
+					if st.Pending == [3]int{} && st.Waiting > 0 && v.Slots[v.Host].Free(st.Kind) > 0 {
+						a.Launch = []policies.Launch{{Job: i, Stage: j, Locality: policies.OffRack}}
+					}
+				}
+			}
+		}), "only 0 pending"},
+		{"exceeds the slots", &tasks{f: func(v *policies.TaskView, a *policies.Assignment) {
+			for i := range v.Jobs {
+				if n := v.Jobs[i].Stages[0].Pending[policies.OffRack]; n > 0 && !v.Slots[v.Host].Lost && v.Jobs[i].Stages[0].Need == (jobs.Resources{}) {
+					for range n {
+						a.Launch = append(a.Launch, policies.Launch{Job: i, Locality: policies.OffRack})
+					}
+				}
+			}
+		}}, "exceed the slots"},
+		{"exceeds the resources", &tasks{f: func(v *policies.TaskView, a *policies.Assignment) {
+			for i := range v.Jobs {
+				for l, n := range v.Jobs[i].Stages[0].Pending {
+					if n > 0 && !v.Slots[v.Host].Lost && v.Slots[v.Host].Free(jobs.Map) > 0 {
+						a.Launch = []policies.Launch{{Job: i, Locality: policies.Locality(l)}}
+					}
+				}
+			}
+		}}, "launches need"},
+		{"launches an unknown job", with(func(v *policies.TaskView, a *policies.Assignment) {
+			a.Launch = []policies.Launch{{Job: len(v.Jobs)}}
+		}), ""},
+		{"launches an unknown stage", with(func(v *policies.TaskView, a *policies.Assignment) { a.Launch = []policies.Launch{{Stage: 2}} }), ""},
+		{"launches at an unknown distance", with(func(v *policies.TaskView, a *policies.Assignment) { a.Launch = []policies.Launch{{Locality: 3}} }), ""},
+		{"kills an attempt that does not run", with(func(v *policies.TaskView, a *policies.Assignment) {
+			a.Kill = append(a.Kill, jobs.AttemptID{Task: jobs.TaskID{Job: v.Jobs[0].ID}, N: 1000})
+		}), "does not run"},
+		{"kills twice", with(func(v *policies.TaskView, a *policies.Assignment) {
+			if r := running(v); len(r) > 0 {
+				a.Kill = append(a.Kill, r[0].ID, r[0].ID)
+			}
+		}), "two kills"},
+		{"kills again", with(func(v *policies.TaskView, a *policies.Assignment) {
+			for _, x := range running(v) {
+				a.Kill = append(a.Kill, x.ID)
+			}
+		}), ""},
+		{"remembers an unknown job", with(func(v *policies.TaskView, a *policies.Assignment) {
+			a.Jobs = append(a.Jobs, policies.JobMemory{Job: len(v.Jobs)})
+		}), "memory of job"},
+		{"remembers a job twice", with(func(v *policies.TaskView, a *policies.Assignment) {
+			a.Jobs = append(a.Jobs, policies.JobMemory{}, policies.JobMemory{})
+		}), "memory of job"},
+		{"counts its calls", with(func(v *policies.TaskView, a *policies.Assignment) {
+			if calls++; calls%2 == 0 {
+				a.Launch = a.Launch[:0]
+			}
+		}), "two identical calls"},
+		{"draws random numbers", with(func(v *policies.TaskView, a *policies.Assignment) { a.Memory = []int64{rand.Int64()} }), "two identical calls"},
+		{"keeps the View", func() *tasks {
+			return &tasks{f: func(v *policies.TaskView, a *policies.Assignment) {
+				if kept == nil || last != v.Now || previous != v.Fabric {
+					kept, last, previous = v, v.Now, v.Fabric
+				}
+				if len(kept.Jobs) == len(v.Jobs) {
+					first(v, a)
+				}
+			}}
+		}(), ""},
+		{"remembers the previous View", func() *tasks {
+			var before, now *topo.Fabric
+			return &tasks{f: func(v *policies.TaskView, a *policies.Assignment) {
+				if v.Fabric != now {
+					before, now = now, v.Fabric
+				}
+				if before == nil || before.Hosts() <= v.Fabric.Hosts() {
+					first(v, a)
+				}
+			}}
+		}(), "depends on an earlier View"},
+		{"reads hidden loads", with(func(v *policies.TaskView, a *policies.Assignment) {
+			if v.Hosts[v.Host].Rx > 0 {
+				a.Launch = a.Launch[:0]
+			}
+		}), "does not declare"},
+		{"depends on IDs", with(func(v *policies.TaskView, a *policies.Assignment) {
+			if v.Jobs[0].ID%2 == 0 {
+				a.Launch = a.Launch[:0]
+			}
+		}), "values of IDs"},
+		{"depends on the order of attempts", with(func(v *policies.TaskView, a *policies.Assignment) {
+			if r := running(v); len(r) > 1 && !r[0].Killing {
+				a.Kill = append(a.Kill, r[0].ID)
+			}
+		}), ""},
+		{"limits without Computing", limited(func(n [jobs.TaskKinds]int) policies.Limits { return policies.Limits{Running: n} }), "limits"},
+		{"Computing above Running", limited(func(n [jobs.TaskKinds]int) policies.Limits {
+			return policies.Limits{Running: n, Computing: [2]int{n[0] + 1, n[1]}}
+		}), "limits"},
+		{"limits that change", limited(func(n [jobs.TaskKinds]int) policies.Limits {
+			calls++
+			n[0] += calls % 2
+			return policies.Limits{Running: n, Computing: n}
+		}), "identical calls of Slots"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			calls, kept = 0, nil
+			found := ""
+			for seed := range 400 {
+				c, other := TaskClusters().Example(2*seed), TaskClusters().Example(2*seed+1)
+				if err := CheckTasks(tt.policy, c, other, 12); err != nil {
+					if found = err.Error(); tt.want == "" || strings.Contains(found, tt.want) {
+						return
+					}
+				}
+			}
+			t.Errorf("not caught (%q, want %q)", found, tt.want)
+		})
+	}
+}
+
+// A policy that kills passes, and its attempts run again.
+func TestKilledTasksRunAgain(t *testing.T) {
+	s := &tasks{f: kills}
+	Tasks(t, s)
+	rapid.Check(t, func(t *rapid.T) {
+		c := TaskClusters().Draw(t, "cluster")
+		c.Use(&tasks{f: first})
+		before := c.Unfinished()
+		if c.Slots[jobs.Map] == 0 || c.Slots[jobs.Reduce] == 0 || c.Capacity != (jobs.Resources{}) || c.Between < time.Millisecond {
+			t.Skip("some jobs cannot run")
+		}
+		for range 100000 {
+			if c.Unfinished() == 0 {
+				break
+			}
+			var a policies.Assignment
+			kills(c.View(policies.Needs{}), &a)
+			c.Take(&a)
+			c.Next()
+		}
+		if len(c.Ended) != before {
+			t.Fatalf("%d of %d jobs have ended", len(c.Ended), before)
+		}
+	})
+}
