@@ -105,13 +105,6 @@ func checkHeartbeat(s policies.TaskScheduler, c, other *TaskCluster, needs polic
 	if err := repeat("Assign depends on facts that Needs does not declare", c.View(all)); err != nil {
 		return nil, err
 	}
-	shuffled := c.View(needs)
-	for i := range shuffled.Jobs { // attempts launched at the same time, with ties in another order
-		slices.Reverse(shuffled.Jobs[i].Running)
-	}
-	if err := repeat("Assign depends on the order of running attempts", shuffled); err != nil {
-		return nil, err
-	}
 	// Memory may hold IDs or names.
 	if len(before.Memory) == 0 && !slices.ContainsFunc(before.Jobs, func(j policies.TaskJob) bool { return j.Memory != [3]int64{} }) {
 		if err := checkRenamed(s, c.View(needs), first); err != nil {

@@ -53,8 +53,9 @@ type fair struct {
 	pools    []pool // by user
 	order    []int  // of pools
 	kind     jobs.TaskKind
-	sorted   []int // by pool: 1 if keys are in order for kind
-	keys     []uint64
+	lists    []int // the jobs of the pools with pending tasks of kind, in order; see users.byUser
+	sorted   []int // by pool: 1 + the length of its list, or 0 if that is not in order
+	counts   [64]int
 	starved  starved
 	anyLeast bool
 }
@@ -71,7 +72,7 @@ func (p Fair) start(d *decision) queue {
 	}
 	q.users = group(d, jobsInOrder)
 	n := len(q.names)
-	q.pools, q.order, q.sorted = make([]pool, n), d.a.Ints(n), d.a.Ints(n)
+	q.pools, q.order, q.sorted, q.lists = make([]pool, n), d.a.Ints(n), d.a.Ints(n), d.a.Ints(len(d.v.Jobs))
 	for i := range q.pools {
 		q.order[i] = i
 		q.pools[i].Name, q.pools[i].Weight = q.names[i], 1
@@ -172,25 +173,60 @@ func (q *fair) jobs(kinds []jobs.TaskKind) iter.Seq[int] {
 	}
 }
 
-// inOrder returns the jobs of a pool in the order in which they get its next slot of a kind.
+// inOrder returns the jobs of a pool in the order in which they get its next slot of a kind. Jobs
+// without pending tasks are left out.
 func (q *fair) inOrder(p int, k jobs.TaskKind) []int {
 	list := q.users.jobs(p)
-	if q.Inside == InOrder || q.sorted[p] != 0 {
+	if q.Inside == InOrder {
 		return list
 	}
-	q.sorted[p] = 1
-	q.keys = q.keys[:0]
-	if cap(q.keys) < len(list) {
-		q.keys = q.d.a.Words(len(list))[:0]
+	start := 0
+	if p > 0 {
+		start = q.ends[p-1]
+	}
+	if q.sorted[p] != 0 {
+		return q.lists[start : start+q.sorted[p]-1]
+	}
+	// list is by submission, and few jobs run many tasks: a counting sort, which is stable.
+	least, most, n := math.MaxInt, 0, 0
+	for _, i := range list {
+		if q.d.pending[k][i] > 0 {
+			least, most = min(least, q.d.running[k][i]), max(most, q.d.running[k][i])
+			n++
+		}
+	}
+	out := q.lists[start : start+n]
+	q.sorted[p] = n + 1
+	if most-least >= len(q.counts) {
+		out = out[:0]
+		for _, i := range list {
+			if q.d.pending[k][i] > 0 {
+				out = append(out, i)
+			}
+		}
+		slices.SortStableFunc(out, func(a, b int) int { return cmp.Compare(q.d.running[k][a], q.d.running[k][b]) })
+		return out
+	}
+	counts := q.counts[:max(most-least, 0)+1]
+	clear(counts)
+	for _, i := range list {
+		if q.d.pending[k][i] > 0 {
+			counts[q.d.running[k][i]-least]++
+		}
+	}
+	at := 0
+	for r, n := range counts {
+		counts[r] = at
+		at += n
 	}
 	for _, i := range list {
-		q.keys = append(q.keys, uint64(min(q.d.running[k][i], math.MaxInt32))<<32|uint64(uint32(i)))
+		if q.d.pending[k][i] > 0 {
+			c := &counts[q.d.running[k][i]-least]
+			out[*c] = i
+			*c++
+		}
 	}
-	slices.Sort(q.keys)
-	for n, key := range q.keys {
-		list[n] = int(uint32(key))
-	}
-	return list
+	return out
 }
 
 func (q *fair) launched(job int, st *policies.StageState) {

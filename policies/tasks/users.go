@@ -21,7 +21,7 @@ func group(d *decision, order []int) (u users) {
 			u.of[i] = u.of[i-1]
 			continue
 		}
-		at := int(hash(name))
+		at := place(name)
 		for at &= len(table) - 1; table[at] != 0 && u.names[table[at]-1] != name; at = (at + 1) & (len(table) - 1) {
 		}
 		if table[at] == 0 {
@@ -30,7 +30,7 @@ func group(d *decision, order []int) (u users) {
 			if 2*len(u.names) >= len(table) {
 				table = d.a.Ints(4 * len(table))
 				for j, name := range u.names {
-					at := int(hash(name))
+					at := place(name)
 					for at &= len(table) - 1; table[at] != 0; at = (at + 1) & (len(table) - 1) {
 					}
 					table[at] = j + 1
@@ -59,7 +59,7 @@ func group(d *decision, order []int) (u users) {
 	return u
 }
 
-// jobs returns the jobs of a user. The caller may sort them.
+// jobs returns the jobs of a user.
 func (u *users) jobs(p int) []int {
 	start := 0
 	if p > 0 {
@@ -68,7 +68,22 @@ func (u *users) jobs(p int) []int {
 	return u.byUser[start:u.ends[p]]
 }
 
-// hash is FNV-1a.
+// place returns a hash of a name for a table in memory.
+func place(s string) int {
+	h := uint64(len(s))
+	for ; len(s) > 8; s = s[8:] {
+		h = (h ^ (uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 | uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56)) * 0x9e3779b97f4a7c15
+		h ^= h >> 32
+	}
+	x := uint64(0)
+	for i := range len(s) {
+		x = x<<8 | uint64(s[i])
+	}
+	h = (h ^ x) * 0x9e3779b97f4a7c15
+	return int(h >> 40)
+}
+
+// hash is FNV-1a, which identifies a name in TaskView.Memory.
 func hash(s string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(s) {
