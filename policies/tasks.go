@@ -64,6 +64,21 @@ type SlotState struct {
 // Free returns the number of free slots of a kind.
 func (s SlotState) Free(k jobs.TaskKind) int { return s.Total[k] - s.Used[k] }
 
+// Fits reports whether the host is up and has a free slot of a kind and the resources for one
+// more task. Sums of cores may exceed the host's by rounding.
+func (s *SlotState) Fits(k jobs.TaskKind, need jobs.Resources) bool {
+	const rounding = 1e-9
+	return !s.Lost && s.Free(k) > 0 && (s.Capacity.CPU <= 0 || s.Need.CPU+need.CPU <= s.Capacity.CPU*(1+rounding)) &&
+		(s.Capacity.Memory <= 0 || s.Need.Memory+need.Memory <= s.Capacity.Memory)
+}
+
+// Add counts one more attempt, in a copy that a policy has made.
+func (s *SlotState) Add(k jobs.TaskKind, need jobs.Resources) {
+	s.Used[k]++
+	s.Need.CPU += need.CPU
+	s.Need.Memory += need.Memory
+}
+
 // TaskJob is the state of one unfinished job.
 type TaskJob struct {
 	ID       jobs.JobID
