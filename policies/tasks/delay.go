@@ -100,10 +100,11 @@ type delaying struct {
 	Delay
 	level, wait []int64 // by job
 	skipped     []int   // by job: 1 if skipped at this heartbeat
+	since       int64   // the time since the previous heartbeat, in nanoseconds
 	threshold   units.Rate
 }
 
-// start adds the time since the previous heartbeat to the waits of the jobs skipped then.
+// start prepares a decision. After it, add is called for every job.
 func (x *delaying) start(d *decision, p Delay) {
 	x.Delay = p
 	if p.Waiting == NoWait {
@@ -111,18 +112,18 @@ func (x *delaying) start(d *decision, p Delay) {
 	}
 	n := len(d.v.Jobs)
 	x.level, x.wait, x.skipped = d.a.Counts(n), d.a.Counts(n), d.a.Ints(n)
-	since := int64(0)
-	if len(d.v.Memory) >= ownMemory {
-		since = max(int64(d.v.Now)-d.v.Memory[0], 0)
-	}
-	for i := range d.v.Jobs {
-		m := &d.v.Jobs[i].Memory
-		x.level[i], x.wait[i] = m[memoryLevel], m[memoryWait]
-		if p.Waiting == ByTime && m[memorySkipped] != 0 {
-			x.wait[i] += since
-		}
+	if p.Waiting == ByTime && len(d.v.Memory) >= ownMemory {
+		x.since = max(int64(d.v.Now)-d.v.Memory[0], 0)
 	}
 	x.threshold = p.threshold(d)
+}
+
+// add adds the time since the previous heartbeat to the wait of a job that was skipped then.
+func (x *delaying) add(job int, m *[3]int64) {
+	x.level[job], x.wait[job] = m[memoryLevel], m[memoryWait]
+	if m[memorySkipped] != 0 {
+		x.wait[job] += x.since
+	}
 }
 
 // threshold returns the input rate of a map below which the processor limits it.

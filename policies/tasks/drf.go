@@ -20,8 +20,10 @@ import (
 type DRF struct{}
 
 func (DRF) start(d *decision) queue {
-	q := &drf{d: d, users: group(d, byPriority(d.v, d.a.Ints(len(d.v.Jobs))))}
-	n := len(q.names)
+	q := &drf{d: d}
+	d.scan(&q.users)
+	q.sort(d, byPriority(d.v, d.a.Ints(len(d.v.Jobs))))
+	n := len(q.all)
 	q.cpu, q.memory, q.running, q.order = d.a.Floats(n), d.a.Floats(n), d.a.Ints(n), d.a.Ints(n)
 	for i := range q.order {
 		q.order[i] = i

@@ -62,37 +62,31 @@ type fair struct {
 
 func (p Fair) start(d *decision) queue {
 	q := &fair{Fair: p, d: d, kind: -1}
-	jobsInOrder := d.a.Ints(len(d.v.Jobs))
+	d.scan(&q.users)
 	if p.Inside == InOrder {
-		jobsInOrder = byPriority(d.v, jobsInOrder)
+		q.sort(d, byPriority(d.v, d.a.Ints(len(d.v.Jobs))))
 	} else {
-		for i := range jobsInOrder {
-			jobsInOrder[i] = i
-		}
+		q.sort(d, nil)
 	}
-	q.users = group(d, jobsInOrder)
-	n := len(q.names)
+	n := len(q.all)
 	q.pools, q.order, q.sorted, q.lists = make([]pool, n), d.a.Ints(n), d.a.Ints(n), d.a.Ints(len(d.v.Jobs))
 	for i := range q.pools {
+		x, u := &q.pools[i], &q.all[i]
 		q.order[i] = i
-		q.pools[i].Name, q.pools[i].Weight = q.names[i], 1
+		x.Name, x.Weight, x.running, x.demand = u.name, 1, u.running, u.running
+		for k, n := range u.pending {
+			x.demand[k] += n
+		}
 	}
 	for _, c := range p.Pools {
 		for i := range q.pools {
-			if q.names[i] == c.Name {
+			if q.pools[i].Name == c.Name {
 				q.pools[i].Pool = c
 				if !(c.Weight > 0) {
 					q.pools[i].Weight = 1
 				}
 				q.anyLeast = q.anyLeast || c.Min != [jobs.TaskKinds]int{}
 			}
-		}
-	}
-	for i, u := range q.of {
-		x := &q.pools[u]
-		for k := range jobs.TaskKinds {
-			x.running[k] += d.running[k][i]
-			x.demand[k] += d.pending[k][i] + d.running[k][i]
 		}
 	}
 	if q.anyLeast {
@@ -141,13 +135,13 @@ func (q *fair) compare(k jobs.TaskKind) func(a, b int) int {
 		xBelow, yBelow := xr < x.least[k], yr < y.least[k]
 		switch {
 		case xBelow && yBelow:
-			return cmp.Or(cmp.Compare(xr*y.least[k], yr*x.least[k]), cmp.Compare(q.first[a], q.first[b]))
+			return cmp.Or(cmp.Compare(xr*y.least[k], yr*x.least[k]), cmp.Compare(q.all[a].first, q.all[b].first))
 		case xBelow:
 			return -1
 		case yBelow:
 			return 1
 		default:
-			return cmp.Or(cmp.Compare(xr*y.Weight, yr*x.Weight), cmp.Compare(q.first[a], q.first[b]))
+			return cmp.Or(cmp.Compare(xr*y.Weight, yr*x.Weight), cmp.Compare(q.all[a].first, q.all[b].first))
 		}
 	}
 }
@@ -180,10 +174,7 @@ func (q *fair) inOrder(p int, k jobs.TaskKind) []int {
 	if q.Inside == InOrder {
 		return list
 	}
-	start := 0
-	if p > 0 {
-		start = q.ends[p-1]
-	}
+	start := q.all[p].end - q.all[p].jobs
 	if q.sorted[p] != 0 {
 		return q.lists[start : start+q.sorted[p]-1]
 	}

@@ -13,6 +13,7 @@ import (
 type FIFO struct{}
 
 func (FIFO) start(d *decision) queue {
+	d.scan(nil)
 	return fifo{d: d, order: byPriority(d.v, d.a.Ints(len(d.v.Jobs)))}
 }
 

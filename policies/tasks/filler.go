@@ -103,22 +103,26 @@ func (f *filler) choose(job int, kinds []jobs.TaskKind) (stage int, l policies.L
 			allowed = f.delay.allowed(f.decision, f.queue, job)
 		}
 		stages := f.v.Jobs[job].Stages
-		waits := false
-		for l := range policies.Locality(policies.Localities) {
-			for j := range stages {
-				st := &stages[j]
-				if st.Kind != k || st.Pending[l] <= 0 || f.remaining(job, j, l) <= 0 || !f.fits(st.Need) {
-					continue
-				}
-				if k == jobs.Reduce && !f.splitting.admits(f.decision, job) {
-					continue
-				}
-				if l > allowed && !st.Anywhere {
-					waits = true
-					continue
-				}
-				return j, l, true
+		best, waits := policies.Locality(policies.Localities), false
+		for j := range stages {
+			st := &stages[j]
+			if st.Kind != k {
+				continue
 			}
+			l := policies.NodeLocal
+			for l < policies.Localities && (st.Pending[l] <= 0 || f.remaining(job, j, l) <= 0) {
+				l++
+			}
+			switch {
+			case l >= best || !f.host.Fits(k, st.Need) || k == jobs.Reduce && !f.splitting.admits(f.decision, job):
+			case l > allowed && !st.Anywhere:
+				waits = true
+			default:
+				best, stage = l, j
+			}
+		}
+		if best < policies.Localities {
+			return stage, best, true
 		}
 		if waits {
 			f.delay.skip(job)
@@ -134,8 +138,7 @@ func (f *filler) launch(job, stage int, l policies.Locality) {
 	f.launches[job]++
 	f.pending[k][job]--
 	f.running[k][job]++
-	f.need.CPU += st.Need.CPU
-	f.need.Memory += st.Need.Memory
+	f.host.Add(k, st.Need)
 	f.total--
 	f.left[k]--
 	if k == jobs.Map && l == policies.OffRack {

@@ -27,9 +27,7 @@ func fitting(v *policies.TaskView, a *policies.Assignment, st *policies.StageSta
 	s := v.Slots[v.Host]
 	for _, l := range a.Launch {
 		x := v.Jobs[l.Job].Stages[l.Stage]
-		s.Used[x.Kind]++
-		s.Need.CPU += x.Need.CPU
-		s.Need.Memory += x.Need.Memory
+		s.Add(x.Kind, x.Need)
 	}
 	return s.Free(st.Kind) > 0 && (s.Capacity.CPU == 0 || s.Need.CPU+st.Need.CPU <= s.Capacity.CPU) && (s.Capacity.Memory == 0 || s.Need.Memory+st.Need.Memory <= s.Capacity.Memory)
 }

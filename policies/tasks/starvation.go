@@ -80,13 +80,13 @@ func (s *starved) track(q *fair) {
 				r.since[1], below = int64(q.d.v.Now), true
 			}
 			if below {
-				r.hash = hash(q.names[i])
+				r.hash = hash(q.pools[i].Name)
 				s.records = append(s.records, r)
 			}
 		}
 	}
 	slices.SortFunc(s.records, func(a, b record) int {
-		return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(q.names[a.pool], q.names[b.pool]), cmp.Compare(a.kind, b.kind))
+		return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(q.pools[a.pool].Name, q.pools[b.pool].Name), cmp.Compare(a.kind, b.kind))
 	})
 	for i := range s.records {
 		r := &s.records[i]

@@ -78,9 +78,7 @@ func (s Scheduler) Assign(v *policies.TaskView, a *policies.Assignment) {
 	if v.Host < 0 || int(v.Host) >= len(v.Slots) || s.Order == nil {
 		return
 	}
-	d := &decision{v: v, a: a, host: &v.Slots[v.Host]}
-	d.need = d.host.Need
-	d.scan()
+	d := &decision{v: v, a: a, host: v.Slots[v.Host]}
 	d.delay.start(d, s.Delay)
 	q := s.start(d)
 	f := filler{decision: d, queue: q, splitting: s.Splitting}
@@ -108,8 +106,7 @@ func (s Scheduler) Assign(v *policies.TaskView, a *policies.Assignment) {
 type decision struct {
 	v    *policies.TaskView
 	a    *policies.Assignment
-	host *policies.SlotState
-	need jobs.Resources // of the attempts on the host, including those launched by this decision
+	host policies.SlotState // of v.Host, including what this decision has launched
 	// pending and running are tasks of each job. Launches move a task from one to the other.
 	pending, running [jobs.TaskKinds][]int
 	launches         []int // of this decision, by job
@@ -118,21 +115,35 @@ type decision struct {
 	counted          bool
 }
 
-// scan counts the tasks of all jobs.
-func (d *decision) scan() {
+// scan counts the tasks of all jobs, in one pass, because views can be large. If u is not nil, it
+// also finds their users.
+func (d *decision) scan(u *users) {
 	n := len(d.v.Jobs)
 	for k := range jobs.TaskKinds {
 		d.pending[k], d.running[k] = d.a.Ints(n), d.a.Ints(n)
 	}
 	d.launches = d.a.Ints(n)
+	if u != nil {
+		u.start(d)
+	}
 	for i := range d.v.Jobs {
-		stages := d.v.Jobs[i].Stages
-		for j := range stages {
-			st := &stages[j]
+		j := &d.v.Jobs[i]
+		var pending, running [jobs.TaskKinds]int
+		for n := range j.Stages {
+			st := &j.Stages[n]
 			if k := st.Kind; k >= 0 && k < jobs.TaskKinds {
-				d.pending[k][i] += st.Pending[policies.NodeLocal] + st.Pending[policies.RackLocal] + st.Pending[policies.OffRack]
-				d.running[k][i] += st.Running
+				pending[k] += st.Pending[policies.NodeLocal] + st.Pending[policies.RackLocal] + st.Pending[policies.OffRack]
+				running[k] += st.Running
 			}
+		}
+		for k := range jobs.TaskKinds {
+			d.pending[k][i], d.running[k][i] = pending[k], running[k]
+		}
+		if u != nil {
+			u.add(d, i, j.User, pending, running)
+		}
+		if d.delay.Waiting != NoWait {
+			d.delay.add(i, &j.Memory)
 		}
 	}
 }
@@ -172,15 +183,6 @@ func (d *decision) remaining(job, stage int, l policies.Locality) int {
 	}
 	return n
 }
-
-// fits reports whether the host has the resources for one more task.
-func (d *decision) fits(need jobs.Resources) bool {
-	has, uses := d.host.Capacity, d.need
-	return (has.CPU <= 0 || uses.CPU+need.CPU <= has.CPU*(1+rounding)) && (has.Memory <= 0 || uses.Memory+need.Memory <= has.Memory)
-}
-
-// rounding is the part of a host's cores that sums of cores may exceed.
-const rounding = 1e-9
 
 // countOn returns the attempts of a job on a host that match.
 func countOn(j *policies.TaskJob, h topo.HostID, match func(*policies.AttemptState) bool) (n int) {

@@ -267,6 +267,31 @@ func TestDRF(t *testing.T) {
 	}
 }
 
+// The larger share counts: A uses 1/10 of the cores and 6/10 of the memory, B 4/10 and 1/10.
+func TestDRFLargerShare(t *testing.T) {
+	w := newWorld(t, 1, [jobs.TaskKinds]int{1, 1})
+	w.Slots = w.Slots[:1]
+	w.Slots[0].Capacity = jobs.Resources{CPU: 10, Memory: 10 * units.GB}
+	w.add("A", mapStage(1, 5)).Stages[0].Need = jobs.Resources{CPU: 1, Memory: 6 * units.GB}
+	w.add("B", mapStage(1, 5)).Stages[0].Need = jobs.Resources{CPU: 4, Memory: units.GB}
+	if got, want := launchedJobs(w, w.beat(DefaultDRF(), 0, 0)), []jobs.JobID{2}; !slices.Equal(got, want) {
+		t.Errorf("launches of jobs %v, want %v", got, want)
+	}
+}
+
+// The closest map of all stages is launched; of equal ones, that of the first stage.
+func TestClosestOfStages(t *testing.T) {
+	stage := func(node, rack, far int) policies.StageState {
+		return policies.StageState{Kind: jobs.Map, Tasks: 9, Pending: [3]int{node, rack, far}}
+	}
+	w := newWorld(t, 1, [jobs.TaskKinds]int{4, 1})
+	w.add("a", stage(0, 1, 1), stage(1, 0, 0), stage(0, 1, 0))
+	want := []policies.Launch{{Stage: 1, Locality: policies.NodeLocal}, {Stage: 0, Locality: policies.RackLocal}, {Stage: 2, Locality: policies.RackLocal}, {Stage: 0, Locality: policies.OffRack}}
+	if d := cmp.Diff(want, w.beat(Scheduler{Order: FIFO{}}, 0, 0).Launch); d != "" {
+		t.Errorf("launches (-want +got):\n%s", d)
+	}
+}
+
 // A user whose tasks do not fit is passed over, and reduces count as maps do.
 func TestDRFFits(t *testing.T) {
 	w := newWorld(t, 1, [jobs.TaskKinds]int{2, 2})
@@ -299,6 +324,7 @@ func TestDelayByTime(t *testing.T) {
 		{"rack after T1", []beat{{0, 1, skip, 0, 0}, {3, 2, skip, 0, 3}, {6, 7, policies.RackLocal, 1, 0}}},
 		{"any after T1+T2", []beat{{0, 1, skip, 0, 0}, {3, 2, skip, 0, 3}, {6, 3, skip, 0, 6}, {9, 4, skip, 0, 9}, {12, 5, policies.OffRack, 2, 0}, {15, 9, policies.NodeLocal, 0, 0}}},
 		{"any after T2 at level 1", []beat{{0, 1, skip, 0, 0}, {5, 8, policies.RackLocal, 1, 0}, {6, 1, skip, 1, 0}, {10, 2, skip, 1, 4}, {11, 3, policies.OffRack, 2, 0}}},
+		{"rack at once at level 1", []beat{{0, 1, skip, 0, 0}, {5, 8, policies.RackLocal, 1, 0}, {6, 7, policies.RackLocal, 1, 0}}},
 		{"node-local at once", []beat{{0, 9, policies.NodeLocal, 0, 0}, {4, 9, policies.NodeLocal, 0, 0}}},
 	} {
 		w := newWorld(t, 3, [jobs.TaskKinds]int{1, 1})

@@ -1,72 +1,82 @@
 package tasks
 
+import "testbed/workloads/jobs"
+
 // users numbers the users of the unfinished jobs, in order of their first job.
 type users struct {
-	of    []int    // user of each job
-	names []string // by user
-	first []int    // first job, by user
-	// byUser has the jobs of all users, in order; those of user u are byUser[ends[u-1]:ends[u]].
-	byUser, ends []int
+	of    []int  // user of each job
+	all   []user // by number
+	table []int  // user + 1, by place of the name
+	// byUser has the jobs of all users, in an order.
+	byUser []int
 }
 
-// group finds the users. It keeps the order of the given jobs, a permutation of all, in byUser.
-func group(d *decision, order []int) (u users) {
-	n := len(d.v.Jobs)
-	u.of = d.a.Ints(n)
-	u.names, u.first = make([]string, 0, 32), make([]int, 0, 32)
-	table := d.a.Ints(64) // user + 1, by hash
-	for i := range d.v.Jobs {
-		name := d.v.Jobs[i].User
-		if i > 0 && name == d.v.Jobs[i-1].User {
-			u.of[i] = u.of[i-1]
-			continue
-		}
-		at := place(name)
-		for at &= len(table) - 1; table[at] != 0 && u.names[table[at]-1] != name; at = (at + 1) & (len(table) - 1) {
-		}
-		if table[at] == 0 {
-			u.names, u.first = append(u.names, name), append(u.first, i)
-			table[at] = len(u.names)
-			if 2*len(u.names) >= len(table) {
-				table = d.a.Ints(4 * len(table))
-				for j, name := range u.names {
-					at := place(name)
-					for at &= len(table) - 1; table[at] != 0; at = (at + 1) & (len(table) - 1) {
-					}
-					table[at] = j + 1
-				}
+type user struct {
+	name             string
+	first            int // job
+	jobs             int
+	end              int // of its jobs in users.byUser
+	running, pending [jobs.TaskKinds]int
+}
+
+func (u *users) start(d *decision) {
+	u.of, u.all, u.table = d.a.Ints(len(d.v.Jobs)), make([]user, 0, 32), d.a.Ints(64)
+}
+
+// add adds the next job.
+func (u *users) add(d *decision, job int, name string, pending, running [jobs.TaskKinds]int) {
+	at := u.find(name)
+	if u.table[at] == 0 {
+		u.all = append(u.all, user{name: name, first: job})
+		if 2*len(u.all) >= len(u.table) {
+			u.table = d.a.Ints(4 * len(u.table))
+			for i := range u.all {
+				at = u.find(u.all[i].name)
+				u.table[at] = i + 1
 			}
-			u.of[i] = len(u.names) - 1
-			continue
 		}
-		u.of[i] = table[at] - 1
+		u.table[at] = len(u.all)
 	}
-	u.ends = d.a.Ints(len(u.names))
-	for _, p := range u.of {
-		u.ends[p]++
+	n := u.table[at] - 1
+	u.of[job] = n
+	x := &u.all[n]
+	x.jobs++
+	for k := range jobs.TaskKinds {
+		x.running[k] += running[k]
+		x.pending[k] += pending[k]
 	}
+}
+
+// find returns the place of a name in the table, or a free place.
+func (u *users) find(name string) int {
+	at := place(name) & (len(u.table) - 1)
+	for u.table[at] != 0 && u.all[u.table[at]-1].name != name {
+		at = (at + 1) & (len(u.table) - 1)
+	}
+	return at
+}
+
+// sort orders the jobs of each user as in order, a permutation of all jobs; nil is by submission.
+func (u *users) sort(d *decision, order []int) {
 	at := 0
-	for p, n := range u.ends {
-		u.ends[p] = at // its start, until its jobs are in
-		at += n
+	for i := range u.all {
+		u.all[i].end = at // its start, until its jobs are in
+		at += u.all[i].jobs
 	}
-	u.byUser = d.a.Ints(n)
-	for _, i := range order {
-		p := u.of[i]
-		u.byUser[u.ends[p]] = i
-		u.ends[p]++
+	u.byUser = d.a.Ints(len(u.of))
+	for i, p := range u.of {
+		if order != nil {
+			i = order[i]
+			p = u.of[i]
+		}
+		x := &u.all[p]
+		u.byUser[x.end] = i
+		x.end++
 	}
-	return u
 }
 
 // jobs returns the jobs of a user.
-func (u *users) jobs(p int) []int {
-	start := 0
-	if p > 0 {
-		start = u.ends[p-1]
-	}
-	return u.byUser[start:u.ends[p]]
-}
+func (u *users) jobs(p int) []int { return u.byUser[u.all[p].end-u.all[p].jobs : u.all[p].end] }
 
 // place returns a hash of a name for a table in memory.
 func place(s string) int {
