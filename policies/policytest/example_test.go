@@ -7,6 +7,7 @@ import (
 
 	"testbed/policies"
 	"testbed/policies/policytest"
+	"testbed/workloads/jobs"
 )
 
 // Smallest first
@@ -37,3 +38,36 @@ func (SmallestFirst) Schedule(v *policies.CoflowView, s *policies.Schedule) {
 // end
 
 func TestSmallestFirst(t *testing.T) { policytest.Scheduler(t, SmallestFirst{}) }
+
+// Oldest job first
+
+// Oldest launches the pending tasks of the oldest job first.
+type Oldest struct{}
+
+// Needs returns 0.
+func (Oldest) Needs() policies.Needs { return policies.Needs{} }
+
+// Slots changes nothing.
+func (Oldest) Slots(n [jobs.TaskKinds]int) policies.Limits {
+	return policies.Limits{Running: n, Computing: n}
+}
+
+// Assign fills the free slots of v.Host.
+func (Oldest) Assign(v *policies.TaskView, a *policies.Assignment) {
+	s := v.Slots[v.Host] // a copy
+	for i := range v.Jobs {
+		for j := range v.Jobs[i].Stages {
+			st := &v.Jobs[i].Stages[j]
+			for l, n := range st.Pending {
+				for ; n > 0 && s.Fits(st.Kind, st.Need); n-- {
+					s.Add(st.Kind, st.Need)
+					a.Launch = append(a.Launch, policies.Launch{Job: i, Stage: j, Locality: policies.Locality(l)})
+				}
+			}
+		}
+	}
+}
+
+// end
+
+func TestOldest(t *testing.T) { policytest.Tasks(t, Oldest{}) }

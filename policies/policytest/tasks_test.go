@@ -29,20 +29,15 @@ func (s *tasks) Slots(n [jobs.TaskKinds]int) policies.Limits {
 	return s.slots(n)
 }
 
-// first launches the pending tasks of all jobs in order, up to a number for which fits is true.
+// first launches the pending tasks of all jobs in order.
 func first(v *policies.TaskView, a *policies.Assignment) {
 	s := v.Slots[v.Host]
 	for i := range v.Jobs {
 		for j := range v.Jobs[i].Stages {
 			st := &v.Jobs[i].Stages[j]
 			for l, n := range st.Pending {
-				for range n {
-					after := jobs.Resources{CPU: s.Need.CPU + st.Need.CPU, Memory: s.Need.Memory + st.Need.Memory}
-					if s.Lost || s.Free(st.Kind) <= 0 || s.Capacity.CPU > 0 && after.CPU > s.Capacity.CPU || s.Capacity.Memory > 0 && after.Memory > s.Capacity.Memory {
-						continue
-					}
-					s.Used[st.Kind]++
-					s.Need = after
+				for ; n > 0 && s.Fits(st.Kind, st.Need); n-- {
+					s.Add(st.Kind, st.Need)
 					a.Launch = append(a.Launch, policies.Launch{Job: i, Stage: j, Locality: policies.Locality(l)})
 				}
 			}
