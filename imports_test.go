@@ -34,7 +34,8 @@ var arrows = map[string][]string{
 	"policies/placement":    {"policies"},
 	"policies/alloc":        {"policies", "policies/alloc/maxmin"},
 	"policies/alloc/maxmin": {},
-	"policies/catalog":      {"policies", "policies/coflow", "policies/coflow/philaesim", "policies/placement"},
+	"policies/tasks":        {"policies"},
+	"policies/catalog":      {"policies", "policies/coflow", "policies/coflow/philaesim", "policies/placement", "policies/tasks"},
 	"policies/coordinator":  {"policies"},
 	"policies/policytest":   {"policies", "policies/coordinator"},
 
@@ -162,7 +163,7 @@ var onlyIn = map[string]struct {
 }
 
 // pure packages depend on their arguments alone.
-var pure = []string{"policies", "policies/coflow", "policies/coflow/philaesim", "policies/coflow/ports", "policies/placement", "policies/alloc", "policies/coordinator", "emu/engine", "emu/engine/tracker"}
+var pure = []string{"policies", "policies/coflow", "policies/coflow/philaesim", "policies/coflow/ports", "policies/placement", "policies/tasks", "policies/alloc", "policies/coordinator", "emu/engine"}
 
 // impure packages may not be imported by a pure package. The engine's log and its context need
 // io and context, which have no side effects by themselves.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"testbed/policies/placement"
+	"testbed/policies/tasks"
 	"testbed/topo/units"
 	"testbed/topo/words"
 )
@@ -52,6 +53,8 @@ const (
 	Choice Type = "choice"
 	// Hosts is a comma-separated list of host name patterns; "*" is all hosts.
 	Hosts Type = "hosts"
+	// Pools is a comma-separated list of user=weight:maps:reduces; "none" is no pool.
+	Pools Type = "pools"
 )
 
 // Param documents one parameter.
@@ -249,6 +252,17 @@ func (p Param) parse(given any) (any, error) {
 		}
 		if err := placement.CheckHosts(s); err != nil {
 			return nil, err
+		}
+		return s, nil
+	case Pools:
+		s, ok := given.(string)
+		if !ok {
+			return nil, fmt.Errorf(`%v: expected pools such as "prod=2:10:4,adhoc=1", or "none"`, shown(given))
+		}
+		if s != noPools {
+			if _, err := tasks.ParsePools(s); err != nil {
+				return nil, err
+			}
 		}
 		return s, nil
 	default:

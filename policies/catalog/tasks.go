@@ -1,0 +1,149 @@
+package catalog
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"testbed/policies"
+	"testbed/policies/tasks"
+	"testbed/topo/units"
+)
+
+// RoleTask is the name of the role of task schedulers.
+const RoleTask = "tasks"
+
+// Tasks returns the role of task schedulers. It is not part of All: no runner schedules tasks yet,
+// so an arm that named one would have no effect.
+func Tasks() Catalog {
+	return Catalog{{Name: RoleTask, Doc: "policy that gives slots to tasks of jobs", Examples: []string{"fifo", "fair"}, Policies: schedulers()}}
+}
+
+// Task returns the task scheduler of that name, as New does.
+func Task(name string, params map[string]any) (policies.TaskScheduler, error) {
+	return New[policies.TaskScheduler](Tasks(), RoleTask, name, params)
+}
+
+// noPools is the value of a parameter of type Pools without pools.
+const noPools = "none"
+
+// Upper bounds of parameters of task schedulers, far beyond useful values.
+const (
+	maxTasks  = 1 << 20
+	maxFactor = 1000
+	maxIORate = 1e6 // MB/s
+)
+
+// waitings returns the names of tasks.Waiting, by value.
+func waitings() []string { return []string{"none", "time", "skips"} }
+
+// schedulers returns the task schedulers.
+func schedulers() []Entry {
+	fifo, fair, drf := tasks.DefaultFIFO(), tasks.DefaultFair(), tasks.DefaultDRF()
+	starvation := tasks.DefaultStarvation()
+	scheduler := func(v Values, order tasks.Order) tasks.Scheduler {
+		return tasks.Scheduler{Order: order, PerHeartbeat: perHeartbeatOf(v), Delay: delayOf(v), Splitting: tasks.Splitting{Factor: v.int("split"), PerJob: v.int("split_per_job")}}
+	}
+	return []Entry{
+		{Name: "fifo", Doc: "first in, first out: jobs by priority, then by submission (Hadoop's default)",
+			Params: slices.Concat(perHeartbeat(fifo), delays(fifo), splits(fifo)), Check: checkTasks,
+			New: func(v Values) any { return scheduler(v, tasks.FIFO{}) }},
+		{Name: "fair", Doc: "FAIR (Hadoop's fair scheduler): a pool for each user, with minimum shares and weights; the pool furthest below its share goes first",
+			Params: slices.Concat([]Param{
+				{Name: "pools", Type: Pools, Default: noPools, Doc: "weights and minimum shares of pools: user=weight or user=weight:maps:reduces, separated by commas; other pools have weight 1 and no minimum share"},
+				{Name: "inside", Type: Choice, Default: "fair", Choices: []string{"fair", "fifo"}, Doc: "order of the jobs of a pool: fair, fewest running tasks first; fifo, by priority, then by submission"},
+				{Name: "kill", Type: Bool, Default: starvation.Kill, Doc: "kill tasks of pools above their shares, most recently launched first, for pools that starve"},
+				{Name: "min_timeout", Type: Duration, Default: starvation.MinTimeout, Max: int64(maxInterval), Doc: "T_min: a pool below its minimum share for longer starves"},
+				{Name: "fair_timeout", Type: Duration, Default: starvation.FairTimeout, Max: int64(maxInterval), Doc: "T_fair: a pool below starving_fraction of its fair share for longer starves"},
+				{Name: "starving_fraction", Type: Float, Default: starvation.Fraction, Unit: "× the fair share", Low: 0.01, High: 1, Doc: "part of its fair share below which a pool may starve"},
+				{Name: "kill_interval", Type: Duration, Default: starvation.Every, Max: int64(maxInterval), Doc: "minimum time between two rounds of kills"},
+				{Name: "kill_most", Type: Whole, Default: int64(starvation.Most), Unit: "tasks", Max: maxTasks, Doc: "maximum number of kills a round; 0 for no limit"},
+			}, perHeartbeat(fair), delays(fair), splits(fair)),
+			Check: func(v Values) []error {
+				errs := checkTasks(v)
+				if n := v.int("kill_most"); n > 0 && !v.bool("kill") {
+					errs = append(errs, fmt.Errorf("kill_most %d has no effect with kill false: use kill true, or kill_most 0", n))
+				}
+				return errs
+			},
+			New: func(v Values) any {
+				return scheduler(v, tasks.Fair{Pools: v.pools("pools"), Inside: map[string]tasks.Inside{"fair": tasks.FewestFirst, "fifo": tasks.InOrder}[v.choice("inside")],
+					Starvation: tasks.Starvation{MinTimeout: v.duration("min_timeout"), FairTimeout: v.duration("fair_timeout"), Fraction: v.float("starving_fraction"),
+						Kill: v.bool("kill"), Every: v.duration("kill_interval"), Most: v.int("kill_most")}})
+			}},
+		{Name: "drf", Doc: "dominant resource fairness (NSDI 2011) over cores and memory: the user with the lowest dominant share goes first",
+			Params: slices.Concat(perHeartbeat(drf), delays(drf), splits(drf)), Check: checkTasks,
+			New: func(v Values) any { return scheduler(v, tasks.DRF{}) }},
+	}
+}
+
+// perHeartbeat returns the limits of a heartbeat, with the defaults of a scheduler.
+func perHeartbeat(s tasks.Scheduler) []Param {
+	limit := func(name string, n int, doc string) Param {
+		return Param{Name: name, Type: Whole, Default: int64(n), Unit: "tasks", Max: maxTasks, Doc: doc + "; 0 for no limit"}
+	}
+	return []Param{
+		limit("heartbeat_tasks", s.Tasks, "maximum number of launches per heartbeat"),
+		limit("heartbeat_maps", s.Maps, "maximum number of maps per heartbeat"),
+		limit("heartbeat_reduces", s.Reduces, "maximum number of reduces per heartbeat"),
+		limit("heartbeat_off_rack", s.OffRack, "number of maps with off-rack input after which a heartbeat launches no more maps"),
+		{Name: "load_factor", Type: Bool, Default: s.LoadFactor, Doc: "limit the slots in use on a host to its part of the unfinished tasks, which spreads small jobs"},
+	}
+}
+
+func perHeartbeatOf(v Values) tasks.PerHeartbeat {
+	return tasks.PerHeartbeat{Tasks: v.int("heartbeat_tasks"), Maps: v.int("heartbeat_maps"), Reduces: v.int("heartbeat_reduces"), OffRack: v.int("heartbeat_off_rack"), LoadFactor: v.bool("load_factor")}
+}
+
+func delays(s tasks.Scheduler) []Param {
+	return []Param{
+		{Name: "delay", Type: Choice, Default: waitings()[s.Waiting], Choices: waitings(), Doc: "delay scheduling: none; time, a job waits t1 for a host with its input, then t2 for its rack; skips, it lets a number of heartbeats pass"},
+		{Name: "t1", Type: Duration, Default: s.T1, Max: int64(maxInterval), Doc: "T1, the wait for a node-local map"},
+		{Name: "t2", Type: Duration, Default: s.T2, Max: int64(maxInterval), Doc: "T2, the further wait for a rack-local map"},
+		{Name: "skips", Type: Whole, Default: int64(s.Skips), Unit: "heartbeats", Max: maxTasks, Doc: "D of delay skips; 0 computes it from delay_locality, delay_replicas, the hosts and the maps of the job"},
+		{Name: "delay_locality", Type: Float, Default: s.Locality, Unit: "× the maps", High: 0.9999, Doc: "part of node-local maps that skips 0 aims at"},
+		{Name: "delay_replicas", Type: Whole, Default: int64(s.Replicas), Unit: "replicas", Min: 1, Max: maxDomains, Doc: "replicas of a block that skips 0 assumes"},
+		{Name: "io_biasing", Type: Bool, Default: s.ByRate, Doc: "IO-rate biasing: jobs whose maps consume input at less than io_rate do not wait"},
+		{Name: "io_rate", Type: Float, Default: float64(s.Rate.BytesPerSecond()) / 1e6, Unit: "MB/s per map", High: maxIORate, Doc: "threshold of io_biasing; 0 for half the share of the disk or the link of a map slot"},
+	}
+}
+
+func delayOf(v Values) tasks.Delay {
+	return tasks.Delay{Waiting: tasks.Waiting(slices.Index(waitings(), v.choice("delay"))), T1: v.duration("t1"), T2: v.duration("t2"), Skips: v.int("skips"),
+		Locality: v.float("delay_locality"), Replicas: v.int("delay_replicas"), ByRate: v.bool("io_biasing"), Rate: units.Rate(v.float("io_rate") * float64(8*units.Mbps))}
+}
+
+func splits(s tasks.Scheduler) []Param {
+	return []Param{
+		{Name: "split", Type: Whole, Default: int64(s.Factor), Unit: "× the reduce slots", Min: 1, Max: maxFactor, Doc: "copy-compute splitting: number of reduces that may run per reduce slot, of which one computes; 1 for none"},
+		{Name: "split_per_job", Type: Whole, Default: int64(s.PerJob), Unit: "reduces", Max: maxTasks, Doc: "reduces of one job on a host that may fetch or wait at the same time; 0 for its number of reduce slots"},
+	}
+}
+
+// checkTasks rejects parameters that others disable.
+func checkTasks(v Values) []error {
+	var errs []error
+	if n := v.int("skips"); n > 0 && v.choice("delay") != "skips" {
+		errs = append(errs, fmt.Errorf("skips %d has no effect with delay %s: use delay skips, or skips 0", n, v.choice("delay")))
+	}
+	if v.bool("io_biasing") && v.choice("delay") != "time" {
+		errs = append(errs, fmt.Errorf("io_biasing has no effect with delay %s: use delay time", v.choice("delay")))
+	}
+	if v.float("io_rate") > 0 && !v.bool("io_biasing") {
+		errs = append(errs, errors.New("io_rate has no effect without io_biasing: use io_biasing true, or io_rate 0"))
+	}
+	if n := v.int("split_per_job"); n > 0 && v.int("split") == 1 {
+		errs = append(errs, fmt.Errorf("split_per_job %d has no effect with split 1: use a split of 2 or more, or split_per_job 0", n))
+	}
+	return errs
+}
+
+// pools returns the settings of a parameter of type Pools, which parse has checked.
+func (v Values) pools(name string) []tasks.Pool {
+	s := v[name].(string)
+	if s == noPools {
+		return nil
+	}
+	pools, _ := tasks.ParsePools(s)
+	return pools
+}

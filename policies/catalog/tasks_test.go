@@ -1,0 +1,143 @@
+package catalog
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"testbed/policies/policytest"
+	"testbed/policies/tasks"
+	"testbed/topo/units"
+	"testbed/workloads/jobs"
+)
+
+func TestTaskNames(t *testing.T) {
+	if got, want := Tasks().Names(RoleTask), []string{"drf", "fair", "fifo"}; !slices.Equal(got, want) {
+		t.Errorf("names %v, want %v", got, want)
+	}
+	if slices.Contains(All().Roles(), RoleTask) {
+		t.Error("All has the role: document it in docs/scenario.md and remove Tasks")
+	}
+}
+
+// Every task scheduler is documented, its defaults are valid, and it satisfies the contract with
+// its defaults and with every variant of its parameters.
+func TestTaskEntries(t *testing.T) {
+	const clusters = 20 // per variant; the defaults are tested with rapid's number
+	requires := map[string]map[string]any{"skips": {"delay": "skips"}, "io_biasing": {"delay": "time"}, "io_rate": {"delay": "time", "io_biasing": true},
+		"split_per_job": {"split": 3}, "kill_most": {"kill": true}, "t1": {"delay": "time"}, "t2": {"delay": "time"},
+		"delay_locality": {"delay": "skips"}, "delay_replicas": {"delay": "skips"}, "kill_interval": {"kill": true, "fair_timeout": "100ms"}}
+	for _, e := range Tasks().Entries(RoleTask) {
+		t.Run(e.Name, func(t *testing.T) {
+			defaults := map[string]any{}
+			for _, p := range e.Params {
+				if p.Doc == "" || e.Doc == "" || strings.Contains(e.Doc+p.Doc, "\n") {
+					t.Errorf("descriptions of the policy and of %s, %q and %q: must be one line", p.Name, e.Doc, p.Doc)
+				}
+				defaults[p.Name] = p.Default
+			}
+			s, err := Task(e.Name, defaults)
+			if err != nil {
+				t.Fatalf("its own defaults: %v", err)
+			}
+			policytest.Tasks(t, s)
+			for _, p := range e.Params {
+				var values []any
+				switch p.Type {
+				case Bool:
+					values = []any{true, false}
+				case Choice:
+					for _, c := range p.Choices {
+						values = append(values, c)
+					}
+				case Whole:
+					values = []any{max(p.Min, 2)}
+				case Float:
+					values = []any{p.High / 2}
+				case Duration:
+					values = []any{"0s", "1s"}
+				case Pools:
+					values = []any{"ann=2:3:1,bob=1", "none"}
+				default:
+					t.Fatalf("parameter %s of type %s", p.Name, p.Type)
+				}
+				for _, value := range values {
+					params := map[string]any{p.Name: value}
+					if value != p.Default {
+						for name, x := range requires[p.Name] {
+							params[name] = x
+						}
+					}
+					s, err := Task(e.Name, params)
+					if err != nil {
+						t.Errorf("%v: %v", params, err)
+						continue
+					}
+					for i := range clusters {
+						if err := policytest.CheckTasks(s, policytest.TaskClusters().Example(i), policytest.TaskClusters().Example(i+clusters), 10); err != nil {
+							t.Errorf("%v, cluster %d: %v", params, i, err)
+							break
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestTask(t *testing.T) {
+	all := tasks.Delay{Waiting: tasks.ByTime, T1: time.Second, T2: 2 * time.Second, Locality: 0.5, Replicas: 2, ByRate: true, Rate: 20 * units.Mbps}
+	for _, tt := range []struct {
+		name   string
+		params map[string]any
+		want   tasks.Scheduler
+	}{
+		{"fifo", nil, tasks.DefaultFIFO()},
+		{"fair", nil, tasks.DefaultFair()},
+		{"drf", nil, tasks.DefaultDRF()},
+		{"drf", map[string]any{"heartbeat_tasks": 5, "heartbeat_maps": 4, "heartbeat_reduces": 3, "heartbeat_off_rack": 2, "load_factor": true, "delay": "time", "t1": "1s", "t2": "2s",
+			"delay_locality": 0.5, "delay_replicas": 2, "io_biasing": true, "io_rate": 2.5, "split": 3, "split_per_job": 1},
+			tasks.Scheduler{Order: tasks.DRF{}, PerHeartbeat: tasks.PerHeartbeat{Tasks: 5, Maps: 4, Reduces: 3, OffRack: 2, LoadFactor: true}, Delay: all, Splitting: tasks.Splitting{Factor: 3, PerJob: 1}}},
+		{"fair", map[string]any{"pools": "ann=2:3:1,bob=0.5", "inside": "fifo", "kill": true, "min_timeout": "1s", "fair_timeout": "2s", "starving_fraction": 1, "kill_interval": "3s", "kill_most": 4, "delay": "skips", "skips": 7},
+			tasks.Scheduler{Order: tasks.Fair{Pools: []tasks.Pool{{Name: "ann", Weight: 2, Min: [jobs.TaskKinds]int{3, 1}}, {Name: "bob", Weight: 0.5}}, Inside: tasks.InOrder,
+				Starvation: tasks.Starvation{MinTimeout: time.Second, FairTimeout: 2 * time.Second, Fraction: 1, Kill: true, Every: 3 * time.Second, Most: 4}},
+				PerHeartbeat: tasks.PerHeartbeat{Tasks: 1}, Delay: func() tasks.Delay { d := tasks.DefaultDelay(); d.Waiting, d.Skips = tasks.BySkips, 7; return d }(), Splitting: tasks.DefaultSplitting()}},
+	} {
+		if got, err := Task(tt.name, tt.params); err != nil || !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("Task(%q, %v) = %+v, %v, want %+v", tt.name, tt.params, got, err, tt.want)
+		}
+	}
+}
+
+func TestTaskErrors(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		params map[string]any
+		want   []string
+	}{
+		{"fiar", nil, []string{`unknown tasks policy "fiar" (did you mean "fair"? available: drf, fair, fifo)`}},
+		{"fifo", map[string]any{"pools": "a=1"}, []string{`tasks policy fifo: unknown parameter "pools"`}},
+		{"fair", map[string]any{"pools": "a=0,b", "inside": "lifo", "starving_fraction": 0, "split": 0, "t1": -1, "heartbeat_tasks": 1.5}, []string{
+			`fair: pools: pool "a=0": weight "0": must be a number above 0`, `pool "b": expected user=weight`, `fair: inside: lifo: must be fair or fifo`,
+			`fair: starving_fraction: 0: must be a number from 0.01 to 1 (× the fair share)`, `fair: split: 0: must be a whole number from 1 to 1000 (× the reduce slots)`,
+			`fair: t1: -1: expected a duration`, `fair: heartbeat_tasks: 1.5: must be a whole number`}},
+		{"fair", map[string]any{"pools": 7}, []string{`fair: pools: 7: expected pools such as "prod=2:10:4,adhoc=1", or "none"`}},
+		{"fair", map[string]any{"skips": 3, "io_biasing": true, "split_per_job": 2, "kill_most": 5}, []string{
+			`tasks policy fair: skips 3 has no effect with delay none: use delay skips`, `io_biasing has no effect with delay none: use delay time`,
+			`split_per_job 2 has no effect with split 1: use`, `kill_most 5 has no effect with kill false: use kill true`}},
+		{"drf", map[string]any{"io_rate": 3}, []string{`tasks policy drf: io_rate has no effect without io_biasing: use`}},
+	} {
+		err := errors.Join(Tasks().Check(RoleTask, tt.name, tt.params)...)
+		for _, want := range tt.want {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("Check(%q, %v) = %v, want %q in it", tt.name, tt.params, err, want)
+			}
+		}
+	}
+	if p, err := Task("nope", nil); p != nil || err == nil {
+		t.Errorf("Task of an unknown name = %v, %v", p, err)
+	}
+}
