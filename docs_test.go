@@ -129,15 +129,17 @@ func anchors(text string) []string {
 	return out
 }
 
-// TestGuideShowsTheTestedPolicy checks that the guide shows the policy that is compiled and tested.
+// TestGuideShowsTheTestedPolicy checks that the guides show the policies that are compiled and tested.
 func TestGuideShowsTheTestedPolicy(t *testing.T) {
 	source := read(t, "policies/policytest/example_test.go")
-	_, code, ok := strings.Cut(source, "// Smallest first\n")
-	code, _, ok2 := strings.Cut(code, "// end\n")
-	if !ok || !ok2 {
-		t.Fatal("no marks in the example")
-	}
-	if !strings.Contains(read(t, "docs/writing-a-policy.md"), strings.TrimSpace(code)) {
-		t.Error("docs/writing-a-policy.md does not show the policy of policies/policytest/example_test.go")
+	for mark, page := range map[string]string{"// Smallest first\n": "docs/writing-a-policy.md", "// Oldest job first\n": "docs/schedulers.md"} {
+		_, code, ok := strings.Cut(source, mark)
+		code, _, ok2 := strings.Cut(code, "// end\n")
+		if !ok || !ok2 {
+			t.Fatal("no marks in the example")
+		}
+		if !strings.Contains(read(t, page), strings.TrimSpace(code)) {
+			t.Errorf("%s does not show the policy of policies/policytest/example_test.go", page)
+		}
 	}
 }
