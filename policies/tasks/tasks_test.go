@@ -535,6 +535,13 @@ func TestKill(t *testing.T) {
 		if got, want := indices(w.beat(s, start+time.Minute+1, 0)), []int{10, 9, 8}; !slices.Equal(got, want) {
 			t.Errorf("kills %v, want %v", got, want)
 		}
+		// A is still above its share, but the three that B misses are being killed.
+		for i := range 3 {
+			w.Jobs[0].Running[7+i].Killing = true
+		}
+		if k := indices(w.beat(s, start+2*time.Minute, 0)); len(k) > 0 {
+			t.Errorf("kills %v although three tasks are being killed", k)
+		}
 	})
 	t.Run("starvation ends", func(t *testing.T) {
 		w, s := setup(t)
@@ -571,6 +578,34 @@ func TestKill(t *testing.T) {
 			t.Errorf("kills %v, want %v: the one that fetches, then the most recent", got, want)
 		}
 	})
+}
+
+// 9 slots, three pools with shares of 3. D has its share and the most recent launches; pool A is
+// above, but its job 2 has only its part of A's share. Job 1 pays for B.
+func TestKillSparesPoolsAndJobsAtTheirShares(t *testing.T) {
+	w := newWorld(t, 1, [jobs.TaskKinds]int{3, 0})
+	run := func(user string, starts ...int) {
+		j := w.add(user, mapStage(len(starts), 0))
+		for i, at := range starts {
+			j.Running = append(j.Running, policies.AttemptState{ID: jobs.AttemptID{Task: jobs.TaskID{Job: j.ID, Index: i}}, Start: time.Duration(at) * time.Second, Phase: policies.Computing})
+		}
+	}
+	run("A", 1, 2, 3, 4, 5)
+	run("A", 9)
+	run("D", 11, 12, 13)
+	for h := range w.Slots {
+		w.Slots[h].Used[jobs.Map] = 3
+	}
+	w.add("B", mapStage(0, 3))
+	s := Scheduler{Order: Fair{Starvation: Starvation{FairTimeout: time.Second, Fraction: 1, Kill: true}}}
+	w.beat(s, 20*time.Second, 0)
+	var want []jobs.AttemptID
+	for _, i := range []int{4, 3, 2} {
+		want = append(want, jobs.AttemptID{Task: jobs.TaskID{Job: 1, Index: i}})
+	}
+	if d := cmp.Diff(want, w.beat(s, 22*time.Second, 0).Kill); d != "" {
+		t.Errorf("kills (-want +got):\n%s", d)
+	}
 }
 
 // While the pool of a job starves, its maps do not wait for local input.
