@@ -67,8 +67,12 @@ func DefaultDRF() Scheduler {
 	return Scheduler{Order: DRF{}, Delay: DefaultDelay(), Splitting: DefaultSplitting()}
 }
 
-// Needs returns 0: a scheduler of tasks reads no sizes and no loads.
-func (Scheduler) Needs() policies.Needs { return policies.Needs{} }
+// Needs returns neither sizes nor loads, which a scheduler of tasks does not read. Killing, and
+// delays by time, count from heartbeat to heartbeat, also where all slots are taken.
+func (s Scheduler) Needs() policies.Needs {
+	fair, ok := s.Order.(Fair)
+	return policies.Needs{EveryHeartbeat: ok && fair.Kill || s.Delay.remembersTime()}
+}
 
 // The number of leading elements of TaskView.Memory that do not belong to the order.
 const ownMemory = 1
