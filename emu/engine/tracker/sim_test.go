@@ -155,7 +155,6 @@ type execution struct {
 	kind      jobs.TaskKind
 	got       map[jobs.TaskID]bool
 	sources   map[topo.HostID]FetchID
-	phase     int // 0 read, 1 computed
 }
 
 func newSim(t rapid.TB, c Config, beat time.Duration) *sim {

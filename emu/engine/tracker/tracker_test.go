@@ -363,7 +363,7 @@ func TestStagesDoNotBlockEachOther(t *testing.T) {
 		s.audit, s.latency = true, 20*time.Second
 		s.submit(chain(jobs.Map, jobs.Reduce, jobs.Reduce, jobs.Map))
 		if crash {
-			// Of 3 hosts, 2 are lost for good: the one that has run stage 1, and another one.
+			// Of 3 hosts, 2 do not come back: the one that has run stage 1, and another one.
 			var watch func()
 			watch = func() {
 				at := topo.HostID(-1)
