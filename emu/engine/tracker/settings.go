@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Settings are the rules and limits of the tracker. DefaultSettings returns their defaults, which are
-// those of Hadoop unless stated otherwise.
+// Settings are the rules and limits of the tracker. DefaultSettings returns their defaults.
 type Settings struct {
 	// OutOfBand fills a host's slots as soon as a task on it ends, as in Facebook's Hadoop.
 	// Otherwise they wait for the next heartbeat.
@@ -25,11 +24,11 @@ type Settings struct {
 	// fetches 1, Facebook's up to 10.
 	Batch int
 	// An attempt does not fetch from a host for Penalty × Growth^n after n fetches in a row from
-	// it have failed, but not longer than MaxPenalty.
+	// it have failed, but not longer than MaxPenalty. The rule is Hadoop's, the defaults are ours.
 	Penalty, MaxPenalty time.Duration
 	Growth              float64
 	// FetchFailures is the number of failed fetches of an output, by all attempts, after which its
-	// attempt counts as failed and its task runs again.
+	// attempt counts as failed and its task runs again. The rule is Hadoop's, the default is ours.
 	FetchFailures int
 	// Attempts is the number of failures of a task at which its job fails
 	// (mapred.map.max.attempts). Stopped and lost attempts do not count.
