@@ -1,17 +1,12 @@
 package cli
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 
 	"github.com/spf13/cobra"
 
-	"testbed/results/safefile"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
@@ -85,8 +80,8 @@ func (a *app) readTrace(ctx context.Context, path string, in traceInput) (_ *wor
 // check refuses what cannot be written, before anything is read, and finds the format
 // if the options state it.
 func (out *traceOutput) check(verb string) (format workloads.TraceFormat, err error) {
-	if out.path == "" {
-		return "", usageError{fmt.Errorf("trace %s: no output: give -o FILE, or -o - for standard output", verb)}
+	if err := checkOutput("trace "+verb, out.path, out.force); err != nil {
+		return "", err
 	}
 	switch out.mb {
 	case "", "MB", "MiB":
@@ -99,13 +94,6 @@ func (out *traceOutput) check(verb string) (format workloads.TraceFormat, err er
 		}
 	} else if out.path != stdio {
 		format = workloads.FormatOfFile(out.path)
-	}
-	if out.path != stdio && !out.force {
-		if _, err := os.Lstat(out.path); err == nil {
-			return "", hinted{fmt.Errorf("trace %s: %s exists", verb, out.path), "use --force to replace it"}
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return "", fmt.Errorf("trace %s: %w", verb, err)
-		}
 	}
 	return format, nil
 }
@@ -121,16 +109,7 @@ func (a *app) writeTrace(out traceOutput, format, was workloads.TraceFormat, t *
 	if err != nil {
 		return err
 	}
-	write := func(w io.Writer) error { return workloads.WriteTraceAs(w, t, format) }
-	if out.path == stdio {
-		var b bytes.Buffer
-		if err := write(&b); err != nil {
-			return err
-		}
-		if _, err := a.stdout.Write(b.Bytes()); err != nil {
-			return fmt.Errorf("write trace: %w", err)
-		}
-	} else if err := safefile.Write(out.path, write); err != nil {
+	if err := a.writeOutput("trace", out.path, func(w io.Writer) error { return workloads.WriteTraceAs(w, t, format) }); err != nil {
 		return err
 	}
 	for _, r := range append(remarks, more...) {

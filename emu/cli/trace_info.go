@@ -110,20 +110,7 @@ func drawStats(w io.Writer, format workloads.TraceFormat, s workloads.TraceStats
 	if _, err := io.WriteString(w, style.Text(b.String())); err != nil {
 		return err
 	}
-	q := tables.Table{Head: []string{"per coflow", "min", "P10", "P25", "P50", "P75", "P90", "P95", "P99", "max", "mean"},
-		Columns: []tables.Column{{Left: true}, {}, {Drop: 2}, {Drop: 1}, {}, {Drop: 3}, {}, {}, {}, {}, {}}}
-	for _, r := range s.Quantiles {
-		name := r.Name
-		if r.Unit != "" {
-			name += ", " + r.Unit
-		}
-		row := []string{name}
-		for _, x := range []float64{r.Min, r.P10, r.P25, r.P50, r.P75, r.P90, r.P95, r.P99, r.Max, r.Mean} {
-			row = append(row, grouped(x))
-		}
-		q.Rows = append(q.Rows, row)
-	}
-	if err := drawTable(w, q, style); err != nil {
+	if err := drawQuantiles(w, "per coflow", s.Quantiles, style); err != nil {
 		return err
 	}
 	bins := tables.Table{Head: []string{"bin", "coflows", "of coflows", "MB", "of bytes"}, Columns: []tables.Column{{Left: true}}}
@@ -172,4 +159,22 @@ func grouped(x float64) string {
 		b.WriteString("." + frac)
 	}
 	return b.String()
+}
+
+// drawQuantiles draws a row for each quantity. head is what they are of, as in "per coflow".
+func drawQuantiles(w io.Writer, head string, stats []workloads.QuantileStat, style tables.Style) error {
+	q := tables.Table{Head: []string{head, "min", "P10", "P25", "P50", "P75", "P90", "P95", "P99", "max", "mean"},
+		Columns: []tables.Column{{Left: true}, {}, {Drop: 2}, {Drop: 1}, {}, {Drop: 3}, {}, {}, {}, {}, {}}}
+	for _, r := range stats {
+		name := r.Name
+		if r.Unit != "" {
+			name += ", " + r.Unit
+		}
+		row := []string{name}
+		for _, x := range []float64{r.Min, r.P10, r.P25, r.P50, r.P75, r.P90, r.P95, r.P99, r.Max, r.Mean} {
+			row = append(row, grouped(x))
+		}
+		q.Rows = append(q.Rows, row)
+	}
+	return drawTable(w, q, style)
 }

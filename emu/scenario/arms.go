@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"testbed/policies/catalog"
+	"testbed/topo/yamltree"
 )
 
 // arms reads a list of arms, or a mapping that stands for all its combinations.
@@ -56,7 +57,7 @@ func (d *decoder) arms(n *yaml.Node, path string) Arms {
 			arms, nodes = append(arms, a), append(nodes, n)
 		}
 	default:
-		d.fail(n, path, "%s: %s", kindOf(n), d.expectedOf(reflect.TypeFor[Arms](), field{}))
+		d.fail(n, path, "%s: %s", yamltree.Describe(n), d.expectedOf(reflect.TypeFor[Arms](), field{}))
 	}
 	first := map[string]int{}
 	for i := range arms {
@@ -96,7 +97,7 @@ func (d *decoder) policy(n *yaml.Node, path, role string) Policy {
 	at := map[string]*yaml.Node{}
 	before := len(d.all)
 	switch {
-	case n.Kind == yaml.ScalarNode && !isNull(n):
+	case n.Kind == yaml.ScalarNode && !yamltree.IsNull(n):
 		p.Name = n.Value
 	case n.Kind == yaml.MappingNode:
 		named = nil
@@ -106,8 +107,8 @@ func (d *decoder) policy(n *yaml.Node, path, role string) Policy {
 				if reported(e.node) {
 					d.bad[path] = true
 					return p
-				} else if e.node.Kind != yaml.ScalarNode || isNull(e.node) {
-					d.fail(e.node, join(path, "name"), "%s: expected the name of a %s policy", kindOf(e.node), role)
+				} else if e.node.Kind != yaml.ScalarNode || yamltree.IsNull(e.node) {
+					d.fail(e.node, join(path, "name"), "%s: expected the name of a %s policy", yamltree.Describe(e.node), role)
 					return p
 				}
 				p.Name = e.node.Value
@@ -126,7 +127,7 @@ func (d *decoder) policy(n *yaml.Node, path, role string) Policy {
 	case reported(n):
 		return p
 	default:
-		d.fail(n, path, "%s: expected the name of a %s policy, or a mapping with its name and parameters", kindOf(n), role)
+		d.fail(n, path, "%s: expected the name of a %s policy, or a mapping with its name and parameters", yamltree.Describe(n), role)
 		return p
 	}
 	if why := policyName.unfit(p.Name); why != "" {

@@ -3,7 +3,6 @@ package scenario
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"reflect"
 	"regexp"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"testbed/policies/catalog"
+	"testbed/topo/yamltree"
 )
 
 // decoder turns a tree of YAML nodes into a Spec, and continues after an error. Unlike the
@@ -81,20 +81,6 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-func kindOf(n *yaml.Node) string {
-	switch {
-	case n.Kind == yaml.MappingNode:
-		return "a mapping"
-	case n.Kind == yaml.SequenceNode:
-		return "a list"
-	case isNull(n):
-		return "no value"
-	}
-	return fmt.Sprintf("%q", clip(n.Value))
-}
-
-func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
-
 func plain(n *yaml.Node) bool {
 	return n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) == 0
 }
@@ -105,42 +91,14 @@ func reported(n *yaml.Node) bool { return n.Kind == yaml.AliasNode }
 
 func markReported(n *yaml.Node) { n.Kind, n.Content = yaml.AliasNode, nil }
 
-// refuse reports YAML features that a scenario may not use: anchors, aliases, merge
-// keys and tags. Without aliases, a file cannot expand to more than its size.
+// refuse reports YAML features that a scenario may not use.
 func (d *decoder) refuse(n *yaml.Node, path string) {
-	switch {
-	case n.Kind == yaml.AliasNode:
-		d.fail(n, path, "alias *%s: not supported in scenarios: write the value out, or give it a name under vars", clip(n.Value))
-	case n.Anchor != "":
-		d.fail(n, path, "anchor &%s: not supported in scenarios: leave it out, or give the value a name under vars", clip(n.Anchor))
-	case n.Style&yaml.TaggedStyle != 0:
-		d.fail(n, path, "tag %s: not supported in scenarios: leave it out", clip(n.Tag))
-	}
-	for k, v := range pairs(n) {
-		d.refuse(k, path)
-		d.refuse(v, join(path, k.Value))
-	}
-	if n.Kind == yaml.SequenceNode {
-		for i, c := range n.Content {
-			d.refuse(c, fmt.Sprintf("%s[%d]", path, i))
-		}
-	}
-}
-
-// pairs returns the keys and values of a mapping, in order; none if n is not a mapping.
-func pairs(n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
-	return func(yield func(key, value *yaml.Node) bool) {
-		for i := 0; n != nil && n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
-			if !yield(n.Content[i], n.Content[i+1]) {
-				return
-			}
-		}
-	}
+	yamltree.Refuse(n, path, "scenarios", "give %s a name under vars", join, d.fail)
 }
 
 // valueOf returns the value of a key of a mapping, or nil.
 func valueOf(n *yaml.Node, key string) *yaml.Node {
-	for k, v := range pairs(n) {
+	for k, v := range yamltree.Pairs(n) {
 		if k.Kind == yaml.ScalarNode && k.Value == key {
 			return v
 		}
@@ -159,10 +117,10 @@ type entry struct {
 func (d *decoder) entries(n *yaml.Node, path string) []entry {
 	var all []entry
 	first := map[string]int{}
-	for k, v := range pairs(n) {
-		if k.Kind != yaml.ScalarNode || isNull(k) {
+	for k, v := range yamltree.Pairs(n) {
+		if k.Kind != yaml.ScalarNode || yamltree.IsNull(k) {
 			if !reported(k) {
-				d.fail(k, path, "%s as a key: expected a name", kindOf(k))
+				d.fail(k, path, "%s as a key: expected a name", yamltree.Describe(k))
 			}
 			continue
 		}
@@ -186,7 +144,7 @@ func (d *decoder) mapping(n *yaml.Node, path string, v reflect.Value) {
 	}
 	if n.Kind != yaml.MappingNode {
 		if !reported(n) {
-			d.fail(n, path, "%s: expected a mapping with the keys %s", kindOf(n), strings.Join(keysOf(fields), ", "))
+			d.fail(n, path, "%s: expected a mapping with the keys %s", yamltree.Describe(n), strings.Join(keysOf(fields), ", "))
 		}
 		d.defaults(v)
 		return
@@ -277,7 +235,7 @@ func (d *decoder) value(n *yaml.Node, path string, f field, v reflect.Value) {
 
 func (d *decoder) set(n *yaml.Node, path string, f field, v reflect.Value) {
 	expected := d.expectedOf(v.Type(), f)
-	if element := f.key == "" && v.Kind() == reflect.Struct; isNull(n) && !element {
+	if element := f.key == "" && v.Kind() == reflect.Struct; yamltree.IsNull(n) && !element {
 		if !f.required {
 			expected += ", or leave the key out"
 		}
@@ -314,7 +272,7 @@ func (d *decoder) set(n *yaml.Node, path string, f field, v reflect.Value) {
 	case v.Kind() == reflect.Struct && !quantity:
 		d.mapping(n, path, v)
 	case n.Kind != yaml.ScalarNode:
-		d.fail(n, path, "%s: %s", kindOf(n), expected)
+		d.fail(n, path, "%s: %s", yamltree.Describe(n), expected)
 	case quantity:
 		d.quantity(n, path, f, v, expected)
 	default:
@@ -407,7 +365,7 @@ func (f field) unfit(s string) string {
 // list calls each for every element of a list.
 func (d *decoder) list(n *yaml.Node, path string, f field, each func(n *yaml.Node, path string)) {
 	if n.Kind != yaml.SequenceNode {
-		d.fail(n, path, "%s: expected a list", kindOf(n))
+		d.fail(n, path, "%s: expected a list", yamltree.Describe(n))
 		return
 	}
 	if len(n.Content) < f.minItems {
@@ -473,10 +431,10 @@ func (d *decoder) union(n *yaml.Node, path string, v reflect.Value) {
 	all := strings.Join(names, ", ")
 	switch {
 	case n.Kind != yaml.MappingNode:
-		d.fail(n, path, "%s: expected a mapping with a kind: %s", kindOf(n), all)
+		d.fail(n, path, "%s: expected a mapping with a kind: %s", yamltree.Describe(n), all)
 	case kind == nil:
 		d.fail(n, join(path, "kind"), "missing: expected one of %s", all)
 	case !reported(kind):
-		d.fail(kind, join(path, "kind"), "%s: expected one of %s%s", kindOf(kind), all, didYouMean(kind.Value, names))
+		d.fail(kind, join(path, "kind"), "%s: expected one of %s%s", yamltree.Describe(kind), all, didYouMean(kind.Value, names))
 	}
 }

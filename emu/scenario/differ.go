@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"testbed/topo/yamltree"
+
 	"go.yaml.in/yaml/v4"
 )
 
@@ -102,7 +104,7 @@ func leaves(data []byte, f func(key string, n *yaml.Node)) error {
 		case n.Kind == yaml.DocumentNode && len(n.Content) > 0:
 			walk(key, n.Content[0])
 		case n.Kind == yaml.MappingNode && len(n.Content) > 0:
-			for k, v := range pairs(n) {
+			for k, v := range yamltree.Pairs(n) {
 				walk(join(key, k.Value), v)
 			}
 		case n.Kind == yaml.SequenceNode && len(n.Content) > 0:

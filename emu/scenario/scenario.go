@@ -23,13 +23,13 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
 
 	"testbed/policies/catalog"
 	"testbed/results/safefile"
 	"testbed/topo"
+	"testbed/topo/yamltree"
 	"testbed/workloads"
 )
 
@@ -209,52 +209,7 @@ func (d *decoder) parse(data []byte) *yaml.Node {
 		d.fail(start, "", "larger than %d bytes: expected a scenario file", maxFile)
 		return nil
 	}
-	for n, line := range bytes.Split(data, []byte("\n")) {
-		// The message of the YAML package names neither the tab nor its place.
-		at := &yaml.Node{Line: n + 1}
-		if rest := bytes.TrimLeft(line, " "); len(rest) > 0 && rest[0] == '\t' && len(bytes.TrimSpace(rest)) > 0 {
-			at.Column = len(line) - len(rest) + 1
-			d.fail(at, "", "tab in the indentation: use spaces")
-			return nil
-		}
-		for i := 0; i < len(line); {
-			r, size := utf8.DecodeRune(line[i:])
-			if r == utf8.RuneError && size == 1 || r < ' ' && r != '\t' && r != '\r' || r == 0x7f {
-				at.Column = utf8.RuneCount(line[:i]) + 1
-				d.fail(at, "", "byte %#x: expected UTF-8 text without control characters", line[i])
-				return nil
-			}
-			i += size
-		}
-	}
-	var docs []yaml.Node
-	err := yaml.Load(data, &docs, yaml.WithAllDocuments(), yaml.WithUniqueKeys(false))
-	if err != nil {
-		at, text := start, err.Error()
-		var one *yaml.LoadError
-		if errors.As(err, &one) {
-			at = &yaml.Node{Line: one.Mark.Line, Column: one.Mark.Column}
-			text = one.Message
-			if one.ContextMsg != "" && one.ContextMark.Line > 0 {
-				text += fmt.Sprintf(" %s that starts at %d:%d", one.ContextMsg, one.ContextMark.Line, one.ContextMark.Column)
-			}
-		}
-		d.fail(at, "", "not YAML: %s", text)
-		return nil
-	}
-	if len(docs) == 0 {
-		d.fail(start, "", "empty file: expected a scenario with the keys %s", strings.Join(keysOf(fieldsOf(reflect.TypeFor[Spec]())), ", "))
-		return nil
-	}
-	if len(docs) > 1 {
-		d.fail(&docs[1], "", "second document: expected one scenario per file")
-		return nil
-	}
-	root := &docs[0]
-	if root.Kind == yaml.DocumentNode && len(root.Content) == 1 {
-		root = root.Content[0]
-	}
-	return root
+	return yamltree.Parse(data, "scenario", keysOf(fieldsOf(reflect.TypeFor[Spec]())), d.fail)
 }
 
 // readTrace reads the trace or workload file of an item of the workload. In the edited text it

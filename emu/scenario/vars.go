@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"testbed/topo/yamltree"
+
 	"go.yaml.in/yaml/v4"
 )
 
@@ -43,7 +45,7 @@ func (s *substituter) readVars(root *yaml.Node) {
 	s.vars = Vars{}
 	n := valueOf(root, "vars")
 	if n != nil && n.Kind != yaml.MappingNode && n.Kind != yaml.AliasNode {
-		s.fail(n, "vars", "%s: expected a mapping of names to values", kindOf(n))
+		s.fail(n, "vars", "%s: expected a mapping of names to values", yamltree.Describe(n))
 		n = nil
 	}
 	nodes := map[string]*yaml.Node{}
@@ -59,8 +61,8 @@ func (s *substituter) readVars(root *yaml.Node) {
 			switch {
 			case e.node.Kind == yaml.AliasNode:
 			case e.node.Kind != yaml.ScalarNode:
-				s.fail(e.node, path, "%s: expected one value", kindOf(e.node))
-			case !isNull(e.node):
+				s.fail(e.node, path, "%s: expected one value", yamltree.Describe(e.node))
+			case !yamltree.IsNull(e.node):
 				s.vars[e.key] = &e.node.Value
 			}
 		}
@@ -111,7 +113,7 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 
 // substitute replaces variables in all values at and below n.
 func (s *substituter) substitute(n *yaml.Node, path string) {
-	for k, v := range pairs(n) {
+	for k, v := range yamltree.Pairs(n) {
 		if path != "" || k.Value != "vars" {
 			s.substitute(v, join(path, k.Value))
 		}
@@ -242,7 +244,7 @@ func (s *substituter) span(n *yaml.Node) (start, end int, ok bool) {
 		text = `"` + text + `"`
 	case n.Style&yaml.SingleQuotedStyle != 0:
 		text = `'` + text + `'`
-	case isNull(n) && n.Value == "":
+	case yamltree.IsNull(n) && n.Value == "":
 		return start, start, strings.HasSuffix(strings.TrimRight(s.text[:start], " "), ":")
 	}
 	if !strings.HasPrefix(line, text) || strings.ContainsRune(text[min(1, len(text)):max(1, len(text)-1)], '\\') && n.Style&yaml.DoubleQuotedStyle != 0 {

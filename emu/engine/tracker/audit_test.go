@@ -1,0 +1,129 @@
+package tracker
+
+import (
+	"math"
+	"slices"
+
+	"pgregory.net/rapid"
+
+	"testbed/policies"
+	"testbed/topo"
+	"testbed/topo/units"
+)
+
+// audit compares the counts and indices of a tracker with slow ones.
+func audit(t rapid.TB, k *Tracker) {
+	var launchable [2]int
+	for p, j := range k.order {
+		var live, running int
+		for _, st := range j.stages {
+			var count [3]int
+			lost := 0
+			for i := range st.tasks {
+				x := &st.tasks[i]
+				count[x.status]++
+				live += len(x.attempts)
+				if x.status == done && x.at < 0 {
+					lost++
+				}
+				if (x.status == done || x.status == pending) && len(x.attempts) > 0 || x.status == inProgress && len(x.attempts) == 0 {
+					t.Errorf("task %v has status %d and %d attempts", st.id(int32(i)), x.status, len(x.attempts))
+				}
+				if int(x.failures) >= k.cfg.Attempts {
+					t.Errorf("task %v has failed %d times", st.id(int32(i)), x.failures)
+				}
+			}
+			if count != st.count || lost != st.lost {
+				t.Errorf("stage %d.%d counts %v, %d lost; has %v, %d", j.ID, st.index, st.count, st.lost, count, lost)
+			}
+			want := 0
+			if st.mayBegin() {
+				want = st.count[pending]
+			}
+			launchable[st.Kind] += want
+			if st.state.Pending != [3]int{0, 0, want} || st.state.Waiting != count[pending] || st.state.Done != count[done] || st.state.Running != count[inProgress] {
+				t.Errorf("stage %d.%d shows %+v, has %v", j.ID, st.index, *st.state, count)
+			}
+		}
+		for _, a := range k.view.Jobs[p].Running {
+			if !a.Killing {
+				running++
+			}
+		}
+		if j.place != p || k.view.Jobs[p].ID != j.ID || running != live || !slices.IsSortedFunc(k.view.Jobs[p].Running, byLaunch) {
+			t.Errorf("job %d at %d of %d shows %d of %d attempts", j.ID, j.place, p, running, live)
+		}
+	}
+	if launchable != k.launchable {
+		t.Errorf("%v tasks may be launched, counted %v", launchable, k.launchable)
+	}
+	stored := make([]units.Bytes, len(k.hosts))
+	for _, j := range k.order {
+		for _, st := range j.stages {
+			for i := range st.tasks {
+				if x := &st.tasks[i]; x.status == done && x.at >= 0 {
+					stored[x.at] += outputOf(&st.Tasks[i])
+				}
+			}
+		}
+	}
+	for h := range k.hosts {
+		id := topo.HostID(h)
+		var used, computing [2]int
+		var cpu float64
+		for _, a := range k.hosts[h].attempts {
+			used[a.Kind]++
+			cpu += a.st.Tasks[a.i].Need.CPU
+			stored[h] += outputOf(&a.st.Tasks[a.i])
+			if a.Phase == policies.Computing {
+				computing[a.Kind]++
+			}
+			if a.Killing != (k.stopping[a.ID] == a) {
+				t.Errorf("attempt %v is being stopped: %t, listed %t", a.ID, a.Killing, !a.Killing)
+			}
+		}
+		slots := k.view.Slots[h]
+		if slots.Used != used || k.hosts[h].computing != computing || math.Abs(slots.Need.CPU-cpu) > 1e-9 || k.hosts[h].stored != stored[h] {
+			t.Errorf("host %d: %+v, stored %v, computing %v; has %v, %v cores, %v, %v", h, slots, k.hosts[h].stored, k.hosts[h].computing, used, cpu, stored[h], computing)
+		}
+		if k.cfg.Space > 0 && slots.Space != k.cfg.Space-stored[h] || slots.Lost != k.hosts[h].lost || slots.Lost == (slots.Total != [2]int{}) {
+			t.Errorf("host %d, which stores %v, shows %+v", h, stored[h], slots)
+		}
+		k.show(id)
+		for _, j := range k.order {
+			for _, st := range j.stages {
+				if st.fetches() || st.shown == 0 {
+					continue
+				}
+				var want [3]int
+				lowest := [3]int32{-1, -1, -1}
+				for i := range st.tasks {
+					if st.tasks[i].status != pending {
+						continue
+					}
+					near := policies.OffRack
+					for _, r := range st.replicas[i] {
+						if k.live(r) && r == id {
+							near = policies.NodeLocal
+						} else if k.live(r) && k.rackOf(r) == k.rackOf(id) {
+							near = min(near, policies.RackLocal)
+						}
+					}
+					if want[near]++; lowest[near] < 0 {
+						lowest[near] = int32(i)
+					}
+				}
+				var got [3]int32
+				for l := range got {
+					got[l] = k.nearest(st, id, policies.Locality(l))
+				}
+				if !k.hosts[h].lost && (st.state.Pending != want || got != lowest) {
+					t.Errorf("host %d sees %v of stage %d.%d, want %v; nearest %v, want %v", h, st.state.Pending, j.ID, st.index, want, got, lowest)
+				}
+			}
+		}
+		k.hide(id)
+	}
+}
+
+const inProgress = running

@@ -1,0 +1,133 @@
+// Package yamltree reads a YAML file as a tree of nodes, and reports what testbed's files may not
+// contain, each error with its line and column.
+//
+// It knows no keys: the packages whose files they are decode the tree.
+package yamltree
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
+
+	"testbed/topo/units"
+)
+
+// Fail reports an error at a node, of which only Line and Column count, and at the path of its value.
+type Fail func(n *yaml.Node, path, format string, args ...any)
+
+// Parse returns the root of the one document of a file; nil after an error, which it reports. What
+// names the kind of file in errors, and keys lists the keys of its root.
+func Parse(data []byte, what string, keys []string, fail Fail) *yaml.Node {
+	start := &yaml.Node{Line: 1, Column: 1}
+	n := 0
+	for line := range bytes.Lines(data) {
+		n++
+		at := &yaml.Node{Line: n}
+		// The message of the YAML package names neither the tab nor its place.
+		if rest := bytes.TrimLeft(line, " "); len(rest) > 0 && rest[0] == '\t' && len(bytes.TrimSpace(rest)) > 0 {
+			at.Column = len(line) - len(rest) + 1
+			fail(at, "", "tab in the indentation: use spaces")
+			return nil
+		}
+		for i := 0; i < len(line); {
+			r, size := utf8.DecodeRune(line[i:])
+			if r == utf8.RuneError && size == 1 || r < ' ' && r != '\t' && r != '\r' && r != '\n' || r == 0x7f {
+				at.Column = utf8.RuneCount(line[:i]) + 1
+				fail(at, "", "byte %#x: expected UTF-8 text without control characters", line[i])
+				return nil
+			}
+			i += size
+		}
+	}
+	var docs []yaml.Node
+	if err := yaml.Load(data, &docs, yaml.WithAllDocuments(), yaml.WithUniqueKeys(false)); err != nil {
+		at, text := start, err.Error()
+		var one *yaml.LoadError
+		if errors.As(err, &one) {
+			at = &yaml.Node{Line: one.Mark.Line, Column: one.Mark.Column}
+			text = one.Message
+			if one.ContextMsg != "" && one.ContextMark.Line > 0 {
+				text += fmt.Sprintf(" %s that starts at %d:%d", one.ContextMsg, one.ContextMark.Line, one.ContextMark.Column)
+			}
+		}
+		fail(at, "", "not YAML: %s", text)
+		return nil
+	}
+	switch {
+	case len(docs) == 0:
+		fail(start, "", "empty file: expected a %s with the keys %s", what, strings.Join(keys, ", "))
+		return nil
+	case len(docs) > 1:
+		fail(&docs[1], "", "second document: expected one %s per file", what)
+		return nil
+	}
+	root := &docs[0]
+	if root.Kind == yaml.DocumentNode && len(root.Content) == 1 {
+		root = root.Content[0]
+	}
+	return root
+}
+
+// Refuse reports YAML features that no file may use: anchors, aliases, merge keys and tags. Without
+// aliases, a file cannot expand to more than its size. What is the kind of files, in the plural, and
+// or what to do in place of writing the value out; it may be empty.
+func Refuse(n *yaml.Node, path, what, or string, join func(path, key string) string, fail Fail) {
+	switch {
+	case n.Kind == yaml.AliasNode:
+		fail(n, path, "alias *%s: not supported in %s: write the value out%s", units.Clip(n.Value), what, alternative(or, "it"))
+	case n.Anchor != "":
+		fail(n, path, "anchor &%s: not supported in %s: leave it out%s", units.Clip(n.Anchor), what, alternative(or, "the value"))
+	case n.Style&yaml.TaggedStyle != 0:
+		fail(n, path, "tag %s: not supported in %s: leave it out", units.Clip(n.Tag), what)
+	}
+	for k, v := range Pairs(n) {
+		Refuse(k, path, what, or, join, fail)
+		Refuse(v, join(path, k.Value), what, or, join, fail)
+	}
+	if n.Kind == yaml.SequenceNode {
+		for i, c := range n.Content {
+			Refuse(c, fmt.Sprintf("%s[%d]", path, i), what, or, join, fail)
+		}
+	}
+}
+
+// alternative returns another remedy, a format with the object of its sentence.
+func alternative(or, object string) string {
+	if or == "" {
+		return ""
+	}
+	return ", or " + fmt.Sprintf(or, object)
+}
+
+// Pairs returns the keys and values of a mapping, in order; none if n is not a mapping.
+func Pairs(n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
+	return func(yield func(key, value *yaml.Node) bool) {
+		for i := 0; n != nil && n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+			if !yield(n.Content[i], n.Content[i+1]) {
+				return
+			}
+		}
+	}
+}
+
+// IsNull reports whether a value is left out, or null.
+func IsNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
+
+// Describe names a value in errors: its text, or what it is.
+func Describe(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		return "a mapping"
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case IsNull(n):
+		return "no value"
+	}
+	return strconv.Quote(units.Clip(n.Value))
+}

@@ -1,0 +1,49 @@
+package yamltree
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// Each file that cannot be read has one error, with its place. What may not be used is reported each
+// time.
+func TestErrors(t *testing.T) {
+	for _, tt := range []struct{ text, want string }{
+		{"a: 1\nb: [2, x]\n", ""},
+		{"a: 1\n\tb: 2\n", "2:1 tab in the indentation: use spaces"},
+		{"a: 1\nb: \x00\n", "2:4 byte 0x0: expected UTF-8 text without control characters"},
+		{"é: \xff\n", "1:4 byte 0xff: expected UTF-8 text without control characters"},
+		{"", "1:1 empty file: expected a thing with the keys a, b"},
+		{"a: 1\n---\na: 2\n", "2:1 second document: expected one thing per file"},
+		{"a: [1\nb: 2\n", "not YAML: "},
+		{"a: &x 1\nb: [*x, {c: !!str 2}]\n", "1:4 a anchor &x: not supported in things: leave it out, or name the value|" +
+			"2:5 b[0] alias *x: not supported in things: write the value out, or name it|2:13 b[1].c tag !!str: not supported in things: leave it out"},
+	} {
+		var errs []string
+		fail := func(n *yaml.Node, path, format string, args ...any) {
+			at := strings.TrimSpace(fmt.Sprintf("%d:%d %s", n.Line, n.Column, path))
+			errs = append(errs, at+" "+fmt.Sprintf(format, args...))
+		}
+		join := func(path, key string) string { return strings.TrimPrefix(path+"."+key, ".") }
+		if root := Parse([]byte(tt.text), "thing", []string{"a", "b"}, fail); root != nil {
+			Refuse(root, "", "things", "name %s", join, fail)
+		} else if len(errs) != 1 {
+			t.Errorf("%q: %d errors, want one", tt.text, len(errs))
+		}
+		if got := strings.Join(errs, "|"); got != tt.want && (tt.want != "not YAML: " || !strings.Contains(got, tt.want)) {
+			t.Errorf("%q:\ngot  %s\nwant %s", tt.text, got, tt.want)
+		}
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	for text, want := range map[string]string{"a: 1": "a mapping", "[1]": "a list", "null": "no value", "~": "no value", "x": `"x"`} {
+		root := Parse([]byte(text), "thing", nil, func(_ *yaml.Node, _, format string, args ...any) { t.Errorf(format, args...) })
+		if got := Describe(root); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}
