@@ -608,6 +608,34 @@ func TestKillSparesPoolsAndJobsAtTheirShares(t *testing.T) {
 	}
 }
 
+// A kill takes no pool below its share, also if each of its jobs could lose a task: pool A has a share
+// of 3 slots and runs 2 + 1 tasks of two jobs, which have 1.5 each.
+func TestKillSparesPoolOfJobsAboveTheirShares(t *testing.T) {
+	w := newWorld(t, 1, [jobs.TaskKinds]int{3, 0})
+	run := func(user string, pending int, starts ...int) {
+		j := w.add(user, mapStage(len(starts), pending))
+		for i, at := range starts {
+			j.Running = append(j.Running, policies.AttemptState{ID: jobs.AttemptID{Task: jobs.TaskID{Job: j.ID, Index: i}}, Start: time.Duration(at) * time.Second, Phase: policies.Computing})
+		}
+	}
+	run("A", 5, 14, 15)
+	run("A", 5, 16)
+	run("D", 5, 1, 2, 3, 4, 5, 6)
+	for h := range w.Slots {
+		w.Slots[h].Used[jobs.Map] = 3
+	}
+	w.add("B", mapStage(0, 3))
+	s := Scheduler{Order: Fair{Starvation: Starvation{FairTimeout: time.Second, Fraction: 1, Kill: true}}}
+	w.beat(s, 20*time.Second, 0)
+	var want []jobs.AttemptID
+	for _, i := range []int{5, 4, 3} {
+		want = append(want, jobs.AttemptID{Task: jobs.TaskID{Job: 3, Index: i}})
+	}
+	if d := cmp.Diff(want, w.beat(s, 22*time.Second, 0).Kill); d != "" {
+		t.Errorf("kills (-want +got):\n%s", d)
+	}
+}
+
 // While the pool of a job starves, its maps do not wait for local input.
 func TestStarvingPoolsDoNotWait(t *testing.T) {
 	w := newWorld(t, 3, [jobs.TaskKinds]int{1, 1})
