@@ -65,7 +65,8 @@ var (
 func readReport(r io.Reader, w io.Writer) (*results, error) {
 	res := &results{}
 	var o *outcome // of the running binary
-	var test, said string
+	var test string
+	var said map[string]string
 	in := bufio.NewReader(r)
 	for {
 		line, err := in.ReadString('\n')
@@ -80,7 +81,7 @@ func readReport(r io.Reader, w io.Writer) (*results, error) {
 				res.Kernel = m.Text
 				fmt.Fprintf(w, "==== booted Linux %s\n", m.Text)
 			case "begin":
-				o, test, said = &outcome{Package: m.Package}, "", ""
+				o, test, said = &outcome{Package: m.Package}, "", map[string]string{}
 				res.Outcomes = append(res.Outcomes, o)
 				fmt.Fprintf(w, "==== %s\n", m.Package)
 			case "end":
@@ -97,7 +98,7 @@ func readReport(r io.Reader, w io.Writer) (*results, error) {
 		} else if line != "" {
 			fmt.Fprintln(w, line)
 			if o != nil {
-				o.read(line, &test, &said)
+				o.read(line, &test, said)
 			}
 		}
 		if err == io.EOF {
@@ -109,11 +110,11 @@ func readReport(r io.Reader, w io.Writer) (*results, error) {
 	}
 }
 
-// read reads one line of output. test and said are the test that printed last and its last
-// line: a test logs the reason of a skip before the skip.
-func (o *outcome) read(line string, test, said *string) {
+// read reads one line of output. test is the test that printed last, and said the last line of each
+// test: a test logs the reason of a skip before the skip.
+func (o *outcome) read(line string, test *string, said map[string]string) {
 	if m := startLine.FindStringSubmatch(line); m != nil {
-		*test, *said = m[1], ""
+		*test = m[1]
 		return
 	}
 	if m := verdictLine.FindStringSubmatch(line); m != nil {
@@ -123,12 +124,12 @@ func (o *outcome) read(line string, test, said *string) {
 		case "FAIL":
 			o.Failed = append(o.Failed, m[2])
 		case "SKIP":
-			o.Skipped = append(o.Skipped, skip{m[2], *said})
+			o.Skipped = append(o.Skipped, skip{m[2], said[m[2]]})
 		}
 		return
 	}
 	if m := logLine.FindStringSubmatch(line); m != nil {
-		*said = m[1]
+		said[*test] = m[1]
 		if strings.HasPrefix(m[1], longtest.NotJudged) && !slices.Contains(o.Timing, *test) {
 			o.Timing = append(o.Timing, *test)
 		}

@@ -67,6 +67,8 @@ func TestReport(t *testing.T) {
 		{"nothing at all", nil, false, []string{"NOT RUN", "FAILED: the guest stopped before all packages were tested"}},
 		{"skipped, with the last reason", []string{boots, begins, passes, "=== RUN   TestS", "    s_test.go:5: looking", "    s_test.go:7: the kernel lacks it", "--- SKIP: TestS (0.00s)", ends, done}, true,
 			[]string{"SKIPPED emu/kernel TestS: the kernel lacks it"}},
+		{"skipped, before another subtest", []string{boots, begins, passes, "=== RUN   TestS/a", "    s_test.go:7: the kernel lacks it", "=== RUN   TestS/b", "--- PASS: TestS (0.00s)", "    --- SKIP: TestS/a (0.00s)", "    --- PASS: TestS/b (0.00s)", ends, done}, true,
+			[]string{"SKIPPED emu/kernel TestS/a: the kernel lacks it"}},
 		{"timing", []string{boots, begins, "=== RUN   TestT", "    t_test.go:5: timing not judged: emulated processors", "    t_test.go:5: timing not judged: emulated processors", "--- PASS: TestT (0.00s)", ends, done}, true,
 			[]string{"NOT JUDGED emu/kernel TestT"}},
 	}
