@@ -10,17 +10,20 @@
 # make test-vm  the privileged tests on Debian's stock kernel, in qemu (docs/testing.md)
 # make suite-philae  compare the coflow schedulers of Philae's paper: on the trace TRACE (default:
 #              a generated one) with the flow-level simulator, then on packets (root or sudo);
-#              SUITE_FLAGS such as "-only table,learning" (docs/philae.md)
+#              SUITE_FLAGS such as "-only table,learning" (docs/philae.md, docs/suites.md)
 # make suite-sinbad  compare block placement by Sinbad with its baselines, on packets (root or
 #              sudo) and on the fluid model; SUITE_FLAGS such as "-only rack,large" or "-fluid"
 #              (docs/sinbad.md)
+# make suite-fair  compare task schedulers with the FAIR report, on packets (root or sudo) and on the
+#              fluid model; SUITE_FLAGS such as "-only batch" or "-fluid"; with TRACE, the trace
+#              SWIM-FB-2009 too (docs/fair.md)
 
 GO      ?= go
 SUDO    := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E env "PATH=$$PATH")
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X testbed/emu/cli.version=$(VERSION)
 
-.PHONY: build install uninstall man completions demo picture suite-philae suite-sinbad test test-vm check lint bench bench-build fuzz clean
+.PHONY: build install uninstall man completions demo picture suite-philae suite-sinbad suite-fair test test-vm check lint bench bench-build fuzz clean
 
 # OUT is the directory of everything that is built.
 OUT ?= bin
@@ -73,13 +76,12 @@ picture: build
 	@[ -n "$(RUN)" ] || { echo "make picture: no run of the quickstart: run make demo first" >&2; exit 1; }
 	scripts/picture/picture.sh $(RUN) docs/picture.png
 
-# Parts without packets need no root: make suite-philae SUDO= SUITE_FLAGS="-only table".
-suite-philae: build
-	$(SUDO) $(GO) run ./scripts/philae $(if $(TRACE),-trace "$(TRACE)") $(SUITE_FLAGS)
-
-# The fluid model needs no root: make suite-sinbad SUDO= SUITE_FLAGS=-fluid.
-suite-sinbad: build
-	$(SUDO) $(GO) run ./scripts/sinbad $(SUITE_FLAGS)
+# Parts without packets need no root: make suite-philae SUDO= SUITE_FLAGS="-only table", or
+# make suite-sinbad SUDO= SUITE_FLAGS=-fluid. Suites are built first: go run hides the exit code.
+suite-philae suite-fair: SUITE_TRACE = $(if $(TRACE),-trace "$(TRACE)")
+suite-philae suite-sinbad suite-fair: suite-%: build
+	$(GO) build -o $(OUT)/suite-$* ./scripts/$*
+	$(SUDO) $(OUT)/suite-$* $(SUITE_TRACE) $(SUITE_FLAGS)
 
 # Packages whose tests move packets. scripts/test.sh tests them one at a time.
 export ON_PACKETS = ./emu/calibration/measure ./emu/cli ./emu/runner ./emu/kernel ./emu/live ./hosts ./hosts/disk ./hosts/pace

@@ -47,7 +47,7 @@ var arrows = map[string][]string{
 	"emu/simtime":            {},
 	"emu/fault":              {},
 	"emu/scenario":           {"emu/fault", "policies/catalog", "results/safefile"},
-	"emu/engine":             {"policies", "policies/alloc", "policies/coordinator"},
+	"emu/engine":             {"policies", "policies/alloc", "policies/coordinator", "emu/engine/tracker"},
 	"emu/engine/tracker":     {"policies"},
 	"emu/flowsim":            {"policies", "policies/alloc", "policies/alloc/maxmin", "policies/coordinator", "emu/simtime"},
 	"emu/flowsim/comparison": {"emu/parallel", "emu/flowsim", "policies", "policies/catalog", "results/tracestats", "results/table"},
@@ -76,7 +76,8 @@ var arrows = map[string][]string{
 	"results/plot":       {"results/rundir", "results/figures", "results/flows", "results/metrics", "results/report", "results/schema", "results/breakdown"},
 	"results/export":     {"results/rundir", "results/safefile", "results/report", "results/schema"},
 
-	"results/rundir/rundirtest": {"results/rundir", "results/flows", "results/metrics", "results/report", "results/schema", "results/breakdown"},
+	"results/rundir/rundirtest": {"results/rundir", "results/flows", "results/flows/flowstest", "results/metrics", "results/report", "results/schema", "results/breakdown"},
+	"results/flows/flowstest":   {"results/flows"},
 
 	"results/conversations": {"results/pcap"},
 	"results/htmlreport":    {"results/figures", "results/flows", "results/metrics", "results/breakdown"},
@@ -86,7 +87,7 @@ var arrows = map[string][]string{
 		"results/pcap", "results/flows", "results/safefile"},
 	"emu/calibration":         {"emu/plan", "results/safefile", "results/metrics"},
 	"emu/calibration/measure": {"emu/calibration", "emu/deploy", "emu/runner", "emu/kernel", "emu/kernel/processors", "emu/plan", "emu/scenario", "policies/catalog", "hosts/disk", "results/rundir", "results/safefile", "results/metrics"},
-	"emu/runner": {"emu/parallel", "emu/calibration", "policies", "policies/catalog", "emu/engine", "emu/fault", "emu/fluid", "emu/live", "emu/kernel", "emu/fidelity", "emu/plan", "emu/deploy", "emu/scenario",
+	"emu/runner": {"emu/parallel", "emu/calibration", "policies", "policies/catalog", "emu/engine", "emu/engine/tracker", "emu/fault", "emu/fluid", "emu/live", "emu/kernel", "emu/fidelity", "emu/plan", "emu/deploy", "emu/scenario",
 		"results/pcap", "results/safefile", "results/flows", "results/metrics", "results/breakdown", "results/report", "results/schema", "results/rundir", "results/compare"},
 	"emu/cli": {"topo/draw", "emu/flowsim/comparison", "emu/flowsim", "emu/calibration", "emu/calibration/measure", "policies/catalog", "emu/runner", "emu/fault", "emu/inspect", "emu/kernel", "emu/plan", "emu/deploy", "emu/scenario",
 		"results/rundir", "results/compare", "results/conversations", "results/export", "results/safefile", "results/flows", "results/metrics", "results/pcap", "results/plot",
@@ -103,10 +104,11 @@ var arrows = map[string][]string{
 	"workloads/drawntest":   {},
 	"scripts/bench":         {"results/metrics"}, // runs other programs
 	"scripts/philae":        {"scripts/suite", "results/report", "results/verdict", "emu/scenario", "emu/runner", "emu/flowsim/comparison", "emu/flowsim", "results/tracestats", "results/safefile", "results/metrics"},
+	"scripts/fair":          {"scripts/suite", "results/flows", "results/metrics", "results/report", "results/rundir", "results/schema"},
 	"scripts/sinbad":        {"scripts/suite", "results/safefile", "results/metrics", "results/report"},
-	"scripts/suite":         {"results/report", "results/table", "results/verdict", "results/safefile"}, // what suites share
-	"scripts/quickstart":    {},                                                                         // scenario files, and tests of them
-	"scripts/testvm":        {"emu/longtest"},                                                           // runs the tests of others
+	"scripts/suite":         {"results/metrics", "results/report", "results/table", "results/verdict", "results/safefile"}, // what suites share
+	"scripts/quickstart":    {},                                                                                            // scenario files, and tests of them
+	"scripts/testvm":        {"emu/longtest"},                                                                              // runs the tests of others
 	"scripts/testsum":       {"emu/longtest"},
 }
 
@@ -160,7 +162,7 @@ var onlyIn = map[string]struct {
 		[]string{"emu/calibration/measure", "emu/cli", "emu/deploy", "emu/kernel", "emu/kernel/netnstest", "hosts", "hosts/disk", "results/safefile", "scripts/suite", "scripts/testvm"}},
 	"math/rand":              {"nothing: version 2 replaces it", nil},
 	"github.com/spf13/cobra": {"commands", []string{"emu/cli", "emu/cli/reference"}},
-	"go.yaml.in/yaml/v4":     {"scenarios, job files, and the figures of papers", []string{"emu/scenario", "topo/yamltree", "scripts/philae", "scripts/sinbad", "workloads/jobs"}},
+	"go.yaml.in/yaml/v4":     {"scenarios, job files, and the claims of papers", []string{"emu/scenario", "topo/yamltree", "scripts/suite", "workloads/jobs"}},
 }
 
 // pure packages depend on their arguments alone.

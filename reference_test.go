@@ -75,7 +75,7 @@ func TestPolicyReference(t *testing.T) {
 	for _, role := range catalog.All().Roles() {
 		fmt.Fprintf(&b, "\n## %s policies\n", role)
 		for _, e := range catalog.All().Entries(role) {
-			fmt.Fprintf(&b, "\n### `%s`\n\n%s\n", e.Name, e.Doc)
+			fmt.Fprintf(&b, "\n### %s\n\n%s\n", policyHeading(role, e.Name), e.Doc)
 			if len(e.Params) == 0 {
 				continue
 			}

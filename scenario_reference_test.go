@@ -71,7 +71,7 @@ var onlyOfKind = regexp.MustCompile(` Only of kind [a-z-]+(, which requires it)?
 
 // sectioned reports whether a key of the whole file has tables of its own.
 func (r *reference) sectioned(key string) bool {
-	return slices.Contains([]string{"fabric", "disk", "heartbeat", "coordinator", "scale", "capture", "limits"}, key)
+	return slices.Contains([]string{"fabric", "disk", "heartbeat", "coordinator", "fluid", "scale", "tasks", "capture", "limits"}, key)
 }
 
 // values describes the values of a key in a few words.
@@ -188,8 +188,27 @@ func (r *reference) policies(role string) {
 				params = append(params, "`"+p.Key+"`")
 			}
 		}
-		fmt.Fprintf(r, "| [`%v`](policies.md#%v) | %s |\n", name.Const, name.Const, strings.Join(params, ", "))
+		fmt.Fprintf(r, "| [`%v`](policies.md#%s) | %s |\n", name.Const, anchor(role, name.Const), strings.Join(params, ", "))
 	}
+}
+
+// policyHeading returns the heading of a policy in policies.md. Policies of several roles may have the
+// same name: except for the first, their headings name the role.
+func policyHeading(role string, policy any) string {
+	for _, r := range catalog.All().Roles() {
+		if r == role {
+			break
+		}
+		if slices.Contains(catalog.All().Names(r), fmt.Sprint(policy)) {
+			return fmt.Sprintf("`%v` of `%s`", policy, role)
+		}
+	}
+	return fmt.Sprintf("`%v`", policy)
+}
+
+// anchor returns the anchor of that heading.
+func anchor(role string, policy any) string {
+	return strings.NewReplacer("`", "", " ", "-").Replace(policyHeading(role, policy))
 }
 
 // missingRows returns the keys of the schema, of every kind of every list, that a document has
@@ -273,7 +292,7 @@ func missingRows(schema map[string]any, doc string) []string {
 			if !ok {
 				continue
 			}
-			row := rows[fmt.Sprintf("%s [`%v`](policies.md#%v)", section, name, name)]
+			row := rows[fmt.Sprintf("%s [`%v`](policies.md#%s)", section, name, anchor(role, name))]
 			for param := range object(one, "properties") {
 				if param != "name" && !strings.Contains(row, "`"+param+"`") {
 					missing = append(missing, fmt.Sprintf("%s: %v.%s", section, name, param))

@@ -31,6 +31,7 @@ import (
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
+	"testbed/workloads/jobs"
 )
 
 // Network opens sockets on emulated hosts.
@@ -104,13 +105,20 @@ type Options struct {
 	// DefaultPeerTimeout.
 	PeerTimeout time.Duration
 	CPUPeriod   time.Duration // period of SetCPU; 0 means DefaultCPUPeriod
+	// ReceiveBuffer is the size of the receive buffers of the sockets of Network, with the kernel's
+	// overhead. Those of flows that are consumed at a rate (Expect) are made smaller; 0 means that
+	// the size is unknown.
+	ReceiveBuffer units.Bytes
+	// Later calls a function that deletes files, which takes about a millisecond each. Nil calls it at
+	// once. It must not call methods of the agent.
+	Later func(func())
 }
 
 // Agent is one emulated host. Its methods may be called from any goroutine.
 type Agent struct {
 	o      Options
 	closed atomic.Bool
-	cpu    cpu
+	cpu    *cpu
 
 	mu          sync.RWMutex
 	life        *life         // never nil
@@ -119,12 +127,17 @@ type Agent struct {
 	stops       map[workloads.FlowID]*stopper
 	outgoing    map[workloads.FlowID]*Sender
 	incoming    map[workloads.FlowID]*atomic.Int64 // payload bytes received
+	expected    map[workloads.FlowID]*consumer     // see Expect
+	attempts    map[jobs.AttemptID]*Attempt
 }
 
 // New returns an agent that does not listen yet: see Listen and Serve.
 func New(o Options) *Agent {
 	if o.Name == nil {
 		o.Name = func(h topo.HostID) string { return fmt.Sprintf("host %d", h) }
+	}
+	if o.Later == nil {
+		o.Later = func(f func()) { f() }
 	}
 	if o.Timeouts.Connect <= 0 {
 		o.Timeouts.Connect = 30 * time.Second
@@ -143,13 +156,15 @@ func New(o Options) *Agent {
 	}
 	return &Agent{
 		o:           o,
-		cpu:         cpu{period: o.CPUPeriod, since: time.Now()},
+		cpu:         newCPU(o.CPUPeriod),
 		life:        newLife(),
 		lifeChanged: make(chan struct{}),
 		blocks:      make(map[workloads.BlockID]*stored),
 		stops:       make(map[workloads.FlowID]*stopper),
 		outgoing:    make(map[workloads.FlowID]*Sender),
 		incoming:    make(map[workloads.FlowID]*atomic.Int64),
+		expected:    make(map[workloads.FlowID]*consumer),
+		attempts:    make(map[jobs.AttemptID]*Attempt),
 	}
 }
 
@@ -290,17 +305,23 @@ var errPeerClosed = errors.New("peer closed the connection")
 func (a *Agent) readHeader(ctx context.Context, conn net.Conn) (wire.Header, error) {
 	stop := onDone(ctx, func() { conn.SetReadDeadline(past) })
 	defer stop()
-	var b [wire.Size]byte
+	var b [wire.MaxSize]byte
 	if err := a.cpu.turn(ctx); err != nil {
 		return wire.Header{}, err
 	}
-	if err := readFull(ctx, conn, b[:], a.o.Timeouts.Header); err != nil {
+	length := wire.Size
+	err := readFull(ctx, conn, b[:length], a.o.Timeouts.Header)
+	if n, ok := wire.Len(b[:length]); err == nil && ok && n > length {
+		err = readFull(ctx, conn, b[length:n], a.o.Timeouts.Header)
+		length = n
+	}
+	if err != nil {
 		if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.ETIMEDOUT) {
 			err = errors.Join(errPeerClosed, err)
 		}
 		return wire.Header{}, fmt.Errorf("read header: %w", err)
 	}
-	h, err := wire.Parse(b[:])
+	h, err := wire.Parse(b[:length])
 	if err == nil && h.Run != a.o.Run {
 		err = fmt.Errorf("%v of run %#x: expected run %#x", h.Kind, h.Run, a.o.Run)
 	}
@@ -309,21 +330,22 @@ func (a *Agent) readHeader(ctx context.Context, conn net.Conn) (wire.Header, err
 
 // Mark sends a mark from the host, for the captures: the arrival of a coflow
 // (wire.KindCoflowMark) or of a write request (wire.KindWriteMark), or the failure
-// of a flow (wire.KindFlowFailed; id is the flow and parts its coflow) or a block
-// (wire.KindBlockFailed).
-func (a *Agent) Mark(kind wire.Kind, id, parts int, size units.Bytes) error {
-	return a.mark(kind, id, parts, size, 0)
+// or stop of a flow (wire.KindFlowFailed, wire.KindFlowStopped; id is the flow and parts its
+// coflow) or a block (wire.KindBlockFailed, wire.KindBlockStopped), or the end of an open coflow
+// (wire.KindCoflowClosed).
+func (a *Agent) Mark(kind wire.Kind, id, parts int, size units.Bytes, note wire.Note) error {
+	return a.markTransfer(kind, id, parts, size, 0, note)
 }
 
 // MarkWrite is Mark for a write request (wire.KindWriteMark), with the time from its arrival to its
 // placement.
-func (a *Agent) MarkWrite(block, replicas int, size units.Bytes, waited time.Duration) error {
-	return a.mark(wire.KindWriteMark, block, replicas, size, waited)
+func (a *Agent) MarkWrite(block, replicas int, size units.Bytes, waited time.Duration, note wire.Note) error {
+	return a.markTransfer(wire.KindWriteMark, block, replicas, size, waited, note)
 }
 
-func (a *Agent) mark(kind wire.Kind, id, parts int, size units.Bytes, waited time.Duration) error {
-	if !kind.Mark() || kind == wire.KindReplicaLost {
-		return fmt.Errorf("%s: kind %v is not a mark", a.name(), kind)
+func (a *Agent) markTransfer(kind wire.Kind, id, parts int, size units.Bytes, waited time.Duration, note wire.Note) error {
+	if !kind.Mark() || kind == wire.KindReplicaLost || kind >= wire.KindTaskMark {
+		return fmt.Errorf("%s: kind %v is not a mark of a transfer", a.name(), kind)
 	}
 	group, err := toUint32("id", id)
 	if err != nil {
@@ -333,13 +355,33 @@ func (a *Agent) mark(kind wire.Kind, id, parts int, size units.Bytes, waited tim
 	if err != nil {
 		return fmt.Errorf("%s: %v %d: %w", a.name(), kind, id, err)
 	}
-	h := wire.Header{Kind: kind, Run: a.o.Run, Group: group, Parts: n, Size: uint64(size), Sent: time.Now()}
+	h := wire.Header{Kind: kind, Group: group, Parts: n, Size: uint64(size)}
 	h.Wait(waited)
-	if kind == wire.KindFlowFailed {
+	if kind == wire.KindFlowFailed || kind == wire.KindFlowStopped {
 		h.Group, h.Member, h.Parts = n, group, 1
 	}
-	if err := a.o.Network.Mark(a.o.Host, h.Append(nil)); err != nil {
-		return fmt.Errorf("%s: send %v %d: %w", a.name(), kind, id, err)
+	return a.mark(h, note)
+}
+
+// MarkTask sends a mark of a moment of a job or an attempt. The moment is that of task, reads reports
+// whether the attempt reads a block, and parts are the tasks of the job at wire.JobSubmitted. The
+// note's host is that of the agent.
+func (a *Agent) MarkTask(task wire.Task, reads bool, parts int, size units.Bytes, note wire.Note) error {
+	n, err := toUint32("tasks", parts)
+	if err != nil {
+		return fmt.Errorf("%s: mark of job %d: %w", a.name(), task.Job, err)
+	}
+	note.Host = a.name()
+	return a.mark(wire.Header{Kind: wire.KindTaskMark, Group: task.Job, Parts: n, Size: uint64(size), Read: reads, Task: task}, note)
+}
+
+// mark sends a mark of this run, and of the current time if Sent is not set.
+func (a *Agent) mark(h wire.Header, note wire.Note) error {
+	if h.Run = a.o.Run; h.Sent.IsZero() {
+		h.Sent = time.Now()
+	}
+	if err := a.o.Network.Mark(a.o.Host, h.AppendMark(nil, note)); err != nil {
+		return fmt.Errorf("%s: send %v %d: %w", a.name(), h.Kind, h.Group, err)
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -176,9 +175,13 @@ func (a *Agent) write(ctx context.Context, l *life, b workloads.Block, h wire.He
 // dropped reports a dropped host to the Sink and sends a mark: captures may have no
 // packet of a host that was lost before it was connected.
 func (a *Agent) dropped(b workloads.Block, generation uint32, host topo.HostID, full bool, err error) {
-	h := wire.Header{Kind: wire.KindReplicaLost, Run: a.o.Run, Group: uint32(b.ID), Member: uint32(host), Parts: 1, Size: uint64(b.Size), Generation: generation, Sent: time.Now()}
-	if err := a.o.Network.Mark(a.o.Host, wire.AppendName(h.Append(nil), a.o.Name(host))); err != nil {
-		a.o.Sink.Problem(fmt.Errorf("%s: send replica-lost mark of block %d for %s: %w", a.name(), b.ID, a.o.Name(host), err))
+	h := wire.Header{Kind: wire.KindReplicaLost, Group: uint32(b.ID), Member: uint32(host), Parts: 1, Size: uint64(b.Size), Generation: generation}
+	note := wire.Note{Host: a.o.Name(host)}
+	if full {
+		note.Why = wire.WhyFull
+	}
+	if err := a.mark(h, note); err != nil {
+		a.o.Sink.Problem(err)
 	}
 	a.o.Sink.ReplicaLost(ReplicaLost{Block: b.ID, Host: host, Full: full, Err: err})
 }

@@ -114,8 +114,9 @@ func (c *cluster) wantMarks(t *testing.T, n *memNet, lost ...topo.HostID) {
 	}
 	for i, m := range n.marks {
 		h, err := wire.Parse(m[1:])
-		name := string(m[1+wire.Size:])
-		if err != nil || m[0] != 0 || h.Kind != wire.KindReplicaLost || h.Group != 3 || topo.HostID(h.Member) != lost[i] || int(h.Generation) != i || name != fmt.Sprintf("h%d", lost[i]) {
+		note, noteErr := wire.ParseNote(m[1:])
+		name := note.Host
+		if err != nil || noteErr != nil || m[0] != 0 || h.Kind != wire.KindReplicaLost || h.Group != 3 || topo.HostID(h.Member) != lost[i] || int(h.Generation) != i || name != fmt.Sprintf("h%d", lost[i]) {
 			t.Errorf("mark %d: %+v of %q, %v, want the loss of h%d", i, h, name, err, lost[i])
 		}
 	}

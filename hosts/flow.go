@@ -40,6 +40,8 @@ type Transfer struct {
 	// Read is a block of Flow.Size bytes that this host stores: the flow sends its replica at
 	// the rate that the disk reads it. nil sends zeros.
 	Read *workloads.BlockID
+	// Task is the task that the flow serves, for its header; the zero value means none.
+	Task wire.Task
 }
 
 // Sender is one flow at its source.
@@ -206,13 +208,15 @@ func (s *Sender) send(ctx context.Context, l *life) (err error) {
 // with the first payload.
 func (s *Sender) write(ctx context.Context, conn net.Conn) error {
 	left := s.t.Flow.Size
+	h := wire.Header{Kind: wire.KindFlow, Run: s.a.o.Run, Group: s.group, Member: s.member, Parts: s.t.Hash, Size: uint64(s.t.Flow.Size), Read: s.t.Read != nil, Task: s.t.Task}
+	length := units.Bytes(h.Len())
 	var head []byte // header and first payload, until it has left
 	for first := true; first || len(head) > 0 || left > 0; first = false {
 		want := min(left, units.Bytes(len(payload)))
 		if first {
-			want = min(left, firstPayload)
+			want = min(left, firstSegment-length)
 			if s.t.First != nil {
-				want = min(want, s.t.FirstMost-wire.Size)
+				want = min(want, s.t.FirstMost-length)
 			}
 		} else if len(head) > 0 {
 			want = 0
@@ -236,11 +240,11 @@ func (s *Sender) write(ctx context.Context, conn net.Conn) error {
 		left -= grant
 		b := from[:grant]
 		if first {
-			h := wire.Header{Kind: wire.KindFlow, Run: s.a.o.Run, Group: s.group, Member: s.member, Parts: s.t.Hash, Size: uint64(s.t.Flow.Size), Read: s.t.Read != nil, Sent: time.Now()}
+			h.Sent = time.Now()
 			s.mu.Lock()
 			h.Release(s.released)
 			s.mu.Unlock()
-			head = append(h.Append(make([]byte, 0, wire.Size+firstPayload)), b...)
+			head = append(h.Append(make([]byte, 0, firstSegment)), b...)
 			s.stored.skip(int(grant))
 		}
 		if len(head) > 0 {
@@ -276,9 +280,8 @@ func (s *Sender) write(ctx context.Context, conn net.Conn) error {
 	return nil
 }
 
-// firstPayload is the amount of payload in the write of the header: together they
-// fill one segment at an MTU of 1500.
-const firstPayload = 1448 - wire.Size
+// firstSegment is the size of the write of the header, with payload: one segment at an MTU of 1500.
+const firstSegment = 1448
 
 // Open opens a connection for a later flow: see Transfer.Conn. If the flow is never sent, the
 // caller resets the connection with SetLinger(0) and Close.
@@ -319,6 +322,10 @@ func (a *Agent) receive(ctx context.Context, conn net.Conn, h wire.Header) error
 	if err != nil {
 		return err
 	}
+	c := a.consumerOf(flow)
+	if err := c.bound(conn, a.o.ReceiveBuffer); err != nil {
+		return err
+	}
 	stop := onDone(ctx, func() { conn.SetReadDeadline(past) })
 	defer stop()
 	// Clear the deadline of the header: it must not bound the flow.
@@ -335,16 +342,19 @@ func (a *Agent) receive(ctx context.Context, conn net.Conn, h wire.Header) error
 		if err := a.cpu.turn(ctx); err != nil {
 			return err
 		}
-		n, err := conn.Read(buf[:min(left, uint64(len(buf)))])
-		at = time.Now()
+		n, err := conn.Read(buf[:min(left, uint64(len(buf)), c.chunk())])
 		left -= uint64(n)
+		if err := c.consume(ctx, units.Bytes(n), left == 0); err != nil {
+			return err
+		}
+		at = time.Now()
 		count.Add(int64(n))
 		if err != nil && left > 0 {
 			return causeOr(ctx, fmt.Errorf("flow %d of coflow %d broke off after %d of its %d bytes: %w", flow, h.Group, h.Size-left, h.Size, err))
 		}
 	}
 	a.o.Sink.FlowReceived(FlowReceived{Flow: flow, At: at})
-	return nil
+	return a.markConsumed(c, units.Bytes(h.Size), at)
 }
 
 // registerIncoming creates the byte counter of an incoming flow.

@@ -29,7 +29,7 @@ func flow(id workloads.FlowID, size units.Bytes, ceiling units.Rate) Transfer {
 }
 
 func TestFlowOnTheWire(t *testing.T) {
-	for _, size := range []units.Bytes{0, 1, firstPayload, firstPayload + 1, 3_000_000} {
+	for _, size := range []units.Bytes{0, 1, firstSegment - wire.Size, firstSegment - wire.Size + 1, 3_000_000} {
 		for _, ceiling := range []units.Rate{pace.NoLimit, 100 * units.Mbps} {
 			t.Run(fmt.Sprint(size, ceiling), func(t *testing.T) {
 				inMemory(t, hosts(2), func(t *testing.T, n *memNet, c *cluster) {
@@ -60,7 +60,7 @@ func TestFlowOnTheWire(t *testing.T) {
 					if err != nil || h != want || h.Sent.Sub(began).Abs() > time.Second {
 						t.Errorf("header %+v, %v, want %+v", h, err, want)
 					}
-					if first, want := d[0].conn.writes[0], wire.Size+int(min(size, firstPayload)); first != want {
+					if first, want := d[0].conn.writes[0], wire.Size+int(min(size, firstSegment-wire.Size)); first != want {
 						t.Errorf("first write is %d bytes, want %d", first, want)
 					}
 				})
@@ -299,7 +299,7 @@ func TestCloseDrains(t *testing.T) {
 
 func TestMark(t *testing.T) {
 	inMemory(t, hosts(1), func(t *testing.T, n *memNet, c *cluster) {
-		if err := c.agents[0].Mark(wire.KindCoflowMark, 7, 3, 12*units.MB); err != nil {
+		if err := c.agents[0].Mark(wire.KindCoflowMark, 7, 3, 12*units.MB, wire.Note{}); err != nil {
 			t.Fatal(err)
 		}
 		got, err := wire.Parse(n.marks[0][1:])
@@ -307,10 +307,10 @@ func TestMark(t *testing.T) {
 		if err != nil || got != want || !got.Sent.Equal(time.Now()) {
 			t.Errorf("mark %+v, %v, want %+v sent now", got, err, want)
 		}
-		if err := c.agents[0].Mark(wire.KindFlow, 7, 3, 1); err == nil {
+		if err := c.agents[0].Mark(wire.KindFlow, 7, 3, 1, wire.Note{}); err == nil {
 			t.Error("a flow was marked")
 		}
-		if err := c.agents[0].Mark(wire.KindWriteMark, -1, 3, 1); err == nil {
+		if err := c.agents[0].Mark(wire.KindWriteMark, -1, 3, 1, wire.Note{}); err == nil {
 			t.Error("block -1 was marked")
 		}
 	})

@@ -12,13 +12,14 @@ import (
 
 	"testbed/hosts/wire"
 	"testbed/workloads"
+	"testbed/workloads/jobs"
 )
 
 // ErrCrashed is the error of all operations that a crash of their host ended.
 var ErrCrashed = errors.New("the host has crashed")
 
-// ErrStopped is the error of a flow that Stop ended.
-var ErrStopped = errors.New("the flow was stopped")
+// ErrStopped is the error of a flow, attempt or block write that was stopped.
+var ErrStopped = errors.New("stopped")
 
 // life is the period of an agent from Listen or Return to its next crash.
 type life struct {
@@ -146,7 +147,7 @@ func (a *Agent) current() *life {
 func (a *Agent) Crash() { a.current().crash() }
 
 // Return makes a crashed host listen again, as after a reboot: its disk has the
-// replicas that were complete. It waits until all interrupted operations have ended.
+// replicas that were complete, and no output of an attempt. It waits until all interrupted operations have ended.
 // It returns an error when the host has not crashed.
 func (a *Agent) Return(ctx context.Context) error {
 	old := a.current()
@@ -164,12 +165,18 @@ func (a *Agent) Return(ctx context.Context) error {
 		return fmt.Errorf("%s: return: wait for the operations from before the crash: %w", a.name(), context.Cause(ctx))
 	}
 	a.forgetReplicas()
+	a.dropAttempts(func(jobs.AttemptID) bool { return true })
 	return a.Listen(ctx)
 }
 
 // Stop ends the sending or receiving of a flow at this host, even if it starts later: its Send
 // returns ErrStopped, its incoming connection is dropped, and neither is reported as a Problem.
-func (a *Agent) Stop(flow workloads.FlowID) { a.stopperOf(flow).end(ErrStopped) }
+func (a *Agent) Stop(flow workloads.FlowID) {
+	a.stopperOf(flow).end(ErrStopped)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.expected, flow)
+}
 
 // stopper is the cancellation of a flow.
 type stopper struct {

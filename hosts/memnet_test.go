@@ -167,6 +167,7 @@ type memNet struct {
 	linkMu sync.Mutex
 	isDown map[topo.HostID]bool
 	conns  []*memConn
+	room   int // of connections to come; 0 for memBuffer
 }
 
 // links sets the state of hosts' links. Data that waited for them is then delivered.
@@ -223,6 +224,9 @@ func (n *memNet) Dial(ctx context.Context, src, dst topo.HostID, port uint16, ha
 	}
 	a, b := memPipe(func() bool { return n.connected(src, dst) })
 	n.linkMu.Lock()
+	if n.room > 0 {
+		a.out.room = n.room
+	}
 	n.conns = append(n.conns, a)
 	n.linkMu.Unlock()
 	select {
@@ -272,6 +276,7 @@ type stream struct {
 	sent      []byte // by the writer, in flight
 	buf       []byte // at the reader
 	deadline  [2]time.Time
+	room      int // bytes sent and not read
 	// The actions of the two ends, and whether the other end has seen them.
 	ended, sawEnd bool // the writer has finished
 	gone, sawGone bool // the reader has closed
@@ -281,7 +286,7 @@ type stream struct {
 }
 
 func newStream(connected func() bool) *stream {
-	s := &stream{connected: connected}
+	s := &stream{connected: connected, room: memBuffer}
 	s.changed = sync.NewCond(&s.mu)
 	return s
 }
@@ -381,7 +386,7 @@ func (c *memConn) Write(p []byte) (n int, err error) {
 		case s.late(1):
 			return n, os.ErrDeadlineExceeded
 		}
-		m := min(len(p), memBuffer-len(s.buf)-len(s.sent))
+		m := min(len(p), max(0, s.room-len(s.buf)-len(s.sent)))
 		s.sent = append(s.sent, p[:m]...)
 		n, p = n+m, p[m:]
 		if m > 0 {
@@ -437,6 +442,14 @@ func (c *memConn) Close() error {
 
 func (c *memConn) SetLinger(s int) error {
 	c.abrupt.Store(s == 0)
+	return nil
+}
+
+// SetReadBuffer leaves data that is in the buffer there.
+func (c *memConn) SetReadBuffer(n int) error {
+	c.in.mu.Lock()
+	defer c.in.mu.Unlock()
+	c.in.room = n
 	return nil
 }
 func (c *memConn) LocalAddr() net.Addr  { return memAddr{} }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"time"
 
@@ -22,6 +23,7 @@ type stored struct {
 	done       chan struct{} // closed when the relay releases it
 	released   bool          // done is closed
 	expire     *time.Timer
+	dropped    bool // not a replica: the block was dropped
 }
 
 // errSuperseded ends a relay whose block has a pipeline of a later generation.
@@ -81,9 +83,10 @@ func (a *Agent) acquireReplica(ctx context.Context, block workloads.BlockID, gen
 // discard is set.
 func (a *Agent) releaseReplica(block workloads.BlockID, s *stored, discard bool) {
 	a.mu.Lock()
-	abort := false
-	switch {
-	case a.blocks[block] != s: // another relay waits for it
+	abort, dropped := false, false
+	switch current := a.blocks[block]; {
+	case current != s: // another relay waits for it, or the block was dropped
+		dropped = current != nil && current.dropped && s.replica != nil
 	case s.replica == nil:
 		delete(a.blocks, block)
 	case discard:
@@ -97,6 +100,31 @@ func (a *Agent) releaseReplica(block workloads.BlockID, s *stored, discard bool)
 	a.mu.Unlock()
 	if abort {
 		a.abort(s)
+	}
+	if dropped {
+		a.later(s.replica.Remove)
+	}
+}
+
+// Drop ends the part of this host in the pipelines of a block, deletes its replica, complete or not
+// (Options.Later), and refuses the block from now on. The caller first ends Write at the client.
+func (a *Agent) Drop(block workloads.BlockID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.blocks[block]
+	a.blocks[block] = &stored{generation: math.MaxUint32, dropped: true}
+	if s != nil && !s.released && !s.dropped {
+		s.cancel(ErrStopped) // releaseReplica deletes the replica
+		return
+	}
+	if s != nil && s.expire != nil {
+		s.expire.Stop()
+	}
+	switch {
+	case s != nil && s.replica != nil:
+		a.later(s.replica.Remove)
+	case a.o.Disk != nil:
+		a.later(func() error { return a.o.Disk.Remove(block) }) // that was complete before a crash
 	}
 }
 
@@ -118,8 +146,18 @@ func (a *Agent) expire(block workloads.BlockID, s *stored) {
 	})
 }
 
+// abort deletes the replica if it is not complete.
 func (a *Agent) abort(s *stored) {
-	if err := s.replica.Abort(); err != nil {
+	a.problem(s.replica.Abort())
+}
+
+// later deletes files by remove: see Options.Later.
+func (a *Agent) later(remove func() error) {
+	a.o.Later(func() { a.problem(remove()) })
+}
+
+func (a *Agent) problem(err error) {
+	if err != nil {
 		a.o.Sink.Problem(fmt.Errorf("%s: %w", a.name(), err))
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
+	"time"
 
 	"testbed/hosts/disk"
 	"testbed/topo/units"
@@ -107,15 +109,21 @@ func (s *replicaStream) close() error {
 	return s.r.Close()
 }
 
-// ReadLocal reads a replica of the given size that this host stores, and sends nothing.
-// Stop of flow ends it. It returns ErrStopped and ErrCrashed as Sender.Send does.
+// ReadLocal reads a replica of the given size that this host stores, and sends nothing. It consumes
+// it at the rate of Expect, and Received counts it. Stop of flow ends it. It returns ErrStopped and ErrCrashed as Sender.Send does.
 func (a *Agent) ReadLocal(ctx context.Context, flow workloads.FlowID, block workloads.BlockID, size units.Bytes) error {
 	l := a.current()
 	ctx, release := l.within(ctx)
 	defer release()
 	ctx, release = withEnd(ctx, a.stopperOf(flow).ctx)
 	defer release()
-	err := a.readLocal(ctx, block, size)
+	count, err := a.registerIncoming(flow)
+	if err == nil {
+		c := a.consumerOf(flow)
+		if err = a.readLocal(ctx, block, size, c, count); err == nil {
+			err = a.markConsumed(c, size, time.Now())
+		}
+	}
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -125,7 +133,7 @@ func (a *Agent) ReadLocal(ctx context.Context, flow workloads.FlowID, block work
 	return nil
 }
 
-func (a *Agent) readLocal(ctx context.Context, block workloads.BlockID, size units.Bytes) (err error) {
+func (a *Agent) readLocal(ctx context.Context, block workloads.BlockID, size units.Bytes, c *consumer, count *atomic.Int64) (err error) {
 	s, err := a.readReplica(ctx, block, size)
 	if err != nil {
 		return err
@@ -141,6 +149,10 @@ func (a *Agent) readLocal(ctx context.Context, block workloads.BlockID, size uni
 		}
 		s.skip(len(b))
 		left -= units.Bytes(len(b))
+		if err := c.consume(ctx, units.Bytes(len(b)), left == 0); err != nil {
+			return err
+		}
+		count.Add(int64(len(b)))
 	}
 	return nil
 }

@@ -42,6 +42,8 @@ type Needs struct {
 	// can be launched: to kill attempts, or to remember the time. Without it, only those count
 	// at which the host has a free slot of a kind for which a task is pending.
 	EveryHeartbeat bool
+	// TaskProgress shows AttemptState.Progress. Without it Progress is 0, and hosts need not report it.
+	TaskProgress bool
 
 	Hints
 }
@@ -66,6 +68,10 @@ type Hints struct {
 	// LinkState.Begun are undefined. A simulation need not update the bytes of all flows
 	// at every event. It excludes Sizes and MostSent.
 	IgnoresProgress bool
+	// Unlimited declares that a CoflowScheduler never limits a flow: in every decision all flows are
+	// free to send, as without a coordinator. A caller need not call it for flows that join a
+	// coflow while it runs.
+	Unlimited bool
 }
 
 // With returns the needs of two policies together. Progress is ignored only if both ignore it.
@@ -73,10 +79,10 @@ func (n Needs) With(m Needs) Needs {
 	return Needs{
 		Sizes: n.Sizes || m.Sizes, Totals: n.Totals || m.Totals, LinkLoad: n.LinkLoad || m.LinkLoad,
 		DiskUse: n.DiskUse || m.DiskUse, OracleLoad: n.OracleLoad || m.OracleLoad,
-		EveryHeartbeat: n.EveryHeartbeat || m.EveryHeartbeat,
+		EveryHeartbeat: n.EveryHeartbeat || m.EveryHeartbeat, TaskProgress: n.TaskProgress || m.TaskProgress,
 		Hints: Hints{
 			Flows: n.Flows || m.Flows, NewFlows: n.NewFlows || m.NewFlows, PilotFlows: n.PilotFlows || m.PilotFlows,
-			MostSent: n.MostSent || m.MostSent, IgnoresProgress: n.IgnoresProgress && m.IgnoresProgress,
+			MostSent: n.MostSent || m.MostSent, IgnoresProgress: n.IgnoresProgress && m.IgnoresProgress, Unlimited: n.Unlimited && m.Unlimited,
 		},
 	}
 }

@@ -72,6 +72,11 @@ func (s *SlotState) Fits(k jobs.TaskKind, need jobs.Resources) bool {
 		(s.Capacity.Memory <= 0 || s.Need.Memory+need.Memory <= s.Capacity.Memory)
 }
 
+// HasRoom reports whether the output of one more task fits.
+func (s *SlotState) HasRoom(output units.Bytes) bool {
+	return output == 0 || s.Space < 0 || output <= s.Space
+}
+
 // Add counts one more attempt, in a copy that a policy has made.
 func (s *SlotState) Add(k jobs.TaskKind, need jobs.Resources) {
 	s.Used[k]++
@@ -105,6 +110,9 @@ type StageState struct {
 	// Waiting is the number of tasks without an attempt, whether the stage may begin or not.
 	Waiting int
 	Need    jobs.Resources // of one task, the most of all
+	// Output is the room on its host that one task needs for its outputs, the most of all; 0 if space
+	// is not enforced. The engine launches no task without that room.
+	Output units.Bytes
 	// Anywhere reports that the input of the tasks has no place, so that no host is nearer to it
 	// than another, as of reduces. All pending tasks are then OffRack.
 	Anywhere bool
@@ -130,8 +138,12 @@ type AttemptState struct {
 	Locality Locality
 	Start    time.Duration
 	Phase    Phase
-	Progress float64 // 0 to 1, as its host's newest heartbeat said
-	Killing  bool    // a kill has been sent
+	// Progress is how far the attempt is, from 0 to 1, by its host's newest heartbeat (Needs.TaskProgress).
+	// Of a task that reads a block it is the share of the input that is consumed. Of a task that
+	// fetches, copying, sorting and reducing are a third each, by the bytes that have arrived and the
+	// computing that is done (Hadoop). Progress starts again if the attempt reads from another replica.
+	Progress float64
+	Killing  bool // a kill has been sent
 }
 
 // Assignment is a decision. Its slices are reused for the next decision.

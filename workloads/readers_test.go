@@ -38,8 +38,8 @@ func TestReadersFile(t *testing.T) {
 		{ID: 2, Client: 1, Start: 4 * time.Second, Reads: []Read{{Block: 5, Size: units.MB}, {Block: 3, Size: 8 * units.MB}}},
 		{ID: 3, Client: 0, Start: 4 * time.Second, Reads: []Read{{Block: 3, Size: 8 * units.MB}}},
 	}
-	if got := file.Workload.NextIDs(); got != (IDs{Coflow: 5, Flow: 8}) {
-		t.Errorf("next IDs %+v, want coflow 5 and flow 8", got)
+	if got := file.Workload.NextIDs(); got != (IDs{Coflow: 5, Flow: 8, Block: 6}) {
+		t.Errorf("next IDs %+v, want coflow 5, flow 8 and block 6", got)
 	}
 	if d := cmp.Diff(want, file.Workload.Readers); d != "" {
 		t.Errorf("readers (-want +got):\n%s", d)

@@ -107,18 +107,24 @@ type Workload struct {
 	Jobs    []Job    // by ID
 }
 
-// IDs are the next IDs to assign to coflows and flows.
+// IDs are the next IDs to assign to coflows, flows and blocks.
 type IDs struct {
 	Coflow CoflowID
 	Flow   FlowID
+	Block  BlockID `json:",omitempty"`
 }
 
-// NextIDs returns the lowest IDs above those of a workload's coflows and flows.
+// NextIDs returns the lowest IDs above those of a workload's coflows, flows and blocks.
 func (w Workload) NextIDs() (next IDs) {
 	for _, c := range w.Coflows {
 		next.Coflow = max(next.Coflow, c.ID+1)
 		for _, f := range c.Flows {
 			next.Flow = max(next.Flow, f.ID+1)
+		}
+	}
+	for _, wr := range w.Writers {
+		for _, b := range wr.Blocks {
+			next.Block = max(next.Block, b.ID+1)
 		}
 	}
 	return next

@@ -62,6 +62,8 @@ type display struct {
 	options []mpb.ContainerOption
 
 	begun time.Time
+	share float64 // the last that is known, and when it was
+	at    time.Time
 	last  time.Time // a line was written
 	pool  *mpb.Progress
 	bar   *mpb.Bar
@@ -91,6 +93,13 @@ func (d *display) show(s state) {
 	now := d.now()
 	if d.begun.IsZero() {
 		d.begun = now
+	}
+	if s.share >= 0 {
+		if s.share < d.share { // an attempt is repeated: its time is lost, but the pace is as it was
+			took := float64(d.at.Sub(d.begun))
+			d.begun = now.Add(-time.Duration(took * s.share / d.share))
+		}
+		d.share, d.at = s.share, now
 	}
 	text := s.text
 	if eta, ok := remaining(now.Sub(d.begun), s.share); ok {
@@ -200,6 +209,9 @@ func (d *display) update(p runner.Progress) {
 	var parts []string
 	if p.Coflows.All > 0 {
 		parts = append(parts, fmt.Sprintf("coflows %d/%d", p.Coflows.Done, p.Coflows.All))
+	}
+	if p.Tasks.All > 0 {
+		parts = append(parts, fmt.Sprintf("tasks %d/%d", p.Tasks.Done, p.Tasks.All))
 	}
 	if p.Blocks.All > 0 {
 		parts = append(parts, fmt.Sprintf("blocks %d/%d", p.Blocks.Done, p.Blocks.All))

@@ -67,6 +67,20 @@ arm 1/2 fair: ended, last verdict degraded, coflows 22/22, blocks 4/4, 20.0 s of
 	}
 }
 
+// The time that remains grows only by the work of an attempt that is repeated.
+func TestProgressOfRepeatedAttempt(t *testing.T) {
+	var b bytes.Buffer
+	now := time.Unix(0, 0)
+	d := &display{w: &b, every: time.Second, now: func() time.Time { return now }}
+	for i, share := range []float64{0, 0.25, 0.5, 0.25, 0.5, 1} {
+		now = time.Unix(int64(10*i), 0)
+		d.show(state{stage: "run", share: share})
+	}
+	if want := "run\nrun, about 30s left\nrun, about 20s left\nrun, about 30s left\nrun, about 20s left\nrun, about 0s left\n"; b.String() != want {
+		t.Errorf("got\n%swant\n%s", b.String(), want)
+	}
+}
+
 func TestProgressIsQuiet(t *testing.T) {
 	var b bytes.Buffer
 	d, pass := plainDisplay(&b, time.Second)

@@ -8,11 +8,13 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"testbed/emu/scenario"
 	"testbed/results/safefile"
 	tables "testbed/results/table"
 	"testbed/topo"
@@ -76,6 +78,9 @@ output. With --json it prints the statistics of "workload info".`,
 			fabric, err := s.Shape().Build()
 			if err != nil {
 				return err
+			}
+			if slices.ContainsFunc(s.Spec.Workload, func(i scenario.Item) bool { return i.Tasks != nil }) {
+				return hinted{fmt.Errorf("workload generate: %s has jobs of tasks, which a workload file cannot hold", args[0]), "use testbed workload jobs generate for a job file"}
 			}
 			w, notes, err := s.Workload(fabric, repeat)
 			if err != nil {

@@ -18,8 +18,8 @@ func (a *app) workloadJobsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "jobs", Short: "Generate, derive, scale and describe jobs of tasks",
 		Long: `Jobs works on job files: jobs of map and reduce tasks, with the data that tasks read, send,
-write and compute on. They are YAML, and can be written by hand. docs/job-workloads.md
-explains the format, the generators and every rule.`,
+write and compute on. They are YAML, and can be written by hand. An item of kind tasks of a
+scenario runs them. docs/job-workloads.md explains the format, the generators and every rule.`,
 		Example: `  testbed workload jobs generate bm -o bm.yaml
   testbed workload jobs derive SWIM-FB-2009-0.tsv -o facebook.yaml
   testbed workload jobs info facebook.yaml`,

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -46,7 +47,7 @@ func (a *app) jobsGenerateCmd() *cobra.Command {
 			}
 			return bm.Generate(seed)
 		}},
-		{"mix", "jobs of weighted profiles: scan (map-only), sort and aggregate", []string{"jobs", "weights", "maps", "sort-rate"}, func(seed uint64) ([]jobs.Job, error) {
+		{"mix", "jobs of weighted profiles: scan (map-only), sort and aggregate", []string{"jobs", "weights", "maps", "sort-rate", "spread", "workers"}, func(seed uint64) ([]jobs.Job, error) {
 			if err := weigh(mix.Profiles, weights); err != nil {
 				return nil, err
 			}
@@ -108,6 +109,14 @@ distribution and default.`,
 			if cmd.Flags().Changed("gap") {
 				bm.Gap, mix.Gap, sim.Gap = gap, gap, gap
 			}
+			if mix.Workers > 0 {
+				if cmd.Flags().Changed("users") || cmd.Flags().Changed("user-skew") {
+					return usageError{errors.New("workload jobs generate: --users and --user-skew do not apply to --workers, each of which is a user")}
+				}
+				if !cmd.Flags().Changed("gap") {
+					mix.Gap = 0
+				}
+			}
 			if cmd.Flags().Changed("jobs") {
 				mix.Jobs, sim.Jobs = count, count
 			}
@@ -127,6 +136,8 @@ distribution and default.`,
 	f.StringVar(&factor, "tasks", "1", "multiply the numbers of maps by this `factor`, such as 1/8 (kind bm)")
 	f.StringToIntVar(&weights, "weights", nil, "weights of profiles, such as scan=2,sort=1; profiles without one do not occur (kind mix; default: equal)")
 	f.StringVar(&span, "maps", "1-20", "`range` of the number of maps of a job (kind mix)")
+	f.IntVar(&mix.Workers, "workers", 0, "number of users in a closed loop, who submit their next job --gap after the end of their job, 0s by default (kind mix; default: none)")
+	f.Float64Var(&mix.Spread, "spread", 0, "multiply the time in which each task consumes its input by 1 ± this, uniform (kind mix)")
 	limits.add(cmd)
 	out.add(cmd)
 	completer(cmd)("weights", cobra.NoFileCompletions)

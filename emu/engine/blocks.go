@@ -21,8 +21,9 @@ type blocks struct {
 	largest units.Bytes   // largest block of any writer so far
 
 	active     map[workloads.BlockID]*write
-	failed     map[workloads.BlockID]bool // failed blocks, about which events may still arrive
-	placements []policies.Placement       // by time, pruned by recentPlacements
+	failed     map[workloads.BlockID]bool   // failed blocks, about which events may still arrive
+	stopped    map[workloads.BlockID]*write // blocks that were stopped, with their targets
+	placements []policies.Placement         // by time, pruned by recentPlacements
 }
 
 // write is a block being written and its writer's next blocks.
@@ -40,7 +41,7 @@ type request struct {
 }
 
 func newBlocks(shared *core) (blocks, error) {
-	x := blocks{core: shared, failed: map[workloads.BlockID]bool{}, active: map[workloads.BlockID]*write{}}
+	x := blocks{core: shared, failed: map[workloads.BlockID]bool{}, stopped: map[workloads.BlockID]*write{}, active: map[workloads.BlockID]*write{}}
 	if p, ok := x.cfg.Placement.(policies.Batcher); ok {
 		if x.every = p.Every(); x.every < 0 {
 			return x, fmt.Errorf("engine: placement policy %T: interval %v: must be 0 or more", p, x.every)
@@ -201,6 +202,10 @@ func (x *blocks) checkTargets(b workloads.Block, targets []topo.HostID) error {
 
 func (x *blocks) blockDurable(id workloads.BlockID) error {
 	w := x.active[id]
+	if s := x.stopped[id]; s != nil { // it was durable before StopChain
+		x.discard(id, s.block.Size, s.lost, x.now)
+		return nil
+	}
 	if w == nil && x.failed[id] {
 		return nil // its last acknowledgement arrived after it had failed
 	}
@@ -234,4 +239,29 @@ func (x *blocks) recentPlacements() []policies.Placement {
 	}
 	x.placements = x.placements[keep:]
 	return slices.Clip(x.placements)
+}
+
+// stop ends the write of a block that is no longer needed. Its writer's next blocks are dropped.
+func (x *blocks) stop(id workloads.BlockID) {
+	if i := slices.IndexFunc(x.waiting, func(r request) bool { return r.rest[0].ID == id }); i >= 0 {
+		x.waiting = slices.Delete(x.waiting, i, i+1)
+	}
+	w := x.active[id]
+	if w == nil {
+		return // it has not been placed, or has ended
+	}
+	x.failed[id], x.stopped[id] = true, &write{block: w.block, lost: slices.Clone(w.targets)}
+	x.drop(w)
+	b := w.block
+	x.command(StopChain{Block: id}, Mark{Kind: MarkBlockStopped, ID: int(id), Host: x.living(b.Client), Parts: b.Replicas, Size: b.Size})
+}
+
+// discard deletes the replicas of a durable block.
+func (x *blocks) discard(id workloads.BlockID, size units.Bytes, on []topo.HostID, durable time.Duration) {
+	delete(x.stopped, id)
+	for _, h := range on {
+		x.hosts[h].dropped(id)
+		x.hostChanged(h)
+	}
+	x.command(DropBlock{Block: id, Size: size, Hosts: on, Durable: durable})
 }

@@ -20,16 +20,18 @@ import (
 // decides their rates.
 type coflows struct {
 	*core
-	active  []*coflow // by arrival, ties by ID
+	active  []*coflow // those with unfinished flows, by arrival, ties by ID
 	waiting []*coflow // those of active whose flows have not been started
 	byFlow  map[workloads.FlowID]*flow
 	failed  map[workloads.FlowID]bool // failed flows, about which events may still arrive
-	look    bool                      // look for flows without progress in the current step
-	cuts    bool                      // a flow's path may contain a link that is down
+	open    map[workloads.CoflowID]*coflow
+	grown   []*coflow // open coflows that flows have joined in the current step
+	look    bool      // look for flows without progress in the current step
+	cuts    bool      // a flow's path may contain a link that is down
 }
 
 func newCoflows(shared *core) coflows {
-	return coflows{core: shared, byFlow: map[workloads.FlowID]*flow{}, failed: map[workloads.FlowID]bool{}}
+	return coflows{core: shared, byFlow: map[workloads.FlowID]*flow{}, failed: map[workloads.FlowID]bool{}, open: map[workloads.CoflowID]*coflow{}}
 }
 
 type coflow struct {
@@ -48,6 +50,11 @@ type coflow struct {
 	speed   float64 // maximum total rate, bit/s
 
 	read *workloads.BlockID // the block of a read; nil for other coflows
+
+	load map[topo.LinkID]units.Bytes // of all flows so far, by link
+	host topo.HostID                 // that marks its arrival and, of an open coflow, its end
+	open bool                        // flows may join it
+	free bool                        // the policy never limits it: control does not see it
 }
 
 type flow struct {
@@ -55,6 +62,7 @@ type flow struct {
 	coflow     *coflow
 	place      int
 	hash       uint32
+	task       *TaskTransfer // that it serves; nil for none
 	path       []topo.LinkID
 	cut        time.Duration // time since which a link of its path is down without progress; -1 if none is down
 	sent       units.Bytes
@@ -69,86 +77,233 @@ type flow struct {
 // not been reported yet still counts as one byte.
 func (f *flow) remaining() units.Bytes { return max(f.Size-f.sent, 1) }
 
-// arrived registers a coflow, whose flows take the paths that hash selects. read is the block of
-// a read, nil for other coflows.
-func (x *coflows) arrived(c workloads.Coflow, hash func(workloads.FlowID) uint32, read *workloads.BlockID) error {
+// origin is what the engine knows of a flow besides its ends and size.
+type origin struct {
+	hash func(workloads.FlowID) uint32 // selects its path
+	read *workloads.BlockID            // the block of a read; nil for other flows
+	task *TaskTransfer                 // nil for a flow that serves no task
+}
+
+// arrived registers a coflow.
+func (x *coflows) arrived(c workloads.Coflow, from origin) error {
 	if len(c.Flows) == 0 {
 		return fmt.Errorf("coflow %d has no flows", c.ID)
 	}
-	st := &coflow{read: read}
-	st.State = policies.CoflowState{ID: c.ID, Arrival: x.now, Since: x.now, Width: len(c.Flows)}
+	st := x.newCoflow(c.ID)
+	st.read, st.free = from.read, from.task != nil && x.unlimited()
 	for _, f := range c.Flows {
-		if f.Src == f.Dst || f.Size <= 0 || !x.known(f.Src) || !x.known(f.Dst) {
-			return fmt.Errorf("coflow %d: flow %d of %v from host %d to host %d: must have a positive size and two different hosts of the fabric", c.ID, f.ID, f.Size, f.Src, f.Dst)
+		if err := x.add(st, f, from); err != nil {
+			return err
 		}
-		if x.byFlow[f.ID] != nil {
-			return fmt.Errorf("coflow %d: flow %d has already arrived", c.ID, f.ID)
-		}
-		h := hash(f.ID)
-		fl := &flow{Flow: f, coflow: st, hash: h, path: x.cfg.Fabric.Path(f.Src, f.Dst, h), cut: -1}
-		st.all = append(st.all, fl)
-		x.byFlow[f.ID] = fl
 	}
 	slices.SortFunc(st.all, func(a, b *flow) int { return cmp.Compare(a.ID, b.ID) })
-	if err := x.measure(st); err != nil {
-		return err
+	st.flows = slices.Clone(st.all)
+	if !st.free {
+		x.rebuild(st)
+		x.activate(st)
 	}
+	first := st.all[0]
+	st.host = x.living(first.Src, first.Dst)
+	x.command(Mark{Kind: MarkCoflow, ID: int(c.ID), Host: st.host, Parts: len(st.all), Size: c.Size()})
+	x.begin(st, st.all)
+	return nil
+}
+
+// unlimited reports whether flows start at once and have no rate caps.
+func (x *coflows) unlimited() bool {
+	return x.cfg.Control.Latency == 0 && x.cfg.Coflow.Needs().Unlimited
+}
+
+func (x *coflows) newCoflow(id workloads.CoflowID) *coflow {
+	c := &coflow{load: map[topo.LinkID]units.Bytes{}}
+	c.State = policies.CoflowState{ID: id, Arrival: x.now, Since: x.now}
+	return c
+}
+
+// activate lists a coflow with unfinished flows.
+func (x *coflows) activate(c *coflow) {
 	at := sort.Search(len(x.active), func(i int) bool {
 		o := &x.active[i].State
-		return o.Arrival > st.State.Arrival || o.Arrival == st.State.Arrival && o.ID > st.State.ID
+		return o.Arrival > c.State.Arrival || o.Arrival == c.State.Arrival && o.ID > c.State.ID
 	})
-	x.active = slices.Insert(x.active, at, st)
-	x.waiting = append(x.waiting, st)
+	x.active = slices.Insert(x.active, at, c)
+}
+
+// begin announces new flows of a coflow, which control starts, or starts those without rate caps.
+func (x *coflows) begin(c *coflow, flows []*flow) {
 	x.look = true
-	began := coflowBegan{make([]topo.HostID, len(st.all))}
-	for i, f := range st.all {
-		began.from[i] = f.Src
+	if c.free {
+		for _, f := range flows {
+			f.ceiling = policies.NoLimit
+			x.startFlow(f, f.ceiling)
+		}
+	} else {
+		if !slices.Contains(x.waiting, c) {
+			x.waiting = append(x.waiting, c)
+		}
+		began := coflowBegan{make([]topo.HostID, len(flows))}
+		for i, f := range flows {
+			began.from[i] = f.Src
+		}
+		x.send(began)
 	}
-	x.send(began)
-	first := st.all[0]
-	x.command(Mark{Kind: MarkCoflow, ID: int(c.ID), Host: x.living(first.Src, first.Dst), Parts: len(st.all), Size: c.Size()})
-	for _, f := range st.all {
+	for _, f := range slices.Clone(flows) {
 		if h := x.lostOf(f.Src, f.Dst); h >= 0 {
 			x.fail(f, x.lostWhy(h))
 		}
 	}
+}
+
+func (x *coflows) startFlow(f *flow, ceiling units.Rate) {
+	f.started = true
+	x.command(StartTransfer{Coflow: f.coflow.State.ID, Flow: f.Flow, Hash: f.hash, Ceiling: ceiling, Read: f.coflow.read, Task: f.task})
+}
+
+// each calls f for all coflows with unfinished flows: first those that control sees, then the free ones
+// by ID.
+func (x *coflows) each(f func(*coflow)) {
+	for _, c := range x.active {
+		f(c)
+	}
+	var free []*coflow
+	for _, fl := range x.byFlow {
+		if fl.coflow.free && fl == fl.coflow.flows[0] {
+			free = append(free, fl.coflow)
+		}
+	}
+	slices.SortFunc(free, func(a, b *coflow) int { return cmp.Compare(a.State.ID, b.State.ID) })
+	for _, c := range free {
+		f(c)
+	}
+}
+
+// opened registers an open coflow without flows, which flows join until it is closed. host marks it.
+func (x *coflows) opened(id workloads.CoflowID, host topo.HostID) {
+	c := x.newCoflow(id)
+	c.open, c.host, c.free = true, host, x.unlimited()
+	x.open[id] = c
+	x.command(Mark{Kind: MarkCoflow, ID: int(id), Host: x.living(host)})
+}
+
+// join adds a flow to an open coflow. Its ID must be above those of the other flows.
+func (x *coflows) join(id workloads.CoflowID, f workloads.Flow, from origin) error {
+	c := x.open[id]
+	if c == nil {
+		return fmt.Errorf("flow %d joins coflow %d: it is not open", f.ID, id)
+	}
+	if err := x.add(c, f, from); err != nil {
+		return err
+	}
+	joined := c.all[len(c.all)-1]
+	if c.free {
+		c.all = c.all[:0]
+	} else {
+		if len(c.flows) == 0 {
+			x.activate(c)
+		}
+		if !slices.Contains(x.grown, c) {
+			x.grown = append(x.grown, c)
+		}
+	}
+	c.flows = append(c.flows, joined)
+	x.begin(c, []*flow{joined})
 	return nil
 }
 
-// measure computes the properties of a coflow at its arrival.
-func (x *coflows) measure(c *coflow) error {
-	c.flows = slices.Clone(c.all)
-	st := &c.State
-	demand := make([]alloc.Flow, len(c.all))
-	load := map[topo.LinkID]units.Bytes{}
-	for i, f := range c.all {
-		f.place = i
-		demand[i] = alloc.Flow{ID: f.ID, Size: f.Size, Links: f.path}
-		if st.Size > math.MaxInt64-f.Size {
-			return fmt.Errorf("coflow %d: the total size of its flows exceeds %v", st.ID, units.Bytes(math.MaxInt64))
+// closed ends an open coflow, which has no unfinished flow.
+func (x *coflows) closed(id workloads.CoflowID) {
+	c := x.open[id]
+	delete(x.open, id)
+	x.command(Mark{Kind: MarkCoflowClosed, ID: int(id), Host: x.living(c.host), Parts: c.State.Width, Size: c.State.Size})
+	x.send(coflowEnded{id, c.free})
+}
+
+// stop ends a flow that is no longer needed.
+func (x *coflows) stop(id workloads.FlowID, why string) {
+	if f := x.byFlow[id]; f != nil {
+		x.cut(f, MarkFlowStopped, why)
+	}
+}
+
+// grow rebuilds the demands of the coflows that flows have joined in the current step.
+func (x *coflows) grow() {
+	for _, c := range x.grown {
+		if len(c.flows) == 0 {
+			continue // all of its flows have ended at once
 		}
-		st.Size += f.Size
-		st.Largest = max(st.Largest, f.Size)
-		for _, l := range f.path {
-			load[l] += f.Size
+		var sending []*flow
+		for _, place := range c.sending {
+			if f := c.all[place]; !f.ended {
+				sending = append(sending, f)
+			}
 		}
-		if load[x.cfg.Fabric.HostUp(f.Src)] == f.Size {
-			st.Senders++
-		}
-		if load[x.cfg.Fabric.HostDown(f.Dst)] == f.Size {
-			st.Receivers++
+		c.all = append(c.all[:0:0], c.flows...)
+		x.rebuild(c)
+		c.sending = c.sending[:0]
+		for _, f := range sending {
+			c.sending = append(c.sending, int32(f.place))
 		}
 	}
-	for l, n := range load {
+	x.grown = x.grown[:0]
+}
+
+// add adds a flow to the facts about its coflow.
+func (x *coflows) add(c *coflow, f workloads.Flow, from origin) error {
+	st := &c.State
+	if f.Src == f.Dst || f.Size <= 0 || !x.known(f.Src) || !x.known(f.Dst) {
+		return fmt.Errorf("coflow %d: flow %d of %v from host %d to host %d: must have a positive size and two different hosts of the fabric", st.ID, f.ID, f.Size, f.Src, f.Dst)
+	}
+	if x.byFlow[f.ID] != nil {
+		return fmt.Errorf("coflow %d: flow %d has already arrived", st.ID, f.ID)
+	}
+	if st.Size > math.MaxInt64-f.Size {
+		return fmt.Errorf("coflow %d: the total size of its flows exceeds %v", st.ID, units.Bytes(math.MaxInt64))
+	}
+	h := from.hash(f.ID)
+	fl := &flow{Flow: f, coflow: c, place: unplaced, hash: h, task: from.task, path: x.cfg.Fabric.Path(f.Src, f.Dst, h), cut: -1}
+	c.all = append(c.all, fl)
+	x.byFlow[f.ID] = fl
+	st.Width++
+	st.Size += f.Size
+	st.Remaining += f.Size
+	st.Largest = max(st.Largest, f.Size)
+	for _, l := range fl.path {
+		c.load[l] += f.Size
 		rate := x.cfg.Capacity[l]
 		if rate == 0 {
 			rate = x.cfg.Fabric.Link(l).Rate // it is down
 		}
-		st.Bound = max(st.Bound, rate.TimeToSend(n))
+		st.Bound = max(st.Bound, rate.TimeToSend(c.load[l]))
 	}
-	st.Remaining = st.Size
-	c.demand = alloc.NewDemand(demand, len(x.cfg.Capacity))
+	if c.load[x.cfg.Fabric.HostUp(f.Src)] == f.Size {
+		st.Senders++
+	}
+	if c.load[x.cfg.Fabric.HostDown(f.Dst)] == f.Size {
+		st.Receivers++
+	}
 	return nil
+}
+
+// unplaced is the place of a flow that is not part of its coflow's demand yet.
+const unplaced = -1
+
+// rebuild computes the demand of a coflow from its flows, of which none has ended.
+func (x *coflows) rebuild(c *coflow) {
+	demand := make([]alloc.Flow, len(c.all))
+	for i, f := range c.all {
+		f.place = i
+		demand[i] = alloc.Flow{ID: f.ID, Size: f.Size, Links: f.path}
+	}
+	c.demand = alloc.NewDemand(demand, len(x.cfg.Capacity))
+	for _, f := range c.all {
+		if f.sent > 0 {
+			c.demand.SetLeft(f.place, 8*float64(f.remaining()))
+			c.demand.Begin(f.place)
+		}
+		if f.pilot {
+			c.demand.MakePilot(f.place)
+		}
+	}
 }
 
 func (c *core) known(h topo.HostID) bool { return h >= 0 && int(h) < len(c.hosts) }
@@ -178,6 +333,9 @@ func (f *flow) receive(n units.Bytes) {
 	f.sent = n
 	c.State.MostSent = max(c.State.MostSent, n)
 	c.State.Remaining -= before - f.remaining()
+	if f.place == unplaced {
+		return
+	}
 	c.demand.SetLeft(f.place, 8*float64(f.remaining()))
 	if n > 0 {
 		c.demand.Begin(f.place) // also if all bytes were received and one still counts as remaining
@@ -195,8 +353,10 @@ func (x *coflows) finished(id workloads.FlowID) error {
 	}
 	f.receive(f.Size)
 	c := f.coflow
-	at, _ := slices.BinarySearch(c.finished, f.Size)
-	c.finished = slices.Insert(c.finished, at, f.Size)
+	if !c.free {
+		at, _ := slices.BinarySearch(c.finished, f.Size)
+		c.finished = slices.Insert(c.finished, at, f.Size)
+	}
 	x.end(f, false, "")
 	return nil
 }
@@ -210,13 +370,20 @@ func (x *coflows) end(f *flow, failed bool, why string) {
 		c.flows = slices.Delete(c.flows, at, at+1)
 	}
 	c.State.Remaining -= f.remaining()
-	c.demand.End(f.place)
+	if f.place != unplaced {
+		c.demand.End(f.place)
+	}
 	lastPilot := f.pilot && c.PilotEnded(f.sent)
-	x.send(flowEnded{coflow: c.State.ID, id: f.ID, src: f.Src, dst: f.Dst, failed: failed, why: why, lastPilot: lastPilot})
-	if len(c.flows) == 0 {
+	x.send(flowEnded{coflow: c.State.ID, id: f.ID, src: f.Src, dst: f.Dst, size: f.Size, failed: failed, why: why, lastPilot: lastPilot, free: c.free})
+	if len(c.flows) > 0 {
+		return
+	}
+	if !c.free {
 		is := func(o *coflow) bool { return o == c }
 		x.active = slices.DeleteFunc(x.active, is)
 		x.waiting = slices.DeleteFunc(x.waiting, is)
-		x.send(coflowEnded{c.State.ID})
+	}
+	if !c.open {
+		x.send(coflowEnded{c.State.ID, c.free})
 	}
 }

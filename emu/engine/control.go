@@ -101,7 +101,7 @@ func (e *Engine) initControl() error {
 // for none. The step may be later, as it is on packets.
 func (e *Engine) NextWake() time.Duration {
 	c := &e.control
-	next := min(e.blocks.due(), e.jobs.next())
+	next := min(e.blocks.due(), e.writers.next(), e.tasks.nextWake())
 	if len(e.coflows.active) == 0 {
 		return next
 	}
@@ -162,16 +162,16 @@ func (e *Engine) view() *policies.CoflowView {
 }
 
 // IgnoresProgress reports that no policy uses the progress of flows before they end
-// (policies.Hints.IgnoresProgress). A backend then need not report it (TransferProgressed).
+// (policies.Hints.IgnoresProgress, policies.Needs.TaskProgress). A backend then need not report it (TransferProgressed).
 func (e *Engine) IgnoresProgress() bool {
-	return e.control.Needs.IgnoresProgress
+	return e.control.Needs.IgnoresProgress && !e.tasks.showsProgress()
 }
 
 // state returns the state of a coflow for the coflow policy.
 func (e *Engine) state(c *coflow) policies.CoflowState {
 	needs := e.control.Needs
 	knows := needs.Sizes
-	ignored := e.IgnoresProgress()
+	ignored := needs.IgnoresProgress
 	s := c.State
 	s.Left, s.Links, s.Finished = len(c.flows), c.demand.Links(knows), len(c.finished)
 	if n := len(c.finished); n > 0 {
@@ -361,8 +361,9 @@ func (e *Engine) fastest(f *flow) float64 {
 func (e *Engine) start(factor units.Rate) {
 	for _, x := range e.coflows.waiting {
 		for _, f := range x.flows {
-			f.started = true
-			e.command(StartTransfer{Coflow: x.State.ID, Flow: f.Flow, Hash: f.hash, Ceiling: factor * f.ceiling, Read: x.read})
+			if !f.started {
+				e.coflows.startFlow(f, factor*f.ceiling)
+			}
 		}
 	}
 	e.coflows.waiting = e.coflows.waiting[:0]
@@ -390,6 +391,9 @@ func (e *Engine) coflowBegan(n coflowBegan) {
 
 // flowEnded requests the decisions that the end of a flow requires, and counts its report.
 func (e *Engine) flowEnded(n flowEnded) {
+	if n.free {
+		return
+	}
 	c := &e.control
 	c.FlowEnded(e.now, n.lastPilot)
 	c.counter.Ended(n.src, e.now, !n.failed)

@@ -5,10 +5,11 @@
 // log. A step without events occurs at the time that NextWake returned. The design follows
 // RawNode of etcd-io/raft.
 //
-// Each sub-machine owns its state: coflows (coflows.go), blocks (blocks.go), jobs (jobs.go),
-// which starts the writers of a job when its coflow has ended, and reads (reads.go), which
-// converts block reads to coflows. They share the state of the hosts (reports.go). Jobs and
-// reads call blocks and coflows; reports in the other direction are notes (notes.go). Step
+// Each sub-machine owns its state: coflows (coflows.go), blocks (blocks.go), writers (writers.go),
+// which starts the writers of a job when its coflow has ended, reads (reads.go), which converts block
+// reads to coflows, and tasks (tasks.go), which runs jobs of tasks under package tracker. They share
+// the state of the hosts (reports.go). Writers, reads and tasks call blocks and coflows; reports in the
+// other direction are notes (notes.go). Step
 // gives each event to the machine that owns its subject and delivers the notes. At its end
 // control.go calls the coflow policy.
 //
@@ -47,8 +48,10 @@ type Config struct {
 	// Alpha is the weight of the newest sample in the moving average of a
 	// host's traffic, in (0, 1]. Sinbad (SIGCOMM 2013) uses 0.2.
 	Alpha float64
-	// IDs are the first IDs of the coflows and flows that the engine starts itself, to fetch
-	// blocks. They must be above those of the workload.
+	// Tasks are the jobs of tasks; nil for none.
+	Tasks *TaskConfig
+	// IDs are the first IDs of the coflows, flows and blocks that the engine starts itself, to fetch
+	// blocks and for tasks. They must be above those of the workload.
 	IDs workloads.IDs
 	// Seed is the seed of random paths and placements. Draws depend on it, on their purpose and
 	// on the identity of their object in the workload, such as a read of a reader and its
@@ -66,8 +69,9 @@ type Engine struct {
 	coflows coflows
 	control control
 	blocks  blocks
-	jobs    jobs
+	writers writers
 	reads   reads
+	tasks   tasks
 }
 
 // core is what the sub-machines share: the configuration, the time, the state of hosts and
@@ -77,8 +81,9 @@ type core struct {
 	now   time.Duration
 	hosts []host
 	racks []rack
-	load  []units.Rate // by LinkID, from the newest LinkLoads
-	down  int          // number of links that are down
+	load  []units.Rate  // by LinkID, from the newest LinkLoads
+	down  int           // number of links that are down
+	next  workloads.IDs // the next IDs to assign
 	cmds  []Command
 	notes []note // not delivered yet
 	// clusters are what policies see of this state, one for each set of facts.
@@ -86,6 +91,14 @@ type core struct {
 }
 
 func (c *core) command(cmds ...Command) { c.cmds = append(c.cmds, cmds...) }
+
+// assign returns unused IDs of a coflow and its flow.
+func (c *core) assign() workloads.IDs {
+	id := c.next
+	c.next.Coflow++
+	c.next.Flow++
+	return id
+}
 
 func (c *core) send(n note) { c.notes = append(c.notes, n) }
 
@@ -111,13 +124,13 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Heartbeat <= 0 || cfg.Alpha <= 0 || cfg.Alpha > 1 {
 		return nil, fmt.Errorf("engine: heartbeat %v, alpha %v: must be a positive time and a weight in (0, 1]", cfg.Heartbeat, cfg.Alpha)
 	}
-	shared := &core{cfg: cfg, hosts: make([]host, cfg.Fabric.Hosts()), racks: make([]rack, cfg.Fabric.Racks()), load: make([]units.Rate, len(cfg.Capacity))}
+	shared := &core{cfg: cfg, next: cfg.IDs, hosts: make([]host, cfg.Fabric.Hosts()), racks: make([]rack, cfg.Fabric.Racks()), load: make([]units.Rate, len(cfg.Capacity))}
 	e := &Engine{core: shared}
 	for h := range e.hosts {
 		e.hosts[h].lastReport, e.hosts[h].nextReport, e.hosts[h].load = -1, cfg.Heartbeat, -1
 	}
 	e.coflows = newCoflows(shared)
-	e.jobs = newJobs(shared, &e.blocks)
+	e.writers = newWriters(shared, &e.blocks)
 	e.reads = newReads(shared, &e.coflows)
 	var badBlocks error
 	e.blocks, badBlocks = newBlocks(shared)
@@ -129,7 +142,9 @@ func New(cfg Config) (*Engine, error) {
 			e.down++
 		}
 	}
-	if err := errors.Join(e.initControl(), badBlocks); err != nil {
+	var badTasks error
+	e.tasks, badTasks = newTasks(shared, &e.coflows, &e.blocks)
+	if err := errors.Join(e.initControl(), badBlocks, badTasks); err != nil {
 		return nil, err
 	}
 	return e, nil
@@ -161,17 +176,34 @@ func (e *Engine) Step(now time.Duration, evs ...Event) ([]Command, error) {
 func (e *Engine) event(ev Event) error {
 	switch ev := ev.(type) {
 	case CoflowArrived:
-		if err := e.jobs.coflowArrived(ev); err != nil {
+		if err := e.writers.coflowArrived(ev); err != nil {
 			return err
 		}
-		return e.coflows.arrived(ev.Coflow, func(id workloads.FlowID) uint32 { return workloads.FlowHash(e.cfg.Seed, id) }, nil)
+		return e.coflows.arrived(ev.Coflow, origin{hash: func(id workloads.FlowID) uint32 { return workloads.FlowHash(e.cfg.Seed, id) }})
 	case WriterArrived:
 		return e.blocks.writerArrived(ev.Writer)
 	case ReaderArrived:
 		return e.reads.readerArrived(ev.Reader)
+	case JobArrived:
+		return e.tasks.jobArrived(ev.Job)
+	case TaskComputed:
+		e.tasks.taskComputed(ev)
+		return nil
+	case TaskProgressed:
+		return e.tasks.computing(ev)
+	case OutputSpilled:
+		e.tasks.outputSpilled(ev)
+		return nil
+	case TaskFailed:
+		e.tasks.taskFailed(ev.Attempt, ev.Why)
+		return nil
 	case TransferProgressed:
 		return e.transferProgressed(ev)
 	case TransferFinished:
+		if e.tasks.knows(ev.Flow) {
+			e.tasks.readEnded(ev.Flow, false, "")
+			return nil
+		}
 		if e.reads.knows(ev.Flow) {
 			e.reads.localEnded(ev.Flow, false, "")
 			return nil
@@ -179,6 +211,10 @@ func (e *Engine) event(ev Event) error {
 		return e.coflows.finished(ev.Flow)
 	case TransferFailed:
 		e.send(disrupted{})
+		if e.tasks.knows(ev.Flow) {
+			e.tasks.readEnded(ev.Flow, true, ev.Why)
+			return nil
+		}
 		if e.reads.knows(ev.Flow) {
 			e.reads.localEnded(ev.Flow, true, ev.Why)
 			return nil
@@ -209,16 +245,25 @@ func (e *Engine) event(ev Event) error {
 }
 
 // act does what has become due: it gives up flows without progress, starts writers, places
-// blocks, starts reads and calls the coflow policy.
+// blocks, starts reads, schedules tasks and calls the coflow policy.
 func (e *Engine) act() error {
 	e.coflows.giveUpStuck()
 	e.deliver()
-	for _, due := range []func() error{e.jobs.startWriters, e.blocks.placeWaiting, e.reads.serve} {
-		if err := due(); err != nil {
-			return err
+	for again := true; again; again = e.tasks.due() {
+		for e.tasks.due() {
+			if err := e.tasks.step(); err != nil {
+				return err
+			}
+			e.deliver()
 		}
-		e.deliver()
+		for _, due := range []func() error{e.writers.startWriters, e.blocks.placeWaiting, e.reads.serve} {
+			if err := due(); err != nil {
+				return err
+			}
+			e.deliver()
+		}
 	}
+	e.coflows.grow()
 	e.release()
 	if e.needed() {
 		return e.decide()
@@ -234,7 +279,8 @@ func (e *Engine) transferProgressed(ev TransferProgressed) error {
 		return fmt.Errorf("progress of %d flows with %d counts", len(ev.Flows), len(ev.Received))
 	}
 	for i, id := range ev.Flows {
-		if e.coflows.byFlow[id] == nil && e.reads.knows(id) {
+		e.tasks.received(id, ev.Received[i])
+		if e.coflows.byFlow[id] == nil && (e.reads.knows(id) || e.tasks.knows(id)) {
 			continue
 		}
 		if err := e.coflows.progressed(id, ev.Received[i]); err != nil {
@@ -246,7 +292,8 @@ func (e *Engine) transferProgressed(ev TransferProgressed) error {
 
 // Idle reports whether everything that has arrived has finished.
 func (e *Engine) Idle() bool {
-	return len(e.coflows.active) == 0 && len(e.blocks.active)+len(e.blocks.waiting) == 0 && len(e.jobs.waiting) == 0 && len(e.reads.active) == 0
+	return len(e.coflows.active) == 0 && len(e.blocks.active)+len(e.blocks.waiting) == 0 && len(e.writers.waiting) == 0 && len(e.reads.active) == 0 &&
+		len(e.tasks.thinking) == 0 && (e.tasks.tracker == nil || e.tasks.tracker.Idle())
 }
 
 // Unfinished describes the unfinished work in one line.
@@ -256,11 +303,17 @@ func (e *Engine) Unfinished() string {
 		flows += len(c.flows)
 	}
 	left := fmt.Sprintf("%d coflows with %d flows and %d block writes", len(e.coflows.active), flows, len(e.blocks.active)+len(e.blocks.waiting))
-	if n := e.jobs.toStart(); n > 0 {
+	if n := e.writers.toStart(); n > 0 {
 		left += fmt.Sprintf(" and %d writers to start", n)
 	}
 	if n := len(e.reads.active); n > 0 {
 		left += fmt.Sprintf(" and %d readers, %d of which wait for a block to be durable", n, e.reads.waits())
+	}
+	if e.tasks.tracker != nil {
+		left += " and " + e.tasks.tracker.Unfinished()
+		if n := len(e.tasks.thinking); n > 0 {
+			left += fmt.Sprintf(" and %d jobs to submit", n)
+		}
 	}
 	return left
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"testbed/emu/engine/tracker"
+	"testbed/hosts/wire"
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
@@ -41,7 +43,9 @@ func (x *coflows) pathChanged(ev PathChanged) error {
 		return fmt.Errorf("flow %d from %s to %s changed to spine %d: must be a flow between racks and a spine of the fabric", f.ID, fabric.HostName(f.Src), fabric.HostName(f.Dst), ev.Spine)
 	}
 	f.path = []topo.LinkID{fabric.HostUp(f.Src), fabric.LeafUp(from, ev.Spine), fabric.LeafDown(to, ev.Spine), fabric.HostDown(f.Dst)}
-	f.coflow.demand.SetPath(f.place, f.path)
+	if f.place != unplaced {
+		f.coflow.demand.SetPath(f.place, f.path)
+	}
 	return nil
 }
 
@@ -53,7 +57,7 @@ func (x *coflows) giveUpStuck() {
 	}
 	x.cuts = x.down > 0
 	var stuck []*flow
-	for _, c := range x.active {
+	x.each(func(c *coflow) {
 		for _, f := range c.flows {
 			switch {
 			case !slices.ContainsFunc(f.path, func(l topo.LinkID) bool { return x.cfg.Capacity[l] == 0 }):
@@ -64,7 +68,7 @@ func (x *coflows) giveUpStuck() {
 				stuck = append(stuck, f)
 			}
 		}
-	}
+	})
 	for _, f := range stuck {
 		x.fail(f, fmt.Sprintf("no path for %v", x.cfg.Stuck))
 		x.send(disrupted{})
@@ -72,13 +76,16 @@ func (x *coflows) giveUpStuck() {
 }
 
 // fail fails a flow. Its coflow ends without it.
-func (x *coflows) fail(f *flow, why string) {
+func (x *coflows) fail(f *flow, why string) { x.cut(f, MarkFlowFailed, why) }
+
+// cut ends a flow before its last byte.
+func (x *coflows) cut(f *flow, mark MarkKind, why string) {
 	x.end(f, true, why)
 	x.failed[f.ID] = true
 	if f.started {
 		x.command(StopTransfer{Flow: f.ID, Src: f.Src, Dst: f.Dst})
 	}
-	x.command(Mark{Kind: MarkFlowFailed, ID: int(f.ID), Host: x.living(f.Src, f.Dst), Parts: int(f.coflow.State.ID), Size: f.Size, Why: why})
+	x.command(Mark{Kind: mark, ID: int(f.ID), Host: x.living(f.Src, f.Dst), Parts: int(f.coflow.State.ID), Size: f.Size, Why: why})
 }
 
 func (x *coflows) transferFailed(ev TransferFailed) error {
@@ -96,13 +103,13 @@ func (x *coflows) transferFailed(ev TransferFailed) error {
 // hostEnded fails the flows from and to a host.
 func (x *coflows) hostEnded(n hostEnded) {
 	var flows []*flow
-	for _, c := range x.active {
+	x.each(func(c *coflow) {
 		for _, f := range c.flows {
 			if f.Src == n.host || f.Dst == n.host {
 				flows = append(flows, f)
 			}
 		}
-	}
+	})
 	for _, f := range flows {
 		x.fail(f, n.why)
 	}
@@ -139,6 +146,9 @@ func (e *Engine) hostBack(ev HostBack) error {
 	if ev.DiskLost {
 		h.wiped()
 		e.send(diskWiped{ev.Host})
+	}
+	if e.tasks.tracker != nil {
+		e.tasks.note(tracker.HostBack{Host: ev.Host, DiskLost: ev.DiskLost})
 	}
 	e.hostChanged(ev.Host)
 	return nil
@@ -281,7 +291,7 @@ type Failure struct {
 }
 
 // WhyFull is Failure.Why of a replica for which its host had no room.
-const WhyFull = "its disks are full"
+const WhyFull = wire.WhyFull
 
 // FailureKind is the kind of a Failure.
 type FailureKind string

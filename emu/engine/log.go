@@ -241,6 +241,16 @@ func untagOne(m map[string]json.RawMessage) (Event, error) {
 				return nil, errors.New("ReaderArrived in format 1: this version replays such logs only without readers (use the version that made the run)")
 			}
 			return decode[ReaderArrived](body)
+		case "JobArrived":
+			return decode[JobArrived](body)
+		case "TaskComputed":
+			return decode[TaskComputed](body)
+		case "TaskProgressed":
+			return decode[TaskProgressed](body)
+		case "OutputSpilled":
+			return decode[OutputSpilled](body)
+		case "TaskFailed":
+			return decode[TaskFailed](body)
 		case "TransferProgressed":
 			return decode[TransferProgressed](body)
 		case "TransferFinished":

@@ -144,6 +144,14 @@ const (
 	MarkWrite
 	MarkFlowFailed
 	MarkBlockFailed
+	// MarkFlowStopped and MarkBlockStopped are the end of a transfer of a task that no attempt needs
+	// any more, with the fields of a failure.
+	MarkFlowStopped
+	MarkBlockStopped
+	// MarkCoflowClosed is the end of an open coflow, such as the shuffle of a job of tasks, which
+	// flows join while it runs. Parts is the number of its flows, Size their sum. Its MarkCoflow has
+	// Parts and Size 0.
+	MarkCoflowClosed
 )
 
 // Mark sends one small datagram on the link of Host. It marks the arrival of a coflow or of a
@@ -170,6 +178,8 @@ type StartTransfer struct {
 	// Read is the block whose replica on Flow.Src is sent at the speed of its disk; nil for
 	// other flows.
 	Read *workloads.BlockID `json:",omitempty"`
+	// Task is the task that the flow serves; nil for other flows.
+	Task *TaskTransfer `json:",omitempty"`
 }
 
 // ReadDisk reads a replica of a block that the reader's own host stores. Nothing is sent, no
@@ -180,6 +190,8 @@ type ReadDisk struct {
 	Host  topo.HostID
 	Block workloads.BlockID
 	Size  units.Bytes
+	// Task is the task that reads; nil for a reader of the workload.
+	Task *TaskTransfer `json:",omitempty"`
 }
 
 // SetCeiling changes the rate cap of a running flow, in payload bits per second.
@@ -211,10 +223,19 @@ type StopRead struct {
 // StopChain ends a failed block write. Stored data of the block is dropped.
 type StopChain struct{ Block workloads.BlockID }
 
+// DropBlock deletes the replicas of a block that is durable: its attempt did not commit.
+type DropBlock struct {
+	Block   workloads.BlockID
+	Size    units.Bytes
+	Hosts   []topo.HostID
+	Durable time.Duration // when it became durable; disks that were wiped since then have no replica
+}
+
 func (StopTransfer) command()  {}
 func (ReadDisk) command()      {}
 func (StopRead) command()      {}
 func (StopChain) command()     {}
+func (DropBlock) command()     {}
 func (Mark) command()          {}
 func (StartTransfer) command() {}
 func (SetCeiling) command()    {}

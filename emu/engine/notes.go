@@ -19,13 +19,18 @@ type flowEnded struct {
 	coflow    workloads.CoflowID
 	id        workloads.FlowID
 	src, dst  topo.HostID
+	size      units.Bytes
 	failed    bool
 	why       string // reason of a failure
 	lastPilot bool   // no pilot flow of its coflow is left
+	free      bool   // the policy does not limit its coflow
 }
 
 // coflowEnded reports that each flow of a coflow has ended. It follows the last flowEnded.
-type coflowEnded struct{ id workloads.CoflowID }
+type coflowEnded struct {
+	id   workloads.CoflowID
+	free bool // the policy does not limit it
+}
 
 // blockEnded reports that a block is durable on hosts, or has failed.
 type blockEnded struct {
@@ -71,16 +76,20 @@ func (e *Engine) deliver() {
 			e.coflowBegan(n)
 		case flowEnded:
 			e.flowEnded(n)
-			e.jobs.flowEnded(n)
+			e.writers.flowEnded(n)
 			e.reads.flowEnded(n)
+			e.tasks.flowEnded(n)
 		case coflowEnded:
-			e.control.CoflowChanged(e.now)
-			e.jobs.coflowEnded(n)
+			if !n.free {
+				e.control.CoflowChanged(e.now)
+			}
+			e.writers.coflowEnded(n)
 		case blockEnded:
 			e.reads.blockEnded(n)
+			e.tasks.blockEnded(n)
 		case hostEnded:
 			// What one machine gives up, the next one already knows.
-			for _, end := range []func(hostEnded){e.jobs.hostEnded, e.reads.hostEnded, e.coflows.hostEnded, e.blocks.hostEnded} {
+			for _, end := range []func(hostEnded){e.tasks.hostEnded, e.writers.hostEnded, e.reads.hostEnded, e.coflows.hostEnded, e.blocks.hostEnded} {
 				end(n)
 				e.deliver()
 			}

@@ -17,8 +17,7 @@ import (
 // failed; a mark records this, and the reader continues with the next block.
 type reads struct {
 	*core
-	next    workloads.IDs // the next IDs to hand out
-	coflows *coflows      // carries out reads from other hosts
+	coflows *coflows // carries out reads from other hosts
 	ended   map[workloads.BlockID]blockEnded
 	active  []*reader                       // unfinished readers, by arrival
 	waiting map[workloads.BlockID][]*reader // readers that wait for a block to be durable, by time
@@ -38,7 +37,7 @@ type reader struct {
 }
 
 func newReads(shared *core, c *coflows) reads {
-	return reads{core: shared, next: shared.cfg.IDs, coflows: c, ended: map[workloads.BlockID]blockEnded{}, waiting: map[workloads.BlockID][]*reader{},
+	return reads{core: shared, coflows: c, ended: map[workloads.BlockID]blockEnded{}, waiting: map[workloads.BlockID][]*reader{},
 		local: map[workloads.FlowID]*reader{}, remote: map[workloads.FlowID]*reader{}, stopped: map[workloads.FlowID]bool{}}
 }
 
@@ -212,15 +211,7 @@ func (x *reads) read(r *reader) error {
 	}
 	x.remote[id.Flow] = r
 	return x.coflows.arrived(workloads.Coflow{ID: id.Coflow, Flows: []workloads.Flow{{ID: id.Flow, Src: h, Dst: r.Client, Size: rd.Size}}},
-		func(workloads.FlowID) uint32 { return workloads.ReadHash(x.cfg.Seed, r.ID, read, attempt) }, &rd.Block)
-}
-
-// assign returns unused IDs of a coflow and its flow.
-func (x *reads) assign() workloads.IDs {
-	id := x.next
-	x.next.Coflow++
-	x.next.Flow++
-	return id
+		origin{hash: func(workloads.FlowID) uint32 { return workloads.ReadHash(x.cfg.Seed, r.ID, read, attempt) }, read: &rd.Block})
 }
 
 // nearest returns the host from which a reader fetches a block: its own, else one of its

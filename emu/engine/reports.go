@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"testbed/emu/engine/tracker"
 	"testbed/policies"
 	"testbed/topo"
 	"testbed/topo/units"
@@ -55,6 +56,9 @@ func (e *Engine) Needs() policies.Needs {
 	if e.cfg.Placement != nil {
 		needs = needs.With(e.cfg.Placement.Needs())
 	}
+	if e.cfg.Tasks != nil {
+		needs = needs.With(e.cfg.Tasks.Scheduler.Needs())
+	}
 	return needs
 }
 
@@ -70,6 +74,9 @@ func (e *Engine) heartbeat(hb Heartbeat) error {
 		return fmt.Errorf("heartbeat of %s: made at %v, disk use %d: must be 0 or more", e.cfg.Fabric.HostName(hb.Host), hb.Made, hb.Disk.use())
 	}
 	defer e.hostChanged(hb.Host)
+	if e.tasks.tracker != nil {
+		e.tasks.note(tracker.Heartbeat{Host: hb.Host, Progress: e.tasks.progressOf(hb.Host)})
+	}
 	h := &e.hosts[hb.Host]
 	made := e.now
 	if hb.Made > 0 {
@@ -155,7 +162,7 @@ func (h *host) stored(id workloads.BlockID, now time.Duration) {
 	a.durable, a.since = true, now
 }
 
-// dropped removes a replica that will not be complete. Its part in a report stays until the
+// dropped removes a replica that will not be complete, or is deleted. Its part in a report stays until the
 // next report, because the host may not know yet.
 func (h *host) dropped(id workloads.BlockID) {
 	i := h.place(id)
@@ -164,7 +171,7 @@ func (h *host) dropped(id workloads.BlockID) {
 	}
 	a := h.allocated[i]
 	h.full = false
-	if !a.over {
+	if !a.over && !a.durable {
 		h.writing--
 	}
 	if !a.reported {

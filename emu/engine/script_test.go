@@ -398,6 +398,8 @@ func command(c Command) (out string) {
 		out = fmt.Sprintf("stop reading f%d, on %d", c.ID, c.Host)
 	case StopChain:
 		out = fmt.Sprintf("stop b%d", c.Block)
+	case DropBlock:
+		out = fmt.Sprintf("drop b%d, %v, on %v, durable at %v", c.Block, c.Size, c.Hosts, c.Durable)
 	default:
 		panic(fmt.Sprintf("unknown command %T", c))
 	}

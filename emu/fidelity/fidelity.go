@@ -211,11 +211,13 @@ func (d Disk) name() string {
 	return "the disk of " + d.Host
 }
 
-// Transfer is one flow or block write.
+// Transfer is one flow or block write, or one end of a read of an input block.
 type Transfer struct {
 	Name         string
 	Completion   time.Duration // on the wire, from arrival
 	Wire, Engine time.Duration // time of completion, same origin: by packets, and when the engine was notified
+	// Lag is the time by which Engine may be after Wire for another reason than lateness.
+	Lag time.Duration `json:",omitempty"`
 }
 
 // Minimum sizes of measurements that are judged.
@@ -415,7 +417,11 @@ func engine(s Samples, th Thresholds) verdict.Check {
 	}
 	all := make([]deviation, 0, len(s.Transfers))
 	for _, t := range s.Transfers {
-		by := (t.Engine - t.Wire).Abs()
+		by := t.Engine - t.Wire
+		if by > 0 {
+			by = max(0, by-t.Lag)
+		}
+		by = by.Abs()
 		of := float64(by) / math.Max(float64(t.Completion), 1)
 		all = append(all, deviation{grade(by <= th.EnginePass || of <= th.EnginePassFraction, of > th.EngineVoidFraction), by, t.Name})
 	}

@@ -23,7 +23,7 @@ func clean() Samples {
 		Spacing:   []Spacing{{"h0-00>leaf0", 1000, 950}, {"quiet", 10, 0}},
 		Lateness:  300 * time.Microsecond,
 		Disks:     []Disk{{"h0-00", 8 * units.Mbps, 1 * units.MB, time.Second, 0, 1, false}, {"idle", 8 * units.Mbps, 1, time.Millisecond, 0, 1, false}},
-		Transfers: []Transfer{{"flow 1", time.Second, 5 * time.Second, 5*time.Second + time.Millisecond}},
+		Transfers: []Transfer{{Name: "flow 1", Completion: time.Second, Wire: 5 * time.Second, Engine: 5*time.Second + time.Millisecond}},
 		MedianCCT: time.Second,
 	}
 }
@@ -53,7 +53,7 @@ func TestEachCheckCatchesItsOwn(t *testing.T) {
 		return []Disk{{Host: "h", Rate: 8 * units.Mbps, Written: b, Busy: time.Second, Number: 2, Of: 4}}
 	}
 	late := func(d time.Duration) []Transfer {
-		return []Transfer{{"flow 1", 100 * time.Millisecond, time.Second, time.Second + d}}
+		return []Transfer{{Name: "flow 1", Completion: 100 * time.Millisecond, Wire: time.Second, Engine: time.Second + d}}
 	}
 	for _, tt := range []struct {
 		name, check string
@@ -129,7 +129,7 @@ func TestLatenessIsJudgedAgainstCCT(t *testing.T) {
 func TestEveryTransferIsJudged(t *testing.T) {
 	s := clean()
 	for range 150 {
-		s.Transfers = append(s.Transfers, Transfer{"flow", time.Second, time.Second, time.Second})
+		s.Transfers = append(s.Transfers, Transfer{Name: "flow", Completion: time.Second, Wire: time.Second, Engine: time.Second})
 	}
 	s.Transfers[70].Engine += 20 * time.Millisecond
 	if v := Judge(s, Default()); v.Level != verdict.Degraded {
@@ -220,5 +220,20 @@ func TestDoubtKeepsEarlierTries(t *testing.T) {
 	got := Doubt(v, []string{"h0: cut off"})
 	if got.Level != verdict.Degraded || len(got.Earlier) != 1 || got.Earlier[0].Level != verdict.Void {
 		t.Errorf("Doubt = %+v, want a degraded verdict after a try that was void", got)
+	}
+}
+
+// The end of a read may be after its last packet by the lag that its mark states, and not before it.
+func TestLagOfReads(t *testing.T) {
+	for _, tt := range []struct {
+		after time.Duration
+		want  verdict.Level
+	}{{0, verdict.Pass}, {170 * time.Millisecond, verdict.Pass}, {205 * time.Millisecond, verdict.Degraded}, {-5 * time.Millisecond, verdict.Degraded}} {
+		v := Judge(Samples{Transfers: []Transfer{{Name: "input flow 1", Completion: 200 * time.Millisecond, Wire: time.Second, Engine: time.Second + tt.after, Lag: 200 * time.Millisecond}}}, Default())
+		for _, c := range v.Checks {
+			if c.Name == "wire-vs-engine" && c.Level != tt.want {
+				t.Errorf("%v after the last packet: %v, want %v", tt.after, c.Level, tt.want)
+			}
+		}
 	}
 }

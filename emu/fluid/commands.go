@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -18,10 +19,15 @@ import (
 // Do executes the commands at the current time. An error means that the caller
 // passed an invalid command; it names the command.
 func (b *Backend) Do(_ context.Context, cmds []engine.Command) error {
+	if len(cmds) > 0 {
+		b.commanded = b.reported
+	}
 	for _, cmd := range cmds {
 		var err error
 		switch cmd := cmd.(type) {
 		case engine.Mark:
+		case engine.MarkTask:
+			b.tasks.marked(cmd)
 		case engine.StartTransfer:
 			err = b.startTransfer(cmd)
 		case engine.ReadDisk:
@@ -36,6 +42,16 @@ func (b *Backend) Do(_ context.Context, cmds []engine.Command) error {
 			b.stopTransfer(cmd.ID)
 		case engine.StopChain:
 			b.stopChain(cmd.Block)
+		case engine.DropBlock:
+			b.reports.discard(cmd)
+		case engine.Compute:
+			err = b.tasks.compute(cmd)
+		case engine.SpillOutput:
+			err = b.tasks.spill(cmd)
+		case engine.StopTask:
+			b.tasks.stop(cmd.Attempt)
+		case engine.DropOutputs:
+			delete(b.tasks.spilled, cmd.Job)
 		default:
 			err = fmt.Errorf("unknown command %T", cmd)
 		}
@@ -61,7 +77,7 @@ func (b *Backend) startTransfer(c engine.StartTransfer) error {
 		}
 	}
 	fl := &fluid{id: int(f.ID), src: f.Src, dst: f.Dst, size: f.Size, hash: c.Hash, disk: disk, path: b.readClass(f.Src, f.Dst, c.Hash, disk), delay: b.fabric.PathDelay(f.Src, f.Dst, c.Hash)}
-	return b.startFlow(fl, c.Ceiling)
+	return b.startFlow(fl, c.Ceiling, c.Task)
 }
 
 // readDisk starts a read of the reader's own disk: a flow that crosses no link.
@@ -73,7 +89,7 @@ func (b *Backend) readDisk(c engine.ReadDisk) error {
 	if err != nil {
 		return err
 	}
-	return b.startFlow(&fluid{id: int(c.ID), src: c.Host, dst: c.Host, size: c.Size, local: true, disk: disk, path: b.readClass(c.Host, c.Host, 0, disk)}, policies.NoLimit)
+	return b.startFlow(&fluid{id: int(c.ID), src: c.Host, dst: c.Host, size: c.Size, local: true, disk: disk, path: b.readClass(c.Host, c.Host, 0, disk)}, policies.NoLimit, c.Task)
 }
 
 // diskOf returns the resource that a flow uses to read a block of a host, or none if disks do
@@ -89,10 +105,19 @@ func (b *Backend) diskOf(flow workloads.FlowID, block workloads.BlockID, h topo.
 	return none, nil
 }
 
-func (b *Backend) startFlow(f *fluid, ceiling units.Rate) error {
+func (b *Backend) startFlow(f *fluid, ceiling units.Rate, task *engine.TaskTransfer) error {
 	id := workloads.FlowID(f.id)
-	if _, twice := b.byFlow[id]; twice {
+	if b.started.has(f.id) {
 		return fmt.Errorf("start flow %d: already started", id)
+	}
+	if task != nil {
+		if f.consumes = task.Rate; f.consumes < 0 {
+			return fmt.Errorf("start flow %d, which a task consumes at %d: expected a rate of 0 or more", id, f.consumes)
+		}
+	}
+	b.started.add(f.id)
+	if f.local && b.faults.crashed[f.src] { // no link stalls it
+		return nil
 	}
 	f.left, f.own = 8*float64(f.size), class{uses: f.path.uses, listed: -1}
 	b.byFlow[id] = f
@@ -115,6 +140,9 @@ func (b *Backend) readClass(src, dst topo.HostID, hash uint32, disk int32) *clas
 	}
 	c := b.paths[key]
 	if c == nil {
+		if len(b.paths) >= b.mostPaths {
+			b.forgetPaths()
+		}
 		c = &class{ceiling: math.Inf(1), listed: -1}
 		for _, l := range fault.Path(b.fabric, src, dst, key.spine) {
 			c.uses = append(c.uses, use{int32(l), 1})
@@ -127,10 +155,27 @@ func (b *Backend) readClass(src, dst topo.HostID, hash uint32, disk int32) *clas
 	return c
 }
 
+// minPaths is the number of paths below which none is forgotten.
+const minPaths = 1 << 14
+
+// forgetPaths drops the classes of paths that no fluid uses: a large fabric has millions of paths.
+// The next call is due when the number of paths has doubled.
+func (b *Backend) forgetPaths() {
+	used := make(map[*class]bool, len(b.flows))
+	for _, f := range b.flows {
+		used[f.path] = true
+	}
+	for _, f := range b.tasks.spilling {
+		used[f.path] = true
+	}
+	maps.DeleteFunc(b.paths, func(_ pathKey, c *class) bool { return !used[c] })
+	b.mostPaths = max(minPaths, 2*len(b.paths))
+}
+
 // setCeiling has no effect on a flow that has finished, and is not an error: the
 // caller may not have received its completion yet.
 func (b *Backend) setCeiling(c engine.SetCeiling) error {
-	f, started := b.byFlow[c.Flow]
+	f, started := b.byFlow[c.Flow], b.started.has(int(c.Flow))
 	if !started || c.Ceiling < 0 {
 		return fmt.Errorf("set the ceiling of flow %d to %d: expected a started flow and a ceiling of 0 or more", c.Flow, c.Ceiling)
 	}
@@ -175,6 +220,12 @@ func (b *Backend) add(list *[]*fluid, f *fluid) {
 	*list = slices.Insert(*list, placeOf(*list, f.id), f)
 }
 
+// remove removes a fluid from its list.
+func remove(list *[]*fluid, f *fluid) {
+	at := placeOf(*list, f.id)
+	*list = slices.Delete(*list, at, at+1)
+}
+
 // placeOf returns the index of the fluid with this ID in list, or the index at which to
 // insert it.
 func placeOf(list []*fluid, id int) int {
@@ -185,17 +236,22 @@ func placeOf(list []*fluid, id int) int {
 	return at
 }
 
-// limit sets a fluid's ceiling and moves the fluid to the class with that ceiling.
+// limit sets a fluid's ceiling and moves the fluid to the class with that ceiling, or with the
+// rate at which its task consumes the bytes, if that is lower.
 func (b *Backend) limit(f *fluid, ceiling units.Rate) {
 	b.leave(f)
 	f.ceiling = ceiling
-	switch ceiling {
-	case 0:
+	consumes := math.Inf(1)
+	if f.consumes > 0 {
+		consumes = float64(float64(f.consumes) * b.faults.share[f.dst])
+	}
+	switch {
+	case ceiling == 0:
 		return
-	case policies.NoLimit:
+	case ceiling == policies.NoLimit && math.IsInf(consumes, 1):
 		f.in = f.path
 	default:
-		f.own.ceiling = float64(ceiling)
+		f.own.ceiling = min(float64(ceiling), consumes)
 		f.in = &f.own
 	}
 	c := f.in

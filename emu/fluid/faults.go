@@ -17,7 +17,8 @@ import (
 // the transfers that cross it stall. A crashed host neither transfers nor reports.
 // A slow disk has a lower write capacity. A slow processor is modelled as a slow network
 // interface: the host's own links carry its share of their rate, because a fluid uses
-// no processor time; the disk is not slowed.
+// no processor time; the disk is not slowed. Attempts of tasks compute, and consume what they
+// read, at that share of their speed.
 //
 // The model omits packets lost when a link goes down, and the time until TCP detects
 // that the link is up again.
@@ -72,10 +73,10 @@ func (x *faults) next() time.Duration {
 	return x.agenda[0].at
 }
 
-// canProgress reports whether a stalled fluid can still progress or end: because an action
-// is pending, or because the engine gives the fluid up.
+// canProgress reports whether anything can still happen although nothing moves: because an action
+// is pending, or because at a heartbeat the engine gives a stalled fluid up, or starts an attempt.
 func (x *faults) canProgress() bool {
-	return len(x.agenda) > 0 || x.b.nextBeat != engine.NextNever && slices.ContainsFunc(x.b.flows, func(f *fluid) bool { return x.cut(f.path.uses) })
+	return len(x.agenda) > 0 || x.b.nextBeat != engine.NextNever && (len(x.b.tasks.unfinished) > 0 && x.b.reported-x.b.commanded < patience || slices.ContainsFunc(x.b.flows, func(f *fluid) bool { return x.cut(f.path.uses) }))
 }
 
 // cut reports whether any of the used links is down.
@@ -127,6 +128,7 @@ func (x *faults) apply(a fault.Action) {
 	case fault.Crash:
 		x.crashed[a.Host] = true
 		b.reports.crash(a.Host)
+		b.tasks.crash(a.Host)
 		b.cancelArrivals(func(l landing) bool { return l.dst == a.Host })
 		b.chains = slices.DeleteFunc(b.chains, func(f *fluid) bool {
 			gone := f.src == a.Host
@@ -142,7 +144,7 @@ func (x *faults) apply(a fault.Action) {
 			gone := f.local && f.src == a.Host // crosses no link that could stall it
 			if gone {
 				b.leave(f)
-				b.byFlow[workloads.FlowID(f.id)] = nil
+				delete(b.byFlow, workloads.FlowID(f.id))
 			}
 			return gone
 		})
@@ -177,6 +179,12 @@ func (x *faults) apply(a fault.Action) {
 		x.share[a.Host] = a.Share
 		x.setCapacity(b.fabric.HostUp(a.Host))
 		x.setCapacity(b.fabric.HostDown(a.Host))
+		for _, f := range b.flows {
+			if f.consumes > 0 && f.dst == a.Host {
+				b.limit(f, f.ceiling)
+			}
+		}
+		b.tasks.slow(a.Host)
 	default:
 		panic(fmt.Sprintf("fluid backend: unknown fault %T", a)) // the set is closed
 	}
@@ -299,10 +307,16 @@ type pipe struct {
 func (b *Backend) newPipe(c engine.StartChain) *pipe {
 	p := &pipe{client: c.Block.Client, targets: slices.Clone(c.Targets), hashes: slices.Clone(c.Hashes), crashed: make([]bool, len(c.Targets)), disks: make([]int, len(c.Targets)), cut: -1}
 	for i, h := range c.Targets {
-		p.disks[i] = b.turn[h]
-		b.turn[h] = (b.turn[h] + 1) % b.cfg.Disks
+		p.disks[i] = b.nextDisk(h)
 	}
 	return p
+}
+
+// nextDisk returns the number of the disk of a host to write to, round-robin.
+func (b *Backend) nextDisk(h topo.HostID) int {
+	i := b.turn[h]
+	b.turn[h] = (i + 1) % b.cfg.Disks
+	return i
 }
 
 // disk returns the resource of a host's i-th disk.
@@ -368,8 +382,8 @@ func (b *Backend) stopTransfer(id workloads.FlowID) {
 		return
 	}
 	b.leave(f)
-	b.byFlow[id] = nil
-	b.flows = slices.DeleteFunc(b.flows, func(x *fluid) bool { return x == f })
+	delete(b.byFlow, id)
+	remove(&b.flows, f)
 }
 
 func (b *Backend) stopChain(id workloads.BlockID) {

@@ -61,6 +61,43 @@ type outcome struct {
 	failures []string
 }
 
+// runAndReplay runs an engine until all arrivals have ended, for at most an hour, and checks that it replays
+// from its log.
+func runAndReplay(t rapid.TB, cfg engine.Config, b engine.Backend, arrivals []engine.Arrival, observe engine.Observer) {
+	t.Helper()
+	e, err := engine.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	l := engine.NewLog(&log)
+	err = engine.Run(context.Background(), e, b, arrivals, func(now time.Duration, evs []engine.Event, cmds []engine.Command) error {
+		if now > time.Hour {
+			return fmt.Errorf("still running at %v: %s", now, e.Unfinished())
+		}
+		if err := observe(now, evs, cmds); err != nil {
+			return err
+		}
+		return l.Observe(now, evs, cmds)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !e.Idle() {
+		t.Fatalf("run ended with %s unfinished", e.Unfinished())
+	}
+	if err := l.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := engine.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := engine.Replay(context.Background(), &log, again); err != nil || got.Differs != nil || got.Unfinished != "" {
+		t.Fatalf("replay: %+v, %v", got, err)
+	}
+}
+
 // runFaults runs a workload under faults to its end and checks that its log replays.
 func runFaults(t rapid.TB, f *topo.Fabric, w workloads.Workload, placer policies.Placer, disk units.Rate, faults ...fault.Fault) outcome {
 	t.Helper()
@@ -69,18 +106,9 @@ func runFaults(t rapid.TB, f *topo.Fabric, w workloads.Workload, placer policies
 		t.Fatal(err)
 	}
 	cfg := engine.Config{Fabric: f, Coflow: coflow.SEBF{}, Placement: placer, DiskRate: disk, Heartbeat: testBeat, Alpha: 0.2, Seed: 5, Stuck: testStuck}
-	e, err := engine.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
 	out := outcome{ends: map[string]time.Duration{}}
-	var buf bytes.Buffer
-	l := engine.NewLog(&buf)
 	b := fluid.New(f, fluid.Config{DiskRate: disk, Heartbeat: testBeat, Faults: steps, Detect: testDetect, Convergence: 50 * ms})
-	err = engine.Run(context.Background(), e, b, engine.Arrivals(w), func(now time.Duration, evs []engine.Event, cmds []engine.Command) error {
-		if now > time.Hour {
-			return fmt.Errorf("still running at %v: %s", now, e.Unfinished())
-		}
+	runAndReplay(t, cfg, b, engine.Arrivals(w), func(now time.Duration, evs []engine.Event, cmds []engine.Command) error {
 		for _, ev := range evs {
 			switch ev := ev.(type) {
 			case engine.TransferFinished:
@@ -99,24 +127,8 @@ func runFaults(t rapid.TB, f *topo.Fabric, w workloads.Workload, placer policies
 				out.failures = append(out.failures, fmt.Sprintf("%v replica of block %d on %s", x.At, x.Block, f.HostName(x.Host)))
 			}
 		}
-		return l.Observe(now, evs, cmds)
+		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !e.Idle() {
-		t.Fatalf("run ended with %s unfinished", e.Unfinished())
-	}
-	if err := l.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	again, err := engine.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := engine.Replay(context.Background(), &buf, again); err != nil || got.Differs != nil || got.Unfinished != "" {
-		t.Fatalf("replay: %+v, %v", got, err)
-	}
 	return out
 }
 

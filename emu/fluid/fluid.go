@@ -4,13 +4,16 @@
 // its replicas, because a pipeline is as fast as its slowest part. Time is simulated, so
 // the duration of a run depends only on the cost of its computations.
 //
+// Attempts of tasks consume what they read at a rate of their own, compute for a time, and spill
+// outputs, which share the disks of their hosts with blocks.
+//
 // The last byte of a transfer arrives one propagation delay of its path after it was
 // sent, and the last byte of a block after the delays of all its hops. Links are free
 // for other transfers in the meantime.
 //
 // The model has no packets: no slow start, queues, losses or round trips, and Block.Packet
 // and Block.Window have no effect. Headers count only through Config.Payload, which
-// gives links the payload capacity of full segments. Mark commands have no effect.
+// gives links the payload capacity of full segments. Marks have no effect.
 // The results are a reference for measurements with packets and do not replace them.
 package fluid
 
@@ -30,6 +33,7 @@ import (
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
+	"testbed/workloads/jobs"
 )
 
 // Config contains the settings of a backend that its fabric does not determine.
@@ -73,6 +77,14 @@ type Config struct {
 	// IgnoresProgress states that no component reads the received bytes of flows before they end
 	// (policies.Hints.IgnoresProgress). The backend then reports progress only of flows that end.
 	IgnoresProgress bool
+	// Resolution, if positive, delays what ends to a multiple of it, or to the next other event if
+	// that is earlier. Ends that are close then share a computation of rates, which simulates
+	// large shuffles several times faster. In the meantime resources idle; Sent counts them as in
+	// use, all other counts are exact.
+	Resolution time.Duration
+	// Stored are blocks that hosts store at the start. They can be read like blocks that were
+	// written; the disk use that hosts report excludes them.
+	Stored []engine.StoredBlock
 }
 
 // Backend implements engine.Backend. It is not safe for concurrent use.
@@ -85,14 +97,19 @@ type Backend struct {
 	clock    simtime.Moment
 	reported time.Duration // the newest time Await returned
 	nextBeat time.Duration // engine.NextNever if there are no heartbeats
+	// commanded is the time of the newest command.
+	commanded time.Duration
 
 	flows   []*fluid                    // unfinished, by ID
 	chains  []*fluid                    // unfinished, by ID
-	byFlow  map[workloads.FlowID]*fluid // finished flows map to nil
+	byFlow  map[workloads.FlowID]*fluid // unfinished
+	started idSet                       // all flows ever started
 	byBlock map[workloads.BlockID]bool  // all blocks ever started
 	landing []landing                   // fluids sent but not yet arrived, in order of arrival
 	paths   map[pathKey]*class          // classes of fluids without a ceiling
 	classes []*class                    // classes with at least one fluid
+	// mostPaths is the number of paths at which unused ones are forgotten.
+	mostPaths int
 
 	// If stale, the next Await recomputes rates: all of them if all is set, otherwise
 	// only those that the changes affect where possible.
@@ -114,6 +131,8 @@ type Backend struct {
 
 	faults  faults
 	reports reports
+	tasks   tasks
+	invalid error           // of the configuration
 	turn    []int           // next disk to write to, by HostID
 	where   map[replica]int // disk number of each replica
 }
@@ -142,10 +161,11 @@ type fluid struct {
 	finishes bool
 	queued   int // index in finishes plus 1; 0 if it does not finish
 	ceiling  units.Rate
-	in       *class // nil while paused
-	place    int    // index in in.members
-	path     *class // class of fluids on the same resources without a ceiling
-	own      class  // its class while it has a ceiling; no other fluid is in it
+	consumes units.Rate // rate at which a task consumes it on an unloaded slot; 0 for no limit
+	in       *class     // nil while paused
+	place    int        // index in in.members
+	path     *class     // class of fluids on the same resources without a ceiling
+	own      class      // its class while it has a ceiling; no other fluid is in it
 	progress units.Bytes
 	delay    time.Duration // one-way propagation delay of its path
 	done     bool
@@ -154,6 +174,11 @@ type fluid struct {
 	disk  int32  // of a flow: the disk that it reads from, or none
 	local bool   // of a flow: a read of the host's own disk
 	pipe  *pipe  // of a block
+
+	// Of an attempt of a task that computes or spills. While it computes, left is in ns and rate is
+	// the speed of its processor, and size is the time that it computes on an unloaded slot, in ns.
+	attempt jobs.AttemptID
+	spill   bool
 }
 
 // landing is a transfer or block write whose last byte was sent and has not arrived.
@@ -206,13 +231,15 @@ func New(f *topo.Fabric, cfg Config) *Backend {
 	}
 	b := &Backend{
 		fabric: f, cfg: cfg,
-		nextBeat: engine.NextNever,
-		byFlow:   map[workloads.FlowID]*fluid{},
-		byBlock:  map[workloads.BlockID]bool{},
-		paths:    map[pathKey]*class{},
-		where:    map[replica]int{},
-		hostEnds: 2 * f.Hosts(),
-		allUpTo:  defaultAllUpTo,
+		nextBeat:  engine.NextNever,
+		byFlow:    map[workloads.FlowID]*fluid{},
+		started:   idSet{},
+		byBlock:   map[workloads.BlockID]bool{},
+		paths:     map[pathKey]*class{},
+		where:     map[replica]int{},
+		hostEnds:  2 * f.Hosts(),
+		allUpTo:   defaultAllUpTo,
+		mostPaths: minPaths,
 	}
 	if cfg.Payload == nil {
 		b.cfg.Payload = func(rate units.Rate) units.Rate { return rate }
@@ -239,10 +266,25 @@ func New(f *topo.Fabric, cfg Config) *Backend {
 	}
 	b.faults.init(b)
 	b.reports.init(b)
+	b.tasks.init(b)
+	b.invalid = b.store(cfg.Stored)
 	links := len(f.Links())
 	b.load, b.carried, b.since = make([]float64, len(b.capacity)), make([]float64, links), make([]simtime.Moment, links)
 	b.shares.size(b.capacity)
 	return b
+}
+
+// store puts blocks on the disks of their hosts.
+func (b *Backend) store(blocks []engine.StoredBlock) error {
+	for _, s := range blocks {
+		for _, h := range s.Hosts {
+			if _, twice := b.where[replica{s.Block, h}]; twice || !b.known(h) {
+				return fmt.Errorf("fluid backend: stored block %d on hosts %v: expected distinct hosts of the fabric, and each block once", s.Block, s.Hosts)
+			}
+			b.where[replica{s.Block, h}] = b.nextDisk(h)
+		}
+	}
+	return nil
 }
 
 // lastMoment is a time in ns: a flow that would end within it at its current rate ignores
@@ -264,10 +306,11 @@ func (b *Backend) nearlyDone(f *fluid) bool {
 
 // Await advances the clock to the next completion, heartbeat or wake, whichever is first,
 // and returns the events of that time: loads of links if Config.Needs includes them, then
-// progress, completed flows, completed blocks, events of faults, heartbeats and reports
-// of racks, each in order of ID. It never blocks. If no fluid can progress and wake is
+// progress, completed flows, completed blocks, attempts that have computed, spilled outputs,
+// events of faults, heartbeats and reports of racks, each in order of ID. It never blocks. If no fluid can progress and wake is
 // engine.NextNever, it returns an error that names the paused flows, because the wait
-// would not end.
+// would not end. While a job of tasks is unfinished, heartbeats can start attempts, and it waits for
+// them until no command has followed one for an hour.
 //
 // Between calls the clock keeps a small fraction of a nanosecond. The returned time is
 // rounded to the nearest nanosecond and never decreases.
@@ -275,11 +318,14 @@ func (b *Backend) Await(ctx context.Context, wake time.Duration) (time.Duration,
 	if ctx.Err() != nil {
 		return b.reported, nil, context.Cause(ctx)
 	}
+	if b.invalid != nil {
+		return b.reported, nil, b.invalid
+	}
 	if b.stale {
 		b.share()
 		b.reports.fresh = true
 	}
-	if wake == engine.NextNever && len(b.finishes) == 0 && len(b.landing) == 0 && !b.faults.canProgress() {
+	if wake == engine.NextNever && len(b.finishes)+len(b.tasks.timers)+len(b.landing) == 0 && !b.faults.canProgress() {
 		return b.reported, nil, b.stuck()
 	}
 	b.advance(wake)
@@ -294,136 +340,13 @@ const (
 	horizon = 1e18
 	// together is the difference in ns below which two computed times count as equal.
 	together = 1e-3
+	// patience is the time without commands after which heartbeats no longer count as a reason
+	// to wait.
+	patience = time.Hour
 	// imprecision bounds the rounding error of a fluid's remaining bits after repeated
 	// subtraction, relative to its size.
 	imprecision = 1e-13
 )
-
-// share computes the rates from the current time on.
-func (b *Backend) share() {
-	touched := b.shares.every
-	if b.shareChanged() {
-		touched = b.shares.touched
-		for _, c := range b.shares.part {
-			for _, f := range c.members {
-				if b.setRate(f, c.rate) {
-					b.finishes.put(f)
-				} else {
-					b.finishes.drop(f)
-				}
-			}
-		}
-		for _, f := range b.moved {
-			if f.in == nil {
-				b.setRate(f, 0)
-				b.finishes.drop(f)
-			}
-		}
-	} else {
-		b.shares.rates(b.classes, b.capacity)
-		b.finishes.empty()
-		for _, c := range b.classes {
-			for _, f := range c.members {
-				if b.setRate(f, c.rate) {
-					b.finishes.add(f)
-				}
-			}
-		}
-		for _, f := range b.moved {
-			if f.in == nil {
-				b.setRate(f, 0)
-			}
-		}
-		b.finishes.order()
-	}
-	for _, r := range touched {
-		b.setLoad(r, b.shares.Load[r])
-	}
-	clear(b.moved) // release fluids that have ended
-	b.changed, b.freed, b.moved = b.changed[:0], b.freed[:0], b.moved[:0]
-	b.stale, b.all = false, false
-}
-
-// shareChanged recomputes only the rates that the changes affect, and reports whether it did.
-// It gives up when more than half of the classes are affected; it then skips a number of
-// computations that doubles with each consecutive failure, up to longest.
-func (b *Backend) shareChanged() bool {
-	const longest = 64
-	most := len(b.classes) / 2
-	if b.allUpTo < 0 {
-		most = math.MaxInt
-	}
-	switch {
-	case b.all || len(b.classes) <= b.allUpTo:
-		return false
-	case b.skip > 0:
-		b.skip--
-		return false
-	case b.shares.update(b.changed, b.freed, b.capacity, most):
-		b.backoff = 0
-		return true
-	}
-	b.backoff = min(2*b.backoff+1, longest)
-	b.skip = b.backoff
-	return false
-}
-
-// setRate sets a fluid's rate from the current time on, and reports whether the fluid
-// finishes at that rate.
-func (b *Backend) setRate(f *fluid, rate float64) bool {
-	if f.rate == rate {
-		return f.finishes
-	}
-	f.left = max(f.leftAfter(b.clock.Since(f.since)), 0)
-	f.since, f.rate, f.finishes = b.clock, rate, false
-	if ns := f.left * 1e9 / rate; rate > 0 && ns <= horizon {
-		f.finish, f.finishes = b.clock.Plus(ns), true
-	}
-	return f.finishes
-}
-
-// setLoad sets the load of a resource from the current time on.
-func (b *Backend) setLoad(r int32, load float64) {
-	if b.load[r] == load {
-		return
-	}
-	b.settle(r)
-	b.load[r] = load
-}
-
-// settle updates the bits that a link has carried up to the current time. Other resources
-// are not counted.
-func (b *Backend) settle(r int32) {
-	if int(r) >= len(b.carried) {
-		return
-	}
-	if from := b.since[r]; b.cfg.Sent != nil && b.load[r] > 0 && b.clock != from {
-		b.cfg.Sent(topo.LinkID(r), b.load[r], from.Round(), b.clock.Round())
-	}
-	b.carried[r] += bitsIn(b.load[r], b.clock.Since(b.since[r]))
-	b.since[r] = b.clock
-}
-
-// Settle ends the open intervals of Config.Sent at the current time, so that its calls
-// cover everything sent so far.
-func (b *Backend) Settle() {
-	for r := range b.carried {
-		b.settle(int32(r))
-	}
-}
-
-// count returns the bytes that have crossed a link so far.
-func (b *Backend) count(l topo.LinkID) units.Bytes {
-	return units.Bytes(math.Round(b.bits(l) / 8))
-}
-
-// bits returns the bits that a link has carried so far, headers included.
-func (b *Backend) bits(l topo.LinkID) float64 {
-	return b.wire[l] * (b.carried[l] + float64(bitsIn(b.load[l], b.clock.Since(b.since[l]))))
-}
-
-// bitsIn returns the bits that a rate in bit/s carries in ns nanoseconds.
-func bitsIn(rate, ns float64) float64 { return rate * ns / 1e9 }
 
 // leftAfter returns the bits that are left ns nanoseconds after the rate was set.
 func (f *fluid) leftAfter(ns float64) float64 {
@@ -437,9 +360,13 @@ func (f *fluid) leftAfter(ns float64) float64 {
 // wake would be reported at wake, so it is moved there: fluids that start at wake then
 // start after it.
 func (b *Backend) advance(wake time.Duration) {
-	finish := math.Inf(1)
-	if len(b.finishes) > 0 {
-		finish = b.finishes[0].finish.Since(b.clock)
+	finish, first := math.Inf(1), b.clock
+	for _, h := range []finishes{b.finishes, b.tasks.timers} {
+		if len(h) > 0 {
+			if ns := h[0].finish.Since(b.clock); ns < finish {
+				finish, first = ns, h[0].finish
+			}
+		}
 	}
 	stop, slack := wake, 0.5
 	if next := min(b.nextBeat, b.faults.next(), b.reports.next()); next < wake {
@@ -448,20 +375,28 @@ func (b *Backend) advance(wake time.Duration) {
 	if len(b.landing) > 0 && b.landing[0].at < stop {
 		stop, slack = b.landing[0].at, together
 	}
+	if b.cfg.Resolution > 0 && finish > 0 && !math.IsInf(finish, 1) {
+		first = simtime.Moment{Whole: first.Up(b.cfg.Resolution, together)}
+		finish = first.Since(b.clock)
+	}
 	switch until := b.clock.Until(stop); {
 	case stop != engine.NextNever && until <= finish+slack:
 		if until > 0 {
 			b.clock = simtime.Moment{Whole: stop}
 		}
 	case finish > 0:
-		b.clock = b.finishes[0].finish
+		b.clock = first
 	}
 }
+
+// manyDone is the number of flows from which one pass over all flows removes them faster than a
+// search for each.
+const manyDone = 16
 
 // happened returns the events of the current time and removes the fluids that have
 // finished.
 func (b *Backend) happened() []engine.Event {
-	lookAt, chains := b.finishing()
+	lookAt, chains, spills := b.finishing()
 	if !b.cfg.IgnoresProgress {
 		lookAt = b.flows
 	}
@@ -475,7 +410,7 @@ func (b *Backend) happened() []engine.Event {
 		}
 		flows, received = append(flows, workloads.FlowID(f)), append(received, n)
 	}
-	done := false
+	var done []*fluid
 	for _, f := range lookAt {
 		n := f.receivedAfter(b.clock.Since(f.since))
 		if f.done && f.delay > 0 {
@@ -486,9 +421,9 @@ func (b *Backend) happened() []engine.Event {
 			progressed(f.id, n)
 		}
 		if f.done {
-			done = true
-			b.byFlow[workloads.FlowID(f.id)] = nil
-			b.leave(f)
+			done = append(done, f)
+			delete(b.byFlow, workloads.FlowID(f.id))
+			b.end(f)
 			if f.delay > 0 {
 				b.send(f, false)
 			} else {
@@ -498,8 +433,8 @@ func (b *Backend) happened() []engine.Event {
 	}
 	for _, f := range chains {
 		if f.receivedAfter(b.clock.Since(f.since)); f.done {
-			b.chains = slices.Delete(b.chains, placeOf(b.chains, f.id), placeOf(b.chains, f.id)+1)
-			b.leave(f)
+			remove(&b.chains, f)
+			b.end(f)
 			b.reports.end(f)
 			for i, h := range f.pipe.targets {
 				b.where[replica{workloads.BlockID(f.id), h}] = f.pipe.disks[i]
@@ -541,9 +476,14 @@ func (b *Backend) happened() []engine.Event {
 	for _, id := range durable {
 		evs = append(evs, engine.BlockDurable{Block: workloads.BlockID(id)})
 	}
-	if done {
+	if len(done) > manyDone {
 		b.flows = slices.DeleteFunc(b.flows, func(f *fluid) bool { return f.done })
+	} else {
+		for _, f := range done {
+			remove(&b.flows, f)
+		}
 	}
+	evs = append(evs, b.tasks.ended(spills)...)
 	evs = append(evs, b.faults.runDue()...)
 	evs = append(evs, b.reports.arrived()...)
 	if b.nextBeat != engine.NextNever && b.clock.Until(b.nextBeat) <= 0 {
@@ -554,20 +494,37 @@ func (b *Backend) happened() []engine.Event {
 	return evs
 }
 
-// finishing returns the flows and pipelines that may finish at the current time, by ID.
-func (b *Backend) finishing() (flows, chains []*fluid) {
+// end takes a fluid that is done out of its class. What its links would have carried from its end to
+// the current time does not count.
+func (b *Backend) end(f *fluid) {
+	if over := -f.leftAfter(b.clock.Since(f.since)); b.cfg.Resolution > 0 && over > 0 {
+		for _, u := range f.in.uses {
+			if int(u.resource) < len(b.carried) {
+				b.carried[u.resource] -= float64(u.times * over)
+			}
+		}
+	}
+	b.leave(f)
+}
+
+// finishing returns the flows and pipelines that may finish at the current time, by ID, and the
+// spills, in no order.
+func (b *Backend) finishing() (flows, chains, spills []*fluid) {
 	const within = 1 // ns: receivedAfter decides
 	b.finishes.until(0, b.clock, within, func(f *fluid) {
-		if f.pipe == nil {
-			flows = append(flows, f)
-		} else {
+		switch {
+		case f.pipe != nil:
 			chains = append(chains, f)
+		case f.spill:
+			spills = append(spills, f)
+		default:
+			flows = append(flows, f)
 		}
 	})
 	byID := func(x, y *fluid) int { return cmp.Compare(x.id, y.id) }
 	slices.SortFunc(flows, byID)
 	slices.SortFunc(chains, byID)
-	return flows, chains
+	return flows, chains, spills
 }
 
 // receivedAfter returns the whole bytes that have arrived ns nanoseconds after the rate was
@@ -598,6 +555,9 @@ func (b *Backend) reportCarried() {
 
 // stuck returns the error that explains why Await would not return.
 func (b *Backend) stuck() error {
+	if n := len(b.tasks.unfinished); n > 0 && b.nextBeat != engine.NextNever {
+		return fmt.Errorf("fluid backend: at %v: nothing moves, and heartbeats have started no attempt for %v: the task scheduler must launch tasks of the %d unfinished jobs, or they fit on no host", b.reported, patience, n)
+	}
 	if len(b.flows)+len(b.chains) == 0 {
 		return fmt.Errorf("fluid backend: at %v: nothing runs and nothing is due: waiting would never end", b.reported)
 	}

@@ -417,7 +417,7 @@ func drain(t testing.TB, b *fluid.Backend, n int, often time.Duration) map[engin
 		last = now
 		for _, ev := range evs {
 			switch ev.(type) {
-			case engine.TransferFinished, engine.BlockDurable:
+			case engine.TransferFinished, engine.BlockDurable, engine.TaskComputed, engine.OutputSpilled:
 				ends[ev] = now
 			}
 		}
@@ -442,7 +442,8 @@ func TestRenumberedAndPolled(t *testing.T) {
 		n := rapid.IntRange(1, 12).Draw(rt, "transfers")
 		for i := range n {
 			bytes := units.Bytes(size.Draw(rt, "size"))
-			if rapid.IntRange(0, 3).Draw(rt, "kind") == 0 {
+			kind := rapid.IntRange(0, 7).Draw(rt, "kind")
+			if kind <= 1 {
 				hosts := rapid.Permutation([]topo.HostID{0, 1, 2, 3, 4, 5, 6, 7, 8}).Draw(rt, "targets")[:3]
 				moved := []topo.HostID{to(hosts[0]), to(hosts[1]), to(hosts[2])}
 				cmds = append(cmds, block(workloads.BlockID(i), hosts[0], bytes, hosts...))
@@ -454,11 +455,24 @@ func TestRenumberedAndPolled(t *testing.T) {
 				dst = (dst + 1) % 9
 			}
 			c := ceiling.Draw(rt, "ceiling")
+			var on func(h topo.HostID) engine.Command
+			switch kind {
+			case 2:
+				on = func(h topo.HostID) engine.Command { return compute(i, h, time.Duration(bytes)) }
+			case 3:
+				on = func(h topo.HostID) engine.Command { return spill(i, h, bytes) }
+			case 4:
+				on = func(h topo.HostID) engine.Command { return read(workloads.FlowID(i), h, workloads.BlockID(h), c) }
+			}
+			if on != nil {
+				cmds, renumbered = append(cmds, on(src)), append(renumbered, on(to(src)))
+				continue
+			}
 			cmds = append(cmds, start(workloads.FlowID(i), src, dst, bytes, c))
 			renumbered = append(renumbered, start(workloads.FlowID(i), to(src), to(dst), bytes, c))
 		}
 		run := func(cmds []engine.Command, often, heartbeat time.Duration) map[engine.Event]time.Duration {
-			b := fluid.New(f, fluid.Config{DiskRate: 600 * units.Mbps, Heartbeat: heartbeat})
+			b := fluid.New(f, fluid.Config{DiskRate: 600 * units.Mbps, ReadRate: 500 * units.Mbps, Heartbeat: heartbeat, Stored: stored(0, 1, 2, 3, 4, 5, 6, 7, 8)})
 			do(t, b, cmds...)
 			return drain(t, b, n, often)
 		}

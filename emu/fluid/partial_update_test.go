@@ -2,6 +2,7 @@ package fluid
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
+	"testbed/workloads/jobs"
 )
 
 // rackFabric is a fabric of 5:1 racks under one spine.
@@ -49,7 +51,7 @@ func checkRates(t interface{ Fatalf(string, ...any) }, b *Backend) {
 			t.Fatalf("resource %d carries %v, stored load %v", r, l, b.load[r])
 		}
 	}
-	for _, list := range [][]*fluid{b.flows, b.chains} {
+	for _, list := range [][]*fluid{b.flows, b.chains, slices.Collect(maps.Values(b.tasks.spilling))} {
 		for _, f := range list {
 			want := 0.0
 			if f.in != nil {
@@ -57,6 +59,9 @@ func checkRates(t interface{ Fatalf(string, ...any) }, b *Backend) {
 			}
 			if f.rate != want || f.queued == 0 != (want == 0) || f.queued > 0 && b.finishes[f.queued-1] != f || f.finishes != (f.queued > 0) {
 				t.Fatalf("fluid %d: rate %v, queued at %d, rate of its class %v", f.id, f.rate, f.queued, want)
+			}
+			if most := float64(f.consumes) * b.faults.share[f.dst]; f.consumes > 0 && f.rate > most || f.rate > float64(f.ceiling) && f.ceiling != policies.NoLimit {
+				t.Fatalf("fluid %d: rate %v above %v, at which its task consumes, or its ceiling %v", f.id, f.rate, most, f.ceiling)
 			}
 		}
 	}
@@ -66,25 +71,35 @@ func checkRates(t interface{ Fatalf(string, ...any) }, b *Backend) {
 // of the slow model.
 func TestUpdateAgreesWithSlow(t *testing.T) {
 	f := rackFabric(t, 3, 3)
+	var everyHost []topo.HostID
+	for h := range topo.HostID(f.Hosts()) {
+		everyHost = append(everyHost, h)
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		var faults fault.Timeline
 		if rapid.Bool().Draw(t, "faults") {
 			faults = fault.Timeline{
 				{At: 20 * time.Millisecond, Action: fault.SetRate{Link: f.LeafUp(1, 0), Rate: 100 * units.Mbps}},
+				{At: 30 * time.Millisecond, Action: fault.SetCPU{Host: 1, Share: 0.1}},
 				{At: 40 * time.Millisecond, Action: fault.SetDisk{Host: 2, Rate: 50 * units.Mbps}},
+				{At: 50 * time.Millisecond, Action: fault.Crash{Host: 0}},
+				{At: 55 * time.Millisecond, Action: fault.SetCPU{Host: 1, Share: 1}},
 				{At: 60 * time.Millisecond, Action: fault.SetLink{Link: f.LeafDown(2, 0)}},
 				{At: 80 * time.Millisecond, Action: fault.SetLink{Link: f.LeafDown(2, 0), Up: true}},
 			}
 		}
-		b := New(f, Config{DiskRate: units.Rate(rapid.SampledFrom([]int{0, 3e8}).Draw(t, "disk")), Heartbeat: 7 * time.Millisecond, Faults: faults, Silence: time.Second})
+		b := New(f, Config{DiskRate: units.Rate(rapid.SampledFrom([]int{0, 3e8}).Draw(t, "disk")),
+			ReadRate: units.Rate(rapid.SampledFrom([]int{0, 2e8}).Draw(t, "reads")), Disks: 2, Stored: []engine.StoredBlock{{Block: -1, Hosts: everyHost}}, Heartbeat: 7 * time.Millisecond, Faults: faults, Silence: time.Second})
 		b.allUpTo = -1
 		host := rapid.IntRange(0, f.Hosts()-1)
 		ceiling := rapid.SampledFrom([]units.Rate{policies.NoLimit, policies.NoLimit, 0, 33 * units.Mbps, 200 * units.Mbps, 90_000_001})
+		rate := rapid.SampledFrom([]units.Rate{0, 33 * units.Mbps, 150 * units.Mbps, 2 * units.Gbps})
 		var now time.Duration
 		for i := range rapid.IntRange(1, 40).Draw(t, "steps") {
 			var cmd engine.Command
 			size := units.Bytes(rapid.SampledFrom([]int{1, 40_000, 700_000, 5_000_000}).Draw(t, "size"))
-			kind := rapid.IntRange(0, 5).Draw(t, "kind")
+			kind := rapid.IntRange(0, 9).Draw(t, "kind")
+			task := func(i int) jobs.AttemptID { return jobs.AttemptID{N: i} }
 			switch {
 			case kind == 0 && len(b.flows) > 0:
 				cmd = engine.SetCeiling{Flow: workloads.FlowID(rapid.SampledFrom(b.flows).Draw(t, "flow").id), Ceiling: ceiling.Draw(t, "ceiling")}
@@ -99,10 +114,23 @@ func TestUpdateAgreesWithSlow(t *testing.T) {
 					c.Targets, c.Hashes = append(c.Targets, topo.HostID(h)), append(c.Hashes, 0)
 				}
 				cmd = c
+			case kind == 4:
+				cmd = engine.SpillOutput{Attempt: task(i), Host: topo.HostID(host.Draw(t, "on")), Size: size}
+			case kind == 5 && i > 0:
+				cmd = engine.StopTask{Attempt: task(rapid.IntRange(0, i-1).Draw(t, "task"))}
+			case kind == 6:
+				cmd = engine.ReadDisk{ID: workloads.FlowID(i), Host: topo.HostID(host.Draw(t, "on")), Block: -1, Size: size, Task: &engine.TaskTransfer{Rate: rate.Draw(t, "rate")}}
+			case kind == 7:
+				cmd = engine.Compute{Attempt: task(i), Host: topo.HostID(host.Draw(t, "on")), Time: time.Duration(size)}
 			default:
 				src := host.Draw(t, "src")
 				dst := (src + rapid.IntRange(1, f.Hosts()-1).Draw(t, "to")) % f.Hosts()
-				cmd = engine.StartTransfer{Flow: workloads.Flow{ID: workloads.FlowID(i), Src: topo.HostID(src), Dst: topo.HostID(dst), Size: size}, Ceiling: ceiling.Draw(t, "ceiling")}
+				c := engine.StartTransfer{Flow: workloads.Flow{ID: workloads.FlowID(i), Src: topo.HostID(src), Dst: topo.HostID(dst), Size: size}, Ceiling: ceiling.Draw(t, "ceiling")}
+				if kind == 8 {
+					block := workloads.BlockID(-1)
+					c.Read, c.Task = &block, &engine.TaskTransfer{Rate: rate.Draw(t, "rate")}
+				}
+				cmd = c
 			}
 			if err := b.Do(t.Context(), []engine.Command{cmd}); err != nil {
 				t.Fatal(err)
@@ -124,8 +152,11 @@ func TestUpdateAgreesWithSlow(t *testing.T) {
 // crowd starts random flows and pipelines on a fabric, as in large clusters: disks limit
 // most pipelines, and a few busy racks limit some flows.
 func crowd(t testing.TB, f *topo.Fabric, b *Backend, rng *rand.Rand, n int) {
-	for range n {
-		id := len(b.byFlow) + len(b.byBlock)
+	first := 0
+	for b.started.has(first) || b.byBlock[workloads.BlockID(first)] {
+		first++
+	}
+	for id := first; id < first+n; id++ {
 		var cmd engine.Command
 		if rng.IntN(2) == 0 {
 			hosts := rng.Perm(f.Hosts())
@@ -179,6 +210,42 @@ func TestUpdateEndsLikeAll(t *testing.T) {
 				t.Errorf("%s: %s at %d ns, want %d", name, ev, got[ev], at)
 			}
 		}
+	}
+}
+
+// Unused paths are forgotten, and those of paused and running flows and spills are not.
+func TestPathsAreForgotten(t *testing.T) {
+	f := rackFabric(t, 20, 10)
+	b := New(f, Config{DiskRate: units.Mbps, IgnoresProgress: true})
+	do := func(cmd engine.Command) {
+		if err := b.Do(t.Context(), []engine.Command{cmd}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flow := func(i, src, dst int, ceiling units.Rate) engine.Command {
+		return engine.StartTransfer{Flow: workloads.Flow{ID: workloads.FlowID(i), Src: topo.HostID(src), Dst: topo.HostID(dst), Size: 1e12}, Ceiling: ceiling}
+	}
+	do(flow(0, 0, 1, 0))
+	do(flow(1, 2, 3, policies.NoLimit))
+	do(engine.SpillOutput{Host: 4, Size: 1e12})
+	kept := []*class{b.flows[0].path, b.flows[1].path, b.tasks.spilling[jobs.AttemptID{}].path}
+	id, most := 2, 0
+	for src := range f.Hosts() {
+		for dst := range f.Hosts() {
+			if src == dst {
+				continue
+			}
+			do(flow(id, src, dst, policies.NoLimit))
+			do(engine.StopTransfer{Flow: workloads.FlowID(id)})
+			id++
+			most = max(most, len(b.paths))
+		}
+	}
+	if most != minPaths {
+		t.Errorf("up to %d paths are kept, want %d", most, minPaths)
+	}
+	if again := []*class{b.readClass(0, 1, 0, none), b.readClass(2, 3, 0, none), b.readClass(4, 4, 0, b.disk(4, 0))}; !slices.Equal(again, kept) {
+		t.Error("a path in use was forgotten")
 	}
 }
 
@@ -265,5 +332,28 @@ func BenchmarkUpdate(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// An idSet has the IDs that were added, also negative ones and those at the ends of pages.
+func TestIDSet(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	s, want := idSet{}, map[int]bool{}
+	for range 2000 {
+		id := rng.IntN(4*idPage) - 2*idPage
+		s.add(id)
+		want[id] = true
+	}
+	for _, id := range []int{-idPage, -1, 0, idPage - 1, idPage, math.MaxInt, math.MinInt} {
+		s.add(id)
+		want[id] = true
+	}
+	for id := -3 * idPage; id < 3*idPage; id++ {
+		if s.has(id) != want[id] {
+			t.Errorf("has(%d) = %v, want %v", id, s.has(id), want[id])
+		}
+	}
+	if !s.has(math.MaxInt) || !s.has(math.MinInt) || s.has(math.MaxInt-1) {
+		t.Error("wrong IDs at the ends of the range")
 	}
 }

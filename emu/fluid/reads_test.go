@@ -1,7 +1,6 @@
 package fluid_test
 
 import (
-	"bytes"
 	"testing"
 	"time"
 
@@ -24,15 +23,9 @@ func runReads(t *testing.T, f *topo.Fabric, w workloads.Workload, on chosen, wri
 		t.Fatal(err)
 	}
 	cfg := engine.Config{Fabric: f, Coflow: coflow.Fair{}, Placement: on, DiskRate: write, Heartbeat: testBeat, Alpha: 0.2, Seed: 5, Stuck: testStuck, IDs: w.NextIDs()}
-	e, err := engine.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
 	ends, failed = map[workloads.FlowID]time.Duration{}, map[workloads.FlowID]string{}
-	var buf bytes.Buffer
-	l := engine.NewLog(&buf)
 	b := fluid.New(f, fluid.Config{DiskRate: write, ReadRate: read, Disks: count, Heartbeat: testBeat, Faults: steps, Detect: testDetect, Convergence: 50 * ms})
-	err = engine.Run(t.Context(), e, b, engine.Arrivals(w), func(now time.Duration, evs []engine.Event, cmds []engine.Command) error {
+	runAndReplay(t, cfg, b, engine.Arrivals(w), func(now time.Duration, evs []engine.Event, cmds []engine.Command) error {
 		for _, ev := range evs {
 			if ev, ok := ev.(engine.TransferFinished); ok {
 				ends[ev.Flow] = now
@@ -43,21 +36,8 @@ func runReads(t *testing.T, f *topo.Fabric, w workloads.Workload, on chosen, wri
 				failed[f.Flow] = f.Why
 			}
 		}
-		return l.Observe(now, evs, cmds)
+		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	again, err := engine.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := engine.Replay(t.Context(), &buf, again); err != nil || got.Differs != nil || got.Unfinished != "" {
-		t.Errorf("replay: %+v, %v", got, err)
-	}
 	return ends, failed
 }
 

@@ -23,10 +23,11 @@ type reports struct {
 	writing, begun [][]workloads.BlockID
 
 	// Faults lose or delay the reports of hosts.
-	lost []bool          // whether reports are lost, by HostID
-	by   []time.Duration // delay of reports, by HostID
-	due  []time.Duration // arrival time of the newest delayed report, by HostID
-	late []late          // delayed reports by arrival; those of a host in order of creation
+	lost  []bool          // whether reports are lost, by HostID
+	by    []time.Duration // delay of reports, by HostID
+	due   []time.Duration // arrival time of the newest delayed report, by HostID
+	wiped []time.Duration // time of the newest loss of the disks, by HostID; -1 for none
+	late  []late          // delayed reports by arrival; those of a host in order of creation
 
 	fresh    bool         // rates have been computed since loads were last reported
 	reported []units.Rate // loads last reported, by LinkID
@@ -41,6 +42,7 @@ type late struct {
 func (x *reports) init(b *Backend) {
 	n := b.fabric.Hosts()
 	x.b, x.stored, x.lost, x.by, x.due = b, make([]units.Bytes, n), make([]bool, n), make([]time.Duration, n), make([]time.Duration, n)
+	x.wiped = slices.Repeat([]time.Duration{-1}, n)
 	x.writing, x.begun = make([][]workloads.BlockID, n), make([][]workloads.BlockID, n)
 }
 
@@ -78,6 +80,16 @@ func (x *reports) drop(f *fluid, hosts ...topo.HostID) {
 	}
 }
 
+// discard frees the space of a durable block, on hosts whose disks have it.
+func (x *reports) discard(c engine.DropBlock) {
+	for _, h := range c.Hosts {
+		if x.wiped[h] <= c.Durable {
+			x.stored[h] -= c.Size
+			delete(x.b.where, replica{c.Block, h})
+		}
+	}
+}
+
 // crash drops the delayed reports of a host.
 func (x *reports) crash(h topo.HostID) {
 	x.late = slices.DeleteFunc(x.late, func(l late) bool { return l.beat.Host == h })
@@ -86,7 +98,7 @@ func (x *reports) crash(h topo.HostID) {
 
 // wipe empties a host's disks, except for blocks that began after the crash.
 func (x *reports) wipe(h topo.HostID) {
-	x.stored[h] = 0
+	x.stored[h], x.wiped[h] = 0, x.b.clock.Round()
 	for _, f := range x.b.chains {
 		if slices.Contains(x.writing[h], workloads.BlockID(f.id)) {
 			x.stored[h] += f.size
@@ -128,7 +140,7 @@ func (x *reports) send(hb engine.Heartbeat, by time.Duration) {
 func (x *reports) heartbeats() []engine.Event {
 	b, f := x.b, x.b.fabric
 	now := b.clock.Round()
-	evs := make([]engine.Event, 0, f.Hosts()+f.Racks())
+	evs := append(make([]engine.Event, 0, 1+f.Hosts()+f.Racks()), b.tasks.progress()...)
 	count := func(links ...topo.LinkID) (n units.Bytes) {
 		for _, l := range links {
 			n += b.count(l)

@@ -65,6 +65,47 @@ func TestReportsOfDisks(t *testing.T) {
 	want(30*ms, engine.DiskReport{}, engine.DiskReport{Used: mb + mb/100}, engine.DiskReport{Used: mb}, engine.DiskReport{})
 }
 
+// A durable block that is deleted takes no space on its hosts, and a disk that was wiped since then has
+// none to free.
+func TestReportsOfDeletedBlocks(t *testing.T) {
+	f := faulty(t)
+	for _, wiped := range []bool{false, true} {
+		steps, err := fault.Compile(f, []fault.Fault{{Kind: fault.HostCrash, At: 50 * ms, For: 100 * ms, Host: 2, DiskLost: wiped}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := fluid.New(f, fluid.Config{DiskRate: 8 * units.Mbps, Heartbeat: testBeat, Faults: steps, Detect: testDetect})
+		do(t, b, block(1, 0, mb/1000, 1, 2), block(2, 0, mb/500, 1, 2), start(1, 3, 0, mb, units.Mbps)) // the flow lasts
+		used := func(until time.Duration) (out []units.Bytes) {
+			t.Helper()
+			for {
+				now, hbs := beats[engine.Heartbeat](t, b)
+				if now > until {
+					for _, hb := range hbs {
+						out = append(out, hb.Disk.Used)
+					}
+					return out[1:3]
+				}
+			}
+		}
+		both := units.Bytes(mb/1000 + mb/500)
+		want := []units.Bytes{both, both}
+		if wiped {
+			want[1] = 0
+		}
+		if got := used(200 * ms); !slices.Equal(got, want) {
+			t.Fatalf("wiped: %v: hosts 1 and 2 store %v, want %v", wiped, got, want)
+		}
+		do(t, b, engine.DropBlock{Block: 1, Size: mb / 1000, Hosts: []topo.HostID{1, 2}, Durable: 10 * ms})
+		for h := range want {
+			want[h] = max(0, want[h]-mb/1000)
+		}
+		if got := used(300 * ms); !slices.Equal(got, want) {
+			t.Errorf("wiped: %v: hosts 1 and 2 store %v after the deletion, want %v", wiped, got, want)
+		}
+	}
+}
+
 // A host that a pipeline drops stores nothing of the block; a crashed host that returns
 // with a new disk stores nothing.
 func TestReportsOfDisksUnderFaults(t *testing.T) {

@@ -19,6 +19,8 @@ import (
 type CaptureOptions struct {
 	// Snaplen is the number of bytes kept of each frame; 0 means all.
 	Snaplen units.Bytes
+	// Whole is a port: UDP datagrams to it are kept whole, unless Ports is set; 0 for none.
+	Whole uint16
 	// Ring is the size of the kernel's buffer for packets that Run has not read, locked in memory
 	// while the capture is open; 0 means DefaultRing. It is rounded up to whole blocks of 128 KiB.
 	// A single block drops packets until it is read, so use at least four blocks, as scenarios
@@ -74,7 +76,7 @@ func (n *Namespace) Capture(o CaptureOptions) (*Capture, error) {
 		return nil, fmt.Errorf("capture in %q: %w%s", n.name, err, privilege(err))
 	}
 	if o.Snaplen == 0 {
-		o.Snaplen = 1 << 18
+		o.Snaplen = wholeFrame
 	}
 	if o.Ring == 0 {
 		o.Ring = DefaultRing
@@ -86,7 +88,7 @@ func (n *Namespace) Capture(o CaptureOptions) (*Capture, error) {
 	if err != nil {
 		return fail(err)
 	}
-	program := captureFilter(uint32(o.Snaplen))
+	program := captureFilter(uint32(o.Snaplen), o.Whole)
 	if o.Ports != nil {
 		if program, err = portFilter(uint32(o.Snaplen), names, o.Ports); err != nil {
 			return fail(err)
@@ -123,18 +125,35 @@ func (n *Namespace) Capture(o CaptureOptions) (*Capture, error) {
 	return c, nil
 }
 
-// captureFilter keeps the first snaplen bytes of every packet except outgoing packets on lo, which
-// also arrive there.
-func captureFilter(snaplen uint32) []bpf.Instruction {
+// captureFilter keeps the first snaplen bytes of every packet, and all bytes of UDP
+// datagrams to the port whole, except outgoing packets on lo, which also arrive there.
+func captureFilter(snaplen uint32, whole uint16) []bpf.Instruction {
+	const ether, mostIP, udpHead = 14, 60, 8
 	return []bpf.Instruction{
 		bpf.LoadExtension{Num: bpf.ExtInterfaceIndex},
-		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: loopbackIndex, SkipTrue: 2},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: loopbackIndex, SkipTrue: 3},
 		bpf.LoadExtension{Num: bpf.ExtType},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PACKET_OUTGOING, SkipTrue: 1},
-		bpf.RetConstant{Val: snaplen},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.PACKET_OUTGOING, SkipTrue: 1},
 		bpf.RetConstant{Val: 0},
+		// A load beyond the end of a packet would discard it.
+		bpf.LoadExtension{Num: bpf.ExtLen},
+		bpf.JumpIf{Cond: bpf.JumpLessThan, Val: ether + mostIP + udpHead, SkipTrue: 10},
+		bpf.LoadAbsolute{Off: 12, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.ETH_P_IP, SkipTrue: 8},
+		bpf.LoadAbsolute{Off: ether + 9, Size: 1},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.IPPROTO_UDP, SkipTrue: 6},
+		bpf.LoadAbsolute{Off: ether + 6, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 0x1fff, SkipTrue: 4}, // not the first fragment
+		bpf.LoadMemShift{Off: ether},
+		bpf.LoadIndirect{Off: ether + 2, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(whole), SkipTrue: 1},
+		bpf.RetConstant{Val: max(snaplen, wholeFrame)},
+		bpf.RetConstant{Val: snaplen},
 	}
 }
+
+// wholeFrame is more than the length of any frame.
+const wholeFrame = 1 << 18
 
 // portFilter keeps the first snaplen bytes of every packet that leaves one of the ports. devices
 // maps indexes to names.

@@ -27,6 +27,7 @@ type WallClock struct {
 	mu     sync.Mutex
 	offset time.Duration // CLOCK_REALTIME minus CLOCK_MONOTONIC, at the last comparison
 	steps  []ClockStep
+	early  bool // Steps found a step before the kernel's report of it
 }
 
 // clockNoise is the maximum difference between two readings of the offset of an undisturbed clock:
@@ -97,9 +98,12 @@ func (w *WallClock) compare(set bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	by := now - w.offset
-	if !set && by.Abs() <= clockNoise {
+	changed := by.Abs() > clockNoise
+	if !changed && (!set || w.early) {
+		w.early = w.early && !set
 		return nil
 	}
+	w.early = !set
 	w.offset = now
 	w.steps = append(w.steps, ClockStep{After: time.Since(w.started), By: by})
 	return nil

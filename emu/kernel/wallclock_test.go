@@ -55,6 +55,23 @@ func TestWallClockUndisturbed(t *testing.T) {
 	}
 }
 
+// A step that Steps finds before the kernel's report of it is one step; a later report without a
+// change of the offset is another one.
+func TestWallClockStepFoundBeforeReport(t *testing.T) {
+	w := watchClock(t)
+	w.mu.Lock()
+	w.offset += time.Second
+	w.mu.Unlock()
+	for i, want := range []int{1, 1, 2, 3} {
+		if s := steps(t, w); len(s) != want {
+			t.Fatalf("steps %v after %d reports, want %d", s, i, want)
+		}
+		if err := w.compare(true); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Steps of the machine's own clock: back by 2 s, forward again, and both at once.
 func TestWallClockSteps(t *testing.T) {
 	if !netnstest.Emulated() {

@@ -11,6 +11,7 @@ import (
 
 	"testbed/emu/kernel"
 	"testbed/emu/plan"
+	"testbed/hosts/wire"
 	"testbed/results/flows"
 	"testbed/results/pcap"
 	"testbed/results/safefile"
@@ -42,7 +43,7 @@ func subjects(f *topo.Fabric, links []topo.LinkID, snaplen int) []subject {
 		name := f.HostName(h)
 		up, down := f.HostUp(h), f.HostDown(h)
 		out = append(out, subject{name: name, interfaces: []pcap.Interface{
-			{Name: plan.Uplink, SnapLen: snaplen, Speed: f.Link(up).Rate,
+			{Name: plan.Uplink, SnapLen: max(snaplen, pcap.MarkSnaplen), Speed: f.Link(up).Rate,
 				Description: fmt.Sprintf("%s %s: links %s at %v and %s at %v", name, plan.Uplink, f.LinkName(up), f.Link(up).Rate, f.LinkName(down), f.Link(down).Rate)},
 			{Name: loopback, SnapLen: snaplen, Description: fmt.Sprintf("%s %s: what the host sends to itself", name, loopback),
 				Comment: "checksums are not finished on this interface, as the flags of its packets say"},
@@ -68,7 +69,7 @@ const loopback = "lo"
 // startCapture records until stop. It calls fail immediately with an error that ends the recording
 // early, such as a full disk.
 func startCapture(n *kernel.Namespace, s subject, cfg Config, fail func(error)) (*capture, error) {
-	options := kernel.CaptureOptions{Snaplen: units.Bytes(cfg.Snaplen), Ring: cfg.Ring}
+	options := kernel.CaptureOptions{Snaplen: units.Bytes(cfg.Snaplen), Whole: wire.MarkPort, Ring: cfg.Ring}
 	if s.ports {
 		for _, i := range s.interfaces {
 			options.Ports = append(options.Ports, i.Name)

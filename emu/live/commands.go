@@ -26,7 +26,7 @@ func (b *Backend) Do(ctx context.Context, cmds []engine.Command) error {
 		case engine.StartTransfer:
 			err = b.send(c)
 		case engine.ReadDisk:
-			b.readDisk(c)
+			err = b.readDisk(c)
 		case engine.SetCeiling:
 			err = b.setCeiling(c)
 		case engine.StartChain:
@@ -34,8 +34,22 @@ func (b *Backend) Do(ctx context.Context, cmds []engine.Command) error {
 		case engine.StopTransfer:
 			b.stopTransfer(c)
 		case engine.StopRead:
+			delete(b.byFlow, c.ID)
 			b.agents[c.Host].Stop(c.ID)
-		case engine.StopChain: // its client has crashed, or has reported the failure
+		case engine.StopChain:
+			b.stopChain(c)
+		case engine.DropBlock:
+			b.dropBlock(c)
+		case engine.Compute:
+			b.compute(c)
+		case engine.SpillOutput:
+			b.spill(c)
+		case engine.StopTask:
+			b.agents[c.Host].StopAttempt(c.Attempt)
+		case engine.DropOutputs:
+			b.dropOutputs(c)
+		case engine.MarkTask:
+			err = b.markTask(c)
 		default:
 			err = fmt.Errorf("unknown command %T", cmd)
 		}
@@ -47,18 +61,28 @@ func (b *Backend) Do(ctx context.Context, cmds []engine.Command) error {
 }
 
 func (b *Backend) mark(c engine.Mark) error {
-	h := c.Host
-	switch c.Kind {
-	case engine.MarkCoflow:
-		return b.agents[h].Mark(wire.KindCoflowMark, c.ID, c.Parts, c.Size)
-	case engine.MarkWrite:
-		return b.agents[h].MarkWrite(c.ID, c.Parts, c.Size, c.Waited)
-	case engine.MarkFlowFailed:
-		return b.agents[h].Mark(wire.KindFlowFailed, c.ID, c.Parts, c.Size)
-	case engine.MarkBlockFailed:
-		return b.agents[h].Mark(wire.KindBlockFailed, c.ID, c.Parts, c.Size)
+	a := b.agents[c.Host]
+	if c.Kind == engine.MarkWrite {
+		return a.MarkWrite(c.ID, c.Parts, c.Size, c.Waited, b.cfg.Notes.Blocks[uint32(c.ID)])
 	}
-	return fmt.Errorf("mark of unknown kind %d", c.Kind)
+	kind, ok := markKinds[c.Kind]
+	if !ok {
+		return fmt.Errorf("mark of unknown kind %d", c.Kind)
+	}
+	note := wire.Note{Why: c.Why}
+	if c.Kind == engine.MarkCoflow {
+		note = b.cfg.Notes.Coflows[uint32(c.ID)]
+	}
+	return a.Mark(kind, c.ID, c.Parts, c.Size, note)
+}
+
+var markKinds = map[engine.MarkKind]wire.Kind{
+	engine.MarkCoflow:       wire.KindCoflowMark,
+	engine.MarkFlowFailed:   wire.KindFlowFailed,
+	engine.MarkBlockFailed:  wire.KindBlockFailed,
+	engine.MarkFlowStopped:  wire.KindFlowStopped,
+	engine.MarkBlockStopped: wire.KindBlockStopped,
+	engine.MarkCoflowClosed: wire.KindCoflowClosed,
 }
 
 func (b *Backend) send(c engine.StartTransfer) error {
@@ -70,6 +94,13 @@ func (b *Backend) send(c engine.StartTransfer) error {
 		if b.gate != nil && c.Ceiling > 0 {
 			t.First, t.FirstMost = b.gate.first(jitter), b.cfg.Fabric.Shape().MTU-plan.TCPHeaders-1 // less than a full segment, which no cork holds
 		}
+	}
+	if c.Task != nil {
+		var err error
+		if t.Task, err = taskOf(*c.Task); err != nil {
+			return fmt.Errorf("flow %d: %w", c.Flow.ID, err)
+		}
+		b.agents[c.Flow.Dst].Expect(c.Flow.ID, c.Task.Rate, t.Task)
 	}
 	s, err := b.agents[c.Flow.Src].Prepare(t)
 	if err != nil {
@@ -96,8 +127,17 @@ func (b *Backend) send(c engine.StartTransfer) error {
 	return nil
 }
 
-// readDisk has a host read a block that it stores itself.
-func (b *Backend) readDisk(c engine.ReadDisk) {
+// readDisk has a host read a block that it stores itself. The progress of those of tasks is reported.
+func (b *Backend) readDisk(c engine.ReadDisk) error {
+	if c.Task != nil {
+		t, err := taskOf(*c.Task)
+		if err != nil {
+			return fmt.Errorf("read %d: %w", c.ID, err)
+		}
+		r := &running{flow: c.ID, src: c.Host, dst: c.Host}
+		b.running, b.byFlow[c.ID] = append(b.running, r), r
+		b.agents[c.Host].Expect(c.ID, c.Task.Rate, t)
+	}
 	b.transfer.Go(func() {
 		err := b.agents[c.Host].ReadLocal(b.sendCtx, c.ID, c.Block, c.Size)
 		switch {
@@ -110,6 +150,7 @@ func (b *Backend) readDisk(c engine.ReadDisk) {
 			b.fail(err)
 		}
 	})
+	return nil
 }
 
 // setCeiling passes over a flow whose sender is done: the engine has not heard
@@ -127,8 +168,11 @@ func (b *Backend) setCeiling(c engine.SetCeiling) error {
 }
 
 func (b *Backend) write(c engine.StartChain) {
+	ctx, stop := context.WithCancelCause(b.sendCtx)
+	b.chains[c.Block.ID] = chain{stop, c.Targets}
 	b.transfer.Go(func() {
-		err := b.agents[c.Block.Client].Write(b.sendCtx, hosts.Chain{Block: c.Block, Targets: c.Targets, Hashes: c.Hashes})
+		defer stop(nil)
+		err := b.agents[c.Block.Client].Write(ctx, hosts.Chain{Block: c.Block, Targets: c.Targets, Hashes: c.Hashes})
 		var w *hosts.WriteError
 		switch {
 		case err == nil:
@@ -140,4 +184,24 @@ func (b *Backend) write(c engine.StartChain) {
 			b.fail(err)
 		}
 	})
+}
+
+// dropBlock deletes the replicas of a block.
+func (b *Backend) dropBlock(c engine.DropBlock) {
+	for _, h := range c.Hosts {
+		b.agents[h].Drop(c.Block)
+	}
+}
+
+// stopChain ends a block write at its client, if it is still in progress, and at its targets.
+func (b *Backend) stopChain(c engine.StopChain) {
+	chain, ok := b.chains[c.Block]
+	if !ok {
+		return // it failed before it began
+	}
+	delete(b.chains, c.Block)
+	chain.stop(hosts.ErrStopped)
+	for _, h := range chain.targets {
+		b.agents[h].Drop(c.Block)
+	}
 }

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"fmt"
 	"path/filepath"
 	"strconv"
 
@@ -36,6 +37,21 @@ func (b *Backend) openDisks(h topo.HostID) (*disk.Volumes, error) {
 	v := disk.NewVolumes(disks...)
 	b.volumes = append(b.volumes, v)
 	return v, nil
+}
+
+// store puts the blocks of Config.Stored on the disks of their hosts.
+func (b *Backend) store() error {
+	for _, s := range b.cfg.Stored {
+		for _, h := range s.Hosts {
+			if int(h) < 0 || int(h) >= len(b.volumes) {
+				return fmt.Errorf("store block %d on host %d: no such host has a disk: configure disks of all hosts", s.Block, h)
+			}
+			if err := b.volumes[h].Store(s.Block, s.Size); err != nil {
+				return fmt.Errorf("store the input of tasks: %w", err)
+			}
+		}
+	}
+	return nil
 }
 
 // wrote is what each disk wrote, and read if it was, for the verdict.

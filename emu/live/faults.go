@@ -55,11 +55,18 @@ type pending struct {
 func newFaults(b *Backend) *faults {
 	f := b.cfg.Fabric
 	x := &faults{b: b, routes: fault.NewRoutes(f), crashed: make([]bool, f.Hosts()), told: map[[2]topo.RackID][]int{}, ports: map[dialled]netip.AddrPort{},
-		links: map[topo.LinkID]string{}, hosts: map[topo.HostID]string{}, disks: map[topo.HostID]string{}, lossy: map[string]string{}, active: len(b.cfg.Faults) > 0}
+		links: map[topo.LinkID]string{}, hosts: map[topo.HostID]string{}, disks: map[topo.HostID]string{}, lossy: map[string]string{}}
 	for _, l := range f.Links() {
 		x.rate = append(x.rate, l.Rate)
 	}
-	for _, s := range b.cfg.Faults {
+	x.schedule(b.cfg.Faults)
+	return x
+}
+
+// schedule adds the steps of a timeline to those that are pending.
+func (x *faults) schedule(steps fault.Timeline) {
+	x.active = x.active || len(steps) > 0
+	for _, s := range steps {
 		x.at(s.At, func(ctx context.Context) error {
 			if err := x.carryOut(ctx, s); err != nil {
 				return fmt.Errorf("fault %s: %w", s.Why, err)
@@ -67,7 +74,6 @@ func newFaults(b *Backend) *faults {
 			return nil
 		})
 	}
-	return x
 }
 
 func (x *faults) at(t time.Duration, do func(context.Context) error) {

@@ -175,7 +175,9 @@ func (b *Backend) stop() error {
 		for _, a := range b.agents {
 			errs = append(errs, a.Close())
 		}
-		done <- errors.Join(append(errs, b.work.Wait())...)
+		errs = append(errs, b.work.Wait())
+		b.deletions.Wait()
+		done <- errors.Join(errs...)
 	}()
 	select {
 	case err := <-done:

@@ -28,6 +28,7 @@ import (
 	"testbed/hosts"
 	"testbed/hosts/disk"
 	"testbed/hosts/pace"
+	"testbed/hosts/wire"
 	"testbed/policies"
 	"testbed/results/pcap"
 	"testbed/topo"
@@ -52,6 +53,9 @@ type Config struct {
 	DiskRead  units.Rate   // of each disk's reads; 0 is as its writes
 	DiskCount int          // of a host; 0 is one
 	DiskSize  units.Bytes  // of each disk
+	// Stored are blocks that are on the disks of their hosts from the beginning. Their files
+	// are sparse.
+	Stored []engine.StoredBlock
 	// Kernel are the file systems that are the hosts' disks, by HostID and then number, whose
 	// rates the kernel keeps to. Nil are directories of Disks under token buckets.
 	Kernel    *kernel.Disks
@@ -66,6 +70,8 @@ type Config struct {
 	// do under SetupSimultaneous. Flows of others, such as reads of blocks, are set up when
 	// they come, and so are all flows under SetupSerial.
 	Foreseen []workloads.Coflow
+	// Notes are what the marks of arrivals of coflows and blocks state about their jobs and writers.
+	Notes wire.Notes
 	// Unheaded is how long a connection may stand before its flow begins; 0 is a minute. A
 	// flow whose connection was opened before may be held back for as long.
 	Unheaded time.Duration
@@ -143,7 +149,10 @@ type Backend struct {
 	sendCtx  context.Context
 	stopSend context.CancelCauseFunc // ends those that faults keep from ending
 
+	deletions sync.WaitGroup // of files
+
 	mu     sync.Mutex
+	last   chan struct{} // closed when the newest deletion is done; nil for none
 	queue  []engine.Event
 	since  time.Time // when the first of queue came
 	failed error
@@ -151,15 +160,17 @@ type Backend struct {
 
 	// running has the flows whose progress is reported to the engine, in the order in which
 	// they started. Only Do and Await touch them.
-	running []*running
-	byFlow  map[workloads.FlowID]*running
-	network *network
-	faults  *faults
-	reports *reports
-	ahead   *ahead   // nil under SetupSerial
-	writers *writers // of first segments; nil under SetupSerial
-	gate    *gate    // of the decision that Do carries out, or nil
-	decided time.Time
+	running   []*running
+	byFlow    map[workloads.FlowID]*running
+	chains    map[workloads.BlockID]chain // that were begun; only Do touches it
+	computing sync.Map                    // *hosts.Attempt by jobs.AttemptID, of those that compute
+	network   *network
+	faults    *faults
+	reports   *reports
+	ahead     *ahead   // nil under SetupSerial
+	writers   *writers // of first segments; nil under SetupSerial
+	gate      *gate    // of the decision that Do carries out, or nil
+	decided   time.Time
 
 	engineLate time.Duration // the longest; only Await touches it
 
@@ -178,13 +189,19 @@ type running struct {
 	stop     context.CancelCauseFunc
 }
 
+// chain is a block write.
+type chain struct {
+	stop    context.CancelCauseFunc
+	targets []topo.HostID
+}
+
 // errStopped is the cause of what ends because the run is over.
 var errStopped = errors.New("the run is over")
 
 // Start opens agents, disks and captures on a testbed that is up. The clock runs
 // from its return. The caller must call Close.
 func Start(ctx context.Context, cfg Config) (*Backend, error) {
-	b := &Backend{cfg: cfg, procs: runtime.GOMAXPROCS(cfg.Settings.Procs), ns: map[string]*kernel.Namespace{}, kick: make(chan struct{}, 1), byFlow: map[workloads.FlowID]*running{}}
+	b := &Backend{cfg: cfg, procs: runtime.GOMAXPROCS(cfg.Settings.Procs), ns: map[string]*kernel.Namespace{}, kick: make(chan struct{}, 1), byFlow: map[workloads.FlowID]*running{}, chains: map[workloads.BlockID]chain{}}
 	if err := b.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("start: %w", err), b.Close())
 	}
@@ -315,7 +332,7 @@ func (b *Backend) startAgents(ctx context.Context) error {
 	pacer := pace.New(pace.Options{Quantum: set.Quantum, Chunk: f.Shape().MTU - plan.TCPHeaders})
 	b.work.Go(func() error { return ended(pacer.Run(b.workCtx)) })
 	for h := range topo.HostID(f.Hosts()) {
-		o := hosts.Options{Host: h, Name: f.HostName, Run: b.cfg.Meta.Run, Network: net, Pacer: pacer, Sink: sink{b}, PeerTimeout: peer, Timeouts: hosts.Timeouts{Header: b.cfg.Unheaded}}
+		o := hosts.Options{Host: h, Name: f.HostName, Run: b.cfg.Meta.Run, Network: net, Pacer: pacer, Sink: sink{b}, PeerTimeout: peer, Timeouts: hosts.Timeouts{Header: b.cfg.Unheaded}, Later: b.later, ReceiveBuffer: set.ReceiveBuffer}
 		if len(b.cfg.DiskRates) > 0 {
 			v, err := b.openDisks(h)
 			if err != nil {
@@ -330,7 +347,7 @@ func (b *Backend) startAgents(ctx context.Context) error {
 		b.agents = append(b.agents, a)
 		b.work.Go(func() error { return ended(a.Serve(b.workCtx)) })
 	}
-	return nil
+	return b.store()
 }
 
 // ended reports whether an end was requested, not a failure.

@@ -73,7 +73,7 @@ func (x *reports) crash(h topo.HostID) {
 // that come in at once.
 func (x *reports) beats() ([]engine.Event, error) {
 	b := x.b
-	out := make([]engine.Event, 0, len(x.lost)+len(x.racks))
+	out := append(make([]engine.Event, 0, 1+len(x.lost)+len(x.racks)), b.computed()...)
 	for h := range topo.HostID(len(x.lost)) {
 		c, at, err := b.sampler.host(h)
 		if err != nil {

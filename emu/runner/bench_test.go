@@ -38,7 +38,7 @@ func BenchmarkLarge(b *testing.B) {
 			log := filepath.Join(b.TempDir(), "events.jsonl")
 			b.ReportAllocs()
 			for b.Loop() {
-				rec, err := r.simulate(b.Context(), i, 0, w, log, nil, nil, nil)
+				rec, err := r.simulate(b.Context(), i, 0, work{Workload: w}, log, nil, nil, nil)
 				if err != nil {
 					b.Fatal(err)
 				}

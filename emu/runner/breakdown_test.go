@@ -76,6 +76,7 @@ func part(shares []breakdown.Share, c breakdown.Cause) float64 {
 func TestWhereTheTimeOfCoflowsWent(t *testing.T) {
 	longtest.Skip(t, "runs coflows whose time is known, 10 s")
 	netnstest.Require(t)
+	netnstest.OnlyTiming(t)
 	t.Run("alone", func(t *testing.T) {
 		netnstest.Timing(t, func(t *testing.T) bool {
 			c := taken(t, load(t, "fair", "1 0 1 0 1 1:4.0"), tamper{}).Coflows[0]
@@ -129,6 +130,7 @@ func TestWhereTheTimeOfCoflowsWent(t *testing.T) {
 func TestWhereTheTimeOfBlocksWent(t *testing.T) {
 	longtest.Skip(t, "runs blocks whose time is known, 5 s")
 	netnstest.Require(t)
+	netnstest.OnlyTiming(t)
 	const lone = `
 name: lone
 fabric: {leaves: 2, spines: 1, hosts_per_leaf: 3, host_link: %s, oversubscription: "1:1", queue: 20ms}

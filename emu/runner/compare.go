@@ -188,10 +188,33 @@ func conditions(a, b *rundir.Run, i int) []string {
 		differ("the calibration of links", x.Calibration, y.Calibration)
 		differ("the limits (settings in manifest.json)", string(x.Settings), string(y.Settings))
 	}
+	if !sameAlone(a, b) {
+		out = append(out, fmt.Sprintf("jobs take other times alone in %s than in %s: slowdowns are not compared", label(0), label(i)))
+	}
 	if x.Repeats != y.Repeats {
 		out = append(out, fmt.Sprintf("%s has %d repeats and %s has %d: repeats of only one run are unpaired", label(0), x.Repeats, label(i), y.Repeats))
 	}
 	return out
+}
+
+// sameAlone reports whether jobs take the same times alone in two runs, so that their slowdowns can be
+// compared.
+func sameAlone(a, b *rundir.Run) bool {
+	type key struct{ repeat, job int }
+	of := map[key]time.Duration{}
+	alone := func(j *schema.Job) time.Duration {
+		if j.Lone == nil {
+			return 0
+		}
+		return *j.Lone
+	}
+	for i := range a.Jobs {
+		of[key{a.Jobs[i].Repeat, a.Jobs[i].Item()}] = alone(&a.Jobs[i])
+	}
+	return !slices.ContainsFunc(b.Jobs, func(j schema.Job) bool {
+		t, ok := of[key{j.Repeat, j.Item()}]
+		return ok && t != alone(&j)
+	})
 }
 
 func source(r *rundir.Run) string {
@@ -241,7 +264,12 @@ func acrossRuns(runs []*rundir.Run, o CompareOptions) ([]compare.Pairing, error)
 	for i, r := range runs[1:] {
 		found := false
 		pair := func(a, b string) {
-			out = append(out, compare.Pairing{Base: armOf(first, a, label(0)), Arm: armOf(r, b, label(i+1))})
+			p := compare.Pairing{Base: armOf(first, a, label(0)), Arm: armOf(r, b, label(i+1))}
+			if !sameAlone(first, r) {
+				delete(p.Base.Items, compare.JobSlowdown)
+				delete(p.Arm.Items, compare.JobSlowdown)
+			}
+			out = append(out, p)
 			found = true
 		}
 		for _, choice := range o.Arms {
@@ -284,10 +312,14 @@ func armOf(r *rundir.Run, name, run string) compare.Arm {
 		}
 	}
 	for _, c := range r.Coflows {
-		add(compare.CCT, c.Key, c.Failed || c.Background, c.Size, int(c.Coflow), int(c.Coflow), c.CCT)
+		size := c.Size
+		if c.Job != nil {
+			size = 0 // which fetches of a shuffle need the network depends on the arm
+		}
+		add(compare.CCT, c.Key, c.Failed || c.Background, size, int(c.Coflow), int(c.Coflow), c.CCT)
 	}
 	for _, f := range r.Flows {
-		add(compare.FCT, f.Key, f.Failed || f.Background, f.Size, int(f.Flow), int(f.Coflow), f.FCT)
+		add(compare.FCT, f.Key, f.Failed || f.Background || f.Job != nil, f.Size, int(f.Flow), int(f.Coflow), f.FCT)
 	}
 	for _, b := range r.Blocks {
 		add(compare.WriteTime, b.Key, b.Failed, b.Size, int(b.Block), metrics.Writer(b.Client), b.WriteTime)
@@ -296,9 +328,16 @@ func armOf(r *rundir.Run, name, run string) compare.Arm {
 		add(compare.RequestTime, x.Key, false, x.Size, int(x.Writer), x.Cluster(), x.RequestTime)
 	}
 	for _, x := range r.Jobs {
-		add(compare.JobTime, x.Key, false, x.Size, int(x.Job), int(x.Job), x.JobTime)
+		size := x.Size
+		if x.Input != nil {
+			size += *x.Input
+		}
+		add(compare.JobTime, x.Key, false, size, x.Item(), x.Item(), x.JobTime)
+		if x.Slowdown != nil {
+			add(compare.JobSlowdown, x.Key, false, size, x.Item(), x.Item(), time.Duration(*x.Slowdown*float64(time.Second)))
+		}
 		if x.Bin != nil {
-			add(compare.JobTimeIn(*x.Bin), x.Key, false, x.Size, int(x.Job), int(x.Job), x.JobTime)
+			add(compare.JobTimeIn(*x.Bin), x.Key, false, size, x.Item(), x.Item(), x.JobTime)
 		}
 	}
 	if s := r.Arm(name); s != nil && s.Placement != nil {

@@ -74,6 +74,8 @@ func withReasons(dir string, measured []flows.Failure) ([]report.Failure, error)
 			return key{f.Kind, "", int(f.Flow)}
 		case flows.FailedBlock: // Host is the host that sent the mark
 			return key{f.Kind, "", int(f.Block)}
+		case flows.FailedJob:
+			return key{f.Kind, "", int(f.Job)}
 		}
 		return key{f.Kind, f.Host, int(f.Block)}
 	}
@@ -83,10 +85,14 @@ func withReasons(dir string, measured []flows.Failure) ([]report.Failure, error)
 	}
 	for _, m := range measured {
 		if i, ok := place[of(m)]; ok {
-			m.At = recorded[i].At // on the clock of the faults; captures count from the first mark
+			// On the clock of the faults; captures count from the first mark, and their reasons are cut.
+			m.At, m.Why = recorded[i].At, recorded[i].Why
 			recorded[i].Failure = m
 		} else {
-			recorded = append(recorded, report.Failure{Failure: m, Why: fmt.Sprintf("found in the captures; not recorded in %s", failuresFile)})
+			if m.Why == "" && m.Kind != flows.FailedReplica {
+				m.Why = fmt.Sprintf("found in the captures; not recorded in %s", failuresFile)
+			}
+			recorded = append(recorded, report.Failure{Failure: m})
 		}
 	}
 	return recorded, nil

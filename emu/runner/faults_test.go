@@ -174,6 +174,18 @@ func TestFaultsOnPackets(t *testing.T) {
 	if d := cmp.Diff(names(sum), names(again.Report.Summary.Arms[0])); d != "" {
 		t.Errorf("failures from captures alone (-whole run, +captures):\n%s", d)
 	}
+	reasons := func(a report.ArmSummary) (out []string) {
+		for _, x := range a.Failures.List {
+			if x.Kind != flows.FailedReplica { // its client knows the reason only if the disk is full
+				out = append(out, x.What+": "+x.Why)
+			}
+		}
+		slices.Sort(out)
+		return out
+	}
+	if d := cmp.Diff(reasons(sum), reasons(again.Report.Summary.Arms[0])); d != "" {
+		t.Errorf("reasons from captures alone (-whole run, +captures):\n%s", d)
+	}
 
 	sim, err := Simulate(t.Context(), s, options(t))
 	if err != nil {

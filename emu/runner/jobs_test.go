@@ -51,7 +51,7 @@ func TestJobsUnderPlacementPolicies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		meta := metrics.WorkloadMetaOf(w)
+		meta := metrics.WorkloadMetaOf(w, nil)
 		blocks := 0
 		for _, wr := range meta.Writers {
 			blocks += len(wr.Blocks)

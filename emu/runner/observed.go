@@ -6,19 +6,23 @@ import (
 	"time"
 
 	"testbed/emu/engine"
+	"testbed/policies"
 	"testbed/results/flows"
 	"testbed/results/report"
 	"testbed/topo"
 	"testbed/workloads"
+	"testbed/workloads/jobs"
 )
 
 // observed collects the events of the engine. In a simulation they are the
 // result; on packets they are the cross-check of the captures.
 type observed struct {
-	fabric  *topo.Fabric
+	names   []string                          // of hosts
+	summed  map[transferSum]*flows.FlowRecord // flows.Records.Summed; nil if transfers of tasks have records
 	coflows map[workloads.CoflowID]*flows.CoflowRecord
 	running map[workloads.FlowID]*flows.FlowRecord
-	left    map[workloads.CoflowID]int // unfinished flows
+	left    map[workloads.CoflowID]int // unfinished flows; open for a coflow that flows join
+	tasks   flows.TaskRecorder
 	blocks  map[workloads.BlockID]*flows.BlockRecord
 	waited  map[workloads.BlockID]time.Duration // of blocks in placement
 
@@ -26,12 +30,30 @@ type observed struct {
 	failures []report.Failure
 }
 
-func observe(f *topo.Fabric) *observed {
-	return &observed{fabric: f,
+// transferSum identifies the transfers of tasks that are summed up.
+type transferSum struct {
+	job          workloads.JobID
+	stage        int
+	input, cross bool // carries an input block, crosses racks
+}
+
+// observe returns an empty collection. If jobsOnly is set, transfers of tasks are summed up.
+func observe(f *topo.Fabric, jobsOnly bool) *observed {
+	o := &observed{
 		coflows: map[workloads.CoflowID]*flows.CoflowRecord{}, running: map[workloads.FlowID]*flows.FlowRecord{},
 		left: map[workloads.CoflowID]int{}, blocks: map[workloads.BlockID]*flows.BlockRecord{},
 		waited: map[workloads.BlockID]time.Duration{}}
+	if jobsOnly {
+		o.summed = map[transferSum]*flows.FlowRecord{}
+	}
+	for h := range topo.HostID(f.Hosts()) {
+		o.names = append(o.names, f.HostName(h))
+	}
+	return o
 }
+
+// open is the number of unfinished flows of an open coflow, which never reaches 0 by counting down.
+const open = -1
 
 // step implements engine.Observer.
 func (o *observed) step(now time.Duration, evs []engine.Event, cmds []engine.Command) error {
@@ -47,7 +69,14 @@ func (o *observed) step(now time.Duration, evs []engine.Event, cmds []engine.Com
 			}
 			delete(o.running, ev.Flow)
 			f.End = now
-			o.done.Flows = append(o.done.Flows, *f)
+			o.record(f)
+			if c := o.coflows[f.Coflow]; o.left[f.Coflow] == open {
+				c.End = now
+				continue
+			}
+			if f.Task != nil {
+				continue // a read of an input block is a coflow of its own for policies alone
+			}
 			if o.left[f.Coflow]--; o.left[f.Coflow] == 0 {
 				c := o.coflows[f.Coflow]
 				c.End = now
@@ -66,10 +95,28 @@ func (o *observed) step(now time.Duration, evs []engine.Event, cmds []engine.Com
 	for _, c := range cmds {
 		switch c := c.(type) {
 		case engine.StartTransfer:
-			o.running[c.Flow.ID] = &flows.FlowRecord{Coflow: c.Coflow, Flow: c.Flow.ID, Src: o.fabric.HostName(c.Flow.Src), Dst: o.fabric.HostName(c.Flow.Dst),
+			f := &flows.FlowRecord{Coflow: c.Coflow, Flow: c.Flow.ID, Src: o.names[c.Flow.Src], Dst: o.names[c.Flow.Dst],
 				Size: c.Flow.Size, Arrival: o.coflows[c.Coflow].Arrival, Start: now}
+			if t := c.Task; t != nil {
+				f.Arrival, f.Task = now, taskTransfer(t)
+			}
+			o.running[c.Flow.ID] = f
+		case engine.MarkTask:
+			o.tasks.Add(&o.done, o.moment(now, c))
 		case engine.Mark:
 			switch id := workloads.CoflowID(c.ID); {
+			case c.Kind == engine.MarkFlowStopped:
+				delete(o.running, workloads.FlowID(c.ID))
+			case c.Kind == engine.MarkBlockStopped:
+				delete(o.blocks, workloads.BlockID(c.ID))
+			case c.Kind == engine.MarkCoflow && c.Parts == 0:
+				o.coflows[id] = &flows.CoflowRecord{Coflow: id, Arrival: now}
+				o.left[id] = open
+			case c.Kind == engine.MarkCoflowClosed:
+				r := o.coflows[id]
+				if r.Width, r.Size = c.Parts, c.Size; r.End > 0 {
+					o.done.Coflows = append(o.done.Coflows, *r)
+				}
 			case c.Kind == engine.MarkWrite:
 				o.waited[workloads.BlockID(c.ID)] = c.Waited
 			case c.Kind == engine.MarkCoflow && o.coflows[id] == nil: // a read, which has no arrival event
@@ -77,10 +124,10 @@ func (o *observed) step(now time.Duration, evs []engine.Event, cmds []engine.Com
 				o.left[id] = c.Parts
 			}
 		case engine.StartChain:
-			b := &flows.BlockRecord{Block: c.Block.ID, Client: o.fabric.HostName(c.Block.Client), Size: c.Block.Size, Requested: now, Waited: o.waited[c.Block.ID]}
+			b := &flows.BlockRecord{Block: c.Block.ID, Client: o.names[c.Block.Client], Size: c.Block.Size, Requested: now, Waited: o.waited[c.Block.ID]}
 			delete(o.waited, c.Block.ID)
 			for _, h := range c.Targets {
-				b.Hosts = append(b.Hosts, o.fabric.HostName(h))
+				b.Hosts = append(b.Hosts, o.names[h])
 			}
 			o.blocks[c.Block.ID] = b
 		}
@@ -88,11 +135,35 @@ func (o *observed) step(now time.Duration, evs []engine.Event, cmds []engine.Com
 	return nil
 }
 
+// record keeps a flow that has ended, or adds it to a sum.
+func (o *observed) record(f *flows.FlowRecord) {
+	t := f.Task
+	if t == nil || o.summed == nil {
+		o.done.Flows = append(o.done.Flows, *f)
+		return
+	}
+	from, _, _ := topo.ParseHostName(f.Src)
+	to, _, _ := topo.ParseHostName(f.Dst)
+	key := transferSum{t.Job, t.Stage, t.Outputs == 0, from != to}
+	sum := o.summed[key]
+	if sum == nil {
+		o.summed[key] = f
+		return
+	}
+	sum.Size += f.Size
+	sum.Arrival, sum.Start, sum.End = min(sum.Arrival, f.Arrival), min(sum.Start, f.Start), f.End
+}
+
 // records returns all finished transfers, in order of ID.
 func (o *observed) records() flows.Records {
 	slices.SortFunc(o.done.Flows, func(a, b flows.FlowRecord) int { return cmp.Compare(a.Flow, b.Flow) })
 	slices.SortFunc(o.done.Coflows, func(a, b flows.CoflowRecord) int { return cmp.Compare(a.Coflow, b.Coflow) })
 	slices.SortFunc(o.done.Blocks, func(a, b flows.BlockRecord) int { return cmp.Compare(a.Block, b.Block) })
+	for _, f := range o.summed {
+		o.done.Summed = append(o.done.Summed, *f)
+	}
+	slices.SortFunc(o.done.Summed, func(a, b flows.FlowRecord) int { return cmp.Compare(a.Flow, b.Flow) })
+	o.tasks.End(&o.done)
 	for _, f := range o.failures {
 		o.done.Failed = append(o.done.Failed, f.Failure)
 	}
@@ -103,22 +174,45 @@ func (o *observed) records() flows.Records {
 // no completion time.
 func (o *observed) failuresOf(failures []engine.Failure) (out []report.Failure) {
 	for _, f := range failures {
-		r := flows.Failure{Kind: string(f.Kind), At: f.At}
+		r := flows.Failure{Kind: string(f.Kind), At: f.At, Why: f.Why}
 		switch f.Kind {
 		case engine.FlowFailure:
 			r.Coflow, r.Flow = f.Coflow, f.Flow
 			delete(o.running, f.Flow)
-			o.left[f.Coflow] = 0 // never reaches it by counting down
+			if o.left[f.Coflow] != open {
+				o.left[f.Coflow] = 0 // never reaches it by counting down
+			}
 		case engine.BlockFailure:
 			r.Block = f.Block
 			delete(o.blocks, f.Block)
 		case engine.ReplicaFailure:
-			r.Block, r.Host = f.Block, o.fabric.HostName(f.Host)
+			r.Block, r.Host = f.Block, o.names[f.Host]
 			if b := o.blocks[f.Block]; b != nil {
 				b.Hosts = slices.DeleteFunc(b.Hosts, func(h string) bool { return h == r.Host })
 			}
 		}
-		out = append(out, report.Failure{Failure: r, Why: f.Why})
+		out = append(out, report.Failure{Failure: r})
+	}
+	return out
+}
+
+// taskTransfer converts the task of a transfer.
+func taskTransfer(t *engine.TaskTransfer) *flows.TaskTransfer {
+	id := t.Attempt
+	out := &flows.TaskTransfer{Job: id.Task.Job, Stage: id.Task.Stage, Task: id.Task.Index, Attempt: id.N, Outputs: t.Outputs}
+	if from := t.From; from != nil {
+		out.FromStage, out.FromTask, out.FromAttempt = from.Task.Stage, from.Task.Index, from.N
+	}
+	return out
+}
+
+// moment converts a mark of a task.
+func (o *observed) moment(now time.Duration, m engine.MarkTask) flows.TaskMoment {
+	id := m.Attempt
+	out := flows.TaskMoment{Moment: m.Moment, At: now, Job: id.Task.Job, Stage: id.Task.Stage, Task: id.Task.Index, Attempt: id.N,
+		Host: o.names[m.Host], Size: m.Size, Tasks: m.Parts, User: m.User, Profile: m.Profile, Why: m.Why, Kind: [jobs.TaskKinds]string{flows.MapTask, flows.ReduceTask}[m.Kind]}
+	if m.Reads {
+		out.Locality = [policies.Localities]string{flows.NodeLocal, flows.RackLocal, flows.OffRack}[m.Locality]
 	}
 	return out
 }

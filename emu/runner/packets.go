@@ -13,16 +13,16 @@ import (
 	"testbed/emu/live"
 	"testbed/emu/scenario"
 	"testbed/policies/catalog"
+	"testbed/results/metrics"
 	"testbed/results/pcap"
 	"testbed/results/report"
 	"testbed/results/safefile"
 	"testbed/results/verdict"
 	"testbed/topo/units"
-	"testbed/workloads"
 )
 
 // packets runs one repeat of one arm on a new testbed.
-func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload, dir string, p *progress) (out report.Repeat, err error) {
+func (r *run) packets(ctx context.Context, arm, repeat int, w work, dir string, p *progress) (out report.Repeat, err error) {
 	spec := r.s.Spec
 	if spec.Disk != nil && spec.Disk.Throttle == scenario.KernelThrottle {
 		if _, err := kernel.DiskThrottle(); err != nil { // before the testbed is built
@@ -77,14 +77,19 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 	for role, p := range r.arms[arm].Policies {
 		names[role] = p.Name
 	}
+	facts := r.workloadMeta(w)
+	cluster := pcap.Cluster{Heartbeat: facts.Heartbeat, DiskRate: facts.DiskRate, DiskSize: facts.DiskSize}
+	if s := facts.Slots; s != nil {
+		cluster.MapSlots, cluster.ReduceSlots = s.Map, s.Reduce
+	}
 	cfg := live.Config{Fabric: r.fabric, Pins: owned.PinDir(), Captures: captures, Links: links, Snaplen: spec.Capture.Snaplen, Ring: max(spec.Capture.Ring, leastRing),
 		Meta: pcap.Meta{Tool: "testbed", Version: r.o.Version, RunID: r.dir.manifest.Run, Run: number.Sum64(), Arm: r.arms[arm].Name, ArmIndex: arm,
 			Repeat: repeat, Scenario: spec.Name, Workload: r.dir.manifest.Workload, Seed: r.s.RepeatSeed(repeat),
-			Policies: names, Holds: catalog.Holds(r.arms[arm].Policies[catalog.RoleCoflow].Name), Fabric: &shape},
-		Disks: disks, Needs: e.Needs(), Heartbeat: spec.Heartbeat.Interval, Seed: r.s.RepeatSeed(repeat), Congestion: spec.Fabric.CongestionControl, Settings: r.settings(), Foreseen: w.Coflows, Unheaded: spec.Limits.Duration,
+			Policies: names, Holds: catalog.Holds(r.arms[arm].Policies[catalog.RoleCoflow].Name), Cluster: &cluster, Fabric: &shape},
+		Disks: disks, Needs: e.Needs(), Heartbeat: spec.Heartbeat.Interval, Seed: r.s.RepeatSeed(repeat), Congestion: spec.Fabric.CongestionControl, Settings: r.settings(), Foreseen: w.Coflows, Notes: metrics.NotesOf(w.Workload), Unheaded: spec.Limits.Duration,
 		Burst: r.burst, Faults: r.faults, Detect: spec.Heartbeat.Detect(), Silence: spec.Heartbeat.Silence(), Convergence: spec.Fabric.Convergence}
-	if spec.Disk != nil && len(w.Writers) > 0 {
-		cfg.DiskRead = spec.Disk.ReadRate()
+	if spec.Disk != nil && len(w.Writers)+len(w.tasks) > 0 {
+		cfg.DiskRead, cfg.Stored = spec.Disk.ReadRate(), w.stored
 		cfg.DiskRates, cfg.DiskCount, cfg.DiskSize = slices.Repeat([]units.Rate{spec.Disk.Write}, r.fabric.Hosts()), spec.Disk.Count, spec.Disk.Size
 	}
 	if len(cfg.DiskRates) > 0 && spec.Disk.Throttle == scenario.KernelThrottle {
@@ -124,7 +129,7 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w workloads.Workload
 	measured.Notes = append(measured.Notes, d.Notes()...)
 	if cfg.Kernel != nil {
 		measured.Notes = append(measured.Notes, fmt.Sprintf("disks are throttled by the kernel (%s)", cfg.Kernel.Kind()))
-		if len(w.Readers) > 0 {
+		if len(w.Readers)+len(w.tasks) > 0 {
 			measured.Notes = append(measured.Notes, "reads of disks are throttled by a token bucket of the program, not by the kernel")
 		}
 	}

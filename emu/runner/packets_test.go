@@ -111,6 +111,7 @@ func cct(t *testing.T, r flows.Records, id int) time.Duration {
 // A lone flow of 5 MB over an idle 5:1 uplink takes the time that the fluid model computes:
 // both give a link the payload capacity of full segments.
 func TestLoneCoflowTakesWhatTheFluidModelSays(t *testing.T) {
+	netnstest.OnlyTiming(t)
 	const size = 5 * units.MB
 	netnstest.Timing(t, func(t *testing.T) bool {
 		_, arms := onPackets(t, load(t, "fair, sebf", "1 0 1 0 1 1:5.0"))
@@ -131,6 +132,7 @@ func TestLoneCoflowTakesWhatTheFluidModelSays(t *testing.T) {
 // Two flows of equal priority over one uplink share it: neither is far from
 // twice its time alone, and both end within a fifth of each other.
 func TestFairSharesAnUplink(t *testing.T) {
+	netnstest.OnlyTiming(t)
 	netnstest.Timing(t, func(t *testing.T) bool {
 		// Hosts 0 and 1 of rack 0 to hosts 0 and 1 of rack 1.
 		_, arms := onPackets(t, load(t, "fair", "1 0 1 0 1 1:8.0", "2 1 1 2 1 3:8.0"))
@@ -149,6 +151,7 @@ func TestFairSharesAnUplink(t *testing.T) {
 // finishes as if it were alone, within 15 %.
 func TestSEBFLetsTheSmallCoflowPass(t *testing.T) {
 	longtest.Skip(t, "runs coflows under two policies, 9 s")
+	netnstest.OnlyTiming(t)
 	const small = "1 2 1 3:2.0"
 	netnstest.Timing(t, func(t *testing.T) bool {
 		_, alone := onPackets(t, load(t, "sebf", "2 1000 "+small))
@@ -163,6 +166,7 @@ func TestSEBFLetsTheSmallCoflowPass(t *testing.T) {
 // A lone block write takes the time of the fluid model, and the time to fill the pipeline:
 // a packet on each hop and on the last disk.
 func TestLoneBlockTakesWhatTheFluidModelSays(t *testing.T) {
+	netnstest.OnlyTiming(t)
 	const lone = `
 name: lone
 fabric: {leaves: 2, spines: 1, hosts_per_leaf: 3, host_link: 50Mbps, oversubscription: "3:1", queue: 20ms}
@@ -207,23 +211,7 @@ func TestCapturesAreEnough(t *testing.T) {
 			t.Errorf("%s: %d coflows, %d blocks, %d flows", name, len(rep.Records.Coflows), len(rep.Records.Blocks), len(rep.Records.Flows))
 		}
 	}
-	bare := t.TempDir()
-	err := filepath.WalkDir(out.Dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() || filepath.Base(filepath.Dir(path)) != "captures" {
-			return err
-		}
-		rel, err := filepath.Rel(out.Dir, path)
-		if err != nil {
-			return err
-		}
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(bare, rel)), 0o755); err != nil {
-			return err
-		}
-		return os.Link(path, filepath.Join(bare, rel))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	bare := bareCaptures(t, out.Dir)
 	again, err := Report(t.Context(), bare)
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"testbed/emu/engine"
+	"testbed/emu/fidelity"
 	"testbed/emu/kernel"
 	"testbed/emu/kernel/netnstest"
 	"testbed/emu/live"
@@ -30,6 +31,7 @@ import (
 	"testbed/results/tooltest"
 	"testbed/results/verdict"
 	"testbed/topo/units"
+	"testbed/workloads"
 )
 
 // shapers changes all shapers, or that of one device where namespace is given,
@@ -103,6 +105,120 @@ func (d deaf) Await(ctx context.Context, wake time.Duration) (time.Duration, []e
 		}
 	}
 	return now, evs, err
+}
+
+// deafToReads reports the ends of reads of input blocks to the engine late.
+type deafToReads struct {
+	engine.Backend
+	by    time.Duration
+	reads map[workloads.FlowID]bool
+}
+
+func (d deafToReads) Do(ctx context.Context, cmds []engine.Command) error {
+	for _, c := range cmds {
+		switch c := c.(type) {
+		case engine.StartTransfer:
+			d.reads[c.Flow.ID] = c.Task != nil && c.Task.From == nil
+		case engine.ReadDisk:
+			d.reads[c.ID] = c.Task != nil
+		}
+	}
+	return d.Backend.Do(ctx, cmds)
+}
+
+func (d deafToReads) Await(ctx context.Context, wake time.Duration) (time.Duration, []engine.Event, error) {
+	now, evs, err := d.Backend.Await(ctx, wake)
+	for _, ev := range evs {
+		if f, ok := ev.(engine.TransferFinished); ok && d.reads[f.Flow] {
+			time.Sleep(d.by)
+			return now + d.by, evs, err
+		}
+	}
+	return now, evs, err
+}
+
+// A false end of a read is caught, on the wire and from a host's own disk, although it is less than the
+// time in which the attempt consumes what its host holds. All reads are compared.
+func TestFalseEndOfAReadIsCaught(t *testing.T) {
+	longtest.Skip(t, "runs jobs of tasks up to three times on packets, 15 s")
+	netnstest.Require(t)
+	const reads = `
+name: reads
+fabric: {leaves: 2, spines: 1, hosts_per_leaf: 2, host_link: 40Mbps, oversubscription: "2:1", queue: 20ms}
+disk: {write: 3MB/s, size: 64MB}
+heartbeat: {interval: 100ms}
+workload:
+  - {kind: tasks, generator: mix, jobs: 3, gap: 200ms, block: 500KB, map_rate: 1MB/s, profiles: [{name: scan, maps: 3-4, reduces: 0.3, keep_map: 0.2}]}
+tasks: {map_slots: 1, input: {replicas: 1}}
+arms: [{coflow: fair, placement: hdfs, tasks: fifo}]
+`
+	judged := func(t *testing.T, planted tamper) (verdict.Verdict, []fidelity.Transfer) {
+		var seen flows.Records
+		planted.observed = func(r flows.Records) { seen = r }
+		o := options(t)
+		o.tamper = planted
+		s := loadText(t, reads)
+		out, err := Execute(t.Context(), s, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := repeatDir(out.Dir, s.ArmList()[0].Name, 0)
+		var v verdict.Verdict
+		if found, err := readJSON(filepath.Join(dir, fidelityFile), &v); err != nil || !found {
+			t.Fatal(found, err)
+		}
+		inputs, remote := 0, 0
+		all := readSamples(t, dir).Transfers
+		for _, x := range all {
+			switch {
+			case strings.HasPrefix(x.Name, "the input of attempt"):
+				inputs++
+			case strings.HasPrefix(x.Name, "input flow"):
+				remote++
+				if x.Lag < 50*time.Millisecond || x.Engine < x.Wire {
+					t.Errorf("%+v: must be consumed after its last packet", x)
+				}
+			}
+		}
+		maps, far := 0, 0
+		for _, a := range seen.Attempts {
+			if a.Kind == flows.MapTask {
+				maps++
+				if a.Locality != flows.NodeLocal {
+					far++
+				}
+			}
+		}
+		if inputs != maps || remote != far || far == 0 || far == maps {
+			t.Errorf("%d of %d maps are compared, and %d of the %d that are not node-local", inputs, maps, remote, far)
+		}
+		return v, all
+	}
+	t.Run("clean", func(t *testing.T) {
+		netnstest.Timing(t, func(t *testing.T) bool {
+			v, all := judged(t, tamper{})
+			worst := time.Duration(0)
+			for _, x := range all {
+				if strings.HasPrefix(x.Name, "input flow") {
+					worst = max(worst, x.Engine-x.Wire-x.Lag)
+				}
+			}
+			show(t, v, false)
+			t.Logf("latest end of a read beyond its bound: %v", worst)
+			return level(v, "wire-vs-engine") == verdict.Pass
+		})
+	})
+	t.Run("20 ms late", func(t *testing.T) {
+		netnstest.OnlyTiming(t)
+		trials(certain).Run(t, func(t *testing.T) bool {
+			v, _ := judged(t, tamper{backends: func(b engine.Backend) engine.Backend {
+				return deafToReads{b, 20 * time.Millisecond, map[workloads.FlowID]bool{}}
+			}})
+			got := level(v, "wire-vs-engine")
+			show(t, v, got < verdict.Degraded)
+			return got >= verdict.Degraded
+		})
+	})
 }
 
 // missing takes one packet in fifty out of the capture of a host or switch.

@@ -16,6 +16,8 @@ import (
 	"testbed/emu/scenario"
 	"testbed/results/flows"
 	"testbed/topo"
+	"testbed/topo/units"
+	"testbed/workloads/jobs"
 )
 
 // PacketCost is the processor time of a packet for each shaper it passes, including
@@ -26,14 +28,17 @@ const PacketCost = 16 * time.Microsecond
 
 // Forecast describes the run of a scenario in advance.
 type Forecast struct {
-	Scenario string         `json:"scenario"`
-	Arms     []string       `json:"arms"`
-	Repeats  int            `json:"repeats"`
-	Coflows  int            `json:"coflows"`
-	Flows    int            `json:"flows"`
-	Blocks   int            `json:"blocks"`
-	Notes    scenario.Notes `json:"notes"`
-	Load     []Load         `json:"load,omitempty"` // by arm
+	Scenario string   `json:"scenario"`
+	Arms     []string `json:"arms"`
+	Repeats  int      `json:"repeats"`
+	Coflows  int      `json:"coflows"`
+	Flows    int      `json:"flows"`
+	Blocks   int      `json:"blocks"`
+	// Tasks are the jobs of tasks of repeat 0; nil for none. Their blocks and flows are not part of
+	// the numbers above.
+	Tasks *TaskForecast  `json:"tasks,omitempty"`
+	Notes scenario.Notes `json:"notes"`
+	Load  []Load         `json:"load,omitempty"` // by arm
 	// Duration is the total of all arms and repeats on packets, without the construction of
 	// the fabric and the reading of captures.
 	Duration time.Duration `json:"duration_ns,omitempty"`
@@ -53,6 +58,16 @@ type Forecast struct {
 	Lack      []string          `json:"lack,omitempty"`
 
 	records []flows.Records // of repeat 0, by arm
+}
+
+// TaskForecast counts the jobs of tasks of a repeat. Bytes exclude replicas.
+type TaskForecast struct {
+	Jobs     int   `json:"jobs"`
+	Maps     int   `json:"maps"`
+	Reduces  int   `json:"reduces"`
+	Input    int64 `json:"input_bytes"`
+	Shuffled int64 `json:"shuffle_bytes"` // between stages
+	Written  int64 `json:"output_bytes"`
 }
 
 // Load is the predicted load of one arm.
@@ -90,7 +105,8 @@ func preview(ctx context.Context, s *scenario.Scenario, full bool, o Options) (*
 	if err != nil {
 		return nil, err
 	}
-	w, notes, err := s.Workload(f, 0)
+	r := &run{s: s, o: o, fabric: f, arms: s.ArmList()}
+	w, notes, err := r.work(0)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +117,10 @@ func preview(ctx context.Context, s *scenario.Scenario, full bool, o Options) (*
 	for _, wr := range w.Writers {
 		out.Blocks += len(wr.Blocks)
 	}
-	r := &run{s: s, o: o, fabric: f, arms: s.ArmList()}
+	if len(w.tasks) > 0 {
+		st := jobs.Describe(w.tasks, nil)
+		out.Tasks = &TaskForecast{Jobs: st.Jobs, Maps: st.Maps, Reduces: st.Reduces, Input: st.Input, Shuffled: st.Shuffled, Written: st.Written}
+	}
 	if r.faults, err = timeline(s, f); err != nil {
 		return nil, err
 	}
@@ -161,7 +180,7 @@ func preview(ctx context.Context, s *scenario.Scenario, full bool, o Options) (*
 	} else if err != nil {
 		return nil, err
 	}
-	out.Disk = space(s, packets, out.records, o)
+	out.Disk = space(s, w, packets, out.records, o)
 	if missing := out.Disk.missing(o.tamper.free); missing != "" {
 		out.Lack = append(out.Lack, missing)
 	}
@@ -230,7 +249,17 @@ func (c *carried) load(end, cost time.Duration) Load {
 
 // String returns the forecast in one line.
 func (f *Forecast) String() string {
-	return fmt.Sprintf("%d coflows of %d flows and %d blocks under %d arms (%s), %d repeats", f.Coflows, f.Flows, f.Blocks, len(f.Arms), strings.Join(f.Arms, ", "), f.Repeats)
+	work := fmt.Sprintf("%d coflows of %d flows and %d blocks", f.Coflows, f.Flows, f.Blocks)
+	if t := f.Tasks; t != nil {
+		bytes := func(n int64) string { return units.Short(float64(n), "B") }
+		tasks := fmt.Sprintf("%d jobs of %d maps and %d reduces, which read %s, shuffle %s and write %s", t.Jobs, t.Maps, t.Reduces, bytes(t.Input), bytes(t.Shuffled), bytes(t.Written))
+		if f.Coflows+f.Blocks == 0 {
+			work = tasks
+		} else {
+			work += ", and " + tasks + ","
+		}
+	}
+	return fmt.Sprintf("%s under %d arms (%s), %d repeats", work, len(f.Arms), strings.Join(f.Arms, ", "), f.Repeats)
 }
 
 // Script writes a full forecast: the figures as comments and the plan as commands, limited to

@@ -39,7 +39,7 @@ arms: {coflow: [fair], placement: [hdfs]}
 	}
 	r := &run{s: s, fabric: fabric, arms: s.ArmList()}
 	log := filepath.Join(t.TempDir(), "events.jsonl")
-	rec, err := r.simulate(t.Context(), 0, 0, w, log, nil, nil, nil)
+	rec, err := r.simulate(t.Context(), 0, 0, work{Workload: w}, log, nil, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

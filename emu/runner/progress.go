@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"testbed/emu/engine"
+	"testbed/hosts/wire"
 	"testbed/results/pcap"
 	"testbed/results/verdict"
 	"testbed/workloads"
@@ -19,8 +20,9 @@ type Progress struct {
 	Phase           string        // such as "build", "run", "read captures"
 	Elapsed         time.Duration // of the arm, on its own clock
 	Expected        time.Duration // predicted by the fluid model; 0 if unknown
-	Coflows, Blocks Count
-	Events          int // number of events of the engine in this repeat
+	// Coflows and Blocks exclude those of tasks.
+	Coflows, Blocks, Tasks Count
+	Events                 int // number of events of the engine in this repeat
 	// Read is the number of bytes of captures read so far, out of ReadAll; 0 in other phases.
 	Read, ReadAll int64
 	// Verdict is the verdict of the latest repeat; 0 if none has ended, and in a
@@ -41,7 +43,7 @@ func (p Progress) Share() float64 {
 	if p.Arms <= 0 || p.Repeats <= 0 {
 		return 0
 	}
-	work := float64(p.Coflows.Done+p.Blocks.Done) / float64(max(1, p.Coflows.All+p.Blocks.All))
+	work := float64(p.Coflows.Done+p.Blocks.Done+p.Tasks.Done) / float64(max(1, p.Coflows.All+p.Blocks.All+p.Tasks.All))
 	within := 0.0
 	switch p.Phase {
 	case PhaseSimulate:
@@ -85,7 +87,7 @@ const (
 type Count struct{ Done, All int }
 
 // progress returns the progress of a new attempt at a repeat of an arm.
-func (r *run) progress(arm, repeat int, w workloads.Workload) *progress {
+func (r *run) progress(arm, repeat int, w work) *progress {
 	p := &progress{report: r.o.Progress, now: Progress{Arm: arm + 1, Arms: len(r.arms), Repeat: repeat + 1, Repeats: r.s.Spec.Repeat, Name: r.arms[arm].Name, Verdict: r.last}}
 	p.count(w)
 	return p
@@ -99,11 +101,16 @@ type progress struct {
 	of     map[workloads.FlowID]workloads.CoflowID
 }
 
-func (p *progress) count(w workloads.Workload) {
+func (p *progress) count(w work) {
 	p.left, p.of = map[workloads.CoflowID]int{}, map[workloads.FlowID]workloads.CoflowID{}
 	p.now.Coflows.All = len(w.Coflows)
 	for _, wr := range w.Writers {
 		p.now.Blocks.All += len(wr.Blocks)
+	}
+	for i := range w.tasks {
+		for _, stage := range w.tasks[i].Stages {
+			p.now.Tasks.All += len(stage.Tasks)
+		}
 	}
 }
 
@@ -142,7 +149,7 @@ func (p *progress) reading(dirs ...string) func(n int64) {
 	}
 }
 
-func (p *progress) at(now time.Duration, evs []engine.Event) {
+func (p *progress) at(now time.Duration, evs []engine.Event, cmds []engine.Command) {
 	if p == nil {
 		return
 	}
@@ -162,7 +169,14 @@ func (p *progress) at(now time.Duration, evs []engine.Event) {
 				}
 			}
 		case engine.BlockDurable:
-			p.now.Blocks.Done++
+			if int(ev.Block) < p.now.Blocks.All { // those of writers are numbered from 0, those of tasks above
+				p.now.Blocks.Done++
+			}
+		}
+	}
+	for _, c := range cmds {
+		if c, ok := c.(engine.MarkTask); ok && c.Moment == wire.AttemptCommitted {
+			p.now.Tasks.Done++
 		}
 	}
 	if p.report != nil {

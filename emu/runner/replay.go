@@ -86,6 +86,10 @@ func Replay(ctx context.Context, dir string, o ReplayOptions) (*Replays, error) 
 				out.Notes = append(out.Notes, name+" was not started and has no log")
 				continue
 			}
+			if m.Backend == rundir.Fluid && s.Spec.Fluid.JobsOnly {
+				out.Notes = append(out.Notes, name+" has no log: fluid.jobs_only of its scenario leaves it out")
+				continue
+			}
 			got, err := r.replay(ctx, path, arm, repeat)
 			if errors.Is(err, fs.ErrNotExist) {
 				return out, fmt.Errorf("replay: no log of %s: %w", name, err)
@@ -130,7 +134,7 @@ func (r *run) replay(ctx context.Context, path string, arm, repeat int) (out eng
 		return out, err
 	}
 	defer file.Close() // only read from: closing loses no data
-	w, _, err := r.s.Workload(r.fabric, repeat)
+	w, _, err := r.work(repeat)
 	if err != nil {
 		return out, err
 	}

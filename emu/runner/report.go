@@ -181,7 +181,9 @@ func bursts(f *topo.Fabric, h topo.HostID, bucket map[[2]string]units.Bytes, c f
 	return out
 }
 
-// transfers pairs the completion of each flow and block on the wire with that in the engine.
+// transfers pairs the completion of each flow and block on the wire with that in the engine. In the
+// engine, an input block of a task ends when the task has consumed the last byte, which its host has
+// received before and marks: the engine is compared with the mark, and the mark with the last packet.
 func transfers(res flows.Result, seen flows.Records, zero time.Time) []fidelity.Transfer {
 	shift := res.Zero.Sub(zero) // from the time origin of captures to that of the engine
 	var out []fidelity.Transfer
@@ -189,7 +191,25 @@ func transfers(res flows.Result, seen flows.Records, zero time.Time) []fidelity.
 	for _, f := range seen.Flows {
 		flowEnd[f.Flow] = f.End
 	}
+	type attempt struct {
+		job            workloads.JobID
+		stage, task, n int
+	}
+	consumed := map[workloads.FlowID]flows.Consumed{}
+	inputEnd := map[attempt]flows.Consumed{} // the last of an attempt
+	for _, c := range res.Consumed {
+		consumed[c.Flow], inputEnd[attempt{c.Job, c.Stage, c.Task, c.Attempt}] = c, c
+	}
+	for _, a := range seen.Attempts {
+		if c, ok := inputEnd[attempt{a.Job, a.Stage, a.Task, a.Attempt}]; ok && a.InputEnd > 0 {
+			out = append(out, fidelity.Transfer{Name: fmt.Sprintf("the input of attempt %d of task %d of stage %d of job %d", a.Attempt, a.Task, a.Stage, a.Job), Completion: a.InputEnd - a.Start, Wire: c.At + shift, Engine: a.InputEnd})
+		}
+	}
 	for _, f := range res.Flows {
+		if c, ok := consumed[f.Flow]; ok {
+			out = append(out, fidelity.Transfer{Name: fmt.Sprintf("input flow %d", f.Flow), Completion: f.FCT(), Wire: f.End + shift, Engine: c.At + shift, Lag: c.Lag})
+			continue
+		}
 		if end, ok := flowEnd[f.Flow]; ok {
 			out = append(out, fidelity.Transfer{Name: fmt.Sprintf("flow %d of coflow %d", f.Flow, f.Coflow), Completion: f.FCT(), Wire: f.End + shift, Engine: end})
 		}
@@ -206,13 +226,15 @@ func transfers(res flows.Result, seen flows.Records, zero time.Time) []fidelity.
 	return out
 }
 
-// medianCompletion returns the median completion time of coflows, or of blocks if there are no coflows.
+// medianCompletion returns the median completion time of coflows or, if there are none, of blocks or
+// jobs.
 func medianCompletion(r flows.Records) time.Duration {
-	items := metrics.CCTs(0, r)
-	if len(items) == 0 {
-		items = metrics.WriteTimes(0, r)
+	for _, items := range []func(int, flows.Records) []metrics.Item{metrics.CCTs, metrics.WriteTimes, metrics.JobTimes} {
+		if all := items(0, r); len(all) > 0 {
+			return metrics.Summarize(all).P50
+		}
 	}
-	return metrics.Summarize(items).P50
+	return 0
 }
 
 // repeatOf joins the results of captures with the other records of a repeat.
@@ -220,6 +242,9 @@ func repeatOf(dir string, res flows.Result) (report.Repeat, error) {
 	meta, err := readWorkloadMeta(dir)
 	if err != nil {
 		return report.Repeat{}, err
+	}
+	if meta == nil {
+		meta = metrics.WorkloadMetaOfCaptures(&res)
 	}
 	if meta != nil {
 		meta.Join(&res.Records)
@@ -240,6 +265,9 @@ func repeatOf(dir string, res flows.Result) (report.Repeat, error) {
 		if out.Fabric, err = res.Meta.Fabric.Build(); err != nil {
 			return report.Repeat{}, err
 		}
+	}
+	if meta != nil {
+		out.Slots = meta.Slots
 	}
 	if f := out.Fabric; f != nil && meta != nil && len(meta.Writers) > 0 {
 		out.Placement = &metrics.Placement{
@@ -298,7 +326,7 @@ func readWorkloadMeta(dir string) (*metrics.WorkloadMeta, error) {
 		return nil, err
 	}
 	if err := a.Check(); err != nil {
-		return nil, fmt.Errorf("%s: %w (without the file, the report omits write requests, jobs and placement)", path, err)
+		return nil, fmt.Errorf("%s: %w (without the file, the report takes them from the captures, except times of jobs alone)", path, err)
 	}
 	return &a, nil
 }

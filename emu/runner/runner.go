@@ -119,6 +119,7 @@ type run struct {
 	// predicted are the records of the fluid model for repeat 0, by arm, if they were
 	// computed before the run.
 	predicted []flows.Records
+	jobsOnly  bool // scenario.Fluid.JobsOnly, of a simulation
 }
 
 // Simulate runs a scenario on the fluid model.
@@ -141,7 +142,7 @@ func execute(ctx context.Context, s *scenario.Scenario, o Options, backend strin
 	if err != nil {
 		return nil, err
 	}
-	r := &run{of: of, s: s, o: o, fabric: f, arms: s.ArmList()}
+	r := &run{of: of, s: s, o: o, fabric: f, arms: s.ArmList(), jobsOnly: backend == rundir.Fluid && s.Spec.Fluid.JobsOnly}
 	if backend == rundir.Packets { // before the run directory exists
 		if err := kernel.CheckResources("scenario "+s.Spec.Name, resources(s, f, nil)); err != nil {
 			return nil, err
@@ -174,11 +175,18 @@ func execute(ctx context.Context, s *scenario.Scenario, o Options, backend strin
 		in.Arms = append(in.Arms, report.Arm{Name: a.Name})
 	}
 	for repeat := range s.Spec.Repeat {
-		w, notes, err := s.Workload(f, repeat)
+		w, notes, err := r.work(repeat)
 		if err != nil {
 			return nil, err
 		}
+		var unknown string
+		if w.lone, unknown, err = r.alone(ctx, repeat, w); err != nil {
+			return nil, err
+		}
 		if repeat == 0 {
+			if unknown != "" {
+				notes = append(notes, unknown)
+			}
 			r.dir.manifest.Notes = notes
 			if in.Manifest, err = settingsOf(r.dir.manifest); err != nil {
 				return nil, err
@@ -300,7 +308,7 @@ func (r *run) plan(seed uint64) *plan.Plan {
 }
 
 // repeat runs one repeat of one arm.
-func (r *run) repeat(ctx context.Context, arm, repeat int, w workloads.Workload) (report.Repeat, error) {
+func (r *run) repeat(ctx context.Context, arm, repeat int, w work) (report.Repeat, error) {
 	dir := repeatDir(r.dir.path, r.arms[arm].Name, repeat)
 	if err := safefile.MkdirAll(dir); err != nil {
 		return report.Repeat{}, err
@@ -346,7 +354,7 @@ func (r *run) repeat(ctx context.Context, arm, repeat int, w workloads.Workload)
 }
 
 // predict returns the records of a repeat of an arm on the fluid model.
-func (r *run) predict(ctx context.Context, arm, repeat int, w workloads.Workload) (flows.Records, error) {
+func (r *run) predict(ctx context.Context, arm, repeat int, w work) (flows.Records, error) {
 	if repeat == 0 && arm < len(r.predicted) {
 		return r.predicted[arm], nil
 	}
@@ -381,7 +389,7 @@ func lastEnd(rec flows.Records) time.Duration {
 }
 
 // engine returns a new engine for an arm.
-func (r *run) engine(arm, repeat int, w workloads.Workload) (*engine.Engine, error) {
+func (r *run) engine(arm, repeat int, w work) (*engine.Engine, error) {
 	spec := r.s.Spec
 	named := r.arms[arm].Policies
 	c, err := catalog.Coflow(named[catalog.RoleCoflow].Name, named[catalog.RoleCoflow].Params)
@@ -394,13 +402,12 @@ func (r *run) engine(arm, repeat int, w workloads.Workload) (*engine.Engine, err
 			return nil, err
 		}
 	}
-	cfg := engine.Config{Fabric: r.fabric, Capacity: plan.PayloadCapacity(r.fabric), Coflow: c, Placement: placer, Control: engine.Control{Latency: spec.Coordinator.Latency},
-		Heartbeat: spec.Heartbeat.Interval, Alpha: spec.Heartbeat.Alpha, IDs: w.NextIDs(), Seed: r.s.RepeatSeed(repeat), Stuck: spec.Limits.Stuck}
-	if n := spec.Fabric.ZoneRacks; n > 0 {
-		for rack := range r.fabric.Racks() {
-			cfg.Zone = append(cfg.Zone, rack/n)
-		}
+	tasks, err := r.taskConfig(arm, w)
+	if err != nil {
+		return nil, err
 	}
+	cfg := engine.Config{Fabric: r.fabric, Capacity: plan.PayloadCapacity(r.fabric), Coflow: c, Placement: placer, Control: engine.Control{Latency: spec.Coordinator.Latency},
+		Heartbeat: spec.Heartbeat.Interval, Alpha: spec.Heartbeat.Alpha, Tasks: tasks, Zone: r.zones(), IDs: w.NextIDs(), Seed: r.s.RepeatSeed(repeat), Stuck: spec.Limits.Stuck}
 	if spec.Disk != nil {
 		cfg.DiskRate, cfg.DiskSize = spec.Disk.Write, spec.Disk.HostSize()
 	}
@@ -408,18 +415,24 @@ func (r *run) engine(arm, repeat int, w workloads.Workload) (*engine.Engine, err
 }
 
 // workloadMeta returns the facts about a workload that results need and captures do not contain.
-func (r *run) workloadMeta(w workloads.Workload) metrics.WorkloadMeta {
-	a := metrics.WorkloadMetaOf(w)
+func (r *run) workloadMeta(w work) metrics.WorkloadMeta {
+	a := metrics.WorkloadMetaOf(w.Workload, w.tasks)
+	for i := range a.TaskJobs {
+		a.TaskJobs[i].Lone = w.lone[a.TaskJobs[i].Job]
+	}
 	a.Heartbeat = r.s.Spec.Heartbeat.Interval
 	if d := r.s.Spec.Disk; d != nil {
 		a.DiskRate, a.DiskSize = d.Write, d.HostSize()
+	}
+	if t := r.s.Spec.Tasks; len(w.tasks) > 0 {
+		a.Slots = &metrics.TaskSlots{Hosts: r.fabric.Hosts(), Map: t.MapSlots, Reduce: t.ReduceSlots}
 	}
 	return a
 }
 
 // simulate runs one repeat of one arm on the fluid model. It logs events if log names a file,
 // meters the loads of links if meter is not nil, and counts their packets if c is not nil.
-func (r *run) simulate(ctx context.Context, arm, repeat int, w workloads.Workload, log string, meter *metrics.Meter, c *carried, p *progress) (flows.Records, error) {
+func (r *run) simulate(ctx context.Context, arm, repeat int, w work, log string, meter *metrics.Meter, c *carried, p *progress) (flows.Records, error) {
 	e, err := r.engine(arm, repeat, w)
 	if err != nil {
 		return flows.Records{}, err
@@ -428,7 +441,7 @@ func (r *run) simulate(ctx context.Context, arm, repeat int, w workloads.Workloa
 	if r.s.Spec.Disk != nil {
 		cfg.DiskRate, cfg.ReadRate, cfg.Disks = r.s.Spec.Disk.Write, r.s.Spec.Disk.ReadRate(), r.s.Spec.Disk.Count
 	}
-	cfg.IgnoresProgress = e.IgnoresProgress()
+	cfg.IgnoresProgress, cfg.Stored, cfg.Resolution = e.IgnoresProgress(), w.stored, r.s.Spec.Fluid.Resolution
 	if meter != nil {
 		cfg.Carried = func(now time.Duration, bytes []float64) { meter.Read(now-cfg.Heartbeat, bytes) }
 	}
@@ -442,11 +455,12 @@ func (r *run) simulate(ctx context.Context, arm, repeat int, w workloads.Workloa
 
 // drive runs an engine on a backend and returns the completions that the engine observed. timed
 // includes the times of decisions in the record of the coordinator.
-func (r *run) drive(ctx context.Context, e *engine.Engine, b engine.Backend, w workloads.Workload, log string, timed bool, p *progress) (rec flows.Records, err error) {
-	seen := observe(r.fabric)
+func (r *run) drive(ctx context.Context, e *engine.Engine, b engine.Backend, w work, log string, timed bool, p *progress) (rec flows.Records, err error) {
+	seen := observe(r.fabric, r.jobsOnly)
 	watch := &stopwatch{Backend: b, e: e, every: e.Interval()}
 	var out io.Writer = io.Discard
-	if log != "" {
+	logs := log != "" && !r.jobsOnly
+	if logs {
 		file, err := safefile.Create(log)
 		if err != nil {
 			return rec, err
@@ -457,10 +471,10 @@ func (r *run) drive(ctx context.Context, e *engine.Engine, b engine.Backend, w w
 	events := engine.NewLog(out)
 	// The log is kept even if the run fails.
 	defer func() { err = errors.Join(err, events.Flush()) }()
-	err = engine.Run(ctx, e, watch, engine.Arrivals(w), func(now time.Duration, evs []engine.Event, cmds []engine.Command) error {
+	err = engine.Run(ctx, e, watch, w.arrivals(), func(now time.Duration, evs []engine.Event, cmds []engine.Command) error {
 		watch.stepped()
-		p.at(now, evs)
-		if log != "" {
+		p.at(now, evs, cmds)
+		if logs {
 			if err := events.Observe(now, evs, cmds); err != nil {
 				return err
 			}

@@ -10,13 +10,12 @@ import (
 	"testbed/results/metrics"
 	"testbed/results/report"
 	"testbed/results/safefile"
-	"testbed/workloads"
 )
 
 // atOnce simulates a repeat of all arms, on as many goroutines as there are processors. It
 // returns a function that waits for the result of an arm. After an error, or after the result of
 // the last arm, no simulation is running.
-func (r *run) atOnce(ctx context.Context, repeat int, w workloads.Workload) func(arm int) (report.Repeat, error) {
+func (r *run) atOnce(ctx context.Context, repeat int, w work) func(arm int) (report.Repeat, error) {
 	all := make([]report.Repeat, len(r.arms))
 	wait := parallel.Start(ctx, len(all), r.o.Progress, func(ctx context.Context, arm int, progressed func(Progress)) (err error) {
 		p := r.progress(arm, repeat, w)
@@ -38,7 +37,7 @@ func (r *run) atOnce(ctx context.Context, repeat int, w workloads.Workload) func
 }
 
 // simulated runs one repeat of one arm on the fluid model.
-func (r *run) simulated(ctx context.Context, arm, repeat int, w workloads.Workload, p *progress) (report.Repeat, error) {
+func (r *run) simulated(ctx context.Context, arm, repeat int, w work, p *progress) (report.Repeat, error) {
 	dir := repeatDir(r.dir.path, r.arms[arm].Name, repeat)
 	if err := safefile.MkdirAll(dir); err != nil {
 		return report.Repeat{}, err
@@ -62,7 +61,7 @@ func (r *run) simulated(ctx context.Context, arm, repeat int, w workloads.Worklo
 		return report.Repeat{}, err
 	}
 	c, err := readCoordinator(dir)
-	out := report.Repeat{Records: rec, Failures: failures, Coordinator: c}
+	out := report.Repeat{Records: rec, Failures: failures, Coordinator: c, Slots: meta.Slots}
 	if meter != nil {
 		out.Placement = &metrics.Placement{CrossRack: metrics.Payload(rec), Disk: metrics.DiskImbalance(r.fabric, rec, meta.DiskSize),
 			Balance: meter.Balance(), Bounds: metrics.BoundsOf(r.fabric, rec, meta.DiskRate)}

@@ -64,9 +64,9 @@ func (c *carried) captured(f *topo.Fabric, links []topo.LinkID) float64 {
 	return sum * (1 + ackShare)
 }
 
-// space predicts the size of a run directory from the packets captured in a repeat of each
-// arm.
-func space(s *scenario.Scenario, packets []float64, records []flows.Records, o Options) *DiskSpace {
+// space predicts the size of a run directory from the workload of a repeat and the packets captured
+// in a repeat of each arm.
+func space(s *scenario.Scenario, w work, packets []float64, records []flows.Records, o Options) *DiskSpace {
 	mode := o.Captures
 	if mode == "" {
 		mode = CompressCaptures
@@ -82,6 +82,8 @@ func space(s *scenario.Scenario, packets []float64, records []flows.Records, o O
 			for _, b := range records[i].Blocks {
 				stored += float64(b.Size) * float64(len(b.Hosts))
 			}
+			// Outputs for later stages are dropped when their job ends. Input blocks are sparse files.
+			stored += float64(w.shuffled())
 		}
 		most = max(most, plain+stored)
 		kept := 0.0

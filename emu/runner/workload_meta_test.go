@@ -112,7 +112,7 @@ func TestObservedWait(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := observe(f)
+	o := observe(f, false)
 	b := workloads.Block{ID: 4, Client: 1, Size: 10, Replicas: 1}
 	step := func(now time.Duration, evs []engine.Event, cmds ...engine.Command) {
 		t.Helper()

@@ -138,7 +138,11 @@ func (d *decoder) policy(n *yaml.Node, path, role string) Policy {
 	if len(d.all) > before {
 		return p
 	}
-	for _, err := range d.catalog.Check(role, p.Name, p.Params) {
+	errs := d.catalog.Check(role, p.Name, p.Params)
+	if len(errs) == 0 {
+		d.policies = append(d.policies, namedPolicy{path, role, p})
+	}
+	for _, err := range errs {
 		var one catalog.ParamError
 		if errors.As(err, &one) && at[one.Param] != nil {
 			d.fail(at[one.Param], join(path, one.Param), "%v", err)

@@ -81,7 +81,7 @@ s.yaml:5:3: fabric.spine: unknown key (did you mean "spines"?)`},
 	{"no disk", "disk: {write: 6.9MB/s, size: 256MB}\n", "", nil,
 		`s.yaml:1:1: disk: missing: the workload writes blocks: add a mapping such as {write: 6.9MB/s, size: 256MB}`},
 	{"disks too small for the blocks", "size: 256MB", "size: 8MB", nil,
-		`s.yaml:25:13: workload[2].blocks: the blocks up to here and their replicas do not fit on 20 disks of 8MB: write fewer or smaller blocks, or raise disk.size or disk.count`},
+		`s.yaml:25:13: workload[2].blocks: the blocks up to here and their replicas do not fit on 20 disks of 8MB: use fewer or smaller blocks, or raise disk.size or disk.count`},
 	{"block larger than a disk", "size: 256MB", "size: 7MB", nil,
 		`s.yaml:26:12: workload[2].block: 8MB on disks of 7MB: use a smaller block or a larger disk.size`},
 	{"scale of zero", "size: 1/100", "size: 0", nil,
@@ -93,11 +93,11 @@ s.yaml:5:3: fabric.spine: unknown key (did you mean "spines"?)`},
 	{"sizes scaled out of range", "size: 1/100", "size: 9223372036854775807", nil,
 		`s.yaml:13:5: workload[0]: trace small.txt: coflow 1: sizes times 9223372036854775807 do not fit: scale sizes down`},
 	{"unknown kind", "- kind: trace", "- kind: traces", nil,
-		`s.yaml:13:11: workload[0].kind: "traces": expected one of trace, writers, readers, jobs, background, workload (did you mean "trace"?)`},
+		`s.yaml:13:11: workload[0].kind: "traces": expected one of trace, writers, readers, jobs, tasks, background, workload (did you mean "trace"?)`},
 	{"no kind", "- kind: trace\n    path", "- path", nil,
-		`s.yaml:13:5: workload[0].kind: missing: expected one of trace, writers, readers, jobs, background, workload`},
+		`s.yaml:13:5: workload[0].kind: missing: expected one of trace, writers, readers, jobs, tasks, background, workload`},
 	{"workload item is a text", "  - kind: trace\n    path: \"${trace}\"  # relative to this file\n    first: 3\n    mb: MB\n", "  - trace\n", nil,
-		`s.yaml:13:5: workload[0]: "trace": expected a mapping with a kind: trace, writers, readers, jobs, background, workload`},
+		`s.yaml:13:5: workload[0]: "trace": expected a mapping with a kind: trace, writers, readers, jobs, tasks, background, workload`},
 	{"empty workload", "", "name: x\nfabric: {leaves: 1, spines: 0, hosts_per_leaf: 2, host_link: 10Mbps}\nworkload: []\narms: {coflow: [fair]}\n", nil,
 		`s.yaml:3:11: workload: empty: expected at least one element`},
 	{"no trace file", "path: \"${trace}\"", "path: nowhere.txt", nil,
@@ -110,6 +110,8 @@ bad.txt:3:9: mapper's port "8": expected a whole number, 0 to 7
 bad.txt:4:3: arrival 100 ms after one at 250 ms: expected arrivals in ascending order`},
 	{"trace too large", "limits: {duration: 5m}", "limits: {trace: 0.5KB}", nil,
 		`s.yaml:36:17: limits.trace: "0.5KB": expected a size from 1KB to 4GB`},
+	{"resolution too long", "limits: {duration: 5m}", "fluid: {resolution: 2m}", nil,
+		`s.yaml:36:21: fluid.resolution: "2m": expected a time from 0s to 1m`},
 	{"trace larger than the limit", "", "name: x\nfabric: {leaves: 1, spines: 0, hosts_per_leaf: 2, host_link: 10Mbps}\nworkload: [{kind: trace, path: long.txt}]\narms: {coflow: [fair]}\nlimits: {trace: 1KB}\n", nil,
 		`s.yaml:3:32: workload[0].path: long.txt: larger than 1000 bytes: expected a trace of at most 1KB, or raise limits.trace`},
 	{"trace inside a host", "path: \"${trace}\"  # relative to this file\n    first: 3", "path: local.txt", nil,
@@ -236,27 +238,27 @@ s.yaml:34:78: capture.links[5]: link "[>x": syntax error in pattern`},
 	{"wrong indentation", "  spines: ${n}", "   spines: ${n}", nil,
 		`s.yaml:5:10: not YAML: mapping values are not allowed in this context`},
 	{"empty file", "", "# nothing\n", nil,
-		`s.yaml:1:1: empty file: expected a scenario with the keys version, name, vars, fabric, disk, heartbeat, coordinator, setup, scale, workload, faults, arms, repeat, tries, seed, capture, limits`},
+		`s.yaml:1:1: empty file: expected a scenario with the keys version, name, vars, fabric, disk, heartbeat, coordinator, fluid, setup, scale, workload, tasks, faults, arms, repeat, tries, seed, capture, limits`},
 	{"a list", "", "- a\n", nil,
-		`s.yaml:1:1: a list: expected a mapping with the keys version, name, vars, fabric, disk, heartbeat, coordinator, setup, scale, workload, faults, arms, repeat, tries, seed, capture, limits`},
+		`s.yaml:1:1: a list: expected a mapping with the keys version, name, vars, fabric, disk, heartbeat, coordinator, fluid, setup, scale, workload, tasks, faults, arms, repeat, tries, seed, capture, limits`},
 	{"alias bomb", "", "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\nname: *c\n", nil,
-		`s.yaml:1:1: a: unknown key: expected one of version, name, vars, fabric, disk, heartbeat, coordinator, setup, scale, workload, faults, arms, repeat, tries, seed, capture, limits
+		`s.yaml:1:1: a: unknown key: expected one of version, name, vars, fabric, disk, heartbeat, coordinator, fluid, setup, scale, workload, tasks, faults, arms, repeat, tries, seed, capture, limits
 s.yaml:1:1: fabric: missing: expected a mapping of keys to values
 s.yaml:1:1: workload: missing: expected a list
 s.yaml:1:1: arms: missing: expected a list of arms, or a mapping such as {coflow: [fair, sebf], placement: [hdfs, sinbad]}
 s.yaml:1:4: a: anchor &a: not supported in scenarios: leave it out, or give the value a name under vars
-s.yaml:2:1: b: unknown key: expected one of version, name, vars, fabric, disk, heartbeat, coordinator, setup, scale, workload, faults, arms, repeat, tries, seed, capture, limits
+s.yaml:2:1: b: unknown key: expected one of version, name, vars, fabric, disk, heartbeat, coordinator, fluid, setup, scale, workload, tasks, faults, arms, repeat, tries, seed, capture, limits
 s.yaml:2:4: b: anchor &b: not supported in scenarios: leave it out, or give the value a name under vars
 s.yaml:2:8: b[0]: alias *a: not supported in scenarios: write the value out, or give it a name under vars
 s.yaml:2:12: b[1]: alias *a: not supported in scenarios: write the value out, or give it a name under vars
-s.yaml:3:1: c: unknown key: expected one of version, name, vars, fabric, disk, heartbeat, coordinator, setup, scale, workload, faults, arms, repeat, tries, seed, capture, limits
+s.yaml:3:1: c: unknown key: expected one of version, name, vars, fabric, disk, heartbeat, coordinator, fluid, setup, scale, workload, tasks, faults, arms, repeat, tries, seed, capture, limits
 s.yaml:3:4: c: anchor &c: not supported in scenarios: leave it out, or give the value a name under vars
 s.yaml:3:8: c[0]: alias *b: not supported in scenarios: write the value out, or give it a name under vars
 s.yaml:3:12: c[1]: alias *b: not supported in scenarios: write the value out, or give it a name under vars
 s.yaml:4:7: name: alias *c: not supported in scenarios: write the value out, or give it a name under vars`},
 	{"merge key and tag", "", "name: !!str x\n<<: {seed: 1}\nfabric: {leaves: 1, spines: 0, hosts_per_leaf: 2, host_link: 10Mbps}\nworkload: [{kind: trace, path: small.txt}]\narms: {coflow: [fair]}\n", nil,
 		`s.yaml:1:7: name: tag !!str: not supported in scenarios: leave it out
-s.yaml:2:1: <<: unknown key: expected one of version, name, vars, fabric, disk, heartbeat, coordinator, setup, scale, workload, faults, arms, repeat, tries, seed, capture, limits`},
+s.yaml:2:1: <<: unknown key: expected one of version, name, vars, fabric, disk, heartbeat, coordinator, fluid, setup, scale, workload, tasks, faults, arms, repeat, tries, seed, capture, limits`},
 	{"arms without end", "", "name: x\nfabric: {leaves: 2, spines: 1, hosts_per_leaf: 4, host_link: 10Mbps}\nworkload: [{kind: trace, path: small.txt}]\narms: {coflow: [fair, fair, fair, fair, fair, fair, fair, fair, fair, fair, fair], placement: [hdfs, hdfs, hdfs, hdfs, hdfs, hdfs, hdfs, hdfs, hdfs, hdfs]}\n", nil,
 		`s.yaml:4:7: arms: 110 combinations: must be at most 100`},
 	{"unknown variable", "spines: ${n}", "spines: ${m}", nil,

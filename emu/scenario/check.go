@@ -38,7 +38,7 @@ func (f Fabric) shape() topo.LeafSpine {
 
 func (c *checker) check() {
 	c.fabric()
-	writes := false
+	writes, tasks := false, false
 	for i, item := range c.spec.Workload {
 		path := fmt.Sprintf("workload[%d]", i)
 		switch {
@@ -50,19 +50,28 @@ func (c *checker) check() {
 		case item.Jobs != nil:
 			writes = true
 			c.jobs(item.Jobs, path)
+		case item.Tasks != nil:
+			tasks = true
+			c.tasksItem(item.Tasks, path)
 		}
 	}
-	c.required(writes)
+	c.required(writes, tasks)
+	c.tasks(tasks)
 	c.faults()
 	c.capture()
 }
 
-// required checks that a workload that writes blocks has disks, and every arm the policies that the
-// workload requires.
-func (c *checker) required(writes bool) {
-	is := map[string]bool{catalog.WritesBlocks: writes}
-	if writes && c.spec.Disk == nil && c.sound("disk") {
-		c.failAt("disk", `missing: the workload writes blocks: add a mapping such as {write: 6.9MB/s, size: 256MB}`)
+// required checks that a workload that writes blocks or has jobs of tasks has disks, and every arm the
+// policies that the workload requires and none that it cannot use.
+func (c *checker) required(writes, tasks bool) {
+	is := map[string]bool{catalog.WritesBlocks: writes, catalog.RunsTasks: tasks}
+	if c.spec.Disk == nil && c.sound("disk") {
+		switch {
+		case writes:
+			c.failAt("disk", `missing: the workload writes blocks: add a mapping such as {write: 6.9MB/s, size: 256MB}`)
+		case tasks:
+			c.failAt("disk", `missing: the workload has jobs of tasks, which read blocks: add a mapping such as {write: 6.9MB/s, size: 256MB}`)
+		}
 	}
 	for i, arm := range c.spec.Arms {
 		for _, r := range c.catalog {
@@ -70,8 +79,14 @@ func (c *checker) required(writes bool) {
 			if c.at[parent(path)] == nil { // a mapping of policies
 				path = "arms." + r.Name
 			}
-			if is[r.Required] && arm.Policies[r.Name].Name == "" && c.sound(path) && !c.badWithin(path) {
+			if !c.sound(path) || c.badWithin(path) {
+				continue
+			}
+			switch named := arm.Policies[r.Name].Name != ""; {
+			case !named && is[r.Required]:
 				c.failAt(path, "missing: %s: add a %s policy such as %s", r.Required, r.Name, r.Examples[0])
+			case named && r.Required == catalog.RunsTasks && !tasks:
+				c.failAt(path, "no effect: a %s policy requires a workload with jobs of tasks: remove it, or add an item of kind tasks", r.Name)
 			}
 		}
 	}

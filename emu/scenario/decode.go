@@ -24,6 +24,14 @@ type decoder struct {
 	at      map[string]*yaml.Node // value by path
 	bad     map[string]bool       // paths with an error
 	catalog catalog.Catalog
+	// policies are the valid policies of arms, in order of the file.
+	policies []namedPolicy
+}
+
+// namedPolicy is a policy of a role at a path of the file.
+type namedPolicy struct {
+	path, role string
+	Policy
 }
 
 // fail records an error at a node.

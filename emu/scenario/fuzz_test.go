@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"strings"
 	"testing"
+
+	"testbed/policies/catalog"
 )
 
 // FuzzLoadScenario checks that no file makes the loader panic, that every
@@ -39,53 +41,78 @@ func FuzzLoadScenario(f *testing.F) {
 		if n != "" {
 			o.Set = map[string]string{"n": n}
 		}
-		s, err := Parse("s.yaml", []byte(text), o)
-		if err != nil {
-			var all *Errors
-			if !errors.As(err, &all) || len(all.Problems) == 0 {
-				t.Fatalf("error %T %v", err, err)
-			}
-			for _, p := range all.Problems {
-				if p.Line < 1 || p.Col < 1 || p.Text == "" || strings.Contains(p.Error(), "\n") {
-					t.Errorf("problem %+v", p)
-				}
-			}
-			return
-		}
-		want := fingerprint(t, s)
-		kept := map[string][]byte{}
-		for _, file := range s.Files() {
-			kept[file.Name] = file.Data
-		}
-		fabric, err := s.Shape().Build()
-		if err != nil {
-			t.Fatalf("a scenario that loads has no fabric: %v", err)
-		}
-		if s.Spec.Limits.Blocks <= 100_000 && s.Spec.Limits.Flows <= 200_000 {
-			if _, _, err := s.Workload(fabric, 0); err != nil {
-				t.Fatalf("a scenario that loads has no workload: %v", err)
-			}
-		}
-		open := func(name string) (fs.File, error) {
-			return testFiles(kept).Open(name)
-		}
-		again, err := Parse("s.yaml", s.Source(), Options{Catalog: testPolicies, Open: open})
-		if err != nil {
-			t.Fatalf("the source does not load: %v\n%s", err, s.Source())
-		}
-		if fingerprint(t, again) != want {
-			t.Errorf("the source is another scenario:\n%s", s.Source())
-		}
-		resolved, err := s.Resolved()
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, err = Parse("s.yaml", resolved, options(nil))
-		if err != nil {
-			t.Fatalf("the resolved scenario does not load: %v\n%s", err, resolved)
-		}
-		if fingerprint(t, again) != want {
-			t.Errorf("the resolved scenario is another one:\n%s", resolved)
-		}
+		checkLoad(t, text, o)
 	})
+}
+
+// FuzzLoadTasks is FuzzLoadScenario with jobs of tasks.
+func FuzzLoadTasks(f *testing.F) {
+	for _, text := range []string{tasksScenario, withItem("{kind: tasks, path: jobs.yaml, first: 1, rate_factor: 1/2}"), withItem("{kind: tasks, generator: bm, tasks: 1/99, block: 1MB}")} {
+		if _, err := parseTasks(f, text); err != nil {
+			f.Fatalf("a seed does not load, and so tests little: %v\n%s", err, text)
+		}
+		f.Add(text)
+	}
+	for _, tt := range badTasks() {
+		f.Add(strings.Replace(tt.text, tt.old, tt.new, 1))
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		checkLoad(t, text, Options{Catalog: catalog.All(), Open: taskFiles.Open})
+	})
+}
+
+// checkLoad checks a file as FuzzLoadScenario describes.
+func checkLoad(t *testing.T, text string, o Options) {
+	t.Helper()
+	s, err := Parse("s.yaml", []byte(text), o)
+	if err != nil {
+		var all *Errors
+		if !errors.As(err, &all) || len(all.Problems) == 0 {
+			t.Fatalf("error %T %v", err, err)
+		}
+		for _, p := range all.Problems {
+			if p.Line < 1 || p.Col < 1 || p.Text == "" || strings.Contains(p.Error(), "\n") {
+				t.Errorf("problem %+v", p)
+			}
+		}
+		return
+	}
+	want := fingerprint(t, s)
+	kept := map[string][]byte{}
+	for _, file := range s.Files() {
+		kept[file.Name] = file.Data
+	}
+	fabric, err := s.Shape().Build()
+	if err != nil {
+		t.Fatalf("a scenario that loads has no fabric: %v", err)
+	}
+	if s.Spec.Limits.Blocks <= 100_000 && s.Spec.Limits.Flows <= 200_000 {
+		if _, _, err := s.Workload(fabric, 0); err != nil {
+			t.Fatalf("a scenario that loads has no workload: %v", err)
+		}
+		if _, _, err := s.TaskJobs(fabric, 0); err != nil {
+			t.Fatalf("a scenario that loads has no jobs: %v", err)
+		}
+	}
+	open := func(name string) (fs.File, error) {
+		return testFiles(kept).Open(name)
+	}
+	again, err := Parse("s.yaml", s.Source(), Options{Catalog: o.Catalog, Open: open})
+	if err != nil {
+		t.Fatalf("the source does not load: %v\n%s", err, s.Source())
+	}
+	if fingerprint(t, again) != want {
+		t.Errorf("the source is another scenario:\n%s", s.Source())
+	}
+	resolved, err := s.Resolved()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err = Parse("s.yaml", resolved, Options{Catalog: o.Catalog, Open: o.Open})
+	if err != nil {
+		t.Fatalf("the resolved scenario does not load: %v\n%s", err, resolved)
+	}
+	if fingerprint(t, again) != want {
+		t.Errorf("the resolved scenario is another one:\n%s", resolved)
+	}
 }

@@ -255,7 +255,7 @@ func TestJobsItemErrors(t *testing.T) {
 		{"from: 1, to: 1", "from: 0.9, to: 0.95", "workload[2]: jobs: no bin of jobs that only write"},
 		{"hot_leaves: 3", "hot_leaves: 10", "10 hot leaves of 10"},
 		{"hot_leaves: 3", "hot_leaves: 1", "245% of the downlinks of a hot leaf"},
-		{"kind: background, ", "", "workload[1].kind: missing: expected one of trace, writers, readers, jobs, background, workload"},
+		{"kind: background, ", "", "workload[1].kind: missing: expected one of trace, writers, readers, jobs, tasks, background, workload"},
 		{"transfer: 4MB", "transfer: 10KB", "workload[1]: background: too many flows"},
 		{"count: 50", "count: 50, output: 1TB", "workload[0]: jobs: too many blocks"},
 		{"repeat: 2", "limits: {blocks: 300}", "the limit is 300: reduce the item, or raise limits.blocks"},

@@ -51,7 +51,7 @@ func TestNewRole(t *testing.T) {
 		return scenario.Parse("testdata/good.yaml", []byte(text), scenario.Options{Catalog: c})
 	}
 
-	if d := cmp.Diff([]string{"coflow", "placement", "toyrole"}, c.Roles()); d != "" {
+	if d := cmp.Diff([]string{"coflow", "placement", "tasks", "toyrole"}, c.Roles()); d != "" {
 		t.Errorf("roles (-want +got):\n%s", d)
 	}
 	if d := cmp.Diff([]string{"quick", "slow"}, c.Names("toyrole")); d != "" {
@@ -108,7 +108,7 @@ func TestNewRole(t *testing.T) {
 		{"[{coflow: fair, placement: hdfs, toyrole: {speed: 2}}]", "{speed", `arms[0].toyrole.name: missing: expected the name of a toyrole policy`},
 		{"[{coflow: fair, placement: hdfs, toyrol: quick, toyrole: slow}]", "toyrol:", `arms[0].toyrol: unknown key (did you mean "toyrole"?)`},
 		{"[{coflow: fair, placement: hdfs}]", "{coflow", `arms[0].toyrole: missing: the workload writes blocks: add a toyrole policy such as quick`},
-		{"all", "all", `arms: "all": expected a list of arms, or a mapping such as {coflow: [fair, sebf], placement: [hdfs, sinbad], toyrole: [quick, slow]}`},
+		{"all", "all", `arms: "all": expected a list of arms, or a mapping such as {coflow: [fair, sebf], placement: [hdfs, sinbad], tasks: [fifo, fair], toyrole: [quick, slow]}`},
 	} {
 		want := fmt.Sprintf("testdata/good.yaml:%d:%d: %s", line, len("arms: ")+strings.Index(tt.arms, tt.at)+1, tt.want)
 		if _, err := parse(file(tt.arms)); err == nil || err.Error() != want {

@@ -31,6 +31,7 @@ import (
 	"testbed/topo"
 	"testbed/topo/yamltree"
 	"testbed/workloads"
+	"testbed/workloads/jobs"
 )
 
 // Options are the inputs of Load besides the scenario file.
@@ -58,13 +59,14 @@ type Scenario struct {
 type loadedTrace struct {
 	*workloads.Trace
 	work    *workloads.WorkloadFile
+	jobs    []jobs.Job
 	remarks []string // parts of the file that the trace does not contain
 	file    File
 	sum     string // SHA-256 of the file, in hex
 }
 
 // held reports whether the item has a file.
-func (t loadedTrace) held() bool { return t.Trace != nil || t.work != nil }
+func (t loadedTrace) held() bool { return t.Trace != nil || t.work != nil || t.jobs != nil }
 
 // path returns a pointer to the path of the item's file, or nil if it has none.
 func (i *Item) path() *string {
@@ -73,6 +75,8 @@ func (i *Item) path() *string {
 		return &i.Trace.Path
 	case i.File != nil:
 		return &i.File.Path
+	case i.Tasks != nil && i.Tasks.Path != "":
+		return &i.Tasks.Path
 	}
 	return nil
 }
@@ -89,6 +93,9 @@ func (s *Scenario) withPaths(path func(loadedTrace) string) *Scenario {
 		case item.File != nil:
 			file := *item.File
 			item.File = &file
+		case item.Tasks != nil:
+			tasks := *item.Tasks
+			item.Tasks = &tasks
 		}
 		if p := item.path(); p != nil {
 			*p = path(s.traces[i])
@@ -166,12 +173,13 @@ func Parse(name string, data []byte, o Options) (*Scenario, error) {
 	d.mapping(root, "", reflect.ValueOf(&s.Spec).Elem())
 	s.Spec.Vars = sub.vars
 	c := checker{decoder: d, spec: &s.Spec}
+	c.taskDefaults()
 	s.rate = c.scaleRates()
 	c.check()
 	s.traces = make([]loadedTrace, len(s.Spec.Workload))
 	for i, item := range s.Spec.Workload {
 		if p := item.path(); p != nil {
-			s.traces[i] = s.readTrace(sub, i, *p, item.File != nil, o)
+			s.traces[i] = s.readTrace(sub, i, *p, item, o)
 		}
 	}
 	if len(d.all) == 0 {
@@ -212,12 +220,15 @@ func (d *decoder) parse(data []byte) *yaml.Node {
 	return yamltree.Parse(data, "scenario", keysOf(fieldsOf(reflect.TypeFor[Spec]())), d.fail)
 }
 
-// readTrace reads the trace or workload file of an item of the workload. In the edited text it
-// sets the path to the name that Files gives the file.
-func (s *Scenario) readTrace(sub *substituter, i int, name string, work bool, o Options) loadedTrace {
+// readTrace reads the trace, the workload file or the job file of an item of the workload. In the
+// edited text it sets the path to the name that Files gives the file.
+func (s *Scenario) readTrace(sub *substituter, i int, name string, item Item, o Options) loadedTrace {
 	what := "coflow trace"
-	if work {
+	switch {
+	case item.File != nil:
 		what = "workload file"
+	case item.Tasks != nil:
+		what = "job file"
 	}
 	at := fmt.Sprintf("workload[%d].path", i)
 	n := sub.at[at]
@@ -249,8 +260,17 @@ func (s *Scenario) readTrace(sub *substituter, i int, name string, work bool, o 
 	}
 	var t loadedTrace
 	format := workloads.TraceFormat("workload")
-	switch isWork := workloads.IsWorkload(data); {
-	case work:
+	isWork, isJobs := workloads.IsWorkload(data), jobs.IsJobFile(data)
+	switch {
+	case item.Tasks != nil && jobs.IsSWIM(data):
+		sub.fail(n, at, "%s: a SWIM trace: derive a job file with \"testbed workload jobs derive\"", clip(file))
+		return loadedTrace{}
+	case item.Tasks != nil:
+		t.jobs, err = jobs.Read(file, bytes.NewReader(data), s.taskLimits())
+	case isJobs:
+		sub.fail(n, at, "%s: a job file: use kind: tasks", clip(file))
+		return loadedTrace{}
+	case item.File != nil:
 		t.work, err = workloads.ReadWorkload(file, bytes.NewReader(data))
 	case isWork:
 		sub.fail(n, at, "%s: a workload file: use a trace, or kind: workload", clip(file))
@@ -271,7 +291,11 @@ func (s *Scenario) readTrace(sub *substituter, i int, name string, work bool, o 
 		if bad.Total > len(bad.First) {
 			more = fmt.Sprintf(", the first %d of them below", len(bad.First))
 		}
-		sub.fail(n, at, "%s: %d invalid lines%s: expected a %s in the %s format", clip(file), bad.Total, more, strings.TrimSuffix(strings.TrimPrefix(what, "coflow "), " file"), format)
+		expected := fmt.Sprintf("%s in the %s format", strings.TrimSuffix(strings.TrimPrefix(what, "coflow "), " file"), format)
+		if item.Tasks != nil {
+			expected = fmt.Sprintf("%s of at most %d tasks (limits.tasks)", what, s.taskLimits().WithDefaults().Tasks)
+		}
+		sub.fail(n, at, "%s: %d invalid lines%s: expected a %s", clip(file), bad.Total, more, expected)
 		return loadedTrace{}
 	}
 	t.file = File{Name: s.traceName(filepath.Base(file)), Data: data}
@@ -305,12 +329,12 @@ func (s *Scenario) traceName(base string) string {
 }
 
 // Source returns the text of the scenario file, with variables replaced and with the paths of
-// traces and workload files changed to those of Files. Loading it needs no --set and gives the
+// traces, workload files and job files changed to those of Files. Loading it needs no --set and gives the
 // same scenario.
 func (s *Scenario) Source() []byte { return bytes.Clone(s.source) }
 
 // Files returns the files from which the scenario can be loaded again:
-// scenario.yaml, which is Source, and its traces and workload files.
+// scenario.yaml, which is Source, and its traces, workload files and job files.
 func (s *Scenario) Files() []File {
 	files := []File{{Name: "scenario.yaml", Data: s.Source()}}
 	for _, t := range s.traces {

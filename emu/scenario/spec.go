@@ -35,24 +35,31 @@ type Spec struct {
 	Vars Vars `yaml:"vars,omitempty"`
 	// Fabric is the network to emulate.
 	Fabric Fabric `yaml:"fabric" jsonschema:"required"`
-	// Disk is the configuration of the disks of each host. Required if the workload writes blocks.
+	// Disk is the configuration of the disks of each host. Required if the workload writes blocks or
+	// has jobs of tasks.
 	Disk *Disk `yaml:"disk,omitempty"`
 	// Heartbeat is the schedule of the reports that hosts send to the master.
 	Heartbeat Heartbeat `yaml:"heartbeat"`
 	// Coordinator is the component that makes the decisions of coflow policies.
 	Coordinator Coordinator `yaml:"coordinator,omitempty"`
+	// Fluid is the configuration of the fluid model, in simulations and predictions.
+	Fluid Fluid `yaml:"fluid,omitempty"`
 	// Setup is the moment at which the connections of coflows are opened on packets. serial opens
 	// each when its flow may first send, a few at a time; completion times include that.
 	// simultaneous opens them before the coflow arrives, and the first segments of all its flows
-	// that may send leave at one moment. Reads and writes of blocks are always serial.
+	// that may send leave at one moment. Reads and writes of blocks, and transfers of tasks, are
+	// always serial.
 	// simultaneous cannot be combined with faults that cut links or crash hosts.
 	Setup string `yaml:"setup" jsonschema:"default=serial,enum=serial,enum=simultaneous"`
 	// Scale multiplies the sizes and times in traces and workload files, which may be those of
 	// another cluster, and the rates of this file. Other values of this file are used as written.
 	Scale Scale `yaml:"scale"`
 	// Workload is the work of the cluster: traces of coflows to replay, writers and readers of
-	// blocks, jobs that shuffle and write, background traffic, and workload files.
+	// blocks, jobs that shuffle and write, jobs of tasks, background traffic, and workload files.
 	Workload []Item `yaml:"workload" jsonschema:"required,minItems=1"`
+	// Tasks is the runtime of jobs of tasks: slots, shuffle, and the blocks that tasks read and write.
+	// Only with an item of kind tasks.
+	Tasks *Tasks `yaml:"tasks,omitempty"`
 	// Faults are the faults that occur during each run, at times on its clock.
 	Faults []Fault `yaml:"faults,omitempty"`
 	// Arms are the combinations of policies to compare under the same workload.
@@ -165,6 +172,9 @@ type RED struct {
 // SimultaneousSetup is the value of Spec.Setup that opens connections before their coflow arrives.
 const SimultaneousSetup = "simultaneous"
 
+// BarrierShuffle is the value of Tasks.Shuffle with which fetches wait for the earlier stages.
+const BarrierShuffle = "barrier"
+
 // KernelThrottle is the value of Disk.Throttle with which the kernel holds disks to their rates.
 const KernelThrottle = "kernel"
 
@@ -215,13 +225,99 @@ type Coordinator struct {
 	Latency time.Duration `yaml:"latency" jsonschema:"default=0s" least:"0s" most:"1m"`
 }
 
-// Scale holds the factors for traces, workload files and rates.
+// Fluid is the configuration of the fluid model, in simulations and predictions.
+type Fluid struct {
+	// Resolution delays the ends of transfers, blocks and computations to a multiple of it, or to the
+	// next other event if that is earlier. Ends that are close share a computation of rates, so that
+	// large shuffles are simulated several times faster. 0s is exact.
+	Resolution time.Duration `yaml:"resolution" jsonschema:"default=0s" least:"0s" most:"1m"`
+	// JobsOnly lets a simulation keep the records of jobs and of their attempts, but not of each
+	// transfer of a task, whose bytes are summed up, and no log of events. A day of a large cluster
+	// has millions of transfers. Such a run cannot be replayed.
+	JobsOnly bool `yaml:"jobs_only" jsonschema:"default=false"`
+}
+
+// Tasks is the runtime of jobs of tasks.
+type Tasks struct {
+	// MapSlots is the number of map tasks that a host runs at the same time.
+	MapSlots int `yaml:"map_slots" jsonschema:"default=2,minimum=0,maximum=1000"`
+	// ReduceSlots is the number of reduce tasks that a host runs at the same time. A task scheduler
+	// that splits copying and computing lets more of them copy.
+	ReduceSlots int `yaml:"reduce_slots" jsonschema:"default=2,minimum=0,maximum=1000"`
+	// Cores is the number of cores that a host has for tasks (default: no limit).
+	Cores float64 `yaml:"cores,omitempty" jsonschema:"minimum=0.001,maximum=1000000"`
+	// Memory is the memory that a host has for tasks (default: no limit).
+	Memory units.Bytes `yaml:"memory,omitempty" least:"1B" most:"1000TB"`
+	// OutOfBand lets a host send a heartbeat as soon as a task on it ends, as in Facebook's Hadoop.
+	// Otherwise its free slots wait for the next heartbeat.
+	OutOfBand bool `yaml:"out_of_band" jsonschema:"default=false"`
+	// Slowstart is the share of the tasks of each earlier stage that must be done before tasks that
+	// fetch from it start.
+	Slowstart float64 `yaml:"slowstart" jsonschema:"default=0.05,minimum=0,maximum=1"`
+	// Shuffle is the start of fetches. pull fetches outputs as earlier tasks end. barrier starts all
+	// fetches of a stage when the earlier stages are done, as papers on coflows assume.
+	Shuffle string `yaml:"shuffle" jsonschema:"default=pull,enum=pull,enum=barrier"`
+	// Fetches is the largest number of simultaneous fetches of a task, each from another host.
+	Fetches int `yaml:"fetches" jsonschema:"default=5,minimum=1,maximum=1000"`
+	// FetchBatch is the largest number of outputs of one host in a fetch, 0 for no limit.
+	FetchBatch int `yaml:"fetch_batch" jsonschema:"default=10,minimum=0,maximum=1000000"`
+	// Penalty is the time for which a task does not fetch from a host after one fetch from it has
+	// failed. Each further failure in a row multiplies it by penalty_growth.
+	Penalty time.Duration `yaml:"penalty" jsonschema:"default=10s" least:"1ms" most:"24h"`
+	// PenaltyGrowth is the factor between the penalties of two failures in a row.
+	PenaltyGrowth float64 `yaml:"penalty_growth" jsonschema:"default=1.3,minimum=1,maximum=1000"`
+	// PenaltyMax is the longest penalty.
+	PenaltyMax time.Duration `yaml:"penalty_max" jsonschema:"default=10m" least:"1ms" most:"24h"`
+	// FetchFailures is the number of failed fetches of an output after which its task runs again.
+	FetchFailures int `yaml:"fetch_failures" jsonschema:"default=3,minimum=1,maximum=1000"`
+	// Attempts is the number of failed attempts of a task at which its job fails.
+	Attempts int `yaml:"attempts" jsonschema:"default=4,minimum=1,maximum=1000"`
+	// OutputSpace is the room on each host for outputs that later stages fetch (default: no limit).
+	OutputSpace units.Bytes `yaml:"output_space,omitempty" least:"1B" most:"1000TB"`
+	// Evict is the rule where outputs exceed output_space. none leaves it to the scheduler, which sees
+	// what is left. Otherwise no task starts without room for its output, and if all jobs stop, one
+	// loses its outputs and begins again after another has ended: the one that was submitted latest, or
+	// the one with the least progress (default: none).
+	Evict string `yaml:"evict,omitempty" jsonschema:"enum=none,enum=latest,enum=least-progress"`
+	// Input is the storage of the blocks that tasks read. They are stored before the run.
+	Input TaskInput `yaml:"input"`
+	// Output is the storage of the blocks that tasks write.
+	Output TaskOutput `yaml:"output"`
+}
+
+// TaskInput is the storage of the blocks that tasks read.
+type TaskInput struct {
+	// Placement is the placement policy, by name and with its default parameters, that chooses the
+	// hosts of input blocks on an idle cluster. Each block has a client drawn from the seed. The hosts
+	// are the same in all arms.
+	Placement string `yaml:"placement" jsonschema:"default=hdfs,minLength=1,maxLength=31"`
+	// Replicas is the number of replicas of each input block, on different hosts.
+	Replicas int `yaml:"replicas" jsonschema:"default=3,minimum=1,maximum=64"`
+}
+
+// TaskOutput is the storage of the blocks that tasks write.
+type TaskOutput struct {
+	// Block is the size of a block; the last one of a task may be smaller (default: the size of the
+	// largest input block).
+	Block units.Bytes `yaml:"block,omitempty" least:"1B" most:"1TB"`
+	// Replicas is the number of replicas of each block, on different hosts.
+	Replicas int `yaml:"replicas" jsonschema:"default=3,minimum=1,maximum=64"`
+	// Packet is the unit that the write pipeline forwards and acknowledges.
+	Packet units.Bytes `yaml:"packet" jsonschema:"default=64KB" least:"1B" most:"64MB"`
+	// Window is the largest number of unacknowledged packets of a client. Together they may be at
+	// most a tenth of the block, because the client runs ahead of the slowest part of the pipeline
+	// by that amount.
+	Window int `yaml:"window" jsonschema:"default=6,minimum=1,maximum=100000"`
+}
+
+// Scale holds the factors for traces, workload files, job files and rates.
 type Scale struct {
-	// Size multiplies the sizes of flows, such as "1/100" or 0.01, and in workload files also
-	// those of blocks and packets.
+	// Size multiplies the sizes of flows, such as "1/100" or 0.01, in workload files also those of
+	// blocks and packets, and in job files all sizes.
 	Size workloads.Factor `yaml:"size" jsonschema:"default=1"`
-	// Time multiplies arrival times, such as "1/10" or 0.1, and in workload files also the start
-	// times of writers.
+	// Time multiplies arrival times, such as "1/10" or 0.1, in workload files also the start
+	// times of writers, and in job files submissions. Processing rates in job files are multiplied by
+	// size divided by time, so that times of computation change as submissions do.
 	Time workloads.Factor `yaml:"time" jsonschema:"default=1"`
 	// Rate multiplies every rate of this file, and every size in it (blocks, packets, disks,
 	// queues), so that times stay. If size has the same value, traces and workload files keep
@@ -235,6 +331,7 @@ type Item struct {
 	Writers    *WritersItem
 	Readers    *ReadersItem
 	Jobs       *JobsItem
+	Tasks      *TasksItem
 	Background *BackgroundItem
 	File       *FileItem
 }
@@ -369,6 +466,95 @@ type Bin struct {
 	From float64 `yaml:"from" jsonschema:"required,minimum=0.001,maximum=1"`
 	// To is the largest share; 1 if from is 1, otherwise less than 1.
 	To float64 `yaml:"to" jsonschema:"required,minimum=0.001,maximum=1"`
+}
+
+// TasksItem submits jobs of map and reduce tasks, which run in the slots that the section tasks
+// describes: the jobs of a job file, or jobs that a generator draws from the seed and the repeat.
+// docs/job-workloads.md describes files, generators and scaling. It cannot be combined with jobs of
+// other kinds.
+type TasksItem struct {
+	Kind string `yaml:"kind" jsonschema:"required,enum=tasks"`
+	// Path is the path of a job file, as "testbed workload jobs" writes it, relative to this file; a
+	// path from --set is relative to the working directory. Excludes generator.
+	Path string `yaml:"path,omitempty" jsonschema:"minLength=1,maxLength=4096"`
+	// Generator is the generator of the jobs: bm is the macro benchmark of the FAIR report, mix draws
+	// jobs of weighted profiles, simulation is the workload of the simulation in the FAIR report.
+	// Excludes path.
+	Generator string `yaml:"generator,omitempty" jsonschema:"enum=bm,enum=mix,enum=simulation"`
+	// First is the number of jobs to submit, in order of submission (default: all).
+	First int `yaml:"first,omitempty" jsonschema:"minimum=1,maximum=1000000"`
+	// Start is added to the time of each submission.
+	Start time.Duration `yaml:"start" jsonschema:"default=0s" least:"0s" most:"24h"`
+	// RateFactor multiplies processing rates, in addition to scale. Two of rate_factor, size_factor
+	// and time_factor determine the third: size is rate times time. With rate_factor alone, sizes stay.
+	RateFactor workloads.Factor `yaml:"rate_factor,omitempty"`
+	// SizeFactor multiplies all sizes of jobs. Alone, or with time_factor alone, rates stay.
+	SizeFactor workloads.Factor `yaml:"size_factor,omitempty"`
+	// TimeFactor multiplies submissions.
+	TimeFactor workloads.Factor `yaml:"time_factor,omitempty"`
+	// GapFactor multiplies submissions in addition, which changes the load.
+	GapFactor workloads.Factor `yaml:"gap_factor,omitempty"`
+	// Jobs is the number of jobs of the generators mix (default: 100) and simulation (default: 30).
+	Jobs int `yaml:"jobs,omitempty" jsonschema:"minimum=1,maximum=1000000"`
+	// Workers is the number of users in a closed loop of the generator mix, named u1, u2 and so on: each
+	// submits its next job when its job has ended. The jobs are dealt to them in turn (default: none;
+	// jobs are submitted without regard to others). Excludes users.
+	Workers int `yaml:"workers,omitempty" jsonschema:"minimum=1,maximum=100000"`
+	// Gap is the mean time between submissions of a generator (default: 30s; for simulation 0s, all
+	// at the start). With workers, it is the mean time between the end of a job and the submission of
+	// its worker's next (default: 0s).
+	Gap *time.Duration `yaml:"gap,omitempty" least:"0s" most:"24h"`
+	// Tasks multiplies the numbers of maps of the generator bm, such as 1/8 for a cluster with an
+	// eighth of the slots (default: 1).
+	Tasks workloads.Factor `yaml:"tasks,omitempty"`
+	// Block is the input of a map of a generator (default: 128MB).
+	Block units.Bytes `yaml:"block,omitempty" least:"1B" most:"1TB"`
+	// Maps is the range of the number of maps of a job of the generator mix (default: 1-20).
+	Maps Span `yaml:"maps,omitempty"`
+	// MapRate is the rate at which maps of the generator mix consume their input (default: 8MB/s).
+	MapRate units.Rate `yaml:"map_rate,omitempty" least:"1Kbps" most:"100Gbps"`
+	// SortRate is the rate at which reduces of the generators bm and mix sort what they fetched
+	// (default: 50MB/s).
+	SortRate units.Rate `yaml:"sort_rate,omitempty" least:"1Kbps" most:"100Gbps"`
+	// ReduceRate is the rate at which reduces of the generator mix consume what they sorted
+	// (default: 8MB/s).
+	ReduceRate units.Rate `yaml:"reduce_rate,omitempty" least:"1Kbps" most:"100Gbps"`
+	// Spread is the spread of the times of tasks of the generator mix: each consumes its input in the time
+	// that follows from its rate times a factor from 1 - spread to 1 + spread, uniform by task.
+	Spread float64 `yaml:"spread,omitempty" jsonschema:"minimum=0,maximum=0.9"`
+	// Skew is the Zipf exponent of the shares of a job's reduces, 0 for equal shares.
+	Skew float64 `yaml:"skew,omitempty" jsonschema:"minimum=0,maximum=10"`
+	// Users is the number of users of a generator, named u1, u2 and so on (default: 30).
+	Users int `yaml:"users,omitempty" jsonschema:"minimum=1,maximum=100000"`
+	// UserSkew is the Zipf exponent of the users' shares of jobs, 0 for equal shares.
+	UserSkew float64 `yaml:"user_skew,omitempty" jsonschema:"minimum=0,maximum=10"`
+	// Profiles are the programs of the generator mix (default: scan, sort and aggregate, with equal
+	// weights).
+	Profiles []TaskProfile `yaml:"profiles,omitempty" jsonschema:"minItems=1,maxItems=1000"`
+}
+
+// TaskProfile is a program of the generator mix.
+type TaskProfile struct {
+	// Name is the name of the profile.
+	Name string `yaml:"name" jsonschema:"required,pattern=^[A-Za-z0-9][A-Za-z0-9._-]*$,maxLength=64"`
+	// Weight is the profile's share of the jobs, relative to the other profiles'.
+	Weight int `yaml:"weight" jsonschema:"default=1,minimum=1,maximum=1000000"`
+	// Maps is the range of the number of maps of a job (default: that of the item).
+	Maps Span `yaml:"maps,omitempty"`
+	// Reduces is the number of reduces relative to that of maps, rounded, and at least one; 0 for jobs
+	// without reduces.
+	Reduces float64 `yaml:"reduces" jsonschema:"default=0,minimum=0,maximum=1"`
+	// KeepMap is the ratio of the output of maps to their input. Maps of a job without reduces write
+	// it as blocks.
+	KeepMap float64 `yaml:"keep_map" jsonschema:"required,minimum=0,maximum=1000"`
+	// KeepReduce is the ratio of the blocks that reduces write to what they fetch.
+	KeepReduce float64 `yaml:"keep_reduce" jsonschema:"default=0,minimum=0,maximum=1000"`
+	// MapRate is the rate at which maps consume their input (default: that of the item).
+	MapRate units.Rate `yaml:"map_rate,omitempty" least:"1Kbps" most:"100Gbps"`
+	// SortRate is the rate at which reduces sort (default: that of the item).
+	SortRate units.Rate `yaml:"sort_rate,omitempty" least:"1Kbps" most:"100Gbps"`
+	// ReduceRate is the rate at which reduces consume (default: that of the item).
+	ReduceRate units.Rate `yaml:"reduce_rate,omitempty" least:"1Kbps" most:"100Gbps"`
 }
 
 // BackgroundItem sends shuffles into all leaves, most of them into a few leaves that are hot for a
@@ -600,7 +786,7 @@ type Vars map[string]*string
 // Capture is the configuration of packet captures.
 type Capture struct {
 	// Snaplen is the number of bytes of each packet to keep: at least the headers of Ethernet
-	// (14), IPv4 (20), TCP with its options (60) and of a transfer (64). Up to 160, only the headers
+	// (14), IPv4 (20), TCP with time stamps (32) and of a transfer (92). Up to 160, only the headers
 	// of segments of transfers are kept; above, their data too.
 	Snaplen int `yaml:"snaplen" jsonschema:"default=160,minimum=158,maximum=65535" of:"bytes"`
 	// Ring is the size of the buffer between kernel and recorder, for each host and each switch
@@ -623,7 +809,12 @@ type Limits struct {
 	Flows int `yaml:"flows" jsonschema:"default=200000,minimum=1,maximum=100000000"`
 	// Blocks is the largest number of blocks that the workload writes.
 	Blocks int `yaml:"blocks" jsonschema:"default=100000,minimum=1,maximum=100000000"`
-	// Trace is the size of the largest trace file that is read.
+	// Tasks is the largest number of tasks of the workload (default: 2000000).
+	Tasks int `yaml:"tasks,omitempty" jsonschema:"minimum=1,maximum=100000000"`
+	// Alone is the largest number of tasks of the jobs that are simulated alone in a repeat, for their
+	// slowdown (default: 20000). Equal jobs are simulated once; with more tasks, no slowdown is known.
+	Alone int `yaml:"alone,omitempty" jsonschema:"minimum=1,maximum=100000000"`
+	// Trace is the size of the largest trace, workload or job file that is read.
 	Trace units.Bytes `yaml:"trace" jsonschema:"default=64MB" least:"1KB" most:"4GB" scale:"keep"`
 }
 

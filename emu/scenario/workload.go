@@ -16,7 +16,7 @@ import (
 type Notes []string
 
 // Workload returns the workload of one repeat, counted from 0, on the fabric of
-// Shape. It is the same for every arm. The notes describe the replayed parts of traces
+// Shape, without jobs of tasks (TaskJobs). It is the same for every arm. The notes describe the replayed parts of traces
 // and the resulting ratios of the cluster.
 func (s *Scenario) Workload(f *topo.Fabric, repeat int) (workloads.Workload, Notes, error) {
 	var w workloads.Workload
@@ -43,6 +43,7 @@ func (s *Scenario) Workload(f *topo.Fabric, repeat int) (workloads.Workload, Not
 				i, len(writers), item.Writers.Blocks, item.Writers.Block, item.Writers.Replicas, writers[0].Start, writers[len(writers)-1].Start))
 			joinWorkload(&w, workloads.Workload{Writers: writers})
 		case item.Readers != nil: // drawn below, from all written blocks
+		case item.Tasks != nil: // TaskJobs
 		default:
 			more, said, err := s.drawn(i, f, seed)
 			if err != nil {
@@ -136,7 +137,7 @@ func (c *checker) workload(s *Scenario) {
 	}
 	flows, blocks := 0, 0
 	stored := 0.0 // bytes
-	writes := false
+	writes, tasks := false, slices.ContainsFunc(c.spec.Workload, func(i Item) bool { return i.Tasks != nil })
 	for i, item := range c.spec.Workload {
 		path := fmt.Sprintf("workload[%d]", i)
 		if w := item.Writers; w != nil {
@@ -150,6 +151,9 @@ func (c *checker) workload(s *Scenario) {
 			flows += max(r.Count, len(r.Hosts)) * r.Blocks
 			continue
 		}
+		if item.Tasks != nil {
+			continue // below
+		}
 		if item.Trace == nil {
 			w, _, err := s.drawn(i, f, s.RepeatSeed(0))
 			switch {
@@ -161,6 +165,10 @@ func (c *checker) workload(s *Scenario) {
 				continue
 			case err != nil:
 				c.failAt(path, "%v", err)
+				continue
+			}
+			if tasks && len(w.Jobs) > 0 {
+				c.failAt(path, "jobs with the same numbers as the jobs of an item of kind tasks: use one of the two kinds of jobs")
 				continue
 			}
 			for _, co := range w.Coflows {
@@ -200,10 +208,12 @@ func (c *checker) workload(s *Scenario) {
 	}
 	counted := len(c.all) == 0
 	if counted {
-		c.required(writes)
+		n := c.taskWork(s, f, stored)
+		blocks += n
+		c.required(writes || n > 0, tasks)
 	}
 	for i, x := range c.spec.Faults {
-		if x.SlowDisk != nil && blocks == 0 && counted {
+		if x.SlowDisk != nil && blocks == 0 && counted && !tasks {
 			c.failAt(fmt.Sprintf("faults[%d].kind", i), "%s changes nothing, because the workload writes no blocks: remove the fault", x.SlowDisk.Kind)
 		}
 	}
@@ -228,7 +238,7 @@ func (c *checker) room(path string, stored float64, f *topo.Fabric) float64 {
 	if d == nil || stored <= float64(f.Hosts())*float64(d.HostSize()) {
 		return stored
 	}
-	c.failAt(path, "the blocks up to here and their replicas do not fit on %d disks of %v: write fewer or smaller blocks, or raise disk.size or disk.count", f.Hosts()*d.Count, d.Size)
+	c.failAt(path, "the blocks up to here and their replicas do not fit on %d disks of %v: use fewer or smaller blocks, or raise disk.size or disk.count", f.Hosts()*d.Count, d.Size)
 	return 0
 }
 

@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -156,6 +157,7 @@ type Disk struct {
 	replicas map[workloads.BlockID]*Replica
 	writing  map[*Replica]struct{} // replicas with open files, including wiped ones
 	used     units.Bytes
+	spilled  units.Bytes         // of used: outputs of tasks
 	begun    []workloads.BlockID // since the last call of Use
 	isClosed bool
 	closeErr error
@@ -292,9 +294,30 @@ func (d *Disk) Create(block workloads.BlockID, size units.Bytes) (*Replica, erro
 	r := &Replica{d: d, f: f, block: block, size: size}
 	d.replicas[block] = r
 	d.writing[r] = struct{}{}
-	d.begun = append(d.begun, block)
 	d.used += size
+	if block < 0 {
+		d.spilled += size
+	} else {
+		d.begun = append(d.begun, block)
+	}
 	return r, nil
+}
+
+// Store adds a complete replica of zeros that takes no space of the file system, as if it had been
+// written before the disk was opened. Capacity and Used count it.
+func (d *Disk) Store(block workloads.BlockID, size units.Bytes) error {
+	r, err := d.Create(block, size)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	d.begun = slices.DeleteFunc(d.begun, func(b workloads.BlockID) bool { return b == block })
+	r.written = size
+	d.mu.Unlock()
+	if err := r.Commit(); err != nil { // sets the size of the file
+		return errors.Join(err, r.Abort())
+	}
+	return nil
 }
 
 // failed returns a FullError if err means a full file system, otherwise wraps err.
@@ -330,6 +353,9 @@ func (d *Disk) forget(r *Replica) error {
 	}
 	delete(d.replicas, r.block)
 	d.used -= r.size
+	if r.block < 0 {
+		d.spilled -= r.size
+	}
 	return nil
 }
 

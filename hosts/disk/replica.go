@@ -25,11 +25,12 @@ func aligned(n int) []byte {
 	return b[skip : skip+n : skip+n]
 }
 
-// Replica is one copy of a block that is being written. One goroutine writes it.
+// Replica is one copy of a block that is being written, or the output of a task (Volumes.Spill). One
+// goroutine writes it.
 type Replica struct {
 	d     *Disk
-	f     file // nil once closed; guarded by d.mu, changed only with the turn held
-	block workloads.BlockID
+	f     file              // nil once closed; guarded by d.mu, changed only with the turn held
+	block workloads.BlockID // negative for the output of a task
 	size  units.Bytes
 
 	written units.Bytes
@@ -188,6 +189,20 @@ func (r *Replica) Abort() error {
 		r.f = nil
 	}
 	if r.d.replicas[r.block] != r { // wiped, or aborted before
+		return nil
+	}
+	return r.d.forget(r)
+}
+
+// Remove deletes the replica, complete or not, and frees its space. Its writer must have ended. A
+// replica that was wiped or removed before is not an error.
+func (r *Replica) Remove() error {
+	if err := r.Abort(); err != nil {
+		return err
+	}
+	r.d.mu.Lock()
+	defer r.d.mu.Unlock()
+	if r.d.replicas[r.block] != r {
 		return nil
 	}
 	return r.d.forget(r)

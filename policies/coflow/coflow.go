@@ -13,9 +13,9 @@ import (
 // literature ("per-flow fairness").
 type Fair struct{}
 
-// Needs returns IgnoresProgress: Fair depends on arrivals only.
+// Needs returns IgnoresProgress, since Fair depends on arrivals only, and Unlimited.
 func (Fair) Needs() policies.Needs {
-	return policies.Needs{Hints: policies.Hints{IgnoresProgress: true}}
+	return policies.Needs{Hints: policies.Hints{IgnoresProgress: true, Unlimited: true}}
 }
 
 // Triggers requests a decision at arrivals, to release the flows of a new coflow.

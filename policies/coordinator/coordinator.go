@@ -155,6 +155,9 @@ func Check(v *policies.CoflowView, s *policies.Schedule, needs policies.Needs) e
 	if s.Wake < 0 {
 		return fmt.Errorf("schedule: Wake is %v: must be 0 or more", s.Wake)
 	}
+	if needs.Unlimited && n > 0 && (len(s.Steps) != 1 || s.Steps[0].Rule != policies.Free || len(s.Steps[0].Coflows) != n) {
+		return fmt.Errorf("schedule: %d steps although Needs declares Unlimited: must be one step with rule Free and all %d coflows", len(s.Steps), n)
+	}
 	if err := checkWatch("Watch", s.Watch, v, needs); err != nil {
 		return err
 	}

@@ -220,3 +220,15 @@ func errorOf(p policy, quantum time.Duration) error {
 	_, err := New(p, quantum, true)
 	return err
 }
+
+// A policy that declares Unlimited must let all flows of all coflows send.
+func TestUnlimited(t *testing.T) {
+	v := &policies.CoflowView{Coflows: make([]policies.CoflowState, 2)}
+	needs := policies.Needs{Hints: policies.Hints{Unlimited: true}}
+	free := policies.Step{Rule: policies.Free, Coflows: []int{0, 1}}
+	for name, steps := range map[string][]policies.Step{"all": {free}, "none": nil, "two": {free, free}, "one coflow": {{Rule: policies.Free, Coflows: []int{1}}}, "rates": {{Rule: policies.MADD, Coflows: []int{0, 1}}}} {
+		if err := Check(v, &policies.Schedule{Steps: steps}, needs); (err == nil) != (name == "all") {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}

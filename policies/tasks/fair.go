@@ -120,6 +120,9 @@ func (q *fair) claims(k jobs.TaskKind) []Claim {
 // shares returns the fair shares of the pools in slots of a kind.
 func (q *fair) shares(k jobs.TaskKind) []float64 {
 	out := q.d.a.Floats(len(q.pools))
+	if !slices.ContainsFunc(q.pools, func(x pool) bool { return x.demand[k] > 0 }) {
+		return out // without a look at the slots of all hosts
+	}
 	pour(float64(q.d.slots()[k]), q.claims(k), out, q.d.a.Floats(2*len(q.pools)))
 	return out
 }

@@ -114,7 +114,7 @@ func (f *filler) choose(job int, kinds []jobs.TaskKind) (stage int, l policies.L
 				l++
 			}
 			switch {
-			case l >= best || !f.host.Fits(k, st.Need) || k == jobs.Reduce && !f.splitting.admits(f.decision, job):
+			case l >= best || !f.host.Fits(k, st.Need) || !f.host.HasRoom(st.Output) || k == jobs.Reduce && !f.splitting.admits(f.decision, job):
 			case l > allowed && !st.Anywhere:
 				waits = true
 			default:
@@ -139,6 +139,9 @@ func (f *filler) launch(job, stage int, l policies.Locality) {
 	f.pending[k][job]--
 	f.running[k][job]++
 	f.host.Add(k, st.Need)
+	if f.host.Space > 0 {
+		f.host.Space -= st.Output
+	}
 	f.total--
 	f.left[k]--
 	if k == jobs.Map && l == policies.OffRack {

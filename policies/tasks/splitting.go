@@ -19,6 +19,9 @@ type Splitting struct {
 	// compute, at the same time. 0 is the number of reduce slots, maxComputing. It applies only
 	// if Factor is above 1.
 	PerJob int
+	// PerUser is the number of reduces of one user on one host at the same time, whatever they do; 0 is
+	// no limit. It also applies without splitting.
+	PerUser int
 }
 
 // DefaultSplitting returns no splitting.
@@ -38,6 +41,9 @@ func (s Splitting) Slots(n [jobs.TaskKinds]int) policies.Limits {
 
 // admits reports whether the host may start one more reduce of a job.
 func (s Splitting) admits(d *decision, job int) bool {
+	if s.PerUser > 0 && s.ofUser(d, d.v.Jobs[job].User) >= s.PerUser {
+		return false
+	}
 	if s.Factor <= 1 {
 		return true
 	}
@@ -46,12 +52,25 @@ func (s Splitting) admits(d *decision, job int) bool {
 		most = max(d.host.Total[jobs.Reduce]/s.Factor, 1)
 	}
 	n := countOn(&d.v.Jobs[job], d.v.Host, func(x *policies.AttemptState) bool { return x.Kind == jobs.Reduce && x.Phase != policies.Computing })
-	if d.launches[job] > 0 {
-		for _, x := range d.a.Launch {
-			if x.Job == job && d.v.Jobs[job].Stages[x.Stage].Kind == jobs.Reduce {
-				n++
-			}
+	return n+d.reducesLaunched(func(j int) bool { return j == job }) < most
+}
+
+// ofUser returns the number of reduces of a user on the host, including launches.
+func (s Splitting) ofUser(d *decision, user string) (n int) {
+	for i := range d.v.Jobs {
+		if d.v.Jobs[i].User == user {
+			n += countOn(&d.v.Jobs[i], d.v.Host, func(x *policies.AttemptState) bool { return x.Kind == jobs.Reduce })
 		}
 	}
-	return n < most
+	return n + d.reducesLaunched(func(j int) bool { return d.v.Jobs[j].User == user })
+}
+
+// reducesLaunched returns the number of reduces of matching jobs that this decision has launched.
+func (d *decision) reducesLaunched(match func(job int) bool) (n int) {
+	for _, x := range d.a.Launch {
+		if d.v.Jobs[x.Job].Stages[x.Stage].Kind == jobs.Reduce && match(x.Job) {
+			n++
+		}
+	}
+	return n
 }

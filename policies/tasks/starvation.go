@@ -202,7 +202,7 @@ func (q *fair) killKind(k jobs.TaskKind, need, most int) (kills int) {
 	}
 	inside := q.insideShares(k)
 	slices.SortFunc(victims, func(a, b victim) int {
-		return cmp.Or(cmp.Compare(b.Start, a.Start), compareTasks(b.ID, a.ID), cmp.Compare(b.ID.N, a.ID.N))
+		return cmp.Or(cmp.Compare(b.Start, a.Start), b.ID.Compare(a.ID))
 	})
 	killed := make([]bool, len(victims))
 	for n := 0; n < len(victims) && kills < need; {
@@ -230,10 +230,6 @@ func (q *fair) killKind(k jobs.TaskKind, need, most int) (kills int) {
 		byJob[x.job]--
 	}
 	return kills
-}
-
-func compareTasks(a, b jobs.AttemptID) int {
-	return cmp.Or(cmp.Compare(a.Task.Job, b.Task.Job), cmp.Compare(a.Task.Stage, b.Task.Stage), cmp.Compare(a.Task.Index, b.Task.Index))
 }
 
 // insideShares returns the whole slots below which no job is taken by a kill: its share of its

@@ -20,7 +20,7 @@ type user struct {
 }
 
 func (u *users) start(d *decision) {
-	u.of, u.all, u.table = d.a.Ints(len(d.v.Jobs)), make([]user, 0, 32), d.a.Ints(64)
+	u.of, u.all, u.table = d.a.Ints(len(d.v.Jobs)), make([]user, 0, min(len(d.v.Jobs), 32)), d.a.Ints(64)
 }
 
 // add adds the next job.

@@ -39,9 +39,10 @@ const (
 
 	RequestTime Metric = "request_time" // of all blocks of one writer
 	JobTime     Metric = "job_time"
+	JobSlowdown Metric = "job_slowdown" // job time over the time of the job alone; as a time, 1 is a second
 )
 
-// Metrics lists all metrics except those by bin, in order.
+// Metrics lists all metrics except those by bin and JobSlowdown, in order.
 func Metrics() []Metric { return []Metric{CCT, FCT, WriteTime, RequestTime, JobTime} }
 
 // jobBin is the prefix of the metrics of jobs by bin.
@@ -57,7 +58,7 @@ func (m Metric) bin() (int, bool) {
 	return n, ok && err == nil
 }
 
-// metricsOf returns Metrics and the metrics by bin for which an arm has items, in order.
+// metricsOf returns Metrics, the metrics by bin for which an arm has items, and JobSlowdown, in order.
 func metricsOf(pairs []Pairing) []Metric {
 	var bins []int
 	for _, p := range pairs {
@@ -74,7 +75,7 @@ func metricsOf(pairs []Pairing) []Metric {
 	for _, b := range bins {
 		out = append(out, JobTimeIn(b))
 	}
-	return out
+	return append(out, JobSlowdown)
 }
 
 // Title returns the metric for headings.
@@ -82,7 +83,7 @@ func (m Metric) Title() string {
 	if b, ok := m.bin(); ok {
 		return fmt.Sprintf("Job time, bin %d", b)
 	}
-	return map[Metric]string{CCT: "Coflow completion time (CCT)", FCT: "Flow completion time (FCT)", WriteTime: "Block write time", RequestTime: "Write request time", JobTime: "Job time"}[m]
+	return map[Metric]string{CCT: "Coflow completion time (CCT)", FCT: "Flow completion time (FCT)", WriteTime: "Block write time", RequestTime: "Write request time", JobTime: "Job time", JobSlowdown: "Job slowdown"}[m]
 }
 
 // short returns the metric for sentences.
@@ -90,7 +91,7 @@ func (m Metric) short() string {
 	if b, ok := m.bin(); ok {
 		return fmt.Sprintf("job time of bin %d", b)
 	}
-	return map[Metric]string{CCT: "CCT", FCT: "FCT", WriteTime: "write time", RequestTime: "request time", JobTime: "job time"}[m]
+	return map[Metric]string{CCT: "CCT", FCT: "FCT", WriteTime: "write time", RequestTime: "request time", JobTime: "job time", JobSlowdown: "job slowdown"}[m]
 }
 
 // noun returns the noun for an item of the metric.
@@ -98,7 +99,7 @@ func (m Metric) noun() string {
 	if _, ok := m.bin(); ok {
 		m = JobTime
 	}
-	return map[Metric]string{CCT: "coflow", FCT: "flow", WriteTime: "block", RequestTime: "request", JobTime: "job"}[m]
+	return map[Metric]string{CCT: "coflow", FCT: "flow", WriteTime: "block", RequestTime: "request", JobTime: "job", JobSlowdown: "job"}[m]
 }
 
 // Item is the completion time of one coflow, flow or block.

@@ -355,7 +355,7 @@ func (r *Result) Markdown(w io.Writer) error {
 
 // CSV writes a row for each comparison and metric, and one for each comparison that
 // was refused. Columns: base_run, base_arm, base_verdict, run, arm, verdict, metric
-// (cct, fct, write_time, request_time, job_time, job_time_by_bin.N; empty if refused),
+// (cct, fct, write_time, request_time, job_time, job_slowdown, job_time_by_bin.N; empty if refused),
 // pairs, clusters, unpaired, then mean_ratio, median and geo_mean, each with _low and
 // _high of its 95 % interval and _outcome, then refused (the reason) and not_like_for_like
 // (reasons, separated by semicolons). Missing figures are empty.

@@ -282,9 +282,13 @@ func (d *Direction) look(payload []byte, length int, off int64) *wire.Header {
 	}
 	whole := len(payload) == length
 	if len(d.head) > 0 {
-		payload = append(d.head, payload[:min(len(payload), wire.Size-len(d.head))]...)
+		payload = append(d.head, payload[:min(len(payload), wire.MaxSize-len(d.head))]...)
 	}
-	if len(payload) < wire.Size && whole && plausible(payload) {
+	length, ok := wire.Len(payload)
+	if !ok {
+		length = wire.Size
+	}
+	if len(payload) < length && whole && plausible(payload) {
 		d.head = slices.Clone(payload)
 		return nil
 	}

@@ -33,7 +33,7 @@ func two(t *testing.T) []*rundir.Run {
 	a.Jobs = true
 	a.Arms = append(a.Arms, rundirtest.Arm{Name: `odd, "name"`, Level: verdict.Void, Speed: 1})
 	b := rundirtest.Default()
-	b.Run, b.FluidModel, b.Timing = "sim", true, false
+	b.Run, b.FluidModel, b.Timing, b.Tasks = "sim", true, false, true
 	var runs []*rundir.Run
 	for _, s := range []rundirtest.Spec{a, b} {
 		r, err := rundir.Open(rundirtest.Write(t, s))
@@ -263,7 +263,7 @@ func TestVoidArmsHaveNoFigures(t *testing.T) {
 			}
 		}
 	}
-	if seen["void"] != "" || seen["pass"] != "22" || seen["degraded"] != "22" || seen["fluid model"] != "24" {
+	if seen["void"] != "" || seen["pass"] != "22" || seen["degraded"] != "22" || seen["fluid model"] != "44" {
 		t.Errorf("numbers of coflows by verdict: %v", seen)
 	}
 }

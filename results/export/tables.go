@@ -83,6 +83,7 @@ func Tables() []Table {
 		table("blocks", "one row per block", func(r *rundir.Run) []schema.Block { return r.Blocks }),
 		table("requests", "one row per write request: all blocks of one writer", func(r *rundir.Run) []schema.Request { return r.Requests }),
 		table("jobs", "one row per job", func(r *rundir.Run) []schema.Job { return r.Jobs }),
+		table("attempts", "one row per attempt of a task", func(r *rundir.Run) []schema.Attempt { return r.Attempts }),
 		table("balance", "one row per interval of the balance of links", func(r *rundir.Run) []schema.Balance { return r.Balance }),
 		table("breakdown", "one row per part of a coflow's completion time", func(r *rundir.Run) []schema.Share { return r.Breakdown }),
 		table("progress", "one row per moment of a transfer: a flow, or one hop of a block's pipeline", func(r *rundir.Run) []schema.Moment { return r.Progress }),
@@ -154,6 +155,7 @@ type armRow struct {
 	WriteTime     figures `csv:"write_time_,inline" doc:"block write times"`
 	RequestTime   figures `csv:"request_time_,inline" doc:"write request times"`
 	JobTime       figures `csv:"job_time_,inline" doc:"job times"`
+	Tasks         ofTasks `csv:"tasks_,inline"`
 }
 
 // figures are those of a report.Metric. Its times are microseconds already, rounded to
@@ -172,6 +174,24 @@ type figures struct {
 	PairedHigh *float64 `csv:"paired_high" unit:"ratio" doc:"upper end of its 95 % confidence interval"`
 }
 
+// ofTasks are those of a report.TaskSummary.
+type ofTasks struct {
+	Makespan     *float64 `csv:"makespan_us" unit:"µs" doc:"from the first submission to the end of the last job, average of a repeat"`
+	Rate         *float64 `csv:"jobs_per_hour" unit:"1/h" doc:"completed jobs over the makespan"`
+	Attempts     *int     `csv:"attempts" doc:"attempts of all repeats"`
+	Killed       *int     `csv:"killed" doc:"killed attempts of all repeats"`
+	Failed       *int     `csv:"failed" doc:"failed attempts of all repeats"`
+	Wasted       *float64 `csv:"wasted_slot_us" unit:"µs" doc:"slot time of attempts that did not commit, average of a repeat"`
+	Node         *float64 `csv:"node" unit:"ratio" doc:"share of the maps that committed which read a block of their host"`
+	Rack         *float64 `csv:"rack" unit:"ratio" doc:"share that read a block of another host of their rack"`
+	OffRack      *float64 `csv:"off_rack" unit:"ratio" doc:"share that read a block of another rack"`
+	Read         *float64 `csv:"read_bytes" unit:"bytes" doc:"input blocks that were read over the network, average of a repeat"`
+	ReadCross    *float64 `csv:"read_cross_rack_bytes" unit:"bytes" doc:"the part that crossed racks"`
+	Fetched      *float64 `csv:"fetched_bytes" unit:"bytes" doc:"outputs of tasks that were fetched over the network, average of a repeat"`
+	FetchedCross *float64 `csv:"fetched_cross_rack_bytes" unit:"bytes" doc:"the part that crossed racks"`
+	Jain         *float64 `csv:"jain" unit:"ratio" doc:"Jain's index of the users' slots"`
+}
+
 func armsOf(r *rundir.Run) (out []armRow) {
 	for i := range r.Summary.Arms {
 		a := &r.Summary.Arms[i]
@@ -179,6 +199,16 @@ func armsOf(r *rundir.Run) (out []armRow) {
 			CCT: figuresOf(a.CCT), FCT: figuresOf(a.FCT), WriteTime: figuresOf(a.WriteTime), RequestTime: figuresOf(a.RequestTime), JobTime: figuresOf(a.JobTime)}
 		if a.Verdict != nil {
 			row.Verdict = a.Verdict.String()
+		}
+		if t := a.Tasks; t != nil {
+			row.Tasks = ofTasks{Makespan: &t.MakespanUS, Rate: &t.JobsPerHour, Attempts: &t.Attempts.Started, Killed: &t.Attempts.Killed, Failed: &t.Attempts.Failed,
+				Wasted: &t.WastedUS, Read: &t.Bytes.Read, ReadCross: &t.Bytes.ReadCrossRack, Fetched: &t.Bytes.Fetched, FetchedCross: &t.Bytes.FetchedCrossRack}
+			if l := t.Locality; l != nil {
+				row.Tasks.Node, row.Tasks.Rack, row.Tasks.OffRack = &l.Node, &l.Rack, &l.OffRack
+			}
+			if t.Fairness != nil {
+				row.Tasks.Jain = &t.Fairness.Jain
+			}
 		}
 		if f := a.Failures; f != nil {
 			row.FailedCoflows, row.FailedBlocks = f.Coflows, f.Blocks

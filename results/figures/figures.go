@@ -31,10 +31,11 @@ var (
 	CCT       = Kind{"cct", "Coflow completion time", "coflows", metrics.CCTs}
 	FCT       = Kind{"fct", "Flow completion time", "flows", metrics.FCTs}
 	WriteTime = Kind{"write_time", "Block write time", "blocks", metrics.WriteTimes}
+	JobTime   = Kind{"job_time", "Job time", "jobs", metrics.JobTimes}
 )
 
 // Kinds returns the kinds of completion times in printing order.
-func Kinds() []Kind { return []Kind{CCT, FCT, WriteTime} }
+func Kinds() []Kind { return []Kind{CCT, FCT, WriteTime, JobTime} }
 
 // Times returns the times of items, ascending.
 func Times(items []metrics.Item) []time.Duration {

@@ -56,6 +56,8 @@ type assembly struct {
 	failures  map[failureKey]mark
 	byGroup   map[groupKey][]mark // of failures; see failuresOf
 	arrival   map[groupKey]int64  // Unix ns
+	moments   []moment            // of tasks
+	consumed  []moment            // ends of reads
 	zero      int64
 	fabric    *topo.Fabric // nil if the captures do not describe it
 	paths     *paths
@@ -65,7 +67,8 @@ type assembly struct {
 }
 
 func newAssembly(opt Options, captures []*hostCapture) *assembly {
-	return &assembly{opt: opt, captures: captures, have: map[string]bool{}, marks: map[groupKey]mark{}, failures: map[failureKey]mark{}, arrival: map[groupKey]int64{}}
+	return &assembly{opt: opt, captures: captures, have: map[string]bool{}, marks: map[groupKey]mark{}, failures: map[failureKey]mark{}, arrival: map[groupKey]int64{},
+		Result: Result{Groups: wire.Notes{Coflows: map[uint32]wire.Note{}, Blocks: map[uint32]wire.Note{}}}}
 }
 
 func (a *assembly) problemf(format string, args ...any) {
@@ -100,6 +103,7 @@ func (a *assembly) assemble() Result {
 	a.trails()
 	a.linkSeries()
 	a.Result.Problems = a.problems
+	a.tasks()
 	return a.Result
 }
 
@@ -316,7 +320,7 @@ func (t *transfer) missing() string {
 	case t.header.Kind == wire.KindBlock:
 		return fmt.Sprintf("has %d of %d acknowledgement bytes at %s", t.atClient.hop.acks.seen(), ackBytes(t.header), hostName(t.client))
 	}
-	return fmt.Sprintf("has %d of %d bytes at %s", max(0, t.atServer.sent.seen()-wire.Size), t.header.Size, hostName(t.server))
+	return fmt.Sprintf("has %d of %d bytes at %s", max(0, t.atServer.sent.seen()-int64(t.header.Len())), t.header.Size, hostName(t.server))
 }
 
 // flows builds the records of flows and coflows.
@@ -356,12 +360,25 @@ func (a *assembly) unmarked(what, parts string, rest map[uint32][]*transfer) {
 
 func (a *assembly) coflow(key groupKey, transfers []*transfer) {
 	m, arrival := a.marks[key], a.since(a.arrival[key])
+	cut := a.cutFlows(key.group)
+	open := m.Parts == 0
+	var size uint64 // of cut flows
+	closed := !open
+	if open {
+		m, closed = a.marks[groupKey{wire.KindCoflowClosed, key.group}]
+	}
 	c := CoflowRecord{Coflow: workloads.CoflowID(key.group), Width: int(m.Parts), Arrival: arrival}
 	var missing []string
-	complete, failed := 0, len(a.failedFlows(key.group))
-	never := int(m.Parts) - len(transfers) - failed
+	complete, failed := 0, len(cut)
+	for _, m := range cut {
+		size += m.Size
+	}
+	never, inputs := int(m.Parts)-len(transfers)-failed, 0
 	for _, t := range transfers {
-		if a.flowFailed(t) {
+		if t.header.Task.Job > 0 && t.header.Task.Outputs == 0 {
+			inputs++
+		}
+		if a.flowCut(t) {
 			never++
 			continue
 		}
@@ -377,7 +394,10 @@ func (a *assembly) coflow(key groupKey, transfers []*transfer) {
 			Packets: t.atClient.packets, Resent: t.atClient.resent, Wire: t.atClient.wire,
 			FirstByte: a.since(t.atServer.start), ResentBytes: t.atClient.out.resentBytes,
 			RTTMin: time.Duration(t.atClient.out.rtt.least), RTTMedian: time.Duration(t.atClient.out.rtt.median()),
-			Setup: a.setup(t, arrival),
+			Setup: a.setup(t, arrival), Task: taskTransfer(t.header.Task),
+		}
+		if at, ok := t.header.Released(); ok && f.Task != nil {
+			f.Arrival = max(arrival, a.since(at.UnixNano())) // it joined the coflow after its mark
 		}
 		if extra := t.atServer.sent.end() - streamLen(t.header); extra > 0 {
 			a.problemf("%s: received %d bytes beyond its size of %d", t.what(), extra, t.header.Size)
@@ -390,6 +410,10 @@ func (a *assembly) coflow(key groupKey, transfers []*transfer) {
 		c.Size += f.Size
 		c.End = max(c.End, f.End)
 	}
+	if !closed {
+		a.problemf("%s: no mark of its end, so it has no record", groupName(key))
+		return
+	}
 	if never > 0 {
 		missing = append(missing, fmt.Sprintf("%d never started", never))
 	} else if never < 0 {
@@ -400,12 +424,14 @@ func (a *assembly) coflow(key groupKey, transfers []*transfer) {
 		a.problemf("%s: %d of its %d flows are complete, so it has no record: %s", groupName(key), complete, m.Parts, some(missing))
 		return
 	}
-	if failed > 0 {
+	// The coflow of a flow that carries an input block exists for policies alone.
+	if inputs > 0 || failed > 0 && !open || complete == 0 && open {
 		return
 	}
-	if uint64(c.Size) != m.Size {
-		a.problemf("%s: its mark announces %d bytes, its flows have %d", groupName(key), m.Size, int64(c.Size))
+	if all := uint64(c.Size) + size; all != m.Size {
+		a.problemf("%s: its mark announces %d bytes, its flows have %d", groupName(key), m.Size, all)
 	}
+	c.Size = units.Bytes(m.Size)
 	a.Coflows = append(a.Coflows, c)
 }
 
@@ -452,7 +478,6 @@ func (a *assembly) block(key groupKey, hops []*transfer) {
 		return
 	}
 	b := BlockRecord{Block: workloads.BlockID(key.group), Client: m.host, Size: units.Bytes(m.Size), Requested: a.since(a.arrival[key]), Waited: m.Waited()}
-	_, failed := a.failures[failureKey{wire.KindBlockFailed, key.group, 0}]
 	lost := a.lostReplicas(key.group)
 	for i, t := range hops { // sorted by generation
 		if i == 0 || t.header.Generation != hops[i-1].header.Generation {
@@ -462,7 +487,7 @@ func (a *assembly) block(key groupKey, hops []*transfer) {
 			a.problemf("%s: its mark announces %d bytes, %s has %d", groupName(key), m.Size, t.hop(), t.header.Size)
 		}
 	}
-	if failed {
+	if a.blockCut(key.group) {
 		return
 	}
 	// Only the last pipeline can have completed the block.
@@ -507,7 +532,7 @@ func (a *assembly) block(key groupKey, hops []*transfer) {
 		return
 	}
 	for _, l := range lost {
-		b.Lost = append(b.Lost, l.name) // settleFailures checks the name
+		b.Lost = append(b.Lost, l.note.Host) // settleFailures checks the name
 	}
 	first := slices.IndexFunc(hops, func(t *transfer) bool { return t.header.Member == 0 })
 	b.End = a.since(hops[first].atClient.hop.end)

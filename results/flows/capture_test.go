@@ -37,8 +37,9 @@ type seen struct {
 type network struct {
 	t       testing.TB
 	snap    int
-	trim    bool   // keep what pcap.Trimmer does
-	run     uint64 // of the transfers that follow
+	trim    bool      // keep what pcap.Trimmer does
+	run     uint64    // of the transfers that follow
+	task    wire.Task // of the flows that follow
 	packets map[string][]seen
 	meta    pcap.Meta
 	drops   uint64
@@ -140,7 +141,7 @@ func (c *tcp) acks(sent, received time.Duration, from, n int) {
 
 // flow is the stream of a flow.
 func (n *network) flow(coflow, flow uint32, size int) []byte {
-	h := wire.Header{Kind: wire.KindFlow, Run: n.run, Group: coflow, Member: flow, Size: uint64(size), Sent: epoch}
+	h := wire.Header{Kind: wire.KindFlow, Run: n.run, Group: coflow, Member: flow, Size: uint64(size), Sent: epoch, Task: n.task}
 	return append(h.Append(nil), make([]byte, size)...)
 }
 

@@ -17,18 +17,20 @@ type checkpoints struct {
 	at    int64 // next offset; math.MaxInt64 if there is none
 	total int64
 	step  int64
+	head  int64   // length of the header
 	times []int64 // when each offset was reached, Unix ns
 }
 
-// newCheckpoints returns about points checkpoints for a stream of total bytes.
-func newCheckpoints(total int64, points int) checkpoints {
-	return checkpoints{total: total, step: max(segment, (total-1)/int64(points)+1), at: wire.Size}
+// newCheckpoints returns about points checkpoints for the stream that begins with a header.
+func newCheckpoints(h wire.Header, points int) checkpoints {
+	total, head := streamLen(h), int64(h.Len())
+	return checkpoints{total: total, step: max(segment, (total-1)/int64(points)+1), head: head, at: head}
 }
 
 // after returns the checkpoint that follows the one at the given offset.
 func (p *checkpoints) after(at int64) int64 {
 	next := at + p.step
-	if at == wire.Size { // the end of the header, which is not a multiple of step
+	if at == p.head { // the end of the header, which is not a multiple of step
 		next = p.step
 	}
 	switch {

@@ -65,13 +65,11 @@ type conn struct {
 	header  wire.Header
 	headErr error
 	head    prefix
-
-	_ [16]byte // pads to a multiple of the cache line
 }
 
 // mostBytes is the maximum size of a transfer that a header may claim, so that stream
 // offsets up to one pipeline packet past its end do not overflow.
-const mostBytes = math.MaxInt64 - wire.Size - wire.TargetsSize - math.MaxUint32
+const mostBytes = math.MaxInt64 - wire.MaxSize - wire.TargetsSize - math.MaxUint32
 
 func service(port uint16) bool { return port == wire.ShufflePort || port == wire.BlockPort }
 
@@ -138,7 +136,7 @@ func (c *conn) forward(f *frame, stamp int64, frame int, o *settings) {
 		if c.head.whole() {
 			c.identify(o)
 		}
-	} else if off < wire.Size {
+	} else if off < wire.MaxSize {
 		c.head.add(off, f.payload, f.length)
 	}
 	// A sender's progress is its highest byte, because packets missing from its capture
@@ -162,13 +160,13 @@ func (c *conn) forward(f *frame, stamp int64, frame int, o *settings) {
 // streamLen returns the length in bytes of the stream that carries a flow or a hop of a block.
 func streamLen(h wire.Header) int64 {
 	if h.Kind == wire.KindBlock {
-		return wire.Size + wire.TargetsSize + int64(h.Size-h.Resumes())
+		return int64(h.Len()) + wire.TargetsSize + int64(h.Size-h.Resumes())
 	}
-	return wire.Size + int64(h.Size)
+	return int64(h.Len()) + int64(h.Size)
 }
 
 func (c *conn) identify(o *settings) {
-	c.header, c.headErr = wire.Parse(c.head.bytes[:])
+	c.header, c.headErr = wire.Parse(c.head.bytes[:c.head.length()])
 	switch {
 	case errors.Is(c.headErr, wire.ErrNotHeader):
 		c.standing = foreign
@@ -182,7 +180,7 @@ func (c *conn) identify(o *settings) {
 		c.standing = otherRun
 	default:
 		c.standing = ours
-		c.checks = newCheckpoints(streamLen(c.header), o.points)
+		c.checks = newCheckpoints(c.header, o.points)
 		if c.hop != nil {
 			c.hop.begin(c.header, o.points)
 		}

@@ -94,37 +94,61 @@ func (c *coverage) seen() int64 {
 // prefix collects the first bytes of a stream, the transfer header, from any number of
 // segments.
 type prefix struct {
-	bytes  [wire.Size]byte
-	have   uint64 // bit i: bytes[i] is present
-	parts  int    // segments that carried new bytes of it
-	resent int    // segments that repeated bytes of it
-	cut    bool   // the snapshot length cut off bytes of it
+	bytes  [wire.MaxSize]byte
+	have   [2]uint64 // bit i of both: bytes[i] is present
+	parts  int       // segments that carried new bytes of it
+	resent int       // segments that repeated bytes of it
+	cut    bool      // the snapshot length cut off bytes of it
 }
 
-// prefix.have has one bit per byte of the header.
+// The first word of prefix.have is for the first wire.Size bytes, the second for the extension.
 var _ [64]byte = [wire.Size]byte{}
 
-func (p *prefix) whole() bool { return p.have == ^uint64(0) }
+const (
+	wholeHeader    = ^uint64(0)
+	wholeExtension = uint64(1)<<wire.TaskSize - 1
+)
+
+func (p *prefix) whole() bool {
+	return p.have[0] == wholeHeader && (p.have[1] == wholeExtension || p.length() == wire.Size)
+}
+
+// length returns the length of the header. It is wire.Size until the version is known, and if it
+// is unknown.
+func (p *prefix) length() int {
+	if n, ok := wire.Len(p.bytes[:]); ok {
+		return n
+	}
+	return wire.Size
+}
+
+// versioned reports whether the version of the header is present.
+func (p *prefix) versioned() bool { return p.have[0]&0x1f == 0x1f }
 
 // add processes a segment of n bytes at offset off, of which payload was captured.
 func (p *prefix) add(off int64, payload []byte, n int) {
-	if off >= wire.Size || off+int64(n) <= 0 {
+	end := off + int64(n)
+	if off >= wire.MaxSize || end <= 0 {
 		return
 	}
 	fresh, again := false, false
-	for i := max(off, 0); i < min(off+int64(n), wire.Size); i++ {
-		bit := uint64(1) << i
-		if p.have&bit != 0 {
-			again = true
+	for i := max(off, 0); i < min(end, wire.MaxSize); i++ {
+		known := i < wire.Size || p.versioned() // otherwise it may be payload
+		if known && i >= int64(p.length()) {
+			break
+		}
+		word, bit := &p.have[i/64], uint64(1)<<(i%64)
+		if *word&bit != 0 {
+			again = again || known
 			continue
 		}
 		if i-off >= int64(len(payload)) {
-			p.cut = true
+			p.cut = p.cut || known
 			break
 		}
 		p.bytes[i] = payload[i-off]
-		p.have |= bit
-		fresh = true
+		*word |= bit
+		fresh = fresh || known
 	}
 	if fresh {
 		p.parts++
@@ -138,7 +162,7 @@ func (p *prefix) add(off int64, payload []byte, n int) {
 func (p *prefix) plausible() bool {
 	magic := wire.Header{Kind: wire.KindFlow, Sent: time.Unix(0, 0)}.Append(nil)[:4]
 	for i, b := range magic {
-		if p.have&(1<<i) != 0 && p.bytes[i] != b {
+		if p.have[0]&(1<<i) != 0 && p.bytes[i] != b {
 			return false
 		}
 	}

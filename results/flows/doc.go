@@ -23,6 +23,12 @@
 //   - A mark on the wire (Failure) records each transfer that a fault ended. A failed
 //     flow or block has no record, and neither has the coflow of a failed flow. That
 //     is not a problem, but a transfer that did not end and has no such mark is one.
+//   - A flow of a task arrives when it is released (wire.Header.Released). The shuffle of a
+//     job of tasks is an open coflow: it ends with the last of the flows that joined it, and has a
+//     record once its end is marked and each of them has ended, failed or been stopped. The coflow
+//     of a flow that carries an input block has no record.
+//   - A flow or block of a task that is marked as stopped has no record. It did not fail, and
+//     is not a problem. Jobs of tasks and attempts are recorded from the marks of their moments.
 //   - The arrival time is the time stated in the mark, because the datagram may wait in
 //     its host's queue. If that time is after the capture's timestamp, or too long
 //     before it (Options.MarkBound), the timestamp is used.

@@ -13,11 +13,11 @@ import (
 	"testbed/workloads"
 )
 
-// failure marks on the wire; name follows the header.
+// failure marks on the wire, as older versions do: name follows the header.
 func (n *network) failure(kind wire.Kind, at time.Duration, host string, group, member uint32, name string) {
 	h := wire.Header{Kind: kind, Run: n.run, Group: group, Member: member, Parts: 1, Sent: epoch.Add(at)}
 	to := topo.MarkAddr().As4()
-	n.see(host, 0, at, n.frame(ipOf(n.t, host), to[:], layers.IPProtocolUDP, &layers.UDP{SrcPort: 40000, DstPort: wire.MarkPort}, wire.AppendName(h.Append(nil), name)))
+	n.see(host, 0, at, n.frame(ipOf(n.t, host), to[:], layers.IPProtocolUDP, &layers.UDP{SrcPort: 40000, DstPort: wire.MarkPort}, append(h.Append(nil), name...)))
 }
 
 // hop is one hop of a generation of block 3, of 1,000 bytes in packets of 400.

@@ -12,12 +12,13 @@ import (
 	"testbed/results/pcap"
 )
 
-// fuzzNetwork has a flow with losses, one between racks, and a pipeline.
+// fuzzNetwork has a flow with losses, one between racks, a pipeline and a job of tasks.
 func fuzzNetwork(t testing.TB) *network {
 	n := newNetwork(t, a, b)
 	n.meta.Seed, n.meta.Fabric = 7, generatedFabric()
 	stalls(n)
 	pipeline(n)
+	mapReduce(n)
 	return n
 }
 

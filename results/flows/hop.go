@@ -37,7 +37,7 @@ func (h *hop) begin(head wire.Header, points int) {
 
 // data records the progress of the data.
 func (h *hop) data(c *conn, stamp int64) {
-	const payload = wire.Size + wire.TargetsSize
+	payload := int64(c.header.Len()) + wire.TargetsSize
 	for top := c.sent.end(); len(h.first) < len(h.picks) && top > payload+h.picks[len(h.first)]*h.packet; {
 		h.first = append(h.first, stamp)
 	}

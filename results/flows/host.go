@@ -17,8 +17,8 @@ const loopback = "lo"
 type mark struct {
 	wire.Header
 	host string
-	at   int64  // capture timestamp, Unix ns
-	name string // name that follows the header
+	at   int64 // capture timestamp, Unix ns
+	note wire.Note
 }
 
 // Counts are numbers of packets and of the bytes of their Ethernet frames, without check
@@ -260,11 +260,23 @@ func (h *hostReducer) packet(p *pcap.Packet, a *arrival) {
 
 // mark processes a datagram to the address of marks.
 func (h *hostReducer) mark(f *frame, stamp int64, frame int) {
-	if len(f.payload) < min(f.length, wire.Size) {
+	n, ok := wire.Len(f.payload)
+	if !ok {
+		n = wire.Size
+	}
+	if len(f.payload) < min(f.length, n) {
 		h.short.add(frame)
 		return
 	}
 	head, err := wire.Parse(f.payload)
+	var note wire.Note
+	if err == nil && head.Run == h.run {
+		if len(f.payload) < f.length {
+			h.short.add(frame) // its note is cut off
+		} else {
+			note, err = wire.ParseNote(f.payload)
+		}
+	}
 	switch {
 	case errors.Is(err, wire.ErrNotHeader):
 		h.Foreign.add(frame)
@@ -276,8 +288,7 @@ func (h *hostReducer) mark(f *frame, stamp int64, frame int) {
 		h.OtherRun.add(frame)
 		h.stray = head.Run
 	default:
-		name := f.payload[wire.Size:]
-		h.marks = append(h.marks, mark{Header: head, host: h.Host, at: stamp, name: string(name[:min(len(name), wire.MaxName)])})
+		h.marks = append(h.marks, mark{Header: head, host: h.Host, at: stamp, note: note})
 	}
 }
 

@@ -16,22 +16,37 @@ type groupKey struct {
 	group uint32
 }
 
-// settleMarks determines the arrival of each coflow and block write, and the zero of time.
+// settleMarks determines the arrival of each coflow and block write, the ends of open coflows, the
+// moments of tasks, and the zero of time.
 func (a *assembly) settleMarks() {
 	first := true
+	begins := func(at int64) {
+		if first || at < a.zero {
+			a.zero, first = at, false
+		}
+	}
 	for _, c := range a.captures {
 		for _, m := range c.marks {
 			key := groupKey{m.Kind, m.Group}
-			if m.Kind == wire.KindFlowFailed || m.Kind == wire.KindBlockFailed || m.Kind == wire.KindReplicaLost {
+			switch m.Kind {
+			case wire.KindFlowFailed, wire.KindBlockFailed, wire.KindReplicaLost, wire.KindFlowStopped, wire.KindBlockStopped:
 				a.noteFailure(m)
 				continue
-			}
-			if m.Kind != wire.KindCoflowMark && m.Kind != wire.KindWriteMark {
+			case wire.KindTaskMark:
+				at := a.markTime(m, taskName(m.Task))
+				a.moments = append(a.moments, moment{m, at})
+				begins(at)
+				continue
+			case wire.KindConsumed:
+				a.consumed = append(a.consumed, moment{m, a.markTime(m, "the input of "+taskName(m.Task))})
+				continue
+			case wire.KindCoflowMark, wire.KindWriteMark, wire.KindCoflowClosed:
+			default:
 				a.problemf("%s: a mark of kind %v is not used", m.host, m.Kind)
 				continue
 			}
 			if old, twice := a.marks[key]; twice {
-				a.problemf("%s: marked by %s and by %s: the earlier on the wire counts", groupName(key), old.host, m.host)
+				a.problemf("%s: %s by %s and by %s: the earlier on the wire counts", groupName(key), markVerb(m.Kind), old.host, m.host)
 				if old.at <= m.at {
 					continue
 				}
@@ -40,19 +55,19 @@ func (a *assembly) settleMarks() {
 		}
 	}
 	for _, key := range a.groups() {
+		if key.kind == wire.KindCoflowClosed {
+			continue // the end of a coflow is that of its last flow
+		}
 		m := a.marks[key]
-		at := m.Sent.UnixNano()
-		wait := time.Duration(m.at - at)
-		if wait < 0 || wait > a.opt.MarkBound {
-			a.problemf("%s: its mark was on the wire of %s %v after the time it states, which is not within 0s and %v: the time on the wire counts", groupName(key), m.host, wait, a.opt.MarkBound)
-			at = m.at
-		} else if wait > a.MarkWait {
-			a.MarkWait, a.MarkWaitHost = wait, m.host
-		}
+		at := a.markTime(m, groupName(key))
 		a.arrival[key] = at
-		if first || at < a.zero {
-			a.zero, first = at, false
+		if of := a.Groups.Coflows; m.note != (wire.Note{}) {
+			if key.kind == wire.KindWriteMark {
+				of = a.Groups.Blocks
+			}
+			of[key.group] = m.note
 		}
+		begins(at)
 	}
 	if first {
 		a.problemf("no capture has a mark of an arrival: times count from the first payload")
@@ -64,6 +79,28 @@ func (a *assembly) settleMarks() {
 		}
 	}
 	a.Zero = time.Unix(0, a.zero)
+}
+
+// markTime returns the time that a mark states, or that of its capture if the two do not agree. name is
+// that of its subject.
+func (a *assembly) markTime(m mark, name string) int64 {
+	at := m.Sent.UnixNano()
+	wait := time.Duration(m.at - at)
+	if wait < 0 || wait > a.opt.MarkBound {
+		a.problemf("%s: its mark was on the wire of %s %v after the time it states, which is not within 0s and %v: the time on the wire counts", name, m.host, wait, a.opt.MarkBound)
+		return m.at
+	}
+	if wait > a.MarkWait {
+		a.MarkWait, a.MarkWaitHost = wait, m.host
+	}
+	return at
+}
+
+func markVerb(k wire.Kind) string {
+	if k == wire.KindCoflowClosed {
+		return "closed"
+	}
+	return "marked"
 }
 
 // groups returns the keys of the marks, sorted.

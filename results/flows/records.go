@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"iter"
 	"time"
 
 	"testbed/topo/units"
@@ -35,6 +36,17 @@ type FlowRecord struct {
 	// header states (wire.Header.Released). If the header does not state it, the SYN counts
 	// as the permission under a policy that holds flows back, else the arrival.
 	Setup time.Duration `json:",omitempty"`
+	Task  *TaskTransfer `json:",omitempty"` // the task that it serves; nil for other flows
+}
+
+// TaskTransfer states which attempt of a task a flow serves.
+type TaskTransfer struct {
+	Job                  workloads.JobID
+	Stage, Task, Attempt int // the receiver
+	// FromStage, FromTask and FromAttempt are the attempt whose output it carries, the first of
+	// Outputs. Outputs is 0 if it carries an input block.
+	FromStage, FromTask, FromAttempt int
+	Outputs                          int
 }
 
 // FCT returns the flow completion time, counted from the arrival of its coflow.
@@ -97,6 +109,49 @@ type JobRecord struct {
 	Size    units.Bytes   // of the blocks, without replicas
 	Arrival time.Duration // of its coflow; without one, the request for its first block
 	End     time.Duration // of its last block; without blocks, of its coflow
+
+	// The following are those of a job of tasks, whose Arrival is its submission. Its Coflow and
+	// Blocks are not known.
+	User    string      `json:",omitempty"`
+	Profile string      `json:",omitempty"`
+	Tasks   int         `json:",omitempty"`
+	Input   units.Bytes `json:",omitempty"` // of the stages that read blocks
+	// Lone is the time that the job takes alone on the cluster; 0 if it is unknown.
+	Lone time.Duration `json:",omitempty"`
+}
+
+// Kinds, localities and outcomes of an AttemptRecord.
+const (
+	MapTask    = "map"
+	ReduceTask = "reduce"
+
+	NodeLocal = "node"     // the host itself stored the block
+	RackLocal = "rack"     // another host of its rack
+	OffRack   = "off-rack" // a host of another rack
+
+	Committed = "committed" // its output is that of its task
+	Killed    = "killed"    // the scheduler took its slot, or another attempt won
+	Failed    = "failed"    // it failed, or its host was lost
+)
+
+// AttemptRecord is the record of one attempt of a task.
+type AttemptRecord struct {
+	Job                  workloads.JobID
+	Stage, Task, Attempt int // from 0
+	Kind                 string
+	Host                 string
+	// Slot is the number of its slot among those of its kind on its host, from 0: the lowest one
+	// that was free at Start.
+	Slot     int
+	Locality string        // of its input block; "" if its stage reads no blocks
+	Input    units.Bytes   // that it read or fetched
+	Start    time.Duration // when it got its slot
+	// InputEnd is when it had all its input, Compute when it began to compute (a task that reads
+	// a block: at Start), Computed when it had processed its input; 0 if it did not get there.
+	InputEnd, Compute, Computed time.Duration
+	End                         time.Duration
+	Outcome                     string
+	Why                         string // reason of an outcome other than Committed; "" for unknown
 }
 
 // JobTime returns the job completion time.
@@ -107,6 +162,7 @@ const (
 	FailedFlow    = "flow"
 	FailedBlock   = "block"
 	FailedReplica = "replica"
+	FailedJob     = "job" // of tasks
 )
 
 // Failure is a transfer that a fault ended, or a host that a block's pipeline lost and
@@ -117,9 +173,11 @@ type Failure struct {
 	Coflow workloads.CoflowID // of a flow
 	Flow   workloads.FlowID   // of a flow
 	Block  workloads.BlockID  // of a block and a replica
+	Job    workloads.JobID    `json:",omitempty"` // of a job of tasks
 	// Host is the host that sent the mark or, for a replica, the lost host.
 	Host string
 	At   time.Duration
+	Why  string `json:",omitempty"` // such as "h1-02 is lost"; "" for unknown
 }
 
 // Records are the results of one repeat of an arm. Flows, Coflows and Blocks are sorted
@@ -128,14 +186,33 @@ type Records struct {
 	Flows   []FlowRecord
 	Coflows []CoflowRecord
 	Blocks  []BlockRecord
+	// Summed are sums of transfers of tasks that are not in Flows: one for each task's stage, by whether
+	// it carries an input block and whether it crosses racks. Size is that of all, and Arrival, Start
+	// and End span all; the other fields are those of the first to end. None on packets.
+	Summed []FlowRecord `json:",omitempty"`
 	// Writes and Jobs are those whose parts all have a record and did not fail, sorted by
 	// ID. The wire does not show which blocks belong together: metrics.WorkloadMeta joins them.
 	Writes []WriteRecord `json:",omitempty"`
 	Jobs   []JobRecord   `json:",omitempty"`
+	// Attempts are the attempts of tasks that have ended, in order of job, stage, task and attempt.
+	Attempts []AttemptRecord `json:",omitempty"`
 	// Failed is in order of time. A failed flow, its coflow and a failed block have no
 	// record; a block that only lost a replica has one.
 	Failed []Failure
 	// Problems are the reasons why a marked coflow or block has no record, or why a
 	// record is doubtful.
 	Problems []string
+}
+
+// Transfers yields the flows and the sums of flows. The records may be modified.
+func (r *Records) Transfers() iter.Seq[*FlowRecord] {
+	return func(yield func(*FlowRecord) bool) {
+		for _, list := range [][]FlowRecord{r.Flows, r.Summed} {
+			for i := range list {
+				if !yield(&list[i]) {
+					return
+				}
+			}
+		}
+	}
 }

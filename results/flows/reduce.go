@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"testbed/hosts/wire"
 	"testbed/results/pcap"
 	"testbed/topo"
 )
@@ -80,7 +81,11 @@ type Result struct {
 	// Zero is the zero of the times in Records: the first mark of the run.
 	Zero time.Time
 	// Meta is the description of the run that the captures contain, without the host.
-	Meta     pcap.Meta
+	Meta pcap.Meta
+	// Groups are what the marks of coflows and blocks state about their jobs and writers.
+	Groups wire.Notes
+	// Consumed are the ends of reads of input blocks, by the hosts of their attempts, in order of time.
+	Consumed []Consumed
 	Captures []Capture       // sorted by host name
 	Switches []SwitchCapture // sorted by name; empty if no switch was captured
 	// MarkWait is the longest time between the time that a mark states and its capture,

@@ -73,12 +73,15 @@ func TestAgainstSlowFlow(t *testing.T) {
 	cases, complete := 0, 0
 	rapid.Check(t, func(r *rapid.T) {
 		size := rapid.IntRange(0, 400).Draw(r, "size")
-		total := wire.Size + size
 		n := newNetwork(t, a, b)
 		n.snap = 200
+		if rapid.Bool().Draw(r, "of a task") {
+			n.task = wire.Task{Job: 5, Index: 6, Outputs: 2}
+		}
 		n.mark(wire.KindCoflowMark, 0, 0, a, 1, 1, uint64(size))
 		conn := n.dial(ms, a, b, 40001, wire.ShufflePort, rapid.Uint32().Draw(r, "isn"))
 		stream := n.flow(1, 7, size)
+		total := len(stream)
 		var segments []sent
 		used := map[time.Duration]bool{}
 		count := rapid.IntRange(1, 40).Draw(r, "segments")

@@ -11,7 +11,7 @@ import (
 // Point is the progress of a transfer at a moment.
 type Point struct {
 	At    time.Duration
-	Bytes units.Bytes // stream offset: the payload follows wire.Size bytes of header and, on a hop, wire.TargetsSize bytes of targets
+	Bytes units.Bytes // stream offset: the payload follows the header and, on a hop, wire.TargetsSize bytes of targets
 }
 
 // Span is a period of time.
@@ -26,6 +26,7 @@ type Trail struct {
 	Member     uint32    // flow, or hop from 0
 	Generation uint32    // of a block's pipeline
 	Read       bool      // a flow that carries a stored block to a reader
+	Task       wire.Task // that a flow serves; the zero value for other transfers
 	SrcName    string    // name of the sending host
 	DstName    string    // name of the receiving host
 	// Src, Dst and Path are known if the captures describe the fabric. Path is empty

@@ -51,7 +51,7 @@ func (t *transfer) onItsPort() bool {
 // trail returns the trail of t from the captures of both ends.
 func (a *assembly) trail(t *transfer) Trail {
 	h := t.header
-	out := Trail{Kind: h.Kind, Group: h.Group, Member: h.Member, Generation: h.Generation, Read: h.Read,
+	out := Trail{Kind: h.Kind, Group: h.Group, Member: h.Member, Generation: h.Generation, Read: h.Read, Task: h.Task,
 		Size: units.Bytes(h.Size - h.Resumes()), Complete: t.complete(), SrcName: hostName(t.client), DstName: hostName(t.server)}
 	since := func(stamp int64) time.Duration {
 		if stamp == 0 {
@@ -59,7 +59,7 @@ func (a *assembly) trail(t *transfer) Trail {
 		}
 		return a.since(stamp)
 	}
-	checks := newCheckpoints(streamLen(h), a.opt.Points)
+	checks := newCheckpoints(h, a.opt.Points)
 	points := func(c *conn) []Point {
 		if c == nil || c.checks.total == 0 {
 			return nil

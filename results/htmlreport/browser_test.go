@@ -131,6 +131,15 @@ func interact(t *testing.T, file func(name, page string) string, name string) {
 	key(canvas, "+"); said.zoomed = String(!line.querySelector(".reset").disabled); said.fewer = line.dataset.drawn;
 	line.querySelector(".reset").click(); said.whole = String(line.querySelector(".reset").disabled);
 	change(line.querySelector("select"), "2", "change"); said.another = of.textContent;
+	const gantt = fig("gantt"), rows = gantt.querySelector("canvas.plot"), count = () => gantt.dataset.drawn;
+	said.attempts = count(); key(rows, "ArrowRight"); said.attempt = read(gantt); key(rows, "ArrowDown"); key(rows, "End"); said.later = read(gantt);
+	key(rows, "+"); said.near = String(+count() > 0 && +count() < +said.attempts) + !gantt.querySelector(".reset").disabled;
+	key(rows, "Enter"); change(gantt.querySelector(".by"), "job", "change"); said.byJob = gantt.querySelector(".names").textContent;
+	change(gantt.querySelector(".by"), "user", "change"); said.byUser = gantt.querySelector(".names").textContent;
+	gantt.querySelector(".reset").click(); said.all = String(count() === said.attempts);
+	const area = rows.getBoundingClientRect(); rows.dispatchEvent(new w.PointerEvent("pointermove", { clientX: area.left + 140, clientY: area.top + 6 + 14, pointerId: 1, bubbles: true })); said.over = read(gantt);
+	change(gantt.querySelector("select"), "2", "change"); said.other = read(gantt) + gantt.querySelector("select").selectedOptions[0].textContent;
+	const slots = fig("shares"); key(slots.querySelector("canvas.plot"), "Home"); said.slots = read(slots);
 	const links = fig("links"), one = links.querySelector(".link"), before = one.style.stroke;
 	change(links.querySelector("input"), "9", "input"); said.links = read(links);
 	said.what = links.querySelector(".what").value; said.recoloured = String(one.style.stroke !== before);
@@ -157,6 +166,9 @@ func interact(t *testing.T, file func(name, page string) string, name string) {
 	})
 	for what, want := range map[string]string{"pressed": "^false$", "cdf": `^within .* 100\.0 %`, "coflow": `^coflow 0.*CCT.*flows 3.*Time by cause: .*held`, "zoomed": "^true$", "whole": "^true$",
 		"fewer":    `^\d+$`,
+		"attempts": "^849$", "attempt": `^job 1, stage 0, task 0, attempt 0: committed.*user u\d.*host h0-00, map slot 0.*start.*input 8.00 MB, (node-local|rack-local|off-rack).*reading a block .*writing and committing`,
+		"later": `^job 2\d, stage 0, .*host h0-00, map slot 1`, "near": "^truetrue$", "byJob": "^✕ killed ◆ failed $", "byUser": "^ u.*✕ killed", "all": "^true$",
+		"over": `^job \d+, stage 0.*host h0-00, map slot 1`, "other": `^fair\+sinbad, repeat 0$`, "slots": `^from 0 s to 100\.0 ms.*in use 5.*others, n = 3 5$`,
 		"progress": `^fair\+hdfs, repeat 0, coflow 0: n = 3 flows, .*B, drawn 3$`, "flow": `after the arrival.*flows in progress [1-3].*flow \d, h0-0\d → h1-0\d, .*100\.0 %`, "spent": `^CCT by cause, .* in total.*held.*serialisation.*queueing at leaf0>spine0`,
 		"pressed2": `^fair\+hdfs, repeat 0, coflow 3:`, "pointed": `^fair\+hdfs, repeat 0, coflow 3:`, "charts": "^1$", "another": `^fair\+sinbad, repeat 0, coflow \d+:`, "links": `^from .* to .*%`, "what": "^at$", "recoloured": "^true$", "speedups": `^\d{2,} 3$`, "theme": "^light$", "paper": "^640( 640){8,}$", "printed": "^light$", "after": "^true$", "problems": "^$"} {
 		if !regexp.MustCompile(want).MatchString(said[what]) {
@@ -185,7 +197,7 @@ func TestBrowser(t *testing.T) {
 	t.Run("full", func(t *testing.T) {
 		path := file("full.html", write(t, data(t, "fair+hdfs", "fair+sinbad", "sebf+hdfs", "void", "sebf+sinbad")))
 		charts := checkPage(t, path, "&theme=light", 1280)
-		for _, want := range []string{"cdf cct", "cdf fct", "cdf write_time", "speedups ", "timeline ", "progress ", "links ", "balance all", "balance up", "balance down"} {
+		for _, want := range []string{"cdf cct", "cdf fct", "cdf write_time", "speedups ", "cdf job_time", "timeline ", "progress ", "gantt ", "shares ", "links ", "balance all", "balance up", "balance down"} {
 			if charts[want] == "" {
 				t.Errorf("no chart %q: there are %v", want, charts)
 			}

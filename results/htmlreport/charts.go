@@ -27,6 +27,10 @@ type charts struct {
 	Links    *linkLoads `json:"links"`
 	Balance  []balance  `json:"balance"`
 	Causes   []string   `json:"causes"`
+
+	Gantt  []gantt      `json:"gantt"`
+	Shares []userShares `json:"shares"`
+	Phases []string     `json:"phases"`
 }
 
 type armName struct {

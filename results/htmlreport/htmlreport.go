@@ -67,6 +67,7 @@ type Repeat struct {
 	Records flows.Records
 	Timing  *breakdown.Run
 	Links   []flows.LinkSeries
+	Slots   *metrics.TaskSlots
 	Fabric  *topo.Fabric
 	// Progress is the received bytes of each transfer over time.
 	Progress []metrics.Progress
@@ -193,6 +194,8 @@ func (v *view) contents() []section {
 	add(len(v.Reasons) > 0, "reasons", "Verdicts")
 	add(len(v.charts.CDFs) > 0, "distributions", "Distributions")
 	add(v.Compared, "speedups", "Speed-ups")
+	add(len(v.Tasks) > 0, "tasks", "Jobs of tasks")
+	add(len(v.charts.Gantt) > 0, "gantt", "Attempts")
 	add(len(v.charts.Timeline) > 0, "timeline", "Timeline")
 	add(v.charts.Links != nil, "links", "Links")
 	add(len(v.charts.Balance) > 0, "balance", "Balance")

@@ -19,6 +19,7 @@ import (
 	"testbed/hosts/wire"
 	"testbed/results/breakdown"
 	"testbed/results/flows"
+	"testbed/results/flows/flowstest"
 	"testbed/results/metrics"
 	"testbed/topo"
 	"testbed/topo/units"
@@ -100,6 +101,18 @@ func repeat(f *topo.Fabric, coflows int, pace float64, seed uint64) Repeat {
 	r.Timing.BlockTotal = []breakdown.Share{{Cause: breakdown.Network, Time: wrote / 3}, {Cause: breakdown.Disk, Time: wrote - wrote/3}}
 	r.Timing.Traffic.Makespan = end
 	r.Timing.Traffic.CrossRack["shuffle"], r.Timing.Traffic.CrossRack["write"], r.Timing.Traffic.CrossRack["control"] = units.Bytes(188e6+1e6*float64(seed)), units.Bytes(90e6/pace), 12345
+	jobs := flowstest.Cluster{Racks: 4, HostsPerRack: 5, MapSlots: 2, ReduceSlots: 1, Jobs: 25, Users: 10, Pace: pace, Node: 1 - 0.5/max(1, pace)}
+	if pace < 0.01 {
+		jobs.Jobs, jobs.Pace = 1, 1
+	}
+	made := jobs.Records(seed)
+	r.Records.Jobs, r.Records.Attempts = made.Jobs, made.Attempts
+	r.Slots = &metrics.TaskSlots{Hosts: jobs.Hosts(), Map: jobs.MapSlots, Reduce: jobs.ReduceSlots}
+	if pace < 0.01 {
+		for i := range r.Records.Jobs {
+			r.Records.Jobs[i].End = r.Records.Jobs[i].Arrival + secret
+		}
+	}
 	const interval = 20 * ms
 	n := int(end/interval) + 1
 	for _, l := range f.Links() {
@@ -189,7 +202,7 @@ func content(n *html.Node) string {
 	return b.String()
 }
 
-var sections = []string{"headline", "failures", "scale", "reasons", "distributions", "speedups", "timeline", "links", "balance", "disks", "time", "traffic", "problems", "checks", "manifest", "definitions"}
+var sections = []string{"headline", "failures", "scale", "reasons", "distributions", "speedups", "tasks", "gantt", "timeline", "links", "balance", "disks", "time", "traffic", "problems", "checks", "manifest", "definitions"}
 
 func TestStructure(t *testing.T) {
 	page := write(t, data(t, "fair", "sebf", "weighted"))
@@ -363,7 +376,7 @@ func TestSimulation(t *testing.T) {
 			got = append(got, attr["id"])
 		}
 	})
-	if want := "headline distributions speedups timeline disks manifest definitions"; strings.Join(got, " ") != want {
+	if want := "headline distributions speedups tasks gantt timeline disks manifest definitions"; strings.Join(got, " ") != want {
 		t.Errorf("sections %v, want %s", got, want)
 	}
 }
@@ -446,7 +459,7 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	v := newViews(&d)
-	items := map[string]int{"cct": 1500, "fct": 4500, "write_time": 24}
+	items := map[string]int{"cct": 1500, "fct": 4500, "write_time": 24, "job_time": 25}
 	for _, c := range v.charts.CDFs {
 		for _, x := range c.Curves {
 			if want := (maxRepeats + 1) * items[c.ID]; x.N != want || len(x.Times) > maxCDFPoints {

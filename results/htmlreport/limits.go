@@ -41,6 +41,12 @@ const (
 	maxPicture = 2000
 	// slowest is the number of slowest coflows of an arm with a breakdown.
 	slowest = 10
+	// maxAttempts is the number of attempts in the Gantt charts of all arms and repeats, which have equal
+	// parts: of more, those of the first hosts are drawn.
+	maxAttempts = 40_000
+	// maxUsers is the number of users with an area of their own in the chart of slots: those with most
+	// slot time.
+	maxUsers = 7
 	// maxShares is the number of shares of a coflow's time in the timeline's tooltip: the longest.
 	maxShares = 5
 )

@@ -27,6 +27,7 @@ type views struct {
 	Spent    []spent
 	Causes   []cause // causes that appear in any stack
 	Traffic  *traffic
+	Tasks    []bars
 	// Left states what limits left out, by section.
 	Left map[string][]string
 }
@@ -116,6 +117,9 @@ func newViews(d *Data) *views {
 	for _, t := range v.charts.Timeline {
 		v.Progress = v.Progress || slices.ContainsFunc(t.Bars, func(b bar) bool { return len(b.Flows) > 0 })
 	}
+	v.charts.Gantt, v.charts.Shares = d.taskCharts()
+	v.charts.Phases = figures.PhaseNames()
+	v.tasks(d)
 	v.compare(d)
 	if b, ok := d.gather(); ok {
 		v.charts.Links, v.charts.Balance = d.loads(b), d.balances()
@@ -181,9 +185,10 @@ func (v *views) leftOut(d *Data) {
 			say("timeline", "%s, repeat %d: the %d longest of %d coflows are drawn.", d.Arms[t.Arm].Name, t.Repeat, len(t.Bars), t.N)
 		}
 	}
+	v.leftOutTasks(d, say)
 	d.shown(func(_ int, a *Arm) {
 		if n := len(a.Repeats); n > maxRepeats {
-			for _, id := range []string{"timeline", "links"} {
+			for _, id := range []string{"timeline", "links", "gantt"} {
 				say(id, "%s: the first %d of %d repeats are drawn.", a.Name, maxRepeats, n)
 			}
 		}

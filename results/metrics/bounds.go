@@ -104,7 +104,7 @@ func residual(f *topo.Fabric, r flows.Records) float64 {
 		}
 	}
 	first, last := time.Duration(math.MaxInt64), time.Duration(0)
-	for _, x := range r.Flows {
+	for x := range r.Transfers() {
 		first, last = min(first, x.Arrival), max(last, x.End)
 		src, err1 := f.FindHost(x.Src)
 		dst, err2 := f.FindHost(x.Dst)

@@ -63,7 +63,7 @@ func Payload(r flows.Records) CrossRack {
 		to, _, ok2 := topo.ParseHostName(b)
 		return ok1 && ok2 && from != to
 	}
-	for _, f := range r.Flows {
+	for f := range r.Transfers() {
 		if apart(f.Src, f.Dst) {
 			x.All += float64(f.Size)
 		}

@@ -88,7 +88,10 @@ func ProgressOf(res *flows.Result, points, most int) []Progress {
 	for k, t := range chosen {
 		p := Progress{Kind: k.kind, Group: k.group, Member: k.member, Generation: k.generation, Src: t.SrcName, Dst: t.DstName, Size: t.Size,
 			Complete: t.Complete, SentKnown: len(t.Sent) == len(t.Received)}
-		n, ahead := len(t.Received), units.Bytes(wire.Size)
+		n, ahead := len(t.Received), units.Bytes(0)
+		if n > 0 {
+			ahead = t.Received[0].Bytes // the header
+		}
 		if t.Kind == wire.KindBlock {
 			ahead += wire.TargetsSize
 		}

@@ -131,3 +131,24 @@ func scaleNoise(noise *Deviations, i int) *float64 {
 	}
 	return &of
 }
+
+// OverRepeats returns the average of one figure of each repeat with its 95 % confidence interval,
+// from Student's t distribution. Fewer than three repeats have no interval.
+func OverRepeats(values []float64) Estimate {
+	const least = 3
+	n := float64(len(values))
+	var e Estimate
+	for _, v := range values {
+		e.Value += v / n
+	}
+	if n < least {
+		return e
+	}
+	var sum float64
+	for _, v := range values {
+		sum += (v - e.Value) * (v - e.Value)
+	}
+	half := student(n-1) * math.Sqrt(sum/(n-1)/n)
+	e.CI = Interval{e.Value - half, e.Value + half}
+	return e
+}

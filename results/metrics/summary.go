@@ -30,9 +30,10 @@ type Item struct {
 }
 
 // CCTs returns the coflow completion times of one repeat, in order of coflow. A coflow with
-// a failed flow has none; background coflows are excluded.
+// a failed flow has none, except a shuffle, whose fetches are retried; background coflows are
+// excluded.
 func CCTs(repeat int, r flows.Records) []Item {
-	failed := failedOf(r, flows.FailedFlow, func(f flows.Failure) int { return int(f.Coflow) })
+	failed := failedCoflows(r)
 	items := make([]Item, 0, len(r.Coflows))
 	for _, c := range r.Coflows {
 		if !failed[int(c.Coflow)] && !c.Background {
@@ -44,7 +45,7 @@ func CCTs(repeat int, r flows.Records) []Item {
 
 // FCTs returns the flow completion times of one repeat, in order of flow. A flow that was
 // given up has none, even if its last byte arrived later; flows of background coflows are
-// excluded.
+// excluded, and those of tasks, whose numbers differ between arms.
 func FCTs(repeat int, r flows.Records) []Item {
 	return flowItems(repeat, r, flows.FlowRecord.FCT)
 }
@@ -58,7 +59,7 @@ func flowItems(repeat int, r flows.Records, of func(flows.FlowRecord) time.Durat
 	failed := failedOf(r, flows.FailedFlow, func(f flows.Failure) int { return int(f.Flow) })
 	items := make([]Item, 0, len(r.Flows))
 	for _, f := range r.Flows {
-		if !failed[int(f.Flow)] && !f.Background {
+		if !failed[int(f.Flow)] && !f.Background && f.Task == nil {
 			items = append(items, Item{repeat, int(f.Flow), of(f), int(f.Coflow)})
 		}
 	}
@@ -95,6 +96,17 @@ func failedOf(r flows.Records, kind string, id func(flows.Failure) int) map[int]
 	for _, f := range r.Failed {
 		if f.Kind == kind {
 			failed[id(f)] = true
+		}
+	}
+	return failed
+}
+
+// failedCoflows returns the IDs of the coflows with a failed flow, except those of shuffles.
+func failedCoflows(r flows.Records) map[int]bool {
+	failed := failedOf(r, flows.FailedFlow, func(f flows.Failure) int { return int(f.Coflow) })
+	if len(failed) > 0 {
+		for id := range ShufflesOf(&r) {
+			delete(failed, int(id))
 		}
 	}
 	return failed

@@ -7,14 +7,16 @@ import (
 	"slices"
 	"time"
 
+	"testbed/hosts/wire"
 	"testbed/results/flows"
 	"testbed/topo/units"
 	"testbed/workloads"
+	"testbed/workloads/jobs"
 )
 
-// WorkloadMeta is the part of a repeat's workload and cluster that figures need and packets do not
-// show: which coflows and blocks belong together. It has no times of events. It is stored
-// in a file next to the captures.
+// WorkloadMeta is the part of a repeat's workload and cluster that figures need and no record has: which
+// coflows and blocks belong together. It has no times of events. It is stored in a file next to the
+// captures, and captures alone have nearly all of it (WorkloadMetaOfCaptures).
 type WorkloadMeta struct {
 	Heartbeat time.Duration `json:"heartbeat_ns"`        // the interval of balance samples
 	DiskRate  units.Rate    `json:"disk_rate,omitempty"` // write rate of each of a host's disks; 0: disks are never the bottleneck
@@ -22,7 +24,10 @@ type WorkloadMeta struct {
 
 	Writers    []AskedWriter        `json:"writers,omitempty"`
 	Jobs       []AskedJob           `json:"jobs,omitempty"`
+	TaskJobs   []AskedTaskJob       `json:"task_jobs,omitempty"`
 	Background []workloads.CoflowID `json:"background,omitempty"` // coflows that averages exclude
+
+	Slots *TaskSlots `json:"slots,omitempty"` // of attempts of tasks; nil if unknown
 }
 
 // AskedWriter is a writer and its blocks.
@@ -39,10 +44,25 @@ type AskedJob struct {
 	Coflow *workloads.CoflowID `json:"coflow,omitempty"` // nil for none
 }
 
-// WorkloadMetaOf returns what figures need from a workload. The caller fills in the heartbeat and
-// the disks.
-func WorkloadMetaOf(w workloads.Workload) WorkloadMeta {
+// AskedTaskJob is a job of tasks.
+type AskedTaskJob struct {
+	Job     jobs.JobID    `json:"job"`
+	User    string        `json:"user,omitempty"`
+	Profile string        `json:"profile,omitempty"`
+	Maps    int           `json:"maps"`              // tasks on map slots
+	Reduces int           `json:"reduces"`           // tasks on reduce slots
+	Input   units.Bytes   `json:"input"`             // of the stages that read blocks
+	Lone    time.Duration `json:"lone_ns,omitempty"` // time of the job alone; 0 if unknown
+}
+
+// WorkloadMetaOf returns what figures need from a workload and its jobs of tasks. The caller fills
+// in the heartbeat and the disks.
+func WorkloadMetaOf(w workloads.Workload, tasks []jobs.Job) WorkloadMeta {
 	var a WorkloadMeta
+	for i := range tasks {
+		j := jobs.Describe(tasks[i:i+1], nil)
+		a.TaskJobs = append(a.TaskJobs, AskedTaskJob{Job: tasks[i].ID, User: tasks[i].User, Profile: tasks[i].Profile, Maps: j.Maps, Reduces: j.Reduces, Input: units.Bytes(j.Input)})
+	}
 	shuffle := map[workloads.JobID]workloads.CoflowID{}
 	for _, c := range w.Coflows {
 		if c.Background {
@@ -71,6 +91,105 @@ func WorkloadMetaOf(w workloads.Workload) WorkloadMeta {
 	return a
 }
 
+// NotesOf returns what the marks of a workload's coflows and blocks state, from which
+// WorkloadMetaOfCaptures regains its writers, jobs and background coflows.
+func NotesOf(w workloads.Workload) wire.Notes {
+	n := wire.Notes{Coflows: map[uint32]wire.Note{}, Blocks: map[uint32]wire.Note{}}
+	jobs := map[workloads.JobID]wire.Note{}
+	for _, j := range w.Jobs {
+		jobs[j.ID] = wire.Note{Job: uint32(j.ID), Bin: uint32(j.Bin)}
+	}
+	for _, wr := range w.Writers {
+		if j, ok := jobs[wr.Job]; ok {
+			j.Writers++
+			jobs[wr.Job] = j
+		}
+	}
+	for _, c := range w.Coflows {
+		note := jobs[c.Job]
+		note.Background = c.Background
+		n.Coflows[uint32(c.ID)] = note
+	}
+	for _, wr := range w.Writers {
+		note := jobs[wr.Job]
+		note.Writer, note.Blocks = uint32(wr.ID), uint32(len(wr.Blocks))
+		for i, b := range wr.Blocks {
+			note.Place = uint32(i)
+			n.Blocks[uint32(b.ID)] = note
+		}
+	}
+	return n
+}
+
+// unmarked is in place of a block of a writer that the captures do not show: the writer did not request
+// it. It never has a record.
+const unmarked workloads.BlockID = -1
+
+// WorkloadMetaOfCaptures returns what captures state about the workload and cluster: all but the time of
+// jobs alone. It returns nil for captures of older versions.
+func WorkloadMetaOfCaptures(res *flows.Result) *WorkloadMeta {
+	c := res.Meta.Cluster
+	if c == nil {
+		return nil
+	}
+	a := &WorkloadMeta{Heartbeat: c.Heartbeat, DiskRate: c.DiskRate, DiskSize: c.DiskSize}
+	if c.MapSlots+c.ReduceSlots > 0 && res.Meta.Fabric != nil {
+		a.Slots = &TaskSlots{Hosts: res.Meta.Fabric.Leaves * res.Meta.Fabric.HostsPerLeaf, Map: c.MapSlots, Reduce: c.ReduceSlots}
+	}
+	jobs := map[uint32]*AskedJob{}
+	missing := map[uint32]int{} // writers by job
+	job := func(n wire.Note) *AskedJob {
+		if jobs[n.Job] == nil {
+			jobs[n.Job] = &AskedJob{Job: workloads.JobID(n.Job), Bin: int(n.Bin)}
+			missing[n.Job] = int(n.Writers)
+		}
+		return jobs[n.Job]
+	}
+	for id, n := range res.Groups.Coflows {
+		coflow := workloads.CoflowID(id)
+		if n.Background {
+			a.Background = append(a.Background, coflow)
+		}
+		if n.Job > 0 {
+			job(n).Coflow = &coflow
+		}
+	}
+	writers := map[uint32]*AskedWriter{}
+	for id, n := range res.Groups.Blocks {
+		if n.Place >= n.Blocks || n.Blocks > mostBlocks {
+			continue // it belongs to no writer
+		}
+		w := writers[n.Writer]
+		if w == nil {
+			w = &AskedWriter{Writer: workloads.WriterID(n.Writer), Job: workloads.JobID(n.Job), Blocks: slices.Repeat([]workloads.BlockID{unmarked}, int(n.Blocks))}
+			writers[n.Writer] = w
+			if n.Job > 0 {
+				job(n)
+				missing[n.Job]--
+			}
+		}
+		if int(n.Place) < len(w.Blocks) {
+			w.Blocks[n.Place] = workloads.BlockID(id)
+		}
+	}
+	for _, w := range writers {
+		a.Writers = append(a.Writers, *w)
+	}
+	for id, j := range jobs {
+		a.Jobs = append(a.Jobs, *j)
+		if missing[id] > 0 {
+			a.Writers = append(a.Writers, AskedWriter{Writer: -1, Job: j.Job, Blocks: []workloads.BlockID{unmarked}})
+		}
+	}
+	slices.Sort(a.Background)
+	slices.SortFunc(a.Writers, func(x, y AskedWriter) int { return cmp.Or(cmp.Compare(x.Writer, y.Writer), cmp.Compare(x.Job, y.Job)) })
+	slices.SortFunc(a.Jobs, func(x, y AskedJob) int { return cmp.Compare(x.Job, y.Job) })
+	return a
+}
+
+// mostBlocks is the maximum number of blocks of a writer in captures, which a damaged mark could exceed.
+const mostBlocks = 1 << 20
+
 // Check reports inconsistencies: an item that belongs to two others, a reference to an
 // unknown job, or a job without work.
 func (a *WorkloadMeta) Check() error {
@@ -81,6 +200,13 @@ func (a *WorkloadMeta) Check() error {
 	}
 	if a.DiskRate < 0 || a.DiskSize < 0 {
 		bad("disk_rate %v, disk_size %v: must be 0 or more", a.DiskRate, a.DiskSize)
+	}
+	tasks := map[jobs.JobID]bool{}
+	for _, j := range a.TaskJobs {
+		if tasks[j.Job] || j.Job < 1 || j.Maps < 0 || j.Reduces < 0 || j.Maps+j.Reduces == 0 || j.Input < 0 || j.Lone < 0 {
+			bad("job %d of %d maps and %d reduces with input %v: job numbers must be unique and at least 1, and jobs have tasks", j.Job, j.Maps, j.Reduces, j.Input)
+		}
+		tasks[j.Job] = true
 	}
 	work := map[workloads.JobID]bool{} // whether it has any work
 	coflows := map[workloads.CoflowID]workloads.JobID{}
@@ -120,12 +246,15 @@ func (a *WorkloadMeta) Check() error {
 			bad("job %d has neither a coflow nor a writer", j.Job)
 		}
 	}
+	if s := a.Slots; s != nil && (s.Hosts < 1 || s.Map < 0 || s.Reduce < 0) {
+		bad("slots %+v: hosts must be positive, and map and reduce 0 or more", *s)
+	}
 	return errors.Join(errs...)
 }
 
-// Join computes the records of write requests and jobs from those of blocks and coflows,
+// Join computes the records of write requests and of jobs with writers from those of blocks and coflows,
 // and marks background coflows. A request or job with a missing or failed part has no
-// record. Join is idempotent.
+// record. Jobs of tasks keep their records, and get their properties. Join is idempotent.
 func (a *WorkloadMeta) Join(r *flows.Records) {
 	for i := range r.Coflows {
 		_, r.Coflows[i].Background = slices.BinarySearch(a.Background, r.Coflows[i].Coflow)
@@ -133,7 +262,7 @@ func (a *WorkloadMeta) Join(r *flows.Records) {
 	for i := range r.Flows {
 		_, r.Flows[i].Background = slices.BinarySearch(a.Background, r.Flows[i].Coflow)
 	}
-	lostCoflow := failedOf(*r, flows.FailedFlow, func(f flows.Failure) int { return int(f.Coflow) })
+	lostCoflow := failedCoflows(*r)
 	lostBlock := failedOf(*r, flows.FailedBlock, func(f flows.Failure) int { return int(f.Block) })
 	coflows, blocks := map[workloads.CoflowID]*flows.CoflowRecord{}, map[workloads.BlockID]*flows.BlockRecord{}
 	for i := range r.Coflows {
@@ -146,7 +275,7 @@ func (a *WorkloadMeta) Join(r *flows.Records) {
 			blocks[b.Block] = b
 		}
 	}
-	r.Writes, r.Jobs = nil, nil
+	r.Writes, r.Jobs = nil, a.ofTasks(r.Jobs)
 	all := map[workloads.JobID]int{} // writers per job
 	whole := map[workloads.JobID][]flows.WriteRecord{}
 	for _, w := range a.Writers {
@@ -196,7 +325,25 @@ func (a *WorkloadMeta) Join(r *flows.Records) {
 		}
 		r.Jobs = append(r.Jobs, out)
 	}
-	slices.SortFunc(r.Jobs, func(x, y flows.JobRecord) int { return cmp.Compare(x.Job, y.Job) })
+	slices.SortStableFunc(r.Jobs, func(x, y flows.JobRecord) int { return cmp.Compare(x.Job, y.Job) })
+}
+
+// ofTasks returns the records of jobs of tasks with their properties; nil if there are none.
+func (a *WorkloadMeta) ofTasks(all []flows.JobRecord) (out []flows.JobRecord) {
+	known := make(map[workloads.JobID]*AskedTaskJob, len(a.TaskJobs))
+	for i := range a.TaskJobs {
+		known[a.TaskJobs[i].Job] = &a.TaskJobs[i]
+	}
+	for _, j := range all {
+		if j.Tasks == 0 {
+			continue
+		}
+		if t := known[j.Job]; t != nil {
+			j.User, j.Profile, j.Tasks, j.Input, j.Lone = t.User, t.Profile, t.Maps+t.Reduces, t.Input, t.Lone // older captures have no user
+		}
+		out = append(out, j)
+	}
+	return out
 }
 
 // RequestTimes returns the times of the write requests of one repeat, in order of writer.
@@ -217,6 +364,15 @@ func RequestCluster(w flows.WriteRecord) int {
 	return int(w.Writer)
 }
 
+// JobItem returns the ID and the Cluster of a job's Item. Jobs of tasks are numbered apart from the
+// others.
+func JobItem(j workloads.JobID, ofTasks bool) int {
+	if ofTasks {
+		return -int(j)
+	}
+	return int(j)
+}
+
 // JobTimes returns the job completion times of one repeat, in order of job.
 func JobTimes(repeat int, r flows.Records) []Item { return jobTimes(repeat, r, nil) }
 
@@ -229,7 +385,8 @@ func jobTimes(repeat int, r flows.Records, bin *int) []Item {
 	items := make([]Item, 0, len(r.Jobs))
 	for _, j := range r.Jobs {
 		if bin == nil || j.Bin == *bin {
-			items = append(items, Item{repeat, int(j.Job), j.JobTime(), int(j.Job)})
+			id := JobItem(j.Job, j.Tasks > 0)
+			items = append(items, Item{repeat, id, j.JobTime(), id})
 		}
 	}
 	return items

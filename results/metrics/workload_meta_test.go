@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -8,8 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"testbed/results/flows"
+	"testbed/results/pcap"
 	"testbed/topo"
+	"testbed/topo/units"
 	"testbed/workloads"
+	"testbed/workloads/jobs"
 )
 
 // Two jobs, one with a shuffle, and a writer without a job.
@@ -27,6 +31,12 @@ func askedWorkload() workloads.Workload {
 	}
 }
 
+func askedJobs() []jobs.Job {
+	tasks := []jobs.Task{{Input: 1, InputSize: 10, Output: []units.Bytes{4}}, {Input: 2, InputSize: 20, Output: []units.Bytes{4}}}
+	return []jobs.Job{{ID: 1, User: "ann", Profile: "sort", Stages: []jobs.Stage{{Tasks: tasks}, {Kind: jobs.Reduce, From: []int{0}, Tasks: []jobs.Task{{}}}}},
+		{ID: 2, Stages: []jobs.Stage{{Tasks: []jobs.Task{{InputSize: 7}}}}}}
+}
+
 func askedRecords() flows.Records {
 	at := func(n int) time.Duration { return time.Duration(n) * time.Second }
 	block := func(id, requested, waited, end int) flows.BlockRecord {
@@ -39,8 +49,46 @@ func askedRecords() flows.Records {
 	}
 }
 
+func TestWorkloadMetaOfTasks(t *testing.T) {
+	want := []AskedTaskJob{{Job: 1, User: "ann", Profile: "sort", Maps: 2, Reduces: 1, Input: 30}, {Job: 2, Maps: 1, Input: 7}}
+	if d := cmp.Diff(want, WorkloadMetaOf(askedWorkload(), askedJobs()).TaskJobs); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// Marks of arrivals give the writers, jobs and background coflows back. A writer that has requested only
+// some of its blocks, or none, has no record, and neither has its job.
+func TestWorkloadMetaOfCaptures(t *testing.T) {
+	w := askedWorkload()
+	want := WorkloadMetaOf(w, nil)
+	want.Heartbeat, want.DiskRate, want.DiskSize, want.Slots = time.Second, units.Mbps, units.GB, &TaskSlots{Hosts: 6, Map: 2, Reduce: 1}
+	res := flows.Result{Groups: NotesOf(w), Meta: pcap.Meta{Fabric: &topo.LeafSpine{Leaves: 2, HostsPerLeaf: 3},
+		Cluster: &pcap.Cluster{Heartbeat: time.Second, DiskRate: units.Mbps, DiskSize: units.GB, MapSlots: 2, ReduceSlots: 1}}}
+	if d := cmp.Diff(&want, WorkloadMetaOfCaptures(&res)); d != "" {
+		t.Errorf("(-workload +captures):\n%s", d)
+	}
+	for _, missing := range [][]uint32{{2}, {3}, {1, 2}, {1, 2, 3}} {
+		res.Groups = NotesOf(w)
+		r := askedRecords()
+		for _, id := range missing {
+			delete(res.Groups.Blocks, id)
+			r.Blocks = slices.DeleteFunc(r.Blocks, func(b flows.BlockRecord) bool { return b.Block == workloads.BlockID(id) })
+		}
+		full := r
+		want.Join(&full)
+		WorkloadMetaOfCaptures(&res).Join(&r)
+		if d := cmp.Diff(full, r); d != "" || len(r.Jobs) != 1 {
+			t.Errorf("without blocks %v (-workload +captures):\n%s", missing, d)
+		}
+	}
+	res.Meta.Cluster = nil
+	if got := WorkloadMetaOfCaptures(&res); got != nil {
+		t.Errorf("%+v of captures of an older version", got)
+	}
+}
+
 func TestWorkloadMetaJoins(t *testing.T) {
-	a := WorkloadMetaOf(askedWorkload())
+	a := WorkloadMetaOf(askedWorkload(), askedJobs())
 	a.Heartbeat = time.Second
 	if err := a.Check(); err != nil {
 		t.Fatal(err)
@@ -88,7 +136,7 @@ func TestWorkloadMetaJoins(t *testing.T) {
 
 // A request or job with a missing or failed part has no time.
 func TestWorkloadMetaPartsMissing(t *testing.T) {
-	a := WorkloadMetaOf(askedWorkload())
+	a := WorkloadMetaOf(askedWorkload(), askedJobs())
 	for _, tt := range []struct {
 		name   string
 		change func(*flows.Records)
@@ -134,10 +182,12 @@ func TestWorkloadMetaCheck(t *testing.T) {
 		{"a block of two writers", func(a *WorkloadMeta) { a.Writers[1].Blocks[0] = a.Writers[0].Blocks[0] }, "block 3 belongs to writer 2 and writer 5"},
 		{"a job that is not there", func(a *WorkloadMeta) { a.Writers[0].Job = 6 }, "writer 2 belongs to job 6"},
 		{"a job without work", func(a *WorkloadMeta) { a.Writers = a.Writers[:2] }, "job 2 has neither"},
+		{"a job of tasks twice", func(a *WorkloadMeta) { a.TaskJobs[1].Job = 1 }, "job 1 of 1 maps and 0 reduces"},
+		{"a job without tasks", func(a *WorkloadMeta) { a.TaskJobs[1].Maps = 0 }, "job 2 of 0 maps and 0 reduces"},
 		{"a negative disk", func(a *WorkloadMeta) { a.DiskSize = -1 }, "must be 0 or more"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			a := WorkloadMetaOf(askedWorkload())
+			a := WorkloadMetaOf(askedWorkload(), askedJobs())
 			a.Heartbeat = time.Second
 			tt.change(&a)
 			if err := a.Check(); err == nil || !strings.Contains(err.Error(), tt.err) {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 
 	"testbed/hosts/wire"
@@ -25,6 +26,7 @@ type beginning struct {
 	at                        int
 	kind                      wire.Kind
 	group, member, generation uint32
+	task                      wire.Task
 }
 
 // NewCommenter returns a Commenter for the transfers and marks of one run (Meta.Run).
@@ -50,12 +52,16 @@ func (c *Commenter) Comment(at int, frame []byte) string {
 	if err != nil || h.Run != c.run || h.Kind.Mark() != f.udp {
 		return ""
 	}
-	b := beginning{at, h.Kind, h.Group, h.Member, h.Generation}
+	b := beginning{at, h.Kind, h.Group, h.Member, h.Generation, h.Task}
 	if _, again := c.seen[b]; again {
 		return ""
 	}
 	c.seen[b] = struct{}{}
-	return describe(h, name(f.src), name(f.dst), f.payload[wire.Size:])
+	var note wire.Note
+	if f.udp {
+		note, _ = wire.ParseNote(f.payload) // one that is cut off is left out
+	}
+	return describe(h, name(f.src), name(f.dst), note)
 }
 
 // magic is the first bytes of every transfer header.
@@ -77,11 +83,24 @@ func mayBegin(b []byte) bool {
 	return at+wire.Size <= len(b) && [4]byte(b[at:at+4]) == magic
 }
 
-func describe(h wire.Header, src, dst string, rest []byte) string {
+func describe(h wire.Header, src, dst string, note wire.Note) string {
 	size := units.Bytes(h.Size)
+	because := ""
+	if note.Why != "" {
+		because = ": " + strings.ToValidUTF8(note.Why, "?")
+	}
 	switch h.Kind {
 	case wire.KindFlow:
-		return fmt.Sprintf("coflow %d, flow %d: %v, %s → %s", h.Group, h.Member, size, src, dst)
+		text := fmt.Sprintf("coflow %d, flow %d: %v, %s → %s", h.Group, h.Member, size, src, dst)
+		switch t := h.Task; {
+		case t.Job == 0:
+		case t.Outputs == 0:
+			text += fmt.Sprintf(", input of %s", attempt(t.Job, t.Stage, t.Index, t.Attempt))
+		default:
+			text += fmt.Sprintf(", %s of %s for %s", words.Plural(t.Outputs, "output", "outputs"),
+				attempt(t.Job, t.FromStage, t.FromIndex, t.FromAttempt), attempt(t.Job, t.Stage, t.Index, t.Attempt))
+		}
+		return text
 	case wire.KindBlock:
 		text := fmt.Sprintf("block %d, hop %d: %v, %s → %s, pipeline packet %v", h.Group, h.Member, size, src, dst, units.Bytes(h.Packet))
 		if h.Generation > 0 {
@@ -89,21 +108,75 @@ func describe(h wire.Header, src, dst string, rest []byte) string {
 		}
 		return text
 	case wire.KindCoflowMark:
-		return fmt.Sprintf("coflow %d arrives: %s, %v", h.Group, words.Plural(h.Parts, "flow", "flows"), size)
+		if h.Parts == 0 {
+			return fmt.Sprintf("coflow %d opens", h.Group)
+		}
+		return fmt.Sprintf("coflow %d arrives: %s, %v", h.Group, words.Plural(h.Parts, "flow", "flows"), size) + ofJob(note)
+	case wire.KindCoflowClosed:
+		return fmt.Sprintf("coflow %d closes: %s, %v", h.Group, words.Plural(h.Parts, "flow", "flows"), size)
 	case wire.KindWriteMark:
 		text := fmt.Sprintf("block %d is requested: %s, %v", h.Group, words.Plural(h.Parts, "replica", "replicas"), size)
 		if w := h.Waited(); w > 0 {
 			text += fmt.Sprintf(", after it waited %v to be placed", w)
 		}
+		if note.Blocks > 0 {
+			text += fmt.Sprintf(", block %d of %d of writer %d", note.Place+1, note.Blocks, note.Writer) + ofJob(note)
+		}
 		return text
 	case wire.KindFlowFailed:
-		return fmt.Sprintf("coflow %d, flow %d: failed", h.Group, h.Member)
+		return fmt.Sprintf("coflow %d, flow %d: failed", h.Group, h.Member) + because
 	case wire.KindBlockFailed:
-		return fmt.Sprintf("block %d failed", h.Group)
+		return fmt.Sprintf("block %d failed", h.Group) + because
+	case wire.KindFlowStopped:
+		return fmt.Sprintf("coflow %d, flow %d: stopped, no attempt needs it", h.Group, h.Member)
+	case wire.KindBlockStopped:
+		return fmt.Sprintf("block %d stopped: no attempt needs it", h.Group)
+	case wire.KindTaskMark:
+		return taskMark(h, note) + because
+	case wire.KindConsumed:
+		t := h.Task
+		return fmt.Sprintf("%s: has consumed its input, read %d", attempt(t.Job, t.Stage, t.Index, t.Attempt), h.Member)
 	case wire.KindReplicaLost:
-		return fmt.Sprintf("block %d lost its replica on %.*q from pipeline %d", h.Group, wire.MaxName, rest, h.Generation)
+		return fmt.Sprintf("block %d lost its replica on %q from pipeline %d", h.Group, note.Host, h.Generation) + because
 	}
 	return ""
+}
+
+// ofJob names the job of a coflow or block, or states that the coflow only loads the network.
+func ofJob(n wire.Note) string {
+	switch {
+	case n.Background:
+		return ", background"
+	case n.Job > 0:
+		return fmt.Sprintf(", of job %d", n.Job)
+	}
+	return ""
+}
+
+// attempt returns the name of an attempt of a task.
+func attempt(job uint32, stage uint16, index uint32, attempt uint16) string {
+	return fmt.Sprintf("job %d, stage %d, task %d, attempt %d", job, stage, index, attempt)
+}
+
+func taskMark(h wire.Header, note wire.Note) string {
+	t := h.Task
+	if t.Moment.OfJob() {
+		text := fmt.Sprintf("job %d: %v", t.Job, t.Moment)
+		if t.Moment == wire.JobSubmitted {
+			text += fmt.Sprintf(", %s, %v", words.Plural(h.Parts, "task", "tasks"), units.Bytes(h.Size))
+			for _, x := range []struct{ what, name string }{{"user", note.User}, {"profile", note.Profile}} {
+				if x.name != "" {
+					text += fmt.Sprintf(", %s %s", x.what, strings.ToValidUTF8(x.name, "?"))
+				}
+			}
+		}
+		return text
+	}
+	text := fmt.Sprintf("%s: %v", attempt(t.Job, t.Stage, t.Index, t.Attempt), t.Moment)
+	if t.Moment == wire.AttemptStarted && h.Read {
+		text += [...]string{", block on its host", ", block in its rack", ", block in another rack"}[t.Locality]
+	}
+	return text
 }
 
 // name returns the name of the host with an address, or the address if there is none.

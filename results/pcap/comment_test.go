@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -76,9 +77,27 @@ func TestComments(t *testing.T) {
 	broken.Generation, broken.Offset = 2, 131072
 	one := header(wire.KindCoflowMark)
 	one.Parts = 1
+	open := one
+	open.Parts = 0
+	fetch, input := header(wire.KindFlow), header(wire.KindFlow)
+	fetch.Task = wire.Task{Job: 4, Stage: 1, Index: 2, Attempt: 3, FromStage: 5, FromIndex: 6, FromAttempt: 7, Outputs: 2}
+	input.Task = wire.Task{Job: 4, Index: 2}
+	moment := func(m wire.Moment, locality uint8, read bool) wire.Header {
+		h := header(wire.KindTaskMark)
+		h.Read, h.Task = read, wire.Task{Job: 4, Stage: 1, Index: 2, Attempt: 3, Moment: m, Locality: locality}
+		return h
+	}
+	consumed := moment(0, 0, true)
+	consumed.Kind = wire.KindConsumed
+	noted := map[string]wire.Note{} // by what follows the header of a mark
+	note := func(n wire.Note) string {
+		key := fmt.Sprintf("%+v", n)
+		noted[key] = n
+		return key
+	}
 	for _, tt := range []struct {
 		h    wire.Header
-		rest string
+		rest string // payload after the header, a host's name or a note
 		port uint16
 		want string
 	}{
@@ -90,10 +109,34 @@ func TestComments(t *testing.T) {
 		{header(wire.KindWriteMark), "", wire.MarkPort, "block 3 is requested: 24 replicas, 1.2MB"},
 		{header(wire.KindFlowFailed), "", wire.MarkPort, "coflow 3, flow 17: failed"},
 		{header(wire.KindBlockFailed), "", wire.MarkPort, "block 3 failed"},
+		{fetch, "data", wire.ShufflePort, "coflow 3, flow 17: 1.2MB, h0-03 → h2-01, 2 outputs of job 4, stage 5, task 6, attempt 7 for job 4, stage 1, task 2, attempt 3"},
+		{input, "data", wire.ShufflePort, "coflow 3, flow 17: 1.2MB, h0-03 → h2-01, input of job 4, stage 0, task 2, attempt 0"},
+		{open, "", wire.MarkPort, "coflow 3 opens"},
+		{header(wire.KindCoflowClosed), "", wire.MarkPort, "coflow 3 closes: 24 flows, 1.2MB"},
+		{header(wire.KindFlowStopped), "", wire.MarkPort, "coflow 3, flow 17: stopped, no attempt needs it"},
+		{header(wire.KindBlockStopped), "", wire.MarkPort, "block 3 stopped: no attempt needs it"},
+		{moment(wire.JobSubmitted, 0, false), "", wire.MarkPort, "job 4: submitted, 24 tasks, 1.2MB"},
+		{moment(wire.JobFailed, 0, false), "", wire.MarkPort, "job 4: failed"},
+		{moment(wire.AttemptStarted, wire.RackLocal, true), "", wire.MarkPort, "job 4, stage 1, task 2, attempt 3: started, block in its rack"},
+		{moment(wire.AttemptStarted, wire.NodeLocal, false), "", wire.MarkPort, "job 4, stage 1, task 2, attempt 3: started"},
+		{moment(wire.AttemptKilled, wire.OffRack, true), "", wire.MarkPort, "job 4, stage 1, task 2, attempt 3: killed"},
 		{header(wire.KindReplicaLost), "h1-00", wire.MarkPort, `block 3 lost its replica on "h1-00" from pipeline 0`},
+		{header(wire.KindCoflowMark), note(wire.Note{Job: 2, Bin: 1}), wire.MarkPort, "coflow 3 arrives: 24 flows, 1.2MB, of job 2"},
+		{header(wire.KindCoflowMark), note(wire.Note{Background: true}), wire.MarkPort, "coflow 3 arrives: 24 flows, 1.2MB, background"},
+		{header(wire.KindWriteMark), note(wire.Note{Writer: 5, Place: 1, Blocks: 2, Job: 2}), wire.MarkPort, "block 3 is requested: 24 replicas, 1.2MB, block 2 of 2 of writer 5, of job 2"},
+		{header(wire.KindFlowFailed), note(wire.Note{Why: "no path for 3s"}), wire.MarkPort, "coflow 3, flow 17: failed: no path for 3s"},
+		{header(wire.KindBlockFailed), note(wire.Note{Why: "h1-02 is lost"}), wire.MarkPort, "block 3 failed: h1-02 is lost"},
+		{header(wire.KindReplicaLost), note(wire.Note{Host: "h1-00", Why: wire.WhyFull}), wire.MarkPort, `block 3 lost its replica on "h1-00" from pipeline 0: its disks are full`},
+		{moment(wire.JobSubmitted, 0, false), note(wire.Note{Host: "h0-03", User: "ann", Profile: "sort"}), wire.MarkPort, "job 4: submitted, 24 tasks, 1.2MB, user ann, profile sort"},
+		{moment(wire.AttemptKilled, 0, true), note(wire.Note{Host: "h0-03", Why: "late"}), wire.MarkPort, "job 4, stage 1, task 2, attempt 3: killed: late"},
+		{consumed, "", wire.MarkPort, "job 4, stage 1, task 2, attempt 3: has consumed its input, read 17"},
 	} {
 		mark := tt.port == wire.MarkPort
-		b := framed(t, mark, tt.port, append(tt.h.Append(nil), tt.rest...), true)
+		payload := append(tt.h.Append(nil), tt.rest...)
+		if n, ok := noted[tt.rest]; ok {
+			payload = tt.h.AppendMark(nil, n)
+		}
+		b := framed(t, mark, tt.port, payload, true)
 		c := NewCommenter(7)
 		if got := c.Comment(1, b); got != tt.want {
 			t.Errorf("%v: %q, want %q", tt.h.Kind, got, tt.want)

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"time"
 
 	"testbed/topo"
+	"testbed/topo/units"
 )
 
 // Meta describes the run, arm, repeat and host of a capture. It is stored as JSON in the
@@ -31,8 +33,20 @@ type Meta struct {
 	// Holds reports whether the arm's coflow policy sets rate caps: a flow that has
 	// nothing in flight and sends nothing then waits for the policy, not for its host.
 	Holds bool `json:"holds,omitempty"`
+	// Cluster is nil in captures of older versions.
+	Cluster *Cluster `json:"cluster,omitempty"`
 	// Fabric is the fabric that connects the captured hosts; nil if not stated.
 	Fabric *topo.LeafSpine `json:"fabric,omitempty"`
+}
+
+// Cluster is what figures need to know about the hosts.
+type Cluster struct {
+	Heartbeat time.Duration `json:"heartbeat_ns"`
+	DiskRate  units.Rate    `json:"disk_rate,omitempty"` // write rate of each of a host's disks; 0: disks are never the bottleneck
+	DiskSize  units.Bytes   `json:"disk_size,omitempty"` // total size of a host's disks; 0: disks are never full
+	// MapSlots and ReduceSlots are the slots of each host for attempts of tasks.
+	MapSlots    int `json:"map_slots,omitempty"`
+	ReduceSlots int `json:"reduce_slots,omitempty"`
 }
 
 // Equal reports whether m and o have the same content.

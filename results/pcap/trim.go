@@ -12,8 +12,13 @@ import (
 // unchanged, including marks and the acknowledgements of block pipelines. It is for use by
 // one goroutine.
 type Trimmer struct {
-	// starts are the sequence numbers of the first byte of streams whose SYN was seen.
-	starts map[stream]uint32
+	starts map[stream]start // of streams whose SYN was seen
+}
+
+// start is the beginning of a stream.
+type start struct {
+	seq  uint32 // of the first byte
+	head int32  // length of the transfer header, wire.MaxSize while it is unknown
 }
 
 // stream is a direction of a TCP connection: addresses and ports as in the frame.
@@ -25,11 +30,16 @@ type stream [12]byte
 const maxStarts = 1 << 16
 
 // HeaderSnaplen is the maximum snaplen, in bytes, at which captures are trimmed. It is the
-// default, enough for all headers. A larger snaplen keeps the data of transfers.
+// default, enough for all headers: Ethernet (14), IPv4 (20), TCP with time stamps (32) and
+// wire.MaxSize. A larger snaplen keeps the data of transfers.
 const HeaderSnaplen = 160
 
+// MarkSnaplen is the length of the longest frame of a mark, in bytes: Ethernet (14), IPv4 (20), UDP (8)
+// and wire.MaxMark. Captures keep marks whole, at any snaplen.
+const MarkSnaplen = 14 + 20 + 8 + wire.MaxMark
+
 // NewTrimmer returns a Trimmer that has seen no connection.
-func NewTrimmer() *Trimmer { return &Trimmer{map[stream]uint32{}} }
+func NewTrimmer() *Trimmer { return &Trimmer{map[stream]start{}} }
 
 // Trim returns the prefix of a frame to keep. It must be called with the frames of a host or
 // port in order. It allocates only for new connections.
@@ -45,14 +55,22 @@ func (t *Trimmer) Trim(frame []byte) []byte {
 			if len(t.starts) >= maxStarts {
 				clear(t.starts)
 			}
-			t.starts[f.stream()] = seq + 1
+			t.starts[f.stream()] = start{seq + 1, wire.MaxSize}
 		}
 		return frame
 	}
-	if len(f.payload) == 0 || len(f.payload) >= 4 && [4]byte(f.payload) == magic {
+	if len(f.payload) == 0 {
 		return frame
 	}
-	if start, ok := t.starts[f.stream()]; ok && int32(seq-start) < wire.Size {
+	if len(f.payload) >= 4 && [4]byte(f.payload) == magic {
+		if s, ok := t.starts[f.stream()]; ok && seq == s.seq {
+			if n, ok := wire.Len(f.payload); ok {
+				t.starts[f.stream()] = start{seq, int32(n)}
+			}
+		}
+		return frame
+	}
+	if s, ok := t.starts[f.stream()]; ok && int32(seq-s.seq) < s.head {
 		return frame
 	}
 	return frame[:len(frame)-len(f.payload)-f.padding]

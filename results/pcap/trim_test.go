@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"testing"
+	"time"
 
 	"testbed/hosts/wire"
 )
@@ -24,6 +25,7 @@ func TestTrim(t *testing.T) {
 	answer := frame(40000, 1, ack, data)
 	binary.BigEndian.PutUint16(answer[34:], wire.BlockPort)
 	other := framed(t, true, wire.MarkPort, header(wire.KindCoflowMark).Append(nil), true)
+	task := wire.Header{Kind: wire.KindFlow, Run: 7, Sent: time.Unix(1, 0), Task: wire.Task{Job: 3}}.Append(nil)
 	padded := append(frame(wire.ShufflePort, 5000, ack, data), 0, 0, 0, 0)
 	tr := NewTrimmer()
 	for _, tt := range []struct {
@@ -40,6 +42,10 @@ func TestTrim(t *testing.T) {
 		{"first data", frame(wire.ShufflePort, 1064, ack, data), heads},
 		{"data", frame(wire.ShufflePort, 5000, ack|fin, data), heads},
 		{"padded data", padded, heads},
+		{"SYN of a flow of a task", frame(wire.ShufflePort, 8999, syn, nil), 0},
+		{"first part of its header", frame(wire.ShufflePort, 9000, ack, task[:80]), 0},
+		{"the rest of it", frame(wire.ShufflePort, 9080, ack, append(task[80:], data...)), 0},
+		{"its first data", frame(wire.ShufflePort, 9092, ack, data), heads},
 		{"a keep-alive probe", frame(wire.ShufflePort, 999, ack, data[:1]), 0},
 		{"no payload", frame(wire.ShufflePort, 5000, ack, nil), 0},
 		{"acknowledgements of a pipeline", answer, 0},

@@ -49,6 +49,10 @@ func writeCDF(d *drawing) error {
 	return d.timeCDF(figures.WriteTime, "no block was written", (*rundir.Run).WriteTimes)
 }
 
+func jobCDF(d *drawing) error {
+	return d.timeCDF(figures.JobTime, "no job completed", (*rundir.Run).JobTimes)
+}
+
 func (d *drawing) timeCDF(kind figures.Kind, none string, items func(*rundir.Run, string) []metrics.Item) error {
 	all := make([][]time.Duration, len(d.series))
 	longest := time.Duration(0)

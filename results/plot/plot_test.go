@@ -2,6 +2,7 @@ package plot
 
 import (
 	"bytes"
+	"cmp"
 	"compress/zlib"
 	"encoding/xml"
 	"errors"
@@ -22,6 +23,7 @@ import (
 	"pgregory.net/rapid"
 
 	"testbed/results/breakdown"
+	"testbed/results/flows"
 	"testbed/results/metrics"
 	"testbed/results/report"
 	"testbed/results/rundir"
@@ -41,7 +43,17 @@ func made(t *testing.T, s rundirtest.Spec) *rundir.Run {
 	return r
 }
 
-// full returns a run with the data of every figure.
+// ofTasks are the figures of jobs of tasks, which withTasks has the data of.
+var ofTasks = []string{"job-cdf", "job-parts", "locality", "gantt", "shares"}
+
+func withTasks(t *testing.T) *rundir.Run {
+	t.Helper()
+	s := rundirtest.Default()
+	s.Run, s.Tasks, s.Coflows, s.Blocks = "tasks", true, 0, 0
+	return made(t, s)
+}
+
+// full returns a run with the data of every other figure.
 func full(t *testing.T) *rundir.Run {
 	t.Helper()
 	dir := rundirtest.Write(t, rundirtest.Default())
@@ -120,7 +132,7 @@ func texts(t *testing.T, svg string) []string {
 
 // Each figure names its axes with units, how many items it shows, and verdicts.
 func TestFiguresNameWhatTheyShow(t *testing.T) {
-	r := full(t)
+	r, tasks := full(t), withTasks(t)
 	for name, want := range map[string][]string{
 		"cct-cdf":         {"Coflow completion time (s)", "Fraction of coflows", "fair+hdfs, n = 24", "sebf+hdfs, n = 24", "sebf+sinbad, n = 24 (degraded)", "0.5", "1.0"},
 		"fct-cdf":         {"Flow completion time (s)", "Fraction of flows", "fair+hdfs, n = 48"},
@@ -136,9 +148,18 @@ func TestFiguresNameWhatTheyShow(t *testing.T) {
 		"cv-time":         {"Cv of link loads", "fair+hdfs, n = 2 links", "sebf+sinbad, n = 2 links (degraded)"},
 		"cv-cdf":          {"Cv of the bottleneck links' load", "Fraction of intervals", "fair+hdfs, n = 5 intervals", "sebf+sinbad, n = 5 intervals (degraded)", "2.0", "1.0"},
 		"repeats":         {"Average coflow completion time of a repeat (s)", "n = 2 repeats", "n = 2 repeats, degraded"},
+		"job-cdf":         {"Job time (s)", "Fraction of jobs", "fair+hdfs, n = 24", "sebf+sinbad, n = 24 (degraded)"},
+		"job-parts":       {"Average job time (s)", "waiting", "mapping", "shuffling", "computing", "writing", "n = 24", "n = 24, degraded"},
+		"locality":        {"Maps that committed (%)", "node", "rack", "off-rack", "fair+hdfs, n = 811", "1–2 maps, n = 11", "101 maps or more, n = 600"},
+		"gantt":           {"fair+hdfs, n = 389 attempts, in 24 slots, repeat 0", "reading a block", "fetching outputs", "waiting to compute", "computing", "writing and committing", "killed or failed, n = 14", "h1-03", "Time since the first arrival (s)"},
+		"shares":          {"fair+hdfs, n = 389 attempts, repeat 0", "Slots in use", "u1", "u3"},
 		"bytes":           {"Bytes between racks in a repeat (MB)", "shuffle", "control", "odd", "fair+hdfs"},
 	} {
-		svg, _ := drawSVG(t, name, Options{}, r)
+		of := r
+		if slices.Contains(ofTasks, name) {
+			of = tasks
+		}
+		svg, _ := drawSVG(t, name, Options{}, of)
 		got := texts(t, svg)
 		for _, w := range want {
 			if !slices.Contains(got, w) {
@@ -146,15 +167,19 @@ func TestFiguresNameWhatTheyShow(t *testing.T) {
 			}
 		}
 	}
-	if n := len(Figures()); n != 15 {
-		t.Errorf("%d figures, 15 are tested", n)
+	if n := len(Figures()); n != 20 {
+		t.Errorf("%d figures, 20 are tested", n)
 	}
 }
 
 // All figures in all formats can be read, have the given size, and are reproducible.
 func TestFormats(t *testing.T) {
-	r := full(t)
+	all, tasks := full(t), withTasks(t)
 	for _, f := range Figures() {
+		r := all
+		if slices.Contains(ofTasks, f.Name) {
+			r = tasks
+		}
 		for _, format := range Formats() {
 			o := Options{Width: 5 * Inch, Height: 3 * Inch, DPI: 72, Title: "a title"}
 			var a, b bytes.Buffer
@@ -514,5 +539,56 @@ func TestCountsAreThoseOfTheSummary(t *testing.T) {
 		if !slices.ContainsFunc(texts(t, svg), func(s string) bool { return strings.HasPrefix(s, want) }) || metrics.Summarize(r.FCTs(a.Name)).N != a.FCT.N {
 			t.Errorf("no %q", want)
 		}
+	}
+}
+
+// Every attempt is in the chart with all of its time, and no two overlap in a row.
+func TestGanttShowsAllAttempts(t *testing.T) {
+	r := withTasks(t)
+	const arm, repeat = "sebf+hdfs", 1
+	type bar struct{ from, to float64 }
+	rows := map[float64][]bar{}
+	var drawn float64
+	for _, part := range partsOf[boxes](t, "gantt", r, Options{Arm: arm, Repeat: repeat}) {
+		for _, x := range part {
+			rows[(x.y0+x.y1)/2] = append(rows[(x.y0+x.y1)/2], bar{x.x0, x.x1})
+			drawn += x.x1 - x.x0
+		}
+	}
+	var slotTime, ended float64
+	for _, a := range r.Attempts {
+		if a.Arm == arm && a.Repeat == repeat {
+			slotTime += a.Time.Seconds()
+			if a.Outcome != flows.Committed {
+				ended++
+			}
+		}
+	}
+	if math.Abs(drawn-slotTime) > 1e-6 || len(rows) != 24 {
+		t.Errorf("%v s in %d slots are drawn, want %v in 24", drawn, len(rows), slotTime)
+	}
+	for y, bars := range rows {
+		slices.SortFunc(bars, func(a, b bar) int { return cmp.Compare(a.from, b.from) })
+		for i := 1; i < len(bars); i++ {
+			if bars[i].from < bars[i-1].to-1e-9 {
+				t.Errorf("row %v: %v begins before %v ends", y, bars[i], bars[i-1])
+			}
+		}
+	}
+	if marks := partsOf[crosses](t, "gantt", r, Options{Arm: arm, Repeat: repeat}); len(marks) != 1 || float64(len(marks[0])) != ended || ended == 0 {
+		t.Errorf("%d marks of killed and failed attempts, want %v", len(marks), ended)
+	}
+}
+
+func TestFiguresOfTasksNeedTasks(t *testing.T) {
+	r := made(t, rundirtest.Default())
+	for f, want := range map[string]string{"job-cdf": "no job completed", "job-parts": "no job in jobs.csv has parts", "locality": "no task read a block",
+		"gantt": "no attempt of a task in repeat 0 of fair+hdfs", "shares": "no attempt of a task"} {
+		wantErr(t, f, Options{}, ErrNoData, want, r)
+	}
+	// Classes of jobs are left out where they do not fit.
+	_, notes := drawSVG(t, "locality", Options{Height: 1.5 * Inch}, withTasks(t))
+	if len(notes) != 1 || !strings.Contains(notes[0], "no room for 15 rows") {
+		t.Errorf("notes %q", notes)
 	}
 }

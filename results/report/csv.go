@@ -68,6 +68,9 @@ func (r *Report) FlowsCSV(w io.Writer) error {
 					row.RTTMin, row.RTTMedian = &f.RTTMin, &f.RTTMedian
 				}
 			}
+			if t := f.Task; t != nil {
+				row.Job, row.Stage, row.Task, row.Attempt, row.Outputs = &t.Job, &t.Stage, &t.Task, &t.Attempt, &t.Outputs
+			}
 			add(row)
 		}
 	}))
@@ -77,6 +80,7 @@ func (r *Report) FlowsCSV(w io.Writer) error {
 func (r *Report) CoflowsCSV(w io.Writer) error {
 	return schema.Write(w, rows(r, func(rep Repeat, k schema.Key, add func(schema.Coflow)) {
 		fluid, times := predictions(rep, metrics.CCTs), map[workloads.CoflowID]breakdown.Coflow{}
+		shuffles := metrics.ShufflesOf(&rep.Records)
 		if rep.Timing != nil {
 			for _, c := range rep.Timing.Coflows {
 				times[c.Coflow] = c
@@ -86,6 +90,9 @@ func (r *Report) CoflowsCSV(w io.Writer) error {
 			c := &rep.Records.Coflows[i]
 			row := schema.Coflow{Key: k, Coflow: c.Coflow, Width: c.Width, Size: c.Size, Arrival: c.Arrival, End: c.End, CCT: c.CCT(),
 				FluidCCT: fluid[int(c.Coflow)], Background: c.Background}
+			if s, ok := shuffles[c.Coflow]; ok {
+				row.Job, row.Stage = &s.Job, &s.Stage
+			}
 			if t, ok := times[c.Coflow]; ok {
 				part := parts(t.Shares)
 				row.Skew, row.Slowest, row.Bottleneck = rounded(t.Skew), &t.Slowest, t.Bottleneck
@@ -158,10 +165,45 @@ func known[N ~int](n N) *N {
 // JobsCSV writes every job, as schema.Job.
 func (r *Report) JobsCSV(w io.Writer) error {
 	return schema.Write(w, rows(r, func(rep Repeat, k schema.Key, add func(schema.Job)) {
-		fluid := predictions(rep, metrics.JobTimes)
-		for _, x := range rep.Records.Jobs {
-			add(schema.Job{Key: k, Job: x.Job, Bin: known(x.Bin), Coflow: x.Coflow, Blocks: x.Blocks, Size: x.Size,
-				Arrival: x.Arrival, End: x.End, JobTime: x.JobTime(), FluidJobTime: fluid[int(x.Job)]})
+		fluid, attempts := predictions(rep, metrics.JobTimes), map[workloads.JobID][]flows.AttemptRecord{}
+		for _, of := range metrics.ByJob(rep.Records.Attempts) {
+			attempts[of[0].Job] = of
+		}
+		for i := range rep.Records.Jobs {
+			x := &rep.Records.Jobs[i]
+			row := schema.Job{Key: k, Job: x.Job, Bin: known(x.Bin), Coflow: x.Coflow, Blocks: x.Blocks, Size: x.Size,
+				Arrival: x.Arrival, End: x.End, JobTime: x.JobTime(), FluidJobTime: fluid[metrics.JobItem(x.Job, x.Tasks > 0)]}
+			if x.Tasks > 0 {
+				row.User, row.Profile, row.Tasks, row.Input = x.User, x.Profile, &x.Tasks, &x.Input
+			}
+			if of := attempts[x.Job]; of != nil {
+				p := metrics.JobPartsOf(*x, of)
+				row.Waiting, row.Mapping, row.Shuffling = &p[metrics.JobWaiting], &p[metrics.JobMapping], &p[metrics.JobShuffling]
+				row.Computing, row.Writing = &p[metrics.JobComputing], &p[metrics.JobWriting]
+			}
+			if x.Lone > 0 {
+				row.Lone, row.Slowdown = &x.Lone, rounded(float64(x.JobTime())/float64(x.Lone))
+			}
+			add(row)
+		}
+	}))
+}
+
+// AttemptsCSV writes every attempt of a task, as schema.Attempt.
+func (r *Report) AttemptsCSV(w io.Writer) error {
+	return schema.Write(w, rows(r, func(rep Repeat, k schema.Key, add func(schema.Attempt)) {
+		reached := func(t *time.Duration, ok bool) *time.Duration {
+			if !ok {
+				return nil
+			}
+			return t
+		}
+		for i := range rep.Records.Attempts {
+			a := &rep.Records.Attempts[i]
+			add(schema.Attempt{Key: k, Job: a.Job, Stage: a.Stage, Task: a.Task, Attempt: a.Attempt, Kind: a.Kind, Host: a.Host, Slot: a.Slot,
+				Locality: a.Locality, Input: a.Input, Start: a.Start, InputEnd: reached(&a.InputEnd, a.InputEnd > 0),
+				Compute: reached(&a.Compute, a.Compute > 0 || a.Locality != ""), Computed: reached(&a.Computed, a.Computed > 0),
+				End: a.End, Time: a.End - a.Start, Outcome: a.Outcome, Why: a.Why})
 		}
 	}))
 }

@@ -11,11 +11,10 @@ import (
 	"testbed/workloads"
 )
 
-// Failure is a flow or block that a fault ended, or a replica that a block continued
-// without.
+// Failure is a flow or block that a fault ended, a replica that a block continued
+// without, or a job of tasks that failed.
 type Failure struct {
 	flows.Failure
-	Why   string // the master's reason, such as "h1-02 is lost"
 	Fault string // the cause, such as "host-crash h1-02 at 2s"; "" if unknown
 }
 
@@ -24,7 +23,8 @@ type FailureCount struct {
 	Coflows  int `json:"coflows"` // with at least one failed flow
 	Flows    int `json:"flows"`
 	Blocks   int `json:"blocks"`
-	Replicas int `json:"replicas"` // of blocks that completed or failed without them
+	Replicas int `json:"replicas"`       // of blocks that completed or failed without them
+	Jobs     int `json:"jobs,omitempty"` // of tasks
 	// Items that completed, over all repeats.
 	CoflowsCompleted int `json:"coflows_completed"`
 	BlocksCompleted  int `json:"blocks_completed"`
@@ -41,6 +41,7 @@ type FailureRow struct {
 	Coflow *workloads.CoflowID `json:"coflow,omitempty"` // for a flow
 	Flow   *workloads.FlowID   `json:"flow,omitempty"`   // for a flow
 	Block  *workloads.BlockID  `json:"block,omitempty"`  // for a block and a replica
+	Job    *workloads.JobID    `json:"job,omitempty"`    // for a job of tasks
 	Host   string              `json:"host,omitempty"`   // the lost host, for a replica
 	What   string              `json:"what"`             // description, such as "flow 3 of coflow 1"
 	Why    string              `json:"why,omitempty"`
@@ -67,6 +68,10 @@ func (a Arm) failures() *FailureCount {
 				blocks[f.Block] = true
 				row.Block = &f.Block
 				row.What = fmt.Sprintf("block %d", f.Block)
+			case flows.FailedJob:
+				c.Jobs++
+				row.Job = &f.Job
+				row.What = fmt.Sprintf("job %d", f.Job)
 			default:
 				c.Replicas++
 				row.Block, row.Host = &f.Block, f.Host
@@ -103,14 +108,23 @@ func (r *Report) failureTables() []table {
 		notes: []string{"Failed coflows and blocks have no completion time. Averages include those that completed; paired speed-ups include those that completed in both arms."}}
 	list := table{title: "List of failures", head: []string{"arm", "repeat", "time", "item", "reason", "fault"},
 		cols: []tables.Column{tables.Names(), {}, {}, tables.Prose(), tables.Prose(), tables.Prose()}}
+	jobs := slices.ContainsFunc(r.Summary.Arms, func(a ArmSummary) bool { return a.Failures != nil && a.Failures.Jobs > 0 })
+	if jobs {
+		counts.head = append(counts.head, "jobs failed")
+	}
 	for _, a := range r.Summary.Arms {
 		f := a.Failures
-		if f == nil {
-			counts.rows = append(counts.rows, []string{a.Name, none, "0", none, "0"})
-			continue
+		row := []string{a.Name, none, "0", none, "0"}
+		if f != nil {
+			row = []string{a.Name, fmt.Sprintf("%d of %d", f.CoflowsCompleted, f.CoflowsCompleted+f.Coflows), fmt.Sprint(f.Flows),
+				fmt.Sprintf("%d of %d", f.BlocksCompleted, f.BlocksCompleted+f.Blocks), fmt.Sprint(f.Replicas)}
+		} else {
+			f = &FailureCount{}
 		}
-		counts.rows = append(counts.rows, []string{a.Name, fmt.Sprintf("%d of %d", f.CoflowsCompleted, f.CoflowsCompleted+f.Coflows), fmt.Sprint(f.Flows),
-			fmt.Sprintf("%d of %d", f.BlocksCompleted, f.BlocksCompleted+f.Blocks), fmt.Sprint(f.Replicas)})
+		if jobs {
+			row = append(row, fmt.Sprint(f.Jobs))
+		}
+		counts.rows = append(counts.rows, row)
 		for i, x := range f.List {
 			if i == mostFailures {
 				list.notes = append(list.notes, fmt.Sprintf("%s: %d more in %s.", a.Name, len(f.List)-mostFailures, SummaryFile))

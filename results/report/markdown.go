@@ -110,6 +110,7 @@ func (r *Report) definitionLines(baseline string) []string {
 			"Block write time: from the write request, as recorded in its mark, or from placement if the block waited for it, to the packet, at the client's interface, that completes the acknowledgements.")
 	}
 	out = append(out, r.placementDefinitions()...)
+	out = append(out, r.taskDefinitions()...)
 	out = append(out, r.withoutBackground()...)
 	out = append(out, "n: items of all repeats of an arm, pooled. average: arithmetic mean. P50, P95, P99: percentiles, linearly interpolated between the nearest ranks (rank p·(n−1) from 0, the default of numpy). With 100 items or fewer, P99 lies between the two largest values and adds little to the maximum.",
 		"★: the lowest average, shown if all arms have the same items. A paired speed-up whose 95 % interval includes 1 is not significant.",

@@ -33,7 +33,7 @@ func (r *Report) Page(w io.Writer) error {
 			arm.Level = s.Verdict.String()
 		}
 		for _, rep := range a.Repeats {
-			arm.Repeats = append(arm.Repeats, htmlreport.Repeat{Records: rep.Records, Timing: rep.Timing, Links: rep.Links, Fabric: rep.Fabric, Progress: rep.Progress})
+			arm.Repeats = append(arm.Repeats, htmlreport.Repeat{Records: rep.Records, Timing: rep.Timing, Links: rep.Links, Slots: rep.Slots, Fabric: rep.Fabric, Progress: rep.Progress})
 		}
 		d.Arms = append(d.Arms, arm)
 		if len(s.Problems) > 0 {
@@ -45,7 +45,7 @@ func (r *Report) Page(w io.Writer) error {
 			d.Headline = append(d.Headline, r.headline(m))
 		}
 	}
-	for _, t := range r.placementTables() {
+	for _, t := range append(r.taskTables(), r.placementTables()...) {
 		d.Headline = append(d.Headline, plainTable(t))
 	}
 	if len(d.Headline) > 0 && len(d.Arms) > 1 {

@@ -265,7 +265,9 @@ func (r *Report) placementDefinitions() []string {
 	if r.measured(requestMetric()) {
 		out = append(out, "Write request time: from the request of a writer's first block to the end of its last block, including all waits for placement.")
 	}
-	if r.measured(jobMetric()) {
+	if r.in.any(func(r *Repeat) bool {
+		return slices.ContainsFunc(r.Records.Jobs, func(j flows.JobRecord) bool { return j.Tasks == 0 })
+	}) {
 		out = append(out, "Job time: from the arrival of the job's coflow, or from the request of its first block if it has no coflow, to the end of its last block. The file "+AskedFile+" next to the captures lists the coflow and blocks of each job.")
 	}
 	if slices.ContainsFunc(r.Summary.Arms, func(a ArmSummary) bool { return a.Placement != nil }) {
@@ -285,6 +287,9 @@ func (in Input) requests() bool {
 	return in.any(func(r *Repeat) bool { return len(r.Records.Writes) > 0 })
 }
 func (in Input) jobs() bool { return in.any(func(r *Repeat) bool { return len(r.Records.Jobs) > 0 }) }
+func (in Input) attempts() bool {
+	return in.any(func(r *Repeat) bool { return len(r.Records.Attempts) > 0 })
+}
 func (in Input) balance() bool {
 	return in.any(func(r *Repeat) bool { return r.Placement != nil && r.Placement.Balance != nil })
 }

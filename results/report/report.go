@@ -67,6 +67,8 @@ type Repeat struct {
 	// Placement is the record of block placement; nil for runs without blocks or without a
 	// record of the workload.
 	Placement *metrics.Placement
+	// Slots are the slots of the cluster for tasks; nil if they are not known.
+	Slots *metrics.TaskSlots
 	// Progress is the received bytes of each transfer over time, only for packets.
 	Progress []metrics.Progress
 	// Untimed is the reason why Timing is missing, as the end of a sentence; "" if the
@@ -98,6 +100,7 @@ const (
 	// Only for runs with such items:
 	RequestsFile = "requests.csv"
 	JobsFile     = "jobs.csv"
+	AttemptsFile = "attempts.csv"
 	BalanceFile  = "balance.csv"
 )
 
@@ -222,7 +225,7 @@ func (r *Report) Write(dir string) (names []string, err error) {
 		has   bool
 		name  string
 		write func(io.Writer) error
-	}{{r.in.requests(), RequestsFile, r.RequestsCSV}, {r.in.jobs(), JobsFile, r.JobsCSV}, {r.in.balance(), BalanceFile, r.BalanceCSV}} {
+	}{{r.in.requests(), RequestsFile, r.RequestsCSV}, {r.in.jobs(), JobsFile, r.JobsCSV}, {r.in.attempts(), AttemptsFile, r.AttemptsCSV}, {r.in.balance(), BalanceFile, r.BalanceCSV}} {
 		if f.has {
 			all = append(all, struct {
 				name  string

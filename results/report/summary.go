@@ -57,6 +57,7 @@ type ArmSummary struct {
 	RequestTime *Metric             `json:"request_time,omitempty"`
 	JobTime     *Metric             `json:"job_time,omitempty"`
 	JobBins     map[string]*Metric  `json:"job_time_by_bin,omitempty"` // by number
+	Tasks       *TaskSummary        `json:"tasks,omitempty"`           // for runs with jobs of tasks
 	Placement   *PlacementSummary   `json:"placement,omitempty"`       // for runs with blocks
 	Coordinator *CoordinatorSummary `json:"coordinator,omitempty"`     // if there is a record
 	// The following exist only for packets whose captures state the fabric, and for arms
@@ -168,6 +169,7 @@ func (in Input) summarize(i int) ArmSummary {
 	for k, m := range in.metrics() {
 		m.set(&s, in.metric(i, m, in.Seed+uint64(k)))
 	}
+	s.Tasks = arm.tasks()
 	s.Placement = in.placement(i)
 	s.Coordinator = in.coordinator(arm)
 	if !in.FluidModel {

@@ -89,6 +89,7 @@ func (r *Report) tables() []table {
 			out = append(out, t)
 		}
 	}
+	out = append(out, r.taskTables()...)
 	out = append(out, r.placementTables()...)
 	out = append(out, r.failureTables()...)
 	return out

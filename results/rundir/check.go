@@ -33,7 +33,7 @@ func (r *Run) check(what string) func(item) error {
 		}
 		k := id{x.key.Arm, x.key.Repeat, x.id}
 		if seen[k] {
-			return fmt.Errorf("%s %d of arm %s, repeat %d, is duplicated", what, x.id, x.key.Arm, x.key.Repeat)
+			return fmt.Errorf("%s %d of arm %s, repeat %d, is duplicated", what, max(x.id, -x.id), x.key.Arm, x.key.Repeat)
 		}
 		seen[k] = true
 		if x.to-x.from != x.time {
@@ -138,8 +138,16 @@ func (r *Run) joined() (err error) {
 	if figures(func(a *report.ArmSummary) bool { return a.JobTime != nil }) {
 		one := r.check("job")
 		if r.Jobs, err = rows(r, report.JobsFile, func(x *schema.Job) error {
-			return one(item{x.Key, int(x.Job), x.Arrival, x.End, x.JobTime})
+			return one(item{x.Key, x.Item(), x.Arrival, x.End, x.JobTime})
 		}); err != nil {
+			return err
+		}
+	}
+	if figures(func(a *report.ArmSummary) bool { return a.Tasks != nil }) {
+		if r.Attempts, err = rows(r, report.AttemptsFile, r.attempts()); err != nil {
+			return err
+		}
+		if err := r.partsOfJobs(); err != nil {
 			return err
 		}
 	}
@@ -173,7 +181,7 @@ func (r *Run) markFailed() error {
 				flow[at(int(*f.Flow))], coflow[at(int(*f.Coflow))] = true, true
 			case f.Kind == flows.FailedBlock && f.Block != nil:
 				block[at(int(*f.Block))] = true
-			case f.Kind == flows.FailedReplica: // the block continued without it
+			case f.Kind == flows.FailedReplica, f.Kind == flows.FailedJob: // no row of theirs has a mark
 			default:
 				return r.damaged(report.SummaryFile, 0, fmt.Sprintf("arm %q: entry %d of failures.list (%s) does not identify its item in kind, coflow, flow and block: an older version wrote it", a.Name, i, f.What))
 			}
@@ -185,7 +193,7 @@ func (r *Run) markFailed() error {
 	}
 	for i := range r.Coflows {
 		x := &r.Coflows[i]
-		x.Failed = coflow[id{x.Arm, x.Repeat, int(x.Coflow)}]
+		x.Failed = x.Job == nil && coflow[id{x.Arm, x.Repeat, int(x.Coflow)}] // shuffles retry their fetches
 	}
 	for i := range r.Blocks {
 		x := &r.Blocks[i]
@@ -219,6 +227,9 @@ func (r *Run) counted() error {
 			if x.n != want {
 				return r.damaged(x.name, 0, fmt.Sprintf("it has %d completed items of arm %s, but %s has %d: the files are from different reports, or one was cut short", x.n, a.Name, report.SummaryFile, want))
 			}
+		}
+		if err := r.countedTasks(&a); err != nil {
+			return err
 		}
 		if p := a.Placement; p != nil && p.Cv != nil {
 			n := 0

@@ -66,7 +66,7 @@ func TestJoinedTablesDamaged(t *testing.T) {
 		{report.RequestsFile, "fair+hdfs,0,pass,0,1,", "fair+hdfs,0,pass,0,-1,", `requests.csv:2: job: "-1"`},
 		{report.BalanceFile, ",0.000,1000000.000,0.5\n", ",0.000,0.000,0.5\n", "balance.csv:2: interval_us"},
 		{report.BalanceFile, "fair+hdfs,1,pass,0.000,1000000.000,0.5\n", "", "balance.csv: it has 3 samples of arm fair+hdfs"},
-		{report.CoflowsFile, ",true\n", ",yes\n", `background: "yes": must be true or false`},
+		{report.CoflowsFile, ",true,", ",yes,", `background: "yes": must be true or false`},
 	} {
 		t.Run(tt.file, func(t *testing.T) {
 			dir := rundirtest.Write(t, joinedSpec())

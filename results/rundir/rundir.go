@@ -96,6 +96,7 @@ type Run struct {
 	// Requests, Jobs and Balance are nil if the run has none.
 	Requests []schema.Request
 	Jobs     []schema.Job
+	Attempts []schema.Attempt // nil if the run has no jobs of tasks
 	Balance  []schema.Balance
 	// Breakdown, Links, Drops and Progress are nil if the run has no such file, as in a
 	// simulation.
@@ -345,7 +346,7 @@ func (r *Run) CCTs(arm string) []metrics.Item {
 // FCTs returns the flow completion times of an arm, without failed flows; see CCTs.
 func (r *Run) FCTs(arm string) []metrics.Item {
 	return itemsOf(r.Flows, arm, func(f *schema.Flow) (schema.Key, bool, metrics.Item) {
-		return f.Key, f.Failed || f.Background, metrics.Item{ID: int(f.Flow), Time: f.FCT, Cluster: int(f.Coflow)}
+		return f.Key, f.Failed || f.Background || f.Job != nil, metrics.Item{ID: int(f.Flow), Time: f.FCT, Cluster: int(f.Coflow)}
 	})
 }
 
@@ -366,7 +367,7 @@ func (r *Run) RequestTimes(arm string) []metrics.Item {
 // JobTimes returns the job completion times of an arm; see CCTs.
 func (r *Run) JobTimes(arm string) []metrics.Item {
 	return itemsOf(r.Jobs, arm, func(x *schema.Job) (schema.Key, bool, metrics.Item) {
-		return x.Key, false, metrics.Item{ID: int(x.Job), Time: x.JobTime, Cluster: int(x.Job)}
+		return x.Key, false, metrics.Item{ID: x.Item(), Time: x.JobTime, Cluster: x.Item()}
 	})
 }
 

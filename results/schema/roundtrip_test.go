@@ -51,16 +51,19 @@ func filled[T any]() *T {
 var fileColumns = map[string]string{
 	"Flow": "arm repeat verdict coflow flow src dst size_bytes arrival_us start_us end_us fct_us " +
 		"packets resent wire_bytes fluid_fct_us? first_byte_us? resent_bytes? rtt_min_us? " +
-		"rtt_median_us? background? setup_us?",
+		"rtt_median_us? background? setup_us? job? stage? task? attempt? outputs?",
 	"Coflow": "arm repeat verdict coflow width size_bytes arrival_us end_us cct_us fluid_cct_us? " +
 		"skew? slowest_flow? bottleneck? lone_us? slowdown? held_us? setup_us? " +
-		"serialisation_us? queueing_us? retransmission_us? host_us? latency_us? background?",
+		"serialisation_us? queueing_us? retransmission_us? host_us? latency_us? background? job? stage?",
 	"Block": "arm repeat verdict block client hosts size_bytes requested_us end_us write_time_us " +
 		"fluid_write_time_us? held_us? network_us? disk_us? host_us? waited_us?",
 	"Request": "arm repeat verdict writer job? client blocks size_bytes requested_us end_us " +
 		"request_time_us fluid_request_time_us?",
 	"Job": "arm repeat verdict job bin? coflow? blocks size_bytes arrival_us end_us job_time_us " +
-		"fluid_job_time_us?",
+		"fluid_job_time_us? user? profile? tasks? input_bytes? waiting_us? mapping_us? " +
+		"shuffling_us? computing_us? writing_us? lone_us? slowdown?",
+	"Attempt": "arm repeat verdict job stage task attempt kind host slot locality input_bytes " +
+		"start_us input_end_us? compute_us? computed_us? end_us time_us outcome why?",
 	"Balance": "arm repeat verdict from_us interval_us cv",
 	"Share":   "arm repeat verdict coflow cause link time_us",
 	"Load":    "arm repeat verdict link rate_bps from_us interval_us bytes utilisation queue_bytes?",
@@ -151,6 +154,7 @@ func TestFiles(t *testing.T) {
 	table[Block](t)
 	table[Request](t)
 	table[Job](t)
+	table[Attempt](t)
 	table[Balance](t)
 	table[Share](t)
 	table[Load](t)

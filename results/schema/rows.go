@@ -58,6 +58,11 @@ type Flow struct {
 	RTTMedian   *time.Duration     `csv:"rtt_median_us" unit:"µs" doc:"median of the same"`
 	Background  bool               `csv:"background" is:"late" doc:"whether its coflow only loads the network; no statistic includes it"`
 	Setup       *time.Duration     `csv:"setup_us" unit:"µs" doc:"part of fct: from the moment when the flow could send to start"`
+	Job         *workloads.JobID   `csv:"job" doc:"ID of the job whose task receives; such flows are in no statistic of fct, because their IDs differ between arms"`
+	Stage       *int               `csv:"stage" doc:"stage of that task, from 0"`
+	Task        *int               `csv:"task" doc:"task that receives, from 0"`
+	Attempt     *int               `csv:"attempt" doc:"attempt of that task, from 0"`
+	Outputs     *int               `csv:"outputs" doc:"outputs of tasks that the flow carries; 0 for an input block"`
 	Failed      bool               `csv:"failed" is:"derived" doc:"whether it was given up before it ended; no statistic includes it"`
 }
 
@@ -84,6 +89,8 @@ type Coflow struct {
 	Host           *time.Duration     `csv:"host_us" unit:"µs" doc:"part of cct: waiting for a host"`
 	Latency        *time.Duration     `csv:"latency_us" unit:"µs" doc:"part of cct: the rest"`
 	Background     bool               `csv:"background" is:"late" doc:"whether it only loads the network; no statistic includes it"`
+	Job            *workloads.JobID   `csv:"job" doc:"ID of the job of tasks whose shuffle it is"`
+	Stage          *int               `csv:"stage" doc:"stage that fetches, from 0"`
 	Failed         bool               `csv:"failed" is:"derived" doc:"whether one of its flows was given up; no statistic includes it"`
 }
 
@@ -132,15 +139,72 @@ func (x *Request) Cluster() int {
 // Job is a job that completed.
 type Job struct {
 	Key
-	Job          workloads.JobID     `csv:"job" doc:"ID, the same in each arm"`
+	Job          workloads.JobID     `csv:"job" doc:"ID, the same in each arm; jobs of tasks, those with tasks, are numbered apart"`
 	Bin          *int                `csv:"bin" doc:"bin of the workload, from 1"`
-	Coflow       *workloads.CoflowID `csv:"coflow" doc:"ID of its coflow"`
-	Blocks       int                 `csv:"blocks" unit:"blocks" doc:"blocks that the job writes"`
+	Coflow       *workloads.CoflowID `csv:"coflow" doc:"ID of its coflow; null for a job of tasks, whose shuffles state their job"`
+	Blocks       int                 `csv:"blocks" unit:"blocks" doc:"blocks that its writers write; 0 for a job of tasks"`
 	Size         units.Bytes         `csv:"size_bytes" unit:"bytes" doc:"size of all blocks"`
-	Arrival      time.Duration       `csv:"arrival_us" unit:"µs" doc:"arrival of its coflow or, without one, request of its first block"`
-	End          time.Duration       `csv:"end_us" unit:"µs" doc:"last block written"`
+	Arrival      time.Duration       `csv:"arrival_us" unit:"µs" doc:"submission of a job of tasks; else arrival of its coflow or, without one, request of its first block"`
+	End          time.Duration       `csv:"end_us" unit:"µs" doc:"last task committed; else last block written"`
 	JobTime      time.Duration       `csv:"job_time_us" unit:"µs" doc:"end - arrival"`
 	FluidJobTime *time.Duration      `csv:"fluid_job_time_us" unit:"µs" doc:"the fluid model's prediction"`
+	// The following are null for a job without tasks.
+	User      string         `csv:"user" is:"null,late" doc:"user of a job of tasks"`
+	Profile   string         `csv:"profile" is:"null,late" doc:"kind of program, as the workload names it"`
+	Tasks     *int           `csv:"tasks" unit:"tasks" doc:"number of its tasks"`
+	Input     *units.Bytes   `csv:"input_bytes" unit:"bytes" doc:"blocks that its tasks read"`
+	Waiting   *time.Duration `csv:"waiting_us" unit:"µs" doc:"part of job time: none of its attempts runs"`
+	Mapping   *time.Duration `csv:"mapping_us" unit:"µs" doc:"part of job time: an attempt that reads a block has not processed it yet"`
+	Shuffling *time.Duration `csv:"shuffling_us" unit:"µs" doc:"part of job time: none of these; an attempt fetches, or has fetched everything and waits to compute"`
+	Computing *time.Duration `csv:"computing_us" unit:"µs" doc:"part of job time: none of these; an attempt that has fetched computes"`
+	Writing   *time.Duration `csv:"writing_us" unit:"µs" doc:"part of job time: all running attempts have computed, and spill, write blocks or commit"`
+	Lone      *time.Duration `csv:"lone_us" unit:"µs" doc:"time that the job takes alone on the cluster"`
+	Slowdown  *float64       `csv:"slowdown" unit:"ratio" doc:"job time over lone"`
+}
+
+// Item returns the ID and the Cluster of its metrics.Item.
+func (j *Job) Item() int { return metrics.JobItem(j.Job, j.Tasks != nil) }
+
+// Parts returns the parts of the job's time, by their number in metrics; nil for a job without tasks.
+func (j *Job) Parts() (out [metrics.JobParts]*time.Duration) {
+	out[metrics.JobWaiting], out[metrics.JobMapping], out[metrics.JobShuffling] = j.Waiting, j.Mapping, j.Shuffling
+	out[metrics.JobComputing], out[metrics.JobWriting] = j.Computing, j.Writing
+	return out
+}
+
+// Attempt is an attempt of a task that ended.
+type Attempt struct {
+	Key
+	Job      workloads.JobID `csv:"job" doc:"ID of its job, the same in each arm"`
+	Stage    int             `csv:"stage" doc:"stage of the job, from 0"`
+	Task     int             `csv:"task" doc:"task of the stage, from 0"`
+	Attempt  int             `csv:"attempt" doc:"attempt of the task, from 0"`
+	Kind     string          `csv:"kind" doc:"kind of its slot: map or reduce"`
+	Host     string          `csv:"host" doc:"host that it ran on"`
+	Slot     int             `csv:"slot" doc:"number of its slot among those of its kind on the host, from 0"`
+	Locality string          `csv:"locality" is:"null" doc:"where the replica was that it read: node, rack or off-rack; null if its stage reads no blocks"`
+	Input    units.Bytes     `csv:"input_bytes" unit:"bytes" doc:"bytes that it read or fetched"`
+	Start    time.Duration   `csv:"start_us" unit:"µs" doc:"when it got its slot, since the start of the repeat"`
+	InputEnd *time.Duration  `csv:"input_end_us" unit:"µs" doc:"when it had all its input; this and the following are null if it did not get there"`
+	Compute  *time.Duration  `csv:"compute_us" unit:"µs" doc:"when it began to compute; if it reads a block, at its start"`
+	Computed *time.Duration  `csv:"computed_us" unit:"µs" doc:"when it had processed its input"`
+	End      time.Duration   `csv:"end_us" unit:"µs" doc:"when it left its slot"`
+	Time     time.Duration   `csv:"time_us" unit:"µs" doc:"end - start"`
+	Outcome  string          `csv:"outcome" doc:"committed, killed or failed"`
+	Why      string          `csv:"why" is:"null,late" doc:"reason of a kill or failure, at most 200 bytes from captures"`
+}
+
+// Record returns the attempt as results/flows has it.
+func (a *Attempt) Record() flows.AttemptRecord {
+	at := func(t *time.Duration) time.Duration {
+		if t == nil {
+			return 0
+		}
+		return *t
+	}
+	return flows.AttemptRecord{Job: a.Job, Stage: a.Stage, Task: a.Task, Attempt: a.Attempt, Kind: a.Kind, Host: a.Host, Slot: a.Slot,
+		Locality: a.Locality, Input: a.Input, Start: a.Start, InputEnd: at(a.InputEnd), Compute: at(a.Compute), Computed: at(a.Computed),
+		End: a.End, Outcome: a.Outcome, Why: a.Why}
 }
 
 // Balance is the balance of the receiving bottleneck links in one interval.

@@ -74,6 +74,20 @@ func over(out *comparison.Outcome, policy string) (tracestats.Speedup, error) {
 
 func times(f float64) string { return fmt.Sprintf("%.2f×", f) }
 
+// figures records speed-ups as those of the claims id/average, id/median and id/p90, and returns
+// each next to the paper's.
+func (s *philae) figures(id string, f tracestats.Speedup) []string {
+	var cells []string
+	for _, x := range []struct {
+		name  string
+		value float64
+	}{{"average", f.Averages}, {"median", f.P50}, {"p90", f.P90}} {
+		s.claims.Exact(id+"/"+x.name, x.value)
+		cells = append(cells, times(x.value), s.claims.Figure(id+"/"+x.name))
+	}
+	return cells
+}
+
 // table compares all policies on the whole trace.
 func (s *philae) table(ctx context.Context) error {
 	out, err := s.simulate(ctx, "table", s.trace, interval, tablePolicies...)
@@ -91,13 +105,11 @@ func (s *philae) table(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		p := s.paper.Speedups[r.Policy]
-		rows = append(rows, []string{r.Policy, times(f.Averages), paperText(p.Avg), times(f.P50), paperText(p.P50), times(f.P90), paperText(p.P90)})
+		rows = append(rows, append([]string{r.Policy}, s.figures("table/"+r.Policy, f)...))
 	}
 	if err := s.Draw([]string{"relative to", "average", "paper", "median", "paper ", "P90", "paper  "}, rows); err != nil {
 		return err
 	}
-	s.Reasons(s.paper.Reasons, tablePolicies...)
 	if err := s.overAalo(out); err != nil {
 		return err
 	}
@@ -143,10 +155,13 @@ func (s *philae) overAalo(out *comparison.Outcome) error {
 		if err != nil {
 			return err
 		}
-		p := s.paper.OverAalo[r.Policy]
-		rows = append(rows, []string{r.Policy, times(f.Averages), paperText(p.Avg), times(f.P50), paperText(p.P50)})
+		id := "table/over-aalo/" + r.Policy
+		if r.Policy == "philae" {
+			id = "table/aalo"
+		}
+		rows = append(rows, append([]string{r.Policy}, s.figures(id, f)...))
 	}
-	return s.Draw([]string{"policy", "average", "paper", "median", "paper "}, rows)
+	return s.Draw([]string{"policy", "average", "paper", "median", "paper ", "P90", "paper  "}, rows)
 }
 
 // jobs writes the speed-up of job completion times under Philae, relative to Aalo.
@@ -168,13 +183,20 @@ func (s *philae) jobs(out *comparison.Outcome) error {
 		ratios[i] = float64(base[i].Time) / float64(arm[i].Time)
 	}
 	slices.Sort(ratios)
+	p50, p90 := metrics.Quantile(0.5, ratios), metrics.Quantile(0.9, ratios)
+	s.claims.Exact("table/jobs/median", p50)
+	s.claims.Exact("table/jobs/p90", p90)
 	s.Say("Job completion times, Philae relative to Aalo, with the shuffle's fraction of the job from Aalo's evaluation (below a quarter in 61 %% of the jobs): median %.2f× (paper %s), P90 %.2f× (paper %s).\n",
-		metrics.Quantile(0.5, ratios), paperText(s.paper.JCT.P50), metrics.Quantile(0.9, ratios), paperText(s.paper.JCT.P90))
+		p50, s.claims.Figure("table/jobs/median"), p90, s.claims.Figure("table/jobs/p90"))
 	return nil
 }
 
-// replicas is the size of the paper's largest cluster relative to the trace's.
-const replicas = 6
+// replicas is the size of the paper's largest cluster relative to the trace's, and mostSkew the
+// largest skew of the paper's traces without low skew.
+const (
+	replicas = 6
+	mostSkew = 5
+)
 
 // derived compares policies on traces that are derived from the trace.
 func (s *philae) derived(ctx context.Context) error {
@@ -183,23 +205,21 @@ func (s *philae) derived(ctx context.Context) error {
 		make   func() (*workloads.Trace, error)
 		delta  time.Duration
 		others []string
-		paper  map[string]figure
-		want   int // number of coflows in the paper; 0 if not published
 	}
 	var all []derivation
-	for _, f := range s.paper.LowSkew {
-		all = append(all, derivation{fmt.Sprintf("low-skew-%d", f.K), func() (*workloads.Trace, error) {
-			return workloads.LowSkewFiltered(s.trace, workloads.Factor{Num: int64(f.K), Den: 1})
-		}, interval, []string{"aalo"}, map[string]figure{"aalo": f}, f.Coflows})
+	for k := range int64(mostSkew) {
+		all = append(all, derivation{fmt.Sprintf("low-skew-%d", k+1), func() (*workloads.Trace, error) {
+			return workloads.LowSkewFiltered(s.trace, workloads.Factor{Num: k + 1, Den: 1})
+		}, interval, []string{"aalo"}})
 	}
 	all = append(all,
 		derivation{"mantri", func() (*workloads.Trace, error) {
 			return workloads.MantriLike(s.trace, workloads.MantriSkew, units.MB, s.seed)
-		}, interval, derivedBaselines, s.paper.Mantri, 0},
+		}, interval, derivedBaselines},
 		derivation{"wide", func() (*workloads.Trace, error) { return workloads.WideOnly(s.trace, workloads.ThinCoflow) },
-			interval, derivedBaselines, s.paper.Wide, 0},
+			interval, derivedBaselines},
 		derivation{fmt.Sprintf("replicated-%d", replicas), func() (*workloads.Trace, error) { return workloads.Replicate(s.trace, replicas) },
-			replicas * interval, []string{"aalo"}, nil, 0})
+			replicas * interval, []string{"aalo"}})
 	var rows [][]string
 	var large *comparison.Outcome
 	for _, d := range all {
@@ -226,16 +246,13 @@ func (s *philae) derived(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			p := d.paper[d.others[i]]
-			counted := "–"
-			if d.want > 0 {
-				counted = fmt.Sprint(d.want)
-			}
-			rows = append(rows, []string{d.name, fmt.Sprint(out.Coflows), counted, fmt.Sprint(t.Ports), o, times(f.Averages), paperText(p.Avg), times(f.P50), paperText(p.P50), times(f.P90)})
+			id := "derived/" + d.name + "/"
+			s.claims.Exact(id+"coflows", float64(out.Coflows))
+			rows = append(rows, append([]string{d.name, fmt.Sprint(out.Coflows), s.claims.Figure(id + "coflows"), fmt.Sprint(t.Ports), o}, s.figures(id+d.others[i], f)...))
 		}
 	}
 	s.Say("Speed-up of Philae (policy D). Aalo's δ is %v, and %v on the replicated trace.\n", interval, replicas*interval)
-	if err := s.Draw([]string{"trace", "coflows", "paper", "ports", "relative to", "average", "paper ", "median", "paper  ", "P90"}, rows); err != nil {
+	if err := s.Draw([]string{"trace", "coflows", "paper", "ports", "relative to", "average", "paper ", "median", "paper  ", "P90", "paper   "}, rows); err != nil {
 		return err
 	}
 	if large != nil {
@@ -285,12 +302,15 @@ func (s *philae) learning(ctx context.Context) error {
 		return err
 	}
 	e := estimates(out.Runs[0].Coflows)
-	s.Say("Error of estimated sizes relative to true sizes, over %d sampled coflows: mean absolute error %.3f, standard deviation of the error %.3f (paper %.2f and %.2f); median absolute error %.3f, P90 %.3f.\n",
-		e.n, e.mean, e.deviation, s.paper.Estimate.Error, s.paper.Estimate.Deviation, e.p50, e.p90)
+	s.claims.Exact("learning/error", e.mean)
+	s.claims.Exact("learning/deviation", e.deviation)
+	s.Say("Error of estimated sizes relative to true sizes, over %d sampled coflows: mean absolute error %.3f, standard deviation of the error %.3f (paper %s and %s); median absolute error %.3f, P90 %.3f.\n",
+		e.n, e.mean, e.deviation, s.claims.Figure("learning/error"), s.claims.Figure("learning/deviation"), e.p50, e.p90)
 	var rows [][]string
 	for _, r := range out.Runs {
 		c := costs(r.Coflows, r.Policy == "philae")
-		rows = append(rows, []string{r.Policy, units.Percent(c.all, 0), units.Percent(s.paper.Learning[r.Policy], 0),
+		s.claims.Exact("learning/"+r.Policy, 100*c.all)
+		rows = append(rows, []string{r.Policy, units.Percent(c.all, 0), s.claims.Figure("learning/" + r.Policy),
 			units.Percent(c.soon, 0), units.Percent(c.p50, 0), units.Percent(c.p90, 0), units.Percent(c.bytes, 1)})
 	}
 	s.Say("Learning: the fraction of its CCT after which a coflow is in its last queue (under Philae: after which its pilot flows have ended; thin coflows have nothing to learn), and the fraction of its bytes sent by then. Wide coflows have more than %d flows.\n", workloads.ThinCoflow)

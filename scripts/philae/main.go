@@ -1,7 +1,7 @@
 // Command philae compares the coflow schedulers of the Philae paper (Jajoo, Hu and
 // Lin, USENIX ATC 2019) and the schedulers before and after it: on a whole trace in the
-// flow-level simulator, and on packets on two fabrics. It prints each figure next to the
-// paper's, and the reasons for differences. docs/philae.md explains the results.
+// flow-level simulator, and on packets on two fabrics. claims.yaml has the paper's claims, and
+// reasons for differences; docs/philae.md explains the results.
 //
 // Run it from the root of the repository:
 //
@@ -41,7 +41,7 @@ type philae struct {
 	options
 	*suite.Report
 	program suite.Program
-	paper   expected
+	claims  *suite.Claims
 	trace   *workloads.Trace
 }
 
@@ -69,7 +69,7 @@ func partNames() []string {
 	return names
 }
 
-func run(ctx context.Context, o options, stdout io.Writer) (err error) {
+func run(ctx context.Context, o options, stdout io.Writer) error {
 	chosen, err := o.Chosen(partNames())
 	if err != nil {
 		return err
@@ -78,31 +78,69 @@ func run(ctx context.Context, o options, stdout io.Writer) (err error) {
 		return fmt.Errorf("-coflows %d: must be 0 or more", o.coflows)
 	}
 	s := &philae{options: o, program: o.Program()}
-	if s.paper, err = readExpected(o.Expected); err != nil {
+	if s.claims, err = suite.ReadClaims(o.Claims, partNames()); err != nil {
 		return err
 	}
 	if err := s.read(); err != nil {
 		return err
 	}
+	s.scale()
 	if slices.Contains(chosen, "packets") && os.Geteuid() != 0 {
 		return errors.New("the part packets needs root: use sudo, or leave it out (-only table,derived,sensitivity,learning)")
 	}
 	if s.Report, err = o.Begin(stdout); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.End()) }()
+	var chosenParts []suite.Part
 	for _, p := range parts {
-		if !slices.Contains(chosen, p.name) {
-			continue
+		if slices.Contains(chosen, p.name) {
+			chosenParts = append(chosenParts, suite.Part{Name: p.name, Title: p.doc, Run: func(ctx context.Context) error { return p.run(s, ctx) }})
 		}
-		s.Part(p.doc)
-		if err := p.run(s, ctx); err != nil {
-			return fmt.Errorf("%s: %w", p.name, err)
-		}
-		s.Reasons(s.paper.Reasons, p.name)
 	}
-	s.Done()
-	return nil
+	return s.Run(ctx, s.claims, chosenParts)
+}
+
+// The Facebook trace, which the claims of the simulated parts are about, has these coflows and
+// ports.
+const (
+	facebookCoflows = 526
+	facebookPorts   = 150
+	facebookSize    = 35_533_534 * megabyte
+)
+
+// facebook reports whether a trace is the Facebook trace.
+func facebook(t *workloads.Trace) bool {
+	var size workloads.Megabytes
+	for _, c := range t.Coflows {
+		for _, r := range c.Reducers {
+			size += r.Size
+		}
+	}
+	return len(t.Coflows) == facebookCoflows && t.Ports == facebookPorts && size == facebookSize
+}
+
+// scale skips the claims that are about another trace or another part of it.
+func (s *philae) scale() {
+	why := ""
+	switch {
+	case s.coflows > 0 && s.coflows < len(s.trace.Coflows):
+		why = fmt.Sprintf("the claim is about the whole Facebook trace, and -coflows selects %d of its coflows", s.coflows)
+	case !facebook(s.trace):
+		why = "the claim is about the Facebook trace, and this one is another (-trace)"
+	}
+	if why != "" {
+		for _, part := range []string{"table/", "derived/", "learning/"} {
+			s.claims.Skip(part, why)
+		}
+	}
+	if s.from == "" {
+		s.claims.Skip("packets/facebook", "the claim is about the Facebook trace (-trace)")
+	} else {
+		s.claims.Skip("packets/generated", "the claim is about the generated trace, without -trace")
+		if !facebook(s.trace) {
+			s.claims.Skip("packets/facebook", why)
+		}
+	}
 }
 
 // read reads the trace or, without -trace, generates one.

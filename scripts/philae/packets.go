@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"testbed/results/metrics"
 	"testbed/results/report"
 	"testbed/results/safefile"
 	"testbed/scripts/suite"
@@ -54,7 +55,6 @@ func (s *philae) packets(ctx context.Context) error {
 		}
 		errs = append(errs, err)
 	}
-	s.testbeds()
 	return errors.Join(errs...)
 }
 
@@ -126,21 +126,34 @@ func (s *philae) fabric(ctx context.Context, name, trace string) error {
 			return err
 		}
 	}
-	if err := s.decisionCosts(measured); err != nil {
+	if err := s.decisionCosts(name, measured); err != nil {
 		return err
 	}
-	if err := s.compared(ctx, measured); err != nil {
+	if err := s.compared(ctx, name, measured); err != nil {
 		return err
 	}
 	return void
 }
 
 // compared writes the output of testbed compare with Philae as the baseline, to show which
-// differences are significant.
-func (s *philae) compared(ctx context.Context, run *report.Summary) error {
+// differences are significant, and records the speed-up relative to Aalo.
+func (s *philae) compared(ctx context.Context, fabric string, run *report.Summary) error {
 	at := slices.IndexFunc(run.Arms, func(a report.ArmSummary) bool { return strings.HasPrefix(a.Name, "philae") })
 	if at < 0 {
 		return nil
+	}
+	trace := "generated"
+	if s.from != "" {
+		trace = "facebook"
+	}
+	c, err := s.program.Compare(ctx, run, "aalo", run.Arms[at].Name)
+	if err != nil {
+		return err
+	}
+	for name, ratios := range map[string]map[string]metrics.Estimate{"average": c.Mean, "median": c.Median, "geo-mean": c.GeoMean} {
+		if r, ok := ratios["cct"]; ok {
+			s.claims.Measured("packets/"+trace+"/"+fabric+"/"+name, r.Value, r.CI)
+		}
 	}
 	out, err := s.program.Command(ctx, "compare", s.program.RunDir(run), "--baseline", run.Arms[at].Name, "--markdown")
 	if err != nil && !errors.Is(err, suite.ErrVoid) {

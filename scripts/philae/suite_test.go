@@ -2,11 +2,17 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/csv"
+	"encoding/json"
 	"fmt"
+	"io"
+	"maps"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,9 +21,11 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"testbed/emu/flowsim"
+	"testbed/emu/longtest"
 	"testbed/policies/catalog"
 	"testbed/scripts/suite"
 	"testbed/workloads"
+	"testbed/workloads/oracletest"
 )
 
 // smallTrace returns the path of a trace on which every part runs quickly.
@@ -39,7 +47,7 @@ func smallTrace(t *testing.T) string {
 }
 
 func given(t *testing.T) options {
-	return options{from: smallTrace(t), seed: 1, Options: suite.Options{Dir: filepath.Join(t.TempDir(), "runs", "philae"), Expected: "expected.yaml", Repeat: 1,
+	return options{from: smallTrace(t), seed: 1, Options: suite.Options{Dir: filepath.Join(t.TempDir(), "runs", "philae"), Claims: "claims.yaml", Repeat: 1,
 		Only: "table,derived,sensitivity,learning"}}
 }
 
@@ -73,7 +81,7 @@ func TestComputed(t *testing.T) {
 	}
 	for _, want := range []string{
 		"60 coflows with ", "| aalo ", " 1.51× ", " 9.58× ", "| low-skew-5 ", "| mantri ", "| wide ", "| replicated-6 ", "at 72 ports, in intervals of 48ms",
-		"aalo:interval=48ms", "| philae:number=1,pilots=number ", "small thin (", "large wide (", "(paper 0.06 and 0.15)", " 63 % ", "Job completion times", "Total time: ",
+		"aalo:interval=48ms", "| philae:number=1,pilots=number ", "small thin (", "large wide (", "(paper 0.06 and 0.15)", " 63 % ", "Job completion times", "Total time: ", "| table/aalo/p90 ", "- table/aalo/p90: not run: the claim is about the Facebook trace, and this one is another",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the report has no %q", want)
@@ -133,8 +141,8 @@ func TestErrors(t *testing.T) {
 		{"coflows", func(_ *testing.T, o *options) { o.coflows = -1 }, "-coflows -1"},
 		{"repeat", func(_ *testing.T, o *options) { o.Repeat = 0 }, "-repeat 0"},
 		{"no trace", func(_ *testing.T, o *options) { o.from = "nowhere.txt" }, "nowhere.txt: no such file"},
-		{"not a trace", func(_ *testing.T, o *options) { o.from = "expected.yaml" }, "expected.yaml:1:1:"},
-		{"no figures", func(_ *testing.T, o *options) { o.Expected = "nowhere.yaml" }, "nowhere.yaml: no such file"},
+		{"not a trace", func(_ *testing.T, o *options) { o.from = "claims.yaml" }, "claims.yaml:1:1:"},
+		{"no claims", func(_ *testing.T, o *options) { o.Claims = "nowhere.yaml" }, "nowhere.yaml: no such file"},
 		{"existing directory", func(t *testing.T, o *options) { o.Dir = t.TempDir() }, "name a directory that does not exist (-dir)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -164,37 +172,131 @@ func entries(t *testing.T, dir string) string {
 	return fmt.Sprint(all)
 }
 
-func TestExpected(t *testing.T) {
-	got, err := readExpected("expected.yaml")
+// The claims have the paper's figures, and the simulated parts measure all claims about them.
+func TestClaims(t *testing.T) {
+	c, err := suite.ReadClaims("claims.yaml", partNames())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Speedups["aalo"] != (figure{Avg: 1.51, P50: 1.78, P90: 9.58}) || got.OverAalo["philae:policy=A"].Avg != 1.40 || got.LowSkew[4] != (figure{K: 5, Avg: 1.38, Coflows: 43}) ||
-		got.Testbed[900].P90 != 9.78 || got.Missed[150]["aalo"] != 0.16 || got.JCT.P50 != 1.16 {
-		t.Errorf("%+v", got)
-	}
-	for _, p := range tablePolicies {
-		if _, there := got.Speedups[p]; there && got.Reasons[p] == "" && p != "aalo-oracle" {
-			t.Errorf("no reason for the difference of the speed-up relative to %s", p)
+	for id, want := range map[string]string{"table/aalo/average": "1.51×", "table/aalo/median": "1.78×", "table/aalo/p90": "9.58×", "table/over-aalo/philae:policy=A/average": "1.4×",
+		"derived/low-skew-5/aalo/average": "1.38×", "derived/low-skew-5/coflows": "43", "derived/replicated-6/aalo/p90": "9.78×", "packets/missed/switch/aalo": "16 %", "table/jobs/median": "1.16×",
+		"learning/error": "0.06", "learning/aalo": "22 %", "packets/facebook/switch/average": "1.5×", "packets/testbed-150/p90": "8×"} {
+		if got := c.Figure(id); got != want {
+			t.Errorf("%s: %s, want the paper's %s", id, got, want)
 		}
 	}
-	for text, want := range map[string]string{
-		"paper: {speedup: {}}": "speedup",
-		"papers: {}":           "papers",
-		"paper: {speedups: {aalo: {average: 1}}}": "average",
-		"paper: {speedups: {aallo: {avg: 1}}}":    `speedups: unknown name "aallo": must be one of philae, `,
-		"paper: {wide: {fifo: {avg: 1}}}":         `wide: unknown name "fifo": must be one of aalo, aalo-oracle, sebf`,
-		"paper: {missed: {150: {varys: 1}}}":      `missed.150: unknown name "varys"`,
-		"paper: {low_skew: [{avg: 1}]}":           "low_skew: k 0: must be 1 or more",
-		"paper: {reasons: {tables: x}}":           `reasons: unknown name "tables"`,
-		"":                                        "EOF",
-	} {
-		path := filepath.Join(t.TempDir(), "figures.yaml")
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+	f, err := os.Open(smallTrace(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	trace, _, _, err := workloads.ReadTrace("small.txt", f, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &philae{Report: suite.NewReport(io.Discard), claims: c, trace: trace, options: options{seed: 1, Options: suite.Options{Dir: t.TempDir()}}}
+	for _, part := range []func(context.Context) error{s.table, s.derived, s.learning} {
+		if err := part(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := readExpected(path); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), path) {
-			t.Errorf("%q: %v: want the file's name and %q", text, err, want)
+	}
+	for _, x := range c.Claims {
+		if packets := strings.HasPrefix(x.ID, "packets/"); (x.Measured == nil) != packets {
+			t.Errorf("%s: measurement %v", x.ID, x.Measured)
+		}
+		if (strings.HasPrefix(x.ID, "table/aalo/average") || strings.HasPrefix(x.ID, "table/aalo/p90")) && (x.Required == "true" || !strings.Contains(x.WhyNot, "is not reproduced")) {
+			t.Errorf("%s: required %s, %q", x.ID, x.Required, x.WhyNot)
+		}
+	}
+}
+
+// The part packets measures all claims about its generated trace: here on the fluid model, which has
+// no missed intervals.
+func TestPacketClaims(t *testing.T) {
+	longtest.Skip(t, "builds the program and simulates two scenarios, 15 s")
+	if os.Geteuid() != 0 {
+		t.Skip("the part packets needs root")
+	}
+	t.Chdir("../..")
+	dir := t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "program"), ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	fluid := filepath.Join(dir, "testbed")
+	if err := os.WriteFile(fluid, []byte("#!/bin/sh\nverb=$1; shift; [ $verb != run ] || verb=sim\nexec "+filepath.Join(dir, "program")+" $verb \"$@\" 2>/dev/null\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	o := options{seed: 1, Options: suite.Options{Dir: filepath.Join(dir, "out"), Testbed: fluid, Claims: "scripts/philae/claims.yaml", Only: "packets", Repeat: 1}}
+	if err := run(t.Context(), o, io.Discard); err != nil {
+		t.Error(err)
+	}
+	text, err := os.ReadFile(filepath.Join(o.Dir, "claims.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var claims struct {
+		Claims []struct {
+			ID, Outcome string
+			Measured    *suite.Measurement
+		}
+	}
+	if err := json.Unmarshal(text, &claims); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, x := range claims.Claims {
+		if !strings.HasPrefix(x.ID, "packets/generated") {
+			continue
+		}
+		n++
+		if x.Measured == nil || !x.Measured.CI.Known() || x.Outcome == string(suite.NotRun) {
+			t.Errorf("%s: %+v, %s", x.ID, x.Measured, x.Outcome)
+		}
+	}
+	if n < 4 {
+		t.Errorf("%d claims, want 4 or more", n)
+	}
+}
+
+// Claims about the Facebook trace are skipped for another trace or a part of it.
+func TestScale(t *testing.T) {
+	public := oracletest.Trace(t, oracletest.Facebook)
+	other, err := workloads.Facebook{}.Generate(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name    string
+		trace   *workloads.Trace
+		from    string
+		coflows int
+		skipped string // the first letters of the IDs
+	}{
+		{"Facebook", public, "FB", 0, "packets/generated"},
+		{"all of its coflows", public, "FB", 526, "packets/generated"},
+		{"part of it", public, "FB", 100, "derived learning packets/generated table"},
+		{"another", other, "x", 0, "derived learning packets/facebook packets/generated table"},
+		{"generated", other, "", 0, "derived learning packets/facebook table"},
+	} {
+		c, err := suite.ReadClaims("claims.yaml", partNames())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &philae{claims: c, trace: tt.trace, options: options{from: tt.from, coflows: tt.coflows}}
+		s.scale()
+		skipped := map[string]bool{}
+		for _, x := range c.Claims {
+			if x.NotRun != "" {
+				part, rest, _ := strings.Cut(x.ID, "/")
+				if part == "packets" {
+					name, _, _ := strings.Cut(rest, "/")
+					part += "/" + name
+				}
+				skipped[part] = true
+			}
+		}
+		if got := strings.Join(slices.Sorted(maps.Keys(skipped)), " "); got != tt.skipped {
+			t.Errorf("%s: skipped %s, want %s", tt.name, got, tt.skipped)
 		}
 	}
 }

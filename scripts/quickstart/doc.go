@@ -1,4 +1,4 @@
 // Package quickstart is the first experiment that a user runs: scenario.yaml with its trace
-// coflows.txt, and facebook.yaml for the public Facebook trace. Its tests check the figures
-// that the comments of these files state. It has no code besides its tests.
+// coflows.txt, facebook.yaml for the public Facebook trace, and jobs.yaml for jobs of tasks. Its
+// tests check the figures that the comments of these files state. It has no code besides its tests.
 package quickstart

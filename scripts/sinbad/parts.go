@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -10,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	stats "testbed/results/metrics"
 	"testbed/results/report"
 	"testbed/scripts/suite"
 	"testbed/topo/units"
@@ -78,25 +76,21 @@ func (s *sinbad) args(p part, more ...string) []string {
 // experiment runs a part on the fluid model and, if the part has packets, on these.
 func (s *sinbad) experiment(ctx context.Context, p part) error {
 	scenario := filepath.Join("scripts", "sinbad", p.scenario)
-	fluid, err := s.program.Run(ctx, "sim", scenario, s.args(p)...)
-	if err != nil {
-		return err
+	fluid, measured, void := s.Both(ctx, p.packets, scenario, s.args(p)...)
+	if fluid == nil {
+		return void
 	}
 	computed, err := s.compare(ctx, fluid, p)
 	if err != nil {
 		return err
 	}
-	if !p.packets || s.fluid {
+	if measured == nil {
 		s.take(p, fluid, computed)
 		s.Say("Run directory %s (fluid model), %d repeats.\n", fluid.RunID, fluid.Arms[0].Repeats)
 		if err := s.arms(fluid, nil); err != nil {
 			return err
 		}
 		return s.pairs(p, computed, nil)
-	}
-	measured, void := s.program.Run(ctx, "run", scenario, s.args(p)...)
-	if measured == nil {
-		return void
 	}
 	found, err := s.compare(ctx, measured, p)
 	if err != nil {
@@ -122,7 +116,7 @@ func (s *sinbad) arms(run, fluid *report.Summary) error {
 		if a.WriteTime == nil || a.Placement == nil {
 			return fmt.Errorf("arm %s has no blocks", a.Name)
 		}
-		row := []string{a.Name, verdictOf(a), suite.MS(a.WriteTime.MeanUS), "–", fmt.Sprintf("%.1f MB", a.Placement.CrossRackWriteBytes/1e6), "–", "–", "–"}
+		row := []string{a.Name, suite.VerdictOf(a), suite.MS(a.WriteTime.MeanUS), "–", fmt.Sprintf("%.1f MB", a.Placement.CrossRackWriteBytes/1e6), "–", "–", "–"}
 		if fluid != nil {
 			if i := slices.IndexFunc(fluid.Arms, func(f report.ArmSummary) bool { return f.Name == a.Name }); i >= 0 && fluid.Arms[i].WriteTime != nil {
 				ratio := a.WriteTime.MeanUS / fluid.Arms[i].WriteTime.MeanUS
@@ -153,59 +147,13 @@ func (s *sinbad) arms(run, fluid *report.Summary) error {
 	return s.WhereTimeWent(run.Arms, true)
 }
 
-// verdictOf returns an arm's verdict, with the number of repeats with verdict pass.
-func verdictOf(a report.ArmSummary) string {
-	if a.Verdict == nil {
-		return "fluid model"
-	}
-	return suite.Passed(a)
-}
-
-// ratio is a speed-up with its confidence interval.
-type ratio = stats.Estimate
-
-// comparison has the fields used here of the output of testbed compare --json.
-type comparison struct {
-	Arm     struct{ Arm string } `json:"arm"`
-	Unlike  []string             `json:"not_like_for_like"`
-	Figures []struct {
-		Metric string `json:"metric"`
-		Mean   *ratio `json:"mean_ratio"`
-		Geo    *ratio `json:"geo_mean"`
-	} `json:"figures"`
-}
-
-// compared has the figures of a pair of arms, by metric.
-type compared struct {
-	unlike    []string
-	mean, geo map[string]ratio
-}
-
-// compare runs testbed compare for each pair of arms.
-func (s *sinbad) compare(ctx context.Context, run *report.Summary, p part) ([]compared, error) {
-	var out []compared
+// compare compares each pair of arms.
+func (s *sinbad) compare(ctx context.Context, run *report.Summary, p part) ([]suite.Comparison, error) {
+	var out []suite.Comparison
 	for _, pair := range p.pairs {
-		text, err := s.program.Command(ctx, "compare", s.program.RunDir(run), "--baseline", pair[0], "--arms", pair[1], "--json")
-		if err != nil && !errors.Is(err, suite.ErrVoid) {
+		c, err := s.program.Compare(ctx, run, pair[0], pair[1])
+		if err != nil {
 			return nil, err
-		}
-		var all struct {
-			Comparisons []comparison `json:"comparisons"`
-		}
-		if err := json.Unmarshal(text, &all); err != nil {
-			return nil, fmt.Errorf("testbed compare --json: %w", err)
-		}
-		c := compared{mean: map[string]ratio{}, geo: map[string]ratio{}}
-		for _, x := range all.Comparisons {
-			if x.Arm.Arm != pair[1] {
-				continue
-			}
-			c.unlike = x.Unlike
-			for _, f := range x.Figures {
-				if f.Mean != nil && f.Geo != nil {
-					c.mean[f.Metric], c.geo[f.Metric] = *f.Mean, *f.Geo
-				}
-			}
 		}
 		out = append(out, c)
 	}
@@ -217,17 +165,17 @@ var metrics = []struct{ key, title string }{{"write_time", "block write time"}, 
 
 // pairs writes the speed-ups of all pairs, next to those of the fluid model if fluid is not
 // nil.
-func (s *sinbad) pairs(p part, found, fluid []compared) error {
+func (s *sinbad) pairs(p part, found, fluid []suite.Comparison) error {
 	var rows [][]string
 	for i, pair := range p.pairs {
 		for _, m := range metrics {
-			mean, ok := found[i].mean[m.key]
+			mean, ok := found[i].Mean[m.key]
 			if !ok {
 				continue
 			}
-			row := []string{pair[1] + " relative to " + pair[0], m.title, mean.String(), found[i].geo[m.key].String(), "–"}
+			row := []string{pair[1] + " relative to " + pair[0], m.title, mean.String(), found[i].GeoMean[m.key].String(), "–"}
 			if fluid != nil {
-				row[4] = fluid[i].mean[m.key].String()
+				row[4] = fluid[i].Mean[m.key].String()
 			}
 			rows = append(rows, row)
 		}
@@ -237,26 +185,26 @@ func (s *sinbad) pairs(p part, found, fluid []compared) error {
 		return err
 	}
 	for i, pair := range p.pairs {
-		for _, why := range found[i].unlike {
+		for _, why := range found[i].Unlike {
 			s.Say("%s and %s are not comparable like for like: %s.\n", pair[1], pair[0], why)
 		}
 	}
 	return nil
 }
 
-// take stores the figures of a part for verdicts.
-func (s *sinbad) take(p part, run *report.Summary, pairs []compared) {
-	put := func(key string, r ratio) { s.got[p.name+"/"+key] = measured{ratio: r} }
+// take records the figures of a part: name/v1 is the write time of the second pair.
+func (s *sinbad) take(p part, run *report.Summary, pairs []suite.Comparison) {
+	put := func(key string, pair int, metric string) {
+		if pair < len(pairs) {
+			if r, ok := pairs[pair].Mean[metric]; ok {
+				s.claims.Measured(p.name+"/"+key, r.Value, r.CI)
+			}
+		}
+	}
 	for _, m := range metrics {
-		if r, ok := pairs[0].mean[m.key]; ok {
-			put(m.key, r)
-		}
+		put(m.key, 0, m.key)
 	}
-	if len(pairs) > 1 {
-		if r, ok := pairs[1].mean["write_time"]; ok {
-			put("v1", r)
-		}
-	}
+	put("v1", 1, "write_time")
 	arm := func(name string) *report.PlacementSummary {
 		i := slices.IndexFunc(run.Arms, func(a report.ArmSummary) bool { return a.Name == name })
 		if i < 0 {
@@ -268,15 +216,14 @@ func (s *sinbad) take(p part, run *report.Summary, pairs []compared) {
 	if base == nil || policy == nil {
 		return
 	}
-	alone := func(key string, v float64) { s.got[p.name+"/"+key] = measured{ratio: ratio{Value: v}, alone: true} }
 	if base.Cv != nil && policy.Cv != nil {
-		alone("cv_drop", base.Cv.Median-policy.Cv.Median)
+		s.claims.Exact(p.name+"/cv_drop", base.Cv.Median-policy.Cv.Median)
 	}
 	if policy.DiskImbalance != nil {
-		alone("imbalance", *policy.DiskImbalance)
+		s.claims.Exact(p.name+"/imbalance", 100**policy.DiskImbalance)
 	}
 	if base.Bounds != nil && base.Bounds.OverFluid > 0 {
-		alone("bound", base.Bounds.OverFluid)
+		s.claims.Exact(p.name+"/bound", base.Bounds.OverFluid)
 	}
 }
 
@@ -300,10 +247,10 @@ func (s *sinbad) sensitivity(ctx context.Context, p part) error {
 		}
 		row := []string{v}
 		for _, m := range metrics {
-			row = append(row, c[0].mean[m.key].String())
+			row = append(row, c[0].Mean[m.key].String())
 		}
 		for _, a := range run.Arms {
-			row = append(row, verdictOf(a))
+			row = append(row, suite.VerdictOf(a))
 		}
 		rows = append(rows, row)
 	}

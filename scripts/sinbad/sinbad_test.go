@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,67 +19,84 @@ import (
 	"testbed/scripts/suite"
 )
 
-func TestExpected(t *testing.T) {
-	all, err := readExpected("expected.yaml")
+func TestClaims(t *testing.T) {
+	c, err := suite.ReadClaims("claims.yaml", partNames())
 	if err != nil {
 		t.Fatal(err)
 	}
-	papers := map[string]float64{}
-	for _, f := range all {
-		if f.Paper > 0 {
-			papers[f.ID] = f.Paper
+	papers := map[string]string{}
+	keys := []string{"v1", "cv_drop", "imbalance", "bound"} // what take records
+	for _, m := range metrics {
+		keys = append(keys, m.key)
+	}
+	for _, x := range c.Claims {
+		if x.Paper != nil {
+			papers[x.ID] = c.Figure(x.ID)
+		}
+		if _, key, _ := strings.Cut(x.ID, "/"); !slices.Contains(keys, key) {
+			t.Errorf("%s: no part measures it", x.ID)
 		}
 	}
 	// These are the paper's figures.
-	want := map[string]float64{"rack/write_time": 1.58, "rack/request_time": 1.29, "rack/job_time": 1.26, "rack/cv_drop": 0.33, "rack/imbalance": 0.0057, "rack/bound": 1.89,
-		"diskless/write_time": 1.6, "diskless/job_time": 1.33, "edge/write_time": 1.3, "edge/job_time": 1.26, "hundred/write_time": 1.58,
-		"large/write_time": 1.58, "large/bound": 1.89, "large/cv_drop": 0.33, "large/imbalance": 0.0057}
+	want := map[string]string{"rack/write_time": "1.58×", "rack/request_time": "1.29×", "rack/job_time": "at most 1.26×", "rack/cv_drop": "at most 0.33", "rack/imbalance": "0.57 %", "rack/bound": "1.89×",
+		"diskless/write_time": "1.6×", "diskless/job_time": "at most 1.33×", "edge/write_time": "1.3×", "edge/job_time": "at most 1.26×", "hundred/write_time": "1.58×",
+		"large/write_time": "1.58×", "large/bound": "1.89×", "large/cv_drop": "at most 0.33", "large/imbalance": "0.57 %"}
 	if d := cmp.Diff(want, papers); d != "" {
 		t.Errorf("the paper's figures (-want +got):\n%s", d)
 	}
 }
 
-func TestExpectedRefuses(t *testing.T) {
-	for text, want := range map[string]string{
-		"figures: [{id: rack/speed, what: a, why: b}]":                                              `unknown figure "rack/speed"`,
-		"figures: [{id: attic/write_time, what: a, why: b}]":                                        `unknown figure "attic/write_time"`,
-		"figures: [{id: rack/write_time, what: a, why: b}, {id: rack/write_time, what: a, why: b}]": "already listed",
-		"figures: [{id: rack/write_time, what: a}]":                                                 "must have what and why",
-		"figures: [{id: rack/write_time, what: a, why: b, low: 2, high: 1}]":                        "low at most high",
-		"figures: [{id: rack/write_time, what: a, why: b, lower: 2}]":                               "lower",
-	} {
-		path := filepath.Join(t.TempDir(), "e.yaml")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := readExpected(path); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), path) {
-			t.Errorf("%s: %v, want %q", text, err, want)
-		}
+// fake returns the path of a program that prints a run and a comparison with this speed-up of
+// blocks, and that has void arms if it runs packets.
+func fake(t *testing.T, speedup float64) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "testbed")
+	const arm = `", "write_time": {"n": 20, "mean_us": 1}, "placement": {"disk_imbalance": 0.01}}`
+	script := fmt.Sprintf(`#!/bin/sh
+case $1 in
+compare) echo '{"comparisons": [{"arm": {"arm": "sinbad"}, "figures": [{"metric": "write_time", "mean_ratio": {"value": %[1]g, "ci": [%[1]g, %[1]g]}, "median": {"value": 1}, "geo_mean": {"value": 1}}]}]}' ;;
+*) echo '{"run_id": "x", "arms": [{"name": "hdfs`+arm+`, {"name": "sinbad`+arm+`]}' ;;
+esac
+[ $1 != run ] || exit 3
+`, speedup)
+	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
 	}
+	return path
 }
 
-func TestJudge(t *testing.T) {
-	f := figure{ID: "rack/write_time", Paper: 1.5, Low: 1.1, High: 1.4}
-	of := func(v, lo, hi float64) measured {
-		return measured{ratio: ratio{Value: v, CI: stats.Interval{Low: lo, High: hi}}}
-	}
+// A required claim that is not reproduced is an error; a void arm is another, and takes precedence.
+// Everything is written in both cases.
+func TestRequiredClaims(t *testing.T) {
 	for _, tt := range []struct {
-		m               measured
-		judge, relative string
+		name    string
+		speedup float64
+		fluid   bool
+		want    error
+		text    string
 	}{
-		{of(1.2, 1.1, 1.3), "as expected", "less"},
-		{of(1.05, 0.9, 1.2), "not significant", "less"},
-		{of(1.05, 1.0, 1.09), "less than expected", "less"},
-		{of(1.6, 1.45, 1.7), "more than expected", "not significant"},
-		{of(1.6, 1.55, 1.7), "more than expected", "more"},
-		{measured{ratio: ratio{Value: 1.05}, alone: true}, "less than expected", "less"},
+		{"reproduced", 1.05, true, nil, "| 1.05× [1.05, 1.05], fluid model |"},
+		{"not reproduced", 1.4, true, suite.ErrClaims, "Required claims are not reproduced: quiet/write_time (not reproduced)."},
+		{"void", 1.4, false, suite.ErrVoid, "Required claims are not reproduced: quiet/write_time (not reproduced)."},
 	} {
-		if got := f.judge(tt.m); got != tt.judge {
-			t.Errorf("judge(%v) = %q, want %q", tt.m, got, tt.judge)
-		}
-		if got := f.relative(tt.m); got != tt.relative {
-			t.Errorf("relative(%v) = %q, want %q", tt.m, got, tt.relative)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			if !tt.fluid && os.Geteuid() != 0 {
+				t.Skip("parts on packets need root")
+			}
+			dir := filepath.Join(t.TempDir(), "out")
+			o := options{Options: suite.Options{Fluid: tt.fluid, Dir: dir, Testbed: fake(t, tt.speedup), Claims: "claims.yaml", Only: "quiet", Repeat: 1}}
+			err := run(context.Background(), o, io.Discard)
+			if !errors.Is(err, tt.want) || errors.Is(err, suite.ErrClaims) != (tt.want == suite.ErrClaims) {
+				t.Errorf("%v, want %v", err, tt.want)
+			}
+			report, err := os.ReadFile(filepath.Join(dir, "report.md"))
+			if err != nil || !strings.Contains(string(report), tt.text) || !strings.Contains(string(report), "Total time") {
+				t.Errorf("no %q in report.md: %v\n%s", tt.text, err, report)
+			}
+			if _, err := os.Stat(filepath.Join(dir, "claims.json")); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
@@ -86,16 +105,16 @@ func TestRefuses(t *testing.T) {
 		o    suite.Options
 		want string
 	}{
-		{suite.Options{Only: "rack,attic", Repeat: 1}, `unknown part "attic"`},
-		{suite.Options{Repeat: 0}, "-repeat 0"},
-		{suite.Options{Repeat: 1, Expected: "none.yaml"}, "none.yaml"},
-		{suite.Options{Repeat: 1, Expected: "expected.yaml", Dir: t.TempDir()}, "does not exist"},
+		{suite.Options{Fluid: true, Only: "rack,attic", Repeat: 1}, `unknown part "attic"`},
+		{suite.Options{Fluid: true, Repeat: 0}, "-repeat 0"},
+		{suite.Options{Fluid: true, Repeat: 1, Claims: "none.yaml"}, "none.yaml"},
+		{suite.Options{Fluid: true, Repeat: 1, Claims: "claims.yaml", Dir: t.TempDir()}, "does not exist"},
 	} {
-		if err := run(context.Background(), options{Options: tt.o, fluid: true}, io.Discard); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if err := run(context.Background(), options{Options: tt.o}, io.Discard); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%+v: %v, want %q", tt.o, err, tt.want)
 		}
 	}
-	both := options{Options: suite.Options{Repeat: 1}, fluid: true, measured: true}
+	both := options{Options: suite.Options{Fluid: true, Repeat: 1}, measured: true}
 	if err := run(context.Background(), both, io.Discard); err == nil || !strings.Contains(err.Error(), "-fluid and -measured") {
 		t.Errorf("-fluid and -measured: %v", err)
 	}
@@ -116,7 +135,7 @@ func TestOnTheFluidModel(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	dir := filepath.Join(t.TempDir(), "out")
-	o := options{fluid: true, Options: suite.Options{Dir: dir, Testbed: binary, Expected: "scripts/sinbad/expected.yaml", Only: "rack,diskless,quiet,edge", Repeat: 5}}
+	o := options{Options: suite.Options{Fluid: true, Dir: dir, Testbed: binary, Claims: "scripts/sinbad/claims.yaml", Only: "rack,diskless,quiet,edge", Repeat: 5}}
 	var text strings.Builder
 	if err := run(context.Background(), o, &text); err != nil {
 		t.Fatal(err)
@@ -125,13 +144,13 @@ func TestOnTheFluidModel(t *testing.T) {
 	if err != nil || string(report) != text.String() {
 		t.Errorf("report.md: %v, %d bytes, want the %d bytes of the output", err, len(report), text.Len())
 	}
-	got := map[string]ratio{}
+	got := map[string]stats.Estimate{}
 	for line := range strings.Lines(text.String()) {
 		cells := strings.Split(line, "|")
-		if len(cells) < 8 || !strings.Contains(cells[1], "/write_time") && !strings.Contains(cells[1], "/v1") {
+		if len(cells) < 8 || strings.TrimSpace(cells[5]) == "–" || !strings.Contains(cells[1], "/write_time") && !strings.Contains(cells[1], "/v1") {
 			continue
 		}
-		var r ratio
+		var r stats.Estimate
 		if _, err := fmt.Sscanf(strings.TrimSpace(cells[5]), "%f× [%f, %f]", &r.Value, &r.CI.Low, &r.CI.High); err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}

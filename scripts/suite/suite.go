@@ -1,5 +1,6 @@
 // Package suite is the common part of suites that compare figures with those of a paper: a
-// report to the terminal and a file, the program under test, and its figures.
+// report to the terminal and a file, the program under test and its figures, and the claims of the
+// paper with their outcomes.
 package suite
 
 import (
@@ -12,9 +13,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
+	"syscall"
 	"time"
 
+	"testbed/results/metrics"
 	"testbed/results/report"
 	"testbed/results/table"
 	"testbed/results/verdict"
@@ -57,21 +59,6 @@ func (r *Report) Draw(head []string, rows [][]string) error {
 	return nil
 }
 
-// Reasons writes the known reasons for differences from the paper's figures, for the given
-// names.
-func (r *Report) Reasons(known map[string]string, names ...string) {
-	said := false
-	for _, name := range names {
-		if why := known[name]; why != "" {
-			r.Say("- %s: %s", name, strings.Join(strings.Fields(why), " "))
-			said = true
-		}
-	}
-	if said {
-		r.Say("")
-	}
-}
-
 // Program is testbed, and the directory that its runs are written to.
 type Program struct{ Path, Dir string }
 
@@ -81,12 +68,14 @@ const exitVoid = 3
 // ErrVoid is the error of a run with a void arm.
 var ErrVoid = errors.New("an arm is void")
 
-// Command runs the program with our standard error. The end of the context interrupts it and
-// lets it clean up. If an arm is void the error is ErrVoid, and the output is complete.
+// Command runs the program with our standard error. The end of the context interrupts it once and
+// lets it clean up: it is in a process group of its own, because an interrupt of the terminal is sent to
+// a whole group, and a second one would end it before it has cleaned up. If an arm is void the error is ErrVoid, and the output is complete.
 func (p Program) Command(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, p.Path, args...)
 	cmd.Stderr = os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.Output()
 	var exit *exec.ExitError
 	switch {
@@ -115,6 +104,48 @@ func (p Program) Run(ctx context.Context, verb, scenario string, more ...string)
 // RunDir returns the directory of a run.
 func (p Program) RunDir(s *report.Summary) string { return filepath.Join(p.Dir, s.RunID) }
 
+// Comparison has the ratios of two arms that testbed compare prints, by metric.
+type Comparison struct {
+	Unlike                []string // reasons for which the arms are not comparable like for like
+	Mean, Median, GeoMean map[string]metrics.Estimate
+}
+
+// Compare runs testbed compare for an arm of a run and its baseline. A void arm has no ratios.
+func (p Program) Compare(ctx context.Context, run *report.Summary, base, arm string) (Comparison, error) {
+	c := Comparison{Mean: map[string]metrics.Estimate{}, Median: map[string]metrics.Estimate{}, GeoMean: map[string]metrics.Estimate{}}
+	text, err := p.Command(ctx, "compare", p.RunDir(run), "--baseline", base, "--arms", arm, "--json")
+	if err != nil && !errors.Is(err, ErrVoid) {
+		return c, err
+	}
+	var all struct {
+		Comparisons []struct {
+			Arm     struct{ Arm string } `json:"arm"`
+			Unlike  []string             `json:"not_like_for_like"`
+			Figures []struct {
+				Metric  string            `json:"metric"`
+				Mean    *metrics.Estimate `json:"mean_ratio"`
+				Median  *metrics.Estimate `json:"median"`
+				GeoMean *metrics.Estimate `json:"geo_mean"`
+			} `json:"figures"`
+		} `json:"comparisons"`
+	}
+	if err := json.Unmarshal(text, &all); err != nil {
+		return c, fmt.Errorf("testbed compare --json: %w", err)
+	}
+	for _, x := range all.Comparisons {
+		if x.Arm.Arm != arm {
+			continue
+		}
+		c.Unlike = x.Unlike
+		for _, f := range x.Figures {
+			if f.Mean != nil && f.Median != nil && f.GeoMean != nil {
+				c.Mean[f.Metric], c.Median[f.Metric], c.GeoMean[f.Metric] = *f.Mean, *f.Median, *f.GeoMean
+			}
+		}
+	}
+	return c, nil
+}
+
 // Passed returns the verdict of an arm, and the number of its repeats with verdict pass.
 func Passed(a report.ArmSummary) string {
 	if a.Verdict == nil {
@@ -127,6 +158,14 @@ func Passed(a report.ArmSummary) string {
 		}
 	}
 	return fmt.Sprintf("%v (%d of %d pass)", *a.Verdict, n, len(a.Verdicts))
+}
+
+// VerdictOf is Passed, and "fluid model" for an arm without packets.
+func VerdictOf(a report.ArmSummary) string {
+	if a.Verdict == nil {
+		return "fluid model"
+	}
+	return Passed(a)
 }
 
 // MS formats a time in µs as milliseconds.

@@ -22,6 +22,18 @@ func program(t *testing.T, script string) Program {
 	return p
 }
 
+// Signals that a terminal sends to the group of a suite do not reach the program.
+func TestCommandHasItsOwnGroup(t *testing.T) {
+	out, err := program(t, "cat /proc/$$/stat").Command(t.Context(), "run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := strings.Fields(string(out[strings.LastIndexByte(string(out), ')')+1:])) // state, parent, group, …
+	if len(f) < 3 || f[2] != strings.Fields(string(out))[0] {
+		t.Errorf("process %s: want a group of its own", out)
+	}
+}
+
 func TestRun(t *testing.T) {
 	const figures = `echo '{"run_id": "'$1-$3'", "arms": [{"name": "fair"}]}'; `
 	for _, tt := range []struct {
@@ -81,5 +93,38 @@ func TestWriteErrorIsKept(t *testing.T) {
 	r.Say("a")
 	if err := r.End(); err == nil || err.Error() != "disk full" {
 		t.Errorf("End = %v", err)
+	}
+}
+
+// Both runs packets only where a part has them and -fluid does not exclude them. A void arm is an error
+// with figures, and a run that fails one without.
+func TestBoth(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "testbed")
+	script := "#!/bin/sh\n[ $2 != broken -o $1 = sim ] || exit 1\necho '{\"run_id\": \"'$1'\"}'\n[ $1 = sim ] || exit 3\n"
+	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		scenario       string
+		packets, fluid bool
+		want           [2]string // runs on the fluid model and on packets
+		err            error
+	}{
+		{"a", false, false, [2]string{"sim"}, nil},
+		{"a", true, true, [2]string{"sim"}, nil},
+		{"a", true, false, [2]string{"sim", "run"}, ErrVoid},
+		{"broken", true, false, [2]string{}, errors.New("")},
+	} {
+		o := Options{Testbed: path, Dir: t.TempDir(), Fluid: tt.fluid}
+		fluid, measured, err := o.Both(t.Context(), tt.packets, tt.scenario)
+		var got [2]string
+		for i, s := range []*report.Summary{fluid, measured} {
+			if s != nil {
+				got[i] = s.RunID
+			}
+		}
+		if got != tt.want || (err == nil) != (tt.err == nil) || errors.Is(err, ErrVoid) != errors.Is(tt.err, ErrVoid) {
+			t.Errorf("%+v: runs %q, %v", tt, got, err)
+		}
 	}
 }

@@ -98,8 +98,12 @@ func (s summary) add(later summary) {
 	}
 	maps.DeleteFunc(s.unjudged, func(t test, _ string) bool { return again(t, result{}) })
 	maps.DeleteFunc(s.results, again)
+	failed := map[test]bool{} // before; what this file adds does not count
+	for t, r := range s.results {
+		failed[t] = r.action == "fail"
+	}
 	for t, r := range later.results {
-		if s.results[t.top()].action != "fail" {
+		if !failed[t.top()] {
 			s.results[t] = r
 		}
 	}

@@ -53,6 +53,11 @@ var onlyTests = map[string]string{
 var skipTests = map[string]string{
 	"emu/cli":                 "^TestScripts$",    // simulations, traces, tables and errors of users
 	"emu/calibration/measure": "^TestJudgeNoise$", // statistics of drawn runs
+	// Faults in every phase of a task, by the calls that TestStopOfATask and TestCrashOfATask test.
+	"emu/live": "^Test(CrashInEveryPhase|CrashOfTheOtherEnd|CrashOfTheOnlyReplica|ShortCrash|KillInEveryPhase|SilenceUnderTasks)$",
+	// They judge what is computed: repeated attempts, reports from captures, records of other
+	// testbeds, and policies.
+	"emu/runner": "^Test(Attempts|JobsAlone|ReportOfBareCapturesIsTheSame|CapturesAreEnough|CapturesAlone.*|JobsUnderPlacementPolicies|TestbedUpDuringARunIsCounted)$",
 }
 
 // tools are programs that tests start, with their Debian packages.

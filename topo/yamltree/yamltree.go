@@ -1,7 +1,7 @@
 // Package yamltree reads a YAML file as a tree of nodes, and reports what testbed's files may not
 // contain, each error with its line and column.
 //
-// It knows no keys: the packages whose files they are decode the tree.
+// It knows no keys: the packages whose files they are decode the tree, and name the keys of a mapping.
 package yamltree
 
 import (
@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -16,6 +17,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"testbed/topo/units"
+	"testbed/topo/words"
 )
 
 // Fail reports an error at a node, of which only Line and Column count, and at the path of its value.
@@ -114,6 +116,36 @@ func Pairs(n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
 			}
 		}
 	}
+}
+
+// Mapping returns the values of a mapping by key. It reports keys that are unknown or duplicate or
+// have no value.
+func Mapping(n *yaml.Node, path string, keys []string, join func(path, key string) string, fail Fail) map[string]*yaml.Node {
+	values := map[string]*yaml.Node{}
+	if n.Kind != yaml.MappingNode {
+		fail(n, path, "%s: expected a mapping with the keys %s", Describe(n), strings.Join(keys, ", "))
+		return values
+	}
+	for k, v := range Pairs(n) {
+		switch {
+		case k.Kind != yaml.ScalarNode || IsNull(k):
+			fail(k, path, "%s as a key: expected a name", Describe(k))
+		case !slices.Contains(keys, k.Value):
+			hint := ": expected one of " + strings.Join(keys, ", ")
+			if best := words.Closest(k.Value, keys); best != "" {
+				hint = fmt.Sprintf(" (did you mean %q?)", best)
+			}
+			fail(k, join(path, k.Value), "unknown key%s", hint)
+		case values[k.Value] != nil:
+			fail(k, join(path, k.Value), "duplicate key: keep one of them")
+		default:
+			values[k.Value] = v
+			if IsNull(v) {
+				fail(v, join(path, k.Value), "no value: expected one, or leave the key out")
+			}
+		}
+	}
+	return values
 }
 
 // IsNull reports whether a value is left out, or null.

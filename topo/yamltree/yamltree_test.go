@@ -2,6 +2,8 @@ package yamltree
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,6 +46,28 @@ func TestDescribe(t *testing.T) {
 		root := Parse([]byte(text), "thing", nil, func(_ *yaml.Node, _, format string, args ...any) { t.Errorf(format, args...) })
 		if got := Describe(root); got != want {
 			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}
+
+// Each error of a mapping is reported at its key or value, and the other values are returned.
+func TestMapping(t *testing.T) {
+	for _, tt := range []struct{ text, want string }{
+		{"{one: 1, two: 2}", "one two"},
+		{"{one: 1, twoo: 2, thing: 3}", `1:10 m.twoo: unknown key (did you mean "two"?)|1:19 m.thing: unknown key: expected one of one, two|one`},
+		{"{one: 1, one: 2}", "1:10 m.one: duplicate key: keep one of them|one"},
+		{"{one: ~}", "1:7 m.one: no value: expected one, or leave the key out|one"},
+		{"{[1]: 2}", "1:2 m: a list as a key: expected a name|"},
+		{"[one]", "1:1 m: a list: expected a mapping with the keys one, two|"},
+	} {
+		var got []string
+		fail := func(n *yaml.Node, path, format string, args ...any) {
+			got = append(got, fmt.Sprintf("%d:%d %s: ", n.Line, n.Column, path)+fmt.Sprintf(format, args...))
+		}
+		values := Mapping(Parse([]byte(tt.text), "thing", nil, fail), "m", []string{"one", "two"}, func(path, key string) string { return path + "." + key }, fail)
+		got = append(got, strings.Join(slices.Sorted(maps.Keys(values)), " "))
+		if text := strings.Join(got, "|"); text != tt.want {
+			t.Errorf("%s:\ngot  %s\nwant %s", tt.text, text, tt.want)
 		}
 	}
 }

@@ -29,6 +29,9 @@ func Check(list []Job, l Limits) error {
 		if j.Submit < 0 || j.Submit > maxTime || i > 0 && j.Submit < list[i-1].Submit {
 			fail("submitted at %v: must be in order of submission, 0s to %v", j.Submit, maxTime)
 		}
+		if j.After < 0 || j.After > JobID(i) {
+			fail("follows job %d: must be an earlier one, or 0 for none", j.After)
+		}
 		for _, name := range []string{j.User, j.Profile} {
 			if name != "" && !validName(name) {
 				fail("%q: %s", units.Clip(name), nameRule)

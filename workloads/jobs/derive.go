@@ -62,6 +62,8 @@ func DefaultRules() Rules {
 const (
 	maxUsers = 100_000
 	maxSkew  = 10.0
+	// MaxSpread is the largest Mix.Spread: the longest time is then 19 times the shortest.
+	MaxSpread = 0.9
 )
 
 // checks collects the errors of settings.
@@ -113,6 +115,7 @@ type program struct {
 	reduces                       int     // 0 for a map-only job
 	skew                          float64 // Zipf exponent of the shares of reduces
 	mapRate, sortRate, reduceRate units.Rate
+	spread                        float64 // of the times of tasks
 }
 
 // maps returns the number of maps.
@@ -181,12 +184,28 @@ func (b *builder) add(seed uint64, j Job, p program) error {
 		return err
 	}
 	j.Stages = p.stages(b.next, workloads.Stream(seed, "job-partitions", int(j.ID)))
+	if p.spread > 0 {
+		spreadTimes(seed, &j, p.spread)
+	}
 	b.next += workloads.BlockID(len(j.Stages[0].Tasks))
 	if err := b.job(&j); err != nil {
 		return err
 	}
 	b.jobs = append(b.jobs, j)
 	return nil
+}
+
+// spreadTimes multiplies the time in which each task consumes its input by a factor from 1 − spread to
+// 1 + spread, uniform, which depends on the seed and the task alone.
+func spreadTimes(seed uint64, j *Job, spread float64) {
+	for s := range j.Stages {
+		for i := range j.Stages[s].Tasks {
+			if t := &j.Stages[s].Tasks[i]; t.Rate > 0 {
+				factor := 1 - spread + float64(2*spread*workloads.Stream(seed, "task-spread", int(j.ID), s, i).Float64())
+				t.Rate = units.Rate(max(1, math.Round(float64(t.Rate)/factor)))
+			}
+		}
+	}
 }
 
 func (r Rules) check() error {

@@ -13,7 +13,6 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"testbed/topo/units"
-	"testbed/topo/words"
 	"testbed/topo/yamltree"
 	"testbed/workloads"
 )
@@ -54,6 +53,7 @@ var (
 	}
 	jobKeys = []Key{
 		{"submit", "time", "0s", "submission, since the start of the run; jobs are numbered from 1 in its order, ties in the order of the file"},
+		{"after", "number", "none", "an earlier job of the file, counted from 1, as of a user who waits for it: this one is submitted the time `submit` after its end"},
 		{"user", "name", "none", "owner: pool of a fair scheduler, user of DRF and ShuffleWatcher"},
 		{"profile", "name", "none", "program; jobs of one profile have similar ratios of shuffle to input"},
 		{"priority", "whole number", "0", "higher is sooner"},
@@ -137,10 +137,7 @@ func Read(name string, r io.Reader, l Limits) ([]Job, error) {
 		all.Total = d.failed
 		return nil, all
 	}
-	slices.SortStableFunc(list, func(a, b Job) int { return cmp.Compare(a.Submit, b.Submit) })
-	for i := range list {
-		list[i].ID = JobID(i + 1)
-	}
+	Order(list)
 	return list, nil
 }
 
@@ -198,32 +195,7 @@ type mapping struct {
 
 // mapping reads a mapping, and reports keys that are unknown, duplicate or have no value.
 func (d *decoder) mapping(n *yaml.Node, path string, keys []string) mapping {
-	m := mapping{d, n, path, map[string]*yaml.Node{}}
-	if n.Kind != yaml.MappingNode {
-		d.fail(n, path, "%s: expected a mapping with the keys %s", yamltree.Describe(n), strings.Join(keys, ", "))
-		return m
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		k, v := n.Content[i], n.Content[i+1]
-		switch {
-		case k.Kind != yaml.ScalarNode || yamltree.IsNull(k):
-			d.fail(k, path, "%s as a key: expected a name", yamltree.Describe(k))
-		case !slices.Contains(keys, k.Value):
-			hint := ": expected one of " + strings.Join(keys, ", ")
-			if best := words.Closest(k.Value, keys); best != "" {
-				hint = fmt.Sprintf(" (did you mean %q?)", best)
-			}
-			d.fail(k, join(path, k.Value), "unknown key%s", hint)
-		case m.values[k.Value] != nil:
-			d.fail(k, join(path, k.Value), "duplicate key: keep one of them")
-		default:
-			m.values[k.Value] = v
-			if yamltree.IsNull(v) {
-				d.fail(v, join(path, k.Value), "no value: expected one, or leave the key out")
-			}
-		}
-	}
-	return m
+	return mapping{d, n, path, yamltree.Mapping(n, path, keys, join, d.fail)}
 }
 
 // scalar returns the text of a key; ok is false if it is absent or invalid.

@@ -30,7 +30,7 @@ func (d *decoder) file(root *yaml.Node) []Job {
 			d.fail(n, "jobs", "more than %d jobs: the limit of a workload; the rest is not read", d.limits.Jobs)
 			break
 		}
-		if j, ok := d.job(n, fmt.Sprintf("jobs[%d]", i)); ok {
+		if j, ok := d.job(n, fmt.Sprintf("jobs[%d]", i), list); ok {
 			list = append(list, j)
 		}
 	}
@@ -64,7 +64,8 @@ type run struct {
 	size units.Bytes
 }
 
-func (d *decoder) job(n *yaml.Node, path string) (j Job, ok bool) {
+// job reads a job; list are those before it.
+func (d *decoder) job(n *yaml.Node, path string, list []Job) (j Job, ok bool) {
 	before := d.failed
 	m := d.mapping(n, path, names(jobKeys))
 	if text, n, ok := m.scalar("submit", `a time such as "1.5s"`); ok {
@@ -73,6 +74,16 @@ func (d *decoder) job(n *yaml.Node, path string) (j Job, ok bool) {
 			d.fail(n, join(path, "submit"), "%q: expected a time such as \"1.5s\", 0s to %v", units.Clip(text), maxTime)
 		}
 		j.Submit = at
+	}
+	if after, ok := m.number("after", 1, maxNumber); ok {
+		if j.After = JobID(after); after <= len(list) {
+			j.Submit += list[after-1].Submit
+		} else if d.failed == before {
+			d.fail(m.values["after"], join(path, "after"), "%d: must be an earlier job of the file, counted from 1", after)
+		}
+		if j.Submit > maxTime {
+			d.fail(n, join(path, "submit"), "%v with the jobs that it follows: must be at most %v", j.Submit, maxTime)
+		}
 	}
 	j.User, j.Profile = m.text("user"), m.text("profile")
 	j.Priority, _ = m.number("priority", -maxNumber, maxNumber)

@@ -106,6 +106,10 @@ var badFiles = []struct {
 		`t:10:11: jobs[1].stages: empty: expected stages`,
 		`t:11:3: jobs[2]: "7": expected a mapping`,
 	}},
+	{"after", file + "- {after: 1, stages: [{kind: map, tasks: 1, input: 1B}]}\n- {after: 0, stages: [{kind: map, tasks: 1, input: 1B}]}\n", Limits{}, []string{
+		`t:3:11: jobs[0].after: 1: must be an earlier job of the file, counted from 1`,
+		`t:4:11: jobs[1].after: "0": expected a whole number, 1 to `,
+	}},
 	{"values of tasks", file + `- stages:
   - {kind: map, tasks: 1, input: -5B, rate: 3, writes: 1.5B, write_ratio: 0, cpu: x, memory: 2, sort_rate: 1bps}
 `, Limits{}, []string{
@@ -201,7 +205,7 @@ func anyJobs(t *rapid.T) []Job {
 	for i := range list {
 		at += time.Duration(rapid.Int64Range(0, 3_000_000_000).Draw(t, "gap"))
 		j := &list[i]
-		*j = Job{ID: JobID(i + 1), Submit: at, User: name.Draw(t, "user"), Profile: name.Draw(t, "profile"), Priority: rapid.IntRange(-3, 3).Draw(t, "priority")}
+		*j = Job{ID: JobID(i + 1), Submit: at, User: name.Draw(t, "user"), Profile: name.Draw(t, "profile"), Priority: rapid.IntRange(-3, 3).Draw(t, "priority"), After: JobID(rapid.IntRange(0, i).Draw(t, "after"))}
 		j.Stages = make([]Stage, rapid.IntRange(1, 4).Draw(t, "stages"))
 		for s := range j.Stages {
 			stage := &j.Stages[s]
@@ -253,6 +257,22 @@ func anyJobs(t *rapid.T) []Job {
 		}
 	}
 	return list
+}
+
+// A job that follows another one is submitted a time after its end; the file counts jobs in its own order.
+func TestReadAfter(t *testing.T) {
+	const stages = ", stages: [{kind: map, tasks: 1, input: 1B}]}\n"
+	list, err := Read("t", strings.NewReader("testbed-jobs: 1\njobs:\n- {submit: 3s, user: a"+stages+"- {submit: 1s, user: b"+stages+"- {submit: 1s, after: 2, user: b"+stages+"- {submit: 2s, after: 3, user: b"+stages), Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, j := range list {
+		got = append(got, fmt.Sprintf("%d after %d: %s %v", j.ID, j.After, j.User, j.Submit))
+	}
+	if want := []string{"1 after 0: b 1s", "2 after 1: b 2s", "3 after 0: a 3s", "4 after 2: b 4s"}; !slices.Equal(got, want) {
+		t.Errorf("jobs %q, want %q", got, want)
+	}
 }
 
 // A file that is written reads as the same jobs.
@@ -335,6 +355,7 @@ func TestCheck(t *testing.T) {
 		{func(l []Job) { l[1].ID = 3 }, "job 2: ID 3: "},
 		{func(l []Job) { l[1].Submit = 0; l[0].Submit = 1 }, "job 2: submitted at 0s: "},
 		{func(l []Job) { l[0].User = "a b" }, `job 1: "a b": `},
+		{func(l []Job) { l[1].After = 2 }, "job 2: follows job 2: "},
 		{func(l []Job) { l[0].Priority = 1 << 40 }, "job 1: priority "},
 		{func(l []Job) { l[0].Stages = nil }, "job 1: 0 stages: "},
 		{func(l []Job) { l[0].Stages[0].Kind = 2 }, "job 1: stage 0: kind 2: "},

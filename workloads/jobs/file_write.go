@@ -27,7 +27,11 @@ func Write(to io.Writer, list []Job, remarks ...string) error {
 	var next workloads.BlockID
 	for i := range list {
 		j := &list[i]
-		fmt.Fprintf(w, "- submit: %v\n", j.Submit)
+		if j.After > 0 {
+			fmt.Fprintf(w, "- submit: %v\n  after: %d\n", j.Submit-list[j.After-1].Submit, j.After)
+		} else {
+			fmt.Fprintf(w, "- submit: %v\n", j.Submit)
+		}
 		for _, x := range []struct{ key, text string }{{"user", j.User}, {"profile", j.Profile}} {
 			if x.text != "" {
 				fmt.Fprintf(w, "  %s: %s\n", x.key, quote(x.text))

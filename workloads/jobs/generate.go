@@ -129,10 +129,16 @@ type Profile struct {
 
 // Mix is jobs of several profiles that arrive at random.
 type Mix struct {
-	Jobs          int
-	Gap           time.Duration // mean between submissions
-	Block         units.Bytes
-	Profiles      []Profile
+	Jobs int
+	// Workers are users who submit their next job when their job has ended, 0 for none: job i is of worker
+	// (i − 1) mod Workers, and all jobs of worker w have the user u and w + 1. Users is then not used.
+	Workers  int
+	Gap      time.Duration // mean between submissions; of workers, mean time between a job's end and the next submission
+	Block    units.Bytes
+	Profiles []Profile
+	// Spread is the spread of the times of tasks, from 0 to MaxSpread: each consumes its input in the
+	// time that follows from its rate times a factor from 1 − Spread to 1 + Spread, uniform by task.
+	Spread        float64
 	PartitionSkew float64
 	Users         Users
 	Limits        Limits
@@ -163,6 +169,8 @@ func (g Mix) Generate(seed uint64) ([]Job, error) {
 	c.block(g.Block)
 	c.skew("skew of partitions", g.PartitionSkew)
 	c.users(g.Users)
+	c.add(g.Workers < 0 || g.Workers > maxUsers, "%d workers: must be 0 to %d", g.Workers, maxUsers)
+	c.add(!(g.Spread >= 0 && g.Spread <= MaxSpread), "spread %v: must be 0 to %v", g.Spread, MaxSpread)
 	c.add(len(g.Profiles) < 1 || len(g.Profiles) > maxProfiles, "%d profiles: must be 1 to %d", len(g.Profiles), maxProfiles)
 	var weights []int64
 	for _, p := range g.Profiles {
@@ -184,28 +192,35 @@ func (g Mix) Generate(seed uint64) ([]Job, error) {
 		return nil, fmt.Errorf("mix: %w", err)
 	}
 	b, users := newBuilder(g.Limits), newDrawer(seed, g.Users)
-	var at time.Duration
+	newest := make([]time.Duration, max(1, g.Workers)) // submission of each worker's newest job
 	for id := 1; id <= g.Jobs; id++ {
-		at += exponential(seed, id, g.Gap)
+		at := &newest[(id-1)%len(newest)]
+		*at += exponential(seed, id, g.Gap)
+		j := Job{User: users.user(JobID(id))}
+		if g.Workers > 0 {
+			j.User, j.After = fmt.Sprintf("u%d", 1+(id-1)%g.Workers), JobID(max(0, id-g.Workers))
+		}
 		is := g.Profiles[draw(workloads.Stream(seed, "mix-profile", id), weights)]
 		maps := is.Maps[0] + workloads.Stream(seed, "mix-maps", id).IntN(is.Maps[1]-is.Maps[0]+1)
 		var err error
-		if at > maxTime || units.Bytes(maps) > maxSize/g.Block {
-			err = fmt.Errorf("submitted at %v with %d maps of %v: must be at most %v and %v", at, maps, g.Block, maxTime, maxSize)
+		if *at > maxTime || units.Bytes(maps) > maxSize/g.Block {
+			err = fmt.Errorf("submitted at %v with %d maps of %v: must be at most %v and %v", *at, maps, g.Block, maxTime, maxSize)
 		} else {
-			p := program{block: g.Block, input: units.Bytes(maps) * g.Block, skew: g.PartitionSkew, mapRate: is.MapRate, sortRate: is.SortRate, reduceRate: is.ReduceRate}
+			p := program{block: g.Block, input: units.Bytes(maps) * g.Block, skew: g.PartitionSkew, mapRate: is.MapRate, sortRate: is.SortRate, reduceRate: is.ReduceRate, spread: g.Spread}
 			if kept := fraction(p.input, is.KeepMap); is.Reduces == 0 {
 				p.output = kept
 			} else {
 				p.shuffle, p.output = kept, fraction(kept, is.KeepReduce)
 				p.reduces = max(1, int(math.Round(float64(maps)*is.Reduces)))
 			}
-			err = b.add(seed, Job{User: users.user(JobID(id)), Profile: is.Name, Submit: at}, p)
+			j.Profile, j.Submit = is.Name, *at
+			err = b.add(seed, j, p)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("mix: job %d: %w", id, err)
 		}
 	}
+	Order(b.jobs)
 	return b.jobs, Check(b.jobs, g.Limits)
 }
 

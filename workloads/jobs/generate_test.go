@@ -187,6 +187,85 @@ func TestMix(t *testing.T) {
 	}
 }
 
+// A spread changes the times of tasks alone, by a uniform factor that has the task's own draw.
+func TestMixSpread(t *testing.T) {
+	g := DefaultMix()
+	g.Profiles = g.Profiles[1:2] // sort
+	plain, err := g.Generate(5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Spread = 0.5
+	list, err := g.Generate(5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n, sum, squares float64
+	for i := range list {
+		for s := range list[i].Stages {
+			for k := range list[i].Stages[s].Tasks {
+				task := &list[i].Stages[s].Tasks[k]
+				factor := float64(DefaultMapRate) / float64(task.Rate)
+				if factor < 0.5 || factor > 1.5 {
+					t.Fatalf("task %d.%d of job %d takes %v times as long", s, k, i+1, factor)
+				}
+				n, sum, squares = n+1, sum+factor, squares+factor*factor
+				task.Rate = DefaultMapRate
+			}
+		}
+	}
+	// A uniform factor from 0.5 to 1.5 has the variance 1/12.
+	if mean, variance := sum/n, squares/n-sum*sum/n/n; math.Abs(mean-1) > 0.04 || math.Abs(variance-1./12) > 0.015 {
+		t.Errorf("%v tasks take %v times as long on average, with a variance of %v: want 1 and 1/12", n, mean, variance)
+	}
+	if !reflect.DeepEqual(list, plain) {
+		t.Error("the spread changes more than times")
+	}
+}
+
+// Workers have their jobs in turn, each after the one before, and are their users. The programs do not depend
+// on them.
+func TestMixWorkers(t *testing.T) {
+	g := DefaultMix()
+	g.Jobs, g.Gap = 20, 5*time.Second
+	open, err := g.Generate(5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Workers = 3
+	list, err := g.Generate(5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Check(list, Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	jobs, newest := map[string]int{}, map[string]JobID{}
+	for i := range list {
+		j := &list[i]
+		if j.After != newest[j.User] {
+			t.Errorf("job %d of %s follows job %d, want %d", j.ID, j.User, j.After, newest[j.User])
+		}
+		var worker int
+		if _, err := fmt.Sscanf(j.User, "u%d", &worker); err != nil {
+			t.Fatal(err)
+		}
+		before := time.Duration(0)
+		if j.After > 0 {
+			before = list[j.After-1].Submit
+		}
+		number := jobs[j.User]*g.Workers + worker // in the order of draws
+		if was := &open[number-1]; mapsOf(j) != mapsOf(was) || j.Profile != was.Profile || j.Submit-before != exponential(5, number, g.Gap) {
+			t.Errorf("job %d of worker %d: %d maps of %s, %v after the one before; without workers %d of %s", jobs[j.User]+1, worker, mapsOf(j), j.Profile, j.Submit-before, mapsOf(was), was.Profile)
+		}
+		jobs[j.User]++
+		newest[j.User] = j.ID
+	}
+	if want := map[string]int{"u1": 7, "u2": 7, "u3": 6}; !reflect.DeepEqual(jobs, want) {
+		t.Errorf("jobs by worker %v, want %v", jobs, want)
+	}
+}
+
 // A setting changes only what it describes: submissions, profiles and maps do not depend on the
 // others, and a longer workload begins with the shorter one.
 func TestGeneratorsDrawByPurpose(t *testing.T) {
@@ -238,7 +317,7 @@ func TestGeneratorsDrawByPurpose(t *testing.T) {
 func TestGeneratorErrors(t *testing.T) {
 	bm, mix, sim := DefaultBM(), DefaultMix(), DefaultSimulation()
 	bm.Tasks, bm.Gap, bm.Block, bm.MapTime, bm.Reduces, bm.KeepMap, bm.KeepReduce, bm.SortRate = workloads.Factor{}, -1, 0, [2]time.Duration{5, 4}, [2]float64{0.5, 0.4}, [2]float64{math.NaN(), 1}, [2]float64{0, math.Inf(1)}, -1
-	mix.Jobs, mix.Profiles = 0, []Profile{{Name: "a b", Weight: -1, Maps: [2]int{2, 1}, Reduces: 2}, {Name: "ok", Maps: [2]int{1, 1}}}
+	mix.Jobs, mix.Workers, mix.Spread, mix.Profiles = 0, -1, 1, []Profile{{Name: "a b", Weight: -1, Maps: [2]int{2, 1}, Reduces: 2}, {Name: "ok", Maps: [2]int{1, 1}}}
 	sim.MaxMaps, sim.Exponent, sim.MapTime = 0, -1, 0
 	large := DefaultBM()
 	large.Block, large.Tasks = 1, workloads.Factor{Num: 1e12, Den: 1}
@@ -250,7 +329,7 @@ func TestGeneratorErrors(t *testing.T) {
 		want     []string
 	}{
 		{"bm", bm.Generate, []string{"tasks 0/0", "mean gap -1ns", "block 0B", "map time 5ns to 4ns", "reduces 0.5 to 0.4", "share that maps keep NaN", "share that reduces keep 0 to +Inf", "sort rate -1bps"}},
-		{"mix", mix.Generate, []string{"0 jobs", `profile "a b": name`, `profile "a b": weight -1`, `profile "a b": 2 to 1 maps`, `profile "a b": reduces 2`, "all weights are 0"}},
+		{"mix", mix.Generate, []string{"0 jobs", "-1 workers", "spread 1: ", `profile "a b": name`, `profile "a b": weight -1`, `profile "a b": 2 to 1 maps`, `profile "a b": reduces 2`, "all weights are 0"}},
 		{"simulation", sim.Generate, []string{"at most 0 maps", "exponent -1", "map time 0s"}},
 		{"tasks", large.Generate, []string{"bm: "}},
 		{"sizes", keep.Generate, []string{"mix: "}},

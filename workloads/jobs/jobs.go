@@ -5,14 +5,18 @@
 package jobs
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
 	"time"
 
 	"testbed/topo/units"
 	"testbed/workloads"
 )
 
-// JobID numbers the jobs of a workload from 1, in order of submission.
-type JobID int
+// JobID numbers the jobs of a workload from 1, in order of submission. Jobs of tasks and other jobs
+// are numbered apart.
+type JobID = workloads.JobID
 
 // Job is a graph of stages; MapReduce is the chain of two.
 type Job struct {
@@ -23,8 +27,28 @@ type Job struct {
 	// Profile names the program, from which a scheduler may learn: jobs of one profile
 	// have similar ratios of shuffle to input.
 	Profile string
-	Submit  time.Duration // since the start of the run
-	Stages  []Stage       // at least one; a stage fetches from earlier ones only
+	// Submit is the submission since the start of the run. After is the job that must have ended before,
+	// 0 for none: a closed loop. The job is then submitted Submit − Submit(After) after that end, which
+	// is the think time; its Submit is that of a run in which jobs take no time.
+	Submit time.Duration
+	After  JobID
+	Stages []Stage // at least one; a stage fetches from earlier ones only
+}
+
+// Order sorts jobs by submission, ties in the order of the list, and numbers them from 1. Before, After
+// counts jobs in the order of the list, from 1.
+func Order(list []Job) {
+	for i := range list {
+		list[i].ID = JobID(i + 1)
+	}
+	slices.SortStableFunc(list, func(a, b Job) int { return cmp.Compare(a.Submit, b.Submit) })
+	now := make([]JobID, len(list)+1)
+	for i, j := range list {
+		now[j.ID] = JobID(i + 1)
+	}
+	for i := range list {
+		list[i].ID, list[i].After = JobID(i+1), now[list[i].After]
+	}
 }
 
 // TaskKind is the kind of slot that a task takes.
@@ -82,4 +106,13 @@ type TaskID struct {
 type AttemptID struct {
 	Task TaskID
 	N    int
+}
+
+func (a AttemptID) String() string {
+	return fmt.Sprintf("attempt %d of task %d.%d of job %d", a.N, a.Task.Stage, a.Task.Index, a.Task.Job)
+}
+
+// Compare orders attempts by job, stage, index and number.
+func (a AttemptID) Compare(b AttemptID) int {
+	return cmp.Or(cmp.Compare(a.Task.Job, b.Task.Job), cmp.Compare(a.Task.Stage, b.Task.Stage), cmp.Compare(a.Task.Index, b.Task.Index), cmp.Compare(a.N, b.N))
 }

@@ -63,6 +63,7 @@ func (t *Tracker) assign(h topo.HostID) error {
 	if err := t.apply(h, &t.answer); err != nil {
 		return fmt.Errorf("scheduler %T: host %d: %w", t.cfg.Scheduler, h, err)
 	}
+	t.relieve()
 	return nil
 }
 
@@ -103,7 +104,9 @@ func (t *Tracker) apply(h topo.HostID, a *policies.Assignment) error {
 		if i < 0 {
 			return fmt.Errorf("launch of a task of job %d, stage %d at locality %d: none is pending", p.job.ID, p.stage, p.near)
 		}
-		t.launch(st, i, h)
+		if t.room(h, st.state.Output) {
+			t.launch(st, i, h)
+		}
 	}
 	for _, r := range t.none {
 		if !r.st.job.over {
@@ -113,7 +116,7 @@ func (t *Tracker) apply(h topo.HostID, a *policies.Assignment) error {
 	t.none = t.none[:0]
 	// Killed tasks were not pending for the scheduler, so launches come first.
 	for _, id := range a.Kill {
-		if err := t.attempted(id, t.kill); err != nil {
+		if err := t.attempted(id, func(a *attempt) { t.kill(a, "the scheduler took its slot") }); err != nil {
 			return fmt.Errorf("kill: %w", err)
 		}
 	}
@@ -206,16 +209,12 @@ func (t *Tracker) unblock(h topo.HostID) {
 			}
 		}
 		if last != nil && !slices.ContainsFunc(t.view.Slots, func(s policies.SlotState) bool { return s.Free(jobs.TaskKind(k)) > 0 }) {
-			t.kill(last)
+			t.kill(last, "it waited for tasks that found no free slot")
 		}
 	}
 }
 
 // byLaunch orders the attempts of a job.
 func byLaunch(a, b policies.AttemptState) int {
-	return cmp.Or(cmp.Compare(a.Start, b.Start), compareIDs(a.ID, b.ID))
-}
-
-func compareIDs(a, b jobs.AttemptID) int {
-	return cmp.Or(cmp.Compare(a.Task.Stage, b.Task.Stage), cmp.Compare(a.Task.Index, b.Task.Index), cmp.Compare(a.N, b.N))
+	return cmp.Or(cmp.Compare(a.Start, b.Start), a.ID.Compare(b.ID))
 }

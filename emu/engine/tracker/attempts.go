@@ -42,11 +42,11 @@ func (t *Tracker) attempt(id jobs.AttemptID) (*attempt, error) {
 		return nil, nil
 	}
 	if j == nil || id.Task.Stage < 0 || id.Task.Stage >= len(j.stages) {
-		return nil, fmt.Errorf("%s: unknown stage", name(id))
+		return nil, fmt.Errorf("%v: unknown stage", id)
 	}
 	st := j.stages[id.Task.Stage]
 	if id.Task.Index < 0 || id.Task.Index >= len(st.tasks) {
-		return nil, fmt.Errorf("%s: unknown task", name(id))
+		return nil, fmt.Errorf("%v: unknown task", id)
 	}
 	k := &st.tasks[id.Task.Index]
 	for _, a := range k.attempts {
@@ -55,14 +55,9 @@ func (t *Tracker) attempt(id jobs.AttemptID) (*attempt, error) {
 		}
 	}
 	if id.N < 0 || id.N >= int(k.launched) {
-		return nil, fmt.Errorf("%s: unknown attempt", name(id))
+		return nil, fmt.Errorf("%v: unknown attempt", id)
 	}
 	return nil, nil
-}
-
-// name describes an attempt in errors.
-func name(id jobs.AttemptID) string {
-	return fmt.Sprintf("attempt %d of task %d.%d of job %d", id.N, id.Task.Stage, id.Task.Index, id.Task.Job)
 }
 
 // attempted applies f to an attempt, unless it has ended or is being stopped.
@@ -92,7 +87,7 @@ func (t *Tracker) working(id jobs.AttemptID, f func(*attempt)) error {
 		return err
 	}
 	if a.Phase != policies.Computing {
-		return fmt.Errorf("%s has computed: it must wait for its input and for Compute", name(id))
+		return fmt.Errorf("%v has computed: it must wait for its input and for Compute", id)
 	}
 	f(a)
 	return nil
@@ -123,7 +118,7 @@ func (t *Tracker) commitIfComplete(a *attempt) {
 	t.command(Commit{Attempt: a.ID, Host: a.Host})
 	t.end(a, true)
 	for len(k.attempts) > 0 {
-		t.stop(k.attempts[0])
+		t.stop(k.attempts[0], "another attempt has committed", false)
 	}
 	k.winner, k.at, k.unfetched = int32(a.ID.N), a.Host, 0
 	t.set(st, a.i, done)
@@ -195,18 +190,19 @@ func (t *Tracker) withdraw(a *attempt) {
 	}
 }
 
-// stop stops an attempt. It keeps its slot until it has left it.
-func (t *Tracker) stop(a *attempt) {
+// stop stops an attempt, which keeps its slot until it has left it. failed reports whether it cannot
+// continue.
+func (t *Tracker) stop(a *attempt, why string, failed bool) {
 	t.withdraw(a)
 	a.Killing = true
 	t.stopping[a.ID] = a
 	t.shown(a)
-	t.command(StopAttempt{Attempt: a.ID, Host: a.Host})
+	t.command(StopAttempt{Attempt: a.ID, Host: a.Host, Why: why, Failed: failed})
 }
 
 // kill stops an attempt. Its task is pending again, unless it has other attempts.
-func (t *Tracker) kill(a *attempt) {
-	t.stop(a)
+func (t *Tracker) kill(a *attempt, why string) {
+	t.stop(a, why, false)
 	t.retry(a.st, a.i)
 }
 
@@ -253,7 +249,7 @@ func (t *Tracker) attemptStopped(id jobs.AttemptID) error {
 		return err
 	}
 	if a != nil {
-		return fmt.Errorf("%s stopped: it must have been asked to", name(id))
+		return fmt.Errorf("%v stopped: it must have been asked to", id)
 	}
 	if a := t.stopping[id]; a != nil {
 		t.end(a, false)
@@ -268,8 +264,9 @@ func (t *Tracker) readAgain(a *attempt, why string) {
 	}
 	next, near := t.replica(a)
 	if next < 0 {
-		t.stop(a)
-		t.failTask(a.st, a.i, fmt.Sprintf("no replica of block %d is left: %s", a.st.Tasks[a.i].Input, why))
+		why = fmt.Sprintf("no replica of block %d is left: %s", a.st.Tasks[a.i].Input, why)
+		t.stop(a, why, true)
+		t.failTask(a.st, a.i, why)
 		return
 	}
 	a.source, a.Locality = next, near
@@ -286,6 +283,7 @@ func (t *Tracker) enqueue(a *attempt) {
 	a.sources, a.ready = nil, heap[turn]{}
 	h.queue[a.Kind] = append(h.queue[a.Kind], a)
 	t.shown(a)
+	t.command(InputFetched{Attempt: a.ID, Host: a.Host, Size: a.size})
 	t.grant(a.Host, a.Kind)
 }
 
@@ -298,7 +296,7 @@ func (t *Tracker) grant(id topo.HostID, kind jobs.TaskKind) {
 		h.computing[kind]++
 		a.Phase = policies.Computing
 		t.shown(a)
-		t.command(Compute{Attempt: a.ID, Host: id})
+		t.command(Compute{Attempt: a.ID, Host: id, Size: a.size})
 	}
 }
 

@@ -63,7 +63,7 @@ func (t *Tracker) dropAttempts(id topo.HostID) {
 	lost := slices.Clone(t.hosts[id].attempts)
 	for _, a := range lost {
 		if !a.Killing {
-			t.stop(a)
+			t.stop(a, t.cfg.Fabric.HostName(id)+" is lost", true)
 		}
 	}
 	for _, a := range lost {
@@ -94,18 +94,23 @@ func (t *Tracker) dropFetches(id topo.HostID) (starved []*attempt) {
 // dropOutputs loses the outputs on a lost host. Those that are needed are computed again.
 func (t *Tracker) dropOutputs(id topo.HostID) {
 	for _, j := range t.order {
-		lost := false
-		for _, st := range j.stages {
-			for i := range st.tasks {
-				if k := &st.tasks[i]; k.status == done && k.at == id && len(st.to) > 0 {
-					t.loseOutput(st, int32(i))
-					lost = true
-				}
+		t.loseOutputs(j, func(k *task) bool { return k.at == id })
+	}
+}
+
+// loseOutputs loses the outputs of a job that match. Those that are needed are computed again.
+func (t *Tracker) loseOutputs(j *job, match func(*task) bool) {
+	lost := false
+	for _, st := range j.stages {
+		for i := range st.tasks {
+			if k := &st.tasks[i]; k.status == done && k.at >= 0 && len(st.to) > 0 && match(k) {
+				t.loseOutput(st, int32(i))
+				lost = true
 			}
 		}
-		for s := len(j.stages) - 1; lost && s >= 0; s-- {
-			t.restore(j.stages[s])
-		}
+	}
+	for s := len(j.stages) - 1; lost && s >= 0; s-- {
+		t.restore(j.stages[s])
 	}
 }
 

@@ -140,10 +140,18 @@ type StopFetch struct {
 	Host, Source topo.HostID
 }
 
+// InputFetched reports that an attempt has all outputs that it fetches.
+type InputFetched struct {
+	Attempt jobs.AttemptID
+	Host    topo.HostID
+	Size    units.Bytes
+}
+
 // Compute lets an attempt that has fetched its input compute.
 type Compute struct {
 	Attempt jobs.AttemptID
 	Host    topo.HostID
+	Size    units.Bytes // of its input
 }
 
 // WriteOutput makes an attempt write its replicated output.
@@ -164,7 +172,13 @@ type Commit struct {
 type StopAttempt struct {
 	Attempt jobs.AttemptID
 	Host    topo.HostID
+	Why     string
+	// Failed reports whether the attempt cannot continue. Otherwise it is no longer needed.
+	Failed bool
 }
+
+// DropOutputs deletes all outputs of a job for later stages: it begins again.
+type DropOutputs struct{ Job jobs.JobID }
 
 // JobDone reports the end of a job. Hosts may delete its outputs for later stages.
 type JobDone struct{ Job jobs.JobID }
@@ -179,9 +193,11 @@ func (StartAttempt) command() {}
 func (ReadFrom) command()     {}
 func (StartFetch) command()   {}
 func (StopFetch) command()    {}
+func (InputFetched) command() {}
 func (Compute) command()      {}
 func (WriteOutput) command()  {}
 func (Commit) command()       {}
 func (StopAttempt) command()  {}
+func (DropOutputs) command()  {}
 func (JobDone) command()      {}
 func (JobFailed) command()    {}

@@ -257,6 +257,8 @@ func scriptCommand(c Command) string {
 		return fmt.Sprintf("fetch %d: %s on %d < %d: %s, %v", c.ID, scriptName(c.Attempt), c.Host, c.Source, strings.Join(from, " "), c.Size)
 	case StopFetch:
 		return fmt.Sprintf("stop fetch %d, %d < %d", c.ID, c.Host, c.Source)
+	case InputFetched:
+		return fmt.Sprintf("%s on %d has all its input, %v", scriptName(c.Attempt), c.Host, c.Size)
 	case Compute:
 		return fmt.Sprintf("compute %s on %d", scriptName(c.Attempt), c.Host)
 	case WriteOutput:

@@ -33,6 +33,8 @@ type Settings struct {
 	// Attempts is the number of failures of a task at which its job fails
 	// (mapred.map.max.attempts). Stopped and lost attempts do not count.
 	Attempts int
+	// Evict is the rule where outputs for later stages exceed Config.Space.
+	Evict Evict
 }
 
 // DefaultSettings returns the default settings.
@@ -57,6 +59,7 @@ func (s Settings) check() error {
 	bad(s.Penalty <= 0 || s.MaxPenalty < s.Penalty, "penalty %v, at most %v: must be positive and not above its maximum", s.Penalty, s.MaxPenalty)
 	bad(!(s.Growth >= 1), "growth %v of penalties: must be 1 or more", s.Growth)
 	bad(s.FetchFailures < 1, "%d failures of a fetch: must be positive", s.FetchFailures)
+	bad(s.Evict > EvictLeast, "eviction rule %d: unknown", s.Evict)
 	bad(s.Attempts < 1, "%d attempts: must be positive", s.Attempts)
 	return errors.Join(errs...)
 }

@@ -81,7 +81,7 @@ func (o order) Assign(v *policies.TaskView, a *policies.Assignment) {
 func first(v *policies.TaskView, left [][][policies.Localities]int, j int, k jobs.TaskKind) (int, policies.Locality, bool) {
 	for s, st := range v.Jobs[j].Stages {
 		for l, n := range left[j][s] {
-			if st.Kind == k && n > 0 {
+			if st.Kind == k && n > 0 && v.Slots[v.Host].HasRoom(st.Output) {
 				return s, policies.Locality(l), true
 			}
 		}
@@ -138,6 +138,7 @@ type sim struct {
 	unfetched map[jobs.AttemptID]int
 	ended     map[jobs.JobID]string
 	endedAt   map[jobs.JobID]time.Duration
+	evicted   []jobs.JobID
 	near      [policies.Localities]int
 	log       func(string)
 	steps     int
@@ -149,6 +150,7 @@ type sim struct {
 type execution struct {
 	StartAttempt
 	stopped   bool // asked to stop
+	fetched   bool // has all its input
 	dead      bool // its host has crashed
 	computing bool
 	kind      jobs.TaskKind
@@ -410,8 +412,8 @@ func (s *sim) do(c Command) {
 		}
 	case Compute:
 		x := s.running[c.Attempt]
-		if x == nil || x.stopped || x.computing {
-			s.t.Fatalf("%v: %v computes, which does not run or computes already", s.now, c.Attempt)
+		if x == nil || x.stopped || x.computing || !x.fetched {
+			s.t.Fatalf("%v: %v computes, which does not run, lacks input or computes already", s.now, c.Attempt)
 		}
 		want := 0
 		j := s.jobs[c.Attempt.Task.Job]
@@ -426,6 +428,13 @@ func (s *sim) do(c Command) {
 			s.t.Errorf("%v: %v computes with %d of %d outputs", s.now, c.Attempt, len(x.got), want)
 		}
 		s.compute(x)
+	case InputFetched:
+		x := s.running[c.Attempt]
+		if x == nil || x.stopped || x.fetched {
+			s.t.Errorf("%v: %v has all its input, but does not fetch", s.now, c.Attempt)
+			return
+		}
+		x.fetched = true
 	case WriteOutput:
 		s.post(s.redTime/10, OutputWritten{c.Attempt})
 	case Commit:
@@ -450,6 +459,13 @@ func (s *sim) do(c Command) {
 		}
 		x.stopped = true
 		s.post(s.latency, AttemptStopped{c.Attempt})
+	case DropOutputs:
+		s.evicted = append(s.evicted, c.Job)
+		for id := range s.outputs {
+			if id.Task.Job == c.Job {
+				delete(s.outputs, id)
+			}
+		}
 	case JobDone:
 		s.end(c.Job, "done")
 	case JobFailed:
@@ -554,12 +570,7 @@ func keys[K comparable, V any](m map[K]V) func(func(K) bool) {
 
 func sorted(m map[jobs.AttemptID]*execution) []jobs.AttemptID {
 	ids := slices.Collect(keys(m))
-	slices.SortFunc(ids, func(a, b jobs.AttemptID) int {
-		if a.Task.Job != b.Task.Job {
-			return int(a.Task.Job - b.Task.Job)
-		}
-		return compareIDs(a, b)
-	})
+	slices.SortFunc(ids, jobs.AttemptID.Compare)
 	return ids
 }
 

@@ -21,6 +21,8 @@ type job struct {
 	place  int           // index into Tracker.order and view.Jobs
 	stages []*stage
 	over   bool
+	// evicted marks a job that launches nothing until another has ended.
+	evicted bool
 }
 
 // stage is a stage of a job. Its state for schedulers is state, which is updated by refresh.
@@ -171,6 +173,9 @@ func (t *Tracker) newStage(j *job, s int, state *policies.StageState) *stage {
 	st := &stage{job: j, index: s, Stage: spec, tasks: make([]task, len(spec.Tasks)), state: state}
 	st.count[pending] = len(spec.Tasks)
 	state.Kind, state.Tasks = spec.Kind, len(spec.Tasks)
+	if t.cfg.Evict != NoEviction && t.cfg.Space > 0 {
+		state.Output = largestOutput(spec)
+	}
 	for i := range spec.Tasks {
 		need := spec.Tasks[i].Need
 		state.Need.CPU, state.Need.Memory = max(state.Need.CPU, need.CPU), max(state.Need.Memory, need.Memory)
@@ -220,7 +225,7 @@ func (st *stage) mayBegin() bool {
 			return false
 		}
 	}
-	return !st.blocked()
+	return !st.blocked() && !st.job.evicted
 }
 
 // blocked reports whether attempts of a chained stage would wait for tasks that have no slot. If they
@@ -269,12 +274,12 @@ func (t *Tracker) renumber(from int) {
 	}
 }
 
-// endJob removes a job and stops all its attempts. Its outputs are no longer needed.
-func (t *Tracker) endJob(j *job) {
+// endJob removes a job and stops all its attempts, because of why. Its outputs are no longer needed.
+func (t *Tracker) endJob(j *job, why string) {
 	for _, st := range j.stages {
 		for i := range st.tasks {
 			for len(st.tasks[i].attempts) > 0 {
-				t.stop(st.tasks[i].attempts[0])
+				t.stop(st.tasks[i].attempts[0], why, false)
 			}
 			if k := &st.tasks[i]; k.status == done && k.at >= 0 {
 				t.store(k.at, -outputOf(&st.Tasks[i]))
@@ -291,12 +296,13 @@ func (t *Tracker) endJob(j *job) {
 	t.renumber(j.place)
 	delete(t.jobs, j.ID)
 	t.ended[j.ID] = true
+	t.readmit()
 }
 
 // failJob gives up a job.
 func (t *Tracker) failJob(j *job, why string) {
 	if !j.over {
-		t.endJob(j)
+		t.endJob(j, "its job failed")
 		t.command(JobFailed{Job: j.ID, Why: why})
 	}
 }
@@ -308,7 +314,7 @@ func (t *Tracker) endIfDone(j *job) {
 			return
 		}
 	}
-	t.endJob(j)
+	t.endJob(j, "its job is done")
 	t.command(JobDone{Job: j.ID})
 }
 

@@ -41,7 +41,7 @@ type Config struct {
 	Slots     [jobs.TaskKinds]int
 	Resources jobs.Resources // of each host; 0 for no limit
 	// Space is the room on each host for outputs that later stages fetch; 0 for no limit. It is
-	// shown to the scheduler and not enforced.
+	// shown to the scheduler, and enforced if Settings.Evict is set.
 	Space units.Bytes
 	// Blocks are the hosts of the replicas of input blocks.
 	Blocks map[workloads.BlockID][]topo.HostID

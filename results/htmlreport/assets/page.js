@@ -231,6 +231,37 @@ function timeAxis(c, left, right, top, bottom, lo, hi) {
 	}
 }
 
+// zoomable lets a drag on a canvas select a part of the view {lo, hi, top, rows} of chart c, which
+// has T and R (time and row at a place), all (number of rows), bottom, draw, point and click.
+function zoomable(canvas, c) {
+	canvas.addEventListener("pointerdown", e => { c.drag = { from: place(canvas, e), to: null }; canvas.setPointerCapture(e.pointerId); });
+	canvas.addEventListener("pointermove", e => {
+		const p = place(canvas, e);
+		if (c.drag) { c.drag.to = p; c.draw(); } else if (p[1] < c.bottom) c.point(p);
+	});
+	const drop = e => {
+		if (!c.drag) return;
+		const { from, to } = c.drag;
+		c.drag = null;
+		if (to && e.type === "pointerup") {
+			const x = [from[0], to[0]].sort((a, b) => a - b), y = [from[1], to[1]].sort((a, b) => a - b), next = Object.assign({}, c.view);
+			if (x[1] - x[0] > 8) { next.lo = Math.max(c.view.lo, c.T(x[0])); next.hi = Math.min(c.view.hi, c.T(x[1])); }
+			if (y[1] - y[0] > 30) { next.top = Math.max(0, Math.floor(c.R(y[0]))); next.rows = Math.max(1, Math.min(c.all(), Math.ceil(c.R(y[1]))) - next.top); }
+			if (next.hi > next.lo) c.view = next;
+		} else if (!to && from[1] < c.bottom) c.click(from);
+		c.draw();
+	};
+	canvas.addEventListener("pointerup", drop);
+	canvas.addEventListener("pointercancel", drop);
+}
+// dragged draws the area of a drag.
+function dragged(c, drag) {
+	if (!drag || !drag.to) return;
+	c.fillStyle = css("--accent"); c.globalAlpha = .2;
+	c.fillRect(drag.from[0], drag.from[1], drag.to[0] - drag.from[0], drag.to[1] - drag.from[1]);
+	c.globalAlpha = 1;
+}
+
 // showCoflow draws the progress chart; null without that chart.
 let showCoflow = null;
 function drawProgress(figure) {
@@ -298,12 +329,15 @@ function drawTimeline(figure) {
 	const left = 44, foot = 22, most = Math.max(...data.timeline.map(t => t.bars.length)), h = Math.max(160, Math.min(560, 12 + most * 13 + foot));
 	const far = Math.max(...data.timeline.flatMap(t => t.bars.map(b => b.end))), near = Math.min(0, ...data.timeline.flatMap(t => t.bars.map(b => b.at)));
 	const end = far > near ? far * 1.01 : near + 1;
-	let view, run, drag = null, chosen = -1, pinned = -1, wide = 0;
-	const whole = () => { view = { lo: near, hi: end, top: 0, rows: run.bars.length }; };
-	const X = t => left + (t - view.lo) / (view.hi - view.lo) * (wide - left - 4), T = x => view.lo + (x - left) / (wide - left - 4) * (view.hi - view.lo);
-	const Y = i => 6 + (i - view.top) / view.rows * (h - foot - 6), R = y => view.top + (y - 6) / (h - foot - 6) * view.rows;
+	let run, chosen = -1, pinned = -1, wide = 0;
+	const z = { drag: null, view: null, bottom: h - foot, draw, all: () => run.bars.length,
+		T: x => z.view.lo + (x - left) / (wide - left - 4) * (z.view.hi - z.view.lo), R: y => z.view.top + (y - 6) / (h - foot - 6) * z.view.rows,
+		point(p) { const i = Math.floor(z.R(p[1])); if (i >= 0 && i < run.bars.length && i !== chosen) describe(i); },
+		click(p) { const i = Math.floor(z.R(p[1])); if (i >= 0 && i < run.bars.length) choose(i); } };
+	const whole = () => { z.view = { lo: near, hi: end, top: 0, rows: run.bars.length }; };
+	const X = t => left + (t - z.view.lo) / (z.view.hi - z.view.lo) * (wide - left - 4), Y = i => 6 + (i - z.view.top) / z.view.rows * (h - foot - 6);
 	function draw() {
-		const [c, w] = sheet(canvas, h);
+		const [c, w] = sheet(canvas, h), view = z.view;
 		wide = w;
 		timeAxis(c, left, w - 4, 2, h - foot, view.lo, view.hi);
 		const row = (h - foot - 6) / view.rows, thick = Math.max(1, Math.min(16, row * .72));
@@ -327,7 +361,7 @@ function drawTimeline(figure) {
 			if (i === chosen) { c.strokeStyle = css("--ink"); c.lineWidth = 2; c.strokeRect(x1 - 1, y - 1, x2 - x1 + 2, thick + 2); }
 			bars++;
 		}
-		if (drag && drag.to) { c.fillStyle = css("--accent"); c.globalAlpha = .2; c.fillRect(drag.from[0], drag.from[1], drag.to[0] - drag.from[0], drag.to[1] - drag.from[1]); }
+		dragged(c, z.drag);
 		c.restore();
 		c.fillStyle = css("--soft"); c.textAlign = "right"; c.textBaseline = "middle"; c.font = "11px system-ui, sans-serif";
 		const every = Math.max(1, Math.ceil(13 / row));
@@ -358,33 +392,13 @@ function drawTimeline(figure) {
 		if (pinned >= 0) showCoflow(run, run.bars[pinned]);
 		draw();
 	});
-	canvas.addEventListener("pointerdown", e => { drag = { from: place(canvas, e), to: null }; canvas.setPointerCapture(e.pointerId); });
-	canvas.addEventListener("pointermove", e => {
-		const p = place(canvas, e);
-		if (drag) { drag.to = p; draw(); return; }
-		const i = Math.floor(R(p[1]));
-		if (i >= 0 && i < run.bars.length && i !== chosen && p[1] < h - foot) describe(i);
-	});
-	const drop = e => {
-		if (!drag) return;
-		const from = drag.from, to = drag.to;
-		drag = null;
-		if (to && e.type === "pointerup") {
-			const x = [from[0], to[0]].sort((a, b) => a - b), y = [from[1], to[1]].sort((a, b) => a - b), next = Object.assign({}, view);
-			if (x[1] - x[0] > 8) { next.lo = Math.max(view.lo, T(x[0])); next.hi = Math.min(view.hi, T(x[1])); }
-			if (y[1] - y[0] > 30) { next.top = Math.max(0, Math.floor(R(y[0]))); next.rows = Math.max(1, Math.min(run.bars.length, Math.ceil(R(y[1]))) - next.top); }
-			if (next.hi > next.lo) view = next;
-		} else if (!to) { const i = Math.floor(R(from[1])); if (i >= 0 && i < run.bars.length && from[1] < h - foot) choose(i); }
-		draw();
-	};
-	canvas.addEventListener("pointerup", drop);
-	canvas.addEventListener("pointercancel", drop);
+	zoomable(canvas, z);
 	canvas.addEventListener("keydown", e => {
 		const i = { ArrowDown: chosen + 1, ArrowUp: chosen - 1, Home: 0, End: run.bars.length - 1 }[e.key];
 		if (i !== undefined) { e.preventDefault(); choose(Math.min(run.bars.length - 1, Math.max(0, i))); }
 		if ((e.key === "+" || e.key === "-") && chosen >= 0) {
-			const f = e.key === "+" ? .5 : 2, b = run.bars[chosen], mid = (b.at + b.end) / 2, half = (view.hi - view.lo) * f / 2;
-			if (f > 1 && 2 * half >= end - near) whole(); else { view.lo = Math.max(near, mid - half); view.hi = view.lo + 2 * half; }
+			const f = e.key === "+" ? .5 : 2, b = run.bars[chosen], mid = (b.at + b.end) / 2, half = (z.view.hi - z.view.lo) * f / 2;
+			if (f > 1 && 2 * half >= end - near) whole(); else { z.view.lo = Math.max(near, mid - half); z.view.hi = z.view.lo + 2 * half; }
 			draw();
 		}
 		if (e.key === "Escape") { whole(); draw(); }
@@ -394,6 +408,195 @@ function drawTimeline(figure) {
 	pinned = showCoflow && run.bars.length ? slowest() : -1;
 	if (pinned >= 0) showCoflow(run, run.bars[pinned]);
 	whole();
+	draw();
+	charts.push({ figure, draw });
+}
+
+// names fills a key with swatches and names.
+function names(figure, list) {
+	figure.querySelector(".names").replaceChildren(...list.map(([fill, name, sign]) => {
+		const span = el("span"), mark = sign ? el("b", "sign", sign) : el("span", "swatch");
+		if (!sign) mark.style.backgroundColor = fill;
+		span.append(mark, " " + name + " ");
+		return span;
+	}));
+}
+
+function drawGantt(figure) {
+	const select = figure.querySelector("select.run"), by = figure.querySelector("select.by"), canvas = figure.querySelector("canvas.plot"), out = figure.querySelector("output"), reset = figure.querySelector(".reset");
+	options(select, data.gantt);
+	if (!data.gantt.some(g => g.users.length > 1)) by.querySelector("[value=user]").remove();
+	const left = 96, foot = 22, most = Math.max(...data.gantt.map(g => g.rows.length)), h = Math.max(160, Math.min(900, 12 + most * 12 + foot));
+	const kinds = ["map", "reduce"], kept = ["committed", "killed", "failed"], places = ["", "node-local", "rack-local", "off-rack"];
+	const [ROW, JOB, STAGE, TASK, NTH, START, PHASE, OUTCOME, PLACE, INPUT] = [0, 1, 2, 3, 4, 5, 6, 10, 11, 12];
+	const until = a => a[START] + a[PHASE] + a[PHASE + 1] + a[PHASE + 2] + a[PHASE + 3];
+	const far = Math.max(...data.gantt.flatMap(g => g.attempts.map(until))), end = far > 0 ? far * 1.01 : 1;
+	let run, rows, chosen = null, job = 0, wide = 0;
+	const z = { drag: null, view: null, bottom: h - foot, draw, all: () => run.rows.length,
+		T: x => z.view.lo + (x - left) / (wide - left - 4) * (z.view.hi - z.view.lo), R: y => z.view.top + (y - 6) / (h - foot - 6) * z.view.rows,
+		point(p) { const a = at(p); if (a && a !== chosen) { describe(a); draw(); } },
+		click(p) { const a = at(p); job = a && a[JOB] !== job ? a[JOB] : 0; if (a) describe(a); } };
+	const X = t => left + (t - z.view.lo) / (z.view.hi - z.view.lo) * (wide - left - 4), Y = i => 6 + (i - z.view.top) / z.view.rows * (h - foot - 6);
+	const whole = () => { z.view = { lo: 0, hi: end, top: 0, rows: run.rows.length }; };
+	const hue = id => "hsl(" + Math.round(id * 137.508 % 360) + " " + (55 + id % 3 * 15) + "% " + (dark() ? 58 : 45) + "%)";
+	const user = id => { const k = run.owner[id]; return k === undefined ? css("--grey") : k < 8 ? colour(k) : hue(k); };
+	function at(p) {
+		const list = rows[Math.floor(z.R(p[1]))], t = z.T(p[0]);
+		if (!list || p[0] < left) return null;
+		const slack = 3 * (z.view.hi - z.view.lo) / (wide - left);
+		return list.find(a => a[START] <= t && t < until(a)) || list.find(a => a[START] - slack <= t && t < until(a) + slack) || null;
+	}
+	function pick() {
+		run = data.gantt[+select.value];
+		rows = run.rows.map(() => []);
+		for (const a of run.attempts) rows[a[ROW]].push(a);
+		rows.forEach(list => list.sort((a, b) => a[START] - b[START]));
+		chosen = null; job = 0;
+		out.replaceChildren();
+		whole();
+	}
+	const phaseOf = (a, k) => k === 0 ? (a[PLACE] ? 0 : 1) : k + 1;
+	function draw() {
+		const [c, w] = sheet(canvas, h), view = z.view, row = (h - foot - 6) / view.rows, thick = Math.max(1, row > 6 ? Math.min(22, row - 2) : row * .85);
+		wide = w;
+		const first = Math.max(0, Math.floor(view.top)), last = Math.min(run.rows.length, Math.ceil(view.top + view.rows));
+		c.fillStyle = css("--grid"); c.globalAlpha = .55;
+		for (let i = first; i < last; i++) if (run.rows[i][0] % 2) c.fillRect(0, Y(i), w - 4, row);
+		c.globalAlpha = 1;
+		timeAxis(c, left, w - 4, 2, h - foot, view.lo, view.hi);
+		const fills = [0, 1, 2, 3, 4].map(k => css(["--blue", "--verm", "--grey", "--green", "--orange"][k])), bad = css("--bad"), ink = css("--ink"), ground = css("--ground");
+		let drawn = 0;
+		c.save(); c.beginPath(); c.rect(left, 0, w - left - 4, h - foot + 1); c.clip();
+		for (let i = first; i < last; i++) for (const a of rows[i]) {
+			const stop = until(a);
+			if (stop < view.lo || a[START] > view.hi) continue;
+			drawn++;
+			const y = Y(i) + (row - thick) / 2, x1 = X(a[START]), x2 = Math.max(X(stop), x1 + .7);
+			c.globalAlpha = a[OUTCOME] ? .4 : 1;
+			if (by.value === "phase") {
+				let t = a[START];
+				for (let k = 0; k < 4; k++) {
+					const d = a[PHASE + k];
+					if (d > 0) { c.fillStyle = fills[phaseOf(a, k)]; c.fillRect(X(t), y, Math.max(.5, X(t + d) - X(t)), thick); }
+					t += d;
+				}
+			} else { c.fillStyle = by.value === "job" ? hue(a[JOB]) : user(a[JOB]); c.fillRect(x1, y, x2 - x1, thick); }
+			c.globalAlpha = 1;
+			if (x2 - x1 > 3) { c.fillStyle = ground; c.fillRect(x1 - .5, y, 1, thick); }
+			if (thick >= 12 && x2 - x1 > 34) {
+				c.save(); c.beginPath(); c.rect(Math.max(x1, left), y, x2 - Math.max(x1, left) - 3, thick); c.clip();
+				const label = "j" + a[JOB] + " " + (a[STAGE] ? "s" + a[STAGE] + "." : "") + a[TASK] + (a[NTH] ? "#" + a[NTH] : "");
+				c.font = "10.5px system-ui, sans-serif"; c.textAlign = "left"; c.textBaseline = "middle";
+				c.lineWidth = 2.5; c.strokeStyle = "rgba(0,0,0,.55)"; c.strokeText(label, Math.max(x1, left) + 4, y + thick / 2 + .5);
+				c.fillStyle = "#fff"; c.fillText(label, Math.max(x1, left) + 4, y + thick / 2 + .5);
+				c.restore();
+			}
+			if (a[OUTCOME]) {
+				const r = Math.max(1.6, Math.min(4, thick / 2.2));
+				c.strokeStyle = c.fillStyle = bad; c.lineWidth = Math.max(1, r / 2.2);
+				marker(c, a[OUTCOME] === 1 ? "cross" : "diamond", x2 - r, y + thick / 2, r);
+			}
+			if (a[JOB] === job) { c.strokeStyle = ink; c.lineWidth = 1.3; c.strokeRect(x1 + .5, y - .5, x2 - x1 - 1, thick + 1); }
+			if (a === chosen) { c.strokeStyle = ink; c.lineWidth = 2; c.strokeRect(x1 - 1, y - 1, x2 - x1 + 2, thick + 2); }
+		}
+		dragged(c, z.drag);
+		c.restore();
+		c.fillStyle = css("--soft"); c.textBaseline = "middle"; c.font = "11px system-ui, sans-serif";
+		let below = -99;
+		for (let i = first; i < last; ) {
+			const [host] = run.rows[i];
+			let n = 1;
+			while (i + n < last && run.rows[i + n][0] === host) n++;
+			const mid = Y(i) + n * row / 2;
+			if (mid - below >= 12) { c.textAlign = "left"; c.fillText(run.hosts[host], 2, mid); below = mid; }
+			if (row >= 10) { c.textAlign = "right"; for (let k = i; k < i + n; k++) c.fillText((row >= 15 ? kinds[run.rows[k][1]] : kinds[run.rows[k][1]][0]) + " " + run.rows[k][2], left - 5, Y(k) + row / 2); }
+			i += n;
+		}
+		names(figure, (by.value === "phase" ? data.phases.map((p, k) => [fills[k], p]) : by.value === "user" ? run.users.slice(0, 12).map((u, k) => [k < 8 ? colour(k) : hue(k), u]) : []).concat([["", "killed", "✕"], ["", "failed", "◆"]]));
+		figure.dataset.drawn = String(drawn);
+		figure.querySelector(".count").textContent = "n = " + run.n + (run.n === 1 ? " attempt" : " attempts") + (run.attempts.length < run.n ? ", " + run.attempts.length + " on this page" : "");
+		reset.disabled = view.rows === run.rows.length && view.lo === 0 && view.hi === end;
+	}
+	function describe(a) {
+		chosen = a;
+		const [host, kind, number] = run.rows[a[ROW]], owner = run.owner[a[JOB]];
+		const facts = [["host", run.hosts[host] + ", " + kinds[kind] + " slot " + number], ["start", human(a[START])], ["time", human(until(a) - a[START])]];
+		if (owner !== undefined) facts.unshift(["user", run.users[owner]]);
+		if (a[PLACE]) facts.push(["input", size(a[INPUT]) + ", " + places[a[PLACE]]]); else facts.push(["input", size(a[INPUT])]);
+		for (let k = 0; k < 4; k++) if (a[PHASE + k] > 0) facts.push([data.phases[phaseOf(a, k)], human(a[PHASE + k])]);
+		out.replaceChildren(...reading("job " + a[JOB] + ", stage " + a[STAGE] + ", task " + a[TASK] + ", attempt " + a[NTH] + ": " + kept[a[OUTCOME]], facts));
+	}
+	select.addEventListener("change", () => { pick(); draw(); });
+	by.addEventListener("change", draw);
+	zoomable(canvas, z);
+	canvas.addEventListener("keydown", e => {
+		const list = chosen && rows[chosen[ROW]], i = chosen && list.indexOf(chosen), mid = chosen && (chosen[START] + until(chosen)) / 2;
+		const near = r => { for (const step = r < chosen[ROW] ? -1 : 1; rows[r]; r += step) if (rows[r].length) return rows[r].reduce((b, a) => Math.abs((a[START] + until(a)) / 2 - mid) < Math.abs((b[START] + until(b)) / 2 - mid) ? a : b); return chosen; };
+		let next;
+		if (["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End"].includes(e.key)) {
+			e.preventDefault();
+			if (!chosen) next = rows.find(r => r.length)[0];
+			else next = { ArrowLeft: () => list[Math.max(0, i - 1)], ArrowRight: () => list[Math.min(list.length - 1, i + 1)], Home: () => list[0], End: () => list[list.length - 1],
+				ArrowUp: () => near(chosen[ROW] - 1), ArrowDown: () => near(chosen[ROW] + 1) }[e.key]();
+			describe(next);
+		}
+		if (e.key === "Enter" && chosen) job = job === chosen[JOB] ? 0 : chosen[JOB];
+		if ((e.key === "+" || e.key === "-") && chosen) {
+			const f = e.key === "+" ? .5 : 2, half = (z.view.hi - z.view.lo) * f / 2, n = Math.min(run.rows.length, Math.max(4, Math.round(z.view.rows * f)));
+			if (f > 1 && 2 * half >= end) whole();
+			else { const lo = Math.max(0, mid - half); z.view = { lo, hi: lo + 2 * half, top: Math.max(0, Math.min(run.rows.length - n, chosen[ROW] - Math.floor(n / 2))), rows: n }; }
+		}
+		if (e.key === "Escape") whole();
+		draw();
+	});
+	reset.addEventListener("click", () => { whole(); draw(); });
+	pick();
+	draw();
+	charts.push({ figure, draw });
+}
+
+// drawShares draws the slots in use by each user as areas on top of each other.
+function drawShares(figure) {
+	const select = figure.querySelector("select"), canvas = figure.querySelector("canvas.plot"), out = figure.querySelector("output");
+	options(select, data.shares);
+	const left = 44, foot = 22, h = height, high = Math.max(1, ...data.shares.map(s => Math.max(s.total || 0, ...s.slots[0].map((_, k) => s.slots.reduce((sum, u) => sum + u[k], 0))))) * 1.04;
+	const end = Math.max(...data.shares.map(s => s.bin_us * s.slots[0].length));
+	let run, wide = 0, bin = -1;
+	const X = t => left + t / end * (wide - left - 4), Y = n => h - foot - n / high * (h - foot - 6);
+	const fill = k => k === 7 ? css("--grey") : colour(k);
+	function draw() {
+		const [c, w] = sheet(canvas, h), n = run.slots[0].length;
+		wide = w;
+		c.textAlign = "right"; c.textBaseline = "middle"; c.fillStyle = css("--soft"); c.strokeStyle = css("--grid");
+		for (const v of steps(0, high, 6)) { c.fillText(trim(v), left - 6, Y(v)); c.beginPath(); c.moveTo(left, Y(v)); c.lineTo(w - 4, Y(v)); c.stroke(); }
+		timeAxis(c, left, w - 4, 2, h - foot, 0, end);
+		const low = new Array(n).fill(0);
+		run.slots.forEach((u, k) => {
+			c.fillStyle = fill(k);
+			for (let j = 0; j < n; j++) {
+				if (u[j] > 0) c.fillRect(X(j * run.bin_us), Y(low[j] + u[j]), X((j + 1) * run.bin_us) - X(j * run.bin_us) + .3, Y(low[j]) - Y(low[j] + u[j]));
+				low[j] += u[j];
+			}
+		});
+		if (run.total) { c.strokeStyle = css("--ink"); c.lineWidth = 1.2; c.setLineDash([5, 4]); c.beginPath(); c.moveTo(left, Y(run.total)); c.lineTo(w - 4, Y(run.total)); c.stroke(); c.setLineDash([]); }
+		if (bin >= 0) { c.strokeStyle = css("--ink"); c.lineWidth = 1; c.strokeRect(X(bin * run.bin_us), Y(high), Math.max(1, X((bin + 1) * run.bin_us) - X(bin * run.bin_us)), h - foot - Y(high)); }
+		names(figure, run.users.map((u, k) => [fill(k), u]));
+		figure.dataset.drawn = String(run.slots.length * n);
+		figure.querySelector(".count").textContent = "intervals of " + human(run.bin_us) + (run.total ? ", n = " + run.total + " slots" : "");
+	}
+	function describe(k) {
+		bin = Math.min(run.slots[0].length - 1, Math.max(0, k));
+		const of = run.slots.map((u, i) => [run.users[i], u[bin]]), sum = of.reduce((s, [, x]) => s + x, 0);
+		out.replaceChildren(...reading("from " + human(bin * run.bin_us) + " to " + human((bin + 1) * run.bin_us), [["in use", trim(sum)]].concat(of.filter(([, x]) => x > 0).map(([u, x]) => [u, trim(x)]))));
+		draw();
+	}
+	select.addEventListener("change", () => { run = data.shares[+select.value]; bin = -1; out.replaceChildren(); draw(); });
+	canvas.addEventListener("pointermove", e => { const k = Math.floor((place(canvas, e)[0] - left) / (wide - left - 4) * end / run.bin_us); if (k >= 0 && k < run.slots[0].length && k !== bin) describe(k); });
+	canvas.addEventListener("keydown", e => {
+		const k = { ArrowLeft: bin - 1, ArrowRight: bin + 1, Home: 0, End: run.slots[0].length - 1 }[e.key];
+		if (k !== undefined) { e.preventDefault(); describe(k); }
+	});
+	run = data.shares[0];
 	draw();
 	charts.push({ figure, draw });
 }
@@ -483,7 +686,7 @@ function drawLinks(figure) {
 	charts.push({ figure, draw });
 }
 
-const drawers = { cdf: drawCDF, speedups: drawSpeedups, timeline: drawTimeline, progress: drawProgress, links: drawLinks, balance: drawBalance };
+const drawers = { cdf: drawCDF, speedups: drawSpeedups, timeline: drawTimeline, progress: drawProgress, links: drawLinks, balance: drawBalance, gantt: drawGantt, shares: drawShares };
 // The progress chart is drawn last: the timeline selects its coflow.
 const figures = Array.from(document.querySelectorAll("figure[data-chart]")).sort((a, b) => (b.dataset.chart === "progress") - (a.dataset.chart === "progress"));
 for (const figure of figures) {

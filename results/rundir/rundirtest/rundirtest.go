@@ -17,6 +17,7 @@ import (
 	"testbed/hosts/wire"
 	"testbed/results/breakdown"
 	"testbed/results/flows"
+	"testbed/results/flows/flowstest"
 	"testbed/results/metrics"
 	"testbed/results/report"
 	"testbed/results/rundir"
@@ -35,6 +36,7 @@ type Spec struct {
 	Blocks     int  // blocks per repeat
 	FluidModel bool // a simulation
 	Timing     bool // with breakdown.csv, links.csv, drops.csv and progress.csv
+	Tasks      bool // with jobs of tasks, and attempts.csv
 	Jobs       bool // with requests.csv, jobs.csv and balance.csv: one job per block, every third with a coflow; coflow 1 is background
 }
 
@@ -76,6 +78,10 @@ func Write(t testing.TB, s Spec) string {
 		arm := report.Arm{Name: a.Name}
 		for k := range s.Repeats {
 			rep := report.Repeat{Records: records(s, a, k)}
+			if s.Tasks {
+				c := Cluster(a)
+				tasks(&rep, c, k)
+			}
 			if s.Jobs {
 				asked(s).Join(&rep.Records)
 				rep.Placement = &metrics.Placement{CrossRack: metrics.CrossRack{All: 2e6 * a.Speed, Writes: 1e6 * a.Speed},
@@ -108,6 +114,30 @@ func Write(t testing.TB, s Spec) string {
 		must(writeTiming(dir, s, in))
 	}
 	return dir
+}
+
+// Cluster is the cluster of an arm with jobs of tasks. A faster arm reads more blocks from its own hosts.
+func Cluster(a Arm) flowstest.Cluster {
+	c := flowstest.Default()
+	c.Pace, c.Node = a.Speed, 1-0.5/a.Speed
+	return c
+}
+
+// tasks adds the records of jobs of tasks.
+func tasks(rep *report.Repeat, c flowstest.Cluster, repeat int) {
+	made := c.Records(uint64(repeat))
+	var flow, coflow = workloads.FlowID(len(rep.Records.Flows)), workloads.CoflowID(len(rep.Records.Coflows))
+	for _, f := range made.Flows {
+		f.Coflow, f.Flow = f.Coflow+coflow, f.Flow+flow
+		rep.Records.Flows = append(rep.Records.Flows, f)
+	}
+	for _, x := range made.Coflows {
+		x.Coflow += coflow
+		rep.Records.Coflows = append(rep.Records.Coflows, x)
+	}
+	rep.Records.Jobs = append(rep.Records.Jobs, made.Jobs...)
+	rep.Records.Attempts = made.Attempts
+	rep.Slots = &metrics.TaskSlots{Hosts: c.Hosts(), Map: c.MapSlots, Reduce: c.ReduceSlots}
 }
 
 // asked returns a job for each block, in two bins, every third with a coflow.

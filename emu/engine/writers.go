@@ -9,13 +9,13 @@ import (
 	"testbed/workloads"
 )
 
-// jobs is the sub-machine that starts the writers of jobs after their coflows have ended.
+// writers is the sub-machine that starts the writers of jobs after their coflows have ended.
 //
 // A coflow has ended when each of its flows has finished or failed. If a flow to a reducer
 // has failed, the reducer's input is incomplete. In Hadoop its attempt would fail before it
 // writes and the task would run again on another host. The engine does not do this, so the
 // blocks of that reducer fail. The other reducers of the job have their input and write.
-type jobs struct {
+type writers struct {
 	*core
 	blocks   *blocks                         // starts and fails writers
 	shuffles map[workloads.CoflowID]*shuffle // unfinished coflows with writers
@@ -29,8 +29,8 @@ type shuffle struct {
 	failed  map[topo.HostID]string // the reason why a host will not receive everything
 }
 
-func newJobs(shared *core, b *blocks) jobs {
-	return jobs{core: shared, blocks: b, shuffles: map[workloads.CoflowID]*shuffle{}}
+func newWriters(shared *core, b *blocks) writers {
+	return writers{core: shared, blocks: b, shuffles: map[workloads.CoflowID]*shuffle{}}
 }
 
 // start is a writer with a start time in the future.
@@ -40,7 +40,7 @@ type start struct {
 }
 
 // coflowArrived registers the writers that wait for a coflow.
-func (x *jobs) coflowArrived(ev CoflowArrived) error {
+func (x *writers) coflowArrived(ev CoflowArrived) error {
 	id := ev.Coflow.ID
 	for _, w := range ev.Then {
 		switch {
@@ -64,13 +64,13 @@ func (x *jobs) coflowArrived(ev CoflowArrived) error {
 	return nil
 }
 
-func (x *jobs) flowEnded(n flowEnded) {
+func (x *writers) flowEnded(n flowEnded) {
 	if s := x.shuffles[n.coflow]; s != nil && n.failed {
 		s.lose(n.dst, n.why)
 	}
 }
 
-func (x *jobs) coflowEnded(n coflowEnded) {
+func (x *writers) coflowEnded(n coflowEnded) {
 	if s := x.shuffles[n.id]; s != nil {
 		delete(x.shuffles, n.id)
 		x.ended = append(x.ended, s)
@@ -78,7 +78,7 @@ func (x *jobs) coflowEnded(n coflowEnded) {
 }
 
 // startWriters starts the writers that are due.
-func (x *jobs) startWriters() error {
+func (x *writers) startWriters() error {
 	for _, s := range x.ended {
 		for _, w := range s.writers {
 			if why, failed := s.failed[w.Client]; failed {
@@ -107,7 +107,7 @@ func (x *jobs) startWriters() error {
 }
 
 // hostEnded discards the input that a host has received from coflows.
-func (x *jobs) hostEnded(n hostEnded) {
+func (x *writers) hostEnded(n hostEnded) {
 	for _, s := range x.shuffles {
 		s.lose(n.host, n.why)
 	}
@@ -124,7 +124,7 @@ func (x *jobs) hostEnded(n hostEnded) {
 }
 
 // next returns the start time of the next writer.
-func (x *jobs) next() time.Duration {
+func (x *writers) next() time.Duration {
 	if len(x.waiting) == 0 {
 		return NextNever
 	}
@@ -139,7 +139,7 @@ func (s *shuffle) lose(h topo.HostID, why string) {
 }
 
 // toStart returns the number of waiting writers.
-func (x *jobs) toStart() int {
+func (x *writers) toStart() int {
 	n := len(x.waiting)
 	for _, s := range x.shuffles {
 		n += len(s.writers)

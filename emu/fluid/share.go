@@ -1,0 +1,134 @@
+package fluid
+
+import (
+	"math"
+
+	"testbed/topo"
+	"testbed/topo/units"
+)
+
+// share computes the rates from the current time on.
+func (b *Backend) share() {
+	touched := b.shares.every
+	if b.shareChanged() {
+		touched = b.shares.touched
+		for _, c := range b.shares.part {
+			for _, f := range c.members {
+				if b.setRate(f, c.rate) {
+					b.finishes.put(f)
+				} else {
+					b.finishes.drop(f)
+				}
+			}
+		}
+		for _, f := range b.moved {
+			if f.in == nil {
+				b.setRate(f, 0)
+				b.finishes.drop(f)
+			}
+		}
+	} else {
+		b.shares.rates(b.classes, b.capacity)
+		b.finishes.empty()
+		for _, c := range b.classes {
+			for _, f := range c.members {
+				if b.setRate(f, c.rate) {
+					b.finishes.add(f)
+				}
+			}
+		}
+		for _, f := range b.moved {
+			if f.in == nil {
+				b.setRate(f, 0)
+			}
+		}
+		b.finishes.order()
+	}
+	for _, r := range touched {
+		b.setLoad(r, b.shares.Load[r])
+	}
+	clear(b.moved) // release fluids that have ended
+	b.changed, b.freed, b.moved = b.changed[:0], b.freed[:0], b.moved[:0]
+	b.stale, b.all = false, false
+}
+
+// shareChanged recomputes only the rates that the changes affect, and reports whether it did.
+// It gives up when more than half of the classes are affected; it then skips a number of
+// computations that doubles with each consecutive failure, up to longest.
+func (b *Backend) shareChanged() bool {
+	const longest = 64
+	most := len(b.classes) / 2
+	if b.allUpTo < 0 {
+		most = math.MaxInt
+	}
+	switch {
+	case b.all || len(b.classes) <= b.allUpTo:
+		return false
+	case b.skip > 0:
+		b.skip--
+		return false
+	case b.shares.update(b.changed, b.freed, b.capacity, most):
+		b.backoff = 0
+		return true
+	}
+	b.backoff = min(2*b.backoff+1, longest)
+	b.skip = b.backoff
+	return false
+}
+
+// setRate sets a fluid's rate from the current time on, and reports whether the fluid
+// finishes at that rate.
+func (b *Backend) setRate(f *fluid, rate float64) bool {
+	if f.rate == rate {
+		return f.finishes
+	}
+	f.left = max(f.leftAfter(b.clock.Since(f.since)), 0)
+	f.since, f.rate, f.finishes = b.clock, rate, false
+	if ns := f.left * 1e9 / rate; rate > 0 && ns <= horizon {
+		f.finish, f.finishes = b.clock.Plus(ns), true
+	}
+	return f.finishes
+}
+
+// setLoad sets the load of a resource from the current time on.
+func (b *Backend) setLoad(r int32, load float64) {
+	if b.load[r] == load {
+		return
+	}
+	b.settle(r)
+	b.load[r] = load
+}
+
+// settle updates the bits that a link has carried up to the current time. Other resources
+// are not counted.
+func (b *Backend) settle(r int32) {
+	if int(r) >= len(b.carried) {
+		return
+	}
+	if from := b.since[r]; b.cfg.Sent != nil && b.load[r] > 0 && b.clock != from {
+		b.cfg.Sent(topo.LinkID(r), b.load[r], from.Round(), b.clock.Round())
+	}
+	b.carried[r] += bitsIn(b.load[r], b.clock.Since(b.since[r]))
+	b.since[r] = b.clock
+}
+
+// Settle ends the open intervals of Config.Sent at the current time, so that its calls
+// cover everything sent so far.
+func (b *Backend) Settle() {
+	for r := range b.carried {
+		b.settle(int32(r))
+	}
+}
+
+// count returns the bytes that have crossed a link so far.
+func (b *Backend) count(l topo.LinkID) units.Bytes {
+	return units.Bytes(math.Round(b.bits(l) / 8))
+}
+
+// bits returns the bits that a link has carried so far, headers included.
+func (b *Backend) bits(l topo.LinkID) float64 {
+	return b.wire[l] * (b.carried[l] + float64(bitsIn(b.load[l], b.clock.Since(b.since[l]))))
+}
+
+// bitsIn returns the bits that a rate in bit/s carries in ns nanoseconds.
+func bitsIn(rate, ns float64) float64 { return rate * ns / 1e9 }

@@ -1,0 +1,132 @@
+package runner
+
+import (
+	"slices"
+	"time"
+
+	"testbed/emu/engine"
+	"testbed/emu/engine/tracker"
+	"testbed/emu/plan"
+	"testbed/emu/scenario"
+	"testbed/policies"
+	"testbed/policies/catalog"
+	"testbed/topo/units"
+	"testbed/workloads"
+	"testbed/workloads/jobs"
+)
+
+// work is the workload of a repeat, the same for every arm.
+type work struct {
+	workloads.Workload
+	tasks  []jobs.Job                   // jobs of tasks, in order of submission
+	stored []engine.StoredBlock         // their input blocks, in order of ID; these are above those of Workload
+	lone   map[jobs.JobID]time.Duration // times of jobs of tasks alone; nil if unknown
+}
+
+// work returns the workload of a repeat, counted from 0, and notes on it.
+func (r *run) work(repeat int) (w work, notes scenario.Notes, err error) {
+	var said scenario.Notes
+	if w.Workload, notes, err = r.s.Workload(r.fabric, repeat); err != nil {
+		return w, nil, err
+	}
+	if w.tasks, said, err = r.s.TaskJobs(r.fabric, repeat); err != nil || len(w.tasks) == 0 {
+		return w, notes, err
+	}
+	in := r.s.Spec.Tasks.Input
+	p, err := catalog.Placement(in.Placement, nil)
+	if err != nil {
+		return w, nil, err
+	}
+	if w.stored, err = storedBlocks(r.idleCluster(), p, w.tasks, in.Replicas, r.s.RepeatSeed(repeat)); err != nil {
+		return w, nil, err
+	}
+	above := w.Workload.NextIDs().Block
+	for i := range w.stored {
+		w.stored[i].Block += above
+	}
+	for i := range w.tasks {
+		for _, stage := range w.tasks[i].Stages {
+			for k := range stage.Tasks {
+				if len(stage.From) == 0 {
+					stage.Tasks[k].Input += above
+				}
+			}
+		}
+	}
+	return w, append(notes, said...), nil
+}
+
+// NextIDs returns the lowest IDs above those of the workload's coflows, flows and blocks.
+func (w work) NextIDs() workloads.IDs {
+	next := w.Workload.NextIDs()
+	if n := len(w.stored); n > 0 {
+		next.Block = w.stored[n-1].Block + 1
+	}
+	return next
+}
+
+// arrivals returns the arrivals of a workload, sorted by time. At the same time, jobs of tasks come
+// last. The engine itself submits those that follow another job.
+func (w work) arrivals() []engine.Arrival {
+	out := engine.Arrivals(w.Workload)
+	for _, j := range w.tasks {
+		if j.After == 0 {
+			out = append(out, engine.Arrival{At: j.Submit, Event: engine.JobArrived{Job: j.ID}})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b engine.Arrival) int { return int(max(-1, min(1, a.At-b.At))) })
+	return out
+}
+
+// shuffled returns the bytes that stages of tasks send to later ones.
+func (w work) shuffled() units.Bytes {
+	if len(w.tasks) == 0 {
+		return 0
+	}
+	return units.Bytes(jobs.Describe(w.tasks, nil).Shuffled)
+}
+
+// zones returns the zone of each rack, nil if all share one.
+func (r *run) zones() (zone []int) {
+	if n := r.s.Spec.Fabric.ZoneRacks; n > 0 {
+		for rack := range r.fabric.Racks() {
+			zone = append(zone, rack/n)
+		}
+	}
+	return zone
+}
+
+// idleCluster returns the cluster before the run, with empty disks.
+func (r *run) idleCluster() *policies.Cluster {
+	c := &policies.Cluster{Fabric: r.fabric, Capacity: plan.PayloadCapacity(r.fabric), Zone: r.zones(), Hosts: make([]policies.HostState, r.fabric.Hosts()),
+		Racks: make([]policies.RackState, r.fabric.Racks()), Load: make([]units.Rate, len(r.fabric.Links()))}
+	for h := range c.Hosts {
+		c.Hosts[h] = policies.HostState{LastReport: -1, NextReport: r.s.Spec.Heartbeat.Interval}
+		if d := r.s.Spec.Disk; d != nil {
+			c.DiskRate, c.Hosts[h].Disk = d.Write, d.HostSize()
+		}
+	}
+	return c
+}
+
+// taskConfig returns the jobs of tasks of an arm, nil if there are none.
+func (r *run) taskConfig(arm int, w work) (*engine.TaskConfig, error) {
+	if len(w.tasks) == 0 {
+		return nil, nil
+	}
+	p := r.arms[arm].Policies[catalog.RoleTask]
+	scheduler, err := catalog.Task(p.Name, p.Params)
+	if err != nil {
+		return nil, err
+	}
+	t := r.s.Spec.Tasks
+	return &engine.TaskConfig{Jobs: w.tasks, Scheduler: scheduler, Slots: [jobs.TaskKinds]int{t.MapSlots, t.ReduceSlots}, Resources: jobs.Resources{CPU: t.Cores, Memory: t.Memory},
+		Space: t.OutputSpace, Stored: w.stored, Output: r.s.TaskOutput(w.tasks), Settings: taskSettings(t)}, nil
+}
+
+// taskSettings returns the settings of the job tracker.
+func taskSettings(t *scenario.Tasks) tracker.Settings {
+	return tracker.Settings{OutOfBand: t.OutOfBand, Slowstart: t.Slowstart, Barrier: t.Shuffle == scenario.BarrierShuffle, Fetches: t.Fetches, Batch: t.FetchBatch,
+		Penalty: t.Penalty, MaxPenalty: t.PenaltyMax, Growth: t.PenaltyGrowth, FetchFailures: t.FetchFailures, Attempts: t.Attempts,
+		Evict: tracker.Evict(max(0, slices.Index(tracker.EvictNames(), t.Evict)))}
+}

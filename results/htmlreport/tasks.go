@@ -1,0 +1,285 @@
+package htmlreport
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"testbed/results/figures"
+	"testbed/results/flows"
+	"testbed/results/metrics"
+)
+
+// gantt is the attempts of one repeat of an arm.
+type gantt struct {
+	Arm    int      `json:"arm"`
+	Repeat int      `json:"repeat"`
+	N      int      `json:"n"`     // attempts in total, including those not drawn
+	Hosts  []string `json:"hosts"` // that are drawn, of All
+	All    int      `json:"all"`
+	Rows   []slot   `json:"rows"`
+	Users  []string `json:"users"`
+	// Owner has the user of each job that has one, as its place in Users.
+	Owner    map[string]int `json:"owner"`
+	Attempts []attempt      `json:"attempts"`
+}
+
+// slot is [host, kind, number]: host is the place in Hosts, kind that in metrics.TaskKinds.
+type slot [3]int
+
+// attempt is [row, job, stage, task, attempt, start, time of each of the four phases, outcome,
+// locality, input bytes]. Times are microseconds; outcome and locality are places in
+// outcomes and localities.
+type attempt [13]int64
+
+var (
+	outcomes   = []string{flows.Committed, flows.Killed, flows.Failed}
+	localities = []string{"", flows.NodeLocal, flows.RackLocal, flows.OffRack}
+)
+
+// userShares are the slots in use by each user over time in one repeat of an arm.
+type userShares struct {
+	Arm    int         `json:"arm"`
+	Repeat int         `json:"repeat"`
+	BinUS  float64     `json:"bin_us"`
+	Users  []string    `json:"users"`
+	Slots  [][]float64 `json:"slots"`           // by user and bin
+	Total  int         `json:"total,omitempty"` // slots of the cluster; 0 if not known
+}
+
+// taskCharts returns the charts of attempts and of users' slots.
+func (d *Data) taskCharts() (all []gantt, shares []userShares) {
+	all, shares = []gantt{}, []userShares{}
+	total := 0
+	d.shown(func(_ int, a *Arm) {
+		for _, r := range a.drawn() {
+			if len(r.Records.Attempts) > 0 {
+				total++
+			}
+		}
+	})
+	d.shown(func(i int, a *Arm) {
+		for k, r := range a.drawn() {
+			if len(r.Records.Attempts) > 0 {
+				all = append(all, newGantt(i, k, &r.Records, maxAttempts/total))
+				shares = append(shares, newShares(i, k, &r))
+			}
+		}
+	})
+	return all, shares
+}
+
+// newGantt returns the attempts of the first hosts, as many as have at most most attempts, and at
+// least of one host.
+func newGantt(arm, repeat int, r *flows.Records, most int) gantt {
+	g := gantt{Arm: arm, Repeat: repeat, N: len(r.Attempts), Owner: map[string]int{}}
+	count := map[string]int{}
+	for i := range r.Attempts {
+		count[r.Attempts[i].Host]++
+	}
+	g.All = len(count)
+	row, left, skipped := map[figures.Slot]int64{}, most, false
+	for _, s := range figures.SlotsOf(r.Attempts) {
+		host := slices.Index(g.Hosts, s.Host)
+		if host < 0 {
+			if skipped = skipped || len(g.Hosts) > 0 && count[s.Host] > left; skipped {
+				continue
+			}
+			left -= count[s.Host]
+			host = len(g.Hosts)
+			g.Hosts = append(g.Hosts, s.Host)
+		}
+		row[s] = int64(len(g.Rows))
+		g.Rows = append(g.Rows, slot{host, slices.Index(metrics.TaskKinds(), s.Kind), s.Number})
+	}
+	place := map[string]int{}
+	for _, j := range r.Jobs {
+		if j.Tasks == 0 || j.User == "" {
+			continue
+		}
+		k, ok := place[j.User]
+		if !ok {
+			k = len(g.Users)
+			place[j.User] = k
+			g.Users = append(g.Users, j.User)
+		}
+		g.Owner[fmt.Sprint(j.Job)] = k
+	}
+	micros := func(t time.Duration) int64 { return t.Round(time.Microsecond).Microseconds() }
+	for i := range r.Attempts {
+		a := &r.Attempts[i]
+		at, ok := row[figures.SlotOf(a)]
+		if !ok {
+			continue
+		}
+		x := attempt{at, int64(a.Job), int64(a.Stage), int64(a.Task), int64(a.Attempt), micros(a.Start)}
+		for k, bounds := 0, metrics.PhasesOf(a); k < metrics.AttemptPhases; k++ {
+			x[6+k] = micros(bounds[k+1]) - micros(bounds[k])
+		}
+		x[10], x[11], x[12] = int64(slices.Index(outcomes, a.Outcome)), int64(slices.Index(localities, a.Locality)), int64(a.Input)
+		g.Attempts = append(g.Attempts, x)
+	}
+	return g
+}
+
+func newShares(arm, repeat int, r *Repeat) userShares {
+	var end time.Duration
+	for i := range r.Records.Attempts {
+		end = max(end, r.Records.Attempts[i].End)
+	}
+	bin := figures.RoundBin(end, maxBins)
+	out := userShares{Arm: arm, Repeat: repeat, BinUS: us(bin)}
+	for _, u := range figures.TopUsers(metrics.SharesOf(&r.Records, bin), maxUsers) {
+		name := u.User
+		if name == "" {
+			name = "(no user)"
+		}
+		for k := range u.Slots {
+			u.Slots[k] = digits(u.Slots[k], 1)
+		}
+		out.Users, out.Slots = append(out.Users, name), append(out.Slots, u.Slots)
+	}
+	if s := r.Slots; s != nil {
+		for _, kind := range metrics.TaskKinds() {
+			out.Total += s.Of(kind)
+		}
+	}
+	return out
+}
+
+// bars is a group of stacks with its legend.
+type bars struct {
+	Title, Lead string
+	Classes     []cause
+	Groups      []group
+}
+
+// group is stacks with a heading, which may be "".
+type group struct {
+	Heading string
+	Stacks  []stack
+}
+
+// partClasses are the classes of figures.Parts, and what each means.
+var partClasses = [...]struct{ class, what string }{
+	{"c0", "no attempt of the job runs"},
+	{"p0", "an attempt that reads a block has not processed it yet"},
+	{"p1", "an attempt fetches, or has fetched everything and waits to compute"},
+	{"p3", "an attempt that has fetched computes"},
+	{"p4", "all running attempts have computed: they spill, write blocks or commit"},
+}
+
+// tasks adds the bars of jobs of tasks: job times by part, and locality.
+func (v *views) tasks(d *Data) {
+	parts := bars{Title: "Job time by part", Lead: "Average job time of each arm. Each moment of a job counts to the first part that applies, so the parts add up to its time."}
+	for k, p := range figures.Parts {
+		parts.Classes = append(parts.Classes, cause{partClasses[k].class, p.Name, partClasses[k].what})
+	}
+	local := bars{Title: "Locality of maps", Lead: "Where the replica was that a map read: on its own host, on another host of its rack, or in another rack. Maps that committed, by the number of maps of their job.",
+		Classes: []cause{{"t0", flows.NodeLocal, ""}, {"t2", flows.RackLocal, ""}, {"t1", flows.OffRack, ""}}}
+	type arm struct {
+		label string
+		mean  [metrics.JobParts]time.Duration
+		total time.Duration
+	}
+	var arms []arm
+	var places [len(metrics.MapClasses) + 2]group // all maps, then by class
+	places[0].Heading = "All maps"
+	least := 1
+	for k := range places[1:] {
+		places[1+k].Heading = fmt.Sprintf("Jobs of %d maps or more", least)
+		if k < len(metrics.MapClasses) {
+			places[1+k].Heading = fmt.Sprintf("Jobs of %d–%d maps", least, metrics.MapClasses[k])
+			least = metrics.MapClasses[k] + 1
+		}
+	}
+	longest := time.Duration(0)
+	d.shown(func(_ int, a *Arm) {
+		x := arm{}
+		divided := 0
+		var classes [len(places)]metrics.Locality
+		for _, r := range a.Repeats {
+			t := metrics.TasksOf(&r.Records, r.Slots)
+			if t == nil {
+				continue
+			}
+			divided += t.Divided
+			for k, p := range t.Parts {
+				x.mean[k] += p
+			}
+			classes[0].Add(t.Locality)
+			for k, l := range t.ByMaps {
+				classes[1+k].Add(l)
+			}
+		}
+		if divided > 0 {
+			for k := range x.mean {
+				x.mean[k] /= time.Duration(divided)
+				x.total += x.mean[k]
+			}
+			x.label, longest = a.counted(divided, "job", "jobs"), max(longest, x.total)
+			arms = append(arms, x)
+		}
+		for k, l := range classes {
+			n := l.Total()
+			if n == 0 {
+				continue
+			}
+			s := stack{Label: a.counted(n, "map", "maps")}
+			for i, x := range []int{l.Node, l.Rack, l.OffRack} {
+				width := share100(float64(x), float64(n))
+				s.add(local.Classes[i], width, width, fmt.Sprint(x))
+			}
+			s.Value = fmt.Sprintf("%.0f %% node", share100(float64(l.Node), float64(n)))
+			places[k].Stacks = append(places[k].Stacks, s)
+		}
+	})
+	var times []stack
+	for _, x := range arms {
+		s := stack{Label: x.label, Value: d.Human(x.total)}
+		for k, p := range figures.Parts {
+			t := x.mean[p.Part]
+			s.add(parts.Classes[k], share100(float64(t), float64(longest)), share100(float64(t), float64(x.total)), d.Human(t))
+		}
+		times = append(times, s)
+	}
+	if len(times) > 0 {
+		parts.Groups = []group{{Stacks: times}}
+		v.Tasks = append(v.Tasks, parts)
+	}
+	for _, g := range places {
+		if len(g.Stacks) > 0 {
+			local.Groups = append(local.Groups, g)
+		}
+	}
+	if len(local.Groups) > 0 {
+		v.Tasks = append(v.Tasks, local)
+	}
+}
+
+// add adds a part of a class with its width and its share, in percent.
+func (s *stack) add(c cause, width, share float64, value string) {
+	if width <= 0 {
+		return
+	}
+	p := part{Width: width, Class: c.Class, Title: fmt.Sprintf("%s: %s, %.1f %%", c.Name, value, share)}
+	if width >= textFrom {
+		p.Text = fmt.Sprintf("%.0f %%", share)
+	}
+	s.Parts = append(s.Parts, p)
+}
+
+// leftOutTasks states what limits left out of the charts of tasks.
+func (v *views) leftOutTasks(d *Data, say func(id, format string, args ...any)) {
+	for _, g := range v.charts.Gantt {
+		if len(g.Attempts) < g.N {
+			say("gantt", "%s, repeat %d: the %d attempts of the first %d of %d hosts are drawn, of %d; attempts.csv has all.", d.Arms[g.Arm].Name, g.Repeat,
+				len(g.Attempts), len(g.Hosts), g.All, g.N)
+		}
+	}
+	for _, s := range v.charts.Shares {
+		if n := len(s.Users); n > maxUsers {
+			say("shares", "%s, repeat %d: the %d users with most slot time are drawn apart.", d.Arms[s.Arm].Name, s.Repeat, maxUsers)
+		}
+	}
+}

@@ -1,0 +1,303 @@
+package plot
+
+import (
+	"fmt"
+	"image/color"
+	"slices"
+	"time"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"testbed/results/figures"
+	"testbed/results/flows"
+	"testbed/results/metrics"
+	"testbed/results/report"
+)
+
+// phaseShades are the colours of figures.PhaseNames.
+var phaseShades = []color.RGBA{{0, 114, 178, 255}, {213, 94, 0, 255}, {187, 187, 187, 255}, {0, 158, 115, 255}, {230, 159, 0, 255}}
+
+// mostUsers is the number of users with a colour of their own: those with most slot time.
+const mostUsers = 6
+
+// records returns the jobs and attempts of a series in the selected repeat.
+func (d *drawing) records(s series) (r flows.Records, err error) {
+	for i := range s.run.Attempts {
+		if a := &s.run.Attempts[i]; a.Arm == s.arm && a.Repeat == d.o.Repeat {
+			r.Attempts = append(r.Attempts, a.Record())
+		}
+	}
+	for _, j := range s.run.Jobs {
+		if j.Arm == s.arm && j.Repeat == d.o.Repeat {
+			r.Jobs = append(r.Jobs, flows.JobRecord{Job: j.Job, User: j.User})
+		}
+	}
+	if len(r.Attempts) == 0 {
+		return r, fmt.Errorf("%w: no attempt of a task in repeat %d of %s", ErrNoData, d.o.Repeat, s.label)
+	}
+	return r, nil
+}
+
+// gantt draws the attempts of one arm and repeat by slot, with their phases.
+func gantt(d *drawing) error {
+	if err := d.oneArm(); err != nil {
+		return err
+	}
+	s := d.series[0]
+	r, err := d.records(s)
+	if err != nil {
+		return err
+	}
+	slots := figures.SlotsOf(r.Attempts)
+	row := map[figures.Slot]int{}
+	for i, slot := range slots {
+		row[slot] = i
+	}
+	var last time.Duration
+	for i := range r.Attempts {
+		last = max(last, r.Attempts[i].End)
+	}
+	unit := timesFor(last)
+	d.grid(true, false)
+	parts := make([]boxes, len(phaseShades))
+	var ended crosses
+	for i := range r.Attempts {
+		a := &r.Attempts[i]
+		y := -float64(row[figures.SlotOf(a)])
+		for _, x := range figures.Stretches(a) {
+			fill := phaseShades[x.Phase]
+			if a.Outcome != flows.Committed {
+				fill = pale(fill)
+			}
+			parts[x.Phase] = append(parts[x.Phase], box{unit.of(x.From), unit.of(x.To), y - 0.42, y + 0.42, fill, false, vg.Points(0.2)})
+		}
+		if a.Outcome != flows.Committed {
+			ended = append(ended, point{unit.of(a.End), y})
+		}
+	}
+	for k, name := range figures.PhaseNames() {
+		if len(parts[k]) > 0 {
+			d.add(parts[k])
+			d.legend = append(d.legend, entry{name, swatch{phaseShades[k]}})
+		}
+	}
+	if len(ended) > 0 {
+		d.add(ended)
+		d.legend = append(d.legend, entry{fmt.Sprintf("killed or failed, n = %d", len(ended)), ended})
+	}
+	ticks := plot.ConstantTicks{}
+	hosts := slotsByHost(slots)
+	every := 1 + int(float64(len(hosts))*d.o.FontSize/(0.6*d.o.Height)) // labels that fit
+	first := 0
+	for i, n := range hosts {
+		if i%every == 0 {
+			ticks = append(ticks, plot.Tick{Value: -(float64(first) + float64(n-1)/2), Label: safe(slots[first].Host)})
+		}
+		if i > 0 {
+			d.add(rule{at: 0.5 - float64(first)})
+		}
+		first += n
+	}
+	d.p.Y.Tick.Marker = ticks
+	d.p.Y.Tick.Length = 0
+	d.heading = fmt.Sprintf("%s, in %d slots, repeat %d", s.named(len(r.Attempts), "attempts"), len(slots), d.o.Repeat)
+	d.axes(fmt.Sprintf("Time since the first arrival (%s)", unit.name), "")
+	d.p.X.Min, d.p.Y.Min, d.p.Y.Max = 0, 0.5-float64(len(slots)), 0.5
+	d.p.Y.Padding = 0
+	return nil
+}
+
+// slotsByHost returns the number of slots of each host.
+func slotsByHost(slots []figures.Slot) (out []int) {
+	for i, x := range slots {
+		if i == 0 || x.Host != slots[i-1].Host {
+			out = append(out, 0)
+		}
+		out[len(out)-1]++
+	}
+	return out
+}
+
+// pale returns a lighter colour.
+func pale(c color.RGBA) color.RGBA {
+	light := func(x uint8) uint8 { return uint8(255 - (255-int(x))*45/100) }
+	return color.RGBA{light(c.R), light(c.G), light(c.B), 255}
+}
+
+type point struct{ x, y float64 }
+
+// crosses are the ends of attempts that did not commit.
+type crosses []point
+
+// DataRange returns the range of the points.
+func (p crosses) DataRange() (xmin, xmax, ymin, ymax float64) {
+	xmin, xmax, ymin, ymax = p[0].x, p[0].x, p[0].y, p[0].y
+	for _, x := range p {
+		xmin, xmax, ymin, ymax = min(xmin, x.x), max(xmax, x.x), min(ymin, x.y), max(ymax, x.y)
+	}
+	return xmin, xmax, ymin, ymax
+}
+
+var crossGlyph = draw.GlyphStyle{Color: color.Black, Radius: vg.Points(1.6), Shape: draw.CrossGlyph{}}
+
+// Plot draws the crosses.
+func (p crosses) Plot(c draw.Canvas, of *plot.Plot) {
+	x, y := of.Transforms(&c)
+	for _, at := range p {
+		c.DrawGlyph(crossGlyph, vg.Point{X: x(at.x), Y: y(at.y)})
+	}
+}
+
+// Thumbnail draws one cross.
+func (crosses) Thumbnail(c *draw.Canvas) { c.DrawGlyph(crossGlyph, c.Center()) }
+
+// shares draws the slots that the jobs of each user have over time, in one arm and repeat.
+func shares(d *drawing) error {
+	if err := d.oneArm(); err != nil {
+		return err
+	}
+	s := d.series[0]
+	r, err := d.records(s)
+	if err != nil {
+		return err
+	}
+	var last time.Duration
+	for i := range r.Attempts {
+		last = max(last, r.Attempts[i].End)
+	}
+	bin := figures.RoundBin(last, figures.MostMoments)
+	users := figures.TopUsers(metrics.SharesOf(&r, bin), mostUsers)
+	unit := timesFor(last)
+	d.grid(false, true)
+	low, high := make([]float64, len(users[0].Slots)), 0.0
+	for i, u := range users {
+		a := area{bin: unit.of(bin), low: slices.Clone(low), fill: shades[i%len(shades)]}
+		for k, x := range u.Slots {
+			low[k] += x
+		}
+		a.high = slices.Clone(low)
+		high = slices.Max(append(low, high))
+		d.add(a)
+		name := u.User
+		if name == "" {
+			name = "(no user)"
+		}
+		d.legend = append(d.legend, entry{safe(name), swatch{a.fill}})
+	}
+	d.heading = fmt.Sprintf("%s, repeat %d", s.named(len(r.Attempts), "attempts"), d.o.Repeat)
+	d.axes(fmt.Sprintf("Time since the first arrival (%s)", unit.name), "Slots in use")
+	d.p.X.Min, d.p.Y.Min, d.p.X.Max, d.p.Y.Max = 0, 0, unit.of(bin)*float64(len(low)), high*1.04
+	d.p.X.Padding, d.p.Y.Padding = 0, 0
+	d.note("each step covers %v", bin)
+	return nil
+}
+
+// jobParts draws the average job time of each arm by part.
+func jobParts(d *drawing) error {
+	var kept []series
+	var second []string
+	var sums [][]time.Duration
+	longest := time.Duration(0)
+	for _, s := range d.series {
+		sum, n, total := make([]time.Duration, len(figures.Parts)), 0, time.Duration(0)
+		for i := range s.run.Jobs {
+			j := &s.run.Jobs[i]
+			if j.Arm != s.arm || j.Waiting == nil {
+				continue
+			}
+			n++
+			total += j.JobTime
+			of := j.Parts()
+			for k, p := range figures.Parts {
+				sum[k] += *of[p.Part]
+			}
+		}
+		if n == 0 {
+			d.note("%s: no job has parts", s.label)
+			continue
+		}
+		for k := range sum {
+			sum[k] /= time.Duration(n)
+		}
+		longest = max(longest, total/time.Duration(n))
+		kept, sums, second = append(kept, s), append(sums, sum), append(second, fmt.Sprintf("n = %d", n))
+	}
+	if len(kept) == 0 {
+		return fmt.Errorf("%w: no job in %s has parts (only jobs of tasks have them)", ErrNoData, report.JobsFile)
+	}
+	d.series = kept
+	unit := timesFor(longest)
+	names, values := make([]string, len(figures.Parts)), make([][]float64, len(kept))
+	for k, p := range figures.Parts {
+		names[k] = p.Name
+		for i := range kept {
+			values[i] = append(values[i], unit.of(sums[i][k]))
+		}
+	}
+	d.axes(fmt.Sprintf("Average job time (%s)", unit.name), "")
+	d.stack(names, values)
+	d.rows(second)
+	return nil
+}
+
+// locality draws the shares of maps by where their replica was, for each arm and, if there is room,
+// class of jobs.
+func locality(d *drawing) error {
+	var kept []series
+	var labels []string
+	var values [][]float64
+	rows := 0
+	for _, s := range d.series {
+		if t := s.run.Arm(s.arm).Tasks; t != nil {
+			rows += 1 + len(t.ByMaps)
+		}
+	}
+	room := float64(rows)*d.o.FontSize <= 0.75*d.o.Height
+	if !room {
+		d.note("there is no room for %d rows by size of the job (a larger --figure-height or fewer --arms show them)", rows)
+	}
+	for _, s := range d.series {
+		t := s.run.Arm(s.arm).Tasks
+		if t == nil || t.Locality == nil {
+			d.note("%s: no task read a block", s.label)
+			continue
+		}
+		add := func(label string, l report.LocalityShare) {
+			if n := fmt.Sprintf("n = %d", l.N); room {
+				label += ", " + n
+			} else {
+				label = n // below the name of the arm
+			}
+			kept, labels = append(kept, s), append(labels, label)
+			values = append(values, []float64{100 * l.Node, 100 * l.Rack, 100 * l.OffRack})
+		}
+		label := s.label
+		if s.mark != "" {
+			label += " (" + s.mark + ")"
+		}
+		add(label, *t.Locality)
+		for _, l := range t.ByMaps {
+			if room {
+				add(l.Class(), l)
+			}
+		}
+	}
+	if len(kept) == 0 {
+		return fmt.Errorf("%w: no task read a block", ErrNoData)
+	}
+	d.series = kept
+	d.axes("Maps that committed (%)", "")
+	d.stack([]string{flows.NodeLocal, flows.RackLocal, flows.OffRack}, values)
+	d.p.X.Max = 100
+	d.rows(labels)
+	if room { // one line each
+		ticks := plot.ConstantTicks{}
+		for i, label := range labels {
+			ticks = append(ticks, plot.Tick{Value: d.row(i), Label: label})
+		}
+		d.p.Y.Tick.Marker = ticks
+	}
+	return nil
+}

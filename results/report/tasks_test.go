@@ -1,0 +1,137 @@
+package report
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"testbed/results/flows"
+	"testbed/results/flows/flowstest"
+	"testbed/results/metrics"
+	tables "testbed/results/table"
+)
+
+// taskRun has two arms with jobs of tasks, of which the second reads more blocks from its own hosts
+// and loses a job.
+func taskRun() Input {
+	c := flowstest.Default()
+	slots := &metrics.TaskSlots{Hosts: c.Hosts(), Map: c.MapSlots, Reduce: c.ReduceSlots}
+	repeat := func(node, pace float64, seed uint64) Repeat {
+		c.Node, c.Pace = node, pace
+		return Repeat{Records: c.Records(seed), Slots: slots}
+	}
+	in := Input{RunID: "tasks-1", Scenario: "tasks", FluidModel: true, Arms: []Arm{
+		{"fifo", []Repeat{repeat(0.3, 1, 1), repeat(0.3, 1, 2)}}, {"fair", []Repeat{repeat(0.9, 1.4, 1), repeat(0.9, 1.4, 2)}}}}
+	late := &in.Arms[1].Repeats[1]
+	late.Records.Jobs = late.Records.Jobs[1:]
+	late.Failures = []Failure{{Failure: flows.Failure{Kind: flows.FailedJob, Job: 1, Host: "h0-00", At: 3 * time.Second}}}
+	return in
+}
+
+func TestTasksGolden(t *testing.T) {
+	r, err := New(taskRun())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var terminal, markdown, summary bytes.Buffer
+	if err := r.TerminalIn(&terminal, tables.Style{Width: 140}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Markdown(&markdown); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.JSON(&summary); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "tasks-terminal.txt", terminal.Bytes())
+	golden(t, "tasks-"+MarkdownFile, markdown.Bytes())
+	golden(t, "tasks-"+SummaryFile, summary.Bytes())
+}
+
+// The summary pools the repeats of an arm: counts are sums, times and bytes averages of a repeat.
+func TestTaskSummary(t *testing.T) {
+	in := taskRun()
+	r, err := New(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, a := range in.Arms {
+		s := r.Summary.Arms[i].Tasks
+		var each []*metrics.Tasks
+		for k := range a.Repeats {
+			each = append(each, metrics.TasksOf(&a.Repeats[k].Records, a.Repeats[k].Slots))
+		}
+		x, y := each[0], each[1]
+		if s.Jobs != x.Jobs+y.Jobs || s.Attempts.Started != x.Attempts()+y.Attempts() || s.Locality.N != x.Locality.Total()+y.Locality.Total() || s.Stragglers.Stages != len(x.Stragglers)+len(y.Stragglers) {
+			t.Errorf("%s: counts of %+v are not the sums of %+v and %+v", a.Name, s, x, y)
+		}
+		for what, of := range map[string][2]float64{
+			"makespan":   {s.MakespanUS, micros(x.Makespan+y.Makespan) / 2},
+			"wasted":     {s.WastedUS, micros(x.WastedTime+y.WastedTime) / 2},
+			"bytes":      {s.Bytes.FetchedCrossRack, float64(x.Moved.FetchedCrossRack+y.Moved.FetchedCrossRack) / 2},
+			"throughput": {s.JobsPerHour, float64(s.Jobs) / (x.Makespan + y.Makespan).Hours()},
+			"slots": {s.SlotUse[flows.MapTask], float64(x.Busy[flows.MapTask]+y.Busy[flows.MapTask]) /
+				(float64(x.Makespan+y.Makespan) * float64(x.Slots.Of(flows.MapTask)))},
+		} {
+			if metrics.Round6(of[1]) != of[0] {
+				t.Errorf("%s: %s %v, want %v", a.Name, what, of[0], of[1])
+			}
+		}
+		p, sum := s.JobParts, 0.0
+		for _, us := range p.all() {
+			sum += us
+		}
+		if mean := r.Summary.Arms[i].JobTime.MeanUS; p.Jobs != s.Jobs || sum < mean-0.01 || sum > mean+0.01 {
+			t.Errorf("%s: parts of %v µs, want the mean job time, %v", a.Name, sum, mean)
+		}
+		n := 0
+		for _, l := range s.ByMaps {
+			n += l.N
+			if d := l.Node + l.Rack + l.OffRack - 1; d < -1e-5 || d > 1e-5 {
+				t.Errorf("%s: shares of %+v do not add up to 1", a.Name, l)
+			}
+		}
+		if n != s.Locality.N {
+			t.Errorf("%s: classes of %d maps, want %d", a.Name, n, s.Locality.N)
+		}
+	}
+	f := r.Summary.Arms[1].Failures
+	if d := cmp.Diff([]string{"job 1"}, []string{f.List[0].What}); d != "" || f.Jobs != 1 {
+		t.Errorf("failures %+v", f)
+	}
+}
+
+// What is not known is left out, and a run without attempts has no table.
+func TestTasksUnknown(t *testing.T) {
+	in := taskRun()
+	for i := range in.Arms {
+		for k := range in.Arms[i].Repeats {
+			rep := &in.Arms[i].Repeats[k]
+			rep.Slots = nil
+			for j := range rep.Records.Jobs {
+				rep.Records.Jobs[j].Lone = 0
+			}
+		}
+	}
+	r, err := New(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := r.Markdown(&b); err != nil {
+		t.Fatal(err)
+	}
+	if s := r.Summary.Arms[0].Tasks; s.SlotUse != nil || s.MeanSlowdown != nil || s.MedianSlowdown != nil || !strings.Contains(strings.Join(strings.Fields(b.String()), " "), " – | – | | fair |") {
+		t.Errorf("%+v", s)
+	}
+	r, err = New(fluidRun())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.Reset(); r.Markdown(&b) != nil || strings.Contains(b.String(), "Tasks") || r.Summary.Arms[0].Tasks != nil {
+		t.Error("tables of tasks without tasks")
+	}
+}
