@@ -292,6 +292,7 @@ func badTasks() []badTask {
 		{tasksScenario, "maps: 1-3", "maps: 3-1", `workload[0].profiles[0].maps: range "3-1"`},
 		{tasksScenario, "u3=1", "u4=1", `s.yaml:16:77: arms.tasks[1].pools: pool u4: no job has this user (did you mean "u1"?)`},
 		{tasksScenario, "u3=1", "production=1", `arms.tasks[1].pools: pool production: no job has this user: use the name of a user, such as u1, u2, u3`},
+		{tasksScenario, "u1=2:10:4,u3=1", "u1=0,u3", `s.yaml:16:77: arms.tasks[1].pools: tasks policy fair: pools: pool "u3": expected user=weight`},
 		{tasksScenario, "u1=2:10:4", "u1=2:61:4", `s.yaml:16:77: arms.tasks[1].pools: minimum shares of 61 map slots: the cluster has 60: use lower shares, or more tasks.map_slots`},
 		{tasksScenario, "map_slots: 3", "map_slots: 3, reduce_slots: 0", `arms.tasks[1].pools: minimum shares of 4 reduce slots: the cluster has 0`},
 		{tasksScenario, ", pools: \"u1=2:10:4,u3=1\"", ", pools: u1=2", ""},

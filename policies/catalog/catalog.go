@@ -181,7 +181,7 @@ func (c Catalog) resolve(role, name string, params map[string]any) (Entry, Value
 			errs = append(errs, ParamError{given, fmt.Errorf("unknown parameter %q (%s)", given, suggestion(given, known))})
 		default:
 			value, err := e.Params[i].parse(params[given])
-			if err != nil {
+			for _, err := range each(err) {
 				errs = append(errs, ParamError{given, fmt.Errorf("%s: %w", given, err)})
 			}
 			v[given] = value
@@ -196,7 +196,19 @@ func (c Catalog) resolve(role, name string, params map[string]any) (Entry, Value
 	return e, v, errs
 }
 
-// parse converts a value decoded from YAML or JSON to the parameter's type.
+// each returns the errors that err joins, or err alone, or none.
+func each(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	if err != nil {
+		return []error{err}
+	}
+	return nil
+}
+
+// parse converts a value decoded from YAML or JSON to the parameter's type. The error can join
+// several.
 func (p Param) parse(given any) (any, error) {
 	switch p.Type {
 	case Bool:
