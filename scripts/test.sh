@@ -74,7 +74,7 @@ if [ $mode = all ]; then
 	export CGO_ENABLED=0
 	flags=
 	compile
-	bin/testsum -timing bin/packet-tests.json >bin/timing-tests || failed=1
+	bin/testsum -timing bin/tests.json bin/packet-tests.json >bin/timing-tests || failed=1
 	n=0
 	while read -r package tests; do
 		n=$((n + 1))

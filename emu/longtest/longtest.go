@@ -19,3 +19,15 @@ func Skip(t testing.TB, why string) {
 		t.Skip(Marker + why)
 	}
 }
+
+// RaceDetector is the reason of a test that leaves something to a pass without the race detector.
+const RaceDetector = "race detector"
+
+// Computes skips the test under the race detector, which makes such a test five times slower: it
+// computes much in one goroutine. make check runs it in the pass without the race detector.
+func Computes(t testing.TB) {
+	t.Helper()
+	if Instrumented {
+		t.Skip(NotJudged + RaceDetector)
+	}
+}

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"testbed/emu/longtest"
+
 	"github.com/parquet-go/parquet-go"
 
 	"testbed/results/export"
@@ -107,6 +109,7 @@ func TestTablesAreThoseOfTheRuns(t *testing.T) {
 // Parquet files have the values of CSV, with nulls for empty cells, in several row groups
 // and with each compression.
 func TestParquetIsTheSameAsCSV(t *testing.T) {
+	longtest.Computes(t)
 	runs := two(t)
 	for _, o := range []export.Options{{}, {RowGroup: 10, Compression: "snappy"}, {RowGroup: 1000, Compression: "none"}} {
 		for _, table := range export.Tables() {

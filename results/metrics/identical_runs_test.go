@@ -111,6 +111,7 @@ func (t *tally) String() string {
 // case is 9 %, that of all cases together 7 %.
 func TestIdenticalRuns(t *testing.T) {
 	longtest.Skip(t, "computes intervals of 800 drawn comparisons, 15 s")
+	longtest.Computes(t)
 	const draws = 200
 	sizes, repeats := []int{8, 22}, []int{1, 3}
 	cases := []runs{

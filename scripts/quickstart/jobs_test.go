@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"testbed/emu/longtest"
 	"testbed/emu/runner"
 	"testbed/emu/scenario"
 	"testbed/policies/catalog"
@@ -16,6 +17,7 @@ import (
 // Every arm of jobs.yaml completes its jobs, and the comment of the file states the
 // speed-ups of 30 seeds.
 func TestJobs(t *testing.T) {
+	longtest.Computes(t)
 	fair, delay := []float64{}, []float64{}
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {

@@ -57,7 +57,8 @@ var skipTests = map[string]string{
 	"emu/live": "^Test(CrashInEveryPhase|CrashOfTheOtherEnd|CrashOfTheOnlyReplica|ShortCrash|KillInEveryPhase|SilenceUnderTasks)$",
 	// They judge what is computed: repeated attempts, reports from captures, records of other
 	// testbeds, and policies.
-	"emu/runner": "^Test(Attempts|JobsAlone|ReportOfBareCapturesIsTheSame|CapturesAreEnough|CapturesAlone.*|JobsUnderPlacementPolicies|TestbedUpDuringARunIsCounted)$",
+	// The planted ones would be judged by durations alone.
+	"emu/runner": "^Test(PlantedFaultsAreCaught|BucketOfOneFrameIsCaught|ProcessorHogIsCaught|StoppedProcessIsCaught|CleanRunsPass|CapturesDoNotDisturb|Attempts|JobsAlone|ReportOfBareCapturesIsTheSame|CapturesAreEnough|CapturesAlone.*|JobsUnderPlacementPolicies|TestbedUpDuringARunIsCounted)$",
 }
 
 // tools are programs that tests start, with their Debian packages.

@@ -33,8 +33,8 @@ var meaningless = func() string {
 	switch {
 	case Emulated():
 		return "emulated processors"
-	case instrumented:
-		return "race detector"
+	case longtest.Instrumented:
+		return longtest.RaceDetector
 	}
 	return ""
 }
