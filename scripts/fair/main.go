@@ -59,7 +59,7 @@ var parts = []part{
 	{name: "slowdown", title: "the report's simulation", run: (*fair).slowdown,
 		doc: "10 hosts with one map and one reduce slot, 30 jobs, one a minute on average. The slowdown of a job is its time divided by its time alone."},
 	{name: "batch", title: "a batch of large jobs under FIFO and FAIR", packets: true, run: (*fair).batch,
-		doc: "25 hosts, 5 jobs of 100 maps and 24 reduces, submitted at once."},
+		doc: "16 hosts, 5 jobs of 32 maps and 15 reduces, submitted at once."},
 	{name: "macro", title: "the macro benchmark", run: (*fair).macro,
 		doc: "25 hosts with 2 map slots and 1 reduce slot, an eighth of the maps of the report."},
 	{name: "swim", title: "a day at Facebook", run: (*fair).swim,
@@ -478,6 +478,15 @@ func (f *fair) slowdown(ctx context.Context) error {
 	return f.Draw([]string{"scheduler", "mean slowdown", "largest", "time of the batch relative to FIFO"}, rows)
 }
 
+// gains returns the time until all jobs have ended under FAIR relative to FIFO, minus 1, in %, by repeat.
+func (r runs) gains() []float64 {
+	gains := r.makespans("fair", "fifo")
+	for k := range gains {
+		gains[k] = 100 * (gains[k] - 1)
+	}
+	return gains
+}
+
 // batch compares the time until all jobs have ended.
 func (f *fair) batch(ctx context.Context) error {
 	both, void := f.both(ctx, true, "batch.yaml", f.Repeat)
@@ -485,10 +494,7 @@ func (f *fair) batch(ctx context.Context) error {
 		return void
 	}
 	for i, b := range both {
-		gains := runs{b.Run}.makespans("fair", "fifo")
-		for k := range gains {
-			gains[k] = 100 * (gains[k] - 1)
-		}
+		gains := runs{b.Run}.gains()
 		if i == len(both)-1 {
 			f.over("batch/gain", gains)
 		}
