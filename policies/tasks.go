@@ -44,6 +44,9 @@ type TaskView struct {
 	Host  topo.HostID // that has sent the heartbeat
 	Slots []SlotState // of all hosts, by HostID
 	Jobs  []TaskJob   // submitted and unfinished, by submission, ties by ID
+	// Profiles is what the ended maps have consumed whose input has a place, by TaskJob.Profile
+	// and for all jobs so far, also those that have ended. Jobs without a profile are left out.
+	Profiles map[string]Consumption
 	// Memory is the value that the previous decision stored in Assignment.Memory; empty in
 	// the first.
 	Memory []int64
@@ -116,9 +119,27 @@ type StageState struct {
 	// Anywhere reports that the input of the tasks has no place, so that no host is nearer to it
 	// than another, as of reduces. All pending tasks are then OffRack.
 	Anywhere bool
-	// Read is the input that ended attempts have consumed, and Busy the time that they took.
+	Consumption // of ended attempts
+}
+
+// Consumption is the input that attempts have consumed, and the time that they took.
+type Consumption struct {
 	Read units.Bytes
 	Busy time.Duration
+}
+
+// Add adds the consumption of further attempts.
+func (c *Consumption) Add(o Consumption) {
+	c.Read += o.Read
+	c.Busy += o.Busy
+}
+
+// Rate returns the mean rate at which an attempt consumes; 0 if there is none.
+func (c Consumption) Rate() units.Rate {
+	if c.Busy <= 0 {
+		return 0
+	}
+	return units.RateOf(c.Read, c.Busy)
 }
 
 // Phase is what an attempt does.

@@ -88,7 +88,7 @@ func delays(s tasks.Scheduler) []Param {
 		{Name: "skips", Type: Whole, Default: int64(s.Skips), Unit: "heartbeats", Max: maxTasks, Doc: "D of delay skips; 0 computes it from delay_locality, delay_replicas, the hosts and the maps of the job"},
 		{Name: "delay_locality", Type: Float, Default: s.Locality, Unit: "× the maps", High: 0.9999, Doc: "part of node-local maps that skips 0 aims at"},
 		{Name: "delay_replicas", Type: Whole, Default: int64(s.Replicas), Unit: "replicas", Min: 1, Max: maxDomains, Doc: "replicas of a block that skips 0 assumes"},
-		{Name: "io_biasing", Type: Bool, Default: s.ByRate, Doc: "IO-rate biasing: jobs whose maps consume input at less than io_rate do not wait"},
+		{Name: "io_biasing", Type: Bool, Default: s.ByRate, Doc: "IO-rate biasing: jobs whose maps, or those of earlier jobs with their profile, consume input at less than io_rate do not wait"},
 		{Name: "io_rate", Type: Float, Default: float64(s.Rate.BytesPerSecond()) / 1e6, Unit: "MB/s per map", High: maxIORate, Doc: "threshold of io_biasing; 0 for half the share of the disk or the link of a map slot"},
 	}
 }

@@ -36,7 +36,9 @@ type Delay struct {
 	Replicas int     // of a block, for SkipCount
 	// ByRate sets T1 and T2 to 0 for jobs that are limited by the processor, which gain nothing
 	// from local input (IO-rate biasing): those whose ended maps consumed input at less than
-	// Rate. Jobs without ended maps wait.
+	// Rate. For a job without ended maps, those of earlier jobs with its profile count (our
+	// addition: a job whose maps start at once is otherwise found out too late). If there are
+	// none either, the job waits.
 	ByRate bool
 	// Rate is the threshold of ByRate; 0 is half the host's share of its slowest device for each
 	// map slot: of the disk, if it has a rate, or the link.
@@ -144,7 +146,7 @@ func (x *delaying) allowed(d *decision, q queue, job int) policies.Locality {
 		return policies.OffRack
 	}
 	j := &d.v.Jobs[job]
-	if x.ByRate && x.processorBound(j) {
+	if x.ByRate && x.processorBound(d, j) {
 		return policies.OffRack
 	}
 	level, wait := x.level[job], time.Duration(x.wait[job])
@@ -178,17 +180,19 @@ func maps(j *policies.TaskJob) (n int) {
 	return n
 }
 
-// processorBound reports whether the ended maps of a job consumed their input at less than the
-// threshold.
-func (x *delaying) processorBound(j *policies.TaskJob) bool {
-	read, busy := units.Bytes(0), time.Duration(0)
+// processorBound reports whether maps of a job consume their input at less than the threshold: its
+// ended maps, or before the first of them ends, those of earlier jobs with the same profile.
+func (x *delaying) processorBound(d *decision, j *policies.TaskJob) bool {
+	var c policies.Consumption
 	for i := range j.Stages {
 		if st := &j.Stages[i]; st.Kind == jobs.Map && !st.Anywhere {
-			read += st.Read
-			busy += st.Busy
+			c.Add(st.Consumption)
 		}
 	}
-	return busy > 0 && 8*float64(read)/busy.Seconds() < float64(x.threshold)
+	if c.Busy == 0 {
+		c = d.v.Profiles[j.Profile]
+	}
+	return c.Busy > 0 && c.Rate() < x.threshold
 }
 
 // skip notes that a job let its turn pass.

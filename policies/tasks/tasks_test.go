@@ -409,25 +409,35 @@ func TestDelayByRate(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		busy  time.Duration // for 64 MB
+		alike time.Duration // the same of earlier jobs with its profile
 		rate  units.Rate
 		disk  units.Rate
 		waits bool
 	}{
-		{"processor", 25 * time.Second, 48 * units.Mbps, 0, false},
-		{"disk", 5 * time.Second, 48 * units.Mbps, 0, true},
-		{"unknown", 0, 48 * units.Mbps, 0, true},
+		{"processor", 25 * time.Second, 0, 48 * units.Mbps, 0, false},
+		{"disk", 5 * time.Second, 0, 48 * units.Mbps, 0, true},
+		{"unknown", 0, 0, 48 * units.Mbps, 0, true},
+		{"earlier jobs: processor", 0, 25 * time.Second, 48 * units.Mbps, 0, false},
+		{"earlier jobs: disk", 0, 5 * time.Second, 48 * units.Mbps, 0, true},
+		{"disk, unlike earlier jobs", 5 * time.Second, 25 * time.Second, 48 * units.Mbps, 0, true},
+		{"processor, unlike earlier jobs", 25 * time.Second, 5 * time.Second, 48 * units.Mbps, 0, false},
 		// 1 Gbps and 4 slots: half the share is 125 Mbps; 64 MB in 4 s are 128 Mbps.
-		{"above half the link's share", 4 * time.Second, 0, 0, true},
-		{"below half the link's share", 5 * time.Second, 0, 0, false},
-		{"above half the disk's share", 5 * time.Second, 0, 400 * units.Mbps, true},
+		{"above half the link's share", 4 * time.Second, 0, 0, 0, true},
+		{"below half the link's share", 5 * time.Second, 0, 0, 0, false},
+		{"above half the disk's share", 5 * time.Second, 0, 0, 400 * units.Mbps, true},
 	} {
 		w := newWorld(t, 3, [jobs.TaskKinds]int{4, 1})
 		w.DiskRate = tt.disk
-		st := policies.StageState{Kind: jobs.Map, Tasks: 9, Pending: [3]int{0, 0, 3}, Busy: tt.busy}
+		st := policies.StageState{Kind: jobs.Map, Tasks: 9, Pending: [3]int{0, 0, 3}}
 		if tt.busy > 0 {
-			st.Read = 64 * units.MB
+			st.Consumption = policies.Consumption{Read: 64 * units.MB, Busy: tt.busy}
+		}
+		w.Profiles = map[string]policies.Consumption{"other": {Read: 64 * units.MB, Busy: 25 * time.Second}}
+		if tt.alike > 0 {
+			w.Profiles["scan"] = policies.Consumption{Read: 64 * units.MB, Busy: tt.alike}
 		}
 		w.add("a", st)
+		w.Jobs[0].Profile = "scan"
 		s := Scheduler{Order: FIFO{}, Delay: Delay{Waiting: ByTime, T1: 10 * time.Second, T2: 10 * time.Second, ByRate: true, Rate: tt.rate}}
 		if waits := len(w.beat(s, 0, 0).Launch) == 0; waits != tt.waits {
 			t.Errorf("%s: waits %v, want %v", tt.name, waits, tt.waits)

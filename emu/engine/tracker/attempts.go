@@ -152,6 +152,12 @@ func (t *Tracker) end(a *attempt, committed bool) {
 	if t.cfg.OutOfBand && !slices.Contains(t.freed, a.Host) {
 		t.freed = append(t.freed, a.Host)
 	}
+	used := policies.Consumption{Read: a.consumed(), Busy: t.now - a.Start}
+	if profile := a.job().Profile; profile != "" && a.Kind == jobs.Map && !a.st.fetches() {
+		c := t.view.Profiles[profile]
+		c.Add(used)
+		t.view.Profiles[profile] = c
+	}
 	if a.job().over {
 		return
 	}
@@ -159,8 +165,7 @@ func (t *Tracker) end(a *attempt, committed bool) {
 	if at, ok := slices.BinarySearchFunc(*list, a.AttemptState, byLaunch); ok {
 		*list = slices.Delete(*list, at, at+1)
 	}
-	a.st.state.Busy += t.now - a.Start
-	a.st.state.Read += a.consumed()
+	a.st.state.Add(used)
 }
 
 // consumed returns the input that an attempt has consumed, as far as the tracker knows.

@@ -172,7 +172,7 @@ func (t *Tracker) newStage(j *job, s int, state *policies.StageState) *stage {
 	spec := &j.Job.Stages[s]
 	st := &stage{job: j, index: s, Stage: spec, tasks: make([]task, len(spec.Tasks)), state: state}
 	st.count[pending] = len(spec.Tasks)
-	state.Kind, state.Tasks = spec.Kind, len(spec.Tasks)
+	state.Kind, state.Tasks, state.Anywhere = spec.Kind, len(spec.Tasks), st.fetches()
 	if t.cfg.Evict != NoEviction && t.cfg.Space > 0 {
 		state.Output = largestOutput(spec)
 	}

@@ -2,6 +2,7 @@ package tracker
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -407,6 +408,11 @@ func TestLostInputOfLostOutput(t *testing.T) {
 		return jobs.AttemptID{Task: jobs.TaskID{Job: 1, Stage: stage}, N: n}
 	}
 	must(k.Step(0, JobSubmitted{chain(jobs.Map, jobs.Reduce, jobs.Map)}, Heartbeat{Host: 0}))
+	for i, want := range []bool{false, true, true} {
+		if st := k.view.Jobs[0].Stages[i]; st.Anywhere != want {
+			t.Errorf("stage %d: input anywhere %v, want %v", i, st.Anywhere, want)
+		}
+	}
 	must(k.Step(1, ComputeDone{at(0, 0)}, OutputSpilled{at(0, 0)}, Heartbeat{Host: 1}))
 	must(k.Step(2, FetchEnded{1}))
 	must(k.Step(3, ComputeDone{at(1, 0)}, OutputSpilled{at(1, 0)}, Heartbeat{Host: 2}))
@@ -444,6 +450,9 @@ func TestView(t *testing.T) {
 	must(k.Step(6*time.Second, AttemptFailed{b, "disk"}, ComputeDone{a}))
 	if st := k.view.Jobs[0].Stages[0]; st.Read != 1.25e6 || st.Busy != 8*time.Second || st.Done != 1 || st.Waiting != 1 {
 		t.Errorf("stage %+v, want 1.25 MB read in 8 s", st)
+	}
+	if got, want := k.view.Profiles, map[string]policies.Consumption{"sort": {Read: 1.25e6, Busy: 8 * time.Second}}; !maps.Equal(got, want) {
+		t.Errorf("profiles %+v, want %+v: job 2 has none", got, want)
 	}
 	if got, want := k.Unfinished(), "2 jobs with 2 tasks waiting and 0 running"; got != want || k.Idle() {
 		t.Errorf("unfinished: %q, want %q", got, want)
