@@ -509,6 +509,9 @@ type TasksItem struct {
 	Tasks workloads.Factor `yaml:"tasks,omitempty"`
 	// Block is the input of a map of a generator (default: 128MB).
 	Block units.Bytes `yaml:"block,omitempty" least:"1B" most:"1TB"`
+	// File is the name of a file that the jobs of a generator read: map i of each reads its block i, as do
+	// jobs of other items with this file (default: each job reads blocks of its own).
+	File string `yaml:"file,omitempty" jsonschema:"pattern=^[A-Za-z0-9][A-Za-z0-9._-]*$,maxLength=64"`
 	// Maps is the range of the number of maps of a job of the generator mix (default: 1-20).
 	Maps Span `yaml:"maps,omitempty"`
 	// MapRate is the rate at which maps of the generator mix consume their input (default: 8MB/s).

@@ -33,6 +33,7 @@ var generatorKeys = []struct {
 	{"gap", []string{generatorBM, generatorMix, generatorSimulation}},
 	{"tasks", []string{generatorBM}},
 	{"block", []string{generatorBM, generatorMix, generatorSimulation}},
+	{"file", []string{generatorBM, generatorMix, generatorSimulation}},
 	{"maps", []string{generatorMix}},
 	{"map_rate", []string{generatorMix}},
 	{"sort_rate", []string{generatorBM, generatorMix}},
@@ -174,6 +175,7 @@ func (s *Scenario) TaskJobs(f *topo.Fabric, repeat int) ([]jobs.Job, Notes, erro
 	var all []jobs.Job
 	var notes Notes
 	above := workloads.BlockID(0)
+	files := map[string][]block{} // by name
 	for i, item := range s.Spec.Workload {
 		if item.Tasks == nil {
 			continue
@@ -193,14 +195,11 @@ func (s *Scenario) TaskJobs(f *topo.Fabric, repeat int) ([]jobs.Job, Notes, erro
 			note += fmt.Sprintf("; meanwhile their maps keep %.1f of %d slots busy, and their reduces %.1f of %d", st.MapSlots, f.Hosts()*t.MapSlots, st.ReduceSlots, f.Hosts()*t.ReduceSlots)
 		}
 		notes = append(notes, note)
-		next := above
-		eachTask(list, func(stage *jobs.Stage, t *jobs.Task) {
-			if len(stage.From) == 0 {
-				t.Input += above
-				next = max(next, t.Input+1)
-			}
-		})
-		above = next
+		if name := item.Tasks.File; name == "" {
+			above = ownBlocks(list, above)
+		} else if files[name], above, err = sharedBlocks(list, files[name], above); err != nil {
+			return nil, nil, fmt.Errorf("workload[%d].file: %q: %w", i, name, err)
+		}
 		for j := range list {
 			if list[j].After > 0 {
 				list[j].After += jobs.JobID(len(all))
@@ -210,6 +209,48 @@ func (s *Scenario) TaskJobs(f *topo.Fabric, repeat int) ([]jobs.Job, Notes, erro
 	}
 	jobs.Order(all)
 	return all, append(notes, s.taskRatios(f, all)...), nil
+}
+
+// block is an input block of a file that jobs share.
+type block struct {
+	id   workloads.BlockID
+	size units.Bytes
+}
+
+// ownBlocks has jobs read blocks from a number on. It returns the number after the last.
+func ownBlocks(list []jobs.Job, from workloads.BlockID) (next workloads.BlockID) {
+	next = from
+	eachTask(list, func(stage *jobs.Stage, t *jobs.Task) {
+		if len(stage.From) == 0 {
+			t.Input += from
+			next = max(next, t.Input+1)
+		}
+	})
+	return next
+}
+
+// sharedBlocks has task i of each job that reads a block read block i of a file, of which it returns the blocks:
+// those that a job needs and that the file does not have yet are numbered from a number on. It returns
+// the number after the last.
+func sharedBlocks(list []jobs.Job, file []block, from workloads.BlockID) (_ []block, next workloads.BlockID, err error) {
+	for j := range list {
+		i := 0
+		eachTask(list[j:j+1], func(stage *jobs.Stage, t *jobs.Task) {
+			if len(stage.From) > 0 {
+				return
+			}
+			if i == len(file) {
+				file = append(file, block{from, t.InputSize})
+				from++
+			}
+			if b := file[i]; t.InputSize != b.size {
+				err = fmt.Errorf("a block of %v and of %v: items that read one file must have the same block and size_factor", b.size, t.InputSize)
+			}
+			t.Input = file[i].id
+			i++
+		})
+	}
+	return file, from, err
 }
 
 // taskJobs returns the jobs of an item, which may be modified.

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"bytes"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -275,6 +276,35 @@ func TestWorkersOfTwoItems(t *testing.T) {
 	}
 }
 
+// Jobs of items with one file read the same blocks, also if they have different numbers of maps; those
+// of other items read blocks of their own.
+func TestTasksOfOneFile(t *testing.T) {
+	s, err := parseTasks(t, withItem(`{kind: tasks, generator: mix, jobs: 3, file: logs, block: 1MB, maps: 2-2, profiles: [{name: short, keep_map: 0}]}
+  - {kind: tasks, generator: mix, jobs: 2, block: 3MB, maps: 4-4, profiles: [{name: own, keep_map: 0}]}
+  - {kind: tasks, generator: mix, jobs: 2, file: logs, block: 1MB, maps: 5-5, profiles: [{name: long, keep_map: 0}]}
+  - {kind: tasks, generator: mix, jobs: 1, file: more, block: 2MB, maps: 1-1, profiles: [{name: more, keep_map: 0}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, _ := tasksOf(t, s, 0)
+	if err := jobs.Check(list, jobs.Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string][][]workloads.BlockID{}
+	for _, j := range list {
+		var reads []workloads.BlockID
+		for _, task := range j.Stages[0].Tasks {
+			reads = append(reads, task.Input)
+		}
+		got[j.Profile] = append(got[j.Profile], reads)
+	}
+	short, long := []workloads.BlockID{0, 1}, []workloads.BlockID{0, 1, 10, 11, 12}
+	want := map[string][][]workloads.BlockID{"short": {short, short, short}, "own": {{2, 3, 4, 5}, {6, 7, 8, 9}}, "long": {long, long}, "more": {{13}}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("blocks %v, want %v", got, want)
+	}
+}
+
 // badTask changes one place of a scenario. An empty error means that it still loads.
 type badTask struct{ text, old, new, want string }
 
@@ -282,6 +312,8 @@ func badTasks() []badTask {
 	file := withItem("{kind: tasks, path: jobs.yaml}")
 	return []badTask{
 		{tasksScenario, "generator: mix", "generator: mx", `s.yaml:6:16: workload[0].generator: "mx": expected bm or mix or simulation (did you mean "mix"?)`},
+		{file, "path: jobs.yaml", "path: jobs.yaml, file: logs", `workload[0].file: applies only to generator bm, mix or simulation: leave it out`},
+		{withItem("{kind: tasks, generator: mix, file: logs, block: 1MB}\n  - {kind: tasks, generator: mix, file: logs, block: 1MB, gap: 1s}"), "1MB, gap", "2MB, gap", `workload[1].file: "logs": a block of 1MB and of 2MB: items that read one file must have the same block and size_factor`},
 		{tasksScenario, "generator: mix", "generator: bm", `s.yaml:7:11: workload[0].jobs: applies only to generator mix or simulation: leave it out`},
 		{tasksScenario, "    generator: mix\n", "", `workload[0].path: missing: state the path of a job file, or a generator`},
 		{tasksScenario, "generator: mix", "generator: mix\n    path: jobs.yaml", `workload[0].generator: excludes path: remove one of them`},
