@@ -53,7 +53,7 @@ var parts = []part{
 	{name: "response", title: "one job on an idle cluster", run: (*fair).response,
 		doc: "32 hosts with one replica of each block; a job of 16 maps and one reduce."},
 	{name: "biasing", title: "IO-rate biasing", run: (*fair).biasing,
-		doc: "32 hosts with 4 map slots and one replica of each block; 10 workers who scan and 10 who compute, each with one job at a time. Counted are the jobs that end while all workers have jobs."},
+		doc: "100 hosts with 4 map slots; 10 workers who scan and 10 who compute, each with one job at a time, all of one file of 16 blocks. Counted are the jobs that end while all workers have jobs."},
 	{name: "single", title: "one large job with and without copy-compute splitting", run: (*fair).single,
 		doc: "25 hosts with 2 reduce slots; 300 maps and 150 reduces, three waves."},
 	{name: "slowdown", title: "the report's simulation", run: (*fair).slowdown,
