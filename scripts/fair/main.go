@@ -285,7 +285,7 @@ func (f *fair) locality(ctx context.Context) error {
 		return err
 	}
 	rows = nil
-	for _, size := range []struct{ maps, workers int }{{3, 86}, {10, 26}, {100, 3}} {
+	for _, size := range []struct{ maps, workers int }{{3, 400}, {10, 120}, {100, 12}} {
 		const each = 6 // jobs of a worker
 		busy, err := f.simulate(ctx, "throughput.yaml", f.Repeat, fmt.Sprintf("maps=%d", size.maps), fmt.Sprintf("workers=%d", size.workers), fmt.Sprintf("jobs=%d", each*size.workers))
 		if err != nil {
