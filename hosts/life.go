@@ -147,7 +147,7 @@ func (a *Agent) current() *life {
 func (a *Agent) Crash() { a.current().crash() }
 
 // Return makes a crashed host listen again, as after a reboot: its disk has the
-// replicas that were complete, and no output of an attempt. It waits until all interrupted operations have ended.
+// replicas that were complete, and no output of an attempt. It waits until all incoming connections have ended.
 // It returns an error when the host has not crashed.
 func (a *Agent) Return(ctx context.Context) error {
 	old := a.current()

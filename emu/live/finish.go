@@ -119,15 +119,19 @@ func (b *Backend) settle(ctx context.Context) ([]hostCounters, error) {
 	if b.faults.met() {
 		cutOff = time.After(b.cfg.Settings.Settle) // a receiver beyond a cut never closes
 	}
-	select {
-	case <-cutOff:
-		b.stopSend(hosts.ErrStopped)
-		<-sent
-	case <-sent:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case <-time.After(b.cfg.Settings.Stop):
-		return nil, fmt.Errorf("senders did not end within %v of the last completion", b.cfg.Settings.Stop)
+	late := time.After(b.cfg.Settings.Stop)
+	for waiting := true; waiting; {
+		select {
+		case <-cutOff:
+			b.stopSend(hosts.ErrStopped)
+			late = time.After(b.cfg.Settings.Stop)
+		case <-sent:
+			waiting = false
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-late:
+			return nil, fmt.Errorf("senders did not end within %v", b.cfg.Settings.Stop)
+		}
 	}
 	deadline := time.Now().Add(b.cfg.Settings.Settle)
 	was, err := b.sampler.allHosts()

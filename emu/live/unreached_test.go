@@ -1,11 +1,15 @@
 package live
 
 import (
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"testbed/emu/fault"
+	"testbed/hosts"
+	"testbed/topo"
 )
 
 // A fault is noted once, and only where no part of it came before the end.
@@ -22,5 +26,20 @@ func TestUnreachedFaults(t *testing.T) {
 	}
 	if got := unreached(steps, 6*s); len(got) > 0 {
 		t.Errorf("%q, want none", got)
+	}
+}
+
+// A sender that a fault keeps from ending, and that does not stop when it is told to, is not waited for
+// without end.
+func TestSettleIsBounded(t *testing.T) {
+	b := &Backend{faults: &faults{hosts: map[topo.HostID]string{0: "crash"}}}
+	b.cfg.Settings.Settle, b.cfg.Settings.Stop = time.Millisecond, 20*time.Millisecond
+	var told error
+	b.stopSend = func(cause error) { told = cause }
+	stuck := make(chan struct{})
+	b.transfer.Go(func() { <-stuck })
+	defer close(stuck)
+	if _, err := b.settle(t.Context()); err == nil || !strings.Contains(err.Error(), "senders did not end") || !errors.Is(told, hosts.ErrStopped) {
+		t.Errorf("error %v, senders told %v: want an error, and ErrStopped", err, told)
 	}
 }
