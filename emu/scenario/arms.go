@@ -75,7 +75,7 @@ func (d *decoder) arms(n *yaml.Node, path string) Arms {
 			}
 			a.Name = strings.Join(names, "+")
 		}
-		if j, ok := first[a.Name]; ok && a.Name != "" && !d.bad[at] && !d.bad[join(at, "name")] {
+		if j, ok := first[a.Name]; ok && a.Name != "" && !d.bad[at] && !d.bad[yamltree.Join(at, "name")] {
 			d.fail(nodes[i], at, "name %q is the name of arm %d: write arms as a list and give each a unique name", clip(a.Name), j)
 		} else {
 			first[a.Name] = i
@@ -108,7 +108,7 @@ func (d *decoder) policy(n *yaml.Node, path, role string) Policy {
 					d.bad[path] = true
 					return p
 				} else if e.node.Kind != yaml.ScalarNode || yamltree.IsNull(e.node) {
-					d.fail(e.node, join(path, "name"), "%s: expected the name of a %s policy", yamltree.Describe(e.node), role)
+					d.fail(e.node, yamltree.Join(path, "name"), "%s: expected the name of a %s policy", yamltree.Describe(e.node), role)
 					return p
 				}
 				p.Name = e.node.Value
@@ -117,11 +117,11 @@ func (d *decoder) policy(n *yaml.Node, path, role string) Policy {
 			if p.Params == nil {
 				p.Params = map[string]any{}
 			}
-			p.Params[e.key] = d.param(e.node, join(path, e.key))
+			p.Params[e.key] = d.param(e.node, yamltree.Join(path, e.key))
 			at[e.key] = e.node
 		}
 		if named == nil {
-			d.fail(n, join(path, "name"), "missing: expected the name of a %s policy", role)
+			d.fail(n, yamltree.Join(path, "name"), "missing: expected the name of a %s policy", role)
 			return p
 		}
 	case reported(n):
@@ -145,7 +145,7 @@ func (d *decoder) policy(n *yaml.Node, path, role string) Policy {
 	for _, err := range errs {
 		var one catalog.ParamError
 		if errors.As(err, &one) && at[one.Param] != nil {
-			d.fail(at[one.Param], join(path, one.Param), "%v", err)
+			d.fail(at[one.Param], yamltree.Join(path, one.Param), "%v", err)
 		} else {
 			d.fail(n, path, "%v", err)
 		}
@@ -167,7 +167,7 @@ func (d *decoder) param(n *yaml.Node, path string) any {
 	case yaml.MappingNode:
 		m := map[string]any{}
 		for _, e := range d.entries(n, path) {
-			m[e.key] = d.param(e.node, join(path, e.key))
+			m[e.key] = d.param(e.node, yamltree.Join(path, e.key))
 		}
 		return m
 	}

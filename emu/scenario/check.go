@@ -6,6 +6,7 @@ import (
 	"testbed/policies/catalog"
 	"testbed/topo"
 	"testbed/topo/units"
+	"testbed/topo/yamltree"
 )
 
 // checker finds values that contradict each other.
@@ -113,11 +114,11 @@ func (c *checker) writers(w *WritersItem, path string) {
 
 // oneOf reports whether an item has exactly one of two keys.
 func (c *checker) oneOf(path, first, second, missing string) bool {
-	a, b := c.given(join(path, first)), c.given(join(path, second))
+	a, b := c.given(yamltree.Join(path, first)), c.given(yamltree.Join(path, second))
 	if a && b {
-		c.failAt(join(path, second), "excludes %s: remove one of them", first)
+		c.failAt(yamltree.Join(path, second), "excludes %s: remove one of them", first)
 	} else if !a && !b {
-		c.failAt(join(path, first), "missing: state %s", missing)
+		c.failAt(yamltree.Join(path, first), "missing: state %s", missing)
 	}
 	return a != b
 }

@@ -82,13 +82,6 @@ func (d *decoder) badWithin(path string) bool {
 
 func parent(path string) string { return path[:max(0, strings.LastIndexAny(path, ".["))] }
 
-func join(path, key string) string {
-	if path == "" {
-		return key
-	}
-	return path + "." + key
-}
-
 func plain(n *yaml.Node) bool {
 	return n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) == 0
 }
@@ -101,7 +94,7 @@ func markReported(n *yaml.Node) { n.Kind, n.Content = yaml.AliasNode, nil }
 
 // refuse reports YAML features that a scenario may not use.
 func (d *decoder) refuse(n *yaml.Node, path string) {
-	yamltree.Refuse(n, path, "scenarios", "give %s a name under vars", join, d.fail)
+	yamltree.Refuse(n, path, "scenarios", "give %s a name under vars", d.fail)
 }
 
 // valueOf returns the value of a key of a mapping, or nil.
@@ -133,7 +126,7 @@ func (d *decoder) entries(n *yaml.Node, path string) []entry {
 			continue
 		}
 		if line, ok := first[k.Value]; ok {
-			d.fail(k, join(path, k.Value), "duplicate key, first on line %d: keep one of them", line)
+			d.fail(k, yamltree.Join(path, k.Value), "duplicate key, first on line %d: keep one of them", line)
 			continue
 		}
 		first[k.Value] = k.Line
@@ -164,12 +157,12 @@ func (d *decoder) mapping(n *yaml.Node, path string, v reflect.Value) {
 		switch {
 		case at < 0:
 			hint := cmp.Or(didYouMean(e.key, keysOf(fields)), ": expected one of "+strings.Join(keysOf(fields), ", "))
-			d.fail(e.name, join(path, clip(e.key)), "unknown key%s", hint)
+			d.fail(e.name, yamltree.Join(path, clip(e.key)), "unknown key%s", hint)
 		case kind != "" && every[at].kind != "" && every[at].kind != kind:
-			d.fail(e.name, join(path, e.key), "key of kind %s in a %s of kind %s: leave it out, or change the kind; allowed keys: %s",
+			d.fail(e.name, yamltree.Join(path, e.key), "key of kind %s in a %s of kind %s: leave it out, or change the kind; allowed keys: %s",
 				every[at].kind, path[strings.LastIndexByte(path, '.')+1:], kind, strings.Join(keysOf(fields), ", "))
 		default:
-			d.value(e.node, join(path, e.key), every[at], v.Field(every[at].index))
+			d.value(e.node, yamltree.Join(path, e.key), every[at], v.Field(every[at].index))
 		}
 	}
 	for _, f := range fields {
@@ -177,7 +170,7 @@ func (d *decoder) mapping(n *yaml.Node, path string, v reflect.Value) {
 			continue
 		}
 		if f.required && (f.kind == "" || kind != "") {
-			d.fail(n, join(path, f.key), "missing: %s", d.expectedOf(v.Type().Field(f.index).Type, f))
+			d.fail(n, yamltree.Join(path, f.key), "missing: %s", d.expectedOf(v.Type().Field(f.index).Type, f))
 		}
 		d.byDefault(f, v.Field(f.index))
 	}
@@ -441,8 +434,8 @@ func (d *decoder) union(n *yaml.Node, path string, v reflect.Value) {
 	case n.Kind != yaml.MappingNode:
 		d.fail(n, path, "%s: expected a mapping with a kind: %s", yamltree.Describe(n), all)
 	case kind == nil:
-		d.fail(n, join(path, "kind"), "missing: expected one of %s", all)
+		d.fail(n, yamltree.Join(path, "kind"), "missing: expected one of %s", all)
 	case !reported(kind):
-		d.fail(kind, join(path, "kind"), "%s: expected one of %s%s", yamltree.Describe(kind), all, didYouMean(kind.Value, names))
+		d.fail(kind, yamltree.Join(path, "kind"), "%s: expected one of %s%s", yamltree.Describe(kind), all, didYouMean(kind.Value, names))
 	}
 }

@@ -105,7 +105,7 @@ func leaves(data []byte, f func(key string, n *yaml.Node)) error {
 			walk(key, n.Content[0])
 		case n.Kind == yaml.MappingNode && len(n.Content) > 0:
 			for k, v := range yamltree.Pairs(n) {
-				walk(join(key, k.Value), v)
+				walk(yamltree.Join(key, k.Value), v)
 			}
 		case n.Kind == yaml.SequenceNode && len(n.Content) > 0:
 			for i, c := range n.Content {

@@ -9,6 +9,7 @@ import (
 
 	"testbed/emu/fault"
 	"testbed/topo"
+	"testbed/topo/yamltree"
 )
 
 // MarshalYAML returns the kind that is set.
@@ -118,7 +119,7 @@ func (c *checker) faults() {
 		}
 		r, key, err := x.common().resolve(f)
 		if err != nil {
-			c.failAt(join(path, key), "%v", err)
+			c.failAt(yamltree.Join(path, key), "%v", err)
 			continue
 		}
 		all = append(all, r)
@@ -127,7 +128,7 @@ func (c *checker) faults() {
 			c.failAt("setup", "%s with the fault %s at %s: must be serial, because a connection opened in advance would not use the routes that apply later", c.spec.Setup, r.Kind, path)
 		}
 		if r.Kind == fault.SlowDisk && c.spec.Disk == nil && c.sound("disk") {
-			c.failAt(join(path, "host"), "%s: the scenario has no disk: add the key disk, or remove the fault", x.SlowDisk.Host)
+			c.failAt(yamltree.Join(path, "host"), "%s: the scenario has no disk: add the key disk, or remove the fault", x.SlowDisk.Host)
 		}
 	}
 	if len(all) == len(c.spec.Faults) {

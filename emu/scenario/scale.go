@@ -6,6 +6,7 @@ import (
 	"reflect"
 
 	"testbed/topo/units"
+	"testbed/topo/yamltree"
 	"testbed/workloads"
 )
 
@@ -46,7 +47,7 @@ func eachQuantity(path string, v reflect.Value, do func(path string, f field, v 
 			}
 			at := path // a field without a key is one of several kinds
 			if f.key != "" {
-				at = join(path, f.key)
+				at = yamltree.Join(path, f.key)
 			}
 			switch x := v.Field(f.index); x.Interface().(type) {
 			case units.Rate, units.Bytes:

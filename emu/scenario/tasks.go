@@ -12,6 +12,7 @@ import (
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/topo/words"
+	"testbed/topo/yamltree"
 	"testbed/workloads"
 	"testbed/workloads/jobs"
 )
@@ -86,7 +87,7 @@ func (c *checker) taskDefaults() {
 func (c *checker) tasksItem(t *TasksItem, path string) {
 	c.oneOf(path, "path", "generator", "the path of a job file, or a generator: bm, mix or simulation")
 	for _, k := range generatorKeys {
-		if at := join(path, k.key); c.given(at) && c.sound(path+".generator") && !slices.Contains(k.of, t.Generator) {
+		if at := yamltree.Join(path, k.key); c.given(at) && c.sound(path+".generator") && !slices.Contains(k.of, t.Generator) {
 			c.failAt(at, "applies only to generator %s: leave it out", words.Or(k.of))
 		}
 	}
@@ -150,7 +151,7 @@ func (c *checker) tasks(used bool) {
 			}
 			for k, kind := range taskKinds {
 				if sum[k] > slots[k] && c.sound("tasks."+kind+"_slots") {
-					c.failAt(join(p.path, param), "minimum shares of %d %s slots: the cluster has %d: use lower shares, or more tasks.%s_slots", sum[k], kind, slots[k], kind)
+					c.failAt(yamltree.Join(p.path, param), "minimum shares of %d %s slots: the cluster has %d: use lower shares, or more tasks.%s_slots", sum[k], kind, slots[k], kind)
 				}
 			}
 		}
@@ -438,7 +439,7 @@ func (c *checker) taskPools(users []string) {
 				case hint == "":
 					hint = ": use the name of a user, such as " + strings.Join(users[:min(3, len(users))], ", ")
 				}
-				c.failAt(join(p.path, param), "pool %s: no job has this user%s", clip(pool.Name), hint)
+				c.failAt(yamltree.Join(p.path, param), "pool %s: no job has this user%s", clip(pool.Name), hint)
 			}
 		}
 	}

@@ -51,7 +51,7 @@ func (s *substituter) readVars(root *yaml.Node) {
 	nodes := map[string]*yaml.Node{}
 	if n != nil && n.Kind == yaml.MappingNode {
 		for _, e := range s.entries(n, "vars") {
-			path := join("vars", clip(e.key))
+			path := yamltree.Join("vars", clip(e.key))
 			if !varName.MatchString(e.key) {
 				s.fail(e.name, path, "%q: expected a name of letters, digits and underscores", clip(e.key))
 				continue
@@ -75,13 +75,13 @@ func (s *substituter) readVars(root *yaml.Node) {
 				at = n
 			}
 			hint := cmp.Or(didYouMean(name, sortedKeys(s.vars)), ": the file declares "+cmp.Or(strings.Join(sortedKeys(s.vars), ", "), "none"))
-			s.fail(at, join("vars", clip(name)), "set by --set, but not declared%s", hint)
+			s.fail(at, yamltree.Join("vars", clip(name)), "set by --set, but not declared%s", hint)
 			continue
 		}
 		if !utf8.ValidString(value) || len(value) > 4096 || strings.ContainsFunc(value, func(c rune) bool {
 			return c < ' ' || c == 0x7f || c == '\u0085' || c == '\u2028' || c == '\u2029' || c == '\ufeff'
 		}) {
-			s.fail(nodes[name], join("vars", name), "set by --set to %q: expected at most 4096 bytes of text on one line", clip(value))
+			s.fail(nodes[name], yamltree.Join("vars", name), "set by --set to %q: expected at most 4096 bytes of text on one line", clip(value))
 			continue
 		}
 		s.vars[name] = &value
@@ -93,7 +93,7 @@ func (s *substituter) readVars(root *yaml.Node) {
 				}
 				s.edits[node] = &edit{start, end, text}
 			} else {
-				s.fail(node, join("vars", name), "default over several lines or with escapes: write it on one line")
+				s.fail(node, yamltree.Join("vars", name), "default over several lines or with escapes: write it on one line")
 			}
 		}
 	}
@@ -104,7 +104,7 @@ func (s *substituter) unused(root *yaml.Node) {
 	for _, name := range sortedKeys(s.set) {
 		if _, ok := s.vars[name]; ok && !s.used[name] {
 			n := valueOf(valueOf(root, "vars"), name)
-			s.fail(n, join("vars", name), "set by --set, but the file does not use ${%s}: leave it out", name)
+			s.fail(n, yamltree.Join("vars", name), "set by --set, but the file does not use ${%s}: leave it out", name)
 		}
 	}
 }
@@ -115,7 +115,7 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 func (s *substituter) substitute(n *yaml.Node, path string) {
 	for k, v := range yamltree.Pairs(n) {
 		if path != "" || k.Value != "vars" {
-			s.substitute(v, join(path, k.Value))
+			s.substitute(v, yamltree.Join(path, k.Value))
 		}
 	}
 	switch {

@@ -34,7 +34,7 @@ func ReadClaims(path string, parts []string) (*Claims, error) {
 	}
 	d := &decoder{name: path, parts: parts, claims: &Claims{ran: map[string]bool{}}, places: map[string]*yaml.Node{}}
 	if root := yamltree.Parse(text, "claims file", fileKeys, d.fail); root != nil {
-		yamltree.Refuse(root, "", "claims files", "", join, d.fail)
+		yamltree.Refuse(root, "", "claims files", "", d.fail)
 		if len(d.errs) == 0 {
 			d.file(root)
 		}
@@ -73,10 +73,6 @@ func (d *decoder) fail(n *yaml.Node, path, format string, args ...any) {
 	d.errs = append(d.errs, placed{max(1, n.Line), max(1, n.Column), text})
 }
 
-func join(path, key string) string {
-	return strings.TrimPrefix(path+"."+units.Clip(strings.Join(strings.Fields(key), " ")), ".")
-}
-
 // mapping is a mapping of known keys.
 type mapping struct {
 	*decoder
@@ -86,12 +82,12 @@ type mapping struct {
 }
 
 func (d *decoder) mapping(n *yaml.Node, path string, keys []string) mapping {
-	return mapping{d, n, path, yamltree.Mapping(n, path, keys, join, d.fail)}
+	return mapping{d, n, path, yamltree.Mapping(n, path, keys, d.fail)}
 }
 
 // failAt reports an error of the value of a key.
 func (m mapping) failAt(key, format string, args ...any) {
-	m.fail(cmp.Or(m.values[key], m.node), join(m.path, key), format, args...)
+	m.fail(cmp.Or(m.values[key], m.node), yamltree.Join(m.path, key), format, args...)
 }
 
 // text returns the text of a key on one line; it is required if expected is not empty.
@@ -131,7 +127,7 @@ func (d *decoder) file(root *yaml.Node) {
 	d.shared = map[string]Claim{}
 	if parts := m.values["parts"]; parts != nil {
 		for name, n := range d.mapping(parts, "parts", d.parts).values {
-			p := d.mapping(n, join("parts", name), partKeys)
+			p := d.mapping(n, yamltree.Join("parts", name), partKeys)
 			d.shared[name] = Claim{On: p.choice("on", backends, false), Scale: p.text("scale", ""), Command: p.text("command", "the command that measures the claims")}
 		}
 	}
@@ -259,7 +255,7 @@ func (m mapping) bounds(key string, required bool) (Bounds, bool) {
 		case ends[i].Kind == yaml.ScalarNode && n.Kind == yaml.SequenceNode && ends[i].Value == open:
 			x = math.Inf(2*i - 1)
 		case ends[i].Kind != yaml.ScalarNode || !decimal.MatchString(ends[i].Value) || err != nil:
-			m.fail(ends[i], join(m.path, key), "%s: %s", yamltree.Describe(ends[i]), boundsRule)
+			m.fail(ends[i], yamltree.Join(m.path, key), "%s: %s", yamltree.Describe(ends[i]), boundsRule)
 			return Bounds{}, false
 		}
 		*end = x

@@ -79,7 +79,7 @@ func Parse(data []byte, what string, keys []string, fail Fail) *yaml.Node {
 // Refuse reports YAML features that no file may use: anchors, aliases, merge keys and tags. Without
 // aliases, a file cannot expand to more than its size. What is the kind of files, in the plural, and
 // or what to do in place of writing the value out; it may be empty.
-func Refuse(n *yaml.Node, path, what, or string, join func(path, key string) string, fail Fail) {
+func Refuse(n *yaml.Node, path, what, or string, fail Fail) {
 	switch {
 	case n.Kind == yaml.AliasNode:
 		fail(n, path, "alias *%s: not supported in %s: write the value out%s", units.Clip(n.Value), what, alternative(or, "it"))
@@ -89,12 +89,12 @@ func Refuse(n *yaml.Node, path, what, or string, join func(path, key string) str
 		fail(n, path, "tag %s: not supported in %s: leave it out", units.Clip(n.Tag), what)
 	}
 	for k, v := range Pairs(n) {
-		Refuse(k, path, what, or, join, fail)
-		Refuse(v, join(path, k.Value), what, or, join, fail)
+		Refuse(k, path, what, or, fail)
+		Refuse(v, Join(path, k.Value), what, or, fail)
 	}
 	if n.Kind == yaml.SequenceNode {
 		for i, c := range n.Content {
-			Refuse(c, fmt.Sprintf("%s[%d]", path, i), what, or, join, fail)
+			Refuse(c, fmt.Sprintf("%s[%d]", path, i), what, or, fail)
 		}
 	}
 }
@@ -105,6 +105,16 @@ func alternative(or, object string) string {
 		return ""
 	}
 	return ", or " + fmt.Sprintf(or, object)
+}
+
+// Join returns the path of the value at a key of a mapping. Keys of bad files can be long and have several
+// lines: they are shown clipped, on one line.
+func Join(path, key string) string {
+	key = units.Clip(strings.Join(strings.Fields(key), " "))
+	if path == "" {
+		return key
+	}
+	return path + "." + key
 }
 
 // Pairs returns the keys and values of a mapping, in order; none if n is not a mapping.
@@ -120,7 +130,7 @@ func Pairs(n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
 
 // Mapping returns the values of a mapping by key. It reports keys that are unknown or duplicate or
 // have no value.
-func Mapping(n *yaml.Node, path string, keys []string, join func(path, key string) string, fail Fail) map[string]*yaml.Node {
+func Mapping(n *yaml.Node, path string, keys []string, fail Fail) map[string]*yaml.Node {
 	values := map[string]*yaml.Node{}
 	if n.Kind != yaml.MappingNode {
 		fail(n, path, "%s: expected a mapping with the keys %s", Describe(n), strings.Join(keys, ", "))
@@ -135,13 +145,13 @@ func Mapping(n *yaml.Node, path string, keys []string, join func(path, key strin
 			if best := words.Closest(k.Value, keys); best != "" {
 				hint = fmt.Sprintf(" (did you mean %q?)", best)
 			}
-			fail(k, join(path, k.Value), "unknown key%s", hint)
+			fail(k, Join(path, k.Value), "unknown key%s", hint)
 		case values[k.Value] != nil:
-			fail(k, join(path, k.Value), "duplicate key: keep one of them")
+			fail(k, Join(path, k.Value), "duplicate key: keep one of them")
 		default:
 			values[k.Value] = v
 			if IsNull(v) {
-				fail(v, join(path, k.Value), "no value: expected one, or leave the key out")
+				fail(v, Join(path, k.Value), "no value: expected one, or leave the key out")
 			}
 		}
 	}

@@ -29,9 +29,8 @@ func TestErrors(t *testing.T) {
 			at := strings.TrimSpace(fmt.Sprintf("%d:%d %s", n.Line, n.Column, path))
 			errs = append(errs, at+" "+fmt.Sprintf(format, args...))
 		}
-		join := func(path, key string) string { return strings.TrimPrefix(path+"."+key, ".") }
 		if root := Parse([]byte(tt.text), "thing", []string{"a", "b"}, fail); root != nil {
-			Refuse(root, "", "things", "name %s", join, fail)
+			Refuse(root, "", "things", "name %s", fail)
 		} else if len(errs) != 1 {
 			t.Errorf("%q: %d errors, want one", tt.text, len(errs))
 		}
@@ -55,6 +54,7 @@ func TestMapping(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{"{one: 1, two: 2}", "one two"},
 		{"{one: 1, twoo: 2, thing: 3}", `1:10 m.twoo: unknown key (did you mean "two"?)|1:19 m.thing: unknown key: expected one of one, two|one`},
+		{"{one: 1, a\n\n\n  bad key: 2}", "1:10 m.a bad key: unknown key: expected one of one, two|one"},
 		{"{one: 1, one: 2}", "1:10 m.one: duplicate key: keep one of them|one"},
 		{"{one: ~}", "1:7 m.one: no value: expected one, or leave the key out|one"},
 		{"{[1]: 2}", "1:2 m: a list as a key: expected a name|"},
@@ -64,7 +64,7 @@ func TestMapping(t *testing.T) {
 		fail := func(n *yaml.Node, path, format string, args ...any) {
 			got = append(got, fmt.Sprintf("%d:%d %s: ", n.Line, n.Column, path)+fmt.Sprintf(format, args...))
 		}
-		values := Mapping(Parse([]byte(tt.text), "thing", nil, fail), "m", []string{"one", "two"}, func(path, key string) string { return path + "." + key }, fail)
+		values := Mapping(Parse([]byte(tt.text), "thing", nil, fail), "m", []string{"one", "two"}, fail)
 		got = append(got, strings.Join(slices.Sorted(maps.Keys(values)), " "))
 		if text := strings.Join(got, "|"); text != tt.want {
 			t.Errorf("%s:\ngot  %s\nwant %s", tt.text, text, tt.want)

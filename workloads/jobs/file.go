@@ -123,7 +123,7 @@ func Read(name string, r io.Reader, l Limits) ([]Job, error) {
 	d := &decoder{name: name, usage: usage{limits: l}, sizes: map[workloads.BlockID]units.Bytes{}}
 	var list []Job
 	if root := d.parse(data); root != nil {
-		yamltree.Refuse(root, "", "job files", "", join, d.fail)
+		yamltree.Refuse(root, "", "job files", "", d.fail)
 		if d.failed == 0 {
 			list = d.file(root)
 		}
@@ -177,14 +177,6 @@ func (d *decoder) parse(data []byte) *yaml.Node {
 	return yamltree.Parse(data, "job file", names(fileKeys), d.fail)
 }
 
-func join(path, key string) string {
-	key = units.Clip(strings.Join(strings.Fields(key), " "))
-	if path == "" {
-		return key
-	}
-	return path + "." + key
-}
-
 // mapping is a mapping of known keys.
 type mapping struct {
 	*decoder
@@ -195,7 +187,7 @@ type mapping struct {
 
 // mapping reads a mapping, and reports keys that are unknown, duplicate or have no value.
 func (d *decoder) mapping(n *yaml.Node, path string, keys []string) mapping {
-	return mapping{d, n, path, yamltree.Mapping(n, path, keys, join, d.fail)}
+	return mapping{d, n, path, yamltree.Mapping(n, path, keys, d.fail)}
 }
 
 // scalar returns the text of a key; ok is false if it is absent or invalid.
@@ -205,7 +197,7 @@ func (m mapping) scalar(key, expected string) (text string, n *yaml.Node, ok boo
 		return "", n, false
 	}
 	if n.Kind != yaml.ScalarNode {
-		m.fail(n, join(m.path, key), "%s: expected %s", yamltree.Describe(n), expected)
+		m.fail(n, yamltree.Join(m.path, key), "%s: expected %s", yamltree.Describe(n), expected)
 		return "", n, false
 	}
 	return n.Value, n, true
@@ -213,7 +205,7 @@ func (m mapping) scalar(key, expected string) (text string, n *yaml.Node, ok boo
 
 func (m mapping) missing(key, expected string) {
 	if m.node.Kind == yaml.MappingNode && m.values[key] == nil {
-		m.fail(m.node, join(m.path, key), "missing: expected %s", expected)
+		m.fail(m.node, yamltree.Join(m.path, key), "missing: expected %s", expected)
 	}
 }
 
@@ -227,7 +219,7 @@ func (m mapping) number(key string, least, most int) (int, bool) {
 	if !ok {
 		return 0, false
 	}
-	return m.whole(n, join(m.path, key), text, least, most)
+	return m.whole(n, yamltree.Join(m.path, key), text, least, most)
 }
 
 func (d *decoder) whole(n *yaml.Node, path, text string, least, most int) (int, bool) {
@@ -244,7 +236,7 @@ func (m mapping) size(key string, least units.Bytes) (units.Bytes, bool) {
 	if !ok {
 		return 0, false
 	}
-	return m.bytes(n, join(m.path, key), text, least)
+	return m.bytes(n, yamltree.Join(m.path, key), text, least)
 }
 
 func (d *decoder) bytes(n *yaml.Node, path, text string, least units.Bytes) (units.Bytes, bool) {
@@ -269,9 +261,9 @@ func (m mapping) rate(key string) units.Rate {
 	}
 	r, err := units.ParseRate(text)
 	if err != nil {
-		m.fail(n, join(m.path, key), "%v", err)
+		m.fail(n, yamltree.Join(m.path, key), "%v", err)
 	} else if r < 1 || r > maxRate {
-		m.fail(n, join(m.path, key), "%v: must be 1bps to %v; leave the key out for immediately", r, maxRate)
+		m.fail(n, yamltree.Join(m.path, key), "%v: must be 1bps to %v; leave the key out for immediately", r, maxRate)
 	}
 	return r
 }
@@ -283,7 +275,7 @@ func (m mapping) ratio(key string) *workloads.Factor {
 	}
 	f, err := workloads.ParseFactor(text)
 	if err != nil {
-		m.fail(n, join(m.path, key), "%v", err)
+		m.fail(n, yamltree.Join(m.path, key), "%v", err)
 		return nil
 	}
 	return &f
@@ -298,7 +290,7 @@ func validName(s string) bool { return len(s) <= maxName && namePattern.MatchStr
 func (m mapping) text(key string) string {
 	text, n, ok := m.scalar(key, "a name")
 	if ok && !validName(text) {
-		m.fail(n, join(m.path, key), "%q: %s", units.Clip(text), nameRule)
+		m.fail(n, yamltree.Join(m.path, key), "%q: %s", units.Clip(text), nameRule)
 	}
 	return text
 }
@@ -310,11 +302,11 @@ func (m mapping) list(key, expected string) []*yaml.Node {
 		return nil
 	}
 	if n.Kind != yaml.SequenceNode {
-		m.fail(n, join(m.path, key), "%s: expected a list of %s", yamltree.Describe(n), expected)
+		m.fail(n, yamltree.Join(m.path, key), "%s: expected a list of %s", yamltree.Describe(n), expected)
 		return nil
 	}
 	if len(n.Content) == 0 {
-		m.fail(n, join(m.path, key), "empty: expected %s", expected)
+		m.fail(n, yamltree.Join(m.path, key), "empty: expected %s", expected)
 	}
 	return n.Content
 }

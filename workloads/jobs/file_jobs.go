@@ -71,7 +71,7 @@ func (d *decoder) job(n *yaml.Node, path string, list []Job) (j Job, ok bool) {
 	if text, n, ok := m.scalar("submit", `a time such as "1.5s"`); ok {
 		at, err := time.ParseDuration(text)
 		if err != nil || at < 0 || at > maxTime {
-			d.fail(n, join(path, "submit"), "%q: expected a time such as \"1.5s\", 0s to %v", units.Clip(text), maxTime)
+			d.fail(n, yamltree.Join(path, "submit"), "%q: expected a time such as \"1.5s\", 0s to %v", units.Clip(text), maxTime)
 		}
 		j.Submit = at
 	}
@@ -79,10 +79,10 @@ func (d *decoder) job(n *yaml.Node, path string, list []Job) (j Job, ok bool) {
 		if j.After = JobID(after); after <= len(list) {
 			j.Submit += list[after-1].Submit
 		} else if d.failed == before {
-			d.fail(m.values["after"], join(path, "after"), "%d: must be an earlier job of the file, counted from 1", after)
+			d.fail(m.values["after"], yamltree.Join(path, "after"), "%d: must be an earlier job of the file, counted from 1", after)
 		}
 		if j.Submit > maxTime {
-			d.fail(n, join(path, "submit"), "%v with the jobs that it follows: must be at most %v", j.Submit, maxTime)
+			d.fail(n, yamltree.Join(path, "submit"), "%v with the jobs that it follows: must be at most %v", j.Submit, maxTime)
 		}
 	}
 	j.User, j.Profile = m.text("user"), m.text("profile")
@@ -90,7 +90,7 @@ func (d *decoder) job(n *yaml.Node, path string, list []Job) (j Job, ok bool) {
 	m.missing("stages", "a list of stages")
 	nodes := m.list("stages", "stages")
 	if len(nodes) > d.limits.Stages {
-		d.fail(nodes[d.limits.Stages], join(path, "stages"), "%d stages: must be at most %d", len(nodes), d.limits.Stages)
+		d.fail(nodes[d.limits.Stages], yamltree.Join(path, "stages"), "%d stages: must be at most %d", len(nodes), d.limits.Stages)
 		return j, false
 	}
 	stages := make([]stageLines, len(nodes))
@@ -103,7 +103,7 @@ func (d *decoder) job(n *yaml.Node, path string, list []Job) (j Job, ok bool) {
 	for s := range stages {
 		d.tasks += stages[s].tasks
 		if !d.full && d.tasks > d.limits.Tasks {
-			d.fail(stages[s].node, join(stages[s].path, "tasks"), "more than %d tasks up to here: the limit of a workload", d.limits.Tasks)
+			d.fail(stages[s].node, yamltree.Join(stages[s].path, "tasks"), "more than %d tasks up to here: the limit of a workload", d.limits.Tasks)
 			d.full = true
 		}
 	}
@@ -134,7 +134,7 @@ func (d *decoder) stage(node *yaml.Node, path string, n int) stageLines {
 			s.kind = Reduce
 			s.missing("from", "the stages that the reduces fetch from, such as [0]")
 		default:
-			d.fail(n, join(path, "kind"), "%q: expected map or reduce", units.Clip(text))
+			d.fail(n, yamltree.Join(path, "kind"), "%q: expected map or reduce", units.Clip(text))
 		}
 	}
 	for i, c := range s.list("from", "one or more numbers of stages, counted from 0") {
@@ -159,7 +159,7 @@ func (d *decoder) stage(node *yaml.Node, path string, n int) stageLines {
 	if tasks.Kind == yaml.SequenceNode {
 		for _, key := range names(taskKeys) {
 			if v := s.values[key]; v != nil {
-				d.fail(v, join(path, key), "the tasks are a list: expected this key in its groups")
+				d.fail(v, yamltree.Join(path, key), "the tasks are a list: expected this key in its groups")
 			}
 		}
 		for i, c := range s.list("tasks", "groups of tasks") {
@@ -185,7 +185,7 @@ func (g *group) read(fetches bool) {
 	if g.block = -1; fetches {
 		for _, key := range []string{"input", "block"} {
 			if v := g.values[key]; v != nil {
-				g.fail(v, join(g.path, key), "a task that fetches from other stages reads no block: leave it out")
+				g.fail(v, yamltree.Join(g.path, key), "a task that fetches from other stages reads no block: leave it out")
 			}
 		}
 	} else {
@@ -195,12 +195,12 @@ func (g *group) read(fetches bool) {
 			g.block = x
 		}
 		if v := g.values["sort_rate"]; v != nil {
-			g.fail(v, join(g.path, "sort_rate"), "only a task that fetches from other stages sorts: leave it out")
+			g.fail(v, yamltree.Join(g.path, "sort_rate"), "only a task that fetches from other stages sorts: leave it out")
 		}
 	}
 	for _, x := range [][2]string{{"output", "output_ratio"}, {"writes", "write_ratio"}} {
 		if v := g.values[x[1]]; v != nil && g.values[x[0]] != nil {
-			g.fail(v, join(g.path, x[1]), "mutually exclusive with %s: keep one of them", x[0])
+			g.fail(v, yamltree.Join(g.path, x[1]), "mutually exclusive with %s: keep one of them", x[0])
 		}
 	}
 	t.Rate, t.SortRate = g.rate("rate"), g.rate("sort_rate")
@@ -209,12 +209,12 @@ func (g *group) read(fetches bool) {
 	if text, n, ok := g.scalar("cpu", "a number of cores"); ok {
 		x, err := strconv.ParseFloat(text, 64)
 		if err != nil || !decimal.MatchString(text) || x > maxCPU {
-			g.fail(n, join(g.path, "cpu"), "%q: expected a number of cores, 0 to %d", units.Clip(text), maxCPU)
+			g.fail(n, yamltree.Join(g.path, "cpu"), "%q: expected a number of cores, 0 to %d", units.Clip(text), maxCPU)
 		}
 		t.Need.CPU = x
 	}
 	g.outputs, g.writes = g.ratio("output_ratio"), g.ratio("write_ratio")
-	path := join(g.path, "output")
+	path := yamltree.Join(g.path, "output")
 	n := g.values["output"]
 	switch {
 	case n == nil || yamltree.IsNull(n):
@@ -344,7 +344,7 @@ func (g *group) fits(consumers int) bool {
 	if consumers == 0 {
 		for _, key := range []string{"output", "output_ratio"} {
 			if v := g.values[key]; v != nil {
-				g.fail(v, join(g.path, key), "no stage fetches from this one: expected writes or write_ratio, or a stage with it in from")
+				g.fail(v, yamltree.Join(g.path, key), "no stage fetches from this one: expected writes or write_ratio, or a stage with it in from")
 				return false
 			}
 		}
@@ -359,7 +359,7 @@ func (g *group) fits(consumers int) bool {
 		n = min(n+r.n, maxNumber)
 	}
 	if g.outputs == nil && !g.total && n != consumers {
-		g.fail(g.values["output"], join(g.path, "output"), "%s: expected %d, one for each task that fetches from this stage", words.Plural(n, "size", "sizes"), consumers)
+		g.fail(g.values["output"], yamltree.Join(g.path, "output"), "%s: expected %d, one for each task that fetches from this stage", words.Plural(n, "size", "sizes"), consumers)
 		return false
 	}
 	return true
@@ -390,7 +390,7 @@ func (d *decoder) blocks(g *group, tasks []Task) {
 		first = workloads.BlockID(g.block)
 	}
 	if int(first)+len(tasks) > maxNumber {
-		d.fail(g.node, join(g.path, "block"), "block %d: must be at most %d", int(first)+len(tasks), maxNumber)
+		d.fail(g.node, yamltree.Join(g.path, "block"), "block %d: must be at most %d", int(first)+len(tasks), maxNumber)
 		return
 	}
 	d.next = max(d.next, first+workloads.BlockID(len(tasks)))
@@ -398,7 +398,7 @@ func (d *decoder) blocks(g *group, tasks []Task) {
 		id := first + workloads.BlockID(i)
 		tasks[i].Input = id
 		if size, known := d.sizes[id]; known && size != g.task.InputSize {
-			d.fail(g.node, join(g.path, "input"), "block %d of %v: an earlier task reads %v of it", id, g.task.InputSize, size)
+			d.fail(g.node, yamltree.Join(g.path, "input"), "block %d of %v: an earlier task reads %v of it", id, g.task.InputSize, size)
 			return
 		}
 		d.sizes[id] = g.task.InputSize
@@ -409,7 +409,7 @@ func (d *decoder) blocks(g *group, tasks []Task) {
 func (g *group) product(size units.Bytes, by *workloads.Factor, key string) (units.Bytes, bool) {
 	n, _, ok := mulDiv(int64(size), by.Num, by.Den)
 	if !ok || units.Bytes(n) > maxSize {
-		g.fail(g.values[key], join(g.path, key), "%v times %v: must be at most %v", size, by, maxSize)
+		g.fail(g.values[key], yamltree.Join(g.path, key), "%v times %v: must be at most %v", size, by, maxSize)
 		return 0, false
 	}
 	return units.Bytes(n), true
