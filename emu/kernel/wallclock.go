@@ -18,8 +18,9 @@ type ClockStep struct {
 }
 
 // WallClock detects steps of the wall clock (CLOCK_REALTIME), which stamps captured packets. The
-// kernel reports each step, so steps that are reverted are detected too. Slewing by NTP is not a
-// step: the monotonic clock is slewed equally.
+// kernel reports each step, so steps that are reverted are detected too, unless they come between a step
+// that Steps found and the kernel's report of that step. Slewing by NTP is not a step: the monotonic
+// clock is slewed equally.
 type WallClock struct {
 	timer   *os.File
 	started time.Time
