@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -202,5 +203,32 @@ func TestLoads(t *testing.T) {
 	}
 	if got := loads(f, []sent{after(0, 9), after(0, 9), after(0, 9), after(0, 9)}, []sent{after(0, 0), after(0, 9), after(ms, 0), after(ms, 9)}); slices.Max(got) != 0 {
 		t.Errorf("counters that begin anew and time that stands still: %v", got)
+	}
+}
+
+// Ends of operations do not wait for more than a few heartbeats, and all else keeps its order.
+func TestHeartbeatsAreHandledInParts(t *testing.T) {
+	var queue []engine.Event
+	for h := range topo.HostID(2*beatsAtOnce + 1) {
+		queue = append(queue, engine.Heartbeat{Host: h})
+	}
+	done, failed := engine.TransferFinished{Flow: 7}, engine.TransferFailed{Flow: 8, Why: "cut"}
+	queue = append(queue, engine.RackReport{Rack: 1}, done, failed, engine.Heartbeat{})
+	next, later := urgent(slices.Clone(queue))
+	n := len(queue)
+	if want := append(slices.Clone(queue[:beatsAtOnce]), done); !reflect.DeepEqual(next, want) {
+		t.Errorf("first %v, want %v", next, want)
+	}
+	if want := append(slices.Clone(queue[beatsAtOnce:n-3]), failed, queue[n-1]); !reflect.DeepEqual(later, want) {
+		t.Errorf("then %v, want %v", later, want)
+	}
+	if next, later = urgent(later); len(next) != beatsAtOnce {
+		t.Errorf("second %v, want %d heartbeats", next, beatsAtOnce)
+	}
+	if next, later = urgent(later); len(next) != 4 || len(later) != 0 { // a heartbeat, the report, the failure and the last
+		t.Errorf("third %v, then %v: want 4 and none", next, later)
+	}
+	if next, later = urgent(nil); len(next)+len(later) != 0 {
+		t.Errorf("of none: %v and %v", next, later)
 	}
 }
