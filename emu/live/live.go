@@ -460,7 +460,7 @@ func (b *Backend) Await(ctx context.Context, wake time.Duration) (time.Duration,
 const beatsAtOnce = 4
 
 // urgent divides events into those of the next step and those that can wait: what follows beatsAtOnce
-// heartbeats, but for ends of operations, which no report is about.
+// heartbeats, except ends of operations, which no report is about.
 func urgent(evs []engine.Event) (next, later []engine.Event) {
 	beats := 0
 	for i, ev := range evs {

@@ -29,17 +29,17 @@ func TestUnreachedFaults(t *testing.T) {
 	}
 }
 
-// A sender that a fault keeps from ending, and that does not stop when it is told to, is not waited for
+// A sender that a fault keeps from ending, and that does not stop when asked to, is not waited for
 // without end.
 func TestSettleIsBounded(t *testing.T) {
 	b := &Backend{faults: &faults{hosts: map[topo.HostID]string{0: "crash"}}}
 	b.cfg.Settings.Settle, b.cfg.Settings.Stop = time.Millisecond, 20*time.Millisecond
-	var told error
-	b.stopSend = func(cause error) { told = cause }
+	var asked error
+	b.stopSend = func(cause error) { asked = cause }
 	stuck := make(chan struct{})
 	b.transfer.Go(func() { <-stuck })
 	defer close(stuck)
-	if _, err := b.settle(t.Context()); err == nil || !strings.Contains(err.Error(), "senders did not end") || !errors.Is(told, hosts.ErrStopped) {
-		t.Errorf("error %v, senders told %v: want an error, and ErrStopped", err, told)
+	if _, err := b.settle(t.Context()); err == nil || !strings.Contains(err.Error(), "senders did not end") || !errors.Is(asked, hosts.ErrStopped) {
+		t.Errorf("error %v, senders asked %v: want an error, and ErrStopped", err, asked)
 	}
 }
