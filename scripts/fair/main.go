@@ -260,7 +260,7 @@ func (f *fair) locality(ctx context.Context) error {
 	var small runs
 	var rows [][]string
 	var void error
-	for _, size := range []struct{ maps, jobs, gap string }{{"3", "100", "100ms"}, {"10", "60", "200ms"}, {"100", "12", "1500ms"}} {
+	for _, size := range []struct{ maps, jobs, gap string }{{"3", "100", "200ms"}, {"10", "60", "400ms"}, {"100", "12", "3s"}} {
 		both, err := f.both(ctx, true, "locality.yaml", f.Repeat, "maps="+size.maps, "jobs="+size.jobs, "gap="+size.gap)
 		if both == nil {
 			return err
