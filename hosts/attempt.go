@@ -76,7 +76,7 @@ func (t *Attempt) Spill(ctx context.Context, size units.Bytes) error {
 		}
 		defer func() {
 			if err != nil {
-				err = errors.Join(err, r.Remove())
+				t.a.problem(r.Remove())
 			}
 		}()
 		for left := size; left > 0; {

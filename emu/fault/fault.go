@@ -36,6 +36,9 @@ const (
 	LateReports Kind = "late-reports" // reports of Hosts reach the master later, by By
 )
 
+// MinShare is the least Share of a fault: with less, a host makes next to no progress.
+const MinShare = 0.01
+
 // Fault is one fault. The kind determines which fields are used.
 type Fault struct {
 	Kind Kind
@@ -50,7 +53,7 @@ type Fault struct {
 	DiskLost bool // the contents of Host's disk are lost when it returns
 	Spine    int
 	Rate     units.Rate
-	Share    float64 // (0, 1]
+	Share    float64 // MinShare to 1
 	Down, Up time.Duration
 	Times    int
 	Hosts    []topo.HostID // in order of ID
@@ -254,8 +257,8 @@ func check(f *topo.Fabric, x Fault) error {
 		}
 		return needHost()
 	case SlowCPU:
-		if !(x.Share > 0 && x.Share <= 1) {
-			return fmt.Errorf("share %v: must be above 0 and at most 1", x.Share)
+		if !(x.Share >= MinShare && x.Share <= 1) {
+			return fmt.Errorf("share %v: must be %v to 1", x.Share, MinShare)
 		}
 		return needHost()
 	case LostReports, LateReports:

@@ -120,6 +120,7 @@ func TestCompileRefuses(t *testing.T) {
 		{"no such spine", Fault{Kind: SpineDown, Spine: 2}, "spine 2"},
 		{"no rate", Fault{Kind: SlowDisk}, "rate 0bps"},
 		{"no share", Fault{Kind: SlowCPU}, "share 0"},
+		{"small share", Fault{Kind: SlowCPU, Share: MinShare / 2}, "must be 0.01 to 1"},
 		{"no flap", Fault{Kind: LinkFlap, Links: []topo.LinkID{2, 3}}, "0 times"},
 		{"before the start", Fault{Kind: HostCrash, At: -1}, "must not be negative"},
 		{"reports of no host", Fault{Kind: LostReports}, "no host"},

@@ -154,7 +154,7 @@ type Backend struct {
 	mu     sync.Mutex
 	last   chan struct{} // closed when the newest deletion is done; nil for none
 	queue  []engine.Event
-	since  time.Time // when the first of queue came
+	since  time.Time // when the first event came to queue after it was empty
 	failed error
 	kick   chan struct{}
 
@@ -485,11 +485,16 @@ func urgent(evs []engine.Event) (next, later []engine.Event) {
 }
 
 // progress puts what receivers have by now ahead of events, and forgets flows
-// that have finished.
+// that have finished. Those that have failed have two ends to stop (stopTransfer), except local reads.
 func (b *Backend) progress(evs []engine.Event) []engine.Event {
 	for _, ev := range evs {
-		if f, ok := ev.(engine.TransferFinished); ok {
+		switch f := ev.(type) {
+		case engine.TransferFinished:
 			delete(b.byFlow, f.Flow)
+		case engine.TransferFailed:
+			if r := b.byFlow[f.Flow]; r != nil && r.src == r.dst {
+				delete(b.byFlow, f.Flow)
+			}
 		}
 	}
 	b.running = slices.DeleteFunc(b.running, func(r *running) bool { return b.byFlow[r.flow] == nil })

@@ -149,23 +149,7 @@ func TestCapturesAloneGiveTasks(t *testing.T) {
 		}
 	}
 
-	// Attempts are those of the engine; times differ by what a mark takes.
-	type attempt struct {
-		job               workloads.JobID
-		stage, task, n    int
-		host, kind, place string
-		input             units.Bytes
-		outcome, why      string
-	}
-	identity := func(all []flows.AttemptRecord) (out []attempt) {
-		for _, a := range all {
-			out = append(out, attempt{a.Job, a.Stage, a.Task, a.Attempt, a.Host, a.Kind, a.Locality, a.Input, a.Outcome, a.Why})
-		}
-		return out
-	}
-	if d := cmp.Diff(identity(seen.Attempts), identity(r.Attempts), cmp.AllowUnexported(attempt{})); d != "" {
-		t.Errorf("attempts (-engine +captures):\n%s", d)
-	}
+	sameAttempts(t, seen.Attempts, r.Attempts)
 	killed := 0
 	for _, a := range r.Attempts {
 		if a.Outcome == flows.Killed {
