@@ -154,7 +154,7 @@ type Backend struct {
 	mu     sync.Mutex
 	last   chan struct{} // closed when the newest deletion is done; nil for none
 	queue  []engine.Event
-	since  time.Time // when the first event came to queue after it was empty
+	since  time.Time // when the first event entered queue after it was empty
 	failed error
 	kick   chan struct{}
 
