@@ -118,7 +118,7 @@ type StageState struct {
 	Output units.Bytes
 	// Anywhere reports that the input of the tasks has no place, so that no host is nearer to it
 	// than another, as of reduces. All pending tasks are then OffRack.
-	Anywhere bool
+	Anywhere    bool
 	Consumption // of ended attempts
 }
 
