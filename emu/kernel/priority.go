@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,6 +26,10 @@ const (
 	RealTimeForPackets = 1
 	NiceForPackets     = -10
 )
+
+// startTime is longer than the kernel takes from copying the priority of a thread that starts another to
+// listing the new one, also on emulated processors.
+const startTime = 10 * time.Millisecond
 
 func (p Priority) String() string {
 	if p.RealTime > 0 {
@@ -54,10 +59,12 @@ func SetPriority(p Priority) error {
 		attr = unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: uint32(p.RealTime)}
 		p.Nice = 0 // has no effect, and the kernel resets it
 	}
-	// A thread inherits the priority of the thread that started it. Once a pass finds no thread
-	// with another priority, there will be none.
-	for found := true; found; {
-		found = false
+	// A thread inherits the priority of the thread that starts it, and is listed a little later. Once two
+	// passes, with startTime between them, find no thread with another priority, there will be none.
+	for clean := 0; clean < 2; {
+		if clean++; clean == 2 {
+			time.Sleep(startTime)
+		}
 		threads, err := os.ReadDir("/proc/self/task")
 		if err != nil {
 			return fmt.Errorf("set priority: %w", err)
@@ -69,7 +76,7 @@ func SetPriority(p Priority) error {
 			}
 			now, err := priorityOf(id)
 			if err == nil && now != p {
-				found = true
+				clean = 0
 				err = unix.SchedSetAttr(id, &attr, 0)
 			}
 			if err != nil && !errors.Is(err, unix.ESRCH) { // it has ended
