@@ -46,7 +46,7 @@ func (r *Report) Markdown(w io.Writer) error {
 		}
 	}
 	if reasons := r.reasons(); len(reasons) > 0 {
-		b.WriteString("\n## Why arms did not pass\n")
+		b.WriteString("\n## Why attempts did not pass\n")
 		for _, reason := range reasons {
 			fmt.Fprintf(&b, "\n%s\n\n", plain(reason.heading))
 			for _, c := range reason.checks {
