@@ -12,8 +12,8 @@ import (
 // the kernel.
 const DefaultCPUPeriod = 100 * time.Millisecond
 
-// minShare is the minimum share of the processor: every host makes progress.
-const minShare = 0.01
+// MinCPUShare is the minimum share of the processor: every host makes progress.
+const MinCPUShare = 0.01
 
 // cpu is the processor of a host: work may start only in the first part of each period. For emulated
 // computation it has a clock of the work that it has done, whose speed is the share.
@@ -34,13 +34,13 @@ func newCPU(period time.Duration) *cpu {
 }
 
 // SetCPU limits the agent's reads, writes and disk work to a share of each period
-// (Options.CPUPeriod), from 0.01 to 1, like a CFS quota: the host becomes a straggler. Operations
+// (Options.CPUPeriod), from MinCPUShare to 1, like a CFS quota: the host becomes a straggler. Operations
 // start only within that share. The share is also the speed of computation (Attempt.Compute) and of
 // the consumption of input (Agent.Expect). The default is 1. Values out of range are clamped; NaN means the
 // minimum.
 func (a *Agent) SetCPU(share float64) {
-	if !(share >= minShare) { // also true for NaN
-		share = minShare
+	if !(share >= MinCPUShare) { // also true for NaN
+		share = MinCPUShare
 	}
 	bits := uint64(0)
 	if share < 1 {

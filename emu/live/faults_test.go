@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"testbed/emu/fault"
 	"testbed/emu/kernel/netnstest"
 	"testbed/emu/plan"
+	"testbed/emu/scenario"
 	"testbed/hosts"
 	"testbed/policies"
 	"testbed/topo"
@@ -168,4 +170,16 @@ func received(a *hosts.Agent, flow workloads.FlowID) units.Bytes {
 		return units.Bytes(n.Load())
 	}
 	return 0
+}
+
+// Agents, faults and scenario files have the same minimum share of a processor: an agent clamps a
+// share below its own without a word.
+func TestMinimumSharesAgree(t *testing.T) {
+	if hosts.MinCPUShare != fault.MinShare {
+		t.Errorf("agents have a minimum share of %v, faults of %v", hosts.MinCPUShare, fault.MinShare)
+	}
+	share, _ := reflect.TypeFor[scenario.SlowCPUFault]().FieldByName("Share")
+	if tag, want := share.Tag.Get("jsonschema"), fmt.Sprintf("minimum=%v,", fault.MinShare); !strings.Contains(tag, want) {
+		t.Errorf("scenario files have %q, faults %q", tag, want)
+	}
 }
