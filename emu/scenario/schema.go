@@ -183,7 +183,7 @@ func description(name, comment string) string {
 }
 
 // describer writes the schema of the types of this package, from their rules and from the comments
-// of spec.go by type, "Fabric", and by field, "Fabric.Leaves".
+// of specSources by type, "Fabric", and by field, "Fabric.Leaves".
 type describer struct {
 	comments map[string]string
 	catalog  catalog.Catalog
@@ -377,32 +377,48 @@ func variable() *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "string", Pattern: variablePattern}
 }
 
-// specComments are the comments of spec.go by type, "Fabric", and by field,
+// specComments are the comments of specSources by type, "Fabric", and by field,
 // "Fabric.Leaves".
 func specComments() (map[string]string, error) {
-	file, err := parser.ParseFile(token.NewFileSet(), "spec.go", specSource, parser.ParseComments)
+	files, err := specSources.ReadDir(".")
 	if err != nil {
 		return nil, err
 	}
 	comments := map[string]string{}
-	text := func(g *ast.CommentGroup) string { return strings.Join(strings.Fields(g.Text()), " ") }
-	ast.Inspect(file, func(n ast.Node) bool {
-		decl, ok := n.(*ast.GenDecl)
-		if !ok || decl.Tok != token.TYPE {
-			return true
+	for _, f := range files {
+		source, err := specSources.ReadFile(f.Name())
+		if err != nil {
+			return nil, err
 		}
-		for _, spec := range decl.Specs {
-			typ := spec.(*ast.TypeSpec)
-			comments[typ.Name.Name] = text(decl.Doc)
-			if st, ok := typ.Type.(*ast.StructType); ok {
-				for _, f := range st.Fields.List {
-					for _, name := range f.Names {
-						comments[typ.Name.Name+"."+name.Name] = text(f.Doc)
-					}
-				}
+		file, err := parser.ParseFile(token.NewFileSet(), f.Name(), source, parser.ParseComments)
+		if err != nil {
+			return nil, err
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			decl, ok := n.(*ast.GenDecl)
+			if !ok || decl.Tok != token.TYPE {
+				return true
 			}
-		}
-		return false
-	})
+			for _, spec := range decl.Specs {
+				addComments(comments, decl.Doc, spec.(*ast.TypeSpec))
+			}
+			return false
+		})
+	}
 	return comments, nil
+}
+
+// addComments adds the comments of a type, whose own is doc, and of its fields.
+func addComments(comments map[string]string, doc *ast.CommentGroup, typ *ast.TypeSpec) {
+	text := func(g *ast.CommentGroup) string { return strings.Join(strings.Fields(g.Text()), " ") }
+	comments[typ.Name.Name] = text(doc)
+	st, ok := typ.Type.(*ast.StructType)
+	if !ok {
+		return
+	}
+	for _, f := range st.Fields.List {
+		for _, name := range f.Names {
+			comments[typ.Name.Name+"."+name.Name] = text(f.Doc)
+		}
+	}
 }

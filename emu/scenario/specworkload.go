@@ -1,0 +1,311 @@
+package scenario
+
+import (
+	_ "embed"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"testbed/topo/units"
+	"testbed/workloads"
+)
+
+// Item is one part of the workload. Exactly one field is set, according to its kind.
+type Item struct {
+	Trace      *TraceItem
+	Writers    *WritersItem
+	Readers    *ReadersItem
+	Jobs       *JobsItem
+	Tasks      *TasksItem
+	Background *BackgroundItem
+	File       *FileItem
+}
+
+// TraceItem replays the coflows of a trace file, in the format of the public coflow-benchmark or
+// another format that "testbed trace" writes. The format is detected from the content.
+type TraceItem struct {
+	Kind string `yaml:"kind" jsonschema:"required,enum=trace"`
+	// Path is the path of the trace, relative to this file; a path from --set is relative to the
+	// working directory.
+	Path string `yaml:"path" jsonschema:"required,minLength=1,maxLength=4096"`
+	// First is the number of coflows to replay, from the start of the trace (default: all).
+	First int `yaml:"first,omitempty" jsonschema:"minimum=1,maximum=10000000"`
+	// Merge joins the flows of a coflow that run between the same two hosts into one.
+	Merge bool `yaml:"merge" jsonschema:"default=true"`
+	// MB is the megabyte of a trace that does not state bytes: MB is 10⁶ bytes; MiB is 2²⁰, as in
+	// the simulator published with the Facebook trace.
+	MB string `yaml:"mb" jsonschema:"default=MiB,enum=MB,enum=MiB"`
+}
+
+// WritersItem starts clients that each write blocks, one after another.
+type WritersItem struct {
+	Kind string `yaml:"kind" jsonschema:"required,enum=writers"`
+	// Count is the number of writers, on different hosts drawn from the seed. Excludes hosts.
+	Count int `yaml:"count,omitempty" jsonschema:"minimum=1,maximum=62500"`
+	// Hosts are the names of the hosts that write, such as h0-00: rack 0, host 0. Excludes count.
+	Hosts []string `yaml:"hosts,omitempty" jsonschema:"minItems=1"`
+	// Blocks is the number of blocks that each writer writes.
+	Blocks int `yaml:"blocks" jsonschema:"required,minimum=1,maximum=100000"`
+	// Block is the size of a block.
+	Block units.Bytes `yaml:"block" jsonschema:"required" least:"1B" most:"1TB"`
+	// Replicas is the number of replicas of each block, on different hosts.
+	Replicas int `yaml:"replicas" jsonschema:"default=3,minimum=1,maximum=64"`
+	// Packet is the unit that the write pipeline forwards and acknowledges.
+	Packet units.Bytes `yaml:"packet" jsonschema:"default=64KB" least:"1B" most:"64MB"`
+	// Window is the largest number of unacknowledged packets of a client. Together they may be at
+	// most a tenth of the block, because the client runs ahead of the slowest part of the pipeline
+	// by that amount.
+	Window int `yaml:"window" jsonschema:"default=6,minimum=1,maximum=100000"`
+	// Start is the start time of the writers.
+	Start time.Duration `yaml:"start" jsonschema:"default=0s" least:"0s" most:"24h"`
+	// Spread delays the start of each writer by a random time from 0 to this value.
+	Spread time.Duration `yaml:"spread" jsonschema:"default=0s" least:"0s" most:"24h"`
+}
+
+// ReadersItem starts clients that each fetch blocks of this workload, one after another, from the
+// nearest replica. A reader waits for a block that is not written yet.
+type ReadersItem struct {
+	Kind string `yaml:"kind" jsonschema:"required,enum=readers"`
+	// Count is the number of readers, on different hosts drawn from the seed. Excludes hosts.
+	Count int `yaml:"count,omitempty" jsonschema:"minimum=1,maximum=62500"`
+	// Hosts are the names of the hosts that read, such as h0-00: rack 0, host 0. Excludes count.
+	Hosts []string `yaml:"hosts,omitempty" jsonschema:"minItems=1"`
+	// Blocks is the number of blocks that each reader fetches, each drawn from all blocks by the
+	// seed.
+	Blocks int `yaml:"blocks" jsonschema:"required,minimum=1,maximum=100000"`
+	// Of selects the blocks to read: all, those of jobs, or those of the other writers.
+	Of string `yaml:"of" jsonschema:"default=all,enum=all,enum=writers,enum=jobs"`
+	// Start is the start time of the readers.
+	Start time.Duration `yaml:"start" jsonschema:"default=0s" least:"0s" most:"24h"`
+	// Spread delays the start of each reader by a random time from 0 to this value.
+	Spread time.Duration `yaml:"spread" jsonschema:"default=0s" least:"0s" most:"24h"`
+}
+
+// JobsItem draws jobs that arrive at random. Most jobs shuffle before their reducers write, the
+// others only write. docs/workloads.md describes how they are drawn.
+type JobsItem struct {
+	Kind string `yaml:"kind" jsonschema:"required,enum=jobs"`
+	// Count is the number of jobs.
+	Count int `yaml:"count" jsonschema:"required,minimum=1,maximum=1000000"`
+	// Interval is the average time between two arrivals. Excludes load.
+	Interval time.Duration `yaml:"interval,omitempty" least:"1us" most:"24h"`
+	// Load is the load of the jobs on the links toward the racks while jobs arrive, as a share of
+	// their capacity: shuffles, and one copy of each block. On one rack it counts all copies, and
+	// the links of hosts. Excludes interval.
+	Load float64 `yaml:"load,omitempty" jsonschema:"minimum=0.000001,maximum=100"`
+	// Start is the time of the first possible arrival.
+	Start time.Duration `yaml:"start" jsonschema:"default=0s" least:"0s" most:"24h"`
+	// Block is the size of a block.
+	Block units.Bytes `yaml:"block" jsonschema:"required" least:"1B" most:"1TB"`
+	// Replicas is the number of replicas of each block, on different hosts.
+	Replicas int `yaml:"replicas" jsonschema:"default=3,minimum=1,maximum=64"`
+	// Packet is the unit that the write pipeline forwards and acknowledges.
+	Packet units.Bytes `yaml:"packet" jsonschema:"default=64KB" least:"1B" most:"64MB"`
+	// Window is the largest number of unacknowledged packets of a client. Together they may be at
+	// most a tenth of the block, because the client runs ahead of the slowest part of the pipeline
+	// by that amount.
+	Window int `yaml:"window" jsonschema:"default=6,minimum=1,maximum=100000"`
+	// WholeBlocks rounds the output of a writer up to whole blocks. Without it, the last block of
+	// a file has any size.
+	WholeBlocks bool `yaml:"whole_blocks" jsonschema:"default=false"`
+	// Small is the share of all blocks that are small files in addition to the output, from 0 to
+	// 0.95.
+	Small float64 `yaml:"small" jsonschema:"default=0,minimum=0,maximum=0.95"`
+	// SmallBlock is the size of the largest small file (default: an eighth of a block). Sizes are
+	// drawn uniformly.
+	SmallBlock units.Bytes `yaml:"small_block,omitempty" least:"1B" most:"1TB"`
+	// Mappers is the range of the number of mappers of a job that shuffles.
+	Mappers Span `yaml:"mappers" jsonschema:"default=2-8"`
+	// Reducers is the range of the number of reducers of a job that shuffles, at most one per
+	// block that it writes.
+	Reducers Span `yaml:"reducers" jsonschema:"default=1-8"`
+	// Writers is the range of the number of writers of a job that only writes.
+	Writers Span `yaml:"writers" jsonschema:"default=1-4"`
+	// Blocks is the range of the number of blocks that each writer of such a job writes.
+	Blocks Span `yaml:"blocks" jsonschema:"default=1-3"`
+	// Output is the average output of a job over all bins, without replicas (default: the value
+	// with which the jobs that only write have their share of the bytes).
+	Output units.Bytes `yaml:"output,omitempty" least:"1B" most:"1TB"`
+	// ShuffleRate is the rate at which a reducer is assumed to fetch on an idle cluster; the sizes
+	// of shuffles follow from it. Default: a host's share of its rack's links to the spines, or
+	// the rate of its own link if that is less.
+	ShuffleRate units.Rate `yaml:"shuffle_rate,omitempty" least:"1Kbps" most:"100Gbps"`
+	// WriteRate is the rate at which a reducer is assumed to write. Default: the rate of a disk,
+	// or that of a host's link if that is less.
+	WriteRate units.Rate `yaml:"write_rate,omitempty" least:"1Kbps" most:"100Gbps"`
+	// OffHot keeps reducers and writers off the leaves that the background of this workload makes
+	// hot when the job arrives.
+	OffHot bool `yaml:"off_hot" jsonschema:"default=false"`
+	// Bins are classes of jobs by the share of their time in which they write (default: the five
+	// classes with which Sinbad, SIGCOMM 2013, is evaluated).
+	Bins []Bin `yaml:"bins,omitempty" jsonschema:"minItems=1,maxItems=100"`
+}
+
+// Bin is one class of jobs.
+type Bin struct {
+	// Jobs is the bin's share of the jobs, relative to the other bins'.
+	Jobs int `yaml:"jobs" jsonschema:"required,minimum=1,maximum=1000000"`
+	// Bytes is the bin's share of the bytes written, relative to the other bins'.
+	Bytes int `yaml:"bytes" jsonschema:"required,minimum=1,maximum=1000000"`
+	// From is the smallest share of its time in which a job writes; 1 for jobs that only write.
+	From float64 `yaml:"from" jsonschema:"required,minimum=0.001,maximum=1"`
+	// To is the largest share; 1 if from is 1, otherwise less than 1.
+	To float64 `yaml:"to" jsonschema:"required,minimum=0.001,maximum=1"`
+}
+
+// TasksItem submits jobs of map and reduce tasks, which run in the slots that the section tasks
+// describes: the jobs of a job file, or jobs that a generator draws from the seed and the repeat.
+// docs/job-workloads.md describes files, generators and scaling. It cannot be combined with jobs of
+// other kinds.
+type TasksItem struct {
+	Kind string `yaml:"kind" jsonschema:"required,enum=tasks"`
+	// Path is the path of a job file, as "testbed workload jobs" writes it, relative to this file; a
+	// path from --set is relative to the working directory. Excludes generator.
+	Path string `yaml:"path,omitempty" jsonschema:"minLength=1,maxLength=4096"`
+	// Generator is the generator of the jobs: bm is the macro benchmark of the FAIR report, mix draws
+	// jobs of weighted profiles, simulation is the workload of the simulation in the FAIR report.
+	// Excludes path.
+	Generator string `yaml:"generator,omitempty" jsonschema:"enum=bm,enum=mix,enum=simulation"`
+	// First is the number of jobs to submit, in order of submission (default: all).
+	First int `yaml:"first,omitempty" jsonschema:"minimum=1,maximum=1000000"`
+	// Start is added to the time of each submission.
+	Start time.Duration `yaml:"start" jsonschema:"default=0s" least:"0s" most:"24h"`
+	// RateFactor multiplies processing rates, in addition to scale. Two of rate_factor, size_factor
+	// and time_factor determine the third: size is rate times time. With rate_factor alone, sizes stay.
+	RateFactor workloads.Factor `yaml:"rate_factor,omitempty"`
+	// SizeFactor multiplies all sizes of jobs. Alone, or with time_factor alone, rates stay.
+	SizeFactor workloads.Factor `yaml:"size_factor,omitempty"`
+	// TimeFactor multiplies submissions.
+	TimeFactor workloads.Factor `yaml:"time_factor,omitempty"`
+	// GapFactor multiplies submissions in addition, which changes the load.
+	GapFactor workloads.Factor `yaml:"gap_factor,omitempty"`
+	// Jobs is the number of jobs of the generators mix (default: 100) and simulation (default: 30).
+	Jobs int `yaml:"jobs,omitempty" jsonschema:"minimum=1,maximum=1000000"`
+	// Workers is the number of users in a closed loop of the generator mix, named u1, u2 and so on: each
+	// submits its next job when its job has ended. The jobs are dealt to them in turn (default: none;
+	// jobs are submitted without regard to others). Excludes users.
+	Workers int `yaml:"workers,omitempty" jsonschema:"minimum=1,maximum=100000"`
+	// Gap is the mean time between submissions of a generator (default: 30s; for simulation 0s, all
+	// at the start). With workers, it is the mean time between the end of a job and the submission of
+	// its worker's next (default: 0s).
+	Gap *time.Duration `yaml:"gap,omitempty" least:"0s" most:"24h"`
+	// Tasks multiplies the numbers of maps of the generator bm, such as 1/8 for a cluster with an
+	// eighth of the slots (default: 1).
+	Tasks workloads.Factor `yaml:"tasks,omitempty"`
+	// Block is the input of a map of a generator (default: 128MB).
+	Block units.Bytes `yaml:"block,omitempty" least:"1B" most:"1TB"`
+	// File is the name of a file that the jobs of a generator read: map i of each reads its block i, as do
+	// jobs of other items with this file (default: each job reads blocks of its own).
+	File string `yaml:"file,omitempty" jsonschema:"pattern=^[A-Za-z0-9][A-Za-z0-9._-]*$,maxLength=64"`
+	// Maps is the range of the number of maps of a job of the generator mix (default: 1-20).
+	Maps Span `yaml:"maps,omitempty"`
+	// MapRate is the rate at which maps of the generator mix consume their input (default: 8MB/s).
+	MapRate units.Rate `yaml:"map_rate,omitempty" least:"1Kbps" most:"100Gbps"`
+	// SortRate is the rate at which reduces of the generators bm and mix sort what they fetched
+	// (default: 50MB/s).
+	SortRate units.Rate `yaml:"sort_rate,omitempty" least:"1Kbps" most:"100Gbps"`
+	// ReduceRate is the rate at which reduces of the generator mix consume what they sorted
+	// (default: 8MB/s).
+	ReduceRate units.Rate `yaml:"reduce_rate,omitempty" least:"1Kbps" most:"100Gbps"`
+	// Spread is the spread of the times of tasks of the generator mix: each consumes its input in the time
+	// that follows from its rate times a factor from 1 - spread to 1 + spread, uniform by task.
+	Spread float64 `yaml:"spread,omitempty" jsonschema:"minimum=0,maximum=0.9"`
+	// Skew is the Zipf exponent of the shares of a job's reduces, 0 for equal shares.
+	Skew float64 `yaml:"skew,omitempty" jsonschema:"minimum=0,maximum=10"`
+	// Users is the number of users of a generator, named u1, u2 and so on (default: 30).
+	Users int `yaml:"users,omitempty" jsonschema:"minimum=1,maximum=100000"`
+	// UserSkew is the Zipf exponent of the users' shares of jobs, 0 for equal shares.
+	UserSkew float64 `yaml:"user_skew,omitempty" jsonschema:"minimum=0,maximum=10"`
+	// Profiles are the programs of the generator mix (default: scan, sort and aggregate, with equal
+	// weights).
+	Profiles []TaskProfile `yaml:"profiles,omitempty" jsonschema:"minItems=1,maxItems=1000"`
+}
+
+// TaskProfile is a program of the generator mix.
+type TaskProfile struct {
+	// Name is the name of the profile.
+	Name string `yaml:"name" jsonschema:"required,pattern=^[A-Za-z0-9][A-Za-z0-9._-]*$,maxLength=64"`
+	// Weight is the profile's share of the jobs, relative to the other profiles'.
+	Weight int `yaml:"weight" jsonschema:"default=1,minimum=1,maximum=1000000"`
+	// Maps is the range of the number of maps of a job (default: that of the item).
+	Maps Span `yaml:"maps,omitempty"`
+	// Reduces is the number of reduces relative to that of maps, rounded, and at least one; 0 for jobs
+	// without reduces.
+	Reduces float64 `yaml:"reduces" jsonschema:"default=0,minimum=0,maximum=1"`
+	// KeepMap is the ratio of the output of maps to their input. Maps of a job without reduces write
+	// it as blocks.
+	KeepMap float64 `yaml:"keep_map" jsonschema:"required,minimum=0,maximum=1000"`
+	// KeepReduce is the ratio of the blocks that reduces write to what they fetch.
+	KeepReduce float64 `yaml:"keep_reduce" jsonschema:"default=0,minimum=0,maximum=1000"`
+	// MapRate is the rate at which maps consume their input (default: that of the item).
+	MapRate units.Rate `yaml:"map_rate,omitempty" least:"1Kbps" most:"100Gbps"`
+	// SortRate is the rate at which reduces sort (default: that of the item).
+	SortRate units.Rate `yaml:"sort_rate,omitempty" least:"1Kbps" most:"100Gbps"`
+	// ReduceRate is the rate at which reduces consume (default: that of the item).
+	ReduceRate units.Rate `yaml:"reduce_rate,omitempty" least:"1Kbps" most:"100Gbps"`
+}
+
+// BackgroundItem sends shuffles into all leaves, most of them into a few leaves that are hot for a
+// while. Averages over coflows and jobs exclude them.
+type BackgroundItem struct {
+	Kind string `yaml:"kind" jsonschema:"required,enum=background"`
+	// HotLeaves is the number of leaves that are hot at any time.
+	HotLeaves int `yaml:"hot_leaves" jsonschema:"required,minimum=1,maximum=249"`
+	// Intensity is the load on the links toward all leaves, as a share of their capacity.
+	Intensity float64 `yaml:"intensity" jsonschema:"default=0.35,minimum=0.000001,maximum=1"`
+	// HotShare is the share of that load that goes to the hot leaves.
+	HotShare float64 `yaml:"hot_share" jsonschema:"default=0.7,minimum=0.000001,maximum=1"`
+	// Persist is the time for which leaves stay hot before others are drawn. It should be much
+	// longer than a heartbeat and than the write of a block.
+	Persist time.Duration `yaml:"persist" jsonschema:"required" least:"1ms" most:"24h"`
+	// Transfer is the size of one coflow.
+	Transfer units.Bytes `yaml:"transfer" jsonschema:"required" least:"64B" most:"1TB"`
+	// Senders is the number of senders of a coflow, in other racks, to one host.
+	Senders int `yaml:"senders" jsonschema:"default=4,minimum=1,maximum=64"`
+	// Start is the start time of the load.
+	Start time.Duration `yaml:"start" jsonschema:"default=0s" least:"0s" most:"24h"`
+	// For is the time during which coflows arrive.
+	For time.Duration `yaml:"for" jsonschema:"required" least:"1ms" most:"24h"`
+}
+
+// FileItem takes coflows, writers and jobs from a workload file, such as "testbed workload
+// generate" writes.
+type FileItem struct {
+	Kind string `yaml:"kind" jsonschema:"required,enum=workload"`
+	// Path is the path of the file, relative to this file; a path from --set is relative to the
+	// working directory.
+	Path string `yaml:"path" jsonschema:"required,minLength=1,maxLength=4096"`
+}
+
+// Span is a range of whole numbers, both ends included, written "2-8" or "3".
+type Span struct{ From, To int }
+
+// String returns "2-8", or "3" if both ends are 3.
+func (s Span) String() string {
+	if s.From == s.To {
+		return strconv.Itoa(s.From)
+	}
+	return fmt.Sprintf("%d-%d", s.From, s.To)
+}
+
+// MarshalText returns the same text as String.
+func (s Span) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText parses the format of String.
+func (s *Span) UnmarshalText(text []byte) error {
+	from, to, two := strings.Cut(string(text), "-")
+	if !two {
+		to = from
+	}
+	a, err1 := strconv.Atoi(from)
+	b, err2 := strconv.Atoi(to)
+	if err1 != nil || err2 != nil || strconv.Itoa(a) != from || strconv.Itoa(b) != to || a < 1 || b < a || b > maxSpan {
+		return fmt.Errorf(`range %q: expected two whole numbers from 1 to %d, the smaller first, such as "2-8", or one`, clip(string(text)), maxSpan)
+	}
+	*s = Span{a, b}
+	return nil
+}
+
+// MarshalYAML returns the item that is set.
+func (i Item) MarshalYAML() (any, error) { return marshal(i) }
