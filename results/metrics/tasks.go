@@ -195,6 +195,7 @@ type Tasks struct {
 	// or more have jobs, and any slot is in use.
 	Jain     float64
 	JainTime time.Duration
+	Shuffle  *ShuffleFigures // nil if no task that committed has fetched
 }
 
 // LeastStage is the least number of tasks of a stage with a straggler ratio.
@@ -210,21 +211,18 @@ func TasksOf(r *flows.Records, slots *TaskSlots) *Tasks {
 	}
 	t := &Tasks{Slots: slots, Busy: map[string]time.Duration{}}
 	jobs := map[workloads.JobID]*flows.JobRecord{}
-	var first, last time.Duration
 	for i := range r.Jobs {
 		j := &r.Jobs[i]
 		if j.Tasks == 0 {
 			continue
 		}
-		if t.Jobs++; t.Jobs == 1 || j.Arrival < first {
-			first = j.Arrival
-		}
-		last = max(last, j.End)
+		t.Jobs++
 		jobs[j.Job] = j
 		if j.Lone > 0 {
 			t.Slowdowns = append(t.Slowdowns, float64(j.JobTime())/float64(j.Lone))
 		}
 	}
+	first, last := TaskSpan(r)
 	t.Makespan = last - first
 	slices.Sort(t.Slowdowns)
 	for _, of := range ByJob(r.Attempts) {
@@ -246,7 +244,24 @@ func TasksOf(r *flows.Records, slots *TaskSlots) *Tasks {
 		t.Moved.add(f)
 	}
 	t.Jain, t.JainTime = jain(r, jobs)
+	t.Shuffle = ShuffleOf(r)
 	return t
+}
+
+// TaskSpan returns the first submission and the last end of the jobs of tasks that completed; both are 0
+// if there are none.
+func TaskSpan(r *flows.Records) (first, last time.Duration) {
+	n := 0
+	for _, j := range r.Jobs {
+		if j.Tasks == 0 {
+			continue
+		}
+		if n++; n == 1 || j.Arrival < first {
+			first = j.Arrival
+		}
+		last = max(last, j.End)
+	}
+	return first, last
 }
 
 // ByJob divides attempts, in order of job, by job.

@@ -44,7 +44,9 @@ func TestTasksOf(t *testing.T) {
 		Busy:  map[string]time.Duration{flows.MapTask: 5 * sec, flows.ReduceTask: 15 * sec},
 		Slots: slots, Divided: 1, Slowdowns: []float64{1.9},
 		// Waiting 1–3; mapping 3–7; shuffling 7–10 and 15–16; computing 10–14 and 16–18; writing the rest.
-		Parts: [JobParts]time.Duration{JobWaiting: 2 * sec, JobMapping: 4 * sec, JobShuffling: 4 * sec, JobComputing: 6 * sec, JobWriting: 3 * sec}}
+		Parts: [JobParts]time.Duration{JobWaiting: 2 * sec, JobMapping: 4 * sec, JobShuffling: 4 * sec, JobComputing: 6 * sec, JobWriting: 3 * sec},
+		// One map gives no number of racks. What the reduce fetched without a flow was on its host.
+		Shuffle: &ShuffleFigures{ReducesAtData: Average{1, 1}, ShuffleCrossing: Average{0, 50}}}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
