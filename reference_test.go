@@ -312,7 +312,7 @@ func TestRunDirectoryReference(t *testing.T) {
 		explained("the file", name)
 	}
 	for _, of := range []any{rundir.Manifest{}, report.Summary{}, report.ArmSummary{}, report.Metric{}, report.FailureCount{}, report.FailureRow{},
-		report.TimeSummary{}, report.TrafficSummary{}, report.LinkSummary{}, report.LossSummary{}, report.LinkDrops{}, metrics.Queues{}, metrics.QueueDrops{}, report.CoordinatorSummary{}, report.DecisionTime{}, report.PairedSpeedup{}, report.RepeatSpread{}, report.FluidPrediction{}} {
+		report.TimeSummary{}, report.TrafficSummary{}, report.LinkSummary{}, report.LossSummary{}, report.LinkDrops{}, metrics.Queues{}, metrics.QueueDrops{}, report.CoordinatorSummary{}, report.DecisionTime{}, report.PairedSpeedup{}, report.RepeatSpread{}, report.FluidPrediction{}, report.ShuffleSummary{}} {
 		kind := reflect.TypeOf(of)
 		for i := range kind.NumField() {
 			if key, _, _ := strings.Cut(kind.Field(i).Tag.Get("json"), ","); key != "" {

@@ -190,6 +190,12 @@ type ofTasks struct {
 	Fetched      *float64 `csv:"fetched_bytes" unit:"bytes" doc:"outputs of tasks that were fetched over the network, average of a repeat"`
 	FetchedCross *float64 `csv:"fetched_cross_rack_bytes" unit:"bytes" doc:"the part that crossed racks"`
 	Jain         *float64 `csv:"jain" unit:"ratio" doc:"Jain's index of the users' slots"`
+	MapRacks     *float64 `csv:"map_racks" doc:"effective number of racks of a job's maps, average of jobs"`
+	AtData       *float64 `csv:"reduces_at_data" unit:"ratio" doc:"share of the reduces in racks in proportion to their job's intermediate data"`
+	Crossing     *float64 `csv:"shuffle_crossing" unit:"ratio" doc:"share of the bytes fetched, from the own host included, that crossed racks"`
+	ReduceWait   *float64 `csv:"reduce_wait_us" unit:"µs" doc:"from the commit of the job's first map to the start of a reduce, average of reduces"`
+	Delayed      *float64 `csv:"reduces_delayed" unit:"ratio" doc:"share of the reduces that waited longer than their job's median map"`
+	Saturated    *float64 `csv:"saturated" unit:"ratio" doc:"share of the makespan in which a rack's links to spines were saturated, average of racks"`
 }
 
 func armsOf(r *rundir.Run) (out []armRow) {
@@ -208,6 +214,10 @@ func armsOf(r *rundir.Run) (out []armRow) {
 			}
 			if t.Fairness != nil {
 				row.Tasks.Jain = &t.Fairness.Jain
+			}
+			if s := t.Shuffle; s != nil {
+				row.Tasks.MapRacks, row.Tasks.AtData, row.Tasks.Crossing = s.MapRacks, s.ReducesAtData, s.ShuffleCrossing
+				row.Tasks.ReduceWait, row.Tasks.Delayed, row.Tasks.Saturated = s.ReduceWaitUS, s.ReducesDelayed, s.SaturatedMean
 			}
 		}
 		if f := a.Failures; f != nil {

@@ -36,6 +36,8 @@ type TaskSummary struct {
 	MeanSlowdown   *float64      `json:"mean_job_slowdown,omitempty"`
 	MedianSlowdown *float64      `json:"median_job_slowdown,omitempty"`
 	Fairness       *FairnessMean `json:"fairness,omitempty"`
+	// Shuffle is absent if no task that committed has fetched.
+	Shuffle *ShuffleSummary `json:"shuffle,omitempty"`
 }
 
 // AttemptCount counts attempts by outcome. All that started have one.
@@ -99,6 +101,58 @@ type FairnessMean struct {
 	OverUS float64 `json:"over_us"`
 }
 
+// ShuffleSummary shows where the jobs of an arm have their tasks and intermediate data, over all
+// repeats: see metrics.ShuffleFigures. A figure is absent if nothing counts for it.
+type ShuffleSummary struct {
+	MapRacks        *float64 `json:"map_racks,omitempty"`
+	ReducesAtData   *float64 `json:"reduces_at_data,omitempty"`
+	ShuffleCrossing *float64 `json:"shuffle_crossing,omitempty"`
+	ReduceWaitUS    *float64 `json:"reduce_wait_us,omitempty"`
+	ReducesDelayed  *float64 `json:"reduces_delayed,omitempty"`
+	// Saturated is the share of the makespans in which the links of each rack were saturated
+	// (metrics.RackLoad), and SaturatedMean the average over racks. Both are absent if the loads of
+	// links are not known, as in the fluid model.
+	Saturated     []float64 `json:"saturated,omitempty"`
+	SaturatedMean *float64  `json:"saturated_mean,omitempty"`
+}
+
+// shuffle returns the summary of figures of all repeats of an arm.
+func (a Arm) shuffle(f *metrics.ShuffleFigures) *ShuffleSummary {
+	value := func(x metrics.Average, unit float64) *float64 {
+		v, ok := x.Value()
+		if !ok {
+			return nil
+		}
+		v = metrics.Round6(v / unit)
+		return &v
+	}
+	out := &ShuffleSummary{MapRacks: value(f.MapRacks, 1), ReducesAtData: value(f.ReducesAtData, 1), ShuffleCrossing: value(f.ShuffleCrossing, 1),
+		ReduceWaitUS: value(f.ReduceWait, float64(time.Microsecond)), ReducesDelayed: value(f.ReducesDelayed, 1)}
+	var racks []metrics.Average
+	var mean metrics.Average
+	for i := range a.Repeats {
+		r := &a.Repeats[i]
+		from, to := metrics.TaskSpan(&r.Records)
+		if to <= from {
+			continue
+		}
+		for k, load := range metrics.RackLoads(r.Fabric, r.Links, metrics.SaturationInterval) {
+			if k == len(racks) {
+				racks = append(racks, metrics.Average{})
+			}
+			share := metrics.Average{Sum: float64(load.SaturatedTime(from, to)), N: float64(to - from)}
+			racks[k].Add(share)
+			mean.Add(share)
+		}
+	}
+	if out.SaturatedMean = value(mean, 1); out.SaturatedMean != nil {
+		for _, r := range racks {
+			out.Saturated = append(out.Saturated, *value(r, 1))
+		}
+	}
+	return out
+}
+
 // tasks returns the summary of an arm's jobs of tasks; nil if there are none.
 func (a Arm) tasks() *TaskSummary {
 	var out TaskSummary
@@ -111,6 +165,7 @@ func (a Arm) tasks() *TaskSummary {
 	var parts [metrics.JobParts]time.Duration
 	var stragglers, slowdowns []float64
 	busy, slots := map[string]time.Duration{}, map[string]float64{}
+	var shuffle *metrics.ShuffleFigures
 	n, divided, known := 0, 0, true
 	for i := range a.Repeats {
 		t := metrics.TasksOf(&a.Repeats[i].Records, a.Repeats[i].Slots)
@@ -135,6 +190,11 @@ func (a Arm) tasks() *TaskSummary {
 		}
 		divided += t.Divided
 		jain, jainTime = jain+t.Jain*float64(t.JainTime), jainTime+t.JainTime
+		if shuffle == nil {
+			shuffle = t.Shuffle
+		} else if t.Shuffle != nil {
+			shuffle.Add(t.Shuffle)
+		}
 		known = known && t.Slots != nil
 		for _, kind := range metrics.TaskKinds() {
 			busy[kind] += t.Busy[kind]
@@ -197,6 +257,9 @@ func (a Arm) tasks() *TaskSummary {
 	if jainTime > 0 {
 		out.Fairness = &FairnessMean{metrics.Round6(jain / float64(jainTime)), each(micros(jainTime))}
 	}
+	if shuffle != nil {
+		out.Shuffle = a.shuffle(shuffle)
+	}
 	return &out
 }
 
@@ -223,9 +286,12 @@ func (r *Report) taskTables() []table {
 	parts := table{title: "Job time by part", head: []string{"arm", "jobs", "waiting", "mapping", "shuffling", "computing", "writing", "mean slowdown", "median slowdown"}, cols: []tables.Column{tables.Names(), {Drop: 1}}}
 	moved := table{title: "Bytes of tasks", head: []string{"arm", "read", "read across racks", "fetched", "fetched across racks"}, cols: []tables.Column{tables.Names()}}
 	local := table{title: "Locality of maps", head: []string{"arm", "job size", "n", "node", "rack", "off-rack"}, cols: []tables.Column{tables.Names(), {Left: true}, {Drop: 1}}}
+	shuffle := table{title: "Shuffle of jobs", head: []string{"arm", "racks of maps", "reduces at data", "fetched across racks", "reduce wait", "reduces delayed", "links saturated", "most saturated rack"},
+		cols: []tables.Column{tables.Names(), {}, {}, {}, {}, {Drop: 2}, {}, {Drop: 1}}}
 	for i := range r.Summary.Arms {
 		a := &r.Summary.Arms[i]
 		t := a.Tasks
+		shuffle.rows = append(shuffle.rows, a.cells(len(shuffle.head)-1, t != nil && t.Shuffle != nil, func() []string { return t.Shuffle.cells() }))
 		work.rows = append(work.rows, a.cells(len(work.head)-1, t != nil, func() []string {
 			row := []string{strconv.Itoa(t.Jobs), humanUS(t.MakespanUS), strconv.FormatFloat(t.JobsPerHour, 'f', 0, 64), strconv.Itoa(t.Attempts.Started),
 				strconv.Itoa(t.Attempts.Killed), strconv.Itoa(t.Attempts.Failed), humanUS(t.WastedUS), units.Short(t.WastedBytes, "B"), none, none, none, none}
@@ -272,7 +338,27 @@ func (r *Report) taskTables() []table {
 			add(l.Class(), l)
 		}
 	}
-	return []table{work, parts, local, moved}
+	return []table{work, parts, local, moved, shuffle}
+}
+
+// cells returns the cells of the table of shuffles after the arm.
+func (s *ShuffleSummary) cells() []string {
+	cell := func(x *float64, format func(float64) string) string {
+		if x == nil {
+			return none
+		}
+		return format(*x)
+	}
+	share := func(x float64) string { return units.Percent(x, 1) }
+	most := none
+	for rack, x := range s.Saturated {
+		if x > 0 && x == slices.Max(s.Saturated) {
+			most = fmt.Sprintf("%d: %s", rack, share(x))
+			break
+		}
+	}
+	return []string{cell(s.MapRacks, func(x float64) string { return fmt.Sprintf("%.2f", x) }), cell(s.ReducesAtData, share), cell(s.ShuffleCrossing, share),
+		cell(s.ReduceWaitUS, humanUS), cell(s.ReducesDelayed, share), cell(s.SaturatedMean, share), most}
 }
 
 // taskDefinitions returns the definitions of the figures of jobs of tasks.
@@ -291,5 +377,8 @@ func (r *Report) taskDefinitions() []string {
 		"Job time by part: averages over jobs; each moment of a job counts to the first part that applies, so the parts add up to its time. mapping: an attempt that reads a block has not processed it yet. shuffling: an attempt fetches, or has fetched everything and waits to compute. computing: an attempt that has fetched computes. writing: all running attempts have computed, and spill, write blocks or commit. waiting: no attempt of the job runs. Attempts that are killed or fail count as well. slowdown: job time over the time of the job alone on the idle cluster, on the fluid model under the first arm; – if that time is not known, as from captures alone.",
 		"Locality of maps: shares of the committed attempts that read a block: its replica was on the same host (node), on another host of the rack, or in another rack. Jobs are divided by their number of maps, at most " + strings.Join(classes, ", ") + " or more.",
 		"Bytes of tasks: payload of completed flows, each once: input blocks that were read, and outputs of tasks that were fetched, over the network and across racks. Reads and fetches from the same host do not use the network.",
+		"Shuffle of jobs: where jobs have their maps, their reduces and the data between them. Maps are committed attempts that read a block, reduces committed attempts that fetched at least one byte. racks of maps: the effective number of racks of a job's maps, 1 / Σ share² over their shares in each rack, averaged over jobs with two maps or more and a reduce. reduces at data: reduces in racks in proportion to the data, Σ min(placed, preferred) over their number; preferred are the reduces of the job divided by largest remainders in proportion to the bytes that they fetched from each rack. fetched across racks: the share of the bytes that reduces fetched; for both, fetches from the reduce's own host count. If the run keeps only sums of transfers, as in large simulations, the data is divided like the maps instead, and fetches of attempts that did not commit count.",
+		fmt.Sprintf("reduce wait: from the commit of the job's first map to the start of a reduce, 0 if it started before; averaged over first attempts in the job's first stage with reduces. reduces delayed: those of them that waited longer than the median time of the job's maps. links saturated: the share of the makespan, averaged over racks, in stretches of %d intervals or more in which the links of the rack to or from the spines together carried more than %s of their capacity; an interval is %v, rounded up to a multiple of the measured one.",
+			metrics.SaturatedIntervals, units.Percent(metrics.SaturatedShare, 0), metrics.SaturationInterval),
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"testbed/results/flows/flowstest"
 	"testbed/results/metrics"
 	tables "testbed/results/table"
+	"testbed/topo"
+	"testbed/topo/units"
 )
 
 // taskRun has two arms with jobs of tasks, of which the second reads more blocks from its own hosts
@@ -133,5 +135,65 @@ func TestTasksUnknown(t *testing.T) {
 	}
 	if b.Reset(); r.Markdown(&b) != nil || strings.Contains(b.String(), "Tasks") || r.Summary.Arms[0].Tasks != nil {
 		t.Error("tables of tasks without tasks")
+	}
+}
+
+// The summary pools the shuffles of the repeats, and has the saturated links of racks if loads are known.
+func TestShuffleSummary(t *testing.T) {
+	in := taskRun()
+	f, err := topo.LeafSpine{Leaves: 2, Spines: 1, HostsPerLeaf: 4, HostLink: 8 * units.Mbps, Uplink: 8 * units.Mbps, Queue: topo.Queue{Time: 20 * time.Millisecond}, MTU: 1500}.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// In the first repeat alone, the uplink of rack 1 is loaded from 1 to 5 s.
+	for k := range in.Arms[0].Repeats {
+		r := &in.Arms[0].Repeats[k]
+		r.Fabric = f
+		for _, l := range f.Links() {
+			s := flows.LinkSeries{Link: l.ID, Rate: l.Rate, Interval: time.Second, Bytes: make([]units.Bytes, 6)}
+			if k == 0 && l.Kind == topo.LeafUp && l.Rack == 1 {
+				for i := 1; i < 5; i++ {
+					s.Bytes[i] = 900 * units.KB
+				}
+			}
+			r.Links = append(r.Links, s)
+		}
+	}
+	r, err := New(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var each []*metrics.Tasks
+	pooled := &metrics.ShuffleFigures{}
+	for k := range in.Arms[0].Repeats {
+		each = append(each, metrics.TasksOf(&in.Arms[0].Repeats[k].Records, nil))
+		pooled.Add(each[k].Shuffle)
+	}
+	s := r.Summary.Arms[0].Tasks.Shuffle
+	for what, x := range map[string]struct {
+		got  *float64
+		want metrics.Average
+		unit float64
+	}{
+		"racks of maps":   {s.MapRacks, pooled.MapRacks, 1},
+		"reduces at data": {s.ReducesAtData, pooled.ReducesAtData, 1},
+		"crossing":        {s.ShuffleCrossing, pooled.ShuffleCrossing, 1},
+		"wait":            {s.ReduceWaitUS, pooled.ReduceWait, 1000},
+		"delayed":         {s.ReducesDelayed, pooled.ReducesDelayed, 1},
+	} {
+		want, ok := x.want.Value()
+		if want = metrics.Round6(want / x.unit); !ok || x.got == nil || *x.got != want || want == 0 {
+			t.Errorf("%s: %v, want %v", what, x.got, want)
+		}
+	}
+	share := (4 * time.Second).Seconds() / (each[0].Makespan + each[1].Makespan).Seconds()
+	if d := cmp.Diff([]float64{0, metrics.Round6(share)}, s.Saturated); d != "" || *s.SaturatedMean != metrics.Round6(share/2) {
+		t.Errorf("saturated %v (-want +got):\n%s", *s.SaturatedMean, d)
+	}
+	if cells := s.cells(); cells[6] != "1: "+units.Percent(share, 1) {
+		t.Errorf("most saturated rack: %q", cells[6])
+	}
+	if s := r.Summary.Arms[1].Tasks.Shuffle; s.Saturated != nil || s.SaturatedMean != nil || s.cells()[6] != none {
+		t.Errorf("saturation without loads of links: %+v", s)
 	}
 }
