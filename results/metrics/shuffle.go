@@ -2,8 +2,11 @@ package metrics
 
 import (
 	"cmp"
+	"maps"
 	"math/big"
+	"regexp"
 	"slices"
+	"strconv"
 	"time"
 
 	"testbed/results/flows"
@@ -275,52 +278,68 @@ type RackLoad struct {
 	Up, Down []float64
 }
 
-// RackLoads returns the loads of the racks of a fabric, in order, in the shortest multiple of the
-// measured interval that is at least the given one. The last interval may extend past the end of the
-// measurement, and counts with its whole length. It returns nil if a link has no series or the
-// intervals differ.
-func RackLoads(f *topo.Fabric, links []flows.LinkSeries, interval time.Duration) []RackLoad {
-	if f == nil || len(links) != len(f.Links()) || len(links) == 0 || links[0].Interval <= 0 {
-		return nil
+// rackLink matches the name of a link between a leaf and a spine (topo.Fabric.LinkName).
+var rackLink = regexp.MustCompile(`^(?:leaf(\d+)>spine\d+|spine\d+>leaf(\d+))$`)
+
+// RackOfLink returns the rack of a link between a leaf and a spine, and whether it leads up, to the spine.
+// ok is false for names of other links.
+func RackOfLink(name string) (rack topo.RackID, up, ok bool) {
+	m := rackLink.FindStringSubmatch(name)
+	if m == nil {
+		return 0, false, false
 	}
+	n, err := strconv.Atoi(m[1] + m[2])
+	return topo.RackID(n), m[1] != "", err == nil
+}
+
+// RackLoads returns the loads of the racks with links to spines, in order of rack, in the shortest
+// multiple of the measured interval that is at least the given one. The last interval may extend past
+// the end of the measurement, and counts with its whole length. It returns nil if the measured
+// intervals of these links differ.
+func RackLoads(links []flows.LinkSeries, interval time.Duration) (out []RackLoad) {
 	type sum struct {
 		bytes []units.Bytes
 		rate  units.Rate
 	}
-	up, down := make([]sum, f.Racks()), make([]sum, f.Racks())
+	var measured time.Duration
 	n := 0
-	for i, l := range f.Links() {
-		if links[i].Link != l.ID || links[i].Interval != links[0].Interval {
-			return nil
-		}
-		of := &up
-		switch l.Kind {
-		case topo.LeafUp:
-		case topo.LeafDown:
-			of = &down
-		default:
+	racks := map[topo.RackID]*[2]sum{} // up and down
+	for _, l := range links {
+		rack, up, ok := RackOfLink(l.Name)
+		if !ok {
 			continue
 		}
-		x, series := &(*of)[l.Rack], Rebin(links[i], interval)
-		interval, n = series.Interval, max(n, len(series.Bytes))
-		x.rate += series.Rate
-		for len(x.bytes) < len(series.Bytes) {
-			x.bytes = append(x.bytes, 0)
+		if l.Interval <= 0 || measured > 0 && l.Interval != measured {
+			return nil
 		}
-		for k, b := range series.Bytes {
+		measured = l.Interval
+		if racks[rack] == nil {
+			racks[rack] = &[2]sum{}
+		}
+		x := &racks[rack][1]
+		if up {
+			x = &racks[rack][0]
+		}
+		l = Rebin(l, interval)
+		interval, n = l.Interval, max(n, len(l.Bytes))
+		x.rate += l.Rate
+		x.bytes = append(x.bytes, make([]units.Bytes, max(0, len(l.Bytes)-len(x.bytes)))...)
+		for k, b := range l.Bytes {
 			x.bytes[k] += b
 		}
 	}
-	out := make([]RackLoad, f.Racks())
-	for r := range out {
+	for _, rack := range slices.Sorted(maps.Keys(racks)) {
 		use := func(s sum) []float64 {
 			s.bytes = append(s.bytes, make([]units.Bytes, n-len(s.bytes))...)
 			return Utilisation(flows.LinkSeries{Rate: s.rate, Interval: interval, Bytes: s.bytes})
 		}
-		out[r] = RackLoad{topo.RackID(r), interval, use(up[r]), use(down[r])}
+		out = append(out, RackLoad{rack, interval, use(racks[rack][0]), use(racks[rack][1])})
 	}
 	return out
 }
+
+// Max returns the larger load of both directions in an interval.
+func (l RackLoad) Max(interval int) float64 { return max(l.Up[interval], l.Down[interval]) }
 
 // Saturated returns the intervals in which the rack's links are saturated, as pairs [from, to) of
 // indices: the larger load of Up and Down is above SaturatedShare in SaturatedIntervals or more
@@ -328,7 +347,7 @@ func RackLoads(f *topo.Fabric, links []flows.LinkSeries, interval time.Duration)
 func (l RackLoad) Saturated() (out [][2]int) {
 	for from := 0; from < len(l.Up); {
 		to := from
-		for to < len(l.Up) && max(l.Up[to], l.Down[to]) > SaturatedShare {
+		for to < len(l.Up) && l.Max(to) > SaturatedShare {
 			to++
 		}
 		if to-from >= SaturatedIntervals {

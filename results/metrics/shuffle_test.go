@@ -177,12 +177,11 @@ func TestPreferredProperty(t *testing.T) {
 
 // rackSeries has two racks and two spines with links of 8 Mbps, 1 MB/s each, and loads of the uplinks and
 // downlinks of each rack in MB for each second, which the first spine's links carry up to their capacity.
-func rackSeries(t *testing.T, up, down [2][]float64) (*topo.Fabric, []flows.LinkSeries) {
+func rackSeries(t *testing.T, up, down [2][]float64) (out []flows.LinkSeries) {
 	t.Helper()
 	f := fabricOf(t, 2, 2, "8Mbps")
-	var out []flows.LinkSeries
 	for _, l := range f.Links() {
-		s := flows.LinkSeries{Link: l.ID, Rate: l.Rate, Interval: 500 * time.Millisecond}
+		s := flows.LinkSeries{Link: l.ID, Name: f.LinkName(l.ID), Rate: l.Rate, Interval: 500 * time.Millisecond}
 		var load []float64
 		switch l.Kind {
 		case topo.LeafUp:
@@ -199,14 +198,14 @@ func rackSeries(t *testing.T, up, down [2][]float64) (*topo.Fabric, []flows.Link
 		}
 		out = append(out, s)
 	}
-	return f, out
+	return out
 }
 
 func TestSaturated(t *testing.T) {
-	f, links := rackSeries(t,
+	links := rackSeries(t,
 		[2][]float64{{0, 1.7, 1.7, 0, 1.7, 0, 0, 0}, {1.7, 1.7, 0, 2, 2, 1.6, 1.7, 1.7}},
 		[2][]float64{{0, 0, 0, 1.8, 0, 1.9, 0, 0}, {}})
-	racks := RackLoads(f, links, SaturationInterval)
+	racks := RackLoads(links, SaturationInterval)
 	if len(racks) != 2 || racks[1].Rack != 1 || racks[0].Interval != time.Second {
 		t.Fatalf("%+v", racks)
 	}
@@ -231,11 +230,30 @@ func TestSaturated(t *testing.T) {
 			t.Errorf("%v to %v: %v, want %v", tt.from, tt.to, got, tt.want)
 		}
 	}
-	if RackLoads(nil, links, sec) != nil || RackLoads(f, links[1:], sec) != nil || RackLoads(f, nil, sec) != nil {
-		t.Error("loads of racks of an unknown fabric or without series of all links")
+	short := slices.Clone(links)
+	for i := range short { // a series that ends early carried nothing afterwards
+		if short[i].Name == "spine1>leaf0" {
+			short[i].Bytes = short[i].Bytes[:8]
+		}
 	}
-	links[3].Interval = time.Second
-	if RackLoads(f, links, sec) != nil {
-		t.Error("loads of racks with different intervals")
+	if got := RackLoads(short, sec)[0].Down; len(got) != 8 || got[3] != 0.9 || got[5] != 0.5 {
+		t.Errorf("loads of a rack with a short series: %v", got)
+	}
+	if got := RackLoads(links[:4], sec); got != nil {
+		t.Errorf("loads of racks from links of hosts: %v", got)
+	}
+	links[len(links)-1].Interval = time.Second
+	if got := RackLoads(links, sec); got != nil {
+		t.Errorf("loads of racks with different intervals: %v", got)
+	}
+}
+
+func TestRackOfLink(t *testing.T) {
+	for name, want := range map[string][3]int{"leaf3>spine1": {3, 1, 1}, "spine4>leaf12": {12, 0, 1}, "h1-00>leaf1": {}, "leaf1>h1-00": {}, "leaf1>spine": {}, "": {},
+		"leaf99999999999999999999>spine1": {}} {
+		rack, up, ok := RackOfLink(name)
+		if ok != (want[2] == 1) || ok && (int(rack) != want[0] || up != (want[1] == 1)) {
+			t.Errorf("%q: rack %d, up %v, %v", name, rack, up, ok)
+		}
 	}
 }

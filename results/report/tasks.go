@@ -136,7 +136,7 @@ func (a Arm) shuffle(f *metrics.ShuffleFigures) *ShuffleSummary {
 		if to <= from {
 			continue
 		}
-		for k, load := range metrics.RackLoads(r.Fabric, r.Links, metrics.SaturationInterval) {
+		for k, load := range metrics.RackLoads(r.Links, metrics.SaturationInterval) {
 			if k == len(racks) {
 				racks = append(racks, metrics.Average{})
 			}

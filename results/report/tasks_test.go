@@ -148,9 +148,8 @@ func TestShuffleSummary(t *testing.T) {
 	// In the first repeat alone, the uplink of rack 1 is loaded from 1 to 5 s.
 	for k := range in.Arms[0].Repeats {
 		r := &in.Arms[0].Repeats[k]
-		r.Fabric = f
 		for _, l := range f.Links() {
-			s := flows.LinkSeries{Link: l.ID, Rate: l.Rate, Interval: time.Second, Bytes: make([]units.Bytes, 6)}
+			s := flows.LinkSeries{Link: l.ID, Name: f.LinkName(l.ID), Rate: l.Rate, Interval: time.Second, Bytes: make([]units.Bytes, 6)}
 			if k == 0 && l.Kind == topo.LeafUp && l.Rack == 1 {
 				for i := 1; i < 5; i++ {
 					s.Bytes[i] = 900 * units.KB
