@@ -58,9 +58,9 @@ func TestPageShowsTheSameImbalance(t *testing.T) {
 		t.Fatal(len(charts), err)
 	}
 	all := []series{{run: run, arm: "a"}, {run: run, arm: "b"}}
-	bin := binFor(all, -1, mostMoments, fabricLink.MatchString)
+	bin := binFor(all, -1, mostMoments, fabricLink)
 	for i, s := range all {
-		l := loadsOf(s, 0, bin, fabricLink.MatchString)
+		l := loadsOf(s, 0, bin, fabricLink)
 		curve := charts[0].Curves[i].Cv
 		if len(curve) != l.Bins || charts[0].BinUS != float64(bin/time.Microsecond) || len(l.links) != 8 {
 			t.Fatalf("arm %s: %d bins of %v µs on the page, %d of %v in the figure of %d links", s.arm, len(curve), charts[0].BinUS, l.Bins, bin, len(l.links))

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"image/color"
 	"math"
-	"regexp"
 	"time"
 
 	"gonum.org/v1/plot"
@@ -14,6 +13,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"testbed/results/figures"
+	"testbed/results/metrics"
 	"testbed/results/report"
 	"testbed/results/schema"
 )
@@ -193,8 +193,11 @@ func (b colourBar) draw(d *drawing, dc draw.Canvas) vg.Length {
 	return size*2.4 + vg.Points(2)
 }
 
-// fabricLink matches the name of a link between a leaf and a spine, in either direction.
-var fabricLink = regexp.MustCompile(`^(leaf\d+>spine\d+|spine\d+>leaf\d+)$`)
+// fabricLink reports whether a name is that of a link between a leaf and a spine, in either direction.
+func fabricLink(name string) bool {
+	_, _, ok := metrics.RackOfLink(name)
+	return ok
+}
 
 func cvTime(d *drawing) error {
 	if err := d.repeatOf(); err != nil {
@@ -203,10 +206,10 @@ func cvTime(d *drawing) error {
 	all := make([]loads, len(d.series))
 	end := time.Duration(0)
 	only := false
-	bin := binFor(d.series, -1, mostMoments, fabricLink.MatchString)
+	bin := binFor(d.series, -1, mostMoments, fabricLink)
 	for i, s := range d.series {
 		only = only || len(s.run.Links) > 0
-		all[i] = loadsOf(s, d.o.Repeat, bin, fabricLink.MatchString)
+		all[i] = loadsOf(s, d.o.Repeat, bin, fabricLink)
 		if len(all[i].links) > 0 {
 			end = max(end, all[i].end())
 		}

@@ -54,6 +54,7 @@ func Figures() []Figure {
 		{"gantt", "attempts of tasks of one arm and repeat by host and slot over time, with their phases", false, gantt},
 		{"shares", "slots in use by the jobs of each user over time, in one arm and repeat", false, shares},
 		{"utilisation", "load of each link of one arm and repeat over time", false, utilisation},
+		{"racks", "load of the links of each rack to and from the spines over time, with saturation marked, in one arm and repeat", false, racks},
 		{"progress", "progress of each flow of a coflow over time, in one arm", false, progress},
 		{"goodput", "goodput of each arm over time or, with --coflow, of that coflow's flows in one arm", false, goodput},
 		{"cv-time", "imbalance of the links between switches over time: coefficient of variation (Cv) of their load", false, cvTime},

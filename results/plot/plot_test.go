@@ -143,6 +143,7 @@ func TestFiguresNameWhatTheyShow(t *testing.T) {
 		"timeline":        {"Time since the first arrival (s), repeat 0", "sebf+sinbad", "n = 12, degraded", "n = 12"},
 		"breakdown":       {"Average coflow completion time (s)", "held", "serialisation", "queueing", "host", "n = 24", "n = 24, degraded"},
 		"utilisation":     {"Load of links, fair+hdfs, repeat 0, n = 4 links", "leaf0>spine0", "100 %", "Time since the first arrival (s)"},
+		"racks":           {"fair+hdfs, n = 1 racks, repeat 0", "Load of a rack's links (%)", "rack 0, saturated 0 %", "Time since the first arrival (s)"},
 		"progress":        {"fair+hdfs, repeat 0, coflow 5: n = 2 flows, 6.51 MB", "Time since the coflow arrived (s)", "Received (% of the flow)", "each flow", "coflow in all", "last to end: flow 11", "100"},
 		"goodput":         {"Goodput (Mbps)", "Time since the first arrival (s), repeat 0", "fair+hdfs, n = 34 transfers", "sebf+sinbad, n = 34 transfers (degraded)"},
 		"cv-time":         {"Cv of link loads", "fair+hdfs, n = 2 links", "sebf+sinbad, n = 2 links (degraded)"},
@@ -167,8 +168,8 @@ func TestFiguresNameWhatTheyShow(t *testing.T) {
 			}
 		}
 	}
-	if n := len(Figures()); n != 20 {
-		t.Errorf("%d figures, 20 are tested", n)
+	if n := len(Figures()); n != 21 {
+		t.Errorf("%d figures, 21 are tested", n)
 	}
 }
 
@@ -314,7 +315,7 @@ func TestWhatCannotBeDrawn(t *testing.T) {
 	wantErr(t, "progress", Options{}, ErrNoData, "one arm of one run, but there are 2 runs", r, sim)
 	wantErr(t, "cct-cdf", Options{Coflow: &none}, nil, "omit --coflow", r)
 	wantErr(t, "goodput", Options{Bytes: true}, nil, "omit --bytes", r)
-	for _, f := range []string{"slowdown-cdf", "breakdown", "utilisation", "cv-time", "bytes", "progress", "goodput"} {
+	for _, f := range []string{"slowdown-cdf", "breakdown", "utilisation", "racks", "cv-time", "bytes", "progress", "goodput"} {
 		wantErr(t, f, Options{}, ErrNoData, "(a simulation has no packets)", sim)
 	}
 	var b bytes.Buffer
