@@ -47,6 +47,9 @@ const (
 	// maxUsers is the number of users with an area of their own in the chart of slots: those with most
 	// slot time.
 	maxUsers = 7
+	// maxSaturation is the number of stretches, saturated or not, in the bars of racks of all arms and
+	// repeats: the first.
+	maxSaturation = 10_000
 	// maxShares is the number of shares of a coflow's time in the timeline's tooltip: the longest.
 	maxShares = 5
 )

@@ -8,6 +8,7 @@ import (
 	"testbed/results/figures"
 	"testbed/results/flows"
 	"testbed/results/metrics"
+	"testbed/topo/units"
 )
 
 // gantt is the attempts of one repeat of an arm.
@@ -254,6 +255,69 @@ func (v *views) tasks(d *Data) {
 	}
 	if len(local.Groups) > 0 {
 		v.Tasks = append(v.Tasks, local)
+	}
+	v.saturation(d)
+}
+
+// saturation adds a bar over time for each rack, with the stretches in which its links are saturated.
+func (v *views) saturation(d *Data) {
+	free, full := cause{"t3", "not saturated", ""}, cause{"t1", "saturated", ""}
+	out := bars{Title: "Saturated links of racks", Classes: []cause{free, full},
+		Lead: fmt.Sprintf("When the links of each rack to or from the spines together carried more than %s of their capacity in %d intervals or more in a row, each at least %v. Bars begin with the repeat and share one scale of time; the number is the share of the makespan. Racks without such links have no bar.",
+			units.Percent(metrics.SaturatedShare, 0), metrics.SaturatedIntervals, metrics.SaturationInterval)}
+	var longest time.Duration
+	each := func(f func(heading string, r *Repeat, racks []metrics.RackLoad)) {
+		d.shown(func(_ int, a *Arm) {
+			for k, r := range a.drawn() {
+				if racks := metrics.RackLoads(r.Links, metrics.SaturationInterval); len(r.Records.Attempts) > 0 && len(racks) > 0 {
+					f(fmt.Sprintf("%s, repeat %d", a.Name, k), &r, racks)
+				}
+			}
+		})
+	}
+	each(func(_ string, _ *Repeat, racks []metrics.RackLoad) {
+		longest = max(longest, time.Duration(len(racks[0].Up))*racks[0].Interval)
+	})
+	drawn, all, left := 0, 0, maxSaturation
+	each(func(heading string, r *Repeat, racks []metrics.RackLoad) {
+		g := group{Heading: heading}
+		for _, l := range racks {
+			stretches := l.Saturated()
+			if len(stretches) == 0 {
+				continue
+			}
+			all++
+			if left -= 2*len(stretches) + 1; left < 0 {
+				continue
+			}
+			s := stack{Label: fmt.Sprintf("rack %d", l.Rack)}
+			at := 0
+			part := func(c cause, to int) {
+				from := time.Duration(at) * l.Interval
+				length := time.Duration(to-at) * l.Interval
+				s.add(c, share100(float64(length), float64(longest)), share100(float64(length), float64(len(l.Up))*float64(l.Interval)), d.Human(from)+" to "+d.Human(from+length))
+				at = to
+			}
+			for _, x := range stretches {
+				part(free, x[0])
+				part(full, x[1])
+			}
+			part(free, len(l.Up))
+			if from, to := metrics.TaskSpan(&r.Records); to > from {
+				s.Value = units.Percent(float64(l.SaturatedTime(from, to))/float64(to-from), 1)
+			}
+			g.Stacks = append(g.Stacks, s)
+			drawn++
+		}
+		if len(g.Stacks) > 0 {
+			out.Groups = append(out.Groups, g)
+		}
+	})
+	if len(out.Groups) > 0 {
+		v.Tasks = append(v.Tasks, out)
+	}
+	if drawn < all {
+		v.Left["tasks"] = append(v.Left["tasks"], fmt.Sprintf("Saturated links: the first %d of %d bars are drawn.", drawn, all))
 	}
 }
 
