@@ -321,8 +321,12 @@ func connected(ctx context.Context, f *os.File) error {
 	return result
 }
 
+// ErrQueueFull is the error of a datagram that a queue of the sender's device has dropped.
+var ErrQueueFull error = unix.ENOBUFS
+
 // SendUDP sends one datagram from the namespace. All datagrams of a namespace use one socket and
-// one source port, so they stay in order.
+// one source port, so they stay in order. The error is ErrQueueFull if a queue of the namespace's own
+// device drops the datagram; queues farther away drop without an error.
 func (n *Namespace) SendUDP(payload []byte, to netip.AddrPort) error {
 	if err := checkIPv4("remote", to); err != nil {
 		return fmt.Errorf("send a datagram from %q: %w", n.name, err)
@@ -330,6 +334,9 @@ func (n *Namespace) SendUDP(payload []byte, to netip.AddrPort) error {
 	conn, err := n.datagrams()
 	if err == nil {
 		_, err = conn.WriteToUDPAddrPort(payload, to)
+		for errors.Is(err, unix.ECONNREFUSED) { // the answer to an earlier one: this one was not sent
+			_, err = conn.WriteToUDPAddrPort(payload, to)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("send a datagram to %v from %q: %w", to, n.name, err)
@@ -346,7 +353,9 @@ func (n *Namespace) datagrams() (*net.UDPConn, error) {
 	if n.udp != nil {
 		return n.udp, nil
 	}
-	fd, err := n.socket(unix.SOCK_DGRAM, netip.AddrPortFrom(netip.IPv4Unspecified(), 0), func(int) error { return nil })
+	fd, err := n.socket(unix.SOCK_DGRAM, netip.AddrPortFrom(netip.IPv4Unspecified(), 0), func(fd int) error {
+		return unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_RECVERR, 1) // report drops: udp_send_skb in net/ipv4/udp.c
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -45,6 +45,42 @@ func TestMarksEndAtTheLeaf(t *testing.T) {
 	}
 }
 
+// A datagram that the host's own queue drops is an error, and only then.
+func TestSendUDPReportsDrops(t *testing.T) {
+	b := build(t, shape(2, 1, 1, 10*units.Mbps, 1500), plan.Options{})
+	host := b.ns("h0-00")
+	const count = 500 // 0.6 s at this rate, without pause
+	sent, dropped := 0, 0
+	for range count {
+		switch err := host.SendUDP(make([]byte, 1400), netip.AddrPortFrom(topo.MarkAddr(), 50099)); {
+		case err == nil:
+			sent++
+		case errors.Is(err, ErrQueueFull):
+			dropped++
+		default:
+			t.Fatal(err)
+		}
+	}
+	if dropped == 0 || sent == 0 {
+		t.Fatalf("%d datagrams sent and %d dropped: want both", sent, dropped)
+	}
+	received := func() (n uint64) {
+		links, err := b.ns("leaf0").Links()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range links {
+			n += l.Rx.Packets
+		}
+		return n
+	}
+	until(t, "the leaf receives what was sent", func() bool { return received() >= uint64(sent) })
+	time.Sleep(50 * time.Millisecond)
+	if got := received(); got != uint64(sent) {
+		t.Errorf("the leaf received %d of %d datagrams, and %d were reported as dropped", got, sent, dropped)
+	}
+}
+
 // Many simultaneous dials block no threads, and end when they are cancelled.
 func TestDialHonoursContext(t *testing.T) {
 	b := build(t, shape(1, 1, 0, 50*units.Mbps, 1500), plan.Options{})

@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -197,11 +198,11 @@ func (n *network) sourcePort(src topo.HostID, local netip.Addr, remote netip.Add
 }
 
 // Mark sends a mark to the address that every leaf discards. The mark of a host that is cut off is sent
-// from another host, so that the captures have it.
+// from another host, so that the captures have it. A mark that its host's full queue drops is sent again.
 func (n *network) Mark(h topo.HostID, payload []byte) error {
 	by, ok := n.routes.marker(h)
 	for ok {
-		err := n.of(by).SendUDP(payload, netip.AddrPortFrom(topo.MarkAddr(), wire.MarkPort))
+		err := n.sendMark(by, payload)
 		if err == nil {
 			n.marks.Lock()
 			n.marked[topo.LeafName(n.fabric.RackOf(by))]++
@@ -219,6 +220,22 @@ func (n *network) Mark(h topo.HostID, payload []byte) error {
 	}
 	n.routes.note(fmt.Sprintf("%s: no host could send %s: all are cut off", n.fabric.HostName(h), what))
 	return nil
+}
+
+// The waits between attempts to send a mark to a full queue, and the number of them.
+const (
+	markPause    = 500 * time.Microsecond
+	markPatience = 4000
+)
+
+func (n *network) sendMark(by topo.HostID, payload []byte) (err error) {
+	for range markPatience {
+		if err = n.of(by).SendUDP(payload, netip.AddrPortFrom(topo.MarkAddr(), wire.MarkPort)); !errors.Is(err, kernel.ErrQueueFull) {
+			return err
+		}
+		time.Sleep(markPause)
+	}
+	return fmt.Errorf("%w: its queue was full for %v", err, markPatience*markPause)
 }
 
 // discards are the marks so far that each leaf was to discard.
