@@ -42,6 +42,9 @@ type Needs struct {
 	// can be launched: to kill attempts, or to remember the time. Without it, only those count
 	// at which the host has a free slot of a kind for which a task is pending.
 	EveryHeartbeat bool
+	// Shuffle shows TaskJob.Shuffle, and OracleRatio its Ratio, which no real master knows: that is for upper
+	// bounds only.
+	Shuffle, OracleRatio bool
 	// TaskProgress shows AttemptState.Progress. Without it Progress is 0, and hosts need not report it.
 	TaskProgress bool
 
@@ -213,6 +216,8 @@ type RackState struct {
 	// Rx and Tx are exponentially weighted moving averages of the traffic to and from
 	// the rack. Need LinkLoad.
 	Rx, Tx units.Rate
+	// Received and Sent are the counters themselves, since the start of the run. Need LinkLoad.
+	Received, Sent units.Bytes
 }
 
 // Placement is a placed block that the load estimates do not include yet.

@@ -98,6 +98,27 @@ type TaskJob struct {
 	Running  []AttemptState // by launch, ties by ID
 	// Memory is what Assignment.Jobs most recently stored for the job; zero before.
 	Memory [3]int64
+	// Shuffle is where the data of the job is. Needs Shuffle.
+	Shuffle *ShuffleState
+}
+
+// ShuffleState is where the data of a job is, by RackID.
+type ShuffleState struct {
+	// Blocks are those that maps read, with the racks of their replicas at submission. It does not change.
+	Blocks []PlacedBlock
+	// Intermediate is the output for later stages of the tasks that are done, by the rack that has it.
+	Intermediate []units.Bytes
+	// Maps and Reduces are the numbers of tasks that run or are done. Maps are those that read a block.
+	Maps, Reduces []int
+	// Ratio is the shuffle input ratio of the job: the output of its maps for later stages divided by their
+	// input, which a master does not know before they have ended. Needs OracleRatio.
+	Ratio float64
+}
+
+// PlacedBlock is a block with the racks of its replicas, each once.
+type PlacedBlock struct {
+	Size  units.Bytes
+	Racks []topo.RackID
 }
 
 // StageState is the state of one stage of a job.
@@ -126,12 +147,16 @@ type StageState struct {
 type Consumption struct {
 	Read units.Bytes
 	Busy time.Duration
+	// Input is the input of those that have committed, and Output what they produced from it for later stages.
+	Input, Output units.Bytes
 }
 
 // Add adds the consumption of further attempts.
 func (c *Consumption) Add(o Consumption) {
 	c.Read += o.Read
 	c.Busy += o.Busy
+	c.Input += o.Input
+	c.Output += o.Output
 }
 
 // Rate returns the mean rate at which an attempt consumes; 0 if there is none.

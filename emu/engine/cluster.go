@@ -44,6 +44,7 @@ func (c *core) cluster(needs policies.Needs) *policies.Cluster {
 		var s policies.RackState
 		if known.linkLoad {
 			s.Rx, s.Tx = units.Rate(r.rx), units.Rate(r.tx)
+			s.Received, s.Sent = r.rxSeen, r.txSeen
 		}
 		shown.Racks = append(shown.Racks, s)
 	}

@@ -199,6 +199,9 @@ func (c *TaskCluster) View(needs policies.Needs) *policies.TaskView {
 				out.Stages = append(out.Stages, j.describe(c, jobs.TaskKind(k)))
 			}
 		}
+		if needs.Shuffle {
+			out.Shuffle = j.shuffle(c, needs)
+		}
 		for _, x := range j.running {
 			s := &v.Slots[x.Host]
 			s.Used[x.Kind]++
@@ -208,6 +211,41 @@ func (c *TaskCluster) View(needs policies.Needs) *policies.TaskView {
 		v.Jobs = append(v.Jobs, out)
 	}
 	return v
+}
+
+// shuffle returns the places of the job's data. Each map that is done has put 32 MB on the rack of its first
+// replica, or of its number.
+func (j *toyJob) shuffle(c *TaskCluster, needs policies.Needs) *policies.ShuffleState {
+	f := c.cluster.Fabric
+	s := &policies.ShuffleState{Intermediate: make([]units.Bytes, f.Racks()), Maps: make([]int, f.Racks()), Reduces: make([]int, f.Racks())}
+	if needs.OracleRatio {
+		s.Ratio = 0.5
+	}
+	for i, t := range j.stages[jobs.Map] {
+		rack := i % f.Racks()
+		if i < len(j.Blocks) {
+			b := policies.PlacedBlock{Size: 64 * units.MB}
+			for _, h := range j.Blocks[i] {
+				if r := f.RackOf(h); !slices.Contains(b.Racks, r) {
+					b.Racks = append(b.Racks, r)
+				}
+			}
+			s.Blocks = append(s.Blocks, b)
+			rack = int(b.Racks[0])
+		}
+		if t.done {
+			s.Intermediate[rack] += 32 * units.MB
+			s.Maps[rack]++
+		}
+	}
+	for _, x := range j.running {
+		if x.Kind == jobs.Map {
+			s.Maps[f.RackOf(x.Host)]++
+		} else {
+			s.Reduces[f.RackOf(x.Host)]++
+		}
+	}
+	return s
 }
 
 // describe returns the state of a stage, with distances from the current host.

@@ -101,7 +101,7 @@ func checkHeartbeat(s policies.TaskScheduler, c, other *TaskCluster, needs polic
 	if err := repeat("Assign depends on an earlier View", c.View(needs)); err != nil {
 		return nil, err
 	}
-	all := policies.Needs{Sizes: true, Totals: true, LinkLoad: true, DiskUse: true, OracleLoad: true}
+	all := policies.Needs{Sizes: true, Totals: true, LinkLoad: true, DiskUse: true, OracleLoad: true, Shuffle: true, OracleRatio: true}
 	if err := repeat("Assign depends on facts that Needs does not declare", c.View(all)); err != nil {
 		return nil, err
 	}

@@ -48,7 +48,7 @@ func (t *Tracker) assign(h topo.HostID) error {
 	}
 	t.unblock(h)
 	slots := &t.view.Slots[h]
-	can := t.every
+	can := t.needs.EveryHeartbeat
 	for k, n := range t.launchable {
 		can = can || n > 0 && slots.Free(jobs.TaskKind(k)) > 0
 	}
@@ -150,6 +150,7 @@ func (t *Tracker) launch(st *stage, i int32, h topo.HostID) {
 	slots.Need.CPU += need.CPU
 	slots.Need.Memory += need.Memory
 	t.store(h, outputOf(&st.Tasks[i]))
+	t.places(st, h, 1)
 	if st.fetches() {
 		a.Phase = policies.Copying
 	} else {

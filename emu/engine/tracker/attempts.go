@@ -121,6 +121,7 @@ func (t *Tracker) commitIfComplete(a *attempt) {
 		t.stop(k.attempts[0], "another attempt has committed", false)
 	}
 	k.winner, k.at, k.unfetched = int32(a.ID.N), a.Host, 0
+	t.holds(st, a.i, a.Host, 1)
 	t.set(st, a.i, done)
 	if len(st.to) == 0 {
 		t.endIfDone(st.job)
@@ -144,6 +145,7 @@ func (t *Tracker) end(a *attempt, committed bool) {
 	}
 	if !committed {
 		t.store(a.Host, -outputOf(spec))
+		t.places(a.st, a.Host, -1)
 	}
 	if a.Phase == policies.Computing {
 		h.computing[a.Kind]--
@@ -153,6 +155,9 @@ func (t *Tracker) end(a *attempt, committed bool) {
 		t.freed = append(t.freed, a.Host)
 	}
 	used := policies.Consumption{Read: a.consumed(), Busy: t.now - a.Start}
+	if committed {
+		used.Input, used.Output = used.Read, outputOf(spec)
+	}
 	if profile := a.job().Profile; profile != "" && a.Kind == jobs.Map && !a.st.fetches() {
 		c := t.view.Profiles[profile]
 		c.Add(used)

@@ -129,6 +129,8 @@ func (t *Tracker) dropReads(id topo.HostID) {
 func (t *Tracker) loseOutput(st *stage, i int32) {
 	k := &st.tasks[i]
 	t.store(k.at, -outputOf(&st.Tasks[i]))
+	t.holds(st, i, k.at, -1)
+	t.places(st, k.at, -1)
 	k.at = -1
 	st.lost++
 }

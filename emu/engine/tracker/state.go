@@ -17,10 +17,11 @@ import (
 // job is an unfinished job, or one that has ended while its attempts are being stopped.
 type job struct {
 	*jobs.Job
-	at     time.Duration // of its submission
-	place  int           // index into Tracker.order and view.Jobs
-	stages []*stage
-	over   bool
+	at      time.Duration // of its submission
+	place   int           // index into Tracker.order and view.Jobs
+	stages  []*stage
+	over    bool
+	shuffle *policies.ShuffleState // that schedulers see; nil if they need none
 	// evicted marks a job that launches nothing until another has ended.
 	evicted bool
 }
@@ -105,9 +106,10 @@ func (t *Tracker) submitted(spec *jobs.Job) error {
 		t.index(st)
 		t.refresh(st)
 	}
+	j.shuffle = t.shuffleOf(j, t.needs)
 	at, _ := slices.BinarySearchFunc(t.order, j, func(a, b *job) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.ID, b.ID)) })
 	t.order = slices.Insert(t.order, at, j)
-	t.view.Jobs = slices.Insert(t.view.Jobs, at, policies.TaskJob{ID: j.ID, User: j.User, Priority: j.Priority, Profile: j.Profile, Submit: t.now, Stages: states})
+	t.view.Jobs = slices.Insert(t.view.Jobs, at, policies.TaskJob{ID: j.ID, User: j.User, Priority: j.Priority, Profile: j.Profile, Submit: t.now, Stages: states, Shuffle: j.shuffle})
 	t.renumber(at)
 	t.jobs[j.ID] = j
 	return nil

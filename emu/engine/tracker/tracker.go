@@ -58,7 +58,7 @@ type Config struct {
 type Tracker struct {
 	cfg    Config
 	limits policies.Limits
-	every  bool // the scheduler is called at each heartbeat
+	needs  policies.Needs
 	now    time.Duration
 	cmds   []Command
 
@@ -110,7 +110,7 @@ func New(cfg Config) (*Tracker, error) {
 	}
 	n := cfg.Fabric.Hosts()
 	t := &Tracker{
-		cfg: cfg, limits: cfg.Scheduler.Slots(cfg.Slots), every: cfg.Scheduler.Needs().EveryHeartbeat,
+		cfg: cfg, limits: cfg.Scheduler.Slots(cfg.Slots), needs: cfg.Scheduler.Needs(),
 		jobs: map[jobs.JobID]*job{}, ended: map[jobs.JobID]bool{}, fetch: map[FetchID]*fetch{}, stopping: map[jobs.AttemptID]*attempt{},
 		hosts: make([]host, n), racks: make([]place, cfg.Fabric.Racks()),
 		own: policies.Cluster{Fabric: cfg.Fabric, Hosts: make([]policies.HostState, n), Racks: make([]policies.RackState, cfg.Fabric.Racks())},
@@ -234,7 +234,7 @@ func (t *Tracker) known(h topo.HostID) bool { return h >= 0 && int(h) < len(t.ho
 // cluster returns what the scheduler sees of the cluster.
 func (t *Tracker) cluster() *policies.Cluster {
 	if t.cfg.Cluster != nil {
-		return t.cfg.Cluster(t.cfg.Scheduler.Needs())
+		return t.cfg.Cluster(t.needs)
 	}
 	t.own.Now = t.now
 	return &t.own

@@ -451,7 +451,7 @@ func TestView(t *testing.T) {
 	if st := k.view.Jobs[0].Stages[0]; st.Read != 1.25e6 || st.Busy != 8*time.Second || st.Done != 1 || st.Waiting != 1 {
 		t.Errorf("stage %+v, want 1.25 MB read in 8 s", st)
 	}
-	if got, want := k.view.Profiles, map[string]policies.Consumption{"sort": {Read: 1.25e6, Busy: 8 * time.Second}}; !maps.Equal(got, want) {
+	if got, want := k.view.Profiles, map[string]policies.Consumption{"sort": {Read: 1.25e6, Busy: 8 * time.Second, Input: 1e6}}; !maps.Equal(got, want) {
 		t.Errorf("profiles %+v, want %+v: job 2 has none", got, want)
 	}
 	if got, want := k.Unfinished(), "2 jobs with 2 tasks waiting and 0 running"; got != want || k.Idle() {
