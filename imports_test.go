@@ -35,8 +35,9 @@ var arrows = map[string][]string{
 	"policies/placement":    {"policies"},
 	"policies/alloc":        {"policies", "policies/alloc/maxmin"},
 	"policies/alloc/maxmin": {},
-	"policies/tasks":        {"policies"},
-	"policies/catalog":      {"policies", "policies/coflow", "policies/coflow/philaesim", "policies/placement", "policies/tasks"},
+	"policies/shuffle":      {},
+	"policies/tasks":        {"policies", "policies/shuffle"},
+	"policies/catalog":      {"policies", "policies/coflow", "policies/coflow/philaesim", "policies/placement", "policies/shuffle", "policies/tasks"},
 	"policies/coordinator":  {"policies"},
 	"policies/policytest":   {"policies", "policies/coordinator"},
 
@@ -96,20 +97,21 @@ var arrows = map[string][]string{
 	"emu/cli/reference": {"emu/cli"}, // documentation, which the program does not carry
 	"scripts/manpages":  {"emu/cli/reference"},
 
-	"emu/kernel/processors": {},
-	"emu/kernel/netnstest":  {"emu/kernel/processors", "emu/longtest"},
-	"emu/longtest":          {},
-	"workloads/oracletest":  {},
-	"results/tooltest":      {},
-	"workloads/drawntest":   {},
-	"scripts/bench":         {"results/metrics"}, // runs other programs
-	"scripts/philae":        {"scripts/suite", "results/report", "results/verdict", "emu/scenario", "emu/runner", "emu/flowsim/comparison", "emu/flowsim", "results/tracestats", "results/safefile", "results/metrics"},
-	"scripts/fair":          {"scripts/suite", "results/flows", "results/metrics", "results/report", "results/rundir", "results/schema"},
-	"scripts/sinbad":        {"scripts/suite", "results/safefile", "results/metrics", "results/report"},
-	"scripts/suite":         {"results/metrics", "results/report", "results/table", "results/verdict", "results/safefile"}, // what suites share
-	"scripts/quickstart":    {},                                                                                            // scenario files, and tests of them
-	"scripts/testvm":        {"emu/longtest"},                                                                              // runs the tests of others
-	"scripts/testsum":       {"emu/longtest"},
+	"emu/kernel/processors":  {},
+	"emu/kernel/netnstest":   {"emu/kernel/processors", "emu/longtest"},
+	"emu/longtest":           {},
+	"workloads/oracletest":   {},
+	"results/tooltest":       {},
+	"workloads/drawntest":    {},
+	"scripts/bench":          {"results/metrics"}, // runs other programs
+	"scripts/philae":         {"scripts/suite", "results/report", "results/verdict", "emu/scenario", "emu/runner", "emu/flowsim/comparison", "emu/flowsim", "results/tracestats", "results/safefile", "results/metrics"},
+	"scripts/fair":           {"scripts/suite", "results/flows", "results/metrics", "results/report", "results/rundir", "results/schema"},
+	"scripts/shufflewatcher": {"scripts/suite", "results/metrics", "results/report", "results/rundir"},
+	"scripts/sinbad":         {"scripts/suite", "results/safefile", "results/metrics", "results/report"},
+	"scripts/suite":          {"results/metrics", "results/report", "results/rundir", "results/table", "results/verdict", "results/safefile"}, // what suites share
+	"scripts/quickstart":     {},                                                                                                              // scenario files, and tests of them
+	"scripts/testvm":         {"emu/longtest"},                                                                                                // runs the tests of others
+	"scripts/testsum":        {"emu/longtest"},
 }
 
 // TestArchitecture generates the tables of packages, with the first sentence of each package's
@@ -166,7 +168,7 @@ var onlyIn = map[string]struct {
 }
 
 // pure packages depend on their arguments alone.
-var pure = []string{"policies", "policies/coflow", "policies/coflow/philaesim", "policies/coflow/ports", "policies/placement", "policies/tasks", "policies/alloc", "policies/coordinator", "emu/engine"}
+var pure = []string{"policies", "policies/coflow", "policies/coflow/philaesim", "policies/coflow/ports", "policies/placement", "policies/shuffle", "policies/tasks", "policies/alloc", "policies/coordinator", "emu/engine"}
 
 // impure packages may not be imported by a pure package. The engine's log and its context need
 // io and context, which have no side effects by themselves.

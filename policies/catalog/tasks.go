@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"testbed/policies/shuffle"
 	"testbed/policies/tasks"
 	"testbed/topo/units"
 )
@@ -27,11 +28,11 @@ func schedulers() []Entry {
 	fifo, fair, drf := tasks.DefaultFIFO(), tasks.DefaultFair(), tasks.DefaultDRF()
 	starvation := tasks.DefaultStarvation()
 	scheduler := func(v Values, order tasks.Order) tasks.Scheduler {
-		return tasks.Scheduler{Order: order, PerHeartbeat: perHeartbeatOf(v), Delay: delayOf(v), Splitting: tasks.Splitting{Factor: v.int("split"), PerJob: v.int("split_per_job"), PerUser: v.int("user_reduces")}}
+		return tasks.Scheduler{Order: order, PerHeartbeat: perHeartbeatOf(v), Delay: delayOf(v), Splitting: tasks.Splitting{Factor: v.int("split"), PerJob: v.int("split_per_job"), PerUser: v.int("user_reduces")}, Shuffle: shufflingOf(v)}
 	}
 	return []Entry{
 		{Name: "fifo", Doc: "first in, first out: jobs by priority, then by submission (Hadoop's default)",
-			Params: slices.Concat(perHeartbeat(fifo), delays(fifo), splits(fifo)), Check: checkTasks,
+			Params: slices.Concat(perHeartbeat(fifo), delays(fifo), splits(fifo), shufflings()), Check: checkTasks,
 			New: func(v Values) any { return scheduler(v, tasks.FIFO{}) }},
 		{Name: "fair", Doc: "FAIR (Hadoop's fair scheduler): a pool for each user, with minimum shares and weights; the pool furthest below its share goes first",
 			Params: slices.Concat([]Param{
@@ -43,7 +44,7 @@ func schedulers() []Entry {
 				{Name: "starving_fraction", Type: Float, Default: starvation.Fraction, Unit: "× the fair share", Low: 0.01, High: 1, Doc: "part of its fair share below which a pool may starve"},
 				{Name: "kill_interval", Type: Duration, Default: starvation.Every, Max: int64(maxInterval), Doc: "minimum time between two rounds of kills"},
 				{Name: "kill_most", Type: Whole, Default: int64(starvation.Most), Unit: "tasks", Max: maxTasks, Doc: "maximum number of kills a round; 0 for no limit"},
-			}, perHeartbeat(fair), delays(fair), splits(fair)),
+			}, perHeartbeat(fair), delays(fair), splits(fair), shufflings()),
 			Check: func(v Values) []error {
 				errs := checkTasks(v)
 				if n := v.int("kill_most"); n > 0 && !v.bool("kill") {
@@ -57,7 +58,7 @@ func schedulers() []Entry {
 						Kill: v.bool("kill"), Every: v.duration("kill_interval"), Most: v.int("kill_most")}})
 			}},
 		{Name: "drf", Doc: "dominant resource fairness (NSDI 2011) over cores and memory: the user with the lowest dominant share goes first",
-			Params: slices.Concat(perHeartbeat(drf), delays(drf), splits(drf)), Check: checkTasks,
+			Params: slices.Concat(perHeartbeat(drf), delays(drf), splits(drf), shufflings()), Check: checkTasks,
 			New: func(v Values) any { return scheduler(v, tasks.DRF{}) }},
 	}
 }
@@ -106,6 +107,39 @@ func splits(s tasks.Scheduler) []Param {
 	}
 }
 
+// samps returns the values of samp: off, then the names of shuffle.Rule, by value.
+func samps() []string { return []string{"off", "first-increase", "best-prefix", "best-subset"} }
+
+func shufflings() []Param {
+	s := tasks.DefaultShuffling()
+	return []Param{
+		{Name: "nass", Type: Bool, Default: s.NASS, Doc: "ShuffleWatcher's NASS: while links of the rack are saturated, reduces with much shuffle wait for other tasks of the user"},
+		{Name: "sarp", Type: Bool, Default: s.SARP, Doc: "ShuffleWatcher's SARP: prefer reduces on racks in proportion to the intermediate data there"},
+		{Name: "samp", Type: Choice, Default: samps()[0], Choices: samps(), Doc: "ShuffleWatcher's SAMP: prefer maps on few racks; first-increase adds racks until the bytes across racks do not fall, best-prefix takes the best of all prefixes of that order, best-subset the best of all sets, or best-prefix on more than 16 racks"},
+		{Name: "map_completion", Type: Float, Default: s.MapCompletion, Unit: "× the maps", High: 1, Doc: "share of the maps that must be exceeded before sarp uses the intermediate data and not the plan of samp"},
+		{Name: "netsat_share", Type: Float, Default: s.Share, Unit: "× the capacity", Low: 0.01, High: 1, Doc: "load of a rack's links above which an interval counts"},
+		{Name: "netsat_intervals", Type: Whole, Default: int64(s.Intervals), Unit: "intervals", Min: 1, Max: maxTasks, Doc: "intervals, one after the other, after which the links are saturated"},
+		{Name: "netsat_interval", Type: Duration, Default: s.Interval, Max: int64(maxInterval), Doc: "time over which the load is measured, at least a heartbeat"},
+		{Name: "netsat", Type: Choice, Default: netsats()[0], Choices: netsats(), Doc: "links that count for a host: those of its rack, in either direction; those of any rack, in either direction; or those of its rack, in both directions at once"},
+		{Name: "netsat_load", Type: Choice, Default: "reported", Choices: []string{"reported", "actual"}, Doc: "load of the links: what racks reported since the last interval, or the actual load at that moment, which no master knows"},
+		{Name: "ratios", Type: Choice, Default: ratios()[0], Choices: ratios(), Doc: "shuffle input ratios: learned online from ended maps of the profile; given, the class of the job is known at submission and has a typical ratio; or perfect, which no master knows"},
+		{Name: "strict", Type: Bool, Default: s.Strict, Doc: "launch tasks only on racks that samp and sarp prefer; slots can stay idle, so that this shows what placement alone saves"},
+	}
+}
+
+// netsats returns the names of shuffle.Variant, by value.
+func netsats() []string { return []string{"rack", "any", "both"} }
+
+// ratios returns the names of tasks.Knowledge, by value.
+func ratios() []string { return []string{"online", "given", "perfect"} }
+
+func shufflingOf(v Values) tasks.Shuffling {
+	rule := slices.Index(samps(), v.choice("samp"))
+	return tasks.Shuffling{NASS: v.bool("nass"), SARP: v.bool("sarp"), SAMP: rule > 0, Rule: shuffle.Rule(max(rule-1, 0)), MapCompletion: v.float("map_completion"),
+		NetSat:   shuffle.NetSat{Share: v.float("netsat_share"), Intervals: v.int("netsat_intervals"), Variant: shuffle.Variant(slices.Index(netsats(), v.choice("netsat")))},
+		Interval: v.duration("netsat_interval"), TrueLoad: v.choice("netsat_load") == "actual", Strict: v.bool("strict"), Ratios: tasks.Knowledge(slices.Index(ratios(), v.choice("ratios")))}
+}
+
 // checkTasks rejects parameters that others disable.
 func checkTasks(v Values) []error {
 	var errs []error
@@ -120,6 +154,9 @@ func checkTasks(v Values) []error {
 	}
 	if n := v.int("split_per_job"); n > 0 && v.int("split") == 1 {
 		errs = append(errs, fmt.Errorf("split_per_job %d has no effect with split 1: use a split of 2 or more, or split_per_job 0", n))
+	}
+	if v.bool("strict") && !v.bool("sarp") && v.choice("samp") == samps()[0] {
+		errs = append(errs, errors.New("strict has no effect without sarp and samp: use one of them, or strict false"))
 	}
 	return errs
 }

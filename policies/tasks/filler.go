@@ -102,27 +102,9 @@ func (f *filler) choose(job int, kinds []jobs.TaskKind) (stage int, l policies.L
 		if k == jobs.Map {
 			allowed = f.delay.allowed(f.decision, f.queue, job)
 		}
-		stages := f.v.Jobs[job].Stages
-		best, waits := policies.Locality(policies.Localities), false
-		for j := range stages {
-			st := &stages[j]
-			if st.Kind != k {
-				continue
-			}
-			l := policies.NodeLocal
-			for l < policies.Localities && (st.Pending[l] <= 0 || f.remaining(job, j, l) <= 0) {
-				l++
-			}
-			switch {
-			case l >= best || !f.host.Fits(k, st.Need) || !f.host.HasRoom(st.Output) || k == jobs.Reduce && !f.splitting.admits(f.decision, job):
-			case l > allowed && !st.Anywhere:
-				waits = true
-			default:
-				best, stage = l, j
-			}
-		}
-		if best < policies.Localities {
-			return stage, best, true
+		stage, l, waits := f.closest(job, k, allowed)
+		if l < policies.Localities {
+			return stage, l, true
 		}
 		if waits {
 			f.delay.skip(job)
@@ -131,7 +113,41 @@ func (f *filler) choose(job int, kinds []jobs.TaskKind) (stage int, l policies.L
 	return 0, 0, false
 }
 
+// closest returns the task of a job and a kind that fits on the host and has the closest input, no farther than
+// allowed; policies.Localities if there is none. waits reports that farther ones were passed over.
+func (f *filler) closest(job int, k jobs.TaskKind, allowed policies.Locality) (stage int, best policies.Locality, waits bool) {
+	stages := f.v.Jobs[job].Stages
+	best = policies.Localities
+	for j := range stages {
+		st := &stages[j]
+		if st.Kind != k {
+			continue
+		}
+		l := policies.NodeLocal
+		for l < policies.Localities && (st.Pending[l] <= 0 || f.remaining(job, j, l) <= 0) {
+			l++
+		}
+		switch {
+		case l >= best || !f.host.Fits(k, st.Need) || !f.host.HasRoom(st.Output) || k == jobs.Reduce && !f.splitting.admits(f.decision, job):
+		case l > allowed && !st.Anywhere:
+			waits = true
+		default:
+			best, stage = l, j
+		}
+	}
+	return stage, best, waits
+}
+
+// launch launches a task, which counts for delay scheduling.
 func (f *filler) launch(job, stage int, l policies.Locality) {
+	if st := &f.v.Jobs[job].Stages[stage]; st.Kind == jobs.Map && !st.Anywhere {
+		f.delay.launched(job, l)
+	}
+	f.place(job, stage, l)
+}
+
+// place launches a task without regard to delay scheduling.
+func (f *filler) place(job, stage int, l policies.Locality) {
 	st := &f.v.Jobs[job].Stages[stage]
 	k := st.Kind
 	f.a.Launch = append(f.a.Launch, policies.Launch{Job: job, Stage: stage, Locality: l})
@@ -148,9 +164,6 @@ func (f *filler) launch(job, stage int, l policies.Locality) {
 		if f.far++; f.far == f.offRack {
 			f.left[k] = 0
 		}
-	}
-	if k == jobs.Map && !st.Anywhere {
-		f.delay.launched(job, l)
 	}
 	f.queue.launched(job, st)
 }

@@ -63,7 +63,7 @@ const (
 // track finds the pools below their shares, and since when.
 func (s *starved) track(q *fair) {
 	s.on, s.round, s.maps = true, never, q.d.a.Ints(len(q.pools))
-	old := q.d.memory()
+	old := q.d.remembered
 	if len(old) > 0 {
 		s.round, old = old[0], old[1:]
 	}

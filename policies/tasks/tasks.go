@@ -20,6 +20,7 @@ type Scheduler struct {
 	PerHeartbeat
 	Delay
 	Splitting
+	Shuffle Shuffling // ShuffleWatcher; its zero value is off
 }
 
 // Order selects the jobs that get slots first. Its implementations are FIFO, Fair and DRF.
@@ -54,24 +55,25 @@ var (
 // DefaultFIFO returns the scheduler of Hadoop 0.20, JobQueueTaskScheduler, without delay
 // scheduling and splitting.
 func DefaultFIFO() Scheduler {
-	return Scheduler{Order: FIFO{}, PerHeartbeat: PerHeartbeat{Reduces: 1, OffRack: 1, LoadFactor: true}, Delay: DefaultDelay(), Splitting: DefaultSplitting()}
+	return Scheduler{Order: FIFO{}, PerHeartbeat: PerHeartbeat{Reduces: 1, OffRack: 1, LoadFactor: true}, Delay: DefaultDelay(), Splitting: DefaultSplitting(), Shuffle: DefaultShuffling()}
 }
 
 // DefaultFair returns FAIR with equal pools, without killing, delay scheduling and splitting.
 func DefaultFair() Scheduler {
-	return Scheduler{Order: Fair{Starvation: DefaultStarvation()}, PerHeartbeat: PerHeartbeat{Tasks: 1}, Delay: DefaultDelay(), Splitting: DefaultSplitting()}
+	return Scheduler{Order: Fair{Starvation: DefaultStarvation()}, PerHeartbeat: PerHeartbeat{Tasks: 1}, Delay: DefaultDelay(), Splitting: DefaultSplitting(), Shuffle: DefaultShuffling()}
 }
 
 // DefaultDRF returns dominant resource fairness, which fills all slots of a heartbeat.
 func DefaultDRF() Scheduler {
-	return Scheduler{Order: DRF{}, Delay: DefaultDelay(), Splitting: DefaultSplitting()}
+	return Scheduler{Order: DRF{}, Delay: DefaultDelay(), Splitting: DefaultSplitting(), Shuffle: DefaultShuffling()}
 }
 
 // Needs returns neither sizes nor loads, which a scheduler of tasks does not read. Killing, and
 // delays by time, count from heartbeat to heartbeat, also where all slots are taken.
 func (s Scheduler) Needs() policies.Needs {
 	fair, ok := s.Order.(Fair)
-	return policies.Needs{EveryHeartbeat: ok && fair.Kill || s.Delay.remembersTime()}
+	return policies.Needs{EveryHeartbeat: ok && fair.Kill || s.Delay.remembersTime() || s.Shuffle.NASS, LinkLoad: s.Shuffle.NASS && !s.Shuffle.TrueLoad, OracleLoad: s.Shuffle.NASS && s.Shuffle.TrueLoad,
+		Shuffle: s.Shuffle.on(), OracleRatio: s.Shuffle.on() && s.Shuffle.Ratios != Learned}
 }
 
 // The number of leading elements of TaskView.Memory that do not belong to the order.
@@ -83,27 +85,37 @@ func (s Scheduler) Assign(v *policies.TaskView, a *policies.Assignment) {
 		return
 	}
 	d := &decision{v: v, a: a, host: v.Slots[v.Host]}
+	if len(v.Memory) >= ownMemory {
+		d.remembered = v.Memory[ownMemory:]
+	}
+	shuffled := s.Shuffle.size(d.remembered)
+	x := s.Shuffle.begin(d, d.remembered[:shuffled])
+	d.remembered = d.remembered[shuffled:]
 	d.delay.start(d, s.Delay)
 	q := s.start(d)
 	f := filler{decision: d, queue: q, splitting: s.Splitting}
 	f.offRack = s.OffRack
 	f.total, f.left = s.limits(d)
 	if !d.host.Lost {
-		for _, kinds := range q.kinds() {
-			f.run(kinds)
+		if x != nil {
+			f.runShuffling(x)
+		} else {
+			for _, kinds := range q.kinds() {
+				f.run(kinds)
+			}
 		}
 	}
 	d.delay.finish(d)
-	memory := q.finish()
-	if len(memory) == 0 && !s.Delay.remembersTime() {
+	shuffle, memory := x.memory(), q.finish()
+	if len(shuffle)+len(memory) == 0 && !s.Delay.remembersTime() {
 		if len(v.Memory) > 0 {
 			a.Memory = []int64{}
 		}
 		return
 	}
-	a.Memory = a.Counts(ownMemory + len(memory))
+	a.Memory = a.Counts(ownMemory + len(shuffle) + len(memory))
 	a.Memory[0] = int64(v.Now)
-	copy(a.Memory[ownMemory:], memory)
+	copy(a.Memory[ownMemory+copy(a.Memory[ownMemory:], shuffle):], memory)
 }
 
 // decision is the state of one decision. Slices by job are parallel to TaskView.Jobs.
@@ -115,6 +127,7 @@ type decision struct {
 	pending, running [jobs.TaskKinds][]int
 	launches         []int // of this decision, by job
 	delay            delaying
+	remembered       []int64             // by the queue
 	totals           [jobs.TaskKinds]int // see slots
 	counted          bool
 }
@@ -150,14 +163,6 @@ func (d *decision) scan(u *users) {
 			d.delay.add(i, &j.Memory)
 		}
 	}
-}
-
-// memory returns what the queue remembers.
-func (d *decision) memory() []int64 {
-	if len(d.v.Memory) < ownMemory {
-		return nil
-	}
-	return d.v.Memory[ownMemory:]
 }
 
 // slots returns the number of slots of the cluster by kind, without those of lost hosts.

@@ -11,6 +11,7 @@ import (
 
 	"testbed/policies"
 	"testbed/policies/policytest"
+	"testbed/policies/shuffle"
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads/jobs"
@@ -34,10 +35,19 @@ func contenders() map[string]Scheduler {
 		"fair, kill":            {Order: Fair{Starvation: short}},
 		"fair, all": {Order: Fair{Pools: pools, Inside: InOrder, Starvation: short}, PerHeartbeat: PerHeartbeat{Tasks: 3, Maps: 2, Reduces: 1},
 			Delay: Delay{Waiting: ByTime, T1: time.Second, T2: time.Second, ByRate: true}, Splitting: Splitting{Factor: 2, PerJob: 1}},
-		"fair, skips":   {Order: Fair{Pools: pools}, Delay: Delay{Waiting: BySkips, Locality: 0.95, Replicas: 3}},
-		"drf, 2 skips":  {Order: DRF{}, Delay: Delay{Waiting: BySkips, Skips: 2}},
-		"drf, by time":  {Order: DRF{}, Delay: Delay{Waiting: ByTime, T1: time.Second, T2: time.Second}, Splitting: Splitting{Factor: 3}},
-		"without order": {},
+		"fair, skips":                  {Order: Fair{Pools: pools}, Delay: Delay{Waiting: BySkips, Locality: 0.95, Replicas: 3}},
+		"drf, 2 skips":                 {Order: DRF{}, Delay: Delay{Waiting: BySkips, Skips: 2}},
+		"drf, by time":                 {Order: DRF{}, Delay: Delay{Waiting: ByTime, T1: time.Second, T2: time.Second}, Splitting: Splitting{Factor: 3}},
+		"without order":                {},
+		"fifo, nass":                   with(DefaultFIFO(), func(s *Scheduler) { s.Shuffle = DefaultShuffling(); s.Shuffle.NASS = true }),
+		"fair, shuffle watcher, delay": with(DefaultFair(), func(s *Scheduler) { s.Shuffle = watcher(); s.Waiting = ByTime; s.T1, s.T2 = time.Second, time.Second }),
+		"drf, shuffle watcher, skips":  {Order: DRF{}, Delay: Delay{Waiting: BySkips, Skips: 2}, Splitting: Splitting{Factor: 2}, Shuffle: watcher()},
+		"fair, kill, shuffle watcher":  {Order: Fair{Pools: pools, Starvation: short}, Shuffle: watcher()},
+		"fair, nass, true load": with(DefaultFair(), func(s *Scheduler) {
+			s.Shuffle = DefaultShuffling()
+			s.Shuffle.NASS, s.Shuffle.TrueLoad, s.Shuffle.Variant = true, true, shuffle.AnyRack
+		}),
+		"drf, samp, sarp": {Order: DRF{}, Shuffle: Shuffling{SARP: true, SAMP: true, Rule: shuffle.BestPrefix}},
 	}
 }
 
