@@ -38,7 +38,7 @@ func (a *app) jobsGenerateCmd() *cobra.Command {
 	var factor, span string
 	var weights map[string]int
 	var seed uint64
-	bm, mix, sim := jobs.DefaultBM(), jobs.DefaultMix(), jobs.DefaultSimulation()
+	bm, mix, sim, bench := jobs.DefaultBM(), jobs.DefaultMix(), jobs.DefaultSimulation(), jobs.DefaultBenchmarks()
 	kinds := []jobsKind{
 		{"bm", "FAIR's macro benchmark: 50 jobs of nine sizes, as at Facebook", []string{"tasks", "sort-rate"}, func(seed uint64) ([]jobs.Job, error) {
 			var err error
@@ -61,6 +61,13 @@ func (a *app) jobsGenerateCmd() *cobra.Command {
 			return mix.Generate(seed)
 		}},
 		{"simulation", "30 jobs of the simulation in the FAIR report, all at the start", []string{"jobs"}, func(seed uint64) ([]jobs.Job, error) { return sim.Generate(seed) }},
+		{"benchmarks", "360 jobs of the twelve benchmarks of the ShuffleWatcher report", []string{"jobs", "sort-rate", "spread"}, func(seed uint64) ([]jobs.Job, error) {
+			for i := range bench.Profiles {
+				bench.Profiles[i].SortRate = bm.SortRate
+			}
+			bench.Spread = mix.Spread
+			return bench.Generate(seed)
+		}},
 	}
 	var list strings.Builder
 	names := make([]string, len(kinds))
@@ -105,9 +112,10 @@ distribution and default.`,
 			}
 			mix.Block, mix.PartitionSkew, mix.Users, mix.Limits = bm.Block, bm.PartitionSkew, bm.Users, l
 			sim.Block, sim.PartitionSkew, sim.Users, sim.Limits = bm.Block, bm.PartitionSkew, bm.Users, l
+			bench.Block, bench.PartitionSkew, bench.Users, bench.Limits = bm.Block, bm.PartitionSkew, bm.Users, l
 			bm.Limits = l
 			if cmd.Flags().Changed("gap") {
-				bm.Gap, mix.Gap, sim.Gap = gap, gap, gap
+				bm.Gap, mix.Gap, sim.Gap, bench.Gap = gap, gap, gap, gap
 			}
 			if mix.Workers > 0 {
 				if cmd.Flags().Changed("users") || cmd.Flags().Changed("user-skew") {
@@ -118,7 +126,7 @@ distribution and default.`,
 				}
 			}
 			if cmd.Flags().Changed("jobs") {
-				mix.Jobs, sim.Jobs = count, count
+				mix.Jobs, sim.Jobs, bench.Jobs = count, count, count
 			}
 			list, err := kinds[at].generate(seed)
 			if err != nil {

@@ -164,9 +164,9 @@ type TasksItem struct {
 	// path from --set is relative to the working directory. Excludes generator.
 	Path string `yaml:"path,omitempty" jsonschema:"minLength=1,maxLength=4096"`
 	// Generator is the generator of the jobs: bm is the macro benchmark of the FAIR report, mix draws
-	// jobs of weighted profiles, simulation is the workload of the simulation in the FAIR report.
-	// Excludes path.
-	Generator string `yaml:"generator,omitempty" jsonschema:"enum=bm,enum=mix,enum=simulation"`
+	// jobs of weighted profiles, simulation is the workload of the simulation in the FAIR report,
+	// benchmarks has the twelve benchmarks of the ShuffleWatcher report. Excludes path.
+	Generator string `yaml:"generator,omitempty" jsonschema:"enum=bm,enum=mix,enum=simulation,enum=benchmarks"`
 	// First is the number of jobs to submit, in order of submission (default: all).
 	First int `yaml:"first,omitempty" jsonschema:"minimum=1,maximum=1000000"`
 	// Start is added to the time of each submission.
@@ -180,14 +180,15 @@ type TasksItem struct {
 	TimeFactor workloads.Factor `yaml:"time_factor,omitempty"`
 	// GapFactor multiplies submissions in addition, which changes the load.
 	GapFactor workloads.Factor `yaml:"gap_factor,omitempty"`
-	// Jobs is the number of jobs of the generators mix (default: 100) and simulation (default: 30).
+	// Jobs is the number of jobs of the generators mix (default: 100), simulation (default: 30) and
+	// benchmarks (default: 360).
 	Jobs int `yaml:"jobs,omitempty" jsonschema:"minimum=1,maximum=1000000"`
-	// Workers is the number of users in a closed loop of the generator mix, named u1, u2 and so on: each
+	// Workers is the number of users in a closed loop of the generators mix and benchmarks, named u1, u2 and so on: each
 	// submits its next job when its job has ended. The jobs are dealt to them in turn (default: none;
 	// jobs are submitted without regard to others). Excludes users.
 	Workers int `yaml:"workers,omitempty" jsonschema:"minimum=1,maximum=100000"`
-	// Gap is the mean time between submissions of a generator (default: 30s; for simulation 0s, all
-	// at the start). With workers, it is the mean time between the end of a job and the submission of
+	// Gap is the mean time between submissions of a generator (default: 30s; for benchmarks 40s, for
+	// simulation 0s, all at the start). With workers, it is the mean time between the end of a job and the submission of
 	// its worker's next (default: 0s).
 	Gap *time.Duration `yaml:"gap,omitempty" least:"0s" most:"24h"`
 	// Tasks multiplies the numbers of maps of the generator bm, such as 1/8 for a cluster with an
@@ -200,15 +201,15 @@ type TasksItem struct {
 	File string `yaml:"file,omitempty" jsonschema:"pattern=^[A-Za-z0-9][A-Za-z0-9._-]*$,maxLength=64"`
 	// Maps is the range of the number of maps of a job of the generator mix (default: 1-20).
 	Maps Span `yaml:"maps,omitempty"`
-	// MapRate is the rate at which maps of the generator mix consume their input (default: 8MB/s).
+	// MapRate is the rate at which maps of the generators mix and benchmarks consume their input (default: 8MB/s).
 	MapRate units.Rate `yaml:"map_rate,omitempty" least:"1Kbps" most:"100Gbps"`
-	// SortRate is the rate at which reduces of the generators bm and mix sort what they fetched
+	// SortRate is the rate at which reduces of the generators bm, mix and benchmarks sort what they fetched
 	// (default: 50MB/s).
 	SortRate units.Rate `yaml:"sort_rate,omitempty" least:"1Kbps" most:"100Gbps"`
-	// ReduceRate is the rate at which reduces of the generator mix consume what they sorted
+	// ReduceRate is the rate at which reduces of the generators mix and benchmarks consume what they sorted
 	// (default: 8MB/s).
 	ReduceRate units.Rate `yaml:"reduce_rate,omitempty" least:"1Kbps" most:"100Gbps"`
-	// Spread is the spread of the times of tasks of the generator mix: each consumes its input in the time
+	// Spread is the spread of the times of tasks of the generators mix and benchmarks: each consumes its input in the time
 	// that follows from its rate times a factor from 1 - spread to 1 + spread, uniform by task.
 	Spread float64 `yaml:"spread,omitempty" jsonschema:"minimum=0,maximum=0.9"`
 	// Skew is the Zipf exponent of the shares of a job's reduces, 0 for equal shares.
@@ -220,6 +221,32 @@ type TasksItem struct {
 	// Profiles are the programs of the generator mix (default: scan, sort and aggregate, with equal
 	// weights).
 	Profiles []TaskProfile `yaml:"profiles,omitempty" jsonschema:"minItems=1,maxItems=1000"`
+	// Sizes are classes of the numbers of maps of the generators mix and benchmarks, drawn without regard
+	// to the profile (default: for benchmarks 20 % of the jobs with 1 map, 19 % with 2 to 8, 21 % with 9
+	// to 60, 10 % with 61 to 150 and 30 % with 151 to 400; for mix none). Excludes maps.
+	Sizes []TaskSize `yaml:"sizes,omitempty" jsonschema:"minItems=1,maxItems=1000"`
+	// Mix is the shares of jobs with heavy, medium and light shuffle of the generator benchmarks,
+	// relative to each other (default: 40, 20 and 40).
+	Mix *ClassMix `yaml:"mix,omitempty"`
+}
+
+// TaskSize is a class of the numbers of maps of jobs.
+type TaskSize struct {
+	// Weight is the class's share of the jobs, relative to the other classes'.
+	Weight int `yaml:"weight" jsonschema:"default=1,minimum=1,maximum=1000000"`
+	// Maps is the range of the number of maps, log-uniform.
+	Maps Span `yaml:"maps" jsonschema:"required"`
+}
+
+// ClassMix is the mix of the generator benchmarks.
+type ClassMix struct {
+	// Heavy is the share of jobs whose maps put out as much as they read (default: 0, as for
+	// the other shares).
+	Heavy int `yaml:"heavy,omitempty" jsonschema:"minimum=0,maximum=1000"`
+	// Medium is the share of jobs whose maps put out 0.55 of what they read.
+	Medium int `yaml:"medium,omitempty" jsonschema:"minimum=0,maximum=1000"`
+	// Light is the share of jobs whose maps put out 0.1 of what they read.
+	Light int `yaml:"light,omitempty" jsonschema:"minimum=0,maximum=1000"`
 }
 
 // TaskProfile is a program of the generator mix.

@@ -22,6 +22,7 @@ const (
 	generatorBM         = "bm"
 	generatorMix        = "mix"
 	generatorSimulation = "simulation"
+	generatorBenchmarks = "benchmarks"
 )
 
 // generatorKeys are the keys of an item of kind tasks that only some generators have.
@@ -29,27 +30,29 @@ var generatorKeys = []struct {
 	key string
 	of  []string
 }{
-	{"jobs", []string{generatorMix, generatorSimulation}},
-	{"workers", []string{generatorMix}},
-	{"gap", []string{generatorBM, generatorMix, generatorSimulation}},
+	{"jobs", []string{generatorMix, generatorSimulation, generatorBenchmarks}},
+	{"workers", []string{generatorMix, generatorBenchmarks}},
+	{"gap", []string{generatorBM, generatorMix, generatorSimulation, generatorBenchmarks}},
 	{"tasks", []string{generatorBM}},
-	{"block", []string{generatorBM, generatorMix, generatorSimulation}},
-	{"file", []string{generatorBM, generatorMix, generatorSimulation}},
+	{"block", []string{generatorBM, generatorMix, generatorSimulation, generatorBenchmarks}},
+	{"file", []string{generatorBM, generatorMix, generatorSimulation, generatorBenchmarks}},
 	{"maps", []string{generatorMix}},
-	{"map_rate", []string{generatorMix}},
-	{"sort_rate", []string{generatorBM, generatorMix}},
-	{"reduce_rate", []string{generatorMix}},
-	{"spread", []string{generatorMix}},
-	{"skew", []string{generatorBM, generatorMix, generatorSimulation}},
-	{"users", []string{generatorBM, generatorMix, generatorSimulation}},
-	{"user_skew", []string{generatorBM, generatorMix, generatorSimulation}},
+	{"map_rate", []string{generatorMix, generatorBenchmarks}},
+	{"sort_rate", []string{generatorBM, generatorMix, generatorBenchmarks}},
+	{"reduce_rate", []string{generatorMix, generatorBenchmarks}},
+	{"spread", []string{generatorMix, generatorBenchmarks}},
+	{"skew", []string{generatorBM, generatorMix, generatorSimulation, generatorBenchmarks}},
+	{"users", []string{generatorBM, generatorMix, generatorSimulation, generatorBenchmarks}},
+	{"user_skew", []string{generatorBM, generatorMix, generatorSimulation, generatorBenchmarks}},
 	{"profiles", []string{generatorMix}},
+	{"sizes", []string{generatorMix, generatorBenchmarks}},
+	{"mix", []string{generatorBenchmarks}},
 }
 
 // taskDefaults sets the defaults of what depends on the generator of an item, and of the section
 // tasks if the file has none. It precedes scale.rate, which applies to defaults too.
 func (c *checker) taskDefaults() {
-	bm, mix, simulation := jobs.DefaultBM(), jobs.DefaultMix(), jobs.DefaultSimulation()
+	bm, mix, simulation, benchmarks := jobs.DefaultBM(), jobs.DefaultMix(), jobs.DefaultSimulation(), jobs.DefaultBenchmarks()
 	for i := range c.spec.Workload {
 		t := c.spec.Workload[i].Tasks
 		if t == nil {
@@ -63,13 +66,26 @@ func (c *checker) taskDefaults() {
 		switch t.Generator {
 		case generatorBM:
 			t.Tasks, t.SortRate = cmp.Or(t.Tasks, bm.Tasks), cmp.Or(t.SortRate, bm.SortRate)
-		case generatorMix:
-			p := mix.Profiles[0]
-			t.Jobs, gap = cmp.Or(t.Jobs, mix.Jobs), mix.Gap
+		case generatorMix, generatorBenchmarks:
+			of := mix
+			if t.Generator == generatorBenchmarks {
+				of = benchmarks
+				t.Mix = cmp.Or(t.Mix, &ClassMix{})
+				*t.Mix = cmp.Or(*t.Mix, ClassMix(jobs.DefaultClassMix()))
+				if t.Sizes == nil {
+					for _, x := range of.Sizes {
+						t.Sizes = append(t.Sizes, TaskSize{x.Weight, Span{x.Maps[0], x.Maps[1]}})
+					}
+				}
+			}
+			p := of.Profiles[0]
+			t.Jobs, gap = cmp.Or(t.Jobs, of.Jobs), of.Gap
 			if t.Workers > 0 {
 				t.Users, gap = cmp.Or(t.Users, t.Workers), 0
 			}
-			t.Maps = cmp.Or(t.Maps, Span{p.Maps[0], p.Maps[1]})
+			if t.Sizes == nil {
+				t.Maps = cmp.Or(t.Maps, Span{p.Maps[0], p.Maps[1]})
+			}
 			t.MapRate, t.SortRate, t.ReduceRate = cmp.Or(t.MapRate, p.MapRate), cmp.Or(t.SortRate, p.SortRate), cmp.Or(t.ReduceRate, p.ReduceRate)
 		case generatorSimulation:
 			t.Jobs, gap = cmp.Or(t.Jobs, simulation.Jobs), simulation.Gap
@@ -85,7 +101,7 @@ func (c *checker) taskDefaults() {
 
 // tasksItem checks an item alone; workload checks its jobs.
 func (c *checker) tasksItem(t *TasksItem, path string) {
-	c.oneOf(path, "path", "generator", "the path of a job file, or a generator: bm, mix or simulation")
+	c.oneOf(path, "path", "generator", "the path of a job file, or a generator: bm, mix, simulation or benchmarks")
 	for _, k := range generatorKeys {
 		if at := yamltree.Join(path, k.key); c.given(at) && c.sound(path+".generator") && !slices.Contains(k.of, t.Generator) {
 			c.failAt(at, "applies only to generator %s: leave it out", words.Or(k.of))
@@ -93,6 +109,9 @@ func (c *checker) tasksItem(t *TasksItem, path string) {
 	}
 	if t.Workers > 0 && c.sound(path+".workers", path+".users") && t.Users != t.Workers {
 		c.failAt(path+".users", "%d, with %d workers: each worker is a user: leave it out", t.Users, t.Workers)
+	}
+	if at := path + ".maps"; len(t.Sizes) > 0 && c.given(at) {
+		c.failAt(at, "no effect with sizes: leave one of them out")
 	}
 	if at := path + ".user_skew"; t.Workers > 0 && t.UserSkew > 0 && c.sound(at) {
 		c.failAt(at, "no effect with workers, each of which is a user: leave it out")
@@ -293,9 +312,19 @@ func (t *TasksItem) generate(seed uint64, l jobs.Limits) ([]jobs.Job, error) {
 		return g.Generate(seed)
 	}
 	g := jobs.Mix{Jobs: t.Jobs, Workers: t.Workers, Gap: *t.Gap, Block: t.Block, Spread: t.Spread, PartitionSkew: t.Skew, Users: users, Limits: l}
+	for _, x := range t.Sizes {
+		g.Sizes = append(g.Sizes, jobs.Size{Weight: x.Weight, Maps: [2]int{x.Maps.From, x.Maps.To}})
+	}
 	profiles := t.Profiles
 	if profiles == nil {
-		for _, p := range jobs.DefaultMix().Profiles {
+		defaults := jobs.DefaultMix().Profiles
+		if t.Generator == generatorBenchmarks {
+			var err error
+			if defaults, err = jobs.BenchmarkProfiles(jobs.ClassMix(*t.Mix)); err != nil {
+				return nil, err
+			}
+		}
+		for _, p := range defaults {
 			profiles = append(profiles, TaskProfile{Name: p.Name, Weight: p.Weight, Reduces: p.Reduces, KeepMap: p.KeepMap, KeepReduce: p.KeepReduce})
 		}
 	}

@@ -149,6 +149,7 @@ func TestTaskGeneratorDefaults(t *testing.T) {
 		"{kind: tasks, generator: bm, tasks: 1/8, size_factor: 1/64}":                     "jobs of 1723 maps",
 		"{kind: tasks, generator: mix, size_factor: 1/64}":                                "100 jobs of ",
 		"{kind: tasks, generator: simulation, size_factor: 1/64}":                         "30 jobs of ",
+		"{kind: tasks, generator: benchmarks, size_factor: 1/64, mix: {light: 1}}":        "360 jobs of ",
 		"{kind: tasks, generator: mix, workers: 4, size_factor: 1/64}":                    "submitted from 0s to 0s",
 		"{kind: tasks, generator: bm, tasks: 1/64, gap: 0s, first: 3, size_factor: 1/64}": "3 jobs of ",
 	} {
@@ -311,10 +312,10 @@ type badTask struct{ text, old, new, want string }
 func badTasks() []badTask {
 	file := withItem("{kind: tasks, path: jobs.yaml}")
 	return []badTask{
-		{tasksScenario, "generator: mix", "generator: mx", `s.yaml:6:16: workload[0].generator: "mx": expected bm or mix or simulation (did you mean "mix"?)`},
-		{file, "path: jobs.yaml", "path: jobs.yaml, file: logs", `workload[0].file: applies only to generator bm, mix or simulation: leave it out`},
+		{tasksScenario, "generator: mix", "generator: mx", `s.yaml:6:16: workload[0].generator: "mx": expected bm or mix or simulation or benchmarks (did you mean "mix"?)`},
+		{file, "path: jobs.yaml", "path: jobs.yaml, file: logs", `workload[0].file: applies only to generator bm, mix, simulation or benchmarks: leave it out`},
 		{withItem("{kind: tasks, generator: mix, file: logs, block: 1MB}\n  - {kind: tasks, generator: mix, file: logs, block: 1MB, gap: 1s}"), "1MB, gap", "2MB, gap", `workload[1].file: "logs": a block of 1MB and of 2MB: items that read one file must have the same block and size_factor`},
-		{tasksScenario, "generator: mix", "generator: bm", `s.yaml:7:11: workload[0].jobs: applies only to generator mix or simulation: leave it out`},
+		{tasksScenario, "generator: mix", "generator: bm", `s.yaml:7:11: workload[0].jobs: applies only to generator mix, simulation or benchmarks: leave it out`},
 		{tasksScenario, "    generator: mix\n", "", `workload[0].path: missing: state the path of a job file, or a generator`},
 		{tasksScenario, "generator: mix", "generator: mix\n    path: jobs.yaml", `workload[0].generator: excludes path: remove one of them`},
 		{tasksScenario, "users: 3", "users: 3\n    size_factor: 2\n    rate_factor: 2\n    time_factor: 2", `s.yaml:14:18: workload[0].size_factor: scale: size 2 is not rate 2 times time 2: give two of them`},
@@ -356,8 +357,8 @@ bad.yaml:3:3: jobs[0].stages: missing`},
 		{file, "path: jobs.yaml", "path: swim.tsv", `s.yaml:5:25: workload[0].path: swim.tsv: a SWIM trace: derive a job file with "testbed workload jobs derive"`},
 		{file, "path: jobs.yaml", "path: none.yaml", `none.yaml: file does not exist: expected a job file; paths are relative to the scenario file`},
 		{file, "kind: tasks", "kind: trace", `s.yaml:5:25: workload[0].path: jobs.yaml: a job file: use kind: tasks`},
-		{file, "path: jobs.yaml", "path: jobs.yaml, gap: 1s, users: 3", `s.yaml:5:41: workload[0].gap: applies only to generator bm, mix or simulation: leave it out
-s.yaml:5:52: workload[0].users: applies only to generator bm, mix or simulation: leave it out`},
+		{file, "path: jobs.yaml", "path: jobs.yaml, gap: 1s, users: 3", `s.yaml:5:41: workload[0].gap: applies only to generator bm, mix, simulation or benchmarks: leave it out
+s.yaml:5:52: workload[0].users: applies only to generator bm, mix, simulation or benchmarks: leave it out`},
 	}
 }
 

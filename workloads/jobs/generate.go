@@ -117,7 +117,7 @@ func uniform(seed uint64, purpose string, job int, from, to float64) float64 {
 type Profile struct {
 	Name   string
 	Weight int    // share of jobs, relative to the other profiles
-	Maps   [2]int // range of the number of maps, uniform by job
+	Maps   [2]int // range of the number of maps, uniform by job; not used with Mix.Sizes
 	// Reduces is the number of reduces relative to that of maps, rounded to the nearest and at
 	// least one; 0 for a map-only job.
 	Reduces float64
@@ -136,6 +136,8 @@ type Mix struct {
 	Gap      time.Duration // mean between submissions; of workers, mean time between a job's end and the next submission
 	Block    units.Bytes
 	Profiles []Profile
+	// Sizes are classes of the sizes of jobs, drawn without regard to the profile; none for Profile.Maps.
+	Sizes []Size
 	// Spread is the spread of the times of tasks, from 0 to MaxSpread: each consumes its input in the
 	// time that follows from its rate times a factor from 1 − Spread to 1 + Spread, uniform by task.
 	Spread        float64
@@ -177,7 +179,7 @@ func (g Mix) Generate(seed uint64) ([]Job, error) {
 		var own checks
 		own.add(!validName(p.Name), "name: %s", nameRule)
 		own.add(p.Weight < 0 || p.Weight > maxWeight, "weight %d: must be 0 to %d", p.Weight, maxWeight)
-		own.add(p.Maps[0] < 1 || p.Maps[1] < p.Maps[0] || p.Maps[1] > maxNumber, "%d to %d maps: must be 1 to %d, in ascending order", p.Maps[0], p.Maps[1], maxNumber)
+		own.add(len(g.Sizes) == 0 && !validMaps(p.Maps), "%s", mapsRule(p.Maps))
 		own.add(!(p.Reduces >= 0 && p.Reduces <= 1), "reduces %v: must be 0 to 1, relative to maps", p.Reduces)
 		own.span("share that maps keep", [2]float64{p.KeepMap, p.KeepMap}, 0, maxKeep)
 		own.span("share that reduces keep", [2]float64{p.KeepReduce, p.KeepReduce}, 0, maxKeep)
@@ -188,6 +190,7 @@ func (g Mix) Generate(seed uint64) ([]Job, error) {
 		weights = append(weights, int64(max(0, p.Weight)))
 	}
 	c.add(len(weights) > 0 && sum(weights) == 0, "all weights are 0: expected one above it")
+	sizes := c.sizes(g.Sizes)
 	if err := errors.Join(c...); err != nil {
 		return nil, fmt.Errorf("mix: %w", err)
 	}
@@ -201,7 +204,7 @@ func (g Mix) Generate(seed uint64) ([]Job, error) {
 			j.User, j.After = fmt.Sprintf("u%d", 1+(id-1)%g.Workers), JobID(max(0, id-g.Workers))
 		}
 		is := g.Profiles[draw(workloads.Stream(seed, "mix-profile", id), weights)]
-		maps := is.Maps[0] + workloads.Stream(seed, "mix-maps", id).IntN(is.Maps[1]-is.Maps[0]+1)
+		maps := g.maps(seed, id, is, sizes)
 		var err error
 		if *at > maxTime || units.Bytes(maps) > maxSize/g.Block {
 			err = fmt.Errorf("submitted at %v with %d maps of %v: must be at most %v and %v", *at, maps, g.Block, maxTime, maxSize)
