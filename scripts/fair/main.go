@@ -23,7 +23,6 @@ import (
 
 	"testbed/results/flows"
 	"testbed/results/metrics"
-	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/schema"
 	"testbed/scripts/suite"
@@ -123,51 +122,10 @@ func (f *fair) simulate(ctx context.Context, scenario string, repeat int, set ..
 	return both[0].Run, nil
 }
 
-// backend is a run on one backend.
-type backend struct {
-	name string
-	*rundir.Run
-}
-
-// both runs a scenario on the fluid model and, if packets is true and -fluid is not given, on packets. The
-// last run is the one that claims judge. If an arm is void, the error is ErrVoid.
-func (f *fair) both(ctx context.Context, packets bool, scenario string, repeat int, set ...string) ([]backend, error) {
-	args := []string{"--set", fmt.Sprintf("repeat=%d", repeat)}
-	for _, s := range set {
-		args = append(args, "--set", s)
-	}
-	fluid, measured, void := f.Both(ctx, packets, filepath.Join("scripts", "fair", scenario), args...)
-	if fluid == nil {
-		return nil, void
-	}
-	var out []backend
-	for _, s := range []*report.Summary{fluid, measured} {
-		if s == nil {
-			continue
-		}
-		run, err := rundir.Open(f.program.RunDir(s))
-		if err != nil {
-			return nil, err
-		}
-		name := "fluid model"
-		if s == measured {
-			name = "packets"
-		}
-		out = append(out, backend{name, run})
-	}
-	if measured == nil {
-		return out, void
-	}
-	var rows [][]string
-	for i, a := range measured.Arms {
-		row := []string{a.Name, suite.VerdictOf(a), "–", "–"}
-		if base := fluid.Arms[i].JobTime; a.JobTime != nil && base != nil {
-			row[2], row[3] = suite.MS(a.JobTime.MeanUS), fmt.Sprintf("%.3f", a.JobTime.MeanUS/base.MeanUS)
-		}
-		rows = append(rows, row)
-	}
-	f.Say("Run directories %s (packets) and %s (fluid model), %d repeats.\n", measured.RunID, fluid.RunID, repeat)
-	return out, errors.Join(void, f.Draw([]string{"arm", "verdict", "average job time", "relative to the fluid model"}, rows))
+// both runs a scenario of this directory on the fluid model and, if packets is true and -fluid is not given, on
+// packets. The last run is the one that claims judge. If an arm is void, the error is ErrVoid.
+func (f *fair) both(ctx context.Context, packets bool, scenario string, repeat int, set ...string) ([]suite.Backend, error) {
+	return f.Backends(ctx, f.Report, packets, filepath.Join("scripts", "fair", scenario), repeat, set...)
 }
 
 // runs are run directories that are evaluated together.
@@ -220,40 +178,10 @@ func (r runs) node(arm string, chosen func(*schema.Attempt) bool) (shares []floa
 
 // makespans returns the time from the first submission to the last end under an arm divided by that
 // under another, by repeat; none if an arm is void.
-func (r runs) makespans(arm, base string) (ratios []float64) {
-	spans := map[string]map[int][2]time.Duration{arm: {}, base: {}} // first and last, by repeat
-	for _, run := range r {
-		for _, j := range run.Jobs {
-			of := spans[j.Arm]
-			if of == nil {
-				continue
-			}
-			span, ok := of[j.Repeat]
-			if !ok || j.Arrival < span[0] {
-				span[0] = j.Arrival
-			}
-			span[1] = max(span[1], j.End)
-			of[j.Repeat] = span
-		}
-	}
-	long := func(s [2]time.Duration) float64 { return float64(s[1] - s[0]) }
-	for repeat := range len(spans[base]) {
-		if span, ok := spans[arm][repeat]; ok {
-			ratios = append(ratios, long(span)/long(spans[base][repeat]))
-		}
-	}
-	return ratios
-}
+func (r runs) makespans(arm, base string) []float64 { return suite.Makespans(r, arm, base) }
 
 // over records the average of a figure of each repeat, and returns it. A void arm has none.
-func (f *fair) over(id string, values []float64) float64 {
-	if len(values) == 0 {
-		return math.NaN()
-	}
-	e := metrics.OverRepeats(values)
-	f.claims.Measured(id, e.Value, e.CI)
-	return e.Value
-}
+func (f *fair) over(id string, values []float64) float64 { return f.claims.Over(id, values).Value }
 
 // locality measures the node-local maps of small jobs.
 func (f *fair) locality(ctx context.Context) error {
@@ -269,7 +197,7 @@ func (f *fair) locality(ctx context.Context) error {
 		for _, b := range both {
 			one := runs{b.Run}
 			p := metrics.Pair(one.jobs("fair", nil), one.jobs("delay", nil), seed, nil)
-			rows = append(rows, []string{size.maps, b.name, average(one.node("fair", nil)), average(one.node("delay", nil)),
+			rows = append(rows, []string{size.maps, b.Name, average(one.node("fair", nil)), average(one.node("delay", nil)),
 				metrics.Estimate{Value: p.MeanRatio, CI: p.MeanRatioCI}.String()})
 		}
 		judged := runs{both[len(both)-1].Run}
@@ -499,7 +427,7 @@ func (f *fair) batch(ctx context.Context) error {
 			f.over("batch/gain", gains)
 		}
 		if len(gains) > 0 {
-			f.Say("On %s the batch takes %s longer under FAIR than under FIFO.\n", b.name, average(gains))
+			f.Say("On %s the batch takes %s longer under FAIR than under FIFO.\n", b.Name, average(gains))
 		}
 	}
 	return void
