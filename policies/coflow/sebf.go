@@ -105,8 +105,9 @@ func (p SEBF) Schedule(v *policies.CoflowView, s *policies.Schedule) {
 	for k, i := range inTime {
 		s.Steps = append(s.Steps, policies.Step{Coflows: inTime[k : k+1], Rule: policies.MADD, Within: p.Deadline.left(v, &v.Coflows[i])})
 	}
-	// Coflows that cannot meet their deadline, because a link is down or the estimate was
-	// too low, get the residual capacity first.
+	// Coflows that cannot meet their deadline get the residual capacity first: as early as
+	// they can if the estimate was too low or rounded, and whatever moves if a link is down.
+	step(inTime, policies.MADD, policies.Skipped)
 	step(inTime, policies.Greedy, policies.Skipped)
 	step(late, policies.MADD, policies.Everyone)
 	step(late, policies.Greedy, policies.Everyone)

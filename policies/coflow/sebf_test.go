@@ -73,6 +73,18 @@ func TestLateCoflow(t *testing.T) {
 	}
 }
 
+// A coflow whose deadline leaves no time in hand ends with the rates of MADD even if rounding
+// has made the deadline too short by less than 1 ns: served flow by flow, its last flow to
+// host 4 would wait for port 1 and end 1 µs late.
+func TestTightDeadlineAfterRounding(t *testing.T) {
+	f := fabric(t, topo.LeafSpine{Leaves: 1, HostsPerLeaf: testHosts, HostLink: units.Gbps})
+	tight := []demandOf{{0, 1, kb}, {0, 1, kb}, {0, 1, kb}, {0, 4, kb}, {1, 0, kb}, {1, 4, 2459}}
+	took := completionTimes(t, f, SEBF{Deadline: Deadline{Factor: 1}}, job{0, tight}, job{0, []demandOf{{2, 0, kb}}})
+	if want := 32 * time.Microsecond; took[0] > want+10*time.Nanosecond {
+		t.Errorf("took %v, want %v", took[0], want)
+	}
+}
+
 // spy records which coflows were admitted.
 type spy struct {
 	policies.CoflowScheduler
