@@ -32,19 +32,32 @@ var (
 	preferredReduce = row{true, func(t Tasks, _ bool) bool { return t.Reduce && t.ReduceRack }}
 	headReduce      = row{true, func(t Tasks, head bool) bool { return t.Reduce && head }}
 
-	saturatedRows = []row{preferredMap, localMap, lightReduce, preferredReduce, headReduce}
-	freeRows      = []row{preferredReduce, heavyReduce, headReduce, preferredMap, localMap}
+	saturatedRows = []row{mapRow - 1: preferredMap, localMap, lightReduce, preferredReduce, headReduce}
+	freeRows      = []row{preferredReduce, heavyReduce, headReduce, freeMapRow - 1: preferredMap, localMap}
 )
+
+const mapRow, freeMapRow = 1, 4
+
+func table(saturated bool) []row {
+	if saturated {
+		return saturatedRows
+	}
+	return freeRows
+}
+
+// MapRow returns the row of maps that SAMP prefers.
+func MapRow(saturated bool) int {
+	if saturated {
+		return mapRow
+	}
+	return freeMapRow
+}
 
 // NASS chooses a task of a user (ShuffleWatcher, Network-Aware Shuffle Scheduling): on a saturated network
 // maps come first and reduces with much shuffle wait, otherwise the opposite. The jobs of the user are in the
 // order of their queue. As long as any of them has a task, NASS chooses one: slots do not stay idle.
 func NASS(jobs []Tasks, saturated bool) Pick {
-	rows := freeRows
-	if saturated {
-		rows = saturatedRows
-	}
-	for i, r := range rows {
+	for i, r := range table(saturated) {
 		for j, t := range jobs {
 			if r.fits(t, j == 0) {
 				return Pick{j, r.reduce, i + 1}

@@ -300,10 +300,15 @@ func (x *shuffling) memory() []int64 {
 }
 
 // option is what NASS may choose of one job.
+//
+// A map on a rack that SAMP prefers waits for the host of a block as delay scheduling has it, unless it is planned:
+// SAMP wants it to read from another rack, or the network is saturated, where row 1 is not to lose the map to
+// another rack. The job's other maps still wait for their hosts after it.
 type option struct {
 	job, mapStage, reduceStage int
 	near                       policies.Locality // of the map
-	waits                      bool              // for a host nearer to its maps
+	planned                    bool
+	waits                      int // the row whose map waits for a nearer host; 0 for none
 }
 
 // runShuffling fills slots with ShuffleWatcher: for each, the order chooses the user, and NASS the task. An order
@@ -348,8 +353,8 @@ func (f *filler) launchOf(user string, kinds []jobs.TaskKind, x *shuffling, refu
 		if p.Job >= 0 {
 			refused[o.job] = 0
 		}
-		// A job lets its turn pass in the last row, where the user's jobs have their turns in order.
-		if o.waits && (p.Job < 0 || p.Row == shuffle.LastRow && n < p.Job) {
+		// A job lets its turn pass in the row of its map, in which the user's jobs have their turns in order.
+		if o.waits > 0 && (p.Job < 0 || p.Row > o.waits || p.Row == o.waits && p.Job > n) {
 			f.delay.skip(o.job)
 		}
 	}
@@ -359,8 +364,7 @@ func (f *filler) launchOf(user string, kinds []jobs.TaskKind, x *shuffling, refu
 	switch o := options[p.Job]; {
 	case p.Reduce:
 		f.launch(o.job, o.reduceStage, policies.OffRack)
-	case list[p.Job].MapRack && o.near != policies.NodeLocal:
-		// SAMP has planned it so: the job's other maps still wait for their hosts.
+	case o.planned:
 		f.place(o.job, o.mapStage, o.near)
 	default:
 		f.launch(o.job, o.mapStage, o.near)
@@ -388,9 +392,16 @@ func (f *filler) option(job int, kinds []jobs.TaskKind, x *shuffling) (option, s
 			t.LocalMap = false
 			continue
 		}
-		if !t.LocalMap && !t.MapRack {
-			stage, near, o.waits = f.closest(job, k, f.delay.allowed(f.decision, f.queue, job))
-			o.waits = o.waits && near == policies.Localities
+		o.planned = t.MapRack && !t.LocalMap && (x.saturated || near == policies.OffRack)
+		if !t.LocalMap && !o.planned {
+			var waits bool
+			if stage, near, waits = f.closest(job, k, f.delay.allowed(f.decision, f.queue, job)); waits && near == policies.Localities {
+				o.waits = shuffle.LastRow
+				if t.MapRack {
+					o.waits = shuffle.MapRow(x.saturated)
+				}
+			}
+			t.MapRack = t.MapRack && near < policies.Localities
 		}
 		o.mapStage, o.near, t.Map = stage, near, near < policies.Localities
 	}

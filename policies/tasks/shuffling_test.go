@@ -280,6 +280,44 @@ func TestPreferredMaps(t *testing.T) {
 	}
 }
 
+// Over delay scheduling, a rack-local map on a rack that SAMP prefers waits for the host of its block while the network
+// is not saturated, and gives its turn to other maps. A map that the plan has read from another rack does not wait.
+func TestPreferredMapsWait(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		share   float64                  // load of the rack
+		beats   time.Duration            // the first without other maps is at 1 s
+		pending [policies.Localities]int // of the job, at host 0
+		other   [policies.Localities]int // of another job of the user
+		want    []policies.Launch
+	}{
+		{"waits", 0, 2 * time.Second, [3]int{0, 1, 0}, [3]int{}, nil},
+		{"has waited", 0, 9 * time.Second, [3]int{0, 1, 0}, [3]int{}, []policies.Launch{{Locality: policies.RackLocal}}},
+		{"gives its turn to a local map", 0, 2 * time.Second, [3]int{0, 1, 0}, [3]int{1, 0, 0}, []policies.Launch{{Job: 1}}},
+		{"saturated", 1, 2 * time.Second, [3]int{0, 1, 0}, [3]int{1, 0, 0}, []policies.Launch{{Locality: policies.RackLocal}}},
+		{"planned", 0, 2 * time.Second, [3]int{0, 0, 1}, [3]int{}, []policies.Launch{{Locality: policies.OffRack}}},
+	} {
+		w := newRacks(t, 3, [jobs.TaskKinds]int{1, 0})
+		s := Scheduler{Order: FIFO{}, Shuffle: watcher(), Delay: Delay{Waiting: ByTime, T1: 5 * time.Second, T2: 5 * time.Second}}
+		for i, pending := range [][policies.Localities]int{tt.pending, tt.other} {
+			j := w.shuffled("ann", 1, make([]units.Bytes, 3), policies.StageState{Kind: jobs.Map, Tasks: 4, Pending: pending, Waiting: pending[0] + pending[1] + pending[2]}, reduceStage(0, 1))
+			// Two of four blocks are in rack 2, and the plan has all maps in rack 0. The other job's are elsewhere.
+			for b := range 4 {
+				rack := topo.RackID(0)
+				if b == 0 && pending[policies.OffRack] > 0 || i == 1 {
+					rack = 2
+				}
+				j.Shuffle.Blocks = append(j.Shuffle.Blocks, policies.PlacedBlock{Size: units.MB, Racks: []topo.RackID{rack}})
+			}
+		}
+		w.beat(s, time.Second, 0)
+		w.load(0, tt.share, tt.beats)
+		if got := w.beat(s, tt.beats, 0).Launch; !slices.Equal(got, tt.want) {
+			t.Errorf("%s: launches %+v, want %+v", tt.name, got, tt.want)
+		}
+	}
+}
+
 // Reduces wait for racks that SARP prefers only if Strict.
 func TestStrictReduces(t *testing.T) {
 	for strict, want := range map[bool]int{false: 1, true: 0} {
