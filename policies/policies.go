@@ -45,7 +45,8 @@ type Needs struct {
 	// Shuffle shows TaskJob.Shuffle, and OracleRatio its Ratio, which no real master knows: that is for upper
 	// bounds only.
 	Shuffle, OracleRatio bool
-	// TaskProgress shows AttemptState.Progress. Without it Progress is 0, and hosts need not report it.
+	// TaskProgress shows AttemptState.Progress and StageState.Durations. Without it Progress is 0, and hosts need not
+	// report it.
 	TaskProgress bool
 
 	Hints
@@ -83,6 +84,7 @@ func (n Needs) With(m Needs) Needs {
 		Sizes: n.Sizes || m.Sizes, Totals: n.Totals || m.Totals, LinkLoad: n.LinkLoad || m.LinkLoad,
 		DiskUse: n.DiskUse || m.DiskUse, OracleLoad: n.OracleLoad || m.OracleLoad,
 		EveryHeartbeat: n.EveryHeartbeat || m.EveryHeartbeat, TaskProgress: n.TaskProgress || m.TaskProgress,
+		Shuffle: n.Shuffle || m.Shuffle, OracleRatio: n.OracleRatio || m.OracleRatio,
 		Hints: Hints{
 			Flows: n.Flows || m.Flows, NewFlows: n.NewFlows || m.NewFlows, PilotFlows: n.PilotFlows || m.PilotFlows,
 			MostSent: n.MostSent || m.MostSent, IgnoresProgress: n.IgnoresProgress && m.IgnoresProgress, Unlimited: n.Unlimited && m.Unlimited,

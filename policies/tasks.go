@@ -61,7 +61,9 @@ type SlotState struct {
 	Need, Capacity jobs.Resources
 	// Space is what is left of the disk for intermediate data; negative if it has no limit.
 	Space units.Bytes
-	Lost  bool // the master considers the host down
+	// Committed is the number of attempts that have committed on the host.
+	Committed int
+	Lost      bool // the master considers the host down
 }
 
 // Free returns the number of free slots of a kind.
@@ -108,7 +110,7 @@ type ShuffleState struct {
 	Blocks []PlacedBlock
 	// Intermediate is the output for later stages of the tasks that are done, by the rack that has it.
 	Intermediate []units.Bytes
-	// Maps and Reduces are the numbers of tasks that run or are done. Maps are those that read a block.
+	// Maps and Reduces are the numbers of attempts that run or have committed. Maps are those that read a block.
 	Maps, Reduces []int
 	// Ratio is the shuffle input ratio of the job: the output of its maps for later stages divided by their
 	// input, which a master does not know before they have ended. Needs OracleRatio.
@@ -141,6 +143,9 @@ type StageState struct {
 	// than another, as of reduces. All pending tasks are then OffRack.
 	Anywhere    bool
 	Consumption // of ended attempts
+	// Durations are the times from launch to commit of the attempts that have committed, in the order of their
+	// ends. Needs TaskProgress.
+	Durations []time.Duration
 }
 
 // Consumption is the input that attempts have consumed, and the time that they took.
@@ -195,8 +200,13 @@ type AttemptState struct {
 // Assignment is a decision. Its slices are reused for the next decision.
 type Assignment struct {
 	Launch []Launch
-	// Kill are attempts on any host, that become pending again. Losers of a race between
-	// attempts are stopped by the engine.
+	// Backup are running tasks, with an attempt that is not being killed, of which the host gets one more attempt: a
+	// backup, clone or speculative copy. The host must have no attempt of the task, and a free slot for it together
+	// with the launches. The engine ignores a backup that cannot run at the moment: if no replica of its
+	// input is left, its output has no room, or its stage waits for others. The first attempt to commit wins, and
+	// the engine stops the others.
+	Backup []jobs.TaskID
+	// Kill are attempts on any host. Their tasks become pending again, except those that have other attempts.
 	Kill []jobs.AttemptID
 	// Jobs are new values of TaskJob.Memory.
 	Jobs []JobMemory
@@ -223,7 +233,7 @@ type JobMemory struct {
 
 // Reset empties the assignment and keeps its memory for the next decision.
 func (a *Assignment) Reset() {
-	a.Launch, a.Kill, a.Jobs, a.Memory = a.Launch[:0], a.Kill[:0], a.Jobs[:0], nil
+	a.Launch, a.Backup, a.Kill, a.Jobs, a.Memory = a.Launch[:0], a.Backup[:0], a.Kill[:0], a.Jobs[:0], nil
 	a.scratch.reset()
 }
 

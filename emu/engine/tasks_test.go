@@ -300,6 +300,11 @@ func drawTaskConfig(t *rapid.T) Config {
 	tasks.Attempts = 1000
 	order := schedulers.DefaultFair()
 	order.Order = schedulers.Fair{Starvation: schedulers.Starvation{MinTimeout: time.Second, FairTimeout: 2 * time.Second, Fraction: 1, Kill: rapid.Bool().Draw(t, "kill"), Every: time.Second}}
+	if rapid.Bool().Draw(t, "backups") {
+		order.Speculation = schedulers.DefaultSpeculation()
+		order.Speculation.On, order.Speculation.After, order.Speculation.Cap = true, 0, 1
+		order.Speculation.TaskPercentile, order.Speculation.HostPercentile = 1, 0
+	}
 	tasks.Scheduler = order
 	for id := range rapid.IntRange(1, 4).Draw(t, "jobs") {
 		j := jobs.Job{ID: jobs.JobID(id + 1), User: fmt.Sprint(id % 2), Submit: time.Duration(rapid.IntRange(0, 5).Draw(t, "submit")) * time.Second}

@@ -24,6 +24,8 @@ type ToyJob struct {
 	Blocks        [][]topo.HostID // hosts that store the input of each map; missing for input without a place
 	Need          jobs.Resources  // of each task
 	Length        time.Duration   // of each attempt
+	// Slow makes the first attempt of each Slow-th task of a stage take 8 × Length; 0 makes none slow.
+	Slow int
 }
 
 // TaskCluster is a small cluster whose hosts send heartbeats in turn. It executes the decisions
@@ -43,25 +45,27 @@ type TaskCluster struct {
 	jobs    []*toyJob // unfinished, by submission, ties by ID; some are not submitted yet
 	host    topo.HostID
 	lost    []bool
+	ended   []int // attempts, by host
 }
 
 type toyJob struct {
 	ToyJob
 	memory  [3]int64
 	stages  [jobs.TaskKinds][]toyTask
+	ended   [jobs.TaskKinds][]time.Duration // of attempts
 	running []policies.AttemptState
 }
 
 type toyTask struct {
 	attempts int // launched so far
-	running  bool
+	running  int // attempts
 	done     bool
 }
 
 // NewTaskCluster returns a cluster on a fabric, with slots of one map and one reduce per host and
 // a heartbeat every 100 ms.
 func NewTaskCluster(f *topo.Fabric, list []ToyJob) *TaskCluster {
-	c := &TaskCluster{Slots: [jobs.TaskKinds]int{1, 1}, Between: 100 * time.Millisecond, lost: make([]bool, f.Hosts())}
+	c := &TaskCluster{Slots: [jobs.TaskKinds]int{1, 1}, Between: 100 * time.Millisecond, lost: make([]bool, f.Hosts()), ended: make([]int, f.Hosts())}
 	c.cluster = policies.Cluster{Fabric: f, Hosts: make([]policies.HostState, f.Hosts()), Racks: make([]policies.RackState, f.Racks())}
 	for _, l := range f.Links() {
 		c.cluster.Capacity = append(c.cluster.Capacity, l.Rate)
@@ -86,7 +90,7 @@ func TaskClusters() *rapid.Generator[*TaskCluster] {
 		for i := range rapid.IntRange(0, 8).Draw(t, "jobs") {
 			j := ToyJob{ID: jobs.JobID(ids[i]), User: rapid.SampledFrom([]string{"ann", "bob", "cy", "dee", "eve", ""}).Draw(t, "user"),
 				Priority: rapid.IntRange(0, 1).Draw(t, "priority"), Submit: time.Duration(rapid.Int64Range(0, 5e9).Draw(t, "submit")),
-				Maps: rapid.IntRange(1, 12).Draw(t, "maps"), Reduces: rapid.IntRange(0, 6).Draw(t, "reduces"), Length: time.Duration(rapid.Int64Range(1, 4e9).Draw(t, "length"))}
+				Maps: rapid.IntRange(1, 12).Draw(t, "maps"), Reduces: rapid.IntRange(0, 6).Draw(t, "reduces"), Length: time.Duration(rapid.Int64Range(1, 4e9).Draw(t, "length")), Slow: rapid.IntRange(0, 4).Draw(t, "slow")}
 			if resources {
 				j.Need = jobs.Resources{CPU: float64(rapid.IntRange(0, 30).Draw(t, "CPU")) / 10, Memory: units.Bytes(rapid.Int64Range(0, 4e9).Draw(t, "memory"))}
 			}
@@ -121,8 +125,17 @@ func (c *TaskCluster) Unfinished() int { return len(c.jobs) }
 // Now returns the time of the current heartbeat.
 func (c *TaskCluster) Now() time.Duration { return c.cluster.Now }
 
+// length returns how long an attempt takes.
+func (j *toyJob) length(id jobs.AttemptID) time.Duration {
+	if j.Slow > 0 && id.N == 0 && (id.Task.Index+1)%j.Slow == 0 {
+		return 8 * j.Length
+	}
+	return j.Length
+}
+
 // Next advances to the heartbeat of the next host that is not lost. Attempts whose time is over
-// have ended then. Killed ones are gone at the next heartbeat of their host.
+// have ended then, and other attempts of their tasks are killed. Killed ones are gone at the next heartbeat of
+// their host.
 func (c *TaskCluster) Next() {
 	c.cluster.Now += c.Between
 	for range c.lost {
@@ -135,11 +148,15 @@ func (c *TaskCluster) Next() {
 			task := &j.stages[x.ID.Task.Stage][x.ID.Task.Index]
 			switch {
 			case x.Killing && x.Host == c.host:
-				task.running = false
+				task.running--
 			case x.Killing:
 				return false
-			case c.cluster.Now-x.Start >= j.Length:
-				task.running, task.done = false, true
+			case c.cluster.Now-x.Start >= j.length(x.ID):
+				if task.running--; !task.done {
+					task.done = true
+					c.ended[x.Host]++
+					j.ended[x.Kind] = append(j.ended[x.Kind], c.cluster.Now-x.Start)
+				}
 			default:
 				return false
 			}
@@ -147,7 +164,8 @@ func (c *TaskCluster) Next() {
 		})
 		for i := range j.running {
 			x := &j.running[i]
-			x.Progress = min(float64(c.cluster.Now-x.Start)/float64(j.Length), 1)
+			x.Killing = x.Killing || j.stages[x.ID.Task.Stage][x.ID.Task.Index].done
+			x.Progress = min(float64(c.cluster.Now-x.Start)/float64(j.length(x.ID)), 1)
 			if x.Phase == policies.Copying && x.Progress > 0.3 {
 				x.Phase = policies.Queued
 			} else if x.Phase == policies.Queued && c.computing(x.Host) < max(c.limits.Computing[jobs.Reduce], 1) {
@@ -190,7 +208,7 @@ func (c *TaskCluster) View(needs policies.Needs) *policies.TaskView {
 	v := &policies.TaskView{Cluster: cloneCluster(&c.cluster), Host: c.host, Memory: slices.Clone(c.memory)}
 	maskCluster(v.Cluster, needs)
 	for h := range c.lost {
-		v.Slots = append(v.Slots, policies.SlotState{Total: c.limits.Running, Capacity: c.Capacity, Space: -1, Lost: c.lost[h]})
+		v.Slots = append(v.Slots, policies.SlotState{Total: c.limits.Running, Capacity: c.Capacity, Space: -1, Committed: c.ended[h], Lost: c.lost[h]})
 	}
 	for _, j := range c.submitted() {
 		out := policies.TaskJob{ID: j.ID, User: j.User, Priority: j.Priority, Submit: j.Submit, Memory: j.memory, Running: slices.Clone(j.running)}
@@ -201,6 +219,14 @@ func (c *TaskCluster) View(needs policies.Needs) *policies.TaskView {
 		}
 		if needs.Shuffle {
 			out.Shuffle = j.shuffle(c, needs)
+		}
+		if !needs.TaskProgress {
+			for i := range out.Running {
+				out.Running[i].Progress = 0
+			}
+			for i := range out.Stages {
+				out.Stages[i].Durations = nil
+			}
 		}
 		for _, x := range j.running {
 			s := &v.Slots[x.Host]
@@ -250,7 +276,7 @@ func (j *toyJob) shuffle(c *TaskCluster, needs policies.Needs) *policies.Shuffle
 
 // describe returns the state of a stage, with distances from the current host.
 func (j *toyJob) describe(c *TaskCluster, k jobs.TaskKind) policies.StageState {
-	st := policies.StageState{Kind: k, Tasks: len(j.stages[k]), Need: j.Need, Anywhere: k == jobs.Reduce || j.Blocks == nil}
+	st := policies.StageState{Kind: k, Tasks: len(j.stages[k]), Need: j.Need, Anywhere: k == jobs.Reduce || j.Blocks == nil, Durations: slices.Clone(j.ended[k])}
 	may := k == jobs.Map || slices.ContainsFunc(j.stages[jobs.Map], func(t toyTask) bool { return t.done })
 	for i, t := range j.stages[k] {
 		switch {
@@ -258,7 +284,7 @@ func (j *toyJob) describe(c *TaskCluster, k jobs.TaskKind) policies.StageState {
 			st.Done++
 			st.Read += 64 * units.MB
 			st.Busy += j.Length
-		case t.running:
+		case t.running > 0:
 			st.Running++
 		default:
 			st.Waiting++
@@ -307,17 +333,30 @@ func (c *TaskCluster) Take(a *policies.Assignment) {
 		j := list[l.Job]
 		k := jobs.TaskKind(l.Stage)
 		for i := range j.stages[k] {
-			if t := &j.stages[k][i]; !t.done && !t.running && j.distance(c, k, i) == l.Locality {
-				phase := policies.Computing
-				if k == jobs.Reduce {
-					phase = policies.Copying
-				}
-				j.running = append(j.running, policies.AttemptState{ID: jobs.AttemptID{Task: jobs.TaskID{Job: j.ID, Stage: int(k), Index: i}, N: t.attempts},
-					Kind: k, Host: c.host, Locality: l.Locality, Start: c.cluster.Now, Phase: phase})
-				t.attempts++
-				t.running = true
+			if t := &j.stages[k][i]; !t.done && t.running == 0 && j.distance(c, k, i) == l.Locality {
+				j.launch(c, k, i, l.Locality)
 				break
 			}
 		}
 	}
+	for _, id := range a.Backup {
+		for _, j := range list {
+			if j.ID == id.Job {
+				j.launch(c, jobs.TaskKind(id.Stage), id.Index, j.distance(c, jobs.TaskKind(id.Stage), id.Index))
+			}
+		}
+	}
+}
+
+// launch starts an attempt of a task on the current host.
+func (j *toyJob) launch(c *TaskCluster, k jobs.TaskKind, i int, l policies.Locality) {
+	t := &j.stages[k][i]
+	phase := policies.Computing
+	if k == jobs.Reduce {
+		phase = policies.Copying
+	}
+	j.running = append(j.running, policies.AttemptState{ID: jobs.AttemptID{Task: jobs.TaskID{Job: j.ID, Stage: int(k), Index: i}, N: t.attempts},
+		Kind: k, Host: c.host, Locality: l, Start: c.cluster.Now, Phase: phase})
+	t.attempts++
+	t.running++
 }

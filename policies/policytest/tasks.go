@@ -101,7 +101,7 @@ func checkHeartbeat(s policies.TaskScheduler, c, other *TaskCluster, needs polic
 	if err := repeat("Assign depends on an earlier View", c.View(needs)); err != nil {
 		return nil, err
 	}
-	all := policies.Needs{Sizes: true, Totals: true, LinkLoad: true, DiskUse: true, OracleLoad: true, Shuffle: true, OracleRatio: true}
+	all := policies.Needs{Sizes: true, Totals: true, LinkLoad: true, DiskUse: true, OracleLoad: true, Shuffle: true, OracleRatio: true, TaskProgress: true}
 	if err := repeat("Assign depends on facts that Needs does not declare", c.View(all)); err != nil {
 		return nil, err
 	}
@@ -142,7 +142,10 @@ func checkRenamed(s policies.TaskScheduler, v *policies.TaskView, want *policies
 	for i := range renamed.Kill {
 		renamed.Kill[i] = newID(renamed.Kill[i])
 	}
-	if !reflect.DeepEqual(got.Launch, renamed.Launch) || !reflect.DeepEqual(got.Kill, renamed.Kill) {
+	for i := range renamed.Backup {
+		renamed.Backup[i] = newID(jobs.AttemptID{Task: renamed.Backup[i]}).Task
+	}
+	if !reflect.DeepEqual(got.Launch, renamed.Launch) || !reflect.DeepEqual(got.Backup, renamed.Backup) || !reflect.DeepEqual(got.Kill, renamed.Kill) {
 		return fmt.Errorf("method Assign depends on the values of IDs, not only on their order: %s, before %s", describeAssignment(got), describeAssignment(renamed))
 	}
 	return nil
@@ -158,6 +161,17 @@ func CheckAssignment(v *policies.TaskView, a *policies.Assignment) error {
 	need := host.Need
 	if len(a.Launch) > 0 && host.Lost {
 		return fmt.Errorf("launches on host %d, which is lost", v.Host)
+	}
+	take := func(st *policies.StageState) error {
+		if used[st.Kind]++; used[st.Kind] > host.Total[st.Kind] {
+			return fmt.Errorf("launches and backups exceed the slots of kind %d: %d of %d in use before", st.Kind, host.Used[st.Kind], host.Total[st.Kind])
+		}
+		need.CPU += st.Need.CPU
+		need.Memory += st.Need.Memory
+		if has := host.Capacity; st.Need.CPU > 0 && has.CPU > 0 && need.CPU > has.CPU*(1+coresRounding) || st.Need.Memory > 0 && has.Memory > 0 && need.Memory > has.Memory {
+			return fmt.Errorf("launches and backups need %+v of the host's %+v", need, has)
+		}
+		return nil
 	}
 	launched := map[policies.Launch]int{}
 	for _, l := range a.Launch {
@@ -175,13 +189,22 @@ func CheckAssignment(v *policies.TaskView, a *policies.Assignment) error {
 		if launched[l]++; launched[l] > st.Pending[l.Locality] {
 			return fmt.Errorf("%d launches of stage %d of job %d at distance %d: only %d pending", launched[l], l.Stage, j.ID, l.Locality, st.Pending[l.Locality])
 		}
-		if used[st.Kind]++; used[st.Kind] > host.Total[st.Kind] {
-			return fmt.Errorf("launches exceed the slots of kind %d: %d of %d in use before", st.Kind, host.Used[st.Kind], host.Total[st.Kind])
+		if err := take(st); err != nil {
+			return err
 		}
-		need.CPU += st.Need.CPU
-		need.Memory += st.Need.Memory
-		if has := host.Capacity; st.Need.CPU > 0 && has.CPU > 0 && need.CPU > has.CPU*(1+coresRounding) || st.Need.Memory > 0 && has.Memory > 0 && need.Memory > has.Memory {
-			return fmt.Errorf("launches need %+v of the host's %+v", need, has)
+	}
+	for i, id := range a.Backup {
+		st, attempts := taskOf(v, id)
+		switch {
+		case !slices.ContainsFunc(attempts, func(x policies.AttemptState) bool { return !x.Killing }):
+			return fmt.Errorf("backup of %+v, which has no attempt", id)
+		case slices.ContainsFunc(attempts, func(x policies.AttemptState) bool { return x.Host == v.Host }) || slices.Contains(a.Backup[:i], id):
+			return fmt.Errorf("backup of %+v on host %d, which has an attempt of it", id, v.Host)
+		case host.Lost:
+			return fmt.Errorf("backup on host %d, which is lost", v.Host)
+		}
+		if err := take(st); err != nil {
+			return err
 		}
 	}
 	for i, id := range a.Kill {
@@ -212,22 +235,41 @@ func CheckAssignment(v *policies.TaskView, a *policies.Assignment) error {
 	return nil
 }
 
+// taskOf returns the stage of a task and its attempts.
+func taskOf(v *policies.TaskView, id jobs.TaskID) (*policies.StageState, []policies.AttemptState) {
+	for n := range v.Jobs {
+		j := &v.Jobs[n]
+		if j.ID != id.Job || id.Stage < 0 || id.Stage >= len(j.Stages) {
+			continue
+		}
+		var attempts []policies.AttemptState
+		for _, x := range j.Running {
+			if x.ID.Task == id {
+				attempts = append(attempts, x)
+			}
+		}
+		return &j.Stages[id.Stage], attempts
+	}
+	return nil, nil
+}
+
 // copyOfAssignment returns a deep copy without scratch memory. Empty slices except Memory become
 // nil.
 func copyOfAssignment(a *policies.Assignment) *policies.Assignment {
-	return &policies.Assignment{Launch: cloned(a.Launch), Kill: cloned(a.Kill), Jobs: cloned(a.Jobs), Memory: slices.Clone(a.Memory)}
+	return &policies.Assignment{Launch: cloned(a.Launch), Backup: cloned(a.Backup), Kill: cloned(a.Kill), Jobs: cloned(a.Jobs), Memory: slices.Clone(a.Memory)}
 }
 
 // scribbleAssignment overwrites a policy's assignment.
 func scribbleAssignment(a *policies.Assignment) {
 	fill(a.Launch, policies.Launch{Job: -1})
+	fill(a.Backup, jobs.TaskID{Index: -1})
 	fill(a.Kill, jobs.AttemptID{N: -1})
 	fill(a.Jobs, policies.JobMemory{Job: -1})
 	fill(a.Memory, -1)
 }
 
 func describeAssignment(a *policies.Assignment) string {
-	return fmt.Sprintf("launches %+v, kills %+v, memory of jobs %v, memory %v", a.Launch, a.Kill, a.Jobs, a.Memory)
+	return fmt.Sprintf("launches %+v, backups %+v, kills %+v, memory of jobs %v, memory %v", a.Launch, a.Backup, a.Kill, a.Jobs, a.Memory)
 }
 
 // overwriteTasks clears a View after its use, as the next View would.

@@ -162,7 +162,7 @@ func TestInvalidTaskSchedulersAreCaught(t *testing.T) {
 					}
 				}
 			}
-		}}, "launches need"},
+		}}, "need"},
 		{"launches an unknown job", with(func(v *policies.TaskView, a *policies.Assignment) {
 			a.Launch = []policies.Launch{{Job: len(v.Jobs)}}
 		}), ""},

@@ -114,6 +114,11 @@ func (t *Tracker) apply(h topo.HostID, a *policies.Assignment) error {
 		}
 	}
 	t.none = t.none[:0]
+	for _, id := range a.Backup {
+		if err := t.backup(id, h, &free); err != nil {
+			return fmt.Errorf("backup: %w", err)
+		}
+	}
 	// Killed tasks were not pending for the scheduler, so launches come first.
 	for _, id := range a.Kill {
 		if err := t.attempted(id, func(a *attempt) { t.kill(a, "the scheduler took its slot") }); err != nil {
@@ -121,6 +126,37 @@ func (t *Tracker) apply(h topo.HostID, a *policies.Assignment) error {
 		}
 	}
 	return nil
+}
+
+// backup starts one more attempt of a running task on a host, if it can run at the moment.
+func (t *Tracker) backup(id jobs.TaskID, h topo.HostID, free *[jobs.TaskKinds]int) error {
+	j := t.jobs[id.Job]
+	if j == nil && t.ended[id.Job] {
+		return nil // a launch has failed it
+	}
+	if j == nil || id.Stage < 0 || id.Stage >= len(j.stages) || id.Index < 0 || id.Index >= len(j.stages[id.Stage].tasks) {
+		return fmt.Errorf("%v: unknown task", id)
+	}
+	st, i := j.stages[id.Stage], int32(id.Index)
+	k := &st.tasks[i]
+	if len(k.attempts) == 0 {
+		return fmt.Errorf("%v: it has no attempt", id)
+	}
+	if slices.ContainsFunc(t.hosts[h].attempts, func(a *attempt) bool { return a.st == st && a.i == i }) {
+		return fmt.Errorf("%v: the host has an attempt of it", id)
+	}
+	if free[st.Kind]--; free[st.Kind] < 0 {
+		return fmt.Errorf("%v: no slot of kind %d is free", id, st.Kind)
+	}
+	if st.mayBegin() && t.readable(st, i) && t.room(h, st.state.Output) {
+		t.launch(st, i, h)
+	}
+	return nil
+}
+
+// readable reports whether a task has no input block, or a replica of it is left.
+func (t *Tracker) readable(st *stage, i int32) bool {
+	return st.fetches() || st.Tasks[i].InputSize <= 0 || slices.ContainsFunc(st.replicas[i], t.live)
 }
 
 // launch starts an attempt of a task on a host.
@@ -166,12 +202,24 @@ func (t *Tracker) launch(st *stage, i int32, h topo.HostID) {
 }
 
 // replica chooses the replica of an attempt's input: on its own host, else in its rack, else elsewhere,
-// at random from a source keyed by the attempt. It excludes those from which it has read; -1 is none.
+// at random from a source keyed by the attempt. It excludes those from which it has read; -1 is none. Attempts
+// of a task read different replicas if there are enough, so that a slow source does not slow down all of them.
 func (t *Tracker) replica(a *attempt) (topo.HostID, policies.Locality) {
+	others := a.task().attempts
+	if h, near := t.replicaBut(a, func(h topo.HostID) bool {
+		return slices.ContainsFunc(others, func(b *attempt) bool { return b != a && b.source == h })
+	}); h >= 0 || len(others) == 0 {
+		return h, near
+	}
+	return t.replicaBut(a, func(topo.HostID) bool { return false })
+}
+
+// replicaBut chooses a replica that is not on an excluded host.
+func (t *Tracker) replicaBut(a *attempt, excluded func(topo.HostID) bool) (topo.HostID, policies.Locality) {
 	var at [policies.Localities][]topo.HostID
 	for _, h := range a.st.replicas[a.i] {
 		switch {
-		case !t.live(h) || slices.Contains(a.tried, h):
+		case !t.live(h) || slices.Contains(a.tried, h) || excluded(h):
 		case h == a.Host:
 			return h, policies.NodeLocal
 		case t.rackOf(h) == t.rackOf(a.Host):

@@ -157,6 +157,7 @@ func (t *Tracker) end(a *attempt, committed bool) {
 	used := policies.Consumption{Read: a.consumed(), Busy: t.now - a.Start}
 	if committed {
 		used.Input, used.Output = used.Read, outputOf(spec)
+		slots.Committed++
 	}
 	if profile := a.job().Profile; profile != "" && a.Kind == jobs.Map && !a.st.fetches() {
 		c := t.view.Profiles[profile]
@@ -171,6 +172,9 @@ func (t *Tracker) end(a *attempt, committed bool) {
 		*list = slices.Delete(*list, at, at+1)
 	}
 	a.st.state.Add(used)
+	if committed && t.needs.TaskProgress {
+		a.st.state.Durations = append(a.st.state.Durations, used.Busy)
+	}
 }
 
 // consumed returns the input that an attempt has consumed, as far as the tracker knows.

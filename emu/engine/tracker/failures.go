@@ -159,10 +159,28 @@ func (t *Tracker) restore(to *stage) {
 	}
 }
 
-// needs reports whether a task of a stage that is not done has no attempt with the output of a task of
-// the stage From[from].
+// needs reports whether a task of a stage that is not done needs the output of a task of the stage From[from], which
+// is lost. If an attempt of the task has all lost outputs, it does not. Two attempts that have parts of them would
+// both wait forever.
 func (st *stage) needs(from int, i int32) bool {
 	return slices.ContainsFunc(st.tasks, func(k task) bool {
-		return k.status != done && !slices.ContainsFunc(k.attempts, func(a *attempt) bool { return a.Phase != policies.Copying || a.has(from, i) })
+		misses := func(a *attempt) bool { return a.Phase == policies.Copying && !a.has(from, i) }
+		return k.status != done && (len(k.attempts) == 0 || slices.ContainsFunc(k.attempts, misses) && !slices.ContainsFunc(k.attempts, (*attempt).complete))
 	})
+}
+
+// complete reports whether an attempt has all outputs that it fetches and that are lost.
+func (a *attempt) complete() bool {
+	if a.Phase != policies.Copying {
+		return true
+	}
+	for from, s := range a.st.From {
+		up := a.st.job.stages[s]
+		for i := range up.tasks {
+			if k := &up.tasks[i]; up.lost > 0 && k.status == done && k.at < 0 && !a.has(from, int32(i)) {
+				return false
+			}
+		}
+	}
+	return true
 }

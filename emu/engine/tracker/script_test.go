@@ -88,7 +88,10 @@ func scriptSteps(k *Tracker, steps []string) (out string) {
 			if a, h, ok := strings.Cut(strings.TrimPrefix(text, "copy "), " on "); ok && strings.HasPrefix(text, "copy ") {
 				id := scriptAttempt(a + "#0")
 				k.cmds, k.now = nil, must(time.ParseDuration(at))
-				k.launch(k.jobs[id.Task.Job].stages[id.Task.Stage], int32(id.Task.Index), topo.HostID(must(strconv.Atoi(h))))
+				free := [jobs.TaskKinds]int{1, 1}
+				if err := k.backup(id.Task, topo.HostID(must(strconv.Atoi(h))), &free); err != nil {
+					out += err.Error() + "\n"
+				}
 				out += scriptLine(at, k.cmds)
 			} else if text != "" {
 				evs = append(evs, scriptEvents(k, text)...)

@@ -3,6 +3,7 @@ package tracker
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -237,6 +238,68 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// A backup runs on another host and reads another replica than the attempts of its task, as long as there is one.
+// The first attempt to commit stops the others, and backups that cannot run are ignored or are errors.
+func TestBackups(t *testing.T) {
+	f := fabric(2, 2)
+	c := config(f, answers{})
+	c.Blocks = map[workloads.BlockID][]topo.HostID{0: {0, 1}}
+	k := must(New(c))
+	must(k.Step(0, JobSubmitted{mapReduce(1, 0, 0, 1, 1, 10)}))
+	task := jobs.TaskID{Job: 1}
+	backup := func(id jobs.TaskID, h topo.HostID) error { return k.backup(id, h, &[jobs.TaskKinds]int{1, 1}) }
+	st := k.jobs[1].stages[0]
+	k.launch(st, 0, 0)
+	for _, h := range []topo.HostID{2, 3} {
+		if err := backup(task, h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var sources []topo.HostID
+	for _, a := range st.tasks[0].attempts {
+		sources = append(sources, a.source)
+	}
+	if !slices.Equal(sources[:2], []topo.HostID{0, 1}) || len(sources) != 3 {
+		t.Errorf("attempts read from %v, want host 0, then host 1, then either", sources)
+	}
+	for _, x := range []struct {
+		id   jobs.TaskID
+		h    topo.HostID
+		free int
+		want string
+	}{
+		{jobs.TaskID{Job: 2}, 1, 1, "unknown task"}, {jobs.TaskID{Job: 1, Stage: 2}, 1, 1, "unknown task"}, {jobs.TaskID{Job: 1, Index: -1}, 1, 1, "unknown task"},
+		{jobs.TaskID{Job: 1, Stage: 1}, 1, 1, "no attempt"}, {task, 3, 1, "has an attempt"}, {task, 1, 0, "no slot"},
+	} {
+		if err := k.backup(x.id, x.h, &[jobs.TaskKinds]int{x.free, x.free}); err == nil || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("backup of %v on host %d: %v, want %q", x.id, x.h, err, x.want)
+		}
+	}
+	n := st.tasks[0].attempts[1].ID
+	cmds := must(k.Step(time.Second, ComputeDone{n}, OutputSpilled{n}))
+	stopped := 0
+	for _, cmd := range cmds {
+		if s, ok := cmd.(StopAttempt); ok && !s.Failed && s.Attempt.Task == task && s.Attempt != n {
+			stopped++
+		}
+	}
+	if st.tasks[0].status != done || st.tasks[0].winner != int32(n.N) || stopped != 2 {
+		t.Errorf("%d attempts were stopped, winner %d: want 2, and %d", stopped, st.tasks[0].winner, n.N)
+	}
+	if k.view.Slots[2].Committed != 1 || k.view.Slots[0].Committed != 0 {
+		t.Errorf("slots %+v, want one commit on host 2", k.view.Slots)
+	}
+	// A backup whose block no host stores any more is ignored, and is no failure of the task.
+	k = must(New(c))
+	must(k.Step(0, JobSubmitted{mapReduce(1, 0, 0, 1, 0, 0)}))
+	st = k.jobs[1].stages[0]
+	k.launch(st, 0, 2)
+	must(k.Step(1, InputRead{st.tasks[0].attempts[0].ID}, HostLost{0}, HostLost{1}))
+	if err := backup(task, 3); err != nil || len(st.tasks[0].attempts) != 1 || st.tasks[0].failures != 0 {
+		t.Errorf("backup without replicas: %v, %d attempts, %d failures", err, len(st.tasks[0].attempts), st.tasks[0].failures)
+	}
+}
+
 // counter counts the calls of a scheduler.
 type counter struct {
 	order
@@ -465,14 +528,16 @@ func (answers) Needs() policies.Needs                                 { return p
 func (answers) Slots(n [2]int) policies.Limits                        { return policies.Limits{Running: n, Computing: n} }
 func (x answers) Assign(_ *policies.TaskView, a *policies.Assignment) { *a = x.a }
 
-// chaos is a scheduler with arbitrary but repeatable decisions, kills among them.
+// chaos is a scheduler with arbitrary but repeatable decisions, kills and backups among them.
 type chaos struct {
 	order
-	seed  uint64
-	kills bool
+	seed           uint64
+	kills, backups bool
 }
 
-func (c chaos) Needs() policies.Needs { return policies.Needs{EveryHeartbeat: c.kills} }
+func (c chaos) Needs() policies.Needs {
+	return policies.Needs{EveryHeartbeat: c.kills || c.backups, TaskProgress: c.backups}
+}
 
 func (c chaos) Assign(v *policies.TaskView, a *policies.Assignment) {
 	rng := workloads.Stream(c.seed, "chaos", int(v.Now), int(v.Host))
@@ -490,7 +555,12 @@ func (c chaos) Assign(v *policies.TaskView, a *policies.Assignment) {
 			}
 		}
 		rng.Shuffle(len(can), func(i, j int) { can[i], can[j] = can[j], can[i] })
-		a.Launch = append(a.Launch, can[:min(len(can), v.Slots[v.Host].Free(k))]...)
+		free := v.Slots[v.Host].Free(k)
+		n := min(len(can), free)
+		a.Launch = append(a.Launch, can[:n]...)
+		if c.backups && rng.IntN(3) == 0 {
+			a.Backup = append(a.Backup, c.tasks(v, k, rng, free-n)...)
+		}
 	}
 	for j := range v.Jobs {
 		a.Jobs = append(a.Jobs, policies.JobMemory{Job: j, Value: [3]int64{v.Jobs[j].Memory[0] + 1}})
@@ -500,13 +570,31 @@ func (c chaos) Assign(v *policies.TaskView, a *policies.Assignment) {
 	}
 }
 
-// With arbitrary failures at arbitrary events, every job ends. A job fails only if one of its tasks has
-// failed 4 times, or all hosts of a block were lost. The same draws give the same commands.
+// tasks draws up to n running tasks of a kind that have no attempt on the host.
+func (chaos) tasks(v *policies.TaskView, k jobs.TaskKind, rng *rand.Rand, n int) []jobs.TaskID {
+	var can []jobs.TaskID
+	here := map[jobs.TaskID]bool{}
+	for j := range v.Jobs {
+		for _, x := range v.Jobs[j].Running {
+			if x.Kind == k && !x.Killing && !slices.Contains(can, x.ID.Task) {
+				can = append(can, x.ID.Task)
+			}
+			here[x.ID.Task] = here[x.ID.Task] || x.Host == v.Host
+		}
+	}
+	can = slices.DeleteFunc(can, func(id jobs.TaskID) bool { return here[id] })
+	rng.Shuffle(len(can), func(i, j int) { can[i], can[j] = can[j], can[i] })
+	return can[:min(len(can), n)]
+}
+
+// With arbitrary failures at arbitrary events, and any number of attempts of a task at the same time, every job
+// ends. A job fails only if one of its tasks has failed 4 times, or all hosts of a block were lost. The same draws
+// give the same commands.
 func TestFailuresAtAnyEvent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		leaves, hosts := rapid.IntRange(1, 3).Draw(t, "leaves"), rapid.IntRange(1, 3).Draw(t, "hosts")
 		f := fabric(leaves, hosts)
-		sched := chaos{order: fifo(), seed: rapid.Uint64().Draw(t, "seed"), kills: rapid.Bool().Draw(t, "kills")}
+		sched := chaos{order: fifo(), seed: rapid.Uint64().Draw(t, "seed"), kills: rapid.Bool().Draw(t, "kills"), backups: rapid.Bool().Draw(t, "backups")}
 		sched.computing = rapid.IntRange(0, 2).Draw(t, "computing")
 		c := config(f, sched)
 		c.Slots = [2]int{rapid.IntRange(1, 3).Draw(t, "maps"), rapid.IntRange(1, 3).Draw(t, "reduces")}
