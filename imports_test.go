@@ -35,9 +35,10 @@ var arrows = map[string][]string{
 	"policies/placement":    {"policies"},
 	"policies/alloc":        {"policies", "policies/alloc/maxmin"},
 	"policies/alloc/maxmin": {},
+	"policies/clone":        {},
 	"policies/shuffle":      {},
-	"policies/tasks":        {"policies", "policies/shuffle"},
-	"policies/catalog":      {"policies", "policies/coflow", "policies/coflow/philaesim", "policies/placement", "policies/shuffle", "policies/tasks"},
+	"policies/tasks":        {"policies", "policies/clone", "policies/shuffle"},
+	"policies/catalog":      {"policies", "policies/coflow", "policies/coflow/philaesim", "policies/placement", "policies/clone", "policies/shuffle", "policies/tasks"},
 	"policies/coordinator":  {"policies"},
 	"policies/policytest":   {"policies", "policies/coordinator"},
 
@@ -168,7 +169,7 @@ var onlyIn = map[string]struct {
 }
 
 // pure packages depend on their arguments alone.
-var pure = []string{"policies", "policies/coflow", "policies/coflow/philaesim", "policies/coflow/ports", "policies/placement", "policies/shuffle", "policies/tasks", "policies/alloc", "policies/coordinator", "emu/engine"}
+var pure = []string{"policies", "policies/coflow", "policies/coflow/philaesim", "policies/coflow/ports", "policies/placement", "policies/clone", "policies/shuffle", "policies/tasks", "policies/alloc", "policies/coordinator", "emu/engine"}
 
 // impure packages may not be imported by a pure package. The engine's log and its context need
 // io and context, which have no side effects by themselves.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"testbed/policies/clone"
 	"testbed/policies/shuffle"
 	"testbed/policies/tasks"
 	"testbed/topo/units"
@@ -28,11 +29,11 @@ func schedulers() []Entry {
 	fifo, fair, drf := tasks.DefaultFIFO(), tasks.DefaultFair(), tasks.DefaultDRF()
 	starvation := tasks.DefaultStarvation()
 	scheduler := func(v Values, order tasks.Order) tasks.Scheduler {
-		return tasks.Scheduler{Order: order, PerHeartbeat: perHeartbeatOf(v), Delay: delayOf(v), Splitting: tasks.Splitting{Factor: v.int("split"), PerJob: v.int("split_per_job"), PerUser: v.int("user_reduces")}, Shuffle: shufflingOf(v)}
+		return tasks.Scheduler{Order: order, PerHeartbeat: perHeartbeatOf(v), Delay: delayOf(v), Splitting: tasks.Splitting{Factor: v.int("split"), PerJob: v.int("split_per_job"), PerUser: v.int("user_reduces")}, Shuffle: shufflingOf(v), Speculation: speculationOf(v), Cloning: cloningOf(v)}
 	}
 	return []Entry{
 		{Name: "fifo", Doc: "first in, first out: jobs by priority, then by submission (Hadoop's default)",
-			Params: slices.Concat(perHeartbeat(fifo), delays(fifo), splits(fifo), shufflings()), Check: checkTasks,
+			Params: slices.Concat(perHeartbeat(fifo), delays(fifo), splits(fifo), shufflings(), speculations(), clonings()), Check: checkTasks,
 			New: func(v Values) any { return scheduler(v, tasks.FIFO{}) }},
 		{Name: "fair", Doc: "FAIR (Hadoop's fair scheduler): a pool for each user, with minimum shares and weights; the pool furthest below its share goes first",
 			Params: slices.Concat([]Param{
@@ -44,7 +45,7 @@ func schedulers() []Entry {
 				{Name: "starving_fraction", Type: Float, Default: starvation.Fraction, Unit: "× the fair share", Low: 0.01, High: 1, Doc: "part of its fair share below which a pool may starve"},
 				{Name: "kill_interval", Type: Duration, Default: starvation.Every, Max: int64(maxInterval), Doc: "minimum time between two rounds of kills"},
 				{Name: "kill_most", Type: Whole, Default: int64(starvation.Most), Unit: "tasks", Max: maxTasks, Doc: "maximum number of kills a round; 0 for no limit"},
-			}, perHeartbeat(fair), delays(fair), splits(fair), shufflings()),
+			}, perHeartbeat(fair), delays(fair), splits(fair), shufflings(), speculations(), clonings()),
 			Check: func(v Values) []error {
 				errs := checkTasks(v)
 				if n := v.int("kill_most"); n > 0 && !v.bool("kill") {
@@ -58,7 +59,7 @@ func schedulers() []Entry {
 						Kill: v.bool("kill"), Every: v.duration("kill_interval"), Most: v.int("kill_most")}})
 			}},
 		{Name: "drf", Doc: "dominant resource fairness (NSDI 2011) over cores and memory: the user with the lowest dominant share goes first",
-			Params: slices.Concat(perHeartbeat(drf), delays(drf), splits(drf), shufflings()), Check: checkTasks,
+			Params: slices.Concat(perHeartbeat(drf), delays(drf), splits(drf), shufflings(), speculations(), clonings()), Check: checkTasks,
 			New: func(v Values) any { return scheduler(v, tasks.DRF{}) }},
 	}
 }
@@ -138,6 +139,38 @@ func shufflingOf(v Values) tasks.Shuffling {
 	return tasks.Shuffling{NASS: v.bool("nass"), SARP: v.bool("sarp"), SAMP: rule > 0, Rule: shuffle.Rule(max(rule-1, 0)), MapCompletion: v.float("map_completion"),
 		NetSat:   shuffle.NetSat{Share: v.float("netsat_share"), Intervals: v.int("netsat_intervals"), Variant: shuffle.Variant(slices.Index(netsats(), v.choice("netsat")))},
 		Interval: v.duration("netsat_interval"), TrueLoad: v.choice("netsat_load") == "actual", Strict: v.bool("strict"), Ratios: tasks.Knowledge(slices.Index(ratios(), v.choice("ratios")))}
+}
+
+func speculations() []Param {
+	s := tasks.DefaultSpeculation()
+	return []Param{
+		{Name: "speculation", Type: Choice, Default: "none", Choices: []string{"none", "late"}, Doc: "backups of running tasks on slots for which no task is pending: late, of tasks that progress slowly, the one with the longest time left first"},
+		{Name: "late_cap", Type: Float, Default: s.Cap, Unit: "× the slots", High: 1, Doc: "SpeculativeCap: number of backups at which no more are launched"},
+		{Name: "late_slow_host", Type: Float, Default: s.HostPercentile, Unit: "× the hosts", High: 1, Doc: "SlowNodeThreshold: hosts whose tasks have progressed less than this percentile of all hosts get no backups"},
+		{Name: "late_slow_task", Type: Float, Default: s.TaskPercentile, Unit: "× the tasks", High: 1, Doc: "SlowTaskThreshold: tasks are slow that progress at less than this percentile of their stage"},
+		{Name: "late_after", Type: Duration, Default: s.After, Max: int64(maxInterval), Doc: "time that a task runs before it may get a backup"},
+	}
+}
+
+func speculationOf(v Values) tasks.Speculation {
+	return tasks.Speculation{On: v.choice("speculation") == "late", LATE: clone.LATE{Cap: v.float("late_cap"), HostPercentile: v.float("late_slow_host"),
+		TaskPercentile: v.float("late_slow_task"), After: v.duration("late_after")}}
+}
+
+func clonings() []Param {
+	s := tasks.DefaultCloning()
+	return []Param{
+		{Name: "cloning", Type: Choice, Default: "none", Choices: []string{"none", "dolly"}, Doc: "copies of tasks from their start, of which the first to end counts: dolly, as many for each task of a job as clone_risk requires, if the budget has room for all of them"},
+		{Name: "clone_straggle", Type: Float, Default: s.Straggle, Unit: "× the tasks", High: 0.99, Doc: "p: probability that a task straggles, that is, runs at less than half the median progress rate of its stage; 0 for no cloning"},
+		{Name: "clone_risk", Type: Float, Default: s.Risk, Unit: "× the jobs", Low: 0.0001, High: 0.99, Doc: "ε: accepted probability that a job straggles because all copies of one of its tasks do"},
+		{Name: "clone_budget", Type: Float, Default: s.Budget, Unit: "× the slots", High: 1, Doc: "β: slots that copies of cloned tasks may use"},
+		{Name: "clone_utilization", Type: Float, Default: s.Utilization, Unit: "× the slots", High: 1, Doc: "τ: slots in use beyond which no task is cloned"},
+	}
+}
+
+func cloningOf(v Values) tasks.Cloning {
+	return tasks.Cloning{On: v.choice("cloning") == "dolly", Dolly: clone.Dolly{Straggle: v.float("clone_straggle"), Risk: v.float("clone_risk"),
+		Budget: v.float("clone_budget"), Utilization: v.float("clone_utilization")}}
 }
 
 // checkTasks rejects parameters that others disable.

@@ -78,11 +78,11 @@ func TestTask(t *testing.T) {
 		{"drf", nil, tasks.DefaultDRF()},
 		{"drf", map[string]any{"heartbeat_tasks": 5, "heartbeat_maps": 4, "heartbeat_reduces": 3, "heartbeat_off_rack": 2, "load_factor": true, "delay": "time", "t1": "1s", "t2": "2s",
 			"delay_locality": 0.5, "delay_replicas": 2, "io_biasing": true, "io_rate": 2.5, "split": 3, "split_per_job": 1},
-			tasks.Scheduler{Order: tasks.DRF{}, PerHeartbeat: tasks.PerHeartbeat{Tasks: 5, Maps: 4, Reduces: 3, OffRack: 2, LoadFactor: true}, Delay: all, Splitting: tasks.Splitting{Factor: 3, PerJob: 1}, Shuffle: tasks.DefaultShuffling()}},
+			tasks.Scheduler{Order: tasks.DRF{}, PerHeartbeat: tasks.PerHeartbeat{Tasks: 5, Maps: 4, Reduces: 3, OffRack: 2, LoadFactor: true}, Delay: all, Splitting: tasks.Splitting{Factor: 3, PerJob: 1}, Shuffle: tasks.DefaultShuffling(), Speculation: tasks.DefaultSpeculation(), Cloning: tasks.DefaultCloning()}},
 		{"fair", map[string]any{"pools": "ann=2:3:1,bob=0.5", "inside": "fifo", "kill": true, "min_timeout": "1s", "fair_timeout": "2s", "starving_fraction": 1, "kill_interval": "3s", "kill_most": 4, "delay": "skips", "skips": 7},
 			tasks.Scheduler{Order: tasks.Fair{Pools: []tasks.Pool{{Name: "ann", Weight: 2, Min: [jobs.TaskKinds]int{3, 1}}, {Name: "bob", Weight: 0.5}}, Inside: tasks.InOrder,
 				Starvation: tasks.Starvation{MinTimeout: time.Second, FairTimeout: 2 * time.Second, Fraction: 1, Kill: true, Every: 3 * time.Second, Most: 4}},
-				PerHeartbeat: tasks.PerHeartbeat{Tasks: 1}, Delay: func() tasks.Delay { d := tasks.DefaultDelay(); d.Waiting, d.Skips = tasks.BySkips, 7; return d }(), Splitting: tasks.DefaultSplitting(), Shuffle: tasks.DefaultShuffling()}},
+				PerHeartbeat: tasks.PerHeartbeat{Tasks: 1}, Delay: func() tasks.Delay { d := tasks.DefaultDelay(); d.Waiting, d.Skips = tasks.BySkips, 7; return d }(), Splitting: tasks.DefaultSplitting(), Shuffle: tasks.DefaultShuffling(), Speculation: tasks.DefaultSpeculation(), Cloning: tasks.DefaultCloning()}},
 		{"fair", map[string]any{"nass": true, "sarp": true, "samp": "best-subset", "map_completion": 0.25, "netsat_share": 0.5, "netsat_intervals": 2, "netsat_interval": "1s", "netsat": "both", "netsat_load": "actual", "ratios": "perfect"},
 			func() tasks.Scheduler {
 				s := tasks.DefaultFair()

@@ -53,10 +53,15 @@ type filler struct {
 	*decision
 	queue     queue
 	splitting Splitting
+	cloning   *cloning            // nil for none
 	offRack   int                 // PerHeartbeat.OffRack
 	total     int                 // launches left
 	left      [jobs.TaskKinds]int // launches left, by kind
 	far       int                 // maps launched off-rack
+	// For backups: whether these are known, the number that runs, and whether the host is slow.
+	surveyed bool
+	backups  int
+	slow     bool
 }
 
 // run fills slots of the given kinds until no job has a task that may be launched. A job that
@@ -166,4 +171,5 @@ func (f *filler) place(job, stage int, l policies.Locality) {
 		}
 	}
 	f.queue.launched(job, st)
+	f.cloning.launched(job, stage)
 }

@@ -1,6 +1,6 @@
 // Package tasks holds the policies that fill the free slots of hosts with tasks: the orders of
 // jobs FIFO, FAIR and DRF, one filler that turns an order into launches, and the restrictions
-// that wrap it, delay scheduling and copy-compute splitting.
+// that wrap it: delay scheduling, copy-compute splitting, ShuffleWatcher, speculation and cloning.
 //
 // This package starts no attempts and moves no data: the engine does.
 package tasks
@@ -20,7 +20,9 @@ type Scheduler struct {
 	PerHeartbeat
 	Delay
 	Splitting
-	Shuffle Shuffling // ShuffleWatcher; its zero value is off
+	Shuffle     Shuffling // ShuffleWatcher; its zero value is off
+	Speculation Speculation
+	Cloning     Cloning
 }
 
 // Order selects the jobs that get slots first. Its implementations are FIFO, Fair and DRF.
@@ -55,24 +57,24 @@ var (
 // DefaultFIFO returns the scheduler of Hadoop 0.20, JobQueueTaskScheduler, without delay
 // scheduling and splitting.
 func DefaultFIFO() Scheduler {
-	return Scheduler{Order: FIFO{}, PerHeartbeat: PerHeartbeat{Reduces: 1, OffRack: 1, LoadFactor: true}, Delay: DefaultDelay(), Splitting: DefaultSplitting(), Shuffle: DefaultShuffling()}
+	return Scheduler{Order: FIFO{}, PerHeartbeat: PerHeartbeat{Reduces: 1, OffRack: 1, LoadFactor: true}, Delay: DefaultDelay(), Splitting: DefaultSplitting(), Shuffle: DefaultShuffling(), Speculation: DefaultSpeculation(), Cloning: DefaultCloning()}
 }
 
 // DefaultFair returns FAIR with equal pools, without killing, delay scheduling and splitting.
 func DefaultFair() Scheduler {
-	return Scheduler{Order: Fair{Starvation: DefaultStarvation()}, PerHeartbeat: PerHeartbeat{Tasks: 1}, Delay: DefaultDelay(), Splitting: DefaultSplitting(), Shuffle: DefaultShuffling()}
+	return Scheduler{Order: Fair{Starvation: DefaultStarvation()}, PerHeartbeat: PerHeartbeat{Tasks: 1}, Delay: DefaultDelay(), Splitting: DefaultSplitting(), Shuffle: DefaultShuffling(), Speculation: DefaultSpeculation(), Cloning: DefaultCloning()}
 }
 
 // DefaultDRF returns dominant resource fairness, which fills all slots of a heartbeat.
 func DefaultDRF() Scheduler {
-	return Scheduler{Order: DRF{}, Delay: DefaultDelay(), Splitting: DefaultSplitting(), Shuffle: DefaultShuffling()}
+	return Scheduler{Order: DRF{}, Delay: DefaultDelay(), Splitting: DefaultSplitting(), Shuffle: DefaultShuffling(), Speculation: DefaultSpeculation(), Cloning: DefaultCloning()}
 }
 
 // Needs returns neither sizes nor loads, which a scheduler of tasks does not read. Killing, and
 // delays by time, count from heartbeat to heartbeat, also where all slots are taken.
 func (s Scheduler) Needs() policies.Needs {
 	fair, ok := s.Order.(Fair)
-	return policies.Needs{EveryHeartbeat: ok && fair.Kill || s.Delay.remembersTime() || s.Shuffle.NASS, LinkLoad: s.Shuffle.NASS && !s.Shuffle.TrueLoad, OracleLoad: s.Shuffle.NASS && s.Shuffle.TrueLoad,
+	return policies.Needs{EveryHeartbeat: ok && fair.Kill || s.Delay.remembersTime() || s.Shuffle.NASS || s.Speculation.On || s.Cloning.On, TaskProgress: s.Speculation.On, LinkLoad: s.Shuffle.NASS && !s.Shuffle.TrueLoad, OracleLoad: s.Shuffle.NASS && s.Shuffle.TrueLoad,
 		Shuffle: s.Shuffle.on(), OracleRatio: s.Shuffle.on() && s.Shuffle.Ratios != Learned}
 }
 
@@ -91,12 +93,16 @@ func (s Scheduler) Assign(v *policies.TaskView, a *policies.Assignment) {
 	shuffled := s.Shuffle.size(d.remembered)
 	x := s.Shuffle.begin(d, d.remembered[:shuffled])
 	d.remembered = d.remembered[shuffled:]
+	cloned := s.Cloning.size(d.remembered)
+	clones := s.Cloning.begin(d, d.remembered[:cloned])
+	d.remembered = d.remembered[cloned:]
 	d.delay.start(d, s.Delay)
 	q := s.start(d)
-	f := filler{decision: d, queue: q, splitting: s.Splitting}
+	f := filler{decision: d, queue: q, splitting: s.Splitting, cloning: clones}
 	f.offRack = s.OffRack
 	f.total, f.left = s.limits(d)
 	if !d.host.Lost {
+		f.runClones()
 		if x != nil {
 			f.runShuffling(x)
 		} else {
@@ -104,18 +110,24 @@ func (s Scheduler) Assign(v *policies.TaskView, a *policies.Assignment) {
 				f.run(kinds)
 			}
 		}
+		if s.Speculation.On {
+			f.speculate(s.Speculation)
+		}
 	}
 	d.delay.finish(d)
-	shuffle, memory := x.memory(), q.finish()
-	if len(shuffle)+len(memory) == 0 && !s.Delay.remembersTime() {
+	shuffle, copies, memory := x.memory(), clones.memory(), q.finish()
+	if len(shuffle)+len(copies)+len(memory) == 0 && !s.Delay.remembersTime() {
 		if len(v.Memory) > 0 {
 			a.Memory = []int64{}
 		}
 		return
 	}
-	a.Memory = a.Counts(ownMemory + len(shuffle) + len(memory))
+	a.Memory = a.Counts(ownMemory + len(shuffle) + len(copies) + len(memory))
 	a.Memory[0] = int64(v.Now)
-	copy(a.Memory[ownMemory+copy(a.Memory[ownMemory:], shuffle):], memory)
+	rest := a.Memory[ownMemory:]
+	for _, part := range [][]int64{shuffle, copies, memory} {
+		rest = rest[copy(rest, part):]
+	}
 }
 
 // decision is the state of one decision. Slices by job are parallel to TaskView.Jobs.

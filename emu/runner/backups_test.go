@@ -1,0 +1,95 @@
+package runner
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"testbed/emu/longtest"
+	"testbed/results/flows"
+)
+
+// backupsOf counts the attempts that lost a race, and fails t if a task without output for others commits twice.
+func backupsOf(t *testing.T, all []flows.AttemptRecord) (lost int) {
+	t.Helper()
+	committed := map[[3]int]bool{}
+	for _, a := range all {
+		id := [3]int{int(a.Job), a.Stage, a.Task}
+		switch a.Outcome {
+		case flows.Committed:
+			if committed[id] {
+				t.Errorf("task %v commits twice", id)
+			}
+			committed[id] = true
+		case flows.Killed:
+			if a.Why == "another attempt has committed" {
+				lost++
+			}
+		}
+	}
+	return lost
+}
+
+// slowHost is a job whose maps on the first of six hosts take 10 times as long.
+const slowHost = `
+name: backups
+fabric: {leaves: 2, spines: 1, hosts_per_leaf: 3, host_link: 100Mbps, oversubscription: "1:1"}
+disk: {write: 20MB/s, size: 256MB}
+heartbeat: {interval: 100ms}
+workload:
+  - {kind: tasks, generator: mix, jobs: 1, block: 1MB, map_rate: 1MB/s, reduce_rate: 2MB/s, profiles: [{name: sort, maps: 12, reduces: 0.25, keep_map: 0.5, keep_reduce: 0.5}]}
+tasks: {map_slots: 2, reduce_slots: 1, output: {packet: 16KB}}
+faults: [{at: 1ms, kind: slow-cpu, host: h0-00, share: 0.1}]
+arms:
+  - {name: none, coflow: fair, placement: hdfs, tasks: fifo}
+  - {name: other, coflow: fair, placement: hdfs, tasks: {name: fifo, speculation: late, late_after: 1500ms, late_slow_host: 0}}
+`
+
+// Jobs do not wait for the tasks of a slow host with LATE, nor small ones with Dolly, on the fluid model.
+func TestBackupsOnTheFluidModel(t *testing.T) {
+	for name, text := range map[string]string{
+		"late": slowHost,
+		"dolly": strings.NewReplacer("maps: 12", "maps: 4", "speculation: late, late_after: 1500ms, late_slow_host: 0",
+			"cloning: dolly, clone_budget: 1, clone_utilization: 1").Replace(slowHost),
+	} {
+		r, w := workOf(t, text, 0)
+		all := simulateTasks(t, r, w)
+		none, other := all[0], all[1]
+		lost := backupsOf(t, other.Attempts)
+		if n := backupsOf(t, none.Attempts); n != 0 || lost == 0 {
+			t.Errorf("%s: %d attempts lost a race, %d without: want some, and none", name, lost, n)
+		}
+		a, b := none.Jobs[0].JobTime(), other.Jobs[0].JobTime()
+		if b > a/2 {
+			t.Errorf("%s: the job takes %v, %v without: want half at most", name, b, a)
+		}
+		t.Logf("%s: the job takes %v, %v without; %d attempts lost a race", name, b, a, lost)
+	}
+}
+
+// On packets, losers of races are stopped, also in the middle of their transfers. Captures alone have the same jobs
+// and attempts as the run directory and the engine.
+func TestBackupsOnPackets(t *testing.T) {
+	longtest.Skip(t, "runs jobs of tasks on packets, 15 s")
+	text := strings.Replace(manyTasks, "tasks: {name: fair, kill: true, fair_timeout: 200ms, kill_interval: 200ms}",
+		"tasks: {name: fair, speculation: late, late_after: 200ms, late_cap: 1, late_slow_task: 1, late_slow_host: 0}", 1)
+	dir, _, whole, seen := runOneArm(t, text+"faults: [{at: 1s, kind: slow-cpu, host: h2-02, share: 0.25, for: 3s}]\n")
+	sameFromCaptures(t, dir, whole)
+	sameAttempts(t, seen.Attempts, whole.Records.Attempts)
+	lost := backupsOf(t, whole.Records.Attempts)
+	ended := map[[4]int]time.Duration{}
+	for _, a := range whole.Records.Attempts {
+		ended[[4]int{int(a.Job), a.Stage, a.Task, a.Attempt}] = a.End
+	}
+	// What is in queues still arrives.
+	const drain = 200 * time.Millisecond
+	for _, f := range whole.Records.Flows {
+		if x := f.Task; x != nil && f.End > ended[[4]int{int(x.Job), x.Stage, x.Task, x.Attempt}]+drain {
+			t.Errorf("flow %d of attempt %+v goes on until %v", f.Flow, *x, f.End)
+		}
+	}
+	t.Logf("%d of %d attempts lost a race", lost, len(ended))
+	if lost == 0 {
+		t.Error("no attempt lost a race")
+	}
+}

@@ -1,0 +1,144 @@
+package tasks
+
+import (
+	"slices"
+	"time"
+
+	"testbed/policies"
+	"testbed/policies/clone"
+	"testbed/workloads/jobs"
+)
+
+// Speculation launches backups of tasks that run slowly, on slots for which no task is pending: LATE (Zaharia and others,
+// Improving MapReduce Performance in Heterogeneous Environments, OSDI 2008). Its zero value is off.
+type Speculation struct {
+	On bool
+	clone.LATE
+}
+
+// DefaultSpeculation returns LATE's settings, with speculation off.
+func DefaultSpeculation() Speculation { return Speculation{LATE: clone.DefaultLATE()} }
+
+// speculate launches backups on the slots of the host that are left.
+func (f *filler) speculate(s Speculation) {
+	for k := range jobs.TaskKind(jobs.TaskKinds) {
+		for f.open([]jobs.TaskKind{k}) && !f.waits(k) {
+			if !f.admits(s) {
+				return
+			}
+			task, stage := f.slowest(s, k)
+			if stage == nil {
+				break
+			}
+			f.backup(task, stage)
+		}
+	}
+}
+
+// waits reports whether a task of a kind is pending.
+func (f *filler) waits(k jobs.TaskKind) bool {
+	return slices.ContainsFunc(f.pending[k], func(n int) bool { return n > 0 })
+}
+
+// admits reports whether the number of backups is below the cap, and the host is not slow.
+func (f *filler) admits(s Speculation) bool {
+	if !f.surveyed {
+		f.surveyed = true
+		f.backups, f.slow = f.survey(s)
+	}
+	slots := f.slots()
+	return !f.slow && s.Admits(f.backups, slots[jobs.Map]+slots[jobs.Reduce])
+}
+
+// survey counts the backups that run, and finds out whether the host is slow.
+func (f *filler) survey(s Speculation) (backups int, slow bool) {
+	work := f.a.Floats(len(f.v.Slots))
+	for h := range f.v.Slots {
+		work[h] = float64(f.v.Slots[h].Committed)
+	}
+	for i := range f.v.Jobs {
+		attempts, tasks := 0, 0
+		for _, x := range f.v.Jobs[i].Running {
+			work[x.Host] += x.Progress
+			if !x.Killing {
+				attempts++
+			}
+		}
+		for j := range f.v.Jobs[i].Stages {
+			tasks += f.v.Jobs[i].Stages[j].Running
+		}
+		backups += max(0, attempts-tasks)
+	}
+	mine := work[f.v.Host]
+	up := work[:0]
+	for h, w := range work {
+		if !f.v.Slots[h].Lost {
+			up = append(up, w)
+		}
+	}
+	return backups, s.SlowHost(mine, up)
+}
+
+// slowest returns the task of a kind of which the host is to launch a backup: of the slow tasks that have one attempt, the
+// one with the longest time left. A nil stage is none.
+func (f *filler) slowest(s Speculation, k jobs.TaskKind) (best jobs.TaskID, of *policies.StageState) {
+	longest := -1.
+	for i := range f.v.Jobs {
+		j := &f.v.Jobs[i]
+		for n := range j.Stages {
+			st := &j.Stages[n]
+			if st.Kind != k || st.Running == 0 || !f.host.Fits(k, st.Need) || !f.host.HasRoom(st.Output) {
+				continue
+			}
+			var rates []float64
+			for r := range j.Running {
+				x := &j.Running[r]
+				elapsed := f.v.Now - x.Start
+				if x.ID.Task.Stage != n || elapsed < s.After || !f.alone(j, x) {
+					continue
+				}
+				if rates == nil {
+					rates = f.rates(j, n, s.After)
+				}
+				if left := clone.TimeLeft(x.Progress, elapsed).Seconds(); left > longest && s.SlowTask(clone.ProgressRate(x.Progress, elapsed), rates) {
+					longest, best, of = left, x.ID.Task, st
+				}
+			}
+		}
+	}
+	return best, of
+}
+
+// alone reports whether an attempt is the only one of its task, and on another host.
+func (f *filler) alone(j *policies.TaskJob, x *policies.AttemptState) bool {
+	return !x.Killing && x.Host != f.v.Host && !slices.Contains(f.a.Backup, x.ID.Task) &&
+		!slices.ContainsFunc(j.Running, func(y policies.AttemptState) bool { return y.ID.Task == x.ID.Task && y.ID != x.ID })
+}
+
+// rates returns the progress rates of a stage: of the attempts that have committed, and of those that have run for a time.
+// With running ones alone, the last task of a stage would never be slow.
+func (f *filler) rates(j *policies.TaskJob, stage int, after time.Duration) []float64 {
+	ended := j.Stages[stage].Durations
+	out := f.a.Floats(len(ended) + len(j.Running))[:0]
+	for _, d := range ended {
+		out = append(out, clone.ProgressRate(1, d))
+	}
+	for i := range j.Running {
+		if x := &j.Running[i]; x.ID.Task.Stage == stage && !x.Killing && f.v.Now-x.Start >= after {
+			out = append(out, clone.ProgressRate(x.Progress, f.v.Now-x.Start))
+		}
+	}
+	return out
+}
+
+// backup launches a backup.
+func (f *filler) backup(task jobs.TaskID, st *policies.StageState) {
+	f.a.Backup = append(f.a.Backup, task)
+	f.backups++
+	f.host.Add(st.Kind, st.Need)
+	if f.host.Space > 0 {
+		f.host.Space -= st.Output
+	}
+	f.total--
+	f.left[st.Kind]--
+}
