@@ -176,6 +176,7 @@ type Tasks struct {
 	// they had read or fetched completely.
 	WastedTime  time.Duration
 	WastedInput units.Bytes
+	Backups     Backups
 
 	Locality Locality
 	ByMaps   [len(MapClasses) + 1]Locality // by the job's class of size
@@ -196,6 +197,41 @@ type Tasks struct {
 	Jain     float64
 	JainTime time.Duration
 	Shuffle  *ShuffleFigures // nil if no task that committed has fetched
+}
+
+// Backups are the attempts that started while another attempt of their task ran.
+type Backups struct {
+	Tasks        int // that had any
+	Started, Won int
+	// Extra is the slot time of the attempts of these tasks that did not commit.
+	Extra time.Duration
+}
+
+// Add adds other backups.
+func (b *Backups) Add(o Backups) {
+	b.Tasks, b.Started, b.Won, b.Extra = b.Tasks+o.Tasks, b.Started+o.Started, b.Won+o.Won, b.Extra+o.Extra
+}
+
+// task adds the attempts of a task, by number.
+func (b *Backups) task(of []flows.AttemptRecord) {
+	started := 0
+	var extra time.Duration
+	for i := range of {
+		a := &of[i]
+		won := a.Outcome == flows.Committed
+		if slices.ContainsFunc(of[:i], func(first flows.AttemptRecord) bool { return a.Start < first.End }) {
+			started++
+			if won {
+				b.Won++
+			}
+		}
+		if !won {
+			extra += a.End - a.Start
+		}
+	}
+	if started > 0 {
+		b.Tasks, b.Started, b.Extra = b.Tasks+1, b.Started+started, b.Extra+extra
+	}
 }
 
 // LeastStage is the least number of tasks of a stage with a straggler ratio.
@@ -310,6 +346,9 @@ func (t *Tasks) job(of []flows.AttemptRecord) {
 			if a.InputEnd > 0 { // what it had of an incomplete input is not recorded
 				t.WastedInput += a.Input
 			}
+		}
+		for _, task := range chunks(stage, func(a, b *flows.AttemptRecord) bool { return a.Task == b.Task }) {
+			t.Backups.task(task)
 		}
 		if m := Median(times); len(times) >= LeastStage && m > 0 {
 			t.Stragglers = append(t.Stragglers, slices.Max(times)/m)

@@ -23,6 +23,7 @@ type TaskSummary struct {
 	WastedBytes float64         `json:"wasted_input_bytes"` // that they had read or fetched completely
 	Locality    *LocalityShare  `json:"locality,omitempty"` // absent if no attempt that reads a block committed
 	ByMaps      []LocalityShare `json:"locality_by_maps,omitempty"`
+	Backups     *BackupSummary  `json:"backups,omitempty"` // absent if there are none
 	Bytes       TaskTraffic     `json:"bytes"`
 	// SlotUse is the share of the slots' time within the makespan that was in use, by kind; absent if
 	// the slots are not known.
@@ -46,6 +47,17 @@ type AttemptCount struct {
 	Committed int `json:"committed"`
 	Killed    int `json:"killed"`
 	Failed    int `json:"failed"`
+}
+
+// BackupSummary counts the attempts that started while another attempt of their task ran.
+type BackupSummary struct {
+	Tasks   int `json:"tasks"` // that had any
+	Started int `json:"started"`
+	Won     int `json:"won"`
+	// ExtraUS is the slot time of the attempts of these tasks that did not commit, and ExtraShare its share of the slot
+	// time of all attempts.
+	ExtraUS    float64 `json:"extra_us"`
+	ExtraShare float64 `json:"extra_share"`
 }
 
 // LocalityShare divides the attempts that committed after reading a block by where the replica was.
@@ -166,6 +178,8 @@ func (a Arm) tasks() *TaskSummary {
 	var stragglers, slowdowns []float64
 	busy, slots := map[string]time.Duration{}, map[string]float64{}
 	var shuffle *metrics.ShuffleFigures
+	var backups metrics.Backups
+	var used time.Duration
 	n, divided, known := 0, 0, true
 	for i := range a.Repeats {
 		t := metrics.TasksOf(&a.Repeats[i].Records, a.Repeats[i].Slots)
@@ -179,6 +193,10 @@ func (a Arm) tasks() *TaskSummary {
 		out.Attempts.Killed += t.Killed
 		out.Attempts.Failed += t.Failed
 		makespan, wasted, input = makespan+t.Makespan, wasted+t.WastedTime, input+t.WastedInput
+		backups.Add(t.Backups)
+		for _, x := range a.Repeats[i].Records.Attempts {
+			used += x.End - x.Start
+		}
 		all.Add(t.Locality)
 		for k := range classes {
 			classes[k].Add(t.ByMaps[k])
@@ -210,6 +228,9 @@ func (a Arm) tasks() *TaskSummary {
 	out.MakespanUS, out.WastedUS, out.WastedBytes = each(micros(makespan)), each(micros(wasted)), each(float64(input))
 	if makespan > 0 {
 		out.JobsPerHour = metrics.Round6(float64(out.Jobs) / makespan.Hours())
+	}
+	if backups.Started > 0 {
+		out.Backups = &BackupSummary{backups.Tasks, backups.Started, backups.Won, each(micros(backups.Extra)), metrics.Round6(float64(backups.Extra) / float64(used))}
 	}
 	if all.Total() > 0 {
 		l := localityShare(all)
@@ -288,9 +309,16 @@ func (r *Report) taskTables() []table {
 	local := table{title: "Locality of maps", head: []string{"arm", "job size", "n", "node", "rack", "off-rack"}, cols: []tables.Column{tables.Names(), {Left: true}, {Drop: 1}}}
 	shuffle := table{title: "Shuffle of jobs", head: []string{"arm", "racks of maps", "reduces at data", "shuffle across racks", "reduce wait", "reduces delayed", "links saturated", "most saturated rack"},
 		cols: []tables.Column{tables.Names(), {}, {}, {}, {}, {Drop: 2}, {}, {Drop: 1}}}
+	backups := table{title: "Backups of tasks", head: []string{"arm", "tasks", "started", "won", "extra slot time", "of all slot time"}, cols: []tables.Column{tables.Names()}}
+	raced := false
 	for i := range r.Summary.Arms {
 		a := &r.Summary.Arms[i]
 		t := a.Tasks
+		raced = raced || t != nil && t.Backups != nil
+		backups.rows = append(backups.rows, a.cells(len(backups.head)-1, t != nil && t.Backups != nil, func() []string {
+			b := t.Backups
+			return []string{strconv.Itoa(b.Tasks), strconv.Itoa(b.Started), strconv.Itoa(b.Won), humanUS(b.ExtraUS), share(b.ExtraShare)}
+		}))
 		shuffle.rows = append(shuffle.rows, a.cells(len(shuffle.head)-1, t != nil && t.Shuffle != nil, func() []string { return t.Shuffle.cells() }))
 		work.rows = append(work.rows, a.cells(len(work.head)-1, t != nil, func() []string {
 			row := []string{strconv.Itoa(t.Jobs), humanUS(t.MakespanUS), strconv.FormatFloat(t.JobsPerHour, 'f', 0, 64), strconv.Itoa(t.Attempts.Started),
@@ -338,7 +366,11 @@ func (r *Report) taskTables() []table {
 			add(l.Class(), l)
 		}
 	}
-	return []table{work, parts, local, moved, shuffle}
+	out := []table{work, parts, local, moved, shuffle}
+	if raced {
+		out = append(out, backups)
+	}
+	return out
 }
 
 // cells returns the cells of the table of shuffles after the arm.
@@ -370,7 +402,7 @@ func (r *Report) taskDefinitions() []string {
 	for i, n := range metrics.MapClasses {
 		classes[i] = strconv.Itoa(n)
 	}
-	return []string{
+	out := []string{
 		"Jobs of tasks: job time: from the submission of the job to the commit of its last task. Its shuffles are coflows, from the first fetch of a stage over the network to the end of its last; its fetches and reads of input blocks are in no table of FCT, because arms cannot pair them.",
 		"Tasks: jobs, attempts, killed, failed: sums over the repeats; times and bytes: averages of a repeat. makespan: from the first submission to the end of the last job, of the jobs that completed. jobs/h: these jobs over the makespan. wasted: slot time and input of attempts that did not commit. slots in use: slot time of attempts within the makespan over the time of all slots of the kind.",
 		fmt.Sprintf("stragglers: the slowest committed attempt over the median of its stage; the median over all stages with %d tasks or more. Jain: Jain's index of the slots that users have, (Σx)² / (n Σx²) over the n users with a job that is submitted and has not ended, averaged over the time in which there are two or more and any slot is in use. A user whose jobs have fewer tasks than its share lowers it.", metrics.LeastStage),
@@ -381,4 +413,8 @@ func (r *Report) taskDefinitions() []string {
 		fmt.Sprintf("reduce wait: from the commit of the job's first map to the start of a reduce, 0 if it started before; averaged over first attempts in the job's first stage with reduces. reduces delayed: those of them that waited longer than the median time of the job's maps. links saturated: the share of the makespan, averaged over racks, in stretches of %d intervals or more in which the links of the rack to or from the spines together carried more than %s of their capacity; an interval is %v, rounded up to a multiple of the measured one.",
 			metrics.SaturatedIntervals, units.Percent(metrics.SaturatedShare, 0), metrics.SaturationInterval),
 	}
+	if slices.ContainsFunc(r.Summary.Arms, func(a ArmSummary) bool { return a.Tasks != nil && a.Tasks.Backups != nil }) {
+		out = append(out, "Backups of tasks: attempts that started while another attempt of their task ran; sums over the repeats. tasks: that had any. won: backups that committed. extra slot time: of the attempts of these tasks that did not commit, average of a repeat.")
+	}
+	return out
 }
