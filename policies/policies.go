@@ -48,6 +48,8 @@ type Needs struct {
 	// TaskProgress shows AttemptState.Progress and StageState.Durations. Without it Progress is 0, and hosts need not
 	// report it.
 	TaskProgress bool
+	// History shows TaskView.History, and Judged and Straggled of SlotState.
+	History bool
 
 	Hints
 }
@@ -84,6 +86,7 @@ func (n Needs) With(m Needs) Needs {
 		Sizes: n.Sizes || m.Sizes, Totals: n.Totals || m.Totals, LinkLoad: n.LinkLoad || m.LinkLoad,
 		DiskUse: n.DiskUse || m.DiskUse, OracleLoad: n.OracleLoad || m.OracleLoad,
 		EveryHeartbeat: n.EveryHeartbeat || m.EveryHeartbeat, TaskProgress: n.TaskProgress || m.TaskProgress,
+		History: n.History || m.History,
 		Shuffle: n.Shuffle || m.Shuffle, OracleRatio: n.OracleRatio || m.OracleRatio,
 		Hints: Hints{
 			Flows: n.Flows || m.Flows, NewFlows: n.NewFlows || m.NewFlows, PilotFlows: n.PilotFlows || m.PilotFlows,

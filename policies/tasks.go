@@ -19,6 +19,90 @@ type TaskScheduler interface {
 	Assign(v *TaskView, a *Assignment)
 }
 
+// Fetcher is a TaskScheduler that lets several attempts of a task end, and chooses which of their outputs an attempt
+// of a later stage fetches. Without it, the other attempts of a task are stopped when one commits, and all fetch its output.
+type Fetcher interface {
+	TaskScheduler
+	// Keep returns how long other attempts of a task may continue after the first one has committed, each to make a
+	// copy of its output. It is called at that commit, for tasks with other attempts whose output a later stage fetches:
+	// j is the job, and stage that of the task. 0 stops them at once.
+	Keep(v *TaskView, j *TaskJob, stage int) time.Duration
+	// Source returns the index in c.Copies of the copy that an attempt is to fetch, or -1 to wait. It is called again whenever
+	// c has changed, and at c.Until: it must not wait any longer then if no attempt makes further copies.
+	Source(c *CopyChoice) int
+}
+
+// CopyChoice is the choice of a copy of a task's output, by an attempt that fetches it.
+type CopyChoice struct {
+	Now time.Duration
+	// First is the time at which the first copy was complete, and Until the one at which the attempts that still make copies
+	// are stopped: First plus Fetcher.Keep.
+	First, Until time.Duration
+	// Rank is the number of attempts of the same task that were launched before the attempt that fetches and still run; Fetchers
+	// is the number of all of them.
+	Rank, Fetchers int
+	Copies         []OutputCopy // that are complete, in the order of their ends; at least 1
+	Running        int          // attempts that still make further copies
+}
+
+// OutputCopy is a complete copy of a task's output.
+type OutputCopy struct {
+	// Readers is the number of other attempts of the task that fetches for which this copy was chosen, and that do not have
+	// it yet.
+	Readers int
+}
+
+// History is what the master has observed of tasks since the start of the run. Needs History.
+type History struct {
+	// Judged is the number of attempts whose task has ended, and that were compared with the other attempts of their stage
+	// when it ended; Straggled is the number of those of them that progressed at less than half the median rate of
+	// their stage. Stages of one task are left out.
+	Judged, Straggled int
+	// Copies is what was observed of the outputs of tasks of stages with several attempts of a task, by class of the number of
+	// tasks of the job (CopyClass).
+	Copies [CopyClasses]CopyHistory
+}
+
+// CopyHistory is what was observed of outputs that could be fetched from several copies.
+type CopyHistory struct {
+	// Lags are the newest times between the ends of the first and of the second copy of an output, up to HistoryLength; -1
+	// for one that was stopped before it ended.
+	Lags []time.Duration
+	// Alone are the fetches from copies that no other attempt of the same task was fetching at the same time, and Shared
+	// the others.
+	Alone, Shared Fetched
+	// Computing are the newest times from the end of its last fetch to the commit of an attempt that fetched, up to
+	// HistoryLength.
+	Computing []time.Duration
+}
+
+// Fetched is a number of fetches, with their bytes and the sum of their times.
+type Fetched struct {
+	Count int
+	Size  units.Bytes
+	Busy  time.Duration
+}
+
+// HistoryLength is the number of samples that a CopyHistory keeps.
+const HistoryLength = 200
+
+// copyClasses are the largest numbers of tasks of a job in the classes of CopyHistory, those of the paper on Dolly; a last class has the
+// larger jobs.
+var copyClasses = [...]int{10, 50, 150, 500}
+
+// CopyClasses is the number of classes of jobs.
+const CopyClasses = len(copyClasses) + 1
+
+// CopyClass returns the class of a job with a number of tasks.
+func CopyClass(tasks int) int {
+	for i, most := range copyClasses {
+		if tasks <= most {
+			return i
+		}
+	}
+	return len(copyClasses)
+}
+
 // Limits are the maximum numbers of attempts on a host at the same time, by jobs.TaskKind. An
 // attempt that may run and not compute waits, in order of its request, after it has fetched its
 // input (FAIR report, section on copy-compute splitting: maxReducers and maxComputing).
@@ -50,6 +134,8 @@ type TaskView struct {
 	// Memory is the value that the previous decision stored in Assignment.Memory; empty in
 	// the first.
 	Memory []int64
+	// History is what has been observed so far. Needs History; nil without it.
+	History *History
 }
 
 // SlotState is the use of a host by tasks.
@@ -63,7 +149,9 @@ type SlotState struct {
 	Space units.Bytes
 	// Committed is the number of attempts that have committed on the host.
 	Committed int
-	Lost      bool // the master considers the host down
+	// Judged and Straggled are those of History, of attempts on the host. Need History.
+	Judged, Straggled int
+	Lost              bool // the master considers the host down
 }
 
 // Free returns the number of free slots of a kind.
@@ -128,7 +216,7 @@ type StageState struct {
 	Kind  jobs.TaskKind
 	Tasks int
 	Done  int
-	// Running is the number of unfinished tasks that have an attempt.
+	// Running is the number of unfinished tasks that have an attempt; those of Spare attempts are done.
 	Running int
 	// Pending is the number of tasks that may be launched now, by the distance of their
 	// input from TaskView.Host. It is 0 for a stage that may not begin yet.
@@ -195,6 +283,8 @@ type AttemptState struct {
 	// computing that is done (Hadoop). Progress starts again if the attempt reads from another replica.
 	Progress float64
 	Killing  bool // a kill has been sent
+	// Spare reports that another attempt of the task has committed, and this one makes a copy of its output (Fetcher).
+	Spare bool
 }
 
 // Assignment is a decision. Its slices are reused for the next decision.

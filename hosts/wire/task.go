@@ -71,7 +71,7 @@ func parseTask(b []byte, kind Kind) (Task, error) {
 	switch {
 	case t.Job == 0:
 		return Task{}, errors.New("testbed header of a task: job 0: must be at least 1")
-	case mark && (t.Moment < JobSubmitted || t.Moment > JobFailed):
+	case mark && (t.Moment < JobSubmitted || t.Moment > lastMoment):
 		return Task{}, fmt.Errorf("testbed header: a %v with unknown moment %d", kind, t.Moment)
 	case !mark && t.Moment != 0:
 		return Task{}, fmt.Errorf("testbed header: a %v with moment %d: only a %v has one", kind, t.Moment, KindTaskMark)

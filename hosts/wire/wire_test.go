@@ -59,7 +59,7 @@ func TestParseRefusesTasks(t *testing.T) {
 		want string
 	}{
 		{func(h *Header) { h.Task.Job = 0 }, "job 0"},
-		{func(h *Header) { h.Task.Moment = JobFailed + 1 }, "unknown moment 11"},
+		{func(h *Header) { h.Task.Moment = lastMoment + 1 }, "unknown moment 12"},
 		{func(h *Header) { h.Task.Moment = 0 }, "unknown moment 0"},
 		{func(h *Header) { h.Kind = KindFlow }, "only a task-mark has one"},
 		{func(h *Header) { h.Task.Locality = OffRack + 1 }, "unknown locality 3"},

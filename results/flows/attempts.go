@@ -60,7 +60,7 @@ type TaskRecorder struct {
 // runningAttempt is an attempt with the moments that it has had.
 type runningAttempt struct {
 	AttemptRecord
-	seen [wire.JobFailed + 1]bool
+	seen [wire.Moments]bool
 }
 
 // Add adds a moment, which is not before the previous one.
@@ -103,9 +103,9 @@ func (t *TaskRecorder) Add(r *Records, m TaskMoment) {
 		a.Compute = m.At
 	case wire.Computed:
 		a.Computed = m.At
-	case wire.AttemptCommitted, wire.AttemptKilled, wire.AttemptFailed:
+	case wire.AttemptCommitted, wire.AttemptCopied, wire.AttemptKilled, wire.AttemptFailed:
 		a.End, a.Why = m.At, m.Why
-		a.Outcome = map[wire.Moment]string{wire.AttemptCommitted: Committed, wire.AttemptKilled: Killed, wire.AttemptFailed: Failed}[m.Moment]
+		a.Outcome = map[wire.Moment]string{wire.AttemptCommitted: Committed, wire.AttemptCopied: Copied, wire.AttemptKilled: Killed, wire.AttemptFailed: Failed}[m.Moment]
 		r.Attempts = append(r.Attempts, a.AttemptRecord)
 		t.attempts[m.id()] = &t.ended
 		before := []wire.Moment{wire.InputComplete, wire.Computed}
@@ -113,7 +113,7 @@ func (t *TaskRecorder) Add(r *Records, m TaskMoment) {
 			before = append(before, wire.ComputeStarted)
 		}
 		for _, before := range before {
-			if m.Moment == wire.AttemptCommitted && !a.seen[before] {
+			if (m.Moment == wire.AttemptCommitted || m.Moment == wire.AttemptCopied) && !a.seen[before] {
 				problemf("%s: %v at %v, but not %v before", m.name(), m.Moment, m.At, before)
 			}
 		}

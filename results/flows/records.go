@@ -132,6 +132,7 @@ const (
 	Committed = "committed" // its output is that of its task
 	Killed    = "killed"    // the scheduler took its slot, or another attempt won
 	Failed    = "failed"    // it failed, or its host was lost
+	Copied    = "copied"    // another attempt had committed before, and its output is a copy
 )
 
 // AttemptRecord is the record of one attempt of a task.
