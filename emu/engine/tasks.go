@@ -240,6 +240,11 @@ func (x *tasks) do(cmd tracker.Command) error {
 		a := x.running[cmd.Attempt]
 		delete(x.running, cmd.Attempt)
 		x.mark(a, wire.AttemptCommitted, 0, "")
+	case tracker.Copied:
+		a := x.running[cmd.Attempt]
+		delete(x.running, cmd.Attempt)
+		x.discardSaved(a)
+		x.mark(a, wire.AttemptCopied, 0, "")
 	case tracker.StopAttempt:
 		if a := x.running[cmd.Attempt]; a != nil {
 			how := wire.AttemptKilled
@@ -583,10 +588,15 @@ func (x *tasks) drop(a *taskAttempt, how wire.Moment, why string) {
 			x.blocks.stop(id)
 		}
 	}
+	x.discardSaved(a)
+	x.mark(a, how, 0, why)
+}
+
+// discardSaved deletes the blocks that an attempt has written, and that are not those of its task.
+func (x *tasks) discardSaved(a *taskAttempt) {
 	for _, b := range a.saved {
 		x.blocks.discard(b.id, b.size, b.hosts, b.at)
 	}
-	x.mark(a, how, 0, why)
 }
 
 // hostEnded informs the tracker that everything on a host is lost. It precedes what other machines

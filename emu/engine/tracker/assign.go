@@ -33,7 +33,7 @@ func (t *Tracker) heartbeat(ev Heartbeat) error {
 		if !(p.Done >= 0 && p.Done <= 1) {
 			return fmt.Errorf("heartbeat of host %d: attempt %v has progress %v: must be in [0, 1]", ev.Host, p.Attempt, p.Done)
 		}
-		if err := t.attempted(p.Attempt, func(a *attempt) { a.Progress = p.Done; t.shown(a) }); err != nil {
+		if err := t.attempted(p.Attempt, func(a *attempt) { a.Progress, a.reported = p.Done, t.now; t.shown(a) }); err != nil {
 			return err
 		}
 	}
@@ -139,8 +139,8 @@ func (t *Tracker) backup(id jobs.TaskID, h topo.HostID, free *[jobs.TaskKinds]in
 	}
 	st, i := j.stages[id.Stage], int32(id.Index)
 	k := &st.tasks[i]
-	if len(k.attempts) == 0 {
-		return fmt.Errorf("%v: it has no attempt", id)
+	if len(k.attempts) == 0 || k.status == done {
+		return fmt.Errorf("%v: it has no attempt, or is done", id)
 	}
 	if slices.ContainsFunc(t.hosts[h].attempts, func(a *attempt) bool { return a.st == st && a.i == i }) {
 		return fmt.Errorf("%v: the host has an attempt of it", id)

@@ -3,6 +3,7 @@ package tracker
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"testbed/policies"
 	"testbed/topo"
@@ -29,6 +30,10 @@ type attempt struct {
 	got     []uint64    // outputs that it has, a set of bits
 	missing int         // number of outputs that it does not have
 	size    units.Bytes // of the outputs that it has
+
+	chosen   map[int32]int32 // by output as in got: the attempt whose copy it fetches, of outputs with copies
+	reported time.Duration   // of Progress
+	fetched  time.Duration   // all its input
 }
 
 func (a *attempt) job() *job   { return a.st.job }
@@ -115,23 +120,43 @@ func (t *Tracker) commitIfComplete(a *attempt) {
 		return
 	}
 	st, k := a.st, a.task()
-	t.command(Commit{Attempt: a.ID, Host: a.Host})
-	t.end(a, true)
-	for len(k.attempts) > 0 {
-		t.stop(k.attempts[0], "another attempt has committed", false)
-	}
-	k.winner, k.at, k.unfetched = int32(a.ID.N), a.Host, 0
-	t.holds(st, a.i, a.Host, 1)
-	t.set(st, a.i, done)
-	if len(st.to) == 0 {
-		t.endIfDone(st.job)
+	if k.status == done && k.at >= 0 {
+		t.copied(a)
 		return
 	}
-	t.publish(st, a.i)
+	if k.status == done { // its output was lost, and no attempt needed it
+		st.lost--
+	}
+	t.command(Commit{Attempt: a.ID, Host: a.Host})
+	t.end(a, isCommitted)
+	k.outputCopy = outputCopy{n: int32(a.ID.N), at: a.Host}
+	t.keep(st, a.i)
+	t.holds(st, a.i, a.Host, 1)
+	t.set(st, a.i, done)
+	if st.count[done] == len(st.tasks) {
+		t.judge(st)
+	}
+	if len(st.to) == 0 {
+		t.endIfDone(st.job)
+	} else {
+		t.publish(st, a.i, k.outputCopy)
+	}
+	if !st.job.over && st.count[done] == len(st.tasks) {
+		t.stopUseless(st)
+	}
 }
 
-// end removes an attempt from its slot. If it did not commit, its output is dropped.
-func (t *Tracker) end(a *attempt, committed bool) {
+// ending is how an attempt ends.
+type ending uint8
+
+const (
+	isStopped   ending = iota // its output is dropped
+	isCommitted               // its output is that of its task
+	isCopy                    // its output is a copy of it
+)
+
+// end removes an attempt from its slot.
+func (t *Tracker) end(a *attempt, how ending) {
 	t.withdraw(a)
 	delete(t.stopping, a.ID)
 	h, spec := &t.hosts[a.Host], &a.st.Tasks[a.i]
@@ -143,8 +168,13 @@ func (t *Tracker) end(a *attempt, committed bool) {
 	if len(h.attempts) == 0 {
 		slots.Need = jobs.Resources{} // without the rounding errors of the sum
 	}
-	if !committed {
+	if how == isCommitted {
+		t.observeComputing(a)
+	}
+	if how == isStopped {
 		t.store(a.Host, -outputOf(spec))
+	}
+	if how != isCommitted {
 		t.places(a.st, a.Host, -1)
 	}
 	if a.Phase == policies.Computing {
@@ -155,9 +185,10 @@ func (t *Tracker) end(a *attempt, committed bool) {
 		t.freed = append(t.freed, a.Host)
 	}
 	used := policies.Consumption{Read: a.consumed(), Busy: t.now - a.Start}
-	if committed {
+	if how != isStopped {
 		used.Input, used.Output = used.Read, outputOf(spec)
 		slots.Committed++
+		t.observe(a, 1, used.Busy)
 	}
 	if profile := a.job().Profile; profile != "" && a.Kind == jobs.Map && !a.st.fetches() {
 		c := t.view.Profiles[profile]
@@ -172,7 +203,7 @@ func (t *Tracker) end(a *attempt, committed bool) {
 		*list = slices.Delete(*list, at, at+1)
 	}
 	a.st.state.Add(used)
-	if committed && t.needs.TaskProgress {
+	if how != isStopped && t.needs.TaskProgress {
 		a.st.state.Durations = append(a.st.state.Durations, used.Busy)
 	}
 }
@@ -208,6 +239,9 @@ func (t *Tracker) withdraw(a *attempt) {
 // continue.
 func (t *Tracker) stop(a *attempt, why string, failed bool) {
 	t.withdraw(a)
+	if a.Progress > 0 && !failed {
+		t.observe(a, a.Progress, a.reported-a.Start)
+	}
 	a.Killing = true
 	t.stopping[a.ID] = a
 	t.shown(a)
@@ -221,15 +255,34 @@ func (t *Tracker) kill(a *attempt, why string) {
 }
 
 // retry makes a task pending again that has no attempts. Lost outputs that the task needs, or that only
-// an ended attempt had, are computed again.
+// an ended attempt had, are computed again. Copies that an ended attempt fetched or made concern the others.
 func (t *Tracker) retry(st *stage, i int32) {
-	if st.job.over || st.tasks[i].status == done {
+	k := &st.tasks[i]
+	switch {
+	case st.job.over:
 		return
-	}
-	if len(st.tasks[i].attempts) == 0 {
+	case k.status == done:
+		t.chooseAgain(st, i)
+		return
+	case len(k.attempts) == 0:
 		t.set(st, i, pending)
 	}
 	t.restore(st)
+	for _, b := range slices.Clone(k.attempts) {
+		if b.fetching() {
+			t.chooseAll(b)
+			t.fetchMore(b)
+		}
+	}
+}
+
+// failed counts a failure of an attempt, unless its task is done.
+func (t *Tracker) failed(a *attempt, why string) {
+	if a.task().status == done {
+		t.retry(a.st, a.i)
+	} else {
+		t.failTask(a.st, a.i, why)
+	}
 }
 
 // failTask counts a failure of a task, which may fail its job.
@@ -251,8 +304,8 @@ func (t *Tracker) attemptFailed(ev AttemptFailed) error {
 		}
 		return err
 	}
-	t.end(a, false)
-	t.failTask(a.st, a.i, ev.Why)
+	t.end(a, isStopped)
+	t.failed(a, ev.Why)
 	return nil
 }
 
@@ -266,7 +319,7 @@ func (t *Tracker) attemptStopped(id jobs.AttemptID) error {
 		return fmt.Errorf("%v stopped: it must have been asked to", id)
 	}
 	if a := t.stopping[id]; a != nil {
-		t.end(a, false)
+		t.end(a, isStopped)
 	}
 	return nil
 }
@@ -280,7 +333,7 @@ func (t *Tracker) readAgain(a *attempt, why string) {
 	if next < 0 {
 		why = fmt.Sprintf("no replica of block %d is left: %s", a.st.Tasks[a.i].Input, why)
 		t.stop(a, why, true)
-		t.failTask(a.st, a.i, why)
+		t.failed(a, why)
 		return
 	}
 	a.source, a.Locality = next, near
@@ -294,7 +347,7 @@ func (t *Tracker) enqueue(a *attempt) {
 	h := &t.hosts[a.Host]
 	a.Phase = policies.Queued
 	a.st.copying = remove(a.st.copying, a)
-	a.sources, a.ready = nil, heap[turn]{}
+	a.sources, a.ready, a.chosen, a.fetched = nil, heap[turn]{}, nil, t.now
 	h.queue[a.Kind] = append(h.queue[a.Kind], a)
 	t.shown(a)
 	t.command(InputFetched{Attempt: a.ID, Host: a.Host, Size: a.size})

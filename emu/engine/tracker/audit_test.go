@@ -26,7 +26,7 @@ func audit(t rapid.TB, k *Tracker) {
 				if x.status == done && x.at < 0 {
 					lost++
 				}
-				if (x.status == done || x.status == pending) && len(x.attempts) > 0 || x.status == inProgress && len(x.attempts) == 0 {
+				if (x.status == done && x.copies == nil || x.status == pending) && len(x.attempts) > 0 || x.status == inProgress && len(x.attempts) == 0 {
 					t.Errorf("task %v has status %d and %d attempts", st.id(int32(i)), x.status, len(x.attempts))
 				}
 				if int(x.failures) >= k.cfg.Attempts {
@@ -61,8 +61,14 @@ func audit(t rapid.TB, k *Tracker) {
 	for _, j := range k.order {
 		for _, st := range j.stages {
 			for i := range st.tasks {
-				if x := &st.tasks[i]; x.status == done && x.at >= 0 {
-					stored[x.at] += outputOf(&st.Tasks[i])
+				x := &st.tasks[i]
+				for _, c := range x.complete() {
+					stored[c.at] += outputOf(&st.Tasks[i])
+				}
+				for _, a := range x.attempts {
+					if a.Spare != (x.status == done) {
+						t.Errorf("%v is spare %t, its task has status %d", a.ID, a.Spare, x.status)
+					}
 				}
 			}
 		}

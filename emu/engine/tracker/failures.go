@@ -67,7 +67,7 @@ func (t *Tracker) dropAttempts(id topo.HostID) {
 		}
 	}
 	for _, a := range lost {
-		t.end(a, false)
+		t.end(a, isStopped)
 		t.retry(a.st, a.i)
 	}
 }
@@ -94,23 +94,26 @@ func (t *Tracker) dropFetches(id topo.HostID) (starved []*attempt) {
 // dropOutputs loses the outputs on a lost host. Those that are needed are computed again.
 func (t *Tracker) dropOutputs(id topo.HostID) {
 	for _, j := range t.order {
-		t.loseOutputs(j, func(k *task) bool { return k.at == id })
+		t.loseOutputs(j, func(h topo.HostID) bool { return h == id })
 	}
 }
 
-// loseOutputs loses the outputs of a job that match. Those that are needed are computed again.
-func (t *Tracker) loseOutputs(j *job, match func(*task) bool) {
+// loseOutputs loses the outputs of a job on hosts that match. Those that are needed and have no other copy are computed
+// again.
+func (t *Tracker) loseOutputs(j *job, on func(topo.HostID) bool) {
 	lost := false
 	for _, st := range j.stages {
 		for i := range st.tasks {
-			if k := &st.tasks[i]; k.status == done && k.at >= 0 && len(st.to) > 0 && match(k) {
-				t.loseOutput(st, int32(i))
+			if st.tasks[i].status == done && len(st.to) > 0 && t.loseCopies(st, int32(i), on) {
 				lost = true
 			}
 		}
 	}
 	for s := len(j.stages) - 1; lost && s >= 0; s-- {
 		t.restore(j.stages[s])
+	}
+	if lost {
+		t.stopStarved(j)
 	}
 }
 
@@ -148,8 +151,8 @@ func (t *Tracker) restore(to *stage) {
 			k := &up.tasks[i]
 			if k.status == done && k.at < 0 && to.needs(from, int32(i)) {
 				up.lost--
-				k.winner, k.unfetched = -1, 0
-				t.set(up, int32(i), pending)
+				k.outputCopy, k.copies = outputCopy{n: -1, at: -1}, nil
+				t.resume(up, int32(i))
 				restored = true
 			}
 		}
@@ -157,6 +160,20 @@ func (t *Tracker) restore(to *stage) {
 			t.restore(up)
 		}
 	}
+}
+
+// resume makes a task run again whose output is lost: by the attempts that made copies of it, if there are any.
+func (t *Tracker) resume(st *stage, i int32) {
+	k := &st.tasks[i]
+	if len(k.attempts) == 0 {
+		t.set(st, i, pending)
+		return
+	}
+	for _, a := range k.attempts {
+		a.Spare = false
+		t.shown(a)
+	}
+	t.set(st, i, running)
 }
 
 // needs reports whether a task of a stage that is not done needs the output of a task of the stage From[from], which

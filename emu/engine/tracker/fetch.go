@@ -69,6 +69,8 @@ type fetch struct {
 	begin   int32 // fetching.next before it
 	outputs []output
 	size    units.Bytes
+	start   time.Duration
+	shared  bool // another attempt of the task has fetched one of these copies meanwhile
 }
 
 // beginFetching makes a new attempt fetch what is available.
@@ -78,33 +80,28 @@ func (t *Tracker) beginFetching(a *attempt) {
 	a.missing = st.outputs
 	a.got = make([]uint64, (st.outputs+63)/64)
 	st.copying = append(st.copying, a)
+	t.chooseAll(a)
 	for s := range st.sources {
 		t.supply(a, int32(s))
 	}
 	t.fetchMore(a)
 }
 
-// publish makes the output of a committed attempt available to later stages.
-func (t *Tracker) publish(st *stage, i int32) {
-	k := &st.tasks[i]
+// publish makes a complete copy of a task's output available to later stages.
+func (t *Tracker) publish(st *stage, i int32, c outputCopy) {
 	for _, to := range st.to {
-		s, ok := to.bySource[k.at]
+		s, ok := to.bySource[c.at]
 		if !ok {
 			s = int32(len(to.sources))
-			to.sources = append(to.sources, source{host: k.at})
-			to.bySource[k.at] = s
+			to.sources = append(to.sources, source{host: c.at})
+			to.bySource[c.at] = s
 		}
 		from := int32(slices.Index(to.From, st.index))
-		to.sources[s].outputs = append(to.sources[s].outputs, output{from, i, k.winner})
-		// An attempt that has everything leaves the list.
-		for n := 0; n < len(to.copying); {
-			a := to.copying[n]
+		to.sources[s].outputs = append(to.sources[s].outputs, output{from, i, c.n})
+		t.offer(to, func(a *attempt) {
+			t.choose(a, from, i)
 			t.supply(a, s)
-			t.fetchMore(a)
-			if n < len(to.copying) && to.copying[n] == a {
-				n++
-			}
-		}
+		})
 	}
 }
 
@@ -131,6 +128,9 @@ func mix(x uint64) uint64 {
 // has without a transfer. It reports whether another one is left.
 func (t *Tracker) advance(a *attempt, s int32) bool {
 	src, p := &a.st.sources[s], &a.sources[s]
+	if t.hosts[src.host].lost {
+		return false
+	}
 	for int(p.next) < len(src.outputs) {
 		o := src.outputs[p.next]
 		if a.wants(src, o) {
@@ -147,8 +147,14 @@ func (t *Tracker) advance(a *attempt, s int32) bool {
 // wants reports whether an attempt needs an output and can fetch it.
 func (a *attempt) wants(src *source, o output) bool {
 	k := &a.st.job.stages[a.st.From[o.from]].tasks[o.task]
-	bit := a.st.base[o.from] + int(o.task)
-	return k.status == done && k.winner == o.n && k.at == src.host && a.got[bit/64]>>(bit%64)&1 == 0
+	if k.copy(o.n, src.host) == nil || a.has(int(o.from), o.task) {
+		return false
+	}
+	if k.copies == nil || a.sizeOf(o) == 0 {
+		return true
+	}
+	n, ok := a.chosen[int32(a.st.base[o.from])+o.task]
+	return ok && n == o.n
 }
 
 // sizeOf returns the size of an output for an attempt.
@@ -208,7 +214,7 @@ func (st *stage) closed() bool {
 func (t *Tracker) startFetch(a *attempt, s int32) {
 	src, p := &a.st.sources[s], &a.sources[s]
 	t.last++
-	f := &fetch{id: t.last, a: a, source: s, begin: p.next}
+	f := &fetch{id: t.last, a: a, source: s, begin: p.next, start: t.now}
 	cmd := StartFetch{ID: f.id, Attempt: a.ID, Host: a.Host, Source: src.host}
 	for t.advance(a, s) && (t.cfg.Batch == 0 || len(f.outputs) < t.cfg.Batch) {
 		o := src.outputs[p.next]
@@ -223,6 +229,7 @@ func (t *Tracker) startFetch(a *attempt, s int32) {
 	cmd.Size = f.size
 	p.state = flying
 	a.flights = append(a.flights, f)
+	f.share()
 	t.fetch[f.id] = f
 	t.command(cmd)
 }
@@ -255,12 +262,14 @@ func (t *Tracker) fetchEnded(id FetchID) error {
 		return err
 	}
 	t.land(f)
+	t.observeFetch(f)
 	f.a.sources[f.source].failures = 0
 	for _, o := range f.outputs {
 		f.a.receive(o)
 	}
 	t.supply(f.a, f.source)
 	t.fetchMore(f.a)
+	t.chooseFreed(f.a, f.outputs)
 	return nil
 }
 
@@ -273,7 +282,7 @@ func (t *Tracker) fetchFailed(ev FetchFailed) error {
 	}
 	t.land(f)
 	a, p := f.a, &f.a.sources[f.source]
-	p.next = f.begin
+	p.next = min(p.next, f.begin)
 	p.failures++
 	p.state = penalized
 	wait := min(float64(t.cfg.Penalty)*math.Pow(t.cfg.Growth, float64(p.failures)), float64(t.cfg.MaxPenalty))
@@ -297,17 +306,20 @@ func (a *attempt) fetching() bool { return !a.Killing && a.Phase == policies.Cop
 // unfetched counts a failed fetch of an output from a host. After several, its task runs again.
 func (t *Tracker) unfetched(to *stage, o output, host topo.HostID, why string) {
 	up := to.job.stages[to.From[o.from]]
-	k := &up.tasks[o.task]
-	if k.status != done || k.winner != o.n || k.at != host {
+	c := up.tasks[o.task].copy(o.n, host)
+	if c == nil {
 		return
 	}
-	if k.unfetched++; int(k.unfetched) < t.cfg.FetchFailures {
+	if c.unfetched++; int(c.unfetched) < t.cfg.FetchFailures {
 		return
 	}
-	t.loseOutput(up, o.task)
+	if !t.loseCopies(up, o.task, func(h topo.HostID) bool { return h == host }) {
+		return // there are others
+	}
 	t.failTask(up, o.task, fmt.Sprintf("its output on %s could not be fetched: %s", t.cfg.Fabric.HostName(host), why))
 	if !to.job.over {
 		t.restore(to)
+		t.stopStarved(to.job)
 	}
 }
 

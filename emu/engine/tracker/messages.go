@@ -168,6 +168,12 @@ type Commit struct {
 	Host    topo.HostID
 }
 
+// Copied makes an attempt's output a copy of that of its task, which another attempt has committed, and frees its slot.
+type Copied struct {
+	Attempt jobs.AttemptID
+	Host    topo.HostID
+}
+
 // StopAttempt stops an attempt.
 type StopAttempt struct {
 	Attempt jobs.AttemptID
@@ -197,6 +203,7 @@ func (InputFetched) command() {}
 func (Compute) command()      {}
 func (WriteOutput) command()  {}
 func (Commit) command()       {}
+func (Copied) command()       {}
 func (StopAttempt) command()  {}
 func (DropOutputs) command()  {}
 func (JobDone) command()      {}

@@ -3,6 +3,7 @@ package tracker
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"testbed/policies"
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
@@ -43,15 +45,16 @@ func TestScripts(t *testing.T) {
 }
 
 // scriptConfig returns the configuration of options: slots=(2,1), computing=1, fetches=2, batch=1,
-// slowstart=1, attempts=2, barrier, oob. A failed fetch is repeated after 2 s, 4 s and so on.
+// slowstart=1, attempts=2, barrier, oob, and keep=5s, in which other attempts of a task may make copies of its output; a
+// copy without readers is fetched if there is one. A failed fetch is repeated after 2 s, 4 s and so on.
 func scriptConfig(t *testing.T, d *datadriven.TestData) Config {
-	sched := fifo()
+	sched, keep := fifo(), time.Duration(0)
 	c := config(fabric(2, 2), nil)
 	c.Penalty, c.Growth = time.Second, 2
 	c.Blocks = map[workloads.BlockID][]topo.HostID{}
 	for _, arg := range d.CmdArgs {
 		n := 0
-		if len(arg.Vals) > 0 && arg.Key != "slowstart" {
+		if len(arg.Vals) > 0 && arg.Key != "slowstart" && arg.Key != "keep" {
 			n = must(strconv.Atoi(arg.Vals[0]))
 		}
 		switch arg.Key {
@@ -67,6 +70,8 @@ func scriptConfig(t *testing.T, d *datadriven.TestData) Config {
 			c.Attempts = n
 		case "slowstart":
 			c.Slowstart = must(strconv.ParseFloat(arg.Vals[0], 64))
+		case "keep":
+			keep = must(time.ParseDuration(arg.Vals[0]))
 		case "barrier":
 			c.Barrier = true
 		case "oob":
@@ -76,7 +81,28 @@ func scriptConfig(t *testing.T, d *datadriven.TestData) Config {
 		}
 	}
 	c.Scheduler = sched
+	if keep > 0 {
+		c.Scheduler = keeper{sched, keep}
+	}
 	return c
+}
+
+// keeper lets attempts make copies for a time, and fetches copies without readers.
+type keeper struct {
+	order
+	time time.Duration
+}
+
+func (k keeper) Keep(*policies.TaskView, *policies.TaskJob, int) time.Duration { return k.time }
+
+func (keeper) Source(c *policies.CopyChoice) int {
+	if i := slices.IndexFunc(c.Copies, func(x policies.OutputCopy) bool { return x.Readers == 0 }); i >= 0 {
+		return i
+	}
+	if c.Now < c.Until {
+		return -1
+	}
+	return 0
 }
 
 func scriptSteps(k *Tracker, steps []string) (out string) {
@@ -268,6 +294,8 @@ func scriptCommand(c Command) string {
 		return fmt.Sprintf("write %s, %v", scriptName(c.Attempt), c.Size)
 	case Commit:
 		return fmt.Sprintf("commit %s", scriptName(c.Attempt))
+	case Copied:
+		return fmt.Sprintf("copy %s", scriptName(c.Attempt))
 	case StopAttempt:
 		return fmt.Sprintf("stop %s on %d", scriptName(c.Attempt), c.Host)
 	case JobDone:

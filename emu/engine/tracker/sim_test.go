@@ -123,8 +123,10 @@ type sim struct {
 	mapTime   time.Duration
 	redTime   time.Duration
 	latency   time.Duration    // of a fetch
+	varied    bool             // attempts take 0.2 to 2.2 times as long
 	spoil     func(Event) bool // an event that does not happen as expected
 	skipBeat  func(topo.HostID) bool
+	atCopy    func(Copied)
 	down      map[topo.HostID]bool
 	doomed    map[topo.HostID]bool // down, and not yet noticed by the tracker
 	running   map[jobs.AttemptID]*execution
@@ -133,6 +135,8 @@ type sim struct {
 	fetches   map[FetchID]StartFetch
 	outputs   map[jobs.AttemptID]topo.HostID // outputs that exist
 	committed map[jobs.TaskID]jobs.AttemptID
+	copies    map[jobs.AttemptID]bool // attempts that have made copies
+	failedAt  map[jobs.AttemptID]time.Duration
 	launches  map[jobs.TaskID]int
 	failures  map[jobs.TaskID]int
 	unfetched map[jobs.AttemptID]int
@@ -165,7 +169,7 @@ func newSim(t rapid.TB, c Config, beat time.Duration) *sim {
 	}
 	s := &sim{t: t, k: k, cfg: c, jobs: map[jobs.JobID]*jobs.Job{}, beat: beat, mapTime: 10 * time.Second, redTime: 10 * time.Second, latency: 100 * time.Millisecond,
 		down: map[topo.HostID]bool{}, doomed: map[topo.HostID]bool{}, running: map[jobs.AttemptID]*execution{}, used: map[topo.HostID][2]int{}, computing: map[topo.HostID][2]int{}, fetches: map[FetchID]StartFetch{},
-		outputs: map[jobs.AttemptID]topo.HostID{}, committed: map[jobs.TaskID]jobs.AttemptID{}, launches: map[jobs.TaskID]int{}, failures: map[jobs.TaskID]int{},
+		outputs: map[jobs.AttemptID]topo.HostID{}, committed: map[jobs.TaskID]jobs.AttemptID{}, copies: map[jobs.AttemptID]bool{}, failedAt: map[jobs.AttemptID]time.Duration{}, launches: map[jobs.TaskID]int{}, failures: map[jobs.TaskID]int{},
 		unfetched: map[jobs.AttemptID]int{}, ended: map[jobs.JobID]string{}, endedAt: map[jobs.JobID]time.Duration{}}
 	for h := range c.Fabric.Hosts() {
 		s.after(beat*time.Duration(h)/time.Duration(c.Fabric.Hosts()), func() { s.heartbeat(topo.HostID(h)) })
@@ -212,11 +216,13 @@ func (s *sim) run(end time.Duration) {
 		}
 		var evs []Event
 		for len(s.queue) > 0 && s.queue[0].at <= s.now {
-			if h := s.queue.pop(); h.do != nil {
-				if len(evs) > 0 {
-					s.step(evs...)
-					evs = nil
-				}
+			h := s.queue.pop()
+			_, failure := h.ev.(FetchFailed) // what it changes must not be visible to earlier events of a step
+			if (h.do != nil || failure) && len(evs) > 0 {
+				s.step(evs...)
+				evs = nil
+			}
+			if h.do != nil {
 				h.do()
 			} else if s.happens(h.ev) {
 				evs = append(evs, h.ev)
@@ -263,6 +269,7 @@ func (s *sim) happens(ev Event) bool {
 		}
 		s.fail(ev.Attempt)
 		s.leave(x)
+		s.failedAt[ev.Attempt] = s.now
 	case AttemptStopped:
 		x := s.running[ev.Attempt]
 		if x == nil || x.dead {
@@ -286,9 +293,11 @@ func (s *sim) happens(ev Event) bool {
 			return false
 		}
 		for _, o := range f.Outputs {
-			if s.unfetched[o.Attempt]++; s.unfetched[o.Attempt] == s.cfg.FetchFailures && s.committed[o.Attempt.Task] == o.Attempt && s.outputs[o.Attempt] == f.Source {
-				s.fail(o.Attempt)
+			if s.unfetched[o.Attempt]++; s.unfetched[o.Attempt] == s.cfg.FetchFailures && s.published(o.Attempt) && s.outputs[o.Attempt] == f.Source {
 				delete(s.outputs, o.Attempt)
+				if !s.available(o.Attempt.Task) && s.ended[o.Attempt.Task.Job] == "" {
+					s.failures[o.Attempt.Task]++
+				}
 			}
 		}
 	}
@@ -307,10 +316,24 @@ func (s *sim) land(id FetchID) (StartFetch, *execution) {
 	return f, x
 }
 
+// fail counts a failure of an attempt, unless its task is done.
 func (s *sim) fail(id jobs.AttemptID) {
-	if s.ended[id.Task.Job] == "" {
+	if s.ended[id.Task.Job] == "" && s.k.jobs[id.Task.Job].stages[id.Task.Stage].tasks[id.Task.Index].status != done {
 		s.failures[id.Task]++
 	}
+}
+
+// published reports whether an attempt has committed or copied its output.
+func (s *sim) published(id jobs.AttemptID) bool { return s.committed[id.Task] == id || s.copies[id] }
+
+// available reports whether a host has the output of a task.
+func (s *sim) available(task jobs.TaskID) bool {
+	for id := range s.outputs {
+		if id.Task == task && s.published(id) {
+			return true
+		}
+	}
+	return false
 }
 
 // leave ends an execution.
@@ -386,7 +409,7 @@ func (s *sim) do(c Command) {
 		}
 		var sum units.Bytes
 		for _, o := range c.Outputs {
-			if at, ok := s.outputs[o.Attempt]; !ok || at != c.Source || s.committed[o.Attempt.Task] != o.Attempt {
+			if at, ok := s.outputs[o.Attempt]; !ok || at != c.Source || !s.published(o.Attempt) {
 				s.t.Errorf("%v: %v fetches %v from host %d, which does not have it", s.now, c.Attempt, o.Attempt, c.Source)
 			}
 			sum += o.Size
@@ -443,16 +466,26 @@ func (s *sim) do(c Command) {
 			s.t.Fatalf("%v: %v commits, which does not run", s.now, c.Attempt)
 		}
 		if old, again := s.committed[c.Attempt.Task]; again {
-			if _, there := s.outputs[old]; there || s.last(c.Attempt.Task) {
+			if s.available(c.Attempt.Task) || s.last(c.Attempt.Task) {
 				s.t.Errorf("%v: %v commits after %v", s.now, c.Attempt, old)
 			}
 		}
 		s.committed[c.Attempt.Task] = c.Attempt
 		s.leave(x)
+	case Copied:
+		x := s.running[c.Attempt]
+		if x == nil || x.stopped || !s.available(c.Attempt.Task) || s.last(c.Attempt.Task) {
+			s.t.Fatalf("%v: %v makes a copy: must run, and another attempt have committed an output", s.now, c.Attempt)
+		}
+		s.copies[c.Attempt] = true
+		s.leave(x)
+		if s.atCopy != nil {
+			s.atCopy(c)
+		}
 	case StopAttempt:
 		x := s.running[c.Attempt]
 		if x == nil || x.stopped {
-			if x == nil && !s.down[c.Host] {
+			if x == nil && !s.down[c.Host] && s.failedAt[c.Attempt] != s.now {
 				s.t.Errorf("%v: %v stopped, which does not run", s.now, c.Attempt)
 			}
 			return
@@ -490,6 +523,10 @@ func (s *sim) compute(x *execution) {
 	in := s.mapTime
 	if x.kind == jobs.Reduce {
 		in = s.redTime
+	}
+	if s.varied {
+		id := x.Attempt
+		in = time.Duration(float64(in) * (0.2 + 2*workloads.Stream(1, "time", int(id.Task.Job), id.Task.Stage, id.Task.Index, id.N).Float64()))
 	}
 	s.post(in, ComputeDone{x.Attempt})
 	if !s.last(x.Attempt.Task) {

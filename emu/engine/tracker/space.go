@@ -109,7 +109,7 @@ func (t *Tracker) evict(j *job) {
 		}
 	}
 	t.command(DropOutputs{Job: j.ID})
-	t.loseOutputs(j, func(*task) bool { return true })
+	t.loseOutputs(j, func(topo.HostID) bool { return true })
 	for _, st := range j.stages {
 		t.refresh(st)
 	}
@@ -131,9 +131,12 @@ func (t *Tracker) readmit() {
 func (j *job) stored() (sum units.Bytes) {
 	for _, st := range j.stages {
 		for i := range st.tasks {
-			if k := &st.tasks[i]; k.status == done && k.at >= 0 || k.status == running {
-				sum += outputOf(&st.Tasks[i])
+			k := &st.tasks[i]
+			n := len(k.complete())
+			if k.status == running {
+				n = 1
 			}
+			sum += units.Bytes(n) * outputOf(&st.Tasks[i])
 		}
 	}
 	return sum

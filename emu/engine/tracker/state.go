@@ -55,6 +55,10 @@ type stage struct {
 	sources  []source // hosts that have outputs
 	bySource map[topo.HostID]int32
 	copying  []*attempt // attempts that fetch, by launch
+	choosing bool       // some outputs have had copies
+
+	rates  []observed // of ended attempts, until all tasks are done
+	median float64    // of these rates
 }
 
 type status uint8
@@ -67,13 +71,12 @@ const (
 
 // task is the state of a task.
 type task struct {
-	status    status
-	launched  int32       // attempts so far
-	failures  int32       // attempts that failed
-	unfetched int32       // failed fetches of its output
-	winner    int32       // the attempt that was committed
-	at        topo.HostID // that has its output; -1 if none has
-	attempts  []*attempt  // that run and are not being stopped, by launch
+	status     status
+	launched   int32      // attempts so far
+	failures   int32      // attempts that failed
+	outputCopy            // the output of the attempt that was committed; at is -1 if no host has it
+	copies     *copies    // nil if there are no further ones, and no attempt makes them
+	attempts   []*attempt // that run and are not being stopped, by launch
 }
 
 // id returns the ID of a task.
@@ -283,9 +286,7 @@ func (t *Tracker) endJob(j *job, why string) {
 			for len(st.tasks[i].attempts) > 0 {
 				t.stop(st.tasks[i].attempts[0], why, false)
 			}
-			if k := &st.tasks[i]; k.status == done && k.at >= 0 {
-				t.store(k.at, -outputOf(&st.Tasks[i]))
-			}
+			t.dropCopies(st, int32(i))
 		}
 	}
 	j.over = true

@@ -70,6 +70,7 @@ type Tracker struct {
 	fetch    map[FetchID]*fetch          // in flight
 	last     FetchID                     // the newest
 	due      heap[penalty]               // penalties, by end
+	keeping  heap[kept]                  // of attempts that make copies, by end
 	stopping map[jobs.AttemptID]*attempt // that have not left their slots
 	freed    []topo.HostID               // hosts on which tasks have ended in this step
 	none     []refusal                   // launches without a replica in this heartbeat
@@ -77,6 +78,11 @@ type Tracker struct {
 
 	// launchable is the number of tasks that may be launched, by kind.
 	launchable [jobs.TaskKinds]int
+
+	fetcher policies.Fetcher // nil if only one attempt of a task can end
+	choice  policies.CopyChoice
+	history policies.History
+	bad     error // the first invalid choice
 
 	view   policies.TaskView
 	answer policies.Assignment
@@ -133,6 +139,10 @@ func New(cfg Config) (*Tracker, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
+	t.fetcher, _ = cfg.Scheduler.(policies.Fetcher)
+	if t.needs.History {
+		t.view.History = &t.history
+	}
 	return t, nil
 }
 
@@ -144,9 +154,15 @@ func (t *Tracker) Step(now time.Duration, evs ...Event) ([]Command, error) {
 	}
 	t.now, t.cmds = now, nil
 	t.endPenalties()
+	if err := t.endKeeping(); err != nil {
+		return nil, fmt.Errorf("tracker: at %v: %w", now, err)
+	}
 	for _, ev := range evs {
 		if err := t.event(ev); err != nil {
 			return nil, fmt.Errorf("tracker: at %v: %w", now, err)
+		}
+		if t.bad != nil {
+			return nil, fmt.Errorf("tracker: at %v: %w", now, t.bad)
 		}
 	}
 	for i := 0; i < len(t.freed); i++ {
@@ -194,10 +210,17 @@ func (t *Tracker) event(ev Event) error {
 
 // NextWake returns the time at which Step must be called even without events.
 func (t *Tracker) NextWake() time.Duration {
-	if len(t.due) == 0 {
-		return Never
+	wake := Never
+	if len(t.due) > 0 {
+		wake = t.due[0].end
 	}
-	return t.due[0].end
+	for len(t.keeping) > 0 && t.keeping[0].over() {
+		t.keeping.pop()
+	}
+	if len(t.keeping) > 0 {
+		wake = min(wake, t.keeping[0].until)
+	}
+	return wake
 }
 
 // Idle reports whether all submitted jobs have ended and all attempts have left their slots.

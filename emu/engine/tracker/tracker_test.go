@@ -283,8 +283,8 @@ func TestBackups(t *testing.T) {
 			stopped++
 		}
 	}
-	if st.tasks[0].status != done || st.tasks[0].winner != int32(n.N) || stopped != 2 {
-		t.Errorf("%d attempts were stopped, winner %d: want 2, and %d", stopped, st.tasks[0].winner, n.N)
+	if st.tasks[0].status != done || st.tasks[0].n != int32(n.N) || stopped != 2 {
+		t.Errorf("%d attempts were stopped, winner %d: want 2, and %d", stopped, st.tasks[0].n, n.N)
 	}
 	if k.view.Slots[2].Committed != 1 || k.view.Slots[0].Committed != 0 {
 		t.Errorf("slots %+v, want one commit on host 2", k.view.Slots)
@@ -558,7 +558,7 @@ func (c chaos) Assign(v *policies.TaskView, a *policies.Assignment) {
 		free := v.Slots[v.Host].Free(k)
 		n := min(len(can), free)
 		a.Launch = append(a.Launch, can[:n]...)
-		if c.backups && rng.IntN(3) == 0 {
+		if c.backups && rng.IntN(2) == 0 {
 			a.Backup = append(a.Backup, c.tasks(v, k, rng, free-n)...)
 		}
 	}
@@ -576,7 +576,7 @@ func (chaos) tasks(v *policies.TaskView, k jobs.TaskKind, rng *rand.Rand, n int)
 	here := map[jobs.TaskID]bool{}
 	for j := range v.Jobs {
 		for _, x := range v.Jobs[j].Running {
-			if x.Kind == k && !x.Killing && !slices.Contains(can, x.ID.Task) {
+			if x.Kind == k && !x.Killing && !x.Spare && !slices.Contains(can, x.ID.Task) {
 				can = append(can, x.ID.Task)
 			}
 			here[x.ID.Task] = here[x.ID.Task] || x.Host == v.Host
@@ -585,6 +585,31 @@ func (chaos) tasks(v *policies.TaskView, k jobs.TaskKind, rng *rand.Rand, n int)
 	can = slices.DeleteFunc(can, func(id jobs.TaskID) bool { return here[id] })
 	rng.Shuffle(len(can), func(i, j int) { can[i], can[j] = can[j], can[i] })
 	return can[:min(len(can), n)]
+}
+
+// copier lets attempts make copies for an arbitrary time, and chooses arbitrary ones, or waits as long as it may.
+type copier struct{ chaos }
+
+func (c copier) Needs() policies.Needs {
+	n := c.chaos.Needs()
+	n.History = true
+	return n
+}
+
+func (c copier) Keep(v *policies.TaskView, j *policies.TaskJob, stage int) time.Duration {
+	return []time.Duration{0, time.Second, 5 * time.Second, time.Hour, Never}[workloads.Stream(c.seed, "keep", int(v.Now), int(j.ID), stage).IntN(5)]
+}
+
+func (c copier) Source(x *policies.CopyChoice) int {
+	n := len(x.Copies)
+	if x.Running > 0 && x.Now < x.Until {
+		n++
+	}
+	pick := workloads.Stream(c.seed, "source", int(x.Now), x.Rank, len(x.Copies)).IntN(n)
+	if pick == len(x.Copies) {
+		return -1
+	}
+	return pick
 }
 
 // With arbitrary failures at arbitrary events, and any number of attempts of a task at the same time, every job
@@ -600,25 +625,43 @@ func TestFailuresAtAnyEvent(t *testing.T) {
 		c.Slots = [2]int{rapid.IntRange(1, 3).Draw(t, "maps"), rapid.IntRange(1, 3).Draw(t, "reduces")}
 		sched.computing = min(sched.computing, c.Slots[1])
 		c.Scheduler = sched
+		copies := rapid.Bool().Draw(t, "copies")
+		if copies {
+			sched.backups = true
+			c.Scheduler = copier{sched}
+		}
 		c.OutOfBand, c.Barrier = rapid.Bool().Draw(t, "oob"), rapid.Bool().Draw(t, "barrier")
 		c.Batch, c.Fetches = rapid.IntRange(0, 3).Draw(t, "batch"), rapid.IntRange(1, 3).Draw(t, "fetches")
 		c.Slowstart = rapid.SampledFrom([]float64{0, 0.05, 0.5, 1}).Draw(t, "slowstart")
 		c.Space, c.Resources = 1e9, jobs.Resources{CPU: 4}
 		c.Blocks = blocksOn(f, 40)
+		latency := 100 * time.Millisecond * time.Duration(rapid.SampledFrom([]int{1, 30, 200}).Draw(t, "latency"))
 		var list []*jobs.Job
 		for id := range rapid.IntRange(1, 4).Draw(t, "jobs") {
 			list = append(list, drawJob(t, jobs.JobID(id+1)))
 		}
 		plan := rapid.SliceOfN(rapid.IntRange(0, 99), 0, 60).Draw(t, "plan")
+		after := rapid.SliceOfN(rapid.IntRange(0, 20), 0, 5).Draw(t, "crashes after copies")
 		run := func() (string, *sim) {
 			s := newSim(t, c, 3*time.Second)
-			s.audit = true
+			s.audit, s.varied = true, copies
 			var log strings.Builder
 			s.log = func(line string) { log.WriteString(line + "\n") }
 			for _, j := range list {
 				s.submit(j)
 			}
+			s.latency = latency
 			s.inject(plan)
+			n := 0
+			s.atCopy = func(c Copied) { // the host of the first or of the second copy crashes afterwards
+				if n++; n <= len(after) && after[n-1] > 0 {
+					h := c.Host
+					if first, ok := s.outputs[s.committed[c.Attempt.Task]]; ok && n%2 == 0 {
+						h = first
+					}
+					s.after(time.Duration(after[n-1]-1)*time.Second, func() { s.crash(h, time.Second, time.Minute, false) })
+				}
+			}
 			s.run(10 * time.Hour)
 			return log.String(), s
 		}
