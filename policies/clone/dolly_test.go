@@ -35,13 +35,78 @@ func TestJobStraggles(t *testing.T) {
 }
 
 // Of 600 slots, 30 are for copies, and 480 may be in use.
-func TestAdmits(t *testing.T) {
+func TestAdmit(t *testing.T) {
 	for _, tt := range []struct {
-		reserved, used, copies int
-		want                   bool
-	}{{0, 400, 30, true}, {30, 400, 4, false}, {0, 460, 30, false}, {0, 450, 30, true}, {0, 0, 31, false}, {26, 476, 4, true}, {26, 477, 4, false}} {
-		if got := DefaultDolly().Admits(tt.reserved, tt.used, tt.copies, 600); got != tt.want {
-			t.Errorf("%+v: %v", tt, got)
+		how                       Admission
+		reserved, used, copies, n int
+		each, total               int
+	}{
+		{AllOrNothing, 0, 400, 3, 10, 3, 30}, {AllOrNothing, 30, 400, 2, 2, 1, 0}, {AllOrNothing, 0, 460, 3, 10, 1, 0}, {AllOrNothing, 0, 450, 3, 10, 3, 30},
+		{AllOrNothing, 0, 0, 1, 31, 1, 0}, {AllOrNothing, 26, 476, 2, 2, 2, 4}, {AllOrNothing, 26, 477, 2, 2, 1, 0}, {Preemption, 30, 400, 2, 2, 1, 0}, {Preemption, 0, 400, 3, 10, 3, 30},
+		{Partial, 0, 0, 3, 10, 3, 30}, {Partial, 0, 0, 3, 15, 2, 30}, {Partial, 0, 0, 3, 16, 1, 0}, {Partial, 10, 0, 4, 5, 4, 20}, {Partial, 11, 0, 4, 5, 3, 15}, {Partial, 40, 0, 3, 2, 1, 0},
+		{FCFS, 0, 0, 3, 10, 3, 30}, {FCFS, 0, 0, 3, 100, 3, 30}, {FCFS, 1, 0, 3, 100, 3, 29}, {FCFS, 2, 0, 3, 100, 3, 27}, {FCFS, 28, 0, 3, 100, 3, 2}, {FCFS, 29, 0, 3, 100, 1, 0}, {FCFS, 35, 0, 3, 1, 1, 0},
+		{FCFS, 0, 470, 3, 100, 3, 9},
+	} {
+		if each, total := tt.how.Admit(DefaultDolly().Room(tt.reserved, tt.used, 600), tt.copies, tt.n); each != tt.each || total != tt.total {
+			t.Errorf("%+v: %d copies each and %d in total", tt, each, total)
+		}
+	}
+	var got []int
+	for i := range 4 {
+		got = append(got, CopiesOf(i, 3, 8))
+	}
+	if want := []int{3, 3, 2, 1}; !slices.Equal(got, want) {
+		t.Errorf("8 copies, at most 3 of a task: %v, want %v", got, want)
+	}
+}
+
+// No rule exceeds the room, the copies of the tasks add up to the total, and all rules give the same copies if there is room.
+func TestAdmissionKeepsTheRoom(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		room, copies, n := rapid.IntRange(-5, 60).Draw(t, "room"), rapid.IntRange(1, 6).Draw(t, "copies"), rapid.IntRange(1, 20).Draw(t, "tasks")
+		for how := range FCFS + 1 {
+			each, total := how.Admit(room, copies, n)
+			cloned := 0
+			for i := range n {
+				c := CopiesOf(i, each, total)
+				if c > copies {
+					t.Fatalf("rule %d: task %d has %d copies, at most %d", how, i, c, copies)
+				}
+				if c > 1 {
+					cloned += c
+				}
+			}
+			if cloned != total || total > max(room, 0) {
+				t.Fatalf("rule %d: %d copies of cloned tasks, %d in total, in a room of %d", how, cloned, total, room)
+			}
+			if copies > 1 && copies*n <= room && (each != copies || total != copies*n) {
+				t.Fatalf("rule %d: %d copies each and %d in total, with room for all", how, each, total)
+			}
+		}
+	})
+}
+
+// The largest jobs lose their clones first, none if that is not enough, and none that is as small as the new one.
+func TestVictims(t *testing.T) {
+	list := []Cloned{{Tasks: 5, Frees: 10}, {Tasks: 20, Frees: 4}, {Tasks: 9, Frees: 6}, {Tasks: 20, Frees: 3}, {Tasks: 30}}
+	for _, tt := range []struct {
+		tasks, need int
+		want        []int
+	}{{5, 1, []int{3}}, {5, 3, []int{3}}, {5, 4, []int{3, 1}}, {5, 8, []int{3, 1, 2}}, {5, 13, []int{3, 1, 2}}, {5, 14, nil}, {4, 14, []int{3, 1, 2, 0}}, {20, 1, nil}} {
+		if got := Victims(list, tt.tasks, tt.need); !slices.Equal(got, tt.want) {
+			t.Errorf("%d slots for a job of %d tasks: victims %v, want %v", tt.need, tt.tasks, got, tt.want)
+		}
+	}
+}
+
+// Estimates start with the given p and approach the share that is observed.
+func TestLearned(t *testing.T) {
+	for _, tt := range []struct {
+		straggled, judged int
+		want              float64
+	}{{0, 0, 0.1}, {0, 100, 0.05}, {30, 100, 0.2}, {30000, 99900, 0.3001}} {
+		if got := DefaultDolly().Learned(tt.straggled, tt.judged); math.Abs(got-tt.want) > 1e-9 {
+			t.Errorf("%d of %d straggled: p %v, want %v", tt.straggled, tt.judged, got, tt.want)
 		}
 	}
 }

@@ -41,6 +41,45 @@ func (l LATE) SlowTask(rate float64, stage []float64) bool {
 	return rate < percentile(stage, l.TaskPercentile)
 }
 
+// Hadoop is the speculation of Hadoop 0.21, which deviates from LATE: it compares with means and standard deviations, and
+// its cap has a minimum. The age and the choice among slow tasks are those of LATE.
+type Hadoop struct{}
+
+// Admits reports whether one more backup may be launched while a number of them runs, of a number of running tasks: up to 10
+// of them, 1 % of the slots, or 10 % of the running tasks, whichever is most.
+func (Hadoop) Admits(backups, slots, running int) bool {
+	return float64(backups) < max(10, 0.01*float64(slots), 0.1*float64(running))
+}
+
+// SlowHost reports whether a host is slow: its mean time of an attempt exceeds the mean of all hosts by more than their
+// standard deviation.
+func (Hadoop) SlowHost(took float64, all []float64) bool {
+	mean, deviation := moments(all)
+	return took-mean > deviation*(1+rounding)
+}
+
+// SlowTask reports whether a task is slow: its progress rate is below the mean of its stage by more than their standard
+// deviation, or than a third of the mean.
+func (Hadoop) SlowTask(rate float64, stage []float64) bool {
+	mean, deviation := moments(stage)
+	return mean-rate > min(deviation, mean/3)*(1+rounding)
+}
+
+// moments returns the mean and the standard deviation of values; NaN if there are none.
+func moments(values []float64) (mean, deviation float64) {
+	n := float64(len(values))
+	for _, v := range values {
+		mean += v / n
+	}
+	for _, v := range values {
+		deviation += float64((v-mean)*(v-mean)) / n
+	}
+	if n == 0 {
+		mean = math.NaN()
+	}
+	return mean, math.Sqrt(deviation)
+}
+
 // ProgressRate returns progress, from 0 to 1, for each second of the time that it took; 0 for no time.
 func ProgressRate(progress float64, elapsed time.Duration) float64 {
 	if elapsed <= 0 {

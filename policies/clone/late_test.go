@@ -36,6 +36,36 @@ func TestLATE(t *testing.T) {
 	}
 }
 
+// Rates of mean 0.006 and standard deviation 0.0027: the last task is slow by more than a third of the mean, 0.002, and the
+// standard deviation does not matter. Of hosts with a mean of 20 s and a deviation of 10 s, one with more than 30 s is slow.
+func TestHadoop(t *testing.T) {
+	var h Hadoop
+	for rate, want := range map[float64]bool{0.0039: true, 0.004: false, 0.0041: false, 0.002: true} {
+		if got := h.SlowTask(rate, []float64{0.009, 0.008, 0.005, 0.002}); got != want {
+			t.Errorf("a task with rate %v is slow: %v", rate, got)
+		}
+	}
+	if h.SlowTask(0.0095, []float64{0.01, 0.01, 0.01, 0.0095}) != true {
+		t.Error("a task 0.0004 below the mean is not slow, with a standard deviation of 0.0002")
+	}
+	if h.SlowTask(1, []float64{1, 1}) || h.SlowTask(1, nil) || h.SlowHost(1, nil) {
+		t.Error("a task or host is slow without others that are faster")
+	}
+	for took, want := range map[float64]bool{30: false, 30.1: true, 10: false} {
+		if got := h.SlowHost(took, []float64{10, 30, 10, 30}); got != want {
+			t.Errorf("a host with %v s is slow: %v", took, got)
+		}
+	}
+	for _, tt := range []struct {
+		backups, slots, running int
+		want                    bool
+	}{{9, 0, 0, true}, {10, 100, 50, false}, {19, 2000, 0, true}, {20, 2000, 0, false}, {29, 0, 300, true}, {30, 0, 300, false}} {
+		if got := h.Admits(tt.backups, tt.slots, tt.running); got != tt.want {
+			t.Errorf("%+v: admitted %v", tt, got)
+		}
+	}
+}
+
 // Percentiles are between neighbours, and no input gives a panic, or a negative time.
 func TestLATEOfAnything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
