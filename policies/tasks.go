@@ -147,8 +147,10 @@ type SlotState struct {
 	Need, Capacity jobs.Resources
 	// Space is what is left of the disk for intermediate data; negative if it has no limit.
 	Space units.Bytes
-	// Committed is the number of attempts that have committed on the host.
-	Committed int
+	// Committed is the number of attempts that have committed on the host, and CommittedTime the sum of their times from
+	// launch to commit.
+	Committed     int
+	CommittedTime time.Duration
 	// Judged and Straggled are those of History, of attempts on the host. Need History.
 	Judged, Straggled int
 	Lost              bool // the master considers the host down

@@ -302,7 +302,7 @@ func drawTaskConfig(t *rapid.T) Config {
 	order.Order = schedulers.Fair{Starvation: schedulers.Starvation{MinTimeout: time.Second, FairTimeout: 2 * time.Second, Fraction: 1, Kill: rapid.Bool().Draw(t, "kill"), Every: time.Second}}
 	if rapid.Bool().Draw(t, "backups") {
 		order.Speculation = schedulers.DefaultSpeculation()
-		order.Speculation.On, order.Speculation.After, order.Speculation.Cap = true, 0, 1
+		order.Speculation.By, order.Speculation.After, order.Speculation.Cap = schedulers.ByLATE, 0, 1
 		order.Speculation.TaskPercentile, order.Speculation.HostPercentile = 1, 0
 	}
 	tasks.Scheduler = order

@@ -2,7 +2,9 @@ package tasks
 
 import (
 	"slices"
+	"time"
 
+	"testbed/policies"
 	"testbed/policies/clone"
 	"testbed/workloads/jobs"
 )
@@ -12,27 +14,54 @@ import (
 type Cloning struct {
 	On bool
 	clone.Dolly
+	Admission clone.Admission
+	Reads     Reads
+	// Wait is ω of DelayedCopy: how long copies of a task that fetch wait for a copy of an output that no other one reads.
+	Wait time.Duration
+	// Learn estimates Straggle and Wait from policies.History, as far as it has enough samples.
+	Learn bool
 }
 
-// DefaultCloning returns Dolly's settings, with cloning off.
-func DefaultCloning() Cloning { return Cloning{Dolly: clone.DefaultDolly()} }
+// DefaultCloning returns Dolly's settings, with cloning off. The paper measured ω from 2.5 to 4.7 s for its smallest jobs.
+func DefaultCloning() Cloning { return Cloning{Dolly: clone.DefaultDolly(), Wait: 3 * time.Second} }
 
 // cloning is Dolly during one decision.
 //
-// Its memory is its own length, then for each unfinished job its ID, its number of stages, and for each stage the number
-// of copies of each task; 0 as long as none of its tasks has been launched.
+// Its memory is its own length, then the waits (waitHead), then for each unfinished job its ID, its number of stages, and for
+// each stage the two results of clone.Admission.Admit; 0 as long as none of its tasks has been launched.
 type cloning struct {
 	Cloning
 	d      *decision
-	copies [][]int64 // by job and stage
+	waits  []int64   // see learnWait
+	copies [][]int64 // by job: two for each stage
 }
 
 // size returns the number of elements of a memory that belong to Dolly.
 func (p Cloning) size(memory []int64) int {
-	if !p.On || len(memory) == 0 {
+	if !p.On {
 		return 0
 	}
-	return int(min(max(memory[0], 0), int64(len(memory)))) // memory of another policy is not trusted
+	return sizeOf(memory)
+}
+
+// sizeOf returns the first element of a memory, its length: that of another policy is not trusted.
+func sizeOf(memory []int64) int {
+	if len(memory) == 0 {
+		return 0
+	}
+	return int(min(max(memory[0], 0), int64(len(memory))))
+}
+
+// cloneHead is the number of elements of Dolly's memory before those of jobs.
+const cloneHead = 1 + waitHead
+
+// nextJob splits the memory of jobs: the ID and the copies of the first job, and the memory of the others.
+func nextJob(memory []int64) (id int64, copies, rest []int64, ok bool) {
+	if len(memory) < 2 {
+		return 0, nil, nil, false
+	}
+	n := 2 * int(min(max(memory[1], 0), int64(len(memory)-2)/2))
+	return memory[0], memory[2 : 2+n], memory[2+n:], true
 }
 
 // begin returns Dolly for one decision; nil if it is off.
@@ -40,22 +69,24 @@ func (p Cloning) begin(d *decision, memory []int64) *cloning {
 	if !p.On {
 		return nil
 	}
-	x := &cloning{Cloning: p, d: d, copies: make([][]int64, len(d.v.Jobs))}
+	x := &cloning{Cloning: p, d: d, waits: d.a.Counts(waitHead), copies: make([][]int64, len(d.v.Jobs))}
+	if p.Learn && d.v.History != nil {
+		x.Straggle = p.Learned(d.v.History.Straggled, d.v.History.Judged)
+	}
 	memory = memory[min(1, len(memory)):]
+	memory = memory[copy(x.waits, memory):]
 	for i := range d.v.Jobs {
 		j := &d.v.Jobs[i]
-		for len(memory) >= 2 && memory[0] != int64(j.ID) && !known(d.v.Jobs[i:], memory[0]) {
-			memory = memory[min(int64(len(memory)), 2+max(0, memory[1])):]
+		x.copies[i] = d.a.Counts(2 * len(j.Stages))
+		id, copies, rest, ok := nextJob(memory)
+		for ok && id != int64(j.ID) && !known(d.v.Jobs[i:], id) {
+			memory = rest
+			id, copies, rest, ok = nextJob(memory)
 		}
-		if len(memory) >= 2 && memory[0] == int64(j.ID) && memory[1] == int64(len(j.Stages)) && len(memory) >= 2+len(j.Stages) {
-			x.copies[i] = memory[2 : 2+len(j.Stages)]
-			memory = memory[2+len(j.Stages):]
+		if ok && id == int64(j.ID) {
+			copy(x.copies[i], copies)
+			memory = rest
 		}
-	}
-	for i := range x.copies {
-		copied := d.a.Counts(len(d.v.Jobs[i].Stages))
-		copy(copied, x.copies[i])
-		x.copies[i] = copied
 	}
 	return x
 }
@@ -65,58 +96,124 @@ func (x *cloning) memory() []int64 {
 	if x == nil {
 		return nil
 	}
-	size := 1
+	size := cloneHead
 	for _, c := range x.copies {
 		size += 2 + len(c)
 	}
 	out := x.d.a.Counts(size)
 	out[0] = int64(size)
-	rest := out[1:]
+	rest := out[1+copy(out[1:], x.waits):]
 	for i, c := range x.copies {
-		rest[0], rest[1] = int64(x.d.v.Jobs[i].ID), int64(len(c))
+		rest[0], rest[1] = int64(x.d.v.Jobs[i].ID), int64(len(c)/2)
 		copy(rest[2:], c)
 		rest = rest[2+len(c):]
 	}
 	return out
 }
 
-// launched decides on the copies of a stage's tasks at the launch of the first one: those of all tasks, or none.
+// each returns the largest number of copies of the tasks of a stage; 0 before it is decided.
+func (x *cloning) each(job, stage int) int {
+	if x == nil || stage < 0 || 2*stage >= len(x.copies[job]) {
+		return 0
+	}
+	return int(x.copies[job][2*stage])
+}
+
+// launched decides on the copies of a stage's tasks at the launch of the first one.
 func (x *cloning) launched(job, stage int) {
-	if x == nil || x.copies[job][stage] != 0 {
+	if x == nil || x.each(job, stage) != 0 {
 		return
 	}
-	j := &x.d.v.Jobs[job]
-	st := &j.Stages[stage]
+	st := &x.d.v.Jobs[job].Stages[stage]
 	c := x.Copies(st.Tasks)
 	// Tasks that fetch have no more copies than those before them.
-	for _, before := range x.copies[job][:stage] {
-		if before > 0 {
-			c = min(c, int(before))
+	for before := range stage {
+		if n := x.each(job, before); n > 0 {
+			c = min(c, n)
 		}
 	}
 	slots := x.d.slots()
-	used := 0
+	all, used := slots[jobs.Map]+slots[jobs.Reduce], 0
 	for h := range x.d.v.Slots {
 		if s := &x.d.v.Slots[h]; !s.Lost {
 			used += s.Used[jobs.Map] + s.Used[jobs.Reduce]
 		}
 	}
-	if !x.Admits(x.reserved(), used, c*st.Tasks, slots[jobs.Map]+slots[jobs.Reduce]) {
-		c = 1
+	reserved := 0
+	for i := range x.copies {
+		reserved += x.reserved(i)
 	}
-	x.copies[job][stage] = int64(c)
+	room := x.Room(reserved, used, all)
+	if missing := c*st.Tasks - room; x.Admission == clone.Preemption && c > 1 && missing > 0 && x.Room(0, used, all) >= c*st.Tasks && x.preempt(job, missing) {
+		room = c * st.Tasks
+	}
+	each, total := x.Admission.Admit(room, c, st.Tasks)
+	x.copies[job][2*stage], x.copies[job][2*stage+1] = int64(each), int64(total)
+	if x.Learn && c > 1 {
+		x.learnWait(job, stage, c)
+	}
 }
 
-// reserved returns the slots for the copies of tasks that have not ended, of stages with more than one copy.
-func (x *cloning) reserved() (n int) {
-	for i, list := range x.copies {
-		for s, c := range list {
-			if st := &x.d.v.Jobs[i].Stages[s]; c > 1 {
-				n += int(c) * (st.Tasks - st.Done)
-			}
+// reserved returns the slots for copies of a job: of the tasks of cloned stages that have not ended, and of those that have
+// while attempts still make copies of their outputs.
+func (x *cloning) reserved(job int) (n int) {
+	j := &x.d.v.Jobs[job]
+	for s := range j.Stages {
+		if c := x.each(job, s); c > 1 {
+			n += min(int(x.copies[job][2*s+1]), c*(j.Stages[s].Tasks-j.Stages[s].Done))
+		}
+	}
+	for i := range j.Running {
+		if a := &j.Running[i]; a.Spare && !x.d.killing(a) {
+			n++
 		}
 	}
 	return n
+}
+
+// preempt kills the clones of larger jobs, so that a number of slots is free for copies. The copies of those jobs that go on are
+// the first ones that have progressed most. It reports whether there were enough; if not, it kills none.
+func (x *cloning) preempt(job, need int) bool {
+	list := make([]clone.Cloned, len(x.copies))
+	for i := range list {
+		j := &x.d.v.Jobs[i]
+		list[i].Tasks = tasksOf(j)
+		// A job that gets a clone in the same decision keeps it: the clone does not run yet.
+		if !slices.ContainsFunc(x.d.a.Backup, func(id jobs.TaskID) bool { return id.Job == j.ID }) {
+			list[i].Frees = x.reserved(i)
+		}
+	}
+	victims := clone.Victims(list, list[job].Tasks, need)
+	for _, i := range victims {
+		j := &x.d.v.Jobs[i]
+		for r := range j.Running {
+			a := &j.Running[r]
+			if !x.d.killing(a) && (a.Spare || x.each(i, a.ID.Task.Stage) > 1 && x.d.best(j, a.ID.Task) != a) {
+				x.d.a.Kill = append(x.d.a.Kill, a.ID)
+			}
+		}
+		for s := range j.Stages {
+			if x.each(i, s) > 1 {
+				x.copies[i][2*s], x.copies[i][2*s+1] = 1, 0
+			}
+		}
+	}
+	return len(victims) > 0
+}
+
+// best returns the attempt of a task that has progressed most and is not being killed, of equal ones the first.
+func (d *decision) best(j *policies.TaskJob, task jobs.TaskID) (best *policies.AttemptState) {
+	for i := range j.Running {
+		if a := &j.Running[i]; a.ID.Task == task && !d.killing(a) && (best == nil || a.Progress > best.Progress) {
+			best = a
+		}
+	}
+	return best
+}
+
+// killing reports whether an attempt is being killed, by this decision or before.
+func (d *decision) killing(a *policies.AttemptState) bool {
+	return a.Killing || slices.Contains(d.a.Kill, a.ID)
 }
 
 // runClones starts copies of running tasks that have too few, the jobs in order. They come before other tasks: their
@@ -131,7 +228,7 @@ func (f *filler) runClones() {
 		for r := range j.Running {
 			a := &j.Running[r]
 			stage := a.ID.Task.Stage
-			if stage < 0 || stage >= len(j.Stages) || x.copies[i][stage] <= 1 || a.Killing || slices.Contains(f.a.Backup, a.ID.Task) {
+			if x.each(i, stage) <= 1 || a.Killing || a.Spare || slices.Contains(f.a.Backup, a.ID.Task) {
 				continue
 			}
 			st := &j.Stages[stage]
@@ -147,7 +244,7 @@ func (f *filler) runClones() {
 					}
 				}
 			}
-			if !here && n < int(x.copies[i][stage]) {
+			if !here && n < clone.CopiesOf(a.ID.Task.Index, x.each(i, stage), int(x.copies[i][2*stage+1])) {
 				f.backup(a.ID.Task, st)
 			}
 		}

@@ -58,10 +58,10 @@ type filler struct {
 	total     int                 // launches left
 	left      [jobs.TaskKinds]int // launches left, by kind
 	far       int                 // maps launched off-rack
-	// For backups: whether these are known, the number that runs, and whether the host is slow.
-	surveyed bool
-	backups  int
-	slow     bool
+	// For backups: whether these are known, the numbers of backups and of tasks that run, and whether the host is slow.
+	surveyed        bool
+	backups, active int
+	slow            bool
 }
 
 // run fills slots of the given kinds until no job has a task that may be launched. A job that

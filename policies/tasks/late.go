@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -9,18 +10,39 @@ import (
 	"testbed/workloads/jobs"
 )
 
-// Speculation launches backups of tasks that run slowly, on slots for which no task is pending: LATE (Zaharia and others,
-// Improving MapReduce Performance in Heterogeneous Environments, OSDI 2008). Its zero value is off.
+// Speculation launches backups of tasks that run slowly. Its zero value is off.
 type Speculation struct {
-	On bool
+	By Method
 	clone.LATE
+	Mantri clone.Mantri
 }
 
-// DefaultSpeculation returns LATE's settings, with speculation off.
-func DefaultSpeculation() Speculation { return Speculation{LATE: clone.DefaultLATE()} }
+// Method selects the tasks that get backups.
+type Method int
+
+const (
+	NoSpeculation Method = iota
+	// ByLATE launches backups on slots for which no task is pending (Zaharia and others, Improving MapReduce Performance in
+	// Heterogeneous Environments, OSDI 2008).
+	ByLATE
+	// ByHadoop is the same with the tests of Hadoop 0.21 for slow tasks and hosts, and its cap.
+	ByHadoop
+	// ByMantri also restarts or copies tasks while others wait for slots (Ananthanarayanan and others, Reining in the
+	// Outliers in Map-Reduce Clusters using Mantri, OSDI 2010).
+	ByMantri
+)
+
+// DefaultSpeculation returns the settings of LATE and Mantri, with speculation off.
+func DefaultSpeculation() Speculation {
+	return Speculation{LATE: clone.DefaultLATE(), Mantri: clone.DefaultMantri()}
+}
 
 // speculate launches backups on the slots of the host that are left.
 func (f *filler) speculate(s Speculation) {
+	if s.By == ByMantri {
+		f.mantri(s.Mantri, false)
+		return
+	}
 	for k := range jobs.TaskKind(jobs.TaskKinds) {
 		for f.open([]jobs.TaskKind{k}) && !f.waits(k) {
 			if !f.admits(s) {
@@ -44,14 +66,19 @@ func (f *filler) waits(k jobs.TaskKind) bool {
 func (f *filler) admits(s Speculation) bool {
 	if !f.surveyed {
 		f.surveyed = true
-		f.backups, f.slow = f.survey(s)
+		f.survey(s)
 	}
 	slots := f.slots()
-	return !f.slow && s.Admits(f.backups, slots[jobs.Map]+slots[jobs.Reduce])
+	all := slots[jobs.Map] + slots[jobs.Reduce]
+	if s.By == ByHadoop {
+		return !f.slow && clone.Hadoop{}.Admits(f.backups, all, f.active)
+	}
+	return !f.slow && s.Admits(f.backups, all)
 }
 
-// survey counts the backups that run, and finds out whether the host is slow.
-func (f *filler) survey(s Speculation) (backups int, slow bool) {
+// survey counts the backups and the tasks that run, and finds out whether the host is slow: by the work that hosts have
+// done, or, for Hadoop, by the mean times of the attempts that have committed on them.
+func (f *filler) survey(s Speculation) {
 	work := f.a.Floats(len(f.v.Slots))
 	for h := range f.v.Slots {
 		work[h] = float64(f.v.Slots[h].Committed)
@@ -60,23 +87,44 @@ func (f *filler) survey(s Speculation) (backups int, slow bool) {
 		attempts, tasks := 0, 0
 		for _, x := range f.v.Jobs[i].Running {
 			work[x.Host] += x.Progress
-			if !x.Killing {
+			if !x.Killing && !x.Spare {
 				attempts++
 			}
 		}
 		for j := range f.v.Jobs[i].Stages {
 			tasks += f.v.Jobs[i].Stages[j].Running
 		}
-		backups += max(0, attempts-tasks)
+		f.active += tasks
+		f.backups += max(0, attempts-tasks)
+	}
+	if s.By == ByHadoop {
+		for h := range f.v.Slots {
+			work[h] = math.NaN()
+			if x := &f.v.Slots[h]; x.Committed > 0 {
+				work[h] = x.CommittedTime.Seconds() / float64(x.Committed)
+			}
+		}
 	}
 	mine := work[f.v.Host]
 	up := work[:0]
 	for h, w := range work {
-		if !f.v.Slots[h].Lost {
+		if !f.v.Slots[h].Lost && !math.IsNaN(w) {
 			up = append(up, w)
 		}
 	}
-	return backups, s.SlowHost(mine, up)
+	if s.By == ByHadoop {
+		f.slow = clone.Hadoop{}.SlowHost(mine, up)
+	} else {
+		f.slow = s.SlowHost(mine, up)
+	}
+}
+
+// slowTask reports whether a task is slow, by its progress rate and those of its stage.
+func (s Speculation) slowTask(rate float64, stage []float64) bool {
+	if s.By == ByHadoop {
+		return clone.Hadoop{}.SlowTask(rate, stage)
+	}
+	return s.SlowTask(rate, stage)
 }
 
 // slowest returns the task of a kind of which the host is to launch a backup: of the slow tasks that have one attempt, the
@@ -100,7 +148,7 @@ func (f *filler) slowest(s Speculation, k jobs.TaskKind) (best jobs.TaskID, of *
 				if rates == nil {
 					rates = f.rates(j, n, s.After)
 				}
-				if left := clone.TimeLeft(x.Progress, elapsed).Seconds(); left > longest && s.SlowTask(clone.ProgressRate(x.Progress, elapsed), rates) {
+				if left := clone.TimeLeft(x.Progress, elapsed).Seconds(); left > longest && s.slowTask(clone.ProgressRate(x.Progress, elapsed), rates) {
 					longest, best, of = left, x.ID.Task, st
 				}
 			}
@@ -111,7 +159,7 @@ func (f *filler) slowest(s Speculation, k jobs.TaskKind) (best jobs.TaskID, of *
 
 // alone reports whether an attempt is the only one of its task, and on another host.
 func (f *filler) alone(j *policies.TaskJob, x *policies.AttemptState) bool {
-	return !x.Killing && x.Host != f.v.Host && !slices.Contains(f.a.Backup, x.ID.Task) &&
+	return !x.Spare && !f.killing(x) && x.Host != f.v.Host && !slices.Contains(f.a.Backup, x.ID.Task) &&
 		!slices.ContainsFunc(j.Running, func(y policies.AttemptState) bool { return y.ID.Task == x.ID.Task && y.ID != x.ID })
 }
 

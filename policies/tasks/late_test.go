@@ -16,7 +16,7 @@ import (
 // late returns FIFO with LATE, without limits of a heartbeat.
 func late() Scheduler {
 	s := Scheduler{Order: FIFO{}, Speculation: DefaultSpeculation()}
-	s.Speculation.On = true
+	s.Speculation.By = ByLATE
 	return s
 }
 

@@ -182,7 +182,7 @@ func (q *fair) killKind(k jobs.TaskKind, need, most int) (kills int) {
 		for j := range q.d.v.Jobs[i].Running {
 			switch x := &q.d.v.Jobs[i].Running[j]; {
 			case x.Kind != k:
-			case x.Killing:
+			case q.d.killing(x):
 				need--
 			default:
 				victims = append(victims, victim{x, i})

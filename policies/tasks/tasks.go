@@ -1,6 +1,6 @@
 // Package tasks holds the policies that fill the free slots of hosts with tasks: the orders of
 // jobs FIFO, FAIR and DRF, one filler that turns an order into launches, and the restrictions
-// that wrap it: delay scheduling, copy-compute splitting, ShuffleWatcher, speculation and cloning.
+// that wrap it: delay scheduling, copy-compute splitting, ShuffleWatcher, speculation, cloning and blacklists.
 //
 // This package starts no attempts and moves no data: the engine does.
 package tasks
@@ -9,6 +9,7 @@ import (
 	"iter"
 
 	"testbed/policies"
+	"testbed/policies/clone"
 	"testbed/topo"
 	"testbed/workloads/jobs"
 )
@@ -23,6 +24,7 @@ type Scheduler struct {
 	Shuffle     Shuffling // ShuffleWatcher; its zero value is off
 	Speculation Speculation
 	Cloning     Cloning
+	Blacklist   clone.Blacklist
 }
 
 // Order selects the jobs that get slots first. Its implementations are FIFO, Fair and DRF.
@@ -57,24 +59,25 @@ var (
 // DefaultFIFO returns the scheduler of Hadoop 0.20, JobQueueTaskScheduler, without delay
 // scheduling and splitting.
 func DefaultFIFO() Scheduler {
-	return Scheduler{Order: FIFO{}, PerHeartbeat: PerHeartbeat{Reduces: 1, OffRack: 1, LoadFactor: true}, Delay: DefaultDelay(), Splitting: DefaultSplitting(), Shuffle: DefaultShuffling(), Speculation: DefaultSpeculation(), Cloning: DefaultCloning()}
+	return Scheduler{Order: FIFO{}, PerHeartbeat: PerHeartbeat{Reduces: 1, OffRack: 1, LoadFactor: true}, Delay: DefaultDelay(), Splitting: DefaultSplitting(), Shuffle: DefaultShuffling(), Speculation: DefaultSpeculation(), Cloning: DefaultCloning(), Blacklist: clone.DefaultBlacklist()}
 }
 
 // DefaultFair returns FAIR with equal pools, without killing, delay scheduling and splitting.
 func DefaultFair() Scheduler {
-	return Scheduler{Order: Fair{Starvation: DefaultStarvation()}, PerHeartbeat: PerHeartbeat{Tasks: 1}, Delay: DefaultDelay(), Splitting: DefaultSplitting(), Shuffle: DefaultShuffling(), Speculation: DefaultSpeculation(), Cloning: DefaultCloning()}
+	return Scheduler{Order: Fair{Starvation: DefaultStarvation()}, PerHeartbeat: PerHeartbeat{Tasks: 1}, Delay: DefaultDelay(), Splitting: DefaultSplitting(), Shuffle: DefaultShuffling(), Speculation: DefaultSpeculation(), Cloning: DefaultCloning(), Blacklist: clone.DefaultBlacklist()}
 }
 
 // DefaultDRF returns dominant resource fairness, which fills all slots of a heartbeat.
 func DefaultDRF() Scheduler {
-	return Scheduler{Order: DRF{}, Delay: DefaultDelay(), Splitting: DefaultSplitting(), Shuffle: DefaultShuffling(), Speculation: DefaultSpeculation(), Cloning: DefaultCloning()}
+	return Scheduler{Order: DRF{}, Delay: DefaultDelay(), Splitting: DefaultSplitting(), Shuffle: DefaultShuffling(), Speculation: DefaultSpeculation(), Cloning: DefaultCloning(), Blacklist: clone.DefaultBlacklist()}
 }
 
 // Needs returns neither sizes nor loads, which a scheduler of tasks does not read. Killing, and
 // delays by time, count from heartbeat to heartbeat, also where all slots are taken.
 func (s Scheduler) Needs() policies.Needs {
 	fair, ok := s.Order.(Fair)
-	return policies.Needs{EveryHeartbeat: ok && fair.Kill || s.Delay.remembersTime() || s.Shuffle.NASS || s.Speculation.On || s.Cloning.On, TaskProgress: s.Speculation.On, LinkLoad: s.Shuffle.NASS && !s.Shuffle.TrueLoad, OracleLoad: s.Shuffle.NASS && s.Shuffle.TrueLoad,
+	return policies.Needs{EveryHeartbeat: ok && fair.Kill || s.Delay.remembersTime() || s.Shuffle.NASS || s.Speculation.By != NoSpeculation || s.Cloning.On || s.Blacklist.Above > 0,
+		TaskProgress: s.Speculation.By != NoSpeculation || s.Cloning.On && (s.Cloning.Learn || s.Cloning.Admission == clone.Preemption), History: s.Cloning.On && s.Cloning.Learn || s.Blacklist.Above > 0, LinkLoad: s.Shuffle.NASS && !s.Shuffle.TrueLoad, OracleLoad: s.Shuffle.NASS && s.Shuffle.TrueLoad,
 		Shuffle: s.Shuffle.on(), OracleRatio: s.Shuffle.on() && s.Shuffle.Ratios != Learned}
 }
 
@@ -90,19 +93,26 @@ func (s Scheduler) Assign(v *policies.TaskView, a *policies.Assignment) {
 	if len(v.Memory) >= ownMemory {
 		d.remembered = v.Memory[ownMemory:]
 	}
-	shuffled := s.Shuffle.size(d.remembered)
-	x := s.Shuffle.begin(d, d.remembered[:shuffled])
-	d.remembered = d.remembered[shuffled:]
-	cloned := s.Cloning.size(d.remembered)
-	clones := s.Cloning.begin(d, d.remembered[:cloned])
-	d.remembered = d.remembered[cloned:]
+	part := func(size int) (first []int64) {
+		first, d.remembered = d.remembered[:size], d.remembered[size:]
+		return first
+	}
+	x := s.Shuffle.begin(d, part(s.Shuffle.size(d.remembered)))
+	clones := s.Cloning.begin(d, part(s.Cloning.size(d.remembered)))
+	blacklist := beginBlacklist(s.Blacklist, d, part(blacklistSize(s.Blacklist, d.remembered)))
 	d.delay.start(d, s.Delay)
 	q := s.start(d)
 	f := filler{decision: d, queue: q, splitting: s.Splitting, cloning: clones}
 	f.offRack = s.OffRack
 	f.total, f.left = s.limits(d)
-	if !d.host.Lost {
+	if s.Speculation.By == ByMantri {
+		f.prune(s.Speculation.Mantri)
+	}
+	if !d.host.Lost && !blacklist.skips() {
 		f.runClones()
+		if s.Speculation.By == ByMantri {
+			f.mantri(s.Speculation.Mantri, true)
+		}
 		if x != nil {
 			f.runShuffling(x)
 		} else {
@@ -110,23 +120,27 @@ func (s Scheduler) Assign(v *policies.TaskView, a *policies.Assignment) {
 				f.run(kinds)
 			}
 		}
-		if s.Speculation.On {
+		if s.Speculation.By != NoSpeculation {
 			f.speculate(s.Speculation)
 		}
 	}
 	d.delay.finish(d)
-	shuffle, copies, memory := x.memory(), clones.memory(), q.finish()
-	if len(shuffle)+len(copies)+len(memory) == 0 && !s.Delay.remembersTime() {
+	parts := [][]int64{x.memory(), clones.memory(), blacklist.memory(), q.finish()}
+	size := 0
+	for _, p := range parts {
+		size += len(p)
+	}
+	if size == 0 && !s.Delay.remembersTime() {
 		if len(v.Memory) > 0 {
 			a.Memory = []int64{}
 		}
 		return
 	}
-	a.Memory = a.Counts(ownMemory + len(shuffle) + len(copies) + len(memory))
+	a.Memory = a.Counts(ownMemory + size)
 	a.Memory[0] = int64(v.Now)
 	rest := a.Memory[ownMemory:]
-	for _, part := range [][]int64{shuffle, copies, memory} {
-		rest = rest[copy(rest, part):]
+	for _, p := range parts {
+		rest = rest[copy(rest, p):]
 	}
 }
 

@@ -50,11 +50,11 @@ func contenders() map[string]Scheduler {
 		}),
 		"fair, dolly": with(DefaultFair(), func(s *Scheduler) { s.Cloning.On, s.Cloning.Budget = true, 0.5 }),
 		"fifo, shuffle watcher, dolly, late": {Order: FIFO{}, Shuffle: watcher(), Cloning: Cloning{On: true, Dolly: clone.Dolly{Straggle: 0.2, Risk: 0.05, Budget: 1, Utilization: 1}},
-			Speculation: Speculation{On: true, LATE: clone.LATE{Cap: 1, TaskPercentile: 1}}},
-		"fair, late": with(DefaultFair(), func(s *Scheduler) { s.Speculation.On, s.Speculation.After = true, 0 }),
+			Speculation: Speculation{By: ByLATE, LATE: clone.LATE{Cap: 1, TaskPercentile: 1}}},
+		"fair, late": with(DefaultFair(), func(s *Scheduler) { s.Speculation.By, s.Speculation.After = ByLATE, 0 }),
 		"drf, delay, late": with(DefaultDRF(), func(s *Scheduler) {
 			s.Waiting, s.T1, s.T2 = ByTime, time.Second, time.Second
-			s.Speculation.On, s.Speculation.After, s.Speculation.Cap, s.Speculation.TaskPercentile, s.Speculation.HostPercentile = true, 0, 1, 1, 0
+			s.Speculation.By, s.Speculation.After, s.Speculation.Cap, s.Speculation.TaskPercentile, s.Speculation.HostPercentile = ByLATE, 0, 1, 1, 0
 		}),
 		"drf, samp, sarp": {Order: DRF{}, Shuffle: Shuffling{SARP: true, SAMP: true, Rule: shuffle.BestPrefix}},
 	}

@@ -189,6 +189,7 @@ func (t *Tracker) end(a *attempt, how ending) {
 		used.Input, used.Output = used.Read, outputOf(spec)
 		slots.Committed++
 		t.observe(a, 1, used.Busy)
+		slots.CommittedTime += used.Busy
 	}
 	if profile := a.job().Profile; profile != "" && a.Kind == jobs.Map && !a.st.fetches() {
 		c := t.view.Profiles[profile]
