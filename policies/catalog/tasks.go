@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"testbed/policies/clone"
 	"testbed/policies/shuffle"
@@ -29,11 +30,12 @@ func schedulers() []Entry {
 	fifo, fair, drf := tasks.DefaultFIFO(), tasks.DefaultFair(), tasks.DefaultDRF()
 	starvation := tasks.DefaultStarvation()
 	scheduler := func(v Values, order tasks.Order) tasks.Scheduler {
-		return tasks.Scheduler{Order: order, PerHeartbeat: perHeartbeatOf(v), Delay: delayOf(v), Splitting: tasks.Splitting{Factor: v.int("split"), PerJob: v.int("split_per_job"), PerUser: v.int("user_reduces")}, Shuffle: shufflingOf(v), Speculation: speculationOf(v), Cloning: cloningOf(v)}
+		return tasks.Scheduler{Order: order, PerHeartbeat: perHeartbeatOf(v), Delay: delayOf(v), Splitting: tasks.Splitting{Factor: v.int("split"), PerJob: v.int("split_per_job"), PerUser: v.int("user_reduces")}, Shuffle: shufflingOf(v), Speculation: speculationOf(v), Cloning: cloningOf(v),
+			Blacklist: clone.Blacklist{Above: v.float("blacklist"), Window: v.duration("blacklist_window")}}
 	}
 	return []Entry{
 		{Name: "fifo", Doc: "first in, first out: jobs by priority, then by submission (Hadoop's default)",
-			Params: slices.Concat(perHeartbeat(fifo), delays(fifo), splits(fifo), shufflings(), speculations(), clonings()), Check: checkTasks,
+			Params: slices.Concat(perHeartbeat(fifo), delays(fifo), splits(fifo), shufflings(), stragglers()), Check: checkTasks,
 			New: func(v Values) any { return scheduler(v, tasks.FIFO{}) }},
 		{Name: "fair", Doc: "FAIR (Hadoop's fair scheduler): a pool for each user, with minimum shares and weights; the pool furthest below its share goes first",
 			Params: slices.Concat([]Param{
@@ -45,7 +47,7 @@ func schedulers() []Entry {
 				{Name: "starving_fraction", Type: Float, Default: starvation.Fraction, Unit: "× the fair share", Low: 0.01, High: 1, Doc: "part of its fair share below which a pool may starve"},
 				{Name: "kill_interval", Type: Duration, Default: starvation.Every, Max: int64(maxInterval), Doc: "minimum time between two rounds of kills"},
 				{Name: "kill_most", Type: Whole, Default: int64(starvation.Most), Unit: "tasks", Max: maxTasks, Doc: "maximum number of kills a round; 0 for no limit"},
-			}, perHeartbeat(fair), delays(fair), splits(fair), shufflings(), speculations(), clonings()),
+			}, perHeartbeat(fair), delays(fair), splits(fair), shufflings(), stragglers()),
 			Check: func(v Values) []error {
 				errs := checkTasks(v)
 				if n := v.int("kill_most"); n > 0 && !v.bool("kill") {
@@ -59,7 +61,7 @@ func schedulers() []Entry {
 						Kill: v.bool("kill"), Every: v.duration("kill_interval"), Most: v.int("kill_most")}})
 			}},
 		{Name: "drf", Doc: "dominant resource fairness (NSDI 2011) over cores and memory: the user with the lowest dominant share goes first",
-			Params: slices.Concat(perHeartbeat(drf), delays(drf), splits(drf), shufflings(), speculations(), clonings()), Check: checkTasks,
+			Params: slices.Concat(perHeartbeat(drf), delays(drf), splits(drf), shufflings(), stragglers()), Check: checkTasks,
 			New: func(v Values) any { return scheduler(v, tasks.DRF{}) }},
 	}
 }
@@ -141,36 +143,67 @@ func shufflingOf(v Values) tasks.Shuffling {
 		Interval: v.duration("netsat_interval"), TrueLoad: v.choice("netsat_load") == "actual", Strict: v.bool("strict"), Ratios: tasks.Knowledge(slices.Index(ratios(), v.choice("ratios")))}
 }
 
+// stragglers returns the parameters of the policies against stragglers.
+func stragglers() []Param { return slices.Concat(speculations(), blacklists(), clonings()) }
+
+// speculationMethods returns the names of tasks.Method, by value.
+func speculationMethods() []string { return []string{"none", "late", "hadoop", "mantri"} }
+
 func speculations() []Param {
 	s := tasks.DefaultSpeculation()
 	return []Param{
-		{Name: "speculation", Type: Choice, Default: "none", Choices: []string{"none", "late"}, Doc: "backups of running tasks on slots for which no task is pending: late, of tasks that progress slowly, the one with the longest time left first"},
-		{Name: "late_cap", Type: Float, Default: s.Cap, Unit: "× the slots", High: 1, Doc: "SpeculativeCap: number of backups at which no more are launched"},
-		{Name: "late_slow_host", Type: Float, Default: s.HostPercentile, Unit: "× the hosts", High: 1, Doc: "SlowNodeThreshold: hosts whose tasks have progressed less than this percentile of all hosts get no backups"},
-		{Name: "late_slow_task", Type: Float, Default: s.TaskPercentile, Unit: "× the tasks", High: 1, Doc: "SlowTaskThreshold: tasks are slow that progress at less than this percentile of their stage"},
-		{Name: "late_after", Type: Duration, Default: s.After, Max: int64(maxInterval), Doc: "time that a task runs before it may get a backup"},
+		{Name: "speculation", Type: Choice, Default: speculationMethods()[s.By], Choices: speculationMethods(), Doc: "backups of running tasks: late, of tasks that progress slowly, the one with the longest time left first, on slots for which no task is pending; hadoop, the same with Hadoop's tests for slow tasks and hosts; mantri, also restarts and copies while tasks are pending, where they save slot time"},
+		{Name: "late_cap", Type: Float, Default: s.Cap, Unit: "× the slots", High: 1, Doc: "SpeculativeCap: number of backups at which no more are launched; hadoop has its own"},
+		{Name: "late_slow_host", Type: Float, Default: s.HostPercentile, Unit: "× the hosts", High: 1, Doc: "SlowNodeThreshold: hosts whose tasks have progressed less than this percentile of all hosts get no backups; hadoop has its own"},
+		{Name: "late_slow_task", Type: Float, Default: s.TaskPercentile, Unit: "× the tasks", High: 1, Doc: "SlowTaskThreshold: tasks are slow that progress at less than this percentile of their stage; hadoop has its own"},
+		{Name: "late_after", Type: Duration, Default: s.After, Max: int64(maxInterval), Doc: "time that a task runs before it may get a backup, by late and hadoop"},
+		{Name: "mantri_interval", Type: Duration, Default: s.Mantri.Interval, Max: int64(maxInterval), Doc: "Δ: time between reports of progress, for which an attempt runs before mantri acts on it"},
+		{Name: "mantri_copies", Type: Whole, Default: int64(s.Mantri.Copies), Unit: "attempts", Min: 1, Max: clone.MaxCopies, Doc: "α: attempts of a task that go on, the fastest, once the newest has run for mantri_interval"},
+		{Name: "mantri_restarts", Type: Whole, Default: int64(s.Mantri.Restarts), Unit: "attempts", Max: maxTasks, Doc: "γ: number of attempts of a task after which it is not restarted"},
+		{Name: "mantri_risk", Type: Float, Default: s.Mantri.Risk, High: 1, Doc: "δ: probability of saving slot time above which a task is copied while tasks are pending"},
+		{Name: "mantri_gain", Type: Float, Default: s.Mantri.Gain, Unit: "× mantri_interval", High: maxFactor, Doc: "ρ: expected time saved above which a task is copied while no task is pending"},
 	}
 }
 
 func speculationOf(v Values) tasks.Speculation {
-	return tasks.Speculation{On: v.choice("speculation") == "late", LATE: clone.LATE{Cap: v.float("late_cap"), HostPercentile: v.float("late_slow_host"),
-		TaskPercentile: v.float("late_slow_task"), After: v.duration("late_after")}}
+	return tasks.Speculation{By: tasks.Method(slices.Index(speculationMethods(), v.choice("speculation"))),
+		LATE:   clone.LATE{Cap: v.float("late_cap"), HostPercentile: v.float("late_slow_host"), TaskPercentile: v.float("late_slow_task"), After: v.duration("late_after")},
+		Mantri: clone.Mantri{Interval: v.duration("mantri_interval"), Copies: v.int("mantri_copies"), Restarts: v.int("mantri_restarts"), Risk: v.float("mantri_risk"), Gain: v.float("mantri_gain")}}
 }
+
+func blacklists() []Param {
+	b := clone.DefaultBlacklist()
+	return []Param{
+		{Name: "blacklist", Type: Float, Default: b.Above, Unit: "× the tasks", High: 1, Doc: "p_b: a host gets no tasks for a window if the predicted probability that one straggles on it is higher; 0 for no blacklist"},
+		{Name: "blacklist_window", Type: Duration, Default: b.Window, Min: int64(time.Millisecond), Max: int64(maxInterval), Doc: "length of a window of blacklist"},
+	}
+}
+
+// admissions, reads and estimates return the names of clone.Admission and tasks.Reads, by value, and those of clone_estimates.
+func admissions() []string { return []string{"all", "preempt", "partial", "fcfs"} }
+func reads() []string      { return []string{"first", "exclusive", "delay"} }
+func estimates() []string  { return []string{"given", "learned"} }
 
 func clonings() []Param {
 	s := tasks.DefaultCloning()
 	return []Param{
-		{Name: "cloning", Type: Choice, Default: "none", Choices: []string{"none", "dolly"}, Doc: "copies of tasks from their start, of which the first to end counts: dolly, as many for each task of a job as clone_risk requires, if the budget has room for all of them"},
+		{Name: "cloning", Type: Choice, Default: "none", Choices: []string{"none", "dolly"}, Doc: "copies of tasks from their start, of which the first to end counts: dolly, as many for each task of a job as clone_risk requires, if the budget has room"},
 		{Name: "clone_straggle", Type: Float, Default: s.Straggle, Unit: "× the tasks", High: 0.99, Doc: "p: probability that a task straggles, that is, runs at less than half the median progress rate of its stage; 0 for no cloning"},
 		{Name: "clone_risk", Type: Float, Default: s.Risk, Unit: "× the jobs", Low: 0.0001, High: 0.99, Doc: "ε: accepted probability that a job straggles because all copies of one of its tasks do"},
 		{Name: "clone_budget", Type: Float, Default: s.Budget, Unit: "× the slots", High: 1, Doc: "β: slots that copies of cloned tasks may use"},
 		{Name: "clone_utilization", Type: Float, Default: s.Utilization, Unit: "× the slots", High: 1, Doc: "τ: slots in use beyond which no task is cloned"},
+		{Name: "clone_admission", Type: Choice, Default: admissions()[s.Admission], Choices: admissions(), Doc: "copies of a stage that has no room for all: all, none of them; preempt, clones of larger jobs are killed; partial, as many for each task as there is room for; fcfs, those of its first tasks"},
+		{Name: "clone_reads", Type: Choice, Default: reads()[s.Reads], Choices: reads(), Doc: "copy of an output that a copy of a task fetches: first, the first one; exclusive, the k-th copy fetches the k-th one; delay, one that no other fetches, or after clone_wait any"},
+		{Name: "clone_wait", Type: Duration, Default: s.Wait, Max: int64(maxInterval), Doc: "ω of clone_reads delay: wait for a copy that no other fetches, from the end of the first copy"},
+		{Name: "clone_estimates", Type: Choice, Default: estimates()[0], Choices: estimates(), Doc: "given, clone_straggle and clone_wait; learned, estimates from ended tasks and fetches, for which the given values are the start"},
 	}
 }
 
 func cloningOf(v Values) tasks.Cloning {
 	return tasks.Cloning{On: v.choice("cloning") == "dolly", Dolly: clone.Dolly{Straggle: v.float("clone_straggle"), Risk: v.float("clone_risk"),
-		Budget: v.float("clone_budget"), Utilization: v.float("clone_utilization")}}
+		Budget: v.float("clone_budget"), Utilization: v.float("clone_utilization")},
+		Admission: clone.Admission(slices.Index(admissions(), v.choice("clone_admission"))), Reads: tasks.Reads(slices.Index(reads(), v.choice("clone_reads"))),
+		Wait: v.duration("clone_wait"), Learn: v.choice("clone_estimates") == "learned"}
 }
 
 // checkTasks rejects parameters that others disable.
@@ -190,6 +223,13 @@ func checkTasks(v Values) []error {
 	}
 	if v.bool("strict") && !v.bool("sarp") && v.choice("samp") == samps()[0] {
 		errs = append(errs, errors.New("strict has no effect without sarp and samp: use one of them, or strict false"))
+	}
+	if v.choice("cloning") == "none" {
+		for _, name := range []string{"clone_admission", "clone_reads", "clone_estimates"} {
+			if c := v.choice(name); c != "all" && c != "first" && c != "given" {
+				errs = append(errs, fmt.Errorf("%s %s has no effect with cloning none: use cloning dolly", name, c))
+			}
+		}
 	}
 	return errs
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"testbed/policies/clone"
 	"testbed/policies/policytest"
 	"testbed/policies/shuffle"
 	"testbed/policies/tasks"
@@ -19,7 +20,9 @@ func TestTaskVariants(t *testing.T) {
 	const clusters = 20 // per variant; the defaults are tested with rapid's number
 	requires := map[string]map[string]any{"skips": {"delay": "skips"}, "io_biasing": {"delay": "time"}, "io_rate": {"delay": "time", "io_biasing": true},
 		"split_per_job": {"split": 3}, "kill_most": {"kill": true}, "t1": {"delay": "time"}, "t2": {"delay": "time"},
-		"delay_locality": {"delay": "skips"}, "delay_replicas": {"delay": "skips"}, "kill_interval": {"kill": true, "fair_timeout": "100ms"}, "strict": {"sarp": true}}
+		"delay_locality": {"delay": "skips"}, "delay_replicas": {"delay": "skips"}, "kill_interval": {"kill": true, "fair_timeout": "100ms"}, "strict": {"sarp": true},
+		"clone_admission": {"cloning": "dolly", "clone_budget": 0.5}, "clone_reads": {"cloning": "dolly", "clone_budget": 0.5}, "clone_estimates": {"cloning": "dolly", "clone_budget": 0.5, "clone_reads": "delay"},
+		"mantri_interval": {"speculation": "mantri"}, "blacklist_window": {"blacklist": 0.1}}
 	for _, e := range All().Entries(RoleTask) {
 		t.Run(e.Name, func(t *testing.T) {
 			for _, p := range e.Params {
@@ -36,7 +39,7 @@ func TestTaskVariants(t *testing.T) {
 				case Float:
 					values = []any{p.High / 2}
 				case Duration:
-					values = []any{"0s", "1s"}
+					values = []any{time.Duration(p.Min).String(), "1s"}
 				case Pools:
 					values = []any{"ann=2:3:1,bob=1", "none"}
 				default:
@@ -78,16 +81,26 @@ func TestTask(t *testing.T) {
 		{"drf", nil, tasks.DefaultDRF()},
 		{"drf", map[string]any{"heartbeat_tasks": 5, "heartbeat_maps": 4, "heartbeat_reduces": 3, "heartbeat_off_rack": 2, "load_factor": true, "delay": "time", "t1": "1s", "t2": "2s",
 			"delay_locality": 0.5, "delay_replicas": 2, "io_biasing": true, "io_rate": 2.5, "split": 3, "split_per_job": 1},
-			tasks.Scheduler{Order: tasks.DRF{}, PerHeartbeat: tasks.PerHeartbeat{Tasks: 5, Maps: 4, Reduces: 3, OffRack: 2, LoadFactor: true}, Delay: all, Splitting: tasks.Splitting{Factor: 3, PerJob: 1}, Shuffle: tasks.DefaultShuffling(), Speculation: tasks.DefaultSpeculation(), Cloning: tasks.DefaultCloning()}},
+			tasks.Scheduler{Order: tasks.DRF{}, PerHeartbeat: tasks.PerHeartbeat{Tasks: 5, Maps: 4, Reduces: 3, OffRack: 2, LoadFactor: true}, Delay: all, Splitting: tasks.Splitting{Factor: 3, PerJob: 1}, Shuffle: tasks.DefaultShuffling(), Speculation: tasks.DefaultSpeculation(), Cloning: tasks.DefaultCloning(), Blacklist: clone.DefaultBlacklist()}},
 		{"fair", map[string]any{"pools": "ann=2:3:1,bob=0.5", "inside": "fifo", "kill": true, "min_timeout": "1s", "fair_timeout": "2s", "starving_fraction": 1, "kill_interval": "3s", "kill_most": 4, "delay": "skips", "skips": 7},
 			tasks.Scheduler{Order: tasks.Fair{Pools: []tasks.Pool{{Name: "ann", Weight: 2, Min: [jobs.TaskKinds]int{3, 1}}, {Name: "bob", Weight: 0.5}}, Inside: tasks.InOrder,
 				Starvation: tasks.Starvation{MinTimeout: time.Second, FairTimeout: 2 * time.Second, Fraction: 1, Kill: true, Every: 3 * time.Second, Most: 4}},
-				PerHeartbeat: tasks.PerHeartbeat{Tasks: 1}, Delay: func() tasks.Delay { d := tasks.DefaultDelay(); d.Waiting, d.Skips = tasks.BySkips, 7; return d }(), Splitting: tasks.DefaultSplitting(), Shuffle: tasks.DefaultShuffling(), Speculation: tasks.DefaultSpeculation(), Cloning: tasks.DefaultCloning()}},
+				PerHeartbeat: tasks.PerHeartbeat{Tasks: 1}, Delay: func() tasks.Delay { d := tasks.DefaultDelay(); d.Waiting, d.Skips = tasks.BySkips, 7; return d }(), Splitting: tasks.DefaultSplitting(), Shuffle: tasks.DefaultShuffling(), Speculation: tasks.DefaultSpeculation(), Cloning: tasks.DefaultCloning(), Blacklist: clone.DefaultBlacklist()}},
 		{"fair", map[string]any{"nass": true, "sarp": true, "samp": "best-subset", "map_completion": 0.25, "netsat_share": 0.5, "netsat_intervals": 2, "netsat_interval": "1s", "netsat": "both", "netsat_load": "actual", "ratios": "perfect"},
 			func() tasks.Scheduler {
 				s := tasks.DefaultFair()
 				s.Shuffle = tasks.Shuffling{NASS: true, SARP: true, SAMP: true, Rule: shuffle.BestSubset, MapCompletion: 0.25,
 					NetSat: shuffle.NetSat{Share: 0.5, Intervals: 2, Variant: shuffle.BothWays}, Interval: time.Second, TrueLoad: true, Ratios: tasks.Perfect}
+				return s
+			}()},
+		{"fifo", map[string]any{"speculation": "mantri", "late_cap": 0.2, "late_slow_host": 0.3, "late_slow_task": 0.4, "late_after": "1s", "mantri_interval": "2s", "mantri_copies": 3, "mantri_restarts": 4, "mantri_risk": 0.5, "mantri_gain": 6,
+			"blacklist": 0.3, "blacklist_window": "7s", "cloning": "dolly", "clone_straggle": 0.2, "clone_risk": 0.1, "clone_budget": 0.3, "clone_utilization": 0.4, "clone_admission": "fcfs", "clone_reads": "delay", "clone_wait": "8s", "clone_estimates": "learned"},
+			func() tasks.Scheduler {
+				s := tasks.DefaultFIFO()
+				s.Speculation = tasks.Speculation{By: tasks.ByMantri, LATE: clone.LATE{Cap: 0.2, HostPercentile: 0.3, TaskPercentile: 0.4, After: time.Second},
+					Mantri: clone.Mantri{Interval: 2 * time.Second, Copies: 3, Restarts: 4, Risk: 0.5, Gain: 6}}
+				s.Blacklist = clone.Blacklist{Above: 0.3, Window: 7 * time.Second}
+				s.Cloning = tasks.Cloning{On: true, Dolly: clone.Dolly{Straggle: 0.2, Risk: 0.1, Budget: 0.3, Utilization: 0.4}, Admission: clone.FCFS, Reads: tasks.DelayedCopy, Wait: 8 * time.Second, Learn: true}
 				return s
 			}()},
 	} {
@@ -113,6 +126,7 @@ func TestTaskErrors(t *testing.T) {
 		{"fair", map[string]any{"skips": 3, "io_biasing": true, "split_per_job": 2, "kill_most": 5}, []string{
 			`tasks policy fair: skips 3 has no effect with delay none: use delay skips`, `io_biasing has no effect with delay none: use delay time`,
 			`split_per_job 2 has no effect with split 1: use`, `kill_most 5 has no effect with kill false: use kill true`}},
+		{"drf", map[string]any{"clone_reads": "delay", "clone_admission": "fcfs"}, []string{`clone_admission fcfs has no effect with cloning none: use cloning dolly`, `clone_reads delay has no effect`}},
 		{"drf", map[string]any{"io_rate": 3}, []string{`tasks policy drf: io_rate has no effect without io_biasing: use`}},
 	} {
 		err := errors.Join(All().Check(RoleTask, tt.name, tt.params)...)

@@ -45,7 +45,9 @@ type TaskCluster struct {
 	jobs    []*toyJob // unfinished, by submission, ties by ID; some are not submitted yet
 	host    topo.HostID
 	lost    []bool
-	ended   []int // attempts, by host
+	done    []policies.SlotState // by host: the fields on attempts that have ended
+	history policies.History
+	fetcher policies.Fetcher // nil if the policy is none
 }
 
 type toyJob struct {
@@ -60,12 +62,15 @@ type toyTask struct {
 	attempts int // launched so far
 	running  int // attempts
 	done     bool
+	// Of a task with Spare attempts: when it was done, when they are stopped, and whether there is no second copy yet.
+	first, until time.Duration
+	alone        bool
 }
 
 // NewTaskCluster returns a cluster on a fabric, with slots of one map and one reduce per host and
 // a heartbeat every 100 ms.
 func NewTaskCluster(f *topo.Fabric, list []ToyJob) *TaskCluster {
-	c := &TaskCluster{Slots: [jobs.TaskKinds]int{1, 1}, Between: 100 * time.Millisecond, lost: make([]bool, f.Hosts()), ended: make([]int, f.Hosts())}
+	c := &TaskCluster{Slots: [jobs.TaskKinds]int{1, 1}, Between: 100 * time.Millisecond, lost: make([]bool, f.Hosts()), done: make([]policies.SlotState, f.Hosts())}
 	c.cluster = policies.Cluster{Fabric: f, Hosts: make([]policies.HostState, f.Hosts()), Racks: make([]policies.RackState, f.Racks())}
 	for _, l := range f.Links() {
 		c.cluster.Capacity = append(c.cluster.Capacity, l.Rate)
@@ -116,8 +121,12 @@ func TaskClusters() *rapid.Generator[*TaskCluster] {
 	})
 }
 
-// Use sets the limits of the hosts' slots, which the policy decides.
-func (c *TaskCluster) Use(s policies.TaskScheduler) { c.limits = s.Slots(c.Slots) }
+// Use sets the limits of the hosts' slots, which the policy decides, and the policies.Fetcher that decides whether attempts
+// continue.
+func (c *TaskCluster) Use(s policies.TaskScheduler) {
+	c.limits = s.Slots(c.Slots)
+	c.fetcher, _ = s.(policies.Fetcher)
+}
 
 // Unfinished returns the number of jobs that have not ended, submitted or not.
 func (c *TaskCluster) Unfinished() int { return len(c.jobs) }
@@ -125,17 +134,91 @@ func (c *TaskCluster) Unfinished() int { return len(c.jobs) }
 // Now returns the time of the current heartbeat.
 func (c *TaskCluster) Now() time.Duration { return c.cluster.Now }
 
+// straggles reports whether an attempt is slow.
+func (j *toyJob) straggles(id jobs.AttemptID) bool {
+	return j.Slow > 0 && id.N == 0 && (id.Task.Index+1)%j.Slow == 0
+}
+
 // length returns how long an attempt takes.
 func (j *toyJob) length(id jobs.AttemptID) time.Duration {
-	if j.Slow > 0 && id.N == 0 && (id.Task.Index+1)%j.Slow == 0 {
+	if j.straggles(id) {
 		return 8 * j.Length
 	}
 	return j.Length
 }
 
+// commit counts an attempt that is the first of its task to end, and all those of the task in the history.
+func (c *TaskCluster) commit(j *toyJob, x policies.AttemptState) {
+	tasks := j.stages[x.Kind]
+	task, took := &tasks[x.ID.Task.Index], c.cluster.Now-x.Start
+	task.done, task.first = true, c.cluster.Now
+	j.ended[x.Kind] = append(j.ended[x.Kind], took)
+	c.done[x.Host].Committed++
+	c.done[x.Host].CommittedTime += took
+	for _, y := range j.running {
+		if y.ID.Task != x.ID.Task || len(tasks) == 1 {
+			continue
+		}
+		c.history.Judged++
+		c.done[y.Host].Judged++
+		if j.straggles(y.ID) {
+			c.history.Straggled++
+			c.done[y.Host].Straggled++
+		}
+	}
+	if x.Kind != jobs.Reduce || !slices.ContainsFunc(j.stages[jobs.Map], func(t toyTask) bool { return t.attempts > 1 }) {
+		return
+	}
+	h := j.copies(c)
+	fetched, busy := &h.Alone, 100*time.Millisecond
+	if task.attempts > 1 {
+		fetched, busy = &h.Shared, 2*busy
+	}
+	fetched.Count += j.Maps
+	fetched.Size += units.Bytes(j.Maps) * 32 * units.MB
+	fetched.Busy += time.Duration(j.Maps) * busy
+	h.Computing = newest(append(h.Computing, j.Length/2))
+}
+
+// copies returns the history of copies of jobs of this size.
+func (j *toyJob) copies(c *TaskCluster) *policies.CopyHistory {
+	return &c.history.Copies[policies.CopyClass(j.Maps+j.Reduces)]
+}
+
+// newest returns the part of a history that is kept.
+func newest(list []time.Duration) []time.Duration {
+	return list[max(0, len(list)-policies.HistoryLength):]
+}
+
+// lag records the lag of the second copy of a task's output; -1 if there will be none.
+func (t *toyTask) lag(h *policies.CopyHistory, lag time.Duration) {
+	if t.alone {
+		t.alone = false
+		h.Lags = newest(append(h.Lags, lag))
+	}
+}
+
+// keep marks the attempts of a task that has just been done and that the policy lets continue.
+func (c *TaskCluster) keep(j *toyJob, of jobs.TaskID) {
+	if c.fetcher == nil || of.Stage != int(jobs.Map) || j.Reduces == 0 {
+		return
+	}
+	v := c.View(c.fetcher.Needs())
+	at := slices.IndexFunc(v.Jobs, func(x policies.TaskJob) bool { return x.ID == j.ID })
+	task := &j.stages[of.Stage][of.Index]
+	if wait := c.fetcher.Keep(v, &v.Jobs[at], of.Stage); wait > 0 {
+		task.until = c.cluster.Now + wait
+		for i := range j.running {
+			if x := &j.running[i]; x.ID.Task == of && !x.Killing {
+				x.Spare, task.alone = true, true
+			}
+		}
+	}
+}
+
 // Next advances to the heartbeat of the next host that is not lost. Attempts whose time is over
-// have ended then, and other attempts of their tasks are killed. Killed ones are gone at the next heartbeat of
-// their host.
+// have ended then, and other attempts of their tasks are killed, unless the policy lets them continue. Killed ones are gone
+// at the next heartbeat of their host.
 func (c *TaskCluster) Next() {
 	c.cluster.Now += c.Between
 	for range c.lost {
@@ -143,28 +226,36 @@ func (c *TaskCluster) Next() {
 			break
 		}
 	}
-	c.jobs = slices.DeleteFunc(c.jobs, func(j *toyJob) bool {
-		j.running = slices.DeleteFunc(j.running, func(x policies.AttemptState) bool {
-			task := &j.stages[x.ID.Task.Stage][x.ID.Task.Index]
-			switch {
-			case x.Killing && x.Host == c.host:
-				task.running--
-			case x.Killing:
-				return false
-			case c.cluster.Now-x.Start >= j.length(x.ID):
-				if task.running--; !task.done {
-					task.done = true
-					c.ended[x.Host]++
-					j.ended[x.Kind] = append(j.ended[x.Kind], c.cluster.Now-x.Start)
-				}
-			default:
-				return false
+	for _, j := range c.jobs {
+		var done []jobs.TaskID
+		for _, x := range j.running {
+			if task := j.task(x); !x.Killing && !task.done && c.over(j, x) {
+				c.commit(j, x)
+				done = append(done, x.ID.Task)
 			}
-			return true
+		}
+		j.running = slices.DeleteFunc(j.running, func(x policies.AttemptState) bool {
+			gone := x.Killing && x.Host == c.host || !x.Killing && c.over(j, x)
+			if gone {
+				task := j.task(x)
+				task.running--
+				if x.Spare && !x.Killing {
+					task.lag(j.copies(c), c.cluster.Now-task.first)
+				}
+			}
+			return gone
 		})
+		for _, id := range done {
+			c.keep(j, id)
+		}
+	}
+	c.jobs = slices.DeleteFunc(c.jobs, func(j *toyJob) bool {
 		for i := range j.running {
 			x := &j.running[i]
-			x.Killing = x.Killing || j.stages[x.ID.Task.Stage][x.ID.Task.Index].done
+			if task := j.task(*x); task.done && !x.Killing && (!x.Spare || c.cluster.Now >= task.until) {
+				x.Killing = true
+				task.lag(j.copies(c), -1)
+			}
 			x.Progress = min(float64(c.cluster.Now-x.Start)/float64(j.length(x.ID)), 1)
 			if x.Phase == policies.Copying && x.Progress > 0.3 {
 				x.Phase = policies.Queued
@@ -180,6 +271,16 @@ func (c *TaskCluster) Next() {
 		c.Ended = append(c.Ended, j.ID)
 		return true
 	})
+}
+
+// task returns the task of an attempt.
+func (j *toyJob) task(x policies.AttemptState) *toyTask {
+	return &j.stages[x.ID.Task.Stage][x.ID.Task.Index]
+}
+
+// over reports whether the time of an attempt is over.
+func (c *TaskCluster) over(j *toyJob, x policies.AttemptState) bool {
+	return c.cluster.Now-x.Start >= j.length(x.ID)
 }
 
 // computing returns the reduces that compute on a host.
@@ -208,7 +309,18 @@ func (c *TaskCluster) View(needs policies.Needs) *policies.TaskView {
 	v := &policies.TaskView{Cluster: cloneCluster(&c.cluster), Host: c.host, Memory: slices.Clone(c.memory)}
 	maskCluster(v.Cluster, needs)
 	for h := range c.lost {
-		v.Slots = append(v.Slots, policies.SlotState{Total: c.limits.Running, Capacity: c.Capacity, Space: -1, Committed: c.ended[h], Lost: c.lost[h]})
+		s := policies.SlotState{Total: c.limits.Running, Capacity: c.Capacity, Space: -1, Committed: c.done[h].Committed, CommittedTime: c.done[h].CommittedTime, Lost: c.lost[h]}
+		if needs.History {
+			s.Judged, s.Straggled = c.done[h].Judged, c.done[h].Straggled
+		}
+		v.Slots = append(v.Slots, s)
+	}
+	if needs.History {
+		h := c.history
+		for i := range h.Copies {
+			h.Copies[i].Lags, h.Copies[i].Computing = slices.Clone(h.Copies[i].Lags), slices.Clone(h.Copies[i].Computing)
+		}
+		v.History = &h
 	}
 	for _, j := range c.submitted() {
 		out := policies.TaskJob{ID: j.ID, User: j.User, Priority: j.Priority, Submit: j.Submit, Memory: j.memory, Running: slices.Clone(j.running)}

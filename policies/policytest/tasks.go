@@ -38,6 +38,9 @@ func CheckTasks(s policies.TaskScheduler, c, other *TaskCluster, heartbeats int)
 	needs := s.Needs()
 	for n := range heartbeats {
 		a, err := checkHeartbeat(s, c, other, needs)
+		if f, ok := s.(policies.Fetcher); ok && err == nil {
+			err = checkFetcher(f, c, other, uint64(n))
+		}
 		if err != nil {
 			return fmt.Errorf("heartbeat %d: %w", n+1, err)
 		}
@@ -101,7 +104,7 @@ func checkHeartbeat(s policies.TaskScheduler, c, other *TaskCluster, needs polic
 	if err := repeat("Assign depends on an earlier View", c.View(needs)); err != nil {
 		return nil, err
 	}
-	all := policies.Needs{Sizes: true, Totals: true, LinkLoad: true, DiskUse: true, OracleLoad: true, Shuffle: true, OracleRatio: true, TaskProgress: true}
+	all := policies.Needs{Sizes: true, Totals: true, LinkLoad: true, DiskUse: true, OracleLoad: true, Shuffle: true, OracleRatio: true, TaskProgress: true, History: true}
 	if err := repeat("Assign depends on facts that Needs does not declare", c.View(all)); err != nil {
 		return nil, err
 	}
@@ -196,8 +199,8 @@ func CheckAssignment(v *policies.TaskView, a *policies.Assignment) error {
 	for i, id := range a.Backup {
 		st, attempts := taskOf(v, id)
 		switch {
-		case !slices.ContainsFunc(attempts, func(x policies.AttemptState) bool { return !x.Killing }):
-			return fmt.Errorf("backup of %+v, which has no attempt", id)
+		case !slices.ContainsFunc(attempts, func(x policies.AttemptState) bool { return !x.Killing && !x.Spare }):
+			return fmt.Errorf("backup of %+v, which has no attempt, or is done", id)
 		case slices.ContainsFunc(attempts, func(x policies.AttemptState) bool { return x.Host == v.Host }) || slices.Contains(a.Backup[:i], id):
 			return fmt.Errorf("backup of %+v on host %d, which has an attempt of it", id, v.Host)
 		case host.Lost:
@@ -281,6 +284,13 @@ func overwriteTasks(v *policies.TaskView) {
 	clear(v.Jobs)
 	clear(v.Slots)
 	clear(v.Memory)
+	if v.History != nil {
+		for i := range v.History.Copies {
+			clear(v.History.Copies[i].Lags)
+			clear(v.History.Copies[i].Computing)
+		}
+		*v.History = policies.History{}
+	}
 	overwriteCluster(v.Cluster)
 	*v = policies.TaskView{Cluster: &policies.Cluster{}}
 }
