@@ -78,7 +78,7 @@ var taskPhases = []phase{
 	{name: "write", rate: 40 * units.Mbps, output: 20 * units.KB, writes: units.MB, disk: 8 * units.Mbps,
 		begins: func(s *strike, c engine.Command) (engine.Event, jobs.AttemptID, topo.HostID) {
 			if c, ok := c.(engine.StartChain); ok { // no other job writes
-				return engine.BlockDurable{Block: c.Block.ID}, jobs.AttemptID{Task: jobs.TaskID{Job: victimJob, Stage: 1}, N: s.reduces - 1}, c.Targets[1]
+				return engine.BlockDurable{Block: c.Block.ID}, s.reduceOn(c.Block.Client), c.Targets[1]
 			}
 			return nil, jobs.AttemptID{}, 0
 		}},
@@ -88,6 +88,7 @@ var taskPhases = []phase{
 // all attempts.
 type strike struct {
 	*rig
+	schedulers.Scheduler
 	phase  phase
 	hit    func(s *strike, now time.Duration)
 	config engine.TaskConfig
@@ -98,7 +99,6 @@ type strike struct {
 	from     topo.HostID
 	at       time.Duration // when the fault begins
 	done     bool          // it has begun
-	reduces  int           // attempts of the reduce of job 1
 	kill     bool
 	crashed  topo.HostID   // by the fault; -1 for none
 	struck   time.Duration // when the fault began
@@ -117,19 +117,15 @@ type observed struct {
 	outcome    wire.Moment
 }
 
-// Needs, Slots and Assign make a strike a scheduler that kills the victim.
+// Needs and Assign make a strike a scheduler that kills the victim.
 func (s *strike) Needs() policies.Needs {
-	n := schedulers.DefaultFIFO().Needs()
+	n := s.Scheduler.Needs()
 	n.EveryHeartbeat = true
 	return n
 }
 
-func (s *strike) Slots(n [jobs.TaskKinds]int) policies.Limits {
-	return schedulers.DefaultFIFO().Slots(n)
-}
-
 func (s *strike) Assign(v *policies.TaskView, a *policies.Assignment) {
-	schedulers.DefaultFIFO().Assign(v, a)
+	s.Scheduler.Assign(v, a)
 	if s.kill {
 		a.Kill, s.kill = append(a.Kill, s.victim), false
 	}
@@ -176,9 +172,6 @@ func (s *strike) marked(m engine.MarkTask) {
 		s.jobs[id.Task.Job] = m.Moment
 	case m.Moment == wire.AttemptStarted:
 		s.attempts[id] = &observed{host: m.Host, kind: m.Kind, start: s.now}
-		if id.Task.Job == victimJob && id.Task.Stage == 1 {
-			s.reduces++
-		}
 	case m.Moment >= wire.AttemptCommitted:
 		s.attempts[id].end, s.attempts[id].outcome = s.now, m.Moment
 	}
@@ -189,6 +182,16 @@ func (s *strike) marked(m engine.MarkTask) {
 			s.busiest[a.kind] = max(s.busiest[a.kind], busy[a.kind])
 		}
 	}
+}
+
+// reduceOn returns the newest attempt of the reduce of job 1 on a host.
+func (s *strike) reduceOn(h topo.HostID) (id jobs.AttemptID) {
+	for a, o := range s.attempts {
+		if a.Task.Job == victimJob && a.Task.Stage == 1 && o.host == h && a.N >= id.N {
+			id = a
+		}
+	}
+	return id
 }
 
 // fault begins faults now.
@@ -222,7 +225,7 @@ func (s *strike) job(id jobs.JobID, blocks [][]topo.HostID, size units.Bytes, re
 // none is the first to send a heartbeat, so that it is read over the network.
 func newStrike(t *testing.T, p phase, replicas ...topo.HostID) *strike {
 	t.Helper()
-	s := &strike{phase: p, crashed: -1, attempts: map[jobs.AttemptID]*observed{}, jobs: map[jobs.JobID]wire.Moment{}}
+	s := &strike{Scheduler: schedulers.DefaultFIFO(), phase: p, crashed: -1, attempts: map[jobs.AttemptID]*observed{}, jobs: map[jobs.JobID]wire.Moment{}}
 	s.config = engine.TaskConfig{Slots: [jobs.TaskKinds]int{strikeSlots, strikeSlots}, Scheduler: s, Settings: tracker.DefaultSettings(),
 		Output: workloads.Block{Size: units.MB, Replicas: 2, Packet: 16 * units.KB, Window: 4}}
 	s.config.Slowstart = 1
@@ -383,6 +386,35 @@ func TestCrashInEveryPhase(t *testing.T) {
 			}
 			if n := outcomes(res, flows.Failed)[probeJob]; n > 0 {
 				t.Errorf("%d attempts fail after the return", n)
+			}
+		})
+	}
+}
+
+// A host that crashes while clones of the attempt on it run, in whatever phase, costs no job: a clone wins, or the attempt
+// that the task gets next. With the time to make copies, a lost output has another copy or is computed again.
+func TestCrashAmongClonesInEveryPhase(t *testing.T) {
+	longtest.Skip(t, "runs jobs on packets, 17 s")
+	for _, p := range taskPhases {
+		t.Run(p.name, func(t *testing.T) {
+			s := newStrike(t, p, 1, 4, 5)
+			s.Cloning.On, s.Cloning.Budget, s.Cloning.Utilization = true, 0.4, 1 // job 3 is too large for clones
+			s.Cloning.Reads, s.Cloning.Wait = schedulers.DelayedCopy, time.Second
+			var alive int
+			s.hit = func(s *strike, _ time.Duration) {
+				for id, o := range s.attempts {
+					if id.Task == s.victim.Task && id != s.victim && o.outcome == 0 {
+						alive++
+					}
+				}
+				s.crash(t, s.host, 800*time.Millisecond)
+			}
+			s.run(t)
+			if o := s.attempts[s.victim]; o.outcome != wire.AttemptFailed && o.outcome != wire.AttemptKilled {
+				t.Errorf("attempt %v on %d: %v at %v, after a crash at %v", s.victim, s.host, o.outcome, o.end, s.struck)
+			}
+			if alive == 0 {
+				t.Errorf("no clone of %v ran at the crash", s.victim)
 			}
 		})
 	}
