@@ -345,6 +345,9 @@ func (t *Tracker) readAgain(a *attempt, why string) {
 
 // enqueue lets an attempt that has all its input compute, as soon as it may.
 func (t *Tracker) enqueue(a *attempt) {
+	for len(a.flights) > 0 { // of outputs that were given up and computed again
+		t.stopFetch(a.flights[0])
+	}
 	h := &t.hosts[a.Host]
 	a.Phase = policies.Queued
 	a.st.copying = remove(a.st.copying, a)

@@ -178,7 +178,7 @@ func (t *Tracker) choose(a *attempt, from, i int32) bool {
 	up := a.st.job.stages[a.st.From[from]]
 	k := &up.tasks[i]
 	bit := int32(a.st.base[from]) + i
-	if k.status != done || k.at < 0 || k.copies == nil || a.has(int(from), i) {
+	if k.status != done || k.at < 0 || k.copies == nil || a.has(int(from), i) || a.isFetching(from, i) {
 		return false
 	}
 	all := slices.DeleteFunc(k.complete(), func(c outputCopy) bool { return t.hosts[c.at].lost })
@@ -226,6 +226,13 @@ func (t *Tracker) choose(a *attempt, from, i int32) bool {
 	a.sources[s].next = min(a.sources[s].next, int32(slices.Index(a.st.sources[s].outputs, o)))
 	t.supply(a, s)
 	return true
+}
+
+// isFetching reports whether the output of a task of the stage From[from] is on its way, even if that copy has been given up.
+func (a *attempt) isFetching(from, i int32) bool {
+	return slices.ContainsFunc(a.flights, func(f *fetch) bool {
+		return slices.ContainsFunc(f.outputs, func(o output) bool { return o.from == from && o.task == i })
+	})
 }
 
 // chooseAgain lets all attempts that wait for the output of a task choose, after its copies have changed.

@@ -295,6 +295,9 @@ func (t *Tracker) fetchFailed(ev FetchFailed) error {
 		}
 	}
 	if a.fetching() {
+		for _, o := range f.outputs {
+			t.choose(a, o.from, o.task)
+		}
 		t.fetchMore(a)
 	}
 	return nil
