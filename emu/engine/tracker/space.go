@@ -36,14 +36,14 @@ func (t *Tracker) room(h topo.HostID, output units.Bytes) bool {
 }
 
 // relieve evicts a job, or fails one, if no job can continue because outputs take all space. A job fails
-// whose outputs exceed the space although no other job has any.
+// whose outputs exceed the space although no other job has any, or attempts.
 func (t *Tracker) relieve() {
 	if t.cfg.Evict == NoEviction || !t.outOfSpace() {
 		return
 	}
 	var holders []*job
 	for _, j := range t.order {
-		if j.stored() > 0 {
+		if j.stored() > 0 || j.runs() {
 			holders = append(holders, j)
 		}
 	}
@@ -140,6 +140,13 @@ func (j *job) stored() (sum units.Bytes) {
 		}
 	}
 	return sum
+}
+
+// runs reports whether a job has attempts: they may hold the slots that a job needs whose outputs take the space.
+func (j *job) runs() bool {
+	return slices.ContainsFunc(j.stages, func(st *stage) bool {
+		return slices.ContainsFunc(st.tasks, func(k task) bool { return len(k.attempts) > 0 })
+	})
 }
 
 // progress returns the share of a job's tasks that are done.
