@@ -1,14 +1,18 @@
 package tasks
 
 import (
+	"math"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
 	"testbed/policies"
+	"testbed/policies/clone"
 	"testbed/policies/policytest"
+	"testbed/topo"
 	"testbed/workloads/jobs"
 )
 
@@ -48,70 +52,206 @@ func TestDolly(t *testing.T) {
 	}
 }
 
-// Copies never exceed the budget, no task has more copies than its stage was given, and tasks without stragglers are
-// launched as without cloning.
+// running returns the attempts of a View that are not being killed, before or by a decision, and the backups, by task.
+func running(v *policies.TaskView, a *policies.Assignment) (attempts, spares map[jobs.TaskID]int) {
+	attempts, spares = map[jobs.TaskID]int{}, map[jobs.TaskID]int{}
+	for _, j := range v.Jobs {
+		for _, x := range j.Running {
+			switch {
+			case x.Killing || slices.Contains(a.Kill, x.ID):
+			case x.Spare:
+				spares[x.ID.Task]++
+			default:
+				attempts[x.ID.Task]++
+			}
+		}
+	}
+	for _, id := range a.Backup {
+		attempts[id]++
+	}
+	return attempts, spares
+}
+
+// smallJobs returns a cluster of 72 slots with jobs that are often cloned.
+func smallJobs(t *rapid.T, f *topo.Fabric) *policytest.TaskCluster {
+	var list []policytest.ToyJob
+	for i := range rapid.IntRange(2, 8).Draw(t, "jobs") {
+		list = append(list, policytest.ToyJob{ID: jobs.JobID(i + 1), Submit: time.Duration(i) * rapid.SampledFrom([]time.Duration{0, 200 * time.Millisecond, time.Second}).Draw(t, "apart"), Maps: rapid.SampledFrom([]int{1, 12, 2, 8, 4}).Draw(t, "maps"),
+			Reduces: rapid.IntRange(0, 3).Draw(t, "reduces"), Length: rapid.SampledFrom([]time.Duration{300 * time.Millisecond, time.Second, 3 * time.Second}).Draw(t, "length"), Slow: rapid.IntRange(0, 3).Draw(t, "slow")})
+	}
+	c := policytest.NewTaskCluster(f, list)
+	c.Slots = [jobs.TaskKinds]int{8, 4}
+	return c
+}
+
+// The budget holds under each rule of admission.
 func TestClonesKeepTheBudget(t *testing.T) {
-	clones := 0
+	for rule, name := range []string{"all", "preemption", "partial", "FCFS"} {
+		t.Run(name, func(t *testing.T) { testBudget(t, clone.Admission(rule)) })
+	}
+}
+
+// testBudget checks random clusters: under a rule, copies never exceed the budget, with those that only make copies of outputs, and no task has more than its job
+// needs; kills leave each task an attempt, and hit only larger jobs than one that launches; slots that pending tasks
+// could use do not stay free. Tasks without stragglers are launched as without cloning.
+func testBudget(t *testing.T, rule clone.Admission) {
+	f := racks(t, 2, 3)
+	var clones, kills, spared, learned int
 	rapid.Check(t, func(t *rapid.T) {
 		s := dolly()
-		s.Cloning.Budget, s.Cloning.Straggle = rapid.Float64Range(0, 0.6).Draw(t, "budget"), rapid.SampledFrom([]float64{0.05, 0.1, 0.3}).Draw(t, "p")
-		s.Cloning.Utilization = rapid.Float64Range(0.5, 1).Draw(t, "utilization")
+		s.Cloning.Budget, s.Cloning.Straggle = rapid.SampledFrom([]float64{0, 0.1, 0.2, 0.3, 0.4, 0.6}).Draw(t, "budget"), rapid.SampledFrom([]float64{0.05, 0.1, 0.3}).Draw(t, "p")
+		s.Cloning.Utilization = rapid.SampledFrom([]float64{0.5, 0.8, 1}).Draw(t, "utilization")
+		s.Cloning.Admission = rule
+		s.Cloning.Reads = rapid.SampledFrom([]Reads{FirstCopy, ExclusiveCopy, DelayedCopy}).Draw(t, "reads")
+		s.Cloning.Wait = time.Duration(rapid.IntRange(0, 3000).Draw(t, "ω")) * time.Millisecond
+		s.Cloning.Learn = rapid.Bool().Draw(t, "learn")
 		c := policytest.TaskClusters().Draw(t, "cluster")
+		// Kills need a smaller job after larger ones, and a budget for some of them.
+		if rule == clone.Preemption || rapid.Bool().Draw(t, "small jobs") {
+			c = smallJobs(t, f)
+		}
+		if rule == clone.Preemption {
+			s.Cloning.Budget, s.Cloning.Utilization = rapid.SampledFrom([]float64{0.3, 0.2, 0.4}).Draw(t, "budget of preemption"), 1
+		}
 		c.Use(s)
-		for range rapid.IntRange(1, 60).Draw(t, "heartbeats") {
+		for range rapid.IntRange(30, 90).Draw(t, "heartbeats") {
 			v, a := c.View(s.Needs()), policies.Assignment{}
 			s.Assign(v, &a)
 			plain := s
-			plain.Cloning.Straggle = 0
+			plain.Cloning.Straggle, plain.Cloning.Learn = 0, false
 			u, b, without := c.View(s.Needs()), policies.Assignment{}, policies.Assignment{}
 			u.Memory = nil
 			plain.Assign(u, &b)
 			u = c.View(s.Needs())
 			u.Memory = nil
 			Scheduler{Order: FIFO{}}.Assign(u, &without)
-			if !reflect.DeepEqual(b.Launch, without.Launch) || len(b.Backup) > 0 {
-				t.Fatalf("launches %+v and backups %+v if nothing straggles, %+v without cloning", b.Launch, b.Backup, without.Launch)
+			if !reflect.DeepEqual(b.Launch, without.Launch) || len(b.Backup)+len(b.Kill) > 0 {
+				t.Fatalf("launches %+v, backups %+v and kills %+v if nothing straggles, %+v without cloning", b.Launch, b.Backup, b.Kill, without.Launch)
 			}
-			slots, copies := 0, map[jobs.TaskID]int{}
+			slots := 0
 			for _, h := range v.Slots {
 				if !h.Lost {
 					slots += h.Total[jobs.Map] + h.Total[jobs.Reduce]
 				}
 			}
-			for _, j := range v.Jobs {
-				for _, x := range j.Running {
-					if !x.Killing {
-						copies[x.ID.Task]++
-					}
-				}
+			attempts, spares := running(v, &a)
+			cloned, most := 0, s.Cloning
+			if v.History != nil {
+				most.Straggle = 0.99 // estimates change
+				learned += v.History.Judged
 			}
-			for _, id := range a.Backup {
-				copies[id]++
+			for _, n := range spares {
+				cloned += n
+				spared += n
 			}
-			cloned := 0
-			for id, n := range copies {
+			for id, n := range attempts {
 				if n > 1 {
 					cloned += n
 				}
-				var tasks int
 				for _, j := range v.Jobs {
-					if j.ID == id.Job {
-						tasks = j.Stages[id.Stage].Tasks
+					if tasks := j.Stages[min(id.Stage, len(j.Stages)-1)].Tasks; j.ID == id.Job && n > most.Copies(tasks) {
+						t.Fatalf("task %v of %d has %d copies, at most %d", id, tasks, n, most.Copies(tasks))
 					}
-				}
-				if n > s.Cloning.Copies(tasks) {
-					t.Fatalf("task %v of %d has %d copies, at most %d", id, tasks, n, s.Cloning.Copies(tasks))
 				}
 			}
 			if float64(cloned) > s.Cloning.Budget*float64(slots)+1e-9 {
 				t.Fatalf("%d copies of %d slots, at most %v of them", cloned, slots, s.Cloning.Budget)
 			}
-			clones += len(a.Backup)
+			least := math.MaxInt
+			for _, l := range a.Launch {
+				least = min(least, tasksOf(&v.Jobs[l.Job]))
+			}
+			before, _ := running(v, &policies.Assignment{})
+			for _, id := range a.Kill {
+				if s.Cloning.Admission != clone.Preemption || before[id.Task] > 0 && attempts[id.Task] == 0 {
+					t.Fatalf("kill of %v by rule %d leaves %d of %d attempts", id, s.Cloning.Admission, attempts[id.Task], before[id.Task])
+				}
+				for i := range v.Jobs {
+					if j := &v.Jobs[i]; j.ID == id.Task.Job && tasksOf(j) <= least {
+						t.Fatalf("kill of a clone of a job of %d tasks for one of at least %d", tasksOf(j), least)
+					}
+				}
+			}
+			checkConserving(t, v, &a)
+			clones, kills = clones+len(a.Backup), kills+len(a.Kill)
 			c.Take(&a)
 			c.Next()
 		}
 	})
-	if clones == 0 {
-		t.Error("nothing was cloned")
+	if clones == 0 || (kills > 0) != (rule == clone.Preemption) || spared == 0 || learned == 0 {
+		t.Errorf("%d clones, %d kills, %d attempts that make copies, %d judged: want some of each", clones, kills, spared, learned)
+	}
+}
+
+// A smaller job takes the slots of the clones of larger ones, the largest first, and each task keeps the attempt that has
+// progressed most.
+func TestPreemption(t *testing.T) {
+	s := dolly()
+	s.Cloning.Admission, s.Cloning.Budget, s.Cloning.Utilization = clone.Preemption, 0.5, 1 // 18 of 36 slots
+	setup := func() *world {
+		w := newWorld(t, 2, [jobs.TaskKinds]int{4, 2})
+		for job, tasks := range []int{4, 3} { // 8 and 6 copies
+			w.add("a", mapStage(0, tasks))
+			w.beat(s, 0, topo.HostID(job))
+			w.Jobs[job].Stages[0] = mapStage(tasks, 0)
+			for i := range 2 * tasks {
+				w.Jobs[job].Running = append(w.Jobs[job].Running, policies.AttemptState{ID: jobs.AttemptID{Task: jobs.TaskID{Job: jobs.JobID(job + 1), Index: i / 2}, N: i % 2}, Host: topo.HostID(2 + i%4), Progress: 0.1 * float64(i%3)})
+			}
+		}
+		return w
+	}
+	w := setup()
+	w.add("b", mapStage(0, 2))
+	if a := w.beat(s, 1, 0); len(a.Kill) > 0 {
+		t.Errorf("kills %v although the budget has room for 4 copies", a.Kill)
+	}
+	w = setup()
+	w.add("b", mapStage(0, 2), reduceStage(0, 1))
+	w.Jobs[1].Running[0].Spare = true
+	w.Jobs[1].Running = append(w.Jobs[1].Running, w.Jobs[1].Running[0]) // 15 slots reserved
+	w.Jobs[1].Running[6].ID.N = 2
+	a := w.beat(s, 1, 0)
+	var got []jobs.AttemptID
+	for _, id := range a.Kill {
+		if id.Task.Job != 1 {
+			t.Errorf("kill of %v, not of the largest job", id)
+		}
+		got = append(got, id)
+	}
+	// Progress 0, 0.1, 0.2, 0, 0.1, 0.2, 0, 0.1: the first of tasks 0, 2 and 3 and the second of task 1.
+	want := []jobs.AttemptID{{Task: jobs.TaskID{Job: 1}}, {Task: jobs.TaskID{Job: 1, Index: 1}, N: 1}, {Task: jobs.TaskID{Job: 1, Index: 2}}, {Task: jobs.TaskID{Job: 1, Index: 3}}}
+	if !slices.Equal(got, want) {
+		t.Errorf("kills %v, want %v", got, want)
+	}
+	for i := range w.Jobs[0].Running {
+		w.Jobs[0].Running[i].Killing = slices.Contains(got, w.Jobs[0].Running[i].ID)
+	}
+	w.Jobs[2].Stages[0] = mapStage(2, 0)
+	w.Jobs[2].Running = []policies.AttemptState{{ID: jobs.AttemptID{Task: jobs.TaskID{Job: 3}}, Host: 1}, {ID: jobs.AttemptID{Task: jobs.TaskID{Job: 3, Index: 1}}, Host: 1}}
+	a = w.beat(s, 2, 0)
+	if want := []jobs.TaskID{{Job: 3}, {Job: 3, Index: 1}}; !slices.Equal(a.Backup, want) {
+		t.Errorf("clones of %v, want %v, and none of the job that lost its", a.Backup, want)
+	}
+}
+
+// Where the budget has room for 5 copies, FCFS gives the first tasks theirs, and Partial gives each the same number.
+func TestAdmissionOfTasks(t *testing.T) {
+	for how, want := range map[clone.Admission][]int{clone.AllOrNothing: nil, clone.Partial: nil, clone.FCFS: {0, 1}} {
+		s := dolly()
+		s.Cloning.Admission, s.Cloning.Budget, s.Cloning.Utilization = how, 5./36, 1
+		w := newWorld(t, 2, [jobs.TaskKinds]int{4, 2})
+		w.add("a", mapStage(0, 4))
+		w.beat(s, 0, 0)
+		w.Jobs[0].Stages[0] = mapStage(4, 0)
+		for i := range 4 {
+			w.Jobs[0].Running = append(w.Jobs[0].Running, policies.AttemptState{ID: jobs.AttemptID{Task: jobs.TaskID{Job: 1, Index: i}}, Host: 0})
+		}
+		var got []int
+		for _, id := range w.beat(s, 1, 1).Backup {
+			got = append(got, id.Index)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("rule %d: clones of tasks %v, want %v", how, got, want)
+		}
 	}
 }

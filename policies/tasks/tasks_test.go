@@ -56,6 +56,15 @@ func contenders() map[string]Scheduler {
 			s.Waiting, s.T1, s.T2 = ByTime, time.Second, time.Second
 			s.Speculation.By, s.Speculation.After, s.Speculation.Cap, s.Speculation.TaskPercentile, s.Speculation.HostPercentile = ByLATE, 0, 1, 1, 0
 		}),
+		"fifo, dolly, preemption, exclusive": {Order: FIFO{}, Cloning: Cloning{On: true, Admission: clone.Preemption, Reads: ExclusiveCopy, Dolly: clone.Dolly{Straggle: 0.2, Risk: 0.05, Budget: 0.4, Utilization: 1}}},
+		"fair, kill, dolly, preemption, delay": {Order: Fair{Starvation: short}, Cloning: Cloning{On: true, Admission: clone.Preemption, Reads: DelayedCopy, Wait: time.Second, Learn: true, Dolly: clone.Dolly{Straggle: 0.2, Risk: 0.05, Budget: 0.5, Utilization: 1}},
+			Speculation: Speculation{By: ByMantri, Mantri: clone.Mantri{Interval: 200 * time.Millisecond, Copies: 1, Restarts: 2, Gain: 1}}, Blacklist: clone.Blacklist{Above: 0.1, Window: time.Second}},
+		"drf, dolly, partial, delay, mantri": {Order: DRF{}, Cloning: Cloning{On: true, Admission: clone.Partial, Reads: DelayedCopy, Wait: 2 * time.Second, Dolly: clone.Dolly{Straggle: 0.1, Risk: 0.05, Budget: 0.3, Utilization: 1}},
+			Speculation: Speculation{By: ByMantri, Mantri: clone.Mantri{Copies: 2, Restarts: 3, Risk: 0.25, Gain: 0.1}}},
+		"fifo, shuffle watcher, fcfs, blacklist": {Order: FIFO{}, Shuffle: watcher(), Cloning: Cloning{On: true, Admission: clone.FCFS, Reads: DelayedCopy, Wait: time.Second, Dolly: clone.Dolly{Straggle: 0.1, Risk: 0.05, Budget: 0.3, Utilization: 1}},
+			Blacklist: clone.Blacklist{Above: 0.2, Window: 500 * time.Millisecond}},
+		"fair, hadoop":    {Order: Fair{}, Speculation: Speculation{By: ByHadoop}},
+		"fair, mantri":    {Order: Fair{Pools: pools, Starvation: short}, Speculation: Speculation{By: ByMantri, Mantri: clone.Mantri{Interval: 100 * time.Millisecond, Copies: 1, Restarts: 5}}},
 		"drf, samp, sarp": {Order: DRF{}, Shuffle: Shuffling{SARP: true, SAMP: true, Rule: shuffle.BestPrefix}},
 	}
 }

@@ -1,0 +1,194 @@
+package tasks
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"testbed/policies"
+	"testbed/policies/policytest"
+	"testbed/topo"
+	"testbed/workloads/jobs"
+)
+
+func TestSource(t *testing.T) {
+	readers := func(n ...int) (out []policies.OutputCopy) {
+		for _, r := range n {
+			out = append(out, policies.OutputCopy{Readers: r})
+		}
+		return out
+	}
+	const before, after = 5 * time.Second, 10 * time.Second // Until is 10 s
+	for _, tt := range []struct {
+		name          string
+		now           time.Duration
+		rank, running int
+		copies        []policies.OutputCopy
+		first, excl   int
+		delay         int
+	}{
+		{"free copy", before, 0, 1, readers(0), 0, 0, 0},
+		{"taken copy", before, 0, 1, readers(1), 0, 0, -1},
+		{"second without a copy of its own", before, 1, 1, readers(1), 0, -1, -1},
+		{"second free", before, 1, 1, readers(1, 0), 0, 1, 1},
+		{"first is free again", before, 1, 1, readers(0), 0, -1, 0},
+		{"lowest free", before, 0, 0, readers(2, 0, 0), 0, 0, 1},
+		{"waits for a reader", before, 1, 0, readers(1), 0, 0, -1},
+		{"wait is over", after, 2, 0, readers(2, 1), 0, 1, 1},
+		{"wait is over, equal readers", after, 2, 0, readers(1, 1), 0, 0, 0},
+		{"wait is over, a copy is still made", after, 2, 1, readers(1, 2), 0, -1, 0},
+	} {
+		for reads, want := range []int{tt.first, tt.excl, tt.delay} {
+			s := Scheduler{Cloning: Cloning{On: true, Reads: Reads(reads)}}
+			c := policies.CopyChoice{Now: tt.now, Until: after, Rank: tt.rank, Fetchers: 3, Copies: tt.copies, Running: tt.running}
+			if got := s.Source(&c); got != want {
+				t.Errorf("%s, reads %d: copy %d, want %d", tt.name, reads, got, want)
+			}
+		}
+	}
+}
+
+// The contract holds for all kinds of reads.
+func TestSourceContract(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		choice := func(name string) policies.CopyChoice {
+			c := policies.CopyChoice{Rank: rapid.IntRange(0, 4).Draw(t, name+" rank"), Running: rapid.IntRange(0, 2).Draw(t, name+" running"), Now: time.Duration(rapid.IntRange(0, 2).Draw(t, name+" now")), Until: 1}
+			for range rapid.IntRange(1, 4).Draw(t, name+" copies") {
+				c.Copies = append(c.Copies, policies.OutputCopy{Readers: rapid.IntRange(0, 2).Draw(t, name+" readers")})
+			}
+			return c
+		}
+		s := Scheduler{Order: FIFO{}, Cloning: Cloning{On: true, Reads: Reads(rapid.IntRange(0, 2).Draw(t, "reads"))}}
+		if err := policytest.CheckSource(s, choice("one"), choice("other")); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// keeping returns a world in which maps of a job of 4 are cloned, and reduces may be, and the scheduler.
+func keeping(t *testing.T, reads Reads, reduces int) (*world, Scheduler) {
+	s := dolly()
+	s.Cloning.Budget, s.Cloning.Utilization, s.Cloning.Reads, s.Cloning.Wait = 0.5, 1, reads, 7*time.Second
+	w := newWorld(t, 2, [jobs.TaskKinds]int{4, 4})
+	w.add("a", mapStage(0, 4), reduceStage(0, reduces))
+	w.Slots[0].Used[jobs.Reduce] = 4 // no reduce is launched
+	w.beat(s, 0, 0)
+	return w, s
+}
+
+// Attempts continue while copies of their output may be of use.
+func TestKeep(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		reads  Reads
+		change func(w *world, s *Scheduler)
+		stage  int
+		want   time.Duration
+	}{
+		{"first copy", FirstCopy, func(*world, *Scheduler) {}, 0, 0},
+		{"delayed", DelayedCopy, func(*world, *Scheduler) {}, 0, 7 * time.Second},
+		{"exclusive", ExclusiveCopy, func(*world, *Scheduler) {}, 0, unlimitedWait},
+		{"last stage", DelayedCopy, func(*world, *Scheduler) {}, 1, 0},
+		{"off", DelayedCopy, func(_ *world, s *Scheduler) { s.Cloning.On = false }, 0, 0},
+		{"unknown job", DelayedCopy, func(w *world, _ *Scheduler) { w.Jobs[0].ID = 9 }, 0, 0},
+		{"unknown stage", DelayedCopy, func(*world, *Scheduler) {}, 5, 0},
+		{"nothing remembered", DelayedCopy, func(w *world, _ *Scheduler) { w.Memory = nil }, 0, 0},
+		{"reduces are cloned", DelayedCopy, func(w *world, s *Scheduler) { w.Slots[0].Used = [2]int{4, 0}; w.beat(*s, 1, 0) }, 0, 7 * time.Second},
+		{"reduces are not cloned", DelayedCopy, func(w *world, s *Scheduler) {
+			p := *s
+			p.Cloning.Budget = 0
+			w.Slots[0].Used = [2]int{4, 0}
+			w.beat(p, 1, 0)
+		}, 0, 0},
+		{"other jobs before", DelayedCopy, func(w *world, s *Scheduler) {
+			w.add("b", mapStage(0, 1), reduceStage(0, 1), reduceStage(0, 1))
+			w.Jobs[0], w.Jobs[1] = w.Jobs[1], w.Jobs[0]
+			w.beat(*s, 1, 1)
+			w.Jobs[0] = w.Jobs[1]
+		}, 0, 7 * time.Second},
+		{"maps are not cloned", DelayedCopy, func(w *world, s *Scheduler) {
+			p := *s
+			p.Cloning.Budget, w.Memory = 0, nil
+			w.beat(p, 1, 0)
+		}, 0, 0},
+	} {
+		w, s := keeping(t, tt.reads, 2)
+		tt.change(w, &s)
+		if got := s.Keep(&w.TaskView, &w.Jobs[0], tt.stage); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// ω is learned when the copies of a stage that fetches are decided, from enough samples, and not again within 10 s.
+func TestLearnedWait(t *testing.T) {
+	// Lags of 0.5 s, reads of 2 s, of which each of two readers gets half the rate, and 10 s of computing: the second copy
+	// of an output comes soon enough, so that ω is the least that includes it.
+	history := func(samples int, lag time.Duration) *policies.History {
+		h := &policies.History{}
+		h.Copies[0] = policies.CopyHistory{Lags: slices.Repeat([]time.Duration{lag}, samples), Computing: slices.Repeat([]time.Duration{10 * time.Second, 80 * time.Second}, samples),
+			Alone: policies.Fetched{Count: samples, Size: 100, Busy: time.Duration(samples) * 2 * time.Second}, Shared: policies.Fetched{Count: samples, Size: 100, Busy: time.Duration(samples) * 4 * time.Second}}
+		return h
+	}
+	reduce := func(w *world, s Scheduler, at time.Duration) time.Duration {
+		w.Slots[0].Used = [2]int{4, 0}
+		w.Jobs[0].Stages[0].Durations = []time.Duration{time.Second, 3 * time.Second, 2 * time.Second}
+		w.beat(s, at, 0)
+		return s.Keep(&w.TaskView, &w.Jobs[0], 0)
+	}
+	w, s := keeping(t, DelayedCopy, 2)
+	s.Cloning.Learn = true
+	w.History = history(19, 500*time.Millisecond)
+	if got := reduce(w, s, 1); got != 7*time.Second {
+		t.Errorf("ω %v of 19 samples, want the given 7 s", got)
+	}
+	w, s = keeping(t, DelayedCopy, 2)
+	s.Cloning.Learn = true
+	w.History = history(20, 500*time.Millisecond)
+	if got := reduce(w, s, time.Second); got != 500*time.Millisecond {
+		t.Errorf("ω %v, want 0.5 s, a step of the grid up to 6 s", got)
+	}
+	again := func(at time.Duration) time.Duration {
+		w.History = history(20, 200*time.Millisecond)
+		w.Jobs[0].Stages[0] = mapStage(4, 0)
+		w.add("b", mapStage(0, 4), reduceStage(0, 2)).ID = jobs.JobID(at)
+		j := len(w.Jobs) - 1
+		w.Slots[0].Used = [2]int{0, 4}
+		w.beat(s, at, 0)
+		w.Jobs[0], w.Jobs = w.Jobs[j], w.Jobs[:1]
+		return reduce(w, s, at)
+	}
+	if got := again(10 * time.Second); got != 500*time.Millisecond {
+		t.Errorf("ω %v after 9 s, want the one before", got)
+	}
+	w.Jobs[0].Stages[1] = reduceStage(2, 0)
+	if got := again(12 * time.Second); got != 200*time.Millisecond {
+		t.Errorf("ω %v after 11 s, want 0.2 s", got)
+	}
+}
+
+// Copies of tasks follow the stragglers that are observed.
+func TestLearnedStragglers(t *testing.T) {
+	for _, tt := range []struct{ straggled, judged, want int }{{0, 0, 2}, {0, 900, 1}, {300, 900, 4}} {
+		s := dolly()
+		s.Cloning.Learn, s.Cloning.Budget, s.Cloning.Utilization = true, 1, 1
+		w := newWorld(t, 2, [jobs.TaskKinds]int{4, 1})
+		w.History = &policies.History{Straggled: tt.straggled, Judged: tt.judged}
+		w.add("a", mapStage(0, 2))
+		w.beat(s, 0, 0)
+		w.Jobs[0].Stages[0] = mapStage(2, 0)
+		attempt := policies.AttemptState{ID: jobs.AttemptID{Task: jobs.TaskID{Job: 1}}}
+		w.Jobs[0].Running = []policies.AttemptState{attempt}
+		copies := 1
+		for h := 1; h < 6 && len(w.beat(s, time.Duration(h), topo.HostID(h)).Backup) > 0; h++ {
+			copies++
+			attempt.ID.N, attempt.Host = h, topo.HostID(h)
+			w.Jobs[0].Running = append(w.Jobs[0].Running, attempt)
+		}
+		if copies != tt.want {
+			t.Errorf("%d of %d straggled: %d copies, want %d", tt.straggled, tt.judged, copies, tt.want)
+		}
+	}
+}
