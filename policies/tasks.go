@@ -86,21 +86,18 @@ type Fetched struct {
 // HistoryLength is the number of samples that a CopyHistory keeps.
 const HistoryLength = 200
 
-// copyClasses are the largest numbers of tasks of a job in the classes of CopyHistory, those of the paper on Dolly; a last class has the
-// larger jobs.
-var copyClasses = [...]int{10, 50, 150, 500}
-
 // CopyClasses is the number of classes of jobs.
-const CopyClasses = len(copyClasses) + 1
+const CopyClasses = 5
 
-// CopyClass returns the class of a job with a number of tasks.
+// CopyClass returns the class of a job with a number of tasks, from 0: up to 10, 50, 150 and 500 tasks, as in the paper on
+// Dolly, and more.
 func CopyClass(tasks int) int {
-	for i, most := range copyClasses {
+	for i, most := range [CopyClasses - 1]int{10, 50, 150, 500} {
 		if tasks <= most {
 			return i
 		}
 	}
-	return len(copyClasses)
+	return CopyClasses - 1
 }
 
 // Limits are the maximum numbers of attempts on a host at the same time, by jobs.TaskKind. An
