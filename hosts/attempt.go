@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"testbed/hosts/disk"
+	"testbed/hosts/pace"
 	"testbed/topo/units"
 	"testbed/workloads/jobs"
 )
@@ -62,10 +63,10 @@ func (t *Attempt) Computed() float64 {
 	return min(float64(t.a.cpu.worked()-from)/float64(need), 1)
 }
 
-// Spill writes an output to a disk of the host and returns when it is complete. It stays until
-// StopAttempt, DropOutputs or Return. Errors are those of Compute; one that wraps syscall.ENOSPC
+// Spill writes an output to a disk of the host, at most at a rate, 0 for no limit, and returns when it is complete. It
+// stays until StopAttempt, DropOutputs or Return. Errors are those of Compute; one that wraps syscall.ENOSPC
 // means that no disk has room for it.
-func (t *Attempt) Spill(ctx context.Context, size units.Bytes) error {
+func (t *Attempt) Spill(ctx context.Context, size units.Bytes, rate units.Rate) error {
 	return t.run(ctx, "spill output", func(ctx context.Context, l *life) (err error) {
 		if t.a.o.Disk == nil {
 			return errors.New("the host has no disk")
@@ -79,11 +80,18 @@ func (t *Attempt) Spill(ctx context.Context, size units.Bytes) error {
 				t.a.problem(r.Remove())
 			}
 		}()
+		if rate == 0 {
+			rate = pace.NoLimit
+		}
+		pacer := t.a.o.Pacer.Ceiling(rate)
 		for left := size; left > 0; {
 			if err := t.a.cpu.turn(ctx); err != nil {
 				return err
 			}
-			n := min(left, disk.ReadChunk)
+			n, err := pacer.Take(ctx, min(left, disk.ReadChunk))
+			if err != nil {
+				return err
+			}
 			if err := r.Write(ctx, payload[:n]); err != nil {
 				return err
 			}

@@ -61,7 +61,7 @@ func TestExpectedFlow(t *testing.T) {
 	for _, share := range []float64{1, 0.5} {
 		inMemory(t, hosts(2), func(t *testing.T, n *memNet, c *cluster) {
 			n.room = 64 << 10 // as the first window of Linux
-			c.agents[1].Expect(9, rate, wire.Task{Job: 4})
+			c.agents[1].Expect(9, Consumption{Rate: rate}, wire.Task{Job: 4})
 			began := time.Now()
 			done := make(chan error)
 			go func() { done <- c.agents[0].Send(t.Context(), flow(9, size, pace.NoLimit)) }()
@@ -98,7 +98,7 @@ func TestExpectedFlow(t *testing.T) {
 // faster.
 func TestExpectedFlowDoesNotCatchUp(t *testing.T) {
 	inMemory(t, hosts(2), func(t *testing.T, n *memNet, c *cluster) {
-		c.agents[1].Expect(9, 8*units.Mbps, wire.Task{Job: 4})
+		c.agents[1].Expect(9, Consumption{Rate: 8 * units.Mbps}, wire.Task{Job: 4})
 		s, err := c.agents[0].Prepare(flow(9, 3_000_000, pace.NoLimit))
 		if err != nil {
 			t.Fatal(err)
@@ -123,16 +123,74 @@ func TestExpectedFlowDoesNotCatchUp(t *testing.T) {
 	})
 }
 
+// An attempt that slows down consumes a flow slowly from its onset on, and its sender is not further ahead than the buffer.
+// The mark of the end states how long that lasts.
+func TestExpectedFlowThatSlowsDown(t *testing.T) {
+	const size, onset, rate, slow = 2_000_000, 1_000_000, 8 * units.Mbps, 2 * units.Mbps
+	inMemory(t, hosts(2), func(t *testing.T, n *memNet, c *cluster) {
+		n.room = 64 << 10
+		c.agents[1].Expect(9, Consumption{Rate: rate, Onset: onset, Slow: slow}, wire.Task{Job: 4})
+		began := time.Now()
+		done := make(chan error)
+		go func() { done <- c.agents[0].Send(t.Context(), flow(9, size, pace.NoLimit)) }()
+		for i := 1; i <= 4; i++ {
+			time.Sleep(800 * time.Millisecond)
+			consumed := min(int(rate.BytesIn(time.Since(began))), onset) + int(slow.BytesIn(max(0, time.Since(began)-time.Second)))
+			if got := int(c.agents[1].Received(9).Load()); got > consumed+int(rate.BytesIn(consumeAhead)) || got < consumed-int(rate.BytesIn(consumeStep))-int(leastChunk) {
+				t.Errorf("after %v, %d bytes count as received, %d are consumed", time.Since(began), got, consumed)
+			}
+			n.linkMu.Lock()
+			s := n.conns[0].out
+			n.linkMu.Unlock()
+			s.mu.Lock()
+			held := len(s.buf) + len(s.sent)
+			s.mu.Unlock()
+			if held > int(leastBuffer) || held < 32<<10 {
+				t.Errorf("after %v, the kernel holds %d bytes", time.Since(began), held)
+			}
+		}
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		received, _ := c.notes.get()
+		if want := time.Second + 4*time.Second; len(received) != 1 || !about(received[0].At.Sub(began), want, time.Millisecond) {
+			t.Errorf("received %v, began at %v, want the end after %v", received, began, want)
+		}
+	})
+}
+
+// The lag of a mark is the time in which what the kernel may hold is consumed, at the rates of its bytes.
+func TestConsumedTimes(t *testing.T) {
+	c := &consumer{Consumption: Consumption{Rate: 8 * units.Mbps, Onset: 3000, Slow: 800 * units.Kbps}}
+	for _, x := range []struct {
+		from, to units.Bytes
+		want     time.Duration
+	}{{0, 3000, 3 * time.Millisecond}, {0, 4000, 13 * time.Millisecond}, {2000, 4000, 11 * time.Millisecond}, {3000, 5000, 20 * time.Millisecond}, {10, 10, 0}} {
+		if got := c.takes(x.from, x.to); got != x.want {
+			t.Errorf("bytes %d to %d: %v, want %v", x.from, x.to, got, x.want)
+		}
+	}
+	if c.done = 2990; c.chunk() != 10 {
+		t.Errorf("before the onset, a chunk of %d bytes, want 10", c.chunk())
+	}
+	if c.done = 3000; c.chunk() != uint64(leastChunk) {
+		t.Errorf("after the onset, a chunk of %d bytes, want %d", c.chunk(), leastChunk)
+	}
+}
+
 // A local read runs at the lower of the rates of its disk and its attempt.
 func TestExpectedLocalRead(t *testing.T) {
 	const size = 2_000_000
 	for _, x := range []struct {
-		disk, rate units.Rate
-		want       time.Duration
+		disk units.Rate
+		rate Consumption
+		want time.Duration
 	}{
-		{16 * units.Mbps, 8 * units.Mbps, 2 * time.Second},
-		{8 * units.Mbps, 16 * units.Mbps, 2 * time.Second},
-		{8 * units.Mbps, 0, 2 * time.Second},
+		{16 * units.Mbps, Consumption{Rate: 8 * units.Mbps}, 2 * time.Second},
+		{8 * units.Mbps, Consumption{Rate: 16 * units.Mbps}, 2 * time.Second},
+		{8 * units.Mbps, Consumption{}, 2 * time.Second},
+		{16 * units.Mbps, Consumption{Rate: 8 * units.Mbps, Onset: 1_500_000, Slow: units.Mbps}, 5500 * time.Millisecond},
 	} {
 		o := hosts(1)
 		o[0].ReadRate = x.disk
@@ -210,16 +268,20 @@ func TestSpill(t *testing.T) {
 	inMemory(t, o, func(t *testing.T, _ *memNet, c *cluster) {
 		a, d := c.agents[0], c.disks[0]
 		began := time.Now()
-		if err := a.Attempt(one).Spill(t.Context(), 2*units.MB); err != nil {
+		if err := a.Attempt(one).Spill(t.Context(), 2*units.MB, 0); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); !about(took, 2*time.Second, 20*time.Millisecond) {
 			t.Errorf("2 MB at 1 MB/s took %v", took)
 		}
-		if err := a.Attempt(other).Spill(t.Context(), 500*units.KB); err != nil {
+		began = time.Now()
+		if err := a.Attempt(other).Spill(t.Context(), 500*units.KB, units.Mbps); err != nil {
 			t.Fatal(err)
 		}
-		if err := a.Attempt(other).Spill(t.Context(), units.MB); !errors.Is(err, syscall.ENOSPC) {
+		if took := time.Since(began); !about(took, 4*time.Second, 30*time.Millisecond) {
+			t.Errorf("0.5 MB at 1 Mbps took %v", took)
+		}
+		if err := a.Attempt(other).Spill(t.Context(), units.MB, 0); !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("on a full disk: %v", err)
 		}
 		if u := a.o.Disk.Use(); u.Used != 0 || len(u.Begun)+len(u.Writing) > 0 {
@@ -246,9 +308,12 @@ func TestSpill(t *testing.T) {
 func TestAttemptEnds(t *testing.T) {
 	phases := map[string]func(a *Agent, t *testing.T) error{
 		"compute": func(a *Agent, t *testing.T) error { return a.Attempt(one).Compute(t.Context(), time.Hour) },
-		"spill":   func(a *Agent, t *testing.T) error { return a.Attempt(one).Spill(t.Context(), 100*units.MB) },
+		"spill":   func(a *Agent, t *testing.T) error { return a.Attempt(one).Spill(t.Context(), 100*units.MB, 0) },
+		"slow spill": func(a *Agent, t *testing.T) error {
+			return a.Attempt(one).Spill(t.Context(), 100*units.MB, units.Mbps)
+		},
 		"spilled": func(a *Agent, t *testing.T) error {
-			if err := a.Attempt(one).Spill(t.Context(), units.KB); err != nil {
+			if err := a.Attempt(one).Spill(t.Context(), units.KB, 0); err != nil {
 				return err
 			}
 			return a.Attempt(one).Compute(t.Context(), time.Hour)
@@ -296,7 +361,7 @@ func TestAttemptStoppedBefore(t *testing.T) {
 		a := c.agents[0]
 		attempt := a.Attempt(one)
 		a.StopAttempt(one)
-		if err := attempt.Spill(t.Context(), units.KB); !errors.Is(err, ErrStopped) {
+		if err := attempt.Spill(t.Context(), units.KB, 0); !errors.Is(err, ErrStopped) {
 			t.Errorf("Spill = %v", err)
 		}
 		if err := attempt.Compute(t.Context(), 0); !errors.Is(err, ErrStopped) {
@@ -316,8 +381,8 @@ func TestExpectedFlowEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inMemory(t, hosts(2), func(t *testing.T, n *memNet, c *cluster) {
-				c.agents[1].Expect(9, 8*units.Mbps, wire.Task{Job: 4})
-				c.agents[1].Expect(10, 8*units.Mbps, wire.Task{Job: 4})
+				c.agents[1].Expect(9, Consumption{Rate: 8 * units.Mbps}, wire.Task{Job: 4})
+				c.agents[1].Expect(10, Consumption{Rate: 8 * units.Mbps}, wire.Task{Job: 4})
 				c.agents[1].Stop(10)
 				done := make(chan error)
 				go func() { done <- c.agents[0].Send(t.Context(), flow(9, 100_000_000, pace.NoLimit)) }()

@@ -32,23 +32,31 @@ const (
 	mostHeld = 2
 )
 
+// Consumption is the rate at which an attempt consumes a flow or local read, 0 for no limit. An attempt that slows down
+// has consumed Onset bytes, above 0, at Rate, and consumes the others at Slow.
+type Consumption struct {
+	Rate, Slow units.Rate
+	Onset      units.Bytes
+}
+
 // Expect sets the rate at which an attempt consumes a flow to this host, or a ReadLocal, before it
 // begins: the host reads no faster, and Sink.FlowReceived means that the last byte is consumed. The
-// share of SetCPU applies to the rate. The host marks the end (wire.KindConsumed) for attempt. 0 means no
-// limit, and no mark.
-func (a *Agent) Expect(flow workloads.FlowID, rate units.Rate, attempt wire.Task) {
-	if rate <= 0 {
+// share of SetCPU applies to the rate. The host marks the end (wire.KindConsumed) for attempt. Without a
+// limit there is no mark.
+func (a *Agent) Expect(flow workloads.FlowID, c Consumption, attempt wire.Task) {
+	if c.Rate <= 0 {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.expected[flow] = &consumer{cpu: a.cpu, rate: rate, attempt: attempt, flow: flow, slowest: 1}
+	a.expected[flow] = &consumer{cpu: a.cpu, Consumption: c, attempt: attempt, flow: flow, slowest: 1}
 }
 
 // consumer limits the rate at which an attempt consumes its input. The nil consumer has no limit.
 type consumer struct {
-	cpu  *cpu
-	rate units.Rate
+	cpu *cpu
+	Consumption
+	done units.Bytes   // input so far
 	due  time.Duration // on the clock of cpu: when all input so far is consumed
 
 	flow    workloads.FlowID
@@ -74,7 +82,23 @@ func (c *consumer) chunk() uint64 {
 	if c == nil {
 		return 1 << 62
 	}
-	return uint64(max(leastChunk, c.rate.BytesIn(consumeStep)))
+	n := max(leastChunk, c.Rate.BytesIn(consumeStep))
+	switch {
+	case c.done < c.Onset:
+		n = min(n, c.Onset-c.done)
+	case c.Onset > 0:
+		n = max(leastChunk, c.Slow.BytesIn(consumeStep))
+	}
+	return uint64(n)
+}
+
+// takes returns the time in which the part of the input from one byte to another is consumed.
+func (c *consumer) takes(from, to units.Bytes) time.Duration {
+	turn := to
+	if c.Onset > 0 {
+		turn = max(from, min(to, c.Onset))
+	}
+	return min(c.Rate.TimeToSend(turn-from), 1<<60) + min(c.Slow.TimeToSend(to-turn), 1<<60)
 }
 
 // consume waits until n more bytes are consumed, less consumeAhead unless they are the last ones.
@@ -84,7 +108,8 @@ func (c *consumer) consume(ctx context.Context, n units.Bytes, last bool) error 
 	}
 	c.slowest = min(c.slowest, c.cpu.speed())
 	// Time in which there was no input is lost, as for a real program.
-	c.due = max(c.due, c.cpu.worked()-consumeCatchUp) + min(c.rate.TimeToSend(n), 1<<61)
+	c.due = max(c.due, c.cpu.worked()-consumeCatchUp) + c.takes(c.done, c.done+n)
+	c.done += n
 	if last {
 		return c.cpu.work(ctx, c.due)
 	}
@@ -101,7 +126,7 @@ func (c *consumer) bound(conn net.Conn, current units.Bytes) error {
 		return nil
 	}
 	// The kernel doubles the size for its overhead, which is small once segments are merged.
-	size := max(leastBuffer, c.rate.BytesIn(bufferTime)/2)
+	size := max(leastBuffer, c.Rate.BytesIn(bufferTime)/2)
 	c.held = 2 * size * mostHeld
 	if current > 0 {
 		c.held = min(c.held, current*mostHeld)
@@ -128,7 +153,7 @@ func (a *Agent) markConsumed(c *consumer, size units.Bytes, at time.Time) error 
 	h := wire.Header{Kind: wire.KindConsumed, Group: c.attempt.Job, Member: flow, Size: uint64(size), Read: true, Sent: at, Task: c.attempt}
 	if c.held > 0 {
 		ahead := min(size, c.held+units.Bytes(c.chunk()))
-		h.SetLag(time.Duration(float64(c.rate.TimeToSend(ahead)) / c.slowest))
+		h.SetLag(time.Duration(float64(c.takes(size-ahead, size)) / c.slowest))
 	}
 	return a.mark(h, wire.Note{Host: a.name()})
 }

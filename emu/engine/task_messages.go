@@ -58,6 +58,17 @@ type TaskTransfer struct {
 	// faster, and TransferFinished means that it has consumed the last one. 0 is no limit. Faults
 	// that slow the processor of its host divide it.
 	Rate units.Rate `json:",omitempty"`
+	// Onset is the number of bytes after which an attempt that slows down consumes at Slow instead of Rate; both of which
+	// are then above 0. 0 if it does not.
+	Onset units.Bytes `json:",omitempty"`
+	Slow  units.Rate  `json:",omitempty"`
+	// Served is the rate at which the sender has the bytes: it sends no faster, whatever the ceiling. 0 is no limit.
+	Served units.Rate `json:",omitempty"`
+}
+
+// Valid reports whether the rates are possible ones, for a transfer of size bytes.
+func (t TaskTransfer) Valid(size units.Bytes) bool {
+	return t.Rate >= 0 && t.Served >= 0 && (t.Onset == 0 && t.Slow == 0 || t.Onset > 0 && t.Onset < size && t.Rate > 0 && t.Slow > 0)
 }
 
 // Compute makes an attempt compute for a time, on an unloaded slot; TaskComputed follows. Faults that
@@ -74,6 +85,7 @@ type SpillOutput struct {
 	Attempt jobs.AttemptID
 	Host    topo.HostID
 	Size    units.Bytes
+	Rate    units.Rate `json:",omitempty"` // the most at which it writes; 0 is no limit but the disk
 }
 
 // StopTask ends Compute and SpillOutput of an attempt and drops its output. No events about it

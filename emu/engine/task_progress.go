@@ -59,7 +59,8 @@ func (x *tasks) computing(ev TaskProgressed) error {
 			return fmt.Errorf("%v has computed a share of %v: must be in [0, 1]", id, ev.Done[i])
 		}
 		if a := x.running[id]; a != nil {
-			a.share = ev.Done[i]
+			before, current, all := a.part()
+			a.share = a.slow.Share(ev.Done[i], before, current, all)
 		}
 	}
 	return nil

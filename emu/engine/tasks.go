@@ -28,6 +28,10 @@ type TaskConfig struct {
 	Stored []StoredBlock
 	// Output describes the blocks that tasks write: their largest size, replicas, packet and window.
 	Output workloads.Block
+	// Stragglers slows attempts; nil slows none. Read and Write are the rates of each disk, by which it limits those
+	// attempts; 0 for no limit.
+	Stragglers  *jobs.Stragglers
+	Read, Write units.Rate
 	tracker.Settings
 }
 
@@ -60,7 +64,8 @@ type tasks struct {
 	flows    map[tracker.FetchID]workloads.FlowID
 	fetchers map[workloads.FlowID]*taskAttempt // that fetch, if their progress is shown
 	writes   map[workloads.BlockID]*taskAttempt
-	events   []tracker.Event // that the tracker has not seen yet
+	served   map[jobs.JobID]map[jobs.AttemptID]units.Rate // at which hosts serve the outputs of stragglers
+	events   []tracker.Event                              // that the tracker has not seen yet
 }
 
 // thinking is a job that is submitted later, because the one that it follows has ended.
@@ -79,13 +84,15 @@ type shuffleID struct {
 type taskAttempt struct {
 	tracker.StartAttempt
 	task    *jobs.Task
+	slow    jobs.Slowdown
 	block   workloads.BlockID // the first that it writes
 	reading bool
 	read    workloads.FlowID // the newest transfer of its input block
 	reads   int              // number of these transfers
 	working bool             // its host has computed or spilled for it
 	sorting bool             // Compute is the sort
-	process time.Duration    // computing after the sort
+	sort    time.Duration    // on an unloaded slot, without slow
+	process time.Duration    // computing after the sort, the same
 	unsaved int              // blocks that are not durable yet
 	saved   []savedBlock     // blocks that are
 	progress
@@ -101,7 +108,8 @@ func newTasks(shared *core, c *coflows, b *blocks) (tasks, error) {
 	x := tasks{core: shared, TaskConfig: shared.cfg.Tasks, coflows: c, blocks: b,
 		byID: map[jobs.JobID]*jobs.Job{}, after: map[jobs.JobID][]jobs.JobID{}, shuffles: map[shuffleID]workloads.CoflowID{}, first: map[jobs.TaskID]workloads.BlockID{},
 		running: map[jobs.AttemptID]*taskAttempt{}, reads: map[workloads.FlowID]*taskAttempt{}, local: map[workloads.FlowID]bool{},
-		fetchers: map[workloads.FlowID]*taskAttempt{}, fetches: map[workloads.FlowID]tracker.FetchID{}, flows: map[tracker.FetchID]workloads.FlowID{}, writes: map[workloads.BlockID]*taskAttempt{}}
+		fetchers: map[workloads.FlowID]*taskAttempt{}, fetches: map[workloads.FlowID]tracker.FetchID{}, flows: map[tracker.FetchID]workloads.FlowID{}, writes: map[workloads.BlockID]*taskAttempt{},
+		served: map[jobs.JobID]map[jobs.AttemptID]units.Rate{}}
 	if x.TaskConfig == nil {
 		return x, nil
 	}
@@ -293,6 +301,7 @@ func (x *tasks) endJob(id jobs.JobID, how wire.Moment, why string) {
 	m := MarkTask{Moment: how, Host: x.markHost(id), Why: why}
 	m.Attempt.Task.Job = id
 	x.command(m, DropOutputs{Job: id})
+	delete(x.served, id)
 	for _, next := range x.after[id] {
 		t := thinking{x.now + x.byID[next].Submit - x.byID[id].Submit, next}
 		at, _ := slices.BinarySearchFunc(x.thinking, t, func(a, b thinking) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.job, b.job)) })
@@ -308,7 +317,7 @@ func (x *tasks) mark(a *taskAttempt, m wire.Moment, size units.Bytes, why string
 func (x *tasks) start(cmd tracker.StartAttempt) error {
 	id := cmd.Attempt
 	st := &x.byID[id.Task.Job].Stages[id.Task.Stage]
-	a := &taskAttempt{StartAttempt: cmd, task: &st.Tasks[id.Task.Index], block: x.first[id.Task] + x.stride*workloads.BlockID(id.N)}
+	a := &taskAttempt{StartAttempt: cmd, task: &st.Tasks[id.Task.Index], slow: x.Stragglers.Of(x.core.cfg.Seed, id, cmd.Host, x.now), block: x.first[id.Task] + x.stride*workloads.BlockID(id.N)}
 	x.running[id] = a
 	x.mark(a, wire.AttemptStarted, cmd.Size, "")
 	switch {
@@ -330,7 +339,7 @@ func (x *tasks) readFrom(a *taskAttempt, source topo.HostID) error {
 	a.arriving = nil
 	a.reads++
 	x.reads[a.read] = a
-	task := &TaskTransfer{Attempt: id, Rate: a.task.Rate}
+	task := x.consumption(a)
 	if source == a.Host {
 		x.local[a.read] = true
 		x.command(ReadDisk{ID: a.read, Host: a.Host, Block: block, Size: a.Size, Task: task})
@@ -339,6 +348,25 @@ func (x *tasks) readFrom(a *taskAttempt, source topo.HostID) error {
 	hash := taskHash(x.core.cfg.Seed, "task-read", id, a.reads)
 	return x.coflows.arrived(workloads.Coflow{ID: ids.Coflow, Flows: []workloads.Flow{{ID: a.read, Src: source, Dst: a.Host, Size: a.Size}}},
 		origin{hash: hash, read: &block, task: task})
+}
+
+// consumption returns the rates at which an attempt consumes its input block. An attempt that is slowed has a slow disk too.
+func (x *tasks) consumption(a *taskAttempt) *TaskTransfer {
+	t := &TaskTransfer{Attempt: a.Attempt, Rate: a.task.Rate}
+	if a.slow.Factor == 1 {
+		return t
+	}
+	if x.Read > 0 && (t.Rate == 0 || t.Rate > x.Read) {
+		t.Rate = x.Read
+	}
+	switch onset := units.Bytes(a.slow.Onset * float64(a.Size)); {
+	case t.Rate == 0:
+	case onset == 0:
+		t.Rate = a.slow.Rate(t.Rate)
+	default:
+		t.Onset, t.Slow = onset, a.slow.Rate(t.Rate)
+	}
+	return t
 }
 
 func (x *tasks) locality(of, from topo.HostID) policies.Locality {
@@ -412,10 +440,43 @@ func (x *tasks) computed(a *taskAttempt) {
 	switch {
 	case size > 0:
 		a.working = true
-		x.command(SpillOutput{Attempt: a.Attempt, Host: a.Host, Size: size})
+		spill := SpillOutput{Attempt: a.Attempt, Host: a.Host, Size: size}
+		if x.Write > 0 && a.slow.Factor > 1 {
+			spill.Rate = a.slow.Rate(x.Write)
+		}
+		x.command(spill)
+		x.serveSlowly(a)
 	case len(a.task.Output) > 0:
 		x.note(tracker.OutputSpilled{Attempt: a.Attempt})
 	}
+}
+
+// serveSlowly limits the rate at which the host of a straggler serves its output.
+func (x *tasks) serveSlowly(a *taskAttempt) {
+	if !a.slow.Straggles || x.Read <= 0 {
+		return
+	}
+	job := a.Attempt.Task.Job
+	if x.served[job] == nil {
+		x.served[job] = map[jobs.AttemptID]units.Rate{}
+	}
+	x.served[job][a.Attempt] = a.slow.Rate(x.Read)
+}
+
+// servedAt returns the rate at which a host serves outputs one after another; 0 for no limit.
+func (x *tasks) servedAt(outputs []tracker.Output) units.Rate {
+	var size units.Bytes
+	var takes time.Duration
+	for _, o := range outputs {
+		size += o.Size
+		if r := x.served[o.Attempt.Task.Job][o.Attempt]; r > 0 {
+			takes += min(r.TimeToSend(o.Size), NextNever/2-takes)
+		}
+	}
+	if takes == 0 {
+		return 0
+	}
+	return max(1, units.RateOf(size, takes))
 }
 
 // fetch starts a flow of a shuffle.
@@ -439,7 +500,7 @@ func (x *tasks) fetch(cmd tracker.StartFetch) error {
 	from := cmd.Outputs[0].Attempt
 	hash := taskHash(x.core.cfg.Seed, "task-fetch", id, from.Task.Stage, from.Task.Index, from.N)
 	return x.coflows.join(shuffle, workloads.Flow{ID: flow, Src: cmd.Source, Dst: cmd.Host, Size: cmd.Size},
-		origin{hash: hash, task: &TaskTransfer{Attempt: id, From: &from, Outputs: len(cmd.Outputs)}})
+		origin{hash: hash, task: &TaskTransfer{Attempt: id, From: &from, Outputs: len(cmd.Outputs), Served: x.servedAt(cmd.Outputs)}})
 }
 
 func (x *tasks) forget(id tracker.FetchID, flow workloads.FlowID) {
@@ -472,10 +533,10 @@ func (x *tasks) flowEnded(n flowEnded) {
 // compute sorts and processes the outputs that an attempt has fetched.
 func (x *tasks) compute(a *taskAttempt, size units.Bytes) {
 	x.mark(a, wire.ComputeStarted, size, "")
-	a.process = timeFor(a.task.Rate, size)
-	if sort := timeFor(a.task.SortRate, size); sort > 0 {
-		a.working, a.sorting, a.share = true, true, 0
-		x.command(Compute{Attempt: a.Attempt, Host: a.Host, Time: sort})
+	a.sort, a.process = timeFor(a.task.SortRate, size), timeFor(a.task.Rate, size)
+	if a.sort > 0 {
+		a.sorting = true
+		x.computePart(a)
 		return
 	}
 	x.sorted(a)
@@ -489,8 +550,22 @@ func (x *tasks) sorted(a *taskAttempt) {
 		x.computed(a)
 		return
 	}
-	a.working = true
-	x.command(Compute{Attempt: a.Attempt, Host: a.Host, Time: a.process})
+	x.computePart(a)
+}
+
+// computePart lets an attempt sort, or process what it has sorted.
+func (x *tasks) computePart(a *taskAttempt) {
+	a.working, a.share = true, 0
+	x.command(Compute{Attempt: a.Attempt, Host: a.Host, Time: a.slow.Takes(a.part())})
+}
+
+// part returns the work before the current Compute of an attempt, of this and of both, on an unloaded slot.
+func (a *taskAttempt) part() (before, current, all time.Duration) {
+	all = a.sort + a.process
+	if a.sorting {
+		return 0, a.sort, all
+	}
+	return a.sort, a.process, all
 }
 
 // timeFor returns the time to process some bytes; 0 at rate 0, which is no limit.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"testbed/emu/engine/tracker"
@@ -523,5 +524,106 @@ func TestShuffleIsAnOpenCoflow(t *testing.T) {
 	cmds = step(t, e, 4*time.Second, TransferProgressed{[]workloads.FlowID{f.Flow.ID}, []units.Bytes{100}}, TransferFinished{f.Flow.ID})
 	if !slices.Contains(cmds, Command(Mark{Kind: MarkCoflowClosed, ID: 100, Host: 3, Parts: 1, Size: 100})) || len(e.coflows.active) != 0 || !e.Idle() {
 		t.Errorf("commands %v with %d active coflows, idle: %v: want the coflow closed and the job done", cmds, len(e.coflows.active), e.Idle())
+	}
+}
+
+// A straggler reads at a lower rate from its onset on, not above that of its slow disk, and spills and serves its output
+// slowly. It sorts and reduces slowly from its onset on, and its progress is that of its work.
+func TestStragglerCommands(t *testing.T) {
+	const r80 = 80 * units.Mbps
+	late, early := jobs.Stragglers{Probability: 1, Factor: [2]float64{8, 8}, MidTask: 1}, jobs.Stragglers{Probability: 1, Factor: [2]float64{8, 8}}
+	for _, tt := range []struct {
+		name             string
+		s                *jobs.Stragglers
+		rate, disk       units.Rate
+		want             TaskTransfer // Rate and Slow
+		spill, served    units.Rate
+		sortIs, reduceIs float64 // times, relative to unloaded ones
+	}{
+		{"none", nil, r80, r80, TaskTransfer{Rate: r80}, 0, 0, 1, 1},
+		{"from the start", &early, r80, 2 * r80, TaskTransfer{Rate: r80 / 8}, r80 / 4, r80 / 4, 8, 8},
+		{"above the disk", &early, r80, r80 / 2, TaskTransfer{Rate: r80 / 16}, r80 / 16, r80 / 16, 8, 8},
+		{"without a rate", &early, 0, r80, TaskTransfer{Rate: r80 / 8}, r80 / 8, r80 / 8, 8, 0},
+		{"without any limit", &early, 0, 0, TaskTransfer{}, 0, 0, 8, 0},
+		{"later", &late, r80, 2 * r80, TaskTransfer{Rate: r80, Slow: r80 / 8}, r80 / 4, r80 / 4, 0, 0},
+		{"later, without a rate", &late, 0, r80, TaskTransfer{Rate: r80, Slow: r80 / 8}, r80 / 8, r80 / 8, 0, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			const size, out = units.MB, 500 * units.KB
+			cfg := testConfig(t, always(free), nil)
+			scheduler := schedulers.DefaultFIFO()
+			scheduler.Order = schedulers.FIFO{}
+			cfg.Tasks = &TaskConfig{Slots: [jobs.TaskKinds]int{1, 1}, Scheduler: scheduler, Settings: tracker.DefaultSettings(), Stragglers: tt.s, Read: tt.disk, Write: tt.disk,
+				Stored: []StoredBlock{{Block: 0, Size: size, Hosts: []topo.HostID{1}}},
+				Jobs: []jobs.Job{{ID: 1, Stages: []jobs.Stage{{Kind: jobs.Map, Tasks: []jobs.Task{{InputSize: size, Rate: tt.rate, Output: []units.Bytes{out}}}},
+					{Kind: jobs.Reduce, From: []int{0}, Tasks: []jobs.Task{{SortRate: r80, Rate: tt.rate}}}}}}}
+			e := newEngine(t, cfg)
+			step(t, e, 0, JobArrived{1})
+			read, ok := commandOf[StartTransfer](step(t, e, time.Second, Heartbeat{Host: 0}))
+			id := jobs.AttemptID{Task: jobs.TaskID{Job: 1}}
+			slow := tt.s.Of(cfg.Seed, id, 0, time.Second)
+			tt.want.Attempt, tt.want.Onset = id, units.Bytes(slow.Onset*float64(size))
+			if d := cmp.Diff(&tt.want, read.Task); !ok || d != "" || tt.s == &late && tt.want.Onset == 0 {
+				t.Fatalf("the read (-want +got):\n%s", d)
+			}
+			spill, ok := commandOf[SpillOutput](step(t, e, 2*time.Second, TransferFinished{read.Flow.ID}))
+			if !ok || spill.Rate != tt.spill {
+				t.Errorf("the spill: %+v, want a rate of %v", spill, tt.spill)
+			}
+			step(t, e, 3*time.Second, OutputSpilled{id})
+			fetch, ok := commandOf[StartTransfer](step(t, e, 4*time.Second, Heartbeat{Host: 3}))
+			if !ok || fetch.Task.Served != tt.served {
+				t.Errorf("the fetch: %+v, want it served at %v", fetch.Task, tt.served)
+			}
+			reduce := fetch.Task.Attempt
+			slow = tt.s.Of(cfg.Seed, reduce, 3, 4*time.Second)
+			sort, reduceTime := timeFor(r80, out), timeFor(tt.rate, out)
+			all := sort + reduceTime
+			for i, cmds := 0, step(t, e, 5*time.Second, TransferFinished{fetch.Flow.ID}); i < 2; i++ {
+				part, factor := []time.Duration{sort, reduceTime}[i], []float64{tt.sortIs, tt.reduceIs}[i]
+				if part == 0 {
+					continue
+				}
+				c, ok := commandOf[Compute](cmds)
+				want := slow.Takes(time.Duration(i)*sort, part, all)
+				if factor > 0 && want != time.Duration(factor*float64(part)) || !ok || c.Time != want {
+					t.Errorf("part %d computes for %v, want %v", i, c.Time, want)
+				}
+				step(t, e, time.Duration(6+2*i)*time.Second, TaskProgressed{[]jobs.AttemptID{reduce}, []float64{0.5}})
+				if got, want := e.tasks.running[reduce].share, slow.Share(0.5, time.Duration(i)*sort, part, all); got != want || want < 0.5-1e-9 {
+					t.Errorf("part %d has done %v after half its time, want %v", i, got, want)
+				}
+				cmds = step(t, e, time.Duration(7+2*i)*time.Second, TaskComputed{reduce})
+			}
+			if !e.Idle() || len(e.tasks.served) > 0 {
+				t.Errorf("%s, and outputs of %d jobs, are left", e.Unfinished(), len(e.tasks.served))
+			}
+		})
+	}
+}
+
+// commandOf returns the first command of a type.
+func commandOf[C Command](cmds []Command) (c C, ok bool) {
+	for _, cmd := range cmds {
+		if c, ok = cmd.(C); ok {
+			return c, true
+		}
+	}
+	return c, false
+}
+
+// Outputs in one fetch are served one after another, those of others at once.
+func TestServedAt(t *testing.T) {
+	const slow, fast = 1, 2
+	id := func(i int) jobs.AttemptID { return jobs.AttemptID{Task: jobs.TaskID{Job: 1, Index: i}} }
+	x := tasks{served: map[jobs.JobID]map[jobs.AttemptID]units.Rate{1: {id(slow): 8 * units.Mbps}}}
+	for want, outputs := range map[units.Rate][]tracker.Output{
+		0:               {{Attempt: id(fast), Size: units.MB}},
+		8 * units.Mbps:  {{Attempt: id(slow), Size: units.MB}},
+		32 * units.Mbps: {{Attempt: id(fast), Size: 3 * units.MB}, {Attempt: id(slow), Size: units.MB}},
+	} {
+		if got := x.servedAt(outputs); got != want {
+			t.Errorf("%v: %v, want %v", outputs, got, want)
+		}
 	}
 }

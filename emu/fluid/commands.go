@@ -111,8 +111,11 @@ func (b *Backend) startFlow(f *fluid, ceiling units.Rate, task *engine.TaskTrans
 		return fmt.Errorf("start flow %d: already started", id)
 	}
 	if task != nil {
-		if f.consumes = task.Rate; f.consumes < 0 {
-			return fmt.Errorf("start flow %d, which a task consumes at %d: expected a rate of 0 or more", id, f.consumes)
+		if !task.Valid(f.size) {
+			return fmt.Errorf("start flow %d of %v, which a task consumes at %d, after %d bytes at %d, and that is served at %d: expected rates of 0 or more, and a later one after some bytes of the flow", id, f.size, task.Rate, task.Onset, task.Slow, task.Served)
+		}
+		if f.consumes, f.slow, f.most = task.Rate, task.Slow, task.Served; task.Onset > 0 {
+			f.turn = 8 * float64(f.size-task.Onset)
 		}
 	}
 	b.started.add(f.id)
@@ -237,21 +240,24 @@ func placeOf(list []*fluid, id int) int {
 }
 
 // limit sets a fluid's ceiling and moves the fluid to the class with that ceiling, or with the
-// rate at which its task consumes the bytes, if that is lower.
+// rate at which its task consumes the bytes or its source has them, if that is lower.
 func (b *Backend) limit(f *fluid, ceiling units.Rate) {
 	b.leave(f)
 	f.ceiling = ceiling
-	consumes := math.Inf(1)
+	most := math.Inf(1)
 	if f.consumes > 0 {
-		consumes = float64(float64(f.consumes) * b.faults.share[f.dst])
+		most = float64(float64(f.consumes) * b.faults.share[f.dst])
+	}
+	if f.most > 0 {
+		most = min(most, float64(f.most))
 	}
 	switch {
 	case ceiling == 0:
 		return
-	case ceiling == policies.NoLimit && math.IsInf(consumes, 1):
+	case ceiling == policies.NoLimit && math.IsInf(most, 1):
 		f.in = f.path
 	default:
-		f.own.ceiling = min(float64(ceiling), consumes)
+		f.own.ceiling = min(float64(ceiling), most)
 		f.in = &f.own
 	}
 	c := f.in

@@ -162,6 +162,9 @@ type fluid struct {
 	queued   int // index in finishes plus 1; 0 if it does not finish
 	ceiling  units.Rate
 	consumes units.Rate // rate at which a task consumes it on an unloaded slot; 0 for no limit
+	slow     units.Rate // value of consumes once only turn is left
+	turn     float64    // bits; 0 if consumes does not change
+	most     units.Rate // rate of its source or sink; 0 for no limit
 	in       *class     // nil while paused
 	place    int        // index in in.members
 	path     *class     // class of fluids on the same resources without a ceiling
@@ -397,6 +400,11 @@ const manyDone = 16
 // finished.
 func (b *Backend) happened() []engine.Event {
 	lookAt, chains, spills := b.finishing()
+	for _, f := range lookAt {
+		if f.turn > 0 {
+			b.slowDown(f)
+		}
+	}
 	if !b.cfg.IgnoresProgress {
 		lookAt = b.flows
 	}
@@ -494,17 +502,31 @@ func (b *Backend) happened() []engine.Event {
 	return evs
 }
 
-// end takes a fluid that is done out of its class. What its links would have carried from its end to
-// the current time does not count.
+// slowDown makes a task consume a flow at its slow rate from the current time on.
+func (b *Backend) slowDown(f *fluid) {
+	b.idled(f, f.turn)
+	f.left, f.since = f.turn, b.clock
+	// Without a rate, the next computation of rates sets when the flow finishes, even if its rate does not change.
+	f.consumes, f.turn, f.rate = f.slow, 0, 0
+	b.finishes.drop(f)
+	b.limit(f, f.ceiling)
+}
+
+// end takes a fluid that is done out of its class.
 func (b *Backend) end(f *fluid) {
-	if over := -f.leftAfter(b.clock.Since(f.since)); b.cfg.Resolution > 0 && over > 0 {
+	b.idled(f, 0)
+	b.leave(f)
+}
+
+// idled takes back what the links of a fluid would have carried since it had left bits left.
+func (b *Backend) idled(f *fluid, left float64) {
+	if over := left - f.leftAfter(b.clock.Since(f.since)); b.cfg.Resolution > 0 && over > 0 {
 		for _, u := range f.in.uses {
 			if int(u.resource) < len(b.carried) {
 				b.carried[u.resource] -= float64(u.times * over)
 			}
 		}
 	}
-	b.leave(f)
 }
 
 // finishing returns the flows and pipelines that may finish at the current time, by ID, and the

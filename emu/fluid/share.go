@@ -77,14 +77,14 @@ func (b *Backend) shareChanged() bool {
 }
 
 // setRate sets a fluid's rate from the current time on, and reports whether the fluid
-// finishes at that rate.
+// finishes, or slows down, at that rate.
 func (b *Backend) setRate(f *fluid, rate float64) bool {
 	if f.rate == rate {
 		return f.finishes
 	}
 	f.left = max(f.leftAfter(b.clock.Since(f.since)), 0)
 	f.since, f.rate, f.finishes = b.clock, rate, false
-	if ns := f.left * 1e9 / rate; rate > 0 && ns <= horizon {
+	if ns := max(f.left-f.turn, 0) * 1e9 / rate; rate > 0 && ns <= horizon {
 		f.finish, f.finishes = b.clock.Plus(ns), true
 	}
 	return f.finishes

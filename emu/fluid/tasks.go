@@ -90,8 +90,8 @@ func (x *tasks) spill(c engine.SpillOutput) error {
 	b := x.b
 	_, twice := x.spilling[c.Attempt]
 	switch {
-	case !b.known(c.Host) || c.Size < 0:
-		return fmt.Errorf("spill the output of %v, %v, on host %d: expected a host of the fabric and a size of 0 or more", c.Attempt, c.Size, c.Host)
+	case !b.known(c.Host) || c.Size < 0 || c.Rate < 0:
+		return fmt.Errorf("spill the output of %v, %v, on host %d at %d: expected a host of the fabric, and a size and a rate of 0 or more", c.Attempt, c.Size, c.Host, c.Rate)
 	case twice || x.spilled[c.Attempt.Task.Job][c.Attempt]:
 		return fmt.Errorf("spill the output of %v: already spilled", c.Attempt)
 	case b.faults.crashed[c.Host]:
@@ -101,7 +101,8 @@ func (x *tasks) spill(c engine.SpillOutput) error {
 	if b.cfg.DiskRate > 0 && c.Size > 0 {
 		disk = b.disk(c.Host, b.nextDisk(c.Host))
 	}
-	f := &fluid{spill: true, attempt: c.Attempt, src: c.Host, dst: c.Host, size: c.Size, left: 8 * float64(c.Size), since: b.clock, path: b.readClass(c.Host, c.Host, 0, disk)}
+	f := &fluid{spill: true, attempt: c.Attempt, src: c.Host, dst: c.Host, size: c.Size, left: 8 * float64(c.Size), since: b.clock, path: b.readClass(c.Host, c.Host, 0, disk), most: c.Rate}
+	f.own = class{uses: f.path.uses, listed: -1}
 	x.spilling[c.Attempt] = f
 	b.limit(f, policies.NoLimit)
 	return nil

@@ -56,6 +56,17 @@ func fetch(id workloads.FlowID, src, dst topo.HostID, block workloads.BlockID, r
 	return engine.StartTransfer{Flow: workloads.Flow{ID: id, Src: src, Dst: dst, Size: mb}, Ceiling: ceiling, Read: &block, Task: &engine.TaskTransfer{Attempt: attempt(int(id)), Rate: rate}}
 }
 
+// slowing returns a read or fetch of a task that consumes at another rate after some bytes, and that is served at a rate.
+func slowing(c engine.Command, onset units.Bytes, slow, served units.Rate) engine.Command {
+	switch c := c.(type) {
+	case engine.ReadDisk:
+		c.Task.Onset, c.Task.Slow, c.Task.Served = onset, slow, served
+	case engine.StartTransfer:
+		c.Task.Onset, c.Task.Slow, c.Task.Served = onset, slow, served
+	}
+	return c
+}
+
 func computed(i int) engine.Event { return engine.TaskComputed{Attempt: attempt(i)} }
 func spilled(i int) engine.Event  { return engine.OutputSpilled{Attempt: attempt(i)} }
 
@@ -179,6 +190,19 @@ func TestTaskRates(t *testing.T) {
 		// 0.8 MB at 100 Mbps until 64 ms, 0.1 MB at 25 Mbps until 96 ms, 0.1 MB again at 100 Mbps.
 		{"slow processor of the reader", 0, fault.Timeline{slow(1, 0.25, 64*ms), slow(1, 1, 96*ms)}, []engine.Command{fetch(1, 0, 1, 0, r100, inf)}, []ending{{104 * ms, finished(1)}}},
 		{"slow processor, own disk", r400, fault.Timeline{slow(0, 0.25, 64*ms), slow(0, 1, 96*ms)}, []engine.Command{read(1, 0, 0, r100)}, []ending{{104 * ms, finished(1)}}},
+		// 0.75 MB at 100 Mbps, and the rest at 10 Mbps.
+		{"slows down", 0, nil, []engine.Command{slowing(fetch(1, 0, 1, 0, r100, inf), 750_000, 10*units.Mbps, 0)}, []ending{{260 * ms, finished(1)}}},
+		{"slows down, own disk", r400, nil, []engine.Command{slowing(read(1, 0, 0, r100), 750_000, 10*units.Mbps, 0)}, []ending{{260 * ms, finished(1)}}},
+		// The link limits it before and after: its rate does not change.
+		{"slows down to more than the link", 0, nil, []engine.Command{slowing(fetch(1, 0, 1, 0, 4*units.Gbps, inf), 750_000, 2*units.Gbps, 0)}, []ending{{8 * ms, finished(1)}}},
+		// 0.4 MB at 100 Mbps, 0.35 MB at 25 Mbps, 0.25 MB at 2.5 Mbps.
+		{"slows down on a slow processor", 0, fault.Timeline{slow(1, 0.25, 32*ms)}, []engine.Command{slowing(fetch(1, 0, 1, 0, r100, inf), 750_000, 10*units.Mbps, 0)}, []ending{{944 * ms, finished(1)}}},
+		// 300 and 100 Mbps of a disk until 20 ms; then the first leaves 390 Mbps.
+		{"leaves others more when it slows down", r400, nil, []engine.Command{slowing(read(1, 0, 0, 100*units.Mbps), 250_000, 10*units.Mbps, 0), read(2, 0, 0, 0)},
+			[]ending{{20*ms + 5128205, finished(2)}, {620 * ms, finished(1)}}},
+		{"served below the ceiling", 0, nil, []engine.Command{slowing(fetch(1, 0, 1, 0, 0, r200), 0, 0, r100)}, []ending{{80 * ms, finished(1)}}},
+		{"served above the ceiling", 0, nil, []engine.Command{slowing(fetch(1, 0, 1, 0, 0, r100), 0, 0, r200)}, []ending{{80 * ms, finished(1)}}},
+		{"served without a ceiling", 0, nil, []engine.Command{slowing(fetch(1, 0, 1, 0, 0, inf), 0, 0, r100)}, []ending{{80 * ms, finished(1)}}},
 		// The processor of the source slows only its links, to 250 Mbps.
 		{"slow processor of the source", 0, fault.Timeline{slow(0, 0.25, 0)}, []engine.Command{fetch(1, 0, 1, 0, r100, inf)}, []ending{{80 * ms, finished(1)}}},
 	} {
@@ -381,12 +405,18 @@ func TestDoRefusesTasks(t *testing.T) {
 		{"compute on a negative host", compute(1, -1, ms), "expected a host of the fabric"},
 		{"compute for a negative time", compute(1, 0, -1), "a time of 0 or more"},
 		{"compute twice", compute(0, 1, ms), "compute attempt 0 of task 0.0 of job 1: already computing"},
-		{"spill on an unknown host", spill(1, 4, 1), "spill the output of attempt 0 of task 0.1 of job 1, 1B, on host 4: expected a host of the fabric"},
-		{"spill of a negative size", spill(1, 0, -1), "a size of 0 or more"},
+		{"spill on an unknown host", spill(1, 4, 1), "spill the output of attempt 0 of task 0.1 of job 1, 1B, on host 4 at 0: expected a host of the fabric"},
+		{"spill of a negative size", spill(1, 0, -1), "a size and a rate of 0 or more"},
+		{"spill at a negative rate", engine.SpillOutput{Attempt: attempt(1), Size: 1, Rate: -1}, "on host 0 at -1: expected"},
 		{"spill twice at once", spill(0, 1, 1), "attempt 0 of task 0.0 of job 1: already spilled"},
 		{"spill a stored output", spill(7, 1, 1), "already spilled"},
-		{"flow with a negative rate", fetch(1, 0, 1, 0, -1, inf), "start flow 1, which a task consumes at -1"},
-		{"read with a negative rate", read(1, 0, 0, -1), "expected a rate of 0 or more"},
+		{"flow with a negative rate", fetch(1, 0, 1, 0, -1, inf), "start flow 1 of 1MB, which a task consumes at -1"},
+		{"read with a negative rate", read(1, 0, 0, -1), "expected rates of 0 or more"},
+		{"read that never slows down", slowing(read(1, 0, 0, 100), mb, 10, 0), "after 1000000 bytes at 10"},
+		{"read that slows down from no rate", slowing(read(1, 0, 0, 0), 1, 10, 0), "a later one after some bytes of the flow"},
+		{"read that slows down to no rate", slowing(read(1, 0, 0, 100), 1, 0, 0), "after 1 bytes at 0"},
+		{"read that slows down at no byte", slowing(read(1, 0, 0, 100), 0, 10, 0), "after 0 bytes at 10"},
+		{"flow served at a negative rate", slowing(fetch(1, 0, 1, 0, 0, inf), 0, 0, -1), "that is served at -1"},
 		{"read a block that is not stored", read(1, 1, 0, 0), "the host does not store this block"},
 		{"fetch a block that is not stored", fetch(1, 0, 1, 5, 0, inf), "the host does not store this block"},
 		{"read on an unknown host", read(1, 4, 0, 0), "expected a host of the fabric"},
@@ -410,7 +440,9 @@ type taskOp struct {
 	kind     string // compute, spill or read
 	host     topo.HostID
 	size     int64      // in bytes, or ns of computing
-	rate     units.Rate // of a read; 0 for no limit
+	rate     units.Rate // of a read or spill; 0 for no limit
+	onset    int64      // bytes of a read after which the rate is slow; 0 for none
+	slow     units.Rate
 	from, to time.Duration
 }
 
@@ -447,7 +479,12 @@ func slowTasks(ops []taskOp, changes []time.Duration, speed func(topo.HostID, fl
 				rate[i] = share
 			default:
 				rate[i] = math.Inf(1) // a limit for now
-				if o.rate > 0 {
+				switch {
+				case o.onset > 0 && left[i] <= 8e9*float64(o.size-o.onset):
+					rate[i] = float64(o.slow) * share
+				case o.rate > 0 && o.kind == "spill": // by the disk
+					rate[i] = float64(o.rate)
+				case o.rate > 0:
 					rate[i] = float64(o.rate) * share
 				}
 				name := fmt.Sprint(o.kind, o.host)
@@ -465,10 +502,19 @@ func slowTasks(ops []taskOp, changes []time.Duration, speed func(topo.HostID, fl
 		for i := range ops {
 			if rate[i] > 0 {
 				next = min(next, now+left[i]/rate[i])
+				if turn := 8e9 * float64(ops[i].size-ops[i].onset); ops[i].onset > 0 && left[i] > turn {
+					next = min(next, now+(left[i]-turn)/rate[i])
+				}
 			}
 		}
-		for i := range ops {
-			if left[i] -= rate[i] * (next - now); rate[i] > 0 && left[i] <= 1e-3*rate[i] {
+		for i, o := range ops {
+			turn := 8e9 * float64(o.size-o.onset)
+			before := left[i] > turn
+			left[i] -= rate[i] * (next - now)
+			if o.onset > 0 && before && left[i] <= turn+1e-3*rate[i] {
+				left[i] = turn
+			}
+			if rate[i] > 0 && left[i] <= 1e-3*rate[i] {
 				ends[i] = max(next, math.SmallestNonzeroFloat64)
 			}
 		}
@@ -509,6 +555,11 @@ func TestTasksAgreeWithSlow(t *testing.T) {
 				o.size = int64(whole("time", 300)) + o.size/1000
 			case "read":
 				o.rate = rapid.SampledFrom([]units.Rate{0, 10 * units.Mbps, 33_333_333, rate, 2 * rate}).Draw(rt, "rate")
+				if o.rate > 0 && o.size > 1 && rapid.Bool().Draw(rt, "slows down") {
+					o.onset, o.slow = rapid.Int64Range(1, o.size-1).Draw(rt, "onset"), max(8*units.Mbps, o.rate/units.Rate(rapid.IntRange(1, 8).Draw(rt, "factor")))
+				}
+			case "spill":
+				o.rate = rapid.SampledFrom([]units.Rate{0, 10 * units.Mbps, 2 * rate}).Draw(rt, "rate")
 			}
 			if rapid.IntRange(0, 3).Draw(rt, "stops") == 0 {
 				o.to = o.from + ms + whole("to", 200)
@@ -558,9 +609,9 @@ func TestTasksAgreeWithSlow(t *testing.T) {
 				case "compute":
 					do(t, b, compute(i, o.host, time.Duration(o.size)))
 				case "spill":
-					do(t, b, spill(i, o.host, units.Bytes(o.size)))
+					do(t, b, engine.SpillOutput{Attempt: attempt(i), Host: o.host, Size: units.Bytes(o.size), Rate: o.rate})
 				default:
-					do(t, b, engine.ReadDisk{ID: workloads.FlowID(i), Host: o.host, Block: workloads.BlockID(o.host), Size: units.Bytes(o.size), Task: &engine.TaskTransfer{Rate: o.rate}})
+					do(t, b, engine.ReadDisk{ID: workloads.FlowID(i), Host: o.host, Block: workloads.BlockID(o.host), Size: units.Bytes(o.size), Task: &engine.TaskTransfer{Rate: o.rate, Onset: units.Bytes(o.onset), Slow: o.slow}})
 				}
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"testbed/emu/plan"
 	"testbed/hosts"
 	"testbed/hosts/wire"
+	"testbed/policies"
 	"testbed/topo"
 	"testbed/workloads"
 )
@@ -88,7 +89,8 @@ var markKinds = map[engine.MarkKind]wire.Kind{
 func (b *Backend) send(c engine.StartTransfer) error {
 	jitter := time.Duration(workloads.Stream(b.cfg.Seed, "jitter", int(c.Hash)).Int64N(int64(b.cfg.Settings.Jitter) + 1))
 	at := b.decided.Add(jitter)
-	t := hosts.Transfer{Coflow: c.Coflow, Flow: c.Flow, Hash: c.Hash, Ceiling: c.Ceiling, Decided: b.decided, Read: c.Read, Conn: b.ahead.take(c.Flow.ID)}
+	r := &running{flow: c.Flow.ID, src: c.Flow.Src, dst: c.Flow.Dst, hash: c.Hash, served: policies.NoLimit}
+	t := hosts.Transfer{Coflow: c.Coflow, Flow: c.Flow, Hash: c.Hash, Decided: b.decided, Read: c.Read, Conn: b.ahead.take(c.Flow.ID)}
 	if t.Conn != nil {
 		at = b.decided
 		if b.gate != nil && c.Ceiling > 0 {
@@ -100,14 +102,18 @@ func (b *Backend) send(c engine.StartTransfer) error {
 		if t.Task, err = taskOf(*c.Task); err != nil {
 			return fmt.Errorf("flow %d: %w", c.Flow.ID, err)
 		}
-		b.agents[c.Flow.Dst].Expect(c.Flow.ID, c.Task.Rate, t.Task)
+		b.agents[c.Flow.Dst].Expect(c.Flow.ID, paceOf(c.Task), t.Task)
+		if c.Task.Served > 0 {
+			r.served = c.Task.Served
+		}
 	}
+	t.Ceiling = min(c.Ceiling, r.served)
 	s, err := b.agents[c.Flow.Src].Prepare(t)
 	if err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancelCause(b.sendCtx)
-	r := &running{flow: c.Flow.ID, src: c.Flow.Src, dst: c.Flow.Dst, hash: c.Hash, stop: stop}
+	r.stop = stop
 	r.spine, _ = b.cfg.Fabric.SpineFor(c.Flow.Src, c.Flow.Dst, c.Hash)
 	b.running, b.byFlow[c.Flow.ID] = append(b.running, r), r
 	b.transfer.Go(func() {
@@ -136,7 +142,7 @@ func (b *Backend) readDisk(c engine.ReadDisk) error {
 		}
 		r := &running{flow: c.ID, src: c.Host, dst: c.Host}
 		b.running, b.byFlow[c.ID] = append(b.running, r), r
-		b.agents[c.Host].Expect(c.ID, c.Task.Rate, t)
+		b.agents[c.Host].Expect(c.ID, paceOf(c.Task), t)
 	}
 	b.transfer.Go(func() {
 		err := b.agents[c.Host].ReadLocal(b.sendCtx, c.ID, c.Block, c.Size)
@@ -160,7 +166,7 @@ func (b *Backend) setCeiling(c engine.SetCeiling) error {
 	if r == nil {
 		return fmt.Errorf("ceiling of flow %d, which is not running", c.Flow)
 	}
-	err := b.agents[r.src].SetCeiling(c.Flow, c.Ceiling)
+	err := b.agents[r.src].SetCeiling(c.Flow, min(c.Ceiling, r.served))
 	if errors.Is(err, hosts.ErrNotSending) {
 		return nil
 	}

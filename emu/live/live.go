@@ -187,6 +187,7 @@ type running struct {
 	hash     uint32
 	spine    int // that the engine takes it to cross
 	stop     context.CancelCauseFunc
+	served   units.Rate // at which the sender has the bytes, NoLimit for no limit; unused for local reads
 }
 
 // chain is a block write.

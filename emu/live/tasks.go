@@ -51,6 +51,11 @@ func taskOf(t engine.TaskTransfer) (wire.Task, error) {
 	return w, nil
 }
 
+// paceOf returns how an attempt consumes a transfer.
+func paceOf(t *engine.TaskTransfer) hosts.Consumption {
+	return hosts.Consumption{Rate: t.Rate, Onset: t.Onset, Slow: t.Slow}
+}
+
 func (b *Backend) markTask(c engine.MarkTask) error {
 	t, err := attemptOf(c.Attempt)
 	if err != nil {
@@ -103,11 +108,11 @@ func (b *Backend) spill(c engine.SpillOutput) {
 	last := b.last
 	b.mu.Unlock()
 	b.transfer.Go(func() {
-		err := attempt.Spill(b.sendCtx, c.Size)
+		err := attempt.Spill(b.sendCtx, c.Size, c.Rate)
 		if full := (*disk.FullError)(nil); errors.As(err, &full) && last != nil { // the engine counts on the space of what is being deleted
 			select {
 			case <-last:
-				err = attempt.Spill(b.sendCtx, c.Size)
+				err = attempt.Spill(b.sendCtx, c.Size, c.Rate)
 			case <-b.sendCtx.Done():
 				err = context.Cause(b.sendCtx)
 			}
