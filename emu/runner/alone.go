@@ -20,7 +20,7 @@ import (
 const defaultAlone = 20_000
 
 // alone returns the time of each job of tasks alone on the idle cluster: on the fluid model, under the
-// first arm, without faults, and submitted at the same point of a heartbeat interval. The slowdowns of
+// first arm, without faults and stragglers, and submitted at the same point of a heartbeat interval. The slowdowns of
 // all arms thus have the same denominator. Equal jobs, whose tasks do the same work, are simulated
 // once. Jobs that fail alone have no time. unknown is the reason if no job has one.
 func (r *run) alone(ctx context.Context, repeat int, w work) (lone map[jobs.JobID]time.Duration, unknown string, err error) {
@@ -46,7 +46,7 @@ func (r *run) alone(ctx context.Context, repeat int, w work) (lone map[jobs.JobI
 		return nil, fmt.Sprintf("slowdowns of jobs are unknown: the different ones have %d tasks, and at most %d are simulated alone (limits.alone)", tasks, most), nil
 	}
 	idle := *r
-	idle.faults = fault.Timeline{}
+	idle.faults, idle.idle = fault.Timeline{}, true
 	times := make([]time.Duration, len(distinct))
 	wait := parallel.Start(ctx, len(distinct), nil, func(ctx context.Context, i int, _ func(struct{})) error {
 		one := work{tasks: []jobs.Job{w.tasks[distinct[i][0]]}}

@@ -120,6 +120,7 @@ type run struct {
 	// computed before the run.
 	predicted []flows.Records
 	jobsOnly  bool // scenario.Fluid.JobsOnly, of a simulation
+	idle      bool // a job runs alone: no attempt straggles
 }
 
 // Simulate runs a scenario on the fluid model.

@@ -120,8 +120,12 @@ func (r *run) taskConfig(arm int, w work) (*engine.TaskConfig, error) {
 		return nil, err
 	}
 	t := r.s.Spec.Tasks
-	return &engine.TaskConfig{Jobs: w.tasks, Scheduler: scheduler, Slots: [jobs.TaskKinds]int{t.MapSlots, t.ReduceSlots}, Resources: jobs.Resources{CPU: t.Cores, Memory: t.Memory},
-		Space: t.OutputSpace, Stored: w.stored, Output: r.s.TaskOutput(w.tasks), Settings: taskSettings(t)}, nil
+	c := &engine.TaskConfig{Jobs: w.tasks, Scheduler: scheduler, Slots: [jobs.TaskKinds]int{t.MapSlots, t.ReduceSlots}, Resources: jobs.Resources{CPU: t.Cores, Memory: t.Memory},
+		Space: t.OutputSpace, Stored: w.stored, Output: r.s.TaskOutput(w.tasks), Settings: taskSettings(t)}
+	if s := r.s.Stragglers(); s != nil && !r.idle {
+		c.Stragglers, c.Read, c.Write = s, r.s.Spec.Disk.ReadRate(), r.s.Spec.Disk.Write
+	}
+	return c, nil
 }
 
 // taskSettings returns the settings of the job tracker.

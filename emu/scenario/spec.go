@@ -280,7 +280,38 @@ type Tasks struct {
 	Input TaskInput `yaml:"input"`
 	// Output is the storage of the blocks that tasks write.
 	Output TaskOutput `yaml:"output"`
+	// Stragglers makes some attempts of tasks slower than others (default: all are equally fast).
+	Stragglers *Stragglers `yaml:"stragglers,omitempty"`
 }
+
+// Stragglers makes some attempts of tasks slower than others. Draws depend on the seed, the repeat and the
+// attempt, and are the same in all arms. docs/job-runtime.md describes the model.
+type Stragglers struct {
+	// Probability is the probability that an attempt is a straggler.
+	Probability float64 `yaml:"probability" jsonschema:"default=0.1,minimum=0,maximum=1"`
+	// Factor is the range of the factor by which a straggler is slower, uniform.
+	Factor Span `yaml:"factor" jsonschema:"default=6-10"`
+	// Spread is the spread of the other attempts: they are slower by a factor from 1 - spread to 1 + spread, uniform.
+	Spread float64 `yaml:"spread" jsonschema:"default=0.1,minimum=0,maximum=0.9"`
+	// MidTask is the share of stragglers that slow down after a part of their work, uniform. The others are slow from
+	// the start.
+	MidTask float64 `yaml:"mid_task" jsonschema:"default=0.5,minimum=0,maximum=1"`
+	// Sticky is the share of probability that comes from hosts: for a sticky_window, all attempts that start on a host
+	// are stragglers, or none of them is because of it. The probability of an attempt stays the same.
+	Sticky float64 `yaml:"sticky" jsonschema:"default=0,minimum=0,maximum=1"`
+	// StickyWindow is the time after which it is drawn again which hosts are slow. scale.time multiplies it.
+	StickyWindow time.Duration `yaml:"sticky_window" jsonschema:"default=5m" least:"1ms" most:"168h"`
+	// Tail is the distribution of factors. uniform has two classes, stragglers and others. pareto draws the factor of each
+	// attempt from a Pareto distribution from 1, whose only keys are shape and most.
+	Tail string `yaml:"tail" jsonschema:"default=uniform,enum=uniform,enum=pareto"`
+	// Shape is the shape of the Pareto distribution. Smaller values have a heavier tail.
+	Shape float64 `yaml:"shape" jsonschema:"default=1.26,minimum=0.1,maximum=1000"`
+	// Most is the largest factor of the Pareto distribution. Larger draws are replaced by it.
+	Most float64 `yaml:"most" jsonschema:"default=20,minimum=1,maximum=1000000"`
+}
+
+// ParetoTail is the value of Stragglers.Tail with which all factors are from a Pareto distribution.
+const ParetoTail = "pareto"
 
 // TaskInput is the storage of the blocks that tasks read.
 type TaskInput struct {

@@ -3,6 +3,7 @@ package scenario
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -146,6 +147,9 @@ func (c *checker) tasks(used bool) {
 			c.failAt("tasks.input.placement", "%v", err)
 		}
 	}
+	if t.Stragglers != nil {
+		c.stragglers(t.Stragglers)
+	}
 	if !c.shaped() {
 		return
 	}
@@ -175,6 +179,63 @@ func (c *checker) tasks(used bool) {
 			}
 		}
 	}
+}
+
+// stragglers reports keys of the section that have no effect. Those with their defaults may stay.
+func (c *checker) stragglers(s *Stragglers) {
+	var usual Stragglers
+	c.defaults(reflect.ValueOf(&usual).Elem())
+	pareto := s.Tail == ParetoTail
+	for _, k := range []struct {
+		key           string
+		changed, used bool
+		without       string
+	}{
+		{"probability", s.Probability != usual.Probability, !pareto, "tail: uniform"},
+		{"factor", s.Factor != usual.Factor, !pareto, "tail: uniform"},
+		{"spread", s.Spread != usual.Spread, !pareto, "tail: uniform"},
+		{"mid_task", s.MidTask != usual.MidTask, !pareto, "tail: uniform"},
+		{"sticky", s.Sticky != usual.Sticky, !pareto, "tail: uniform"},
+		{"sticky_window", s.StickyWindow != usual.StickyWindow, s.Sticky > 0, "sticky above 0"},
+		{"shape", s.Shape != usual.Shape, pareto, "tail: pareto"},
+		{"most", s.Most != usual.Most, pareto, "tail: pareto"},
+	} {
+		if at := "tasks.stragglers." + k.key; k.changed && !k.used && c.sound(at, "tasks.stragglers.tail", "tasks.stragglers.sticky") {
+			c.failAt(at, "no effect without %s: leave it out, or add that", k.without)
+		}
+	}
+}
+
+// Stragglers returns the slowness of attempts, with times scaled; nil if the section is absent.
+func (s *Scenario) Stragglers() *jobs.Stragglers {
+	if s.Spec.Tasks == nil || s.Spec.Tasks.Stragglers == nil {
+		return nil
+	}
+	x := s.Spec.Tasks.Stragglers
+	if x.Tail == ParetoTail {
+		return &jobs.Stragglers{Shape: x.Shape, Most: x.Most}
+	}
+	window, ok := s.Spec.Scale.Time.Duration(x.StickyWindow)
+	if !ok {
+		window = math.MaxInt64 // longer than any run
+	}
+	return &jobs.Stragglers{Probability: x.Probability, Factor: [2]float64{float64(x.Factor.From), float64(x.Factor.To)}, Spread: x.Spread, MidTask: x.MidTask,
+		Sticky: x.Sticky, Window: max(1, window)}
+}
+
+// stragglerNote describes the section tasks.stragglers.
+func (s *Scenario) stragglerNote() Notes {
+	x := s.Stragglers()
+	if x == nil {
+		return nil
+	}
+	what := fmt.Sprintf("%.3g %% of attempts are %v times slower, %.3g %% of them after a part of their work", 100*x.Probability, s.Spec.Tasks.Stragglers.Factor, 100*x.MidTask)
+	if x.Shape > 0 {
+		what = fmt.Sprintf("attempts are slower by factors of a Pareto distribution of shape %v, at most %v", x.Shape, x.Most)
+	}
+	const tasks = 10
+	median, _ := x.SlowestToMedian(s.Spec.Seed, tasks)
+	return Notes{fmt.Sprintf("tasks.stragglers: %s; the slowest of %d equal tasks takes %.1f times the median", what, tasks, median)}
 }
 
 // taskKinds are the names of kinds of slots, by jobs.TaskKind.
@@ -228,7 +289,7 @@ func (s *Scenario) TaskJobs(f *topo.Fabric, repeat int) ([]jobs.Job, Notes, erro
 		all = append(all, list...)
 	}
 	jobs.Order(all)
-	return all, append(notes, s.taskRatios(f, all)...), nil
+	return all, append(append(notes, s.taskRatios(f, all)...), s.stragglerNote()...), nil
 }
 
 // block is an input block of a file that jobs share.

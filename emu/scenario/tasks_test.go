@@ -406,6 +406,65 @@ arms: {coflow: [fair], tasks: [fifo]}
 	}
 }
 
+// The section on stragglers has the defaults of the model, and reports keys without effect. scale.time scales its window.
+func TestStragglers(t *testing.T) {
+	with := func(stragglers, more string) (*Scenario, error) {
+		return parseTasks(t, strings.Replace(tasksScenario, "map_slots: 3", "map_slots: 3"+stragglers, 1)+more)
+	}
+	uniform := jobs.Stragglers{Probability: 0.1, Factor: [2]float64{6, 10}, Spread: 0.1, MidTask: 0.5, Window: 5 * time.Minute}
+	sticky := uniform
+	sticky.Sticky, sticky.Window = 0.2, 30*time.Second
+	for _, tt := range []struct {
+		section, more string
+		want          *jobs.Stragglers
+		note          string
+	}{
+		{"", "", nil, ""},
+		{", stragglers: {}", "", &uniform, "tasks.stragglers: 10 % of attempts are 6-10 times slower, 50 % of them after a part of their work; the slowest of 10 equal tasks takes 5.4 times the median"},
+		{", stragglers: {sticky: 0.2, sticky_window: 1m}", "scale: {time: 1/2}\n", &sticky, "10 % of attempts"},
+		{", stragglers: {probability: 0.12, factor: 6-12, spread: 0, mid_task: 0}", "", &jobs.Stragglers{Probability: 0.12, Factor: [2]float64{6, 12}, Window: 5 * time.Minute}, "12 % of attempts are 6-12 times slower, 0 % of them"},
+		{", stragglers: {tail: pareto}", "", &jobs.Stragglers{Shape: 1.26, Most: 20}, "attempts are slower by factors of a Pareto distribution of shape 1.26, at most 20; the slowest of 10 equal tasks takes 4.6 times the median"},
+	} {
+		s, err := with(tt.section, tt.more)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(tt.want, s.Stragglers()); d != "" {
+			t.Errorf("%q (-want +got):\n%s", tt.section, d)
+		}
+		_, notes := tasksOf(t, s, 0)
+		if text := strings.Join(notes, "\n"); !strings.Contains(text, tt.note) || tt.note == "" && strings.Contains(text, "stragglers") {
+			t.Errorf("%q: want %q in the notes:\n%s", tt.section, tt.note, text)
+		}
+		resolved, err := s.Resolved()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := parseTasks(t, string(resolved)); err != nil || fingerprint(t, again) != fingerprint(t, s) {
+			t.Errorf("%q: the resolved scenario is another one: %v\n%s", tt.section, err, resolved)
+		}
+	}
+	_, err := with(", stragglers: {tail: pareto, probability: 0.2, factor: 2-3, spread: 0.2, mid_task: 0, sticky: 0.5, sticky_window: 1m}", "")
+	for _, key := range []string{"probability", "factor", "spread", "mid_task", "sticky"} {
+		if want := "tasks.stragglers." + key + ": no effect without tail: uniform: leave it out, or add that"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v\nwant %q", err, want)
+		}
+	}
+	for section, want := range map[string]string{
+		"{shape: 2, most: 10}":      "tasks.stragglers.most: no effect without tail: pareto",
+		"{sticky_window: 1m}":       "tasks.stragglers.sticky_window: no effect without sticky above 0",
+		"{probability: 1.1}":        "tasks.stragglers.probability: ",
+		"{factor: 10-6}":            "tasks.stragglers.factor: ",
+		"{tail: normal}":            `tasks.stragglers.tail: "normal": expected uniform or pareto`,
+		"{probabilty: 0.2}":         `did you mean "probability"?`,
+		"{sticky: 0.1, window: 1m}": "tasks.stragglers.window: ",
+	} {
+		if _, err := with(", stragglers: "+section, ""); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v\nwant %q", section, err, want)
+		}
+	}
+}
+
 // A rule of eviction needs a limit of space.
 func TestEvictNeedsSpace(t *testing.T) {
 	const text = `name: evict
