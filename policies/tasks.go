@@ -87,18 +87,10 @@ type Fetched struct {
 const HistoryLength = 200
 
 // CopyClasses is the number of classes of jobs.
-const CopyClasses = 5
+const CopyClasses = jobs.SizeClasses
 
-// CopyClass returns the class of a job with a number of tasks, from 0: up to 10, 50, 150 and 500 tasks, as in the paper on
-// Dolly, and more.
-func CopyClass(tasks int) int {
-	for i, most := range [CopyClasses - 1]int{10, 50, 150, 500} {
-		if tasks <= most {
-			return i
-		}
-	}
-	return CopyClasses - 1
-}
+// CopyClass returns the class of a job with a number of tasks.
+func CopyClass(tasks int) int { return jobs.SizeClass(tasks) }
 
 // Limits are the maximum numbers of attempts on a host at the same time, by jobs.TaskKind. An
 // attempt that may run and not compute waits, in order of its request, after it has fetched its

@@ -336,6 +336,9 @@ func armOf(r *rundir.Run, name, run string) compare.Arm {
 		if x.Slowdown != nil {
 			add(compare.JobSlowdown, x.Key, false, size, x.Item(), x.Item(), time.Duration(*x.Slowdown*float64(time.Second)))
 		}
+		if x.Tasks != nil {
+			add(compare.JobTimeOf(*x.Tasks), x.Key, false, size, x.Item(), x.Item(), x.JobTime)
+		}
 		if x.Bin != nil {
 			add(compare.JobTimeIn(*x.Bin), x.Key, false, size, x.Item(), x.Item(), x.JobTime)
 		}

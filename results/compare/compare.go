@@ -26,6 +26,7 @@ import (
 	"testbed/results/metrics"
 	"testbed/results/verdict"
 	"testbed/topo/units"
+	"testbed/workloads/jobs"
 )
 
 // Metric is a kind of time that is compared.
@@ -42,7 +43,7 @@ const (
 	JobSlowdown Metric = "job_slowdown" // job time over the time of the job alone; as a time, 1 is a second
 )
 
-// Metrics lists all metrics except those by bin and JobSlowdown, in order.
+// Metrics lists all metrics except those by bin, those by size and JobSlowdown, in order.
 func Metrics() []Metric { return []Metric{CCT, FCT, WriteTime, RequestTime, JobTime} }
 
 // jobBin is the prefix of the metrics of jobs by bin.
@@ -52,28 +53,58 @@ const jobBin = "job_time_by_bin."
 func JobTimeIn(bin int) Metric { return Metric(jobBin + strconv.Itoa(bin)) }
 
 // bin returns the bin of a metric made by JobTimeIn.
-func (m Metric) bin() (int, bool) {
-	number, ok := strings.CutPrefix(string(m), jobBin)
+func (m Metric) bin() (int, bool) { return m.number(jobBin) }
+
+// jobSize is the prefix of the metrics of jobs of tasks by size.
+const jobSize = "job_time_by_tasks."
+
+// JobTimeOf returns the metric of the job times of the jobs of tasks in the class of a number of tasks (jobs.SizeClass).
+func JobTimeOf(tasks int) Metric {
+	least, _ := jobs.SizeBounds(jobs.SizeClass(tasks))
+	return Metric(jobSize + strconv.Itoa(least))
+}
+
+// size returns the class of a metric made by JobTimeOf.
+func (m Metric) size() (class int, ok bool) {
+	n, ok := m.number(jobSize)
+	return jobs.SizeClass(n), ok
+}
+
+func (m Metric) number(prefix string) (int, bool) {
+	number, ok := strings.CutPrefix(string(m), prefix)
 	n, err := strconv.Atoi(number)
 	return n, ok && err == nil
 }
 
-// metricsOf returns Metrics, the metrics by bin for which an arm has items, and JobSlowdown, in order.
+// metricsOf returns Metrics, the metrics by bin for which an arm has items, those by size if an arm has items of two, and
+// JobSlowdown, in order.
 func metricsOf(pairs []Pairing) []Metric {
-	var bins []int
+	var bins, sizes []int
+	add := func(list *[]int, n int, ok bool) {
+		if ok && !slices.Contains(*list, n) {
+			*list = append(*list, n)
+		}
+	}
 	for _, p := range pairs {
 		for _, a := range []Arm{p.Base, p.Arm} {
 			for m := range a.Items {
-				if b, ok := m.bin(); ok && !slices.Contains(bins, b) {
-					bins = append(bins, b)
-				}
+				b, ok := m.bin()
+				add(&bins, b, ok)
+				class, ok := m.size()
+				add(&sizes, class, ok)
 			}
 		}
 	}
 	slices.Sort(bins)
+	slices.Sort(sizes)
 	out := Metrics()
 	for _, b := range bins {
 		out = append(out, JobTimeIn(b))
+	}
+	for _, class := range sizes {
+		if least, _ := jobs.SizeBounds(class); len(sizes) > 1 {
+			out = append(out, JobTimeOf(least))
+		}
 	}
 	return append(out, JobSlowdown)
 }
@@ -83,6 +114,9 @@ func (m Metric) Title() string {
 	if b, ok := m.bin(); ok {
 		return fmt.Sprintf("Job time, bin %d", b)
 	}
+	if class, ok := m.size(); ok {
+		return "Job time, " + jobs.SizeName(class)
+	}
 	return map[Metric]string{CCT: "Coflow completion time (CCT)", FCT: "Flow completion time (FCT)", WriteTime: "Block write time", RequestTime: "Write request time", JobTime: "Job time", JobSlowdown: "Job slowdown"}[m]
 }
 
@@ -91,12 +125,15 @@ func (m Metric) short() string {
 	if b, ok := m.bin(); ok {
 		return fmt.Sprintf("job time of bin %d", b)
 	}
+	if class, ok := m.size(); ok {
+		return "job time of " + jobs.SizeName(class)
+	}
 	return map[Metric]string{CCT: "CCT", FCT: "FCT", WriteTime: "write time", RequestTime: "request time", JobTime: "job time", JobSlowdown: "job slowdown"}[m]
 }
 
 // noun returns the noun for an item of the metric.
 func (m Metric) noun() string {
-	if _, ok := m.bin(); ok {
+	if strings.HasPrefix(string(m), string(JobTime)) {
 		m = JobTime
 	}
 	return map[Metric]string{CCT: "coflow", FCT: "flow", WriteTime: "block", RequestTime: "request", JobTime: "job", JobSlowdown: "job"}[m]

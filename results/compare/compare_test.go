@@ -251,7 +251,7 @@ func TestFormsAgree(t *testing.T) {
 	}
 }
 
-// Jobs are compared together and by bin, and arms that transfer different amounts between
+// Jobs are compared together, by bin and by size, and arms that transfer different amounts between
 // racks are marked in every format.
 func TestJobsAndLikeForLike(t *testing.T) {
 	job := func(name string, over int, writes float64) Arm {
@@ -260,6 +260,7 @@ func TestJobsAndLikeForLike(t *testing.T) {
 			x := Item{metrics.Item{ID: i, Cluster: i, Time: time.Duration(20+i) * sec / time.Duration(over)}, units.MB}
 			a.Items[JobTime] = append(a.Items[JobTime], x)
 			a.Items[JobTimeIn(1+i%2*4)] = append(a.Items[JobTimeIn(1+i%2*4)], x)
+			a.Items[JobTimeOf(1+i%2*600)] = append(a.Items[JobTimeOf(1+i%2*600)], x)
 		}
 		return a
 	}
@@ -272,7 +273,7 @@ func TestJobsAndLikeForLike(t *testing.T) {
 			t.Errorf("%s: %+v", f.Metric, f)
 		}
 	}
-	if want := "job_time job_time_by_bin.1 job_time_by_bin.5"; strings.Join(got, " ") != want {
+	if want := "job_time job_time_by_bin.1 job_time_by_bin.5 job_time_by_tasks.1 job_time_by_tasks.501"; strings.Join(got, " ") != want {
 		t.Errorf("figures of %q, want %q", got, want)
 	}
 	if n := r.Comparisons[0].NotLikeForLike; n != nil {
@@ -288,7 +289,7 @@ func TestJobsAndLikeForLike(t *testing.T) {
 	}
 	for form, text := range map[string]string{"terminal": term.String(), "markdown": md.String()} {
 		text = strings.Join(strings.Fields(text), " ")
-		for _, want := range []string{"Job time, bin 5", "≠ v1 is not like for like with hdfs: " + why} {
+		for _, want := range []string{"Job time, bin 5", "Job time, 501 or more tasks", "≠ v1 is not like for like with hdfs: " + why} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: no %q in\n%s", form, want, text)
 			}

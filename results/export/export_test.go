@@ -266,7 +266,7 @@ func TestVoidArmsHaveNoFigures(t *testing.T) {
 			}
 		}
 	}
-	if seen["void"] != "" || seen["pass"] != "22" || seen["degraded"] != "22" || seen["fluid model"] != "44" {
+	if seen["void"] != "" || seen["pass"] != "22" || seen["degraded"] != "22" || seen["fluid model"] != "43" {
 		t.Errorf("numbers of coflows by verdict: %v", seen)
 	}
 }

@@ -179,9 +179,18 @@ type ofTasks struct {
 	Makespan     *float64 `csv:"makespan_us" unit:"µs" doc:"from the first submission to the end of the last job, average of a repeat"`
 	Rate         *float64 `csv:"jobs_per_hour" unit:"1/h" doc:"completed jobs over the makespan"`
 	Attempts     *int     `csv:"attempts" doc:"attempts of all repeats"`
+	Copied       *int     `csv:"copied" doc:"attempts of all repeats that ended after another one had committed"`
 	Killed       *int     `csv:"killed" doc:"killed attempts of all repeats"`
 	Failed       *int     `csv:"failed" doc:"failed attempts of all repeats"`
 	Wasted       *float64 `csv:"wasted_slot_us" unit:"µs" doc:"slot time of attempts that did not commit, average of a repeat"`
+	Straggling   *float64 `csv:"straggling" unit:"ratio" doc:"share of the attempts with less than half the median progress rate of their stage"`
+	Backups      *int     `csv:"backups" doc:"attempts of all repeats that started while another one of their task ran"`
+	BackupsWon   *int     `csv:"backups_won" doc:"those of them that committed"`
+	Extra        *float64 `csv:"extra_us" unit:"µs" doc:"slot time of attempts of tasks with backups that did not commit, average of a repeat"`
+	ExtraRead    *float64 `csv:"extra_read_bytes" unit:"bytes" doc:"input blocks that these attempts read over the network, average of a repeat"`
+	ExtraFetched *float64 `csv:"extra_fetched_bytes" unit:"bytes" doc:"outputs of tasks that these attempts fetched over the network, average of a repeat"`
+	Shared       *float64 `csv:"shared_fetches" unit:"ratio" doc:"share of the fetches of tasks with several attempts that shared a copy with another attempt of the task"`
+	CopyWait     *float64 `csv:"copy_wait_us" unit:"µs" doc:"time for which such an attempt waited for copies, average"`
 	Node         *float64 `csv:"node" unit:"ratio" doc:"share of the maps that committed which read a block of their host"`
 	Rack         *float64 `csv:"rack" unit:"ratio" doc:"share that read a block of another host of their rack"`
 	OffRack      *float64 `csv:"off_rack" unit:"ratio" doc:"share that read a block of another rack"`
@@ -207,10 +216,20 @@ func armsOf(r *rundir.Run) (out []armRow) {
 			row.Verdict = a.Verdict.String()
 		}
 		if t := a.Tasks; t != nil {
-			row.Tasks = ofTasks{Makespan: &t.MakespanUS, Rate: &t.JobsPerHour, Attempts: &t.Attempts.Started, Killed: &t.Attempts.Killed, Failed: &t.Attempts.Failed,
+			row.Tasks = ofTasks{Makespan: &t.MakespanUS, Rate: &t.JobsPerHour, Attempts: &t.Attempts.Started, Copied: &t.Attempts.Copied, Killed: &t.Attempts.Killed, Failed: &t.Attempts.Failed,
 				Wasted: &t.WastedUS, Read: &t.Bytes.Read, ReadCross: &t.Bytes.ReadCrossRack, Fetched: &t.Bytes.Fetched, FetchedCross: &t.Bytes.FetchedCrossRack}
 			if l := t.Locality; l != nil {
 				row.Tasks.Node, row.Tasks.Rack, row.Tasks.OffRack = &l.Node, &l.Rack, &l.OffRack
+			}
+			if t.Straggling != nil {
+				row.Tasks.Straggling = &t.Straggling.Share
+			}
+			if b := t.Backups; b != nil {
+				row.Tasks.Backups, row.Tasks.BackupsWon, row.Tasks.Extra = &b.Started, &b.Won, &b.ExtraUS
+				row.Tasks.ExtraRead, row.Tasks.ExtraFetched = &b.Bytes.Read, &b.Bytes.Fetched
+				if b.Copies != nil {
+					row.Tasks.Shared, row.Tasks.CopyWait = &b.Copies.Share, &b.Copies.WaitUS
+				}
 			}
 			if t.Fairness != nil {
 				row.Tasks.Jain = &t.Fairness.Jain

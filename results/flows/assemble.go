@@ -336,9 +336,11 @@ func (a *assembly) flows(all map[member]*transfer) {
 		}
 	}
 	a.unmarked("coflow", "flows", byCoflow)
-	slices.SortFunc(a.Flows, func(x, y FlowRecord) int {
-		return cmp.Or(cmp.Compare(x.Flow, y.Flow), cmp.Compare(x.Coflow, y.Coflow))
-	})
+	for _, list := range [][]FlowRecord{a.Flows, a.Stopped} {
+		slices.SortFunc(list, func(x, y FlowRecord) int {
+			return cmp.Or(cmp.Compare(x.Flow, y.Flow), cmp.Compare(x.Coflow, y.Coflow))
+		})
+	}
 }
 
 func ordered(all map[member]*transfer) []member {
@@ -380,6 +382,7 @@ func (a *assembly) coflow(key groupKey, transfers []*transfer) {
 		}
 		if a.flowCut(t) {
 			never++
+			a.stopped(t, arrival)
 			continue
 		}
 		if !t.complete() {
@@ -433,6 +436,26 @@ func (a *assembly) coflow(key groupKey, transfers []*transfer) {
 	}
 	c.Size = units.Bytes(m.Size)
 	a.Coflows = append(a.Coflows, c)
+}
+
+// stopped adds the record of a flow of a task that was stopped or failed after its first payload.
+func (a *assembly) stopped(t *transfer, arrival time.Duration) {
+	c := t.first()
+	size := min(c.sent.seen()-int64(t.header.Len()), int64(t.header.Size))
+	if t.header.Task.Job == 0 || size <= 0 {
+		return
+	}
+	m, failed := a.failures[failureKey{wire.KindFlowFailed, t.header.Group, t.header.Member}]
+	if !failed {
+		m = a.failures[failureKey{wire.KindFlowStopped, t.header.Group, t.header.Member}]
+	}
+	f := FlowRecord{Coflow: workloads.CoflowID(t.header.Group), Flow: workloads.FlowID(t.header.Member), Src: hostName(t.client), Dst: hostName(t.server),
+		Size: units.Bytes(size), Arrival: arrival, Start: a.since(c.start), End: a.since(max(c.start, m.Sent.UnixNano())),
+		Packets: c.packets, Resent: c.resent, Wire: c.wire, Task: taskTransfer(t.header.Task)}
+	if at, ok := t.header.Released(); ok {
+		f.Arrival = max(arrival, a.since(at.UnixNano()))
+	}
+	a.Stopped = append(a.Stopped, f)
 }
 
 // setup computes FlowRecord.Setup of a complete flow.

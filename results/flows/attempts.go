@@ -136,6 +136,7 @@ func (t *TaskRecorder) End(r *Records) {
 			problemf("attempt %d of task %d of stage %d of job %d has no end", a.Attempt, a.Task, a.Stage, a.Job)
 		}
 	}
+	r.fetchedTwice(problemf)
 	slices.Sort(r.Problems)
 	assignSlots(r.Attempts)
 	slices.SortFunc(r.Jobs, func(a, b JobRecord) int { return cmp.Compare(a.Job, b.Job) })
@@ -143,6 +144,28 @@ func (t *TaskRecorder) End(r *Records) {
 		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Task, b.Task), cmp.Compare(a.Attempt, b.Attempt))
 	})
 	slices.SortStableFunc(r.Failed, func(a, b Failure) int { return cmp.Compare(a.At, b.At) })
+}
+
+// fetchedTwice reports outputs of tasks that an attempt has fetched twice, from the same copy or from two.
+func (r *Records) fetchedTwice(problemf func(format string, args ...any)) {
+	type output struct {
+		job                                       workloads.JobID
+		stage, task, attempt, fromStage, fromTask int
+	}
+	seen := map[output]workloads.FlowID{}
+	for i := range r.Flows {
+		f := &r.Flows[i]
+		t := f.Task
+		if t == nil || t.Outputs == 0 {
+			continue
+		}
+		k := output{t.Job, t.Stage, t.Task, t.Attempt, t.FromStage, t.FromTask}
+		if first, twice := seen[k]; twice {
+			problemf("attempt %d of task %d of stage %d of job %d fetched the output of task %d of stage %d twice, with flows %d and %d", t.Attempt, t.Task, t.Stage, t.Job, t.FromTask, t.FromStage, first, f.Flow)
+			continue
+		}
+		seen[k] = f.Flow
+	}
 }
 
 // assignSlots numbers slots: each attempt gets the lowest one of its kind on its host that is free at its

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"testbed/hosts/wire"
+	"testbed/workloads"
 )
 
 // at returns a moment of an attempt of task 0 of job 1.
@@ -50,6 +51,28 @@ func TestAddTasks(t *testing.T) {
 	}
 	if d := cmp.Diff(want, r); d != "" {
 		t.Errorf("records (-want +got):\n%s", d)
+	}
+}
+
+// An attempt that ends after another one has committed is a copy. An output is fetched once into an attempt, from either.
+func TestCopiedAttempts(t *testing.T) {
+	fetch := func(flow, attempt, from, outputs int) FlowRecord {
+		return FlowRecord{Flow: workloads.FlowID(flow), Task: &TaskTransfer{Job: 1, Stage: 1, Attempt: attempt, FromAttempt: from, Outputs: outputs}}
+	}
+	run := func(fetches ...FlowRecord) Records {
+		r := Records{Flows: fetches}
+		r.AddTasks([]TaskMoment{at(wire.JobSubmitted, 1, 0, nil), at(wire.AttemptStarted, 2, 0, nil), at(wire.AttemptStarted, 2, 1, nil),
+			at(wire.InputComplete, 3, 0, nil), at(wire.Computed, 3, 0, nil), at(wire.AttemptCommitted, 4, 0, nil),
+			at(wire.InputComplete, 5, 1, nil), at(wire.Computed, 5, 1, nil), at(wire.AttemptCopied, 6, 1, nil), at(wire.JobDone, 7, 0, nil)})
+		return r
+	}
+	r := run(fetch(7, 0, 0, 1), fetch(8, 1, 1, 1), FlowRecord{Flow: 9, Task: &TaskTransfer{Job: 1}}, FlowRecord{Flow: 10, Task: &TaskTransfer{Job: 1}}, FlowRecord{Flow: 11})
+	if len(r.Problems) > 0 || len(r.Attempts) != 2 || r.Attempts[0].Outcome != Committed || r.Attempts[1].Outcome != Copied || r.Attempts[1].End != 6*time.Second {
+		t.Errorf("attempts %+v, problems %q", r.Attempts, r.Problems)
+	}
+	r = run(fetch(7, 0, 0, 1), fetch(9, 0, 1, 1))
+	if want := "attempt 0 of task 0 of stage 1 of job 1 fetched the output of task 0 of stage 0 twice, with flows 7 and 9"; len(r.Problems) != 1 || r.Problems[0] != want {
+		t.Errorf("problems %q, want %q", r.Problems, want)
 	}
 }
 

@@ -135,6 +135,9 @@ const (
 	Copied    = "copied"    // another attempt had committed before, and its output is a copy
 )
 
+// Outcomes returns the outcomes of an AttemptRecord, in printing order.
+func Outcomes() []string { return []string{Committed, Copied, Killed, Failed} }
+
 // AttemptRecord is the record of one attempt of a task.
 type AttemptRecord struct {
 	Job                  workloads.JobID
@@ -152,7 +155,7 @@ type AttemptRecord struct {
 	InputEnd, Compute, Computed time.Duration
 	End                         time.Duration
 	Outcome                     string
-	Why                         string // reason of an outcome other than Committed; "" for unknown
+	Why                         string // reason why it was killed or failed; "" for unknown
 }
 
 // JobTime returns the job completion time.
@@ -191,6 +194,9 @@ type Records struct {
 	// it carries an input block and whether it crosses racks. Size is that of all, and Arrival, Start
 	// and End span all; the other fields are those of the first to end. None on packets.
 	Summed []FlowRecord `json:",omitempty"`
+	// Stopped are transfers of tasks that were stopped or failed before their end, sorted by ID. Size is the payload that
+	// left the sender, and End the time of the stop. Captures alone show them.
+	Stopped []FlowRecord `json:",omitempty"`
 	// Writes and Jobs are those whose parts all have a record and did not fail, sorted by
 	// ID. The wire does not show which blocks belong together: metrics.WorkloadMeta joins them.
 	Writes []WriteRecord `json:",omitempty"`
@@ -207,8 +213,15 @@ type Records struct {
 
 // Transfers yields the flows and the sums of flows. The records may be modified.
 func (r *Records) Transfers() iter.Seq[*FlowRecord] {
+	return each(r.Flows, r.Summed)
+}
+
+// Carried yields the same, and the flows that were stopped.
+func (r *Records) Carried() iter.Seq[*FlowRecord] { return each(r.Flows, r.Summed, r.Stopped) }
+
+func each(lists ...[]FlowRecord) iter.Seq[*FlowRecord] {
 	return func(yield func(*FlowRecord) bool) {
-		for _, list := range [][]FlowRecord{r.Flows, r.Summed} {
+		for _, list := range lists {
 			for i := range list {
 				if !yield(&list[i]) {
 					return

@@ -13,6 +13,7 @@ import (
 	"testbed/hosts/wire"
 	"testbed/results/pcap"
 	"testbed/topo"
+	"testbed/workloads"
 )
 
 // moment marks a moment of an attempt of job 4 at a time, 1 ms before it is on the wire of sender.
@@ -97,8 +98,19 @@ func TestMapReduce(t *testing.T) {
 			{Job: 4, Stage: 1, Kind: ReduceTask, Host: c, Input: 300, Start: 70 * ms, InputEnd: 101 * ms, Compute: 102 * ms, Computed: 110 * ms, End: 120 * ms, Outcome: Committed},
 		},
 	}
+	// Of each flow that was stopped, the first packet of 100 bytes with its header left the sender.
+	cut := func(coflow, flow int, src, dst string, at time.Duration, end time.Duration, task TaskTransfer) FlowRecord {
+		return FlowRecord{Coflow: workloads.CoflowID(coflow), Flow: workloads.FlowID(flow), Src: src, Dst: dst, Size: 100 - wire.MaxSize, Arrival: at, Start: at + 2*ms, End: end, Packets: 1, Task: &task}
+	}
+	want.Stopped = []FlowRecord{cut(100, 1, b, a, 11*ms, 40*ms, TaskTransfer{Job: 4}), cut(101, 2, b, c, 72*ms, 80*ms, TaskTransfer{Job: 4, Stage: 1, FromAttempt: 1, Outputs: 1})}
 	r := got.Records
 	r.Flows = nil
+	for i := range r.Stopped {
+		if r.Stopped[i].Wire <= 100 {
+			t.Errorf("stopped flow %d has %d bytes on the wire, want those of a packet of 100", i, r.Stopped[i].Wire)
+		}
+		r.Stopped[i].Wire = 0
+	}
 	if d := cmp.Diff(want, r); d != "" {
 		t.Errorf("records (-want +got):\n%s", d)
 	}

@@ -171,12 +171,11 @@ type Tasks struct {
 	Jobs     int           // that completed
 	Makespan time.Duration // from the first submission to the last end of them
 
-	Committed, Killed, Failed int // attempts, by outcome
+	Committed, Copied, Killed, Failed int // attempts, by outcome
 	// WastedTime is the slot time of attempts that did not commit, and WastedInput the inputs that
 	// they had read or fetched completely.
 	WastedTime  time.Duration
 	WastedInput units.Bytes
-	Backups     Backups
 
 	Locality Locality
 	ByMaps   [len(MapClasses) + 1]Locality // by the job's class of size
@@ -187,6 +186,8 @@ type Tasks struct {
 	// Stragglers has, for each stage with LeastStage tasks or more that committed, the time of the
 	// slowest one over their median.
 	Stragglers []float64
+	Straggling Straggling
+	Clones     *Clones // nil if no task had several attempts at the same time
 	// Parts is the sum of the parts of the times of the jobs with attempts, and Divided their number.
 	Parts   [JobParts]time.Duration
 	Divided int
@@ -199,46 +200,11 @@ type Tasks struct {
 	Shuffle  *ShuffleFigures // nil if no task that committed has fetched
 }
 
-// Backups are the attempts that started while another attempt of their task ran.
-type Backups struct {
-	Tasks        int // that had any
-	Started, Won int
-	// Extra is the slot time of the attempts of these tasks that did not commit.
-	Extra time.Duration
-}
-
-// Add adds other backups.
-func (b *Backups) Add(o Backups) {
-	b.Tasks, b.Started, b.Won, b.Extra = b.Tasks+o.Tasks, b.Started+o.Started, b.Won+o.Won, b.Extra+o.Extra
-}
-
-// task adds the attempts of a task, by number.
-func (b *Backups) task(of []flows.AttemptRecord) {
-	started := 0
-	var extra time.Duration
-	for i := range of {
-		a := &of[i]
-		won := a.Outcome == flows.Committed
-		if slices.ContainsFunc(of[:i], func(first flows.AttemptRecord) bool { return a.Start < first.End }) {
-			started++
-			if won {
-				b.Won++
-			}
-		}
-		if !won {
-			extra += a.End - a.Start
-		}
-	}
-	if started > 0 {
-		b.Tasks, b.Started, b.Extra = b.Tasks+1, b.Started+started, b.Extra+extra
-	}
-}
-
 // LeastStage is the least number of tasks of a stage with a straggler ratio.
 const LeastStage = 5
 
 // Attempts returns the number of attempts, which all started.
-func (t *Tasks) Attempts() int { return t.Committed + t.Killed + t.Failed }
+func (t *Tasks) Attempts() int { return t.Committed + t.Copied + t.Killed + t.Failed }
 
 // TasksOf returns the figures of the jobs of tasks of one repeat; nil if there are no attempts.
 func TasksOf(r *flows.Records, slots *TaskSlots) *Tasks {
@@ -280,7 +246,7 @@ func TasksOf(r *flows.Records, slots *TaskSlots) *Tasks {
 		t.Moved.add(f)
 	}
 	t.Jain, t.JainTime = jain(r, jobs)
-	t.Shuffle = ShuffleOf(r)
+	t.Shuffle, t.Clones, t.Straggling = ShuffleOf(r), ClonesOf(r), StragglingOf(r.Attempts)
 	return t
 }
 
@@ -337,6 +303,8 @@ func (t *Tasks) job(of []flows.AttemptRecord) {
 				class.Count(a.Locality)
 				times = append(times, float64(a.End-a.Start))
 				continue
+			case flows.Copied:
+				t.Copied++
 			case flows.Killed:
 				t.Killed++
 			default:
@@ -346,9 +314,6 @@ func (t *Tasks) job(of []flows.AttemptRecord) {
 			if a.InputEnd > 0 { // what it had of an incomplete input is not recorded
 				t.WastedInput += a.Input
 			}
-		}
-		for _, task := range chunks(stage, func(a, b *flows.AttemptRecord) bool { return a.Task == b.Task }) {
-			t.Backups.task(task)
 		}
 		if m := Median(times); len(times) >= LeastStage && m > 0 {
 			t.Stragglers = append(t.Stragglers, slices.Max(times)/m)

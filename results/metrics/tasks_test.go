@@ -58,21 +58,6 @@ func TestTasksOf(t *testing.T) {
 	}
 }
 
-// A backup starts while another attempt runs. An attempt after a failure is none.
-func TestBackups(t *testing.T) {
-	r := oneJob()
-	attempt := func(task, n int, from, to time.Duration, outcome string) flows.AttemptRecord {
-		return flows.AttemptRecord{Job: 2, Task: task, Attempt: n, Kind: flows.MapTask, Host: "h0-00", Locality: flows.NodeLocal, Start: from * sec, End: to * sec, Outcome: outcome}
-	}
-	r.Attempts = append(r.Attempts,
-		attempt(0, 0, 1, 9, flows.Killed), attempt(0, 1, 3, 9, flows.Committed), attempt(0, 2, 4, 9, flows.Killed),
-		attempt(1, 0, 1, 4, flows.Committed), attempt(1, 1, 2, 4, flows.Killed),
-		attempt(2, 0, 1, 2, flows.Failed), attempt(2, 1, 2, 4, flows.Committed))
-	if got, want := TasksOf(&r, nil).Backups, (Backups{Tasks: 2, Started: 3, Won: 1, Extra: (8 + 5 + 2) * sec}); got != want {
-		t.Errorf("backups %+v, want %+v", got, want)
-	}
-}
-
 // What an attempt that was killed while it read had of its input is not known, and not counted.
 func TestWastedInput(t *testing.T) {
 	r := oneJob()

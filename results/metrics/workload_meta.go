@@ -374,17 +374,28 @@ func JobItem(j workloads.JobID, ofTasks bool) int {
 }
 
 // JobTimes returns the job completion times of one repeat, in order of job.
-func JobTimes(repeat int, r flows.Records) []Item { return jobTimes(repeat, r, nil) }
+func JobTimes(repeat int, r flows.Records) []Item {
+	return jobTimes(repeat, r, func(flows.JobRecord) bool { return true })
+}
 
 // JobTimesIn returns the function that selects the job times of one bin.
 func JobTimesIn(bin int) func(repeat int, r flows.Records) []Item {
-	return func(repeat int, r flows.Records) []Item { return jobTimes(repeat, r, &bin) }
+	return func(repeat int, r flows.Records) []Item {
+		return jobTimes(repeat, r, func(j flows.JobRecord) bool { return j.Bin == bin })
+	}
 }
 
-func jobTimes(repeat int, r flows.Records, bin *int) []Item {
+// JobTimesOfSize returns the function that selects the job times of jobs of tasks in a class of jobs.SizeClass.
+func JobTimesOfSize(class int) func(repeat int, r flows.Records) []Item {
+	return func(repeat int, r flows.Records) []Item {
+		return jobTimes(repeat, r, func(j flows.JobRecord) bool { return j.Tasks > 0 && jobs.SizeClass(j.Tasks) == class })
+	}
+}
+
+func jobTimes(repeat int, r flows.Records, counts func(flows.JobRecord) bool) []Item {
 	items := make([]Item, 0, len(r.Jobs))
 	for _, j := range r.Jobs {
-		if bin == nil || j.Bin == *bin {
+		if counts(j) {
 			id := JobItem(j.Job, j.Tasks > 0)
 			items = append(items, Item{repeat, id, j.JobTime(), id})
 		}

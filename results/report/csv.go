@@ -70,6 +70,9 @@ func (r *Report) FlowsCSV(w io.Writer) error {
 			}
 			if t := f.Task; t != nil {
 				row.Job, row.Stage, row.Task, row.Attempt, row.Outputs = &t.Job, &t.Stage, &t.Task, &t.Attempt, &t.Outputs
+				if t.Outputs > 0 {
+					row.FromStage, row.FromTask, row.FromAttempt = &t.FromStage, &t.FromTask, &t.FromAttempt
+				}
 			}
 			add(row)
 		}

@@ -218,31 +218,24 @@ func (in Input) bins() []int {
 // binKey is the key of the job times by bin in summary.json.
 const binKey = "job_time_by_bin"
 
-// metrics returns all metrics of the run, including those by bin.
+// metrics returns all metrics of the run, including those by bin and by number of tasks.
 func (in Input) metrics() []metric {
 	out := allMetrics()
 	for _, bin := range in.bins() {
 		key := strconv.Itoa(bin)
 		out = append(out, metric{name: "Job time, bin " + key, key: binKey + "." + key, items: metrics.JobTimesIn(bin),
 			get: func(a *ArmSummary) *Metric { return a.JobBins[key] },
-			set: func(a *ArmSummary, m *Metric) {
-				if m != nil && a.JobBins == nil {
-					a.JobBins = map[string]*Metric{}
-				}
-				if m != nil {
-					a.JobBins[key] = m
-				}
-			}})
+			set: func(a *ArmSummary, m *Metric) { put(&a.JobBins, key, m) }})
 	}
-	return out
+	return append(out, in.sizeMetrics()...)
 }
 
 // binTable returns the job times of all bins; without rows if jobs have none.
 func (r *Report) binTable() table {
-	t := table{title: "Job time by bin", head: []string{"arm", "bin", "n", "average", "P95", "speed-up", "paired [95 %]"},
-		cols: []tables.Column{tables.Names(), {}, {Drop: 3}, {}, {Drop: 2}, {Drop: 1}, pairedColumn()}}
+	t := table{title: "Job time by bin", head: []string{"arm", "jobs", "n", "average", "P95", "speed-up", "paired [95 %]"},
+		cols: []tables.Column{tables.Names(), {Left: true}, {Drop: 3}, {}, {Drop: 2}, {Drop: 1}, pairedColumn()}}
 	for _, m := range r.in.metrics()[len(allMetrics()):] {
-		_, bin, _ := strings.Cut(m.key, ".")
+		_, bin, _ := strings.Cut(m.name, ", ")
 		for i := range r.Summary.Arms {
 			a := &r.Summary.Arms[i]
 			f := m.get(a)

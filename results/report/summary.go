@@ -56,10 +56,11 @@ type ArmSummary struct {
 	// The following need a record of which blocks belong together: see metrics.WorkloadMeta.
 	RequestTime *Metric             `json:"request_time,omitempty"`
 	JobTime     *Metric             `json:"job_time,omitempty"`
-	JobBins     map[string]*Metric  `json:"job_time_by_bin,omitempty"` // by number
-	Tasks       *TaskSummary        `json:"tasks,omitempty"`           // for runs with jobs of tasks
-	Placement   *PlacementSummary   `json:"placement,omitempty"`       // for runs with blocks
-	Coordinator *CoordinatorSummary `json:"coordinator,omitempty"`     // if there is a record
+	JobBins     map[string]*Metric  `json:"job_time_by_bin,omitempty"`   // by number
+	JobSizes    map[string]*Metric  `json:"job_time_by_tasks,omitempty"` // by the least number of tasks of the class
+	Tasks       *TaskSummary        `json:"tasks,omitempty"`             // for runs with jobs of tasks
+	Placement   *PlacementSummary   `json:"placement,omitempty"`         // for runs with blocks
+	Coordinator *CoordinatorSummary `json:"coordinator,omitempty"`       // if there is a record
 	// The following exist only for packets whose captures state the fabric, and for arms
 	// that are not void:
 	Setup          *SetupSummary   `json:"setup,omitempty"`

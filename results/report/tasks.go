@@ -29,7 +29,8 @@ type TaskSummary struct {
 	// the slots are not known.
 	SlotUse map[string]float64 `json:"slot_use,omitempty"`
 	// Stragglers is the distribution of the slowest task over the median of its stage.
-	Stragglers *StragglerSummary `json:"stragglers,omitempty"`
+	Stragglers *StragglerSummary  `json:"stragglers,omitempty"`
+	Straggling *StragglingSummary `json:"straggling,omitempty"` // absent if no attempt is judged
 	// JobParts are the parts of the average job time, and add up to it.
 	JobParts *JobPartsSummary `json:"job_parts,omitempty"`
 	// MeanSlowdown and MedianSlowdown are statistics of job times over the time of the job alone;
@@ -45,19 +46,9 @@ type TaskSummary struct {
 type AttemptCount struct {
 	Started   int `json:"started"`
 	Committed int `json:"committed"`
+	Copied    int `json:"copied"`
 	Killed    int `json:"killed"`
 	Failed    int `json:"failed"`
-}
-
-// BackupSummary counts the attempts that started while another attempt of their task ran.
-type BackupSummary struct {
-	Tasks   int `json:"tasks"` // that had any
-	Started int `json:"started"`
-	Won     int `json:"won"`
-	// ExtraUS is the slot time of the attempts of these tasks that did not commit, and ExtraShare its share of the slot
-	// time of all attempts.
-	ExtraUS    float64 `json:"extra_us"`
-	ExtraShare float64 `json:"extra_share"`
 }
 
 // LocalityShare divides the attempts that committed after reading a block by where the replica was.
@@ -178,8 +169,9 @@ func (a Arm) tasks() *TaskSummary {
 	var stragglers, slowdowns []float64
 	busy, slots := map[string]time.Duration{}, map[string]float64{}
 	var shuffle *metrics.ShuffleFigures
-	var backups metrics.Backups
-	var used time.Duration
+	var straggling metrics.Straggling
+	var clones metrics.Clones
+	most := 0 // slots of the cluster
 	n, divided, known := 0, 0, true
 	for i := range a.Repeats {
 		t := metrics.TasksOf(&a.Repeats[i].Records, a.Repeats[i].Slots)
@@ -190,13 +182,12 @@ func (a Arm) tasks() *TaskSummary {
 		out.Jobs += t.Jobs
 		out.Attempts.Started += t.Attempts()
 		out.Attempts.Committed += t.Committed
+		out.Attempts.Copied += t.Copied
 		out.Attempts.Killed += t.Killed
 		out.Attempts.Failed += t.Failed
 		makespan, wasted, input = makespan+t.Makespan, wasted+t.WastedTime, input+t.WastedInput
-		backups.Add(t.Backups)
-		for _, x := range a.Repeats[i].Records.Attempts {
-			used += x.End - x.Start
-		}
+		straggling.Add(t.Straggling)
+		clones.Add(t.Clones)
 		all.Add(t.Locality)
 		for k := range classes {
 			classes[k].Add(t.ByMaps[k])
@@ -214,10 +205,12 @@ func (a Arm) tasks() *TaskSummary {
 			shuffle.Add(t.Shuffle)
 		}
 		known = known && t.Slots != nil
+		most = 0
 		for _, kind := range metrics.TaskKinds() {
 			busy[kind] += t.Busy[kind]
 			if t.Slots != nil {
 				slots[kind] += float64(t.Makespan) * float64(t.Slots.Of(kind))
+				most += t.Slots.Of(kind)
 			}
 		}
 	}
@@ -229,8 +222,17 @@ func (a Arm) tasks() *TaskSummary {
 	if makespan > 0 {
 		out.JobsPerHour = metrics.Round6(float64(out.Jobs) / makespan.Hours())
 	}
-	if backups.Started > 0 {
-		out.Backups = &BackupSummary{backups.Tasks, backups.Started, backups.Won, each(micros(backups.Extra)), metrics.Round6(float64(backups.Extra) / float64(used))}
+	if clones.Started > 0 {
+		total := 0.0
+		if known {
+			for _, time := range slots {
+				total += time
+			}
+		}
+		out.Backups = backups(&clones, n, total, most)
+	}
+	if straggling.Judged > 0 {
+		out.Straggling = &StragglingSummary{straggling.Judged, straggling.Slow, metrics.Round6(straggling.Share()), straggling.Unknown}
 	}
 	if all.Total() > 0 {
 		l := localityShare(all)
@@ -302,27 +304,20 @@ func (r *Report) taskTables() []table {
 		return nil
 	}
 	share := func(x float64) string { return units.Percent(x, 1) }
-	work := table{title: "Tasks", head: []string{"arm", "jobs", "makespan", "jobs/h", "attempts", "killed", "failed", "wasted slot time", "wasted input", "map slots in use", "reduce slots in use", "stragglers", "Jain"},
-		cols: []tables.Column{tables.Names(), {}, {}, {Drop: 8}, {}, {Drop: 5}, {Drop: 4}, {Short: "wasted"}, {Drop: 1}, {Drop: 7, Short: "map slots"}, {Drop: 6, Short: "reduce slots"}, {Drop: 3}, {Drop: 9}}}
+	work := table{title: "Tasks", head: []string{"arm", "jobs", "makespan", "jobs/h", "attempts", "killed", "failed", "wasted slot time", "wasted input", "map slots in use", "reduce slots in use", "stragglers", "straggling", "Jain"},
+		cols: []tables.Column{tables.Names(), {}, {}, {Drop: 8}, {}, {Drop: 5}, {Drop: 4}, {Short: "wasted"}, {Drop: 1}, {Drop: 7, Short: "map slots"}, {Drop: 6, Short: "reduce slots"}, {Drop: 3}, {Drop: 10}, {Drop: 9}}}
 	parts := table{title: "Job time by part", head: []string{"arm", "jobs", "waiting", "mapping", "shuffling", "computing", "writing", "mean slowdown", "median slowdown"}, cols: []tables.Column{tables.Names(), {Drop: 1}}}
 	moved := table{title: "Bytes of tasks", head: []string{"arm", "read", "read across racks", "fetched", "fetched across racks"}, cols: []tables.Column{tables.Names()}}
 	local := table{title: "Locality of maps", head: []string{"arm", "job size", "n", "node", "rack", "off-rack"}, cols: []tables.Column{tables.Names(), {Left: true}, {Drop: 1}}}
 	shuffle := table{title: "Shuffle of jobs", head: []string{"arm", "racks of maps", "reduces at data", "shuffle across racks", "reduce wait", "reduces delayed", "links saturated", "most saturated rack"},
 		cols: []tables.Column{tables.Names(), {}, {}, {}, {}, {Drop: 2}, {}, {Drop: 1}}}
-	backups := table{title: "Backups of tasks", head: []string{"arm", "tasks", "started", "won", "extra slot time", "of all slot time"}, cols: []tables.Column{tables.Names()}}
-	raced := false
 	for i := range r.Summary.Arms {
 		a := &r.Summary.Arms[i]
 		t := a.Tasks
-		raced = raced || t != nil && t.Backups != nil
-		backups.rows = append(backups.rows, a.cells(len(backups.head)-1, t != nil && t.Backups != nil, func() []string {
-			b := t.Backups
-			return []string{strconv.Itoa(b.Tasks), strconv.Itoa(b.Started), strconv.Itoa(b.Won), humanUS(b.ExtraUS), share(b.ExtraShare)}
-		}))
 		shuffle.rows = append(shuffle.rows, a.cells(len(shuffle.head)-1, t != nil && t.Shuffle != nil, func() []string { return t.Shuffle.cells() }))
 		work.rows = append(work.rows, a.cells(len(work.head)-1, t != nil, func() []string {
 			row := []string{strconv.Itoa(t.Jobs), humanUS(t.MakespanUS), strconv.FormatFloat(t.JobsPerHour, 'f', 0, 64), strconv.Itoa(t.Attempts.Started),
-				strconv.Itoa(t.Attempts.Killed), strconv.Itoa(t.Attempts.Failed), humanUS(t.WastedUS), units.Short(t.WastedBytes, "B"), none, none, none, none}
+				strconv.Itoa(t.Attempts.Killed), strconv.Itoa(t.Attempts.Failed), humanUS(t.WastedUS), units.Short(t.WastedBytes, "B"), none, none, none, none, none}
 			for k, kind := range metrics.TaskKinds() {
 				if use, ok := t.SlotUse[kind]; ok {
 					row[8+k] = share(use)
@@ -331,8 +326,11 @@ func (r *Report) taskTables() []table {
 			if s := t.Stragglers; s != nil {
 				row[10] = fmt.Sprintf("%.2f×", s.Median)
 			}
+			if s := t.Straggling; s != nil {
+				row[11] = share(s.Share)
+			}
 			if t.Fairness != nil {
-				row[11] = fmt.Sprintf("%.3f", t.Fairness.Jain)
+				row[12] = fmt.Sprintf("%.3f", t.Fairness.Jain)
 			}
 			return row
 		}))
@@ -366,11 +364,7 @@ func (r *Report) taskTables() []table {
 			add(l.Class(), l)
 		}
 	}
-	out := []table{work, parts, local, moved, shuffle}
-	if raced {
-		out = append(out, backups)
-	}
-	return out
+	return append([]table{work, parts, local, moved, shuffle}, r.backupTables()...)
 }
 
 // cells returns the cells of the table of shuffles after the arm.
@@ -405,7 +399,7 @@ func (r *Report) taskDefinitions() []string {
 	out := []string{
 		"Jobs of tasks: job time: from the submission of the job to the commit of its last task. Its shuffles are coflows, from the first fetch of a stage over the network to the end of its last; its fetches and reads of input blocks are in no table of FCT, because arms cannot pair them.",
 		"Tasks: jobs, attempts, killed, failed: sums over the repeats; times and bytes: averages of a repeat. makespan: from the first submission to the end of the last job, of the jobs that completed. jobs/h: these jobs over the makespan. wasted: slot time and input of attempts that did not commit. slots in use: slot time of attempts within the makespan over the time of all slots of the kind.",
-		fmt.Sprintf("stragglers: the slowest committed attempt over the median of its stage; the median over all stages with %d tasks or more. Jain: Jain's index of the slots that users have, (Σx)² / (n Σx²) over the n users with a job that is submitted and has not ended, averaged over the time in which there are two or more and any slot is in use. A user whose jobs have fewer tasks than its share lowers it.", metrics.LeastStage),
+		fmt.Sprintf("stragglers: the slowest committed attempt over the median of its stage; the median over all stages with %d tasks or more. straggling: the share of the attempts whose progress rate, input over the time from start to end, is below half the median of the attempts of their stage that committed or copied; of attempts that were killed or failed, only those count that would be below it with their whole input processed. Jain: Jain's index of the slots that users have, (Σx)² / (n Σx²) over the n users with a job that is submitted and has not ended, averaged over the time in which there are two or more and any slot is in use. A user whose jobs have fewer tasks than its share lowers it.", metrics.LeastStage),
 		"Job time by part: averages over jobs; each moment of a job counts to the first part that applies, so the parts add up to its time. mapping: an attempt that reads a block has not processed it yet. shuffling: an attempt fetches, or has fetched everything and waits to compute. computing: an attempt that has fetched computes. writing: all running attempts have computed, and spill, write blocks or commit. waiting: no attempt of the job runs. Attempts that are killed or fail count as well. slowdown: job time over the time of the job alone on the idle cluster, on the fluid model under the first arm; – if that time is not known, as from captures alone.",
 		"Locality of maps: shares of the committed attempts that read a block: its replica was on the same host (node), on another host of the rack, or in another rack. Jobs are divided by their number of maps, at most " + strings.Join(classes, ", ") + " or more.",
 		"Bytes of tasks: payload of completed flows, each once: input blocks that were read, and outputs of tasks that were fetched, over the network and across racks. Reads and fetches from the same host do not use the network.",
@@ -413,8 +407,5 @@ func (r *Report) taskDefinitions() []string {
 		fmt.Sprintf("reduce wait: from the commit of the job's first map to the start of a reduce, 0 if it started before; averaged over first attempts in the job's first stage with reduces. reduces delayed: those of them that waited longer than the median time of the job's maps. links saturated: the share of the makespan, averaged over racks, in stretches of %d intervals or more in which the links of the rack to or from the spines together carried more than %s of their capacity; an interval is %v, rounded up to a multiple of the measured one.",
 			metrics.SaturatedIntervals, units.Percent(metrics.SaturatedShare, 0), metrics.SaturationInterval),
 	}
-	if slices.ContainsFunc(r.Summary.Arms, func(a ArmSummary) bool { return a.Tasks != nil && a.Tasks.Backups != nil }) {
-		out = append(out, "Backups of tasks: attempts that started while another attempt of their task ran; sums over the repeats. tasks: that had any. won: backups that committed. extra slot time: of the attempts of these tasks that did not commit, average of a repeat.")
-	}
-	return out
+	return append(out, r.backupDefinitions()...)
 }

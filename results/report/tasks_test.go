@@ -16,17 +16,20 @@ import (
 	"testbed/topo/units"
 )
 
-// taskRun has two arms with jobs of tasks, of which the second reads more blocks from its own hosts
-// and loses a job.
+// taskRun has two arms with jobs of tasks, of which the second reads more blocks from its own hosts,
+// clones tasks and loses a job.
 func taskRun() Input {
 	c := flowstest.Default()
+	c.Copies = 0
 	slots := &metrics.TaskSlots{Hosts: c.Hosts(), Map: c.MapSlots, Reduce: c.ReduceSlots}
 	repeat := func(node, pace float64, seed uint64) Repeat {
 		c.Node, c.Pace = node, pace
 		return Repeat{Records: c.Records(seed), Slots: slots}
 	}
 	in := Input{RunID: "tasks-1", Scenario: "tasks", FluidModel: true, Arms: []Arm{
-		{"fifo", []Repeat{repeat(0.3, 1, 1), repeat(0.3, 1, 2)}}, {"fair", []Repeat{repeat(0.9, 1.4, 1), repeat(0.9, 1.4, 2)}}}}
+		{"fifo", []Repeat{repeat(0.3, 1, 1), repeat(0.3, 1, 2)}}}}
+	c.Copies = 0.3
+	in.Arms = append(in.Arms, Arm{"fair", []Repeat{repeat(0.9, 1.4, 1), repeat(0.9, 1.4, 2)}})
 	late := &in.Arms[1].Repeats[1]
 	late.Records.Jobs = late.Records.Jobs[1:]
 	late.Failures = []Failure{{Failure: flows.Failure{Kind: flows.FailedJob, Job: 1, Host: "h0-00", At: 3 * time.Second}}}

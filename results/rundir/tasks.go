@@ -9,6 +9,7 @@ import (
 	"testbed/results/metrics"
 	"testbed/results/report"
 	"testbed/results/schema"
+	"testbed/topo/words"
 )
 
 // attempts checks the rows of attempts.csv: each is unique, its phases are in order, and its slot is
@@ -30,7 +31,7 @@ func (r *Run) attempts() func(*schema.Attempt) error {
 		if err := r.known(a.Key); err != nil {
 			return err
 		}
-		name := fmt.Sprintf("attempt %d of task %d of stage %d of job %d", a.Attempt, a.Task, a.Stage, a.Job)
+		name := attemptName(int(a.Job), a.Stage, a.Task, a.Attempt)
 		switch k := (id{a.Arm, a.Repeat, int(a.Job), a.Stage, a.Task, a.Attempt}); {
 		case seen[k]:
 			return fmt.Errorf("%s of arm %s, repeat %d, is duplicated", name, a.Arm, a.Repeat)
@@ -38,8 +39,8 @@ func (r *Run) attempts() func(*schema.Attempt) error {
 			return fmt.Errorf("kind %q: must be %s or %s", a.Kind, flows.MapTask, flows.ReduceTask)
 		case a.Locality != "" && !slices.Contains([]string{flows.NodeLocal, flows.RackLocal, flows.OffRack}, a.Locality):
 			return fmt.Errorf("locality %q: must be empty, %s, %s or %s", a.Locality, flows.NodeLocal, flows.RackLocal, flows.OffRack)
-		case !slices.Contains([]string{flows.Committed, flows.Killed, flows.Failed}, a.Outcome):
-			return fmt.Errorf("outcome %q: must be %s, %s or %s", a.Outcome, flows.Committed, flows.Killed, flows.Failed)
+		case !slices.Contains(flows.Outcomes(), a.Outcome):
+			return fmt.Errorf("outcome %q: must be %s", a.Outcome, words.Or(flows.Outcomes()))
 		case a.End-a.Start != a.Time:
 			return fmt.Errorf("%s takes %v, but goes from %v to %v", name, a.Time, a.Start, a.End)
 		default:
@@ -106,17 +107,21 @@ func (r *Run) countedTasks(a *report.ArmSummary) error {
 	var n report.AttemptCount
 	var l metrics.Locality
 	var wasted time.Duration
+	attempts := map[int][]flows.AttemptRecord{} // by repeat
 	for i := range r.Attempts {
 		x := &r.Attempts[i]
 		if x.Arm != a.Name {
 			continue
 		}
 		n.Started++
+		attempts[x.Repeat] = append(attempts[x.Repeat], x.Record())
 		switch x.Outcome {
 		case flows.Committed:
 			n.Committed++
 			l.Count(x.Locality)
 			continue
+		case flows.Copied:
+			n.Copied++
 		case flows.Killed:
 			n.Killed++
 		default:
@@ -127,14 +132,36 @@ func (r *Run) countedTasks(a *report.ArmSummary) error {
 	differs := func(name, what string, got, want any) error {
 		return r.damaged(name, 0, fmt.Sprintf("it has %v %s of arm %s, but %s has %v: the files are from different reports, or one was cut short", got, what, a.Name, report.SummaryFile, want))
 	}
+	for k, of := range attempts {
+		if name := copyWithoutCommit(of); name != "" {
+			return r.damaged(report.AttemptsFile, 0, fmt.Sprintf("%s of arm %s, repeat %d, copied, but no attempt of its task had committed", name, a.Name, k))
+		}
+	}
 	if n != a.Tasks.Attempts {
-		return differs(report.AttemptsFile, "attempts (started, committed, killed, failed)", n, a.Tasks.Attempts)
+		return differs(report.AttemptsFile, "attempts (started, committed, copied, killed, failed)", n, a.Tasks.Attempts)
 	}
 	if got := metrics.Round6(float64(wasted) / float64(time.Microsecond) / float64(r.repeatsWithTasks(a.Name))); got != a.Tasks.WastedUS {
 		return differs(report.AttemptsFile, "µs of wasted slot time in a repeat", got, a.Tasks.WastedUS)
 	}
 	if s := a.Tasks.Locality; s != nil && (s.N != l.Total() || s.Node != metrics.Round6(float64(l.Node)/float64(max(1, l.Total())))) || s == nil && l.Total() > 0 {
 		return differs(report.AttemptsFile, "committed attempts that read blocks", l, s)
+	}
+	var clones metrics.Clones
+	var straggling metrics.Straggling
+	for _, of := range attempts {
+		clones.Add(metrics.ClonesOf(&flows.Records{Attempts: of}))
+		straggling.Add(metrics.StragglingOf(of))
+	}
+	var b report.BackupSummary
+	if a.Tasks.Backups != nil {
+		b = *a.Tasks.Backups
+	}
+	extra := metrics.Round6(float64(clones.Extra) / float64(time.Microsecond) / float64(r.repeatsWithTasks(a.Name)))
+	if got, want := [3]int{clones.Tasks, clones.Started, clones.Won}, [3]int{b.Tasks, b.Started, b.Won}; got != want || extra != b.ExtraUS {
+		return differs(report.AttemptsFile, "clones and backups (tasks, started, won; extra slot time in µs)", fmt.Sprint(got, extra), fmt.Sprint(want, b.ExtraUS))
+	}
+	if s := a.Tasks.Straggling; s != nil && (s.Judged != straggling.Judged || s.Slow != straggling.Slow) {
+		return differs(report.AttemptsFile, "attempts with known progress rate (judged, slow, unknown)", straggling, *s)
 	}
 	jobs := 0
 	for i := range r.Jobs {
@@ -146,6 +173,28 @@ func (r *Run) countedTasks(a *report.ArmSummary) error {
 		return differs(report.JobsFile, "jobs of tasks", jobs, a.Tasks.Jobs)
 	}
 	return nil
+}
+
+// copyWithoutCommit returns an attempt that copied before any attempt of its task committed; "" if there is none.
+func copyWithoutCommit(attempts []flows.AttemptRecord) string {
+	type task struct{ job, stage, task int }
+	committed := map[task]time.Duration{}
+	for _, a := range attempts {
+		k := task{int(a.Job), a.Stage, a.Task}
+		if end, ok := committed[k]; a.Outcome == flows.Committed && (!ok || a.End < end) {
+			committed[k] = a.End
+		}
+	}
+	for _, a := range attempts {
+		if end, ok := committed[task{int(a.Job), a.Stage, a.Task}]; a.Outcome == flows.Copied && (!ok || a.End < end) {
+			return attemptName(int(a.Job), a.Stage, a.Task, a.Attempt)
+		}
+	}
+	return ""
+}
+
+func attemptName(job, stage, task, attempt int) string {
+	return fmt.Sprintf("attempt %d of task %d of stage %d of job %d", attempt, task, stage, job)
 }
 
 // repeatsWithTasks returns the number of repeats of an arm that have attempts, at least 1.

@@ -73,7 +73,11 @@ func TestTaskTablesDamaged(t *testing.T) {
 	one.Arms, one.Repeats = one.Arms[:1], 1
 	for _, tt := range []struct{ file, from, to, err string }{
 		{report.AttemptsFile, ",committed,", ",killed,", "attempts.csv: it has"},
-		{report.AttemptsFile, ",committed,", ",done,", `attempts.csv:2: outcome "done": must be committed, killed or failed`},
+		{report.AttemptsFile, ",committed,", ",done,", `attempts.csv:2: outcome "done": must be committed, copied, killed or failed`},
+		{report.AttemptsFile, ",committed,", ",copied,", "attempts.csv: attempt 0 of task 0 of stage 0 of job 1 of arm fair+hdfs, repeat 0, copied, but no attempt of its task had committed"},
+		{report.AttemptsFile, ",copied,", ",failed,", "attempts.csv: it has"},
+		{report.SummaryFile, "\"extra_us\": ", "\"extra_us\": 1", "clones and backups (tasks, started, won; extra slot time in µs)"},
+		{report.SummaryFile, "\"judged\": ", "\"judged\": 1", "attempts with known progress rate"},
 		{report.AttemptsFile, "fair+hdfs,0,pass,1,0,0,0,map,", "fair+hdfs,0,pass,1,0,0,0,mapper,", `attempts.csv:2: kind "mapper"`},
 		{report.AttemptsFile, "fair+hdfs,0,pass,1,0,1,0,", "fair+hdfs,0,pass,1,0,0,0,", "attempts.csv:3: attempt 0 of task 0 of stage 0 of job 1 of arm fair+hdfs, repeat 0, is duplicated"},
 		{report.AttemptsFile, ",node,", ",close,", `locality "close"`},

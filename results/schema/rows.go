@@ -63,6 +63,9 @@ type Flow struct {
 	Task        *int               `csv:"task" doc:"task that receives, from 0"`
 	Attempt     *int               `csv:"attempt" doc:"attempt of that task, from 0"`
 	Outputs     *int               `csv:"outputs" doc:"outputs of tasks that the flow carries; 0 for an input block"`
+	FromStage   *int               `csv:"from_stage" doc:"stage of the first of these outputs; this and the following are null for an input block"`
+	FromTask    *int               `csv:"from_task" doc:"task whose output it is"`
+	FromAttempt *int               `csv:"from_attempt" doc:"attempt of that task that made it"`
 	Failed      bool               `csv:"failed" is:"derived" doc:"whether it was given up before it ended; no statistic includes it"`
 }
 
@@ -190,7 +193,7 @@ type Attempt struct {
 	Computed *time.Duration  `csv:"computed_us" unit:"µs" doc:"when it had processed its input"`
 	End      time.Duration   `csv:"end_us" unit:"µs" doc:"when it left its slot"`
 	Time     time.Duration   `csv:"time_us" unit:"µs" doc:"end - start"`
-	Outcome  string          `csv:"outcome" doc:"committed, killed or failed"`
+	Outcome  string          `csv:"outcome" doc:"committed; copied, after another attempt of its task had committed; killed or failed"`
 	Why      string          `csv:"why" is:"null,late" doc:"reason of a kill or failure, at most 200 bytes from captures"`
 }
 

@@ -25,11 +25,14 @@ type Cluster struct {
 	Users               int
 	Pace                float64 // divides all times of attempts
 	Node                float64 // share of maps whose replica is on their host; half of the rest is in its rack
+	// Copies is the share of maps with a clone that ends after the first attempt and copies, if a map slot is free when the
+	// first starts. The last reduce of their job then has a clone, which fetches from the copies and is killed.
+	Copies float64
 }
 
 // Default has 8 hosts in 2 racks and 12 jobs of 3 users.
 func Default() Cluster {
-	return Cluster{Racks: 2, HostsPerRack: 4, MapSlots: 2, ReduceSlots: 1, Jobs: 12, Users: 3, Pace: 1, Node: 0.5}
+	return Cluster{Racks: 2, HostsPerRack: 4, MapSlots: 2, ReduceSlots: 1, Jobs: 12, Users: 3, Pace: 1, Node: 0.5, Copies: 0.3}
 }
 
 // Hosts returns the number of hosts.
@@ -85,7 +88,19 @@ func (c Cluster) Records(seed uint64) flows.Records {
 			reducers = 0
 		}
 		j.Tasks, j.Input = n+reducers, units.Bytes(n)*block
-		var sources []int // hosts of map outputs
+		var sources, winners []int              // hosts and attempts of map outputs
+		copies := map[int]flows.AttemptRecord{} // by map
+		clones := rand.New(rand.NewPCG(^seed, uint64(id)))
+		// clone returns a further attempt of the task of the newest one, if a slot of another host was free at its start.
+		clone := func(slots []slot) (y flows.AttemptRecord, s *slot) {
+			x := r.Attempts[len(r.Attempts)-1]
+			if s = next(slots); s.free > x.Start || c.host(s.host) == x.Host {
+				return y, nil
+			}
+			y = x
+			y.Attempt, y.Host, y.Slot = x.Attempt+1, c.host(s.host), s.n
+			return y, s
+		}
 		var ends []time.Duration
 		add := func(f flows.FlowRecord, coflow int) {
 			f.Coflow, f.Flow = workloads.CoflowID(coflow), workloads.FlowID(flow)
@@ -117,7 +132,7 @@ func (c Cluster) Records(seed uint64) flows.Records {
 				s.free, after = x.End, x.End
 				r.Attempts = append(r.Attempts, x)
 				if x.Outcome == flows.Committed {
-					sources, ends = append(sources, s.host), append(ends, x.End)
+					sources, ends, winners = append(sources, s.host), append(ends, x.End), append(winners, x.Attempt)
 					return
 				}
 			}
@@ -144,6 +159,15 @@ func (c Cluster) Records(seed uint64) flows.Records {
 					read++ // a read has no record of a coflow
 				}
 			})
+			if clones.Float64() >= c.Copies {
+				continue
+			}
+			if y, s := clone(maps); s != nil {
+				const later = 300 * time.Millisecond
+				y.InputEnd, y.Computed, y.End, y.Outcome = y.InputEnd+later, y.Computed+later, y.End+later, flows.Copied
+				s.free, copies[m] = y.End, y
+				r.Attempts = append(r.Attempts, y)
+			}
 		}
 		mapped := slices.Clone(sources)
 		slices.Sort(ends)
@@ -161,11 +185,28 @@ func (c Cluster) Records(seed uint64) flows.Records {
 				for m, from := range mapped {
 					if from != s.host {
 						add(flows.FlowRecord{Src: c.host(from), Dst: a.Host, Size: a.Input / units.Bytes(n), Start: max(a.Start, ends[m]), End: a.InputEnd,
-							Task: &flows.TaskTransfer{Job: a.Job, Stage: 1, Task: k, Attempt: a.Attempt, FromTask: m, Outputs: 1}}, id)
+							Task: &flows.TaskTransfer{Job: a.Job, Stage: 1, Task: k, Attempt: a.Attempt, FromTask: m, FromAttempt: winners[m], Outputs: 1}}, id)
 					}
 				}
 			})
 			j.End = max(j.End, r.Attempts[len(r.Attempts)-1].End)
+			if k < reducers-1 || len(copies) == 0 {
+				continue
+			}
+			if y, s := clone(reduces); s != nil {
+				y.InputEnd, y.Compute, y.Computed, y.Outcome, y.Why = 0, 0, 0, flows.Killed, "another attempt has committed"
+				s.free = y.End
+				r.Attempts = append(r.Attempts, y)
+				for m := range mapped {
+					from, ok := copies[m]
+					at := max(y.Start, from.End)
+					if !ok || from.Host == y.Host || at+100*time.Millisecond > y.End {
+						continue
+					}
+					add(flows.FlowRecord{Src: from.Host, Dst: y.Host, Size: y.Input / units.Bytes(n), Start: at, End: at + 100*time.Millisecond,
+						Task: &flows.TaskTransfer{Job: y.Job, Stage: 1, Task: k, Attempt: y.Attempt, FromTask: m, FromAttempt: from.Attempt, Outputs: 1}}, id)
+				}
+			}
 		}
 		if fetches := r.Flows[first:]; len(fetches) > 0 {
 			x := flows.CoflowRecord{Coflow: workloads.CoflowID(id), Width: len(fetches), Arrival: fetches[0].Start}
