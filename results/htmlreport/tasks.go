@@ -29,12 +29,12 @@ type gantt struct {
 type slot [3]int
 
 // attempt is [row, job, stage, task, attempt, start, time of each of the four phases, outcome,
-// locality, input bytes]. Times are microseconds; outcome and locality are places in
-// outcomes and localities.
+// locality, input bytes]. Times are microseconds; outcome and locality are places in outcomes and
+// localities. The outcome has len(outcomes) times the metrics.Role added to it, which keeps the page small.
 type attempt [13]int64
 
 var (
-	outcomes   = []string{flows.Committed, flows.Killed, flows.Failed}
+	outcomes   = flows.Outcomes()
 	localities = []string{"", flows.NodeLocal, flows.RackLocal, flows.OffRack}
 )
 
@@ -106,6 +106,7 @@ func newGantt(arm, repeat int, r *flows.Records, most int) gantt {
 		}
 		g.Owner[fmt.Sprint(j.Job)] = k
 	}
+	roles := metrics.RolesOf(r.Attempts)
 	micros := func(t time.Duration) int64 { return t.Round(time.Microsecond).Microseconds() }
 	for i := range r.Attempts {
 		a := &r.Attempts[i]
@@ -117,7 +118,7 @@ func newGantt(arm, repeat int, r *flows.Records, most int) gantt {
 		for k, bounds := 0, metrics.PhasesOf(a); k < metrics.AttemptPhases; k++ {
 			x[6+k] = micros(bounds[k+1]) - micros(bounds[k])
 		}
-		x[10], x[11], x[12] = int64(slices.Index(outcomes, a.Outcome)), int64(slices.Index(localities, a.Locality)), int64(a.Input)
+		x[10], x[11], x[12] = int64(slices.Index(outcomes, a.Outcome)+len(outcomes)*int(roles[i])), int64(slices.Index(localities, a.Locality)), int64(a.Input)
 		g.Attempts = append(g.Attempts, x)
 	}
 	return g

@@ -20,6 +20,7 @@ func TestGanttHasAllAttempts(t *testing.T) {
 	if g.N != len(r.Attempts) || len(g.Attempts) != g.N || g.All != 8 || len(g.Hosts) != 8 || len(g.Rows) != 24 || len(g.Users) != 3 || len(g.Owner) != c.Jobs {
 		t.Fatalf("%d of %d attempts, %d of %d hosts, %d rows, users %q", len(g.Attempts), g.N, len(g.Hosts), g.All, len(g.Rows), g.Users)
 	}
+	clones, roles := 0, metrics.RolesOf(r.Attempts)
 	for i, x := range g.Attempts {
 		a := r.Attempts[i]
 		row := g.Rows[x[0]]
@@ -29,9 +30,18 @@ func TestGanttHasAllAttempts(t *testing.T) {
 		if end := x[5] + x[6] + x[7] + x[8] + x[9]; math.Abs(float64(x[5])-us(a.Start)) > 1 || math.Abs(float64(end)-us(a.End)) > 1 {
 			t.Errorf("attempt %+v goes from %d to %d µs", a, x[5], end)
 		}
-		if outcomes[x[10]] != a.Outcome || localities[x[11]] != a.Locality || x[12] != int64(a.Input) || x[1] != int64(a.Job) || x[3] != int64(a.Task) || x[4] != int64(a.Attempt) {
+		if outcomes[x[10]%4] != a.Outcome || localities[x[11]] != a.Locality || x[12] != int64(a.Input) || x[1] != int64(a.Job) || x[3] != int64(a.Task) || x[4] != int64(a.Attempt) {
 			t.Errorf("attempt %+v is drawn as %v", a, x)
 		}
+		if role := x[10] / 4; role != int64(roles[i]) {
+			t.Errorf("attempt %+v has role %d, want %d", a, role, roles[i])
+		}
+		if roles[i] == metrics.Backup {
+			clones++
+		}
+	}
+	if clones == 0 {
+		t.Error("no attempt is a clone")
 	}
 }
 

@@ -55,10 +55,41 @@ func (c *Clones) Add(o *Clones) {
 	c.Copies.Add(o.Copies)
 }
 
-// IsBackup reports whether the i-th attempt of a task, of attempts by number, started while another one ran.
-func IsBackup(task []flows.AttemptRecord, i int) bool {
+// isBackup reports whether the i-th attempt of a task, of attempts by number, started while another one ran.
+func isBackup(task []flows.AttemptRecord, i int) bool {
 	return slices.ContainsFunc(task[:i], func(first flows.AttemptRecord) bool { return task[i].Start < first.End })
 }
+
+// Role is the part of an attempt in its task.
+type Role int
+
+const (
+	Single   Role = iota // its task has no backup
+	Original             // its task has one, and this is none
+	Backup               // it started while another attempt ran
+)
+
+// RolesOf returns the roles of attempts, which are in order of job, stage, task and attempt.
+func RolesOf(attempts []flows.AttemptRecord) []Role {
+	out := make([]Role, 0, len(attempts))
+	for _, task := range chunks(attempts, sameTask) {
+		var roles []Role
+		for i := range task {
+			role := Original
+			if isBackup(task, i) {
+				role = Backup
+			}
+			roles = append(roles, role)
+		}
+		if !slices.Contains(roles, Backup) {
+			clear(roles)
+		}
+		out = append(out, roles...)
+	}
+	return out
+}
+
+func sameTask(a, b *flows.AttemptRecord) bool { return a.Job == b.Job && a.Stage == b.Stage && a.Task == b.Task }
 
 // task adds the attempts of a task, by number, and reports whether any is a backup.
 func (b *Backups) task(of []flows.AttemptRecord) bool {
@@ -66,7 +97,7 @@ func (b *Backups) task(of []flows.AttemptRecord) bool {
 	var extra time.Duration
 	for i := range of {
 		a := &of[i]
-		if IsBackup(of, i) {
+		if isBackup(of, i) {
 			started++
 			switch a.Outcome {
 			case flows.Committed:
@@ -151,7 +182,7 @@ func ClonesOf(r *flows.Records) *Clones {
 	}
 	cloned, committed := map[taskID]bool{}, map[[4]int]bool{}
 	for _, of := range ByJob(r.Attempts) {
-		tasks := chunks(of, func(a, b *flows.AttemptRecord) bool { return a.Stage == b.Stage && a.Task == b.Task })
+		tasks := chunks(of, sameTask)
 		k, ok := class[of[0].Job]
 		if !ok {
 			k = jobs.SizeClass(len(tasks)) // a job that failed has no record
@@ -208,9 +239,7 @@ type extraChange struct {
 // eachExtra calls f for each period in which that number is n, in order, except 0.
 func eachExtra(r *flows.Records, f func(from, to time.Duration, n int)) {
 	var all []extraChange
-	for _, task := range chunks(r.Attempts, func(a, b *flows.AttemptRecord) bool {
-		return a.Job == b.Job && a.Stage == b.Stage && a.Task == b.Task
-	}) {
+	for _, task := range chunks(r.Attempts, sameTask) {
 		var runs []extraChange
 		for _, a := range task {
 			runs = append(runs, extraChange{a.Start, 1}, extraChange{a.End, -1})

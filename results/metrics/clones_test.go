@@ -57,6 +57,10 @@ func TestBackups(t *testing.T) {
 	if got, want := TasksOf(&r, nil).Clones.Backups, (Backups{Tasks: 2, Started: 3, Won: 1, Killed: 2, Extra: (8 + 5 + 2) * sec}); got != want {
 		t.Errorf("backups %+v, want %+v", got, want)
 	}
+	roles := []Role{Single, Single, Single, Original, Backup, Backup, Original, Backup, Single, Single}
+	if got := RolesOf(r.Attempts); !slices.Equal(roles, got) {
+		t.Errorf("roles %v, want %v", got, roles)
+	}
 	r = oneJob()
 	if got := TasksOf(&r, nil).Clones; got != nil {
 		t.Errorf("clones %+v without attempts at the same time", got)

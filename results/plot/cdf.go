@@ -127,12 +127,24 @@ func (d *drawing) cdf(values [][]float64, of, none string) error {
 	return nil
 }
 
-// speedups returns the speed-ups of each series relative to its run's baseline, which it
-// removes from the series.
-func (d *drawing) speedups() ([][]figures.Speedup, error) {
-	name, why := "", fmt.Errorf("%w: no arm other than the baseline has coflows that completed in both", ErrNoData)
+// speedups returns the speed-ups of each series' coflows.
+func (d *drawing) speedups() (out [][]figures.Speedup, err error) {
+	err = d.relative("coflow", func(s series, base string) (none string) {
+		list := pair(s.run, base, s.arm)
+		if len(list) == 0 {
+			return fmt.Sprintf("no coflow completed both in it and in %s", safe(base))
+		}
+		out = append(out, list)
+		return ""
+	})
+	return out, err
+}
+
+// relative calls keep for each series with its run's baseline, and removes the baselines and the series for which keep
+// returns a reason.
+func (d *drawing) relative(item string, keep func(s series, base string) (why string)) error {
+	name, why := "", fmt.Errorf("%w: no arm other than the baseline has a %s that completed in both", ErrNoData, item)
 	var kept []series
-	var out [][]figures.Speedup
 	for _, s := range d.series {
 		base := d.o.Baseline
 		if base == "" {
@@ -158,18 +170,17 @@ func (d *drawing) speedups() ([][]figures.Speedup, error) {
 		if level, ok := s.run.Level(base); ok && s.mark == "" && level.String() != "pass" {
 			s.mark = "baseline " + level.String()
 		}
-		list := pair(s.run, base, s.arm)
-		if len(list) == 0 {
-			d.note("%s: no coflow completed both in it and in %s", s.label, safe(base))
+		if not := keep(s, base); not != "" {
+			d.note("%s: %s", s.label, not)
 			continue
 		}
-		kept, out = append(kept, s), append(out, list)
+		kept = append(kept, s)
 	}
 	if len(kept) == 0 {
-		return nil, why
+		return why
 	}
 	d.series, d.baseline = kept, name
-	return out, nil
+	return nil
 }
 
 // pair returns the speed-ups of an arm relative to a baseline.

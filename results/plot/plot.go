@@ -51,6 +51,8 @@ func Figures() []Figure {
 		{"breakdown", "average CCT of each arm, divided by cause", false, timeByCause},
 		{"job-parts", "average job time of each arm, divided into waiting, mapping, shuffling, computing and writing", false, jobParts},
 		{"locality", "maps of each arm by where the replica was that they read, by size of the job", false, locality},
+		{"gain-by-size", "paired speed-up of the jobs of tasks relative to the baseline, with 95 % intervals, by number of tasks", false, gainBySize},
+		{"gain-by-parameter", "paired speed-up of jobs relative to the baseline, with 95 % intervals, over the number at the end of the arms' names, such as dolly-0.05", false, gainByParameter},
 		{"gantt", "attempts of tasks of one arm and repeat by host and slot over time, with their phases", false, gantt},
 		{"shares", "slots in use by the jobs of each user over time, in one arm and repeat", false, shares},
 		{"utilisation", "load of each link of one arm and repeat over time", false, utilisation},

@@ -44,12 +44,15 @@ func made(t *testing.T, s rundirtest.Spec) *rundir.Run {
 }
 
 // ofTasks are the figures of jobs of tasks, which withTasks has the data of.
-var ofTasks = []string{"job-cdf", "job-parts", "locality", "gantt", "shares"}
+var ofTasks = []string{"job-cdf", "job-parts", "locality", "gantt", "shares", "gain-by-size", "gain-by-parameter"}
 
 func withTasks(t *testing.T) *rundir.Run {
 	t.Helper()
 	s := rundirtest.Default()
 	s.Run, s.Tasks, s.Coflows, s.Blocks = "tasks", true, 0, 0
+	for _, x := range []float64{0.1, 0.05} {
+		s.Arms = append(s.Arms, rundirtest.Arm{Name: fmt.Sprintf("dolly-%v", x), Level: verdict.Pass, Speed: 1 + 10*x})
+	}
 	return made(t, s)
 }
 
@@ -134,33 +137,35 @@ func texts(t *testing.T, svg string) []string {
 func TestFiguresNameWhatTheyShow(t *testing.T) {
 	r, tasks := full(t), withTasks(t)
 	for name, want := range map[string][]string{
-		"cct-cdf":         {"Coflow completion time (s)", "Fraction of coflows", "fair+hdfs, n = 24", "sebf+hdfs, n = 24", "sebf+sinbad, n = 24 (degraded)", "0.5", "1.0"},
-		"fct-cdf":         {"Flow completion time (s)", "Fraction of flows", "fair+hdfs, n = 48"},
-		"write-cdf":       {"Block write time (s)", "Fraction of blocks", "sebf+sinbad, n = 10 (degraded)"},
-		"speedup-cdf":     {"Speed-up of a coflow relative to fair+hdfs (×)", "sebf+hdfs, n = 24", "sebf+sinbad, n = 24 (degraded)"},
-		"speedup-by-size": {"Coflow size (MB)", "Speed-up relative to fair+hdfs (×)", "sebf+hdfs, n = 24"},
-		"slowdown-cdf":    {"Slowdown: CCT / time of the coflow alone (×)", "fair+hdfs, n = 24"},
-		"timeline":        {"Time since the first arrival (s), repeat 0", "sebf+sinbad", "n = 12, degraded", "n = 12"},
-		"breakdown":       {"Average coflow completion time (s)", "held", "serialisation", "queueing", "host", "n = 24", "n = 24, degraded"},
-		"utilisation":     {"Load of links, fair+hdfs, repeat 0, n = 4 links", "leaf0>spine0", "100 %", "Time since the first arrival (s)"},
-		"racks":           {"fair+hdfs, n = 1 racks, repeat 0", "Load of a rack's links (%)", "rack 0, saturated 0 %", "Time since the first arrival (s)"},
-		"progress":        {"fair+hdfs, repeat 0, coflow 5: n = 2 flows, 6.51 MB", "Time since the coflow arrived (s)", "Received (% of the flow)", "each flow", "coflow in all", "last to end: flow 11", "100"},
-		"goodput":         {"Goodput (Mbps)", "Time since the first arrival (s), repeat 0", "fair+hdfs, n = 34 transfers", "sebf+sinbad, n = 34 transfers (degraded)"},
-		"cv-time":         {"Cv of link loads", "fair+hdfs, n = 2 links", "sebf+sinbad, n = 2 links (degraded)"},
-		"cv-cdf":          {"Cv of the bottleneck links' load", "Fraction of intervals", "fair+hdfs, n = 5 intervals", "sebf+sinbad, n = 5 intervals (degraded)", "2.0", "1.0"},
-		"repeats":         {"Average coflow completion time of a repeat (s)", "n = 2 repeats", "n = 2 repeats, degraded"},
-		"job-cdf":         {"Job time (s)", "Fraction of jobs", "fair+hdfs, n = 24", "sebf+sinbad, n = 24 (degraded)"},
-		"job-parts":       {"Average job time (s)", "waiting", "mapping", "shuffling", "computing", "writing", "n = 24", "n = 24, degraded"},
-		"locality":        {"Maps that committed (%)", "node", "rack", "off-rack", "fair+hdfs, n = 811", "1–2 maps, n = 11", "101 maps or more, n = 600"},
-		"gantt":           {"fair+hdfs, n = 389 attempts, in 24 slots, repeat 0", "reading a block", "fetching outputs", "waiting to compute", "computing", "writing and committing", "killed or failed, n = 14", "h1-03", "Time since the first arrival (s)"},
-		"shares":          {"fair+hdfs, n = 389 attempts, repeat 0", "Slots in use", "u1", "u3"},
-		"bytes":           {"Bytes between racks in a repeat (MB)", "shuffle", "control", "odd", "fair+hdfs"},
+		"cct-cdf":           {"Coflow completion time (s)", "Fraction of coflows", "fair+hdfs, n = 24", "sebf+hdfs, n = 24", "sebf+sinbad, n = 24 (degraded)", "0.5", "1.0"},
+		"fct-cdf":           {"Flow completion time (s)", "Fraction of flows", "fair+hdfs, n = 48"},
+		"write-cdf":         {"Block write time (s)", "Fraction of blocks", "sebf+sinbad, n = 10 (degraded)"},
+		"speedup-cdf":       {"Speed-up of a coflow relative to fair+hdfs (×)", "sebf+hdfs, n = 24", "sebf+sinbad, n = 24 (degraded)"},
+		"speedup-by-size":   {"Coflow size (MB)", "Speed-up relative to fair+hdfs (×)", "sebf+hdfs, n = 24"},
+		"slowdown-cdf":      {"Slowdown: CCT / time of the coflow alone (×)", "fair+hdfs, n = 24"},
+		"timeline":          {"Time since the first arrival (s), repeat 0", "sebf+sinbad", "n = 12, degraded", "n = 12"},
+		"breakdown":         {"Average coflow completion time (s)", "held", "serialisation", "queueing", "host", "n = 24", "n = 24, degraded"},
+		"utilisation":       {"Load of links, fair+hdfs, repeat 0, n = 4 links", "leaf0>spine0", "100 %", "Time since the first arrival (s)"},
+		"racks":             {"fair+hdfs, n = 1 racks, repeat 0", "Load of a rack's links (%)", "rack 0, saturated 0 %", "Time since the first arrival (s)"},
+		"progress":          {"fair+hdfs, repeat 0, coflow 5: n = 2 flows, 6.51 MB", "Time since the coflow arrived (s)", "Received (% of the flow)", "each flow", "coflow in all", "last to end: flow 11", "100"},
+		"goodput":           {"Goodput (Mbps)", "Time since the first arrival (s), repeat 0", "fair+hdfs, n = 34 transfers", "sebf+sinbad, n = 34 transfers (degraded)"},
+		"cv-time":           {"Cv of link loads", "fair+hdfs, n = 2 links", "sebf+sinbad, n = 2 links (degraded)"},
+		"cv-cdf":            {"Cv of the bottleneck links' load", "Fraction of intervals", "fair+hdfs, n = 5 intervals", "sebf+sinbad, n = 5 intervals (degraded)", "2.0", "1.0"},
+		"repeats":           {"Average coflow completion time of a repeat (s)", "n = 2 repeats", "n = 2 repeats, degraded"},
+		"job-cdf":           {"Job time (s)", "Fraction of jobs", "fair+hdfs, n = 24", "sebf+sinbad, n = 24 (degraded)"},
+		"job-parts":         {"Average job time (s)", "waiting", "mapping", "shuffling", "computing", "writing", "n = 24", "n = 24, degraded"},
+		"locality":          {"Maps that committed (%)", "node", "rack", "off-rack", "fair+hdfs, n = 811", "1–2 maps, n = 11", "101 maps or more, n = 600"},
+		"gantt":             {"fair+hdfs, n = 397 attempts, in 24 slots, repeat 0", "reading a block", "fetching outputs", "waiting to compute", "computing", "writing and committing", "backup, n = 8", "committed first, n = 8", "copied, n = 7", "killed or failed, n = 15", "h1-03", "Time since the first arrival (s)"},
+		"gain-by-size":      {"Speed-up of jobs relative to fair+hdfs (×), 95 % intervals", "1–10 tasks", "51–150 tasks", "sebf+sinbad, n = 24 pairs (degraded)"},
+		"gain-by-parameter": {"Speed-up of jobs relative to fair+hdfs (×)", "Number at the end of the arm's name", "dolly, n ≥ 24 pairs", "0.10"},
+		"shares":            {"fair+hdfs, n = 397 attempts, repeat 0", "Slots in use", "u1", "u3"},
+		"bytes":             {"Bytes between racks in a repeat (MB)", "shuffle", "control", "odd", "fair+hdfs"},
 	} {
 		of := r
 		if slices.Contains(ofTasks, name) {
 			of = tasks
 		}
-		svg, _ := drawSVG(t, name, Options{}, of)
+		svg, _ := drawSVG(t, name, Options{Height: 4.5 * Inch}, of)
 		got := texts(t, svg)
 		for _, w := range want {
 			if !slices.Contains(got, w) {
@@ -168,8 +173,8 @@ func TestFiguresNameWhatTheyShow(t *testing.T) {
 			}
 		}
 	}
-	if n := len(Figures()); n != 21 {
-		t.Errorf("%d figures, 21 are tested", n)
+	if n := len(Figures()); n != 23 {
+		t.Errorf("%d figures, 23 are tested", n)
 	}
 }
 
@@ -556,12 +561,16 @@ func TestGanttShowsAllAttempts(t *testing.T) {
 			drawn += x.x1 - x.x0
 		}
 	}
-	var slotTime, ended float64
+	var slotTime float64
+	ended, copies := 0, 0
 	for _, a := range r.Attempts {
 		if a.Arm == arm && a.Repeat == repeat {
 			slotTime += a.Time.Seconds()
 			if a.Outcome != flows.Committed {
 				ended++
+			}
+			if a.Outcome == flows.Copied {
+				copies++
 			}
 		}
 	}
@@ -576,20 +585,23 @@ func TestGanttShowsAllAttempts(t *testing.T) {
 			}
 		}
 	}
-	if marks := partsOf[crosses](t, "gantt", r, Options{Arm: arm, Repeat: repeat}); len(marks) != 1 || float64(len(marks[0])) != ended || ended == 0 {
-		t.Errorf("%d marks of killed and failed attempts, want %v", len(marks), ended)
+	kinds := partsOf[*marks](t, "gantt", r, Options{Arm: arm, Repeat: repeat}) // first, copied, killed or failed
+	backups := partsOf[underlines](t, "gantt", r, Options{Arm: arm, Repeat: repeat})
+	if len(kinds) != 3 || len(backups) != 1 || len(kinds[0].at) == 0 || copies == 0 || len(kinds[1].at) != copies || len(kinds[2].at) != ended-copies || len(backups[0].boxes) < copies {
+		t.Errorf("%d kinds of marks, backups %v: want %d copies of %d attempts that did not commit", len(kinds), backups, copies, ended)
 	}
 }
 
 func TestFiguresOfTasksNeedTasks(t *testing.T) {
 	r := made(t, rundirtest.Default())
 	for f, want := range map[string]string{"job-cdf": "no job completed", "job-parts": "no job in jobs.csv has parts", "locality": "no task read a block",
+		"gain-by-size": "no arm other than the baseline has a job of tasks", "gain-by-parameter": "no arm other than the baseline has a job",
 		"gantt": "no attempt of a task in repeat 0 of fair+hdfs", "shares": "no attempt of a task"} {
 		wantErr(t, f, Options{}, ErrNoData, want, r)
 	}
 	// Classes of jobs are left out where they do not fit.
 	_, notes := drawSVG(t, "locality", Options{Height: 1.5 * Inch}, withTasks(t))
-	if len(notes) != 1 || !strings.Contains(notes[0], "no room for 15 rows") {
+	if len(notes) != 1 || !strings.Contains(notes[0], "no room for 25 rows") {
 		t.Errorf("notes %q", notes)
 	}
 }

@@ -40,6 +40,13 @@ func (d *drawing) records(s series) (r flows.Records, err error) {
 	return r, nil
 }
 
+// Ends of attempts that a Gantt chart marks: of tasks with backups, the first to commit.
+const (
+	won    = "committed first"
+	copied = "copied"
+	lost   = "killed or failed"
+)
+
 // gantt draws the attempts of one arm and repeat by slot, with their phases.
 func gantt(d *drawing) error {
 	if err := d.oneArm(); err != nil {
@@ -62,7 +69,15 @@ func gantt(d *drawing) error {
 	unit := timesFor(last)
 	d.grid(true, false)
 	parts := make([]boxes, len(phaseShades))
-	var ended crosses
+	ended := map[string]*marks{}
+	mark := func(name string, shape draw.GlyphDrawer, at point) {
+		if ended[name] == nil {
+			ended[name] = &marks{shape: shape}
+		}
+		ended[name].at = append(ended[name].at, at)
+	}
+	var backups underlines
+	roles := metrics.RolesOf(r.Attempts)
 	for i := range r.Attempts {
 		a := &r.Attempts[i]
 		y := -float64(row[figures.SlotOf(a)])
@@ -73,8 +88,17 @@ func gantt(d *drawing) error {
 			}
 			parts[x.Phase] = append(parts[x.Phase], box{unit.of(x.From), unit.of(x.To), y - 0.42, y + 0.42, fill, false, vg.Points(0.2)})
 		}
-		if a.Outcome != flows.Committed {
-			ended = append(ended, point{unit.of(a.End), y})
+		end := point{unit.of(a.End), y}
+		switch {
+		case a.Outcome == flows.Copied:
+			mark(copied, draw.RingGlyph{}, end)
+		case a.Outcome != flows.Committed:
+			mark(lost, draw.CrossGlyph{}, end)
+		case roles[i] != metrics.Single:
+			mark(won, draw.PyramidGlyph{}, end)
+		}
+		if roles[i] == metrics.Backup {
+			backups.boxes = append(backups.boxes, box{unit.of(a.Start), unit.of(a.End), y - 0.42, y - 0.26, color.Black, false, vg.Points(0.2)})
 		}
 	}
 	for k, name := range figures.PhaseNames() {
@@ -83,9 +107,15 @@ func gantt(d *drawing) error {
 			d.legend = append(d.legend, entry{name, swatch{phaseShades[k]}})
 		}
 	}
-	if len(ended) > 0 {
-		d.add(ended)
-		d.legend = append(d.legend, entry{fmt.Sprintf("killed or failed, n = %d", len(ended)), ended})
+	if n := len(backups.boxes); n > 0 {
+		d.add(backups)
+		d.legend = append(d.legend, entry{fmt.Sprintf("backup, n = %d", n), backups})
+	}
+	for _, name := range []string{won, copied, lost} {
+		if m := ended[name]; m != nil {
+			d.add(m)
+			d.legend = append(d.legend, entry{fmt.Sprintf("%s, n = %d", name, len(m.at)), m})
+		}
 	}
 	ticks := plot.ConstantTicks{}
 	hosts := slotsByHost(slots)
@@ -128,30 +158,43 @@ func pale(c color.RGBA) color.RGBA {
 
 type point struct{ x, y float64 }
 
-// crosses are the ends of attempts that did not commit.
-type crosses []point
+// marks are the ends of attempts with the same outcome.
+type marks struct {
+	at    []point
+	shape draw.GlyphDrawer
+}
 
 // DataRange returns the range of the points.
-func (p crosses) DataRange() (xmin, xmax, ymin, ymax float64) {
-	xmin, xmax, ymin, ymax = p[0].x, p[0].x, p[0].y, p[0].y
-	for _, x := range p {
-		xmin, xmax, ymin, ymax = min(xmin, x.x), max(xmax, x.x), min(ymin, x.y), max(ymax, x.y)
+func (m *marks) DataRange() (xmin, xmax, ymin, ymax float64) {
+	xmin, xmax, ymin, ymax = m.at[0].x, m.at[0].x, m.at[0].y, m.at[0].y
+	for _, p := range m.at {
+		xmin, xmax, ymin, ymax = min(xmin, p.x), max(xmax, p.x), min(ymin, p.y), max(ymax, p.y)
 	}
 	return xmin, xmax, ymin, ymax
 }
 
-var crossGlyph = draw.GlyphStyle{Color: color.Black, Radius: vg.Points(1.6), Shape: draw.CrossGlyph{}}
+func (m *marks) glyph() draw.GlyphStyle {
+	return draw.GlyphStyle{Color: color.Black, Radius: vg.Points(1.6), Shape: m.shape}
+}
 
-// Plot draws the crosses.
-func (p crosses) Plot(c draw.Canvas, of *plot.Plot) {
+// Plot draws the marks.
+func (m *marks) Plot(c draw.Canvas, of *plot.Plot) {
 	x, y := of.Transforms(&c)
-	for _, at := range p {
-		c.DrawGlyph(crossGlyph, vg.Point{X: x(at.x), Y: y(at.y)})
+	for _, p := range m.at {
+		c.DrawGlyph(m.glyph(), vg.Point{X: x(p.x), Y: y(p.y)})
 	}
 }
 
-// Thumbnail draws one cross.
-func (crosses) Thumbnail(c *draw.Canvas) { c.DrawGlyph(crossGlyph, c.Center()) }
+// Thumbnail draws one mark.
+func (m *marks) Thumbnail(c *draw.Canvas) { c.DrawGlyph(m.glyph(), c.Center()) }
+
+// underlines mark bars with a line along their lower edge.
+type underlines struct{ boxes }
+
+// Thumbnail draws a line.
+func (underlines) Thumbnail(c *draw.Canvas) {
+	c.StrokeLine2(draw.LineStyle{Color: color.Black, Width: vg.Points(1)}, c.Min.X, c.Min.Y, c.Max.X, c.Min.Y)
+}
 
 // shares draws the slots that the jobs of each user have over time, in one arm and repeat.
 func shares(d *drawing) error {

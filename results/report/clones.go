@@ -186,7 +186,7 @@ func (r *Report) backupDefinitions() []string {
 	}
 	return []string{
 		"Clones and backups of tasks: attempts that started while another attempt of their task ran; sums over the repeats. tasks: that had any. won: of them, committed. copied: ended after another attempt had committed; their output is a further copy. The attempts of these tasks that did not commit are extra: their slot time is an average of a repeat. slots: the share of all slots that attempts beyond the first of a task use, averaged over the makespan and at its peak.",
-		"Extra bytes of clones and backups: payload that crossed the network for extra attempts, average of a repeat: input blocks, outputs of tasks, and the part of these outputs from copies other than the first. of all bytes: read and fetched together, relative to the payload of all reads and fetches. " + bytes,
+		"Extra bytes of clones and backups: payload that crossed the network for extra attempts, average of a repeat: input blocks, outputs of tasks, and the part of these outputs from copies other than the first. The share of all bytes is that of read and fetched together in the payload of all reads and fetches. " + bytes,
 		"Fetches of cloned tasks: complete fetches over the network by tasks of which two attempts or more fetched. shared: the share of them during which another attempt of the same task fetched from the same copy. rates: payload over the time from the first to the last byte. wait for copies: the time in which an attempt ran, the first copy of an output was complete that it fetched later, and it fetched nothing; averaged over its attempts.",
 	}
 }

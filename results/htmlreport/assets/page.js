@@ -427,8 +427,9 @@ function drawGantt(figure) {
 	options(select, data.gantt);
 	if (!data.gantt.some(g => g.users.length > 1)) by.querySelector("[value=user]").remove();
 	const left = 96, foot = 22, most = Math.max(...data.gantt.map(g => g.rows.length)), h = Math.max(160, Math.min(900, 12 + most * 12 + foot));
-	const kinds = ["map", "reduce"], kept = ["committed", "killed", "failed"], places = ["", "node-local", "rack-local", "off-rack"];
-	const [ROW, JOB, STAGE, TASK, NTH, START, PHASE, OUTCOME, PLACE, INPUT] = [0, 1, 2, 3, 4, 5, 6, 10, 11, 12];
+	const kinds = ["map", "reduce"], kept = ["committed", "copied", "killed", "failed"], roles = ["", "has backups", "backup"], places = ["", "node-local", "rack-local", "off-rack"];
+	const [ROW, JOB, STAGE, TASK, NTH, START, PHASE, ENDED, PLACE, INPUT] = [0, 1, 2, 3, 4, 5, 6, 10, 11, 12];
+	const outcome = a => a[ENDED] % kept.length, role = a => Math.floor(a[ENDED] / kept.length);
 	const until = a => a[START] + a[PHASE] + a[PHASE + 1] + a[PHASE + 2] + a[PHASE + 3];
 	const far = Math.max(...data.gantt.flatMap(g => g.attempts.map(until))), end = far > 0 ? far * 1.01 : 1;
 	let run, rows, chosen = null, job = 0, wide = 0;
@@ -472,7 +473,7 @@ function drawGantt(figure) {
 			if (stop < view.lo || a[START] > view.hi) continue;
 			drawn++;
 			const y = Y(i) + (row - thick) / 2, x1 = X(a[START]), x2 = Math.max(X(stop), x1 + .7);
-			c.globalAlpha = a[OUTCOME] ? .4 : 1;
+			c.globalAlpha = outcome(a) ? .4 : 1;
 			if (by.value === "phase") {
 				let t = a[START];
 				for (let k = 0; k < 4; k++) {
@@ -491,10 +492,11 @@ function drawGantt(figure) {
 				c.fillStyle = "#fff"; c.fillText(label, Math.max(x1, left) + 4, y + thick / 2 + .5);
 				c.restore();
 			}
-			if (a[OUTCOME]) {
+			if (role(a) === 2) { c.fillStyle = ink; c.fillRect(x1, y + thick - Math.max(1, thick / 6), x2 - x1, Math.max(1, thick / 6)); }
+			if (outcome(a) || role(a)) {
 				const r = Math.max(1.6, Math.min(4, thick / 2.2));
-				c.strokeStyle = c.fillStyle = bad; c.lineWidth = Math.max(1, r / 2.2);
-				marker(c, a[OUTCOME] === 1 ? "cross" : "diamond", x2 - r, y + thick / 2, r);
+				c.strokeStyle = c.fillStyle = outcome(a) > 1 ? bad : ink; c.lineWidth = Math.max(1, r / 2.2);
+				marker(c, ["triangle", "square", "cross", "diamond"][outcome(a)], x2 - r, y + thick / 2, r);
 			}
 			if (a[JOB] === job) { c.strokeStyle = ink; c.lineWidth = 1.3; c.strokeRect(x1 + .5, y - .5, x2 - x1 - 1, thick + 1); }
 			if (a === chosen) { c.strokeStyle = ink; c.lineWidth = 2; c.strokeRect(x1 - 1, y - 1, x2 - x1 + 2, thick + 2); }
@@ -512,7 +514,7 @@ function drawGantt(figure) {
 			if (row >= 10) { c.textAlign = "right"; for (let k = i; k < i + n; k++) c.fillText((row >= 15 ? kinds[run.rows[k][1]] : kinds[run.rows[k][1]][0]) + " " + run.rows[k][2], left - 5, Y(k) + row / 2); }
 			i += n;
 		}
-		names(figure, (by.value === "phase" ? data.phases.map((p, k) => [fills[k], p]) : by.value === "user" ? run.users.slice(0, 12).map((u, k) => [k < 8 ? colour(k) : hue(k), u]) : []).concat([["", "killed", "✕"], ["", "failed", "◆"]]));
+		names(figure, (by.value === "phase" ? data.phases.map((p, k) => [fills[k], p]) : by.value === "user" ? run.users.slice(0, 12).map((u, k) => [k < 8 ? colour(k) : hue(k), u]) : []).concat(run.attempts.some(a => role(a) === 2) ? [["", "backup", "▁"], ["", "committed first", "▲"], ["", "copied", "■"]] : [], [["", "killed", "✕"], ["", "failed", "◆"]]));
 		figure.dataset.drawn = String(drawn);
 		figure.querySelector(".count").textContent = "n = " + run.n + (run.n === 1 ? " attempt" : " attempts") + (run.attempts.length < run.n ? ", " + run.attempts.length + " on this page" : "");
 		reset.disabled = view.rows === run.rows.length && view.lo === 0 && view.hi === end;
@@ -523,8 +525,9 @@ function drawGantt(figure) {
 		const facts = [["host", run.hosts[host] + ", " + kinds[kind] + " slot " + number], ["start", human(a[START])], ["time", human(until(a) - a[START])]];
 		if (owner !== undefined) facts.unshift(["user", run.users[owner]]);
 		if (a[PLACE]) facts.push(["input", size(a[INPUT]) + ", " + places[a[PLACE]]]); else facts.push(["input", size(a[INPUT])]);
+		if (role(a)) facts.push(["task", roles[role(a)]]);
 		for (let k = 0; k < 4; k++) if (a[PHASE + k] > 0) facts.push([data.phases[phaseOf(a, k)], human(a[PHASE + k])]);
-		out.replaceChildren(...reading("job " + a[JOB] + ", stage " + a[STAGE] + ", task " + a[TASK] + ", attempt " + a[NTH] + ": " + kept[a[OUTCOME]], facts));
+		out.replaceChildren(...reading("job " + a[JOB] + ", stage " + a[STAGE] + ", task " + a[TASK] + ", attempt " + a[NTH] + ": " + kept[outcome(a)], facts));
 	}
 	select.addEventListener("change", () => { pick(); draw(); });
 	by.addEventListener("change", draw);

@@ -1,0 +1,220 @@
+package plot
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"testbed/results/metrics"
+	"testbed/results/report"
+	"testbed/results/rundir"
+	"testbed/workloads/jobs"
+)
+
+// gain is the paired speed-up of an arm's job times: their geometric mean.
+type gain struct {
+	n     int // pairs
+	value float64
+	ci    metrics.Interval
+}
+
+// gainOf returns the speed-up of the job times that counts selects, relative to a baseline. metric is its key in the summary,
+// which states that relative to the run's own baseline.
+func gainOf(s series, base, key string, metric *report.Metric, counts func(tasks *int) bool) gain {
+	if base == s.run.Summary.Baseline && metric != nil && metric.Paired != nil {
+		return gain{metric.Paired.Pairs, metric.Paired.GeoMean, metric.Paired.GeoMeanCI}
+	}
+	items := func(arm string) []metrics.Item {
+		tasks := tasksOf(s.run, arm)
+		return slices.DeleteFunc(s.run.JobTimes(arm), func(x metrics.Item) bool { return !counts(tasks[place{x.Repeat, x.ID}]) })
+	}
+	p := metrics.Pair(items(base), items(s.arm), 0, s.run.Summary.Noise.Of(key))
+	return gain{p.N, p.GeoMean, p.GeoMeanCI}
+}
+
+type place struct{ repeat, item int }
+
+// tasksOf returns the number of tasks of each job of an arm.
+func tasksOf(r *rundir.Run, arm string) map[place]*int {
+	out := map[place]*int{}
+	for i := range r.Jobs {
+		if j := &r.Jobs[i]; j.Arm == arm {
+			out[place{j.Repeat, j.Item()}] = j.Tasks
+		}
+	}
+	return out
+}
+
+// gainBySize draws the speed-ups of job times by the number of tasks of the job.
+func gainBySize(d *drawing) error {
+	var all [][jobs.SizeClasses]gain
+	err := d.relative("job of tasks", func(s series, base string) (none string) {
+		var of [jobs.SizeClasses]gain
+		any := false
+		for class := range of {
+			key := jobSizeKey(class)
+			of[class] = gainOf(s, base, "job_time_by_tasks."+key, s.run.Arm(s.arm).JobSizes[key], func(tasks *int) bool { return tasks != nil && jobs.SizeClass(*tasks) == class })
+			any = any || of[class].n > 0
+		}
+		if !any {
+			return "no job of tasks completed both in it and in " + safe(base)
+		}
+		all = append(all, of)
+		return ""
+	})
+	if err != nil {
+		return err
+	}
+	var classes []int
+	for class := range jobs.SizeClasses {
+		if slices.ContainsFunc(all, func(of [jobs.SizeClasses]gain) bool { return of[class].n > 0 }) {
+			classes = append(classes, class)
+		}
+	}
+	d.grid(true, false)
+	d.add(rule{vertical: true, at: 1})
+	ticks := plot.ConstantTicks{}
+	few := false
+	for row, class := range classes {
+		y := float64(len(classes) - 1 - row)
+		ticks = append(ticks, plot.Tick{Value: y, Label: jobs.SizeName(class)})
+		for i, s := range d.series {
+			g := all[i][class]
+			if g.n == 0 {
+				continue
+			}
+			at := y + 0.7*(0.5-(float64(i)+0.5)/float64(len(d.series)))
+			w := whisker{g.value, g.value, g.value, at, s.colour()}
+			if w.low, w.high = g.ci.Low, g.ci.High; !g.ci.Known() {
+				w.low, w.high, few = g.value, g.value, true
+			}
+			d.add(w)
+			dots, err := plotter.NewScatter(plotter.XYs{{X: g.value, Y: at}})
+			if err != nil {
+				return err
+			}
+			dots.GlyphStyle = s.glyph()
+			d.add(dots)
+		}
+		if row > 0 {
+			d.add(rule{at: y + 0.5})
+		}
+	}
+	for i, s := range d.series {
+		n := 0
+		for _, g := range all[i] {
+			n += g.n
+		}
+		d.legend = append(d.legend, entry{s.named(n, "pairs"), glyph{s.glyph()}})
+	}
+	if few {
+		d.note("points without an interval have fewer than %d independent pairs", metrics.LeastPairs)
+	}
+	d.axes(fmt.Sprintf("Speed-up of jobs relative to %s (×), 95 %% intervals", d.baseline), "")
+	d.p.Y.Tick.Marker, d.p.Y.Tick.Length = ticks, 0
+	d.p.Y.Min, d.p.Y.Max = -0.5, float64(len(classes))-0.5
+	return nil
+}
+
+func jobSizeKey(class int) string {
+	least, _ := jobs.SizeBounds(class)
+	return strconv.Itoa(least)
+}
+
+// glyph is the thumbnail of a point.
+type glyph struct{ draw.GlyphStyle }
+
+// Thumbnail draws the point.
+func (g glyph) Thumbnail(c *draw.Canvas) { c.DrawGlyph(g.GlyphStyle, c.Center()) }
+
+// numbered is the name of an arm that ends in a number: the value of a parameter.
+var numbered = regexp.MustCompile(`^(.*?)[ =_-]*([0-9]+(?:\.[0-9]+)?)%?$`)
+
+// gainByParameter draws the speed-ups of all job times over the number at the end of the arms' names. Arms of a run
+// with the same text before it are a line.
+func gainByParameter(d *drawing) error {
+	var kept []gain
+	var at []float64
+	var lines []string
+	err := d.relative("job", func(s series, base string) (none string) {
+		m := numbered.FindStringSubmatch(s.arm)
+		if m == nil {
+			return "no number at the end of its name"
+		}
+		g := gainOf(s, base, "job_time", s.run.Arm(s.arm).JobTime, func(*int) bool { return true })
+		if g.n == 0 {
+			return "no job completed both in it and in " + safe(base)
+		}
+		x, _ := strconv.ParseFloat(m[2], 64)
+		line := safe(m[1])
+		if len(d.runs) > 1 {
+			line += ", " + d.runName(slices.Index(d.runs, s.run))
+		}
+		kept, at, lines = append(kept, g), append(at, x), append(lines, line)
+		return ""
+	})
+	if err != nil {
+		return err
+	}
+	d.grid(true, true)
+	d.add(rule{at: 1})
+	series := d.series
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(lines))) {
+		first := slices.Index(lines, name)
+		s := series[first]
+		s.style = len(d.legend)
+		var points plotter.XYs
+		n := math.MaxInt
+		for i, g := range kept {
+			if lines[i] != name {
+				continue
+			}
+			points = append(points, plotter.XY{X: at[i], Y: g.value})
+			n = min(n, g.n)
+			if g.ci.Known() {
+				d.add(bar{at[i], g.ci.Low, g.ci.High, s.colour()})
+			} else {
+				d.note("%s: no interval: fewer than %d independent pairs", series[i].label, metrics.LeastPairs)
+			}
+		}
+		slices.SortFunc(points, func(a, b plotter.XY) int { return int(math.Copysign(1, a.X-b.X)) })
+		line, dots, err := plotter.NewLinePoints(points)
+		if err != nil {
+			return err
+		}
+		line.LineStyle, dots.GlyphStyle = s.line(), s.glyph()
+		d.add(line)
+		d.add(dots)
+		d.legend = append(d.legend, entry{fmt.Sprintf("%s, n ≥ %d pairs", name, n), line})
+	}
+	d.axes("Number at the end of the arm's name", fmt.Sprintf("Speed-up of jobs relative to %s (×)", d.baseline))
+	d.p.X.Min = min(d.p.X.Min, 0)
+	return nil
+}
+
+// bar is a vertical interval.
+type bar struct {
+	x, low, high float64
+	colour       color.Color
+}
+
+// DataRange returns the interval.
+func (b bar) DataRange() (xmin, xmax, ymin, ymax float64) { return b.x, b.x, b.low, b.high }
+
+// Plot draws the bar.
+func (b bar) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	sty := draw.LineStyle{Color: b.colour, Width: vg.Points(0.8)}
+	c.StrokeLine2(sty, x(b.x), y(b.low), x(b.x), y(b.high))
+	for _, v := range []float64{b.low, b.high} {
+		c.StrokeLine2(sty, x(b.x)-vg.Points(2), y(v), x(b.x)+vg.Points(2), y(v))
+	}
+}
