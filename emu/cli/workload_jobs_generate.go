@@ -38,7 +38,7 @@ func (a *app) jobsGenerateCmd() *cobra.Command {
 	var factor, span string
 	var weights map[string]int
 	var seed uint64
-	bm, mix, sim, bench := jobs.DefaultBM(), jobs.DefaultMix(), jobs.DefaultSimulation(), jobs.DefaultBenchmarks()
+	bm, mix, sim, bench, bins := jobs.DefaultBM(), jobs.DefaultMix(), jobs.DefaultSimulation(), jobs.DefaultBenchmarks(), jobs.DefaultBinJobs()
 	kinds := []jobsKind{
 		{"bm", "FAIR's macro benchmark: 50 jobs of nine sizes, as at Facebook", []string{"tasks", "sort-rate"}, func(seed uint64) ([]jobs.Job, error) {
 			var err error
@@ -67,6 +67,10 @@ func (a *app) jobsGenerateCmd() *cobra.Command {
 			}
 			bench.Spread = mix.Spread
 			return bench.Generate(seed)
+		}},
+		{"bins", "1000 jobs with the sizes of the Dolly report: facebook or bing", []string{"jobs", "spread", "workload", "largest", "phases"}, func(seed uint64) ([]jobs.Job, error) {
+			bins.Spread = mix.Spread
+			return bins.Generate(seed)
 		}},
 	}
 	var list strings.Builder
@@ -113,9 +117,10 @@ distribution and default.`,
 			mix.Block, mix.PartitionSkew, mix.Users, mix.Limits = bm.Block, bm.PartitionSkew, bm.Users, l
 			sim.Block, sim.PartitionSkew, sim.Users, sim.Limits = bm.Block, bm.PartitionSkew, bm.Users, l
 			bench.Block, bench.PartitionSkew, bench.Users, bench.Limits = bm.Block, bm.PartitionSkew, bm.Users, l
+			bins.Block, bins.PartitionSkew, bins.Users, bins.Limits = bm.Block, bm.PartitionSkew, bm.Users, l
 			bm.Limits = l
 			if cmd.Flags().Changed("gap") {
-				bm.Gap, mix.Gap, sim.Gap, bench.Gap = gap, gap, gap, gap
+				bm.Gap, mix.Gap, sim.Gap, bench.Gap, bins.Gap = gap, gap, gap, gap, gap
 			}
 			if mix.Workers > 0 {
 				if cmd.Flags().Changed("users") || cmd.Flags().Changed("user-skew") {
@@ -126,7 +131,7 @@ distribution and default.`,
 				}
 			}
 			if cmd.Flags().Changed("jobs") {
-				mix.Jobs, sim.Jobs, bench.Jobs = count, count, count
+				mix.Jobs, sim.Jobs, bench.Jobs, bins.Jobs = count, count, count, count
 			}
 			list, err := kinds[at].generate(seed)
 			if err != nil {
@@ -146,9 +151,13 @@ distribution and default.`,
 	f.StringVar(&span, "maps", "1-20", "`range` of the number of maps of a job (kind mix)")
 	f.IntVar(&mix.Workers, "workers", 0, "number of users in a closed loop, who submit their next job --gap after the end of their job, 0s by default (kind mix; default: none)")
 	f.Float64Var(&mix.Spread, "spread", 0, "multiply the time in which each task consumes its input by 1 ± this, uniform (kind mix)")
+	f.StringVar(&bins.Workload, "workload", bins.Workload, "`name` of the cluster whose shares of jobs are drawn: "+words.Or(jobs.BinWorkloads())+" (kind bins)")
+	f.IntVar(&bins.Largest, "largest", bins.Largest, "number of tasks of the largest job (kind bins)")
+	f.IntVar(&bins.Phases, "phases", bins.Phases, "number of stages of a job, each of which fetches from the one before (kind bins)")
 	limits.add(cmd)
 	out.add(cmd)
 	completer(cmd)("weights", cobra.NoFileCompletions)
+	completer(cmd)("workload", cobra.FixedCompletions(jobs.BinWorkloads(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 

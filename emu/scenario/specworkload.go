@@ -165,8 +165,8 @@ type TasksItem struct {
 	Path string `yaml:"path,omitempty" jsonschema:"minLength=1,maxLength=4096"`
 	// Generator is the generator of the jobs: bm is the macro benchmark of the FAIR report, mix draws
 	// jobs of weighted profiles, simulation is the workload of the simulation in the FAIR report,
-	// benchmarks has the twelve benchmarks of the ShuffleWatcher report. Excludes path.
-	Generator string `yaml:"generator,omitempty" jsonschema:"enum=bm,enum=mix,enum=simulation,enum=benchmarks"`
+	// benchmarks has the twelve benchmarks of the ShuffleWatcher report, bins the workloads of the Dolly report. Excludes path.
+	Generator string `yaml:"generator,omitempty" jsonschema:"enum=bm,enum=mix,enum=simulation,enum=benchmarks,enum=bins"`
 	// First is the number of jobs to submit, in order of submission (default: all).
 	First int `yaml:"first,omitempty" jsonschema:"minimum=1,maximum=1000000"`
 	// Start is added to the time of each submission.
@@ -180,8 +180,8 @@ type TasksItem struct {
 	TimeFactor workloads.Factor `yaml:"time_factor,omitempty"`
 	// GapFactor multiplies submissions in addition, which changes the load.
 	GapFactor workloads.Factor `yaml:"gap_factor,omitempty"`
-	// Jobs is the number of jobs of the generators mix (default: 100), simulation (default: 30) and
-	// benchmarks (default: 360).
+	// Jobs is the number of jobs of the generators mix (default: 100), simulation (default: 30),
+	// benchmarks (default: 360) and bins (default: 1000).
 	Jobs int `yaml:"jobs,omitempty" jsonschema:"minimum=1,maximum=1000000"`
 	// Workers is the number of users in a closed loop of the generators mix and benchmarks, named u1, u2 and so on: each
 	// submits its next job when its job has ended. The jobs are dealt to them in turn (default: none;
@@ -189,7 +189,7 @@ type TasksItem struct {
 	Workers int `yaml:"workers,omitempty" jsonschema:"minimum=1,maximum=100000"`
 	// Gap is the mean time between submissions of a generator (default: 30s; for benchmarks 40s, for
 	// simulation 0s, all at the start). With workers, it is the mean time between the end of a job and the submission of
-	// its worker's next (default: 0s).
+	// its worker's next (default: 0s). Excludes utilization.
 	Gap *time.Duration `yaml:"gap,omitempty" least:"0s" most:"24h"`
 	// Tasks multiplies the numbers of maps of the generator bm, such as 1/8 for a cluster with an
 	// eighth of the slots (default: 1).
@@ -201,7 +201,7 @@ type TasksItem struct {
 	File string `yaml:"file,omitempty" jsonschema:"pattern=^[A-Za-z0-9][A-Za-z0-9._-]*$,maxLength=64"`
 	// Maps is the range of the number of maps of a job of the generator mix (default: 1-20).
 	Maps Span `yaml:"maps,omitempty"`
-	// MapRate is the rate at which maps of the generators mix and benchmarks consume their input (default: 8MB/s).
+	// MapRate is the rate at which maps of the generators mix, benchmarks and bins consume their input (default: 8MB/s; for bins 20MB/s).
 	MapRate units.Rate `yaml:"map_rate,omitempty" least:"1Kbps" most:"100Gbps"`
 	// SortRate is the rate at which reduces of the generators bm, mix and benchmarks sort what they fetched
 	// (default: 50MB/s).
@@ -209,7 +209,7 @@ type TasksItem struct {
 	// ReduceRate is the rate at which reduces of the generators mix and benchmarks consume what they sorted
 	// (default: 8MB/s).
 	ReduceRate units.Rate `yaml:"reduce_rate,omitempty" least:"1Kbps" most:"100Gbps"`
-	// Spread is the spread of the times of tasks of the generators mix and benchmarks: each consumes its input in the time
+	// Spread is the spread of the times of tasks of the generators mix, benchmarks and bins: each consumes its input in the time
 	// that follows from its rate times a factor from 1 - spread to 1 + spread, uniform by task.
 	Spread float64 `yaml:"spread,omitempty" jsonschema:"minimum=0,maximum=0.9"`
 	// Skew is the Zipf exponent of the shares of a job's reduces, 0 for equal shares.
@@ -228,6 +228,25 @@ type TasksItem struct {
 	// Mix is the shares of jobs with heavy, medium and light shuffle of the generator benchmarks,
 	// relative to each other (default: 40, 20 and 40).
 	Mix *ClassMix `yaml:"mix,omitempty"`
+	// Workload is the cluster whose shares of jobs in the bins of their numbers of tasks the generator bins has
+	// (default: facebook). docs/job-workloads.md has the bins.
+	Workload string `yaml:"workload,omitempty" jsonschema:"enum=facebook,enum=bing"`
+	// Largest is the number of tasks of the largest job of the generator bins (default: 10000). Bins keep their
+	// shares of jobs.
+	Largest int `yaml:"largest,omitempty" jsonschema:"minimum=1,maximum=10000"`
+	// Phases is the number of stages of a job of the generator bins, in which each after the first fetches the output of the one
+	// before; jobs with fewer tasks have a stage for each task (default: 2, maps and reduces).
+	Phases int `yaml:"phases,omitempty" jsonschema:"minimum=1,maximum=100"`
+	// Reduces is the number of tasks of each later stage of a job of the generator bins, relative to its maps (default: 0.5).
+	Reduces float64 `yaml:"reduces,omitempty" jsonschema:"minimum=0,maximum=1"`
+	// Utilization is the mean share of all slots that the tasks of the generator bins use from the first submission to the
+	// last, on idle links, without stragglers and further attempts; gap follows from it. Excludes gap.
+	Utilization float64 `yaml:"utilization,omitempty" jsonschema:"minimum=0.000001,maximum=100"`
+	// ShuffleShare is the share of its time in which a job of the generator bins fetches at the rate nic, if all its tasks run at
+	// once; the sizes of fetches follow from it (default: 0.25).
+	ShuffleShare *float64 `yaml:"shuffle_share,omitempty" jsonschema:"minimum=0,maximum=0.9"`
+	// NIC is the rate at which a task of the generator bins is assumed to fetch (default: that of a host's link).
+	NIC units.Rate `yaml:"nic,omitempty" least:"1Kbps" most:"100Gbps"`
 }
 
 // TaskSize is a class of the numbers of maps of jobs.

@@ -24,6 +24,7 @@ const (
 	generatorMix        = "mix"
 	generatorSimulation = "simulation"
 	generatorBenchmarks = "benchmarks"
+	generatorBins       = "bins"
 )
 
 // generatorKeys are the keys of an item of kind tasks that only some generators have.
@@ -31,29 +32,36 @@ var generatorKeys = []struct {
 	key string
 	of  []string
 }{
-	{"jobs", []string{generatorMix, generatorSimulation, generatorBenchmarks}},
+	{"jobs", []string{generatorMix, generatorSimulation, generatorBenchmarks, generatorBins}},
 	{"workers", []string{generatorMix, generatorBenchmarks}},
-	{"gap", []string{generatorBM, generatorMix, generatorSimulation, generatorBenchmarks}},
+	{"gap", []string{generatorBM, generatorMix, generatorSimulation, generatorBenchmarks, generatorBins}},
 	{"tasks", []string{generatorBM}},
-	{"block", []string{generatorBM, generatorMix, generatorSimulation, generatorBenchmarks}},
-	{"file", []string{generatorBM, generatorMix, generatorSimulation, generatorBenchmarks}},
+	{"block", []string{generatorBM, generatorMix, generatorSimulation, generatorBenchmarks, generatorBins}},
+	{"file", []string{generatorBM, generatorMix, generatorSimulation, generatorBenchmarks, generatorBins}},
 	{"maps", []string{generatorMix}},
-	{"map_rate", []string{generatorMix, generatorBenchmarks}},
+	{"map_rate", []string{generatorMix, generatorBenchmarks, generatorBins}},
 	{"sort_rate", []string{generatorBM, generatorMix, generatorBenchmarks}},
 	{"reduce_rate", []string{generatorMix, generatorBenchmarks}},
-	{"spread", []string{generatorMix, generatorBenchmarks}},
-	{"skew", []string{generatorBM, generatorMix, generatorSimulation, generatorBenchmarks}},
-	{"users", []string{generatorBM, generatorMix, generatorSimulation, generatorBenchmarks}},
-	{"user_skew", []string{generatorBM, generatorMix, generatorSimulation, generatorBenchmarks}},
+	{"spread", []string{generatorMix, generatorBenchmarks, generatorBins}},
+	{"skew", []string{generatorBM, generatorMix, generatorSimulation, generatorBenchmarks, generatorBins}},
+	{"users", []string{generatorBM, generatorMix, generatorSimulation, generatorBenchmarks, generatorBins}},
+	{"user_skew", []string{generatorBM, generatorMix, generatorSimulation, generatorBenchmarks, generatorBins}},
 	{"profiles", []string{generatorMix}},
 	{"sizes", []string{generatorMix, generatorBenchmarks}},
 	{"mix", []string{generatorBenchmarks}},
+	{"workload", []string{generatorBins}},
+	{"largest", []string{generatorBins}},
+	{"phases", []string{generatorBins}},
+	{"reduces", []string{generatorBins}},
+	{"utilization", []string{generatorBins}},
+	{"shuffle_share", []string{generatorBins}},
+	{"nic", []string{generatorBins}},
 }
 
 // taskDefaults sets the defaults of what depends on the generator of an item, and of the section
 // tasks if the file has none. It precedes scale.rate, which applies to defaults too.
 func (c *checker) taskDefaults() {
-	bm, mix, simulation, benchmarks := jobs.DefaultBM(), jobs.DefaultMix(), jobs.DefaultSimulation(), jobs.DefaultBenchmarks()
+	bm, mix, simulation, benchmarks, bins := jobs.DefaultBM(), jobs.DefaultMix(), jobs.DefaultSimulation(), jobs.DefaultBenchmarks(), jobs.DefaultBinJobs()
 	for i := range c.spec.Workload {
 		t := c.spec.Workload[i].Tasks
 		if t == nil {
@@ -90,11 +98,15 @@ func (c *checker) taskDefaults() {
 			t.MapRate, t.SortRate, t.ReduceRate = cmp.Or(t.MapRate, p.MapRate), cmp.Or(t.SortRate, p.SortRate), cmp.Or(t.ReduceRate, p.ReduceRate)
 		case generatorSimulation:
 			t.Jobs, gap = cmp.Or(t.Jobs, simulation.Jobs), simulation.Gap
+		case generatorBins:
+			t.Jobs, t.MapRate, gap = cmp.Or(t.Jobs, bins.Jobs), cmp.Or(t.MapRate, bins.MapRate), bins.Gap
+			t.Workload, t.Largest, t.Phases, t.Reduces = cmp.Or(t.Workload, bins.Workload), cmp.Or(t.Largest, bins.Largest), cmp.Or(t.Phases, bins.Phases), cmp.Or(t.Reduces, bins.Reduces)
+			t.ShuffleShare, t.NIC = cmp.Or(t.ShuffleShare, &bins.Shuffle), cmp.Or(t.NIC, c.spec.Fabric.HostLink)
 		default:
 			continue
 		}
 		t.Block, t.Users = cmp.Or(t.Block, jobs.DefaultBlock), cmp.Or(t.Users, jobs.DefaultUsers)
-		if t.Gap == nil {
+		if t.Gap == nil && t.Utilization == 0 {
 			t.Gap = &gap
 		}
 	}
@@ -102,11 +114,14 @@ func (c *checker) taskDefaults() {
 
 // tasksItem checks an item alone; workload checks its jobs.
 func (c *checker) tasksItem(t *TasksItem, path string) {
-	c.oneOf(path, "path", "generator", "the path of a job file, or a generator: bm, mix, simulation or benchmarks")
+	c.oneOf(path, "path", "generator", "the path of a job file, or a generator: bm, mix, simulation, benchmarks or bins")
 	for _, k := range generatorKeys {
 		if at := yamltree.Join(path, k.key); c.given(at) && c.sound(path+".generator") && !slices.Contains(k.of, t.Generator) {
 			c.failAt(at, "applies only to generator %s: leave it out", words.Or(k.of))
 		}
+	}
+	if at := path + ".utilization"; t.Utilization > 0 && t.Gap != nil && c.sound(at, path+".gap") && t.Generator == generatorBins {
+		c.failAt(at, "excludes gap: remove one of them")
 	}
 	if t.Workers > 0 && c.sound(path+".workers", path+".users") && t.Users != t.Workers {
 		c.failAt(path+".users", "%d, with %d workers: each worker is a user: leave it out", t.Users, t.Workers)
@@ -342,7 +357,7 @@ func (s *Scenario) taskJobs(i, repeat int) (list []jobs.Job, err error) {
 		if list, err = (jobs.Scale{Size: s.Spec.Scale.Size, Time: s.Spec.Scale.Time}).Apply(s.traces[i].jobs); err != nil {
 			return nil, fmt.Errorf("scale.size %v, scale.time %v: %w", s.Spec.Scale.Size, s.Spec.Scale.Time, err)
 		}
-	} else if list, err = t.generate(workloads.Stream(s.RepeatSeed(repeat), "task-jobs", i).Uint64(), s.taskLimits()); err != nil {
+	} else if list, err = t.generate(workloads.Stream(s.RepeatSeed(repeat), "task-jobs", i).Uint64(), s.slots(), s.taskLimits()); err != nil {
 		return nil, err
 	}
 	if list, err = t.scale().Apply(list); err != nil {
@@ -359,8 +374,14 @@ func (s *Scenario) taskJobs(i, repeat int) (list []jobs.Job, err error) {
 	return list, nil
 }
 
-// generate draws the jobs of an item with a generator.
-func (t *TasksItem) generate(seed uint64, l jobs.Limits) ([]jobs.Job, error) {
+// slots returns the number of slots of all hosts.
+func (s *Scenario) slots() int {
+	f := s.Spec.Fabric.shape()
+	return f.Leaves * f.HostsPerLeaf * (s.Spec.Tasks.MapSlots + s.Spec.Tasks.ReduceSlots)
+}
+
+// generate draws the jobs of an item with a generator, for a cluster with a number of slots.
+func (t *TasksItem) generate(seed uint64, slots int, l jobs.Limits) ([]jobs.Job, error) {
 	users := jobs.Users{Count: t.Users, Skew: t.UserSkew}
 	switch t.Generator {
 	case generatorBM:
@@ -370,6 +391,14 @@ func (t *TasksItem) generate(seed uint64, l jobs.Limits) ([]jobs.Job, error) {
 	case generatorSimulation:
 		g := jobs.DefaultSimulation()
 		g.Jobs, g.Gap, g.Block, g.PartitionSkew, g.Users, g.Limits = t.Jobs, *t.Gap, t.Block, t.Skew, users, l
+		return g.Generate(seed)
+	}
+	if t.Generator == generatorBins {
+		g := jobs.Bins{Jobs: t.Jobs, Workload: t.Workload, Largest: t.Largest, Phases: t.Phases, Reduces: t.Reduces, Busy: t.Utilization * float64(slots), Block: t.Block,
+			MapRate: t.MapRate, Shuffle: *t.ShuffleShare, NIC: t.NIC, Spread: t.Spread, PartitionSkew: t.Skew, Users: users, Limits: l}
+		if t.Gap != nil {
+			g.Gap = *t.Gap
+		}
 		return g.Generate(seed)
 	}
 	g := jobs.Mix{Jobs: t.Jobs, Workers: t.Workers, Gap: *t.Gap, Block: t.Block, Spread: t.Spread, PartitionSkew: t.Skew, Users: users, Limits: l}

@@ -146,12 +146,14 @@ func TestGeneratedTasks(t *testing.T) {
 // Every generator has its defaults, which the resolved scenario states.
 func TestTaskGeneratorDefaults(t *testing.T) {
 	for item, want := range map[string]string{
-		"{kind: tasks, generator: bm, tasks: 1/8, size_factor: 1/64}":                     "jobs of 1723 maps",
-		"{kind: tasks, generator: mix, size_factor: 1/64}":                                "100 jobs of ",
-		"{kind: tasks, generator: simulation, size_factor: 1/64}":                         "30 jobs of ",
-		"{kind: tasks, generator: benchmarks, size_factor: 1/64, mix: {light: 1}}":        "360 jobs of ",
-		"{kind: tasks, generator: mix, workers: 4, size_factor: 1/64}":                    "submitted from 0s to 0s",
-		"{kind: tasks, generator: bm, tasks: 1/64, gap: 0s, first: 3, size_factor: 1/64}": "3 jobs of ",
+		"{kind: tasks, generator: bm, tasks: 1/8, size_factor: 1/64}":                                                           "jobs of 1723 maps",
+		"{kind: tasks, generator: mix, size_factor: 1/64}":                                                                      "100 jobs of ",
+		"{kind: tasks, generator: simulation, size_factor: 1/64}":                                                               "30 jobs of ",
+		"{kind: tasks, generator: benchmarks, size_factor: 1/64, mix: {light: 1}}":                                              "360 jobs of ",
+		"{kind: tasks, generator: bins, largest: 50, size_factor: 1/64}":                                                        "1000 jobs of ",
+		"{kind: tasks, generator: bins, jobs: 50, largest: 50, workload: bing, phases: 6, utilization: 0.5, size_factor: 1/64}": "50 jobs of ",
+		"{kind: tasks, generator: mix, workers: 4, size_factor: 1/64}":                                                          "submitted from 0s to 0s",
+		"{kind: tasks, generator: bm, tasks: 1/64, gap: 0s, first: 3, size_factor: 1/64}":                                       "3 jobs of ",
 	} {
 		s, err := parseTasks(t, strings.Replace(withItem(item), "2GB", "20GB", 1))
 		if err != nil {
@@ -312,10 +314,13 @@ type badTask struct{ text, old, new, want string }
 func badTasks() []badTask {
 	file := withItem("{kind: tasks, path: jobs.yaml}")
 	return []badTask{
-		{tasksScenario, "generator: mix", "generator: mx", `s.yaml:6:16: workload[0].generator: "mx": expected bm or mix or simulation or benchmarks (did you mean "mix"?)`},
-		{file, "path: jobs.yaml", "path: jobs.yaml, file: logs", `workload[0].file: applies only to generator bm, mix, simulation or benchmarks: leave it out`},
+		{tasksScenario, "generator: mix", "generator: mx", `s.yaml:6:16: workload[0].generator: "mx": expected bm or mix or simulation or benchmarks or bins (did you mean "mix"?)`},
+		{file, "path: jobs.yaml", "path: jobs.yaml, file: logs", `workload[0].file: applies only to generator bm, mix, simulation, benchmarks or bins: leave it out`},
 		{withItem("{kind: tasks, generator: mix, file: logs, block: 1MB}\n  - {kind: tasks, generator: mix, file: logs, block: 1MB, gap: 1s}"), "1MB, gap", "2MB, gap", `workload[1].file: "logs": a block of 1MB and of 2MB: items that read one file must have the same block and size_factor`},
-		{tasksScenario, "generator: mix", "generator: bm", `s.yaml:7:11: workload[0].jobs: applies only to generator mix, simulation or benchmarks: leave it out`},
+		{file, "{kind: tasks, path: jobs.yaml}", "{kind: tasks, generator: bins, gap: 1s, utilization: 0.5}", `s.yaml:5:58: workload[0].utilization: excludes gap: remove one of them`},
+		{file, "{kind: tasks, path: jobs.yaml}", "{kind: tasks, generator: bins, workload: yahoo}", `workload[0].workload: "yahoo": expected facebook or bing`},
+		{file, "{kind: tasks, path: jobs.yaml}", "{kind: tasks, generator: mix, phases: 6}", `workload[0].phases: applies only to generator bins: leave it out`},
+		{tasksScenario, "generator: mix", "generator: bm", `s.yaml:7:11: workload[0].jobs: applies only to generator mix, simulation, benchmarks or bins: leave it out`},
 		{tasksScenario, "    generator: mix\n", "", `workload[0].path: missing: state the path of a job file, or a generator`},
 		{tasksScenario, "generator: mix", "generator: mix\n    path: jobs.yaml", `workload[0].generator: excludes path: remove one of them`},
 		{tasksScenario, "users: 3", "users: 3\n    size_factor: 2\n    rate_factor: 2\n    time_factor: 2", `s.yaml:14:18: workload[0].size_factor: scale: size 2 is not rate 2 times time 2: give two of them`},
@@ -357,8 +362,8 @@ bad.yaml:3:3: jobs[0].stages: missing`},
 		{file, "path: jobs.yaml", "path: swim.tsv", `s.yaml:5:25: workload[0].path: swim.tsv: a SWIM trace: derive a job file with "testbed workload jobs derive"`},
 		{file, "path: jobs.yaml", "path: none.yaml", `none.yaml: file does not exist: expected a job file; paths are relative to the scenario file`},
 		{file, "kind: tasks", "kind: trace", `s.yaml:5:25: workload[0].path: jobs.yaml: a job file: use kind: tasks`},
-		{file, "path: jobs.yaml", "path: jobs.yaml, gap: 1s, users: 3", `s.yaml:5:41: workload[0].gap: applies only to generator bm, mix, simulation or benchmarks: leave it out
-s.yaml:5:52: workload[0].users: applies only to generator bm, mix, simulation or benchmarks: leave it out`},
+		{file, "path: jobs.yaml", "path: jobs.yaml, gap: 1s, users: 3", `s.yaml:5:41: workload[0].gap: applies only to generator bm, mix, simulation, benchmarks or bins: leave it out
+s.yaml:5:52: workload[0].users: applies only to generator bm, mix, simulation, benchmarks or bins: leave it out`},
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"time"
 
 	"testbed/workloads"
@@ -119,9 +120,13 @@ func (g *Mix) maps(seed uint64, id int, of Profile, sizes []int64) int {
 		return of.Maps[0] + workloads.Stream(seed, "mix-maps", id).IntN(of.Maps[1]-of.Maps[0]+1)
 	}
 	r := workloads.Stream(seed, "mix-size", id)
-	s := g.Sizes[draw(r, sizes)].Maps
-	low, high := math.Log(float64(s[0])), math.Log(float64(s[1]+1))
-	return min(max(int(math.Exp(low+float64(r.Float64()*(high-low)))), s[0]), s[1])
+	return logUniform(r, g.Sizes[draw(r, sizes)].Maps)
+}
+
+// logUniform draws a number from a range, both ends included.
+func logUniform(r *rand.Rand, of [2]int) int {
+	low, high := math.Log(float64(of[0])), math.Log(float64(of[1]+1))
+	return min(max(int(math.Exp(low+float64(r.Float64()*(high-low)))), of[0]), of[1])
 }
 
 func validMaps(m [2]int) bool { return m[0] >= 1 && m[1] >= m[0] && m[1] <= maxNumber }

@@ -184,8 +184,21 @@ func (b *builder) add(seed uint64, j Job, p program) error {
 		return err
 	}
 	j.Stages = p.stages(b.next, workloads.Stream(seed, "job-partitions", int(j.ID)))
-	if p.spread > 0 {
-		spreadTimes(seed, &j, p.spread)
+	return b.append(seed, j, p.spread)
+}
+
+// addStages is add for a job whose stages are given. Tasks of its first stage read blocks.
+func (b *builder) addStages(seed uint64, j Job, spread float64) error {
+	j.ID = JobID(len(b.jobs) + 1)
+	for i := range j.Stages[0].Tasks {
+		j.Stages[0].Tasks[i].Input = b.next + workloads.BlockID(i)
+	}
+	return b.append(seed, j, spread)
+}
+
+func (b *builder) append(seed uint64, j Job, spread float64) error {
+	if spread > 0 {
+		spreadTimes(seed, &j, spread)
 	}
 	b.next += workloads.BlockID(len(j.Stages[0].Tasks))
 	if err := b.job(&j); err != nil {
