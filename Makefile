@@ -20,13 +20,15 @@
 # make suite-shufflewatcher  compare ShuffleWatcher with the task schedulers that it wraps, on packets
 #              (root or sudo) and on the fluid model; SUITE_FLAGS such as "-only cluster" or "-fluid"
 #              (docs/shufflewatcher.md)
+# make suite-dolly  compare cloning by Dolly with speculation, on packets (root or sudo) and on the fluid
+#              model (docs/dolly.md)
 
 GO      ?= go
 SUDO    := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E env "PATH=$$PATH")
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X testbed/emu/cli.version=$(VERSION)
 
-.PHONY: build install uninstall man completions demo picture suite-philae suite-sinbad suite-fair suite-shufflewatcher test test-vm check lint bench bench-build fuzz clean
+.PHONY: build install uninstall man completions demo picture suite-philae suite-sinbad suite-fair suite-shufflewatcher suite-dolly test test-vm check lint bench bench-build fuzz clean
 
 # OUT is the directory of everything that is built.
 OUT ?= bin
@@ -82,7 +84,7 @@ picture: build
 # Parts without packets need no root: make suite-philae SUDO= SUITE_FLAGS="-only table", or
 # make suite-sinbad SUDO= SUITE_FLAGS=-fluid. Suites are built first: go run hides the exit code.
 suite-philae suite-fair: SUITE_TRACE = $(if $(TRACE),-trace "$(TRACE)")
-suite-philae suite-sinbad suite-fair suite-shufflewatcher: suite-%: build
+suite-philae suite-sinbad suite-fair suite-shufflewatcher suite-dolly: suite-%: build
 	$(GO) build -o $(OUT)/suite-$* ./scripts/$*
 	$(SUDO) $(OUT)/suite-$* $(SUITE_TRACE) $(SUITE_FLAGS)
 

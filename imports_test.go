@@ -107,6 +107,7 @@ var arrows = map[string][]string{
 	"scripts/bench":          {"results/metrics"}, // runs other programs
 	"scripts/philae":         {"scripts/suite", "results/report", "results/verdict", "emu/scenario", "emu/runner", "emu/flowsim/comparison", "emu/flowsim", "results/tracestats", "results/safefile", "results/metrics"},
 	"scripts/fair":           {"scripts/suite", "results/flows", "results/metrics", "results/report", "results/rundir", "results/schema"},
+	"scripts/dolly":          {"scripts/suite", "results/flows", "results/metrics", "results/rundir", "results/schema", "workloads"},
 	"scripts/shufflewatcher": {"scripts/suite", "results/metrics", "results/report", "results/rundir"},
 	"scripts/sinbad":         {"scripts/suite", "results/safefile", "results/metrics", "results/report"},
 	"scripts/suite":          {"results/metrics", "results/report", "results/rundir", "results/table", "results/verdict", "results/safefile"}, // what suites share

@@ -19,7 +19,6 @@ import (
 	"slices"
 	"strings"
 
-	"testbed/results/metrics"
 	"testbed/results/rundir"
 	"testbed/scripts/suite"
 )
@@ -166,9 +165,9 @@ func (w *watcher) compare(ctx context.Context, p part) error {
 				if first == nil {
 					first = f.bytes
 				}
-				relative := ratios(f.bytes, first)
+				relative := suite.Ratios(f.bytes, first)
 				w.claims.Over(p.name+"/"+v.id+"-relative", relative)
-				row = append(row, estimate(relative, "%.3f× [%.3f, %.3f]"))
+				row = append(row, suite.Interval(relative, "%.3f× [%.3f, %.3f]"))
 			}
 			rows = append(rows, row)
 		}
@@ -238,29 +237,10 @@ func rack(host string) string {
 	return name
 }
 
-// ratios divides by repeat; there are none if a repeat is missing.
-func ratios(list, by []float64) (out []float64) {
-	for i := range list {
-		if len(by) == len(list) {
-			out = append(out, list[i]/by[i])
-		}
-	}
-	return out
-}
-
-// estimate formats an average and its interval.
-func estimate(list []float64, format string) string {
-	if len(list) == 0 {
-		return "–"
-	}
-	e := metrics.OverRepeats(list)
-	return fmt.Sprintf(format, e.Value, e.CI.Low, e.CI.High)
-}
-
 // cells returns a row of the table, with "base → with ShuffleWatcher" for absolute figures.
 func (f figures) cells() []string {
 	b, w := f.of[base], f.of[watched]
-	return []string{estimate(f.saved, "%.1f %% [%.1f, %.1f]"), estimate(f.throughput, "%.2f× [%.2f, %.2f]"), estimate(f.time, "%.2f× [%.2f, %.2f]"),
+	return []string{suite.Interval(f.saved, "%.1f %% [%.1f, %.1f]"), suite.Interval(f.throughput, "%.2f× [%.2f, %.2f]"), suite.Interval(f.time, "%.2f× [%.2f, %.2f]"),
 		fmt.Sprintf("%.4g → %.4g MB", b.read/1e6, w.read/1e6), fmt.Sprintf("%.4g → %.4g MB", b.fetched/1e6, w.fetched/1e6),
 		fmt.Sprintf("%.2f → %.2f", b.racks, w.racks), fmt.Sprintf("%.0f → %.0f %%", 100*b.reduces, 100*w.reduces)}
 }

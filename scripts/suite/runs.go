@@ -98,3 +98,22 @@ func (c *Claims) Over(id string, values []float64) metrics.Estimate {
 	c.Measured(id, e.Value, e.CI)
 	return e
 }
+
+// Ratios divides by repeat; there are none if a repeat is missing in one of the lists.
+func Ratios(list, by []float64) (out []float64) {
+	for i := range list {
+		if len(by) == len(list) {
+			out = append(out, list[i]/by[i])
+		}
+	}
+	return out
+}
+
+// Interval formats the average over repeats and its 95 % interval; a dash without repeats.
+func Interval(list []float64, format string) string {
+	if len(list) == 0 {
+		return "–"
+	}
+	e := metrics.OverRepeats(list)
+	return fmt.Sprintf(format, e.Value, e.CI.Low, e.CI.High)
+}
