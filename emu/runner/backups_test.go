@@ -7,6 +7,7 @@ import (
 
 	"testbed/emu/longtest"
 	"testbed/results/flows"
+	"testbed/results/metrics"
 )
 
 // backupsOf counts the attempts that lost a race, and fails t if a task without output for others commits twice.
@@ -88,7 +89,11 @@ func TestBackupsOnPackets(t *testing.T) {
 			t.Errorf("flow %d of attempt %+v goes on until %v", f.Flow, *x, f.End)
 		}
 	}
-	t.Logf("%d of %d attempts lost a race", lost, len(ended))
+	c := metrics.ClonesOf(&whole.Records)
+	t.Logf("%d of %d attempts lost a race; %d flows and %d writes stopped; %+v", lost, len(ended), len(whole.Records.Stopped), len(whole.Records.StoppedWrites), c)
+	if c == nil || c.Bytes.Read+c.Bytes.Fetched == 0 {
+		t.Errorf("no bytes of attempts that lost: %+v", c)
+	}
 	if lost == 0 {
 		t.Error("no attempt lost a race")
 	}

@@ -189,6 +189,7 @@ type ofTasks struct {
 	Extra        *float64 `csv:"extra_us" unit:"µs" doc:"slot time of attempts of tasks with backups that did not commit, average of a repeat"`
 	ExtraRead    *float64 `csv:"extra_read_bytes" unit:"bytes" doc:"input blocks that these attempts read over the network, average of a repeat"`
 	ExtraFetched *float64 `csv:"extra_fetched_bytes" unit:"bytes" doc:"outputs of tasks that these attempts fetched over the network, average of a repeat"`
+	ExtraWritten *float64 `csv:"extra_written_bytes" unit:"bytes" doc:"bytes of block writes of these attempts that were stopped, over all hops, average of a repeat"`
 	Shared       *float64 `csv:"shared_fetches" unit:"ratio" doc:"share of the fetches of tasks with several attempts that shared a copy with another attempt of the task"`
 	CopyWait     *float64 `csv:"copy_wait_us" unit:"µs" doc:"time for which such an attempt waited for copies, average"`
 	Node         *float64 `csv:"node" unit:"ratio" doc:"share of the maps that committed which read a block of their host"`
@@ -226,7 +227,7 @@ func armsOf(r *rundir.Run) (out []armRow) {
 			}
 			if b := t.Backups; b != nil {
 				row.Tasks.Backups, row.Tasks.BackupsWon, row.Tasks.Extra = &b.Started, &b.Won, &b.ExtraUS
-				row.Tasks.ExtraRead, row.Tasks.ExtraFetched = &b.Bytes.Read, &b.Bytes.Fetched
+				row.Tasks.ExtraRead, row.Tasks.ExtraFetched, row.Tasks.ExtraWritten = &b.Bytes.Read, &b.Bytes.Fetched, &b.Bytes.Written
 				if b.Copies != nil {
 					row.Tasks.Shared, row.Tasks.CopyWait = &b.Copies.Share, &b.Copies.WaitUS
 				}

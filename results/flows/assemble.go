@@ -511,6 +511,9 @@ func (a *assembly) block(key groupKey, hops []*transfer) {
 		}
 	}
 	if a.blockCut(key.group) {
+		if stop, ok := a.failures[failureKey{wire.KindBlockStopped, key.group, 0}]; ok {
+			a.stoppedWrite(b, stop, hops)
+		}
 		return
 	}
 	// Only the last pipeline can have completed the block.
@@ -560,6 +563,17 @@ func (a *assembly) block(key groupKey, hops []*transfer) {
 	first := slices.IndexFunc(hops, func(t *transfer) bool { return t.header.Member == 0 })
 	b.End = a.since(hops[first].atClient.hop.end)
 	a.Blocks = append(a.Blocks, b)
+}
+
+// stoppedWrite adds the record of a block write that was stopped, from the hops of all its pipelines.
+func (a *assembly) stoppedWrite(b BlockRecord, stop mark, hops []*transfer) {
+	w := StoppedWrite{Block: b.Block, Client: b.Client, Requested: b.Requested, End: a.since(stop.Sent.UnixNano())}
+	for _, t := range hops {
+		if t.client != t.server {
+			w.Sent += units.Bytes(max(0, min(t.first().sent.seen(), streamLen(t.header))-int64(t.header.Len())-wire.TargetsSize))
+		}
+	}
+	a.StoppedWrites = append(a.StoppedWrites, w)
 }
 
 // hop returns the name of t within its block.

@@ -79,6 +79,14 @@ type BlockRecord struct {
 	End       time.Duration // arrival of the last acknowledgement at the client
 }
 
+// StoppedWrite is the record of a block write that was stopped because the attempt of a task that wrote it had ended.
+type StoppedWrite struct {
+	Block          workloads.BlockID
+	Client         string
+	Requested, End time.Duration // from the placement to the stop
+	Sent           units.Bytes   // payload that left hosts for other hosts: at most the size for each replica on another host
+}
+
 // WorkloadMeta returns the time of the write request, before the wait for the placement.
 func (b BlockRecord) Asked() time.Duration { return b.Requested - b.Waited }
 
@@ -197,6 +205,8 @@ type Records struct {
 	// Stopped are transfers of tasks that were stopped or failed before their end, sorted by ID. Size is the payload that
 	// left the sender, and End the time of the stop. Captures alone show them.
 	Stopped []FlowRecord `json:",omitempty"`
+	// StoppedWrites are block writes of tasks that were stopped before their end, in order of block. Captures alone show them.
+	StoppedWrites []StoppedWrite `json:",omitempty"`
 	// Writes and Jobs are those whose parts all have a record and did not fail, sorted by
 	// ID. The wire does not show which blocks belong together: metrics.WorkloadMeta joins them.
 	Writes []WriteRecord `json:",omitempty"`

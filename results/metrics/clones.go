@@ -89,7 +89,9 @@ func RolesOf(attempts []flows.AttemptRecord) []Role {
 	return out
 }
 
-func sameTask(a, b *flows.AttemptRecord) bool { return a.Job == b.Job && a.Stage == b.Stage && a.Task == b.Task }
+func sameTask(a, b *flows.AttemptRecord) bool {
+	return a.Job == b.Job && a.Stage == b.Stage && a.Task == b.Task
+}
 
 // task adds the attempts of a task, by number, and reports whether any is a backup.
 func (b *Backups) task(of []flows.AttemptRecord) bool {
@@ -125,11 +127,16 @@ type ExtraBytes struct {
 	Fetched units.Bytes // outputs of tasks
 	Further units.Bytes // the part of Fetched that came from copies that were not the first
 	All     units.Bytes // of all reads and fetches
+	// Written is what hops of block writes carried that were stopped, of extra attempts that were killed. A stopped write is that of
+	// the attempt on its client, of those killed, that ended nearest to the stop. Blocks that such an attempt had written
+	// before do not count.
+	Written units.Bytes
 }
 
 // Add adds other bytes.
 func (b *ExtraBytes) Add(o ExtraBytes) {
 	b.Read, b.Fetched, b.Further, b.All = b.Read+o.Read, b.Fetched+o.Fetched, b.Further+o.Further, b.All+o.All
+	b.Written += o.Written
 }
 
 // Fetches is a number of fetches with their payload and the sum of their times.
@@ -222,6 +229,18 @@ func ClonesOf(r *flows.Records) *Clones {
 			if first, known := committed[[4]int{int(t.Job), t.FromStage, t.FromTask, t.FromAttempt}]; known && !first {
 				c.Bytes.Further += f.Size
 			}
+		}
+	}
+	for _, w := range r.StoppedWrites {
+		var of *flows.AttemptRecord
+		for i := range r.Attempts {
+			a := &r.Attempts[i]
+			if a.Outcome == flows.Killed && a.Host == w.Client && a.Start <= w.Requested && (of == nil || (a.End-w.End).Abs() < (of.End-w.End).Abs()) {
+				of = a
+			}
+		}
+		if of != nil && cloned[taskID{of.Job, of.Stage, of.Task}] {
+			c.Bytes.Written += w.Sent
 		}
 	}
 	c.Copies = copiesOf(r)

@@ -35,15 +35,19 @@ func cloned() *flows.Records {
 	}
 	other := ran(0, 0, 0, 0, 30, flows.Committed)
 	other.Job = 3
+	alone := ran(0, 0, 0, 0, 3, flows.Killed)
+	alone.Job, alone.Host = 4, "h0-01"
 	return &flows.Records{
 		Jobs: []flows.JobRecord{{Job: 2, Tasks: 2, End: 20 * sec}, {Job: 3, Tasks: 11, End: 30 * sec}},
 		Attempts: []flows.AttemptRecord{
 			ran(0, 0, 0, 0, 4, flows.Committed), ran(0, 0, 1, 0, 6, flows.Copied), ran(0, 0, 2, 1, 5, flows.Killed),
 			ran(1, 0, 0, 3, 14, flows.Killed), ran(1, 0, 1, 4, 14, flows.Killed), ran(1, 0, 2, 4, 14, flows.Committed),
-			other,
+			other, alone,
 		},
 		Flows:   []flows.FlowRecord{read(0, 100), read(1, 100), fetch(1, 0, 0, 5, 8, 30), fetch(2, 2, 1, 7, 9, 40)},
 		Stopped: []flows.FlowRecord{read(2, 60), fetch(3, 1, 0, 7, 14, 20)},
+		// The second one is of an attempt that is killed and has no clone.
+		StoppedWrites: []flows.StoppedWrite{{Block: 1, Client: "h0-00", Requested: 13 * sec, End: 14*sec + 1, Sent: 9}, {Block: 2, Client: "h0-01", Requested: 2 * sec, End: 3 * sec, Sent: 8}},
 	}
 }
 
@@ -73,10 +77,10 @@ func TestClonesOf(t *testing.T) {
 	r := cloned()
 	want := &Clones{
 		Backups: Backups{Tasks: 2, Started: 4, Won: 1, Copied: 1, Killed: 2, Extra: (6 + 4 + 11 + 10) * sec},
-		Used:    [jobs.SizeClasses]time.Duration{(4 + 6 + 4 + 11 + 10 + 10) * sec, 30 * sec}, ExtraOf: [jobs.SizeClasses]time.Duration{31 * sec},
+		Used:    [jobs.SizeClasses]time.Duration{(4 + 6 + 4 + 11 + 10 + 10 + 3) * sec, 30 * sec}, ExtraOf: [jobs.SizeClasses]time.Duration{31 * sec},
 		// Maps: 1 extra from 0 s, 2 from 1 s, 1 from 4 s to 5 s. Reduces: 2 from 4 s to 14 s.
 		Beyond: (1 + 2*3 + 1 + 2*10) * sec, PeakSlots: 3,
-		Bytes:  ExtraBytes{Read: 160, Fetched: 50, Further: 0, All: 350},
+		Bytes:  ExtraBytes{Read: 160, Fetched: 50, Further: 0, All: 350, Written: 9},
 		Copies: Copies{Alone: Fetches{1, 40, 2 * sec}, Shared: Fetches{1, 30, 3 * sec}, Attempts: 3, Waited: (1 + 3 + 3) * sec},
 	}
 	got := ClonesOf(r)
@@ -91,7 +95,7 @@ func TestClonesOf(t *testing.T) {
 	}
 	// The other attempt wins: what the third fetched from the second copy is extra.
 	r.Attempts[4].Outcome, r.Attempts[5].Outcome = flows.Committed, flows.Killed
-	if got := ClonesOf(r).Bytes; got != (ExtraBytes{Read: 160, Fetched: 70, Further: 40, All: 350}) {
+	if got := ClonesOf(r).Bytes; got != (ExtraBytes{Read: 160, Fetched: 70, Further: 40, All: 350, Written: 9}) {
 		t.Errorf("bytes %+v", got)
 	}
 	slots := ExtraSlotsOf(r, 10*sec)

@@ -61,6 +61,7 @@ type ExtraBytes struct {
 	Read    float64 `json:"read"`
 	Fetched float64 `json:"fetched"`
 	Further float64 `json:"fetched_further"`
+	Written float64 `json:"written"`
 	Share   float64 `json:"share"` // of read and fetched together, of the payload of all reads and fetches
 }
 
@@ -99,7 +100,7 @@ func backups(c *metrics.Clones, n int, slots float64, most int) *BackupSummary {
 	}
 	out := &BackupSummary{Tasks: c.Tasks, Started: c.Started, Won: c.Won, Copied: c.Backups.Copied, Killed: c.Killed,
 		ExtraUS: each(micros(c.Extra)), ExtraShare: part(float64(c.Extra), float64(used)),
-		Bytes: ExtraBytes{each(float64(c.Bytes.Read)), each(float64(c.Bytes.Fetched)), each(float64(c.Bytes.Further)), part(float64(c.Bytes.Read+c.Bytes.Fetched), float64(c.Bytes.All))}}
+		Bytes: ExtraBytes{each(float64(c.Bytes.Read)), each(float64(c.Bytes.Fetched)), each(float64(c.Bytes.Further)), each(float64(c.Bytes.Written)), part(float64(c.Bytes.Read+c.Bytes.Fetched), float64(c.Bytes.All))}}
 	for k, t := range c.ExtraOf {
 		if c.Used[k] > 0 {
 			out.ByTasks = append(out.ByTasks, ExtraShare{sizeRange(k), each(micros(t)), part(float64(t), float64(c.Used[k])), part(float64(t), float64(c.Extra))})
@@ -128,7 +129,7 @@ func (r *Report) backupTables() []table {
 	share := func(x float64) string { return units.Percent(x, 1) }
 	all := table{title: "Clones and backups of tasks", head: []string{"arm", "tasks", "started", "won", "copied", "killed", "extra slot time", "of all slot time", "slots, mean", "slots, peak"},
 		cols: []tables.Column{tables.Names(), {Drop: 4}, {}, {}, {}, {Drop: 3}, {Drop: 5}, {}, {Drop: 2}, {Drop: 1}}}
-	bytes := table{title: "Extra bytes of clones and backups", head: []string{"arm", "read", "fetched", "fetched from further copies", "of all bytes"}, cols: []tables.Column{tables.Names()}}
+	bytes := table{title: "Extra bytes of clones and backups", head: []string{"arm", "read", "fetched", "fetched from further copies", "written", "of all bytes"}, cols: []tables.Column{tables.Names()}}
 	sizes := table{title: "Extra slot time by size of the job", head: []string{"arm", "job size", "extra slot time", "of their slot time", "of all extra slot time"}, cols: []tables.Column{tables.Names(), {Left: true}}}
 	copies := table{title: "Fetches of cloned tasks", head: []string{"arm", "fetches", "shared", "rate alone", "rate shared", "wait for copies"}, cols: []tables.Column{tables.Names()}}
 	any, fetched := false, false
@@ -147,7 +148,7 @@ func (r *Report) backupTables() []table {
 			return row
 		}))
 		bytes.rows = append(bytes.rows, a.cells(len(bytes.head)-1, b != nil, func() []string {
-			return []string{units.Short(b.Bytes.Read, "B"), units.Short(b.Bytes.Fetched, "B"), units.Short(b.Bytes.Further, "B"), share(b.Bytes.Share)}
+			return []string{units.Short(b.Bytes.Read, "B"), units.Short(b.Bytes.Fetched, "B"), units.Short(b.Bytes.Further, "B"), units.Short(b.Bytes.Written, "B"), share(b.Bytes.Share)}
 		}))
 		copies.rows = append(copies.rows, a.cells(len(copies.head)-1, b != nil && b.Copies != nil, func() []string {
 			row := []string{strconv.Itoa(b.Copies.Fetches), share(b.Copies.Share), none, none, humanUS(b.Copies.WaitUS)}
@@ -186,7 +187,7 @@ func (r *Report) backupDefinitions() []string {
 	}
 	return []string{
 		"Clones and backups of tasks: attempts that started while another attempt of their task ran; sums over the repeats. tasks: that had any. won: of them, committed. copied: ended after another attempt had committed; their output is a further copy. The attempts of these tasks that did not commit are extra: their slot time is an average of a repeat. slots: the share of all slots that attempts beyond the first of a task use, averaged over the makespan and at its peak.",
-		"Extra bytes of clones and backups: payload that crossed the network for extra attempts, average of a repeat: input blocks, outputs of tasks, and the part of these outputs from copies other than the first. The share of all bytes is that of read and fetched together in the payload of all reads and fetches. " + bytes,
+		"Extra bytes of clones and backups: payload that crossed the network for extra attempts, average of a repeat: input blocks, outputs of tasks, and the part of these outputs from copies other than the first. written: bytes of block writes that were stopped, over all hops of their pipelines. The share of all bytes is that of read and fetched together in the payload of all reads and fetches. " + bytes,
 		"Fetches of cloned tasks: complete fetches over the network by tasks of which two attempts or more fetched. shared: the share of them during which another attempt of the same task fetched from the same copy. rates: payload over the time from the first to the last byte. wait for copies: the time in which an attempt ran, the first copy of an output was complete that it fetched later, and it fetched nothing; averaged over its attempts.",
 	}
 }
