@@ -227,7 +227,7 @@ func armsOf(r *rundir.Run) (out []armRow) {
 			}
 			if b := t.Backups; b != nil {
 				row.Tasks.Backups, row.Tasks.BackupsWon, row.Tasks.Extra = &b.Started, &b.Won, &b.ExtraUS
-				row.Tasks.ExtraRead, row.Tasks.ExtraFetched, row.Tasks.ExtraWritten = &b.Bytes.Read, &b.Bytes.Fetched, &b.Bytes.Written
+				row.Tasks.ExtraRead, row.Tasks.ExtraFetched, row.Tasks.ExtraWritten = &b.Bytes.Read, &b.Bytes.Fetched, b.Bytes.Written
 				if b.Copies != nil {
 					row.Tasks.Shared, row.Tasks.CopyWait = &b.Copies.Share, &b.Copies.WaitUS
 				}

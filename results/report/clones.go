@@ -58,11 +58,11 @@ type ExtraSlots struct {
 
 // ExtraBytes is the payload that transfers of extra attempts carried, average of a repeat: metrics.ExtraBytes.
 type ExtraBytes struct {
-	Read    float64 `json:"read"`
-	Fetched float64 `json:"fetched"`
-	Further float64 `json:"fetched_further"`
-	Written float64 `json:"written"`
-	Share   float64 `json:"share"` // of read and fetched together, of the payload of all reads and fetches
+	Read    float64  `json:"read"`
+	Fetched float64  `json:"fetched"`
+	Further float64  `json:"fetched_further"`
+	Written *float64 `json:"written,omitempty"` // captures alone show it
+	Share   float64  `json:"share"`             // of read and fetched together, of the payload of all reads and fetches
 }
 
 // CopySummary has the figures of metrics.Copies, over all repeats.
@@ -98,9 +98,10 @@ func backups(c *metrics.Clones, n int, slots float64, most int) *BackupSummary {
 	for _, t := range c.Used {
 		used += t
 	}
+	written := each(float64(c.Bytes.Written))
 	out := &BackupSummary{Tasks: c.Tasks, Started: c.Started, Won: c.Won, Copied: c.Backups.Copied, Killed: c.Killed,
 		ExtraUS: each(micros(c.Extra)), ExtraShare: part(float64(c.Extra), float64(used)),
-		Bytes: ExtraBytes{each(float64(c.Bytes.Read)), each(float64(c.Bytes.Fetched)), each(float64(c.Bytes.Further)), each(float64(c.Bytes.Written)), part(float64(c.Bytes.Read+c.Bytes.Fetched), float64(c.Bytes.All))}}
+		Bytes: ExtraBytes{each(float64(c.Bytes.Read)), each(float64(c.Bytes.Fetched)), each(float64(c.Bytes.Further)), &written, part(float64(c.Bytes.Read+c.Bytes.Fetched), float64(c.Bytes.All))}}
 	for k, t := range c.ExtraOf {
 		if c.Used[k] > 0 {
 			out.ByTasks = append(out.ByTasks, ExtraShare{sizeRange(k), each(micros(t)), part(float64(t), float64(c.Used[k])), part(float64(t), float64(c.Extra))})
@@ -148,7 +149,11 @@ func (r *Report) backupTables() []table {
 			return row
 		}))
 		bytes.rows = append(bytes.rows, a.cells(len(bytes.head)-1, b != nil, func() []string {
-			return []string{units.Short(b.Bytes.Read, "B"), units.Short(b.Bytes.Fetched, "B"), units.Short(b.Bytes.Further, "B"), units.Short(b.Bytes.Written, "B"), share(b.Bytes.Share)}
+			row := []string{units.Short(b.Bytes.Read, "B"), units.Short(b.Bytes.Fetched, "B"), units.Short(b.Bytes.Further, "B"), none, share(b.Bytes.Share)}
+			if b.Bytes.Written != nil {
+				row[3] = units.Short(*b.Bytes.Written, "B")
+			}
+			return row
 		}))
 		copies.rows = append(copies.rows, a.cells(len(copies.head)-1, b != nil && b.Copies != nil, func() []string {
 			row := []string{strconv.Itoa(b.Copies.Fetches), share(b.Copies.Share), none, none, humanUS(b.Copies.WaitUS)}

@@ -170,7 +170,9 @@ func (in Input) summarize(i int) ArmSummary {
 	for k, m := range in.metrics() {
 		m.set(&s, in.metric(i, m, in.Seed+uint64(k)))
 	}
-	s.Tasks = arm.tasks()
+	if s.Tasks = arm.tasks(); in.FluidModel && s.Tasks != nil && s.Tasks.Backups != nil {
+		s.Tasks.Backups.Bytes.Written = nil // it has no records of what was stopped
+	}
 	s.Placement = in.placement(i)
 	s.Coordinator = in.coordinator(arm)
 	if !in.FluidModel {

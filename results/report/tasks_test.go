@@ -199,3 +199,41 @@ func TestShuffleSummary(t *testing.T) {
 		t.Errorf("saturation without loads of links: %+v", s)
 	}
 }
+
+// Figures of clones are sums and averages over the repeats. Bytes of writes that were stopped are known on packets alone.
+func TestBackupSummary(t *testing.T) {
+	in := taskRun()
+	for _, fluid := range []bool{true, false} {
+		in.FluidModel = fluid
+		var all metrics.Clones
+		for i := range in.Arms {
+			for k := range in.Arms[i].Repeats {
+				in.Arms[i].Repeats[k].Verdict = pass()
+			}
+		}
+		for _, rep := range in.Arms[1].Repeats {
+			all.Add(metrics.ClonesOf(&rep.Records))
+		}
+		r, err := New(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := r.Summary.Arms[1].Tasks.Backups
+		if r.Summary.Arms[0].Tasks.Backups != nil || b.Started != all.Started || b.Copied != all.Backups.Copied || b.Copied == 0 || b.ExtraUS != metrics.Round6(micros(all.Extra)/2) {
+			t.Errorf("backups %+v of %+v", b, all)
+		}
+		slots, extra := 24.0, 0.0
+		for _, x := range b.ByTasks {
+			extra += x.OfExtra
+		}
+		if b.Slots.Peak != metrics.Round6(float64(all.PeakSlots)/slots) || b.Slots.Mean <= 0 || b.Slots.Mean >= b.Slots.Peak || extra < 0.99999 || extra > 1.00001 {
+			t.Errorf("slots %+v, classes %+v", b.Slots, b.ByTasks)
+		}
+		if b.Bytes.Fetched != metrics.Round6(float64(all.Bytes.Fetched)/2) || b.Bytes.Further <= 0 || b.Bytes.Further > b.Bytes.Fetched || (b.Bytes.Written == nil) != fluid {
+			t.Errorf("bytes %+v of %+v", b.Bytes, all.Bytes)
+		}
+		if b.Copies.Fetches != all.Copies.Alone.N+all.Copies.Shared.N || b.Copies.WaitUS != metrics.Round6(micros(all.Copies.Waited)/float64(all.Copies.Attempts)) {
+			t.Errorf("copies %+v of %+v", b.Copies, all.Copies)
+		}
+	}
+}
