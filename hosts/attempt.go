@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"testbed/hosts/disk"
-	"testbed/hosts/pace"
 	"testbed/topo/units"
 	"testbed/workloads/jobs"
 )
@@ -63,7 +62,8 @@ func (t *Attempt) Computed() float64 {
 	return min(float64(t.a.cpu.worked()-from)/float64(need), 1)
 }
 
-// Spill writes an output to a disk of the host, at most at a rate, 0 for no limit, and returns when it is complete. It
+// Spill writes an output to a disk of the host, at most at a rate to which the share of SetCPU
+// applies, 0 for no limit, and returns when it is complete. It
 // stays until StopAttempt, DropOutputs or Return. Errors are those of Compute; one that wraps syscall.ENOSPC
 // means that no disk has room for it.
 func (t *Attempt) Spill(ctx context.Context, size units.Bytes, rate units.Rate) error {
@@ -80,19 +80,20 @@ func (t *Attempt) Spill(ctx context.Context, size units.Bytes, rate units.Rate) 
 				t.a.problem(r.Remove())
 			}
 		}()
-		if rate == 0 {
-			rate = pace.NoLimit
-		}
-		pacer := t.a.o.Pacer.Ceiling(rate)
+		cpu := t.a.cpu
+		due := cpu.worked()
 		for left := size; left > 0; {
-			if err := t.a.cpu.turn(ctx); err != nil {
+			if err := cpu.turn(ctx); err != nil {
 				return err
 			}
-			n, err := pacer.Take(ctx, min(left, disk.ReadChunk))
-			if err != nil {
-				return err
+			n := min(left, disk.ReadChunk)
+			if rate > 0 {
+				due = max(due, cpu.worked()-consumeCatchUp) + min(rate.TimeToSend(n), 1<<61)
 			}
 			if err := r.Write(ctx, payload[:n]); err != nil {
+				return err
+			}
+			if err := cpu.work(ctx, due); err != nil {
 				return err
 			}
 			left -= n

@@ -85,7 +85,9 @@ type SpillOutput struct {
 	Attempt jobs.AttemptID
 	Host    topo.HostID
 	Size    units.Bytes
-	Rate    units.Rate `json:",omitempty"` // the most at which it writes; 0 is no limit but the disk
+	// Rate is the most at which it writes on an unloaded slot, 0 for no limit. Faults that slow the processor of its host
+	// divide it.
+	Rate units.Rate `json:",omitempty"`
 }
 
 // StopTask ends Compute and SpillOutput of an attempt and drops its output. No events about it

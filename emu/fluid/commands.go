@@ -248,7 +248,10 @@ func (b *Backend) limit(f *fluid, ceiling units.Rate) {
 	if f.consumes > 0 {
 		most = float64(float64(f.consumes) * b.faults.share[f.dst])
 	}
-	if f.most > 0 {
+	switch {
+	case f.most > 0 && f.spill:
+		most = float64(float64(f.most) * b.faults.share[f.src])
+	case f.most > 0:
 		most = min(most, float64(f.most))
 	}
 	switch {

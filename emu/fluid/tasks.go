@@ -149,6 +149,16 @@ func (x *tasks) slow(h topo.HostID) {
 			x.setSpeed(f)
 		}
 	}
+	var spills []*fluid
+	for _, f := range x.spilling {
+		if f.src == h && f.most > 0 {
+			spills = append(spills, f)
+		}
+	}
+	slices.SortFunc(spills, func(f, g *fluid) int { return f.attempt.Compare(g.attempt) }) // rates depend on the order by rounding
+	for _, f := range spills {
+		x.b.limit(f, policies.NoLimit)
+	}
 }
 
 // ended removes the computations and the given spills that end at the current time, and returns

@@ -482,8 +482,6 @@ func slowTasks(ops []taskOp, changes []time.Duration, speed func(topo.HostID, fl
 				switch {
 				case o.onset > 0 && left[i] <= 8e9*float64(o.size-o.onset):
 					rate[i] = float64(o.slow) * share
-				case o.rate > 0 && o.kind == "spill": // by the disk
-					rate[i] = float64(o.rate)
 				case o.rate > 0:
 					rate[i] = float64(o.rate) * share
 				}
