@@ -312,6 +312,10 @@ func drawTaskConfig(t *rapid.T) Config {
 		order.Cloning.Reads, order.Cloning.Wait = rapid.SampledFrom([]schedulers.Reads{schedulers.FirstCopy, schedulers.ExclusiveCopy, schedulers.DelayedCopy}).Draw(t, "reads"), 2*time.Second
 	}
 	tasks.Scheduler = order
+	if rapid.Bool().Draw(t, "stragglers") {
+		tasks.Stragglers = &jobs.Stragglers{Probability: 0.3, Factor: [2]float64{2, 4}, Spread: 0.1, MidTask: 0.5, Sticky: 0.2, Window: 5 * time.Second}
+		tasks.Read, tasks.Write = units.Mbps, units.Mbps
+	}
 	for id := range rapid.IntRange(1, 4).Draw(t, "jobs") {
 		j := jobs.Job{ID: jobs.JobID(id + 1), User: fmt.Sprint(id % 2), Submit: time.Duration(rapid.IntRange(0, 5).Draw(t, "submit")) * time.Second}
 		if id > 0 && rapid.Bool().Draw(t, "follows") {

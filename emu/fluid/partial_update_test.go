@@ -60,6 +60,12 @@ func checkRates(t interface{ Fatalf(string, ...any) }, b *Backend) {
 			if f.rate != want || f.queued == 0 != (want == 0) || f.queued > 0 && b.finishes[f.queued-1] != f || f.finishes != (f.queued > 0) {
 				t.Fatalf("fluid %d: rate %v, queued at %d, rate of its class %v", f.id, f.rate, f.queued, want)
 			}
+			if left, onset := f.leftAfter(b.clock.Since(f.since)), 8*float64(f.size-f.size/3); f.slow > 0 && (f.turn > 0 && left < onset-1 || f.turn == 0 && left > onset+1) {
+				t.Fatalf("fluid %d: %v bits of %v left, slows down when %v are: %v", f.id, left, f.size, onset, f.turn == 0)
+			}
+			if most := float64(f.most); f.most > 0 && f.rate > most {
+				t.Fatalf("fluid %d: rate %v above %v, at which it is served or written", f.id, f.rate, most)
+			}
 			if most := float64(f.consumes) * b.faults.share[f.dst]; f.consumes > 0 && f.rate > most || f.rate > float64(f.ceiling) && f.ceiling != policies.NoLimit {
 				t.Fatalf("fluid %d: rate %v above %v, at which its task consumes, or its ceiling %v", f.id, f.rate, most, f.ceiling)
 			}
@@ -99,6 +105,13 @@ func TestUpdateAgreesWithSlow(t *testing.T) {
 			var cmd engine.Command
 			size := units.Bytes(rapid.SampledFrom([]int{1, 40_000, 700_000, 5_000_000}).Draw(t, "size"))
 			kind := rapid.IntRange(0, 9).Draw(t, "kind")
+			transfer := func(size units.Bytes) *engine.TaskTransfer {
+				x := &engine.TaskTransfer{Rate: rate.Draw(t, "rate"), Served: rapid.SampledFrom([]units.Rate{0, 0, 50 * units.Mbps}).Draw(t, "served")}
+				if x.Rate > 0 && size > 1 && rapid.Bool().Draw(t, "slows down") {
+					x.Onset, x.Slow = size/3, x.Rate/units.Rate(rapid.SampledFrom([]int{1, 8}).Draw(t, "factor"))
+				}
+				return x
+			}
 			task := func(i int) jobs.AttemptID { return jobs.AttemptID{N: i} }
 			switch {
 			case kind == 0 && len(b.flows) > 0:
@@ -115,11 +128,11 @@ func TestUpdateAgreesWithSlow(t *testing.T) {
 				}
 				cmd = c
 			case kind == 4:
-				cmd = engine.SpillOutput{Attempt: task(i), Host: topo.HostID(host.Draw(t, "on")), Size: size}
+				cmd = engine.SpillOutput{Attempt: task(i), Host: topo.HostID(host.Draw(t, "on")), Size: size, Rate: rate.Draw(t, "rate")}
 			case kind == 5 && i > 0:
 				cmd = engine.StopTask{Attempt: task(rapid.IntRange(0, i-1).Draw(t, "task"))}
 			case kind == 6:
-				cmd = engine.ReadDisk{ID: workloads.FlowID(i), Host: topo.HostID(host.Draw(t, "on")), Block: -1, Size: size, Task: &engine.TaskTransfer{Rate: rate.Draw(t, "rate")}}
+				cmd = engine.ReadDisk{ID: workloads.FlowID(i), Host: topo.HostID(host.Draw(t, "on")), Block: -1, Size: size, Task: transfer(size)}
 			case kind == 7:
 				cmd = engine.Compute{Attempt: task(i), Host: topo.HostID(host.Draw(t, "on")), Time: time.Duration(size)}
 			default:
@@ -128,7 +141,7 @@ func TestUpdateAgreesWithSlow(t *testing.T) {
 				c := engine.StartTransfer{Flow: workloads.Flow{ID: workloads.FlowID(i), Src: topo.HostID(src), Dst: topo.HostID(dst), Size: size}, Ceiling: ceiling.Draw(t, "ceiling")}
 				if kind == 8 {
 					block := workloads.BlockID(-1)
-					c.Read, c.Task = &block, &engine.TaskTransfer{Rate: rate.Draw(t, "rate")}
+					c.Read, c.Task = &block, transfer(size)
 				}
 				cmd = c
 			}

@@ -378,6 +378,9 @@ func TestResolution(t *testing.T) {
 		tx[src], rx[dst] = tx[src]+size, rx[dst]+size
 		if i%4 == 0 {
 			do(t, b, block(workloads.BlockID(i), topo.HostID(src), size, topo.HostID(dst)))
+		} else if i%4 == 1 && size > 2 {
+			do(t, b, engine.StartTransfer{Flow: workloads.Flow{ID: workloads.FlowID(i), Src: topo.HostID(src), Dst: topo.HostID(dst), Size: size}, Ceiling: inf,
+				Task: &engine.TaskTransfer{Rate: 200 * units.Mbps, Onset: size / 2, Slow: 10 * units.Mbps}})
 		} else {
 			do(t, b, start(workloads.FlowID(i), topo.HostID(src), topo.HostID(dst), size, inf))
 		}
