@@ -3,7 +3,6 @@ package tasks
 import (
 	"math"
 	"slices"
-	"time"
 
 	"testbed/policies"
 	"testbed/policies/clone"
@@ -146,7 +145,7 @@ func (f *filler) slowest(s Speculation, k jobs.TaskKind) (best jobs.TaskID, of *
 					continue
 				}
 				if rates == nil {
-					rates = f.rates(j, n, s.After)
+					rates = f.rates(j, n, func(x *policies.AttemptState) (float64, bool) { return x.Progress, f.v.Now-x.Start >= s.After })
 				}
 				if left := clone.TimeLeft(x.Progress, elapsed).Seconds(); left > longest && s.slowTask(clone.ProgressRate(x.Progress, elapsed), rates) {
 					longest, best, of = left, x.ID.Task, st
@@ -163,17 +162,19 @@ func (f *filler) alone(j *policies.TaskJob, x *policies.AttemptState) bool {
 		!slices.ContainsFunc(j.Running, func(y policies.AttemptState) bool { return y.ID.Task == x.ID.Task && y.ID != x.ID })
 }
 
-// rates returns the progress rates of a stage: of the attempts that have committed, and of those that have run for a time.
-// With running ones alone, the last task of a stage would never be slow.
-func (f *filler) rates(j *policies.TaskJob, stage int, after time.Duration) []float64 {
+// rates returns the progress rates of a stage: of the attempts that have committed, and of running ones that count. With
+// running ones alone, the last task of a stage would never be slow.
+func (f *filler) rates(j *policies.TaskJob, stage int, progress func(*policies.AttemptState) (share float64, counts bool)) []float64 {
 	ended := j.Stages[stage].Durations
 	out := f.a.Floats(len(ended) + len(j.Running))[:0]
 	for _, d := range ended {
 		out = append(out, clone.ProgressRate(1, d))
 	}
 	for i := range j.Running {
-		if x := &j.Running[i]; x.ID.Task.Stage == stage && !x.Killing && f.v.Now-x.Start >= after {
-			out = append(out, clone.ProgressRate(x.Progress, f.v.Now-x.Start))
+		if x := &j.Running[i]; x.ID.Task.Stage == stage && !x.Killing && !x.Spare {
+			if share, counts := progress(x); counts {
+				out = append(out, clone.ProgressRate(share, f.v.Now-x.Start))
+			}
 		}
 	}
 	return out

@@ -46,8 +46,22 @@ func cut(list []*policies.AttemptState) (task, others []*policies.AttemptState) 
 	return list[:n], list[n:]
 }
 
-// slowestFor returns the task of a kind with the longest time left, of those with an action on the host: all its attempts have
-// run for Interval, none of them here.
+// consumed returns the share of its input that an attempt has consumed: of a reduce, the last third of its progress. Fetching
+// and sorting say little about the rest, which can take much longer.
+func consumed(x *policies.AttemptState) float64 {
+	if x.Kind == jobs.Reduce {
+		return max(3*x.Progress-2, 0)
+	}
+	return x.Progress
+}
+
+// judged reports whether an attempt has run for Interval, and has its input if it fetches.
+func (f *filler) judged(m clone.Mantri, x *policies.AttemptState) bool {
+	return f.v.Now-x.Start >= m.Interval && (x.Kind == jobs.Map || consumed(x) > 0)
+}
+
+// slowestFor returns the task of a kind with the longest time left, of those with an action on the host: all its attempts are
+// judged, and none runs here.
 func (f *filler) slowestFor(m clone.Mantri, k jobs.TaskKind, waiting bool) (of *policies.TaskJob, best jobs.TaskID, action clone.Action) {
 	most := -1.
 	for i := range f.v.Jobs {
@@ -62,7 +76,7 @@ func (f *filler) slowestFor(m clone.Mantri, k jobs.TaskKind, waiting bool) (of *
 			for copies, rest := []*policies.AttemptState(nil), f.copiesOf(j, n); len(rest) > 0; {
 				copies, rest = cut(rest)
 				id := copies[0].ID.Task
-				if slices.Contains(f.a.Backup, id) || slices.ContainsFunc(copies, func(x *policies.AttemptState) bool { return f.v.Now-x.Start < m.Interval }) ||
+				if slices.Contains(f.a.Backup, id) || slices.ContainsFunc(copies, func(x *policies.AttemptState) bool { return !f.judged(m, x) }) ||
 					slices.ContainsFunc(j.Running, func(x policies.AttemptState) bool { return x.ID.Task == id && x.Host == f.v.Host }) {
 					continue
 				}
@@ -71,7 +85,7 @@ func (f *filler) slowestFor(m clone.Mantri, k jobs.TaskKind, waiting bool) (of *
 					restarts = max(restarts, x.ID.N)
 				}
 				if rates == nil {
-					rates = f.rates(j, n, m.Interval)
+					rates = f.rates(j, n, func(x *policies.AttemptState) (float64, bool) { return consumed(x), f.judged(m, x) })
 				}
 				if a := m.Act(waiting, left, rates, len(copies), restarts); a != clone.NoAction && left.Seconds() > most {
 					most, of, best, action = left.Seconds(), j, id, a
@@ -88,7 +102,7 @@ func (f *filler) leastLeft(copies []*policies.AttemptState) time.Duration {
 }
 
 func (f *filler) timeLeft(x *policies.AttemptState) time.Duration {
-	return clone.TimeLeft(x.Progress, f.v.Now-x.Start)
+	return clone.TimeLeft(consumed(x), f.v.Now-x.Start)
 }
 
 // prune kills all but the fastest copies of each task, once the newest of them has run for Interval. Copies of Dolly go on.

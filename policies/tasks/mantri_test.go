@@ -96,6 +96,20 @@ func TestMantri(t *testing.T) {
 	}
 }
 
+// A reduce is judged by its last third, in which it consumes its input: fetching and sorting can be short.
+func TestMantriJudgesReduces(t *testing.T) {
+	for progress, want := range map[float64]int{0.3: 0, 0.6: 0, 0.7: 1, 0.9: 0} {
+		w := newWorld(t, 1, [jobs.TaskKinds]int{1, 4})
+		w.add("a", reduceStage(1, 0))
+		w.Jobs[0].Stages[0].Durations = []time.Duration{25 * time.Second}
+		w.Jobs[0].Running = []policies.AttemptState{{ID: jobs.AttemptID{Task: jobs.TaskID{Job: 1}}, Kind: jobs.Reduce, Host: 1, Progress: progress, Phase: policies.Computing}}
+		// 0.7 is a tenth of the input in 20 s: 180 s are left. 0.9 is 0.7 of it: 9 s.
+		if a := w.beat(mantri(), 20*time.Second, 0); len(a.Backup) != want {
+			t.Errorf("progress %v: backups %v, want %d", progress, a.Backup, want)
+		}
+	}
+}
+
 // No decision leaves a running task without an attempt, a slot free that a pending task could use, or more backups of a task than
 // one; restarts end.
 func TestMantriKeepsTasks(t *testing.T) {
