@@ -59,8 +59,8 @@ type History struct {
 	// their stage. Stages of one task are left out.
 	Judged, Straggled int
 	// Copies is what was observed of the outputs of tasks of stages with several attempts of a task, by class of the number of
-	// tasks of the job (CopyClass).
-	Copies [CopyClasses]CopyHistory
+	// tasks of the job (jobs.SizeClass).
+	Copies [jobs.SizeClasses]CopyHistory
 }
 
 // CopyHistory is what was observed of outputs that could be fetched from several copies.
@@ -85,12 +85,6 @@ type Fetched struct {
 
 // HistoryLength is the number of samples that a CopyHistory keeps.
 const HistoryLength = 200
-
-// CopyClasses is the number of classes of jobs.
-const CopyClasses = jobs.SizeClasses
-
-// CopyClass returns the class of a job with a number of tasks.
-func CopyClass(tasks int) int { return jobs.SizeClass(tasks) }
 
 // Limits are the maximum numbers of attempts on a host at the same time, by jobs.TaskKind. An
 // attempt that may run and not compute waits, in order of its request, after it has fetched its

@@ -182,7 +182,7 @@ func (c *TaskCluster) commit(j *toyJob, x policies.AttemptState) {
 
 // copies returns the history of copies of jobs of this size.
 func (j *toyJob) copies(c *TaskCluster) *policies.CopyHistory {
-	return &c.history.Copies[policies.CopyClass(j.Maps+j.Reduces)]
+	return &c.history.Copies[jobs.SizeClass(j.Maps+j.Reduces)]
 }
 
 // newest returns the part of a history that is kept.

@@ -7,6 +7,7 @@ import (
 
 	"testbed/policies"
 	"testbed/policies/clone"
+	"testbed/workloads/jobs"
 )
 
 // Reads selects the copy of an output that a copy of a task fetches, where both were cloned (Dolly, section 4).
@@ -35,7 +36,7 @@ const (
 
 // waitHead is the number of elements of what learnWait remembers: for each class of jobs the time of the newest estimate plus
 // 1 ns, 0 for none, and ω.
-const waitHead = 2 * policies.CopyClasses
+const waitHead = 2 * jobs.SizeClasses
 
 // Keep returns how long other copies of a task may continue: ω, if later stages of the job are cloned or not decided
 // yet; else they are of no use.
@@ -64,7 +65,7 @@ func (s Scheduler) Keep(v *policies.TaskView, j *policies.TaskJob, stage int) ti
 		if s.Cloning.Reads == ExclusiveCopy {
 			return unlimitedWait
 		}
-		if class := policies.CopyClass(tasksOf(j)); s.Cloning.Learn && waits[2*class] > 0 {
+		if class := jobs.SizeClass(tasksOf(j)); s.Cloning.Learn && waits[2*class] > 0 {
 			return time.Duration(max(waits[2*class+1], 0))
 		}
 		return s.Cloning.Wait
@@ -111,7 +112,7 @@ func (s Scheduler) Source(c *policies.CopyChoice) int {
 // the class. It needs the time of tasks of the stage before.
 func (x *cloning) learnWait(job, stage, copies int) {
 	j := &x.d.v.Jobs[job]
-	class := policies.CopyClass(tasksOf(j))
+	class := jobs.SizeClass(tasksOf(j))
 	at := x.waits[2*class : 2*class+2]
 	if stage == 0 || x.d.v.History == nil || at[0] > 0 && x.d.v.Now < time.Duration(at[0])+learnEvery {
 		return

@@ -7,6 +7,7 @@ import (
 	"testbed/policies"
 	"testbed/topo"
 	"testbed/topo/units"
+	"testbed/workloads/jobs"
 )
 
 // observed is the progress rate of an attempt that has ended, and its host.
@@ -76,7 +77,7 @@ func (t *Tracker) copyHistory(j *job) *policies.CopyHistory {
 	for _, st := range j.stages {
 		tasks += len(st.tasks)
 	}
-	return &t.history.Copies[policies.CopyClass(tasks)]
+	return &t.history.Copies[jobs.SizeClass(tasks)]
 }
 
 // newest appends a sample, and drops the oldest ones beyond the length of a history.
