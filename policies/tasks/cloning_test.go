@@ -205,6 +205,17 @@ func TestPreemption(t *testing.T) {
 	if a := w.beat(s, 1, 0); len(a.Kill) > 0 {
 		t.Errorf("kills %v although the budget has room for 4 copies", a.Kill)
 	}
+	// 16 + 6 slots are above half of 36, so that kills would give the job no clones.
+	w = setup()
+	w.add("b", mapStage(0, 3))
+	for h := 2; h < 6; h++ {
+		w.Slots[h].Used[jobs.Map] = 4
+	}
+	busy := s
+	busy.Cloning.Utilization = 0.5
+	if a := w.beat(busy, 1, 0); len(a.Kill) > 0 || len(a.Launch) != 3 {
+		t.Errorf("kills %v and launches %v beyond the utilization", a.Kill, a.Launch)
+	}
 	w = setup()
 	w.add("b", mapStage(0, 2), reduceStage(0, 1))
 	w.Jobs[1].Running[0].Spare = true
