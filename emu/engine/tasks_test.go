@@ -46,6 +46,7 @@ type taskRun struct {
 	due      []Arrival
 	beat     time.Duration
 	lost     []bool
+	chains   map[workloads.BlockID][]topo.HostID // hosts of the pipeline of a block that were not lost since
 	flows    map[workloads.FlowID]Event // those in progress
 	blocks   map[workloads.BlockID]bool
 	stored   map[workloads.BlockID]bool // durable and not deleted
@@ -127,6 +128,9 @@ func (b *taskRun) happens(ev Event) bool {
 			return false
 		}
 		b.lost[ev.Host] = true
+		for block, hosts := range b.chains {
+			b.chains[block] = slices.DeleteFunc(hosts, func(h topo.HostID) bool { return h == ev.Host })
+		}
 		b.after(b.latency("back"), HostBack{Host: ev.Host})
 	case HostBack:
 		b.lost[ev.Host] = false
@@ -135,6 +139,10 @@ func (b *taskRun) happens(ev Event) bool {
 	case TransferFailed:
 		delete(b.flows, ev.Flow)
 	case BlockDurable:
+		if len(b.chains[ev.Block]) == 0 { // all hosts of its pipeline have been lost
+			b.after(0, BlockFailed{ev.Block, "planted"})
+			return false
+		}
 		delete(b.blocks, ev.Block)
 		b.stored[ev.Block] = true
 	case BlockFailed:
@@ -201,6 +209,7 @@ func (b *taskRun) Do(_ context.Context, cmds []Command) error {
 			b.stopFlow(cmd.ID)
 		case StartChain:
 			b.blocks[cmd.Block.ID] = true
+			b.chains[cmd.Block.ID] = slices.Clone(cmd.Targets)
 			if b.fails("block") {
 				b.after(b.latency("block"), BlockFailed{cmd.Block.ID, "planted"})
 			} else {
@@ -226,6 +235,9 @@ func (b *taskRun) Do(_ context.Context, cmds []Command) error {
 				})
 			}
 		case Mark:
+			if cmd.Kind == MarkBlockFailed { // StopChain drops what is stored, even if that was complete
+				delete(b.stored, workloads.BlockID(cmd.ID))
+			}
 			b.marked(cmd)
 		case MarkTask:
 			b.moment(cmd)
@@ -367,7 +379,7 @@ func TestTasksUnderFailures(t *testing.T) {
 			cfg.Tasks.Attempts = 2
 		}
 		draw := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
-		b := &taskRun{t: t, cfg: cfg, lost: make([]bool, cfg.Fabric.Hosts()), flows: map[workloads.FlowID]Event{}, blocks: map[workloads.BlockID]bool{}, stored: map[workloads.BlockID]bool{},
+		b := &taskRun{t: t, cfg: cfg, lost: make([]bool, cfg.Fabric.Hosts()), flows: map[workloads.FlowID]Event{}, blocks: map[workloads.BlockID]bool{}, chains: map[workloads.BlockID][]topo.HostID{}, stored: map[workloads.BlockID]bool{},
 			attempts: map[jobs.AttemptID]*toyAttempt{}, commits: map[jobs.TaskID]int{}, open: map[int]int{}, ended: map[jobs.JobID]wire.Moment{}, moments: moments,
 			latency: func(string) time.Duration { return time.Duration(draw.IntN(3000)) * time.Millisecond },
 			fails:   func(string) bool { return draw.IntN(100) < rate }}
