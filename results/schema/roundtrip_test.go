@@ -51,7 +51,7 @@ func filled[T any]() *T {
 var fileColumns = map[string]string{
 	"Flow": "arm repeat verdict coflow flow src dst size_bytes arrival_us start_us end_us fct_us " +
 		"packets resent wire_bytes fluid_fct_us? first_byte_us? resent_bytes? rtt_min_us? " +
-		"rtt_median_us? background? setup_us? job? stage? task? attempt? outputs?",
+		"rtt_median_us? background? setup_us? job? stage? task? attempt? outputs? from_stage? from_task? from_attempt?",
 	"Coflow": "arm repeat verdict coflow width size_bytes arrival_us end_us cct_us fluid_cct_us? " +
 		"skew? slowest_flow? bottleneck? lone_us? slowdown? held_us? setup_us? " +
 		"serialisation_us? queueing_us? retransmission_us? host_us? latency_us? background? job? stage?",
