@@ -74,7 +74,7 @@ var parts = []part{
 		{"none", "Facebook, over no mitigation", []string{"base=none", "with=none"}}, {"alone", "Facebook, Dolly alone over LATE", []string{"with=none"}},
 		{"eager", "Facebook, over LATE after one task time", []string{"late_after=6400ms"}},
 		{"bing-late", "Bing, over LATE", []string{"workload=bing"}}, {"bing-mantri", "Bing, over Mantri", []string{"workload=bing", "base=mantri", "with=mantri"}}},
-		doc: "50 hosts with 24 slots on 1 Gbps; jobs of up to 300 tasks. Dolly leaves tasks that it does not copy to the speculation of the other arm."},
+		doc: "50 hosts with 24 slots on 1 Gbps; jobs of up to 150 tasks. Dolly leaves tasks that it does not copy to the speculation of the other arm."},
 	{name: "budget", title: "the budget", scenario: cluster, repeat: 3, pairs: ours, variants: []variant{
 		{"2", "2 %", []string{"budget=0.02"}}, {"3", "3 %", []string{"budget=0.03"}}, {"5", "5 %", nil}, {"8", "8 %", []string{"budget=0.08"}}, {"12", "12 %", []string{"budget=0.12"}}},
 		doc: overLATE + ", with these shares of the slots for copies."},
