@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"testbed/emu/runner"
+	"testbed/emu/scenario"
+	"testbed/policies/catalog"
 	"testbed/results/flows"
 	"testbed/results/rundir"
 	"testbed/results/schema"
@@ -42,6 +45,67 @@ func TestClaims(t *testing.T) {
 	for _, x := range c.Claims {
 		if !known[x.ID] {
 			t.Errorf("claim %s: no part has such a figure", x.ID)
+		}
+	}
+}
+
+// All variants can be loaded, and have the arms that are compared.
+func TestScenarios(t *testing.T) {
+	for _, p := range parts {
+		for _, v := range p.variants {
+			s := load(t, p.scenario, p.assignments(v)...)
+			if s == nil {
+				continue
+			}
+			var arms []string
+			for _, a := range s.ArmList() {
+				arms = append(arms, a.Name)
+			}
+			for _, x := range p.pairs {
+				if !slices.Contains(arms, x.base) || !slices.Contains(arms, x.arm) {
+					t.Errorf("%s/%s: arms %q, want %s and %s", p.name, p.id(v, x), arms, x.base, x.arm)
+				}
+			}
+		}
+	}
+}
+
+// load loads a scenario with assignments to its variables.
+func load(t *testing.T, path string, assignments ...string) *scenario.Scenario {
+	t.Helper()
+	set := map[string]string{}
+	for _, s := range assignments {
+		name, value, _ := strings.Cut(s, "=")
+		set[name] = value
+	}
+	s, err := scenario.Load(path, scenario.Options{Catalog: catalog.All(), Set: set})
+	if err != nil {
+		t.Errorf("%s %q: %v", path, assignments, err)
+	}
+	return s
+}
+
+// On the fluid model, Dolly saves time of small jobs over LATE in every repeat, and costs nothing without stragglers.
+func TestDollySavesTime(t *testing.T) {
+	for _, tt := range []struct {
+		scenario, base, arm string
+		set                 []string
+		least               float64
+	}{{small, "late", "dolly", nil, 3}, {cluster, "base", "dolly", []string{"jobs=60", "repeat=2"}, 3}, {cluster, "base", "dolly", []string{"jobs=40", "repeat=2", "probability=0", "base=none", "with=none"}, -3}} {
+		s := load(t, tt.scenario, tt.set...)
+		if s == nil {
+			continue
+		}
+		out, err := runner.Simulate(t.Context(), s, runner.Options{Out: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		run, err := rundir.Open(out.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := figuresOf(run, tt.base, tt.arm).small; len(got) < 2 || slices.Min(got) < tt.least {
+			t.Errorf("%s %q: saved %v %% of the time of small jobs, want at least %v in each repeat", tt.scenario, tt.set, got, tt.least)
 		}
 	}
 }
