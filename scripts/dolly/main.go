@@ -68,7 +68,7 @@ var parts = []part{
 	{name: "reads", title: "copies that clones fetch", scenario: reads, packets: true, variants: []variant{{"", "", nil}},
 		pairs: []pair{{"first", "the first copy (CC)", "late", "first"}, {"exclusive", "the k-th copy (CAC)", "late", "exclusive"}, {"delay", "delay assignment", "late", "delay"},
 			{"cac", "CAC over CC", "first", "exclusive"}, {"wait", "delay assignment over CC", "first", "delay"}},
-		doc: "Bing's bins, with fetches of 40 % of a small job's time, over LATE."},
+		doc: "Bing's bins, with fetches of 30 % of a small job's time, over LATE."},
 	{name: "cluster", title: "the report's workloads", scenario: cluster, repeat: 3, pairs: ours, variants: []variant{
 		{"late", "Facebook, over LATE", nil}, {"mantri", "Facebook, over Mantri", []string{"base=mantri", "with=mantri"}}, {"hadoop", "Facebook, over Hadoop's speculation", []string{"base=hadoop", "with=hadoop"}},
 		{"none", "Facebook, over no mitigation", []string{"base=none", "with=none"}}, {"alone", "Facebook, Dolly alone over LATE", []string{"with=none"}},
@@ -116,26 +116,12 @@ func main() {
 }
 
 func run(ctx context.Context, o suite.Options, stdout io.Writer) error {
-	chosen, err := o.Chosen(partNames())
-	if err != nil {
-		return err
-	}
-	all := slices.DeleteFunc(slices.Clone(parts), func(p part) bool { return !slices.Contains(chosen, p.name) })
-	if err := o.NeedRoot(slices.ContainsFunc(all, func(p part) bool { return p.packets })); err != nil {
-		return err
-	}
 	d := &dolly{Options: o}
-	if d.claims, err = suite.ReadClaims(o.Claims, partNames()); err != nil {
-		return err
-	}
-	if d.Report, err = o.Begin(stdout); err != nil {
-		return err
-	}
 	var list []suite.Part
-	for _, p := range all {
-		list = append(list, suite.Part{Name: p.name, Title: p.title, Run: func(ctx context.Context) error { return d.compare(ctx, p) }})
+	for _, p := range parts {
+		list = append(list, suite.Part{Name: p.name, Title: p.title, Packets: p.packets, Run: func(ctx context.Context) error { return d.compare(ctx, p) }})
 	}
-	return d.Run(ctx, d.claims, list)
+	return o.RunParts(ctx, stdout, list, func(r *suite.Report, c *suite.Claims) { d.Report, d.claims = r, c })
 }
 
 // compare runs the variants of a part and records their claims.

@@ -104,29 +104,13 @@ func main() {
 }
 
 func run(ctx context.Context, o suite.Options, stdout io.Writer) error {
-	chosen, err := o.Chosen(partNames())
-	if err != nil {
-		return err
-	}
-	all := slices.DeleteFunc(slices.Clone(parts), func(p part) bool { return !slices.Contains(chosen, p.name) })
-	if err := o.NeedRoot(slices.ContainsFunc(all, func(p part) bool { return p.packets })); err != nil {
-		return err
-	}
 	w := &watcher{Options: o}
-	if w.claims, err = suite.ReadClaims(o.Claims, partNames()); err != nil {
-		return err
-	}
-	if w.Report, err = o.Begin(stdout); err != nil {
-		return err
-	}
 	var list []suite.Part
-	for _, p := range all {
-		list = append(list, suite.Part{Name: p.name, Title: p.title, Run: func(ctx context.Context) error { return w.compare(ctx, p) }})
+	for _, p := range parts {
+		list = append(list, suite.Part{Name: p.name, Title: p.title, Packets: p.packets, Run: func(ctx context.Context) error { return w.compare(ctx, p) }})
 	}
-	if slices.Contains(chosen, placement) {
-		list = append(list, suite.Part{Name: placement, Title: "placement alone", Run: w.placement})
-	}
-	return w.Run(ctx, w.claims, list)
+	list = append(list, suite.Part{Name: placement, Title: "placement alone", Run: w.placement})
+	return o.RunParts(ctx, stdout, list, func(r *suite.Report, c *suite.Claims) { w.Report, w.claims = r, c })
 }
 
 // compare runs the variants of a part and records their claims.

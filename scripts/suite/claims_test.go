@@ -316,7 +316,7 @@ func TestRunClaims(t *testing.T) {
 					}
 				}
 				return err
-			}}})
+			}, false}})
 			if errors.Is(err, ErrClaims) != tt.claims || errors.Is(err, ErrVoid) != tt.void || tt.want == "" && err != nil || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v, want %q", err, tt.want)
 			}
@@ -348,8 +348,8 @@ func TestRunFails(t *testing.T) {
 	r, c, dir := begun(t)
 	ran := false
 	err := r.Run(context.Background(), c, []Part{
-		{"one", "a part", func(context.Context) error { return errors.New("no host") }},
-		{"two", "another", func(context.Context) error { ran = true; return nil }},
+		{"one", "a part", func(context.Context) error { return errors.New("no host") }, false},
+		{"two", "another", func(context.Context) error { ran = true; return nil }, false},
 	})
 	if err == nil || err.Error() != "one: no host" || ran {
 		t.Errorf("%v, and the part after it ran: %v", err, ran)
@@ -381,7 +381,7 @@ func TestExitCode(t *testing.T) {
 				c.Exact("one/a", map[string]float64{"reproduced": 1.3, "less": 0.5}[part])
 				c.Exact("one/b", 1.3)
 				return map[string]error{"void": ErrVoid, "fails": errors.New("no host")}[part]
-			}}})
+			}, false}})
 		})
 		os.Exit(0)
 	}

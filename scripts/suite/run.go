@@ -136,6 +136,33 @@ func (r *Report) Part(title string) {
 type Part struct {
 	Name, Title string
 	Run         func(context.Context) error
+	Packets     bool // needs root
+}
+
+// RunParts reads the claims, creates the output directory, and runs the chosen ones of all parts. It calls begin before.
+func (o *Options) RunParts(ctx context.Context, stdout io.Writer, parts []Part, begin func(*Report, *Claims)) error {
+	var names []string
+	for _, p := range parts {
+		names = append(names, p.Name)
+	}
+	chosen, err := o.Chosen(names)
+	if err != nil {
+		return err
+	}
+	parts = slices.DeleteFunc(parts, func(p Part) bool { return !slices.Contains(chosen, p.Name) })
+	if err := o.NeedRoot(slices.ContainsFunc(parts, func(p Part) bool { return p.Packets })); err != nil {
+		return err
+	}
+	claims, err := ReadClaims(o.Claims, names)
+	if err != nil {
+		return err
+	}
+	report, err := o.Begin(stdout)
+	if err != nil {
+		return err
+	}
+	begin(report, claims)
+	return report.Run(ctx, claims, parts)
 }
 
 // Run runs parts, writes the claims to the report and to claims.json next to it, and closes the
