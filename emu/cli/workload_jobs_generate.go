@@ -68,7 +68,7 @@ func (a *app) jobsGenerateCmd() *cobra.Command {
 			bench.Spread = mix.Spread
 			return bench.Generate(seed)
 		}},
-		{"bins", "1000 jobs with the sizes of the Dolly report: facebook or bing", []string{"jobs", "spread", "workload", "largest", "phases"}, func(seed uint64) ([]jobs.Job, error) {
+		{"bins", "1000 jobs with the sizes of the Dolly report: facebook or bing", []string{"jobs", "spread", "workload", "smallest", "largest", "phases"}, func(seed uint64) ([]jobs.Job, error) {
 			bins.Spread = mix.Spread
 			return bins.Generate(seed)
 		}},
@@ -152,6 +152,7 @@ distribution and default.`,
 	f.IntVar(&mix.Workers, "workers", 0, "number of users in a closed loop, who submit their next job --gap after the end of their job, 0s by default (kind mix; default: none)")
 	f.Float64Var(&mix.Spread, "spread", 0, "multiply the time in which each task consumes its input by 1 ± this, uniform (kind mix)")
 	f.StringVar(&bins.Workload, "workload", bins.Workload, "`name` of the cluster whose shares of jobs are drawn: "+words.Or(jobs.BinWorkloads())+" (kind bins)")
+	f.IntVar(&bins.Smallest, "smallest", bins.Smallest, "number of tasks of the smallest job (kind bins)")
 	f.IntVar(&bins.Largest, "largest", bins.Largest, "number of tasks of the largest job (kind bins)")
 	f.IntVar(&bins.Phases, "phases", bins.Phases, "number of stages of a job, each of which fetches from the one before (kind bins)")
 	limits.add(cmd)

@@ -47,7 +47,7 @@ type taskRun struct {
 	beat     time.Duration
 	lost     []bool
 	chains   map[workloads.BlockID][]topo.HostID // hosts of the pipeline of a block that were not lost since
-	flows    map[workloads.FlowID]Event // those in progress
+	flows    map[workloads.FlowID]Event          // those in progress
 	blocks   map[workloads.BlockID]bool
 	stored   map[workloads.BlockID]bool // durable and not deleted
 	deleted  int

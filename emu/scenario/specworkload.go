@@ -231,6 +231,8 @@ type TasksItem struct {
 	// Workload is the cluster whose shares of jobs in the bins of their numbers of tasks the generator bins has
 	// (default: facebook). docs/job-workloads.md has the bins.
 	Workload string `yaml:"workload,omitempty" jsonschema:"enum=facebook,enum=bing"`
+	// Smallest is the number of tasks of the smallest job of the generator bins (default: 1). Bins keep their shares of jobs.
+	Smallest int `yaml:"smallest,omitempty" jsonschema:"minimum=1,maximum=10000"`
 	// Largest is the number of tasks of the largest job of the generator bins (default: 10000). Bins keep their
 	// shares of jobs.
 	Largest int `yaml:"largest,omitempty" jsonschema:"minimum=1,maximum=10000"`

@@ -50,6 +50,7 @@ var generatorKeys = []struct {
 	{"sizes", []string{generatorMix, generatorBenchmarks}},
 	{"mix", []string{generatorBenchmarks}},
 	{"workload", []string{generatorBins}},
+	{"smallest", []string{generatorBins}},
 	{"largest", []string{generatorBins}},
 	{"phases", []string{generatorBins}},
 	{"reduces", []string{generatorBins}},
@@ -100,7 +101,7 @@ func (c *checker) taskDefaults() {
 			t.Jobs, gap = cmp.Or(t.Jobs, simulation.Jobs), simulation.Gap
 		case generatorBins:
 			t.Jobs, t.MapRate, gap = cmp.Or(t.Jobs, bins.Jobs), cmp.Or(t.MapRate, bins.MapRate), bins.Gap
-			t.Workload, t.Largest, t.Phases, t.Reduces = cmp.Or(t.Workload, bins.Workload), cmp.Or(t.Largest, bins.Largest), cmp.Or(t.Phases, bins.Phases), cmp.Or(t.Reduces, bins.Reduces)
+			t.Smallest, t.Workload, t.Largest, t.Phases, t.Reduces = cmp.Or(t.Smallest, bins.Smallest), cmp.Or(t.Workload, bins.Workload), cmp.Or(t.Largest, bins.Largest), cmp.Or(t.Phases, bins.Phases), cmp.Or(t.Reduces, bins.Reduces)
 			t.ShuffleShare, t.NIC = cmp.Or(t.ShuffleShare, &bins.Shuffle), cmp.Or(t.NIC, c.spec.Fabric.HostLink)
 		default:
 			continue
@@ -394,7 +395,7 @@ func (t *TasksItem) generate(seed uint64, slots int, l jobs.Limits) ([]jobs.Job,
 		return g.Generate(seed)
 	}
 	if t.Generator == generatorBins {
-		g := jobs.Bins{Jobs: t.Jobs, Workload: t.Workload, Largest: t.Largest, Phases: t.Phases, Reduces: t.Reduces, Busy: t.Utilization * float64(slots), Block: t.Block,
+		g := jobs.Bins{Jobs: t.Jobs, Workload: t.Workload, Smallest: t.Smallest, Largest: t.Largest, Phases: t.Phases, Reduces: t.Reduces, Busy: t.Utilization * float64(slots), Block: t.Block,
 			MapRate: t.MapRate, Shuffle: *t.ShuffleShare, NIC: t.NIC, Spread: t.Spread, PartitionSkew: t.Skew, Users: users, Limits: l}
 		if t.Gap != nil {
 			g.Gap = *t.Gap

@@ -196,6 +196,7 @@ func clonings() []Param {
 		{Name: "clone_reads", Type: Choice, Default: reads()[s.Reads], Choices: reads(), Doc: "copy of an output that a copy of a task fetches: first, the first one; exclusive, the k-th copy fetches the k-th one; delay, one that no other fetches, or after clone_wait any"},
 		{Name: "clone_wait", Type: Duration, Default: s.Wait, Max: int64(maxInterval), Doc: "ω of clone_reads delay: wait for a copy that no other fetches, from the end of the first copy"},
 		{Name: "clone_estimates", Type: Choice, Default: estimates()[0], Choices: estimates(), Doc: "given, clone_straggle and clone_wait; learned, estimates from ended tasks and fetches, for which the given values are the start"},
+		{Name: "clone_learn_every", Type: Duration, Default: s.LearnEvery, Max: int64(maxInterval), Doc: "time between two estimates of ω for jobs of a size, with clone_estimates learned"},
 	}
 }
 
@@ -203,7 +204,7 @@ func cloningOf(v Values) tasks.Cloning {
 	return tasks.Cloning{On: v.choice("cloning") == "dolly", Dolly: clone.Dolly{Straggle: v.float("clone_straggle"), Risk: v.float("clone_risk"),
 		Budget: v.float("clone_budget"), Utilization: v.float("clone_utilization")},
 		Admission: clone.Admission(slices.Index(admissions(), v.choice("clone_admission"))), Reads: tasks.Reads(slices.Index(reads(), v.choice("clone_reads"))),
-		Wait: v.duration("clone_wait"), Learn: v.choice("clone_estimates") == "learned"}
+		Wait: v.duration("clone_wait"), Learn: v.choice("clone_estimates") == "learned", LearnEvery: v.duration("clone_learn_every")}
 }
 
 // checkTasks rejects parameters that others disable.

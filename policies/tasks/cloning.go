@@ -20,10 +20,14 @@ type Cloning struct {
 	Wait time.Duration
 	// Learn estimates Straggle and Wait from policies.History, as far as it has enough samples.
 	Learn bool
+	// LearnEvery is the time between two estimates of Wait for jobs of a size. The paper's is an hour, for days of jobs.
+	LearnEvery time.Duration
 }
 
 // DefaultCloning returns Dolly's settings, with cloning off. The paper measured ω from 2.5 to 4.7 s for its smallest jobs.
-func DefaultCloning() Cloning { return Cloning{Dolly: clone.DefaultDolly(), Wait: 3 * time.Second} }
+func DefaultCloning() Cloning {
+	return Cloning{Dolly: clone.DefaultDolly(), Wait: 3 * time.Second, LearnEvery: 10 * time.Second}
+}
 
 // cloning is Dolly during one decision.
 //

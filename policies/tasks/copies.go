@@ -26,8 +26,6 @@ const (
 const (
 	// unlimitedWait is how long attempts may make copies under ExclusiveCopy: longer than any run.
 	unlimitedWait = time.Duration(math.MaxInt64 / 4)
-	// learnEvery is the time between two estimates of ω for a class of jobs. The paper's is an hour, for days of jobs.
-	learnEvery = 10 * time.Second
 	// enough is the number of samples below which the given ω is used. It is ours.
 	enough = 20
 	// fetchesAtOnce is the number of outputs that a task fetches at the same time, Hadoop's parallel copies.
@@ -114,7 +112,7 @@ func (x *cloning) learnWait(job, stage, copies int) {
 	j := &x.d.v.Jobs[job]
 	class := jobs.SizeClass(tasksOf(j))
 	at := x.waits[2*class : 2*class+2]
-	if stage == 0 || x.d.v.History == nil || at[0] > 0 && x.d.v.Now < time.Duration(at[0])+learnEvery {
+	if stage == 0 || x.d.v.History == nil || at[0] > 0 && x.d.v.Now < time.Duration(at[0])+x.LearnEvery {
 		return
 	}
 	h, before := &x.d.v.History.Copies[class], &j.Stages[stage-1]

@@ -54,6 +54,7 @@ func Figures() []Figure {
 		{"gain-by-size", "paired speed-up of the jobs of tasks relative to the baseline, with 95 % intervals, by number of tasks", false, gainBySize},
 		{"gain-by-parameter", "paired speed-up of jobs relative to the baseline, with 95 % intervals, over the number at the end of the arms' names, such as dolly-0.05", false, gainByParameter},
 		{"gantt", "attempts of tasks of one arm and repeat by host and slot over time, with their phases", false, gantt},
+		{"extra-slots", "slots in use by clones and backups of tasks over time, in one repeat of each arm", false, extraSlots},
 		{"shares", "slots in use by the jobs of each user over time, in one arm and repeat", false, shares},
 		{"utilisation", "load of each link of one arm and repeat over time", false, utilisation},
 		{"racks", "load of the links of each rack to and from the spines over time, with saturation marked, in one arm and repeat", false, racks},

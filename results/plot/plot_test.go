@@ -44,7 +44,7 @@ func made(t *testing.T, s rundirtest.Spec) *rundir.Run {
 }
 
 // ofTasks are the figures of jobs of tasks, which withTasks has the data of.
-var ofTasks = []string{"job-cdf", "job-parts", "locality", "gantt", "shares", "gain-by-size", "gain-by-parameter"}
+var ofTasks = []string{"job-cdf", "job-parts", "locality", "gantt", "shares", "gain-by-size", "gain-by-parameter", "extra-slots"}
 
 func withTasks(t *testing.T) *rundir.Run {
 	t.Helper()
@@ -158,6 +158,7 @@ func TestFiguresNameWhatTheyShow(t *testing.T) {
 		"gantt":             {"fair+hdfs, n = 397 attempts, in 24 slots, repeat 0", "reading a block", "fetching outputs", "waiting to compute", "computing", "writing and committing", "backup, n = 8", "committed first, n = 8", "copied, n = 7", "killed or failed, n = 15", "h1-03", "Time since the first arrival (s)"},
 		"gain-by-size":      {"Speed-up of jobs relative to fair+hdfs (×), 95 % intervals", "1–10 tasks", "51–150 tasks", "sebf+sinbad, n = 24 pairs (degraded)"},
 		"gain-by-parameter": {"Speed-up of jobs relative to fair+hdfs (×)", "Number at the end of the arm's name", "dolly, n ≥ 24 pairs", "0.10"},
+		"extra-slots":       {"Time since the first arrival (s), repeat 0", "Slots of clones and backups", "fair+hdfs, n = 397 attempts"},
 		"shares":            {"fair+hdfs, n = 397 attempts, repeat 0", "Slots in use", "u1", "u3"},
 		"bytes":             {"Bytes between racks in a repeat (MB)", "shuffle", "control", "odd", "fair+hdfs"},
 	} {
@@ -173,8 +174,8 @@ func TestFiguresNameWhatTheyShow(t *testing.T) {
 			}
 		}
 	}
-	if n := len(Figures()); n != 23 {
-		t.Errorf("%d figures, 23 are tested", n)
+	if n := len(Figures()); n != 24 {
+		t.Errorf("%d figures, 24 are tested", n)
 	}
 }
 

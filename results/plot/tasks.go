@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
@@ -233,6 +234,43 @@ func shares(d *drawing) error {
 	d.axes(fmt.Sprintf("Time since the first arrival (%s)", unit.name), "Slots in use")
 	d.p.X.Min, d.p.Y.Min, d.p.X.Max, d.p.Y.Max = 0, 0, unit.of(bin)*float64(len(low)), high*1.04
 	d.p.X.Padding, d.p.Y.Padding = 0, 0
+	d.note("each step covers %v", bin)
+	return nil
+}
+
+// extraSlots draws the slots that attempts beyond the first of a task have over time, in one repeat of each arm.
+func extraSlots(d *drawing) error {
+	if err := d.repeatOf(); err != nil {
+		return err
+	}
+	all, end := make([]flows.Records, len(d.series)), time.Duration(0)
+	for i, s := range d.series {
+		r, err := d.records(s)
+		if err != nil {
+			return err
+		}
+		for k := range r.Attempts {
+			end = max(end, r.Attempts[k].End)
+		}
+		all[i] = r
+	}
+	bin, unit := figures.RoundBin(end, figures.MostMoments), timesFor(end)
+	d.grid(true, true)
+	for i, s := range d.series {
+		var points plotter.XYs
+		for k, n := range metrics.ExtraSlotsOf(&all[i], bin) {
+			points = append(points, plotter.XY{X: unit.of(bin * time.Duration(k)), Y: n}, plotter.XY{X: unit.of(bin * time.Duration(k+1)), Y: n})
+		}
+		line, err := plotter.NewLine(points)
+		if err != nil {
+			return err
+		}
+		line.LineStyle = s.line()
+		d.add(line)
+		d.legend = append(d.legend, entry{s.named(len(all[i].Attempts), "attempts"), line})
+	}
+	d.axes(fmt.Sprintf("Time since the first arrival (%s), repeat %d", unit.name, d.o.Repeat), "Slots of clones and backups")
+	d.p.X.Min, d.p.Y.Min = 0, 0
 	d.note("each step covers %v", bin)
 	return nil
 }

@@ -59,6 +59,13 @@ const small, reads, cluster = "small.yaml", "reads.yaml", "cluster.yaml"
 // ours is the pair of cluster.yaml.
 var ours = []pair{{"", "", "base", "dolly"}}
 
+// twelve has the slots of the report's hosts. tenTasks are jobs of ten tasks alone, which come as seldom as the budget of 30
+// slots needs: it has room for one stage of ten tasks with three copies.
+var (
+	twelve   = []string{"map_slots=9", "reduce_slots=3"}
+	tenTasks = append([]string{"smallest=10", "largest=10", "utilization=0.002"}, twelve...)
+)
+
 const overLATE = "Dolly over LATE, at the scale of the part cluster"
 
 var parts = []part{
@@ -73,8 +80,9 @@ var parts = []part{
 		{"late", "Facebook, over LATE", nil}, {"mantri", "Facebook, over Mantri", []string{"base=mantri", "with=mantri"}}, {"hadoop", "Facebook, over Hadoop's speculation", []string{"base=hadoop", "with=hadoop"}},
 		{"none", "Facebook, over no mitigation", []string{"base=none", "with=none"}}, {"alone", "Facebook, Dolly alone over LATE", []string{"with=none"}},
 		{"eager", "Facebook, over LATE after one task time", []string{"late_after=6400ms"}},
+		{"twelve", "Facebook, 12 slots, over LATE", append([]string{"utilization=0.005"}, twelve...)}, {"ten", "ten tasks, 12 slots, over LATE", tenTasks}, {"ten-mantri", "ten tasks, 12 slots, over Mantri", append([]string{"base=mantri", "with=mantri"}, tenTasks...)},
 		{"bing-late", "Bing, over LATE", []string{"workload=bing"}}, {"bing-mantri", "Bing, over Mantri", []string{"workload=bing", "base=mantri", "with=mantri"}}},
-		doc: "50 hosts with 24 slots on 1 Gbps; jobs of up to 150 tasks. Dolly leaves tasks that it does not copy to the speculation of the other arm."},
+		doc: "50 hosts with 24 slots on 1 Gbps; jobs of up to 150 tasks. Rows with 12 slots have fewer jobs at a time, and some only jobs of ten tasks. Dolly leaves tasks that it does not copy to the speculation of the other arm."},
 	{name: "budget", title: "the budget", scenario: cluster, repeat: 3, pairs: ours, variants: []variant{
 		{"2", "2 %", []string{"budget=0.02"}}, {"3", "3 %", []string{"budget=0.03"}}, {"5", "5 %", nil}, {"8", "8 %", []string{"budget=0.08"}}, {"12", "12 %", []string{"budget=0.12"}}},
 		doc: overLATE + ", with these shares of the slots for copies."},

@@ -39,8 +39,9 @@ func BinWorkloads() (names []string) {
 type Bins struct {
 	Jobs     int
 	Workload string // one of BinWorkloads
-	// Largest is the largest number of tasks of a job. Bins keep their shares of jobs: those above have jobs of this number.
-	Largest int
+	// Smallest and Largest are the bounds of the number of tasks of a job. Bins keep their shares of jobs: those below
+	// and above have jobs of these numbers.
+	Smallest, Largest int
 	// Phases is the number of stages of a job with at least as many tasks, in which each stage after the first fetches
 	// the output of the one before. Smaller jobs have one stage for each task. A job of one stage has only maps.
 	Phases int
@@ -81,7 +82,7 @@ const (
 
 // DefaultBinJobs returns 1000 jobs of the workload facebook, with maps and reduces.
 func DefaultBinJobs() Bins {
-	return Bins{Jobs: 1000, Workload: binWorkloads[0].name, Largest: DefaultLargest, Phases: 2, Reduces: defaultBinReduces, Gap: 30 * time.Second, Block: DefaultBlock,
+	return Bins{Jobs: 1000, Workload: binWorkloads[0].name, Smallest: 1, Largest: DefaultLargest, Phases: 2, Reduces: defaultBinReduces, Gap: 30 * time.Second, Block: DefaultBlock,
 		MapRate: defaultBinMapRate, Shuffle: defaultBinShuffle, NIC: defaultBinNIC, Users: Users{Count: DefaultUsers}}
 }
 
@@ -92,7 +93,7 @@ func (g Bins) Generate(seed uint64) ([]Job, error) {
 	c.add(g.Jobs < 1 || g.Jobs > l.Jobs, "%d jobs: must be 1 to %d", g.Jobs, l.Jobs)
 	at := slices.Index(BinWorkloads(), g.Workload)
 	c.add(at < 0, "workload %q: must be %s", units.Clip(g.Workload), words.Or(BinWorkloads()))
-	c.add(g.Largest < 1 || g.Largest > DefaultLargest, "at most %d tasks: must be 1 to %d", g.Largest, DefaultLargest)
+	c.add(g.Smallest < 1 || g.Largest < g.Smallest || g.Largest > DefaultLargest, "%d to %d tasks: must be 1 to %d, ascending", g.Smallest, g.Largest, DefaultLargest)
 	c.add(g.Phases < 1 || g.Phases > l.Stages, "%d phases: must be 1 to %d", g.Phases, l.Stages)
 	c.span("reduces, relative to maps,", [2]float64{g.Reduces, g.Reduces}, 0, 1)
 	c.gap(g.Gap)
@@ -116,7 +117,7 @@ func (g Bins) Generate(seed uint64) ([]Job, error) {
 	for id := 1; id <= g.Jobs; id++ {
 		r := workloads.Stream(seed, "bins-size", id)
 		bin := draw(r, weights)
-		chain := g.chain(seed, id, g.counts(logUniform(r, [2]int{min(binTasks[bin][0], g.Largest), min(binTasks[bin][1], g.Largest)})))
+		chain := g.chain(seed, id, g.counts(logUniform(r, [2]int{g.within(binTasks[bin][0]), g.within(binTasks[bin][1])})))
 		if err := b.addStages(seed, Job{User: users.user(JobID(id)), Profile: fmt.Sprintf("bin%d", bin+1), Stages: chain}, g.Spread); err != nil {
 			return nil, fmt.Errorf("bins: job %d: %w", id, err)
 		}
@@ -142,6 +143,9 @@ func (g Bins) Generate(seed uint64) ([]Job, error) {
 	}
 	return b.jobs, Check(b.jobs, g.Limits)
 }
+
+// within returns the nearest number of tasks that a job may have.
+func (g Bins) within(tasks int) int { return min(max(tasks, g.Smallest), g.Largest) }
 
 // taskTime returns the time that a task computes.
 func (g Bins) taskTime() time.Duration { return g.MapRate.TimeToSend(g.Block) }

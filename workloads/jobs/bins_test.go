@@ -73,6 +73,7 @@ func TestBinChains(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := DefaultBinJobs()
 		g.Jobs, g.Largest = 20, rapid.IntRange(1, 60).Draw(t, "largest")
+		g.Smallest = rapid.IntRange(1, g.Largest).Draw(t, "smallest")
 		g.Phases, g.Reduces, g.Shuffle = rapid.IntRange(1, 8).Draw(t, "phases"), rapid.Float64Range(0, 1).Draw(t, "reduces"), rapid.Float64Range(0.001, 0.9).Draw(t, "shuffle")
 		g.PartitionSkew = rapid.SampledFrom([]float64{0, 1}).Draw(t, "skew")
 		list, err := g.Generate(rapid.Uint64().Draw(t, "seed"))
@@ -82,8 +83,8 @@ func TestBinChains(t *testing.T) {
 		for i := range list {
 			j := &list[i]
 			n := tasksIn(j)
-			if n > g.Largest || len(j.Stages) != min(g.Phases, n) {
-				t.Fatalf("job %d has %d tasks in %d stages: want at most %d in %d", j.ID, n, len(j.Stages), g.Largest, min(g.Phases, n))
+			if n < g.Smallest || n > g.Largest || len(j.Stages) != min(g.Phases, n) {
+				t.Fatalf("job %d has %d tasks in %d stages: want %d to %d in %d", j.ID, n, len(j.Stages), g.Smallest, g.Largest, min(g.Phases, n))
 			}
 			var took, fetching float64 // of one task of each stage
 			for s := range j.Stages {
@@ -156,19 +157,20 @@ func TestBinArrivals(t *testing.T) {
 
 func TestBinErrors(t *testing.T) {
 	for want, change := range map[string]func(*Bins){
-		`workload "yahoo": must be facebook or bing`:  func(g *Bins) { g.Workload = "yahoo" },
-		"0 jobs: must be 1 to 1000000":                func(g *Bins) { g.Jobs = 0 },
-		"at most 10001 tasks: must be 1 to 10000":     func(g *Bins) { g.Largest = 10_001 },
-		"101 phases: must be 1 to 100":                func(g *Bins) { g.Phases = 101 },
-		"reduces, relative to maps, 1.5 to 1.5: must": func(g *Bins) { g.Reduces = 1.5 },
-		"shuffle 0.95 to 0.95: must be 0 to 0.9":      func(g *Bins) { g.Shuffle = 0.95 },
-		"-1 busy slots: must be 0":                    func(g *Bins) { g.Busy = -1 },
-		"map rate 0bps: must be 1bps":                 func(g *Bins) { g.MapRate = 0 },
-		"NIC 0bps: must be 1bps":                      func(g *Bins) { g.NIC = 0 },
-		"spread 1: must be 0 to 0.9":                  func(g *Bins) { g.Spread = 1 },
-		"block 0B: must be":                           func(g *Bins) { g.Block = 0 },
-		"1e-09 busy slots: mean gap":                  func(g *Bins) { g.Busy = 1e-9 },
-		"job 1: more than 1 tasks":                    func(g *Bins) { g.Limits.Tasks = 1 },
+		`workload "yahoo": must be facebook or bing`:      func(g *Bins) { g.Workload = "yahoo" },
+		"0 jobs: must be 1 to 1000000":                    func(g *Bins) { g.Jobs = 0 },
+		"1 to 10001 tasks: must be 1 to 10000, ascending": func(g *Bins) { g.Largest = 10_001 },
+		"9 to 8 tasks: must be 1 to 10000, ascending":     func(g *Bins) { g.Smallest, g.Largest = 9, 8 },
+		"101 phases: must be 1 to 100":                    func(g *Bins) { g.Phases = 101 },
+		"reduces, relative to maps, 1.5 to 1.5: must":     func(g *Bins) { g.Reduces = 1.5 },
+		"shuffle 0.95 to 0.95: must be 0 to 0.9":          func(g *Bins) { g.Shuffle = 0.95 },
+		"-1 busy slots: must be 0":                        func(g *Bins) { g.Busy = -1 },
+		"map rate 0bps: must be 1bps":                     func(g *Bins) { g.MapRate = 0 },
+		"NIC 0bps: must be 1bps":                          func(g *Bins) { g.NIC = 0 },
+		"spread 1: must be 0 to 0.9":                      func(g *Bins) { g.Spread = 1 },
+		"block 0B: must be":                               func(g *Bins) { g.Block = 0 },
+		"1e-09 busy slots: mean gap":                      func(g *Bins) { g.Busy = 1e-9 },
+		"job 1: more than 1 tasks":                        func(g *Bins) { g.Limits.Tasks = 1 },
 	} {
 		g := DefaultBinJobs()
 		change(&g)
