@@ -284,11 +284,7 @@ func (b *Backend) start(ctx context.Context) (err error) {
 	if b.ahead != nil {
 		b.work.Go(func() error { return ended(b.ahead.run(b.workCtx)) })
 	}
-	b.every(cfg.Heartbeat, func() error {
-		evs, err := b.reports.beats()
-		b.push(evs...)
-		return err
-	})
+	b.every(cfg.Heartbeat, func() error { return ended(b.reports.round(b.workCtx)) })
 	b.work.Go(func() error { b.reports.deliver(b.workCtx); return nil })
 	if cfg.Needs.OracleLoad {
 		b.every(cfg.Settings.Look, b.reports.look())
@@ -428,7 +424,7 @@ func (b *Backend) Await(ctx context.Context, wake time.Duration) (time.Duration,
 		now := time.Since(b.zero)
 		b.mu.Lock()
 		evs, since, failed := b.queue, b.since, b.failed
-		evs, b.queue = urgent(evs)
+		b.queue = nil
 		b.mu.Unlock()
 		evs = append(evs, b.pathChanges()...)
 		switch {
@@ -453,36 +449,6 @@ func (b *Backend) Await(ctx context.Context, wake time.Duration) (time.Duration,
 		}
 		timer.Stop()
 	}
-}
-
-// beatsAtOnce is the number of heartbeats that one step of the engine handles. Those of all hosts come at
-// the same time, and with jobs of tasks, 20 of them take a step 1 to 2 ms, for which the end of a transfer
-// would wait.
-const beatsAtOnce = 4
-
-// urgent divides events into those of the next step and those that can wait: what follows beatsAtOnce
-// heartbeats, except ends of operations, which no report is about.
-func urgent(evs []engine.Event) (next, later []engine.Event) {
-	beats := 0
-	for i, ev := range evs {
-		if _, ok := ev.(engine.Heartbeat); !ok {
-			continue
-		}
-		if beats++; beats <= beatsAtOnce {
-			continue
-		}
-		next = slices.Clone(evs[:i])
-		for _, ev := range evs[i:] {
-			switch ev.(type) {
-			case engine.TransferFinished, engine.OutputSpilled, engine.TaskComputed, engine.BlockDurable:
-				next = append(next, ev)
-			default:
-				later = append(later, ev)
-			}
-		}
-		return next, later
-	}
-	return evs, nil
 }
 
 // progress puts what receivers have by now ahead of events, and forgets flows

@@ -9,6 +9,7 @@ import (
 
 	"testbed/emu/engine"
 	"testbed/emu/fault"
+	"testbed/emu/kernel"
 	"testbed/emu/plan"
 	"testbed/topo"
 	"testbed/topo/units"
@@ -20,7 +21,7 @@ import (
 type reports struct {
 	b     *Backend
 	racks []hostCounters        // before the first packet; empty if no policy needs them
-	begun [][]workloads.BlockID // at each host, since its last report that was not lost; only beats touches it
+	begun [][]workloads.BlockID // at each host, since its last report that was not lost; only round touches it
 	kick  chan struct{}
 
 	mu   sync.Mutex
@@ -69,43 +70,68 @@ func (x *reports) crash(h topo.HostID) {
 	x.late = slices.DeleteFunc(x.late, func(l late) bool { return l.beat.Host == h })
 }
 
-// beats makes the reports of all hosts and then of all leaves, and returns those
-// that come in at once.
-func (x *reports) beats() ([]engine.Event, error) {
-	b := x.b
-	out := append(make([]engine.Event, 0, 1+len(x.lost)+len(x.racks)), b.computed()...)
-	for h := range topo.HostID(len(x.lost)) {
-		c, at, err := b.sampler.host(h)
-		if err != nil {
-			return nil, err
-		}
-		hb := engine.Heartbeat{Host: h, Rx: c.rx - b.counted[h].rx, Tx: c.tx - b.counted[h].tx, Made: at.Sub(b.zero)}
-		if len(b.volumes) > 0 {
-			u := b.volumes[h].Use()
-			x.begun[h] = append(x.begun[h], u.Begun...)
-			hb.Disk = &engine.DiskReport{Used: u.Used, Writing: u.Writing}
-			for _, id := range x.begun[h] {
-				if !slices.Contains(u.Writing, id) {
-					hb.Disk.Ended = append(hb.Disk.Ended, id)
-				}
+// round makes the reports of all hosts, a few at a time (Settings.Beats), and then of all leaves. It hands
+// over those that come in at once. It returns the cause if ctx ends between two groups of hosts.
+func (x *reports) round(ctx context.Context) error {
+	b, n := x.b, len(x.lost)
+	at := max(1, b.cfg.Settings.Beats)
+	gap := min(b.cfg.Settings.BeatGap, b.cfg.Heartbeat/4/time.Duration((n+at-1)/at))
+	for h := 0; h < n; h += at {
+		if h > 0 {
+			if err := kernel.Sleep(ctx, gap); err != nil {
+				return err
 			}
 		}
-		if b.faults.isCrashed(h) || x.isLost(h) {
-			continue
+		var out []engine.Event
+		if h == 0 {
+			out = b.computed()
 		}
-		x.begun[h] = x.begun[h][:0]
-		if !x.hold(hb) {
-			out = append(out, hb)
+		for i := h; i < min(h+at, n); i++ {
+			hb, ok, err := x.beat(topo.HostID(i))
+			if err != nil {
+				return err
+			}
+			if ok {
+				out = append(out, hb)
+			}
+		}
+		if len(out) > 0 {
+			b.push(out...)
 		}
 	}
 	for r, zero := range x.racks {
 		c, at, err := b.sampler.leaf(topo.RackID(r))
 		if err != nil {
-			return nil, err
+			return err
 		}
-		out = append(out, engine.RackReport{Rack: topo.RackID(r), Rx: c.rx - zero.rx, Tx: c.tx - zero.tx, Made: at.Sub(b.zero)})
+		b.push(engine.RackReport{Rack: topo.RackID(r), Rx: c.rx - zero.rx, Tx: c.tx - zero.tx, Made: at.Sub(b.zero)})
 	}
-	return out, nil
+	return nil
+}
+
+// beat makes the report of a host. ok is whether it comes in at once.
+func (x *reports) beat(h topo.HostID) (hb engine.Heartbeat, ok bool, err error) {
+	b := x.b
+	c, at, err := b.sampler.host(h)
+	if err != nil {
+		return hb, false, err
+	}
+	hb = engine.Heartbeat{Host: h, Rx: c.rx - b.counted[h].rx, Tx: c.tx - b.counted[h].tx, Made: at.Sub(b.zero)}
+	if len(b.volumes) > 0 {
+		u := b.volumes[h].Use()
+		x.begun[h] = append(x.begun[h], u.Begun...)
+		hb.Disk = &engine.DiskReport{Used: u.Used, Writing: u.Writing}
+		for _, id := range x.begun[h] {
+			if !slices.Contains(u.Writing, id) {
+				hb.Disk.Ended = append(hb.Disk.Ended, id)
+			}
+		}
+	}
+	if b.faults.isCrashed(h) || x.isLost(h) {
+		return hb, false, nil
+	}
+	x.begun[h] = x.begun[h][:0]
+	return hb, !x.hold(hb), nil
 }
 
 func (x *reports) isLost(h topo.HostID) bool {

@@ -2,7 +2,6 @@ package live
 
 import (
 	"context"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -44,7 +43,7 @@ func (r *rig) listen(t *testing.T, enough func(now time.Duration, ev engine.Even
 	}
 }
 
-// Hosts report the contents of their disks, and leaves the load of their ports to the spines. If a
+// Hosts report the contents of their disks, a few hosts at a time, and leaves the load of their ports to the spines. If a
 // policy needs them, the loads of all links are reported.
 func TestReportsOnPackets(t *testing.T) {
 	r := newRigOf(t, 20*units.Mbps, slices.Repeat([]units.Rate{10 * units.Mbps}, 6), nil, policies.Needs{LinkLoad: true, OracleLoad: true})
@@ -93,6 +92,11 @@ func TestReportsOnPackets(t *testing.T) {
 		}
 		if d := all[len(all)-1].ev.Disk; d.Used != stored[h] || len(d.Writing) > 0 {
 			t.Errorf("at the end the disk of host %d has %+v, want %v", h, d, stored[h])
+		}
+	}
+	for i, b := range beats[4] { // hosts report in groups of Settings.Beats
+		if gap := b.ev.Made - beats[3][i].ev.Made; gap < r.cfg.Settings.BeatGap {
+			t.Errorf("hosts 3 and 4 reported %v apart, want at least %v", gap, r.cfg.Settings.BeatGap)
 		}
 	}
 	if !slices.ContainsFunc(beats[4], func(b heard[engine.Heartbeat]) bool {
@@ -203,32 +207,5 @@ func TestLoads(t *testing.T) {
 	}
 	if got := loads(f, []sent{after(0, 9), after(0, 9), after(0, 9), after(0, 9)}, []sent{after(0, 0), after(0, 9), after(ms, 0), after(ms, 9)}); slices.Max(got) != 0 {
 		t.Errorf("counters that begin anew and time that stands still: %v", got)
-	}
-}
-
-// Ends of operations do not wait for more than a few heartbeats, and all else keeps its order.
-func TestHeartbeatsAreHandledInParts(t *testing.T) {
-	var queue []engine.Event
-	for h := range topo.HostID(2*beatsAtOnce + 1) {
-		queue = append(queue, engine.Heartbeat{Host: h})
-	}
-	done, failed := engine.TransferFinished{Flow: 7}, engine.TransferFailed{Flow: 8, Why: "cut"}
-	queue = append(queue, engine.RackReport{Rack: 1}, done, failed, engine.Heartbeat{})
-	next, later := urgent(slices.Clone(queue))
-	n := len(queue)
-	if want := append(slices.Clone(queue[:beatsAtOnce]), done); !reflect.DeepEqual(next, want) {
-		t.Errorf("first %v, want %v", next, want)
-	}
-	if want := append(slices.Clone(queue[beatsAtOnce:n-3]), failed, queue[n-1]); !reflect.DeepEqual(later, want) {
-		t.Errorf("then %v, want %v", later, want)
-	}
-	if next, later = urgent(later); len(next) != beatsAtOnce {
-		t.Errorf("second %v, want %d heartbeats", next, beatsAtOnce)
-	}
-	if next, later = urgent(later); len(next) != 4 || len(later) != 0 { // a heartbeat, the report, the failure and the last
-		t.Errorf("third %v, then %v: want 4 and none", next, later)
-	}
-	if next, later = urgent(nil); len(next)+len(later) != 0 {
-		t.Errorf("of none: %v and %v", next, later)
 	}
 }

@@ -79,6 +79,11 @@ type Settings struct {
 	// Look is the time over which loads of all links are measured for a policy that
 	// needs them, one look after the other (policies.Needs.OracleLoad).
 	Look time.Duration `json:"look_ns"`
+	// Beats is the number of hosts that report at one moment, and BeatGap the time until the next
+	// ones do, so that ends of transfers need not wait until the engine has handled the
+	// reports of all hosts. A round takes a quarter of the interval between heartbeats at most.
+	Beats   int           `json:"beats"`
+	BeatGap time.Duration `json:"beat_gap_ns"`
 	// Settle bounds the wait for the last packets after the last completion, and
 	// Quiet is how long all counters must stand still.
 	Settle time.Duration `json:"settle_ns"`
@@ -121,6 +126,7 @@ func DefaultSettings(f *topo.Fabric) Settings {
 		PeerTimeout: hosts.DefaultPeerTimeout,
 		Jitter:      slowest.TimeToSend(f.Shape().MTU + plan.EthernetHeader),
 		Sample:      200 * time.Millisecond, Interval: 8 * time.Millisecond, Spell: 12, Watch: 8, Probe: 10 * time.Millisecond, Look: 25 * time.Millisecond,
+		Beats: 4, BeatGap: 1 * time.Millisecond,
 		Settle: 3 * time.Second, Quiet: 60 * time.Millisecond, Stop: 10 * time.Second,
 	}
 }
