@@ -76,32 +76,54 @@ func TestCrashesAmongClones(t *testing.T) {
 	if testing.Short() {
 		histories = 60
 	}
+	// Histories are independent of each other, so that shards of them run on all processors.
+	var shards [8]struct{ copies, fetched [3]int }
+	t.Run("histories", func(t *testing.T) {
+		for k := range shards {
+			t.Run(fmt.Sprint("shard=", k), func(t *testing.T) {
+				t.Parallel()
+				for n := k; n < histories; n += len(shards) {
+					arm := n % 3
+					c, f := crashAmongClones(t, n, arm)
+					shards[k].copies[arm] += c
+					shards[k].fetched[arm] += f
+				}
+			})
+		}
+	})
 	var copies, fetched [3]int
-	for n := range histories {
-		rng := workloads.Stream(1, "crashes", n)
-		r, w := workOf(t, cloned+fmt.Sprintf("seed: %d\n", n%50), 0)
-		var list []fault.Fault
-		for i := range 1 + rng.IntN(2) {
-			list = append(list, fault.Fault{Name: fmt.Sprint("crash ", i), Kind: fault.HostCrash, At: time.Duration(rng.Int64N(int64(8 * time.Second))),
-				For: time.Duration(100+rng.IntN(3000)) * time.Millisecond, Host: topo.HostID(rng.IntN(6)), DiskLost: rng.IntN(4) == 0})
+	for _, s := range shards {
+		for arm := range copies {
+			copies[arm], fetched[arm] = copies[arm]+s.copies[arm], fetched[arm]+s.fetched[arm]
 		}
-		var err error
-		if r.faults, err = fault.Compile(r.fabric, list); err != nil {
-			t.Fatal(err)
-		}
-		arm := n % 3
-		rec, err := r.simulate(t.Context(), arm, 0, w, "", nil, nil, nil)
-		if err != nil {
-			t.Fatalf("history %d: %v", n, err)
-		}
-		c, f, err := checkCloned(&rec, 3)
-		if err != nil {
-			t.Errorf("history %d, arm %s, faults %+v: %v", n, r.arms[arm].Name, list, err)
-		}
-		copies[arm], fetched[arm] = copies[arm]+c, fetched[arm]+f
 	}
 	t.Logf("%v attempts made copies, and %v fetches were from these, with clone_reads first, exclusive and delay", copies, fetched)
 	if copies[0] > 0 || copies[1] == 0 || copies[2] == 0 || fetched[1] == 0 || fetched[2] == 0 {
 		t.Errorf("copies %v, fetches from them %v: want none with clone_reads first, and some with the others", copies, fetched)
 	}
+}
+
+// crashAmongClones simulates drawn history n under an arm, and returns the counts of checkCloned.
+func crashAmongClones(t *testing.T, n, arm int) (copies, fetched int) {
+	t.Helper()
+	rng := workloads.Stream(1, "crashes", n)
+	r, w := workOf(t, cloned+fmt.Sprintf("seed: %d\n", n%50), 0)
+	var list []fault.Fault
+	for i := range 1 + rng.IntN(2) {
+		list = append(list, fault.Fault{Name: fmt.Sprint("crash ", i), Kind: fault.HostCrash, At: time.Duration(rng.Int64N(int64(8 * time.Second))),
+			For: time.Duration(100+rng.IntN(3000)) * time.Millisecond, Host: topo.HostID(rng.IntN(6)), DiskLost: rng.IntN(4) == 0})
+	}
+	var err error
+	if r.faults, err = fault.Compile(r.fabric, list); err != nil {
+		t.Fatal(err)
+	}
+	rec, err := r.simulate(t.Context(), arm, 0, w, "", nil, nil, nil)
+	if err != nil {
+		t.Fatalf("history %d: %v", n, err)
+	}
+	copies, fetched, err = checkCloned(&rec, 3)
+	if err != nil {
+		t.Errorf("history %d, arm %s, faults %+v: %v", n, r.arms[arm].Name, list, err)
+	}
+	return copies, fetched
 }
