@@ -20,6 +20,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -231,7 +232,7 @@ func testInGuest(ctx context.Context, s settings) (bool, error) {
 		fmt.Println("KERNEL:", line)
 	}
 	if b, err2 := os.ReadFile(console); !ok && err2 == nil && (err != nil || !res.Done) {
-		fmt.Printf("---- the guest's console\n%s\n----\n", lastLines(b, 60))
+		fmt.Printf("---- the guest's console\n%s\n----\n", consoleExcerpt(b, 120))
 	}
 	say("total time %v", time.Since(start).Round(time.Second))
 	return ok, err
@@ -351,6 +352,9 @@ func makeDisk(ctx context.Context, mkfs, file string, size int64) error {
 
 // boot runs the guest until it powers off, and reads its report.
 func boot(ctx context.Context, qemu string, s settings, kernel, initrd, disk, console string) (*results, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go watchConsole(ctx, cancel, console)
 	cmd := exec.CommandContext(ctx, qemu,
 		"-accel", "tcg,thread=multi", "-cpu", "max", "-smp", fmt.Sprint(s.cpus), "-m", fmt.Sprint(s.memory),
 		"-display", "none", "-monitor", "none", "-nodefaults", "-no-user-config", "-no-reboot",
@@ -386,6 +390,38 @@ func boot(ctx context.Context, qemu string, s settings, kernel, initrd, disk, co
 	return res, err
 }
 
+// A kernel prints lockupSign of a processor on which nothing else ran for 20 s or more, and again
+// while that lasts. After maxLockups of them the guest does not recover.
+const (
+	lockupSign = "BUG: soft lockup"
+	maxLockups = 4
+)
+
+// watchConsole cancels ctx when the guest's kernel has locked up, which otherwise only the timeout
+// of the run would end.
+func watchConsole(ctx context.Context, cancel context.CancelCauseFunc, console string) {
+	tick := time.NewTicker(5 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if b, err := os.ReadFile(console); err == nil && bytes.Count(b, []byte(lockupSign)) >= maxLockups {
+			cancel(errors.New("its kernel has locked up"))
+			return
+		}
+	}
+}
+
+// kernelSigns mark the lines with which the kernel reports faults.
+var kernelSigns = []string{"Kernel panic", "BUG:", "Oops", "WARNING:", "Out of memory", "rcu_sched self-detected", "hung_task"}
+
+func isComplaint(line string) bool {
+	return slices.ContainsFunc(kernelSigns, func(sign string) bool { return strings.Contains(line, sign) })
+}
+
 // kernelComplaints returns the lines of a console with which the kernel reports faults.
 func kernelComplaints(console string) []string {
 	b, err := os.ReadFile(console)
@@ -394,17 +430,19 @@ func kernelComplaints(console string) []string {
 	}
 	var lines []string
 	for line := range strings.Lines(string(b)) {
-		for _, sign := range []string{"Kernel panic", "BUG:", "Oops", "WARNING:", "Out of memory", "rcu_sched self-detected", "hung_task"} {
-			if strings.Contains(line, sign) {
-				lines = append(lines, strings.TrimSpace(line))
-				break
-			}
+		if isComplaint(line) {
+			lines = append(lines, strings.TrimSpace(line))
 		}
 	}
 	return lines
 }
 
-func lastLines(b []byte, n int) string {
+// consoleExcerpt returns n lines of a console from the first complaint of the kernel on, or the
+// last n lines: the first complaint has the traces that explain the others.
+func consoleExcerpt(b []byte, n int) string {
 	lines := strings.Split(strings.TrimSpace(strings.ReplaceAll(string(b), "\r", "")), "\n")
+	if i := slices.IndexFunc(lines, isComplaint); i >= 0 {
+		lines = lines[i:min(len(lines), i+n)]
+	}
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -295,4 +296,37 @@ func TestSelection(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The excerpt of a console starts at the first complaint, whose traces explain the others.
+func TestConsoleExcerpt(t *testing.T) {
+	console := []byte("boot\r\nWARNING: CPU: 0\r\ntrace 1\r\ntrace 2\r\nWARNING: CPU: 1\r\n")
+	if got, want := consoleExcerpt(console, 3), "WARNING: CPU: 0\ntrace 1\ntrace 2"; got != want {
+		t.Errorf("with complaints: %q, want %q", got, want)
+	}
+	if got, want := consoleExcerpt([]byte("a\nb\nc\n"), 2), "b\nc"; got != want {
+		t.Errorf("without: %q, want %q", got, want)
+	}
+}
+
+func TestWatchConsole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		console := filepath.Join(t.TempDir(), "console")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		go watchConsole(ctx, cancel, console)
+		for n := 1; n <= maxLockups; n++ {
+			if ctx.Err() != nil {
+				t.Fatalf("ended after %d lockups, want %d", n-1, maxLockups)
+			}
+			text := strings.Repeat("[ 1.0] watchdog: "+lockupSign+" - CPU#0 stuck for 26s!\n", n)
+			if err := os.WriteFile(console, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Second)
+		}
+		if ctx.Err() == nil {
+			t.Errorf("not ended after %d lockups", maxLockups)
+		}
+	})
 }
