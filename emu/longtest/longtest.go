@@ -31,3 +31,13 @@ func Computes(t testing.TB) {
 		t.Skip(NotJudged + RaceDetector)
 	}
 }
+
+// OnePass skips the test under the race detector, because another test of the package runs the same
+// concurrent code under it: like is the name of that test. make check runs the test in the pass without
+// the race detector alone, which it needs in any case if it judges durations.
+func OnePass(t testing.TB, like string) {
+	t.Helper()
+	if Instrumented {
+		t.Skip(NotJudged + RaceDetector + ", under which " + like + " runs the same code")
+	}
+}

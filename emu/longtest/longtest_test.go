@@ -34,3 +34,15 @@ func TestChild(t *testing.T) {
 		Skip(t, "sends for 40 s")
 	}
 }
+
+// A test of one pass runs only without the race detector.
+func TestOnePass(t *testing.T) {
+	ran := false
+	t.Run("test", func(t *testing.T) {
+		OnePass(t, "TestSkip")
+		ran = true
+	})
+	if ran == Instrumented {
+		t.Errorf("ran %t, under the race detector %t", ran, Instrumented)
+	}
+}
