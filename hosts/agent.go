@@ -312,11 +312,14 @@ func (a *Agent) readHeader(ctx context.Context, conn net.Conn) (wire.Header, err
 	length := wire.Size
 	err := readFull(ctx, conn, b[:length], a.o.Timeouts.Header)
 	if n, ok := wire.Len(b[:length]); err == nil && ok && n > length {
-		err = readFull(ctx, conn, b[length:n], a.o.Timeouts.Header)
+		if err = readFull(ctx, conn, b[length:n], a.o.Timeouts.Header); err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
 		length = n
 	}
 	if err != nil {
-		if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.ETIMEDOUT) {
+		// A sender that is stopped while it connects closes a connection on which it has sent nothing.
+		if err == io.EOF || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.ETIMEDOUT) {
 			err = errors.Join(errPeerClosed, err)
 		}
 		return wire.Header{}, fmt.Errorf("read header: %w", err)

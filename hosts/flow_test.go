@@ -248,6 +248,22 @@ func TestReceiverRefuses(t *testing.T) {
 	}
 }
 
+// A connection that ends before its first byte is that of a sender that was stopped while it connected.
+func TestConnectionWithoutBytes(t *testing.T) {
+	inMemory(t, hosts(1), func(t *testing.T, n *memNet, c *cluster) {
+		conn, err := n.Dial(t.Context(), 7, 0, wire.ShufflePort, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
+		time.Sleep(2 * breakGrace)
+		synctest.Wait()
+		if _, problems := c.notes.get(); len(problems) > 0 {
+			t.Errorf("problems %v, want none", problems)
+		}
+	})
+}
+
 func TestSilentConnectionIsDropped(t *testing.T) {
 	inMemory(t, hosts(1), func(t *testing.T, n *memNet, c *cluster) {
 		conn, err := n.Dial(t.Context(), 7, 0, wire.ShufflePort, 0)
