@@ -64,7 +64,11 @@ func (b *Backend) Do(ctx context.Context, cmds []engine.Command) error {
 func (b *Backend) mark(c engine.Mark) error {
 	a := b.agents[c.Host]
 	if c.Kind == engine.MarkWrite {
-		return a.MarkWrite(c.ID, c.Parts, c.Size, c.Waited, b.cfg.Notes.Blocks[uint32(c.ID)])
+		note := b.cfg.Notes.Blocks[uint32(c.ID)]
+		if t := c.Attempt.Task; t.Job > 0 {
+			note.TaskJob, note.Stage, note.Index, note.Attempt = uint32(t.Job), uint32(t.Stage), uint32(t.Index), uint32(c.Attempt.N)
+		}
+		return a.MarkWrite(c.ID, c.Parts, c.Size, c.Waited, note)
 	}
 	kind, ok := markKinds[c.Kind]
 	if !ok {

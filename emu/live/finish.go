@@ -145,7 +145,7 @@ func (b *Backend) settle(ctx context.Context) ([]hostCounters, error) {
 		if is, err = b.sampler.allHosts(); err != nil {
 			break
 		}
-		if slices.Equal(is, was) {
+		if slices.Equal(is, was) && b.network.waitingMarks() == 0 {
 			return is, nil
 		}
 		if time.Now().After(deadline) {

@@ -326,6 +326,13 @@ func (b *Backend) startAgents(ctx context.Context) error {
 		kernel.SocketOptions{Congestion: b.cfg.Congestion, SendBuffer: set.BlockBuffer, ReceiveBuffer: set.ReceiveBuffer}, peer, set.Setup, set.SetupTime)
 	net.routes, b.network = b.faults, net
 	b.work.Go(func() error { return ended(net.run(b.workCtx)) })
+	b.work.Go(func() error {
+		err := ended(net.resend(b.workCtx))
+		if err != nil {
+			b.fail(err)
+		}
+		return err
+	})
 	pacer := pace.New(pace.Options{Quantum: set.Quantum, Chunk: f.Shape().MTU - plan.TCPHeaders})
 	b.work.Go(func() error { return ended(pacer.Run(b.workCtx)) })
 	for h := range topo.HostID(f.Hosts()) {

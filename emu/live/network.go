@@ -2,9 +2,7 @@ package live
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/netip"
 	"sync"
@@ -39,8 +37,7 @@ type network struct {
 	// port of a flow between racks.
 	routes routes
 
-	marks  sync.Mutex
-	marked map[string]uint64 // marks that left for each leaf, by its name
+	marks marks
 }
 
 type routes interface {
@@ -65,7 +62,7 @@ type sourcePorts struct {
 const firstPort, lastPort = 10000, 32000
 
 func newNetwork(f *topo.Fabric, ns map[string]*kernel.Namespace, socket, block kernel.SocketOptions, peerTimeout time.Duration, setup int, setupTime time.Duration) *network {
-	return &network{fabric: f, ns: ns, socket: socket, block: block, peerTimeout: peerTimeout, ports: make([]sourcePorts, f.Hosts()), dials: make(chan dial), setup: newSetup(setup, setupTime), ended: make(chan struct{}), marked: map[string]uint64{}}
+	return &network{fabric: f, ns: ns, socket: socket, block: block, peerTimeout: peerTimeout, ports: make([]sourcePorts, f.Hosts()), dials: make(chan dial), setup: newSetup(setup, setupTime), ended: make(chan struct{}), marks: newMarks()}
 }
 
 func (n *network) of(h topo.HostID) *kernel.Namespace { return n.ns[n.fabric.HostName(h)] }
@@ -195,52 +192,4 @@ func (n *network) sourcePort(src topo.HostID, local netip.Addr, remote netip.Add
 		ports.next = p + 1
 	}
 	return p, err
-}
-
-// Mark sends a mark to the address that every leaf discards. The mark of a host that is cut off is sent
-// from another host, so that the captures have it. A mark that its host's full queue drops is sent again.
-func (n *network) Mark(h topo.HostID, payload []byte) error {
-	by, ok := n.routes.marker(h)
-	for ok {
-		err := n.sendMark(by, payload)
-		if err == nil {
-			n.marks.Lock()
-			n.marked[topo.LeafName(n.fabric.RackOf(by))]++
-			n.marks.Unlock()
-			return nil
-		}
-		was := by
-		if by, ok = n.routes.marker(h); ok && by == was {
-			return err // it was not cut off meanwhile
-		}
-	}
-	what := "a mark"
-	if m, err := wire.Parse(payload); err == nil {
-		what = fmt.Sprintf("the %v of %d", m.Kind, m.Group)
-	}
-	n.routes.note(fmt.Sprintf("%s: no host could send %s: all are cut off", n.fabric.HostName(h), what))
-	return nil
-}
-
-// The waits between attempts to send a mark to a full queue, and the number of them.
-const (
-	markPause    = 500 * time.Microsecond
-	markPatience = 4000
-)
-
-func (n *network) sendMark(by topo.HostID, payload []byte) (err error) {
-	for range markPatience {
-		if err = n.of(by).SendUDP(payload, netip.AddrPortFrom(topo.MarkAddr(), wire.MarkPort)); !errors.Is(err, kernel.ErrQueueFull) {
-			return err
-		}
-		time.Sleep(markPause)
-	}
-	return fmt.Errorf("%w: its queue was full for %v", err, markPatience*markPause)
-}
-
-// discards are the marks so far that each leaf was to discard.
-func (n *network) discards() map[string]uint64 {
-	n.marks.Lock()
-	defer n.marks.Unlock()
-	return maps.Clone(n.marked)
 }

@@ -399,7 +399,7 @@ func TestCrashAmongClonesInEveryPhase(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			s := newStrike(t, p, 1, 4, 5)
 			s.Cloning.On, s.Cloning.Budget, s.Cloning.Utilization = true, 0.4, 1 // job 3 is too large for clones
-			s.Cloning.Reads, s.Cloning.Wait = schedulers.DelayedCopy, time.Second
+			s.Cloning.Reads, s.Cloning.Wait = schedulers.DelayedCopy, schedulers.SameWaits(time.Second)
 			var alive int
 			s.hit = func(s *strike, _ time.Duration) {
 				for id, o := range s.attempts {
