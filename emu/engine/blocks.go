@@ -11,6 +11,7 @@ import (
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
+	"testbed/workloads/jobs"
 )
 
 // blocks is the sub-machine that places blocks and tracks their pipelines.
@@ -24,6 +25,9 @@ type blocks struct {
 	failed     map[workloads.BlockID]bool   // failed blocks, about which events may still arrive
 	stopped    map[workloads.BlockID]*write // blocks that were stopped, with their targets
 	placements []policies.Placement         // by time, pruned by recentPlacements
+
+	// attempt returns the attempt of a task that writes a block, its zero value for none.
+	attempt func(workloads.BlockID) jobs.AttemptID
 }
 
 // write is a block being written and its writer's next blocks.
@@ -181,7 +185,7 @@ func (x *blocks) placeBlock(r request) error {
 	x.placements = append(x.placements, policies.Placement{At: x.now, Block: b.ID, Client: b.Client, Size: b.Size, Hosts: slices.Clone(targets)})
 	x.active[b.ID] = &write{block: b, targets: targets, rest: rest[1:]}
 	x.command(
-		Mark{Kind: MarkWrite, ID: int(b.ID), Host: b.Client, Parts: b.Replicas, Size: b.Size, Waited: x.now - r.at},
+		Mark{Kind: MarkWrite, ID: int(b.ID), Host: b.Client, Parts: b.Replicas, Size: b.Size, Waited: x.now - r.at, Attempt: x.attempt(b.ID)},
 		StartChain{Block: b, Targets: slices.Clone(targets), Hashes: hashes})
 	return nil
 }

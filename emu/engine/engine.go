@@ -144,6 +144,7 @@ func New(cfg Config) (*Engine, error) {
 	}
 	var badTasks error
 	e.tasks, badTasks = newTasks(shared, &e.coflows, &e.blocks)
+	e.blocks.attempt = e.tasks.writerOf
 	if err := errors.Join(e.initControl(), badBlocks, badTasks); err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
+	"testbed/workloads/jobs"
 )
 
 // Event is an event in the cluster. The set of events is closed.
@@ -166,6 +167,8 @@ type Mark struct {
 	Why   string      `json:",omitempty"` // reason of a failure
 	// Waited is the time between the request of a write and its placement.
 	Waited time.Duration `json:",omitempty"`
+	// Attempt is the attempt of a task that writes the block; its zero value for none.
+	Attempt jobs.AttemptID `json:",omitzero"`
 }
 
 // StartTransfer starts one flow. With Ceiling 0, no byte may be sent before a SetCeiling

@@ -629,6 +629,14 @@ func (x *tasks) write(a *taskAttempt, size units.Bytes) error {
 	return x.blocks.writerArrived(w)
 }
 
+// writerOf returns the attempt that writes a block, its zero value for none.
+func (x *tasks) writerOf(id workloads.BlockID) (attempt jobs.AttemptID) {
+	if a := x.writes[id]; a != nil {
+		attempt = a.Attempt
+	}
+	return attempt
+}
+
 // blockEnded counts a block of an attempt.
 func (x *tasks) blockEnded(n blockEnded) {
 	a := x.writes[n.id]

@@ -66,7 +66,7 @@ func (b *Backend) mark(c engine.Mark) error {
 	if c.Kind == engine.MarkWrite {
 		note := b.cfg.Notes.Blocks[uint32(c.ID)]
 		if t := c.Attempt.Task; t.Job > 0 {
-			note.TaskJob, note.Stage, note.Index, note.Attempt = uint32(t.Job), uint32(t.Stage), uint32(t.Index), uint32(c.Attempt.N)
+			note.Job, note.Stage, note.Index, note.Attempt = uint32(t.Job), uint32(t.Stage), uint32(t.Index), uint32(c.Attempt.N)
 		}
 		return a.MarkWrite(c.ID, c.Parts, c.Size, c.Waited, note)
 	}

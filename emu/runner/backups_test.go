@@ -8,6 +8,7 @@ import (
 	"testbed/emu/longtest"
 	"testbed/results/flows"
 	"testbed/results/metrics"
+	"testbed/workloads"
 )
 
 // backupsOf counts the attempts that lost a race, and fails t if a task without output for others commits twice.
@@ -87,6 +88,24 @@ func TestBackupsOnPackets(t *testing.T) {
 	for _, f := range whole.Records.Flows {
 		if x := f.Task; x != nil && f.End > ended[[4]int{int(x.Job), x.Stage, x.Task, x.Attempt}]+drain {
 			t.Errorf("flow %d of attempt %+v goes on until %v", f.Flow, *x, f.End)
+		}
+	}
+	writers := map[flows.AttemptKey]*flows.AttemptRecord{}
+	for i := range whole.Records.Attempts {
+		writers[whole.Records.Attempts[i].Key()] = &whole.Records.Attempts[i]
+	}
+	engine := map[workloads.BlockID]flows.AttemptKey{}
+	for _, b := range seen.Blocks {
+		engine[b.Block] = b.Attempt
+	}
+	for _, b := range whole.Records.Blocks {
+		if a := writers[b.Attempt]; a == nil || a.Host != b.Client || b.Requested < a.Start || b.Requested > a.End || engine[b.Block] != b.Attempt {
+			t.Errorf("block %d of %s, requested at %v: written by %+v, %+v, by the engine %+v", b.Block, b.Client, b.Requested, b.Attempt, a, engine[b.Block])
+		}
+	}
+	for _, w := range whole.Records.StoppedWrites {
+		if a := writers[w.Attempt]; a == nil || a.Host != w.Client || a.Outcome != flows.Killed {
+			t.Errorf("stopped block %d of %s: written by %+v, %+v", w.Block, w.Client, w.Attempt, a)
 		}
 	}
 	c := metrics.ClonesOf(&whole.Records)

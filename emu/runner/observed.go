@@ -24,7 +24,7 @@ type observed struct {
 	left    map[workloads.CoflowID]int // unfinished flows; open for a coflow that flows join
 	tasks   flows.TaskRecorder
 	blocks  map[workloads.BlockID]*flows.BlockRecord
-	waited  map[workloads.BlockID]time.Duration // of blocks in placement
+	marked  map[workloads.BlockID]engine.Mark // of blocks whose pipelines start
 
 	done     flows.Records
 	failures []report.Failure
@@ -42,7 +42,7 @@ func observe(f *topo.Fabric, jobsOnly bool) *observed {
 	o := &observed{
 		coflows: map[workloads.CoflowID]*flows.CoflowRecord{}, running: map[workloads.FlowID]*flows.FlowRecord{},
 		left: map[workloads.CoflowID]int{}, blocks: map[workloads.BlockID]*flows.BlockRecord{},
-		waited: map[workloads.BlockID]time.Duration{}}
+		marked: map[workloads.BlockID]engine.Mark{}}
 	if jobsOnly {
 		o.summed = map[transferSum]*flows.FlowRecord{}
 	}
@@ -118,14 +118,18 @@ func (o *observed) step(now time.Duration, evs []engine.Event, cmds []engine.Com
 					o.done.Coflows = append(o.done.Coflows, *r)
 				}
 			case c.Kind == engine.MarkWrite:
-				o.waited[workloads.BlockID(c.ID)] = c.Waited
+				o.marked[workloads.BlockID(c.ID)] = c
 			case c.Kind == engine.MarkCoflow && o.coflows[id] == nil: // a read, which has no arrival event
 				o.coflows[id] = &flows.CoflowRecord{Coflow: id, Width: c.Parts, Size: c.Size, Arrival: now}
 				o.left[id] = c.Parts
 			}
 		case engine.StartChain:
-			b := &flows.BlockRecord{Block: c.Block.ID, Client: o.names[c.Block.Client], Size: c.Block.Size, Requested: now, Waited: o.waited[c.Block.ID]}
-			delete(o.waited, c.Block.ID)
+			m := o.marked[c.Block.ID]
+			b := &flows.BlockRecord{Block: c.Block.ID, Client: o.names[c.Block.Client], Size: c.Block.Size, Requested: now, Waited: m.Waited}
+			if t := m.Attempt.Task; t.Job > 0 {
+				b.Attempt = flows.AttemptKey{Job: workloads.JobID(t.Job), Stage: t.Stage, Task: t.Index, Attempt: m.Attempt.N}
+			}
+			delete(o.marked, c.Block.ID)
 			for _, h := range c.Targets {
 				b.Hosts = append(b.Hosts, o.names[h])
 			}

@@ -15,13 +15,16 @@ type Note struct {
 	User, Profile string // of the job, at JobSubmitted
 	Why           string // reason of a failure, stop or kill
 
-	// Of a KindCoflowMark and a KindWriteMark: the job that the coflow or writer belongs to, its bin
+	// Of a KindCoflowMark and a KindWriteMark: the job that the coflow, writer or task belongs to, its bin
 	// from 1, and the number of its writers; 0 for none.
 	Job, Bin, Writers uint32
 	Background        bool // of a KindCoflowMark: the coflow only loads the network
 	// Of a KindWriteMark: the writer, the place of the block among its blocks, from 0, and the number
 	// of these blocks; 0 blocks for no writer.
 	Writer, Place, Blocks uint32
+	// Of a KindWriteMark without a writer, of the output of a task of Job: the stage, the index of the task and the number of the
+	// attempt that writes it, from 0.
+	Stage, Index, Attempt uint32
 }
 
 // Notes are what marks of arrivals state about the groups of a workload: the notes of KindCoflowMark
@@ -54,6 +57,10 @@ const (
 	tagWriter
 	tagPlace
 	tagBlocks
+	tagStage
+	tagIndex
+	tagAttempt
+	tagEnd // one more than the last tag
 )
 
 // texts returns the texts of n by tag.
@@ -63,7 +70,8 @@ func (n *Note) texts() map[byte]*string {
 
 // numbers returns the numbers of n by tag.
 func (n *Note) numbers() map[byte]*uint32 {
-	return map[byte]*uint32{tagJob: &n.Job, tagBin: &n.Bin, tagWriters: &n.Writers, tagWriter: &n.Writer, tagPlace: &n.Place, tagBlocks: &n.Blocks}
+	return map[byte]*uint32{tagJob: &n.Job, tagBin: &n.Bin, tagWriters: &n.Writers, tagWriter: &n.Writer, tagPlace: &n.Place, tagBlocks: &n.Blocks,
+		tagStage: &n.Stage, tagIndex: &n.Index, tagAttempt: &n.Attempt}
 }
 
 // AppendMark appends a mark: the header and what n states. Layout of the note, from the end of the
@@ -76,7 +84,7 @@ func (h Header) AppendMark(b []byte, n Note) []byte {
 	start := len(b)
 	b = h.append(b, VersionNote)
 	texts, numbers := n.texts(), n.numbers()
-	for tag := byte(tagHost); tag <= tagBlocks; tag++ {
+	for tag := byte(tagHost); tag < tagEnd; tag++ {
 		switch text, number := texts[tag], numbers[tag]; {
 		case text != nil && *text != "":
 			s, most := *text, MaxName

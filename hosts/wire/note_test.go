@@ -17,7 +17,7 @@ func notes() map[Kind]Note {
 		KindConsumed:    {Host: name},
 		KindReplicaLost: {Host: name, Why: WhyFull},
 		KindCoflowMark:  {Job: 1, Bin: 2, Writers: 1<<32 - 1, Background: true},
-		KindWriteMark:   {Job: 1, Bin: 2, Writers: 3, Writer: 1<<32 - 1, Place: 5, Blocks: 6},
+		KindWriteMark:   {Job: 1, Bin: 2, Writers: 3, Writer: 1<<32 - 1, Place: 5, Blocks: 6, Stage: 8, Index: 9, Attempt: 10},
 	}
 }
 

@@ -501,6 +501,9 @@ func (a *assembly) block(key groupKey, hops []*transfer) {
 		return
 	}
 	b := BlockRecord{Block: workloads.BlockID(key.group), Client: m.host, Size: units.Bytes(m.Size), Requested: a.since(a.arrival[key]), Waited: m.Waited()}
+	if n := m.note; n.Job > 0 && n.Blocks == 0 {
+		b.Attempt = AttemptKey{workloads.JobID(n.Job), int(n.Stage), int(n.Index), int(n.Attempt)}
+	}
 	lost := a.lostReplicas(key.group)
 	for i, t := range hops { // sorted by generation
 		if i == 0 || t.header.Generation != hops[i-1].header.Generation {
@@ -567,7 +570,7 @@ func (a *assembly) block(key groupKey, hops []*transfer) {
 
 // stoppedWrite adds the record of a block write that was stopped, from the hops of all its pipelines.
 func (a *assembly) stoppedWrite(b BlockRecord, stop mark, hops []*transfer) {
-	w := StoppedWrite{Block: b.Block, Client: b.Client, Requested: b.Requested, End: a.since(stop.Sent.UnixNano())}
+	w := StoppedWrite{Block: b.Block, Client: b.Client, Requested: b.Requested, End: a.since(stop.Sent.UnixNano()), Attempt: b.Attempt}
 	for _, t := range hops {
 		if t.client != t.server {
 			w.Sent += units.Bytes(max(0, min(t.first().sent.seen(), streamLen(t.header))-int64(t.header.Len())-wire.TargetsSize))

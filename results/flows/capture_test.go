@@ -156,8 +156,12 @@ func (n *network) mark(kind wire.Kind, made, at time.Duration, host string, grou
 }
 
 func (n *network) markHeader(h wire.Header, at time.Duration, host string) {
+	n.markNote(h, wire.Note{}, at, host)
+}
+
+func (n *network) markNote(h wire.Header, note wire.Note, at time.Duration, host string) {
 	a := topo.MarkAddr().As4()
-	n.see(host, 0, at, n.frame(ipOf(n.t, host), a[:], layers.IPProtocolUDP, &layers.UDP{SrcPort: 40000, DstPort: wire.MarkPort}, h.Append(nil)))
+	n.see(host, 0, at, n.frame(ipOf(n.t, host), a[:], layers.IPProtocolUDP, &layers.UDP{SrcPort: 40000, DstPort: wire.MarkPort}, h.AppendMark(nil, note)))
 }
 
 // file is the capture of one host.

@@ -77,7 +77,17 @@ type BlockRecord struct {
 	Requested time.Duration // time of the placement, Waited after the write request
 	Waited    time.Duration `json:",omitempty"` // wait for the placement
 	End       time.Duration // arrival of the last acknowledgement at the client
+	Attempt   AttemptKey    `json:",omitzero"` // the attempt of a task that writes it; its zero value for none
 }
+
+// AttemptKey identifies an attempt of a task of a job, all from 0 except Job.
+type AttemptKey struct {
+	Job                  workloads.JobID
+	Stage, Task, Attempt int
+}
+
+// Key returns what identifies the attempt.
+func (a *AttemptRecord) Key() AttemptKey { return AttemptKey{a.Job, a.Stage, a.Task, a.Attempt} }
 
 // StoppedWrite is the record of a block write that was stopped because the attempt of a task that wrote it had ended.
 type StoppedWrite struct {
@@ -85,6 +95,7 @@ type StoppedWrite struct {
 	Client         string
 	Requested, End time.Duration // from the placement to the stop
 	Sent           units.Bytes   // payload that left hosts for other hosts: at most the size for each replica on another host
+	Attempt        AttemptKey    `json:",omitzero"`
 }
 
 // WorkloadMeta returns the time of the write request, before the wait for the placement.

@@ -60,7 +60,7 @@ func mapReduce(n *network) {
 	n.moment(30*ms, c, b, m(second, wire.AttemptStarted), true, 0, 500) // b is cut off
 	n.moment(40*ms, a, a, m(first, wire.AttemptKilled), true, 0, 0)
 	n.stop(wire.KindFlowStopped, 40*ms, a, 100, 1, 500)
-	n.mark(wire.KindWriteMark, 35*ms, 35*ms, a, 3, 2, 1000)
+	n.markNote(wire.Header{Kind: wire.KindWriteMark, Run: n.run, Group: 3, Parts: 2, Size: 1000, Sent: epoch.Add(35 * ms)}, wire.Note{Job: 4, Stage: 2, Index: 5, Attempt: 6}, 35*ms, a)
 	own, stream := n.hop(36*ms, a, a, 0, 2, 0, 0) // on its own host: no byte for the network
 	own.data(37*ms, 37*ms, stream, 0, len(stream))
 	next, stream := n.hop(36*ms, a, b, 1, 2, 0, 0)
@@ -107,7 +107,7 @@ func TestMapReduce(t *testing.T) {
 		return FlowRecord{Coflow: workloads.CoflowID(coflow), Flow: workloads.FlowID(flow), Src: src, Dst: dst, Size: 100 - wire.MaxSize, Arrival: at, Start: at + 2*ms, End: end, Packets: 1, Task: &task}
 	}
 	want.Stopped = []FlowRecord{cut(100, 1, b, a, 11*ms, 40*ms, TaskTransfer{Job: 4}), cut(101, 2, b, c, 72*ms, 80*ms, TaskTransfer{Job: 4, Stage: 1, FromAttempt: 1, Outputs: 1})}
-	want.StoppedWrites = []StoppedWrite{{Block: 3, Client: a, Requested: 35 * ms, End: 41 * ms, Sent: 300}}
+	want.StoppedWrites = []StoppedWrite{{Block: 3, Client: a, Requested: 35 * ms, End: 41 * ms, Sent: 300, Attempt: AttemptKey{Job: 4, Stage: 2, Task: 5, Attempt: 6}}}
 	r := got.Records
 	r.Flows = nil
 	for i := range r.Stopped {

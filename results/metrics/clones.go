@@ -23,7 +23,7 @@ type Clones struct {
 	Beyond    time.Duration
 	PeakSlots int
 	Bytes     ExtraBytes
-	Copies    Copies
+	Copies    [jobs.SizeClasses]Copies // by class of the number of tasks of the job
 }
 
 // Backups are the attempts that started while another attempt of their task ran.
@@ -52,7 +52,17 @@ func (c *Clones) Add(o *Clones) {
 	}
 	c.Beyond, c.PeakSlots = c.Beyond+o.Beyond, max(c.PeakSlots, o.PeakSlots)
 	c.Bytes.Add(o.Bytes)
-	c.Copies.Add(o.Copies)
+	for k := range c.Copies {
+		c.Copies[k].Add(o.Copies[k])
+	}
+}
+
+// AllCopies returns the sum of the copies of all classes.
+func (c *Clones) AllCopies() (all Copies) {
+	for _, x := range c.Copies {
+		all.Add(x)
+	}
+	return all
 }
 
 // isBackup reports whether the i-th attempt of a task, of attempts by number, started while another one ran.
@@ -127,9 +137,8 @@ type ExtraBytes struct {
 	Fetched units.Bytes // outputs of tasks
 	Further units.Bytes // the part of Fetched that came from copies that were not the first
 	All     units.Bytes // of all reads and fetches
-	// Written is what hops of block writes carried that were stopped, of extra attempts that were killed. A stopped write is that of
-	// the attempt on its client, of those killed, that ended nearest to the stop. Blocks that such an attempt had written
-	// before do not count.
+	// Written is what hops between hosts carried of block writes of extra attempts: of blocks that were stopped as far as they got,
+	// of complete ones in their last pipeline.
 	Written units.Bytes
 }
 
@@ -187,12 +196,13 @@ func ClonesOf(r *flows.Records) *Clones {
 			class[j.Job] = jobs.SizeClass(j.Tasks)
 		}
 	}
-	cloned, committed := map[taskID]bool{}, map[[4]int]bool{}
+	cloned, committed := map[taskID]bool{}, map[flows.AttemptKey]bool{}
 	for _, of := range ByJob(r.Attempts) {
 		tasks := chunks(of, sameTask)
 		k, ok := class[of[0].Job]
 		if !ok {
 			k = jobs.SizeClass(len(tasks)) // a job that failed has no record
+			class[of[0].Job] = k
 		}
 		for _, task := range tasks {
 			before := c.Extra
@@ -202,7 +212,7 @@ func ClonesOf(r *flows.Records) *Clones {
 			c.ExtraOf[k] += c.Extra - before
 			for _, a := range task {
 				c.Used[k] += a.End - a.Start
-				committed[attemptID(&a)] = a.Outcome == flows.Committed
+				committed[a.Key()] = a.Outcome == flows.Committed
 			}
 		}
 	}
@@ -219,35 +229,39 @@ func ClonesOf(r *flows.Records) *Clones {
 			continue
 		}
 		c.Bytes.All += f.Size
-		won, known := committed[[4]int{int(t.Job), t.Stage, t.Task, t.Attempt}]
+		won, known := committed[flows.AttemptKey{Job: t.Job, Stage: t.Stage, Task: t.Task, Attempt: t.Attempt}]
 		switch {
 		case !known || won || !cloned[taskID{t.Job, t.Stage, t.Task}]:
 		case t.Outputs == 0:
 			c.Bytes.Read += f.Size
 		default:
 			c.Bytes.Fetched += f.Size
-			if first, known := committed[[4]int{int(t.Job), t.FromStage, t.FromTask, t.FromAttempt}]; known && !first {
+			if first, known := committed[flows.AttemptKey{Job: t.Job, Stage: t.FromStage, Task: t.FromTask, Attempt: t.FromAttempt}]; known && !first {
 				c.Bytes.Further += f.Size
 			}
 		}
 	}
+	extra := func(k flows.AttemptKey) bool {
+		won, known := committed[k]
+		return known && !won && cloned[taskID{k.Job, k.Stage, k.Task}]
+	}
 	for _, w := range r.StoppedWrites {
-		var of *flows.AttemptRecord
-		for i := range r.Attempts {
-			a := &r.Attempts[i]
-			if a.Outcome == flows.Killed && a.Host == w.Client && a.Start <= w.Requested && (of == nil || (a.End-w.End).Abs() < (of.End-w.End).Abs()) {
-				of = a
-			}
-		}
-		if of != nil && cloned[taskID{of.Job, of.Stage, of.Task}] {
+		if extra(w.Attempt) {
 			c.Bytes.Written += w.Sent
 		}
 	}
-	c.Copies = copiesOf(r)
+	for _, b := range r.Blocks {
+		if extra(b.Attempt) {
+			for _, h := range b.Hosts {
+				if h != b.Client {
+					c.Bytes.Written += b.Size
+				}
+			}
+		}
+	}
+	c.Copies = copiesOf(r, class)
 	return c
 }
-
-func attemptID(a *flows.AttemptRecord) [4]int { return [4]int{int(a.Job), a.Stage, a.Task, a.Attempt} }
 
 // extraChange is a change of the number of slots that attempts beyond the first of a task use.
 type extraChange struct {
@@ -296,13 +310,13 @@ func ExtraSlotsOf(r *flows.Records, interval time.Duration) []float64 {
 	return out
 }
 
-// copiesOf returns the figures of fetches of one repeat.
-func copiesOf(r *flows.Records) (c Copies) {
+// copiesOf returns the figures of fetches of one repeat, by class of the job.
+func copiesOf(r *flows.Records, class map[workloads.JobID]int) (all [jobs.SizeClasses]Copies) {
 	first := map[taskID]time.Duration{} // end of the first complete copy
-	attempts := map[[4]int]*flows.AttemptRecord{}
+	attempts := map[flows.AttemptKey]*flows.AttemptRecord{}
 	for i := range r.Attempts {
 		a := &r.Attempts[i]
-		attempts[attemptID(a)] = a
+		attempts[a.Key()] = a
 		id := taskID{a.Job, a.Stage, a.Task}
 		if end, ok := first[id]; (a.Outcome == flows.Committed || a.Outcome == flows.Copied) && (!ok || a.End < end) {
 			first[id] = a.End
@@ -331,6 +345,7 @@ func copiesOf(r *flows.Records) (c Copies) {
 		if len(by) < 2 {
 			continue
 		}
+		c := &all[class[id.job]]
 		sources := map[[3]int][]fetch{} // by copy
 		for _, list := range by {
 			for _, f := range list {
@@ -353,7 +368,7 @@ func copiesOf(r *flows.Records) (c Copies) {
 			}
 		}
 		for n, list := range by {
-			a := attempts[[4]int{int(id.job), id.stage, id.task, n}]
+			a := attempts[flows.AttemptKey{Job: id.job, Stage: id.stage, Task: id.task, Attempt: n}]
 			if a == nil {
 				continue
 			}
@@ -377,5 +392,5 @@ func copiesOf(r *flows.Records) (c Copies) {
 			c.Attempts++
 		}
 	}
-	return c
+	return all
 }

@@ -47,7 +47,10 @@ func cloned() *flows.Records {
 		Flows:   []flows.FlowRecord{read(0, 100), read(1, 100), fetch(1, 0, 0, 5, 8, 30), fetch(2, 2, 1, 7, 9, 40)},
 		Stopped: []flows.FlowRecord{read(2, 60), fetch(3, 1, 0, 7, 14, 20)},
 		// The second one is of an attempt that is killed and has no clone.
-		StoppedWrites: []flows.StoppedWrite{{Block: 1, Client: "h0-00", Requested: 13 * sec, End: 14*sec + 1, Sent: 9}, {Block: 2, Client: "h0-01", Requested: 2 * sec, End: 3 * sec, Sent: 8}},
+		StoppedWrites: []flows.StoppedWrite{{Block: 1, Sent: 9, Attempt: flows.AttemptKey{Job: 2, Stage: 1}}, {Block: 2, Sent: 8, Attempt: alone.Key()}},
+		// One of an attempt that loses, on two other hosts, one of the attempt that wins, and one of no task.
+		Blocks: []flows.BlockRecord{{Block: 3, Client: "h0-00", Hosts: []string{"h0-00", "h1-00", "h2-00"}, Size: 1000, Attempt: flows.AttemptKey{Job: 2, Stage: 1}},
+			{Block: 4, Client: "h0-00", Hosts: []string{"h1-00"}, Size: 1, Attempt: flows.AttemptKey{Job: 2, Stage: 1, Attempt: 2}}, {Block: 5, Client: "h0-00", Hosts: []string{"h1-00"}, Size: 1}},
 	}
 }
 
@@ -80,14 +83,14 @@ func TestClonesOf(t *testing.T) {
 		Used:    [jobs.SizeClasses]time.Duration{(4 + 6 + 4 + 11 + 10 + 10 + 3) * sec, 30 * sec}, ExtraOf: [jobs.SizeClasses]time.Duration{31 * sec},
 		// Maps: 1 extra from 0 s, 2 from 1 s, 1 from 4 s to 5 s. Reduces: 2 from 4 s to 14 s.
 		Beyond: (1 + 2*3 + 1 + 2*10) * sec, PeakSlots: 3,
-		Bytes:  ExtraBytes{Read: 160, Fetched: 50, Further: 0, All: 350, Written: 9},
-		Copies: Copies{Alone: Fetches{1, 40, 2 * sec}, Shared: Fetches{1, 30, 3 * sec}, Attempts: 3, Waited: (1 + 3 + 3) * sec},
+		Bytes:  ExtraBytes{Read: 160, Fetched: 50, Further: 0, All: 350, Written: 2009},
+		Copies: [jobs.SizeClasses]Copies{{Alone: Fetches{1, 40, 2 * sec}, Shared: Fetches{1, 30, 3 * sec}, Attempts: 3, Waited: (1 + 3 + 3) * sec}},
 	}
 	got := ClonesOf(r)
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	if share, ok := got.Copies.SharedShare(); share != 0.5 || !ok {
+	if share, ok := got.AllCopies().SharedShare(); share != 0.5 || !ok {
 		t.Errorf("share of shared fetches %v, %v: want 0.5", share, ok)
 	}
 	if share, ok := (Copies{}).SharedShare(); share != 0 || ok {
@@ -95,7 +98,7 @@ func TestClonesOf(t *testing.T) {
 	}
 	// The other attempt wins: what the third fetched from the second copy is extra.
 	r.Attempts[4].Outcome, r.Attempts[5].Outcome = flows.Committed, flows.Killed
-	if got := ClonesOf(r).Bytes; got != (ExtraBytes{Read: 160, Fetched: 70, Further: 40, All: 350, Written: 9}) {
+	if got := ClonesOf(r).Bytes; got != (ExtraBytes{Read: 160, Fetched: 70, Further: 40, All: 350, Written: 2010}) {
 		t.Errorf("bytes %+v", got)
 	}
 	slots := ExtraSlotsOf(r, 10*sec)
@@ -108,7 +111,7 @@ func TestClonesOf(t *testing.T) {
 	twice := *want
 	twice.Add(want)
 	twice.Add(nil)
-	if twice.Extra != 2*want.Extra || twice.Beyond != 2*want.Beyond || twice.PeakSlots != 3 || twice.Copies.Attempts != 6 || twice.Bytes.All != 700 {
+	if twice.Extra != 2*want.Extra || twice.Beyond != 2*want.Beyond || twice.PeakSlots != 3 || twice.AllCopies().Attempts != 6 || twice.Bytes.All != 700 {
 		t.Errorf("two repeats: %+v", twice)
 	}
 }
@@ -121,7 +124,7 @@ func TestWaitsForCopiesWhileIdle(t *testing.T) {
 		return int(a.Job-b.Job)*100 + (a.Stage-b.Stage)*10 + a.Task - b.Task
 	})
 	r.Flows = append(r.Flows, flows.FlowRecord{Src: "h0-00", Dst: "h1-00", Size: 5, Start: 4 * sec, End: 6 * sec, Task: &flows.TaskTransfer{Job: 2, Stage: 1, Attempt: 2, FromTask: 1, Outputs: 1}})
-	if got, want := ClonesOf(r).Copies.Waited, (1+3+1)*sec; got != want {
+	if got, want := ClonesOf(r).AllCopies().Waited, (1+3+1)*sec; got != want {
 		t.Errorf("waited %v, want %v: the third attempt from 6 s to 7 s only", got, want)
 	}
 }
@@ -155,7 +158,7 @@ func TestClonesOfInventedRecords(t *testing.T) {
 		if got == nil || tasks.Copied == 0 {
 			continue
 		}
-		found = found || got.Copies.Attempts > 0
+		found = found || got.AllCopies().Attempts > 0
 		var used, extra time.Duration
 		for k := range got.Used {
 			used, extra = used+got.Used[k], extra+got.ExtraOf[k]

@@ -119,6 +119,9 @@ func describe(h wire.Header, src, dst string, note wire.Note) string {
 		if w := h.Waited(); w > 0 {
 			text += fmt.Sprintf(", after it waited %v to be placed", w)
 		}
+		if note.Job > 0 && note.Blocks == 0 {
+			text += ", by " + attempt(note.Job, uint16(note.Stage), note.Index, uint16(note.Attempt))
+		}
 		if note.Blocks > 0 {
 			text += fmt.Sprintf(", block %d of %d of writer %d", note.Place+1, note.Blocks, note.Writer) + ofJob(note)
 		}

@@ -124,6 +124,7 @@ func TestComments(t *testing.T) {
 		{header(wire.KindCoflowMark), note(wire.Note{Job: 2, Bin: 1}), wire.MarkPort, "coflow 3 arrives: 24 flows, 1.2MB, of job 2"},
 		{header(wire.KindCoflowMark), note(wire.Note{Background: true}), wire.MarkPort, "coflow 3 arrives: 24 flows, 1.2MB, background"},
 		{header(wire.KindWriteMark), note(wire.Note{Writer: 5, Place: 1, Blocks: 2, Job: 2}), wire.MarkPort, "block 3 is requested: 24 replicas, 1.2MB, block 2 of 2 of writer 5, of job 2"},
+		{header(wire.KindWriteMark), note(wire.Note{Job: 2, Stage: 1, Index: 4, Attempt: 3}), wire.MarkPort, "block 3 is requested: 24 replicas, 1.2MB, by job 2, stage 1, task 4, attempt 3"},
 		{header(wire.KindFlowFailed), note(wire.Note{Why: "no path for 3s"}), wire.MarkPort, "coflow 3, flow 17: failed: no path for 3s"},
 		{header(wire.KindBlockFailed), note(wire.Note{Why: "h1-02 is lost"}), wire.MarkPort, "block 3 failed: h1-02 is lost"},
 		{header(wire.KindReplicaLost), note(wire.Note{Host: "h1-00", Why: wire.WhyFull}), wire.MarkPort, `block 3 lost its replica on "h1-00" from pipeline 0: its disks are full`},

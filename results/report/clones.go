@@ -61,7 +61,7 @@ type ExtraBytes struct {
 	Read    float64  `json:"read"`
 	Fetched float64  `json:"fetched"`
 	Further float64  `json:"fetched_further"`
-	Written *float64 `json:"written,omitempty"` // captures alone show it
+	Written *float64 `json:"written,omitempty"` // captures alone show all of it
 	Share   float64  `json:"share"`             // of read and fetched together, of the payload of all reads and fetches
 }
 
@@ -110,7 +110,7 @@ func backups(c *metrics.Clones, n int, slots float64, most int) *BackupSummary {
 	if slots > 0 {
 		out.Slots = &ExtraSlots{part(float64(c.Beyond), slots), part(float64(c.PeakSlots), float64(most))}
 	}
-	if x := c.Copies; x.Attempts > 0 {
+	if x := c.AllCopies(); x.Attempts > 0 {
 		share, _ := x.SharedShare()
 		rate := func(f metrics.Fetches) *float64 {
 			if f.Busy <= 0 {
@@ -192,7 +192,7 @@ func (r *Report) backupDefinitions() []string {
 	}
 	return []string{
 		"Clones and backups of tasks: attempts that started while another attempt of their task ran; sums over the repeats. tasks: that had any. won: of them, committed. copied: ended after another attempt had committed; their output is a further copy. The attempts of these tasks that did not commit are extra: their slot time is an average of a repeat. slots: the share of all slots that attempts beyond the first of a task use, averaged over the makespan and at its peak.",
-		"Extra bytes of clones and backups: payload that crossed the network for extra attempts, average of a repeat: input blocks, outputs of tasks, and the part of these outputs from copies other than the first. written: bytes of block writes that were stopped, over all hops of their pipelines. The share of all bytes is that of read and fetched together in the payload of all reads and fetches. " + bytes,
+		"Extra bytes of clones and backups: payload that crossed the network for extra attempts, average of a repeat: input blocks, outputs of tasks, and the part of these outputs from copies other than the first. written: bytes of block writes, over the hops of their pipelines between hosts. The share of all bytes is that of read and fetched together in the payload of all reads and fetches. " + bytes,
 		"Fetches of cloned tasks: complete fetches over the network by tasks of which two attempts or more fetched. shared: the share of them during which another attempt of the same task fetched from the same copy. rates: payload over the time from the first to the last byte. wait for copies: the time in which an attempt ran, the first copy of an output was complete that it fetched later, and it fetched nothing; averaged over its attempts.",
 	}
 }

@@ -232,8 +232,9 @@ func TestBackupSummary(t *testing.T) {
 		if b.Bytes.Fetched != metrics.Round6(float64(all.Bytes.Fetched)/2) || b.Bytes.Further <= 0 || b.Bytes.Further > b.Bytes.Fetched || (b.Bytes.Written == nil) != fluid {
 			t.Errorf("bytes %+v of %+v", b.Bytes, all.Bytes)
 		}
-		if b.Copies.Fetches != all.Copies.Alone.N+all.Copies.Shared.N || b.Copies.WaitUS != metrics.Round6(micros(all.Copies.Waited)/float64(all.Copies.Attempts)) {
-			t.Errorf("copies %+v of %+v", b.Copies, all.Copies)
+		copies := all.AllCopies()
+		if b.Copies.Fetches != copies.Alone.N+copies.Shared.N || b.Copies.WaitUS != metrics.Round6(micros(copies.Waited)/float64(copies.Attempts)) {
+			t.Errorf("copies %+v of %+v", b.Copies, copies)
 		}
 	}
 }
