@@ -52,6 +52,29 @@ type OutputCopy struct {
 	Readers int
 }
 
+// Estimator is a TaskScheduler that decides by estimates of how tasks behave.
+type Estimator interface {
+	TaskScheduler
+	// Estimates returns those of a decision with the view v; false if it estimates nothing.
+	Estimates(v *TaskView) (Estimates, bool)
+}
+
+// Estimates are those by which Dolly (NSDI 2013) decides on copies of tasks and on what they fetch.
+type Estimates struct {
+	// Straggle is p, the probability that an attempt progresses at less than half the median rate of its stage.
+	Straggle float64
+	Copies   [jobs.SizeClasses]CopyEstimates // by class of the number of tasks of the job (jobs.SizeClass)
+}
+
+// CopyEstimates are the estimates for copies of outputs of jobs of a class.
+type CopyEstimates struct {
+	// Alone is B, the mean payload rate of a fetch from a copy that no other attempt of the same task is fetching, and Shared
+	// is αB, that of the others; 0 as long as there are too few fetches.
+	Alone, Shared units.Rate
+	// Wait is ω, how long attempts that fetch wait for a copy that no other one fetches.
+	Wait time.Duration
+}
+
 // History is what the master has observed of tasks since the start of the run. Needs History.
 type History struct {
 	// Judged is the number of attempts whose task has ended, and that were compared with the other attempts of their stage

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"testbed/emu/engine/tracker"
 	"testbed/policies"
 	"testbed/policies/alloc"
 	"testbed/policies/coordinator"
@@ -48,6 +49,14 @@ func (e *Engine) Stats() Stats {
 		Intervals: int(c.counter.Multiples(e.now)), Decisions: int(c.counter.Decisions()),
 		Flushes: int(m.Flushes), Told: int(m.Told), Updates: int(m.Updates), Late: c.late,
 	}
+}
+
+// Estimates returns what the task scheduler has estimated: tracker.Tracker.Estimates.
+func (e *Engine) Estimates() (samples []tracker.EstimateSample, judged, straggled int) {
+	if e.tasks.tracker == nil {
+		return nil, 0, 0
+	}
+	return e.tasks.tracker.Estimates()
 }
 
 // Interval returns the coflow policy's Triggers.Every.

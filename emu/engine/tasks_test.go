@@ -321,7 +321,7 @@ func drawTaskConfig(t *rapid.T) Config {
 	if rapid.Bool().Draw(t, "clones") {
 		order.Cloning = schedulers.DefaultCloning()
 		order.Cloning.On, order.Cloning.Budget, order.Cloning.Utilization = true, 1, 1
-		order.Cloning.Reads, order.Cloning.Wait = rapid.SampledFrom([]schedulers.Reads{schedulers.FirstCopy, schedulers.ExclusiveCopy, schedulers.DelayedCopy}).Draw(t, "reads"), 2*time.Second
+		order.Cloning.Reads = rapid.SampledFrom([]schedulers.Reads{schedulers.FirstCopy, schedulers.ExclusiveCopy, schedulers.DelayedCopy}).Draw(t, "reads")
 	}
 	tasks.Scheduler = order
 	if rapid.Bool().Draw(t, "stragglers") {

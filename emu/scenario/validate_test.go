@@ -223,6 +223,8 @@ func TestSchemaHasEveryParameter(t *testing.T) {
 					bad = []any{"soon", 5}
 				case catalog.Choice:
 					bad = []any{"other", 1, true}
+				case catalog.Durations:
+					bad = []any{"", 7}
 				case catalog.Hosts, catalog.Pools:
 					bad = []any{"", 7}
 				}

@@ -52,6 +52,8 @@ const (
 	Float Type = "float" // a number
 	// Duration is a time such as "8ms".
 	Duration Type = "duration"
+	// Durations is a comma-separated list of times, at most Param.Most.
+	Durations Type = "durations"
 	// Choice is one of Param.Choices, or also a time if Param.Durations is set.
 	Choice Type = "choice"
 	// Hosts is a comma-separated list of host name patterns; "*" is all hosts.
@@ -66,10 +68,11 @@ type Param struct {
 	Type      Type
 	Default   any      // bool, int64, units.Bytes, float64, time.Duration or string, by Type
 	Unit      string   // unit of the value; empty if it has none
-	Min, Max  int64    // bounds of a whole number, a size (bytes) or a duration (nanoseconds)
+	Min, Max  int64    // bounds of a whole number, a size (bytes) or durations (nanoseconds)
 	Low, High float64  // bounds of a float
 	Choices   []string // values of a choice
 	Durations bool     // a choice also accepts a duration from Min to Max
+	Most      int      // elements of a list
 	Doc       string   // one line
 }
 
@@ -88,7 +91,7 @@ type Entry struct {
 const allHosts = "*"
 
 // Values are all parameters of one policy, by name. Each has the type of its Param.Default, or
-// time.Duration if Param.Durations is set.
+// time.Duration if Param.Durations is set. Lists are as given.
 type Values map[string]any
 
 func (v Values) bool(name string) bool              { return v[name].(bool) }
@@ -97,6 +100,12 @@ func (v Values) size(name string) units.Bytes       { return v[name].(units.Byte
 func (v Values) float(name string) float64          { return v[name].(float64) }
 func (v Values) duration(name string) time.Duration { return v[name].(time.Duration) }
 func (v Values) choice(name string) string          { return v[name].(string) }
+
+// durations returns the elements of a list, which parse has checked.
+func (v Values) durations(name string) []time.Duration {
+	list, _ := durations(v[name])
+	return list
+}
 
 // hosts returns the patterns for placement.Constraints, where all hosts are "".
 func (v Values) hosts(name string) string {
@@ -248,6 +257,15 @@ func (p Param) parse(given any) (any, error) {
 			return d, nil
 		}
 		return nil, fmt.Errorf(`%v: expected a duration such as "8ms", from %v to %v`, shown(given), time.Duration(p.Min), time.Duration(p.Max))
+	case Durations:
+		list, ok := durations(given)
+		for _, d := range list {
+			ok = ok && int64(d) >= p.Min && int64(d) <= p.Max
+		}
+		if !ok || len(list) > p.Most {
+			return nil, fmt.Errorf(`%v: expected a duration from %v to %v, or up to %d such as "2s,8ms"`, shown(given), time.Duration(p.Min), time.Duration(p.Max), p.Most)
+		}
+		return given, nil
 	case Choice:
 		if s, ok := given.(string); ok && slices.Contains(p.Choices, s) {
 			return s, nil
@@ -353,6 +371,23 @@ func duration(given any) (time.Duration, bool) {
 	}
 	n, ok := whole(given)
 	return 0, ok && n == 0
+}
+
+// durations returns the elements of a list of durations.
+func durations(given any) (list []time.Duration, ok bool) {
+	s, isText := given.(string)
+	if !isText {
+		d, ok := duration(given)
+		return []time.Duration{d}, ok
+	}
+	for part := range strings.SplitSeq(s, ",") {
+		d, ok := duration(part)
+		if !ok {
+			return nil, false
+		}
+		list = append(list, d)
+	}
+	return list, true
 }
 
 // whole returns given as an integer, which a decoder may have stored as an int, a uint64

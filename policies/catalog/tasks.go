@@ -10,6 +10,7 @@ import (
 	"testbed/policies/shuffle"
 	"testbed/policies/tasks"
 	"testbed/topo/units"
+	"testbed/workloads/jobs"
 )
 
 // noPools is the value of a parameter of type Pools without pools.
@@ -194,7 +195,7 @@ func clonings() []Param {
 		{Name: "clone_utilization", Type: Float, Default: s.Utilization, Unit: "× the slots", High: 1, Doc: "τ: slots in use beyond which no task is cloned"},
 		{Name: "clone_admission", Type: Choice, Default: admissions()[s.Admission], Choices: admissions(), Doc: "copies of a stage that has no room for all: all, none of them; preempt, clones of larger jobs are killed; partial, as many for each task as there is room for; fcfs, those of its first tasks"},
 		{Name: "clone_reads", Type: Choice, Default: reads()[s.Reads], Choices: reads(), Doc: "copy of an output that a copy of a task fetches: first, the first one; exclusive, the k-th copy fetches the k-th one; delay, one that no other fetches, or after clone_wait any"},
-		{Name: "clone_wait", Type: Duration, Default: s.Wait, Max: int64(maxInterval), Doc: "ω of clone_reads delay: wait for a copy that no other fetches, from the end of the first copy"},
+		{Name: "clone_wait", Type: Durations, Default: s.Wait[0].String(), Max: int64(maxInterval), Most: jobs.SizeClasses, Doc: "ω of clone_reads delay: wait for a copy that no other fetches, from the end of the first copy; several, separated by commas: of jobs of up to 10, 50, 150, 500 and more tasks, of which the last one is for all larger jobs"},
 		{Name: "clone_estimates", Type: Choice, Default: estimates()[0], Choices: estimates(), Doc: "given, clone_straggle and clone_wait; learned, estimates from ended tasks and fetches, for which the given values are the start"},
 		{Name: "clone_learn_every", Type: Duration, Default: s.LearnEvery, Max: int64(maxInterval), Doc: "time between two estimates of ω for jobs of a size, with clone_estimates learned"},
 	}
@@ -204,7 +205,15 @@ func cloningOf(v Values) tasks.Cloning {
 	return tasks.Cloning{On: v.choice("cloning") == "dolly", Dolly: clone.Dolly{Straggle: v.float("clone_straggle"), Risk: v.float("clone_risk"),
 		Budget: v.float("clone_budget"), Utilization: v.float("clone_utilization")},
 		Admission: clone.Admission(slices.Index(admissions(), v.choice("clone_admission"))), Reads: tasks.Reads(slices.Index(reads(), v.choice("clone_reads"))),
-		Wait: v.duration("clone_wait"), Learn: v.choice("clone_estimates") == "learned", LearnEvery: v.duration("clone_learn_every")}
+		Wait: waitsOf(v.durations("clone_wait")), Learn: v.choice("clone_estimates") == "learned", LearnEvery: v.duration("clone_learn_every")}
+}
+
+// waitsOf returns the ω of each class of jobs.
+func waitsOf(list []time.Duration) (all [jobs.SizeClasses]time.Duration) {
+	for class := range all {
+		all[class] = list[min(class, len(list)-1)]
+	}
+	return all
 }
 
 // checkTasks rejects parameters that others disable.

@@ -40,6 +40,8 @@ func TestTaskVariants(t *testing.T) {
 					values = []any{p.High / 2}
 				case Duration:
 					values = []any{time.Duration(p.Min).String(), "1s"}
+				case Durations:
+					values = []any{"1s", "2s,8ms"}
 				case Pools:
 					values = []any{"ann=2:3:1,bob=1", "none"}
 				default:
@@ -100,7 +102,7 @@ func TestTask(t *testing.T) {
 				s.Speculation = tasks.Speculation{By: tasks.ByMantri, LATE: clone.LATE{Cap: 0.2, HostPercentile: 0.3, TaskPercentile: 0.4, After: time.Second},
 					Mantri: clone.Mantri{Interval: 2 * time.Second, Copies: 3, Restarts: 4, Risk: 0.5, Gain: 6}}
 				s.Blacklist = clone.Blacklist{Above: 0.3, Window: 7 * time.Second}
-				s.Cloning = tasks.Cloning{On: true, Dolly: clone.Dolly{Straggle: 0.2, Risk: 0.1, Budget: 0.3, Utilization: 0.4}, Admission: clone.FCFS, Reads: tasks.DelayedCopy, Wait: 8 * time.Second, Learn: true, LearnEvery: 9 * time.Second}
+				s.Cloning = tasks.Cloning{On: true, Dolly: clone.Dolly{Straggle: 0.2, Risk: 0.1, Budget: 0.3, Utilization: 0.4}, Admission: clone.FCFS, Reads: tasks.DelayedCopy, Wait: tasks.SameWaits(8 * time.Second), Learn: true, LearnEvery: 9 * time.Second}
 				return s
 			}()},
 	} {

@@ -16,8 +16,9 @@ type Cloning struct {
 	clone.Dolly
 	Admission clone.Admission
 	Reads     Reads
-	// Wait is ω of DelayedCopy: how long copies of a task that fetch wait for a copy of an output that no other one reads.
-	Wait time.Duration
+	// Wait is ω of DelayedCopy, by class of jobs (jobs.SizeClass): how long copies of a task that fetch wait for a copy of an output
+	// that no other one reads.
+	Wait [jobs.SizeClasses]time.Duration
 	// Learn estimates Straggle and Wait from policies.History, as far as it has enough samples.
 	Learn bool
 	// LearnEvery is the time between two estimates of Wait for jobs of a size. The paper's is an hour, for days of jobs.
@@ -26,7 +27,15 @@ type Cloning struct {
 
 // DefaultCloning returns Dolly's settings, with cloning off. The paper measured ω from 2.5 to 4.7 s for its smallest jobs.
 func DefaultCloning() Cloning {
-	return Cloning{Dolly: clone.DefaultDolly(), Wait: 3 * time.Second, LearnEvery: 10 * time.Second}
+	return Cloning{Dolly: clone.DefaultDolly(), Wait: SameWaits(3 * time.Second), LearnEvery: 10 * time.Second}
+}
+
+// SameWaits returns Cloning.Wait with the same ω for all classes of jobs.
+func SameWaits(ω time.Duration) (all [jobs.SizeClasses]time.Duration) {
+	for class := range all {
+		all[class] = ω
+	}
+	return all
 }
 
 // cloning is Dolly during one decision.
@@ -74,9 +83,7 @@ func (p Cloning) begin(d *decision, memory []int64) *cloning {
 		return nil
 	}
 	x := &cloning{Cloning: p, d: d, waits: d.a.Counts(waitHead), copies: make([][]int64, len(d.v.Jobs))}
-	if p.Learn && d.v.History != nil {
-		x.Straggle = p.Learned(d.v.History.Straggled, d.v.History.Judged)
-	}
+	x.Straggle = p.straggle(d.v.History)
 	memory = memory[min(1, len(memory)):]
 	memory = memory[copy(x.waits, memory):]
 	for i := range d.v.Jobs {
@@ -93,6 +100,22 @@ func (p Cloning) begin(d *decision, memory []int64) *cloning {
 		}
 	}
 	return x
+}
+
+// straggle returns p, from what was observed if it is learned.
+func (p Cloning) straggle(h *policies.History) float64 {
+	if !p.Learn || h == nil {
+		return p.Straggle
+	}
+	return p.Learned(h.Straggled, h.Judged)
+}
+
+// wait returns ω of a class of jobs: the learned one, once there is one.
+func (p Cloning) wait(waits []int64, class int) time.Duration {
+	if p.Learn && waits[2*class] > 0 {
+		return time.Duration(max(waits[2*class+1], 0))
+	}
+	return p.Wait[class]
 }
 
 // memory returns what Dolly must remember; nil if it is off.

@@ -103,7 +103,7 @@ func testBudget(t *testing.T, rule clone.Admission) {
 		s.Cloning.Utilization = rapid.SampledFrom([]float64{0.5, 0.8, 1}).Draw(t, "utilization")
 		s.Cloning.Admission = rule
 		s.Cloning.Reads = rapid.SampledFrom([]Reads{FirstCopy, ExclusiveCopy, DelayedCopy}).Draw(t, "reads")
-		s.Cloning.Wait = time.Duration(rapid.IntRange(0, 3000).Draw(t, "ω")) * time.Millisecond
+		s.Cloning.Wait = SameWaits(time.Duration(rapid.IntRange(0, 3000).Draw(t, "ω")) * time.Millisecond)
 		s.Cloning.Learn = rapid.Bool().Draw(t, "learn")
 		c := policytest.TaskClusters().Draw(t, "cluster")
 		// Kills need a smaller job after larger ones, and a budget for some of them.

@@ -7,6 +7,7 @@ import (
 
 	"testbed/policies"
 	"testbed/policies/clone"
+	"testbed/topo/units"
 	"testbed/workloads/jobs"
 )
 
@@ -18,7 +19,7 @@ const (
 	FirstCopy Reads = iota
 	// ExclusiveCopy lets the k-th copy of a task fetch the k-th copy of each output (contention avoidance cloning, CAC).
 	ExclusiveCopy
-	// DelayedCopy lets each wait for a copy that no other one reads, at most until Cloning.Wait after the first copy. Then the
+	// DelayedCopy lets each wait for a copy that no other one reads, at most until Cloning.Wait of its class after the first copy. Then the
 	// attempts that still make copies are stopped, and it fetches the copy with fewest readers (delay assignment).
 	DelayedCopy
 )
@@ -39,16 +40,13 @@ const waitHead = 2 * jobs.SizeClasses
 // Keep returns how long other copies of a task may continue: ω, if later stages of the job are cloned or not decided
 // yet; else they are of no use.
 func (s Scheduler) Keep(v *policies.TaskView, j *policies.TaskJob, stage int) time.Duration {
-	if !s.Cloning.On || s.Cloning.Reads == FirstCopy || len(v.Memory) < ownMemory {
+	if !s.Cloning.On || s.Cloning.Reads == FirstCopy {
 		return 0
 	}
-	memory := v.Memory[ownMemory:]
-	memory = memory[s.Shuffle.size(memory):]
-	memory = memory[:s.Cloning.size(memory)]
-	if len(memory) < cloneHead {
+	waits, memory := s.clones(v)
+	if waits == nil {
 		return 0
 	}
-	waits, memory := memory[1:cloneHead], memory[cloneHead:]
 	id, copies, rest, ok := nextJob(memory)
 	for ok && id != int64(j.ID) {
 		id, copies, rest, ok = nextJob(rest)
@@ -63,12 +61,53 @@ func (s Scheduler) Keep(v *policies.TaskView, j *policies.TaskJob, stage int) ti
 		if s.Cloning.Reads == ExclusiveCopy {
 			return unlimitedWait
 		}
-		if class := jobs.SizeClass(tasksOf(j)); s.Cloning.Learn && waits[2*class] > 0 {
-			return time.Duration(max(waits[2*class+1], 0))
-		}
-		return s.Cloning.Wait
+		return s.Cloning.wait(waits, jobs.SizeClass(tasksOf(j)))
 	}
 	return 0
+}
+
+// clones returns what Dolly remembers: the waits, nil if there are none, and what belongs to jobs.
+func (s Scheduler) clones(v *policies.TaskView) (waits, copies []int64) {
+	if len(v.Memory) < ownMemory {
+		return nil, nil
+	}
+	memory := v.Memory[ownMemory:]
+	memory = memory[s.Shuffle.size(memory):]
+	memory = memory[:s.Cloning.size(memory)]
+	if len(memory) < cloneHead {
+		return nil, nil
+	}
+	return memory[1:cloneHead], memory[cloneHead:]
+}
+
+// Estimates returns those that Dolly has learned.
+func (s Scheduler) Estimates(v *policies.TaskView) (e policies.Estimates, ok bool) {
+	if !s.Cloning.On || !s.Cloning.Learn || v.History == nil {
+		return e, false
+	}
+	e.Straggle = s.Cloning.straggle(v.History)
+	waits, _ := s.clones(v)
+	if waits == nil {
+		waits = make([]int64, waitHead)
+	}
+	for class := range e.Copies {
+		alone, shared := fetchRates(&v.History.Copies[class])
+		e.Copies[class] = policies.CopyEstimates{Alone: bitsPerSecond(alone), Shared: bitsPerSecond(shared), Wait: s.Cloning.wait(waits, class)}
+	}
+	return e, true
+}
+
+func bitsPerSecond(bytes float64) units.Rate { return units.Rate(math.Round(8 * bytes)) }
+
+// fetchRates returns the mean rates of fetches alone, and of those with others, in bytes per second; 0 for too few of them.
+func fetchRates(h *policies.CopyHistory) (alone, shared float64) {
+	rate := func(f policies.Fetched) float64 {
+		if f.Count < enough || f.Busy <= 0 {
+			return 0
+		}
+		return float64(f.Size) / f.Busy.Seconds()
+	}
+	return rate(h.Alone), rate(h.Shared)
 }
 
 // tasksOf returns the number of tasks of a job.
@@ -117,15 +156,15 @@ func (x *cloning) learnWait(job, stage, copies int) {
 	}
 	h, before := &x.d.v.History.Copies[class], &j.Stages[stage-1]
 	fetches := h.Alone.Count + h.Shared.Count
-	if len(h.Lags) < enough || len(h.Computing) < enough || h.Alone.Count < enough || h.Alone.Size <= 0 || len(before.Durations) == 0 {
+	alone, shared := fetchRates(h)
+	if len(h.Lags) < enough || len(h.Computing) < enough || alone == 0 || len(before.Durations) == 0 {
 		return
 	}
-	// Seconds a byte of fetches with and without others, and the mean size of a fetch.
-	alone, size := h.Alone.Busy.Seconds()/float64(h.Alone.Size), float64(h.Alone.Size+h.Shared.Size)/float64(fetches)
-	c := clone.Copying{Read: time.Duration(alone * size * float64(time.Second)), Shared: 0.5, Lags: h.Lags, Computing: h.Computing, Copies: copies,
+	size := float64(h.Alone.Size+h.Shared.Size) / float64(fetches) // mean of a fetch
+	c := clone.Copying{Read: time.Duration(size / alone * float64(time.Second)), Shared: 0.5, Lags: h.Lags, Computing: h.Computing, Copies: copies,
 		Outputs: math.Ceil(float64(before.Tasks) / fetchesAtOnce)}
-	if h.Shared.Count >= enough && h.Shared.Busy > 0 {
-		c.Shared = min(max(alone*float64(h.Shared.Size)/h.Shared.Busy.Seconds(), 0.01), 1)
+	if shared > 0 {
+		c.Shared = min(max(shared/alone, 0.01), 1)
 	}
 	times := slices.Sorted(slices.Values(before.Durations))
 	at[0], at[1] = int64(x.d.v.Now)+1, int64(c.Wait(times[len(times)/2]))

@@ -10,6 +10,7 @@ import (
 	"testbed/policies"
 	"testbed/policies/policytest"
 	"testbed/topo"
+	"testbed/topo/units"
 	"testbed/workloads/jobs"
 )
 
@@ -70,7 +71,7 @@ func TestSourceContract(t *testing.T) {
 // keeping returns a world in which maps of a job of 4 are cloned, and reduces may be, and the scheduler.
 func keeping(t *testing.T, reads Reads, reduces int) (*world, Scheduler) {
 	s := dolly()
-	s.Cloning.Budget, s.Cloning.Utilization, s.Cloning.Reads, s.Cloning.Wait = 0.5, 1, reads, 7*time.Second
+	s.Cloning.Budget, s.Cloning.Utilization, s.Cloning.Reads, s.Cloning.Wait = 0.5, 1, reads, SameWaits(7*time.Second)
 	w := newWorld(t, 2, [jobs.TaskKinds]int{4, 4})
 	w.add("a", mapStage(0, 4), reduceStage(0, reduces))
 	w.Slots[0].Used[jobs.Reduce] = 4 // no reduce is launched
@@ -102,6 +103,8 @@ func TestKeep(t *testing.T) {
 			w.Slots[0].Used = [2]int{4, 0}
 			w.beat(p, 1, 0)
 		}, 0, 0},
+		{"wait of its class", DelayedCopy, func(_ *world, s *Scheduler) { s.Cloning.Wait[0] = 5 * time.Second }, 0, 5 * time.Second},
+		{"wait of another class", DelayedCopy, func(_ *world, s *Scheduler) { s.Cloning.Wait[1] = 5 * time.Second }, 0, 7 * time.Second},
 		{"other jobs before", DelayedCopy, func(w *world, s *Scheduler) {
 			w.add("b", mapStage(0, 1), reduceStage(0, 1), reduceStage(0, 1))
 			w.Jobs[0], w.Jobs[1] = w.Jobs[1], w.Jobs[0]
@@ -166,6 +169,35 @@ func TestLearnedWait(t *testing.T) {
 	w.Jobs[0].Stages[1] = reduceStage(2, 0)
 	if got := again(12 * time.Second); got != 200*time.Millisecond {
 		t.Errorf("ω %v after 11 s, want 0.2 s", got)
+	}
+}
+
+// Estimates are those by which the next decision is made: ω of a class once it is learned, and rates of enough fetches.
+func TestEstimates(t *testing.T) {
+	w, s := keeping(t, DelayedCopy, 2)
+	if _, ok := s.Estimates(&w.TaskView); ok {
+		t.Error("estimates although nothing is learned")
+	}
+	s.Cloning.Learn = true
+	w.History = &policies.History{Judged: 100, Straggled: 30}
+	for class, n := range []int{20, 19} {
+		w.History.Copies[class] = policies.CopyHistory{Lags: slices.Repeat([]time.Duration{500 * time.Millisecond}, n), Computing: slices.Repeat([]time.Duration{10 * time.Second}, n),
+			Alone: policies.Fetched{Count: n, Size: 1000, Busy: 2 * time.Second}, Shared: policies.Fetched{Count: n, Size: 1000, Busy: 4 * time.Second}}
+	}
+	want := policies.Estimates{Straggle: s.Cloning.Learned(30, 100)}
+	for class := range want.Copies {
+		want.Copies[class].Wait = 7 * time.Second
+	}
+	want.Copies[0].Alone, want.Copies[0].Shared = 4*units.Kbps, 2*units.Kbps
+	if got, ok := s.Estimates(&w.TaskView); !ok || got != want {
+		t.Errorf("before ω is learned: %+v, want %+v", got, want)
+	}
+	w.Slots[0].Used = [2]int{4, 0}
+	w.Jobs[0].Stages[0].Durations = []time.Duration{2 * time.Second}
+	w.beat(s, time.Second, 0)
+	want.Copies[0].Wait = s.Keep(&w.TaskView, &w.Jobs[0], 0)
+	if got, _ := s.Estimates(&w.TaskView); got != want || want.Copies[0].Wait == 7*time.Second {
+		t.Errorf("after: %+v, want %+v, with another ω than the given one", got, want)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	tables "testbed/results/table"
 )
 
-// Coordinator is the record of a coflow policy's coordinator in one repeat, as in
+// Coordinator is the record of the coordinator of the policies in one repeat, as in
 // coordinator.json.
 type Coordinator struct {
 	// Interval is the policy's δ; 0 if it decides only at events.
@@ -30,6 +30,8 @@ type Coordinator struct {
 	// including the bookkeeping of the events before it.
 	Missed int             `json:"missed"`
 	Took   []time.Duration `json:"took_ns,omitempty"`
+	// Estimates are those of the task scheduler; nil if it estimates nothing.
+	Estimates *Estimates `json:"estimates,omitempty"`
 }
 
 // CoordinatorSummary sums Coordinator over the repeats of an arm.

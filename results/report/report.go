@@ -55,7 +55,7 @@ type Repeat struct {
 	Fluid *flows.Records
 	// Failures are the transfers that faults ended. Records.Failed is ignored.
 	Failures []Failure
-	// Coordinator is the record of the coflow policy's coordinator; nil if there is none.
+	// Coordinator is the record of the policies' coordinator; nil if there is none.
 	Coordinator *Coordinator
 	// Timing is the breakdown of completion times, and Links the load of the fabric's
 	// links. Both exist only for packets.

@@ -61,6 +61,7 @@ type ArmSummary struct {
 	Tasks       *TaskSummary        `json:"tasks,omitempty"`             // for runs with jobs of tasks
 	Placement   *PlacementSummary   `json:"placement,omitempty"`         // for runs with blocks
 	Coordinator *CoordinatorSummary `json:"coordinator,omitempty"`       // if there is a record
+	Estimates   []EstimateSummary   `json:"estimates,omitempty"`         // if the task scheduler estimates
 	// The following exist only for packets whose captures state the fabric, and for arms
 	// that are not void:
 	Setup          *SetupSummary   `json:"setup,omitempty"`
@@ -174,7 +175,7 @@ func (in Input) summarize(i int) ArmSummary {
 		s.Tasks.Backups.Bytes.Written = nil // it has no records of what was stopped
 	}
 	s.Placement = in.placement(i)
-	s.Coordinator = in.coordinator(arm)
+	s.Coordinator, s.Estimates = in.coordinator(arm), arm.estimates()
 	if !in.FluidModel {
 		s.Setup = in.setup(arm, s.FCT)
 		in.summarizeTiming(&s, arm)

@@ -364,7 +364,7 @@ func (r *Report) taskTables() []table {
 			add(l.Class(), l)
 		}
 	}
-	return append([]table{work, parts, local, moved, shuffle}, r.backupTables()...)
+	return append([]table{work, parts, local, moved, shuffle}, append(r.backupTables(), r.estimateTables()...)...)
 }
 
 // cells returns the cells of the table of shuffles after the arm.
@@ -407,5 +407,5 @@ func (r *Report) taskDefinitions() []string {
 		fmt.Sprintf("reduce wait: from the commit of the job's first map to the start of a reduce, 0 if it started before; averaged over first attempts in the job's first stage with reduces. reduces delayed: those of them that waited longer than the median time of the job's maps. links saturated: the share of the makespan, averaged over racks, in stretches of %d intervals or more in which the links of the rack to or from the spines together carried more than %s of their capacity; an interval is %v, rounded up to a multiple of the measured one.",
 			metrics.SaturatedIntervals, units.Percent(metrics.SaturatedShare, 0), metrics.SaturationInterval),
 	}
-	return append(out, r.backupDefinitions()...)
+	return append(out, append(r.backupDefinitions(), r.estimateDefinitions()...)...)
 }

@@ -64,6 +64,9 @@ func (t *Tracker) assign(h topo.HostID) error {
 		return fmt.Errorf("scheduler %T: host %d: %w", t.cfg.Scheduler, h, err)
 	}
 	t.relieve()
+	if n := len(t.samples); n == 0 || t.now >= t.samples[n-1].At+sampleEvery {
+		t.sample()
+	}
 	return nil
 }
 

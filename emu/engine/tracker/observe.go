@@ -10,6 +10,33 @@ import (
 	"testbed/workloads/jobs"
 )
 
+// EstimateSample is what the scheduler estimates from At on.
+type EstimateSample struct {
+	At time.Duration
+	policies.Estimates
+}
+
+// sampleEvery is the shortest time between two samples of estimates.
+const sampleEvery = time.Second
+
+// sample notes the estimates if they have changed.
+func (t *Tracker) sample() {
+	if t.estimator == nil {
+		return
+	}
+	e, ok := t.estimator.Estimates(&t.view)
+	if n := len(t.samples); ok && (n == 0 || t.samples[n-1].Estimates != e) {
+		t.samples = append(t.samples, EstimateSample{t.now, e})
+	}
+}
+
+// Estimates returns what the scheduler has estimated so far, at most once a second and as it is now, and the attempts that were
+// judged for it (policies.History); no samples if it estimates nothing.
+func (t *Tracker) Estimates() (samples []EstimateSample, judged, straggled int) {
+	t.sample()
+	return t.samples, t.history.Judged, t.history.Straggled
+}
+
 // observed is the progress rate of an attempt that has ended, and its host.
 type observed struct {
 	rate float64 // bytes of input per second

@@ -82,7 +82,10 @@ type Tracker struct {
 	fetcher policies.Fetcher // nil if only one attempt of a task can end
 	choice  policies.CopyChoice
 	history policies.History
-	bad     error // the first invalid choice
+	// estimator is nil if the scheduler estimates nothing; samples are its estimates, by time.
+	estimator policies.Estimator
+	samples   []EstimateSample
+	bad       error // the first invalid choice
 
 	view   policies.TaskView
 	answer policies.Assignment
@@ -142,6 +145,7 @@ func New(cfg Config) (*Tracker, error) {
 	t.fetcher, _ = cfg.Scheduler.(policies.Fetcher)
 	if t.needs.History {
 		t.view.History = &t.history
+		t.estimator, _ = cfg.Scheduler.(policies.Estimator)
 	}
 	return t, nil
 }

@@ -1,0 +1,194 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"testbed/results/metrics"
+	tables "testbed/results/table"
+	"testbed/topo/units"
+	"testbed/workloads/jobs"
+)
+
+// Estimates are what a task scheduler estimated during a repeat (policies.Estimates).
+type Estimates struct {
+	// Judged attempts were compared with the others of their stage by the end, of which Straggled straggled.
+	Judged    int              `json:"judged"`
+	Straggled int              `json:"straggled"`
+	Samples   []EstimateSample `json:"samples"` // by time
+}
+
+// EstimateSample is what it estimated from a time on.
+type EstimateSample struct {
+	At       time.Duration                   `json:"at_ns"`
+	Straggle float64                         `json:"straggle"` // p
+	Copies   [jobs.SizeClasses]CopyEstimates `json:"copies"`   // by class of the number of tasks of the job
+}
+
+// CopyEstimates are those for jobs of a class; a rate is 0 as long as there is none.
+type CopyEstimates struct {
+	Alone  units.Rate    `json:"alone_bps"`  // B
+	Shared units.Rate    `json:"shared_bps"` // αB
+	Wait   time.Duration `json:"wait_ns"`    // ω
+}
+
+// EstimateSummary compares the estimates of one quantity with what was realized in the same repeats.
+type EstimateSummary struct {
+	Of         string `json:"of"` // straggle, alone_bps, shared_bps or wait_us
+	*SizeRange        // of the jobs; nil for all
+	// Last is the last estimate, and Realized what was realized, averages of the repeats. What is realized of rates is computed from
+	// the transfers, and of straggle it is the share of the attempts that the scheduler judged. A wait is not realized.
+	Last     float64  `json:"last"`
+	Realized *float64 `json:"realized,omitempty"`
+	// Error is the relative error of the estimates, as an absolute value: an average over the time from the first estimate to
+	// the last task, and over the repeats.
+	Error *float64 `json:"error,omitempty"`
+}
+
+// quantity is something that is estimated.
+type quantity struct {
+	of    string
+	class int // of jobs, -1 for all
+	get   func(EstimateSample) float64
+	// real returns what was realized; 0 if nothing was.
+	real func(Repeat, *metrics.Clones) float64
+}
+
+func quantities() []quantity {
+	all := []quantity{{"straggle", -1, func(s EstimateSample) float64 { return s.Straggle }, func(r Repeat, _ *metrics.Clones) float64 {
+		e := r.Coordinator.Estimates
+		return float64(e.Straggled) / float64(max(1, e.Judged))
+	}}}
+	rate := func(f metrics.Fetches) float64 {
+		if f.Busy <= 0 {
+			return 0
+		}
+		return float64(8*f.Size) / f.Busy.Seconds()
+	}
+	for class := range jobs.SizeClasses {
+		all = append(all,
+			quantity{"alone_bps", class, func(s EstimateSample) float64 { return float64(s.Copies[class].Alone) }, func(_ Repeat, c *metrics.Clones) float64 { return rate(c.Copies[class].Alone) }},
+			quantity{"shared_bps", class, func(s EstimateSample) float64 { return float64(s.Copies[class].Shared) }, func(_ Repeat, c *metrics.Clones) float64 { return rate(c.Copies[class].Shared) }},
+			quantity{of: "wait_us", class: class, get: func(s EstimateSample) float64 { return micros(s.Copies[class].Wait) }})
+	}
+	return all
+}
+
+// meanError returns the relative error of estimates, averaged over the time from the first one to end; false without any.
+func (e *Estimates) meanError(get func(EstimateSample) float64, realized float64, end time.Duration) (float64, bool) {
+	sum, over := 0., 0.
+	for i, s := range e.Samples {
+		until := end
+		if i+1 < len(e.Samples) {
+			until = min(end, e.Samples[i+1].At)
+		}
+		if x := get(s); x > 0 && until > s.At {
+			t := (until - s.At).Seconds()
+			sum, over = sum+t*math.Abs(x-realized)/realized, over+t
+		}
+	}
+	return sum / over, over > 0
+}
+
+// estimates compares those of the arm's repeats; nil if there are none.
+func (a Arm) estimates() (out []EstimateSummary) {
+	type repeat struct {
+		Repeat
+		clones *metrics.Clones
+		end    time.Duration
+	}
+	var list []repeat
+	for _, r := range a.Repeats {
+		if r.Coordinator == nil || r.Coordinator.Estimates == nil || len(r.Coordinator.Estimates.Samples) == 0 {
+			continue
+		}
+		x := repeat{r, metrics.ClonesOf(&r.Records), 0}
+		if x.clones == nil {
+			x.clones = &metrics.Clones{}
+		}
+		for i := range r.Records.Attempts {
+			x.end = max(x.end, r.Records.Attempts[i].End)
+		}
+		list = append(list, x)
+	}
+	mean := func(list []float64) float64 { return metrics.Round6(metrics.OverRepeats(list).Value) }
+	for _, q := range quantities() {
+		var last, realized, errs []float64
+		for _, r := range list {
+			e := r.Coordinator.Estimates
+			x := q.get(e.Samples[len(e.Samples)-1])
+			if q.real == nil {
+				// No wait is learned without rates.
+				if e.Samples[len(e.Samples)-1].Copies[q.class].Alone > 0 {
+					last = append(last, x)
+				}
+				continue
+			}
+			is := q.real(r.Repeat, r.clones)
+			if is <= 0 {
+				continue
+			}
+			if err, ok := e.meanError(q.get, is, r.end); ok && x > 0 {
+				last, realized, errs = append(last, x), append(realized, is), append(errs, err)
+			}
+		}
+		if len(last) == 0 {
+			continue
+		}
+		s := EstimateSummary{Of: q.of, Last: mean(last)}
+		if q.class >= 0 {
+			size := sizeRange(q.class)
+			s.SizeRange = &size
+		}
+		if len(errs) > 0 {
+			is, err := mean(realized), mean(errs)
+			s.Realized, s.Error = &is, &err
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// estimateTables returns the table of estimates; none without any.
+func (r *Report) estimateTables() []table {
+	t := table{title: "Estimates of the task scheduler", head: []string{"arm", "of", "job size", "last", "realized", "error"}, cols: []tables.Column{tables.Names(), {Left: true}, {Left: true}}}
+	for i := range r.Summary.Arms {
+		a := &r.Summary.Arms[i]
+		for _, e := range a.Estimates {
+			name, show := estimateNames[e.Of].name, estimateNames[e.Of].show
+			row := []string{a.Name, name, "all", show(e.Last), none, none}
+			if e.SizeRange != nil {
+				row[2] = jobs.SizeName(jobs.SizeClass(e.LeastTasks))
+			}
+			if e.Realized != nil {
+				row[4], row[5] = show(*e.Realized), units.Percent(*e.Error, 1)
+			}
+			t.rows = append(t.rows, row)
+		}
+	}
+	if len(t.rows) == 0 {
+		return nil
+	}
+	return []table{t}
+}
+
+// estimateNames are the names of EstimateSummary.Of in the report.
+var estimateNames = map[string]struct {
+	name string
+	show func(float64) string
+}{
+	"straggle":   {"p", func(x float64) string { return fmt.Sprintf("%.3f", x) }},
+	"alone_bps":  {"B", func(x float64) string { return units.Short(x, "bps") }},
+	"shared_bps": {"αB", func(x float64) string { return units.Short(x, "bps") }},
+	"wait_us":    {"ω", humanUS},
+}
+
+// estimateDefinitions returns the definitions of estimateTables.
+func (r *Report) estimateDefinitions() []string {
+	if !slices.ContainsFunc(r.Summary.Arms, func(a ArmSummary) bool { return len(a.Estimates) > 0 }) {
+		return nil
+	}
+	return []string{"Estimates of the task scheduler: p, the share of attempts that progress at less than half the median rate of their stage; B and αB, the payload rates of fetches of cloned tasks alone, and of those that share a copy; ω, the wait for a copy that no other attempt fetches. last: the estimate at the end. realized: what the transfers show by then; of p, what the scheduler saw. error: the absolute value of the relative error, averaged over the time from the first estimate to the last task. All are averages of the repeats."}
+}

@@ -1,0 +1,94 @@
+package report
+
+import (
+	"bytes"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"testbed/results/flows"
+	"testbed/topo/units"
+	"testbed/workloads"
+	"testbed/workloads/jobs"
+)
+
+// Errors are relative, and averages over the time in which an estimate held.
+func TestMeanError(t *testing.T) {
+	at := func(seconds int, p float64) EstimateSample {
+		return EstimateSample{At: time.Duration(seconds) * time.Second, Straggle: p}
+	}
+	p := func(s EstimateSample) float64 { return s.Straggle }
+	for _, tt := range []struct {
+		name    string
+		samples []EstimateSample
+		want    float64
+		ok      bool
+	}{
+		{"one", []EstimateSample{at(0, 0.15)}, 0.5, true},
+		{"too low for 6 s of 8, exact for 2", []EstimateSample{at(0, 0), at(2, 0.05), at(8, 0.1)}, 0.5 * 6 / 8, true},
+		{"after the end", []EstimateSample{at(0, 0.1), at(12, 0.3)}, 0, true},
+		{"none", []EstimateSample{at(0, 0)}, 0, false},
+	} {
+		e := Estimates{Samples: tt.samples}
+		if got, ok := e.meanError(p, 0.1, 10*time.Second); ok != tt.ok || ok && math.Abs(got-tt.want) > 1e-9 {
+			t.Errorf("%s: %v, %v, want %v, %v", tt.name, got, ok, tt.want, tt.ok)
+		}
+	}
+}
+
+// What was realized of rates comes from the transfers of the same class of jobs, and of p from what the scheduler judged.
+func TestEstimateSummary(t *testing.T) {
+	const class = 1
+	in := taskRun()
+	arm := &in.Arms[1]
+	// A job of 20 tasks: of a reduce with three attempts, two fetch from the same copy at the same time, at 100 and 50 B/s, and one
+	// fetches alone, at 200 B/s.
+	attempt := func(stage, n int) flows.AttemptRecord {
+		return flows.AttemptRecord{Job: 1, Stage: stage, Attempt: n, Kind: flows.ReduceTask, Host: "h0-00", End: 10 * time.Second, Outcome: flows.Committed}
+	}
+	fetch := func(id, n, from int, size units.Bytes, took time.Duration) flows.FlowRecord {
+		return flows.FlowRecord{Flow: workloads.FlowID(id), Src: "h0-00", Dst: "h1-00", Size: size, Start: time.Second, End: time.Second + took,
+			Task: &flows.TaskTransfer{Job: 1, Stage: 1, Attempt: n, FromAttempt: from, Outputs: 1}}
+	}
+	for k := range arm.Repeats {
+		var s EstimateSample
+		s.Straggle, s.Copies[class] = 0.12, CopyEstimates{Alone: 2000, Shared: 500, Wait: time.Duration(2+k) * time.Second}
+		arm.Repeats[k] = Repeat{Slots: arm.Repeats[k].Slots, Coordinator: &Coordinator{Estimates: &Estimates{Judged: 100, Straggled: 10, Samples: []EstimateSample{s}}}, Records: flows.Records{
+			Jobs:     []flows.JobRecord{{Job: 1, Tasks: 20, End: 10 * time.Second}},
+			Attempts: []flows.AttemptRecord{attempt(0, 0), attempt(1, 0), attempt(1, 1), attempt(1, 2)},
+			Flows:    []flows.FlowRecord{fetch(1, 0, 0, 100, time.Second), fetch(2, 1, 0, 100, 2*time.Second), fetch(3, 2, 1, 200, time.Second)}}}
+	}
+	r, err := New(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.Summary.Arms[0].Estimates; got != nil {
+		t.Errorf("estimates of an arm without: %+v", got)
+	}
+	want := map[string][3]float64{"straggle": {0.12, 0.1, 0.2}, "alone_bps": {2000, 1600, 0.25}, "shared_bps": {500, 8 * 200 / 3., 1 - 500*3/1600.}, "wait_us": {2.5e6}}
+	near := func(a, b float64) bool { return math.Abs(a-b) <= 1e-5*math.Abs(b) }
+	all := r.Summary.Arms[1].Estimates
+	for _, e := range all {
+		w, ok := want[e.Of]
+		delete(want, e.Of)
+		switch {
+		case !ok || !near(e.Last, w[0]) || (e.Realized == nil) != (w[1] == 0):
+			t.Errorf("%s: %+v, want %v", e.Of, e, w)
+		case e.Realized != nil && (!near(*e.Realized, w[1]) || !near(*e.Error, w[2])):
+			t.Errorf("%s: realized %v with an error of %v, want %v", e.Of, *e.Realized, *e.Error, w)
+		case (e.SizeRange == nil) != (e.Of == "straggle") || e.SizeRange != nil && jobs.SizeClass(e.LeastTasks) != class:
+			t.Errorf("%s: of jobs %+v, want class %d", e.Of, e.SizeRange, class)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("no estimates of %v in %+v", want, all)
+	}
+	var text bytes.Buffer
+	if err := r.Markdown(&text); err != nil {
+		t.Fatal(err)
+	}
+	if s := text.String(); !strings.Contains(s, "Estimates of the task scheduler") || !strings.Contains(s, "20.0 %") {
+		t.Errorf("the report has no table of estimates:\n%s", s)
+	}
+}
