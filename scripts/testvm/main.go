@@ -204,38 +204,43 @@ func testInGuest(ctx context.Context, s settings) (bool, error) {
 		return false, err
 	}
 	say("built %d test binaries", len(runs))
-	initrd := filepath.Join(work, "initrd")
-	if err := makeImage(ctx, k, root, work, initrd, runs); err != nil {
-		return false, err
-	}
-	disk := filepath.Join(work, "disk")
-	if err := makeDisk(ctx, mkfs, disk, s.disk<<20); err != nil {
-		return false, err
-	}
-	info, err := os.Stat(initrd)
-	if err != nil {
-		return false, err
-	}
-	say("image of %d MB", info.Size()>>20)
-
 	console := s.console
 	if console == "" {
 		console = filepath.Join(work, "console")
 	}
-	res, err := boot(ctx, qemu, s, k.image, initrd, disk, console)
+	guest := func(runs []run) (*results, error) {
+		initrd, disk := filepath.Join(work, "initrd"), filepath.Join(work, "disk")
+		if err := errors.Join(makeImage(ctx, k, root, work, initrd, runs), makeDisk(ctx, mkfs, disk, s.disk<<20)); err != nil {
+			return nil, err
+		}
+		info, err := os.Stat(initrd)
+		if err != nil {
+			return nil, err
+		}
+		say("image of %d MB", info.Size()>>20)
+		res, err := boot(ctx, qemu, s, k.image, initrd, disk, console)
+		for _, line := range kernelComplaints(console) {
+			fmt.Println("KERNEL:", line)
+		}
+		if b, err2 := os.ReadFile(console); err2 == nil && res != nil && (err != nil || !res.Done) {
+			fmt.Printf("---- the guest's console\n%s\n----\n", consoleExcerpt(b, 120))
+		}
+		return res, err
+	}
+	res, err := guest(runs)
+	if rest := res.without(runs); errors.Is(err, errLockup) && len(rest) > 0 {
+		say("*** the guest's kernel has locked up: %d packages without a result run in another guest, once", len(rest))
+		var again *results
+		if again, err = guest(rest); again != nil {
+			again.Outcomes = append(slices.DeleteFunc(res.Outcomes, func(o *outcome) bool { return !o.Ended }), again.Outcomes...)
+			res = again
+		}
+	}
 	if res != nil {
 		err = errors.Join(err, res.print(os.Stdout, runs))
 	}
-	ok := err == nil && res.ok(runs)
-	complaints := kernelComplaints(console)
-	for _, line := range complaints {
-		fmt.Println("KERNEL:", line)
-	}
-	if b, err2 := os.ReadFile(console); !ok && err2 == nil && (err != nil || !res.Done) {
-		fmt.Printf("---- the guest's console\n%s\n----\n", consoleExcerpt(b, 120))
-	}
 	say("total time %v", time.Since(start).Round(time.Second))
-	return ok, err
+	return err == nil && res.ok(runs), err
 }
 
 // selection returns the flags that select the tests of a package's binary.
@@ -397,6 +402,9 @@ const (
 	maxLockups = 4
 )
 
+// errLockup is the end of a guest whose kernel has locked up. What it was testing has no result.
+var errLockup = errors.New("its kernel has locked up")
+
 // watchConsole cancels ctx when the guest's kernel has locked up, which otherwise only the timeout
 // of the run would end.
 func watchConsole(ctx context.Context, cancel context.CancelCauseFunc, console string) {
@@ -409,7 +417,7 @@ func watchConsole(ctx context.Context, cancel context.CancelCauseFunc, console s
 		case <-tick.C:
 		}
 		if b, err := os.ReadFile(console); err == nil && bytes.Count(b, []byte(lockupSign)) >= maxLockups {
-			cancel(errors.New("its kernel has locked up"))
+			cancel(errLockup)
 			return
 		}
 	}

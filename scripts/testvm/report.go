@@ -136,6 +136,13 @@ func (o *outcome) read(line string, test *string, said map[string]string) {
 	}
 }
 
+// without returns the runs that have no result.
+func (r *results) without(runs []run) []run {
+	return slices.DeleteFunc(slices.Clone(runs), func(x run) bool {
+		return r != nil && slices.ContainsFunc(r.Outcomes, func(o *outcome) bool { return o.Package == x.Package && o.Ended })
+	})
+}
+
 // print writes the summary: a row per package, then each failure, skip and timing that was not
 // judged, by name.
 func (r *results) print(w io.Writer, runs []run) error {

@@ -309,6 +309,18 @@ func TestConsoleExcerpt(t *testing.T) {
 	}
 }
 
+// Packages without a result are those that have not begun, or not ended.
+func TestWithoutResult(t *testing.T) {
+	runs := []run{{Package: "a"}, {Package: "b"}, {Package: "c"}}
+	res := &results{Outcomes: []*outcome{{Package: "a", Ended: true}, {Package: "b"}}}
+	if got := res.without(runs); len(got) != 2 || got[0].Package != "b" || got[1].Package != "c" {
+		t.Errorf("without a result: %+v, want b and c", got)
+	}
+	if got := (*results)(nil).without(runs); len(got) != 3 {
+		t.Errorf("of no report: %+v, want all", got)
+	}
+}
+
 func TestWatchConsole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		console := filepath.Join(t.TempDir(), "console")
