@@ -52,9 +52,9 @@ func (e *Engine) Stats() Stats {
 }
 
 // Estimates returns what the task scheduler has estimated: tracker.Tracker.Estimates.
-func (e *Engine) Estimates() (samples []tracker.EstimateSample, judged, straggled int) {
+func (e *Engine) Estimates() []tracker.EstimateSample {
 	if e.tasks.tracker == nil {
-		return nil, 0, 0
+		return nil
 	}
 	return e.tasks.tracker.Estimates()
 }

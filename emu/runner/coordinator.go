@@ -50,15 +50,12 @@ func (s *stopwatch) stepped() {
 func (s *stopwatch) record(timed bool) report.Coordinator {
 	st := s.e.Stats()
 	out := report.Coordinator{Interval: s.every, Intervals: st.Intervals, Decisions: st.Decisions, Flushes: st.Flushes, HostsTold: st.Told, Updates: st.Updates}
-	if samples, judged, straggled := s.e.Estimates(); len(samples) > 0 {
-		out.Estimates = &report.Estimates{Judged: judged, Straggled: straggled}
-		for _, x := range samples {
-			to := report.EstimateSample{At: x.At, Straggle: x.Straggle}
-			for class, c := range x.Copies {
-				to.Copies[class] = report.CopyEstimates(c)
-			}
-			out.Estimates.Samples = append(out.Estimates.Samples, to)
+	for _, x := range s.e.Estimates() {
+		to := report.EstimateSample{At: x.At, Straggle: x.Straggle}
+		for class, c := range x.Copies {
+			to.Copies[class] = report.CopyEstimates(c)
 		}
+		out.Estimates = append(out.Estimates, to)
 	}
 	if timed {
 		out.Missed, out.Took = s.out.Missed, s.out.Took

@@ -225,6 +225,11 @@ func TestSchemaHasEveryParameter(t *testing.T) {
 					bad = []any{"other", 1, true}
 				case catalog.Durations:
 					bad = []any{"", 7}
+					for _, v := range []string{"1s,", "1s,soon", "-1s", strings.Repeat("1s,", p.Most) + "1s"} {
+						if catalog.All().Check(role, e.Name, map[string]any{p.Name: v}) == nil {
+							t.Errorf("%s: %s: the catalog accepts %q", e.Name, p.Name, v)
+						}
+					}
 				case catalog.Hosts, catalog.Pools:
 					bad = []any{"", 7}
 				}

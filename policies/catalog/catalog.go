@@ -381,7 +381,7 @@ func durations(given any) (list []time.Duration, ok bool) {
 		return []time.Duration{d}, ok
 	}
 	for part := range strings.SplitSeq(s, ",") {
-		d, ok := duration(part)
+		d, ok := duration(strings.TrimSpace(part))
 		if !ok {
 			return nil, false
 		}

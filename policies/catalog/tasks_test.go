@@ -41,7 +41,7 @@ func TestTaskVariants(t *testing.T) {
 				case Duration:
 					values = []any{time.Duration(p.Min).String(), "1s"}
 				case Durations:
-					values = []any{"1s", "2s,8ms"}
+					values = []any{"1s", "2s, 8ms"}
 				case Pools:
 					values = []any{"ann=2:3:1,bob=1", "none"}
 				default:

@@ -30,8 +30,8 @@ type Coordinator struct {
 	// including the bookkeeping of the events before it.
 	Missed int             `json:"missed"`
 	Took   []time.Duration `json:"took_ns,omitempty"`
-	// Estimates are those of the task scheduler; nil if it estimates nothing.
-	Estimates *Estimates `json:"estimates,omitempty"`
+	// Estimates are those of the task scheduler, by time; none if it estimates nothing.
+	Estimates []EstimateSample `json:"estimates,omitempty"`
 }
 
 // CoordinatorSummary sums Coordinator over the repeats of an arm.

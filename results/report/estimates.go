@@ -12,15 +12,7 @@ import (
 	"testbed/workloads/jobs"
 )
 
-// Estimates are what a task scheduler estimated during a repeat (policies.Estimates).
-type Estimates struct {
-	// Judged attempts were compared with the others of their stage by the end, of which Straggled straggled.
-	Judged    int              `json:"judged"`
-	Straggled int              `json:"straggled"`
-	Samples   []EstimateSample `json:"samples"` // by time
-}
-
-// EstimateSample is what it estimated from a time on.
+// EstimateSample is what a task scheduler estimated from a time on (policies.Estimates).
 type EstimateSample struct {
 	At       time.Duration                   `json:"at_ns"`
 	Straggle float64                         `json:"straggle"` // p
@@ -38,13 +30,21 @@ type CopyEstimates struct {
 type EstimateSummary struct {
 	Of         string `json:"of"` // straggle, alone_bps, shared_bps or wait_us
 	*SizeRange        // of the jobs; nil for all
-	// Last is the last estimate, and Realized what was realized, averages of the repeats. What is realized of rates is computed from
-	// the transfers, and of straggle it is the share of the attempts that the scheduler judged. A wait is not realized.
+	// Last is the last estimate, and Realized what was realized, averages of the repeats: the rates of metrics.Copies, and for
+	// straggle the share of metrics.Straggling. A wait is not realized.
 	Last     float64  `json:"last"`
 	Realized *float64 `json:"realized,omitempty"`
 	// Error is the relative error of the estimates, as an absolute value: an average over the time from the first estimate to
 	// the last task, and over the repeats.
 	Error *float64 `json:"error,omitempty"`
+}
+
+// realized is what the attempts and transfers of a repeat show.
+type realized struct {
+	estimates  []EstimateSample
+	copies     [jobs.SizeClasses]metrics.Copies
+	straggling metrics.Straggling
+	end        time.Duration // of the last attempt
 }
 
 // quantity is something that is estimated.
@@ -53,14 +53,11 @@ type quantity struct {
 	class int // of jobs, -1 for all
 	get   func(EstimateSample) float64
 	// real returns what was realized; 0 if nothing was.
-	real func(Repeat, *metrics.Clones) float64
+	real func(realized) float64
 }
 
 func quantities() []quantity {
-	all := []quantity{{"straggle", -1, func(s EstimateSample) float64 { return s.Straggle }, func(r Repeat, _ *metrics.Clones) float64 {
-		e := r.Coordinator.Estimates
-		return float64(e.Straggled) / float64(max(1, e.Judged))
-	}}}
+	all := []quantity{{"straggle", -1, func(s EstimateSample) float64 { return s.Straggle }, func(r realized) float64 { return r.straggling.Share() }}}
 	rate := func(f metrics.Fetches) float64 {
 		if f.Busy <= 0 {
 			return 0
@@ -69,24 +66,24 @@ func quantities() []quantity {
 	}
 	for class := range jobs.SizeClasses {
 		all = append(all,
-			quantity{"alone_bps", class, func(s EstimateSample) float64 { return float64(s.Copies[class].Alone) }, func(_ Repeat, c *metrics.Clones) float64 { return rate(c.Copies[class].Alone) }},
-			quantity{"shared_bps", class, func(s EstimateSample) float64 { return float64(s.Copies[class].Shared) }, func(_ Repeat, c *metrics.Clones) float64 { return rate(c.Copies[class].Shared) }},
+			quantity{"alone_bps", class, func(s EstimateSample) float64 { return float64(s.Copies[class].Alone) }, func(r realized) float64 { return rate(r.copies[class].Alone) }},
+			quantity{"shared_bps", class, func(s EstimateSample) float64 { return float64(s.Copies[class].Shared) }, func(r realized) float64 { return rate(r.copies[class].Shared) }},
 			quantity{of: "wait_us", class: class, get: func(s EstimateSample) float64 { return micros(s.Copies[class].Wait) }})
 	}
 	return all
 }
 
 // meanError returns the relative error of estimates, averaged over the time from the first one to end; false without any.
-func (e *Estimates) meanError(get func(EstimateSample) float64, realized float64, end time.Duration) (float64, bool) {
+func meanError(of []EstimateSample, get func(EstimateSample) float64, is float64, end time.Duration) (float64, bool) {
 	sum, over := 0., 0.
-	for i, s := range e.Samples {
+	for i, s := range of {
 		until := end
-		if i+1 < len(e.Samples) {
-			until = min(end, e.Samples[i+1].At)
+		if i+1 < len(of) {
+			until = min(end, of[i+1].At)
 		}
 		if x := get(s); x > 0 && until > s.At {
 			t := (until - s.At).Seconds()
-			sum, over = sum+t*math.Abs(x-realized)/realized, over+t
+			sum, over = sum+t*math.Abs(x-is)/is, over+t
 		}
 	}
 	return sum / over, over > 0
@@ -94,19 +91,14 @@ func (e *Estimates) meanError(get func(EstimateSample) float64, realized float64
 
 // estimates compares those of the arm's repeats; nil if there are none.
 func (a Arm) estimates() (out []EstimateSummary) {
-	type repeat struct {
-		Repeat
-		clones *metrics.Clones
-		end    time.Duration
-	}
-	var list []repeat
+	var list []realized
 	for _, r := range a.Repeats {
-		if r.Coordinator == nil || r.Coordinator.Estimates == nil || len(r.Coordinator.Estimates.Samples) == 0 {
+		if r.Coordinator == nil || len(r.Coordinator.Estimates) == 0 {
 			continue
 		}
-		x := repeat{r, metrics.ClonesOf(&r.Records), 0}
-		if x.clones == nil {
-			x.clones = &metrics.Clones{}
+		x := realized{estimates: r.Coordinator.Estimates, straggling: metrics.StragglingOf(r.Records.Attempts)}
+		if c := metrics.ClonesOf(&r.Records); c != nil {
+			x.copies = c.Copies
 		}
 		for i := range r.Records.Attempts {
 			x.end = max(x.end, r.Records.Attempts[i].End)
@@ -115,23 +107,22 @@ func (a Arm) estimates() (out []EstimateSummary) {
 	}
 	mean := func(list []float64) float64 { return metrics.Round6(metrics.OverRepeats(list).Value) }
 	for _, q := range quantities() {
-		var last, realized, errs []float64
+		var last, shown, errs []float64
 		for _, r := range list {
-			e := r.Coordinator.Estimates
-			x := q.get(e.Samples[len(e.Samples)-1])
+			newest := r.estimates[len(r.estimates)-1]
+			x := q.get(newest)
 			if q.real == nil {
-				// No wait is learned without rates.
-				if e.Samples[len(e.Samples)-1].Copies[q.class].Alone > 0 {
+				if newest.Copies[q.class].Alone > 0 { // no wait is learned without rates
 					last = append(last, x)
 				}
 				continue
 			}
-			is := q.real(r.Repeat, r.clones)
+			is := q.real(r)
 			if is <= 0 {
 				continue
 			}
-			if err, ok := e.meanError(q.get, is, r.end); ok && x > 0 {
-				last, realized, errs = append(last, x), append(realized, is), append(errs, err)
+			if err, ok := meanError(r.estimates, q.get, is, r.end); ok && x > 0 {
+				last, shown, errs = append(last, x), append(shown, is), append(errs, err)
 			}
 		}
 		if len(last) == 0 {
@@ -143,7 +134,7 @@ func (a Arm) estimates() (out []EstimateSummary) {
 			s.SizeRange = &size
 		}
 		if len(errs) > 0 {
-			is, err := mean(realized), mean(errs)
+			is, err := mean(shown), mean(errs)
 			s.Realized, s.Error = &is, &err
 		}
 		out = append(out, s)
@@ -190,5 +181,5 @@ func (r *Report) estimateDefinitions() []string {
 	if !slices.ContainsFunc(r.Summary.Arms, func(a ArmSummary) bool { return len(a.Estimates) > 0 }) {
 		return nil
 	}
-	return []string{"Estimates of the task scheduler: p, the share of attempts that progress at less than half the median rate of their stage; B and αB, the payload rates of fetches of cloned tasks alone, and of those that share a copy; ω, the wait for a copy that no other attempt fetches. last: the estimate at the end. realized: what the transfers show by then; of p, what the scheduler saw. error: the absolute value of the relative error, averaged over the time from the first estimate to the last task. All are averages of the repeats."}
+	return []string{"Estimates of the task scheduler: p, the share of attempts that progress at less than half the median rate of their stage; B and αB, the payload rates of fetches of cloned tasks alone, and of those that share a copy; ω, the wait for a copy that no other attempt fetches. last: the estimate at the end. realized: what all attempts and transfers of the repeat show. error: the absolute value of the relative error, averaged over the time from the first estimate to the last task. All are averages of the repeats."}
 }

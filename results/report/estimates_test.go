@@ -30,22 +30,26 @@ func TestMeanError(t *testing.T) {
 		{"after the end", []EstimateSample{at(0, 0.1), at(12, 0.3)}, 0, true},
 		{"none", []EstimateSample{at(0, 0)}, 0, false},
 	} {
-		e := Estimates{Samples: tt.samples}
-		if got, ok := e.meanError(p, 0.1, 10*time.Second); ok != tt.ok || ok && math.Abs(got-tt.want) > 1e-9 {
+		if got, ok := meanError(tt.samples, p, 0.1, 10*time.Second); ok != tt.ok || ok && math.Abs(got-tt.want) > 1e-9 {
 			t.Errorf("%s: %v, %v, want %v, %v", tt.name, got, ok, tt.want, tt.ok)
 		}
 	}
 }
 
-// What was realized of rates comes from the transfers of the same class of jobs, and of p from what the scheduler judged.
+// What was realized of rates comes from the transfers of the same class of jobs, and of p from all attempts.
 func TestEstimateSummary(t *testing.T) {
 	const class = 1
 	in := taskRun()
 	arm := &in.Arms[1]
-	// A job of 20 tasks: of a reduce with three attempts, two fetch from the same copy at the same time, at 100 and 50 B/s, and one
+	// A job of 20 tasks: one of 10 maps straggles. Of a reduce with three attempts, two fetch from the same copy at the same time, at 100 and 50 B/s, and one
 	// fetches alone, at 200 B/s.
-	attempt := func(stage, n int) flows.AttemptRecord {
-		return flows.AttemptRecord{Job: 1, Stage: stage, Attempt: n, Kind: flows.ReduceTask, Host: "h0-00", End: 10 * time.Second, Outcome: flows.Committed}
+	var attempts []flows.AttemptRecord
+	for i := range 10 {
+		attempts = append(attempts, flows.AttemptRecord{Job: 1, Task: i, Kind: flows.MapTask, Host: "h0-00", Locality: flows.NodeLocal, Input: 100, End: 3 * time.Second, Outcome: flows.Committed})
+	}
+	attempts[4].End = 9 * time.Second
+	for n := range 3 {
+		attempts = append(attempts, flows.AttemptRecord{Job: 1, Stage: 1, Attempt: n, Kind: flows.ReduceTask, Host: "h0-00", End: 10 * time.Second, Outcome: flows.Killed})
 	}
 	fetch := func(id, n, from int, size units.Bytes, took time.Duration) flows.FlowRecord {
 		return flows.FlowRecord{Flow: workloads.FlowID(id), Src: "h0-00", Dst: "h1-00", Size: size, Start: time.Second, End: time.Second + took,
@@ -54,9 +58,9 @@ func TestEstimateSummary(t *testing.T) {
 	for k := range arm.Repeats {
 		var s EstimateSample
 		s.Straggle, s.Copies[class] = 0.12, CopyEstimates{Alone: 2000, Shared: 500, Wait: time.Duration(2+k) * time.Second}
-		arm.Repeats[k] = Repeat{Slots: arm.Repeats[k].Slots, Coordinator: &Coordinator{Estimates: &Estimates{Judged: 100, Straggled: 10, Samples: []EstimateSample{s}}}, Records: flows.Records{
+		arm.Repeats[k] = Repeat{Slots: arm.Repeats[k].Slots, Coordinator: &Coordinator{Estimates: []EstimateSample{s}}, Records: flows.Records{
 			Jobs:     []flows.JobRecord{{Job: 1, Tasks: 20, End: 10 * time.Second}},
-			Attempts: []flows.AttemptRecord{attempt(0, 0), attempt(1, 0), attempt(1, 1), attempt(1, 2)},
+			Attempts: attempts,
 			Flows:    []flows.FlowRecord{fetch(1, 0, 0, 100, time.Second), fetch(2, 1, 0, 100, 2*time.Second), fetch(3, 2, 1, 200, time.Second)}}}
 	}
 	r, err := New(in)

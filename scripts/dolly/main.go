@@ -40,7 +40,7 @@ type variant struct {
 	set      []string
 }
 
-// oracle is the ID of the variant that is given what the one named learned had learned by the end of its runs.
+// oracle is the ID of the variant that is given the p that the runs of the one named learned had, and the last ω that it learned.
 const oracle, learned = "oracle", "learned"
 
 // part is one experiment: all pairs of all variants. Its claims are <part>/<id>- and the name of a figure, where the id is that
@@ -111,7 +111,7 @@ var parts = []part{
 		{"delay", "delay assignment", nil}, {"first", "the first copy", []string{"reads=first"}}},
 		doc: "Dolly over no mitigation, where there is nothing to mitigate: the cost of its copies."},
 	{name: "estimates", title: "estimates", scenario: cluster, repeat: 3, pairs: ours, variants: []variant{
-		{"given", "p and ω given", nil}, {learned, "learned", []string{"estimates=learned"}}, {oracle, "given what was learned by the end", nil}, {"wrong", "learned, from p = 0.3 and ω = 20 s", []string{"estimates=learned", "straggle=0.3", "wait=20s"}}},
+		{"given", "p and ω given", nil}, {learned, "learned", []string{"estimates=learned"}}, {oracle, "p as realized and the last ω given", nil}, {"wrong", "learned, from p = 0.3 and ω = 20 s", []string{"estimates=learned", "straggle=0.3", "wait=20s"}}},
 		doc: overLATE + "."},
 }
 
@@ -202,7 +202,7 @@ func (d *dolly) compare(ctx context.Context, p part) error {
 // errorsOf are the estimates of which claims state errors.
 var errorsOf = map[string]string{"straggle": "p", "alone_bps": "alone", "shared_bps": "shared"}
 
-// hindsight returns assignments that give an arm what it had learned by the end: the p that was realized, and the last ω of
+// hindsight returns assignments that give an arm perfect estimates: the p that was realized, and the last ω of
 // each class of jobs, for classes without one that of the next. errs are the relative errors of the estimates, in %, of small
 // jobs where they depend on the size.
 func hindsight(b suite.Backend, arm string) (set []string, errs map[string]float64) {

@@ -30,11 +30,11 @@ func (t *Tracker) sample() {
 	}
 }
 
-// Estimates returns what the scheduler has estimated so far, at most once a second and as it is now, and the attempts that were
-// judged for it (policies.History); no samples if it estimates nothing.
-func (t *Tracker) Estimates() (samples []EstimateSample, judged, straggled int) {
+// Estimates returns what the scheduler has estimated so far, at most once a second and as it is now; none if it estimates
+// nothing.
+func (t *Tracker) Estimates() []EstimateSample {
 	t.sample()
-	return t.samples, t.history.Judged, t.history.Straggled
+	return t.samples
 }
 
 // observed is the progress rate of an attempt that has ended, and its host.
