@@ -10,7 +10,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,12 +43,13 @@ type variant struct {
 const oracle, learned = "oracle", "learned"
 
 // part is one experiment: all pairs of all variants. Its claims are <part>/<id>- and the name of a figure, where the id is that
-// of the pair, or of the variant if there is one pair.
+// of the variant and that of the pair.
 type part struct {
 	name, title, doc string
 	scenario         string
 	packets          bool // runs on packets too
 	repeat           int  // at most, 0 for no limit; parts on packets have more on the fluid model alone
+	times            int  // as many repeats as asked for, 0 for one
 	pairs            []pair
 	set              []string // assignments of all variants
 	variants         []variant
@@ -58,12 +58,24 @@ type part struct {
 func (p *part) assignments(v variant) []string { return slices.Concat(p.set, v.set) }
 
 // id returns the part of the ID of claims between the slash and the figure.
-func (p *part) id(v variant, x pair) string { return cmp.Or(x.id, v.id) }
+func (p *part) id(v variant, x pair) string { return both(v.id, "-", x.id) }
+
+// both joins two names, of which one may be empty.
+func both(a, separator, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + separator + b
+}
 
 const small, reads, cluster = "small.yaml", "reads.yaml", "cluster.yaml"
 
 // ours is the pair of cluster.yaml.
 var ours = []pair{{"", "", "base", "dolly"}}
+
+// readers are the pairs of reads.yaml.
+var readers = []pair{{"first", "the first copy (CC)", "late", "first"}, {"exclusive", "the k-th copy (CAC)", "late", "exclusive"}, {"delay", "delay assignment", "late", "delay"},
+	{"cac", "CAC over CC", "first", "exclusive"}, {"wait", "delay assignment over CC", "first", "delay"}}
 
 // twelve has the slots of the report's hosts. tenTasks are jobs of ten tasks alone, which come as seldom as the budget of 30
 // slots needs: it has room for one stage of ten tasks with three copies.
@@ -79,9 +91,11 @@ var parts = []part{
 		pairs: []pair{{"late", "over LATE", "late", "dolly"}, {"none", "over no mitigation", "none", "dolly"}, {"baseline", "LATE over none", "none", "late"}},
 		doc:   "25 hosts with 40 slots; jobs of up to 40 tasks with the shares of Facebook's bins; one attempt of ten is 6 to 10 times as slow."},
 	{name: "reads", title: "copies that clones fetch", scenario: reads, packets: true, repeat: 3, variants: []variant{{"", "", nil}},
-		pairs: []pair{{"first", "the first copy (CC)", "late", "first"}, {"exclusive", "the k-th copy (CAC)", "late", "exclusive"}, {"delay", "delay assignment", "late", "delay"},
-			{"cac", "CAC over CC", "first", "exclusive"}, {"wait", "delay assignment over CC", "first", "delay"}},
-		doc: "Bing's bins, with fetches of 30 % of a small job's time, over LATE."},
+		pairs: readers,
+		doc:   "Bing's bins, with fetches of 30 % of a small job's time, over LATE."},
+	{name: "fetches", title: "copies that clones fetch, with shorter fetches", scenario: reads, times: 2, pairs: readers, variants: []variant{
+		{"3", "3 % of the time", []string{"share=0.03"}}, {"10", "10 %", []string{"share=0.1"}}},
+		doc: "The scenario of the part reads, with fetches of 3 and 10 % of a small job's time: contention for copies costs less."},
 	{name: "cluster", title: "the report's workloads", scenario: cluster, repeat: 3, pairs: ours, variants: []variant{
 		{"late", "Facebook, over LATE", nil}, {"mantri", "Facebook, over Mantri", []string{"base=mantri", "with=mantri"}}, {"hadoop", "Facebook, over Hadoop's speculation", []string{"base=hadoop", "with=hadoop"}},
 		{"none", "Facebook, over no mitigation", []string{"base=none", "with=none"}}, {"alone", "Facebook, Dolly alone over LATE", []string{"with=none"}},
@@ -144,7 +158,7 @@ func (d *dolly) compare(ctx context.Context, p part) error {
 	if d.claims.Backend = "fluid model"; p.packets && !d.Fluid {
 		d.claims.Backend = "packets"
 	}
-	repeat := d.Repeat
+	repeat := d.Repeat * max(1, p.times)
 	switch {
 	case p.packets && d.Fluid:
 		repeat *= 4 // without packets they take a second each
@@ -159,14 +173,14 @@ func (d *dolly) compare(ctx context.Context, p part) error {
 			v.set = known
 			d.Say("%s: %s.\n", v.name, strings.Join(known, ", "))
 		}
-		both, err := d.Backends(ctx, d.Report, p.packets, filepath.Join("scripts", "dolly", p.scenario), repeat, p.assignments(v)...)
-		if both == nil {
+		on, err := d.Backends(ctx, d.Report, p.packets, filepath.Join("scripts", "dolly", p.scenario), repeat, p.assignments(v)...)
+		if on == nil {
 			return err
 		}
 		void = errors.Join(void, err)
 		if v.id == learned {
 			var errs map[string]float64
-			known, errs = hindsight(both[0], p.pairs[0].arm)
+			known, errs = hindsight(on[0], p.pairs[0].arm)
 			for of, err := range errs {
 				d.claims.Exact(p.name+"/"+learned+"-error-"+of, err)
 			}
@@ -177,7 +191,7 @@ func (d *dolly) compare(ctx context.Context, p part) error {
 				d.claims.Skip(id+"wire", "needs packets")
 			}
 			var modelled figures
-			for i, b := range both {
+			for i, b := range on {
 				f := figuresOf(b.Run, x.base, x.arm)
 				wire := "–"
 				if i == 0 {
@@ -187,12 +201,12 @@ func (d *dolly) compare(ctx context.Context, p part) error {
 					d.claims.Over(id+"wire", ratio)
 					wire = suite.Interval(ratio, "%.3f× [%.3f, %.3f]")
 				}
-				if i == len(both)-1 {
+				if i == len(on)-1 {
 					for _, c := range f.claimed() {
 						d.claims.Over(id+c.name, c.values)
 					}
 				}
-				rows = append(rows, slices.Concat([]string{cmp.Or(x.name, v.name), b.Name}, f.cells(), []string{extra(b, x.base) + " → " + extra(b, x.arm), wire}))
+				rows = append(rows, slices.Concat([]string{both(v.name, ", ", x.name), b.Name}, f.cells(), []string{extra(b, x.base) + " → " + extra(b, x.arm), wire}))
 			}
 		}
 	}
