@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -36,8 +34,15 @@ type Found struct {
 	Devices    []Device
 	Addresses  []plan.Address
 	Neighbours []plan.Neighbour
-	Routes     []plan.Route
+	Routes     []Route
+	Rules      []string // of the choice of a routing table, such as "100: table 7"
 	Parameters map[string]string
+}
+
+// Route is a route with the settings that a plan never has.
+type Route struct {
+	plan.Route
+	Besides []string // metrics, such as "initcwnd 30"
 }
 
 // Device is a device of a namespace.
@@ -49,6 +54,7 @@ type Device struct {
 	Segments int      // of one packet, at most (gso_max_segs)
 	Offloads []string // of plan.OffloadFlags, those that are on
 	Qdiscs   []Qdisc  // without the kernel's defaults
+	XDP      bool     // a program handles arriving frames
 }
 
 // Qdisc is a queueing discipline. Each kind uses some of the fields.
@@ -59,8 +65,8 @@ type Qdisc struct {
 	Burst  units.Bytes // of a tbf
 	Grain  units.Bytes // precision with which the kernel reports Burst
 	Limit  units.Bytes // of a tbf and of red
-	// Delay is the delay of netem, and Packets its limit. Besides lists its other effects on
-	// packets, such as loss.
+	// Delay is the delay of netem, and Packets its limit. Besides lists other effects of netem on
+	// packets, such as loss, and a second bucket of tbf.
 	Delay   time.Duration
 	Packets uint32
 	Besides []string
@@ -100,7 +106,7 @@ func (e *DifferenceError) Error() string {
 // Verify reads back what p created and sends a frame over every link in each direction. Differences
 // are returned as a *DifferenceError. It calls Read from as many goroutines as c allows (Parallel).
 func Verify(ctx context.Context, p *plan.Plan, c Checker) error {
-	want, err := expect(p)
+	want, err := Expect(p)
 	if err != nil {
 		return err
 	}
@@ -108,16 +114,14 @@ func Verify(ctx context.Context, p *plan.Plan, c Checker) error {
 	var probeErr error
 	var wg sync.WaitGroup
 	wg.Go(func() { lost, probeErr = c.Probe(ctx, want.links) }) // it waits most of the time
-	found, err := want.read(ctx, c)
+	differences, err := want.Compare(ctx, c)
 	wg.Wait()
 	if err := errors.Join(err, probeErr); err != nil {
 		return fmt.Errorf("check %s: %w", p.Name, err)
 	}
 	e := &DifferenceError{Plan: p.Name}
-	for i, name := range want.names {
-		d := differ{namespace: name, peers: want.peers, optional: want.optional[name]}
-		d.compare(want.found[i], found[i])
-		e.Differences = append(e.Differences, d.differences...)
+	for _, d := range differences {
+		e.Differences = append(e.Differences, d.String())
 	}
 	for _, l := range lost {
 		e.Differences = append(e.Differences, fmt.Sprintf("%s>%s: a frame from %s is lost: %s", l.From.Namespace, l.To.Namespace, l.From.Device, l.Why))
@@ -128,8 +132,8 @@ func Verify(ctx context.Context, p *plan.Plan, c Checker) error {
 	return nil
 }
 
-// expectation is the planned state of each namespace, in the plan's order.
-type expectation struct {
+// Expectation is the planned state of each namespace, in the plan's order.
+type Expectation struct {
 	names    []string
 	found    []*Found
 	at       map[string]int // index by name
@@ -138,8 +142,9 @@ type expectation struct {
 	links    []plan.Veth
 }
 
-func expect(p *plan.Plan) (*expectation, error) {
-	e := &expectation{at: map[string]int{}, peers: map[string]string{}, optional: map[string]map[string]bool{}}
+// Expect returns the state that a kernel has once p is carried out. It returns the errors of p.Check.
+func Expect(p *plan.Plan) (*Expectation, error) {
+	e := &Expectation{at: map[string]int{}, peers: map[string]string{}, optional: map[string]map[string]bool{}}
 	devices := map[string]*Device{} // by namespace/name
 	var order []string
 	device := func(namespace, name string) *Device {
@@ -200,7 +205,7 @@ func expect(p *plan.Plan) (*expectation, error) {
 		case plan.Neighbour:
 			of(op.Namespace).Neighbours = append(of(op.Namespace).Neighbours, op)
 		case plan.Route:
-			of(op.Namespace).Routes = append(of(op.Namespace).Routes, op)
+			of(op.Namespace).Routes = append(of(op.Namespace).Routes, Route{Route: op})
 		default:
 			return nil, fmt.Errorf("check %s: %T cannot be compared with the kernel", p.Name, op)
 		}
@@ -226,7 +231,7 @@ func below(parent uint16) string {
 const anySegments = 0
 
 // read calls Read for all namespaces.
-func (e *expectation) read(ctx context.Context, c Checker) ([]Found, error) {
+func (e *Expectation) read(ctx context.Context, c Checker) ([]Found, error) {
 	found := make([]Found, len(e.names))
 	errs := make([]error, len(e.names))
 	each(len(e.names), readers(c), func(i int) bool {
@@ -240,183 +245,3 @@ func (e *expectation) read(ctx context.Context, c Checker) ([]Found, error) {
 	return found, errors.Join(errs...)
 }
 
-// differ collects the differences of one namespace.
-type differ struct {
-	namespace   string
-	peers       map[string]string // namespace of the peer of namespace/device
-	optional    map[string]bool   // parameters
-	differences []string
-}
-
-// link returns the name of a device's link, such as leaf0>h0-01.
-func (d *differ) link(device string) string {
-	if peer := d.peers[d.namespace+"/"+device]; peer != "" {
-		return d.namespace + ">" + peer
-	}
-	return d.namespace + " " + device
-}
-
-func (d *differ) add(subject, what, want, got string) {
-	if want != got {
-		d.differences = append(d.differences, fmt.Sprintf("%s: %s %s in the plan, %s in the kernel", subject, what, want, got))
-	}
-}
-
-func (d *differ) compare(want *Found, got Found) {
-	devices := map[string]Device{}
-	for _, g := range got.Devices {
-		devices[g.Name] = g
-	}
-	for _, w := range want.Devices {
-		g, ok := devices[w.Name]
-		delete(devices, w.Name)
-		if !ok {
-			d.add(d.link(w.Name), "device", w.Name, none)
-			continue
-		}
-		d.device(w, g)
-	}
-	for _, name := range slices.Sorted(maps.Keys(devices)) {
-		d.add(d.link(name), "device", none, name)
-	}
-	list(d, "address", want.Addresses, got.Addresses, func(a plan.Address) (string, string, string) {
-		return d.link(a.Device), a.Prefix.Addr().String(), a.Prefix.String()
-	})
-	list(d, "neighbour", want.Neighbours, got.Neighbours, func(n plan.Neighbour) (string, string, string) {
-		return d.link(n.Device), n.Addr.String(), n.MAC.String()
-	})
-	list(d, "route", want.Routes, got.Routes, func(r plan.Route) (string, string, string) {
-		return d.namespace, destination(r.Dst), hops(r.Via)
-	})
-	for _, key := range slices.Sorted(maps.Keys(want.Parameters)) {
-		value, known := got.Parameters[key]
-		switch {
-		case known:
-			// The kernel separates the values of a parameter by tabs.
-			d.add(d.namespace, key, strings.Join(strings.Fields(want.Parameters[key]), " "), strings.Join(strings.Fields(value), " "))
-		case !d.optional[key]:
-			d.add(d.namespace, key, want.Parameters[key], none)
-		}
-	}
-}
-
-const none = "none"
-
-func (d *differ) device(w, g Device) {
-	link := d.link(w.Name)
-	if w.Name != "lo" {
-		d.add(link, "address of the device", w.MAC.String(), g.MAC.String())
-		d.add(link, "MTU", fmt.Sprint(int64(w.MTU)), fmt.Sprint(int64(g.MTU)))
-	}
-	if w.Segments != anySegments {
-		d.add(link, "gso_max_segs", fmt.Sprint(w.Segments), fmt.Sprint(g.Segments))
-	}
-	if w.Up {
-		d.add(link, "device", "up", map[bool]string{true: "up", false: "down"}[g.Up])
-	}
-	for _, name := range g.Offloads {
-		if w.Name != "lo" && !slices.Contains(w.Offloads, name) {
-			d.add(link, "offload "+name, "off", "on")
-		}
-	}
-	qdiscs := map[string]Qdisc{}
-	for _, q := range g.Qdiscs {
-		qdiscs[q.Parent] = q
-	}
-	for _, q := range w.Qdiscs {
-		h, ok := qdiscs[q.Parent]
-		delete(qdiscs, q.Parent)
-		switch {
-		case !ok:
-			d.add(link, "qdisc", q.Kind+" at "+q.Parent, none)
-		case q.Kind != h.Kind:
-			d.add(link, "qdisc", q.Kind+" at "+q.Parent, h.Kind)
-		default:
-			d.qdisc(link, q, h)
-		}
-	}
-	for _, parent := range slices.Sorted(maps.Keys(qdiscs)) {
-		d.add(link, "qdisc", none, qdiscs[parent].Kind+" at "+parent)
-	}
-}
-
-// probabilityGrain is the precision with which the kernel stores a probability.
-const probabilityGrain = 1.0 / (1 << 31)
-
-// qdisc compares two qdiscs of the same kind and parent.
-func (d *differ) qdisc(link string, w, g Qdisc) {
-	bytes := func(what string, w, g units.Bytes) {
-		d.add(link, what, fmt.Sprintf("%d bytes", int64(w)), fmt.Sprintf("%d bytes", int64(g)))
-	}
-	switch w.Kind {
-	case "tbf":
-		d.add(link, "rate", w.Rate.String(), g.Rate.String())
-		bytes("queue", w.Limit, g.Limit)
-		if off := w.Burst - g.Burst; off > g.Grain || -off > g.Grain {
-			bytes("burst", w.Burst, g.Burst)
-		}
-	case "netem":
-		d.add(link, "delay", w.Delay.String(), g.Delay.String())
-		d.add(link, "delay's limit", fmt.Sprintf("%d packets", w.Packets), fmt.Sprintf("%d packets", g.Packets))
-		for _, b := range g.Besides {
-			d.add(link, "delay's "+b, none, b)
-		}
-	case "red":
-		bytes("red's limit", w.Limit, g.Limit)
-		bytes("red's min", w.Min, g.Min)
-		bytes("red's max", w.Max, g.Max)
-		d.add(link, "red's weight", fmt.Sprintf("2^-%d", w.Weight), fmt.Sprintf("2^-%d", g.Weight))
-		if math.Abs(w.Probability-g.Probability) > probabilityGrain {
-			d.add(link, "red's probability", fmt.Sprintf("%.6g", w.Probability), fmt.Sprintf("%.6g", g.Probability))
-		}
-		onOff := map[bool]string{true: "on", false: "off"}
-		d.add(link, "red's ecn", onOff[w.ECN], onOff[g.ECN])
-	}
-}
-
-// list compares two lists of objects that each have a subject, a key and a value.
-func list[T any](d *differ, what string, want, got []T, parts func(T) (subject, key, value string)) {
-	type id struct{ subject, key string }
-	have := map[id]string{}
-	for _, g := range got {
-		subject, key, value := parts(g)
-		have[id{subject, key}] = value
-	}
-	for _, w := range want {
-		subject, key, value := parts(w)
-		g, ok := have[id{subject, key}]
-		delete(have, id{subject, key})
-		if !ok {
-			g = none
-		}
-		d.add(subject, what+" "+key, value, g)
-	}
-	left := slices.SortedFunc(maps.Keys(have), func(a, b id) int {
-		return strings.Compare(a.subject+" "+a.key, b.subject+" "+b.key)
-	})
-	for _, i := range left {
-		d.add(i.subject, what+" "+i.key, none, have[i])
-	}
-}
-
-func destination(p netip.Prefix) string {
-	if p.Bits() == 0 {
-		return "default"
-	}
-	return p.String()
-}
-
-// hops formats next hops as ip(8) does, in the kernel's order: a multipath hash refers to it.
-func hops(via []plan.Hop) string {
-	if len(via) == 0 {
-		return "blackhole"
-	}
-	words := make([]string, len(via))
-	for i, h := range via {
-		words[i] = "dev " + h.Device
-		if h.Addr.IsValid() {
-			words[i] = fmt.Sprintf("via %v dev %s", h.Addr, h.Device)
-		}
-	}
-	return strings.Join(words, ", ")
-}

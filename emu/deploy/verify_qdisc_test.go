@@ -42,7 +42,7 @@ func TestEveryOperationIsKnown(t *testing.T) {
 			t.Errorf("the plan of this test has no %T", op)
 		}
 	}
-	if _, err := expect(p); err != nil {
+	if _, err := Expect(p); err != nil {
 		t.Error(err)
 	}
 	for _, op := range p.Ops() {

@@ -13,7 +13,7 @@ import (
 
 // mirror is a kernel that matches a plan, except for the changes by alter.
 type mirror struct {
-	want  *expectation
+	want  *Expectation
 	alter func(namespace string, f *Found)
 	lost  []Lost
 	err   error
@@ -36,7 +36,7 @@ func (m *mirror) Probe(context.Context, []plan.Veth) ([]Lost, error) { return m.
 
 func newMirror(t *testing.T, p *plan.Plan) *mirror {
 	t.Helper()
-	want, err := expect(p)
+	want, err := Expect(p)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -103,6 +103,10 @@ type Samples struct {
 	Machine Machine
 	// Clock are the steps of the wall clock during the run.
 	Clock []ClockStep `json:",omitempty"`
+	// Kernel are the differences between the kernel and the plan that came during the run. KernelLost states that
+	// reports of such changes are missing.
+	Kernel     []KernelChange `json:",omitempty"`
+	KernelLost bool           `json:",omitempty"`
 	// Exempt maps links ("h0-00>leaf0"), hosts and switches ("h0-00") and disks
 	// ("h0-00/disk") that a scenario changed on purpose during the run to the reason.
 	// The checks delivered, packet-spacing, burst and disk exclude them and state their
@@ -230,7 +234,7 @@ const (
 // Judge returns the verdict of one arm and repeat.
 func Judge(s Samples, th Thresholds) verdict.Verdict {
 	checks := []verdict.Check{
-		clock(s, th), captureDrops(s), counters(s, th), delivered(s, th), spacing(s, th), lateness(s, th), disks(s, th), engine(s, th),
+		Kernel(s.Kernel, s.KernelLost), clock(s, th), captureDrops(s), counters(s, th), delivered(s, th), spacing(s, th), lateness(s, th), disks(s, th), engine(s, th),
 		burst(s, th), frames(s, th), loss(s, th), stall(s, th), machine(s, th),
 	}
 	return Doubt(verdict.Of(checks...), s.Problems)

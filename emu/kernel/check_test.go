@@ -78,20 +78,20 @@ func (k *kept) verify() []string {
 	return d.Differences
 }
 
-// Each kind of kernel object is altered without the executor, reported by name, and restored.
-func TestVerifyNamesWhatWasAltered(t *testing.T) {
-	tooltest.Need(t, "ip", "tc")
-	k := keep(t, shape(2, 2, 2, 20*units.Mbps, 1500))
-	k.x.Settings.ProbeTimeout = 200 * time.Millisecond
-	if d := k.verify(); len(d) > 0 {
-		t.Fatalf("as built it differs: %q", d)
-	}
-	const tbf = "tc qdisc replace dev h0-01 root handle 1: tbf rate 2500000bps burst 2264b limit 50000b"
-	lost := "%s: a frame from %s is lost: no arrival within 200ms"
-	for _, c := range []struct {
-		name, namespace, alter, restore string
-		want                            []string
-	}{
+// alteration changes a kernel object without the executor.
+type alteration struct {
+	name, namespace, alter, restore string
+	want                            []string // differences from the plan
+}
+
+const alteredShaper = "tc qdisc replace dev h0-01 root handle 1: tbf rate 2500000bps burst 2264b limit 50000b"
+
+const frameLost = "%s: a frame from %s is lost: no arrival within 200ms"
+
+// alterations are of a fabric of 2 leaves, 2 spines and 4 hosts at 20 Mbps.
+func alterations() []alteration {
+	const tbf, lost = alteredShaper, frameLost
+	return []alteration{
 		{"rate", "leaf0", strings.Replace(tbf, "2500000", "1250000", 1), tbf,
 			[]string{"leaf0>h0-01: rate 20Mbps in the plan, 10Mbps in the kernel"}},
 		{"burst", "leaf0", strings.Replace(tbf, "2264b", "2300b", 1), tbf,
@@ -134,37 +134,55 @@ func TestVerifyNamesWhatWasAltered(t *testing.T) {
 			[]string{"leaf0 stray: device none in the plan, stray in the kernel"}},
 		{"lo down", "h0-00", "ip link set lo down", "ip link set lo up",
 			[]string{"h0-00 lo: device up in the plan, down in the kernel"}},
-	} {
+	}
+}
+
+// alter carries an alteration out, restore takes it back.
+func (k *kept) alter(c alteration) {
+	k.t.Helper()
+	k.carryOut(c.namespace, c.alter)
+}
+
+func (k *kept) restore(c alteration) {
+	k.t.Helper()
+	k.carryOut(c.namespace, c.restore)
+}
+
+func (k *kept) carryOut(namespace, command string) {
+	k.t.Helper()
+	if value, ok := map[string]uint32{"%OFFLOAD%": 1, "%ONLOAD%": 0}[command]; ok {
+		if err := ethtool(k.x.builder(namespace).ioctl, plan.Uplink, unix.ETHTOOL_SGRO, value); err != nil {
+			k.t.Fatal(err)
+		}
+		return
+	}
+	k.sh(namespace, k.fill(command))
+}
+
+// Each kind of kernel object is altered without the executor, reported by name, and restored.
+func TestVerifyNamesWhatWasAltered(t *testing.T) {
+	tooltest.Need(t, "ip", "tc")
+	k := keep(t, shape(2, 2, 2, 20*units.Mbps, 1500))
+	k.x.Settings.ProbeTimeout = 200 * time.Millisecond
+	if d := k.verify(); len(d) > 0 {
+		t.Fatalf("as built it differs: %q", d)
+	}
+	for _, c := range alterations() {
 		t.Run(c.name, func(t *testing.T) {
 			k.t = t
-			fill := func(s string) string { return k.fill(s) }
-			alter, restore := fill(c.alter), fill(c.restore)
-			switch c.alter {
-			case "%OFFLOAD%":
-				if err := ethtool(k.x.builder(c.namespace).ioctl, plan.Uplink, unix.ETHTOOL_SGRO, 1); err != nil {
-					t.Fatal(err)
-				}
-			default:
-				k.sh(c.namespace, alter)
-			}
+			k.alter(c)
 			got := k.verify()
-			if c.restore == "%ONLOAD%" {
-				if err := ethtool(k.x.builder(c.namespace).ioctl, plan.Uplink, unix.ETHTOOL_SGRO, 0); err != nil {
-					t.Fatal(err)
-				}
-			} else {
-				k.sh(c.namespace, restore)
-			}
+			k.restore(c)
 			t.Logf("%q", got)
 			ok := len(got) == len(c.want)
 			for i := 0; ok && i < len(got); i++ {
-				ok = strings.HasPrefix(got[i], fill(c.want[i]))
+				ok = strings.HasPrefix(got[i], k.fill(c.want[i]))
 			}
 			if !ok {
-				t.Errorf("after %q:\n%s\nwant\n%s", alter, strings.Join(got, "\n"), fill(strings.Join(c.want, "\n")))
+				t.Errorf("after %q:\n%s\nwant\n%s", c.alter, strings.Join(got, "\n"), k.fill(strings.Join(c.want, "\n")))
 			}
 			if left := k.verify(); len(left) > 0 {
-				t.Fatalf("after %q it still differs: %q", restore, left)
+				t.Fatalf("after %q it still differs: %q", c.restore, left)
 			}
 		})
 	}

@@ -99,6 +99,10 @@ type Measured struct {
 	Stall    fidelity.Stall
 	Machine  fidelity.Machine // without Testbeds
 	Clock    []fidelity.ClockStep
+	// Kernel are changes of the kernel, and KernelLost states that reports of it are missing. The caller of Finish adds
+	// them.
+	Kernel     []fidelity.KernelChange
+	KernelLost bool
 	// Backlogged are spells in which links of hosts had packets waiting at every
 	// look, by LinkID.
 	Backlogged [][]Spell

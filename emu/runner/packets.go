@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"testbed/emu/deploy"
 	"testbed/emu/kernel"
@@ -56,6 +57,11 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w work, dir string, 
 		return out, err
 	}
 	defer func() { err = errors.Join(err, d.Destroy(clean)) }()
+	kept, err := r.watchKernel(pl, x)
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, kept.close()) }()
 	if err := deploy.Verify(ctx, pl, x); err != nil {
 		return out, err
 	}
@@ -107,9 +113,10 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w work, dir string, 
 		return out, err
 	}
 	defer func() { err = errors.Join(err, watch.Close()) }()
+	begun := time.Now()
 	b, err := live.Start(ctx, cfg)
 	if err != nil {
-		return out, err
+		return out, kept.blame(clean, dir, begun, err)
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
 	p.phase(PhaseRun)
@@ -117,6 +124,9 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w work, dir string, 
 	defer cancel()
 	seen, err := r.drive(limited, e, r.o.tamper.backend(b), w, filepath.Join(dir, "events.jsonl"), true, p)
 	if err != nil {
+		if ctx.Err() == nil {
+			err = kept.blame(clean, dir, begun, err)
+		}
 		return out, err
 	}
 	// All transfers have ended, so an interrupt from here on keeps the repeat. Each remaining wait
@@ -124,6 +134,9 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w work, dir string, 
 	p.phase(PhaseSettle)
 	measured, err := b.Finish(clean)
 	if err != nil {
+		return out, kept.blame(clean, dir, begun, err)
+	}
+	if measured.Kernel, measured.KernelLost, err = kept.changes(clean, measured.Zero); err != nil {
 		return out, err
 	}
 	measured.Notes = append(measured.Notes, d.Notes()...)

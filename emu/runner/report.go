@@ -55,7 +55,7 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 	}
 	s := fidelity.Samples{Links: m.Links, Disks: m.Disks, Lateness: m.Lateness, Problems: res.Problems,
 		Transfers: transfers(res, seen, m.Zero), MedianCCT: medianCompletion(res.Records),
-		Losses: m.Losses, Stall: m.Stall, Machine: m.Machine, Clock: m.Clock, Exempt: m.Exempt, Lossy: m.Lossy}
+		Losses: m.Losses, Stall: m.Stall, Machine: m.Machine, Clock: m.Clock, Kernel: m.Kernel, KernelLost: m.KernelLost, Exempt: m.Exempt, Lossy: m.Lossy}
 	bucket := buckets(p)
 	for h, name := range names {
 		i, ok := slices.BinarySearchFunc(res.Captures, name, func(c flows.Capture, n string) int { return cmp.Compare(c.Host, n) })

@@ -1,0 +1,121 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"testbed/emu/deploy"
+	"testbed/emu/fault"
+	"testbed/emu/fidelity"
+	"testbed/emu/kernel"
+	"testbed/emu/plan"
+	"testbed/results/verdict"
+	"testbed/topo"
+)
+
+// watched compares the kernel with a plan during a repeat.
+type watched struct {
+	x       *kernel.Executor
+	planned *deploy.Expectation
+	notices *kernel.Notices
+	fabric  *topo.Fabric
+	faults  fault.Timeline
+}
+
+// watchKernel begins to watch the namespaces of x. The caller must call close.
+func (r *run) watchKernel(p *plan.Plan, x *kernel.Executor) (*watched, error) {
+	planned, err := deploy.Expect(p)
+	if err != nil {
+		return nil, err
+	}
+	n, err := x.Notices()
+	if err != nil {
+		return nil, err
+	}
+	return &watched{x, planned, n, r.fabric, r.faults}, nil
+}
+
+func (w *watched) close() error {
+	_, _, err := w.notices.Close()
+	return err
+}
+
+// changes ends the watch, reads everything back, and returns the differences since the watch began, in order of
+// time. zero is the start of the run.
+func (w *watched) changes(ctx context.Context, zero time.Time) (out []fidelity.KernelChange, lost bool, err error) {
+	end, err := w.planned.Compare(ctx, w.x)
+	if err != nil {
+		return nil, false, err
+	}
+	notices, lost, err := w.notices.Close()
+	if err != nil {
+		return nil, false, err
+	}
+	for _, c := range w.planned.Changes(notices, end) {
+		k := fidelity.KernelChange{AtEnd: c.From.IsZero(), Where: c.Subject, What: c.What, Planned: c.Planned, Found: c.Found}
+		after := time.Since(zero)
+		if !k.AtEnd {
+			k.After = c.From.Sub(zero)
+			after = k.After
+			if !c.Until.IsZero() {
+				k.For = max(c.Until.Sub(c.From), 1)
+			}
+		}
+		k.Why = explains(w.fabric, w.faults, c.Difference, after)
+		out = append(out, k)
+	}
+	return out, lost, nil
+}
+
+// blame returns the error that ended a repeat, preceded by the first change of the kernel that may be its
+// cause, and writes a verdict with that change. Without such a change it returns why.
+func (w *watched) blame(ctx context.Context, dir string, zero time.Time, why error) error {
+	changes, lost, err := w.changes(ctx, zero)
+	if err != nil {
+		return errors.Join(why, err)
+	}
+	c := fidelity.Kernel(changes, lost)
+	if c.Level != verdict.Void {
+		return why
+	}
+	return errors.Join(fmt.Errorf("the kernel was changed during the run: %s: %w", c.Reason, why), writeJSON(filepath.Join(dir, fidelityFile), verdict.Of(c)))
+}
+
+// explains returns the names of the first faults until a time that may be the cause of a difference, or "".
+func explains(f *topo.Fabric, faults fault.Timeline, d deploy.Difference, after time.Duration) string {
+	for _, s := range faults {
+		if s.At > after {
+			break
+		}
+		switch a := s.Action.(type) {
+		case fault.SetRate:
+			if namespace, device := plan.Egress(f, a.Link); d.Namespace == namespace && d.Device == device {
+				return s.Why
+			}
+		case fault.SetLink:
+			c := plan.CableOf(f, a.Link)
+			kind := f.Link(a.Link).Kind
+			_, isLeaf := leafNames(f)[d.Namespace]
+			for _, end := range []plan.End{c.Leaf, c.Far} {
+				if d.Namespace == end.Namespace && (d.Device == end.Device || d.Device == "") {
+					return s.Why
+				}
+			}
+			if uplink := kind == topo.LeafUp || kind == topo.LeafDown; uplink && isLeaf && d.Device == "" {
+				return s.Why // other leaves change their routes
+			}
+		}
+	}
+	return ""
+}
+
+func leafNames(f *topo.Fabric) map[string]bool {
+	names := map[string]bool{}
+	for r := range topo.RackID(f.Racks()) {
+		names[topo.LeafName(r)] = true
+	}
+	return names
+}
