@@ -3,6 +3,7 @@ package deploy
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"testbed/emu/plan"
@@ -40,6 +41,16 @@ func (e *Expectation) Changes(notices []Notice, end []Difference) []Change {
 	open := map[string][]int{} // of out, by object
 	for _, n := range notices {
 		key, now := e.judge(n)
+		if n.Gone && n.Qdisc != nil { // and with it, its filters, which the kernel does not report
+			for other, of := range open {
+				if strings.HasPrefix(other, n.Namespace+" "+n.On+" filter ") {
+					for _, i := range of {
+						out[i].Until = n.At
+					}
+					delete(open, other)
+				}
+			}
+		}
 		left := open[key][:0]
 		for _, i := range open[key] {
 			if slices.Contains(now, out[i].Difference) {

@@ -244,4 +244,3 @@ func (e *Expectation) read(ctx context.Context, c Checker) ([]Found, error) {
 	})
 	return found, errors.Join(errs...)
 }
-

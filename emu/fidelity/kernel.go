@@ -47,12 +47,12 @@ func Kernel(changes []KernelChange, lost bool) verdict.Check {
 		}
 	}
 	if by > 0 {
-		c.Value = fmt.Sprintf("as planned but for %d changes by faults", by)
+		c.Value = fmt.Sprintf("as planned; changes by faults: %d", by)
 	}
 	switch {
 	case others > 0:
 		c.Level = verdict.Void
-		c.Value = fmt.Sprintf("%d changes", others)
+		c.Value = fmt.Sprintf("changes: %d", others)
 		c.Reason = first.String()
 		if others > 1 {
 			c.Reason += fmt.Sprintf(", and %d more (samples.json)", others-1)

@@ -86,6 +86,7 @@ func (w *watched) blame(ctx context.Context, dir string, zero time.Time, why err
 
 // explains returns the names of the first faults until a time that may be the cause of a difference, or "".
 func explains(f *topo.Fabric, faults fault.Timeline, d deploy.Difference, after time.Duration) string {
+	leaves := leafNames(f)
 	for _, s := range faults {
 		if s.At > after {
 			break
@@ -98,13 +99,12 @@ func explains(f *topo.Fabric, faults fault.Timeline, d deploy.Difference, after 
 		case fault.SetLink:
 			c := plan.CableOf(f, a.Link)
 			kind := f.Link(a.Link).Kind
-			_, isLeaf := leafNames(f)[d.Namespace]
 			for _, end := range []plan.End{c.Leaf, c.Far} {
 				if d.Namespace == end.Namespace && (d.Device == end.Device || d.Device == "") {
 					return s.Why
 				}
 			}
-			if uplink := kind == topo.LeafUp || kind == topo.LeafDown; uplink && isLeaf && d.Device == "" {
+			if uplink := kind == topo.LeafUp || kind == topo.LeafDown; uplink && leaves[d.Namespace] && d.Device == "" {
 				return s.Why // other leaves change their routes
 			}
 		}
