@@ -121,7 +121,7 @@ func words(value string) string { return strings.Join(strings.Fields(value), " "
 
 const none = "none"
 
-// compareDevice compares two devices but for their qdiscs.
+// compareDevice compares two devices without their qdiscs.
 func (d *differ) compareDevice(w, g Device) {
 	link := d.link(w.Name)
 	if w.Name != "lo" {

@@ -32,7 +32,7 @@ func (k KernelChange) String() string {
 
 // Kernel judges the changes of a run. lost states that reports of the kernel are missing.
 func Kernel(changes []KernelChange, lost bool) verdict.Check {
-	c := verdict.Check{Name: "kernel", Level: verdict.Pass, Value: "as planned", Pass: "as planned but for faults of the scenario", Void: "any other change"}
+	c := verdict.Check{Name: "kernel", Level: verdict.Pass, Value: "as planned", Pass: "as planned, except for faults of the scenario", Void: "any other change"}
 	var first KernelChange
 	by, others := 0, 0
 	for _, k := range changes {
