@@ -50,6 +50,7 @@ type conn struct {
 	hasAcks  bool // the start of the server's stream is known
 	atClient bool // the captured host is the client
 	atServer bool // the captured host is the server; on lo it is both
+	counted  bool // its packets so far are part of Foreign
 	spine    int16
 	checks   checkpoints
 
@@ -58,7 +59,8 @@ type conn struct {
 
 	connID
 	end         int64 // time of the packet that completes the stream; 0 before it
-	synAgain    int
+	synAgain    uint32
+	early       uint32 // packets client → server until its standing is known
 	resets      int
 	zeroWindows int
 
@@ -109,6 +111,9 @@ func (s *slabs) conn(ends endpoints, isn uint32, self addr) *conn {
 // forward processes a segment from the client, which carries the header and the data.
 func (c *conn) forward(f *frame, stamp int64, frame int, o *settings) {
 	c.wire += units.Bytes(frame)
+	if c.standing == pending {
+		c.early++
+	}
 	if f.length == 0 {
 		return
 	}
@@ -195,6 +200,9 @@ func (c *conn) identify(o *settings) {
 func (c *conn) backward(f *frame, stamp int64, o *settings) {
 	if f.flags&(flagSYN|flagRST) == 0 && f.window == 0 {
 		c.zeroWindows++
+	}
+	if c.standing == pending && c.packets == 0 && f.length > 0 {
+		c.standing = foreign // a server of the run sends nothing before it has the header
 	}
 	if s := c.out; s != nil && f.flags&flagRST == 0 {
 		switch {

@@ -3,6 +3,7 @@ package flows
 import (
 	"errors"
 	"net/netip"
+	"slices"
 
 	"testbed/hosts/wire"
 	"testbed/results/pcap"
@@ -49,6 +50,8 @@ type Interface struct {
 	OutSpacing, InSpacing Spacing
 	// OutConformance and InConformance are measured if spacing is.
 	OutConformance, InConformance Conformance
+	// OutForeign and InForeign are the packets that do not belong to the run; none on lo.
+	OutForeign, InForeign Foreign
 }
 
 // Capture summarizes the capture of one host.
@@ -90,6 +93,7 @@ type settings struct {
 	run           uint64
 	points, spans int
 	reorder       int64  // Options.Reorder, ns
+	conversations int    // Options.Conversations
 	paths         *paths // nil if the fabric is unknown
 }
 
@@ -124,6 +128,7 @@ type arrival struct {
 type pacing struct {
 	spacers [2]*Spacer
 	conform [2]*conformer
+	foreign [2]foreignLoad
 }
 
 func address(a netip.Addr) addr {
@@ -157,7 +162,7 @@ func newHostReducer(host string, rack topo.RackID, place int, set settings, fabr
 // addInterface adds the next interface of the file.
 func (h *hostReducer) addInterface(name string, out, in SpacingSpec) {
 	h.Interfaces = append(h.Interfaces, Interface{Name: name})
-	h.pacing = append(h.pacing, pacing{[2]*Spacer{NewSpacer(out), NewSpacer(in)}, [2]*conformer{newConformer(out), newConformer(in)}})
+	h.pacing = append(h.pacing, pacing{spacers: [2]*Spacer{NewSpacer(out), NewSpacer(in)}, conform: [2]*conformer{newConformer(out), newConformer(in)}})
 }
 
 // packets processes the next packets of the file, at most a batch. It looks up and
@@ -248,25 +253,37 @@ func (h *hostReducer) packet(p *pcap.Packet, a *arrival) {
 		}
 	}
 	switch {
-	case known:
+	case known && c != nil:
+		if c.standing > ours {
+			h.foreignConn(p.Interface, c, ofStream, p.Len)
+		}
+		return
+	case known: // an orphan
 	case kind == frameWhole && f.proto == protoUDP && out && f.dst == h.markTo && f.dstPort == wire.MarkPort:
-		h.mark(f, stamp, p.Len)
+		if h.mark(f, stamp, p.Len) {
+			return
+		}
 	case kind == frameCut:
 		h.short.add(p.Len)
+		return
+	case kind == frameIPv4 && h.aboutRun(f, p.Data):
+		return
 	default:
 		h.Foreign.add(p.Len)
 	}
+	h.foreignFrame(p.Interface, out, f, kind, p.Data, p.Len)
 }
 
-// mark processes a datagram to the address of marks.
-func (h *hostReducer) mark(f *frame, stamp int64, frame int) {
+// mark processes a datagram to the address of marks. It reports whether that is a mark of
+// this run, or may be one that was captured too short.
+func (h *hostReducer) mark(f *frame, stamp int64, frame int) bool {
 	n, ok := wire.Len(f.payload)
 	if !ok {
 		n = wire.Size
 	}
 	if len(f.payload) < min(f.length, n) {
 		h.short.add(frame)
-		return
+		return true
 	}
 	head, err := wire.Parse(f.payload)
 	var note wire.Note
@@ -289,7 +306,9 @@ func (h *hostReducer) mark(f *frame, stamp int64, frame int) {
 		h.stray = head.Run
 	default:
 		h.marks = append(h.marks, mark{Header: head, host: h.Host, at: stamp, note: note})
+		return true
 	}
+	return false
 }
 
 // segment processes a TCP segment. known reports whether it belongs to a connection to an
@@ -314,6 +333,7 @@ func (h *hostReducer) segment(a *arrival, stamp int64, frame int) (known bool, c
 		}
 		c.frames.add(frame)
 		c.wire += units.Bytes(frame)
+		c.early++
 		return true, c, true
 	}
 	c, up = a.conn, a.up
@@ -393,18 +413,13 @@ func (c *conn) outlived(f *frame) bool {
 
 // finish returns the reduced capture at the end of the file.
 func (h *hostReducer) finish() *hostCapture {
-	for i := range h.Interfaces {
-		if h.Interfaces[i].Name != loopback {
-			h.Interfaces[i].OutSpacing = h.pacing[i].spacers[Out].Spacing()
-			h.Interfaces[i].InSpacing = h.pacing[i].spacers[In].Spacing()
-			h.Interfaces[i].OutConformance = h.pacing[i].conform[Out].conformance()
-			h.Interfaces[i].InConformance = h.pacing[i].conform[In].conformance()
-		}
-	}
 	for _, c := range h.conns {
 		// The payload is shorter than a header and does not begin like one.
 		if c.standing == pending && c.packets > 0 && !c.head.cut && !c.head.plausible() {
 			c.standing = foreign
+		}
+		if c.standing > ours && !c.counted && !(c.atClient && c.atServer) {
+			h.foreignConn(h.link(), c, true, 0)
 		}
 		switch c.standing {
 		case foreign:
@@ -414,5 +429,17 @@ func (h *hostReducer) finish() *hostCapture {
 			h.stray = c.header.Run
 		}
 	}
+	for i := range h.Interfaces {
+		if nic, p := &h.Interfaces[i], &h.pacing[i]; nic.Name != loopback {
+			nic.OutSpacing, nic.InSpacing = p.spacers[Out].Spacing(), p.spacers[In].Spacing()
+			nic.OutConformance, nic.InConformance = p.conform[Out].conformance(), p.conform[In].conformance()
+			nic.OutForeign, nic.InForeign = p.foreign[Out].foreign(h.firstAt), p.foreign[In].foreign(h.firstAt)
+		}
+	}
 	return &h.hostCapture
+}
+
+// link returns the index of the interface that is not lo, or 0 if there is none.
+func (h *hostReducer) link() int {
+	return max(0, slices.IndexFunc(h.Interfaces, func(i Interface) bool { return i.Name != loopback }))
 }

@@ -27,6 +27,8 @@ const (
 	DefaultSpans     = 64
 	DefaultIntervals = 20_000
 	DefaultReorder   = 3 * time.Millisecond
+	// DefaultConversations is the default of Options.Conversations.
+	DefaultConversations = 64
 )
 
 // Suffix follows the host's name in the file name of an uncompressed capture.
@@ -69,6 +71,10 @@ type Options struct {
 	// reordering, if IP identifications do not show which was sent first; 0 is
 	// DefaultReorder.
 	Reorder time.Duration
+	// Conversations is the maximum number of foreign conversations that are counted in each
+	// direction of a link; 0 is DefaultConversations. The largest one is found if it has more
+	// than 1/Conversations of the foreign bytes.
+	Conversations int
 	// Read reports progress: it is called for about every MiB of each capture with the
 	// number of bytes read since its last call. The numbers add up to the sizes of all
 	// captures. It may be nil, is called from several goroutines and must not block.
@@ -156,6 +162,9 @@ func NewReducer(opt Options) *Reducer {
 	opt.Intervals = max(2, opt.Intervals)
 	if opt.Reorder <= 0 {
 		opt.Reorder = DefaultReorder
+	}
+	if opt.Conversations <= 0 {
+		opt.Conversations = DefaultConversations
 	}
 	return &Reducer{opt: opt, run: opt.Run, taken: map[string]bool{}}
 }
@@ -340,7 +349,7 @@ func (r *Reducer) add(ctx context.Context, host string, p *pcap.Reader, read *re
 	}
 	load, paths := r.load()
 	defer r.unload(load)
-	h := newHostReducer(host, rack, place, settings{run: run, points: r.opt.Points, spans: r.opt.Spans, reorder: int64(r.opt.Reorder), paths: paths}, load, r.opt.Intervals)
+	h := newHostReducer(host, rack, place, settings{run: run, points: r.opt.Points, spans: r.opt.Spans, reorder: int64(r.opt.Reorder), paths: paths, conversations: r.opt.Conversations}, load, r.opt.Intervals)
 	h.meta, h.hasMeta = meta, hasMeta
 	end, err := readAll(ctx, host, p, read, func(list []pcap.Packet) {
 		for i := range list {
