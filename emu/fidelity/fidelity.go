@@ -59,6 +59,10 @@ type Thresholds struct {
 	// ClockVoid is the size of a step of the wall clock, which stamps packets, above
 	// which the run is void. Only a clock without steps passes.
 	ClockVoid time.Duration
+	// ForeignPass and ForeignVoid bound the share of a host's link that traffic of others
+	// takes in the worst window. SwitchVoid is the fraction of its forwarded packets that a
+	// switch may create, or receive for itself, before the run is void. Only 0 passes.
+	ForeignPass, ForeignVoid, SwitchVoid float64
 }
 
 // Range is a closed interval.
@@ -78,8 +82,9 @@ func Default() Thresholds {
 		BurstPass:    500 * time.Microsecond, BurstVoid: 10 * time.Millisecond,
 		LossVoid:  0.001,
 		StallPass: 50 * time.Millisecond, StallVoidCCT: 0.10,
-		OthersPass: 0.15,
-		ClockVoid:  2 * time.Millisecond,
+		OthersPass:  0.15,
+		ClockVoid:   2 * time.Millisecond,
+		ForeignPass: 0.001, ForeignVoid: 0.01, SwitchVoid: 0.001,
 	}
 }
 
@@ -107,14 +112,18 @@ type Samples struct {
 	// reports of such changes are missing.
 	Kernel     []KernelChange `json:",omitempty"`
 	KernelLost bool           `json:",omitempty"`
+	// Foreign are the directions of hosts' links that carried foreign traffic, and Switches
+	// the packets of all leaves and spines.
+	Foreign  []Foreign       `json:",omitempty"`
+	Switches []SwitchPackets `json:",omitempty"`
 	// Exempt maps links ("h0-00>leaf0"), hosts and switches ("h0-00") and disks
 	// ("h0-00/disk") that a scenario changed on purpose during the run to the reason.
 	// The checks delivered, packet-spacing, burst and disk exclude them and state their
 	// number. A host or switch represents all its links.
 	Exempt map[string]string
 	// Lossy maps hosts and switches that lose packets because of the scenario, such as
-	// those at the ends of a cut cable, to the reason. The checks loss and captured-bytes
-	// exclude them: packets queued for a cable when it is cut are in some captures and in
+	// those at the ends of a cut cable, to the reason. The checks loss, captured-bytes
+	// and foreign (for switches) exclude them: packets queued for a cable when it is cut are in some captures and in
 	// no counter.
 	Lossy map[string]string
 }
@@ -235,7 +244,7 @@ const (
 func Judge(s Samples, th Thresholds) verdict.Verdict {
 	checks := []verdict.Check{
 		Kernel(s.Kernel, s.KernelLost), clock(s, th), captureDrops(s), counters(s, th), delivered(s, th), spacing(s, th), lateness(s, th), disks(s, th), engine(s, th),
-		burst(s, th), frames(s, th), loss(s, th), stall(s, th), machine(s, th),
+		burst(s, th), frames(s, th), loss(s, th), stall(s, th), machine(s, th), foreign(s, th),
 	}
 	return Doubt(verdict.Of(checks...), s.Problems)
 }
@@ -246,10 +255,17 @@ const recordsCheck = "records"
 // Doubt adds the problems of captures to a verdict. A verdict that includes them already
 // is returned unchanged.
 func Doubt(v verdict.Verdict, problems []string) verdict.Verdict {
-	if len(problems) == 0 || slices.ContainsFunc(v.Checks, func(c verdict.Check) bool { return c.Name == recordsCheck }) {
+	if len(problems) == 0 {
 		return v
 	}
-	c := verdict.Check{Name: recordsCheck, Level: verdict.Degraded, Value: fmt.Sprintf("%d problems", len(problems)), Pass: "0 problems", Void: "-", Reason: problems[0]}
+	return withCheck(v, verdict.Check{Name: recordsCheck, Level: verdict.Degraded, Value: fmt.Sprintf("%d problems", len(problems)), Pass: "0 problems", Void: "-", Reason: problems[0]})
+}
+
+// withCheck adds a check to a verdict without one of its name.
+func withCheck(v verdict.Verdict, c verdict.Check) verdict.Verdict {
+	if slices.ContainsFunc(v.Checks, func(old verdict.Check) bool { return old.Name == c.Name }) {
+		return v
+	}
 	out := verdict.Of(append(slices.Clone(v.Checks), c)...)
 	out.Earlier = v.Earlier
 	return out

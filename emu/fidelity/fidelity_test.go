@@ -25,7 +25,14 @@ func clean() Samples {
 		Disks:     []Disk{{"h0-00", 8 * units.Mbps, 1 * units.MB, time.Second, 0, 1, false}, {"idle", 8 * units.Mbps, 1, time.Millisecond, 0, 1, false}},
 		Transfers: []Transfer{{Name: "flow 1", Completion: time.Second, Wire: 5 * time.Second, Engine: 5*time.Second + time.Millisecond}},
 		MedianCCT: time.Second,
+		Foreign:   []Foreign{foreignIn(1000, 1e6)},
+		Switches:  []SwitchPackets{{"leaf0", 0, 0, 100_000}, {"spine0", 0, 0, 0}},
 	}
+}
+
+func foreignIn(window, could units.Bytes) Foreign {
+	return Foreign{Host: "h0-01", Link: "h0-01>leaf0", Packets: 900, Bytes: 1_234_567, Window: window, Could: could, At: 1250 * time.Millisecond, Length: 250 * time.Millisecond,
+		Largest: "tcp 10.0.0.1:5201 > 10.0.3.1:44012", LargestBytes: 98_765}
 }
 
 func TestCleanRunPasses(t *testing.T) {
@@ -96,6 +103,11 @@ func TestEachCheckCatchesItsOwn(t *testing.T) {
 		{"fast disk", "disk", func(s *Samples) { s.Disks = disk(1_200_000) }, verdict.Void},
 		{"agent late", "wire-vs-engine", func(s *Samples) { s.Transfers = late(5 * time.Millisecond) }, verdict.Degraded},
 		{"agent very late", "wire-vs-engine", func(s *Samples) { s.Transfers = late(-50 * time.Millisecond) }, verdict.Void},
+		{"foreign traffic", "foreign", func(s *Samples) { s.Foreign = append(s.Foreign, foreignIn(2000, 1e6)) }, verdict.Degraded},
+		{"much foreign traffic", "foreign", func(s *Samples) { s.Foreign = append(s.Foreign, foreignIn(11_000, 1e6), foreignIn(1, 1e6)) }, verdict.Void},
+		{"a packet to a switch", "foreign", func(s *Samples) { s.Switches[0].Delivered = 1 }, verdict.Degraded},
+		{"many packets of a switch", "foreign", func(s *Samples) { s.Switches[0].Created = 101 }, verdict.Void},
+		{"a packet of a switch that forwards none", "foreign", func(s *Samples) { s.Switches[1].Created = 1 }, verdict.Void},
 		{"problem", "records", func(s *Samples) { s.Problems = []string{"flow 3 has no end"} }, verdict.Degraded},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -235,5 +247,39 @@ func TestLagOfReads(t *testing.T) {
 				t.Errorf("%v after the last packet: %v, want %v", tt.after, c.Level, tt.want)
 			}
 		}
+	}
+}
+
+func TestForeignReason(t *testing.T) {
+	check := func(s Samples) verdict.Check { return foreign(s, Default()) }
+	s := clean()
+	s.Foreign = append(s.Foreign, foreignIn(31_000, 1e6))
+	s.Switches[1] = SwitchPackets{"spine0", 2, 3, 1000}
+	c := check(s)
+	const hosts = "h0-01 carried 1.23MB of foreign traffic, most tcp 10.0.0.1:5201 > 10.0.3.1:44012 (98.8KB), up to 3.1 % of what h0-01>leaf0 can carry in 250ms, at 1.25s"
+	if want := hosts + "; spine0 created 2 packets, received 3 addressed to it, and forwarded 1000 (stop what sends it and run again)"; c.Reason != want {
+		t.Errorf("reason %q, want %q", c.Reason, want)
+	}
+	if want := "3.1 % of h0-01>leaf0 at worst, 5 own packets of switches"; c.Value != want {
+		t.Errorf("value %q, want %q", c.Value, want)
+	}
+	s = Samples{Switches: s.Switches, Lossy: map[string]string{"spine0": "down at 3s"}}
+	if c := check(s); c.Level != verdict.Pass || c.Value != "none at hosts; 1 not judged: down at 3s" {
+		t.Errorf("a switch without a route: %+v", c)
+	}
+}
+
+// A verdict without the check, such as that of captures alone, has it if there is foreign traffic.
+func TestDoubtForeign(t *testing.T) {
+	missing := verdict.Missing("captures alone")
+	if v := DoubtForeign(missing, clean().Foreign); len(v.Checks) != 1 || v.Level != verdict.Unverified {
+		t.Errorf("little foreign traffic: %+v", v)
+	}
+	v := DoubtForeign(missing, []Foreign{foreignIn(31_000, 1e6)})
+	if len(v.Checks) != 2 || v.Level != verdict.Void {
+		t.Errorf("much foreign traffic: %+v", v)
+	}
+	if again := DoubtForeign(v, []Foreign{foreignIn(31_000, 1e6)}); len(again.Checks) != 2 {
+		t.Errorf("added twice: %+v", again)
 	}
 }

@@ -104,6 +104,27 @@ func (s *sampler) losses(ctx context.Context, before map[string]account, discard
 	}
 }
 
+// ownPackets is what a switch created and received for itself from one account to the next.
+func (a account) ownPackets(name string, was account) fidelity.SwitchPackets {
+	forwarded := a.ip.Forwarded - was.ip.Forwarded
+	return fidelity.SwitchPackets{Switch: name, Created: a.ip.Sent - was.ip.Sent - forwarded, Delivered: a.ip.Delivered - was.ip.Delivered, Forwarded: forwarded}
+}
+
+// switchPackets compares all leaves and spines with what they counted before.
+func (s *sampler) switchPackets(before map[string]account) (all []fidelity.SwitchPackets, err error) {
+	for name := range s.names() {
+		if !topo.IsSwitch(name) {
+			continue
+		}
+		now, err := s.account(name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, now.ownPackets(name, before[name]))
+	}
+	return all, nil
+}
+
 // names are the namespaces of the fabric: hosts, then leaves, then spines.
 func (s *sampler) names() func(yield func(string) bool) {
 	f := s.fabric

@@ -3,6 +3,7 @@ package live
 import (
 	"testing"
 
+	"testbed/emu/fidelity"
 	"testbed/emu/kernel"
 )
 
@@ -34,5 +35,14 @@ func TestLoss(t *testing.T) {
 				t.Errorf("%d packets", got.Packets)
 			}
 		})
+	}
+}
+
+// A switch that forwarded 990 packets created three, of which it received two itself.
+func TestOwnPackets(t *testing.T) {
+	was := account{ip: kernel.IPStats{Forwarded: 95, Sent: 96, Delivered: 1}}
+	is := account{ip: kernel.IPStats{Forwarded: 1085, Sent: 1089, Delivered: 3}}
+	if got, want := is.ownPackets("leaf0", was), (fidelity.SwitchPackets{Switch: "leaf0", Created: 3, Delivered: 2, Forwarded: 990}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }

@@ -41,6 +41,9 @@ func (b *Backend) Finish(ctx context.Context) (Measured, error) {
 	if m.Losses, err = b.sampler.losses(ctx, b.accounts, b.network.discards(), b.cfg.Settings.Quiet, b.cfg.Settings.Settle); err != nil {
 		return Measured{}, err
 	}
+	if m.SwitchPackets, err = b.sampler.switchPackets(b.accounts); err != nil {
+		return Measured{}, err
+	}
 	for h := range after {
 		counted := after[h].rx - b.counted[h].rx + after[h].tx - b.counted[h].tx
 		m.Counted = append(m.Counted, uint64(counted))

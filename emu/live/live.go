@@ -117,6 +117,8 @@ type Measured struct {
 	// Switches are the captures of switches: packets they lost, and what the ports of
 	// Config.Links counted as sent from before the first packet to after the last.
 	Switches []fidelity.Capture
+	// SwitchPackets are the packets of all leaves and spines.
+	SwitchPackets []fidelity.SwitchPackets
 	Zero     time.Time // the wall clock at the backend's time 0
 	Notes    []string
 	// Exempt are links, disks and hosts that a fault cut, slowed or crashed, by name,

@@ -55,7 +55,7 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 	}
 	s := fidelity.Samples{Links: m.Links, Disks: m.Disks, Lateness: m.Lateness, Problems: res.Problems,
 		Transfers: transfers(res, seen, m.Zero), MedianCCT: medianCompletion(res.Records),
-		Losses: m.Losses, Stall: m.Stall, Machine: m.Machine, Clock: m.Clock, Kernel: m.Kernel, KernelLost: m.KernelLost, Exempt: m.Exempt, Lossy: m.Lossy}
+		Losses: m.Losses, Foreign: foreignOf(f, res), Switches: m.SwitchPackets, Stall: m.Stall, Machine: m.Machine, Clock: m.Clock, Kernel: m.Kernel, KernelLost: m.KernelLost, Exempt: m.Exempt, Lossy: m.Lossy}
 	bucket := buckets(p)
 	for h, name := range names {
 		i, ok := slices.BinarySearchFunc(res.Captures, name, func(c flows.Capture, n string) int { return cmp.Compare(c.Host, n) })
@@ -104,6 +104,26 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 		return report.Repeat{}, err
 	}
 	return repeatOf(dir, res)
+}
+
+// foreignOf returns the directions of hosts' links that carried foreign traffic.
+func foreignOf(f *topo.Fabric, res flows.Result) (out []fidelity.Foreign) {
+	for _, c := range res.Captures {
+		h, err := f.FindHost(c.Host)
+		if err != nil {
+			continue // not in this fabric, which Reduce reports
+		}
+		for _, face := range c.Interfaces {
+			for id, x := range map[topo.LinkID]flows.Foreign{f.HostUp(h): face.OutForeign, f.HostDown(h): face.InForeign} {
+				if x.Packets > 0 {
+					out = append(out, fidelity.Foreign{Host: c.Host, Link: f.LinkName(id), Packets: x.Packets, Bytes: x.Bytes, Window: x.Window, Could: f.Link(id).Rate.BytesIn(flows.ForeignWindow),
+						At: x.At.Sub(res.Zero), Length: flows.ForeignWindow, Largest: x.Largest.Name, LargestBytes: x.Largest.Bytes})
+				}
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b fidelity.Foreign) int { return cmp.Compare(a.Link, b.Link) })
+	return out
 }
 
 // captured returns the total original length of all frames in a capture of switch ports.
@@ -269,6 +289,10 @@ func repeatOf(dir string, res flows.Result) (report.Repeat, error) {
 	if meta != nil {
 		out.Slots = meta.Slots
 	}
+	var foreign []fidelity.Foreign
+	if out.Fabric != nil {
+		foreign = foreignOf(out.Fabric, res)
+	}
 	if f := out.Fabric; f != nil && meta != nil && len(meta.Writers) > 0 {
 		out.Placement = &metrics.Placement{
 			CrossRack: metrics.CrossRack{All: float64(metrics.Uplinks(f, res.Links)), Writes: float64(out.Timing.Traffic.CrossRack[breakdown.Write])},
@@ -285,10 +309,10 @@ func repeatOf(dir string, res flows.Result) (report.Repeat, error) {
 	case err != nil:
 		return report.Repeat{}, err
 	case !found:
-		out.Verdict = verdict.Missing("only captures exist, without the records of the run")
+		out.Verdict = fidelity.DoubtForeign(verdict.Missing("only captures exist, without the records of the run"), foreign)
 	default:
 		// Captures may have been damaged after the run.
-		out.Verdict = fidelity.Doubt(out.Verdict, res.Problems)
+		out.Verdict = fidelity.DoubtForeign(fidelity.Doubt(out.Verdict, res.Problems), foreign)
 	}
 	var predicted flows.Records
 	if found, err := readJSON(filepath.Join(dir, "fluid.json"), &predicted); err != nil {

@@ -117,7 +117,7 @@ func TestForeignTraffic(t *testing.T) {
 		}, Foreign{Counts{1, 200}, 200, sinceFirst(250 * ms), Conversation{"udp 10.0.0.1:4 > 192.0.2.1:50099", Counts{1, 200}}}, Foreign{}},
 		{"an error about a foreign packet", func(n *network) {
 			n.see(a, 0, 300*ms, n.unreachable(ipOf(t, a), n.frame(ipOf(t, a), ipOf(t, b), layers.IPProtocolTCP, &layers.TCP{SrcPort: 1, DstPort: wire.ShufflePort}, nil)))
-		}, Foreign{}, Foreign{Counts{1, 82}, 82, sinceFirst(250 * ms), Conversation{"icmp 10.0.0.0 > 10.0.0.1", Counts{1, 82}}}},
+		}, Foreign{}, Foreign{Counts{1, 88}, 88, sinceFirst(250 * ms), Conversation{"icmp 10.0.0.0 > 10.0.0.1", Counts{1, 88}}}},
 		{"a frame that is not IPv4", func(n *network) {
 			n.see(a, 0, 300*ms, append(make([]byte, 12), 0x88, 0xb5, 0, 0))
 		}, Foreign{}, Foreign{Counts{1, 16}, 16, sinceFirst(250 * ms), Conversation{"ethertype 0x88b5", Counts{1, 16}}}},

@@ -1,0 +1,113 @@
+package fidelity
+
+import (
+	"fmt"
+	"time"
+
+	"testbed/results/verdict"
+	"testbed/topo/units"
+)
+
+// Foreign is the traffic in one captured direction of a host's link that belongs to
+// neither a transfer nor a mark of the run.
+type Foreign struct {
+	Host, Link string
+	Packets    int
+	Bytes      units.Bytes // of their frames
+	// Window are the bytes of the worst window, At its start since the zero of the records,
+	// Length the length of each window, and Could the bytes that the link can carry in it.
+	Window, Could units.Bytes
+	At, Length    time.Duration
+	// Largest is the conversation with the most bytes, such as
+	// "tcp 10.0.0.1:5201 > 10.0.3.1:44012", and LargestBytes its bytes.
+	Largest      string
+	LargestBytes units.Bytes
+}
+
+// share returns the share of the link that foreign traffic took in the worst window.
+func (f Foreign) share() float64 { return float64(f.Window) / max(float64(f.Could), 1) }
+
+// SwitchPackets counts the IPv4 packets of a leaf or spine during the run. A switch forwards
+// packets: those that it creates, or that are addressed to it, are none of the run.
+type SwitchPackets struct {
+	Switch             string
+	Created, Delivered uint64 // sent by the switch, and received by it for itself
+	Forwarded          uint64
+}
+
+func (p SwitchPackets) own() uint64 { return p.Created + p.Delivered }
+
+// foreignCheck is the name of the check for traffic that is not of the run.
+const foreignCheck = "foreign"
+
+func foreign(s Samples, th Thresholds) verdict.Check {
+	c := foreignAtHosts(s.Foreign, th)
+	var skipped skips
+	own, most := uint64(0), SwitchPackets{}
+	for _, p := range s.Switches {
+		if p.own() == 0 || skipped.lossy(s, p.Switch) {
+			continue
+		}
+		own += p.own()
+		c.Level = max(c.Level, grade(false, float64(p.own()) > th.SwitchVoid*float64(p.Forwarded)))
+		if p.own() > most.own() {
+			most = p
+		}
+	}
+	if own > 0 {
+		c.Value += fmt.Sprintf(", %d own packets of switches", own)
+		if c.Reason != "" {
+			c.Reason += "; "
+		}
+		c.Reason += fmt.Sprintf("%s created %d packets, received %d addressed to it, and forwarded %d", most.Switch, most.Created, most.Delivered, most.Forwarded)
+	}
+	if c.Reason != "" {
+		c.Reason += " (stop what sends it and run again)"
+	}
+	c.Value += skipped.String()
+	return c
+}
+
+// foreignAtHosts returns the check without switches and without remedy.
+func foreignAtHosts(all []Foreign, th Thresholds) verdict.Check {
+	c := verdict.Check{Name: foreignCheck, Level: verdict.Pass, Value: "none at hosts",
+		Pass: fmt.Sprintf("≤ %g %% of what a link can carry, in every window; none at switches", 100*th.ForeignPass),
+		Void: fmt.Sprintf("> %g %%, or > %g %% of the packets of a switch", 100*th.ForeignVoid, 100*th.SwitchVoid)}
+	worst := Foreign{}
+	for _, f := range all {
+		if f.Packets > 0 && (worst.Packets == 0 || f.share() > worst.share()) {
+			worst = f
+		}
+	}
+	if worst.Packets == 0 {
+		return c
+	}
+	c.Level = grade(worst.share() <= th.ForeignPass, worst.share() > th.ForeignVoid)
+	c.Value = fmt.Sprintf("%.2g %% of %s at worst", 100*worst.share(), worst.Link)
+	if c.Level != verdict.Pass {
+		c.Reason = fmt.Sprintf("%s carried %s of foreign traffic, most %s (%s), up to %.2g %% of what %s can carry in %v, at %v", worst.Host, size(worst.Bytes),
+			worst.Largest, size(worst.LargestBytes), 100*worst.share(), worst.Link, worst.Length, round(worst.At))
+	}
+	return c
+}
+
+// DoubtForeign adds the check for foreign traffic at hosts to a verdict without it, such as
+// that of captures alone, if the check does not pass.
+func DoubtForeign(v verdict.Verdict, all []Foreign) verdict.Verdict {
+	c := foreign(Samples{Foreign: all}, Default())
+	if c.Level == verdict.Pass {
+		return v
+	}
+	return withCheck(v, c)
+}
+
+// size returns b with three digits, such as "1.23MB".
+func size(b units.Bytes) string {
+	switch x := float64(b); {
+	case x >= 1e6:
+		return fmt.Sprintf("%.3gMB", x/1e6)
+	case x >= 1e3:
+		return fmt.Sprintf("%.3gKB", x/1e3)
+	}
+	return b.String()
+}
