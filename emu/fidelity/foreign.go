@@ -2,6 +2,7 @@ package fidelity
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"testbed/results/verdict"
@@ -37,29 +38,33 @@ type SwitchPackets struct {
 
 func (p SwitchPackets) own() uint64 { return p.Created + p.Delivered }
 
+// mostSwitches is the maximum number of switches that a reason names.
+const mostSwitches = 3
+
 // foreignCheck is the name of the check for traffic that is not of the run.
 const foreignCheck = "foreign"
 
 func foreign(s Samples, th Thresholds) verdict.Check {
 	c := foreignAtHosts(s.Foreign, th)
 	var skipped skips
-	own, most := uint64(0), SwitchPackets{}
+	own, names := uint64(0), []string{}
 	for _, p := range s.Switches {
 		if p.own() == 0 || skipped.lossy(s, p.Switch) {
 			continue
 		}
 		own += p.own()
 		c.Level = max(c.Level, grade(false, float64(p.own()) > th.SwitchVoid*float64(p.Forwarded)))
-		if p.own() > most.own() {
-			most = p
-		}
+		names = append(names, fmt.Sprintf("%s created %d packets and received %d", p.Switch, p.Created, p.Delivered))
 	}
 	if own > 0 {
 		c.Value += fmt.Sprintf(", %d own packets of switches", own)
 		if c.Reason != "" {
 			c.Reason += "; "
 		}
-		c.Reason += fmt.Sprintf("%s created %d packets, received %d addressed to it, and forwarded %d", most.Switch, most.Created, most.Delivered, most.Forwarded)
+		if more := len(names) - mostSwitches; more > 0 {
+			names = append(names[:mostSwitches], fmt.Sprintf("%d other switches did the same", more))
+		}
+		c.Reason += strings.Join(names, ", ")
 	}
 	if c.Reason != "" {
 		c.Reason += " (stop what sends it and run again)"

@@ -119,8 +119,8 @@ type Measured struct {
 	Switches []fidelity.Capture
 	// SwitchPackets are the packets of all leaves and spines.
 	SwitchPackets []fidelity.SwitchPackets
-	Zero     time.Time // the wall clock at the backend's time 0
-	Notes    []string
+	Zero          time.Time // the wall clock at the backend's time 0
+	Notes         []string
 	// Exempt are links, disks and hosts that a fault cut, slowed or crashed, by name,
 	// and the fault: what they delivered says nothing of the machine. Lossy are the
 	// hosts and switches that a fault made lose packets: as fidelity.Samples has them.
