@@ -63,6 +63,16 @@ func ResourcesOfOpen(namespaces, captures int, ring units.Bytes) Resources {
 	return Resources{Files: namespaces*filesOfNamespace + captures*filesOfCapture, Threads: namespaces, Memory: units.Bytes(captures) * (ringSize(ring) + memoryOfCapture)}
 }
 
+// ResourcesOfNotices returns the resources of Notices in a number of namespaces.
+func ResourcesOfNotices(namespaces int) Resources {
+	const (
+		filesOfWatch       = 3             // epoll, eventfd, inotify
+		socketsOfNamespace = 2             // rtnetlink, nftables
+		memoryOfNotices    = 8 * units.KiB // of names and directories
+	)
+	return Resources{Files: filesOfWatch + namespaces*(socketsOfNamespace+len(noticeDirs)), Threads: 1, Memory: units.Bytes(namespaces) * memoryOfNotices}
+}
+
 // ResourcesOfConnections returns the resources of a number of TCP connections with both ends in
 // this process.
 func ResourcesOfConnections(n int) Resources {

@@ -35,7 +35,8 @@ func resources(s *scenario.Scenario, f *topo.Fabric, records []flows.Records) ke
 		}
 		captures += len(switches)
 	}
-	need := FabricResources(f).Plus(kernel.ResourcesOfOpen(f.Hosts()+f.Racks()+f.Spines(), captures, max(s.Spec.Capture.Ring, leastRing)))
+	namespaces := f.Hosts() + f.Racks() + f.Spines()
+	need := FabricResources(f).Plus(kernel.ResourcesOfOpen(namespaces, captures, max(s.Spec.Capture.Ring, leastRing))).Plus(kernel.ResourcesOfNotices(namespaces))
 	const filesOfHost = 3 // two listeners, and a socket for marks
 	need.Files += filesOfHost * f.Hosts()
 	if d := s.Spec.Disk; d != nil && d.Throttle == scenario.KernelThrottle {
