@@ -124,7 +124,7 @@ func TestCleanRunsPass(t *testing.T) {
 	rule.Run(t, func(t *testing.T) bool {
 		v := runJudged(t, at50, tamper{})
 		show(t, v, true)
-		for _, name := range []string{"capture-drops", "captured-bytes", "records", "frames", "loss"} {
+		for _, name := range []string{"capture-drops", "captured-bytes", "records", "frames", "loss", "foreign"} {
 			if l := level(v, name); l > verdict.Pass {
 				t.Errorf("%s is %v on a clean run", name, l)
 			}
