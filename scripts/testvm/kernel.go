@@ -22,7 +22,7 @@ const metaPackage = "linux-image-cloud-amd64"
 var wanted = []string{
 	"virtio_pci", "virtio_blk", "ext4", "loop",
 	"veth", "bridge", "vxlan", "ifb",
-	"sch_tbf", "sch_netem", "sch_fq", "sch_htb", "sch_red", "sch_prio", "sch_fq_codel", "sch_sfq", "sch_ingress",
+	"sch_tbf", "sch_netem", "sch_fq", "sch_htb", "sch_red", "sch_prio", "sch_fq_codel", "sch_sfq", "sch_ingress", "nfnetlink", "nf_tables",
 	"cls_u32", "cls_bpf", "cls_matchall", "act_mirred", "act_gact",
 	"tcp_bbr", "tcp_dctcp",
 }
