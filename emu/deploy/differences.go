@@ -104,7 +104,7 @@ func (d *differ) compare(want *Found, got Found) {
 	list(d, "route", want.Routes, got.Routes, func(r Route) (string, string, string) {
 		return d.whole(), destination(r.Dst), r.via()
 	})
-	list(d, "rule", want.Rules, got.Rules, func(r string) (string, string, string) { return d.whole(), r, r })
+	list(d, "rule", want.Rules, got.Rules, func(r string) (string, string, string) { return d.whole(), r, yes[true] })
 	for _, key := range slices.Sorted(maps.Keys(want.Parameters)) {
 		value, known := got.Parameters[key]
 		switch {

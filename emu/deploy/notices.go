@@ -35,11 +35,19 @@ type Change struct {
 	Until time.Time // when the kernel reported that it was taken back; zero if it was there at the end
 }
 
+// writeTime is the longest time from the report that a parameter is opened for writing, which empties it, to that of the write.
+const writeTime = 20 * time.Millisecond
+
 // Changes returns what notices, in order of time, and a comparison at the end show.
 func (e *Expectation) Changes(notices []Notice, end []Difference) []Change {
 	var out []Change
 	open := map[string][]int{} // of out, by object
-	for _, n := range notices {
+	for i, n := range notices {
+		if n.Parameter != "" && e.planned(n) && slices.ContainsFunc(notices[i+1:], func(m Notice) bool {
+			return m.Namespace == n.Namespace && m.Parameter == n.Parameter && m.At.Sub(n.At) < writeTime
+		}) {
+			continue // the next report has the value that was written
+		}
 		key, now := e.judge(n)
 		if n.Gone && n.Qdisc != nil { // and with it, its filters, which the kernel does not report
 			for other, of := range open {
@@ -72,6 +80,16 @@ func (e *Expectation) Changes(notices []Notice, end []Difference) []Change {
 		}
 	}
 	return out
+}
+
+// planned reports whether a parameter had its planned value when it was read.
+func (e *Expectation) planned(n Notice) bool {
+	at, ok := e.at[n.Namespace]
+	if !ok {
+		return false
+	}
+	value, ok := e.found[at].Parameters[n.Parameter]
+	return ok && words(value) == words(n.Value)
 }
 
 // judge returns the name of the object of a notice, and its differences from the plan.
@@ -126,13 +144,13 @@ func (e *Expectation) judge(n Notice) (object string, _ []Difference) {
 		object = "parameter " + n.Parameter
 		planned, ok := want.Parameters[n.Parameter]
 		value := words(n.Value)
-		switch planned = words(planned); {
+		switch {
 		case !ok:
 			planned = "as built"
-		case planned == value:
+		case e.planned(n):
 			value += " when it was read, after it was written"
 		}
-		d.add(d.whole(), n.Parameter, planned, value)
+		d.add(d.whole(), n.Parameter, words(planned), value)
 	default:
 		object = fmt.Sprintf("%s %s", n.On, n.Other)
 		subject := d.whole()

@@ -61,6 +61,14 @@ func TestVerifyComparesAll(t *testing.T) {
 	}
 	m.alter = func(namespace string, f *Found) {
 		if namespace == "leaf0" {
+			f.Devices[1].XDP = true
+		}
+	}
+	if err := Verify(t.Context(), p, m); err == nil || !strings.Contains(err.Error(), ": XDP program none in the plan, one in the kernel") {
+		t.Errorf("with an XDP program: %v", err)
+	}
+	m.alter = func(namespace string, f *Found) {
+		if namespace == "leaf0" {
 			f.Devices[1].MTU = 9000
 		}
 	}

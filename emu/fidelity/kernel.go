@@ -20,12 +20,12 @@ type KernelChange struct {
 }
 
 func (k KernelChange) String() string {
-	when := fmt.Sprintf("%s after the start", k.After.Round(time.Millisecond))
+	when := fmt.Sprintf("%s after the start", round(k.After))
 	switch {
 	case k.AtEnd:
 		when = "at the end"
 	case k.For > 0:
-		when += fmt.Sprintf(" for %s", k.For.Round(time.Millisecond))
+		when += fmt.Sprintf(" for %s", round(k.For))
 	}
 	return fmt.Sprintf("%s: %s %s in the plan, %s in the kernel, %s", k.Where, k.What, k.Planned, k.Found, when)
 }

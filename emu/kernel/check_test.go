@@ -132,6 +132,10 @@ func alterations() []alteration {
 			[]string{"leaf0>spine1: qdisc none in the plan, clsact at ingress in the kernel", fmt.Sprintf(lost, "spine1>leaf0", "leaf0")}},
 		{"device added", "leaf0", "ip link add stray type bridge", "ip link del stray",
 			[]string{"leaf0 stray: device none in the plan, stray in the kernel"}},
+		{"peak rate", "leaf0", tbf + " peakrate 30mbit mtu 3000", tbf, []string{"leaf0>h0-01: shaper's peak rate none in the plan, peak rate in the kernel"}},
+		{"route with an initial window", "h0-01", "ip route change default via %GW% dev eth0 proto static initcwnd 50", "ip route change default via %GW% dev eth0 proto static",
+			[]string{"h0-01: route default via %GW% dev eth0 in the plan, via %GW% dev eth0, initcwnd 50 in the kernel"}},
+		{"rule", "leaf0", "ip rule add pref 100 lookup 7", "ip rule del pref 100", []string{"leaf0: rule 100: table 7 none in the plan, one in the kernel"}},
 		{"lo down", "h0-00", "ip link set lo down", "ip link set lo up",
 			[]string{"h0-00 lo: device up in the plan, down in the kernel"}},
 	}

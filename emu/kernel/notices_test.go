@@ -26,10 +26,6 @@ func TestBriefAlterationsAreReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	list := append(alterations(),
-		alteration{"peak rate", "leaf0", alteredShaper + " peakrate 30mbit mtu 3000", alteredShaper, []string{"leaf0>h0-01: shaper's peak rate none in the plan, peak rate in the kernel"}},
-		alteration{"route with an initial window", "h0-01", "ip route change default via %GW% dev eth0 proto static initcwnd 50", "ip route change default via %GW% dev eth0 proto static",
-			[]string{"h0-01: route default via %GW% dev eth0 in the plan, via %GW% dev eth0, initcwnd 50 in the kernel"}},
-		alteration{"rule", "leaf0", "ip rule add pref 100 lookup 7", "ip rule del pref 100", []string{"leaf0: rule 100: table 7 none in the plan, one in the kernel"}},
 		alteration{"route of another table", "leaf0", "ip route add blackhole 10.1.0.0/16 table 7", "ip route del blackhole 10.1.0.0/16 table 7",
 			[]string{"leaf0: route 10.1.0.0/16 in table 7 none in the plan, one in the kernel"}},
 		alteration{"filter", "leaf1", "tc qdisc add dev h1-00 clsact; tc filter add dev h1-00 egress bpf da bytecode '1,6 0 0 2'", "tc qdisc del dev h1-00 clsact",

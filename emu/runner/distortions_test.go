@@ -167,7 +167,7 @@ func TestDistortionsAreNamed(t *testing.T) {
 func judgedSamples(t *testing.T, planted tamper) (fidelity.Samples, verdict.Verdict) {
 	t.Helper()
 	text, trace := at50()
-	text += "limits: {duration: 15s}\n"
+	text += "limits: {duration: 1m}\n"
 	o := options(t)
 	o.tamper, o.Force = planted, true
 	s := loadText(t, text, trace...)
@@ -192,7 +192,7 @@ func TestDistortionThatEndsTheRunIsNamed(t *testing.T) {
 			o := options(t)
 			o.tamper = distort([][]distortion{{{tt.name, tt.namespace, tt.alter, "", 0, tt.want}}})
 			text, trace := at50()
-			text = strings.Replace(text, "spines: 1", "spines: 2", 1) + "limits: {stuck: 2s, duration: 20s}\n"
+			text = strings.Replace(text, "spines: 1", "spines: 2", 1) + "limits: {stuck: 2s, duration: 1m}\n"
 			s := loadText(t, text, trace...)
 			out, err := Execute(t.Context(), s, o)
 			if err == nil {
