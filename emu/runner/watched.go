@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"testbed/emu/deploy"
@@ -86,25 +88,27 @@ func (w *watched) blame(ctx context.Context, dir string, zero time.Time, why err
 
 // explains returns the names of the first faults until a time that may be the cause of a difference, or "".
 func explains(f *topo.Fabric, faults fault.Timeline, d deploy.Difference, after time.Duration) string {
-	leaves := leafNames(f)
+	of := func(kinds ...string) bool { // as deploy names them, some followed by an address
+		return slices.ContainsFunc(kinds, func(k string) bool { return d.What == k || strings.HasPrefix(d.What, k+" ") })
+	}
 	for _, s := range faults {
 		if s.At > after {
 			break
 		}
 		switch a := s.Action.(type) {
 		case fault.SetRate:
-			if namespace, device := plan.Egress(f, a.Link); d.Namespace == namespace && d.Device == device {
+			if namespace, device := plan.Egress(f, a.Link); d.Namespace == namespace && d.Device == device && of("rate", "burst") {
 				return s.Why
 			}
 		case fault.SetLink:
 			c := plan.CableOf(f, a.Link)
-			kind := f.Link(a.Link).Kind
 			for _, end := range []plan.End{c.Leaf, c.Far} {
-				if d.Namespace == end.Namespace && (d.Device == end.Device || d.Device == "") {
+				if d.Namespace == end.Namespace && (d.Device == end.Device && of("device", "neighbour") || of("route")) {
 					return s.Why
 				}
 			}
-			if uplink := kind == topo.LeafUp || kind == topo.LeafDown; uplink && leaves[d.Namespace] && d.Device == "" {
+			kind := f.Link(a.Link).Kind
+			if uplink := kind == topo.LeafUp || kind == topo.LeafDown; uplink && of("route") && isLeaf(f, d.Namespace) {
 				return s.Why // other leaves change their routes
 			}
 		}
@@ -112,10 +116,11 @@ func explains(f *topo.Fabric, faults fault.Timeline, d deploy.Difference, after 
 	return ""
 }
 
-func leafNames(f *topo.Fabric) map[string]bool {
-	names := map[string]bool{}
+func isLeaf(f *topo.Fabric, name string) bool {
 	for r := range topo.RackID(f.Racks()) {
-		names[topo.LeafName(r)] = true
+		if topo.LeafName(r) == name {
+			return true
+		}
 	}
-	return names
+	return false
 }
