@@ -156,8 +156,9 @@ func TestDistortionsAreNamed(t *testing.T) {
 			}
 			k := s.Kernel[i]
 			t.Logf("%s: %v", d.name, k)
-			if d.restore != "" && k.For < d.hold || d.hold == 0 && k.For > 0 {
-				t.Errorf("%s lasted %v, want %v or a little more (0 is to the end)", d.name, k.For, d.hold)
+			// Both ends have the times at which reports were read, which may be late by a stall.
+			if d.restore != "" && k.For < d.hold-fidelity.Default().StallPass || d.hold == 0 && k.For > 0 {
+				t.Errorf("%s lasted %v, want %v or more (0 is to the end), less what the first report may be late", d.name, k.For, d.hold)
 			}
 		}
 	}
