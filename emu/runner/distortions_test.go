@@ -193,7 +193,7 @@ func TestDistortionThatEndsTheRunIsNamed(t *testing.T) {
 			o := options(t)
 			o.tamper = distort([][]distortion{{{tt.name, tt.namespace, tt.alter, "", 0, tt.want}}})
 			text, trace := at50()
-			text = strings.Replace(text, "spines: 1", "spines: 2", 1) + "limits: {stuck: 2s, duration: 1m}\n"
+			text = strings.Replace(text, "spines: 1", "spines: 2", 1) + "limits: {stuck: 2s, duration: 15s}\n"
 			s := loadText(t, text, trace...)
 			out, err := Execute(t.Context(), s, o)
 			if err == nil {

@@ -59,8 +59,9 @@ var skipTests = map[string]string{
 	// They judge what is computed: repeated attempts, reports from captures, records of other
 	// testbeds, and policies.
 	// The planted ones would be judged by durations alone. Stragglers and chains of stages change what the engine and hosts do, not
-	// the kernel, and thousands of histories take too long there.
-	"emu/runner": "^Test(PlantedFaultsAreCaught|BucketOfOneFrameIsCaught|ProcessorHogIsCaught|StoppedProcessIsCaught|CleanRunsPass|CapturesDoNotDisturb|Attempts|JobsAlone|ReportOfBareCapturesIsTheSame|CapturesAreEnough|CapturesAlone.*|JobsUnderPlacementPolicies|CrashesAmongClones|Chains.*|.*Stragglers.*|TestbedUpDuringARunIsCounted)$",
+	// the kernel, and thousands of histories take too long there. TestBriefAlterationsAreReported covers what the kernel reports of
+	// distortions.
+	"emu/runner": "^Test(PlantedFaultsAreCaught|BucketOfOneFrameIsCaught|ProcessorHogIsCaught|StoppedProcessIsCaught|CleanRunsPass|CapturesDoNotDisturb|Attempts|JobsAlone|ReportOfBareCapturesIsTheSame|CapturesAreEnough|CapturesAlone.*|JobsUnderPlacementPolicies|CrashesAmongClones|Chains.*|.*Stragglers.*|TestbedUpDuringARunIsCounted|DistortionsAreNamed|ForeignTrafficIsCaught)$",
 }
 
 // tools are programs that tests start, with their Debian packages.
