@@ -196,6 +196,9 @@ func (b *builder) readRules() (list []string, err error) {
 		}
 		return err
 	})
+	if errors.Is(err, unix.EOPNOTSUPP) { // a kernel without rules (CONFIG_IP_MULTIPLE_TABLES)
+		return nil, nil
+	}
 	return list, err
 }
 

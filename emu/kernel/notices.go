@@ -88,7 +88,7 @@ func (w *Notices) open() (err error) {
 		return err
 	}
 	if w.inotify, err = keep(unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)); err != nil {
-		return err
+		return fmt.Errorf("inotify: %w (see fs.inotify.max_user_instances in sysctl(8))", err)
 	}
 	for _, b := range w.x.made {
 		devices, err := b.readDevices()

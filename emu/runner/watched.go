@@ -46,15 +46,12 @@ func (w *watched) close() error {
 }
 
 // changes ends the watch, reads everything back, and returns the differences since the watch began, in order of
-// time. zero is the start of the run.
+// time. zero is the start of the run. It returns what the kernel reported even if reading back fails.
 func (w *watched) changes(ctx context.Context, zero time.Time) (out []fidelity.KernelChange, lost bool, err error) {
-	end, err := w.planned.Compare(ctx, w.x)
-	if err != nil {
-		return nil, false, err
-	}
+	end, compared := w.planned.Compare(ctx, w.x) // fails where a device was deleted meanwhile, which notices name
 	notices, lost, err := w.notices.Close()
 	if err != nil {
-		return nil, false, err
+		return nil, false, errors.Join(compared, err)
 	}
 	for _, c := range w.planned.Changes(notices, end) {
 		k := fidelity.KernelChange{AtEnd: c.From.IsZero(), Where: c.Subject, What: c.What, Planned: c.Planned, Found: c.Found}
@@ -69,19 +66,16 @@ func (w *watched) changes(ctx context.Context, zero time.Time) (out []fidelity.K
 		k.Why = explains(w.fabric, w.faults, c.Difference, after)
 		out = append(out, k)
 	}
-	return out, lost, nil
+	return out, lost, compared
 }
 
 // blame returns the error that ended a repeat, preceded by the first change of the kernel that may be its
 // cause, and writes a verdict with that change. Without such a change it returns why.
 func (w *watched) blame(ctx context.Context, dir string, zero time.Time, why error) error {
 	changes, lost, err := w.changes(ctx, zero)
-	if err != nil {
-		return errors.Join(why, err)
-	}
 	c := fidelity.Kernel(changes, lost)
 	if c.Level != verdict.Void {
-		return why
+		return errors.Join(why, err)
 	}
 	return errors.Join(fmt.Errorf("the kernel was changed during the run: %s: %w", c.Reason, why), writeJSON(filepath.Join(dir, fidelityFile), verdict.Of(c)))
 }
