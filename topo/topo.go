@@ -312,6 +312,9 @@ func IsSwitch(name string) bool {
 	return false
 }
 
+// IsSpine reports whether name is the name of a spine.
+func IsSpine(name string) bool { return strings.HasPrefix(name, "spine") && IsSwitch(name) }
+
 // LinkName returns the name of a link, such as "h3-07>leaf3" or "spine0>leaf3".
 func (f *Fabric) LinkName(id LinkID) string {
 	l := f.links[id]

@@ -22,10 +22,14 @@ type Thresholds struct {
 	// DeliveredPass and DeliveredVoid bound the bytes that saturated links delivered,
 	// relative to their configured rate.
 	DeliveredPass, DeliveredVoid Range
+	// Windows bound the same in the worst windows, by WindowLengths.
+	Windows [2]WindowBounds
 	// SpacingPass and SpacingVoid are the minimum fractions of packet gaps on saturated
 	// links that are within a tenth of the wire time, or one packet time, of the
 	// expected gap.
 	SpacingPass, SpacingVoid float64
+	// SpacingWindowPass and SpacingWindowVoid are the same for the worst 250 ms of a link.
+	SpacingWindowPass, SpacingWindowVoid float64
 	// LatenessPass is the 99th percentile of scheduling lateness that always passes;
 	// LatenessPassCCT and LatenessVoidCCT are fractions of the median completion time.
 	LatenessPass                     time.Duration
@@ -47,6 +51,8 @@ type Thresholds struct {
 	// BurstPass and BurstVoid are the excess above its bucket that a link may have, in
 	// transmission time, at the 90th percentile of packets.
 	BurstPass, BurstVoid time.Duration
+	// BurstMost is the excess that the link may have once and pass.
+	BurstMost time.Duration
 	// LossVoid is the fraction of a namespace's packets whose loss may be unexplained
 	// before the run is void. Only 0 passes.
 	LossVoid float64
@@ -74,12 +80,13 @@ func (r Range) has(x float64) bool { return x >= r.Lo && x <= r.Hi }
 func Default() Thresholds {
 	return Thresholds{
 		DeliveredPass: Range{0.97, 1.01}, DeliveredVoid: Range{0.90, 1.05},
-		SpacingPass: 0.90, SpacingVoid: 0.50,
+		Windows:     [2]WindowBounds{{Range{0.85, 1.04}, Range{0.6, 1.25}, 0.7}, {Range{0.92, 1.03}, Range{0.75, 1.12}, 0.9}},
+		SpacingPass: 0.90, SpacingVoid: 0.50, SpacingWindowPass: 0.75, SpacingWindowVoid: 0.40,
 		LatenessPass: 5 * time.Millisecond, LatenessPassCCT: 0.01, LatenessVoidCCT: 0.10,
 		DiskPass: Range{0.97, 1.03}, DiskVoid: Range{0.90, 1.10},
 		EnginePass: 2 * time.Millisecond, EnginePassFraction: 0.01, EngineVoidFraction: 0.10, EngineVoidShare: 0.01,
 		CountersVoid: 0.001,
-		BurstPass:    500 * time.Microsecond, BurstVoid: 10 * time.Millisecond,
+		BurstPass:    500 * time.Microsecond, BurstVoid: 10 * time.Millisecond, BurstMost: 4 * time.Millisecond,
 		LossVoid:  0.001,
 		StallPass: 50 * time.Millisecond, StallVoidCCT: 0.10,
 		OthersPass:  0.15,
@@ -116,6 +123,8 @@ type Samples struct {
 	// the packets of all leaves and spines.
 	Foreign  []Foreign       `json:",omitempty"`
 	Switches []SwitchPackets `json:",omitempty"`
+	// Crossings are the packets between leaves and spines, two for each leaf.
+	Crossings []Crossing `json:",omitempty"`
 	// Exempt maps links ("h0-00>leaf0"), hosts and switches ("h0-00") and disks
 	// ("h0-00/disk") that a scenario changed on purpose during the run to the reason.
 	// The checks delivered, packet-spacing, burst and disk exclude them and state their
@@ -136,70 +145,6 @@ type Capture struct {
 	// Bytes are those of the host's interface in the capture, in original lengths, and
 	// Counted those of the interface's counters in the same time, both directions.
 	Bytes, Counted uint64
-}
-
-// Link compares the bytes that one directed link delivered with those that its rate
-// allows, in periods in which it was continuously busy: at every sample its queue held at
-// least as much as the link can send until the next sample.
-type Link struct {
-	Name             string
-	Frame            units.Bytes // frame of MTU size
-	Spells           int
-	Delivered, Could units.Bytes // in all of them, frames
-	// Pieces is set if less is known: the link had packets queued at every sample of
-	// the periods, 8 ms apart, but may have been idle for a moment between samples.
-	// Each piece of a period, of at least PieceFrames frames' time, has the ratio of
-	// delivered to possible bytes. In most pieces the link was continuously busy.
-	Pieces []float64 `json:",omitempty"`
-}
-
-// PieceFrames is the minimum length of a Link's pieces, in frames' time: the error of a
-// piece from counting whole frames is then 2 % (standard deviation).
-const PieceFrames = 20
-
-// A link that is known by its pieces is judged by their quartiles. With 16 pieces the
-// error from counting whole frames is 0.7 % (standard deviation). A single period may
-// have idle moments throughout, for example because its senders are at a rate cap.
-const (
-	minPieces  = 16
-	minPeriods = 2
-)
-
-// share returns the share of its rate that the link delivered: for pieces the median, if
-// that passes. Otherwise some pieces may have been idle for a moment, and the better
-// quartile decides: the link is too slow, or too fast, if three quarters of its pieces
-// are.
-func (l Link) share(pass Range) float64 {
-	if len(l.Pieces) == 0 {
-		return float64(l.Delivered) / float64(l.Could)
-	}
-	p := slices.Sorted(slices.Values(l.Pieces))
-	low, middle, high := p[len(p)/4], p[len(p)/2], p[len(p)-1-len(p)/4]
-	switch {
-	case middle < pass.Lo:
-		return min(high, 1)
-	case middle > pass.Hi:
-		return max(low, 1)
-	}
-	return middle
-}
-
-// enough reports whether the link was sampled for long enough to be judged. Counting whole
-// frames has an error of 0.6 frames per period (the standard deviation of the difference
-// of two uniform errors is 0.41, and not all frames are full), which must be 0.2 % or
-// less.
-func (l Link) enough() bool {
-	if len(l.Pieces) > 0 {
-		return l.Spells >= minPeriods && len(l.Pieces) >= minPieces
-	}
-	return l.Frame > 0 && float64(l.Could)/float64(l.Frame) >= 300*math.Sqrt(float64(l.Spells))
-}
-
-// Spacing counts the gaps between packets on one link that should be evenly spaced, and
-// the correct ones among them.
-type Spacing struct {
-	Link       string
-	Gaps, Good int
 }
 
 // Disk is one of a host's disks, measured while it had writes, or reads, pending.
@@ -235,7 +180,6 @@ type Transfer struct {
 
 // Minimum sizes of measurements that are judged.
 const (
-	minGaps     = 200                    // per link
 	minDiskBusy = 200 * time.Millisecond // per disk
 	minPackets  = 100                    // per link, for its bursts
 )
@@ -318,60 +262,6 @@ func counters(s Samples, th Thresholds) verdict.Check {
 		c.Reason = fmt.Sprintf("the capture of %s and the counters of its interface differ", host)
 	}
 	c.Value += skipped.String()
-	return c
-}
-
-func delivered(s Samples, th Thresholds) verdict.Check {
-	c := verdict.Check{Name: "delivered", Level: verdict.Pass, Value: "no link saturated",
-		Pass: fmt.Sprintf("%.2f to %.2f of the rate", th.DeliveredPass.Lo, th.DeliveredPass.Hi), Void: fmt.Sprintf("< %.2f or > %.2f", th.DeliveredVoid.Lo, th.DeliveredVoid.Hi)}
-	links := map[string]bool{}
-	worst, link := 1.0, ""
-	var skipped skips
-	for _, l := range s.Links {
-		if !l.enough() || skipped.link(s, l.Name) {
-			continue
-		}
-		links[l.Name] = true
-		r := l.share(th.DeliveredPass)
-		level := grade(th.DeliveredPass.has(r), !th.DeliveredVoid.has(r))
-		if link == "" || level > c.Level || level == c.Level && math.Abs(r-1) > math.Abs(worst-1) {
-			c.Level, worst, link = level, r, l.Name
-		}
-	}
-	if link == "" {
-		c.Value += skipped.String()
-		return c
-	}
-	c.Value = fmt.Sprintf("%.3f at worst on %d saturated links", worst, len(links)) + skipped.String()
-	if c.Level != verdict.Pass {
-		c.Reason = fmt.Sprintf("%s delivered %.1f %% of its rate while packets were queued: the machine did not keep up, or the link is not shaped as in the scenario", link, 100*worst)
-	}
-	return c
-}
-
-func spacing(s Samples, th Thresholds) verdict.Check {
-	c := verdict.Check{Name: "packet-spacing", Level: verdict.Pass, Value: "no link saturated",
-		Pass: fmt.Sprintf("≥ %.0f %% of gaps as on the wire", 100*th.SpacingPass), Void: fmt.Sprintf("< %.0f %%", 100*th.SpacingVoid)}
-	n, worst, link := 0, 1.0, ""
-	var skipped skips
-	for _, l := range s.Spacing {
-		if l.Gaps < minGaps || skipped.link(s, l.Link) {
-			continue
-		}
-		n++
-		if f := float64(l.Good) / float64(l.Gaps); link == "" || f < worst {
-			worst, link = f, l.Link
-		}
-	}
-	if n == 0 {
-		c.Value += skipped.String()
-		return c
-	}
-	c.Level = grade(worst >= th.SpacingPass, worst < th.SpacingVoid)
-	c.Value = fmt.Sprintf("%.1f %% at worst on %d saturated links", 100*worst, n) + skipped.String()
-	if c.Level != verdict.Pass {
-		c.Reason = fmt.Sprintf("packets on %s arrived in bursts: the machine was late, or segments were not cut to the MTU", link)
-	}
 	return c
 }
 

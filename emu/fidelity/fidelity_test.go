@@ -13,20 +13,21 @@ import (
 func clean() Samples {
 	return Samples{
 		Captures: []Capture{{Host: "h0-00", Bytes: 1e9, Counted: 1e9}},
-		Links: []Link{{"leaf0>spine0", 1514, 4, 999e4, 1000e4, nil}, {"quiet", 1514, 4, 1, 800e3, nil},
-			{"h0-00>leaf0", 1514, 4, 960e4, 1000e4, slices.Repeat([]float64{0.5, 0.99, 1, 1.01}, 5)}},
+		Links: []Link{{Name: "leaf0>spine0", Frame: 1514, Spells: 4, Delivered: 999e4, Could: 1000e4}, {Name: "quiet", Frame: 1514, Spells: 4, Delivered: 1, Could: 800e3},
+			{Name: "h0-00>leaf0", Frame: 1514, Spells: 4, Delivered: 960e4, Could: 1000e4, Pieces: slices.Repeat([]float64{0.5, 0.99, 1, 1.01}, 5)}},
 		Bursts: []Conformance{{"h0-00>leaf0", 50 * units.Mbps, 2264, 1000, 2271, 9000, 1514, 1514, 0},
 			{"quiet", 50 * units.Mbps, 2264, 10, 100_000, 100_000, 1514, 1514, 0}},
 		Losses:    []Loss{{"h0-00", 1000, 0, 0, 0}, {"leaf0", 100_000, 0, 0, 0}},
 		Stall:     Stall{4 * time.Millisecond, 2 * time.Millisecond},
 		Machine:   Machine{true, 0.02, 0.2, 0.1, 0, 0.2, 0},
-		Spacing:   []Spacing{{"h0-00>leaf0", 1000, 950}, {"quiet", 10, 0}},
+		Spacing:   []Spacing{{Link: "h0-00>leaf0", Gaps: 1000, Good: 950}, {Link: "quiet", Gaps: 10}},
 		Lateness:  300 * time.Microsecond,
 		Disks:     []Disk{{"h0-00", 8 * units.Mbps, 1 * units.MB, time.Second, 0, 1, false}, {"idle", 8 * units.Mbps, 1, time.Millisecond, 0, 1, false}},
 		Transfers: []Transfer{{Name: "flow 1", Completion: time.Second, Wire: 5 * time.Second, Engine: 5*time.Second + time.Millisecond}},
 		MedianCCT: time.Second,
 		Foreign:   []Foreign{foreignIn(1000, 1e6)},
 		Switches:  []SwitchPackets{{"leaf0", 0, 0, 100_000}, {"spine0", 0, 0, 0}},
+		Crossings: []Crossing{{"leaf0", true, Count{998, 1e6}, Count{1000, 1e6}, 2, 1514, 1e6, time.Second}, {"leaf0", false, Count{1003, 1e6}, Count{1000, 1e6}, 5, 1514, 1e6, time.Second}},
 	}
 }
 
@@ -51,10 +52,22 @@ func TestCleanRunPasses(t *testing.T) {
 }
 
 func TestEachCheckCatchesItsOwn(t *testing.T) {
-	ratios := func(x float64) []Link { return []Link{{"l", 1514, 4, units.Bytes(x * 1e6), 1e6, nil}} }
+	ratios := func(x float64) []Link {
+		return []Link{{Name: "l", Frame: 1514, Spells: 4, Delivered: units.Bytes(x * 1e6), Could: 1e6}}
+	}
 	// Known by samples, with a quarter of idle pieces.
 	watched := func(x float64) []Link {
-		return []Link{{"l", 1514, 4, units.Bytes(x * 1e6), 1e6, append(slices.Repeat([]float64{x}, 15), 0, 0.3, 0.5, 0.6, 0.7)}}
+		return []Link{{Name: "l", Frame: 1514, Spells: 4, Delivered: units.Bytes(x * 1e6), Could: 1e6, Pieces: append(slices.Repeat([]float64{x}, 15), 0, 0.3, 0.5, 0.6, 0.7)}}
+	}
+	// A link that is idle for moments between samples has lower windows and passes.
+	windowed := func(short, long float64, pieces []float64) []Link {
+		ends := func(short, long float64) []Window {
+			return []Window{{WindowLengths[0], time.Second, short}, {WindowLengths[1], time.Second, long}}
+		}
+		return []Link{{Name: "leaf0>spine0", Frame: 1514, Spells: 4, Delivered: 1e7, Could: 1e7, Pieces: pieces, Low: ends(short, long), High: ends(1, 1)}}
+	}
+	crossed := func(up bool, counted, captured, dropped uint64) []Crossing {
+		return []Crossing{{"leaf0", up, Count{counted, 1e6}, Count{captured, 1e6}, dropped, 1514, 1.5e6, 250 * time.Millisecond}}
 	}
 	disk := func(b units.Bytes) []Disk {
 		return []Disk{{Host: "h", Rate: 8 * units.Mbps, Written: b, Busy: time.Second, Number: 2, Of: 4}}
@@ -77,6 +90,10 @@ func TestEachCheckCatchesItsOwn(t *testing.T) {
 		{"very slow link", "delivered", func(s *Samples) { s.Links = ratios(0.5) }, verdict.Void},
 		{"fast link", "delivered", func(s *Samples) { s.Links = ratios(1.03) }, verdict.Degraded},
 		{"very fast link", "delivered", func(s *Samples) { s.Links = ratios(1.2) }, verdict.Void},
+		{"half the rate for a moment", "delivered", func(s *Samples) { s.Links = windowed(0.5, 1, nil) }, verdict.Void},
+		{"80 % of the rate for a second", "delivered", func(s *Samples) { s.Links = windowed(0.9, 0.8, nil) }, verdict.Degraded},
+		{"twice the rate for a moment", "delivered", func(s *Samples) { s.Links = windowed(1, 1, nil); s.Links[0].High[0].Share = 2 }, verdict.Void},
+		{"two thirds for a moment, by samples", "delivered", func(s *Samples) { s.Links = windowed(0.66, 1, slices.Repeat([]float64{1}, 16)) }, verdict.Degraded},
 		{"slow link known by samples", "delivered", func(s *Samples) { s.Links = watched(0.95) }, verdict.Degraded},
 		{"very slow link known by samples", "delivered", func(s *Samples) { s.Links = watched(0.85) }, verdict.Void},
 		{"fast link known by samples", "delivered", func(s *Samples) { s.Links = watched(1.1) }, verdict.Void},
@@ -91,6 +108,11 @@ func TestEachCheckCatchesItsOwn(t *testing.T) {
 		{"stopped for long", "stall", func(s *Samples) { s.Stall.Probe = 300 * time.Millisecond }, verdict.Void},
 		{"engine kept waiting", "stall", func(s *Samples) { s.Stall.Engine = 90 * time.Millisecond }, verdict.Degraded},
 		{"busy machine", "machine", func(s *Samples) { s.Machine.Others = 0.2 }, verdict.Degraded},
+		{"lumps for a moment", "packet-spacing", func(s *Samples) { s.Spacing[0].Poorest = Gaps{time.Second, 250 * time.Millisecond, 500, 250} }, verdict.Degraded},
+		{"one burst", "burst", func(s *Samples) { s.Bursts[0].Most = 65_536 }, verdict.Degraded},
+		{"a packet from a leaf to spines", "foreign", func(s *Samples) { s.Crossings = crossed(true, 1003, 1000, 2) }, verdict.Degraded},
+		{"packets from a leaf to spines", "foreign", func(s *Samples) { s.Crossings = crossed(true, 1030, 1000, 0) }, verdict.Void},
+		{"packets from spines to a leaf", "foreign", func(s *Samples) { s.Crossings = crossed(false, 1030, 1000, 5) }, verdict.Void},
 		{"lumps", "packet-spacing", func(s *Samples) { s.Spacing[0].Good = 700 }, verdict.Degraded},
 		{"all lumps", "packet-spacing", func(s *Samples) { s.Spacing[0].Good = 400 }, verdict.Void},
 		{"late", "scheduling-lateness", func(s *Samples) { s.Lateness = 20 * time.Millisecond }, verdict.Degraded},
@@ -175,7 +197,7 @@ func TestIdleMomentsAreNotJudged(t *testing.T) {
 		{"read late and early in turn", 3, slices.Repeat([]float64{0.8, 1.2}, 10), verdict.Pass},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			v := Judge(Samples{Links: []Link{{"h0-00>leaf0", 1514, tt.spells, 1, 1e6, tt.pieces}}}, Default())
+			v := Judge(Samples{Links: []Link{{Name: "h0-00>leaf0", Frame: 1514, Spells: tt.spells, Delivered: 1, Could: 1e6, Pieces: tt.pieces}}}, Default())
 			if v.Level != tt.want {
 				t.Errorf("%v, want %v: %+v", v.Level, tt.want, v.Checks[2])
 			}
@@ -187,8 +209,8 @@ func TestIdleMomentsAreNotJudged(t *testing.T) {
 func TestExempt(t *testing.T) {
 	bad := func() Samples {
 		s := clean()
-		s.Links[0] = Link{"h0-01>leaf0", 1514, 4, 500e4, 1000e4, nil}
-		s.Spacing[0] = Spacing{"leaf0>h0-01", 1000, 100}
+		s.Links[0] = Link{Name: "h0-01>leaf0", Frame: 1514, Spells: 4, Delivered: 500e4, Could: 1000e4}
+		s.Spacing[0] = Spacing{Link: "leaf0>h0-01", Gaps: 1000, Good: 100}
 		s.Bursts[0].Link, s.Bursts[0].Level = "h0-01>leaf0", 900_000
 		s.Losses[0] = Loss{"h0-01", 1000, 0, 500, 0}
 		s.Disks[0].Host, s.Disks[0].Written = "h0-01", 1

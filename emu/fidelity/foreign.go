@@ -38,6 +38,61 @@ type SwitchPackets struct {
 
 func (p SwitchPackets) own() uint64 { return p.Created + p.Delivered }
 
+// Count is a number of packets and of the bytes of their frames.
+type Count struct {
+	Packets uint64
+	Bytes   units.Bytes
+}
+
+// Add adds d.
+func (c *Count) Add(d Count) {
+	c.Packets += d.Packets
+	c.Bytes += d.Bytes
+}
+
+// Less returns c without d, which must not be more.
+func (c Count) Less(d Count) Count { return Count{c.Packets - d.Packets, c.Bytes - d.Bytes} }
+
+// Crossing compares the packets that all ports of a leaf toward spines sent (Up) or received
+// during the run with those that the captures of its hosts have to and from other racks.
+type Crossing struct {
+	Leaf              string
+	Up                bool
+	Counted, Captured Count
+	// Dropped are the packets that full queues between the captures and these ports dropped.
+	// Toward hosts, these may include packets from hosts of the same rack.
+	Dropped uint64
+	Frame   units.Bytes // the longest
+	// Could are the bytes that the links of these ports can carry in Length.
+	Could  units.Bytes
+	Length time.Duration
+}
+
+// foreign returns the packets at the ports that no host of the rack sent or received. Toward
+// hosts it is a lower bound. Packets that the ports lack are lost, not foreign.
+func (x Crossing) foreign() uint64 {
+	counted, known := x.Counted.Packets, x.Captured.Packets
+	if x.Up {
+		counted += x.Dropped
+	} else {
+		known += x.Dropped
+	}
+	return max(counted, known) - known
+}
+
+// share returns the share of their links that the foreign packets would take if they were of
+// full length and in one window. The counters know neither.
+func (x Crossing) share() float64 {
+	return float64(x.foreign()) * float64(x.Frame) / max(float64(x.Could), 1)
+}
+
+func (x Crossing) String() string {
+	if x.Up {
+		return fmt.Sprintf("%s sent %d packets to spines that none of its hosts sent", x.Leaf, x.foreign())
+	}
+	return fmt.Sprintf("%s received %d packets from spines that none of its hosts received", x.Leaf, x.foreign())
+}
+
 // mostSwitches is the maximum number of switches that a reason names.
 const mostSwitches = 3
 
@@ -47,7 +102,7 @@ const foreignCheck = "foreign"
 func foreign(s Samples, th Thresholds) verdict.Check {
 	c := foreignAtHosts(s.Foreign, th)
 	var skipped skips
-	own, names := uint64(0), []string{}
+	own, between, names := uint64(0), uint64(0), []string{}
 	for _, p := range s.Switches {
 		if p.own() == 0 || skipped.lossy(s, p.Switch) {
 			continue
@@ -56,8 +111,21 @@ func foreign(s Samples, th Thresholds) verdict.Check {
 		c.Level = max(c.Level, grade(false, float64(p.own()) > th.SwitchVoid*float64(p.Forwarded)))
 		names = append(names, fmt.Sprintf("%s created %d packets and received %d", p.Switch, p.Created, p.Delivered))
 	}
+	for _, x := range s.Crossings {
+		if x.foreign() == 0 || skipped.lossy(s, x.Leaf) {
+			continue
+		}
+		between += x.foreign()
+		c.Level = max(c.Level, grade(x.share() <= th.ForeignPass, x.share() > th.ForeignVoid))
+		names = append(names, x.String())
+	}
+	if between > 0 {
+		c.Value += fmt.Sprintf(", %d packets between switches", between)
+	}
 	if own > 0 {
 		c.Value += fmt.Sprintf(", %d own packets of switches", own)
+	}
+	if len(names) > 0 {
 		if c.Reason != "" {
 			c.Reason += "; "
 		}

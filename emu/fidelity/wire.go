@@ -51,34 +51,45 @@ func (l Loss) where() string {
 
 func burst(s Samples, th Thresholds) verdict.Check {
 	c := verdict.Check{Name: "burst", Level: verdict.Pass, Value: "no link carried enough",
-		Pass: fmt.Sprintf("p90 ≤ the bucket and %v of the link", th.BurstPass), Void: fmt.Sprintf("> the bucket and %v", th.BurstVoid)}
+		Pass: fmt.Sprintf("p90 ≤ the bucket and %v of the link, each ≤ the bucket and %v", th.BurstPass, th.BurstMost), Void: fmt.Sprintf("p90 > the bucket and %v", th.BurstVoid)}
 	n, worst := 0, math.Inf(-1)
-	var at Conformance
+	var at, once Conformance
 	var skipped skips
 	for _, l := range s.Bursts {
 		if l.Packets < minPackets || l.Rate <= 0 || skipped.link(s, l.Link) {
 			continue
 		}
 		n++
-		if over := over(l).Seconds(); over > worst {
+		if over := over(l, l.Level).Seconds(); over > worst {
 			worst, at = over, l
+		}
+		if once.Rate == 0 || over(l, l.Most) > over(once, once.Most) {
+			once = l
 		}
 	}
 	if n == 0 {
 		c.Value += skipped.String()
 		return c
 	}
-	c.Level = grade(over(at) <= th.BurstPass, over(at) > th.BurstVoid)
-	c.Value = fmt.Sprintf("p90 %v, at most %v, with a bucket of %v, at worst of %d links", at.Level, at.Most, at.Bucket, n) + skipped.String()
+	often, most := over(at, at.Level), over(once, once.Most)
+	c.Level = grade(often <= th.BurstPass, often > th.BurstVoid)
+	c.Value = fmt.Sprintf("p90 %v with a bucket of %v, and once %v with %v, at worst of %d links", at.Level, at.Bucket, once.Most, once.Bucket, n) + skipped.String()
+	exceeds := func(l Conformance, level units.Bytes, by time.Duration) string {
+		return fmt.Sprintf("%s passed %v at once, which exceeds its bucket of %v by %v at its rate: its shaper differs from the scenario", l.Link, level, l.Bucket, round(by))
+	}
 	if c.Level != verdict.Pass {
-		c.Reason = fmt.Sprintf("%s passed %v at once, which exceeds its bucket of %v by %v at its rate: its shaper differs from the scenario", at.Link, at.Level, at.Bucket, round(over(at)))
+		c.Reason = exceeds(at, at.Level, often)
+	} else if most > th.BurstMost {
+		c.Level, c.Reason = verdict.Degraded, exceeds(once, once.Most, most)+", or its packets were stamped late"
 	}
 	return c
 }
 
-// over returns the time that the link needs to send the excess of the level above the
+// over returns the time that the link needs to send the excess of a level above the
 // bucket.
-func over(l Conformance) time.Duration { return l.Rate.TimeToSend(max(0, l.Level-l.Bucket)) }
+func over(l Conformance, level units.Bytes) time.Duration {
+	return l.Rate.TimeToSend(max(0, level-l.Bucket))
+}
 
 func frames(s Samples, _ Thresholds) verdict.Check {
 	c := verdict.Check{Name: "frames", Level: verdict.Pass, Value: "none too long", Pass: "none longer than the MTU and its header", Void: "any"}

@@ -338,7 +338,8 @@ func early(ecn bool) topo.LeafSpine {
 }
 
 // Early detection drops packets long before the queue is full. With ECN it marks them instead. The
-// few packets that TCP sends without ECN, such as FINs and retransmissions, may still be dropped.
+// few packets that TCP sends without ECN, such as FINs and retransmissions, may still be dropped. On
+// emulated processors, acknowledgements are so late that TCP retransmits many.
 func TestEarlyDetection(t *testing.T) {
 	for _, ecn := range []bool{false, true} {
 		t.Run(fmt.Sprintf("ecn=%v", ecn), func(t *testing.T) {
@@ -370,7 +371,11 @@ func TestEarlyDetection(t *testing.T) {
 			}
 			l, _ := b.link(port)
 			t.Logf("%+v, at most %v waiting of %v", l.Qdisc, longest, b.Link(port).Queue)
-			if ecn && (l.Qdisc.Marked == 0 || 20*l.Qdisc.Dropped > l.Qdisc.Marked) {
+			few := l.Qdisc.Marked / 20
+			if netnstest.Emulated() {
+				few = l.Qdisc.Marked / 2
+			}
+			if ecn && (l.Qdisc.Marked == 0 || l.Qdisc.Dropped > few) {
 				t.Errorf("%d marked and %d dropped, want marks and next to no drops", l.Qdisc.Marked, l.Qdisc.Dropped)
 			}
 			if !ecn && (l.Qdisc.Marked > 0 || l.Qdisc.Dropped == 0) {

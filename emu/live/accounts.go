@@ -17,7 +17,11 @@ type account struct {
 	received, sent uint64 // by all devices, lo included
 	dropped        uint64 // by full queues
 	waiting        units.Bytes
-	ip             kernel.IPStats
+	// toSpines and fromSpines are what a leaf's ports toward spines sent and received, and
+	// lostUp and lostDown what full queues of its ports toward spines and hosts dropped.
+	toSpines, fromSpines fidelity.Count
+	lostUp, lostDown     uint64
+	ip                   kernel.IPStats
 }
 
 // account reads a namespace's counters. They are taken one after another, so they
@@ -33,6 +37,13 @@ func (s *sampler) account(namespace string) (account, error) {
 		a.sent += l.Tx.Packets
 		a.dropped += uint64(l.Qdisc.Dropped)
 		a.waiting += l.Qdisc.Backlog
+		if topo.IsSpine(l.Device) {
+			a.toSpines.Add(fidelity.Count{Packets: l.Tx.Packets, Bytes: l.Tx.Bytes})
+			a.fromSpines.Add(fidelity.Count{Packets: l.Rx.Packets, Bytes: l.Rx.Bytes})
+			a.lostUp += uint64(l.Qdisc.Dropped)
+		} else {
+			a.lostDown += uint64(l.Qdisc.Dropped)
+		}
 	}
 	a.ip, err = s.ns[namespace].IP()
 	return a, err
@@ -110,19 +121,26 @@ func (a account) ownPackets(name string, was account) fidelity.SwitchPackets {
 	return fidelity.SwitchPackets{Switch: name, Created: a.ip.Sent - was.ip.Sent - forwarded, Delivered: a.ip.Delivered - was.ip.Delivered, Forwarded: forwarded}
 }
 
-// switchPackets compares all leaves and spines with what they counted before.
-func (s *sampler) switchPackets(before map[string]account) (all []fidelity.SwitchPackets, err error) {
+// switches compares all leaves and spines with what they counted before.
+func (s *sampler) switches(before map[string]account) (own []fidelity.SwitchPackets, crossings []fidelity.Crossing, err error) {
 	for name := range s.names() {
 		if !topo.IsSwitch(name) {
 			continue
 		}
 		now, err := s.account(name)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		all = append(all, now.ownPackets(name, before[name]))
+		was := before[name]
+		own = append(own, now.ownPackets(name, was))
+		if topo.IsSpine(name) || s.fabric.Spines() == 0 {
+			continue
+		}
+		crossings = append(crossings,
+			fidelity.Crossing{Leaf: name, Up: true, Counted: now.toSpines.Less(was.toSpines), Dropped: now.lostUp - was.lostUp},
+			fidelity.Crossing{Leaf: name, Counted: now.fromSpines.Less(was.fromSpines), Dropped: now.lostDown - was.lostDown})
 	}
-	return all, nil
+	return own, crossings, nil
 }
 
 // names are the namespaces of the fabric: hosts, then leaves, then spines.

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"testbed/emu/fidelity"
-	"testbed/emu/plan"
 	"testbed/topo"
 	"testbed/topo/units"
 )
@@ -25,7 +24,7 @@ type watching struct {
 	looks int
 	// pieces are what was delivered over what could have been, each in as many looks
 	// as fidelity.PieceFrames take; the last began at cut, with cutSent sent.
-	pieces  []float64
+	pieces  []part
 	cut     time.Time
 	cutSent units.Bytes
 }
@@ -43,7 +42,7 @@ const (
 
 // waits reports whether a sample shows enough backlog.
 func (s *sampler) waits(r reading) bool {
-	return r.Backlog >= waitingFrames*(s.fabric.Shape().MTU+plan.EthernetHeader)
+	return r.Backlog >= waitingFrames*s.frame()
 }
 
 // watch chooses the links to follow in addition to those that are certainly busy: links of hosts, a few
@@ -84,10 +83,10 @@ func (s *sampler) look(watched []*watching, seen map[string]readings) ([]*watchi
 // piece ends a piece of a spell if it is long enough.
 func (s *sampler) piece(w *watching) {
 	could := s.fabric.Link(w.link).Rate.BytesIn(w.last.Sub(w.cut))
-	if could < fidelity.PieceFrames*(s.fabric.Shape().MTU+plan.EthernetHeader) {
+	if could < fidelity.PieceFrames*s.frame() {
 		return
 	}
-	w.pieces = append(w.pieces, float64(w.sent-w.cutSent)/float64(could))
+	w.pieces = append(w.pieces, part{w.cut, w.last, w.sent - w.cutSent, could})
 	w.cut, w.cutSent = w.last, w.sent
 }
 
@@ -96,7 +95,10 @@ func (s *sampler) record(w *watching) {
 		s.spells[w.link] = append(s.spells[w.link], Spell{w.first, w.last})
 		x := &s.watched[w.link]
 		x.spells++
-		x.pieces = append(x.pieces, w.pieces...)
+		for _, p := range w.pieces {
+			x.pieces = append(x.pieces, p.share())
+			x.windows.add(p, s.zero, judgeWaiting)
+		}
 		x.delivered += w.sent - w.begun
 		x.could += s.fabric.Link(w.link).Rate.BytesIn(w.last.Sub(w.first))
 	}

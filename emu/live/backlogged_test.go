@@ -60,7 +60,7 @@ func TestShortSpellsDoNotCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newSampler(f, nil)
-	s.record(&watching{link: f.HostUp(0), looks: leastLooks - 1, pieces: []float64{1, 1}})
+	s.record(&watching{link: f.HostUp(0), looks: leastLooks - 1, pieces: make([]part, 2)})
 	if got := s.links(); len(got) > 0 {
 		t.Errorf("%+v", got)
 	}

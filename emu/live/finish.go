@@ -41,7 +41,7 @@ func (b *Backend) Finish(ctx context.Context) (Measured, error) {
 	if m.Losses, err = b.sampler.losses(ctx, b.accounts, b.network.discards(), b.cfg.Settings.Quiet, b.cfg.Settings.Settle); err != nil {
 		return Measured{}, err
 	}
-	if m.SwitchPackets, err = b.sampler.switchPackets(b.accounts); err != nil {
+	if m.SwitchPackets, m.Crossings, err = b.sampler.switches(b.accounts); err != nil {
 		return Measured{}, err
 	}
 	for h := range after {

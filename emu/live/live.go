@@ -119,8 +119,10 @@ type Measured struct {
 	Switches []fidelity.Capture
 	// SwitchPackets are the packets of all leaves and spines.
 	SwitchPackets []fidelity.SwitchPackets
-	Zero          time.Time // the wall clock at the backend's time 0
-	Notes         []string
+	// Crossings are the packets between each leaf and its spines. The caller of Finish adds those of captures.
+	Crossings []fidelity.Crossing
+	Zero      time.Time // the wall clock at the backend's time 0
+	Notes     []string
 	// Exempt are links, disks and hosts that a fault cut, slowed or crashed, by name,
 	// and the fault: what they delivered says nothing of the machine. Lossy are the
 	// hosts and switches that a fault made lose packets: as fidelity.Samples has them.
@@ -287,6 +289,7 @@ func (b *Backend) start(ctx context.Context) (err error) {
 	}
 	b.work.Go(b.clock.Run)
 	b.zero = time.Now()
+	b.sampler.zero = b.zero
 	if b.ahead != nil {
 		b.work.Go(func() error { return ended(b.ahead.run(b.workCtx)) })
 	}

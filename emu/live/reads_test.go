@@ -60,8 +60,9 @@ func TestReadsTheStoredFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A pattern is cut where a frame ends: of 47 in a frame at most two.
-	if got, all := bytes.Count(captured, pattern), int(size)/len(pattern); got < all*9/10 || got > all {
+	// A pattern is cut where a frame ends: of 47 in a frame at most two. Emulated processors are so late that TCP
+	// sends some packets again.
+	if got, all := bytes.Count(captured, pattern), int(size)/len(pattern); got < all*9/10 || got > all && !netnstest.Emulated() {
 		t.Errorf("the reader's capture has the pattern of the file %d times, the file %d times", got, all)
 	}
 }

@@ -10,7 +10,6 @@ import (
 
 	"testbed/emu/fidelity"
 	"testbed/emu/kernel"
-	"testbed/emu/plan"
 	"testbed/topo"
 	"testbed/topo/units"
 )
@@ -26,6 +25,7 @@ type sampler struct {
 	spells    [][]Spell   // by LinkID, in order of time
 	watched   []saturated // by LinkID
 	turn      int         // which links are watched next
+	zero      time.Time   // of the run
 
 	lateness *hdrhistogram.Histogram // µs
 }
@@ -36,6 +36,7 @@ type saturated struct {
 	spells           int
 	delivered, could units.Bytes
 	pieces           []float64 // of links that are watched: fidelity.Link.Pieces
+	windows          windows
 }
 
 type port struct{ namespace, device string }
@@ -154,8 +155,11 @@ func (s *sampler) sampleLinks(ctx context.Context, d time.Duration, n, most int)
 				begun[was.link] = true
 				x.spells++
 			}
-			x.delivered += q.Bytes - was.Bytes
-			x.could += s.fabric.Link(was.link).Rate.BytesIn(at.Sub(was.at))
+			rate := s.fabric.Link(was.link).Rate
+			p := part{was.at, at, q.Bytes - was.Bytes, rate.BytesIn(at.Sub(was.at))}
+			x.delivered += p.delivered
+			x.could += p.could
+			x.windows.add(p, s.zero, s.judgeBusy(rate))
 			if r := (reading{was.link, at, q}); s.lasts(r, d) {
 				still = append(still, r)
 			}
@@ -193,8 +197,9 @@ func (s *sampler) links() []fidelity.Link {
 	add := func(all []saturated, watched bool) {
 		for id, x := range all {
 			if x.spells > 0 && watched == (len(x.pieces) > 0) {
-				out = append(out, fidelity.Link{Name: s.fabric.LinkName(topo.LinkID(id)), Frame: s.fabric.Shape().MTU + plan.EthernetHeader,
-					Spells: x.spells, Delivered: x.delivered, Could: x.could, Pieces: x.pieces})
+				low, high := x.windows.found()
+				out = append(out, fidelity.Link{Name: s.fabric.LinkName(topo.LinkID(id)), Frame: s.frame(),
+					Spells: x.spells, Delivered: x.delivered, Could: x.could, Pieces: x.pieces, Low: low, High: high})
 			}
 		}
 	}

@@ -294,6 +294,7 @@ func TestStopOfATask(t *testing.T) {
 				return engine.MarkTask{Moment: m, Host: 0, Attempt: mapAttempt, Reads: true, Locality: policies.RackLocal, Size: size}
 			}
 			r.do(t, moment(wire.AttemptStarted))
+			time.Sleep(netnstest.Patience(50 * time.Millisecond)) // until all that start with a run are done
 			before := runtime.NumGoroutine()
 			r.do(t, tt.start...)
 			time.Sleep(200 * time.Millisecond)

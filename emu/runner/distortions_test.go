@@ -19,6 +19,7 @@ import (
 	"testbed/results/tooltest"
 	"testbed/results/verdict"
 	"testbed/topo"
+	"testbed/topo/units"
 )
 
 // distortion changes the kernel during a run, as a user's ip, tc or sysctl would, and takes it back.
@@ -177,6 +178,55 @@ func judgedSamples(t *testing.T, planted tamper) (fidelity.Samples, verdict.Verd
 		t.Fatal(err)
 	}
 	return readSamples(t, repeatDir(out.Dir, s.ArmList()[0].Name, 0)), out.Report.Summary.Arms[0].Verdicts[0]
+}
+
+// What links deliver shows a rate that differs for a moment, and what hosts receive a larger bucket, without the reports of the
+// kernel.
+func TestMomentsAreMeasured(t *testing.T) {
+	longtest.Skip(t, "changes links for a moment in 8 runs on packets, 40 s")
+	tooltest.Need(t, "tc", "nsenter")
+	netnstest.Require(t)
+	longtest.OnePass(t, "TestDistortionsAreNamed")
+	text, trace := at50()
+	f, err := loadText(t, text, trace...).Shape().Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, link, check string
+		by                func(*plan.Shaper)
+		hold              time.Duration
+	}{
+		{"half the rate for 300 ms between switches", "leaf0>spine0", "delivered", func(s *plan.Shaper) { s.Rate /= 2 }, 300 * time.Millisecond},
+		{"half the rate for 300 ms toward a host", "leaf0>h0-01", "delivered", func(s *plan.Shaper) { s.Rate /= 2 }, 300 * time.Millisecond},
+		{"80 % of the rate for 1 s", "leaf0>spine0", "delivered", func(s *plan.Shaper) { s.Rate = s.Rate * 4 / 5 }, time.Second},
+		{"a bucket of 64 KB toward a host", "leaf0>h0-01", "burst", func(s *plan.Shaper) { s.Burst = 64 * units.KB }, time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := findLink(t, f, tt.link)
+			built := plan.ShaperOf(f, l, f.Link(l).Rate, nil)
+			command := func(s plan.Shaper) string {
+				return fmt.Sprintf("tc qdisc change dev %s root handle 1: tbf rate %dbps burst %db limit %db", s.Device, s.Rate.BytesPerSecond(), int64(s.Burst), int64(s.Limit))
+			}
+			changed := built
+			tt.by(&changed)
+			trials(certain).Run(t, func(t *testing.T) bool {
+				_, v := judgedSamples(t, distort([][]distortion{{{tt.name, built.Namespace, command(changed), command(built), tt.hold, ""}}}))
+				c := v.Checks[slices.IndexFunc(v.Checks, func(c verdict.Check) bool { return c.Name == tt.check })]
+				t.Logf("%v: %s. %s", c.Level, c.Value, c.Reason)
+				return c.Level >= verdict.Degraded && strings.Contains(c.Reason, tt.link)
+			})
+		})
+	}
+}
+
+func findLink(t *testing.T, f *topo.Fabric, name string) topo.LinkID {
+	t.Helper()
+	ids, err := f.FindLinks(name)
+	if err != nil || len(ids) != 1 {
+		t.Fatal(ids, err)
+	}
+	return ids[0]
 }
 
 // A change that ends a run is named in its error and in its verdict.

@@ -55,7 +55,7 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 	}
 	s := fidelity.Samples{Links: m.Links, Disks: m.Disks, Lateness: m.Lateness, Problems: res.Problems,
 		Transfers: transfers(res, seen, m.Zero), MedianCCT: medianCompletion(res.Records),
-		Losses: m.Losses, Foreign: foreignOf(f, res), Switches: m.SwitchPackets, Stall: m.Stall, Machine: m.Machine, Clock: m.Clock, Kernel: m.Kernel, KernelLost: m.KernelLost, Exempt: m.Exempt, Lossy: m.Lossy}
+		Losses: m.Losses, Foreign: foreignOf(f, res), Switches: m.SwitchPackets, Crossings: crossings(f, m.Crossings, res), Stall: m.Stall, Machine: m.Machine, Clock: m.Clock, Kernel: m.Kernel, KernelLost: m.KernelLost, Exempt: m.Exempt, Lossy: m.Lossy}
 	bucket := buckets(p)
 	for h, name := range names {
 		i, ok := slices.BinarySearchFunc(res.Captures, name, func(c flows.Capture, n string) int { return cmp.Compare(c.Host, n) })
@@ -68,9 +68,7 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 				continue
 			}
 			c.Bytes = uint64(face.Out.Bytes + face.In.Bytes + face.Other.Bytes)
-			s.Spacing = append(s.Spacing,
-				fidelity.Spacing{Link: f.LinkName(f.HostUp(topo.HostID(h))), Gaps: face.OutSpacing.Gaps, Good: face.OutSpacing.Close},
-				fidelity.Spacing{Link: f.LinkName(f.HostDown(topo.HostID(h))), Gaps: face.InSpacing.Gaps, Good: face.InSpacing.Close})
+			s.Spacing = append(s.Spacing, spacing(f, f.HostUp(topo.HostID(h)), face.OutSpacing, m.Zero), spacing(f, f.HostDown(topo.HostID(h)), face.InSpacing, m.Zero))
 		}
 		s.Captures = append(s.Captures, c)
 		s.Bursts = append(s.Bursts, bursts(f, topo.HostID(h), bucket, res.Captures[i])...)
@@ -106,6 +104,12 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 	return repeatOf(dir, res)
 }
 
+// spacing returns the measured gaps of a link. Times count from zero.
+func spacing(f *topo.Fabric, id topo.LinkID, x flows.Spacing, zero time.Time) fidelity.Spacing {
+	p := x.Poorest
+	return fidelity.Spacing{Link: f.LinkName(id), Gaps: x.Gaps, Good: x.Close, Poorest: fidelity.Gaps{At: time.Unix(0, p.From).Sub(zero), Length: time.Duration(p.To - p.From), Gaps: p.Gaps, Good: p.Close}}
+}
+
 // foreignOf returns the directions of hosts' links that carried foreign traffic.
 func foreignOf(f *topo.Fabric, res flows.Result) (out []fidelity.Foreign) {
 	for _, c := range res.Captures {
@@ -116,14 +120,46 @@ func foreignOf(f *topo.Fabric, res flows.Result) (out []fidelity.Foreign) {
 		for _, face := range c.Interfaces {
 			for id, x := range map[topo.LinkID]flows.Foreign{f.HostUp(h): face.OutForeign, f.HostDown(h): face.InForeign} {
 				if x.Packets > 0 {
-					out = append(out, fidelity.Foreign{Host: c.Host, Link: f.LinkName(id), Packets: x.Packets, Bytes: x.Bytes, Window: x.Window, Could: f.Link(id).Rate.BytesIn(flows.ForeignWindow),
-						At: x.At.Sub(res.Zero), Length: flows.ForeignWindow, Largest: x.Largest.Name, LargestBytes: x.Largest.Bytes})
+					out = append(out, fidelity.Foreign{Host: c.Host, Link: f.LinkName(id), Packets: x.Packets, Bytes: x.Bytes, Window: x.Window, Could: f.Link(id).Rate.BytesIn(flows.WorstWindow),
+						At: x.At.Sub(res.Zero), Length: flows.WorstWindow, Largest: x.Largest.Name, LargestBytes: x.Largest.Bytes})
 				}
 			}
 		}
 	}
 	slices.SortFunc(out, func(a, b fidelity.Foreign) int { return cmp.Compare(a.Link, b.Link) })
 	return out
+}
+
+// crossings adds the packets of captures to those that leaves counted.
+func crossings(f *topo.Fabric, all []fidelity.Crossing, res flows.Result) []fidelity.Crossing {
+	counts := map[string]*fidelity.Crossing{} // by leaf and direction
+	key := func(leaf string, up bool) string { return fmt.Sprint(leaf, up) }
+	for i := range all {
+		x := &all[i]
+		x.Frame, x.Length = f.Shape().MTU+plan.EthernetHeader, flows.WorstWindow
+		counts[key(x.Leaf, x.Up)] = x
+	}
+	for _, l := range f.Links() {
+		if l.Kind == topo.LeafUp || l.Kind == topo.LeafDown {
+			if x := counts[key(topo.LeafName(l.Rack), l.Kind == topo.LeafUp)]; x != nil {
+				x.Could += l.Rate.BytesIn(flows.WorstWindow)
+			}
+		}
+	}
+	for _, c := range res.Captures {
+		h, err := f.FindHost(c.Host)
+		if err != nil {
+			continue // not in this fabric, which Reduce reports
+		}
+		for _, face := range c.Interfaces {
+			for up, n := range map[bool]flows.Counts{true: face.OutRacks, false: face.InRacks} {
+				if x := counts[key(topo.LeafName(f.RackOf(h)), up)]; x != nil && face.Name == plan.Uplink {
+					x.Captured.Add(fidelity.Count{Packets: uint64(n.Packets), Bytes: n.Bytes})
+				}
+			}
+		}
+	}
+	return all
 }
 
 // captured returns the total original length of all frames in a capture of switch ports.

@@ -12,17 +12,14 @@ import (
 	"testbed/topo/units"
 )
 
-// ForeignWindow is the length of the windows in which foreign traffic is compared with
-// the capacity of a link. The first window begins with the first packet of the capture.
-const ForeignWindow = 250 * time.Millisecond
-
 // Foreign is the traffic in one direction of a host's link that belongs to neither a
 // transfer nor a mark of this run: of other protocols, ports or contents, or of another
 // run. A connection belongs to the run if its transfer header does, or if it carried no
 // payload. An ICMP error belongs to the run if the packet that it quotes does.
 type Foreign struct {
 	Counts
-	// Window is the number of bytes in the worst window of ForeignWindow, and At its start.
+	// Window is the number of bytes in the worst window of WorstWindow, and At its start. The
+	// first window begins with the first packet of the capture.
 	// The packets of a connection up to its transfer header are in the window of the latter.
 	Window units.Bytes
 	At     time.Time
@@ -130,7 +127,7 @@ func (l *foreignLoad) foreign(first int64) Foreign {
 		return Foreign{}
 	}
 	largest := slices.MaxFunc(l.talks, func(a, b talk) int { return cmp.Compare(a.least.Bytes, b.least.Bytes) })
-	return Foreign{Counts: l.all, Window: l.most, At: time.Unix(0, first+l.worst*int64(ForeignWindow)),
+	return Foreign{Counts: l.all, Window: l.most, At: time.Unix(0, first+l.worst*int64(WorstWindow)),
 		Largest: Conversation{largest.key.String(), largest.least}}
 }
 
@@ -189,7 +186,7 @@ func (h *hostReducer) foreignPackets(nic int, out bool, key talkKey, n Counts) {
 	if out {
 		d = Out
 	}
-	h.pacing[nic].foreign[d].add((h.lastAt-h.firstAt)/int64(ForeignWindow), key, n, h.conversations)
+	h.pacing[nic].foreign[d].add((h.lastAt-h.firstAt)/int64(WorstWindow), key, n, h.conversations)
 }
 
 // aboutRun reports whether an IPv4 packet is an ICMP error about a packet of this run, such

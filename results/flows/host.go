@@ -46,6 +46,8 @@ type Interface struct {
 	// counts as both, as in the kernel's counters.
 	Out, In Counts
 	Other   Counts // neither from nor to the host's address, or not IPv4
+	// OutRacks and InRacks are those of Out and In to and from hosts of other racks.
+	OutRacks, InRacks Counts
 	// OutSpacing and InSpacing are measured if Options.Spacing states a rate.
 	OutSpacing, InSpacing Spacing
 	// OutConformance and InConformance are measured if spacing is.
@@ -227,11 +229,17 @@ func (h *hostReducer) packet(p *pcap.Packet, a *arrival) {
 		nic.Out.add(p.Len)
 		pace.spacers[Out].Add(stamp, p.Len)
 		pace.conform[Out].add(stamp, p.Len)
+		if otherRack(f) {
+			nic.OutRacks.add(p.Len)
+		}
 	}
 	if in {
 		nic.In.add(p.Len)
 		pace.spacers[In].Add(stamp, p.Len)
 		pace.conform[In].add(stamp, p.Len)
+		if otherRack(f) {
+			nic.InRacks.add(p.Len)
+		}
 	}
 	if !out && !in {
 		nic.Other.add(p.Len)

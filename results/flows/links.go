@@ -35,6 +35,12 @@ func rackOf(a addr, racks, perRack int) (topo.RackID, bool) {
 	return topo.RackID(rack), a>>24 == 10 && a&0xff == 1 && rack < racks && place < perRack
 }
 
+// otherRack reports whether a packet is from a host of one rack to one of another, by its
+// addresses alone.
+func otherRack(f *frame) bool {
+	return f.src>>24 == 10 && f.dst>>24 == 10 && f.src>>16 != f.dst>>16
+}
+
 // hash returns the hash by which routing selects the path of a transfer. ok is false for a
 // rebuilt pipeline: it keeps the hashes of the remaining hosts, which its header lacks.
 func (p *paths) hash(h wire.Header) (hash uint32, ok bool) {
@@ -87,8 +93,7 @@ func newFabricLoad(f *topo.Fabric, intervals int) *fabricLoad {
 // arrive counts a packet at its destination. c is its connection or nil; data is true if
 // the packet travels in the direction of the connection's data.
 func (l *fabricLoad) arrive(f *frame, c *conn, data bool, stamp int64, frame int) {
-	from, to := f.src>>16, f.dst>>16
-	if from == to { // within one rack
+	if !otherRack(f) {
 		return
 	}
 	up, ok1 := rackOf(f.src, l.racks, l.perRack)

@@ -1,6 +1,8 @@
 package flows
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"testbed/topo/units"
@@ -13,6 +15,13 @@ const (
 	DefaultSaturated = 0.9
 	framesInWindow   = 40
 )
+
+// WorstWindow is the length of the windows in which traffic is judged by itself, so that a
+// fault of a moment shows.
+const WorstWindow = 250 * time.Millisecond
+
+// poorestGaps is the minimum number of gaps in a window of WorstWindow that is judged.
+const poorestGaps = 60
 
 // SpacingSpec states the expected spacing of the packets in one direction of a link.
 type SpacingSpec struct {
@@ -51,9 +60,28 @@ type Spacing struct {
 	Busy  time.Duration // length of the saturated windows
 	Worst time.Duration // longest gap in a saturated window
 
+	// Poorest is the worst window of WorstWindow with at least poorestGaps gaps: the one with the
+	// smallest share of Close. It may contain windows that were not saturated, whose gaps do not
+	// count.
+	Poorest Stretch
+
 	// Tenths is the histogram of all windows by utilization: the first element counts
 	// those below 10 %, the eleventh those from 100 to 110 %, the last those above.
 	Tenths [12]int
+}
+
+// Stretch is a part of a capture, with the gaps that count in it.
+type Stretch struct {
+	From, To    int64 // Unix ns
+	Gaps, Close int
+}
+
+// CloseShare returns Close as a fraction of the gaps, 1 without any.
+func (s Stretch) CloseShare() float64 {
+	if s.Gaps == 0 {
+		return 1
+	}
+	return share(s.Close, s.Gaps)
 }
 
 // NearShare returns the fraction of gaps within 10 % of the wire time. It is 0 if the link
@@ -91,6 +119,7 @@ type Spacer struct {
 	last    int64 // timestamp of the previous packet
 	current Spacing
 	total   Spacing
+	recent  []Stretch // saturated windows of the last WorstWindow
 }
 
 // wireTime is the wire time of frames of one length. It is cached because it takes a long
@@ -180,8 +209,23 @@ func (s *Spacer) closeWindow() {
 		t.Bytes += c.Bytes
 		t.Busy += c.Busy
 		t.Worst = max(t.Worst, c.Worst)
+		s.stretch(Stretch{s.from, s.last, c.Gaps, c.Close})
 	}
 	s.from, s.current = s.last, Spacing{}
+}
+
+// stretch judges the window of WorstWindow that ends with a saturated window.
+func (s *Spacer) stretch(x Stretch) {
+	old, _ := slices.BinarySearchFunc(s.recent, x.To-int64(WorstWindow), func(x Stretch, from int64) int { return cmp.Compare(x.From, from) })
+	s.recent = append(slices.Delete(s.recent, 0, old), x)
+	all := Stretch{From: s.recent[0].From, To: x.To}
+	for _, r := range s.recent {
+		all.Gaps += r.Gaps
+		all.Close += r.Close
+	}
+	if all.Gaps >= poorestGaps && (s.total.Poorest.Gaps == 0 || all.CloseShare() < s.total.Poorest.CloseShare()) {
+		s.total.Poorest = all
+	}
 }
 
 // Spacing returns the measurements of the complete windows.

@@ -60,8 +60,9 @@ var skipTests = map[string]string{
 	// testbeds, and policies.
 	// The planted ones would be judged by durations alone. Stragglers and chains of stages change what the engine and hosts do, not
 	// the kernel, and thousands of histories take too long there. TestBriefAlterationsAreReported covers what the kernel reports of
-	// distortions.
-	"emu/runner": "^Test(PlantedFaultsAreCaught|BucketOfOneFrameIsCaught|ProcessorHogIsCaught|StoppedProcessIsCaught|CleanRunsPass|CapturesDoNotDisturb|Attempts|JobsAlone|ReportOfBareCapturesIsTheSame|CapturesAreEnough|CapturesAlone.*|JobsUnderPlacementPolicies|CrashesAmongClones|Chains.*|.*Stragglers.*|TestbedUpDuringARunIsCounted|DistortionsAreNamed|ForeignTrafficIsCaught)$",
+	// distortions, TestLostPacketsOfCapturedLinks that queues count what they drop, and TestResourcesOfFabric the files of
+	// namespaces. What tasks do on packets is the same on any kernel.
+	"emu/runner": "^Test(DropsAreThoseOfTheKernel|BackupsOnPackets|TasksUnderFaults|WorkersOnPackets|MapReduceOnPackets|ResourcesOfRun|CapturesAreKeptOrDropped|SimultaneousSetup|ArmsAtOnce.*|PlantedFaultsAreCaught|BucketOfOneFrameIsCaught|ProcessorHogIsCaught|StoppedProcessIsCaught|CleanRunsPass|CapturesDoNotDisturb|Attempts|JobsAlone|ReportOfBareCapturesIsTheSame|CapturesAreEnough|CapturesAlone.*|JobsUnderPlacementPolicies|CrashesAmongClones|Chains.*|.*Stragglers.*|TestbedUpDuringARunIsCounted|DistortionsAreNamed|ForeignTrafficIsCaught)$",
 }
 
 // tools are programs that tests start, with their Debian packages.

@@ -1,0 +1,108 @@
+package live
+
+import (
+	"slices"
+	"time"
+
+	"testbed/emu/fidelity"
+	"testbed/emu/plan"
+	"testbed/topo/units"
+)
+
+// part is what a link delivered, and could have, in a part of a spell.
+type part struct {
+	from, to         time.Time
+	delivered, could units.Bytes
+}
+
+func (p part) share() float64 { return float64(p.delivered) / float64(p.could) }
+
+// windows finds the windows of a link in which it delivered the least and the most of its
+// rate, for each length of fidelity.WindowLengths, while the link is followed. It keeps
+// the parts of the longest window.
+type windows struct {
+	parts     []part // ascending
+	low, high []fidelity.Window
+}
+
+// judge returns the share of its rate that a link delivered in parts of a window of some
+// length: at most high and at least low. ok is false if the parts do not suffice.
+type judge func(parts []part, length time.Duration) (low, high float64, ok bool)
+
+// add adds a part and judges the windows that end with it.
+func (w *windows) add(p part, zero time.Time, judge judge) {
+	if w.low == nil {
+		w.low, w.high = make([]fidelity.Window, len(fidelity.WindowLengths)), make([]fidelity.Window, len(fidelity.WindowLengths))
+	}
+	longest := slices.Max(fidelity.WindowLengths[:])
+	w.parts = append(w.parts[w.from(p.to.Add(-longest)):], p)
+	for i, length := range fidelity.WindowLengths {
+		low, high, ok := judge(w.parts[w.from(p.to.Add(-length)):], length)
+		if !ok {
+			continue
+		}
+		at := p.to.Add(-length).Sub(zero)
+		if w.low[i].Length == 0 || high < w.low[i].Share {
+			w.low[i] = fidelity.Window{Length: length, At: at, Share: high}
+		}
+		if w.high[i].Length == 0 || low > w.high[i].Share {
+			w.high[i] = fidelity.Window{Length: length, At: at, Share: low}
+		}
+	}
+}
+
+// from returns the index of the first part that does not begin before a time.
+func (w *windows) from(t time.Time) int {
+	i, _ := slices.BinarySearchFunc(w.parts, t, func(p part, t time.Time) int { return p.from.Compare(t) })
+	return i
+}
+
+// found returns the extreme windows of all lengths for which one could be judged.
+func (w *windows) found() (low, high []fidelity.Window) {
+	none := func(x fidelity.Window) bool { return x.Length == 0 }
+	return slices.DeleteFunc(w.low, none), slices.DeleteFunc(w.high, none)
+}
+
+const (
+	// followed is the minimum share of a window in which a link must have been followed.
+	// The sampler follows a link for about half of the time.
+	followed = 0.25
+	// windowFrames is the minimum length of what was followed, in frames' time: the error
+	// of counting whole frames is then 1.5 % (standard deviation, two spells).
+	windowFrames = 50
+)
+
+// judgeBusy judges a link of some rate that was certainly busy in all parts: by their sum.
+func (s *sampler) judgeBusy(rate units.Rate) judge {
+	return func(parts []part, length time.Duration) (low, high float64, ok bool) {
+		var all part
+		for _, p := range parts {
+			all.delivered += p.delivered
+			all.could += p.could
+		}
+		if float64(all.could) < max(followed*float64(rate.BytesIn(length)), windowFrames*float64(s.frame())) {
+			return 0, 0, false
+		}
+		return all.share(), all.share(), true
+	}
+}
+
+// judgeWaiting judges a link that may have been idle for moments between samples: by the
+// quartiles of its pieces, as fidelity.Link does.
+func judgeWaiting(parts []part, length time.Duration) (low, high float64, ok bool) {
+	shares, spells := make([]float64, len(parts)), 0
+	for i, p := range parts {
+		shares[i] = p.share()
+		if i == 0 || !p.from.Equal(parts[i-1].to) {
+			spells++
+		}
+	}
+	if !fidelity.EnoughPieces(length, len(shares), spells) {
+		return 0, 0, false
+	}
+	slices.Sort(shares)
+	return shares[len(shares)/4], shares[len(shares)-1-len(shares)/4], true
+}
+
+// frame returns the longest frame.
+func (s *sampler) frame() units.Bytes { return s.fabric.Shape().MTU + plan.EthernetHeader }
