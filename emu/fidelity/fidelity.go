@@ -69,6 +69,9 @@ type Thresholds struct {
 	// takes in the worst window. SwitchVoid is the fraction of its forwarded packets that a
 	// switch may create, or receive for itself, before the run is void. Only 0 passes.
 	ForeignPass, ForeignVoid, SwitchVoid float64
+	// QueuePass and QueueVoid bound the limit that a queue showed, relative to its plan: from below by
+	// the longest queue, from above by drops (Queue.AtMost).
+	QueuePass, QueueVoid Range
 }
 
 // Range is a closed interval.
@@ -92,6 +95,7 @@ func Default() Thresholds {
 		OthersPass:  0.15,
 		ClockVoid:   2 * time.Millisecond,
 		ForeignPass: 0.001, ForeignVoid: 0.01, SwitchVoid: 0.001,
+		QueuePass: Range{0.95, 1.05}, QueueVoid: Range{0.5, 1.5},
 	}
 }
 
@@ -125,6 +129,8 @@ type Samples struct {
 	Switches []SwitchPackets `json:",omitempty"`
 	// Crossings are the packets between leaves and spines, two for each leaf.
 	Crossings []Crossing `json:",omitempty"`
+	// Queues are the queues of all links that held or dropped packets.
+	Queues []Queue `json:",omitempty"`
 	// Exempt maps links ("h0-00>leaf0"), hosts and switches ("h0-00") and disks
 	// ("h0-00/disk") that a scenario changed on purpose during the run to the reason.
 	// The checks delivered, packet-spacing, burst and disk exclude them and state their
@@ -188,7 +194,7 @@ const (
 func Judge(s Samples, th Thresholds) verdict.Verdict {
 	checks := []verdict.Check{
 		Kernel(s.Kernel, s.KernelLost), clock(s, th), captureDrops(s), counters(s, th), delivered(s, th), spacing(s, th), lateness(s, th), disks(s, th), engine(s, th),
-		burst(s, th), frames(s, th), loss(s, th), stall(s, th), machine(s, th), foreign(s, th),
+		burst(s, th), frames(s, th), loss(s, th), stall(s, th), machine(s, th), foreign(s, th), queue(s, th),
 	}
 	return Doubt(verdict.Of(checks...), s.Problems)
 }

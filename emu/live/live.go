@@ -93,6 +93,7 @@ type Config struct {
 // Measured is what a run showed of itself, for the verdict.
 type Measured struct {
 	Links    []fidelity.Link
+	Queues   []fidelity.Queue
 	Disks    []fidelity.Disk
 	Lateness time.Duration
 	Losses   []fidelity.Loss

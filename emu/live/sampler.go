@@ -26,6 +26,7 @@ type sampler struct {
 	watched   []saturated // by LinkID
 	turn      int         // which links are watched next
 	zero      time.Time   // of the run
+	queues    *queues
 
 	lateness *hdrhistogram.Histogram // µs
 }
@@ -47,6 +48,7 @@ func newSampler(f *topo.Fabric, ns map[string]*kernel.Namespace) *sampler {
 	for _, l := range f.Links() {
 		s.ports = append(s.ports, portOf(f, l))
 	}
+	s.queues = newQueues(f, s.ports)
 	return s
 }
 
@@ -103,6 +105,7 @@ type reading struct {
 // It also watches up to most links of hosts with a smaller backlog, for the spacing of their packets.
 func (s *sampler) sampleLinks(ctx context.Context, d time.Duration, n, most int) error {
 	var busy, waiting []reading
+	var queued []topo.LinkID
 	seen := map[string]readings{}
 	for id, p := range s.ports {
 		at, q, err := s.shaper(seen, p)
@@ -115,6 +118,8 @@ func (s *sampler) sampleLinks(ctx context.Context, d time.Duration, n, most int)
 		}
 		if kind := s.fabric.Link(r.link).Kind; s.waits(r) && (kind == topo.HostUp || kind == topo.HostDown) {
 			waiting = append(waiting, r)
+		} else if s.waits(r) && len(queued) < most {
+			queued = append(queued, r.link) // read again for its queue: queues.note
 		}
 	}
 	watched := s.watch(waiting, most)
@@ -127,7 +132,7 @@ func (s *sampler) sampleLinks(ctx context.Context, d time.Duration, n, most int)
 	defer timer.Stop()
 	begun := make(map[topo.LinkID]bool, len(busy))
 	for range n {
-		if len(busy)+len(watched) == 0 {
+		if len(busy)+len(watched)+len(queued) == 0 {
 			return nil
 		}
 		select {
@@ -140,6 +145,11 @@ func (s *sampler) sampleLinks(ctx context.Context, d time.Duration, n, most int)
 		var err error
 		if watched, err = s.look(watched, seen); err != nil {
 			return err
+		}
+		for _, id := range queued {
+			if _, _, err := s.shaper(seen, s.ports[id]); err != nil {
+				return err
+			}
 		}
 		var still []reading
 		for _, was := range busy {
@@ -183,6 +193,7 @@ func (s *sampler) shaper(taken map[string]readings, p port) (time.Time, kernel.Q
 			return time.Time{}, kernel.QdiscStats{}, err
 		}
 		taken[p.namespace] = r
+		s.queues.note(s.fabric, p.namespace, s.ports, r)
 	}
 	d, ok := r.device(p.device)
 	if !ok {

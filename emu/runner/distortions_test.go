@@ -211,7 +211,7 @@ func TestMomentsAreMeasured(t *testing.T) {
 			changed := built
 			tt.by(&changed)
 			trials(certain).Run(t, func(t *testing.T) bool {
-				_, v := judgedSamples(t, distort([][]distortion{{{tt.name, built.Namespace, command(changed), command(built), tt.hold, ""}}}))
+				_, v := judgedSamples(t, distort([][]distortion{{{tt.name, built.Namespace, "sleep 0.5; " + command(changed), command(built), tt.hold, ""}}}))
 				c := v.Checks[slices.IndexFunc(v.Checks, func(c verdict.Check) bool { return c.Name == tt.check })]
 				t.Logf("%v: %s. %s", c.Level, c.Value, c.Reason)
 				return c.Level >= verdict.Degraded && strings.Contains(c.Reason, tt.link)

@@ -62,7 +62,7 @@ var skipTests = map[string]string{
 	// the kernel, and thousands of histories take too long there. TestBriefAlterationsAreReported covers what the kernel reports of
 	// distortions, TestLostPacketsOfCapturedLinks that queues count what they drop, and TestResourcesOfFabric the files of
 	// namespaces. What tasks do on packets is the same on any kernel.
-	"emu/runner": "^Test(DropsAreThoseOfTheKernel|BackupsOnPackets|TasksUnderFaults|WorkersOnPackets|MapReduceOnPackets|ResourcesOfRun|CapturesAreKeptOrDropped|SimultaneousSetup|ArmsAtOnce.*|PlantedFaultsAreCaught|BucketOfOneFrameIsCaught|ProcessorHogIsCaught|StoppedProcessIsCaught|CleanRunsPass|CapturesDoNotDisturb|Attempts|JobsAlone|ReportOfBareCapturesIsTheSame|CapturesAreEnough|CapturesAlone.*|JobsUnderPlacementPolicies|CrashesAmongClones|Chains.*|.*Stragglers.*|TestbedUpDuringARunIsCounted|DistortionsAreNamed|ForeignTrafficIsCaught)$",
+	"emu/runner": "^Test(DropsAreThoseOfTheKernel|BackupsOnPackets|TasksUnderFaults|WorkersOnPackets|MapReduceOnPackets|ResourcesOfRun|CapturesAreKeptOrDropped|SimultaneousSetup|ArmsAtOnce.*|PlantedFaultsAreCaught|BucketOfOneFrameIsCaught|ProcessorHogIsCaught|StoppedProcessIsCaught|CleanRunsPass|CapturesDoNotDisturb|Attempts|JobsAlone|ReportOfBareCapturesIsTheSame|CapturesAreEnough|CapturesAlone.*|JobsUnderPlacementPolicies|CrashesAmongClones|Chains.*|.*Stragglers.*|TestbedUpDuringARunIsCounted|DistortionsAreNamed|ForeignTrafficIsCaught|MomentsAreMeasured|OtherQueuesAreCaught)$",
 }
 
 // tools are programs that tests start, with their Debian packages.
