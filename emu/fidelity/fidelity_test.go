@@ -205,6 +205,16 @@ func TestIdleMomentsAreNotJudged(t *testing.T) {
 	}
 }
 
+// A link that is idle for moments between samples passes.
+func TestIdleMomentsPass(t *testing.T) {
+	s := clean()
+	s.Links[2].Low = []Window{{WindowLengths[0], time.Second, 0.75}, {WindowLengths[1], time.Second, 0.91}}
+	s.Links[2].High = []Window{{WindowLengths[0], time.Second, 0.6}, {WindowLengths[1], time.Second, 0.7}}
+	if v := Judge(s, Default()); v.Level != verdict.Pass {
+		t.Errorf("%+v", v)
+	}
+}
+
 // Objects that a scenario changes on purpose are not judged, and the values say so.
 func TestExempt(t *testing.T) {
 	bad := func() Samples {

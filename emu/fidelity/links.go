@@ -180,9 +180,15 @@ func worstWindow(s Samples, length time.Duration, b WindowBounds) (worst linkWin
 		if skipped.link(s, l.Name) {
 			continue
 		}
-		for _, w := range slices.Concat(l.Low, l.High) {
+		for i, w := range slices.Concat(l.Low, l.High) {
 			if w.Length != length {
 				continue
+			}
+			// A window with little is not judged as one with much, and the other way round.
+			if i < len(l.Low) {
+				w.Share = min(w.Share, 1)
+			} else {
+				w.Share = max(w.Share, 1)
 			}
 			now := b.grade(l, w.Share)
 			if worst.Length == 0 || now > level || now == level && math.Abs(w.Share-1) > math.Abs(worst.Share-1) {
