@@ -142,7 +142,7 @@ func parse(args []string) (settings, error) {
 	f.StringVar(&s.kernel, "kernel", "", "`package` of apt, or file ending in .deb, with the kernel (default: the kernel of "+metaPackage+")")
 	f.StringVar(&s.cache, "cache", "", "`directory` for unpacked kernels (default: testbed/vm in the user's cache)")
 	f.StringVar(&s.run, "run", "", "only tests that match this `pattern`, as in go test")
-	f.DurationVar(&s.timeout, "timeout", 25*time.Minute, "timeout of the whole run, including builds")
+	f.DurationVar(&s.timeout, "timeout", 32*time.Minute, "timeout of the whole run, including builds")
 	f.DurationVar(&s.limit, "package-timeout", 10*time.Minute, "timeout of each package's tests")
 	f.IntVar(&s.memory, "memory", 2048, "memory of the guest, in `MB`")
 	f.Int64Var(&s.disk, "disk", 2048, "size of the guest's /tmp, in `MB`, allocated when written")
