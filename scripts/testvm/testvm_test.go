@@ -215,7 +215,7 @@ func TestLibraries(t *testing.T) {
 func TestParse(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", "/c")
 	s, err := parse(nil)
-	if err != nil || s.cache != "/c/testbed/vm" || s.timeout != 25*time.Minute || !slices.Equal(s.names, packages) {
+	if err != nil || s.cache != "/c/testbed/vm" || s.timeout != 32*time.Minute || !slices.Equal(s.names, packages) {
 		t.Errorf("parse() = %+v, %v", s, err)
 	}
 	for _, args := range [][]string{{"-timeout", "0s"}, {"-memory", "16"}, {"-cpus", "0"}, {"-disk", "8"}, {"-disk", "9000000000000"}, {"-package-timeout", "-1s"}} {
