@@ -322,12 +322,15 @@ func TestRunDirectoryReference(t *testing.T) {
 	}
 }
 
-// TestFidelityReference checks that docs/fidelity.md explains every check of a verdict.
+// TestFidelityReference checks that docs/fidelity.md explains every check of a verdict, and that README.md states their number.
 func TestFidelityReference(t *testing.T) {
 	doc := read(t, "docs/fidelity.md")
 	for _, c := range fidelity.Judge(fidelity.Samples{Problems: []string{"x"}}, fidelity.Default()).Checks {
 		if !strings.Contains(doc, "| `"+c.Name+"` |") {
 			t.Errorf("docs/fidelity.md does not explain the check %s", c.Name)
 		}
+	}
+	if want := fmt.Sprintf("| %d checks on every run:", len(fidelity.Judge(fidelity.Samples{}, fidelity.Default()).Checks)); !strings.Contains(read(t, "README.md"), want) {
+		t.Errorf("README.md does not state %q", want)
 	}
 }
