@@ -27,7 +27,7 @@ func clean() Samples {
 		MedianCCT: time.Second,
 		Foreign:   []Foreign{foreignIn(1000, 1e6)},
 		Switches:  []SwitchPackets{{"leaf0", 0, 0, 100_000}, {"spine0", 0, 0, 0}},
-		Crossings: []Crossing{{"leaf0", true, Count{998, 1e6}, Count{1000, 1e6}, 2, 1514, 1e6, time.Second}, {"leaf0", false, Count{1003, 1e6}, Count{1000, 1e6}, 5, 1514, 1e6, time.Second}},
+		Crossings: []Crossing{{"leaf0", true, 998, 1000, 2, 1514, 1e6, time.Second}, {"leaf0", false, 1003, 1000, 5, 1514, 1e6, time.Second}},
 	}
 }
 
@@ -67,7 +67,7 @@ func TestEachCheckCatchesItsOwn(t *testing.T) {
 		return []Link{{Name: "leaf0>spine0", Frame: 1514, Spells: 4, Delivered: 1e7, Could: 1e7, Pieces: pieces, Low: ends(short, long), High: ends(1, 1)}}
 	}
 	crossed := func(up bool, counted, captured, dropped uint64) []Crossing {
-		return []Crossing{{"leaf0", up, Count{counted, 1e6}, Count{captured, 1e6}, dropped, 1514, 1.5e6, 250 * time.Millisecond}}
+		return []Crossing{{"leaf0", up, counted, captured, dropped, 1514, 1.5e6, 250 * time.Millisecond}}
 	}
 	disk := func(b units.Bytes) []Disk {
 		return []Disk{{Host: "h", Rate: 8 * units.Mbps, Written: b, Busy: time.Second, Number: 2, Of: 4}}

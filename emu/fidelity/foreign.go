@@ -38,27 +38,12 @@ type SwitchPackets struct {
 
 func (p SwitchPackets) own() uint64 { return p.Created + p.Delivered }
 
-// Count is a number of packets and of the bytes of their frames.
-type Count struct {
-	Packets uint64
-	Bytes   units.Bytes
-}
-
-// Add adds d.
-func (c *Count) Add(d Count) {
-	c.Packets += d.Packets
-	c.Bytes += d.Bytes
-}
-
-// Less returns c without d, which must not be more.
-func (c Count) Less(d Count) Count { return Count{c.Packets - d.Packets, c.Bytes - d.Bytes} }
-
 // Crossing compares the packets that all ports of a leaf toward spines sent (Up) or received
 // during the run with those that the captures of its hosts have to and from other racks.
 type Crossing struct {
 	Leaf              string
 	Up                bool
-	Counted, Captured Count
+	Counted, Captured uint64
 	// Dropped are the packets that full queues between the captures and these ports dropped.
 	// Toward hosts, these may include packets from hosts of the same rack.
 	Dropped uint64
@@ -71,7 +56,7 @@ type Crossing struct {
 // foreign returns the packets at the ports that no host of the rack sent or received. Toward
 // hosts it is a lower bound. Packets that the ports lack are lost, not foreign.
 func (x Crossing) foreign() uint64 {
-	counted, known := x.Counted.Packets, x.Captured.Packets
+	counted, known := x.Counted, x.Captured
 	if x.Up {
 		counted += x.Dropped
 	} else {

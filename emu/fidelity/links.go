@@ -112,7 +112,7 @@ func (l Link) enough() bool {
 type Spacing struct {
 	Link       string
 	Gaps, Good int
-	// Poorest is the window of at most 250 ms with the smallest share of good gaps.
+	// Poorest is the window of at most WindowLengths[0] with the smallest share of good gaps.
 	Poorest Gaps
 }
 
@@ -152,6 +152,9 @@ func delivered(s Samples, th Thresholds) verdict.Check {
 		w, level := worstWindow(s, length, th.Windows[i])
 		if w.Length == 0 {
 			continue
+		}
+		if link == "" {
+			c.Value, link = "no link saturated for long", w.link
 		}
 		c.Value += fmt.Sprintf(", %.3f in %v", w.Share, length)
 		c.Pass += fmt.Sprintf(", %.2f to %.2f in %v", th.Windows[i].Pass.Lo, th.Windows[i].Pass.Hi, length)
@@ -201,7 +204,7 @@ func worstWindow(s Samples, length time.Duration, b WindowBounds) (worst linkWin
 
 func spacing(s Samples, th Thresholds) verdict.Check {
 	c := verdict.Check{Name: "packet-spacing", Level: verdict.Pass, Value: "no link saturated",
-		Pass: fmt.Sprintf("≥ %.0f %% of gaps as on the wire, %.0f %% in every 250 ms", 100*th.SpacingPass, 100*th.SpacingWindowPass),
+		Pass: fmt.Sprintf("≥ %.0f %% of gaps as on the wire, %.0f %% in every %v", 100*th.SpacingPass, 100*th.SpacingWindowPass, WindowLengths[0]),
 		Void: fmt.Sprintf("< %.0f %%, %.0f %%", 100*th.SpacingVoid, 100*th.SpacingWindowVoid)}
 	n, worst, link := 0, 1.0, ""
 	poorest, at := Spacing{}, 1.0
@@ -229,7 +232,7 @@ func spacing(s Samples, th Thresholds) verdict.Check {
 	c.Value = fmt.Sprintf("%.1f %% at worst on %d saturated links", 100*worst, n)
 	where := link
 	if poorest.Link != "" {
-		c.Value += fmt.Sprintf(", %.1f %% in 250 ms", 100*at)
+		c.Value += fmt.Sprintf(", %.1f %% in %v", 100*at, WindowLengths[0])
 		if level := grade(at >= th.SpacingWindowPass, at < th.SpacingWindowVoid); level > c.Level {
 			c.Level, where = level, fmt.Sprintf("%s at %v", poorest.Link, round(poorest.Poorest.At))
 		}

@@ -17,9 +17,9 @@ type account struct {
 	received, sent uint64 // by all devices, lo included
 	dropped        uint64 // by full queues
 	waiting        units.Bytes
-	// toSpines and fromSpines are what a leaf's ports toward spines sent and received, and
-	// lostUp and lostDown what full queues of its ports toward spines and hosts dropped.
-	toSpines, fromSpines fidelity.Count
+	// toSpines and fromSpines are the packets that a leaf's ports toward spines sent and received,
+	// and lostUp and lostDown those that full queues of its ports toward spines and hosts dropped.
+	toSpines, fromSpines uint64
 	lostUp, lostDown     uint64
 	ip                   kernel.IPStats
 }
@@ -38,8 +38,8 @@ func (s *sampler) account(namespace string) (account, error) {
 		a.dropped += uint64(l.Qdisc.Dropped)
 		a.waiting += l.Qdisc.Backlog
 		if topo.IsSpine(l.Device) {
-			a.toSpines.Add(fidelity.Count{Packets: l.Tx.Packets, Bytes: l.Tx.Bytes})
-			a.fromSpines.Add(fidelity.Count{Packets: l.Rx.Packets, Bytes: l.Rx.Bytes})
+			a.toSpines += l.Tx.Packets
+			a.fromSpines += l.Rx.Packets
 			a.lostUp += uint64(l.Qdisc.Dropped)
 		} else {
 			a.lostDown += uint64(l.Qdisc.Dropped)
@@ -137,8 +137,8 @@ func (s *sampler) switches(before map[string]account) (own []fidelity.SwitchPack
 			continue
 		}
 		crossings = append(crossings,
-			fidelity.Crossing{Leaf: name, Up: true, Counted: now.toSpines.Less(was.toSpines), Dropped: now.lostUp - was.lostUp},
-			fidelity.Crossing{Leaf: name, Counted: now.fromSpines.Less(was.fromSpines), Dropped: now.lostDown - was.lostDown})
+			fidelity.Crossing{Leaf: name, Up: true, Counted: now.toSpines - was.toSpines, Dropped: now.lostUp - was.lostUp},
+			fidelity.Crossing{Leaf: name, Counted: now.fromSpines - was.fromSpines, Dropped: now.lostDown - was.lostDown})
 	}
 	return own, crossings, nil
 }

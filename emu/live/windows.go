@@ -29,15 +29,15 @@ type windows struct {
 // length: at most high and at least low. ok is false if the parts do not suffice.
 type judge func(parts []part, length time.Duration) (low, high float64, ok bool)
 
-// add adds a part and judges the windows that end with it.
-func (w *windows) add(p part, zero time.Time, judge judge) {
+// add adds a part and judges the windows that end with it. zero is the start of the run.
+func (w *windows) add(p part, zero time.Time, by judge) {
 	if w.low == nil {
 		w.low, w.high = make([]fidelity.Window, len(fidelity.WindowLengths)), make([]fidelity.Window, len(fidelity.WindowLengths))
 	}
 	longest := slices.Max(fidelity.WindowLengths[:])
 	w.parts = append(w.parts[w.from(p.to.Add(-longest)):], p)
 	for i, length := range fidelity.WindowLengths {
-		low, high, ok := judge(w.parts[w.from(p.to.Add(-length)):], length)
+		low, high, ok := by(w.parts[w.from(p.to.Add(-length)):], length)
 		if !ok {
 			continue
 		}

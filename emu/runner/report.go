@@ -154,7 +154,7 @@ func crossings(f *topo.Fabric, all []fidelity.Crossing, res flows.Result) []fide
 		for _, face := range c.Interfaces {
 			for up, n := range map[bool]flows.Counts{true: face.OutRacks, false: face.InRacks} {
 				if x := counts[key(topo.LeafName(f.RackOf(h)), up)]; x != nil && face.Name == plan.Uplink {
-					x.Captured.Add(fidelity.Count{Packets: uint64(n.Packets), Bytes: n.Bytes})
+					x.Captured += uint64(n.Packets)
 				}
 			}
 		}
