@@ -38,6 +38,8 @@ type Calibration struct {
 	CPUs    int           `json:"cpus"`
 	Took    time.Duration `json:"took_ns"`
 	Links   []Link        `json:"links"`
+	// Flows are by link and by the number of links of their path; nil in files of older versions.
+	Flows []Flow `json:"flows,omitempty"`
 	// Capacity is by MTU.
 	Capacity []Capacity `json:"capacity"`
 	Build    Build      `json:"build"`
@@ -113,6 +115,24 @@ type Burst struct {
 	Credit Spread `json:"credit_bytes"`
 }
 
+// ShortFlows are the sizes of short flows for which calibrations state windows, ascending.
+var ShortFlows = []units.Bytes{DefaultShortFlow, 250 * units.KB, units.MB}
+
+// Flow holds the measurements of flows of one size that have their path to themselves, after an
+// idle period.
+type Flow struct {
+	Rate   units.Rate  `json:"rate"` // of all links of the path
+	MTU    units.Bytes `json:"mtu"`
+	Links  int         `json:"links"` // of the path: 2 within a rack, 4 across racks
+	Bucket units.Bytes `json:"burst"` // of all links
+	Size   units.Bytes `json:"size"`  // payload
+	// Error is the time from the first frame at the sender until the last arrives, divided by
+	// the time over links that store and forward each frame, less 1. Computed is that of
+	// full buckets (metrics.Framing).
+	Error    Spread  `json:"error"`
+	Computed float64 `json:"computed_error"`
+}
+
 // Capacity is the load that real runs carried at one MTU: the highest number of
 // simultaneous flows between hosts of one rack, each saturating two shaped links of rate
 // Rate, with verdict pass.
@@ -167,11 +187,13 @@ type ThrottledRate struct {
 	SteadyError *float64 `json:"steady_error,omitempty"`
 }
 
-// Wire returns the bytes of all frames that carry size bytes of payload.
-func Wire(size, mtu units.Bytes) units.Bytes {
-	payload := mtu - plan.TCPHeaders
-	return size + (size+payload-1)/payload*(plan.TCPHeaders+plan.EthernetHeader)
+// Framing returns how payload is divided into frames at an MTU.
+func Framing(mtu units.Bytes) metrics.Framing {
+	return metrics.Framing{Payload: mtu - plan.TCPHeaders, Headers: plan.TCPHeaders + plan.EthernetHeader}
 }
+
+// Wire returns the bytes of all frames that carry size bytes of payload.
+func Wire(size, mtu units.Bytes) units.Bytes { return Framing(mtu).Wire(size) }
 
 // Window is the range of bucket sizes that are accurate for both the rate and the time of
 // a short flow.

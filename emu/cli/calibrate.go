@@ -158,6 +158,26 @@ func parseRates(rates, mtus []string, o *measure.Options) error {
 	return nil
 }
 
+// writeFlows prints how early isolated flows end: a row for each link and length of the path.
+func writeFlows(w io.Writer, flows []calibration.Flow, style tables.Style) error {
+	fmt.Fprintln(w)
+	if err := style.Paragraph(w, "", "", "Flows on idle links: error of the time to completion relative to links that store and forward each frame, median measured (computed for full buckets)"); err != nil {
+		return err
+	}
+	t := tables.Table{Head: []string{"link", "links", "bucket"}, Columns: []tables.Column{{Left: true}}}
+	for i, f := range flows {
+		if i == 0 || f.Rate != flows[i-1].Rate || f.MTU != flows[i-1].MTU || f.Links != flows[i-1].Links {
+			t.Rows = append(t.Rows, []string{fmt.Sprintf("%v, MTU %d", f.Rate, int64(f.MTU)), fmt.Sprint(f.Links), fmt.Sprint(int64(f.Bucket))})
+		}
+		last := len(t.Rows) - 1
+		t.Rows[last] = append(t.Rows[last], fmt.Sprintf("%+.1f %% (%.1f)", 100*f.Error.Median, 100*f.Computed))
+		if len(t.Head) < len(t.Rows[last]) {
+			t.Head = append(t.Head, f.Size.String())
+		}
+	}
+	return drawTable(w, t, style)
+}
+
 // writeCalibration prints a calibration as tables.
 func writeCalibration(w io.Writer, c *calibration.Calibration, style tables.Style) error {
 	fmt.Fprintf(w, "Calibrated %s on %d processors, Linux %s, in %v\n\n", c.Date.Format(time.DateOnly), c.CPUs, c.Kernel, c.Took)
@@ -165,7 +185,7 @@ func writeCalibration(w io.Writer, c *calibration.Calibration, style tables.Styl
 		100*calibration.RateTolerance, 100*calibration.FlowTolerance)); err != nil {
 		return err
 	}
-	shorts := []units.Bytes{calibration.DefaultShortFlow, 250 * units.KB, units.MB}
+	shorts := calibration.ShortFlows
 	links := tables.Table{Head: []string{"link"}, Columns: []tables.Column{{Left: true}}}
 	for _, s := range shorts {
 		links.Head = append(links.Head, s.String())
@@ -195,6 +215,11 @@ func writeCalibration(w io.Writer, c *calibration.Calibration, style tables.Styl
 	}
 	if err := drawTable(w, links, style); err != nil {
 		return err
+	}
+	if len(c.Flows) > 0 {
+		if err := writeFlows(w, c.Flows, style); err != nil {
+			return err
+		}
 	}
 	fmt.Fprintf(w, "\nCapacity: flows at once in one rack, each saturating two links, with verdict pass\n")
 	capacity := tables.Table{Head: []string{"MTU", "link rate", "flows", "saturated links", "shaped packets/s", "links × packets/s", "processor time a packet"},

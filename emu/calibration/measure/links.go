@@ -33,8 +33,9 @@ const (
 	// if that is more.
 	shortest       = calibration.DefaultShortFlow
 	shortestFrames = 28
-	// dataFrame is the minimum length of a frame that counts as data.
-	dataFrame = 200
+	// dataFrame is the minimum length of a frame that counts as data: those without payload
+	// have at most 74 bytes in these flows, the shortest with payload 118.
+	dataFrame = 100
 	linkRing  = 8 * units.MiB
 	snaplen   = 64
 )
@@ -134,61 +135,85 @@ func (r round) judge(all []arrival, rate units.Rate, wire units.Bytes) (rateErro
 	return float64(rest)/last.Sub(short).Seconds()/perSecond - 1, credit, nil
 }
 
-// link is a path between two hosts that is being measured.
+// link is a path between the first host of a fabric and another that is being measured.
 type link struct {
 	rate     units.Rate
 	mtu      units.Bytes
 	fabric   *topo.Fabric
+	to       topo.HostID
 	x        *kernel.Executor
 	d        *deploy.Deployment
 	src, dst *kernel.Namespace
 	listener net.Listener
-	capture  *kernel.Capture
-	frames   []arrival
+	taps     []*tap
 	lower    func() error // restores the priority
-	work     errgroup.Group
-	stopped  bool
 	burst    units.Bytes
 }
 
-func (m *machine) openLink(ctx context.Context, rate units.Rate, mtu units.Bytes) (l *link, err error) {
-	l = &link{rate: rate, mtu: mtu, x: kernel.NewExecutor(m.owned.PinDir())}
+// tap captures the data frames of one direction at a host.
+type tap struct {
+	capture *kernel.Capture
+	frames  []arrival
+	work    errgroup.Group
+	stopped bool
+}
+
+func (m *machine) openLink(ctx context.Context, rate units.Rate, mtu units.Bytes) (*link, error) {
+	l, err := m.openPath(ctx, shape(2, rate, mtu, linkQueue), 1)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.tap(ctx, l.dst, false); err != nil {
+		return nil, errors.Join(err, l.close(ctx))
+	}
+	return l, nil
+}
+
+// openPath builds a fabric and prepares flows from its first host to another.
+func (m *machine) openPath(ctx context.Context, shape topo.LeafSpine, to topo.HostID) (l *link, err error) {
+	l = &link{rate: shape.HostLink, mtu: shape.MTU, to: to, x: kernel.NewExecutor(m.owned.PinDir())}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, l.close(ctx))
 			l = nil
 		}
 	}()
-	if l.fabric, err = shape(2, rate, mtu, linkQueue).Build(); err != nil {
+	if l.fabric, err = shape.Build(); err != nil {
 		return l, err
 	}
-	if l.d, err = deploy.Apply(ctx, l.plan(plan.DefaultBurst(rate, mtu)), l.x); err != nil {
+	if l.d, err = deploy.Apply(ctx, l.plan(plan.DefaultBurst(l.rate, l.mtu)), l.x); err != nil {
 		return l, err
 	}
 	if l.src, err = kernel.OpenNamespace(filepath.Join(m.owned.PinDir(), l.fabric.HostName(0))); err != nil {
 		return l, err
 	}
-	if l.dst, err = kernel.OpenNamespace(filepath.Join(m.owned.PinDir(), l.fabric.HostName(1))); err != nil {
+	if l.dst, err = kernel.OpenNamespace(filepath.Join(m.owned.PinDir(), l.fabric.HostName(to))); err != nil {
 		return l, err
 	}
-	if l.listener, err = l.dst.Listen(ctx, netip.AddrPortFrom(l.fabric.HostAddr(1), linkPort), socket); err != nil {
+	if l.listener, err = l.dst.Listen(ctx, netip.AddrPortFrom(l.fabric.HostAddr(to), linkPort), socket); err != nil {
 		return l, err
 	}
-	if l.capture, err = l.dst.Capture(kernel.CaptureOptions{Snaplen: snaplen, Ring: linkRing}); err != nil {
-		return l, err
+	l.lower, _, err = kernel.Raise(kernel.RealTimeForPackets, kernel.NiceForPackets) // as in a run
+	return l, err
+}
+
+// tap begins a capture of the data frames that leave a host, or that reach it.
+func (l *link) tap(ctx context.Context, at *kernel.Namespace, leaving bool) error {
+	t := &tap{}
+	var err error
+	if t.capture, err = at.Capture(kernel.CaptureOptions{Snaplen: snaplen, Ring: linkRing}); err != nil {
+		return err
 	}
-	if l.lower, _, err = kernel.Raise(kernel.RealTimeForPackets, kernel.NiceForPackets); err != nil { // as in a run
-		return l, err
-	}
-	l.work.Go(func() error {
-		return l.capture.Run(context.WithoutCancel(ctx), func(at time.Time, _ int, outgoing bool, _ []byte, size int) error {
-			if !outgoing && size >= dataFrame {
-				l.frames = append(l.frames, arrival{at, size})
+	t.work.Go(func() error {
+		return t.capture.Run(context.WithoutCancel(ctx), func(at time.Time, _ int, outgoing bool, _ []byte, size int) error {
+			if outgoing == leaving && size >= dataFrame {
+				t.frames = append(t.frames, arrival{at, size})
 			}
 			return nil
 		})
 	})
-	return l, nil
+	l.taps = append(l.taps, t)
+	return nil
 }
 
 var socket = kernel.SocketOptions{Congestion: "cubic"}
@@ -215,7 +240,7 @@ func (l *link) send(ctx context.Context, flow units.Bytes, more time.Duration) (
 	size := flow + l.rate.BytesIn(more)
 	limited, cancel := context.WithTimeoutCause(ctx, 10*time.Second+4*l.rate.TimeToSend(size), errors.New("the flow did not end within its time limit"))
 	defer cancel()
-	src, dst := netip.AddrPortFrom(l.fabric.HostAddr(0), 0), netip.AddrPortFrom(l.fabric.HostAddr(1), linkPort)
+	src, dst := netip.AddrPortFrom(l.fabric.HostAddr(0), 0), netip.AddrPortFrom(l.fabric.HostAddr(l.to), linkPort)
 	received := make(chan error, 1)
 	go func() {
 		c, err := l.listener.Accept()
@@ -251,26 +276,31 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { return len(b), nil }
 
-// captured ends the capture and returns its data frames.
-func (l *link) captured() ([]arrival, error) {
-	err := l.stop()
-	s, statsErr := l.capture.Stats()
+// captured ends the first capture and returns its data frames.
+func (l *link) captured() ([]arrival, error) { return l.taps[0].captured() }
+
+func (t *tap) captured() ([]arrival, error) {
+	err := t.stop()
+	s, statsErr := t.capture.Stats()
 	if err = errors.Join(err, statsErr); err == nil && s.Dropped > 0 {
 		err = fmt.Errorf("the capture lost %d of %d packets", s.Dropped, s.Packets)
 	}
-	return l.frames, err
+	return t.frames, err
 }
 
-func (l *link) stop() error {
-	if l.capture == nil || l.stopped {
+func (t *tap) stop() error {
+	if t.stopped {
 		return nil
 	}
-	l.stopped = true
-	return errors.Join(l.capture.Close(), l.work.Wait())
+	t.stopped = true
+	return errors.Join(t.capture.Close(), t.work.Wait())
 }
 
 func (l *link) close(ctx context.Context) error {
-	errs := []error{l.stop()}
+	var errs []error
+	for _, t := range l.taps {
+		errs = append(errs, t.stop())
+	}
 	if l.listener != nil {
 		errs = append(errs, l.listener.Close())
 	}

@@ -138,7 +138,7 @@ func Run(ctx context.Context, o Options) (_ *calibration.Calibration, err error)
 	start := time.Now()
 	m := &machine{o: o, c: &calibration.Calibration{Version: calibration.Version, Tool: o.Version, Date: start.UTC().Truncate(time.Second),
 		Machine: calibration.MachineID(), Kernel: calibration.Kernel(), CPUs: runtime.NumCPU()}}
-	m.steps = float64(len(o.Rates)*len(o.MTUs)+capacitySteps*len(o.MTUs)) + 2
+	m.steps = float64(2*len(o.Rates)*len(o.MTUs)+capacitySteps*len(o.MTUs)) + 2
 	if err := m.own(); err != nil {
 		return nil, fmt.Errorf("calibrate: %w", err)
 	}
@@ -146,7 +146,7 @@ func Run(ctx context.Context, o Options) (_ *calibration.Calibration, err error)
 	for _, part := range []struct {
 		what string
 		do   func(context.Context) error
-	}{{"building", m.build}, {"links", m.links}, {"disks", m.disks}, {"capacity", m.capacity}} {
+	}{{"building", m.build}, {"links", m.links}, {"flows", m.flows}, {"disks", m.disks}, {"capacity", m.capacity}} {
 		if err := part.do(ctx); err != nil {
 			return nil, fmt.Errorf("calibrate %s: %w", part.what, err)
 		}
@@ -168,8 +168,8 @@ func shape(hosts int, rate units.Rate, mtu units.Bytes, queue units.Bytes) topo.
 	return topo.LeafSpine{Leaves: 1, HostsPerLeaf: hosts, HostLink: rate, Oversubscription: units.Ratio{Num: 1, Den: 1}, Queue: topo.Queue{Bytes: queue}, MTU: mtu}
 }
 
-// buildHosts is the number of hosts of the rack on which building is measured; its
-// namespaces include those of links.
+// buildHosts is the number of hosts of the rack on which building is measured. With a second
+// rack and a spine, its namespaces include those of links and flows.
 const buildHosts = 10
 
 // own records everything that the calibration creates, except its runs, which have their own
@@ -180,7 +180,8 @@ func (m *machine) own() (err error) {
 		return err
 	}
 	id := fmt.Sprintf("calibrate-%d-%s", os.Getpid(), hex.EncodeToString(b[:]))
-	s := shape(buildHosts, units.Gbps, 1500, units.MB)
+	s := twoRacks(units.Gbps, 1500)
+	s.HostsPerLeaf = buildHosts
 	f, err := s.Build()
 	if err != nil {
 		return err

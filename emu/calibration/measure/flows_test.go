@@ -1,0 +1,64 @@
+package measure
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"testbed/emu/kernel/netnstest"
+	"testbed/results/metrics"
+	"testbed/topo/units"
+)
+
+// Isolated flows over two and four links of 10 Mbps take the time that full buckets let them: within
+// 6 % of the time over links that store and forward, and never more than 1 % less.
+func TestFlowsOnIdleLinks(t *testing.T) {
+	netnstest.Timing(t, func(t *testing.T) bool {
+		m := measuring(t, Options{Rates: []units.Rate{10 * units.Mbps}, MTUs: []units.Bytes{1500}, Rounds: 3, Saturated: 20 * time.Millisecond})
+		if err := m.links(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.flows(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if want := 2 * len(metrics.FlowErrorSizes); len(m.c.Flows) != want {
+			t.Fatalf("%d sizes and paths, want %d", len(m.c.Flows), want)
+		}
+		ok := true
+		for i, f := range m.c.Flows {
+			if want := 2 + 2*(i/len(metrics.FlowErrorSizes)); f.Links != want || f.Size != metrics.FlowErrorSizes[i%len(metrics.FlowErrorSizes)] {
+				t.Errorf("%d: %v over %d links, want %d links", i, f.Size, f.Links, want)
+			}
+			if f.Error.Least < f.Computed-0.01 {
+				t.Errorf("%v over %d links: %.2f %%, less than full buckets let pass (%.2f %%)", f.Size, f.Links, 100*f.Error.Least, 100*f.Computed)
+			}
+			within := math.Abs(f.Error.Median-f.Computed) <= 0.06
+			t.Logf("%-6v over %d links: %+.1f %% (%+.1f to %+.1f), computed %+.1f %%, within bounds: %v", f.Size, f.Links, 100*f.Error.Median, 100*f.Error.Least, 100*f.Error.Most, 100*f.Computed, within)
+			ok = ok && within
+		}
+		return ok
+	})
+}
+
+// The time of a round counts from the first frame that leaves in it to the one that completes its bytes.
+func TestTimeOfAFlow(t *testing.T) {
+	at := func(ms int) time.Time { return time.Unix(100, 0).Add(time.Duration(ms) * time.Millisecond) }
+	r := round{at(10), at(20)}
+	sent := []arrival{{at(1), 1000}, {at(11), 1000}, {at(12), 1000}}
+	received := []arrival{{at(2), 1000}, {at(13), 1000}, {at(15), 1000}, {at(18), 1000}}
+	if got, err := r.took(sent, received, 2000); err != nil || got != 4*time.Millisecond {
+		t.Errorf("took %v, %v, want 4 ms", got, err)
+	}
+	for _, c := range []struct {
+		sent, received []arrival
+		want           string
+	}{
+		{nil, received, "the sender has no frame"},
+		{sent, received[:2], "the receiver has 1000 of 2000 bytes"},
+	} {
+		if _, err := r.took(c.sent, c.received, 2000); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error %v, want %q", err, c.want)
+		}
+	}
+}
