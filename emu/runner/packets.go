@@ -12,6 +12,7 @@ import (
 	"testbed/emu/deploy"
 	"testbed/emu/kernel"
 	"testbed/emu/live"
+	"testbed/emu/plan"
 	"testbed/emu/scenario"
 	"testbed/policies/catalog"
 	"testbed/results/metrics"
@@ -91,7 +92,7 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w work, dir string, 
 	cfg := live.Config{Fabric: r.fabric, Pins: owned.PinDir(), Captures: captures, Links: links, Snaplen: spec.Capture.Snaplen, Ring: max(spec.Capture.Ring, leastRing),
 		Meta: pcap.Meta{Tool: "testbed", Version: r.o.Version, RunID: r.dir.manifest.Run, Run: number.Sum64(), Arm: r.arms[arm].Name, ArmIndex: arm,
 			Repeat: repeat, Scenario: spec.Name, Workload: r.dir.manifest.Workload, Seed: r.s.RepeatSeed(repeat),
-			Policies: names, Holds: catalog.Holds(r.arms[arm].Policies[catalog.RoleCoflow].Name), Cluster: &cluster, Fabric: &shape},
+			Policies: names, Holds: catalog.Holds(r.arms[arm].Policies[catalog.RoleCoflow].Name), Cluster: &cluster, Fabric: &shape, Buckets: r.buckets()},
 		Disks: disks, Needs: e.Needs(), Heartbeat: spec.Heartbeat.Interval, Seed: r.s.RepeatSeed(repeat), Congestion: spec.Fabric.CongestionControl, Settings: r.settings(), Foreseen: w.Coflows, Notes: metrics.NotesOf(w.Workload), Unheaded: spec.Limits.Duration,
 		Burst: r.burst, Faults: r.faults, Detect: spec.Heartbeat.Detect(), Silence: spec.Heartbeat.Silence(), Convergence: spec.Fabric.Convergence}
 	if spec.Disk != nil && len(w.Writers)+len(w.tasks) > 0 {
@@ -184,3 +185,16 @@ func (r *run) settings() live.Settings {
 
 // leastRing is the size of four blocks in which the kernel delivers captured packets.
 const leastRing = 512 * units.KiB
+
+// buckets returns the size of the token bucket of the fabric's links by their rate.
+func (r *run) buckets() map[units.Rate]units.Bytes {
+	size := r.burst
+	if size == nil {
+		size = plan.DefaultBurst
+	}
+	out := map[units.Rate]units.Bytes{}
+	for _, l := range r.fabric.Links() {
+		out[l.Rate] = size(l.Rate, r.fabric.Shape().MTU)
+	}
+	return out
+}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"testbed/emu/calibration"
 	"time"
 
 	"testbed/emu/fidelity"
@@ -320,6 +321,9 @@ func repeatOf(dir string, res flows.Result) (report.Repeat, error) {
 	default:
 		if out.Fabric, err = res.Meta.Fabric.Build(); err != nil {
 			return report.Repeat{}, err
+		}
+		if b := res.Meta.Buckets; len(b) > 0 {
+			out.FlowErrors = metrics.NewFlowErrors(out.Fabric, calibration.Framing(out.Fabric.Shape().MTU), func(r units.Rate) units.Bytes { return b[r] })
 		}
 	}
 	if meta != nil {

@@ -37,6 +37,8 @@ type Meta struct {
 	Cluster *Cluster `json:"cluster,omitempty"`
 	// Fabric is the fabric that connects the captured hosts; nil if not stated.
 	Fabric *topo.LeafSpine `json:"fabric,omitempty"`
+	// Buckets are the sizes of the links' token buckets by their rate; nil in captures of older versions.
+	Buckets map[units.Rate]units.Bytes `json:"buckets,omitempty"`
 }
 
 // Cluster is what figures need to know about the hosts.

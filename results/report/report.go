@@ -31,6 +31,12 @@ type Input struct {
 	// SetupShare is the largest ratio of median flow setup to median FCT without a note in
 	// the report; 0 means DefaultSetupShare.
 	SetupShare float64
+	// FlowTolerance is the largest error of a figure of FCT without a mark (see
+	// metrics.FlowErrors); 0 means DefaultFlowTolerance.
+	FlowTolerance float64
+	// FluidMargin is by how much the measured average CCT, relative to the fluid model's, may exceed
+	// what transport explains, or be below 1, without a note; 0 means DefaultFluidMargin.
+	FluidMargin float64
 	// Scaled is the scaled half of a scale check; nil if there was no check.
 	Scaled *Scaled
 	// Partial is set if the run was cut short.
@@ -76,6 +82,8 @@ type Repeat struct {
 	Untimed string
 	// Fabric is the fabric that was captured; nil if the captures do not state it.
 	Fabric *topo.Fabric
+	// FlowErrors are the errors of short flows; nil if the captures do not state the links' token buckets.
+	FlowErrors *metrics.FlowErrors
 }
 
 // Report holds computed figures and writes them in any form.
@@ -155,6 +163,12 @@ func New(in Input) (*Report, error) {
 	}
 	for i := range in.Arms {
 		r.Summary.Arms = append(r.Summary.Arms, in.summarize(i))
+	}
+	if r.Summary.FlowErrors = in.flowErrors(); r.Summary.FlowErrors != nil {
+		r.markEarly()
+	}
+	for i := range in.Arms {
+		in.explain(&r.Summary.Arms[i], in.Arms[i])
 	}
 	r.alike()
 	if in.Scaled != nil {

@@ -31,6 +31,8 @@ type Summary struct {
 	// Noise is the run-to-run noise of the machine from a calibration; nil if there is
 	// none. See metrics.Noise.
 	Noise *metrics.Noise `json:"noise,omitempty"`
+	// FlowErrors are the errors of short flows, for packets whose captures state the links' token buckets.
+	FlowErrors *FlowErrorSummary `json:"flow_errors,omitempty"`
 	// ScaleCheck is present if the run included a scale check.
 	ScaleCheck *ScaleCheck `json:"scale_check,omitempty"`
 	// Partial is present if the run was cut short.
@@ -89,11 +91,13 @@ type Metric struct {
 	Speedup *float64         `json:"speedup,omitempty"`         // ratio of averages, relative to the baseline
 	Paired  *PairedSpeedup   `json:"paired,omitempty"`          // item by item, relative to the baseline
 	Fluid   *FluidPrediction `json:"fluid,omitempty"`
-	mean    time.Duration
-	p50     time.Duration
-	p95     time.Duration
-	p99     time.Duration
-	fluid   time.Duration
+	// Early names the statistics of FCT that may be early by more than FlowErrorSummary.Tolerance.
+	Early []string `json:"early,omitempty"`
+	mean  time.Duration
+	p50   time.Duration
+	p95   time.Duration
+	p99   time.Duration
+	fluid time.Duration
 }
 
 // RepeatSpread is the spread of the repeats' averages.
@@ -145,6 +149,10 @@ type FluidPrediction struct {
 	N      int     `json:"n"`
 	MeanUS float64 `json:"mean_us"`
 	Ratio  float64 `json:"ratio"` // measured average over predicted average
+	// Explained is the ratio that set-up, retransmission, latency and resent packets explain, and Note
+	// states the likeliest cause if Ratio is outside it by more than Input.FluidMargin. Only for CCT.
+	Explained float64 `json:"explained,omitempty"`
+	Note      string  `json:"note,omitempty"`
 }
 
 // micros returns d in microseconds; its three decimals are exact.

@@ -83,8 +83,11 @@ func (r *Report) tables() []table {
 		}
 		if any {
 			t := r.table(m)
-			if m.key == "fct" {
-				t.notes = append(t.notes, r.setupNotes()...)
+			switch m.key {
+			case "cct":
+				t.notes = append(t.notes, r.fluidNotes()...)
+			case "fct":
+				t.notes = append(append(t.notes, r.setupNotes()...), r.flowErrorNotes()...)
 			}
 			out = append(out, t)
 		}
@@ -190,7 +193,7 @@ func (r *Report) row(i int, m metric, cols columns) []string {
 		if cols.best > 0 && f.MeanUS == cols.best {
 			average = best + " " + average
 		}
-		row = append(row, fmt.Sprint(f.N), average, human(f.p50), human(f.p95), human(f.p99))
+		row = append(row, fmt.Sprint(f.N), f.early("mean_us", average), f.early("p50_us", human(f.p50)), f.early("p95_us", human(f.p95)), f.early("p99_us", human(f.p99)))
 	}
 	if cols.repeats {
 		if f == nil || f.Repeats == nil {

@@ -1,0 +1,55 @@
+package report
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"testbed/results/breakdown"
+	"testbed/results/flows"
+)
+
+// Coflows of 100 ms each, against predictions of a share of that: what transport explains has no
+// note, the rest names its likeliest cause.
+func TestFiguresFarFromTheFluidModel(t *testing.T) {
+	q := func(link string, d time.Duration) breakdown.Share {
+		return breakdown.Share{Cause: breakdown.Queueing, Link: link, Time: d}
+	}
+	of := func(c breakdown.Cause, d time.Duration) breakdown.Share { return breakdown.Share{Cause: c, Time: d} }
+	for _, c := range []struct {
+		name   string
+		fluid  float64 // predicted, of the measured time
+		resent int     // of 100 packets
+		shares []breakdown.Share
+		want   string // part of the note
+	}{
+		{"as predicted", 1, 0, []breakdown.Share{of(breakdown.Serialisation, 100*ms)}, ""},
+		{"explained by latency", 1 / 1.3, 0, []breakdown.Share{of(breakdown.Serialisation, 80*ms), of(breakdown.Latency, 20*ms)}, ""},
+		{"explained by packets sent again", 1 / 1.3, 20, []breakdown.Share{of(breakdown.Serialisation, 100*ms)}, ""},
+		{"retransmission explains a part", 1 / 1.5, 0, []breakdown.Share{of(breakdown.Serialisation, 50*ms), of(breakdown.Retransmission, 10*ms), q("leaf0>spine0", 10*ms), q("leaf1>spine0", 30*ms)},
+			"1.50 times that of the fluid model. Set-up, retransmission and latency explain 1.11 times; the likeliest cause of the rest is queueing, 40 % of the time, most of it at leaf1>spine0 (30 %)"},
+		{"hosts", 1 / 1.5, 0, []breakdown.Share{of(breakdown.Serialisation, 60*ms), of(breakdown.Host, 20*ms), q("leaf0>spine0", 20*ms)}, "is hosts, for which coflows waited 20 %"},
+		{"policy", 1 / 1.5, 0, []breakdown.Share{of(breakdown.Serialisation, 50*ms), of(breakdown.Held, 30*ms), q("leaf0>spine0", 20*ms)}, "held flows back for 30 %"},
+		{"faster", 1 / 0.8, 0, []breakdown.Share{of(breakdown.Serialisation, 100*ms)}, "0.80 times that of the fluid model, although packets have headers, set-up and losses besides; the likeliest cause is that TCP shares links unequally"},
+	} {
+		r := records(0, 100*ms)
+		r.Flows = []flows.FlowRecord{{Src: "h0-00", Dst: "h1-00", Packets: 100, Resent: c.resent, End: 100 * ms}}
+		rep := measured(r, pass(), scaled(r, c.fluid))
+		rep.Timing = &breakdown.Run{CoflowTotal: c.shares}
+		out, err := New(Input{RunID: "r", Scenario: "s", Arms: []Arm{{"fair", []Repeat{rep}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		note := out.Summary.Arms[0].CCT.Fluid.Note
+		if c.want == "" && note != "" || !strings.Contains(note, c.want) {
+			t.Errorf("%s: note %q, want %q", c.name, note, c.want)
+		}
+		var text strings.Builder
+		if err := out.Markdown(&text); err != nil {
+			t.Fatal(err)
+		}
+		if note != "" && !strings.Contains(text.String(), note) {
+			t.Errorf("%s: the report does not have the note", c.name)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"testbed/results/flows"
+	"testbed/results/metrics"
+	"testbed/topo/units"
+)
+
+// DefaultFlowTolerance is the default of Input.FlowTolerance.
+const DefaultFlowTolerance = 0.05
+
+// earlyMark marks a figure that may be early by more than Input.FlowTolerance.
+const earlyMark = "†"
+
+// FlowErrorSummary states by how much flows that have their path to themselves end early,
+// because token buckets are full after an idle period.
+type FlowErrorSummary struct {
+	// Tolerance is the error beyond which Metric.Early names a statistic, relative to the time
+	// over links that store and forward.
+	Tolerance float64             `json:"tolerance"`
+	Sizes     []metrics.SizeError `json:"sizes"`
+}
+
+// flowErrors returns the errors of the first repeat whose captures state them; nil without one.
+func (in Input) flowErrors() *FlowErrorSummary {
+	for _, a := range in.Arms {
+		for _, rep := range a.Repeats {
+			if rep.FlowErrors != nil {
+				return &FlowErrorSummary{cmp.Or(in.FlowTolerance, DefaultFlowTolerance), rep.FlowErrors.Sizes()}
+			}
+		}
+	}
+	return nil
+}
+
+// markEarly finds the statistics of FCT that would be larger by more than the tolerance if no bucket
+// had been full when a flow started.
+func (r *Report) markEarly() {
+	for i := range r.Summary.Arms {
+		f := r.Summary.Arms[i].FCT
+		if f == nil {
+			continue
+		}
+		var later []metrics.Item
+		for k, rep := range r.in.Arms[i].Repeats {
+			items := metrics.FCTs(k, rep.Records)
+			if rep.FlowErrors != nil {
+				items = rep.FlowErrors.Later(items, flowsByID(rep.Records.Flows))
+			}
+			later = append(later, items...)
+		}
+		d := metrics.Summarize(later)
+		for _, s := range []struct {
+			key     string
+			is, was time.Duration
+		}{{"mean_us", f.mean, d.Mean}, {"p50_us", f.p50, d.P50}, {"p95_us", f.p95, d.P95}, {"p99_us", f.p99, d.P99}} {
+			if float64(s.was-s.is) > r.Summary.FlowErrors.Tolerance*float64(s.was) {
+				f.Early = append(f.Early, s.key)
+			}
+		}
+	}
+}
+
+func flowsByID(all []flows.FlowRecord) func(int) (units.Bytes, string, string) {
+	byID := make(map[int]*flows.FlowRecord, len(all))
+	for i := range all {
+		byID[int(all[i].Flow)] = &all[i]
+	}
+	return func(id int) (units.Bytes, string, string) {
+		f := byID[id]
+		return f.Size, f.Src, f.Dst
+	}
+}
+
+// early marks a cell of a statistic that Metric.Early names.
+func (f *Metric) early(key, cell string) string {
+	if slices.Contains(f.Early, key) {
+		return cell + earlyMark
+	}
+	return cell
+}
+
+// flowErrorNotes states the errors of short flows below the table of FCT.
+func (r *Report) flowErrorNotes() []string {
+	e := r.Summary.FlowErrors
+	if e == nil {
+		return nil
+	}
+	var rack, racks []string
+	for _, s := range e.Sizes {
+		if s.Rack != nil {
+			rack = append(rack, fmt.Sprintf("%v %s", s.Size, units.Percent(*s.Rack, 1)))
+		}
+		if s.Racks != nil {
+			racks = append(racks, fmt.Sprintf("%v %s", s.Size, units.Percent(*s.Racks, 1)))
+		}
+	}
+	var paths []string
+	for _, p := range []struct {
+		where string
+		sizes []string
+	}{{"within a rack ", rack}, {"across racks ", racks}} {
+		if len(p.sizes) > 0 {
+			paths = append(paths, p.where+strings.Join(p.sizes, ", "))
+		}
+	}
+	out := []string{"Short flows: on idle links, whose token buckets are full, a flow ends early, relative to links that store and forward each frame: " + strings.Join(paths, "; ") + "."}
+	if slices.ContainsFunc(r.Summary.Arms, func(a ArmSummary) bool { return a.FCT != nil && len(a.FCT.Early) > 0 }) {
+		out = append(out, fmt.Sprintf("%s: may be early by more than %s, if every flow found its links idle. Larger flows have smaller errors.", earlyMark, units.Percent(e.Tolerance, 0)))
+	}
+	return out
+}
