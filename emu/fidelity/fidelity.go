@@ -196,6 +196,7 @@ func Judge(s Samples, th Thresholds) verdict.Verdict {
 		Kernel(s.Kernel, s.KernelLost), clock(s, th), captureDrops(s), counters(s, th), delivered(s, th), spacing(s, th), lateness(s, th), disks(s, th), engine(s, th),
 		burst(s, th), frames(s, th), loss(s, th), stall(s, th), machine(s, th), foreign(s, th), queue(s, th),
 	}
+	othersDelayed(checks)
 	return Doubt(verdict.Of(checks...), s.Problems)
 }
 

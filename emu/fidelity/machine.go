@@ -2,6 +2,8 @@ package fidelity
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"testbed/results/verdict"
@@ -41,7 +43,7 @@ func stall(s Samples, th Thresholds) verdict.Check {
 
 func machine(s Samples, th Thresholds) verdict.Check {
 	m := s.Machine
-	c := verdict.Check{Name: "machine", Level: verdict.Pass, Value: "not measured", Pass: fmt.Sprintf("≤ %g %% of the processors in other processes", 100*th.OthersPass), Void: "-"}
+	c := verdict.Check{Name: "machine", Level: verdict.Pass, Value: "not measured", Pass: fmt.Sprintf("≤ %g %% of the processors in other processes", 100*th.OthersPass), Void: "more, and any of " + strings.Join(delayed, ", ") + " not pass"}
 	if !m.Known {
 		return c
 	}
@@ -61,4 +63,23 @@ func machine(s Samples, th Thresholds) verdict.Check {
 		c.Reason = fmt.Sprintf("other processes took %.0f %% of the processors (run again on a quiet machine)", 100*m.Others)
 	}
 	return c
+}
+
+// delayed are the checks that show that packets or the program were late.
+var delayed = []string{"delivered", "packet-spacing", "scheduling-lateness", "stall"}
+
+// othersDelayed voids the check machine if other processes took more than their share and packets or the
+// program were late: then the load was not only there, it moved the figures.
+func othersDelayed(checks []verdict.Check) {
+	at := slices.IndexFunc(checks, func(c verdict.Check) bool { return c.Name == "machine" })
+	if at < 0 || checks[at].Level == verdict.Pass {
+		return
+	}
+	for _, c := range checks {
+		if c.Level != verdict.Pass && slices.Contains(delayed, c.Name) {
+			checks[at].Level = verdict.Void
+			checks[at].Reason += fmt.Sprintf(", and %s is %s: %s", c.Name, c.Level, c.Value)
+			return
+		}
+	}
 }
