@@ -52,7 +52,9 @@ var onlyTests = map[string]string{
 // skipTests selects the few long tests of a package that do not depend on the kernel. They
 // are skipped without -run.
 var skipTests = map[string]string{
-	"emu/cli":                 "^TestScripts$",    // simulations, traces, tables and errors of users
+	// Simulations, traces, tables, errors of users, and runs that other tests repeat on the guest's kernel; what commands
+	// build, remove and leave behind is tested there.
+	"emu/cli":                 "^Test(Scripts|CheckScaleOnPackets|Tutorial|MissingLines|CompareVoidArm|VoidArmShowsNoFigure|ReportOnDamagedCaptures|InterruptSavesWhatEnded|InterruptEndsComputing|Progress.*|GraphOfARun|Pcap.*|TracesOnRequest|RunAgreesWithOtherTools|InspectSeesLoad|InspectCountsKnownBytes|ErrorsRepeatLittle)$",
 	"emu/calibration/measure": "^TestJudgeNoise$", // statistics of drawn runs
 	// Faults in every phase of a task, by the calls that TestStopOfATask and TestCrashOfATask test.
 	"emu/live": "^Test(CrashInEveryPhase|CrashOfTheOtherEnd|CrashOfTheOnlyReplica|CrashAmongClonesInEveryPhase|ShortCrash|KillInEveryPhase|SilenceUnderTasks)$",
