@@ -161,16 +161,16 @@ func parseRates(rates, mtus []string, o *measure.Options) error {
 // writeFlows prints how early isolated flows end: a row for each link and length of the path.
 func writeFlows(w io.Writer, flows []calibration.Flow, style tables.Style) error {
 	fmt.Fprintln(w)
-	if err := style.Paragraph(w, "", "", "Flows on idle links: error of the time to completion relative to links that store and forward each frame, median measured (computed for full buckets)"); err != nil {
+	if err := style.Paragraph(w, "", "", "Flows on idle links: error of the time to completion relative to links that store and forward each frame, in %: median measured (computed for full buckets)"); err != nil {
 		return err
 	}
-	t := tables.Table{Head: []string{"link", "links", "bucket"}, Columns: []tables.Column{{Left: true}}}
+	t := tables.Table{Head: []string{"link", "links"}, Columns: []tables.Column{{Left: true}}}
 	for i, f := range flows {
 		if i == 0 || f.Rate != flows[i-1].Rate || f.MTU != flows[i-1].MTU || f.Links != flows[i-1].Links {
-			t.Rows = append(t.Rows, []string{fmt.Sprintf("%v, MTU %d", f.Rate, int64(f.MTU)), fmt.Sprint(f.Links), fmt.Sprint(int64(f.Bucket))})
+			t.Rows = append(t.Rows, []string{fmt.Sprintf("%v, MTU %d", f.Rate, int64(f.MTU)), fmt.Sprint(f.Links)})
 		}
 		last := len(t.Rows) - 1
-		t.Rows[last] = append(t.Rows[last], fmt.Sprintf("%+.1f %% (%.1f)", 100*f.Error.Median, 100*f.Computed))
+		t.Rows[last] = append(t.Rows[last], fmt.Sprintf("%+.1f (%.1f)", 100*f.Error.Median, 100*f.Computed))
 		if len(t.Head) < len(t.Rows[last]) {
 			t.Head = append(t.Head, f.Size.String())
 		}

@@ -11,6 +11,7 @@ import (
 
 	"testbed/emu/calibration"
 	"testbed/emu/kernel"
+	"testbed/results/metrics"
 	tables "testbed/results/table"
 	"testbed/topo/units"
 )
@@ -128,6 +129,9 @@ func TestDoctorFailsForWhatIsNeeded(t *testing.T) {
 func TestCalibrationFitsItsWidth(t *testing.T) {
 	c := &calibration.Calibration{Kernel: "6.18.44", CPUs: 128}
 	c.Links = []calibration.Link{{Rate: units.Gbps, MTU: 1500}, {Rate: units.Gbps, MTU: 9000}}
+	for i := range 16 { // four sizes over two and four links, at two MTUs
+		c.Flows = append(c.Flows, calibration.Flow{Rate: units.Gbps, MTU: c.Links[i/8].MTU, Links: 2 + i/4%2*2, Size: metrics.FlowErrorSizes[i%4], Error: calibration.Spread{Median: -0.987}, Computed: -1})
+	}
 	c.Capacity = []calibration.Capacity{{MTU: 9000, Rate: 1_000_000_000, Flows: 12345, Bounded: true, Links: 12345, Packets: 123456789, Cost: 12345 * time.Nanosecond, CostFrom: [2]float64{12345, 67890}}}
 	c.Disk.Throttles = []calibration.Throttle{{Name: "cgroup io.max", Missing: strings.Repeat("no such controller ", 12)}}
 	var b strings.Builder
@@ -141,6 +145,9 @@ func TestCalibrationFitsItsWidth(t *testing.T) {
 		if strings.Contains(line, "1Gbps") && !strings.Contains(line, "MTU 1500") && !strings.Contains(line, "MTU 9000") && !strings.Contains(line, "12345") {
 			t.Errorf("which MTU is not said in %s", line)
 		}
+	}
+	if n := strings.Count(b.String(), "-98.7 (-100.0)"); n != 16 {
+		t.Errorf("%d of 16 errors of flows in\n%s", n, &b)
 	}
 	for _, figure := range []string{"12345 or more", "123456789", "12.3 us (12.3 to 67.9)", "missing: no such controller"} {
 		if !strings.Contains(b.String(), figure) {

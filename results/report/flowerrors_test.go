@@ -15,7 +15,7 @@ import (
 )
 
 // Four flows of 10 KB and one of 10 MB, over idle links of 10 Mbps: the small ones are 47 % early,
-// which is the case for the median and the average of FCT, but for P95 and P99 only with a
+// which is the case for the median and the average of FCT, and for P95 and P99 only with a
 // tolerance below their error.
 func TestEarlyFiguresAreMarked(t *testing.T) {
 	shape := topo.LeafSpine{Leaves: 2, Spines: 1, HostsPerLeaf: 2, HostLink: 10 * units.Mbps, Oversubscription: units.Ratio{Num: 2, Den: 1}, Queue: topo.Queue{Bytes: units.MB}, MTU: 1500}

@@ -14,6 +14,9 @@ import (
 	"testbed/topo/units"
 )
 
+// flowRounds is the most measurements of a size.
+const flowRounds = 3
+
 // flows measures flows that have their path to themselves, after an idle period: between two hosts of a
 // rack, which two links connect, and of two racks, which four links of the same rate connect.
 // The buckets are those that runs use.
@@ -52,7 +55,7 @@ func (m *machine) flowsTo(ctx context.Context, c calibration.Link, to topo.HostI
 		path = append(path, metrics.Hop{Rate: l.fabric.Link(id).Rate, Bucket: l.burst})
 	}
 	rounds := make([][]round, len(metrics.FlowErrorSizes))
-	for range m.o.Rounds {
+	for range min(m.o.Rounds, flowRounds) {
 		for i, size := range metrics.FlowErrorSizes {
 			r, err := l.send(ctx, size, 0)
 			if err != nil {
@@ -74,7 +77,7 @@ func (m *machine) flowsTo(ctx context.Context, c calibration.Link, to topo.HostI
 		whole := framing.StoreAndForward(size, path)
 		var errors []float64
 		for _, r := range rounds[i] {
-			took, err := r.took(sent, received, framing.Wire(size))
+			took, err := r.took(sent, received, size)
 			if err != nil {
 				return nil, err
 			}
@@ -99,9 +102,9 @@ func usedBucket(l calibration.Link) units.Bytes {
 	return plan.DefaultBurst(l.Rate, l.MTU)
 }
 
-// took returns the time from a round's first frame at the sender until its wire bytes have
+// took returns the time from a round's first frame at the sender until size bytes of payload have
 // arrived.
-func (r round) took(sent, received []arrival, wire units.Bytes) (time.Duration, error) {
+func (r round) took(sent, received []arrival, size units.Bytes) (time.Duration, error) {
 	during := func(f arrival) bool { return !f.at.Before(r.start) && !f.at.After(r.end) }
 	first := slices.IndexFunc(sent, during)
 	if first < 0 {
@@ -112,9 +115,9 @@ func (r round) took(sent, received []arrival, wire units.Bytes) (time.Duration, 
 		if !during(f) {
 			continue
 		}
-		if got += units.Bytes(f.size); got >= wire {
+		if got += units.Bytes(f.size) - headers; got >= size {
 			return f.at.Sub(sent[first].at), nil
 		}
 	}
-	return 0, fmt.Errorf("the capture of the receiver has %d of %d bytes of a flow", int64(got), int64(wire))
+	return 0, fmt.Errorf("the capture of the receiver has %d of %d bytes of a flow", int64(got), int64(size))
 }

@@ -47,7 +47,7 @@ func TestTimeOfAFlow(t *testing.T) {
 	r := round{at(10), at(20)}
 	sent := []arrival{{at(1), 1000}, {at(11), 1000}, {at(12), 1000}}
 	received := []arrival{{at(2), 1000}, {at(13), 1000}, {at(15), 1000}, {at(18), 1000}}
-	if got, err := r.took(sent, received, 2000); err != nil || got != 4*time.Millisecond {
+	if got, err := r.took(sent, received, 1800); err != nil || got != 4*time.Millisecond {
 		t.Errorf("took %v, %v, want 4 ms", got, err)
 	}
 	for _, c := range []struct {
@@ -55,9 +55,9 @@ func TestTimeOfAFlow(t *testing.T) {
 		want           string
 	}{
 		{nil, received, "the sender has no frame"},
-		{sent, received[:2], "the receiver has 1000 of 2000 bytes"},
+		{sent, received[:2], "the receiver has 934 of 1800 bytes"},
 	} {
-		if _, err := r.took(c.sent, c.received, 2000); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := r.took(c.sent, c.received, 1800); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("error %v, want %q", err, c.want)
 		}
 	}

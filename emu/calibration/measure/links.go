@@ -33,9 +33,9 @@ const (
 	// if that is more.
 	shortest       = calibration.DefaultShortFlow
 	shortestFrames = 28
-	// dataFrame is the minimum length of a frame that counts as data: those without payload
-	// have at most 74 bytes in these flows, the shortest with payload 118.
-	dataFrame = 100
+	// headers are those of each frame of a flow. Longer ones have payload, except the SYN,
+	// which precedes each flow.
+	headers = plan.TCPHeaders + plan.EthernetHeader
 	linkRing  = 8 * units.MiB
 	snaplen   = 64
 )
@@ -206,7 +206,7 @@ func (l *link) tap(ctx context.Context, at *kernel.Namespace, leaving bool) erro
 	}
 	t.work.Go(func() error {
 		return t.capture.Run(context.WithoutCancel(ctx), func(at time.Time, _ int, outgoing bool, _ []byte, size int) error {
-			if outgoing == leaving && size >= dataFrame {
+			if outgoing == leaving && size > int(headers) {
 				t.frames = append(t.frames, arrival{at, size})
 			}
 			return nil
@@ -262,7 +262,7 @@ func (l *link) send(ctx context.Context, flow units.Bytes, more time.Duration) (
 	case <-time.After(max(idle, 2*l.rate.TimeToSend(l.burst))):
 	}
 	r.start = time.Now()
-	_, err = io.CopyN(c, zeros{}, int64(size))
+	_, err = c.Write(make([]byte, size)) // at once: each write would end with a short frame
 	err = errors.Join(err, <-received)
 	r.end = time.Now()
 	err = errors.Join(err, c.Close())
@@ -271,10 +271,6 @@ func (l *link) send(ctx context.Context, flow units.Bytes, more time.Duration) (
 	}
 	return r, err
 }
-
-type zeros struct{}
-
-func (zeros) Read(b []byte) (int, error) { return len(b), nil }
 
 // captured ends the first capture and returns its data frames.
 func (l *link) captured() ([]arrival, error) { return l.taps[0].captured() }
