@@ -185,6 +185,9 @@ func (s LeafSpine) String() string {
 	if s.Delay > 0 {
 		fmt.Fprintf(&b, ", delay %v", s.Delay)
 	}
+	if s.StoreAndForward {
+		b.WriteString(", store and forward")
+	}
 	if s.RED != nil {
 		fmt.Fprintf(&b, ", RED from %v to %v", s.RED.Min, s.RED.Max)
 		if s.RED.ECN {

@@ -58,6 +58,9 @@ type LeafSpine struct {
 	HostLinks        []HostLink    `json:",omitempty"` // later entries take precedence
 	Links            []LinkChange  `json:",omitempty"` // later entries take precedence
 	RED              *RED          `json:",omitempty"` // nil for drop-tail alone
+	// StoreAndForward makes every link hold each packet for the time that it takes on the wire. Without it
+	// a token bucket limits the rate, and a packet on an idle link passes at once. Not with RED.
+	StoreAndForward bool `json:",omitempty"`
 }
 
 // HostLink is the rate of the links of some hosts, in each direction.
@@ -206,6 +209,9 @@ func (s LeafSpine) Build() (*Fabric, error) {
 	}
 	if s.Delay < 0 || s.Delay > MaxDelay {
 		bad("delay: %v: must be 0s to %v", s.Delay, MaxDelay)
+	}
+	if s.RED != nil && s.StoreAndForward {
+		bad("red: a link that stores and forwards has no RED: use token buckets")
 	}
 	if r := s.RED; r != nil {
 		if r.Min <= 0 || r.Max <= r.Min {

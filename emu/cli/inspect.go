@@ -24,6 +24,7 @@ import (
 	"testbed/emu/plan"
 	tables "testbed/results/table"
 	"testbed/topo"
+	"testbed/topo/units"
 )
 
 // Default and bounds of the interval of inspect; 0 is also valid. Reading a large fabric
@@ -250,7 +251,7 @@ func (in *inspector) read() (inspect.Reading, error) {
 		}
 		p := n.ports[i]
 		out[id] = inspect.Sample{At: n.at, Counters: inspect.Counters{Bytes: p.Qdisc.Bytes, Packets: p.Qdisc.Packets, Dropped: p.Qdisc.Dropped,
-			Overlimits: p.Qdisc.Overlimits, Backlog: p.Qdisc.Backlog, Rate: p.Rate, Limit: p.Limit, Up: p.Up}}
+			Overlimits: p.Qdisc.Overlimits, Backlog: p.Qdisc.Backlog, Rate: p.Rate, Limit: max(p.Limit, units.Bytes(p.Packets)*(in.fabric.Shape().MTU+plan.EthernetHeader)), Up: p.Up}}
 	}
 	return out, nil
 }

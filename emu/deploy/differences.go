@@ -187,6 +187,17 @@ func (d *differ) qdisc(link string, w, g Qdisc) {
 			d.add(link, "shaper's "+b, none, b)
 		}
 	case "netem":
+		rate := func(q Qdisc) string {
+			if q.Rate == 0 {
+				return none
+			}
+			return q.Rate.String()
+		}
+		name := "rate" // as a fault explains it
+		if w.Rate == 0 {
+			name = "delay's rate"
+		}
+		d.add(link, name, rate(w), rate(g))
 		d.add(link, "delay", w.Delay.String(), g.Delay.String())
 		d.add(link, "delay's limit", fmt.Sprintf("%d packets", w.Packets), fmt.Sprintf("%d packets", g.Packets))
 		for _, b := range g.Besides {

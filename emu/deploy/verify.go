@@ -61,7 +61,7 @@ type Device struct {
 type Qdisc struct {
 	Kind   string
 	Parent string      // "root", "ingress" or a class such as "1:2"
-	Rate   units.Rate  // of a tbf
+	Rate   units.Rate  // of a tbf or netem
 	Burst  units.Bytes // of a tbf
 	Grain  units.Bytes // precision with which the kernel reports Burst
 	Limit  units.Bytes // of a tbf and of red
@@ -188,6 +188,10 @@ func Expect(p *plan.Plan) (*Expectation, error) {
 		case plan.Shaper:
 			d := device(op.Namespace, op.Device)
 			_, parent := op.Handle()
+			if op.Packets > 0 {
+				d.Qdiscs = append(d.Qdiscs, Qdisc{Kind: "netem", Parent: root, Rate: 8 * units.Rate(op.Rate.BytesPerSecond()), Delay: op.Delay, Packets: op.Packets})
+				continue
+			}
 			d.Qdiscs = append(d.Qdiscs, Qdisc{Kind: "tbf", Parent: below(parent), Rate: 8 * units.Rate(op.Rate.BytesPerSecond()), Burst: op.Burst, Limit: op.Limit})
 		case plan.RED:
 			d := device(op.Namespace, op.Device)

@@ -147,8 +147,11 @@ func readDelay(q *deploy.Qdisc, options []byte) error {
 			unplanned("reorder", word(v, 0) != 0)
 		case kind == nl.TCA_NETEM_CORRUPT && len(v) >= 4:
 			unplanned("corrupt", word(v, 0) != 0)
-		case kind == nl.TCA_NETEM_RATE && len(v) >= 4:
-			unplanned("rate", word(v, 0) != 0)
+		case kind == nl.TCA_NETEM_RATE && len(v) >= 16: // struct tc_netem_rate: rate, overhead, cells
+			q.Rate = max(q.Rate, 8*units.Rate(word(v, 0)))
+			unplanned("overhead", word(v, 1) != 0 || word(v, 2) != 0)
+		case kind == tcaNetemRate64 && len(v) >= 8:
+			q.Rate = 8 * units.Rate(binary.NativeEndian.Uint64(v))
 		case kind == nl.TCA_NETEM_LOSS: // a loss model instead of a probability
 			unplanned("loss model", true)
 		case kind == tcaNetemSlot:
@@ -178,6 +181,8 @@ func readRED(q *deploy.Qdisc, options []byte) error {
 const (
 	sizeofNetem  = 24 // struct tc_netem_qopt
 	tcaNetemSlot = 12
+
+	tcaNetemRate64 = 8 // bytes per second that exceed 32 bits
 )
 
 // parseAddress parses an address of a list or a notification. It returns nil for one that the kernel adds by

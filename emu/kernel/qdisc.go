@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -41,6 +42,9 @@ func addQdisc(req *nl.NetlinkRequest, kind string) error {
 // The older form, the time to fill the bucket, is rounded to ticks and, by common libraries, to
 // microseconds.
 func (b *builder) shape(index int, op plan.Shaper) error {
+	if op.Packets > 0 {
+		return b.netem(index, op.Delay, op.Packets, uint64(op.Rate.BytesPerSecond()))
+	}
 	handle, parent := op.Handle()
 	req := b.qdisc(index, "tbf", handle, parent)
 	bytesPerSecond := uint64(op.Rate.BytesPerSecond())
@@ -57,14 +61,27 @@ func (b *builder) shape(index int, op plan.Shaper) error {
 	return change(req)
 }
 
-// delay adds netem at the root of a device. Its options are a struct followed by attributes. The
-// latency of the struct is in ticks; the attribute, in nanoseconds, overrides it.
 func (b *builder) delay(index int, op plan.Delay) error {
+	return b.netem(index, op.Delay, op.Packets, 0)
+}
+
+// netem adds netem at the root of a device. Its options are a struct followed by attributes. The
+// latency of the struct is in ticks; the attribute, in nanoseconds, overrides it. A rate of 0 bytes per
+// second holds no packet for its own length.
+func (b *builder) netem(index int, delay time.Duration, limit uint32, rate uint64) error {
 	req := b.qdisc(index, "netem", plan.RootHandle, 0)
 	head := make([]byte, 24) // struct tc_netem_qopt
-	binary.NativeEndian.PutUint32(head[4:], op.Packets)
+	binary.NativeEndian.PutUint32(head[4:], limit)
 	options := nl.NewRtAttr(nl.TCA_OPTIONS, head)
-	options.AddRtAttr(tcaNetemLatency64, nl.Uint64Attr(uint64(op.Delay)))
+	options.AddRtAttr(tcaNetemLatency64, nl.Uint64Attr(uint64(delay)))
+	if rate > 0 {
+		if rate >= minRate64 {
+			options.AddRtAttr(tcaNetemRate64, nl.Uint64Attr(rate))
+		}
+		spec := make([]byte, 16) // struct tc_netem_rate: rate, overhead, cells
+		binary.NativeEndian.PutUint32(spec, uint32(min(rate, minRate64-1)))
+		options.AddRtAttr(nl.TCA_NETEM_RATE, spec)
+	}
 	req.AddData(options)
 	return addQdisc(req, "netem")
 }

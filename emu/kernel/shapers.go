@@ -2,11 +2,13 @@ package kernel
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"testbed/emu/deploy"
 	"testbed/topo/units"
 )
 
@@ -16,9 +18,10 @@ type Port struct {
 	// Up reports whether the device and the other end of its link are up.
 	Up bool
 	// Rate and Limit are the rate and the queue limit of the TBF at the root, or below a netem
-	// there. The rate is in whole bytes per second. Both are 0 if there is no TBF.
-	Rate  units.Rate
-	Limit units.Bytes
+	// there, or the rate of that netem, whose limit is in Packets. The rate is in whole bytes per second. All are 0 without a shaper.
+	Rate    units.Rate
+	Limit   units.Bytes
+	Packets uint32
 }
 
 // Ports returns the counters of all devices of the namespace, like Links, with the state of each
@@ -49,15 +52,16 @@ func (n *Namespace) ports() ([]Port, error) {
 	ports := make([]Port, len(links))
 	for i, l := range links {
 		s := shapers[l.Index]
-		ports[i] = Port{LinkStats: l, Up: up[l.Index], Rate: s.rate, Limit: s.limit}
+		ports[i] = Port{LinkStats: l, Up: up[l.Index], Rate: s.rate, Limit: s.limit, Packets: s.packets}
 	}
 	return ports, nil
 }
 
-// shaper is the settings of a TBF.
+// shaper is the settings of a TBF, or of netem with a rate.
 type shaper struct {
-	rate  units.Rate
-	limit units.Bytes
+	rate    units.Rate
+	limit   units.Bytes
+	packets uint32
 }
 
 // From linux/pkt_sched.h: struct tc_tbf_qopt is two struct tc_ratespec, whose last word is the
@@ -98,6 +102,13 @@ func (n *Namespace) shapers() (map[int]shaper, error) {
 		})
 		if kind == "netem" && !below {
 			delayed[msg.Ifindex] = msg.Handle
+			var q deploy.Qdisc
+			if err := errors.Join(err, readDelay(&q, options)); err != nil {
+				return err
+			}
+			if q.Rate > 0 {
+				found[int(msg.Ifindex)] = shaper{rate: q.Rate, packets: q.Packets}
+			}
 		}
 		if err != nil || kind != "tbf" {
 			return err

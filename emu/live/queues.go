@@ -42,8 +42,8 @@ func (q *queues) note(f *topo.Fabric, namespace string, ports []port, r readings
 		}
 		q.last[id] = reading{id, r.at, d.Qdisc}
 		x.Longest = max(x.Longest, d.Qdisc.Backlog)
-		// RED drops early, so its drops are no bound.
-		if was.at.IsZero() || d.Qdisc.Dropped == was.Dropped || f.Link(id).RED != nil || d.Qdisc.Bytes < was.Bytes {
+		// RED drops early, and netem by packets of any size, so their drops are no bound.
+		if was.at.IsZero() || d.Qdisc.Dropped == was.Dropped || f.Link(id).RED != nil || f.Shape().StoreAndForward || d.Qdisc.Bytes < was.Bytes {
 			continue
 		}
 		x.Drops++

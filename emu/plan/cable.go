@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"math"
+
 	"testbed/topo"
 	"testbed/topo/units"
 )
@@ -50,9 +52,20 @@ func via(r topo.RackID, spines []int) (hops []Hop) {
 func ShaperOf(f *topo.Fabric, id topo.LinkID, rate units.Rate, burst func(units.Rate, units.Bytes) units.Bytes) Shaper {
 	ns, dev := Egress(f, id)
 	mtu := f.Shape().MTU
+	if f.Shape().StoreAndForward {
+		return serializer(f.Link(id), ns, dev, rate, mtu)
+	}
 	if burst == nil {
 		burst = DefaultBurst
 	}
 	bucket := burst(rate, mtu)
 	return Shaper{Namespace: ns, Device: dev, Rate: rate, Burst: bucket, Limit: max(f.Link(id).Queue, bucket), MTU: mtu, Delayed: f.Link(id).Delay > 0}
+}
+
+// serializer returns the shaper of a link that stores and forwards. Its limit is the queue, and what the delay
+// holds, in full frames.
+func serializer(l topo.Link, namespace, device string, rate units.Rate, mtu units.Bytes) Shaper {
+	frame := mtu + EthernetHeader
+	return Shaper{Namespace: namespace, Device: device, Rate: rate, Burst: frame, Limit: l.Queue, MTU: mtu,
+		Packets: uint32(min((l.Queue+l.Rate.BytesIn(l.Delay))/frame, math.MaxInt32)), Delay: l.Delay}
 }

@@ -154,6 +154,10 @@ func (c compiler) shapers() (ops []Op) {
 	arrivals := c.arrivals()
 	for _, l := range c.f.Links() {
 		ns, dev := Egress(c.f, l.ID)
+		if c.f.Shape().StoreAndForward {
+			ops = append(ops, serializer(l, ns, dev, l.Rate, c.mtu))
+			continue
+		}
 		delayed := l.Delay > 0
 		if delayed {
 			ops = append(ops, Delay{Namespace: ns, Device: dev, Delay: l.Delay, Packets: delayLimit(l, max(l.Rate, arrivals(l)))})

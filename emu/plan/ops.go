@@ -96,7 +96,8 @@ type Delay struct {
 }
 
 // Shaper puts a token bucket in front of a link: Rate, counted over Ethernet
-// frames, with a bucket of Burst bytes and a drop-tail queue of Limit bytes.
+// frames, with a bucket of Burst bytes and a drop-tail queue of Limit bytes. With Packets
+// it is netem instead, which holds each packet for its time on the wire, and then for Delay.
 type Shaper struct {
 	Namespace string      `json:"namespace"`
 	Device    string      `json:"device"`
@@ -105,6 +106,9 @@ type Shaper struct {
 	Limit     units.Bytes `json:"limit"`
 	MTU       units.Bytes `json:"mtu"` // of the device: no frame is larger than this and EthernetHeader
 	Delayed   bool        `json:"delayed,omitempty"`
+	// Packets is the limit of netem, in packets; Burst is then a frame. 0 for a token bucket.
+	Packets uint32        `json:"packets,omitempty"`
+	Delay   time.Duration `json:"delay_ns,omitempty"` // of netem, one way
 }
 
 // RED puts random early detection in the place of a shaper's drop-tail queue,
@@ -218,9 +222,13 @@ const (
 )
 
 func (o Delay) String() string {
-	microseconds := strconv.FormatFloat(float64(o.Delay.Nanoseconds())/1e3, 'f', -1, 64) // tc accepts no nanoseconds here
 	return fmt.Sprintf("tc -n %s qdisc replace dev %s root handle %d: netem delay %sus limit %d",
-		o.Namespace, o.Device, RootHandle, microseconds, o.Packets)
+		o.Namespace, o.Device, RootHandle, microseconds(o.Delay), o.Packets)
+}
+
+// microseconds formats a delay: tc accepts no nanoseconds.
+func microseconds(d time.Duration) string {
+	return strconv.FormatFloat(float64(d.Nanoseconds())/1e3, 'f', -1, 64)
 }
 
 // Handle returns the shaper's handle and the handle of its parent among the qdiscs of its
@@ -237,6 +245,13 @@ func (o Shaper) String() string {
 	place := fmt.Sprintf("root handle %d:", handle)
 	if parent > 0 {
 		place = fmt.Sprintf("parent %d:1 handle %d:", parent, handle)
+	}
+	if o.Packets > 0 {
+		delay := ""
+		if o.Delay > 0 {
+			delay = " delay " + microseconds(o.Delay) + "us"
+		}
+		return fmt.Sprintf("tc -n %s qdisc replace dev %s %s netem%s rate %dbps limit %d", o.Namespace, o.Device, place, delay, o.Rate.BytesPerSecond(), o.Packets)
 	}
 	return fmt.Sprintf("tc -n %s qdisc replace dev %s %s tbf rate %dbps burst %db limit %db",
 		o.Namespace, o.Device, place, o.Rate.BytesPerSecond(), int64(o.Burst), int64(o.Limit)) // tc's bps are bytes per second

@@ -98,7 +98,11 @@ func (p *Plan) Needs() []Need {
 		case Delay:
 			note("netem", "delay", op.Namespace, op.Device)
 		case Shaper:
-			note("tbf", "", op.Namespace, op.Device)
+			if op.Packets > 0 {
+				note("netem", "link_model", op.Namespace, op.Device)
+			} else {
+				note("tbf", "", op.Namespace, op.Device)
+			}
 		case RED:
 			note("red", "red", op.Namespace, op.Device)
 		}

@@ -34,6 +34,9 @@ const noCalibration = "this machine is not calibrated, using defaults (run: sudo
 // error if no calibrated bucket of a link reproduces both its rate and the scenario's short
 // flows; the error proposes settings that work.
 func Buckets(s *scenario.Scenario, f *topo.Fabric, c *calibration.Calibration) (_ func(units.Rate, units.Bytes) units.Bytes, note string, err error) {
+	if f.Shape().StoreAndForward {
+		return plan.DefaultBurst, "links store and forward, without token buckets", nil
+	}
 	if c == nil {
 		return plan.DefaultBurst, noCalibration, nil
 	}

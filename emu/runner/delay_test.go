@@ -77,3 +77,38 @@ func TestDelayIsInTheCompletionTime(t *testing.T) {
 		return got < want+5*16*time.Millisecond
 	})
 }
+
+// A run on links that store and forward: the kernel is as planned, no queue is longer than its limit
+// in packets, nothing is lost, and packets leave one at a time. A flow of 10 KB across racks, half of
+// whose time token buckets would save, takes no less than its frames on four links.
+func TestRunOnLinksThatStoreAndForward(t *testing.T) {
+	netnstest.Require(t)
+	s := loadText(t, fmt.Sprintf(acrossTheRacks, ", link_model: store-and-forward"), "1 0 1 0 1 1:0.01", "2 2000 2 0 1 1 2:1", "3 2500 2 1 2 1 3:1")
+	f, err := s.Shape().Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := kernel.CheckNeeds(plan.Compile("stored", f, plan.Options{})); err != nil {
+		if netnstest.Emulated() || !errors.Is(err, deploy.ErrUnsupported) || !strings.Contains(err.Error(), "link_model") {
+			t.Fatal(err)
+		}
+		t.Logf("NOT TESTED ON PACKETS: %v; what is tested is the refusal", err)
+		return
+	}
+	_, arms := onPackets(t, s)
+	r := arms["fair"]
+	frame := (20 * units.Mbps).TimeToSend(1514)
+	if got, least := cct(t, r.Records, 1), 10*frame-frame; got < least { // seven frames, the last of 1,378 bytes, and three more
+		t.Errorf("10 KB took %v, less than %v on four links", got, least)
+	}
+	for _, name := range []string{"kernel", "capture-drops", "captured-bytes", "loss", "frames", "queue", "foreign"} {
+		if level(r.Verdict, name) != verdict.Pass {
+			show(t, r.Verdict, true)
+			t.Errorf("%s does not pass", name)
+		}
+	}
+	if level(r.Verdict, "burst") == verdict.Void {
+		show(t, r.Verdict, true)
+		t.Error("burst is void")
+	}
+}

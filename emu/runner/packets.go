@@ -188,6 +188,9 @@ const leastRing = 512 * units.KiB
 
 // buckets returns the size of the token bucket of the fabric's links by their rate.
 func (r *run) buckets() map[units.Rate]units.Bytes {
+	if r.fabric.Shape().StoreAndForward {
+		return nil
+	}
 	size := r.burst
 	if size == nil {
 		size = plan.DefaultBurst

@@ -19,7 +19,7 @@ func (f Fabric) shape() topo.LeafSpine {
 	s := topo.LeafSpine{
 		Leaves: f.Leaves, Spines: f.Spines, HostsPerLeaf: f.HostsPerLeaf, HostLink: f.HostLink,
 		Oversubscription: f.Oversubscription, Uplink: f.Uplink, CrossRack: f.CrossRack,
-		Queue: f.Queue, MTU: units.Bytes(f.MTU), Delay: f.Delay,
+		Queue: f.Queue, MTU: units.Bytes(f.MTU), Delay: f.Delay, StoreAndForward: f.LinkModel == "store-and-forward",
 	}
 	if f.Kind == kindSwitch {
 		s.Leaves, s.HostsPerLeaf = 1, f.Ports

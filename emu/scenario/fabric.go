@@ -230,6 +230,9 @@ func (c *checker) queues(f *Fabric, names *topo.Fabric) {
 		}
 	}
 	if red := f.RED; red != nil {
+		if s.StoreAndForward {
+			c.failAt("fabric.red", "links that store and forward have no RED: remove it, or use link_model: token-bucket")
+		}
 		if frame := units.Bytes(f.MTU) + ethernetHeader; red.Min < frame {
 			c.failAt("fabric.red.min", "%v: must be at least a frame of %d bytes", red.Min, frame)
 		}

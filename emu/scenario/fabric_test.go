@@ -98,7 +98,7 @@ s.yaml:2:91: fabric.red.max: 1KB with min 1KB: must be more than min`},
 			`s.yaml:2:105: fabric.red.max: 30KB: larger than the queue of leaf0>h0-00, 20KB: use a smaller value, or a larger queue`},
 		{"delay", spine + `, delay: 1m`, `s.yaml:2:77: fabric.delay: "1m": expected a time from 0s to 10s`},
 		{"keys of a leaf-spine", star + `, spines: 2, uplink: 25Mbps`,
-			`s.yaml:2:53: fabric.spines: key of kind leaf-spine in a fabric of kind switch: leave it out, or change the kind; allowed keys: kind, ports, host_link, host_links, queue, red, delay, links, mtu, congestion_control
+			`s.yaml:2:53: fabric.spines: key of kind leaf-spine in a fabric of kind switch: leave it out, or change the kind; allowed keys: kind, ports, host_link, host_links, queue, red, delay, link_model, links, mtu, congestion_control
 s.yaml:2:64: fabric.uplink: key of kind leaf-spine`},
 		{"keys of a switch", spine + `, ports: 4`, `s.yaml:2:70: fabric.ports: key of kind switch in a fabric of kind leaf-spine`},
 		{"too many ports", "kind: switch, ports: 251, host_link: 50Mbps", `s.yaml:2:31: fabric.ports: "251": expected a whole number from 1 to 250`},

@@ -116,6 +116,10 @@ type Fabric struct {
 	// Delay is the one-way propagation delay of every link. Values above 0s require a kernel with
 	// sch_netem.
 	Delay time.Duration `yaml:"delay" jsonschema:"default=0s" least:"0s" most:"10s"`
+	// LinkModel is how links limit their rate (default: token-bucket). A token-bucket passes a packet at once after an idle
+	// moment, so that short flows end early (docs/results.md, Short flows). store-and-forward holds each packet for the
+	// time that it takes on the wire; its queue is limited in packets, of the size of a full frame. Requires a kernel with sch_netem.
+	LinkModel string `yaml:"link_model,omitempty" jsonschema:"enum=token-bucket,enum=store-and-forward"`
 	// Links are links that differ in rate, queue or delay. If several entries match a link, the
 	// last one applies.
 	Links []LinkChange `yaml:"links,omitempty" jsonschema:"minItems=1,maxItems=256"`

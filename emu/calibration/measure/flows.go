@@ -24,7 +24,7 @@ func (m *machine) flows(ctx context.Context) error {
 	for _, l := range m.c.Links {
 		m.step(fmt.Sprintf("flows at %v, MTU %d", l.Rate, int64(l.MTU)), 1)
 		for _, to := range []topo.HostID{1, 2} {
-			all, err := m.flowsTo(ctx, l, to)
+			all, err := m.flowsTo(ctx, twoRacks(l.Rate, l.MTU), usedBucket(l), to)
 			if err != nil {
 				return fmt.Errorf("%v at MTU %d: %w", l.Rate, int64(l.MTU), err)
 			}
@@ -41,13 +41,13 @@ func twoRacks(rate units.Rate, mtu units.Bytes) topo.LeafSpine {
 	return s
 }
 
-func (m *machine) flowsTo(ctx context.Context, c calibration.Link, to topo.HostID) (out []calibration.Flow, err error) {
-	l, err := m.openPath(ctx, twoRacks(c.Rate, c.MTU), to)
+func (m *machine) flowsTo(ctx context.Context, shape topo.LeafSpine, bucket units.Bytes, to topo.HostID) (out []calibration.Flow, err error) {
+	l, err := m.openPath(ctx, shape, to)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, l.close(ctx)) }()
-	if err := errors.Join(l.tap(ctx, l.src, true), l.tap(ctx, l.dst, false), l.shape(ctx, usedBucket(c))); err != nil {
+	if err := errors.Join(l.tap(ctx, l.src, true), l.tap(ctx, l.dst, false), l.shape(ctx, bucket)); err != nil {
 		return nil, err
 	}
 	var path []metrics.Hop
@@ -72,7 +72,7 @@ func (m *machine) flowsTo(ctx context.Context, c calibration.Link, to topo.HostI
 	if err != nil {
 		return nil, err
 	}
-	framing := calibration.Framing(c.MTU)
+	framing := calibration.Framing(l.mtu)
 	for i, size := range metrics.FlowErrorSizes {
 		whole := framing.StoreAndForward(size, path)
 		var errors []float64
@@ -81,9 +81,12 @@ func (m *machine) flowsTo(ctx context.Context, c calibration.Link, to topo.HostI
 			if err != nil {
 				return nil, err
 			}
+			if shape.StoreAndForward { // the first frame is captured when it has left its link
+				took += l.rate.TimeToSend(min(size, framing.Payload) + framing.Headers)
+			}
 			errors = append(errors, relative(took, whole))
 		}
-		out = append(out, calibration.Flow{Rate: c.Rate, MTU: c.MTU, Links: len(path), Bucket: l.burst, Size: size,
+		out = append(out, calibration.Flow{Rate: l.rate, MTU: l.mtu, Links: len(path), Bucket: l.burst, Size: size,
 			Error: calibration.SpreadOf(errors), Computed: relative(framing.FullBuckets(size, path), whole)})
 	}
 	return out, nil

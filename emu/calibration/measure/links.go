@@ -35,9 +35,9 @@ const (
 	shortestFrames = 28
 	// headers are those of each frame of a flow. Longer ones have payload, except the SYN,
 	// which precedes each flow.
-	headers = plan.TCPHeaders + plan.EthernetHeader
-	linkRing  = 8 * units.MiB
-	snaplen   = 64
+	headers  = plan.TCPHeaders + plan.EthernetHeader
+	linkRing = 8 * units.MiB
+	snaplen  = 64
 )
 
 func (m *machine) links(ctx context.Context) error {
