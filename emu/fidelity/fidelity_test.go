@@ -315,3 +315,31 @@ func TestDoubtForeign(t *testing.T) {
 		t.Errorf("added twice: %+v", again)
 	}
 }
+
+// Other processes that delay nothing degrade a run; it is void if packets or the program were late too.
+func TestOtherProcessesThatDelay(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Samples)
+		want   verdict.Level
+		says   string
+	}{
+		{"quiet", func(*Samples) {}, verdict.Pass, ""},
+		{"others", func(s *Samples) { s.Machine.Others = 0.6 }, verdict.Degraded, "other processes took 60 %"},
+		{"a stall alone", func(s *Samples) { s.Stall.Probe = 60 * time.Millisecond }, verdict.Pass, ""},
+		{"others and a stall", func(s *Samples) { s.Machine.Others, s.Stall.Probe = 0.6, 60*time.Millisecond }, verdict.Void, "and stall is degraded: 60ms at most"},
+	} {
+		s := clean()
+		s.MedianCCT = 10 * time.Second
+		c.change(&s)
+		v := Judge(s, Default())
+		for _, x := range v.Checks {
+			if x.Name == "machine" && (x.Level != c.want || !strings.Contains(x.Reason, c.says)) {
+				t.Errorf("%s: machine is %v (%s), want %v", c.name, x.Level, x.Reason, c.want)
+			}
+		}
+		if c.want == verdict.Void && v.Level != verdict.Void {
+			t.Errorf("%s: verdict %v", c.name, v.Level)
+		}
+	}
+}

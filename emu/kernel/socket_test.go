@@ -180,6 +180,9 @@ func TestSocketOptions(t *testing.T) {
 		t.Errorf("accepted from %s, want %v", got, from)
 	}
 	for name, conn := range map[string]net.Conn{"dialled": c, "accepted": a} {
+		if got, err := TCPStateOf(conn.(*net.TCPConn)); err != nil || got.Congestion != "cubic" || !got.Timestamps || !got.SACK || !got.WindowScaling || got.ECN {
+			t.Errorf("%s: %+v, %v, want cubic with timestamps, SACK and window scaling, without ECN", name, got, err)
+		}
 		raw, err := conn.(*net.TCPConn).SyscallConn()
 		if err != nil {
 			t.Fatal(err)

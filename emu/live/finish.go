@@ -93,6 +93,7 @@ func (b *Backend) Finish(ctx context.Context) (Measured, error) {
 	m.Links, m.Lateness = b.sampler.links(), b.sampler.lateP99()
 	m.Backlogged = b.sampler.spells
 	m.Queues = b.sampler.queues.used()
+	m.Connections = b.network.connections.found()
 	m.Stall = fidelity.Stall{Probe: b.sampler.stalled(), Engine: b.engineLate}
 	return m, nil
 }

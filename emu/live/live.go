@@ -104,6 +104,8 @@ type Measured struct {
 	// them.
 	Kernel     []fidelity.KernelChange
 	KernelLost bool
+	// Connections are differences between connections and what was asked for, as changes of the kernel.
+	Connections []fidelity.KernelChange
 	// Backlogged are spells in which links of hosts had packets waiting at every
 	// look, by LinkID.
 	Backlogged [][]Spell

@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -38,6 +39,8 @@ type network struct {
 	routes routes
 
 	marks marks
+
+	connections connections
 }
 
 type routes interface {
@@ -62,7 +65,8 @@ type sourcePorts struct {
 const firstPort, lastPort = 10000, 32000
 
 func newNetwork(f *topo.Fabric, ns map[string]*kernel.Namespace, socket, block kernel.SocketOptions, peerTimeout time.Duration, setup int, setupTime time.Duration) *network {
-	return &network{fabric: f, ns: ns, socket: socket, block: block, peerTimeout: peerTimeout, ports: make([]sourcePorts, f.Hosts()), dials: make(chan dial), setup: newSetup(setup, setupTime), ended: make(chan struct{}), marks: newMarks()}
+	return &network{fabric: f, ns: ns, socket: socket, block: block, peerTimeout: peerTimeout, ports: make([]sourcePorts, f.Hosts()), dials: make(chan dial), setup: newSetup(setup, setupTime), ended: make(chan struct{}), marks: newMarks(),
+		connections: connections{want: kernel.TCPState{Congestion: socket.Congestion, Timestamps: true, SACK: true, WindowScaling: true, ECN: f.Shape().RED != nil && f.Shape().RED.ECN}}}
 }
 
 func (n *network) of(h topo.HostID) *kernel.Namespace { return n.ns[n.fabric.HostName(h)] }
@@ -102,6 +106,11 @@ func (n *network) Dial(ctx context.Context, src, dst topo.HostID, port uint16, h
 	conn, err := p.Wait(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if c, ok := conn.(*net.TCPConn); ok {
+		if err := n.connections.check(n.fabric.HostName(src), c); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
 	}
 	if local, ok := conn.LocalAddr().(*net.TCPAddr); ok {
 		n.routes.dialled(src, dst, hash, local.AddrPort())

@@ -140,6 +140,7 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w work, dir string, 
 	if measured.Kernel, measured.KernelLost, err = kept.changes(clean, measured.Zero); err != nil {
 		return out, err
 	}
+	measured.Kernel = append(measured.Kernel, measured.Connections...)
 	measured.Notes = append(measured.Notes, d.Notes()...)
 	if cfg.Kernel != nil {
 		measured.Notes = append(measured.Notes, fmt.Sprintf("disks are throttled by the kernel (%s)", cfg.Kernel.Kind()))

@@ -366,6 +366,27 @@ func TestProcessorHogIsCaught(t *testing.T) {
 	})
 }
 
+// A run with about four times the load that the machine carries, forced to start, is void.
+func TestOverloadIsVoid(t *testing.T) {
+	longtest.Skip(t, "runs an overloaded scenario up to 5 times, 30 s")
+	netnstest.Require(t)
+	netnstest.OnlyTiming(t)
+	text, trace := judgedAt(600)
+	f, err := Predict(t.Context(), loadText(t, text, trace...), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s", f.Decision.Why)
+	if f.Decision.Action != Refuse {
+		t.Errorf("such a run is not refused without --force: %+v", f.Decision)
+	}
+	trials(likely).Run(t, func(t *testing.T) bool {
+		v := runJudged(t, func() (string, []string) { return judgedAt(600) }, tamper{})
+		show(t, v, true)
+		return v.Level == verdict.Void
+	})
+}
+
 // A testbed that is stopped for 300 ms.
 func TestStoppedProcessIsCaught(t *testing.T) {
 	longtest.Skip(t, "runs a planted fault twice, 9 s")

@@ -9,6 +9,8 @@ import (
 
 	"testbed/emu/deploy"
 	"testbed/emu/kernel/netnstest"
+	"testbed/emu/kernel/processors"
+	"testbed/emu/longtest"
 	"testbed/results/metrics"
 	"testbed/topo"
 	"testbed/topo/units"
@@ -92,6 +94,46 @@ func TestTimeOfAFlow(t *testing.T) {
 	} {
 		if _, err := r.took(c.sent, c.received, 1800); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("error %v, want %q", err, c.want)
+		}
+	}
+}
+
+// The processor time of a packet on links of both models, in turn: a saturated flow over four links. It is printed, not judged.
+func TestCostOfLinkModels(t *testing.T) {
+	longtest.Skip(t, "saturates four links of both models for twelve seconds")
+	m := measuring(t, Options{})
+	const rate, more = 20 * units.Mbps, 2 * time.Second
+	for range 3 {
+		for _, stored := range []bool{false, true} {
+			shape := twoRacks(rate, 1500)
+			shape.StoreAndForward = stored
+			l, err := m.openPath(t.Context(), shape, 2)
+			if errors.Is(err, deploy.ErrUnsupported) && stored && !netnstest.Emulated() {
+				t.Skipf("NOT TESTED ON PACKETS: %v", err)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			before, err := processors.ReadTimes()
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := l.send(t.Context(), 0, more)
+			if err != nil {
+				t.Fatal(err)
+			}
+			after, err := processors.ReadTimes()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := l.close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			packets := 4 * float64(rate.BytesIn(more)) / 1448
+			if took := r.end.Sub(r.start); took < more {
+				t.Errorf("%v of bytes took %v on links that store and forward: %v", more, took, stored)
+			}
+			t.Logf("store and forward %v: %.1f µs of the processors for a packet and link", stored, (after.Tasks+after.Softirq+after.Irq-before.Tasks-before.Softirq-before.Irq).Seconds()*1e6/packets)
 		}
 	}
 }
