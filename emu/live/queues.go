@@ -6,6 +6,7 @@ import (
 	"testbed/emu/fidelity"
 	"testbed/emu/plan"
 	"testbed/topo"
+	"testbed/topo/units"
 )
 
 // queues keeps what samples showed of each link's queue, for the check queue. Every reading of a
@@ -23,6 +24,9 @@ func newQueues(f *topo.Fabric, ports []port) *queues {
 		id := topo.LinkID(i)
 		q.at[p.namespace] = append(q.at[p.namespace], id)
 		q.seen[i] = fidelity.Queue{Link: f.LinkName(id), Limit: f.Link(id).Queue, Frame: f.Shape().MTU + plan.EthernetHeader}
+		if n := plan.ShaperOf(f, id, f.Link(id).Rate, nil).Packets; n > 0 {
+			q.seen[i].Limit = units.Bytes(n) * q.seen[i].Frame
+		}
 	}
 	return q
 }

@@ -19,7 +19,10 @@ import (
 type sampler struct {
 	fabric *topo.Fabric
 	// ports is where each link's shaper is, by LinkID.
-	ports     []port
+	ports []port
+	// held is what the delay of a link that stores and forwards holds at most, which the kernel counts
+	// among the packets that wait.
+	held      map[port]units.Bytes
 	ns        map[string]*kernel.Namespace
 	saturated []saturated // by LinkID
 	spells    [][]Spell   // by LinkID, in order of time
@@ -43,10 +46,13 @@ type saturated struct {
 type port struct{ namespace, device string }
 
 func newSampler(f *topo.Fabric, ns map[string]*kernel.Namespace) *sampler {
-	s := &sampler{fabric: f, ns: ns, saturated: make([]saturated, len(f.Links())), spells: make([][]Spell, len(f.Links())), watched: make([]saturated, len(f.Links())),
+	s := &sampler{fabric: f, ns: ns, held: map[port]units.Bytes{}, saturated: make([]saturated, len(f.Links())), spells: make([][]Spell, len(f.Links())), watched: make([]saturated, len(f.Links())),
 		lateness: hdrhistogram.New(1, int64(time.Minute/time.Microsecond), 3)}
 	for _, l := range f.Links() {
 		s.ports = append(s.ports, portOf(f, l))
+		if f.Shape().StoreAndForward {
+			s.held[portOf(f, l)] = l.Rate.BytesIn(l.Delay)
+		}
 	}
 	s.queues = newQueues(f, s.ports)
 	return s
@@ -199,6 +205,7 @@ func (s *sampler) shaper(taken map[string]readings, p port) (time.Time, kernel.Q
 	if !ok {
 		return time.Time{}, kernel.QdiscStats{}, fmt.Errorf("counters of %s: no device %s", p.namespace, p.device)
 	}
+	d.Qdisc.Backlog = max(0, d.Qdisc.Backlog-s.held[p])
 	return r.at, d.Qdisc, nil
 }
 

@@ -75,7 +75,7 @@ func (m *machine) flowsTo(ctx context.Context, shape topo.LeafSpine, bucket unit
 	framing := calibration.Framing(l.mtu)
 	for i, size := range metrics.FlowErrorSizes {
 		whole := framing.StoreAndForward(size, path)
-		var errors []float64
+		var found []float64
 		for _, r := range rounds[i] {
 			took, err := r.took(sent, received, size)
 			if err != nil {
@@ -84,10 +84,10 @@ func (m *machine) flowsTo(ctx context.Context, shape topo.LeafSpine, bucket unit
 			if shape.StoreAndForward { // the first frame is captured when it has left its link
 				took += l.rate.TimeToSend(min(size, framing.Payload) + framing.Headers)
 			}
-			errors = append(errors, relative(took, whole))
+			found = append(found, relative(took, whole))
 		}
 		out = append(out, calibration.Flow{Rate: l.rate, MTU: l.mtu, Links: len(path), Bucket: l.burst, Size: size,
-			Error: calibration.SpreadOf(errors), Computed: relative(framing.FullBuckets(size, path), whole)})
+			Error: calibration.SpreadOf(found), Computed: relative(framing.FullBuckets(size, path), whole)})
 	}
 	return out, nil
 }
