@@ -83,7 +83,7 @@ func (r Range) has(x float64) bool { return x >= r.Lo && x <= r.Hi }
 func Default() Thresholds {
 	return Thresholds{
 		DeliveredPass: Range{0.97, 1.01}, DeliveredVoid: Range{0.90, 1.05},
-		Windows:     [2]WindowBounds{{Range{0.80, 1.04}, Range{0.6, 1.25}, 0.7}, {Range{0.92, 1.03}, Range{0.75, 1.12}, 0.9}},
+		Windows:     [2]WindowBounds{{Range{0.82, 1.04}, Range{0.6, 1.25}, 0.7}, {Range{0.92, 1.03}, Range{0.75, 1.12}, 0.9}},
 		SpacingPass: 0.90, SpacingVoid: 0.50, SpacingWindowPass: 0.75, SpacingWindowVoid: 0.40,
 		LatenessPass: 5 * time.Millisecond, LatenessPassCCT: 0.01, LatenessVoidCCT: 0.10,
 		DiskPass: Range{0.97, 1.03}, DiskVoid: Range{0.90, 1.10},

