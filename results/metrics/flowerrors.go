@@ -3,6 +3,7 @@ package metrics
 import (
 	"time"
 
+	"testbed/results/flows"
 	"testbed/topo"
 	"testbed/topo/units"
 )
@@ -121,19 +122,15 @@ func (e *FlowErrors) Sizes() (out []SizeError) {
 	return out
 }
 
-// Later returns items of flows as they would be at most, had no bucket been full: each later by
-// Early of its size and hosts. flows are the sizes and hosts by ID.
-func (e *FlowErrors) Later(items []Item, flow func(id int) (size units.Bytes, src, dst string)) []Item {
-	out := make([]Item, len(items))
-	for i, item := range items {
-		size, from, to := flow(item.ID)
-		src, ok := e.hosts[from]
-		dst, also := e.hosts[to]
-		if ok && also {
-			early, _ := e.Early(size, src, dst)
-			item.Time += early
+// Later returns FCTs as they would be at most, had no bucket been full: each later by Early.
+func (e *FlowErrors) Later(repeat int, r flows.Records) []Item {
+	return flowItems(repeat, r, func(f flows.FlowRecord) time.Duration {
+		src, ok := e.hosts[f.Src]
+		dst, also := e.hosts[f.Dst]
+		if !ok || !also {
+			return f.FCT()
 		}
-		out[i] = item
-	}
-	return out
+		early, _ := e.Early(f.Size, src, dst)
+		return f.FCT() + early
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"testbed/results/flows"
 	"testbed/topo"
 	"testbed/topo/units"
 )
@@ -84,12 +85,10 @@ func TestFlowErrorsOfAFabric(t *testing.T) {
 			t.Errorf("%v: within a rack %.4f, across racks %.4f, want %v", s.Size, *s.Rack, *s.Racks, want[i])
 		}
 	}
-	later := e.Later([]Item{{ID: 1, Time: time.Second}, {ID: 2, Time: time.Second}}, func(id int) (units.Bytes, string, string) {
-		if id == 2 {
-			return 50_000, "unknown", "h0-00"
-		}
-		return 50_000, "h0-00", "h1-00"
-	})
+	later := e.Later(0, flows.Records{Flows: []flows.FlowRecord{
+		{Flow: 1, Src: "h0-00", Dst: "h1-00", Size: 50_000, End: time.Second},
+		{Flow: 2, Src: "unknown", Dst: "h0-00", Size: 50_000, End: time.Second},
+	}})
 	early := (2460 + 3*1514) * 800 * time.Nanosecond // 0.8 µs a byte
 	if got := later[0].Time - time.Second; (got-early).Abs() > 10*time.Nanosecond || later[1].Time != time.Second {
 		t.Errorf("later by %v and %v, want %v and 0", got, later[1].Time-time.Second, early)

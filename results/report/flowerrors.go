@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"testbed/results/flows"
 	"testbed/results/metrics"
 	"testbed/topo/units"
 )
@@ -49,11 +48,11 @@ func (r *Report) markEarly() {
 		}
 		var later []metrics.Item
 		for k, rep := range r.in.Arms[i].Repeats {
-			items := metrics.FCTs(k, rep.Records)
 			if rep.FlowErrors != nil {
-				items = rep.FlowErrors.Later(items, flowsByID(rep.Records.Flows))
+				later = append(later, rep.FlowErrors.Later(k, rep.Records)...)
+			} else {
+				later = append(later, metrics.FCTs(k, rep.Records)...)
 			}
-			later = append(later, items...)
 		}
 		d := metrics.Summarize(later)
 		for _, s := range []struct {
@@ -64,17 +63,6 @@ func (r *Report) markEarly() {
 				f.Early = append(f.Early, s.key)
 			}
 		}
-	}
-}
-
-func flowsByID(all []flows.FlowRecord) func(int) (units.Bytes, string, string) {
-	byID := make(map[int]*flows.FlowRecord, len(all))
-	for i := range all {
-		byID[int(all[i].Flow)] = &all[i]
-	}
-	return func(id int) (units.Bytes, string, string) {
-		f := byID[id]
-		return f.Size, f.Src, f.Dst
 	}
 }
 
@@ -92,22 +80,19 @@ func (r *Report) flowErrorNotes() []string {
 	if e == nil {
 		return nil
 	}
-	var rack, racks []string
-	for _, s := range e.Sizes {
-		if s.Rack != nil {
-			rack = append(rack, fmt.Sprintf("%v %s", s.Size, units.Percent(*s.Rack, 1)))
-		}
-		if s.Racks != nil {
-			racks = append(racks, fmt.Sprintf("%v %s", s.Size, units.Percent(*s.Racks, 1)))
-		}
-	}
 	var paths []string
 	for _, p := range []struct {
 		where string
-		sizes []string
-	}{{"within a rack ", rack}, {"across racks ", racks}} {
-		if len(p.sizes) > 0 {
-			paths = append(paths, p.where+strings.Join(p.sizes, ", "))
+		of    func(metrics.SizeError) *float64
+	}{{"within a rack ", func(s metrics.SizeError) *float64 { return s.Rack }}, {"across racks ", func(s metrics.SizeError) *float64 { return s.Racks }}} {
+		var sizes []string
+		for _, s := range e.Sizes {
+			if x := p.of(s); x != nil {
+				sizes = append(sizes, fmt.Sprintf("%v %s", s.Size, units.Percent(*x, 1)))
+			}
+		}
+		if len(sizes) > 0 {
+			paths = append(paths, p.where+strings.Join(sizes, ", "))
 		}
 	}
 	out := []string{"Short flows: on idle links, whose token buckets are full, a flow ends early, relative to links that store and forward each frame: " + strings.Join(paths, "; ") + "."}
