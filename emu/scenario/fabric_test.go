@@ -96,6 +96,9 @@ s.yaml:2:115: fabric.links[1]: changes nothing: state a rate, a queue or a delay
 s.yaml:2:91: fabric.red.max: 1KB with min 1KB: must be more than min`},
 		{"red above the queue", spine + `, queue: 20KB, red: {min: 10KB, max: 30KB}`,
 			`s.yaml:2:105: fabric.red.max: 30KB: larger than the queue of leaf0>h0-00, 20KB: use a smaller value, or a larger queue`},
+		{"red on links that store and forward", spine + `, link_model: store-and-forward, red: {min: 10KB, max: 30KB}`,
+			`s.yaml:2:106: fabric.red: links that store and forward have no RED: remove it, or use link_model: token-bucket`},
+		{"link model", spine + `, link_model: netem`, `s.yaml:2:82: fabric.link_model: "netem": expected token-bucket or store-and-forward`},
 		{"delay", spine + `, delay: 1m`, `s.yaml:2:77: fabric.delay: "1m": expected a time from 0s to 10s`},
 		{"keys of a leaf-spine", star + `, spines: 2, uplink: 25Mbps`,
 			`s.yaml:2:53: fabric.spines: key of kind leaf-spine in a fabric of kind switch: leave it out, or change the kind; allowed keys: kind, ports, host_link, host_links, queue, red, delay, link_model, links, mtu, congestion_control
