@@ -72,6 +72,9 @@ type Thresholds struct {
 	// QueuePass and QueueVoid bound the limit that a queue showed, relative to its plan: from below by
 	// the longest queue, from above by drops (Queue.AtMost).
 	QueuePass, QueueVoid Range
+	// RoundTripPass and RoundTripVoid are the excess that the minimum round-trip time of an idle path may have
+	// over its plan.
+	RoundTripPass, RoundTripVoid time.Duration
 }
 
 // Range is a closed interval.
@@ -96,6 +99,7 @@ func Default() Thresholds {
 		ClockVoid:   2 * time.Millisecond,
 		ForeignPass: 0.001, ForeignVoid: 0.01, SwitchVoid: 0.001,
 		QueuePass: Range{0.95, 1.05}, QueueVoid: Range{0.5, 1.5},
+		RoundTripPass: 800 * time.Microsecond, RoundTripVoid: 5 * time.Millisecond,
 	}
 }
 
@@ -131,6 +135,8 @@ type Samples struct {
 	Crossings []Crossing `json:",omitempty"`
 	// Queues are the queues of all links that held or dropped packets.
 	Queues []Queue `json:",omitempty"`
+	// RoundTrips are those of idle paths that together contain all links.
+	RoundTrips []RoundTrip `json:",omitempty"`
 	// Exempt maps links ("h0-00>leaf0"), hosts and switches ("h0-00") and disks
 	// ("h0-00/disk") that a scenario changed on purpose during the run to the reason.
 	// The checks delivered, packet-spacing, burst and disk exclude them and state their
@@ -194,7 +200,7 @@ const (
 func Judge(s Samples, th Thresholds) verdict.Verdict {
 	checks := []verdict.Check{
 		Kernel(s.Kernel, s.KernelLost), clock(s, th), captureDrops(s), counters(s, th), delivered(s, th), spacing(s, th), lateness(s, th), disks(s, th), engine(s, th),
-		burst(s, th), frames(s, th), loss(s, th), stall(s, th), machine(s, th), foreign(s, th), queue(s, th),
+		burst(s, th), frames(s, th), loss(s, th), stall(s, th), machine(s, th), foreign(s, th), queue(s, th), roundTrip(s, th),
 	}
 	othersDelayed(checks)
 	return Doubt(verdict.Of(checks...), s.Problems)

@@ -43,8 +43,8 @@ func TestCleanRunPasses(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	if v.Level != verdict.Pass || len(v.Checks) != 16 {
-		t.Errorf("verdict %v of %d checks, want pass of 16", v.Level, len(v.Checks))
+	if v.Level != verdict.Pass || len(v.Checks) != 17 {
+		t.Errorf("verdict %v of %d checks, want pass of 17", v.Level, len(v.Checks))
 	}
 	if v := Judge(Samples{}, Default()); v.Level != verdict.Pass {
 		t.Errorf("a run in which nothing happened: %+v", v)

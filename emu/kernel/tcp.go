@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,6 +13,7 @@ import (
 type TCPState struct {
 	Congestion                           string
 	Timestamps, SACK, WindowScaling, ECN bool
+	RTT                                  time.Duration // minimum so far; after the handshake, from the SYN to its answer
 }
 
 // From linux/tcp.h.
@@ -36,6 +38,7 @@ func TCPStateOf(c syscall.Conn) (s TCPState, err error) {
 		if i, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
 			has := func(option uint8) bool { return i.Options&option != 0 }
 			s.Timestamps, s.SACK, s.WindowScaling, s.ECN = has(tcpTimestamps), has(tcpSACK), has(tcpWindowScaling), has(tcpECN)
+			s.RTT = time.Duration(i.Min_rtt) * time.Microsecond
 		}
 	}); controlErr != nil {
 		err = controlErr

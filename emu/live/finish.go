@@ -70,6 +70,12 @@ func (b *Backend) Finish(ctx context.Context) (Measured, error) {
 	if late := b.ahead.late(); late != "" {
 		m.Notes = append(m.Notes, late)
 	}
+	if err := stopAll(b.captures); err != nil { // which have no packets of the round trips, like the counters
+		return Measured{}, err
+	}
+	if err := b.measureRoundTrips(ctx, func(p *probed) *time.Duration { return &p.After }); err != nil {
+		return Measured{}, err
+	}
 	if err := b.stop(); err != nil {
 		return Measured{}, err
 	}
@@ -93,6 +99,7 @@ func (b *Backend) Finish(ctx context.Context) (Measured, error) {
 	m.Links, m.Lateness = b.sampler.links(), b.sampler.lateP99()
 	m.Backlogged = b.sampler.spells
 	m.Queues = b.sampler.queues.used()
+	m.RoundTrips = b.roundTrips()
 	m.Connections = b.network.connections.found()
 	m.Stall = fidelity.Stall{Probe: b.sampler.stalled(), Engine: b.engineLate}
 	return m, nil

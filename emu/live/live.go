@@ -92,14 +92,16 @@ type Config struct {
 
 // Measured is what a run showed of itself, for the verdict.
 type Measured struct {
-	Links    []fidelity.Link
-	Queues   []fidelity.Queue
-	Disks    []fidelity.Disk
-	Lateness time.Duration
-	Losses   []fidelity.Loss
-	Stall    fidelity.Stall
-	Machine  fidelity.Machine // without Testbeds
-	Clock    []fidelity.ClockStep
+	Links  []fidelity.Link
+	Queues []fidelity.Queue
+	// RoundTrips are those of idle paths.
+	RoundTrips []fidelity.RoundTrip
+	Disks      []fidelity.Disk
+	Lateness   time.Duration
+	Losses     []fidelity.Loss
+	Stall      fidelity.Stall
+	Machine    fidelity.Machine // without Testbeds
+	Clock      []fidelity.ClockStep
 	// Kernel are changes of the kernel, and KernelLost states that reports of it are missing. The caller of Finish adds
 	// them.
 	Kernel     []fidelity.KernelChange
@@ -147,6 +149,7 @@ type Backend struct {
 	sent     []units.Bytes  // by Config.Links, before the first packet
 	accounts map[string]account
 	cpu      processors.Reading // before the first packet
+	paths    []probed
 	clock    *kernel.WallClock
 	zero     time.Time
 	procs    int // as they were before
@@ -245,6 +248,17 @@ func (b *Backend) start(ctx context.Context) (err error) {
 		b.ns[name] = n
 	}
 	b.sampler = newSampler(f, b.ns)
+	b.faults = newFaults(b)
+	if b.reports, err = newReports(b); err != nil {
+		return err
+	}
+	if err := b.startAgents(ctx); err != nil {
+		return err
+	}
+	b.paths = probedPaths(f)
+	if err := b.measureRoundTrips(ctx, func(p *probed) *time.Duration { return &p.Before }); err != nil {
+		return err
+	}
 	if !cfg.NoCapture {
 		b.subjects = subjects(f, cfg.Links, cfg.Snaplen)
 	}
@@ -265,13 +279,6 @@ func (b *Backend) start(ctx context.Context) (err error) {
 		return err
 	}
 	if b.accounts, err = b.sampler.accounts(); err != nil {
-		return err
-	}
-	b.faults = newFaults(b)
-	if b.reports, err = newReports(b); err != nil {
-		return err
-	}
-	if err := b.startAgents(ctx); err != nil {
 		return err
 	}
 	if err := b.raisePriority(); err != nil {

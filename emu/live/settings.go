@@ -84,6 +84,10 @@ type Settings struct {
 	// reports of all hosts. A round takes a quarter of the interval between heartbeats at most.
 	Beats   int           `json:"beats"`
 	BeatGap time.Duration `json:"beat_gap_ns"`
+	// RoundTrips is the number of connections with which the round-trip time of an idle path is measured, before and
+	// after the transfers, and RoundTripTime how long each may take to be answered.
+	RoundTrips    int           `json:"round_trips"`
+	RoundTripTime time.Duration `json:"round_trip_time_ns"`
 	// Settle bounds the wait for the last packets after the last completion, and
 	// Quiet is how long all counters must stand still.
 	Settle time.Duration `json:"settle_ns"`
@@ -127,6 +131,7 @@ func DefaultSettings(f *topo.Fabric) Settings {
 		Jitter:      slowest.TimeToSend(f.Shape().MTU + plan.EthernetHeader),
 		Sample:      200 * time.Millisecond, Interval: 8 * time.Millisecond, Spell: 12, Watch: 8, Probe: 10 * time.Millisecond, Look: 25 * time.Millisecond,
 		Beats: 4, BeatGap: 1 * time.Millisecond,
+		RoundTrips: 5, RoundTripTime: 200*time.Millisecond + 4*(host+uplink),
 		Settle: 3 * time.Second, Quiet: 60 * time.Millisecond, Stop: 10 * time.Second,
 	}
 }

@@ -144,7 +144,7 @@ func TestDistortionsAreNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 		lines := distorted(f)
-		s, v := judgedSamples(t, distort(lines))
+		s, v := judgedSamples(t, at50, distort(lines))
 		show(t, v, false)
 		if level(v, "kernel") != verdict.Void {
 			t.Errorf("kernel is %v", level(v, "kernel"))
@@ -165,10 +165,10 @@ func TestDistortionsAreNamed(t *testing.T) {
 	}
 }
 
-// judgedSamples runs the scenario at 50 Mbps once and returns what the verdict was computed from, and the verdict.
-func judgedSamples(t *testing.T, planted tamper) (fidelity.Samples, verdict.Verdict) {
+// judgedSamples runs a scenario once and returns what the verdict was computed from, and the verdict.
+func judgedSamples(t *testing.T, of func() (string, []string), planted tamper) (fidelity.Samples, verdict.Verdict) {
 	t.Helper()
-	text, trace := at50()
+	text, trace := of()
 	text += "limits: {duration: 1m}\n"
 	o := options(t)
 	o.tamper, o.Force = planted, true
@@ -212,7 +212,7 @@ func TestMomentsAreMeasured(t *testing.T) {
 			changed := built
 			tt.by(&changed)
 			trials(tt.power).Run(t, func(t *testing.T) bool {
-				_, v := judgedSamples(t, distort([][]distortion{{{tt.name, built.Namespace, "sleep 0.5; " + command(changed), command(built), tt.hold, ""}}}))
+				_, v := judgedSamples(t, at50, distort([][]distortion{{{tt.name, built.Namespace, "sleep 0.5; " + command(changed), command(built), tt.hold, ""}}}))
 				c := v.Checks[slices.IndexFunc(v.Checks, func(c verdict.Check) bool { return c.Name == tt.check })]
 				t.Logf("%v: %s. %s", c.Level, c.Value, c.Reason)
 				return c.Level >= verdict.Degraded && strings.Contains(c.Reason, tt.link)

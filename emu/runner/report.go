@@ -54,7 +54,7 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 	if err != nil {
 		return report.Repeat{}, err
 	}
-	s := fidelity.Samples{Links: m.Links, Queues: m.Queues, Disks: m.Disks, Lateness: m.Lateness, Problems: res.Problems,
+	s := fidelity.Samples{Links: m.Links, Queues: m.Queues, RoundTrips: m.RoundTrips, Disks: m.Disks, Lateness: m.Lateness, Problems: res.Problems,
 		Transfers: transfers(res, seen, m.Zero), MedianCCT: medianCompletion(res.Records),
 		Losses: m.Losses, Foreign: foreignOf(f, res), Switches: m.SwitchPackets, Crossings: crossings(f, m.Crossings, res), Stall: m.Stall, Machine: m.Machine, Clock: m.Clock, Kernel: m.Kernel, KernelLost: m.KernelLost, Exempt: m.Exempt, Lossy: m.Lossy}
 	bucket := buckets(p)

@@ -1,0 +1,88 @@
+package fidelity
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"testbed/results/verdict"
+)
+
+// RoundTrip is the minimum round-trip time of one path while it is idle, before the first transfer and after the last: from
+// the SYN of a connection to its answer, which may return over another spine.
+type RoundTrip struct {
+	From, To string   // hosts
+	Links    []string // of the path
+	// Planned are the delays of the links of the path and back and, if they store and forward, the time on their wires.
+	Planned time.Duration
+	// Before and After are minima of several connections; 0 if none was answered.
+	Before, After time.Duration
+}
+
+// ExemptLinks reports whether faults changed any of the links, or an end of one (Samples.Exempt).
+func ExemptLinks(exempt map[string]string, links []string) bool {
+	var k skips
+	for _, l := range links {
+		if k.link(Samples{Exempt: exempt}, l) {
+			return true
+		}
+	}
+	return false
+}
+
+// roundTrip judges what paths need above the plan: what all paths of as many links need, and what each needs in addition.
+func roundTrip(s Samples, th Thresholds) verdict.Check {
+	c := verdict.Check{Name: "round-trip", Level: verdict.Pass, Value: "no path measured",
+		Pass: fmt.Sprintf("≤ %v above the plan", th.RoundTripPass), Void: fmt.Sprintf("> %v above", th.RoundTripVoid)}
+	var skipped skips
+	paths := slices.DeleteFunc(slices.Clone(s.RoundTrips), func(r RoundTrip) bool {
+		exempt := false
+		for _, l := range r.Links {
+			exempt = skipped.link(s, l) || exempt
+		}
+		return exempt
+	})
+	worst := time.Duration(0)
+	note := func(excess time.Duration, reason func() string) {
+		if level := grade(excess <= th.RoundTripPass, excess > th.RoundTripVoid); level > c.Level || level == c.Level && level > verdict.Pass && excess > worst {
+			c.Level, c.Reason = level, reason()
+		}
+		worst = max(worst, excess)
+	}
+	own := map[int]time.Duration{} // by number of links
+	for _, r := range paths {
+		for _, rtt := range []time.Duration{r.Before, r.After} {
+			if least, ok := own[len(r.Links)]; rtt > 0 && (!ok || rtt-r.Planned < least) {
+				own[len(r.Links)] = rtt - r.Planned
+			}
+		}
+	}
+	for _, n := range slices.Sorted(maps.Keys(own)) {
+		excess := own[n]
+		note(excess, func() string {
+			return fmt.Sprintf("on idle paths of %d links, round trips took %v longer than planned: the machine is too slow for the delays of this fabric, or all links delay packets", n, excess)
+		})
+	}
+	for _, r := range paths {
+		path := fmt.Sprintf("%s to %s over %s", r.From, r.To, strings.Join(r.Links, ", "))
+		for i, rtt := range []time.Duration{r.Before, r.After} {
+			when := []string{"before the first transfer", "after the last transfer"}[i]
+			if rtt == 0 {
+				c.Level, c.Reason = max(c.Level, verdict.Degraded), cmp.Or(c.Reason, fmt.Sprintf("no connection from %s was answered in time %s", path, when))
+				continue
+			}
+			like := r.Planned + max(0, own[len(r.Links)])
+			note(rtt-like, func() string {
+				return fmt.Sprintf("%s, a round trip from %s took %v, and %v are needed: a link of this path or of the way back delays packets", when, path, rtt, like)
+			})
+		}
+	}
+	if len(paths) > 0 {
+		c.Value = fmt.Sprintf("%v above the plan at the worst of %d idle paths", worst, len(paths))
+	}
+	c.Value += skipped.String()
+	return c
+}
