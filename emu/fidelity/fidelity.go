@@ -149,6 +149,14 @@ type Samples struct {
 	Lossy map[string]string
 }
 
+// medianCCT states what lateness is compared with, in reasons.
+func (s Samples) medianCCT() string {
+	if s.MedianCCT == 0 {
+		return "and nothing completed"
+	}
+	return fmt.Sprintf("with a median completion time of %v", round(s.MedianCCT))
+}
+
 // Capture is the capture of one host.
 type Capture struct {
 	Host string
@@ -284,7 +292,7 @@ func lateness(s Samples, th Thresholds) verdict.Check {
 	of := float64(s.Lateness) / math.Max(float64(s.MedianCCT), 1)
 	c.Level = grade(s.Lateness <= th.LatenessPass || s.MedianCCT > 0 && of <= th.LatenessPassCCT, s.MedianCCT > 0 && of >= th.LatenessVoidCCT)
 	if c.Level != verdict.Pass {
-		c.Reason = fmt.Sprintf("timers fired %s late at the 99th percentile, with a median completion time of %s: the machine is overloaded or shared", round(s.Lateness), round(s.MedianCCT))
+		c.Reason = fmt.Sprintf("timers fired %s late at the 99th percentile, %s: the machine is overloaded or shared", round(s.Lateness), s.medianCCT())
 	}
 	return c
 }

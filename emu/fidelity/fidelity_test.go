@@ -343,3 +343,14 @@ func TestOtherProcessesThatDelay(t *testing.T) {
 		}
 	}
 }
+
+// Lateness of a run in which nothing completed is not compared with a completion time of 0.
+func TestLatenessWithoutCompletions(t *testing.T) {
+	s := clean()
+	s.MedianCCT, s.Lateness, s.Stall.Probe = 0, time.Second, time.Second
+	for _, c := range []verdict.Check{lateness(s, Default()), stall(s, Default())} {
+		if c.Level != verdict.Degraded || !strings.Contains(c.Reason, "and nothing completed") {
+			t.Errorf("%+v", c)
+		}
+	}
+}

@@ -36,7 +36,7 @@ func stall(s Samples, th Thresholds) verdict.Check {
 		Pass: fmt.Sprintf("≤ %v", th.StallPass), Void: fmt.Sprintf("≥ %g %% of the median CCT", 100*th.StallVoidCCT)}
 	c.Level = grade(at <= th.StallPass, s.MedianCCT > 0 && float64(at) >= th.StallVoidCCT*float64(s.MedianCCT))
 	if c.Level != verdict.Pass {
-		c.Reason = fmt.Sprintf("%s by %s once, with a median completion time of %s: the testbed was stopped or preempted", what, round(at), round(s.MedianCCT))
+		c.Reason = fmt.Sprintf("%s by %s once, %s: the testbed was stopped or preempted", what, round(at), s.medianCCT())
 	}
 	return c
 }

@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -393,23 +392,7 @@ func TestStoppedProcessIsCaught(t *testing.T) {
 	netnstest.Require(t)
 	longtest.OnePass(t, "TestCapturesAreEnough")
 	trials(certain).Run(t, func(t *testing.T) bool {
-		dir := t.TempDir()
-		out := child(t, "judge", []string{"SENSITIVITY_DIR=" + dir})
-		lines := bufio.NewScanner(out.stdout)
-		for lines.Scan() && lines.Text() != PhaseRun {
-		}
-		time.Sleep(700 * time.Millisecond) // into the run: no output marks a moment at which it matters
-		if err := out.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(300 * time.Millisecond)
-		if err := out.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
-		for lines.Scan() {
-			t.Log(lines.Text())
-		}
-		v := judgedBy(t, out, dir)
+		v := stopped(t, 300*time.Millisecond)
 		got := level(v, "stall")
 		show(t, v, got < verdict.Degraded)
 		return got >= verdict.Degraded
