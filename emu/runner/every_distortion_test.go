@@ -41,7 +41,7 @@ func brief50() (string, []string) {
 	for i, mb := range []float64{6, 5, 5} {
 		trace[i] = fmt.Sprintf(judgedTrace[i], mb)
 	}
-	return strings.Replace(text, "block: 3MB", "block: 1MB", 1), trace
+	return strings.Replace(text, "block: 3MB", "block: 1500KB", 1), trace
 }
 
 // everyDistortion returns distortions from outside, as a user's tc, ip, sysctl or iperf3, or other programs of the machine, would

@@ -387,7 +387,7 @@ func TestExitCode(t *testing.T) {
 	}
 	for part, want := range map[string]int{"reproduced": 0, "less": exitClaims, "void": 1, "fails": 1} {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestExitCode$")
-		cmd.Env = append(os.Environ(), variable+"="+part)
+		cmd.Env = append(os.Environ(), variable+"="+part, "TMPDIR="+t.TempDir()) // it ends without removing its directories
 		out, err := cmd.CombinedOutput()
 		if got := cmd.ProcessState.ExitCode(); got != want {
 			t.Errorf("%s: exit code %d, %v, want %d\n%s", part, got, err, want, out)
