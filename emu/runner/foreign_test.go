@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
@@ -204,20 +205,27 @@ func TestForeignTrafficIsCaught(t *testing.T) {
 						t.Errorf("reason %q, want %q", c.Reason, want)
 					}
 				}
-				reported := func() verdict.Level {
+				dir := repeatDir(out.Dir, "fair", 0)
+				reported := func(without string) verdict.Verdict {
+					if without != "" {
+						if err := os.Remove(filepath.Join(dir, without)); err != nil {
+							t.Fatal(err)
+						}
+					}
 					again, err := Report(t.Context(), out.Dir)
 					if err != nil {
 						t.Fatal(err)
 					}
-					return level(again.Report.Summary.Arms[0].Verdicts[0], "foreign")
+					return again.Report.Summary.Arms[0].Verdicts[0]
 				}
-				if got := reported(); got != c.Level {
+				stored := reported("")
+				if got := level(stored, "foreign"); got != c.Level {
 					t.Errorf("a report on the run states %v, want %v", got, c.Level)
 				}
-				if err := os.Remove(filepath.Join(repeatDir(out.Dir, "fair", 0), fidelityFile)); err != nil {
-					t.Fatal(err)
+				if d := cmp.Diff(stored, reported(fidelityFile)); d != "" {
+					t.Errorf("a report that judges the samples again (-stored, +again):\n%s", d)
 				}
-				if got := reported(); tt.hosts && got != c.Level {
+				if got := level(reported(samplesFile), "foreign"); tt.hosts && got != c.Level {
 					t.Errorf("a report on captures alone states %v, want %v", got, c.Level)
 				}
 				return c.Level >= verdict.Degraded

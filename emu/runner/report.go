@@ -89,7 +89,7 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 			return report.Repeat{}, err
 		}
 	}
-	if err := writeJSON(filepath.Join(dir, "samples.json"), s); err != nil {
+	if err := writeJSON(filepath.Join(dir, samplesFile), s); err != nil {
 		return report.Repeat{}, err
 	}
 	var queues metrics.Queues
@@ -349,7 +349,14 @@ func repeatOf(dir string, res flows.Result) (report.Repeat, error) {
 	case err != nil:
 		return report.Repeat{}, err
 	case !found:
-		out.Verdict = fidelity.DoubtForeign(verdict.Missing("only captures exist, without the records of the run"), foreign)
+		var s fidelity.Samples
+		judged := verdict.Missing("only captures exist, without the records of the run")
+		if found, err := readJSON(filepath.Join(dir, samplesFile), &s); err != nil {
+			return report.Repeat{}, err
+		} else if found {
+			judged = fidelity.Doubt(fidelity.Judge(s, fidelity.Default()), res.Problems)
+		}
+		out.Verdict = fidelity.DoubtForeign(judged, foreign)
 	default:
 		// Captures may have been damaged after the run.
 		out.Verdict = fidelity.DoubtForeign(fidelity.Doubt(out.Verdict, res.Problems), foreign)

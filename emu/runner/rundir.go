@@ -98,6 +98,7 @@ func intoLink(dir string) string { return dir + string(filepath.Separator) }
 // not pass.
 const (
 	fidelityFile = "fidelity.json"
+	samplesFile  = "samples.json" // input of the verdict
 	triesDir     = "tries"
 )
 
