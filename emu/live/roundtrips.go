@@ -54,25 +54,35 @@ func probedPaths(f *topo.Fabric) (paths []probed) {
 	return paths
 }
 
+// measureRoundTrips gives a path up after unansweredMost connections without an answer, and all others after deadMost paths.
+const unansweredMost, deadMost = 2, 8
+
 // measureRoundTrips measures the paths one after the other, while no transfer is under way. Those with links that faults
-// changed keep what they have.
+// changed are left out.
 func (b *Backend) measureRoundTrips(ctx context.Context, to func(*probed) *time.Duration) error {
-	exempt, longest := b.faults.exempt(), time.Duration(0)
-	for i := range b.paths {
+	exempt, longest, dead := b.faults.exempt(), time.Duration(0), 0
+	for i := 0; i < len(b.paths) && dead < deadMost; i++ {
 		p := &b.paths[i]
 		if fidelity.ExemptLinks(exempt, p.Links) {
 			continue
 		}
 		least := to(p)
 		longest = max(longest, p.Planned)
-		for range b.cfg.Settings.RoundTrips {
+		failed := 0
+		for k := 0; k < b.cfg.Settings.RoundTrips && failed < unansweredMost; k++ {
 			rtt, err := b.roundTrip(ctx, p)
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			if err == nil && rtt > 0 && (*least == 0 || rtt < *least) {
+			switch {
+			case err != nil:
+				failed++
+			case rtt > 0 && (*least == 0 || rtt < *least):
 				*least = rtt
 			}
+		}
+		if *least == 0 {
+			dead++
 		}
 	}
 	// The last reset may still be under way.

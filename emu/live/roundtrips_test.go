@@ -1,9 +1,14 @@
 package live
 
 import (
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
+	"testbed/emu/kernel/netnstest"
+	"testbed/results/tooltest"
 	"testbed/topo"
 	"testbed/topo/units"
 )
@@ -32,6 +37,44 @@ func TestProbedPaths(t *testing.T) {
 		}
 		if want := len(f.Links()); len(seen) != want && f.Hosts() > 1 {
 			t.Errorf("%+v: paths contain %d links of %d", shape, len(seen), want)
+		}
+	}
+}
+
+// A host that does not answer is noticed and does not hold up the start, and captures and counters have no packets of the
+// measurement.
+func TestRoundTripsOfABrokenFabric(t *testing.T) {
+	tooltest.Need(t, "ip", "nsenter")
+	netnstest.Require(t)
+	var begun time.Time
+	r := newRigWith(t, 50*units.Mbps, nil, nil, nil, func(c *Config) {
+		if out, err := exec.Command("nsenter", "--net="+filepath.Join(c.Pins, "leaf0"), "ip", "route", "add", "blackhole", "10.0.1.1/32").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		begun = time.Now()
+	})
+	if took, most := time.Since(begun), netnstest.Patience(3*time.Second); took > most {
+		t.Errorf("the start took %v, want %v at most", took, most)
+	}
+	m, res := r.finish(t)
+	answered := 0
+	for _, p := range m.RoundTrips {
+		broken := slices.Contains([]string{p.From, p.To}, "h0-01")
+		if broken && (p.Before > 0 || p.After > 0) {
+			t.Errorf("%+v, want no answer", p)
+		}
+		if p.Before > 0 && p.After > 0 {
+			answered++
+		}
+	}
+	if answered == 0 {
+		t.Errorf("no round trip was measured: %+v", m.RoundTrips)
+	}
+	for _, c := range res.Captures {
+		for _, face := range c.Interfaces {
+			if n := face.Out.Packets + face.In.Packets; n > 0 && face.Name == "eth0" {
+				t.Errorf("%s: its capture has %d packets", c.Host, n)
+			}
 		}
 	}
 }
