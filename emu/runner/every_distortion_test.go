@@ -81,8 +81,8 @@ func everyDistortion(t *testing.T, f *topo.Fabric) (all []plantedCase) {
 	}
 	_, spine := topo.UplinkAddrs(0, 0)
 	for _, x := range []struct{ name, from, at, addr, flags, want string }{
-		{"iperf3, UDP at 1 Mbps for 1 s between hosts", "h0-00", "h1-02", "10.1.2.1", "-u -b 1M -t 1", "h1-02"},
-		{"iperf3, 128 KB over TCP between hosts", "h0-02", "h1-01", "10.1.1.1", "-n 128K", "h1-01"},
+		{"iperf3, UDP at 1 Mbps for 1 s between hosts", "h0-00", "h1-02", "10.1.2.1", "-u -b 1M -t 1", "10.1.2.1:5201"},
+		{"iperf3, 128 KB over TCP between hosts", "h0-02", "h1-01", "10.1.1.1", "-n 128K", "10.1.1.1:5201"},
 		{"iperf3, UDP at 1 Mbps for 1 s between switches", "leaf0", "spine0", spine.String(), "-u -b 1M -t 1", "spine0"},
 		{"iperf3, 128 KB over TCP between switches", "leaf0", "spine0", spine.String(), "-n 128K", "spine0"},
 	} {
@@ -97,7 +97,7 @@ func everyDistortion(t *testing.T, f *topo.Fabric) (all []plantedCase) {
 	planted := func(name, want string, of tamper, checks ...string) {
 		all = append(all, plantedCase{name, checks, want, false, func(t *testing.T) (fidelity.Samples, verdict.Verdict) { return judgedSamples(t, at50, of) }})
 	}
-	planted("offloads on", "MTU", offloads(), "frames")
+	planted("offloads on", "offloads are on", offloads(), "frames")
 	planted("a bucket of 64 KB from the beginning", "h0-00", shapers("h0-00", plan.Uplink, func(s *plan.Shaper) { s.Burst = 64 * units.KB }), "burst")
 	planted("completions reported 200 ms late", "", tamper{backends: func(b engine.Backend) engine.Backend { return deaf{b, 200 * time.Millisecond} }}, "wire-vs-engine")
 	for _, hold := range []time.Duration{100 * time.Millisecond, 300 * time.Millisecond} {
