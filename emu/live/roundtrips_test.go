@@ -58,10 +58,14 @@ func TestRoundTripsOfABrokenFabric(t *testing.T) {
 	}
 	m, res := r.finish(t)
 	answered := 0
+	resend := map[string]bool{} // hosts that answer h0-01 send their answers again
 	for _, p := range m.RoundTrips {
 		broken := slices.Contains([]string{p.From, p.To}, "h0-01")
 		if broken && (p.Before > 0 || p.After > 0) {
 			t.Errorf("%+v, want no answer", p)
+		}
+		if broken {
+			resend[p.From], resend[p.To] = true, true
 		}
 		if p.Before > 0 && p.After > 0 {
 			answered++
@@ -72,7 +76,7 @@ func TestRoundTripsOfABrokenFabric(t *testing.T) {
 	}
 	for _, c := range res.Captures {
 		for _, face := range c.Interfaces {
-			if n := face.Out.Packets + face.In.Packets; n > 0 && face.Name == "eth0" {
+			if n := face.Out.Packets + face.In.Packets; n > 0 && face.Name == "eth0" && !resend[c.Host] {
 				t.Errorf("%s: its capture has %d packets", c.Host, n)
 			}
 		}
