@@ -38,6 +38,11 @@ func (k *skips) link(s Samples, name string) bool {
 	return false
 }
 
+// path reports whether any link of a path is exempt, and counts the path once.
+func (k *skips) path(s Samples, links []string) bool {
+	return slices.ContainsFunc(links, func(l string) bool { return k.link(s, l) })
+}
+
 // lossy reports whether a host or switch loses packets because of the scenario
 // (Samples.Lossy).
 func (k *skips) lossy(s Samples, name string) bool {

@@ -25,12 +25,7 @@ type RoundTrip struct {
 // ExemptLinks reports whether faults changed any of the links, or an end of one (Samples.Exempt).
 func ExemptLinks(exempt map[string]string, links []string) bool {
 	var k skips
-	for _, l := range links {
-		if k.link(Samples{Exempt: exempt}, l) {
-			return true
-		}
-	}
-	return false
+	return k.path(Samples{Exempt: exempt}, links)
 }
 
 // roundTrip judges what paths need above the plan: what all paths of as many links need, and what each needs in addition.
@@ -39,11 +34,7 @@ func roundTrip(s Samples, th Thresholds) verdict.Check {
 		Pass: fmt.Sprintf("≤ %v above the plan", th.RoundTripPass), Void: fmt.Sprintf("> %v above", th.RoundTripVoid)}
 	var skipped skips
 	paths := slices.DeleteFunc(slices.Clone(s.RoundTrips), func(r RoundTrip) bool {
-		exempt := false
-		for _, l := range r.Links {
-			exempt = skipped.link(s, l) || exempt
-		}
-		return exempt
+		return skipped.path(s, r.Links)
 	})
 	worst := time.Duration(0)
 	note := func(excess time.Duration, reason func() string) {

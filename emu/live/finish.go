@@ -70,6 +70,7 @@ func (b *Backend) Finish(ctx context.Context) (Measured, error) {
 	if late := b.ahead.late(); late != "" {
 		m.Notes = append(m.Notes, late)
 	}
+	b.stopDuring(errStopped)
 	if err := stopAll(b.captures); err != nil { // which have no packets of the round trips, like the counters
 		return Measured{}, err
 	}

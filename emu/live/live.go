@@ -159,9 +159,12 @@ type Backend struct {
 	work     *errgroup.Group // agents, pacer, sampler, probe
 	workCtx  context.Context
 	stopWork context.CancelCauseFunc
-	transfer sync.WaitGroup // senders and block writers
-	sendCtx  context.Context
-	stopSend context.CancelCauseFunc // ends those that faults keep from ending
+	// during ends before work: sampling, reports and faults end with the transfers, agents serve round trips after them.
+	during     context.Context
+	stopDuring context.CancelCauseFunc
+	transfer   sync.WaitGroup // senders and block writers
+	sendCtx    context.Context
+	stopSend   context.CancelCauseFunc // ends those that faults keep from ending
 
 	deletions sync.WaitGroup // of files
 
@@ -229,6 +232,7 @@ func (b *Backend) start(ctx context.Context) (err error) {
 	b.stopWork = stop
 	b.work, b.workCtx = errgroup.WithContext(base)
 	b.sendCtx, b.stopSend = context.WithCancelCause(b.workCtx)
+	b.during, b.stopDuring = context.WithCancelCause(b.workCtx)
 	f := cfg.Fabric
 	names := make([]string, 0, f.Hosts()+f.Racks()+f.Spines())
 	for h := range topo.HostID(f.Hosts()) {
@@ -301,25 +305,25 @@ func (b *Backend) start(ctx context.Context) (err error) {
 	b.zero = time.Now()
 	b.sampler.zero = b.zero
 	if b.ahead != nil {
-		b.work.Go(func() error { return ended(b.ahead.run(b.workCtx)) })
+		b.work.Go(func() error { return ended(b.ahead.run(b.during)) })
 	}
-	b.every(cfg.Heartbeat, func() error { return ended(b.reports.round(b.workCtx)) })
-	b.work.Go(func() error { b.reports.deliver(b.workCtx); return nil })
+	b.every(cfg.Heartbeat, func() error { return ended(b.reports.round(b.during)) })
+	b.work.Go(func() error { b.reports.deliver(b.during); return nil })
 	if cfg.Needs.OracleLoad {
 		b.every(cfg.Settings.Look, b.reports.look())
 	}
 	if len(cfg.Faults) > 0 {
 		b.work.Go(func() error {
-			if err := b.faults.run(b.workCtx); err != nil {
+			if err := b.faults.run(b.during); err != nil {
 				b.fail(err)
 			}
 			return nil
 		})
 	}
 	b.every(cfg.Settings.Sample, func() error {
-		return b.sampler.sampleLinks(b.workCtx, cfg.Settings.Interval, cfg.Settings.Spell, cfg.Settings.Watch)
+		return b.sampler.sampleLinks(b.during, cfg.Settings.Interval, cfg.Settings.Spell, cfg.Settings.Watch)
 	})
-	b.work.Go(func() error { b.sampler.probe(b.workCtx, cfg.Settings.Probe); return nil })
+	b.work.Go(func() error { b.sampler.probe(b.during, cfg.Settings.Probe); return nil })
 	return nil
 }
 
@@ -388,7 +392,7 @@ func (b *Backend) every(d time.Duration, f func() error) {
 		defer t.Stop()
 		for {
 			select {
-			case <-b.workCtx.Done():
+			case <-b.during.Done():
 				return nil
 			case <-t.C:
 				if err := f(); err != nil {

@@ -352,7 +352,7 @@ func repeatOf(dir string, res flows.Result) (report.Repeat, error) {
 		var s fidelity.Samples
 		judged := verdict.Missing("only captures exist, without the records of the run")
 		if found, err := readJSON(filepath.Join(dir, samplesFile), &s); err != nil {
-			return report.Repeat{}, err
+			return report.Repeat{}, fmt.Errorf("%w (without the file, the verdict is unverified)", err)
 		} else if found {
 			judged = fidelity.Doubt(fidelity.Judge(s, fidelity.Default()), res.Problems)
 		}
