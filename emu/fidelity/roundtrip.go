@@ -67,7 +67,15 @@ func roundTrip(s Samples, th Thresholds) verdict.Check {
 			}
 			like := r.Planned + max(0, own[len(r.Links)])
 			note(rtt-like, func() string {
-				return fmt.Sprintf("%s, a round trip from %s took %v, and %v are needed: a link of this path or of the way back delays packets", when, path, rtt, like)
+				slow, others := split(paths, func(r RoundTrip) (time.Duration, bool) {
+					rtt := []time.Duration{r.Before, r.After}[i]
+					return rtt - r.Planned - max(0, own[len(r.Links)]), rtt > 0
+				}, (rtt-like)/2)
+				reason := fmt.Sprintf("%s, a round trip from %s took %v, and %v are needed: a link of this path or of the way back delays packets", when, path, rtt, like)
+				if links := suspects(slow, others); len(links) > 0 {
+					reason += fmt.Sprintf(" (%s: in each of the %d slow paths, and in no other)", strings.Join(links, " or "), len(slow))
+				}
+				return reason
 			})
 		}
 	}
@@ -76,4 +84,44 @@ func roundTrip(s Samples, th Thresholds) verdict.Check {
 	}
 	c.Value += skipped.String()
 	return c
+}
+
+// split returns the paths with at least an excess, and the others that were measured.
+func split(paths []RoundTrip, excess func(RoundTrip) (time.Duration, bool), least time.Duration) (slow, others []RoundTrip) {
+	for _, r := range paths {
+		switch e, ok := excess(r); {
+		case !ok:
+		case e >= least:
+			slow = append(slow, r)
+		default:
+			others = append(others, r)
+		}
+	}
+	return slow, others
+}
+
+// suspects returns the directed links that all slow paths contain and no other path does, on the way there, or back if that is
+// over the same switches. Only for the links of hosts is it certain that the way back contains them.
+func suspects(slow, others []RoundTrip) (links []string) {
+	back := func(link string) string {
+		from, to, _ := strings.Cut(link, ">")
+		return to + ">" + from
+	}
+	clear := map[string]bool{}
+	for _, r := range others {
+		for _, l := range r.Links {
+			clear[l] = true
+		}
+		clear[back(r.Links[0])], clear[back(r.Links[len(r.Links)-1])] = true, true
+	}
+	for _, l := range slow[0].Links {
+		for _, l := range []string{l, back(l)} {
+			if !clear[l] && !slices.ContainsFunc(slow, func(r RoundTrip) bool {
+				return !slices.Contains(r.Links, l) && !slices.Contains(r.Links, back(l))
+			}) {
+				links = append(links, l)
+			}
+		}
+	}
+	return links
 }

@@ -4,11 +4,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
+	"testbed/emu/fidelity"
 	"testbed/emu/kernel/netnstest"
 	"testbed/results/tooltest"
+	"testbed/results/verdict"
 	"testbed/topo"
 	"testbed/topo/units"
 )
@@ -39,6 +44,42 @@ func TestProbedPaths(t *testing.T) {
 			t.Errorf("%+v: paths contain %d links of %d", shape, len(seen), want)
 		}
 	}
+}
+
+// Wherever a delay is hidden, and whichever spine the ways back take, the links that the reason singles out contain the delayed
+// one. With one spine there are such links for each.
+func TestDelayedLinkIsSingledOut(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		shape := topo.LeafSpine{Leaves: rapid.IntRange(1, 4).Draw(t, "leaves"), Spines: rapid.IntRange(1, 3).Draw(t, "spines"), HostsPerLeaf: rapid.IntRange(1, 4).Draw(t, "hosts"),
+			HostLink: 50 * units.Mbps, Uplink: 50 * units.Mbps, Queue: topo.Queue{Time: 20 * time.Millisecond}, MTU: 1500}
+		f, err := shape.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths := probedPaths(f)
+		if len(paths) == 0 {
+			t.Skip("one host")
+		}
+		delayed := rapid.SampledFrom(rapid.SampledFrom(paths).Draw(t, "path").Links).Draw(t, "link")
+		var s fidelity.Samples
+		for _, p := range paths {
+			r := p.RoundTrip
+			r.Before = time.Duration(rapid.IntRange(10, 40).Draw(t, "before")) * time.Microsecond
+			r.After = time.Duration(rapid.IntRange(10, 40).Draw(t, "after")) * time.Microsecond
+			for _, id := range slices.Concat(f.Path(p.src, p.dst, p.hash), f.Path(p.dst, p.src, rapid.Uint32().Draw(t, "hash back"))) {
+				if f.LinkName(id) == delayed {
+					r.After += time.Millisecond
+				}
+			}
+			s.RoundTrips = append(s.RoundTrips, r)
+		}
+		v := fidelity.Judge(s, fidelity.Default())
+		c := v.Checks[slices.IndexFunc(v.Checks, func(c verdict.Check) bool { return c.Name == "round-trip" })]
+		_, links, ok := strings.Cut(c.Reason, "delays packets (")
+		if c.Level != verdict.Degraded || ok && !strings.Contains(links, delayed) || !ok && shape.Spines == 1 {
+			t.Errorf("1 ms at %s: %v: %s", delayed, c.Level, c.Reason)
+		}
+	})
 }
 
 // A host that does not answer is noticed and does not hold up the start, and captures and counters have no packets of the

@@ -79,6 +79,20 @@ func everyDistortion(t *testing.T, f *topo.Fabric) (all []plantedCase) {
 				fmt.Sprintf("tc qdisc add dev %s clsact; tc filter add dev %s %s bpf da bytecode '%s'", hook.device, hook.device, hook.direction, code), "", 0, ""}})
 		}
 	}
+	for _, n := range []int{2000, 200} {
+		for _, x := range []struct{ namespace, family, hook string }{
+			{"h1-00", "ip", "prerouting"}, {"h1-00", "ip", "input"}, {"h0-01", "ip", "output"}, {"h0-01", "ip", "postrouting"}, {"leaf0", "ip", "forward"}, {"spine0", "netdev", "ingress device leaf0"},
+		} {
+			changes(fmt.Sprintf("%s, nftables at %s, drops of 1 in %d", x.namespace, x.hook, n), x.namespace+": change of nftables rules", false, at50, []distortion{{"", x.namespace,
+				fmt.Sprintf("nft 'add table %[1]s t; add chain %[1]s t c { type filter hook %[2]s priority 0; }; add rule %[1]s t c numgen random mod %[3]d 0 drop'", x.family, x.hook, n), "", 0, ""}})
+		}
+		for _, x := range []struct{ namespace, device, link string }{{"h1-00", "eth0", "h1-00>leaf1"}, {"leaf0", "spine0", "leaf0>spine0"}} {
+			name := fmt.Sprintf("%s %s, XDP, drops of 1 in %d", x.namespace, x.device, n)
+			all = append(all, plantedCase{name, []string{"kernel"}, x.link + ": XDP program", false, func(t *testing.T) (fidelity.Samples, verdict.Verdict) {
+				return judgedSamples(t, at50, xdpDrops(t, x.namespace, x.device, n))
+			}})
+		}
+	}
 	_, spine := topo.UplinkAddrs(0, 0)
 	for _, x := range []struct{ name, from, at, addr, flags, want string }{
 		{"iperf3, UDP at 1 Mbps for 1 s between hosts", "h0-00", "h1-02", "10.1.2.1", "-u -b 1M -t 1", "10.1.2.1:5201"},
@@ -96,6 +110,16 @@ func everyDistortion(t *testing.T, f *topo.Fabric) (all []plantedCase) {
 	}
 	planted := func(name, want string, of tamper, checks ...string) {
 		all = append(all, plantedCase{name, checks, want, false, func(t *testing.T) (fidelity.Samples, verdict.Verdict) { return judgedSamples(t, at50, of) }})
+	}
+	for _, x := range []struct{ at, device, link string }{
+		{"leaf0", "h0-01", "h0-01>leaf0"}, {"leaf1", "h1-02", "h1-02>leaf1"}, {"spine0", "leaf0", "leaf0>spine0"}, {"leaf1", "spine0", "spine0>leaf1"},
+	} {
+		for _, delay := range []time.Duration{time.Millisecond, 5 * time.Millisecond} {
+			often := x.at == "leaf0" && delay == time.Millisecond
+			all = append(all, plantedCase{fmt.Sprintf("%s, %v of delay to the end", x.link, delay), []string{"round-trip"}, x.link, often, func(t *testing.T) (fidelity.Samples, verdict.Verdict) {
+				return judgedSamples(t, at50, detour(t, x.at, x.device, delay))
+			}})
+		}
 	}
 	planted("offloads on", "offloads are on", offloads(), "frames")
 	planted("a bucket of 64 KB from the beginning", "h0-00", shapers("h0-00", plan.Uplink, func(s *plan.Shaper) { s.Burst = 64 * units.KB }), "burst")
@@ -168,8 +192,11 @@ func stopped(t *testing.T, hold time.Duration) verdict.Verdict {
 
 // Each distortion is caught, with its cause, in a run of its own: with -every in nine of ten runs or more.
 func TestEveryDistortionIsCaught(t *testing.T) {
-	longtest.Skip(t, "plants 12 distortions in runs of their own on packets, 50 s")
+	longtest.Skip(t, "plants 13 distortions in runs of their own on packets, 55 s")
 	tooltest.Need(t, "ip", "tc", "nsenter")
+	if *every {
+		tooltest.Need(t, "nft")
+	}
 	netnstest.Require(t)
 	netnstest.OnlyTiming(t)
 	text, trace := at50()

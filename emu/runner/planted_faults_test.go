@@ -451,7 +451,8 @@ func child(t *testing.T, role string, env []string) started {
 
 // TestChild is a process that other tests start, not a test: in role "hog" it is busy
 // until it is killed, in role "burn" it takes a share of all processors (burn), in role
-// "judge" it runs the scenario, prints its phases and writes the verdict.
+// "judge" it runs the scenario, prints its phases and writes the verdict, in role "detour" it delays packets, in
+// role "xdp" it attaches a program that drops some.
 func TestChild(t *testing.T) {
 	switch os.Getenv("SENSITIVITY_ROLE") {
 	case "hog":
@@ -459,6 +460,10 @@ func TestChild(t *testing.T) {
 		}
 	case "burn":
 		burn(t)
+	case "detour":
+		takeDetour(t)
+	case "xdp":
+		attachXDP(t)
 	case "judge":
 		text, trace := at50()
 		o := options(t)
