@@ -24,7 +24,7 @@ import (
 	"testbed/topo/units"
 )
 
-var every = flag.Bool("every", false, "plant each distortion in ten runs of its own, which takes 50 minutes")
+var every = flag.Bool("every", false, "plant each distortion in ten runs of its own, which takes 70 minutes")
 
 // plantedCase is one distortion that is planted in a run of its own.
 type plantedCase struct {
