@@ -27,7 +27,7 @@ func (a *app) calibrateCmd() *cobra.Command {
 		Use: "calibrate", Short: "Measure what this machine can emulate", Args: exactly(0),
 		Long: `Calibrate measures, with captured packets, which token buckets keep the rate of a link and
 the time of short flows; with real runs, how many packets per second the machine can
-carry; and the rates of its disk and disk throttles. It takes less than three minutes,
+carry; and the rates of its disk and disk throttles. It takes about three and a half minutes,
 requires root, and needs an otherwise idle machine.
 
 With --noise it measures instead how much identical runs differ: it runs pairs of

@@ -53,7 +53,7 @@ type Options struct {
 	Progress func(what string, done float64)
 }
 
-// Defaults returns the options of a calibration that takes less than three minutes.
+// Defaults returns the options of a calibration that takes about three and a half minutes.
 func Defaults() Options {
 	o := Options{MTUs: []units.Bytes{1500, 9000}, Rounds: 5, Saturated: 80 * time.Millisecond, Run: 1500 * time.Millisecond, Reference: 20 * units.Mbps, MaxFlows: 96,
 		DiskRates: []units.Rate{27200 * units.Kbps, 80 * units.Mbps, 400 * units.Mbps}, DiskTime: time.Second, Dir: ".", StateRoot: deploy.Root(), Version: "unknown"}
