@@ -57,21 +57,29 @@ func roundTrip(s Samples, th Thresholds) verdict.Check {
 			return fmt.Sprintf("on idle paths of %d links, round trips took %v longer than planned: the machine is too slow for the delays of this fabric, or all links delay packets", n, excess)
 		})
 	}
+	excess := func(r RoundTrip, i int) (above time.Duration, measured bool) {
+		rtt := []time.Duration{r.Before, r.After}[i]
+		return rtt - r.Planned - max(0, own[len(r.Links)]), rtt > 0
+	}
 	for _, r := range paths {
 		path := fmt.Sprintf("%s to %s over %s", r.From, r.To, strings.Join(r.Links, ", "))
-		for i, rtt := range []time.Duration{r.Before, r.After} {
-			when := []string{"before the first transfer", "after the last transfer"}[i]
-			if rtt == 0 {
+		for i, when := range []string{"before the first transfer", "after the last transfer"} {
+			above, ok := excess(r, i)
+			if !ok {
 				c.Level, c.Reason = max(c.Level, verdict.Degraded), cmp.Or(c.Reason, fmt.Sprintf("no connection from %s was answered in time %s", path, when))
 				continue
 			}
-			like := r.Planned + max(0, own[len(r.Links)])
-			note(rtt-like, func() string {
-				slow, others := split(paths, func(r RoundTrip) (time.Duration, bool) {
-					rtt := []time.Duration{r.Before, r.After}[i]
-					return rtt - r.Planned - max(0, own[len(r.Links)]), rtt > 0
-				}, (rtt-like)/2)
-				reason := fmt.Sprintf("%s, a round trip from %s took %v, and %v are needed: a link of this path or of the way back delays packets", when, path, rtt, like)
+			note(above, func() string {
+				var slow, others []RoundTrip
+				for _, o := range paths {
+					if e, ok := excess(o, i); ok && e >= above/2 {
+						slow = append(slow, o)
+					} else if ok {
+						others = append(others, o)
+					}
+				}
+				like := r.Planned + max(0, own[len(r.Links)])
+				reason := fmt.Sprintf("%s, a round trip from %s took %v, and %v are needed: a link of this path or of the way back delays packets", when, path, like+above, like)
 				if links := suspects(slow, others); len(links) > 0 {
 					reason += fmt.Sprintf(" (%s: in each of the %d slow paths, and in no other)", strings.Join(links, " or "), len(slow))
 				}
@@ -84,20 +92,6 @@ func roundTrip(s Samples, th Thresholds) verdict.Check {
 	}
 	c.Value += skipped.String()
 	return c
-}
-
-// split returns the paths with at least an excess, and the others that were measured.
-func split(paths []RoundTrip, excess func(RoundTrip) (time.Duration, bool), least time.Duration) (slow, others []RoundTrip) {
-	for _, r := range paths {
-		switch e, ok := excess(r); {
-		case !ok:
-		case e >= least:
-			slow = append(slow, r)
-		default:
-			others = append(others, r)
-		}
-	}
-	return slow, others
 }
 
 // suspects returns the directed links that all slow paths contain and no other path does, on the way there, or back if that is

@@ -4,41 +4,24 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
-	"runtime"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
-	"testbed/emu/live"
 	"testbed/topo/units"
 )
 
-// detour lets packets that a device of a namespace receives wait in another process, from 300 ms after the start of the run
-// to its end: a delay that needs no support by the kernel's queues.
-func detour(t *testing.T, namespace, device string, delay time.Duration) tamper {
-	return tamper{start: func(_ *live.Config, pins string) error {
-		child(t, "detour", []string{"DETOUR=" + strings.Join([]string{filepath.Join(pins, namespace), device, delay.String()}, " ")})
-		return nil
-	}}
-}
-
-// takeDetour routes what a device receives to a TUN device, and returns each packet to IP after a delay, until it is killed.
-func takeDetour(t *testing.T) {
-	args := strings.Fields(os.Getenv("DETOUR"))
-	delay, err := time.ParseDuration(args[2])
+// takeDetour routes what a device receives to a TUN device, and returns each packet to IP after a delay, until it is killed: a
+// delay that needs no support by the kernel's queues.
+func takeDetour(t *testing.T, device, after string) {
+	delay, err := time.ParseDuration(after)
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(300 * time.Millisecond) // the run has begun
-	enter(t, args[0])
-	tun, err := openDetour(args[1])
+	tun, err := openDetour(device)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,19 +44,6 @@ func takeDetour(t *testing.T) {
 			t.Fatal(err)
 		}
 		packets <- waiting{time.Now().Add(delay), append([]byte(nil), buffer[:n]...)}
-	}
-}
-
-// enter ties the goroutine to a thread of a namespace.
-func enter(t *testing.T, namespace string) {
-	t.Helper()
-	runtime.LockOSThread() // and never unlocked: the thread ends with its namespace
-	ns, err := netns.GetFromPath(namespace)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(netns.Set(ns), ns.Close()); err != nil {
-		t.Fatal(err)
 	}
 }
 

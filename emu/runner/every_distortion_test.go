@@ -89,7 +89,7 @@ func everyDistortion(t *testing.T, f *topo.Fabric) (all []plantedCase) {
 		for _, x := range []struct{ namespace, device, link string }{{"h1-00", "eth0", "h1-00>leaf1"}, {"leaf0", "spine0", "leaf0>spine0"}} {
 			name := fmt.Sprintf("%s %s, XDP, drops of 1 in %d", x.namespace, x.device, n)
 			all = append(all, plantedCase{name, []string{"kernel"}, x.link + ": XDP program", false, func(t *testing.T) (fidelity.Samples, verdict.Verdict) {
-				return judgedSamples(t, at50, xdpDrops(t, x.namespace, x.device, n))
+				return judgedSamples(t, at50, inside(t, "xdp", x.namespace, x.device, fmt.Sprint(n)))
 			}})
 		}
 	}
@@ -117,7 +117,7 @@ func everyDistortion(t *testing.T, f *topo.Fabric) (all []plantedCase) {
 		for _, delay := range []time.Duration{time.Millisecond, 5 * time.Millisecond} {
 			often := x.at == "leaf0" && delay == time.Millisecond
 			all = append(all, plantedCase{fmt.Sprintf("%s, %v of delay to the end", x.link, delay), []string{"round-trip"}, x.link, often, func(t *testing.T) (fidelity.Samples, verdict.Verdict) {
-				return judgedSamples(t, at50, detour(t, x.at, x.device, delay))
+				return judgedSamples(t, at50, inside(t, "detour", x.at, x.device, delay.String()))
 			}})
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -16,7 +15,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"testbed/emu/engine"
@@ -98,13 +96,8 @@ func withForeign(t *testing.T, send func(f *topo.Fabric, open func(name string) 
 func rawFrames(namespace, device string, n int) error {
 	failed := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with its namespace
 		failed <- func() error {
-			ns, err := netns.GetFromPath(namespace)
-			if err != nil {
-				return err
-			}
-			if err := errors.Join(netns.Set(ns), ns.Close()); err != nil {
+			if err := enter(namespace); err != nil {
 				return err
 			}
 			face, err := net.InterfaceByName(device)

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netns"
+
 	"testbed/emu/engine"
 	"testbed/emu/fidelity"
 	"testbed/emu/kernel"
@@ -68,6 +70,24 @@ func within(pins, namespace string, command ...string) error {
 		return fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, b)
 	}
 	return nil
+}
+
+// inside starts a role of TestChild in a namespace of a testbed, for a device and with one more argument.
+func inside(t *testing.T, role, namespace, device, argument string) tamper {
+	return tamper{start: func(_ *live.Config, pins string) error {
+		child(t, role, []string{"SENSITIVITY_INSIDE=" + strings.Join([]string{filepath.Join(pins, namespace), device, argument}, " ")})
+		return nil
+	}}
+}
+
+// enter ties the goroutine to a thread of a namespace.
+func enter(namespace string) error {
+	runtime.LockOSThread() // and never unlocked: the thread ends with its namespace
+	ns, err := netns.GetFromPath(namespace)
+	if err != nil {
+		return err
+	}
+	return errors.Join(netns.Set(ns), ns.Close())
 }
 
 // dropping drops a packet in a hundred on one device, in or out, by a classifier
@@ -451,8 +471,8 @@ func child(t *testing.T, role string, env []string) started {
 
 // TestChild is a process that other tests start, not a test: in role "hog" it is busy
 // until it is killed, in role "burn" it takes a share of all processors (burn), in role
-// "judge" it runs the scenario, prints its phases and writes the verdict, in role "detour" it delays packets, in
-// role "xdp" it attaches a program that drops some.
+// "judge" it runs the scenario, prints its phases and writes the verdict, in roles "detour" and "xdp" it delays or
+// drops packets of a device (inside).
 func TestChild(t *testing.T) {
 	switch os.Getenv("SENSITIVITY_ROLE") {
 	case "hog":
@@ -460,10 +480,17 @@ func TestChild(t *testing.T) {
 		}
 	case "burn":
 		burn(t)
-	case "detour":
-		takeDetour(t)
-	case "xdp":
-		attachXDP(t)
+	case "detour", "xdp":
+		args := strings.Fields(os.Getenv("SENSITIVITY_INSIDE"))
+		time.Sleep(300 * time.Millisecond) // the run has begun
+		if err := enter(args[0]); err != nil {
+			t.Fatal(err)
+		}
+		if os.Getenv("SENSITIVITY_ROLE") == "detour" {
+			takeDetour(t, args[1], args[2])
+		} else {
+			attachXDP(t, args[1], args[2])
+		}
 	case "judge":
 		text, trace := at50()
 		o := options(t)

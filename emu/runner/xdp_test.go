@@ -1,40 +1,22 @@
 package runner
 
 import (
-	"fmt"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
-	"strings"
 	"testing"
-	"time"
 	"unsafe"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
-
-	"testbed/emu/live"
 )
 
-// xdpDrops attaches an XDP program to a device 300 ms after the start of the run. It drops one packet in n.
-func xdpDrops(t *testing.T, namespace, device string, n int) tamper {
-	return tamper{start: func(_ *live.Config, pins string) error {
-		child(t, "xdp", []string{fmt.Sprintf("XDP=%s %s %d", filepath.Join(pins, namespace), device, n)})
-		return nil
-	}}
-}
-
-// attachXDP is the process of xdpDrops.
-func attachXDP(t *testing.T) {
-	args := strings.Fields(os.Getenv("XDP"))
-	n, err := strconv.Atoi(args[2])
+// attachXDP attaches an XDP program to a device. It drops one packet in n.
+func attachXDP(t *testing.T, device, one string) {
+	n, err := strconv.Atoi(one)
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(300 * time.Millisecond) // the run has begun
-	enter(t, args[0])
-	link, err := netlink.LinkByName(args[1])
+	link, err := netlink.LinkByName(device)
 	if err != nil {
 		t.Fatal(err)
 	}
