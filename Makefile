@@ -1,8 +1,11 @@
 # make demo    build, then run the quickstart (root or sudo)
 # make test    the tests, on real packets too, in 5 minutes or less on two processors; needs Go
 #              and root or sudo. It leaves out long tests and the race detector, and says so
-# make check   everything: formatting, vet, staticcheck, then all tests under the race detector,
-#              planted faults and comparisons with other programs included (root or sudo, gcc)
+# make check   formatting, vet, staticcheck, then short tests under the race detector, and all tests
+#              without it, planted faults and comparisons with other programs included (root or
+#              sudo, gcc)
+# make nightly  what takes hours: all tests under the race detector too, long series of planted
+#              faults and clean runs, comparisons of whole traces, long tests on the stock kernel
 # make picture  the picture of the README, from the newest run of the quickstart or RUN=…
 #              (needs chromium)
 # make install    the program, man pages and completions below PREFIX (/usr/local), through
@@ -28,7 +31,7 @@ SUDO    := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E env "PATH=$$PATH")
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X testbed/emu/cli.version=$(VERSION)
 
-.PHONY: build install uninstall man completions demo picture suite-philae suite-sinbad suite-fair suite-shufflewatcher suite-dolly test test-vm check lint bench bench-build fuzz clean
+.PHONY: build install uninstall man completions demo picture suite-philae suite-sinbad suite-fair suite-shufflewatcher suite-dolly test test-vm check nightly lint bench bench-build fuzz clean
 
 # OUT is the directory of everything that is built.
 OUT ?= bin
@@ -103,6 +106,17 @@ test-vm:
 
 check: lint build
 	@sh scripts/test.sh all
+
+# Packages with comparisons that take minutes, which the flag -whole adds (docs/testing.md).
+WHOLE = ./emu/flowsim ./emu/fluid ./workloads ./results/metrics ./scripts/philae
+
+nightly: lint build
+	@sh scripts/test.sh nightly
+	for p in $(WHOLE); do $(GO) test -timeout 3h $$p -whole || exit 1; done
+	$(SUDO) TESTBED_PRIVILEGED=1 $(GO) test -timeout 4h ./emu/runner -run 'Caught|CleanRuns' -whole -v
+	$(SUDO) TESTBED_PRIVILEGED=1 $(GO) test -timeout 4h ./emu/runner -run EveryDistortion -every -v
+	$(MAKE) fuzz FUZZTIME=60s
+	$(MAKE) test-vm VMFLAGS="-long -timeout 2h -package-timeout 1h"
 
 lint:
 	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "gofmt would change:"; echo "$$out"; exit 1; fi

@@ -114,7 +114,6 @@ var arrows = map[string][]string{
 	"scripts/suite":          {"results/metrics", "results/report", "results/rundir", "results/table", "results/verdict", "results/safefile"}, // what suites share
 	"scripts/quickstart":     {},                                                                                                              // scenario files, and tests of them
 	"scripts/testvm":         {"emu/longtest"},                                                                                                // runs the tests of others
-	"scripts/testsum":        {"emu/longtest"},
 }
 
 // TestArchitecture generates the tables of packages, with the first sentence of each package's
@@ -268,7 +267,6 @@ var opens = map[string]string{
 	"emu/kernel/":                      "kernel interfaces, devices and new files with flags of their own",
 	"emu/calibration/measure/disks.go": "direct I/O on a device that it made",
 	"hosts/disk/":                      "direct I/O on blocks that it made",
-	"scripts/testsum/":                 "output of go test that the Makefile names",
 	"scripts/testvm/":                  "files that it made, below its cache and in the virtual machine",
 }
 

@@ -1,23 +1,23 @@
 #!/bin/sh
-# Runs the tests of all packages, as root: scripts/test.sh short|all. make test and make check
-# call it, with the packages that move packets in ON_PACKETS and the Go command in GO.
+# Runs the tests of all packages, as root: scripts/test.sh short|all|nightly. make test, make check and
+# make nightly call it, with the packages that move packets in ON_PACKETS and the Go command in GO.
 #
-# short leaves out long tests (go test -short) and the race detector, and needs neither gcc nor
-# iproute2. all needs gcc, for the race detector.
+#   short    without long tests (go test -short); needs neither gcc nor iproute2
+#   all      short tests under the race detector, which needs gcc, then all tests without it
+#   nightly  all tests, with the race detector and without it
 set -u
 cd "$(dirname "$0")/.."
 mode=${1:-}
 GO=${GO:-go}
 case $mode in
-short) name="make test" flags=-short
-	# As the program is built: without C, and from the packages that its build compiled.
-	export CGO_ENABLED=0 GOFLAGS="$($GO env GOFLAGS) -trimpath" ;;
-all) name="make check" flags=-race
-	command -v gcc >/dev/null || { echo "$name: the race detector needs gcc: apt-get install gcc libc6-dev" >&2; exit 1; }
-	# By default each program under the race detector waits for a second after its main function.
-	export GORACE="${GORACE:-atexit_sleep_ms=10}" ;;
-*) echo "usage: $0 short|all" >&2; exit 2 ;;
+short) name="make test" ;;
+all) name="make check" ;;
+nightly) name="make nightly" ;;
+*) echo "usage: $0 short|all|nightly" >&2; exit 2 ;;
 esac
+if [ $mode != short ]; then
+	command -v gcc >/dev/null || { echo "$name: the race detector needs gcc: apt-get install gcc libc6-dev" >&2; exit 1; }
+fi
 
 : "${ON_PACKETS:?packages that move packets: call it through make}"
 
@@ -36,58 +36,69 @@ for p in tc:iproute2 tshark tcptrace tcpdump iperf3 chromium; do
 	PATH=$PATH:/usr/sbin:/sbin command -v "${p%:*}" >/dev/null || missing="$missing ${p#*:}"
 done
 [ -z "$missing" ] || echo "$name: tests that need other programs are skipped; not installed:$missing (apt-get install --no-install-recommends$missing)"
-[ $mode = all ] || echo "$name: without the race detector and without long tests: make check runs all"
+[ $mode != short ] || echo "$name: without the race detector and without long tests: make check runs all"
 
 mkdir -p bin
-rm -f bin/tests.json bin/packet-tests.json bin/timing-*.json
+rm -f bin/tests-*.json
 $GO build -modfile=tools/go.mod -o bin/gotestsum gotest.tools/gotestsum || exit 1
 packets=$($GO list $ON_PACKETS) && rest=$($GO list ./...) || exit 1
 rest=$(echo "$rest" | grep -vxF "$packets")
 # The storage of a shared machine can stall for a second. Tests on packets write to memory where there
 # is room, so that they judge the program and not the storage.
+memory=${TMPDIR:-/tmp}
 free=$(df -k --output=avail /dev/shm 2>/dev/null | tail -n 1)
 if [ "${free:-0}" -gt 4194304 ]; then
 	memory=$(mktemp -d /dev/shm/testbed-tests.XXXXXX)
 	trap '$sudo rm -rf "$memory"' EXIT
 	trap 'exit 130' INT TERM
-else
-	memory=${TMPDIR:-/tmp}
 fi
 failed=0
 begin=$(date +%s)
-# Tests that move packets share the processors with them, so their packages are tested one at
-# a time; the others side by side, and first: compiling loads all processors.
-run() { # run FILE FLAGS...
-	file=$1
+
+gotestsum() { # gotestsum NAME FLAGS...: the results are in bin/tests-NAME.json
+	file=bin/tests-$1.json
 	shift
-	$sudo bin/gotestsum --format pkgname --format-icons text --format-hide-empty-pkg --hide-summary=skipped --jsonfile "$file" -- $flags -shuffle=on -timeout 20m "$@" || failed=1
+	$sudo bin/gotestsum --format pkgname --format-icons text --format-hide-empty-pkg --hide-summary=skipped \
+		--jsonfile "$file" -- -shuffle=on "$@" || failed=1
 }
-compile() { # on all processors, as go test -p 1 does not
-	$sudo $GO list -test -export $(echo $flags | sed 's/-short//') $ON_PACKETS >/dev/null
+
+# pass NAME FLAGS... runs all tests. Tests that move packets share the processors with them, so their
+# packages are tested one at a time; the others side by side, and first: compiling loads all processors.
+# So the packages on packets are compiled before (go test -p 1 compiles on one processor), with the
+# flags of go list, which has no -short, -timeout and tests' own ones.
+pass() {
+	pass=$1
+	build=$2
+	shift 2
+	gotestsum "$pass" $build "$@" $rest
+	$sudo $GO list -test -export $build $ON_PACKETS >/dev/null
+	TMPDIR="$memory" GOTMPDIR="$memory" gotestsum "$pass-packets" -p 1 $build "$@" $ON_PACKETS # t.TempDir prefers the latter
 }
-$GO build -o bin/testsum ./scripts/testsum || exit 1
-run bin/tests.json $rest
-compile
-export TMPDIR="$memory" GOTMPDIR="$memory" # t.TempDir prefers the latter
-run bin/packet-tests.json -p 1 $ON_PACKETS
-if [ $mode = all ]; then
-	export CGO_ENABLED=0
-	flags=
-	compile
-	bin/testsum -timing bin/tests.json bin/packet-tests.json >bin/timing-tests || failed=1
-	echo "$packets" >bin/packets
-	awk 'NR == FNR { moves[$0]; next } !($1 in moves)' bin/packets bin/timing-tests >bin/timing-rest
-	if [ -s bin/timing-rest ]; then # no packets: all packages at the same time
-		run bin/timing-rest.json -run "$(cut -d ' ' -f 2 bin/timing-rest | paste -s -d '|')" $(cut -d ' ' -f 1 bin/timing-rest)
-	fi
-	n=0
-	awk 'NR == FNR { moves[$0]; next } $1 in moves' bin/packets bin/timing-tests >bin/timing-packets
-	while read -r package tests; do
-		n=$((n + 1))
-		run bin/timing-$n.json -run "$tests" "$package" </dev/null
-	done <bin/timing-packets
-fi
-bin/testsum bin/tests.json bin/packet-tests.json $(ls bin/timing-*.json 2>/dev/null) || failed=1
+
+# By default each program under the race detector waits for a second after its main function.
+export GORACE="${GORACE:-atexit_sleep_ms=10}"
+case $mode in
+all) pass race -race -short -timeout 20m ;;
+nightly) pass race -race -timeout 40m ;;
+esac
+# As the program is built: without C, and from the packages that its build compiled.
+export CGO_ENABLED=0
+case $mode in
+short) pass plain -trimpath -short -timeout 20m ;;
+*) pass plain -trimpath -timeout 30m ;;
+esac
+
+# The reasons of skips, with their number, and the tests that left a duration unjudged. A test logs the
+# reason before it is skipped. The race detector's own are those of the other pass.
+cat bin/tests-plain*.json | awk '
+	match($0, /"Package":"[^"]*","Test":"[^"]*"/) { test = substr($0, RSTART, RLENGTH) }
+	/"Action":"output"/ && sub(/.*_test\.go:[0-9]+: /, "") {
+		sub(/\\n"}$/, "")
+		said[test] = $0
+		if (/^timing not judged: /) print test ": " $0
+	}
+	/"Action":"skip"/ { sub(/ by make check: .*/, " by make check", said[test]); print "skipped: " said[test] }
+' | sed 's/"Package":"testbed.\?//; s/","Test":"/ /; s/"//' | sort | uniq -c | sort -rn
 took=$(($(date +%s) - begin))
 [ $failed = 0 ] && result=OK || result=FAILED
 echo "$name: $result after $((took / 60)) min $((took % 60)) s"

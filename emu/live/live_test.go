@@ -405,7 +405,6 @@ func (r *rig) events(t *testing.T) []engine.Event {
 // within a tenth, as its packets show. All else is five times as fast.
 func TestPipelineMovesAtItsSlowest(t *testing.T) {
 	longtest.Skip(t, "writes through pipelines at several rates, 7 s")
-	longtest.OnePass(t, "TestKilledDataNode")
 	const fast, slow = 50 * units.Mbps, 10 * units.Mbps
 	// The client is h0-00, and the pipeline goes on to h1-00, h1-01 and h0-01.
 	targets := []topo.HostID{3, 4, 1}

@@ -71,7 +71,6 @@ func TestReadsTheStoredFile(t *testing.T) {
 // packets show.
 func TestReadMovesAtItsSlowest(t *testing.T) {
 	longtest.Skip(t, "reads at several rates, 5 s")
-	longtest.OnePass(t, "TestReadsTheStoredFile")
 	for name, x := range map[string]struct{ link, disk units.Rate }{
 		"disk":    {50 * units.Mbps, 10 * units.Mbps},
 		"network": {10 * units.Mbps, 50 * units.Mbps},

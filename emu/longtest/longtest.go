@@ -1,4 +1,5 @@
-// Package longtest marks tests that take long: make test leaves them out, make check runs them.
+// Package longtest marks tests that take long: make test leaves them out, make check runs them
+// without the race detector, and make nightly with it too.
 //
 // It measures no time. A test is marked by hand, once it takes more than a few seconds.
 package longtest
@@ -24,20 +25,10 @@ func Skip(t testing.TB, why string) {
 const RaceDetector = "race detector"
 
 // Computes skips the test under the race detector, which makes such a test five times slower: it
-// computes much in one goroutine. make check runs it in the pass without the race detector.
+// computes much in one goroutine. make check runs it without the race detector.
 func Computes(t testing.TB) {
 	t.Helper()
 	if Instrumented {
 		t.Skip(NotJudged + RaceDetector)
-	}
-}
-
-// OnePass skips the test under the race detector, because another test of the package runs the same
-// concurrent code under it: like is the name of that test. make check runs the test in the pass without
-// the race detector alone, which it needs in any case if it judges durations.
-func OnePass(t testing.TB, like string) {
-	t.Helper()
-	if Instrumented {
-		t.Skip(NotJudged + RaceDetector + ", under which " + like + " runs the same code")
 	}
 }

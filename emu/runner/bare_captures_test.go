@@ -225,7 +225,6 @@ func localityOnTheWire(t *testing.T, res flows.Result) {
 func TestCrossRackBytesAgreeWithTshark(t *testing.T) {
 	longtest.Skip(t, "runs jobs of tasks on packets, 15 s")
 	tooltest.Need(t, "tshark")
-	longtest.OnePass(t, "TestCapturesAloneGiveTasks")
 	dir, res, rep, _ := runOneArm(t, manyTasks)
 	captures := filepath.Join(dir, capturesDir)
 	var total int64

@@ -186,7 +186,6 @@ func TestMomentsAreMeasured(t *testing.T) {
 	longtest.Skip(t, "changes links for a moment in up to 11 runs on packets, 50 s")
 	tooltest.Need(t, "tc", "nsenter")
 	netnstest.Require(t)
-	longtest.OnePass(t, "TestDistortionsAreNamed")
 	text, trace := at50()
 	f, err := loadText(t, text, trace...).Shape().Build()
 	if err != nil {

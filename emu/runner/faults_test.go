@@ -205,7 +205,6 @@ func TestFaultsOnPackets(t *testing.T) {
 // loose: only a fault without effect, or one that was not reverted, exceeds it.
 func TestSlowFaultsOnPackets(t *testing.T) {
 	longtest.Skip(t, "runs slow faults on packets, 10 s")
-	longtest.OnePass(t, "TestTasksUnderFaults")
 	netnstest.Require(t)
 	const slow = `
 name: slow

@@ -125,7 +125,6 @@ func rawFrames(namespace, device string, n int) error {
 func TestForeignTrafficIsCaught(t *testing.T) {
 	longtest.Skip(t, "sends foreign traffic in 9 runs on packets, 20 s")
 	netnstest.Require(t)
-	longtest.OnePass(t, "TestCapturesAreEnough")
 	datagrams := func(from *kernel.Namespace, to netip.Addr, size units.Bytes, every, during time.Duration) error {
 		payload := make([]byte, size-42) // Ethernet, IP and UDP
 		for begun := time.Now(); time.Since(begun) < during; time.Sleep(every) {

@@ -40,7 +40,6 @@ arms:
 // all that may be void: that is a matter of the moment, and tried again.
 func TestJobsUnderPlacementPolicies(t *testing.T) {
 	longtest.Skip(t, "runs jobs under every placement policy, 15 s")
-	longtest.OnePass(t, "TestCapturesAloneGiveWriteRequests")
 	const q = 300 * time.Millisecond
 	netnstest.Timing(t, func(t *testing.T) bool {
 		s := loadText(t, jobsAndBackground)

@@ -302,7 +302,6 @@ func TestPlantedFaultsAreCaught(t *testing.T) {
 	longtest.Skip(t, "runs 13 planted faults twice on packets, 130 s")
 	tooltest.Need(t, "ip", "tc")
 	netnstest.Require(t)
-	longtest.OnePass(t, "TestCapturesAreEnough")
 	for _, tt := range []struct {
 		name, check string
 		least       verdict.Level
@@ -410,7 +409,6 @@ func TestOverloadIsVoid(t *testing.T) {
 func TestStoppedProcessIsCaught(t *testing.T) {
 	longtest.Skip(t, "runs a planted fault twice, 9 s")
 	netnstest.Require(t)
-	longtest.OnePass(t, "TestCapturesAreEnough")
 	trials(certain).Run(t, func(t *testing.T) bool {
 		v := stopped(t, 300*time.Millisecond)
 		got := level(v, "stall")

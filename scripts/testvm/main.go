@@ -49,22 +49,19 @@ var onlyTests = map[string]string{
 	"hosts": "Loopback", // other tests use a network in memory
 }
 
-// skipTests selects the few long tests of a package that do not depend on the kernel. They
-// are skipped without -run.
+// skipTests selects tests that do not depend on the kernel. They are skipped without -run. Without
+// -long, tests that are marked as long are skipped too.
 var skipTests = map[string]string{
-	// Simulations, traces, tables, errors of users, and runs that other tests repeat on the guest's kernel; what commands
-	// build, remove and leave behind is tested there.
-	"emu/cli":                 "^Test(Scripts|CheckScaleOnPackets|Tutorial|MissingLines|CompareVoidArm|VoidArmShowsNoFigure|ReportOnDamagedCaptures|InterruptSavesWhatEnded|InterruptEndsComputing|Progress.*|GraphOfARun|Pcap.*|TracesOnRequest|RunAgreesWithOtherTools|InspectSeesLoad|InspectCountsKnownBytes|ErrorsRepeatLittle)$",
+	// Simulations, traces, tables and errors of users. What commands build, remove and leave behind is
+	// tested there.
+	"emu/cli": "^Test(Scripts|Tutorial|MissingLines|CompareVoidArm|InterruptSavesWhatEnded|InterruptEndsComputing" +
+		"|Progress.*|GraphOfARun|Pcap.*|TracesOnRequest|InspectSeesLoad|InspectCountsKnownBytes|ErrorsRepeatLittle)$",
 	"emu/calibration/measure": "^TestJudgeNoise$", // statistics of drawn runs
-	// Faults in every phase of a task, by the calls that TestStopOfATask and TestCrashOfATask test.
-	"emu/live": "^Test(CrashInEveryPhase|CrashOfTheOtherEnd|CrashOfTheOnlyReplica|CrashAmongClonesInEveryPhase|ShortCrash|KillInEveryPhase|SilenceUnderTasks)$",
-	// They judge what is computed: repeated attempts, reports from captures, records of other
-	// testbeds, and policies.
-	// The planted ones would be judged by durations alone. Stragglers and chains of stages change what the engine and hosts do, not
-	// the kernel, and thousands of histories take too long there. TestBriefAlterationsAreReported covers what the kernel reports of
-	// distortions, TestLostPacketsOfCapturedLinks that queues count what they drop, and TestResourcesOfFabric the files of
-	// namespaces. What tasks do on packets is the same on any kernel.
-	"emu/runner": "^Test(DropsAreThoseOfTheKernel|BackupsOnPackets|TasksUnderFaults|WorkersOnPackets|MapReduceOnPackets|ResourcesOfRun|CapturesAreKeptOrDropped|SimultaneousSetup|ArmsAtOnce.*|PlantedFaultsAreCaught|BucketOfOneFrameIsCaught|ProcessorHogIsCaught|StoppedProcessIsCaught|CleanRunsPass|CapturesDoNotDisturb|Attempts|JobsAlone|ReportOfBareCapturesIsTheSame|CapturesAreEnough|CapturesAlone.*|JobsUnderPlacementPolicies|CrashesAmongClones|Chains.*|.*Stragglers.*|TestbedUpDuringARunIsCounted|DistortionsAreNamed|ForeignTrafficIsCaught|MomentsAreMeasured|OtherQueuesAreCaught)$",
+	// They judge what is computed, or what the engine and hosts do on any kernel: repeated attempts,
+	// reports from captures, records of other testbeds, policies, and thousands of histories.
+	// TestLostPacketsOfCapturedLinks covers that queues count what they drop.
+	"emu/runner": "^Test(DropsAreThoseOfTheKernel|CapturesAreKeptOrDropped|ArmsAtOnce.*|Attempts|JobsAlone" +
+		"|ReportOfBareCapturesIsTheSame|CapturesAlone.*|CrashesAmongClones|Chains.*|.*Stragglers.*)$",
 }
 
 // tools are programs that tests start, with their Debian packages.
@@ -84,6 +81,7 @@ type settings struct {
 	kernel  string
 	cache   string
 	run     string
+	long    bool
 	timeout time.Duration
 	limit   time.Duration
 	memory  int // MB
@@ -144,6 +142,7 @@ func parse(args []string) (settings, error) {
 	f.StringVar(&s.kernel, "kernel", "", "`package` of apt, or file ending in .deb, with the kernel (default: the kernel of "+metaPackage+")")
 	f.StringVar(&s.cache, "cache", "", "`directory` for unpacked kernels (default: testbed/vm in the user's cache)")
 	f.StringVar(&s.run, "run", "", "only tests that match this `pattern`, as in go test")
+	f.BoolVar(&s.long, "long", false, "also run long tests")
 	f.DurationVar(&s.timeout, "timeout", 32*time.Minute, "timeout of the whole run, including builds")
 	f.DurationVar(&s.limit, "package-timeout", 10*time.Minute, "timeout of each package's tests")
 	f.IntVar(&s.memory, "memory", 2048, "memory of the guest, in `MB`")
@@ -268,6 +267,9 @@ func build(ctx context.Context, s settings, root, work string) ([]run, error) {
 		name = strings.TrimPrefix(path.Clean(name), "testbed/")
 		r := run{Package: name, Binary: strings.ReplaceAll(name, "/", "-") + ".test", Limit: s.limit}
 		r.Args = []string{"-test.v", "-test.timeout=" + s.limit.String()}
+		if !s.long {
+			r.Args = append(r.Args, "-test.short")
+		}
 		r.Args = append(r.Args, selection(name, s.run)...)
 		if err := compile(ctx, root, "test", "-c", "-ldflags=-s -w", "-o", filepath.Join(work, r.Binary), "./"+name); err != nil {
 			return nil, err

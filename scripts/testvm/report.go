@@ -172,8 +172,13 @@ func (r *results) print(w io.Writer, runs []run) error {
 	if err := t.Render(); err != nil {
 		return err
 	}
+	long := 0
 	for _, o := range r.Outcomes {
 		for _, s := range o.Skipped {
+			if strings.HasPrefix(s.Reason, longtest.Marker) {
+				long++
+				continue
+			}
 			reason := s.Reason
 			if len(reason) > longReason {
 				reason = strings.ToValidUTF8(reason[:longReason], "") + " …"
@@ -183,6 +188,9 @@ func (r *results) print(w io.Writer, runs []run) error {
 		for _, name := range o.Timing {
 			fmt.Fprintf(w, "NOT JUDGED %s %s\n", o.Package, name)
 		}
+	}
+	if long > 0 {
+		fmt.Fprintf(w, "SKIPPED %d long tests (run: make test-vm VMFLAGS=-long)\n", long)
 	}
 	for _, o := range r.Outcomes {
 		for _, name := range o.Failed {
