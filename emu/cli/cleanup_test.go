@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -195,6 +196,72 @@ func (p place) await(t *testing.T, what string, wanted func(dir string) bool) (d
 	}
 	t.Fatalf("no %s after %v", what, patience)
 	return ""
+}
+
+// A run that was killed may have its locks for some time: ps lists it as left over at once, and gc
+// waits for it.
+func TestCollectAtOnceAfterKill(t *testing.T) {
+	p := newPlace(t)
+	before := look(t)
+	c := p.command(t, "run", "scenario.yaml")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p.awaitCaptures(t)
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if out, _ := p.run(t, 0, "ps", "--json"); !strings.Contains(out, `"status": "left over"`) {
+		t.Errorf("ps says %s", out)
+	}
+	if out, _ := p.run(t, 0, "gc"); !strings.Contains(out, fmt.Sprintf("its process %d is gone", c.Process.Pid)) {
+		t.Errorf("gc says %q", out)
+	}
+	_ = c.Wait() // by the signal
+	p.leftNothing(t, before)
+}
+
+// Another user cannot hold the locks of a testbed, and a process that does hold one is named.
+func TestOthersCannotHoldLocks(t *testing.T) {
+	tooltest.Need(t, "flock", "setpriv")
+	p := upLab(t)
+	for dir := p.state; len(dir) > len(os.TempDir()); dir = filepath.Dir(dir) { // of the test: let others in
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range []string{".lock", "lab/lock", "lab/ns"} {
+		out, err := exec.Command("setpriv", "--reuid=65534", "--clear-groups", "flock", "-n", filepath.Join(p.state, path), "true").CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "Permission denied") {
+			t.Errorf("another user locks %s: %v, %s", path, err, out)
+		}
+	}
+	p.run(t, 0, "exec", "h0-00", "--", "true")
+	holder := p.start(t, "flock", "--no-fork", filepath.Join(p.state, ".lock"), "sleep", "671")
+	c := p.command(t, "ps")
+	errs, err := c.StderrPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(errs).ReadString('\n')
+	if err != nil || !strings.Contains(line, fmt.Sprintf("is locked by sleep 671 (pid %d)", holder.Process.Pid)) {
+		t.Errorf("ps says %q, %v", line, err)
+	}
+	interrupted := time.Now()
+	if err := c.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Wait(); err == nil || time.Since(interrupted) > time.Second {
+		t.Errorf("ps ended %v after Ctrl-C: %v", time.Since(interrupted), err)
+	}
+	if err := holder.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = holder.Wait() // by the signal
+	p.run(t, 0, "down")
 }
 
 // Ctrl-C in the second arm: the first is reported, and every output states what was cut.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -24,8 +25,8 @@ func (a *app) doctorCmd() *cobra.Command {
 the consequence of each missing feature. It changes nothing. It fails if a required
 feature is missing. Without root, some checks are not possible and are listed as such.`,
 		Example: "  sudo testbed doctor\n  testbed doctor --json",
-		RunE: func(*cobra.Command, []string) error {
-			facts := append(kernel.Probe(a.state, dir), otherTestbeds(a.state), calibrated())
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			facts := append(kernel.Probe(a.state, dir), otherTestbeds(cmd.Context(), a.state), calibrated())
 			if err := a.print(facts, func(w io.Writer) error { return printFacts(w, facts) }); err != nil {
 				return err
 			}
@@ -39,9 +40,9 @@ feature is missing. Without root, some checks are not possible and are listed as
 }
 
 // otherTestbeds reports testbeds whose processes share the processors of this machine.
-func otherTestbeds(root string) kernel.Fact {
+func otherTestbeds(ctx context.Context, root string) kernel.Fact {
 	f := kernel.Fact{Group: "machine", Name: "no other testbed", Cost: "concurrent runs compete for processors, which degrades both verdicts"}
-	entries, err := deploy.List(root)
+	entries, err := deploy.List(ctx, root)
 	if err != nil {
 		f.Unknown, f.Detail = true, err.Error()
 		return f

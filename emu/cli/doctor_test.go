@@ -48,7 +48,7 @@ disks
 // The output on this machine fits a terminal of 100 columns.
 func TestDoctorFitsATerminal(t *testing.T) {
 	var b strings.Builder
-	if err := printFacts(&b, append(kernel.Probe("/tmp"), otherTestbeds(t.TempDir()), calibrated())); err != nil {
+	if err := printFacts(&b, append(kernel.Probe("/tmp"), otherTestbeds(t.Context(), t.TempDir()), calibrated())); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(b.String()) {

@@ -211,7 +211,7 @@ func TestRunsEndProcesses(t *testing.T) {
 				t.Fatal(err)
 			}
 			p.awaitCaptures(t)
-			entries, err := deploy.List(p.state)
+			entries, err := deploy.List(t.Context(), p.state)
 			if err != nil || len(entries) != 1 {
 				t.Fatalf("%v, %v", entries, err)
 			}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -32,14 +33,14 @@ const (
 
 // inside replaces this process by a command in a namespace of a testbed. It returns
 // only if that fails. The verb, exec or shell, is for errors.
-func (a *app) inside(verb, testbed, host string, command []string) error {
-	e, err := a.find(given(testbed))
+func (a *app) inside(ctx context.Context, verb, testbed, host string, command []string) error {
+	e, err := a.find(ctx, given(testbed))
 	if err != nil {
 		return err
 	}
 	// No command may go on entering while another process waits to remove the testbed.
 	if e.Live && e.State.Kind == deploy.KindUp {
-		return fmt.Errorf("%s in %s: testbed %s is being built or removed", verb, host, e.State.ID)
+		return fmt.Errorf("%s in %s: testbed %s is being built or removed: its lock is held by %s", verb, host, e.State.ID, e.Holder)
 	}
 	f, err := e.State.Shape.Build()
 	if err != nil {
@@ -64,7 +65,7 @@ func (a *app) inside(verb, testbed, host string, command []string) error {
 	}
 	// What was ignored when this program started, as under nohup, is ignored again.
 	signal.Reset()
-	err = kernel.Exec(filepath.Join(e.PinDir(), host), kernel.Command{Path: path, Args: command, Env: append(os.Environ(), "TESTBED_HOST="+host), Files: files})
+	err = kernel.Exec(ctx, filepath.Join(e.PinDir(), host), kernel.Command{Path: path, Args: command, Env: append(os.Environ(), "TESTBED_HOST="+host), Files: files})
 	var program *fs.PathError
 	if errors.As(err, &program) && program.Path == path {
 		return refused(verb, host, command[0], program)

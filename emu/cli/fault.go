@@ -67,8 +67,8 @@ traffic on a link, cut it (link-down): a rate of 0 is an error.
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.fault(cmd.Context(), testbed, args, lasts, cmd.Flags().Changed("for"))
 		},
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			e, err := a.find(given(testbed))
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			e, err := a.find(cmd.Context(), given(testbed))
 			switch {
 			case len(args) == 0:
 				return faultNames(), cobra.ShellCompDirectiveNoFileComp
@@ -134,7 +134,7 @@ func (a *app) fault(ctx context.Context, testbed string, args []string, lasts ti
 	case bounded && verb.undo == "":
 		return usageError{fmt.Errorf("fault %s: --for is only for faults that can be undone", verb.name)}
 	}
-	e, err := a.find(given(testbed))
+	e, err := a.find(ctx, given(testbed))
 	if err != nil {
 		return err
 	}

@@ -88,7 +88,7 @@ func TestFaultByHand(t *testing.T) {
 		}
 	})
 	p.run(t, 0, "up", "scenario.yaml", "--name", "lab")
-	e, err := deploy.Find(p.state, "lab")
+	e, err := deploy.Find(t.Context(), p.state, "lab")
 	if err != nil {
 		t.Fatal(err)
 	}

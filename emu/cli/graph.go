@@ -114,7 +114,7 @@ func (a *app) drawing(ctx context.Context, f *scenarioFlags, arg, arm string, re
 		fabric, err := s.Shape().Build()
 		return fabric, draw.Options{Title: s.Spec.Name}, err
 	}
-	e, err := deploy.Find(a.state, arg)
+	e, err := deploy.Find(ctx, a.state, arg)
 	if errors.Is(err, deploy.ErrNotFound) {
 		return nil, draw.Options{}, fmt.Errorf("graph %s: no such scenario file, run directory or testbed", arg)
 	} else if err == nil {

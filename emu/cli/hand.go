@@ -71,7 +71,7 @@ break them with "testbed fault". It stays until "testbed down".`,
 				for _, n := range notes {
 					fmt.Fprintln(w, "note:", n)
 				}
-				_, err := fmt.Fprintf(w, "testbed %s is up: %v, in %v\nnext: %s\n", name, p.Counts(), took.Round(time.Millisecond), a.execExample(name, fabric.HostName(0)))
+				_, err := fmt.Fprintf(w, "testbed %s is up: %v, in %v\nnext: %s\n", name, p.Counts(), took.Round(time.Millisecond), a.execExample(cmd.Context(), name, fabric.HostName(0)))
 				return err
 			})
 		},
@@ -84,7 +84,7 @@ break them with "testbed fault". It stays until "testbed down".`,
 // up builds p and leaves it, or leaves nothing.
 func up(ctx context.Context, root string, s deploy.State, p *plan.Plan) (took time.Duration, notes []string, err error) {
 	start := time.Now()
-	owned, err := deploy.Create(root, s)
+	owned, err := deploy.Create(ctx, root, s)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -120,7 +120,7 @@ only one testbed is up.`,
 		Args:              between(0, 1),
 		ValidArgsFunction: a.completeTestbeds,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			e, err := a.find(args)
+			e, err := a.find(cmd.Context(), args)
 			if err != nil {
 				return err
 			}
@@ -166,11 +166,11 @@ func checkGrace(grace time.Duration) error {
 }
 
 // find is the testbed that is named, or the only one that is up.
-func (a *app) find(args []string) (deploy.Entry, error) {
+func (a *app) find(ctx context.Context, args []string) (deploy.Entry, error) {
 	if len(args) == 1 {
-		return deploy.Find(a.state, args[0])
+		return deploy.Find(ctx, a.state, args[0])
 	}
-	entries, err := deploy.List(a.state)
+	entries, err := deploy.List(ctx, a.state)
 	if err != nil {
 		return deploy.Entry{}, err
 	}
@@ -190,11 +190,11 @@ func (a *app) find(args []string) (deploy.Entry, error) {
 	return found, usageError{fmt.Errorf("%d testbeds are up (%s): say which", len(names), strings.Join(names, ", "))}
 }
 
-func (a *app) completeTestbeds(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+func (a *app) completeTestbeds(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	entries, err := deploy.List(a.state)
+	entries, err := deploy.List(cmd.Context(), a.state)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
@@ -212,8 +212,8 @@ func (a *app) psCmd() *cobra.Command {
 those that "testbed exec" and "testbed shell" started, and their descendants. Only root
 sees the processes of all users.`,
 		Example: "  sudo testbed ps\n  testbed ps --json",
-		RunE: func(*cobra.Command, []string) error {
-			entries, err := deploy.List(a.state)
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			entries, err := deploy.List(cmd.Context(), a.state)
 			if err != nil {
 				return err
 			}
@@ -334,7 +334,7 @@ that is not found and 126 for one that cannot be executed. "testbed down" ends i
   sudo testbed exec leaf0 -- tc -s qdisc`,
 		Args: between(2, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.inside("exec", testbed, args[0], args[1:])
+			return a.inside(cmd.Context(), "exec", testbed, args[0], args[1:])
 		},
 		ValidArgsFunction: a.completeHosts,
 	}
@@ -354,7 +354,7 @@ func (a *app) shellCmd() *cobra.Command {
 			if shell == "" {
 				shell = "/bin/sh"
 			}
-			return a.inside("shell", testbed, args[0], []string{shell})
+			return a.inside(cmd.Context(), "shell", testbed, args[0], []string{shell})
 		},
 		ValidArgsFunction: a.completeHosts,
 	}
@@ -367,7 +367,7 @@ func (a *app) completeHosts(cmd *cobra.Command, args []string, _ string) ([]stri
 		return nil, cobra.ShellCompDirectiveDefault
 	}
 	named, _ := cmd.Flags().GetString("testbed")
-	e, err := a.find(given(named))
+	e, err := a.find(cmd.Context(), given(named))
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}

@@ -244,7 +244,7 @@ func withoutHostsNote(text string) string {
 // shape is that of the place's scenario, by the record of testbed lab.
 func (p place) shape(t *testing.T) topo.LeafSpine {
 	t.Helper()
-	e, err := deploy.Find(p.state, "lab")
+	e, err := deploy.Find(t.Context(), p.state, "lab")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -96,7 +96,7 @@ a testbed for each arm and repeat.`,
 			if err := in.check(); err != nil {
 				return usageError{err}
 			}
-			if in.entry, err = a.find(args); err != nil {
+			if in.entry, err = a.find(cmd.Context(), args); err != nil {
 				return err
 			}
 			if in.entry.Problem != nil {
@@ -141,8 +141,8 @@ func (in *inspector) check() error {
 }
 
 // completeLinks offers the links of the testbed that the command line names.
-func (a *app) completeLinks(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	e, err := a.find(args)
+func (a *app) completeLinks(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	e, err := a.find(cmd.Context(), args)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
@@ -178,7 +178,7 @@ func findLinks(f *topo.Fabric, patterns []string) ([]topo.LinkID, error) {
 var errGone = errors.New("the testbed is gone")
 
 func (in *inspector) run(ctx context.Context) error {
-	was, err := in.read()
+	was, err := in.read(ctx)
 	if err != nil {
 		return in.lost(err)
 	}
@@ -196,7 +196,7 @@ func (in *inspector) run(ctx context.Context) error {
 			return context.Cause(ctx)
 		case <-tick.C:
 		}
-		now, err := in.read()
+		now, err := in.read(ctx)
 		if errors.Is(err, errGone) && shown {
 			fmt.Fprintf(in.stderr, "testbed %s is gone\n", in.entry.State.ID)
 			return nil
@@ -219,8 +219,8 @@ func (in *inspector) lost(err error) error {
 
 // read reads the counters of the links. It closes the namespaces again, since an open one
 // would outlive the removal of its testbed.
-func (in *inspector) read() (inspect.Reading, error) {
-	e, err := deploy.Find(in.state, in.entry.State.ID)
+func (in *inspector) read(ctx context.Context) (inspect.Reading, error) {
+	e, err := deploy.Find(ctx, in.state, in.entry.State.ID)
 	if errors.Is(err, deploy.ErrNotFound) || err == nil && !e.State.Created.Equal(in.entry.State.Created) {
 		return nil, errGone
 	} else if err != nil {
@@ -238,7 +238,7 @@ func (in *inspector) read() (inspect.Reading, error) {
 		if !ok {
 			at, ports, err := readPorts(filepath.Join(e.PinDir(), name))
 			if errors.Is(err, fs.ErrNotExist) {
-				return nil, in.missing(err)
+				return nil, in.missing(ctx, err)
 			} else if err != nil {
 				return nil, err
 			}
@@ -247,7 +247,7 @@ func (in *inspector) read() (inspect.Reading, error) {
 		}
 		i := slices.IndexFunc(n.ports, func(p kernel.Port) bool { return p.Device == device })
 		if i < 0 {
-			return nil, in.missing(fmt.Errorf("link %s: no device %s in %s: was it removed by hand?", in.fabric.LinkName(id), device, name))
+			return nil, in.missing(ctx, fmt.Errorf("link %s: no device %s in %s: was it removed by hand?", in.fabric.LinkName(id), device, name))
 		}
 		p := n.ports[i]
 		out[id] = inspect.Sample{At: n.at, Counters: inspect.Counters{Bytes: p.Qdisc.Bytes, Packets: p.Qdisc.Packets, Dropped: p.Qdisc.Dropped,
@@ -257,10 +257,10 @@ func (in *inspector) read() (inspect.Reading, error) {
 }
 
 // missing returns err, or errGone if the testbed was removed while it was read.
-func (in *inspector) missing(err error) error {
+func (in *inspector) missing(ctx context.Context, err error) error {
 	// Namespaces are removed before the record. A testbed that was brought up has
 	// an owner again while it is removed.
-	e, found := deploy.Find(in.state, in.entry.State.ID)
+	e, found := deploy.Find(ctx, in.state, in.entry.State.ID)
 	if errors.Is(found, deploy.ErrNotFound) || e.Live || e.State.Kind == deploy.KindRun {
 		return errGone
 	}

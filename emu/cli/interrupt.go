@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"testbed/emu/deploy"
 	"testbed/results/safefile"
 )
 
@@ -30,6 +31,7 @@ var errInterrupted = errors.New("interrupted")
 // and then never successfully; the others end by themselves, since they clean up and
 // save what had ended.
 func (a *app) run(ctx context.Context, root *cobra.Command) error {
+	ctx = deploy.OnWait(ctx, func(text string) { fmt.Fprintln(a.stderr, "note:", text) })
 	done := make(chan error, 1)
 	go func() { done <- root.ExecuteContext(ctx) }()
 	select {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"regexp"
@@ -63,9 +64,9 @@ func quote(word string) string {
 }
 
 // execExample returns the command that runs "ip addr" on a host of a testbed.
-func (a *app) execExample(testbed, host string) string {
+func (a *app) execExample(ctx context.Context, testbed, host string) string {
 	args := []string{"exec"}
-	if entries, err := deploy.List(a.state); err == nil && len(entries) > 1 {
+	if entries, err := deploy.List(ctx, a.state); err == nil && len(entries) > 1 {
 		args = append(args, "--testbed", testbed)
 	}
 	if a.state != deploy.DefaultRoot {

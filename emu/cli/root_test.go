@@ -18,7 +18,7 @@ func leaveUp(t *testing.T, state string, ids ...string) {
 	t.Helper()
 	shape := topo.LeafSpine{Leaves: 2, Spines: 1, HostsPerLeaf: 2, HostLink: units.Mbps, Oversubscription: units.Ratio{Num: 1, Den: 1}, Queue: topo.Queue{Time: time.Second}, MTU: 1500}
 	for _, id := range ids {
-		o, err := deploy.Create(state, deploy.State{ID: id, Kind: deploy.KindUp, Name: id, Shape: shape, Namespaces: []string{"h0-00"}})
+		o, err := deploy.Create(t.Context(), state, deploy.State{ID: id, Kind: deploy.KindUp, Name: id, Shape: shape, Namespaces: []string{"h0-00"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,16 +80,16 @@ func TestExecExample(t *testing.T) {
 	a := &app{state: deploy.DefaultRoot}
 	asUser(t, 0)
 	t.Setenv("SUDO_UID", "")
-	if got, want := a.execExample("lab", "h0-00"), program()+" exec h0-00 -- ip addr"; got != want {
+	if got, want := a.execExample(t.Context(), "lab", "h0-00"), program()+" exec h0-00 -- ip addr"; got != want {
 		t.Errorf("as root: %s, want %s", got, want)
 	}
 	t.Setenv("SUDO_UID", "1000")
-	if got, want := a.execExample("lab", "h0-00"), "sudo "+program()+" exec h0-00 -- ip addr"; got != want {
+	if got, want := a.execExample(t.Context(), "lab", "h0-00"), "sudo "+program()+" exec h0-00 -- ip addr"; got != want {
 		t.Errorf("under sudo: %s, want %s", got, want)
 	}
 	a.state = state
 	leaveUp(t, state, "lab", "other")
-	if got, want := a.execExample("lab", "h0-00"), "sudo "+program()+" exec --testbed lab --state-dir "+state+" h0-00 -- ip addr"; got != want {
+	if got, want := a.execExample(t.Context(), "lab", "h0-00"), "sudo "+program()+" exec --testbed lab --state-dir "+state+" h0-00 -- ip addr"; got != want {
 		t.Errorf("with another testbed: %s, want %s", got, want)
 	}
 }

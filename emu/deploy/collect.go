@@ -23,32 +23,13 @@ type Reaper interface {
 	Reap(ctx context.Context, dir string, names []string) ([]Process, error)
 }
 
-// Process is a process in a namespace of a testbed.
-type Process struct {
-	PID     int       `json:"pid"`
-	Host    string    `json:"host"`    // the host or switch that it is in
-	Command string    `json:"command"` // with its arguments, on one line; [name] if it has no command line
-	Started time.Time `json:"started"` // within 10 ms
-}
-
-// Short returns the command in at most 60 characters.
-func (p Process) Short() string {
-	const most = 60
-	if r := []rune(p.Command); len(r) > most {
-		return string(r[:most-1]) + "…"
-	}
-	return p.Command
-}
-
-// String returns text such as "sleep 60 (pid 123, h0-00)".
-func (p Process) String() string { return fmt.Sprintf("%s (pid %d, %s)", p.Short(), p.PID, p.Host) }
-
 // Entry is a record that was found under a root.
 type Entry struct {
 	State State
 	Dir   string
-	// Live reports whether a process holds the lock.
-	Live bool
+	// Live reports whether a process that is not ending holds the lock: Holder.
+	Live   bool
+	Holder Holder
 	// Problem is the reason why the state could not be read. State then has the ID only: the
 	// process was killed before it wrote the state, or is about to write it.
 	Problem error
@@ -63,8 +44,8 @@ func (e Entry) Stale() bool {
 }
 
 // List returns all records under root, in order of ID. If root does not exist there are none.
-func List(root string) ([]Entry, error) {
-	unlock, err := lockRoot(root)
+func List(ctx context.Context, root string) ([]Entry, error) {
+	unlock, err := lockRoot(ctx, root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	} else if err != nil {
@@ -98,8 +79,8 @@ func List(root string) ([]Entry, error) {
 }
 
 // Find returns the record with the given ID. The error wraps ErrNotFound.
-func Find(root, id string) (Entry, error) {
-	entries, err := List(root)
+func Find(ctx context.Context, root, id string) (Entry, error) {
+	entries, err := List(ctx, root)
 	if err != nil {
 		return Entry{}, err
 	}
@@ -118,29 +99,35 @@ func notFound(root, id string) error {
 // inspect reads a record while the root is locked. It returns the record's lock if it could take it.
 func inspect(root, id string, write bool) (e Entry, lock *os.File, err error) {
 	e = Entry{State: State{ID: id}, Dir: filepath.Join(root, id)}
+	path := filepath.Join(e.Dir, lockFile)
 	flags := os.O_RDONLY
 	if write {
 		flags = os.O_RDWR | os.O_CREATE // killed before it made its lock: equivalent to a free one
 	}
-	lock, err = safefile.OpenFile(filepath.Join(e.Dir, lockFile), flags)
+	lock, err = openLock(path, flags)
+	info, statErr := os.Stat(path)
+	locked := false
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !write:
 		lock = nil
 	case errors.Is(err, fs.ErrNotExist):
 		return e, nil, notFound(root, id)
+	case errors.Is(err, fs.ErrPermission) && !write && statErr == nil:
+		e.Holder, locked = findHolder(info) // of another user
 	case err != nil:
 		return e, nil, fmt.Errorf("inspect testbed %q: %w", id, err)
 	default:
 		free, err := tryLock(lock)
 		if err != nil || !free {
+			locked, e.Holder = true, holderOf(lock)
 			err = errors.Join(err, lock.Close())
 			lock = nil
 			if err != nil {
 				return e, nil, fmt.Errorf("inspect testbed %q: %w", id, err)
 			}
-			e.Live = true
 		}
 	}
+	e.Live = locked && (e.Holder.PID == 0 || !isDying(e.Holder.PID))
 	var s State
 	data, err := safefile.Read(filepath.Join(e.Dir, stateFile))
 	if err == nil {
@@ -173,7 +160,7 @@ type Removed struct {
 // Collect removes every stale testbed under root; if all is true, also those that were brought up to
 // stay. It continues after an error and joins all errors.
 func Collect(ctx context.Context, root string, r Reaper, all bool) ([]Removed, error) {
-	entries, err := List(root)
+	entries, err := List(ctx, root)
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +173,7 @@ func Collect(ctx context.Context, root string, r Reaper, all bool) ([]Removed, e
 		if ctx.Err() != nil {
 			return removed, errors.Join(append(errs, context.Cause(ctx))...)
 		}
-		e, lock, err := claim(root, e.State.ID)
+		e, lock, err := claim(ctx, root, e.State.ID)
 		if errors.Is(err, ErrNotFound) || errors.Is(err, ErrLive) {
 			continue // another collector was faster, or a new run took the name
 		}
@@ -220,12 +207,12 @@ func (e Entry) why() string {
 }
 
 // Remove removes one testbed, stale or not, and returns the processes that it ended. The error wraps
-// ErrNotFound if there is none, and ErrLive if its process is running.
+// ErrNotFound if there is none, and ErrLive if a process has its lock.
 func Remove(ctx context.Context, root, id string, r Reaper) ([]Process, error) {
 	if !validID.MatchString(id) {
 		return nil, notFound(root, id)
 	}
-	e, lock, err := claim(root, id)
+	e, lock, err := claim(ctx, root, id)
 	if err != nil {
 		return nil, err
 	}
@@ -233,23 +220,45 @@ func Remove(ctx context.Context, root, id string, r Reaper) ([]Process, error) {
 }
 
 // claim locks a record for its removal. Records are locked only while the root is locked, so a lock
-// that is taken belongs to an owner, not to a process that inspects the record.
-func claim(root, id string) (Entry, *os.File, error) {
-	unlock, err := lockRoot(root)
+// that is taken belongs to an owner, not to a process that inspects the record. It waits for an owner
+// that was killed.
+func claim(ctx context.Context, root, id string) (Entry, *os.File, error) {
+	for start := time.Now(); ; {
+		e, lock, err := claimNow(ctx, root, id)
+		if err != nil || lock != nil {
+			return e, lock, err
+		}
+		if e.Live {
+			return e, nil, fmt.Errorf("remove testbed %q: %w", id, e.live())
+		}
+		if time.Since(start) > dyingWait {
+			return e, nil, fmt.Errorf("remove testbed %q: %s was killed and has not ended after %v: repeat the command later",
+				id, e.Holder, dyingWait)
+		}
+		if err := sleep(ctx, lockPoll); err != nil {
+			return e, nil, fmt.Errorf("remove testbed %q: %s was killed and has not ended: %w", id, e.Holder, err)
+		}
+	}
+}
+
+// claimNow returns no lock if another process has it.
+func claimNow(ctx context.Context, root, id string) (Entry, *os.File, error) {
+	unlock, err := lockRoot(ctx, root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Entry{}, nil, notFound(root, id)
 	} else if err != nil {
 		return Entry{}, nil, err
 	}
 	defer unlock()
-	e, lock, err := inspect(root, id, true)
-	if err != nil {
-		return e, nil, err
+	return inspect(root, id, true)
+}
+
+// live is the error for the removal of a testbed whose lock is held.
+func (e Entry) live() error {
+	if e.Problem == nil && e.Holder.PID == e.State.PID {
+		return fmt.Errorf("%w by its process, %s: stop it first", ErrLive, e.Holder)
 	}
-	if e.Live {
-		return e, nil, fmt.Errorf("remove testbed %q: %w as %d: stop it first", id, ErrLive, e.State.PID)
-	}
-	return e, lock, nil
+	return fmt.Errorf("%w by %s: wait for it, or end it", ErrLive, e.Holder)
 }
 
 // Remove removes the testbed that this process owns, with its lock. A second call does nothing.
@@ -297,7 +306,7 @@ func remove(ctx context.Context, e Entry, lock *os.File, r Reaper) (ended []Proc
 	}
 	// The root is locked so that no process takes the name, or locks the rest of the record,
 	// before the directory is gone.
-	unlock, err := lockRoot(filepath.Dir(e.Dir))
+	unlock, err := lockRoot(ctx, filepath.Dir(e.Dir))
 	if err != nil {
 		return ended, err
 	}
@@ -354,24 +363,22 @@ func removeAround(dir string) error {
 	return os.Remove(dir)
 }
 
-// lockRoot serialises access to the locks of records. It is held for moments only.
-func lockRoot(root string) (unlock func(), err error) {
-	path := filepath.Join(root, ".lock")
-	f, err := safefile.OpenFile(path, os.O_RDWR|os.O_CREATE)
+// lockRoot serialises access to the locks of records. It is held for moments only. A user who cannot
+// lock the root, because it is another user's, can only inspect it, and does so without the lock.
+func lockRoot(ctx context.Context, root string) (unlock func(), err error) {
+	f, err := openLock(filepath.Join(root, rootLock), os.O_RDWR|os.O_CREATE)
 	if errors.Is(err, fs.ErrPermission) {
-		f, err = safefile.Open(path) // inspecting needs no permission to write
+		return func() {}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock the directory of testbeds: %w", err)
 	}
-	for {
-		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
-		if err != syscall.EINTR {
-			break
-		}
+	err = Lock(ctx, f, syscall.LOCK_EX, lockWait)
+	if errors.Is(err, ErrLocked) {
+		err = fmt.Errorf("%w: end that process and repeat the command", err)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("lock the directory of testbeds: %w", err), f.Close())
 	}
 	return func() { _ = f.Close() }, nil // closing releases; there is nothing to flush
 }

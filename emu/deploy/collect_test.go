@@ -140,7 +140,7 @@ func TestLockWithoutStateIsLive(t *testing.T) {
 	if got := collect(t, root, true); len(got) != 0 {
 		t.Errorf("collected %v", got)
 	}
-	e, err := Find(root, "a")
+	e, err := Find(t.Context(), root, "a")
 	if err != nil || !e.Live || e.Problem == nil {
 		t.Errorf("Find = %+v, %v: want it live, with a problem", e, err)
 	}
@@ -244,7 +244,7 @@ func TestCollectBesideRuns(t *testing.T) {
 		runs.Go(func() {
 			for i := range 40 {
 				id := fmt.Sprintf("w%d-%d", w, i)
-				o, err := Create(root, State{ID: id, Kind: KindRun, Shape: small, Namespaces: names})
+				o, err := Create(t.Context(), root, State{ID: id, Kind: KindRun, Shape: small, Namespaces: names})
 				if err != nil {
 					t.Errorf("Create: %v", err)
 					return

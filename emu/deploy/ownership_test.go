@@ -23,7 +23,7 @@ func TestForgottenOwnerKeepsItsLock(t *testing.T) {
 		runtime.GC()
 		<-ran
 	}
-	entries, err := List(root)
+	entries, err := List(t.Context(), root)
 	if err != nil || len(entries) != 2 {
 		t.Fatalf("List() = %+v, %v", entries, err)
 	}

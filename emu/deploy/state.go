@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -95,10 +96,14 @@ func uptime() time.Duration {
 
 // Files of a testbed's directory.
 const (
+	rootLock  = ".lock" // in the root
 	lockFile  = "lock"
 	stateFile = "state.json"
 	pinDir    = "ns"
 )
+
+// pinPerm are the permissions of the directory of pins: others can look up a pin by its name.
+const pinPerm = 0o711
 
 // marker is the file that marks a directory of AddDirectory. It contains the ID of its testbed.
 const marker = ".testbed"
@@ -107,7 +112,7 @@ const marker = ".testbed"
 var (
 	ErrExists   = errors.New("a testbed of this name exists")
 	ErrNotFound = errors.New("no such testbed")
-	ErrLive     = errors.New("its process is running")
+	ErrLive     = errors.New("its lock is held")
 )
 
 var validID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
@@ -124,7 +129,7 @@ type Owned struct {
 
 // Create makes the record of a new testbed under root and locks it. It fills in PID, User, Created
 // and Version. The error wraps ErrExists if the ID is taken.
-func Create(root string, s State) (o *Owned, err error) {
+func Create(ctx context.Context, root string, s State) (o *Owned, err error) {
 	if !validID.MatchString(s.ID) {
 		return nil, fmt.Errorf("testbed name %q: must be letters, digits, dots, dashes and underscores, beginning with a letter or digit", s.ID)
 	}
@@ -143,7 +148,7 @@ func Create(root string, s State) (o *Owned, err error) {
 	if err := os.MkdirAll(root, 0o755); err != nil {
 		return nil, fmt.Errorf("create the directory of testbeds: %w (needs root, or set %s to a directory of yours)", err, RootEnv)
 	}
-	unlock, err := lockRoot(root)
+	unlock, err := lockRoot(ctx, root)
 	if err != nil {
 		return nil, err
 	}
@@ -165,14 +170,15 @@ func Create(root string, s State) (o *Owned, err error) {
 			o = nil
 		}
 	}()
-	if o.lock, err = safefile.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR); err != nil {
+	if o.lock, err = openLock(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR); err != nil {
 		return o, fmt.Errorf("create testbed %q: %w", s.ID, err)
 	}
 	if free, err := tryLock(o.lock); err != nil || !free {
 		return o, fmt.Errorf("create testbed %q: lock %s: %w", s.ID, o.lock.Name(), errors.Join(err, ErrLive))
 	}
 	held.Store(o.lock, s.ID)
-	if err := os.Mkdir(o.PinDir(), 0o755); err != nil {
+	// Commands that enter the testbed lock this directory: no other user may open it.
+	if err := os.Mkdir(o.PinDir(), pinPerm); err != nil {
 		return o, fmt.Errorf("create testbed %q: %w", s.ID, err)
 	}
 	return o, o.update(func(state *State) { *state = s })

@@ -49,7 +49,7 @@ func (r reaper) Reap(_ context.Context, dir string, names []string) ([]Process, 
 
 func create(t testing.TB, root, id string, kind Kind) *Owned {
 	t.Helper()
-	o, err := Create(root, State{ID: id, Kind: kind, Shape: small, Name: "test", Namespaces: smallPlan(t).Namespaces()})
+	o, err := Create(t.Context(), root, State{ID: id, Kind: kind, Shape: small, Name: "test", Namespaces: smallPlan(t).Namespaces()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func drop(t testing.TB, o *Owned) {
 
 func ids(t testing.TB, root string) []string {
 	t.Helper()
-	entries, err := List(root)
+	entries, err := List(t.Context(), root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,17 +112,17 @@ func TestCreateListRemove(t *testing.T) {
 		t.Fatalf("without a root there are %v", got)
 	}
 	o := create(t, root, "a", KindRun)
-	if _, err := Create(root, State{ID: "a", Kind: KindRun, Shape: small}); !errors.Is(err, ErrExists) {
+	if _, err := Create(t.Context(), root, State{ID: "a", Kind: KindRun, Shape: small}); !errors.Is(err, ErrExists) {
 		t.Errorf("Create of a second \"a\": %v, want ErrExists", err)
 	}
-	e, err := Find(root, "a")
+	e, err := Find(t.Context(), root, "a")
 	if err != nil || !e.Live || e.Stale() || e.State.PID != os.Getpid() || e.State.Ready || e.PinDir() != o.PinDir() {
 		t.Errorf("Find = %+v, %v", e, err)
 	}
 	if err := o.SetReady(); err != nil {
 		t.Fatal(err)
 	}
-	if e, _ = Find(root, "a"); !e.State.Ready || len(e.State.Namespaces) != 6 {
+	if e, _ = Find(t.Context(), root, "a"); !e.State.Ready || len(e.State.Namespaces) != 6 {
 		t.Errorf("after SetReady: %+v", e.State)
 	}
 	if _, err := Remove(t.Context(), root, "a", reaper{}); !errors.Is(err, ErrLive) {
@@ -139,7 +139,7 @@ func TestCreateListRemove(t *testing.T) {
 	if _, err := Remove(t.Context(), root, "a", reaper{}); !errors.Is(err, ErrNotFound) {
 		t.Errorf("Remove of nothing: %v, want ErrNotFound", err)
 	}
-	if _, err := Find(root, "a"); !errors.Is(err, ErrNotFound) {
+	if _, err := Find(t.Context(), root, "a"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("Find of nothing: %v, want ErrNotFound", err)
 	}
 }
@@ -147,17 +147,17 @@ func TestCreateListRemove(t *testing.T) {
 func TestCreateRefusesBadNames(t *testing.T) {
 	root := t.TempDir()
 	for _, id := range []string{"", ".", "..", ".lock", "a/b", "-a", "a b", strings.Repeat("x", 101)} {
-		if _, err := Create(root, State{ID: id, Kind: KindRun, Shape: small}); err == nil {
+		if _, err := Create(t.Context(), root, State{ID: id, Kind: KindRun, Shape: small}); err == nil {
 			t.Errorf("Create(%q) is allowed", id)
 		}
 		if _, err := Remove(t.Context(), root, id, reaper{}); !errors.Is(err, ErrNotFound) {
 			t.Errorf("Remove(%q) = %v, want ErrNotFound", id, err)
 		}
 	}
-	if _, err := Create(root, State{ID: "a", Kind: KindRun, Shape: small, Namespaces: []string{"../x"}}); err == nil {
+	if _, err := Create(t.Context(), root, State{ID: "a", Kind: KindRun, Shape: small, Namespaces: []string{"../x"}}); err == nil {
 		t.Error("a namespace called ../x is allowed")
 	}
-	if _, err := Create(root, State{ID: "a", Kind: KindRun}); err == nil {
+	if _, err := Create(t.Context(), root, State{ID: "a", Kind: KindRun}); err == nil {
 		t.Error("a testbed without a shape is allowed")
 	}
 	if got := left(t, root); len(got) != 0 {
@@ -172,7 +172,7 @@ func TestStateRoundTrip(t *testing.T) {
 	if err := o.AddDirectory(filepath.Join(t.TempDir(), "d")); err != nil {
 		t.Fatal(err)
 	}
-	e, err := Find(root, "a")
+	e, err := Find(t.Context(), root, "a")
 	if diff := cmp.Diff(o.State(), e.State); err != nil || diff != "" {
 		t.Errorf("Find: %v, state (-recorded +read):\n%s", err, diff)
 	}
@@ -213,7 +213,7 @@ func TestCreateOneName(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for range 50 {
-				o, err := Create(root, State{ID: "a", Kind: KindRun, Shape: small})
+				o, err := Create(t.Context(), root, State{ID: "a", Kind: KindRun, Shape: small})
 				if errors.Is(err, ErrExists) {
 					continue
 				} else if err != nil {

@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -22,19 +23,19 @@ type Watch struct {
 
 // NewWatch begins to count the testbeds under root, except the one named id. The caller
 // must call Close.
-func NewWatch(root, id string) (*Watch, error) {
+func NewWatch(ctx context.Context, root, id string) (*Watch, error) {
 	w := &Watch{root: root, id: id, up: map[string]bool{}}
 	var err error
 	if w.fd, err = syscall.InotifyInit1(syscall.IN_CLOEXEC | syscall.IN_NONBLOCK); err == nil {
 		_, err = syscall.InotifyAddWatch(w.fd, root, syscall.IN_CREATE|syscall.IN_MOVED_TO|syscall.IN_DELETE|syscall.IN_MOVED_FROM|syscall.IN_ONLYDIR)
 	}
 	w.problem = err
-	return w, w.list() // after the watch began: a testbed created in between is in both
+	return w, w.list(ctx) // after the watch began: a testbed created in between is in both
 }
 
 // list adds the testbeds that are up.
-func (w *Watch) list() error {
-	entries, err := List(w.root)
+func (w *Watch) list(ctx context.Context) error {
+	entries, err := List(ctx, w.root)
 	if err != nil {
 		return errors.Join(err, w.Close())
 	}
@@ -50,7 +51,7 @@ func (w *Watch) list() error {
 // Most returns the greatest number of other testbeds that were up at once since NewWatch. One
 // whose process was killed counts until it is removed. incomplete is the reason, if any, why
 // testbeds may be missing that were neither up when the count began nor at a call of Most.
-func (w *Watch) Most() (most int, incomplete, err error) {
+func (w *Watch) Most(ctx context.Context) (most int, incomplete, err error) {
 	b := make([]byte, 64<<10)
 	for w.fd >= 0 {
 		n, err := syscall.Read(w.fd, b)
@@ -65,7 +66,7 @@ func (w *Watch) Most() (most int, incomplete, err error) {
 		}
 		w.events(b[:n])
 	}
-	if err := w.list(); err != nil {
+	if err := w.list(ctx); err != nil {
 		return 0, nil, err
 	}
 	if w.problem != nil {

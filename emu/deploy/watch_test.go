@@ -58,7 +58,7 @@ func TestWatch(t *testing.T) {
 					defer remove1(t, create(t, root, fmt.Sprint("before", i), KindUp))
 				}
 				drop(t, create(t, root, "stale", KindRun))
-				w, err := NewWatch(root, "own")
+				w, err := NewWatch(t.Context(), root, "own")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -66,7 +66,7 @@ func TestWatch(t *testing.T) {
 					defer remove1(t, o)
 				}
 				for range 2 { // a second look changes nothing
-					if n, incomplete, err := w.Most(); n != tt.want+before || incomplete != nil || err != nil {
+					if n, incomplete, err := w.Most(t.Context()); n != tt.want+before || incomplete != nil || err != nil {
 						t.Errorf("Most() = %d, %v, %v; want %d", n, incomplete, err, tt.want+before)
 					}
 				}
@@ -89,7 +89,7 @@ func remove1(t *testing.T, o *Owned) {
 func TestWatchWithoutEvents(t *testing.T) {
 	root := t.TempDir()
 	defer remove1(t, create(t, root, "a", KindRun))
-	w, err := NewWatch(root, "own")
+	w, err := NewWatch(t.Context(), root, "own")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestWatchWithoutEvents(t *testing.T) {
 	var lost [syscall.SizeofInotifyEvent]byte
 	binary.NativeEndian.PutUint32(lost[4:], syscall.IN_Q_OVERFLOW)
 	w.events(lost[:])
-	n, incomplete, err := w.Most()
+	n, incomplete, err := w.Most(t.Context())
 	if n != 1 || err != nil || incomplete == nil || !strings.Contains(incomplete.Error(), "queue of events was full") {
 		t.Errorf("Most() = %d, %v, %v; want 1 and that the queue was full", n, incomplete, err)
 	}

@@ -121,7 +121,7 @@ func (x *Executor) Undo(ctx context.Context, op plan.Op) error {
 // further process until release is called.
 func (x *Executor) Evict(ctx context.Context) (release func() error, err error) {
 	release = func() error { return nil }
-	lock, err := lockPins(x.pins, unix.LOCK_EX, lockWait)
+	lock, err := lockPins(ctx, x.pins, unix.LOCK_EX, lockWait)
 	if err == nil {
 		release = lock.Close
 	}

@@ -53,7 +53,7 @@ func victim(root string, after int) (err error) {
 	p := plan.Compile("victim", f, plan.Options{})
 	s := &suicidal{left: after}
 	s.step("begin")
-	o, err := deploy.Create(root, deploy.State{ID: "victim", Kind: deploy.KindRun, Name: p.Name, Shape: victimShape, Namespaces: p.Namespaces()})
+	o, err := deploy.Create(context.Background(), root, deploy.State{ID: "victim", Kind: deploy.KindRun, Name: p.Name, Shape: victimShape, Namespaces: p.Namespaces()})
 	if err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ func TestLivingProcessIsNotCollected(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := plan.Compile("lives", f, plan.Options{})
-	o, err := deploy.Create(root, deploy.State{ID: "lives", Kind: deploy.KindRun, Name: p.Name, Shape: victimShape, Namespaces: p.Namespaces()})
+	o, err := deploy.Create(t.Context(), root, deploy.State{ID: "lives", Kind: deploy.KindRun, Name: p.Name, Shape: victimShape, Namespaces: p.Namespaces()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"golang.org/x/sys/unix"
 
@@ -28,34 +26,27 @@ const (
 	killWait = 10 * time.Second
 	// lockWait bounds the wait for a command of Exec that is about to start.
 	lockWait = 5 * time.Second
-	// lockPoll is the interval between attempts to lock, scanPoll between scans for processes.
-	lockPoll, scanPoll = 5 * time.Millisecond, 100 * time.Millisecond
-	// maxCommandLine is the number of bytes read of a command line.
-	maxCommandLine = 4096
-	// clockTicks is the unit of start times in /proc, in ticks per second (USER_HZ).
-	clockTicks = 100
+	// scanPoll is the interval between scans for processes.
+	scanPoll = 100 * time.Millisecond
 )
 
-// lockPins locks a directory of pins. It waits at most the given time for a lock that is held, and
-// then returns ErrLeaving.
-func lockPins(dir string, how int, wait time.Duration) (*os.File, error) {
+// lockPins locks a directory of pins, which other users then cannot open. It waits at most the given
+// time for other holders, and then returns ErrLeaving.
+func lockPins(ctx context.Context, dir string, how int, wait time.Duration) (*os.File, error) {
 	f, err := os.Open(dir)
 	if err != nil {
 		return nil, err
 	}
-	for end := time.Now().Add(wait); ; time.Sleep(lockPoll) {
-		switch err = unix.Flock(int(f.Fd()), how|unix.LOCK_NB); {
-		case err == nil:
-			return f, nil
-		case errors.Is(err, unix.EINTR):
-			continue
-		case errors.Is(err, unix.EWOULDBLOCK) && time.Now().Before(end):
-			continue
-		case errors.Is(err, unix.EWOULDBLOCK):
-			err = ErrLeaving
-		}
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", dir, err), f.Close())
+	if err = deploy.Private(f, 0o711); err == nil {
+		err = deploy.Lock(ctx, f, how, wait)
 	}
+	if errors.Is(err, deploy.ErrLocked) {
+		err = fmt.Errorf("%w: %w", ErrLeaving, err)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // nsID identifies a namespace while it exists.
@@ -151,41 +142,11 @@ func (m *members) list() ([]deploy.Process, error) {
 			continue
 		}
 		if host, ok := m.host(pid); ok {
-			found = append(found, describe(pid, host))
+			found = append(found, deploy.Describe(pid, host))
 		}
 	}
 	slices.SortFunc(found, func(a, b deploy.Process) int { return a.PID - b.PID })
 	return found, nil
-}
-
-// describe reads the command line and the start time of a process. They stay empty if it has ended.
-func describe(pid int, host string) deploy.Process {
-	p := deploy.Process{PID: pid, Host: host}
-	dir := fmt.Sprintf("/proc/%d", pid)
-	stat, err := os.ReadFile(dir + "/stat") // proc_pid_stat(5): pid (comm) state ppid …
-	if err != nil {
-		return p
-	}
-	comm, rest := stat[bytes.IndexByte(stat, '(')+1:], stat[bytes.LastIndexByte(stat, ')')+1:]
-	comm = comm[:max(0, bytes.LastIndexByte(comm, ')'))]
-	var up unix.Timespec
-	const startTime = 22 - 3 // field 22; the first field here is 3, the state
-	if fields := strings.Fields(string(rest)); len(fields) > startTime && unix.ClockGettime(unix.CLOCK_BOOTTIME, &up) == nil {
-		if ticks, err := strconv.ParseInt(fields[startTime], 10, 64); err == nil {
-			p.Started = time.Now().Add(time.Duration(ticks)*time.Second/clockTicks - time.Duration(up.Nano())).UTC()
-		}
-	}
-	line, err := os.ReadFile(dir + "/cmdline")
-	if line = bytes.TrimRight(line[:min(len(line), maxCommandLine)], "\x00"); err != nil || len(line) == 0 {
-		line = append(append([]byte{'['}, comm...), ']')
-	}
-	p.Command = strings.Map(func(r rune) rune { // no control characters for the terminal
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, string(line))
-	return p
 }
 
 // joinProcesses formats processes for an error.
@@ -250,7 +211,7 @@ func (m *members) end(ctx context.Context, grace time.Duration) (ended []deploy.
 					continue
 				}
 				signals = []unix.Signal{unix.SIGTERM, unix.SIGCONT} // a stopped process ends once it continues
-				if ignores(p.PID, unix.SIGTERM) {
+				if deploy.Ignores(p.PID, unix.SIGTERM) {
 					signals = append(signals, unix.SIGHUP)
 				}
 			}
@@ -262,18 +223,6 @@ func (m *members) end(ctx context.Context, grace time.Duration) (ended []deploy.
 		}
 		waitAny(signalled, min(scanPoll, max(time.Millisecond, grace-since)))
 	}
-}
-
-// ignores reports whether a process ignores a signal.
-func ignores(pid int, s unix.Signal) bool {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return false // it has ended
-	}
-	_, after, _ := strings.Cut(string(status), "\nSigIgn:")
-	mask, _, _ := strings.Cut(after, "\n")
-	bits, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
-	return err == nil && bits>>(s-1)&1 == 1
 }
 
 var errStillRunning = errors.New("processes of the testbed have not ended")

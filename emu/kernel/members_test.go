@@ -8,13 +8,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"testbed/emu/deploy"
 	"testbed/emu/plan"
 	"testbed/topo/units"
 )
@@ -89,28 +87,5 @@ func TestVisitorsAreNotMembers(t *testing.T) {
 	in.Close()
 	if err := visitor.Wait(); err != nil {
 		t.Errorf("the visitor ended with %v", err)
-	}
-}
-
-// Control characters of a command line are not printed, and long command lines are cut.
-func TestProcessIsDescribed(t *testing.T) {
-	c := exec.CommandContext(t.Context(), "sleep", "652")
-	c.Args = []string{"sleep\x1b[31m\n", "652"}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = c.Wait() }()
-	defer func() { _ = c.Process.Kill() }()
-	var p deploy.Process
-	until(t, "the process has its own command line", func() bool { // before execve it has that of the parent
-		p = describe(c.Process.Pid, "h0-00")
-		return strings.HasPrefix(p.Command, "sleep")
-	})
-	if p.Command != "sleep [31m  652" || time.Since(p.Started) > time.Minute {
-		t.Errorf("%+v", p)
-	}
-	p.Command = strings.Repeat("ä", 100)
-	if got := p.Short(); len([]rune(got)) != 60 || !strings.HasSuffix(got, "ä…") {
-		t.Errorf("short: %q", got)
 	}
 }

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -36,9 +37,9 @@ type Command struct {
 // name of the pin. Mounts made by the command are visible only to it.
 //
 // Reaper.Reap and Exec exclude each other: no command enters a namespace that is being removed.
-func Exec(path string, c Command) error {
+func Exec(ctx context.Context, path string, c Command) error {
 	name := filepath.Base(path)
-	entry, err := lockPins(filepath.Dir(path), unix.LOCK_SH, 0)
+	entry, err := lockPins(ctx, filepath.Dir(path), unix.LOCK_SH, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("run %q in %q: %w: is the testbed up?", c.Path, name, err)
 	} else if err != nil {

@@ -36,7 +36,7 @@ func (r Reaper) Reap(ctx context.Context, dir string, names []string) (ended []d
 			return nil, fmt.Errorf("remove namespace %q: must be a name without a directory", name)
 		}
 	}
-	lock, err := lockPins(dir, unix.LOCK_EX, lockWait)
+	lock, err := lockPins(ctx, dir, unix.LOCK_EX, lockWait)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	} else if err != nil {

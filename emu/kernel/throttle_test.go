@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -207,7 +208,7 @@ func TestThrottleVictim(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o, err := deploy.Create(root, deploy.State{ID: "victim", Kind: deploy.KindRun, Shape: shape(1, 1, 0, units.Mbps, 1500)})
+	o, err := deploy.Create(context.Background(), root, deploy.State{ID: "victim", Kind: deploy.KindRun, Shape: shape(1, 1, 0, units.Mbps, 1500)})
 	fail(err)
 	dir := filepath.Join(filepath.Dir(root), "disks")
 	fail(o.AddDirectory(dir))

@@ -55,7 +55,7 @@ func newRigWith(t *testing.T, hostLink units.Rate, disks []units.Rate, patterns 
 		t.Fatal(err)
 	}
 	p := plan.Compile("live", f, plan.Options{Seed: 1})
-	owned, err := deploy.Create(filepath.Join(t.TempDir(), "state"), deploy.State{ID: "live", Kind: deploy.KindRun, Shape: shape, Namespaces: p.Namespaces()})
+	owned, err := deploy.Create(t.Context(), filepath.Join(t.TempDir(), "state"), deploy.State{ID: "live", Kind: deploy.KindRun, Shape: shape, Namespaces: p.Namespaces()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -210,7 +210,7 @@ func TestTestbedUpDuringARunIsCounted(t *testing.T) {
 				done = true
 				var others []*deploy.Owned
 				for i := range n {
-					other, err := deploy.Create(o.StateRoot, deploy.State{ID: fmt.Sprint("other", i), Kind: deploy.KindRun, Name: "other", Shape: s.Shape()})
+					other, err := deploy.Create(t.Context(), o.StateRoot, deploy.State{ID: fmt.Sprint("other", i), Kind: deploy.KindRun, Name: "other", Shape: s.Shape()})
 					if err != nil {
 						t.Error(err)
 						continue

@@ -38,7 +38,7 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w work, dir string, 
 	p.phase(PhaseBuild)
 	pl := r.plan(r.s.RepeatSeed(repeat))
 	id := fmt.Sprintf("%s.%d.%d", r.dir.manifest.Run, arm+1, repeat+1)
-	owned, err := deploy.Create(r.o.StateRoot, deploy.State{ID: id, Kind: deploy.KindRun, Name: spec.Name, Shape: r.s.Shape(), Namespaces: pl.Namespaces()})
+	owned, err := deploy.Create(ctx, r.o.StateRoot, deploy.State{ID: id, Kind: deploy.KindRun, Name: spec.Name, Shape: r.s.Shape(), Namespaces: pl.Namespaces()})
 	if err != nil {
 		return out, err
 	}
@@ -109,7 +109,7 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w work, dir string, 
 	if err := r.o.tamper.config(&cfg, owned.PinDir()); err != nil {
 		return out, err
 	}
-	watch, err := deploy.NewWatch(r.o.StateRoot, id)
+	watch, err := deploy.NewWatch(ctx, r.o.StateRoot, id)
 	if err != nil {
 		return out, err
 	}
@@ -149,7 +149,7 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w work, dir string, 
 		}
 	}
 	var incomplete error
-	if measured.Machine.Testbeds, incomplete, err = watch.Most(); err != nil {
+	if measured.Machine.Testbeds, incomplete, err = watch.Most(ctx); err != nil {
 		return out, err
 	}
 	if incomplete != nil {

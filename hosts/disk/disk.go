@@ -236,6 +236,10 @@ func (d *Disk) probe() error {
 func (d *Disk) probeWrite(path string) (err error) {
 	f, err := d.create(path)
 	if err != nil {
+		// A file system without O_DIRECT refuses it after it has created the file.
+		if removed := os.Remove(path); !errors.Is(removed, os.ErrNotExist) {
+			err = errors.Join(err, removed)
+		}
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close(), os.Remove(path)) }()

@@ -288,6 +288,47 @@ func TestFirstComeFirstServed(t *testing.T) {
 	})
 }
 
+// On a file system without O_DIRECT, such as ramfs, and tmpfs before Linux 6.6, disks write with
+// O_DSYNC.
+func TestFileSystemWithoutDirectWrites(t *testing.T) {
+	netnstest.Require(t)
+	dir := t.TempDir()
+	if err := syscall.Mount("ramfs", dir, "ramfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := os.OpenFile(filepath.Join(dir, "x"), os.O_CREATE|os.O_WRONLY|syscall.O_DIRECT, 0o600); !errors.Is(err, syscall.EINVAL) {
+		t.Fatalf("O_DIRECT on ramfs: %v: the test tests nothing", err)
+	}
+	d, err := Open(filepath.Join(dir, "disk"), Options{Host: "h0-00", Rate: 800 * units.Mbps})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if d.Mode() != "O_DSYNC" {
+		t.Errorf("mode %s, want O_DSYNC", d.Mode())
+	}
+	data := bytes.Repeat([]byte("block "), 2000)
+	if err := write(t.Context(), create(t, d, 1, units.Bytes(len(data))), data, 5000); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(d.Path(1)); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("read back %d bytes, %v, want the %d written", len(got), err, len(data))
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "disk", "*"))
+	if err != nil || len(files) != 1 {
+		t.Errorf("files %q, %v, want one block", files, err)
+	}
+}
+
 func TestCapacity(t *testing.T) {
 	d := open(t, Options{Host: "h3-07", Capacity: 10_000})
 	r := create(t, d, 1, 6000)

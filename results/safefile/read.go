@@ -42,13 +42,18 @@ func Open(path string) (*os.File, error) { return OpenFile(path, os.O_RDONLY) }
 
 // OpenFile is Open with the flags of os.OpenFile. It does not follow a symbolic link
 // at path when the flags allow writing.
-func OpenFile(path string, flags int) (*os.File, error) {
+func OpenFile(path string, flags int) (*os.File, error) { return openFile(path, flags, filePerm) }
+
+// OpenPrivate is OpenFile; a file that it creates can be opened by its owner alone.
+func OpenPrivate(path string, flags int) (*os.File, error) { return openFile(path, flags, 0o600) }
+
+func openFile(path string, flags int, perm fs.FileMode) (*os.File, error) {
 	fail := func(err error) (*os.File, error) { return nil, &fs.PathError{Op: "open", Path: path, Err: err} }
 	flags |= syscall.O_NONBLOCK | syscall.O_NOCTTY
 	if flags&(os.O_WRONLY|os.O_RDWR) != 0 {
 		flags |= syscall.O_NOFOLLOW
 	}
-	f, err := os.OpenFile(path, flags, filePerm)
+	f, err := os.OpenFile(path, flags, perm)
 	switch {
 	case errors.Is(err, syscall.ENXIO): // a socket, or a pipe without a reader
 		if info, statErr := os.Stat(path); statErr == nil && !info.Mode().IsRegular() {

@@ -139,7 +139,7 @@ func Run(ctx context.Context, o Options) (_ *calibration.Calibration, err error)
 	m := &machine{o: o, c: &calibration.Calibration{Version: calibration.Version, Tool: o.Version, Date: start.UTC().Truncate(time.Second),
 		Machine: calibration.MachineID(), Kernel: calibration.Kernel(), CPUs: runtime.NumCPU()}}
 	m.steps = float64(2*len(o.Rates)*len(o.MTUs)+capacitySteps*len(o.MTUs)) + 2
-	if err := m.own(); err != nil {
+	if err := m.own(ctx); err != nil {
 		return nil, fmt.Errorf("calibrate: %w", err)
 	}
 	defer func() { err = errors.Join(err, m.leave(ctx)) }()
@@ -174,7 +174,7 @@ const buildHosts = 10
 
 // own records everything that the calibration creates, except its runs, which have their own
 // records.
-func (m *machine) own() (err error) {
+func (m *machine) own(ctx context.Context) (err error) {
 	var b [4]byte
 	if _, err := rand.Read(b[:]); err != nil {
 		return err
@@ -187,7 +187,7 @@ func (m *machine) own() (err error) {
 		return err
 	}
 	names := plan.Compile("names", f, plan.Options{}).Namespaces()
-	if m.owned, err = deploy.Create(m.o.StateRoot, deploy.State{ID: id, Kind: deploy.KindRun, Name: "calibrate", Shape: s, Namespaces: names}); err != nil {
+	if m.owned, err = deploy.Create(ctx, m.o.StateRoot, deploy.State{ID: id, Kind: deploy.KindRun, Name: "calibrate", Shape: s, Namespaces: names}); err != nil {
 		return err
 	}
 	dir, err := filepath.Abs(m.o.Dir)

@@ -25,7 +25,7 @@ func measuring(t *testing.T, o Options) *machine {
 	netnstest.Require(t)
 	o.StateRoot, o.Dir = filepath.Join(t.TempDir(), "state"), t.TempDir()
 	m := &machine{o: o.withDefaults(), c: &calibration.Calibration{}}
-	if err := m.own(); err != nil {
+	if err := m.own(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -186,7 +186,7 @@ func TestInterrupted(t *testing.T) {
 			if c != nil || !errors.Is(err, why) || !seen {
 				t.Errorf("Run() = %v, %v; want %v", c, err, why)
 			}
-			if left, err := deploy.List(root); err != nil || len(left) > 0 {
+			if left, err := deploy.List(t.Context(), root); err != nil || len(left) > 0 {
 				t.Errorf("records left: %v, %v", left, err)
 			}
 			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {

@@ -98,7 +98,7 @@ func Noise(ctx context.Context, o NoiseOptions) (_ *calibration.Noise, err error
 	}
 	start := time.Now()
 	m := &machine{o: Options{Dir: o.Dir, StateRoot: o.StateRoot, Version: o.Version}.withDefaults(), c: &calibration.Calibration{}}
-	if err := m.own(); err != nil {
+	if err := m.own(ctx); err != nil {
 		return nil, fmt.Errorf("calibrate noise: %w", err)
 	}
 	defer func() { err = errors.Join(err, m.leave(ctx)) }()

@@ -131,7 +131,7 @@ func TestNoiseOnPackets(t *testing.T) {
 				}
 			}
 		}
-		if left, err := deploy.List(root); err != nil || len(left) > 0 {
+		if left, err := deploy.List(t.Context(), root); err != nil || len(left) > 0 {
 			t.Errorf("records left: %v, %v", left, err)
 		}
 		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {

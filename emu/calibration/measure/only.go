@@ -18,7 +18,7 @@ func Capacity(ctx context.Context, o Options, mtu units.Bytes) (_ calibration.Ca
 		return calibration.Capacity{}, fmt.Errorf("calibrate: %w", err)
 	}
 	m := &machine{o: o, c: &calibration.Calibration{}, steps: capacitySteps}
-	if err := m.own(); err != nil {
+	if err := m.own(ctx); err != nil {
 		return calibration.Capacity{}, fmt.Errorf("calibrate: %w", err)
 	}
 	defer func() { err = errors.Join(err, m.leave(ctx)) }()
