@@ -113,8 +113,8 @@ WHOLE = ./emu/flowsim ./emu/fluid ./workloads ./results/metrics ./scripts/philae
 nightly: lint build
 	@sh scripts/test.sh nightly
 	for p in $(WHOLE); do $(GO) test -timeout 3h $$p -whole || exit 1; done
-	$(SUDO) TESTBED_PRIVILEGED=1 $(GO) test -timeout 4h ./emu/runner -run 'Caught|CleanRuns' -whole -v
-	$(SUDO) TESTBED_PRIVILEGED=1 $(GO) test -timeout 4h ./emu/runner -run EveryDistortion -every -v
+	$(SUDO) env TESTBED_PRIVILEGED=1 TESTBED_NIGHTLY=1 $(GO) test -timeout 4h ./emu/runner -run 'Caught|CleanRuns' -whole -v
+	$(SUDO) env TESTBED_PRIVILEGED=1 TESTBED_NIGHTLY=1 $(GO) test -timeout 4h ./emu/runner -run EveryDistortion -every -v
 	$(MAKE) fuzz FUZZTIME=60s
 	$(MAKE) test-vm VMFLAGS="-long -timeout 2h -package-timeout 1h"
 

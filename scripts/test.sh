@@ -3,8 +3,9 @@
 # make nightly call it, with the packages that move packets in ON_PACKETS and the Go command in GO.
 #
 #   short    without long tests (go test -short); needs neither gcc nor iproute2
-#   all      short tests under the race detector, which needs gcc, then all tests without it
-#   nightly  all tests, with the race detector and without it
+#   all      short tests of packages with goroutines under the race detector, which needs gcc, then
+#            all tests without it
+#   nightly  all tests, and long series, with the race detector and without it
 set -u
 cd "$(dirname "$0")/.."
 mode=${1:-}
@@ -43,6 +44,8 @@ rm -f bin/tests-*.json
 $GO build -modfile=tools/go.mod -o bin/gotestsum gotest.tools/gotestsum || exit 1
 packets=$($GO list $ON_PACKETS) && rest=$($GO list ./...) || exit 1
 rest=$(echo "$rest" | grep -vxF "$packets")
+concurrent=$($GO list -f '{{.ImportPath}} {{.Imports}}' $rest |
+	sed -nE 's,^([^ ]*) .*[[ ](sync|sync/atomic|golang.org/x/sync/[a-z]+|testbed/emu/parallel)[] ].*,\1,p')
 # The storage of a shared machine can stall for a second. Tests on packets write to memory where there
 # is room, so that they judge the program and not the storage.
 memory=${TMPDIR:-/tmp}
@@ -62,15 +65,16 @@ gotestsum() { # gotestsum NAME FLAGS...: the results are in bin/tests-NAME.json
 		--jsonfile "$file" -- -shuffle=on "$@" || failed=1
 }
 
-# pass NAME FLAGS... runs all tests. Tests that move packets share the processors with them, so their
-# packages are tested one at a time; the others side by side, and first: compiling loads all processors.
-# So the packages on packets are compiled before (go test -p 1 compiles on one processor), with the
-# flags of go list, which has no -short, -timeout and tests' own ones.
+# pass NAME PACKAGES BUILD-FLAG TEST-FLAGS... runs the tests of PACKAGES and ON_PACKETS. Tests that move
+# packets share the processors with them, so their packages are tested one at a time; the others side
+# by side, and first: compiling loads all processors. ON_PACKETS are compiled before their tests,
+# because go test -p 1 compiles on one processor.
 pass() {
 	pass=$1
-	build=$2
-	shift 2
-	gotestsum "$pass" $build "$@" $rest
+	list=$2
+	build=$3
+	shift 3
+	gotestsum "$pass" $build "$@" $list
 	$sudo $GO list -test -export $build $ON_PACKETS >/dev/null
 	TMPDIR="$memory" GOTMPDIR="$memory" gotestsum "$pass-packets" -p 1 $build "$@" $ON_PACKETS # t.TempDir prefers the latter
 }
@@ -78,14 +82,17 @@ pass() {
 # By default each program under the race detector waits for a second after its main function.
 export GORACE="${GORACE:-atexit_sleep_ms=10}"
 case $mode in
-all) pass race -race -short -timeout 20m ;;
-nightly) pass race -race -timeout 40m ;;
+all) pass race "$concurrent" -race -short -timeout 20m ;;
+nightly)
+	export TESTBED_NIGHTLY=1
+	pass race "$rest" -race -timeout 1h
+	;;
 esac
 # As the program is built: without C, and from the packages that its build compiled.
 export CGO_ENABLED=0
 case $mode in
-short) pass plain -trimpath -short -timeout 20m ;;
-*) pass plain -trimpath -timeout 30m ;;
+short) pass plain "$rest" -trimpath -short -timeout 20m ;;
+*) pass plain "$rest" -trimpath -timeout 1h ;;
 esac
 
 # The reasons of skips, with their number, and the tests that left a duration unjudged. A test logs the
@@ -97,8 +104,12 @@ cat bin/tests-plain*.json | awk '
 		said[test] = $0
 		if (/^timing not judged: /) print test ": " $0
 	}
-	/"Action":"skip"/ { sub(/ by make check: .*/, " by make check", said[test]); print "skipped: " said[test] }
-' | sed 's/"Package":"testbed.\?//; s/","Test":"/ /; s/"//' | sort | uniq -c | sort -rn
+	/"Action":"skip"/ {
+		sub(/ by make check: .*/, " by make check", said[test])
+		sub(/ by make nightly: .*/, " by make nightly", said[test])
+		print "skipped: " said[test]
+	}
+' | sed 's,"Package":"testbed/*,,; s/","Test":"/ /; s/": /: /' | sort | uniq -c | sort -rn
 took=$(($(date +%s) - begin))
 [ $failed = 0 ] && result=OK || result=FAILED
 echo "$name: $result after $((took / 60)) min $((took % 60)) s"

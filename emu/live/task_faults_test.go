@@ -394,7 +394,7 @@ func TestCrashInEveryPhase(t *testing.T) {
 // A host that crashes while clones of the attempt on it run, in whatever phase, costs no job: a clone wins, or the attempt
 // that the task gets next. With the time to make copies, a lost output has another copy or is computed again.
 func TestCrashAmongClonesInEveryPhase(t *testing.T) {
-	longtest.Skip(t, "runs jobs on packets, 17 s")
+	longtest.Nightly(t, "runs jobs on packets, 17 s")
 	for _, p := range taskPhases {
 		t.Run(p.name, func(t *testing.T) {
 			s := newStrike(t, p, 1, 4, 5)
@@ -465,7 +465,7 @@ func TestShortCrash(t *testing.T) {
 
 // An attempt that is killed in whatever phase ends, and its task runs again. Nothing else ends.
 func TestKillInEveryPhase(t *testing.T) {
-	longtest.Skip(t, "runs jobs on packets, 15 s")
+	longtest.Nightly(t, "runs jobs on packets, 15 s")
 	for _, p := range taskPhases {
 		t.Run(p.name, func(t *testing.T) {
 			s := newStrike(t, p, 1, 4)

@@ -1,13 +1,22 @@
-// Package longtest marks tests that take long: make test leaves them out, make check runs them
-// without the race detector, and make nightly with it too.
+// Package longtest marks tests that take long. make test leaves them out. make check runs those marked
+// by Skip, without the race detector. make nightly runs all.
 //
 // It measures no time. A test is marked by hand, once it takes more than a few seconds.
 package longtest
 
-import "testing"
+import (
+	"os"
+	"testing"
+)
 
-// Marker begins the reason of every skip of this package. The summary of make test counts it.
-const Marker = "long test, run by make check: "
+// Markers begin the reasons of skips. The summaries of make test and make check count them.
+const (
+	Marker        = "long test, run by make check: "
+	NightlyMarker = "long series, run by make nightly: "
+)
+
+// NightlyEnv is the environment variable that is "1" where long series run.
+const NightlyEnv = "TESTBED_NIGHTLY"
 
 // NotJudged begins the message of a test that leaves a duration unjudged; the reason follows. The
 // summaries of make test and make test-vm count it.
@@ -18,6 +27,15 @@ func Skip(t testing.TB, why string) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip(Marker + why)
+	}
+}
+
+// Nightly skips a test that takes long and repeats, in more cases or more precisely, what other tests
+// show, unless TESTBED_NIGHTLY is 1. Why is what takes long, and how long.
+func Nightly(t testing.TB, why string) {
+	t.Helper()
+	if testing.Short() || os.Getenv(NightlyEnv) != "1" {
+		t.Skip(NightlyMarker + why)
 	}
 }
 

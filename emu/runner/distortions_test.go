@@ -183,7 +183,7 @@ func judgedSamples(t *testing.T, of func() (string, []string), planted tamper) (
 // What links deliver shows a rate that differs for a moment, and what hosts receive a larger bucket, without the reports of the
 // kernel.
 func TestMomentsAreMeasured(t *testing.T) {
-	longtest.Skip(t, "changes links for a moment in up to 11 runs on packets, 50 s")
+	longtest.Nightly(t, "changes links for a moment in up to 11 runs on packets, 50 s")
 	tooltest.Need(t, "tc", "nsenter")
 	netnstest.Require(t)
 	text, trace := at50()

@@ -39,7 +39,7 @@ arms:
 // report of the run directory has the same figures, and every log replays. No run with
 // all that may be void: that is a matter of the moment, and tried again.
 func TestJobsUnderPlacementPolicies(t *testing.T) {
-	longtest.Skip(t, "runs jobs under every placement policy, 15 s")
+	longtest.Nightly(t, "runs jobs under every placement policy, 15 s")
 	const q = 300 * time.Millisecond
 	netnstest.Timing(t, func(t *testing.T) bool {
 		s := loadText(t, jobsAndBackground)

@@ -299,9 +299,16 @@ func trials(quick netnstest.Trials) netnstest.Trials {
 
 // Faults that are caught whatever else the machine does.
 func TestPlantedFaultsAreCaught(t *testing.T) {
-	longtest.Skip(t, "runs 13 planted faults twice on packets, 130 s")
+	longtest.Skip(t, "runs 8 planted faults twice on packets, 80 s")
 	tooltest.Need(t, "ip", "tc")
 	netnstest.Require(t)
+	series := []string{ // each is like another case
+		"a bucket of 64 KB on one host's uplink",
+		"a packet in a hundred dropped on a host's ingress",
+		"a packet in a hundred dropped on a leaf's egress",
+		"a link at 110 % of its rate",
+		"hosts' uplinks at 85 % of their rate",
+	}
 	for _, tt := range []struct {
 		name, check string
 		least       verdict.Level
@@ -340,6 +347,9 @@ func TestPlantedFaultsAreCaught(t *testing.T) {
 			tamper{backends: func(b engine.Backend) engine.Backend { return deaf{b, 200 * time.Millisecond} }}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			if slices.Contains(series, tt.name) {
+				longtest.Nightly(t, "runs a planted fault twice, 10 s")
+			}
 			switch tt.check {
 			case "burst", "delivered", "disk", "wire-vs-engine":
 				netnstest.OnlyTiming(t)
@@ -386,7 +396,7 @@ func TestProcessorHogIsCaught(t *testing.T) {
 
 // A run with about four times the load that the machine carries, forced to start, is void.
 func TestOverloadIsVoid(t *testing.T) {
-	longtest.Skip(t, "runs an overloaded scenario up to 5 times, 30 s")
+	longtest.Nightly(t, "runs an overloaded scenario up to 5 times, 30 s")
 	netnstest.Require(t)
 	netnstest.OnlyTiming(t)
 	text, trace := judgedAt(600)
@@ -515,7 +525,7 @@ func TestChild(t *testing.T) {
 
 // Capturing changes the observations of the engine by less than the bound.
 func TestCapturesDoNotDisturb(t *testing.T) {
-	longtest.Skip(t, "compares 10 runs on packets, 40 s")
+	longtest.Nightly(t, "compares 10 runs on packets, 40 s")
 	netnstest.Require(t)
 	netnstest.OnlyTiming(t)
 	const bound = 0.05

@@ -13,7 +13,7 @@ import (
 // A queue four times as long, or a quarter as long, as planned at a leaf's port toward a host, or
 // toward a spine, is found by what it held and dropped.
 func TestOtherQueuesAreCaught(t *testing.T) {
-	longtest.Skip(t, "runs 4 planted queues twice on packets, 40 s")
+	longtest.Nightly(t, "runs 4 planted queues twice on packets, 40 s")
 	tooltest.Need(t, "ip", "tc")
 	netnstest.Require(t)
 	netnstest.OnlyTiming(t)

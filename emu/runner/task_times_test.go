@@ -87,7 +87,7 @@ func TestLoneJobTakesWhatTheFluidModelSays(t *testing.T) {
 
 // Two equal jobs end together under FAIR, and one after the other under FIFO.
 func TestTwoEqualJobs(t *testing.T) {
-	longtest.Skip(t, "runs jobs on packets, 35 s")
+	longtest.Nightly(t, "runs jobs on packets, 35 s")
 	netnstest.OnlyTiming(t)
 	s := loadText(t, strings.NewReplacer("JOBS", "2", "PROFILE", mapOnly).Replace(loneJobs))
 	netnstest.Timing(t, func(t *testing.T) bool {

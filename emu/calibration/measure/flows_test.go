@@ -100,7 +100,7 @@ func TestTimeOfAFlow(t *testing.T) {
 
 // The processor time of a packet on links of both models, in turn: a saturated flow over four links. It is printed, not judged.
 func TestCostOfLinkModels(t *testing.T) {
-	longtest.Skip(t, "saturates four links of both models for twelve seconds")
+	longtest.Nightly(t, "saturates four links of both models for twelve seconds")
 	m := measuring(t, Options{})
 	const rate, more = 20 * units.Mbps, 2 * time.Second
 	for range 3 {

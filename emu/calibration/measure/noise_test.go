@@ -102,7 +102,7 @@ func TestUnexplained(t *testing.T) {
 // interrupted measurement returns the cause and leaves nothing behind.
 func TestNoiseOnPackets(t *testing.T) {
 	netnstest.Require(t)
-	longtest.Skip(t, "measures 8 pairs of runs on packets, 40 s")
+	longtest.Nightly(t, "measures 8 pairs of runs on packets, 40 s")
 	for _, whole := range []bool{true, false} {
 		if whole && netnstest.NotJudged(t) {
 			continue // each run would be void
