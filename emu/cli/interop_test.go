@@ -64,8 +64,11 @@ func (p place) agree(t *testing.T, path string) (map[streamKey]conversations.Row
 	if diff := cmp.Diff(info[1:3], want); diff != "" {
 		t.Errorf("%s: packets and bytes (-capinfos +ours):\n%s", path, diff)
 	}
-	if first, last := tooltest.Nanoseconds(t, info[3]), tooltest.Nanoseconds(t, info[4]); first != c.First || last != c.Last {
-		t.Errorf("%s: from %d to %d, capinfos has %d to %d", path, c.First, c.Last, first, last)
+	if c.First == nil || c.Last == nil {
+		t.Fatalf("%s: no time of the first and last packet", path)
+	}
+	if first, last := tooltest.Nanoseconds(t, info[3]), tooltest.Nanoseconds(t, info[4]); first != *c.First || last != *c.Last {
+		t.Errorf("%s: from %d to %d, capinfos has %d to %d", path, *c.First, *c.Last, first, last)
 	}
 	own, theirs := map[streamKey]conversations.Row{}, map[streamKey]tooltest.Stream{}
 	for _, r := range rows {

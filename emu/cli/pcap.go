@@ -19,7 +19,9 @@ import (
 
 	"testbed/results/conversations"
 	"testbed/results/pcap"
+	"testbed/results/safefile"
 	tables "testbed/results/table"
+	"testbed/topo/magic"
 	"testbed/topo/units"
 )
 
@@ -50,11 +52,11 @@ func (a *app) pcapCmd() *cobra.Command {
 	var order string
 	cmd := &cobra.Command{
 		Use: "pcap FILE…|RUN", Short: "Show the conversations in captures, of a run or of any program",
-		Long: `Pcap reads captures (pcapng or pcap, of Ethernet) and shows what they are and their TCP
-and UDP conversations: packets and bytes of frames, payload sent again, start, duration
+		Long: `Pcap reads captures (pcapng or pcap, also in gzip or zstd; of Ethernet, tcpdump -i any,
+loopback, raw IP or PPP) and shows what they are and their TCP and UDP conversations: packets and bytes of frames, payload sent again, start, duration
 and goodput of the busier direction. Of captures made by a run it names the coflow and flow,
 or the block and hop, that each conversation carried. A directory stands for all captures
-below it, and - for standard input. Numbers of streams are those of Wireshark's tcp.stream and udp.stream; every
+below it, detected by content, and - for standard input. Numbers of streams are those of Wireshark's tcp.stream and udp.stream; every
 capture counts by itself, so what went between two captured hosts is there twice.
 
 Resent are packets that carry what the capture holds already, late those that it does
@@ -72,7 +74,7 @@ the error, with the file and the place, and the exit code is 1.`,
   testbed pcap runs/latest --export captures-plain && wireshark captures-plain/*/0/h0-00.pcapng
   testbed pcap h0-00.pcapng --filter 10.0.3 --filter :50060 --limit 0
   sudo tcpdump -i eth0 -w x.pcap; testbed pcap x.pcap
-  zcat x.pcap.gz | testbed pcap -
+  ssh router tcpdump -i any -w - | testbed pcap -
   testbed pcap x.pcap --json | jq '.conversations[] | select(.rst_ab + .rst_ba > 0)'
   testbed pcap x.pcap --csv > conversations.csv`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -116,7 +118,7 @@ the error, with the file and the place, and the exit code is 1.`,
 }
 
 func (l *looker) run(ctx context.Context, args []string) error {
-	paths, err := findCaptures(args)
+	paths, err := l.findCaptures(args)
 	if err != nil {
 		return err
 	}
@@ -131,6 +133,7 @@ func (l *looker) run(ctx context.Context, args []string) error {
 		g.Go(func() error {
 			if failed[i] = context.Cause(ctx); failed[i] == nil {
 				all[i], failed[i] = l.read(ctx, path)
+				failed[i] = errors.Join(failed[i], nothingRead(all[i]))
 			}
 			return nil
 		})
@@ -180,8 +183,22 @@ func (l *looker) read(ctx context.Context, path string) (*conversations.Capture,
 	return c, err
 }
 
-// findCaptures are the files that args name, and those below the directories.
-func findCaptures(args []string) ([]string, error) {
+// nothingRead returns an error for a capture that has packets of which none was read.
+func nothingRead(c *conversations.Capture) error {
+	if c == nil || c.Packets > 0 || len(c.Skipped) == 0 {
+		return nil
+	}
+	var skipped []string
+	for _, s := range c.Skipped {
+		skipped = append(skipped, fmt.Sprintf("%d packets %s", s.Packets, s.Why))
+	}
+	return hinted{fmt.Errorf("%s: no packet was read: %s", c.Path, strings.Join(skipped, ", ")),
+		"pcap reads Ethernet, Linux cooked, loopback, raw IP, PPP and Cisco HDLC; tshark reads more"}
+}
+
+// findCaptures are the files that args name, and the captures below the directories, which
+// it detects by their content. It names what it does not read on standard error.
+func (l *looker) findCaptures(args []string) ([]string, error) {
 	var paths []string
 	for _, arg := range args {
 		if arg == stdio {
@@ -200,30 +217,56 @@ func findCaptures(args []string) ([]string, error) {
 			continue
 		}
 		before := len(paths)
+		isRun := l.isRun(arg)
 		// With the separator a walk goes into a link.
 		err = filepath.WalkDir(arg+string(filepath.Separator), func(path string, e fs.DirEntry, err error) error {
 			if err != nil || e.IsDir() {
 				return err
 			}
-			suffix, ok := pcap.HasSuffix(path)
-			if ok && (suffix != pcap.PackedSuffix || pcap.Find(filepath.Split(strings.TrimSuffix(path, suffix))) == path) {
-				paths = append(paths, path)
+			suffix, named := pcap.HasSuffix(path)
+			if named && suffix == pcap.PackedSuffix && pcap.Find(filepath.Split(strings.TrimSuffix(path, suffix))) != path {
+				return nil // the same capture is there uncompressed
 			}
-			return nil
+			if ours := isRun && filepath.Base(filepath.Dir(path)) != "captures"; ours && !named {
+				return nil // tables and records of the run
+			}
+			kind, err := pcap.Detect(path)
+			if named || kind == magic.Pcap || kind == magic.Pcapng {
+				paths = append(paths, path)
+				return nil
+			}
+			why := "not a capture"
+			switch {
+			case err != nil:
+				why = safefile.Reason(err).Error()
+			case kind != magic.Unknown:
+				why = fmt.Sprintf("it is %v", kind)
+				if remedy := kind.Remedy(); remedy != "" {
+					why += ": " + remedy
+				}
+			}
+			_, err = fmt.Fprintf(l.stderr, "testbed: not read: %s: %s\n", path, why)
+			return err
 		})
 		if err != nil {
 			return nil, fmt.Errorf("look for captures: %w", err)
 		}
 		if len(paths) == before {
-			return nil, hinted{fmt.Errorf("no capture below %s: no name ends in %s", arg, strings.Join(pcap.Suffixes(), ", ")),
+			return nil, hinted{fmt.Errorf("no capture below %s: no file is a pcapng or pcap capture", arg),
 				"a simulation has none, nor has a run with --captures drop; other runs keep them in <arm>/<repeat>/captures"}
 		}
 	}
 	return paths, nil
 }
 
+// isRun reports whether dir is a run directory, of which the program wrote all files.
+func (l *looker) isRun(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "manifest.json"))
+	return err == nil
+}
+
 // captureNames are short names for paths: without the directory that all have in
-// common, the directories named captures, and the file type.
+// common, the directories named captures, and the file type where it distinguishes none.
 func captureNames(paths []string) []string {
 	parts := make([][]string, len(paths))
 	common := 0
@@ -242,11 +285,20 @@ func captureNames(paths []string) []string {
 		}
 	}
 	names := make([]string, len(paths))
+	short := func(name string) string {
+		suffix, _ := pcap.HasSuffix(name)
+		return strings.TrimSuffix(name, suffix)
+	}
+	shared := map[string]int{}
 	for i, p := range parts {
 		p = slices.DeleteFunc(slices.Clone(p[common:]), func(s string) bool { return s == "captures" })
 		names[i] = strings.Join(p, "/")
-		suffix, _ := pcap.HasSuffix(names[i])
-		names[i] = strings.TrimSuffix(names[i], suffix)
+		shared[short(names[i])]++
+	}
+	for i, name := range names {
+		if shared[short(name)] == 1 {
+			names[i] = short(name)
+		}
 	}
 	return names
 }
@@ -322,6 +374,9 @@ func drawCapture(w io.Writer, name string, c *conversations.Capture) error {
 	for _, line := range others([]*conversations.Capture{c}) {
 		fact("other", "%s", line)
 	}
+	if c.Lengthened > 0 {
+		fact("lengths", "%d packets are longer by their IP header than by their record, which states no more than it has: the IP header's length counts", c.Lengthened)
+	}
 	for _, s := range c.Skipped {
 		fact("skipped", "%d packets %s", s.Packets, s.Why)
 	}
@@ -345,21 +400,25 @@ func interfaceLine(i conversations.Interface) string {
 
 // others are what belongs to no conversation, and was skipped.
 func others(captures []*conversations.Capture) []string {
-	sum := map[string]conversations.Counts{}
+	sum := map[string]conversations.Group{}
 	var kinds, lines []string
 	for _, c := range captures {
 		for _, kind := range c.Others() {
 			if _, ok := sum[kind]; !ok {
 				kinds = append(kinds, kind)
 			}
-			n := sum[kind]
-			n.Packets, n.Bytes = n.Packets+c.Other[kind].Packets, n.Bytes+c.Other[kind].Bytes
+			n, more := sum[kind], c.Other[kind]
+			n.Packets, n.Bytes, n.First = n.Packets+more.Packets, n.Bytes+more.Bytes, cmp.Or(n.First, more.First)
 			sum[kind] = n
 		}
 	}
 	slices.SortStableFunc(kinds, func(a, b string) int { return sum[b].Packets - sum[a].Packets })
 	for _, kind := range kinds {
-		lines = append(lines, fmt.Sprintf("%s: %d packets, %d bytes", kind, sum[kind].Packets, sum[kind].Bytes))
+		line := fmt.Sprintf("%s: %d packets, %d bytes", kind, sum[kind].Packets, sum[kind].Bytes)
+		if first := sum[kind].First; first != "" {
+			line += fmt.Sprintf(" (the first: %s)", first)
+		}
+		lines = append(lines, line)
 	}
 	return lines
 }
@@ -500,9 +559,10 @@ type captureJSON struct {
 	Error      string          `json:"error,omitempty"`
 	Packets    int             `json:"packets"`
 	Bytes      int64           `json:"bytes"`
-	First      int64           `json:"first_ns"`
-	Last       int64           `json:"last_ns"`
-	Received   *uint64         `json:"received"` // null where the capture does not say
+	First      *int64          `json:"first_ns"` // null without packets
+	Last       *int64          `json:"last_ns"`
+	Lengthened int             `json:"lengthened"` // packets that are longer by their IP header than by their record
+	Received   *uint64         `json:"received"`   // null where the capture does not say
 	Dropped    *uint64         `json:"dropped"`
 	Interfaces []interfaceJSON `json:"interfaces"`
 	Other      []otherJSON     `json:"other"` // that belong to no conversation
@@ -530,19 +590,23 @@ type otherJSON struct {
 	Kind    string `json:"kind"`
 	Packets int    `json:"packets"`
 	Bytes   int64  `json:"bytes"`
+	First   string `json:"first,omitempty"` // what contradicts what in the first packet
 }
 
 func captureOf(c *conversations.Capture) captureJSON {
-	out := captureJSON{Path: c.Path, Format: c.Format, State: wholeness(c), Packets: c.Packets, Bytes: int64(c.Bytes), First: c.First, Last: c.Last,
+	out := captureJSON{Path: c.Path, Format: c.Format, State: wholeness(c), Packets: c.Packets, Bytes: int64(c.Bytes), Lengthened: c.Lengthened,
 		Interfaces: []interfaceJSON{}, Other: []otherJSON{}, Skipped: []skippedJSON{}, Of: c.Meta}
 	if c.Err != nil {
 		out.Error = c.Err.Error()
+	}
+	if c.Packets > 0 {
+		out.First, out.Last = &c.First, &c.Last
 	}
 	if c.HasStats {
 		out.Received, out.Dropped = &c.Stats.Received, &c.Stats.Dropped
 	}
 	for _, i := range c.Interfaces {
-		f := interfaceJSON{Name: i.Name, Description: i.Description, LinkType: i.LinkType, SnapLen: i.SnapLen, Packets: i.Packets, Bytes: int64(i.Bytes)}
+		f := interfaceJSON{Name: i.Name, Description: i.Description, LinkType: i.LinkType.String(), SnapLen: i.SnapLen, Packets: i.Packets, Bytes: int64(i.Bytes)}
 		if i.HasReceived {
 			f.Received = &i.Stats.Received
 		}
@@ -556,7 +620,7 @@ func captureOf(c *conversations.Capture) captureJSON {
 	}
 	for _, kind := range c.Others() {
 		n := c.Other[kind]
-		out.Other = append(out.Other, otherJSON{kind, n.Packets, int64(n.Bytes)})
+		out.Other = append(out.Other, otherJSON{kind, n.Packets, int64(n.Bytes), n.First})
 	}
 	return out
 }

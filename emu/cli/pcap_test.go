@@ -170,11 +170,100 @@ func TestPcap(t *testing.T) {
 	}
 }
 
+// Captures in a directory are found by content, whatever their names. Other files are named,
+// but not those of a run.
+func TestPcapDirectory(t *testing.T) {
+	p := place{dir: t.TempDir()}
+	captures := []string{"trace.pcap", "trace.pcap1", "trace.pcap2", "a.cap", "B.PCAP", "none", "sub/x.dmp"}
+	if err := os.Mkdir(filepath.Join(p.dir, "sub"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range captures {
+		datagrams(t, filepath.Join(p.dir, name), 1, 3)
+	}
+	_, errs := p.testbed(t, 0, "pcap", p.dir)
+	if errs != "" {
+		t.Errorf("captures alone: %q", errs)
+	}
+	for name, content := range map[string]string{"notes.txt": "notes", "old.snoop": "snoop\x00\x00\x00\x00\x00\x00\x02", "x.xz": "\xfd7zXZ\x00", "nothing": ""} {
+		if err := os.WriteFile(filepath.Join(p.dir, name), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, errs := p.testbed(t, 0, "pcap", p.dir, "--json")
+	for _, name := range captures {
+		if !strings.Contains(out, filepath.Join(p.dir, name)+`"`) {
+			t.Errorf("%s was not read", name)
+		}
+	}
+	for _, want := range []string{"notes.txt: not a capture\n", "nothing: not a capture\n", "old.snoop: it is a capture in the format of snoop: convert it with editcap", "x.xz: it is an xz file: decompress"} {
+		if !strings.Contains(errs, "testbed: not read: "+filepath.Join(p.dir, want)) {
+			t.Errorf("no %q in %q", want, errs)
+		}
+	}
+	// A file with the name of a capture is an error if it is none.
+	if err := os.WriteFile(filepath.Join(p.dir, "empty.pcap"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, errs := p.testbed(t, exitFailure, "pcap", p.dir); !strings.Contains(errs, "empty.pcap: ") {
+		t.Errorf("an empty file: %q", errs)
+	}
+	// Tables of a run are not named, other files among its captures are.
+	run := t.TempDir()
+	inside := filepath.Join(run, "fair", "0", "captures")
+	if err := os.MkdirAll(inside, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	datagrams(t, filepath.Join(inside, "h0-00.pcap"), 1, 3)
+	for _, name := range []string{"manifest.json", "flows.csv", "fair/0/captures/notes"} {
+		if err := os.WriteFile(filepath.Join(run, name), []byte("{}"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, errs := p.testbed(t, 0, "pcap", run); errs != "testbed: not read: "+filepath.Join(inside, "notes")+": not a capture\n" {
+		t.Errorf("files of a run: %q", errs)
+	}
+}
+
+// A capture of which no packet was read is no success; an empty one has no times.
+func TestPcapReadsNothing(t *testing.T) {
+	p := place{dir: t.TempDir()}
+	path := filepath.Join(p.dir, "wlan.pcap")
+	for _, packets := range []int{0, 2} {
+		var b bytes.Buffer
+		w := pcapgo.NewWriter(&b)
+		if err := w.WriteFileHeader(1<<16, layers.LinkTypeIEEE80211Radio); err != nil {
+			t.Fatal(err)
+		}
+		for range packets {
+			if err := w.WritePacket(gopacket.CaptureInfo{Timestamp: time.Unix(1, 0), CaptureLength: 60, Length: 60}, make([]byte, 60)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if packets == 0 {
+			out, errs := p.testbed(t, 0, "pcap", path, "--json")
+			if !strings.Contains(out, `"first_ns": null`) || !strings.Contains(out, `"last_ns": null`) || errs != "" {
+				t.Errorf("an empty capture: %s%s", out, errs)
+			}
+			continue
+		}
+		for _, args := range [][]string{nil, {"--json"}, {"--csv"}} {
+			_, errs := p.testbed(t, exitFailure, append([]string{"pcap", path}, args...)...)
+			if !strings.Contains(errs, path+": no packet was read: 2 packets of link type 127 (IEEE 802.11 with radiotap header)\n") || !strings.Contains(errs, "hint: pcap reads Ethernet, ") {
+				t.Errorf("pcap %v: %q", args, errs)
+			}
+		}
+	}
+}
+
 func TestCaptureNames(t *testing.T) {
 	for _, tt := range []struct{ paths, want []string }{
 		{[]string{"/a/b/x.pcap"}, []string{"x"}},
 		{[]string{"r/fair/0/captures/h0.pcapng", "r/sebf/0/captures/h0.pcapng"}, []string{"fair/0/h0", "sebf/0/h0"}},
-		{[]string{"x.pcap", "x.pcapng", "d/y.cap"}, []string{"x", "x", "d/y.cap"}},
+		{[]string{"x.pcap", "x.pcapng", "d/y.cap"}, []string{"x.pcap", "x.pcapng", "d/y.cap"}},
 		{[]string{"a/b/c/x.pcap", "a/y.pcap"}, []string{"b/c/x", "y"}},
 	} {
 		if diff := cmp.Diff(tt.want, captureNames(tt.paths)); diff != "" {

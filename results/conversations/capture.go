@@ -55,14 +55,23 @@ type Capture struct {
 	HasStats    bool
 	Meta        *pcap.Meta // nil in captures of other programs
 	// Other has the packets that belong to no conversation, by kind.
-	Other map[string]*Counts
-	// Skipped counts the packets that could not be decoded, such as those of link types other
-	// than Ethernet. No other count includes them.
+	Other map[string]*Group
+	// Lengthened are packets whose record states fewer bytes than their IP header, and no more
+	// than it has. Their length is that of the IP header.
+	Lengthened int
+	// Skipped counts the packets that could not be decoded, such as those of link types that
+	// package conversations does not decode. No other count includes them.
 	Skipped []pcap.Skip
 	// Conversations are in order of their first packets.
 	Conversations []*Conversation
 	// Err is why the capture could not be read to its end; nil if it was.
 	Err error
+}
+
+// Group counts packets that belong to no conversation for one reason.
+type Group struct {
+	Counts
+	First string // what is wrong with the first, in detail; "" if the kind says it
 }
 
 // ends are two endpoints in an order that is independent of the direction.
@@ -99,9 +108,10 @@ func Read(ctx context.Context, r *pcap.Reader, o Options) (*Capture, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Capture{Format: r.Format(), Other: map[string]*Counts{}}
+	r.Accept(links...)
+	c := &Capture{Format: r.Format(), Other: map[string]*Group{}}
 	var (
-		d       = newDecoder()
+		d       decoder
 		s       segment
 		current = map[ends]*Conversation{}
 		key     ends
@@ -124,16 +134,23 @@ func Read(ctx context.Context, r *pcap.Reader, o Options) (*Capture, error) {
 			c.First, c.Last = p.Stamp, p.Stamp
 		}
 		c.First, c.Last = min(c.First, p.Stamp), max(c.Last, p.Stamp)
-		c.Counts.add(p.Len)
+		other := d.decode(&s, r.LinkType(p.Interface), p.Data, p.Len)
+		c.Counts.add(d.frame)
 		for p.Interface >= len(per) {
 			per = append(per, Counts{})
 		}
-		per[p.Interface].add(p.Len)
-		if other := d.decode(&s, p.Data, p.Len); other != "" {
+		per[p.Interface].add(d.frame)
+		if d.frame > p.Len {
+			c.Lengthened++
+		}
+		if other != "" {
 			if c.Other[other] == nil {
-				c.Other[other] = &Counts{}
+				c.Other[other] = &Group{}
+				if d.contradiction != nil {
+					c.Other[other].First = d.contradiction()
+				}
 			}
-			c.Other[other].add(p.Len)
+			c.Other[other].add(d.frame)
 			continue
 		}
 		if k := endsOf(&s); at == nil || k != key {
@@ -144,7 +161,7 @@ func Read(ctx context.Context, r *pcap.Reader, o Options) (*Capture, error) {
 			current[key] = at
 			c.Conversations = append(c.Conversations, at)
 		}
-		at.add(&s, p.Stamp, p.Len, o)
+		at.add(&s, p.Stamp, d.frame, o)
 	}
 	c.Skipped = r.Skipped()
 	facts := r.Facts()

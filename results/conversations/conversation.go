@@ -19,7 +19,7 @@ const (
 	UDP = "udp"
 )
 
-// Counts are packets and the bytes of their Ethernet frames, without frame check sequence.
+// Counts are packets and the bytes of their frames, without frame check sequence.
 type Counts struct {
 	Packets int
 	Bytes   units.Bytes

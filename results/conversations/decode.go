@@ -7,16 +7,30 @@ import (
 
 	"github.com/google/gopacket"
 	"github.com/google/gopacket/layers"
+
+	"testbed/results/pcap"
 )
+
+// links are the link types whose packets are decoded.
+var links = []pcap.LinkType{
+	pcap.LinkNull, pcap.LinkEthernet, pcap.LinkPPP, pcap.LinkRawBSD, pcap.LinkRawOpen, pcap.LinkPPPHDLC, pcap.LinkRaw,
+	pcap.LinkHDLC, pcap.LinkLoop, pcap.LinkCooked, pcap.LinkIPv4, pcap.LinkIPv6, pcap.LinkCooked2,
+}
 
 // Header sizes in bytes, and TCP header fields (RFC 9293).
 const (
-	vlanLen   = 4
-	ipv4Len   = 20
-	ipv6Len   = 40
-	udpLen    = 8
-	tcpLen    = 20
-	tcpNeeded = 16 // up to the window field
+	etherLen   = 14
+	vlanLen    = 4
+	hdlcLen    = 4
+	cookedLen  = 16
+	cooked2Len = 20
+	nullLen    = 4
+	ipv4Len    = 20
+	maxIPv4    = 60 // with options
+	ipv6Len    = 40
+	udpLen     = 8
+	tcpLen     = 20
+	tcpNeeded  = 16 // up to the window field
 
 	flagFIN = 0x01
 	flagSYN = 0x02
@@ -24,12 +38,28 @@ const (
 	flagACK = 0x10
 )
 
-// Kinds of packets that belong to no conversation.
+// EtherTypes of VLAN tags that gopacket does not name. Switches wrote them before 0x88a8 was
+// assigned.
 const (
-	cutOff        = "headers cut off"
-	contradictory = "headers contradict themselves"
-	fragments4    = "IPv4 fragments"
-	fragments6    = "IPv6 fragments"
+	oldQinQ  layers.EthernetType = 0x9100
+	oldQinQ2 layers.EthernetType = 0x9200
+)
+
+// Kinds of packets that belong to no conversation. The last ones have headers that contradict
+// each other or the length of the frame.
+const (
+	cutOff     = "headers cut off"
+	fragments4 = "IPv4 fragments"
+	fragments6 = "IPv6 fragments"
+
+	shortFrame  = "frame shorter than its link header"
+	notIP       = "network header of another protocol than the link header states"
+	badIPv4     = "IPv4 header contradicts itself"
+	longIP      = "IP length beyond the frame"
+	longHeader6 = "IPv6 extension header beyond the packet"
+	shortIP     = "IP length below the transport header"
+	badTCP      = "TCP header longer than the packet, or too short"
+	badUDP      = "UDP length below its header"
 )
 
 // segment is the part of one TCP or UDP packet that the analysis needs.
@@ -43,75 +73,195 @@ type segment struct {
 	length   int    // payload length on the wire
 }
 
-// decoder decodes Ethernet frames. gopacket decodes the link and network layers. The few
-// fields of TCP and UDP are read here because gopacket's TCP layer rejects a header whose
-// options were not captured; IPv6 extension headers are too, because gopacket truncates the
-// packet at the wrong place after a hop-by-hop header.
+// decoder decodes frames. gopacket decodes the headers of Ethernet, VLANs, BSD loopback and
+// IPv4. The rest is read here: gopacket's layers of Linux cooked captures and of PPP panic on
+// lengths of hostile packets, its TCP layer rejects a header whose options were not captured,
+// and its IPv6 layer truncates the packet at the wrong place after a hop-by-hop header.
 type decoder struct {
-	eth    layers.Ethernet
-	vlan   layers.Dot1Q
-	ip4    layers.IPv4
-	ip6    layers.IPv6
-	parser *gopacket.DecodingLayerParser
-	found  []gopacket.LayerType
+	eth  layers.Ethernet
+	vlan layers.Dot1Q
+	loop layers.Loopback
+	ip4  layers.IPv4
+
+	// frame is the length of the decoded frame on the wire, bytes. It is more than the
+	// record states if the IP header does and the record's length is that of the captured part.
+	frame int
+	// contradiction is the first packet of the kind that decode returned last, in detail.
+	contradiction func() string
 }
 
-func newDecoder() *decoder {
-	d := &decoder{}
-	d.parser = gopacket.NewDecodingLayerParser(layers.LayerTypeEthernet, &d.eth, &d.vlan, &d.ip4, &d.ip6)
-	d.parser.IgnoreUnsupported = true
-	return d
+// contradicts returns kind, and formats the detail only when it is needed.
+func (d *decoder) contradicts(kind, format string, args ...int) string {
+	d.contradiction = func() string {
+		list := make([]any, len(args))
+		for i := range args {
+			list[i] = args[i]
+		}
+		return fmt.Sprintf(format, list...)
+	}
+	return kind
 }
 
 // decode fills s from the captured bytes of a frame of wireLen bytes. For a packet that
 // belongs to no conversation it returns the kind instead.
-func (d *decoder) decode(s *segment, data []byte, wireLen int) (other string) {
-	err := d.parser.DecodeLayers(data, &d.found)
-	at, last := 0, gopacket.LayerTypeZero
-	kind := layers.EthernetType(0)
-	for _, l := range d.found {
-		last = l
-		switch l {
-		case layers.LayerTypeEthernet:
-			at, kind = len(d.eth.Contents), d.eth.EthernetType
-		case layers.LayerTypeDot1Q:
+func (d *decoder) decode(s *segment, link pcap.LinkType, data []byte, wireLen int) (other string) {
+	d.frame, d.contradiction = wireLen, nil
+	at, kind, other := d.link(link, data)
+	for other == "" {
+		switch kind {
+		case layers.EthernetTypeDot1Q, layers.EthernetTypeQinQ, oldQinQ, oldQinQ2:
+			if err := d.vlan.DecodeFromBytes(data[at:], gopacket.NilDecodeFeedback); err != nil {
+				other = shortFrame
+				break
+			}
 			at, kind = at+vlanLen, d.vlan.Type
+		case layers.EthernetTypeIPv4:
+			return d.ipv4(s, data, at)
+		case layers.EthernetTypeIPv6:
+			return d.ipv6(s, data, at)
+		case layers.EthernetTypeARP:
+			return "ARP"
+		default:
+			if kind < 0x600 {
+				return "IEEE 802.3"
+			}
+			return fmt.Sprintf("EtherType 0x%04x", uint16(kind))
 		}
 	}
-	switch {
-	case last == layers.LayerTypeIPv4:
-		return d.ipv4(s, data[at:], wireLen-at)
-	case last == layers.LayerTypeIPv6 || err != nil && kind == layers.EthernetTypeIPv6 && len(data)-at >= ipv6Len:
-		return d.ipv6(s, data[at:], wireLen-at)
-	case err != nil && len(data) < wireLen:
-		return cutOff
-	case err != nil:
-		return contradictory
-	case kind == layers.EthernetTypeLLC:
-		return "IEEE 802.3"
-	case kind == layers.EthernetTypeARP:
-		return "ARP"
+	if other == shortFrame {
+		if len(data) < wireLen {
+			return cutOff
+		}
+		return d.contradicts(shortFrame, "%d bytes", len(data))
 	}
-	return fmt.Sprintf("EtherType 0x%04x", uint16(kind))
+	return other
 }
 
-func (d *decoder) ipv4(s *segment, ip []byte, room int) string {
-	if ip[0]>>4 != 4 {
-		return contradictory
+// link decodes the header before the network layer. It returns the offset of the next header
+// and its EtherType, or the kind of the packet.
+func (d *decoder) link(link pcap.LinkType, data []byte) (at int, kind layers.EthernetType, other string) {
+	short := func(size int) bool { return len(data) < size }
+	switch link {
+	case pcap.LinkEthernet:
+		if err := d.eth.DecodeFromBytes(data, gopacket.NilDecodeFeedback); err != nil {
+			return 0, 0, shortFrame
+		}
+		return etherLen, layers.EthernetType(binary.BigEndian.Uint16(data[etherLen-2:])), ""
+	case pcap.LinkHDLC:
+		if short(hdlcLen) {
+			return 0, 0, shortFrame
+		}
+		return hdlcLen, layers.EthernetType(binary.BigEndian.Uint16(data[2:])), ""
+	case pcap.LinkCooked:
+		if short(cookedLen) {
+			return 0, 0, shortFrame
+		}
+		return cookedLen, layers.EthernetType(binary.BigEndian.Uint16(data[14:])), ""
+	case pcap.LinkCooked2:
+		if short(cooked2Len) {
+			return 0, 0, shortFrame
+		}
+		return cooked2Len, layers.EthernetType(binary.BigEndian.Uint16(data)), ""
+	case pcap.LinkNull, pcap.LinkLoop:
+		return d.loopback(data)
+	case pcap.LinkPPP, pcap.LinkPPPHDLC:
+		return ppp(data)
+	case pcap.LinkIPv4:
+		return 0, layers.EthernetTypeIPv4, ""
+	case pcap.LinkIPv6:
+		return 0, layers.EthernetTypeIPv6, ""
+	}
+	// Raw IP: the version of the header says which.
+	if short(1) {
+		return 0, 0, shortFrame
+	}
+	switch data[0] >> 4 {
+	case 4:
+		return 0, layers.EthernetTypeIPv4, ""
+	case 6:
+		return 0, layers.EthernetTypeIPv6, ""
+	}
+	return 0, 0, fmt.Sprintf("IP version %d", data[0]>>4)
+}
+
+// loopback decodes the address family of BSD loopback, whose number for IPv6 depends on the
+// system.
+func (d *decoder) loopback(data []byte) (at int, kind layers.EthernetType, other string) {
+	if len(data) < nullLen {
+		return 0, 0, shortFrame
+	}
+	if err := d.loop.DecodeFromBytes(data, gopacket.NilDecodeFeedback); err != nil {
+		return 0, 0, "loopback without an address family"
+	}
+	switch d.loop.Family {
+	case layers.ProtocolFamilyIPv4:
+		return nullLen, layers.EthernetTypeIPv4, ""
+	case layers.ProtocolFamilyIPv6BSD, layers.ProtocolFamilyIPv6FreeBSD, layers.ProtocolFamilyIPv6Darwin,
+		layers.ProtocolFamilyIPv6Linux, familyIPv6Windows:
+		return nullLen, layers.EthernetTypeIPv6, ""
+	}
+	return 0, 0, fmt.Sprintf("loopback of address family %d", d.loop.Family)
+}
+
+const familyIPv6Windows layers.ProtocolFamily = 23
+
+// ppp decodes the protocol of a PPP frame (RFC 1661), with or without the address and control
+// fields, and in one byte or two.
+func ppp(data []byte) (at int, kind layers.EthernetType, other string) {
+	if len(data) >= 2 && data[0] == 0xff && data[1] == 0x03 {
+		at = 2
+	}
+	if len(data) < at+2 {
+		return 0, 0, shortFrame
+	}
+	protocol, size := binary.BigEndian.Uint16(data[at:]), 2
+	if data[at]&1 != 0 {
+		protocol, size = uint16(data[at]), 1
+	}
+	switch layers.PPPType(protocol) {
+	case layers.PPPTypeIPv4:
+		return at + size, layers.EthernetTypeIPv4, ""
+	case layers.PPPTypeIPv6:
+		return at + size, layers.EthernetTypeIPv6, ""
+	}
+	return 0, 0, fmt.Sprintf("PPP protocol 0x%04x", protocol)
+}
+
+// lengthen compares the end of a packet, by its IP header, with the frame. Some programs
+// record the captured length as that on the wire: then the IP header is right.
+func (d *decoder) lengthen(data []byte, end int) bool {
+	if end > d.frame && len(data) >= d.frame {
+		d.frame = end
+	}
+	return end <= d.frame
+}
+
+func (d *decoder) ipv4(s *segment, data []byte, at int) string {
+	ip := data[at:]
+	// Only the header: gopacket takes the length of a longer packet modulo 65,536.
+	if err := d.ip4.DecodeFromBytes(ip[:min(len(ip), maxIPv4)], gopacket.NilDecodeFeedback); err != nil {
+		if len(ip) < ipv4Len && len(data) < d.frame {
+			return cutOff
+		}
+		d.contradiction = err.Error
+		return badIPv4
+	}
+	if d.ip4.Version != 4 {
+		return d.contradicts(notIP, "IP version %d in the header of IPv4", int(d.ip4.Version))
 	}
 	head, total := int(d.ip4.IHL)*4, int(binary.BigEndian.Uint16(ip[2:]))
 	if total == 0 { // 0 if the card segments a packet longer than the field allows
-		total = room
+		total = d.frame - at
 	}
-	if total > room || total < head {
-		return contradictory
+	if !d.lengthen(data, at+total) || total < head {
+		return d.contradicts(longIP, "IP length %d in a frame of %d bytes", total, d.frame)
 	}
-	if binary.BigEndian.Uint16(ip[6:])&0x3fff != 0 {
+	if d.ip4.FragOffset != 0 || d.ip4.Flags&layers.IPv4MoreFragments != 0 {
 		return fragments4
 	}
 	src, dst := [4]byte(ip[12:]), [4]byte(ip[16:])
 	ip = ip[:min(len(ip), total)] // a frame may have padding after the packet
-	return s.transport(netip.AddrFrom4(src), netip.AddrFrom4(dst), uint8(d.ip4.Protocol), ip[min(head, len(ip)):], total-head)
+	return d.transport(s, netip.AddrFrom4(src), netip.AddrFrom4(dst), uint8(d.ip4.Protocol), ip[min(head, len(ip)):], total-head)
 }
 
 // IPv6 next headers that precede the transport header (RFC 8200, RFC 4302).
@@ -123,16 +273,23 @@ const (
 	destination    = 60
 )
 
-func (d *decoder) ipv6(s *segment, ip []byte, room int) string {
-	if ip[0]>>4 != 6 {
-		return contradictory
+func (d *decoder) ipv6(s *segment, data []byte, at int) string {
+	ip := data[at:]
+	if len(ip) < ipv6Len {
+		if len(data) < d.frame {
+			return cutOff
+		}
+		return d.contradicts(longIP, "an IPv6 header of 40 bytes in a frame of %d bytes", d.frame)
+	}
+	if version := int(ip[0] >> 4); version != 6 {
+		return d.contradicts(notIP, "IP version %d in the header of IPv6", version)
 	}
 	next, rest := ip[6], int(binary.BigEndian.Uint16(ip[4:]))
-	if room -= ipv6Len; rest == 0 { // a jumbogram, or 0 as in IPv4
-		rest = room
+	if rest == 0 { // a jumbogram, or 0 as in IPv4
+		rest = max(d.frame-at-ipv6Len, 0)
 	}
-	if rest > room {
-		return contradictory
+	if !d.lengthen(data, at+ipv6Len+rest) {
+		return d.contradicts(longIP, "IP length %d in a frame of %d bytes", ipv6Len+rest, d.frame)
 	}
 	b := ip[ipv6Len:]
 	b = b[:min(len(b), rest)]
@@ -141,7 +298,7 @@ func (d *decoder) ipv6(s *segment, ip []byte, room int) string {
 		switch next {
 		case hopByHop, routing, destination, fragment, authentication:
 			if rest < 8 {
-				return contradictory
+				return d.contradicts(longHeader6, "an extension header in %d bytes", rest)
 			}
 			if len(b) < 8 {
 				return cutOff
@@ -151,7 +308,7 @@ func (d *decoder) ipv6(s *segment, ip []byte, room int) string {
 				size = 8 + 4*int(b[1])
 			}
 		default:
-			return s.transport(netip.AddrFrom16([16]byte(ip[8:])), netip.AddrFrom16([16]byte(ip[24:])), next, b, rest)
+			return d.transport(s, netip.AddrFrom16([16]byte(ip[8:])), netip.AddrFrom16([16]byte(ip[24:])), next, b, rest)
 		}
 		if next == fragment {
 			if binary.BigEndian.Uint16(b[2:])&0xfff9 != 0 { // has an offset or more fragments follow
@@ -160,7 +317,7 @@ func (d *decoder) ipv6(s *segment, ip []byte, room int) string {
 			size = 8
 		}
 		if size > rest {
-			return contradictory
+			return d.contradicts(longHeader6, "an extension header of %d bytes in %d", size, rest)
 		}
 		if size > len(b) {
 			return cutOff
@@ -170,7 +327,7 @@ func (d *decoder) ipv6(s *segment, ip []byte, room int) string {
 }
 
 // transport decodes the captured part of an IP packet's payload of length bytes.
-func (s *segment) transport(src, dst netip.Addr, protocol uint8, b []byte, length int) string {
+func (d *decoder) transport(s *segment, src, dst netip.Addr, protocol uint8, b []byte, length int) string {
 	const icmp, tcp, udp, icmp6 = 1, 6, 17, 58
 	need, least := udpLen, udpLen
 	switch protocol {
@@ -185,7 +342,7 @@ func (s *segment) transport(src, dst netip.Addr, protocol uint8, b []byte, lengt
 		return fmt.Sprintf("IP protocol %d", protocol)
 	}
 	if length < least {
-		return contradictory
+		return d.contradicts(shortIP, "a header of %d bytes in %d", least, length)
 	}
 	if len(b) < need {
 		return cutOff
@@ -199,8 +356,15 @@ func (s *segment) transport(src, dst netip.Addr, protocol uint8, b []byte, lengt
 		s.flags, s.window = b[13], binary.BigEndian.Uint16(b[14:])
 		head = int(b[12]>>4) * 4
 		if head < tcpLen || head > length {
-			return contradictory
+			return d.contradicts(badTCP, "a header of %d bytes in %d", head, length)
 		}
+	} else if stated := int(binary.BigEndian.Uint16(b[4:])); stated > 0 { // 0 in a jumbogram
+		if stated < udpLen {
+			return d.contradicts(badUDP, "UDP length %d", stated)
+		}
+		// Options of UDP or padding may follow the datagram.
+		length = min(length, stated)
+		b = b[:min(len(b), length)]
 	}
 	s.payload, s.length = b[min(head, len(b)):], length-head
 	return ""

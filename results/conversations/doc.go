@@ -5,9 +5,11 @@
 //
 // Definitions of the figures:
 //
-//   - Bytes are those of Ethernet frames without frame check sequence, in their length on
-//     the wire. Payload is the data of TCP or UDP by the lengths in the IP headers, so
-//     captures that keep only the first bytes of packets count in full.
+//   - Bytes are those of frames with the headers of their link type, without frame check
+//     sequence, in their length on the wire: that of the record, or that of the IP header if
+//     it is more and the record states no more than was captured. Payload is the data of TCP
+//     or UDP by the lengths in the headers of IP and UDP, so captures that keep only the
+//     first bytes of packets count in full.
 //   - Stream numbers the conversations of one protocol in one capture from 0, in order of
 //     their first packets. As in tcp.stream of Wireshark 4.0, a SYN without ACK begins a new
 //     conversation between the same ports if its sequence number differs from that of the

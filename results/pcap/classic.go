@@ -13,10 +13,14 @@ const (
 	magicNanos     = 0xA1B23C4D
 	magicKuznetzov = 0xA1B2CD34
 
-	classicHead      = 24 // bytes before the first record
-	recordHead       = 16
-	kuznetzovHead    = 24 // recordHead, then interface, protocol, type and padding
-	classicLinkTypes = 1<<28 - 1
+	classicHead   = 24 // bytes before the first record
+	recordHead    = 16
+	kuznetzovHead = 24 // recordHead, then interface, protocol, type and padding
+
+	// fcsPresent is the bit of the link type field that states that bits 28 to 31 are the
+	// length of the frame check sequence in 16-bit words.
+	fcsPresent = 1 << 26
+	fcsShift   = 28
 )
 
 // classic reads the file header of the older format. magic is its first four bytes as a
@@ -47,20 +51,35 @@ func (p *Reader) classic(magic uint32) error {
 		return p.truncated("%d of the %d bytes of a pcap file's header are there", p.end-p.at, classicHead)
 	}
 	head := p.buf[p.at:]
-	if major, minor := p.uint16(head[4:]), p.uint16(head[6:]); major != 2 || minor != 4 {
-		return p.damaged("pcap version %d.%d: this reader knows version 2.4", major, minor)
+	major, minor := p.uint16(head[4:]), p.uint16(head[6:])
+	if major != 2 || minor > 4 {
+		return p.damaged("pcap version %d.%d: this reader knows versions 2.0 to 2.4", major, minor)
 	}
-	// The highest four bits describe frame check sequences.
-	link := p.uint32(head[20:]) & classicLinkTypes
-	i := interfaceState{skip: skipType(link), facts: Facts{LinkType: linkName(link)}}
+	p.exchanged = minor < 4
+	field := p.uint32(head[20:])
+	i := interfaceState{facts: Facts{LinkType: LinkType(field)}}
+	if field&fcsPresent != 0 {
+		i.fcs = int(field>>fcsShift) * 2
+	}
 	i.SnapLen = int(p.uint32(head[16:]))
 	i.times = 1000
 	if magic == magicNanos {
 		i.times = 1
 	}
+	p.setSkip(&i)
 	p.interfaces = []interfaceState{i}
 	p.at += classicHead
 	return nil
+}
+
+// lengths returns the captured and the real length that a record header states. Before
+// version 2.4 programs wrote them in either order.
+func (p *Reader) lengths(head []byte) (kept, length uint32) {
+	kept, length = p.uint32(head[8:]), p.uint32(head[12:])
+	if p.exchanged {
+		kept, length = min(kept, length), max(kept, length)
+	}
+	return kept, length
 }
 
 // nextRecord reads one record. ok is false if the record is skipped.
@@ -77,8 +96,9 @@ func (p *Reader) nextRecord() (pkt Packet, ok bool, err error) {
 		}
 	}
 	b := p.buf[p.at:]
-	sec, part, kept, length := p.uint32(b), p.uint32(b[4:]), p.uint32(b[8:]), p.uint32(b[12:])
-	if kept > length || length > maxLength || kept > maxBlock-kuznetzovHead {
+	sec, part := p.uint32(b), p.uint32(b[4:])
+	kept, length := p.lengths(b)
+	if length > maxLength || kept > maxBlock-kuznetzovHead {
 		p.offset = p.base + int64(p.at)
 		return Packet{}, false, p.damaged("packet of %d captured bytes and a length of %d", kept, length)
 	}
@@ -102,5 +122,5 @@ func (p *Reader) nextRecord() (pkt Packet, ok bool, err error) {
 	}
 	// This cannot overflow: 32 bits of seconds need less than half the range of int64.
 	ns := int64(sec)*1e9 + int64(part)*int64(i.times)
-	return Packet{Stamp: ns, Data: b[p.record:size:size], Len: int(length)}, true, nil
+	return i.withoutFCS(Packet{Stamp: ns, Data: b[p.record:size:size], Len: int(length)}), true, nil
 }

@@ -64,8 +64,8 @@ func (c *Commenter) Comment(at int, frame []byte) string {
 	return describe(h, name(f.src), name(f.dst), note)
 }
 
-// magic is the first bytes of every transfer header.
-var magic = [4]byte(wire.Header{Sent: time.Unix(0, 0)}.Append(nil))
+// wireMagic is the first bytes of every transfer header.
+var wireMagic = [4]byte(wire.Header{Sent: time.Unix(0, 0)}.Append(nil))
 
 // mayBegin reports whether a payload may begin with a transfer header. Four bytes exclude
 // most packets.
@@ -80,7 +80,7 @@ func mayBegin(b []byte) bool {
 	} else {
 		at += udpHead
 	}
-	return at+wire.Size <= len(b) && [4]byte(b[at:at+4]) == magic
+	return at+wire.Size <= len(b) && [4]byte(b[at:at+4]) == wireMagic
 }
 
 func describe(h wire.Header, src, dst string, note wire.Note) string {

@@ -1,7 +1,7 @@
 // Package pcap writes the capture of one host or switch as a pcapng file
 // (draft-ietf-opsawg-pcapng). It reads captures of any program: pcapng of either byte
-// order with any number of sections and interfaces, and the older pcap format with
-// timestamps in microseconds or nanoseconds, plain or compressed with zstd.
+// order with any number of sections and interfaces, and the older pcap format, versions 2.0
+// to 2.4, with timestamps in microseconds or nanoseconds, plain or compressed.
 //
 // Its files have nanosecond timestamps, the original length of every packet, the
 // identity of the capture (Meta), the link at each interface, the direction of
@@ -16,6 +16,6 @@
 // not support interface speeds and packet options. Tests compare the results of both
 // packages on complete files.
 //
-// The package does not capture. It skips and counts packets of link types other than
-// Ethernet.
+// The package does not capture and does not decode packets. It skips and counts those of link
+// types that its caller does not accept.
 package pcap

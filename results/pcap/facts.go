@@ -1,7 +1,5 @@
 package pcap
 
-import "fmt"
-
 // Format returns the format of the file: "pcapng", "pcap" or, with nanosecond timestamps,
 // "pcap (ns)".
 func (p *Reader) Format() string {
@@ -16,8 +14,8 @@ func (p *Reader) Format() string {
 
 // Facts are the properties of one interface that a capture states besides Interface.
 type Facts struct {
-	LinkType string // such as "Ethernet", the only one whose packets are not skipped
-	Stats    Stats  // from its latest statistics block
+	LinkType LinkType
+	Stats    Stats // from its latest statistics block
 	// HasReceived and HasDropped report which of Stats the file states.
 	HasReceived, HasDropped bool
 }
@@ -29,14 +27,4 @@ func (p *Reader) Facts() []Facts {
 		out[i] = p.interfaces[i].facts
 	}
 	return out
-}
-
-func linkName(link uint32) string {
-	if link == linkEthernet {
-		return "Ethernet"
-	}
-	if name, ok := linkTypes[link]; ok {
-		return name
-	}
-	return fmt.Sprintf("link type %d", link)
 }

@@ -45,7 +45,7 @@ func TestFacts(t *testing.T) {
 	if err != io.EOF {
 		t.Fatal(err)
 	}
-	want := []Facts{{LinkType: "Ethernet", Stats: Stats{14, 4}, HasReceived: true, HasDropped: true}, {LinkType: "Ethernet"}}
+	want := []Facts{{LinkType: LinkEthernet, Stats: Stats{14, 4}, HasReceived: true, HasDropped: true}, {LinkType: LinkEthernet}}
 	if diff := cmp.Diff(want, r.Facts()); diff != "" {
 		t.Errorf("Facts() (-want +got):\n%s", diff)
 	}
@@ -72,7 +72,7 @@ func TestFormats(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f := r.Facts(); r.Format() != tt.want || len(f) != 1 || f[0] != (Facts{LinkType: tt.name}) {
+		if f := r.Facts(); r.Format() != tt.want || len(f) != 1 || f[0] != (Facts{LinkType: LinkType(tt.link)}) || f[0].LinkType.String() != tt.name {
 			t.Errorf("%s, %+v, want %s of %s", r.Format(), f, tt.want, tt.name)
 		}
 	}

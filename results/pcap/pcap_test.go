@@ -271,7 +271,7 @@ func TestDamage(t *testing.T) {
 		{"zstd twice", pack(t, pack(t, []byte("x"))), "zstd -d"},
 		{"zstd magic alone", []byte("\x28\xb5\x2f\xfd<!DOCTYPE html><html>"), "cannot be decoded"},
 		{"zstd of no capture", pack(t, []byte("<!DOCTYPE html>")), "begins with 3c21444f, which is neither"},
-		{"pcap version", []byte("\xd4\xc3\xb2\xa1\x02\x00\x03\x0012345678901234567890"), "pcap version 2.3"},
+		{"pcap version", []byte("\xd4\xc3\xb2\xa1\x02\x00\x05\x0012345678901234567890"), "pcap version 2.5"},
 		{"magic", put(8, 7), "no byte-order magic"},
 		{"version", put(12, 9), "format version 9"},
 		{"huge block", put(first+4, 1<<31), "states a length of 2147483648"},
@@ -309,7 +309,7 @@ func foreign(order binary.AppendByteOrder, options []byte, index uint32) []byte 
 	size := uint32(20 + len(options))
 	b = order.AppendUint32(b, interfaceBlock)
 	b = order.AppendUint32(b, size)
-	b = order.AppendUint16(b, linkEthernet)
+	b = order.AppendUint16(b, uint16(LinkEthernet))
 	b = order.AppendUint16(b, 0)
 	b = order.AppendUint32(b, 0)
 	b = append(b, options...)

@@ -26,6 +26,7 @@ const (
 	optDescription = 3
 	optSpeed       = 8  // bit/s
 	optResolution  = 9  // of its timestamps
+	optFCS         = 13 // length of its frame check sequence
 	optSystem      = 12 // operating system
 	optOffset      = 14 // of its timestamps, seconds
 	optReceived    = 4  // by an interface
@@ -205,7 +206,8 @@ func (p *Reader) packet(kind uint32, body []byte) (pkt Packet, ok bool, err erro
 	if uint64(kept) > uint64(len(body)-fixedPacketLen) {
 		return Packet{}, false, p.damaged("packet of %d captured bytes in a block that has room for %d", kept, len(body)-fixedPacketLen)
 	}
-	if kept > length || length > maxLength {
+	// Other programs write records with more captured bytes than the packet had.
+	if kept > length && p.ours || length > maxLength {
 		return Packet{}, false, p.damaged("packet of %d captured bytes and a length of %d", kept, length)
 	}
 	at := p.first + int(index)
@@ -227,7 +229,7 @@ func (p *Reader) take(at int, stamp uint64, data []byte, length int) (pkt Packet
 		p.skip(skipStamp)
 		return Packet{}, false
 	}
-	return Packet{Interface: at, Stamp: ns, Data: data, Len: length}, true
+	return i.withoutFCS(Packet{Interface: at, Stamp: ns, Data: data, Len: length}), true
 }
 
 func (p *Reader) readInterface(body []byte) error {
@@ -237,8 +239,7 @@ func (p *Reader) readInterface(body []byte) error {
 	if len(p.interfaces) == maxInterfaces {
 		return p.damaged("more than %d interfaces", maxInterfaces)
 	}
-	link := uint32(p.uint16(body))
-	i := interfaceState{skip: skipType(link), ours: p.ours, facts: Facts{LinkType: linkName(link)}}
+	i := interfaceState{ours: p.ours, facts: Facts{LinkType: LinkType(p.uint16(body))}}
 	i.SnapLen = int(p.uint32(body[4:]))
 	i.times = 1000 // the format's default is microseconds
 	err := p.options(body[8:], func(code uint16, value []byte) error {
@@ -258,6 +259,11 @@ func (p *Reader) readInterface(body []byte) error {
 			if len(value) != 1 || !i.setResolution(value[0]) {
 				return p.damaged("resolution %x of the stamps of interface %q: must be 10 to the power of 0 to -19, or 2 to the power of 0 to -63", value, i.Name)
 			}
+		case optFCS:
+			if len(value) != 1 {
+				return p.damaged("length of a check sequence in %d bytes: must be 1", len(value))
+			}
+			i.fcs = fcsBytes(value[0])
 		case optOffset:
 			if len(value) != 8 {
 				return p.damaged("time offset of %d bytes: must be 8", len(value))
@@ -269,9 +275,18 @@ func (p *Reader) readInterface(body []byte) error {
 	if err != nil {
 		return err
 	}
-	i.plain = i.skip == "" && i.times == 1 && i.offset == 0
+	p.setSkip(&i)
 	p.interfaces = append(p.interfaces, i)
 	return nil
+}
+
+// fcsBytes returns the length of a frame check sequence in bytes. The format counts bits, its
+// own example bytes, and programs write either.
+func fcsBytes(v byte) int {
+	if v < 16 {
+		return int(v)
+	}
+	return int(v) / 8
 }
 
 // setResolution sets the time unit from the option's value: a negative power of 10, or of

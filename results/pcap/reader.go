@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"time"
 
 	"testbed/results/safefile"
@@ -65,21 +66,15 @@ const (
 	maxLength = 1 << 30
 )
 
-// linkEthernet is the link type of Ethernet.
-const linkEthernet = 1
-
-// linkTypes are the names of the most common link types
-// (https://www.tcpdump.org/linktypes.html).
-var linkTypes = map[uint32]string{0: "BSD loopback", 9: "PPP", 101: "raw IP", 105: "IEEE 802.11", 113: "Linux cooked", 127: "radiotap",
-	228: "raw IPv4", 229: "raw IPv6", 276: "Linux cooked v2"}
-
 // Packet is one packet of a capture. Its timestamp is a number and not a time.Time for
 // speed, because captures have millions of packets.
 type Packet struct {
 	Interface int    // index into Reader.Interfaces
 	Stamp     int64  // Unix nanoseconds
 	Data      []byte // captured bytes; valid until the next call of Next
-	Len       int    // length on the wire, bytes
+	// Len is the length on the wire as the record states it, bytes, without the frame check
+	// sequence. It may be less than that of Data: some programs write such records.
+	Len int
 }
 
 // Time returns the packet's timestamp.
@@ -101,7 +96,8 @@ const (
 type interfaceState struct {
 	Interface
 	clock
-	plain  bool   // Ethernet, nanoseconds, no offset
+	plain  bool   // accepted, nanoseconds, no offset, no check sequence
+	fcs    int    // length of the frame check sequence in its packets, bytes
 	skip   string // reason why its packets are skipped; "" if they are not
 	ours   bool   // in a section with Meta
 	closed bool   // has a statistics block
@@ -166,6 +162,8 @@ type Reader struct {
 
 	big        bool // byte order
 	record     int  // length of a record header in the older format; 0 for pcapng
+	exchanged  bool // whether records may state the captured length after the real one
+	accepted   []LinkType
 	interfaces []interfaceState
 	meta       Meta
 	hasMeta    bool
@@ -356,15 +354,22 @@ func (p *Reader) skip(why string) {
 	p.skipped[i].Packets++
 }
 
-// skipType returns the reason why packets of a link type are skipped; "" if they are not.
-func skipType(link uint32) string {
-	switch name, ok := linkTypes[link]; {
-	case link == linkEthernet:
-		return ""
-	case ok:
-		return fmt.Sprintf("of link type %d (%s)", link, name)
+// setSkip sets whether packets of an interface are skipped and how they are read.
+func (p *Reader) setSkip(i *interfaceState) {
+	i.skip = ""
+	if i.facts.LinkType != LinkEthernet && !slices.Contains(p.accepted, i.facts.LinkType) {
+		i.skip = i.facts.LinkType.skip()
 	}
-	return fmt.Sprintf("of link type %d", link)
+	i.plain = i.skip == "" && i.times == 1 && i.offset == 0 && i.fcs == 0
+}
+
+// withoutFCS removes the frame check sequence from a packet.
+func (i *interfaceState) withoutFCS(p Packet) Packet {
+	if i.fcs > 0 {
+		p.Data = p.Data[:min(len(p.Data), max(p.Len-i.fcs, len(p.Data)-i.fcs, 0))]
+		p.Len = max(p.Len-i.fcs, 0)
+	}
+	return p
 }
 
 // Next returns the next packet, whose Data are valid until the next call. At the end of a
@@ -471,7 +476,11 @@ func (p *Reader) holds() bool {
 	b := p.buf[p.at:p.end]
 	switch {
 	case p.record > 0:
-		return len(b) >= p.record && uint64(len(b)) >= uint64(p.record)+uint64(p.uint32(b[8:]))
+		if len(b) < p.record {
+			return false
+		}
+		kept, _ := p.lengths(b)
+		return uint64(len(b)) >= uint64(p.record)+uint64(kept)
 	case len(b) < 12 || p.uint32(b) == sectionHeader: // which may change the byte order
 		return false
 	}

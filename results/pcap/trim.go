@@ -62,7 +62,7 @@ func (t *Trimmer) Trim(frame []byte) []byte {
 	if len(f.payload) == 0 {
 		return frame
 	}
-	if len(f.payload) >= 4 && [4]byte(f.payload) == magic {
+	if len(f.payload) >= 4 && [4]byte(f.payload) == wireMagic {
 		if s, ok := t.starts[f.stream()]; ok && seq == s.seq {
 			if n, ok := wire.Len(f.payload); ok {
 				t.starts[f.stream()] = start{seq, int32(n)}

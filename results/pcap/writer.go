@@ -91,7 +91,7 @@ func NewWriter(w io.Writer, m Meta, interfaces []Interface) (*Writer, error) {
 		}
 		start := len(out.buf)
 		out.begin(interfaceBlock)
-		out.uint32(linkEthernet)
+		out.uint32(uint32(LinkEthernet))
 		out.uint32(uint32(i.SnapLen))
 		out.option(optName, i.Name)
 		out.option(optDescription, i.Description)
