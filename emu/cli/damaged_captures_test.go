@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"testbed/emu/longtest"
+	"testbed/results/pcap"
 	"testbed/results/tooltest"
 )
 
@@ -24,7 +25,7 @@ func TestReportOnDamagedCaptures(t *testing.T) {
 		t.Fatal(err)
 	}
 	of := func(arm, host string) string {
-		return filepath.Join(dir, arm, "0", "captures", host+".pcapng")
+		return filepath.Join(dir, arm, "0", "captures", host+pcap.CompressedSuffix)
 	}
 	change := func(host string, to func(old []byte) []byte) {
 		t.Helper()

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,6 +19,7 @@ import (
 	"testbed/emu/longtest"
 	"testbed/results/conversations"
 	"testbed/results/flows"
+	"testbed/results/pcap"
 	"testbed/results/tooltest"
 )
 
@@ -104,15 +106,12 @@ func (p place) agree(t *testing.T, path string) (map[streamKey]conversations.Row
 // traced is what tcptrace counts of a direction.
 type traced struct{ packets, dataPackets, dataBytes, unique, againPackets, againBytes int64 }
 
-// tcptrace reads a capture, by the conversation's two ends, each as address:port. It
-// reads pcap with microseconds alone.
+// tcptrace reads a plain capture, by the conversation's two ends, each as address:port.
 func tcptrace(t *testing.T, path string) map[[2]string][2]traced {
 	t.Helper()
-	plain := filepath.Join(t.TempDir(), "plain.pcap")
-	tooltest.Output(t, "editcap", "-F", "pcap", path, plain)
 	out := map[[2]string][2]traced{}
 	var ends [2]string
-	for line := range strings.Lines(tooltest.Output(t, "tcptrace", "-l", "-n", plain)) {
+	for line := range strings.Lines(tooltest.Output(t, "tcptrace", "-l", "-n", path)) {
 		name, value, ok := strings.Cut(strings.TrimSpace(line), ":")
 		value = strings.TrimSpace(value)
 		if name == "host a" || strings.HasPrefix(name, "host ") && ok {
@@ -168,28 +167,63 @@ func tcptrace(t *testing.T, path string) map[[2]string][2]traced {
 	return out
 }
 
+// readWhole checks that programs read all packets of a plain capture.
+func readWhole(t *testing.T, path string, packets int) {
+	t.Helper()
+	lines := func(name string, args ...string) int {
+		return strings.Count(tooltest.Output(t, name, args...), "\n")
+	}
+	field := func(pattern, text string) int {
+		t.Helper()
+		m := regexp.MustCompile(pattern).FindStringSubmatch(text)
+		if m == nil {
+			t.Fatalf("no %s in %s", pattern, text)
+		}
+		n, err := strconv.Atoi(m[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for name, n := range map[string]int{
+		"tshark":   lines("tshark", "-n", "-r", path),
+		"capinfos": field(`Number of packets: +(\d+)`, tooltest.Output(t, "capinfos", "-M", "-c", path)),
+		"tcpdump":  lines("tcpdump", "-n", "-r", path),
+		"tcptrace": field(`(\d+) packets seen`, tooltest.Output(t, "tcptrace", "-n", path)),
+	} {
+		if n != packets || n == 0 {
+			t.Errorf("%s: %s reads %d of %d packets", path, name, n, packets)
+		}
+	}
+}
+
 // The captures of a run, with packets lost in full queues, are to other programs what
 // they are to testbed pcap, and its records of flows too.
 func TestRunAgreesWithOtherTools(t *testing.T) {
 	longtest.Skip(t, "compares captures of a run with other programs, 5 s")
-	tooltest.Need(t, "tshark", "capinfos", "editcap", "tcptrace")
+	tooltest.Need(t, "tshark", "capinfos", "tcpdump", "tcptrace")
 	p := smallRun(t)
+	exported := filepath.Join(t.TempDir(), "plain")
+	p.testbed(t, 0, "pcap", p.runDir, "--export", exported)
 	dirs, err := filepath.Glob(filepath.Join(p.runDir, "*", "0", "captures"))
 	if err != nil || len(dirs) != 2 {
 		t.Fatalf("captures in %v, %v", dirs, err)
 	}
 	again, compared, named, fins := int64(0), 0, 0, 0
 	for _, dir := range dirs {
-		files, err := filepath.Glob(filepath.Join(dir, "*.pcapng"))
+		files, err := filepath.Glob(filepath.Join(dir, "*"+pcap.CompressedSuffix))
 		if err != nil || len(files) != 6 {
 			t.Fatalf("captures %v, %v", files, err)
 		}
 		type place struct{ host, transfer string }
 		rows, streams := map[place]conversations.Row{}, map[place]tooltest.Stream{}
 		for _, path := range files {
-			host := strings.TrimSuffix(filepath.Base(path), ".pcapng")
+			host := strings.TrimSuffix(filepath.Base(path), pcap.CompressedSuffix)
 			own, theirs := p.agree(t, path)
-			traces := tcptrace(t, path)
+			plain := filepath.Join(exported, filepath.Base(filepath.Dir(filepath.Dir(dir))), "0", host+pcap.Suffix)
+			c, _ := p.pcapOf(t, path)
+			readWhole(t, plain, c.Packets)
+			traces := tcptrace(t, plain)
 			for k, r := range own {
 				if r.Transfer != "" {
 					named++

@@ -201,7 +201,7 @@ func smallRun(t *testing.T) ran {
 		}
 		small.place = newPlaceAt(t, dir, home)
 		small.before = lookAt(t, home)
-		c := small.command(t, "run", "scenario.yaml", "--captures", "keep") // other programs read them
+		c := small.command(t, "run", "scenario.yaml")
 		out, err := c.CombinedOutput()
 		small.out, small.code, small.after = string(out), c.ProcessState.ExitCode(), lookAt(t, home)
 		if small.code != 0 && small.code != exitVoid {

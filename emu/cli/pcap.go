@@ -70,7 +70,7 @@ conversations: one capture to a file, several into a directory.
 A capture that is cut off or damaged is shown as far as it could be read; then follows
 the error, with the file and the place, and the exit code is 1.`,
 		Example: `  testbed pcap runs/quickstart-20260102-150405-ab12 --sort retransmissions
-  testbed pcap runs/quickstart-…/sebf+hdfs/0/captures/h0-00.pcapng.packed --filter 'coflow 3 '
+  testbed pcap runs/quickstart-…/sebf+hdfs/0/captures/h0-00.pcapng.zst --filter 'coflow 3 '
   testbed pcap runs/latest --export captures-plain && wireshark captures-plain/*/0/h0-00.pcapng
   testbed pcap h0-00.pcapng --filter 10.0.3 --filter :50060 --limit 0
   sudo tcpdump -i eth0 -w x.pcap; testbed pcap x.pcap
@@ -84,7 +84,7 @@ the error, with the file and the place, and the exit code is 1.`,
 			return nil
 		},
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return []string{"pcapng", "pcap", "packed", "zst"}, cobra.ShellCompDirectiveFilterFileExt
+			return []string{"pcapng", "pcap", "zst"}, cobra.ShellCompDirectiveFilterFileExt
 		},
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if l.order, err = conversations.ParseOrder(order); err != nil {
@@ -224,8 +224,11 @@ func (l *looker) findCaptures(args []string) ([]string, error) {
 				return err
 			}
 			suffix, named := pcap.HasSuffix(path)
-			if named && suffix == pcap.PackedSuffix && pcap.Find(filepath.Split(strings.TrimSuffix(path, suffix))) != path {
-				return nil // the same capture is there uncompressed
+			if named && suffix == pcap.CompressedSuffix {
+				if used := pcap.Find(filepath.Split(strings.TrimSuffix(path, suffix))); used != path {
+					_, err = fmt.Fprintf(l.stderr, "testbed: not read: %s: %s is the same capture\n", path, filepath.Base(used))
+					return err
+				}
 			}
 			if ours := isRun && filepath.Base(filepath.Dir(path)) != "captures"; ours && !named {
 				return nil // tables and records of the run

@@ -165,7 +165,7 @@ func TestPcap(t *testing.T) {
 			t.Errorf("pcap %v says %q, want %q", tt.args, errs, tt.want)
 		}
 	}
-	if out, _ := p.testbed(t, 0, "__complete", "pcap", ""); !strings.Contains(out, "pcapng\npcap\npacked\nzst\n") {
+	if out, _ := p.testbed(t, 0, "__complete", "pcap", ""); !strings.Contains(out, "pcapng\npcap\nzst\n") {
 		t.Errorf("completion offers %q", out)
 	}
 }
@@ -298,7 +298,7 @@ func TestPcapExport(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	packed, err := pcap.PackFile(t.Context(), filepath.Join(captures, "h0-00"+pcap.Suffix)) // one of each form
+	compressed, err := pcap.CompressFile(t.Context(), filepath.Join(captures, "h0-00"+pcap.Suffix)) // one of each form
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,10 +335,10 @@ func TestPcapExport(t *testing.T) {
 	exported()
 
 	// A capture is never replaced by itself.
-	if _, errs := p.testbed(t, exitUsage, "pcap", packed, "--export", packed, "--force"); !strings.Contains(errs, "it is the capture itself") {
+	if _, errs := p.testbed(t, exitUsage, "pcap", compressed, "--export", compressed, "--force"); !strings.Contains(errs, "it is the capture itself") {
 		t.Errorf("export of a capture to itself: %q", errs)
 	}
-	if _, errs := p.testbed(t, exitUsage, "pcap", packed, packed, "--export", filepath.Join(p.dir, "twice")); !strings.Contains(errs, "two captures would be written to") {
+	if _, errs := p.testbed(t, exitUsage, "pcap", compressed, compressed, "--export", filepath.Join(p.dir, "twice")); !strings.Contains(errs, "two captures would be written to") {
 		t.Errorf("export of one capture twice: %q", errs)
 	}
 }

@@ -39,13 +39,14 @@ type subject struct {
 // leave, in order of their first link.
 func subjects(f *topo.Fabric, links []topo.LinkID, snaplen int) []subject {
 	var out []subject
+	hostSnaplen := max(snaplen, pcap.MarkSnaplen) // hosts keep marks whole
 	for h := range topo.HostID(f.Hosts()) {
 		name := f.HostName(h)
 		up, down := f.HostUp(h), f.HostDown(h)
 		out = append(out, subject{name: name, interfaces: []pcap.Interface{
-			{Name: plan.Uplink, SnapLen: max(snaplen, pcap.MarkSnaplen), Speed: f.Link(up).Rate,
+			{Name: plan.Uplink, SnapLen: hostSnaplen, Speed: f.Link(up).Rate,
 				Description: fmt.Sprintf("%s %s: links %s at %v and %s at %v", name, plan.Uplink, f.LinkName(up), f.Link(up).Rate, f.LinkName(down), f.Link(down).Rate)},
-			{Name: loopback, SnapLen: snaplen, Description: fmt.Sprintf("%s %s: what the host sends to itself", name, loopback),
+			{Name: loopback, SnapLen: hostSnaplen, Description: fmt.Sprintf("%s %s: what the host sends to itself", name, loopback),
 				Comment: "checksums are not finished on this interface, as the flags of its packets say"},
 		}})
 	}

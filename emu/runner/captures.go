@@ -24,7 +24,7 @@ type Captures string
 // The values of Captures. The zero value stands for CompressCaptures.
 const (
 	KeepCaptures     Captures = "keep"     // as plain pcapng
-	CompressCaptures Captures = "compress" // see pcap.Pack
+	CompressCaptures Captures = "compress" // see pcap.Compress
 	DropCaptures     Captures = "drop"     // the run cannot be reported on again
 )
 
@@ -53,15 +53,15 @@ func (r *run) storeCaptures(ctx context.Context, dir string) {
 	case DropCaptures:
 		err = os.RemoveAll(captures)
 	default:
-		err = packAll(ctx, captures)
+		err = compressAll(ctx, captures)
 	}
 	if err != nil && ctx.Err() == nil && r.o.Warn != nil {
 		r.o.Warn(fmt.Sprintf("captures stay uncompressed in %s: %v", captures, err))
 	}
 }
 
-// packAll compresses the captures in a directory.
-func packAll(ctx context.Context, dir string) error {
+// compressAll compresses the captures in a directory.
+func compressAll(ctx context.Context, dir string) error {
 	list, err := pcap.List(dir)
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func packAll(ctx context.Context, dir string) error {
 		}
 		g.Go(func() error {
 			if ctx.Err() == nil {
-				_, errs[i] = pcap.PackFile(ctx, file.Path)
+				_, errs[i] = pcap.CompressFile(ctx, file.Path)
 			}
 			return nil
 		})

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,7 +22,8 @@ import (
 func TestCapturesAreKeptOrDropped(t *testing.T) {
 	netnstest.Require(t)
 	s := loadText(t, strings.Replace(twoRacks, "[%s]", "[fair]", 1), acrossRacks)
-	suffixes := map[Captures]string{"": pcap.PackedSuffix, CompressCaptures: pcap.PackedSuffix, KeepCaptures: pcap.Suffix, DropCaptures: ""}
+	suffixes := map[Captures]string{"": pcap.CompressedSuffix, CompressCaptures: pcap.CompressedSuffix, KeepCaptures: pcap.Suffix, DropCaptures: ""}
+	predicted := map[string]float64{pcap.CompressedSuffix: compressedPacket, pcap.Suffix: blockOverhead + keptHeaders}
 	for mode, want := range suffixes {
 		o := options(t)
 		o.Captures = mode
@@ -43,6 +45,9 @@ func TestCapturesAreKeptOrDropped(t *testing.T) {
 		if err != nil || len(list) != 10 {
 			t.Errorf("%q: %d captures, %v", mode, len(list), err)
 		}
+		if each := bytesPerPacket(t, dir); math.Abs(each/predicted[want]-1) > 0.3 {
+			t.Errorf("%q: %.1f bytes a packet, expected about the %v of the prediction of disk space", mode, each, predicted[want])
+		}
 		for _, e := range list {
 			if !strings.HasSuffix(e.Name(), want) {
 				t.Errorf("%q: %s, expected the suffix %s", mode, e.Name(), want)
@@ -52,6 +57,37 @@ func TestCapturesAreKeptOrDropped(t *testing.T) {
 			t.Errorf("%q: %v", mode, err)
 		}
 	}
+}
+
+// bytesPerPacket returns the size of the captures in a directory, for each packet in them.
+func bytesPerPacket(t *testing.T, dir string) float64 {
+	t.Helper()
+	list, err := pcap.List(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bytes, packets := int64(0), 0
+	for _, file := range list {
+		info, err := os.Stat(file.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bytes += info.Size()
+		r, err := pcap.Open(file.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for {
+			if _, err = r.Next(); err != nil {
+				break
+			}
+			packets++
+		}
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return float64(bytes) / float64(packets)
 }
 
 // On a full disk plain captures stay as they are, with a warning.
@@ -126,9 +162,9 @@ func TestTooLittleDiskSpace(t *testing.T) {
 	if d := f.Disk; d.Left <= int64(tablesOfRepeat) || d.Peak <= d.Left || d.Captures != KeepCaptures {
 		t.Errorf("disk %+v: expected more than the tables after the run, and more during it", d)
 	}
-	packed, err := Predict(t.Context(), s, Options{Out: out})
-	if err != nil || packed.Disk.Left >= f.Disk.Left || packed.Disk.Captures != CompressCaptures {
-		t.Errorf("compressed: %v, %+v, expected less than %d bytes", err, packed.Disk, f.Disk.Left)
+	compressed, err := Predict(t.Context(), s, Options{Out: out})
+	if err != nil || compressed.Disk.Left >= f.Disk.Left || compressed.Disk.Captures != CompressCaptures {
+		t.Errorf("compressed: %v, %+v, expected less than %d bytes", err, compressed.Disk, f.Disk.Left)
 	}
 	for _, free := range []int64{f.Disk.Peak, f.Disk.Peak - 1} {
 		o.tamper.free = func(string) (units.Bytes, error) { return units.Bytes(free), nil }

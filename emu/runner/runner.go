@@ -8,8 +8,8 @@
 //	manifest.json            time, machine and limits of the run (Manifest)
 //	plan.txt                 construction of the fabric, as ip and tc commands
 //	<arm>/<repeat>/          repeats count from 0
-//	    captures/<host>.pcapng.packed   packets on the interfaces of the host
-//	    captures/<switch>.pcapng.packed packets that left the switch on the links of capture.links
+//	    captures/<host>.pcapng.zst   packets on the interfaces of the host
+//	    captures/<switch>.pcapng.zst packets that left the switch on the links of capture.links
 //	    events.jsonl             events and decisions of the engine (engine.Log)
 //	    fidelity.json            the verdict and its checks
 //	    samples.json             input of the verdict (fidelity.Samples)

@@ -22,8 +22,8 @@ const (
 	// keptHeaders is what is kept of a segment of a transfer: Ethernet, IP and TCP with time
 	// stamps.
 	keptHeaders = 66
-	// packedPacket is what a packet takes in a packed capture, bytes.
-	packedPacket = 9
+	// compressedPacket is what a packet takes in a compressed capture, bytes.
+	compressedPacket = 21
 	// tablesOfRepeat is what a repeat of an arm adds to logs, records and tables.
 	tablesOfRepeat = 2500 * units.KB
 )
@@ -71,9 +71,9 @@ func space(s *scenario.Scenario, w work, packets []float64, records []flows.Reco
 	if mode == "" {
 		mode = CompressCaptures
 	}
-	plainPacket, packed := float64(blockOverhead+keptHeaders), float64(packedPacket)
+	plainPacket, compressed := float64(blockOverhead+keptHeaders), float64(compressedPacket)
 	if n := s.Spec.Capture.Snaplen; n > pcap.HeaderSnaplen { // data that does not compress
-		plainPacket, packed = float64(blockOverhead+n), packed+float64(n-keptHeaders)
+		plainPacket, compressed = float64(blockOverhead+n), compressed+float64(n-keptHeaders)
 	}
 	var left, most float64
 	for i, n := range packets {
@@ -91,7 +91,7 @@ func space(s *scenario.Scenario, w work, packets []float64, records []flows.Reco
 		case KeepCaptures:
 			kept = plain
 		case CompressCaptures:
-			kept = n * packed
+			kept = n * compressed
 		}
 		left += (kept + float64(tablesOfRepeat)) * float64(s.Spec.Repeat)
 	}

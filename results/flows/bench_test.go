@@ -50,7 +50,7 @@ func generatedFile(b *testing.B, g generated) (string, int) {
 // collector included: without looking at packets, with packets taken apart by gopacket
 // in two ways, with tshark's table of conversations, and with the whole reduction, which
 // says how many times as fast as each of the others it is. tshark reads the beginning of
-// the file. The last two read the same capture packed.
+// the file. The last two read the same capture compressed.
 func BenchmarkCapture(b *testing.B) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for _, snap := range []int{160, 96} {
@@ -74,12 +74,12 @@ func BenchmarkCapture(b *testing.B) {
 		run("gopacket=DecodingLayerParser", n, func(b *testing.B) int { return withParser(b, path) })
 		run("tshark", benchTshark, func(b *testing.B) int { return withTshark(b, beginning(b, path, benchTshark)) })
 		run("testbed", n, func(b *testing.B) int { return withReducer(b, path, benchFlows, n) })
-		packed, err := pcap.PackFile(b.Context(), path)
+		compressed, err := pcap.CompressFile(b.Context(), path)
 		if err != nil {
 			b.Fatal(err)
 		}
-		run("packed=reader", n, func(b *testing.B) int { return readOnly(b, packed) })
-		run("packed=testbed", n, func(b *testing.B) int { return withReducer(b, packed, benchFlows, n) })
+		run("zst=reader", n, func(b *testing.B) int { return readOnly(b, compressed) })
+		run("zst=testbed", n, func(b *testing.B) int { return withReducer(b, compressed, benchFlows, n) })
 	}
 	// What is left of it where the memory of connections does not matter.
 	path, n := generatedFile(b, generated{flows: 1, packets: benchPackets, snap: 96})

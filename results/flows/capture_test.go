@@ -205,7 +205,7 @@ func (n *network) write() string {
 }
 
 // reduce returns the result of the captures, which is the same where they are trimmed, and where
-// they are packed as well.
+// they are compressed as well.
 func (n *network) reduce(opt Options) Result {
 	n.t.Helper()
 	read := func(dir string) Result {
@@ -224,19 +224,19 @@ func (n *network) reduce(opt Options) Result {
 	dir = n.t.TempDir()
 	for host := range n.packets {
 		var b bytes.Buffer
-		if err := pcap.Pack(&b, bytes.NewReader(n.file(host))); err != nil {
+		if err := pcap.Compress(&b, bytes.NewReader(n.file(host))); err != nil {
 			n.t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, host+pcap.PackedSuffix), b.Bytes(), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, host+pcap.CompressedSuffix), b.Bytes(), 0o644); err != nil {
 			n.t.Fatal(err)
 		}
 	}
-	packed := read(dir)
+	compressed := read(dir)
 	if !reflect.DeepEqual(whole, trimmed) {
 		n.t.Errorf("trimmed captures change the result: %+v, of whole ones %+v", trimmed, whole)
 	}
-	if !reflect.DeepEqual(trimmed, packed) {
-		n.t.Errorf("packed captures change the result: %+v, of plain ones %+v", packed, trimmed)
+	if !reflect.DeepEqual(trimmed, compressed) {
+		n.t.Errorf("compressed captures change the result: %+v, of plain ones %+v", compressed, trimmed)
 	}
 	return whole
 }

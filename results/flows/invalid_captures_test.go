@@ -95,7 +95,7 @@ func TestDamagedFiles(t *testing.T) {
 }
 
 func TestReduceErrors(t *testing.T) {
-	if _, err := Reduce(context.Background(), t.TempDir(), Options{}); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "expected one <host>.pcapng or <host>.pcapng.packed") {
+	if _, err := Reduce(context.Background(), t.TempDir(), Options{}); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "expected one <host>.pcapng or <host>.pcapng.zst") {
 		t.Errorf("empty directory: %v", err)
 	}
 	if _, err := Reduce(context.Background(), filepath.Join(t.TempDir(), "none"), Options{}); !errors.Is(err, fs.ErrNotExist) {

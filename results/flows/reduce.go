@@ -32,7 +32,7 @@ const (
 )
 
 // Suffix follows the host's name in the file name of an uncompressed capture.
-// pcap.PackedSuffix is its counterpart for compressed captures.
+// pcap.CompressedSuffix is its counterpart for compressed captures.
 const Suffix = pcap.Suffix
 
 // Direction is a direction of a host's link, as seen by the host.
@@ -178,7 +178,7 @@ func Reduce(ctx context.Context, dir string, opt Options) (Result, error) {
 		return Result{}, fmt.Errorf("read captures: %w", err)
 	}
 	if len(list) == 0 {
-		return Result{}, fmt.Errorf("no captures in %s: expected one <host>%s or <host>%s for each host: %w", dir, Suffix, pcap.PackedSuffix, fs.ErrNotExist)
+		return Result{}, fmt.Errorf("no captures in %s: expected one <host>%s or <host>%s for each host: %w", dir, Suffix, pcap.CompressedSuffix, fs.ErrNotExist)
 	}
 	r := NewReducer(opt)
 	if err := r.settleFrom(list); err != nil {

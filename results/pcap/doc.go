@@ -7,8 +7,8 @@
 // identity of the capture (Meta), the link at each interface, the direction of
 // every packet, the number of packets that the kernel lost, and a comment on the first
 // packet of each transfer (Commenter). Any tool that reads pcapng reads these files.
-// Pack and PackFile compress them to about a fifteenth in a format of their own, from
-// which OpenPlain restores the file byte for byte.
+// Compress and CompressFile compress them to about a fifth with zstd, from which OpenPlain
+// restores the file byte for byte.
 //
 // The package does not use gopacket's reader, which returns plain io.EOF for a file that
 // is truncated within a block, divides by zero on a time resolution that it cannot

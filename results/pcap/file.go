@@ -21,13 +21,13 @@ import (
 
 // Suffixes of the captures of a run, after the name of the host or switch.
 const (
-	Suffix       = ".pcapng"
-	PackedSuffix = ".pcapng.packed" // see Pack
+	Suffix           = ".pcapng"
+	CompressedSuffix = ".pcapng.zst" // see Compress
 )
 
 // Suffixes returns the suffixes of files that Open reads, longer ones first.
 func Suffixes() []string {
-	return []string{PackedSuffix, ".pcapng.zst", ".pcap.zst", Suffix, ".pcap"}
+	return []string{CompressedSuffix, ".pcap.zst", Suffix, ".pcap"}
 }
 
 // HasSuffix returns the suffix of a capture's name; ok is false if it has none.
@@ -43,19 +43,19 @@ func HasSuffix(name string) (suffix string, ok bool) {
 // File is the capture of a host or switch in a directory.
 type File struct{ Name, Path string }
 
-// Find returns the path of the capture of a host or switch in a directory: the packed file
+// Find returns the path of the capture of a host or switch in a directory: the compressed file
 // if only that exists, else the plain file, which may not exist.
 func Find(dir, name string) string {
-	plain, packed := filepath.Join(dir, name+Suffix), filepath.Join(dir, name+PackedSuffix)
+	plain, compressed := filepath.Join(dir, name+Suffix), filepath.Join(dir, name+CompressedSuffix)
 	if _, err := os.Lstat(plain); errors.Is(err, fs.ErrNotExist) {
-		if _, err := os.Lstat(packed); err == nil {
-			return packed
+		if _, err := os.Lstat(compressed); err == nil {
+			return compressed
 		}
 	}
 	return plain
 }
 
-// List returns the captures in a directory, sorted by name. If both the packed and the
+// List returns the captures in a directory, sorted by name. If both the compressed and the
 // plain file of a capture exist, because the program was killed before it removed the plain
 // one, it returns the plain file.
 func List(dir string) ([]File, error) {
@@ -65,7 +65,7 @@ func List(dir string) ([]File, error) {
 	}
 	found := map[string]bool{}
 	var out []File
-	for _, suffix := range []string{Suffix, PackedSuffix} {
+	for _, suffix := range []string{Suffix, CompressedSuffix} {
 		for _, e := range entries {
 			if name, ok := strings.CutSuffix(e.Name(), suffix); ok && !e.IsDir() && !found[name] {
 				found[name] = true
@@ -77,39 +77,40 @@ func List(dir string) ([]File, error) {
 	return out, nil
 }
 
-// PackFile replaces a plain capture by its packed form and returns the path of the packed
-// file. It removes the plain file only after it has synced and read back the packed one:
-// the plain file remains if PackFile fails, is cancelled through ctx, or is killed.
-func PackFile(ctx context.Context, path string) (packed string, err error) {
+// CompressFile replaces a plain capture by its compressed form and returns the path of the
+// compressed file. It removes the plain file only after it has synced and read back the
+// compressed one: the plain file remains if CompressFile fails, is cancelled through ctx, or
+// is killed.
+func CompressFile(ctx context.Context, path string) (compressed string, err error) {
 	name, ok := strings.CutSuffix(path, Suffix)
 	if !ok {
-		return "", fmt.Errorf("pack %s: its name must end in %s", path, Suffix)
+		return "", fmt.Errorf("compress %s: its name must end in %s", path, Suffix)
 	}
-	packed = name + PackedSuffix
+	compressed = name + CompressedSuffix
 	from, err := safefile.Open(path)
 	if err != nil {
-		return "", fmt.Errorf("pack capture: %w", err)
+		return "", fmt.Errorf("compress capture: %w", err)
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
 	before := newHash()
-	err = safefile.WriteSynced(packed, func(w io.Writer) error {
-		return Pack(w, io.TeeReader(withContext{ctx, from}, before))
+	err = safefile.WriteSynced(compressed, func(w io.Writer) error {
+		return Compress(w, io.TeeReader(withContext{ctx, from}, before))
 	})
 	if err != nil {
-		return "", fmt.Errorf("pack capture %s: %w", path, err)
+		return "", fmt.Errorf("compress capture %s: %w", path, err)
 	}
-	if err := readBack(ctx, packed, before); err != nil {
-		return "", errors.Join(fmt.Errorf("pack capture %s: %w", path, err), os.Remove(packed))
+	if err := readBack(ctx, compressed, before); err != nil {
+		return "", errors.Join(fmt.Errorf("compress capture %s: %w", path, err), os.Remove(compressed))
 	}
 	if err := os.Remove(path); err != nil {
-		return "", fmt.Errorf("pack capture: %w", err)
+		return "", fmt.Errorf("compress capture: %w", err)
 	}
-	return packed, nil
+	return compressed, nil
 }
 
-// readBack compares a packed capture with the hash of the plain one.
-func readBack(ctx context.Context, packed string, before hash.Hash) (err error) {
-	r, err := OpenPlain(packed)
+// readBack compares a compressed capture with the hash of the plain one.
+func readBack(ctx context.Context, compressed string, before hash.Hash) (err error) {
+	r, err := OpenPlain(compressed)
 	if err != nil {
 		return err
 	}
@@ -119,7 +120,7 @@ func readBack(ctx context.Context, packed string, before hash.Hash) (err error) 
 		return err
 	}
 	if !bytes.Equal(before.Sum(nil), after.Sum(nil)) {
-		return fmt.Errorf("%s differs from the plain file when it is read back; the plain file is kept", packed)
+		return fmt.Errorf("%s differs from the plain file when it is read back; the plain file is kept", compressed)
 	}
 	return nil
 }
@@ -174,5 +175,5 @@ func (p *Plain) Close() error {
 	return p.file.Close()
 }
 
-// newHash returns the hash by which plain and packed captures are compared.
+// newHash returns the hash by which plain and compressed captures are compared.
 func newHash() hash.Hash { return sha256.New() }

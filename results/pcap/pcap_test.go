@@ -268,9 +268,9 @@ func TestDamage(t *testing.T) {
 	}{
 		{"not a capture", []byte("<!DOCTYPE html>"), "begins with 3c21444f, which is neither"},
 		{"gzip", []byte("\x1f\x8b\x08\x00"), "gzip -d"},
-		{"zstd twice", pack(t, pack(t, []byte("x"))), "zstd -d"},
+		{"zstd twice", compress(t, compress(t, []byte("x"))), "zstd -d"},
 		{"zstd magic alone", []byte("\x28\xb5\x2f\xfd<!DOCTYPE html><html>"), "cannot be decoded"},
-		{"zstd of no capture", pack(t, []byte("<!DOCTYPE html>")), "begins with 3c21444f, which is neither"},
+		{"zstd of no capture", compress(t, []byte("<!DOCTYPE html>")), "begins with 3c21444f, which is neither"},
 		{"pcap version", []byte("\xd4\xc3\xb2\xa1\x02\x00\x05\x0012345678901234567890"), "pcap version 2.5"},
 		{"magic", put(8, 7), "no byte-order magic"},
 		{"version", put(12, 9), "format version 9"},

@@ -292,7 +292,7 @@ func (p *Reader) need(n int) (ok bool, err error) {
 		if errors.Is(p.srcErr, io.ErrUnexpectedEOF) {
 			return false, p.truncated("its compressed file ends after %d bytes (offsets count bytes of the uncompressed capture)", p.zst.file.n)
 		}
-		return false, p.damaged("its compressed file cannot be decoded after %d bytes: %v (offsets count bytes of the uncompressed capture)", p.zst.file.n, p.srcErr)
+		return false, p.damaged("its compressed file cannot be decoded after %d bytes: %s (offsets count bytes of the uncompressed capture)", p.zst.file.n, p.zst.reason())
 	}
 	if p.path != "" {
 		return false, fmt.Errorf("read capture %s at byte %d: %w", p.path, p.base+int64(p.end), p.srcErr)

@@ -274,7 +274,7 @@ func variants(t testing.TB) []variant {
 func TestVariants(t *testing.T) {
 	for _, v := range variants(t) {
 		t.Run(v.name, func(t *testing.T) {
-			for name, src := range map[string]io.Reader{"whole": bytes.NewReader(v.file), "packed": bytes.NewReader(pack(t, v.file)), "byte by byte": iotest.OneByteReader(bytes.NewReader(v.file))} {
+			for name, src := range map[string]io.Reader{"whole": bytes.NewReader(v.file), "compressed": bytes.NewReader(compress(t, v.file)), "byte by byte": iotest.OneByteReader(bytes.NewReader(v.file))} {
 				r, err := NewReader(src)
 				if err != nil {
 					t.Fatal(err)

@@ -21,7 +21,7 @@ const writeBuffer = 1 << 20
 // is Ethernet, also on lo, where Linux shows an Ethernet header of zeros.
 type Interface struct {
 	Name    string // such as "eth0"
-	SnapLen int    // bytes kept of each packet; 0 for all
+	SnapLen int    // bytes kept of each packet; 0 for all. Equal for all interfaces of a file that is written
 	// Description names the link of the interface. For a switch's port it begins with the
 	// name of the link that starts there (see LinkOf).
 	Description string
@@ -83,6 +83,9 @@ func NewWriter(w io.Writer, m Meta, interfaces []Interface) (*Writer, error) {
 	out.option(optComment, comment)
 	out.finish(0)
 	for _, i := range interfaces {
+		if first := interfaces[0].SnapLen; i.SnapLen != first { // libpcap does not read such a file
+			return nil, fmt.Errorf("pcapng: interface %q keeps %d bytes of a packet and the first one %d: must be equal", i.Name, i.SnapLen, first)
+		}
 		if n := len(i.Name) + len(i.Description) + len(i.Comment); n > math.MaxUint16 {
 			return nil, fmt.Errorf("pcapng: interface %.20q: name, description and comment of %d bytes: must be at most %d", i.Name, n, math.MaxUint16)
 		}
