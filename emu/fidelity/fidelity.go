@@ -72,9 +72,18 @@ type Thresholds struct {
 	// QueuePass and QueueVoid bound the limit that a queue showed, relative to its plan: from below by
 	// the longest queue, from above by drops (Queue.AtMost).
 	QueuePass, QueueVoid Range
-	// RoundTripPass and RoundTripVoid are the excess that the minimum round-trip time of an idle path may have
-	// over its plan.
+	// RoundTripPass and RoundTripVoid are the excess that the minimum round-trip time of an idle path, or of the transfers
+	// over a switch, may have over its plan.
 	RoundTripPass, RoundTripVoid time.Duration
+	// ResentPass is how many packets may be sent again beyond those that queues dropped, relative to these, and RepeatedPass
+	// the share of packets that may reach a host twice. Beyond ResentVoid of all packets, either is void.
+	ResentPass, RepeatedPass, ResentVoid float64
+	// SegmentsPass and SegmentsVoid bound the packets of a transfer, relative to full segments.
+	SegmentsPass, SegmentsVoid float64
+	// LimitedPass and LimitedVoid bound the share of the time with data to send in which windows or buffers kept it back.
+	LimitedPass, LimitedVoid float64
+	// FluidPass and FluidVoid bound what transfers take on average, relative to what transport explains above the fluid model.
+	FluidPass, FluidVoid float64
 }
 
 // Range is a closed interval.
@@ -100,6 +109,10 @@ func Default() Thresholds {
 		ForeignPass: 0.001, ForeignVoid: 0.01, SwitchVoid: 0.001,
 		QueuePass: Range{0.95, 1.05}, QueueVoid: Range{0.5, 1.5},
 		RoundTripPass: 800 * time.Microsecond, RoundTripVoid: 5 * time.Millisecond,
+		ResentPass: 0.03, RepeatedPass: 0.001, ResentVoid: 0.01,
+		SegmentsPass: 1.1, SegmentsVoid: 1.5,
+		LimitedPass: 0.02, LimitedVoid: 0.2,
+		FluidPass: 1.5, FluidVoid: 3,
 	}
 }
 
@@ -137,6 +150,9 @@ type Samples struct {
 	Queues []Queue `json:",omitempty"`
 	// RoundTrips are those of idle paths that together contain all links.
 	RoundTrips []RoundTrip `json:",omitempty"`
+	// TCP is what TCP did in the transfers, and Plausibility what they took relative to the fluid model.
+	TCP          TCP
+	Plausibility []Plausibility `json:",omitempty"`
 	// Exempt maps links ("h0-00>leaf0"), hosts and switches ("h0-00") and disks
 	// ("h0-00/disk") that a scenario changed on purpose during the run to the reason.
 	// The checks delivered, packet-spacing, burst and disk exclude them and state their
@@ -209,6 +225,7 @@ func Judge(s Samples, th Thresholds) verdict.Verdict {
 	checks := []verdict.Check{
 		Kernel(s.Kernel, s.KernelLost), clock(s, th), captureDrops(s), counters(s, th), delivered(s, th), spacing(s, th), lateness(s, th), disks(s, th), engine(s, th),
 		burst(s, th), frames(s, th), loss(s, th), stall(s, th), machine(s, th), foreign(s, th), queue(s, th), roundTrip(s, th),
+		retransmission(s, th), segments(s, th), flowControl(s, th), fluidModel(s, th),
 	}
 	othersDelayed(checks)
 	return Doubt(verdict.Of(checks...), s.Problems)

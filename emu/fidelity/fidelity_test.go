@@ -28,6 +28,16 @@ func clean() Samples {
 		Foreign:   []Foreign{foreignIn(1000, 1e6)},
 		Switches:  []SwitchPackets{{"leaf0", 0, 0, 100_000}, {"spine0", 0, 0, 0}},
 		Crossings: []Crossing{{"leaf0", true, 998, 1000, 2, 1514, 1e6, time.Second}, {"leaf0", false, 1003, 1000, 5, 1514, 1e6, time.Second}},
+		TCP: TCP{
+			Packets:  100_000,
+			Resent:   2050,
+			Repeated: 90,
+			Dropped:  2000,
+			Shortest: Segmented{"h0-00", "h1-00", 1090, 1000},
+			Nearest:  []Nearest{{"leaf0", 10 * time.Microsecond, 100}, {"spine0", 20 * time.Millisecond, 4}},
+			Limits:   []Limit{{"flows", "h0-00", 20, 10 * time.Second, 100 * time.Millisecond, 0}, {"blocks", "h0-01", 1, 90 * time.Millisecond, 90 * time.Millisecond, 0}},
+		},
+		Plausibility: []Plausibility{{"CCT", 20, 2.9, 2, ""}, {"write time", 10, 0.9, 1, ""}},
 	}
 }
 
@@ -43,8 +53,8 @@ func TestCleanRunPasses(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	if v.Level != verdict.Pass || len(v.Checks) != 17 {
-		t.Errorf("verdict %v of %d checks, want pass of 17", v.Level, len(v.Checks))
+	if v.Level != verdict.Pass || len(v.Checks) != 21 {
+		t.Errorf("verdict %v of %d checks, want pass of 21", v.Level, len(v.Checks))
 	}
 	if v := Judge(Samples{}, Default()); v.Level != verdict.Pass {
 		t.Errorf("a run in which nothing happened: %+v", v)
@@ -130,6 +140,17 @@ func TestEachCheckCatchesItsOwn(t *testing.T) {
 		{"a packet to a switch", "foreign", func(s *Samples) { s.Switches[0].Delivered = 1 }, verdict.Degraded},
 		{"many packets of a switch", "foreign", func(s *Samples) { s.Switches[0].Created = 101 }, verdict.Void},
 		{"a packet of a switch that forwards none", "foreign", func(s *Samples) { s.Switches[1].Created = 1 }, verdict.Void},
+		{"packets sent again that no queue dropped", "retransmission", func(s *Samples) { s.TCP.Resent = 2100 }, verdict.Degraded},
+		{"many of them", "retransmission", func(s *Samples) { s.TCP.Resent = 3100 }, verdict.Void},
+		{"packets received twice", "retransmission", func(s *Samples) { s.TCP.Repeated = 500 }, verdict.Degraded},
+		{"short segments", "segments", func(s *Samples) { s.TCP.Shortest.Packets = 1200 }, verdict.Degraded},
+		{"very short segments", "segments", func(s *Samples) { s.TCP.Shortest.Packets = 2700 }, verdict.Void},
+		{"windows", "flow-control", func(s *Samples) { s.TCP.Limits[0].Window = time.Second }, verdict.Degraded},
+		{"send buffers", "flow-control", func(s *Samples) { s.TCP.Limits[0].Buffer = 3 * time.Second }, verdict.Void},
+		{"a delay in a switch", "round-trip", func(s *Samples) { s.TCP.Nearest[0].Excess = 2 * time.Millisecond }, verdict.Degraded},
+		{"a long delay in a switch", "round-trip", func(s *Samples) { s.TCP.Nearest[0].Excess = 8 * time.Millisecond }, verdict.Void},
+		{"slower than the fluid model", "fluid-model", func(s *Samples) { s.Plausibility[1].Ratio = 1.6 }, verdict.Degraded},
+		{"much slower than the fluid model", "fluid-model", func(s *Samples) { s.Plausibility[0].Ratio = 6.1 }, verdict.Void},
 		{"problem", "records", func(s *Samples) { s.Problems = []string{"flow 3 has no end"} }, verdict.Degraded},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

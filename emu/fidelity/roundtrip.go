@@ -90,6 +90,20 @@ func roundTrip(s Samples, th Thresholds) verdict.Check {
 	if len(paths) > 0 {
 		c.Value = fmt.Sprintf("%v above the plan at the worst of %d idle paths", worst, len(paths))
 	}
+	if all := s.TCP.nearest(); len(all) > 0 {
+		at := all[0]
+		c.Value += fmt.Sprintf(", at least %v in transfers over each of %d switches", round(at.Excess), len(all))
+		note(at.Excess, func() string {
+			var names []string
+			for _, n := range all {
+				if n.Excess >= at.Excess/2 {
+					names = append(names, n.Node)
+				}
+			}
+			return fmt.Sprintf("round trips of the %d transfers over %s took at least %v longer than planned: something at %s delays packets",
+				at.Transfers, at.Node, round(at.Excess), strings.Join(names, ", "))
+		})
+	}
 	c.Value += skipped.String()
 	return c
 }

@@ -85,7 +85,7 @@ func (a *ahead) dial(ctx context.Context, f workloads.Flow) error {
 
 // drop resets a connection whose flow does not use it.
 func drop(conn net.Conn) {
-	if c, ok := conn.(*net.TCPConn); ok {
+	if c, ok := conn.(interface{ SetLinger(int) error }); ok {
 		c.SetLinger(0)
 	}
 	conn.Close()

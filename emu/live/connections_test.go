@@ -1,12 +1,14 @@
 package live
 
 import (
+	"errors"
 	"net"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"testbed/emu/fidelity"
 	"testbed/emu/kernel"
@@ -42,10 +44,11 @@ func TestConnectionsUseWhatWasAskedFor(t *testing.T) {
 	}
 
 	same := connections{want: real}
-	other := connections{want: kernel.TCPState{Congestion: "another", Timestamps: !real.Timestamps, SACK: real.SACK, WindowScaling: real.WindowScaling, ECN: real.ECN}}
+	other := connections{want: real}
+	other.want.Congestion, other.want.Timestamps = "another", !real.Timestamps
 	for _, host := range []string{"h0-01", "h0-00", "h0-00"} {
 		for _, x := range []*connections{&same, &other} {
-			if err := x.check(host, dial()); err != nil {
+			if _, err := x.watch(host, dial(), true); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -60,6 +63,58 @@ func TestConnectionsUseWhatWasAskedFor(t *testing.T) {
 			fidelity.KernelChange{AtEnd: true, Where: host, What: "timestamps of connections", Planned: name[!real.Timestamps], Found: name[real.Timestamps]})
 	}
 	if diff := cmp.Diff(want, other.found()); diff != "" {
+		t.Errorf("found (-want +got):\n%s", diff)
+	}
+}
+
+// A connection is asked again when it ends: what was changed on its socket meanwhile is reported with both values, and the buffer
+// that its own user sets is not.
+func TestConnectionsAreAskedAgain(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	raw, err := net.Dial("tcp4", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	real, err := kernel.TCPStateOf(raw.(*net.TCPConn))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := connections{want: real}
+	c, err := x.watch("h0-00", raw, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.(*conn).SetReadBuffer(8192); err != nil {
+		t.Fatal(err)
+	}
+	if got := x.found(); len(got) > 0 {
+		t.Errorf("before a change: %v", got)
+	}
+	socket, err := raw.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	filter := []unix.SockFilter{{Code: unix.BPF_RET, K: 1 << 16}}
+	if controlErr := socket.Control(func(fd uintptr) {
+		err = errors.Join(
+			unix.SetsockoptUint64(int(fd), unix.SOL_SOCKET, unix.SO_MAX_PACING_RATE, 125_000),
+			unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NODELAY, 0),
+			unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &filter[0]}))
+	}); errors.Join(controlErr, err) != nil {
+		t.Fatal(controlErr, err)
+	}
+	if err := errors.Join(c.Close(), c.(*conn).TCPConn.Close()); err == nil {
+		t.Error("the connection was not closed")
+	}
+	var want []fidelity.KernelChange
+	for _, w := range [][3]string{{"no delay", "1", "0"}, {"pacing rate", "none", "125000 bytes/s"}, {"socket filter", "none", "1"}} {
+		want = append(want, fidelity.KernelChange{AtEnd: true, Where: "h0-00", What: w[0] + " of connections at their end", Planned: w[1], Found: w[2]})
+	}
+	if diff := cmp.Diff(want, x.found()); diff != "" {
 		t.Errorf("found (-want +got):\n%s", diff)
 	}
 }

@@ -37,12 +37,12 @@ type segment struct {
 
 // hold hands the segment to the kernel, which keeps it back.
 func (s *segment) hold() {
-	c, ok := s.conn.(*net.TCPConn)
+	c, ok := s.conn.(*conn)
 	if !ok {
 		return
 	}
-	if s.uncork, s.err = kernel.Cork(c); s.err == nil {
-		s.n, s.err = c.Write(s.b)
+	if s.uncork, s.err = kernel.Cork(c.TCPConn); s.err == nil {
+		s.n, s.err = s.conn.Write(s.b)
 	}
 }
 

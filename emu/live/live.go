@@ -108,6 +108,8 @@ type Measured struct {
 	KernelLost bool
 	// Connections are differences between connections and what was asked for, as changes of the kernel.
 	Connections []fidelity.KernelChange
+	// Limits are how long windows and buffers kept back data of connections.
+	Limits []fidelity.Limit
 	// Backlogged are spells in which links of hosts had packets waiting at every
 	// look, by LinkID.
 	Backlogged [][]Spell

@@ -2,7 +2,6 @@ package live
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"testbed/emu/kernel"
+	"testbed/emu/plan"
 	"testbed/hosts/wire"
 	"testbed/topo"
 )
@@ -65,8 +65,17 @@ type sourcePorts struct {
 const firstPort, lastPort = 10000, 32000
 
 func newNetwork(f *topo.Fabric, ns map[string]*kernel.Namespace, socket, block kernel.SocketOptions, peerTimeout time.Duration, setup int, setupTime time.Duration) *network {
+	want := kernel.TCPState{
+		Congestion:    socket.Congestion,
+		Timestamps:    true,
+		SACK:          true,
+		WindowScaling: true,
+		ECN:           f.Shape().RED != nil && f.Shape().RED.ECN,
+		Segment:       f.Shape().MTU - plan.TCPHeaders,
+	}
+	want.Options[kernel.PacingRate] = kernel.NoPacingRate
 	return &network{fabric: f, ns: ns, socket: socket, block: block, peerTimeout: peerTimeout, ports: make([]sourcePorts, f.Hosts()), dials: make(chan dial), setup: newSetup(setup, setupTime), ended: make(chan struct{}), marks: newMarks(),
-		connections: connections{want: kernel.TCPState{Congestion: socket.Congestion, Timestamps: true, SACK: true, WindowScaling: true, ECN: f.Shape().RED != nil && f.Shape().RED.ECN}}}
+		connections: connections{want: want}}
 }
 
 func (n *network) of(h topo.HostID) *kernel.Namespace { return n.ns[n.fabric.HostName(h)] }
@@ -77,7 +86,11 @@ func (n *network) Listen(ctx context.Context, h topo.HostID, port uint16) (net.L
 	if port == wire.BlockPort {
 		o.UserTimeout = n.peerTimeout
 	}
-	return n.of(h).Listen(ctx, netip.AddrPortFrom(n.fabric.HostAddr(h), port), o)
+	l, err := n.of(h).Listen(ctx, netip.AddrPortFrom(n.fabric.HostAddr(h), port), o)
+	if err != nil {
+		return nil, err
+	}
+	return &listener{l, &n.connections, n.fabric.HostName(h)}, nil
 }
 
 func (n *network) options(port uint16) kernel.SocketOptions {
@@ -104,13 +117,11 @@ func (n *network) Dial(ctx context.Context, src, dst topo.HostID, port uint16, h
 		return nil, p.err
 	}
 	conn, err := p.Wait(ctx)
+	if err == nil {
+		conn, err = n.connections.watch(n.fabric.HostName(src), conn, true)
+	}
 	if err != nil {
 		return nil, err
-	}
-	if c, ok := conn.(*net.TCPConn); ok {
-		if err := n.connections.check(n.fabric.HostName(src), c); err != nil {
-			return nil, errors.Join(err, conn.Close())
-		}
 	}
 	if local, ok := conn.LocalAddr().(*net.TCPAddr); ok {
 		n.routes.dialled(src, dst, hash, local.AddrPort())

@@ -2,7 +2,7 @@ package live
 
 import (
 	"context"
-	"net"
+	"syscall"
 	"time"
 
 	"testbed/emu/fidelity"
@@ -104,7 +104,7 @@ func (b *Backend) roundTrip(ctx context.Context, p *probed) (time.Duration, erro
 	}
 	b.network.Greeted(conn.LocalAddr()) // it will have no header
 	defer drop(conn)
-	s, err := kernel.TCPStateOf(conn.(*net.TCPConn))
+	s, err := kernel.TCPStateOf(conn.(syscall.Conn))
 	return s.RTT, err
 }
 

@@ -56,7 +56,7 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 	}
 	s := fidelity.Samples{Links: m.Links, Queues: m.Queues, RoundTrips: m.RoundTrips, Disks: m.Disks, Lateness: m.Lateness, Problems: res.Problems,
 		Transfers: transfers(res, seen, m.Zero), MedianCCT: medianCompletion(res.Records),
-		Losses: m.Losses, Foreign: foreignOf(f, res), Switches: m.SwitchPackets, Crossings: crossings(f, m.Crossings, res), Stall: m.Stall, Machine: m.Machine, Clock: m.Clock, Kernel: m.Kernel, KernelLost: m.KernelLost, Exempt: m.Exempt, Lossy: m.Lossy}
+		TCP: tcpOf(f, res, m), Losses: m.Losses, Foreign: foreignOf(f, res), Switches: m.SwitchPackets, Crossings: crossings(f, m.Crossings, res), Stall: m.Stall, Machine: m.Machine, Clock: m.Clock, Kernel: m.Kernel, KernelLost: m.KernelLost, Exempt: m.Exempt, Lossy: m.Lossy}
 	bucket := buckets(p)
 	for h, name := range names {
 		i, ok := slices.BinarySearchFunc(res.Captures, name, func(c flows.Capture, n string) int { return cmp.Compare(c.Host, n) })
@@ -89,9 +89,6 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 			return report.Repeat{}, err
 		}
 	}
-	if err := writeJSON(filepath.Join(dir, samplesFile), s); err != nil {
-		return report.Repeat{}, err
-	}
 	var queues metrics.Queues
 	for id, n := range m.QueueDrops {
 		queues.Links = append(queues.Links, metrics.QueueDrops{Link: f.LinkName(topo.LinkID(id)), Dropped: int(n)})
@@ -99,10 +96,21 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 	if err := writeJSON(filepath.Join(dir, report.QueuesFile), queues); err != nil {
 		return report.Repeat{}, err
 	}
+	out, err := measuredOf(dir, res)
+	if err != nil {
+		return report.Repeat{}, err
+	}
+	for _, c := range report.Compare(out) {
+		s.Plausibility = append(s.Plausibility, fidelity.Plausibility{What: c.What, N: c.N, Ratio: c.Ratio, Explained: c.Explained, Cause: c.Cause})
+	}
+	if err := writeJSON(filepath.Join(dir, samplesFile), s); err != nil {
+		return report.Repeat{}, err
+	}
 	if err := writeJSON(filepath.Join(dir, fidelityFile), fidelity.Judge(s, fidelity.Default())); err != nil {
 		return report.Repeat{}, err
 	}
-	return repeatOf(dir, res)
+	out.Verdict, err = verdictOf(dir, out, res)
+	return out, err
 }
 
 // spacing returns the measured gaps of a link. Times count from zero.
@@ -296,6 +304,16 @@ func medianCompletion(r flows.Records) time.Duration {
 
 // repeatOf joins the results of captures with the other records of a repeat.
 func repeatOf(dir string, res flows.Result) (report.Repeat, error) {
+	out, err := measuredOf(dir, res)
+	if err != nil {
+		return report.Repeat{}, err
+	}
+	out.Verdict, err = verdictOf(dir, out, res)
+	return out, err
+}
+
+// measuredOf is repeatOf without the verdict.
+func measuredOf(dir string, res flows.Result) (report.Repeat, error) {
 	meta, err := readWorkloadMeta(dir)
 	if err != nil {
 		return report.Repeat{}, err
@@ -329,10 +347,6 @@ func repeatOf(dir string, res flows.Result) (report.Repeat, error) {
 	if meta != nil {
 		out.Slots = meta.Slots
 	}
-	var foreign []fidelity.Foreign
-	if out.Fabric != nil {
-		foreign = foreignOf(out.Fabric, res)
-	}
 	if f := out.Fabric; f != nil && meta != nil && len(meta.Writers) > 0 {
 		out.Placement = &metrics.Placement{
 			CrossRack: metrics.CrossRack{All: float64(metrics.Uplinks(f, res.Links)), Writes: float64(out.Timing.Traffic.CrossRack[breakdown.Write])},
@@ -345,22 +359,6 @@ func repeatOf(dir string, res flows.Result) (report.Repeat, error) {
 	if out.Coordinator, err = readCoordinator(dir); err != nil {
 		return report.Repeat{}, err
 	}
-	switch found, err := readJSON(filepath.Join(dir, fidelityFile), &out.Verdict); {
-	case err != nil:
-		return report.Repeat{}, err
-	case !found:
-		var s fidelity.Samples
-		judged := verdict.Missing("only captures exist, without the records of the run")
-		if found, err := readJSON(filepath.Join(dir, samplesFile), &s); err != nil {
-			return report.Repeat{}, fmt.Errorf("%w (without the file, the verdict is unverified)", err)
-		} else if found {
-			judged = fidelity.Doubt(fidelity.Judge(s, fidelity.Default()), res.Problems)
-		}
-		out.Verdict = fidelity.DoubtForeign(judged, foreign)
-	default:
-		// Captures may have been damaged after the run.
-		out.Verdict = fidelity.DoubtForeign(fidelity.Doubt(out.Verdict, res.Problems), foreign)
-	}
 	var predicted flows.Records
 	if found, err := readJSON(filepath.Join(dir, "fluid.json"), &predicted); err != nil {
 		return report.Repeat{}, err
@@ -371,6 +369,30 @@ func repeatOf(dir string, res flows.Result) (report.Repeat, error) {
 		out.Fluid = &predicted
 	}
 	return out, nil
+}
+
+// verdictOf returns the verdict of a repeat's record, with what its captures show since.
+func verdictOf(dir string, r report.Repeat, res flows.Result) (v verdict.Verdict, err error) {
+	var foreign []fidelity.Foreign
+	if r.Fabric != nil {
+		foreign = foreignOf(r.Fabric, res)
+	}
+	found, err := readJSON(filepath.Join(dir, fidelityFile), &v)
+	switch {
+	case err != nil:
+		return v, err
+	case found: // captures may have been damaged after the run
+		return fidelity.DoubtForeign(fidelity.Doubt(v, res.Problems), foreign), nil
+	}
+	var s fidelity.Samples
+	v = verdict.Missing("only captures exist, without the records of the run")
+	if found, err = readJSON(filepath.Join(dir, samplesFile), &s); err != nil {
+		return v, fmt.Errorf("%w (without the file, the verdict is unverified)", err)
+	}
+	if found {
+		v = fidelity.Doubt(fidelity.Judge(s, fidelity.Default()), res.Problems)
+	}
+	return fidelity.DoubtForeign(v, foreign), nil
 }
 
 // countDrops replaces estimates of drops by the counters of the kernel, if the directory of

@@ -34,8 +34,10 @@ type Trail struct {
 	Src, Dst topo.HostID
 	Path     []topo.LinkID
 	Size     units.Bytes // payload; in a rebuilt pipeline, the rest after its resume offset
-	Wire     units.Bytes // frames that the sender sent for the transfer
-	Complete bool
+	// PacketSize is the size of a packet of a pipeline, which is sent when it is full; 0 for a flow.
+	PacketSize units.Bytes
+	Wire       units.Bytes // frames that the sender sent for the transfer
+	Complete   bool
 
 	SYN       time.Duration // first SYN at the sender's interface
 	SetUp     time.Duration // the SYN's acknowledgement at the sender's interface
@@ -78,12 +80,15 @@ type Trail struct {
 	// any of the four times is unknown are left out.
 	Acks []Ack
 
+	Packets     int         // with payload, at the sender
 	Resent      int         // packets with bytes sent before
 	ResentBytes units.Bytes // bytes sent again
 	// Lost is the number of payload packets in the sender's capture minus those in the
 	// receiver's. It is 0 if either is missing, and inexact if a capture lost packets
 	// (Capture.Stats).
 	Lost int
+	// Repeated is the number of payload packets with bytes that the receiver had captured before.
+	Repeated int
 	// Reordered is the number of payload packets with new bytes that the receiver got after
 	// later bytes, although they were sent before those: their IP identification, which
 	// Linux increments on each connection, is older than the latest. If the identification

@@ -49,7 +49,7 @@ func TestTrail(t *testing.T) {
 		Recovery: []Span{{33 * ms, 54 * ms}},
 		Stalled:  []Span{{34 * ms, 54 * ms}}, // longer than 10 ms
 		Closed:   []Span{{33 * ms, 54 * ms}},
-		Resent:   1, ResentBytes: 1448, Lost: 1, ZeroWindows: 2, Resets: 1, RTTMin: 2 * ms, RTTMedian: 3 * ms}
+		Packets:  6, Resent: 1, ResentBytes: 1448, Lost: 1, ZeroWindows: 2, Resets: 1, RTTMin: 2 * ms, RTTMedian: 3 * ms}
 	if diff := cmp.Diff([]Trail{want}, res.Trails); diff != "" {
 		t.Errorf("trails (-want +got):\n%s", diff)
 	}
@@ -346,5 +346,22 @@ func TestHolesAreBounded(t *testing.T) {
 	}
 	if len(c.ahead) > maxHoles || c.seen() != seen || c.covers(1) {
 		t.Errorf("%d spans, %d bytes seen, want at most %d and %d", len(c.ahead), c.seen(), maxHoles, seen)
+	}
+}
+
+// What is sent again although it arrived reaches the receiver twice; what was lost does not.
+func TestRepeated(t *testing.T) {
+	n := newNetwork(t, a, b)
+	n.mark(wire.KindCoflowMark, 0, 0, a, 1, 1, 4*1448)
+	conn := n.dial(20*ms, a, b, 40001, wire.ShufflePort, 1000)
+	s := n.flow(1, 7, 4*1448)
+	conn.data(22*ms, 23*ms, s, 0, 1448)
+	conn.data(22*ms+us, lost, s, 1448, 2896)
+	conn.data(22*ms+2*us, 23*ms+2*us, s, 2896, len(s))
+	conn.data(30*ms, 31*ms, s, 1448, 2896) // was lost
+	conn.data(40*ms, 41*ms, s, 0, 1448)    // was not
+	res := n.reduce(Options{})
+	if got := res.Trails[0]; got.Packets != 5 || got.Resent != 2 || got.Lost != 1 || got.Repeated != 1 {
+		t.Errorf("%d packets, %d sent again, %d lost, %d received twice: want 5, 2, 1 and 1", got.Packets, got.Resent, got.Lost, got.Repeated)
 	}
 }

@@ -52,7 +52,7 @@ func (t *transfer) onItsPort() bool {
 func (a *assembly) trail(t *transfer) Trail {
 	h := t.header
 	out := Trail{Kind: h.Kind, Group: h.Group, Member: h.Member, Generation: h.Generation, Read: h.Read, Task: h.Task,
-		Size: units.Bytes(h.Size - h.Resumes()), Complete: t.complete(), SrcName: hostName(t.client), DstName: hostName(t.server)}
+		Size: units.Bytes(h.Size - h.Resumes()), PacketSize: units.Bytes(h.Packet), Complete: t.complete(), SrcName: hostName(t.client), DstName: hostName(t.server)}
 	since := func(stamp int64) time.Duration {
 		if stamp == 0 {
 			return 0
@@ -80,6 +80,7 @@ func (a *assembly) trail(t *transfer) Trail {
 	if c := t.atClient; c != nil {
 		s := c.out
 		out.Wire, out.Resent, out.ResentBytes, out.ZeroWindows, out.Resets = c.wire, c.resent, s.resentBytes, c.zeroWindows, c.resets
+		out.Packets = c.packets
 		out.SYN, out.SetUp, out.FirstSent = since(s.syn), since(s.setUp), since(c.start)
 		out.RTTMin, out.RTTMedian = time.Duration(s.rtt.least), time.Duration(s.rtt.median())
 		out.Quiet, out.QuietRest = a.spans(&s.quiet)
@@ -91,7 +92,7 @@ func (a *assembly) trail(t *transfer) Trail {
 		}
 	}
 	if c := t.atServer; c != nil {
-		out.FirstByte, out.Reordered = since(c.start), c.in.reordered
+		out.FirstByte, out.Reordered, out.Repeated = since(c.start), c.in.reordered, c.resent
 		out.Resets, out.ZeroWindows = max(out.Resets, c.resets), max(out.ZeroWindows, c.zeroWindows)
 		if h.Kind == wire.KindFlow {
 			out.End = since(c.end)

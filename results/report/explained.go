@@ -8,18 +8,95 @@ import (
 
 	"testbed/results/breakdown"
 	"testbed/results/metrics"
+	"testbed/topo"
 	"testbed/topo/units"
 )
 
 // DefaultFluidMargin is the default of Input.FluidMargin.
 const DefaultFluidMargin = 0.10
 
-// transport are the causes of a coflow's time that the fluid model does not have.
-var transport = []breakdown.Cause{breakdown.Setup, breakdown.Retransmission, breakdown.Latency}
+// Each coflow's latency and set-up explain at most slowest, and mostRounds round trips of the longest path: a window or a
+// pace that something else limits is none of the transport's.
+const (
+	slowest    = 100 * time.Millisecond
+	mostRounds = 20
+)
 
-// explain compares the measured average of CCT with the fluid model's: set-up, retransmission and
-// latency make coflows slower by their share of the time, and bytes that are sent again occupy links. If
-// the ratio is outside what that explains, the note states the likeliest cause.
+// explained returns the ratio of the measured time of coflows to the fluid model's that transport explains: set-up,
+// retransmission and latency make coflows slower by their share of the time, and bytes that are sent again occupy links.
+func explained(repeats []Repeat) float64 {
+	var all, own, most time.Duration
+	resent, packets := 0, 0
+	for _, r := range repeats {
+		if r.Timing == nil {
+			continue
+		}
+		shares := r.Timing.CoflowTotal
+		all += breakdown.Sum(shares)
+		own += breakdown.Total(shares, breakdown.Retransmission)
+		latency := breakdown.Total(shares, breakdown.Setup) + breakdown.Total(shares, breakdown.Latency)
+		if r.Fabric != nil {
+			most = time.Duration(len(r.Records.Coflows)) * (slowest + mostRounds*longest(r.Fabric))
+			latency = min(latency, most)
+		}
+		own += latency
+		for _, f := range r.Records.Flows {
+			resent, packets = resent+f.Resent, packets+f.Packets
+		}
+	}
+	if all <= 0 {
+		return 0
+	}
+	by := 1 / (1 - min(float64(own)/float64(all), 0.99))
+	if packets > resent {
+		by *= float64(packets) / float64(packets-resent)
+	}
+	return metrics.Round6(by)
+}
+
+// longest returns the round-trip time of the longest path of an idle fabric.
+func longest(f *topo.Fabric) time.Duration {
+	delays := map[topo.LinkKind]time.Duration{}
+	for _, l := range f.Links() {
+		delays[l.Kind] = max(delays[l.Kind], l.Delay)
+	}
+	var all time.Duration
+	for _, d := range delays {
+		all += 2 * d
+	}
+	return all
+}
+
+// Compared is an average of a repeat relative to the fluid model's.
+type Compared struct {
+	What string // such as "CCT"
+	FluidPrediction
+	Cause string // the likeliest one of what transport does not explain; "" if it is not known
+}
+
+// Compare compares the averages of a repeat's CCT, block write times and job times with the fluid model's, where it has them.
+func Compare(r Repeat) (out []Compared) {
+	arm := Arm{Repeats: []Repeat{r}}
+	in := Input{Arms: []Arm{arm}}
+	for _, m := range allMetrics() {
+		what, ok := map[string]string{"cct": "CCT", "write_time": "block write time", "job_time": "job time"}[m.key]
+		if !ok {
+			continue
+		}
+		if f := in.metric(0, m, 0); f != nil && f.Fluid != nil {
+			c := Compared{What: what, FluidPrediction: *f.Fluid}
+			if m.key == "cct" && r.Timing != nil {
+				c.Explained = explained(arm.Repeats)
+				c.Cause = slower(r.Timing.CoflowTotal, breakdown.Sum(r.Timing.CoflowTotal))
+			}
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// explain compares the measured average of CCT with the fluid model's. If the ratio is outside what transport explains, the note
+// states the likeliest cause.
 func (in Input) explain(s *ArmSummary, arm Arm) {
 	if s.CCT == nil || s.CCT.Fluid == nil || s.Time == nil {
 		return
@@ -28,22 +105,8 @@ func (in Input) explain(s *ArmSummary, arm Arm) {
 	if all <= 0 {
 		return
 	}
-	var own time.Duration
-	for _, c := range transport {
-		own += breakdown.Total(s.Time.coflows, c)
-	}
-	resent, packets := 0, 0
-	for _, r := range arm.Repeats {
-		for _, f := range r.Records.Flows {
-			resent, packets = resent+f.Resent, packets+f.Packets
-		}
-	}
 	f := s.CCT.Fluid
-	f.Explained = 1 / (1 - min(float64(own)/float64(all), 0.99))
-	if packets > resent {
-		f.Explained *= float64(packets) / float64(packets-resent)
-	}
-	f.Explained = metrics.Round6(f.Explained)
+	f.Explained = explained(arm.Repeats)
 	margin := cmp.Or(in.FluidMargin, DefaultFluidMargin)
 	switch {
 	case f.Ratio > f.Explained*(1+margin):
