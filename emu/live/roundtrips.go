@@ -2,7 +2,6 @@ package live
 
 import (
 	"context"
-	"syscall"
 	"time"
 
 	"testbed/emu/fidelity"
@@ -98,13 +97,13 @@ func (b *Backend) measureRoundTrips(ctx context.Context, to func(*probed) *time.
 func (b *Backend) roundTrip(ctx context.Context, p *probed) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.Settings.RoundTripTime)
 	defer cancel()
-	conn, err := b.network.Dial(ctx, p.src, p.dst, wire.ShufflePort, p.hash)
+	c, err := b.network.Dial(ctx, p.src, p.dst, wire.ShufflePort, p.hash)
 	if err != nil {
 		return 0, err
 	}
-	b.network.Greeted(conn.LocalAddr()) // it will have no header
-	defer drop(conn)
-	s, err := kernel.TCPStateOf(conn.(syscall.Conn))
+	b.network.Greeted(c.LocalAddr()) // it will have no header
+	defer drop(c)
+	s, err := kernel.TCPStateOf(c.(*conn).TCPConn)
 	return s.RTT, err
 }
 
