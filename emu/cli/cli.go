@@ -24,6 +24,7 @@ import (
 	"testbed/emu/scenario"
 	"testbed/results/safefile"
 	"testbed/topo/units"
+	"testbed/topo/words"
 )
 
 // version is set when the binary is linked.
@@ -90,7 +91,8 @@ type app struct {
 	args   []string // of the command line, without the program's name
 	stdin  io.Reader
 	stdout *output
-	stderr io.Writer
+	stderr io.Writer // of visible text
+	screen io.Writer // standard error for progress, which moves the cursor
 	json   bool
 	state  string // directory of the testbeds' state
 	shown  progressFlags
@@ -100,14 +102,22 @@ type app struct {
 	abandoned bool // it was interrupted and ends at once
 }
 
-// output is standard output. It keeps the first error, since some writers discard theirs.
+// output is standard output for text, which it writes as words.Visible: names in captures and
+// runs of others reach the terminal as text. It keeps the first error, since some writers
+// discard theirs.
 type output struct {
 	w   io.Writer
 	err error
 }
 
-func (o *output) Write(p []byte) (int, error) {
-	n, err := o.w.Write(p)
+func (o *output) Write(p []byte) (int, error) { return o.keep(words.VisibleWriter(o.w).Write(p)) }
+
+// exact is standard output for bytes that are no text, or that move the cursor.
+type exact struct{ *output }
+
+func (o exact) Write(p []byte) (int, error) { return o.keep(o.w.Write(p)) }
+
+func (o *output) keep(n int, err error) (int, error) {
 	if err != nil {
 		err = fmt.Errorf("write standard output: %w", safefile.Reason(err))
 		o.err = cmp.Or(o.err, err)
@@ -118,7 +128,9 @@ func (o *output) Write(p []byte) (int, error) {
 // Main runs one command line and returns the exit code.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	out := &output{w: stdout}
-	a := &app{args: args, stdin: stdin, stdout: out, stderr: stderr}
+	screen := stderr
+	stderr = words.VisibleWriter(stderr)
+	a := &app{args: args, stdin: stdin, stdout: out, stderr: stderr, screen: screen}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)

@@ -112,7 +112,11 @@ func (a *app) export(dirs []string, chosen []export.Table, format export.Format,
 		return err
 	}
 	if out == "" {
-		return export.Write(a.stdout, chosen[0], runs, format, o)
+		var to io.Writer = a.stdout
+		if format == export.Parquet {
+			to = exact{a.stdout}
+		}
+		return export.Write(to, chosen[0], runs, format, o)
 	}
 	path := func(t export.Table) string { return filepath.Join(out, t.Name+"."+string(format)) }
 	info, err := os.Stat(out)

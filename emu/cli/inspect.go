@@ -331,7 +331,7 @@ func (in *inspector) show(s snapshot) error {
 	if err := drawSnapshot(&b, s, plainStyle(min(width, tables.DefaultWidth))); err != nil {
 		return err
 	}
-	_, err = io.WriteString(in.stdout, frame(b.String(), width, height))
+	_, err = io.WriteString(exact{in.stdout}, frame(b.String(), width, height))
 	return err
 }
 

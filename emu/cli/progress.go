@@ -75,8 +75,11 @@ type display struct {
 
 func (a *app) progress() *display {
 	d := &display{w: a.stderr, quiet: a.shown.quiet, every: cmp.Or(a.shown.every, defaultProgressEvery), now: time.Now}
-	if f, ok := a.stderr.(*os.File); ok {
+	if f, ok := a.screen.(*os.File); ok {
 		d.live = isatty.IsTerminal(f.Fd()) && os.Getenv("TERM") != "dumb"
+	}
+	if d.live {
+		d.w = a.screen
 	}
 	d.colour = d.live && os.Getenv("NO_COLOR") == ""
 	return d

@@ -2,7 +2,6 @@ package compare
 
 import (
 	"bytes"
-	"encoding/csv"
 	"fmt"
 	"io"
 	"strconv"
@@ -10,6 +9,7 @@ import (
 
 	"testbed/results/metrics"
 	tables "testbed/results/table"
+	"testbed/topo/words"
 )
 
 // none is the text of an empty cell.
@@ -360,7 +360,7 @@ func (r *Result) Markdown(w io.Writer) error {
 // _high of its 95 % interval and _outcome, then refused (the reason) and not_like_for_like
 // (reasons, separated by semicolons). Missing figures are empty.
 func (r *Result) CSV(w io.Writer) error {
-	c := csv.NewWriter(w)
+	c := words.NewCSV(w)
 	head := []string{"base_run", "base_arm", "base_verdict", "run", "arm", "verdict", "metric", "pairs", "clusters", "unpaired"}
 	for _, e := range []string{"mean_ratio", "median", "geo_mean"} {
 		head = append(head, e, e+"_low", e+"_high", e+"_outcome")

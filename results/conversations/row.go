@@ -1,11 +1,12 @@
 package conversations
 
 import (
-	"encoding/csv"
 	"fmt"
 	"io"
 	"reflect"
 	"strings"
+
+	"testbed/topo/words"
 )
 
 // Row is a conversation as in files for programs: in JSON with these keys, in CSV with these
@@ -76,7 +77,7 @@ func WriteCSV(w io.Writer, rows []Row) error {
 	for i := range record {
 		record[i], _, _ = strings.Cut(kind.Field(i).Tag.Get("json"), ",")
 	}
-	out := csv.NewWriter(w)
+	out := words.NewCSV(w)
 	if err := out.Write(record); err != nil {
 		return err
 	}

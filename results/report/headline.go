@@ -1,19 +1,19 @@
 package report
 
 import (
-	"encoding/csv"
 	"fmt"
 	"io"
 	"strconv"
 
 	"testbed/results/metrics"
+	"testbed/topo/words"
 )
 
 // HeadlineCSV writes one row for each arm and metric: the figures of Summary in its units,
 // in columns named as its keys. A void arm has its verdict and no figures. Missing figures
 // are empty. The columns are in the package documentation.
 func (r *Report) HeadlineCSV(w io.Writer) error {
-	c := csv.NewWriter(w)
+	c := words.NewCSV(w)
 	if err := c.Write(headlineColumns); err != nil {
 		return err
 	}

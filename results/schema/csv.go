@@ -16,6 +16,7 @@ import (
 
 	"testbed/results/breakdown"
 	"testbed/topo/units"
+	"testbed/topo/words"
 	"testbed/workloads"
 )
 
@@ -29,7 +30,7 @@ func FormatMicros(d time.Duration) string {
 	return string(append(b, '.', byte('0'+n/100%10), byte('0'+n/10%10), byte('0'+n%10)))
 }
 
-func joined(words []string) string { return strings.Join(words, " ") }
+func joined(list []string) string { return strings.Join(list, " ") }
 
 // number formats the values and pointers of a type whose MarshalText adds a unit.
 func number[V ~int64](v *V) ([]byte, error) {
@@ -44,11 +45,11 @@ var formats = csvutil.NewMarshalers(
 	csvutil.MarshalFunc(number[units.Bytes]), csvutil.MarshalFunc(number[units.Rate]),
 	csvutil.MarshalFunc(func(d time.Duration) ([]byte, error) { return []byte(FormatMicros(d)), nil }),
 	csvutil.MarshalFunc(func(x float64) ([]byte, error) { return strconv.AppendFloat(nil, x, 'f', -1, 64), nil }),
-	csvutil.MarshalFunc(func(words []string) ([]byte, error) { return []byte(joined(words)), nil }))
+	csvutil.MarshalFunc(func(list []string) ([]byte, error) { return []byte(joined(list)), nil }))
 
 // Encode writes rows as CSV, with the columns of a header.
 func Encode[T any](w io.Writer, header []string, rows iter.Seq[*T]) error {
-	c := csv.NewWriter(w)
+	c := words.NewCSV(w)
 	e := csvutil.NewEncoder(c)
 	e.SetHeader(header)
 	e.WithMarshalers(formats)
@@ -140,16 +141,16 @@ var parsers = csvutil.NewUnmarshalers(
 	csvutil.UnmarshalFunc(whole[int]), csvutil.UnmarshalFunc(whole[units.Bytes]), csvutil.UnmarshalFunc(whole[units.Rate]),
 	csvutil.UnmarshalFunc(whole[workloads.CoflowID]), csvutil.UnmarshalFunc(whole[workloads.FlowID]), csvutil.UnmarshalFunc(whole[workloads.BlockID]),
 	csvutil.UnmarshalFunc(whole[workloads.WriterID]), csvutil.UnmarshalFunc(whole[workloads.JobID]),
-	csvutil.UnmarshalFunc(real), csvutil.UnmarshalFunc(micros), csvutil.UnmarshalFunc(truth), csvutil.UnmarshalFunc(text), csvutil.UnmarshalFunc(words), csvutil.UnmarshalFunc(cause))
+	csvutil.UnmarshalFunc(real), csvutil.UnmarshalFunc(micros), csvutil.UnmarshalFunc(truth), csvutil.UnmarshalFunc(text), csvutil.UnmarshalFunc(list), csvutil.UnmarshalFunc(cause))
 
-// text copies a cell, because cells share the memory of their line.
+// text restores the text of a cell, and copies it, because cells share the memory of their line.
 func text(cell []byte, v *string) error {
-	*v = string(cell)
+	*v = words.Text(string(cell))
 	return nil
 }
 
-func words(cell []byte, v *[]string) error {
-	*v = strings.Fields(string(cell))
+func list(cell []byte, v *[]string) error {
+	*v = strings.Fields(words.Text(string(cell)))
 	return nil
 }
 

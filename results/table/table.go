@@ -18,6 +18,8 @@ import (
 	"github.com/olekukonko/tablewriter/pkg/twwidth"
 	"github.com/olekukonko/tablewriter/renderer"
 	"github.com/olekukonko/tablewriter/tw"
+
+	"testbed/topo/words"
 )
 
 // DefaultWidth is the default width of output in columns of a terminal.
@@ -115,8 +117,8 @@ func (f Fitted) Notes() []string {
 // Width returns the number of columns that a text takes on a terminal.
 func Width(text string) int { return twwidth.Width(text) }
 
-// cell returns the text of a cell on one line.
-func cell(s string) string { return strings.Join(strings.Fields(s), " ") }
+// cell returns the text of a cell on one line, as words.Visible shows it.
+func cell(s string) string { return words.Visible(strings.Join(strings.Fields(s), " ")) }
 
 // layout is the state of fitting a table: the remaining columns, by index, with their
 // cells and widths.
@@ -458,7 +460,7 @@ func Wrap(text string, most int) []string {
 func (s Style) Paragraph(w io.Writer, first, rest, text string) error {
 	begin := first
 	var b strings.Builder
-	for _, line := range Wrap(s.Text(text), s.width()-max(Width(first), Width(rest))) {
+	for _, line := range Wrap(words.Visible(s.Text(text)), s.width()-max(Width(first), Width(rest))) {
 		b.WriteString(strings.TrimRight(begin+line, " ") + "\n")
 		begin = rest
 	}

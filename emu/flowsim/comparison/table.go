@@ -1,7 +1,6 @@
 package comparison
 
 import (
-	"encoding/csv"
 	"fmt"
 	"io"
 	"strconv"
@@ -9,6 +8,7 @@ import (
 
 	"testbed/results/table"
 	"testbed/topo/units"
+	"testbed/topo/words"
 	"testbed/workloads"
 )
 
@@ -61,7 +61,7 @@ var csvHead = []string{"policy", "coflows", "average_s", "p50_s", "p90_s", "p95_
 
 // CSV writes one row for each policy. Averages of bins without coflows are empty.
 func (o *Outcome) CSV(w io.Writer) error {
-	c := csv.NewWriter(w)
+	c := words.NewCSV(w)
 	if err := c.Write(csvHead); err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (o *Outcome) CSV(w io.Writer) error {
 // CoflowsCSV writes one row for each policy and coflow: the data from which all other figures
 // are computed.
 func (o *Outcome) CoflowsCSV(w io.Writer) error {
-	c := csv.NewWriter(w)
+	c := words.NewCSV(w)
 	if err := c.Write([]string{"policy", "coflow", "arrival_s", "start_s", "finish_s", "cct_s", "bound_s", "width", "bytes", "largest_flow_bytes", "queue", "queued_s", "pilots", "pilot_bytes", "sampled_s"}); err != nil {
 		return err
 	}
