@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -19,6 +20,7 @@ import (
 
 	"testbed/results/conversations"
 	"testbed/results/pcap"
+	"testbed/results/rundir"
 	"testbed/results/safefile"
 	tables "testbed/results/table"
 	"testbed/topo/magic"
@@ -122,8 +124,12 @@ func (l *looker) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	changed, err := l.changed(args, paths)
+	if err != nil {
+		return err
+	}
 	if l.export != "" {
-		return l.exportAll(ctx, paths)
+		return errors.Join(l.exportAll(ctx, paths), changed)
 	}
 	all := make([]*conversations.Capture, len(paths))
 	failed := make([]error, len(paths))
@@ -159,7 +165,38 @@ func (l *looker) run(ctx context.Context, args []string) error {
 	}
 	// Conversations of a capture are in order of their first packets.
 	slices.SortStableFunc(list, func(a, b listed) int { return l.order.Compare(a.Conversation, b.Conversation) })
-	return errors.Join(l.show(captures, shown, list), errors.Join(failed...))
+	return errors.Join(l.show(captures, shown, list), errors.Join(failed...), changed)
+}
+
+// changed returns an error that names the captures of run directories, among args and paths, that are not
+// what the run wrote.
+func (l *looker) changed(args, paths []string) (changed, err error) {
+	runs := map[string]bool{}
+	var names []string // absolute
+	for _, name := range append(slices.Clone(args), paths...) {
+		if dir, ok := rundir.Around(name); ok && name != stdio {
+			runs[dir] = true
+		}
+		if name, err = filepath.Abs(name); err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	var errs []error
+	for _, dir := range slices.Sorted(maps.Keys(runs)) {
+		_, changes, err := rundir.Inspect(dir)
+		if err != nil {
+			return nil, fmt.Errorf("pcap: %s: %w", dir, err)
+		}
+		for _, c := range changes {
+			file := filepath.Join(dir, c.File)
+			asked := slices.ContainsFunc(names, func(n string) bool { return n == file || strings.HasPrefix(file, n+string(filepath.Separator)) })
+			if asked && filepath.Base(filepath.Dir(file)) == rundir.CapturesDir {
+				errs = append(errs, fmt.Errorf("pcap: %s: %s", dir, c))
+			}
+		}
+	}
+	return errors.Join(errs...), nil
 }
 
 // read reads a capture, or standard input.

@@ -218,7 +218,20 @@ func linkToOther(dirs []string, i int) bool {
 	return false
 }
 
-// openRuns reads run directories, and notes partial ones on standard error.
+// noteChanges prints the files of a run directory that changed after the run.
+func (a *app) noteChanges(dir string, changes []rundir.Change) {
+	for _, c := range changes[:min(mostChanges, len(changes))] {
+		fmt.Fprintf(a.stderr, "note: %s: %s\n", dir, c)
+	}
+	if more := len(changes) - mostChanges; more > 0 {
+		fmt.Fprintf(a.stderr, "note: %s: %d more files changed\n", dir, more)
+	}
+}
+
+// mostChanges is the maximum number of changed files that are printed for a run directory.
+const mostChanges = 20
+
+// openRuns reads run directories, and notes partial and changed ones on standard error.
 func (a *app) openRuns(dirs []string) ([]*rundir.Run, error) {
 	var runs []*rundir.Run
 	var errs []error
@@ -231,6 +244,7 @@ func (a *app) openRuns(dirs []string) ([]*rundir.Run, error) {
 			errs = append(errs, err)
 			continue
 		}
+		a.noteChanges(dir, r.Changes)
 		if p := r.Summary.Partial; p != nil {
 			fmt.Fprintf(a.stderr, "note: %s: %s\n", r.Summary.RunID, p)
 		}

@@ -189,26 +189,40 @@ func (a *app) present(o *runner.Outcome, form *forms) error {
 		if err := o.Report.TerminalIn(w, s); err != nil {
 			return err
 		}
+		if o.Dir == "" {
+			return nil
+		}
 		_, err := fmt.Fprintf(w, "\nRun directory: %s\n", o.Dir)
 		return err
 	}}); err != nil {
 		return err
 	}
-	if o.Level() == verdict.Void {
-		return errVoid
+	var err error
+	if o.Dir == "" {
+		err = hinted{errors.New("report: not written: captures or records changed after the run, whose own figures are kept"),
+			"write the report elsewhere with -o DIR, or replace the run's figures with --force"}
 	}
-	return nil
+	if o.Level() == verdict.Void {
+		err = errors.Join(errVoid, err)
+	}
+	return err
 }
 
 func (a *app) reportCmd() *cobra.Command {
 	var form forms
+	var o runner.ReportOptions
 	cmd := &cobra.Command{
 		Use: "report RUN", Short: "Recompute the report of a run from its captures",
 		Long: `Report reads the captures in a run directory, recomputes all figures and writes report.md,
 report.html, summary.json and the CSV files. It needs only the captures. If the records
-of the run are missing, the verdict is "unverified".`,
+of the run are missing, the verdict is "unverified".
+
+The manifest has the SHA-256 sum of each file. A capture or record that changed after the run is
+named and not used; the arm is degraded, or void if more than 5 % of its coflows, blocks or jobs
+have no record then. The run's own figures are then kept: the new ones go to -o DIR, or replace
+them with --force.`,
 		Example: `  testbed report runs/quickstart-20260102-150405-ab12
-  testbed report runs/quickstart-20260102-150405-ab12 --csv
+  testbed report runs/quickstart-20260102-150405-ab12 -o again
   testbed report runs/quickstart-20260102-150405-ab12 --json`,
 		Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -216,15 +230,19 @@ of the run are missing, the verdict is "unverified".`,
 				return err
 			}
 			show := a.progress()
-			o, err := runner.ReportProgress(cmd.Context(), args[0], show.update)
+			o.Progress = show.update
+			out, err := runner.Report(cmd.Context(), args[0], o)
 			show.done()
 			if err != nil {
 				return err
 			}
-			return a.present(o, &form)
+			a.noteChanges(args[0], out.Changes)
+			return a.present(out, &form)
 		},
 		ValidArgsFunction: completeDirs,
 	}
+	addOutput(cmd, &o.Out, "", "directory for the report; default: the run directory")
+	addForce(cmd, &o.Force, "replace the figures of a run of which captures or records changed")
 	form.add(cmd, "arm and metric")
 	return cmd
 }

@@ -52,8 +52,9 @@ func (a *app) runsCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "runs [DIRECTORY]", Short: "List run directories, newest first",
 		Long: `Runs lists the run directories in a directory ("runs" by default): name, scenario, date,
-arms, the worst verdict of any arm, and size on disk. The link "latest" in the directory
-points to the newest run, and can be given to every verb that reads a run.`,
+arms, the worst verdict of any arm, and size on disk. It compares the files of each run with
+the sums in its manifest, and says "changed" where one differs (testbed report names it). The link
+"latest" in the directory points to the newest run, and can be given to every verb that reads a run.`,
 		Example: `  testbed runs
   testbed runs --json | jq -r '.[0].name'
   testbed report runs/latest`,
@@ -107,8 +108,12 @@ func runState(e rundir.Entry) string {
 	case e.Backend == rundir.Fluid:
 		state = "fluid model"
 	}
-	if e.State == rundir.Complete {
-		return cmp.Or(state, "–")
+	parts := []string{state}
+	if e.State != rundir.Complete {
+		parts = append(parts, e.State)
 	}
-	return strings.TrimPrefix(state+", "+e.State, ", ")
+	if len(e.Changes) > 0 {
+		parts = append(parts, "changed")
+	}
+	return cmp.Or(strings.TrimPrefix(strings.Join(parts, ", "), ", "), "–")
 }

@@ -129,6 +129,9 @@ type Samples struct {
 	MedianCCT time.Duration // of coflows, or of block writes without coflows
 	// Problems are gaps in the records of captures; each degrades the run.
 	Problems []string
+	// Completed are the numbers of items that the engine completed, by their name ("coflows"), and
+	// Recorded the numbers of those with a record in the captures.
+	Completed, Recorded map[string]int `json:",omitempty"`
 	// Bursts are all captured directions of links, Losses all namespaces.
 	Bursts  []Conformance
 	Losses  []Loss
@@ -228,29 +231,7 @@ func Judge(s Samples, th Thresholds) verdict.Verdict {
 		retransmission(s, th), segments(s, th), flowControl(s, th), fluidModel(s, th),
 	}
 	othersDelayed(checks)
-	return Doubt(verdict.Of(checks...), s.Problems)
-}
-
-// recordsCheck is the name of the check for gaps in the records of captures.
-const recordsCheck = "records"
-
-// Doubt adds the problems of captures to a verdict. A verdict that includes them already
-// is returned unchanged.
-func Doubt(v verdict.Verdict, problems []string) verdict.Verdict {
-	if len(problems) == 0 {
-		return v
-	}
-	return withCheck(v, verdict.Check{Name: recordsCheck, Level: verdict.Degraded, Value: fmt.Sprintf("%d problems", len(problems)), Pass: "0 problems", Void: "-", Reason: problems[0]})
-}
-
-// withCheck adds a check to a verdict without one of its name.
-func withCheck(v verdict.Verdict, c verdict.Check) verdict.Verdict {
-	if slices.ContainsFunc(v.Checks, func(old verdict.Check) bool { return old.Name == c.Name }) {
-		return v
-	}
-	out := verdict.Of(append(slices.Clone(v.Checks), c)...)
-	out.Earlier = v.Earlier
-	return out
+	return Doubt(verdict.Of(checks...), s.Problems, s.Completed, s.Recorded)
 }
 
 func grade(pass, void bool) verdict.Level {

@@ -282,9 +282,35 @@ func TestExempt(t *testing.T) {
 func TestDoubtKeepsEarlierTries(t *testing.T) {
 	v := verdict.Of(verdict.Check{Name: "stall", Level: verdict.Pass})
 	v.Earlier = []verdict.Verdict{verdict.Of(verdict.Check{Name: "stall", Level: verdict.Void})}
-	got := Doubt(v, []string{"h0: cut off"})
+	got := Doubt(v, []string{"h0: cut off"}, nil, nil)
 	if got.Level != verdict.Degraded || len(got.Earlier) != 1 || got.Earlier[0].Level != verdict.Void {
 		t.Errorf("Doubt = %+v, want a degraded verdict after a try that was void", got)
+	}
+}
+
+// A repeat is void if more than 5 % of its coflows, blocks or jobs have no record, even if its verdict
+// contains a milder doubt already.
+func TestRecordsHaveABoundForVoid(t *testing.T) {
+	for _, tt := range []struct {
+		completed, recorded map[string]int
+		want                verdict.Level
+		value               string
+	}{
+		{map[string]int{"coflows": 30}, map[string]int{"coflows": 30}, verdict.Pass, ""},
+		{map[string]int{"coflows": 30}, map[string]int{"coflows": 29}, verdict.Degraded, "0 problems, records of 29 of 30 coflows"},
+		{map[string]int{"coflows": 30}, map[string]int{"coflows": 19}, verdict.Void, "0 problems, records of 19 of 30 coflows"},
+		{map[string]int{"coflows": 20, "blocks": 9}, map[string]int{"coflows": 19}, verdict.Void, "0 problems, records of 0 of 9 blocks and 19 of 20 coflows"},
+	} {
+		v := Judge(Samples{Completed: tt.completed, Recorded: tt.recorded}, Default())
+		again := Doubt(Doubt(verdict.Of(), []string{"h0: cut off"}, nil, nil), nil, tt.completed, tt.recorded)
+		for _, c := range v.Checks {
+			if c.Name == "records" && (c.Level != tt.want || c.Value != tt.value) {
+				t.Errorf("%v of %v: %+v, want %v, %q", tt.recorded, tt.completed, c, tt.want, tt.value)
+			}
+		}
+		if v.Level < tt.want || again.Level != max(verdict.Degraded, tt.want) || len(again.Checks) != 1 {
+			t.Errorf("%v of %v: %v, and after a doubt %+v, want %v", tt.recorded, tt.completed, v.Level, again, tt.want)
+		}
 	}
 }
 

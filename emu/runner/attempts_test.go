@@ -75,7 +75,7 @@ func TestAttempts(t *testing.T) {
 					t.Errorf("report.md does not say %q", w)
 				}
 			}
-			again, err := Report(t.Context(), out.Dir)
+			again, err := Report(t.Context(), out.Dir, ReportOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -92,7 +92,7 @@ func reduced(t *testing.T, dir string) (flows.Result, report.Repeat) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rep, err := repeatOf(dir, res)
+	rep, err := repeatOf(repeatFiles{dir: dir}, res)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func sameFromCaptures(t *testing.T, dir string, whole report.Repeat) map[string]
 	if d := cmp.Diff(whole.Slots, bare.Slots) + cmp.Diff(whole.Placement, bare.Placement) + cmp.Diff(whole.Progress, bare.Progress); d != "" {
 		t.Errorf("other figures (-run directory +captures alone):\n%s", d)
 	}
-	meta, err := readWorkloadMeta(dir)
+	meta, err := readWorkloadMeta(repeatFiles{dir: dir})
 	if err != nil || len(r.Writes) != len(meta.Writers) || len(r.Jobs) != len(meta.Jobs)+len(meta.TaskJobs) || len(meta.Background) == 0 {
 		t.Errorf("%d requests and %d jobs of %+v, %v", len(r.Writes), len(r.Jobs), meta, err)
 	}

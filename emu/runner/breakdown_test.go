@@ -43,7 +43,7 @@ func taken(t *testing.T, s *scenario.Scenario, planted tamper) *breakdown.Run {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rep, err := repeatOf(dir, res)
+	rep, err := repeatOf(repeatFiles{dir: dir}, res)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func TestCapturesWithoutFabric(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	out, err := Report(t.Context(), dir)
+	out, err := Report(t.Context(), dir, ReportOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +283,7 @@ func TestReportOfBareCapturesIsTheSame(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := Report(t.Context(), out.Dir); err != nil {
+	if _, err := Report(t.Context(), out.Dir, ReportOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	whole := map[string]map[string]any{}
@@ -299,7 +299,7 @@ func TestReportOfBareCapturesIsTheSame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bare, err := Report(t.Context(), out.Dir)
+	bare, err := Report(t.Context(), out.Dir, ReportOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

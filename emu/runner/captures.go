@@ -16,7 +16,7 @@ import (
 )
 
 // capturesDir is the directory of a repeat's captures.
-const capturesDir = "captures"
+const capturesDir = rundir.CapturesDir
 
 // Captures is what happens to the captures of a repeat after its figures were computed.
 type Captures string
@@ -82,14 +82,4 @@ func compressAll(ctx context.Context, dir string) error {
 	}
 	_ = g.Wait() // errors are kept in order
 	return errors.Join(errs...)
-}
-
-// droppedCaptures is the error of a run whose captures were dropped; nil for any other directory.
-func droppedCaptures(dir string) error {
-	var m Manifest
-	found, err := readJSON(filepath.Join(dir, rundir.ManifestFile), &m)
-	if err != nil || !found || m.Captures != string(DropCaptures) {
-		return nil // errors of a manifest are reported where it is needed
-	}
-	return fmt.Errorf("report: %s has no captures: it ran with --captures %s; its report and tables are those that the run wrote", dir, DropCaptures)
 }

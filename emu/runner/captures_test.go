@@ -37,7 +37,7 @@ func TestCapturesAreKeptOrDropped(t *testing.T) {
 			if !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("%s: %d captures, %v", mode, len(list), err)
 			}
-			if _, err := Report(t.Context(), out.Dir); err == nil || !strings.Contains(err.Error(), "--captures drop") {
+			if _, err := Report(t.Context(), out.Dir, ReportOptions{}); err == nil || !strings.Contains(err.Error(), "--captures drop") {
 				t.Errorf("report without captures: %v", err)
 			}
 			continue
@@ -53,7 +53,7 @@ func TestCapturesAreKeptOrDropped(t *testing.T) {
 				t.Errorf("%q: %s, expected the suffix %s", mode, e.Name(), want)
 			}
 		}
-		if _, err := Report(t.Context(), out.Dir); err != nil {
+		if _, err := Report(t.Context(), out.Dir, ReportOptions{}); err != nil {
 			t.Errorf("%q: %v", mode, err)
 		}
 	}

@@ -60,30 +60,31 @@ func placed(v *scenario.Value, dir string) string {
 // and limits. The error is a *WorkloadError if values differ. Runs with equal fingerprints are
 // the same. If the fingerprints differ, for example because of other arms, sameWorkload compares
 // the recorded scenarios key by key; these must be unchanged since the runs.
-func sameWorkload(a, b, version string) (notes []string, err error) {
-	ma, sa, err := openRun(a)
-	if err != nil {
-		return nil, err
-	}
-	mb, sb, err := openRun(b)
-	if err != nil {
-		return nil, err
-	}
+func sameWorkload(a, b *rundir.Run, version string) (notes []string, err error) {
+	ma, mb := a.Manifest, b.Manifest
 	if ma.Workload != "" && ma.Workload == mb.Workload {
 		return nil, nil
+	}
+	sa, err := loadRecorded(a.Dir)
+	if err != nil {
+		return nil, err
+	}
+	sb, err := loadRecorded(b.Dir)
+	if err != nil {
+		return nil, err
 	}
 	differs, err := scenario.WorkloadDiffers(sa, sb)
 	if err != nil {
 		return nil, err
 	}
 	if len(differs) > 0 {
-		return nil, &WorkloadError{a, b, differs}
+		return nil, &WorkloadError{a.Dir, b.Dir, differs}
 	}
 	for _, x := range []struct {
 		dir string
-		m   Manifest
+		m   *Manifest
 		s   *scenario.Scenario
-	}{{a, ma, sa}, {b, mb, sb}} {
+	}{{a.Dir, ma, sa}, {b.Dir, mb, sb}} {
 		got, err := x.s.Fingerprint()
 		if err != nil {
 			return nil, err
@@ -121,6 +122,9 @@ func Compare(dirs []string, o CompareOptions) (*compare.Result, error) {
 			}
 		}
 		in.Runs = append(in.Runs, run)
+		for _, c := range r.Changes {
+			in.Notes = append(in.Notes, strings.TrimSpace(run.Label+" "+r.Summary.RunID)+": "+c.String())
+		}
 		if p := r.Summary.Partial; p != nil {
 			in.Notes = append(in.Notes, strings.TrimSpace(run.Label+" "+r.Summary.RunID)+" was cut short: "+p.String())
 		}
@@ -139,7 +143,7 @@ func Compare(dirs []string, o CompareOptions) (*compare.Result, error) {
 			if runs[0].Manifest == nil || r.Manifest == nil {
 				return nil, fmt.Errorf("compare: %s or %s has no manifest.json, so their workloads cannot be checked: expected complete run directories", dirs[0], dirs[i+1])
 			}
-			notes, err := sameWorkload(dirs[0], dirs[i+1], o.Version)
+			notes, err := sameWorkload(runs[0], r, o.Version)
 			if err != nil {
 				return nil, fmt.Errorf("compare: %w", err)
 			}

@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"path/filepath"
 	"time"
 
 	"testbed/emu/engine"
@@ -65,9 +64,9 @@ func (s *stopwatch) record(timed bool) report.Coordinator {
 
 // readCoordinator reads the statistics of the coordinator from the directory of a repeat. It
 // returns nil if there are none, as in runs of older versions.
-func readCoordinator(dir string) (*report.Coordinator, error) {
+func readCoordinator(dir repeatFiles) (*report.Coordinator, error) {
 	var c report.Coordinator
-	found, err := readJSON(filepath.Join(dir, coordinatorFile), &c)
+	found, err := dir.read(coordinatorFile, &c)
 	if err != nil || !found {
 		return nil, err
 	}

@@ -39,7 +39,7 @@ repeat: 2
 			if c == nil || c.Repeats != 2 || c.Decisions < 2 || c.Flushes < 1 || c.Flushes > c.Decisions || c.HostsTold < c.Flushes || c.Updates < 2 || c.Took != nil || c.Missed != nil {
 				t.Fatalf("latency %s, %s: %+v", latency, a.Name, c)
 			}
-			one, err := readCoordinator(repeatDir(out.Dir, a.Name, 1))
+			one, err := readCoordinator(repeatFiles{dir: repeatDir(out.Dir, a.Name, 1)})
 			if err != nil || one == nil || 2*one.Decisions != c.Decisions || one.Took != nil {
 				t.Errorf("latency %s, %s: repeat 1: %+v, %v", latency, a.Name, one, err)
 			}

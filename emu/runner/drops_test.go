@@ -251,7 +251,7 @@ arms: {coflow: [fair]}
 			if err := os.WriteFile(filepath.Join(repeatDir(out.Dir, "fair", 0), fidelityFile), pass, 0o644); err != nil {
 				t.Fatal(err)
 			}
-			again, err := Report(t.Context(), out.Dir)
+			again, err := Report(t.Context(), out.Dir, ReportOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -268,7 +268,7 @@ arms: {coflow: [fair]}
 			if err := os.Remove(filepath.Join(repeatDir(out.Dir, "fair", 0), report.QueuesFile)); err != nil {
 				t.Fatal(err)
 			}
-			if again, err = Report(t.Context(), out.Dir); err != nil {
+			if again, err = Report(t.Context(), out.Dir, ReportOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			if l := again.Report.Summary.Arms[0].Losses; l.Source != report.DropsCaptures {

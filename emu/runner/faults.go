@@ -2,7 +2,6 @@ package runner
 
 import (
 	"fmt"
-	"path/filepath"
 
 	"testbed/emu/engine"
 	"testbed/emu/fault"
@@ -59,9 +58,9 @@ func startsWithHost(why, host string) bool {
 
 // withReasons joins the failures in captures with the recorded reasons. It keeps failures that
 // only one of them has.
-func withReasons(dir string, measured []flows.Failure) ([]report.Failure, error) {
+func withReasons(dir repeatFiles, measured []flows.Failure) ([]report.Failure, error) {
 	var recorded []report.Failure
-	if _, err := readJSON(filepath.Join(dir, failuresFile), &recorded); err != nil {
+	if _, err := dir.read(failuresFile, &recorded); err != nil {
 		return nil, err
 	}
 	type key struct {

@@ -93,7 +93,7 @@ func TestFaultsOnPackets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rep, err := repeatOf(dir, res)
+	rep, err := repeatOf(repeatFiles{dir: dir}, res)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestFaultsOnPackets(t *testing.T) {
 	if err := os.CopyFS(bare, os.DirFS(filepath.Join(dir, "captures"))); err != nil {
 		t.Fatal(err)
 	}
-	again, err := Report(t.Context(), filepath.Dir(bare))
+	again, err := Report(t.Context(), filepath.Dir(bare), ReportOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

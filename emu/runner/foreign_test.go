@@ -204,7 +204,7 @@ func TestForeignTrafficIsCaught(t *testing.T) {
 							t.Fatal(err)
 						}
 					}
-					again, err := Report(t.Context(), out.Dir)
+					again, err := Report(t.Context(), out.Dir, ReportOptions{})
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -121,7 +121,7 @@ func TestJobsUnderPlacementPolicies(t *testing.T) {
 		if len(waited) != 1 || waited["waits"] < blocks/2 || len(run.Jobs) != 5*len(arms) {
 			t.Errorf("by blocks.csv these had to wait: %v; %d rows of jobs.csv", waited, len(run.Jobs))
 		}
-		again, err := Report(t.Context(), out.Dir)
+		again, err := Report(t.Context(), out.Dir, ReportOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

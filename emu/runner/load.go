@@ -33,7 +33,7 @@ type LinkLoad struct {
 // Loads computes the link loads of one repeat of an arm from the captures in a run directory.
 // arm "" stands for the first arm.
 func Loads(ctx context.Context, dir, arm string, repeat int) (*LinkLoad, error) {
-	m, s, err := openRun(dir)
+	m, changes, s, err := openRun(dir)
 	if err != nil {
 		return nil, fmt.Errorf("loads: %w", err)
 	}
@@ -46,11 +46,17 @@ func Loads(ctx context.Context, dir, arm string, repeat int) (*LinkLoad, error) 
 	if repeat < 0 || repeat >= m.Repeats {
 		return nil, fmt.Errorf("loads of %s: no repeat %d: expected 0 to %d", dir, repeat, m.Repeats-1)
 	}
+	captures := filepath.Join(repeatDir(dir, arm, repeat), capturesDir)
+	for _, c := range changes {
+		if filepath.Dir(filepath.Join(dir, c.File)) == captures {
+			return nil, fmt.Errorf("loads of %s: %s: restore it", dir, c)
+		}
+	}
 	f, err := s.Shape().Build()
 	if err != nil {
 		return nil, err
 	}
-	res, err := flows.Reduce(ctx, filepath.Join(repeatDir(dir, arm, repeat), capturesDir), flows.Options{})
+	res, err := flows.Reduce(ctx, captures, flows.Options{})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("loads of %s: arm %s, repeat %d has no captures (a simulation has none): %w", dir, arm, repeat, err)
 	} else if err != nil {

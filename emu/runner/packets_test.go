@@ -85,7 +85,7 @@ func onPackets(t *testing.T, s *scenario.Scenario) (*Outcome, map[string]report.
 		if err != nil {
 			t.Fatal(err)
 		}
-		rep, err := repeatOf(dir, res)
+		rep, err := repeatOf(repeatFiles{dir: dir}, res)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,7 +212,7 @@ func TestCapturesAreEnough(t *testing.T) {
 		}
 	}
 	bare := bareCaptures(t, out.Dir)
-	again, err := Report(t.Context(), bare)
+	again, err := Report(t.Context(), bare, ReportOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,7 @@ func TestCapturesAreEnough(t *testing.T) {
 		t.Errorf("verdict of bare captures %v, %d figures", again.Level(), len(figures(again.Report)))
 	}
 	// With the facts about the workload, a report also has write requests and placement.
-	whole, err := Report(t.Context(), out.Dir)
+	whole, err := Report(t.Context(), out.Dir, ReportOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

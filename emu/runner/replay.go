@@ -52,9 +52,10 @@ type ReplayedRepeat struct {
 // Replay steps a new engine, with the policies and the seed of the scenario in
 // a run directory, through the logged events, and compares its decisions with the logged ones.
 // It needs no root and no captures. It stops at the first log that cannot be read and returns
-// the results so far.
+// the results so far. It also returns results of logs that changed after the run, with an error that names
+// them.
 func Replay(ctx context.Context, dir string, o ReplayOptions) (*Replays, error) {
-	m, s, err := openRun(dir)
+	m, changes, s, err := openRun(dir)
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
@@ -69,6 +70,10 @@ func Replay(ctx context.Context, dir string, o ReplayOptions) (*Replays, error) 
 		out.Notes = append(out.Notes, fmt.Sprintf("scenario.yaml or a trace differs from the run (fingerprint %.12s in manifest.json, now %.12s): the files were changed, or this version (%s; the run used %s) reads them differently", m.Workload, got, o.Version, m.Tool))
 	} else if o.Version != "" && o.Version != m.Tool {
 		out.Notes = append(out.Notes, fmt.Sprintf("the run was made by version %s, this is %s: differences can result from changes between the versions", m.Tool, o.Version))
+	}
+	var inputs []string // files in the run directory
+	for _, f := range s.Files() {
+		inputs = append(inputs, f.Name)
 	}
 	r := &run{s: s, fabric: f, arms: s.ArmList()}
 	arms, err := r.chosen(o)
@@ -90,6 +95,9 @@ func Replay(ctx context.Context, dir string, o ReplayOptions) (*Replays, error) 
 				out.Notes = append(out.Notes, name+" has no log: fluid.jobs_only of its scenario leaves it out")
 				continue
 			}
+			if file, err := filepath.Rel(dir, path); err == nil {
+				inputs = append(inputs, filepath.ToSlash(file))
+			}
 			got, err := r.replay(ctx, path, arm, repeat)
 			if errors.Is(err, fs.ErrNotExist) {
 				return out, fmt.Errorf("replay: no log of %s: %w", name, err)
@@ -106,7 +114,13 @@ func Replay(ctx context.Context, dir string, o ReplayOptions) (*Replays, error) 
 	if len(out.Repeats) == 0 {
 		return out, fmt.Errorf("replay of %s: nothing to replay: %s", dir, strings.Join(out.Notes, "; "))
 	}
-	return out, nil
+	var errs []error
+	for _, c := range changes {
+		if slices.Contains(inputs, c.File) {
+			errs = append(errs, fmt.Errorf("replay of %s: %s", dir, c))
+		}
+	}
+	return out, errors.Join(errs...)
 }
 
 // chosen returns the indexes of the arms to replay.
@@ -145,17 +159,22 @@ func (r *run) replay(ctx context.Context, path string, arm, repeat int) (out eng
 	return engine.Replay(ctx, file, e)
 }
 
-// openRun reads the manifest and the scenario of a run directory.
-func openRun(dir string) (Manifest, *scenario.Scenario, error) {
-	var m Manifest
-	if found, err := readJSON(filepath.Join(dir, rundir.ManifestFile), &m); err != nil {
-		return m, nil, err
-	} else if !found {
-		return m, nil, fmt.Errorf("%s: no manifest.json: expected a run directory", dir)
+// openRun reads the manifest and the scenario of a run directory, and which of its files changed.
+func openRun(dir string) (*Manifest, []rundir.Change, *scenario.Scenario, error) {
+	m, changes, err := rundir.Inspect(dir)
+	switch {
+	case err != nil:
+		return nil, nil, nil, fmt.Errorf("%s: %w", dir, err)
+	case m == nil:
+		return nil, nil, nil, fmt.Errorf("%s: no manifest.json: expected a run directory", dir)
+	case m.Backend != rundir.Packets && m.Backend != rundir.Fluid:
+		return nil, nil, nil, fmt.Errorf("%s: backend %q: expected packets or fluid", filepath.Join(dir, rundir.ManifestFile), m.Backend)
 	}
-	if m.Backend != rundir.Packets && m.Backend != rundir.Fluid {
-		return m, nil, fmt.Errorf("%s: backend %q: expected packets or fluid", filepath.Join(dir, rundir.ManifestFile), m.Backend)
-	}
-	s, err := scenario.Load(filepath.Join(dir, "scenario.yaml"), scenario.Options{Catalog: catalog.All()})
-	return m, s, err
+	s, err := loadRecorded(dir)
+	return m, changes, s, err
+}
+
+// loadRecorded reads the scenario of a run directory.
+func loadRecorded(dir string) (*scenario.Scenario, error) {
+	return scenario.Load(filepath.Join(dir, "scenario.yaml"), scenario.Options{Catalog: catalog.All()})
 }

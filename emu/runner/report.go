@@ -3,18 +3,15 @@ package runner
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"testbed/emu/calibration"
 	"time"
 
+	"testbed/emu/calibration"
 	"testbed/emu/fidelity"
 	"testbed/emu/live"
 	"testbed/emu/plan"
@@ -54,7 +51,15 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 	if err != nil {
 		return report.Repeat{}, err
 	}
+	files := repeatFiles{dir: dir}
+	meta, err := readWorkloadMeta(files)
+	if err != nil {
+		return report.Repeat{}, err
+	}
+	meta.Join(&res.Records)
+	meta.Join(&seen)
 	s := fidelity.Samples{Links: m.Links, Queues: m.Queues, RoundTrips: m.RoundTrips, Disks: m.Disks, Lateness: m.Lateness, Problems: res.Problems,
+		Completed: metrics.CompletedItems(seen), Recorded: metrics.CompletedItems(res.Records),
 		Transfers: transfers(res, seen, m.Zero), MedianCCT: medianCompletion(res.Records),
 		TCP: tcpOf(f, res, m), Losses: m.Losses, Foreign: foreignOf(f, res), Switches: m.SwitchPackets, Crossings: crossings(f, m.Crossings, res), Stall: m.Stall, Machine: m.Machine, Clock: m.Clock, Kernel: m.Kernel, KernelLost: m.KernelLost, Exempt: m.Exempt, Lossy: m.Lossy}
 	bucket := buckets(p)
@@ -96,7 +101,7 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 	if err := writeJSON(filepath.Join(dir, report.QueuesFile), queues); err != nil {
 		return report.Repeat{}, err
 	}
-	out, err := measuredOf(dir, res)
+	out, err := measuredOf(files, res)
 	if err != nil {
 		return report.Repeat{}, err
 	}
@@ -109,7 +114,7 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 	if err := writeJSON(filepath.Join(dir, fidelityFile), fidelity.Judge(s, fidelity.Default())); err != nil {
 		return report.Repeat{}, err
 	}
-	out.Verdict, err = verdictOf(dir, out, res)
+	err = files.judged(&out, res)
 	return out, err
 }
 
@@ -303,17 +308,17 @@ func medianCompletion(r flows.Records) time.Duration {
 }
 
 // repeatOf joins the results of captures with the other records of a repeat.
-func repeatOf(dir string, res flows.Result) (report.Repeat, error) {
+func repeatOf(dir repeatFiles, res flows.Result) (report.Repeat, error) {
 	out, err := measuredOf(dir, res)
 	if err != nil {
 		return report.Repeat{}, err
 	}
-	out.Verdict, err = verdictOf(dir, out, res)
+	err = dir.judged(&out, res)
 	return out, err
 }
 
 // measuredOf is repeatOf without the verdict.
-func measuredOf(dir string, res flows.Result) (report.Repeat, error) {
+func measuredOf(dir repeatFiles, res flows.Result) (report.Repeat, error) {
 	meta, err := readWorkloadMeta(dir)
 	if err != nil {
 		return report.Repeat{}, err
@@ -360,7 +365,7 @@ func measuredOf(dir string, res flows.Result) (report.Repeat, error) {
 		return report.Repeat{}, err
 	}
 	var predicted flows.Records
-	if found, err := readJSON(filepath.Join(dir, "fluid.json"), &predicted); err != nil {
+	if found, err := dir.read("fluid.json", &predicted); err != nil {
 		return report.Repeat{}, err
 	} else if found {
 		if meta != nil {
@@ -371,152 +376,72 @@ func measuredOf(dir string, res flows.Result) (report.Repeat, error) {
 	return out, nil
 }
 
-// verdictOf returns the verdict of a repeat's record, with what its captures show since.
-func verdictOf(dir string, r report.Repeat, res flows.Result) (v verdict.Verdict, err error) {
-	var foreign []fidelity.Foreign
-	if r.Fabric != nil {
-		foreign = foreignOf(r.Fabric, res)
+// repeatFiles are the files of a repeat, of which those that changed after the run are not read.
+type repeatFiles struct {
+	dir     string
+	changes []rundir.Change // by their paths in dir
+}
+
+// read reads a JSON file. found is false, without an error, if the file is missing or changed.
+func (r repeatFiles) read(name string, v any) (found bool, err error) {
+	if slices.ContainsFunc(r.changes, func(c rundir.Change) bool { return c.File == name }) {
+		return false, nil
 	}
-	found, err := readJSON(filepath.Join(dir, fidelityFile), &v)
-	switch {
-	case err != nil:
-		return v, err
-	case found: // captures may have been damaged after the run
-		return fidelity.DoubtForeign(fidelity.Doubt(v, res.Problems), foreign), nil
+	return readJSON(filepath.Join(r.dir, name), v)
+}
+
+// judged sets the verdict of a repeat: the one of the run, or of its samples, with the doubts that the
+// captures and their changes cast on it. Captures may have been damaged after the run.
+func (r repeatFiles) judged(out *report.Repeat, res flows.Result) error {
+	for i, c := range r.changes {
+		out.Records.Problems = slices.Insert(out.Records.Problems, i, c.String()+": it is not used")
 	}
 	var s fidelity.Samples
-	v = verdict.Missing("only captures exist, without the records of the run")
-	if found, err = readJSON(filepath.Join(dir, samplesFile), &s); err != nil {
-		return v, fmt.Errorf("%w (without the file, the verdict is unverified)", err)
+	known, err := r.read(samplesFile, &s)
+	if err != nil {
+		return fmt.Errorf("%w (without the file, the verdict is unverified)", err)
 	}
-	if found {
-		v = fidelity.Doubt(fidelity.Judge(s, fidelity.Default()), res.Problems)
+	switch found, err := r.read(fidelityFile, &out.Verdict); {
+	case err != nil:
+		return err
+	case found:
+	case known:
+		out.Verdict = fidelity.Judge(s, fidelity.Default())
+	default:
+		out.Verdict = verdict.Missing("only captures exist, without the records of the run")
 	}
-	return fidelity.DoubtForeign(v, foreign), nil
+	out.Completed = s.Completed
+	out.Verdict = fidelity.Doubt(out.Verdict, out.Records.Problems, s.Completed, metrics.CompletedItems(out.Records))
+	if out.Fabric != nil {
+		out.Verdict = fidelity.DoubtForeign(out.Verdict, foreignOf(out.Fabric, res))
+	}
+	return nil
 }
 
 // countDrops replaces estimates of drops by the counters of the kernel, if the directory of
 // the repeat has them. Captures alone, and runs of older versions, have none.
-func countDrops(dir string, links []flows.LinkSeries) error {
+func countDrops(dir repeatFiles, links []flows.LinkSeries) error {
 	var q metrics.Queues
-	path := filepath.Join(dir, report.QueuesFile)
-	found, err := readJSON(path, &q)
+	found, err := dir.read(report.QueuesFile, &q)
 	if err != nil || !found {
 		return err
 	}
 	if err := q.Count(links); err != nil {
-		return fmt.Errorf("%s: %w (without the file, the report estimates drops from the captures)", path, err)
+		return fmt.Errorf("%s: %w (without the file, the report estimates drops from the captures)", filepath.Join(dir.dir, report.QueuesFile), err)
 	}
 	return nil
 }
 
 // readWorkloadMeta reads the facts about the workload of a repeat. It returns nil if its directory
 // has none, as in runs of older versions.
-func readWorkloadMeta(dir string) (*metrics.WorkloadMeta, error) {
+func readWorkloadMeta(dir repeatFiles) (*metrics.WorkloadMeta, error) {
 	var a metrics.WorkloadMeta
-	path := filepath.Join(dir, report.AskedFile)
-	if found, err := readJSON(path, &a); err != nil || !found {
+	if found, err := dir.read(report.AskedFile, &a); err != nil || !found {
 		return nil, err
 	}
 	if err := a.Check(); err != nil {
-		return nil, fmt.Errorf("%s: %w (without the file, the report takes them from the captures, except times of jobs alone)", path, err)
+		return nil, fmt.Errorf("%s: %w (without the file, the report takes them from the captures, except times of jobs alone)",
+			filepath.Join(dir.dir, report.AskedFile), err)
 	}
 	return &a, nil
-}
-
-// Report recomputes the report of a run directory from its captures. It needs no other
-// file: arms, their order and their repeats are in the captures. It adds verdicts and
-// the predictions of the fluid model if their files exist.
-//
-// If the run has a scaled half, Report reads and compares it.
-func Report(ctx context.Context, dir string) (*Outcome, error) { return ReportProgress(ctx, dir, nil) }
-
-// ReportProgress is Report with progress. progressed may be nil; it is called from
-// several goroutines, one at a time, and must not block.
-func ReportProgress(ctx context.Context, dir string, progressed func(Progress)) (*Outcome, error) {
-	switch info, err := os.Stat(dir); {
-	case err != nil:
-		return nil, fmt.Errorf("report: %w", err)
-	case !info.IsDir():
-		return nil, fmt.Errorf("report: %s is a file: expected a run directory", dir)
-	}
-	if err := droppedCaptures(dir); err != nil {
-		return nil, err
-	}
-	half, err := findScaled(ctx, dir, progressed)
-	if err != nil {
-		return nil, err
-	}
-	var captures []string
-	err = filepath.WalkDir(intoLink(dir), func(path string, e fs.DirEntry, err error) error {
-		if half != nil && path == filepath.Join(dir, scaledDir) {
-			return fs.SkipDir
-		}
-		if err == nil && e.IsDir() && e.Name() == capturesDir {
-			captures = append(captures, path)
-			return fs.SkipDir
-		}
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("report: %w", err)
-	}
-	if len(captures) == 0 {
-		return nil, fmt.Errorf("report: no directory named captures under %s (a simulation has none; its report was written when it ran)", dir)
-	}
-	type one struct {
-		dir string
-		res flows.Result
-	}
-	var all []one
-	p := &progress{report: progressed, now: Progress{Arm: 1, Arms: 1, Repeat: 1, Repeats: 1, Name: filepath.Base(dir), Phase: PhaseReport}}
-	read := p.reading(captures...)
-	for _, c := range captures {
-		res, err := flows.Reduce(ctx, c, flows.Options{Read: read})
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // the run ended before the first capture
-		}
-		if err != nil {
-			return nil, fmt.Errorf("report: %w", err)
-		}
-		all = append(all, one{filepath.Dir(c), res})
-	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("report: no captures under %s", dir)
-	}
-	slices.SortStableFunc(all, func(a, b one) int {
-		return cmp.Or(cmp.Compare(a.res.Meta.ArmIndex, b.res.Meta.ArmIndex), cmp.Compare(a.res.Meta.Repeat, b.res.Meta.Repeat))
-	})
-	in := report.Input{RunID: all[0].res.Meta.RunID, Scenario: all[0].res.Meta.Scenario, Scaled: half}
-	var manifest json.RawMessage // complete, with keys of other versions
-	if found, err := readJSON(filepath.Join(dir, rundir.ManifestFile), &manifest); err != nil {
-		return nil, fmt.Errorf("report: %w", err)
-	} else if found {
-		var m struct {
-			Partial *report.Partial
-			Noise   *metrics.Noise
-		}
-		if err := json.Unmarshal(manifest, &m); err != nil {
-			return nil, fmt.Errorf("report: %s: %w", filepath.Join(dir, rundir.ManifestFile), err)
-		}
-		in.Partial, in.Noise = m.Partial, m.Noise
-		if in.Manifest, err = settingsOf(manifest); err != nil {
-			return nil, fmt.Errorf("report: %w", err)
-		}
-	}
-	for _, x := range all {
-		if x.res.Meta.RunID != in.RunID {
-			return nil, fmt.Errorf("report: captures of two runs under %s: %s and %s: report on each run separately", dir, in.RunID, x.res.Meta.RunID)
-		}
-		if n := len(in.Arms); n == 0 || in.Arms[n-1].Name != x.res.Meta.Arm {
-			in.Arms = append(in.Arms, report.Arm{Name: x.res.Meta.Arm})
-		}
-		rep, err := repeatOf(x.dir, x.res)
-		if err != nil {
-			return nil, fmt.Errorf("report: %w", err)
-		}
-		arm := &in.Arms[len(in.Arms)-1]
-		arm.Repeats = append(arm.Repeats, rep)
-	}
-	return finish(dir, in)
 }

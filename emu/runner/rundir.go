@@ -72,8 +72,14 @@ func (r *run) linkLatest(run string) error {
 	return safefile.Symlink(run, path)
 }
 
-func (d *runDir) save() error {
-	return writeJSON(filepath.Join(d.path, rundir.ManifestFile), d.manifest)
+func (d *runDir) save() error { return d.manifest.Save(d.path) }
+
+// seal adds the sums of the files that are complete to the manifest. No file may be in the making.
+func (d *runDir) seal() error {
+	if err := d.manifest.Seal(d.path); err != nil {
+		return fmt.Errorf("sums of the run's files: %w", err)
+	}
+	return d.save()
 }
 
 // finish records the end of the run.
@@ -87,12 +93,8 @@ func (d *runDir) finish(err error, interrupted bool) error {
 	default:
 		d.manifest.State, d.manifest.Error = rundir.Failed, err.Error()
 	}
-	return d.save()
+	return d.seal()
 }
-
-// intoLink returns a path with which filepath.WalkDir enters a directory even if the path is a
-// symbolic link.
-func intoLink(dir string) string { return dir + string(filepath.Separator) }
 
 // fidelityFile holds the verdict of a repeat, and triesDir the earlier attempts whose verdict was
 // not pass.

@@ -5,7 +5,7 @@
 // A run directory holds
 //
 //	scenario.yaml, traces/   complete input of the run, which can be run again
-//	manifest.json            time, machine and limits of the run (Manifest)
+//	manifest.json            time, machine and limits of the run, SHA-256 sums of all other files (Manifest)
 //	plan.txt                 construction of the fabric, as ip and tc commands
 //	<arm>/<repeat>/          repeats count from 0
 //	    captures/<host>.pcapng.zst   packets on the interfaces of the host
@@ -87,8 +87,10 @@ type Options struct {
 
 // Outcome is the result of a run.
 type Outcome struct {
-	Dir    string
+	Dir    string // to which the report was written; "" if it was not (see ReportOptions)
 	Report *report.Report
+	// Changes are the files of the run directory that are no longer what the run wrote.
+	Changes []rundir.Change
 }
 
 // Level returns the worst verdict of all arms and repeats.
@@ -205,6 +207,11 @@ func execute(ctx context.Context, s *scenario.Scenario, o Options, backend strin
 				return out, errors.Join(err, reportErr)
 			}
 			in.Arms[i].Repeats = append(in.Arms[i].Repeats, done)
+			if backend == rundir.Packets { // simulations of other arms are still writing
+				if err := r.dir.seal(); err != nil {
+					return nil, err
+				}
+			}
 		}
 	}
 	if half != nil {

@@ -8,7 +8,6 @@ import (
 
 	"testbed/emu/scenario"
 	"testbed/results/report"
-	"testbed/results/rundir"
 	"testbed/workloads"
 )
 
@@ -70,29 +69,6 @@ func (r *run) checkScale(ctx context.Context, half *scenario.Scenario, backend s
 		return nil, fmt.Errorf("scaled by %s: %w", r.dir.scaledBy, err)
 	}
 	return &report.Scaled{By: r.dir.scaledBy, Report: out.Report}, nil
-}
-
-// findScaled computes the report of the scaled half in a run directory, or returns nil
-// without one. In other runs an arm may have the same directory name; its captures are one
-// level higher than those of a scaled half.
-func findScaled(ctx context.Context, dir string, progressed func(Progress)) (*report.Scaled, error) {
-	half := filepath.Join(dir, scaledDir)
-	found, err := filepath.Glob(filepath.Join(globbed(half), "*", "*", capturesDir))
-	if err != nil || len(found) == 0 {
-		return nil, err
-	}
-	out, err := ReportProgress(ctx, half, progressed)
-	if err != nil {
-		return nil, err
-	}
-	s := &report.Scaled{By: "an unknown factor", Report: out.Report}
-	var m Manifest
-	if known, err := readJSON(filepath.Join(half, rundir.ManifestFile), &m); err != nil {
-		return nil, err
-	} else if known && m.ScaledBy != "" {
-		s.By = m.ScaledBy
-	}
-	return s, nil
 }
 
 // globbed returns a pattern that matches only the path.

@@ -13,7 +13,7 @@ import (
 
 // omittedKeys are the keys of a manifest that a report leaves out: they are unknown
 // before it is written, or the report states the same itself.
-var omittedKeys = []string{"state", "ended", "error", "partial"}
+var omittedKeys = []string{"state", "ended", "error", "partial", "files", "sha256"}
 
 // settingsOf returns the lines of a manifest in its order. Nested keys are joined with
 // points, and empty values are left out.

@@ -56,11 +56,11 @@ func (r *run) simulated(ctx context.Context, arm, repeat int, w work, p *progres
 		return report.Repeat{}, err
 	}
 	meta.Join(&rec)
-	failures, err := withReasons(dir, rec.Failed)
+	failures, err := withReasons(repeatFiles{dir: dir}, rec.Failed)
 	if err != nil {
 		return report.Repeat{}, err
 	}
-	c, err := readCoordinator(dir)
+	c, err := readCoordinator(repeatFiles{dir: dir})
 	out := report.Repeat{Records: rec, Failures: failures, Coordinator: c, Slots: meta.Slots}
 	if meter != nil {
 		out.Placement = &metrics.Placement{CrossRack: metrics.Payload(rec), Disk: metrics.DiskImbalance(r.fabric, rec, meta.DiskSize),

@@ -63,7 +63,7 @@ func TestCapturedLinksAreJudged(t *testing.T) {
 			t.Errorf("%s is %v", name, got)
 		}
 	}
-	if _, err := Report(t.Context(), out.Dir); err != nil {
+	if _, err := Report(t.Context(), out.Dir, ReportOptions{}); err != nil {
 		t.Errorf("report again: %v", err)
 	}
 }

@@ -20,7 +20,7 @@ import (
 // follow from them and the records.
 func TestWorkloadMetaIsKept(t *testing.T) {
 	dir := simulate(t, comparable12, "v1")
-	meta, err := readWorkloadMeta(filepath.Join(dir, "sebf+hdfs", "1"))
+	meta, err := readWorkloadMeta(repeatFiles{dir: filepath.Join(dir, "sebf+hdfs", "1")})
 	if err != nil || meta == nil || len(meta.Writers) != 2 || len(meta.Writers[1].Blocks) != 2 || meta.DiskSize != 64*units.MB || meta.DiskRate != 16*units.Mbps || meta.Heartbeat <= 0 {
 		t.Fatalf("%+v, %v", meta, err)
 	}
@@ -55,7 +55,7 @@ func TestWorkloadMetaIsKept(t *testing.T) {
 // The imbalance of disks is relative to all disks of a host, as the engine sees them.
 func TestDiskImbalanceOfSeveralDisks(t *testing.T) {
 	dir := simulate(t, comparable12, "v1", "size: 64MB", "size: 16MB, count: 4")
-	meta, err := readWorkloadMeta(filepath.Join(dir, "fair+hdfs", "0"))
+	meta, err := readWorkloadMeta(repeatFiles{dir: filepath.Join(dir, "fair+hdfs", "0")})
 	if err != nil || meta == nil || meta.DiskSize != 64*units.MB || meta.DiskRate != 16*units.Mbps {
 		t.Fatalf("%+v, %v: want disks of 64MB of each host, each of 16Mbps", meta, err)
 	}
@@ -88,7 +88,7 @@ func TestDiskImbalanceOfSeveralDisks(t *testing.T) {
 
 func TestWorkloadMetaIsDamaged(t *testing.T) {
 	dir := t.TempDir()
-	if a, err := readWorkloadMeta(dir); a != nil || err != nil {
+	if a, err := readWorkloadMeta(repeatFiles{dir: dir}); a != nil || err != nil {
 		t.Errorf("%+v, %v of a directory without the file", a, err)
 	}
 	for text, want := range map[string]string{
@@ -100,7 +100,7 @@ func TestWorkloadMetaIsDamaged(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, report.AskedFile), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := readWorkloadMeta(dir); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := readWorkloadMeta(repeatFiles{dir: dir}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}

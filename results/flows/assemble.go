@@ -101,6 +101,7 @@ func (a *assembly) assemble() Result {
 	a.blocks(hops)
 	a.settleFailures()
 	a.trails()
+	a.causality()
 	a.linkSeries()
 	a.Result.Problems = a.problems
 	a.tasks()

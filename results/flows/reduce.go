@@ -51,6 +51,8 @@ type Options struct {
 	// Hosts are the hosts whose captures are required. Without it, a missing capture is
 	// noticed only if another host's capture has a transfer with that host.
 	Hosts []string
+	// Skip reports whether Reduce leaves out a file; nil leaves out none.
+	Skip func(path string) bool
 	// MarkBound is the maximum time between the time that a mark states and its capture.
 	// If it is exceeded, the capture's timestamp counts. 0 is DefaultMarkBound.
 	MarkBound time.Duration
@@ -176,6 +178,9 @@ func Reduce(ctx context.Context, dir string, opt Options) (Result, error) {
 	list, err := pcap.List(dir)
 	if err != nil {
 		return Result{}, fmt.Errorf("read captures: %w", err)
+	}
+	if opt.Skip != nil {
+		list = slices.DeleteFunc(list, func(f pcap.File) bool { return opt.Skip(f.Path) })
 	}
 	if len(list) == 0 {
 		return Result{}, fmt.Errorf("no captures in %s: expected one <host>%s or <host>%s for each host: %w", dir, Suffix, pcap.CompressedSuffix, fs.ErrNotExist)

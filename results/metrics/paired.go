@@ -112,6 +112,20 @@ type pair struct {
 	id              int
 }
 
+// Common returns the number of items that both arms have.
+func Common(base, arm []Item) (n int) {
+	has := make(map[pairKey]bool, len(base))
+	for _, b := range base {
+		has[pairKey{b.Repeat, b.ID}] = true
+	}
+	for _, a := range arm {
+		if has[pairKey{a.Repeat, a.ID}] {
+			n++
+		}
+	}
+	return n
+}
+
 // Pair compares arm with base. With N 0 the other fields are undefined. Noise is the
 // calibrated difference between identical runs, beyond the part that their clusters explain;
 // nil if unknown. The same items, in any order, and seed give the same intervals.

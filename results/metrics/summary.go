@@ -79,6 +79,15 @@ func WriteTimes(repeat int, r flows.Records) []Item {
 	return items
 }
 
+// CompletedItems returns the numbers of items of a repeat by their name: coflows, blocks and jobs. Coflows
+// and blocks of jobs of tasks, which attempts repeat, do not count.
+func CompletedItems(r flows.Records) map[string]int {
+	if len(r.Attempts) > 0 {
+		return map[string]int{"jobs": len(JobTimes(0, r))}
+	}
+	return map[string]int{"coflows": len(CCTs(0, r)), "blocks": len(WriteTimes(0, r))}
+}
+
 // Writer returns the Cluster of the blocks that a client writes. Captures do not
 // distinguish several writers on one host: they count as one.
 func Writer(client string) int {

@@ -112,10 +112,10 @@ func (r *Report) definitionLines(baseline string) []string {
 	out = append(out, r.placementDefinitions()...)
 	out = append(out, r.taskDefinitions()...)
 	out = append(out, r.withoutBackground()...)
-	out = append(out, "n: items of all repeats of an arm, pooled. average: arithmetic mean. P50, P95, P99: percentiles, linearly interpolated between the nearest ranks (rank p·(n−1) from 0, the default of numpy). With 100 items or fewer, P99 lies between the two largest values and adds little to the maximum.",
+	out = append(out, "n: items of all repeats of an arm, pooled; \"19 of 30\" if 11 of the 30 that completed have no record. average: arithmetic mean. P50, P95, P99: percentiles, linearly interpolated between the nearest ranks (rank p·(n−1) from 0, the default of numpy). With 100 items or fewer, P99 lies between the two largest values and adds little to the maximum.",
 		"★: the lowest average, shown if all arms have the same items. A paired speed-up whose 95 % interval includes 1 is not significant.",
 		"repeats ±: standard deviation of the repeats' averages over their mean, shown if an arm has several repeats.",
-		"speed-up: the baseline's average over the arm's average. The baseline is the first arm, "+baseline+".",
+		"speed-up: the baseline's average over the arm's average, if both have the same items. The baseline is the first arm, "+baseline+".",
 		"paired [95 %]: the paired speed-up with its 95 % confidence interval: the geometric mean of the baseline's time over the arm's time, for the items that both arms have in the same repeat. The interval comes from a bootstrap over clusters, which are assumed independent: a coflow with its flows and repeats, or all blocks that one client writes. Differences between repeats widen it. \""+metrics.FewPairsMark+"\": "+metrics.FewPairs+" (clusters), too few for an interval.")
 	if s := r.noise(); s != "" {
 		out = append(out, s)

@@ -56,6 +56,9 @@ type Arm struct {
 type Repeat struct {
 	Records flows.Records
 	Verdict verdict.Verdict
+	// Completed are the numbers of items that the run completed, by their name ("coflows"), with or
+	// without a record; nil if they are not known.
+	Completed map[string]int
 	// Fluid is the fluid model's prediction for the same workload and policies; nil if
 	// there is none.
 	Fluid *flows.Records
@@ -92,14 +95,11 @@ type Report struct {
 	in      Input
 }
 
-// Files that Write creates, in this order.
+// Files that Write creates.
 const (
-	MarkdownFile = "report.md"
-	SummaryFile  = "summary.json"
-	FlowsFile    = "flows.csv"
-	CoflowsFile  = "coflows.csv"
-	BlocksFile   = "blocks.csv"
-	PageFile     = "report.html"
+	FlowsFile   = "flows.csv"
+	CoflowsFile = "coflows.csv"
+	BlocksFile  = "blocks.csv"
 	// Only for packets:
 	BreakdownFile = "breakdown.csv"
 	LinksFile     = "links.csv"
@@ -110,7 +110,17 @@ const (
 	JobsFile     = "jobs.csv"
 	AttemptsFile = "attempts.csv"
 	BalanceFile  = "balance.csv"
+	// Derived from the same figures:
+	SummaryFile  = "summary.json"
+	MarkdownFile = "report.md"
+	PageFile     = "report.html"
 )
+
+// DataFiles returns the files from which a report is read back.
+func DataFiles() []string {
+	return []string{FlowsFile, CoflowsFile, BlocksFile, BreakdownFile, LinksFile, DropsFile, ProgressFile,
+		RequestsFile, JobsFile, AttemptsFile, BalanceFile, SummaryFile}
+}
 
 // AskedFile is the file of a repeat that records which coflows and blocks belong
 // together (metrics.WorkloadMeta).
@@ -124,29 +134,30 @@ const QueuesFile = "queues.json"
 type metric struct {
 	name  string // as in prose and headings
 	key   string // in summary.json
+	noun  string // the items, as in Repeat.Completed
 	items func(repeat int, r flows.Records) []metrics.Item
 	get   func(a *ArmSummary) *Metric
 	set   func(a *ArmSummary, m *Metric)
 }
 
 // field returns a metric that has a field of its own in a summary.
-func field(name, key string, items func(int, flows.Records) []metrics.Item, at func(a *ArmSummary) **Metric) metric {
-	return metric{name, key, items, func(a *ArmSummary) *Metric { return *at(a) }, func(a *ArmSummary, m *Metric) { *at(a) = m }}
+func field(name, key, noun string, items func(int, flows.Records) []metrics.Item, at func(a *ArmSummary) **Metric) metric {
+	return metric{name, key, noun, items, func(a *ArmSummary) *Metric { return *at(a) }, func(a *ArmSummary, m *Metric) { *at(a) = m }}
 }
 
 func requestMetric() metric {
-	return field("Write request time", "request_time", metrics.RequestTimes, func(a *ArmSummary) **Metric { return &a.RequestTime })
+	return field("Write request time", "request_time", "write requests", metrics.RequestTimes, func(a *ArmSummary) **Metric { return &a.RequestTime })
 }
 
 func jobMetric() metric {
-	return field("Job time", "job_time", metrics.JobTimes, func(a *ArmSummary) **Metric { return &a.JobTime })
+	return field("Job time", "job_time", "jobs", metrics.JobTimes, func(a *ArmSummary) **Metric { return &a.JobTime })
 }
 
 func allMetrics() []metric {
 	return []metric{
-		field("Coflow completion time (CCT)", "cct", metrics.CCTs, func(a *ArmSummary) **Metric { return &a.CCT }),
-		field("Flow completion time (FCT)", "fct", metrics.FCTs, func(a *ArmSummary) **Metric { return &a.FCT }),
-		field("Block write time", "write_time", metrics.WriteTimes, func(a *ArmSummary) **Metric { return &a.WriteTime }),
+		field("Coflow completion time (CCT)", "cct", "coflows", metrics.CCTs, func(a *ArmSummary) **Metric { return &a.CCT }),
+		field("Flow completion time (FCT)", "fct", "flows", metrics.FCTs, func(a *ArmSummary) **Metric { return &a.FCT }),
+		field("Block write time", "write_time", "blocks", metrics.WriteTimes, func(a *ArmSummary) **Metric { return &a.WriteTime }),
 		requestMetric(),
 		jobMetric(),
 	}
@@ -218,53 +229,88 @@ func (a Arm) items(m metric) []metrics.Item {
 	return all
 }
 
+// completed returns how many items of a metric the arm has, and how many its repeats completed.
+func (a Arm) completed(m metric) (n, of int) {
+	for k, r := range a.Repeats {
+		have := len(m.items(k, r.Records))
+		n, of = n+have, of+max(have, r.Completed[m.noun])
+	}
+	return n, of
+}
+
 // Write writes all files into dir, which must exist, and returns their names. It writes
 // all of them under temporary names before it replaces the first, so that a failure leaves
-// the files of the previous report.
+// the files of the previous report. The summary states the rows of each table.
 func (r *Report) Write(dir string) (names []string, err error) {
-	all := []struct {
-		name  string
-		write func(io.Writer) error
-	}{
-		{MarkdownFile, r.Markdown}, {SummaryFile, r.JSON}, {FlowsFile, r.FlowsCSV}, {CoflowsFile, r.CoflowsCSV}, {BlocksFile, r.BlocksCSV},
-		{PageFile, r.Page},
-	}
-	if !r.in.FluidModel {
-		all = append(all, []struct {
-			name  string
-			write func(io.Writer) error
-		}{{BreakdownFile, r.BreakdownCSV}, {LinksFile, r.LinksCSV}, {DropsFile, r.DropsCSV}, {ProgressFile, r.ProgressCSV}}...)
-	}
-	for _, f := range []struct {
+	type file struct {
 		has   bool
 		name  string
 		write func(io.Writer) error
-	}{{r.in.requests(), RequestsFile, r.RequestsCSV}, {r.in.jobs(), JobsFile, r.JobsCSV}, {r.in.attempts(), AttemptsFile, r.AttemptsCSV}, {r.in.balance(), BalanceFile, r.BalanceCSV}} {
-		if f.has {
-			all = append(all, struct {
-				name  string
-				write func(io.Writer) error
-			}{f.name, f.write})
-		}
 	}
+	packets := !r.in.FluidModel
+	tables := []file{
+		{true, FlowsFile, r.FlowsCSV},
+		{true, CoflowsFile, r.CoflowsCSV},
+		{true, BlocksFile, r.BlocksCSV},
+		{packets, BreakdownFile, r.BreakdownCSV},
+		{packets, LinksFile, r.LinksCSV},
+		{packets, DropsFile, r.DropsCSV},
+		{packets, ProgressFile, r.ProgressCSV},
+		{r.in.requests(), RequestsFile, r.RequestsCSV},
+		{r.in.jobs(), JobsFile, r.JobsCSV},
+		{r.in.attempts(), AttemptsFile, r.AttemptsCSV},
+		{r.in.balance(), BalanceFile, r.BalanceCSV},
+	}
+	r.Summary.Rows = map[string]int{}
 	var staged []*safefile.Staged
 	defer func() {
 		for _, s := range staged {
 			err = errors.Join(err, s.Discard())
 		}
 	}()
-	for _, f := range all {
-		s, err := safefile.Stage(filepath.Join(dir, f.name), f.write)
+	stage := func(name string, write func(io.Writer) error) error {
+		s, err := safefile.Stage(filepath.Join(dir, name), write)
 		if err != nil {
-			return nil, fmt.Errorf("write report: %w", err)
+			return fmt.Errorf("write report: %w", err)
 		}
-		staged = append(staged, s)
+		staged, names = append(staged, s), append(names, name)
+		return nil
+	}
+	for _, f := range tables {
+		if !f.has {
+			continue
+		}
+		rows := rowCounter{n: -1} // without the header
+		if err := stage(f.name, func(w io.Writer) error { return f.write(io.MultiWriter(w, &rows)) }); err != nil {
+			return nil, err
+		}
+		r.Summary.Rows[f.name] = rows.n
+	}
+	for _, f := range []file{{true, SummaryFile, r.JSON}, {true, MarkdownFile, r.Markdown}, {true, PageFile, r.Page}} {
+		if err := stage(f.name, f.write); err != nil {
+			return nil, err
+		}
 	}
 	if err := safefile.Commit(staged...); err != nil {
 		return nil, fmt.Errorf("write report: %w", err)
 	}
-	for _, f := range all {
-		names = append(names, f.name)
-	}
 	return names, nil
+}
+
+// rowCounter counts the rows of a CSV file.
+type rowCounter struct {
+	n      int
+	quoted bool
+}
+
+func (c *rowCounter) Write(b []byte) (int, error) {
+	for _, x := range b {
+		switch {
+		case x == '"':
+			c.quoted = !c.quoted
+		case x == '\n' && !c.quoted:
+			c.n++
+		}
+	}
+	return len(b), nil
 }

@@ -37,6 +37,8 @@ type Summary struct {
 	ScaleCheck *ScaleCheck `json:"scale_check,omitempty"`
 	// Partial is present if the run was cut short.
 	Partial *Partial `json:"partial,omitempty"`
+	// Rows are the numbers of rows of the tables that were written with the summary, by file.
+	Rows map[string]int `json:"rows,omitempty"`
 }
 
 // ArmSummary is one arm.
@@ -80,7 +82,9 @@ func (a ArmSummary) Void() bool { return a.Verdict != nil && *a.Verdict == verdi
 // Metric is the distribution of one completion time over the items of all
 // repeats of an arm.
 type Metric struct {
-	N       int              `json:"n"`
+	N int `json:"n"`
+	// Of is the number of items that completed, if some of them have no record.
+	Of      int              `json:"of,omitempty"`
 	MeanUS  float64          `json:"mean_us"`
 	P50US   float64          `json:"p50_us"`
 	P95US   float64          `json:"p95_us"`
@@ -93,6 +97,9 @@ type Metric struct {
 	Fluid   *FluidPrediction `json:"fluid,omitempty"`
 	// Early names the statistics of FCT that may be early by more than FlowErrorSummary.Tolerance.
 	Early []string `json:"early,omitempty"`
+	// apart states how the items differ from those of the baseline; "" if they do not. There is no
+	// Speedup then.
+	apart string
 	mean  time.Duration
 	p50   time.Duration
 	p95   time.Duration
@@ -204,12 +211,17 @@ func (in Input) metric(i int, m metric, seed uint64) *Metric {
 		N: d.N, MeanUS: micros(d.Mean), P50US: micros(d.P50), P95US: micros(d.P95), P99US: micros(d.P99), MinUS: micros(d.Min), MaxUS: micros(d.Max),
 		mean: d.Mean, p50: d.P50, p95: d.P95, p99: d.P99,
 	}
+	if n, of := arm.completed(m); n < of {
+		out.Of = of
+	}
 	if s := metrics.SpreadOf(items); s.Repeats > 1 {
 		out.Repeats = &RepeatSpread{Repeats: s.Repeats, MinUS: micros(s.Min), MaxUS: micros(s.Max), StdDevUS: micros(s.StdDev), Relative: metrics.Round6(s.Relative)}
 	}
 	if i > 0 && (in.FluidModel || base.level() != verdict.Void) {
 		baseline := base.items(m)
-		if ratio, ok := metrics.Speedup(metrics.Summarize(baseline), d); ok {
+		if both := metrics.Common(baseline, items); both != len(baseline) || both != len(items) {
+			out.apart = fmt.Sprintf("%s completed %d %s and %s %d, of which %d are the same", base.Name, len(baseline), m.noun, arm.Name, len(items), both)
+		} else if ratio, ok := metrics.Speedup(metrics.Summarize(baseline), d); ok {
 			ratio = metrics.Round6(ratio)
 			out.Speedup = &ratio
 		}

@@ -108,14 +108,13 @@ func (r *Report) table(m metric) table {
 	t := table{title: m.name}
 	cols := columns{speedup: len(r.Summary.Arms) > 1, verdict: !r.in.FluidModel}
 	counts := map[float64]bool{} // items per repeat
-	apart := false
 	for i := range r.Summary.Arms {
 		if f := m.get(&r.Summary.Arms[i]); f != nil {
 			cols.repeats = cols.repeats || f.Repeats != nil
 			cols.fluid = cols.fluid || f.Fluid != nil
 			counts[float64(f.N)/float64(r.Summary.Arms[i].Repeats)] = true
-			if p := f.Paired; p != nil {
-				apart = apart || p.Unpaired > 0 && r.Summary.Arms[i].Repeats == r.Summary.Arms[0].Repeats
+			if f.apart != "" {
+				t.notes = append(t.notes, fmt.Sprintf("No speed-up of averages: %s. Paired speed-ups compare these alone.", f.apart))
 			}
 		}
 	}
@@ -140,16 +139,15 @@ func (r *Report) table(m metric) table {
 	if cols.verdict {
 		add("verdict", tables.Column{Left: true})
 	}
-	apart = apart || len(counts) > 1
-	t.apart = apart
-	if !apart {
+	t.apart = len(t.notes) > 0 || len(counts) > 1
+	if !t.apart {
 		cols.best = r.best(m)
 	}
 	for i := range r.Summary.Arms {
 		t.rows = append(t.rows, r.row(i, m, cols))
 	}
-	if apart {
-		t.notes = append(t.notes, "The arms completed different items, so their averages are not comparable. Paired speed-ups use only items that both arms completed.")
+	if t.apart {
+		t.notes = append(t.notes, "The arms completed different items, so their averages are not comparable.")
 	}
 	if base := r.Summary.Arms[0]; cols.speedup && base.Void() {
 		t.notes = append(t.notes, fmt.Sprintf("The baseline %s is void, so there are no speed-ups.", base.Name))
@@ -186,14 +184,23 @@ func (r *Report) row(i int, m metric, cols columns) []string {
 			}
 		}
 	}
-	if f == nil {
+	n, of := r.in.Arms[i].completed(m)
+	count := fmt.Sprint(n)
+	if n < of {
+		count = fmt.Sprintf("%d of %d", n, of)
+	}
+	switch {
+	case f == nil && n < of:
+		row = append(row, count)
+		void(4)
+	case f == nil:
 		void(5)
-	} else {
+	default:
 		average := human(f.mean)
 		if cols.best > 0 && f.MeanUS == cols.best {
 			average = best + " " + average
 		}
-		row = append(row, fmt.Sprint(f.N), f.early("mean_us", average), f.early("p50_us", human(f.p50)), f.early("p95_us", human(f.p95)), f.early("p99_us", human(f.p99)))
+		row = append(row, count, f.early("mean_us", average), f.early("p50_us", human(f.p50)), f.early("p95_us", human(f.p95)), f.early("p99_us", human(f.p99)))
 	}
 	if cols.repeats {
 		if f == nil || f.Repeats == nil {

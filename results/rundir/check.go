@@ -2,46 +2,15 @@ package rundir
 
 import (
 	"fmt"
+	"slices"
 	"strings"
-	"time"
 
 	"testbed/results/flows"
+	"testbed/results/metrics"
 	"testbed/results/report"
 	"testbed/results/schema"
+	"testbed/topo/words"
 )
-
-// item is a row of one flow, coflow or block.
-type item struct {
-	key  schema.Key
-	id   int
-	from time.Duration
-	to   time.Duration
-	time time.Duration
-}
-
-// check checks the rows of a table of items: they belong to the run's arms, are unique, and
-// have consistent times.
-func (r *Run) check(what string) func(item) error {
-	type id struct {
-		arm        string
-		repeat, id int
-	}
-	seen := map[id]bool{}
-	return func(x item) error {
-		if err := r.known(x.key); err != nil {
-			return err
-		}
-		k := id{x.key.Arm, x.key.Repeat, x.id}
-		if seen[k] {
-			return fmt.Errorf("%s %d of arm %s, repeat %d, is duplicated", what, max(x.id, -x.id), x.key.Arm, x.key.Repeat)
-		}
-		seen[k] = true
-		if x.to-x.from != x.time {
-			return fmt.Errorf("%s %d takes %v, but goes from %v to %v", what, x.id, x.time, x.from, x.to)
-		}
-		return nil
-	}
-}
 
 // known checks that a row belongs to a repeat of the summary.
 func (r *Run) known(k schema.Key) error {
@@ -59,34 +28,31 @@ func (r *Run) known(k schema.Key) error {
 
 // tables reads the CSV files.
 func (r *Run) tables() (err error) {
-	one := r.check("flow")
-	if r.Flows, err = rows(r, report.FlowsFile, func(f *schema.Flow) error {
-		return one(item{f.Key, int(f.Flow), f.Arrival, f.End, f.FCT})
-	}); err != nil {
+	if r.Flows, err = rows(r, report.FlowsFile, func(f *schema.Flow) error { return r.known(f.Key) }); err != nil {
 		return err
 	}
-	one = r.check("coflow")
-	if r.Coflows, err = rows(r, report.CoflowsFile, func(c *schema.Coflow) error {
-		return one(item{c.Key, int(c.Coflow), c.Arrival, c.End, c.CCT})
-	}); err != nil {
+	if r.Coflows, err = rows(r, report.CoflowsFile, func(c *schema.Coflow) error { return r.known(c.Key) }); err != nil {
 		return err
 	}
-	one = r.check("block")
-	if r.Blocks, err = rows(r, report.BlocksFile, func(b *schema.Block) error {
-		return one(item{b.Key, int(b.Block), b.Requested, b.End, b.WriteTime})
-	}); err != nil {
+	if r.Blocks, err = rows(r, report.BlocksFile, func(b *schema.Block) error { return r.known(b.Key) }); err != nil {
 		return err
 	}
-	if err := r.joined(); err != nil {
+	if r.Requests, err = rows(r, report.RequestsFile, func(x *schema.Request) error { return r.known(x.Key) }); err != nil {
 		return err
 	}
-	for _, x := range []struct {
-		name    string
-		missing bool
-	}{{report.FlowsFile, r.Flows == nil}, {report.CoflowsFile, r.Coflows == nil}, {report.BlocksFile, r.Blocks == nil}} {
-		if x.missing {
-			return fmt.Errorf("%s is missing (%s)", x.name, r.again())
+	if r.Jobs, err = rows(r, report.JobsFile, func(x *schema.Job) error { return r.known(x.Key) }); err != nil {
+		return err
+	}
+	if r.Attempts, err = rows(r, report.AttemptsFile, r.attempt); err != nil {
+		return err
+	}
+	if r.Balance, err = rows(r, report.BalanceFile, func(x *schema.Balance) error {
+		if x.Interval <= 0 || x.Cv < 0 {
+			return fmt.Errorf("interval_us %v, cv %v: must be positive, and 0 or more", x.Interval, x.Cv)
 		}
+		return r.known(x.Key)
+	}); err != nil {
+		return err
 	}
 	if r.Breakdown, err = rows(r, report.BreakdownFile, func(s *schema.Share) error { return r.known(s.Key) }); err != nil {
 		return err
@@ -107,59 +73,10 @@ func (r *Run) tables() (err error) {
 	}); err != nil {
 		return err
 	}
-	if r.Progress, err = rows(r, report.ProgressFile, r.progress()); err != nil {
+	if r.Progress, err = rows(r, report.ProgressFile, r.progress); err != nil {
 		return err
 	}
-	if err := r.markFailed(); err != nil {
-		return err
-	}
-	return r.counted()
-}
-
-// joined reads the tables of a report that knows the workload. A file without figures in the
-// summary belongs to another report.
-func (r *Run) joined() (err error) {
-	figures := func(of func(*report.ArmSummary) bool) bool {
-		for i := range r.Summary.Arms {
-			if of(&r.Summary.Arms[i]) {
-				return true
-			}
-		}
-		return false
-	}
-	if figures(func(a *report.ArmSummary) bool { return a.RequestTime != nil }) {
-		one := r.check("writer")
-		if r.Requests, err = rows(r, report.RequestsFile, func(x *schema.Request) error {
-			return one(item{x.Key, int(x.Writer), x.Requested, x.End, x.RequestTime})
-		}); err != nil {
-			return err
-		}
-	}
-	if figures(func(a *report.ArmSummary) bool { return a.JobTime != nil }) {
-		one := r.check("job")
-		if r.Jobs, err = rows(r, report.JobsFile, func(x *schema.Job) error {
-			return one(item{x.Key, x.Item(), x.Arrival, x.End, x.JobTime})
-		}); err != nil {
-			return err
-		}
-	}
-	if figures(func(a *report.ArmSummary) bool { return a.Tasks != nil }) {
-		if r.Attempts, err = rows(r, report.AttemptsFile, r.attempts()); err != nil {
-			return err
-		}
-		if err := r.partsOfJobs(); err != nil {
-			return err
-		}
-	}
-	if figures(func(a *report.ArmSummary) bool { return a.Placement != nil && a.Placement.Cv != nil }) {
-		r.Balance, err = rows(r, report.BalanceFile, func(x *schema.Balance) error {
-			if x.Interval <= 0 || x.Cv < 0 {
-				return fmt.Errorf("interval_us %v, cv %v: must be positive, and 0 or more", x.Interval, x.Cv)
-			}
-			return r.known(x.Key)
-		})
-	}
-	return err
+	return r.markFailed()
 }
 
 // markFailed marks the rows of items that were given up before they ended, as the summary
@@ -202,46 +119,16 @@ func (r *Run) markFailed() error {
 	return nil
 }
 
-// counted checks that the files have as many items as the summary, so that no figure comes
-// from part of a file.
-func (r *Run) counted() error {
-	for _, a := range r.Summary.Arms {
-		if a.Void() {
-			continue
-		}
-		for _, x := range []struct {
-			name string
-			m    *report.Metric
-			n    int
-		}{
-			{report.FlowsFile, a.FCT, len(r.FCTs(a.Name))},
-			{report.CoflowsFile, a.CCT, len(r.CCTs(a.Name))},
-			{report.BlocksFile, a.WriteTime, len(r.WriteTimes(a.Name))},
-			{report.RequestsFile, a.RequestTime, len(r.RequestTimes(a.Name))},
-			{report.JobsFile, a.JobTime, len(r.JobTimes(a.Name))},
-		} {
-			want := 0
-			if x.m != nil {
-				want = x.m.N
-			}
-			if x.n != want {
-				return r.damaged(x.name, 0, fmt.Sprintf("it has %d completed items of arm %s, but %s has %d: the files are from different reports, or one was cut short", x.n, a.Name, report.SummaryFile, want))
-			}
-		}
-		if err := r.countedTasks(&a); err != nil {
-			return err
-		}
-		if p := a.Placement; p != nil && p.Cv != nil {
-			n := 0
-			for _, b := range r.Balance {
-				if b.Arm == a.Name {
-					n++
-				}
-			}
-			if n != p.Cv.N {
-				return r.damaged(report.BalanceFile, 0, fmt.Sprintf("it has %d samples of arm %s, but %s has %d: the files are from different reports, or one was cut short", n, a.Name, report.SummaryFile, p.Cv.N))
-			}
-		}
+// attempt checks a row of attempts.csv.
+func (r *Run) attempt(a *schema.Attempt) error {
+	locality := []string{"", flows.NodeLocal, flows.RackLocal, flows.OffRack}
+	switch {
+	case !slices.Contains(metrics.TaskKinds(), a.Kind):
+		return fmt.Errorf("kind %q: must be %s or %s", a.Kind, flows.MapTask, flows.ReduceTask)
+	case !slices.Contains(locality, a.Locality):
+		return fmt.Errorf("locality %q: must be empty, %s", a.Locality, words.Or(locality[1:]))
+	case !slices.Contains(flows.Outcomes(), a.Outcome):
+		return fmt.Errorf("outcome %q: must be %s", a.Outcome, words.Or(flows.Outcomes()))
 	}
-	return nil
+	return r.known(a.Key)
 }

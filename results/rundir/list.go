@@ -28,12 +28,14 @@ type Entry struct {
 	// Verdict is the worst of any arm; nil where there is none, as in a simulation.
 	Verdict *verdict.Level `json:"verdict"`
 	Size    int64          `json:"size_bytes"` // of all files
+	// Changes are the files that are no longer what the run wrote.
+	Changes []Change `json:"changes,omitempty"`
 	// Error is why the directory cannot be described, "" if it can.
 	Error string `json:"error,omitempty"`
 }
 
 // List returns the run directories in a directory, newest first: those that have a manifest. It
-// follows no links.
+// reads all their files, and follows no links.
 func List(dir string) ([]Entry, error) {
 	found, err := os.ReadDir(dir)
 	if err != nil {
@@ -65,12 +67,12 @@ func (e *Entry) describe(path string) error {
 	if e.Size, err = sizeOf(path); err != nil {
 		return err
 	}
-	r := &Run{Dir: path}
-	var m Manifest
-	if _, err := r.json(ManifestFile, &m); err != nil {
+	m, changes, err := Inspect(path)
+	if m == nil || err != nil {
 		return err
 	}
-	e.Scenario, e.Started, e.Backend, e.State, e.Arms = m.Scenario, m.Started, m.Backend, m.State, m.Arms
+	e.Scenario, e.Started, e.Backend, e.State, e.Arms, e.Changes = m.Scenario, m.Started, m.Backend, m.State, m.Arms, changes
+	r := &Run{Dir: path}
 	var s report.Summary
 	if found, err := r.json(report.SummaryFile, &s); err != nil || !found {
 		return err

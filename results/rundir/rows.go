@@ -12,62 +12,32 @@ import (
 	"testbed/results/schema"
 )
 
-// progress checks the rows of progress.csv in order: each belongs to a transfer of the run,
-// those of a transfer are adjacent and do not decrease, and a flow with a record ends at the
-// time in its record.
-func (r *Run) progress() func(*schema.Moment) error {
-	type id struct {
-		arm          string
-		repeat, flow int
+// progress checks a row of progress.csv: it belongs to a transfer of the run.
+func (r *Run) progress(m *schema.Moment) error {
+	flow, block := m.Coflow != nil && m.Flow != nil, m.Block != nil && m.Hop != nil && m.Pipeline != nil
+	switch {
+	case m.Kind != schema.KindFlow && m.Kind != schema.KindBlock:
+		return fmt.Errorf("kind %q: must be %q or %q", m.Kind, schema.KindFlow, schema.KindBlock)
+	case m.Kind == schema.KindFlow && (!flow || m.Block != nil || m.Hop != nil || m.Pipeline != nil):
+		return errors.New("a flow must have coflow and flow, and no block, hop and pipeline")
+	case m.Kind == schema.KindBlock && (!block || m.Coflow != nil || m.Flow != nil):
+		return errors.New("a hop of a block must have block, hop and pipeline, and no coflow and flow")
+	case m.Received > m.Size:
+		return fmt.Errorf("received_bytes: %d of %d", m.Received, m.Size)
 	}
-	ends := map[id]*schema.Flow{}
-	for i := range r.Flows {
-		f := &r.Flows[i]
-		ends[id{f.Arm, f.Repeat, int(f.Flow)}] = f
-	}
-	seen := map[schema.Transfer]bool{}
-	var last *schema.Moment
-	return func(m *schema.Moment) error {
-		if err := r.known(m.Key); err != nil {
-			return err
-		}
-		flow, block := m.Coflow != nil && m.Flow != nil, m.Block != nil && m.Hop != nil && m.Pipeline != nil
-		switch {
-		case m.Kind != schema.KindFlow && m.Kind != schema.KindBlock:
-			return fmt.Errorf("kind %q: must be %q or %q", m.Kind, schema.KindFlow, schema.KindBlock)
-		case m.Kind == schema.KindFlow && (!flow || m.Block != nil || m.Hop != nil || m.Pipeline != nil):
-			return errors.New("a flow must have coflow and flow, and no block, hop and pipeline")
-		case m.Kind == schema.KindBlock && (!block || m.Coflow != nil || m.Flow != nil):
-			return errors.New("a hop of a block must have block, hop and pipeline, and no coflow and flow")
-		case m.Received > m.Size:
-			return fmt.Errorf("received_bytes: %d of %d", m.Received, m.Size)
-		}
-		k := m.Transfer()
-		if last == nil || last.Transfer() != k {
-			if seen[k] {
-				return errors.New("the rows of its transfer must be adjacent")
-			}
-			seen[k] = true
-		} else if m.At < last.At || m.Received <= last.Received || m.Size != last.Size {
-			return fmt.Errorf("%d of %d bytes at %v, after %d of %d at %v: time and bytes must not decrease", m.Received, m.Size, m.At, last.Received, last.Size, last.At)
-		}
-		if m.Kind == schema.KindFlow {
-			f := ends[id{m.Arm, m.Repeat, int(*m.Flow)}]
-			if f != nil && f.Coflow == *m.Coflow && m.Received == m.Size && m.At != f.End {
-				return fmt.Errorf("flow %d completes at %v, but at %v in %s", f.Flow, m.At, f.End, report.FlowsFile)
-			}
-		}
-		kept := *m
-		last = &kept
-		return nil
-	}
+	return r.known(m.Key)
 }
 
-// rows reads a table. It returns nil without an error if the run has no such file.
+// rows reads a table, which must have the rows that the summary states. It returns nil without an error
+// if the summary was written without the table.
 func rows[T any](r *Run, name string, check func(*T) error) ([]T, error) {
+	stated, ok := r.Summary.Rows[name]
+	if !ok {
+		return nil, nil
+	}
 	f, err := safefile.Open(filepath.Join(r.Dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, fmt.Errorf("%s is missing (%s)", name, r.again())
 	}
 	if err != nil {
 		return nil, err
@@ -83,6 +53,10 @@ func rows[T any](r *Run, name string, check func(*T) error) ([]T, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if len(out) != stated {
+		return nil, r.damaged(name, 0, fmt.Sprintf("it has %d rows, but %s states %d: the files are from different reports, or one was cut short",
+			len(out), report.SummaryFile, stated))
 	}
 	return out, nil
 }

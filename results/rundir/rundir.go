@@ -1,7 +1,10 @@
 // Package rundir reads a run directory: its manifest (manifest.json), its figures
 // (summary.json) and every flow, coflow and block (the CSV files), as written by testbed run,
 // sim and report. It works for runs on packets and for simulations, needs no captures and
-// writes nothing.
+// writes nothing but the manifest.
+//
+// The manifest has the SHA-256 sum of every other file of the run. Inspect compares them, and every
+// reader of a run directory starts with it.
 //
 // Times are exact: the files have nanoseconds. Columns are found by name, so a file may have
 // columns that this package does not know. Repeats with verdict void have no rows, because
@@ -81,6 +84,11 @@ type Manifest struct {
 	// Captures is what happened to captures: keep, compress or drop; on packets only.
 	Captures string   `json:"captures,omitempty"`
 	Notes    []string `json:"notes,omitempty"` // items omitted or rounded when the workload was built
+	// Files are the sums of all other files of the run directory that were complete when the
+	// manifest was written.
+	Files Sums `json:"files,omitempty"`
+	// Sum is the SHA-256 sum of the manifest with an empty string in its place.
+	Sum string `json:"sha256"`
 }
 
 // Run is the content of a run directory. Rows are in the order of their files: by arm,
@@ -89,10 +97,13 @@ type Run struct {
 	Dir string
 	// Manifest is nil if only captures were kept and the report was derived from them.
 	Manifest *Manifest
-	Summary  report.Summary
-	Flows    []schema.Flow
-	Coflows  []schema.Coflow
-	Blocks   []schema.Block
+	// Changes are the files that are no longer what the run wrote, except the tables and the summary,
+	// which are then refused.
+	Changes []Change
+	Summary report.Summary
+	Flows   []schema.Flow
+	Coflows []schema.Coflow
+	Blocks  []schema.Block
 	// Requests, Jobs and Balance are nil if the run has none.
 	Requests []schema.Request
 	Jobs     []schema.Job
@@ -120,15 +131,14 @@ func Open(dir string) (*Run, error) {
 
 // ReadManifest reads the manifest of a run directory, which may lack figures.
 func ReadManifest(dir string) (*Manifest, error) {
-	r := &Run{Dir: dir}
-	var m Manifest
-	switch found, err := r.json(ManifestFile, &m); {
-	case err != nil:
-		return nil, fmt.Errorf("read run %s: %w", dir, err)
-	case !found:
-		return nil, fmt.Errorf("read run %s: it has no %s: must be a directory created by testbed run or testbed sim", dir, ManifestFile)
+	m, err := readManifest(dir)
+	if err == nil && m == nil {
+		err = fmt.Errorf("it has no %s: must be a directory created by testbed run or testbed sim", ManifestFile)
 	}
-	return &m, nil
+	if err != nil {
+		return nil, fmt.Errorf("read run %s: %w", dir, err)
+	}
+	return m, nil
 }
 
 func (r *Run) open() error {
@@ -141,13 +151,13 @@ func (r *Run) open() error {
 	case !info.IsDir():
 		return errors.New("it is a file: must be a directory created by testbed run or testbed sim")
 	}
-	var m Manifest
-	found, err := r.json(ManifestFile, &m)
-	if err != nil {
+	if r.Manifest, r.Changes, err = Inspect(r.Dir); err != nil {
 		return err
 	}
-	if found {
-		r.Manifest = &m
+	for _, c := range r.Changes {
+		if slices.Contains(report.DataFiles(), c.File) {
+			return fmt.Errorf("%s (%s)", c, r.again())
+		}
 	}
 	if err := r.summary(); err != nil {
 		return err
@@ -275,6 +285,9 @@ func (r *Run) matches() error {
 	}
 	if len(s.Arms) == 0 {
 		return bad("it has no arms")
+	}
+	if s.Rows == nil {
+		return bad("it does not state the rows of its tables")
 	}
 	seen := map[string]bool{}
 	for _, a := range s.Arms {

@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 )
@@ -40,6 +41,13 @@ var unfinished = struct {
 }{temps: map[string]bool{}}
 
 var errSealed = errors.New("the program is ending")
+
+// temporary begins the names of files that are not in their place yet.
+const temporary = ".new-"
+
+// IsTemporary reports whether a file of this name is one that is being written, or that a killed process
+// left unfinished.
+func IsTemporary(name string) bool { return strings.HasPrefix(name, temporary) }
 
 // Seal removes the temporary files of this process and prevents any file from being
 // staged or committed afterwards. A commit that has begun is complete when it returns.
@@ -119,7 +127,7 @@ func createTemp(dir string) (*os.File, error) {
 	if unfinished.sealed {
 		return nil, errSealed
 	}
-	f, err := OpenFile(filepath.Join(dir, ".new-"+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+	f, err := OpenFile(filepath.Join(dir, temporary+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err == nil {
 		unfinished.temps[f.Name()] = true
 	}
@@ -235,7 +243,7 @@ func Create(path string) (*os.File, error) {
 
 // Symlink makes a symbolic link, or replaces one, as one step. It replaces any other file as well.
 func Symlink(target, path string) error {
-	temp := filepath.Join(filepath.Dir(path), ".new-"+rand.Text())
+	temp := filepath.Join(filepath.Dir(path), temporary+rand.Text())
 	if err := os.Symlink(target, temp); err != nil {
 		return err
 	}

@@ -107,13 +107,33 @@ func Write(t testing.TB, s Spec) string {
 	must(err)
 	_, err = r.Write(dir)
 	must(err)
-	b, err := json.MarshalIndent(m, "", "  ")
-	must(err)
-	must(os.WriteFile(filepath.Join(dir, rundir.ManifestFile), b, 0o644))
 	if s.Timing {
-		must(writeTiming(dir, s, in))
+		must(writeTiming(dir, s, in, r.Summary.Rows))
+		b, err := os.Create(filepath.Join(dir, report.SummaryFile))
+		must(err)
+		must(errors.Join(r.JSON(b), b.Close()))
 	}
+	must(m.Seal(dir))
+	must(m.Save(dir))
 	return dir
+}
+
+// Seal replaces the sums in the manifest of a run directory by those of its files, so that a test can read
+// files that it changed.
+func Seal(t testing.TB, dir string) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(dir, rundir.ManifestFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m rundir.Manifest
+	if json.Unmarshal(b, &m) != nil {
+		return // a test of a manifest that cannot be read
+	}
+	m.Files = nil
+	if err := errors.Join(m.Seal(dir), m.Save(dir)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Cluster is the cluster of an arm with jobs of tasks. A faster arm reads more blocks from its own hosts.
@@ -205,7 +225,7 @@ func progress(r flows.Records) (out []metrics.Progress) {
 }
 
 // writeTiming adds the parts of a report that need packets.
-func writeTiming(dir string, s Spec, in report.Input) error {
+func writeTiming(dir string, s Spec, in report.Input, rows map[string]int) error {
 	var shares []schema.Share
 	var loads []schema.Load
 	var drops []schema.Drop
@@ -246,6 +266,7 @@ func writeTiming(dir string, s Spec, in report.Input) error {
 			}
 		}
 	}
+	rows[report.BreakdownFile], rows[report.LinksFile], rows[report.DropsFile] = len(shares), len(loads), len(drops)
 	return errors.Join(write(dir, report.BreakdownFile, shares), write(dir, report.LinksFile, loads), write(dir, report.DropsFile, drops))
 }
 
