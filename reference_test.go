@@ -296,6 +296,9 @@ func TestRunDirectoryReference(t *testing.T) {
 			if err := json.Unmarshal([]byte(read(t, path)), &v); err != nil {
 				t.Errorf("%s: %v", path, err)
 			}
+			if m, ok := v.(map[string]any); ok && name == "manifest.json" {
+				m["files"] = nil // its keys are files
+			}
 			keys(name, v)
 		}
 		return nil

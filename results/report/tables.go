@@ -120,7 +120,11 @@ func (r *Report) table(m metric) table {
 	}
 	add := func(head string, c tables.Column) { t.head, t.cols = append(t.head, head), append(t.cols, c) }
 	add("arm", tables.Names())
-	add("n", tables.Column{Drop: 5})
+	items := tables.Column{Drop: 5}
+	if slices.ContainsFunc(r.in.Arms, func(a Arm) bool { n, of := a.completed(m); return n < of }) {
+		items.Drop = 0
+	}
+	add("n", items)
 	add("average", tables.Column{})
 	add("P50", tables.Column{Drop: 4})
 	add("P95", tables.Column{Drop: 7})
