@@ -66,14 +66,15 @@ not hold though it holds later ones: see docs/captures.md. "coflow 3/17" is flow
 coflow 3, "block 7/2" hop 2 of block 7. --json and --csv give each direction's figures
 exactly, and all conversations unless --limit is given.
 
---export writes captures as plain pcapng, for Wireshark and other programs, and shows no
-conversations: one capture to a file, several into a directory.
+--export writes captures as plain pcapng, for tcpdump and other programs that do not read
+zstd as Wireshark and tshark do, and shows no conversations: one capture to a file,
+several into a directory.
 
 A capture that is cut off or damaged is shown as far as it could be read; then follows
 the error, with the file and the place, and the exit code is 1.`,
 		Example: `  testbed pcap runs/quickstart-20260102-150405-ab12 --sort retransmissions
   testbed pcap runs/quickstart-…/sebf+hdfs/0/captures/h0-00.pcapng.zst --filter 'coflow 3 '
-  testbed pcap runs/latest --export captures-plain && wireshark captures-plain/*/0/h0-00.pcapng
+  testbed pcap runs/latest --export captures-plain && tcptrace -l captures-plain/sebf+hdfs/0/h0-00.pcapng
   testbed pcap h0-00.pcapng --filter 10.0.3 --filter :50060 --limit 0
   sudo tcpdump -i eth0 -w x.pcap; testbed pcap x.pcap
   ssh router tcpdump -i any -w - | testbed pcap -
