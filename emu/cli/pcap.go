@@ -87,7 +87,7 @@ the error, with the file and the place, and the exit code is 1.`,
 			return nil
 		},
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return []string{"pcapng", "pcap", "zst"}, cobra.ShellCompDirectiveFilterFileExt
+			return []string{"pcapng", "pcap", "zst", "gz"}, cobra.ShellCompDirectiveFilterFileExt
 		},
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if l.order, err = conversations.ParseOrder(order); err != nil {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -165,7 +166,7 @@ func TestPcap(t *testing.T) {
 			t.Errorf("pcap %v says %q, want %q", tt.args, errs, tt.want)
 		}
 	}
-	if out, _ := p.testbed(t, 0, "__complete", "pcap", ""); !strings.Contains(out, "pcapng\npcap\nzst\n") {
+	if out, _ := p.testbed(t, 0, "__complete", "pcap", ""); !strings.Contains(out, "pcapng\npcap\nzst\ngz\n") {
 		t.Errorf("completion offers %q", out)
 	}
 }
@@ -180,6 +181,22 @@ func TestPcapDirectory(t *testing.T) {
 	}
 	for _, name := range captures {
 		datagrams(t, filepath.Join(p.dir, name), 1, 3)
+	}
+	var z bytes.Buffer
+	gz := gzip.NewWriter(&z)
+	if b, err := os.ReadFile(filepath.Join(p.dir, "a.cap")); err != nil {
+		t.Fatal(err)
+	} else if _, err := gz.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	if err := gz.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"x.pcap.gz", "packed"} {
+		if err := os.WriteFile(filepath.Join(p.dir, name), z.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		captures = append(captures, name)
 	}
 	_, errs := p.testbed(t, 0, "pcap", p.dir)
 	if errs != "" {

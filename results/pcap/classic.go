@@ -1,9 +1,10 @@
 package pcap
 
 import (
-	"encoding/binary"
 	"io"
 	"math/bits"
+
+	"testbed/topo/magic"
 )
 
 // Magic numbers of the older format (draft-ietf-opsawg-pcap) and its variants, in the byte
@@ -23,24 +24,29 @@ const (
 	fcsShift   = 28
 )
 
-// classic reads the file header of the older format. magic is its first four bytes as a
+// classic reads the file header of the older format. first is its first four bytes as a
 // little-endian number.
-func (p *Reader) classic(magic uint32) error {
-	switch swapped := bits.ReverseBytes32(magic); {
-	case magic == magicMicros, magic == magicNanos, magic == magicKuznetzov:
+func (p *Reader) classic(first uint32) error {
+	switch swapped := bits.ReverseBytes32(first); {
+	case first == magicMicros, first == magicNanos, first == magicKuznetzov:
 	case swapped == magicMicros, swapped == magicNanos, swapped == magicKuznetzov:
-		magic, p.big = swapped, true
-	case magic&0xFFFF == 0x8B1F:
-		return p.damaged("it is compressed with gzip: unpack it first, with gzip -d")
-	case magic == 0xFD2FB528:
-		return p.damaged("it is compressed with zstd twice: decompress it once, with zstd -d")
+		first, p.big = swapped, true
 	default:
-		var b [4]byte
-		binary.LittleEndian.PutUint32(b[:], magic)
-		return p.damaged("it begins with %x, which is neither a pcapng section header nor the magic number of a pcap file", b)
+		if _, err := p.need(magic.Len); err != nil {
+			return err
+		}
+		head := p.buf[:min(p.end, magic.Len)]
+		switch kind := magic.Of(head); {
+		case kind == magic.Unknown:
+			return p.damaged("it begins with %x, which is neither a pcapng section header nor the magic number of a pcap file", head[:4])
+		case p.packed != nil:
+			return p.damaged("it is %v in a compressed file: %s once", kind, kind.Remedy())
+		default:
+			return p.damaged("it is %v: %s", kind, kind.Remedy())
+		}
 	}
 	p.record = recordHead
-	if magic == magicKuznetzov {
+	if first == magicKuznetzov {
 		p.record = kuznetzovHead
 	}
 	ok, err := p.need(classicHead)
@@ -63,7 +69,7 @@ func (p *Reader) classic(magic uint32) error {
 	}
 	i.SnapLen = int(p.uint32(head[16:]))
 	i.times = 1000
-	if magic == magicNanos {
+	if first == magicNanos {
 		i.times = 1
 	}
 	p.setSkip(&i)

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash"
@@ -27,7 +26,7 @@ const (
 
 // Suffixes returns the suffixes of files that Open reads, longer ones first.
 func Suffixes() []string {
-	return []string{CompressedSuffix, ".pcap.zst", Suffix, ".pcap"}
+	return []string{CompressedSuffix, ".pcap.zst", ".pcapng.gz", ".pcap.gz", Suffix, ".pcap"}
 }
 
 // HasSuffix returns the suffix of a capture's name; ok is false if it has none.
@@ -141,8 +140,8 @@ func (r withContext) Read(b []byte) (int, error) {
 // Plain is the content of a capture file, uncompressed.
 type Plain struct {
 	io.Reader
-	file *os.File
-	zst  *compressed
+	file   *os.File
+	packed *compressed // nil if the file is not compressed
 }
 
 // OpenPlain opens a capture and decompresses it if necessary. It does not check the
@@ -158,19 +157,19 @@ func OpenPlain(path string) (*Plain, error) {
 		return nil, errors.Join(fmt.Errorf("open capture %s: %w", path, err), f.Close())
 	}
 	p := &Plain{Reader: in, file: f}
-	if len(head) == 4 && binary.LittleEndian.Uint32(head) == zstdMagic {
-		if p.zst, err = decompress(in); err != nil {
-			return nil, errors.Join(fmt.Errorf("open capture %s: %w", path, err), f.Close())
-		}
-		p.Reader = p.zst
+	if p.packed, err = decompress(head, in); err != nil {
+		return nil, errors.Join(fmt.Errorf("open capture %s: %w", path, err), f.Close())
+	}
+	if p.packed != nil {
+		p.Reader = p.packed
 	}
 	return p, nil
 }
 
 // Close closes the file.
 func (p *Plain) Close() error {
-	if p.zst != nil {
-		p.zst.z.Close()
+	if p.packed != nil {
+		p.packed.close()
 	}
 	return p.file.Close()
 }

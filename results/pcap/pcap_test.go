@@ -267,7 +267,7 @@ func TestDamage(t *testing.T) {
 		want string
 	}{
 		{"not a capture", []byte("<!DOCTYPE html>"), "begins with 3c21444f, which is neither"},
-		{"gzip", []byte("\x1f\x8b\x08\x00"), "gzip -d"},
+		{"xz", []byte("\xfd7zXZ\x00"), "it is an xz file: decompress it with xz -dc"},
 		{"zstd twice", compress(t, compress(t, []byte("x"))), "zstd -d"},
 		{"zstd magic alone", []byte("\x28\xb5\x2f\xfd<!DOCTYPE html><html>"), "cannot be decoded"},
 		{"zstd of no capture", compress(t, []byte("<!DOCTYPE html>")), "begins with 3c21444f, which is neither"},

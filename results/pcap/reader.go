@@ -149,7 +149,7 @@ func (c *clock) nanos(stamp uint64) (ns int64, ok bool) {
 // Reader reads one capture. It is for use by one goroutine.
 type Reader struct {
 	src    io.Reader
-	zst    *compressed // src if the file is compressed, else nil
+	packed *compressed // src if the file is compressed, else nil
 	closer io.Closer
 	path   string
 	buf    []byte // buf[at:end] is read and not yet consumed
@@ -204,19 +204,16 @@ func newReader(r io.Reader, path string) (*Reader, error) {
 	if !ok {
 		return nil, p.truncated("it is shorter than a file header; was the capture ever started?")
 	}
-	if binary.LittleEndian.Uint32(p.buf) == zstdMagic {
-		if ok, err = p.decompress(); err != nil {
-			return nil, errors.Join(err, p.Close())
-		}
-		if !ok {
-			return nil, errors.Join(p.truncated("it holds less than a file header"), p.Close())
-		}
+	if ok, err = p.decompress(); err != nil {
+		return nil, errors.Join(err, p.Close())
 	}
-	magic := binary.LittleEndian.Uint32(p.buf)
-	if magic == sectionHeader {
+	if !ok {
+		return nil, errors.Join(p.truncated("it holds less than a file header"), p.Close())
+	}
+	if first := binary.LittleEndian.Uint32(p.buf); first == sectionHeader {
 		_, _, err = p.block()
 	} else {
-		err = p.classic(magic)
+		err = p.classic(first)
 	}
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
@@ -224,17 +221,17 @@ func newReader(r io.Reader, path string) (*Reader, error) {
 	return p, nil
 }
 
-// decompress switches to the content of a compressed file, of which the buffer has the
+// decompress switches to the content of the file if it is compressed. The buffer has its
 // beginning. ok is false if the content has fewer than 4 bytes.
 func (p *Reader) decompress() (ok bool, err error) {
 	head, rest := bytes.Clone(p.buf[:p.end]), p.src
 	if p.srcErr != nil {
 		rest = failing{p.srcErr}
 	}
-	if p.zst, err = decompress(io.MultiReader(bytes.NewReader(head), rest)); err != nil {
-		return false, err
+	if p.packed, err = decompress(head, io.MultiReader(bytes.NewReader(head), rest)); err != nil || p.packed == nil {
+		return true, err
 	}
-	p.src, p.srcErr, p.end = p.zst, nil, 0
+	p.src, p.srcErr, p.end = p.packed, nil, 0
 	return p.need(4)
 }
 
@@ -287,12 +284,12 @@ func (p *Reader) need(n int) (ok bool, err error) {
 		return true, nil
 	case p.srcErr == io.EOF:
 		return false, nil
-	case p.zst != nil && p.zst.file.err == nil:
+	case p.packed != nil && p.packed.file.err == nil:
 		p.offset = p.base + int64(p.end)
 		if errors.Is(p.srcErr, io.ErrUnexpectedEOF) {
-			return false, p.truncated("its compressed file ends after %d bytes (offsets count bytes of the uncompressed capture)", p.zst.file.n)
+			return false, p.truncated("its compressed file ends after %d bytes (offsets count bytes of the uncompressed capture)", p.packed.file.n)
 		}
-		return false, p.damaged("its compressed file cannot be decoded after %d bytes: %s (offsets count bytes of the uncompressed capture)", p.zst.file.n, p.zst.reason())
+		return false, p.damaged("its compressed file cannot be decoded after %d bytes: %s (offsets count bytes of the uncompressed capture)", p.packed.file.n, p.packed.reason())
 	}
 	if p.path != "" {
 		return false, fmt.Errorf("read capture %s at byte %d: %w", p.path, p.base+int64(p.end), p.srcErr)
@@ -422,14 +419,14 @@ func (p *Reader) Batch(to []Packet) (int, error) {
 // Offset returns the number of bytes of the file that Next and Batch have read. For a
 // compressed file it counts compressed bytes.
 func (p *Reader) Offset() int64 {
-	if p.zst != nil {
-		return p.zst.file.n
+	if p.packed != nil {
+		return p.packed.file.n
 	}
 	return p.base + int64(p.at)
 }
 
 // Compressed reports whether the file is compressed.
-func (p *Reader) Compressed() bool { return p.zst != nil }
+func (p *Reader) Compressed() bool { return p.packed != nil }
 
 // plain is the fast path of Batch: it reads the next packets from the buffer, up to the
 // first that is incomplete, unusual or damaged, and returns their number.
@@ -511,8 +508,8 @@ func (p *Reader) uint64(b []byte) uint64 {
 
 // Close closes the file that Open opened. It can be called again.
 func (p *Reader) Close() error {
-	if p.zst != nil {
-		p.zst.z.Close()
+	if p.packed != nil {
+		p.packed.close()
 	}
 	if p.closer == nil {
 		return nil
