@@ -104,19 +104,17 @@ func TestDownEndsProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = killed.Wait() // by the signal
-	if names := p.processes(t, "lab"); slices.Contains(names, "h0-02 sleep 604") {
-		t.Errorf("after kill -9 of exec, its command is still there: %q", names)
-	}
+	until(t, "the command of a killed exec to end", func() bool { return !slices.Contains(p.processes(t, "lab"), "h0-02 sleep 604") })
 
 	table, _ := p.run(t, 0, "ps")
-	if !strings.Contains(table, "sleep 601") || !strings.Contains(table, strconv.Itoa(direct.Process.Pid)) {
+	if !strings.Contains(table, "sleep 601") || strings.Contains(table, strconv.Itoa(direct.Process.Pid)) { // exec itself only waits
 		t.Errorf("ps prints\n%s", table)
 	}
 	if out, _ := p.run(t, 0, "gc"); !strings.Contains(out, "nothing to remove") {
 		t.Errorf("gc says %q", out)
 	}
 	_, errs := p.run(t, exitFailure, "down", "lab", "--keep")
-	for _, w := range []string{fmt.Sprintf("sleep 601 (pid %d, h0-00)", direct.Process.Pid), "sleep 602", "sleep 603", "hint:"} {
+	for _, w := range []string{"sleep 601 (pid ", "sleep 602", "sleep 603", "hint:"} {
 		if !strings.Contains(errs, w) {
 			t.Errorf("down --keep does not list %s: %s", w, errs)
 		}
@@ -135,10 +133,8 @@ func TestDownEndsProcesses(t *testing.T) {
 			t.Errorf("%v is still there", q)
 		}
 	}
-	for _, c := range []*exec.Cmd{direct, entered} {
-		if !gone(c.Process.Pid) {
-			t.Errorf("process %d is still there", c.Process.Pid)
-		}
+	for _, c := range []*exec.Cmd{direct, entered} { // exec ends after its command
+		until(t, "the process to end", func() bool { return gone(c.Process.Pid) })
 	}
 	if _, err := os.Stat(ended); err != nil {
 		t.Errorf("SIGKILL came before SIGTERM: %v", err)
@@ -152,9 +148,7 @@ func TestDownEndsProcesses(t *testing.T) {
 		t.Errorf("the other testbed has %q", names)
 	}
 	p.run(t, 0, "down", "other", "--keep=false", "--grace", "0")
-	if !gone(inOther.Process.Pid) {
-		t.Error("down left a process")
-	}
+	until(t, "the process to end", func() bool { return gone(inOther.Process.Pid) })
 	if left := p.left(t); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
@@ -231,13 +225,11 @@ func TestRunsEndProcesses(t *testing.T) {
 				if gone(inside.Process.Pid) {
 					t.Error("the kill ended the process: the test tests nothing")
 				}
-				if out, _ := p.run(t, 0, "gc"); !strings.Contains(out, fmt.Sprintf("ended sleep 621 (pid %d, h0-00)", inside.Process.Pid)) {
+				if out, _ := p.run(t, 0, "gc"); !strings.Contains(out, "ended sleep 621 (pid ") {
 					t.Errorf("gc says %q", out)
 				}
 			}
-			if !gone(inside.Process.Pid) {
-				t.Error("the process is still there")
-			}
+			until(t, "the process to end", func() bool { return gone(inside.Process.Pid) })
 			p.leftNothing(t, before)
 		})
 	}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -31,9 +30,9 @@ const (
 	switchFile = "/etc/nsswitch.conf"
 )
 
-// inside replaces this process by a command in a namespace of a testbed. It returns
-// only if that fails. The verb, exec or shell, is for errors.
-func (a *app) inside(ctx context.Context, verb, testbed, host string, command []string) error {
+// inside runs a command in a namespace of a testbed, and returns or ends as the command
+// does. The verb, exec or shell, is for errors.
+func (a *app) inside(ctx context.Context, verb, testbed, host string, command []string, privileged bool) error {
 	e, err := a.find(ctx, given(testbed))
 	if err != nil {
 		return err
@@ -65,12 +64,18 @@ func (a *app) inside(ctx context.Context, verb, testbed, host string, command []
 	}
 	// What was ignored when this program started, as under nohup, is ignored again.
 	signal.Reset()
-	err = kernel.Exec(ctx, filepath.Join(e.PinDir(), host), kernel.Command{Path: path, Args: command, Env: append(os.Environ(), "TESTBED_HOST="+host), Files: files})
+	ended, err := kernel.Exec(ctx, e.Scope(), host, kernel.Command{Path: path, Args: command, Env: append(os.Environ(), "TESTBED_HOST="+host), Files: files, Privileged: privileged})
 	var program *fs.PathError
 	if errors.As(err, &program) && program.Path == path {
 		return refused(verb, host, command[0], program)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	if ended.Signal != 0 {
+		return errors.Join(kernel.EndBy(ended.Signal), exitCode(128+int(ended.Signal)))
+	}
+	return exitCode(ended.Code)
 }
 
 // refused returns the error of a command that could not be started.

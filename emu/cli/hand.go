@@ -57,7 +57,7 @@ break them with "testbed fault". It stays until "testbed down".`,
 				return err
 			}
 			p := plan.Compile(name, fabric, plan.Options{Seed: s.RepeatSeed(0), Burst: burst})
-			took, notes, err := up(cmd.Context(), a.state, deploy.State{ID: name, Kind: deploy.KindUp, Name: s.Spec.Name, Shape: s.Shape(), Namespaces: p.Namespaces()}, p)
+			took, notes, err := up(cmd.Context(), a.state, deploy.State{ID: name, Kind: deploy.KindUp, Name: s.Spec.Name, Shape: s.Shape(), Namespaces: p.Namespaces(), Cgroup: kernel.ProcessCgroup(name)}, p)
 			if err != nil {
 				return err
 			}
@@ -234,7 +234,7 @@ sees the processes of all users.`,
 				Columns: []tables.Column{tables.Names(), {Left: true}, {}, {}, tables.Prose()}}
 			for _, e := range entries {
 				r := row{e.State.ID, e.State.Kind, "up", e.State.Shape.Leaves * e.State.Shape.HostsPerLeaf, e.State.User, e.State.PID, e.State.Created, e.State.Age().Seconds(), []deploy.Process{}}
-				found, err := kernel.Processes(e.PinDir(), e.State.Namespaces)
+				found, err := kernel.Processes(e.Scope())
 				if err != nil {
 					return err
 				}
@@ -316,34 +316,45 @@ that are up unless --all is given.`,
 
 func (a *app) execCmd() *cobra.Command {
 	var testbed string
+	var privileged bool
 	cmd := &cobra.Command{
 		Use: "exec HOST -- COMMAND [ARG...]", Short: "Run a command on an emulated host, leaf or spine",
 		Long: `Exec runs a command in the namespace of a host (h0-00), leaf (leaf0) or spine (spine0) of
 a testbed that is up.
 
-Files, users and processes are those of this machine. The network, host name and host
-names are those of the emulated host: /sys shows its devices, and /etc/hosts lists all
-hosts, leaves and spines. In /sys and /proc, the command can write to the devices and
-network parameters of the host (/sys/class/net, /proc/sys/net) and to files of processes;
-everything that belongs to the machine is read-only. Mounts by the command are private.
+The network, host name, host names and processes are those of the emulated host: /sys
+shows its devices, /etc/hosts lists all hosts, leaves and spines, and ps lists the
+processes that the command started. In /sys and /proc, the command can write to the devices
+and network parameters of the host (/sys/class/net, /proc/sys/net) and to files of its
+processes; all else is read-only. Files and users are those of this machine, and the
+command is root, without the capabilities that act on the machine: it cannot mount, enter
+other namespaces, load modules or BPF programs, or set the clock. --privileged leaves it
+these and shows it the processes of the machine.
 
-The command replaces this program and keeps its process id, terminal, signals and exit
-code. A shell therefore reports 128 + N for a command that signal N ended, 127 for one
-that is not found and 126 for one that cannot be executed. "testbed down" ends it.`,
+The command has the terminal, signals and exit code of this program. A shell reports
+128 + N for a command that signal N ended, 127 for one that is not found and 126 for one
+that cannot be executed. "testbed down" ends it.`,
 		Example: `  sudo testbed exec h0-00 -- ping -c 3 h3-04
   sudo testbed exec leaf0 -- tc -s qdisc`,
 		Args: between(2, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.inside(cmd.Context(), "exec", testbed, args[0], args[1:])
+			return a.inside(cmd.Context(), "exec", testbed, args[0], args[1:], privileged)
 		},
 		ValidArgsFunction: a.completeHosts,
 	}
 	addTestbed(cmd, &testbed)
+	addPrivileged(cmd, &privileged)
 	return cmd
+}
+
+// addPrivileged adds the flag of a verb that runs a command in a host.
+func addPrivileged(cmd *cobra.Command, privileged *bool) {
+	cmd.Flags().BoolVar(privileged, "privileged", false, "leave the command all capabilities and the machine's processes, and replace testbed by it")
 }
 
 func (a *app) shellCmd() *cobra.Command {
 	var testbed string
+	var privileged bool
 	cmd := &cobra.Command{
 		Use: "shell HOST", Short: "Open a shell on an emulated host, leaf or spine",
 		Long:    `Shell runs $SHELL, or /bin/sh, on a host, leaf or spine in the same way as "testbed exec".`,
@@ -354,11 +365,12 @@ func (a *app) shellCmd() *cobra.Command {
 			if shell == "" {
 				shell = "/bin/sh"
 			}
-			return a.inside(cmd.Context(), "shell", testbed, args[0], []string{shell})
+			return a.inside(cmd.Context(), "shell", testbed, args[0], []string{shell}, privileged)
 		},
 		ValidArgsFunction: a.completeHosts,
 	}
 	addTestbed(cmd, &testbed)
+	addPrivileged(cmd, &privileged)
 	return cmd
 }
 

@@ -88,7 +88,6 @@ func TestCommandHasTheViewOfItsHost(t *testing.T) {
 }
 
 func viewOfHost(t *testing.T) {
-	p := upLab(t)
 	here := t.TempDir()
 	hosts := filepath.Join(here, "hosts")
 	if err := os.WriteFile(hosts, []byte("192.0.2.9 h1-02 leaf1\n"), 0o644); err != nil {
@@ -106,6 +105,7 @@ func viewOfHost(t *testing.T) {
 	} {
 		combined(t, c...)
 	}
+	p := upLab(t)
 	const device = "/sys/class/net/furniture0"
 	machine := func() map[string]string {
 		state := map[string]string{"name": combined(t, "uname", "-n")}
@@ -216,7 +216,8 @@ func viewOfHost(t *testing.T) {
 	}
 
 	// Mounts and names that a command makes are gone with it.
-	if got := in(0, "h0-00", "sh", "-c", "mount -t tmpfs tmpfs "+here+" && ls -A "+here+" | wc -l"); got != "0" {
+	mounts, _ := p.run(t, 0, "exec", "--privileged", "h0-00", "--", "sh", "-c", "mount -t tmpfs tmpfs "+here+" && ls -A "+here+" | wc -l")
+	if got := strings.TrimSpace(mounts); got != "0" {
 		t.Errorf("a mount in a host has %q entries", got)
 	}
 	if diff := cmp.Diff(before, machine()); diff != "" {
@@ -292,16 +293,32 @@ func TestExecEndsAsItsCommand(t *testing.T) {
 	}
 }
 
-// Standard input, environment, directory, arguments, ignored signals and the process
-// id are the command's, as if it were started without testbed.
+// Standard input, environment, directory, arguments and ignored signals are the command's, as if it
+// were started without testbed. With --privileged, so is the process id.
 func TestExecHandsEverythingOver(t *testing.T) {
 	p := upLab(t)
-	c := p.command(t, "exec", "h0-00", "--", "sh", "-c", `cat; echo "$TESTBED_HOST $SUDO_UID $1 $(pwd) $$"`, "--", "--json")
-	c.Env = append(c.Env, "SUDO_UID=1234")
-	c.Stdin = strings.NewReader("from standard input\n")
-	out, err := c.Output()
-	if want := fmt.Sprintf("from standard input\nh0-00 1234 --json %s %d\n", p.dir, c.Process.Pid); err != nil || string(out) != want {
-		t.Errorf("%v, %q, want %q", err, out, want)
+	var c *exec.Cmd
+	for _, flag := range []string{"--privileged=false", "--privileged"} {
+		c = p.command(t, "exec", flag, "h0-00", "--", "sh", "-c", `cat; echo "$TESTBED_HOST $SUDO_UID $1 $(pwd) $$"; cat <&3`, "--", "--json")
+		c.Env = append(c.Env, "SUDO_UID=1234")
+		c.Stdin = strings.NewReader("from standard input\n")
+		text, err := os.Open(filepath.Join(p.dir, "trace.txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.ExtraFiles = []*os.File{text}
+		out, err := c.Output()
+		pid := 2 // the first process of the command's own namespace is testbed's
+		if flag == "--privileged" {
+			pid = c.Process.Pid
+		}
+		want := fmt.Sprintf("from standard input\nh0-00 1234 --json %s %d\n", p.dir, pid)
+		if got, rest := string(out[:min(len(out), len(want))]), out[min(len(out), len(want)):]; err != nil || got != want || len(rest) == 0 {
+			t.Errorf("%s: %v, %q and %d bytes of an open file, want %q", flag, err, got, len(rest), want)
+		}
+		if err := text.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	// As under nohup.
 	ignoring := exec.CommandContext(t.Context(), "sh", "-c", `trap "" HUP INT; exec testbed exec h0-00 -- sh -c 'kill -HUP $$; kill -INT $$; echo alive'`)

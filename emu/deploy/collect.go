@@ -17,10 +17,17 @@ import (
 
 // Reaper removes the objects that a record names.
 type Reaper interface {
-	// Reap ends the processes in the named namespaces that are pinned in dir, and removes the
-	// namespaces with their pins. A missing namespace is not an error. It returns the processes
-	// that it ended.
-	Reap(ctx context.Context, dir string, names []string) ([]Process, error)
+	// Reap ends the processes of a testbed, and removes its namespaces with their pins, and its
+	// cgroup. A missing one is not an error. It returns the processes that it ended.
+	Reap(ctx context.Context, s Scope) ([]Process, error)
+}
+
+// Scope is what contains the processes of a testbed: network namespaces and, because a process can
+// leave them, a cgroup.
+type Scope struct {
+	Pins   string   // the directory in which the namespaces are pinned
+	Names  []string // of the namespaces
+	Cgroup string   // its directory, or "" if the machine has none that can be written
 }
 
 // Entry is a record that was found under a root.
@@ -37,6 +44,9 @@ type Entry struct {
 
 // PinDir is the directory in which the testbed's namespaces are pinned.
 func (e Entry) PinDir() string { return filepath.Join(e.Dir, pinDir) }
+
+// Scope returns what contains the testbed's processes.
+func (e Entry) Scope() Scope { return Scope{e.PinDir(), e.State.Namespaces, e.State.Cgroup} }
 
 // Stale reports whether the testbed is left over: it has no process, and was not brought up to stay.
 func (e Entry) Stale() bool {
@@ -291,7 +301,7 @@ func remove(ctx context.Context, e Entry, lock *os.File, r Reaper) (ended []Proc
 	if e.Problem != nil && !errors.Is(e.Problem, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: its namespaces are pinned in %s: unmount and remove them by hand", e.Problem, e.PinDir())
 	}
-	if ended, err = r.Reap(ctx, e.PinDir(), e.State.Namespaces); err != nil {
+	if ended, err = r.Reap(ctx, e.Scope()); err != nil {
 		return ended, err
 	}
 	if err := release(ctx, e.State, r); err != nil {

@@ -3,7 +3,6 @@ package deploy
 import (
 	"bytes"
 	"fmt"
-
 	"strconv"
 	"strings"
 	"syscall"

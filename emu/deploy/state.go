@@ -59,6 +59,9 @@ type State struct {
 	// Namespaces lists all namespaces that the testbed has or is about to have. Each is pinned
 	// at the file of its name in Owned.PinDir.
 	Namespaces []string `json:"namespaces"`
+	// Cgroup is the directory of the cgroup of the testbed's processes, which the first command in
+	// it makes; "" if the machine has none.
+	Cgroup string `json:"cgroup,omitempty"`
 	// Directories lists directories outside the testbed's own, made by Owned.AddDirectory.
 	Directories []string `json:"directories,omitempty"`
 	// Mounts lists the mount points of file systems on loop devices (Owned.AddDisks).

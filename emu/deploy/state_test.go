@@ -30,7 +30,7 @@ func (f fakeKernel) Do(_ context.Context, op plan.Op) error {
 
 func (f fakeKernel) Undo(ctx context.Context, op plan.Op) error {
 	if ns, ok := op.(plan.Namespace); ok {
-		_, err := reaper{}.Reap(ctx, f.pins, []string{ns.Name})
+		_, err := reaper{}.Reap(ctx, Scope{Pins: f.pins, Names: []string{ns.Name}})
 		return err
 	}
 	return nil
@@ -38,13 +38,13 @@ func (f fakeKernel) Undo(ctx context.Context, op plan.Op) error {
 
 type reaper struct{ err error }
 
-func (r reaper) Reap(_ context.Context, dir string, names []string) ([]Process, error) {
-	for _, name := range names {
-		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+func (r reaper) Reap(_ context.Context, s Scope) ([]Process, error) {
+	for _, name := range s.Names {
+		if err := os.Remove(filepath.Join(s.Pins, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 	}
-	return []Process{{PID: len(names)}}, r.err
+	return []Process{{PID: len(s.Names)}}, r.err
 }
 
 func create(t testing.TB, root, id string, kind Kind) *Owned {

@@ -125,7 +125,7 @@ func (x *Executor) Evict(ctx context.Context) (release func() error, err error) 
 	if err == nil {
 		release = lock.Close
 	}
-	m, err2 := openMembers(x.pins, slices.Sorted(maps.Keys(x.made)))
+	m, err2 := openMembers(deploy.Scope{Pins: x.pins, Names: slices.Sorted(maps.Keys(x.made))})
 	if err2 != nil {
 		return release, errors.Join(err, err2)
 	}

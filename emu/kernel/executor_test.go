@@ -95,7 +95,7 @@ func TestExecutorErrors(t *testing.T) {
 			t.Errorf("Undo: %v", err)
 		}
 	}
-	if _, err := (Reaper{}).Reap(ctx, dir, []string{"../a"}); err == nil {
+	if _, err := (Reaper{}).Reap(ctx, deploy.Scope{Pins: dir, Names: []string{"../a"}}); err == nil {
 		t.Error("a namespace called ../a is allowed")
 	}
 	if err := x.Close(); err != nil {

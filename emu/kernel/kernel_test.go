@@ -35,6 +35,9 @@ func shape(leaves, hosts, spines int, rate units.Rate, mtu units.Bytes) topo.Lea
 		Oversubscription: units.Ratio{Num: 1, Den: 1}, Queue: topo.Queue{Time: 20 * time.Millisecond}, MTU: mtu}
 }
 
+// scope is that of the fabric's processes, without a cgroup.
+func (b *fabric) scope() deploy.Scope { return deploy.Scope{Pins: b.pins, Names: b.plan.Namespaces()} }
+
 // build builds a fabric and destroys it after the test.
 func build(t testing.TB, s topo.LeafSpine, o plan.Options) *fabric {
 	t.Helper()

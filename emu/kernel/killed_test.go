@@ -38,6 +38,10 @@ func TestMain(m *testing.M) {
 		fmt.Println(err)
 		os.Exit(1)
 	}
+	if arg := os.Getenv(execEnv); arg != "" {
+		fmt.Println(execInHost(arg))
+		os.Exit(1)
+	}
 	os.Exit(m.Run())
 }
 
@@ -119,9 +123,9 @@ func (s *suicidal) Undo(ctx context.Context, op plan.Op) error {
 // dyingReaper kills its process during the removal of a record.
 type dyingReaper struct{ s *suicidal }
 
-func (r dyingReaper) Reap(ctx context.Context, dir string, names []string) ([]deploy.Process, error) {
+func (r dyingReaper) Reap(ctx context.Context, s deploy.Scope) ([]deploy.Process, error) {
 	r.s.step("begin of removal")
-	ended, err := Reaper{}.Reap(ctx, dir, names)
+	ended, err := Reaper{}.Reap(ctx, s)
 	r.s.step("namespaces of removal")
 	return ended, err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -60,18 +61,19 @@ func idOf(path string) (nsID, error) {
 	return nsID{st.Dev, st.Ino}, nil
 }
 
-// members finds the processes in a set of network namespaces.
+// members finds the processes of a testbed: those in its network namespaces, and those in its cgroup,
+// which may have left them.
 type members struct {
-	names map[nsID]string
-	open  []*os.File // keeps the kernel from reusing their IDs
+	names  map[nsID]string
+	open   []*os.File // keeps the kernel from reusing their IDs
+	cgroup string
 }
 
-// openMembers opens the namespaces with the given names that are pinned in dir. Missing ones are
-// skipped.
-func openMembers(dir string, names []string) (*members, error) {
-	m := &members{names: map[nsID]string{}}
-	for _, name := range names {
-		path := filepath.Join(dir, name)
+// openMembers opens the namespaces of a testbed. Missing ones are skipped.
+func openMembers(s deploy.Scope) (*members, error) {
+	m := &members{names: map[nsID]string{}, cgroup: s.Cgroup}
+	for _, name := range s.Names {
+		path := filepath.Join(s.Pins, name)
 		var fsys unix.Statfs_t
 		if unix.Statfs(path, &fsys) != nil || fsys.Type != unix.NSFS_MAGIC {
 			continue // not pinned yet, or no longer
@@ -126,27 +128,46 @@ func (m *members) host(pid int) (name string, ok bool) {
 	return name, name != ""
 }
 
-// list returns the processes in the namespaces, ordered by process ID.
-func (m *members) list() ([]deploy.Process, error) {
-	if len(m.names) == 0 {
-		return nil, nil
+// list returns the processes of the testbed, ordered by process ID, and each initProcess of Exec, which
+// ends by itself after the others.
+func (m *members) list() (found, inits []deploy.Process, err error) {
+	hosts, err := cgroupProcesses(m.cgroup)
+	if err != nil || len(m.names)+len(hosts) == 0 {
+		return nil, nil, err
 	}
+	maps.DeleteFunc(hosts, func(_ int, host string) bool { return host == "" }) // they wait for commands
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		return nil, fmt.Errorf("list processes: %w", err)
+		return nil, nil, fmt.Errorf("list processes: %w", err)
 	}
-	var found []deploy.Process
 	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		if host, ok := m.host(pid); ok {
-			found = append(found, deploy.Describe(pid, host))
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			if host, ok := m.host(pid); ok {
+				hosts[pid] = host
+			}
 		}
 	}
-	slices.SortFunc(found, func(a, b deploy.Process) int { return a.PID - b.PID })
-	return found, nil
+	for _, pid := range slices.Sorted(maps.Keys(hosts)) {
+		switch p := deploy.Describe(pid, hosts[pid]); {
+		case p.Started.IsZero(): // it has ended
+		case isInit(pid):
+			inits = append(inits, p)
+		default:
+			found = append(found, p)
+		}
+	}
+	return found, inits, nil
+}
+
+// isInit reports whether a process is an initProcess.
+func isInit(pid int) bool {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil || !strings.HasPrefix(string(status), "Name:\t"+initName+"\n") {
+		return false
+	}
+	_, after, _ := strings.Cut(string(status), "\nNSpid:")
+	ids, _, _ := strings.Cut(after, "\n")
+	return strings.HasSuffix(ids, "\t1")
 }
 
 // joinProcesses formats processes for an error.
@@ -158,7 +179,7 @@ func joinProcesses(found []deploy.Process) string {
 	return strings.Join(each, ", ")
 }
 
-// end ends the processes in the namespaces and returns those that it signalled. Each gets SIGTERM,
+// end ends the processes of the testbed and returns those that it signalled. Each gets SIGTERM,
 // and also SIGHUP if it ignores SIGTERM, as interactive shells do. Processes that remain after
 // grace get SIGKILL.
 func (m *members) end(ctx context.Context, grace time.Duration) (ended []deploy.Process, err error) {
@@ -170,11 +191,18 @@ func (m *members) end(ctx context.Context, grace time.Duration) (ended []deploy.
 	}()
 	start := time.Now()
 	for {
-		found, err := m.list()
-		if err != nil || len(found) == 0 {
+		found, inits, err := m.list()
+		if err != nil || len(found)+len(inits) == 0 {
 			return ended, err
 		}
 		since := time.Since(start)
+		if i := slices.IndexFunc(found, func(p deploy.Process) bool { return p.PID == os.Getpid() }); i >= 0 {
+			return ended, fmt.Errorf("this process is in the testbed's own namespace %q: leave it first, and run this outside", found[i].Host)
+		}
+		others := len(found) > 0
+		if !others {
+			found = inits // what they wait for is in no namespace of the testbed
+		}
 		if since > grace+killWait {
 			return ended, fmt.Errorf("%w %v after SIGKILL: %v", errStillRunning, killWait, joinProcesses(found))
 		}
@@ -182,9 +210,6 @@ func (m *members) end(ctx context.Context, grace time.Duration) (ended []deploy.
 			return ended, fmt.Errorf("%w before this was cancelled: %v: %w", errStillRunning, joinProcesses(found), context.Cause(ctx))
 		}
 		for _, p := range found {
-			if p.PID == os.Getpid() {
-				return ended, fmt.Errorf("this process is in the testbed's own namespace %q: leave it first, and run this outside", p.Host)
-			}
 			fd, known := signalled[p.PID]
 			if known && unix.PidfdSendSignal(fd, 0, nil, 0) != nil { // the process ID now belongs to another process
 				delete(signalled, p.PID)
@@ -200,13 +225,15 @@ func (m *members) end(ctx context.Context, grace time.Duration) (ended []deploy.
 				signalled[p.PID] = fd
 				// The process ID may have been another's when the namespace was checked. A process
 				// that is in it now has kept the ID since the pidfd was opened.
-				if _, in := m.host(p.PID); !in {
+				if _, in := m.host(p.PID); !in && !inCgroup(p.PID, m.cgroup) {
 					continue
 				}
-				ended = append(ended, p)
+				if others {
+					ended = append(ended, p)
+				}
 			}
 			signals := []unix.Signal{unix.SIGKILL}
-			if since < grace {
+			if since < grace && others {
 				if known {
 					continue
 				}
@@ -250,14 +277,14 @@ func waitAny(fds map[int]int, wait time.Duration) {
 	}
 }
 
-// Processes returns the processes in the namespaces with the given names that are pinned in dir,
-// ordered by process ID. A process counts if all its threads are in one. Processes that this
+// Processes returns the processes of a testbed, ordered by process ID. A process counts if all its
+// threads are in its namespaces, or if Exec started it or one of its ancestors. Processes that this
 // process may not inspect are omitted; root may inspect all.
-func Processes(dir string, names []string) ([]deploy.Process, error) {
-	m, err := openMembers(dir, names)
+func Processes(s deploy.Scope) ([]deploy.Process, error) {
+	m, err := openMembers(s)
 	if err != nil {
 		return nil, err
 	}
-	found, err := m.list()
+	found, _, err := m.list()
 	return found, errors.Join(err, m.close())
 }

@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"testbed/emu/deploy"
 )
 
 // ErrLeaving is wrapped by the error of Exec while the namespace is being removed.
@@ -25,67 +27,157 @@ type Command struct {
 	// Files are the contents that the command sees instead of existing files of the machine, by
 	// absolute path.
 	Files map[string]string
+	// Privileged leaves the command all capabilities of this process, and the machine's processes.
+	Privileged bool
 }
 
-// Exec replaces this process by a command inside the namespace that is pinned at path. It returns
-// only if that fails; the error of execve(2) is wrapped as an fs.PathError. Open files, terminal,
-// process ID and current directory stay, and the exit status of the command is that of the process.
+// Exec runs a command in a namespace of a testbed and returns its end. The error of execve(2) is
+// wrapped as an fs.PathError. The command has this process's open files, terminal and current
+// directory. Signals to this process are passed on to it, and this process stops with it. It is
+// killed when this process is.
 //
-// The command has its own mount namespace. In it, /sys shows the devices of the network namespace.
-// /sys and everything in /proc except the directories of processes are read-only; the devices and
-// kernel parameters (/proc/sys/net) of the network namespace stay writable. The host name is the
-// name of the pin. Mounts made by the command are visible only to it.
+// The command has its own PID namespace with its own /proc, its own mount namespace, and the
+// capabilities keptCapabilities. /sys shows the devices of the network namespace. /sys and everything in /proc
+// except the directories of processes are read-only; the devices and kernel parameters of the
+// network namespace (networkParameters) stay writable. The host name is the name of the pin.
+//
+// With Privileged the command replaces this process, and Exec returns only if that fails.
 //
 // Reaper.Reap and Exec exclude each other: no command enters a namespace that is being removed.
-func Exec(ctx context.Context, path string, c Command) error {
-	name := filepath.Base(path)
-	entry, err := lockPins(ctx, filepath.Dir(path), unix.LOCK_SH, 0)
+func Exec(ctx context.Context, s deploy.Scope, host string, c Command) (ended Ended, err error) {
+	entry, err := lockPins(ctx, s.Pins, unix.LOCK_SH, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("run %q in %q: %w: is the testbed up?", c.Path, name, err)
-	} else if err != nil {
-		return fmt.Errorf("run %q in %q: %w", c.Path, name, err)
+		err = fmt.Errorf("%w: is the testbed up?", err)
+	}
+	if err != nil {
+		return ended, fmt.Errorf("run %q in %q: %w", c.Path, host, err)
 	}
 	defer entry.Close() // execve closes it too, with the process in the namespace
-	n, err := OpenNamespace(path)
+	n, err := OpenNamespace(filepath.Join(s.Pins, host))
 	if err != nil {
-		return err
+		return ended, err
 	}
+	relay := relayed()
 	onThread(func() {
-		if err = new(Thread).enter(n); err == nil {
-			err = privateView(name, c.Files)
-		}
-		if err != nil {
-			err = fmt.Errorf("run %q in %q: %w%s", c.Path, name, err, privilege(err))
+		var run *supervised
+		var signals chan os.Signal
+		run, signals, err = enterAndStart(s, n, c, relay)
+		err = errors.Join(err, n.Close(), entry.Close())
+		if run == nil {
 			return
 		}
-		err = &fs.PathError{Op: "run", Path: c.Path, Err: syscall.Exec(c.Path, c.Args, c.Env)}
+		var waitErr error
+		ended, waitErr = run.wait(signals)
+		err = errors.Join(err, waitErr, run.init.send(initRelease), unix.Close(run.init.control))
 	})
-	return errors.Join(err, n.Close())
+	return ended, err
+}
+
+// enterAndStart moves the calling thread into a host and starts a command there.
+func enterAndStart(s deploy.Scope, n *Namespace, c Command, relay []os.Signal) (*supervised, chan os.Signal, error) {
+	var init *initProcess
+	var in doors
+	steps := []func() error{
+		func() (err error) { in, err = openDoors(s.Cgroup, n.name); return err },
+		func() error { return new(Thread).enter(n) },
+		func() (err error) { init, err = privateView(n.name, c.Files, !c.Privileged); return err },
+	}
+	if !c.Privileged {
+		steps = append(steps, dropCapabilities)
+	}
+	steps = append(steps, func() error {
+		if in.dir == nil || c.Privileged {
+			return join(in.host)
+		}
+		return nil
+	})
+	defer func() { in.close() }()
+	for _, step := range steps {
+		if err := step(); err != nil {
+			if init != nil {
+				err = errors.Join(err, unix.Close(init.control))
+			}
+			return nil, nil, fmt.Errorf("run %q in %q: %w%s", c.Path, n.name, err, privilege(err))
+		}
+	}
+	if c.Privileged {
+		return nil, nil, &fs.PathError{Op: "run", Path: c.Path, Err: syscall.Exec(c.Path, c.Args, c.Env)}
+	}
+	run, signals, err := start(c, init, relay, in.dir)
+	if err != nil {
+		return nil, nil, errors.Join(err, unix.Close(init.control))
+	}
+	if in.dir == nil {
+		err = join(in.waiting)
+	}
+	return run, signals, err
 }
 
 // privateView gives the calling thread, which is in a network namespace, its own mount namespace
-// and host name: see Exec.
-func privateView(host string, files map[string]string) error {
+// and host name, and its children their own PID namespace, with its first process: see Exec.
+func privateView(host string, files map[string]string, ownProcesses bool) (init *initProcess, err error) {
 	// Keep the path, not the directory, which may be in the machine's /sys.
 	dir, dirErr := os.Getwd()
-	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWUTS); err != nil {
-		return fmt.Errorf("create a mount and a UTS namespace: %w", err)
+	flags := unix.CLONE_NEWNS | unix.CLONE_NEWUTS
+	if ownProcesses {
+		flags |= unix.CLONE_NEWPID
 	}
-	// A slave mount, not a private one: it follows the machine's unmounts, so no file system stays
-	// busy.
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
-		return fmt.Errorf("detach mounts from the machine's: %w", err)
+	if err := unix.Unshare(flags); err != nil {
+		return nil, fmt.Errorf("create a mount, a UTS and a PID namespace: %w", err)
 	}
-	if err := errors.Join(mountSys(files), protectProc()); err != nil {
+	if err := detachMounts(); err != nil {
+		return nil, fmt.Errorf("detach mounts from the machine's: %w", err)
+	}
+	if err := mountSys(files); err != nil {
+		return nil, err
+	}
+	if ownProcesses {
+		if init, err = startInit(); err != nil {
+			return nil, err
+		}
+	}
+	err = protectProc()
+	if err == nil {
+		if err = unix.Sethostname([]byte(host)); err != nil {
+			err = fmt.Errorf("set the host name: %w", err)
+		}
+	}
+	if err == nil && dirErr == nil && unix.Chdir(dir) != nil && isBelow(dir, "/sys", "/proc") {
+		err = unix.Chdir("/") // the directory is missing there, such as that of a device of the machine
+	}
+	return init, err
+}
+
+// detachMounts makes all mounts slaves of the machine's: they follow its unmounts, so no file system
+// stays busy, and not the other way round.
+func detachMounts() error {
+	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, "")
+	if !errors.Is(err, unix.EINVAL) {
 		return err
 	}
-	if err := unix.Sethostname([]byte(host)); err != nil {
-		return fmt.Errorf("set the host name: %w", err)
+	// In a chroot, the root may not be a mount. Entering the own mount namespace again leads to its
+	// root.
+	root, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
 	}
-	if dirErr == nil && unix.Chdir(dir) != nil && isBelow(dir, "/sys", "/proc") {
-		return unix.Chdir("/") // the directory is missing there, such as that of a device of the machine
+	defer unix.Close(root)
+	ns, err := unix.Open("/proc/thread-self/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
 	}
-	return nil
+	defer unix.Close(ns)
+	if err := unix.Setns(ns, unix.CLONE_NEWNS); err != nil {
+		return err
+	}
+	err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, "")
+	if err == nil {
+		err = unix.Fchdir(root)
+	}
+	if err == nil {
+		err = unix.Chroot(".")
+	}
+	return err
 }
 
 func isBelow(path string, dirs ...string) bool {
@@ -149,13 +241,24 @@ func mountSys(files map[string]string) (err error) {
 			return fmt.Errorf("mount %s again: %w", t.path, err)
 		}
 	}
-	return readOnly(sys, sys+"/devices/virtual/net")
+	readOnly := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	if err := unix.MountSetattr(unix.AT_FDCWD, sys, unix.AT_RECURSIVE, &readOnly); err != nil {
+		return fmt.Errorf("make %s read-only: %w", sys, err)
+	}
+	return bindOnItself(sys+"/devices/virtual/net", false)
 }
+
+// networkParameters are the directories of kernel parameters that belong to a network namespace.
+// Other directories of /proc/sys/net, and machineParameters, may be the machine's.
+var networkParameters = []string{"bridge", "core", "ipv4", "ipv6", "mpls", "mptcp", "netfilter", "sctp", "unix"}
+
+// machineParameters are in the directories of networkParameters and belong to the machine.
+var machineParameters = []string{"netfilter/nf_hooks_lwtunnel"}
 
 // protectProc makes /proc read-only, except the directories of processes and the kernel parameters
 // of the network namespace.
 func protectProc() error {
-	const proc = "/proc"
+	const proc, network = "/proc", "/proc/sys/net"
 	entries, err := os.ReadDir(proc)
 	if err != nil {
 		return err
@@ -168,35 +271,34 @@ func protectProc() error {
 		if info, err := e.Info(); err != nil || !e.IsDir() && info.Mode()&0o222 == 0 {
 			continue // no longer there, or already read-only
 		}
-		path, except := filepath.Join(proc, name), ""
-		if name == "sys" {
-			except = path + "/net"
+		if err := bindOnItself(filepath.Join(proc, name), true); err != nil {
+			return err
 		}
-		if err := unix.Mount(path, path, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-			return fmt.Errorf("bind-mount %s on itself: %w", path, err)
+	}
+	for _, name := range networkParameters {
+		if err := bindOnItself(filepath.Join(network, name), false); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
-		if err := readOnly(path, except); err != nil {
+	}
+	for _, name := range machineParameters {
+		if err := bindOnItself(filepath.Join(network, name), true); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
 	return nil
 }
 
-// readOnly makes a mount and all mounts below it read-only, except the directory except, unless
-// that is "".
-func readOnly(path, except string) error {
-	if err := unix.MountSetattr(unix.AT_FDCWD, path, unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
-		return fmt.Errorf("make %s read-only: %w", path, err)
+// bindOnItself mounts a file or directory, with all mounts below it, on itself, read-only or writable.
+func bindOnItself(path string, readOnly bool) error {
+	if err := unix.Mount(path, path, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("bind-mount %s on itself: %w", path, err)
 	}
-	if except == "" {
-		return nil
+	attr := unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}
+	if readOnly {
+		attr = unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
 	}
-	err := unix.Mount(except, except, "", unix.MS_BIND, "")
-	if err == nil {
-		err = unix.MountSetattr(unix.AT_FDCWD, except, 0, &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY})
-	}
-	if err != nil {
-		return fmt.Errorf("make %s writable: %w", except, err)
+	if err := unix.MountSetattr(unix.AT_FDCWD, path, unix.AT_RECURSIVE, &attr); err != nil {
+		return fmt.Errorf("change the mount of %s (read-only: %v): %w", path, readOnly, err)
 	}
 	return nil
 }

@@ -26,43 +26,46 @@ type Reaper struct {
 // ErrInUse is wrapped by the error of a Reaper with Keep.
 var ErrInUse = errors.New("processes are in the testbed")
 
-// Reap ends the processes in the named namespaces that are pinned in dir, unmounts and removes
-// their pins, and returns the processes that it ended. The kernel then removes each namespace and
+// Reap ends the processes of a testbed, unmounts and removes the pins of its namespaces, and returns
+// the processes that it ended. The kernel then removes each namespace and
 // its contents in the background, unless an open file refers to it. A missing namespace is not an
 // error.
-func (r Reaper) Reap(ctx context.Context, dir string, names []string) (ended []deploy.Process, err error) {
-	for _, name := range names {
+func (r Reaper) Reap(ctx context.Context, s deploy.Scope) (ended []deploy.Process, err error) {
+	for _, name := range s.Names {
 		if name != filepath.Base(name) {
 			return nil, fmt.Errorf("remove namespace %q: must be a name without a directory", name)
 		}
 	}
-	lock, err := lockPins(ctx, dir, unix.LOCK_EX, lockWait)
+	lock, err := lockPins(ctx, s.Pins, unix.LOCK_EX, lockWait)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, endCgroup(ctx, s.Cgroup)
 	} else if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	m, err := openMembers(dir, names)
+	m, err := openMembers(s)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, m.close()) }()
 	if r.Keep {
-		if found, err := m.list(); err != nil || len(found) > 0 {
+		if found, _, err := m.list(); err != nil || len(found) > 0 {
 			return nil, errors.Join(err, inUse(found))
 		}
 	}
 	if ended, err = m.end(ctx, r.Grace); err != nil {
 		return ended, err
 	}
-	if err := unpinAll(ctx, dir, names); err != nil {
+	if err := unpinAll(ctx, s.Pins, s.Names); err != nil {
 		return ended, err
 	}
 	// Processes that other programs have moved into a namespace since: m still has the namespaces
 	// open.
 	late, err := m.end(ctx, r.Grace)
-	return append(ended, late...), err
+	if ended = append(ended, late...); err != nil {
+		return ended, err
+	}
+	return ended, endCgroup(ctx, s.Cgroup)
 }
 
 func inUse(found []deploy.Process) error {

@@ -231,15 +231,21 @@ func (c *Cgroup) disable() error {
 // cgroupTimeout bounds the wait for a cgroup to become removable after its last process has ended.
 const cgroupTimeout = 2 * time.Second
 
-// removeCgroup removes an empty cgroup. A missing cgroup is not an error.
-func removeCgroup(ctx context.Context, path string) error {
+// checkCgroup returns an error if a path is not in a cgroup hierarchy.
+func checkCgroup(path string) error {
 	var st unix.Statfs_t
 	err := unix.Statfs(path, &st)
-	if errors.Is(err, unix.ENOENT) {
-		return nil
-	}
 	if err == nil && st.Type != unix.CGROUP_SUPER_MAGIC && st.Type != unix.CGROUP2_SUPER_MAGIC {
 		err = errors.New("not a cgroup")
+	}
+	return err
+}
+
+// removeCgroup removes an empty cgroup. A missing cgroup is not an error.
+func removeCgroup(ctx context.Context, path string) error {
+	err := checkCgroup(path)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
 	}
 	for start := time.Now(); err == nil; {
 		err = unix.Rmdir(path)

@@ -38,7 +38,7 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w work, dir string, 
 	p.phase(PhaseBuild)
 	pl := r.plan(r.s.RepeatSeed(repeat))
 	id := fmt.Sprintf("%s.%d.%d", r.dir.manifest.Run, arm+1, repeat+1)
-	owned, err := deploy.Create(ctx, r.o.StateRoot, deploy.State{ID: id, Kind: deploy.KindRun, Name: spec.Name, Shape: r.s.Shape(), Namespaces: pl.Namespaces()})
+	owned, err := deploy.Create(ctx, r.o.StateRoot, deploy.State{ID: id, Kind: deploy.KindRun, Name: spec.Name, Shape: r.s.Shape(), Namespaces: pl.Namespaces(), Cgroup: kernel.ProcessCgroup(id)})
 	if err != nil {
 		return out, err
 	}
