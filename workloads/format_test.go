@@ -330,7 +330,7 @@ func TestFit(t *testing.T) {
 		o := FitOptions{MB: rapid.SampledFrom([]units.Bytes{0, units.MB, units.MiB}).Draw(t, "MB"), Even: rapid.Bool().Draw(t, "even")}
 		mb := o.MB
 		if mb == 0 {
-			mb = units.MiB
+			mb = DefaultMB
 		}
 		for _, f := range TraceFormats() {
 			fitted, remarks, err := Fit(trace, f.Format, o)

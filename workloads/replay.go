@@ -1,6 +1,7 @@
 package workloads
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -12,14 +13,13 @@ import (
 )
 
 // ReplayOptions specify how to replay a trace on a fabric. The zero value replays all of
-// it, unscaled, with a MB of 2²⁰ bytes, and merges flows between the same two hosts.
+// it, unscaled, with a MB of DefaultMB, and merges flows between the same two hosts.
 type ReplayOptions struct {
 	First int    // number of coflows to replay, from the start; 0 for all
 	Size  Factor // sizes are multiplied by it and rounded up to a byte
 	Time  Factor // arrivals are multiplied by it and rounded down to a nanosecond
 	// MB is the megabyte of a trace that does not define it (Trace.InBytes), units.MB
-	// or units.MiB; 0 means units.MiB, as in CoflowSim, the simulator published with
-	// the Facebook trace.
+	// or units.MiB; 0 means DefaultMB.
 	MB units.Bytes
 	// Split keeps flows of a coflow separate that run between the same two hosts because
 	// several ports map to one host. Without Split they are merged, since the shuffle
@@ -46,6 +46,7 @@ type ReplayReport struct {
 	LocalSize      units.Bytes   // of these
 	Empty          []CoflowID    // omitted: all their flows are local
 	Merged         int           // flows of the trace that were merged into others
+	MB             units.Bytes   // of the trace; 0 if its sizes are in bytes
 }
 
 func (r ReplayReport) String() string {
@@ -58,6 +59,9 @@ func (r ReplayReport) String() string {
 	}
 	if r.Merged > 0 {
 		s += fmt.Sprintf("; merged %d flows into others between the same hosts", r.Merged)
+	}
+	if r.MB != 0 {
+		s += "; " + MBNote(r.MB)
 	}
 	return s + ")"
 }
@@ -77,9 +81,7 @@ func PortHost(f *topo.Fabric, port int) topo.HostID {
 // error reports a size or time out of range, or invalid options.
 func Replay(t *Trace, f *topo.Fabric, o ReplayOptions) ([]Coflow, ReplayReport, error) {
 	report := ReplayReport{Ports: t.Ports, Hosts: f.Hosts()}
-	if o.MB == 0 {
-		o.MB = units.MiB
-	}
+	o.MB = cmp.Or(o.MB, DefaultMB)
 	if o.First < 0 || o.First > len(t.Coflows) {
 		return nil, report, fmt.Errorf("first %d coflows of trace %s: it has %d", o.First, t.Name, len(t.Coflows))
 	}
@@ -95,6 +97,9 @@ func Replay(t *Trace, f *topo.Fabric, o ReplayOptions) ([]Coflow, ReplayReport, 
 	from := t.Coflows
 	if o.First > 0 {
 		from = from[:o.First]
+	}
+	if !t.InBytes {
+		report.MB = o.MB
 	}
 	r := replayer{fabric: f, mb: t.MB(o.MB), o: o, report: &report}
 	var coflows []Coflow

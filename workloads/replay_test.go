@@ -77,19 +77,19 @@ func TestReplay(t *testing.T) {
 			report: ReplayReport{
 				Ports: 6, Hosts: 2, TraceCoflows: 4, TraceFlows: 11, TraceSize: 666_667 + 333_334 + 1_000_000 + 3_000_000 + 166_667 + 1,
 				Coflows: 3, Flows: 3, Size: 666_667 + 1_000_000 + 166_667, Last: 3 * ms,
-				LocalFlows: 1 + 2 + 1, LocalSize: 333_334 + 3_000_000 + 1, Empty: []CoflowID{6}, Merged: 1 + 3,
+				LocalFlows: 1 + 2 + 1, LocalSize: 333_334 + 3_000_000 + 1, Empty: []CoflowID{6}, Merged: 1 + 3, MB: units.MB,
 			},
 		},
 		{
 			name: "split, MB of 2²⁰, unscaled, the first two",
-			o:    ReplayOptions{Split: true, First: 2},
+			o:    ReplayOptions{Split: true, First: 2, MB: units.MiB},
 			want: []Coflow{
 				{ID: 3, Flows: []Flow{{0, 0, 1, 1 << 20}, {1, 0, 1, 1 << 20}}},
 				{ID: 5, Arrival: 10 * ms, Flows: []Flow{{2, 1, 0, 1 << 19}, {3, 1, 0, 1 << 20}, {4, 1, 0, 1 << 19}, {5, 1, 0, 1 << 20}}},
 			},
 			report: ReplayReport{
 				Ports: 6, Hosts: 2, TraceCoflows: 2, TraceFlows: 7, TraceSize: 6 << 20,
-				Coflows: 2, Flows: 6, Size: 5 << 20, Last: 10 * ms, LocalFlows: 1, LocalSize: 1 << 20,
+				Coflows: 2, Flows: 6, Size: 5 << 20, Last: 10 * ms, LocalFlows: 1, LocalSize: 1 << 20, MB: units.MiB,
 			},
 		},
 	} {
@@ -106,7 +106,7 @@ func TestReplay(t *testing.T) {
 		}
 	}
 	_, report, err := Replay(trace, fabric(t, 1, 2), ReplayOptions{MB: units.MB})
-	want := "3 coflows of 3 flows and 5.5MB, the last at 30ms (6 ports on 2 hosts; omitted 4 flows of 10000.001KB inside a host and 1 coflows without other flows; merged 4 flows into others between the same hosts)"
+	want := "3 coflows of 3 flows and 5.5MB, the last at 30ms (6 ports on 2 hosts; omitted 4 flows of 10000.001KB inside a host and 1 coflows without other flows; merged 4 flows into others between the same hosts; 1 MB is 10⁶ bytes)"
 	if err != nil || report.String() != want {
 		t.Errorf("report reads %q, %v, want %q", report, err, want)
 	}
@@ -206,7 +206,7 @@ func TestReplayConserves(t *testing.T) {
 
 func TestReplayFacebook(t *testing.T) {
 	trace, _ := facebookTrace(t)
-	coflows, r, err := Replay(trace, fabric(t, 15, 10), ReplayOptions{})
+	coflows, r, err := Replay(trace, fabric(t, 15, 10), ReplayOptions{MB: units.MiB})
 	if err != nil {
 		t.Fatal(err)
 	}

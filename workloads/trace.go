@@ -62,6 +62,32 @@ type Megabytes int64
 
 const megabyte Megabytes = 1_000_000
 
+// DefaultMB is the MB of a trace that does not define it, unless the user does. All sizes of the
+// program are in units of 10⁶ bytes, and at 1 Gbps such a MB takes 8 ms, as in the papers on
+// coflows: their simulators use 10⁶ bytes, or 2²⁰ at correspondingly higher rates.
+const DefaultMB = units.MB
+
+// ParseMB returns the bytes of a MB by its name, MB or MiB; DefaultMB for "".
+func ParseMB(name string) (units.Bytes, error) {
+	switch name {
+	case "":
+		return DefaultMB, nil
+	case "MB":
+		return units.MB, nil
+	case "MiB":
+		return units.MiB, nil
+	}
+	return 0, fmt.Errorf("%q: must be MB (10⁶ bytes) or MiB (2²⁰ bytes)", units.Clip(name))
+}
+
+// MBNote states the bytes of a MB, which is units.MB or units.MiB.
+func MBNote(mb units.Bytes) string {
+	if mb == units.MiB {
+		return "1 MB is 2²⁰ bytes"
+	}
+	return "1 MB is 10⁶ bytes"
+}
+
 // parseMegabytes parses a decimal above 0. It rounds up at the sixth decimal, which is
 // less than two bytes.
 func parseMegabytes(s string) (Megabytes, bool) {

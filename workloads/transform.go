@@ -1,6 +1,7 @@
 package workloads
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/big"
@@ -15,7 +16,7 @@ import (
 // as the format allows.
 type FitOptions struct {
 	// MB is the megabyte of sizes that are not known in bytes, units.MB or units.MiB, for
-	// conversions between bytes and MB. 0 means units.MiB, as in ReplayOptions, and keeps
+	// conversions between bytes and MB. 0 means DefaultMB, and keeps
 	// MB in a format that has both.
 	MB units.Bytes
 	// Even spreads each reducer's size evenly over the mappers. Without it,
@@ -29,10 +30,7 @@ func Fit(t *Trace, format TraceFormat, o FitOptions) (_ *Trace, remarks []string
 	if o.MB != 0 && o.MB != units.MB && o.MB != units.MiB {
 		return nil, nil, fmt.Errorf("trace %s: a MB of %d bytes: must be 10⁶ or 2²⁰", t.Name, o.MB)
 	}
-	mb := o.MB
-	if mb == 0 {
-		mb = units.MiB
-	}
+	mb := cmp.Or(o.MB, DefaultMB)
 	tell := func(n int, format string, args ...any) {
 		if n > 0 {
 			remarks = append(remarks, fmt.Sprintf(format, args...))

@@ -178,13 +178,12 @@ func (a *app) execute(ctx context.Context, f *scenarioFlags, scale *scaleFlag, f
 	}
 	if err != nil {
 		fmt.Fprintln(a.stderr, "testbed: the run was cut short; results of the repeats that had ended:")
-		return errors.Join(err, a.present(o, form))
 	}
-	return a.present(o, form)
+	return errors.Join(err, a.present(o, form, s.MBNotes()...))
 }
 
-// present prints the figures and turns a void verdict into its error.
-func (a *app) present(o *runner.Outcome, form *forms) error {
+// present prints the figures, in a terminal with notes, and turns a void verdict into its error.
+func (a *app) present(o *runner.Outcome, form *forms, notes ...string) error {
 	if err := a.show(form, written{data: o.Report.Summary, markdown: o.Report.Markdown, csv: o.Report.HeadlineCSV, terminal: func(w io.Writer, s tables.Style) error {
 		if err := o.Report.TerminalIn(w, s); err != nil {
 			return err
@@ -192,7 +191,10 @@ func (a *app) present(o *runner.Outcome, form *forms) error {
 		if o.Dir == "" {
 			return nil
 		}
-		_, err := fmt.Fprintf(w, "\nRun directory: %s\n", o.Dir)
+		if len(notes) > 0 {
+			notes = append([]string{""}, notes...)
+		}
+		_, err := fmt.Fprintf(w, "%s\nRun directory: %s\n", s.Text(strings.Join(notes, "\n")), o.Dir)
 		return err
 	}}); err != nil {
 		return err

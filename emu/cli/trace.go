@@ -47,7 +47,7 @@ func (out *traceOutput) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	addOutput(cmd, &out.path, "", "file, - for standard output; required")
 	f.StringVar(&out.to, "to", "", "format of the output (default: from the file name, else that of the input)")
-	addMB(cmd, &out.mb, "", "for conversion to bytes or back; default: MiB, and sizes stay in MB where the format allows it")
+	addMB(cmd, &out.mb, "", "for conversion to bytes or back; default: MB, and sizes stay in MB where the format allows it")
 	f.BoolVar(&out.even, "even", false, "spread the bytes of a reducer evenly over the mappers, as coflow-benchmark does")
 	addForce(cmd, &out.force, "replace an existing file")
 	completer(cmd)("to", completeTraceFormats)
@@ -83,10 +83,8 @@ func (out *traceOutput) check(verb string) (format workloads.TraceFormat, err er
 	if err := checkOutput("trace "+verb, out.path, out.force); err != nil {
 		return "", err
 	}
-	switch out.mb {
-	case "", "MB", "MiB":
-	default:
-		return "", usageError{fmt.Errorf("--mb %q: must be MB (10⁶ bytes) or MiB (2²⁰ bytes)", out.mb)}
+	if _, err := workloads.ParseMB(out.mb); err != nil {
+		return "", usageError{fmt.Errorf("--mb %w", err)}
 	}
 	if out.to != "" {
 		if format, err = workloads.ParseTraceFormat(out.to); err != nil {

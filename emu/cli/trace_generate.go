@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"testbed/results/metrics"
-	"testbed/topo/units"
 	"testbed/workloads"
 )
 
@@ -89,9 +88,9 @@ func (a *app) traceDeriveCmd() *cobra.Command {
 			}},
 		{"mantri", "with skew among the mappers of a coflow, reducers' bytes kept", []string{"seed", "p50", "p90"},
 			func(t *workloads.Trace) (*workloads.Trace, []string, error) {
-				mb := units.MiB
-				if out.mb == "MB" {
-					mb = units.MB
+				mb, err := workloads.ParseMB(out.mb)
+				if err != nil {
+					return nil, nil, err
 				}
 				d, err := workloads.MantriLike(t, skew, mb, seed)
 				if err != nil {

@@ -14,6 +14,7 @@ import (
 	"testbed/policies/catalog"
 	"testbed/results/safefile"
 	"testbed/topo/units"
+	"testbed/workloads"
 )
 
 func (a *app) traceSimulateCmd() *cobra.Command {
@@ -63,13 +64,8 @@ code 4. Policies run in parallel as far as the memory allows.`,
 			if o.Ports.Rate, err = units.ParseRate(rate); err != nil {
 				return usageError{fmt.Errorf("--rate: %w", err)}
 			}
-			switch mb {
-			case "MB":
-				o.Ports.MB = units.MB
-			case "MiB":
-				o.Ports.MB = units.MiB
-			default:
-				return usageError{fmt.Errorf("--mb %q: must be MB or MiB", mb)}
+			if o.Ports.MB, err = workloads.ParseMB(mb); err != nil {
+				return usageError{fmt.Errorf("--mb %w", err)}
 			}
 			if o.First < 0 {
 				errs = append(errs, fmt.Errorf("--first %d: must be 0 (all) or more", o.First))

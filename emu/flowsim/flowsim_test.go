@@ -449,3 +449,28 @@ func TestCoordinator(t *testing.T) {
 		}
 	}
 }
+
+// Without options a trace has the same bytes in a scenario and in the flow-level simulator.
+func TestDefaultMB(t *testing.T) {
+	trace, err := workloads.ParseTrace("t", strings.NewReader("4 1\n1 0 1 0 1 1:100.0\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, simulated, err := flowsim.Ports{}.Coflows(trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fabric, err := topo.BigSwitch(4, units.Gbps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replayed, _, err := workloads.Replay(trace, fabric, workloads.ReplayOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, got := range []units.Bytes{simulated[0].Flows[0].Size, replayed[0].Flows[0].Size} {
+		if got != 100*workloads.DefaultMB {
+			t.Errorf("a flow of 100 MB has %v, want %v", got, 100*workloads.DefaultMB)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package flowsim
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 type Ports struct {
 	Rate units.Rate // of a port, each direction; 0 means 1 Gbps
 	// MB is the size of a megabyte in a trace that does not state it, units.MB or
-	// units.MiB; 0 means units.MB.
+	// units.MiB; 0 means workloads.DefaultMB.
 	MB units.Bytes
 	// DropLocal removes flows from a port to itself, and coflows that have no others.
 	DropLocal bool
@@ -33,9 +34,7 @@ func (o Ports) Coflows(t *workloads.Trace) (*topo.Fabric, []workloads.Coflow, er
 	if o.Rate == 0 {
 		o.Rate = units.Gbps
 	}
-	if o.MB == 0 {
-		o.MB = units.MB
-	}
+	o.MB = cmp.Or(o.MB, workloads.DefaultMB)
 	if o.MB != units.MB && o.MB != units.MiB {
 		return nil, nil, fmt.Errorf("trace %s: an MB of %d bytes: must be 10⁶ or 2²⁰", t.Name, o.MB)
 	}

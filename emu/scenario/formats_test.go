@@ -19,7 +19,7 @@ func TestTraceFormats(t *testing.T) {
 name: formats
 fabric: {leaves: 2, spines: 1, hosts_per_leaf: 3, host_link: 20Mbps, oversubscription: "3:1", queue: 20ms}
 workload:
-  - {kind: trace, path: trace.txt, merge: false}
+  - {kind: trace, path: trace.txt, merge: false, mb: MiB}
 arms: {coflow: [fair]}
 `
 	trace, err := workloads.ParseTrace("trace.txt", strings.NewReader("6 2\n1 0 2 0 1 2 3:1.0 5:0.5\n4 100 1 2 1 4:0.25\n"))

@@ -35,7 +35,7 @@ type TraceItem struct {
 	Merge bool `yaml:"merge" jsonschema:"default=true"`
 	// MB is the megabyte of a trace that does not state bytes: MB is 10⁶ bytes; MiB is 2²⁰, as in
 	// the simulator published with the Facebook trace.
-	MB string `yaml:"mb" jsonschema:"default=MiB,enum=MB,enum=MiB"`
+	MB string `yaml:"mb" jsonschema:"default=MB,enum=MB,enum=MiB"`
 }
 
 // WritersItem starts clients that each write blocks, one after another.

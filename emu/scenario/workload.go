@@ -64,13 +64,26 @@ func (s *Scenario) Workload(f *topo.Fabric, repeat int) (workloads.Workload, Not
 
 func (s *Scenario) replay(i int, f *topo.Fabric) ([]workloads.Coflow, workloads.ReplayReport, error) {
 	item := s.Spec.Workload[i].Trace
-	mb := units.MiB
-	if item.MB == "MB" {
-		mb = units.MB
+	mb, err := workloads.ParseMB(item.MB)
+	if err != nil {
+		return nil, workloads.ReplayReport{}, err
 	}
 	return workloads.Replay(s.traces[i].Trace, f, workloads.ReplayOptions{
 		First: item.First, Size: s.Spec.Scale.Size, Time: s.Spec.Scale.Time, MB: mb, Split: !item.Merge, MaxFlows: s.Spec.Limits.Flows,
 	})
+}
+
+// MBNotes state the MB of each trace that does not define it.
+func (s *Scenario) MBNotes() (notes Notes) {
+	for i, item := range s.Spec.Workload {
+		if item.Trace == nil || s.traces[i].InBytes {
+			continue
+		}
+		if mb, err := workloads.ParseMB(item.Trace.MB); err == nil {
+			notes = append(notes, fmt.Sprintf("workload[%d]: trace %s: %s", i, item.Trace.Path, workloads.MBNote(mb)))
+		}
+	}
+	return notes
 }
 
 func (w *WritersItem) spec(key int) workloads.WriterSpec {

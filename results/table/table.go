@@ -52,7 +52,7 @@ const plainGap = 2
 func (s Style) width() int { return max(LeastWidth, cmp.Or(s.Width, DefaultWidth)) }
 
 // signs maps the non-ASCII signs that this program writes to ASCII.
-var signs = strings.NewReplacer("★", "*", "×", "x", "–", "-", "—", "-", "−", "-", "±", "+-", "≈", "~", "…", "..", "µ", "u", "≤", "<=", "≥", ">=", "≠", "!=", "→", "->", "·", "*", "●", "*", "§", "section ", "²", "^2", "⁶", "^6")
+var signs = strings.NewReplacer("★", "*", "×", "x", "–", "-", "—", "-", "−", "-", "±", "+-", "≈", "~", "…", "..", "µ", "u", "≤", "<=", "≥", ">=", "≠", "!=", "→", "->", "·", "*", "●", "*", "§", "section ", "²", "^2", "⁶", "^6", "⁰", "0")
 
 // Text returns s as the style shows it.
 func (s Style) Text(text string) string {

@@ -7,6 +7,7 @@
 package comparison
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,8 +103,11 @@ type Outcome struct {
 	Trace   string `json:"trace"`
 	Coflows int    `json:"coflows"`
 	Flows   int    `json:"flows"`
-	Base    string `json:"base"`
-	Runs    []Run  `json:"runs"` // parallel to Options.Policies
+	// Rate is that of a port; MB is the bytes of a MB of the trace, 0 if its sizes are in bytes.
+	Rate units.Rate  `json:"rate"`
+	MB   units.Bytes `json:"bytes_per_mb,omitempty"`
+	Base string      `json:"base"`
+	Runs []Run       `json:"runs"` // parallel to Options.Policies
 	// Left is the number of coflows left out because they had only flows from a port to itself.
 	Left int `json:"left_out"`
 }
@@ -162,6 +166,9 @@ func Do(ctx context.Context, t *workloads.Trace, o Options, clock func() time.Du
 		return nil, fmt.Errorf("trace %s: no coflows to simulate: must have one, with a flow between two ports if flows inside a port are left out", t.Name)
 	}
 	out := &Outcome{Trace: t.Name, Coflows: len(work), Base: o.Policies[o.Base].String(), Left: len(trace.Coflows) - len(work)}
+	if out.Rate = o.Ports.Rate; !t.InBytes {
+		out.MB = o.Ports.MB
+	}
 	for _, c := range work {
 		out.Flows += len(c.Flows)
 	}
@@ -200,13 +207,10 @@ func Do(ctx context.Context, t *workloads.Trace, o Options, clock func() time.Du
 // MB returns the bytes of an MB of the trace on ports: 2²⁰ in a trace in bytes, as in
 // workloads.Trace.Bin.
 func MB(t *workloads.Trace, p flowsim.Ports) units.Bytes {
-	switch {
-	case t.InBytes:
+	if t.InBytes {
 		return units.MiB
-	case p.MB == 0:
-		return units.MB
 	}
-	return p.MB
+	return cmp.Or(p.MB, workloads.DefaultMB)
 }
 
 func (p Policy) scheduler() (policies.CoflowScheduler, error) {
@@ -230,8 +234,7 @@ func (o *Options) complete() error {
 			}
 		}
 	}
-	if o.Ports.MB == 0 {
-		o.Ports.MB = units.MB
-	}
+	o.Ports.MB = cmp.Or(o.Ports.MB, workloads.DefaultMB)
+	o.Ports.Rate = cmp.Or(o.Ports.Rate, units.Gbps)
 	return nil
 }

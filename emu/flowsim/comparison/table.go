@@ -118,11 +118,14 @@ type titled struct {
 
 // tables returns all tables.
 func (o *Outcome) tables() []titled {
-	left := ""
-	if o.Left > 0 {
-		left = fmt.Sprintf("; %d coflows inside one port are left out", o.Left)
+	on := fmt.Sprintf("; ports of %v", o.Rate)
+	if o.MB > 0 {
+		on += "; " + workloads.MBNote(o.MB)
 	}
-	times := titled{title: fmt.Sprintf("Coflow completion times of %d coflows with %d flows (%s)%s. Speed-ups are relative to %s.", o.Coflows, o.Flows, o.Trace, left, o.Base),
+	if o.Left > 0 {
+		on += fmt.Sprintf("; %d coflows inside one port are left out", o.Left)
+	}
+	times := titled{title: fmt.Sprintf("Coflow completion times of %d coflows with %d flows (%s%s). Speed-ups are relative to %s.", o.Coflows, o.Flows, o.Trace, on, o.Base),
 		Table: table.Table{
 			Head:    []string{"policy", "average", "P50", "P90", "P95", "P99", "makespan", "over bound", "speed-up", "median", "P90 of ratios"},
 			Columns: []table.Column{table.Names(), {}, {}, {}, {}, {}, {Drop: 2}, {Drop: 3}, {}, {Short: "med."}, {Short: "P90 r.", Drop: 1}},
