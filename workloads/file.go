@@ -2,6 +2,7 @@ package workloads
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -175,7 +176,7 @@ func (w *WorkloadFile) On(f *topo.Fabric, size, times Factor) (Workload, error) 
 // IsWorkload reports whether the first bytes of a file are those of a workload file, of
 // any version.
 func IsWorkload(head []byte) bool {
-	return strings.HasPrefix(strings.TrimPrefix(string(head), byteOrderMark), workloadHeader+" ")
+	return bytes.HasPrefix(head, []byte(workloadHeader+" "))
 }
 
 // ReadWorkload reads a workload file. The error is a *TraceErrors with the first
@@ -187,9 +188,6 @@ func ReadWorkload(name string, r io.Reader) (*WorkloadFile, error) {
 		jobs: map[JobID]*jobLines{}, written: map[BlockID]Block{}, taken: map[lineID]bool{}, last: map[string]moment{},
 	}
 	n, _, err := p.errs.Scan(name, r, maxWorkloadLine, "a workload file", func(n int, text string) bool {
-		if n == 1 {
-			text = strings.TrimPrefix(text, byteOrderMark)
-		}
 		p.line(n, text)
 		return !p.over
 	})

@@ -2,12 +2,14 @@ package workloads
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"testbed/topo/magic"
 	"testbed/topo/units"
 )
 
@@ -67,13 +69,14 @@ func FormatOfFile(name string) TraceFormat {
 	return ""
 }
 
-// detectTrace detects the format of a trace from its beginning. An unknown format counts
-// as coflow-benchmark, whose parser reports the errors.
-func detectTrace(data []byte) TraceFormat {
+// detectTrace detects the format of a trace from its beginning. It is certain if the content has a
+// property of this format alone. An unknown format counts as coflow-benchmark.
+func detectTrace(data []byte) (_ TraceFormat, certain bool) {
 	content := 0 // lines except blank lines and comments
+	var header []byte
 	for line := range bytes.Lines(data) {
 		if content == 0 && bytes.HasPrefix(bytes.TrimLeft(line, "# \t"), []byte(flowsMark+" ")) && line[0] == '#' {
-			return FormatFlows
+			return FormatFlows, true
 		}
 		fields := bytes.Fields(line[:min(len(line), 256)])
 		if len(fields) == 0 || fields[0][0] == '#' {
@@ -81,18 +84,67 @@ func detectTrace(data []byte) TraceFormat {
 		}
 		if content++; content == 1 {
 			if first := string(fields[0]); slices.Contains(htsimHeads, first) {
-				return FormatHTSim
+				return FormatHTSim, true
+			}
+			header = fields[0]
+			if len(fields) > 2 && aReducer(line) { // no first line
+				return FormatBenchmark, true
 			}
 			continue
 		}
 		// The shortest coflow of the flows format has seven whole numbers. A coflow of
 		// coflow-benchmark has a colon among its first seven fields, or longer lists.
 		if len(fields) < 7 || bytes.IndexByte(line, ':') >= 0 || slices.ContainsFunc(fields, func(f []byte) bool { return !number(string(f)) }) {
-			return FormatBenchmark
+			if content < detectLines && !aReducer(line) {
+				continue
+			}
+			return FormatBenchmark, aReducer(line)
 		}
-		return FormatFlows
+		if content > 2 {
+			return FormatBenchmark, false
+		}
+		_, err := parseLines("", strings.NewReader(fmt.Sprintf("%s 1\n%s", header, line)), true)
+		return FormatFlows, err == nil
 	}
-	return FormatBenchmark
+	return FormatBenchmark, content == 0
+}
+
+// IsTrace reports whether the first bytes of a file are certainly those of a coflow trace.
+func IsTrace(head []byte) bool {
+	_, certain := detectTrace(head)
+	return certain && len(bytes.TrimSpace(head)) > 0
+}
+
+// detectLines is the number of lines in which detectTrace looks for a reducer.
+const detectLines = 20
+
+// aReducer reports whether a line of coflow-benchmark has a field such as "65:1.0".
+func aReducer(line []byte) bool {
+	for f := range bytes.FieldsSeq(line) {
+		port, size, ok := strings.Cut(string(f), ":")
+		if ok && digits(port) && number(size) {
+			return true
+		}
+	}
+	return false
+}
+
+// unknown returns one error for a file whose format is unknown, with the first of e, those of
+// reading it in a format.
+func (e *TraceErrors) unknown(data []byte, format TraceFormat) error {
+	var names []string
+	for _, f := range TraceFormats() {
+		names = append(names, string(f.Format))
+	}
+	first := e.First[0]
+	text := "none of the formats of traces, " + strings.Join(names, ", ")
+	if start := bytes.TrimSpace(data); len(start) > 0 && (start[0] == '{' || start[0] == '[') {
+		text = "JSON, " + text
+	} else {
+		text += fmt.Sprintf("; as %s: %s", format, first.Text)
+	}
+	first.Text = text
+	return &TraceErrors{First: []TraceError{first}, Total: 1}
 }
 
 // number reports whether a field is a decimal without a sign.
@@ -101,21 +153,22 @@ func number(s string) bool {
 	return digits(whole) && (!dotted || digits(frac))
 }
 
-// byteOrderMark may begin a file and is ignored.
-const byteOrderMark = "\ufeff"
-
 // ReadTrace reads a trace in a format; with "" it detects the format. The remarks describe
 // the parts of the file that a Trace cannot represent. The error is a *TraceErrors with
 // the first error of every invalid line, or the error of reading r; name is the name of
 // the file in it.
 func ReadTrace(name string, r io.Reader, format TraceFormat) (_ *Trace, is TraceFormat, remarks []string, _ error) {
-	data, err := io.ReadAll(r)
+	var data []byte
+	text, err := magic.Text(r)
+	if err == nil {
+		data, err = io.ReadAll(text)
+	}
 	if err != nil {
 		return nil, format, nil, fmt.Errorf("%s: %w", name, err)
 	}
-	data = bytes.TrimPrefix(data, []byte(byteOrderMark))
+	certain := true
 	if format == "" {
-		format = detectTrace(data)
+		format, certain = detectTrace(data)
 	}
 	var t *Trace
 	switch format {
@@ -127,6 +180,10 @@ func ReadTrace(name string, r io.Reader, format TraceFormat) (_ *Trace, is Trace
 		t, remarks, err = parseHTSim(name, bytes.NewReader(data))
 	default:
 		_, err = ParseTraceFormat(string(format))
+	}
+	var errs *TraceErrors
+	if !certain && errors.As(err, &errs) {
+		err = errs.unknown(data, format)
 	}
 	return t, format, remarks, err
 }

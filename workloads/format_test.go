@@ -127,7 +127,7 @@ func TestDetectTrace(t *testing.T) {
 		{"4 1\n1 0 1 0 1 x 4\n", FormatBenchmark}, {"4 1\n\n1 0.5 1 0 1 2 4\n", FormatFlows},
 		{"4 1\n1 0 120" + strings.Repeat(" 100", 120) + " 1 5:3.0\n", FormatBenchmark},
 	} {
-		if got := detectTrace([]byte(tt.text)); got != tt.want {
+		if got, _ := detectTrace([]byte(tt.text)); got != tt.want {
 			t.Errorf("detectTrace(%q) = %s, want %s", tt.text, got, tt.want)
 		}
 	}

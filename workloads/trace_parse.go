@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"testbed/topo/magic"
 	"testbed/topo/units"
 )
 
@@ -55,18 +56,22 @@ func (e *TraceErrors) Add(t TraceError) {
 	}
 }
 
-// Scan calls each for every line of r until it returns false. A line of more than longest bytes is
+// Scan calls each for every line of r, which must be text (see magic.Text), until it returns false. A line of more than longest bytes is
 // an error and the last that is read. Scan returns the number of lines before it, whether all were
 // read, and the error of reading r.
 func (e *TraceErrors) Scan(name string, r io.Reader, longest int, expected string, each func(n int, text string) bool) (n int, whole bool, _ error) {
-	lines := bufio.NewScanner(r)
+	plain, err := magic.Text(r)
+	if err != nil {
+		return 0, false, fmt.Errorf("%s: %w", name, err)
+	}
+	lines := bufio.NewScanner(plain)
 	lines.Buffer(nil, longest)
 	for lines.Scan() {
 		if n++; !each(n, lines.Text()) {
 			return n, false, nil
 		}
 	}
-	err := lines.Err()
+	err = lines.Err()
 	if errors.Is(err, bufio.ErrTooLong) {
 		e.Add(TraceError{name, n + 1, 1, fmt.Sprintf("line longer than %d bytes: expected %s; the rest is not read", longest, expected)})
 		return n, false, nil

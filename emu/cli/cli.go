@@ -23,6 +23,7 @@ import (
 	"testbed/emu/deploy"
 	"testbed/emu/scenario"
 	"testbed/results/safefile"
+	"testbed/topo/magic"
 	"testbed/topo/units"
 	"testbed/topo/words"
 )
@@ -147,13 +148,20 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	case errors.As(err, &code):
 		return int(code)
 	}
+	text := err.Error()
+	var notText *magic.NotTextError
+	if errors.As(err, &notText) {
+		said := notText.Error()
+		notText.Command = pipeline(args, notText.Kind)
+		text = strings.ReplaceAll(text, said, notText.Error())
+	}
 	// Errors in a scenario begin with their position, the format that editors parse.
 	prefix := "testbed: "
 	var inScenario *scenario.Errors
 	if errors.As(err, &inScenario) {
 		prefix = ""
 	}
-	for line := range strings.Lines(strings.TrimRight(units.ClipQuoted(err.Error()), "\n") + "\n") {
+	for line := range strings.Lines(strings.TrimRight(units.ClipQuoted(text), "\n") + "\n") {
 		fmt.Fprint(stderr, prefix, line)
 	}
 	var h hinted

@@ -1,12 +1,20 @@
 package cli
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
+	"testbed/emu/scenario"
 	"testbed/results/safefile"
+	"testbed/topo/magic"
+	"testbed/workloads"
+	"testbed/workloads/jobs"
 )
 
 // stdio is the name of standard input and output among files.
@@ -23,6 +31,64 @@ func (a *app) input(ctx context.Context, what, path string) (_ io.ReadCloser, na
 		return nil, path, withPipeHint(fmt.Errorf("read %s %s: %w", what, path, safefile.Reason(err)))
 	}
 	return ctxFile{ctx, f}, path, nil
+}
+
+// textFile is an input that should be text in one of some formats.
+type textFile struct {
+	*bufio.Reader
+	io.Closer
+	name string // in messages
+	head []byte // the first bytes, by which other formats are recognised
+}
+
+// text opens an input for text; see input.
+func (a *app) text(ctx context.Context, what, path string) (*textFile, error) {
+	in, name, err := a.input(ctx, what, path)
+	if err != nil {
+		return nil, err
+	}
+	r := bufio.NewReader(in)
+	head, _ := r.Peek(r.Size()) // the reader of the format returns the error
+	return &textFile{r, in, name, bytes.Clone(head)}, nil
+}
+
+// refuse returns err, the error of reading the file in the format read, or an error that names the
+// format if it certainly is another one.
+func (f *textFile) refuse(err error, read jobs.Format) error {
+	return refuse(err, f.name, f.head, read)
+}
+
+func refuse(err error, name string, head []byte, read jobs.Format) error {
+	var invalid *workloads.TraceErrors
+	var inScenario *scenario.Errors
+	if !errors.As(err, &invalid) && !errors.As(err, &inScenario) {
+		return err
+	}
+	if is, ok := jobs.Recognise(head); ok && is != read {
+		return fmt.Errorf("%s: it is %s: expected %s (for this file: %s)", name, is.Name, read.Name, is.Command)
+	}
+	return err
+}
+
+// pipeline returns the command line that decompresses the compressed file among the arguments of a
+// verb, and passes it to the verb's standard input; "" if there is none.
+func pipeline(args []string, kind magic.Kind) string {
+	at := slices.IndexFunc(args, func(arg string) bool {
+		f, err := safefile.Open(arg)
+		if err != nil {
+			return false
+		}
+		defer f.Close() // only read from
+		head := make([]byte, magic.Len)
+		n, _ := io.ReadFull(f, head)
+		return magic.Of(head[:n]) == kind
+	})
+	if at < 0 || kind.Filter() == "" {
+		return ""
+	}
+	to := slices.Clone(args)
+	to[at] = stdio
+	return fmt.Sprintf("%s %s | testbed %s", kind.Filter(), args[at], strings.Join(to, " "))
 }
 
 // withPipeHint adds to the error of a path that is a pipe how to read one.

@@ -18,15 +18,21 @@ import (
 )
 
 // scenarioFlags are those of verbs that read a scenario.
-type scenarioFlags struct{ set []string }
+type scenarioFlags struct {
+	set []string
+	cmd *cobra.Command
+}
 
 func (f *scenarioFlags) add(cmd *cobra.Command) {
+	f.cmd = cmd
 	cmd.Flags().StringArrayVar(&f.set, "set", nil, "set a variable of the scenario: `name=value` (repeatable)")
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
 	}
 }
 
+// load reads the scenario at path, or from standard input. Paths in the latter are relative to the
+// working directory.
 func (f *scenarioFlags) load(path string) (*scenario.Scenario, error) {
 	set := map[string]string{}
 	for _, s := range f.set {
@@ -36,7 +42,11 @@ func (f *scenarioFlags) load(path string) (*scenario.Scenario, error) {
 		}
 		set[name] = value
 	}
-	return scenario.Load(path, scenario.Options{Set: set, Catalog: catalog.All()})
+	o := scenario.Options{Set: set, Catalog: catalog.All()}
+	if path == stdio {
+		return scenario.Read("standard input", newWaiting(f.cmd.Context(), f.cmd.InOrStdin()), o)
+	}
+	return scenario.Load(path, o)
 }
 
 func (a *app) runCmd() *cobra.Command {

@@ -17,7 +17,9 @@ func (a *app) validateCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "validate SCENARIO", Short: "Check a scenario and its trace files",
 		Long: `Validate reports all errors of a scenario at once, each with its file, line and column. It
-reads the traces, workload files and job files that the scenario names, and builds nothing.`,
+reads the traces, workload files and job files that the scenario names, and builds nothing.
+SCENARIO may be -, standard input, as for all verbs that read a scenario: paths in it are then
+relative to the working directory.`,
 		Example: `  testbed validate scenario.yaml
   testbed validate scripts/quickstart/facebook.yaml --set trace=FB2010-1Hr-150-0.txt`,
 		Args: exactly(1),

@@ -9,6 +9,7 @@ import (
 
 	"testbed/topo/units"
 	"testbed/workloads"
+	"testbed/workloads/jobs"
 )
 
 // traceCmd is the group of verbs for coflow traces. Each is in a file trace_*.go.
@@ -63,18 +64,19 @@ func completeTraceFormats(*cobra.Command, []string, string) ([]string, cobra.She
 
 // readTrace reads a trace from a file or standard input. The remarks list
 // what the file has and a trace does not.
-func (a *app) readTrace(ctx context.Context, path string, in traceInput) (_ *workloads.Trace, format workloads.TraceFormat, remarks []string, err error) {
+func (a *app) readTrace(ctx context.Context, path string, in traceInput) (t *workloads.Trace, format workloads.TraceFormat, remarks []string, err error) {
 	if in.from != "" {
 		if format, err = workloads.ParseTraceFormat(in.from); err != nil {
 			return nil, "", nil, usageError{fmt.Errorf("--from: %w", err)}
 		}
 	}
-	f, name, err := a.input(ctx, "trace", path)
+	f, err := a.text(ctx, "trace", path)
 	if err != nil {
 		return nil, "", nil, err
 	}
 	defer f.Close() // only read from: closing has nothing to lose
-	return workloads.ReadTrace(name, f, format)
+	t, format, remarks, err = workloads.ReadTrace(f.name, f, format)
+	return t, format, remarks, f.refuse(err, jobs.FormatTrace)
 }
 
 // check refuses what cannot be written, before anything is read, and finds the format

@@ -77,9 +77,9 @@ func drawStats(w io.Writer, format workloads.TraceFormat, s workloads.TraceStats
 	line("trace", "%s, format %s", s.Trace, format)
 	line("coflows", "%s of %s flows", grouped(float64(s.Coflows)), grouped(float64(s.Flows)))
 	line("ports", "%s, used %s%s", grouped(float64(s.Ports)), grouped(float64(s.PortsUsed)), unused)
-	both := fmt.Sprintf("%s bytes", grouped(float64(s.BytesAtMB)))
+	both := fmt.Sprintf("%s bytes (%s)", grouped(float64(s.BytesAtMB)), units.Short(float64(s.BytesAtMB), "B"))
 	if s.BytesAtMiB != nil {
-		both = fmt.Sprintf("%.2f TB with a MB of 10⁶ bytes, %.2f TiB with one of 2²⁰", float64(s.BytesAtMB)/1e12, float64(*s.BytesAtMiB)/(1<<40))
+		both = fmt.Sprintf("%s with a MB of 10⁶ bytes, %s with one of 2²⁰", prefixed(float64(s.BytesAtMB), 1000, "B"), prefixed(float64(*s.BytesAtMiB), 1024, "iB"))
 	}
 	line("size", "%s MB: %s; mean %s MB a coflow", grouped(s.Size), both, grouped(s.MeanSize))
 	line("arrivals", "%s to %s ms", grouped(s.First), grouped(s.Last))
@@ -90,7 +90,7 @@ func drawStats(w io.Writer, format workloads.TraceFormat, s workloads.TraceStats
 		name string
 		workloads.PortStat
 	}{{"ports send", s.Send}, {"ports receive", s.Receive}} {
-		line(p.name, "mean %s MB, max %s MB: port %d, %s s at %v a MB", grouped(p.Mean), grouped(p.Max), p.Port, grouped(math.Round(p.Time/1000)), s.PerMB)
+		line(p.name, "mean %s MB, max %s MB: port %d, %s at %v a MB", grouped(p.Mean), grouped(p.Max), p.Port, secondsOf(p.Time), s.PerMB)
 	}
 	for _, c := range []struct {
 		name string
@@ -137,15 +137,17 @@ func shareOf(x float64) string {
 }
 
 // grouped prints a number with its thousands apart: a whole one as it is, else with
-// one decimal from 10 on and three below.
+// one decimal from 10 on, three below, and more below 0.01.
 func grouped(x float64) string {
 	decimals := 0
 	switch {
 	case x == math.Trunc(x):
 	case x >= 10:
 		decimals = 1
-	default:
+	case math.Abs(x) >= 0.01:
 		decimals = 3
+	default: // two digits
+		decimals = 1 - int(math.Floor(math.Log10(math.Abs(x))))
 	}
 	whole, frac, dotted := strings.Cut(strconv.FormatFloat(x, 'f', decimals, 64), ".")
 	var b strings.Builder
@@ -159,6 +161,27 @@ func grouped(x float64) string {
 		b.WriteString("." + frac)
 	}
 	return b.String()
+}
+
+// prefixed formats an amount of bytes in the largest unit up to T in which it is at least 0.01.
+func prefixed(x, base float64, unit string) string {
+	const prefixes = "KMGT"
+	n := math.Pow(base, float64(len(prefixes)))
+	for i := len(prefixes) - 1; i >= 0; i-- {
+		if x >= 0.01*n && (i == len(prefixes)-1 || x >= n) {
+			return fmt.Sprintf("%.2f %c%s", x/n, prefixes[i], unit)
+		}
+		n /= base
+	}
+	return grouped(x) + " bytes"
+}
+
+// secondsOf formats a time in ms: in whole seconds from 10 s on.
+func secondsOf(ms float64) string {
+	if ms < 10_000 {
+		return strconv.FormatFloat(ms, 'g', 4, 64) + " ms"
+	}
+	return grouped(math.Round(ms/1000)) + " s"
 }
 
 // drawQuantiles draws a row for each quantity. head is what they are of, as in "per coflow".

@@ -19,6 +19,7 @@ import (
 	tables "testbed/results/table"
 	"testbed/topo"
 	"testbed/workloads"
+	"testbed/workloads/jobs"
 )
 
 // workloadCmd is the group of verbs for workload files.
@@ -143,12 +144,13 @@ since the placement policy chooses their hosts. FILE may be -, standard input.`,
 
 // readWorkload reads a workload file or standard input.
 func (a *app) readWorkload(ctx context.Context, path string) (*workloads.WorkloadFile, error) {
-	f, name, err := a.input(ctx, "workload", path)
+	f, err := a.text(ctx, "workload", path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close() // only read from: closing has nothing to lose
-	return workloads.ReadWorkload(name, f)
+	w, err := workloads.ReadWorkload(f.name, f)
+	return w, f.refuse(err, jobs.FormatWorkload)
 }
 
 func drawWorkload(w io.Writer, s workloads.WorkloadStats, style tables.Style) error {

@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -118,22 +116,16 @@ func (a *app) loadJobs(ctx context.Context, path string, r *jobsRules) (_ []jobs
 	if err != nil {
 		return nil, nil, err
 	}
-	f, name, err := a.input(ctx, "jobs", path)
+	f, err := a.text(ctx, "jobs", path)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer f.Close() // only read from: closing has nothing to lose
-	const peeked = 4096
-	in := bufio.NewReaderSize(f, peeked)
-	head, err := in.Peek(peeked)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, nil, fmt.Errorf("%s: %w", name, err)
+	if is, _ := jobs.Recognise(f.head); is != jobs.FormatSWIM {
+		list, err := jobs.Read(f.name, f, rules.Limits)
+		return list, nil, f.refuse(err, jobs.FormatJobs)
 	}
-	if !jobs.IsSWIM(head) {
-		list, err := jobs.Read(name, in, rules.Limits)
-		return list, nil, err
-	}
-	records, err := jobs.ReadSWIM(name, in, rules.Limits)
+	records, err := jobs.ReadSWIM(f.name, f, rules.Limits)
 	if err != nil {
 		return nil, nil, err
 	}

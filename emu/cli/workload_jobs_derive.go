@@ -40,14 +40,14 @@ input; blank lines and lines that begin with # are ignored.`,
 			if _, err := jobs.Derive(nil, rules, r.seed); err != nil {
 				return usageError{err}
 			}
-			f, name, err := a.input(cmd.Context(), "trace", args[0])
+			f, err := a.text(cmd.Context(), "trace", args[0])
 			if err != nil {
 				return err
 			}
 			defer f.Close() // only read from: closing has nothing to lose
-			records, err := jobs.ReadSWIM(name, f, rules.Limits)
+			records, err := jobs.ReadSWIM(f.name, f, rules.Limits)
 			if err != nil {
-				return err
+				return f.refuse(err, jobs.FormatSWIM)
 			}
 			if first > 0 {
 				records = records[:min(first, len(records))]

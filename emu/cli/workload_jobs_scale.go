@@ -55,14 +55,14 @@ changes the load. IN may be -, standard input.`,
 			if err := out.check(a, "scale"); err != nil {
 				return err
 			}
-			f, name, err := a.input(cmd.Context(), "jobs", args[0])
+			f, err := a.text(cmd.Context(), "jobs", args[0])
 			if err != nil {
 				return err
 			}
 			defer f.Close() // only read from: closing has nothing to lose
-			list, err := jobs.Read(name, f, limits)
+			list, err := jobs.Read(f.name, f, limits)
 			if err != nil {
-				return err
+				return f.refuse(err, jobs.FormatJobs)
 			}
 			if list, err = s.Apply(list); err != nil {
 				return err

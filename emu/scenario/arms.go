@@ -174,6 +174,10 @@ func (d *decoder) param(n *yaml.Node, path string) any {
 	if reported(n) {
 		return nil
 	}
+	if zero := yamltree.LeadingZero(n.Value); zero != "" && plain(n) {
+		d.fail(n, path, "%q: expected a number%s", clip(n.Value), zero)
+		return nil
+	}
 	switch n.Tag {
 	case "!!null":
 		d.fail(n, path, "no value: add one, or leave the key out")
@@ -181,7 +185,7 @@ func (d *decoder) param(n *yaml.Node, path string) any {
 		return n.Value == "true"
 	case "!!int":
 		x, err := strconv.ParseInt(n.Value, 10, 64)
-		if err != nil || !wholeNumber.MatchString(n.Value) {
+		if err != nil || !yamltree.WholeNumber.MatchString(n.Value) {
 			d.fail(n, path, "%q: expected a decimal whole number of at most 63 bits", clip(n.Value))
 		}
 		return int(x)

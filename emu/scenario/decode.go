@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -282,6 +281,10 @@ func (d *decoder) set(n *yaml.Node, path string, f field, v reflect.Value) {
 }
 
 func (d *decoder) quantity(n *yaml.Node, path string, f field, v reflect.Value, expected string) {
+	if zero := yamltree.LeadingZero(n.Value); zero != "" && plain(n) {
+		d.fail(n, path, "%q: %s%s", clip(n.Value), expected, zero)
+		return
+	}
 	if err := setText(v, n.Value); err != nil {
 		d.fail(n, path, "%v", err)
 		return
@@ -291,13 +294,10 @@ func (d *decoder) quantity(n *yaml.Node, path string, f field, v reflect.Value, 
 	}
 }
 
-var (
-	wholeNumber = regexp.MustCompile(`^-?[0-9]+$`)
-	number      = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?$`)
-)
-
 func (d *decoder) scalar(n *yaml.Node, path string, f field, v reflect.Value, expected string) {
-	wrong := func() { d.fail(n, path, "%q: %s", clip(n.Value), expected) }
+	wrong := func() {
+		d.fail(n, path, "%q: %s%s", clip(n.Value), expected, yamltree.LeadingZero(n.Value))
+	}
 	within := func(x float64) bool {
 		return (f.minimum == nil || x >= *f.minimum) && (f.maximum == nil || x <= *f.maximum)
 	}
@@ -308,7 +308,7 @@ func (d *decoder) scalar(n *yaml.Node, path string, f field, v reflect.Value, ex
 	switch v.Kind() {
 	case reflect.Int, reflect.Uint64:
 		x, err := strconv.ParseInt(n.Value, 10, 64)
-		if !wholeNumber.MatchString(n.Value) || err != nil || !within(float64(x)) {
+		if !yamltree.WholeNumber.MatchString(n.Value) || err != nil || !within(float64(x)) {
 			wrong()
 			return
 		}
@@ -319,7 +319,7 @@ func (d *decoder) scalar(n *yaml.Node, path string, f field, v reflect.Value, ex
 		}
 	case reflect.Float64:
 		x, err := strconv.ParseFloat(n.Value, 64)
-		if !number.MatchString(n.Value) || err != nil || !within(x) {
+		if !yamltree.Decimal.MatchString(n.Value) || err != nil || !within(x) {
 			wrong()
 			return
 		}

@@ -29,6 +29,7 @@ import (
 	"testbed/policies/catalog"
 	"testbed/results/safefile"
 	"testbed/topo"
+	"testbed/topo/magic"
 	"testbed/topo/yamltree"
 	"testbed/workloads"
 	"testbed/workloads/jobs"
@@ -122,23 +123,35 @@ func Load(path string, o Options) (*Scenario, error) {
 		return nil, fmt.Errorf("read scenario: %w", err)
 	}
 	defer f.Close() // only read from: closing loses no data
-	data, err := readAll(f, maxFile)
-	if err != nil {
-		return nil, fmt.Errorf("read scenario: %s: %w", path, err)
-	}
-	return Parse(path, data, o)
+	return Read(path, f, o)
 }
 
-// readAll reads a regular file of at most most bytes.
-func readAll(f fs.File, most int64) ([]byte, error) {
-	info, err := f.Stat()
+// Read reads a scenario; see Parse. The error is an *Errors, or the error of reading r.
+func Read(name string, r io.Reader, o Options) (*Scenario, error) {
+	data, err := readAll(r, maxFile)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read scenario: %s: %w", name, err)
 	}
-	if !info.Mode().IsRegular() {
-		return nil, errors.New("not a regular file")
+	s, err := Parse(name, data, o)
+	var invalid *Errors
+	if is, ok := jobs.Recognise(data); ok && is != jobs.FormatScenario && errors.As(err, &invalid) {
+		return nil, fmt.Errorf("read scenario: %s: it is %s: expected %s (for this file: %s)", name, is.Name, jobs.FormatScenario.Name, is.Command)
 	}
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	return s, err
+}
+
+// readAll reads at most most bytes, from a regular file if it is a file.
+func readAll(r io.Reader, most int64) ([]byte, error) {
+	if f, ok := r.(fs.File); ok {
+		info, err := f.Stat()
+		if err != nil {
+			return nil, err
+		}
+		if !info.Mode().IsRegular() {
+			return nil, errors.New("not a regular file")
+		}
+	}
+	data, err := io.ReadAll(io.LimitReader(r, most+1))
 	if err != nil {
 		return nil, err
 	}
@@ -151,8 +164,11 @@ func readAll(f fs.File, most int64) ([]byte, error) {
 // Parse reads a scenario from data. name is the name of the file in errors, and
 // paths of traces are relative to its directory.
 func Parse(name string, data []byte, o Options) (*Scenario, error) {
+	data, err := magic.Plain(data)
+	if err != nil {
+		return nil, fmt.Errorf("read scenario: %s: %w", name, err)
+	}
 	d := &decoder{problems: problems{file: name}, at: map[string]*yaml.Node{}, bad: map[string]bool{}, catalog: o.Catalog}
-	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	root := d.parse(data)
 	if root == nil {
 		return nil, d.err()
@@ -199,7 +215,7 @@ const newestVersion = 1
 // error: the meaning of the other keys is unknown.
 func (d *decoder) newer(root *yaml.Node) bool {
 	v := valueOf(root, "version")
-	if v == nil || v.Kind != yaml.ScalarNode || !plain(v) || !wholeNumber.MatchString(v.Value) {
+	if v == nil || v.Kind != yaml.ScalarNode || !plain(v) || !yamltree.WholeNumber.MatchString(v.Value) {
 		return false
 	}
 	if n, err := strconv.ParseInt(v.Value, 10, 64); err == nil && n <= newestVersion {
@@ -254,25 +270,34 @@ func (s *Scenario) readTrace(sub *substituter, i int, name string, item Item, o 
 	}
 	defer f.Close() // only read from: closing loses no data
 	data, err := readAll(f, int64(s.Spec.Limits.Trace))
+	text := data
+	if err == nil {
+		text, err = magic.Plain(data)
+	}
+	var notText *magic.NotTextError
+	if errors.As(err, &notText) {
+		sub.fail(n, at, "%s: %v", clip(file), err)
+		return loadedTrace{}
+	}
 	if err != nil {
 		sub.fail(n, at, "%s: %v: expected a %s of at most %v, or raise limits.trace", clip(file), err, strings.TrimPrefix(what, "coflow "), s.Spec.Limits.Trace)
 		return loadedTrace{}
 	}
 	var t loadedTrace
 	format := workloads.TraceFormat("workload")
-	isWork, isJobs := workloads.IsWorkload(data), jobs.IsJobFile(data)
+	is, _ := jobs.Recognise(text)
 	switch {
-	case item.Tasks != nil && jobs.IsSWIM(data):
+	case item.Tasks != nil && is == jobs.FormatSWIM:
 		sub.fail(n, at, "%s: a SWIM trace: derive a job file with \"testbed workload jobs derive\"", clip(file))
 		return loadedTrace{}
 	case item.Tasks != nil:
 		t.jobs, err = jobs.Read(file, bytes.NewReader(data), s.taskLimits())
-	case isJobs:
+	case is == jobs.FormatJobs:
 		sub.fail(n, at, "%s: a job file: use kind: tasks", clip(file))
 		return loadedTrace{}
 	case item.File != nil:
 		t.work, err = workloads.ReadWorkload(file, bytes.NewReader(data))
-	case isWork:
+	case is == jobs.FormatWorkload:
 		sub.fail(n, at, "%s: a workload file: use a trace, or kind: workload", clip(file))
 		return loadedTrace{}
 	default:

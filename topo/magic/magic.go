@@ -2,13 +2,16 @@
 // other encodings than UTF-8, captures and tables. Names of files are not trusted: captures
 // are often saved compressed under the name of plain ones.
 //
-// The package does not read files, and does not distinguish formats of text.
+// Every reader of text begins with Text or Plain.
+//
+// The package does not open files, and does not distinguish formats of text.
 package magic
 
 import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Len is the number of first bytes of a file that Of needs.
@@ -35,6 +38,9 @@ const (
 	Parquet
 	ELF
 	PDF
+	HTML
+	LFS
+	Binary // none of the others, and no text
 )
 
 // properties are the name of a kind with its article, and what to do if it cannot be read.
@@ -55,6 +61,9 @@ var properties = map[Kind]struct{ name, remedy string }{
 	Parquet: {"a Parquet file", ""},
 	ELF:     {"a program", ""},
 	PDF:     {"a PDF file", ""},
+	HTML:    {"a web page", "download the file itself"},
+	LFS:     {"a pointer of Git LFS", "fetch the file with git lfs pull"},
+	Binary:  {"binary data", ""},
 }
 
 // String returns a noun with its article, such as "a gzip file".
@@ -68,6 +77,15 @@ func (k Kind) String() string {
 // Remedy returns what to do with a file that should have been of another kind, without the
 // name of the file, such as "decompress it with gzip -dc"; "" if nothing helps.
 func (k Kind) Remedy() string { return properties[k].remedy }
+
+// Filter returns the command that decompresses the file to standard output; "" for other kinds.
+func (k Kind) Filter() string {
+	if !k.Compressed() {
+		return ""
+	}
+	_, command, _ := strings.Cut(k.Remedy(), " with ")
+	return command
+}
 
 // Compressed reports whether the file contains another, compressed.
 func (k Kind) Compressed() bool { return k >= Gzip && k <= LZ4 }
@@ -105,6 +123,10 @@ var prefixes = []struct {
 	{"PAR1", Parquet},
 	{"\x7fELF", ELF},
 	{"%PDF-", PDF},
+	{"<!DOCTYPE ", HTML},
+	{"<!doctype ", HTML},
+	{"<html", HTML},
+	{"version https://", LFS},
 }
 
 // Of returns the kind of a file that begins with head: its first Len bytes, or all of it if

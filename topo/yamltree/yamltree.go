@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,7 +24,7 @@ import (
 // Fail reports an error at a node, of which only Line and Column count, and at the path of its value.
 type Fail func(n *yaml.Node, path, format string, args ...any)
 
-// Parse returns the root of the one document of a file; nil after an error, which it reports. What
+// Parse returns the root of the one document of a file, which is text (see magic.Plain); nil after an error, which it reports. What
 // names the kind of file in errors, and keys lists the keys of its root.
 func Parse(data []byte, what string, keys []string, fail Fail) *yaml.Node {
 	start := &yaml.Node{Line: 1, Column: 1}
@@ -31,12 +32,6 @@ func Parse(data []byte, what string, keys []string, fail Fail) *yaml.Node {
 	for line := range bytes.Lines(data) {
 		n++
 		at := &yaml.Node{Line: n}
-		// The message of the YAML package names neither the tab nor its place.
-		if rest := bytes.TrimLeft(line, " "); len(rest) > 0 && rest[0] == '\t' && len(bytes.TrimSpace(rest)) > 0 {
-			at.Column = len(line) - len(rest) + 1
-			fail(at, "", "tab in the indentation: use spaces")
-			return nil
-		}
 		for i := 0; i < len(line); {
 			r, size := utf8.DecodeRune(line[i:])
 			if r == utf8.RuneError && size == 1 || r < ' ' && r != '\t' && r != '\r' && r != '\n' || r == 0x7f {
@@ -54,6 +49,10 @@ func Parse(data []byte, what string, keys []string, fail Fail) *yaml.Node {
 		if errors.As(err, &one) {
 			at = &yaml.Node{Line: one.Mark.Line, Column: one.Mark.Column}
 			text = one.Message
+			if tabAt(data, one.Mark.Line) && tabError.MatchString(text) {
+				fail(at, "", "tab in the indentation: use spaces")
+				return nil
+			}
 			if one.ContextMsg != "" && one.ContextMark.Line > 0 {
 				text += fmt.Sprintf(" %s that starts at %d:%d", one.ContextMsg, one.ContextMark.Line, one.ContextMark.Column)
 			}
@@ -74,6 +73,38 @@ func Parse(data []byte, what string, keys []string, fail Fail) *yaml.Node {
 		root = root.Content[0]
 	}
 	return root
+}
+
+// tabError matches the errors of the YAML package at a tab.
+var tabError = regexp.MustCompile(`\btab character\b|cannot start any token`)
+
+// tabAt reports whether a line, counted from 1, is indented by a tab. Flow collections, such as all
+// of JSON, may contain tabs. Elsewhere the YAML package fails at them, and names neither the tab nor
+// the remedy.
+func tabAt(data []byte, line int) bool {
+	for text := range bytes.Lines(data) {
+		if line--; line == 0 {
+			return bytes.HasPrefix(bytes.TrimLeft(text, " "), []byte("\t"))
+		}
+	}
+	return false
+}
+
+// WholeNumber matches the whole numbers of all files. Others are read differently by readers of
+// YAML 1.1 and 1.2: of 010 they make 8 and 10. Decimal matches numbers with or without a point.
+var (
+	WholeNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
+	Decimal     = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?$`)
+)
+
+// LeadingZero returns the remedy for a number with leading zeros, to be appended to an error; ""
+// for other text.
+func LeadingZero(text string) string {
+	digits := strings.TrimLeft(text, "+-")
+	if len(digits) < 2 || digits[0] != '0' || strings.Trim(digits, "0123456789") != "" {
+		return ""
+	}
+	return ", without leading zeros: readers of YAML 1.1 take " + units.Clip(text) + " as octal"
 }
 
 // Refuse reports YAML features that no file may use: anchors, aliases, merge keys and tags. Without

@@ -21,6 +21,8 @@ func TestErrors(t *testing.T) {
 		{"", "1:1 empty file: expected a thing with the keys a, b"},
 		{"a: 1\n---\na: 2\n", "2:1 second document: expected one thing per file"},
 		{"a: [1\nb: 2\n", "not YAML: "},
+		{"{\n\t\"a\": 1,\n\t\"b\": [\n\t\t1\n\t]\n}\n", ""},
+		{"{\n\t\"a\": 1\n\t\"b\": 2\n}\n", "not YAML: "},
 		{"a: &x 1\nb: [*x, {c: !!str 2}]\n", "1:4 a anchor &x: not supported in things: leave it out, or name the value|" +
 			"2:5 b[0] alias *x: not supported in things: write the value out, or name it|2:13 b[1].c tag !!str: not supported in things: leave it out"},
 	} {

@@ -176,14 +176,14 @@ type builder struct {
 
 func newBuilder(l Limits) *builder { return &builder{usage: usage{limits: l.WithDefaults()}} }
 
-// add adds a job with the next ID, unless it exceeds a limit.
-func (b *builder) add(seed uint64, j Job, p program) error {
+// add adds a job with the next ID, whose maps read blocks from a number on, unless it exceeds a limit.
+func (b *builder) add(seed uint64, j Job, p program, first workloads.BlockID) error {
 	j.ID = JobID(len(b.jobs) + 1)
 	fits := usage{limits: b.limits, jobs: b.usage.jobs + 1, tasks: b.tasks + p.maps() + p.reduces, outputs: b.outputs + 2*p.reduces}
 	if err := fits.check(); err != nil {
 		return err
 	}
-	j.Stages = p.stages(b.next, workloads.Stream(seed, "job-partitions", int(j.ID)))
+	j.Stages = p.stages(first, workloads.Stream(seed, "job-partitions", int(j.ID)))
 	return b.append(seed, j, p.spread)
 }
 
@@ -200,7 +200,8 @@ func (b *builder) append(seed uint64, j Job, spread float64) error {
 	if spread > 0 {
 		spreadTimes(seed, &j, spread)
 	}
-	b.next += workloads.BlockID(len(j.Stages[0].Tasks))
+	tasks := j.Stages[0].Tasks
+	b.next = max(b.next, tasks[0].Input+workloads.BlockID(len(tasks)))
 	if err := b.job(&j); err != nil {
 		return err
 	}
@@ -233,7 +234,15 @@ func (r Rules) check() error {
 	return errors.Join(c...)
 }
 
+// input is a file that jobs read. Jobs that state the same path and another size do not read the same
+// data: the file was replaced, or they read a part of it.
+type input struct {
+	path string
+	size units.Bytes
+}
+
 // Derive returns a job for each record, in order, with users and partitions drawn from the seed.
+// Records with the same path and size of input read the same blocks.
 // The draws of a job depend on its number alone: the first jobs of a longer trace are the same.
 func Derive(records []Record, r Rules, seed uint64) ([]Job, error) {
 	if err := r.check(); err != nil {
@@ -241,6 +250,7 @@ func Derive(records []Record, r Rules, seed uint64) ([]Job, error) {
 	}
 	b := newBuilder(r.Limits)
 	users := newDrawer(seed, r.Users)
+	first := map[input]workloads.BlockID{}
 	var last time.Duration
 	for i, rec := range records {
 		var c checks
@@ -252,7 +262,13 @@ func Derive(records []Record, r Rules, seed uint64) ([]Job, error) {
 		err := errors.Join(c...)
 		if err == nil {
 			last = rec.Submit
-			err = b.add(seed, Job{User: users.user(id), Profile: profileOf(rec), Submit: rec.Submit}, r.program(rec))
+			in, at := input{rec.Path, rec.Input}, b.next
+			if known, again := first[in]; again && rec.Path != "" {
+				at = known
+			} else {
+				first[in] = at
+			}
+			err = b.add(seed, Job{User: users.user(id), Profile: profileOf(rec), Submit: rec.Submit}, r.program(rec), at)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("derive jobs: job %d of %d, %s: %w", id, len(records), rec.Name, err)

@@ -16,9 +16,9 @@ func TestDerive(t *testing.T) {
 	r := DefaultRules()
 	r.Block, r.PerReduce, r.MaxReduces, r.Users.Count = 100, 30, 3, 1
 	list, err := Derive([]Record{
-		{"a", time.Second, 250, 100, 20},  // three maps, four reduces bounded to three
-		{"b", time.Second, 0, 0, 7},       // a map of one byte
-		{"c", 2 * time.Second, 100, 1, 0}, // one map, one reduce
+		{"a", time.Second, 250, 100, 20, ""},  // three maps, four reduces bounded to three
+		{"b", time.Second, 0, 0, 7, ""},       // a map of one byte
+		{"c", 2 * time.Second, 100, 1, 0, ""}, // one map, one reduce
 	}, r, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func anyRecords(t *rapid.T) []Record {
 	var at time.Duration
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Record {
 		at += time.Duration(rapid.Int64Range(0, 5).Draw(t, "gap")) * time.Second
-		return Record{"j", at, units.Bytes(size.Draw(t, "input")), units.Bytes(size.Draw(t, "shuffle")), units.Bytes(size.Draw(t, "output"))}
+		return Record{"j", at, units.Bytes(size.Draw(t, "input")), units.Bytes(size.Draw(t, "shuffle")), units.Bytes(size.Draw(t, "output")), ""}
 	}), 1, 6).Draw(t, "records")
 }
 
@@ -86,7 +86,7 @@ func TestDeriveKeepsTotals(t *testing.T) {
 func TestDeriveMaxMaps(t *testing.T) {
 	r := DefaultRules()
 	r.Block, r.MaxMaps = 100, 2
-	list, err := Derive([]Record{{"a", 0, 1000, 3000, 500}, {"b", 0, 200, 9, 9}, {"c", 0, 1001, 1, 0}}, r, 1)
+	list, err := Derive([]Record{{"a", 0, 1000, 3000, 500, ""}, {"b", 0, 200, 9, 9, ""}, {"c", 0, 1001, 1, 0, ""}}, r, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestDeriveDrawsByJob(t *testing.T) {
 func TestDeriveSkews(t *testing.T) {
 	r := DefaultRules()
 	r.Block, r.PerReduce, r.Users, r.PartitionSkew = 1000, 100, Users{2, 1}, 1
-	records := slices.Repeat([]Record{{"a", 0, 1000, 400, 2500}}, 3000)
+	records := slices.Repeat([]Record{{"a", 0, 1000, 400, 2500, ""}}, 3000)
 	list, err := Derive(records, r, 7)
 	if err != nil {
 		t.Fatal(err)
@@ -170,10 +170,10 @@ func TestDeriveErrors(t *testing.T) {
 		{"settings", func(r *Rules) {
 			r.Block, r.MaxMaps, r.PerReduce, r.MaxReduces, r.MapRate, r.PartitionSkew, r.Users.Count = 0, -1, 0, 0, -1, -1, 0
 		}, nil, []string{"block 0B: ", "at most -1 maps: ", "0B a reduce: ", "at most 0 reduces: ", "map rate -1bps: ", "skew of partitions -1: ", "0 users: "}},
-		{"tasks", func(r *Rules) { r.Block, r.Limits.Tasks = 10, 10 }, []Record{{"a", 0, 50, 0, 0}, {"b", 0, 60, 0, 0}}, []string{"job 2 of 2, b: more than 10 tasks up to here"}},
-		{"many tasks", func(r *Rules) { r.Block, r.PerReduce, r.MaxReduces = 1, 1, maxNumber }, []Record{{"a", 0, maxSize, maxSize, 0}}, []string{"more than 2000000 tasks"}},
+		{"tasks", func(r *Rules) { r.Block, r.Limits.Tasks = 10, 10 }, []Record{{"a", 0, 50, 0, 0, ""}, {"b", 0, 60, 0, 0, ""}}, []string{"job 2 of 2, b: more than 10 tasks up to here"}},
+		{"many tasks", func(r *Rules) { r.Block, r.PerReduce, r.MaxReduces = 1, 1, maxNumber }, []Record{{"a", 0, maxSize, maxSize, 0, ""}}, []string{"more than 2000000 tasks"}},
 		{"jobs", func(r *Rules) { r.Limits.Jobs = 1 }, make([]Record, 2), []string{"job 2 of 2, : more than 1 jobs"}},
-		{"records", func(*Rules) {}, []Record{{"a", -1, -1, 0, maxSize + 1}}, []string{"submitted at -1ns", "size -1B", "size 1000000000000.001KB"}},
+		{"records", func(*Rules) {}, []Record{{"a", -1, -1, 0, maxSize + 1, ""}}, []string{"submitted at -1ns", "size -1B", "size 1000000000000.001KB"}},
 	} {
 		r := DefaultRules()
 		tt.change(&r)

@@ -1,7 +1,6 @@
 package jobs
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"testbed/topo/magic"
 	"testbed/topo/units"
 	"testbed/topo/yamltree"
 	"testbed/workloads"
@@ -103,9 +103,10 @@ func names(tables ...[]Key) (list []string) {
 // IsJobFile reports whether the first bytes of a file are those of a job file, of any version:
 // the first line that is not blank or a comment has its first key.
 func IsJobFile(head []byte) bool {
-	for line := range strings.Lines(strings.TrimPrefix(string(head), "\ufeff")) {
-		if t := strings.TrimSpace(line); t != "" && t[0] != '#' {
-			return strings.HasPrefix(t, keyVersion+":")
+	for line := range strings.Lines(string(head)) {
+		t := strings.TrimLeft(line, "{\"' \t\r\n") // JSON is YAML
+		if t != "" && t[0] != '#' {
+			return strings.HasPrefix(t, keyVersion)
 		}
 	}
 	return false
@@ -118,6 +119,9 @@ func Read(name string, r io.Reader, l Limits) ([]Job, error) {
 	l = l.WithDefaults()
 	data, err := io.ReadAll(io.LimitReader(r, int64(l.File)+1))
 	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if data, err = magic.Plain(data); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	d := &decoder{name: name, usage: usage{limits: l}, sizes: map[workloads.BlockID]units.Bytes{}}
@@ -173,7 +177,6 @@ func (d *decoder) parse(data []byte) *yaml.Node {
 		d.fail(start, "", "larger than %v: the limit of a job file", d.limits.File)
 		return nil
 	}
-	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	return yamltree.Parse(data, "job file", names(fileKeys), d.fail)
 }
 
@@ -209,11 +212,6 @@ func (m mapping) missing(key, expected string) {
 	}
 }
 
-var (
-	wholeNumber = regexp.MustCompile(`^-?[0-9]+$`)
-	decimal     = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?$`)
-)
-
 func (m mapping) number(key string, least, most int) (int, bool) {
 	text, n, ok := m.scalar(key, "a whole number")
 	if !ok {
@@ -224,8 +222,8 @@ func (m mapping) number(key string, least, most int) (int, bool) {
 
 func (d *decoder) whole(n *yaml.Node, path, text string, least, most int) (int, bool) {
 	x, err := strconv.Atoi(text)
-	if err != nil || !wholeNumber.MatchString(text) || x < least || x > most {
-		d.fail(n, path, "%q: expected a whole number, %d to %d", units.Clip(text), least, most)
+	if err != nil || !yamltree.WholeNumber.MatchString(text) || x < least || x > most {
+		d.fail(n, path, "%q: expected a whole number, %d to %d%s", units.Clip(text), least, most, yamltree.LeadingZero(text))
 		return 0, false
 	}
 	return x, true
@@ -274,6 +272,9 @@ func (m mapping) ratio(key string) *workloads.Factor {
 		return nil
 	}
 	f, err := workloads.ParseFactor(text)
+	if zero := yamltree.LeadingZero(text); zero != "" {
+		err = fmt.Errorf("%q: expected a number%s", units.Clip(text), zero)
+	}
 	if err != nil {
 		m.fail(n, yamltree.Join(m.path, key), "%v", err)
 		return nil

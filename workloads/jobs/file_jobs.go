@@ -208,7 +208,7 @@ func (g *group) read(fetches bool) {
 	t.Need.Memory, _ = g.size("memory", 0)
 	if text, n, ok := g.scalar("cpu", "a number of cores"); ok {
 		x, err := strconv.ParseFloat(text, 64)
-		if err != nil || !decimal.MatchString(text) || x > maxCPU {
+		if err != nil || !yamltree.Decimal.MatchString(text) || x < 0 || x > maxCPU {
 			g.fail(n, yamltree.Join(g.path, "cpu"), "%q: expected a number of cores, 0 to %d", units.Clip(text), maxCPU)
 		}
 		t.Need.CPU = x

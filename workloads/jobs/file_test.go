@@ -394,7 +394,7 @@ func TestCheck(t *testing.T) {
 }
 
 func TestIsJobFile(t *testing.T) {
-	for text, want := range map[string]bool{byHand: true, "\ufeff" + byHand: true, "": false, "a\ntestbed-jobs: 1": false, "testbed-workload 1\n": false} {
+	for text, want := range map[string]bool{byHand: true, "{\n\t\"testbed-jobs\": 1": true, "": false, "a\ntestbed-jobs: 1": false, "testbed-workload 1\n": false} {
 		if got := IsJobFile([]byte(text)); got != want {
 			t.Errorf("IsJobFile(%q) = %v, want %v", text, got, want)
 		}

@@ -96,7 +96,7 @@ func (g BM) Generate(seed uint64) ([]Job, error) {
 		p.reduces = max(1, int(math.Round(float64(maps)*uniform(seed, "bm-reduces", id, g.Reduces[0], g.Reduces[1]))))
 		p.shuffle = fraction(p.input, uniform(seed, "bm-keep-map", id, g.KeepMap[0], g.KeepMap[1]))
 		p.output = fraction(p.shuffle, uniform(seed, "bm-keep-reduce", id, g.KeepReduce[0], g.KeepReduce[1]))
-		if err := b.add(seed, Job{User: users.user(JobID(id)), Profile: fmt.Sprintf("bm%d", bin), Submit: at}, p); err != nil {
+		if err := b.add(seed, Job{User: users.user(JobID(id)), Profile: fmt.Sprintf("bm%d", bin), Submit: at}, p, b.next); err != nil {
 			return nil, fmt.Errorf("bm: job %d: %w", id, err)
 		}
 	}
@@ -217,7 +217,7 @@ func (g Mix) Generate(seed uint64) ([]Job, error) {
 				p.reduces = max(1, int(math.Round(float64(maps)*is.Reduces)))
 			}
 			j.Profile, j.Submit = is.Name, *at
-			err = b.add(seed, j, p)
+			err = b.add(seed, j, p, b.next)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("mix: job %d: %w", id, err)
@@ -290,7 +290,7 @@ func (g Simulation) Generate(seed uint64) ([]Job, error) {
 			p.shuffle = fraction(p.input, g.KeepMap)
 			p.output = fraction(p.shuffle, g.KeepReduce)
 			p.reduceRate = units.RateOf(p.shuffle/units.Bytes(p.reduces), g.ReduceTime)
-			err = b.add(seed, Job{User: users.user(JobID(id)), Profile: "simulation", Submit: at}, p)
+			err = b.add(seed, Job{User: users.user(JobID(id)), Profile: "simulation", Submit: at}, p, b.next)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("simulation: job %d: %w", id, err)

@@ -19,10 +19,14 @@ type Record struct {
 	Input   units.Bytes // read by maps
 	Shuffle units.Bytes // sent from maps to reduces; 0 if the job has no reduces
 	Output  units.Bytes // written by reduces, or by maps if there are none; without replicas
+	Path    string      // of the input, "" if the trace does not state it
 }
 
 // swimFields are the fields of a line of SWIM.
 var swimFields = [...]string{"job name", "submit time in s", "gap to the previous job in s", "input bytes", "shuffle bytes", "output bytes"}
+
+// swimPaths is the largest number of fields after those: the paths of the input and of the output.
+const swimPaths = 2
 
 // maxSWIMLine is the longest line read, in bytes. A line of the public traces has fewer than 80.
 const maxSWIMLine = 4096
@@ -30,10 +34,10 @@ const maxSWIMLine = 4096
 // ReadSWIM reads a trace of jobs in the format of SWIM (Chen et al., MASCOTS 2011), as the public
 // Facebook traces of 2009 and 2010 have it: one line per job,
 //
-//	<name> <submit s> <s since the previous job> <input> <shuffle> <output>
+//	<name> <submit s> <s since the previous job> <input> <shuffle> <output> [<input path> [<output path>]]
 //
 // with whole numbers, sizes in bytes, fields separated by tabs or spaces, and jobs in order of
-// submission. Blank lines and lines that begin with # are ignored. The error is a
+// submission. The first line may be from the middle of a trace. Blank lines and lines that begin with # are ignored. The error is a
 // *workloads.TraceErrors with the first error of every invalid line, or the error of reading r;
 // name is the name of the file in it.
 func ReadSWIM(name string, r io.Reader, l Limits) ([]Record, error) {
@@ -42,11 +46,8 @@ func ReadSWIM(name string, r io.Reader, l Limits) ([]Record, error) {
 	errs := &workloads.TraceErrors{}
 	var last time.Duration // submission of the last valid line
 	var total units.Bytes
-	lost := false // the line before was invalid, so the gap to it is unknown
+	lost := true // the line before is missing or invalid, so the gap to it is unknown
 	n, whole, err := errs.Scan(name, r, maxSWIMLine, "one job a line", func(n int, text string) bool {
-		if n == 1 {
-			text = strings.TrimPrefix(text, "\ufeff")
-		}
 		if t := strings.TrimSpace(text); t == "" || t[0] == '#' {
 			return true
 		}
@@ -67,9 +68,13 @@ func ReadSWIM(name string, r io.Reader, l Limits) ([]Record, error) {
 				return fail("line ends before the %s: expected %d fields", what, len(swimFields))
 			}
 		}
+		var paths [swimPaths]string
+		for i := range paths {
+			paths[i], _, col = nextField(text, col)
+		}
 		if extra, at, _ := nextField(text, col); extra != "" {
 			col = at
-			return fail("%q after the %s: expected the end of the line", units.Clip(extra), swimFields[len(swimFields)-1])
+			return fail("%q after the paths of input and output: expected the end of the line", units.Clip(extra))
 		}
 		var numbers [len(swimFields)]int64
 		for i := 1; i < len(fields); i++ {
@@ -84,7 +89,7 @@ func ReadSWIM(name string, r io.Reader, l Limits) ([]Record, error) {
 			}
 			numbers[i] = x
 		}
-		rec := Record{fields[0], time.Duration(numbers[1]) * time.Second, units.Bytes(numbers[3]), units.Bytes(numbers[4]), units.Bytes(numbers[5])}
+		rec := Record{fields[0], time.Duration(numbers[1]) * time.Second, units.Bytes(numbers[3]), units.Bytes(numbers[4]), units.Bytes(numbers[5]), paths[0]}
 		if col = cols[1]; rec.Submit < last {
 			return fail("submit time %d s after one at %d s: expected jobs in order of submission", numbers[1], last/time.Second)
 		}
@@ -127,17 +132,17 @@ func nextField(line string, i int) (field string, at, end int) {
 }
 
 // IsSWIM reports whether the first bytes of a file look like a SWIM trace: the first line that
-// is not blank or a comment has six fields, all except the first of them whole numbers.
+// is not blank or a comment has six to eight fields, the second to sixth of them whole numbers.
 func IsSWIM(head []byte) bool {
-	for line := range strings.Lines(strings.TrimPrefix(string(head), "\ufeff")) {
+	for line := range strings.Lines(string(head)) {
 		fields := strings.Fields(line)
 		if len(fields) == 0 || fields[0][0] == '#' {
 			continue
 		}
-		if len(fields) != len(swimFields) {
+		if len(fields) < len(swimFields) || len(fields) > len(swimFields)+swimPaths {
 			return false
 		}
-		for _, f := range fields[1:] {
+		for _, f := range fields[1:len(swimFields)] {
 			if n, err := strconv.ParseUint(f, 10, 64); err != nil || n > math.MaxInt64 {
 				return false
 			}

@@ -18,9 +18,9 @@ const smallSWIM = "# three jobs\njob0\t2\t2\t300000000\t1500000000\t70\njob1\t2\
 
 func TestReadSWIM(t *testing.T) {
 	want := []Record{
-		{"job0", 2 * time.Second, 300 * units.MB, 1500 * units.MB, 70},
-		{"job1", 2 * time.Second, 5, 0, 9},
-		{"job2", 10 * time.Second, 0, 0, 0},
+		{"job0", 2 * time.Second, 300 * units.MB, 1500 * units.MB, 70, ""},
+		{"job1", 2 * time.Second, 5, 0, 9, ""},
+		{"job2", 10 * time.Second, 0, 0, 0, ""},
 	}
 	for _, text := range []string{smallSWIM, "\ufeff" + smallSWIM, strings.ReplaceAll(smallSWIM, "\t", "  ")} {
 		got, err := ReadSWIM("t", strings.NewReader(text), Limits{})
@@ -38,10 +38,10 @@ func TestReadSWIMReportsAllErrors(t *testing.T) {
 	}{
 		{"empty", "", Limits{}, []string{"t:1:1: no jobs: "}},
 		{"comments only", "# a\n# b\n", Limits{}, []string{"t:2:1: no jobs: "}},
-		{"several", "a 1 1 1 1\nb 5 5 -1 1 1\nc 6 1 1 1 1 x\nd 7 1 1.5 1 1\n", Limits{}, []string{
+		{"several", "a 1 1 1 1\nb 5 5 -1 1 1\nc 6 1 1 1 1 /a /b x\nd 7 1 1.5 1 1\n", Limits{}, []string{
 			`t:1:10: line ends before the output bytes: expected 6 fields`,
 			`t:2:7: input bytes "-1": expected a whole number, 0 to 1000000000000000`,
-			`t:3:13: "x" after the output bytes: expected the end of the line`,
+			`t:3:19: "x" after the paths of input and output: expected the end of the line`,
 			`t:4:7: input bytes "1.5": `,
 		}},
 		{"out of range", "a 99999999999 1 1 1 1\nb 1 1 9999999999999999999 1 1\nc 1 1 1 +1 1\n", Limits{}, []string{
@@ -74,7 +74,7 @@ func TestReadSWIMReportsAllErrors(t *testing.T) {
 }
 
 func TestIsSWIM(t *testing.T) {
-	for text, want := range map[string]bool{smallSWIM: true, "\ufeff# a\n\nj 1 1 1 1 1": true, "": false, "testbed-jobs: 1\n": false, "3 1\n1 0 1 0 1 1:8.0\n": false, "j 1 1 1 1 x": false, "j 1 1 1 1 1 1": false} {
+	for text, want := range map[string]bool{smallSWIM: true, "# a\n\nj 1 1 1 1 1": true, "": false, "testbed-jobs: 1\n": false, "3 1\n1 0 1 0 1 1:8.0\n": false, "j 1 1 1 1 x": false, "j 1 1 1 1 1 /a /b": true, "j 1 1 1 1 1 /a /b x": false} {
 		if got := IsSWIM([]byte(text)); got != want {
 			t.Errorf("IsSWIM(%q) = %v, want %v", text, got, want)
 		}
@@ -189,4 +189,24 @@ func FuzzReadSWIM(f *testing.F) {
 			t.Error(err)
 		}
 	})
+}
+
+// A piece of a trace begins with any job. Jobs with the same path and size of input read the same
+// blocks; others have blocks of their own.
+func TestPathsAndPieces(t *testing.T) {
+	const text = "a\t3600\t7\t300000000\t5\t1\t/in/a\t/out/1\nb\t3605\t5\t100\t0\t5\t/in/b\nc\t3606\t1\t300000000\t0\t5\t/in/a\nd\t3606\t0\t100\t0\t5\t/in/a\ne\t3606\t0\t100\t0\t5\n"
+	records, err := ReadSWIM("t", strings.NewReader(text), Limits{})
+	if err != nil || len(records) != 5 || records[0].Path != "/in/a" || records[4].Path != "" {
+		t.Fatalf("records %+v, %v", records, err)
+	}
+	list, err := Derive(records, DefaultRules(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []workloads.BlockID{0, 3, 0, 4, 5} // the first block of each job; three blocks of /in/a
+	for i, j := range list {
+		if got := j.Stages[0].Tasks[0].Input; got != want[i] {
+			t.Errorf("job %d reads from block %d on, want %d", i+1, got, want[i])
+		}
+	}
 }
