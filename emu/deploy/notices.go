@@ -50,6 +50,10 @@ func (e *Expectation) Changes(notices []Notice, end []Difference) []Change {
 			continue // the next report has the value that was written
 		}
 		key, now := e.judge(n)
+		if n.Qdisc != nil && !n.Gone && len(now) == 0 && len(open[key]) == 0 {
+			out = e.again(out, n)
+			continue
+		}
 		if n.Gone && n.Qdisc != nil { // and with it, its filters, which the kernel does not report
 			for other, of := range open {
 				if strings.HasPrefix(other, n.Namespace+" "+n.On+" filter ") {
@@ -81,6 +85,22 @@ func (e *Expectation) Changes(notices []Notice, end []Difference) []Change {
 		}
 	}
 	return out
+}
+
+// SetAgain is what a queue is that was set to what it was, which fills its bucket.
+const SetAgain = "set again"
+
+// again adds that a queue was set to what it was.
+func (e *Expectation) again(out []Change, n Notice) []Change {
+	d := e.differ(n.Namespace)
+	d.add(d.link(n.On), n.Qdisc.Kind+" "+SetAgain, none, "one")
+	for i := range out {
+		if out[i].Difference == d.differences[0] {
+			out[i].Until = n.At
+			return out
+		}
+	}
+	return append(out, Change{Difference: d.differences[0], From: n.At, Until: n.At})
 }
 
 // planned reports whether a parameter had its planned value when it was read.

@@ -37,7 +37,8 @@ func TestChanges(t *testing.T) {
 		what    []string
 	}{
 		{"nothing", nil, nil, nil},
-		{"as planned", []Notice{qdisc(1, shaper, false), {At: at(2), Namespace: "leaf0", Device: &device}, {At: at(3), Namespace: "leaf0", Route: &route}}, nil, nil},
+		{"as planned", []Notice{{At: at(2), Namespace: "leaf0", Device: &device}, {At: at(3), Namespace: "leaf0", Route: &route}}, nil, nil},
+		{"set again, which fills the bucket", []Notice{qdisc(1, shaper, false), qdisc(3, shaper, false)}, []Change{{From: at(1), Until: at(3)}}, []string{"tbf set again"}},
 		{"for a moment", []Notice{qdisc(1, half, false), qdisc(5, shaper, false)}, []Change{{From: at(1), Until: at(5)}}, []string{"rate"}},
 		{"to the end", []Notice{qdisc(1, half, false)}, []Change{{From: at(1)}}, []string{"rate"}},
 		{"twice", []Notice{qdisc(1, half, false), qdisc(2, half, false), qdisc(5, shaper, false), qdisc(6, half, false)}, []Change{{From: at(1), Until: at(5)}, {From: at(6)}}, []string{"rate", "rate"}},

@@ -401,3 +401,24 @@ func TestLatenessWithoutCompletions(t *testing.T) {
 		}
 	}
 }
+
+// The reason of a change is the state that was left, not what was there for a moment before it.
+func TestLastStateFirst(t *testing.T) {
+	none := KernelChange{After: time.Second, For: 2 * time.Microsecond, Where: "leaf0>h0-01", What: "qdisc", Planned: "tbf at root", Found: "none"}
+	other := KernelChange{After: time.Second, Where: "leaf0>h0-01", What: "qdisc", Planned: "tbf at root", Found: "pfifo at root"}
+	longer := none
+	longer.For, longer.Found = time.Second, "sfq at root"
+	for _, tt := range []struct {
+		changes []KernelChange
+		want    string
+	}{
+		{[]KernelChange{none, other}, "pfifo at root in the kernel"},
+		{[]KernelChange{none, longer}, "sfq at root in the kernel"},
+		{[]KernelChange{other, none}, "pfifo at root in the kernel"},
+		{[]KernelChange{longer, none}, "sfq at root in the kernel"},
+	} {
+		if c := Kernel(tt.changes, false); !strings.Contains(c.Reason, tt.want) || !strings.Contains(c.Reason, "and 1 more") {
+			t.Errorf("%q does not name %q first", c.Reason, tt.want)
+		}
+	}
+}

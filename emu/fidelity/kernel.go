@@ -30,21 +30,26 @@ func (k KernelChange) String() string {
 	return fmt.Sprintf("%s: %s %s in the plan, %s in the kernel, %s", k.Where, k.What, k.Planned, k.Found, when)
 }
 
+// outlasts reports whether a change is nearer to the state that was left than another one, which comes before it: what was there
+// to the end, else what lasted longer.
+func (k KernelChange) outlasts(o KernelChange) bool {
+	return o.For > 0 && (k.For == 0 || k.For > o.For)
+}
+
 // Kernel judges the changes of a run. lost states that reports of the kernel are missing.
 func Kernel(changes []KernelChange, lost bool) verdict.Check {
 	c := verdict.Check{Name: "kernel", Level: verdict.Pass, Value: "as planned", Pass: "as planned, except for faults of the scenario", Void: "any other change"}
-	var first KernelChange
+	var worst KernelChange
 	by, others := 0, 0
 	for _, k := range changes {
-		switch {
-		case k.Why != "":
+		if k.Why != "" {
 			by++
-		case others == 0:
-			first = k
-			fallthrough
-		default:
-			others++
+			continue
 		}
+		if others == 0 || k.outlasts(worst) {
+			worst = k
+		}
+		others++
 	}
 	if by > 0 {
 		c.Value = fmt.Sprintf("as planned; changes by faults: %d", by)
@@ -53,7 +58,7 @@ func Kernel(changes []KernelChange, lost bool) verdict.Check {
 	case others > 0:
 		c.Level = verdict.Void
 		c.Value = fmt.Sprintf("changes: %d", others)
-		c.Reason = first.String()
+		c.Reason = worst.String()
 		if others > 1 {
 			c.Reason += fmt.Sprintf(", and %d more (samples.json)", others-1)
 		}

@@ -60,10 +60,13 @@ func machine(s Samples, th Thresholds) verdict.Check {
 		c.Value += fmt.Sprintf(", up to %d other testbeds were up at the same time", m.Testbeds)
 	}
 	if c.Level != verdict.Pass {
-		c.Reason = fmt.Sprintf("other processes took %.0f %% of the processors (run again on a quiet machine)", 100*m.Others)
+		c.Reason = fmt.Sprintf("other processes took %.0f %% of the processors%s", 100*m.Others, alone)
 	}
 	return c
 }
+
+// alone is the end of the reason where no other check shows an effect.
+const alone = "; nothing was late, and two busy loops beside a run moved no figure where that was measured (run again on a quiet machine to be sure)"
 
 // delayed are the checks that show that packets or the program were late.
 var delayed = []string{"delivered", "packet-spacing", "scheduling-lateness", "stall"}
@@ -78,7 +81,7 @@ func othersDelayed(checks []verdict.Check) {
 	for _, c := range checks {
 		if c.Level != verdict.Pass && slices.Contains(delayed, c.Name) {
 			checks[at].Level = verdict.Void
-			checks[at].Reason += fmt.Sprintf(", and %s is %s: %s", c.Name, c.Level, c.Value)
+			checks[at].Reason = strings.TrimSuffix(checks[at].Reason, alone) + fmt.Sprintf(" (run again on a quiet machine), and %s is %s: %s", c.Name, c.Level, c.Value)
 			return
 		}
 	}

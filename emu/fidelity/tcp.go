@@ -63,7 +63,7 @@ const (
 	minLimited = 200 * time.Millisecond // of the connections to a service of a host
 )
 
-// retransmission judges whether full queues explain what was sent again.
+// retransmission judges whether full queues explain what was sent again. What is received twice has the nearer cause.
 func retransmission(s Samples, th Thresholds) verdict.Check {
 	c := verdict.Check{Name: "retransmission", Level: verdict.Pass, Value: "no packets",
 		Pass: fmt.Sprintf("≤ %d packets, or %g %% of the packets that queues dropped, more than these; ≤ %d or %g %% of all received twice", minResent, 100*th.ResentPass, minResent, 100*th.RepeatedPass),
@@ -83,10 +83,10 @@ func retransmission(s Samples, th Thresholds) verdict.Check {
 			c.Level, c.Reason = level, reason
 		}
 	}
-	judge(t.Resent-t.Dropped, th.ResentPass*float64(t.Dropped),
-		fmt.Sprintf("%d packets were sent again, and queues dropped %d: something else loses packets, or delays acknowledgements", t.Resent, t.Dropped))
 	judge(t.Repeated, th.RepeatedPass*of,
 		fmt.Sprintf("%d of %d packets reached a host that had received them before: hosts lose packets after they arrive, as by a filter of a socket or of a cgroup, or acknowledgements are late", t.Repeated, t.Packets))
+	judge(t.Resent-t.Dropped, th.ResentPass*float64(t.Dropped),
+		fmt.Sprintf("%d packets were sent again, and queues dropped %d: something else loses packets, or delays acknowledgements", t.Resent, t.Dropped))
 	return c
 }
 
@@ -116,15 +116,15 @@ func flowControl(s Samples, th Thresholds) verdict.Check {
 			continue
 		}
 		judged += l.Connections
-		share, what := float64(l.Window)/float64(l.Busy), "its receive windows"
+		share, what := float64(l.Window)/float64(l.Busy), "the receive windows of "+l.Host
 		if l.Buffer > l.Window {
-			share, what = float64(l.Buffer)/float64(l.Busy), "send buffers"
+			share, what = float64(l.Buffer)/float64(l.Busy), "the send buffers of connections to "+l.Host
 		}
 		if share > worst {
 			worst = share
 			c.Level = grade(share <= th.LimitedPass, share > th.LimitedVoid)
-			c.Reason = fmt.Sprintf("%s kept data of %s to %s back for %.2g %% of the time: hosts read slower than the scenario states, or windows or buffers are smaller",
-				what, l.Service, l.Host, 100*share)
+			c.Reason = fmt.Sprintf("%s kept back data of %s for %.2g %% of the time: a host reads slower than the scenario states, or something made windows or buffers smaller",
+				what, l.Service, 100*share)
 		}
 	}
 	if worst >= 0 {

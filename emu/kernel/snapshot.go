@@ -41,14 +41,15 @@ func (x *Executor) Snapshot(ctx context.Context, namespace string) (Snapshot, er
 		}
 		return b.do(func() error {
 			for index, d := range devices {
-				err := errors.Join(
+				err = errors.Join(err,
 					s.programs("BPF program at ingress of "+d.Name, uint32(index), unix.BPF_TCX_INGRESS, 0),
 					s.programs("BPF program at egress of "+d.Name, uint32(index), unix.BPF_TCX_EGRESS, 0))
-				if err != nil {
-					return err
-				}
 			}
-			return errors.Join(s.ofNamespace(), s.tables(), s.parameters())
+			err = errors.Join(err, s.ofNamespace())
+			if errors.Is(err, unix.EPERM) { // in a user namespace: ProcessSnapshot fails, too
+				err = nil
+			}
+			return errors.Join(err, s.tables(), s.parameters())
 		})
 	})
 	if err != nil {
@@ -190,8 +191,8 @@ func (s Snapshot) programs(what string, target, at, flags uint32) error {
 	}{target: target, at: at, flags: flags, ids: uint64(uintptr(unsafe.Pointer(ids))), count: uint32(len(ids))}
 	_, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_QUERY, uintptr(unsafe.Pointer(&query)), unsafe.Sizeof(query))
 	switch {
-	case errno == unix.ENOENT || errno == unix.EINVAL || errno == unix.ENOSYS || errno == unix.EOPNOTSUPP: // none, or a kernel without this kind
-		return nil
+	case errno == unix.ENOENT || errno == unix.EINVAL || errno == unix.ENOSYS || errno == unix.EOPNOTSUPP:
+		return nil // none, or a kernel without this kind
 	case errno == unix.ENOSPC: // more than ids holds
 	case errno != 0:
 		return fmt.Errorf("%s: %w", what, errno)

@@ -101,6 +101,7 @@ func (b *Backend) Finish(ctx context.Context) (Measured, error) {
 	m.Backlogged = b.sampler.spells
 	m.Queues = b.sampler.queues.used()
 	m.RoundTrips = b.roundTrips()
+	m.Opened = b.network.opened.has
 	m.Connections, m.Limits = b.network.connections.found(), b.network.connections.limitsFound()
 	m.Stall = fidelity.Stall{Probe: b.sampler.stalled(), Engine: b.engineLate}
 	return m, nil

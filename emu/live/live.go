@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -108,6 +109,8 @@ type Measured struct {
 	KernelLost bool
 	// Connections are differences between connections and what was asked for, as changes of the kernel.
 	Connections []fidelity.KernelChange
+	// Opened reports whether a host of the run began a connection.
+	Opened func(client, server netip.AddrPort) bool
 	// Limits are how long windows and buffers kept back data of connections.
 	Limits []fidelity.Limit
 	// Backlogged are spells in which links of hosts had packets waiting at every

@@ -41,6 +41,29 @@ type network struct {
 	marks marks
 
 	connections connections
+	opened      opened
+}
+
+// opened are the connections that hosts began, by both ends.
+type opened struct {
+	mu  sync.Mutex
+	all map[[2]netip.AddrPort]bool
+}
+
+func (o *opened) add(local, remote netip.AddrPort) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.all == nil {
+		o.all = map[[2]netip.AddrPort]bool{}
+	}
+	o.all[[2]netip.AddrPort{local, remote}] = true
+}
+
+// has reports whether a host began a connection.
+func (o *opened) has(local, remote netip.AddrPort) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.all[[2]netip.AddrPort{local, remote}]
 }
 
 type routes interface {
@@ -165,6 +188,7 @@ func (n *network) run(ctx context.Context) error {
 				p, err := n.connect(t, d.src, d.dst, d.port, d.hash)
 				if err == nil {
 					n.setup.begin(p.Local)
+					n.opened.add(p.Local, netip.AddrPortFrom(n.fabric.HostAddr(d.dst), d.port))
 				}
 				d.done <- attempt{p, err}
 			case <-ctx.Done():

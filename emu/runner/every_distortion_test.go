@@ -24,7 +24,7 @@ import (
 	"testbed/topo/units"
 )
 
-var every = flag.Bool("every", false, "plant each distortion in ten runs of its own, which takes 70 minutes")
+var every = flag.Bool("every", false, "plant each distortion in ten runs of its own, which takes 85 minutes")
 
 // plantedCase is one distortion that is planted in a run of its own.
 type plantedCase struct {
@@ -108,6 +108,7 @@ func everyDistortion(t *testing.T, f *topo.Fabric) (all []plantedCase) {
 			}))
 		}})
 	}
+	all = append(all, pastSettings(t)...)
 	planted := func(name, want string, of tamper, checks ...string) {
 		all = append(all, plantedCase{name, checks, want, false, func(t *testing.T) (fidelity.Samples, verdict.Verdict) { return judgedSamples(t, at50, of) }})
 	}

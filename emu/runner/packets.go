@@ -58,7 +58,7 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w work, dir string, 
 		return out, err
 	}
 	defer func() { err = errors.Join(err, d.Destroy(clean)) }()
-	kept, err := r.watchKernel(pl, x)
+	kept, err := r.watchKernel(ctx, pl, x)
 	if err != nil {
 		return out, err
 	}
@@ -142,6 +142,9 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w work, dir string, 
 	}
 	measured.Kernel = append(measured.Kernel, measured.Connections...)
 	measured.Notes = append(measured.Notes, d.Notes()...)
+	if kept.unread != "" {
+		measured.Notes = append(measured.Notes, kept.unread)
+	}
 	if cfg.Kernel != nil {
 		measured.Notes = append(measured.Notes, fmt.Sprintf("disks are throttled by the kernel (%s)", cfg.Kernel.Kind()))
 		if len(w.Readers)+len(w.tasks) > 0 {

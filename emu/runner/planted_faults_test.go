@@ -480,7 +480,7 @@ func child(t *testing.T, role string, env []string) started {
 // TestChild is a process that other tests start, not a test: in role "hog" it is busy
 // until it is killed, in role "burn" it takes a share of all processors (burn), in role
 // "judge" it runs the scenario, prints its phases and writes the verdict, in roles "detour" and "xdp" it delays or
-// drops packets of a device (inside).
+// drops packets of a device (inside), and in role "outside" it distorts a run past rtnetlink, nftables and parameters (plant).
 func TestChild(t *testing.T) {
 	switch os.Getenv("SENSITIVITY_ROLE") {
 	case "hog":
@@ -488,6 +488,9 @@ func TestChild(t *testing.T) {
 		}
 	case "burn":
 		burn(t)
+	case "outside":
+		args := strings.Fields(os.Getenv("SENSITIVITY_INSIDE"))
+		plant(t, args[0], args[1], args[2])
 	case "detour", "xdp":
 		args := strings.Fields(os.Getenv("SENSITIVITY_INSIDE"))
 		time.Sleep(300 * time.Millisecond) // the run has begun

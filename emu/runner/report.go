@@ -40,7 +40,7 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 		up[names[h]] = f.Link(f.HostUp(topo.HostID(h))).Rate
 		down[names[h]] = f.Link(f.HostDown(topo.HostID(h))).Rate
 	}
-	res, err := flows.Reduce(ctx, filepath.Join(dir, capturesDir), flows.Options{Hosts: names, Read: read,
+	res, err := flows.Reduce(ctx, filepath.Join(dir, capturesDir), flows.Options{Hosts: names, Read: read, Opened: m.Opened, NoErrors: len(m.Exempt)+len(m.Lossy) == 0,
 		Spacing: func(host string, d flows.Direction) flows.SpacingSpec {
 			rate := up
 			if d == flows.In {

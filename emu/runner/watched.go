@@ -1,9 +1,12 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,10 +28,14 @@ type watched struct {
 	notices *kernel.Notices
 	fabric  *topo.Fabric
 	faults  fault.Timeline
+	// before is what was found besides the plan when the watch began, by namespace.
+	before map[string]kernel.Snapshot
+	// unread is the reason why BPF programs cannot be looked for, or "".
+	unread string
 }
 
 // watchKernel begins to watch the namespaces of x. The caller must call close.
-func (r *run) watchKernel(p *plan.Plan, x *kernel.Executor) (*watched, error) {
+func (r *run) watchKernel(ctx context.Context, p *plan.Plan, x *kernel.Executor) (*watched, error) {
 	planned, err := deploy.Expect(p)
 	if err != nil {
 		return nil, err
@@ -37,7 +44,60 @@ func (r *run) watchKernel(p *plan.Plan, x *kernel.Executor) (*watched, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &watched{x, planned, n, r.fabric, r.faults}, nil
+	w := &watched{x: x, planned: planned, notices: n, fabric: r.fabric, faults: r.faults}
+	if w.before, err = w.besides(ctx, p.Namespaces()); err != nil {
+		return nil, errors.Join(err, w.close())
+	}
+	return w, nil
+}
+
+// besides reads what the kernel does not report.
+func (w *watched) besides(ctx context.Context, namespaces []string) (map[string]kernel.Snapshot, error) {
+	out := map[string]kernel.Snapshot{}
+	for _, name := range namespaces {
+		s, err := w.x.Snapshot(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		out[name] = s
+	}
+	s, err := kernel.ProcessSnapshot()
+	if errors.Is(err, os.ErrPermission) {
+		w.unread, err = fmt.Sprintf("BPF programs cannot be looked for: %v", err), nil
+	}
+	out[thisProgram] = s
+	return out, err
+}
+
+// thisProgram is where programs of cgroups are found.
+const thisProgram = "this program"
+
+// unreported returns what differs now from what was found besides the plan.
+func (w *watched) unreported(ctx context.Context) (out []fidelity.KernelChange, err error) {
+	names := slices.Sorted(maps.Keys(w.before))
+	now, err := w.besides(ctx, slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == thisProgram }))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		was, is := w.before[name], now[name]
+		for _, what := range slices.Sorted(maps.Keys(union(was, is))) {
+			k := fidelity.KernelChange{AtEnd: true, Where: name, What: what, Planned: "none", Found: cmp.Or(is[what], "none")}
+			if is.Parameter(what) {
+				k.Planned = cmp.Or(was[what], "none")
+			}
+			if k.Planned != k.Found {
+				out = append(out, k)
+			}
+		}
+	}
+	return out, nil
+}
+
+func union(a, b kernel.Snapshot) kernel.Snapshot {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return all
 }
 
 func (w *watched) close() error {
@@ -48,6 +108,7 @@ func (w *watched) close() error {
 // changes ends the watch, reads everything back, and returns the differences since the watch began, in order of
 // time. zero is the start of the run. It returns what the kernel reported even if reading back fails.
 func (w *watched) changes(ctx context.Context, zero time.Time) (out []fidelity.KernelChange, lost bool, err error) {
+	besides, unread := w.unreported(ctx)
 	end, compared := w.planned.Compare(ctx, w.x) // fails where a device was deleted meanwhile, which notices name
 	notices, lost, err := w.notices.Close()
 	if err != nil {
@@ -66,7 +127,12 @@ func (w *watched) changes(ctx context.Context, zero time.Time) (out []fidelity.K
 		k.Why = explains(w.fabric, w.faults, c.Difference, after)
 		out = append(out, k)
 	}
-	return out, lost, compared
+	for _, k := range besides {
+		if !slices.ContainsFunc(out, func(o fidelity.KernelChange) bool { return o.Where == k.Where && o.What == k.What && o.For == 0 }) {
+			out = append(out, k)
+		}
+	}
+	return out, lost, errors.Join(compared, unread)
 }
 
 // blame returns the error that ended a repeat, preceded by the first change of the kernel that may be its
@@ -85,19 +151,20 @@ func explains(f *topo.Fabric, faults fault.Timeline, d deploy.Difference, after 
 	of := func(kinds ...string) bool { // as deploy names them, some followed by an address
 		return slices.ContainsFunc(kinds, func(k string) bool { return d.What == k || strings.HasPrefix(d.What, k+" ") })
 	}
+	again := strings.HasSuffix(d.What, deploy.SetAgain)
 	for _, s := range faults {
 		if s.At > after {
 			break
 		}
 		switch a := s.Action.(type) {
 		case fault.SetRate:
-			if namespace, device := plan.Egress(f, a.Link); d.Namespace == namespace && d.Device == device && of("rate", "burst") {
+			if namespace, device := plan.Egress(f, a.Link); d.Namespace == namespace && d.Device == device && (of("rate", "burst") || again) {
 				return s.Why
 			}
 		case fault.SetLink:
 			c := plan.CableOf(f, a.Link)
 			for _, end := range []plan.End{c.Leaf, c.Far} {
-				if d.Namespace == end.Namespace && (d.Device == end.Device && of("device", "neighbour") || of("route")) {
+				if d.Namespace == end.Namespace && (d.Device == end.Device && (of("device", "neighbour") || again) || of("route")) {
 					return s.Why
 				}
 			}

@@ -15,7 +15,8 @@ import (
 // Foreign is the traffic in one direction of a host's link that belongs to neither a
 // transfer nor a mark of this run: of other protocols, ports or contents, or of another
 // run. A connection belongs to the run if its transfer header does, or if it carried no
-// payload. An ICMP error belongs to the run if the packet that it quotes does.
+// payload and a host of the run may have opened it (Options.Opened). An ICMP error belongs to the run if the packet that it
+// quotes does (Options.NoErrors).
 type Foreign struct {
 	Counts
 	// Window is the number of bytes in the worst window of WorstWindow, and At its start. The
@@ -190,14 +191,14 @@ func (h *hostReducer) foreignPackets(nic int, out bool, key talkKey, n Counts) {
 }
 
 // aboutRun reports whether an IPv4 packet is an ICMP error about a packet of this run, such
-// as a switch sends when a fault has taken its route.
+// as a switch sends when a fault has taken its route. All links have one MTU, so that no packet is too long for one.
 func (h *hostReducer) aboutRun(f *frame, data []byte) bool {
-	const unreachable, timeExceeded, quoteAt = 3, 11, 8
-	if f.proto != protoICMP {
+	const unreachable, timeExceeded, tooLong, quoteAt = 3, 11, 4, 8
+	if f.proto != protoICMP || h.noErrors {
 		return false
 	}
 	icmp := data[min(len(data), etherLen+int(data[etherLen]&0x0f)*4):]
-	if len(icmp) < quoteAt+ipMinLen || icmp[0] != unreachable && icmp[0] != timeExceeded {
+	if len(icmp) < quoteAt+ipMinLen || icmp[0] != unreachable && icmp[0] != timeExceeded || icmp[0] == unreachable && icmp[1] == tooLong {
 		return false
 	}
 	ip := icmp[quoteAt:]

@@ -2,6 +2,7 @@ package flows
 
 import (
 	"net"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -58,6 +59,35 @@ func TestRunHasNoForeignTraffic(t *testing.T) {
 	for _, host := range []string{a, b, c} {
 		if out, in := foreignOf(t, got, host); out != (Foreign{}) || in != (Foreign{}) {
 			t.Errorf("%s: foreign out %+v, in %+v, want none", host, out, in)
+		}
+	}
+}
+
+// Connections that no host of the run opened are foreign without payload, too, and so are errors that no switch can have sent.
+func TestWhatTheRunDidNotDoIsForeign(t *testing.T) {
+	n := newNetwork(t, a, b, c)
+	simple(n)
+	opened := map[uint16]bool{40004: true}
+	for _, port := range []uint16{40004, 40005} {
+		x := n.dial(20*ms, a, b, port, wire.ShufflePort, 5)
+		x.segment(true, 30*ms, 31*ms, layers.TCP{RST: true, Seq: 6}, nil)
+	}
+	quoted := n.frame(ipOf(t, a), ipOf(t, b), layers.IPProtocolTCP, &layers.TCP{SrcPort: 40004, DstPort: wire.ShufflePort}, nil)
+	n.see(a, 0, 28*ms, n.unreachable(ipOf(t, a), quoted))
+	tooLong := n.unreachable(ipOf(t, a), quoted)
+	tooLong[etherLen+ipMinLen+1] = layers.ICMPv4CodeFragmentationNeeded
+	n.see(a, 0, 28*ms, tooLong)
+	for _, tt := range []struct {
+		o       Options
+		out, in int
+	}{
+		{Options{}, 0, 1}, // the error of a packet that was too long
+		{Options{NoErrors: true}, 0, 2},
+		{Options{Opened: func(client, _ netip.AddrPort) bool { return client.Port() < 40004 || opened[client.Port()] }}, 3, 2},
+	} {
+		out, in := foreignOf(t, n.reduce(tt.o), a)
+		if out.Packets != tt.out || in.Packets != tt.in {
+			t.Errorf("%d packets out and %d in are foreign, want %d and %d: %+v %+v", out.Packets, in.Packets, tt.out, tt.in, out, in)
 		}
 	}
 }

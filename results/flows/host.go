@@ -94,8 +94,10 @@ type hostCapture struct {
 type settings struct {
 	run           uint64
 	points, spans int
-	reorder       int64  // Options.Reorder, ns
-	conversations int    // Options.Conversations
+	reorder       int64 // Options.Reorder, ns
+	conversations int   // Options.Conversations
+	opened        func(client, server netip.AddrPort) bool
+	noErrors      bool
 	paths         *paths // nil if the fabric is unknown
 }
 
@@ -335,6 +337,9 @@ func (h *hostReducer) segment(a *arrival, stamp int64, frame int) (known bool, c
 			}
 		} else { // a new connection, possibly after others between the same ports
 			c = h.open(f, f.seq)
+			if h.opened != nil && !h.opened(netip.AddrPortFrom(f.src.netip(), f.srcPort), netip.AddrPortFrom(f.dst.netip(), f.dstPort)) {
+				c.standing = foreign
+			}
 			if c.out != nil {
 				c.out.connecting(stamp, false, &h.settings)
 			}

@@ -17,7 +17,7 @@ type FlowRecord struct {
 	Flow     workloads.FlowID
 	Src, Dst string // host names
 	Size     units.Bytes
-	Arrival  time.Duration // of its coflow
+	Arrival  time.Duration // of its coflow; of a flow that joined an open one, when it joined
 	Start    time.Duration // when the first payload byte left the sender
 	End      time.Duration // when the last payload byte was received
 	Packets  int           // with payload, at the sender
@@ -49,7 +49,7 @@ type TaskTransfer struct {
 	Outputs                          int
 }
 
-// FCT returns the flow completion time, counted from the arrival of its coflow.
+// FCT returns the flow completion time, counted from Arrival.
 func (f FlowRecord) FCT() time.Duration { return f.End - f.Arrival }
 
 // CoflowRecord is the record of one coflow.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -77,6 +78,11 @@ type Options struct {
 	// direction of a link; 0 is DefaultConversations. The largest one is found if it has more
 	// than 1/Conversations of the foreign bytes.
 	Conversations int
+	// Opened reports whether a host of the run opened a connection. Connections that none opened are foreign, also without
+	// payload. If it is nil, only the contents of connections decide. It is called from several goroutines.
+	Opened func(client, server netip.AddrPort) bool
+	// NoErrors states that no switch had a reason to send an ICMP error about packets of the run: all are foreign.
+	NoErrors bool
 	// Read reports progress: it is called for about every MiB of each capture with the
 	// number of bytes read since its last call. The numbers add up to the sizes of all
 	// captures. It may be nil, is called from several goroutines and must not block.
@@ -354,7 +360,7 @@ func (r *Reducer) add(ctx context.Context, host string, p *pcap.Reader, read *re
 	}
 	load, paths := r.load()
 	defer r.unload(load)
-	h := newHostReducer(host, rack, place, settings{run: run, points: r.opt.Points, spans: r.opt.Spans, reorder: int64(r.opt.Reorder), paths: paths, conversations: r.opt.Conversations}, load, r.opt.Intervals)
+	h := newHostReducer(host, rack, place, settings{run: run, points: r.opt.Points, spans: r.opt.Spans, reorder: int64(r.opt.Reorder), paths: paths, conversations: r.opt.Conversations, opened: r.opt.Opened, noErrors: r.opt.NoErrors}, load, r.opt.Intervals)
 	h.meta, h.hasMeta = meta, hasMeta
 	end, err := readAll(ctx, host, p, read, func(list []pcap.Packet) {
 		for i := range list {

@@ -1,0 +1,55 @@
+package kernel
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"testbed/topo"
+	"testbed/topo/units"
+)
+
+// A snapshot has the parameters that no plan states and no report shows, and nothing changes it but a change.
+func TestSnapshot(t *testing.T) {
+	k := keep(t, topo.LeafSpine{Leaves: 1, HostsPerLeaf: 2, HostLink: 100 * units.Mbps})
+	read := func(namespace string) Snapshot {
+		t.Helper()
+		s, err := k.x.Snapshot(t.Context(), namespace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	before, other := read("h0-00"), read("h0-01")
+	if len(before) < 100 {
+		t.Errorf("only %d parameters", len(before))
+	}
+	for name := range before {
+		if !before.Parameter(name) {
+			t.Errorf("%s: %s in a new namespace", name, before[name])
+		}
+	}
+	if diff := cmp.Diff(before, read("h0-00")); diff != "" {
+		t.Errorf("without a change (-before +after):\n%s", diff)
+	}
+	k.sh("h0-00", "unshare -m sh -c 'mount --make-rprivate / && mount -t proc proc /mnt && echo 4096 8192 8192 >/mnt/sys/net/ipv4/tcp_rmem'")
+	k.sh("h0-00", "echo 1 >/proc/sys/net/ipv4/conf/eth0/accept_local")
+	before["net.ipv4.tcp_rmem"], before["net.ipv4.conf.eth0.accept_local"] = "4096 8192 8192", "1"
+	if diff := cmp.Diff(before, read("h0-00")); diff != "" {
+		t.Errorf("after two changes (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(other, read("h0-01")); diff != "" {
+		t.Errorf("another namespace (-before +after):\n%s", diff)
+	}
+}
+
+// BenchmarkSnapshot reads a host.
+func BenchmarkSnapshot(b *testing.B) {
+	k := keep(b, topo.LeafSpine{Leaves: 1, HostsPerLeaf: 2, HostLink: 100 * units.Mbps})
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := k.x.Snapshot(b.Context(), "h0-00"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
