@@ -66,7 +66,7 @@ func machine(s Samples, th Thresholds) verdict.Check {
 }
 
 // alone is the end of the reason where no other check shows an effect.
-const alone = "; nothing was late, and two busy loops beside a run moved no figure where that was measured (run again on a quiet machine to be sure)"
+const alone = "; nothing was late, and two busy loops moved no figure of runs where that was measured (run again on a quiet machine to be sure)"
 
 // delayed are the checks that show that packets or the program were late.
 var delayed = []string{"delivered", "packet-spacing", "scheduling-lateness", "stall"}

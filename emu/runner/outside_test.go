@@ -167,7 +167,7 @@ func plant(t *testing.T, namespace, device, kind string) {
 		t.Fatalf("%s: %v", kind, err)
 	}
 	fmt.Println(planted)
-	for {
+	for parent := os.Getppid(); os.Getppid() == parent; { // it may be killed
 		each()
 		time.Sleep(20 * time.Millisecond)
 	}
