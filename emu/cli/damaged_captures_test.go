@@ -9,10 +9,11 @@ import (
 
 	"testbed/emu/longtest"
 	"testbed/results/pcap"
+	"testbed/results/rundir"
 	"testbed/results/tooltest"
 )
 
-// Of a run whose captures were damaged since, what can be read is reported, each
+// Of captures alone that were damaged, what can be read is reported, each
 // capture that is wrong is reported once, with the offset where there is one, and the
 // arm's verdict is no longer a pass. It is no failure: the exit code is that of the run, which may be
 // void on a machine that was too busy.
@@ -22,6 +23,9 @@ func TestReportOnDamagedCaptures(t *testing.T) {
 	p, dir := newPlace(t), filepath.Join(t.TempDir(), "run")
 	r := smallRun(t)
 	if err := os.CopyFS(dir, os.DirFS(r.runDir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, rundir.ManifestFile)); err != nil {
 		t.Fatal(err)
 	}
 	of := func(arm, host string) string {

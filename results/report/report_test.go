@@ -221,7 +221,7 @@ func TestVoidShowsNoFigure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{MarkdownFile, SummaryFile, FlowsFile, CoflowsFile, BlocksFile, PageFile, BreakdownFile, LinksFile, DropsFile, ProgressFile}; !cmp.Equal(want, files) {
+	if want := []string{FlowsFile, CoflowsFile, BlocksFile, BreakdownFile, LinksFile, DropsFile, ProgressFile, SummaryFile, MarkdownFile, PageFile}; !cmp.Equal(want, files) {
 		t.Errorf("Write = %v, want %v", files, want)
 	}
 	var all bytes.Buffer
@@ -625,5 +625,34 @@ func TestLinkAtAPlaceOfTheReport(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
 		t.Errorf("%v, %v: want the link alone", entries, err)
+	}
+}
+
+// Averages over different items, as in a run that was cut short, have no ratio: the table says what was
+// completed. A lost record is counted.
+func TestNoRatioOverDifferentItems(t *testing.T) {
+	arm := func(name string, completed int, ccts ...time.Duration) Arm {
+		r := Repeat{Verdict: verdict.Of(), Completed: map[string]int{"coflows": completed}}
+		for i, cct := range ccts {
+			r.Records.Coflows = append(r.Records.Coflows, flows.CoflowRecord{Coflow: workloads.CoflowID(i), End: cct})
+		}
+		return Arm{Name: name, Repeats: []Repeat{r}}
+	}
+	rep, err := New(Input{RunID: "x", Arms: []Arm{arm("fair", 3, time.Second, time.Second, 10*time.Second), arm("sebf", 5, time.Second, time.Second)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := rep.Summary.Arms[1].CCT
+	if m.Speedup != nil || m.Paired == nil || m.Paired.Pairs != 2 || m.Paired.GeoMean != 1 || m.N != 2 || m.Of != 5 || rep.Summary.Arms[0].CCT.Of != 0 {
+		t.Errorf("metric %+v", m)
+	}
+	var text bytes.Buffer
+	if err := rep.TerminalIn(&text, tables.Style{Width: 200}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"2 of 5", "fair completed 3 coflows and sebf 2, of which 2 are the same, so their averages are not comparable"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in\n%s", want, text.String())
+		}
 	}
 }

@@ -114,7 +114,7 @@ func (r *Report) table(m metric) table {
 			cols.fluid = cols.fluid || f.Fluid != nil
 			counts[float64(f.N)/float64(r.Summary.Arms[i].Repeats)] = true
 			if f.apart != "" {
-				t.notes = append(t.notes, fmt.Sprintf("No speed-up of averages: %s. Paired speed-ups compare these alone.", f.apart))
+				t.notes = append(t.notes, fmt.Sprintf("%s, so their averages are not comparable; paired speed-ups compare the same ones.", f.apart))
 			}
 		}
 	}
@@ -150,7 +150,7 @@ func (r *Report) table(m metric) table {
 	for i := range r.Summary.Arms {
 		t.rows = append(t.rows, r.row(i, m, cols))
 	}
-	if t.apart {
+	if t.apart && len(t.notes) == 0 {
 		t.notes = append(t.notes, "The arms completed different items, so their averages are not comparable.")
 	}
 	if base := r.Summary.Arms[0]; cols.speedup && base.Void() {
