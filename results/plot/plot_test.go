@@ -71,6 +71,7 @@ func full(t *testing.T) *rundir.Run {
 	if err := os.WriteFile(path, b, 0o644); err != nil {
 		t.Fatal(err)
 	}
+	rundirtest.Seal(t, dir)
 	r, err := rundir.Open(dir)
 	if err != nil {
 		t.Fatal(err)
