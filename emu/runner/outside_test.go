@@ -45,7 +45,7 @@ func pastSettings(t *testing.T) (all []plantedCase) {
 		{"BPF of a cgroup, drops of 1 in 200 on the way in", "cgroup-ingress-drops", "h0-00", "lo", "retransmission", "hosts lose packets after they arrive", true},
 		{"BPF of a cgroup, drops of 1 in 200 on the way out", "cgroup-egress-drops", "h0-00", "lo", "kernel", "this program: BPF program of a cgroup that sends packets", false},
 		{"a pace for sockets, from outside", "socket-pacing", "h0-00", "lo", "kernel", "h0-00: pacing rate of connections at their end none", true},
-		{"another congestion control for sockets, from outside", "socket-reno", "h0-00", "lo", "kernel", "h0-00: congestion control of connections at their end bbr in the plan, reno", false},
+		{"another congestion control for sockets, from outside", "socket-reno", "h0-00", "lo", "kernel", "h0-00: congestion control of connections at their end cubic in the plan, reno", false},
 		{"a small receive buffer for sockets, from outside", "socket-buffer", "h0-00", "lo", "kernel", "receive buffer of connections at their end", false},
 		{"filters of sockets, drops of 1 in 200", "socket-filter", "h0-00", "lo", "kernel", "socket filter of connections at their end none", false},
 		{"raw frames past the queue", "raw-frames", "h0-02", "eth0", "foreign", "ethertype 0x88b5", false},
