@@ -218,7 +218,7 @@ type supervised struct {
 // this process.
 func relayed() (all []os.Signal) {
 	others := []syscall.Signal{
-		unix.SIGKILL, unix.SIGSTOP, unix.SIGCHLD, unix.SIGTTIN, unix.SIGTTOU, // job control
+		unix.SIGKILL, unix.SIGSTOP, unix.SIGCHLD, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, // job control
 		unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGTRAP, unix.SIGSYS, // errors of this program
 		unix.SIGURG, unix.SIGPROF, unix.SIGPIPE, 32, 33, // used by the runtime
 	}
@@ -257,7 +257,8 @@ func start(c Command, init *initProcess, relay []os.Signal, cgroup *os.File) (*s
 	if s.fd, err = unix.PidfdOpen(s.pid, 0); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("open process %d: %w", s.pid, err), s.restore())
 	}
-	signal.Ignore(unix.SIGTTIN, unix.SIGTTOU) // this process does not use the terminal
+	// This process does not use the terminal, and stops only after the command.
+	signal.Ignore(unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)
 	return s, signals, nil
 }
 
