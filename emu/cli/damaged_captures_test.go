@@ -15,8 +15,7 @@ import (
 
 // Of captures alone that were damaged, what can be read is reported, each
 // capture that is wrong is reported once, with the offset where there is one, and the
-// arm's verdict is no longer a pass. It is no failure: the exit code is that of the run, which may be
-// void on a machine that was too busy.
+// arm is void, because more than a few of its coflows have no record.
 func TestReportOnDamagedCaptures(t *testing.T) {
 	longtest.Skip(t, "damages captures of a run, 7 s")
 	tooltest.Need(t, "editcap")
@@ -63,7 +62,7 @@ func TestReportOnDamagedCaptures(t *testing.T) {
 		return b
 	})
 
-	p.run(t, r.code, "report", dir)
+	p.run(t, exitVoid, "report", dir)
 	b, err := os.ReadFile(filepath.Join(dir, "report.md"))
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +91,7 @@ func TestReportOnDamagedCaptures(t *testing.T) {
 			t.Errorf("%s has a good capture, and the report says otherwise:\n%s", host, text)
 		}
 	}
-	if !strings.Contains(text, "fair+hdfs") || !strings.Contains(text, "records is degraded") {
+	if !strings.Contains(text, "fair+hdfs") || !strings.Contains(text, "records is void") {
 		t.Errorf("captures that are damaged cast no doubt on the verdict:\n%s", text)
 	}
 }
