@@ -2,9 +2,11 @@ package cli
 
 import (
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +16,12 @@ import (
 	"testbed/emu/calibration"
 	"testbed/emu/deploy"
 	"testbed/emu/kernel"
+	"testbed/emu/runner"
+	"testbed/emu/scenario"
+	"testbed/policies/catalog"
 	tables "testbed/results/table"
+	"testbed/results/verdict"
+	"testbed/topo/words"
 )
 
 func (a *app) doctorCmd() *cobra.Command {
@@ -22,11 +29,16 @@ func (a *app) doctorCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check the features and limits of this machine", Args: exactly(0),
 		Long: `Doctor checks the kernel, its features and limits, the disks and the clock, and states
-the consequence of each missing feature. It changes nothing. It fails if a required
-feature is missing. Without root, some checks are not possible and are listed as such.`,
+the consequence of each missing feature. It also runs a testbed of two hosts as "testbed run"
+does, and removes it. It fails if a required feature is missing, or that run. Without root,
+some checks are not possible and are listed as such.`,
 		Example: "  sudo testbed doctor\n  testbed doctor --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			facts := append(kernel.Probe(a.state, dir), otherTestbeds(cmd.Context(), a.state), calibrated())
+			others := otherTestbeds(cmd.Context(), a.state)
+			facts := append(kernel.Probe(a.state, dir), others, calibrated(), a.twoHosts(cmd.Context(), dir, others))
+			if err := context.Cause(cmd.Context()); err != nil {
+				return errors.Join(errInterrupted, err)
+			}
 			if err := a.print(facts, func(w io.Writer) error { return printFacts(w, facts) }); err != nil {
 				return err
 			}
@@ -60,13 +72,76 @@ func otherTestbeds(ctx context.Context, root string) kernel.Fact {
 	return f
 }
 
+// A scenario of two hosts that takes less than a second.
+//
+//go:embed twohosts
+var twoHosts embed.FS
+
+// twoHostsTime bounds the run of two hosts, without its removal.
+const twoHostsTime = 30 * time.Second
+
+// twoHosts runs a coflow between two hosts, computes its completion time from their captures and
+// removes everything. A running testbed is not disturbed.
+func (a *app) twoHosts(ctx context.Context, dir string, others kernel.Fact) kernel.Fact {
+	f := kernel.Fact{Group: "testbed", Name: "two hosts", Needed: true, Cost: "testbed run and testbed up fail in the same way"}
+	if err := a.needRoot("doctor", createsNamespaces); err != nil {
+		f.Detail = err.Error()
+		return f
+	}
+	if !others.Have && !others.Unknown {
+		f.Unknown, f.Detail = true, "not built, because it would disturb others: "+others.Detail
+		return f
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, twoHostsTime, fmt.Errorf("not complete after %v", twoHostsTime))
+	defer cancel()
+	began := time.Now()
+	o, err := a.runTwoHosts(ctx, dir)
+	if err != nil {
+		lines := strings.Split(err.Error(), "\n")
+		if f.Detail = lines[0]; len(lines) > 1 { // mostly of other hosts
+			f.Detail += "; and " + words.Plural(len(lines)-1, "error", "errors")
+		}
+		return f
+	}
+	f.Have = true
+	f.Detail = fmt.Sprintf("built, sent data by TCP, captured the packets and removed all in %v; verdict %v", time.Since(began).Round(time.Millisecond), o.Level())
+	return f
+}
+
+// runTwoHosts runs the scenario in a temporary directory where dir is or would be made.
+func (a *app) runTwoHosts(ctx context.Context, dir string) (o *runner.Outcome, err error) {
+	const name = "twohosts/scenario.yaml"
+	text, err := twoHosts.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	s, err := scenario.Parse(name, text, scenario.Options{Catalog: catalog.All(), Open: twoHosts.Open})
+	if err != nil {
+		return nil, err
+	}
+	at, err := kernel.Existing(dir)
+	if err != nil {
+		return nil, err
+	}
+	out, err := os.MkdirTemp(at, ".doctor-")
+	if err != nil {
+		return nil, fmt.Errorf("make a run directory (choose another place with --dir): %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(out)) }()
+	o, err = runner.Execute(ctx, s, runner.Options{Out: out, StateRoot: a.state, Version: version, Captures: runner.DropCaptures})
+	if err == nil && o.Level() != verdict.Void && (o.Report.Summary.Arms[0].CCT == nil || o.Report.Summary.Arms[0].CCT.N != 1) {
+		err = errors.New("its captures show no completed coflow")
+	}
+	return o, err
+}
+
 // calibrated reports whether this machine and kernel are calibrated.
 func calibrated() kernel.Fact {
 	f := kernel.Fact{Group: "machine", Name: "calibration", Cost: "links get default buckets, and an excessive load is not refused (run: sudo testbed calibrate)"}
 	c, err := calibration.Load()
 	switch {
 	case err != nil:
-		f.Unknown, f.Detail = true, err.Error()
+		f.Needed, f.Detail, f.Cost = true, err.Error(), "testbed run and testbed up refuse to start: remove the file"
 	case c == nil:
 		f.Detail = "not calibrated for this kernel"
 	default:

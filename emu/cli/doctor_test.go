@@ -69,12 +69,15 @@ func TestDoctorTellsOfCalibration(t *testing.T) {
 		name, env string
 		write     func() error
 		have      bool
+		needed    bool
 		want      []string
 	}{
-		{"none", "", nil, false, []string{"not calibrated", "default buckets"}},
-		{"calibrated", path, func() error { return c.Write(path) }, true, []string{"calibrated on 2024-05-06"}},
-		{"of another kernel", path, func() error { o := c; o.Kernel = "1.2.3"; return o.Write(path) }, true, []string{"calibrated on 2024-05-06", "another machine or kernel (1.2.3)"}},
-		{"no calibration", path, func() error { return os.WriteFile(path, []byte("x"), 0o600) }, false, []string{"?", path}},
+		{"none", "", nil, false, false, []string{"not calibrated", "default buckets"}},
+		{"calibrated", path, func() error { return c.Write(path) }, true, false, []string{"calibrated on 2024-05-06"}},
+		{"of another kernel", path, func() error { o := c; o.Kernel = "1.2.3"; return o.Write(path) }, true, false,
+			[]string{"calibrated on 2024-05-06", "another machine or kernel (1.2.3)"}},
+		{"no calibration", path, func() error { return os.WriteFile(path, []byte("x"), 0o600) }, false, true,
+			[]string{"MISSING", path, "refuse to start: remove the file"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Setenv("XDG_CACHE_HOME", dir)
@@ -85,7 +88,7 @@ func TestDoctorTellsOfCalibration(t *testing.T) {
 				}
 			}
 			f := calibrated()
-			if f.Have != tt.have || f.Needed {
+			if f.Have != tt.have || f.Needed != tt.needed {
 				t.Errorf("%+v", f)
 			}
 			var b strings.Builder

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -25,7 +26,8 @@ func (a *app) upCmd() *cobra.Command {
 		Use: "up SCENARIO", Short: "Build a scenario's fabric and leave it up",
 		Long: `Up builds the fabric of a scenario, without its workload, for use by hand: run commands in
 its hosts with "testbed exec" and "testbed shell", watch its links with "testbed inspect",
-break them with "testbed fault". It stays until "testbed down".`,
+break them with "testbed fault". It stays until "testbed down", or until the container or
+the mount namespace ends in which it was built.`,
 		Example: `  sudo testbed up scripts/quickstart/scenario.yaml --name lab
   sudo testbed exec h0-00 -- ping -c 3 10.3.4.1
   sudo testbed down lab`,
@@ -95,6 +97,12 @@ func up(ctx context.Context, root string, s deploy.State, p *plan.Plan) (took ti
 		err = deploy.Verify(ctx, p, x)
 	}
 	if err == nil {
+		var note string
+		if note, err = lasts(filepath.Join(owned.PinDir(), s.Namespaces[0])); note != "" {
+			notes = append(notes, note)
+		}
+	}
+	if err == nil {
 		err = owned.SetReady()
 	}
 	err = errors.Join(err, x.Close())
@@ -102,6 +110,20 @@ func up(ctx context.Context, root string, s deploy.State, p *plan.Plan) (took ti
 		return 0, nil, errors.Join(err, owned.Remove(context.WithoutCancel(ctx), kernel.Reaper{}))
 	}
 	return time.Since(start), notes, owned.Release()
+}
+
+// lasts returns an error if a testbed with the given pin ends with this process, and a note if it ends
+// with the session.
+func lasts(pin string) (note string, err error) {
+	const remedy = "to keep it: sudo nsenter -t 1 -m -- testbed up …"
+	life, err := kernel.LifetimeOf(pin)
+	switch {
+	case err != nil || life == kernel.UntilRemoved:
+		return "", err
+	case life == kernel.WithSession:
+		return "it ends with this mount namespace, which is not that of the machine (" + remedy + ")", nil
+	}
+	return "", hinted{errors.New("the testbed would end with this process: its mount namespace is private"), remedy}
 }
 
 func (a *app) downCmd() *cobra.Command {

@@ -65,7 +65,7 @@ func (x *Executor) Do(ctx context.Context, op plan.Op) error {
 	case plan.Namespace:
 		err = x.create(op.Name)
 	case plan.Sysctl:
-		err = x.inNamespace(op.Namespace, func(b *builder) error { return b.set(op.Set) })
+		return x.inNamespace(op.Namespace, func(b *builder) error { return b.set(op) })
 	case plan.Veth:
 		err = x.link(op)
 	case plan.Offloads:
@@ -260,23 +260,30 @@ func (b *builder) close() error {
 }
 
 // set writes kernel parameters. Only threads inside a namespace see its parameters.
-func (b *builder) set(settings []plan.Setting) error {
+func (b *builder) set(op plan.Sysctl) error {
 	return b.do(func() error {
-		for _, s := range settings {
-			path := "/proc/sys/" + strings.ReplaceAll(s.Key, ".", "/")
-			fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
-			if errors.Is(err, unix.ENOENT) {
-				return fmt.Errorf("%s: %w", s.Key, deploy.ErrUnsupported)
-			} else if err != nil {
-				return fmt.Errorf("%s: %w", s.Key, err)
-			}
-			_, err = unix.Write(fd, []byte(s.Value))
-			if err := errors.Join(err, unix.Close(fd)); err != nil {
-				return fmt.Errorf("%s: %w", s.Key, err)
+		for _, s := range op.Set {
+			one := plan.Sysctl{Namespace: op.Namespace, Set: []plan.Setting{s}, Optional: op.Optional}
+			if err := writeParameter(s); err != nil {
+				return fmt.Errorf("%s: %w", one, err)
 			}
 		}
 		return nil
 	})
+}
+
+func writeParameter(s plan.Setting) error {
+	fd, err := unix.Open("/proc/sys/"+strings.ReplaceAll(s.Key, ".", "/"), unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return deploy.ErrUnsupported
+	case errors.Is(err, unix.EROFS):
+		return fmt.Errorf("%w (/proc/sys: %s)", err, inContainers)
+	case err != nil:
+		return fmt.Errorf("%w%s", err, privilege(err))
+	}
+	_, err = unix.Write(fd, []byte(s.Value))
+	return errors.Join(err, unix.Close(fd))
 }
 
 func (b *builder) route(op plan.Route) error { return b.handle.RouteAdd(b.routeOf(op)) }

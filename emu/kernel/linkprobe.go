@@ -100,7 +100,7 @@ func (p *prober) listen(namespace string) error {
 		p.listeners[namespace], p.order = l, append(p.order, l)
 		// A leaf receives from all its hosts at once. The default buffer fits about 250 frames.
 		const buffer = 1 << 21
-		if err := unix.SetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, buffer); err != nil {
+		if err := enlarge(l.fd, buffer, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF); err != nil {
 			return fmt.Errorf("probe: set the receive buffer in %q: %w", namespace, err)
 		}
 		return nil

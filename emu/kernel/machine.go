@@ -146,15 +146,21 @@ func FreeSpace(dir string) (units.Bytes, error) {
 	return free, err
 }
 
-// freeSpace returns the free space and dir itself, or its nearest existing parent.
-func freeSpace(dir string) (at string, free units.Bytes, err error) {
-	at, err = filepath.Abs(dir)
+// Existing returns the absolute path of dir, or of its nearest existing parent.
+func Existing(dir string) (string, error) {
+	at, err := filepath.Abs(dir)
 	for err == nil {
 		if _, err2 := os.Stat(at); err2 == nil || at == "/" || !errors.Is(err2, fs.ErrNotExist) {
 			break
 		}
 		at = filepath.Dir(at)
 	}
+	return at, err
+}
+
+// freeSpace returns the free space and the directory Existing(dir).
+func freeSpace(dir string) (at string, free units.Bytes, err error) {
+	at, err = Existing(dir)
 	var st unix.Statfs_t
 	if err == nil {
 		err = unix.Statfs(at, &st)

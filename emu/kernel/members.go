@@ -74,8 +74,7 @@ func openMembers(s deploy.Scope) (*members, error) {
 	m := &members{names: map[nsID]string{}, cgroup: s.Cgroup}
 	for _, name := range s.Names {
 		path := filepath.Join(s.Pins, name)
-		var fsys unix.Statfs_t
-		if unix.Statfs(path, &fsys) != nil || fsys.Type != unix.NSFS_MAGIC {
+		if !isNamespace(path) {
 			continue // not pinned yet, or no longer
 		}
 		f, err := os.Open(path)

@@ -16,6 +16,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/containernetworking/plugins/pkg/ns"
@@ -118,8 +119,56 @@ func change(req *nl.NetlinkRequest) error {
 
 // privilege returns advice to append to an error caused by missing privilege, otherwise "".
 func privilege(err error) string {
-	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+	if !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) {
+		return ""
+	}
+	if os.Geteuid() != 0 {
 		return ` (needs root: run it with sudo, or inside "unshare -rmn")`
 	}
-	return ""
+	var lacks []string
+	for _, f := range capabilities() {
+		if !f.Have {
+			lacks = append(lacks, f.Name)
+		}
+	}
+	if len(lacks) == 0 {
+		return " (this root may not: " + inContainers + ")"
+	}
+	return fmt.Sprintf(" (this root lacks %s: %s)", strings.Join(lacks, ", "), inContainers)
+}
+
+// inContainers is the document with the privileges that a container needs.
+const inContainers = "see docs/hand.md, In a container"
+
+// Lifetime is the time for which pinned namespaces exist. A pin is a mount, which ends with the last
+// process of its mount namespace.
+type Lifetime int
+
+// The values of Lifetime.
+const (
+	UntilRemoved Lifetime = iota
+	WithSession           // ends with the caller's mount namespace, which its parent shares
+	WithProcess           // ends with this process
+)
+
+// LifetimeOf returns the lifetime of the namespace that is pinned at path. It stays until it is removed
+// if the first process, that of the machine or of the container, has the mount too.
+func LifetimeOf(path string) (Lifetime, error) {
+	id, err := idOf(path)
+	if err != nil {
+		return WithProcess, err
+	}
+	mounts, err := os.ReadFile("/proc/1/mountinfo")
+	switch {
+	case os.Getpid() == 1: // of a container, which ends with this process
+		return WithProcess, nil
+	case err == nil && strings.Contains(string(mounts), fmt.Sprintf(" net:[%d] ", id.inode)):
+		return UntilRemoved, nil
+	}
+	own, err := os.Readlink("/proc/self/ns/mnt")
+	parents, parentErr := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", os.Getppid()))
+	if err == nil && parentErr == nil && own == parents {
+		return WithSession, nil
+	}
+	return WithProcess, err
 }

@@ -114,7 +114,7 @@ func (w *Notices) open() (err error) {
 				continue // a kernel without nftables
 			}
 			if err == nil {
-				err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, noticeBuffer)
+				err = enlarge(fd, noticeBuffer, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF)
 			}
 			if err == nil {
 				err = unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})

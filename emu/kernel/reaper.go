@@ -94,7 +94,7 @@ func unpin(path string) error {
 		if errors.Is(err, unix.ENOENT) {
 			return nil
 		}
-		if errors.Is(err, unix.EINVAL) { // not, or no longer, a mount
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM) && !isNamespace(path) { // not, or no longer, a mount
 			break
 		}
 		if err != nil {
@@ -105,4 +105,10 @@ func unpin(path string) error {
 		return err
 	}
 	return nil
+}
+
+// isNamespace reports whether a namespace is pinned at path.
+func isNamespace(path string) bool {
+	var fsys unix.Statfs_t
+	return unix.Statfs(path, &fsys) == nil && fsys.Type == unix.NSFS_MAGIC
 }

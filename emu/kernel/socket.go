@@ -70,11 +70,7 @@ func (o SocketOptions) apply(fd int) error {
 // the value to allow for its overhead.
 func setBuffer(fd int, what, limit string, size units.Bytes, force, option int) error {
 	half := int(min(size/2, math.MaxInt32/2))
-	err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, force, half)
-	if errors.Is(err, unix.EPERM) { // root only in a user namespace
-		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, half)
-	}
-	if err != nil {
+	if err := enlarge(fd, half, force, option); err != nil {
 		return fmt.Errorf("%s buffer %v: %w", what, size, err)
 	}
 	got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, option)
@@ -85,6 +81,15 @@ func setBuffer(fd int, what, limit string, size units.Bytes, force, option int) 
 		return fmt.Errorf("%s buffer %v: %w", what, size, err)
 	}
 	return nil
+}
+
+// enlarge sets the size of a buffer. Root of a user namespace gets the machine's limit at most.
+func enlarge(fd, size, force, option int) error {
+	err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, force, size)
+	if errors.Is(err, unix.EPERM) {
+		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, size)
+	}
+	return err
 }
 
 func btoi(b bool) int {
