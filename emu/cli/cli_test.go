@@ -3,9 +3,12 @@ package cli
 import (
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"testbed/policies/catalog"
 )
 
 // raceEnv has the settings of the race detector. Its default keeps a program for a
@@ -48,6 +51,9 @@ func TestScripts(t *testing.T) {
 			e.Setenv(raceEnv, os.Getenv(raceEnv))
 			e.Setenv("QUICKSTART", root+"/../../scripts/quickstart")
 			e.Setenv("TESTBED_STATE_DIR", e.WorkDir+"/state")
+			for _, role := range catalog.All().Roles() { // for cmpenv: what errors list
+				e.Setenv("POLICIES_"+role, strings.Join(catalog.All().Names(role), ", "))
+			}
 			return nil
 		},
 	})

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 
 	"testbed/policies"
 	"testbed/policies/coflow"
@@ -19,12 +19,27 @@ import (
 	"testbed/workloads"
 )
 
+// Names are sorted, each is there once, and the examples of a role are among them.
 func TestNames(t *testing.T) {
-	for role, want := range map[string][]string{RoleCoflow: {"aalo", "aalo-oracle", "equal-share", "fair", "fifo", "lcf", "ncf", "philae", "philae-sim", "saath", "scf", "sebf", "sincronia", "srtf"}, RolePlacement: {"hdfs", "least-loaded", "oracle", "power-of-two", "sinbad", "uniform"}, RoleTask: {"drf", "fair", "fifo"}, "nonsense": nil} {
-		if d := cmp.Diff(want, All().Names(role)); d != "" {
-			t.Errorf("Names(%q) (-want +got):\n%s", role, d)
+	for _, role := range All() {
+		names := All().Names(role.Name)
+		if len(names) != len(role.Policies) || !slices.IsSorted(names) || len(slices.Compact(slices.Clone(names))) != len(names) {
+			t.Errorf("Names(%q) = %q of %d policies", role.Name, names, len(role.Policies))
+		}
+		for _, name := range role.Examples {
+			if !slices.Contains(names, name) {
+				t.Errorf("Names(%q) = %q, without the example %s", role.Name, names, name)
+			}
 		}
 	}
+	if names := All().Names("nonsense"); names != nil {
+		t.Errorf("names of no role: %q", names)
+	}
+}
+
+// available returns the end of the error about an unknown policy.
+func available(role string) string {
+	return "available: " + strings.Join(All().Names(role), ", ") + ")"
 }
 
 // Every entry is documented, its defaults are valid, and its policy satisfies the
@@ -342,10 +357,10 @@ func TestErrors(t *testing.T) {
 		params map[string]any
 		want   []string
 	}{
-		{RoleCoflow, "sbef", nil, []string{`unknown coflow policy "sbef" (did you mean "sebf"? available: aalo, aalo-oracle, equal-share, fair, fifo, lcf, ncf, philae, philae-sim, saath, scf, sebf, sincronia, srtf)`}},
+		{RoleCoflow, "sbef", nil, []string{`unknown coflow policy "sbef" (did you mean "sebf"? ` + available(RoleCoflow)}},
 		{RoleCoflow, "SEBF", nil, []string{`did you mean "sebf"?`}},
-		{RoleCoflow, "hdfs", nil, []string{`unknown coflow policy "hdfs" (available: aalo, aalo-oracle, equal-share, fair, fifo, lcf, ncf, philae, philae-sim, saath, scf, sebf, sincronia, srtf)`}},
-		{RoleCoflow, "", nil, []string{`unknown coflow policy "" (available: aalo, aalo-oracle, equal-share, fair, fifo, lcf, ncf, philae, philae-sim, saath, scf, sebf, sincronia, srtf)`}},
+		{RoleCoflow, "hdfs", nil, []string{`unknown coflow policy "hdfs" (` + available(RoleCoflow)}},
+		{RoleCoflow, "", nil, []string{`unknown coflow policy "" (` + available(RoleCoflow)}},
 		{RoleCoflow, "fifo", map[string]any{"allocation": "mad", "reallocate": "1us", "priorities": -1}, []string{
 			`fifo: allocation: mad: must be even, greedy, madd or maxmin`,
 			`fifo: reallocate: 1us: must be flows, coflows or a duration such as "8ms", from 100µs to 1h0m0s`,
@@ -362,7 +377,7 @@ func TestErrors(t *testing.T) {
 			`sebf: rejected: true: must be background or last`}},
 		{RoleCoflow, "sebf", map[string]any{"deadline": 1.5, "backfill": "none"}, []string{
 			`coflow policy sebf: deadline 1.5: works only with allocation madd and backfill greedy, not with madd and none`}},
-		{RolePlacement, "sindbad", nil, []string{`did you mean "sinbad"? available: hdfs, least-loaded, oracle, power-of-two, sinbad, uniform`}},
+		{RolePlacement, "sindbad", nil, []string{`did you mean "sinbad"? ` + available(RolePlacement)}},
 		{"shuffle", "fifo", nil, []string{`unknown role "shuffle": must be coflow, placement or tasks`}},
 		{RoleCoflow, "fair", map[string]any{"weight": 1}, []string{`coflow policy fair: unknown parameter "weight" (it has no parameters)`}},
 		{RolePlacement, "sinbad", map[string]any{"treshold": "1MB", "tolerance": 101, "min_blocks": 1.5, "consider_load": "yes"}, []string{

@@ -120,7 +120,7 @@ func TestTaskErrors(t *testing.T) {
 		params map[string]any
 		want   []string
 	}{
-		{"fiar", nil, []string{`unknown tasks policy "fiar" (did you mean "fair"? available: drf, fair, fifo)`}},
+		{"fiar", nil, []string{`unknown tasks policy "fiar" (did you mean "fair"? ` + available(RoleTask)}},
 		{"fifo", map[string]any{"pools": "a=1"}, []string{`tasks policy fifo: unknown parameter "pools"`}},
 		{"fair", map[string]any{"pools": "a=0,b", "inside": "lifo", "starving_fraction": 0, "split": 0, "t1": -1, "heartbeat_tasks": 1.5}, []string{
 			`fair: pools: pool "a=0": weight "0": must be a number above 0`, `pool "b": expected user=weight`, `fair: inside: lifo: must be fair or fifo`,

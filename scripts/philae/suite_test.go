@@ -22,7 +22,6 @@ import (
 
 	"testbed/emu/flowsim"
 	"testbed/emu/longtest"
-	"testbed/policies/catalog"
 	"testbed/scripts/suite"
 	"testbed/workloads"
 	"testbed/workloads/oracletest"
@@ -297,20 +296,6 @@ func TestScale(t *testing.T) {
 		}
 		if got := strings.Join(slices.Sorted(maps.Keys(skipped)), " "); got != tt.skipped {
 			t.Errorf("%s: skipped %s, want %s", tt.name, got, tt.skipped)
-		}
-	}
-}
-
-// The table contains every policy of the catalog.
-func TestEveryone(t *testing.T) {
-	listed := map[string]bool{}
-	for _, text := range tablePolicies {
-		name, _, _ := strings.Cut(text, ":")
-		listed[name] = true
-	}
-	for _, name := range catalog.All().Names(catalog.RoleCoflow) {
-		if !listed[name] {
-			t.Errorf("the table leaves out %s", name)
 		}
 	}
 }
