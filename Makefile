@@ -1,3 +1,4 @@
+# make         build the program, man pages and completions
 # make demo    build, then run the quickstart (root or sudo)
 # make test    the tests, on real packets too, in 5 minutes or less on two processors; needs Go
 #              and root or sudo. It leaves out long tests and the race detector, and says so
@@ -8,8 +9,9 @@
 #              faults and clean runs, comparisons of whole traces, long tests on the stock kernel
 # make picture  the picture of the README, from the newest run of the quickstart or RUN=…
 #              (needs chromium)
-# make install    the program, man pages and completions below PREFIX (/usr/local), through
-#              sudo if that is not writable; make uninstall removes them
+# make install    what make has built, below PREFIX (/usr/local), through sudo if that is not
+#              writable; builds, which needs Go, only if something is missing; make uninstall
+#              removes it
 # make test-vm  the privileged tests on Debian's stock kernel, in qemu (docs/testing.md)
 # make suite-philae  compare the coflow schedulers of Philae's paper: on the trace TRACE (default:
 #              a generated one) with the flow-level simulator, then on packets (root or sudo);
@@ -31,10 +33,12 @@ SUDO    := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E env "PATH=$$PATH")
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X testbed/emu/cli.version=$(VERSION)
 
-.PHONY: build install uninstall man completions demo picture suite-philae suite-sinbad suite-fair suite-shufflewatcher suite-dolly test test-vm check nightly lint bench bench-build fuzz clean
+.PHONY: all build install uninstall man completions demo picture suite-philae suite-sinbad suite-fair suite-shufflewatcher suite-dolly test test-vm check nightly lint bench bench-build fuzz clean
 
 # OUT is the directory of everything that is built.
 OUT ?= bin
+
+all: build man completions
 
 build: $(OUT)/testbed
 
@@ -61,15 +65,20 @@ INSTALLED = $(SHARE)/testbed/installed
 AS_NEEDED = d="$(DESTDIR)$(PREFIX)"; while [ ! -e "$$d" ]; do d=$$(dirname "$$d"); done; \
 	if [ -w "$$d" ]; then as=; else as=sudo; fi; set -e
 
-install: build man completions
-	@$(AS_NEEDED); put() { $$as install -D -m "$$1" "$$2" "$(DESTDIR)$(PREFIX)/$$3"; echo "$(PREFIX)/$$3"; }; \
+# Root may have another PATH than the user who built, without go.
+BUILT = $(OUT)/testbed $(OUT)/man/testbed.1 $(addprefix $(OUT)/completions/,testbed _testbed testbed.fish)
+install:
+	@for f in $(BUILT); do [ ! -e "$$f" ] || continue; \
+		command -v $(GO) >/dev/null || { echo "make install: $$f is not built, and $(GO) is not in PATH: run make first, with Go in PATH" >&2; exit 1; }; \
+		$(MAKE) all; break; done
+	@$(AS_NEEDED); list=$$(mktemp); put() { $$as install -D -m "$$1" "$$2" "$(DESTDIR)$(PREFIX)/$$3"; echo "$(PREFIX)/$$3"; }; \
 	{ put 755 $(OUT)/testbed bin/testbed; \
 	put 644 $(OUT)/completions/testbed share/bash-completion/completions/testbed; \
 	put 644 $(OUT)/completions/_testbed share/zsh/site-functions/_testbed; \
 	put 644 $(OUT)/completions/testbed.fish share/fish/vendor_completions.d/testbed.fish; \
-	for page in $(OUT)/man/*; do put 644 "$$page" "share/man/man1/$$(basename "$$page")"; done; } >$(OUT)/installed; \
-	$$as install -D -m 644 $(OUT)/installed "$(INSTALLED)"; \
-	echo "installed $$(wc -l <$(OUT)/installed) files below $(DESTDIR)$(PREFIX) (list: $(INSTALLED))"
+	for page in $(OUT)/man/*; do put 644 "$$page" "share/man/man1/$$(basename "$$page")"; done; } >"$$list"; \
+	$$as install -D -m 644 "$$list" "$(INSTALLED)"; \
+	echo "installed $$(wc -l <"$$list") files below $(DESTDIR)$(PREFIX) (list: $(INSTALLED))"; rm -f "$$list"
 
 uninstall:
 	@[ -f "$(INSTALLED)" ] || { echo "make uninstall: $(INSTALLED) does not exist: not installed below $(DESTDIR)$(PREFIX)" >&2; exit 1; }

@@ -34,6 +34,7 @@ func TestInstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	mk("install")
+	installsWithoutGo(t, dest)
 	program := filepath.Join(dest, "usr", "bin", "testbed")
 	run := func(name string, args ...string) string {
 		t.Helper()
@@ -111,4 +112,50 @@ func TestInstall(t *testing.T) {
 	if _, err := os.Stat(other); err != nil {
 		t.Errorf("make uninstall removed a file of another package: %v", err)
 	}
+}
+
+// installsWithoutGo installs what was built with the PATH of sudo, which may have no go, and nothing
+// is compiled again. Where nothing is built, the error states the remedy.
+func installsWithoutGo(t *testing.T, dest string) {
+	const path = "PATH=/usr/sbin:/usr/bin:/sbin:/bin"
+	install := func(out string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), "make", "-s", "install", "DESTDIR="+t.TempDir(), "OUT="+out)
+		cmd.Env = []string{path}
+		text, err := cmd.CombinedOutput()
+		return string(text), err
+	}
+	built := filepath.Join(dest, "build", "testbed")
+	before, err := os.Stat(built)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := install(filepath.Dir(built)); err != nil || !strings.Contains(out, "installed ") {
+		t.Errorf("make install with %s: %v\n%s", path, err, out)
+	}
+	if after, err := os.Stat(built); err != nil || !os.SameFile(before, after) || !after.ModTime().Equal(before.ModTime()) {
+		t.Errorf("make install has built %s again (%v)", built, err)
+	}
+	look := exec.CommandContext(t.Context(), "sh", "-c", "command -v go")
+	look.Env = []string{path}
+	if out, err := look.Output(); err == nil {
+		t.Logf("not tested without go: it is at %s", out)
+		return
+	}
+	out, err := install(filepath.Join(t.TempDir(), "empty"))
+	if err == nil || !strings.Contains(out, "is not built, and go is not in PATH: run make first") {
+		t.Errorf("make install without go and without a build: %v\n%s", err, out)
+	}
+}
+
+// README.md names the Go of go.mod.
+func TestReadmeNamesGo(t *testing.T) {
+	for line := range strings.Lines(read(t, "go.mod")) {
+		if version, ok := strings.CutPrefix(strings.TrimSpace(line), "go "); ok {
+			if want := "Go " + strings.TrimSuffix(version, ".0") + " from [go.dev/dl]"; !strings.Contains(read(t, "README.md"), want) {
+				t.Errorf("README.md does not state %q", want)
+			}
+			return
+		}
+	}
+	t.Error("go.mod states no version of Go")
 }

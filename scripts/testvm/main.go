@@ -70,7 +70,7 @@ var tools = map[string]string{
 	"uname": "coreutils", "stty": "coreutils", "getent": "libc-bin",
 	"mv": "coreutils", "ln": "coreutils", "head": "coreutils", "tail": "coreutils", "wc": "coreutils", "truncate": "coreutils", "test": "coreutils",
 	"grep": "grep", "sed": "sed", "cmp": "diffutils",
-	"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "nsenter": "util-linux", "mount": "mount", "umount": "mount", "ping": "iputils-ping", "mkfs.ext4": "e2fsprogs",
+	"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "nsenter": "util-linux", "setpriv": "util-linux", "mount": "mount", "umount": "mount", "ping": "iputils-ping", "mkfs.ext4": "e2fsprogs",
 }
 
 // optionalTools are left out if this machine does not have them; the tests that use them
