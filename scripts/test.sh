@@ -11,8 +11,8 @@ cd "$(dirname "$0")/.."
 mode=${1:-}
 GO=${GO:-go}
 case $mode in
-short) name="make test" ;;
-all) name="make check" ;;
+short) name="make test" privileged=namespaces ;;
+all) name="make check" privileged=1 ;;
 nightly) name="make nightly" ;;
 *) echo "usage: $0 short|all|nightly" >&2; exit 2 ;;
 esac
@@ -30,7 +30,7 @@ if [ "$(id -u)" != 0 ]; then
 	fi
 	sudo="sudo -E env PATH=$PATH"
 fi
-export TESTBED_PRIVILEGED=1
+export TESTBED_PRIVILEGED=$privileged # which skips are failures: package netnstest
 
 missing=
 for p in tc:iproute2 tshark tcptrace tcpdump iperf3 chromium; do

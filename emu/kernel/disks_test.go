@@ -35,9 +35,7 @@ func TestDisks(t *testing.T) {
 	netnstest.Require(t)
 	tooltest.Need(t, mkfs)
 	f, err := DiskThrottle()
-	if err != nil {
-		t.Fatal(err)
-	}
+	netnstest.Feature(t, err)
 	netnstest.Timing(t, func(t *testing.T) (ok bool) {
 		dir, err := filepath.EvalSymlinks(t.TempDir())
 		if err != nil {
@@ -121,9 +119,7 @@ func TestDisksThatCannotBeMade(t *testing.T) {
 	netnstest.Require(t)
 	tooltest.Need(t, mkfs)
 	f, err := DiskThrottle()
-	if err != nil {
-		t.Fatal(err)
-	}
+	netnstest.Feature(t, err)
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -169,9 +165,7 @@ func TestFullFileSystemUnderADisk(t *testing.T) {
 	netnstest.Require(t)
 	tooltest.Need(t, mkfs)
 	f, err := DiskThrottle()
-	if err != nil {
-		t.Fatal(err)
-	}
+	netnstest.Feature(t, err)
 	t.Run("tmpfs", func(t *testing.T) {
 		dir := realTemp(t)
 		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=16m"); err != nil {

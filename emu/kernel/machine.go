@@ -115,18 +115,6 @@ func typeInformation() Fact {
 	return Fact{Name: "eBPF type information", Have: err == nil, Detail: errorOr(err, "/sys/kernel/btf/vmlinux"), Cost: "nothing: a testbed measures by captures"}
 }
 
-func blkio() Fact {
-	f := Fact{Name: "cgroup v1 blkio", Cost: "disks of foreign programs are throttled with cgroup v2 or not at all; a testbed's own hosts do not need it"}
-	dir, err := findMount("cgroup", "blkio")
-	if err != nil || dir == "" {
-		f.Detail = errorOr(err, "not mounted")
-		return f
-	}
-	_, err = os.Stat(filepath.Join(dir, "blkio.throttle.write_bps_device"))
-	f.Have, f.Detail = err == nil, errorOr(err, dir+" throttles bytes per second")
-	return f
-}
-
 func loopDevices() Fact {
 	f := Fact{Name: "loop devices", Cost: "foreign programs cannot have a disk per host; a testbed's own hosts do not need it", Detail: "/dev/loop-control opens"}
 	file, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)

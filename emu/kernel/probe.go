@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -49,7 +48,7 @@ func Probe(dirs ...string) []Fact {
 	group("TCP", congestionControls()...)
 	group("TCP", tested.hashSeed)
 	group("captures", tested.capture, bpfFact(), typeInformation())
-	group("disks", blkio(), cgroups(), loopDevices())
+	group("disks", append(throttleFacts(), loopDevices())...)
 	for _, dir := range dirs {
 		group("disks", directory(dir)...)
 	}
@@ -262,17 +261,20 @@ func congestionControls() []Fact {
 	return facts
 }
 
-func cgroups() Fact {
-	f := Fact{Name: "cgroup v2 io.max", Cost: "disks of foreign programs are throttled with cgroup v1 or not at all; a testbed's own hosts do not need it"}
-	dir, err := findMount("cgroup2", "")
-	if err != nil || dir == "" {
-		f.Detail = errorOr(err, "cgroup version 2 is not mounted")
-		return f
+// throttleFacts returns the facts of Throttles.
+func throttleFacts() (facts []Fact) {
+	const without = "disks of foreign programs are throttled with cgroup %s or not at all; a testbed's own hosts do not need it"
+	names := map[ThrottleKind]string{Blkio: "cgroup v1 blkio", IOMax: "cgroup v2 io.max"}
+	others := map[ThrottleKind]string{Blkio: "v2", IOMax: "v1"}
+	for _, f := range Throttles() {
+		facts = append(facts, Fact{
+			Name:   names[f.Kind],
+			Have:   f.Missing == "",
+			Detail: cmp.Or(f.Missing, f.root+" throttles bytes per second"),
+			Cost:   fmt.Sprintf(without, others[f.Kind]),
+		})
 	}
-	controllers, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
-	f.Have = slices.Contains(strings.Fields(string(controllers)), "io")
-	f.Detail = errorOr(err, dir+" has "+cmp.Or(strings.TrimSpace(string(controllers)), "no controllers"))
-	return f
+	return facts
 }
 
 func processors() Fact {

@@ -1,5 +1,5 @@
-// Package netnstest is for tests that need the privilege to make network namespaces. Without it they
-// are skipped, or fail with TESTBED_PRIVILEGED=1, as in make test and continuous integration.
+// Package netnstest is for tests that need the privilege to make network namespaces, or a feature that
+// not every kernel has. Without it they are skipped with the reason, or fail: see Env.
 //
 // The package makes no namespace that outlives a call.
 package netnstest
@@ -12,20 +12,34 @@ import (
 	"testing"
 )
 
-// Env is the variable that turns skips into failures when it is "1".
+// Env is the variable that turns skips into failures: all of them if it is "1", as in make check and
+// continuous integration, and those for a missing privilege if it is anything else, as in make test.
 const Env = "TESTBED_PRIVILEGED"
 
 // Require skips the test, with the reason, if this process may not create network namespaces. If Env is
-// "1" the test fails instead.
+// set the test fails instead.
 func Require(t testing.TB) {
 	t.Helper()
 	err := allowed()
 	switch {
 	case err == nil:
-	case os.Getenv(Env) == "1":
-		t.Fatalf("%s=1, but %v", Env, err)
+	case os.Getenv(Env) != "":
+		t.Fatalf("%s=%s, but %v", Env, os.Getenv(Env), err)
 	default:
 		t.Skipf("%v: run the test as root, or inside \"unshare -rmn\"", err)
+	}
+}
+
+// Feature skips the test if missing is not nil: the reason, as testbed doctor gives it, why this machine
+// lacks a feature. If Env is "1" the test fails instead.
+func Feature(t testing.TB, missing error) {
+	t.Helper()
+	switch {
+	case missing == nil:
+	case os.Getenv(Env) == "1":
+		t.Fatalf("%s=1, but %v", Env, missing)
+	default:
+		t.Skip(missing)
 	}
 }
 
