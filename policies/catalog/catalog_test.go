@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-
 	"testbed/policies"
 	"testbed/policies/coflow"
 	"testbed/policies/placement"
