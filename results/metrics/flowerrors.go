@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"slices"
 	"time"
 
 	"testbed/results/flows"
@@ -120,6 +121,19 @@ func (e *FlowErrors) Sizes() (out []SizeError) {
 		out = append(out, s)
 	}
 	return out
+}
+
+// Beyond reports whether a flow alone on its path ends early by more than a share of its time.
+func (e *FlowErrors) Beyond(r flows.Records, share float64) bool {
+	return slices.ContainsFunc(r.Flows, func(f flows.FlowRecord) bool {
+		src, ok := e.hosts[f.Src]
+		dst, also := e.hosts[f.Dst]
+		if !ok || !also {
+			return false
+		}
+		early, whole := e.Early(f.Size, src, dst)
+		return float64(early) > share*float64(whole)
+	})
 }
 
 // Later returns FCTs as they would be at most, had no bucket been full: each later by Early.

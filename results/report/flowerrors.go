@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"testbed/results/metrics"
+	"testbed/results/verdict"
 	"testbed/topo/units"
 )
 
@@ -24,6 +25,53 @@ type FlowErrorSummary struct {
 	// over links that store and forward.
 	Tolerance float64             `json:"tolerance"`
 	Sizes     []metrics.SizeError `json:"sizes"`
+	short     bool                // some flow has an error beyond the tolerance
+}
+
+func (in Input) flowTolerance() float64 { return cmp.Or(in.FlowTolerance, DefaultFlowTolerance) }
+
+// shortFlows reports whether a flow's own error is beyond the tolerance.
+func (in Input) shortFlows() bool {
+	for _, a := range in.Arms {
+		for _, rep := range a.Repeats {
+			if rep.FlowErrors != nil && rep.FlowErrors.Beyond(rep.Records, in.flowTolerance()) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// shortFlowsCheck is the name of the check of repeats whose median flow may be too early.
+const shortFlowsCheck = "short-flows"
+
+// judgeShortFlows returns in with the repeats degraded whose median FCT would be larger by more than
+// the tolerance if no bucket had been full when a flow started.
+func (in Input) judgeShortFlows() Input {
+	in.Arms = slices.Clone(in.Arms)
+	for i := range in.Arms {
+		in.Arms[i].Repeats = slices.Clone(in.Arms[i].Repeats)
+		for k := range in.Arms[i].Repeats {
+			rep := &in.Arms[i].Repeats[k]
+			if rep.FlowErrors == nil || in.FluidModel || rep.Verdict.Level == verdict.Void {
+				continue
+			}
+			is := metrics.Summarize(metrics.FCTs(k, rep.Records)).P50
+			was := metrics.Summarize(rep.FlowErrors.Later(k, rep.Records)).P50
+			if float64(was-is) <= in.flowTolerance()*float64(was) {
+				continue
+			}
+			early := units.Percent(float64(was-is)/float64(was), 1)
+			rep.Verdict.Level = max(rep.Verdict.Level, verdict.Degraded)
+			rep.Verdict.Checks = append(slices.Clone(rep.Verdict.Checks), verdict.Check{
+				Name: shortFlowsCheck, Level: verdict.Degraded, Value: "median FCT up to " + early + " early",
+				Pass: "≤ " + units.Percent(in.flowTolerance(), 0), Void: "-",
+				Reason: "the median flow is so short that it passes full token buckets, up to " + early +
+					" earlier than links that store and forward: use fabric.link_model: store-and-forward, or larger flows",
+			})
+		}
+	}
+	return in
 }
 
 // flowErrors returns the errors of the first repeat whose captures state them; nil without one.
@@ -31,7 +79,7 @@ func (in Input) flowErrors() *FlowErrorSummary {
 	for _, a := range in.Arms {
 		for _, rep := range a.Repeats {
 			if rep.FlowErrors != nil {
-				return &FlowErrorSummary{cmp.Or(in.FlowTolerance, DefaultFlowTolerance), rep.FlowErrors.Sizes()}
+				return &FlowErrorSummary{Tolerance: in.flowTolerance(), Sizes: rep.FlowErrors.Sizes(), short: in.shortFlows()}
 			}
 		}
 	}
@@ -77,7 +125,7 @@ func (f *Metric) early(key, cell string) string {
 // flowErrorNotes states the errors of short flows below the table of FCT.
 func (r *Report) flowErrorNotes() []string {
 	e := r.Summary.FlowErrors
-	if e == nil {
+	if e == nil || !e.short {
 		return nil
 	}
 	var paths []string

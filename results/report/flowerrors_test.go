@@ -9,6 +9,7 @@ import (
 
 	"testbed/results/flows"
 	"testbed/results/metrics"
+	"testbed/results/verdict"
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
@@ -52,12 +53,20 @@ func TestEarlyFiguresAreMarked(t *testing.T) {
 	}{
 		{"default", func(*Input) {}, []string{"p50_us"}, []string{"6.40 ms†", "within a rack 1.5KB -100.0 %, 10KB -33.2 %", "across racks 1.5KB -100.0 %, 10KB -46.7 %, 50KB -12.3 %, 250KB -2.6 %", "†: may be early by more than 5 %"}, ""},
 		{"strict", func(in *Input) { in.FlowTolerance = 1e-4 }, []string{"mean_us", "p50_us", "p95_us", "p99_us"}, []string{"†: may be early by more than 0 %"}, ""},
-		{"large flows alone", func(in *Input) { in.Arms[0].Repeats[0].Records.Flows = r.Flows[4:] }, nil, []string{"within a rack"}, "†"},
+		{"large flows alone", func(in *Input) { in.Arms[0].Repeats[0].Records.Flows = r.Flows[4:] }, nil, nil, "Short flows"},
 		{"no buckets in the captures", func(in *Input) { in.Arms[0].Repeats[0].FlowErrors = nil }, nil, nil, "rack"},
 	} {
 		out := report(c.change)
 		if got := out.Summary.Arms[0].FCT.Early; !slices.Equal(got, c.early) {
 			t.Errorf("%s: early %v, want %v", c.name, got, c.early)
+		}
+		if got, want := *out.Summary.Arms[0].Verdict, verdict.Pass; slices.Contains(c.early, "p50_us") {
+			checks := out.Summary.Arms[0].Verdicts[0].Checks
+			if got != verdict.Degraded || !strings.Contains(checks[len(checks)-1].Reason, "link_model: store-and-forward") {
+				t.Errorf("%s: verdict %v, checks %+v", c.name, got, checks)
+			}
+		} else if got != want {
+			t.Errorf("%s: verdict %v, want %v", c.name, got, want)
 		}
 		var text bytes.Buffer
 		if err := out.Markdown(&text); err != nil {

@@ -168,6 +168,7 @@ func New(in Input) (*Report, error) {
 	if err := in.check(); err != nil {
 		return nil, err
 	}
+	in = in.judgeShortFlows()
 	r := &Report{in: in, Summary: Summary{Format: Format, RunID: in.RunID, Scenario: in.Scenario, Source: SourcePackets, Baseline: in.Arms[0].Name, Noise: in.Noise, Partial: in.Partial}}
 	if in.FluidModel {
 		r.Summary.Source = SourceFluidModel

@@ -238,10 +238,10 @@ func speedups(i int, a *ArmSummary, f *Metric) []string {
 	}
 	average, paired := none, none
 	if f != nil && f.Speedup != nil {
-		average = fmt.Sprintf("%.2f×", *f.Speedup)
+		average = f.early("mean_us", fmt.Sprintf("%.2f×", *f.Speedup))
 	}
 	if f != nil && f.Paired != nil {
-		paired = f.Paired.String()
+		paired = f.early("mean_us", f.Paired.String())
 	}
 	return []string{average, paired}
 }
