@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"testbed/results/export"
 	"testbed/results/safefile"
@@ -104,7 +104,7 @@ func (a *app) export(dirs []string, chosen []export.Table, format export.Format,
 	if out == "" && len(chosen) > 1 {
 		return usageError{fmt.Errorf("export: %d tables do not fit in one file: give -o DIR, or --table NAME", len(chosen))}
 	}
-	if f, ok := a.stdout.w.(*os.File); ok && out == "" && format == export.Parquet && isatty.IsTerminal(f.Fd()) {
+	if f, ok := a.stdout.w.(*os.File); ok && out == "" && format == export.Parquet && term.IsTerminal(int(f.Fd())) {
 		return usageError{errors.New("export: Parquet is binary, standard output is a terminal: give -o FILE")}
 	}
 	runs, err := a.openRuns(dirs)

@@ -7,9 +7,8 @@ import (
 	"os"
 	"strings"
 
-	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
-	"github.com/vbauerster/mpb/v8/cwriter"
+	"golang.org/x/term"
 
 	tables "testbed/results/table"
 )
@@ -64,8 +63,8 @@ func (a *app) show(f *forms, w written) error {
 
 // terminalWidth returns the width of the terminal w, or the default.
 func terminalWidth(w io.Writer) int {
-	if file, ok := w.(*os.File); ok && isatty.IsTerminal(file.Fd()) {
-		if width, _, err := cwriter.GetSize(int(file.Fd())); err == nil && width > 0 {
+	if file, ok := w.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
 			return width
 		}
 	}

@@ -14,9 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
-	"github.com/vbauerster/mpb/v8/cwriter"
+	"golang.org/x/term"
 
 	"testbed/emu/deploy"
 	"testbed/emu/inspect"
@@ -314,7 +313,7 @@ func (in *inspector) show(s snapshot) error {
 	}
 	var b bytes.Buffer
 	file, ok := in.stdout.w.(*os.File)
-	if !in.watch || !ok || !isatty.IsTerminal(file.Fd()) {
+	if !in.watch || !ok || !term.IsTerminal(int(file.Fd())) {
 		if err := drawSnapshot(&b, s, plainStyle(0)); err != nil {
 			return err
 		}
@@ -324,7 +323,7 @@ func (in *inspector) show(s snapshot) error {
 		_, err := in.stdout.Write(b.Bytes())
 		return err
 	}
-	width, height, err := cwriter.GetSize(int(file.Fd()))
+	width, height, err := term.GetSize(int(file.Fd()))
 	if err != nil {
 		width, height = tables.DefaultWidth, 24
 	}

@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
+	"golang.org/x/term"
 
 	"testbed/emu/runner"
 	"testbed/results/verdict"
@@ -76,7 +76,7 @@ type display struct {
 func (a *app) progress() *display {
 	d := &display{w: a.stderr, quiet: a.shown.quiet, every: cmp.Or(a.shown.every, defaultProgressEvery), now: time.Now}
 	if f, ok := a.screen.(*os.File); ok {
-		d.live = isatty.IsTerminal(f.Fd()) && os.Getenv("TERM") != "dumb"
+		d.live = term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 	}
 	if d.live {
 		d.w = a.screen

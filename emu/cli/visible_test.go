@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"testbed/results/pcap"
+	"testbed/results/rundir"
 	"testbed/results/rundir/rundirtest"
 )
 
@@ -138,6 +139,12 @@ func TestEscapesInManifestsAreVisible(t *testing.T) {
 			}
 			if err := os.WriteFile(path, b, 0o644); err != nil {
 				t.Fatal(err)
+			}
+			var sealed rundir.Manifest
+			if json.Unmarshal(b, &sealed) == nil { // else it is no manifest, which is shown as well
+				if err := sealed.Save(dir); err != nil {
+					t.Fatal(err)
+				}
 			}
 			for _, args := range [][]string{{"runs", runs}, {"runs", runs, "--json"}, {"replay", dir}, {"compare", dir}, {"plot", dir, "--list"}} {
 				p.shows(t, at, args...)
