@@ -44,7 +44,7 @@ const ExitCodes = `  0    success
   1    failure, interrupt, or a replay that differs
   2    incorrect usage
   3    the verdict of an arm is void: its results are withheld
-  4    refused before the start: the machine lacks capacity or memory
+  4    refused before the start: the machine lacks capacity, memory or a kernel feature
   126  exec, shell: the command cannot be executed
   127  exec, shell: command not found
   exec and shell otherwise return the exit code of the command that they run
@@ -176,7 +176,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 		return command.code
 	case errors.Is(err, errVoid):
 		return exitVoid
-	case errors.As(err, &refused):
+	case errors.As(err, &refused) || errors.Is(err, deploy.ErrUnsupported):
 		return exitRefused
 	case errors.As(err, &usage) || strings.HasPrefix(err.Error(), "unknown command"): // the latter is cobra's
 		return exitUsage

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	testscript.Main(tests{m}, map[string]func(){"reach": reach, "testbed": func() { os.Exit(Process()) }})
+	testscript.Main(tests{m}, map[string]func(){"reach": reach, "offloads": offloads, "testbed": func() { os.Exit(Process()) }})
 }
 
 // tests removes what they shared.

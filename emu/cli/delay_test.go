@@ -47,8 +47,8 @@ func TestRunWithADelay(t *testing.T) {
 		t.Fatal(err)
 	default:
 		t.Logf("NOT TESTED ON PACKETS: %v; what is tested is the refusal", err)
-		_, errs := p.run(t, exitFailure, "run", "delay.yaml")
-		for _, want := range []string{"this kernel has no netem", "modprobe sch_netem", "remove delay"} {
+		_, errs := p.run(t, exitRefused, "run", "delay.yaml")
+		for _, want := range []string{"delay.yaml:3:", "fabric.delay: this kernel has no qdisc netem", "modprobe sch_netem", "remove delay"} {
 			if !strings.Contains(errs, want) {
 				t.Errorf("refused with %q, want %q in it", errs, want)
 			}

@@ -47,9 +47,6 @@ the mount namespace ends in which it was built.`,
 			if err != nil {
 				return err
 			}
-			if err := runner.CheckFabric(fabric); err != nil {
-				return err
-			}
 			c, err := a.calibration()
 			if err != nil {
 				return err
@@ -58,7 +55,10 @@ the mount namespace ends in which it was built.`,
 			if err != nil {
 				return err
 			}
-			p := plan.Compile(name, fabric, plan.Options{Seed: s.RepeatSeed(0), Burst: burst})
+			p := runner.Plan(name, s, fabric, s.RepeatSeed(0), burst)
+			if err := runner.CheckFabric(s, fabric, p); err != nil {
+				return err
+			}
 			took, notes, err := up(cmd.Context(), a.state, deploy.State{ID: name, Kind: deploy.KindUp, Name: s.Spec.Name, Shape: s.Shape(), Namespaces: p.Namespaces(), Cgroup: kernel.ProcessCgroup(name)}, p)
 			if err != nil {
 				return err

@@ -44,13 +44,35 @@ func reach() {
 func upLab(t *testing.T) place {
 	t.Helper()
 	p := newPlace(t)
+	p.upHere(t)
+	return p
+}
+
+// upHere builds testbed lab from the scenario of the place. It is removed with the test.
+func (p place) upHere(t *testing.T) {
+	t.Helper()
 	t.Cleanup(func() {
 		if _, err := deploy.Collect(context.Background(), p.state, kernel.Reaper{}, true); err != nil {
 			t.Error(err)
 		}
 	})
 	p.run(t, 0, "up", "scenario.yaml", "--name", "lab")
-	return p
+}
+
+// edit replaces text of the scenario of the place.
+func (p place) edit(t *testing.T, old, text string) {
+	t.Helper()
+	path := filepath.Join(p.dir, "scenario.yaml")
+	b, err := os.ReadFile(path)
+	if err == nil && !strings.Contains(string(b), old) {
+		err = fmt.Errorf("%s has no %q", path, old)
+	}
+	if err == nil {
+		err = os.WriteFile(path, []byte(strings.Replace(string(b), old, text, 1)), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // combined runs a program on this machine.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -19,7 +20,10 @@ func (a *app) validateCmd() *cobra.Command {
 		Long: `Validate reports all errors of a scenario at once, each with its file, line and column. It
 reads the traces, workload files and job files that the scenario names, and builds nothing.
 SCENARIO may be -, standard input, as for all verbs that read a scenario: paths in it are then
-relative to the working directory.`,
+relative to the working directory.
+
+It does not require root. A warning names each kernel feature that the scenario needs and this
+machine lacks. The file is valid nevertheless: another machine, or testbed sim, can run it.`,
 		Example: `  testbed validate scenario.yaml
   testbed validate scripts/quickstart/facebook.yaml --set trace=FB2010-1Hr-150-0.txt`,
 		Args: exactly(1),
@@ -31,6 +35,9 @@ relative to the working directory.`,
 			p, err := runner.Preview(cmd.Context(), s, false)
 			if err != nil {
 				return err
+			}
+			for _, missing := range p.Missing {
+				fmt.Fprintln(a.stderr, "warning: this machine cannot run it:", missing)
 			}
 			return a.print(p, func(w io.Writer) error {
 				_, err := fmt.Fprintf(w, "%s: OK: %s\n", args[0], p)
@@ -53,7 +60,8 @@ func (a *app) planCmd() *cobra.Command {
 		Long: `Plan prints each operation as the ip, tc or sysctl command it stands for, and ahead
 of them, as comments, the totals of the workload, how long it would run and how
 much of this machine and its disk it would take, and whether "testbed run" starts it, starts it
-with a warning or refuses it. Nothing is built. Of a plan with more than --operations a
+with a warning or refuses it: the exit code is then 4, as that of run. Kernel features are tested
+by use, in a temporary namespace, which requires root. Nothing is built. Of a plan with more than --operations a
 few of each stage are printed, unless --full is given.`,
 		Example: `  testbed plan scenario.yaml | less
   testbed plan scenario.yaml --full > build.sh
@@ -91,7 +99,8 @@ few of each stage are printed, unless --full is given.`,
 			if a.json {
 				p.Plan = p.Plan.Short(most)
 			}
-			return a.print(p, func(w io.Writer) error { return p.Script(w, most) })
+			err = a.print(p, func(w io.Writer) error { return p.Script(w, most) })
+			return errors.Join(err, p.Refusal(false))
 		},
 	}
 	f.add(cmd)

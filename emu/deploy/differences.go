@@ -249,7 +249,13 @@ func destination(p netip.Prefix) string {
 }
 
 // via formats a route's next hops and what it has besides.
-func (r Route) via() string { return strings.Join(append([]string{hops(r.Via)}, r.Besides...), ", ") }
+func (r Route) via() string {
+	parts := []string{hops(r.Via)}
+	if r.Congestion != "" {
+		parts = append(parts, "congctl "+r.Congestion)
+	}
+	return strings.Join(append(parts, r.Besides...), ", ")
+}
 
 // hops formats next hops as ip(8) does, in the kernel's order: a multipath hash refers to it.
 func hops(via []plan.Hop) string {

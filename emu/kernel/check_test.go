@@ -35,7 +35,7 @@ func keep(t testing.TB, s topo.LeafSpine) *kept {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &kept{plan.Compile("check", f, plan.Options{Seed: 1}), NewExecutor(t.TempDir()), t}
+	k := &kept{plan.Compile("check", f, plan.Options{Seed: 1, Congestion: "cubic"}), NewExecutor(t.TempDir()), t}
 	d, err := deploy.Apply(t.Context(), k.plan, k.x)
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +84,9 @@ type alteration struct {
 	want                            []string // differences from the plan
 }
 
-const alteredShaper = "tc qdisc replace dev h0-01 root handle 1: tbf rate 2500000bps burst 2264b limit 50000b"
+const alteredShaper = "tc qdisc replace dev h0-01 root handle 1: tbf rate 20000000bit burst 2264b limit 50000b"
+
+const hostRoute = "ip route change default via %GW% dev eth0 proto static congctl cubic"
 
 const frameLost = "%s: a frame from %s is lost: no arrival within 200ms"
 
@@ -92,7 +94,7 @@ const frameLost = "%s: a frame from %s is lost: no arrival within 200ms"
 func alterations() []alteration {
 	const tbf, lost = alteredShaper, frameLost
 	return []alteration{
-		{"rate", "leaf0", strings.Replace(tbf, "2500000", "1250000", 1), tbf,
+		{"rate", "leaf0", strings.Replace(tbf, "20000000", "10000000", 1), tbf,
 			[]string{"leaf0>h0-01: rate 20Mbps in the plan, 10Mbps in the kernel"}},
 		{"burst", "leaf0", strings.Replace(tbf, "2264b", "2300b", 1), tbf,
 			[]string{"leaf0>h0-01: burst 2264 bytes in the plan, 2300 bytes in the kernel"}},
@@ -133,8 +135,12 @@ func alterations() []alteration {
 		{"device added", "leaf0", "ip link add stray type bridge", "ip link del stray",
 			[]string{"leaf0 stray: device none in the plan, stray in the kernel"}},
 		{"peak rate", "leaf0", tbf + " peakrate 30mbit mtu 3000", tbf, []string{"leaf0>h0-01: shaper's peak rate none in the plan, peak rate in the kernel"}},
-		{"route with an initial window", "h0-01", "ip route change default via %GW% dev eth0 proto static initcwnd 50", "ip route change default via %GW% dev eth0 proto static",
-			[]string{"h0-01: route default via %GW% dev eth0 in the plan, via %GW% dev eth0, initcwnd 50 in the kernel"}},
+		{"route with an initial window", "h0-01", "ip route change default via %GW% dev eth0 proto static congctl cubic initcwnd 50", hostRoute,
+			[]string{"h0-01: route default via %GW% dev eth0, congctl cubic in the plan, via %GW% dev eth0, congctl cubic, initcwnd 50 in the kernel"}},
+		{"another congestion control", "h0-01", "ip route change default via %GW% dev eth0 proto static congctl reno", hostRoute,
+			[]string{"h0-01: route default via %GW% dev eth0, congctl cubic in the plan, via %GW% dev eth0, congctl reno in the kernel"}},
+		{"no congestion control", "h0-01", "ip route change default via %GW% dev eth0 proto static", hostRoute,
+			[]string{"h0-01: route default via %GW% dev eth0, congctl cubic in the plan, via %GW% dev eth0 in the kernel"}},
 		{"rule", "leaf0", "ip rule add pref 100 lookup 7", "ip rule del pref 100", []string{"leaf0: rule 100: table 7 none in the plan, one in the kernel"}},
 		{"lo down", "h0-00", "ip link set lo down", "ip link set lo up",
 			[]string{"h0-00 lo: device up in the plan, down in the kernel"}},

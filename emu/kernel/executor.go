@@ -295,6 +295,7 @@ func (b *builder) routeOf(op plan.Route) *netlink.Route {
 		r.Type = unix.RTN_BLACKHOLE
 	case 1:
 		r.Gw, r.LinkIndex = op.Via[0].Addr.AsSlice(), b.index[op.Via[0].Device]
+		r.Congctl = op.Congestion
 	default:
 		for _, h := range op.Via {
 			r.MultiPath = append(r.MultiPath, &netlink.NexthopInfo{LinkIndex: b.index[h.Device], Gw: h.Addr.AsSlice()})

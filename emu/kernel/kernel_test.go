@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net"
@@ -46,6 +47,7 @@ func build(t testing.TB, s topo.LeafSpine, o plan.Options) *fabric {
 	if err != nil {
 		t.Fatal(err)
 	}
+	o.Congestion = cmp.Or(o.Congestion, "cubic")
 	b := &fabric{Fabric: f, plan: plan.Compile(t.Name(), f, o), pins: t.TempDir(), open: map[string]*Namespace{}, t: t}
 	d, err := deploy.Apply(t.Context(), b.plan, NewExecutor(b.pins))
 	if err != nil {
@@ -93,7 +95,8 @@ type flow struct {
 
 const testPort = 50060
 
-var cubic = SocketOptions{Congestion: "cubic"}
+// cubic are the options of most sockets. The routes of hosts state their congestion control.
+var cubic = SocketOptions{}
 
 // sink accepts connections on all given hosts and discards their data. It answers each connection
 // with one byte once its sender has closed its direction.

@@ -251,7 +251,9 @@ func (b *builder) parseRoute(m []byte, names map[int]string) (_ *deploy.Route, t
 			return nextHops(v, names, &r.Via)
 		case kind == unix.RTA_METRICS:
 			return attributes(v, func(kind uint16, v []byte) error {
-				if len(v) >= 4 {
+				if kind == unix.RTAX_CC_ALGO {
+					r.Congestion = unix.ByteSliceToString(v)
+				} else if len(v) >= 4 {
 					r.Besides = append(r.Besides, fmt.Sprintf("%s %d", metricName(kind), binary.NativeEndian.Uint32(v)))
 				}
 				return nil
@@ -274,7 +276,7 @@ func (b *builder) parseRoute(m []byte, names map[int]string) (_ *deploy.Route, t
 func metricName(kind uint16) string {
 	names := map[uint16]string{unix.RTAX_LOCK: "lock", unix.RTAX_MTU: "mtu", unix.RTAX_WINDOW: "window", unix.RTAX_RTT: "rtt", unix.RTAX_RTTVAR: "rttvar", unix.RTAX_SSTHRESH: "ssthresh",
 		unix.RTAX_CWND: "cwnd", unix.RTAX_ADVMSS: "advmss", unix.RTAX_REORDERING: "reordering", unix.RTAX_HOPLIMIT: "hoplimit", unix.RTAX_INITCWND: "initcwnd", unix.RTAX_FEATURES: "features",
-		unix.RTAX_RTO_MIN: "rto_min", unix.RTAX_INITRWND: "initrwnd", unix.RTAX_QUICKACK: "quickack", unix.RTAX_CC_ALGO: "congctl"}
+		unix.RTAX_RTO_MIN: "rto_min", unix.RTAX_INITRWND: "initrwnd", unix.RTAX_QUICKACK: "quickack"}
 	if name, ok := names[kind]; ok {
 		return name
 	}

@@ -13,8 +13,10 @@ import (
 
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"testbed/emu/deploy"
+	"testbed/emu/plan"
 )
 
 // Fact is a feature or resource that a testbed needs or benefits from, and its availability on this
@@ -44,8 +46,9 @@ func Probe(dirs ...string) []Fact {
 	tested := testInNamespace()
 	group("machine", release(), processors(), virtualisation(), load())
 	group("privileges", capabilities()...)
-	group("links", tested.links...)
-	group("TCP", congestionControls()...)
+	qdiscs, congestion := featureFacts()
+	group("links", append(tested.links, qdiscs...)...)
+	group("TCP", congestion...)
 	group("TCP", tested.hashSeed)
 	group("captures", tested.capture, bpfFact(), typeInformation())
 	group("disks", append(throttleFacts(), loopDevices())...)
@@ -109,7 +112,6 @@ type namespaceFacts struct {
 func testInNamespace() namespaceFacts {
 	made := Fact{Name: "network namespaces", Needed: true, Cost: "no hosts", Detail: "created one"}
 	veth, capture := vethFact(), captureFact()
-	qdiscs := qdiscFacts()
 	temporary, err := ns.TempNetNS()
 	if err != nil {
 		made.Detail = err.Error() + privilege(err)
@@ -117,14 +119,14 @@ func testInNamespace() namespaceFacts {
 		err = temporary.Do(func(ns.NetNS) error {
 			testVeth(&veth)
 			testCapture(&capture)
-			return testQdiscs(qdiscs)
+			return nil
 		})
 		if err = errors.Join(err, temporary.Close()); err != nil {
 			made.Detail = err.Error()
 		}
 	}
 	made.Have = err == nil
-	return namespaceFacts{append([]Fact{made, veth}, qdiscs...), hashSeedFact(), capture}
+	return namespaceFacts{[]Fact{made, veth}, hashSeedFact(), capture}
 }
 
 // untested is the detail of a fact before its test.
@@ -145,89 +147,53 @@ func testVeth(f *Fact) {
 	f.Have = true
 }
 
-func qdiscFacts() []Fact {
+// featureFacts returns facts about kinds of qdisc and about congestion controls.
+func featureFacts() (qdiscs, congestion []Fact) {
+	const unused = "nothing: a testbed does not use it"
+	const incomparable = "cannot be compared"
+	var features []plan.Feature
 	var facts []Fact
-	for _, q := range []struct {
-		kind, cost string
-		needed     bool
+	for _, x := range []struct {
+		kind       plan.FeatureKind
+		name, cost string
 	}{
-		{"tbf", "links cannot be shaped", true},
-		{"netem", "no emulated delay: fabrics with a delay are refused", false},
-		{"red", "no early detection and no ECN marks: fabrics with red are refused", false},
-		{"fq", "TCP paces with one timer per socket", false},
-		{"htb", "nothing: a testbed does not use it", false},
-		{"fq_codel", "nothing: a testbed does not use it", false},
-		{"prio", "nothing: a testbed does not use it", false},
-		{"ingress", "nothing: a testbed does not use it", false},
-		{"clsact", "nothing: a testbed does not use it", false},
+		{plan.QueueingDiscipline, "tbf", "links cannot be shaped"},
+		{plan.QueueingDiscipline, "netem", "no emulated delay and no links that store and forward: such fabrics are refused"},
+		{plan.QueueingDiscipline, "red", "no early detection and no ECN marks: fabrics with red are refused"},
+		{plan.QueueingDiscipline, "fq", "TCP paces with one timer per socket"},
+		{plan.QueueingDiscipline, "htb", unused},
+		{plan.QueueingDiscipline, "fq_codel", unused},
+		{plan.QueueingDiscipline, "prio", unused},
+		{plan.QueueingDiscipline, "ingress", unused},
+		{plan.QueueingDiscipline, "clsact", unused},
+		{plan.CongestionControl, "cubic", "the default of a testbed: select another"},
+		{plan.CongestionControl, "reno", incomparable},
+		{plan.CongestionControl, "dctcp", incomparable},
+		{plan.CongestionControl, "bbr", incomparable},
 	} {
-		facts = append(facts, Fact{Name: qdiscPrefix + q.kind, Needed: q.needed, Cost: q.cost, Detail: untested, Unknown: true})
+		f := plan.Feature{Kind: x.kind, Name: x.name}
+		features = append(features, f)
+		facts = append(facts, Fact{Name: f.String(), Needed: x.name == "tbf", Cost: x.cost})
 	}
-	return facts
-}
-
-const qdiscPrefix = "qdisc "
-
-// testQdiscs tests for the qdisc of each fact.
-func testQdiscs(facts []Fact) error {
-	route, err := routeSocket()
-	if err != nil {
-		return err
-	}
-	defer route.Close()
-	for i := range facts {
+	for i, err := range testFeatures(features) {
 		f := &facts[i]
-		err := testQdisc(route, strings.TrimPrefix(f.Name, qdiscPrefix))
-		f.Unknown = errors.Is(err, unix.EPERM)
-		f.Have = knowsQdisc(err)
+		f.Have, f.Unknown = err == nil, err != nil && !errors.Is(err, deploy.ErrUnsupported)
 		switch {
 		case f.Have:
 			f.Detail = "supported by the kernel"
 		case f.Unknown:
 			f.Detail = err.Error()
 		default:
-			f.Detail = "the kernel has no such kind"
+			f.Detail = "the kernel has no " + features[i].Module()
 		}
 	}
-	return nil
-}
-
-// testQdisc adds a qdisc of a kind to lo without its options. A kernel that supports the kind
-// accepts the request or rejects the options; otherwise it returns ENOENT.
-func testQdisc(route *nl.SocketHandle, kind string) error {
-	req := nl.NewNetlinkRequest(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_REPLACE|unix.NLM_F_ACK)
-	req.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: route}
-	req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: loopbackIndex, Handle: 1 << 16, Parent: netlink.HANDLE_ROOT})
-	req.AddData(nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated(kind)))
-	return change(req)
-}
-
-// knowsQdisc reports whether the error of testQdisc means that the kernel supports the kind.
-func knowsQdisc(err error) bool { return !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EPERM) }
-
-// haveQdiscs tests for qdiscs of several kinds in a temporary namespace.
-func haveQdiscs(kinds []string) (map[string]bool, error) {
-	have := map[string]bool{}
-	temporary, err := ns.TempNetNS()
-	if err != nil {
-		return nil, err
-	}
-	err = temporary.Do(func(ns.NetNS) error {
-		route, err := routeSocket()
-		if err != nil {
-			return err
-		}
-		defer route.Close()
-		for _, kind := range kinds {
-			err := testQdisc(route, kind)
-			if errors.Is(err, unix.EPERM) {
-				return err
-			}
-			have[kind] = knowsQdisc(err)
-		}
-		return nil
-	})
-	return have, errors.Join(err, temporary.Close())
+	first := slices.IndexFunc(features, func(f plan.Feature) bool { return f.Kind == plan.CongestionControl })
+	qdiscs, congestion = facts[:first], facts[first:]
+	inUse, err := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control")
+	found := fmt.Sprintf("available: %s; default of the machine: %s", strings.Join(availableCongestion(), " "),
+		strings.TrimSpace(string(inUse)))
+	congestion[0].Detail = errorOr(err, found) // shown once
+	return qdiscs, congestion
 }
 
 func hashSeedFact() Fact {
@@ -238,27 +204,6 @@ func hashSeedFact() Fact {
 		f.Detail = "not in this kernel"
 	}
 	return f
-}
-
-func congestionControls() []Fact {
-	available, err := os.ReadFile("/proc/sys/net/ipv4/tcp_available_congestion_control")
-	inUse, err2 := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control")
-	names := strings.Fields(string(available))
-	detail := fmt.Sprintf("available: %s; default of the machine: %s", strings.Join(names, " "), strings.TrimSpace(string(inUse)))
-	if err = errors.Join(err, err2); err != nil {
-		detail = err.Error()
-	}
-	var facts []Fact
-	for _, c := range []struct{ name, cost string }{
-		{"cubic", "the default of a testbed: select another"},
-		{"reno", "cannot be compared"},
-		{"dctcp", "cannot be compared"},
-		{"bbr", "cannot be compared"},
-	} {
-		facts = append(facts, Fact{Name: "TCP " + c.name, Have: slices.Contains(names, c.name), Detail: detail, Cost: c.cost})
-		detail = "" // shown once
-	}
-	return facts
 }
 
 // throttleFacts returns the facts of Throttles.

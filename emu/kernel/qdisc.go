@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -131,33 +130,6 @@ func redDecay(log uint8, packet float64) (decay [256]byte, cell uint8) {
 	}
 	decay[255] = maxShift
 	return decay, cell
-}
-
-// CheckNeeds returns an error that lists the features that p needs and this kernel lacks. It tests
-// them in a temporary namespace and builds nothing.
-func CheckNeeds(p *plan.Plan) error {
-	var kinds []string
-	needs := p.Needs()
-	for _, n := range needs {
-		if n.Key != "" { // features without a key are always needed: Probe reports them
-			kinds = append(kinds, n.Qdisc)
-		}
-	}
-	if len(kinds) == 0 {
-		return nil
-	}
-	have, err := haveQdiscs(kinds)
-	if err != nil {
-		return fmt.Errorf("test for the qdiscs %s: %w%s", strings.Join(kinds, ", "), err, privilege(err))
-	}
-	var errs []error
-	for _, n := range needs {
-		if n.Key != "" && !have[n.Qdisc] {
-			errs = append(errs, fmt.Errorf("this kernel has no %s, which %s of %s needs: load sch_%s (modprobe sch_%s), use a kernel that has it, or remove %s: %w",
-				n.Qdisc, n.Key, n.For, n.Qdisc, n.Qdisc, n.Key, deploy.ErrUnsupported))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // CheckPlan returns an error if this kernel or machine lacks the features or resources to carry out

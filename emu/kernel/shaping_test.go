@@ -175,11 +175,7 @@ func TestCrossRackRate(t *testing.T) {
 func needs(t *testing.T, kind, key string, s topo.LeafSpine) *fabric {
 	t.Helper()
 	netnstest.Require(t)
-	have, err := haveQdiscs([]string{kind})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if have[kind] {
+	if haveQdisc(t, kind) {
 		return build(t, s, plan.Options{Seed: 1})
 	}
 	if netnstest.Emulated() {
@@ -197,7 +193,7 @@ func needs(t *testing.T, kind, key string, s topo.LeafSpine) *fabric {
 	if err == nil {
 		t.Fatal(errors.Join(errors.New("built what this kernel cannot"), d.Destroy(context.Background())))
 	}
-	for _, part := range []string{"this kernel has no " + kind, "modprobe sch_" + kind, "remove " + key} {
+	for _, part := range []string{"this kernel has no qdisc " + kind, "modprobe sch_" + kind, "remove " + key} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("refused with %q, want %q in it", err, part)
 		}

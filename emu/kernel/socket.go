@@ -18,9 +18,6 @@ import (
 // SocketOptions are set on a TCP socket before it connects or listens, and apply to all connections
 // that a listener accepts. Keep-alives are always off, so that an idle connection sends no packets.
 type SocketOptions struct {
-	// Congestion is the congestion control, such as "cubic"; "" means the namespace's default. Root
-	// may use any that the kernel provides.
-	Congestion string
 	// SendBuffer and ReceiveBuffer are the fixed sizes of the socket's buffers, payload and kernel
 	// overhead together; 0 means automatic sizing.
 	SendBuffer, ReceiveBuffer units.Bytes
@@ -42,11 +39,6 @@ func (o SocketOptions) apply(fd int) error {
 	set := func(what string, level, option, value int) {
 		if err := unix.SetsockoptInt(fd, level, option, value); err != nil {
 			errs = append(errs, fmt.Errorf("%s %d: %w", what, value, err))
-		}
-	}
-	if o.Congestion != "" {
-		if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, o.Congestion); err != nil {
-			errs = append(errs, fmt.Errorf("congestion control %q: %w (available: see /proc/sys/net/ipv4/tcp_available_congestion_control)", o.Congestion, err))
 		}
 	}
 	if o.SendBuffer > 0 {

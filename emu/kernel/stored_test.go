@@ -27,16 +27,16 @@ func TestVerifyNamesAlteredLinksThatStoreAndForward(t *testing.T) {
 	built := plan.ShaperOf(f, link, 20*units.Mbps, nil)
 	command := strings.Replace(built.String(), " -n leaf0", "", 1)
 	// 100 frames of 1514 bytes in the queue, one more in a millisecond.
-	if want := "tc qdisc replace dev h0-01 root handle 1: netem delay 1000us rate 2500000bps limit 101"; command != want {
+	if want := "tc qdisc replace dev h0-01 root handle 1: netem delay 1000us rate 20000000bit limit 101"; command != want {
 		t.Errorf("the plan prints %q, want %q", command, want)
 	}
 	for _, c := range []struct{ from, to, want string }{
-		{"rate 2500000bps", "rate 1250000bps", "rate 20Mbps in the plan, 10Mbps in the kernel"},
-		{" rate 2500000bps", "", "rate 20Mbps in the plan, none in the kernel"},
+		{"rate 20000000bit", "rate 10000000bit", "rate 20Mbps in the plan, 10Mbps in the kernel"},
+		{" rate 20000000bit", "", "rate 20Mbps in the plan, none in the kernel"},
 		{"limit 101", "limit 50", "delay's limit 101 packets in the plan, 50 packets in the kernel"},
 		{"delay 1000us", "delay 6ms", "delay 1ms in the plan, 6ms in the kernel"},
 		{"limit 101", "limit 101 loss 1%", "delay's loss none in the plan, loss in the kernel"},
-		{"netem delay 1000us rate 2500000bps limit 101", "tbf rate 2500000bps burst 1514b limit 151400b", "qdisc netem at root in the plan, tbf in the kernel"},
+		{"netem delay 1000us rate 20000000bit limit 101", "tbf rate 20000000bit burst 1514b limit 151400b", "qdisc netem at root in the plan, tbf in the kernel"},
 	} {
 		k.sh("leaf0", "tc qdisc del dev h0-01 root && "+strings.Replace(command, c.from, c.to, 1))
 		if got := k.verify(); len(got) != 1 || got[0] != "leaf0>h0-01: "+c.want {

@@ -65,7 +65,7 @@ type Config struct {
 	// links are reported if it has policies.Needs.OracleLoad.
 	Needs      policies.Needs
 	Seed       uint64 // of the jitter
-	Congestion string // TCP congestion control of all sockets
+	Congestion string // of all connections, as the plan states it; "" is any
 	Settings   Settings
 	// Foreseen are the coflows that will arrive, whose connections are opened before they
 	// do under SetupSimultaneous. Flows of others, such as reads of blocks, are set up when
@@ -349,9 +349,9 @@ func (b *Backend) startAgents(ctx context.Context) error {
 	if b.cfg.Faults.Harms() && b.cfg.Silence > 0 {
 		peer = b.cfg.Silence
 	}
-	net := newNetwork(f, b.ns,
-		kernel.SocketOptions{Congestion: b.cfg.Congestion, SendBuffer: set.SendBuffer, ReceiveBuffer: set.ReceiveBuffer, NotSentLowat: set.NotSent},
-		kernel.SocketOptions{Congestion: b.cfg.Congestion, SendBuffer: set.BlockBuffer, ReceiveBuffer: set.ReceiveBuffer}, peer, set.Setup, set.SetupTime)
+	net := newNetwork(f, b.ns, b.cfg.Congestion,
+		kernel.SocketOptions{SendBuffer: set.SendBuffer, ReceiveBuffer: set.ReceiveBuffer, NotSentLowat: set.NotSent},
+		kernel.SocketOptions{SendBuffer: set.BlockBuffer, ReceiveBuffer: set.ReceiveBuffer}, peer, set.Setup, set.SetupTime)
 	net.routes, b.network = b.faults, net
 	b.work.Go(func() error { return ended(net.run(b.workCtx)) })
 	b.work.Go(func() error {

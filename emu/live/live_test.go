@@ -54,7 +54,7 @@ func newRigWith(t *testing.T, hostLink units.Rate, disks []units.Rate, patterns 
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := plan.Compile("live", f, plan.Options{Seed: 1})
+	p := plan.Compile("live", f, plan.Options{Seed: 1, Congestion: "cubic"})
 	owned, err := deploy.Create(t.Context(), filepath.Join(t.TempDir(), "state"), deploy.State{ID: "live", Kind: deploy.KindRun, Shape: shape, Namespaces: p.Namespaces()})
 	if err != nil {
 		t.Fatal(err)

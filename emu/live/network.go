@@ -87,9 +87,9 @@ type sourcePorts struct {
 // all others, so the two never meet.
 const firstPort, lastPort = 10000, 32000
 
-func newNetwork(f *topo.Fabric, ns map[string]*kernel.Namespace, socket, block kernel.SocketOptions, peerTimeout time.Duration, setup int, setupTime time.Duration) *network {
+func newNetwork(f *topo.Fabric, ns map[string]*kernel.Namespace, congestion string, socket, block kernel.SocketOptions, peerTimeout time.Duration, setup int, setupTime time.Duration) *network {
 	want := kernel.TCPState{
-		Congestion:    socket.Congestion,
+		Congestion:    congestion,
 		Timestamps:    true,
 		SACK:          true,
 		WindowScaling: true,

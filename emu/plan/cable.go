@@ -31,12 +31,12 @@ func CableOf(f *topo.Fabric, id topo.LinkID) Cable {
 // FabricRoute returns the route of a leaf to the rest of the fabric over the given spines.
 // Without spines it discards packets.
 func FabricRoute(r topo.RackID, spines []int) Route {
-	return Route{topo.LeafName(r), fabricPrefix, via(r, spines)}
+	return Route{Namespace: topo.LeafName(r), Dst: fabricPrefix, Via: via(r, spines)}
 }
 
 // RackRoute returns the route of a leaf to one other rack over the given spines.
 func RackRoute(r, to topo.RackID, spines []int) Route {
-	return Route{topo.LeafName(r), topo.RackPrefix(to), via(r, spines)}
+	return Route{Namespace: topo.LeafName(r), Dst: topo.RackPrefix(to), Via: via(r, spines)}
 }
 
 func via(r topo.RackID, spines []int) (hops []Hop) {

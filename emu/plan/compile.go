@@ -16,6 +16,13 @@ type Options struct {
 	// Burst returns the token bucket of a link with the given rate and MTU; nil means
 	// DefaultBurst.
 	Burst func(rate units.Rate, mtu units.Bytes) units.Bytes
+	// Congestion is the congestion control of the hosts' TCP; "" is the machine's default. The
+	// routes of the hosts state it, because they can name any that the kernel has. As a
+	// parameter of a namespace, the kernel accepts only those that the machine allows to all.
+	Congestion string
+	// CongestionAllowed reports whether the machine allows Congestion to all. It is then the
+	// parameter of hosts too.
+	CongestionAllowed bool
 }
 
 // Uplink is the name of a host's device, the only one besides lo.
@@ -84,6 +91,9 @@ func (c compiler) namespaces() (ops []Op) {
 func (c compiler) sysctls() (ops []Op) {
 	c.hosts(func(_ topo.HostID, name, _ string) {
 		ops = append(ops, Sysctl{Namespace: name, Set: hostSettings}, Sysctl{Namespace: name, Set: noIPv6, Optional: true})
+		if c.o.Congestion != "" && c.o.CongestionAllowed {
+			ops = append(ops, Sysctl{Namespace: name, Set: []Setting{{congestionKey, c.o.Congestion}}})
+		}
 		if red := c.f.Shape().RED; red != nil && red.ECN {
 			ops = append(ops, Sysctl{Namespace: name, Set: ecnSettings})
 		}
@@ -250,7 +260,12 @@ var fabricPrefix = netip.MustParsePrefix("10.0.0.0/8")
 // hosts that do not exist in its rack, which would otherwise loop between leaf and spine.
 func (c compiler) routes() (ops []Op) {
 	c.hosts(func(h topo.HostID, name, _ string) {
-		ops = append(ops, Route{name, netip.MustParsePrefix("0.0.0.0/0"), []Hop{{c.f.GatewayAddr(h), Uplink}}})
+		ops = append(ops, Route{
+			Namespace:  name,
+			Dst:        netip.MustParsePrefix("0.0.0.0/0"),
+			Via:        []Hop{{c.f.GatewayAddr(h), Uplink}},
+			Congestion: c.o.Congestion,
+		})
 	})
 	for r := range topo.RackID(c.f.Racks()) {
 		leaf := topo.LeafName(r)
@@ -261,13 +276,17 @@ func (c compiler) routes() (ops []Op) {
 			via = append(via, Hop{onSpine, topo.SpineName(s)})
 		}
 		if len(via) > 0 {
-			ops = append(ops, Route{leaf, fabricPrefix, via})
+			ops = append(ops, Route{Namespace: leaf, Dst: fabricPrefix, Via: via})
 		}
 	}
 	for s := range c.f.Spines() {
 		for r := range topo.RackID(c.f.Racks()) {
 			onLeaf, _ := topo.UplinkAddrs(r, s)
-			ops = append(ops, Route{topo.SpineName(s), topo.RackPrefix(r), []Hop{{onLeaf, topo.LeafName(r)}}})
+			ops = append(ops, Route{
+				Namespace: topo.SpineName(s),
+				Dst:       topo.RackPrefix(r),
+				Via:       []Hop{{onLeaf, topo.LeafName(r)}},
+			})
 		}
 	}
 	return ops

@@ -171,6 +171,9 @@ type Route struct {
 	Namespace string       `json:"namespace"`
 	Dst       netip.Prefix `json:"dst"`
 	Via       []Hop        `json:"via,omitempty"`
+	// Congestion is the congestion control of TCP connections over the route; "" states none.
+	// A connection takes it when its handshake begins, whatever its socket had before.
+	Congestion string `json:"congestion,omitempty"`
 }
 
 func (Namespace) op() {}
@@ -251,11 +254,15 @@ func (o Shaper) String() string {
 		if o.Delay > 0 {
 			delay = " delay " + microseconds(o.Delay) + "us"
 		}
-		return fmt.Sprintf("tc -n %s qdisc replace dev %s %s netem%s rate %dbps limit %d", o.Namespace, o.Device, place, delay, o.Rate.BytesPerSecond(), o.Packets)
+		return fmt.Sprintf("tc -n %s qdisc replace dev %s %s netem%s rate %dbit limit %d",
+			o.Namespace, o.Device, place, delay, kernelRate(o.Rate), o.Packets)
 	}
-	return fmt.Sprintf("tc -n %s qdisc replace dev %s %s tbf rate %dbps burst %db limit %db",
-		o.Namespace, o.Device, place, o.Rate.BytesPerSecond(), int64(o.Burst), int64(o.Limit)) // tc's bps are bytes per second
+	return fmt.Sprintf("tc -n %s qdisc replace dev %s %s tbf rate %dbit burst %db limit %db",
+		o.Namespace, o.Device, place, kernelRate(o.Rate), int64(o.Burst), int64(o.Limit))
 }
+
+// kernelRate returns a rate in bit/s as the kernel has it, which counts whole bytes.
+func kernelRate(r units.Rate) int64 { return 8 * r.BytesPerSecond() }
 
 // Parent returns the handle of the shaper.
 func (o RED) Parent() uint16 {
@@ -268,8 +275,8 @@ func (o RED) String() string {
 	if o.ECN {
 		ecn = " ecn"
 	}
-	return fmt.Sprintf("tc -n %s qdisc replace dev %s parent %d:1 handle %d: red limit %d min %d max %d avpkt %d burst %d probability %g bandwidth %dbps%s",
-		o.Namespace, o.Device, o.Parent(), REDHandle, int64(o.Limit), int64(o.Min), int64(o.Max), int64(o.Packet), o.Burst, o.Probability, o.Rate.BytesPerSecond(), ecn)
+	return fmt.Sprintf("tc -n %s qdisc replace dev %s parent %d:1 handle %d: red limit %d min %d max %d avpkt %d burst %d probability %g bandwidth %dbit%s",
+		o.Namespace, o.Device, o.Parent(), REDHandle, int64(o.Limit), int64(o.Min), int64(o.Max), int64(o.Packet), o.Burst, o.Probability, kernelRate(o.Rate), ecn)
 }
 
 func (o Address) String() string {
@@ -295,7 +302,12 @@ func (o Route) String() string {
 	case 0:
 		return fmt.Sprintf("ip -n %s route add blackhole %s", o.Namespace, to)
 	case 1:
-		return fmt.Sprintf("ip -n %s route add %s via %s dev %s", o.Namespace, to, o.Via[0].Addr, o.Via[0].Device)
+		congestion := ""
+		if o.Congestion != "" {
+			congestion = " congctl " + o.Congestion
+		}
+		return fmt.Sprintf("ip -n %s route add %s via %s dev %s%s",
+			o.Namespace, to, o.Via[0].Addr, o.Via[0].Device, congestion)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "ip -n %s route add %s", o.Namespace, to)

@@ -178,7 +178,7 @@ func TestPlanOfAnyFabric(t *testing.T) {
 			}
 		}
 		for _, n := range p.Needs() {
-			if want := map[string]int{"tbf": len(shaped), "netem": len(delays), "red": len(reds)}[n.Qdisc]; want == 0 {
+			if want := map[string]int{"tbf": len(shaped), "netem": len(delays), "red": len(reds)}[n.Feature.Name]; want == 0 {
 				t.Fatalf("need %+v is not used by the plan", n)
 			}
 		}
@@ -228,16 +228,39 @@ func anyOverrides(t *rapid.T, s *topo.LeafSpine) {
 
 func TestNeeds(t *testing.T) {
 	plain := Compile("p", mustBuild(t, shape(2, 2, 1)), Options{}).Needs()
-	if diff := cmp.Diff([]Need{{Qdisc: "tbf", For: "h0-00/eth0 and 11 more"}}, plain); diff != "" {
+	qdisc := func(name string) Feature { return Feature{QueueingDiscipline, name} }
+	if diff := cmp.Diff([]Need{{Feature: qdisc("tbf"), For: "h0-00/eth0 and 11 more"}}, plain); diff != "" {
 		t.Errorf("needs of a plain fabric (-want +got):\n%s", diff)
 	}
 	want := []Need{
-		{Qdisc: "tbf", For: "h0-00/eth0 and 7 more"},
-		{Qdisc: "red", For: "leaf0/h0-00 and 5 more", Key: "red"},
-		{Qdisc: "netem", For: "leaf0/spine0 and 3 more", Key: "delay"},
+		{Feature: qdisc("tbf"), For: "h0-00/eth0 and 7 more"},
+		{Feature: qdisc("red"), For: "leaf0/h0-00 and 5 more", Key: "red"},
+		{Feature: qdisc("netem"), For: "leaf0/spine0 and 3 more", Key: "delay"},
+		{Feature: Feature{CongestionControl, "reno"}, For: "h0-00 and 1 more", Key: "congestion_control"},
 	}
-	if diff := cmp.Diff(want, Compile("u", mustBuild(t, unlike()), Options{}).Needs()); diff != "" {
+	if diff := cmp.Diff(want, Compile("u", mustBuild(t, unlike()), Options{Congestion: "reno"}).Needs()); diff != "" {
 		t.Errorf("needs of a fabric with delays and RED (-want +got):\n%s", diff)
+	}
+}
+
+// The route of every host states the congestion control. Hosts have it as a parameter only where
+// the machine allows that.
+func TestHostsStateTheCongestionControl(t *testing.T) {
+	for _, allowed := range []bool{false, true} {
+		p := Compile("c", mustBuild(t, shape(2, 2, 1)), Options{Congestion: "reno", CongestionAllowed: allowed})
+		routes, parameters := 0, 0
+		for _, op := range p.Ops() {
+			host := strings.HasPrefix(fmt.Sprint(op), "ip -n h") || strings.HasPrefix(fmt.Sprint(op), "ip netns exec h")
+			if strings.Contains(fmt.Sprint(op), "dev eth0 congctl reno") && host {
+				routes++
+			}
+			if strings.Contains(fmt.Sprint(op), "net.ipv4.tcp_congestion_control=reno") && host {
+				parameters++
+			}
+		}
+		if want := map[bool]int{true: 4}[allowed]; routes != 4 || parameters != want {
+			t.Errorf("allowed %v: %d routes and %d parameters of 4 hosts, want 4 and %d", allowed, routes, parameters, want)
+		}
 	}
 }
 
@@ -332,7 +355,7 @@ func TestCheckFindsBadOrder(t *testing.T) {
 			RED{Namespace: "a", Device: "x", Min: 500, Max: 20 * units.KB, Packet: 1000, Burst: 14, Probability: 0.1}}, "fewer than one packet"},
 		{"delay of nothing", []Op{Namespace{"a"}, Veth{A: End{Namespace: "a", Device: "x"}, B: End{Namespace: "a", Device: "y"}},
 			Delay{Namespace: "a", Device: "x"}}, "delay 0s: must be 1µs"},
-		{"route through nothing", []Op{Namespace{"a"}, Route{"a", rackPrefix0, []Hop{{Device: "x"}}}}, `device "x"`},
+		{"route through nothing", []Op{Namespace{"a"}, Route{Namespace: "a", Dst: rackPrefix0, Via: []Hop{{Device: "x"}}}}, `device "x"`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -2,9 +2,7 @@ package plan
 
 // Kernel parameters of the namespaces. The TCP parameters have the kernel's documented
 // defaults. They are set because a distribution or an administrator's sysctl.d may have
-// changed the defaults of new namespaces. Congestion control is not set here: sockets
-// select it without privileges, and kernels reject it as a namespace parameter if the
-// root namespace does not allow it.
+// changed the defaults of new namespaces. For congestion control see Options.
 var (
 	// noIPv6 prevents router solicitations and multicast reports on the links. It is
 	// separate because a kernel may be built without IPv6.
@@ -29,6 +27,9 @@ var (
 		{"net.ipv4.fib_multipath_hash_fields", "55"},
 		{"net.ipv4.fib_multipath_hash_policy", "3"},
 	}, common...)
+
+	// Connections within a host use no route that could state their congestion control.
+	congestionKey = "net.ipv4.tcp_congestion_control"
 
 	hostSettings = append([]Setting{
 		{"net.ipv4.tcp_no_metrics_save", "1"}, // flows do not inherit ssthresh and round-trip time of earlier flows

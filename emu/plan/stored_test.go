@@ -16,9 +16,9 @@ func TestLinksThatStoreAndForward(t *testing.T) {
 		delay time.Duration
 		want  string
 	}{
-		{151_400, 0, "tc -n h0-00 qdisc replace dev eth0 root handle 1: netem rate 2500000bps limit 100"},
-		{151_400, time.Millisecond, "tc -n h0-00 qdisc replace dev eth0 root handle 1: netem delay 1000us rate 2500000bps limit 101"},
-		{1, 0, "tc -n h0-00 qdisc replace dev eth0 root handle 1: netem rate 2500000bps limit 1"},
+		{151_400, 0, "tc -n h0-00 qdisc replace dev eth0 root handle 1: netem rate 20000000bit limit 100"},
+		{151_400, time.Millisecond, "tc -n h0-00 qdisc replace dev eth0 root handle 1: netem delay 1000us rate 20000000bit limit 101"},
+		{1, 0, "tc -n h0-00 qdisc replace dev eth0 root handle 1: netem rate 20000000bit limit 1"},
 	} {
 		s := topo.LeafSpine{Leaves: 1, HostsPerLeaf: 2, HostLink: 20 * units.Mbps, Queue: topo.Queue{Bytes: c.queue}, MTU: 1500, Delay: c.delay, StoreAndForward: true}
 		f, err := s.Build()
@@ -43,7 +43,7 @@ func TestLinksThatStoreAndForward(t *testing.T) {
 		if shapers != len(f.Links()) {
 			t.Errorf("%d shapers of %d links", shapers, len(f.Links()))
 		}
-		if needs := p.Needs(); len(needs) != 1 || needs[0].Qdisc != "netem" || needs[0].Key != "link_model" {
+		if needs := p.Needs(); len(needs) != 1 || needs[0].Feature.Name != "netem" || needs[0].Key != "link_model" {
 			t.Errorf("needs %+v, want netem for link_model", needs)
 		}
 		if other := ShaperOf(f, 0, units.Mbps, nil); other.Rate != units.Mbps || other.Packets == 0 || other.Delay != c.delay {

@@ -30,8 +30,8 @@ const (
 const noCalibration = "this machine is not calibrated, using defaults (run: sudo testbed calibrate)"
 
 // Buckets returns the token bucket of each link of a scenario: the calibrated one, or
-// plan.DefaultBurst if c is nil or does not cover the link. The note states which. It is an
-// error if no calibrated bucket of a link reproduces both its rate and the scenario's short
+// plan.DefaultBurst if c is nil or does not cover the link. The note states which. It
+// returns a Refusal if no calibrated bucket of a link reproduces both its rate and the scenario's short
 // flows; the error proposes settings that work.
 func Buckets(s *scenario.Scenario, f *topo.Fabric, c *calibration.Calibration) (_ func(units.Rate, units.Bytes) units.Bytes, note string, err error) {
 	if f.Shape().StoreAndForward {
@@ -47,7 +47,7 @@ func Buckets(s *scenario.Scenario, f *topo.Fabric, c *calibration.Calibration) (
 	}
 	slices.Sort(rates)
 	picks := map[units.Rate]units.Bytes{}
-	var errs []error
+	var problems []scenario.Problem
 	var beyond []string
 	for _, r := range slices.Compact(rates) {
 		l, ok := c.Link(r, mtu)
@@ -58,12 +58,12 @@ func Buckets(s *scenario.Scenario, f *topo.Fabric, c *calibration.Calibration) (
 		}
 		w := l.Window(short)
 		if w.Empty() {
-			errs = append(errs, errors.New(noBucket(s, f, c, r)))
+			problems = append(problems, s.Problem("fabric", noBucket(s, f, c, r)))
 			continue
 		}
 		picks[r] = w.Pick()
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := refusal(problems); err != nil {
 		return nil, "", err
 	}
 	note = fmt.Sprintf("links use the calibration of %s", c.Date.Format("2006-01-02"))
@@ -84,7 +84,7 @@ func Buckets(s *scenario.Scenario, f *topo.Fabric, c *calibration.Calibration) (
 // noBucket states that no calibrated bucket works for a link of rate r, and proposes alternatives.
 func noBucket(s *scenario.Scenario, f *topo.Fabric, c *calibration.Calibration, r units.Rate) string {
 	shape := f.Shape()
-	text := fmt.Sprintf("fabric: links of %v at MTU %d: in the calibration of this machine, no token bucket keeps both the rate within %g %% and the completion time of flows of %v (fabric.short_flow) within %g %%",
+	text := fmt.Sprintf("links of %v at MTU %d: in the calibration of this machine, no token bucket keeps both the rate within %g %% and the completion time of flows of %v (fabric.short_flow) within %g %%",
 		r, int64(shape.MTU), 100*calibration.RateTolerance, s.Spec.Fabric.ShortFlow, 100*calibration.FlowTolerance)
 	working := c.Working(shape.MTU, s.Spec.Fabric.ShortFlow)
 	var below, above units.Rate
@@ -246,6 +246,19 @@ func (e *OverloadError) Error() string {
 // Refused marks an error that prevented the start of a run.
 func (e *OverloadError) Refused() {}
 
+// Refusal returns the error with which Execute refuses the scenario of a full forecast, or nil.
+// force also starts one whose predicted load exceeds the capacity of the machine.
+func (f *Forecast) Refusal(force bool) error {
+	err := refusal(f.Missing)
+	if len(f.Lack) > 0 {
+		err = errors.Join(err, &kernel.LackError{What: "scenario " + f.Scenario, Lack: f.Lack})
+	}
+	if d := f.Decision; d.Action == Refuse && !force {
+		err = errors.Join(err, &OverloadError{d})
+	}
+	return err
+}
+
 // fit applies the calibration to a run and refuses a run that is predicted to overload the
 // machine. It records the calibration, and a forced start, in the manifest.
 func (r *run) fit(ctx context.Context, m *Manifest) error {
@@ -258,12 +271,10 @@ func (r *run) fit(ctx context.Context, m *Manifest) error {
 		return err
 	}
 	r.predicted = f.records
-	if len(f.Lack) > 0 {
-		return &kernel.LackError{What: "scenario " + r.s.Spec.Name, Lack: f.Lack}
+	if err := f.Refusal(r.o.Force); err != nil {
+		return err
 	}
 	switch d := f.Decision; {
-	case d.Action == Refuse && !r.o.Force:
-		return &OverloadError{d}
 	case d.Action == Refuse:
 		m.Forced = d.Why
 	case d.Action == Warn && r.o.Warn != nil:

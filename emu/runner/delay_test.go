@@ -46,7 +46,8 @@ func TestDelayIsInTheCompletionTime(t *testing.T) {
 		t.Logf("NOT TESTED ON PACKETS: %v; what is tested is the refusal", err)
 		o := options(t)
 		_, err := Execute(t.Context(), s, o)
-		if err == nil || !errors.Is(err, deploy.ErrUnsupported) || !strings.Contains(err.Error(), "this kernel has no netem") {
+		var refused Refusal
+		if !errors.As(err, &refused) || !strings.Contains(err.Error(), ": fabric.delay: this kernel has no qdisc netem") {
 			t.Errorf("Execute() = %v", err)
 		}
 		if left, err := os.ReadDir(o.StateRoot); err != nil && !errors.Is(err, fs.ErrNotExist) || slices.ContainsFunc(left, fs.DirEntry.IsDir) {

@@ -26,11 +26,6 @@ import (
 // packets runs one repeat of one arm on a new testbed.
 func (r *run) packets(ctx context.Context, arm, repeat int, w work, dir string, p *progress) (out report.Repeat, err error) {
 	spec := r.s.Spec
-	if spec.Disk != nil && spec.Disk.Throttle == scenario.KernelThrottle {
-		if _, err := kernel.DiskThrottle(); err != nil { // before the testbed is built
-			return out, err
-		}
-	}
 	captures := filepath.Join(dir, capturesDir)
 	if err := safefile.Mkdir(captures); err != nil {
 		return out, err

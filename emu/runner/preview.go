@@ -57,6 +57,9 @@ type Forecast struct {
 	Disk      *DiskSpace        `json:"disk,omitempty"`
 	Lack      []string          `json:"lack,omitempty"`
 
+	// Machine has the features that the scenario needs and this kernel lacks.
+	Machine
+
 	records []flows.Records // of repeat 0, by arm
 }
 
@@ -142,6 +145,7 @@ func preview(ctx context.Context, s *scenario.Scenario, full bool, o Options) (*
 	for _, a := range r.arms {
 		out.Arms = append(out.Arms, a.Name)
 	}
+	out.Machine = machineOfRun(s, p)
 	if !full {
 		return out, nil
 	}
@@ -287,10 +291,16 @@ func (f *Forecast) Script(w io.Writer, operations int) error {
 	}
 	fmt.Fprintf(b, "# needs about %v\n", f.Resources)
 	fmt.Fprintf(b, "# %v\n", f.Disk)
+	for _, missing := range f.Missing {
+		fmt.Fprintf(b, "# testbed run refuses this: %v\n", missing)
+	}
 	for _, lack := range f.Lack {
 		fmt.Fprintf(b, "# testbed run refuses this, because the machine lacks %s\n", lack)
 	}
-	if f.Decision.Action == Refuse || len(f.Lack) == 0 {
+	for _, unchecked := range f.Unchecked {
+		fmt.Fprintf(b, "# unknown whether testbed run starts this: %v\n", unchecked)
+	}
+	if f.Decision.Action == Refuse || len(f.Lack)+len(f.Missing)+len(f.Unchecked) == 0 {
 		fmt.Fprintf(b, "# testbed run %s\n", f.Decision)
 	}
 	fmt.Fprintf(b, "\n%s", f.Plan.TextOf(operations))

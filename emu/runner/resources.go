@@ -17,12 +17,6 @@ func FabricResources(f *topo.Fabric) kernel.Resources {
 	return kernel.ResourcesOf(f.Hosts()+f.Racks()+f.Spines(), len(f.Links())/2)
 }
 
-// CheckFabric returns a kernel.LackError if this machine lacks resources to build a fabric. It
-// builds nothing.
-func CheckFabric(f *topo.Fabric) error {
-	return kernel.CheckResources("a fabric of "+f.Shape().String(), FabricResources(f))
-}
-
 // resources returns the resources of the run of a scenario whose arms are predicted to behave as
 // in records. Without records, it returns the resources before the first transfer.
 func resources(s *scenario.Scenario, f *topo.Fabric, records []flows.Records) kernel.Resources {

@@ -108,7 +108,7 @@ arms: {coflow: [fair]}
 	if _, err := os.Stat(state); err == nil || count(t, out) > 0 {
 		t.Errorf("made %v", out)
 	}
-	if err := CheckFabric(fabric); !errors.As(err, &lack) {
+	if err := CheckFabric(s, fabric, Plan("large", s, fabric, 1, nil)); !errors.As(err, &lack) {
 		t.Errorf("CheckFabric() = %v", err)
 	}
 }

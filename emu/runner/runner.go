@@ -150,7 +150,7 @@ func execute(ctx context.Context, s *scenario.Scenario, o Options, backend strin
 		if err := kernel.CheckResources("scenario "+s.Spec.Name, resources(s, f, nil)); err != nil {
 			return nil, err
 		}
-		if err := kernel.CheckNeeds(r.plan(s.RepeatSeed(0))); err != nil {
+		if err := refusal(machineOfRun(s, r.plan(s.RepeatSeed(0))).Missing); err != nil {
 			return nil, err
 		}
 	}
@@ -312,7 +312,7 @@ func (r *run) describe() error {
 }
 
 func (r *run) plan(seed uint64) *plan.Plan {
-	return plan.Compile(r.s.Spec.Name, r.fabric, plan.Options{Seed: seed, Burst: r.burst})
+	return Plan(r.s.Spec.Name, r.s, r.fabric, seed, r.burst)
 }
 
 // repeat runs one repeat of one arm.

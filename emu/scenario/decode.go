@@ -39,17 +39,20 @@ func (d *decoder) fail(n *yaml.Node, path, format string, args ...any) {
 	d.all = append(d.all, Problem{d.file, max(1, n.Line), max(1, n.Column), path, fmt.Sprintf(format, args...)})
 }
 
-// failAt records an error at the node of a path. If the file does not have the path, it uses the
-// nearest parent that exists.
+// failAt records an error at the nearest node of a path.
 func (d *decoder) failAt(path, format string, args ...any) {
+	d.fail(d.nearest(path), path, format, args...)
+}
+
+// nearest returns the node of a path or, if the file does not have the path, of the nearest parent
+// that exists.
+func (d *decoder) nearest(path string) *yaml.Node {
 	for at := path; ; at = parent(at) {
 		if n := d.at[at]; n != nil {
-			d.fail(n, path, format, args...)
-			return
+			return n
 		}
 		if at == "" {
-			d.fail(&yaml.Node{}, path, format, args...)
-			return
+			return &yaml.Node{}
 		}
 	}
 }

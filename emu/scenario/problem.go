@@ -12,10 +12,11 @@ import (
 
 // Problem is one error of a scenario: its place, and a text with the reason and the remedy.
 type Problem struct {
-	File      string
-	Line, Col int    // from 1; Col counts characters, in traces bytes
-	Path      string // of the key, such as "workload[0].path"; "" if no key has the error
-	Text      string
+	File string `json:"file"`
+	Line int    `json:"line"` // from 1
+	Col  int    `json:"col"`  // from 1, in characters, in traces bytes
+	Path string `json:"path"` // of the key, such as "workload[0].path"; "" if no key has the error
+	Text string `json:"text"`
 }
 
 func (p Problem) Error() string {

@@ -54,6 +54,7 @@ type Scenario struct {
 	source  []byte
 	traces  []loadedTrace // by index of Spec.Workload; empty for items without a file
 	rate    workloads.Factor
+	decoded *decoder // of the file, for places of keys
 }
 
 // loadedTrace is the trace or the workload file of an item of the workload.
@@ -173,7 +174,7 @@ func Parse(name string, data []byte, o Options) (*Scenario, error) {
 	if root == nil {
 		return nil, d.err()
 	}
-	s := &Scenario{catalog: o.Catalog}
+	s := &Scenario{catalog: o.Catalog, decoded: d}
 	sub := &substituter{
 		decoder: d, set: o.Set, used: map[string]bool{}, isSet: map[*yaml.Node]bool{},
 		text: string(data), starts: lineStarts(string(data)), edits: map[*yaml.Node]*edit{},
@@ -357,6 +358,13 @@ func (s *Scenario) traceName(base string) string {
 // traces, workload files and job files changed to those of Files. Loading it needs no --set and gives the
 // same scenario.
 func (s *Scenario) Source() []byte { return bytes.Clone(s.source) }
+
+// Problem returns a problem of the value at a path such as "fabric.delay". Its place is that of the
+// value or, if the file does not state it, of the nearest parent that it states.
+func (s *Scenario) Problem(path, text string) Problem {
+	n := s.decoded.nearest(path)
+	return Problem{s.decoded.file, max(1, n.Line), max(1, n.Column), path, text}
+}
 
 // Files returns the files from which the scenario can be loaded again:
 // scenario.yaml, which is Source, and its traces, workload files and job files.

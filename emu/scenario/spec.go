@@ -125,7 +125,8 @@ type Fabric struct {
 	Links []LinkChange `yaml:"links,omitempty" jsonschema:"minItems=1,maxItems=256"`
 	// MTU is the size of the largest IP packet, a plain number of bytes.
 	MTU int `yaml:"mtu" jsonschema:"default=1500,minimum=576,maximum=65000" of:"bytes"`
-	// CongestionControl is the kernel's name of TCP's congestion control.
+	// CongestionControl is the kernel's name of the congestion control of all TCP connections between
+	// hosts, in a run and of programs in a testbed that is up.
 	CongestionControl string `yaml:"congestion_control" jsonschema:"default=cubic,pattern=^[a-z0-9_-]+$,maxLength=15"`
 	// Convergence is the time after which routing on the other leaves reacts to a failed or
 	// restored link between a spine and a leaf. The leaf itself reacts at once.

@@ -190,7 +190,7 @@ func (m *machine) openPath(ctx context.Context, shape topo.LeafSpine, to topo.Ho
 	if l.dst, err = kernel.OpenNamespace(filepath.Join(m.owned.PinDir(), l.fabric.HostName(to))); err != nil {
 		return l, err
 	}
-	if l.listener, err = l.dst.Listen(ctx, netip.AddrPortFrom(l.fabric.HostAddr(to), linkPort), socket); err != nil {
+	if l.listener, err = l.dst.Listen(ctx, netip.AddrPortFrom(l.fabric.HostAddr(to), linkPort), kernel.SocketOptions{}); err != nil {
 		return l, err
 	}
 	l.lower, _, err = kernel.Raise(kernel.RealTimeForPackets, kernel.NiceForPackets) // as in a run
@@ -216,10 +216,14 @@ func (l *link) tap(ctx context.Context, at *kernel.Namespace, leaving bool) erro
 	return nil
 }
 
-var socket = kernel.SocketOptions{Congestion: "cubic"}
+// congestion is the congestion control of a scenario that states none.
+const congestion = "cubic"
 
 func (l *link) plan(burst units.Bytes) *plan.Plan {
-	return plan.Compile("calibrate", l.fabric, plan.Options{Burst: func(units.Rate, units.Bytes) units.Bytes { return burst }})
+	return plan.Compile("calibrate", l.fabric, plan.Options{
+		Burst:      func(units.Rate, units.Bytes) units.Bytes { return burst },
+		Congestion: congestion,
+	})
 }
 
 // shape sets the bucket of all shapers of the fabric.
@@ -252,7 +256,7 @@ func (l *link) send(ctx context.Context, flow units.Bytes, more time.Duration) (
 		_, err = io.CopyN(io.Discard, c, int64(size))
 		received <- errors.Join(err, c.Close())
 	}()
-	c, err := l.src.Dial(limited, src, dst, socket)
+	c, err := l.src.Dial(limited, src, dst, kernel.SocketOptions{})
 	if err != nil {
 		return r, err // close ends Accept
 	}
