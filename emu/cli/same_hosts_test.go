@@ -82,7 +82,7 @@ func TestHostsOfUpAndRunAreTheSame(t *testing.T) {
 	}
 	pins := ""
 	for start := time.Now(); pins == ""; time.Sleep(20 * time.Millisecond) {
-		entries, err := deploy.List(run.state)
+		entries, err := deploy.List(t.Context(), run.state)
 		if err != nil {
 			t.Fatal(err)
 		}
