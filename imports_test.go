@@ -163,7 +163,7 @@ var onlyIn = map[string]struct {
 	"github.com/google/gopacket": {"headers of Ethernet, VLANs, loopback and IPv4 in captures, which fuzz tests give any bytes; tests compare all packet code with it",
 		[]string{"results/conversations"}},
 	"github.com/gopacket/gopacket": {"capture rings: this maintained fork of google/gopacket needs no cgo for them and restores VLAN tags", []string{"emu/kernel"}},
-	"golang.org/x/sys/unix":        {"system calls", []string{"emu/kernel", "emu/kernel/netnstest", "emu/kernel/processors"}},
+	"golang.org/x/sys/unix":        {"system calls", []string{"emu/kernel", "emu/kernel/netnstest", "emu/kernel/processors", "results/safefile"}},
 	"syscall": {"signals, error numbers, flags, locks and watches of files, and sizes of file systems",
 		[]string{"emu/calibration/measure", "emu/cli", "emu/deploy", "emu/kernel", "emu/kernel/netnstest", "hosts", "hosts/disk", "results/safefile", "scripts/suite", "scripts/testvm"}},
 	"math/rand":              {"nothing: version 2 replaces it", nil},

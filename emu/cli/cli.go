@@ -218,13 +218,14 @@ reports completion times from captured packets, each with a verdict on its fidel
 	root.PersistentFlags().StringVar(&a.state, "state-dir", deploy.Root(), "`directory` of the state of testbeds (also "+deploy.RootEnv+")")
 	a.shown.add(root)
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		flags := cmd.Flags()
 		for cmd.HasParent() && cmd.Parent().HasParent() {
 			cmd = cmd.Parent()
 		}
 		a.mu.Lock()
 		a.computes = slices.Contains(computing, cmd.Name())
 		a.mu.Unlock()
-		return a.shown.check()
+		return errors.Join(emptyPath(flags), a.shown.check())
 	}
 	root.AddGroup(&cobra.Group{ID: "run", Title: "Experiments:"}, &cobra.Group{ID: "hand", Title: "A testbed by hand:"}, &cobra.Group{ID: "machine", Title: "This machine:"})
 	root.SetCompletionCommandGroupID("machine")

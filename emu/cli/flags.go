@@ -90,6 +90,17 @@ func addTestbed(cmd *cobra.Command, name *string) {
 	cmd.Flags().StringVar(name, "testbed", "", "name of the testbed (default: the only one that is up)")
 }
 
+// emptyPath returns an error for a flag that names a file or a directory and is set to "".
+func emptyPath(flags *pflag.FlagSet) (err error) {
+	flags.Visit(func(f *pflag.Flag) {
+		kind, _ := pflag.UnquoteUsage(f)
+		if slices.Contains([]string{"path", "file", "directory"}, kind) && f.Value.String() == "" {
+			err = usageError{fmt.Errorf("--%s \"\": must be the path of a file or directory: name one, or leave the flag out", f.Name)}
+		}
+	})
+	return err
+}
+
 // widthFlag is the width of tables.
 type widthFlag struct {
 	columns int

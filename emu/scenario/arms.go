@@ -22,14 +22,11 @@ func (d *decoder) arms(n *yaml.Node, path string) Arms {
 	var nodes []*yaml.Node
 	switch n.Kind {
 	case yaml.SequenceNode:
-		d.list(n, path, field{minItems: 1}, func(n *yaml.Node, path string) {
+		d.list(n, path, field{minItems: 1, maxItems: maxArms}, func(n *yaml.Node, path string) {
 			a := Arm{Policies: map[string]Policy{}}
 			d.mapping(n, path, reflect.ValueOf(&a).Elem())
 			arms, nodes = append(arms, a), append(nodes, n)
 		})
-		if len(arms) > maxArms {
-			d.fail(n, path, "%d arms: must be at most %d", len(arms), maxArms)
-		}
 	case yaml.MappingNode:
 		cross := ArmCross{map[string][]Policy{}}
 		d.mapping(n, path, reflect.ValueOf(&cross).Elem())

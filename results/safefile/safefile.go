@@ -21,6 +21,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Permissions of new files and directories, before the umask.
@@ -30,7 +32,11 @@ const (
 )
 
 // Staged is a file that has been written but is not yet in its place.
-type Staged struct{ path, temp string }
+type Staged struct {
+	path string
+	file *os.File // without a name, until Commit; nil if it has one
+	temp string   // its temporary name
+}
 
 // unfinished are the temporary files of this process. Sealed is set when the process
 // is about to end.
@@ -61,10 +67,11 @@ func Seal() {
 	}
 }
 
-// Stage writes the future content of the file path into a temporary file in the same
-// directory. An existing file stays as it is until Commit, which gives the new file its
-// permissions and owner. A symbolic link and anything else that is not a regular file
-// are refused.
+// Stage writes the future content of the file path into a file without a name in the same
+// directory, of which nothing is left if the process is killed. File systems without such files
+// get a temporary name. An existing file stays as it is until Commit, which gives the new file its
+// permissions and owner. A symbolic link and anything else that is not a regular file are
+// refused. The caller must Commit or Discard it.
 func Stage(path string, write func(io.Writer) error) (*Staged, error) {
 	return stage(path, write, false)
 }
@@ -86,7 +93,10 @@ func stage(path string, write func(io.Writer) error, sync bool) (_ *Staged, err 
 	} else if err != nil {
 		return nil, err
 	}
-	s := &Staged{path, f.Name()}
+	s := &Staged{path: path, temp: f.Name()}
+	if !IsTemporary(filepath.Base(s.temp)) {
+		s.file, s.temp = f, ""
+	}
 	w := bufio.NewWriterSize(f, 1<<16)
 	if err = write(w); err == nil {
 		err = errors.Join(w.Flush(), own(f, before))
@@ -94,7 +104,10 @@ func stage(path string, write func(io.Writer) error, sync bool) (_ *Staged, err 
 	if err == nil && sync {
 		err = f.Sync()
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	if s.file == nil {
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.Discard())
 	}
 	return s, nil
@@ -121,11 +134,23 @@ func replaceable(path string) (fs.FileInfo, error) {
 	return info, nil
 }
 
+// createTemp creates a file without a name, or with a temporary one where the file system has no
+// others, or /proc, through which they get their names, is missing.
 func createTemp(dir string) (*os.File, error) {
 	unfinished.Lock()
 	defer unfinished.Unlock()
 	if unfinished.sealed {
 		return nil, errSealed
+	}
+	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, filePerm)
+	if err == nil {
+		f := os.NewFile(uintptr(fd), dir)
+		if _, err := os.Lstat(descriptor(f)); err == nil {
+			return f, nil
+		}
+		if err := f.Close(); err != nil {
+			return nil, err
+		}
 	}
 	f, err := OpenFile(filepath.Join(dir, temporary+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err == nil {
@@ -133,6 +158,9 @@ func createTemp(dir string) (*os.File, error) {
 	}
 	return f, err
 }
+
+// descriptor returns a path of an open file that works without its name.
+func descriptor(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }
 
 // own gives f the permissions and owner of the file that it replaces, or, if it replaces
 // none, the user who called sudo as owner.
@@ -172,11 +200,32 @@ func Commit(staged ...*Staged) error {
 		if unfinished.sealed {
 			return fmt.Errorf("write %s: %w", s.path, errSealed)
 		}
-		if err := os.Rename(s.temp, s.path); err != nil {
+		if err := s.commit(); err != nil {
 			return fmt.Errorf("write %s: %w", s.path, err)
 		}
-		delete(unfinished.temps, s.temp)
 	}
+	return nil
+}
+
+func (s *Staged) commit() error {
+	if s.file != nil {
+		// A link cannot replace a file, so the name is temporary until the rename.
+		s.temp = filepath.Join(filepath.Dir(s.path), temporary+rand.Text())
+		err := unix.Linkat(unix.AT_FDCWD, descriptor(s.file), unix.AT_FDCWD, s.temp, unix.AT_SYMLINK_FOLLOW)
+		if err != nil {
+			return err
+		}
+		unfinished.temps[s.temp] = true
+		err = s.file.Close()
+		s.file = nil
+		if err != nil {
+			return err
+		}
+	}
+	if err := os.Rename(s.temp, s.path); err != nil {
+		return err
+	}
+	delete(unfinished.temps, s.temp)
 	return nil
 }
 
@@ -184,6 +233,11 @@ func Commit(staged ...*Staged) error {
 func (s *Staged) Discard() error {
 	unfinished.Lock()
 	defer unfinished.Unlock()
+	if s.file != nil {
+		f := s.file
+		s.file = nil
+		return f.Close()
+	}
 	if !unfinished.temps[s.temp] {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package safefile_test
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -274,6 +275,44 @@ func TestPlacesThatCannotBeWritten(t *testing.T) {
 		if err := safefile.Write(path, put("x")); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("write %s: %v, want %q", path, err, want)
 		}
+	}
+}
+
+// A process that is killed while it writes leaves no temporary file. It runs in another process.
+func TestKilledWriterLeavesNothing(t *testing.T) {
+	const env = "FILES_TEST_KILLED"
+	if dir := os.Getenv(env); dir != "" {
+		_ = safefile.Write(filepath.Join(dir, "a"), func(w io.Writer) error { // it never returns
+			if err := put("half")(w); err != nil {
+				return err
+			}
+			fmt.Println("writing")
+			time.Sleep(time.Minute) // it is killed before
+			return nil
+		})
+		return
+	}
+	dir := t.TempDir()
+	if err := safefile.Write(filepath.Join(dir, "a"), put("before")); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestKilledWriterLeavesNothing$")
+	cmd.Env = append(os.Environ(), env+"="+dir)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err := errors.Join(err, cmd.Process.Kill()); err != nil || line != "writing\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	_ = cmd.Wait() // by the signal
+	only(t, dir, "a")
+	if got := read(t, filepath.Join(dir, "a")); got != "before" {
+		t.Errorf("the file is %q", got)
 	}
 }
 
