@@ -266,11 +266,12 @@ func TestDamage(t *testing.T) {
 		file []byte
 		want string
 	}{
-		{"not a capture", []byte("<!DOCTYPE html>"), "begins with 3c21444f, which is neither"},
+		{"not a capture", []byte("<!DOCTYPE html>"), "it is a web page"},
+		{"of no known format", []byte{1, 2, 3, 4, 5, 6, 7, 8}, "begins with 01020304, which is neither"},
 		{"xz", []byte("\xfd7zXZ\x00"), "it is an xz file: decompress it with xz -dc"},
 		{"zstd twice", compress(t, compress(t, []byte("x"))), "zstd -d"},
 		{"zstd magic alone", []byte("\x28\xb5\x2f\xfd<!DOCTYPE html><html>"), "cannot be decoded"},
-		{"zstd of no capture", compress(t, []byte("<!DOCTYPE html>")), "begins with 3c21444f, which is neither"},
+		{"zstd of no capture", compress(t, []byte("<!DOCTYPE html>")), "it is a web page in a compressed file"},
 		{"pcap version", []byte("\xd4\xc3\xb2\xa1\x02\x00\x05\x0012345678901234567890"), "pcap version 2.5"},
 		{"magic", put(8, 7), "no byte-order magic"},
 		{"version", put(12, 9), "format version 9"},
