@@ -48,7 +48,7 @@ func pastSettings(t *testing.T) (all []plantedCase) {
 		{"another congestion control for sockets, from outside", "socket-reno", "h0-00", "lo", "kernel", "h0-00: congestion control of connections at their end cubic in the plan, reno", false},
 		{"a small receive buffer for sockets, from outside", "socket-buffer", "h0-00", "lo", "kernel", "receive buffer of connections at their end", false},
 		{"filters of sockets, drops of 1 in 200", "socket-filter", "h0-00", "lo", "kernel", "socket filter of connections at their end none", false},
-		{"raw frames past the queue", "raw-frames", "h0-02", "eth0", "foreign", "ethertype 0x88b5", false},
+		{"raw frames past the queue", "raw-frames", "h0-02", "eth0", "captured-bytes", "the capture of h0-02", false},
 		{"SYNs to the port of the run", "syn-flood", "h0-02", "eth0", "foreign", "10.1.0.1:50060", true},
 		{"ICMP errors about packets of the run", "icmp", "leaf0", "h0-00", "kernel", "h0-00: full segment of connections at their end", false},
 	} {
