@@ -137,6 +137,7 @@ func TestEachCheckCatchesItsOwn(t *testing.T) {
 		{"agent very late", "wire-vs-engine", func(s *Samples) { s.Transfers = late(-50 * time.Millisecond) }, verdict.Void},
 		{"foreign traffic", "foreign", func(s *Samples) { s.Foreign = append(s.Foreign, foreignIn(2000, 1e6)) }, verdict.Degraded},
 		{"much foreign traffic", "foreign", func(s *Samples) { s.Foreign = append(s.Foreign, foreignIn(11_000, 1e6), foreignIn(1, 1e6)) }, verdict.Void},
+		{"an ICMP error", "foreign", func(s *Samples) { s.Foreign[0].Errors = 1 }, verdict.Degraded},
 		{"a packet to a switch", "foreign", func(s *Samples) { s.Switches[0].Delivered = 1 }, verdict.Degraded},
 		{"many packets of a switch", "foreign", func(s *Samples) { s.Switches[0].Created = 101 }, verdict.Void},
 		{"a packet of a switch that forwards none", "foreign", func(s *Samples) { s.Switches[1].Created = 1 }, verdict.Void},

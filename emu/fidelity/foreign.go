@@ -14,6 +14,7 @@ import (
 type Foreign struct {
 	Host, Link string
 	Packets    int
+	Errors     int         `json:",omitempty"` // of them ICMP errors, which can change what TCP does
 	Bytes      units.Bytes // of their frames
 	// Window are the bytes of the worst window, At its start since the zero of the records,
 	// Length the length of each window, and Could the bytes that the link can carry in it.
@@ -129,12 +130,15 @@ func foreign(s Samples, th Thresholds) verdict.Check {
 // foreignAtHosts returns the check without switches and without remedy.
 func foreignAtHosts(all []Foreign, th Thresholds) verdict.Check {
 	c := verdict.Check{Name: foreignCheck, Level: verdict.Pass, Value: "none at hosts",
-		Pass: fmt.Sprintf("≤ %g %% of what a link can carry, in every window; none at switches", 100*th.ForeignPass),
+		Pass: fmt.Sprintf("≤ %g %% of what a link can carry, in every window; no ICMP error; none at switches", 100*th.ForeignPass),
 		Void: fmt.Sprintf("> %g %%, or > %g %% of the packets of a switch", 100*th.ForeignVoid, 100*th.SwitchVoid)}
-	worst := Foreign{}
+	var worst, misled Foreign
 	for _, f := range all {
 		if f.Packets > 0 && (worst.Packets == 0 || f.share() > worst.share()) {
 			worst = f
+		}
+		if f.Errors > misled.Errors {
+			misled = f
 		}
 	}
 	if worst.Packets == 0 {
@@ -145,6 +149,11 @@ func foreignAtHosts(all []Foreign, th Thresholds) verdict.Check {
 	if c.Level != verdict.Pass {
 		c.Reason = fmt.Sprintf("%s carried %s of foreign traffic, most %s (%s), up to %.2g %% of what %s can carry in %v, at %v", worst.Host, size(worst.Bytes),
 			worst.Largest, size(worst.LargestBytes), 100*worst.share(), worst.Link, worst.Length, round(worst.At))
+	}
+	if misled.Errors > 0 {
+		c.Level = max(c.Level, verdict.Degraded)
+		c.Value += fmt.Sprintf(", %d ICMP errors on %s", misled.Errors, misled.Link)
+		c.Reason = strings.TrimPrefix(c.Reason+fmt.Sprintf("; %s carried %d ICMP errors that the run did not cause, most traffic %s", misled.Link, misled.Errors, misled.Largest), "; ")
 	}
 	return c
 }

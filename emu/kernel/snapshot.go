@@ -198,7 +198,7 @@ func (s Snapshot) programs(what string, target, at, flags uint32) error {
 		return fmt.Errorf("%s: %w", what, errno)
 	}
 	if query.count > 0 {
-		s[what] = fmt.Sprintf("%d (%d)", query.count, ids[0])
+		s[what] = fmt.Sprintf("%d programs %v", query.count, ids[:min(query.count, uint32(len(ids)))])
 	}
 	return nil
 }

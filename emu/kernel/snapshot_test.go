@@ -5,13 +5,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"testbed/topo"
 	"testbed/topo/units"
 )
 
 // A snapshot has the parameters that no plan states and no report shows, and nothing changes it but a change.
 func TestSnapshot(t *testing.T) {
-	k := keep(t, topo.LeafSpine{Leaves: 1, HostsPerLeaf: 2, HostLink: 100 * units.Mbps})
+	k := keep(t, shape(1, 2, 0, 20*units.Mbps, 1500))
 	read := func(namespace string) Snapshot {
 		t.Helper()
 		s, err := k.x.Snapshot(t.Context(), namespace)
@@ -43,13 +42,15 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
-// BenchmarkSnapshot reads a host.
+// BenchmarkSnapshot reads 20 hosts and their switches.
 func BenchmarkSnapshot(b *testing.B) {
-	k := keep(b, topo.LeafSpine{Leaves: 1, HostsPerLeaf: 2, HostLink: 100 * units.Mbps})
+	k := keep(b, shape(2, 10, 1, 20*units.Mbps, 1500))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := k.x.Snapshot(b.Context(), "h0-00"); err != nil {
-			b.Fatal(err)
+		for _, name := range k.plan.Namespaces() {
+			if _, err := k.x.Snapshot(b.Context(), name); err != nil {
+				b.Fatal(err)
+			}
 		}
 	}
 }

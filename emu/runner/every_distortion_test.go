@@ -79,11 +79,17 @@ func everyDistortion(t *testing.T, f *topo.Fabric) (all []plantedCase) {
 				fmt.Sprintf("tc qdisc add dev %s clsact; tc filter add dev %s %s bpf da bytecode '%s'", hook.device, hook.device, hook.direction, code), "", 0, ""}})
 		}
 	}
+	nft := func(name, want string, lines ...[]distortion) {
+		all = append(all, plantedCase{name, []string{"kernel"}, want, false, func(t *testing.T) (fidelity.Samples, verdict.Verdict) {
+			tooltest.Need(t, "nft")
+			return judgedSamples(t, at50, distort(lines))
+		}})
+	}
 	for _, n := range []int{2000, 200} {
 		for _, x := range []struct{ namespace, family, hook string }{
 			{"h1-00", "ip", "prerouting"}, {"h1-00", "ip", "input"}, {"h0-01", "ip", "output"}, {"h0-01", "ip", "postrouting"}, {"leaf0", "ip", "forward"}, {"spine0", "netdev", "ingress device leaf0"},
 		} {
-			changes(fmt.Sprintf("%s, nftables at %s, drops of 1 in %d", x.namespace, x.hook, n), x.namespace+": change of nftables rules", false, at50, []distortion{{"", x.namespace,
+			nft(fmt.Sprintf("%s, nftables at %s, drops of 1 in %d", x.namespace, x.hook, n), x.namespace+": change of nftables rules", []distortion{{"", x.namespace,
 				fmt.Sprintf("nft 'add table %[1]s t; add chain %[1]s t c { type filter hook %[2]s priority 0; }; add rule %[1]s t c numgen random mod %[3]d 0 drop'", x.family, x.hook, n), "", 0, ""}})
 		}
 		for _, x := range []struct{ namespace, device, link string }{{"h1-00", "eth0", "h1-00>leaf1"}, {"leaf0", "spine0", "leaf0>spine0"}} {
@@ -195,9 +201,6 @@ func stopped(t *testing.T, hold time.Duration) verdict.Verdict {
 func TestEveryDistortionIsCaught(t *testing.T) {
 	longtest.Skip(t, "plants 13 distortions in runs of their own on packets, 55 s")
 	tooltest.Need(t, "ip", "tc", "nsenter")
-	if *every {
-		tooltest.Need(t, "nft")
-	}
 	netnstest.Require(t)
 	netnstest.OnlyTiming(t)
 	text, trace := at50()

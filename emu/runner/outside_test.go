@@ -22,6 +22,7 @@ import (
 	"testbed/emu/live"
 	"testbed/emu/plan"
 	"testbed/hosts/wire"
+	"testbed/results/tooltest"
 	"testbed/results/verdict"
 )
 
@@ -50,12 +51,15 @@ func pastSettings(t *testing.T) (all []plantedCase) {
 		{"filters of sockets, drops of 1 in 200", "socket-filter", "h0-00", "lo", "kernel", "socket filter of connections at their end none", false},
 		{"raw frames past the queue", "raw-frames", "h0-02", "eth0", "captured-bytes", "the capture of h0-02", false},
 		{"SYNs to the port of the run", "syn-flood", "h0-02", "eth0", "foreign", "10.1.0.1:50060", true},
-		{"ICMP errors about packets of the run", "icmp", "leaf0", "h0-00", "kernel", "h0-00: full segment of connections at their end", false},
+		{"ICMP errors about packets of the run", "icmp", "leaf0", "h0-00", "foreign", "leaf0>h0-00 carried", false},
 	} {
 		add(x.name, x.check, x.want, x.often, func(t *testing.T) tamper { return outside(t, x.kind, x.namespace, x.device) })
 	}
 	shell := func(name, check, want, namespace string, commands string) {
-		add(name, check, want, false, func(*testing.T) tamper { return distort([][]distortion{{{name, namespace, commands, "", 0, ""}}}) })
+		add(name, check, want, false, func(t *testing.T) tamper {
+			tooltest.Need(t, strings.Fields(commands)[0])
+			return distort([][]distortion{{{name, namespace, commands, "", 0, ""}}})
+		})
 	}
 	const legacy = "iptables-legacy -w 5 "
 	shell("iptables, a segment size of 536", "kernel", "leaf0: ip table mangle none in the plan, one", "leaf0", legacy+"-t mangle -A FORWARD -p tcp --syn -j TCPMSS --set-mss 536")
@@ -71,7 +75,7 @@ func pastSettings(t *testing.T) (all []plantedCase) {
 	l := findLink(t, f, "leaf0>spine0")
 	built := plan.ShaperOf(f, l, f.Link(l).Rate, nil)
 	same := fmt.Sprintf("tc qdisc change dev %s root handle 1: tbf rate %dbps burst %db limit %db", built.Device, built.Rate.BytesPerSecond(), int64(built.Burst), int64(built.Limit))
-	shell("equal changes of a queue", "kernel", "leaf0>spine0: tbf set again", "leaf0", fmt.Sprintf("for i in $(seq 500); do %s; done", same))
+	shell("equal changes of a queue", "kernel", "leaf0>spine0: tbf set again", "leaf0", fmt.Sprintf("seq 500 | while read -r _; do %s; done", same))
 	return all
 }
 
@@ -141,7 +145,7 @@ func plant(t *testing.T, namespace, device, kind string) {
 		})
 	case "socket-buffer":
 		each = everySocket(func(fd int) error {
-			return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 8192)
+			return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 32768)
 		})
 	case "socket-filter":
 		const random = 0xfffff038 // SKF_AD_OFF + SKF_AD_RANDOM
@@ -469,18 +473,25 @@ func shorten(index int) (func(), error) {
 	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: index, Protocol: uint16(all)}); err != nil {
 		return nil, err
 	}
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 20_000}); err != nil {
+		return nil, err
+	}
 	to := &unix.SockaddrLinklayer{Ifindex: index}
+	b := make([]byte, 2048)
 	return func() {
-		b := make([]byte, 2048)
-		n, from, err := unix.Recvfrom(fd, b, 0)
-		l, ok := from.(*unix.SockaddrLinklayer)
-		if err != nil || !ok || l.Pkttype == unix.PACKET_OUTGOING || n < 700 || b[23] != unix.IPPROTO_TCP {
-			return
+		last := time.Now()
+		for end := last.Add(time.Second); time.Now().Before(end); {
+			n, from, err := unix.Recvfrom(fd, b, 0)
+			l, ok := from.(*unix.SockaddrLinklayer)
+			if err != nil || !ok || l.Pkttype == unix.PACKET_OUTGOING || n < 700 || b[23] != unix.IPPROTO_TCP || time.Since(last) < 5*time.Millisecond {
+				continue // also of packets that waited here: TCP ignores errors about what has been acknowledged
+			}
+			last = time.Now()
+			icmp := append([]byte{3, 4, 0, 0, 0, 0, 600 >> 8, 600 & 0xff}, b[14:14+28]...)
+			binary.BigEndian.PutUint16(icmp[2:], checksum(icmp))
+			frame := append(append(append([]byte{}, b[6:12]...), b[:6]...), 8, 0)
+			frame = append(append(frame, header(b[30:34], b[26:30], unix.IPPROTO_ICMP, len(icmp))...), icmp...)
+			_ = unix.Sendto(fd, frame, 0, to) // a device that is gone ends the run
 		}
-		icmp := append([]byte{3, 4, 0, 0, 0, 0, 600 >> 8, 600 & 0xff}, b[14:14+28]...)
-		binary.BigEndian.PutUint16(icmp[2:], checksum(icmp))
-		frame := append(append(append([]byte{}, b[6:12]...), b[:6]...), 8, 0)
-		frame = append(append(frame, header(b[30:34], b[26:30], unix.IPPROTO_ICMP, len(icmp))...), icmp...)
-		_ = unix.Sendto(fd, frame, 0, to) // a device that is gone ends the run
 	}, nil
 }

@@ -137,9 +137,7 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w work, dir string, 
 	}
 	measured.Kernel = append(measured.Kernel, measured.Connections...)
 	measured.Notes = append(measured.Notes, d.Notes()...)
-	if kept.unread != "" {
-		measured.Notes = append(measured.Notes, kept.unread)
-	}
+	measured.Notes = append(measured.Notes, kept.notes()...)
 	if cfg.Kernel != nil {
 		measured.Notes = append(measured.Notes, fmt.Sprintf("disks are throttled by the kernel (%s)", cfg.Kernel.Kind()))
 		if len(w.Readers)+len(w.tasks) > 0 {

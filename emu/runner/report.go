@@ -134,7 +134,7 @@ func foreignOf(f *topo.Fabric, res flows.Result) (out []fidelity.Foreign) {
 		for _, face := range c.Interfaces {
 			for id, x := range map[topo.LinkID]flows.Foreign{f.HostUp(h): face.OutForeign, f.HostDown(h): face.InForeign} {
 				if x.Packets > 0 {
-					out = append(out, fidelity.Foreign{Host: c.Host, Link: f.LinkName(id), Packets: x.Packets, Bytes: x.Bytes, Window: x.Window, Could: f.Link(id).Rate.BytesIn(flows.WorstWindow),
+					out = append(out, fidelity.Foreign{Host: c.Host, Link: f.LinkName(id), Packets: x.Packets, Errors: x.Errors, Bytes: x.Bytes, Window: x.Window, Could: f.Link(id).Rate.BytesIn(flows.WorstWindow),
 						At: x.At.Sub(res.Zero), Length: flows.WorstWindow, Largest: x.Largest.Name, LargestBytes: x.Largest.Bytes})
 				}
 			}

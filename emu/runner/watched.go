@@ -73,25 +73,25 @@ func (w *watched) besides(ctx context.Context, namespaces []string) (map[string]
 const thisProgram = "this program"
 
 // unreported returns what differs now from what was found besides the plan.
-func (w *watched) unreported(ctx context.Context) (out []fidelity.KernelChange, err error) {
+func (w *watched) unreported(ctx context.Context) ([]fidelity.KernelChange, error) {
 	names := slices.Sorted(maps.Keys(w.before))
-	now, err := w.besides(ctx, slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == thisProgram }))
+	now, err := w.besides(ctx, slices.DeleteFunc(names, func(n string) bool { return n == thisProgram }))
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range names {
+	return w.differences(now), nil
+}
+
+func (w *watched) differences(now map[string]kernel.Snapshot) (out []fidelity.KernelChange) {
+	for _, name := range slices.Sorted(maps.Keys(w.before)) {
 		was, is := w.before[name], now[name]
 		for _, what := range slices.Sorted(maps.Keys(union(was, is))) {
-			k := fidelity.KernelChange{AtEnd: true, Where: name, What: what, Planned: "none", Found: cmp.Or(is[what], "none")}
-			if is.Parameter(what) {
-				k.Planned = cmp.Or(was[what], "none")
-			}
-			if k.Planned != k.Found {
-				out = append(out, k)
+			if was[what] != is[what] {
+				out = append(out, fidelity.KernelChange{AtEnd: true, Where: name, What: what, Planned: cmp.Or(was[what], "none"), Found: cmp.Or(is[what], "none")})
 			}
 		}
 	}
-	return out, nil
+	return out
 }
 
 func union(a, b kernel.Snapshot) kernel.Snapshot {
@@ -99,6 +99,32 @@ func union(a, b kernel.Snapshot) kernel.Snapshot {
 	maps.Copy(all, b)
 	return all
 }
+
+// notes returns what could not be looked for, and what handled packets before the watch began, which is no change.
+func (w *watched) notes() (out []string) {
+	if w.unread != "" {
+		out = append(out, w.unread)
+	}
+	var found []string
+	for _, name := range slices.Sorted(maps.Keys(w.before)) {
+		s := w.before[name]
+		for _, what := range slices.Sorted(maps.Keys(s)) {
+			if !s.Parameter(what) {
+				found = append(found, fmt.Sprintf("%s: %s, %s", name, what, s[what]))
+			}
+		}
+	}
+	if len(found) == 0 {
+		return out
+	}
+	if more := len(found) - mostFound; more > 0 {
+		found = append(found[:mostFound], fmt.Sprintf("%d more", more))
+	}
+	return append(out, "there before the run, and not judged: "+strings.Join(found, "; "))
+}
+
+// mostFound is the maximum number of programs and tables that a note names.
+const mostFound = 4
 
 func (w *watched) close() error {
 	_, _, err := w.notices.Close()

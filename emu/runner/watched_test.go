@@ -4,8 +4,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"testbed/emu/deploy"
 	"testbed/emu/fault"
+	"testbed/emu/kernel"
+	"testbed/results/flows"
 	"testbed/topo/units"
 )
 
@@ -51,5 +55,47 @@ func TestFaultsExplainWhatTheyChange(t *testing.T) {
 		if got := explains(f, faults, deploy.Difference{Namespace: tt.namespace, Device: tt.device, What: tt.what}, tt.after); got != tt.want {
 			t.Errorf("%s %s %s after %v is explained by %q, want %q", tt.namespace, tt.device, tt.what, tt.after, got, tt.want)
 		}
+	}
+}
+
+// What handled packets before the run is noted, and no change; what comes, goes or is replaced is one.
+func TestWhatWasThereBeforeIsNoted(t *testing.T) {
+	const accounts, is = "BPF program of a cgroup that sends packets", "1 programs [7]"
+	before := map[string]kernel.Snapshot{thisProgram: {accounts: is}, "h0-00": {"net.ipv4.tcp_rmem": "4096"}}
+	w := &watched{before: before}
+	if diff := cmp.Diff([]string{"there before the run, and not judged: " + thisProgram + ": " + accounts + ", " + is}, w.notes()); diff != "" {
+		t.Errorf("notes (-want +got):\n%s", diff)
+	}
+	for _, tt := range []struct {
+		now  map[string]kernel.Snapshot
+		want []string
+	}{
+		{before, nil},
+		{map[string]kernel.Snapshot{thisProgram: {accounts: "1 programs [8]"}, "h0-00": before["h0-00"]}, []string{is + " > 1 programs [8]"}},
+		{map[string]kernel.Snapshot{thisProgram: {accounts: "2 programs [7 8]"}, "h0-00": before["h0-00"]}, []string{is + " > 2 programs [7 8]"}},
+		{map[string]kernel.Snapshot{thisProgram: {}, "h0-00": {"net.ipv4.tcp_rmem": "8192", "ip table filter": "one"}},
+			[]string{"none > one", "4096 > 8192", is + " > none"}},
+	} {
+		var got []string
+		for _, k := range w.differences(tt.now) {
+			got = append(got, k.Planned+" > "+k.Found)
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
+// ICMP errors are counted for the link on which they came.
+func TestErrorsOfForeignTraffic(t *testing.T) {
+	text, trace := at50()
+	f, err := loadText(t, text, trace...).Shape().Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := flows.Foreign{Counts: flows.Counts{Packets: 2, Bytes: 140}, Errors: 2}
+	got := foreignOf(f, flows.Result{Captures: []flows.Capture{{Host: "h0-01", Interfaces: []flows.Interface{{Name: "eth0", InForeign: seen}}}}})
+	if len(got) != 1 || got[0].Link != "leaf0>h0-01" || got[0].Errors != 2 {
+		t.Errorf("%+v", got)
 	}
 }

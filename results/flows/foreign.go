@@ -26,6 +26,8 @@ type Foreign struct {
 	At     time.Time
 	// Largest is the conversation with the most bytes.
 	Largest Conversation
+	// Errors are the packets that are ICMP errors: they can change what TCP does, however few they are.
+	Errors int
 }
 
 // Conversation is the traffic from one endpoint to another.
@@ -37,7 +39,7 @@ type Conversation struct {
 }
 
 // talk is a conversation that is counted. Its protocol is a number of IP or, from
-// minEtherType on, of Ethernet, which has no endpoints.
+// minEtherType on, of Ethernet, which has no endpoints. ICMP has a type and a code instead of ports.
 type talk struct {
 	key   talkKey
 	least Counts      // surely of this conversation
@@ -61,7 +63,7 @@ func (k talkKey) String() string {
 		name := map[uint16]string{protoTCP: "tcp", protoUDP: "udp"}[k.proto]
 		return fmt.Sprintf("%s %v > %v", name, netip.AddrPortFrom(k.src.netip(), k.srcPort), netip.AddrPortFrom(k.dst.netip(), k.dstPort))
 	case protoICMP:
-		return fmt.Sprintf("icmp %v > %v", k.src.netip(), k.dst.netip())
+		return fmt.Sprintf("icmp type %d code %d %v > %v", k.srcPort, k.dstPort, k.src.netip(), k.dst.netip())
 	}
 	if k.proto < minEtherType {
 		return fmt.Sprintf("IP protocol %d %v > %v", k.proto, k.src.netip(), k.dst.netip())
@@ -73,6 +75,7 @@ func (k talkKey) String() string {
 // with the traffic.
 type foreignLoad struct {
 	all     Counts
+	errors  int
 	window  int64       // number of the current window
 	bytes   units.Bytes // in it
 	worst   int64       // number of the worst window
@@ -85,6 +88,9 @@ type foreignLoad struct {
 // the current window counts as the current one.
 func (l *foreignLoad) add(window int64, key talkKey, n Counts, limit int) {
 	l.all.sum(n)
+	if key.proto == protoICMP && slices.Contains(icmpErrors, key.srcPort) {
+		l.errors += n.Packets
+	}
 	if window > l.window {
 		l.window, l.bytes = window, 0
 	}
@@ -129,7 +135,7 @@ func (l *foreignLoad) foreign(first int64) Foreign {
 	}
 	largest := slices.MaxFunc(l.talks, func(a, b talk) int { return cmp.Compare(a.least.Bytes, b.least.Bytes) })
 	return Foreign{Counts: l.all, Window: l.most, At: time.Unix(0, first+l.worst*int64(WorstWindow)),
-		Largest: Conversation{largest.key.String(), largest.least}}
+		Largest: Conversation{largest.key.String(), largest.least}, Errors: l.errors}
 }
 
 // foreignConn counts a packet of a connection that does not belong to the run. Its first
@@ -168,6 +174,9 @@ func (h *hostReducer) foreignFrame(nic int, out bool, f *frame, kind frameKind, 
 		key = talkKey{f.src, f.dst, f.srcPort, f.dstPort, uint16(f.proto)}
 	case kind == frameIPv4:
 		key = talkKey{src: f.src, dst: f.dst, proto: uint16(f.proto)}
+		if icmp := icmpOf(f, data); len(icmp) >= 2 {
+			key.srcPort, key.dstPort = uint16(icmp[0]), uint16(icmp[1])
+		}
 	default:
 		key.proto = minEtherType // unknown
 		if len(data) >= etherLen {
@@ -190,15 +199,25 @@ func (h *hostReducer) foreignPackets(nic int, out bool, key talkKey, n Counts) {
 	h.pacing[nic].foreign[d].add((h.lastAt-h.firstAt)/int64(WorstWindow), key, n, h.conversations)
 }
 
+// Types of ICMP, and those that are errors.
+const unreachable, sourceQuench, redirect, timeExceeded, badParameter = 3, 4, 5, 11, 12
+
+var icmpErrors = []uint16{unreachable, sourceQuench, redirect, timeExceeded, badParameter}
+
+// icmpOf returns the ICMP message in a frame of IPv4, or nil if it has none.
+func icmpOf(f *frame, data []byte) []byte {
+	if f.proto != protoICMP {
+		return nil
+	}
+	return data[min(len(data), etherLen+int(data[etherLen]&0x0f)*4):]
+}
+
 // aboutRun reports whether an IPv4 packet is an ICMP error about a packet of this run, such
 // as a switch sends when a fault has taken its route. All links have one MTU, so that no packet is too long for one.
 func (h *hostReducer) aboutRun(f *frame, data []byte) bool {
-	const unreachable, timeExceeded, tooLong, quoteAt = 3, 11, 4, 8
-	if f.proto != protoICMP || h.noErrors {
-		return false
-	}
-	icmp := data[min(len(data), etherLen+int(data[etherLen]&0x0f)*4):]
-	if len(icmp) < quoteAt+ipMinLen || icmp[0] != unreachable && icmp[0] != timeExceeded || icmp[0] == unreachable && icmp[1] == tooLong {
+	const tooLong, quoteAt = 4, 8
+	icmp := icmpOf(f, data)
+	if h.noErrors || len(icmp) < quoteAt+ipMinLen || icmp[0] != unreachable && icmp[0] != timeExceeded || icmp[0] == unreachable && icmp[1] == tooLong {
 		return false
 	}
 	ip := icmp[quoteAt:]

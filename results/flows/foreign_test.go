@@ -107,50 +107,50 @@ func TestForeignTraffic(t *testing.T) {
 	}{
 		{"a port of no service", func(n *network) {
 			n.dial(20*ms, a, b, 40002, 5201, 5).data(22*ms, 23*ms, request, 0, 18)
-		}, Foreign{Counts{3, 3*heads + 18}, 3*heads + 18, sinceFirst(0), Conversation{"tcp 10.0.0.1:40002 > 10.3.4.1:5201", Counts{3, 3*heads + 18}}},
-			Foreign{Counts{1, heads}, heads, sinceFirst(0), Conversation{"tcp 10.3.4.1:5201 > 10.0.0.1:40002", Counts{1, heads}}}},
+		}, Foreign{Counts{3, 3*heads + 18}, 3*heads + 18, sinceFirst(0), Conversation{"tcp 10.0.0.1:40002 > 10.3.4.1:5201", Counts{3, 3*heads + 18}}, 0},
+			Foreign{Counts{1, heads}, heads, sinceFirst(0), Conversation{"tcp 10.3.4.1:5201 > 10.0.0.1:40002", Counts{1, heads}}, 0}},
 		{"the port of flows, less than a header", func(n *network) {
 			n.dial(20*ms, a, b, 40002, wire.ShufflePort, 5).data(22*ms, 23*ms, request, 0, 18)
-		}, Foreign{Counts{3, 3*heads + 18}, 3*heads + 18, sinceFirst(0), Conversation{"tcp 10.0.0.1:40002 > 10.3.4.1:50060", Counts{3, 3*heads + 18}}},
-			Foreign{Counts{1, heads}, heads, sinceFirst(0), Conversation{"tcp 10.3.4.1:50060 > 10.0.0.1:40002", Counts{1, heads}}}},
+		}, Foreign{Counts{3, 3*heads + 18}, 3*heads + 18, sinceFirst(0), Conversation{"tcp 10.0.0.1:40002 > 10.3.4.1:50060", Counts{3, 3*heads + 18}}, 0},
+			Foreign{Counts{1, heads}, heads, sinceFirst(0), Conversation{"tcp 10.3.4.1:50060 > 10.0.0.1:40002", Counts{1, heads}}, 0}},
 		{"the port of flows, without a header, later", func(n *network) {
 			x := n.dial(20*ms, a, b, 40002, wire.ShufflePort, 5)
 			x.data(22*ms, 23*ms, make([]byte, 1400), 0, 1400)
 			x.data(600*ms, 601*ms, make([]byte, 4200), 1400, 4200)
-		}, Foreign{Counts{4, 4*heads + 4200}, heads + 2800, sinceFirst(500 * ms), Conversation{"tcp 10.0.0.1:40002 > 10.3.4.1:50060", Counts{4, 4*heads + 4200}}},
-			Foreign{Counts{1, heads}, heads, sinceFirst(0), Conversation{"tcp 10.3.4.1:50060 > 10.0.0.1:40002", Counts{1, heads}}}},
+		}, Foreign{Counts{4, 4*heads + 4200}, heads + 2800, sinceFirst(500 * ms), Conversation{"tcp 10.0.0.1:40002 > 10.3.4.1:50060", Counts{4, 4*heads + 4200}}, 0},
+			Foreign{Counts{1, heads}, heads, sinceFirst(0), Conversation{"tcp 10.3.4.1:50060 > 10.0.0.1:40002", Counts{1, heads}}, 0}},
 		{"the port of flows, of another run", func(n *network) {
 			n.run = 9
 			s := n.flow(1, 7, 100)
 			n.dial(20*ms, a, b, 40002, wire.ShufflePort, 5).data(22*ms, 23*ms, s, 0, len(s))
 			n.run = testRun
-		}, Foreign{Counts{3, 3*heads + 164}, 3*heads + 164, sinceFirst(0), Conversation{"tcp 10.0.0.1:40002 > 10.3.4.1:50060", Counts{3, 3*heads + 164}}},
-			Foreign{Counts{1, heads}, heads, sinceFirst(0), Conversation{"tcp 10.3.4.1:50060 > 10.0.0.1:40002", Counts{1, heads}}}},
+		}, Foreign{Counts{3, 3*heads + 164}, 3*heads + 164, sinceFirst(0), Conversation{"tcp 10.0.0.1:40002 > 10.3.4.1:50060", Counts{3, 3*heads + 164}}, 0},
+			Foreign{Counts{1, heads}, heads, sinceFirst(0), Conversation{"tcp 10.3.4.1:50060 > 10.0.0.1:40002", Counts{1, heads}}, 0}},
 		{"the port of flows, a header with a wrong checksum", func(n *network) {
 			s := n.flow(1, 7, 100)
 			s[20] ^= 1
 			n.dial(20*ms, a, b, 40002, wire.ShufflePort, 5).data(22*ms, 23*ms, s, 0, len(s))
-		}, Foreign{Counts{3, 3*heads + 164}, 3*heads + 164, sinceFirst(0), Conversation{"tcp 10.0.0.1:40002 > 10.3.4.1:50060", Counts{3, 3*heads + 164}}},
-			Foreign{Counts{1, heads}, heads, sinceFirst(0), Conversation{"tcp 10.3.4.1:50060 > 10.0.0.1:40002", Counts{1, heads}}}},
+		}, Foreign{Counts{3, 3*heads + 164}, 3*heads + 164, sinceFirst(0), Conversation{"tcp 10.0.0.1:40002 > 10.3.4.1:50060", Counts{3, 3*heads + 164}}, 0},
+			Foreign{Counts{1, heads}, heads, sinceFirst(0), Conversation{"tcp 10.3.4.1:50060 > 10.0.0.1:40002", Counts{1, heads}}, 0}},
 		{"the port of flows, from a server that speaks first", func(n *network) {
 			x := n.dial(20*ms, a, b, 40002, wire.ShufflePort, 5)
 			x.acks(270*ms, 271*ms, 0, 1000)
 			x.acks(272*ms, 273*ms, 1000, 1000)
-		}, Foreign{Counts{2, 2 * heads}, 2 * heads, sinceFirst(250 * ms), Conversation{"tcp 10.0.0.1:40002 > 10.3.4.1:50060", Counts{2, 2 * heads}}},
-			Foreign{Counts{3, 3*heads + 2000}, 3*heads + 2000, sinceFirst(250 * ms), Conversation{"tcp 10.3.4.1:50060 > 10.0.0.1:40002", Counts{3, 3*heads + 2000}}}},
+		}, Foreign{Counts{2, 2 * heads}, 2 * heads, sinceFirst(250 * ms), Conversation{"tcp 10.0.0.1:40002 > 10.3.4.1:50060", Counts{2, 2 * heads}}, 0},
+			Foreign{Counts{3, 3*heads + 2000}, 3*heads + 2000, sinceFirst(250 * ms), Conversation{"tcp 10.3.4.1:50060 > 10.0.0.1:40002", Counts{3, 3*heads + 2000}}, 0}},
 		{"datagrams to the port of flows", func(n *network) {
 			n.datagram(300*ms, b, a, 7, wire.ShufflePort, make([]byte, 58))
 			n.datagram(700*ms, b, a, 8, wire.ShufflePort, make([]byte, 158))
-		}, Foreign{}, Foreign{Counts{2, 300}, 200, sinceFirst(500 * ms), Conversation{"udp 10.3.4.1:8 > 10.0.0.1:50060", Counts{1, 200}}}},
+		}, Foreign{}, Foreign{Counts{2, 300}, 200, sinceFirst(500 * ms), Conversation{"udp 10.3.4.1:8 > 10.0.0.1:50060", Counts{1, 200}}, 0}},
 		{"a datagram to the address of marks", func(n *network) {
 			n.see(a, 0, 300*ms, n.frame(ipOf(t, a), net.IPv4(192, 0, 2, 1).To4(), layers.IPProtocolUDP, &layers.UDP{SrcPort: 4, DstPort: wire.MarkPort}, make([]byte, 158)))
-		}, Foreign{Counts{1, 200}, 200, sinceFirst(250 * ms), Conversation{"udp 10.0.0.1:4 > 192.0.2.1:50099", Counts{1, 200}}}, Foreign{}},
+		}, Foreign{Counts{1, 200}, 200, sinceFirst(250 * ms), Conversation{"udp 10.0.0.1:4 > 192.0.2.1:50099", Counts{1, 200}}, 0}, Foreign{}},
 		{"an error about a foreign packet", func(n *network) {
 			n.see(a, 0, 300*ms, n.unreachable(ipOf(t, a), n.frame(ipOf(t, a), ipOf(t, b), layers.IPProtocolTCP, &layers.TCP{SrcPort: 1, DstPort: wire.ShufflePort}, nil)))
-		}, Foreign{}, Foreign{Counts{1, 88}, 88, sinceFirst(250 * ms), Conversation{"icmp 10.0.0.0 > 10.0.0.1", Counts{1, 88}}}},
+		}, Foreign{}, Foreign{Counts{1, 88}, 88, sinceFirst(250 * ms), Conversation{"icmp type 3 code 1 10.0.0.0 > 10.0.0.1", Counts{1, 88}}, 1}},
 		{"a frame that is not IPv4", func(n *network) {
 			n.see(a, 0, 300*ms, append(make([]byte, 12), 0x88, 0xb5, 0, 0))
-		}, Foreign{}, Foreign{Counts{1, 16}, 16, sinceFirst(250 * ms), Conversation{"ethertype 0x88b5", Counts{1, 16}}}},
+		}, Foreign{}, Foreign{Counts{1, 16}, 16, sinceFirst(250 * ms), Conversation{"ethertype 0x88b5", Counts{1, 16}}, 0}},
 		{"on lo", func(n *network) {
 			x := &tcp{n: n, client: a, server: a, cport: 1, sport: 2, lo: true}
 			x.segment(true, 20*ms, 20*ms, layers.TCP{SYN: true}, nil)

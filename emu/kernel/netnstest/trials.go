@@ -67,7 +67,7 @@ func (tr Trials) spare() int { return max(disturbances, tr.Runs/2) }
 // machine disturbs them do not count, up to max(3, tr.Runs/2) of them; beyond that the test is not
 // judged, which the summary of all tests says. Each call is a subtest with its own cleanup and
 // output: with -v all of them are printed, otherwise the last one if the test fails. A failure by
-// t.Error or t.Fatal in f concerns correctness and ends the test. Where durations mean nothing
+// t.Error or t.Fatal in f concerns correctness and ends the test, t.Skip skips it. Where durations mean nothing
 // (NotJudged), f runs once, and only such a failure counts.
 func (tr Trials) Run(t *testing.T, f func(t *testing.T) (ok bool)) {
 	t.Helper()
@@ -81,8 +81,9 @@ func (tr Trials) Run(t *testing.T, f func(t *testing.T) (ok bool)) {
 	t.Log(tr)
 	succeeded, failed, spent := 0, 0, 0
 	for over := false; !over; {
-		why := ""
+		why, skipped := "", false
 		once := func(t *testing.T) {
+			defer func() { skipped = t.Skipped() }()
 			w := observe(t)
 			if f(t) {
 				succeeded++
@@ -98,6 +99,9 @@ func (tr Trials) Run(t *testing.T, f func(t *testing.T) (ok bool)) {
 		}
 		if !t.Run(fmt.Sprintf("run=%d", succeeded+failed+spent+1), once) && !over {
 			return
+		}
+		if skipped {
+			t.Skip("a run was skipped")
 		}
 		t.Logf("%d runs succeeded, %d failed, %d were disturbed and do not count%s", succeeded, failed, spent, because(why))
 		if spent > tr.spare() {

@@ -117,3 +117,20 @@ func TestTrialsRefuse(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A run that is skipped skips the test, whose rule would never be decided.
+func TestTrialsSkip(t *testing.T) {
+	ran, skipped := 0, false
+	t.Run("trials", func(t *testing.T) {
+		defer func() { skipped = t.Skipped() }()
+		Trials{Power: 0.99, Runs: 3, Least: 3}.Run(t, func(t *testing.T) bool {
+			if ran++; ran == 1 {
+				t.Skip("a program is missing")
+			}
+			return false
+		})
+	})
+	if ran != 1 || !skipped {
+		t.Errorf("%d runs, skipped %t", ran, skipped)
+	}
+}
