@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,8 +14,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"testbed/emu/deploy"
 	"testbed/emu/kernel"
 	"testbed/emu/plan"
+	"testbed/emu/scenario"
 	"testbed/topo"
 	"testbed/topo/units"
 )
@@ -110,15 +114,56 @@ func faultNames() (names []string) {
 // broken is a testbed whose links are changed.
 type broken struct {
 	fabric *topo.Fabric
-	pins   string
+	entry  deploy.Entry
+	dir    fs.FileInfo // of the testbed
 	ns     map[string]*kernel.Namespace
+}
+
+func (a *app) breakable(e deploy.Entry) (*broken, error) {
+	f, err := e.State.Shape.Build()
+	if err != nil {
+		return nil, fmt.Errorf("testbed %s: %w", e.State.ID, err)
+	}
+	dir, err := os.Stat(e.Dir)
+	return &broken{f, e, dir, map[string]*kernel.Namespace{}}, err
+}
+
+// close closes the namespaces. They are opened again for the next change.
+func (b *broken) close() (err error) {
+	for name, n := range b.ns {
+		err = errors.Join(err, n.Close())
+		delete(b.ns, name)
+	}
+	return err
+}
+
+// wait waits for some time, the end of ctx or that of the testbed, and reports whether the testbed is
+// still up.
+func (b *broken) wait(ctx context.Context, d time.Duration) bool {
+	up := func() bool {
+		now, err := os.Stat(b.entry.Dir)
+		return err == nil && os.SameFile(b.dir, now)
+	}
+	over, look := time.NewTimer(d), time.NewTicker(upPoll)
+	defer over.Stop()
+	defer look.Stop()
+	for up() {
+		select {
+		case <-over.C:
+			return up()
+		case <-ctx.Done():
+			return up()
+		case <-look.C:
+		}
+	}
+	return false
 }
 
 func (b *broken) open(name string) (*kernel.Namespace, error) {
 	if n := b.ns[name]; n != nil {
 		return n, nil
 	}
-	n, err := kernel.OpenNamespace(filepath.Join(b.pins, name))
+	n, err := kernel.OpenNamespace(filepath.Join(b.entry.PinDir(), name))
 	if err == nil {
 		b.ns[name] = n
 	}
@@ -138,47 +183,48 @@ func (a *app) fault(ctx context.Context, testbed string, args []string, lasts ti
 	if err != nil {
 		return err
 	}
-	f, err := e.State.Shape.Build()
+	b, err := a.breakable(e)
 	if err != nil {
-		return fmt.Errorf("testbed %s: %w", e.State.ID, err)
+		return err
 	}
-	links, rate, err := faultLinks(f, args)
+	links, rate, err := faultLinks(b.fabric, args)
 	if err != nil {
 		return usageError{err}
 	}
 	if err := a.needRoot("fault", changesLinks); err != nil {
 		return err
 	}
-	b := &broken{fabric: f, pins: e.PinDir(), ns: map[string]*kernel.Namespace{}}
-	defer func() {
-		for _, n := range b.ns {
-			err = errors.Join(err, n.Close())
-		}
-	}()
+	defer func() { err = errors.Join(err, b.close()) }()
 	if links, err = b.differ(verb.name, links, rate); err != nil {
 		return err
 	}
-	if err := b.change(ctx, verb.name, links, rate); err != nil {
-		if bounded { // some links may have changed
-			err = errors.Join(err, b.change(context.WithoutCancel(ctx), verb.undo, links, 0))
-		}
-		return err
-	}
+	release := func() {}
 	if bounded {
-		fmt.Fprintf(a.stderr, "%s, for %v\n", strings.Join(args, " "), lasts)
-		timer := time.NewTimer(lasts)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		if err := b.change(context.WithoutCancel(ctx), verb.undo, links, 0); err != nil {
+		release, err = a.guard(e.State.ID, repair{strings.Join(args, " "), e.State.Created, lasts, verb.undo, links})
+		if err != nil {
 			return err
 		}
 	}
+	err = b.change(ctx, verb.name, links, rate)
+	if bounded {
+		if err == nil {
+			fmt.Fprintf(a.stderr, "%s, for %v\n", strings.Join(args, " "), lasts)
+			err = b.close() // a testbed that is removed meanwhile is to have no namespace left
+		}
+		if err == nil && !b.wait(ctx, lasts) {
+			err = fmt.Errorf("fault %s: %w", strings.Join(args, " "), errGone)
+		} else {
+			// Also after an error: some links may have changed.
+			err = errors.Join(err, b.change(context.WithoutCancel(ctx), verb.undo, links, 0))
+		}
+		release()
+	}
+	if err != nil {
+		return err
+	}
 	var names []string
 	for _, l := range links {
-		names = append(names, f.LinkName(l))
+		names = append(names, b.fabric.LinkName(l))
 	}
 	out := struct {
 		Testbed  string   `json:"testbed"`
@@ -215,15 +261,15 @@ func faultLinks(f *topo.Fabric, args []string) (links []topo.LinkID, rate units.
 		}
 		return nil, 0, fmt.Errorf("unknown spine %q: the fabric has %d, the first is %s", name, f.Spines(), topo.SpineName(0))
 	case "link-rate":
-		if rate, err = units.ParseRate(args[2]); err != nil {
-			return nil, 0, err
-		}
-		if rate == 0 {
+		if zero, err := units.ParseRate(args[2]); err == nil && zero == 0 {
 			cable := name
 			if !strings.Contains(cable, "<>") {
 				cable = strings.Replace(cable, ">", "<>", 1)
 			}
 			return nil, 0, fmt.Errorf("link-rate %s: rate 0 must be positive (to stop all traffic, run: testbed fault link-down '%s')", name, cable)
+		}
+		if rate, err = scenario.ParseFaultRate(args[2]); err != nil {
+			return nil, 0, fmt.Errorf("link-rate %s: %w", name, err)
 		}
 	default:
 		if !strings.Contains(name, "<>") {

@@ -98,7 +98,7 @@ func TestInspectOfASwitchAndOfFaults(t *testing.T) {
 		}
 	}
 	p.run(t, 0, "fault", "--testbed", "star", "link-down", "h0-01<>leaf0")
-	if out := look(); !strings.Contains(out, "2 down: ") || !strings.Contains(out, "leaf0>h0-01") || !strings.Contains(out, "h0-01>leaf0") {
+	if out := look(); !strings.Contains(out, "2 down (") || !strings.Contains(out, "leaf0>h0-01") || !strings.Contains(out, "h0-01>leaf0") {
 		t.Errorf("with a cable cut:\n%s", out)
 	}
 	p.run(t, 0, "fault", "--testbed", "star", "link-up", "h0-01<>leaf0")

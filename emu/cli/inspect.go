@@ -257,13 +257,18 @@ func (in *inspector) read(ctx context.Context) (inspect.Reading, error) {
 
 // missing returns err, or errGone if the testbed was removed while it was read.
 func (in *inspector) missing(ctx context.Context, err error) error {
-	// Namespaces are removed before the record. A testbed that was brought up has
-	// an owner again while it is removed.
-	e, found := deploy.Find(ctx, in.state, in.entry.State.ID)
-	if errors.Is(found, deploy.ErrNotFound) || e.Live || e.State.Kind == deploy.KindRun {
+	if in.removed(ctx, in.entry) {
 		return errGone
 	}
 	return err
+}
+
+// removed reports whether a testbed, of which something is missing, is being removed or was.
+func (a *app) removed(ctx context.Context, was deploy.Entry) bool {
+	// Namespaces are removed before the record. A testbed that was brought up has
+	// an owner again while it is removed.
+	e, err := deploy.Find(ctx, a.state, was.State.ID)
+	return errors.Is(err, deploy.ErrNotFound) || e.Live || e.State.Kind == deploy.KindRun
 }
 
 // readPorts reads a namespace, again if its devices change meanwhile.

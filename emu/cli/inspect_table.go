@@ -79,7 +79,11 @@ func highlights(s inspect.Summary) []string {
 	for _, n := range []struct {
 		what  string
 		links []string
-	}{{"down", s.Down}, {"not at the plan's rate", s.OffPlan}, {"with counters that were reset, so figures are too low", s.Reset}} {
+	}{
+		{"down (restore them: testbed fault link-up LINK)", s.Down},
+		{"not at the plan's rate (restore it: testbed fault link-rate LINK RATE)", s.OffPlan},
+		{"with counters that were reset, so figures are too low", s.Reset},
+	} {
 		if len(n.links) > 0 {
 			names := n.links[:min(mostNamed, len(n.links))]
 			line := fmt.Sprintf("%d %s: %s", len(n.links), n.what, strings.Join(names, " "))

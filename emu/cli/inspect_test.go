@@ -207,7 +207,7 @@ func TestInspectShowsWhatIsOffThePlan(t *testing.T) {
 	p.run(t, 0, "exec", "leaf0", "--", "tc", "qdisc", "change", "dev", "h0-01", "root", "tbf", "rate", "5mbit", "burst", "3000", "limit", "30000")
 	p.run(t, 0, "exec", "h0-02", "--", "ip", "link", "set", "eth0", "down")
 	out, _ := p.run(t, 0, "inspect", "lab", "--interval", "100ms", "--links", "leaf0>h0-*")
-	for _, want := range []string{"3 links", "5Mbps (plan 20Mbps)", "30KB", "1 down: leaf0>h0-02", "1 not at the plan's rate: leaf0>h0-01"} {
+	for _, want := range []string{"3 links", "5Mbps (plan 20Mbps)", "30KB", "1 down (restore them: testbed fault link-up LINK): leaf0>h0-02", "1 not at the plan's rate (restore it: testbed fault link-rate LINK RATE): leaf0>h0-01"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}

@@ -309,7 +309,7 @@ s.yaml:34:117: faults[1].for: "0s": expected a time from 1ms to 24h`},
 s.yaml:34:112: faults[1].rate: 50Mbps: already the rate of h0-00>leaf0 without the fault: state another rate
 s.yaml:34:166: faults[2].rate: 55.2Mbps: already the rate of the disk without the fault: state another rate`},
 	{"a fault's rate of zero", "repeat: 2", "faults: [{at: 1s, kind: link-rate, link: \"h0-00>leaf0\", rate: 0bps}]", nil,
-		`s.yaml:34:63: faults[0].rate: "0bps": expected a rate from 10Kbps to 100Gbps`},
+		`s.yaml:34:63: faults[0].rate: "0bps": expected a rate from 10Kbps to 1000Gbps`},
 	{"many at once", "", "name: x y\nfabric: {leaves: 0, spines: 2, hosts_per_leaf: 2, host_link: 1Mbs, mtu: 9}\nworkload:\n  - {kind: trace, path: bad.txt, frist: 2}\n  - {kind: writers, count: 0, blocks: 1, block: 1KB}\narms: {coflow: [fare]}\nseed: x\n", nil,
 		`s.yaml:1:1: disk: missing: the workload writes blocks: add a mapping such as {write: 6.9MB/s, size: 256MB}
 s.yaml:1:7: name: "x y": must match ^[A-Za-z0-9][A-Za-z0-9._+-]*$

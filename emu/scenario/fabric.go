@@ -3,7 +3,6 @@ package scenario
 import (
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 
@@ -132,8 +131,7 @@ func (c *checker) linkChanges(f *Fabric, names *topo.Fabric) (ok bool) {
 
 // uplinkBounds returns the bounds of the key uplink, which other ways to state that rate share.
 func uplinkBounds() (least, most units.Rate) {
-	fields := fieldsOf(reflect.TypeFor[Fabric]())
-	l, m := fields[slices.IndexFunc(fields, func(f field) bool { return f.key == "uplink" })].limits(reflect.TypeFor[units.Rate]())
+	l, m := keyOf[Fabric]("uplink").limits(reflect.TypeFor[units.Rate]())
 	return units.Rate(l), units.Rate(m)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"testbed/emu/fault"
 	"testbed/topo"
+	"testbed/topo/units"
 	"testbed/topo/yamltree"
 )
 
@@ -159,4 +160,14 @@ func (c *checker) idleFaults(f *topo.Fabric, all []fault.Fault) {
 			c.failAt(fmt.Sprintf("faults[%d].rate", i), "%v: already the rate of the disk without the fault: state another rate", x.Rate)
 		}
 	}
+}
+
+// ParseFaultRate parses the rate of a link during a fault, within the bounds of the key rate of
+// faults of kind link-rate.
+func ParseFaultRate(text string) (rate units.Rate, err error) {
+	f, v := keyOf[LinkRateFault]("rate"), reflect.ValueOf(&rate).Elem()
+	if err = setText(v, text); err == nil && f.outside(v) {
+		err = fmt.Errorf("%q: %s", clip(text), new(decoder).expectedOf(v.Type(), f))
+	}
+	return rate, err
 }

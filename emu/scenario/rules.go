@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -94,6 +95,12 @@ func fieldsOf(t reflect.Type, roles ...catalog.Role) []field {
 		}
 	}
 	return fields
+}
+
+// keyOf returns the field of a key of T.
+func keyOf[T any](key string) field {
+	fields := fieldsOf(reflect.TypeFor[T]())
+	return fields[slices.IndexFunc(fields, func(f field) bool { return f.key == key })]
 }
 
 // quantities are the types that files write as text with a unit, each with a noun and an

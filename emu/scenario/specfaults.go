@@ -57,7 +57,7 @@ type LinkRateFault struct {
 	// "leaf0<>spine1".
 	Link string `yaml:"link" jsonschema:"required,minLength=1,maxLength=256"`
 	// Rate is the rate of the link during the fault.
-	Rate units.Rate `yaml:"rate" jsonschema:"required" least:"10Kbps" most:"100Gbps"`
+	Rate units.Rate `yaml:"rate" jsonschema:"required" least:"10Kbps" most:"1000Gbps"`
 	// For is the duration of the fault (default: until the end of the run).
 	For time.Duration `yaml:"for,omitempty" least:"1ms" most:"24h"`
 }
