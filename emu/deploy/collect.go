@@ -128,8 +128,14 @@ func inspect(root, id string, write bool) (e Entry, lock *os.File, err error) {
 		return e, nil, fmt.Errorf("inspect testbed %q: %w", id, err)
 	default:
 		free, err := tryLock(lock)
+		if err == nil && !free {
+			// A process that ends may free the lock before its holder is looked up.
+			if e.Holder = holderOf(lock); e.Holder.PID == 0 {
+				free, err = tryLock(lock)
+			}
+		}
 		if err != nil || !free {
-			locked, e.Holder = true, holderOf(lock)
+			locked = true
 			err = errors.Join(err, lock.Close())
 			lock = nil
 			if err != nil {

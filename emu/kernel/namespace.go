@@ -165,7 +165,7 @@ func LifetimeOf(path string) (Lifetime, error) {
 	case err == nil && strings.Contains(string(mounts), fmt.Sprintf(" net:[%d] ", id.inode)):
 		return UntilRemoved, nil
 	}
-	own, err := os.Readlink("/proc/self/ns/mnt")
+	own, err := os.Readlink("/proc/thread-self/ns/mnt") // the main thread may have entered another one
 	parents, parentErr := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", os.Getppid()))
 	if err == nil && parentErr == nil && own == parents {
 		return WithSession, nil
