@@ -108,7 +108,8 @@ func (x *connections) compare(c net.Conn, host, of string, got kernel.TCPState) 
 		}
 	}
 	onOff := map[bool]string{true: "on", false: "off"}
-	if want.Congestion != "" {
+	here, there := addrOf(c.LocalAddr()), addrOf(c.RemoteAddr())
+	if want.Congestion != "" && here != there { // the plan's routes state it, and none leads to the host itself
 		add("congestion control", want.Congestion, got.Congestion)
 	}
 	add("timestamps", onOff[want.Timestamps], onOff[got.Timestamps])
@@ -117,7 +118,7 @@ func (x *connections) compare(c net.Conn, host, of string, got kernel.TCPState) 
 	if !want.ECN { // where it is wanted, TCP does without it if the first SYN is lost
 		add("ECN", onOff[false], onOff[got.ECN])
 	}
-	if here, there := addrOf(c.LocalAddr()), addrOf(c.RemoteAddr()); want.Segment > 0 && here != there {
+	if want.Segment > 0 && here != there {
 		add("full segment", want.Segment.String(), got.Segment.String())
 	}
 	for _, k := range []int{kernel.PacingRate, kernel.SocketFilter} {

@@ -22,15 +22,17 @@ func TestConnectionsUseWhatWasAskedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	dial := func() *net.TCPConn {
+	dialFrom := func(from byte) *net.TCPConn {
 		t.Helper()
-		c, err := net.Dial("tcp4", l.Addr().String())
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, from)}}
+		c, err := d.Dial("tcp4", l.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = c.Close() })
 		return c.(*net.TCPConn)
 	}
+	dial := func() *net.TCPConn { return dialFrom(2) }
 	real, err := kernel.TCPStateOf(dial())
 	if err != nil {
 		t.Fatal(err)
@@ -52,6 +54,14 @@ func TestConnectionsUseWhatWasAskedFor(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	}
+	within := connections{want: real}
+	within.want.Congestion = "another"
+	if _, err := within.watch("h0-00", dialFrom(1), true); err != nil {
+		t.Fatal(err)
+	}
+	if got := within.found(); len(got) > 0 {
+		t.Errorf("no route states the congestion control of a connection within a host, but %v", got)
 	}
 	if got := same.found(); len(got) > 0 {
 		t.Errorf("as asked for, but %v", got)

@@ -19,7 +19,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"testbed/emu/fidelity"
+	"testbed/emu/kernel"
+	"testbed/emu/kernel/netnstest"
 	"testbed/emu/live"
+	"testbed/emu/longtest"
 	"testbed/emu/plan"
 	"testbed/hosts/wire"
 	"testbed/results/tooltest"
@@ -104,6 +107,24 @@ func outside(t *testing.T, kind, namespace, device string) tamper {
 // planted is what role "outside" prints when it is ready.
 const planted = "planted"
 
+// A program of the cgroup that was there before the run is no change: service managers attach such programs to count traffic.
+func TestProgramFromBeforeVoidsNothing(t *testing.T) {
+	longtest.Skip(t, "judges a run on packets, 4 s")
+	netnstest.Require(t)
+	if err := outside(t, "cgroup-egress-passes", "net", "lo").start(nil, "/proc/self/ns"); err != nil {
+		t.Fatal(err)
+	}
+	was, err := kernel.ProcessSnapshot()
+	if err != nil || len(was) == 0 {
+		t.Fatalf("programs %v: %v", was, err)
+	}
+	_, v := judgedSamples(t, brief50, tamper{})
+	if level(v, "kernel") != verdict.Pass {
+		show(t, v, true)
+		t.Error("the kernel was changed")
+	}
+}
+
 // plant distorts a run in ways that rtnetlink, nftables and the machine's parameters do not show, until it is killed. The run is
 // that of the parent process.
 func plant(t *testing.T, namespace, device, kind string) {
@@ -133,6 +154,8 @@ func plant(t *testing.T, namespace, device, kind string) {
 		err = ofCgroup(unix.BPF_CGROUP_SOCK_OPS, unix.BPF_PROG_TYPE_SOCK_OPS, setOption(unix.IPPROTO_TCP, clamp, 4))
 	case "cgroup-ingress-drops":
 		err = ofCgroup(unix.BPF_CGROUP_INET_INGRESS, unix.BPF_PROG_TYPE_CGROUP_SKB, dropOne(200, 0, 1))
+	case "cgroup-egress-passes":
+		err = ofCgroup(unix.BPF_CGROUP_INET_EGRESS, unix.BPF_PROG_TYPE_CGROUP_SKB, dropOne(200, 1, 1))
 	case "cgroup-egress-drops":
 		err = ofCgroup(unix.BPF_CGROUP_INET_EGRESS, unix.BPF_PROG_TYPE_CGROUP_SKB, dropOne(200, 0, 1))
 	case "socket-pacing":
