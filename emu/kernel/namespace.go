@@ -165,10 +165,16 @@ func LifetimeOf(path string) (Lifetime, error) {
 	case err == nil && strings.Contains(string(mounts), fmt.Sprintf(" net:[%d] ", id.inode)):
 		return UntilRemoved, nil
 	}
-	own, err := os.Readlink("/proc/thread-self/ns/mnt") // the main thread may have entered another one
-	parents, parentErr := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", os.Getppid()))
-	if err == nil && parentErr == nil && own == parents {
-		return WithSession, nil
+	// The main thread of this process, or of its parent, may have entered another one.
+	own, err := os.Readlink("/proc/thread-self/ns/mnt")
+	if err != nil {
+		return WithProcess, err
+	}
+	parents, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/ns/mnt", os.Getppid()))
+	for _, path := range parents {
+		if its, err := os.Readlink(path); err == nil && its == own {
+			return WithSession, nil
+		}
 	}
 	return WithProcess, err
 }
