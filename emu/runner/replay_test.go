@@ -87,7 +87,7 @@ func TestReplayFindsWhatWasChanged(t *testing.T) {
 	}
 	write(log, bytes.Join(append(append(append([][]byte{}, lines[:step]...), edited), lines[step+1:]...), nil))
 	out, err := Replay(t.Context(), dir, all())
-	if err != nil || len(out.Repeats) != 4 {
+	if err == nil || !strings.Contains(err.Error(), "plain/1/events.jsonl was changed after the run") || len(out.Repeats) != 4 {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	for i, r := range out.Repeats {
@@ -126,7 +126,8 @@ func TestReplayFindsWhatWasChanged(t *testing.T) {
 	}
 	write(path, changed)
 	out, err = Replay(t.Context(), dir, all())
-	if err != nil || len(out.Notes) != 1 || !strings.Contains(out.Notes[0], "differs from the run") {
+	if err == nil || !strings.Contains(err.Error(), "scenario.yaml was changed after the run") || len(out.Notes) != 1 ||
+		!strings.Contains(out.Notes[0], "differs from the run") {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	differ := 0
