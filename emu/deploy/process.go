@@ -69,11 +69,11 @@ func Describe(pid int, host string) Process {
 	return p
 }
 
-// Fields of proc_pid_stat(5) after the name; the third of the file is the first here.
+// Indices of fields of proc_pid_stat(5) after the name: its number there, less 3.
 const (
-	statState   = 3 - 3
-	statFlags   = 9 - 3
-	statStarted = 22 - 3
+	statState   = 0
+	statFlags   = 6
+	statStarted = 19
 )
 
 // procStat reads the stat file of a process or thread in /proc.
