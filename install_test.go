@@ -63,7 +63,7 @@ func TestInstall(t *testing.T) {
 		}
 	}
 	for _, c := range append(cli.Command().Commands(), cli.Command()) {
-		if c.Name() == "help" {
+		if c.Name() == "help" || c.Hidden {
 			continue
 		}
 		page := read(t, share("man/man1/"+strings.ReplaceAll(c.CommandPath(), " ", "-")+".1"))

@@ -52,6 +52,7 @@ memory=${TMPDIR:-/tmp}
 free=$(df -k --output=avail /dev/shm 2>/dev/null | tail -n 1)
 if [ "${free:-0}" -gt 4194304 ]; then
 	memory=$(mktemp -d /dev/shm/testbed-tests.XXXXXX)
+	chmod 755 "$memory" # some tests act as another user
 	trap '$sudo rm -rf "$memory"' EXIT
 	trap 'exit 130' INT TERM
 fi

@@ -33,7 +33,9 @@ func TestBriefAlterationsAreReported(t *testing.T) {
 		alteration{"nftables", "h1-00", nftTable, "true", []string{"h1-00: change of nftables rules none in the plan, one in the kernel"}},
 		alteration{"parameter of no plan", "h1-01", "echo 10 > /proc/sys/net/ipv4/tcp_reordering", "echo 3 > /proc/sys/net/ipv4/tcp_reordering",
 			[]string{"h1-01: net.ipv4.tcp_reordering as built in the plan, 10 in the kernel"}},
-		alteration{"the same value", "leaf0", alteredShaper + "; ip route replace 10.0.0.0/8 proto static %BOTH%", "true", nil},
+		alteration{"the same route", "leaf0", "ip route replace 10.0.0.0/8 proto static %BOTH%", "true", nil},
+		alteration{"the same shaper, which fills its bucket", "leaf0", alteredShaper, "true",
+			[]string{"leaf0>h0-01: tbf set again none in the plan, one in the kernel"}},
 		alteration{"the same value of a parameter", "h0-00", "echo 1 > /proc/sys/net/ipv4/tcp_sack", "true", []string{"h0-00: net.ipv4.tcp_sack 1 in the plan, 1 when it was read, after it was written in the kernel"}},
 	)
 	for _, c := range list {
