@@ -119,11 +119,18 @@ func (c *consumer) consume(ctx context.Context, n units.Bytes, last bool) error 
 	return c.cpu.work(ctx, c.due-consumeAhead*7/8)
 }
 
+// Limited is implemented by connections that are notified if their reader is slower than the network,
+// because an attempt consumes its input at a rate (Expect).
+type Limited interface{ ReaderLimits() }
+
 // bound makes the receive buffer of a connection small, so that its sender is not far ahead. current
 // is the size of the buffer, with the kernel's overhead.
 func (c *consumer) bound(conn net.Conn, current units.Bytes) error {
 	if c == nil {
 		return nil
+	}
+	if l, ok := conn.(Limited); ok {
+		l.ReaderLimits()
 	}
 	// The kernel doubles the size for its overhead, which is small once segments are merged.
 	size := max(leastBuffer, c.Rate.BytesIn(bufferTime)/2)

@@ -110,9 +110,9 @@ func segments(s Samples, th Thresholds) verdict.Check {
 func flowControl(s Samples, th Thresholds) verdict.Check {
 	c := verdict.Check{Name: "flow-control", Level: verdict.Pass, Value: "no connection busy",
 		Pass: fmt.Sprintf("≤ %g %% of the time with data to send", 100*th.LimitedPass), Void: fmt.Sprintf("> %g %%", 100*th.LimitedVoid)}
-	worst, judged := -1.0, 0
+	worst, judged, skipped := -1.0, 0, skips{}
 	for _, l := range s.TCP.Limits {
-		if l.Busy < minLimited {
+		if l.Busy < minLimited || skipped.disk(s, Disk{Host: l.Host}) {
 			continue
 		}
 		judged += l.Connections
@@ -130,6 +130,7 @@ func flowControl(s Samples, th Thresholds) verdict.Check {
 	if worst >= 0 {
 		c.Value = fmt.Sprintf("%.2g %% at worst of %d connections", 100*worst, judged)
 	}
+	c.Value += skipped.String()
 	if c.Level == verdict.Pass {
 		c.Reason = ""
 	}

@@ -24,6 +24,8 @@ type connections struct {
 	odd  map[fidelity.KernelChange]bool
 	// limits are sums by service and by the host that received.
 	limits map[[2]string]*fidelity.Limit
+	// slow are the senders' ends of connections whose reader is slower than the network on purpose.
+	slow map[string]bool
 }
 
 // conn is a connection that is asked again when it is closed.
@@ -44,6 +46,16 @@ func (c *conn) SetReadBuffer(size int) error {
 		c.begun, err = kernel.TCPStateOf(c.TCPConn)
 	}
 	return err
+}
+
+// ReaderLimits implements hosts.Limited: the window of this connection says nothing of the network.
+func (c *conn) ReaderLimits() {
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	if c.of.slow == nil {
+		c.of.slow = map[string]bool{}
+	}
+	c.of.slow[c.RemoteAddr().String()] = true
 }
 
 // Close asks the connection what it used, and closes it. Its end is none of its user's errors: what could not be read is counted.
@@ -95,7 +107,7 @@ func (x *connections) ended(c *conn) {
 		}
 	}
 	if c.dialled {
-		x.limited(c.RemoteAddr(), s)
+		x.limited(c, s)
 	}
 }
 
@@ -145,19 +157,23 @@ func addrOf(a net.Addr) netip.Addr {
 	return netip.Addr{}
 }
 
-// limited adds a connection to the sums of its service.
-func (x *connections) limited(remote net.Addr, s kernel.TCPState) {
-	to, ok := remote.(*net.TCPAddr)
+// limited adds a connection to the sums of its service, unless its reader is slow on purpose.
+func (x *connections) limited(c net.Conn, s kernel.TCPState) {
+	to, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {
 		return
 	}
 	service := map[int]string{wire.ShufflePort: "flows", wire.BlockPort: "blocks"}[to.Port]
-	host, known := topo.HostNameOf(addrOf(remote))
+	host, known := topo.HostNameOf(addrOf(to))
 	if service == "" || !known {
 		return
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if from := c.LocalAddr().String(); x.slow[from] {
+		delete(x.slow, from) // the port may be used again
+		return
+	}
 	if x.limits == nil {
 		x.limits = map[[2]string]*fidelity.Limit{}
 	}

@@ -223,7 +223,7 @@ func localityOnTheWire(t *testing.T, res flows.Result) {
 // The bytes that leave racks are those that tshark counts on the uplinks of leaves, and no connection
 // of a node-local attempt exists: tshark sees as many streams as transfers have trails.
 func TestCrossRackBytesAgreeWithTshark(t *testing.T) {
-	longtest.Skip(t, "runs jobs of tasks on packets, 15 s")
+	longtest.Nightly(t, "runs jobs of tasks on packets, 15 s")
 	tooltest.Need(t, "tshark")
 	dir, res, rep, _ := runOneArm(t, manyTasks)
 	captures := filepath.Join(dir, capturesDir)

@@ -367,7 +367,7 @@ func TestPlantedFaultsAreCaught(t *testing.T) {
 
 // A bucket of one frame loses rate wherever timers are late, more at higher rates.
 func TestBucketOfOneFrameIsCaught(t *testing.T) {
-	longtest.Skip(t, "runs a planted fault up to 5 times, 20 s")
+	longtest.Nightly(t, "runs a planted fault up to 5 times, 20 s")
 	netnstest.Require(t)
 	netnstest.OnlyTiming(t)
 	trials(likely).Run(t, func(t *testing.T) bool {

@@ -40,7 +40,7 @@ func measuring(t *testing.T, o Options) *machine {
 // rate, including those between, is accurate within 1 %, and the time of 50 KB after an
 // idle period within 5 %. Both are measured again, on links built for the test.
 func TestPickedBucketsHoldRateAndShortFlows(t *testing.T) {
-	longtest.Skip(t, "calibrates 5 rates and measures 8, 40 s")
+	longtest.Nightly(t, "calibrates 5 rates and measures 8, 40 s")
 	const mtu, rounds = 1500, 5
 	netnstest.OnlyTiming(t)
 	netnstest.Timing(t, func(t *testing.T) bool {
