@@ -247,9 +247,10 @@ func TestExempt(t *testing.T) {
 		s.Losses[0] = Loss{"h0-01", 1000, 0, 500, 0}
 		s.Disks[0].Host, s.Disks[0].Written = "h0-01", 1
 		s.Captures[0] = Capture{"h0-01", 0, 90e3, 100e3}
+		s.TCP.Limits[0].Host, s.TCP.Limits[0].Window = "h0-01", 5*time.Second
 		return s
 	}
-	names := []string{"delivered", "packet-spacing", "burst", "disk", "loss", "captured-bytes"}
+	names := []string{"delivered", "packet-spacing", "burst", "disk", "loss", "captured-bytes", "flow-control"}
 	for _, tt := range []struct {
 		name          string
 		exempt, lossy map[string]string
@@ -259,7 +260,7 @@ func TestExempt(t *testing.T) {
 		{"another host", map[string]string{"h0-02": "down"}, map[string]string{"leaf0": "down"}, names},
 		{"the host", map[string]string{"h0-01": "down at 3s"}, nil, []string{"loss", "captured-bytes"}},
 		{"the host and its cable", map[string]string{"h0-01": "down at 3s"}, map[string]string{"h0-01": "down at 3s"}, nil},
-		{"the link up", map[string]string{"h0-01>leaf0": "half rate at 3s"}, nil, []string{"packet-spacing", "disk", "loss", "captured-bytes"}},
+		{"the link up", map[string]string{"h0-01>leaf0": "half rate at 3s"}, nil, []string{"packet-spacing", "disk", "loss", "captured-bytes", "flow-control"}},
 		{"the disk", map[string]string{"h0-01/disk": "slow at 3s"}, nil, []string{"delivered", "packet-spacing", "burst", "loss", "captured-bytes"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
