@@ -423,7 +423,7 @@ func TestCrashAmongClonesInEveryPhase(t *testing.T) {
 // If the host from which an attempt reads or fetches, or that stores a replica of its output, crashes, the
 // attempt continues with another one, or waits for the output of a new attempt.
 func TestCrashOfTheOtherEnd(t *testing.T) {
-	longtest.Skip(t, "runs jobs on packets, 12 s")
+	longtest.Nightly(t, "runs jobs on packets, 12 s")
 	for _, p := range taskPhases {
 		if !slices.Contains([]string{"read", "fetch", "write"}, p.name) {
 			continue

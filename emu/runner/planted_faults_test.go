@@ -299,10 +299,12 @@ func trials(quick netnstest.Trials) netnstest.Trials {
 
 // Faults that are caught whatever else the machine does.
 func TestPlantedFaultsAreCaught(t *testing.T) {
-	longtest.Skip(t, "runs 8 planted faults twice on packets, 80 s")
+	longtest.Skip(t, "runs 6 planted faults twice on packets, 55 s")
 	tooltest.Need(t, "ip", "tc")
 	netnstest.Require(t)
-	series := []string{ // each is like another case
+	series := []string{ // each is like another case, or one of TestEveryDistortionIsCaught
+		"buckets of 120 KB",
+		"a packet in a hundred dropped on a leaf's ingress",
 		"a bucket of 64 KB on one host's uplink",
 		"a packet in a hundred dropped on a host's ingress",
 		"a packet in a hundred dropped on a leaf's egress",
@@ -379,7 +381,7 @@ func TestBucketOfOneFrameIsCaught(t *testing.T) {
 
 // Eight busy processes per processor run next to the testbed.
 func TestProcessorHogIsCaught(t *testing.T) {
-	longtest.Skip(t, "runs a planted fault up to 5 times, 28 s")
+	longtest.Nightly(t, "runs a planted fault up to 5 times, 28 s")
 	netnstest.Require(t)
 	netnstest.OnlyTiming(t)
 	trials(likely).Run(t, func(t *testing.T) bool {
