@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -31,7 +32,9 @@ func TestSnapshot(t *testing.T) {
 	if diff := cmp.Diff(before, read("h0-00")); diff != "" {
 		t.Errorf("without a change (-before +after):\n%s", diff)
 	}
-	k.sh("h0-00", "unshare -m sh -c 'mount --make-rprivate / && mount -t proc proc /mnt && echo 4096 8192 8192 >/mnt/sys/net/ipv4/tcp_rmem'")
+	second := t.TempDir() // a second mount of procfs
+	k.sh("h0-00", fmt.Sprintf("unshare -m sh -c 'mount --make-rprivate / && mount -t proc proc %[1]s && "+
+		"echo 4096 8192 8192 >%[1]s/sys/net/ipv4/tcp_rmem'", second))
 	k.sh("h0-00", "echo 1 >/proc/sys/net/ipv4/conf/eth0/accept_local")
 	before["net.ipv4.tcp_rmem"], before["net.ipv4.conf.eth0.accept_local"] = "4096 8192 8192", "1"
 	if diff := cmp.Diff(before, read("h0-00")); diff != "" {
