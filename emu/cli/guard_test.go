@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"testbed/emu/kernel/netnstest"
 )
 
 // guards lists the guards of faults of the place's testbeds.
@@ -92,6 +94,7 @@ func TestFaultOfKilledCommand(t *testing.T) {
 	before := look(t)
 	none := func() bool { return len(p.guards(t)) == 0 }
 	whole := func() bool { return len(p.faulty(t)) == 0 }
+	brief := netnstest.Patience(200 * time.Millisecond)
 	for _, tt := range []struct {
 		args   []string
 		signal syscall.Signal
@@ -100,7 +103,7 @@ func TestFaultOfKilledCommand(t *testing.T) {
 		{[]string{"link-rate", "h0-00>leaf0", "1Mbps", "--for", "1m"}, syscall.SIGKILL, time.Second},
 		{[]string{"link-down", "leaf0<>spine1", "--for", "1m"}, syscall.SIGKILL, time.Second},
 		{[]string{"link-rate", "h0-00<>leaf0", "1Mbps", "--for", "1m"}, syscall.SIGINT, time.Second},
-		{[]string{"host-crash", "h0-01", "--for", "100ms"}, syscall.SIGSTOP, 100*time.Millisecond + guardSlack + time.Second},
+		{[]string{"host-crash", "h0-01", "--for", brief.String()}, syscall.SIGSTOP, brief + guardSlack + time.Second},
 	} {
 		c := p.begin(t, tt.args...)
 		if err := c.Process.Signal(tt.signal); err != nil {

@@ -67,6 +67,7 @@ var skipTests = map[string]string{
 // tools are programs that tests start, with their Debian packages.
 var tools = map[string]string{
 	"sh": "dash", "cat": "coreutils", "sleep": "coreutils", "true": "coreutils", "ls": "coreutils", "mkdir": "coreutils", "dd": "coreutils",
+	"find": "findutils", "mknod": "coreutils", "sort": "coreutils", "chroot": "coreutils", "setsid": "util-linux", "flock": "util-linux",
 	"uname": "coreutils", "stty": "coreutils", "getent": "libc-bin",
 	"mv": "coreutils", "ln": "coreutils", "head": "coreutils", "tail": "coreutils", "wc": "coreutils", "truncate": "coreutils", "test": "coreutils",
 	"grep": "grep", "sed": "sed", "cmp": "diffutils",
