@@ -256,7 +256,7 @@ func TestExecInAChroot(t *testing.T) {
 	}
 	script.WriteString("mount --make-rshared /\n") // as on a machine that systemd runs
 	fmt.Fprintf(&script, "before=$(sort /proc/self/mountinfo)\n")
-	fmt.Fprintf(&script, "chroot %s %s exec h0-00 -- sh -c 'ls /sys/class/net; hostname; echo 1 > /proc/sys/kernel/panic || exit 3'; code=$?\n", root, program)
+	fmt.Fprintf(&script, "chroot %s %s exec h0-00 -- sh -c 'ls /sys/class/net; uname -n; echo 1 > /proc/sys/kernel/panic || exit 3'; code=$?\n", root, program)
 	script.WriteString(`test "$before" = "$(sort /proc/self/mountinfo)" && echo "mounts as before, code $code"` + "\n")
 	text := strings.Replace(script.String(), "; code=$?", " || code=$?", 1)
 	c := exec.CommandContext(t.Context(), "unshare", "-m", "sh", "-c", text)
