@@ -31,8 +31,9 @@ func tcpOf(f *topo.Fabric, res flows.Result, m live.Measured) fidelity.TCP {
 		}
 		out.Packets += t.Packets
 		out.Resent += t.Resent
-		if input := t.Read && t.Task != (wire.Task{}); input {
-			out.Resent -= t.Repeated // a small buffer dropped them, because the attempt has not consumed what it holds
+		if t.Task != (wire.Task{}) {
+			// Small buffers drop inputs that an attempt has not consumed yet, and fetches are sent again without a loss.
+			out.Resent -= t.Repeated
 		} else {
 			out.Repeated += t.Repeated
 		}
