@@ -148,15 +148,15 @@ bench-build:
 FUZZTIME  ?= 20s
 FUZZLEAST ?= 200
 fuzz:
-	@mkdir -p bin; for p in $$($(GO) list ./...); do \
+	@mkdir -p bin; failed=0; for p in $$($(GO) list ./...); do \
 		for f in $$($(GO) test -list '^Fuzz' $$p 2>/dev/null | grep '^Fuzz'); do \
 			$(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$p >bin/fuzz.log 2>&1; code=$$?; \
 			if [ $$code != 0 ] && { grep -q 'Failing input written\|panic\|hung or terminated' bin/fuzz.log || ! grep -q '^ *context deadline exceeded$$' bin/fuzz.log; }; then \
-				cat bin/fuzz.log; exit 1; fi; \
+				cat bin/fuzz.log; failed=1; continue; fi; \
 			n=$$(sed -n 's/^fuzz: elapsed: .*, execs: \([0-9]*\) .*/\1/p' bin/fuzz.log | tail -n 1); \
 			echo "$$p $$f: $${n:-0} executions in $(FUZZTIME)"; \
-			if [ "$${n:-0}" -lt $(FUZZLEAST) ]; then cat bin/fuzz.log; echo "make fuzz: $$f: expected $(FUZZLEAST) executions or more (FUZZLEAST)" >&2; exit 1; fi; \
-		done; done
+			if [ "$${n:-0}" -lt $(FUZZLEAST) ]; then cat bin/fuzz.log; echo "make fuzz: $$f: expected $(FUZZLEAST) executions or more (FUZZLEAST)" >&2; failed=1; fi; \
+		done; done; exit $$failed
 
 clean:
 	rm -rf bin

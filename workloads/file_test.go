@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"testbed/topo/magic"
 	"testbed/topo/units"
 )
 
@@ -233,6 +234,9 @@ func FuzzReadWorkload(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		w, err := ReadWorkload("f", strings.NewReader(text))
 		if err != nil {
+			if errors.As(err, new(*magic.NotTextError)) {
+				return
+			}
 			var bad *TraceErrors
 			if !errors.As(err, &bad) || bad.Total < 1 {
 				t.Fatalf("error %T %v", err, err)

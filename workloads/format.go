@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -129,8 +130,11 @@ func aReducer(line []byte) bool {
 	return false
 }
 
+// quoted matches what an error quotes of a file.
+var quoted = regexp.MustCompile(` "(\\.|[^"\\])*"`)
+
 // unknown returns one error for a file whose format is unknown, with the first of e, those of
-// reading it in a format.
+// reading it in a format. It quotes nothing: it may be another file, and a secret one.
 func (e *TraceErrors) unknown(data []byte, format TraceFormat) error {
 	var names []string
 	for _, f := range TraceFormats() {
@@ -141,7 +145,7 @@ func (e *TraceErrors) unknown(data []byte, format TraceFormat) error {
 	if start := bytes.TrimSpace(data); len(start) > 0 && (start[0] == '{' || start[0] == '[') {
 		text = "JSON, " + text
 	} else {
-		text += fmt.Sprintf("; as %s: %s", format, first.Text)
+		text += fmt.Sprintf("; as %s: %s", format, quoted.ReplaceAllString(first.Text, ""))
 	}
 	first.Text = text
 	return &TraceErrors{First: []TraceError{first}, Total: 1}

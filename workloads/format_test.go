@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"testbed/topo/magic"
 	"testbed/topo/units"
 	"testbed/workloads/drawntest"
 )
@@ -419,6 +420,9 @@ func fuzzFormat(f *testing.F, format TraceFormat, seeds ...string) {
 	f.Fuzz(func(t *testing.T, text string) {
 		trace, _, _, err := ReadTrace("t", strings.NewReader(text), format)
 		if err != nil {
+			if errors.As(err, new(*magic.NotTextError)) {
+				return
+			}
 			var errs *TraceErrors
 			if !errors.As(err, &errs) {
 				t.Fatalf("error %T %v", err, err)

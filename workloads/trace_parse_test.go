@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"testbed/topo/magic"
 )
 
 const goodTrace = "4 2\n1 0 2 0 1 1 3:65.0\n7 250 1 3 2 0:0.125 3:4\n"
@@ -206,6 +208,9 @@ func FuzzParseTrace(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		trace, err := ParseTrace("t", strings.NewReader(text))
 		if err != nil {
+			if errors.As(err, new(*magic.NotTextError)) {
+				return
+			}
 			var errs *TraceErrors
 			if !errors.As(err, &errs) {
 				t.Fatalf("error %T %v", err, err)

@@ -163,7 +163,8 @@ func readAll(r io.Reader, most int64) ([]byte, error) {
 }
 
 // Parse reads a scenario from data. name is the name of the file in errors, and
-// paths of traces are relative to its directory.
+// paths of traces are relative to its directory. The error is an *Errors, or a
+// *magic.NotTextError.
 func Parse(name string, data []byte, o Options) (*Scenario, error) {
 	data, err := magic.Plain(data)
 	if err != nil {

@@ -24,8 +24,9 @@ import (
 // Fail reports an error at a node, of which only Line and Column count, and at the path of its value.
 type Fail func(n *yaml.Node, path, format string, args ...any)
 
-// Parse returns the root of the one document of a file, which is text (see magic.Plain); nil after an error, which it reports. What
-// names the kind of file in errors, and keys lists the keys of its root.
+// Parse returns the root of the one document of a file, which is text (see magic.Plain); nil after an
+// error, which it reports. What names the kind of file in errors, and keys lists the keys of its root.
+// Nothing is quoted of a file without any of them: it is another file, and may be a secret one.
 func Parse(data []byte, what string, keys []string, fail Fail) *yaml.Node {
 	start := &yaml.Node{Line: 1, Column: 1}
 	n := 0
@@ -72,7 +73,24 @@ func Parse(data []byte, what string, keys []string, fail Fail) *yaml.Node {
 	if root.Kind == yaml.DocumentNode && len(root.Content) == 1 {
 		root = root.Content[0]
 	}
+	if !ours(root, keys) {
+		fail(root, "", "not a %s: expected a mapping with the keys %s", what, strings.Join(keys, ", "))
+		return nil
+	}
 	return root
+}
+
+// ours reports whether a root has one of the keys, or one that is near to it.
+func ours(root *yaml.Node, keys []string) bool {
+	if root.Kind != yaml.MappingNode {
+		return root.Kind != yaml.ScalarNode || IsNull(root) // errors of others quote nothing
+	}
+	for i := 0; i < len(root.Content); i += 2 {
+		if k := root.Content[i].Value; slices.Contains(keys, k) || words.Closest(k, keys) != "" {
+			return true
+		}
+	}
+	return len(root.Content) == 0
 }
 
 // tabError matches the errors of the YAML package at a tab.

@@ -21,6 +21,9 @@ func TestErrors(t *testing.T) {
 		{"", "1:1 empty file: expected a thing with the keys a, b"},
 		{"a: 1\n---\na: 2\n", "2:1 second document: expected one thing per file"},
 		{"a: [1\nb: 2\n", "not YAML: "},
+		{"secret: 1\n", "1:1 not a thing: expected a mapping with the keys a, b"},
+		{"secret\n", "1:1 not a thing: expected a mapping with the keys a, b"},
+		{"a-: 1\n", ""},
 		{"{\n\t\"a\": 1,\n\t\"b\": [\n\t\t1\n\t]\n}\n", ""},
 		{"{\n\t\"a\": 1\n\t\"b\": 2\n}\n", "not YAML: "},
 		{"a: &x 1\nb: [*x, {c: !!str 2}]\n", "1:4 a anchor &x: not supported in things: leave it out, or name the value|" +
@@ -43,9 +46,9 @@ func TestErrors(t *testing.T) {
 }
 
 func TestDescribe(t *testing.T) {
-	for text, want := range map[string]string{"a: 1": "a mapping", "[1]": "a list", "null": "no value", "~": "no value", "x": `"x"`} {
-		root := Parse([]byte(text), "thing", nil, func(_ *yaml.Node, _, format string, args ...any) { t.Errorf(format, args...) })
-		if got := Describe(root); got != want {
+	for text, want := range map[string]string{"{a: 1}": "a mapping", "[1]": "a list", "null": "no value", "~": "no value", "x": `"x"`} {
+		root := Parse([]byte("k: "+text), "thing", []string{"k"}, func(_ *yaml.Node, _, format string, args ...any) { t.Errorf(format, args...) })
+		if got := Describe(root.Content[1]); got != want {
 			t.Errorf("%q: %s, want %s", text, got, want)
 		}
 	}
@@ -59,14 +62,15 @@ func TestMapping(t *testing.T) {
 		{"{one: 1, a\n\n\n  bad key: 2}", "1:10 m.a bad key: unknown key: expected one of one, two|one"},
 		{"{one: 1, one: 2}", "1:10 m.one: duplicate key: keep one of them|one"},
 		{"{one: ~}", "1:7 m.one: no value: expected one, or leave the key out|one"},
-		{"{[1]: 2}", "1:2 m: a list as a key: expected a name|"},
+		{"{one: 1, [1]: 2}", "1:10 m: a list as a key: expected a name|one"},
 		{"[one]", "1:1 m: a list: expected a mapping with the keys one, two|"},
 	} {
 		var got []string
 		fail := func(n *yaml.Node, path, format string, args ...any) {
 			got = append(got, fmt.Sprintf("%d:%d %s: ", n.Line, n.Column, path)+fmt.Sprintf(format, args...))
 		}
-		values := Mapping(Parse([]byte(tt.text), "thing", nil, fail), "m", []string{"one", "two"}, fail)
+		keys := []string{"one", "two"}
+		values := Mapping(Parse([]byte(tt.text), "thing", keys, fail), "m", keys, fail)
 		got = append(got, strings.Join(slices.Sorted(maps.Keys(values)), " "))
 		if text := strings.Join(got, "|"); text != tt.want {
 			t.Errorf("%s:\ngot  %s\nwant %s", tt.text, text, tt.want)

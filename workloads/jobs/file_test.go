@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"testbed/topo/magic"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
@@ -426,6 +427,9 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		list, err := Read("t", strings.NewReader(text), limits)
 		if err != nil {
+			if errors.As(err, new(*magic.NotTextError)) {
+				return
+			}
 			var all *workloads.TraceErrors
 			if !errors.As(err, &all) || len(all.First) == 0 {
 				t.Fatalf("error %T %v", err, err)

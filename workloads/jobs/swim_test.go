@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"testbed/topo/magic"
 	"testbed/topo/units"
 	"testbed/workloads"
 	"testbed/workloads/oracletest"
@@ -168,6 +169,9 @@ func FuzzReadSWIM(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		records, err := ReadSWIM("t", strings.NewReader(text), Limits{Jobs: 100})
 		if err != nil {
+			if errors.As(err, new(*magic.NotTextError)) {
+				return
+			}
 			var all *workloads.TraceErrors
 			if !errors.As(err, &all) || len(all.First) == 0 {
 				t.Fatalf("error %T %v", err, err)
