@@ -2,12 +2,14 @@ package runner
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -54,9 +56,15 @@ func pastSettings(t *testing.T) (all []plantedCase) {
 		{"filters of sockets, drops of 1 in 200", "socket-filter", "h0-00", "lo", "kernel", "socket filter of connections at their end none", false},
 		{"raw frames past the queue", "raw-frames", "h0-02", "eth0", "captured-bytes", "the capture of h0-02", false},
 		{"SYNs to the port of the run", "syn-flood", "h0-02", "eth0", "foreign", "10.1.0.1:50060", true},
+		{"a delay by a queue of netfilter", "netfilter-delay", "leaf0", "lo", "kernel", "leaf0: ip table mangle none in the plan, one", false},
 		{"ICMP errors about packets of the run", "icmp", "leaf0", "h0-00", "foreign", "leaf0>h0-00 carried", false},
 	} {
-		add(x.name, x.check, x.want, x.often, func(t *testing.T) tamper { return outside(t, x.kind, x.namespace, x.device) })
+		add(x.name, x.check, x.want, x.often, func(t *testing.T) tamper {
+			if x.kind == "netfilter-delay" {
+				tooltest.Need(t, "iptables-legacy")
+			}
+			return outside(t, x.kind, x.namespace, x.device)
+		})
 	}
 	shell := func(name, check, want, namespace string, commands string) {
 		add(name, check, want, false, func(t *testing.T) tamper {
@@ -187,6 +195,8 @@ func plant(t *testing.T, namespace, device, kind string) {
 		each, err = repeatFrames(index, 200*time.Microsecond, syn, unix.ETH_P_IP)
 	case "icmp":
 		each, err = shorten(index)
+	case "netfilter-delay":
+		each, err = delayForwarded(10 * time.Millisecond)
 	default:
 		err = errors.New("unknown kind")
 	}
@@ -515,6 +525,48 @@ func shorten(index int) (func(), error) {
 			frame := append(append(append([]byte{}, b[6:12]...), b[:6]...), 8, 0)
 			frame = append(append(frame, header(b[30:34], b[26:30], unix.IPPROTO_ICMP, len(icmp))...), icmp...)
 			_ = unix.Sendto(fd, frame, 0, to) // a device that is gone ends the run
+		}
+	}, nil
+}
+
+// delayForwarded holds back each packet that a namespace forwards, in queue 0 of netfilter, which iptables fills.
+func delayForwarded(by time.Duration) (func(), error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER)
+	if err != nil {
+		return nil, err
+	}
+	const packet, verdict, config = unix.NFNL_SUBSYS_QUEUE << 8, unix.NFNL_SUBSYS_QUEUE<<8 | 1, unix.NFNL_SUBSYS_QUEUE<<8 | 2
+	send := func(kind, attribute uint16, data ...byte) error {
+		b := binary.NativeEndian.AppendUint32(nil, uint32(16+4+4+(len(data)+3)&^3))
+		b = binary.NativeEndian.AppendUint16(b, kind)
+		b = binary.NativeEndian.AppendUint16(b, unix.NLM_F_REQUEST)
+		b = append(b, make([]byte, 8+4)...) // no sequence, this process, any family, queue 0
+		b = binary.NativeEndian.AppendUint16(b, uint16(4+len(data)))
+		b = append(binary.NativeEndian.AppendUint16(b, attribute), data...)
+		return unix.Sendto(fd, append(b, make([]byte, (4-len(data)%4)%4)...), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+	}
+	if err := errors.Join(
+		send(config, 1, 1, 0, 0, 0),    // NFQA_CFG_CMD: bind
+		send(config, 2, 0, 0, 0, 0, 1), // NFQA_CFG_PARAMS: without the data of packets
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 500}),
+		exec.Command("iptables-legacy", "-w", "5", "-t", "mangle", "-A", "FORWARD", "-j", "NFQUEUE").Run(),
+	); err != nil {
+		return nil, err
+	}
+	type held struct {
+		id  []byte
+		due time.Time
+	}
+	var queue []held
+	b := make([]byte, 1<<16)
+	return func() {
+		for end := time.Now().Add(time.Second); time.Now().Before(end); {
+			if n, _, err := unix.Recvfrom(fd, b, 0); err == nil && n >= 28 && binary.NativeEndian.Uint16(b[4:]) == packet {
+				queue = append(queue, held{bytes.Clone(b[24:28]), time.Now().Add(by)}) // NFQA_PACKET_HDR is the first attribute
+			}
+			for ; len(queue) > 0 && !time.Now().Before(queue[0].due); queue = queue[1:] {
+				_ = send(verdict, 2, append([]byte{0, 0, 0, 1}, queue[0].id...)...) // accept; the namespace may be gone
+			}
 		}
 	}, nil
 }
