@@ -111,7 +111,7 @@ func Default() Thresholds {
 		RoundTripPass: 800 * time.Microsecond, RoundTripVoid: 5 * time.Millisecond,
 		ResentPass: 0.03, RepeatedPass: 0.001, ResentVoid: 0.01,
 		SegmentsPass: 1.1, SegmentsVoid: 1.5,
-		LimitedPass: 0.02, LimitedVoid: 0.2,
+		LimitedPass: 0.05, LimitedVoid: 0.2,
 		FluidPass: 1.5, FluidVoid: 3,
 	}
 }

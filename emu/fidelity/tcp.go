@@ -12,8 +12,9 @@ import (
 // TCP is what TCP did in the transfers between hosts, by their packets and by what the kernel reported of their connections.
 type TCP struct {
 	// Packets are those with payload. Resent carried bytes that were sent before, and Repeated bytes that the
-	// receiver's interface had received before. Dropped are all packets that full queues dropped.
-	Packets, Resent, Repeated, Dropped int
+	// receiver's interface had received before. Dropped are all packets that full queues dropped, and Duplicates
+	// those that reached a receiver's TCP when it had their bytes.
+	Packets, Resent, Repeated, Dropped, Duplicates int
 	// Shortest is the transfer with the most packets for its bytes.
 	Shortest Segmented
 	// Nearest are the least round-trip times of transfers over each switch.
@@ -63,7 +64,9 @@ const (
 	minLimited = 200 * time.Millisecond // of the connections to a service of a host
 )
 
-// retransmission judges whether full queues explain what was sent again. What is received twice has the nearer cause.
+// retransmission judges whether full queues explain what was sent again. What is received twice has the nearer cause. TCP
+// itself sends the end of a burst again if no acknowledgement comes within two round trips (RFC 8985, section 7), as
+// behind a queue that has just filled: the receiver then has the bytes, and counts them.
 func retransmission(s Samples, th Thresholds) verdict.Check {
 	c := verdict.Check{Name: "retransmission", Level: verdict.Pass, Value: "no packets",
 		Pass: fmt.Sprintf("≤ %d packets, or %g %% of the packets that queues dropped, more than these; ≤ %d or %g %% of all received twice", minResent, 100*th.ResentPass, minResent, 100*th.RepeatedPass),
@@ -72,7 +75,7 @@ func retransmission(s Samples, th Thresholds) verdict.Check {
 	if t.Packets == 0 {
 		return c
 	}
-	c.Value = fmt.Sprintf("%d packets of %d sent again, %d dropped by queues, %d received twice", t.Resent, t.Packets, t.Dropped, t.Repeated)
+	c.Value = fmt.Sprintf("%d packets of %d sent again, %d dropped by queues, %d received twice, and %d by TCP", t.Resent, t.Packets, t.Dropped, t.Repeated, t.Duplicates)
 	if len(s.Lossy) > 0 {
 		c.Value += "; not judged: links were cut by faults"
 		return c
@@ -83,10 +86,10 @@ func retransmission(s Samples, th Thresholds) verdict.Check {
 			c.Level, c.Reason = level, reason
 		}
 	}
-	judge(t.Repeated, th.RepeatedPass*of,
-		fmt.Sprintf("%d of %d packets reached a host that had received them before: hosts lose packets after they arrive, as by a filter of a socket or of a cgroup, or acknowledgements are late", t.Repeated, t.Packets))
-	judge(t.Resent-t.Dropped, th.ResentPass*float64(t.Dropped),
-		fmt.Sprintf("%d packets were sent again, and queues dropped %d: something else loses packets, or delays acknowledgements", t.Resent, t.Dropped))
+	judge(t.Repeated-t.Duplicates, th.RepeatedPass*of,
+		fmt.Sprintf("%d of %d packets reached a host that had received them before, and its TCP had not: hosts lose packets after they arrive, as by a filter of a socket or of a cgroup", t.Repeated-t.Duplicates, t.Packets))
+	judge(t.Resent-t.Duplicates-t.Dropped, th.ResentPass*float64(t.Dropped),
+		fmt.Sprintf("%d packets were sent again that TCP had not received, and queues dropped %d: something else loses packets", t.Resent-t.Duplicates, t.Dropped))
 	return c
 }
 

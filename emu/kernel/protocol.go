@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -18,33 +19,54 @@ type IPStats struct {
 
 // IP returns the namespace's IPv4 counters.
 func (n *Namespace) IP() (IPStats, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.closed {
-		return IPStats{}, fmt.Errorf("IP counters of %q: %w", n.name, errClosed)
-	}
-	var text []byte
-	err := n.do(func() (err error) {
-		text, err = os.ReadFile("/proc/thread-self/net/snmp") // /proc/net would be the namespace of the process
-		return err
-	})
-	var s IPStats
-	if err == nil {
-		s, err = parseIPStats(string(text))
-	}
-	if err != nil {
-		return IPStats{}, fmt.Errorf("IP counters of %q: %w", n.name, err)
-	}
-	return s, nil
+	return counters(n, "snmp", "Ip:", func(at map[string]uint64) IPStats {
+		s := IPStats{Received: at["InReceives"], Delivered: at["InDelivers"], Forwarded: at["ForwDatagrams"],
+			Refused: at["InHdrErrors"] + at["InAddrErrors"] + at["InUnknownProtos"] + at["InDiscards"], Sent: at["OutRequests"]}
+		// Before Linux 6.7, which added OutTransmits, OutRequests included forwarded packets.
+		if _, ok := at["OutTransmits"]; ok {
+			s.Sent += s.Forwarded
+		}
+		return s
+	}, "InReceives", "InDelivers", "ForwDatagrams", "OutRequests")
 }
 
-// parseIPStats parses the lines of /proc/net/snmp that begin with "Ip:": the first contains names,
-// the second values.
-func parseIPStats(text string) (IPStats, error) {
+// Duplicates returns how many segments with data TCP of the namespace received, since its creation, whose data it had
+// already. It tells the sender of each (RFC 2883).
+func (n *Namespace) Duplicates() (uint64, error) {
+	return counters(n, "netstat", "TcpExt:", func(at map[string]uint64) uint64 {
+		return at["TCPDSACKOldSent"] + at["TCPDSACKOfoSent"]
+	}, "TCPDSACKOldSent", "TCPDSACKOfoSent")
+}
+
+// counters reads a group of counters from a file of /proc/net of a namespace, which has those of the given names.
+func counters[T any](n *Namespace, file, group string, of func(map[string]uint64) T, names ...string) (out T, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	path := "/proc/thread-self/net/" + file // /proc/net would be the namespace of the process
+	var text []byte
+	if err = errClosed; !n.closed {
+		err = n.do(func() (err error) {
+			text, err = os.ReadFile(path)
+			return err
+		})
+	}
+	var at map[string]uint64
+	if err == nil {
+		at, err = parseCounters(string(text), group, names...)
+	}
+	if err != nil {
+		return out, fmt.Errorf("%s counters of %q: %w", strings.TrimSuffix(group, ":"), n.name, err)
+	}
+	return of(at), nil
+}
+
+// parseCounters parses the two lines that begin with group: the first contains names, the second values, of which
+// those below 0 are left out.
+func parseCounters(text, group string, needed ...string) (map[string]uint64, error) {
 	var names []string
 	for line := range strings.Lines(text) {
 		words := strings.Fields(line)
-		if len(words) == 0 || words[0] != "Ip:" {
+		if len(words) == 0 || words[0] != group {
 			continue
 		}
 		if names == nil {
@@ -52,31 +74,24 @@ func parseIPStats(text string) (IPStats, error) {
 			continue
 		}
 		if len(words) != len(names) {
-			return IPStats{}, fmt.Errorf("/proc/net/snmp: %d names and %d values of IP counters", len(names)-1, len(words)-1)
+			return nil, fmt.Errorf("%d names and %d values", len(names)-1, len(words)-1)
 		}
 		at := map[string]uint64{}
 		for i, name := range names[1:] {
-			if name == "Forwarding" || name == "DefaultTTL" {
-				continue
-			}
-			v, err := strconv.ParseUint(words[i+1], 10, 64)
+			v, err := strconv.ParseInt(words[i+1], 10, 64)
 			if err != nil {
-				return IPStats{}, fmt.Errorf("/proc/net/snmp: %s: %w", name, err)
+				return nil, fmt.Errorf("%s: %w", name, err)
 			}
-			at[name] = v
+			if v >= 0 {
+				at[name] = uint64(v)
+			}
 		}
-		for _, name := range []string{"InReceives", "InDelivers", "ForwDatagrams", "OutRequests"} {
+		for _, name := range needed {
 			if _, ok := at[name]; !ok {
-				return IPStats{}, fmt.Errorf("/proc/net/snmp has no %s", name)
+				return nil, fmt.Errorf("no %s", name)
 			}
 		}
-		s := IPStats{Received: at["InReceives"], Delivered: at["InDelivers"], Forwarded: at["ForwDatagrams"],
-			Refused: at["InHdrErrors"] + at["InAddrErrors"] + at["InUnknownProtos"] + at["InDiscards"], Sent: at["OutRequests"]}
-		// Before Linux 6.7, which added OutTransmits, OutRequests included forwarded packets.
-		if _, ok := at["OutTransmits"]; ok {
-			s.Sent += s.Forwarded
-		}
-		return s, nil
+		return at, nil
 	}
-	return IPStats{}, fmt.Errorf("/proc/net/snmp has no IP counters")
+	return nil, errors.New("no such counters")
 }

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"maps"
 	"net/netip"
 	"strings"
 	"testing"
@@ -12,34 +13,26 @@ import (
 	"testbed/topo/units"
 )
 
-func TestParseIPStats(t *testing.T) {
-	names := "Ip: Forwarding DefaultTTL InReceives InHdrErrors InAddrErrors ForwDatagrams InDelivers OutRequests"
-	values := "Ip: 1 64 100 1 2 30 60 40"
-	for _, tt := range []struct {
-		name, text string
-		sent       uint64
-	}{
-		{"from 6.7 on", names + " OutTransmits\n" + values + " 70\nIcmp: x\nIcmp: 1\n", 70},
-		{"before", names + "\n" + values + "\n", 40},
-	} {
-		want := IPStats{Received: 100, Delivered: 60, Forwarded: 30, Sent: tt.sent, Refused: 3}
-		if got, err := parseIPStats(tt.text); err != nil || got != want {
-			t.Errorf("%s: %+v, %v, want %+v", tt.name, got, err, want)
-		}
+func TestParseCounters(t *testing.T) {
+	names := "Ip: Forwarding DefaultTTL InReceives InHdrErrors MaxConn"
+	values := "Ip: 1 64 100 1 -1"
+	want := map[string]uint64{"Forwarding": 1, "DefaultTTL": 64, "InReceives": 100, "InHdrErrors": 1}
+	if got, err := parseCounters("Icmp: x\nIcmp: 1\n"+names+"\n"+values+"\nTcp: x\nTcp: 1\n", "Ip:", "InReceives"); err != nil || !maps.Equal(got, want) {
+		t.Errorf("%v, %v, want %v", got, err, want)
 	}
-	for _, bad := range []string{"", names + "\n", names + "\nIp: 1 2\n", "Ip: InReceives\nIp: 5\n", strings.Replace(names+"\n"+values+"\n", "100", "x", 1)} {
-		if got, err := parseIPStats(bad); err == nil {
-			t.Errorf("parseIPStats(%q) = %+v, want an error", bad, got)
+	for _, bad := range []string{"", names + "\n", names + "\nIp: 1 2\n", "Ip: InHdrErrors\nIp: 5\n", strings.Replace(names+"\n"+values+"\n", "100", "x", 1)} {
+		if got, err := parseCounters(bad, "Ip:", "InReceives"); err == nil {
+			t.Errorf("parseCounters(%q) = %v, want an error", bad, got)
 		}
 	}
 }
 
-// FuzzParseIPStats: any input returns a value or an error, without a panic.
-func FuzzParseIPStats(f *testing.F) {
+// FuzzParseCounters: any input returns a value or an error, without a panic.
+func FuzzParseCounters(f *testing.F) {
 	f.Add("Ip: InReceives InDelivers ForwDatagrams OutRequests\nIp: 1 2 3 4\n")
 	f.Add("Ip:\nIp:\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		_, _ = parseIPStats(text)
+		_, _ = parseCounters(text, "Ip:", "InReceives")
 	})
 }
 

@@ -143,6 +143,18 @@ func (s *sampler) switches(before map[string]account) (own []fidelity.SwitchPack
 	return own, crossings, nil
 }
 
+// duplicates sums up those of all hosts.
+func (s *sampler) duplicates() (sum uint64, _ error) {
+	for h := range topo.HostID(s.fabric.Hosts()) {
+		n, err := s.ns[s.fabric.HostName(h)].Duplicates()
+		if err != nil {
+			return 0, err
+		}
+		sum += n
+	}
+	return sum, nil
+}
+
 // names are the namespaces of the fabric: hosts, then leaves, then spines.
 func (s *sampler) names() func(yield func(string) bool) {
 	f := s.fabric

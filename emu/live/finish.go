@@ -48,6 +48,9 @@ func (b *Backend) Finish(ctx context.Context) (Measured, error) {
 		counted := after[h].rx - b.counted[h].rx + after[h].tx - b.counted[h].tx
 		m.Counted = append(m.Counted, uint64(counted))
 	}
+	if m.Duplicates, err = b.sampler.duplicates(); err != nil {
+		return Measured{}, err
+	}
 	sent, err := b.sampler.sent(b.cfg.Links)
 	if err != nil {
 		return Measured{}, err

@@ -113,6 +113,8 @@ type Measured struct {
 	Opened func(client, server netip.AddrPort) bool
 	// Limits are how long windows and buffers kept back data of connections.
 	Limits []fidelity.Limit
+	// Duplicates are packets that reached the TCP of a host when it had their data.
+	Duplicates uint64
 	// Backlogged are spells in which links of hosts had packets waiting at every
 	// look, by LinkID.
 	Backlogged [][]Spell

@@ -20,7 +20,7 @@ const ackFrame = plan.EthernetHeader + plan.TCPHeaders
 
 // tcpOf returns what TCP did in the transfers between hosts.
 func tcpOf(f *topo.Fabric, res flows.Result, m live.Measured) fidelity.TCP {
-	out := fidelity.TCP{Limits: m.Limits}
+	out := fidelity.TCP{Limits: m.Limits, Duplicates: int(m.Duplicates)}
 	for _, n := range m.QueueDrops {
 		out.Dropped += int(n)
 	}
@@ -32,8 +32,7 @@ func tcpOf(f *topo.Fabric, res flows.Result, m live.Measured) fidelity.TCP {
 		out.Packets += t.Packets
 		out.Resent += t.Resent
 		if t.Task != (wire.Task{}) {
-			// Small buffers drop inputs that an attempt has not consumed yet, and fetches are sent again without a loss.
-			out.Resent -= t.Repeated
+			out.Resent -= t.Repeated // small buffers drop inputs that an attempt has not consumed yet
 		} else {
 			out.Repeated += t.Repeated
 		}

@@ -55,13 +55,18 @@ var skipTests = map[string]string{
 	// Simulations, traces, tables and errors of users. What commands build, remove and leave behind is
 	// tested there.
 	"emu/cli": "^Test(Scripts|Tutorial|MissingLines|CompareVoidArm|InterruptSavesWhatEnded|InterruptEndsComputing" +
-		"|Progress.*|GraphOfARun|Pcap.*|TracesOnRequest|InspectSeesLoad|InspectCountsKnownBytes|ErrorsRepeatLittle)$",
-	"emu/calibration/measure": "^TestJudgeNoise$", // statistics of drawn runs
+		"|SecondInterruptEndsAtOnce|Progress.*|GraphOfARun|Pcap.*|TracesOnRequest|InspectSeesLoad|InspectCountsKnownBytes" +
+		"|ErrorsRepeatLittle|EscapesIn.*|NamesOfFilesAreVisible|OutputThatCannotBeWritten|NamedPipesAreRefused)$",
+	"emu/calibration/measure": "^Test(JudgeNoise|Interrupted)$", // statistics of drawn runs; what is printed
+	"emu/deploy":              "^TestCollectBesideRuns$",
+	// What hosts tell one another is the same on any kernel.
+	"emu/live": "^Test(StopOfATask|MapReduceOnPackets|RemoteReadOfATask|Pause|DropOfOutputs)$",
 	// They judge what is computed, or what the engine and hosts do on any kernel: repeated attempts,
 	// reports from captures, records of other testbeds, policies, and thousands of histories.
 	// TestLostPacketsOfCapturedLinks covers that queues count what they drop.
 	"emu/runner": "^Test(DropsAreThoseOfTheKernel|CapturesAreKeptOrDropped|ArmsAtOnce.*|Attempts|JobsAlone" +
-		"|ReportOfBareCapturesIsTheSame|CapturesAlone.*|CrashesAmongClones|Chains.*|.*Stragglers.*)$",
+		"|ReportOfBareCapturesIsTheSame|CapturesAlone.*|CrashesAmongClones|Chains.*|.*Stragglers.*|CompareRefusals" +
+		"|ForcedRun|TooLargeFabricIsRefused|SwitchPortsAgree|InterruptWhileSettlingKeepsTheRepeat)$",
 }
 
 // tools are programs that tests start, with their Debian packages.
