@@ -7,7 +7,7 @@
 #            all tests without it
 #   nightly  all tests, and long series, with the race detector and without it
 #
-# Passes whose tests judge durations wait for the process BESIDE to end, if it is set.
+# Passes whose tests judge durations wait for the process MEANWHILE to end, if it is set.
 set -u
 cd "$(dirname "$0")/.."
 mode=${1:-}
@@ -79,7 +79,7 @@ pass() {
 	shift 3
 	gotestsum "$pass" $build "$@" $list
 	$sudo $GO list -test -export $build $ON_PACKETS >/dev/null
-	[ "$pass" = race ] || [ -z "${BESIDE:-}" ] || tail --pid="$BESIDE" -f /dev/null
+	[ "$pass" = race ] || [ -z "${MEANWHILE:-}" ] || tail --pid="$MEANWHILE" -f /dev/null
 	TMPDIR="$memory" GOTMPDIR="$memory" gotestsum "$pass-packets" -p 1 $build "$@" $ON_PACKETS # t.TempDir prefers the latter
 }
 

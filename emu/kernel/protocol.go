@@ -31,7 +31,7 @@ func (n *Namespace) IP() (IPStats, error) {
 }
 
 // Duplicates returns how many segments with data TCP of the namespace received, since its creation, whose data it had
-// already. It tells the sender of each (RFC 2883).
+// already. The sender is notified of each (RFC 2883).
 func (n *Namespace) Duplicates() (uint64, error) {
 	return counters(n, "netstat", "TcpExt:", func(at map[string]uint64) uint64 {
 		return at["TCPDSACKOldSent"] + at["TCPDSACKOfoSent"]

@@ -59,7 +59,7 @@ var skipTests = map[string]string{
 		"|ErrorsRepeatLittle|EscapesIn.*|NamesOfFilesAreVisible|OutputThatCannotBeWritten|NamedPipesAreRefused)$",
 	"emu/calibration/measure": "^Test(JudgeNoise|Interrupted)$", // statistics of drawn runs; what is printed
 	"emu/deploy":              "^TestCollectBesideRuns$",
-	// What hosts tell one another is the same on any kernel.
+	// What hosts send each other is the same on any kernel.
 	"emu/live": "^Test(StopOfATask|MapReduceOnPackets|RemoteReadOfATask|Pause|DropOfOutputs)$",
 	// They judge what is computed, or what the engine and hosts do on any kernel: repeated attempts,
 	// reports from captures, records of other testbeds, policies, and thousands of histories.
