@@ -33,6 +33,10 @@ SUDO    := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E env "PATH=$$PATH")
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X testbed/emu/cli.version=$(VERSION)
 
+# Without C, and without paths of this directory, everywhere: what one command compiles, the others use.
+export CGO_ENABLED = 0
+export GOFLAGS    += -trimpath
+
 .PHONY: all build install uninstall man completions demo picture suite-philae suite-sinbad suite-fair suite-shufflewatcher suite-dolly test test-vm check nightly lint bench bench-build fuzz clean
 
 # OUT is the directory of everything that is built.
@@ -43,7 +47,7 @@ all: build man completions
 build: $(OUT)/testbed
 
 $(OUT)/testbed: FORCE
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ .
+	$(GO) build -ldflags '$(LDFLAGS)' -o $@ .
 
 FORCE:
 

@@ -68,35 +68,35 @@ gotestsum() { # gotestsum NAME FLAGS...: the results are in bin/tests-NAME.json;
 		--jsonfile "$file" -- -shuffle=on -vet=off "$@" || failed=1
 }
 
-# pass NAME PACKAGES BUILD-FLAG TEST-FLAGS... runs the tests of PACKAGES and ON_PACKETS. Tests that move
+# pass race|plain PACKAGES TEST-FLAGS... runs the tests of PACKAGES and ON_PACKETS. Tests that move
 # packets share the processors with them, so their packages are tested one at a time; the others side
 # by side, and first: compiling loads all processors. ON_PACKETS are compiled before their tests,
 # because go test -p 1 compiles on one processor.
 pass() {
 	pass=$1
 	list=$2
-	build=$3
-	shift 3
-	gotestsum "$pass" $build "$@" $list
-	$sudo $GO list -test -export $build $ON_PACKETS >/dev/null
+	shift 2
+	export CGO_ENABLED=0
+	race=
+	[ "$pass" = plain ] || { race=-race CGO_ENABLED=1; } # which needs C
+	gotestsum "$pass" $race "$@" $list
+	$sudo $GO list -test -export $race $ON_PACKETS >/dev/null
 	[ "$pass" = race ] || [ -z "${MEANWHILE:-}" ] || tail --pid="$MEANWHILE" -f /dev/null
-	TMPDIR="$memory" GOTMPDIR="$memory" gotestsum "$pass-packets" -p 1 $build "$@" $ON_PACKETS # t.TempDir prefers the latter
+	TMPDIR="$memory" GOTMPDIR="$memory" gotestsum "$pass-packets" -p 1 $race "$@" $ON_PACKETS # t.TempDir prefers the latter
 }
 
 # By default each program under the race detector waits for a second after its main function.
 export GORACE="${GORACE:-atexit_sleep_ms=10}"
 case $mode in
-all) pass race "$concurrent" -race -short -timeout 20m ;;
+all) pass race "$concurrent" -short -timeout 20m ;;
 nightly)
 	export TESTBED_NIGHTLY=1
-	pass race "$rest" -race -timeout 1h
+	pass race "$rest" -timeout 1h
 	;;
 esac
-# As the program is built: without C, and from the packages that its build compiled.
-export CGO_ENABLED=0
 case $mode in
-short) pass plain "$rest" -trimpath -short -timeout 20m ;;
-*) pass plain "$rest" -trimpath -timeout 1h ;;
+short) pass plain "$rest" -short -timeout 20m ;;
+*) pass plain "$rest" -timeout 1h ;;
 esac
 
 # The reasons of skips, with their number, and the tests that left a duration unjudged. A test logs the
