@@ -78,7 +78,11 @@ func TestBriefAlterationsAreReported(t *testing.T) {
 				if strings.Contains(w, "a frame from") || strings.Contains(w, "none in the plan, clsact") {
 					continue // Verify sends a frame
 				}
-				if !slices.ContainsFunc(all, func(s string) bool { return strings.HasPrefix(s, k.fill(w)) }) {
+				named, _, _ := strings.Cut(k.fill(w), " in the plan, ")
+				if !slices.ContainsFunc(all, func(s string) bool {
+					// On a busy machine, a parameter may be restored before it is read.
+					return strings.HasPrefix(s, k.fill(w)) || strings.Contains(c.alter, "/proc/sys/") && strings.HasPrefix(s, named+" in the plan, ")
+				}) {
 					t.Errorf("no %q in\n%s", k.fill(w), strings.Join(all, "\n"))
 				}
 			}
