@@ -47,7 +47,6 @@ var promises = map[string]promise{
 	"scf":         {conserves: true, busy: true, starves: true},
 	"sebf":        {conserves: true, busy: true, starves: true},
 	"sincronia":   {conserves: true, busy: true, starves: true, byPort: true},
-	"srtf":        {conserves: true, busy: true, starves: true},
 }
 
 // each runs a test for every policy of the catalog.

@@ -303,7 +303,6 @@ func TestCoflow(t *testing.T) {
 		{"ncf", map[string]any{"reallocate": time.Second, "allocation": "even"},
 			coflow.Ordered{By: coflow.Width, Sharing: coflow.Sharing{Allocation: coflow.EqualSplit, Pace: coflow.Pace{Every: time.Second}}}},
 		{"lcf", map[string]any{"key": "initial", "backfill": "served"}, coflow.Ordered{By: coflow.Bytes, Initial: true, Sharing: coflow.Sharing{Backfill: coflow.TopUpServed}}},
-		{"srtf", nil, coflow.Ordered{By: coflow.Bottleneck, Sharing: greedy}},
 		{"sebf", nil, coflow.SEBF{Deadline: coflow.DefaultDeadline()}},
 		{"sebf", map[string]any{"key": "initial", "backfill": "none"}, coflow.SEBF{Initial: true, Sharing: coflow.Sharing{Backfill: coflow.None}, Deadline: coflow.DefaultDeadline()}},
 		{"sebf", map[string]any{"backfill": "proportional"}, coflow.SEBF{Sharing: coflow.Sharing{Backfill: coflow.Proportional}, Deadline: coflow.DefaultDeadline()}},

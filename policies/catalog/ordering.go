@@ -115,7 +115,6 @@ func orderings() []Entry {
 		ordered("scf", "shortest coflow first, by length (the size of its largest flow), as in CoflowSim, which uses static keys, backfill fair-share and reallocate coflows; knows sizes", coflow.LargestFlow, "madd"),
 		ordered("ncf", "narrowest coflow first, by width (the smaller of its numbers of senders and receivers), as in CoflowSim (there with allocation madd)", coflow.Width, "greedy"),
 		ordered("lcf", "lightest coflow first, by its total bytes, as in CoflowSim; knows sizes", coflow.Bytes, "madd", keyParam()),
-		ordered("srtf", "shortest remaining time first: by effective bottleneck as sebf, but with greedy allocation, one flow after another; knows sizes", coflow.Bottleneck, "greedy", keyParam()),
 		{Name: "sebf", Doc: "Varys (SIGCOMM 2014): smallest effective bottleneck first, all flows of a coflow end together (MADD); knows sizes", Holds: true,
 			Params: slices.Concat([]Param{keyParam()}, sharing("madd"), []Param{
 				{Name: "deadline", Type: Float, Default: deadline.Factor, Unit: "× the coflow's minimum CCT", High: 1e6,

@@ -31,7 +31,6 @@ func Contenders() []Contender {
 		{"scf", Ordered{By: LargestFlow}},
 		{"ncf", Ordered{By: Width, Sharing: greedy}},
 		{"lcf", Ordered{By: Bytes}},
-		{"srtf", Ordered{By: Bottleneck, Sharing: greedy}},
 		{"sebf", SEBF{Deadline: DefaultDeadline()}},
 		{"sebf-initial", SEBF{Initial: true}},
 		{"sebf-deadline", SEBF{Deadline: Deadline{Factor: 3, Padding: 0.1, Least: 200 * time.Millisecond}}},

@@ -88,7 +88,7 @@ func TestTinyCases(t *testing.T) {
 		{"sebf, no backfill: behind", SEBF{Sharing: Sharing{Backfill: None}}, behind, []float64{112, 32, 48}},
 		// The first coflow is skipped until 48 ms, although port 0 is idle from 32 ms.
 		{"sebf, coflowsim: behind", SEBF{Initial: true, Sharing: coflowsim}, behind, []float64{112, 32, 48}},
-		{"srtf: shuffle", Ordered{By: Bottleneck, Sharing: Sharing{Allocation: Greedy}}, shuffle, []float64{96, 48}},
+		{"sebf, greedy: shuffle", Ordered{By: Bottleneck, Sharing: Sharing{Allocation: Greedy}}, shuffle, []float64{96, 48}},
 		// The same order by the state at arrival: 10 and 100 MB.
 		{"sebf, initial: preempted", SEBF{Initial: true}, preempted, []float64{880, 80}},
 		{"lcf: preempted", Ordered{By: Bytes}, preempted, []float64{880, 80}},

@@ -28,7 +28,7 @@ const interval = 8 * time.Millisecond
 var tablePolicies = []string{
 	"philae", "philae:policy=A", "philae:policy=B", "philae:policy=C", "philae-sim",
 	"aalo", "aalo:across=weighted", "aalo-oracle", "saath", "fair", "equal-share",
-	"fifo", "fifo:allocation=madd,backfill=fair-share,reallocate=coflows", "scf", "ncf", "lcf", "srtf",
+	"fifo", "fifo:allocation=madd,backfill=fair-share,reallocate=coflows", "scf", "ncf", "lcf", "lcf:allocation=greedy",
 	"sebf", "sebf:allocation=greedy", "sebf:backfill=fair-share,key=initial,reallocate=coflows", "sincronia",
 }
 
