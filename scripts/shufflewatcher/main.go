@@ -64,7 +64,7 @@ var parts = []part{
 	{name: "cluster", title: "the report's cluster", scenario: cluster, repeat: 3, variants: []variant{
 		{"fair", "FAIR", nil}, {"delay", "FAIR with delay scheduling", []string{"delay=time"}}, {"drf", "DRF", []string{"order=drf"}}},
 		doc: "100 hosts in 10 racks, 30 users with 12 jobs each on average, of up to 400 blocks."},
-	{name: "ablation", title: "parts of ShuffleWatcher", scenario: small, set: []string{"delay=none"}, variants: []variant{
+	{name: "ablation", title: "parts of ShuffleWatcher", scenario: small, relative: true, set: []string{"delay=none"}, variants: []variant{
 		{"nass", "NASS", []string{"sarp=false", "samp=off"}}, {"sarp", "NASS and SARP", []string{"samp=off"}}, {"samp", "NASS, SARP and SAMP", nil}},
 		doc: "Over FAIR, on the scenario of the first part."},
 	{name: "jobs", title: "jobs per user", scenario: small, set: []string{"delay=none"}, variants: []variant{

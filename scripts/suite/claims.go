@@ -17,8 +17,10 @@ import (
 // Claims are the figures of a paper, as a file such as scripts/sinbad/claims.yaml states them, and
 // what a suite measured for them.
 type Claims struct {
-	Paper  string  `json:"paper"` // authors, venue and year
-	Claims []Claim `json:"claims"`
+	Paper string `json:"paper"` // authors, venue and year
+	// Tolerance is how much smaller or larger than the paper's an effect may be, as a factor, such as 0.5 to 2.
+	Tolerance Bounds  `json:"tolerance"`
+	Claims    []Claim `json:"claims"`
 	// Backend is the backend of the measurements that follow, if it is not the one that the
 	// claims state.
 	Backend string          `json:"-"`
@@ -54,8 +56,8 @@ var backends = []string{"packets", "fluid model", "flow-level simulator", nothin
 
 const nothing = "nothing"
 
-// levels are the values of Required: the claim must be reproduced, it must be reproduced at least in
-// its direction, or it need not be.
+// levels are the values of Required: the figure must be reproduced or in the expected range, it must be
+// at least on the side of its direction, or it need not be.
 var levels = []string{mustHold, directionSuffices, "false"}
 
 const mustHold, directionSuffices = "true", "direction"
@@ -173,14 +175,14 @@ func (m *Measurement) text(unit string) string {
 // Outcome is the result of a claim.
 type Outcome string
 
-// The outcomes of claims. Agreement with the paper means that the paper's figure is in the expected
-// range or in the measured interval; a claim without a figure of the paper agrees.
+// The outcomes of claims. With a direction, the whole interval is on its side unless the outcome says otherwise.
 const (
-	// Reproduced: the measurement is in the expected range, agrees with the paper and, if the claim
-	// has a direction, its whole interval is on that side.
+	// Reproduced: the paper's figure is in the measured interval, or the effect is within the tolerance of
+	// the paper's (Claim.like).
 	Reproduced Outcome = "reproduced"
-	// DirectionOnly: the whole interval is on the side of the direction, but the measurement is
-	// outside the range or does not agree with the paper.
+	// InRange: it is not, and the measurement is in the range that was expected here.
+	InRange Outcome = "in the expected range"
+	// DirectionOnly: neither, and the claim has a direction.
 	DirectionOnly Outcome = "direction only"
 	// NotSignificant: the interval includes both sides of the direction; or the claim has none, the
 	// measurement is outside the range and its interval is not; or there are too few pairs for an
@@ -192,30 +194,58 @@ const (
 	NotRun Outcome = "not run"
 )
 
-var outcomes = []Outcome{Reproduced, DirectionOnly, NotSignificant, NotReproduced, NotRun}
+var outcomes = []Outcome{Reproduced, InRange, DirectionOnly, NotSignificant, NotReproduced, NotRun}
 
 // judge returns the outcome of a claim.
-func (c *Claim) judge() Outcome {
+func (c *Claim) judge(tolerance Bounds) Outcome {
 	if c.Measured == nil {
 		return NotRun
 	}
 	spread, known := c.Measured.spread()
-	agrees := c.Paper == nil || c.Paper.overlaps(c.Range) || known && c.Paper.overlaps(spread)
-	fits := agrees && c.Range.holds(c.Measured.Value)
 	d := c.Direction
 	switch {
-	case d == nil && fits:
-		return Reproduced
-	case !known, d == nil && agrees && spread.overlaps(c.Range):
+	case d == nil:
+	case !known:
 		return NotSignificant
-	case d == nil || d.opposite().includes(spread):
+	case d.opposite().includes(spread):
 		return NotReproduced
 	case !d.includes(spread):
 		return NotSignificant
-	case fits:
-		return Reproduced
 	}
-	return DirectionOnly
+	switch {
+	case c.Paper != nil && (known && c.Paper.overlaps(spread) || c.like(tolerance)):
+		return Reproduced
+	case c.Range.holds(c.Measured.Value):
+		return InRange
+	case d != nil:
+		return DirectionOnly
+	case !known || spread.overlaps(c.Range):
+		return NotSignificant
+	}
+	return NotReproduced
+}
+
+// like reports whether the measured effect is within the tolerance of the paper's. An effect is the distance of
+// a figure from the value of the direction: of a percentage the difference, of a factor the logarithm of
+// their ratio. Claims without a direction, and figures in other units, state no effect.
+func (c *Claim) like(tolerance Bounds) bool {
+	if c.Direction == nil {
+		return false
+	}
+	effect := func(x float64) float64 {
+		e := x - c.Direction.Than
+		if c.Unit == "×" {
+			e = math.Log(max(x, 0) / c.Direction.Than)
+		}
+		if !c.Direction.Above {
+			return -e
+		}
+		return e
+	}
+	low, high := effect(c.Paper.Low), effect(c.Paper.High)
+	low, high = max(min(low, high), 0), max(low, high)
+	is := effect(c.Measured.Value)
+	return (c.Unit == "×" || c.Unit == "%") && tolerance.Low*low <= is && is <= tolerance.High*high
 }
 
 // relative compares a measurement with the paper's figure.
@@ -289,14 +319,32 @@ func (c *Claims) Figure(id string) string {
 	return "–"
 }
 
-// Table returns the table of claims, and sets their outcomes.
-func (c *Claims) Table() table.Table {
+// judge sets the outcomes of all claims.
+func (c *Claims) judge() {
+	for i := range c.Claims {
+		c.Claims[i].Outcome = c.Claims[i].judge(c.Tolerance)
+	}
+}
+
+// listed returns the claims of parts that ran: those with a figure of the paper, or the others, the checks.
+func (c *Claims) listed(checks bool) (out []Claim) {
+	for _, x := range c.Claims {
+		if c.ran[x.part()] && (x.Paper == nil) == checks {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// tableOf returns the table of claims, or of checks.
+func tableOf(claims []Claim, checks bool) table.Table {
 	text := table.Column{Left: true}
 	t := table.Table{Head: []string{"claim", "meaning", "paper", "expected", "measured", "relative to the paper", "required", "outcome"},
 		Columns: []table.Column{table.Names(), text, {}, {}, {}, text, text, text}}
-	for i := range c.Claims {
-		x := &c.Claims[i]
-		x.Outcome = x.judge()
+	if checks {
+		t.Head[0] = "check"
+	}
+	for _, x := range claims {
 		paper, expected, measured := "–", "–", "–"
 		if x.Paper != nil {
 			paper = x.Paper.text(x.Unit)
@@ -311,7 +359,16 @@ func (c *Claims) Table() table.Table {
 			}
 		}
 		required := map[string]string{mustHold: "yes", directionSuffices: directionSuffices, "false": "no"}[x.Required]
-		t.Rows = append(t.Rows, []string{x.ID, x.What, paper, expected, measured, x.relative(), required, string(x.Outcome)})
+		row := []string{x.ID, x.What, paper, expected, measured, x.relative(), required, string(x.Outcome)}
+		if checks {
+			row = slices.Delete(row, 5, 6)
+			row = slices.Delete(row, 2, 3)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	if checks {
+		t.Head = slices.Delete(slices.Delete(t.Head, 5, 6), 2, 3)
+		t.Columns = slices.Delete(slices.Delete(t.Columns, 5, 6), 2, 3)
 	}
 	return t
 }
@@ -330,7 +387,7 @@ func (c *Claims) broken() error {
 	var names []string
 	for _, x := range c.Claims {
 		switch {
-		case x.Required != mustHold && x.Required != directionSuffices, x.Outcome == Reproduced, x.Required == directionSuffices && x.Outcome == DirectionOnly,
+		case x.Required != mustHold && x.Required != directionSuffices, x.Outcome == Reproduced, x.Outcome == InRange, x.Required == directionSuffices && x.Outcome == DirectionOnly,
 			x.Outcome == NotRun && !c.unmeasured(x):
 		default:
 			names = append(names, fmt.Sprintf("%s (%s)", x.ID, x.Outcome))
@@ -342,32 +399,42 @@ func (c *Claims) broken() error {
 	return fmt.Errorf("%w: %s", ErrClaims, strings.Join(names, ", "))
 }
 
-// write writes the table of claims with their reasons to a report.
+// write writes the tables of claims and checks of the parts that ran, with their reasons, to a report.
 func (c *Claims) write(r *Report) error {
+	c.judge()
 	r.Part("claims of the paper")
-	r.Say("%s. A claim is reproduced if the measurement is in the expected range, the paper's figure is in that range or in the measured interval, and the whole interval is on the claimed side, if there is one (docs/suites.md).\n", c.Paper)
-	if err := c.Table().Markdown(r); err != nil {
-		return err
-	}
-	r.Say("")
-	var counts, more []string
-	for _, o := range outcomes {
-		n := 0
-		for _, x := range c.Claims {
-			if x.Outcome == o {
-				n++
+	r.Say("%s. A claim is reproduced if the paper's figure is in the measured interval, or the effect is %s times the paper's (docs/suites.md). A check has no figure of the paper.\n", c.Paper, c.Tolerance.text(""))
+	var more []string
+	for _, checks := range []bool{false, true} {
+		list := c.listed(checks)
+		if len(list) == 0 {
+			continue
+		}
+		if err := tableOf(list, checks).Markdown(r); err != nil {
+			return err
+		}
+		var counts []string
+		for _, o := range outcomes {
+			n := 0
+			for _, x := range list {
+				if x.Outcome == o {
+					n++
+				}
+			}
+			if n > 0 {
+				counts = append(counts, fmt.Sprintf("%d %s", n, o))
 			}
 		}
-		if n > 0 {
-			counts = append(counts, fmt.Sprintf("%d %s", n, o))
-		}
+		r.Say("\n%d %s: %s.\n", len(list), map[bool]string{false: "claims", true: "checks"}[checks], strings.Join(counts, ", "))
 	}
-	r.Say("%d claims: %s.\n", len(c.Claims), strings.Join(counts, ", "))
+	if n := len(c.Claims) - len(c.listed(false)) - len(c.listed(true)); n > 0 {
+		r.Say("Of parts that did not run: %d.\n", n)
+	}
 	if err := c.broken(); err != nil {
 		r.Say("%s.\n", strings.ToUpper(err.Error()[:1])+err.Error()[1:])
 	}
 	for _, x := range c.Claims {
-		if x.Required != mustHold && x.Outcome == Reproduced {
+		if x.Required != mustHold && x.Paper != nil && x.Outcome == Reproduced {
 			more = append(more, x.ID)
 		}
 	}
