@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"testbed/emu/longtest"
-	stats "testbed/results/metrics"
 	"testbed/scripts/suite"
 )
 
@@ -144,17 +144,20 @@ func TestOnTheFluidModel(t *testing.T) {
 	if err != nil || string(report) != text.String() {
 		t.Errorf("report.md: %v, %d bytes, want the %d bytes of the output", err, len(report), text.Len())
 	}
-	got := map[string]stats.Estimate{}
-	for line := range strings.Lines(text.String()) {
-		cells := strings.Split(line, "|")
-		if len(cells) < 8 || strings.TrimSpace(cells[5]) == "–" || !strings.Contains(cells[1], "/write_time") && !strings.Contains(cells[1], "/v1") {
-			continue
+	var file struct {
+		Claims []struct {
+			ID       string
+			Measured *suite.Measurement
 		}
-		var r stats.Estimate
-		if _, err := fmt.Sscanf(strings.TrimSpace(cells[5]), "%f× [%f, %f]", &r.Value, &r.CI.Low, &r.CI.High); err != nil {
-			t.Fatalf("%s: %v", line, err)
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "claims.json")); err != nil || json.Unmarshal(text, &file) != nil {
+		t.Fatalf("claims.json: %v\n%s", err, text)
+	}
+	got := map[string]suite.Measurement{}
+	for _, c := range file.Claims {
+		if c.Measured != nil {
+			got[c.ID] = *c.Measured
 		}
-		got[strings.TrimSpace(cells[1])] = r
 	}
 	for _, id := range []string{"rack/write_time", "rack/v1", "diskless/write_time", "edge/write_time"} {
 		if r := got[id]; r.CI.Low <= 1 {

@@ -428,7 +428,7 @@ func (c *Claims) write(r *Report) error {
 		r.Say("\n%d %s: %s.\n", len(list), map[bool]string{false: "claims", true: "checks"}[checks], strings.Join(counts, ", "))
 	}
 	if n := len(c.Claims) - len(c.listed(false)) - len(c.listed(true)); n > 0 {
-		r.Say("Of parts that did not run: %d.\n", n)
+		r.Say("Parts that did not run have %d more.\n", n)
 	}
 	if err := c.broken(); err != nil {
 		r.Say("%s.\n", strings.ToUpper(err.Error()[:1])+err.Error()[1:])

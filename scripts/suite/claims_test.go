@@ -303,7 +303,7 @@ func TestRunClaims(t *testing.T) {
 	}{
 		{"reproduced", "echo '{}'", Measurement{Value: 1.3, CI: ci}, Measurement{Value: 1.3, CI: ci}, "", false, false, "", []string{
 			"| one/a | time    |  1.5× | 1.1× to 1.6× | 1.30× [1.20, 1.40] | less                  | yes       | reproduced            |",
-			"3 claims: 1 reproduced, 1 in the expected range, 1 not run.", "Of parts that did not run: 1.", "one, packets: two hosts (make one).\n\n- one/a: the same. it is similar\n- one/b: b. x not its size\n", "- one/c: the part ran and has no such figure.\n"}},
+			"3 claims: 1 reproduced, 1 in the expected range, 1 not run.", "Parts that did not run have 1 more.", "one, packets: two hosts (make one).\n\n- one/a: the same. it is similar\n- one/b: b. x not its size\n", "- one/c: the part ran and has no such figure.\n"}},
 		{"not significant", "echo '{}'", Measurement{Value: 1.3, CI: metrics.Interval{Low: 0.9, High: 1.4}}, Measurement{Value: 1.3, CI: ci}, "", true, false, "one/a (not significant)", nil},
 		{"direction does not suffice", "echo '{}'", Measurement{Value: 2.5, Exact: true}, Measurement{Value: 2.5, Exact: true}, "", true, false, "one/a (direction only)", nil},
 		{"opposite", "echo '{}'", Measurement{Value: 1.3, CI: ci}, Measurement{Value: 0.9, Exact: true}, "", true, false, "one/b (not reproduced)", []string{
