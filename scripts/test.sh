@@ -6,8 +6,6 @@
 #   all      short tests of packages with goroutines under the race detector, which needs gcc, then
 #            all tests without it
 #   nightly  all tests, and long series, with the race detector and without it
-#
-# Passes whose tests judge durations wait for the process MEANWHILE to end, if it is set.
 set -u
 cd "$(dirname "$0")/.."
 mode=${1:-}
@@ -81,7 +79,6 @@ pass() {
 	[ "$pass" = plain ] || { race=-race CGO_ENABLED=1; } # which needs C
 	gotestsum "$pass" $race "$@" $list
 	$sudo $GO list -test -export $race $ON_PACKETS >/dev/null
-	[ "$pass" = race ] || [ -z "${MEANWHILE:-}" ] || tail --pid="$MEANWHILE" -f /dev/null
 	TMPDIR="$memory" GOTMPDIR="$memory" gotestsum "$pass-packets" -p 1 $race "$@" $ON_PACKETS # t.TempDir prefers the latter
 }
 
