@@ -96,7 +96,7 @@ func TestVerifyNamesAlteredDelayAndRED(t *testing.T) {
 		{"delay", change(netem, "delay 2000us", "delay 5ms"), netem, []string{"delay 2ms in the plan, 5ms in the kernel"}},
 		{"limit of the delay", change(netem, fmt.Sprint("limit ", limit), "limit 1000"), netem,
 			[]string{fmt.Sprintf("delay's limit %d packets in the plan, 1000 packets in the kernel", limit)}},
-		{"loss", netem + " loss 1%", netem, []string{"delay's loss none in the plan, loss in the kernel"}},
+		{"loss", netem + " loss 0.0001%", netem, []string{"delay's loss none in the plan, loss in the kernel"}},
 		{"jitter", change(netem, "delay 2000us", "delay 2ms 1ms"), netem, []string{"delay's jitter none in the plan, jitter in the kernel"}},
 		{"rate below a delay", change(tbf, "rate 20000000bit", "rate 10000000bit"), tbf, []string{"rate 20Mbps in the plan, 10Mbps in the kernel"}},
 		{"queue below a delay", change(tbf, "limit 200000b", "limit 100000b"), tbf, []string{"queue 200000 bytes in the plan, 100000 bytes in the kernel"}},

@@ -35,7 +35,7 @@ func TestVerifyNamesAlteredLinksThatStoreAndForward(t *testing.T) {
 		{" rate 20000000bit", "", "rate 20Mbps in the plan, none in the kernel"},
 		{"limit 101", "limit 50", "delay's limit 101 packets in the plan, 50 packets in the kernel"},
 		{"delay 1000us", "delay 6ms", "delay 1ms in the plan, 6ms in the kernel"},
-		{"limit 101", "limit 101 loss 1%", "delay's loss none in the plan, loss in the kernel"},
+		{"limit 101", "limit 101 loss 0.0001%", "delay's loss none in the plan, loss in the kernel"},
 		{"netem delay 1000us rate 20000000bit limit 101", "tbf rate 20000000bit burst 1514b limit 151400b", "qdisc netem at root in the plan, tbf in the kernel"},
 	} {
 		k.sh("leaf0", "tc qdisc del dev h0-01 root && "+strings.Replace(command, c.from, c.to, 1))
