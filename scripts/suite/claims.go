@@ -35,13 +35,16 @@ type Claim struct {
 	Paper *Bounds `json:"paper"` // null if the paper has no figure
 	Unit  string  `json:"unit"`  // of all figures of the claim
 
-	Here    string `json:"here,omitempty"` // what is measured
-	On      string `json:"on"`             // one of backends
-	Scale   string `json:"scale"`
-	Command string `json:"command"`
+	Here string `json:"here,omitempty"` // what is measured
+	On   string `json:"on"`             // one of backends
+	// Original is the network, the disks and the size of the paper's experiment, and Scale that of ours.
+	Original string `json:"original,omitempty"`
+	Scale    string `json:"scale"`
+	Command  string `json:"command"`
 
 	Range     Bounds     `json:"range,omitzero"` // expected here
 	Why       string     `json:"why,omitempty"`
+	Wide      string     `json:"wide,omitempty"` // why the range is not narrower, if it is wide
 	Direction *Direction `json:"direction,omitempty"`
 	Required  string     `json:"required"`          // one of levels
 	WhyNot    string     `json:"why_not,omitempty"` // why the figure is not required
@@ -67,6 +70,7 @@ type Bounds struct{ Low, High float64 }
 
 func (b Bounds) holds(x float64) bool   { return b.Low <= x && x <= b.High }
 func (b Bounds) overlaps(o Bounds) bool { return b.Low <= o.High && o.Low <= b.High }
+
 func number(x float64, unit string) string {
 	return withUnit(strconv.FormatFloat(x, 'f', -1, 64), unit)
 }
@@ -446,13 +450,17 @@ func (c *Claims) write(r *Report) error {
 		if !c.ran[x.part()] {
 			continue
 		}
-		if now := fmt.Sprintf("%s, %s: %s (%s).", x.part(), x.On, x.Scale, x.Command); x.On != nothing && now != where {
+		now := fmt.Sprintf("%s, %s: %s (%s).", x.part(), x.On, x.Scale, x.Command)
+		if x.Original != "" {
+			now += " The paper: " + strings.TrimSuffix(x.Original, ".") + "."
+		}
+		if x.On != nothing && now != where {
 			where = now
 			r.Say("\n%s\n", where)
 		}
 		switch {
 		case x.Measured != nil:
-			r.Say("- %s: %s. %s", x.ID, x.Here, strings.TrimSpace(x.Why+" "+x.WhyNot))
+			r.Say("- %s: %s. %s", x.ID, x.Here, strings.Join(strings.Fields(x.Why+" "+x.Wide+" "+x.WhyNot), " "))
 		case x.On == nothing:
 			r.Say("- %s: not measured. %s", x.ID, x.WhyNot)
 		case x.NotRun != "":

@@ -20,9 +20,11 @@ import (
 
 // The keys of a claims file, which docs/suites.md describes.
 var (
-	fileKeys  = []string{"paper", "tolerance", "parts", "claims"}
-	partKeys  = []string{"on", "scale", "command"}
-	claimKeys = []string{"id", "where", "what", "paper", "unit", "here", "on", "scale", "range", "why", "direction", "expected", "why_not"}
+	fileKeys  = []string{"paper", "tolerance", "original", "parts", "claims"}
+	partKeys  = []string{"on", "original", "scale", "command"}
+	claimKeys = []string{
+		"id", "where", "what", "paper", "unit", "here", "on", "scale", "range", "why", "wide", "direction", "expected", "why_not",
+	}
 )
 
 // ReadClaims reads the claims of a suite with these parts. The error lists all errors of the file,
@@ -129,11 +131,15 @@ func (d *decoder) file(root *yaml.Node) {
 			m.failAt("tolerance", "%s: expected factors of the paper's effects, such as [0.5, 2]", b.text(""))
 		}
 	}
+	original := m.text("original", "")
 	d.shared = map[string]Claim{}
 	if parts := m.values["parts"]; parts != nil {
 		for name, n := range d.mapping(parts, "parts", d.parts).values {
 			p := d.mapping(n, yamltree.Join("parts", name), partKeys)
-			d.shared[name] = Claim{On: p.choice("on", backends, false), Scale: p.text("scale", ""), Command: p.text("command", "the command that measures the claims")}
+			d.shared[name] = Claim{
+				On: p.choice("on", backends, false), Original: cmp.Or(p.text("original", ""), original), Scale: p.text("scale", ""),
+				Command: p.text("command", "the command that measures the claims"),
+			}
 		}
 	}
 	list := m.values["claims"]
@@ -159,9 +165,10 @@ func (d *decoder) claim(m mapping) {
 		c.Unit = ""
 	}
 	shared, listed := d.shared[c.part()]
-	c.On, c.Scale, c.Command = cmp.Or(m.choice("on", backends, false), shared.On), cmp.Or(m.text("scale", ""), shared.Scale), shared.Command
+	c.On, c.Scale = cmp.Or(m.choice("on", backends, false), shared.On), cmp.Or(m.text("scale", ""), shared.Scale)
+	c.Original, c.Command = shared.Original, shared.Command
 	if c.On != nothing {
-		c.Here, c.Why = m.text("here", "what is measured"), m.text("why", "the reason for the range")
+		c.Here, c.Why, c.Wide = m.text("here", "what is measured"), m.text("why", "the reason for the range"), m.text("wide", "")
 	}
 	if c.ID != "" {
 		_, name, _ := strings.Cut(c.ID, "/")
@@ -196,9 +203,11 @@ func (d *decoder) claim(m mapping) {
 	d.claims.Claims = append(d.claims.Claims, c)
 }
 
-// consistent reports a claim that cannot be reproduced.
+// consistent reports a claim that cannot be reproduced, and one that cannot fail.
 func (m mapping) consistent(c Claim) {
 	switch d := c.Direction; {
+	case d != nil && c.Unit == "×" && d.Than <= 0:
+		m.failAt("direction", "%v: a factor has an effect relative to a positive value: expected such as above 1", *d)
 	case d != nil && c.Required != "false" && !d.reaches(c.Range):
 		m.failAt("range", "%s: expected values %v too, the direction", c.Range.text(c.Unit), *d)
 	case d != nil && c.Paper != nil && !d.reaches(*c.Paper):

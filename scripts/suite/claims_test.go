@@ -100,6 +100,7 @@ func TestClaimsErrors(t *testing.T) {
 		{"range: [1.1, 1.6]", "range: [1, 2, 3]", "12:12: claims[0].range: a list: expected a number,"},
 		{"range: [1.1, 1.6]", "range: [0.8, 1]", "12:12: claims[0].range: 0.8× to 1×: expected values above 1 too, the direction"},
 		{"direction: above 1", "direction: over 1", `13:16: claims[0].direction: "over 1": expected above or below and a number, such as "above 1"`},
+		{"direction: above 1", "direction: above 0", "13:16: claims[0].direction: above 0: a factor has an effect relative to a positive value: expected such as above 1"},
 		{"expected: true", "expected: yes", `15:15: claims[0].expected: "yes": expected true, direction or false`},
 		{"expected: true", "expected: false", "15:15: claims[0].expected: false: expected why_not too, the reason"},
 		{"expected: true", "expected: true\n    why_not: x", "16:14: claims[0].why_not: given with expected: true: leave it out"},
@@ -111,8 +112,8 @@ func TestClaimsErrors(t *testing.T) {
 			`16:10: claims[1].id: "one/a": first on line 6: expected another name|16:61: claims[1].paper: "as one/a": a figure in "×", and this claim has "s": expected the same unit`},
 		{"claims:", "claim:", `1:1: claims: missing: expected a list of claims|5:1: claim: unknown key (did you mean "claims"?)`},
 		{sound[strings.Index(sound, "  - id"):], "  one: two\n", "6:3: claims: a mapping: expected a list of claims"},
-		{sound, "", "1:1: empty file: expected a claims file with the keys paper, tolerance, parts, claims"},
-		{sound, "[]", "1:1: a list: expected a mapping with the keys paper, tolerance, parts, claims"},
+		{sound, "", "1:1: empty file: expected a claims file with the keys paper, tolerance, original, parts, claims"},
+		{sound, "[]", "1:1: a list: expected a mapping with the keys paper, tolerance, original, parts, claims"},
 	} {
 		text := strings.Replace(sound, tt.old, tt.text, 1)
 		if text == sound {
