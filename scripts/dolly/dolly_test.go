@@ -116,8 +116,8 @@ func TestFigures(t *testing.T) {
 	job := func(arm string, repeat int, id workloads.JobID, tasks int, took time.Duration) {
 		run.Jobs = append(run.Jobs, schema.Job{Key: schema.Key{Arm: arm, Repeat: repeat}, Job: id, Tasks: &tasks, JobTime: took})
 	}
-	attempt := func(arm string, id workloads.JobID, took time.Duration, outcome string) {
-		run.Attempts = append(run.Attempts, schema.Attempt{Key: schema.Key{Arm: arm}, Job: id, Outcome: outcome, Time: took})
+	attempt := func(arm string, id workloads.JobID, task int, start, end time.Duration, outcome string) {
+		run.Attempts = append(run.Attempts, schema.Attempt{Key: schema.Key{Arm: arm}, Job: id, Task: task, Start: start, End: end, Outcome: outcome})
 	}
 	flow := func(arm string, of *workloads.JobID, size units.Bytes, failed bool) {
 		run.Flows = append(run.Flows, schema.Flow{Key: schema.Key{Arm: arm}, Job: of, Size: size, Failed: failed})
@@ -129,14 +129,15 @@ func TestFigures(t *testing.T) {
 		job(arm, 0, 2, smallJob, 4*time.Second)
 		job(arm, 0, 3, smallJob+1, 8*time.Second)
 	}
-	attempt("late", 1, time.Second, flows.Committed)
-	attempt("late", 1, time.Second, flows.Committed)
-	attempt("late", 1, 6*time.Second, flows.Committed)
-	attempt("late", 3, time.Second, flows.Committed) // of a large job
-	attempt("late", 3, 9*time.Second, flows.Committed)
-	attempt("dolly", 1, time.Second, flows.Committed)
-	attempt("dolly", 1, 3*time.Second, flows.Committed)
-	attempt("dolly", 1, 9*time.Second, flows.Killed)
+	attempt("late", 1, 0, 0, time.Second, flows.Committed)
+	attempt("late", 1, 1, 0, time.Second, flows.Committed)
+	attempt("late", 1, 2, 5*time.Second, 6*time.Second, flows.Committed) // a backup after 5 s
+	attempt("late", 1, 2, 0, 6*time.Second, flows.Killed)
+	attempt("late", 3, 0, 0, time.Second, flows.Committed) // of a large job
+	attempt("late", 3, 1, 0, 9*time.Second, flows.Committed)
+	attempt("dolly", 1, 0, time.Second, 2*time.Second, flows.Committed)
+	attempt("dolly", 1, 1, time.Second, 4*time.Second, flows.Committed)
+	attempt("dolly", 1, 2, 0, 9*time.Second, flows.Killed)
 	flow("late", &one, 200, false)
 	flow("dolly", &one, 300, false)
 	flow("dolly", &one, 500, true)
@@ -147,7 +148,7 @@ func TestFigures(t *testing.T) {
 		got  []float64
 		want float64
 	}{{"all", got.all, 100 * 3. / 16}, {"small", got.small, 100 * 3. / 8}, {"p75", got.p75, 75 * 0.75}, {"p90", got.p90, 75 * 0.9},
-		{"slowest", got.slowest, 1.5}, {"slowest before", got.baseSlowest, 6}, {"bytes", got.relativeBytes, 1.5}, {"absolute bytes", got.bytes, 300}} {
+		{"slowest", got.slowest.mean, 1.5}, {"slowest before", got.left.mean, 6}, {"95th percentile of it", got.left.p95, 6}, {"bytes", got.relativeBytes, 1.5}, {"absolute bytes", got.bytes, 300}} {
 		if len(x.got) != 1 || math.Abs(x.got[0]-x.want) > 1e-9 {
 			t.Errorf("%s: %v, want one repeat with %v", x.name, x.got, x.want)
 		}

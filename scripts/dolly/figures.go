@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
+
+	"gonum.org/v1/gonum/stat"
 
 	"testbed/results/flows"
 	"testbed/results/metrics"
@@ -11,6 +14,7 @@ import (
 	"testbed/results/schema"
 	"testbed/scripts/suite"
 	"testbed/workloads"
+	"testbed/workloads/jobs"
 )
 
 // smallJob is the largest number of tasks of a small job, as in the report.
@@ -20,25 +24,40 @@ const smallJob = 10
 type figures struct {
 	all, small    []float64 // saved of the average job time in %, of all jobs and of small ones
 	p75, p90      []float64 // percentiles over small jobs of what each saved, in %
-	slowest       []float64 // slowest task over the median, the average over stages of small jobs
-	baseSlowest   []float64 // that of the other arm
+	slowest, left spread    // slowest task over the median of stages of small jobs, of the arm and of the other one
 	bytes         []float64 // payload that tasks read and fetched from other hosts
 	relativeBytes []float64 // that over the other arm's
+}
+
+// spread is a ratio of stages: the mean over stages, and the 95th percentile, by repeat.
+type spread struct{ mean, p95 []float64 }
+
+func (s *spread) add(ratios []float64) {
+	if len(ratios) > 0 {
+		s.mean = append(s.mean, stat.Mean(ratios, nil))
+		s.p95 = append(s.p95, metrics.Quantile(0.95, slices.Sorted(slices.Values(ratios))))
+	}
 }
 
 // sample is an arm in one repeat.
 type sample struct {
 	times map[workloads.JobID]float64 // of jobs, in s
 	small map[workloads.JobID]bool
-	took  map[[2]int][]float64 // times of committed tasks of small jobs, by job and stage, in s
+	tasks map[jobs.TaskID]*task // of small jobs
 	bytes float64
+}
+
+// task is from when to when a task was under way: the launch of its first attempt, and the end of the one that committed.
+type task struct {
+	launched, ended time.Duration
+	committed       bool
 }
 
 func samplesOf(run *rundir.Run, arm string) map[int]*sample {
 	out := map[int]*sample{}
 	at := func(k schema.Key) *sample {
 		if out[k.Repeat] == nil {
-			out[k.Repeat] = &sample{times: map[workloads.JobID]float64{}, small: map[workloads.JobID]bool{}, took: map[[2]int][]float64{}}
+			out[k.Repeat] = &sample{times: map[workloads.JobID]float64{}, small: map[workloads.JobID]bool{}, tasks: map[jobs.TaskID]*task{}}
 		}
 		return out[k.Repeat]
 	}
@@ -48,10 +67,9 @@ func samplesOf(run *rundir.Run, arm string) map[int]*sample {
 			s.times[j.Job], s.small[j.Job] = j.JobTime.Seconds(), *j.Tasks <= smallJob
 		}
 	}
-	for _, a := range run.Attempts {
-		if a.Arm == arm && a.Outcome == flows.Committed && at(a.Key).small[a.Job] {
-			of := [2]int{int(a.Job), a.Stage}
-			at(a.Key).took[of] = append(at(a.Key).took[of], a.Time.Seconds())
+	for i := range run.Attempts {
+		if a := &run.Attempts[i]; a.Arm == arm && at(a.Key).small[a.Job] {
+			at(a.Key).attempt(a)
 		}
 	}
 	for i := range run.Flows {
@@ -62,16 +80,36 @@ func samplesOf(run *rundir.Run, arm string) map[int]*sample {
 	return out
 }
 
-// slowest returns the average over stages of at least two tasks.
-func (s *sample) slowest() float64 {
-	sum, n := 0.0, 0
-	for _, of := range slices.SortedFunc(maps.Keys(s.took), func(a, b [2]int) int { return slices.Compare(a[:], b[:]) }) {
-		if took := s.took[of]; len(took) > 1 {
-			sum += float64(slices.Max(took) / metrics.Median(took))
-			n++
+// attempt adds an attempt of a small job.
+func (s *sample) attempt(a *schema.Attempt) {
+	id := jobs.TaskID{Job: a.Job, Stage: a.Stage, Index: a.Task}
+	k := s.tasks[id]
+	if k == nil {
+		k = &task{launched: a.Start}
+		s.tasks[id] = k
+	}
+	k.launched = min(k.launched, a.Start)
+	if a.Outcome == flows.Committed {
+		k.ended, k.committed = a.End, true
+	}
+}
+
+// slowest returns the time of the slowest task over the median, of each stage of at least two tasks. A task that was
+// rescued by a backup counts from its first launch, not from that of the backup.
+func (s *sample) slowest() (ratios []float64) {
+	took := map[[2]int][]float64{}
+	for id, k := range s.tasks {
+		if of := [2]int{int(id.Job), id.Stage}; k.committed {
+			took[of] = append(took[of], (k.ended - k.launched).Seconds())
 		}
 	}
-	return sum / float64(max(1, n))
+	for _, of := range slices.SortedFunc(maps.Keys(took), func(a, b [2]int) int { return slices.Compare(a[:], b[:]) }) {
+		if times := took[of]; len(times) > 1 {
+			slices.Sort(times)
+			ratios = append(ratios, times[len(times)-1]/metrics.Median(times))
+		}
+	}
+	return ratios
 }
 
 func figuresOf(run *rundir.Run, base, arm string) (f figures) {
@@ -94,7 +132,8 @@ func figuresOf(run *rundir.Run, base, arm string) (f figures) {
 		slices.Sort(gains)
 		f.all, f.small = append(f.all, 100*(1-all[0]/all[1])), append(f.small, 100*(1-small[0]/small[1]))
 		f.p75, f.p90 = append(f.p75, metrics.Quantile(0.75, gains)), append(f.p90, metrics.Quantile(0.9, gains))
-		f.slowest, f.baseSlowest = append(f.slowest, a.slowest()), append(f.baseSlowest, b.slowest())
+		f.slowest.add(a.slowest())
+		f.left.add(b.slowest())
 		f.bytes, f.relativeBytes = append(f.bytes, a.bytes), append(f.relativeBytes, a.bytes/b.bytes)
 	}
 	return f
@@ -107,14 +146,21 @@ type claimed struct {
 }
 
 func (f figures) claimed() []claimed {
-	return []claimed{{"all", f.all}, {"small", f.small}, {"p75", f.p75}, {"p90", f.p90}, {"slowest", f.slowest}, {"bytes", f.relativeBytes}}
+	return []claimed{
+		{"all", f.all}, {"small", f.small}, {"p75", f.p75}, {"p90", f.p90},
+		{"slowest", f.slowest.mean}, {"slowest-p95", f.slowest.p95}, {"left", f.left.mean}, {"left-p95", f.left.p95},
+		{"bytes", f.relativeBytes},
+	}
 }
 
 // cells returns a row of the table.
 func (f figures) cells() []string {
 	const percent = "%.1f %% [%.1f, %.1f]"
-	return []string{suite.Interval(f.all, percent), suite.Interval(f.small, percent), mean(f.p75, "%.0f %%"), mean(f.p90, "%.0f %%"), mean(f.baseSlowest, "%.2f") + " → " + mean(f.slowest, "%.2f"),
-		suite.Interval(f.relativeBytes, "%.2f× [%.2f, %.2f]")}
+	return []string{
+		suite.Interval(f.all, percent), suite.Interval(f.small, percent), mean(f.p75, "%.0f %%"), mean(f.p90, "%.0f %%"),
+		mean(f.left.mean, "%.2f") + " → " + mean(f.slowest.mean, "%.2f"), mean(f.left.p95, "%.2f") + " → " + mean(f.slowest.p95, "%.2f"),
+		suite.Interval(f.relativeBytes, "%.2f× [%.2f, %.2f]"),
+	}
 }
 
 func mean(list []float64, format string) string {

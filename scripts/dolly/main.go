@@ -210,7 +210,7 @@ func (d *dolly) compare(ctx context.Context, p part) error {
 			}
 		}
 	}
-	return errors.Join(void, d.Draw([]string{"comparison", "on", "all jobs", "small jobs", "75th percentile of a small job", "90th", "slowest : median of small jobs", "bytes of tasks", "slot time of backups", "bytes relative to the fluid model"}, rows))
+	return errors.Join(void, d.Draw([]string{"comparison", "on", "all jobs", "small jobs", "75th percentile of a small job", "90th", "slowest : median of small jobs", "95th percentile of it", "bytes of tasks", "slot time of backups", "bytes relative to the fluid model"}, rows))
 }
 
 // errorsOf are the estimates of which claims state errors.
