@@ -389,6 +389,7 @@ func TestErrors(t *testing.T) {
 			`sinbad: form: v3: must be auto, v1, v2 or ve`, `sinbad: faults: -1: must be a whole number from 0 to 1000 (racks)`, `sinbad: partitions: 1e+09: must be`,
 			`sinbad: interval: -1s: expected a duration`, `sinbad: grace: -0.5: must be a number from 0 to 1000 (× the heartbeat interval)`,
 			`sinbad: threshold_fraction: 1.5: must be a number from 0 to 1 (× the largest block)`, `sinbad: min_delta: 5: expected a duration`}},
+		{RoleCoflow, "philae", map[string]any{"policy": "A", "dynamics": true}, []string{`coflow policy philae: dynamics has no effect under policy A: use`}},
 		{RolePlacement, "sinbad", map[string]any{"order": "arrival"}, []string{`placement policy sinbad: order arrival has no effect with interval 0, because no request waits: use`}},
 		{RolePlacement, "uniform", map[string]any{"hosts": "h0-*,["}, []string{`uniform: hosts: hosts "h0-*,[": pattern "[": expected comma-separated host name patterns`}},
 		{RolePlacement, "hdfs", map[string]any{"hosts": ""}, []string{`hdfs: hosts: : expected comma-separated host name patterns`}},

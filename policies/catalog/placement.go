@@ -48,12 +48,13 @@ func placements() []Entry {
 				{Name: "threshold_fraction", Type: Float, Default: sinbad.Fraction, Unit: "× the largest block", High: 1, Doc: "blocks smaller than this fraction of the largest block of any writer so far are placed by the fallback; 0 for none"},
 				{Name: "min_delta", Type: Duration, Default: sinbad.MinDelta, Max: int64(maxMinDelta), Doc: "minimum time to the next report over which the traffic of a placed block is spread"},
 				{Name: "disk_cap", Type: Bool, Default: !sinbad.NoDiskCap, Doc: "limit the expected capacity to the write rate of a disk"},
+				twoWay("path", "whole", "bottleneck", sinbad.WholePath, "links that are compared: bottleneck, those of the form; whole, all receiving links on the path to a replica, of its rack and of its host, the least expected capacity of which counts"),
 				{Name: "interval", Type: Duration, Default: sinbad.Interval, Max: int64(maxInterval), Doc: "q, the batch interval: waiting requests are placed at its multiples; 0 places each immediately"},
 				{Name: "order", Type: Choice, Default: "fewest-left", Choices: []string{"arrival", "fewest-left"}, Doc: "order of waiting requests: fewest-left, writers with the fewest unplaced blocks first (the paper's OPT′); arrival, first come, first served"},
 			}, steering(hosts), estimate()),
 			New: func(v Values) any {
 				return placement.Sinbad{Steering: steeringOf(v), Estimate: estimateOf(v), Threshold: v.size("threshold"), Fraction: v.float("threshold_fraction"),
-					MinDelta: v.duration("min_delta"), NoDiskCap: !v.bool("disk_cap"), Interval: v.duration("interval"), Arrival: v.choice("order") == "arrival"}
+					MinDelta: v.duration("min_delta"), NoDiskCap: !v.bool("disk_cap"), WholePath: v.choice("path") == "whole", Interval: v.duration("interval"), Arrival: v.choice("order") == "arrival"}
 			},
 			Check: func(v Values) []error {
 				if v.choice("order") == "arrival" && v.duration("interval") == 0 {

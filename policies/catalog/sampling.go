@@ -125,6 +125,7 @@ func samplings() []Entry {
 		{Name: "philae", Doc: "Philae (ATC 2019): estimates the size of a coflow from a few pilot flows; knows no sizes", Holds: true,
 			Params: slices.Concat([]Param{
 				choice("policy", metrics, philae.Metric, "the paper's policies: A, smallest coflow first; B, shortest remaining first; C, least contention first (no pilot flows); D, least length-weighted contention first, summed over ports"),
+				{Name: "dynamics", Type: Bool, Default: philae.Dynamics, Doc: "weight contention by the estimated bytes that a flow has left on average, (l·n-d)/n, in place of l; only under policy D (policy B is the same for A)"},
 			}, queues(philae.Queues), []Param{
 				{Name: "first_contention", Type: Float, Default: philae.FirstContention, Unit: "coflows", Low: 0.001, High: 1e18, Doc: "threshold of the first queue under policy C; 10485760 reproduces the paper's 10 MB"},
 			}, sampling(philae.Sampling, "sender first, then receiver"), []Param{
@@ -138,7 +139,13 @@ func samplings() []Entry {
 			New: func(v Values) any {
 				return coflow.Philae{Queues: queuesOf(v), Sampling: samplingOf(v), Metric: metrics[v.choice("policy")], FirstContention: v.float("first_contention"),
 					ThinFirst: v.choice("thin_first") == "thin", FIFO: fifos[v.choice("fifo")], Equal: v.choice("inside") == "equal",
-					Strict: v.choice("across") == "strict", Weight: v.float("weight"), Conserve: v.bool("conserve")}
+					Strict: v.choice("across") == "strict", Weight: v.float("weight"), Conserve: v.bool("conserve"), Dynamics: v.bool("dynamics")}
+			},
+			Check: func(v Values) []error {
+				if v.bool("dynamics") && metrics[v.choice("policy")] != coflow.WeightedContention {
+					return []error{fmt.Errorf("dynamics has no effect under policy %s: use policy D, or B for smallest coflow first by remaining bytes", v.choice("policy"))}
+				}
+				return nil
 			}},
 		{Name: "philae-sim", Doc: "Philae as implemented in its public simulator, with cycles and without work conservation; knows no sizes", Holds: true,
 			Params: slices.Concat([]Param{

@@ -24,6 +24,10 @@ type Philae struct {
 	Queues
 	Sampling
 	Metric Metric
+	// Dynamics replaces l in WeightedContention by (l·n-d)/n, the estimated bytes that a flow
+	// has left on average. A coflow with little left then advances, and one that failures or
+	// stragglers leave with a few flows does too. ShortestRemaining is the same for SmallestJob.
+	Dynamics bool
 	// FirstContention is the threshold of queue 0 for LeastContention, in coflows. A
 	// threshold in bytes, as in Queues.First, would put all coflows into the first queue, as
 	// it does in the paper's comparison.
@@ -154,13 +158,13 @@ func ofKind(s *policies.Schedule, kind []int, of int) []int {
 
 // assign sets the queue of each coflow, -1 for none. Contention changes only when a coflow
 // begins or ends at a port. View.Memory stores these facts; while they are unchanged,
-// coflows stay in the queues of their labels.
+// coflows stay in the queues of their labels. With Dynamics queues change as coflows send.
 func (p Philae) assign(v *policies.CoflowView, s *policies.Schedule, kind, queue []int) {
 	ends := p.Thresholds(s)
 	if p.Metric == LeastContention {
 		ends = thresholds(s, p.Count, p.FirstContention, p.Growth)
 	}
-	if p.contention() {
+	if p.contention() && !p.Dynamics {
 		const each = 3 // facts per coflow
 		facts, n := s.Counts(each*len(kind)), ports.Count(v)
 		kept := true
@@ -205,16 +209,20 @@ func (p Philae) assign(v *policies.CoflowView, s *policies.Schedule, kind, queue
 // metric returns the metric of policy A, B or D, in bytes, for a coflow whose pilot flows
 // have ended.
 func (p Philae) metric(c *policies.CoflowState, coflowsAt []int) int64 {
-	if p.Metric == WeightedContention {
+	size := product(int64(c.PilotSent), int64(c.Width), int64(c.Pilots))
+	left := max(size-int64(c.Sent), 0)
+	switch p.Metric {
+	case ShortestRemaining:
+		return left
+	case WeightedContention:
 		others := 0
 		for _, l := range ports.Of(c, len(coflowsAt)) {
 			others += coflowsAt[l.Link] - 1
 		}
+		if p.Dynamics {
+			return product(left, int64(others), int64(c.Width))
+		}
 		return product(int64(c.PilotSent), int64(others), int64(c.Pilots))
-	}
-	size := product(int64(c.PilotSent), int64(c.Width), int64(c.Pilots))
-	if p.Metric == ShortestRemaining {
-		return max(size-int64(c.Sent), 0)
 	}
 	return size
 }

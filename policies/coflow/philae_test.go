@@ -161,6 +161,16 @@ func TestPhilaeMetrics(t *testing.T) {
 	if got := p.metric(&v.Coflows[0], nil); got != 0 {
 		t.Errorf("%d bytes left", got)
 	}
+	// Policy D with the data that is left: (16-7)/8·3 MiB, and 0 of a coflow that has sent all.
+	p.Metric, p.Dynamics = WeightedContention, true
+	var s policies.Schedule
+	for sent, want := range map[units.Bytes]int64{7 * mib: int64(27 * mib / 8), 17 * mib: 0} {
+		v.Coflows[0].Sent = sent
+		if got := p.metric(&v.Coflows[0], ports.Coflows(v, &s)); got != want {
+			t.Errorf("D with dynamics, %v sent: %d, want %d", sent, got, want)
+		}
+	}
+	p.Metric = ShortestRemaining
 	// Three pilot flows with 10 bytes in total: 8 flows have 26⅔ bytes.
 	c := policies.CoflowState{Width: 8, Pilots: 3, PilotSent: 10}
 	if got := p.metric(&c, nil); got != 26 {
@@ -270,10 +280,17 @@ func TestPhilaeSteps(t *testing.T) {
 // follow one after another: 64 ms in total. With a second sender, that sender's flows do
 // not wait: 32 ms.
 func TestPhilaeCompletionTimes(t *testing.T) {
-	f := eightMillis(t, 16)
+	f := eightMillis(t, 17)
 	one, two := all(hosts(0, 0), hosts(4, 11), mib), all(hosts(0, 1), hosts(4, 7), mib)
 	idle := DefaultPhilae()
 	idle.Conserve = false
+	strict, dynamics := DefaultPhilae(), DefaultPhilae()
+	strict.Strict, dynamics.Strict, dynamics.Dynamics = true, true, true
+	// At 768 ms a coflow that has sent 96 of its 128 MiB meets one of 64 MiB at its sender.
+	rest := []job{
+		{0, all(hosts(0, 0), hosts(1, 8), 16*mib)},
+		{768 * time.Millisecond, all(hosts(0, 0), hosts(9, 16), 8*mib)},
+	}
 	for _, tt := range []struct {
 		name string
 		p    Philae
@@ -290,6 +307,11 @@ func TestPhilaeCompletionTimes(t *testing.T) {
 		{"a pilot first", DefaultPhilae(), []job{{0, one}, {20 * time.Millisecond, all(hosts(0, 0), hosts(4, 11), mib)}}, millis(72, 108)},
 		// A thin coflow does not wait for later pilot flows.
 		{"thin", DefaultPhilae(), []job{{0, []demandOf{{0, 4, 2 * mib}}}, {0, one}}, millis(16, 80)},
+		// The pilot flow of the second goes first. Then D is l = 16 MiB for the first, in queue
+		// 1, and 8 for the second, in queue 0, which ends first although it has more left. With
+		// the data that is left D is 32/8 and 56/8 MiB: both are in queue 0, the first in front.
+		{"length weighted by contention", strict, rest, millis(1536, 512)},
+		{"data left weighted by contention", dynamics, rest, millis(1088, 768)},
 	} {
 		l := &coflowtest.Loop{T: t, Fabric: f, Policy: tt.p}
 		if d := cmp.Diff(tt.want, l.Run(tt.jobs), about); d != "" {

@@ -27,6 +27,8 @@ func blind() map[string]policies.CoflowScheduler {
 		p.Random, p.ThinFirst, p.FIFO, p.Equal, p.Strict, p.Conserve = m%2 == 1, true, Arrived, true, m > 1, false
 		out["philae "+name+" other"] = p
 	}
+	philae.Dynamics = true
+	out["philae dynamics"] = philae
 	return out
 }
 

@@ -22,6 +22,7 @@ func steered(form Form, c Constraints) map[string]policies.Placer {
 	leaf := Estimate{Grace: 0.5, LeafCounters: true}
 	return map[string]policies.Placer{
 		"sinbad":       Sinbad{Steering: s, Estimate: DefaultEstimate()},
+		"sinbad, path": Sinbad{Steering: s, Estimate: DefaultEstimate(), WholePath: true},
 		"sinbad, leaf": Sinbad{Steering: s, Estimate: leaf, NoDiskCap: true},
 		"least-loaded": LeastLoaded{s, DefaultEstimate()},
 		"power-of-two": PowerOfTwo{s, leaf},

@@ -43,6 +43,10 @@ type Sinbad struct {
 	MinDelta time.Duration
 	// NoDiskCap lets the expected capacity exceed the write rate of a disk.
 	NoDiskCap bool
+	// WholePath takes the least expected capacity of all receiving links on the path to a
+	// replica, of its rack and of its host, where several can be the bottleneck. Otherwise the
+	// bottleneck is the link of the form alone, as in the paper's experiments.
+	WholePath bool
 	// Interval is q, the batch interval: requests are placed at its multiples. 0 places
 	// each immediately, as in the paper's cluster experiments. Its simulations use 10 s.
 	Interval time.Duration
@@ -90,7 +94,7 @@ func (p Sinbad) Place(v *policies.PlacementView, b workloads.Block, rng *rand.Ra
 	if err != nil {
 		return nil, fmt.Errorf("sinbad: %w", err)
 	}
-	return p.steer(v, b, order, criteria{loads: l})
+	return p.steer(v, b, order, criteria{loads: l, wholePath: p.WholePath})
 }
 
 func (p Sinbad) check() error {

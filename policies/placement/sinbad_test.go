@@ -185,6 +185,42 @@ func TestEdgeSelection(t *testing.T) {
 	}
 }
 
+// Where several links of a path can be the bottleneck, the least expected capacity counts. In
+// the example of vector 3 with 80 MB/s to host 5, rack 2 has 40 MB/s left but only 20 for the
+// second of a pair, so a pair goes to rack 3 with 25. By the links of hosts alone, host 2 with
+// 100 MB/s is the best, but its rack has 5 left; host 1 shares the writer's rack.
+func TestSeveralBottlenecks(t *testing.T) {
+	for _, tt := range []struct {
+		form              Form
+		replicas          int
+		bottleneck, whole []topo.HostID
+	}{
+		{SameRack, 3, []topo.HostID{0, 4, 5}, []topo.HostID{0, 6, 7}},
+		{SameRack, 2, []topo.HostID{0, 4}, []topo.HostID{0, 4}},
+		{Literal, 3, []topo.HostID{0, 4, 6}, []topo.HostID{0, 4, 6}},
+		{Edge, 3, []topo.HostID{0, 2, 4}, []topo.HostID{0, 1, 4}},
+	} {
+		v := counted(t)
+		v.DiskRate = 0
+		v.Hosts[1].Rx, v.Hosts[3].Rx, v.Hosts[4].Rx, v.Hosts[5].Rx = mbs(10), mbs(50), mbs(5), mbs(80)
+		for want, whole := range map[*[]topo.HostID]bool{&tt.bottleneck: false, &tt.whole: true} {
+			p := byLeaf(tt.form)
+			p.WholePath = whole
+			if got := place(t, p, v, block(0, units.MB, tt.replicas), 1); !slices.Equal(got, *want) {
+				t.Errorf("form %d, whole path %v: %d replicas on %v, want %v", tt.form, whole, tt.replicas, got, *want)
+			}
+		}
+	}
+	// Without fault domains a pair may join the writer: no rack link is on that path.
+	v := counted(t)
+	v.Racks[0].Rx = mbs(50)
+	p := byLeaf(Literal)
+	p.Faults, p.WholePath = 0, true
+	if got, want := place(t, p, v, block(0, units.MB, 2), 1), []topo.HostID{0, 1}; !slices.Equal(got, want) {
+		t.Errorf("without fault domains on %v, want %v", got, want)
+	}
+}
+
 // Vector 4: disks slower than the residual capacity of two racks' links cause a tie. V1
 // takes both racks, V2 draws one.
 func TestVector4Ties(t *testing.T) {

@@ -3,6 +3,7 @@ package placement
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"testbed/policies"
 	"testbed/topo"
@@ -143,8 +144,9 @@ type criteria struct {
 	// order; each choice uses new ones while there are any. 0 compares all. 1 needs no
 	// loads.
 	candidates int
-	// wholePath compares hosts of form Edge by all links on the path to them. Otherwise
-	// only the host's own link counts.
+	// wholePath compares hosts and racks by all receiving links on the path to a replica, each
+	// of which may be the bottleneck: the least expected capacity counts. Otherwise only the
+	// links of the form count: those of hosts for Edge, those of racks for the others.
 	wholePath bool
 }
 
@@ -279,7 +281,7 @@ func (s *selection) bestRack(racks []topo.RackID, count []int) topo.RackID {
 		if seen++; s.candidates == 1 {
 			return r
 		}
-		if rate := s.loads.ofRack(r); best < 0 || rate > most {
+		if rate := s.expectedIn(r, s.perRack(r)); best < 0 || rate > most {
 			best, most = r, rate
 		}
 		if seen == s.candidates {
@@ -288,6 +290,27 @@ func (s *selection) bestRack(racks []topo.RackID, count []int) topo.RackID {
 		}
 	}
 	return best
+}
+
+// expectedIn returns the expected capacity of a rack for n more replicas. Of the whole path,
+// that is the capacity to the worst of its n best hosts. The writer's rack receives no
+// replica over its rack links.
+func (s *selection) expectedIn(r topo.RackID, n int) units.Rate {
+	if !s.wholePath {
+		return s.loads.ofRack(r)
+	}
+	var hosts []units.Rate
+	for i := range s.f.Shape().HostsPerLeaf {
+		if h := s.f.HostIn(r, i); s.fit[h] {
+			hosts = append(hosts, s.loads.ofHost(h))
+		}
+	}
+	slices.Sort(hosts)
+	rate := hosts[len(hosts)-n]
+	if r != s.home {
+		rate = min(rate, s.loads.ofRack(r))
+	}
+	return rate
 }
 
 // perRack returns the number of replicas for a rack if it is chosen next; 0 if it must
