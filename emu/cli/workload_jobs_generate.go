@@ -35,7 +35,7 @@ type jobsKind struct {
 func (a *app) jobsGenerateCmd() *cobra.Command {
 	var out jobsOutput
 	var limits jobsLimits
-	var factor, span string
+	var factor, span, pattern string
 	var weights map[string]int
 	var seed uint64
 	bm, mix, sim, bench, bins := jobs.DefaultBM(), jobs.DefaultMix(), jobs.DefaultSimulation(), jobs.DefaultBenchmarks(), jobs.DefaultBinJobs()
@@ -68,7 +68,12 @@ func (a *app) jobsGenerateCmd() *cobra.Command {
 			bench.Spread = mix.Spread
 			return bench.Generate(seed)
 		}},
-		{"bins", "1000 jobs with the sizes of the Dolly report: facebook or bing", []string{"jobs", "spread", "workload", "smallest", "largest", "phases"}, func(seed uint64) ([]jobs.Job, error) {
+		{"bins", "1000 jobs with the sizes of the Dolly report: facebook or bing", []string{"jobs", "spread", "workload", "smallest", "largest", "phases", "pattern"}, func(seed uint64) ([]jobs.Job, error) {
+			at := slices.Index(jobs.Patterns(), pattern)
+			if at < 0 {
+				return nil, fmt.Errorf("--pattern %q: must be %s", units.Clip(pattern), words.Or(jobs.Patterns()))
+			}
+			bins.Pattern = jobs.Pattern(at)
 			bins.Spread = mix.Spread
 			return bins.Generate(seed)
 		}},
@@ -155,8 +160,10 @@ distribution and default.`,
 	f.IntVar(&bins.Smallest, "smallest", bins.Smallest, "number of tasks of the smallest job (kind bins)")
 	f.IntVar(&bins.Largest, "largest", bins.Largest, "number of tasks of the largest job (kind bins)")
 	f.IntVar(&bins.Phases, "phases", bins.Phases, "number of stages of a job, each of which fetches from the one before (kind bins)")
+	f.StringVar(&pattern, "pattern", jobs.AllToAll.String(), "tasks of the stage before that each task fetches from: "+words.Or(jobs.Patterns())+" (kind bins)")
 	limits.add(cmd)
 	out.add(cmd)
+	completer(cmd)("pattern", cobra.FixedCompletions(jobs.Patterns(), cobra.ShellCompDirectiveNoFileComp))
 	completer(cmd)("weights", cobra.NoFileCompletions)
 	completer(cmd)("workload", cobra.FixedCompletions(jobs.BinWorkloads(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd

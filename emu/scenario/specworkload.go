@@ -239,6 +239,9 @@ type TasksItem struct {
 	// Phases is the number of stages of a job of the generator bins, in which each after the first fetches the output of the one
 	// before; jobs with fewer tasks have a stage for each task (default: 2, maps and reduces).
 	Phases int `yaml:"phases,omitempty" jsonschema:"minimum=1,maximum=100"`
+	// Pattern selects which tasks of the stage before a task of the generator bins fetches from: all; tasks of its own, next to each
+	// other, so that each output is fetched once; or the one with its index, of equally many (default: all-to-all).
+	Pattern string `yaml:"pattern,omitempty" jsonschema:"enum=all-to-all,enum=many-to-one,enum=one-to-one"`
 	// Reduces is the number of tasks of each later stage of a job of the generator bins, relative to its maps (default: 0.5).
 	Reduces float64 `yaml:"reduces,omitempty" jsonschema:"minimum=0,maximum=1"`
 	// Utilization is the mean share of all slots that the tasks of the generator bins use from the first submission to the

@@ -53,6 +53,7 @@ var generatorKeys = []struct {
 	{"smallest", []string{generatorBins}},
 	{"largest", []string{generatorBins}},
 	{"phases", []string{generatorBins}},
+	{"pattern", []string{generatorBins}},
 	{"reduces", []string{generatorBins}},
 	{"utilization", []string{generatorBins}},
 	{"shuffle_share", []string{generatorBins}},
@@ -397,6 +398,7 @@ func (t *TasksItem) generate(seed uint64, slots int, l jobs.Limits) ([]jobs.Job,
 	if t.Generator == generatorBins {
 		g := jobs.Bins{Jobs: t.Jobs, Workload: t.Workload, Smallest: t.Smallest, Largest: t.Largest, Phases: t.Phases, Reduces: t.Reduces, Busy: t.Utilization * float64(slots), Block: t.Block,
 			MapRate: t.MapRate, Shuffle: *t.ShuffleShare, NIC: t.NIC, Spread: t.Spread, PartitionSkew: t.Skew, Users: users, Limits: l}
+		g.Pattern = jobs.Pattern(max(0, slices.Index(jobs.Patterns(), t.Pattern)))
 		if t.Gap != nil {
 			g.Gap = *t.Gap
 		}

@@ -45,6 +45,8 @@ type Bins struct {
 	// Phases is the number of stages of a job with at least as many tasks, in which each stage after the first fetches
 	// the output of the one before. Smaller jobs have one stage for each task. A job of one stage has only maps.
 	Phases int
+	// Pattern is that of all later stages. OneToOne has equally many tasks in all stages of a job, rounded down.
+	Pattern Pattern
 	// Reduces is the number of tasks of each later stage relative to that of maps, rounded; at least one, and at
 	// most as many as in the stage before.
 	Reduces float64
@@ -95,6 +97,8 @@ func (g Bins) Generate(seed uint64) ([]Job, error) {
 	c.add(at < 0, "workload %q: must be %s", units.Clip(g.Workload), words.Or(BinWorkloads()))
 	c.add(g.Smallest < 1 || g.Largest < g.Smallest || g.Largest > DefaultLargest, "%d to %d tasks: must be 1 to %d, ascending", g.Smallest, g.Largest, DefaultLargest)
 	c.add(g.Phases < 1 || g.Phases > l.Stages, "%d phases: must be 1 to %d", g.Phases, l.Stages)
+	c.add(g.Pattern < 0 || int(g.Pattern) >= len(Patterns()), "pattern %d: must be 0 to %d", int(g.Pattern), len(Patterns())-1)
+	c.add(g.Pattern != AllToAll && g.PartitionSkew > 0, "skew of partitions %v: must be 0 with another pattern than %v", g.PartitionSkew, AllToAll)
 	c.span("reduces, relative to maps,", [2]float64{g.Reduces, g.Reduces}, 0, 1)
 	c.gap(g.Gap)
 	c.add(!(g.Busy >= 0 && g.Busy <= maxBusy), "%v busy slots: must be 0, for the gap, to %v", g.Busy, maxBusy)
@@ -162,8 +166,11 @@ func (g Bins) fetched(stages int) units.Bytes {
 // counts divides the tasks of a job among its stages.
 func (g Bins) counts(tasks int) []int {
 	later := min(g.Phases, tasks) - 1
-	if later == 0 {
+	switch {
+	case later == 0:
 		return []int{tasks}
+	case g.Pattern == OneToOne:
+		return slices.Repeat([]int{tasks / (later + 1)}, later+1)
 	}
 	maps := int(math.Round(float64(tasks) / (1 + float64(later)*g.Reduces)))
 	maps = min(max(maps, (tasks+later)/(later+1)), tasks-later)
@@ -182,17 +189,40 @@ func (g Bins) chain(seed uint64, id int, counts []int) []Stage {
 		task := Task{InputSize: g.Block, Rate: g.MapRate}
 		in := g.Block
 		if s > 0 {
-			out[s].Kind, out[s].From = Reduce, []int{s - 1}
+			out[s].Kind, out[s].From, out[s].Pattern = Reduce, []int{s - 1}, g.Pattern
 			task, in = Task{Rate: max(1, units.RateOf(fetched, g.taskTime()))}, fetched
 		}
-		if s+1 < len(counts) {
+		switch {
+		case s+1 == len(counts):
+			task.Writes = fraction(in, binKeep)
+		case g.Pattern == AllToAll:
 			next := counts[s+1]
 			total := (fetched*units.Bytes(next) + units.Bytes(n) - 1) / units.Bytes(n)
 			task.Output = split(total, next, shuffledZipf(workloads.Stream(seed, "bins-partitions", id, s), next, g.PartitionSkew))
-		} else {
-			task.Writes = fraction(in, binKeep)
 		}
 		out[s].Tasks = slices.Repeat([]Task{task}, n)
 	}
+	for s := range counts[1:] {
+		if g.Pattern != AllToAll {
+			g.connect(out[s].Tasks, counts[s+1], fetched)
+		}
+	}
 	return out
+}
+
+// connect gives tasks their outputs for n tasks, of which each fetches a size from its own ones, in equal parts.
+func (g Bins) connect(tasks []Task, n int, fetched units.Bytes) {
+	for to := range n {
+		var from []int
+		for i := range tasks {
+			if g.Pattern.Fetches(i, len(tasks), to, n) {
+				from = append(from, i)
+			}
+		}
+		for k, part := range splitEven(fetched, len(from)) {
+			out := make([]units.Bytes, n)
+			out[to] = part
+			tasks[from[k]].Output = out
+		}
+	}
 }

@@ -75,7 +75,9 @@ func TestBinChains(t *testing.T) {
 		g.Jobs, g.Largest = 20, rapid.IntRange(1, 60).Draw(t, "largest")
 		g.Smallest = rapid.IntRange(1, g.Largest).Draw(t, "smallest")
 		g.Phases, g.Reduces, g.Shuffle = rapid.IntRange(1, 8).Draw(t, "phases"), rapid.Float64Range(0, 1).Draw(t, "reduces"), rapid.Float64Range(0.001, 0.9).Draw(t, "shuffle")
-		g.PartitionSkew = rapid.SampledFrom([]float64{0, 1}).Draw(t, "skew")
+		if g.Pattern = rapid.SampledFrom([]Pattern{AllToAll, ManyToOne, OneToOne}).Draw(t, "pattern"); g.Pattern == AllToAll {
+			g.PartitionSkew = rapid.SampledFrom([]float64{0, 1}).Draw(t, "skew")
+		}
 		list, err := g.Generate(rapid.Uint64().Draw(t, "seed"))
 		if err != nil {
 			t.Fatal(err)
@@ -83,7 +85,11 @@ func TestBinChains(t *testing.T) {
 		for i := range list {
 			j := &list[i]
 			n := tasksIn(j)
-			if n < g.Smallest || n > g.Largest || len(j.Stages) != min(g.Phases, n) {
+			least := g.Smallest
+			if g.Pattern == OneToOne {
+				least -= len(j.Stages) - 1 // all stages have equally many, rounded down
+			}
+			if n < least || n > g.Largest || len(j.Stages) != min(g.Phases, max(n, g.Smallest)) {
 				t.Fatalf("job %d has %d tasks in %d stages: want %d to %d in %d", j.ID, n, len(j.Stages), g.Smallest, g.Largest, min(g.Phases, n))
 			}
 			var took, fetching float64 // of one task of each stage
@@ -92,6 +98,9 @@ func TestBinChains(t *testing.T) {
 				if s == 0 {
 					took += is.Tasks[0].Rate.TimeToSend(is.Tasks[0].InputSize).Seconds()
 					continue
+				}
+				if g.Pattern == OneToOne && len(is.Tasks) != len(j.Stages[0].Tasks) || is.Pattern != g.Pattern {
+					t.Fatalf("job %d: stage %d: %d tasks %v, after %d", j.ID, s, len(is.Tasks), is.Pattern, len(j.Stages[0].Tasks))
 				}
 				if len(is.Tasks) > len(j.Stages[s-1].Tasks) || !slices.Equal(is.From, []int{s - 1}) || is.Kind != Reduce {
 					t.Fatalf("job %d: stage %d: %d tasks of kind %d from %v, after %d", j.ID, s, len(is.Tasks), is.Kind, is.From, len(j.Stages[s-1].Tasks))
@@ -163,6 +172,8 @@ func TestBinErrors(t *testing.T) {
 		"9 to 8 tasks: must be 1 to 10000, ascending":     func(g *Bins) { g.Smallest, g.Largest = 9, 8 },
 		"101 phases: must be 1 to 100":                    func(g *Bins) { g.Phases = 101 },
 		"reduces, relative to maps, 1.5 to 1.5: must":     func(g *Bins) { g.Reduces = 1.5 },
+		"pattern 3: must be 0 to 2":                       func(g *Bins) { g.Pattern = 3 },
+		"skew of partitions 1: must be 0 with another":    func(g *Bins) { g.Pattern, g.PartitionSkew = OneToOne, 1 },
 		"shuffle 0.95 to 0.95: must be 0 to 0.9":          func(g *Bins) { g.Shuffle = 0.95 },
 		"-1 busy slots: must be 0":                        func(g *Bins) { g.Busy = -1 },
 		"map rate 0bps: must be 1bps":                     func(g *Bins) { g.MapRate = 0 },

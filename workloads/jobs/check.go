@@ -77,7 +77,17 @@ func checkStage(j *Job, s int, sizes map[workloads.BlockID]units.Bytes, fail fun
 	if stage.Kind == Reduce && len(stage.From) == 0 {
 		fail("reduces fetch from no stage")
 	}
-	consumers := j.consumers(s)
+	if p := stage.Pattern; p < 0 || int(p) >= len(Patterns()) || p != AllToAll && len(stage.From) == 0 {
+		fail("pattern %d: must be 0 to %d, and only of a stage that fetches", int(p), len(Patterns())-1)
+		return
+	}
+	for _, from := range stage.From {
+		if err := stage.Pattern.fits(len(j.Stages[from].Tasks), len(stage.Tasks)); err != nil {
+			fail("pattern %w", err)
+			return
+		}
+	}
+	consumers, patterned := j.consumers(s), j.patterned(s)
 	for i := range stage.Tasks {
 		t := &stage.Tasks[i]
 		bad := func(format string, args ...any) { fail("task %d: "+format, append([]any{i}, args...)...) }
@@ -98,9 +108,12 @@ func checkStage(j *Job, s int, sizes map[workloads.BlockID]units.Bytes, fail fun
 		if t.Writes < 0 || t.Writes > maxSize || t.Need.Memory < 0 || t.Need.Memory > maxSize || !(t.Need.CPU >= 0 && t.Need.CPU <= maxCPU) {
 			bad("writes %v, needs %v and %v cores: must be 0B to %v, and 0 to %d cores", t.Writes, t.Need.Memory, t.Need.CPU, maxSize, maxCPU)
 		}
-		if len(t.Output) != consumers {
+		switch {
+		case len(t.Output) != consumers:
 			bad("%d outputs: expected %d, one for each task that fetches from it", len(t.Output), consumers)
-		} else if i > 0 && shared(t.Output, stage.Tasks[i-1].Output) {
+		case j.astray(s, i, t.Output) >= 0:
+			bad("output %d: must be 0B, the pattern of that task's stage leaves it out", j.astray(s, i, t.Output))
+		case i > 0 && !patterned && shared(t.Output, stage.Tasks[i-1].Output):
 			continue // checked before
 		}
 		for _, n := range t.Output {

@@ -24,7 +24,7 @@ func (j *Job) Digest() [sha256.Size]byte {
 	number(int64(len(j.Stages)))
 	for i := range j.Stages {
 		st := &j.Stages[i]
-		number(int64(st.Kind), int64(len(st.From)), int64(len(st.Tasks)))
+		number(int64(st.Kind), int64(len(st.From)), int64(st.Pattern), int64(len(st.Tasks)))
 		for _, from := range st.From {
 			number(int64(from))
 		}

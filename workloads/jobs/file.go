@@ -13,6 +13,7 @@ import (
 
 	"testbed/topo/magic"
 	"testbed/topo/units"
+	"testbed/topo/words"
 	"testbed/topo/yamltree"
 	"testbed/workloads"
 )
@@ -62,6 +63,7 @@ var (
 	stageKeys = []Key{
 		{"kind", "`map` or `reduce`", "", "kind of slot that a task takes; required"},
 		{"from", "list of numbers", "none", "earlier stages, counted from 0, whose outputs each task fetches; required for reduces. Without it, each task reads a block"},
+		{"pattern", words.Or(quoted(Patterns())), "all-to-all", "which tasks of these stages each task fetches from: all; tasks of its own, next to each other, so that each output is fetched once; or the one with its index, of equally many"},
 		{"tasks", "number or list", "", "number of equal tasks, described by the keys of a task in the stage; or a list of groups of equal tasks, each with these keys and `count`; required"},
 	}
 	groupKeys = []Key{{"count", "number", "1", "number of tasks of the group"}}
@@ -70,7 +72,7 @@ var (
 		{"block", "number", "the next", "block that the first task reads, the next task the next block. By default, blocks are numbered from 0 in the order of the file and each is read once"},
 		{"rate", "rate", "immediately", "input that an unloaded slot consumes: of a map while it reads, of a reduce after it has sorted"},
 		{"sort_rate", "rate", "immediately", "input that an unloaded slot sorts; only with `from`"},
-		{"output", "size or list", "", "what a task sends to the tasks that fetch from its stage: in total, in equal parts, or a list with the size for each of them, in order of stages and tasks. `3*4MB` in the list stands for three sizes. It or `output_ratio` is required if a stage fetches from this one"},
+		{"output", "size or list", "", "what a task sends to the tasks that fetch from its stage: in total, in equal parts, or a list with the size for each task of these stages, in order, which is 0B for those that a `pattern` leaves out. `3*4MB` in the list stands for three sizes. It or `output_ratio` is required if a stage fetches from this one"},
 		{"output_ratio", "ratio", "", "`output` in total relative to the input of the task, rounded down"},
 		{"writes", "size", "0B", "replicated output that a task writes, without replicas"},
 		{"write_ratio", "ratio", "", "`writes` relative to the input of the task, rounded down"},
@@ -88,6 +90,14 @@ type KeyTable struct {
 // Keys returns all keys of job files.
 func Keys() []KeyTable {
 	return []KeyTable{{"the file", fileKeys}, {"a job", jobKeys}, {"a stage", stageKeys}, {"a group of tasks", groupKeys}, {"a task", taskKeys}}
+}
+
+// quoted returns names as code.
+func quoted(names []string) (out []string) {
+	for _, n := range names {
+		out = append(out, "`"+n+"`")
+	}
+	return out
 }
 
 // names returns the names of the keys of a mapping.

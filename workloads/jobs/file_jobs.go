@@ -40,11 +40,12 @@ func (d *decoder) file(root *yaml.Node) []Job {
 // stageLines are a stage before its tasks are built.
 type stageLines struct {
 	mapping
-	kind   TaskKind
-	from   []int
-	fromAt []int // index of each in the list of the file
-	groups []group
-	tasks  int
+	kind    TaskKind
+	from    []int
+	fromAt  []int // index of each in the list of the file
+	pattern Pattern
+	groups  []group
+	tasks   int
 }
 
 // group is equal tasks.
@@ -113,7 +114,14 @@ func (d *decoder) job(n *yaml.Node, path string, list []Job) (j Job, ok bool) {
 	// Outputs depend on the number of tasks of later stages, and ratios on the outputs of earlier
 	// ones.
 	for s := range stages {
-		j.Stages = append(j.Stages, Stage{Kind: stages[s].kind, From: stages[s].from, Tasks: make([]Task, stages[s].tasks)})
+		j.Stages = append(j.Stages, Stage{Kind: stages[s].kind, From: stages[s].from, Pattern: stages[s].pattern, Tasks: make([]Task, stages[s].tasks)})
+	}
+	for s := range stages {
+		for _, from := range j.Stages[s].From {
+			if err := j.Stages[s].Pattern.fits(stages[from].tasks, stages[s].tasks); err != nil {
+				d.fail(stages[s].values["pattern"], yamltree.Join(stages[s].path, "pattern"), "%v", err)
+			}
+		}
 	}
 	for s := range stages {
 		if d.build(&j, s, &stages[s]); d.full || d.failed > before {
@@ -149,6 +157,16 @@ func (d *decoder) stage(node *yaml.Node, path string, n int) stageLines {
 				continue
 			}
 			s.from, s.fromAt = append(s.from, x), append(s.fromAt, i)
+		}
+	}
+	if text, n, ok := s.scalar("pattern", words.Or(Patterns())); ok {
+		switch p := slices.Index(Patterns(), text); {
+		case p < 0:
+			d.fail(n, yamltree.Join(path, "pattern"), "%q: expected %s", units.Clip(text), words.Or(Patterns()))
+		case s.values["from"] == nil:
+			d.fail(n, yamltree.Join(path, "pattern"), "only a stage that fetches has a pattern: leave it out, or name stages in from")
+		default:
+			s.pattern = Pattern(p)
 		}
 	}
 	s.missing("tasks", "the number of tasks, or a list of groups of equal tasks")
@@ -287,7 +305,7 @@ func route(stages []stageLines, from, to int) []int {
 // build fills the tasks of a stage. The stages before it are complete.
 func (d *decoder) build(j *Job, s int, lines *stageLines) {
 	stage := &j.Stages[s]
-	consumers := j.consumers(s)
+	consumers, patterned := j.consumers(s), j.patterned(s)
 	fetched := j.Fetched(s)
 	fetches := len(stage.From) > 0
 	made := 0 // outputs
@@ -303,22 +321,27 @@ func (d *decoder) build(j *Job, s int, lines *stageLines) {
 			continue
 		}
 		t := g.task
+		first := at - g.count
 		for i := range tasks {
 			t.Input = tasks[i].Input
 			size := t.InputSize
 			if fetches {
 				size = in[i]
 			}
-			// Tasks with equal input share their output.
+			// Tasks with equal input share their output, unless a pattern gives it to other tasks.
 			equal := i > 0 && (!fetches || in[i] == in[i-1])
-			if consumers > 0 && !equal && (i == 0 || g.outputs != nil) {
+			if consumers > 0 && (patterned || !equal && (i == 0 || g.outputs != nil)) {
 				if made += consumers; d.outputs+made > d.limits.Outputs {
 					d.fail(g.node, g.path, "more than %d outputs of tasks up to here: the limit of a workload", d.limits.Outputs)
 					d.full = true
 					return
 				}
 				var ok bool
-				if t.Output, ok = g.outputOf(size, consumers); !ok {
+				if t.Output, ok = g.outputOf(size, consumers, func(total units.Bytes) []units.Bytes { return j.even(s, first+i, total) }); !ok {
+					break
+				}
+				if to := j.astray(s, first+i, t.Output); to >= 0 {
+					d.fail(g.values["output"], yamltree.Join(g.path, "output"), "size %d, %v of task %d: must be 0B, the pattern of a stage that fetches leaves it out", to, t.Output[to], first+i)
 					break
 				}
 			}
@@ -366,13 +389,13 @@ func (g *group) fits(consumers int) bool {
 }
 
 // outputOf returns the outputs of a task that reads or fetches a size.
-func (g *group) outputOf(size units.Bytes, consumers int) ([]units.Bytes, bool) {
+func (g *group) outputOf(size units.Bytes, consumers int, even func(total units.Bytes) []units.Bytes) ([]units.Bytes, bool) {
 	if g.outputs != nil {
 		n, ok := g.product(size, g.outputs, "output_ratio")
-		return splitEven(n, consumers), ok
+		return even(n), ok
 	}
 	if g.total {
-		return splitEven(g.output[0].size, consumers), true
+		return even(g.output[0].size), true
 	}
 	out := make([]units.Bytes, 0, consumers)
 	for _, r := range g.output {

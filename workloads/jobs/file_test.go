@@ -155,6 +155,24 @@ var badFiles = []struct {
 		`t:7:25: jobs[1].stages[0].tasks[0].output: missing: expected it or output_ratio, since 2 tasks fetch from this stage`,
 		`t:7:58: jobs[1].stages[0].tasks[1].output: 3 sizes: expected 2, one for each task that fetches`,
 	}},
+	{"pattern", file + `- stages:
+  - {kind: map, tasks: 3, input: 1B, output: 1B, pattern: one-to-one}
+  - {kind: reduce, from: [0], tasks: 3, pattern: all}
+- stages:
+  - {kind: map, tasks: 3, input: 1B, output: 1B}
+  - {kind: reduce, from: [0], tasks: 2, pattern: one-to-one}
+  - {kind: reduce, from: [0], tasks: 4, pattern: many-to-one}
+- stages:
+  - {kind: map, tasks: 3, input: 1B, output: [1B, 0B, 5B]}
+  - {kind: reduce, from: [0], tasks: 2, pattern: many-to-one}
+  - {kind: reduce, from: [0], tasks: 1}
+`, Limits{}, []string{
+		`t:4:59: jobs[0].stages[0].pattern: only a stage that fetches has a pattern`,
+		`t:5:50: jobs[0].stages[1].pattern: "all": expected all-to-all, many-to-one or one-to-one`,
+		`t:8:50: jobs[1].stages[1].pattern: one-to-one: 2 tasks fetch from 3: must be equally many`,
+		`t:9:50: jobs[1].stages[2].pattern: many-to-one: 4 tasks fetch from 3: must be at most as many`,
+		`t:11:46: jobs[2].stages[0].output: size 0, 1B of task 2: must be 0B, the pattern of a stage that fetches leaves it out`,
+	}},
 	{"output without consumer", file + "- stages: [{kind: map, tasks: 1, input: 1B, output_ratio: 1}]\n", Limits{}, []string{"t:3:59: jobs[0].stages[0].output_ratio: no stage fetches from this one: "}},
 	{"keys of both forms", file + "- stages: [{kind: map, tasks: [{input: 1B}], rate: 1bps}]\n", Limits{}, []string{"t:3:52: jobs[0].stages[0].rate: the tasks are a list: "}},
 	{"reduce reads", file + "- stages: [{kind: map, tasks: 1, input: 1B, output: 1B}, {kind: reduce, from: [0], tasks: 1, input: 1B}]\n", Limits{}, []string{"t:3:101: jobs[0].stages[1].input: a task that fetches from other stages reads no block"}},
@@ -222,6 +240,14 @@ func anyJobs(t *rapid.T) []Job {
 				stage.Kind = TaskKind(rapid.IntRange(0, 1).Draw(t, "kind"))
 			}
 			stage.Tasks = make([]Task, rapid.IntRange(1, 4).Draw(t, "tasks"))
+			if len(stage.From) > 0 {
+				stage.Pattern = rapid.SampledFrom([]Pattern{AllToAll, ManyToOne, OneToOne}).Draw(t, "pattern")
+			}
+			for _, from := range stage.From {
+				if stage.Pattern.fits(len(j.Stages[from].Tasks), len(stage.Tasks)) != nil {
+					stage.Pattern = AllToAll
+				}
+			}
 		}
 		for s := range j.Stages {
 			stage := &j.Stages[s]
@@ -237,6 +263,13 @@ func anyJobs(t *rapid.T) []Job {
 					task.Need = Resources{rapid.SampledFrom([]float64{0, 0.1, 2}).Draw(t, "cpu"), size.Draw(t, "memory")}
 					for range j.consumers(s) {
 						task.Output = append(task.Output, size.Draw(t, "output"))
+					}
+				}
+				if j.patterned(s) {
+					outputs := make([]units.Bytes, len(task.Output))
+					j.targets(s, k, func(at int) { outputs[at] = task.Output[at] })
+					if task.Output = outputs; rapid.Bool().Draw(t, "even") {
+						task.Output = j.even(s, k, size.Draw(t, "total"))
 					}
 				}
 				if len(stage.From) > 0 {
@@ -258,6 +291,38 @@ func anyJobs(t *rapid.T) []Job {
 		}
 	}
 	return list
+}
+
+// Of 5 tasks and 2 that fetch, many-to-one gives the first 3 to one; equal outputs follow.
+func TestPatterns(t *testing.T) {
+	for _, tt := range []struct {
+		p    Pattern
+		m, n int
+		want string // sources of each task
+	}{{AllToAll, 3, 2, "[[0 1 2] [0 1 2]]"}, {ManyToOne, 5, 2, "[[0 1 2] [3 4]]"}, {ManyToOne, 4, 4, "[[0] [1] [2] [3]]"}, {OneToOne, 3, 3, "[[0] [1] [2]]"}} {
+		got := make([][]int, tt.n)
+		for to := range tt.n {
+			for from := range tt.m {
+				if tt.p.Fetches(from, tt.m, to, tt.n) {
+					got[to] = append(got[to], from)
+				}
+			}
+		}
+		if fmt.Sprint(got) != tt.want {
+			t.Errorf("%v, %d from %d: %v, want %v", tt.p, tt.n, tt.m, got, tt.want)
+		}
+	}
+	list, err := Read("t", strings.NewReader(file+"- stages:\n  - {kind: map, tasks: 3, input: 1B, output: 4B}\n  - {kind: reduce, from: [0], tasks: 2, pattern: many-to-one}\n  - {kind: reduce, from: [0], tasks: 1}\n"), Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, k := range list[0].Stages[0].Tasks {
+		got = append(got, fmt.Sprint(k.Output))
+	}
+	if want := "[2B 0B 2B] [2B 0B 2B] [0B 2B 2B]"; strings.Join(got, " ") != want {
+		t.Errorf("outputs %v, want %s", got, want)
+	}
 }
 
 // A job that follows another one is submitted a time after its end; the file counts jobs in its own order.
@@ -370,6 +435,9 @@ func TestCheck(t *testing.T) {
 		{func(l []Job) { l[2].Stages[0].Tasks[0].InputSize = 1 }, "job 3: stage 0: task 0: block 3 of 1B: an earlier task reads 128MB of it"},
 		{func(l []Job) { l[0].Stages[2].Tasks[0].InputSize = 1 }, "job 1: stage 2: task 0: block 0 of 1B: a task that fetches reads no block"},
 		{func(l []Job) { l[0].Stages[0].Tasks[0].SortRate = 1 }, "job 1: stage 0: task 0: rate 64Mbps, sort rate 1bps: "},
+		{func(l []Job) { l[0].Stages[0].Pattern = OneToOne }, "job 1: stage 0: pattern 2: must be 0 to 2, and only of a stage that fetches"},
+		{func(l []Job) { l[0].Stages[2].Pattern = OneToOne }, "job 1: stage 2: pattern one-to-one: "},
+		{func(l []Job) { l[0].Stages[1].Pattern = OneToOne }, "job 1: stage 0: task 0: output 1: must be 0B"},
 		{func(l []Job) { l[0].Stages[2].Tasks[0].Writes = -1 }, "job 1: stage 2: task 0: writes -1B"},
 	} {
 		list := good()

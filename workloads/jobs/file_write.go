@@ -47,13 +47,16 @@ func Write(to io.Writer, list []Job, remarks ...string) error {
 			if len(stage.From) > 0 {
 				fmt.Fprintf(w, "    from: [%s]\n", strings.Join(texts(stage.From), ", "))
 			}
+			if stage.Pattern != AllToAll {
+				fmt.Fprintf(w, "    pattern: %v\n", stage.Pattern)
+			}
 			fmt.Fprint(w, "    tasks:\n")
 			for at := 0; at < len(stage.Tasks); {
 				n := 1
-				for at+n < len(stage.Tasks) && follows(&stage.Tasks[at+n-1], &stage.Tasks[at+n], len(stage.From) == 0) {
+				for at+n < len(stage.Tasks) && j.follows(s, at+n) {
 					n++
 				}
-				fmt.Fprintf(w, "    - {%s}\n", strings.Join(groupFields(&stage.Tasks[at], n, len(stage.From) == 0, next), ", "))
+				fmt.Fprintf(w, "    - {%s}\n", strings.Join(j.groupFields(s, at, n, next), ", "))
 				if len(stage.From) == 0 {
 					next = max(next, stage.Tasks[at].Input+workloads.BlockID(n))
 				}
@@ -85,15 +88,34 @@ func quote(name string) string {
 	return name
 }
 
-// follows reports whether b is the task after a in one group: equal, and with the next block.
-func follows(a, b *Task, reads bool) bool {
+// follows reports whether a task of a stage and the one before are of one group: equal, and with the next block.
+func (j *Job) follows(s, i int) bool {
+	stage := &j.Stages[s]
+	a, b := &stage.Tasks[i-1], &stage.Tasks[i]
 	return a.InputSize == b.InputSize && a.Rate == b.Rate && a.SortRate == b.SortRate && a.Writes == b.Writes && a.Need == b.Need &&
-		(!reads || b.Input == a.Input+1) && (shared(a.Output, b.Output) || slices.Equal(a.Output, b.Output))
+		(len(stage.From) > 0 || b.Input == a.Input+1) &&
+		(shared(a.Output, b.Output) || slices.Equal(a.Output, b.Output) || j.patterned(s) && j.outputText(s, i-1) == j.outputText(s, i))
 }
 
-// groupFields returns the keys and values of n equal tasks, the first of which is t. Keys with
+// outputText returns the output of a task in a file. Equal parts for the tasks that a pattern selects are a total.
+func (j *Job) outputText(s, i int) string {
+	out := j.Stages[s].Tasks[i].Output
+	if len(out) > 0 && j.patterned(s) {
+		var total units.Bytes
+		for _, n := range out {
+			total += n
+		}
+		if slices.Equal(out, j.even(s, i, total)) {
+			return total.String()
+		}
+	}
+	return "[" + strings.Join(outputTexts(out), ", ") + "]"
+}
+
+// groupFields returns the keys and values of n equal tasks, the first of which is task i of a stage. Keys with
 // the default value are left out.
-func groupFields(t *Task, n int, reads bool, next workloads.BlockID) []string {
+func (j *Job) groupFields(s, i, n int, next workloads.BlockID) []string {
+	t, reads := &j.Stages[s].Tasks[i], len(j.Stages[s].From) == 0
 	var out []string
 	add := func(key string, value any) { out = append(out, fmt.Sprintf("%s: %v", key, value)) }
 	add("count", n)
@@ -110,7 +132,7 @@ func groupFields(t *Task, n int, reads bool, next workloads.BlockID) []string {
 		add("sort_rate", t.SortRate)
 	}
 	if len(t.Output) > 0 {
-		add("output", "["+strings.Join(outputTexts(t.Output), ", ")+"]")
+		add("output", j.outputText(s, i))
 	}
 	if t.Writes != 0 {
 		add("writes", t.Writes)

@@ -67,8 +67,38 @@ type Stage struct {
 	Kind TaskKind
 	// From are the indices of the stages whose outputs each task fetches; if it is empty, each
 	// task reads one block.
-	From  []int
-	Tasks []Task // at least one
+	From []int
+	// Pattern selects the tasks of these stages from which a task fetches.
+	Pattern Pattern
+	Tasks   []Task // at least one
+}
+
+// Pattern is a pattern of communication between the tasks of two stages (Dolly, NSDI 2013, figure 13).
+type Pattern int
+
+const (
+	AllToAll  Pattern = iota // each task fetches from all tasks of the stage before
+	ManyToOne                // each fetches from tasks of its own, next to each other, so that each output is fetched once
+	OneToOne                 // each fetches from the task with its index; both stages have equally many
+)
+
+// Patterns returns the names of the patterns, by value.
+func Patterns() []string { return []string{"all-to-all", "many-to-one", "one-to-one"} }
+
+func (p Pattern) String() string { return Patterns()[p] }
+
+// Fetches reports whether task to of n fetches from task from of the m tasks of an earlier stage.
+func (p Pattern) Fetches(from, m, to, n int) bool { return p == AllToAll || from*n/m == to }
+
+// fits returns an error unless n tasks can fetch from m by the pattern.
+func (p Pattern) fits(m, n int) error {
+	switch {
+	case p == OneToOne && n != m:
+		return fmt.Errorf("%v: %d tasks fetch from %d: must be equally many", p, n, m)
+	case p == ManyToOne && n > m:
+		return fmt.Errorf("%v: %d tasks fetch from %d: must be at most as many", p, n, m)
+	}
+	return nil
 }
 
 // Task is a unit of work on one slot. It names no host.
@@ -82,8 +112,8 @@ type Task struct {
 	// either, 0 means immediately.
 	Rate, SortRate units.Rate
 	// Output is the number of bytes for each task of each later stage that fetches from this
-	// one, in order of stages and tasks; empty if there is none. Equal tasks may share the
-	// slice, so it must not be modified.
+	// one, in order of stages and tasks; empty if there is none, and 0 for tasks that do not fetch from
+	// this one by the pattern of their stage. Equal tasks may share the slice, so it must not be modified.
 	Output []units.Bytes
 	// Writes is the number of bytes of replicated output that the task writes.
 	Writes units.Bytes

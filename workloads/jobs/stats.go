@@ -101,6 +101,49 @@ func (j *Job) offset(from, stage int) int {
 	return at
 }
 
+// targets calls f for each task of a later stage that fetches from task i of a stage, with its index in Task.Output.
+func (j *Job) targets(s, i int, f func(at int)) {
+	at := 0
+	for to := s + 1; to < len(j.Stages); to++ {
+		if !j.fetches(to, s) {
+			continue
+		}
+		st := &j.Stages[to]
+		for k := range st.Tasks {
+			if st.Pattern.Fetches(i, len(j.Stages[s].Tasks), k, len(st.Tasks)) {
+				f(at + k)
+			}
+		}
+		at += len(st.Tasks)
+	}
+}
+
+// patterned reports whether not all tasks of later stages fetch from all tasks of a stage.
+func (j *Job) patterned(s int) bool {
+	return slices.ContainsFunc(j.Stages[s+1:], func(to Stage) bool { return to.Pattern != AllToAll && slices.Contains(to.From, s) })
+}
+
+// even divides the output of task i of a stage into equal parts for the tasks that fetch from it.
+func (j *Job) even(s, i int, total units.Bytes) []units.Bytes {
+	var to []int
+	j.targets(s, i, func(at int) { to = append(to, at) })
+	out := make([]units.Bytes, j.consumers(s))
+	for k, part := range splitEven(total, len(to)) {
+		out[to[k]] = part
+	}
+	return out
+}
+
+// astray returns the index of an output of task i of a stage for a task that does not fetch from it; -1 if there is none.
+func (j *Job) astray(s, i int, outputs []units.Bytes) int {
+	if !j.patterned(s) {
+		return -1
+	}
+	left := slices.Clone(outputs)
+	j.targets(s, i, func(at int) { left[at] = 0 })
+	return slices.IndexFunc(left, func(n units.Bytes) bool { return n != 0 })
+}
+
 // consumers returns the number of tasks that fetch from a stage.
 func (j *Job) consumers(from int) int { return j.offset(from, len(j.Stages)) }
 

@@ -180,10 +180,14 @@ func (t *Tracker) resume(st *stage, i int32) {
 // is lost. If an attempt of the task has all lost outputs, it does not. Two attempts that have parts of them would
 // both wait forever.
 func (st *stage) needs(from int, i int32) bool {
-	return slices.ContainsFunc(st.tasks, func(k task) bool {
-		misses := func(a *attempt) bool { return a.Phase == policies.Copying && !a.has(from, i) }
-		return k.status != done && (len(k.attempts) == 0 || slices.ContainsFunc(k.attempts, misses) && !slices.ContainsFunc(k.attempts, (*attempt).complete))
-	})
+	misses := func(a *attempt) bool { return a.Phase == policies.Copying && !a.has(from, i) }
+	for to := range st.tasks {
+		k := &st.tasks[to]
+		if k.status != done && st.reads(from, i, int32(to)) && (len(k.attempts) == 0 || slices.ContainsFunc(k.attempts, misses) && !slices.ContainsFunc(k.attempts, (*attempt).complete)) {
+			return true
+		}
+	}
+	return false
 }
 
 // complete reports whether an attempt has all outputs that it fetches and that are lost.

@@ -79,6 +79,13 @@ func (t *Tracker) beginFetching(a *attempt) {
 	a.key = workloads.Stream(t.cfg.Seed, "fetch", int(id.Task.Job), id.Task.Stage, id.Task.Index, id.N).Uint64()
 	a.missing = st.outputs
 	a.got = make([]uint64, (st.outputs+63)/64)
+	for from, up := range st.From {
+		for i := range st.job.stages[up].tasks {
+			if !st.reads(from, int32(i), a.i) {
+				a.receive(output{int32(from), int32(i), 0})
+			}
+		}
+	}
 	st.copying = append(st.copying, a)
 	t.chooseAll(a)
 	for s := range st.sources {
@@ -173,7 +180,12 @@ func (a *attempt) receive(o output) {
 	}
 }
 
-// has reports whether an attempt has the output of a task of the stage From[from].
+// reads reports whether a task fetches the output of task i of the stage From[from], by the pattern.
+func (st *stage) reads(from int, i, to int32) bool {
+	return st.Pattern.Fetches(int(i), len(st.job.stages[st.From[from]].tasks), int(to), len(st.tasks))
+}
+
+// has reports whether an attempt has the output of a task of the stage From[from], or does not fetch it.
 func (a *attempt) has(from int, i int32) bool {
 	bit := a.st.base[from] + int(i)
 	return a.got[bit/64]>>(bit%64)&1 == 1

@@ -230,6 +230,7 @@ func scriptJob(k *Tracker, words []string) Event {
 	j := &jobs.Job{ID: jobs.JobID(must(strconv.Atoi(words[0]))), Stages: []jobs.Stage{{Kind: jobs.Map}}}
 	var maps []string
 	var reduces int
+	var pattern jobs.Pattern
 	var size, writes units.Bytes
 	for _, w := range words[1:] {
 		switch key, value, _ := strings.Cut(w, "="); key {
@@ -237,6 +238,8 @@ func scriptJob(k *Tracker, words []string) Event {
 			maps = strings.Split(value, ",")
 		case "reduces":
 			reduces = must(strconv.Atoi(value))
+		case "pattern":
+			pattern = jobs.Pattern(slices.Index(jobs.Patterns(), value))
 		case "out":
 			size = must(units.ParseBytes(value))
 		case "writes":
@@ -246,8 +249,11 @@ func scriptJob(k *Tracker, words []string) Event {
 	for i, hosts := range maps {
 		block := workloads.BlockID(int(j.ID)*100 + i)
 		m := jobs.Task{Input: block, InputSize: 1000}
-		for range reduces {
-			m.Output = append(m.Output, size)
+		for to := range reduces {
+			m.Output = append(m.Output, 0)
+			if pattern.Fetches(i, len(maps), to, reduces) {
+				m.Output[to] = size
+			}
 		}
 		j.Stages[0].Tasks = append(j.Stages[0].Tasks, m)
 		for h := range strings.SplitSeq(hosts, "+") {
@@ -255,7 +261,7 @@ func scriptJob(k *Tracker, words []string) Event {
 		}
 	}
 	if reduces > 0 {
-		j.Stages = append(j.Stages, jobs.Stage{Kind: jobs.Reduce, From: []int{0}, Tasks: make([]jobs.Task, reduces)})
+		j.Stages = append(j.Stages, jobs.Stage{Kind: jobs.Reduce, From: []int{0}, Pattern: pattern, Tasks: make([]jobs.Task, reduces)})
 	}
 	last := j.Stages[len(j.Stages)-1]
 	for i := range last.Tasks {
