@@ -192,6 +192,7 @@ type TaskJob struct {
 	Priority int
 	Profile  string
 	Submit   time.Duration
+	Input    units.Bytes // of all blocks that its tasks read
 	Stages   []StageState
 	Running  []AttemptState // by launch, ties by ID
 	// Memory is what Assignment.Jobs most recently stored for the job; zero before.

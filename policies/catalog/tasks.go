@@ -36,8 +36,8 @@ func schedulers() []Entry {
 	}
 	return []Entry{
 		{Name: "fifo", Doc: "first in, first out: jobs by priority, then by submission (Hadoop's default)",
-			Params: slices.Concat(perHeartbeat(fifo), delays(fifo), splits(fifo), shufflings(), stragglers()), Check: checkTasks,
-			New: func(v Values) any { return scheduler(v, tasks.FIFO{}) }},
+			Params: slices.Concat(disciplines(), perHeartbeat(fifo), delays(fifo), splits(fifo), shufflings(), stragglers()), Check: checkTasks,
+			New: func(v Values) any { return scheduler(v, disciplineOf(v)) }},
 		{Name: "fair", Doc: "FAIR (Hadoop's fair scheduler): a pool for each user, with minimum shares and weights; the pool furthest below its share goes first",
 			Params: slices.Concat([]Param{
 				{Name: "pools", Type: Pools, Default: noPools, Doc: "weights and minimum shares of pools: user=weight or user=weight:maps:reduces, separated by commas; other pools have weight 1 and no minimum share"},
@@ -65,6 +65,26 @@ func schedulers() []Entry {
 			Params: slices.Concat(perHeartbeat(drf), delays(drf), splits(drf), shufflings(), stragglers()), Check: checkTasks,
 			New: func(v Values) any { return scheduler(v, tasks.DRF{}) }},
 	}
+}
+
+// orders returns the names of tasks.Discipline, by value.
+func orders() []string { return []string{"fifo", "sjf", "mlq"} }
+
+func disciplines() []Param {
+	levels := tasks.DefaultLevels()
+	return []Param{
+		{Name: "order", Type: Choice, Default: orders()[levels.By], Choices: orders(),
+			Doc: "order of the jobs of a priority: fifo, by submission; sjf, shortest job first, by input; mlq, multi-level queues, by the slot time that they have used"},
+		{Name: "levels", Type: Whole, Default: int64(levels.Levels), Unit: "levels", Min: 1, Max: maxDomains, Doc: "number of levels of order mlq"},
+		{Name: "level_time", Type: Duration, Default: levels.LevelTime, Max: int64(maxInterval), Doc: "slot time that a job uses in the first level of order mlq"},
+		{Name: "level_factor", Type: Float, Default: levels.LevelFactor, Unit: "× the level before", Low: 1, High: maxFactor,
+			Doc: "slot time of each further level of order mlq but the last, which has no end"},
+	}
+}
+
+func disciplineOf(v Values) tasks.FIFO {
+	return tasks.FIFO{By: tasks.Discipline(slices.Index(orders(), v.choice("order"))),
+		Levels: v.int("levels"), LevelTime: v.duration("level_time"), LevelFactor: v.float("level_factor")}
 }
 
 // perHeartbeat returns the limits of a heartbeat, with the defaults of a scheduler.

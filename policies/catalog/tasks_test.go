@@ -23,6 +23,7 @@ func TestTaskVariants(t *testing.T) {
 	requires := map[string]map[string]any{"skips": {"delay": "skips"}, "io_biasing": {"delay": "time"}, "io_rate": {"delay": "time", "io_biasing": true},
 		"split_per_job": {"split": 3}, "kill_most": {"kill": true}, "t1": {"delay": "time"}, "t2": {"delay": "time"},
 		"delay_locality": {"delay": "skips"}, "delay_replicas": {"delay": "skips"}, "kill_interval": {"kill": true, "fair_timeout": "100ms"}, "strict": {"sarp": true},
+		"levels": {"order": "mlq"}, "level_time": {"order": "mlq"}, "level_factor": {"order": "mlq"},
 		"clone_admission": {"cloning": "dolly", "clone_budget": 0.5}, "clone_reads": {"cloning": "dolly", "clone_budget": 0.5}, "clone_estimates": {"cloning": "dolly", "clone_budget": 0.5, "clone_reads": "delay"}, "clone_learn_every": {"cloning": "dolly", "clone_budget": 0.5, "clone_reads": "delay", "clone_estimates": "learned"},
 		"mantri_interval": {"speculation": "mantri"}, "blacklist_window": {"blacklist": 0.1}}
 	for _, e := range All().Entries(RoleTask) {

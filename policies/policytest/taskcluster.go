@@ -323,7 +323,8 @@ func (c *TaskCluster) View(needs policies.Needs) *policies.TaskView {
 		v.History = &h
 	}
 	for _, j := range c.submitted() {
-		out := policies.TaskJob{ID: j.ID, User: j.User, Priority: j.Priority, Submit: j.Submit, Memory: j.memory, Running: slices.Clone(j.running)}
+		out := policies.TaskJob{ID: j.ID, User: j.User, Priority: j.Priority, Submit: j.Submit, Input: units.Bytes(j.Maps) * 64 * units.MB,
+			Memory: j.memory, Running: slices.Clone(j.running)}
 		for k := range jobs.TaskKinds {
 			if len(j.stages[k]) > 0 {
 				out.Stages = append(out.Stages, j.describe(c, jobs.TaskKind(k)))

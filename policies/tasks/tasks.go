@@ -59,7 +59,7 @@ var (
 // DefaultFIFO returns the scheduler of Hadoop 0.20, JobQueueTaskScheduler, without delay
 // scheduling and splitting.
 func DefaultFIFO() Scheduler {
-	return Scheduler{Order: FIFO{}, PerHeartbeat: PerHeartbeat{Reduces: 1, OffRack: 1, LoadFactor: true}, Delay: DefaultDelay(), Splitting: DefaultSplitting(), Shuffle: DefaultShuffling(), Speculation: DefaultSpeculation(), Cloning: DefaultCloning(), Blacklist: clone.DefaultBlacklist()}
+	return Scheduler{Order: DefaultLevels(), PerHeartbeat: PerHeartbeat{Reduces: 1, OffRack: 1, LoadFactor: true}, Delay: DefaultDelay(), Splitting: DefaultSplitting(), Shuffle: DefaultShuffling(), Speculation: DefaultSpeculation(), Cloning: DefaultCloning(), Blacklist: clone.DefaultBlacklist()}
 }
 
 // DefaultFair returns FAIR with equal pools, without killing, delay scheduling and splitting.

@@ -28,6 +28,8 @@ func contenders() map[string]Scheduler {
 	pools := []Pool{{Name: "ann", Weight: 2, Min: [jobs.TaskKinds]int{3, 1}}, {Name: "bob", Min: [jobs.TaskKinds]int{1, 0}}, {Name: "eve", Weight: 0.5}}
 	return map[string]Scheduler{
 		"fifo":                  DefaultFIFO(),
+		"fifo, shortest first":  {Order: FIFO{By: BySize}},
+		"fifo, levels":          {Order: FIFO{By: ByLevel, Levels: 3, LevelTime: time.Second, LevelFactor: 2}, Splitting: Splitting{Factor: 2}},
 		"fair":                  DefaultFair(),
 		"drf":                   DefaultDRF(),
 		"fifo, delay":           with(DefaultFIFO(), func(s *Scheduler) { s.Waiting = ByTime }),

@@ -205,6 +205,8 @@ type ofTasks struct {
 	Crossing     *float64 `csv:"shuffle_crossing" unit:"ratio" doc:"share of the bytes fetched, from the own host included, that crossed racks"`
 	ReduceWait   *float64 `csv:"reduce_wait_us" unit:"µs" doc:"from the commit of the job's first map to the start of a reduce, average of reduces"`
 	Delayed      *float64 `csv:"reduces_delayed" unit:"ratio" doc:"share of the reduces that waited longer than their job's median map"`
+	SpacePeak    *float64 `csv:"space_peak_bytes" unit:"bytes" doc:"largest size of the stored outputs of maps of unfinished jobs, average of a repeat"`
+	SpaceMean    *float64 `csv:"space_mean_bytes" unit:"bytes" doc:"average size of these outputs over the makespan, average of a repeat"`
 	Saturated    *float64 `csv:"saturated" unit:"ratio" doc:"share of the makespan in which a rack's links to spines were saturated, average of racks"`
 }
 
@@ -238,6 +240,7 @@ func armsOf(r *rundir.Run) (out []armRow) {
 			if s := t.Shuffle; s != nil {
 				row.Tasks.MapRacks, row.Tasks.AtData, row.Tasks.Crossing = s.MapRacks, s.ReducesAtData, s.ShuffleCrossing
 				row.Tasks.ReduceWait, row.Tasks.Delayed, row.Tasks.Saturated = s.ReduceWaitUS, s.ReducesDelayed, s.SaturatedMean
+				row.Tasks.SpacePeak, row.Tasks.SpaceMean = s.SpacePeak, s.SpaceMean
 			}
 		}
 		if f := a.Failures; f != nil {

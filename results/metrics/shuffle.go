@@ -57,6 +57,11 @@ type ShuffleFigures struct {
 	// ReducesDelayed is the share of the reduces of ReduceWait that waited for longer than
 	// DelayedMaps times the median time of the job's maps.
 	ReducesDelayed Average
+	// SpacePeak and SpaceMean are the largest and the average size, in bytes, of the stored outputs of maps of
+	// unfinished jobs: the intermediate space of the FAIR report. The average is over the time from the first
+	// submission to the last end, and both are averages of repeats. An output is stored from the commit of its
+	// map to the end of its job; what the first stage with reduces fetched is divided among the maps by input.
+	SpacePeak, SpaceMean Average
 }
 
 // DelayedMaps is the wait of a delayed reduce in median times of its job's maps. A reduce that
@@ -64,8 +69,10 @@ type ShuffleFigures struct {
 const DelayedMaps = 1
 
 // all returns the averages of the figures.
-func (s *ShuffleFigures) all() [5]*Average {
-	return [...]*Average{&s.MapRacks, &s.ReducesAtData, &s.ShuffleCrossing, &s.ReduceWait, &s.ReducesDelayed}
+func (s *ShuffleFigures) all() [7]*Average {
+	return [...]*Average{
+		&s.MapRacks, &s.ReducesAtData, &s.ShuffleCrossing, &s.ReduceWait, &s.ReducesDelayed, &s.SpacePeak, &s.SpaceMean,
+	}
 }
 
 // Add adds the jobs of another repeat.
@@ -132,7 +139,64 @@ func ShuffleOf(r *flows.Records) *ShuffleFigures {
 	for _, of := range ByJob(r.Attempts) {
 		s.job(of, fetched)
 	}
+	s.space(r)
 	return s
+}
+
+// space adds the sizes of stored outputs of maps over time. Jobs that did not complete are left out.
+func (s *ShuffleFigures) space(r *flows.Records) {
+	type change struct {
+		at time.Duration
+		by float64
+	}
+	var changes []change
+	ends := map[workloads.JobID]time.Duration{}
+	for _, j := range r.Jobs {
+		ends[j.Job] = j.End
+	}
+	for _, of := range ByJob(r.Attempts) {
+		end, completed := ends[of[0].Job]
+		if !completed {
+			continue
+		}
+		stage := -1
+		var read, fetched units.Bytes
+		for i := range of {
+			switch a := &of[i]; {
+			case isMap(a):
+				read += a.Input
+			case isReduce(a) && (stage < 0 || a.Stage == stage):
+				stage = a.Stage
+				fetched += a.Input
+			}
+		}
+		if read <= 0 || fetched <= 0 {
+			continue
+		}
+		stored := 0.0
+		for i := range of {
+			if a := &of[i]; isMap(a) && a.End < end {
+				size := float64(fetched) * (float64(a.Input) / float64(read))
+				changes = append(changes, change{a.End, size})
+				stored += size
+			}
+		}
+		changes = append(changes, change{end, -stored})
+	}
+	slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(a.at, b.at) })
+	first, last := TaskSpan(r)
+	if len(changes) == 0 || last <= first {
+		return
+	}
+	size, peak, sum, now := 0.0, 0.0, 0.0, first
+	for _, c := range changes {
+		sum += size * float64(c.at-now)
+		now = c.at
+		size += c.by
+		peak = max(peak, size)
+	}
+	s.SpacePeak.Add(Average{peak, 1})
+	s.SpaceMean.Add(Average{sum / float64(last-first), 1})
 }
 
 // job adds the attempts of one job.

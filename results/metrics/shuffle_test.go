@@ -95,6 +95,21 @@ func TestShuffleOf(t *testing.T) {
 	}
 }
 
+// Job 1 keeps 25 bytes of each of its four maps, of 100 that its reduces fetched, and job 2 all of 100.
+func TestSpace(t *testing.T) {
+	r := shuffleJobs()
+	r.Jobs = []flows.JobRecord{{Job: 1, Tasks: 9, End: 10 * sec}, {Job: 2, Tasks: 2, End: 20 * sec}}
+	got := ShuffleOf(&r)
+	// 125 bytes from 2 s on, 150 from 3 s, 175 from 4 s, 200 from 5 s, and 100 from 10 to 20 s.
+	if peak, mean := (Average{200, 1}), (Average{122.5, 1}); got.SpacePeak != peak || got.SpaceMean != mean {
+		t.Errorf("peak %v and mean %v, want %v and %v", got.SpacePeak, got.SpaceMean, peak, mean)
+	}
+	r.Jobs = r.Jobs[:1] // job 2 did not complete
+	if got := ShuffleOf(&r); got.SpacePeak != (Average{100, 1}) {
+		t.Errorf("without job 2: peak %v, want 100", got.SpacePeak)
+	}
+}
+
 // The delay of a reduce is measured from the first map, whatever the order of tasks, and only in the
 // first stage with reduces.
 func TestReduceWaitStages(t *testing.T) {

@@ -46,7 +46,8 @@ func TestTasksOf(t *testing.T) {
 		// Waiting 1–3; mapping 3–7; shuffling 7–10 and 15–16; computing 10–14 and 16–18; writing the rest.
 		Parts: [JobParts]time.Duration{JobWaiting: 2 * sec, JobMapping: 4 * sec, JobShuffling: 4 * sec, JobComputing: 6 * sec, JobWriting: 3 * sec},
 		// One map gives no number of racks. What the reduce fetched without a flow was on its host.
-		Shuffle: &ShuffleFigures{ReducesAtData: Average{1, 1}, ShuffleCrossing: Average{0, 50}}}
+		// The map's output is stored from 8 to 20 s.
+		Shuffle: &ShuffleFigures{ReducesAtData: Average{1, 1}, ShuffleCrossing: Average{0, 50}, SpacePeak: Average{50, 1}, SpaceMean: Average{50 * 12. / 19, 1}}}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}

@@ -112,6 +112,8 @@ type ShuffleSummary struct {
 	ShuffleCrossing *float64 `json:"shuffle_crossing,omitempty"`
 	ReduceWaitUS    *float64 `json:"reduce_wait_us,omitempty"`
 	ReducesDelayed  *float64 `json:"reduces_delayed,omitempty"`
+	SpacePeak       *float64 `json:"space_peak_bytes,omitempty"`
+	SpaceMean       *float64 `json:"space_mean_bytes,omitempty"`
 	// Saturated is the share of the makespans in which the links of each rack were saturated
 	// (metrics.RackLoad), and SaturatedMean the average over racks. Both are absent if the loads of
 	// links are not known, as in the fluid model.
@@ -130,7 +132,8 @@ func (a Arm) shuffle(f *metrics.ShuffleFigures) *ShuffleSummary {
 		return &v
 	}
 	out := &ShuffleSummary{MapRacks: value(f.MapRacks, 1), ReducesAtData: value(f.ReducesAtData, 1), ShuffleCrossing: value(f.ShuffleCrossing, 1),
-		ReduceWaitUS: value(f.ReduceWait, float64(time.Microsecond)), ReducesDelayed: value(f.ReducesDelayed, 1)}
+		ReduceWaitUS: value(f.ReduceWait, float64(time.Microsecond)), ReducesDelayed: value(f.ReducesDelayed, 1),
+		SpacePeak: value(f.SpacePeak, 1), SpaceMean: value(f.SpaceMean, 1)}
 	var racks []metrics.Average
 	var mean metrics.Average
 	for i := range a.Repeats {
@@ -309,8 +312,8 @@ func (r *Report) taskTables() []table {
 	parts := table{title: "Job time by part", head: []string{"arm", "jobs", "waiting", "mapping", "shuffling", "computing", "writing", "mean slowdown", "median slowdown"}, cols: []tables.Column{tables.Names(), {Drop: 1}}}
 	moved := table{title: "Bytes of tasks", head: []string{"arm", "read", "read across racks", "fetched", "fetched across racks"}, cols: []tables.Column{tables.Names()}}
 	local := table{title: "Locality of maps", head: []string{"arm", "job size", "n", "node", "rack", "off-rack"}, cols: []tables.Column{tables.Names(), {Left: true}, {Drop: 1}}}
-	shuffle := table{title: "Shuffle of jobs", head: []string{"arm", "racks of maps", "reduces at data", "shuffle across racks", "reduce wait", "reduces delayed", "links saturated", "most saturated rack"},
-		cols: []tables.Column{tables.Names(), {}, {}, {}, {}, {Drop: 2}, {}, {Drop: 1}}}
+	shuffle := table{title: "Shuffle of jobs", head: []string{"arm", "racks of maps", "reduces at data", "shuffle across racks", "reduce wait", "reduces delayed", "links saturated", "most saturated rack", "outputs stored, peak", "outputs stored, average"},
+		cols: []tables.Column{tables.Names(), {}, {}, {}, {}, {Drop: 4}, {}, {Drop: 3}, {Drop: 2}, {Drop: 1}}}
 	for i := range r.Summary.Arms {
 		a := &r.Summary.Arms[i]
 		t := a.Tasks
@@ -376,6 +379,7 @@ func (s *ShuffleSummary) cells() []string {
 		return format(*x)
 	}
 	share := func(x float64) string { return units.Percent(x, 1) }
+	size := func(x float64) string { return units.Short(x, "B") }
 	most := none
 	for rack, x := range s.Saturated {
 		if x > 0 && x == slices.Max(s.Saturated) {
@@ -384,7 +388,7 @@ func (s *ShuffleSummary) cells() []string {
 		}
 	}
 	return []string{cell(s.MapRacks, func(x float64) string { return fmt.Sprintf("%.2f", x) }), cell(s.ReducesAtData, share), cell(s.ShuffleCrossing, share),
-		cell(s.ReduceWaitUS, humanUS), cell(s.ReducesDelayed, share), cell(s.SaturatedMean, share), most}
+		cell(s.ReduceWaitUS, humanUS), cell(s.ReducesDelayed, share), cell(s.SaturatedMean, share), most, cell(s.SpacePeak, size), cell(s.SpaceMean, size)}
 }
 
 // taskDefinitions returns the definitions of the figures of jobs of tasks.
@@ -406,6 +410,7 @@ func (r *Report) taskDefinitions() []string {
 		"Shuffle of jobs: where jobs have their maps, their reduces and the data between them. Maps are committed attempts that read a block, reduces committed attempts that fetched at least one byte. racks of maps: the effective number of racks of a job's maps, 1 / Σ share² over their shares in each rack, averaged over jobs with two maps or more and a reduce. reduces at data: reduces in racks in proportion to the data, Σ min(placed, preferred) over their number; preferred are the reduces of the job divided by largest remainders in proportion to the bytes that they fetched from each rack. shuffle across racks: the share of the bytes that reduces fetched that crossed racks; for both, fetches from the reduce's own host count. If the run keeps only sums of transfers, as in large simulations, the data is divided like the maps instead, and fetches of attempts that did not commit count.",
 		fmt.Sprintf("reduce wait: from the commit of the job's first map to the start of a reduce, 0 if it started before; averaged over first attempts in the job's first stage with reduces. reduces delayed: those of them that waited longer than the median time of the job's maps. links saturated: the share of the makespan, averaged over racks, in stretches of %d intervals or more in which the links of the rack to or from the spines together carried more than %s of their capacity; an interval is %v, rounded up to a multiple of the measured one.",
 			metrics.SaturatedIntervals, units.Percent(metrics.SaturatedShare, 0), metrics.SaturationInterval),
+		"outputs stored: the outputs of maps, each from its commit to the end of its job: the largest size and the average over the makespan, averages of a repeat. What the first stage with reduces fetched is divided among the maps by their input. Jobs that did not complete are left out.",
 	}
 	return append(out, append(r.backupDefinitions(), r.estimateDefinitions()...)...)
 }

@@ -112,10 +112,24 @@ func (t *Tracker) submitted(spec *jobs.Job) error {
 	j.shuffle = t.shuffleOf(j, t.needs)
 	at, _ := slices.BinarySearchFunc(t.order, j, func(a, b *job) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.ID, b.ID)) })
 	t.order = slices.Insert(t.order, at, j)
-	t.view.Jobs = slices.Insert(t.view.Jobs, at, policies.TaskJob{ID: j.ID, User: j.User, Priority: j.Priority, Profile: j.Profile, Submit: t.now, Stages: states, Shuffle: j.shuffle})
+	t.view.Jobs = slices.Insert(t.view.Jobs, at, policies.TaskJob{ID: j.ID, User: j.User, Priority: j.Priority, Profile: j.Profile, Submit: t.now,
+		Input: inputOf(spec), Stages: states, Shuffle: j.shuffle})
 	t.renumber(at)
 	t.jobs[j.ID] = j
 	return nil
+}
+
+// inputOf returns the size of all blocks that the tasks of a job read.
+func inputOf(j *jobs.Job) (sum units.Bytes) {
+	for s := range j.Stages {
+		if len(j.Stages[s].From) > 0 {
+			continue
+		}
+		for i := range j.Stages[s].Tasks {
+			sum += j.Stages[s].Tasks[i].InputSize
+		}
+	}
+	return sum
 }
 
 // check returns all errors of a job.
