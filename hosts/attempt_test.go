@@ -195,7 +195,7 @@ func TestExpectedLocalRead(t *testing.T) {
 		o := hosts(1)
 		o[0].ReadRate = x.disk
 		inMemory(t, o, func(t *testing.T, n *memNet, c *cluster) {
-			if err := c.agents[0].o.Disk.Store(3, size); err != nil {
+			if err := c.agents[0].o.Disk.Store(3, size, false); err != nil {
 				t.Fatal(err)
 			}
 			c.agents[0].Expect(10, x.rate, wire.Task{Job: 4})
@@ -500,13 +500,13 @@ func TestStoredBlock(t *testing.T) {
 	o[1].ReadRate, o[1].Capacity = 8*units.Gbps, 3*units.GB
 	inMemory(t, o, func(t *testing.T, n *memNet, c *cluster) {
 		d := c.agents[1].o.Disk
-		if err := d.Store(3, size); err != nil {
+		if err := d.Store(3, size, false); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.Store(3, 1); err == nil {
+		if err := d.Store(3, 1, false); err == nil {
 			t.Error("a block is stored twice")
 		}
-		if err := d.Store(4, units.GB); !errors.Is(err, syscall.ENOSPC) {
+		if err := d.Store(4, units.GB, false); !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("on a full disk: %v", err)
 		}
 		if u := d.Use(); u.Used != size || len(u.Begun)+len(u.Writing) > 0 {
@@ -516,7 +516,7 @@ func TestStoredBlock(t *testing.T) {
 		if err := syscall.Stat(c.disks[1].Path(workloads.BlockID(3)), &st); err != nil || st.Size != int64(size) || st.Blocks*512 > 1<<20 {
 			t.Errorf("file of %d bytes on %d, %v", st.Size, st.Blocks*512, err)
 		}
-		if err := d.Store(5, 20_000_000); err != nil {
+		if err := d.Store(5, 20_000_000, false); err != nil {
 			t.Fatal(err)
 		}
 		five, began := workloads.BlockID(5), time.Now()

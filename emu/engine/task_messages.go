@@ -17,6 +17,8 @@ type StoredBlock struct {
 	Block workloads.BlockID
 	Size  units.Bytes
 	Hosts []topo.HostID // of its replicas
+	// Cached reports that the hosts have the block in memory: their disks do not limit reads of it.
+	Cached bool
 }
 
 // JobArrived submits a job of Config.Tasks that follows no other job.

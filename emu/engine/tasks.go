@@ -58,6 +58,7 @@ type tasks struct {
 	first    map[jobs.TaskID]workloads.BlockID // the first block that attempt 0 of a task writes
 	stride   workloads.BlockID                 // from the blocks of an attempt to those of the next one
 	running  map[jobs.AttemptID]*taskAttempt
+	cached   bool                              // the input blocks are in memory
 	reads    map[workloads.FlowID]*taskAttempt // transfers of input blocks
 	local    map[workloads.FlowID]bool         // reads from a host's own disk, also those that were stopped
 	fetches  map[workloads.FlowID]tracker.FetchID
@@ -117,6 +118,7 @@ func newTasks(shared *core, c *coflows, b *blocks) (tasks, error) {
 	sizes := map[workloads.BlockID]units.Bytes{}
 	var errs []error
 	for _, b := range x.Stored {
+		x.cached = x.cached || b.Cached
 		if stored[b.Block] != nil || len(b.Hosts) == 0 || b.Size <= 0 {
 			errs = append(errs, fmt.Errorf("engine: input block %d of %v on hosts %v: must have a positive size and a host, and be listed once", b.Block, b.Size, b.Hosts))
 		}
@@ -356,7 +358,7 @@ func (x *tasks) consumption(a *taskAttempt) *TaskTransfer {
 	if a.slow.Factor == 1 {
 		return t
 	}
-	if x.Read > 0 && (t.Rate == 0 || t.Rate > x.Read) {
+	if x.Read > 0 && !x.cached && (t.Rate == 0 || t.Rate > x.Read) {
 		t.Rate = x.Read
 	}
 	switch onset := units.Bytes(a.slow.Onset * float64(a.Size)); {

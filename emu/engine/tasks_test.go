@@ -341,7 +341,8 @@ func drawTaskConfig(t *rapid.T) Config {
 			if task.InputSize > 0 {
 				task.Input = workloads.BlockID(len(tasks.Stored))
 				h := rapid.IntRange(0, 5).Draw(t, "replica")
-				tasks.Stored = append(tasks.Stored, StoredBlock{task.Input, task.InputSize, []topo.HostID{topo.HostID(h), topo.HostID((h + 1) % 6), topo.HostID((h + 3) % 6)}})
+				tasks.Stored = append(tasks.Stored, StoredBlock{Block: task.Input, Size: task.InputSize,
+					Hosts: []topo.HostID{topo.HostID(h), topo.HostID((h + 1) % 6), topo.HostID((h + 3) % 6)}})
 			}
 			if reduces == 0 {
 				task.Writes = units.Bytes(rapid.IntRange(0, 3).Draw(t, "writes")) * 700
@@ -558,6 +559,7 @@ func TestStragglerCommands(t *testing.T) {
 	}{
 		{"none", nil, r80, r80, TaskTransfer{Rate: r80}, 0, 0, 1, 1},
 		{"from the start", &early, r80, 2 * r80, TaskTransfer{Rate: r80 / 8}, r80 / 4, r80 / 4, 8, 8},
+		{"above the disk, in memory", &early, r80, r80 / 2, TaskTransfer{Rate: r80 / 8}, r80 / 16, r80 / 16, 8, 8},
 		{"above the disk", &early, r80, r80 / 2, TaskTransfer{Rate: r80 / 16}, r80 / 16, r80 / 16, 8, 8},
 		{"without a rate", &early, 0, r80, TaskTransfer{Rate: r80 / 8}, r80 / 8, r80 / 8, 8, 0},
 		{"without any limit", &early, 0, 0, TaskTransfer{}, 0, 0, 8, 0},
@@ -570,7 +572,7 @@ func TestStragglerCommands(t *testing.T) {
 			scheduler := schedulers.DefaultFIFO()
 			scheduler.Order = schedulers.FIFO{}
 			cfg.Tasks = &TaskConfig{Slots: [jobs.TaskKinds]int{1, 1}, Scheduler: scheduler, Settings: tracker.DefaultSettings(), Stragglers: tt.s, Read: tt.disk, Write: tt.disk,
-				Stored: []StoredBlock{{Block: 0, Size: size, Hosts: []topo.HostID{1}}},
+				Stored: []StoredBlock{{Block: 0, Size: size, Hosts: []topo.HostID{1}, Cached: tt.name == "above the disk, in memory"}},
 				Jobs: []jobs.Job{{ID: 1, Stages: []jobs.Stage{{Kind: jobs.Map, Tasks: []jobs.Task{{InputSize: size, Rate: tt.rate, Output: []units.Bytes{out}}}},
 					{Kind: jobs.Reduce, From: []int{0}, Tasks: []jobs.Task{{SortRate: r80, Rate: tt.rate}}}}}}}
 			e := newEngine(t, cfg)

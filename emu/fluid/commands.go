@@ -93,13 +93,13 @@ func (b *Backend) readDisk(c engine.ReadDisk) error {
 }
 
 // diskOf returns the resource that a flow uses to read a block of a host, or none if disks do
-// not limit reads.
+// not limit the read.
 func (b *Backend) diskOf(flow workloads.FlowID, block workloads.BlockID, h topo.HostID) (int32, error) {
 	i, stored := b.where[replica{block, h}]
 	switch {
 	case !stored:
 		return none, fmt.Errorf("start flow %d, which reads block %d from host %d: the host does not store this block", flow, block, h)
-	case b.cfg.ReadRate > 0:
+	case b.cfg.ReadRate > 0 && i != none:
 		return b.reading + int32(int(h)*b.cfg.Disks+i), nil
 	}
 	return none, nil

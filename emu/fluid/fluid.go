@@ -134,7 +134,7 @@ type Backend struct {
 	tasks   tasks
 	invalid error           // of the configuration
 	turn    []int           // next disk to write to, by HostID
-	where   map[replica]int // disk number of each replica
+	where   map[replica]int // disk number of each replica; none for one in memory
 }
 
 // replica is a durable copy of a block on a host.
@@ -285,6 +285,9 @@ func (b *Backend) store(blocks []engine.StoredBlock) error {
 				return fmt.Errorf("fluid backend: stored block %d on hosts %v: expected distinct hosts of the fabric, and each block once", s.Block, s.Hosts)
 			}
 			b.where[replica{s.Block, h}] = b.nextDisk(h)
+			if s.Cached {
+				b.where[replica{s.Block, h}] = none
+			}
 		}
 	}
 	return nil

@@ -243,6 +243,12 @@ func TestStored(t *testing.T) {
 	do(t, b, read(5, 0, 9, 0)) // on the disk of blocks 0 and 2: a third for 30 ms
 	wants(t, b, engine.NextNever, 50*ms, progress(1, int(mb), 3, int(mb)), finished(1), finished(3))
 	wants(t, b, engine.NextNever, 60*ms, progress(5, int(mb)), finished(5))
+	// Disks do not limit reads of blocks in memory, which take a place in the turn of the disks all the same.
+	cfg.Stored[0].Cached = true
+	b = fluid.New(racks(t, 1, 4, 1), without(cfg))
+	do(t, b, read(1, 0, 0, 200*units.Mbps), read(2, 0, 2, 0), fetch(3, 0, 1, 0, 200*units.Mbps, inf))
+	wants(t, b, engine.NextNever, 20*ms, progress(2, int(mb)), finished(2))
+	wants(t, b, engine.NextNever, 40*ms, progress(1, int(mb), 3, int(mb)), finished(1), finished(3))
 	for _, bad := range [][]engine.StoredBlock{stored(4), stored(-1), append(stored(1), stored(1)...)} {
 		if _, _, err := fluid.New(racks(t, 1, 4, 1), fluid.Config{Stored: bad}).Await(t.Context(), ms); err == nil || !strings.Contains(err.Error(), "stored block 0 on hosts") {
 			t.Errorf("stored %v: error %v", bad, err)

@@ -46,7 +46,7 @@ func (b *Backend) store() error {
 			if int(h) < 0 || int(h) >= len(b.volumes) {
 				return fmt.Errorf("store block %d on host %d: no such host has a disk: configure disks of all hosts", s.Block, h)
 			}
-			if err := b.volumes[h].Store(s.Block, s.Size); err != nil {
+			if err := b.volumes[h].Store(s.Block, s.Size, s.Cached); err != nil {
 				return fmt.Errorf("store the input of tasks: %w", err)
 			}
 		}

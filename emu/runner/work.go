@@ -43,6 +43,7 @@ func (r *run) work(repeat int) (w work, notes scenario.Notes, err error) {
 	above := w.Workload.NextIDs().Block
 	for i := range w.stored {
 		w.stored[i].Block += above
+		w.stored[i].Cached = in.Cached
 	}
 	for i := range w.tasks {
 		for _, stage := range w.tasks[i].Stages {

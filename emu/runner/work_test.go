@@ -90,6 +90,9 @@ func TestStoredBlocks(t *testing.T) {
 	if _, more := workOf(t, strings.Replace(taskWork, "blocks: 2", "blocks: 3", 1), 0); !cmp.Equal(w.stored[0].Hosts, more.stored[0].Hosts) || more.stored[0].Block != 6 {
 		t.Errorf("with more writers: %+v, want the hosts of %+v", more.stored[0], w.stored[0])
 	}
+	if _, cached := workOf(t, strings.Replace(taskWork, "{map_slots", "{input: {cached: true}, map_slots", 1), 0); w.stored[0].Cached || !cached.stored[0].Cached {
+		t.Error("only with tasks.input.cached are blocks in memory")
+	}
 	if _, other := workOf(t, taskWork, 1); cmp.Equal(other.stored, w.stored) {
 		t.Error("another repeat has the same blocks")
 	}

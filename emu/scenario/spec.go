@@ -326,6 +326,9 @@ type TaskInput struct {
 	Placement string `yaml:"placement" jsonschema:"default=hdfs,minLength=1,maxLength=31"`
 	// Replicas is the number of replicas of each input block, on different hosts.
 	Replicas int `yaml:"replicas" jsonschema:"default=3,minimum=1,maximum=64"`
+	// Cached keeps the input blocks in the memory of their hosts, so that disks do not limit reads of them:
+	// as in the page cache, for files that are read again and again.
+	Cached bool `yaml:"cached" jsonschema:"default=false"`
 }
 
 // TaskOutput is the storage of the blocks that tasks write.

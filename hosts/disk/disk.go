@@ -308,15 +308,16 @@ func (d *Disk) Create(block workloads.BlockID, size units.Bytes) (*Replica, erro
 }
 
 // Store adds a complete replica of zeros that takes no space of the file system, as if it had been
-// written before the disk was opened. Capacity and Used count it.
-func (d *Disk) Store(block workloads.BlockID, size units.Bytes) error {
+// written before the disk was opened. Capacity and Used count it. Reads of a cached replica use the page
+// cache: no rate limits them, and ReadStats does not count them.
+func (d *Disk) Store(block workloads.BlockID, size units.Bytes, cached bool) error {
 	r, err := d.Create(block, size)
 	if err != nil {
 		return err
 	}
 	d.mu.Lock()
 	d.begun = slices.DeleteFunc(d.begun, func(b workloads.BlockID) bool { return b == block })
-	r.written = size
+	r.written, r.cached = size, cached
 	d.mu.Unlock()
 	if err := r.Commit(); err != nil { // sets the size of the file
 		return errors.Join(err, r.Abort())

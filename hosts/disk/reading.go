@@ -19,13 +19,15 @@ const ReadChunk = 64 * units.KiB
 
 // Reading reads a complete replica from its beginning. One goroutine may use it. A
 // disk serves reads one chunk after another in the order of the requests, at no more
-// than Options.ReadRate. They bypass the page cache if writes use O_DIRECT.
+// than Options.ReadRate. They bypass the page cache if writes use O_DIRECT. Reads of a
+// cached replica do neither: see Disk.Store.
 type Reading struct {
-	d     *Disk
-	f     *os.File
-	block workloads.BlockID
-	size  units.Bytes
-	at    units.Bytes
+	d      *Disk
+	f      *os.File
+	block  workloads.BlockID
+	size   units.Bytes
+	at     units.Bytes
+	cached bool
 }
 
 // ErrNoReplica is the error of reading a block without a complete replica on the host.
@@ -44,14 +46,14 @@ func (d *Disk) Read(block workloads.BlockID) (*Reading, error) {
 		return nil, wrap(ErrNoReplica)
 	}
 	flags := os.O_RDONLY
-	if d.flags == syscall.O_DIRECT {
+	if d.flags == syscall.O_DIRECT && !r.cached {
 		flags |= syscall.O_DIRECT
 	}
 	f, err := os.OpenFile(d.Path(block), flags, 0)
 	if err != nil {
 		return nil, wrap(err)
 	}
-	return &Reading{d: d, f: f, block: block, size: r.size}, nil
+	return &Reading{d: d, f: f, block: block, size: r.size, cached: r.cached}, nil
 }
 
 // Read calls Disk.Read of the disk that has the block.
@@ -81,11 +83,21 @@ func (r *Reading) Next(ctx context.Context, buf []byte) (n int, err error) {
 	wrap := func(err error) error {
 		return fmt.Errorf("disk of %s: read block %d at %d: %w", d.o.Host, r.block, r.at, err)
 	}
+	want := min(ReadChunk, r.size-r.at)
+	if r.cached {
+		if err := ctx.Err(); err != nil {
+			return 0, wrap(context.Cause(ctx))
+		}
+		if n, err = r.f.ReadAt(buf[:want], int64(r.at)); units.Bytes(n) < want {
+			return 0, wrap(short(n, want, err))
+		}
+		r.at += want
+		return n, nil
+	}
 	if err := d.acquire(ctx, d.readTurn); err != nil {
 		return 0, wrap(err)
 	}
 	defer func() { d.readTurn <- struct{}{} }()
-	want := min(ReadChunk, r.size-r.at)
 	before := time.Since(d.opened)
 	d.mu.Lock()
 	d.reads.admit(before, want)
@@ -96,8 +108,8 @@ func (r *Reading) Next(ctx context.Context, buf []byte) (n int, err error) {
 	after := time.Since(d.opened)
 	if units.Bytes(n) >= want {
 		n, err = int(want), d.waitDue(ctx, &d.reads, &d.readTimer)
-	} else if err == nil || errors.Is(err, io.EOF) {
-		err = fmt.Errorf("%d of %d bytes: %w", n, want, io.ErrUnexpectedEOF)
+	} else {
+		err = short(n, want, err)
 	}
 	d.mu.Lock()
 	if err == nil {
@@ -111,6 +123,14 @@ func (r *Reading) Next(ctx context.Context, buf []byte) (n int, err error) {
 	}
 	r.at += want
 	return n, nil
+}
+
+// short returns the error of a read of too few bytes.
+func short(n int, want units.Bytes, err error) error {
+	if err == nil || errors.Is(err, io.EOF) {
+		return fmt.Errorf("%d of %d bytes: %w", n, want, io.ErrUnexpectedEOF)
+	}
+	return err
 }
 
 // Close closes the file.

@@ -125,6 +125,47 @@ func TestReadRate(t *testing.T) {
 	})
 }
 
+// Reads of a cached replica are not limited, not counted, and read all of it.
+func TestCachedRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, Options{ReadRate: 8 * units.Mbps})
+		const size = 10*units.MB + 1
+		for block, cached := range []bool{false, true} {
+			if err := d.Store(workloads.BlockID(block), size, cached); err != nil {
+				t.Fatal(err)
+			}
+		}
+		read, err := NewVolumes(d).Read(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer read.Close()
+		began := time.Now()
+		if b, err := readAll(t.Context(), read); err != nil || len(b) != int(size) || time.Since(began) > 0 {
+			t.Errorf("%d bytes at 1 MB/s in %v, %v: want %v at once", len(b), time.Since(began), err, size)
+		}
+		if s := d.ReadStats(); s != (Stats{}) {
+			t.Errorf("reads of memory count as reads of the disk: %+v", s)
+		}
+		if err := os.Truncate(d.Path(1), 1000); err != nil {
+			t.Fatal(err)
+		}
+		short, err := d.Read(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer short.Close()
+		if _, err := readAll(t.Context(), short); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("of a file cut short: %v, want %v", err, io.ErrUnexpectedEOF)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := readAll(ctx, short); !errors.Is(err, context.Canceled) {
+			t.Errorf("canceled: %v, want %v", err, context.Canceled)
+		}
+	})
+}
+
 func TestReadRateRefused(t *testing.T) {
 	if _, err := Open(t.TempDir(), Options{Rate: units.Mbps, ReadRate: -1}); err == nil {
 		t.Error("a negative rate of reads is taken")

@@ -37,6 +37,7 @@ type Replica struct {
 	tail    []byte // the written bytes beyond the last whole page
 	whole   bool   // committed; guarded by d.mu
 	wiped   bool   // guarded by d.mu
+	cached  bool   // see Disk.Store; guarded by d.mu
 }
 
 // Written returns the number of bytes of the block on the disk. Only the writer may

@@ -42,10 +42,10 @@ func (v *Volumes) Create(block workloads.BlockID, size units.Bytes) (*Replica, e
 }
 
 // Store adds a complete replica on the next disk, like Disk.Store.
-func (v *Volumes) Store(block workloads.BlockID, size units.Bytes) error {
+func (v *Volumes) Store(block workloads.BlockID, size units.Bytes, cached bool) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.place(block, func(d *Disk) error { return d.Store(block, size) })
+	return v.place(block, func(d *Disk) error { return d.Store(block, size, cached) })
 }
 
 // Spill begins the output of a task on the next disk. It is written and counts like a replica, but no
