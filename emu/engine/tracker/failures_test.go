@@ -189,6 +189,14 @@ func drawJob(t *rapid.T, id jobs.JobID) *jobs.Job {
 				st.From = append(st.From, from)
 			}
 		}
+		pattern := jobs.Pattern(rapid.IntRange(0, 2).Draw(t, "pattern"))
+		fits := func(from int) bool {
+			m, n := len(j.Stages[from].Tasks), len(st.Tasks)
+			return m == n || pattern == jobs.AllToAll || pattern == jobs.ManyToOne && n < m
+		}
+		if len(st.From) > 0 && !slices.ContainsFunc(st.From, func(from int) bool { return !fits(from) }) {
+			st.Pattern = pattern
+		}
 		for i := range st.Tasks {
 			st.Tasks[i] = jobs.Task{Input: workloads.BlockID(rapid.IntRange(0, 39).Draw(t, "input")), InputSize: 1000, Writes: units.Bytes(rapid.IntRange(0, 1).Draw(t, "writes")), Need: jobs.Resources{CPU: 0.1}}
 		}
@@ -198,8 +206,11 @@ func drawJob(t *rapid.T, id jobs.JobID) *jobs.Job {
 		for _, from := range j.Stages[s].From {
 			for i := range j.Stages[from].Tasks {
 				k := &j.Stages[from].Tasks[i]
-				size := units.Bytes(100 * (i % 3)) // those of each third task are empty
-				for range j.Stages[s].Tasks {
+				for to := range j.Stages[s].Tasks {
+					size := units.Bytes(100 * (i % 3)) // those of each third task are empty
+					if !j.Stages[s].Pattern.Fetches(i, len(j.Stages[from].Tasks), to, len(j.Stages[s].Tasks)) {
+						size = 0
+					}
 					k.Output = append(k.Output, size)
 				}
 			}

@@ -439,10 +439,16 @@ func (s *sim) do(c Command) {
 			s.t.Fatalf("%v: %v computes, which does not run, lacks input or computes already", s.now, c.Attempt)
 		}
 		want := 0
-		j := s.jobs[c.Attempt.Task.Job]
-		for _, from := range j.Stages[c.Attempt.Task.Stage].From {
+		j, id := s.jobs[c.Attempt.Task.Job], c.Attempt.Task
+		for _, from := range j.Stages[id.Stage].From {
+			at := id.Index // in Output
+			for between := from + 1; between < id.Stage; between++ {
+				if slices.Contains(j.Stages[between].From, from) {
+					at += len(j.Stages[between].Tasks)
+				}
+			}
 			for _, k := range j.Stages[from].Tasks {
-				if k.Output[0] > 0 { // outputs of a task are all empty or none is
+				if k.Output[at] > 0 {
 					want++
 				}
 			}
