@@ -1,6 +1,7 @@
 package policies
 
 import (
+	"math/bits"
 	"time"
 
 	"testbed/topo"
@@ -84,6 +85,8 @@ type History struct {
 	// Copies is what was observed of the outputs of tasks of stages with several attempts of a task, by class of the number of
 	// tasks of the job (jobs.SizeClass).
 	Copies [jobs.SizeClasses]CopyHistory
+	// Fetches is the number of fetches that are under way, of all jobs.
+	Fetches int
 }
 
 // CopyHistory is what was observed of outputs that could be fetched from several copies.
@@ -94,6 +97,9 @@ type CopyHistory struct {
 	// Alone are the fetches from copies that no other attempt of the same task was fetching at the same time, and Shared
 	// the others.
 	Alone, Shared Fetched
+	// ByFlows are the same fetches by FlowLevel of the number of fetches on the busier of their two links when they began, they
+	// themselves included.
+	ByFlows [FlowLevels]struct{ Alone, Shared Fetched }
 	// Computing are the newest times from the end of its last fetch to the commit of an attempt that fetched, up to
 	// HistoryLength.
 	Computing []time.Duration
@@ -104,6 +110,17 @@ type Fetched struct {
 	Count int
 	Size  units.Bytes
 	Busy  time.Duration
+}
+
+// FlowLevels is the number of levels of FlowLevel.
+const FlowLevels = 6
+
+// FlowLevel returns the level of a number of flows on a link, from 0: 1, 2, up to 4, 8, 16, and more.
+func FlowLevel(flows int) int { return min(bits.Len(uint(max(flows, 1)-1)), FlowLevels-1) }
+
+// Add adds a fetch.
+func (f *Fetched) Add(size units.Bytes, took time.Duration) {
+	f.Count, f.Size, f.Busy = f.Count+1, f.Size+size, f.Busy+took
 }
 
 // HistoryLength is the number of samples that a CopyHistory keeps.
@@ -238,7 +255,9 @@ type StageState struct {
 	Output units.Bytes
 	// Anywhere reports that the input of the tasks has no place, so that no host is nearer to it
 	// than another, as of reduces. All pending tasks are then OffRack.
-	Anywhere    bool
+	Anywhere bool
+	// Outputs is the number of outputs that a task fetches, the most of all.
+	Outputs     int
 	Consumption // of ended attempts
 	// Durations are the times from launch to commit of the attempts that have committed, in the order of their
 	// ends. Needs TaskProgress.

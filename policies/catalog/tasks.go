@@ -200,10 +200,10 @@ func blacklists() []Param {
 	}
 }
 
-// admissions, reads and estimates return the names of clone.Admission and tasks.Reads, by value, and those of clone_estimates.
+// admissions, reads and estimates return the names of clone.Admission, tasks.Reads and tasks.Learning, by value.
 func admissions() []string { return []string{"all", "preempt", "partial", "fcfs"} }
 func reads() []string      { return []string{"first", "exclusive", "delay"} }
-func estimates() []string  { return []string{"given", "learned"} }
+func estimates() []string  { return []string{"given", "learned", "periodic"} }
 
 func clonings() []Param {
 	s := tasks.DefaultCloning()
@@ -216,8 +216,9 @@ func clonings() []Param {
 		{Name: "clone_admission", Type: Choice, Default: admissions()[s.Admission], Choices: admissions(), Doc: "copies of a stage that has no room for all: all, none of them; preempt, clones of larger jobs are killed; partial, as many for each task as there is room for; fcfs, those of its first tasks"},
 		{Name: "clone_reads", Type: Choice, Default: reads()[s.Reads], Choices: reads(), Doc: "copy of an output that a copy of a task fetches: first, the first one; exclusive, the k-th copy fetches the k-th one; delay, one that no other fetches, or after clone_wait any"},
 		{Name: "clone_wait", Type: Durations, Default: s.Wait[0].String(), Max: int64(maxInterval), Most: jobs.SizeClasses, Doc: "ω of clone_reads delay: wait for a copy that no other fetches, from the end of the first copy; several, separated by commas: of jobs of up to 10, 50, 150, 500 and more tasks, of which the last one is for all larger jobs"},
-		{Name: "clone_estimates", Type: Choice, Default: estimates()[0], Choices: estimates(), Doc: "given, clone_straggle and clone_wait; learned, estimates from ended tasks and fetches, for which the given values are the start"},
-		{Name: "clone_learn_every", Type: Duration, Default: s.LearnEvery, Max: int64(maxInterval), Doc: "time between two estimates of ω for jobs of a size, with clone_estimates learned"},
+		{Name: "clone_estimates", Type: Choice, Default: estimates()[0], Choices: estimates(), Doc: "given, clone_straggle and clone_wait; learned, estimates from ended tasks and fetches, for which the given values are the start; periodic, p at the end of each period of clone_learn_every from the tasks that ended in it, and one ω for a period"},
+		{Name: "clone_learn_every", Type: Duration, Default: s.LearnEvery, Max: int64(maxInterval), Doc: "time between two estimates of ω for jobs of a size, and the period of clone_estimates periodic"},
+		{Name: "clone_flows", Type: Bool, Default: s.ByFlows, Doc: "estimate ω with the rates of fetches that had as many flows on their links as those of the stage will have"},
 	}
 }
 
@@ -225,7 +226,7 @@ func cloningOf(v Values) tasks.Cloning {
 	return tasks.Cloning{On: v.choice("cloning") == "dolly", Dolly: clone.Dolly{Straggle: v.float("clone_straggle"), Risk: v.float("clone_risk"),
 		Budget: v.float("clone_budget"), Utilization: v.float("clone_utilization")},
 		Admission: clone.Admission(slices.Index(admissions(), v.choice("clone_admission"))), Reads: tasks.Reads(slices.Index(reads(), v.choice("clone_reads"))),
-		Wait: waitsOf(v.durations("clone_wait")), Learn: v.choice("clone_estimates") == "learned", LearnEvery: v.duration("clone_learn_every")}
+		Wait: waitsOf(v.durations("clone_wait")), Learn: tasks.Learning(slices.Index(estimates(), v.choice("clone_estimates"))), LearnEvery: v.duration("clone_learn_every"), ByFlows: v.bool("clone_flows")}
 }
 
 // waitsOf returns the ω of each class of jobs.
@@ -253,6 +254,9 @@ func checkTasks(v Values) []error {
 	}
 	if v.bool("strict") && !v.bool("sarp") && v.choice("samp") == samps()[0] {
 		errs = append(errs, errors.New("strict has no effect without sarp and samp: use one of them, or strict false"))
+	}
+	if v.bool("clone_flows") && v.choice("clone_estimates") == estimates()[tasks.GivenEstimates] {
+		errs = append(errs, errors.New("clone_flows has no effect with clone_estimates given: use learned or periodic"))
 	}
 	if v.choice("cloning") == "none" {
 		for _, name := range []string{"clone_admission", "clone_reads", "clone_estimates"} {

@@ -24,7 +24,8 @@ func TestTaskVariants(t *testing.T) {
 		"split_per_job": {"split": 3}, "kill_most": {"kill": true}, "t1": {"delay": "time"}, "t2": {"delay": "time"},
 		"delay_locality": {"delay": "skips"}, "delay_replicas": {"delay": "skips"}, "kill_interval": {"kill": true, "fair_timeout": "100ms"}, "strict": {"sarp": true},
 		"levels": {"order": "mlq"}, "level_time": {"order": "mlq"}, "level_factor": {"order": "mlq"},
-		"clone_admission": {"cloning": "dolly", "clone_budget": 0.5}, "clone_reads": {"cloning": "dolly", "clone_budget": 0.5}, "clone_estimates": {"cloning": "dolly", "clone_budget": 0.5, "clone_reads": "delay"}, "clone_learn_every": {"cloning": "dolly", "clone_budget": 0.5, "clone_reads": "delay", "clone_estimates": "learned"},
+		"clone_admission": {"cloning": "dolly", "clone_budget": 0.5}, "clone_reads": {"cloning": "dolly", "clone_budget": 0.5}, "clone_estimates": {"cloning": "dolly", "clone_budget": 0.5, "clone_reads": "delay"}, "clone_learn_every": {"cloning": "dolly", "clone_budget": 0.5, "clone_reads": "delay", "clone_estimates": "periodic"},
+		"clone_flows":     {"cloning": "dolly", "clone_budget": 0.5, "clone_reads": "delay", "clone_estimates": "learned"},
 		"mantri_interval": {"speculation": "mantri"}, "blacklist_window": {"blacklist": 0.1}}
 	for _, e := range All().Entries(RoleTask) {
 		t.Run(e.Name, func(t *testing.T) {
@@ -99,13 +100,13 @@ func TestTask(t *testing.T) {
 				return s
 			}()},
 		{"fifo", map[string]any{"speculation": "mantri", "late_cap": 0.2, "late_slow_host": 0.3, "late_slow_task": 0.4, "late_after": "1s", "mantri_interval": "2s", "mantri_copies": 3, "mantri_restarts": 4, "mantri_risk": 0.5, "mantri_gain": 6,
-			"blacklist": 0.3, "blacklist_window": "7s", "cloning": "dolly", "clone_straggle": 0.2, "clone_risk": 0.1, "clone_budget": 0.3, "clone_utilization": 0.4, "clone_admission": "fcfs", "clone_reads": "delay", "clone_wait": "8s", "clone_learn_every": "9s", "clone_estimates": "learned"},
+			"blacklist": 0.3, "blacklist_window": "7s", "cloning": "dolly", "clone_straggle": 0.2, "clone_risk": 0.1, "clone_budget": 0.3, "clone_utilization": 0.4, "clone_admission": "fcfs", "clone_reads": "delay", "clone_wait": "8s", "clone_learn_every": "9s", "clone_estimates": "periodic", "clone_flows": true},
 			func() tasks.Scheduler {
 				s := tasks.DefaultFIFO()
 				s.Speculation = tasks.Speculation{By: tasks.ByMantri, LATE: clone.LATE{Cap: 0.2, HostPercentile: 0.3, TaskPercentile: 0.4, After: time.Second},
 					Mantri: clone.Mantri{Interval: 2 * time.Second, Copies: 3, Restarts: 4, Risk: 0.5, Gain: 6}}
 				s.Blacklist = clone.Blacklist{Above: 0.3, Window: 7 * time.Second}
-				s.Cloning = tasks.Cloning{On: true, Dolly: clone.Dolly{Straggle: 0.2, Risk: 0.1, Budget: 0.3, Utilization: 0.4}, Admission: clone.FCFS, Reads: tasks.DelayedCopy, Wait: tasks.SameWaits(8 * time.Second), Learn: true, LearnEvery: 9 * time.Second}
+				s.Cloning = tasks.Cloning{On: true, Dolly: clone.Dolly{Straggle: 0.2, Risk: 0.1, Budget: 0.3, Utilization: 0.4}, Admission: clone.FCFS, Reads: tasks.DelayedCopy, Wait: tasks.SameWaits(8 * time.Second), Learn: tasks.PeriodicEstimates, LearnEvery: 9 * time.Second, ByFlows: true}
 				return s
 			}()},
 	} {

@@ -170,13 +170,15 @@ func (c *TaskCluster) commit(j *toyJob, x policies.AttemptState) {
 		return
 	}
 	h := j.copies(c)
-	fetched, busy := &h.Alone, 100*time.Millisecond
-	if task.attempts > 1 {
-		fetched, busy = &h.Shared, 2*busy
+	for range j.Maps {
+		level := &h.ByFlows[policies.FlowLevel(j.Maps)]
+		fetched, of, busy := &h.Alone, &level.Alone, 100*time.Millisecond
+		if task.attempts > 1 {
+			fetched, of, busy = &h.Shared, &level.Shared, 2*busy
+		}
+		fetched.Add(32*units.MB, busy)
+		of.Add(32*units.MB, busy)
 	}
-	fetched.Count += j.Maps
-	fetched.Size += units.Bytes(j.Maps) * 32 * units.MB
-	fetched.Busy += time.Duration(j.Maps) * busy
 	h.Computing = newest(append(h.Computing, j.Length/2))
 }
 
@@ -390,6 +392,9 @@ func (j *toyJob) shuffle(c *TaskCluster, needs policies.Needs) *policies.Shuffle
 // describe returns the state of a stage, with distances from the current host.
 func (j *toyJob) describe(c *TaskCluster, k jobs.TaskKind) policies.StageState {
 	st := policies.StageState{Kind: k, Tasks: len(j.stages[k]), Need: j.Need, Anywhere: k == jobs.Reduce || j.Blocks == nil, Durations: slices.Clone(j.ended[k])}
+	if k == jobs.Reduce {
+		st.Outputs = j.Maps
+	}
 	may := k == jobs.Map || slices.ContainsFunc(j.stages[jobs.Map], func(t toyTask) bool { return t.done })
 	for i, t := range j.stages[k] {
 		switch {

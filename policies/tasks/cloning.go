@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -20,10 +21,26 @@ type Cloning struct {
 	// that no other one reads.
 	Wait [jobs.SizeClasses]time.Duration
 	// Learn estimates Straggle and Wait from policies.History, as far as it has enough samples.
-	Learn bool
-	// LearnEvery is the time between two estimates of Wait for jobs of a size. The paper's is an hour, for days of jobs.
+	Learn Learning
+	// LearnEvery is the time between two estimates of Wait for jobs of a size, and the period of PeriodicEstimates. The paper's is an hour, for
+	// days of jobs.
 	LearnEvery time.Duration
+	// ByFlows estimates the rates of fetches for the number of flows with which those of a stage will share their links.
+	ByFlows bool
 }
+
+// Learning is how Straggle and Wait are estimated.
+type Learning int
+
+const (
+	// GivenEstimates are the given values.
+	GivenEstimates Learning = iota
+	// LearnedEstimates estimate Straggle at each decision from all that was observed, with the given value as that of some attempts.
+	LearnedEstimates
+	// PeriodicEstimates estimate Straggle at the end of each period from the attempts judged in it, as the paper does each hour. A period with
+	// few of them counts with the next one. Wait has one estimate in each period.
+	PeriodicEstimates
+)
 
 // DefaultCloning returns Dolly's settings, with cloning off. The paper measured ω from 2.5 to 4.7 s for its smallest jobs.
 func DefaultCloning() Cloning {
@@ -40,12 +57,12 @@ func SameWaits(ω time.Duration) (all [jobs.SizeClasses]time.Duration) {
 
 // cloning is Dolly during one decision.
 //
-// Its memory is its own length, then the waits (waitHead), then for each unfinished job its ID, its number of stages, and for
+// Its memory is its own length, then the waits and the period (learnHead), then for each unfinished job its ID, its number of stages, and for
 // each stage the two results of clone.Admission.Admit; 0 as long as none of its tasks has been launched.
 type cloning struct {
 	Cloning
 	d      *decision
-	waits  []int64   // see learnWait
+	waits  []int64   // see learnHead
 	copies [][]int64 // by job: two for each stage
 }
 
@@ -66,7 +83,7 @@ func sizeOf(memory []int64) int {
 }
 
 // cloneHead is the number of elements of Dolly's memory before those of jobs.
-const cloneHead = 1 + waitHead
+const cloneHead = 1 + learnHead
 
 // nextJob splits the memory of jobs: the ID and the copies of the first job, and the memory of the others.
 func nextJob(memory []int64) (id int64, copies, rest []int64, ok bool) {
@@ -82,10 +99,11 @@ func (p Cloning) begin(d *decision, memory []int64) *cloning {
 	if !p.On {
 		return nil
 	}
-	x := &cloning{Cloning: p, d: d, waits: d.a.Counts(waitHead), copies: make([][]int64, len(d.v.Jobs))}
-	x.Straggle = p.straggle(d.v.History)
+	x := &cloning{Cloning: p, d: d, waits: d.a.Counts(learnHead), copies: make([][]int64, len(d.v.Jobs))}
 	memory = memory[min(1, len(memory)):]
 	memory = memory[copy(x.waits, memory):]
+	x.endPeriod()
+	x.Straggle = p.straggle(d.v.History, x.waits)
 	for i := range d.v.Jobs {
 		j := &d.v.Jobs[i]
 		x.copies[i] = d.a.Counts(2 * len(j.Stages))
@@ -103,16 +121,19 @@ func (p Cloning) begin(d *decision, memory []int64) *cloning {
 }
 
 // straggle returns p, from what was observed if it is learned.
-func (p Cloning) straggle(h *policies.History) float64 {
-	if !p.Learn || h == nil {
-		return p.Straggle
+func (p Cloning) straggle(h *policies.History, waits []int64) float64 {
+	switch {
+	case p.Learn == LearnedEstimates && h != nil:
+		return p.Learned(h.Straggled, h.Judged)
+	case p.Learn == PeriodicEstimates && waits[periodNow] > 0:
+		return math.Float64frombits(uint64(waits[periodStraggle]))
 	}
-	return p.Learned(h.Straggled, h.Judged)
+	return p.Straggle
 }
 
 // wait returns ω of a class of jobs: the learned one, once there is one.
 func (p Cloning) wait(waits []int64, class int) time.Duration {
-	if p.Learn && waits[2*class] > 0 {
+	if p.Learn != GivenEstimates && waits[2*class] > 0 {
 		return time.Duration(max(waits[2*class+1], 0))
 	}
 	return p.Wait[class]
@@ -176,7 +197,7 @@ func (x *cloning) launched(job, stage int) {
 	}
 	each, total := x.Admission.Admit(room, c, st.Tasks)
 	x.copies[job][2*stage], x.copies[job][2*stage+1] = int64(each), int64(total)
-	if x.Learn && c > 1 {
+	if x.Learn != GivenEstimates && c > 1 {
 		x.learnWait(job, stage, c)
 	}
 }

@@ -104,7 +104,8 @@ func testBudget(t *testing.T, rule clone.Admission) {
 		s.Cloning.Admission = rule
 		s.Cloning.Reads = rapid.SampledFrom([]Reads{FirstCopy, ExclusiveCopy, DelayedCopy}).Draw(t, "reads")
 		s.Cloning.Wait = SameWaits(time.Duration(rapid.IntRange(0, 3000).Draw(t, "ω")) * time.Millisecond)
-		s.Cloning.Learn = rapid.Bool().Draw(t, "learn")
+		s.Cloning.Learn = Learning(rapid.IntRange(0, 2).Draw(t, "learn"))
+		s.Cloning.ByFlows = rapid.Bool().Draw(t, "flows")
 		c := policytest.TaskClusters().Draw(t, "cluster")
 		// Kills need a smaller job after larger ones, and a budget for some of them.
 		if rule == clone.Preemption || rapid.Bool().Draw(t, "small jobs") {
@@ -118,7 +119,7 @@ func testBudget(t *testing.T, rule clone.Admission) {
 			v, a := c.View(s.Needs()), policies.Assignment{}
 			s.Assign(v, &a)
 			plain := s
-			plain.Cloning.Straggle, plain.Cloning.Learn = 0, false
+			plain.Cloning.Straggle, plain.Cloning.Learn = 0, GivenEstimates
 			u, b, without := c.View(s.Needs()), policies.Assignment{}, policies.Assignment{}
 			u.Memory = nil
 			plain.Assign(u, &b)

@@ -33,9 +33,40 @@ const (
 	fetchesAtOnce = 5
 )
 
-// waitHead is the number of elements of what learnWait remembers: for each class of jobs the time of the newest estimate plus
-// 1 ns, 0 for none, and ω.
-const waitHead = 2 * jobs.SizeClasses
+// The elements of what is learned: for each class of jobs the time of the newest estimate of ω plus 1 ns, 0 for none, and ω; then of
+// PeriodicEstimates the number of the period plus 1, 0 for none, the attempts that were judged and that straggled up to its start, and the bits of p.
+const (
+	periodNow = 2*jobs.SizeClasses + iota
+	periodJudged
+	periodStraggled
+	periodStraggle
+	learnHead
+)
+
+// enoughJudged is the number of judged attempts below which a period has no estimate of p. It is ours.
+const enoughJudged = 100
+
+// period returns the number of the period of a time, plus 1.
+func (p Cloning) period(at time.Duration) int64 { return int64(at/max(p.LearnEvery, 1)) + 1 }
+
+// endPeriod estimates p at the first decision after the end of a period.
+func (x *cloning) endPeriod() {
+	h, now := x.d.v.History, x.period(x.d.v.Now)
+	if x.Learn != PeriodicEstimates || h == nil || x.waits[periodNow] == now {
+		return
+	}
+	judged, straggled := int64(h.Judged)-x.waits[periodJudged], int64(h.Straggled)-x.waits[periodStraggled]
+	p := x.Cloning.straggle(h, x.waits)
+	switch {
+	case x.waits[periodNow] == 0:
+	case judged < enoughJudged:
+		return
+	default:
+		p = float64(straggled) / float64(judged)
+	}
+	x.waits[periodNow], x.waits[periodJudged], x.waits[periodStraggled] = now, int64(h.Judged), int64(h.Straggled)
+	x.waits[periodStraggle] = int64(math.Float64bits(p))
+}
 
 // Keep returns how long other copies of a task may continue: ω, if later stages of the job are cloned or not decided
 // yet; else they are of no use.
@@ -82,16 +113,17 @@ func (s Scheduler) clones(v *policies.TaskView) (waits, copies []int64) {
 
 // Estimates returns those that Dolly has learned.
 func (s Scheduler) Estimates(v *policies.TaskView) (e policies.Estimates, ok bool) {
-	if !s.Cloning.On || !s.Cloning.Learn || v.History == nil {
+	if !s.Cloning.On || s.Cloning.Learn == GivenEstimates || v.History == nil {
 		return e, false
 	}
-	e.Straggle = s.Cloning.straggle(v.History)
 	waits, _ := s.clones(v)
 	if waits == nil {
-		waits = make([]int64, waitHead)
+		waits = make([]int64, learnHead)
 	}
+	e.Straggle = s.Cloning.straggle(v.History, waits)
 	for class := range e.Copies {
-		alone, shared := fetchRates(&v.History.Copies[class])
+		h := &v.History.Copies[class]
+		alone, shared := fetchRate(h.Alone), fetchRate(h.Shared)
 		e.Copies[class] = policies.CopyEstimates{Alone: bitsPerSecond(alone), Shared: bitsPerSecond(shared), Wait: s.Cloning.wait(waits, class)}
 	}
 	return e, true
@@ -99,15 +131,49 @@ func (s Scheduler) Estimates(v *policies.TaskView) (e policies.Estimates, ok boo
 
 func bitsPerSecond(bytes float64) units.Rate { return units.Rate(math.Round(8 * bytes)) }
 
-// fetchRates returns the mean rates of fetches alone, and of those with others, in bytes per second; 0 for too few of them.
-func fetchRates(h *policies.CopyHistory) (alone, shared float64) {
-	rate := func(f policies.Fetched) float64 {
-		if f.Count < enough || f.Busy <= 0 {
-			return 0
-		}
-		return float64(f.Size) / f.Busy.Seconds()
+// fetchRate returns the mean rate of fetches in bytes per second; 0 for too few of them.
+func fetchRate(f policies.Fetched) float64 {
+	if f.Count < enough || f.Busy <= 0 {
+		return 0
 	}
-	return rate(h.Alone), rate(h.Shared)
+	return float64(f.Size) / f.Busy.Seconds()
+}
+
+// fetchRates returns the rates that the fetches of a stage will have alone, and with others; 0 if they are not known. ByFlows has them
+// for the number of flows on their links, or for the nearest number that was observed, of equally near ones the smaller.
+func (x *cloning) fetchRates(h *policies.CopyHistory, st, before *policies.StageState) (alone, shared float64) {
+	alone, shared = fetchRate(h.Alone), fetchRate(h.Shared)
+	if !x.ByFlows {
+		return alone, shared
+	}
+	level := policies.FlowLevel(x.flows(st, before))
+	near := func(get func(level int) policies.Fetched, all float64) float64 {
+		for off := range policies.FlowLevels {
+			for _, l := range []int{level - off, level + off} {
+				if l < 0 || l >= policies.FlowLevels {
+					continue
+				}
+				if rate := fetchRate(get(l)); rate > 0 {
+					return rate
+				}
+			}
+		}
+		return all
+	}
+	return near(func(l int) policies.Fetched { return h.ByFlows[l].Alone }, alone), near(func(l int) policies.Fetched { return h.ByFlows[l].Shared }, shared)
+}
+
+// flows returns the number of flows on the busier of the two links of a fetch of a stage: those of a task at the same time, or one
+// for each task that fetches an output of the stage before; and the mean of the other fetches of a host.
+func (x *cloning) flows(st, before *policies.StageState) int {
+	readers := (st.Outputs*st.Tasks + before.Tasks - 1) / max(before.Tasks, 1)
+	hosts := 0
+	for h := range x.d.v.Slots {
+		if !x.d.v.Slots[h].Lost {
+			hosts++
+		}
+	}
+	return max(min(st.Outputs, fetchesAtOnce), readers) + x.d.v.History.Fetches/max(hosts, 1)
 }
 
 // tasksOf returns the number of tasks of a job.
@@ -145,24 +211,32 @@ func (s Scheduler) Source(c *policies.CopyChoice) int {
 	}
 }
 
+// recent reports whether an estimate of ω at a time is still used.
+func (x *cloning) recent(at time.Duration) bool {
+	if x.Learn == PeriodicEstimates {
+		return x.period(at) == x.period(x.d.v.Now)
+	}
+	return x.d.v.Now <= at+x.LearnEvery
+}
+
 // learnWait estimates ω for the class of a job, when the copies of a stage that fetches are decided, from what was observed of
 // the class. It needs the time of tasks of the stage before.
 func (x *cloning) learnWait(job, stage, copies int) {
 	j := &x.d.v.Jobs[job]
 	class := jobs.SizeClass(tasksOf(j))
 	at := x.waits[2*class : 2*class+2]
-	if stage == 0 || x.d.v.History == nil || at[0] > 0 && x.d.v.Now < time.Duration(at[0])+x.LearnEvery {
+	if stage == 0 || x.d.v.History == nil || at[0] > 0 && x.recent(time.Duration(at[0]-1)) {
 		return
 	}
 	h, before := &x.d.v.History.Copies[class], &j.Stages[stage-1]
 	fetches := h.Alone.Count + h.Shared.Count
-	alone, shared := fetchRates(h)
+	alone, shared := x.fetchRates(h, &j.Stages[stage], before)
 	if len(h.Lags) < enough || len(h.Computing) < enough || alone == 0 || len(before.Durations) == 0 {
 		return
 	}
 	size := float64(h.Alone.Size+h.Shared.Size) / float64(fetches) // mean of a fetch
 	c := clone.Copying{Read: time.Duration(size / alone * float64(time.Second)), Shared: 0.5, Lags: h.Lags, Computing: h.Computing, Copies: copies,
-		Outputs: math.Ceil(float64(before.Tasks) / fetchesAtOnce)}
+		Outputs: math.Ceil(float64(j.Stages[stage].Outputs) / fetchesAtOnce)}
 	if shared > 0 {
 		c.Shared = min(max(shared/alone, 0.01), 1)
 	}

@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -142,13 +143,13 @@ func TestLearnedWait(t *testing.T) {
 		return s.Keep(&w.TaskView, &w.Jobs[0], 0)
 	}
 	w, s := keeping(t, DelayedCopy, 2)
-	s.Cloning.Learn = true
+	s.Cloning.Learn = LearnedEstimates
 	w.History = history(19, 500*time.Millisecond)
 	if got := reduce(w, s, 1); got != 7*time.Second {
 		t.Errorf("ω %v of 19 samples, want the given 7 s", got)
 	}
 	w, s = keeping(t, DelayedCopy, 2)
-	s.Cloning.Learn = true
+	s.Cloning.Learn = LearnedEstimates
 	w.History = history(20, 500*time.Millisecond)
 	if got := reduce(w, s, time.Second); got != 500*time.Millisecond {
 		t.Errorf("ω %v, want 0.5 s, a step of the grid up to 6 s", got)
@@ -167,8 +168,104 @@ func TestLearnedWait(t *testing.T) {
 		t.Errorf("ω %v after 9 s, want the one before", got)
 	}
 	w.Jobs[0].Stages[1] = reduceStage(2, 0)
+	w.Jobs[0].Stages[1].Outputs = 4
 	if got := again(12 * time.Second); got != 200*time.Millisecond {
 		t.Errorf("ω %v after 11 s, want 0.2 s", got)
+	}
+}
+
+// With ByFlows, the rates are those of fetches with as many flows as the stage will have. For α = 0.5 and no second copy, the
+// best ω is the time of a read: 2 s on an idle link, and 4 s for two flows, each of which gets half of it.
+func TestWaitByFlows(t *testing.T) {
+	one, two := policies.FlowLevel(1), policies.FlowLevel(2)
+	for _, tt := range []struct {
+		name     string
+		byFlows  bool
+		levels   []int // with fetches
+		tasks    int   // of two maps
+		underWay int   // fetches of each host
+		want     time.Duration
+	}{
+		{"all", false, []int{one, two}, 1, 0, 3 * time.Second},
+		{"one map each", true, []int{one, two}, 2, 0, 2 * time.Second},
+		{"two readers of an output", true, []int{one, two}, 4, 0, 4 * time.Second},
+		{"another flow of each host", true, []int{one, two}, 2, 1, 4 * time.Second},
+		{"nearest number of flows", true, []int{one}, 4, 0, 2 * time.Second},
+		{"no flows observed", true, nil, 2, 0, 3 * time.Second},
+	} {
+		s := dolly()
+		s.Cloning.Budget, s.Cloning.Utilization, s.Cloning.Reads, s.Cloning.Wait = 0.9, 1, DelayedCopy, SameWaits(7*time.Second)
+		s.Cloning.Learn, s.Cloning.ByFlows = LearnedEstimates, tt.byFlows
+		w := newWorld(t, 3, [jobs.TaskKinds]int{4, 4})
+		h := &policies.History{Fetches: tt.underWay * len(w.Slots)}
+		c := &h.Copies[0]
+		c.Lags = slices.Repeat([]time.Duration{-1}, enough)
+		c.Computing = slices.Repeat([]time.Duration{10 * time.Second, 80 * time.Second}, enough)
+		read := func(level int, took time.Duration) {
+			for range enough {
+				c.Alone.Add(100, took)
+				c.Shared.Add(100, 2*took)
+				if slices.Contains(tt.levels, level) {
+					c.ByFlows[level].Alone.Add(100, took)
+					c.ByFlows[level].Shared.Add(100, 2*took)
+				}
+			}
+		}
+		read(one, 2*time.Second)
+		read(two, 4*time.Second)
+		w.History = h
+		w.add("a", mapStage(0, 2), reduceStage(0, tt.tasks))
+		w.Jobs[0].Stages[1].Outputs = 1
+		w.Slots[0].Used[jobs.Reduce] = 4
+		w.beat(s, 0, 0)
+		w.Jobs[0].Stages[0].Durations = []time.Duration{2 * time.Second, 2 * time.Second}
+		w.Slots[0].Used = [2]int{4, 0}
+		w.beat(s, 1, 0)
+		if got := s.Keep(&w.TaskView, &w.Jobs[0], 0); got != tt.want {
+			t.Errorf("%s: ω %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// By the hour, p is the share of the attempts judged in the last hour that straggled; an hour with few of them counts with the
+// next one.
+func TestHourlyEstimates(t *testing.T) {
+	s := dolly()
+	s.Cloning.Learn, s.Cloning.LearnEvery = PeriodicEstimates, time.Hour
+	w := newWorld(t, 2, [jobs.TaskKinds]int{4, 1})
+	w.History = &policies.History{}
+	w.add("a", mapStage(0, 2))
+	for _, tt := range []struct {
+		at                time.Duration
+		judged, straggled int // since the start
+		want              float64
+	}{
+		{0, 0, 0, 0.1},
+		{50 * time.Minute, 200, 60, 0.1},
+		{time.Hour, 400, 80, 0.2},
+		{119 * time.Minute, 500, 80, 0.2},
+		{2 * time.Hour, 500, 90, 0.1},
+		{3 * time.Hour, 599, 189, 0.1}, // 99 attempts are too few
+		{4 * time.Hour, 700, 150, 0.3},
+	} {
+		w.History.Judged, w.History.Straggled = tt.judged, tt.straggled
+		w.beat(s, tt.at, 0)
+		if e, ok := s.Estimates(&w.TaskView); !ok || math.Abs(e.Straggle-tt.want) > 1e-12 {
+			t.Errorf("after %v: p %v, want %v", tt.at, e.Straggle, tt.want)
+		}
+	}
+}
+
+// By the hour, ω has one estimate in each hour.
+func TestHourlyWait(t *testing.T) {
+	w, s := keeping(t, DelayedCopy, 2)
+	s.Cloning.Learn, s.Cloning.LearnEvery = PeriodicEstimates, time.Hour
+	x := Cloning{Learn: s.Cloning.Learn, LearnEvery: s.Cloning.LearnEvery}
+	c := &cloning{Cloning: x, d: &decision{v: &w.TaskView}}
+	for at, want := range map[time.Duration]bool{59 * time.Minute: true, time.Hour: false, 61 * time.Minute: false} {
+		if w.Now = at; c.recent(10*time.Minute) != want {
+			t.Errorf("ω of minute 10 is recent after %v: %v, want %v", at, !want, want)
+		}
 	}
 }
 
@@ -178,7 +275,7 @@ func TestEstimates(t *testing.T) {
 	if _, ok := s.Estimates(&w.TaskView); ok {
 		t.Error("estimates although nothing is learned")
 	}
-	s.Cloning.Learn = true
+	s.Cloning.Learn = LearnedEstimates
 	w.History = &policies.History{Judged: 100, Straggled: 30}
 	for class, n := range []int{20, 19} {
 		w.History.Copies[class] = policies.CopyHistory{Lags: slices.Repeat([]time.Duration{500 * time.Millisecond}, n), Computing: slices.Repeat([]time.Duration{10 * time.Second}, n),
@@ -205,7 +302,7 @@ func TestEstimates(t *testing.T) {
 func TestLearnedStragglers(t *testing.T) {
 	for _, tt := range []struct{ straggled, judged, want int }{{0, 0, 2}, {0, 900, 1}, {300, 900, 4}} {
 		s := dolly()
-		s.Cloning.Learn, s.Cloning.Budget, s.Cloning.Utilization = true, 1, 1
+		s.Cloning.Learn, s.Cloning.Budget, s.Cloning.Utilization = LearnedEstimates, 1, 1
 		w := newWorld(t, 2, [jobs.TaskKinds]int{4, 1})
 		w.History = &policies.History{Straggled: tt.straggled, Judged: tt.judged}
 		w.add("a", mapStage(0, 2))

@@ -59,7 +59,7 @@ func contenders() map[string]Scheduler {
 			s.Speculation.By, s.Speculation.After, s.Speculation.Cap, s.Speculation.TaskPercentile, s.Speculation.HostPercentile = ByLATE, 0, 1, 1, 0
 		}),
 		"fifo, dolly, preemption, exclusive": {Order: FIFO{}, Cloning: Cloning{On: true, Admission: clone.Preemption, Reads: ExclusiveCopy, Dolly: clone.Dolly{Straggle: 0.2, Risk: 0.05, Budget: 0.4, Utilization: 1}}},
-		"fair, kill, dolly, preemption, delay": {Order: Fair{Starvation: short}, Cloning: Cloning{On: true, Admission: clone.Preemption, Reads: DelayedCopy, Wait: SameWaits(time.Second), Learn: true, Dolly: clone.Dolly{Straggle: 0.2, Risk: 0.05, Budget: 0.5, Utilization: 1}},
+		"fair, kill, dolly, preemption, delay": {Order: Fair{Starvation: short}, Cloning: Cloning{On: true, Admission: clone.Preemption, Reads: DelayedCopy, Wait: SameWaits(time.Second), Learn: PeriodicEstimates, LearnEvery: 10 * time.Second, ByFlows: true, Dolly: clone.Dolly{Straggle: 0.2, Risk: 0.05, Budget: 0.5, Utilization: 1}},
 			Speculation: Speculation{By: ByMantri, Mantri: clone.Mantri{Interval: 200 * time.Millisecond, Copies: 1, Restarts: 2, Gain: 1}}, Blacklist: clone.Blacklist{Above: 0.1, Window: time.Second}},
 		"drf, dolly, partial, delay, mantri": {Order: DRF{}, Cloning: Cloning{On: true, Admission: clone.Partial, Reads: DelayedCopy, Wait: SameWaits(2 * time.Second), Dolly: clone.Dolly{Straggle: 0.1, Risk: 0.05, Budget: 0.3, Utilization: 1}},
 			Speculation: Speculation{By: ByMantri, Mantri: clone.Mantri{Copies: 2, Restarts: 3, Risk: 0.25, Gain: 0.1}}},
@@ -105,6 +105,11 @@ func newWorld(t testing.TB, leaves int, slots [jobs.TaskKinds]int) *world {
 
 // add adds a job with stages and returns it. The pointer is valid until the next job.
 func (w *world) add(user string, stages ...policies.StageState) *policies.TaskJob {
+	for s := range stages {
+		if s > 0 && stages[s].Kind == jobs.Reduce {
+			stages[s].Outputs = stages[s-1].Tasks
+		}
+	}
 	w.Jobs = append(w.Jobs, policies.TaskJob{ID: jobs.JobID(len(w.Jobs) + 1), User: user, Submit: time.Duration(len(w.Jobs)), Stages: stages})
 	return &w.Jobs[len(w.Jobs)-1]
 }

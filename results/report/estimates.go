@@ -33,6 +33,8 @@ type EstimateSummary struct {
 	// Last is the last estimate, and Realized what was realized, averages of the repeats: the rates of metrics.Copies, and for
 	// straggle the share of metrics.Straggling. A wait is not realized.
 	Last     float64  `json:"last"`
+	Least    float64  `json:"least"` // over time, averages of the repeats
+	Most     float64  `json:"most"`
 	Realized *float64 `json:"realized,omitempty"`
 	// Error is the relative error of the estimates, as an absolute value: an average over the time from the first estimate to
 	// the last task, and over the repeats.
@@ -73,6 +75,22 @@ func quantities() []quantity {
 	return all
 }
 
+// bounds returns the smallest and the largest estimate over time, of rates and waits once there are fetches to learn them from.
+func bounds(of []EstimateSample, q quantity) (low, high float64) {
+	low = math.Inf(1)
+	for _, s := range of {
+		x := q.get(s)
+		known := x > 0
+		if q.real == nil { // no wait is learned without rates
+			known = s.Copies[q.class].Alone > 0
+		}
+		if known {
+			low, high = min(low, x), max(high, x)
+		}
+	}
+	return low, high
+}
+
 // meanError returns the relative error of estimates, averaged over the time from the first one to end; false without any.
 func meanError(of []EstimateSample, get func(EstimateSample) float64, is float64, end time.Duration) (float64, bool) {
 	sum, over := 0., 0.
@@ -107,13 +125,14 @@ func (a Arm) estimates() (out []EstimateSummary) {
 	}
 	mean := func(list []float64) float64 { return metrics.Round6(metrics.OverRepeats(list).Value) }
 	for _, q := range quantities() {
-		var last, shown, errs []float64
+		var last, least, most, shown, errs []float64
 		for _, r := range list {
 			newest := r.estimates[len(r.estimates)-1]
 			x := q.get(newest)
+			low, high := bounds(r.estimates, q)
 			if q.real == nil {
 				if newest.Copies[q.class].Alone > 0 { // no wait is learned without rates
-					last = append(last, x)
+					last, least, most = append(last, x), append(least, low), append(most, high)
 				}
 				continue
 			}
@@ -123,12 +142,13 @@ func (a Arm) estimates() (out []EstimateSummary) {
 			}
 			if err, ok := meanError(r.estimates, q.get, is, r.end); ok && x > 0 {
 				last, shown, errs = append(last, x), append(shown, is), append(errs, err)
+				least, most = append(least, low), append(most, high)
 			}
 		}
 		if len(last) == 0 {
 			continue
 		}
-		s := EstimateSummary{Of: q.of, Last: mean(last)}
+		s := EstimateSummary{Of: q.of, Last: mean(last), Least: mean(least), Most: mean(most)}
 		if q.class >= 0 {
 			size := sizeRange(q.class)
 			s.SizeRange = &size
@@ -144,17 +164,17 @@ func (a Arm) estimates() (out []EstimateSummary) {
 
 // estimateTables returns the table of estimates; none without any.
 func (r *Report) estimateTables() []table {
-	t := table{title: "Estimates of the task scheduler", head: []string{"arm", "of", "job size", "last", "realized", "error"}, cols: []tables.Column{tables.Names(), {Left: true}, {Left: true}}}
+	t := table{title: "Estimates of the task scheduler", head: []string{"arm", "of", "job size", "last", "range", "realized", "error"}, cols: []tables.Column{tables.Names(), {Left: true}, {Left: true}}}
 	for i := range r.Summary.Arms {
 		a := &r.Summary.Arms[i]
 		for _, e := range a.Estimates {
 			name, show := estimateNames[e.Of].name, estimateNames[e.Of].show
-			row := []string{a.Name, name, "all", show(e.Last), none, none}
+			row := []string{a.Name, name, "all", show(e.Last), show(e.Least) + " – " + show(e.Most), none, none}
 			if e.SizeRange != nil {
 				row[2] = jobs.SizeName(jobs.SizeClass(e.LeastTasks))
 			}
 			if e.Realized != nil {
-				row[4], row[5] = show(*e.Realized), units.Percent(*e.Error, 1)
+				row[5], row[6] = show(*e.Realized), units.Percent(*e.Error, 1)
 			}
 			t.rows = append(t.rows, row)
 		}
@@ -181,5 +201,5 @@ func (r *Report) estimateDefinitions() []string {
 	if !slices.ContainsFunc(r.Summary.Arms, func(a ArmSummary) bool { return len(a.Estimates) > 0 }) {
 		return nil
 	}
-	return []string{"Estimates of the task scheduler: p, the share of attempts that progress at less than half the median rate of their stage; B and αB, the payload rates of fetches of cloned tasks alone, and of those that share a copy; ω, the wait for a copy that no other attempt fetches. last: the estimate at the end. realized: what all attempts and transfers of the repeat show. error: the absolute value of the relative error, averaged over the time from the first estimate to the last task. All are averages of the repeats."}
+	return []string{"Estimates of the task scheduler: p, the share of attempts that progress at less than half the median rate of their stage; B and αB, the payload rates of fetches of cloned tasks alone, and of those that share a copy; ω, the wait for a copy that no other attempt fetches. last: the estimate at the end. range: the smallest and the largest estimate over time. realized: what all attempts and transfers of the repeat show. error: the absolute value of the relative error, averaged over the time from the first estimate to the last task. All are averages of the repeats."}
 }

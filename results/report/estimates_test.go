@@ -58,7 +58,10 @@ func TestEstimateSummary(t *testing.T) {
 	for k := range arm.Repeats {
 		var s EstimateSample
 		s.Straggle, s.Copies[class] = 0.12, CopyEstimates{Alone: 2000, Shared: 500, Wait: time.Duration(2+k) * time.Second}
-		arm.Repeats[k] = Repeat{Slots: arm.Repeats[k].Slots, Coordinator: &Coordinator{Estimates: []EstimateSample{s}}, Records: flows.Records{
+		given, first := EstimateSample{}, s // the given ω is no estimate
+		given.Copies[class].Wait, first.Copies[class].Wait = 9*time.Second, time.Second
+		first.At, s.At = time.Second, 2*time.Second
+		arm.Repeats[k] = Repeat{Slots: arm.Repeats[k].Slots, Coordinator: &Coordinator{Estimates: []EstimateSample{given, first, s}}, Records: flows.Records{
 			Jobs:     []flows.JobRecord{{Job: 1, Tasks: 20, End: 10 * time.Second}},
 			Attempts: attempts,
 			Flows:    []flows.FlowRecord{fetch(1, 0, 0, 100, time.Second), fetch(2, 1, 0, 100, 2*time.Second), fetch(3, 2, 1, 200, time.Second)}}}
@@ -81,6 +84,8 @@ func TestEstimateSummary(t *testing.T) {
 			t.Errorf("%s: %+v, want %v", e.Of, e, w)
 		case e.Realized != nil && (!near(*e.Realized, w[1]) || !near(*e.Error, w[2])):
 			t.Errorf("%s: realized %v with an error of %v, want %v", e.Of, *e.Realized, *e.Error, w)
+		case e.Of == "wait_us" && (!near(e.Least, 1e6) || !near(e.Most, 2.5e6)):
+			t.Errorf("ω from %v to %v µs, want 1 to 2.5 s", e.Least, e.Most)
 		case (e.SizeRange == nil) != (e.Of == "straggle") || e.SizeRange != nil && jobs.SizeClass(e.LeastTasks) != class:
 			t.Errorf("%s: of jobs %+v, want class %d", e.Of, e.SizeRange, class)
 		}

@@ -308,6 +308,9 @@ func TestPatterns(t *testing.T) {
 				}
 			}
 		}
+		if most := tt.p.Most(tt.m, tt.n); most != len(got[0]) {
+			t.Errorf("%v, %d from %d: at most %d each, want %d", tt.p, tt.n, tt.m, most, len(got[0]))
+		}
 		if fmt.Sprint(got) != tt.want {
 			t.Errorf("%v, %d from %d: %v, want %v", tt.p, tt.n, tt.m, got, tt.want)
 		}

@@ -90,6 +90,14 @@ func (p Pattern) String() string { return Patterns()[p] }
 // Fetches reports whether task to of n fetches from task from of the m tasks of an earlier stage.
 func (p Pattern) Fetches(from, m, to, n int) bool { return p == AllToAll || from*n/m == to }
 
+// Most returns the number of tasks of m, the most of all, from which one of n tasks fetches.
+func (p Pattern) Most(m, n int) int {
+	if p == AllToAll {
+		return m
+	}
+	return (m + n - 1) / n
+}
+
 // fits returns an error unless n tasks can fetch from m by the pattern.
 func (p Pattern) fits(m, n int) error {
 	switch {

@@ -10,6 +10,7 @@ import (
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
+	"testbed/workloads/jobs"
 )
 
 // source is a host from which tasks of a stage fetch.
@@ -71,6 +72,7 @@ type fetch struct {
 	size    units.Bytes
 	start   time.Duration
 	shared  bool // another attempt of the task has fetched one of these copies meanwhile
+	flows   int  // on the busier of its two links when it began
 }
 
 // beginFetching makes a new attempt fetch what is available.
@@ -80,6 +82,9 @@ func (t *Tracker) beginFetching(a *attempt) {
 	a.missing = st.outputs
 	a.got = make([]uint64, (st.outputs+63)/64)
 	for from, up := range st.From {
+		if st.Pattern == jobs.AllToAll {
+			break
+		}
 		for i := range st.job.stages[up].tasks {
 			if !st.reads(from, int32(i), a.i) {
 				a.receive(output{int32(from), int32(i), 0})
@@ -242,13 +247,20 @@ func (t *Tracker) startFetch(a *attempt, s int32) {
 	p.state = flying
 	a.flights = append(a.flights, f)
 	f.share()
+	to, up := &t.hosts[a.Host], &t.hosts[src.host]
+	to.fetching, up.serving = to.fetching+1, up.serving+1
+	f.flows = max(to.fetching, up.serving)
 	t.fetch[f.id] = f
+	t.history.Fetches = len(t.fetch)
 	t.command(cmd)
 }
 
 // land removes a fetch that is no longer in flight.
 func (t *Tracker) land(f *fetch) {
 	delete(t.fetch, f.id)
+	t.history.Fetches = len(t.fetch)
+	t.hosts[f.a.Host].fetching--
+	t.hosts[f.a.st.sources[f.source].host].serving--
 	f.a.flights = remove(f.a.flights, f)
 	f.a.sources[f.source].state = idle
 }

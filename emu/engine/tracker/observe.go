@@ -137,11 +137,13 @@ func (t *Tracker) observeFetch(f *fetch) {
 		return
 	}
 	h := t.copyHistory(f.a.job())
-	to := &h.Alone
+	level := &h.ByFlows[policies.FlowLevel(f.flows)]
+	to, of := &h.Alone, &level.Alone
 	if f.shared {
-		to = &h.Shared
+		to, of = &h.Shared, &level.Shared
 	}
-	to.Count, to.Size, to.Busy = to.Count+1, to.Size+f.size, to.Busy+t.now-f.start
+	to.Add(f.size, t.now-f.start)
+	of.Add(f.size, t.now-f.start)
 }
 
 // share marks a fetch, and those of other attempts of its task that fetch the same copies at the same time.

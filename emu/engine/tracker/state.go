@@ -211,6 +211,7 @@ func (t *Tracker) newStage(j *job, s int, state *policies.StageState) *stage {
 		st.need = append(st.need, t.slowstart(len(up.tasks)))
 		st.base = append(st.base, st.outputs)
 		st.outputs += len(up.tasks)
+		state.Outputs += spec.Pattern.Most(len(up.tasks), len(st.tasks))
 		st.chained = st.chained || up.Kind == st.Kind || up.fetches()
 		for _, up := range append(slices.Clone(up.above), up) {
 			if !slices.Contains(st.above, up) {

@@ -101,6 +101,8 @@ type host struct {
 	queue     [jobs.TaskKinds][]*attempt // attempts that wait until they may compute
 	stored    units.Bytes                // outputs for later stages, stored or of running attempts
 	near      place
+	fetching  int // fetches under way to it
+	serving   int // fetches under way from it
 }
 
 // New checks the configuration and returns a tracker in its initial state.
