@@ -154,6 +154,8 @@ type TaskView struct {
 	// Profiles is what the ended maps have consumed whose input has a place, by TaskJob.Profile
 	// and for all jobs so far, also those that have ended. Jobs without a profile are left out.
 	Profiles map[string]Consumption
+	// EndedProfiles is the same for the jobs that have completed.
+	EndedProfiles map[string]Consumption
 	// Memory is the value that the previous decision stored in Assignment.Memory; empty in
 	// the first.
 	Memory []int64

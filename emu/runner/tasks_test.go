@@ -12,6 +12,7 @@ import (
 	"testbed/results/flows"
 	"testbed/results/rundir"
 	"testbed/results/schema"
+	"testbed/topo/units"
 	"testbed/workloads"
 )
 
@@ -61,6 +62,18 @@ func TestSimulateJobsOnly(t *testing.T) {
 	a, b := read(all.Dir), read(only.Dir)
 	if len(a.Flows) < 100 || len(b.Flows) != 0 {
 		t.Errorf("%d flows, %d without records of transfers of tasks: want 100 or more, and none", len(a.Flows), len(b.Flows))
+	}
+	var crossed, sum units.Bytes
+	for _, f := range a.Flows {
+		if f.Job != nil && strings.Split(f.Src, "-")[0] != strings.Split(f.Dst, "-")[0] {
+			crossed += f.Size
+		}
+	}
+	for _, j := range a.Jobs {
+		sum += *j.CrossRack
+	}
+	if crossed == 0 || sum != crossed {
+		t.Errorf("flows of tasks carry %d bytes between racks, jobs state %d", crossed, sum)
 	}
 	if d := cmp.Diff(a.Jobs, b.Jobs) + cmp.Diff(a.Attempts, b.Attempts) + cmp.Diff(a.Coflows, b.Coflows) + cmp.Diff(a.Blocks, b.Blocks); d != "" {
 		t.Errorf("jobs, attempts, coflows and blocks (-all +jobs only):\n%s", d)

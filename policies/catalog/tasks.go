@@ -146,7 +146,7 @@ func shufflings() []Param {
 		{Name: "netsat_interval", Type: Duration, Default: s.Interval, Max: int64(maxInterval), Doc: "time over which the load is measured, at least a heartbeat"},
 		{Name: "netsat", Type: Choice, Default: netsats()[0], Choices: netsats(), Doc: "links that count for a host: those of its rack, in either direction; those of any rack, in either direction; or those of its rack, in both directions at once"},
 		{Name: "netsat_load", Type: Choice, Default: "reported", Choices: []string{"reported", "actual"}, Doc: "load of the links: what racks reported since the last interval, or the actual load at that moment, which no master knows"},
-		{Name: "ratios", Type: Choice, Default: ratios()[0], Choices: ratios(), Doc: "shuffle input ratios: learned online from ended maps of the profile; given, the class of the job is known at submission and has a typical ratio; or perfect, which no master knows"},
+		{Name: "ratios", Type: Choice, Default: ratios()[0], Choices: ratios(), Doc: "shuffle input ratios: online, learned from ended maps of the profile; completed, learned when a job of the profile completes; given, the class of the job is known at submission and has a typical ratio; or perfect, which no master knows"},
 		{Name: "strict", Type: Bool, Default: s.Strict, Doc: "launch tasks only on racks that samp and sarp prefer; slots can stay idle, so that this shows what placement alone saves"},
 	}
 }
@@ -155,7 +155,7 @@ func shufflings() []Param {
 func netsats() []string { return []string{"rack", "any", "both"} }
 
 // ratios returns the names of tasks.Knowledge, by value.
-func ratios() []string { return []string{"online", "given", "perfect"} }
+func ratios() []string { return []string{"online", "completed", "given", "perfect"} }
 
 func shufflingOf(v Values) tasks.Shuffling {
 	rule := slices.Index(samps(), v.choice("samp"))

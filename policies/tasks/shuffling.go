@@ -44,6 +44,7 @@ type Knowledge uint8
 // What is known.
 const (
 	Learned Knowledge = iota // the ratio of ended maps of the job's profile
+	AtEnd                    // the ratio of jobs of the profile that have completed
 	Given                    // the class of the job, stated at submission, which has a typical ratio
 	Perfect                  // the ratio of the job, which no master knows
 )
@@ -187,10 +188,14 @@ func (x *shuffling) ratio(j *policies.TaskJob) float64 {
 			return j.Shuffle.Ratio
 		case Given:
 			return shuffle.ClassOf(j.Shuffle.Ratio).SIR()
-		case Learned:
+		case Learned, AtEnd:
 		}
 	}
-	if c := x.d.v.Profiles[j.Profile]; c.Input > 0 {
+	profiles := x.d.v.Profiles
+	if x.Ratios == AtEnd {
+		profiles = x.d.v.EndedProfiles
+	}
+	if c := profiles[j.Profile]; c.Input > 0 {
 		return float64(c.Output) / float64(c.Input)
 	}
 	return shuffle.UnknownSIR

@@ -226,7 +226,7 @@ func TestKnowledge(t *testing.T) {
 	j := w.shuffled("ann", 0.9, make([]units.Bytes, 4), mapStage(0, 4))
 	j.Profile = "sort"
 	ratio := func(k Knowledge, profiles map[string]policies.Consumption) float64 {
-		w.Profiles = profiles
+		w.Profiles, w.EndedProfiles = profiles, map[string]policies.Consumption{"sort": {Input: 4, Output: 1}}
 		x := shuffling{Shuffling: Shuffling{Ratios: k}, d: &decision{v: &w.TaskView}}
 		return x.ratio(j)
 	}
@@ -235,7 +235,7 @@ func TestKnowledge(t *testing.T) {
 		of       Knowledge
 		profiles map[string]policies.Consumption
 		want     float64
-	}{{Learned, nil, 0.55}, {Learned, seen, 0.2}, {Given, seen, 1}, {Perfect, seen, 0.9}} {
+	}{{Learned, nil, 0.55}, {Learned, seen, 0.2}, {AtEnd, seen, 0.25}, {Given, seen, 1}, {Perfect, seen, 0.9}} {
 		if got := ratio(tt.of, tt.profiles); got != tt.want {
 			t.Errorf("knowledge %d with profiles %v: ratio %v, want %v", tt.of, tt.profiles, got, tt.want)
 		}

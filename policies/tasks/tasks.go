@@ -78,7 +78,7 @@ func (s Scheduler) Needs() policies.Needs {
 	fair, ok := s.Order.(Fair)
 	return policies.Needs{EveryHeartbeat: ok && fair.Kill || s.Delay.remembersTime() || s.Shuffle.NASS || s.Speculation.By != NoSpeculation || s.Cloning.On || s.Blacklist.Above > 0,
 		TaskProgress: s.Speculation.By != NoSpeculation || s.Cloning.On && (s.Cloning.Learn != GivenEstimates || s.Cloning.Admission == clone.Preemption), History: s.Cloning.On && s.Cloning.Learn != GivenEstimates || s.Blacklist.Above > 0, LinkLoad: s.Shuffle.NASS && !s.Shuffle.TrueLoad, OracleLoad: s.Shuffle.NASS && s.Shuffle.TrueLoad,
-		Shuffle: s.Shuffle.on(), OracleRatio: s.Shuffle.on() && s.Shuffle.Ratios != Learned}
+		Shuffle: s.Shuffle.on(), OracleRatio: s.Shuffle.on() && s.Shuffle.Ratios > AtEnd}
 }
 
 // The number of leading elements of TaskView.Memory that do not belong to the order.

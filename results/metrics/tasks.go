@@ -243,7 +243,7 @@ func TasksOf(r *flows.Records, slots *TaskSlots) *Tasks {
 	}
 	slices.Sort(t.Stragglers)
 	for f := range r.Transfers() {
-		t.Moved.add(f)
+		t.Moved.AddFlow(f)
 	}
 	t.Jain, t.JainTime = jain(r, jobs)
 	t.Shuffle, t.Clones, t.Straggling = ShuffleOf(r), ClonesOf(r), StragglingOf(r.Attempts)
@@ -327,7 +327,8 @@ func (b *TaskBytes) Add(o TaskBytes) {
 	b.Fetched, b.FetchedCrossRack = b.Fetched+o.Fetched, b.FetchedCrossRack+o.FetchedCrossRack
 }
 
-func (b *TaskBytes) add(f *flows.FlowRecord) {
+// AddFlow adds the payload of a flow of a task. What stays on its host is no traffic.
+func (b *TaskBytes) AddFlow(f *flows.FlowRecord) {
 	if f.Task == nil || f.Src == f.Dst {
 		return
 	}

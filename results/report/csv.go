@@ -172,12 +172,22 @@ func (r *Report) JobsCSV(w io.Writer) error {
 		for _, of := range metrics.ByJob(rep.Records.Attempts) {
 			attempts[of[0].Job] = of
 		}
+		moved := map[workloads.JobID]metrics.TaskBytes{}
+		for f := range rep.Records.Transfers() {
+			if f.Task != nil {
+				b := moved[f.Task.Job]
+				b.AddFlow(f)
+				moved[f.Task.Job] = b
+			}
+		}
 		for i := range rep.Records.Jobs {
 			x := &rep.Records.Jobs[i]
 			row := schema.Job{Key: k, Job: x.Job, Bin: known(x.Bin), Coflow: x.Coflow, Blocks: x.Blocks, Size: x.Size,
 				Arrival: x.Arrival, End: x.End, JobTime: x.JobTime(), FluidJobTime: fluid[metrics.JobItem(x.Job, x.Tasks > 0)]}
 			if x.Tasks > 0 {
-				row.User, row.Profile, row.Tasks, row.Input = x.User, x.Profile, &x.Tasks, &x.Input
+				b := moved[x.Job]
+				crossed := b.ReadCrossRack + b.FetchedCrossRack
+				row.User, row.Profile, row.Tasks, row.Input, row.CrossRack = x.User, x.Profile, &x.Tasks, &x.Input, &crossed
 			}
 			if of := attempts[x.Job]; of != nil {
 				p := metrics.JobPartsOf(*x, of)

@@ -60,7 +60,7 @@ var fileColumns = map[string]string{
 	"Request": "arm repeat verdict writer job? client blocks size_bytes requested_us end_us " +
 		"request_time_us fluid_request_time_us?",
 	"Job": "arm repeat verdict job bin? coflow? blocks size_bytes arrival_us end_us job_time_us " +
-		"fluid_job_time_us? user? profile? tasks? input_bytes? waiting_us? mapping_us? " +
+		"fluid_job_time_us? user? profile? tasks? input_bytes? cross_rack_bytes? waiting_us? mapping_us? " +
 		"shuffling_us? computing_us? writing_us? lone_us? slowdown?",
 	"Attempt": "arm repeat verdict job stage task attempt kind host slot locality input_bytes " +
 		"start_us input_end_us? compute_us? computed_us? end_us time_us outcome why?",

@@ -156,6 +156,7 @@ type Job struct {
 	Profile   string         `csv:"profile" is:"null,late" doc:"kind of program, as the workload names it"`
 	Tasks     *int           `csv:"tasks" unit:"tasks" doc:"number of its tasks"`
 	Input     *units.Bytes   `csv:"input_bytes" unit:"bytes" doc:"blocks that its tasks read"`
+	CrossRack *units.Bytes   `csv:"cross_rack_bytes" unit:"bytes" doc:"payload of its reads and fetches between racks"`
 	Waiting   *time.Duration `csv:"waiting_us" unit:"µs" doc:"part of job time: none of its attempts runs"`
 	Mapping   *time.Duration `csv:"mapping_us" unit:"µs" doc:"part of job time: an attempt that reads a block has not processed it yet"`
 	Shuffling *time.Duration `csv:"shuffling_us" unit:"µs" doc:"part of job time: none of these; an attempt fetches, or has fetched everything and waits to compute"`

@@ -332,6 +332,13 @@ func (t *Tracker) endIfDone(j *job) {
 			return
 		}
 	}
+	for _, st := range j.stages {
+		if j.Profile != "" && st.Kind == jobs.Map && !st.fetches() {
+			c := t.view.EndedProfiles[j.Profile]
+			c.Add(st.state.Consumption)
+			t.view.EndedProfiles[j.Profile] = c
+		}
+	}
 	t.endJob(j, "its job is done")
 	t.command(JobDone{Job: j.ID})
 }

@@ -135,7 +135,7 @@ func New(cfg Config) (*Tracker, error) {
 		t.own.Capacity = append(t.own.Capacity, l.Rate)
 	}
 	t.view.Slots = make([]policies.SlotState, n)
-	t.view.Profiles = map[string]policies.Consumption{}
+	t.view.Profiles, t.view.EndedProfiles = map[string]policies.Consumption{}, map[string]policies.Consumption{}
 	for h := range t.view.Slots {
 		t.own.Hosts[h].LastReport = -1
 		t.view.Slots[h].Total, t.view.Slots[h].Capacity = t.limits.Running, cfg.Resources

@@ -519,6 +519,25 @@ func TestView(t *testing.T) {
 	}
 }
 
+// A profile of a completed job has all its maps, and that of a job that runs none.
+func TestEndedProfiles(t *testing.T) {
+	c := config(fabric(1, 2), fifo())
+	c.Blocks = map[workloads.BlockID][]topo.HostID{0: {0}, 1: {0}}
+	k := must(New(c))
+	j := mapReduce(1, 0, 0, 2, 0, 0)
+	j.Profile = "sort"
+	of := func(task int) jobs.AttemptID { return jobs.AttemptID{Task: jobs.TaskID{Job: 1, Index: task}} }
+	must(k.Step(0, JobSubmitted{j}, Heartbeat{Host: 0}))
+	must(k.Step(time.Second, ComputeDone{of(0)}))
+	if len(k.view.EndedProfiles) != 0 || k.view.Profiles["sort"].Input == 0 {
+		t.Errorf("ended profiles %+v of profiles %+v, want none before the end", k.view.EndedProfiles, k.view.Profiles)
+	}
+	must(k.Step(2*time.Second, ComputeDone{of(1)}))
+	if got := k.view.EndedProfiles; len(k.view.Jobs) != 0 || !maps.Equal(got, k.view.Profiles) {
+		t.Errorf("%d jobs, ended profiles %+v, want those of all maps, %+v", len(k.view.Jobs), got, k.view.Profiles)
+	}
+}
+
 type answers struct{ a policies.Assignment }
 
 func (answers) Needs() policies.Needs                                 { return policies.Needs{} }
