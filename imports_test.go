@@ -31,7 +31,7 @@ var arrows = map[string][]string{
 	"results/verdict": {},
 
 	"policies":              {},
-	"policies/coflow":       {"policies", "policies/coflow/ports"},
+	"policies/coflow":       {"policies", "policies/coflow/ports", "policies/alloc/maxmin"},
 	"policies/coflow/ports": {"policies"},
 	"policies/placement":    {"policies"},
 	"policies/alloc":        {"policies", "policies/alloc/maxmin"},

@@ -43,6 +43,7 @@ var promises = map[string]promise{
 	"ncf":         {conserves: true, busy: true, starves: true},
 	"philae":      {busy: true, fair: true, byPort: true},
 	"philae-sim":  {fair: true, byPort: true},
+	"rack-limit":  {busy: true, fair: true},
 	"saath":       {busy: true, fair: true},
 	"scf":         {conserves: true, busy: true, starves: true},
 	"sebf":        {conserves: true, busy: true, starves: true},

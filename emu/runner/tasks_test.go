@@ -225,3 +225,25 @@ func TestShuffleBarrier(t *testing.T) {
 		}
 	}
 }
+
+// Limiters of racks on a network without oversubscription do on average what oversubscribed links do.
+func TestSimulateRackLimit(t *testing.T) {
+	average := func(text string) float64 {
+		o, err := Simulate(t.Context(), loadText(t, text), Options{Out: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o.Report.Summary.Arms[0].JobTime.MeanUS
+	}
+	narrow := strings.NewReplacer(`"3:1"`, `"6:1"`, "replicas: 2", "replicas: 1",
+		"  - {kind: writers, count: 2, blocks: 2, block: 1MB, packet: 16KB, start: 1s}\n", "").Replace(taskWork) // limiters ignore writes
+	wide := strings.ReplaceAll(narrow, `"6:1"`, `"1:1"`)
+	links := average(narrow)
+	limited := average(strings.ReplaceAll(wide, "coflow: fair", "coflow: {name: rack-limit, limit: 0.166666667}"))
+	if ratio := limited / links; ratio < 0.98 || ratio > 1.02 {
+		t.Errorf("with limiters, jobs take %.3f times as long as with links of that capacity", ratio)
+	}
+	if ratio := average(wide) / links; ratio > 0.9 {
+		t.Errorf("without either, jobs take %.3f times as long: the test has no power", ratio)
+	}
+}

@@ -295,6 +295,7 @@ func TestCoflow(t *testing.T) {
 	}{
 		{"fair", nil, coflow.Fair{}},
 		{"equal-share", nil, coflow.EqualShare{}},
+		{"rack-limit", map[string]any{"limit": 0.5}, coflow.RackLimit{Share: 0.5}},
 		{"fifo", nil, coflow.Ordered{Sharing: greedy}},
 		{"fifo", map[string]any{"allocation": "madd", "backfill": "fair-share", "reallocate": "coflows"},
 			coflow.Ordered{Sharing: coflow.Sharing{Backfill: coflow.FairShare, Pace: coflow.Pace{CoflowsOnly: true}}}},

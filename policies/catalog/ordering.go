@@ -111,6 +111,15 @@ func orderings() []Entry {
 			New: func(Values) any { return coflow.Fair{} }},
 		{Name: "equal-share", Doc: "each flow gets the smaller of the equal shares of its two ports, and the rest stays idle: FAIR of the simulator CoflowSim, below max-min fairness", Holds: true,
 			New: func(Values) any { return coflow.EqualShare{} }},
+		{
+			Name: "rack-limit", Holds: true,
+			Doc: "per-flow fairness under a rate limiter for each rack and direction, as in ShuffleWatcher's evaluation (USENIX ATC 2014)",
+			Params: []Param{{
+				Name: "limit", Type: Float, Default: 0.2, Unit: "× the rack's links to spines", Low: 0.001, High: 1,
+				Doc: "traffic that may leave a rack, and that may enter it",
+			}},
+			New: func(v Values) any { return coflow.RackLimit{Share: v.float("limit")} },
+		},
 		ordered("fifo", "first in, first out; equals FIFO of the simulator CoflowSim with allocation madd, backfill fair-share and reallocate coflows", coflow.Arrival, "greedy"),
 		ordered("scf", "shortest coflow first, by length (the size of its largest flow), as in CoflowSim, which uses static keys, backfill fair-share and reallocate coflows; knows sizes", coflow.LargestFlow, "madd"),
 		ordered("ncf", "narrowest coflow first, by width (the smaller of its numbers of senders and receivers), as in CoflowSim (there with allocation madd)", coflow.Width, "greedy"),

@@ -503,7 +503,7 @@ func TestWhen(t *testing.T) {
 
 // The tests of the catalog cover the other parameters.
 func TestContract(t *testing.T) {
-	for _, p := range []policies.CoflowScheduler{Fair{}, EqualShare{}, DefaultSincronia(), Sincronia{EarlierLast: true, Always: true},
+	for _, p := range []policies.CoflowScheduler{Fair{}, EqualShare{}, RackLimit{0.2}, DefaultSincronia(), Sincronia{EarlierLast: true, Always: true},
 		SEBF{Deadline: Deadline{Factor: 2, Padding: 0.1}}, SEBF{Deadline: Deadline{Factor: 5, Least: time.Millisecond, RejectedLast: true}},
 		SEBF{}, SEBF{Sharing: Sharing{Backfill: FairShare}}, Ordered{Sharing: Sharing{Allocation: MaxMin, Priorities: 2}}} {
 		t.Run(fmt.Sprintf("%T %+v", p, p), func(t *testing.T) { policytest.Scheduler(t, p) })
