@@ -131,6 +131,13 @@ const HistoryLength = 200
 // input (FAIR report, section on copy-compute splitting: maxReducers and maxComputing).
 type Limits struct {
 	Running, Computing [jobs.TaskKinds]int
+	// ByMemory lets an attempt that fetches take its memory when it computes and not before: it may compute as
+	// soon as the host has that memory too.
+	ByMemory bool
+	// Pausing lets an attempt that fetches, and for which no output is ready, give its slot to others until one is
+	// and a slot of its host is free. It keeps what it has fetched, and its memory. No more attempts of a kind
+	// pause on a host than it may run.
+	Pausing bool
 }
 
 // Locality is the distance of a task's input.
@@ -313,6 +320,7 @@ type AttemptState struct {
 	// computing that is done (Hadoop). Progress starts again if the attempt reads from another replica.
 	Progress float64
 	Killing  bool // a kill has been sent
+	Paused   bool // it has no slot (Limits.Pausing)
 	// Spare reports that another attempt of the task has committed, and this one makes a copy of its output (Fetcher).
 	Spare bool
 }

@@ -31,7 +31,7 @@ func schedulers() []Entry {
 	fifo, fair, drf := tasks.DefaultFIFO(), tasks.DefaultFair(), tasks.DefaultDRF()
 	starvation := tasks.DefaultStarvation()
 	scheduler := func(v Values, order tasks.Order) tasks.Scheduler {
-		return tasks.Scheduler{Order: order, PerHeartbeat: perHeartbeatOf(v), Delay: delayOf(v), Splitting: tasks.Splitting{Factor: v.int("split"), PerJob: v.int("split_per_job"), PerUser: v.int("user_reduces")}, Shuffle: shufflingOf(v), Speculation: speculationOf(v), Cloning: cloningOf(v),
+		return tasks.Scheduler{Order: order, PerHeartbeat: perHeartbeatOf(v), Delay: delayOf(v), Splitting: splittingOf(v), Shuffle: shufflingOf(v), Speculation: speculationOf(v), Cloning: cloningOf(v),
 			Blacklist: clone.Blacklist{Above: v.float("blacklist"), Window: v.duration("blacklist_window")}}
 	}
 	return []Entry{
@@ -128,7 +128,18 @@ func splits(s tasks.Scheduler) []Param {
 		{Name: "split", Type: Whole, Default: int64(s.Factor), Unit: "× the reduce slots", Min: 1, Max: maxFactor, Doc: "copy-compute splitting: number of reduces that may run per reduce slot, of which one computes; 1 for none"},
 		{Name: "split_per_job", Type: Whole, Default: int64(s.PerJob), Unit: "reduces", Max: maxTasks, Doc: "reduces of one job on a host that may fetch or wait at the same time; 0 for its number of reduce slots"},
 		{Name: "user_reduces", Type: Whole, Default: int64(s.PerUser), Unit: "reduces", Max: maxTasks, Doc: "reduces of one user on a host at the same time; 0 for no limit"},
+		{Name: "reserved_reduces", Type: Whole, Default: int64(s.Reserved), Unit: "slots", Max: maxTasks,
+			Doc: "reduce slots of a host, of those that may run, that only jobs whose maps have all ended may use"},
+		{Name: "compute_memory", Type: Bool, Default: s.ByMemory,
+			Doc: "reduces take their memory when they compute and not before; memory and not the number of reduce slots limits how many compute"},
+		{Name: "pause_copies", Type: Bool, Default: s.Pausing,
+			Doc: "reduces without outputs to fetch give their slots to others, and continue when there are outputs and a free slot"},
 	}
+}
+
+func splittingOf(v Values) tasks.Splitting {
+	return tasks.Splitting{Factor: v.int("split"), PerJob: v.int("split_per_job"), PerUser: v.int("user_reduces"),
+		Reserved: v.int("reserved_reduces"), ByMemory: v.bool("compute_memory"), Pausing: v.bool("pause_copies")}
 }
 
 // samps returns the values of samp: off, then the names of shuffle.Rule, by value.

@@ -150,6 +150,32 @@ func TestDelayByRate(t *testing.T) {
 	}
 }
 
+// Of 4 reduce slots, 2 are reserved for jobs without maps that run or wait: job 1 has maps left, job 2 has none.
+func TestReservedReduces(t *testing.T) {
+	s := Scheduler{Order: FIFO{}, Splitting: Splitting{Factor: 1, Reserved: 2}}
+	w := newWorld(t, 3, s.Slots([jobs.TaskKinds]int{0, 4}).Running)
+	w.add("long", mapStage(1, 0), reduceStage(0, 10))
+	done := mapStage(0, 0)
+	done.Tasks, done.Done = 5, 5
+	w.add("short", done, reduceStage(0, 1))
+	if got, want := launchedJobs(w, w.beat(s, 0, 0)), []jobs.JobID{1, 1, 2}; !slices.Equal(got, want) {
+		t.Errorf("launches of jobs %v, want %v", got, want)
+	}
+	w.Jobs[0].Stages[0].Done, w.Jobs[0].Stages[0].Running = 1, 0 // the last map has ended
+	if got, want := launchedJobs(w, w.beat(s, 0, 0)), []jobs.JobID{1, 1, 1, 1}; !slices.Equal(got, want) {
+		t.Errorf("without maps: launches of jobs %v, want %v", got, want)
+	}
+	s.Reserved = 0
+	w.Jobs[0].Stages[0].Done = 0
+	if got, want := launchedJobs(w, w.beat(s, 0, 0)), []jobs.JobID{1, 1, 1, 1}; !slices.Equal(got, want) {
+		t.Errorf("nothing is reserved: launches of jobs %v, want %v", got, want)
+	}
+	by := Splitting{Factor: 3, ByMemory: true}.Slots([jobs.TaskKinds]int{4, 2})
+	if want := (policies.Limits{Running: [2]int{4, 6}, Computing: [2]int{4, 6}, ByMemory: true}); by != want {
+		t.Errorf("by memory: %+v, want %+v", by, want)
+	}
+}
+
 // POLICIES, vectors of the FAIR family, 6.
 func TestSplitting(t *testing.T) {
 	s := Scheduler{Order: FIFO{}, Splitting: Splitting{Factor: 3}}

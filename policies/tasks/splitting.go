@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"math"
+	"slices"
 
 	"testbed/policies"
 	"testbed/workloads/jobs"
@@ -22,6 +23,15 @@ type Splitting struct {
 	// PerUser is the number of reduces of one user on one host at the same time, whatever they do; 0 is
 	// no limit. It also applies without splitting.
 	PerUser int
+	// These are other options of the report, which also apply without splitting; it does not describe them further.
+	//
+	// Reserved is the number of reduce slots of a host, of those that may run, that only reduces of jobs take
+	// whose maps have all ended. Those of other jobs may wait for maps for long.
+	Reserved int
+	// ByMemory admits reduces to computing by memory in place of reduce slots (policies.Limits).
+	ByMemory bool
+	// Pausing lets reduces without outputs to fetch give their slots to others (policies.Limits).
+	Pausing bool
 }
 
 // DefaultSplitting returns no splitting.
@@ -29,12 +39,15 @@ func DefaultSplitting() Splitting { return Splitting{Factor: 1} }
 
 // Slots returns Factor reduces per reduce slot, of which one computes.
 func (s Splitting) Slots(n [jobs.TaskKinds]int) policies.Limits {
-	l := policies.Limits{Running: n, Computing: n}
+	l := policies.Limits{Running: n, Computing: n, ByMemory: s.ByMemory, Pausing: s.Pausing}
 	if r := n[jobs.Reduce]; s.Factor > 1 && r > 0 {
 		l.Running[jobs.Reduce] = math.MaxInt
 		if r <= math.MaxInt/s.Factor {
 			l.Running[jobs.Reduce] = r * s.Factor
 		}
+	}
+	if s.ByMemory {
+		l.Computing[jobs.Reduce] = l.Running[jobs.Reduce]
 	}
 	return l
 }
@@ -42,6 +55,9 @@ func (s Splitting) Slots(n [jobs.TaskKinds]int) policies.Limits {
 // admits reports whether the host may start one more reduce of a job.
 func (s Splitting) admits(d *decision, job int) bool {
 	if s.PerUser > 0 && s.ofUser(d, d.v.Jobs[job].User) >= s.PerUser {
+		return false
+	}
+	if s.Reserved > 0 && d.host.Free(jobs.Reduce) <= s.Reserved && mapping(&d.v.Jobs[job]) {
 		return false
 	}
 	if s.Factor <= 1 {
@@ -53,6 +69,11 @@ func (s Splitting) admits(d *decision, job int) bool {
 	}
 	n := countOn(&d.v.Jobs[job], d.v.Host, func(x *policies.AttemptState) bool { return x.Kind == jobs.Reduce && x.Phase != policies.Computing })
 	return n+d.reducesLaunched(func(j int) bool { return j == job }) < most
+}
+
+// mapping reports whether a job has maps that have not ended.
+func mapping(j *policies.TaskJob) bool {
+	return slices.ContainsFunc(j.Stages, func(st policies.StageState) bool { return st.Kind == jobs.Map && st.Done < st.Tasks })
 }
 
 // ofUser returns the number of reduces of a user on the host, including launches.

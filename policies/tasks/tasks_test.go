@@ -30,6 +30,7 @@ func contenders() map[string]Scheduler {
 		"fifo":                  DefaultFIFO(),
 		"fifo, shortest first":  {Order: FIFO{By: BySize}},
 		"fifo, levels":          {Order: FIFO{By: ByLevel, Levels: 3, LevelTime: time.Second, LevelFactor: 2}, Splitting: Splitting{Factor: 2}},
+		"fifo, reserve":         {Order: FIFO{}, Splitting: Splitting{Factor: 2, Reserved: 1, ByMemory: true, Pausing: true}},
 		"fair":                  DefaultFair(),
 		"drf":                   DefaultDRF(),
 		"fifo, delay":           with(DefaultFIFO(), func(s *Scheduler) { s.Waiting = ByTime }),

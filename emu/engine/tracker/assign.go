@@ -187,7 +187,9 @@ func (t *Tracker) launch(st *stage, i int32, h topo.HostID) {
 	slots, need := &t.view.Slots[h], st.Tasks[i].Need
 	slots.Used[st.Kind]++
 	slots.Need.CPU += need.CPU
-	slots.Need.Memory += need.Memory
+	if !st.fetches() || !t.limits.ByMemory {
+		slots.Need.Memory += need.Memory
+	}
 	t.store(h, outputOf(&st.Tasks[i]))
 	t.places(st, h, 1)
 	if st.fetches() {

@@ -162,11 +162,17 @@ func (t *Tracker) end(a *attempt, how ending) {
 	h, spec := &t.hosts[a.Host], &a.st.Tasks[a.i]
 	h.attempts = remove(h.attempts, a)
 	slots := &t.view.Slots[a.Host]
-	slots.Used[a.Kind]--
+	if a.Paused {
+		h.paused[a.Kind]--
+	} else {
+		slots.Used[a.Kind]--
+	}
 	slots.Need.CPU -= spec.Need.CPU
-	slots.Need.Memory -= spec.Need.Memory
+	if !a.st.fetches() || !t.limits.ByMemory || a.Phase == policies.Computing {
+		slots.Need.Memory -= spec.Need.Memory
+	}
 	if len(h.attempts) == 0 {
-		slots.Need = jobs.Resources{} // without the rounding errors of the sum
+		slots.Need.CPU = 0 // without the rounding errors of the sum
 	}
 	if how == isCommitted {
 		t.observeComputing(a)
@@ -180,7 +186,10 @@ func (t *Tracker) end(a *attempt, how ending) {
 	if a.Phase == policies.Computing {
 		h.computing[a.Kind]--
 	}
-	t.grant(a.Host, a.Kind)
+	for k := range h.queue { // all, because memory has no kind
+		t.grant(a.Host, jobs.TaskKind(k))
+	}
+	t.wake(a.Host)
 	if t.cfg.OutOfBand && !slices.Contains(t.freed, a.Host) {
 		t.freed = append(t.freed, a.Host)
 	}
@@ -358,16 +367,62 @@ func (t *Tracker) enqueue(a *attempt) {
 	t.grant(a.Host, a.Kind)
 }
 
-// grant lets the first attempts of a host's queue compute, as far as the limit allows.
+// grant lets the first attempts of a host's queue compute, as far as the limits allow.
 func (t *Tracker) grant(id topo.HostID, kind jobs.TaskKind) {
-	h := &t.hosts[id]
+	h, slots := &t.hosts[id], &t.view.Slots[id]
+	slots.Need.Memory -= h.promised[kind]
+	h.promised[kind] = 0
 	for len(h.queue[kind]) > 0 && h.computing[kind] < t.limits.Computing[kind] {
 		a := h.queue[kind][0]
+		if t.limits.ByMemory {
+			need := a.st.Tasks[a.i].Need.Memory
+			slots.Need.Memory += need
+			if slots.Capacity.Memory > 0 && slots.Need.Memory > slots.Capacity.Memory {
+				h.promised[kind] = need
+				return
+			}
+		}
 		h.queue[kind] = slices.Delete(h.queue[kind], 0, 1)
 		h.computing[kind]++
 		a.Phase = policies.Computing
 		t.shown(a)
 		t.command(Compute{Attempt: a.ID, Host: id, Size: a.size})
+	}
+}
+
+// pause takes the slot of an attempt that has nothing to fetch, if attempts pause.
+func (t *Tracker) pause(a *attempt) {
+	h := &t.hosts[a.Host]
+	if !t.limits.Pausing || a.Paused || a.Killing || len(a.flights) > 0 || h.paused[a.Kind] >= t.limits.Running[a.Kind] {
+		return
+	}
+	a.Paused = true
+	h.paused[a.Kind]++
+	t.view.Slots[a.Host].Used[a.Kind]--
+	t.shown(a)
+}
+
+// unpause gives a paused attempt a slot, if there is one and the attempt has something to fetch or to do.
+func (t *Tracker) unpause(a *attempt) bool {
+	if a.missing > 0 && len(a.ready) == 0 || t.view.Slots[a.Host].Free(a.Kind) <= 0 {
+		return false
+	}
+	a.Paused = false
+	t.hosts[a.Host].paused[a.Kind]--
+	t.view.Slots[a.Host].Used[a.Kind]++
+	t.shown(a)
+	return true
+}
+
+// wake lets the paused attempts of a host fetch, in the order of their launches, as far as slots are free.
+func (t *Tracker) wake(id topo.HostID) {
+	if t.hosts[id].paused == [jobs.TaskKinds]int{} {
+		return
+	}
+	for _, a := range slices.Clone(t.hosts[id].attempts) {
+		if a.Paused && a.fetching() {
+			t.fetchMore(a)
+		}
 	}
 }
 

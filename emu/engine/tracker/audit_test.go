@@ -75,10 +75,18 @@ func audit(t rapid.TB, k *Tracker) {
 	}
 	for h := range k.hosts {
 		id := topo.HostID(h)
-		var used, computing [2]int
+		var used, computing, paused [2]int
 		var cpu float64
+		memory := k.hosts[h].promised[0] + k.hosts[h].promised[1]
 		for _, a := range k.hosts[h].attempts {
-			used[a.Kind]++
+			if a.Paused {
+				paused[a.Kind]++
+			} else {
+				used[a.Kind]++
+			}
+			if !a.st.fetches() || !k.limits.ByMemory || a.Phase == policies.Computing {
+				memory += a.st.Tasks[a.i].Need.Memory
+			}
 			cpu += a.st.Tasks[a.i].Need.CPU
 			stored[h] += outputOf(&a.st.Tasks[a.i])
 			if a.Phase == policies.Computing {
@@ -89,7 +97,7 @@ func audit(t rapid.TB, k *Tracker) {
 			}
 		}
 		slots := k.view.Slots[h]
-		if slots.Used != used || k.hosts[h].computing != computing || math.Abs(slots.Need.CPU-cpu) > 1e-9 || k.hosts[h].stored != stored[h] {
+		if slots.Used != used || k.hosts[h].computing != computing || math.Abs(slots.Need.CPU-cpu) > 1e-9 || slots.Need.Memory != memory || k.hosts[h].paused != paused || k.hosts[h].stored != stored[h] {
 			t.Errorf("host %d: %+v, stored %v, computing %v; has %v, %v cores, %v, %v", h, slots, k.hosts[h].stored, k.hosts[h].computing, used, cpu, stored[h], computing)
 		}
 		if k.cfg.Space > 0 && slots.Space != k.cfg.Space-stored[h] || slots.Lost != k.hosts[h].lost || slots.Lost == (slots.Total != [2]int{}) {

@@ -112,6 +112,7 @@ func TestFailuresAtAnyEvent(t *testing.T) {
 		c := config(f, sched)
 		c.Slots = [2]int{rapid.IntRange(1, 3).Draw(t, "maps"), rapid.IntRange(1, 3).Draw(t, "reduces")}
 		sched.computing = min(sched.computing, c.Slots[1])
+		sched.byMemory, sched.pausing = rapid.Bool().Draw(t, "by memory"), rapid.Bool().Draw(t, "pausing")
 		c.Scheduler = sched
 		copies := rapid.Bool().Draw(t, "copies")
 		if copies {
@@ -121,7 +122,7 @@ func TestFailuresAtAnyEvent(t *testing.T) {
 		c.OutOfBand, c.Barrier = rapid.Bool().Draw(t, "oob"), rapid.Bool().Draw(t, "barrier")
 		c.Batch, c.Fetches = rapid.IntRange(0, 3).Draw(t, "batch"), rapid.IntRange(1, 3).Draw(t, "fetches")
 		c.Slowstart = rapid.SampledFrom([]float64{0, 0.05, 0.5, 1}).Draw(t, "slowstart")
-		c.Space, c.Resources = 1e9, jobs.Resources{CPU: 4}
+		c.Space, c.Resources = 1e9, jobs.Resources{CPU: 4, Memory: 3 * units.GB}
 		c.Blocks = blocksOn(f, 40)
 		latency := 100 * time.Millisecond * time.Duration(rapid.SampledFrom([]int{1, 30, 200}).Draw(t, "latency"))
 		var list []*jobs.Job
@@ -198,7 +199,7 @@ func drawJob(t *rapid.T, id jobs.JobID) *jobs.Job {
 			st.Pattern = pattern
 		}
 		for i := range st.Tasks {
-			st.Tasks[i] = jobs.Task{Input: workloads.BlockID(rapid.IntRange(0, 39).Draw(t, "input")), InputSize: 1000, Writes: units.Bytes(rapid.IntRange(0, 1).Draw(t, "writes")), Need: jobs.Resources{CPU: 0.1}}
+			st.Tasks[i] = jobs.Task{Input: workloads.BlockID(rapid.IntRange(0, 39).Draw(t, "input")), InputSize: 1000, Writes: units.Bytes(rapid.IntRange(0, 1).Draw(t, "writes")), Need: jobs.Resources{CPU: 0.1, Memory: units.GB * units.Bytes(i%3)}}
 		}
 		j.Stages = append(j.Stages, st)
 	}

@@ -198,11 +198,16 @@ func (a *attempt) has(from int, i int32) bool {
 
 // fetchMore starts the fetches that the limits allow. An attempt that has everything continues.
 func (t *Tracker) fetchMore(a *attempt) {
+	waits := t.cfg.Barrier && !a.st.closed()
+	if a.Paused && (waits && a.missing > 0 || !t.unpause(a)) {
+		return
+	}
 	if a.missing == 0 {
 		t.enqueue(a)
 		return
 	}
-	if t.cfg.Barrier && !a.st.closed() {
+	if waits {
+		t.pause(a)
 		return
 	}
 	for len(a.flights) < t.cfg.Fetches && len(a.ready) > 0 {
@@ -214,7 +219,9 @@ func (t *Tracker) fetchMore(a *attempt) {
 	}
 	if a.missing == 0 {
 		t.enqueue(a)
+		return
 	}
+	t.pause(a)
 }
 
 // closed reports whether all tasks from which a stage fetches are done.

@@ -32,12 +32,14 @@ type order struct {
 	computing int // limit for reduces; 0 for no other limit than slots
 	before    func(v *policies.TaskView, running []int, a, b int) bool
 	every     bool
+
+	byMemory, pausing bool
 }
 
 func (o order) Needs() policies.Needs { return policies.Needs{EveryHeartbeat: o.every} }
 
 func (o order) Slots(n [jobs.TaskKinds]int) policies.Limits {
-	l := policies.Limits{Running: n, Computing: n}
+	l := policies.Limits{Running: n, Computing: n, ByMemory: o.byMemory, Pausing: o.pausing}
 	if o.computing > 0 {
 		l.Computing[jobs.Reduce] = o.computing
 	}
@@ -383,7 +385,7 @@ func (s *sim) do(c Command) {
 		x := &execution{StartAttempt: c, kind: c.Kind, dead: s.down[c.Host], got: map[jobs.TaskID]bool{}, sources: map[topo.HostID]FetchID{}}
 		s.running[c.Attempt] = x
 		u := s.used[c.Host]
-		if u[c.Kind]++; u[c.Kind] > s.k.limits.Running[c.Kind] {
+		if u[c.Kind]++; u[c.Kind]-s.k.hosts[c.Host].paused[c.Kind] > s.k.limits.Running[c.Kind] {
 			s.t.Errorf("%v: %d attempts of kind %d on host %d", s.now, u[c.Kind], c.Kind, c.Host)
 		}
 		s.used[c.Host] = u

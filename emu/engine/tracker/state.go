@@ -197,7 +197,10 @@ func (t *Tracker) newStage(j *job, s int, state *policies.StageState) *stage {
 	}
 	for i := range spec.Tasks {
 		need := spec.Tasks[i].Need
-		state.Need.CPU, state.Need.Memory = max(state.Need.CPU, need.CPU), max(state.Need.Memory, need.Memory)
+		state.Need.CPU = max(state.Need.CPU, need.CPU)
+		if !st.fetches() || !t.limits.ByMemory {
+			state.Need.Memory = max(state.Need.Memory, need.Memory)
+		}
 		st.tasks[i].at = -1
 	}
 	for _, from := range spec.From {

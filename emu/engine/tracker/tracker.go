@@ -99,10 +99,13 @@ type host struct {
 	attempts  []*attempt                 // on its slots, by launch
 	computing [jobs.TaskKinds]int        // attempts that compute
 	queue     [jobs.TaskKinds][]*attempt // attempts that wait until they may compute
-	stored    units.Bytes                // outputs for later stages, stored or of running attempts
-	near      place
-	fetching  int // fetches under way to it
-	serving   int // fetches under way from it
+	paused    [jobs.TaskKinds]int        // attempts without a slot
+	// promised is the memory that the first attempt of a queue waits for, which no other task gets meanwhile.
+	promised [jobs.TaskKinds]units.Bytes
+	stored   units.Bytes // outputs for later stages, stored or of running attempts
+	near     place
+	fetching int // fetches under way to it
+	serving  int // fetches under way from it
 }
 
 // New checks the configuration and returns a tracker in its initial state.

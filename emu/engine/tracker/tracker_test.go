@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"testbed/policies"
+	"testbed/policies/tasks"
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
@@ -157,6 +158,85 @@ func TestComputingIsLimited(t *testing.T) {
 	}
 	if want := []policies.Phase{policies.Computing, policies.Copying, policies.Copying, policies.Computing}; !slices.Equal(phases, want) {
 		t.Errorf("phases %v, want %v", phases, want)
+	}
+}
+
+// The FAIR report's option to admit reduces to computing by memory: 6 reduces of 2 GB fetch on a host of 5 GB, of
+// which two compute. The third gets the memory that ends first, although a map could use a part of it before.
+func TestComputingByMemory(t *testing.T) {
+	f := fabric(1, 1)
+	s := tasks.Scheduler{Order: tasks.FIFO{}, Splitting: tasks.Splitting{Factor: 3, PerJob: 6, ByMemory: true}}
+	c := config(f, s)
+	c.Slots, c.Resources = [2]int{2, 2}, jobs.Resources{Memory: 5 * units.GB}
+	c.Blocks = blocksOn(f, 3)
+	k := must(New(c))
+	j, later := mapReduce(1, 0, 0, 1, 6, 100), mapReduce(2, 0, 1, 2, 0, 0)
+	for i := range j.Stages[1].Tasks {
+		j.Stages[1].Tasks[i].Need.Memory = 2 * units.GB
+	}
+	later.Stages[0].Tasks[0].Need.Memory = units.GB
+	later.Stages[0].Tasks[1].Need.Memory = 2 * units.GB
+	must(k.Step(0, JobSubmitted{j}, Heartbeat{Host: 0}))
+	m := jobs.AttemptID{Task: jobs.TaskID{Job: 1}}
+	must(k.Step(1, ComputeDone{m}, OutputSpilled{m}))
+	var got []string
+	step := func(evs ...Event) {
+		for _, cmd := range must(k.Step(k.now+1, evs...)) {
+			switch cmd := cmd.(type) {
+			case StartFetch:
+				got = append(got, "fetch")
+			case Compute:
+				got = append(got, fmt.Sprint("compute ", cmd.Attempt.Task.Index))
+			case StartAttempt:
+				if cmd.Kind == jobs.Map {
+					got = append(got, "map")
+				}
+			}
+		}
+	}
+	step(Heartbeat{Host: 0})
+	step(FetchEnded{1}, FetchEnded{2}, FetchEnded{3}, FetchEnded{4})
+	step(JobSubmitted{later}, Heartbeat{Host: 0}) // 1 GB is free, and promised
+	step(ComputeDone{jobs.AttemptID{Task: jobs.TaskID{Job: 1, Stage: 1, Index: 0}}})
+	want := []string{"fetch", "fetch", "fetch", "fetch", "fetch", "fetch", "compute 0", "compute 1", "compute 2"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	audit(t, k)
+}
+
+// The FAIR report's option that copies pause: job 1 has 7 maps of 100 s on 3 slots, and its reduce has the only reduce slot after
+// the first maps. It pauses once it has fetched their outputs, so that the reduce of job 2 does not wait 200 s for
+// the maps of job 1. Job 1 loses no time, and fetches nothing again.
+func TestPausedCopies(t *testing.T) {
+	for _, test := range []struct {
+		pausing bool
+		ends    [2]time.Duration // of jobs 1 and 2
+	}{{false, [2]time.Duration{310 * time.Second, 320 * time.Second}}, {true, [2]time.Duration{310 * time.Second, 111 * time.Second}}} {
+		f := fabric(1, 1)
+		o := fair()
+		o.pausing = test.pausing
+		c := config(f, o)
+		c.Slots, c.OutOfBand, c.Blocks = [2]int{3, 1}, true, blocksOn(f, 8)
+		s := newSim(t, c, time.Second)
+		s.audit, s.latency, s.mapTime, s.redTime = true, time.Millisecond, 100*time.Second, 10*time.Second
+		fetched := 0
+		s.log = func(line string) {
+			if strings.Contains(line, "StartFetch") {
+				fetched += strings.Count(line, "Attempt:") - 1 // outputs
+			}
+		}
+		s.submit(mapReduce(1, 0, 0, 7, 1, 100))
+		s.submit(mapReduce(2, 0, 7, 1, 1, 100))
+		s.run(time.Hour)
+		for i, want := range test.ends {
+			if got := s.endedAt[jobs.JobID(i+1)]; (got - want).Abs() > 2*time.Second {
+				t.Errorf("pausing %t: job %d ends at %v, want %v", test.pausing, i+1, got, want)
+			}
+		}
+		if fetched != 7+1 {
+			t.Errorf("pausing %t: %d outputs are fetched, want each of 8 once", test.pausing, fetched)
+		}
 	}
 }
 
