@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"testbed/hosts/disk"
+	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads/jobs"
 )
@@ -38,6 +39,9 @@ func (a *Agent) Attempt(id jobs.AttemptID) *Attempt {
 	}
 	return t
 }
+
+// Host returns the host of the attempt.
+func (t *Attempt) Host() topo.HostID { return t.a.o.Host }
 
 // Compute returns when the attempt has computed for a time, which counts the share of SetCPU. It
 // returns ErrStopped when the attempt was stopped, and ErrCrashed when the host crashed.

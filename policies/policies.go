@@ -132,8 +132,8 @@ type PlacementView struct {
 	*Cluster
 	// LargestBlock is the size of the largest block that any writer so far has to write.
 	LargestBlock units.Bytes
-	// Placements are the blocks placed since the oldest LastReport of any host that is
-	// not Lost, in placement order. Needs LinkLoad.
+	// Placements are the blocks placed since the oldest LastReport of any leaf and of any host
+	// that is not Lost, in placement order. Needs LinkLoad.
 	Placements []Placement
 }
 
@@ -215,9 +215,11 @@ type HostState struct {
 }
 
 // RackState is the load of a rack according to the counters of its leaf's spine ports,
-// read when its hosts send heartbeats. Unlike the sum over the hosts, it excludes
+// which it reports at every heartbeat interval. Unlike the sum over the hosts, it excludes
 // traffic inside the rack.
 type RackState struct {
+	// LastReport and NextReport are those of the leaf, as in a HostState. Need LinkLoad.
+	LastReport, NextReport time.Duration
 	// Rx and Tx are exponentially weighted moving averages of the traffic to and from
 	// the rack. Need LinkLoad.
 	Rx, Tx units.Rate

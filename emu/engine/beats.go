@@ -1,52 +1,80 @@
 package engine
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"testbed/topo"
 	"testbed/topo/units"
 )
 
-// beats writes the heartbeats of consecutive hosts to a log and reads them back. It stores
-// the first host and the increase of each host's counters since its previous entry, and the
-// disk report only if it has changed. Thousands of hosts, most of them idle, report every
+// beats writes heartbeats to a log and reads them back, in rows of hosts that report one after the other, as
+// they did before. It stores the first host and the increase of each host's counters since its previous
+// heartbeat, and the disk report only if it has changed. Thousands of hosts, most of them idle, report every
 // second.
 type beats struct {
-	latest []Heartbeat // newest logged heartbeat, by HostID
-	whole  []Heartbeat // memory for reuse
+	hosts []beating // by HostID
+	last  topo.HostID
+	begun bool // last is the host of the newest heartbeat
+
+	rx, tx []int64 // memory for reuse
+	whole  []Heartbeat
+	places []int
 }
 
-// consecutive is the content of the event Heartbeats in the log.
-type consecutive struct {
+// beating is what the log shows of a host.
+type beating struct {
+	latest Heartbeat
+	at     time.Duration // arrival of latest
+	every  time.Duration // time since the heartbeat before latest
+	next   topo.HostID   // whose heartbeat followed latest
+	known  bool          // next is valid
+}
+
+// row is the content of the event Heartbeats in the log.
+type row struct {
 	From   topo.HostID
 	Rx, Tx []int64     // bytes, parallel
 	Whole  []Heartbeat // complete heartbeats of hosts for which more than the counters changed
+	Places []int       // of Whole in the row
 }
 
-// note stores the newest logged heartbeat of a host.
-func (t *beats) note(hb Heartbeat) {
-	if hb.Host < 0 {
-		return // invalid; the engine rejects it
+func (t *beats) host(h topo.HostID) *beating {
+	for int(h) >= len(t.hosts) {
+		t.hosts = append(t.hosts, beating{})
 	}
-	for int(hb.Host) >= len(t.latest) {
-		t.latest = append(t.latest, Heartbeat{})
-	}
-	t.latest[hb.Host] = hb
+	return &t.hosts[h]
 }
 
-func (t *beats) before(h topo.HostID) Heartbeat {
-	if h < 0 || int(h) >= len(t.latest) {
-		return Heartbeat{}
+// note stores the newest logged heartbeat of a host, which arrived at a time.
+func (t *beats) note(hb *Heartbeat, at time.Duration) {
+	x := t.host(hb.Host)
+	x.latest, x.at, x.every = *hb, at, at-x.at
+	if t.begun {
+		last := &t.hosts[t.last]
+		last.next, last.known = hb.Host, true
 	}
-	return t.latest[h]
+	t.last, t.begun = hb.Host, true
 }
 
-// grown returns the previous heartbeat with new counters: the common case.
-func (before Heartbeat) grown(h topo.HostID, rx, tx units.Bytes) Heartbeat {
-	return Heartbeat{Host: h, Rx: rx, Tx: tx, Disk: before.Disk}
+// after returns the host whose heartbeat is expected after that of h.
+func (t *beats) after(h topo.HostID) topo.HostID {
+	if x := &t.hosts[h]; x.known {
+		return x.next
+	}
+	return h + 1
+}
+
+// expected returns when the next heartbeat of a host is expected, as Heartbeat.At in a step at the time now.
+func (x *beating) expected(now time.Duration) time.Duration {
+	if at := x.at + x.every; at != now {
+		return at
+	}
+	return 0
 }
 
 func (d *DiskReport) equal(o *DiskReport) bool {
@@ -56,83 +84,86 @@ func (d *DiskReport) equal(o *DiskReport) bool {
 	return d.Used == o.Used && slices.Equal(d.Writing, o.Writing) && slices.Equal(d.Ended, o.Ended)
 }
 
-// row returns the number of leading events that are heartbeats of consecutive hosts.
-func row(evs []Event) int {
-	n := 0
+// append appends the row of heartbeats with which evs begins, and returns its length, at least 1.
+func (t *beats) append(b []byte, now time.Duration, evs []Event) ([]byte, int) {
+	t.rx, t.tx, t.whole, t.places = t.rx[:0], t.tx[:0], t.whole[:0], t.places[:0]
+	first, n := evs[0].(Heartbeat).Host, 0
 	for ; n < len(evs); n++ {
 		hb, ok := evs[n].(Heartbeat)
-		if !ok || hb.Host < 0 || n > 0 && hb.Host != evs[n-1].(Heartbeat).Host+1 {
+		if !ok || n > 0 && hb.Host != t.after(t.last) {
 			break
 		}
+		if hb.At == now {
+			hb.At = 0
+		}
+		x := t.host(hb.Host)
+		t.rx, t.tx = append(t.rx, int64(hb.Rx-x.latest.Rx)), append(t.tx, int64(hb.Tx-x.latest.Tx))
+		if hb.Made != 0 || hb.At != x.expected(now) || !hb.Disk.equal(x.latest.Disk) {
+			t.whole, t.places = append(t.whole, hb), append(t.places, n)
+		}
+		t.note(&hb, cmp.Or(hb.At, now))
 	}
-	return n
+	if n == 1 && len(t.whole) == 1 {
+		return append(appendHeartbeat(append(b, `{"Heartbeat":`...), t.whole[0]), '}'), n
+	}
+	b = strconv.AppendInt(append(b, `{"Heartbeats":{"From":`...), int64(first), 10)
+	b = appendInts(append(b, `,"Rx":`...), t.rx)
+	b = appendInts(append(b, `,"Tx":`...), t.tx)
+	if len(t.whole) > 0 {
+		b = append(b, `,"Whole":[`...)
+		for i, hb := range t.whole {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = appendHeartbeat(b, hb)
+		}
+		b = appendInts(append(b, `],"Places":`...), t.places)
+	}
+	return append(b, `}}`...), n
 }
 
-// append appends the heartbeats of consecutive hosts.
-func (t *beats) append(b []byte, evs []Event) ([]byte, error) {
-	b = append(b, `{"Heartbeats":{"From":`...)
-	b = strconv.AppendInt(b, int64(evs[0].(Heartbeat).Host), 10)
-	b = append(b, `,"Rx":[`...)
-	for i, ev := range evs {
-		hb := ev.(Heartbeat)
-		b = appendNext(b, i, hb.Rx-t.before(hb.Host).Rx)
-	}
-	b = append(b, `],"Tx":[`...)
-	t.whole = t.whole[:0]
-	for i, ev := range evs {
-		hb := ev.(Heartbeat)
-		before := t.before(hb.Host)
-		b = appendNext(b, i, hb.Tx-before.Tx)
-		if hb.Made != 0 || !hb.Disk.equal(before.Disk) {
-			t.whole = append(t.whole, hb)
-		}
-		t.note(hb)
-	}
-	b = append(b, ']')
-	for i, hb := range t.whole {
-		if i == 0 {
-			b = append(b, `,"Whole":[`...)
-		} else {
+func appendInts[N int | int64](b []byte, all []N) []byte {
+	b = append(b, '[')
+	for i, n := range all {
+		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendHeartbeat(b, hb)
+		b = strconv.AppendInt(b, int64(n), 10)
 	}
-	if len(t.whole) > 0 {
-		b = append(b, ']')
-	}
-	return append(b, `}}`...), nil
+	return append(b, ']')
 }
 
-func appendNext(b []byte, i int, n units.Bytes) []byte {
-	if i > 0 {
-		b = append(b, ',')
-	}
-	return strconv.AppendInt(b, int64(n), 10)
-}
-
-// read decodes the output of append. hosts is the number of hosts.
-func (t *beats) read(evs []Event, body json.RawMessage, hosts int) ([]Event, error) {
-	var r consecutive
+// read decodes a row in a step at the time now. hosts is the number of hosts.
+func (t *beats) read(evs []Event, body json.RawMessage, now time.Duration, hosts int) ([]Event, error) {
+	var r row
 	if err := json.Unmarshal(body, &r); err != nil {
 		return nil, err
 	}
-	n := len(r.Rx)
-	if len(r.Tx) != n || r.From < 0 || n > hosts || int(r.From) > hosts-n {
-		return nil, fmt.Errorf("heartbeats from host %d on with %d and %d counts: must have equal numbers for hosts from 0 to %d", r.From, n, len(r.Tx), hosts-1)
+	if len(r.Tx) != len(r.Rx) || len(r.Places) != len(r.Whole) {
+		return nil, fmt.Errorf("heartbeats from host %d on with %d and %d counts, and %d whole with %d places: must have equal numbers", r.From, len(r.Rx), len(r.Tx), len(r.Whole), len(r.Places))
 	}
-	for i := range n {
-		before := t.before(r.From + topo.HostID(i))
-		hb := before.grown(r.From+topo.HostID(i), before.Rx+units.Bytes(r.Rx[i]), before.Tx+units.Bytes(r.Tx[i]))
-		t.note(hb)
+	whole := 0
+	h := r.From
+	for i := range r.Rx {
+		if i > 0 {
+			h = t.after(h)
+		}
+		if h < 0 || int(h) >= hosts {
+			return nil, fmt.Errorf("heartbeats from host %d on: heartbeat %d is of host %d: must be from 0 to %d", r.From, i, h, hosts-1)
+		}
+		x := t.host(h)
+		hb := Heartbeat{Host: h, Rx: x.latest.Rx + units.Bytes(r.Rx[i]), Tx: x.latest.Tx + units.Bytes(r.Tx[i]), At: x.expected(now), Disk: x.latest.Disk}
+		if whole < len(r.Whole) && r.Places[whole] == i {
+			if hb = r.Whole[whole]; hb.Host != h {
+				return nil, fmt.Errorf("heartbeats from host %d on: heartbeat %d is of host %d, the whole one of host %d", r.From, i, h, hb.Host)
+			}
+			whole++
+		}
+		t.note(&hb, cmp.Or(hb.At, now))
 		evs = append(evs, hb)
 	}
-	for _, hb := range r.Whole {
-		i := hb.Host - r.From
-		if i < 0 || int(i) >= n {
-			return nil, fmt.Errorf("heartbeats from host %d on with %d counts: host %d is not one of them", r.From, n, hb.Host)
-		}
-		evs[len(evs)-n+int(i)] = hb
-		t.note(hb)
+	if whole < len(r.Whole) {
+		return nil, fmt.Errorf("heartbeats from host %d on with %d counts: whole heartbeat at place %d: must be in the row, in order", r.From, len(r.Rx), r.Places[whole])
 	}
 	return evs, nil
 }

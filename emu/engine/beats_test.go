@@ -24,7 +24,7 @@ func logged(t interface{ Fatal(...any) }, log []byte, hosts int) (out [][]Event)
 		var evs []Event
 		for _, raw := range l.Events {
 			var err error
-			if evs, err = untag(evs, raw, &told, hosts); err != nil {
+			if evs, err = untag(evs, raw, l.T, &told, hosts); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -33,8 +33,8 @@ func logged(t interface{ Fatal(...any) }, log []byte, hosts int) (out [][]Event)
 	return out
 }
 
-// A log returns heartbeats unchanged: single, of consecutive hosts, with gaps, out of order,
-// and with reset counters.
+// A log returns heartbeats unchanged: single, in any order, also in that of the previous ones, held back, and
+// with reset counters.
 func TestHeartbeatsInALog(t *testing.T) {
 	const hosts = 6
 	rapid.Check(t, func(t *rapid.T) {
@@ -52,6 +52,8 @@ func TestHeartbeatsInALog(t *testing.T) {
 					next.Disk = &DiskReport{Used: 1, Writing: []workloads.BlockID{workloads.BlockID(rapid.IntRange(0, 1).Draw(t, "block"))}}
 				case 2:
 					next.Made = time.Duration(rapid.IntRange(0, 3).Draw(t, "made"))
+				case 3:
+					next.At = time.Duration(rapid.IntRange(0, max(0, i-1)).Draw(t, "at"))
 				}
 				switch {
 				case rapid.IntRange(0, 4).Draw(t, "kind") == 0:
@@ -76,33 +78,33 @@ func TestHeartbeatsInALog(t *testing.T) {
 	})
 }
 
+// Rows follow the order of the previous heartbeats, and times their interval.
 func TestHeartbeatsInARow(t *testing.T) {
 	var buf bytes.Buffer
 	log := NewLog(&buf)
-	for i, evs := range [][]Event{
-		{Heartbeat{Host: 4, Rx: 7, Tx: 1}, Heartbeat{Host: 5, Rx: 20, Tx: 2}, Heartbeat{Host: 7, Rx: 1}},
-		{Heartbeat{Host: 5, Rx: 30, Tx: 2}},
-		{Heartbeat{Host: 4, Rx: 7, Tx: 101}, Heartbeat{Host: 5, Rx: 31, Tx: 2}},
-	} {
-		check(t, log.Observe(time.Duration(i), evs, nil))
+	all := [][]Event{
+		{Heartbeat{Host: 2, At: 1}, Heartbeat{Host: 0, At: 3}, Heartbeat{Host: 1, At: 6}, TransferFinished{9}},
+		{Heartbeat{Host: 2, Rx: 7, At: 11}, Heartbeat{Host: 0, At: 13}, Heartbeat{Host: 1}},
+		{Heartbeat{Host: 2, Rx: 7, At: 21}, Heartbeat{Host: 0, Tx: 5, At: 23}, TransferFinished{9}},
+		{Heartbeat{Host: 1}},
+		{Heartbeat{Host: 2, Rx: 8, At: 31}, Heartbeat{Host: 0, Tx: 5, At: 34}, Heartbeat{Host: 1, At: 36}, TransferFinished{9}},
+	}
+	for i, evs := range all {
+		check(t, log.Observe([]time.Duration{6, 16, 25, 26, 40}[i], evs, nil))
 	}
 	check(t, log.Flush())
-	want := `{"format":2,"t":0,"events":[{"Heartbeats":{"From":4,"Rx":[7,20],"Tx":[1,2]}},{"Heartbeat":{"Host":7,"Rx":"1B","Tx":"0B"}}]}
-{"t":1,"events":[{"Heartbeat":{"Host":5,"Rx":"30B","Tx":"2B"}}]}
-{"t":2,"events":[{"Heartbeats":{"From":4,"Rx":[0,1],"Tx":[100,0]}}]}
+	want := `{"format":3,"t":6,"events":[{"Heartbeat":{"Host":2,"Rx":"0B","Tx":"0B","At":1}},{"Heartbeats":{"From":0,"Rx":[0,0],"Tx":[0,0],"Whole":[{"Host":0,"Rx":"0B","Tx":"0B","At":3}],"Places":[0]}},{"TransferFinished":{"Flow":9}}]}
+{"t":16,"events":[{"Heartbeats":{"From":2,"Rx":[7,0,0],"Tx":[0,0,0],"Whole":[{"Host":2,"Rx":"7B","Tx":"0B","At":11},{"Host":0,"Rx":"0B","Tx":"0B","At":13},{"Host":1,"Rx":"0B","Tx":"0B"}],"Places":[0,1,2]}}]}
+{"t":25,"events":[{"Heartbeats":{"From":2,"Rx":[0,0],"Tx":[0,5]}},{"TransferFinished":{"Flow":9}}]}
+{"t":26,"events":[{"Heartbeats":{"From":1,"Rx":[0],"Tx":[0]}}]}
+{"t":40,"events":[{"Heartbeats":{"From":2,"Rx":[1,0,0],"Tx":[0,0,0],"Whole":[{"Host":0,"Rx":"0B","Tx":"5B","At":34}],"Places":[1]}},{"TransferFinished":{"Flow":9}}]}
 `
 	if d := cmp.Diff(want, buf.String()); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-}
-
-// A complete heartbeat in the list Whole replaces the one of the row.
-func TestWholeHeartbeats(t *testing.T) {
-	told := beats{latest: []Heartbeat{{Host: 0, Rx: 5}, {Host: 1, Rx: 6}}}
-	got, err := untag([]Event{HostLost{}}, json.RawMessage(`{"Heartbeats":{"From":0,"Rx":[4,4],"Tx":[1,1],"Whole":[{"Host":1,"Rx":"10B","Tx":"2B"}]}}`), &told, 2)
-	want := []Event{HostLost{}, Heartbeat{Host: 0, Rx: 9, Tx: 1}, Heartbeat{Host: 1, Rx: 10, Tx: 2}}
-	if d := cmp.Diff(want, got); d != "" || err != nil {
-		t.Errorf("%v (-want +got):\n%s", err, d)
+	all[0][2] = Heartbeat{Host: 1} // at the time of its step
+	if d := cmp.Diff(all, logged(t, buf.Bytes(), 3)); d != "" {
+		t.Errorf("(-logged +read):\n%s", d)
 	}
 }
 
@@ -112,11 +114,13 @@ func TestDamagedHeartbeats(t *testing.T) {
 		`{"Heartbeats":{"From":-1,"Rx":[1],"Tx":[1]}}`,
 		`{"Heartbeats":{"From":2,"Rx":[1,2],"Tx":[1,2]}}`,
 		`{"Heartbeats":{"From":9223372036854775807,"Rx":[1],"Tx":[1]}}`,
-		`{"Heartbeats":{"From":0,"Rx":[1],"Tx":[1],"Whole":[{"Host":1}]}}`,
+		`{"Heartbeats":{"From":0,"Rx":[1],"Tx":[1],"Whole":[{"Host":1}],"Places":[0]}}`,
+		`{"Heartbeats":{"From":0,"Rx":[1],"Tx":[1],"Whole":[{"Host":0}],"Places":[1]}}`,
+		`{"Heartbeats":{"From":0,"Rx":[1],"Tx":[1],"Whole":[{"Host":0}]}}`,
 		`{"Heartbeats":[]}`,
 	} {
 		var told beats
-		evs, err := untag(nil, json.RawMessage(text), &told, 3)
+		evs, err := untag(nil, json.RawMessage(text), 0, &told, 3)
 		if err == nil || len(evs) > 0 {
 			t.Errorf("%s: %v, %v, want an error", text, evs, err)
 		} else if !strings.HasPrefix(err.Error(), "heartbeats from host") && !strings.HasPrefix(err.Error(), "json:") {

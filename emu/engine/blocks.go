@@ -228,13 +228,18 @@ func (x *blocks) blockDurable(id workloads.BlockID) error {
 	return x.requestBlock(w.rest)
 }
 
-// recentPlacements removes the placements that the load estimates of all hosts that are not
-// lost include, and returns the others, which must not be modified.
+// recentPlacements removes the placements that the load estimates of all leaves and of all hosts
+// that are not lost include, and returns the others, which must not be modified.
 func (x *blocks) recentPlacements() []policies.Placement {
 	oldest := x.now
 	for i := range x.hosts {
 		if !x.hosts[i].lost {
 			oldest = min(oldest, max(x.hosts[i].lastReport, 0))
+		}
+	}
+	if LeavesReport(x.cfg.Fabric) {
+		for _, r := range x.racks {
+			oldest = min(oldest, max(r.lastReport, 0))
 		}
 	}
 	keep := slices.IndexFunc(x.placements, func(p policies.Placement) bool { return p.At >= oldest })

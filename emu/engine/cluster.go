@@ -43,6 +43,7 @@ func (c *core) cluster(needs policies.Needs) *policies.Cluster {
 	for _, r := range c.racks {
 		var s policies.RackState
 		if known.linkLoad {
+			s.LastReport, s.NextReport = r.lastReport, r.nextReport
 			s.Rx, s.Tx = units.Rate(r.rx), units.Rate(r.tx)
 			s.Received, s.Sent = r.rxSeen, r.txSeen
 		}

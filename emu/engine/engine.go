@@ -42,6 +42,7 @@ type Config struct {
 	DiskSize  units.Bytes     // total disk capacity of each host; 0 if disks are never full
 	Zone      []int           // power or network zone of each rack; nil if all racks share one
 	Heartbeat time.Duration   // time between two reports of a host
+	Phases    *Phases         // of the reports; nil if all hosts report at one moment
 	// Stuck is the time after which a flow without progress fails while a link of its path
 	// is down; 0 means DefaultStuck. It is checked when heartbeats arrive.
 	Stuck time.Duration
@@ -128,6 +129,20 @@ func New(cfg Config) (*Engine, error) {
 	e := &Engine{core: shared}
 	for h := range e.hosts {
 		e.hosts[h].lastReport, e.hosts[h].nextReport, e.hosts[h].load = -1, cfg.Heartbeat, -1
+	}
+	for r := range e.racks {
+		e.racks[r].lastReport, e.racks[r].nextReport = -1, cfg.Heartbeat
+	}
+	if p := cfg.Phases; p != nil {
+		if len(p.Hosts) != len(e.hosts) || len(p.Leaves) != len(e.racks) {
+			return nil, fmt.Errorf("engine: phases of %d hosts and %d leaves: the fabric has %d and %d", len(p.Hosts), len(p.Leaves), len(e.hosts), len(e.racks))
+		}
+		for h, first := range p.Hosts {
+			e.hosts[h].nextReport = first
+		}
+		for r, first := range p.Leaves {
+			e.racks[r].nextReport = first
+		}
 	}
 	e.coflows = newCoflows(shared)
 	e.writers = newWriters(shared, &e.blocks)

@@ -326,6 +326,10 @@ func TestReplayFindsTheStep(t *testing.T) {
 			return string(b) + "\n"
 		}
 		original := line.Commands
+		format := ""
+		if k == 0 {
+			format = "\"format\":3,"
+		}
 		other := json.RawMessage(`{"StopChain":{"Block":77}}`)
 		for i := range original {
 			changed := slices.Clone(original)
@@ -356,9 +360,9 @@ func TestReplayFindsTheStep(t *testing.T) {
 			}},
 			{"noise", "not a step", func(l []string) { l[k] = "\x00\xff" + l[k] }},
 			{"two in a line", "more after it", func(l []string) { l[k] = strings.TrimSuffix(l[k], "\n") + l[k] }},
-			{"no event", "no events", func(l []string) { l[k] = "{\"t\":1}\n" }},
-			{"unknown event", "unknown event", func(l []string) { l[k] = "{\"t\":1,\"events\":[{\"Nonsense\":{}}]}\n" }},
-			{"unknown key", "unknown field", func(l []string) { l[k] = "{\"t\":1,\"evnts\":[]}\n" }},
+			{"no event", "no events", func(l []string) { l[k] = "{" + format + "\"t\":1}\n" }},
+			{"unknown event", "unknown event", func(l []string) { l[k] = "{" + format + "\"t\":1,\"events\":[{\"Nonsense\":{}}]}\n" }},
+			{"unknown key", "unknown field", func(l []string) { l[k] = "{" + format + "\"t\":1,\"evnts\":[]}\n" }},
 			{"time that goes back", "refuses the step", func(l []string) { l[k] = strings.Replace(l[k], "\"t\":", "\"t\":-", 1) + l[k] }},
 		} {
 			if damage.name == "time that goes back" && line.T == 0 {

@@ -3,6 +3,7 @@ package engine
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,15 +19,16 @@ import (
 
 // A Log is a stream of JSON lines, one per step:
 //
-//	{"format":2,"t":1500000000,"events":[{"TransferFinished":{"Flow":3}}],"commands":[…]}
+//	{"format":3,"t":1500000000,"events":[{"TransferFinished":{"Flow":3}}],"commands":[…]}
 //
 // with t in nanoseconds since the start of the run. Only the first line states the format
-// (LogFormat). Heartbeats of consecutive hosts are
-// written as one event. {"Heartbeats":{"From":5,"Rx":[0,120],"Tx":[88,0]}} is about hosts 5
-// and 6 and holds the increase of their counters in bytes since their previous entries, in
-// such an event or in a Heartbeat. Heartbeats with more than counters are repeated
-// completely in the list Whole. A step without events occurs at the engine's NextWake. The
-// log is written during the run and holds everything that Replay needs.
+// (LogFormat). Heartbeats are written in rows. {"Heartbeats":{"From":5,"Rx":[0,120],"Tx":[88,0]}} is about
+// host 5 and the host whose heartbeat followed that of host 5 the last time, host 6 at first. It holds the
+// increase of their counters in bytes since their previous heartbeats. Hosts report at equal intervals:
+// the time between two heartbeats of a host is the same as the last time. Heartbeats with anything else are
+// repeated completely in the list Whole, with their places in the row in the list Places. A step without
+// events occurs at the engine's NextWake. The log is written during the run and holds everything that Replay
+// needs.
 type Log struct {
 	w     *bufio.Writer
 	begun bool
@@ -34,10 +36,8 @@ type Log struct {
 	beats beats
 }
 
-// LogFormat is the version of the format of logs. Logs of format 1 do not state it. In their
-// events, readers have the IDs of all attempts, and reads from the reader's own disk are
-// commands StartTransfer; otherwise they are equal.
-const LogFormat = 2
+// LogFormat is the version of the format of logs.
+const LogFormat = 3
 
 // NewLog writes a log to w. The caller calls Flush at the end.
 func NewLog(w io.Writer) *Log { return &Log{w: bufio.NewWriterSize(w, 1<<16)} }
@@ -64,15 +64,11 @@ func (l *Log) Observe(now time.Duration, evs []Event, cmds []Command) error {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		if n := row(evs[i:]); n > 1 {
-			if b, err = l.beats.append(b, evs[i:i+n]); err != nil {
-				return err
-			}
+		if hb, ok := evs[i].(Heartbeat); ok && hb.Host >= 0 {
+			var n int
+			b, n = l.beats.append(b, now, evs[i:])
 			i += n - 1
 			continue
-		}
-		if hb, ok := evs[i].(Heartbeat); ok {
-			l.beats.note(hb)
 		}
 		if b, err = appendTagged(b, evs[i]); err != nil {
 			return err
@@ -120,7 +116,7 @@ func appendTagged(b []byte, v any) ([]byte, error) {
 	case RackReport:
 		b = append(b, `{"RackReport":{"Rack":`...)
 		b = strconv.AppendInt(b, int64(v.Rack), 10)
-		b = appendCounters(b, v.Rx, v.Tx, v.Made)
+		b = appendCounters(b, v.Rx, v.Tx, v.Made, v.At)
 		return append(b, `}}`...), nil
 	case LinkLoads:
 		if v.Rates == nil {
@@ -166,7 +162,7 @@ func appendTagged(b []byte, v any) ([]byte, error) {
 func appendHeartbeat(b []byte, hb Heartbeat) []byte {
 	b = append(b, `{"Host":`...)
 	b = strconv.AppendInt(b, int64(hb.Host), 10)
-	b = appendCounters(b, hb.Rx, hb.Tx, hb.Made)
+	b = appendCounters(b, hb.Rx, hb.Tx, hb.Made, hb.At)
 	if d := hb.Disk; d != nil {
 		b = append(b, `,"Disk":{"Used":"`...)
 		b, _ = d.Used.AppendText(b)
@@ -179,7 +175,7 @@ func appendHeartbeat(b []byte, hb Heartbeat) []byte {
 }
 
 // appendCounters appends the common fields of the reports of hosts and leaves.
-func appendCounters(b []byte, rx, tx units.Bytes, made time.Duration) []byte {
+func appendCounters(b []byte, rx, tx units.Bytes, made, at time.Duration) []byte {
 	b = append(b, `,"Rx":"`...)
 	b, _ = rx.AppendText(b)
 	b = append(b, `","Tx":"`...)
@@ -188,6 +184,10 @@ func appendCounters(b []byte, rx, tx units.Bytes, made time.Duration) []byte {
 	if made != 0 {
 		b = append(b, `,"Made":`...)
 		b = strconv.AppendInt(b, int64(made), 10)
+	}
+	if at != 0 {
+		b = append(b, `,"At":`...)
+		b = strconv.AppendInt(b, int64(at), 10)
 	}
 	return b
 }
@@ -206,8 +206,8 @@ func appendBlocks(b []byte, key string, ids []workloads.BlockID) []byte {
 	return append(b, ']')
 }
 
-// untag decodes an event by its name, or the heartbeats of consecutive hosts.
-func untag(evs []Event, raw json.RawMessage, latest *beats, hosts int) ([]Event, error) {
+// untag decodes an event of a step at the time now by its name, or a row of heartbeats.
+func untag(evs []Event, raw json.RawMessage, now time.Duration, latest *beats, hosts int) ([]Event, error) {
 	var m map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &m); err != nil {
 		return nil, err
@@ -216,14 +216,11 @@ func untag(evs []Event, raw json.RawMessage, latest *beats, hosts int) ([]Event,
 		return nil, fmt.Errorf("event with %d names: must have one", len(m))
 	}
 	if body, ok := m["Heartbeats"]; ok {
-		return latest.read(evs, body, hosts)
+		return latest.read(evs, body, now, hosts)
 	}
 	ev, err := untagOne(m)
-	if hb, ok := ev.(Heartbeat); ok {
-		// The engine reports an unknown host.
-		if int(hb.Host) < hosts {
-			latest.note(hb)
-		}
+	if hb, ok := ev.(Heartbeat); ok && hb.Host >= 0 && int(hb.Host) < hosts { // the engine reports an unknown host
+		latest.note(&hb, cmp.Or(hb.At, now))
 	}
 	return append(evs, ev), err
 }
@@ -237,9 +234,6 @@ func untagOne(m map[string]json.RawMessage) (Event, error) {
 		case "WriterArrived":
 			return decode[WriterArrived](body)
 		case "ReaderArrived":
-			if bytes.Contains(body, []byte(`"Tries"`)) {
-				return nil, errors.New("ReaderArrived in format 1: this version replays such logs only without readers (use the version that made the run)")
-			}
 			return decode[ReaderArrived](body)
 		case "JobArrived":
 			return decode[JobArrived](body)
@@ -372,8 +366,8 @@ func replayLine(text []byte, number int, e *Engine, latest *beats) (*Difference,
 	if rest, err := io.ReadAll(dec.Buffered()); err != nil || len(bytes.TrimSpace(rest)) > 0 {
 		return nil, 0, fmt.Errorf("not a step: more after it, from byte %d of the line", dec.InputOffset()+1)
 	}
-	if number > 1 && line.Format != 0 || number == 1 && line.Format != 0 && line.Format != LogFormat {
-		return nil, 0, fmt.Errorf("format %d: this version replays logs of format %d, which the first line states, and logs of format 1 without readers", line.Format, LogFormat)
+	if want := LogFormat; number > 1 && line.Format != 0 || number == 1 && line.Format != want {
+		return nil, 0, fmt.Errorf("format %d: this version replays logs of format %d, which only the first line states (use the version that made the run)", line.Format, want)
 	}
 	if len(line.Events) == 0 && line.T < e.NextWake() {
 		return nil, 0, errors.New("not a step: it has no events, and nothing is due")
@@ -381,7 +375,7 @@ func replayLine(text []byte, number int, e *Engine, latest *beats) (*Difference,
 	evs := make([]Event, 0, len(line.Events))
 	for i, raw := range line.Events {
 		var err error
-		if evs, err = untag(evs, raw, latest, len(e.hosts)); err != nil {
+		if evs, err = untag(evs, raw, line.T, latest, len(e.hosts)); err != nil {
 			return nil, 0, fmt.Errorf("event %d: %w", i+1, err)
 		}
 	}

@@ -47,6 +47,9 @@ type Heartbeat struct {
 	// Made is the time at which the counters were read; 0 is now. Reports of a host arrive in
 	// the order of Made.
 	Made time.Duration `json:",omitempty"`
+	// At is the time at which the report arrived, if that was before the step; 0 is now. Backends may hold
+	// back reports that cause no commands (Engine.ActsOnReport) until something else happens.
+	At time.Duration `json:",omitempty"`
 	// Disk is nil if hosts do not report disk use: the master then uses only its own
 	// decisions.
 	Disk *DiskReport `json:",omitempty"`
@@ -65,8 +68,9 @@ type DiskReport struct {
 // run.
 type RackReport struct {
 	Rack   topo.RackID
-	Rx, Tx units.Bytes   // to and from the rack
-	Made   time.Duration `json:",omitempty"` // as in a Heartbeat
+	Rx, Tx units.Bytes // to and from the rack
+
+	Made, At time.Duration `json:",omitempty"` // as in a Heartbeat
 }
 
 // LinkLoads reports the current load of each link, by LinkID, as payload in bits per second,

@@ -122,8 +122,7 @@ func TestInvalidReadersAreRejected(t *testing.T) {
 	}
 }
 
-// Logs of format 1, which do not state it, replay without readers. With readers, and in any other
-// format, the error states the formats.
+// A log of another format is refused, with both formats.
 func TestReplayOfOtherFormats(t *testing.T) {
 	cfg := testConfig(t, always(free), onHosts(1, 2))
 	var buf bytes.Buffer
@@ -133,18 +132,15 @@ func TestReplayOfOtherFormats(t *testing.T) {
 		check(t, log.Observe(time.Duration(i), []Event{ev}, step(t, e, time.Duration(i), ev)))
 	}
 	check(t, log.Flush())
-	const this = `{"format":2,`
-	const reader = `{"t":2,"events":[{"ReaderArrived":{"Reader":{"ID":0,"Client":0,"Start":2,"Reads":[{"Block":0,"Size":"1KB","Coflow":0,"Flow":0,"Tries":3}]}}}]}` + "\n"
+	const this = `{"format":3,`
 	if !strings.HasPrefix(buf.String(), this) {
 		t.Fatalf("log %s", buf.String())
 	}
-	older := strings.Replace(buf.String(), this, "{", 1)
 	for name, x := range map[string]struct{ log, want string }{
 		"this format":           {buf.String(), ""},
-		"format 1":              {older, ""},
-		"format 1 with readers": {older + reader, "log line 3: event 1: ReaderArrived in format 1: this version replays such logs only without readers"},
-		"a newer format":        {strings.Replace(buf.String(), this, `{"format":3,`, 1), "log line 1: format 3: this version replays logs of format 2"},
-		"not on the first line": {older + strings.Replace(reader, "{", this, 1), "log line 3: format 2: "},
+		"no format":             {strings.Replace(buf.String(), this, "{", 1), "log line 1: format 0: this version replays logs of format 3"},
+		"another format":        {strings.Replace(buf.String(), this, `{"format":2,`, 1), "log line 1: format 2: this version replays logs of format 3"},
+		"not on the first line": {buf.String() + buf.String(), "log line 3: format 3: "},
 	} {
 		got, err := Replay(t.Context(), strings.NewReader(x.log), newEngine(t, cfg))
 		if x.want == "" && (err != nil || got.Differs != nil || got.Steps != 2) {

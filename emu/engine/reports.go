@@ -45,9 +45,10 @@ type allocation struct {
 
 // rack is the state of a rack as known from the reports of its leaf.
 type rack struct {
-	made           time.Duration
-	rxSeen, txSeen units.Bytes
-	rx, tx         float64 // moving averages, bit/s
+	lastReport, nextReport time.Duration
+	made                   time.Duration
+	rxSeen, txSeen         units.Bytes
+	rx, tx                 float64 // moving averages, bit/s
 }
 
 // Needs returns the declared knowledge of all policies.
@@ -66,27 +67,25 @@ func (e *Engine) Needs() policies.Needs {
 // SIGCOMM 2013). A sample covers the time between two values of Made, independently of when
 // the reports arrived.
 func (e *Engine) heartbeat(hb Heartbeat) error {
-	e.send(checkStuck{})
 	if !e.known(hb.Host) {
 		return fmt.Errorf("heartbeat of unknown host %d", hb.Host)
 	}
-	if hb.Made < 0 || hb.Disk != nil && hb.Disk.Used < 0 {
-		return fmt.Errorf("heartbeat of %s: made at %v, disk use %d: must be 0 or more", e.cfg.Fabric.HostName(hb.Host), hb.Made, hb.Disk.use())
+	if hb.Made < 0 || hb.At < 0 || hb.Disk != nil && hb.Disk.Used < 0 {
+		return fmt.Errorf("heartbeat of %s: made at %v, arrived at %v, disk use %d: must be 0 or more", e.cfg.Fabric.HostName(hb.Host), hb.Made, hb.At, hb.Disk.use())
 	}
 	defer e.hostChanged(hb.Host)
-	if e.tasks.tracker != nil {
-		e.tasks.note(tracker.Heartbeat{Host: hb.Host, Progress: e.tasks.progressOf(hb.Host)})
+	at, made := e.times(hb.At, hb.Made)
+	if at == e.now { // a report that was held back causes no commands
+		e.send(checkStuck{})
+		if e.tasks.tracker != nil {
+			e.tasks.note(tracker.Heartbeat{Host: hb.Host, Progress: e.tasks.progressOf(hb.Host)})
+		}
 	}
 	h := &e.hosts[hb.Host]
-	made := e.now
-	if hb.Made > 0 {
-		// Backends read their clock once for several events, possibly before this one.
-		made = min(hb.Made, e.now)
-	}
 	e.smooth(made-h.made, &h.rx, hb.Rx-h.rxSeen)
 	e.smooth(made-h.made, &h.tx, hb.Tx-h.txSeen)
 	h.made, h.rxSeen, h.txSeen = made, hb.Rx, hb.Tx
-	h.lastReport, h.nextReport = e.now, e.now+e.cfg.Heartbeat
+	h.lastReport, h.nextReport = at, at+e.cfg.Heartbeat
 	if hb.Disk == nil {
 		// Only decisions are known: durable blocks are stored.
 		h.allocated = slices.DeleteFunc(h.allocated, func(a allocation) bool { return a.durable })
@@ -94,6 +93,24 @@ func (e *Engine) heartbeat(hb Heartbeat) error {
 	}
 	h.stores(made, hb.Disk)
 	return nil
+}
+
+// times returns the times at which a report arrived and at which it was made. Backends read their clock once
+// for several events, possibly before a report was made.
+func (e *Engine) times(at, made time.Duration) (time.Duration, time.Duration) {
+	if at == 0 || at > e.now {
+		at = e.now
+	}
+	if made == 0 || made > at {
+		made = at
+	}
+	return at, made
+}
+
+// ActsOnReport reports whether the next report of a host can cause commands. A backend may pass other reports
+// to Step together with later events, before them and with their time (Heartbeat.At).
+func (e *Engine) ActsOnReport(h topo.HostID) bool {
+	return e.down > 0 || e.coflows.cuts || e.tasks.tracker != nil && e.tasks.tracker.ActsOnHeartbeat(h)
 }
 
 func (d *DiskReport) use() units.Bytes {
@@ -190,17 +207,15 @@ func (e *Engine) rackReport(r RackReport) error {
 	if r.Rack < 0 || int(r.Rack) >= len(e.racks) {
 		return fmt.Errorf("report of unknown rack %d", r.Rack)
 	}
-	if r.Made < 0 {
-		return fmt.Errorf("report of %s: made at %v: must be 0 or more", topo.LeafName(r.Rack), r.Made)
+	if r.Made < 0 || r.At < 0 {
+		return fmt.Errorf("report of %s: made at %v, arrived at %v: must be 0 or more", topo.LeafName(r.Rack), r.Made, r.At)
 	}
 	x := &e.racks[r.Rack]
-	made := e.now
-	if r.Made > 0 {
-		made = min(r.Made, e.now)
-	}
+	at, made := e.times(r.At, r.Made)
 	e.smooth(made-x.made, &x.rx, r.Rx-x.rxSeen)
 	e.smooth(made-x.made, &x.tx, r.Tx-x.txSeen)
 	x.made, x.rxSeen, x.txSeen = made, r.Rx, r.Tx
+	x.lastReport, x.nextReport = at, at+e.cfg.Heartbeat
 	e.clusterChanged()
 	return nil
 }

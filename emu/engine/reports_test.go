@@ -201,7 +201,7 @@ func TestRacksAndLoads(t *testing.T) {
 		t.Errorf("seen without need: %v, %s", none.Load, d)
 	}
 	load := *e.cluster(policies.Needs{LinkLoad: true})
-	if d := cmp.Diff([]policies.RackState{{}, {Rx: 8 * 36, Tx: 8 * 8, Received: 200, Sent: 50}}, load.Racks); d != "" || load.Load != nil {
+	if d := cmp.Diff([]policies.RackState{{LastReport: -1, NextReport: time.Second}, {LastReport: 2 * time.Second, NextReport: 3 * time.Second, Rx: 8 * 36, Tx: 8 * 8, Received: 200, Sent: 50}}, load.Racks); d != "" || load.Load != nil {
 		t.Errorf("with LinkLoad: %v, (-want +got):\n%s", load.Load, d)
 	}
 	truth := *e.cluster(policies.Needs{OracleLoad: true})

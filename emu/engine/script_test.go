@@ -248,7 +248,7 @@ func (s *script) wake() string {
 //	write 4x2 5x2 by 3 / read 4 5 by 0          blocks 4 and 5, of 2 replicas, by host 3
 //	finish 0 / fail 0 why / progress 0=60B 1=5B / path 0 1           flow 0 (to spine 1)
 //	durable 4 / fail-block 4 why / drop 4 2 [full]                   block 4 (on host 2)
-//	lost 3 / back 3 [empty] / beat 3 rx=5B made=2s used=5B writing=4,5 ended=4
+//	lost 3 / back 3 [empty] / beat 3 rx=5B made=2s used=5B writing=4,5 ended=4 / leaf 1
 //	link leaf0>spine0 5Mbps
 func (s *script) event(text string) Event {
 	words := strings.Fields(text)
@@ -291,6 +291,8 @@ func (s *script) event(text string) Event {
 		return HostLost{host}
 	case is("back %d", &host):
 		return HostBack{host, why == "empty"}
+	case is("leaf %d", &host):
+		return RackReport{Rack: topo.RackID(host)}
 	case is("beat %d", &host):
 		return parseHeartbeat(host, words[2:])
 	case is("link %s %s", new(string), &rate):

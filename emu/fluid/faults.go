@@ -76,7 +76,7 @@ func (x *faults) next() time.Duration {
 // canProgress reports whether anything can still happen although nothing moves: because an action
 // is pending, or because at a heartbeat the engine gives a stalled fluid up, or starts an attempt.
 func (x *faults) canProgress() bool {
-	return len(x.agenda) > 0 || x.b.nextBeat != engine.NextNever && (len(x.b.tasks.unfinished) > 0 && x.b.reported-x.b.commanded < patience || slices.ContainsFunc(x.b.flows, func(f *fluid) bool { return x.cut(f.path.uses) }))
+	return len(x.agenda) > 0 || x.b.cfg.Heartbeat > 0 && (len(x.b.tasks.unfinished) > 0 && x.b.clock.Round()-x.b.commanded < patience || slices.ContainsFunc(x.b.flows, func(f *fluid) bool { return x.cut(f.path.uses) }))
 }
 
 // cut reports whether any of the used links is down.

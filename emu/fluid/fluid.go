@@ -51,13 +51,17 @@ type Config struct {
 	// Disks is the number of disks of a host; 0 means 1. A host's blocks are assigned
 	// to its disks round-robin.
 	Disks int
-	// Heartbeat is the interval of every host's reports; the first is due one
-	// Heartbeat after the start. 0 disables reports.
+	// Heartbeat is the interval of the reports of hosts and leaves, and Phases are the times of their first
+	// ones. 0 disables reports. Leaves report if Needs includes policies.Needs.LinkLoad.
 	Heartbeat time.Duration
+	Phases    *engine.Phases
+	// ActsOnReport is Engine.ActsOnReport of the engine. Reports that cause no commands are returned with the
+	// next other event, or when all hosts and leaves have reported. Nil returns each at its time.
+	ActsOnReport func(topo.HostID) bool
 	// Needs is the union of the policies' needs. The backend reports loads of links
 	// if it includes policies.Needs.OracleLoad.
 	Needs policies.Needs
-	// Carried, if not nil, is called at every Heartbeat with the bytes that each
+	// Carried, if not nil, is called after every Heartbeat with the bytes that each
 	// link, by LinkID, has carried since the start, headers included. It must not keep
 	// the slice. It always receives all links, even if reports are lost.
 	Carried func(now time.Duration, bytes []float64)
@@ -78,9 +82,9 @@ type Config struct {
 	// (policies.Hints.IgnoresProgress). The backend then reports progress only of flows that end.
 	IgnoresProgress bool
 	// Resolution, if positive, delays what ends to a multiple of it, or to the next other event if
-	// that is earlier. Ends that are close then share a computation of rates, which simulates
-	// large shuffles several times faster. In the meantime resources idle; Sent counts them as in
-	// use, all other counts are exact.
+	// that is earlier, and reports to a multiple of it. Ends that are close then share a computation of
+	// rates, which simulates large shuffles several times faster. In the meantime resources idle; Sent
+	// counts them as in use, all other counts are exact.
 	Resolution time.Duration
 	// Stored are blocks that hosts store at the start. They can be read like blocks that were
 	// written; the disk use that hosts report excludes them.
@@ -96,7 +100,9 @@ type Backend struct {
 
 	clock    simtime.Moment
 	reported time.Duration // the newest time Await returned
-	nextBeat time.Duration // engine.NextNever if there are no heartbeats
+	// onlyReport states that nothing but reports happens at the next stop.
+	onlyReport bool
+	nextRead   time.Duration // of Config.Carried; engine.NextNever for none
 	// commanded is the time of the newest command.
 	commanded time.Duration
 
@@ -234,7 +240,7 @@ func New(f *topo.Fabric, cfg Config) *Backend {
 	}
 	b := &Backend{
 		fabric: f, cfg: cfg,
-		nextBeat:  engine.NextNever,
+		nextRead:  engine.NextNever,
 		byFlow:    map[workloads.FlowID]*fluid{},
 		started:   idSet{},
 		byBlock:   map[workloads.BlockID]bool{},
@@ -264,8 +270,8 @@ func New(f *topo.Fabric, cfg Config) *Backend {
 			b.capacity = append(b.capacity, float64(cfg.ReadRate))
 		}
 	}
-	if cfg.Heartbeat > 0 {
-		b.nextBeat = cfg.Heartbeat
+	if cfg.Heartbeat > 0 && cfg.Carried != nil {
+		b.nextRead = cfg.Heartbeat
 	}
 	b.faults.init(b)
 	b.reports.init(b)
@@ -334,8 +340,11 @@ func (b *Backend) Await(ctx context.Context, wake time.Duration) (time.Duration,
 	if wake == engine.NextNever && len(b.finishes)+len(b.tasks.timers)+len(b.landing) == 0 && !b.faults.canProgress() {
 		return b.reported, nil, b.stuck()
 	}
+	limit := b.undisturbed(wake)
+	b.reports.holdUntil(limit)
+	b.onlyReport = b.reports.due() < limit
 	b.advance(wake)
-	evs := b.reports.loads(b.happened())
+	evs := b.reports.loads(append(b.reports.release(), b.happened()...))
 	b.reported = max(b.reported, b.clock.Round())
 	return b.reported, evs, nil
 }
@@ -366,24 +375,10 @@ func (f *fluid) leftAfter(ns float64) float64 {
 // wake would be reported at wake, so it is moved there: fluids that start at wake then
 // start after it.
 func (b *Backend) advance(wake time.Duration) {
-	finish, first := math.Inf(1), b.clock
-	for _, h := range []finishes{b.finishes, b.tasks.timers} {
-		if len(h) > 0 {
-			if ns := h[0].finish.Since(b.clock); ns < finish {
-				finish, first = ns, h[0].finish
-			}
-		}
-	}
+	finish, first := b.firstEnd()
 	stop, slack := wake, 0.5
-	if next := min(b.nextBeat, b.faults.next(), b.reports.next()); next < wake {
+	if next := min(b.reports.due(), b.nextOther()); next < wake {
 		stop, slack = next, together
-	}
-	if len(b.landing) > 0 && b.landing[0].at < stop {
-		stop, slack = b.landing[0].at, together
-	}
-	if b.cfg.Resolution > 0 && finish > 0 && !math.IsInf(finish, 1) {
-		first = simtime.Moment{Whole: first.Up(b.cfg.Resolution, together)}
-		finish = first.Since(b.clock)
 	}
 	switch until := b.clock.Until(stop); {
 	case stop != engine.NextNever && until <= finish+slack:
@@ -393,6 +388,45 @@ func (b *Backend) advance(wake time.Duration) {
 	case finish > 0:
 		b.clock = first
 	}
+}
+
+// firstEnd returns the time until the first end of a fluid or computation, in ns, and its moment.
+func (b *Backend) firstEnd() (finish float64, first simtime.Moment) {
+	finish, first = math.Inf(1), b.clock
+	for _, h := range [...]finishes{b.finishes, b.tasks.timers} {
+		if len(h) > 0 {
+			if ns := h[0].finish.Since(b.clock); ns < finish {
+				finish, first = ns, h[0].finish
+			}
+		}
+	}
+	if b.cfg.Resolution > 0 && finish > 0 && !math.IsInf(finish, 1) {
+		first = simtime.Moment{Whole: first.Up(b.cfg.Resolution, together)}
+		finish = first.Since(b.clock)
+	}
+	return finish, first
+}
+
+// nextOther returns the time of the next event that is not the end of a fluid or computation and not a report:
+// a fault, a delayed report, an arrival, or a call of Config.Carried.
+func (b *Backend) nextOther() time.Duration {
+	next := min(b.nextRead, b.faults.next(), b.reports.next())
+	if len(b.landing) > 0 {
+		next = min(next, b.landing[0].at)
+	}
+	return next
+}
+
+// endsWithin is a time in ns: fluids that end within it may end at the current time (finishing).
+const endsWithin = 1
+
+// undisturbed returns a time before which nothing happens but reports.
+func (b *Backend) undisturbed(wake time.Duration) time.Duration {
+	limit := min(wake, b.nextOther())
+	if finish, first := b.firstEnd(); !math.IsInf(finish, 1) {
+		limit = min(limit, first.Whole-endsWithin)
+	}
+	return limit
 }
 
 // manyDone is the number of flows from which one pass over all flows removes them faster than a
@@ -408,7 +442,13 @@ func (b *Backend) happened() []engine.Event {
 			b.slowDown(f)
 		}
 	}
-	if !b.cfg.IgnoresProgress {
+	switch {
+	case b.cfg.IgnoresProgress:
+	case b.onlyReport && b.faults.downs == 0: // the engine uses only the progress of attempts on the hosts that report
+		if b.cfg.Needs.TaskProgress {
+			lookAt = b.reports.flows()
+		}
+	default:
 		lookAt = b.flows
 	}
 	var flows []workloads.FlowID
@@ -497,12 +537,11 @@ func (b *Backend) happened() []engine.Event {
 	evs = append(evs, b.tasks.ended(spills)...)
 	evs = append(evs, b.faults.runDue()...)
 	evs = append(evs, b.reports.arrived()...)
-	if b.nextBeat != engine.NextNever && b.clock.Until(b.nextBeat) <= 0 {
+	if b.clock.Until(b.nextRead) <= 0 {
 		b.reportCarried()
-		evs = append(evs, b.reports.heartbeats()...)
-		b.nextBeat += b.cfg.Heartbeat
+		b.nextRead += b.cfg.Heartbeat
 	}
-	return evs
+	return b.reports.arising(evs)
 }
 
 // slowDown makes a task consume a flow at its slow rate from the current time on.
@@ -535,8 +574,7 @@ func (b *Backend) idled(f *fluid, left float64) {
 // finishing returns the flows and pipelines that may finish at the current time, by ID, and the
 // spills, in no order.
 func (b *Backend) finishing() (flows, chains, spills []*fluid) {
-	const within = 1 // ns: receivedAfter decides
-	b.finishes.until(0, b.clock, within, func(f *fluid) {
+	b.finishes.until(0, b.clock, endsWithin, func(f *fluid) {
 		switch {
 		case f.pipe != nil:
 			chains = append(chains, f)
@@ -566,21 +604,18 @@ func (f *fluid) receivedAfter(ns float64) units.Bytes {
 	return min(n, f.size-1)
 }
 
-// reportCarried calls Config.Carried at a heartbeat.
+// reportCarried calls Config.Carried.
 func (b *Backend) reportCarried() {
-	if b.cfg.Carried == nil {
-		return
-	}
 	bytes := make([]float64, len(b.carried))
 	for l := range bytes {
 		bytes[l] = b.bits(topo.LinkID(l)) / 8
 	}
-	b.cfg.Carried(b.nextBeat, bytes)
+	b.cfg.Carried(b.nextRead, bytes)
 }
 
 // stuck returns the error that explains why Await would not return.
 func (b *Backend) stuck() error {
-	if n := len(b.tasks.unfinished); n > 0 && b.nextBeat != engine.NextNever {
+	if n := len(b.tasks.unfinished); n > 0 && b.cfg.Heartbeat > 0 {
 		return fmt.Errorf("fluid backend: at %v: nothing moves, and heartbeats have started no attempt for %v: the task scheduler must launch tasks of the %d unfinished jobs, or they fit on no host", b.reported, patience, n)
 	}
 	if len(b.flows)+len(b.chains) == 0 {

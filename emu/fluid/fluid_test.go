@@ -317,7 +317,7 @@ func TestSent(t *testing.T) {
 // A host's counters include every hop of a pipeline: a relaying host sends the bytes
 // that it receives.
 func TestHeartbeatsCountChains(t *testing.T) {
-	b := fluid.New(racks(t, 2, 2, 1), fluid.Config{Heartbeat: 4 * ms})
+	b := fluid.New(racks(t, 2, 2, 1), fluid.Config{Heartbeat: 4 * ms, Needs: policies.Needs{LinkLoad: true}})
 	do(t, b, block(1, 0, mb, 0, 2, 3))
 	half := mb / 2
 	wants(t, b, engine.NextNever, 4*ms, engine.Heartbeat{Host: 0, Tx: half}, engine.Heartbeat{Host: 1},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"testbed/emu/engine"
+	"testbed/emu/simtime"
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
@@ -17,17 +18,22 @@ import (
 // the block begins, as in runs on packets, and frees it when the block is abandoned.
 type reports struct {
 	b      *Backend
+	agenda *engine.Agenda      // nil without reports
+	held   []engine.Event      // reports of hosts that were made and not returned
+	leaves []engine.Event      // those of leaves
+	disks  []engine.DiskReport // memory for reports
+
 	stored []units.Bytes // by HostID
 	// writing lists the replicas being written at each host. begun lists those that
 	// began since the host's last report that was not lost.
 	writing, begun [][]workloads.BlockID
 
 	// Faults lose or delay the reports of hosts.
-	lost  []bool          // whether reports are lost, by HostID
-	by    []time.Duration // delay of reports, by HostID
-	due   []time.Duration // arrival time of the newest delayed report, by HostID
-	wiped []time.Duration // time of the newest loss of the disks, by HostID; -1 for none
-	late  []late          // delayed reports by arrival; those of a host in order of creation
+	lost     []bool          // whether reports are lost, by HostID
+	by       []time.Duration // delay of reports, by HostID
+	expected []time.Duration // arrival time of the newest delayed report, by HostID
+	wiped    []time.Duration // time of the newest loss of the disks, by HostID; -1 for none
+	late     []late          // delayed reports by arrival; those of a host in order of creation
 
 	fresh    bool         // rates have been computed since loads were last reported
 	reported []units.Rate // loads last reported, by LinkID
@@ -41,9 +47,12 @@ type late struct {
 
 func (x *reports) init(b *Backend) {
 	n := b.fabric.Hosts()
-	x.b, x.stored, x.lost, x.by, x.due = b, make([]units.Bytes, n), make([]bool, n), make([]time.Duration, n), make([]time.Duration, n)
+	x.b, x.stored, x.lost, x.by, x.expected = b, make([]units.Bytes, n), make([]bool, n), make([]time.Duration, n), make([]time.Duration, n)
 	x.wiped = slices.Repeat([]time.Duration{-1}, n)
 	x.writing, x.begun = make([][]workloads.BlockID, n), make([][]workloads.BlockID, n)
+	if cfg := &b.cfg; cfg.Heartbeat > 0 {
+		x.agenda = engine.NewAgenda(b.fabric, cfg.Heartbeat, cfg.Phases, cfg.Needs.LinkLoad)
+	}
 }
 
 // begin reserves space for a block on the disks of its hosts.
@@ -93,7 +102,7 @@ func (x *reports) discard(c engine.DropBlock) {
 // crash drops the delayed reports of a host.
 func (x *reports) crash(h topo.HostID) {
 	x.late = slices.DeleteFunc(x.late, func(l late) bool { return l.beat.Host == h })
-	x.due[h] = 0
+	x.expected[h] = 0
 }
 
 // wipe empties a host's disks, except for blocks that began after the crash.
@@ -126,57 +135,130 @@ func (x *reports) arrived() (evs []engine.Event) {
 
 // send delays a report. It keeps the reports of a host in order.
 func (x *reports) send(hb engine.Heartbeat, by time.Duration) {
-	hb.Made = x.b.clock.Round()
-	at := max(hb.Made+by, x.due[hb.Host])
-	x.due[hb.Host] = at
+	hb.Made, hb.At = x.b.clock.Round(), 0
+	at := max(hb.Made+by, x.expected[hb.Host])
+	x.expected[hb.Host] = at
 	i, _ := slices.BinarySearchFunc(x.late, at, func(l late, at time.Duration) int {
 		return cmp.Or(cmp.Compare(l.at, at), -1)
 	})
 	x.late = slices.Insert(x.late, i, late{at, hb})
 }
 
-// heartbeats returns every host's report, with the bytes that crossed its two links,
-// and then the reports of the leaves' ports towards the spines.
-func (x *reports) heartbeats() []engine.Event {
-	b, f := x.b, x.b.fabric
-	now := b.clock.Round()
-	evs := append(make([]engine.Event, 0, 1+f.Hosts()+f.Racks()), b.tasks.progress()...)
-	count := func(links ...topo.LinkID) (n units.Bytes) {
-		for _, l := range links {
-			n += b.count(l)
-		}
-		return n
+// due returns the time of the next report.
+func (x *reports) due() time.Duration {
+	if x.agenda == nil {
+		return engine.NextNever
 	}
-	var disks []engine.DiskReport // of all hosts
-	if b.cfg.DiskRate > 0 {
-		disks = make([]engine.DiskReport, f.Hosts())
+	return x.timeOf(x.agenda)
+}
+
+// timeOf returns the time of the next report of an agenda.
+func (x *reports) timeOf(a *engine.Agenda) time.Duration {
+	_, at := a.Next()
+	if step := x.b.cfg.Resolution; step > 0 {
+		at = simtime.Moment{Whole: at}.Up(step, 0)
 	}
-	for h := range topo.HostID(f.Hosts()) {
-		if b.faults.crashed[h] || x.lost[h] {
-			continue
-		}
-		hb := engine.Heartbeat{Host: h, Rx: count(f.HostDown(h)), Tx: count(f.HostUp(h))}
-		if disks != nil {
-			disks[h] = x.disk(h)
-			hb.Disk = &disks[h]
-		}
-		if x.by[h] > 0 || x.due[h] > now {
-			x.send(hb, x.by[h])
-			continue
-		}
-		evs = append(evs, hb)
+	return at
+}
+
+// holdUntil makes and keeps the reports before a time, up to the first on which the engine acts, and at most one
+// of each host and leaf since the last release.
+func (x *reports) holdUntil(limit time.Duration) {
+	acts := x.b.cfg.ActsOnReport
+	if acts == nil {
+		return
 	}
-	if f.Racks() == 1 || f.Spines() == 0 {
+	for at := x.due(); at < limit && len(x.held)+len(x.leaves) < x.agenda.Len(); at = x.due() {
+		r, _ := x.agenda.Next()
+		if !r.Leaf && acts(topo.HostID(r.ID)) {
+			return
+		}
+		if x.b.clock.Until(at) > 0 {
+			x.b.clock = simtime.Moment{Whole: at}
+		}
+		if r.Leaf {
+			x.leaves = x.report(x.leaves, at)
+		} else {
+			x.held = x.report(x.held, at)
+		}
+	}
+}
+
+// release returns the reports that were held: those of hosts first, which the log writes in rows.
+func (x *reports) release() []engine.Event {
+	held := append(x.held, x.leaves...)
+	x.held, x.leaves = nil, nil
+	return held
+}
+
+// flows returns the flows to hosts whose reports are due at the current time.
+func (x *reports) flows() (to []*fluid) {
+	reports := x.reporting()
+	for _, f := range x.b.flows {
+		if reports[f.dst] {
+			to = append(to, f)
+		}
+	}
+	return to
+}
+
+// reporting returns the hosts whose reports are due at the current time.
+func (x *reports) reporting() map[topo.HostID]bool {
+	out := map[topo.HostID]bool{}
+	next := *x.agenda
+	for x.b.clock.Until(x.timeOf(&next)) <= 0 {
+		if r, _ := next.Next(); !r.Leaf {
+			out[topo.HostID(r.ID)] = true
+		}
+		next.Pop()
+	}
+	return out
+}
+
+// arising appends the reports that are due at the current time, after the progress of the attempts on their hosts.
+func (x *reports) arising(evs []engine.Event) []engine.Event {
+	if x.b.clock.Until(x.due()) > 0 {
 		return evs
 	}
-	down, up := make([]topo.LinkID, f.Spines()), make([]topo.LinkID, f.Spines())
-	for r := range topo.RackID(f.Racks()) {
-		for s := range f.Spines() {
-			down[s], up[s] = f.LeafDown(r, s), f.LeafUp(r, s)
-		}
-		evs = append(evs, engine.RackReport{Rack: r, Rx: count(down...), Tx: count(up...)})
+	if x.b.cfg.Needs.TaskProgress {
+		evs = x.b.tasks.progress(evs, x.reporting())
+	}
+	for x.b.clock.Until(x.due()) <= 0 {
+		evs = x.report(evs, 0)
 	}
 	return evs
+}
+
+// report makes the next report, which is due now: the bytes that crossed the links of a host, or the ports of a leaf
+// towards the spines. It appends it to evs, arrived at a time (engine.Heartbeat.At), unless it is lost or delayed.
+func (x *reports) report(evs []engine.Event, at time.Duration) []engine.Event {
+	b, f := x.b, x.b.fabric
+	r, _ := x.agenda.Next()
+	x.agenda.Pop()
+	if r.Leaf {
+		out := engine.RackReport{Rack: topo.RackID(r.ID), At: at}
+		for s := range f.Spines() {
+			out.Rx, out.Tx = out.Rx+b.count(f.LeafDown(out.Rack, s)), out.Tx+b.count(f.LeafUp(out.Rack, s))
+		}
+		return append(evs, out)
+	}
+	h := topo.HostID(r.ID)
+	if b.faults.crashed[h] || x.lost[h] {
+		return evs
+	}
+	hb := engine.Heartbeat{Host: h, Rx: b.count(f.HostDown(h)), Tx: b.count(f.HostUp(h)), At: at}
+	if b.cfg.DiskRate > 0 {
+		if len(x.disks) == 0 {
+			x.disks = make([]engine.DiskReport, x.agenda.Len())
+		}
+		hb.Disk, x.disks = &x.disks[0], x.disks[1:]
+		*hb.Disk = x.disk(h)
+	}
+	if x.by[h] > 0 || x.expected[h] > b.clock.Round() {
+		x.send(hb, x.by[h])
+		return evs
+	}
+	return append(evs, hb)
 }
 
 func (x *reports) disk(h topo.HostID) engine.DiskReport {

@@ -141,7 +141,7 @@ func TestReportsOfDisksUnderFaults(t *testing.T) {
 // policy needs them. The counters of racks exclude traffic inside the rack.
 func TestLoadsAndRacks(t *testing.T) {
 	f := racks(t, 2, 2, 2) // uplinks of 1 Gbps
-	for _, needs := range []policies.Needs{{}, {OracleLoad: true}} {
+	for _, needs := range []policies.Needs{{LinkLoad: true}, {LinkLoad: true, OracleLoad: true}} {
 		b := fluid.New(f, fluid.Config{Heartbeat: 10 * ms, Needs: needs})
 		loads := func(rates map[topo.LinkID]units.Rate) []engine.Event {
 			if !needs.OracleLoad {

@@ -54,14 +54,16 @@ func (x *tasks) compute(c engine.Compute) error {
 	return nil
 }
 
-// progress returns the event about all attempts that compute; none if no policy needs it.
-func (x *tasks) progress() (evs []engine.Event) {
-	if !x.b.cfg.Needs.TaskProgress || len(x.computing) == 0 {
-		return nil
-	}
+// progress appends the event about the attempts that compute on some hosts.
+func (x *tasks) progress(evs []engine.Event, on map[topo.HostID]bool) []engine.Event {
 	var ev engine.TaskProgressed
-	for a := range x.computing {
-		ev.Attempts = append(ev.Attempts, a)
+	for a, f := range x.computing {
+		if on[f.src] {
+			ev.Attempts = append(ev.Attempts, a)
+		}
+	}
+	if len(ev.Attempts) == 0 {
+		return evs
 	}
 	slices.SortFunc(ev.Attempts, jobs.AttemptID.Compare)
 	for _, a := range ev.Attempts {
@@ -69,7 +71,7 @@ func (x *tasks) progress() (evs []engine.Event) {
 		left := max(f.left-float64(f.rate*x.b.clock.Since(f.since)), 0)
 		ev.Done = append(ev.Done, min(max(1-left/max(1, float64(f.size)), 0), 1))
 	}
-	return []engine.Event{ev}
+	return append(evs, ev)
 }
 
 // setSpeed makes an attempt compute at the speed of its host from the current time on.

@@ -59,8 +59,10 @@ type Config struct {
 	Stored []engine.StoredBlock
 	// Kernel are the file systems that are the hosts' disks, by HostID and then number, whose
 	// rates the kernel keeps to. Nil are directories of Disks under token buckets.
-	Kernel    *kernel.Disks
+	Kernel *kernel.Disks
+	// Heartbeat is the interval of the reports of hosts and leaves, and Phases are the times of their first ones.
 	Heartbeat time.Duration
+	Phases    *engine.Phases
 	// Needs is what the policies need. Leaves report if it has policies.Needs.LinkLoad; the loads of
 	// links are reported if it has policies.Needs.OracleLoad.
 	Needs      policies.Needs
@@ -314,7 +316,12 @@ func (b *Backend) start(ctx context.Context) (err error) {
 	if b.ahead != nil {
 		b.work.Go(func() error { return ended(b.ahead.run(b.during)) })
 	}
-	b.every(cfg.Heartbeat, func() error { return ended(b.reports.round(b.during)) })
+	b.work.Go(func() error {
+		if err := ended(b.reports.run(b.during)); err != nil {
+			b.fail(err)
+		}
+		return nil
+	})
 	b.work.Go(func() error { b.reports.deliver(b.during); return nil })
 	if cfg.Needs.OracleLoad {
 		b.every(cfg.Settings.Look, b.reports.look())

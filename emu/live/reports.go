@@ -21,7 +21,7 @@ import (
 type reports struct {
 	b     *Backend
 	racks []hostCounters        // before the first packet; empty if no policy needs them
-	begun [][]workloads.BlockID // at each host, since its last report that was not lost; only round touches it
+	begun [][]workloads.BlockID // at each host, since its last report that was not lost; only run touches it
 	kick  chan struct{}
 
 	mu   sync.Mutex
@@ -70,41 +70,57 @@ func (x *reports) crash(h topo.HostID) {
 	x.late = slices.DeleteFunc(x.late, func(l late) bool { return l.beat.Host == h })
 }
 
-// round makes the reports of all hosts, a few at a time (Settings.Beats), and then of all leaves. It hands
-// over those that come in at once. It returns the cause if ctx ends between two groups of hosts.
-func (x *reports) round(ctx context.Context) error {
-	b, n := x.b, len(x.lost)
-	at := max(1, b.cfg.Settings.Beats)
-	gap := min(b.cfg.Settings.BeatGap, b.cfg.Heartbeat/4/time.Duration((n+at-1)/at))
-	for h := 0; h < n; h += at {
-		if h > 0 {
-			if err := kernel.Sleep(ctx, gap); err != nil {
-				return err
-			}
+// run makes the reports of hosts and leaves when they are due, a few at a time (Settings.Beats), and hands over
+// those that come in at once. It returns the cause when ctx ends.
+func (x *reports) run(ctx context.Context) error {
+	b := x.b
+	agenda := engine.NewAgenda(b.cfg.Fabric, b.cfg.Heartbeat, b.cfg.Phases, len(x.racks) > 0)
+	most := max(1, b.cfg.Settings.Beats)
+	gap := min(b.cfg.Settings.BeatGap, b.cfg.Heartbeat/4/time.Duration((agenda.Len()+most-1)/most))
+	for {
+		now := time.Since(b.zero)
+		agenda.Skip(now)
+		var due []engine.Reporter
+		for r, at := agenda.Next(); at <= now && len(due) < most; r, at = agenda.Next() {
+			due = append(due, r)
+			agenda.Pop()
 		}
-		var out []engine.Event
-		if h == 0 {
-			out = b.computed()
+		if err := x.make(due); err != nil {
+			return err
 		}
-		for i := h; i < min(h+at, n); i++ {
-			hb, ok, err := x.beat(topo.HostID(i))
+		_, next := agenda.Next()
+		if err := kernel.Sleep(ctx, max(next-time.Since(b.zero), gap)); err != nil {
+			return err
+		}
+	}
+}
+
+// make makes reports and hands over those that come in at once, after the progress of the attempts on their hosts.
+func (x *reports) make(due []engine.Reporter) error {
+	b := x.b
+	var hosts []topo.HostID
+	var out []engine.Event
+	for _, r := range due {
+		if r.Leaf {
+			c, at, err := b.sampler.leaf(topo.RackID(r.ID))
 			if err != nil {
 				return err
 			}
-			if ok {
-				out = append(out, hb)
-			}
+			zero := x.racks[r.ID]
+			out = append(out, engine.RackReport{Rack: topo.RackID(r.ID), Rx: c.rx - zero.rx, Tx: c.tx - zero.tx, Made: at.Sub(b.zero)})
+			continue
 		}
-		if len(out) > 0 {
-			b.push(out...)
-		}
-	}
-	for r, zero := range x.racks {
-		c, at, err := b.sampler.leaf(topo.RackID(r))
+		hosts = append(hosts, topo.HostID(r.ID))
+		hb, ok, err := x.beat(topo.HostID(r.ID))
 		if err != nil {
 			return err
 		}
-		b.push(engine.RackReport{Rack: topo.RackID(r), Rx: c.rx - zero.rx, Tx: c.tx - zero.tx, Made: at.Sub(b.zero)})
+		if ok {
+			out = append(out, hb)
+		}
+	}
+	if out = append(b.computed(hosts), out...); len(out) > 0 {
+		b.push(out...)
 	}
 	return nil
 }

@@ -79,9 +79,9 @@ type Settings struct {
 	// Look is the time over which loads of all links are measured for a policy that
 	// needs them, one look after the other (policies.Needs.OracleLoad).
 	Look time.Duration `json:"look_ns"`
-	// Beats is the number of hosts that report at one moment, and BeatGap the time until the next
-	// ones do, so that ends of transfers need not wait until the engine has handled the
-	// reports of all hosts. A round takes a quarter of the interval between heartbeats at most.
+	// Beats is the largest number of hosts and leaves that report at one moment, and BeatGap the time until
+	// the next ones do that are due, so that ends of transfers need not wait until the engine has handled
+	// the reports of all hosts. A round takes a quarter of the interval between heartbeats at most.
 	Beats   int           `json:"beats"`
 	BeatGap time.Duration `json:"beat_gap_ns"`
 	// RoundTrips is the number of connections with which the round-trip time of an idle path is measured, before and

@@ -82,14 +82,16 @@ func (b *Backend) compute(c engine.Compute) {
 	})
 }
 
-// computed returns the event about all attempts that compute; none if no policy needs it.
-func (b *Backend) computed() (evs []engine.Event) {
+// computed returns the event about the attempts that compute on some hosts; none if no policy needs it.
+func (b *Backend) computed(on []topo.HostID) []engine.Event {
 	if !b.cfg.Needs.TaskProgress {
 		return nil
 	}
 	done := map[jobs.AttemptID]float64{}
 	b.computing.Range(func(id, attempt any) bool {
-		done[id.(jobs.AttemptID)] = attempt.(*hosts.Attempt).Computed()
+		if a := attempt.(*hosts.Attempt); slices.Contains(on, a.Host()) {
+			done[id.(jobs.AttemptID)] = a.Computed()
+		}
 		return true
 	})
 	if len(done) == 0 {

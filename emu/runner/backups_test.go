@@ -32,12 +32,13 @@ func backupsOf(t *testing.T, all []flows.AttemptRecord) (lost int) {
 	return lost
 }
 
-// slowHost is a job whose maps on the first of six hosts take 10 times as long.
+// slowHost is a job whose maps on the first of six hosts take 10 times as long. That host reports first, so that it
+// has tasks.
 const slowHost = `
 name: backups
 fabric: {leaves: 2, spines: 1, hosts_per_leaf: 3, host_link: 100Mbps, oversubscription: "1:1"}
 disk: {write: 20MB/s, size: 256MB}
-heartbeat: {interval: 100ms}
+heartbeat: {interval: 100ms, phase: together}
 workload:
   - {kind: tasks, generator: mix, jobs: 1, block: 1MB, map_rate: 1MB/s, reduce_rate: 2MB/s, profiles: [{name: sort, maps: 12, reduces: 0.25, keep_map: 0.5, keep_reduce: 0.5}]}
 tasks: {map_slots: 2, reduce_slots: 1, output: {packet: 16KB}}

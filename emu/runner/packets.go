@@ -88,7 +88,7 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w work, dir string, 
 		Meta: pcap.Meta{Tool: "testbed", Version: r.o.Version, RunID: r.dir.manifest.Run, Run: number.Sum64(), Arm: r.arms[arm].Name, ArmIndex: arm,
 			Repeat: repeat, Scenario: spec.Name, Workload: r.dir.manifest.Workload, Seed: r.s.RepeatSeed(repeat),
 			Policies: names, Holds: catalog.Holds(r.arms[arm].Policies[catalog.RoleCoflow].Name), Cluster: &cluster, Fabric: &shape, Buckets: r.buckets()},
-		Disks: disks, Needs: e.Needs(), Heartbeat: spec.Heartbeat.Interval, Seed: r.s.RepeatSeed(repeat), Congestion: spec.Fabric.CongestionControl, Settings: r.settings(), Foreseen: w.Coflows, Notes: metrics.NotesOf(w.Workload), Unheaded: spec.Limits.Duration,
+		Disks: disks, Needs: e.Needs(), Heartbeat: spec.Heartbeat.Interval, Phases: r.phases(repeat), Seed: r.s.RepeatSeed(repeat), Congestion: spec.Fabric.CongestionControl, Settings: r.settings(), Foreseen: w.Coflows, Notes: metrics.NotesOf(w.Workload), Unheaded: spec.Limits.Duration,
 		Burst: r.burst, Faults: r.faults, Detect: spec.Heartbeat.Detect(), Silence: spec.Heartbeat.Silence(), Convergence: spec.Fabric.Convergence}
 	if spec.Disk != nil && len(w.Writers)+len(w.tasks) > 0 {
 		cfg.DiskRead, cfg.Stored = spec.Disk.ReadRate(), w.stored

@@ -415,11 +415,19 @@ func (r *run) engine(arm, repeat int, w work) (*engine.Engine, error) {
 		return nil, err
 	}
 	cfg := engine.Config{Fabric: r.fabric, Capacity: plan.PayloadCapacity(r.fabric), Coflow: c, Placement: placer, Control: engine.Control{Latency: spec.Coordinator.Latency},
-		Heartbeat: spec.Heartbeat.Interval, Alpha: spec.Heartbeat.Alpha, Tasks: tasks, Zone: r.zones(), IDs: w.NextIDs(), Seed: r.s.RepeatSeed(repeat), Stuck: spec.Limits.Stuck}
+		Heartbeat: spec.Heartbeat.Interval, Phases: r.phases(repeat), Alpha: spec.Heartbeat.Alpha, Tasks: tasks, Zone: r.zones(), IDs: w.NextIDs(), Seed: r.s.RepeatSeed(repeat), Stuck: spec.Limits.Stuck}
 	if spec.Disk != nil {
 		cfg.DiskRate, cfg.DiskSize = spec.Disk.Write, spec.Disk.HostSize()
 	}
 	return engine.New(cfg)
+}
+
+// phases returns when hosts and leaves report in a repeat.
+func (r *run) phases(repeat int) *engine.Phases {
+	if r.s.Spec.Heartbeat.Phase == scenario.Together {
+		return nil
+	}
+	return engine.RandomPhases(r.fabric, r.s.Spec.Heartbeat.Interval, r.s.RepeatSeed(repeat))
 }
 
 // workloadMeta returns the facts about a workload that results need and captures do not contain.
@@ -445,7 +453,8 @@ func (r *run) simulate(ctx context.Context, arm, repeat int, w work, log string,
 	if err != nil {
 		return flows.Records{}, err
 	}
-	cfg := fluid.Config{Payload: func(rate units.Rate) units.Rate { return plan.Payload(rate, r.fabric.Shape().MTU) }, Needs: e.Needs(), Heartbeat: r.s.Spec.Heartbeat.Interval, Faults: r.faults, Detect: r.s.Spec.Heartbeat.Detect(), Silence: r.s.Spec.Heartbeat.Silence(), Convergence: r.s.Spec.Fabric.Convergence}
+	cfg := fluid.Config{Payload: func(rate units.Rate) units.Rate { return plan.Payload(rate, r.fabric.Shape().MTU) }, Needs: e.Needs(), Heartbeat: r.s.Spec.Heartbeat.Interval, Phases: r.phases(repeat), ActsOnReport: e.ActsOnReport,
+		Faults: r.faults, Detect: r.s.Spec.Heartbeat.Detect(), Silence: r.s.Spec.Heartbeat.Silence(), Convergence: r.s.Spec.Fabric.Convergence}
 	if r.s.Spec.Disk != nil {
 		cfg.DiskRate, cfg.ReadRate, cfg.Disks = r.s.Spec.Disk.Write, r.s.Spec.Disk.ReadRate(), r.s.Spec.Disk.Count
 	}

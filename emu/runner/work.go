@@ -99,10 +99,14 @@ func (r *run) zones() (zone []int) {
 
 // idleCluster returns the cluster before the run, with empty disks.
 func (r *run) idleCluster() *policies.Cluster {
+	interval := r.s.Spec.Heartbeat.Interval
 	c := &policies.Cluster{Fabric: r.fabric, Capacity: plan.PayloadCapacity(r.fabric), Zone: r.zones(), Hosts: make([]policies.HostState, r.fabric.Hosts()),
 		Racks: make([]policies.RackState, r.fabric.Racks()), Load: make([]units.Rate, len(r.fabric.Links()))}
+	for r := range c.Racks {
+		c.Racks[r] = policies.RackState{LastReport: -1, NextReport: interval}
+	}
 	for h := range c.Hosts {
-		c.Hosts[h] = policies.HostState{LastReport: -1, NextReport: r.s.Spec.Heartbeat.Interval}
+		c.Hosts[h] = policies.HostState{LastReport: -1, NextReport: interval}
 		if d := r.s.Spec.Disk; d != nil {
 			c.DiskRate, c.Hosts[h].Disk = d.Write, d.HostSize()
 		}

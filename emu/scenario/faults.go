@@ -92,6 +92,9 @@ func (s *Scenario) Faults(f *topo.Fabric) ([]fault.Fault, error) {
 	return out, nil
 }
 
+// Together is the Phase of reports at one moment.
+const Together = "together"
+
 // Detect returns the time of silence after which a host is considered lost.
 func (h Heartbeat) Detect() time.Duration { return time.Duration(h.LostAfter) * h.Interval }
 

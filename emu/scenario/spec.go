@@ -210,6 +210,10 @@ func (d Disk) HostSize() units.Bytes { return d.Size * units.Bytes(d.Count) }
 type Heartbeat struct {
 	// Interval is the time between two reports of a host.
 	Interval time.Duration `yaml:"interval" jsonschema:"default=250ms" least:"1ms" most:"1h"`
+	// Phase is when in the interval each host, and each leaf, reports. random draws a time for each of them from
+	// the seed of the repeat, the same in all arms, on packets and on the fluid model, as reports in real
+	// clusters are not synchronised. together lets all report at one moment, in order of number.
+	Phase string `yaml:"phase" jsonschema:"default=random,enum=random,enum=together"`
 	// Alpha is the weight of the newest sample in the moving average of a host's traffic, above 0
 	// and at most 1. Sinbad (SIGCOMM 2013) uses 0.2.
 	Alpha float64 `yaml:"alpha" jsonschema:"default=0.2,minimum=0.000001,maximum=1"`

@@ -42,6 +42,7 @@ type loads struct {
 	host, rack  []units.Rate // the paper's vCur, at most the capacity
 	rackCap     []units.Rate
 	maxExpected units.Rate // upper bound of an expected capacity
+	leaf        bool       // rack loads are counters of leaves, not sums over hosts
 }
 
 func newLoads(v *policies.PlacementView) *loads {
@@ -87,7 +88,7 @@ func (e Estimate) estimate(v *policies.PlacementView) (*loads, error) {
 		l.host[i] = load
 		l.rack[r] = min(l.rack[r]+load, l.rackCap[r])
 	}
-	if e.LeafCounters {
+	if l.leaf = e.LeafCounters; l.leaf {
 		for r := range l.rack {
 			if l.rack[r] = l.rackCap[r]; reported[r] {
 				l.rack[r] = min(v.Racks[r].Rx, l.rackCap[r])
@@ -106,28 +107,32 @@ func (e Estimate) overdue(now time.Duration, s *policies.HostState) bool {
 // expect adds the expected traffic of a placement to the links whose measurements do not
 // include it yet (the paper's hysteresis). The rate is the block's size divided by the
 // time from the decision to the link's next report, at least the time least. It counts
-// once for each host that receives the block over the network and once for their rack.
+// once for each host that receives the block over the network and once for their rack. The load of a rack
+// is reported by its leaf or by its hosts.
 func (l *loads) expect(v *policies.PlacementView, p *policies.Placement, least time.Duration) {
+	hidden := func(last time.Duration) bool { return p.At >= max(last, 0) }
+	add := func(load *units.Rate, capacity units.Rate, last, next time.Duration) {
+		if left := capacity - *load; left > 0 && hidden(last) {
+			*load += min(left, units.RateOf(p.Size, max(next-p.At, least)))
+		}
+	}
 	home := l.f.RackOf(p.Client)
 	for i, h := range p.Hosts {
-		s := &v.Hosts[h]
-		if h == p.Client || p.At < max(s.LastReport, 0) {
+		if h == p.Client {
 			continue
 		}
-		r := l.f.RackOf(h)
-		once := r != home && !slices.ContainsFunc(p.Hosts[:i], func(o topo.HostID) bool {
-			return o != p.Client && l.f.RackOf(o) == r && p.At >= max(v.Hosts[o].LastReport, 0)
-		})
-		hostLeft, rackLeft := l.hostCap(h)-l.host[h], units.Rate(0)
-		if once {
-			rackLeft = l.rackCap[r] - l.rack[r]
-		}
-		if hostLeft == 0 && rackLeft == 0 {
+		s, r := &v.Hosts[h], l.f.RackOf(h)
+		add(&l.host[h], l.hostCap(h), s.LastReport, s.NextReport)
+		if r == home || slices.ContainsFunc(p.Hosts[:i], func(o topo.HostID) bool {
+			return o != p.Client && l.f.RackOf(o) == r && (l.leaf || hidden(v.Hosts[o].LastReport))
+		}) {
 			continue
 		}
-		rate := units.RateOf(p.Size, max(s.NextReport-p.At, least))
-		l.host[h] += min(hostLeft, rate)
-		l.rack[r] += min(rackLeft, rate)
+		last, next := s.LastReport, s.NextReport
+		if l.leaf {
+			last, next = v.Racks[r].LastReport, v.Racks[r].NextReport
+		}
+		add(&l.rack[r], l.rackCap[r], last, next)
 	}
 }
 

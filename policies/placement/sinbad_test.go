@@ -26,6 +26,9 @@ func fourRacks(t testing.TB) *policies.PlacementView {
 func counted(t testing.TB) *policies.PlacementView {
 	v := fourRacks(t)
 	v.Racks = []policies.RackState{{}, {Rx: mbs(45)}, {Rx: mbs(10)}, {Rx: mbs(25)}}
+	for r := range v.Racks {
+		v.Racks[r].LastReport, v.Racks[r].NextReport = v.Hosts[0].LastReport, v.Hosts[0].NextReport
+	}
 	v.Hosts[5].Rx, v.Hosts[6].Rx, v.Hosts[7].Rx = mbs(70), mbs(20), mbs(50)
 	return v
 }
@@ -117,6 +120,26 @@ func TestMinDelta(t *testing.T) {
 		if got := loadsOf(t, p, v).host[4]; got != want {
 			t.Errorf("MinDelta %v: load %v, want %v", least, got, want)
 		}
+	}
+}
+
+// Without synchronised reports, the load of a rack includes a block once its leaf has reported, and those of hosts
+// once these have. Rates are those until the next report of each.
+func TestExpectedTrafficUntilTheNextReport(t *testing.T) {
+	const size = 20 * units.MB
+	v := counted(t) // at 10 s; blocks are 1 s from the next reports
+	at := v.Hosts[0].LastReport
+	v = with(v, size, 0, 4, 6)
+	v.Now = at + 600*time.Millisecond
+	v.Hosts[4].LastReport, v.Hosts[4].NextReport = at+500*time.Millisecond, at+1500*time.Millisecond
+	v.Racks[3].LastReport, v.Racks[3].NextReport = at+100*time.Millisecond, at+1100*time.Millisecond
+	v.Racks[2].NextReport = at + 500*time.Millisecond // half a second after the block
+	l := loadsOf(t, byLeaf(Literal), v)
+	if l.host[4] != v.Hosts[4].Rx || l.host[6] != v.Hosts[6].Rx+mbs(20) {
+		t.Errorf("hosts 4 and 6: %v and %v, with %v and %v reported: only the second report is from before the block", l.host[4], l.host[6], v.Hosts[4].Rx, v.Hosts[6].Rx)
+	}
+	if l.rack[2] != mbs(10+40) || l.rack[3] != mbs(25) {
+		t.Errorf("racks 2 and 3: %v and %v, want 10 and 40 MB/s more, and 25 MB/s", l.rack[2], l.rack[3])
 	}
 }
 

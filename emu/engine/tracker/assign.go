@@ -47,10 +47,9 @@ func (t *Tracker) assign(h topo.HostID) error {
 		return nil
 	}
 	t.unblock(h)
-	slots := &t.view.Slots[h]
 	can := t.needs.EveryHeartbeat
-	for k, n := range t.launchable {
-		can = can || n > 0 && slots.Free(jobs.TaskKind(k)) > 0
+	for k := range t.launchable {
+		can = can || t.fits(h, jobs.TaskKind(k))
 	}
 	if !can {
 		return nil
@@ -68,6 +67,27 @@ func (t *Tracker) assign(h topo.HostID) error {
 		t.sample()
 	}
 	return nil
+}
+
+// ActsOnHeartbeat reports whether a Heartbeat of a host with the current state can cause commands.
+func (t *Tracker) ActsOnHeartbeat(h topo.HostID) bool {
+	if t.hosts[h].lost {
+		return false
+	}
+	if t.needs.EveryHeartbeat {
+		return true
+	}
+	for k := range t.launchable {
+		if t.fits(h, jobs.TaskKind(k)) || t.blocked(h, jobs.TaskKind(k)) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// fits reports whether a host has a free slot for a task that may be launched.
+func (t *Tracker) fits(h topo.HostID, k jobs.TaskKind) bool {
+	return t.launchable[k] > 0 && t.view.Slots[h].Free(k) > 0
 }
 
 // apply carries out an assignment.
@@ -253,19 +273,26 @@ func (t *Tracker) replicaBut(a *attempt, excluded func(topo.HostID) bool) (topo.
 // which need other slots and wait for nothing.
 func (t *Tracker) unblock(h topo.HostID) {
 	for k := range t.launchable {
-		if t.launchable[k] == 0 {
-			continue
-		}
-		var last *attempt
-		for _, a := range t.hosts[h].attempts {
-			if int(a.Kind) == k && !a.Killing && a.Phase == policies.Copying && a.st.blocked() {
-				last = a
-			}
-		}
-		if last != nil && !slices.ContainsFunc(t.view.Slots, func(s policies.SlotState) bool { return s.Free(jobs.TaskKind(k)) > 0 }) {
-			t.kill(last, "it waited for tasks that found no free slot")
+		if a := t.blocked(h, jobs.TaskKind(k)); a != nil {
+			t.kill(a, "it waited for tasks that found no free slot")
 		}
 	}
+}
+
+// blocked returns the attempt that unblock stops; nil for none.
+func (t *Tracker) blocked(h topo.HostID, k jobs.TaskKind) (last *attempt) {
+	if t.launchable[k] == 0 {
+		return nil
+	}
+	for _, a := range t.hosts[h].attempts {
+		if a.Kind == k && !a.Killing && a.Phase == policies.Copying && a.st.blocked() {
+			last = a
+		}
+	}
+	if last != nil && slices.ContainsFunc(t.view.Slots, func(s policies.SlotState) bool { return s.Free(k) > 0 }) {
+		return nil
+	}
+	return last
 }
 
 // byLaunch orders the attempts of a job.
