@@ -13,20 +13,10 @@
 #              writable; builds, which needs Go, only if something is missing; make uninstall
 #              removes it
 # make test-vm  the privileged tests on Debian's stock kernel, in qemu (docs/testing.md)
-# make suite-philae  compare the coflow schedulers of Philae's paper: on the trace TRACE (default:
-#              a generated one) with the flow-level simulator, then on packets (root or sudo);
-#              SUITE_FLAGS such as "-only table,learning" (docs/philae.md, docs/suites.md)
-# make suite-sinbad  compare block placement by Sinbad with its baselines, on packets (root or
-#              sudo) and on the fluid model; SUITE_FLAGS such as "-only rack,large" or "-fluid"
-#              (docs/sinbad.md)
-# make suite-fair  compare task schedulers with the FAIR report, on packets (root or sudo) and on the
-#              fluid model; SUITE_FLAGS such as "-only batch" or "-fluid"; with TRACE, the trace
-#              SWIM-FB-2009 too (docs/fair.md)
-# make suite-shufflewatcher  compare ShuffleWatcher with the task schedulers that it wraps, on packets
-#              (root or sudo) and on the fluid model; SUITE_FLAGS such as "-only cluster" or "-fluid"
-#              (docs/shufflewatcher.md)
-# make suite-dolly  compare cloning by Dolly with speculation, on packets (root or sudo) and on the fluid
-#              model (docs/dolly.md)
+# make suite-fair, suite-philae, suite-shufflewatcher, suite-dolly, suite-sinbad  compare policies with the figures of
+#              their papers, on packets (root or sudo), on the fluid model and on traces (docs/suites.md): testbed suite
+#              with SUITE_FLAGS such as "--only table,learning" or --fluid. TRACE is the Facebook trace of coflows for
+#              suite-philae, and SWIM-FB-2009 for suite-fair
 
 GO      ?= go
 SUDO    := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E env "PATH=$$PATH")
@@ -97,12 +87,13 @@ picture: build
 	@[ -n "$(RUN)" ] || { echo "make picture: no run of the quickstart: run make demo first" >&2; exit 1; }
 	scripts/picture/picture.sh $(RUN) docs/picture.png
 
-# Parts without packets need no root: make suite-philae SUDO= SUITE_FLAGS="-only table", or
-# make suite-sinbad SUDO= SUITE_FLAGS=-fluid. Suites are built first: go run hides the exit code.
-suite-philae suite-fair: SUITE_TRACE = $(if $(TRACE),-trace "$(TRACE)")
+# Parts without packets need no root: make suite-philae SUDO= SUITE_FLAGS="--only table", or
+# make suite-sinbad SUDO= SUITE_FLAGS=--fluid.
+suite-philae: SUITE_TRACE = $(if $(TRACE),--set "trace=$(TRACE)")
+suite-fair: SUITE_TRACE = $(if $(TRACE),--set jobs=$(OUT)/swim.yaml)
 suite-philae suite-sinbad suite-fair suite-shufflewatcher suite-dolly: suite-%: build
-	$(GO) build -o $(OUT)/suite-$* ./scripts/$*
-	$(SUDO) $(OUT)/suite-$* $(SUITE_TRACE) $(SUITE_FLAGS)
+	$(if $(and $(TRACE),$(filter fair,$*)),$(OUT)/testbed workload jobs derive "$(TRACE)" -o $(OUT)/swim.yaml --force)
+	$(SUDO) $(OUT)/testbed suite scripts/$*/claims.yaml $(SUITE_TRACE) $(SUITE_FLAGS)
 
 # Packages whose tests move packets. scripts/test.sh tests them one at a time.
 export ON_PACKETS = ./emu/calibration/measure ./emu/cli ./emu/runner ./emu/kernel ./emu/live ./hosts ./hosts/disk ./hosts/pace

@@ -92,28 +92,27 @@ var arrows = map[string][]string{
 	"emu/calibration/measure": {"emu/calibration", "emu/deploy", "emu/runner", "emu/kernel", "emu/kernel/processors", "emu/plan", "emu/scenario", "policies/catalog", "hosts/disk", "results/rundir", "results/safefile", "results/metrics"},
 	"emu/runner": {"emu/parallel", "emu/calibration", "policies", "policies/catalog", "emu/engine", "emu/engine/tracker", "emu/fault", "emu/fluid", "emu/live", "emu/kernel", "emu/fidelity", "emu/plan", "emu/deploy", "emu/scenario",
 		"results/pcap", "results/safefile", "results/flows", "results/metrics", "results/breakdown", "results/report", "results/schema", "results/rundir", "results/compare"},
-	"emu/cli": {"topo/draw", "emu/flowsim/comparison", "emu/flowsim", "emu/calibration", "emu/calibration/measure", "policies/catalog", "emu/runner", "emu/fault", "emu/inspect", "emu/kernel", "emu/plan", "emu/deploy", "emu/scenario",
+	"emu/suite": {"emu/flowsim", "emu/flowsim/comparison", "emu/runner", "emu/scenario", "policies/catalog",
+		"results/compare", "results/flows", "results/htmlreport", "results/metrics", "results/report", "results/rundir", "results/safefile",
+		"results/schema", "results/table", "results/tracestats"},
+	"emu/cli": {"topo/draw", "emu/suite", "emu/flowsim/comparison", "emu/flowsim", "emu/calibration", "emu/calibration/measure", "policies/catalog", "emu/runner", "emu/fault", "emu/inspect", "emu/kernel", "emu/plan", "emu/deploy", "emu/scenario",
 		"results/rundir", "results/compare", "results/conversations", "results/export", "results/safefile", "results/flows", "results/metrics", "results/pcap", "results/plot",
 		"results/report", "results/table"},
 	"":                  {"emu/cli"},
 	"emu/cli/reference": {"emu/cli"}, // documentation, which the program does not carry
 	"scripts/manpages":  {"emu/cli/reference"},
 
-	"emu/kernel/processors":  {},
-	"emu/kernel/netnstest":   {"emu/kernel/processors", "emu/longtest"},
-	"emu/longtest":           {},
-	"workloads/oracletest":   {},
-	"results/tooltest":       {},
-	"workloads/drawntest":    {},
-	"scripts/bench":          {"results/metrics"}, // runs other programs
-	"scripts/philae":         {"scripts/suite", "results/report", "results/verdict", "emu/scenario", "emu/runner", "emu/flowsim/comparison", "emu/flowsim", "results/tracestats", "results/safefile", "results/metrics"},
-	"scripts/fair":           {"scripts/suite", "results/flows", "results/metrics", "results/report", "results/rundir", "results/schema"},
-	"scripts/dolly":          {"scripts/suite", "results/flows", "results/metrics", "results/rundir", "results/schema", "workloads"},
-	"scripts/shufflewatcher": {"scripts/suite", "results/metrics", "results/report", "results/rundir"},
-	"scripts/sinbad":         {"scripts/suite", "results/safefile", "results/metrics", "results/report"},
-	"scripts/suite":          {"results/metrics", "results/report", "results/rundir", "results/table", "results/verdict", "results/safefile"}, // what suites share
-	"scripts/quickstart":     {},                                                                                                              // scenario files, and tests of them
-	"scripts/testvm":         {"emu/longtest"},                                                                                                // runs the tests of others
+	"emu/kernel/processors": {},
+	"emu/kernel/netnstest":  {"emu/kernel/processors", "emu/longtest"},
+	"emu/longtest":          {},
+	"workloads/oracletest":  {},
+	"results/tooltest":      {},
+	"workloads/drawntest":   {},
+	"scripts/bench":         {"results/metrics"}, // runs other programs
+	"scripts/philae":        {},                  // scenario files, and tests of them
+	"scripts/sinbad":        {},                  // the same
+	"scripts/quickstart":    {},                  // scenario files, and tests of them
+	"scripts/testvm":        {"emu/longtest"},    // runs the tests of others
 }
 
 // TestArchitecture generates the tables of packages, with the first sentence of each package's
@@ -165,10 +164,10 @@ var onlyIn = map[string]struct {
 	"github.com/gopacket/gopacket": {"capture rings: this maintained fork of google/gopacket needs no cgo for them and restores VLAN tags", []string{"emu/kernel"}},
 	"golang.org/x/sys/unix":        {"system calls", []string{"emu/kernel", "emu/kernel/netnstest", "emu/kernel/processors", "results/safefile"}},
 	"syscall": {"signals, error numbers, flags, locks and watches of files, and sizes of file systems",
-		[]string{"emu/calibration/measure", "emu/cli", "emu/deploy", "emu/kernel", "emu/kernel/netnstest", "hosts", "hosts/disk", "results/safefile", "scripts/suite", "scripts/testvm"}},
+		[]string{"emu/calibration/measure", "emu/cli", "emu/deploy", "emu/kernel", "emu/kernel/netnstest", "hosts", "hosts/disk", "results/safefile", "scripts/testvm"}},
 	"math/rand":              {"nothing: version 2 replaces it", nil},
 	"github.com/spf13/cobra": {"commands", []string{"emu/cli", "emu/cli/reference"}},
-	"go.yaml.in/yaml/v4":     {"scenarios, job files, and the claims of papers", []string{"emu/scenario", "topo/yamltree", "scripts/suite", "workloads/jobs"}},
+	"go.yaml.in/yaml/v4":     {"scenarios, job files, and the claims of papers", []string{"emu/scenario", "emu/suite", "topo/yamltree", "workloads/jobs"}},
 }
 
 // pure packages depend on their arguments alone.

@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +22,7 @@ import (
 	"testbed/emu/flowsim/comparison"
 	"testbed/emu/runner"
 	"testbed/emu/scenario"
+	"testbed/emu/suite"
 	"testbed/policies/catalog"
 	"testbed/results/export"
 	"testbed/results/metrics"
@@ -117,9 +120,45 @@ func TestSimulationReference(t *testing.T) {
 			t.Errorf("docs/traces.md does not explain %s of the coordinator", key)
 		}
 	}
-	for _, name := range []string{"report.md", "table.csv", "low-skew-1.csv", "mantri.csv", "wide.csv", "replicated-6.csv", "sensitivity.csv", "learning.csv"} {
+	for _, name := range []string{"report.md", "table.csv", "derived-low-skew-1.csv", "derived-mantri.csv", "derived-wide.csv", "derived-replicated-6.csv", "sensitivity.csv", "learning.csv"} {
 		if !strings.Contains(results, "`"+name+"`") {
 			t.Errorf("docs/results.md does not explain %s of the suite", name)
+		}
+	}
+}
+
+// TestSuiteReference generates what figures of suites can be of, and runs the example of docs/suites.md.
+func TestSuiteReference(t *testing.T) {
+	generated(t, "docs/suites.md", suite.Reference())
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(read(t, "docs/suites.md"), -1)
+	if len(blocks) != 2 {
+		t.Fatalf("docs/suites.md has %d YAML examples, want a scenario and a suite", len(blocks))
+	}
+	dir := t.TempDir()
+	for i, name := range []string{"small.yaml", "mine.yaml"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(blocks[i][1]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := suite.Read(filepath.Join(dir, "mine.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.Prepare(suite.Options{Dir: filepath.Join(dir, "out"), Repeat: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Run(t.Context(), io.Discard, runner.Options{}, nil); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"report.md", "report.html", "claims.json"} {
+		if text := read(t, filepath.Join(dir, "out", name)); !strings.Contains(text, "jobs/3-local") {
+			t.Errorf("%s has no claim: %s", name, text)
+		}
+	}
+	for _, c := range p.Claims.Claims {
+		if c.Measured == nil || c.Outcome == suite.NotRun {
+			t.Errorf("claim %s of docs/suites.md is not measured", c.ID)
 		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 
 	"testbed/emu/deploy"
 	"testbed/emu/scenario"
+	"testbed/emu/suite"
 	"testbed/results/safefile"
 	"testbed/topo/magic"
 	"testbed/topo/units"
@@ -45,6 +46,7 @@ const ExitCodes = `  0    success
   2    incorrect usage
   3    the verdict of an arm is void: its results are withheld
   4    refused before the start: the machine lacks capacity, memory or a kernel feature
+       suite: a required claim is not reproduced
   126  exec, shell: the command cannot be executed
   127  exec, shell: command not found
   exec and shell otherwise return the exit code of the command that they run
@@ -155,10 +157,11 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 		notText.Command = pipeline(args, notText.Kind)
 		text = strings.ReplaceAll(text, said, notText.Error())
 	}
-	// Errors in a scenario begin with their position, the format that editors parse.
+	// Errors in a scenario or a suite begin with their position, the format that editors parse.
 	prefix := "testbed: "
 	var inScenario *scenario.Errors
-	if errors.As(err, &inScenario) {
+	var inSuite suite.FileError
+	if errors.As(err, &inScenario) || errors.As(err, &inSuite) {
 		prefix = ""
 	}
 	for line := range strings.Lines(strings.TrimRight(units.ClipQuoted(text), "\n") + "\n") {
@@ -176,7 +179,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 		return command.code
 	case errors.Is(err, errVoid):
 		return exitVoid
-	case errors.As(err, &refused) || errors.Is(err, deploy.ErrUnsupported):
+	case errors.As(err, &refused) || errors.Is(err, deploy.ErrUnsupported) || errors.Is(err, suite.ErrClaims):
 		return exitRefused
 	case errors.As(err, &usage) || strings.HasPrefix(err.Error(), "unknown command"): // the latter is cobra's
 		return exitUsage
@@ -236,7 +239,7 @@ reports completion times from captured packets, each with a verdict on its fidel
 			root.AddCommand(c)
 		}
 	}
-	group("run", a.runCmd(), a.simCmd(), a.validateCmd(), a.planCmd(), a.reportCmd(), a.compareCmd(), a.plotCmd(), a.exportCmd(), a.pcapCmd(), a.replayCmd(), a.graphCmd(), a.runsCmd(), a.schemaCmd(), a.traceCmd(), a.workloadCmd())
+	group("run", a.runCmd(), a.simCmd(), a.suiteCmd(), a.validateCmd(), a.planCmd(), a.reportCmd(), a.compareCmd(), a.plotCmd(), a.exportCmd(), a.pcapCmd(), a.replayCmd(), a.graphCmd(), a.runsCmd(), a.schemaCmd(), a.traceCmd(), a.workloadCmd())
 	group("hand", a.upCmd(), a.downCmd(), a.psCmd(), a.inspectCmd(), a.execCmd(), a.shellCmd(), a.faultCmd())
 	group("machine", a.doctorCmd(), a.calibrateCmd(), a.gcCmd(), a.versionCmd())
 	root.AddCommand(a.guardCmd())

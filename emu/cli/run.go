@@ -34,19 +34,28 @@ func (f *scenarioFlags) add(cmd *cobra.Command) {
 // load reads the scenario at path, or from standard input. Paths in the latter are relative to the
 // working directory.
 func (f *scenarioFlags) load(path string) (*scenario.Scenario, error) {
-	set := map[string]string{}
-	for _, s := range f.set {
-		name, value, ok := strings.Cut(s, "=")
-		if !ok || name == "" {
-			return nil, usageError{fmt.Errorf("--set %q: must be name=value", s)}
-		}
-		set[name] = value
+	set, err := assignments(f.set)
+	if err != nil {
+		return nil, err
 	}
 	o := scenario.Options{Set: set, Catalog: catalog.All()}
 	if path == stdio {
 		return scenario.Read("standard input", newWaiting(f.cmd.Context(), f.cmd.InOrStdin()), o)
 	}
 	return scenario.Load(path, o)
+}
+
+// assignments returns those of --set.
+func assignments(list []string) (map[string]string, error) {
+	set := map[string]string{}
+	for _, s := range list {
+		name, value, ok := strings.Cut(s, "=")
+		if !ok || name == "" {
+			return nil, usageError{fmt.Errorf("--set %q: must be name=value", s)}
+		}
+		set[name] = value
+	}
+	return set, nil
 }
 
 func (a *app) runCmd() *cobra.Command {

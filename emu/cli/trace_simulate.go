@@ -17,6 +17,15 @@ import (
 	"testbed/workloads"
 )
 
+// traceState returns the progress of policies on a trace.
+func traceState(p comparison.Progress) state {
+	return state{
+		stage: fmt.Sprintf("policy %d/%d %s", p.Run, p.Runs, p.Policy),
+		text:  fmt.Sprintf("coflows %d/%d, %.0f s simulated, %d events", p.Finished, p.Coflows, p.Now.Seconds(), p.Events),
+		share: (float64(p.Run-1) + float64(p.Finished)/float64(p.Coflows)) / float64(p.Runs),
+	}
+}
+
 func (a *app) traceSimulateCmd() *cobra.Command {
 	var in traceInput
 	var form forms
@@ -104,11 +113,7 @@ code 4. Policies run in parallel as far as the memory allows.`,
 			shown := a.progress()
 			began := time.Now()
 			out, err := comparison.Do(cmd.Context(), t, o, func() time.Duration { return time.Since(began) }, func(p comparison.Progress) {
-				shown.show(state{
-					stage: fmt.Sprintf("policy %d/%d %s", p.Run, p.Runs, p.Policy),
-					text:  fmt.Sprintf("coflows %d/%d, %.0f s simulated, %d events", p.Finished, p.Coflows, p.Now.Seconds(), p.Events),
-					share: (float64(p.Run-1) + float64(p.Finished)/float64(p.Coflows)) / float64(p.Runs),
-				})
+				shown.show(traceState(p))
 			})
 			shown.done()
 			if err != nil {

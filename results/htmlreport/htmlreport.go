@@ -94,8 +94,9 @@ type Cell struct {
 	// the key below the arm, such as "cct.mean_us", and the value in the file.
 	Arm, Metric, Value string
 	Best               bool   // the best value of its column
-	Level              string // for a verdict's cell: pass, unverified, degraded or void
+	Level              string // for the cell of a verdict (pass, unverified, degraded or void) or of a claim's outcome (near too)
 	Figure             bool   // aligned right
+	Strip              *Strip // in place of the text
 }
 
 // List is a heading with items.
@@ -172,7 +173,10 @@ func Write(w io.Writer, d Data) error {
 // policy returns a Content-Security-Policy that allows the page's own scripts and no
 // loading of resources.
 func policy(scripts ...string) template.HTMLAttr {
-	var hashes []string
+	hashes := []string{}
+	if len(scripts) == 0 {
+		hashes = append(hashes, "'none'")
+	}
 	for _, s := range scripts {
 		sum := sha256.Sum256([]byte(s))
 		hashes = append(hashes, "'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'")

@@ -1,4 +1,4 @@
-package main
+package philae
 
 import (
 	"bytes"
@@ -6,7 +6,6 @@ import (
 	"encoding/csv"
 	"flag"
 	"io"
-	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -20,7 +19,7 @@ import (
 	"testbed/emu/scenario"
 	"testbed/policies/catalog"
 	"testbed/results/report"
-	"testbed/scripts/suite"
+	"testbed/results/safefile"
 	"testbed/workloads"
 	"testbed/workloads/oracletest"
 )
@@ -225,17 +224,20 @@ func mostAtOnce(t *testing.T, path, arm string) int {
 // The coflows of the Facebook trace that the suite selects fit the machine, and with these
 // too each scheduler is faster than the previous one.
 func TestFacebook(t *testing.T) {
-	trace := oracletest.Trace(t, oracletest.Facebook)
-	ph := &philae{options: options{from: oracletest.Path(t, oracletest.Facebook)}, trace: trace, Report: suite.NewReport(io.Discard)}
-	ph.Dir = t.TempDir()
-	path, err := ph.carry()
+	carried, err := oracletest.Trace(t, oracletest.Facebook).Filter(workloads.TraceFilter{First: 64, MaxSize: 50_000 * mb})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, fabric := range fabrics {
+	path := filepath.Join(t.TempDir(), "carried.flows")
+	if err := safefile.Write(path, func(w io.Writer) error { return workloads.WriteTraceAs(w, carried, workloads.FormatFlows) }); err != nil {
+		t.Fatal(err)
+	}
+	for fabric, set := range map[string]map[string]string{
+		"switch":     {"ports": "12"},
+		"leaf-spine": {"leaves": "3", "hosts_per_leaf": "4", "host_link": "125Mbps"},
+	} {
 		t.Run(fabric, func(t *testing.T) {
-			set := maps.Clone(facebookSettings[fabric])
-			set["trace"] = path
+			set["trace"], set["size"], set["first_queue"] = path, "1/100", "104858B"
 			inOrder(t, load(t, fabric+".yaml", set, 64, full/2, 12*time.Second, 20*time.Second))
 		})
 	}

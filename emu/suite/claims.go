@@ -19,12 +19,9 @@ import (
 type Claims struct {
 	Paper string `json:"paper"` // authors, venue and year
 	// Tolerance is how much smaller or larger than the paper's an effect may be, as a factor, such as 0.5 to 2.
-	Tolerance Bounds  `json:"tolerance"`
-	Claims    []Claim `json:"claims"`
-	// Backend is the backend of the measurements that follow, if it is not the one that the
-	// claims state.
-	Backend string          `json:"-"`
-	ran     map[string]bool // parts
+	Tolerance Bounds          `json:"tolerance"`
+	Claims    []Claim         `json:"claims"`
+	ran       map[string]bool // parts
 }
 
 // Claim is a figure of a paper, what is expected here, and what was measured.
@@ -52,12 +49,19 @@ type Claim struct {
 	Measured *Measurement `json:"measured"`          // null if it was not
 	NotRun   string       `json:"not_run,omitempty"` // reason
 	Outcome  Outcome      `json:"outcome"`
+
+	target *target // nil if no part measures it
 }
 
 // backends are what claims are measured on. No part measures a claim on nothing.
-var backends = []string{"packets", "fluid model", "flow-level simulator", nothing}
+var backends = []string{onPackets, onFluid, simulator, nothing}
 
-const nothing = "nothing"
+const (
+	onPackets = "packets"
+	onFluid   = "fluid model"
+	simulator = "flow-level simulator"
+	nothing   = "nothing"
+)
 
 // levels are the values of Required: the figure must be reproduced or in the expected range, it must be
 // at least on the side of its direction, or it need not be.
@@ -286,41 +290,11 @@ func (c *Claims) find(id string) *Claim {
 	return &c.Claims[at]
 }
 
-// Measured records a sample's figure, in the claim's unit, with its 95 % interval; the zero interval
-// stands for too few pairs. It ignores figures that no claim has.
-func (c *Claims) Measured(id string, value float64, ci metrics.Interval) {
-	c.put(id, Measurement{Value: value, CI: ci})
-}
-
-// Exact records a figure that needs no interval, such as one of the flow-level simulator.
-func (c *Claims) Exact(id string, value float64) { c.put(id, Measurement{Value: value, Exact: true}) }
-
-func (c *Claims) put(id string, m Measurement) {
-	if x := c.find(id); x != nil && x.NotRun == "" && !math.IsNaN(m.Value) {
-		m.On = x.On
-		if c.Backend != "" {
-			m.On = c.Backend
-		}
-		x.Measured = &m
+// record keeps a result, measured on a backend.
+func (c *Claim) record(r result, on string) {
+	if !r.none {
+		c.Measured = &Measurement{Value: r.Value, CI: r.CI, Exact: r.exact, On: on}
 	}
-}
-
-// Skip gives the reason for which a part that runs does not measure some claims, those whose ID begins
-// with the prefix. Later measurements of these are ignored.
-func (c *Claims) Skip(prefix, why string) {
-	for i := range c.Claims {
-		if x := &c.Claims[i]; strings.HasPrefix(x.ID, prefix) {
-			x.NotRun = why
-		}
-	}
-}
-
-// Figure returns the paper's figure with its unit, or a dash if there is none.
-func (c *Claims) Figure(id string) string {
-	if x := c.find(id); x != nil && x.Paper != nil {
-		return x.Paper.text(x.Unit)
-	}
-	return "–"
 }
 
 // judge sets the outcomes of all claims.
@@ -340,10 +314,13 @@ func (c *Claims) listed(checks bool) (out []Claim) {
 	return out
 }
 
+// relative is the heading of a column.
+const relative = "relative to the paper"
+
 // tableOf returns the table of claims, or of checks.
 func tableOf(claims []Claim, checks bool) table.Table {
 	text := table.Column{Left: true}
-	t := table.Table{Head: []string{"claim", "meaning", "paper", "expected", "measured", "relative to the paper", "required", "outcome"},
+	t := table.Table{Head: []string{"claim", "meaning", "paper", "expected", "measured", relative, "required", "outcome"},
 		Columns: []table.Column{table.Names(), text, {}, {}, {}, text, text, text}}
 	if checks {
 		t.Head[0] = "check"
@@ -403,12 +380,16 @@ func (c *Claims) broken() error {
 	return fmt.Errorf("%w: %s", ErrClaims, strings.Join(names, ", "))
 }
 
+// rule states when a claim is reproduced.
+func (c *Claims) rule() string {
+	return fmt.Sprintf("A claim is reproduced if the paper's figure is in the measured interval, or the effect is %s times the paper's (docs/suites.md). A check has no figure of the paper.", c.Tolerance.text(""))
+}
+
 // write writes the tables of claims and checks of the parts that ran, with their reasons, to a report.
 func (c *Claims) write(r *Report) error {
 	c.judge()
 	r.Part("claims of the paper")
-	r.Say("%s. A claim is reproduced if the paper's figure is in the measured interval, or the effect is %s times the paper's (docs/suites.md). A check has no figure of the paper.\n", c.Paper, c.Tolerance.text(""))
-	var more []string
+	r.Say("%s. %s\n", c.Paper, c.rule())
 	for _, checks := range []bool{false, true} {
 		list := c.listed(checks)
 		if len(list) == 0 {
@@ -417,19 +398,7 @@ func (c *Claims) write(r *Report) error {
 		if err := tableOf(list, checks).Markdown(r); err != nil {
 			return err
 		}
-		var counts []string
-		for _, o := range outcomes {
-			n := 0
-			for _, x := range list {
-				if x.Outcome == o {
-					n++
-				}
-			}
-			if n > 0 {
-				counts = append(counts, fmt.Sprintf("%d %s", n, o))
-			}
-		}
-		r.Say("\n%d %s: %s.\n", len(list), map[bool]string{false: "claims", true: "checks"}[checks], strings.Join(counts, ", "))
+		r.Say("\n%s\n", counts(list, map[bool]string{false: "claim", true: "check"}[checks]))
 	}
 	if n := len(c.Claims) - len(c.listed(false)) - len(c.listed(true)); n > 0 {
 		r.Say("Parts that did not run have %d more.\n", n)
@@ -437,6 +406,7 @@ func (c *Claims) write(r *Report) error {
 	if err := c.broken(); err != nil {
 		r.Say("%s.\n", strings.ToUpper(err.Error()[:1])+err.Error()[1:])
 	}
+	var more []string
 	for _, x := range c.Claims {
 		if x.Required != mustHold && x.Paper != nil && x.Outcome == Reproduced {
 			more = append(more, x.ID)
@@ -445,6 +415,13 @@ func (c *Claims) write(r *Report) error {
 	if more != nil {
 		r.Say("Reproduced, although not required: %s.\n", strings.Join(more, ", "))
 	}
+	c.reasons(func(where string) { r.Say("\n%s\n", where) }, func(text string) { r.Say("- %s", text) })
+	r.Say("")
+	return nil
+}
+
+// reasons calls head for the place and scale of the claims of parts that ran, and item for each claim.
+func (c *Claims) reasons(head, item func(string)) {
 	where := ""
 	for _, x := range c.Claims {
 		if !c.ran[x.part()] {
@@ -454,23 +431,21 @@ func (c *Claims) write(r *Report) error {
 		if x.Original != "" {
 			now += " The paper: " + strings.TrimSuffix(x.Original, ".") + "."
 		}
-		if x.On != nothing && now != where {
+		if now != where && (x.On != nothing || where == "") {
 			where = now
-			r.Say("\n%s\n", where)
+			head(where)
 		}
 		switch {
 		case x.Measured != nil:
-			r.Say("- %s: %s. %s", x.ID, x.Here, strings.Join(strings.Fields(x.Why+" "+x.Wide+" "+x.WhyNot), " "))
+			item(fmt.Sprintf("%s: %s. %s", x.ID, x.Here, strings.Join(strings.Fields(x.Why+" "+x.Wide+" "+x.WhyNot), " ")))
 		case x.On == nothing:
-			r.Say("- %s: not measured. %s", x.ID, x.WhyNot)
+			item(fmt.Sprintf("%s: not measured. %s", x.ID, x.WhyNot))
 		case x.NotRun != "":
-			r.Say("- %s: not run: %s.", x.ID, x.NotRun)
+			item(fmt.Sprintf("%s: not run: %s.", x.ID, x.NotRun))
 		default:
-			r.Say("- %s: the part ran and has no such figure.", x.ID)
+			item(fmt.Sprintf("%s: the part ran and has no such figure.", x.ID))
 		}
 	}
-	r.Say("")
-	return nil
 }
 
 // encode writes the claims as JSON.

@@ -18,47 +18,55 @@ import (
 	"testbed/topo/yamltree"
 )
 
-// The keys of a claims file, which docs/suites.md describes.
+// The keys of the root of a file and of its claims, which docs/suites.md describes.
 var (
-	fileKeys  = []string{"paper", "tolerance", "original", "parts", "claims"}
-	partKeys  = []string{"on", "original", "scale", "command"}
+	fileKeys  = []string{"paper", "tolerance", "original", "inputs", "figures", "parts", "claims"}
 	claimKeys = []string{
-		"id", "where", "what", "paper", "unit", "here", "on", "scale", "range", "why", "wide", "direction", "expected", "why_not",
+		"id", "where", "what", "paper", "unit", "here", "measure", "on", "scale", "range", "why", "wide", "direction", "expected", "why_not",
 	}
 )
 
-// ReadClaims reads the claims of a suite with these parts. The error lists all errors of the file,
-// with line and column.
-func ReadClaims(path string, parts []string) (*Claims, error) {
+// Read reads the file of a suite. The error lists all errors of the file, with line and column.
+func Read(path string) (*Suite, error) {
 	text, err := safefile.Read(path)
 	if err != nil {
 		return nil, err
 	}
-	d := &decoder{name: path, parts: parts, claims: &Claims{ran: map[string]bool{}}, places: map[string]*yaml.Node{}}
+	s := &Suite{Path: path}
+	s.Claims.ran = map[string]bool{}
+	d := &decoder{name: path, suite: s, places: map[string]*yaml.Node{}}
 	if root := yamltree.Parse(text, "claims file", fileKeys, d.fail); root != nil {
 		yamltree.Refuse(root, "", "claims files", "", d.fail)
 		if len(d.errs) == 0 {
 			d.file(root)
 		}
 	}
-	if len(d.errs) == 0 {
-		return d.claims, nil
-	}
-	slices.SortStableFunc(d.errs, func(a, b placed) int { return cmp.Or(a.line-b.line, a.column-b.column) })
-	var all []error
-	for _, e := range d.errs {
-		all = append(all, fmt.Errorf("%s:%d:%d: %s", path, e.line, e.column, e.text))
-	}
-	return nil, errors.Join(all...)
+	return s, d.err()
 }
 
-// decoder turns a tree of YAML nodes into claims, and continues after an error.
+// FileError is the error of a suite's file: a line for each error, which begins with its place.
+type FileError struct{ error }
+
+func (e FileError) Unwrap() error { return e.error }
+
+// err returns the errors, in order of their places.
+func (d *decoder) err() error {
+	slices.SortStableFunc(d.errs, func(a, b placed) int { return cmp.Or(a.line-b.line, a.column-b.column) })
+	var all []error
+	for _, e := range slices.Compact(d.errs) {
+		all = append(all, fmt.Errorf("%s:%d:%d: %s", d.name, e.line, e.column, e.text))
+	}
+	if all == nil {
+		return nil
+	}
+	return FileError{errors.Join(all...)}
+}
+
+// decoder turns a tree of YAML nodes into a suite, and continues after an error.
 type decoder struct {
 	name   string
-	parts  []string // of the suite
-	claims *Claims
-	shared map[string]Claim // by part
-	places map[string]*yaml.Node
+	suite  *Suite
+	places map[string]*yaml.Node // of claims by ID
 	errs   []placed
 }
 
@@ -125,23 +133,14 @@ func (m mapping) choice(key string, values []string, required bool) string {
 // file reads the root of a file.
 func (d *decoder) file(root *yaml.Node) {
 	m := d.mapping(root, "", fileKeys)
-	d.claims.Paper = m.text("paper", "authors, venue and year of the paper")
+	claims := &d.suite.Claims
+	claims.Paper = m.text("paper", "authors, venue and year of the paper")
 	if b, ok := m.bounds("tolerance", true); ok {
-		if d.claims.Tolerance = b; b.Low <= 0 || b.Low > 1 || b.High < 1 || math.IsInf(b.High, 0) {
+		if claims.Tolerance = b; b.Low <= 0 || b.Low > 1 || b.High < 1 || math.IsInf(b.High, 0) {
 			m.failAt("tolerance", "%s: expected factors of the paper's effects, such as [0.5, 2]", b.text(""))
 		}
 	}
-	original := m.text("original", "")
-	d.shared = map[string]Claim{}
-	if parts := m.values["parts"]; parts != nil {
-		for name, n := range d.mapping(parts, "parts", d.parts).values {
-			p := d.mapping(n, yamltree.Join("parts", name), partKeys)
-			d.shared[name] = Claim{
-				On: p.choice("on", backends, false), Original: cmp.Or(p.text("original", ""), original), Scale: p.text("scale", ""),
-				Command: p.text("command", "the command that measures the claims"),
-			}
-		}
-	}
+	d.setup(m, m.text("original", ""))
 	list := m.values["claims"]
 	switch {
 	case list == nil:
@@ -164,24 +163,28 @@ func (d *decoder) claim(m mapping) {
 	if c.Unit == "none" {
 		c.Unit = ""
 	}
-	shared, listed := d.shared[c.part()]
-	c.On, c.Scale = cmp.Or(m.choice("on", backends, false), shared.On), cmp.Or(m.text("scale", ""), shared.Scale)
-	c.Original, c.Command = shared.Original, shared.Command
+	p := d.suite.part(c.part())
+	c.On, c.Scale = m.choice("on", backends, false), m.text("scale", "")
+	if p != nil {
+		c.Original, c.Scale = p.original, cmp.Or(c.Scale, p.scale)
+		c.Command = fmt.Sprintf("testbed suite %s --only %s", d.suite.Path, p.name)
+	}
 	if c.On != nothing {
+		if c.target = d.target(m, &c); c.target != nil {
+			c.On = c.target.variants[0].on
+		}
 		c.Here, c.Why, c.Wide = m.text("here", "what is measured"), m.text("why", "the reason for the range"), m.text("wide", "")
 	}
 	if c.ID != "" {
 		_, name, _ := strings.Cut(c.ID, "/")
 		first := d.places[c.ID]
 		switch {
-		case name == "" || !slices.Contains(d.parts, c.part()):
-			m.failAt("id", "%q: expected a part (%s), a slash and a name", units.Clip(c.ID), words.Or(d.parts))
+		case name == "" || p == nil:
+			m.failAt("id", "%q: expected a part (%s), a slash and a name", units.Clip(c.ID), words.Or(d.suite.partNames()))
 		case first != nil:
 			m.failAt("id", "%q: first on line %d: expected another name", units.Clip(c.ID), first.Line)
-		case !listed:
-			m.failAt("id", "part %s is not among the parts of this file: add it, with its command", c.part())
-		case c.On == "" || c.Scale == "" && c.On != nothing:
-			m.failAt("id", "on and scale: missing: expected them in the claim or in parts.%s", c.part())
+		case c.Scale == "" && c.On != nothing:
+			m.failAt("id", "scale: missing: expected it in the claim or in parts.%s", c.part())
 		}
 		d.places[c.ID] = m.node
 	}
@@ -200,7 +203,7 @@ func (d *decoder) claim(m mapping) {
 	case c.Required == directionSuffices && m.values["direction"] == nil:
 		m.failAt("expected", "direction: expected the key direction too, such as above 1")
 	}
-	d.claims.Claims = append(d.claims.Claims, c)
+	d.suite.Claims.Claims = append(d.suite.Claims.Claims, c)
 }
 
 // consistent reports a claim that cannot be reproduced, and one that cannot fail.
@@ -225,7 +228,7 @@ func (m mapping) paper(unit string) *Bounds {
 		return nil
 	}
 	if n != nil && n.Kind == yaml.ScalarNode && strings.HasPrefix(n.Value, as) {
-		other := m.claims.find(strings.TrimSpace(strings.TrimPrefix(n.Value, as)))
+		other := m.suite.Claims.find(strings.TrimSpace(strings.TrimPrefix(n.Value, as)))
 		switch {
 		case other == nil || other.Paper == nil:
 			m.failAt("paper", "%q: expected an earlier claim with a figure of the paper", units.Clip(n.Value))
