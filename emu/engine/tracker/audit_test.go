@@ -73,6 +73,7 @@ func audit(t rapid.TB, k *Tracker) {
 			}
 		}
 	}
+	auditFetches(t, k)
 	for h := range k.hosts {
 		id := topo.HostID(h)
 		var used, computing, paused [2]int
@@ -137,6 +138,38 @@ func audit(t rapid.TB, k *Tracker) {
 			}
 		}
 		k.hide(id)
+	}
+}
+
+// auditFetches compares the counts of fetches by host, and what is observed of ended ones.
+func auditFetches(t rapid.TB, k *Tracker) {
+	fetching, serving := make([]int, len(k.hosts)), make([]int, len(k.hosts))
+	for _, f := range k.fetch {
+		fetching[f.a.Host]++
+		serving[f.a.st.sources[f.source].host]++
+		if f.flows < 1 || f.flows > int(k.last) {
+			t.Errorf("fetch %d began with %d flows on its links", f.id, f.flows)
+		}
+	}
+	for h, x := range k.hosts {
+		if x.fetching != fetching[h] || x.serving != serving[h] {
+			t.Errorf("host %d counts %d fetches to it and %d from it; has %d and %d", h, x.fetching, x.serving, fetching[h], serving[h])
+		}
+	}
+	if k.history.Fetches != len(k.fetch) {
+		t.Errorf("the history shows %d fetches under way, of %d", k.history.Fetches, len(k.fetch))
+	}
+	for class := range k.history.Copies {
+		c := &k.history.Copies[class]
+		var alone, shared policies.Fetched
+		for _, l := range c.ByFlows {
+			for _, x := range []struct{ to, of *policies.Fetched }{{&alone, &l.Alone}, {&shared, &l.Shared}} {
+				x.to.Count, x.to.Size, x.to.Busy = x.to.Count+x.of.Count, x.to.Size+x.of.Size, x.to.Busy+x.of.Busy
+			}
+		}
+		if alone != c.Alone || shared != c.Shared {
+			t.Errorf("class %d: fetches by flows %+v and %+v, all %+v and %+v", class, alone, shared, c.Alone, c.Shared)
+		}
 	}
 }
 
