@@ -29,6 +29,7 @@ type figure struct {
 	exact       bool   // needs no interval
 	// Filters of jobs and coflows, and of attempts.
 	profiles            []string
+	leastTasks          int
 	mostTasks, mostMaps int
 	bin                 string
 	allRun              bool

@@ -74,6 +74,12 @@ func TestFiguresOfJobs(t *testing.T) {
 		run.job(arm, 0, 3, 11, 0, 8*s)
 	}
 	one := workloads.JobID(1)
+	for arm, took := range map[string]time.Duration{"a": 2 * s, "b": 3 * s} { // a reduce fetches
+		run.attempt(arm, 0, 2, 0, s, 5*s, flows.Committed, "")
+		a := &run.Attempts[len(run.Attempts)-1]
+		fetched := a.Start + took
+		a.Kind, a.Stage, a.InputEnd = flows.ReduceTask, 1, &fetched
+	}
 	run.attempt("a", 0, 1, 0, 0, s, flows.Committed, "")
 	run.attempt("a", 0, 1, 1, 0, s, flows.Committed, "")
 	run.attempt("a", 0, 1, 2, 5*s, 6*s, flows.Committed, "") // a backup after 5 s
@@ -105,6 +111,11 @@ func TestFiguresOfJobs(t *testing.T) {
 		{of("slowest_task", "value", "mean", small), 1.5},
 		{of("slowest_task", "base", "mean", small), 6},
 		{of("slowest_task", "base", "p95"), 6 - 0.05*(6-1.8)},
+		{of("straggler_time", "value", "mean", small), 100 * 1. / 5},
+		{of("straggler_time", "base", "mean", small), 100 * 5. / 8},
+		{of("straggler_time", "base", "mean"), 100 * (5 + 4.) / 16},
+		{of("fetch_time", "added", "median", small), 50},
+		{of("job_time", "value", "mean", func(f *figure) { f.leastTasks = 11 }), 8},
 		{of("task_bytes", "ratio", "mean"), 1.5},
 		{of("task_bytes", "value", "mean"), 300e-6},
 		{of("cross_rack_bytes", "saved", "mean"), 75},
@@ -187,10 +198,18 @@ func TestFiguresOfSummaries(t *testing.T) {
 	run.Summary.Arms[1].Placement = &report.PlacementSummary{Cv: &report.CvSummary{Median: 0.2}}
 	run.Summary.Arms[1].Coordinator = &report.CoordinatorSummary{IntervalUS: 1, Intervals: 16, Missed: &missed}
 	run.Summary.Arms[1].Estimates = []report.EstimateSummary{{Of: "straggle", Error: &share, Realized: &share}, {Of: "wait_us", SizeRange: &report.SizeRange{LeastTasks: 11, MostTasks: 100}, Last: 2e6}}
+	run.Summary.Arms[1].Tasks = &report.TaskSummary{Backups: &report.BackupSummary{ByTasks: []report.ExtraShare{
+		{SizeRange: report.SizeRange{LeastTasks: 1, MostTasks: 10}, OfExtra: 0.5},
+		{SizeRange: report.SizeRange{LeastTasks: 11, MostTasks: 50}, OfExtra: 0.3},
+		{SizeRange: report.SizeRange{LeastTasks: 501}, OfExtra: 0.2},
+	}}}
+	most := func(n int) func(*figure) { return func(f *figure) { f.mostTasks = n } }
 	for _, tt := range []struct {
 		f    *figure
 		want float64
 	}{
+		{of("backup_share", "value", "mean", most(50)), 80}, {of("backup_share", "value", "mean"), 100},
+		{of("estimated_wait", "value", "mean", most(100)), 2},
 		{of("cv", "drop", "mean"), 0.3}, {of("disk_imbalance", "base", "mean"), 25}, {of("missed_intervals", "value", "mean"), 25},
 		{of("estimate_error", "value", "mean", func(f *figure) { f.estimate = "straggle" }), 25},
 	} {

@@ -152,7 +152,7 @@ var (
 	inputKeys  = []string{"what", "coflows", "ports", "megabytes", "jobs"}
 	figureKeys = []string{
 		"title", "of", "as", "statistic", "base", "arm", "over", "exact",
-		"profiles", "most_tasks", "most_maps", "bin", "all_run", "estimate",
+		"profiles", "least_tasks", "most_tasks", "most_maps", "bin", "all_run", "estimate",
 	}
 	variantKeys = []string{
 		"title", "on", "scenario", "set", "needs", "repeat", "estimates", "reference",
@@ -285,6 +285,7 @@ func (m mapping) figure(f *figure) {
 	if list := m.list("profiles"); list != nil {
 		f.profiles = list
 	}
+	f.leastTasks = cmp.Or(m.count("least_tasks"), f.leastTasks)
 	f.mostTasks, f.mostMaps = cmp.Or(m.count("most_tasks"), f.mostTasks), cmp.Or(m.count("most_maps"), f.mostMaps)
 	f.bin, f.estimate = cmp.Or(m.text("bin", ""), f.bin), cmp.Or(m.text("estimate", ""), f.estimate)
 	if f.of == nil {

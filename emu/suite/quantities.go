@@ -83,6 +83,17 @@ var quantities = []quantity{
 		repeats: slowestTask,
 	},
 	{
+		name: "straggler_time", unit: "%",
+		doc: "time of the slowest task of each stage beyond the median of the stage, each from its first launch, " +
+			"in the time of the jobs",
+		repeats: stragglerTime,
+	},
+	{
+		name: "fetch_time", unit: "s",
+		doc:     "time from the launch of an attempt that committed to its last fetch; the statistic is over such attempts",
+		repeats: fetchTime,
+	},
+	{
 		name: "task_bytes", unit: "MB", per: 1e6,
 		doc:     "payload that tasks read and fetched from other hosts",
 		repeats: flowBytes(func(f *schema.Flow) bool { return !f.Failed }),
@@ -155,6 +166,16 @@ var quantities = []quantity{
 			}
 			return percent(&t.Backups.ExtraShare)
 		}),
+	},
+	{
+		name: "backup_share", unit: "%",
+		doc: "part of that slot time that jobs of the classes of numbers of tasks up to most_tasks have",
+		arm: backupShare,
+	},
+	{
+		name: "estimated_wait", unit: "s",
+		doc: "last ω that the task scheduler learned, for jobs of the class of most_tasks",
+		arm: estimatedWait,
 	},
 	{
 		name: "estimate_error", unit: "%",
@@ -269,6 +290,30 @@ func ofBlocks(get func(*report.PlacementSummary) *float64) func(*report.ArmSumma
 	}
 }
 
+// backupShare returns the part of the slot time of extra attempts that jobs of up to most_tasks have.
+func backupShare(a *report.ArmSummary, f *figure) *float64 {
+	if a.Tasks == nil || a.Tasks.Backups == nil {
+		return nil
+	}
+	share := 0.0
+	for _, c := range a.Tasks.Backups.ByTasks {
+		if f.mostTasks == 0 || c.MostTasks > 0 && c.MostTasks <= f.mostTasks {
+			share += 100 * c.OfExtra
+		}
+	}
+	return &share
+}
+
+func estimatedWait(a *report.ArmSummary, f *figure) *float64 {
+	for _, e := range a.Estimates {
+		if e.Of == "wait_us" && e.SizeRange != nil && e.MostTasks == f.mostTasks {
+			s := e.Last / float64(time.Second/time.Microsecond)
+			return &s
+		}
+	}
+	return nil
+}
+
 func estimateError(a *report.ArmSummary, f *figure) *float64 {
 	for _, e := range a.Estimates {
 		if e.Of == f.estimate && (e.SizeRange == nil || e.MostTasks == f.mostTasks) {
@@ -281,6 +326,7 @@ func estimateError(a *report.ArmSummary, f *figure) *float64 {
 // job reports whether the filters of a figure choose a job; maps returns its number of maps.
 func (f *figure) chooses(j *schema.Job, maps func(schema.Key, workloads.JobID) int) bool {
 	return (len(f.profiles) == 0 || slices.Contains(f.profiles, j.Profile)) &&
+		(f.leastTasks == 0 || j.Tasks != nil && *j.Tasks >= f.leastTasks) &&
 		(f.mostTasks == 0 || j.Tasks != nil && *j.Tasks <= f.mostTasks) &&
 		(f.mostMaps == 0 || maps(j.Key, j.Job) <= f.mostMaps)
 }
@@ -435,15 +481,14 @@ func nodeLocal(runs []*rundir.Run, arm string, f *figure) series {
 	return out
 }
 
-// slowestTask returns a statistic over stages of at least two tasks. A task that was rescued by a backup counts from
-// its first launch, not from that of the backup.
-func slowestTask(runs []*rundir.Run, arm string, f *figure) series {
+// stageTimes returns the times of the tasks of the chosen jobs in seconds, ascending, by repeat and stage. A task that was
+// rescued by a backup counts from its first launch, not from that of the backup.
+func stageTimes(runs []*rundir.Run, arm string, f *figure) map[int][][]float64 {
 	type task struct {
 		launched, ended time.Duration
 		committed       bool
 	}
 	type stage struct{ run, job, stage int }
-	out := series{}
 	tasks := map[int]map[stage]map[int]*task{} // by repeat, stage and index
 	for i, run := range runs {
 		_, of := f.jobsOf(run, arm)
@@ -470,8 +515,8 @@ func slowestTask(runs []*rundir.Run, arm string, f *figure) series {
 			}
 		}
 	}
+	out := map[int][][]float64{}
 	for repeat, stages := range tasks {
-		var ratios []float64
 		for _, at := range slices.SortedFunc(maps.Keys(stages), func(a, b stage) int {
 			return slices.Compare([]int{a.run, a.job, a.stage}, []int{b.run, b.job, b.stage})
 		}) {
@@ -481,14 +526,65 @@ func slowestTask(runs []*rundir.Run, arm string, f *figure) series {
 					took = append(took, (t.ended - t.launched).Seconds())
 				}
 			}
-			if len(took) > 1 {
+			if len(took) > 0 {
 				slices.Sort(took)
+				out[repeat] = append(out[repeat], took)
+			}
+		}
+	}
+	return out
+}
+
+// slowestTask returns a statistic over stages of at least two tasks.
+func slowestTask(runs []*rundir.Run, arm string, f *figure) series {
+	out := series{}
+	for repeat, stages := range stageTimes(runs, arm, f) {
+		var ratios []float64
+		for _, took := range stages {
+			if len(took) > 1 {
 				ratios = append(ratios, took[len(took)-1]/metrics.Median(took))
 			}
 		}
 		if len(ratios) > 0 {
 			out[repeat] = f.statisticOf(ratios)
 		}
+	}
+	return out
+}
+
+// stragglerTime returns the time that stages take beyond the median of their tasks, in the time of the jobs.
+func stragglerTime(runs []*rundir.Run, arm string, f *figure) series {
+	jobTime := series{}
+	for _, run := range runs {
+		list, _ := f.jobsOf(run, arm)
+		for _, j := range list {
+			jobTime[j.Repeat] += j.JobTime.Seconds()
+		}
+	}
+	out := series{}
+	for repeat, stages := range stageTimes(runs, arm, f) {
+		for _, took := range stages {
+			out[repeat] += 100 * (took[len(took)-1] - metrics.Median(took)) / jobTime[repeat]
+		}
+	}
+	return out
+}
+
+// fetchTime returns a statistic over the committed attempts that fetched.
+func fetchTime(runs []*rundir.Run, arm string, f *figure) series {
+	times := map[int][]float64{}
+	for _, run := range runs {
+		_, of := f.jobsOf(run, arm)
+		for i := range run.Attempts {
+			a := &run.Attempts[i]
+			if of[a.Key][a.Job] && a.Outcome == flows.Committed && a.Stage > 0 && a.Locality == "" && a.InputEnd != nil {
+				times[a.Repeat] = append(times[a.Repeat], (*a.InputEnd - a.Start).Seconds())
+			}
+		}
+	}
+	out := series{}
+	for repeat, list := range times {
+		out[repeat] = f.statisticOf(list)
 	}
 	return out
 }

@@ -149,6 +149,36 @@ func TestDollySavesTime(t *testing.T) {
 	}
 }
 
+// The baselines of Dolly's suite have blacklists of hosts, as those of the paper; what has no speculation has none, except in the
+// part that compares blacklists.
+func TestBaselinesHaveBlacklists(t *testing.T) {
+	s := shipped(t, "dolly")
+	p, err := s.Prepare(Options{Repeat: 1, Fluid: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range s.parts {
+		for _, v := range x.variants {
+			set, err := p.assignments(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			loaded, err := p.load(v, set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, a := range loaded.ArmList() {
+				of := a.Policies["tasks"].Params
+				speculates := of["speculation"] != nil && of["speculation"] != "none"
+				listed := of["blacklist"] != nil && fmt.Sprint(of["blacklist"]) != "0"
+				if x.name != "blacklist" && speculates != listed {
+					t.Errorf("%s/%s, arm %s: speculation %v, blacklist %v", x.name, v.name, a.Name, of["speculation"], of["blacklist"])
+				}
+			}
+		}
+	}
+}
+
 // On the fluid model, tasks are where SAMP and SARP have them. The worst of the variants in which all racks matter.
 func TestPlacement(t *testing.T) {
 	s := shipped(t, "shufflewatcher")
