@@ -43,6 +43,48 @@ func (r *rig) listen(t *testing.T, enough func(now time.Duration, ev engine.Even
 	}
 }
 
+// Hosts and leaves report at their phases, never before, and each of them in time at least once.
+func TestReportsAtPhasesOnPackets(t *testing.T) {
+	const interval, late = 600 * time.Millisecond, 60 * time.Millisecond
+	at := func(hundreds ...time.Duration) (out []time.Duration) {
+		for _, n := range hundreds {
+			out = append(out, n*100*time.Millisecond)
+		}
+		return out
+	}
+	phases := &engine.Phases{Hosts: at(5, 1, 3, 6, 2, 4), Leaves: at(6, 2)}
+	r := newRigWith(t, 20*units.Mbps, nil, nil, nil, func(c *Config) {
+		c.Heartbeat, c.Phases, c.Needs = interval, phases, policies.Needs{LinkLoad: true}
+	})
+	least := map[engine.Reporter]time.Duration{}
+	note := func(who engine.Reporter, made time.Duration) {
+		over := made - who.First
+		if over < 0 {
+			t.Errorf("%+v reported at %v", who, made)
+		}
+		if was, ok := least[who]; !ok || over%interval < was {
+			least[who] = over % interval
+		}
+	}
+	r.listen(t, func(now time.Duration, ev engine.Event) bool {
+		switch ev := ev.(type) {
+		case engine.Heartbeat:
+			note(engine.Reporter{First: phases.Hosts[ev.Host], ID: int(ev.Host)}, ev.Made)
+		case engine.RackReport:
+			note(engine.Reporter{First: phases.Leaves[ev.Rack], Leaf: true, ID: int(ev.Rack)}, ev.Made)
+		}
+		return now > 4*interval
+	})
+	for who, over := range least {
+		if over > late {
+			t.Errorf("%+v was always %v late or more, want a report within %v", who, over, late)
+		}
+	}
+	if len(least) != r.fabric.Hosts()+r.fabric.Racks() {
+		t.Errorf("%d hosts and leaves reported, want %d", len(least), r.fabric.Hosts()+r.fabric.Racks())
+	}
+}
+
 // Hosts report the contents of their disks, a few hosts at a time, and leaves the load of their ports to the spines. If a
 // policy needs them, the loads of all links are reported.
 func TestReportsOnPackets(t *testing.T) {

@@ -273,6 +273,7 @@ func (s *Scenario) ratios(f *topo.Fabric, w workloads.Workload) Notes {
 			notes[0] += fmt.Sprintf(" to %.2f", float64(d.Write)/float64(fastest))
 		}
 		beat := s.Spec.Heartbeat.Interval
+		notes[0] += fmt.Sprintf(", heartbeats every %v, phase %s", beat, s.Spec.Heartbeat.Phase)
 		for i, item := range s.Spec.Workload {
 			var size, window units.Bytes
 			switch {
