@@ -280,7 +280,11 @@ func (f *figure) measureTrace(t *traced, base, arm string) (result, error) {
 	}
 	if f.of.trace != nil {
 		x, err := f.of.trace(t, a, f)
-		return exactly(x), err
+		if err != nil || alone {
+			return exactly(x), err
+		}
+		y, err := f.of.trace(t, b, f)
+		return exactly(relationOf(f.as).of(x, y)), err
 	}
 	is := f.of.coflows(t, a, f)
 	if alone {

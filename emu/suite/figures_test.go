@@ -239,6 +239,11 @@ func TestSizeError(t *testing.T) {
 	}
 }
 
+// soonLearned is the quantity learned of coflows.
+func soonLearned(all []flowsim.Coflow) (float64, error) {
+	return quantityOf("learned").trace(nil, &comparison.Run{Coflows: all}, of("learned", "value", "mean"))
+}
+
 // Coflows of 8 flows that are in their last queue after 0.5 % and 50 % of their CCT, and a thin one after 90 %. The pilot
 // flows of the first end after half of its CCT, the second has none, and the third is thin: nothing to learn.
 func TestLearned(t *testing.T) {
@@ -248,12 +253,48 @@ func TestLearned(t *testing.T) {
 		{Width: 8, Size: 10, Finish: 100 * s, Queued: 50 * s},
 		{Width: 7, Size: 10, Finish: 100 * s, Queued: 90 * s},
 	}
-	if got, _ := learned(nil, &comparison.Run{Coflows: all}, nil); math.Abs(got-100./3) > 1e-9 {
+	if got, _ := soonLearned(all); math.Abs(got-100./3) > 1e-9 {
 		t.Errorf("by queues %v %%", got)
 	}
 	all[0].Pilots, all[0].Sampled = 1, 60*s
 	all[2].Pilots, all[2].Sampled = 1, 50*s
-	if got, _ := learned(nil, &comparison.Run{Coflows: all}, nil); math.Abs(got-200./3) > 1e-9 {
+	if got, _ := soonLearned(all); math.Abs(got-200./3) > 1e-9 {
 		t.Errorf("by pilots %v %%", got)
+	}
+	all[0].SampledSent, all[1].QueuedSent = 4, 10
+	// 50 % of the time and 40 % of the bytes of one coflow of three.
+	for name, want := range map[string]float64{"learning_time": 50. / 3, "learning_bytes": 40. / 3} {
+		got, _ := quantityOf(name).trace(nil, &comparison.Run{Coflows: all}, of(name, "value", "mean"))
+		if math.Abs(got-want) > 1e-9 {
+			t.Errorf("%s %v %%, want %v", name, got, want)
+		}
+	}
+}
+
+// Of 4 intervals, in which 6 agents report in total, one needs no new rates; relative to a policy under which 3 report.
+func TestCoordinatorPerInterval(t *testing.T) {
+	runs := []comparison.Run{
+		{Policy: "a", Coordinator: flowsim.Coordinator{Intervals: 4, Updates: 6, Unflushed: 1}},
+		{Policy: "b", Coordinator: flowsim.Coordinator{Intervals: 4, Updates: 3}},
+	}
+	tr := &traced{out: &comparison.Outcome{Runs: runs}}
+	for want, f := range map[float64]*figure{
+		1.5: of("agents", "value", "mean"), 25: of("no_rates", "value", "mean"), 2: of("agents", "ratio", "mean"),
+	} {
+		if r, err := f.measureTrace(tr, "b", "a"); err != nil || r.Value != want || !r.exact {
+			t.Errorf("%s %s: %+v, %v, want %v", f.name, f.as, r, err, want)
+		}
+	}
+}
+
+// A job of tasks has its profile, and one of a bin that of the bin.
+func TestProfileOfBin(t *testing.T) {
+	bin, tasks := 3, 1
+	for want, j := range map[string]schema.Job{
+		"bin3": {Bin: &bin}, "": {}, "scan": {Profile: "scan", Tasks: &tasks},
+	} {
+		if got := profileOf(&j); got != want {
+			t.Errorf("%+v: %q, want %q", j, got, want)
+		}
 	}
 }

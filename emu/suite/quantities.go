@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -18,6 +19,7 @@ import (
 	"testbed/results/rundir"
 	"testbed/results/schema"
 	"testbed/results/tracestats"
+	"testbed/topo/units"
 	"testbed/workloads"
 	"testbed/workloads/jobs"
 )
@@ -240,7 +242,23 @@ var quantities = []quantity{
 		name: "learned", unit: "%",
 		doc: "coflows that learn within 1 % of their CCT: until their pilot flows have ended, without these " +
 			"until they are in their last queue",
-		trace: learned,
+		trace: learning(soon),
+	},
+	{
+		name: "learning_time", unit: "%", doc: "share of its CCT after which a coflow has learned in this sense",
+		trace: learning(untilLearned),
+	},
+	{
+		name: "learning_bytes", unit: "%", doc: "share of its bytes that a coflow has sent by then",
+		trace: learning(sentLearned),
+	},
+	{
+		name: "agents", unit: "", doc: "agents that report to the coordinator in an interval, on average",
+		trace: perInterval(func(m *flowsim.Coordinator) int64 { return m.Updates }),
+	},
+	{
+		name: "no_rates", unit: "%", doc: "intervals in which the coordinator sends no agent a new rate", per: 0.01,
+		trace: perInterval(func(m *flowsim.Coordinator) int64 { return m.Unflushed }),
 	},
 }
 
@@ -325,10 +343,18 @@ func estimateError(a *report.ArmSummary, f *figure) *float64 {
 
 // job reports whether the filters of a figure choose a job; maps returns its number of maps.
 func (f *figure) chooses(j *schema.Job, maps func(schema.Key, workloads.JobID) int) bool {
-	return (len(f.profiles) == 0 || slices.Contains(f.profiles, j.Profile)) &&
+	return (len(f.profiles) == 0 || slices.Contains(f.profiles, profileOf(j))) &&
 		(f.leastTasks == 0 || j.Tasks != nil && *j.Tasks >= f.leastTasks) &&
 		(f.mostTasks == 0 || j.Tasks != nil && *j.Tasks <= f.mostTasks) &&
 		(f.mostMaps == 0 || maps(j.Key, j.Job) <= f.mostMaps)
+}
+
+// profileOf returns the profile of a job; bin1, bin2 and so on for a job without tasks that has a bin.
+func profileOf(j *schema.Job) string {
+	if j.Tasks == nil && j.Bin != nil {
+		return fmt.Sprint("bin", *j.Bin)
+	}
+	return j.Profile
 }
 
 // chosen identifies jobs of a run.
@@ -689,24 +715,55 @@ func sizeError(_ *traced, r *comparison.Run, f *figure) (float64, error) {
 	return f.statisticOf(signed), nil
 }
 
-// learned returns the share of coflows that learn within 1 % of their CCT. Under policies with pilot flows, coflows
-// without them have nothing to learn.
-func learned(_ *traced, r *comparison.Run, _ *figure) (float64, error) {
-	sampled := slices.ContainsFunc(r.Coflows, func(c flowsim.Coflow) bool { return c.Pilots > 0 })
-	share := 0.0
-	for _, c := range r.Coflows {
-		at := c.Queued
-		if sampled {
-			at = c.Arrival
-			if c.Pilots > 0 && c.Width > workloads.ThinCoflow {
-				at = c.Sampled
+// ofPolicy is the function of a quantity of traces, quantity.trace.
+type ofPolicy = func(*traced, *comparison.Run, *figure) (float64, error)
+
+// learning returns a statistic of shares of coflows, which depend on when a coflow has learned its size, and on the bytes
+// that it has sent by then. Under policies with pilot flows, coflows without them have nothing to learn.
+func learning(share func(*flowsim.Coflow, time.Duration, units.Bytes) float64) ofPolicy {
+	return func(_ *traced, r *comparison.Run, f *figure) (float64, error) {
+		sampled := slices.ContainsFunc(r.Coflows, func(c flowsim.Coflow) bool { return c.Pilots > 0 })
+		var shares []float64
+		for i := range r.Coflows {
+			c := &r.Coflows[i]
+			at, sent := c.Queued, c.QueuedSent
+			if sampled {
+				at, sent = c.Arrival, 0
+				if c.Pilots > 0 && c.Width > workloads.ThinCoflow {
+					at, sent = c.Sampled, c.SampledSent
+				}
 			}
+			shares = append(shares, 100*share(c, at, sent))
 		}
-		if float64(at-c.Arrival)/float64(c.CCT()) < 0.01 {
-			share += 1 / float64(len(r.Coflows))
+		if len(shares) == 0 {
+			return math.NaN(), nil
 		}
+		return f.statisticOf(shares), nil
 	}
-	return 100 * share, nil
+}
+
+func untilLearned(c *flowsim.Coflow, at time.Duration, _ units.Bytes) float64 {
+	return float64(at-c.Arrival) / float64(c.CCT())
+}
+
+func sentLearned(c *flowsim.Coflow, _ time.Duration, sent units.Bytes) float64 {
+	return float64(sent) / float64(c.Size)
+}
+
+// soon is 1 for a coflow that learns within 1 % of its CCT, else 0.
+func soon(c *flowsim.Coflow, at time.Duration, sent units.Bytes) float64 {
+	if untilLearned(c, at, sent) < 0.01 {
+		return 1
+	}
+	return 0
+}
+
+// perInterval returns the average of a count of the coordinator over its intervals, NaN without any.
+func perInterval(count func(*flowsim.Coordinator) int64) ofPolicy {
+	return func(_ *traced, r *comparison.Run, f *figure) (float64, error) {
+		m := &r.Coordinator
+		return float64(count(m)) / float64(m.Intervals) / cmp.Or(f.of.per, 1), nil
+	}
 }
 
 // statisticOf returns the statistic of a figure over values, which it may sort.

@@ -291,7 +291,7 @@ func TestOptionsErrors(t *testing.T) {
 		o    Options
 		want string
 	}{
-		{Options{Repeat: 1, Only: []string{"rack", "attic"}}, `--only "attic": unknown part: expected rack, `},
+		{Options{Repeat: 1, Only: []string{"rack", "attic"}}, `--only "attic": unknown part: expected baselines, rack, `},
 		{Options{Repeat: 1, Only: []string{"sensitivity/delta"}}, `--only "sensitivity/delta": unknown variant of sensitivity`},
 		{Options{}, "--repeats 0: must be 1 or more"},
 		{Options{Repeat: 1, Set: map[string]string{"x": "y"}}, "--set x: not an input of "},
