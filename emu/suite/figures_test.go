@@ -69,7 +69,8 @@ func TestFiguresOfJobs(t *testing.T) {
 	run := newRun()
 	run.job("a", 1, 1, 5, 0, s) // the other arm lacks it
 	for arm, took := range map[string]time.Duration{"a": 4 * s, "b": s} {
-		run.job(arm, 0, 1, 10, 0, took).Profile = "scan"
+		j, crossed, input := run.job(arm, 0, 1, 10, 0, took), units.Bytes(50*took.Seconds()), 100*units.Bytes(1)
+		j.Profile, j.CrossRack, j.Input = "scan", &crossed, &input
 		run.job(arm, 0, 2, 10, s, 5*s)
 		run.job(arm, 0, 3, 11, 0, 8*s)
 	}
@@ -119,6 +120,7 @@ func TestFiguresOfJobs(t *testing.T) {
 		{of("task_bytes", "ratio", "mean"), 1.5},
 		{of("task_bytes", "value", "mean"), 300e-6},
 		{of("cross_rack_bytes", "saved", "mean"), 75},
+		{of("cross_rack_input", "value", "mean"), 0.5},
 		{of("task_bytes", "ratio", "mean", func(f *figure) { f.over = overFirst }), 1},
 	} {
 		if got := measured(t, tt.f, "a", "b", run.Run); !(math.Abs(got-tt.want) < 1e-9) {
@@ -296,5 +298,12 @@ func TestProfileOfBin(t *testing.T) {
 		if got := profileOf(&j); got != want {
 			t.Errorf("%+v: %q, want %q", j, got, want)
 		}
+	}
+}
+
+func TestReadShare(t *testing.T) {
+	a := &report.ArmSummary{Tasks: &report.TaskSummary{Bytes: report.TaskTraffic{Read: 9, ReadCrossRack: 1, Fetched: 9, FetchedCrossRack: 3}}}
+	if got := quantityOf("cross_rack_read_share").arm(a, nil); got == nil || *got != 25 {
+		t.Errorf("share of reads %v, want 25 %%", got)
 	}
 }

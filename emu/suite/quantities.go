@@ -98,12 +98,12 @@ var quantities = []quantity{
 	{
 		name: "task_bytes", unit: "MB", per: 1e6,
 		doc:     "payload that tasks read and fetched from other hosts",
-		repeats: flowBytes(func(f *schema.Flow) bool { return !f.Failed }),
+		repeats: taskBytes,
 	},
 	{
 		name: "cross_rack_bytes", unit: "MB", per: 1e6,
 		doc:     "the part of it between racks",
-		repeats: flowBytes(crossesRacks),
+		repeats: crossRack,
 	},
 	{
 		name: "cross_rack_input", unit: "",
@@ -138,6 +138,14 @@ var quantities = []quantity{
 		name: "cross_rack_fetches", unit: "MB",
 		doc: "outputs that tasks fetched from other racks, in a repeat",
 		arm: ofTasks(func(t *report.TaskSummary) *float64 { return megabytes(t.Bytes.FetchedCrossRack) }),
+	},
+	{
+		name: "cross_rack_read_share", unit: "%",
+		doc: "blocks that tasks read from other racks, of the bytes of tasks between racks",
+		arm: ofTasks(func(t *report.TaskSummary) *float64 {
+			share := 100 * t.Bytes.ReadCrossRack / (t.Bytes.ReadCrossRack + t.Bytes.FetchedCrossRack)
+			return &share
+		}),
 	},
 	{
 		name: "map_racks", unit: "racks",
@@ -615,48 +623,51 @@ func fetchTime(runs []*rundir.Run, arm string, f *figure) series {
 	return out
 }
 
-// flowBytes returns a quantity of the bytes of flows of tasks.
-func flowBytes(counts func(*schema.Flow) bool) func([]*rundir.Run, string, *figure) series {
-	return func(runs []*rundir.Run, arm string, _ *figure) series {
-		out := series{}
-		for _, run := range runs {
-			for _, j := range run.Jobs { // a repeat without such flows has none of these bytes
-				if j.Arm == arm {
-					out[j.Repeat] += 0
-				}
-			}
-			for i := range run.Flows {
-				if f := &run.Flows[i]; f.Arm == arm && f.Job != nil && counts(f) {
-					out[f.Repeat] += float64(f.Size)
-				}
-			}
-		}
-		return out
-	}
-}
-
-func crossesRacks(f *schema.Flow) bool {
-	rack := func(host string) string {
-		name, _, _ := strings.Cut(host, "-")
-		return name
-	}
-	return rack(f.Src) != rack(f.Dst)
-}
-
-// perInput returns what the summary of a run has of bytes, which exists without a record of each flow too.
-func perInput(runs []*rundir.Run, arm string, _ *figure) series {
+// taskBytes returns the payload of the flows of tasks.
+func taskBytes(runs []*rundir.Run, arm string, _ *figure) series {
 	out := series{}
-	for i, run := range runs {
-		input, repeats := 0.0, map[int]bool{}
-		for _, j := range run.Jobs {
-			if j.Arm == arm && j.Input != nil {
-				input += float64(*j.Input)
-				repeats[j.Repeat] = true
+	for _, run := range runs {
+		for _, j := range run.Jobs { // a repeat without such flows has none of these bytes
+			if j.Arm == arm {
+				out[j.Repeat] += 0
 			}
 		}
-		if t := run.Arm(arm).Tasks; t != nil && input > 0 {
-			out[i] = (t.Bytes.ReadCrossRack + t.Bytes.FetchedCrossRack) / (input / float64(len(repeats)))
+		for i := range run.Flows {
+			if f := &run.Flows[i]; f.Arm == arm && f.Job != nil && !f.Failed {
+				out[f.Repeat] += float64(f.Size)
+			}
 		}
+	}
+	return out
+}
+
+// crossRack returns what jobs state of bytes between racks, which exists without a record of each flow too.
+func crossRack(runs []*rundir.Run, arm string, f *figure) series {
+	out := series{}
+	for _, run := range runs {
+		list, _ := f.jobsOf(run, arm)
+		for _, j := range list {
+			if j.CrossRack != nil {
+				out[j.Repeat] += float64(*j.CrossRack)
+			}
+		}
+	}
+	return out
+}
+
+func perInput(runs []*rundir.Run, arm string, f *figure) series {
+	input := series{}
+	for _, run := range runs {
+		list, _ := f.jobsOf(run, arm)
+		for _, j := range list {
+			if j.Input != nil {
+				input[j.Repeat] += float64(*j.Input)
+			}
+		}
+	}
+	out := crossRack(runs, arm, f)
+	for repeat := range out {
+		out[repeat] /= input[repeat]
 	}
 	return out
 }
