@@ -83,8 +83,8 @@ func TestBinsOfTasks(t *testing.T) {
 // Under both placements all jobs complete although hosts are lost: attempts that fail run again, and
 // blocks lose replicas.
 func TestTasksWithFailures(t *testing.T) {
-	const jobs = 10
-	out, run := simulate(t, "tasks.yaml", map[string]string{"jobs": "10", "gap": "8s", "repeat": "1"})
+	const jobs = 20
+	out, run := simulate(t, "tasks.yaml", map[string]string{"jobs": "20", "gap": "6s", "repeat": "1"})
 	if a := out.Report.Summary.Arms; a[0].Failures == nil || a[0].Failures.Replicas == 0 && a[1].Failures.Replicas == 0 {
 		t.Errorf("no arm loses a replica: %+v", a[0].Failures)
 	}
