@@ -168,6 +168,31 @@ func TestFiguresByRepeat(t *testing.T) {
 	}
 }
 
+// The map of job 1 leaves 30 bytes from 2 to 6 s, and that of job 2 in the same repeat 10 bytes from 4 to 8 s.
+func TestSpace(t *testing.T) {
+	const s = time.Second
+	run := newRun()
+	for job, ends := range []struct {
+		read, end time.Duration
+		fetched   units.Bytes
+	}{{2 * s, 6 * s, 30}, {4 * s, 8 * s, 10}} {
+		id := workloads.JobID(job + 1)
+		run.job("a", 0, id, 2, 0, ends.end)
+		run.attempt("a", 0, id, 0, 0, ends.read, flows.Committed, flows.NodeLocal)
+		run.Attempts[len(run.Attempts)-1].Input = 100
+		run.attempt("a", 0, id, 0, ends.read, ends.end, flows.Committed, "")
+		last := &run.Attempts[len(run.Attempts)-1]
+		last.Stage, last.Input = 1, ends.fetched
+	}
+	run.job("a", 1, 1, 1, 0, s) // has no reduce
+	if got := measured(t, of("space_peak", "value", "mean"), "", "a", run.Run); got != 40e-6 {
+		t.Errorf("peak %v MB, want 40 bytes", got)
+	}
+	if got, want := measured(t, of("space_mean", "value", "mean"), "", "a", run.Run), (4*30.+4*10)/8*1e-6; math.Abs(got-want) > 1e-15 {
+		t.Errorf("average %v MB, want %v", got, want)
+	}
+}
+
 // Throughput counts the jobs of a profile that end before the first user has no job left.
 func TestThroughput(t *testing.T) {
 	run := newRun()

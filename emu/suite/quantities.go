@@ -158,6 +158,16 @@ var quantities = []quantity{
 		}),
 	},
 	{
+		name: "space_mean", unit: "MB", per: 1e6,
+		doc:     "stored outputs of maps of unfinished jobs, averaged over the makespan",
+		repeats: space(func(s *metrics.ShuffleFigures) metrics.Average { return s.SpaceMean }),
+	},
+	{
+		name: "space_peak", unit: "MB", per: 1e6,
+		doc:     "the most of them at any time",
+		repeats: space(func(s *metrics.ShuffleFigures) metrics.Average { return s.SpacePeak }),
+	},
+	{
 		name: "reduces_at_data", unit: "%",
 		doc: "reduces in the racks that have most of their data",
 		arm: ofTasks(func(t *report.TaskSummary) *float64 {
@@ -481,6 +491,45 @@ func throughput(runs []*rundir.Run, arm string, f *figure) series {
 		}
 	}
 	return out
+}
+
+// space returns a function of the figures of the stored outputs of all jobs of a repeat.
+func space(get func(*metrics.ShuffleFigures) metrics.Average) func([]*rundir.Run, string, *figure) series {
+	return func(runs []*rundir.Run, arm string, _ *figure) series {
+		sums := map[int]metrics.Average{}
+		for _, run := range runs {
+			of := map[int]*flows.Records{}
+			for _, j := range run.Jobs {
+				if j.Arm != arm || j.Tasks == nil {
+					continue
+				}
+				if of[j.Repeat] == nil {
+					of[j.Repeat] = &flows.Records{}
+				}
+				r := of[j.Repeat]
+				r.Jobs = append(r.Jobs, flows.JobRecord{Job: j.Job, Tasks: *j.Tasks, Arrival: j.Arrival, End: j.End})
+			}
+			for i := range run.Attempts {
+				if a := &run.Attempts[i]; a.Arm == arm && of[a.Repeat] != nil {
+					of[a.Repeat].Attempts = append(of[a.Repeat].Attempts, a.Record())
+				}
+			}
+			for repeat, r := range of {
+				if s := metrics.ShuffleOf(r); s != nil {
+					sum := sums[repeat]
+					sum.Add(get(s))
+					sums[repeat] = sum
+				}
+			}
+		}
+		out := series{}
+		for repeat, sum := range sums {
+			if v, ok := sum.Value(); ok {
+				out[repeat] = v
+			}
+		}
+		return out
+	}
 }
 
 func nodeLocal(runs []*rundir.Run, arm string, f *figure) series {
