@@ -75,6 +75,13 @@ type Bounds struct{ Low, High float64 }
 func (b Bounds) holds(x float64) bool   { return b.Low <= x && x <= b.High }
 func (b Bounds) overlaps(o Bounds) bool { return b.Low <= o.High && o.Low <= b.High }
 
+// wide reports whether the ends are more than a factor of two apart, as those of a range on both sides of
+// zero and of one that is not bounded.
+func (b Bounds) wide() bool {
+	low, high := min(math.Abs(b.Low), math.Abs(b.High)), max(math.Abs(b.Low), math.Abs(b.High))
+	return b.Low != b.High && (b.Low < 0 && b.High > 0 || high > 2*low)
+}
+
 func number(x float64, unit string) string {
 	return withUnit(strconv.FormatFloat(x, 'f', -1, 64), unit)
 }

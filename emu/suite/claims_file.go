@@ -216,6 +216,14 @@ func (m mapping) consistent(c Claim) {
 	case d != nil && c.Paper != nil && !d.reaches(*c.Paper):
 		m.failAt("paper", "%s: expected a figure %v, the direction", c.Paper.text(c.Unit), *d)
 	}
+	switch none := (Bounds{1, 1}); {
+	case c.Wide != "":
+	case c.Range.wide():
+		m.failAt("range", "%s: the ends are more than a factor of 2 apart: expected a narrower range, or the reason in the key wide", c.Range.text(c.Unit))
+	case c.Unit == "×" && c.Direction == nil && c.Paper != nil && c.Range.overlaps(none) && !c.Paper.overlaps(none):
+		m.failAt("range", "%s: it holds 1 as well, no effect, and the paper's figure is %s: expected a range on one side, a direction, or the reason in the key wide",
+			c.Range.text(c.Unit), c.Paper.text(c.Unit))
+	}
 }
 
 // as is the word before the ID of an earlier claim, whose figure of the paper it is.

@@ -48,8 +48,8 @@ func readText(t *testing.T, text string) (*Suite, error) {
 }
 
 func TestReadClaims(t *testing.T) {
-	c, err := readText(t, sound+`  - {id: one/b, where: table 1, what: time, unit: ×, here: b, paper: as one/a, range: [0, inf], why: x, expected: direction, direction: above 1, why_not: y}
-  - {id: one/c, where: table 2, what: share, unit: "%", here: c, paper: [-inf, 40], range: [10, 50], why: x, expected: false, why_not: z, scale: three hosts}
+	c, err := readText(t, sound+`  - {id: one/b, where: table 1, what: time, unit: ×, here: b, paper: as one/a, range: [0, inf], why: x, wide: x, expected: direction, direction: above 1, why_not: y}
+  - {id: one/c, where: table 2, what: share, unit: "%", here: c, paper: [-inf, 40], range: [10, 50], why: x, wide: x, expected: false, why_not: z, scale: three hosts}
   - {id: one/d, where: table 2, what: count, unit: none, paper: none, on: nothing, expected: false, why_not: nothing measures it}
 `)
 	if err != nil {
@@ -95,6 +95,8 @@ func TestClaimsErrors(t *testing.T) {
 		{"paper: 1.5", "paper: 0.9", "12:12: claims[0].paper: 0.9×: expected a figure above 1, the direction"},
 		{"tolerance: [0.5, 2]\n", "", "1:1: tolerance: missing: expected a number, or a list"},
 		{"[0.5, 2]", "[1.5, 2]", "2:12: tolerance: 1.5 to 2: expected factors of the paper's effects, such as [0.5, 2]"},
+		{"range: [1.1, 1.6]", "range: [1.1, 2.3]", "13:12: claims[0].range: 1.1× to 2.3×: the ends are more than a factor of 2 apart: expected a narrower range, or the reason in the key wide"},
+		{"range: [1.1, 1.6]\n    direction: above 1", "range: [0.9, 1.6]", "13:12: claims[0].range: 0.9× to 1.6×: it holds 1 as well, no effect, and the paper's figure is 1.5×: expected a range on one side"},
 		{"range: [1.1, 1.6]", "range: [1.6, 1.1]", "13:12: claims[0].range: 1.6 to 1.1: expected a lower bound that is at most the upper one"},
 		{"range: [1.1, 1.6]", "range: [-inf, inf]", "13:12: claims[0].range: -Inf to +Inf: expected a lower bound"},
 		{"range: [1.1, 1.6]", "range: [inf, 2]", `13:13: claims[0].range: "inf": expected a number,`},
