@@ -380,7 +380,7 @@ func TestErrors(t *testing.T) {
 		{"shuffle", "fifo", nil, []string{`unknown role "shuffle": must be coflow, placement or tasks`}},
 		{RoleCoflow, "fair", map[string]any{"weight": 1}, []string{`coflow policy fair: unknown parameter "weight" (it has no parameters)`}},
 		{RolePlacement, "sinbad", map[string]any{"treshold": "1MB", "tolerance": 101, "min_blocks": 1.5, "consider_load": "yes"}, []string{
-			`unknown parameter "treshold" (did you mean "threshold"? available: consider_load, disk_cap, fallback, faults, form, grace, hosts, interval, min_blocks, min_delta, order, partitions, rack_load, threshold, threshold_fraction, tolerance)`,
+			`unknown parameter "treshold" (did you mean "threshold"? available: consider_load, disk_cap, fallback, faults, form, grace, hosts, interval, min_blocks, min_delta, order, partitions, path, rack_load, threshold, threshold_fraction, tolerance)`,
 			`sinbad: tolerance: 101: must be a whole number from 0 to 100 (percentage points of disk use)`,
 			`sinbad: min_blocks: 1.5: must be a whole number from 1 to 1000 (blocks)`,
 			`sinbad: consider_load: yes: must be true or false`}},

@@ -26,6 +26,7 @@ func Contenders() []Contender {
 	return append(learners(), []Contender{
 		{"fair", Fair{}},
 		{"equal-share", EqualShare{}},
+		{"rack-limit", RackLimit{Share: 0.2}},
 		{"fifo", Ordered{Sharing: greedy}},
 		{"fifo-madd-fair-share", Ordered{Sharing: Sharing{Backfill: FairShare}}},
 		{"scf", Ordered{By: LargestFlow}},

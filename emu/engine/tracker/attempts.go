@@ -378,7 +378,11 @@ func (t *Tracker) grant(id topo.HostID, kind jobs.TaskKind) {
 			need := a.st.Tasks[a.i].Need.Memory
 			slots.Need.Memory += need
 			if slots.Capacity.Memory > 0 && slots.Need.Memory > slots.Capacity.Memory {
-				h.promised[kind] = need
+				if h.promised == [jobs.TaskKinds]units.Bytes{} {
+					h.promised[kind] = need
+				} else {
+					slots.Need.Memory -= need // two promises could exclude each other for good
+				}
 				return
 			}
 		}
@@ -390,28 +394,50 @@ func (t *Tracker) grant(id topo.HostID, kind jobs.TaskKind) {
 	}
 }
 
-// pause takes the slot of an attempt that has nothing to fetch, if attempts pause.
+// pause takes the slot of an attempt that has nothing to fetch, if attempts pause, and gives it to a paused one that has.
 func (t *Tracker) pause(a *attempt) {
-	h := &t.hosts[a.Host]
-	if !t.limits.Pausing || a.Paused || a.Killing || len(a.flights) > 0 || h.paused[a.Kind] >= t.limits.Running[a.Kind] {
+	if !t.limits.Pausing || a.Paused || !t.idles(a) {
 		return
 	}
-	a.Paused = true
-	h.paused[a.Kind]++
-	t.view.Slots[a.Host].Used[a.Kind]--
-	t.shown(a)
+	t.setPaused(a, true)
+	t.wake(a.Host)
+	if a.Paused && t.hosts[a.Host].paused[a.Kind] > t.limits.Running[a.Kind] { // none has taken it
+		t.setPaused(a, false)
+	}
 }
 
-// unpause gives a paused attempt a slot, if there is one and the attempt has something to fetch or to do.
+// idles reports whether an attempt has nothing to fetch and nothing else to do.
+func (t *Tracker) idles(a *attempt) bool {
+	waits := t.cfg.Barrier && !a.st.closed()
+	return a.fetching() && len(a.flights) == 0 && a.missing > 0 && (len(a.ready) == 0 || waits)
+}
+
+// unpause gives a paused attempt with something to fetch or to do a slot: a free one, or that of an attempt that idles.
 func (t *Tracker) unpause(a *attempt) bool {
-	if a.missing > 0 && len(a.ready) == 0 || t.view.Slots[a.Host].Free(a.Kind) <= 0 {
+	if a.missing > 0 && len(a.ready) == 0 {
 		return false
 	}
-	a.Paused = false
-	t.hosts[a.Host].paused[a.Kind]--
-	t.view.Slots[a.Host].Used[a.Kind]++
-	t.shown(a)
+	if t.view.Slots[a.Host].Free(a.Kind) <= 0 {
+		h := &t.hosts[a.Host]
+		at := slices.IndexFunc(h.attempts, func(o *attempt) bool { return o.Kind == a.Kind && !o.Paused && t.idles(o) })
+		if at < 0 {
+			return false
+		}
+		t.setPaused(h.attempts[at], true)
+	}
+	t.setPaused(a, false)
 	return true
+}
+
+func (t *Tracker) setPaused(a *attempt, paused bool) {
+	n := 1
+	if !paused {
+		n = -1
+	}
+	a.Paused = paused
+	t.hosts[a.Host].paused[a.Kind] += n
+	t.view.Slots[a.Host].Used[a.Kind] -= n
+	t.shown(a)
 }
 
 // wake lets the paused attempts of a host fetch, in the order of their launches, as far as slots are free.
