@@ -221,7 +221,7 @@ func (m mapping) consistent(c Claim) {
 	case c.Range.wide():
 		m.failAt("range", "%s: the ends are more than a factor of 2 apart: expected a narrower range, or the reason in the key wide", c.Range.text(c.Unit))
 	case c.Unit == "×" && c.Direction == nil && c.Paper != nil && c.Range.overlaps(none) && !c.Paper.overlaps(none):
-		m.failAt("range", "%s: it holds 1 as well, no effect, and the paper's figure is %s: expected a range on one side, a direction, or the reason in the key wide",
+		m.failAt("range", "%s: it includes 1, no effect, and the paper's figure is %s: expected a range on one side, a direction, or the reason in the key wide",
 			c.Range.text(c.Unit), c.Paper.text(c.Unit))
 	}
 }

@@ -96,7 +96,7 @@ func TestClaimsErrors(t *testing.T) {
 		{"tolerance: [0.5, 2]\n", "", "1:1: tolerance: missing: expected a number, or a list"},
 		{"[0.5, 2]", "[1.5, 2]", "2:12: tolerance: 1.5 to 2: expected factors of the paper's effects, such as [0.5, 2]"},
 		{"range: [1.1, 1.6]", "range: [1.1, 2.3]", "13:12: claims[0].range: 1.1× to 2.3×: the ends are more than a factor of 2 apart: expected a narrower range, or the reason in the key wide"},
-		{"range: [1.1, 1.6]\n    direction: above 1", "range: [0.9, 1.6]", "13:12: claims[0].range: 0.9× to 1.6×: it holds 1 as well, no effect, and the paper's figure is 1.5×: expected a range on one side"},
+		{"range: [1.1, 1.6]\n    direction: above 1", "range: [0.9, 1.6]", "13:12: claims[0].range: 0.9× to 1.6×: it includes 1, no effect, and the paper's figure is 1.5×: expected a range on one side"},
 		{"range: [1.1, 1.6]", "range: [1.6, 1.1]", "13:12: claims[0].range: 1.6 to 1.1: expected a lower bound that is at most the upper one"},
 		{"range: [1.1, 1.6]", "range: [-inf, inf]", "13:12: claims[0].range: -Inf to +Inf: expected a lower bound"},
 		{"range: [1.1, 1.6]", "range: [inf, 2]", `13:13: claims[0].range: "inf": expected a number,`},
