@@ -135,8 +135,8 @@ type Limits struct {
 	// soon as the host has that memory too.
 	ByMemory bool
 	// Pausing lets an attempt that fetches, and for which no output is ready, give its slot to others until one is
-	// and a slot of its host is free. It keeps what it has fetched, and its memory. No more attempts of a kind
-	// pause on a host than it may run.
+	// and a slot of its host is free, or held by such an attempt. It keeps what it has fetched, and its memory. No
+	// more attempts of a kind pause on a host than it may run.
 	Pausing bool
 }
 
