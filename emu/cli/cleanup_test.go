@@ -49,7 +49,7 @@ func rootState(t *testing.T) map[string]string {
 		}
 		state[q.command] = string(out)
 	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := os.ReadFile("/proc/thread-self/mountinfo")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -90,8 +90,8 @@ func soon(t *testing.T, bound time.Duration, what string, holds func() bool) {
 // A fault of --for does not stay when its command is killed, stopped or interrupted, and no
 // process of it stays when it is over or the testbed is removed.
 func TestFaultOfKilledCommand(t *testing.T) {
-	p := upLab(t)
 	before := look(t)
+	p := upLab(t)
 	none := func() bool { return len(p.guards(t)) == 0 }
 	whole := func() bool { return len(p.faulty(t)) == 0 }
 	brief := netnstest.Patience(200 * time.Millisecond)
