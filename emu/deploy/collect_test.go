@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"testbed/emu/plan"
 )
@@ -234,7 +235,7 @@ func TestCollectBesideRuns(t *testing.T) {
 				select {
 				case <-stop:
 					return
-				default:
+				case <-time.After(time.Millisecond): // without a pause, two collectors leave the lock to no one else
 				}
 			}
 		})
