@@ -88,11 +88,19 @@ func TestDialHonoursContext(t *testing.T) {
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	const dials = 200
+	to := netip.AddrPortFrom(netip.MustParseAddr("10.0.200.1"), 9) // discarded by the leaf
+	pending := make([]*Pending, dials)
+	for i := range pending {
+		var err error
+		if pending[i], err = host.Connect(netip.AddrPort{}, to, cubic); err != nil {
+			t.Fatal(err)
+		}
+	}
 	before := threads(t)
 	errs := make(chan error)
-	for range dials {
+	for _, p := range pending {
 		go func() {
-			c, err := host.Dial(ctx, netip.AddrPort{}, netip.AddrPortFrom(netip.MustParseAddr("10.0.200.1"), 9), cubic) // discarded by the leaf
+			c, err := p.Wait(ctx)
 			if err == nil {
 				c.Close()
 			}
@@ -106,7 +114,7 @@ func TestDialHonoursContext(t *testing.T) {
 	cancel(why)
 	for range dials {
 		if err := <-errs; !errors.Is(err, why) {
-			t.Fatalf("Dial after cancel: %v", err)
+			t.Fatalf("Wait after cancel: %v", err)
 		}
 	}
 	if _, err := host.Dial(ctx, netip.AddrPort{}, netip.AddrPortFrom(b.GatewayAddr(0), 9), cubic); !errors.Is(err, why) {

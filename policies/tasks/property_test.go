@@ -256,53 +256,59 @@ func TestUnrelatedInput(t *testing.T) {
 // A user never has more reduces on a host than PerUser, with and without splitting, and no slot stays
 // free that the reduce of a user below it could use.
 func TestReducesPerUser(t *testing.T) {
-	reached := false
 	for name, s := range map[string]Scheduler{
 		"fifo":  {Order: FIFO{}, Splitting: Splitting{PerUser: 1}},
 		"fair":  {Order: Fair{}, Splitting: Splitting{PerUser: 1}},
 		"split": {Order: Fair{}, Splitting: Splitting{Factor: 3, PerJob: 100, PerUser: 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			c := policytest.NewTaskCluster(racks(t, 1, 1), []policytest.ToyJob{{ID: 1, User: "ann", Maps: 1, Reduces: 6, Length: 150 * time.Millisecond}})
+			c.Slots = [jobs.TaskKinds]int{1, 5}
+			if !checkReducesPerUser(t, c, s, 10) {
+				t.Fatal("the user did not reach the limit")
+			}
 			rapid.Check(t, func(t *rapid.T) {
-				c := policytest.TaskClusters().Draw(t, "cluster")
-				c.Use(s)
-				for range rapid.IntRange(1, 30).Draw(t, "heartbeats") {
-					v, a := c.View(policies.Needs{}), policies.Assignment{}
-					s.Assign(v, &a)
-					on := map[string]int{}
-					for i := range v.Jobs {
-						on[v.Jobs[i].User] += countOn(&v.Jobs[i], v.Host, func(x *policies.AttemptState) bool { return x.Kind == jobs.Reduce })
-					}
-					for _, l := range a.Launch {
-						if v.Jobs[l.Job].Stages[l.Stage].Kind == jobs.Reduce {
-							on[v.Jobs[l.Job].User]++
-						}
-					}
-					for i := range v.Jobs {
-						n := on[v.Jobs[i].User]
-						if n > s.PerUser {
-							t.Fatalf("user %s has %d reduces on host %d, at most %d may run", v.Jobs[i].User, n, v.Host, s.PerUser)
-						}
-						for j := range v.Jobs[i].Stages {
-							st := &v.Jobs[i].Stages[j]
-							if st.Kind != jobs.Reduce || pendingOf(v, &a, i, j) == 0 || v.Slots[v.Host].Lost || !fitting(v, &a, st) {
-								continue
-							}
-							if n < s.PerUser {
-								t.Fatalf("a reduce of user %s waits, who has %d on host %d", v.Jobs[i].User, n, v.Host)
-							}
-							reached = true
-						}
-					}
-					c.Take(&a)
-					c.Next()
-				}
+				checkReducesPerUser(t, policytest.TaskClusters().Draw(t, "cluster"), s, rapid.IntRange(1, 30).Draw(t, "heartbeats"))
 			})
 		})
 	}
-	if !reached {
-		t.Error("no user reached the limit")
+}
+
+// checkReducesPerUser runs heartbeats and reports whether a reduce waited because of the limit.
+func checkReducesPerUser(t rapid.TB, c *policytest.TaskCluster, s Scheduler, heartbeats int) (reached bool) {
+	c.Use(s)
+	for range heartbeats {
+		v, a := c.View(policies.Needs{}), policies.Assignment{}
+		s.Assign(v, &a)
+		on := map[string]int{}
+		for i := range v.Jobs {
+			on[v.Jobs[i].User] += countOn(&v.Jobs[i], v.Host, func(x *policies.AttemptState) bool { return x.Kind == jobs.Reduce })
+		}
+		for _, l := range a.Launch {
+			if v.Jobs[l.Job].Stages[l.Stage].Kind == jobs.Reduce {
+				on[v.Jobs[l.Job].User]++
+			}
+		}
+		for i := range v.Jobs {
+			n := on[v.Jobs[i].User]
+			if n > s.PerUser {
+				t.Fatalf("user %s has %d reduces on host %d, at most %d may run", v.Jobs[i].User, n, v.Host, s.PerUser)
+			}
+			for j := range v.Jobs[i].Stages {
+				st := &v.Jobs[i].Stages[j]
+				if st.Kind != jobs.Reduce || pendingOf(v, &a, i, j) == 0 || v.Slots[v.Host].Lost || !fitting(v, &a, st) {
+					continue
+				}
+				if n < s.PerUser {
+					t.Fatalf("a reduce of user %s waits, who has %d on host %d", v.Jobs[i].User, n, v.Host)
+				}
+				reached = true
+			}
+		}
+		c.Take(&a)
+		c.Next()
 	}
+	return reached
 }
 
 // Launches leave room for the outputs of all, and no slot stays free that a task with room could use.
