@@ -126,7 +126,7 @@ func rootNamespace(t *testing.T) map[string][]string {
 		}
 		state[file] = []string{string(value)}
 	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := os.ReadFile("/proc/thread-self/mountinfo")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,14 +46,14 @@ func errorOr(err error, found string) string {
 // findMount returns the mount point of a file system of the given kind and, unless option is empty,
 // with that mount option. It returns "" if there is none.
 func findMount(kind, option string) (string, error) {
-	info, err := os.ReadFile("/proc/self/mountinfo")
+	info, err := os.ReadFile("/proc/thread-self/mountinfo")
 	if err != nil {
 		return "", err
 	}
 	return parseMountInfo(string(info), kind, option), nil
 }
 
-// parseMountInfo finds the mount point in the text of /proc/self/mountinfo (proc_pid_mountinfo(5)).
+// parseMountInfo finds the mount point in the text of /proc/thread-self/mountinfo (proc_pid_mountinfo(5)).
 func parseMountInfo(info, kind, option string) string {
 	for line := range strings.Lines(info) {
 		before, after, ok := strings.Cut(line, " - ")

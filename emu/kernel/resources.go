@@ -276,14 +276,14 @@ func allThreads() (int64, error) {
 }
 
 func mounts() (int64, error) {
-	info, err := os.ReadFile("/proc/self/mountinfo")
+	info, err := os.ReadFile("/proc/thread-self/mountinfo")
 	return int64(strings.Count(string(info), "\n")), err
 }
 
 // pinnedNamespaces counts the network namespaces that are visible to this process: the pinned ones
 // and its own.
 func pinnedNamespaces() (int64, error) {
-	info, err := os.ReadFile("/proc/self/mountinfo")
+	info, err := os.ReadFile("/proc/thread-self/mountinfo")
 	return int64(strings.Count(string(info), " - nsfs ")) + 1, err
 }
 
