@@ -96,15 +96,17 @@ func (l Link) share(pass Range) float64 {
 	return middle
 }
 
-// enough reports whether the link was sampled for long enough to be judged. Counting whole
-// frames has an error of 0.6 frames per period (the standard deviation of the difference
-// of two uniform errors is 0.41, and not all frames are full), which must be 0.2 % or
+// CountError is the error of counting whole frames, in frames per period: the standard deviation of the difference of two uniform
+// errors is 0.41, and not all frames are full. It grows with the square root of the number of periods.
+const CountError = 0.6
+
+// enough reports whether the link was sampled for long enough to be judged: counting whole frames must have an error of 0.2 % or
 // less.
 func (l Link) enough() bool {
 	if len(l.Pieces) > 0 {
 		return EnoughPieces(0, len(l.Pieces), l.Spells)
 	}
-	return l.Frame > 0 && float64(l.Could)/float64(l.Frame) >= 300*math.Sqrt(float64(l.Spells))
+	return l.Frame > 0 && float64(l.Could)/float64(l.Frame) >= CountError/0.002*math.Sqrt(float64(l.Spells))
 }
 
 // Spacing counts the gaps between packets on one link that should be evenly spaced, and

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -68,8 +69,11 @@ const (
 	// The sampler follows a link for about half of the time.
 	followed = 0.25
 	// windowFrames is the minimum length of what was followed, in frames' time: the error
-	// of counting whole frames is then 1.5 % (standard deviation, two spells).
+	// of counting whole frames is then 1.7 % (standard deviation, two spells).
 	windowFrames = 50
+	// deviations of the error of counting whole frames are allowed for in what a link delivered at least: the largest of
+	// hundreds of windows counts. What it delivered at most has bounds that are far wider than the error.
+	deviations = 3
 )
 
 // judgeBusy judges a link of some rate that was certainly busy in all parts: by their sum.
@@ -80,24 +84,33 @@ func (s *sampler) judgeBusy(rate units.Rate) judge {
 			all.delivered += p.delivered
 			all.could += p.could
 		}
-		if float64(all.could) < max(followed*float64(rate.BytesIn(length)), windowFrames*float64(s.frame())) {
+		frames := float64(all.could) / float64(s.frame())
+		if float64(all.could) < followed*float64(rate.BytesIn(length)) || frames < windowFrames {
 			return 0, 0, false
 		}
-		return all.share(), all.share(), true
+		off := deviations * fidelity.CountError * math.Sqrt(float64(spells(parts))) / frames
+		return all.share() - off, all.share(), true
 	}
+}
+
+// spells returns the number of spells that parts are of.
+func spells(parts []part) (n int) {
+	for i, p := range parts {
+		if i == 0 || !p.from.Equal(parts[i-1].to) {
+			n++
+		}
+	}
+	return n
 }
 
 // judgeWaiting judges a link that may have been idle for moments between samples: by the
 // quartiles of its pieces, as fidelity.Link does.
 func judgeWaiting(parts []part, length time.Duration) (low, high float64, ok bool) {
-	shares, spells := make([]float64, len(parts)), 0
+	shares := make([]float64, len(parts))
 	for i, p := range parts {
 		shares[i] = p.share()
-		if i == 0 || !p.from.Equal(parts[i-1].to) {
-			spells++
-		}
 	}
-	if !fidelity.EnoughPieces(length, len(shares), spells) {
+	if !fidelity.EnoughPieces(length, len(shares), spells(parts)) {
 		return 0, 0, false
 	}
 	slices.Sort(shares)
