@@ -35,40 +35,11 @@ func workers(x Executor, stage plan.Stage) int {
 	}
 	n := p.Workers(stage)
 	for _, op := range stage.Ops {
-		if namespaceOf(op) == "" {
+		if plan.NamespaceOf(op) == "" {
 			return 1
 		}
 	}
 	return n
-}
-
-// namespaceOf returns the only namespace in which an operation acts, or "".
-func namespaceOf(op plan.Op) string {
-	switch op := op.(type) {
-	case plan.Namespace:
-		return op.Name
-	case plan.Sysctl:
-		return op.Namespace
-	case plan.Offloads:
-		return op.Namespace
-	case plan.Delay:
-		return op.Namespace
-	case plan.Shaper:
-		return op.Namespace
-	case plan.RED:
-		return op.Namespace
-	case plan.Address:
-		return op.Namespace
-	case plan.Up:
-		return op.Namespace
-	case plan.Ready:
-		return op.Namespace
-	case plan.Neighbour:
-		return op.Namespace
-	case plan.Route:
-		return op.Namespace
-	}
-	return ""
 }
 
 // each calls do for 0 to n-1 on several goroutines, lower numbers first, and waits. After do returns
@@ -139,7 +110,7 @@ func carryOut(ctx context.Context, x Executor, stage plan.Stage) []step {
 	var groups [][]int
 	at := map[string]int{}
 	for i, op := range stage.Ops {
-		name := namespaceOf(op)
+		name := plan.NamespaceOf(op)
 		g, ok := at[name]
 		if !ok {
 			g = len(groups)

@@ -27,7 +27,7 @@ func (c *crowd) Workers(plan.Stage) int { return 3 }
 func (c *crowd) Readers() int           { return 3 }
 
 func (c *crowd) Do(ctx context.Context, op plan.Op) error {
-	name := namespaceOf(op)
+	name := plan.NamespaceOf(op)
 	c.mu.Lock()
 	if c.busy[name] {
 		c.clashes = append(c.clashes, op.String())

@@ -46,8 +46,8 @@ func TestEveryOperationIsKnown(t *testing.T) {
 		t.Error(err)
 	}
 	for _, op := range p.Ops() {
-		if _, two := op.(plan.Veth); two != (namespaceOf(op) == "") {
-			t.Errorf("namespaceOf(%T) = %q", op, namespaceOf(op))
+		if _, two := op.(plan.Veth); two != (plan.NamespaceOf(op) == "") {
+			t.Errorf("plan.NamespaceOf(%T) = %q", op, plan.NamespaceOf(op))
 		}
 	}
 }

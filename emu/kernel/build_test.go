@@ -31,13 +31,13 @@ import (
 )
 
 // BenchmarkBuild builds, checks and destroys fabrics with one spine: 100 hosts in 10 racks (111
-// namespaces, 110 links, 220 shapers), and 1,000 hosts in 20 racks. bare-up-ms is a lower bound of
+// namespaces, 110 links, 220 shapers), and 1,000 and 1,500 hosts in racks of 50. bare-up-ms is a lower bound of
 // up-ms, and bare-down-ms of down-ms: the same kernel objects by bare netlink requests on one
 // thread, without pins, descriptive errors or a record. Destroy returns when no process uses the
 // namespaces; gone-ms is the time from the call of Destroy until the kernel has removed them.
 func BenchmarkBuild(b *testing.B) {
 	netnstest.Require(b)
-	for _, s := range []struct{ leaves, hosts int }{{10, 10}, {20, 50}} {
+	for _, s := range []struct{ leaves, hosts int }{{10, 10}, {20, 50}, {30, 50}} {
 		b.Run(fmt.Sprintf("hosts=%d", s.leaves*s.hosts), func(b *testing.B) {
 			f, err := shape(s.leaves, s.hosts, 1, 20*units.Mbps, 1500).Build()
 			if err != nil {
@@ -59,7 +59,7 @@ func BenchmarkBuild(b *testing.B) {
 				}
 				lap("up-ms")
 				if err := deploy.Verify(b.Context(), p, x); err != nil {
-					b.Fatal(err)
+					b.Fatal(errors.Join(err, d.Destroy(context.Background())))
 				}
 				lap("check-ms")
 				w := newWatcher(b)
@@ -193,10 +193,9 @@ func bareBuild(b *testing.B, p *plan.Plan) (up, down time.Duration) {
 		released = time.Now()
 		for _, n := range made {
 			n.route.Close()
-			unix.Close(n.ioctl)
-			unix.Close(n.fd)
+			failed = errors.Join(failed, n.proc.release(), unix.Close(n.fd))
 		}
-		failed = errors.Join(err, unix.Setns(home, unix.CLONE_NEWNET), unix.Close(home))
+		failed = errors.Join(failed, err, unix.Setns(home, unix.CLONE_NEWNET), unix.Close(home))
 	})
 	wg.Wait()
 	if failed != nil {
@@ -208,88 +207,35 @@ func bareBuild(b *testing.B, p *plan.Plan) (up, down time.Duration) {
 
 func bare(p *plan.Plan) (made map[string]*bareNamespace, err error) {
 	made = map[string]*bareNamespace{}
+	var pool procfsPool
 	for _, op := range p.Ops() {
+		n := made[plan.NamespaceOf(op)]
 		var err error
 		switch op := op.(type) {
 		case plan.Namespace:
-			if made[op.Name], err = newBare(); err == nil {
+			if made[op.Name], err = newBare(&pool); err == nil {
 				made[op.Name].number = len(made) - 1
 			}
 		case plan.Sysctl:
-			n := made[op.Namespace]
-			if err = unix.Setns(n.fd, unix.CLONE_NEWNET); err == nil {
-				for _, s := range op.Set {
-					var fd int
-					if fd, err = unix.Open("/proc/sys/"+strings.ReplaceAll(s.Key, ".", "/"), unix.O_WRONLY, 0); err == nil {
-						_, err = unix.Write(fd, []byte(s.Value))
-						unix.Close(fd)
-					}
-				}
+			err = unix.Setns(n.fd, unix.CLONE_NEWNET)
+			for _, s := range op.Set {
+				err = errors.Join(err, n.proc.write(s))
 			}
 		case plan.Veth:
-			a, z := made[op.A.Namespace], made[op.B.Namespace]
-			info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
-			info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("veth"))
-			peer := info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(nl.VETH_INFO_PEER, nil)
-			nl.NewIfInfomsgChild(peer, unix.AF_UNSPEC).Index = int32(z.next)
-			for _, attr := range endAttrs(op.B, op.MTU) {
-				peer.AddChild(attr)
-			}
-			peer.AddRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(z.fd)))
-			self := nl.NewIfInfomsg(unix.AF_UNSPEC)
-			self.Index = int32(a.next)
-			data := []nl.NetlinkRequestData{self, info}
-			for _, attr := range endAttrs(op.A, op.MTU) {
-				data = append(data, attr)
-			}
-			a.index[op.A.Device], z.index[op.B.Device] = a.next, z.next
-			a.next++
-			z.next++
-			err = a.send(unix.RTM_NEWLINK, data...)
+			z := made[op.B.Namespace]
+			err = made[op.A.Namespace].link(z.builder, z.fd, op)
 		case plan.Offloads:
-			err = disableOffloads(made[op.Namespace].ioctl, op.Device, plan.OffloadFlags)
+			err = n.disableOffloads(op.Device, plan.OffloadFlags)
 		case plan.Shaper:
-			n := made[op.Namespace]
-			params := nl.TcTbfQopt{Limit: uint32(op.Limit)}
-			params.Rate.Rate = uint32(op.Rate.BytesPerSecond())
-			options := nl.NewRtAttr(nl.TCA_OPTIONS, nil)
-			options.AddRtAttr(nl.TCA_TBF_PARMS, params.Serialize())
-			options.AddRtAttr(nl.TCA_TBF_BURST, nl.Uint32Attr(uint32(op.Burst)))
-			err = n.send(unix.RTM_NEWQDISC, &nl.TcMsg{Ifindex: int32(n.index[op.Device]), Handle: 1 << 16, Parent: netlink.HANDLE_ROOT},
-				nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated("tbf")), options)
+			err = n.shape(n.index[op.Device], op)
 		case plan.Address:
-			n := made[op.Namespace]
-			msg := nl.NewIfAddrmsg(unix.AF_INET)
-			msg.Index, msg.Prefixlen = uint32(n.index[op.Device]), uint8(op.Prefix.Bits())
-			err = n.send(unix.RTM_NEWADDR, msg, nl.NewRtAttr(unix.IFA_LOCAL, op.Prefix.Addr().AsSlice()))
+			err = n.address(n.index[op.Device], op)
 		case plan.Up:
-			n := made[op.Namespace]
-			msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
-			msg.Index, msg.Flags, msg.Change = int32(n.index[op.Device]), unix.IFF_UP, unix.IFF_UP
-			err = n.send(unix.RTM_NEWLINK, msg)
+			err = n.setUp(n.index[op.Device], true)
 		case plan.Neighbour:
-			n := made[op.Namespace]
-			msg := netlink.Ndmsg{Family: unix.AF_INET, Index: uint32(n.index[op.Device]), State: netlink.NUD_PERMANENT}
-			err = n.send(unix.RTM_NEWNEIGH, &msg, nl.NewRtAttr(netlink.NDA_DST, op.Addr.AsSlice()), nl.NewRtAttr(netlink.NDA_LLADDR, op.MAC[:]))
+			err = n.neighbour(n.index[op.Device], op)
 		case plan.Route:
-			n := made[op.Namespace]
-			msg := nl.NewRtMsg()
-			msg.Dst_len, msg.Family = uint8(op.Dst.Bits()), unix.AF_INET
-			data := []nl.NetlinkRequestData{msg, nl.NewRtAttr(unix.RTA_DST, op.Dst.Addr().AsSlice())}
-			switch len(op.Via) {
-			case 0:
-				msg.Type = unix.RTN_BLACKHOLE
-			case 1:
-				data = append(data, nl.NewRtAttr(unix.RTA_GATEWAY, op.Via[0].Addr.AsSlice()))
-			default:
-				var hops []byte
-				for _, h := range op.Via {
-					hop := nl.RtNexthop{RtNexthop: unix.RtNexthop{Ifindex: int32(n.index[h.Device])}, Children: []nl.NetlinkRequestData{nl.NewRtAttr(unix.RTA_GATEWAY, h.Addr.AsSlice())}}
-					hops = append(hops, hop.Serialize()...)
-				}
-				data = append(data, nl.NewRtAttr(unix.RTA_MULTIPATH, hops))
-			}
-			err = n.send(unix.RTM_NEWROUTE, data...)
+			err = n.addRoute(op, unix.NLM_F_EXCL)
 		}
 		if err != nil {
 			return made, fmt.Errorf("%s: %w", op, err)
@@ -299,37 +245,23 @@ func bare(p *plan.Plan) (made map[string]*bareNamespace, err error) {
 }
 
 type bareNamespace struct {
-	fd, ioctl, next int
-	number          int
-	route           *nl.SocketHandle
-	index           map[string]int
+	*builder
+	fd, number int
 }
 
-func newBare() (*bareNamespace, error) {
-	n := &bareNamespace{next: 2, index: map[string]int{"lo": 1}}
+func newBare(pool *procfsPool) (*bareNamespace, error) {
+	n := &bareNamespace{builder: newBuilder("")}
 	err := unix.Unshare(unix.CLONE_NEWNET)
 	if err == nil {
 		n.fd, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	}
 	if err == nil {
-		n.route, err = routeSocket()
+		n.proc, err = pool.take()
 	}
 	if err == nil {
-		n.ioctl, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+		n.route, err = routeSocket()
 	}
 	return n, err
-}
-
-func (n *bareNamespace) send(kind int, data ...nl.NetlinkRequestData) error {
-	req := nl.NewNetlinkRequest(kind, unix.NLM_F_CREATE|unix.NLM_F_REPLACE|unix.NLM_F_ACK)
-	if kind == unix.RTM_NEWLINK || kind == unix.RTM_NEWROUTE {
-		req.Flags &^= unix.NLM_F_REPLACE
-	}
-	req.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: n.route}
-	for _, d := range data {
-		req.AddData(d)
-	}
-	return change(req)
 }
 
 func BenchmarkLinks(b *testing.B) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -87,7 +86,7 @@ func (b *builder) readDevices() (devices map[int]*deploy.Device, err error) {
 		})
 	for _, d := range devices {
 		if err == nil {
-			d.Offloads, err = offloads(b.ioctl, d.Name)
+			d.Offloads, err = b.offloads(d.Name)
 		}
 	}
 	return devices, err
@@ -102,9 +101,8 @@ var offloadQueries = map[string]uint32{
 	"gro": unix.ETHTOOL_GGRO,
 }
 
-// offloads returns the flags of plan.OffloadFlags that are on. socket is any socket of the device's
-// namespace.
-func offloads(socket int, device string) (on []string, err error) {
+// offloads returns the flags of plan.OffloadFlags that are on.
+func (n *Namespace) offloads(device string) (on []string, err error) {
 	arg := new([2]uint32)
 	var req struct { // struct ifreq
 		name [unix.IFNAMSIZ]byte
@@ -115,7 +113,7 @@ func offloads(socket int, device string) (on []string, err error) {
 	req.data = unsafe.Pointer(arg)
 	for _, name := range plan.OffloadFlags {
 		*arg = [2]uint32{offloadQueries[name], 0}
-		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(socket), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&req)))
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(n.route.Socket.GetFd()), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&req)))
 		runtime.KeepAlive(arg)
 		switch {
 		case errno == 0 && arg[1] != 0:
@@ -200,26 +198,4 @@ func (b *builder) readRules() (list []string, err error) {
 		return nil, nil
 	}
 	return list, err
-}
-
-func (b *builder) readParameters(keys []string) (map[string]string, error) {
-	values := make(map[string]string, len(keys))
-	buffer := make([]byte, 256)
-	err := b.do(func() error {
-		for _, key := range keys {
-			fd, err := unix.Open("/proc/sys/"+strings.ReplaceAll(key, ".", "/"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-			if errors.Is(err, os.ErrNotExist) {
-				continue
-			} else if err != nil {
-				return fmt.Errorf("%s: %w", key, err)
-			}
-			n, err := unix.Read(fd, buffer)
-			if err := errors.Join(err, unix.Close(fd)); err != nil {
-				return fmt.Errorf("%s: %w", key, err)
-			}
-			values[key] = strings.TrimSpace(string(buffer[:n]))
-		}
-		return nil
-	})
-	return values, err
 }

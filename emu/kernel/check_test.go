@@ -161,7 +161,7 @@ func (k *kept) restore(c alteration) {
 func (k *kept) carryOut(namespace, command string) {
 	k.t.Helper()
 	if value, ok := map[string]uint32{"%OFFLOAD%": 1, "%ONLOAD%": 0}[command]; ok {
-		if err := ethtool(k.x.builder(namespace).ioctl, plan.Uplink, unix.ETHTOOL_SGRO, value); err != nil {
+		if err := k.x.builder(namespace).ethtool(plan.Uplink, unix.ETHTOOL_SGRO, value); err != nil {
 			k.t.Fatal(err)
 		}
 		return

@@ -6,17 +6,13 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/containernetworking/plugins/pkg/ns"
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"testbed/emu/deploy"
@@ -32,6 +28,7 @@ type Executor struct {
 	Settings Settings
 
 	pins string
+	pool procfsPool
 	mu   sync.Mutex // guards made
 	made map[string]*builder
 }
@@ -47,10 +44,9 @@ var (
 // builder configures a namespace.
 type builder struct {
 	*Namespace
-	handle *netlink.Handle
-	ioctl  int            // a socket of the namespace, for ioctls
-	index  map[string]int // device indexes by name
-	next   int            // index of the next device
+	proc  *procfs
+	index map[string]int // device indexes by name
+	next  int            // index of the next device
 }
 
 // NewExecutor returns an executor that pins namespaces in the directory pins, which must exist.
@@ -69,7 +65,7 @@ func (x *Executor) Do(ctx context.Context, op plan.Op) error {
 	case plan.Veth:
 		err = x.link(op)
 	case plan.Offloads:
-		err = x.inNamespace(op.Namespace, func(b *builder) error { return disableOffloads(b.ioctl, op.Device, plan.OffloadFlags) })
+		err = x.inNamespace(op.Namespace, func(b *builder) error { return b.disableOffloads(op.Device, plan.OffloadFlags) })
 	case plan.Shaper:
 		err = x.onDevice(op.Namespace, op.Device, func(b *builder, index int) error { return b.shape(index, op) })
 	case plan.Delay:
@@ -77,20 +73,15 @@ func (x *Executor) Do(ctx context.Context, op plan.Op) error {
 	case plan.RED:
 		err = x.onDevice(op.Namespace, op.Device, func(b *builder, index int) error { return b.red(index, op) })
 	case plan.Address:
-		err = x.onDevice(op.Namespace, op.Device, func(b *builder, index int) error {
-			return b.handle.AddrAdd(linkAt(index), &netlink.Addr{IPNet: ipNet(op.Prefix)})
-		})
+		err = x.onDevice(op.Namespace, op.Device, func(b *builder, index int) error { return b.address(index, op) })
 	case plan.Up:
-		err = x.onDevice(op.Namespace, op.Device, func(b *builder, index int) error { return b.handle.LinkSetUp(linkAt(index)) })
+		err = x.onDevice(op.Namespace, op.Device, func(b *builder, index int) error { return b.setUp(index, true) })
 	case plan.Ready:
 		err = x.onDevice(op.Namespace, op.Device, func(b *builder, index int) error { return b.ready(ctx, op.Device, index) })
 	case plan.Neighbour:
-		err = x.onDevice(op.Namespace, op.Device, func(b *builder, index int) error {
-			return b.handle.NeighSet(&netlink.Neigh{LinkIndex: index, Family: unix.AF_INET, State: netlink.NUD_PERMANENT,
-				IP: op.Addr.AsSlice(), HardwareAddr: net.HardwareAddr(op.MAC[:])})
-		})
+		err = x.onDevice(op.Namespace, op.Device, func(b *builder, index int) error { return b.neighbour(index, op) })
 	case plan.Route:
-		err = x.inNamespace(op.Namespace, func(b *builder) error { return b.route(op) })
+		err = x.inNamespace(op.Namespace, func(b *builder) error { return b.addRoute(op, unix.NLM_F_EXCL) })
 	default:
 		return fmt.Errorf("carry out %T: unknown operation", op)
 	}
@@ -168,6 +159,11 @@ func (x *Executor) onDevice(namespace, device string, f func(b *builder, index i
 	})
 }
 
+// newBuilder returns the builder of a new namespace.
+func newBuilder(name string) *builder {
+	return &builder{Namespace: &Namespace{name: name}, index: map[string]int{"lo": 1}, next: 2}
+}
+
 // create makes a namespace on a new thread, which ends afterwards, and pins it.
 func (x *Executor) create(name string) error {
 	if x.builder(name) != nil {
@@ -181,11 +177,12 @@ func (x *Executor) create(name string) error {
 	if err := pin.Close(); err != nil {
 		return err
 	}
-	b := &builder{Namespace: &Namespace{name: name}, ioctl: -1, index: map[string]int{"lo": 1}, next: 2}
-	var failed error
-	onThread(func() { failed = b.enterNew(path) })
-	if failed != nil {
-		return errors.Join(failed, b.close())
+	b := newBuilder(name)
+	if b.proc, err = x.pool.take(); err == nil {
+		onThread(func() { err = b.enterNew(path) })
+	}
+	if err != nil {
+		return errors.Join(err, b.close())
 	}
 	x.mu.Lock()
 	x.made[name] = b
@@ -229,14 +226,8 @@ func (b *builder) enterNew(path string) (err error) {
 	if b.net, err = ns.GetNS(path); err != nil {
 		return err
 	}
-	if b.Namespace.route, err = routeSocket(); err != nil {
+	if b.route, err = routeSocket(); err != nil {
 		return fmt.Errorf("open a netlink socket: %w", err)
-	}
-	if b.handle, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
-		return fmt.Errorf("open a netlink socket: %w", err)
-	}
-	if b.ioctl, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
-		return fmt.Errorf("open a socket: %w", err)
 	}
 	return nil
 }
@@ -244,70 +235,14 @@ func (b *builder) enterNew(path string) (err error) {
 // close closes the handles that are open.
 func (b *builder) close() error {
 	var errs []error
-	if b.handle != nil {
-		b.handle.Close()
-	}
-	if b.ioctl >= 0 {
-		errs = append(errs, unix.Close(b.ioctl))
+	if b.proc != nil {
+		errs = append(errs, b.proc.release())
 	}
 	switch {
-	case b.Namespace.route != nil:
+	case b.route != nil:
 		errs = append(errs, b.Namespace.Close())
 	case b.net != nil:
 		errs = append(errs, b.net.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// set writes kernel parameters. Only threads inside a namespace see its parameters.
-func (b *builder) set(op plan.Sysctl) error {
-	return b.do(func() error {
-		for _, s := range op.Set {
-			one := plan.Sysctl{Namespace: op.Namespace, Set: []plan.Setting{s}, Optional: op.Optional}
-			if err := writeParameter(s); err != nil {
-				return fmt.Errorf("%s: %w", one, err)
-			}
-		}
-		return nil
-	})
-}
-
-func writeParameter(s plan.Setting) error {
-	fd, err := unix.Open("/proc/sys/"+strings.ReplaceAll(s.Key, ".", "/"), unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	switch {
-	case errors.Is(err, unix.ENOENT):
-		return deploy.ErrUnsupported
-	case errors.Is(err, unix.EROFS):
-		return fmt.Errorf("%w (/proc/sys: %s)", err, inContainers)
-	case err != nil:
-		return fmt.Errorf("%w%s", err, privilege(err))
-	}
-	_, err = unix.Write(fd, []byte(s.Value))
-	return errors.Join(err, unix.Close(fd))
-}
-
-func (b *builder) route(op plan.Route) error { return b.handle.RouteAdd(b.routeOf(op)) }
-
-func (b *builder) routeOf(op plan.Route) *netlink.Route {
-	r := &netlink.Route{Dst: ipNet(op.Dst), Family: unix.AF_INET, Protocol: unix.RTPROT_STATIC}
-	switch len(op.Via) {
-	case 0:
-		r.Type = unix.RTN_BLACKHOLE
-	case 1:
-		r.Gw, r.LinkIndex = op.Via[0].Addr.AsSlice(), b.index[op.Via[0].Device]
-		r.Congctl = op.Congestion
-	default:
-		for _, h := range op.Via {
-			r.MultiPath = append(r.MultiPath, &netlink.NexthopInfo{LinkIndex: b.index[h.Device], Gw: h.Addr.AsSlice()})
-		}
-	}
-	return r
-}
-
-func linkAt(index int) netlink.Link {
-	return &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: index}}
-}
-
-func ipNet(p netip.Prefix) *net.IPNet {
-	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }

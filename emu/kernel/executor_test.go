@@ -231,3 +231,56 @@ func TestOnThreadSparesTheFirst(t *testing.T) {
 	}
 	t.Logf("of goroutines that were not told, %d ran on the first thread and %d on others", first, others)
 }
+
+// Each procfs serves a bounded number of namespaces, so that a look-up in it does not take longer the more
+// namespaces there are, and ends with them.
+func TestNamespacesShareFewProcfs(t *testing.T) {
+	netnstest.Require(t)
+	files := openFiles()
+	x := NewExecutor(t.TempDir())
+	serves := map[int]int{} // namespaces by descriptor of the procfs
+	const namespaces = 2*namespacesPerProcfs + 1
+	for i := range namespaces {
+		name := fmt.Sprint("n", i)
+		if err := x.Do(t.Context(), plan.Namespace{Name: name}); err != nil {
+			t.Fatal(err)
+		}
+		serves[x.made[name].proc.dir]++
+	}
+	var machine unix.Stat_t
+	if err := unix.Stat("/proc", &machine); err != nil {
+		t.Fatal(err)
+	}
+	for dir, n := range serves {
+		var own unix.Stat_t
+		if err := unix.Fstat(dir, &own); err != nil {
+			t.Fatal(err)
+		}
+		if n > namespacesPerProcfs || own.Dev == machine.Dev {
+			t.Errorf("a procfs serves %d namespaces; it is that of the machine: %t", n, own.Dev == machine.Dev)
+		}
+	}
+	// Programs in a namespace see at /proc what was set in another procfs.
+	set := plan.Setting{Key: "net.ipv4.tcp_rmem", Value: "4096 8192 8193"}
+	if err := x.Do(t.Context(), plan.Sysctl{Namespace: "n40", Set: []plan.Setting{set}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"n40", "n41"} {
+		var text []byte
+		err := x.made[name].do(func() (err error) {
+			text, err = os.ReadFile("/proc/sys/net/ipv4/tcp_rmem")
+			return err
+		})
+		if got := strings.Join(strings.Fields(string(text)), " "); err != nil || (got == set.Value) != (name == "n40") {
+			t.Errorf("tcp_rmem of %s: %q, %v", name, got, err)
+		}
+	}
+	for i := range namespaces {
+		if err := x.Undo(t.Context(), plan.Namespace{Name: fmt.Sprint("n", i)}); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := openFiles(); n != files {
+		t.Errorf("%d open files, %d before", n, files)
+	}
+}

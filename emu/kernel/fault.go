@@ -4,42 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"testbed/emu/plan"
 )
 
 // withBuilder runs f with a builder for a namespace that is in use.
-func (n *Namespace) withBuilder(f func(*builder) error) (err error) {
+func (n *Namespace) withBuilder(f func(*builder) error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
 		return errClosed
 	}
-	b := &builder{Namespace: n, ioctl: -1, index: map[string]int{}}
-	err = n.do(func() (err error) {
-		if b.handle, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
-			return fmt.Errorf("open a netlink socket: %w", err)
-		}
-		if b.ioctl, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
-			return fmt.Errorf("open a socket: %w", err)
-		}
-		return nil
-	})
-	if err == nil {
-		err = f(b)
-	}
-	if b.handle != nil {
-		b.handle.Close()
-	}
-	if b.ioctl >= 0 {
-		err = errors.Join(err, unix.Close(b.ioctl))
-	}
-	return err
+	return f(&builder{Namespace: n, index: map[string]int{}})
 }
 
 // onDevice is withBuilder for one device.
@@ -57,11 +36,11 @@ func (n *Namespace) onDevice(device string, f func(b *builder, index int) error)
 // carrier. Packets queued or sent at either end are lost. Cutting a cable that is already cut does
 // nothing.
 func Cut(c plan.Cable, leaf, far *Namespace) error {
-	err := leaf.onDevice(c.Leaf.Device, func(b *builder, index int) error { return b.handle.LinkSetDown(linkAt(index)) })
+	err := leaf.onDevice(c.Leaf.Device, func(b *builder, index int) error { return b.setUp(index, false) })
 	if err == nil {
 		// Querying the link state makes the kernel process the loss of carrier immediately.
 		// Otherwise the far end would keep sending until the kernel does so in the background.
-		err = far.onDevice(c.Far.Device, func(b *builder, _ int) error { return ethtool(b.ioctl, c.Far.Device, unix.ETHTOOL_GLINK, 0) })
+		err = far.onDevice(c.Far.Device, func(b *builder, _ int) error { return b.ethtool(c.Far.Device, unix.ETHTOOL_GLINK, 0) })
 	}
 	if err != nil {
 		return fmt.Errorf("cut %s - %s: %w%s", c.Leaf.Namespace, c.Far.Namespace, err, privilege(err))
@@ -73,14 +52,13 @@ func Cut(c plan.Cable, leaf, far *Namespace) error {
 // kernel deleted at the leaf's end. The caller restores the routes over the cable.
 func Mend(ctx context.Context, c plan.Cable, leaf, far *Namespace) error {
 	err := leaf.onDevice(c.Leaf.Device, func(b *builder, index int) error {
-		if err := b.handle.LinkSetUp(linkAt(index)); err != nil {
+		if err := b.setUp(index, true); err != nil {
 			return err
 		}
 		if err := b.ready(ctx, c.Leaf.Device, index); err != nil {
 			return err
 		}
-		return b.handle.NeighSet(&netlink.Neigh{LinkIndex: index, Family: unix.AF_INET, State: netlink.NUD_PERMANENT,
-			IP: c.Neighbour.Addr.AsSlice(), HardwareAddr: net.HardwareAddr(c.Neighbour.MAC[:])})
+		return b.neighbour(index, c.Neighbour)
 	})
 	if err == nil {
 		err = far.onDevice(c.Far.Device, func(b *builder, index int) error { return b.ready(ctx, c.Far.Device, index) })
@@ -100,7 +78,7 @@ func (n *Namespace) ReplaceRoute(op plan.Route) error {
 				return err
 			}
 		}
-		return b.handle.RouteReplace(b.routeOf(op))
+		return b.addRoute(op, unix.NLM_F_REPLACE)
 	})
 	if err != nil {
 		return fmt.Errorf("replace route in %q: %s: %w%s", n.name, op, err, privilege(err))
@@ -111,7 +89,7 @@ func (n *Namespace) ReplaceRoute(op plan.Route) error {
 // DeleteRoute removes the route to a destination. A missing route is not an error.
 func (n *Namespace) DeleteRoute(dst netip.Prefix) error {
 	err := n.withBuilder(func(b *builder) error {
-		return b.handle.RouteDel(&netlink.Route{Dst: ipNet(dst), Family: unix.AF_INET})
+		return b.deleteRoute(dst)
 	})
 	if err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("delete route to %v in %q: %w%s", dst, n.name, err, privilege(err))
@@ -134,10 +112,8 @@ func (n *Namespace) Reshape(op plan.Shaper) error {
 // IsUp reports whether a device is administratively up.
 func (n *Namespace) IsUp(device string) (up bool, err error) {
 	err = n.onDevice(device, func(b *builder, index int) error {
-		link, err := b.handle.LinkByIndex(index)
-		if err == nil {
-			up = link.Attrs().Flags&net.FlagUp != 0
-		}
+		flags, _, err := b.state(index)
+		up = flags&unix.IFF_UP != 0
 		return err
 	})
 	if err != nil {

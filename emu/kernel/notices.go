@@ -234,7 +234,7 @@ func (w *Notices) readRoute(s *noticeSource, b []byte) error {
 			var index int
 			if index, n.Device, err = parseDevice(m.Data); err == nil && !n.Gone {
 				s.names[index] = n.Device.Name
-				n.Device.Offloads, err = offloads(s.b.ioctl, n.Device.Name)
+				n.Device.Offloads, err = s.b.offloads(n.Device.Name)
 				if errors.Is(err, unix.ENODEV) { // gone meanwhile, which is reported too
 					err = nil
 				}

@@ -31,7 +31,8 @@ func (r Resources) Plus(o Resources) Resources {
 // Resource use of a fabric, measured on Linux 6.18 with 2,200 namespaces: see
 // TestResourcesOfFabric.
 const (
-	filesOfBuilder   = 4 // per namespace being built: itself, two netlink sockets and one for ioctls
+	filesOfBuilder   = 2 // per namespace being built: itself and a netlink socket
+	filesOfProbe     = 1 // per namespace, while links are probed: see Probe
 	filesOfNamespace = 2 // per open namespace: itself and a netlink socket
 
 	memoryOfNamespace = 280 * units.KiB
@@ -46,8 +47,9 @@ const (
 
 // ResourcesOf returns the resources for building a number of namespaces with links between them.
 func ResourcesOf(namespaces, links int) Resources {
+	mounts := (namespaces + namespacesPerProcfs - 1) / namespacesPerProcfs
 	return Resources{
-		Files: filesOfProcess + filesOfBuilder*namespaces, Namespaces: namespaces, Threads: threadsOfProcess,
+		Files: filesOfProcess + (filesOfBuilder+filesOfProbe)*namespaces + mounts, Namespaces: namespaces, Threads: threadsOfProcess,
 		Memory: memoryOfProcess + units.Bytes(namespaces)*memoryOfNamespace + units.Bytes(links)*memoryOfLink,
 	}
 }

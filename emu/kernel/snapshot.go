@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +48,7 @@ func (x *Executor) Snapshot(ctx context.Context, namespace string) (Snapshot, er
 			if errors.Is(err, unix.EPERM) { // in a user namespace: ProcessSnapshot fails, too
 				err = nil
 			}
-			return errors.Join(err, s.tables(), s.parameters())
+			return errors.Join(err, s.tables(), s.parameters(b.proc))
 		})
 	})
 	if err != nil {
@@ -85,28 +84,20 @@ func (s Snapshot) tables() error {
 }
 
 // parameters adds those that can be read. What modules of the machine offer is none of a namespace.
-func (s Snapshot) parameters() error {
-	const root = "/proc/sys/"
+func (s Snapshot) parameters(proc *procfs) error {
+	root := fmt.Sprintf("/proc/self/fd/%d/", proc.dir)
 	buffer := make([]byte, 4096)
 	for _, dir := range snapshotDirs {
-		err := filepath.WalkDir(root+dir, func(path string, e fs.DirEntry, err error) error {
+		err := filepath.WalkDir(root+"sys/"+dir, func(path string, e fs.DirEntry, err error) error {
 			if err != nil || e.IsDir() || strings.HasPrefix(e.Name(), "tcp_available_") || strings.HasPrefix(e.Name(), "tcp_allowed_") {
 				return err
 			}
-			fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-			switch {
-			case errors.Is(err, unix.EACCES): // it can only be written
+			value, err := proc.read(strings.TrimPrefix(path, root), buffer)
+			if errors.Is(err, unix.EACCES) { // it can only be written
 				return nil
-			case err != nil:
-				return fmt.Errorf("%s: %w", path, err)
 			}
-			n, err := unix.Read(fd, buffer)
-			if err := errors.Join(err, unix.Close(fd)); err != nil {
-				return fmt.Errorf("%s: %w", path, err)
-			}
-			key := strings.ReplaceAll(strings.TrimPrefix(path, root), "/", ".")
-			s[key] = string(bytes.Join(bytes.Fields(buffer[:n]), []byte(" ")))
-			return nil
+			s[strings.ReplaceAll(strings.TrimPrefix(path, root+"sys/"), "/", ".")] = value
+			return err
 		})
 		if err != nil {
 			return err
@@ -154,7 +145,7 @@ func cgroup() (int, error) {
 		if !ok {
 			continue
 		}
-		root, err := mountCgroup()
+		root, err := mountDetached("cgroup2")
 		if err != nil {
 			return -1, fmt.Errorf("mount cgroup 2: %w%s", err, privilege(err))
 		}
@@ -162,19 +153,6 @@ func cgroup() (int, error) {
 		return dir, errors.Join(err, unix.Close(root))
 	}
 	return -1, nil
-}
-
-// mountCgroup returns a mount of cgroup 2 that is in no tree, and goes when it is closed.
-func mountCgroup() (int, error) {
-	system, err := unix.Fsopen("cgroup2", unix.FSOPEN_CLOEXEC)
-	if err != nil {
-		return -1, err
-	}
-	mount := -1
-	if err = unix.FsconfigCreate(system); err == nil {
-		mount, err = unix.Fsmount(system, unix.FSMOUNT_CLOEXEC, 0)
-	}
-	return mount, errors.Join(err, unix.Close(system))
 }
 
 // programs adds the BPF programs that are attached to a device, or to what target is a descriptor of.

@@ -316,3 +316,32 @@ func (o Route) String() string {
 	}
 	return b.String()
 }
+
+// NamespaceOf returns the only namespace in which an operation acts, or "".
+func NamespaceOf(op Op) string {
+	switch op := op.(type) {
+	case Namespace:
+		return op.Name
+	case Sysctl:
+		return op.Namespace
+	case Offloads:
+		return op.Namespace
+	case Delay:
+		return op.Namespace
+	case Shaper:
+		return op.Namespace
+	case RED:
+		return op.Namespace
+	case Address:
+		return op.Namespace
+	case Up:
+		return op.Namespace
+	case Ready:
+		return op.Namespace
+	case Neighbour:
+		return op.Namespace
+	case Route:
+		return op.Namespace
+	}
+	return ""
+}
