@@ -106,7 +106,6 @@ func (x *faults) apply(a fault.Action) {
 		b.reports.lost[r.Host], b.reports.by[r.Host] = r.Lost, r.By
 		return
 	}
-	b.stale, b.all = true, true
 	switch a := a.(type) {
 	case fault.SetLink:
 		switch was := x.routes.Up(a.Link); {
@@ -172,7 +171,7 @@ func (x *faults) apply(a fault.Action) {
 				rate = b.cfg.DiskRate
 			}
 			for i := range b.cfg.Disks {
-				b.capacity[b.disk(a.Host, i)] = float64(rate)
+				b.setCapacity(b.disk(a.Host, i), float64(rate))
 			}
 		}
 	case fault.SetCPU:
@@ -210,8 +209,7 @@ func (x *faults) setCapacity(l topo.LinkID) {
 	if !x.routes.Up(l) {
 		c = 0
 	}
-	x.b.capacity[l] = c
-	x.b.stale, x.b.all = true, true
+	x.b.setCapacity(int32(l), c)
 }
 
 // started notifies the engine if routing sends a flow over another spine than its

@@ -5,46 +5,32 @@ import "testbed/emu/simtime"
 // finishes is a heap of the fluids that finish at their current rates, by finish time.
 // Fluids that finish at the same time are in no defined order; callers process all of
 // them together.
-type finishes []*fluid
+type finishes []finish
+
+// finish is a fluid and when it finishes.
+type finish struct {
+	simtime.Moment
+	fluid *fluid
+}
 
 func (h finishes) before(i, j int) bool {
-	a, b := h[i].finish, h[j].finish
+	a, b := &h[i], &h[j]
 	return a.Whole < b.Whole || a.Whole == b.Whole && a.Frac < b.Frac
 }
 
 func (h finishes) swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].queued, h[j].queued = i+1, j+1
+	h[i].fluid.queued, h[j].fluid.queued = i+1, j+1
 }
 
-// put inserts a fluid, or restores the heap order after its finish time changed.
-func (h *finishes) put(f *fluid) {
+// put inserts a fluid, or changes when it finishes.
+func (h *finishes) put(f *fluid, at simtime.Moment) {
 	if f.queued == 0 {
-		*h = append(*h, f)
+		*h = append(*h, finish{})
 		f.queued = len(*h)
 	}
+	(*h)[f.queued-1] = finish{at, f}
 	h.fix(f.queued - 1)
-}
-
-// empty removes all fluids. add appends one without keeping the heap order, which
-// order restores.
-func (h *finishes) empty() {
-	for _, f := range *h {
-		f.queued = 0
-	}
-	clear(*h)
-	*h = (*h)[:0]
-}
-
-func (h *finishes) add(f *fluid) {
-	*h = append(*h, f)
-	f.queued = len(*h)
-}
-
-func (h finishes) order() {
-	for i := len(h)/2 - 1; i >= 0; i-- {
-		h.sink(i)
-	}
 }
 
 // drop removes a fluid, if present.
@@ -54,7 +40,7 @@ func (h *finishes) drop(f *fluid) {
 	}
 	at, end := f.queued-1, len(*h)-1
 	h.swap(at, end)
-	(*h)[end] = nil
+	(*h)[end] = finish{}
 	*h = (*h)[:end]
 	f.queued = 0
 	if at < end {
@@ -88,10 +74,10 @@ func (h finishes) sink(i int) {
 // until calls visit for each fluid in the subtree of index i that finishes at most ns
 // after m.
 func (h finishes) until(i int, m simtime.Moment, ns float64, visit func(*fluid)) {
-	if i >= len(h) || h[i].finish.Since(m) > ns {
+	if i >= len(h) || h[i].Since(m) > ns {
 		return
 	}
-	visit(h[i])
+	visit(h[i].fluid)
 	h.until(2*i+1, m, ns, visit)
 	h.until(2*i+2, m, ns, visit)
 }

@@ -117,17 +117,13 @@ type Backend struct {
 	// mostPaths is the number of paths at which unused ones are forgotten.
 	mostPaths int
 
-	// If stale, the next Await recomputes rates: all of them if all is set, otherwise
-	// only those that the changes affect where possible.
-	stale, all bool
-	changed    []*class // classes whose fluids changed
-	freed      []int32  // resources used by fluids that left a class
-	moved      []*fluid // fluids that left a class
-	allUpTo    int      // up to this number of classes, all rates are recomputed; negative for none
-	skip       int      // number of coming computations that recompute all rates in any case
-	backoff    int      // value that skip was last set to
-	shares     sharing
-	finishes   finishes
+	// If stale, the next Await recomputes the rates that the changes affect.
+	stale    bool
+	changed  []*class // classes whose fluids or capacities changed
+	freed    []int32  // resources used by fluids that left a class
+	moved    []*fluid // fluids that left a class
+	shares   sharing
+	finishes finishes
 
 	load     []float64        // bit/s, by resource
 	carried  []float64        // bits of payload, by LinkID, up to since
@@ -149,27 +145,21 @@ type replica struct {
 	host  topo.HostID
 }
 
-// defaultAllUpTo is the default of Backend.allUpTo: the number of classes up to which
-// recomputing all rates costs less than finding the rates that change.
-const defaultAllUpTo = 64
-
 // fluid is an unfinished transfer or block write. Its remaining bits are stored as of the
 // last change of its rate and computed from there, so that frequent reads lose no
 // precision.
 type fluid struct {
-	id       int // workloads.FlowID or workloads.BlockID
-	src, dst topo.HostID
-	size     units.Bytes
 	left     float64        // bits, at since
 	since    simtime.Moment // when rate was set
 	rate     float64        // bit/s
-	finish   simtime.Moment // at this rate, if it finishes
-	finishes bool
-	queued   int // index in finishes plus 1; 0 if it does not finish
+	turn     float64        // bits; 0 if consumes does not change
+	queued   int            // index in finishes plus 1; 0 if it does not finish
+	id       int            // workloads.FlowID or workloads.BlockID
+	src, dst topo.HostID
+	size     units.Bytes
 	ceiling  units.Rate
 	consumes units.Rate // rate at which a task consumes it on an unloaded slot; 0 for no limit
 	slow     units.Rate // value of consumes once only turn is left
-	turn     float64    // bits; 0 if consumes does not change
 	most     units.Rate // rate of its source or sink; 0 for no limit
 	in       *class     // nil while paused
 	place    int        // index in in.members
@@ -247,7 +237,6 @@ func New(f *topo.Fabric, cfg Config) *Backend {
 		paths:     map[pathKey]*class{},
 		where:     map[replica]int{},
 		hostEnds:  2 * f.Hosts(),
-		allUpTo:   defaultAllUpTo,
 		mostPaths: minPaths,
 	}
 	if cfg.Payload == nil {
@@ -279,7 +268,7 @@ func New(f *topo.Fabric, cfg Config) *Backend {
 	b.invalid = b.store(cfg.Stored)
 	links := len(f.Links())
 	b.load, b.carried, b.since = make([]float64, len(b.capacity)), make([]float64, links), make([]simtime.Moment, links)
-	b.shares.size(b.capacity)
+	b.shares.init(b.capacity)
 	return b
 }
 
@@ -395,8 +384,8 @@ func (b *Backend) firstEnd() (finish float64, first simtime.Moment) {
 	finish, first = math.Inf(1), b.clock
 	for _, h := range [...]finishes{b.finishes, b.tasks.timers} {
 		if len(h) > 0 {
-			if ns := h[0].finish.Since(b.clock); ns < finish {
-				finish, first = ns, h[0].finish
+			if ns := h[0].Since(b.clock); ns < finish {
+				finish, first = ns, h[0].Moment
 			}
 		}
 	}
@@ -565,7 +554,7 @@ func (b *Backend) idled(f *fluid, left float64) {
 	if over := left - f.leftAfter(b.clock.Since(f.since)); b.cfg.Resolution > 0 && over > 0 {
 		for _, u := range f.in.uses {
 			if int(u.resource) < len(b.carried) {
-				b.carried[u.resource] -= float64(u.times * over)
+				b.carried[u.resource] -= float64(float64(u.times) * over)
 			}
 		}
 	}

@@ -1,9 +1,7 @@
 package fluid
 
 import (
-	"cmp"
 	"math"
-	"slices"
 
 	"testbed/policies/alloc/maxmin"
 )
@@ -11,45 +9,47 @@ import (
 // use is a resource that a class of fluids uses, and how often one fluid crosses it. The
 // resource is a link or a disk, as an index of Backend.capacity.
 type use struct {
-	resource int32
-	times    float64
+	resource, times int32
 }
 
 // class is a set of fluids with the same resources and the same ceiling, and therefore
 // the same rate.
 type class struct {
-	uses    []use // each resource at most once
-	fluids  float64
-	ceiling float64 // of each fluid, bit/s; +Inf for none
-	rate    float64 // of each fluid, bit/s: the result
-
-	members    []*fluid
-	listed     int     // index in Backend.classes; -1 if not in it
-	at         []int32 // of a listed class: index in sharing.on for each of uses
+	uses       []use // each resource at most once
+	fluids     float64
+	ceiling    float64 // of each fluid, bit/s; +Inf for none
+	rate       float64 // of each fluid, bit/s: the result
+	counted    float64 // bit/s: the load that it puts on a resource for each crossing
 	bottleneck int32   // the full resource that limits rate; none if the ceiling limits it
-	round      uint64  // last round of sharing.update that computed rate
+	rising     bool    // in a filling: its rate is not final
+
+	members []*fluid
+	listed  int     // index in Backend.classes; -1 if not in it
+	at      []int32 // of a listed class: index in resource.on for each of uses
 }
 
 // none stands for no resource.
 const none = -1
 
-// sharing computes max-min fair rates under ceilings: of all classes (rates), or only of
-// the classes that a change affects (update).
+// sharing holds the max-min fair rates of the listed classes under their ceilings.
 type sharing struct {
-	maxmin.Filling         // by resource
-	members        []int32 // classes of all resources, concatenated
-	first          []int32 // by resource: start of its classes in members
-	last           []int32 // by resource: end of its classes in members
-	frozen         []bool  // by class
-	limited        []int32 // classes with a ceiling, lowest first
-	full           []level // resources that limited classes, and the rate of each
-	every          []int32 // all resources
+	maxmin.Filling // by resource
+	resources      []resource
+	round          uint64 // number of calls of update
 
-	on      [][]crossing // by resource: the listed classes that use it
-	round   uint64       // number of calls of update
-	reached []uint64     // by resource: last round that touched it
-	touched []int32      // resources of this round
-	part    []*class     // classes of this round
+	// Of a round:
+	touched  []int32  // resources whose load or classes change
+	part     []*class // classes whose rates are computed
+	rising   int      // number of them that are not final
+	ceilings []maxmin.Entry[int32]
+}
+
+// resource is a link or a disk.
+type resource struct {
+	on      []crossing // the listed classes that use it
+	limits  []*class   // the classes whose bottleneck it is; some may have left
+	low     float64    // rounding error of Load
+	reached uint64     // last round that touched it
 }
 
 // crossing is a class that uses a resource, with the resource's index in the class's uses.
@@ -58,261 +58,184 @@ type crossing struct {
 	use   int32
 }
 
-// level is the rate at which a resource is full.
-type level struct {
-	rate     float64
-	resource int32
-}
-
-// rates sets the rate of every class: the max-min fair allocation under the
-// classes' ceilings, by progressive filling. The rates of all fluids rise together;
-// a fluid's rate is final when it reaches its ceiling or when a resource that it uses is
-// full. A fluid that crosses a resource k times loads it with k times its rate.
-//
-// A class without resources gets its ceiling. The order of ties between ceilings and
-// resources does not affect the rates.
-func (s *sharing) rates(classes []*class, capacity []float64) {
-	s.size(capacity)
-	clear(s.Load)
-	if s.underCeilings(classes, capacity) {
-		return
-	}
-	clear(s.Load)
-	s.fill(classes, s.every)
-}
-
-// size allocates the tables for the resources.
-func (s *sharing) size(capacity []float64) {
+// init sets the capacities, which the caller may change later.
+func (s *sharing) init(capacity []float64) {
 	n := len(capacity)
-	s.Capacity = capacity
-	if len(s.every) == n {
-		return
-	}
-	s.Load, s.Weight = make([]float64, n), make([]float64, n)
-	s.first, s.last = make([]int32, n), make([]int32, n)
-	s.on, s.reached = make([][]crossing, n), make([]uint64, n)
-	s.every = make([]int32, n)
-	for r := range s.every {
-		s.every[r] = int32(r)
-	}
+	s.Capacity, s.Load, s.Weight, s.resources = capacity, make([]float64, n), make([]float64, n), make([]resource, n)
 }
 
-// fill sets the rates of the given classes, which use only the given resources. On entry
-// the load of these resources is that of all other classes; on return, that of all classes.
-func (s *sharing) fill(classes []*class, resources []int32) {
-	s.index(classes, resources)
-	left := len(classes)
-	freeze := func(c int32, rate float64, by int32) {
-		cl := classes[c]
-		cl.rate, cl.bottleneck, s.frozen[c] = rate, by, true
-		for _, u := range cl.uses {
-			w := u.times * cl.fluids
-			s.Load[u.resource] += float64(w * rate)
-			s.Weight[u.resource] -= w
-		}
-		left--
-	}
-	limited := s.limited
-	for left > 0 {
-		for len(limited) > 0 && s.frozen[limited[0]] {
-			limited = limited[1:]
-		}
-		ceiling := math.Inf(1)
-		if len(limited) > 0 {
-			ceiling = classes[limited[0]].ceiling
-		}
-		resource, rate := s.Next()
-		if ceiling <= rate {
-			if len(limited) == 0 {
-				break // the remaining classes use no resource
-			}
-			freeze(limited[0], ceiling, none)
-			continue
-		}
-		s.full = append(s.full, level{rate: rate, resource: resource})
-		for _, c := range s.members[s.first[resource]:s.last[resource]] {
-			if !s.frozen[c] {
-				freeze(c, rate, resource)
-			}
-		}
-	}
-	for c, cl := range classes {
-		if !s.frozen[c] {
-			cl.rate, cl.bottleneck = cl.ceiling, none
-		}
-	}
-}
-
-// underCeilings sets every class's rate to its ceiling and reports true, if all classes
-// have a ceiling and no resource is overloaded. Coflow schedulers usually set such
-// ceilings; progressive filling is then unnecessary.
-func (s *sharing) underCeilings(classes []*class, capacity []float64) bool {
-	for _, cl := range classes {
-		if math.IsInf(cl.ceiling, 1) && len(cl.uses) > 0 {
-			return false
-		}
-		for _, u := range cl.uses {
-			s.Load[u.resource] += float64(u.times * cl.fluids * cl.ceiling)
-		}
-	}
-	for r, l := range s.Load {
-		if l > capacity[r] {
-			return false
-		}
-	}
-	for _, cl := range classes {
-		cl.rate, cl.bottleneck = cl.ceiling, none
-	}
-	return true
-}
-
-// index lists the classes on each resource, computes the weights and starts the filling.
-func (s *sharing) index(classes []*class, resources []int32) {
-	s.frozen = zeroed(s.frozen, len(classes))
-	s.limited, s.full = s.limited[:0], s.full[:0]
-	for _, r := range resources {
-		s.Weight[r], s.last[r] = 0, 0
-	}
-	for c, cl := range classes {
-		for _, u := range cl.uses {
-			s.last[u.resource]++ // a count, until first is known
-			s.Weight[u.resource] += u.times * cl.fluids
-		}
-		if !math.IsInf(cl.ceiling, 1) {
-			s.limited = append(s.limited, int32(c))
-		}
-	}
-	members := int32(0)
-	for _, r := range resources {
-		s.first[r] = members
-		members += s.last[r]
-		s.last[r] = s.first[r]
-	}
-	s.members = slices.Grow(s.members[:0], int(members))[:members]
-	for c, cl := range classes {
-		for _, u := range cl.uses {
-			at := &s.last[u.resource]
-			s.members[*at] = int32(c)
-			*at++
-		}
-	}
-	slices.SortFunc(s.limited, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(classes[a].ceiling, classes[b].ceiling), cmp.Compare(a, b))
-	})
-	s.Start(resources)
-}
-
-// list and unlist add and remove a class in the lists by resource that update uses.
+// list and unlist add and remove a class.
 func (s *sharing) list(c *class) {
 	c.at = c.at[:0]
 	for i, u := range c.uses {
-		c.at = append(c.at, int32(len(s.on[u.resource])))
-		s.on[u.resource] = append(s.on[u.resource], crossing{c, int32(i)})
+		on := &s.resources[u.resource].on
+		c.at = append(c.at, int32(len(*on)))
+		*on = append(*on, crossing{c, int32(i)})
 	}
 }
 
 func (s *sharing) unlist(c *class) {
 	for i, u := range c.uses {
-		on := s.on[u.resource]
-		end := len(on) - 1
-		moved := on[end]
-		on[c.at[i]] = moved
+		s.add(u, -c.counted)
+		on := &s.resources[u.resource].on
+		end := len(*on) - 1
+		moved := (*on)[end]
+		(*on)[c.at[i]] = moved
 		moved.class.at[moved.use] = c.at[i]
-		on[end] = crossing{}
-		s.on[u.resource] = on[:end]
+		(*on)[end] = crossing{}
+		*on = (*on)[:end]
 	}
+	c.counted = 0
+}
+
+// add adds load to a resource. The sum of Load and low is exact up to about 1e-30 of the
+// largest load, so that a load does not drift over millions of changes.
+func (s *sharing) add(u use, load float64) {
+	x, was := float64(float64(u.times)*load), s.Load[u.resource]
+	sum := was + x
+	part := sum - was
+	s.Load[u.resource] = sum
+	s.resources[u.resource].low += (was - (sum - part)) + (x - part)
 }
 
 // rateTolerance is the relative difference up to which two rates count as equal, because
 // sums are rounded.
 const rateTolerance = 1e-12
 
-// update updates the rates of listed classes after classes have changed or were listed,
-// and after fluids that used the given resources have left. The result equals that of
-// rates: an allocation is max-min fair if and only if every fluid is at its
-// ceiling or uses a full resource, its bottleneck, on which no fluid has a higher rate
-// (Bertsekas and Gallager, Data Networks, 6.5.2). So a class keeps its rate as long as
-// the rates on its bottleneck do not change. The classes for which they may change are
-// filled again, with the rates of all others fixed. If one of the others then has a
-// higher rate on a bottleneck than the classes that it limits, the class is added to
-// the recomputed classes and the step repeats.
+// update computes the rates of listed classes after changes: classes that were listed or whose
+// fluids or ceilings changed, and resources that a class or one of its fluids has left. If the
+// capacity of a resource has changed, all its classes count as changed. part and touched are the
+// classes and the resources whose rates and loads it computed.
 //
-// It gives up and returns false if it would compute the rates of more than most classes,
-// counting repetitions. part and touched contain the classes and resources of the round.
-func (s *sharing) update(changed []*class, resources []int32, capacity []float64, most int) bool {
-	s.Capacity = capacity
+// The rates are those of progressive filling over all classes. The rates of all fluids rise
+// together; a fluid's rate is final when it reaches its ceiling or when a resource that it uses
+// is full. A fluid that crosses a resource k times loads it with k times its rate. A class
+// without resources gets its ceiling.
+//
+// An allocation is max-min fair if and only if every fluid is at its ceiling or uses a full
+// resource, its bottleneck, on which no fluid has a higher rate (Bertsekas and Gallager, Data
+// Networks, 6.5.2). So a class keeps its rate as long as the load and the rates on its bottleneck
+// do not change, and only the others rise. When a resource fills up on which a class that keeps
+// its rate is faster, this class rises as well. That does not affect what is final already: a
+// resource that was full earlier has no class as fast.
+func (s *sharing) update(changed []*class, resources []int32) {
 	s.round++
-	s.part, s.touched = s.part[:0], s.touched[:0]
+	s.part, s.touched, s.ceilings = s.part[:0], s.touched[:0], s.ceilings[:0]
 	for _, r := range resources {
 		s.touch(r)
 	}
 	for _, c := range changed {
 		if c.listed >= 0 {
-			s.take(c)
+			s.raise(c)
 		}
 	}
-	seen := 0 // resources of touched whose classes were examined
-	work := 0 // number of class rates computed, including repetitions
-	for {
-		for ; seen < len(s.touched); seen++ {
-			r := s.touched[seen]
-			for _, x := range s.on[r] {
-				if x.class.bottleneck == r {
-					s.take(x.class)
+	s.raiseLimited(0)
+	s.Start(s.touched)
+	for s.rising > 0 {
+		for len(s.ceilings) > 0 && !s.part[s.ceilings[0].Value].rising {
+			s.ceilings = maxmin.Pop(s.ceilings)
+		}
+		ceiling := math.Inf(1)
+		if len(s.ceilings) > 0 {
+			ceiling = s.ceilings[0].Key
+		}
+		r, rate := s.Next()
+		switch {
+		case r < 0 && len(s.ceilings) == 0: // the remaining classes use no resource
+			for _, c := range s.part {
+				if c.rising {
+					s.finish(c, c.ceiling, none)
 				}
 			}
-		}
-		if work += len(s.part); work > most {
-			return false
-		}
-		for _, r := range s.touched {
-			s.Load[r] = 0
-			for _, x := range s.on[r] {
-				if c := x.class; c.round != s.round {
-					s.Load[r] += float64(c.uses[x.use].times * c.fluids * c.rate)
+		case ceiling <= rate:
+			s.finish(s.part[s.ceilings[0].Value], ceiling, none)
+		case !s.raiseFaster(r, rate):
+			for _, x := range s.resources[r].on {
+				if x.class.rising {
+					s.finish(x.class, rate, r)
 				}
 			}
-		}
-		s.fill(s.part, s.touched)
-		before := len(s.part)
-		for _, f := range s.full {
-			for _, x := range s.on[f.resource] {
-				if c := x.class; c.round != s.round && c.rate > f.rate*(1+rateTolerance) {
-					s.take(c)
-				}
-			}
-		}
-		if len(s.part) == before {
-			return true
 		}
 	}
 }
 
-// take adds a class and its resources to this round; touch adds a resource.
-func (s *sharing) take(c *class) {
-	if c.round == s.round {
+// raise makes a class rise from 0; touch adds a resource to the round.
+func (s *sharing) raise(c *class) {
+	if c.rising {
 		return
 	}
-	c.round = s.round
+	c.rising = true
+	if s.rising++; !math.IsInf(c.ceiling, 1) {
+		s.ceilings = maxmin.Push(s.ceilings, maxmin.Entry[int32]{Key: c.ceiling, Value: int32(len(s.part))})
+	}
 	s.part = append(s.part, c)
 	for _, u := range c.uses {
 		s.touch(u.resource)
+		s.Weight[u.resource] += float64(u.times) * c.fluids
+		s.add(u, -c.counted)
 	}
+	c.counted = 0
 }
 
 func (s *sharing) touch(r int32) {
-	if s.reached[r] != s.round {
-		s.reached[r] = s.round
-		s.touched = append(s.touched, r)
+	x := &s.resources[r]
+	if x.reached == s.round {
+		return
+	}
+	x.reached = s.round
+	s.touched = append(s.touched, r)
+	load := s.Load[r]
+	if s.Load[r] += x.low; len(x.on) == 0 {
+		s.Load[r] = 0
+	}
+	x.low -= s.Load[r] - load
+}
+
+// raiseLimited raises the classes that the resources of touched limit, from an index of touched on.
+func (s *sharing) raiseLimited(from int) {
+	for ; from < len(s.touched); from++ {
+		r := s.touched[from]
+		for _, c := range s.resources[r].limits {
+			if c.listed >= 0 && c.bottleneck == r {
+				s.raise(c)
+			}
+		}
+		s.resources[r].limits = s.resources[r].limits[:0]
 	}
 }
 
-// zeroed returns a slice of n zeros, in the memory of s if that is large enough.
-func zeroed[E any](s []E, n int) []E {
-	if cap(s) < n {
-		return make([]E, n)
+// raiseFaster raises the classes that use a resource, have kept their rates and are faster than a
+// rate, with all that this affects, and reports whether there are any.
+func (s *sharing) raiseFaster(r int32, rate float64) bool {
+	classes, resources := len(s.part), len(s.touched)
+	for _, x := range s.resources[r].on {
+		if c := x.class; !c.rising && c.rate > rate*(1+rateTolerance) {
+			s.raise(c)
+		}
 	}
-	s = s[:n]
-	clear(s)
-	return s
+	if len(s.part) == classes {
+		return false
+	}
+	s.raiseLimited(resources)
+	for _, c := range s.part[classes:] {
+		for _, u := range c.uses {
+			s.Rise(u.resource)
+		}
+	}
+	return true
+}
+
+// finish makes the rate of a rising class final.
+func (s *sharing) finish(c *class, rate float64, by int32) {
+	c.rate, c.bottleneck, c.rising = rate, by, false
+	s.rising--
+	c.counted = c.fluids * rate
+	for _, u := range c.uses {
+		s.Weight[u.resource] -= float64(u.times) * c.fluids
+		s.add(u, c.counted)
+	}
+	if by != none {
+		limits := &s.resources[by].limits
+		*limits = append(*limits, c)
+	}
 }

@@ -15,12 +15,24 @@ type network struct {
 	classes  []*class
 }
 
+// share computes the rates of all classes.
+func (n network) share() *sharing {
+	var s sharing
+	s.init(n.capacity)
+	for i, c := range n.classes {
+		c.listed = i
+		s.list(c)
+	}
+	s.update(n.classes, nil)
+	return &s
+}
+
 // fluids returns every fluid of the network for the slow model, and the class of each.
 func (n network) fluids() (out []slowFluid, of []int) {
 	for c, cl := range n.classes {
 		times := map[int]float64{}
 		for _, u := range cl.uses {
-			times[int(u.resource)] += u.times
+			times[int(u.resource)] += float64(u.times)
 		}
 		for range int(cl.fluids) {
 			out, of = append(out, slowFluid{times, cl.ceiling}), append(of, c)
@@ -41,7 +53,7 @@ func networks() *rapid.Generator[network] {
 			cl := &class{fluids: float64(rapid.IntRange(1, 4).Draw(t, "fluids")), ceiling: math.Inf(1), listed: -1}
 			for r := range n.capacity {
 				if times := rapid.IntRange(0, 3).Draw(t, "times"); times > 0 && rapid.Bool().Draw(t, "uses") {
-					cl.uses = append(cl.uses, use{int32(r), float64(times)})
+					cl.uses = append(cl.uses, use{int32(r), int32(times)})
 				}
 			}
 			if rapid.Bool().Draw(t, "limited") || len(cl.uses) == 0 {
@@ -56,10 +68,9 @@ func networks() *rapid.Generator[network] {
 const tolerance = 1e-9
 
 func TestMaxMinAgreesWithSlow(t *testing.T) {
-	var s sharing // reused, as in the backend
 	rapid.Check(t, func(t *rapid.T) {
 		n := networks().Draw(t, "network")
-		s.rates(n.classes, n.capacity)
+		n.share()
 		fluids, of := n.fluids()
 		for i, want := range slowMaxMin(fluids, n.capacity) {
 			if got := n.classes[of[i]].rate; math.Abs(got-want) > tolerance*want {
@@ -73,15 +84,14 @@ func TestMaxMinAgreesWithSlow(t *testing.T) {
 // each fluid is at its ceiling or crosses a full resource on which no fluid has a higher
 // rate.
 func TestMaxMinInvariants(t *testing.T) {
-	var s sharing
 	rapid.Check(t, func(t *rapid.T) {
 		n := networks().Draw(t, "network")
-		s.rates(n.classes, n.capacity)
+		s := n.share()
 		load := make([]float64, len(n.capacity))
 		most := make([]float64, len(n.capacity))
 		for _, cl := range n.classes {
 			for _, u := range cl.uses {
-				load[u.resource] += u.times * cl.fluids * cl.rate
+				load[u.resource] += float64(u.times) * cl.fluids * cl.rate
 				most[u.resource] = max(most[u.resource], cl.rate)
 			}
 		}
@@ -109,10 +119,9 @@ func TestMaxMinInvariants(t *testing.T) {
 }
 
 func TestMaxMinRenumbered(t *testing.T) {
-	var s sharing
 	rapid.Check(t, func(t *rapid.T) {
 		n := networks().Draw(t, "network")
-		s.rates(n.classes, n.capacity)
+		n.share()
 		resources := rapid.Permutation(seq(len(n.capacity))).Draw(t, "new resources")
 		order := rapid.Permutation(seq(len(n.classes))).Draw(t, "new classes")
 		m := network{capacity: make([]float64, len(n.capacity))}
@@ -121,13 +130,13 @@ func TestMaxMinRenumbered(t *testing.T) {
 		}
 		for _, c := range order {
 			moved := *n.classes[c]
-			moved.uses = nil
+			moved.uses, moved.at, moved.counted, moved.rate = nil, nil, 0, 0
 			for _, u := range n.classes[c].uses {
 				moved.uses = append(moved.uses, use{int32(resources[u.resource]), u.times})
 			}
 			m.classes = append(m.classes, &moved)
 		}
-		s.rates(m.classes, m.capacity)
+		m.share()
 		for i, c := range order {
 			if a, b := n.classes[c].rate, m.classes[i].rate; math.Abs(a-b) > tolerance*a {
 				t.Errorf("class %d: rate %v, renumbered %v", c, a, b)
@@ -166,8 +175,7 @@ func TestMaxMinByHand(t *testing.T) {
 		{"parking lot", []float64{10, 9}, []*class{on(inf, use{0, 1}, use{1, 1}), on(inf, use{0, 1}), on(inf, use{1, 1}), on(inf, use{1, 1})}, []float64{3, 7, 3, 3}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var s sharing
-			s.rates(tt.classes, tt.capacity)
+			network{tt.capacity, tt.classes}.share()
 			for i, cl := range tt.classes {
 				if cl.rate != tt.want[i] {
 					t.Errorf("class %d: rate %v, want %v", i, cl.rate, tt.want[i])
@@ -196,10 +204,10 @@ func BenchmarkRates(b *testing.B) {
 					classes[i].ceiling = 1e5 + float64(rng.IntN(5e6))
 				}
 			}
-			var s sharing
+			s := network{capacity, classes}.share()
 			b.ReportAllocs()
 			for b.Loop() {
-				s.rates(classes, capacity)
+				s.update(classes, nil)
 			}
 		})
 	}

@@ -9,85 +9,46 @@ import (
 
 // share computes the rates from the current time on.
 func (b *Backend) share() {
-	touched := b.shares.every
-	if b.shareChanged() {
-		touched = b.shares.touched
-		for _, c := range b.shares.part {
-			for _, f := range c.members {
-				if b.setRate(f, c.rate) {
-					b.finishes.put(f)
-				} else {
-					b.finishes.drop(f)
-				}
-			}
+	b.shares.update(b.changed, b.freed)
+	for _, c := range b.shares.part {
+		for _, f := range c.members {
+			b.setRate(f, c.rate)
 		}
-		for _, f := range b.moved {
-			if f.in == nil {
-				b.setRate(f, 0)
-				b.finishes.drop(f)
-			}
-		}
-	} else {
-		b.shares.rates(b.classes, b.capacity)
-		b.finishes.empty()
-		for _, c := range b.classes {
-			for _, f := range c.members {
-				if b.setRate(f, c.rate) {
-					b.finishes.add(f)
-				}
-			}
-		}
-		for _, f := range b.moved {
-			if f.in == nil {
-				b.setRate(f, 0)
-			}
-		}
-		b.finishes.order()
 	}
-	for _, r := range touched {
+	for _, f := range b.moved {
+		if f.in == nil {
+			b.setRate(f, 0)
+		}
+	}
+	for _, r := range b.shares.touched {
 		b.setLoad(r, b.shares.Load[r])
 	}
 	clear(b.moved) // release fluids that have ended
 	b.changed, b.freed, b.moved = b.changed[:0], b.freed[:0], b.moved[:0]
-	b.stale, b.all = false, false
+	b.stale = false
 }
 
-// shareChanged recomputes only the rates that the changes affect, and reports whether it did.
-// It gives up when more than half of the classes are affected; it then skips a number of
-// computations that doubles with each consecutive failure, up to longest.
-func (b *Backend) shareChanged() bool {
-	const longest = 64
-	most := len(b.classes) / 2
-	if b.allUpTo < 0 {
-		most = math.MaxInt
-	}
-	switch {
-	case b.all || len(b.classes) <= b.allUpTo:
-		return false
-	case b.skip > 0:
-		b.skip--
-		return false
-	case b.shares.update(b.changed, b.freed, b.capacity, most):
-		b.backoff = 0
-		return true
-	}
-	b.backoff = min(2*b.backoff+1, longest)
-	b.skip = b.backoff
-	return false
-}
-
-// setRate sets a fluid's rate from the current time on, and reports whether the fluid
-// finishes, or slows down, at that rate.
-func (b *Backend) setRate(f *fluid, rate float64) bool {
+// setRate sets a fluid's rate from the current time on.
+func (b *Backend) setRate(f *fluid, rate float64) {
 	if f.rate == rate {
-		return f.finishes
+		return
 	}
 	f.left = max(f.leftAfter(b.clock.Since(f.since)), 0)
-	f.since, f.rate, f.finishes = b.clock, rate, false
+	f.since, f.rate = b.clock, rate
 	if ns := max(f.left-f.turn, 0) * 1e9 / rate; rate > 0 && ns <= horizon {
-		f.finish, f.finishes = b.clock.Plus(ns), true
+		b.finishes.put(f, b.clock.Plus(ns))
+	} else {
+		b.finishes.drop(f)
 	}
-	return f.finishes
+}
+
+// setCapacity changes the capacity of a resource. The next computation of rates applies it.
+func (b *Backend) setCapacity(r int32, capacity float64) {
+	b.capacity[r], b.stale = capacity, true
+	b.freed = append(b.freed, r)
+	for _, x := range b.shares.resources[r].on {
+		b.changed = append(b.changed, x.class)
+	}
 }
 
 // setLoad sets the load of a resource from the current time on.

@@ -84,8 +84,7 @@ func (x *tasks) setSpeed(f *fluid) {
 		x.timers.drop(f)
 		return
 	}
-	f.finish = now.Plus(ns)
-	x.timers.put(f)
+	x.timers.put(f, now.Plus(ns))
 }
 
 func (x *tasks) spill(c engine.SpillOutput) error {
@@ -167,8 +166,8 @@ func (x *tasks) slow(h topo.HostID) {
 // their events, each in order of ID.
 func (x *tasks) ended(spills []*fluid) (evs []engine.Event) {
 	var computed []jobs.AttemptID
-	for len(x.timers) > 0 && x.timers[0].finish.Since(x.b.clock) <= together {
-		f := x.timers[0]
+	for len(x.timers) > 0 && x.timers[0].Since(x.b.clock) <= together {
+		f := x.timers[0].fluid
 		x.timers.drop(f)
 		delete(x.computing, f.attempt)
 		computed = append(computed, f.attempt)

@@ -31,6 +31,9 @@ func (f *Filling) Start(links []int32) {
 	Init(f.heap)
 }
 
+// Rise continues a filling after flows have begun to rise on a link.
+func (f *Filling) Rise(link int32) { f.heap = Push(f.heap, Entry[int32]{f.level(link), link}) }
+
 // Next returns the link that is full next and the rate of its rising flows, or -1 and +Inf if
 // no link has rising flows. It returns the same link again until its flows have stopped.
 func (f *Filling) Next() (link int32, rate float64) {
@@ -49,7 +52,7 @@ func (f *Filling) Next() (link int32, rate float64) {
 		}
 		top.Key = level
 		Sink(f.heap, 0)
-		if f.heap[0].Value == l {
+		if f.heap[0] == (Entry[int32]{level, l}) {
 			return l, level
 		}
 	}

@@ -102,3 +102,26 @@ func TestFilling(t *testing.T) {
 		}
 	})
 }
+
+// Flows that begin to rise during a filling make a link full earlier; those that stop afterwards
+// make it full later than others.
+func TestRise(t *testing.T) {
+	f := Filling{Capacity: []float64{6, 8}, Load: []float64{4, 0}, Weight: []float64{1, 2}}
+	next := func(link int32, rate float64) {
+		t.Helper()
+		if l, r := f.Next(); l != link || r != rate {
+			t.Fatalf("link %d is full at %v, want %d at %v", l, r, link, rate)
+		}
+	}
+	f.Start([]int32{0, 1})
+	next(0, 2)
+	f.Weight[0] = 2
+	f.Rise(0)
+	next(0, 1)
+	f.Load[0], f.Weight[0] = 0, 1
+	next(1, 4)
+	f.Weight[1] = 0
+	next(0, 6)
+	f.Weight[0] = 0
+	next(-1, math.Inf(1))
+}
