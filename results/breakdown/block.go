@@ -36,6 +36,7 @@ func (r *run) block(rec flows.BlockRecord) (Block, error) {
 	}
 	w := &walk{now: rec.End, floor: rec.Requested, hops: hops}
 	w.pipeline()
+	out.Setup = w.now - rec.Requested
 	w.setUp()
 	w.to(rec.Requested, Host)
 	out.Shares = w.l.shares(BlockCauses())

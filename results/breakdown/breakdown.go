@@ -120,7 +120,8 @@ func (c Coflow) Worst() (link string, wait time.Duration) {
 type Block struct {
 	Block     workloads.BlockID
 	WriteTime time.Duration
-	Shares    []Share // in the order of BlockCauses
+	Setup     time.Duration // the part of WriteTime before the first packet leaves
+	Shares    []Share       // in the order of BlockCauses
 }
 
 // Run is the breakdown of all times of one repeat of an arm.

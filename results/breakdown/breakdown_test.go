@@ -301,6 +301,9 @@ func TestBlockShares(t *testing.T) {
 			if Sum(got.Shares) != got.WriteTime {
 				t.Errorf("the shares add up to %v of %v", Sum(got.Shares), got.WriteTime)
 			}
+			if want := tt.syn + 4*ms; got.Setup != want {
+				t.Errorf("set-up %v, want %v", got.Setup, want)
+			}
 		})
 	}
 	for _, tt := range []struct {

@@ -15,31 +15,52 @@ import (
 // DefaultFluidMargin is the default of Input.FluidMargin.
 const DefaultFluidMargin = 0.10
 
-// Each coflow's latency and set-up explain at most slowest, and mostRounds round trips of the longest path: a window or a
-// pace that something else limits is none of the transport's.
+// The set-up and latency of each coflow and block explain at most slowest, and mostRounds round trips of the longest path: a
+// window or a pace that something else limits is none of the transport's.
 const (
 	slowest    = 100 * time.Millisecond
 	mostRounds = 20
 )
 
-// explained returns the ratio of the measured time of coflows to the fluid model's that transport explains: set-up,
-// retransmission and latency make coflows slower by their share of the time, and bytes that are sent again occupy links.
-func explained(repeats []Repeat) float64 {
-	var all, own, most time.Duration
+// overhead is what transport adds to the times of the transfers of a repeat.
+type overhead struct {
+	transfers int
+	all       time.Duration // the sum of their times
+	latency   time.Duration // of these, set-up and latency
+	recovery  time.Duration // of these, waiting for lost segments
+}
+
+func ofCoflows(r Repeat) overhead {
+	s := r.Timing.CoflowTotal
+	return overhead{
+		transfers: len(r.Records.Coflows), all: breakdown.Sum(s), recovery: breakdown.Total(s, breakdown.Retransmission),
+		latency: breakdown.Total(s, breakdown.Setup) + breakdown.Total(s, breakdown.Latency),
+	}
+}
+
+func ofBlocks(r Repeat) overhead {
+	o := overhead{transfers: len(r.Timing.Blocks), all: breakdown.Sum(r.Timing.BlockTotal)}
+	for _, b := range r.Timing.Blocks {
+		o.latency += b.Setup
+	}
+	return o
+}
+
+// explained returns the ratio of the measured time of transfers to the fluid model's that transport explains: set-up,
+// retransmission and latency make them slower by their share of the time, and bytes that are sent again occupy links.
+func explained(repeats []Repeat, of func(Repeat) overhead) float64 {
+	var all, own time.Duration
 	resent, packets := 0, 0
 	for _, r := range repeats {
 		if r.Timing == nil {
 			continue
 		}
-		shares := r.Timing.CoflowTotal
-		all += breakdown.Sum(shares)
-		own += breakdown.Total(shares, breakdown.Retransmission)
-		latency := breakdown.Total(shares, breakdown.Setup) + breakdown.Total(shares, breakdown.Latency)
+		o := of(r)
 		if r.Fabric != nil {
-			most = time.Duration(len(r.Records.Coflows)) * (slowest + mostRounds*longest(r.Fabric))
-			latency = min(latency, most)
+			o.latency = min(o.latency, time.Duration(o.transfers)*(slowest+mostRounds*longest(r.Fabric)))
 		}
-		own += latency
+		all += o.all
+		own += o.recovery + o.latency
 		for _, f := range r.Records.Flows {
 			resent, packets = resent+f.Resent, packets+f.Packets
 		}
@@ -85,9 +106,13 @@ func Compare(r Repeat) (out []Compared) {
 		}
 		if f := in.metric(0, m, 0); f != nil && f.Fluid != nil {
 			c := Compared{What: what, FluidPrediction: *f.Fluid}
-			if m.key == "cct" && r.Timing != nil {
-				c.Explained = explained(arm.Repeats)
+			switch {
+			case r.Timing == nil:
+			case m.key == "cct":
+				c.Explained = explained(arm.Repeats, ofCoflows)
 				c.Cause = slower(r.Timing.CoflowTotal, breakdown.Sum(r.Timing.CoflowTotal))
+			case m.key == "write_time":
+				c.Explained = explained(arm.Repeats, ofBlocks)
 			}
 			out = append(out, c)
 		}
@@ -106,7 +131,7 @@ func (in Input) explain(s *ArmSummary, arm Arm) {
 		return
 	}
 	f := s.CCT.Fluid
-	f.Explained = explained(arm.Repeats)
+	f.Explained = explained(arm.Repeats, ofCoflows)
 	margin := cmp.Or(in.FluidMargin, DefaultFluidMargin)
 	switch {
 	case f.Ratio > f.Explained*(1+margin):

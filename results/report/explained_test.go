@@ -1,12 +1,15 @@
 package report
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
 
 	"testbed/results/breakdown"
 	"testbed/results/flows"
+	"testbed/topo"
+	"testbed/topo/units"
 )
 
 // Coflows of 100 ms each, against predictions of a share of that: what transport explains has no
@@ -50,6 +53,22 @@ func TestFiguresFarFromTheFluidModel(t *testing.T) {
 		}
 		if note != "" && !strings.Contains(text.String(), note) {
 			t.Errorf("%s: the report does not have the note", c.name)
+		}
+	}
+}
+
+// Set-up explains the time of blocks as that of coflows, at most 100 ms of each, and 20 round trips.
+func TestSetUpExplainsTimesOfBlocks(t *testing.T) {
+	f := topo.LeafSpine{Leaves: 2, Spines: 1, HostsPerLeaf: 1, HostLink: units.Gbps, Oversubscription: units.Ratio{Num: 1, Den: 1}, Queue: topo.Queue{Bytes: 100 * units.KB}, MTU: 1500}
+	fabric, err := f.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for setup, want := range map[time.Duration]float64{0: 1, 50 * ms: 1 / (1 - 0.25), 150 * ms: 2} {
+		block := breakdown.Block{WriteTime: 200 * ms, Setup: setup, Shares: []breakdown.Share{{Cause: breakdown.Network, Time: 200 * ms}}}
+		run := &breakdown.Run{Blocks: []breakdown.Block{block, block}, BlockTotal: []breakdown.Share{{Cause: breakdown.Network, Time: 400 * ms}}}
+		if got := explained([]Repeat{{Timing: run, Fabric: fabric}}, ofBlocks); math.Abs(got-want) > 1e-6 {
+			t.Errorf("set-up of %v of 200 ms explains %g times, want %g", setup, got, want)
 		}
 	}
 }
