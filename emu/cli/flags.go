@@ -3,12 +3,15 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
+	"runtime/pprof"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"testbed/results/safefile"
 	tables "testbed/results/table"
 	"testbed/topo/words"
 	"testbed/workloads"
@@ -146,6 +149,39 @@ func hide(cmd *cobra.Command, names ...string) {
 			panic(err) // the flag was not declared before
 		}
 	}
+}
+
+// profiled adds hidden flags that write profiles of a command, for "go tool pprof", and returns it.
+func profiled(cmd *cobra.Command) *cobra.Command {
+	var cpu, memory string
+	cmd.Flags().StringVar(&cpu, "cpuprofile", "", "write a profile of the processor time to this `file`")
+	cmd.Flags().StringVar(&memory, "memprofile", "", "write a profile of the allocations to this `file`")
+	hide(cmd, "cpuprofile", "memprofile")
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if cpu != "" {
+			f, err := safefile.Create(cpu)
+			if err != nil {
+				return err
+			}
+			if err := pprof.StartCPUProfile(f); err != nil {
+				return errors.Join(fmt.Errorf("--cpuprofile %s: %w", cpu, err), f.Close())
+			}
+			defer func() {
+				pprof.StopCPUProfile()
+				err = errors.Join(err, f.Close())
+			}()
+		}
+		if memory != "" {
+			defer func() {
+				err = errors.Join(err, safefile.Write(memory, func(w io.Writer) error {
+					return pprof.Lookup("allocs").WriteTo(w, 0)
+				}))
+			}()
+		}
+		return run(cmd, args)
+	}
+	return cmd
 }
 
 // unknownFlag adds the most similar flags to the error of an unknown one.

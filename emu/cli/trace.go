@@ -27,7 +27,7 @@ detected from the content, or set by --from; the output format follows the file 
   testbed trace convert FB2010-1Hr-150-0.txt -o facebook.cm
   testbed trace simulate FB2010-1Hr-150-0.txt -p fair -p philae`,
 	}
-	return subcommands(cmd, a.traceInfoCmd(), a.traceConvertCmd(), a.traceScaleCmd(), a.traceFilterCmd(), a.traceGenerateCmd(), a.traceDeriveCmd(), a.traceSimulateCmd())
+	return subcommands(cmd, a.traceInfoCmd(), a.traceConvertCmd(), a.traceScaleCmd(), a.traceFilterCmd(), a.traceGenerateCmd(), a.traceDeriveCmd(), profiled(a.traceSimulateCmd()))
 }
 
 // traceInput are the flags of verbs that read a trace.
