@@ -74,6 +74,9 @@ type Hints struct {
 	// LinkState.Begun are undefined. A simulation need not update the bytes of all flows
 	// at every event. It excludes Sizes and MostSent.
 	IgnoresProgress bool
+	// IgnoresLinks declares that a CoflowScheduler does not read CoflowState.Links, which are then
+	// undefined.
+	IgnoresLinks bool
 	// Unlimited declares that a CoflowScheduler never limits a flow: in every decision all flows are
 	// free to send, as without a coordinator. A caller need not call it for flows that join a
 	// coflow while it runs.
@@ -90,7 +93,8 @@ func (n Needs) With(m Needs) Needs {
 		Shuffle: n.Shuffle || m.Shuffle, OracleRatio: n.OracleRatio || m.OracleRatio,
 		Hints: Hints{
 			Flows: n.Flows || m.Flows, NewFlows: n.NewFlows || m.NewFlows, PilotFlows: n.PilotFlows || m.PilotFlows,
-			MostSent: n.MostSent || m.MostSent, IgnoresProgress: n.IgnoresProgress && m.IgnoresProgress, Unlimited: n.Unlimited && m.Unlimited,
+			MostSent: n.MostSent || m.MostSent, IgnoresProgress: n.IgnoresProgress && m.IgnoresProgress,
+			IgnoresLinks: n.IgnoresLinks && m.IgnoresLinks, Unlimited: n.Unlimited && m.Unlimited,
 		},
 	}
 }

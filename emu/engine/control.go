@@ -182,7 +182,10 @@ func (e *Engine) state(c *coflow) policies.CoflowState {
 	knows := needs.Sizes
 	ignored := needs.IgnoresProgress
 	s := c.State
-	s.Left, s.Links, s.Finished = len(c.flows), c.demand.Links(knows), len(c.finished)
+	s.Left, s.Finished = len(c.flows), len(c.finished)
+	if !needs.IgnoresLinks {
+		s.Links = c.demand.Links(knows)
+	}
 	if n := len(c.finished); n > 0 {
 		s.Median = c.finished[(n-1)/2]
 	}

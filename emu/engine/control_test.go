@@ -209,6 +209,22 @@ func TestBlind(t *testing.T) {
 	}
 }
 
+// A policy that ignores links is shown none.
+func TestIgnoresLinks(t *testing.T) {
+	for _, ignores := range []bool{false, true} {
+		links := -1
+		needs := policies.Needs{Hints: policies.Hints{IgnoresLinks: ignores}}
+		p := scheduler{needs: needs, triggers: policies.Triggers{Coflows: true}, f: func(v *policies.CoflowView, s *policies.Schedule) {
+			links = len(v.Coflows[0].Links)
+			free(v, s)
+		}}
+		step(t, newEngine(t, testConfig(t, p, nil)), 1, coflowOf(1, workloads.Flow{ID: 0, Src: 0, Dst: 2, Size: 100}))
+		if (links == 0) != ignores || links < 0 {
+			t.Errorf("ignores links %v: %d links", ignores, links)
+		}
+	}
+}
+
 // The View shows queues and their times until they change, memory until it is replaced, and
 // pilot flows permanently.
 func TestWhatThePolicyKeeps(t *testing.T) {

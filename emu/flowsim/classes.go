@@ -501,6 +501,13 @@ func (k *classes) advance(s *sim) {
 
 // update brings the scheduler's view up to date.
 func (k *classes) update(s *sim) {
+	if s.Needs.IgnoresProgress {
+		now := s.now.Since(k.base)
+		for i := range k.class {
+			k.class[i].serve(now)
+		}
+		return
+	}
 	if !k.follows || k.news || (s.Needs.MostSent || s.Needs.NewFlows || s.Needs.PilotFlows) {
 		k.count(s)
 		return

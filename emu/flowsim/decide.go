@@ -39,7 +39,7 @@ func (s *sim) decide() error {
 	for i, c := range s.active {
 		if s.Take(&s.schedule, i, &c.Coflow) {
 			c.news = true
-			s.result.Coflows[c.at].QueuedSent = c.State.Sent
+			s.result.Coflows[c.at].QueuedSent = s.bytesBy(c)
 		}
 	}
 	if err := s.share(); err != nil {
@@ -65,7 +65,9 @@ func (s *sim) show() {
 		}
 		if c.news {
 			c.news = false
-			st.Sent = s.bytesBy(c)
+			if !s.Needs.IgnoresProgress {
+				st.Sent = s.bytesBy(c)
+			}
 			if sizes {
 				st.Remaining = st.Size - st.Sent
 			}
@@ -73,7 +75,9 @@ func (s *sim) show() {
 				c.look(s.now)
 				st.MostSent = c.mostBytes()
 			}
-			st.Links = c.demand.Links(sizes)
+			if !s.Needs.IgnoresLinks {
+				st.Links = c.demand.Links(sizes)
+			}
 		}
 		st.Flows = nil
 		if shows {

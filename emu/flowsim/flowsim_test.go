@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -181,6 +182,47 @@ type script struct {
 func (p script) Needs() policies.Needs                                 { return p.needs }
 func (p script) Triggers() policies.Triggers                           { return p.when }
 func (p script) Schedule(v *policies.CoflowView, s *policies.Schedule) { p.do(v, s) }
+
+// A policy is shown no bytes and no links that it ignores, and completion times are the same.
+func TestIgnored(t *testing.T) {
+	f, err := topo.BigSwitch(4, 8*units.Mbps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	coflows := []workloads.Coflow{
+		{ID: 1, Flows: []workloads.Flow{{ID: 1, Src: 0, Dst: 2, Size: 3e6}, {ID: 2, Src: 1, Dst: 2, Size: 1e6}}},
+		{ID: 2, Arrival: time.Second, Flows: []workloads.Flow{{ID: 3, Src: 0, Dst: 3, Size: 1e6}}},
+	}
+	run := func(hints policies.Hints) (finish []time.Duration, sent units.Bytes, links int) {
+		p := script{policies.Needs{Hints: hints}, policies.Triggers{Coflows: true}, func(v *policies.CoflowView, s *policies.Schedule) {
+			for _, c := range v.Coflows {
+				sent += c.Sent
+				links += len(c.Links)
+			}
+			greedily(v, s, policies.Free)
+		}}
+		r, err := flowsim.Run(t.Context(), flowsim.Config{Fabric: f, Scheduler: p}, coflows, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range r.Coflows {
+			finish = append(finish, c.Finish)
+		}
+		return finish, sent, links
+	}
+	want, sent, links := run(policies.Hints{})
+	if sent == 0 || links == 0 {
+		t.Errorf("%d bytes and %d links: must be shown to a policy that ignores none", sent, links)
+	}
+	got, sent, links := run(policies.Hints{IgnoresProgress: true, IgnoresLinks: true})
+	if sent != 0 || links != 0 {
+		t.Errorf("%d bytes and %d links: must not be shown", sent, links)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("completion times %v, want %v", got, want)
+	}
+}
+
 func greedily(v *policies.CoflowView, s *policies.Schedule, rule policies.Rule) {
 	s.Steps = append(s.Steps, policies.Step{Coflows: s.Order(len(v.Coflows)), Rule: rule})
 }

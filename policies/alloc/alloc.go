@@ -420,6 +420,9 @@ func (s *Allocator) untouched(l int32) bool { return s.avail[l] >= s.whole[l]*(1
 // allOrNone applies rule MADD or SlowestRate to one coflow.
 func (s *Allocator) allOrNone(d *Demand, st *policies.Step) outcome {
 	p := of(st.Part)
+	if d.is && p == pilots|others && st.Rule == policies.MADD {
+		return s.maddJoint(d, st.Within.Seconds())
+	}
 	for slot, l := range d.links {
 		if d.crossing(slot, p) > 0 && !s.open(l) {
 			return skipped
@@ -458,9 +461,6 @@ func (s *Allocator) equal(d *Demand, p parts) {
 }
 
 func (s *Allocator) madd(d *Demand, p parts, within float64) outcome {
-	if d.is && p == pilots|others {
-		return s.maddJoint(d, within)
-	}
 	bits, scale := d.left(p), d.Scale()
 	takes := 0.0 // seconds
 	for slot, l := range d.links {

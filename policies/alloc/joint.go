@@ -87,13 +87,27 @@ func (d *Demand) Follows() float64 {
 	return max(left, 0) * d.scale * d.pace
 }
 
-// maddJoint is madd for a Joint demand.
+// maddJoint is allOrNone with rule MADD for a Joint demand.
 func (s *Allocator) maddJoint(d *Demand, within float64) outcome {
-	d.resum()
-	takes := 0.0 // seconds
-	for slot, l := range d.links {
-		if d.count[slot] > 0 {
-			takes = max(takes, d.bits[slot]*d.scale/s.avail[l])
+	avail, floor, count := s.avail, s.floor, d.count[:len(d.links)]
+	var takes float64 // seconds
+	for stale := true; stale; {
+		stale, takes = d.updates > len(d.Left)+64, 0
+		for slot, l := range d.links {
+			if count[slot] == 0 {
+				continue
+			}
+			if avail[l] <= floor[l] {
+				return skipped
+			}
+			bits := d.bits[slot]
+			stale = stale || bits < d.least[slot]
+			if t := bits * d.scale / avail[l]; t > takes {
+				takes = t
+			}
+		}
+		if stale {
+			d.sum() // it is rare enough to cost less than the subtractions
 		}
 	}
 	switch {
@@ -104,9 +118,14 @@ func (s *Allocator) maddJoint(d *Demand, within float64) outcome {
 	}
 	takes = max(takes, within)
 	for slot, l := range d.links {
-		if d.count[slot] > 0 {
-			s.avail[l] = max(s.avail[l]-d.bits[slot]*d.scale/takes, 0)
+		if count[slot] == 0 {
+			continue
 		}
+		left := avail[l] - d.bits[slot]*d.scale/takes
+		if left < 0 {
+			left = 0
+		}
+		avail[l] = left
 	}
 	d.pace += 1 / takes
 	return served
@@ -176,18 +195,6 @@ func (d *Demand) unscale() {
 	d.changed()
 	d.scale = 1
 	d.sum()
-}
-
-// resum sums bits again if too much has been subtracted. It is rare enough to cost less than
-// the subtractions.
-func (d *Demand) resum() {
-	stale := d.updates > len(d.Left)+64
-	for slot := range d.links {
-		stale = stale || d.count[slot] > 0 && d.bits[slot] < d.least[slot]
-	}
-	if stale {
-		d.sum()
-	}
 }
 
 // summed records that bits have been summed.

@@ -173,7 +173,8 @@ func (d *Demand) list() {
 // wholeBytes converts bits to bytes, rounded up, at least one per flow, because each of
 // them has at least one remaining. A small fraction of a byte is rounding error.
 func wholeBytes(bits float64, flows int) units.Bytes {
-	return units.Bytes(max(math.Ceil(bits/8-1e-3), float64(flows)))
+	whole := units.Bytes(math.Ceil(bits/8 - 1e-3))
+	return max(whole, units.Bytes(flows))
 }
 
 // crossing returns the number of unfinished flows of some parts on the link of a slot.

@@ -235,18 +235,24 @@ func TestNeeds(t *testing.T) {
 			if says := strings.Contains(e.Doc, "knows sizes"); says != (needs.Sizes || needs.Totals) {
 				t.Errorf("description %q contradicts its declaration %+v", e.Doc, needs)
 			}
-			if needs.IgnoresProgress {
-				needs.IgnoresProgress = false
-				progress := p.Needs()
-				progress.IgnoresProgress = false
+			for name, ignores := range map[string]func(*policies.Needs) *bool{
+				"IgnoresProgress": func(n *policies.Needs) *bool { return &n.IgnoresProgress },
+				"IgnoresLinks":    func(n *policies.Needs) *bool { return &n.IgnoresLinks },
+			} {
+				if !*ignores(&needs) {
+					continue
+				}
+				*ignores(&needs) = false
+				shown := p.Needs()
+				*ignores(&shown) = false
 				for i := range clusters {
 					c := policytest.Clusters().Example(i)
 					for more := true; more; more = c.Next() {
 						var blind, sees policies.Schedule
 						p.Schedule(c.View(p.Needs()), &blind)
-						p.Schedule(c.View(progress), &sees)
+						p.Schedule(c.View(shown), &sees)
 						if a, b := decision(&blind), decision(&sees); a != b {
-							t.Fatalf("it declares IgnoresProgress, but decides %s without and %s with the hidden fields", a, b)
+							t.Fatalf("it declares %s, but decides %s without and %s with the hidden fields", name, a, b)
 						}
 						c.Take(&sees)
 					}

@@ -103,12 +103,13 @@ func (p Pace) when() policies.Triggers {
 	return policies.Triggers{Coflows: true, Flows: !p.CoflowsOnly, Every: p.Every}
 }
 
-// Needs returns Sizes if the key or the allocation depends on them.
+// Needs returns Sizes if the key or the allocation depends on them. Only the remaining bottleneck
+// depends on links.
 func (o Ordered) Needs() policies.Needs {
-	if o.Allocation == MADD || o.By != Arrival && o.By != Width {
-		return policies.Needs{Sizes: true}
+	return policies.Needs{
+		Sizes: o.Allocation == MADD || o.By != Arrival && o.By != Width,
+		Hints: policies.Hints{IgnoresLinks: o.By != Bottleneck || o.Initial},
 	}
-	return policies.Needs{}
 }
 
 // Triggers returns the events of Pace.

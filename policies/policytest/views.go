@@ -228,6 +228,9 @@ func Mask(v *policies.CoflowView, needs policies.Needs) *policies.CoflowView {
 		if !needs.MostSent {
 			c.MostSent = 0
 		}
+		if needs.IgnoresLinks {
+			c.Links = nil
+		}
 		if needs.Sizes {
 			continue
 		}
