@@ -103,7 +103,7 @@ Everything is written in both cases.`,
 	f := cmd.Flags()
 	addList(cmd, &list, "the parts of the file, what they run, and their claims")
 	f.BoolVar(&figures, "figures", false, "list the quantities and relations that figures can have, and exit")
-	f.StringSliceVar(&o.Only, "only", nil, "run only these `parts`, or variants as part/variant (default: all)")
+	f.StringSliceVar(&o.Only, "only", nil, "run only these `parts`, or variants as part/variant (default: all except optional parts)")
 	f.IntVar(&o.Repeat, "repeats", suite.DefaultRepeat, "number of repeats, of which a part can have a multiple")
 	f.BoolVar(&o.Fluid, "fluid", false, "exclude packets: run all parts on the fluid model only, which needs no root")
 	f.StringSliceVar(&o.Packets, "packets", nil, "run these `parts` on packets too, in addition to those whose file says so")

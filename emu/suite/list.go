@@ -13,6 +13,7 @@ import (
 type PartList struct {
 	Name     string        `json:"name"`
 	Title    string        `json:"title"`
+	Optional bool          `json:"optional,omitempty"` // runs only if --only names it
 	Variants []VariantList `json:"variants"`
 	Claims   []string      `json:"claims"`
 }
@@ -29,7 +30,7 @@ type VariantList struct {
 // List describes the parts, with the default number of repeats.
 func (s *Suite) List() (out []PartList) {
 	for _, p := range s.parts {
-		x := PartList{Name: p.name, Title: p.title, Claims: []string{}}
+		x := PartList{Name: p.name, Title: p.title, Optional: p.optional, Claims: []string{}}
 		for _, v := range p.variants {
 			l := VariantList{Name: v.name, On: v.on, Runs: v.scenario, Needs: v.needs}
 			if v.ofTrace() {
@@ -65,6 +66,9 @@ func (s *Suite) WriteList(w io.Writer) error {
 			}
 			if v.Needs != nil {
 				runs += " with " + strings.Join(v.Needs, ", ")
+			}
+			if p.Optional {
+				runs += " (optional)"
 			}
 			if v.Repeats > 0 {
 				repeats = fmt.Sprint(v.Repeats)

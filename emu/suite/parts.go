@@ -30,6 +30,7 @@ type input struct {
 // part is an experiment of a suite: its variants, each with all its pairs of arms.
 type part struct {
 	name, title, doc, original, scale string
+	optional                          bool // it runs only if it is named
 	variants                          []*variant
 	columns                           []*figure
 }
@@ -158,7 +159,7 @@ var (
 		"title", "on", "scenario", "set", "needs", "repeat", "estimates", "reference",
 		"trace", "derive", "policies", "interval", "base", "arm", "pairs",
 	}
-	partOnlyKeys = []string{"doc", "original", "scale", "columns", "variants"}
+	partOnlyKeys = []string{"doc", "original", "scale", "optional", "columns", "variants"}
 	repeatKeys   = []string{"times", "fluid_times", "most"}
 	pairKeys     = []string{"title", "base", "arm"}
 	measureKeys  = append([]string{"figure", "variant", "pair"}, figureKeys...)
@@ -314,6 +315,7 @@ func (d *decoder) part(name string, m mapping, original string) {
 	p := &part{
 		name: name, title: cmp.Or(m.text("title", ""), name), doc: m.text("doc", ""),
 		original: cmp.Or(m.text("original", ""), original), scale: m.text("scale", ""),
+		optional: m.choice("optional", []string{"true"}, false) != "",
 	}
 	all := variant{path: m.path, node: m.node, on: onFluid, times: 1, set: map[string]string{}}
 	m.variant(&all)

@@ -143,7 +143,7 @@ func (p *Plan) choose() error {
 		one := *whole
 		one.variants = slices.DeleteFunc(slices.Clone(whole.variants), func(v *variant) bool {
 			only := func(name string) bool { return slices.Contains(p.o.Only, name) }
-			return len(p.o.Only) > 0 && !only(whole.name) && !only(whole.name+"/"+v.name)
+			return (whole.optional || len(p.o.Only) > 0) && !only(whole.name) && !only(whole.name+"/"+v.name)
 		})
 		if len(one.variants) == 0 {
 			continue

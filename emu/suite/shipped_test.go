@@ -286,6 +286,25 @@ func TestSizeOfInput(t *testing.T) {
 	}
 }
 
+// An optional part runs only if it, or a variant of it, is named.
+func TestOptionalPart(t *testing.T) {
+	for _, only := range [][]string{nil, {"table"}, {"table", "sensitivity"}} {
+		s := shipped(t, "philae")
+		p, err := s.Prepare(Options{Repeat: 1, Only: only})
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs := slices.ContainsFunc(p.parts, func(x *part) bool { return x.name == "sensitivity" })
+		if named := slices.Contains(only, "sensitivity"); runs != named {
+			t.Errorf("only %q: the optional part runs: %v", only, runs)
+		}
+		var list bytes.Buffer
+		if err := s.WriteList(&list); err != nil || strings.Count(list.String(), " (optional)") != 1 {
+			t.Errorf("%v: want one optional part:\n%s", err, &list)
+		}
+	}
+}
+
 func TestOptionsErrors(t *testing.T) {
 	for _, tt := range []struct {
 		o    Options

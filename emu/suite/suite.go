@@ -69,7 +69,7 @@ func (s *Suite) Name() string {
 // Options are the settings of a run of a suite.
 type Options struct {
 	Dir     string            // output directory; must not exist
-	Only    []string          // parts, or variants as part/variant; none for all
+	Only    []string          // parts, or variants as part/variant; none for all that are not optional
 	Set     map[string]string // paths of inputs
 	Repeat  int               // repeats of each scenario, 1 or more
 	Fluid   bool              // exclude packets
