@@ -83,7 +83,7 @@ func TestLimits(t *testing.T) {
 		t.Fatalf("%v", err)
 	}
 	for i, want := range []string{
-		"open files: about 136, of which 100 are free (limit 1024: ulimit -n)", "namespaces: about 26, of which 25 are free", "memory: about 0.1 GB, of which 0.0 GB are free (limit 0.0 GB: add some)",
+		"open files: about 111, of which 100 are free (limit 1024: ulimit -n)", "namespaces: about 26, of which 25 are free", "memory: about 0.1 GB, of which 0.0 GB are free (limit 0.0 GB: add some)",
 	} {
 		if !strings.Contains(lack.Lack[i], want) {
 			t.Errorf("%q: want %q", lack.Lack[i], want)
