@@ -22,6 +22,7 @@ type class struct {
 	counted    float64 // bit/s: the load that it puts on a resource for each crossing
 	bottleneck int32   // the full resource that limits rate; none if the ceiling limits it
 	rising     bool    // in a filling: its rate is not final
+	round      uint64  // last round in which it rose
 
 	members []*fluid
 	listed  int     // index in Backend.classes; -1 if not in it
@@ -117,7 +118,8 @@ const rateTolerance = 1e-12
 // Networks, 6.5.2). So a class keeps its rate as long as the load and the rates on its bottleneck
 // do not change, and only the others rise. When a resource fills up on which a class that keeps
 // its rate is faster, this class rises as well. That does not affect what is final already: a
-// resource that was full earlier has no class as fast.
+// resource that was full earlier has no class as fast. A class rises once in a round, even if the
+// rounding of a load makes a resource full below its rate.
 func (s *sharing) update(changed []*class, resources []int32) {
 	s.round++
 	s.part, s.touched, s.ceilings = s.part[:0], s.touched[:0], s.ceilings[:0]
@@ -159,12 +161,12 @@ func (s *sharing) update(changed []*class, resources []int32) {
 	}
 }
 
-// raise makes a class rise from 0; touch adds a resource to the round.
+// raise makes a class rise from 0, once in a round; touch adds a resource to the round.
 func (s *sharing) raise(c *class) {
-	if c.rising {
+	if c.round == s.round {
 		return
 	}
-	c.rising = true
+	c.round, c.rising = s.round, true
 	if s.rising++; !math.IsInf(c.ceiling, 1) {
 		s.ceilings = maxmin.Push(s.ceilings, maxmin.Entry[int32]{Key: c.ceiling, Value: int32(len(s.part))})
 	}
@@ -209,7 +211,7 @@ func (s *sharing) raiseLimited(from int) {
 func (s *sharing) raiseFaster(r int32, rate float64) bool {
 	classes, resources := len(s.part), len(s.touched)
 	for _, x := range s.resources[r].on {
-		if c := x.class; !c.rising && c.rate > rate*(1+rateTolerance) {
+		if c := x.class; c.round != s.round && c.rate > rate*(1+rateTolerance) {
 			s.raise(c)
 		}
 	}

@@ -129,8 +129,7 @@ func TestMaxMinRenumbered(t *testing.T) {
 			m.capacity[to] = n.capacity[r]
 		}
 		for _, c := range order {
-			moved := *n.classes[c]
-			moved.uses, moved.at, moved.counted, moved.rate = nil, nil, 0, 0
+			moved := class{fluids: n.classes[c].fluids, ceiling: n.classes[c].ceiling}
 			for _, u := range n.classes[c].uses {
 				moved.uses = append(moved.uses, use{int32(resources[u.resource]), u.times})
 			}
@@ -182,6 +181,16 @@ func TestMaxMinByHand(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A class rises at most once in a round. Otherwise, two resources that rounding makes full at nearly
+// the same rate could raise a class in turn, without end.
+func TestRiseOnce(t *testing.T) {
+	c := &class{fluids: 1, ceiling: math.Inf(1), uses: []use{{0, 1}}}
+	s := network{[]float64{10}, []*class{c}}.share()
+	if s.raise(c); c.rising || c.rate != 10 {
+		t.Errorf("the class rises again after it got %v", c.rate)
 	}
 }
 
