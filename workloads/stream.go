@@ -11,7 +11,7 @@ import (
 // short constant words such as "hash"; the ids identify the object (a flow, a block and
 // an attempt).
 func Stream(seed uint64, purpose string, ids ...int) *rand.Rand {
-	key := make([]byte, 0, 64)
+	key := make([]byte, 0, 128)
 	key = binary.BigEndian.AppendUint64(key, seed)
 	key = binary.BigEndian.AppendUint64(key, uint64(len(purpose)))
 	key = append(key, purpose...)

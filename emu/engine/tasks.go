@@ -384,8 +384,9 @@ func (x *tasks) locality(of, from topo.HostID) policies.Locality {
 // taskHash selects the path of a transfer of an attempt. Like those of readers, these flows get their
 // IDs during the run, so that no draw may be keyed by them.
 func taskHash(seed uint64, purpose string, id jobs.AttemptID, more ...int) func(workloads.FlowID) uint32 {
-	key := append([]int{int(id.Task.Job), id.Task.Stage, id.Task.Index, id.N}, more...)
-	return func(workloads.FlowID) uint32 { return max(1, workloads.Stream(seed, purpose, key...).Uint32()) }
+	key := append(make([]int, 0, 8), int(id.Task.Job), id.Task.Stage, id.Task.Index, id.N)
+	hash := max(1, workloads.Stream(seed, purpose, append(key, more...)...).Uint32())
+	return func(workloads.FlowID) uint32 { return hash }
 }
 
 // stopReading ends the transfer of an attempt's input block, if it runs.

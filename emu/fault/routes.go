@@ -1,6 +1,8 @@
 package fault
 
 import (
+	"slices"
+
 	"testbed/topo"
 )
 
@@ -64,13 +66,12 @@ func (r *Routes) Spine(src, dst topo.HostID, hash uint32) (spine int, ok bool) {
 	if !ok {
 		return 0, false
 	}
-	use := r.Spines(r.f.RackOf(src), r.f.RackOf(dst))
-	for _, s := range use {
-		if s == spine {
-			return spine, true
-		}
+	from, to := r.f.RackOf(src), r.f.RackOf(dst)
+	if !r.down[r.f.LeafUp(from, spine)] && !r.known[r.f.LeafDown(to, spine)] {
+		return spine, true
 	}
-	if len(use) == 0 {
+	use := r.Spines(from, to)
+	if len(use) == 0 || slices.Contains(use, spine) {
 		return spine, true
 	}
 	// SpineFor used the remainder of the hash.

@@ -146,8 +146,9 @@ func (b *Backend) readClass(src, dst topo.HostID, hash uint32, disk int32) *clas
 		if len(b.paths) >= b.mostPaths {
 			b.forgetPaths()
 		}
-		c = &class{ceiling: math.Inf(1), listed: -1}
-		for _, l := range fault.Path(b.fabric, src, dst, key.spine) {
+		links := fault.Path(b.fabric, src, dst, key.spine)
+		c = &class{ceiling: math.Inf(1), listed: -1, uses: make([]use, 0, len(links)+1)}
+		for _, l := range links {
 			c.uses = append(c.uses, use{int32(l), 1})
 		}
 		if disk != none {

@@ -104,18 +104,23 @@ func Pop[V cmp.Ordered](h []Entry[V]) []Entry[V] {
 
 // Sink restores the order of a heap after the key of the entry at an index has increased.
 func Sink[V cmp.Ordered](h []Entry[V], i int) {
+	if i >= len(h) {
+		return
+	}
+	x := h[i]
 	for {
 		kid := 2*i + 1
 		if kid >= len(h) {
-			return
+			break
 		}
 		if kid+1 < len(h) && h[kid+1].before(h[kid]) {
 			kid++
 		}
-		if !h[kid].before(h[i]) {
-			return
+		if !h[kid].before(x) {
+			break
 		}
-		h[i], h[kid] = h[kid], h[i]
+		h[i] = h[kid]
 		i = kid
 	}
+	h[i] = x
 }
