@@ -79,7 +79,7 @@ func TestTooManyLinksAreCaught(t *testing.T) {
 		}
 		return err == nil
 	})
-	if t.Failed() {
+	if t.Failed() || packets == 0 { // or the machine was disturbed each time, which Timing says
 		return
 	}
 	pairs := int(4*packets/perLink+3) / 4
