@@ -96,12 +96,13 @@ func (l Link) share(pass Range) float64 {
 	return middle
 }
 
-// CountError is the error of counting whole frames, in frames per period: the standard deviation of the difference of two uniform
-// errors is 0.41, and not all frames are full. It grows with the square root of the number of periods.
+// CountError is the error of counting whole frames, in frames per period: the standard deviation of the
+// difference of two uniform errors is 0.41, and not all frames are full. It grows with the square root of the
+// number of periods.
 const CountError = 0.6
 
-// enough reports whether the link was sampled for long enough to be judged: counting whole frames must have an error of 0.2 % or
-// less.
+// enough reports whether the link was sampled for long enough to be judged: counting whole frames must have an
+// error of 0.2 % or less.
 func (l Link) enough() bool {
 	if len(l.Pieces) > 0 {
 		return EnoughPieces(0, len(l.Pieces), l.Spells)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"testbed/emu/engine"
+	"testbed/emu/longtest"
 	"testbed/policies"
 	"testbed/topo"
 	"testbed/topo/units"
@@ -49,7 +50,10 @@ func (x *crossTraffic) start() {
 		ceiling = 20 * units.Mbps
 	}
 	x.cmds = append(x.cmds, engine.StartTransfer{
-		Flow:    workloads.Flow{ID: workloads.FlowID(x.flows), Src: topo.HostID(src), Dst: topo.HostID(dst), Size: 1e6 + units.Bytes(x.rng.IntN(9e6))},
+		Flow: workloads.Flow{
+			ID: workloads.FlowID(x.flows), Src: topo.HostID(src), Dst: topo.HostID(dst),
+			Size: 1e6 + units.Bytes(x.rng.IntN(9e6)),
+		},
 		Ceiling: ceiling,
 		Hash:    x.rng.Uint32(),
 	})
@@ -78,6 +82,7 @@ func (x *crossTraffic) step() {
 // The work of an event among busy uplinks stays near the number of rates that change: most classes
 // that share a bottleneck, directly or through others, with the flow that ends.
 func TestWorkOfEvent(t *testing.T) {
+	longtest.Computes(t) // and allocates more under the race detector
 	const events = 1000
 	for _, tt := range []struct {
 		racks, classes, resources, allocs int
@@ -89,8 +94,10 @@ func TestWorkOfEvent(t *testing.T) {
 		x.step() // of all flows
 		*x = crossTraffic{t: t, b: x.b, rng: x.rng, flows: x.flows, cmds: x.cmds}
 		allocs := int(testing.AllocsPerRun(events, x.step))
-		if classes, resources := x.classes/x.shares, x.resources/x.shares; classes > tt.classes || resources > tt.resources || allocs > tt.allocs {
-			t.Errorf("%d racks: rates of %d classes, loads of %d resources, %d allocations; want at most %d, %d, %d", tt.racks, classes, resources, allocs, tt.classes, tt.resources, tt.allocs)
+		classes, resources := x.classes/x.shares, x.resources/x.shares
+		if classes > tt.classes || resources > tt.resources || allocs > tt.allocs {
+			t.Errorf("%d racks: rates of %d classes, loads of %d resources, %d allocations; want at most %d, %d, %d",
+				tt.racks, classes, resources, allocs, tt.classes, tt.resources, tt.allocs)
 		}
 	}
 }

@@ -71,8 +71,8 @@ const (
 	// windowFrames is the minimum length of what was followed, in frames' time: the error
 	// of counting whole frames is then 1.7 % (standard deviation, two spells).
 	windowFrames = 50
-	// deviations of the error of counting whole frames are allowed for in what a link delivered at least: the largest of
-	// hundreds of windows counts. What it delivered at most has bounds that are far wider than the error.
+	// deviations of the error of counting whole frames are allowed for in what a link delivered at least: the
+	// largest of hundreds of windows counts. What it delivered at most has bounds far wider than the error.
 	deviations = 3
 )
 

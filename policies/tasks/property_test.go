@@ -262,7 +262,9 @@ func TestReducesPerUser(t *testing.T) {
 		"split": {Order: Fair{}, Splitting: Splitting{Factor: 3, PerJob: 100, PerUser: 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := policytest.NewTaskCluster(racks(t, 1, 1), []policytest.ToyJob{{ID: 1, User: "ann", Maps: 1, Reduces: 6, Length: 150 * time.Millisecond}})
+			c := policytest.NewTaskCluster(racks(t, 1, 1), []policytest.ToyJob{
+				{ID: 1, User: "ann", Maps: 1, Reduces: 6, Length: 150 * time.Millisecond},
+			})
 			c.Slots = [jobs.TaskKinds]int{1, 5}
 			if !checkReducesPerUser(t, c, s, 10) {
 				t.Fatal("the user did not reach the limit")

@@ -15,8 +15,8 @@ import (
 // DefaultFluidMargin is the default of Input.FluidMargin.
 const DefaultFluidMargin = 0.10
 
-// The set-up and latency of each coflow and block explain at most slowest, and mostRounds round trips of the longest path: a
-// window or a pace that something else limits is none of the transport's.
+// The set-up and latency of each coflow and block explain at most slowest, and mostRounds round trips of the
+// longest path: a window or a pace that something else limits is none of the transport's.
 const (
 	slowest    = 100 * time.Millisecond
 	mostRounds = 20
