@@ -66,7 +66,7 @@ func Run(ctx context.Context, e *Engine, b Backend, arrivals []Arrival, observe 
 			if ctx.Err() != nil {
 				return fmt.Errorf("stopped at %v with %s unfinished: %w", now.Round(time.Millisecond), e.Unfinished(), context.Cause(ctx))
 			}
-			return err
+			return fmt.Errorf("%w; unfinished: %s", err, e.Unfinished())
 		}
 		for len(arrivals) > 0 && arrivals[0].At <= now {
 			evs = append(evs, arrivals[0].Event)

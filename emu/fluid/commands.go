@@ -20,7 +20,7 @@ import (
 // passed an invalid command; it names the command.
 func (b *Backend) Do(_ context.Context, cmds []engine.Command) error {
 	if len(cmds) > 0 {
-		b.commanded = b.reported
+		b.commanded, b.vain = b.reported, 0
 	}
 	for _, cmd := range cmds {
 		var err error

@@ -2,18 +2,22 @@ package fluid_test
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 	"time"
 
 	"testbed/emu/engine"
+	"testbed/emu/engine/tracker"
 	"testbed/emu/fault"
 	"testbed/emu/fluid"
 	"testbed/policies"
 	"testbed/policies/coflow"
 	"testbed/policies/placement"
+	schedulers "testbed/policies/tasks"
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
+	"testbed/workloads/jobs"
 )
 
 // A run with a coflow and writers ends, replays from its log, and is reproducible. The
@@ -129,5 +133,53 @@ func TestRequestsWait(t *testing.T) {
 	runAndReplay(t, cfg, b, engine.Arrivals(w), observe)
 	if placed != 9 || durable != 9 || failed != 3 {
 		t.Errorf("placed %d, durable %d, failed %d, want 9, 9 and the 3 of the crashed writer", placed, durable, failed)
+	}
+}
+
+// paused is a policy that decides every second and lets no coflow send.
+type paused struct{}
+
+func (paused) Needs() policies.Needs                             { return policies.Needs{} }
+func (paused) Triggers() policies.Triggers                       { return policies.Triggers{Every: time.Second} }
+func (paused) Schedule(*policies.CoflowView, *policies.Schedule) {}
+
+// A run that cannot go on ends with an error about the work that is left, although the engine wakes
+// for decisions or heartbeats for ever.
+func TestRunsThatCannotGoOn(t *testing.T) {
+	f := racks(t, 1, 4, 1)
+	job := jobs.Job{ID: 7, Stages: []jobs.Stage{{Kind: jobs.Map, Tasks: []jobs.Task{{Writes: mb}}}}}
+	for name, tt := range map[string]struct {
+		policy policies.CoflowScheduler
+		share  float64 // of the processor of host 0, which limits its links
+		arrive []engine.Event
+		want   []string
+	}{
+		"decisions": {paused{}, 1, []engine.Event{engine.CoflowArrived{Coflow: workloads.Coflow{ID: 1, Flows: []workloads.Flow{{ID: 0, Src: 0, Dst: 1, Size: mb}}}}},
+			[]string{"deadlock: nothing moves", "flow 0 (h0-00 to h0-01", "unfinished: 1 coflows with 1 flows"}},
+		"write": {coflow.Fair{}, 1e-300, []engine.Event{engine.JobArrived{Job: 7}},
+			[]string{"started nothing of 1 unfinished jobs for 1h0m0s", "unfinished: 0 coflows with 0 flows and 1 block writes", "job 7 waits for attempt 0 of task 0.0 of job 7, which writes 1MB"}},
+		"decisions and write": {paused{}, 1e-300, []engine.Event{engine.JobArrived{Job: 7}, engine.CoflowArrived{Coflow: workloads.Coflow{ID: 1, Flows: []workloads.Flow{{ID: 0, Src: 0, Dst: 1, Size: mb}}}}},
+			[]string{"started nothing of 1 unfinished jobs", "job 7 waits for attempt 0 of task 0.0 of job 7, which writes 1MB"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tasks := &engine.TaskConfig{Jobs: []jobs.Job{job}, Slots: [jobs.TaskKinds]int{1, 1}, Scheduler: schedulers.DefaultFIFO(), Settings: tracker.DefaultSettings(),
+				Output: workloads.Block{Size: mb, Replicas: 1, Packet: 64000, Window: 8}}
+			e, err := engine.New(engine.Config{Fabric: f, Coflow: tt.policy, Placement: chosen{1}, Heartbeat: time.Second, Alpha: 0.2, Seed: 5, Tasks: tasks,
+				IDs: workloads.IDs{Coflow: 2, Flow: 2}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := fluid.New(f, fluid.Config{Heartbeat: time.Second, Faults: fault.Timeline{{Action: fault.SetCPU{Host: 0, Share: tt.share}}}})
+			var arrivals []engine.Arrival
+			for _, ev := range tt.arrive {
+				arrivals = append(arrivals, engine.Arrival{Event: ev})
+			}
+			err = engine.Run(t.Context(), e, b, arrivals, nil)
+			for _, want := range tt.want {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("error %v, want %q in it", err, want)
+				}
+			}
+		})
 	}
 }

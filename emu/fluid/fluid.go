@@ -103,8 +103,10 @@ type Backend struct {
 	// onlyReport states that nothing but reports happens at the next stop.
 	onlyReport bool
 	nextRead   time.Duration // of Config.Carried; engine.NextNever for none
-	// commanded is the time of the newest command.
+	// commanded is the time of the newest command, and vain the number of wakes since then at which
+	// nothing could move.
 	commanded time.Duration
+	vain      int
 
 	flows   []*fluid                    // unfinished, by ID
 	chains  []*fluid                    // unfinished, by ID
@@ -309,9 +311,10 @@ func (b *Backend) nearlyDone(f *fluid) bool {
 // and returns the events of that time: loads of links if Config.Needs includes them, then
 // progress, completed flows, completed blocks, attempts that have computed, spilled outputs,
 // events of faults, heartbeats and reports of racks, each in order of ID. It never blocks. If no fluid can progress and wake is
-// engine.NextNever, it returns an error that names the paused flows, because the wait
-// would not end. While a job of tasks is unfinished, heartbeats can start attempts, and it waits for
-// them until no command has followed one for an hour.
+// engine.NextNever, or the caller has been woken mostVain times without a command, it returns an
+// error that names the paused flows, because the wait would not end. While a job of tasks is
+// unfinished, heartbeats can start attempts, and it waits for them until no command has followed one
+// for an hour.
 //
 // Between calls the clock keeps a small fraction of a nanosecond. The returned time is
 // rounded to the nearest nanosecond and never decreases.
@@ -326,13 +329,17 @@ func (b *Backend) Await(ctx context.Context, wake time.Duration) (time.Duration,
 		b.share()
 		b.reports.fresh = true
 	}
-	if wake == engine.NextNever && len(b.finishes)+len(b.tasks.timers)+len(b.landing) == 0 && !b.faults.canProgress() {
+	still := len(b.finishes)+len(b.tasks.timers)+len(b.landing) == 0 && !b.faults.canProgress()
+	if still && (wake == engine.NextNever || b.vain == mostVain) {
 		return b.reported, nil, b.stuck()
 	}
 	limit := b.undisturbed(wake)
 	b.reports.holdUntil(limit)
 	b.onlyReport = b.reports.due() < limit
 	b.advance(wake)
+	if still && b.clock.Until(wake) <= 0 {
+		b.vain++
+	}
 	evs := b.reports.loads(append(b.reports.release(), b.happened()...))
 	b.reported = max(b.reported, b.clock.Round())
 	return b.reported, evs, nil
@@ -347,6 +354,8 @@ const (
 	// patience is the time without commands after which heartbeats no longer count as a reason
 	// to wait.
 	patience = time.Hour
+	// mostVain is the number of wakes without commands, while nothing moves, after which none follows.
+	mostVain = 100_000
 	// imprecision bounds the rounding error of a fluid's remaining bits after repeated
 	// subtraction, relative to its size.
 	imprecision = 1e-13
@@ -605,7 +614,8 @@ func (b *Backend) reportCarried() {
 // stuck returns the error that explains why Await would not return.
 func (b *Backend) stuck() error {
 	if n := len(b.tasks.unfinished); n > 0 && b.cfg.Heartbeat > 0 {
-		return fmt.Errorf("fluid backend: at %v: nothing moves, and heartbeats have started no attempt for %v: the task scheduler must launch tasks of the %d unfinished jobs, or they fit on no host", b.reported, patience, n)
+		return fmt.Errorf("fluid backend: at %v: nothing moves, and heartbeats have started nothing of %d unfinished jobs for %v: "+
+			"the task scheduler must launch their tasks, these must fit on a host, and attempts need links, disks and processors that are not stopped", b.reported, n, patience)
 	}
 	if len(b.flows)+len(b.chains) == 0 {
 		return fmt.Errorf("fluid backend: at %v: nothing runs and nothing is due: waiting would never end", b.reported)

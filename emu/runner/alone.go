@@ -49,7 +49,7 @@ func (r *run) alone(ctx context.Context, repeat int, w work) (lone map[jobs.JobI
 	idle.faults, idle.idle = fault.Timeline{}, true
 	times := make([]time.Duration, len(distinct))
 	wait := parallel.Start(ctx, len(distinct), nil, func(ctx context.Context, i int, _ func(struct{})) error {
-		one := work{tasks: []jobs.Job{w.tasks[distinct[i][0]]}}
+		one := work{tasks: []jobs.Job{w.tasks[distinct[i][0]]}, output: w.output}
 		j := &one.tasks[0]
 		j.Submit, j.After = j.Submit%r.s.Spec.Heartbeat.Interval, 0
 		one.stored = storedOf(j, w.stored)

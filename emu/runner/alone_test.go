@@ -2,6 +2,8 @@ package runner
 
 import (
 	"maps"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +77,39 @@ MORE
 	r, w := workOf(t, strings.NewReplacer("GAP", "1h", "MORE", "limits: {alone: 3}").Replace(text), 0)
 	if times, unknown, err := r.alone(t.Context(), 0, w); err != nil || times != nil || !strings.Contains(unknown, "at most 3 are simulated alone (limits.alone)") {
 		t.Errorf("%v, %q, %v", times, unknown, err)
+	}
+}
+
+// A job alone writes blocks as large as in the run, in which other jobs may read the largest block: 20,000
+// times its own input here. Each block ends with the delay of its pipeline, so that more blocks take longer.
+func TestJobsAloneWriteTheBlocksOfTheRun(t *testing.T) {
+	list := filepath.Join(t.TempDir(), "jobs.yaml")
+	if err := os.WriteFile(list, []byte(`testbed-jobs: 1
+jobs:
+- {submit: 1s, stages: [{kind: map, tasks: [{count: 1, input: 20MB, rate: 80Mbps}]}]}
+- {submit: 1h, stages: [{kind: map, tasks: [{count: 1, input: 1KB, rate: 80Mbps, writes: 100MB}]}]}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, w := workOf(t, `
+name: alone-blocks
+fabric: {leaves: 1, hosts_per_leaf: 3, spines: 1, host_link: 1Gbps, delay: 5ms}
+disk: {write: 50MB/s, size: 10GB}
+heartbeat: {interval: 1s}
+workload:
+  - {kind: tasks, path: "`+list+`"}
+arms:
+  - {name: fifo, coflow: fair, placement: hdfs, tasks: fifo}
+`, 0)
+	rec := simulateTasks(t, r, w)[0]
+	alone, unknown, err := r.alone(t.Context(), 0, w)
+	if err != nil || unknown != "" || len(rec.Jobs) != 2 {
+		t.Fatal(len(rec.Jobs), unknown, err)
+	}
+	for _, j := range rec.Jobs {
+		if j.JobTime() != alone[j.Job] {
+			t.Errorf("job %d takes %v in the run and %v alone", j.Job, j.JobTime(), alone[j.Job])
+		}
 	}
 }
 

@@ -20,6 +20,7 @@ type work struct {
 	workloads.Workload
 	tasks  []jobs.Job                   // jobs of tasks, in order of submission
 	stored []engine.StoredBlock         // their input blocks, in order of ID; these are above those of Workload
+	output workloads.Block              // what they write
 	lone   map[jobs.JobID]time.Duration // times of jobs of tasks alone; nil if unknown
 }
 
@@ -32,6 +33,7 @@ func (r *run) work(repeat int) (w work, notes scenario.Notes, err error) {
 	if w.tasks, said, err = r.s.TaskJobs(r.fabric, repeat); err != nil || len(w.tasks) == 0 {
 		return w, notes, err
 	}
+	w.output = r.s.TaskOutput(w.tasks)
 	in := r.s.Spec.Tasks.Input
 	p, err := catalog.Placement(in.Placement, nil)
 	if err != nil {
@@ -126,7 +128,7 @@ func (r *run) taskConfig(arm int, w work) (*engine.TaskConfig, error) {
 	}
 	t := r.s.Spec.Tasks
 	c := &engine.TaskConfig{Jobs: w.tasks, Scheduler: scheduler, Slots: [jobs.TaskKinds]int{t.MapSlots, t.ReduceSlots}, Resources: jobs.Resources{CPU: t.Cores, Memory: t.Memory},
-		Space: t.OutputSpace, Stored: w.stored, Output: r.s.TaskOutput(w.tasks), Settings: taskSettings(t)}
+		Space: t.OutputSpace, Stored: w.stored, Output: w.output, Settings: taskSettings(t)}
 	if s := r.s.Stragglers(); s != nil && !r.idle {
 		c.Stragglers, c.Read, c.Write = s, r.s.Spec.Disk.ReadRate(), r.s.Spec.Disk.Write
 	}

@@ -245,7 +245,10 @@ func (t *Tracker) Idle() bool {
 	return true
 }
 
-// Unfinished describes the unfinished work in one line.
+// mostNamed is the number of jobs that Unfinished names.
+const mostNamed = 3
+
+// Unfinished describes the unfinished work in one line, and what its first jobs wait for.
 func (t *Tracker) Unfinished() string {
 	var tasks [3]int
 	for _, j := range t.order {
@@ -255,7 +258,46 @@ func (t *Tracker) Unfinished() string {
 			}
 		}
 	}
-	return fmt.Sprintf("%d jobs with %d tasks waiting and %d running", len(t.order), tasks[pending], tasks[running])
+	all := fmt.Sprintf("%d jobs with %d tasks waiting and %d running", len(t.order), tasks[pending], tasks[running])
+	for i, j := range t.order[:min(len(t.order), mostNamed)] {
+		all += fmt.Sprintf("%s job %d waits for %s", [...]string{":", ","}[min(i, 1)], j.ID, j.waitsFor())
+	}
+	return all
+}
+
+// waitsFor describes the first unfinished work of a job.
+func (j *job) waitsFor() string {
+	for _, st := range j.stages {
+		for i := range st.tasks {
+			if running := st.tasks[i].attempts; len(running) > 0 {
+				return fmt.Sprintf("%v, which %s", running[0].ID, running[0].doing())
+			}
+		}
+		if n := st.count[pending]; n > 0 {
+			return fmt.Sprintf("slots for %d tasks of stage %d", n, st.index)
+		}
+	}
+	return "its attempts to stop"
+}
+
+// doing describes the current work of an attempt.
+func (a *attempt) doing() string {
+	spec := &a.st.Tasks[a.i]
+	switch {
+	case a.Paused:
+		return "waits for a slot"
+	case a.Phase == policies.Copying:
+		return fmt.Sprintf("fetches %d outputs", a.missing)
+	case a.Phase == policies.Queued:
+		return "waits until it may compute"
+	case a.source >= 0 && !a.read:
+		return fmt.Sprintf("reads block %d from host %d", spec.Input, a.source)
+	case a.writing && !a.written:
+		return fmt.Sprintf("writes %v", spec.Writes)
+	case a.isComputed:
+		return "stores its output"
+	}
+	return "computes"
 }
 
 func (t *Tracker) command(c Command) { t.cmds = append(t.cmds, c) }

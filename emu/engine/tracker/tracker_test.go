@@ -594,8 +594,37 @@ func TestView(t *testing.T) {
 	if got, want := k.view.Profiles, map[string]policies.Consumption{"sort": {Read: 1.25e6, Busy: 8 * time.Second, Input: 1e6}}; !maps.Equal(got, want) {
 		t.Errorf("profiles %+v, want %+v: job 2 has none", got, want)
 	}
-	if got, want := k.Unfinished(), "2 jobs with 2 tasks waiting and 0 running"; got != want || k.Idle() {
+	if got, want := k.Unfinished(), "2 jobs with 2 tasks waiting and 0 running: job 1 waits for slots for 1 tasks of stage 0, "+
+		"job 2 waits for slots for 1 tasks of stage 0"; got != want || k.Idle() {
 		t.Errorf("unfinished: %q, want %q", got, want)
+	}
+}
+
+// The unfinished work of an attempt has the name of its phase.
+func TestUnfinishedNamesWork(t *testing.T) {
+	c := config(fabric(1, 2), fifo())
+	c.Blocks = map[workloads.BlockID][]topo.HostID{0: {0}}
+	k := must(New(c))
+	j := mapReduce(1, 0, 0, 1, 1, units.MB)
+	j.Stages[1].Tasks[0].Writes = 5 * units.MB
+	a, b := jobs.AttemptID{Task: jobs.TaskID{Job: 1}}, jobs.AttemptID{Task: jobs.TaskID{Job: 1, Stage: 1}}
+	for _, step := range []struct {
+		evs  []Event
+		want string
+	}{
+		{[]Event{JobSubmitted{j}}, "slots for 1 tasks of stage 0"},
+		{[]Event{Heartbeat{Host: 0}}, "attempt 0 of task 0.0 of job 1, which reads block 0 from host 0"},
+		{[]Event{InputRead{a}}, "attempt 0 of task 0.0 of job 1, which computes"},
+		{[]Event{ComputeDone{a}}, "attempt 0 of task 0.0 of job 1, which stores its output"},
+		{[]Event{OutputSpilled{a}}, "slots for 1 tasks of stage 1"},
+		{[]Event{Heartbeat{Host: 1}}, "attempt 0 of task 1.0 of job 1, which fetches 1 outputs"},
+		{[]Event{FetchEnded{1}}, "attempt 0 of task 1.0 of job 1, which computes"},
+		{[]Event{OutputBegun{b}}, "attempt 0 of task 1.0 of job 1, which writes 5MB"},
+	} {
+		must(k.Step(k.now, step.evs...))
+		if got := k.jobs[1].waitsFor(); got != step.want {
+			t.Errorf("after %T: waits for %q, want %q", step.evs[0], got, step.want)
+		}
 	}
 }
 
