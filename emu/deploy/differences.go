@@ -250,11 +250,7 @@ func destination(p netip.Prefix) string {
 
 // via formats a route's next hops and what it has besides.
 func (r Route) via() string {
-	parts := []string{hops(r.Via)}
-	if r.Congestion != "" {
-		parts = append(parts, "congctl "+r.Congestion)
-	}
-	return strings.Join(append(parts, r.Besides...), ", ")
+	return strings.Join(slices.Concat([]string{hops(r.Via)}, r.Metrics(), r.Besides), ", ")
 }
 
 // hops formats next hops as ip(8) does, in the kernel's order: a multipath hash refers to it.

@@ -42,7 +42,7 @@ type Found struct {
 // Route is a route with the settings that a plan never has.
 type Route struct {
 	plan.Route
-	Besides []string // metrics, such as "initcwnd 30"
+	Besides []string // metrics, such as "mtu 1400"
 }
 
 // Device is a device of a namespace.

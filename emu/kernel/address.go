@@ -54,9 +54,14 @@ func (b *builder) addRoute(op plan.Route, flags int) error {
 	case 1:
 		data = append(data, nl.NewRtAttr(unix.RTA_GATEWAY, op.Via[0].Addr.AsSlice()),
 			nl.NewRtAttr(unix.RTA_OIF, nl.Uint32Attr(uint32(b.index[op.Via[0].Device]))))
+		metrics := nl.NewRtAttr(unix.RTA_METRICS, nil)
 		if op.Congestion != "" {
-			metrics := nl.NewRtAttr(unix.RTA_METRICS, nil)
 			metrics.AddRtAttr(unix.RTAX_CC_ALGO, nl.ZeroTerminated(op.Congestion))
+		}
+		if op.InitialWindow > 0 {
+			metrics.AddRtAttr(unix.RTAX_INITCWND, nl.Uint32Attr(uint32(op.InitialWindow)))
+		}
+		if len(op.Metrics()) > 0 {
 			data = append(data, metrics)
 		}
 	default:

@@ -198,6 +198,20 @@ func TestVerifyNamesWhatWasAltered(t *testing.T) {
 	}
 }
 
+// Hosts with jumbo frames have the initial window of the plan, and another is reported.
+func TestInitialWindowOfJumboFrames(t *testing.T) {
+	tooltest.Need(t, "ip")
+	k := keep(t, shape(1, 2, 2, 20*units.Mbps, 9000))
+	if d := k.verify(); len(d) > 0 {
+		t.Fatalf("as built it differs: %q", d)
+	}
+	k.sh("h0-01", k.fill(hostRoute+" initcwnd 10"))
+	want := k.fill("h0-01: route default via %GW% dev eth0, congctl cubic, initcwnd 7 in the plan, via %GW% dev eth0, congctl cubic, initcwnd 10 in the kernel")
+	if d := k.verify(); len(d) != 1 || d[0] != want {
+		t.Errorf("got %q, want %q", d, want)
+	}
+}
+
 // fill replaces the placeholders of a command with addresses and next hops of the plan.
 func (k *kept) fill(s string) string {
 	for _, op := range k.plan.Ops() {

@@ -251,9 +251,13 @@ func (b *builder) parseRoute(m []byte, names map[int]string) (_ *deploy.Route, t
 			return nextHops(v, names, &r.Via)
 		case kind == unix.RTA_METRICS:
 			return attributes(v, func(kind uint16, v []byte) error {
-				if kind == unix.RTAX_CC_ALGO {
+				switch {
+				case kind == unix.RTAX_CC_ALGO:
 					r.Congestion = unix.ByteSliceToString(v)
-				} else if len(v) >= 4 {
+				case len(v) < 4:
+				case kind == unix.RTAX_INITCWND:
+					r.InitialWindow = int(binary.NativeEndian.Uint32(v))
+				default:
 					r.Besides = append(r.Besides, fmt.Sprintf("%s %d", metricName(kind), binary.NativeEndian.Uint32(v)))
 				}
 				return nil
@@ -275,7 +279,7 @@ func (b *builder) parseRoute(m []byte, names map[int]string) (_ *deploy.Route, t
 // metricName returns the name that ip(8) gives to a metric of a route.
 func metricName(kind uint16) string {
 	names := map[uint16]string{unix.RTAX_LOCK: "lock", unix.RTAX_MTU: "mtu", unix.RTAX_WINDOW: "window", unix.RTAX_RTT: "rtt", unix.RTAX_RTTVAR: "rttvar", unix.RTAX_SSTHRESH: "ssthresh",
-		unix.RTAX_CWND: "cwnd", unix.RTAX_ADVMSS: "advmss", unix.RTAX_REORDERING: "reordering", unix.RTAX_HOPLIMIT: "hoplimit", unix.RTAX_INITCWND: "initcwnd", unix.RTAX_FEATURES: "features",
+		unix.RTAX_CWND: "cwnd", unix.RTAX_ADVMSS: "advmss", unix.RTAX_REORDERING: "reordering", unix.RTAX_HOPLIMIT: "hoplimit", unix.RTAX_FEATURES: "features",
 		unix.RTAX_RTO_MIN: "rto_min", unix.RTAX_INITRWND: "initrwnd", unix.RTAX_QUICKACK: "quickack"}
 	if name, ok := names[kind]; ok {
 		return name

@@ -255,6 +255,17 @@ func (c compiler) neighbours() (ops []Op) {
 // fabricPrefix contains the addresses of all hosts.
 var fabricPrefix = netip.MustParsePrefix("10.0.0.0/8")
 
+// initialWindow returns how many segments of an MTU a host sends at first, or 0 for the kernel's default, which is 10
+// (RFC 6928). A SYN announces a window of 65,535 bytes at most (RFC 7323, section 2.2): what does not fit in it would
+// wait for the receiver for a round trip, and not for the network.
+func initialWindow(mtu units.Bytes) int {
+	const segments, window, headers = 10, 65535, 20 + 20 + 12 // of IPv4 and of TCP with time stamps
+	if fit := window / int(mtu-headers); fit < segments {
+		return fit
+	}
+	return 0
+}
+
 // routes returns the routes of all nodes. A leaf reaches its hosts by their links'
 // addresses and the rest of the fabric over the spines. It discards marks, and packets to
 // hosts that do not exist in its rack, which would otherwise loop between leaf and spine.
@@ -264,7 +275,7 @@ func (c compiler) routes() (ops []Op) {
 			Namespace:  name,
 			Dst:        netip.MustParsePrefix("0.0.0.0/0"),
 			Via:        []Hop{{c.f.GatewayAddr(h), Uplink}},
-			Congestion: c.o.Congestion,
+			Congestion: c.o.Congestion, InitialWindow: initialWindow(c.f.Shape().MTU),
 		})
 	})
 	for r := range topo.RackID(c.f.Racks()) {

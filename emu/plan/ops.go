@@ -174,6 +174,19 @@ type Route struct {
 	// Congestion is the congestion control of TCP connections over the route; "" states none.
 	// A connection takes it when its handshake begins, whatever its socket had before.
 	Congestion string `json:"congestion,omitempty"`
+	// InitialWindow is the congestion window of these connections at first, in segments; 0 states none.
+	InitialWindow int `json:"initial_window,omitempty"`
+}
+
+// Metrics formats what the route states of TCP connections, as ip(8) does.
+func (o Route) Metrics() (words []string) {
+	if o.Congestion != "" {
+		words = append(words, "congctl "+o.Congestion)
+	}
+	if o.InitialWindow > 0 {
+		words = append(words, fmt.Sprintf("initcwnd %d", o.InitialWindow))
+	}
+	return words
 }
 
 func (Namespace) op() {}
@@ -302,12 +315,8 @@ func (o Route) String() string {
 	case 0:
 		return fmt.Sprintf("ip -n %s route add blackhole %s", o.Namespace, to)
 	case 1:
-		congestion := ""
-		if o.Congestion != "" {
-			congestion = " congctl " + o.Congestion
-		}
-		return fmt.Sprintf("ip -n %s route add %s via %s dev %s%s",
-			o.Namespace, to, o.Via[0].Addr, o.Via[0].Device, congestion)
+		return strings.Join(append([]string{fmt.Sprintf("ip -n %s route add %s via %s dev %s", o.Namespace, to, o.Via[0].Addr, o.Via[0].Device)},
+			o.Metrics()...), " ")
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "ip -n %s route add %s", o.Namespace, to)

@@ -243,6 +243,26 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
+// The first segments of a connection fit in the window of a SYN.
+func TestFirstSegmentsFitInTheWindow(t *testing.T) {
+	for mtu, want := range map[units.Bytes]string{1500: "", 6000: "", 6605: "", 6606: " initcwnd 9", 9000: " initcwnd 7"} {
+		s := shape(2, 2, 1)
+		s.MTU = mtu
+		got := 0
+		for _, op := range Compile("w", mustBuild(t, s), Options{Congestion: "cubic"}).Ops() {
+			if r, ok := op.(Route); ok && r.Dst.Bits() == 0 {
+				got++
+				if text := r.String(); !strings.HasSuffix(text, " congctl cubic"+want) {
+					t.Errorf("MTU %d: %q, want%s at its end", mtu, text, want)
+				}
+			}
+		}
+		if got != 4 {
+			t.Errorf("%d routes of 4 hosts", got)
+		}
+	}
+}
+
 // The route of every host states the congestion control. Hosts have it as a parameter only where
 // the machine allows that.
 func TestHostsStateTheCongestionControl(t *testing.T) {
