@@ -21,7 +21,9 @@
 GO      ?= go
 SUDO    := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E env "PATH=$$PATH")
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS := -X testbed/emu/cli.version=$(VERSION)
+# Without symbol tables, which profiles of the program do not need; make STRIP= keeps them for perf and debuggers.
+STRIP   ?= -s -w
+LDFLAGS := $(STRIP) -X testbed/emu/cli.version=$(VERSION)
 
 # Without C, and without paths of this directory, everywhere: what one command compiles, the others use.
 export CGO_ENABLED = 0

@@ -42,11 +42,11 @@ type looker struct {
 	force  bool   // replace existing files by export
 }
 
-// listed is a conversation and the capture it is of.
+// listed is a conversation, of which there may be millions.
 type listed struct {
 	*conversations.Conversation
-	capture *conversations.Capture
-	name    string // of the capture, in tables
+	capture uint32 // index of the capture
+	place   uint32 // before the list is sorted
 }
 
 func (a *app) pcapCmd() *cobra.Command {
@@ -134,12 +134,14 @@ func (l *looker) run(ctx context.Context, args []string) error {
 	}
 	all := make([]*conversations.Capture, len(paths))
 	failed := make([]error, len(paths))
+	cores := runtime.GOMAXPROCS(0)
+	opt := conversations.Options{Lanes: cores / max(1, len(paths))}
 	var g errgroup.Group
-	g.SetLimit(runtime.GOMAXPROCS(0))
+	g.SetLimit(cores)
 	for i, path := range paths {
 		g.Go(func() error {
 			if failed[i] = context.Cause(ctx); failed[i] == nil {
-				all[i], failed[i] = l.read(ctx, path)
+				all[i], failed[i] = l.read(ctx, path, opt)
 				failed[i] = errors.Join(failed[i], nothingRead(all[i]))
 			}
 			return nil
@@ -152,20 +154,28 @@ func (l *looker) run(ctx context.Context, args []string) error {
 	names := captureNames(paths)
 	var captures []*conversations.Capture
 	var shown []string // names of captures
-	var list []listed
+	total := 0
 	for i, c := range all {
-		if c == nil {
-			continue
+		if c != nil {
+			captures, shown = append(captures, c), append(shown, names[i])
+			total += len(c.Conversations)
 		}
-		captures, shown = append(captures, c), append(shown, names[i])
+	}
+	list := make([]listed, 0, total)
+	for i, c := range captures {
 		for _, v := range c.Conversations {
 			if !slices.ContainsFunc(l.filter, func(text string) bool { return !v.Match(text) }) {
-				list = append(list, listed{v, c, names[i]})
+				list = append(list, listed{v, uint32(i), uint32(len(list))})
 			}
 		}
 	}
 	// Conversations of a capture are in order of their first packets.
-	slices.SortStableFunc(list, func(a, b listed) int { return l.order.Compare(a.Conversation, b.Conversation) })
+	slices.SortFunc(list, func(a, b listed) int {
+		if order := l.order.Compare(a.Conversation, b.Conversation); order != 0 {
+			return order
+		}
+		return cmp.Compare(a.place, b.place)
+	})
 	return errors.Join(l.show(captures, shown, list), errors.Join(failed...), changed)
 }
 
@@ -201,9 +211,9 @@ func (l *looker) changed(args, paths []string) (changed, err error) {
 }
 
 // read reads a capture, or standard input.
-func (l *looker) read(ctx context.Context, path string) (*conversations.Capture, error) {
+func (l *looker) read(ctx context.Context, path string, opt conversations.Options) (*conversations.Capture, error) {
 	if path != stdio {
-		c, err := conversations.ReadFile(ctx, path, conversations.Options{})
+		c, err := conversations.ReadFile(ctx, path, opt)
 		return c, withPipeHint(err)
 	}
 	in, name, err := l.input(ctx, "capture", path)
@@ -214,7 +224,7 @@ func (l *looker) read(ctx context.Context, path string) (*conversations.Capture,
 	if err != nil {
 		return nil, fmt.Errorf("read capture %s: %w", name, err)
 	}
-	c, err := conversations.Read(ctx, r, conversations.Options{})
+	c, err := conversations.Read(ctx, r, opt)
 	if c != nil {
 		c.Path = name
 	}
@@ -349,9 +359,12 @@ func (l *looker) show(captures []*conversations.Capture, names []string, list []
 		if l.capped && l.limit > 0 {
 			list = list[:min(l.limit, len(list))]
 		}
-		rows := make([]conversations.Row, len(list))
-		for i, v := range list {
-			rows[i] = v.Row(v.capture.Path)
+		rows := func(yield func(conversations.Row) bool) {
+			for _, v := range list {
+				if !yield(v.Row(captures[v.capture].Path)) {
+					return
+				}
+			}
 		}
 		if l.csv {
 			return conversations.WriteCSV(l.stdout, rows)
@@ -359,7 +372,7 @@ func (l *looker) show(captures []*conversations.Capture, names []string, list []
 		out := struct {
 			Captures      []captureJSON       `json:"captures"`
 			Conversations []conversations.Row `json:"conversations"`
-		}{[]captureJSON{}, rows}
+		}{[]captureJSON{}, slices.AppendSeq(make([]conversations.Row, 0, len(list)), rows)}
 		for _, c := range captures {
 			out.Captures = append(out.Captures, captureOf(c))
 		}
@@ -538,10 +551,10 @@ func (l *looker) drawConversations(w io.Writer, captures []*conversations.Captur
 		if r := max(v.AB.Goodput(), v.BA.Goodput()); r > 0 {
 			goodput = units.Compact(float64(r), "bps")
 		}
-		row := []string{fmt.Sprintf("%s %d", v.Protocol, v.Stream), v.A.String(), v.B.String(), units.Compact(float64(v.Packets()), ""), units.Compact(float64(v.Bytes()), "B"),
+		row := []string{fmt.Sprintf("%s %d", v.Protocol(), v.Stream), v.A().String(), v.B().String(), units.Compact(float64(v.Packets()), ""), units.Compact(float64(v.Bytes()), "B"),
 			units.Compact(float64(v.Retransmissions()), ""), shortTime(time.Duration(v.From - start)), shortTime(v.Duration()), goodput, carries}
 		if len(captures) > 1 {
-			row = append([]string{v.name}, slices.Delete(row, 6, 7)...)
+			row = append([]string{names[v.capture]}, slices.Delete(row, 6, 7)...)
 		}
 		t.Rows = append(t.Rows, row)
 	}

@@ -68,7 +68,7 @@ func List(ctx context.Context, root string) ([]Entry, error) {
 	}
 	var entries []Entry
 	for _, d := range dirs {
-		if !d.IsDir() || !validID.MatchString(d.Name()) {
+		if !d.IsDir() || !validID(d.Name()) {
 			continue
 		}
 		e, lock, err := inspect(root, d.Name(), false)
@@ -225,7 +225,7 @@ func (e Entry) why() string {
 // Remove removes one testbed, stale or not, and returns the processes that it ended. The error wraps
 // ErrNotFound if there is none, and ErrLive if a process has its lock.
 func Remove(ctx context.Context, root, id string, r Reaper) ([]Process, error) {
-	if !validID.MatchString(id) {
+	if !validID(id) {
 		return nil, notFound(root, id)
 	}
 	e, lock, err := claim(ctx, root, id)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -118,7 +117,21 @@ var (
 	ErrLive     = errors.New("its lock is held")
 )
 
-var validID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+// maxID is the longest ID, bytes.
+const maxID = 100
+
+// validID reports whether id is the name of a directory of letters, digits and, after the first, ".", "_" and "-".
+func validID(id string) bool {
+	for i, c := range []byte(id) {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case i > 0 && strings.IndexByte("._-", c) >= 0:
+		default:
+			return false
+		}
+	}
+	return id != "" && len(id) <= maxID
+}
 
 // Owned is a testbed whose lock this process holds until Release or the end of the process, even if
 // nothing refers to it any more.
@@ -133,7 +146,7 @@ type Owned struct {
 // Create makes the record of a new testbed under root and locks it. It fills in PID, User, Created
 // and Version. The error wraps ErrExists if the ID is taken.
 func Create(ctx context.Context, root string, s State) (o *Owned, err error) {
-	if !validID.MatchString(s.ID) {
+	if !validID(s.ID) {
 		return nil, fmt.Errorf("testbed name %q: must be letters, digits, dots, dashes and underscores, beginning with a letter or digit", s.ID)
 	}
 	if s.Kind != KindRun && s.Kind != KindUp {
@@ -143,7 +156,7 @@ func Create(ctx context.Context, root string, s State) (o *Owned, err error) {
 		return nil, fmt.Errorf("testbed %q: shape: %w", s.ID, err)
 	}
 	for _, name := range s.Namespaces {
-		if !validID.MatchString(name) {
+		if !validID(name) {
 			return nil, fmt.Errorf("testbed %q: invalid namespace name %q", s.ID, name)
 		}
 	}

@@ -88,7 +88,7 @@ func (w *Watch) events(b []byte) {
 		switch {
 		case mask&syscall.IN_Q_OVERFLOW != 0:
 			w.problem = errors.New("the queue of events was full")
-		case mask&syscall.IN_ISDIR == 0 || name == w.id || !validID.MatchString(name):
+		case mask&syscall.IN_ISDIR == 0 || name == w.id || !validID(name):
 		case mask&(syscall.IN_CREATE|syscall.IN_MOVED_TO) != 0:
 			w.up[name] = true
 			w.most = max(w.most, len(w.up))

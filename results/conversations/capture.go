@@ -7,9 +7,10 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"testbed/results/pcap"
 )
@@ -23,6 +24,9 @@ type Options struct {
 	// Holes is the maximum number of gaps per direction, which determine the bytes that were
 	// seen. Beyond it, the oldest gap counts as filled. 0 is DefaultHoles.
 	Holes int
+	// Lanes is the number of goroutines among which the conversations of a capture are shared;
+	// at most 1 means none. The result does not depend on it.
+	Lanes int
 }
 
 func (o Options) check() (Options, error) {
@@ -74,19 +78,6 @@ type Group struct {
 	First string // what is wrong with the first, in detail; "" if the kind says it
 }
 
-// ends are two endpoints in an order that is independent of the direction.
-type ends struct {
-	low, high netip.AddrPort
-	tcp       bool
-}
-
-func endsOf(s *segment) ends {
-	if s.src.Compare(s.dst) < 0 {
-		return ends{s.src, s.dst, s.tcp}
-	}
-	return ends{s.dst, s.src, s.tcp}
-}
-
 // ReadFile reads the capture at path. For a damaged capture it returns the readable part,
 // and the error in both results. The capture is nil only if nothing could be read.
 func ReadFile(ctx context.Context, path string, o Options) (*Capture, error) {
@@ -110,59 +101,16 @@ func Read(ctx context.Context, r *pcap.Reader, o Options) (*Capture, error) {
 	}
 	r.Accept(links...)
 	c := &Capture{Format: r.Format(), Other: map[string]*Group{}}
-	var (
-		d       decoder
-		s       segment
-		current = map[ends]*Conversation{}
-		key     ends
-		at      *Conversation // conversation of key
-		streams = map[string]int{}
-		per     []Counts // counts per interface
-	)
-	for {
-		p, err := r.Next()
-		if err == nil && c.Packets%4096 == 0 {
-			err = context.Cause(ctx)
-		}
-		if err != nil {
-			if err != io.EOF {
-				c.Err = err
-			}
-			break
-		}
-		if c.Packets == 0 {
-			c.First, c.Last = p.Stamp, p.Stamp
-		}
-		c.First, c.Last = min(c.First, p.Stamp), max(c.Last, p.Stamp)
-		other := d.decode(&s, r.LinkType(p.Interface), p.Data, p.Len)
-		c.Counts.add(d.frame)
-		for p.Interface >= len(per) {
-			per = append(per, Counts{})
-		}
-		per[p.Interface].add(d.frame)
-		if d.frame > p.Len {
-			c.Lengthened++
-		}
-		if other != "" {
-			if c.Other[other] == nil {
-				c.Other[other] = &Group{}
-				if d.contradiction != nil {
-					c.Other[other].First = d.contradiction()
-				}
-			}
-			c.Other[other].add(d.frame)
-			continue
-		}
-		if k := endsOf(&s); at == nil || k != key {
-			key, at = k, current[k]
-		}
-		if at == nil || at.superseded(&s) {
-			at = begin(&s, p.Stamp, streams)
-			current[key] = at
-			c.Conversations = append(c.Conversations, at)
-		}
-		at.add(&s, p.Stamp, d.frame, o)
+	lanes := make([]*lane, max(1, o.Lanes))
+	for i := range lanes {
+		lanes[i] = newLane(o)
 	}
+	if len(lanes) == 1 {
+		c.Err = readAlone(ctx, r, lanes[0])
+	} else {
+		c.Err = readShared(ctx, r, lanes)
+	}
+	per := c.merge(lanes)
 	c.Skipped = r.Skipped()
 	facts := r.Facts()
 	for i, f := range r.Interfaces() {
@@ -178,18 +126,158 @@ func Read(ctx context.Context, r *pcap.Reader, o Options) (*Capture, error) {
 	return c, c.Err
 }
 
-// begin returns the conversation that s begins.
-func begin(s *segment, stamp int64, streams map[string]int) *Conversation {
-	c := &Conversation{Protocol: UDP, A: s.src, B: s.dst, From: stamp, To: stamp}
-	if s.tcp {
-		c.Protocol = TCP
-		if s.flags&(flagSYN|flagACK) == flagSYN|flagACK {
-			c.A, c.B = s.dst, s.src
+// Packets that are read at once: few, which stay in the processor's cache, or all in a reader's buffer.
+const (
+	aloneLen  = 128
+	sharedLen = 4096
+)
+
+// readAlone reads a capture to its end or to the first error, which it returns.
+func readAlone(ctx context.Context, r *pcap.Reader, l *lane) error {
+	list := make([]pcap.Packet, aloneLen)
+	for number := 0; ; {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		n, err := r.Batch(list)
+		if err != nil {
+			return ended(err)
+		}
+		for i := range list[:n] {
+			l.packet(&list[i], r.LinkType(list[i].Interface), number)
+			number++
 		}
 	}
-	c.Stream = streams[c.Protocol]
-	streams[c.Protocol]++
-	return c
+}
+
+// ended returns nil for the end of a complete capture, else err.
+func ended(err error) error {
+	if err == io.EOF {
+		return nil
+	}
+	return err
+}
+
+// block is a part of a capture with its packets by lane.
+type block struct {
+	buf   []byte
+	list  []pcap.Packet
+	first int             // number of the first packet
+	links []pcap.LinkType // of interfaces
+	of    [][]uint16      // indexes of packets, by lane
+	left  atomic.Int32    // lanes that have not processed their packets
+}
+
+// readShared does what readAlone does, with a goroutine for each lane.
+func readShared(ctx context.Context, r *pcap.Reader, lanes []*lane) error {
+	blocks := len(lanes) + 1 // one is being read
+	free := make(chan *block, blocks)
+	for range blocks {
+		free <- &block{list: make([]pcap.Packet, sharedLen), of: make([][]uint16, len(lanes))}
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	queues := make([]chan *block, len(lanes))
+	for i, l := range lanes {
+		queue := make(chan *block, blocks)
+		queues[i] = queue
+		defer close(queue)
+		wg.Go(func() {
+			for b := range queue {
+				for _, k := range b.of[i] {
+					p := &b.list[k]
+					l.packet(p, b.links[p.Interface], b.first+int(k))
+				}
+				if b.left.Add(-1) == 0 {
+					free <- b
+				}
+			}
+		})
+	}
+	by := sharer{lanes: len(lanes)}
+	var links []pcap.LinkType
+	for number := 0; ; {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		b := <-free
+		n, err := r.Batch(b.list)
+		if err != nil {
+			return ended(err)
+		}
+		for i := range b.of {
+			b.of[i] = b.of[i][:0]
+		}
+		for i := range b.list[:n] {
+			p := &b.list[i]
+			for len(links) <= p.Interface {
+				links = append(links, r.LinkType(len(links)))
+			}
+			to := by.lane(p, links[p.Interface])
+			b.of[to] = append(b.of[to], uint16(i))
+		}
+		b.first, b.links = number, links
+		number += n
+		b.buf = r.Exchange(b.buf)
+		b.left.Store(int32(len(lanes)))
+		for _, queue := range queues {
+			queue <- b
+		}
+	}
+}
+
+// merge sets what the lanes have counted. It returns the counts by interface.
+func (c *Capture) merge(lanes []*lane) (per []Counts) {
+	first := map[string]int{} // numbers of the first packets of kinds
+	count := 0
+	for _, l := range lanes {
+		count += l.count
+		if l.Packets == 0 {
+			continue
+		}
+		if c.Packets == 0 {
+			c.First, c.Last = l.first, l.last
+		}
+		c.First, c.Last = min(c.First, l.first), max(c.Last, l.last)
+		c.Counts.sum(l.Counts)
+		c.Lengthened += l.lengthened
+		for i, n := range l.per {
+			if i == len(per) {
+				per = append(per, Counts{})
+			}
+			per[i].sum(n)
+		}
+		for name, k := range l.other {
+			g := c.Other[name]
+			if g == nil {
+				g = &Group{First: k.First}
+				c.Other[name], first[name] = g, k.number
+			}
+			if k.number < first[name] {
+				g.First, first[name] = k.First, k.number
+			}
+			g.sum(k.Counts)
+		}
+	}
+	c.Conversations = make([]*Conversation, 0, count)
+	streams := map[bool]int{}
+	for next := make([]int, len(lanes)); len(c.Conversations) < count; {
+		var v *Conversation
+		of := 0
+		for i, l := range lanes {
+			if next[i] == l.count {
+				continue
+			}
+			if w := l.at(next[i]); v == nil || w.Stream < v.Stream {
+				v, of = w, i
+			}
+		}
+		next[of]++
+		v.Stream = streams[v.tcp]
+		streams[v.tcp]++
+		c.Conversations = append(c.Conversations, v)
+	}
+	return per
 }
 
 // Others returns the kinds of Other, most packets first.

@@ -30,29 +30,58 @@ func (c *Counts) add(frame int) {
 	c.Bytes += units.Bytes(frame)
 }
 
-// Direction is one half of a conversation. TCP fields are 0 for UDP.
+func (c *Counts) sum(d Counts) {
+	c.Packets += d.Packets
+	c.Bytes += d.Bytes
+}
+
+// Direction is one half of a conversation. TCP fields are 0 for UDP. It is small, because
+// captures may have millions of conversations.
 type Direction struct {
 	Counts
 	Payload units.Bytes // including retransmissions
+	// First and Last are the timestamps of the first and last packet with payload, Unix
+	// nanoseconds; 0 without payload.
+	First, Last int64
+	*Faults     // never nil
 
+	seen          coverage
+	base          uint32 // sequence number of its SYN, or one below the first in the capture
+	acked         uint32 // last acknowledgement of the other side's bytes
+	SYN, FIN, RST uint32 // packets with the flag
+	window        uint16 // last advertised
+	known         known
+}
+
+// known is what is known of a direction: a set of bits.
+type known uint8
+
+const (
+	knowsBase   known = 1 << iota // Direction.base
+	knowsAcked                    // Direction.acked
+	knowsSeen                     // Direction.seen
+	knowsHeader                   // the transfer header was looked for
+)
+
+// Faults are the figures of a direction that most directions do not have.
+type Faults struct {
 	Retransmissions int
 	ResentBytes     units.Bytes // payload that was not new
 	OutOfOrder      int
 	ZeroWindows     int
-	SYN, FIN, RST   int // packets with the flag
 
-	// First and Last are the timestamps of the first and last packet with payload, Unix
-	// nanoseconds; 0 without payload.
-	First, Last int64
+	head []byte // first part of a transfer header that continues in the next packets
+}
 
-	seen   coverage
-	base   uint32 // sequence number of its SYN, or one below the first in the capture
-	based  bool   // base is known
-	window uint16 // last advertised
-	acked  uint32 // last acknowledgement of the other side's bytes
-	acks   bool   // whether there was one
-	head   []byte // first part of a transfer header that continues in the next packets
-	looked bool   // whether the header was looked for
+// noFaults are those of all directions without faults, and never change.
+var noFaults Faults
+
+// faults returns the direction's own Faults, to be changed.
+func (d *Direction) faults() *Faults {
+	if d.Faults == &noFaults {
+		d.Faults = &Faults{}
+	}
+	return d.Faults
 }
 
 // Goodput returns Payload, each byte once, over the time from First to Last; 0 if that time
@@ -66,19 +95,53 @@ func (d *Direction) Goodput() units.Rate {
 
 // Conversation is the exchange between two endpoints.
 type Conversation struct {
-	Stream   int // among the capture's conversations of its protocol, from 0
-	Protocol string
-	// A sent the first packet, or is the client if that packet was the server's SYN.
-	A, B     netip.AddrPort
-	AB, BA   Direction
-	From, To int64 // earliest and latest timestamp, Unix nanoseconds
+	Stream       int // among the capture's conversations of its protocol, from 0
+	hosts        *hosts
+	portA, portB uint16
+	tcp          bool
+	synAck       bool // B answered
+	AB, BA       Direction
+	From, To     int64 // earliest and latest timestamp, Unix nanoseconds
 	// Handshake is for TCP only; 0 if it was not captured.
 	Handshake time.Duration
 	// Transfer is the transfer that this project's headers name; nil for none.
 	Transfer *Transfer
 
-	syn    int64 // the last SYN of A; 0 for none
-	synAck bool  // B answered
+	syn int64 // the last SYN of A; 0 for none
+}
+
+// hosts are the addresses of conversations, which share them.
+type hosts struct{ a, b netip.Addr }
+
+// A returns the endpoint that sent the first packet, or the client if that packet was the server's SYN.
+func (c *Conversation) A() netip.AddrPort { return netip.AddrPortFrom(c.hosts.a, c.portA) }
+
+// B returns the other endpoint.
+func (c *Conversation) B() netip.AddrPort { return netip.AddrPortFrom(c.hosts.b, c.portB) }
+
+// Protocol returns TCP or UDP.
+func (c *Conversation) Protocol() string {
+	if c.tcp {
+		return TCP
+	}
+	return UDP
+}
+
+// fromA reports whether A sent a segment of the conversation.
+func (c *Conversation) fromA(s *segment) bool {
+	return s.src.Port() == c.portA && s.src.Addr() == c.hosts.a
+}
+
+// has reports whether a segment is between the two endpoints.
+func (c *Conversation) has(s *segment) bool {
+	if c.tcp != s.tcp {
+		return false
+	}
+	a, b := s.src, s.dst
+	if !c.fromA(s) {
+		a, b = b, a
+	}
+	return a.Port() == c.portA && b.Port() == c.portB && a.Addr() == c.hosts.a && b.Addr() == c.hosts.b
 }
 
 // Duration returns the time from the earliest packet to the latest.
@@ -95,13 +158,18 @@ func (c *Conversation) Retransmissions() int { return c.AB.Retransmissions + c.B
 
 // Transfer is the part of a run that a conversation carried or that its datagrams marked.
 type Transfer struct {
-	wire.Header     // the first
-	Headers     int // datagrams with a header; 1 for a TCP conversation
+	Kind                      wire.Kind // these as in the first header
+	Group, Member, Generation uint32
+	Headers                   int // datagrams with a header; 1 for a TCP conversation
+}
+
+func transferOf(h wire.Header) *Transfer {
+	return &Transfer{Kind: h.Kind, Group: h.Group, Member: h.Member, Generation: h.Generation}
 }
 
 func (t *Transfer) String() string {
 	var name string
-	switch h := t.Header; h.Kind {
+	switch h := t; h.Kind {
 	case wire.KindFlow:
 		name = fmt.Sprintf("coflow %d flow %d", h.Group, h.Member)
 	case wire.KindBlock:
@@ -140,11 +208,11 @@ func (c *Conversation) superseded(s *segment) bool {
 		return false
 	}
 	d := c.direction(s)
-	return d.based && s.seq != d.base
+	return d.known&knowsBase != 0 && s.seq != d.base
 }
 
 func (c *Conversation) direction(s *segment) *Direction {
-	if s.src == c.A {
+	if c.fromA(s) {
 		return &c.AB
 	}
 	return &c.BA
@@ -153,7 +221,8 @@ func (c *Conversation) direction(s *segment) *Direction {
 // add adds a packet of the conversation, whose frame had the given size.
 func (c *Conversation) add(s *segment, stamp int64, frame int, o Options) {
 	d, back := &c.AB, &c.BA
-	if s.src != c.A {
+	fromA := c.fromA(s)
+	if !fromA {
 		d, back = back, d
 	}
 	d.Counts.add(frame)
@@ -168,36 +237,37 @@ func (c *Conversation) add(s *segment, stamp int64, frame int, o Options) {
 	if !s.tcp {
 		if h, err := wire.Parse(s.payload); err == nil {
 			if c.Transfer == nil {
-				c.Transfer = &Transfer{Header: h}
+				c.Transfer = transferOf(h)
 			}
 			c.Transfer.Headers++
 		}
 		return
 	}
-	c.handshake(s, stamp)
+	c.handshake(s, fromA, stamp)
 	if syn := s.flags&flagSYN != 0; syn && d.SYN == 0 {
-		d.base, d.based = s.seq, true
-	} else if !d.based {
-		d.base, d.based = s.seq-1, true
+		d.base, d.known = s.seq, d.known|knowsBase
+	} else if d.known&knowsBase == 0 {
+		d.base, d.known = s.seq-1, d.known|knowsBase
 	}
-	if s.flags&flagACK != 0 && !back.based {
-		back.base, back.based = s.ack-1, true
+	if s.flags&flagACK != 0 && back.known&knowsBase == 0 {
+		back.base, back.known = s.ack-1, back.known|knowsBase
 	}
 	off := d.place(s, back, o)
 	d.window = s.window
 	if s.flags&flagACK != 0 {
-		d.acked, d.acks = s.ack, true
+		d.acked, d.known = s.ack, d.known|knowsAcked
 	}
-	if !d.looked && s.length > 0 {
-		if h := d.look(s.payload, s.length, off); h != nil && c.Transfer == nil {
-			c.Transfer = &Transfer{Header: *h, Headers: 1}
+	if d.known&knowsHeader == 0 && s.length > 0 {
+		if h, ok := d.look(s.payload, s.length, off); ok && c.Transfer == nil {
+			c.Transfer = transferOf(h)
+			c.Transfer.Headers = 1
 		}
 	}
 }
 
-func (c *Conversation) handshake(s *segment, stamp int64) {
+func (c *Conversation) handshake(s *segment, fromA bool, stamp int64) {
 	switch {
-	case s.src != c.A:
+	case !fromA:
 		c.synAck = c.synAck || c.syn != 0 && s.flags&(flagSYN|flagACK) == flagSYN|flagACK
 	case s.flags&(flagSYN|flagACK) == flagSYN:
 		if !c.synAck {
@@ -213,12 +283,12 @@ func (c *Conversation) handshake(s *segment, stamp int64) {
 // payload, counted from 0.
 func (d *Direction) place(s *segment, back *Direction, o Options) int64 {
 	syn, fin, rst := s.flags&flagSYN != 0, s.flags&flagFIN != 0, s.flags&flagRST != 0
-	if !d.seen.begun {
+	if d.known&knowsSeen == 0 {
+		d.known |= knowsSeen
 		if syn {
-			d.seen.begin(s.seq)
+			d.seen.begin(s.seq, 0)
 		} else {
-			d.seen.begin(s.seq - 1)
-			d.seen.high = 1
+			d.seen.begin(s.seq-1, 1)
 		}
 	}
 	if syn {
@@ -231,7 +301,7 @@ func (d *Direction) place(s *segment, back *Direction, o Options) int64 {
 		d.RST++
 	}
 	if s.window == 0 && !syn && !fin && !rst {
-		d.ZeroWindows++
+		d.faults().ZeroWindows++
 	}
 	lo := d.seen.place(s.seq)
 	data := lo // offset of the payload
@@ -246,29 +316,31 @@ func (d *Direction) place(s *segment, back *Direction, o Options) int64 {
 	switch {
 	case lo == hi:
 		if !rst { // all below has been sent
-			d.seen.high = max(d.seen.high, lo)
+			d.seen.raise(lo)
 		}
-	case s.length == 1 && lo == d.seen.high-1 && !syn && !fin && !rst: // a keep-alive
-		d.ResentBytes += units.Bytes(s.length)
-	case s.length == 1 && lo == d.seen.high && back.ZeroWindows > 0 && back.window == 0: // a probe of the closed window
-		d.ResentBytes++
+	case s.length == 1 && lo == d.seen.high()-1 && !syn && !fin && !rst: // a keep-alive
+		d.faults().ResentBytes += units.Bytes(s.length)
+	case s.length == 1 && lo == d.seen.high() && back.ZeroWindows > 0 && back.window == 0: // a probe of the closed window
+		d.faults().ResentBytes++
 	default:
-		below := lo < d.seen.high
+		below := lo < d.seen.high()
 		var fresh, freshData int64
 		if lo < data {
 			fresh += d.seen.add(lo, data, o.Holes)
 		}
 		freshData = d.seen.add(data, end, o.Holes)
 		fresh += freshData + d.seen.add(end, hi, o.Holes)
-		if s.length > 0 && back.acks && int32(s.seq+uint32(s.length)-back.acked) <= 0 { // has arrived, but was not captured
+		if s.length > 0 && back.known&knowsAcked != 0 && int32(s.seq+uint32(s.length)-back.acked) <= 0 { // has arrived, but was not captured
 			fresh, freshData = 0, 0
 		}
-		d.ResentBytes += units.Bytes(int64(s.length) - freshData)
+		if again := int64(s.length) - freshData; again > 0 {
+			d.faults().ResentBytes += units.Bytes(again)
+		}
 		switch {
 		case fresh < hi-lo:
-			d.Retransmissions++
+			d.faults().Retransmissions++
 		case below:
-			d.OutOfOrder++
+			d.faults().OutOfOrder++
 		}
 	}
 	return data - 1
@@ -276,28 +348,27 @@ func (d *Direction) place(s *segment, back *Direction, o Options) int64 {
 
 // look looks for a transfer header at the start of the stream, in a payload of length bytes
 // at an offset.
-func (d *Direction) look(payload []byte, length int, off int64) *wire.Header {
+func (d *Direction) look(payload []byte, length int, off int64) (h wire.Header, ok bool) {
 	if off != int64(len(d.head)) {
-		return nil // resent or out of order: the header may still follow
+		return h, false // resent or out of order: the header may still follow
 	}
 	whole := len(payload) == length
 	if len(d.head) > 0 {
 		payload = append(d.head, payload[:min(len(payload), wire.MaxSize-len(d.head))]...)
 	}
-	length, ok := wire.Len(payload)
+	length, ok = wire.Len(payload)
 	if !ok {
 		length = wire.Size
 	}
 	if len(payload) < length && whole && plausible(payload) {
-		d.head = slices.Clone(payload)
-		return nil
+		d.faults().head = slices.Clone(payload)
+		return h, false
 	}
-	d.looked, d.head = true, nil
+	if d.known |= knowsHeader; len(d.head) > 0 {
+		d.Faults.head = nil
+	}
 	h, err := wire.Parse(payload)
-	if err != nil {
-		return nil // of another program, or damaged
-	}
-	return &h
+	return h, err == nil // else of another program, or damaged
 }
 
 // plausible reports whether b could be the beginning of a header.

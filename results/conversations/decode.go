@@ -1,12 +1,10 @@
 package conversations
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
-
-	"github.com/google/gopacket"
-	"github.com/google/gopacket/layers"
 
 	"testbed/results/pcap"
 )
@@ -26,11 +24,12 @@ const (
 	cooked2Len = 20
 	nullLen    = 4
 	ipv4Len    = 20
-	maxIPv4    = 60 // with options
-	ipv6Len    = 40
-	udpLen     = 8
-	tcpLen     = 20
-	tcpNeeded  = 16 // up to the window field
+	// ipv4Fragment are the bits of a fragment: more follow, or an offset.
+	ipv4Fragment = 0x3fff
+	ipv6Len      = 40
+	udpLen       = 8
+	tcpLen       = 20
+	tcpNeeded    = 16 // up to the window field
 
 	flagFIN = 0x01
 	flagSYN = 0x02
@@ -38,11 +37,33 @@ const (
 	flagACK = 0x10
 )
 
-// EtherTypes of VLAN tags that gopacket does not name. Switches wrote them before 0x88a8 was
-// assigned.
+// EtherTypes. Switches wrote the tags oldQinQ and oldQinQ2 before 0x88a8 was assigned.
 const (
-	oldQinQ  layers.EthernetType = 0x9100
-	oldQinQ2 layers.EthernetType = 0x9200
+	etherIPv4  = 0x0800
+	etherARP   = 0x0806
+	etherVLAN  = 0x8100
+	etherIPv6  = 0x86dd
+	etherQinQ  = 0x88a8
+	oldQinQ    = 0x9100
+	oldQinQ2   = 0x9200
+	leastEther = 0x0600 // smaller numbers are lengths of IEEE 802.3 frames
+)
+
+// Protocols of PPP (RFC 1661).
+const (
+	pppIPv4 = 0x0021
+	pppIPv6 = 0x0057
+)
+
+// Address families of BSD loopback, by system.
+const (
+	familyIPv4        = 2
+	familyIPv6Linux   = 10
+	familyIPv6Windows = 23
+	familyIPv6BSD     = 24
+	familyIPv6FreeBSD = 28
+	familyIPv6Darwin  = 30
+	maxLoopbackFamily = 0xff
 )
 
 // Kinds of packets that belong to no conversation. The last ones have headers that contradict
@@ -73,16 +94,11 @@ type segment struct {
 	length   int    // payload length on the wire
 }
 
-// decoder decodes frames. gopacket decodes the headers of Ethernet, VLANs, BSD loopback and
-// IPv4. The rest is read here: gopacket's layers of Linux cooked captures and of PPP panic on
-// lengths of hostile packets, its TCP layer rejects a header whose options were not captured,
+// decoder decodes frames without gopacket's layers, whose tables take longer to set up than the
+// program to start: tests compare with them. Its layers of Linux cooked captures and of PPP panic
+// on lengths of hostile packets, its TCP layer rejects a header whose options were not captured,
 // and its IPv6 layer truncates the packet at the wrong place after a hop-by-hop header.
 type decoder struct {
-	eth  layers.Ethernet
-	vlan layers.Dot1Q
-	loop layers.Loopback
-	ip4  layers.IPv4
-
 	// frame is the length of the decoded frame on the wire, bytes. It is more than the
 	// record states if the IP header does and the record's length is that of the captured part.
 	frame int
@@ -104,28 +120,28 @@ func (d *decoder) contradicts(kind, format string, args ...int) string {
 
 // decode fills s from the captured bytes of a frame of wireLen bytes. For a packet that
 // belongs to no conversation it returns the kind instead.
-func (d *decoder) decode(s *segment, link pcap.LinkType, data []byte, wireLen int) (other string) {
+func (d *decoder) decode(s *segment, l pcap.LinkType, data []byte, wireLen int) (other string) {
 	d.frame, d.contradiction = wireLen, nil
-	at, kind, other := d.link(link, data)
+	at, kind, other := link(l, data)
 	for other == "" {
 		switch kind {
-		case layers.EthernetTypeDot1Q, layers.EthernetTypeQinQ, oldQinQ, oldQinQ2:
-			if err := d.vlan.DecodeFromBytes(data[at:], gopacket.NilDecodeFeedback); err != nil {
+		case etherVLAN, etherQinQ, oldQinQ, oldQinQ2:
+			if len(data) < at+vlanLen {
 				other = shortFrame
 				break
 			}
-			at, kind = at+vlanLen, d.vlan.Type
-		case layers.EthernetTypeIPv4:
+			at, kind = at+vlanLen, binary.BigEndian.Uint16(data[at+2:])
+		case etherIPv4:
 			return d.ipv4(s, data, at)
-		case layers.EthernetTypeIPv6:
+		case etherIPv6:
 			return d.ipv6(s, data, at)
-		case layers.EthernetTypeARP:
+		case etherARP:
 			return "ARP"
 		default:
-			if kind < 0x600 {
+			if kind < leastEther {
 				return "IEEE 802.3"
 			}
-			return fmt.Sprintf("EtherType 0x%04x", uint16(kind))
+			return fmt.Sprintf("EtherType 0x%04x", kind)
 		}
 	}
 	if other == shortFrame {
@@ -139,37 +155,37 @@ func (d *decoder) decode(s *segment, link pcap.LinkType, data []byte, wireLen in
 
 // link decodes the header before the network layer. It returns the offset of the next header
 // and its EtherType, or the kind of the packet.
-func (d *decoder) link(link pcap.LinkType, data []byte) (at int, kind layers.EthernetType, other string) {
+func link(link pcap.LinkType, data []byte) (at int, kind uint16, other string) {
 	short := func(size int) bool { return len(data) < size }
 	switch link {
 	case pcap.LinkEthernet:
-		if err := d.eth.DecodeFromBytes(data, gopacket.NilDecodeFeedback); err != nil {
+		if short(etherLen) {
 			return 0, 0, shortFrame
 		}
-		return etherLen, layers.EthernetType(binary.BigEndian.Uint16(data[etherLen-2:])), ""
+		return etherLen, binary.BigEndian.Uint16(data[etherLen-2:]), ""
 	case pcap.LinkHDLC:
 		if short(hdlcLen) {
 			return 0, 0, shortFrame
 		}
-		return hdlcLen, layers.EthernetType(binary.BigEndian.Uint16(data[2:])), ""
+		return hdlcLen, binary.BigEndian.Uint16(data[2:]), ""
 	case pcap.LinkCooked:
 		if short(cookedLen) {
 			return 0, 0, shortFrame
 		}
-		return cookedLen, layers.EthernetType(binary.BigEndian.Uint16(data[14:])), ""
+		return cookedLen, binary.BigEndian.Uint16(data[14:]), ""
 	case pcap.LinkCooked2:
 		if short(cooked2Len) {
 			return 0, 0, shortFrame
 		}
-		return cooked2Len, layers.EthernetType(binary.BigEndian.Uint16(data)), ""
+		return cooked2Len, binary.BigEndian.Uint16(data), ""
 	case pcap.LinkNull, pcap.LinkLoop:
-		return d.loopback(data)
+		return loopback(data)
 	case pcap.LinkPPP, pcap.LinkPPPHDLC:
 		return ppp(data)
 	case pcap.LinkIPv4:
-		return 0, layers.EthernetTypeIPv4, ""
+		return 0, etherIPv4, ""
 	case pcap.LinkIPv6:
-		return 0, layers.EthernetTypeIPv6, ""
+		return 0, etherIPv6, ""
 	}
 	// Raw IP: the version of the header says which.
 	if short(1) {
@@ -177,37 +193,39 @@ func (d *decoder) link(link pcap.LinkType, data []byte) (at int, kind layers.Eth
 	}
 	switch data[0] >> 4 {
 	case 4:
-		return 0, layers.EthernetTypeIPv4, ""
+		return 0, etherIPv4, ""
 	case 6:
-		return 0, layers.EthernetTypeIPv6, ""
+		return 0, etherIPv6, ""
 	}
 	return 0, 0, fmt.Sprintf("IP version %d", data[0]>>4)
 }
 
 // loopback decodes the address family of BSD loopback, whose number for IPv6 depends on the
 // system.
-func (d *decoder) loopback(data []byte) (at int, kind layers.EthernetType, other string) {
+func loopback(data []byte) (at int, kind uint16, other string) {
 	if len(data) < nullLen {
 		return 0, 0, shortFrame
 	}
-	if err := d.loop.DecodeFromBytes(data, gopacket.NilDecodeFeedback); err != nil {
+	// In the byte order of the machine that captured. Families are small numbers.
+	family := binary.LittleEndian.Uint32(data)
+	if data[0] == 0 && data[1] == 0 {
+		family = binary.BigEndian.Uint32(data)
+	}
+	switch family {
+	case familyIPv4:
+		return nullLen, etherIPv4, ""
+	case familyIPv6Linux, familyIPv6Windows, familyIPv6BSD, familyIPv6FreeBSD, familyIPv6Darwin:
+		return nullLen, etherIPv6, ""
+	}
+	if family > maxLoopbackFamily {
 		return 0, 0, "loopback without an address family"
 	}
-	switch d.loop.Family {
-	case layers.ProtocolFamilyIPv4:
-		return nullLen, layers.EthernetTypeIPv4, ""
-	case layers.ProtocolFamilyIPv6BSD, layers.ProtocolFamilyIPv6FreeBSD, layers.ProtocolFamilyIPv6Darwin,
-		layers.ProtocolFamilyIPv6Linux, familyIPv6Windows:
-		return nullLen, layers.EthernetTypeIPv6, ""
-	}
-	return 0, 0, fmt.Sprintf("loopback of address family %d", d.loop.Family)
+	return 0, 0, fmt.Sprintf("loopback of address family %d", family)
 }
-
-const familyIPv6Windows layers.ProtocolFamily = 23
 
 // ppp decodes the protocol of a PPP frame (RFC 1661), with or without the address and control
 // fields, and in one byte or two.
-func ppp(data []byte) (at int, kind layers.EthernetType, other string) {
+func ppp(data []byte) (at int, kind uint16, other string) {
 	if len(data) >= 2 && data[0] == 0xff && data[1] == 0x03 {
 		at = 2
 	}
@@ -218,11 +236,11 @@ func ppp(data []byte) (at int, kind layers.EthernetType, other string) {
 	if data[at]&1 != 0 {
 		protocol, size = uint16(data[at]), 1
 	}
-	switch layers.PPPType(protocol) {
-	case layers.PPPTypeIPv4:
-		return at + size, layers.EthernetTypeIPv4, ""
-	case layers.PPPTypeIPv6:
-		return at + size, layers.EthernetTypeIPv6, ""
+	switch protocol {
+	case pppIPv4:
+		return at + size, etherIPv4, ""
+	case pppIPv6:
+		return at + size, etherIPv6, ""
 	}
 	return 0, 0, fmt.Sprintf("PPP protocol 0x%04x", protocol)
 }
@@ -238,30 +256,54 @@ func (d *decoder) lengthen(data []byte, end int) bool {
 
 func (d *decoder) ipv4(s *segment, data []byte, at int) string {
 	ip := data[at:]
-	// Only the header: gopacket takes the length of a longer packet modulo 65,536.
-	if err := d.ip4.DecodeFromBytes(ip[:min(len(ip), maxIPv4)], gopacket.NilDecodeFeedback); err != nil {
-		if len(ip) < ipv4Len && len(data) < d.frame {
+	if len(ip) < ipv4Len {
+		if len(data) < d.frame {
 			return cutOff
 		}
-		d.contradiction = err.Error
-		return badIPv4
+		return d.contradicts(badIPv4, "a header of %d bytes, less than %d", len(ip), ipv4Len)
 	}
-	if d.ip4.Version != 4 {
-		return d.contradicts(notIP, "IP version %d in the header of IPv4", int(d.ip4.Version))
+	head, total := int(ip[0]&0x0f)*4, int(binary.BigEndian.Uint16(ip[2:]))
+	switch {
+	case total > 0 && total < ipv4Len:
+		return d.contradicts(badIPv4, "IP length %d, less than a header of %d bytes", total, ipv4Len)
+	case head < ipv4Len:
+		return d.contradicts(badIPv4, "a header of %d bytes, less than %d", head, ipv4Len)
+	case total > 0 && head > total, head > len(ip):
+		return d.contradicts(badIPv4, "a header of %d bytes in %d", head, min(cmp.Or(total, len(ip)), len(ip)))
+	case !validOptions(ip[ipv4Len:head]):
+		return d.contradicts(badIPv4, "options in %d bytes that contradict their lengths", head-ipv4Len)
 	}
-	head, total := int(d.ip4.IHL)*4, int(binary.BigEndian.Uint16(ip[2:]))
+	if version := int(ip[0] >> 4); version != 4 {
+		return d.contradicts(notIP, "IP version %d in the header of IPv4", version)
+	}
 	if total == 0 { // 0 if the card segments a packet longer than the field allows
 		total = d.frame - at
 	}
 	if !d.lengthen(data, at+total) || total < head {
 		return d.contradicts(longIP, "IP length %d in a frame of %d bytes", total, d.frame)
 	}
-	if d.ip4.FragOffset != 0 || d.ip4.Flags&layers.IPv4MoreFragments != 0 {
+	if binary.BigEndian.Uint16(ip[6:])&ipv4Fragment != 0 {
 		return fragments4
 	}
 	src, dst := [4]byte(ip[12:]), [4]byte(ip[16:])
 	ip = ip[:min(len(ip), total)] // a frame may have padding after the packet
-	return d.transport(s, netip.AddrFrom4(src), netip.AddrFrom4(dst), uint8(d.ip4.Protocol), ip[min(head, len(ip)):], total-head)
+	return d.transport(s, netip.AddrFrom4(src), netip.AddrFrom4(dst), ip[9], ip[min(head, len(ip)):], total-head)
+}
+
+// validOptions reports whether the lengths of IPv4 options (RFC 791) agree with each other.
+func validOptions(b []byte) bool {
+	const end, noOperation = 0, 1
+	for len(b) > 0 && b[0] != end {
+		if b[0] == noOperation {
+			b = b[1:]
+			continue
+		}
+		if len(b) < 2 || int(b[1]) > len(b) || b[1] <= 2 {
+			return false
+		}
+		b = b[b[1]:]
+	}
+	return true
 }
 
 // IPv6 next headers that precede the transport header (RFC 8200, RFC 4302).

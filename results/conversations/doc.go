@@ -33,6 +33,7 @@
 // inconsistent headers belong to no conversation and are counted by kind. Tunnels are not
 // decoded.
 //
-// Memory grows with the number of conversations, not of packets: each direction keeps at
-// most Options.Holes gaps.
+// Memory grows with the number of conversations, not of packets: each takes about 300 bytes, and
+// each direction keeps at most Options.Holes gaps. The conversations of one capture can be shared
+// among goroutines (Options.Lanes), with the same result.
 package conversations

@@ -241,7 +241,7 @@ func (f file) write(t testing.TB, records []record) string {
 // figures are those of a conversation that do not depend on the link type.
 func figures(c *Conversation) string {
 	return fmt.Sprintf("%s %v %v packets %d %d payload %d %d again %d flags %d %d %d %d handshake %v took %v",
-		c.Protocol, c.A, c.B, c.AB.Packets, c.BA.Packets, c.AB.Payload, c.BA.Payload, c.Retransmissions(),
+		c.Protocol(), c.A(), c.B(), c.AB.Packets, c.BA.Packets, c.AB.Payload, c.BA.Payload, c.Retransmissions(),
 		c.AB.SYN, c.AB.FIN, c.BA.SYN, c.BA.FIN, c.Handshake, c.Duration())
 }
 

@@ -57,10 +57,10 @@ func (o Order) Compare(a, b *Conversation) int {
 // names: an address or the first parts of one ("10.0.3", "fe80:"), a port (":50060"), both
 // ("10.0.3.1:50060"), tcp or udp, or a part of the transfer's name ("coflow 3").
 func (c *Conversation) Match(text string) bool {
-	if text == "" || text == c.Protocol || c.Transfer != nil && (strings.Contains(c.Transfer.String(), text) || strings.Contains(c.Transfer.Short(), text)) {
+	if text == "" || text == c.Protocol() || c.Transfer != nil && (strings.Contains(c.Transfer.String(), text) || strings.Contains(c.Transfer.Short(), text)) {
 		return true
 	}
-	return matchEnd(c.A, text) || matchEnd(c.B, text)
+	return matchEnd(c.A(), text) || matchEnd(c.B(), text)
 }
 
 func matchEnd(end netip.AddrPort, text string) bool {

@@ -1,9 +1,10 @@
 package conversations
 
 import (
-	"fmt"
 	"io"
+	"iter"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"testbed/topo/words"
@@ -53,15 +54,15 @@ type Row struct {
 func (c *Conversation) Row(capture string) Row {
 	a, b := &c.AB, &c.BA
 	r := Row{
-		Capture: capture, Protocol: c.Protocol, Stream: c.Stream,
-		Source: c.A.Addr().String(), SourcePort: c.A.Port(), Destination: c.B.Addr().String(), DestinationPort: c.B.Port(),
+		Capture: capture, Protocol: c.Protocol(), Stream: c.Stream,
+		Source: c.hosts.a.String(), SourcePort: c.portA, Destination: c.hosts.b.String(), DestinationPort: c.portB,
 		Start: c.From, End: c.To, Duration: int64(c.Duration()), Handshake: int64(c.Handshake),
 		PacketsAB: a.Packets, PacketsBA: b.Packets, BytesAB: int64(a.Bytes), BytesBA: int64(b.Bytes),
 		PayloadAB: int64(a.Payload), PayloadBA: int64(b.Payload),
 		RetransmissionsAB: a.Retransmissions, RetransmissionsBA: b.Retransmissions,
 		ResentBytesAB: int64(a.ResentBytes), ResentBytesBA: int64(b.ResentBytes),
 		OutOfOrderAB: a.OutOfOrder, OutOfOrderBA: b.OutOfOrder, ZeroWindowsAB: a.ZeroWindows, ZeroWindowsBA: b.ZeroWindows,
-		SYNAB: a.SYN, SYNBA: b.SYN, FINAB: a.FIN, FINBA: b.FIN, RSTAB: a.RST, RSTBA: b.RST,
+		SYNAB: int(a.SYN), SYNBA: int(b.SYN), FINAB: int(a.FIN), FINBA: int(b.FIN), RSTAB: int(a.RST), RSTBA: int(b.RST),
 		GoodputAB: int64(a.Goodput()), GoodputBA: int64(b.Goodput()),
 	}
 	if c.Transfer != nil {
@@ -71,7 +72,7 @@ func (c *Conversation) Row(capture string) Row {
 }
 
 // WriteCSV writes rows below a header line.
-func WriteCSV(w io.Writer, rows []Row) error {
+func WriteCSV(w io.Writer, rows iter.Seq[Row]) error {
 	kind := reflect.TypeFor[Row]()
 	record := make([]string, kind.NumField())
 	for i := range record {
@@ -81,10 +82,17 @@ func WriteCSV(w io.Writer, rows []Row) error {
 	if err := out.Write(record); err != nil {
 		return err
 	}
-	for _, r := range rows {
-		v := reflect.ValueOf(r)
+	for r := range rows {
+		v := reflect.ValueOf(&r).Elem()
 		for i := range record {
-			record[i] = fmt.Sprint(v.Field(i))
+			switch f := v.Field(i); {
+			case f.CanInt():
+				record[i] = strconv.FormatInt(f.Int(), 10)
+			case f.CanUint():
+				record[i] = strconv.FormatUint(f.Uint(), 10)
+			default:
+				record[i] = f.String()
+			}
 		}
 		if err := out.Write(record); err != nil {
 			return err

@@ -22,11 +22,11 @@ func streams(c *Capture) []tooltest.Stream {
 	for _, v := range c.Conversations {
 		a, b := &v.AB, &v.BA
 		out = append(out, tooltest.Stream{
-			Protocol: v.Protocol, Number: v.Stream, A: end(v.A), B: end(v.B), First: v.From, Last: v.To,
+			Protocol: v.Protocol(), Number: v.Stream, A: end(v.A()), B: end(v.B()), First: v.From, Last: v.To,
 			Packets: [2]int{a.Packets, b.Packets}, Bytes: [2]int64{int64(a.Bytes), int64(b.Bytes)}, Payload: [2]int64{int64(a.Payload), int64(b.Payload)},
 			Retransmissions: [2]int{a.Retransmissions + a.OutOfOrder, b.Retransmissions + b.OutOfOrder},
 			ZeroWindows:     [2]int{a.ZeroWindows, b.ZeroWindows},
-			SYN:             [2]int{a.SYN, b.SYN}, FIN: [2]int{a.FIN, b.FIN}, RST: [2]int{a.RST, b.RST},
+			SYN:             [2]int{int(a.SYN), int(b.SYN)}, FIN: [2]int{int(a.FIN), int(b.FIN)}, RST: [2]int{int(a.RST), int(b.RST)},
 			RTT: int64(v.Handshake),
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -61,7 +62,8 @@ type Options struct {
 	// or returns a Rate of 0, spacing is not measured. It is called from several
 	// goroutines.
 	Spacing func(host string, d Direction) SpacingSpec
-	// Parallel is the number of captures that Reduce reads concurrently; 0 is 2.
+	// Parallel is the number of captures that Reduce reads concurrently; 0 is the number of processors. If there are
+	// fewer captures, each is read ahead by a goroutine of its own.
 	Parallel int
 	// Points is the approximate number of checkpoints of a Trail, and of its Acks; 0 is
 	// DefaultPoints.
@@ -199,10 +201,12 @@ func Reduce(ctx context.Context, dir string, opt Options) (Result, error) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var errs []error
-	for range max(1, cmp.Or(opt.Parallel, 2)) {
+	readers := max(1, cmp.Or(opt.Parallel, runtime.GOMAXPROCS(0)))
+	ahead := readers > len(list)
+	for range min(readers, len(list)) {
 		wg.Go(func() {
 			for file := range work {
-				if err := r.addFile(ctx, file); err != nil {
+				if err := r.addFile(ctx, file, ahead); err != nil {
 					mu.Lock()
 					errs = append(errs, err)
 					mu.Unlock()
@@ -257,13 +261,13 @@ func (r *Reducer) settleFrom(list []pcap.File) error {
 	return nil
 }
 
-func (r *Reducer) addFile(ctx context.Context, file pcap.File) error {
+func (r *Reducer) addFile(ctx context.Context, file pcap.File, ahead bool) error {
 	if ctx.Err() != nil {
 		return nil // Reduce reports it
 	}
 	host := file.Name
 	p, err := pcap.Open(file.Path)
-	read := reading{report: r.opt.Read}
+	read := reading{report: r.opt.Read, ahead: ahead}
 	var bad *pcap.Error
 	if errors.As(err, &bad) {
 		if why := fmt.Sprintf("%s: nothing of its capture can be read: %s", host, bad.Local()); topo.IsSwitch(host) {
@@ -284,6 +288,7 @@ func (r *Reducer) addFile(ctx context.Context, file pcap.File) error {
 
 // reading reports the progress within one capture to Options.Read.
 type reading struct {
+	ahead    bool          // whether a goroutine reads the next packets
 	report   func(n int64) // nil for none
 	reported int64         // bytes
 }
@@ -362,11 +367,9 @@ func (r *Reducer) add(ctx context.Context, host string, p *pcap.Reader, read *re
 	defer r.unload(load)
 	h := newHostReducer(host, rack, place, settings{run: run, points: r.opt.Points, spans: r.opt.Spans, reorder: int64(r.opt.Reorder), paths: paths, conversations: r.opt.Conversations, opened: r.opt.Opened, noErrors: r.opt.NoErrors}, load, r.opt.Intervals)
 	h.meta, h.hasMeta = meta, hasMeta
-	end, err := readAll(ctx, host, p, read, func(list []pcap.Packet) {
-		for i := range list {
-			if list[i].Interface >= len(h.Interfaces) {
-				r.describe(h, p.Interfaces())
-			}
+	end, err := readAll(ctx, host, p, read, func(list []pcap.Packet, interfaces []pcap.Interface) {
+		if interfaces != nil {
+			r.describe(h, interfaces)
 		}
 		h.packets(list)
 	})
@@ -469,35 +472,101 @@ type end struct {
 	problem  string // reason why it could not be read to its end; "" if it could
 }
 
-// readAll calls each with batches of packets, up to the end of the capture or its first
-// damage. It returns errors of the underlying reader and of the context.
-func readAll(ctx context.Context, name string, p *pcap.Reader, read *reading, each func([]pcap.Packet)) (e end, _ error) {
-	list := make([]pcap.Packet, batch)
+// readAll calls each with batches of packets, and the interfaces of the capture if there are new ones, up to the
+// end of the capture or its first damage. It returns errors of the underlying reader and of the context. If the
+// reader has its own goroutine, the next packets are read and decompressed while each runs.
+func readAll(ctx context.Context, name string, p *pcap.Reader, read *reading, each func([]pcap.Packet, []pcap.Interface)) (e end, _ error) {
 	packets := 0
+	blocks, stop := readBlocks(p, read.ahead)
+	defer stop()
 	for {
 		if ctx.Err() != nil {
 			return e, context.Cause(ctx)
 		}
-		n, err := p.Batch(list)
-		if err == nil {
-			each(list[:n])
-			packets += n
-			read.reached(p.Offset())
+		b := blocks()
+		if b.err == nil {
+			for list := b.packets; len(list) > 0; list = list[min(batch, len(list)):] {
+				each(list[:min(batch, len(list))], b.interfaces)
+				b.interfaces = nil
+			}
+			packets += len(b.packets)
+			read.reached(b.offset)
 			continue
 		}
 		e.stats, e.hasStats = p.Stats()
 		e.skipped = p.Skipped()
 		var bad *pcap.Error
 		switch {
-		case err == io.EOF:
+		case b.err == io.EOF:
 			e.whole = true
-		case errors.As(err, &bad):
+		case errors.As(b.err, &bad):
 			e.problem = fmt.Sprintf("%s: only the first %d packets of its capture can be read: %s", name, packets, bad.Local())
 		default:
-			return e, fmt.Errorf("capture of %s: %w", name, err)
+			return e, fmt.Errorf("capture of %s: %w", name, b.err)
 		}
 		return e, nil
 	}
+}
+
+// block is what was read of a capture at once.
+type block struct {
+	packets    []pcap.Packet
+	interfaces []pcap.Interface // nil if there are no new ones
+	offset     int64            // in the file
+	err        error            // then there are no packets
+	buf        []byte           // of the packets
+	list       []pcap.Packet    // the array of packets
+}
+
+// Of reading ahead.
+const (
+	blocksAhead = 3    // one being read, one waiting and one being processed
+	blockLen    = 4096 // packets of a block, more than a reader's buffer has
+)
+
+// readBlocks returns a function that returns the next block of a capture, which is valid until its next call. With
+// ahead, a goroutine reads the next ones. After an error, or after stop, p is no longer used.
+func readBlocks(p *pcap.Reader, ahead bool) (next func() *block, stop func()) {
+	known := 0 // interfaces
+	fill := func(b *block) {
+		n, err := p.Batch(b.list)
+		b.packets, b.err, b.offset, b.interfaces = b.list[:n], err, p.Offset(), nil
+		for i := range b.packets {
+			if b.packets[i].Interface >= known {
+				b.interfaces = p.Interfaces()
+				known = len(b.interfaces)
+			}
+		}
+	}
+	if !ahead {
+		b := &block{list: make([]pcap.Packet, batch)} // few, which stay in the processor's cache
+		return func() *block { fill(b); return b }, func() {}
+	}
+	free, full := make(chan *block, blocksAhead), make(chan *block, blocksAhead)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for b := range free {
+			fill(b)
+			if b.err == nil {
+				b.buf = p.Exchange(b.buf)
+			}
+			if full <- b; b.err != nil {
+				return
+			}
+		}
+	})
+	for range blocksAhead {
+		free <- &block{list: make([]pcap.Packet, blockLen)}
+	}
+	var last *block
+	next = func() *block {
+		if last != nil {
+			free <- last
+		}
+		last = <-full
+		return last
+	}
+	return next, func() { close(free); wg.Wait() }
 }
 
 // Result assembles the records from all captures that were added.

@@ -41,12 +41,12 @@ type switchCapture struct {
 func (r *Reducer) addSwitch(ctx context.Context, name string, p *pcap.Reader, read *reading) error {
 	c := &switchCapture{SwitchCapture: SwitchCapture{Switch: name}, stamps: noStamps}
 	var f frame
-	end, err := readAll(ctx, name, p, read, func(list []pcap.Packet) {
+	end, err := readAll(ctx, name, p, read, func(list []pcap.Packet, interfaces []pcap.Interface) {
+		if interfaces != nil {
+			r.describePorts(c, interfaces)
+		}
 		for i := range list {
 			pkt := &list[i]
-			if pkt.Interface >= len(c.Ports) {
-				r.describePorts(c, p.Interfaces())
-			}
 			c.see(pkt.Stamp)
 			c.Ports[pkt.Interface].Sent.add(pkt.Len)
 			c.load[pkt.Interface].add(pkt.Stamp, pkt.Len)

@@ -416,6 +416,18 @@ func (p *Reader) Batch(to []Packet) (int, error) {
 	return n, nil
 }
 
+// Exchange replaces the reader's buffer with spare, or a new one if spare is too short, and returns the buffer
+// that has the Data of the packets returned so far: they are valid until the caller changes it.
+func (p *Reader) Exchange(spare []byte) []byte {
+	if len(spare) < len(p.buf) {
+		spare = make([]byte, len(p.buf))
+	}
+	held := p.buf
+	p.base += int64(p.at)
+	p.buf, p.at, p.end = spare, 0, copy(spare, held[p.at:p.end])
+	return held
+}
+
 // Offset returns the number of bytes of the file that Next and Batch have read. For a
 // compressed file it counts compressed bytes.
 func (p *Reader) Offset() int64 {
