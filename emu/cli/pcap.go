@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -27,8 +28,13 @@ import (
 	"testbed/topo/units"
 )
 
-// defaultLimit is the lines of a table of pcap.
-const defaultLimit = 20
+const (
+	// defaultLimit is the lines of a table of pcap.
+	defaultLimit = 20
+	// pcapGarbage is how much garbage pcap leaves in memory, percent of what is in use: less than
+	// the runtime, because captures may have millions of conversations.
+	pcapGarbage = 25
+)
 
 // looker is one call of pcap.
 type looker struct {
@@ -121,6 +127,9 @@ the error, with the file and the place, and the exit code is 1.`,
 }
 
 func (l *looker) run(ctx context.Context, args []string) error {
+	if os.Getenv("GOGC") == "" {
+		defer debug.SetGCPercent(debug.SetGCPercent(pcapGarbage))
+	}
 	paths, err := l.findCaptures(args)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package conversations
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -158,6 +159,27 @@ func TestMemoryOfAConversation(t *testing.T) {
 	again, _ := cost(t, all)
 	if more := int(again) - int(count); more > 20 {
 		t.Errorf("%d allocations more for %d packets more", more, 3*flows)
+	}
+}
+
+// A row of CSV is written without keeping the rows before it, and with few allocations.
+func TestAllocationsOfARow(t *testing.T) {
+	const n, most = 200, 20
+	c := read(t, []packet{{frame: tcpPacket{client: 1000, server: 2000, seq: 1, flags: "A", payload: make([]byte, 500)}.frame(t)}})
+	allocs := testing.AllocsPerRun(5, func() {
+		rows := func(yield func(Row) bool) {
+			for range n {
+				if !yield(c.Conversations[0].Row("x")) {
+					return
+				}
+			}
+		}
+		if err := WriteCSV(io.Discard, rows); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if allocs/n > most {
+		t.Errorf("%g allocations a row, want at most %d", allocs/n, most)
 	}
 }
 

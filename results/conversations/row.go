@@ -82,8 +82,9 @@ func WriteCSV(w io.Writer, rows iter.Seq[Row]) error {
 	if err := out.Write(record); err != nil {
 		return err
 	}
-	for r := range rows {
-		v := reflect.ValueOf(&r).Elem()
+	var row Row // one for all, because there may be millions
+	v := reflect.ValueOf(&row).Elem()
+	for row = range rows {
 		for i := range record {
 			switch f := v.Field(i); {
 			case f.CanInt():

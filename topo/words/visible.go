@@ -59,17 +59,21 @@ func (v visible) Write(p []byte) (int, error) {
 // CSV writes rows as comma-separated values. Spreadsheets open all cells as they are: text
 // that they would take for a formula has an apostrophe before it, and control characters are
 // visible.
-type CSV struct{ *csv.Writer }
+type CSV struct {
+	*csv.Writer
+	cells *[]string // of the row being written
+}
 
 // NewCSV returns a CSV that writes to w.
-func NewCSV(w io.Writer) CSV { return CSV{csv.NewWriter(w)} }
+func NewCSV(w io.Writer) CSV { return CSV{csv.NewWriter(w), new([]string)} }
 
 // Write writes one row. Flush must follow the last.
 func (c CSV) Write(row []string) error {
-	cells := make([]string, len(row))
-	for i, cell := range row {
-		cells[i] = quoteFormula(Visible(cell))
+	cells := (*c.cells)[:0]
+	for _, cell := range row {
+		cells = append(cells, quoteFormula(Visible(cell)))
 	}
+	*c.cells = cells
 	return c.Writer.Write(cells)
 }
 
