@@ -1,12 +1,16 @@
 package cli
 
 import (
+	"bufio"
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"maps"
 	"os"
 	"path/filepath"
@@ -378,14 +382,7 @@ func (l *looker) show(captures []*conversations.Capture, names []string, list []
 		if l.csv {
 			return conversations.WriteCSV(l.stdout, rows)
 		}
-		out := struct {
-			Captures      []captureJSON       `json:"captures"`
-			Conversations []conversations.Row `json:"conversations"`
-		}{[]captureJSON{}, slices.AppendSeq(make([]conversations.Row, 0, len(list)), rows)}
-		for _, c := range captures {
-			out.Captures = append(out.Captures, captureOf(c))
-		}
-		return l.print(out, nil)
+		return l.writeJSON(captures, rows)
 	}
 	var b strings.Builder
 	for i, c := range captures {
@@ -407,6 +404,34 @@ func (l *looker) show(captures []*conversations.Capture, names []string, list []
 	}
 	_, err := io.WriteString(l.stdout, b.String())
 	return err
+}
+
+// writeJSON writes captures and rows as print would, without keeping all rows.
+func (l *looker) writeJSON(captures []*conversations.Capture, rows iter.Seq[conversations.Row]) error {
+	list := []captureJSON{}
+	for _, c := range captures {
+		list = append(list, captureOf(c))
+	}
+	head, err := json.MarshalIndent(list, "  ", "  ")
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(l.stdout)
+	fmt.Fprintf(out, "{\n  \"captures\": %s,\n  \"conversations\": [", head)
+	var row bytes.Buffer
+	enc := json.NewEncoder(&row)
+	enc.SetIndent("    ", "  ")
+	separator, end := "\n    ", "]\n}\n"
+	for r := range rows {
+		row.Reset()
+		if err := enc.Encode(r); err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "%s%s", separator, bytes.TrimSuffix(row.Bytes(), []byte("\n")))
+		separator, end = ",\n    ", "\n  ]\n}\n"
+	}
+	fmt.Fprint(out, end)
+	return out.Flush()
 }
 
 // drawCapture writes the facts of one capture.

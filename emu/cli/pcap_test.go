@@ -107,6 +107,10 @@ func TestPcap(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &a); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
+		var indented bytes.Buffer
+		if err := json.Indent(&indented, []byte(out), "", "  "); err != nil || indented.String() != out {
+			t.Errorf("--json does not print as other commands do: %v\n%s", err, out)
+		}
 		return a
 	}
 	if a := ask(0, one); len(a.Conversations) != 30 || a.Conversations[0]["bytes_ab"] != 10.0*(62+3000) || a.Conversations[0]["payload_ab"] != 30000.0 || a.Captures[0].Packets != 300 || a.Captures[0].Dropped != nil {
