@@ -2,6 +2,7 @@ package flows
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -304,6 +305,38 @@ func heapOf(t testing.TB, flows, packets int) (bytes, n int) {
 	}
 	runtime.KeepAlive(r)
 	return int(after.HeapAlloc) - int(before.HeapAlloc), n
+}
+
+// reduceCost returns the number and bytes of allocations for reducing a capture, and its packets.
+func reduceCost(t *testing.T, flows, packets int) (count, size, n int) {
+	var file bytes.Buffer
+	n = generated{flows: flows, packets: packets, snap: 96, t: t}.write(&file)
+	p, err := pcap.NewReader(&file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := NewReducer(Options{})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if err := r.Add(t.Context(), generatedHost, p); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	return int(after.Mallocs - before.Mallocs), int(after.TotalAlloc - before.TotalAlloc), n
+}
+
+// A packet is reduced without allocations, apart from the bounded records of its flow.
+func TestAllocationsAreOfFlowsNotPackets(t *testing.T) {
+	longtest.Computes(t) // and allocates more under the race detector
+	const flows, maxSize, maxPerPacket = 200, 3000, 0.001
+	few, size, n := reduceCost(t, flows, 40_000)
+	many, _, more := reduceCost(t, flows, 120_000)
+	if per := float64(many-few) / float64(more-n); per > maxPerPacket {
+		t.Errorf("%.4f allocations a packet, want at most %g", per, maxPerPacket)
+	}
+	if per := size / flows; per > maxSize {
+		t.Errorf("%d bytes a flow, want at most %d", per, maxSize)
+	}
 }
 
 // What is kept grows with flows, and not with packets.
