@@ -148,28 +148,36 @@ func (paused) Schedule(*policies.CoflowView, *policies.Schedule) {}
 func TestRunsThatCannotGoOn(t *testing.T) {
 	f := racks(t, 1, 4, 1)
 	job := jobs.Job{ID: 7, Stages: []jobs.Stage{{Kind: jobs.Map, Tasks: []jobs.Task{{Writes: mb}}}}}
+	submitted := engine.JobArrived{Job: 7}
+	arrived := engine.CoflowArrived{Coflow: workloads.Coflow{ID: 1, Flows: []workloads.Flow{{ID: 0, Src: 0, Dst: 1, Size: mb}}}}
+	const writes = "job 7 waits for attempt 0 of task 0.0 of job 7, which writes 1MB"
 	for name, tt := range map[string]struct {
 		policy policies.CoflowScheduler
 		share  float64 // of the processor of host 0, which limits its links
 		arrive []engine.Event
 		want   []string
 	}{
-		"decisions": {paused{}, 1, []engine.Event{engine.CoflowArrived{Coflow: workloads.Coflow{ID: 1, Flows: []workloads.Flow{{ID: 0, Src: 0, Dst: 1, Size: mb}}}}},
+		"decisions": {paused{}, 1, []engine.Event{arrived},
 			[]string{"deadlock: nothing moves", "flow 0 (h0-00 to h0-01", "unfinished: 1 coflows with 1 flows"}},
-		"write": {coflow.Fair{}, 1e-300, []engine.Event{engine.JobArrived{Job: 7}},
-			[]string{"started nothing of 1 unfinished jobs for 1h0m0s", "unfinished: 0 coflows with 0 flows and 1 block writes", "job 7 waits for attempt 0 of task 0.0 of job 7, which writes 1MB"}},
-		"decisions and write": {paused{}, 1e-300, []engine.Event{engine.JobArrived{Job: 7}, engine.CoflowArrived{Coflow: workloads.Coflow{ID: 1, Flows: []workloads.Flow{{ID: 0, Src: 0, Dst: 1, Size: mb}}}}},
-			[]string{"started nothing of 1 unfinished jobs", "job 7 waits for attempt 0 of task 0.0 of job 7, which writes 1MB"}},
+		"write": {coflow.Fair{}, 1e-300, []engine.Event{submitted},
+			[]string{"started nothing of 1 unfinished job for 1h0m0s", "unfinished: 0 coflows with 0 flows and 1 block writes", writes}},
+		"decisions and write": {paused{}, 1e-300, []engine.Event{submitted, arrived},
+			[]string{"started nothing of 1 unfinished job", writes}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tasks := &engine.TaskConfig{Jobs: []jobs.Job{job}, Slots: [jobs.TaskKinds]int{1, 1}, Scheduler: schedulers.DefaultFIFO(), Settings: tracker.DefaultSettings(),
-				Output: workloads.Block{Size: mb, Replicas: 1, Packet: 64000, Window: 8}}
-			e, err := engine.New(engine.Config{Fabric: f, Coflow: tt.policy, Placement: chosen{1}, Heartbeat: time.Second, Alpha: 0.2, Seed: 5, Tasks: tasks,
-				IDs: workloads.IDs{Coflow: 2, Flow: 2}})
+			tasks := &engine.TaskConfig{
+				Jobs: []jobs.Job{job}, Slots: [jobs.TaskKinds]int{1, 1}, Scheduler: schedulers.DefaultFIFO(),
+				Settings: tracker.DefaultSettings(), Output: workloads.Block{Size: mb, Replicas: 1, Packet: 64000, Window: 8},
+			}
+			e, err := engine.New(engine.Config{
+				Fabric: f, Coflow: tt.policy, Placement: chosen{1}, Heartbeat: time.Second, Alpha: 0.2, Seed: 5, Tasks: tasks,
+				IDs: workloads.IDs{Coflow: 2, Flow: 2},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			b := fluid.New(f, fluid.Config{Heartbeat: time.Second, Faults: fault.Timeline{{Action: fault.SetCPU{Host: 0, Share: tt.share}}}})
+			faults := fault.Timeline{{Action: fault.SetCPU{Host: 0, Share: tt.share}}}
+			b := fluid.New(f, fluid.Config{Heartbeat: time.Second, Faults: faults})
 			var arrivals []engine.Arrival
 			for _, ev := range tt.arrive {
 				arrivals = append(arrivals, engine.Arrival{Event: ev})

@@ -32,6 +32,7 @@ import (
 	"testbed/policies"
 	"testbed/topo"
 	"testbed/topo/units"
+	"testbed/topo/words"
 	"testbed/workloads"
 	"testbed/workloads/jobs"
 )
@@ -614,8 +615,10 @@ func (b *Backend) reportCarried() {
 // stuck returns the error that explains why Await would not return.
 func (b *Backend) stuck() error {
 	if n := len(b.tasks.unfinished); n > 0 && b.cfg.Heartbeat > 0 {
-		return fmt.Errorf("fluid backend: at %v: nothing moves, and heartbeats have started nothing of %d unfinished jobs for %v: "+
-			"the task scheduler must launch their tasks, these must fit on a host, and attempts need links, disks and processors that are not stopped", b.reported, n, patience)
+		return fmt.Errorf("fluid backend: at %v: nothing moves, and heartbeats have started nothing of %s for %v: "+
+			"the task scheduler must launch their tasks, these must fit on a host, "+
+			"and attempts need links, disks and processors that are not stopped",
+			b.reported, words.Plural(n, "unfinished job", "unfinished jobs"), patience)
 	}
 	if len(b.flows)+len(b.chains) == 0 {
 		return fmt.Errorf("fluid backend: at %v: nothing runs and nothing is due: waiting would never end", b.reported)

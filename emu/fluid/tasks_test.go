@@ -354,7 +354,8 @@ func TestWaitForHeartbeats(t *testing.T) {
 	beat(40 * time.Minute)
 	beat(60 * time.Minute)
 	beat(80 * time.Minute)
-	if _, _, err := b.Await(t.Context(), engine.NextNever); err == nil || !strings.Contains(err.Error(), "heartbeats have started nothing of 1 unfinished jobs for 1h0m0s") {
+	const want = "heartbeats have started nothing of 1 unfinished job for 1h0m0s"
+	if _, _, err := b.Await(t.Context(), engine.NextNever); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v", err)
 	}
 	mark(wire.JobFailed)

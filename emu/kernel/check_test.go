@@ -206,7 +206,8 @@ func TestInitialWindowOfJumboFrames(t *testing.T) {
 		t.Fatalf("as built it differs: %q", d)
 	}
 	k.sh("h0-01", k.fill(hostRoute+" initcwnd 10"))
-	want := k.fill("h0-01: route default via %GW% dev eth0, congctl cubic, initcwnd 7 in the plan, via %GW% dev eth0, congctl cubic, initcwnd 10 in the kernel")
+	want := k.fill("h0-01: route default via %GW% dev eth0, congctl cubic, initcwnd 7 in the plan, " +
+		"via %GW% dev eth0, congctl cubic, initcwnd 10 in the kernel")
 	if d := k.verify(); len(d) != 1 || d[0] != want {
 		t.Errorf("got %q, want %q", d, want)
 	}

@@ -279,7 +279,8 @@ func (b *builder) parseRoute(m []byte, names map[int]string) (_ *deploy.Route, t
 // metricName returns the name that ip(8) gives to a metric of a route.
 func metricName(kind uint16) string {
 	names := map[uint16]string{unix.RTAX_LOCK: "lock", unix.RTAX_MTU: "mtu", unix.RTAX_WINDOW: "window", unix.RTAX_RTT: "rtt", unix.RTAX_RTTVAR: "rttvar", unix.RTAX_SSTHRESH: "ssthresh",
-		unix.RTAX_CWND: "cwnd", unix.RTAX_ADVMSS: "advmss", unix.RTAX_REORDERING: "reordering", unix.RTAX_HOPLIMIT: "hoplimit", unix.RTAX_FEATURES: "features",
+		unix.RTAX_CWND: "cwnd", unix.RTAX_ADVMSS: "advmss", unix.RTAX_REORDERING: "reordering",
+		unix.RTAX_HOPLIMIT: "hoplimit", unix.RTAX_FEATURES: "features",
 		unix.RTAX_RTO_MIN: "rto_min", unix.RTAX_INITRWND: "initrwnd", unix.RTAX_QUICKACK: "quickack"}
 	if name, ok := names[kind]; ok {
 		return name

@@ -315,8 +315,8 @@ func (o Route) String() string {
 	case 0:
 		return fmt.Sprintf("ip -n %s route add blackhole %s", o.Namespace, to)
 	case 1:
-		return strings.Join(append([]string{fmt.Sprintf("ip -n %s route add %s via %s dev %s", o.Namespace, to, o.Via[0].Addr, o.Via[0].Device)},
-			o.Metrics()...), " ")
+		words := []string{fmt.Sprintf("ip -n %s route add %s via %s dev %s", o.Namespace, to, o.Via[0].Addr, o.Via[0].Device)}
+		return strings.Join(append(words, o.Metrics()...), " ")
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "ip -n %s route add %s", o.Namespace, to)

@@ -330,7 +330,8 @@ func (d *Direction) place(s *segment, back *Direction, o Options) int64 {
 		}
 		freshData = d.seen.add(data, end, o.Holes)
 		fresh += freshData + d.seen.add(end, hi, o.Holes)
-		if s.length > 0 && back.known&knowsAcked != 0 && int32(s.seq+uint32(s.length)-back.acked) <= 0 { // has arrived, but was not captured
+		// Bytes that are acknowledged have arrived, but were not captured.
+		if s.length > 0 && back.known&knowsAcked != 0 && int32(s.seq+uint32(s.length)-back.acked) <= 0 {
 			fresh, freshData = 0, 0
 		}
 		if again := int64(s.length) - freshData; again > 0 {

@@ -25,6 +25,7 @@ import (
 	"testbed/policies"
 	"testbed/topo"
 	"testbed/topo/units"
+	"testbed/topo/words"
 	"testbed/workloads"
 	"testbed/workloads/jobs"
 )
@@ -274,7 +275,7 @@ func (j *job) waitsFor() string {
 			}
 		}
 		if n := st.count[pending]; n > 0 {
-			return fmt.Sprintf("slots for %d tasks of stage %d", n, st.index)
+			return fmt.Sprintf("slots for %s of stage %d", words.Plural(n, "task", "tasks"), st.index)
 		}
 	}
 	return "its attempts to stop"
@@ -287,7 +288,7 @@ func (a *attempt) doing() string {
 	case a.Paused:
 		return "waits for a slot"
 	case a.Phase == policies.Copying:
-		return fmt.Sprintf("fetches %d outputs", a.missing)
+		return "fetches " + words.Plural(a.missing, "output", "outputs")
 	case a.Phase == policies.Queued:
 		return "waits until it may compute"
 	case a.source >= 0 && !a.read:

@@ -594,9 +594,10 @@ func TestView(t *testing.T) {
 	if got, want := k.view.Profiles, map[string]policies.Consumption{"sort": {Read: 1.25e6, Busy: 8 * time.Second, Input: 1e6}}; !maps.Equal(got, want) {
 		t.Errorf("profiles %+v, want %+v: job 2 has none", got, want)
 	}
-	if got, want := k.Unfinished(), "2 jobs with 2 tasks waiting and 0 running: job 1 waits for slots for 1 tasks of stage 0, "+
-		"job 2 waits for slots for 1 tasks of stage 0"; got != want || k.Idle() {
-		t.Errorf("unfinished: %q, want %q", got, want)
+	const left = "2 jobs with 2 tasks waiting and 0 running: job 1 waits for slots for 1 task of stage 0, " +
+		"job 2 waits for slots for 1 task of stage 0"
+	if got := k.Unfinished(); got != left || k.Idle() {
+		t.Errorf("unfinished: %q, want %q", got, left)
 	}
 }
 
@@ -612,12 +613,12 @@ func TestUnfinishedNamesWork(t *testing.T) {
 		evs  []Event
 		want string
 	}{
-		{[]Event{JobSubmitted{j}}, "slots for 1 tasks of stage 0"},
+		{[]Event{JobSubmitted{j}}, "slots for 1 task of stage 0"},
 		{[]Event{Heartbeat{Host: 0}}, "attempt 0 of task 0.0 of job 1, which reads block 0 from host 0"},
 		{[]Event{InputRead{a}}, "attempt 0 of task 0.0 of job 1, which computes"},
 		{[]Event{ComputeDone{a}}, "attempt 0 of task 0.0 of job 1, which stores its output"},
-		{[]Event{OutputSpilled{a}}, "slots for 1 tasks of stage 1"},
-		{[]Event{Heartbeat{Host: 1}}, "attempt 0 of task 1.0 of job 1, which fetches 1 outputs"},
+		{[]Event{OutputSpilled{a}}, "slots for 1 task of stage 1"},
+		{[]Event{Heartbeat{Host: 1}}, "attempt 0 of task 1.0 of job 1, which fetches 1 output"},
 		{[]Event{FetchEnded{1}}, "attempt 0 of task 1.0 of job 1, which computes"},
 		{[]Event{OutputBegun{b}}, "attempt 0 of task 1.0 of job 1, which writes 5MB"},
 	} {
