@@ -17,6 +17,8 @@ type Parallel interface {
 	Workers(stage plan.Stage) int
 	// Readers is Workers for Checker.Read.
 	Readers() int
+	// Work calls f and returns when f does. f calls Do or Read, with the context that it is given.
+	Work(ctx context.Context, f func(context.Context))
 }
 
 func readers(c Checker) int {
@@ -43,8 +45,8 @@ func workers(x Executor, stage plan.Stage) int {
 }
 
 // each calls do for 0 to n-1 on several goroutines, lower numbers first, and waits. After do returns
-// false, no further call begins.
-func each(n, goroutines int, do func(i int) (more bool)) {
+// false, no further call begins. x is an Executor or a Checker that do uses.
+func each(ctx context.Context, x any, n, goroutines int, do func(ctx context.Context, i int) (more bool)) {
 	var mu sync.Mutex
 	next, stopped := 0, false
 	take := func() (i int, ok bool) {
@@ -54,22 +56,26 @@ func each(n, goroutines int, do func(i int) (more bool)) {
 		next++
 		return i, ok
 	}
-	work := func() {
+	work := func(ctx context.Context) {
 		for i, ok := take(); ok; i, ok = take() {
-			if !do(i) {
+			if !do(ctx, i) {
 				mu.Lock()
 				stopped = true
 				mu.Unlock()
 			}
 		}
 	}
+	worker := func() { work(ctx) }
+	if p, ok := x.(Parallel); ok {
+		worker = func() { p.Work(ctx, work) }
+	}
 	if goroutines <= 1 {
-		work()
+		worker()
 		return
 	}
 	var wg sync.WaitGroup
 	for range min(goroutines, n) {
-		wg.Go(work)
+		wg.Go(worker)
 	}
 	wg.Wait()
 }
@@ -85,7 +91,7 @@ type step struct {
 func carryOut(ctx context.Context, x Executor, stage plan.Stage) []step {
 	steps := make([]step, len(stage.Ops))
 	var failed atomic.Bool // seen by goroutines in the middle of a namespace
-	do := func(i int) (more bool) {
+	do := func(ctx context.Context, i int) (more bool) {
 		if failed.Load() {
 			return false
 		}
@@ -103,7 +109,7 @@ func carryOut(ctx context.Context, x Executor, stage plan.Stage) []step {
 	}
 	n := workers(x, stage)
 	if n <= 1 {
-		each(len(stage.Ops), 1, do)
+		each(ctx, x, len(stage.Ops), 1, do)
 		return steps
 	}
 	// A goroutine takes all operations of a namespace, so that no two are in the same one.
@@ -118,9 +124,9 @@ func carryOut(ctx context.Context, x Executor, stage plan.Stage) []step {
 		}
 		groups[g] = append(groups[g], i)
 	}
-	each(len(groups), n, func(g int) bool {
+	each(ctx, x, len(groups), n, func(ctx context.Context, g int) bool {
 		for _, i := range groups[g] {
-			if !do(i) {
+			if !do(ctx, i) {
 				return false
 			}
 		}

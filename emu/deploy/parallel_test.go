@@ -26,9 +26,19 @@ func newCrowd() *crowd { return &crowd{busy: map[string]bool{}} }
 func (c *crowd) Workers(plan.Stage) int { return 3 }
 func (c *crowd) Readers() int           { return 3 }
 
+// working marks the context of Work.
+type working struct{}
+
+func (c *crowd) Work(ctx context.Context, f func(context.Context)) {
+	f(context.WithValue(ctx, working{}, true))
+}
+
 func (c *crowd) Do(ctx context.Context, op plan.Op) error {
 	name := plan.NamespaceOf(op)
 	c.mu.Lock()
+	if ctx.Value(working{}) == nil {
+		c.clashes = append(c.clashes, "outside Work: "+op.String())
+	}
 	if c.busy[name] {
 		c.clashes = append(c.clashes, op.String())
 	}

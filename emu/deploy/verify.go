@@ -238,7 +238,7 @@ const anySegments = 0
 func (e *Expectation) read(ctx context.Context, c Checker) ([]Found, error) {
 	found := make([]Found, len(e.names))
 	errs := make([]error, len(e.names))
-	each(len(e.names), readers(c), func(i int) bool {
+	each(ctx, c, len(e.names), readers(c), func(ctx context.Context, i int) bool {
 		if ctx.Err() != nil {
 			errs[i] = fmt.Errorf("stopped before namespace %q: %w", e.names[i], context.Cause(ctx))
 			return false

@@ -50,7 +50,7 @@ func (x *Executor) Read(ctx context.Context, namespace string, parameters []stri
 		if f.Rules, err = b.readRules(); err != nil {
 			return fmt.Errorf("rules: %w", err)
 		}
-		f.Parameters, err = b.readParameters(parameters)
+		f.Parameters, err = b.readParameters(ctx, parameters)
 		return err
 	})
 	if err != nil {

@@ -289,6 +289,22 @@ func TestProbeFindsCrossedLinks(t *testing.T) {
 	}
 }
 
+// The sockets of Probe are closed when Evict returns.
+func TestEvictWaitsForProbe(t *testing.T) {
+	k := keep(t, shape(2, 2, 1, 20*units.Mbps, 1500))
+	files := openFiles()
+	if lost, err := k.x.Probe(t.Context(), k.plan.Links()); err != nil || len(lost) > 0 {
+		t.Fatal(lost, err)
+	}
+	release, err := k.x.Evict(t.Context())
+	if err := errors.Join(err, release()); err != nil {
+		t.Error(err)
+	}
+	if n := openFiles(); n != files {
+		t.Errorf("%d open files, %d before", n, files)
+	}
+}
+
 // A check of 100 hosts takes less time than building them.
 func TestVerifyIsCheap(t *testing.T) {
 	start := time.Now()
@@ -307,6 +323,9 @@ func TestVerifyIsCheap(t *testing.T) {
 		t.Logf("100 hosts built in %v and checked in %v", built, took)
 		return took[len(took)/2] < built
 	})
+	if err := k.x.closing.Wait(); err != nil {
+		t.Error(err)
+	}
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil || len(threads) > 60 {
 		t.Errorf("%d threads stay, %v", len(threads), err)

@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/containernetworking/plugins/pkg/ns"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"testbed/emu/deploy"
@@ -31,6 +32,8 @@ type Executor struct {
 	pool procfsPool
 	mu   sync.Mutex // guards made
 	made map[string]*builder
+
+	closing errgroup.Group // closes the sockets of Probe
 }
 
 var (
@@ -59,9 +62,9 @@ func (x *Executor) Do(ctx context.Context, op plan.Op) error {
 	var err error
 	switch op := op.(type) {
 	case plan.Namespace:
-		err = x.create(op.Name)
+		err = x.create(ctx, op.Name)
 	case plan.Sysctl:
-		return x.inNamespace(op.Namespace, func(b *builder) error { return b.set(op) })
+		return x.inNamespace(op.Namespace, func(b *builder) error { return b.set(ctx, op) })
 	case plan.Veth:
 		err = x.link(op)
 	case plan.Offloads:
@@ -121,13 +124,13 @@ func (x *Executor) Evict(ctx context.Context) (release func() error, err error) 
 		return release, errors.Join(err, err2)
 	}
 	_, err2 = m.end(ctx, x.Settings.Grace)
-	return release, errors.Join(err, err2, m.close())
+	return release, errors.Join(err, err2, m.close(), x.closing.Wait())
 }
 
 // Close closes the executor's handles and leaves the namespaces as they are. A second call does
 // nothing.
 func (x *Executor) Close() error {
-	var errs []error
+	errs := []error{x.closing.Wait()}
 	for name, b := range x.made {
 		errs = append(errs, b.close())
 		delete(x.made, name)
@@ -164,8 +167,8 @@ func newBuilder(name string) *builder {
 	return &builder{Namespace: &Namespace{name: name}, index: map[string]int{"lo": 1}, next: 2}
 }
 
-// create makes a namespace on a new thread, which ends afterwards, and pins it.
-func (x *Executor) create(name string) error {
+// create makes a namespace on the thread of Work, or on one that ends afterwards, and pins it.
+func (x *Executor) create(ctx context.Context, name string) error {
 	if x.builder(name) != nil {
 		return fs.ErrExist
 	}
@@ -179,7 +182,11 @@ func (x *Executor) create(name string) error {
 	}
 	b := newBuilder(name)
 	if b.proc, err = x.pool.take(); err == nil {
-		onThread(func() { err = b.enterNew(path) })
+		if t, ok := ctx.Value(workThread{}).(*Thread); ok {
+			err = t.enterNew(b, path)
+		} else {
+			onThread(func() { err = new(Thread).enterNew(b, path) })
+		}
 	}
 	if err != nil {
 		return errors.Join(err, b.close())
@@ -214,9 +221,9 @@ func onThread(f func()) {
 	<-done
 }
 
-// enterNew moves the calling thread into a new namespace, pins it at path and opens the builder's
-// handles.
-func (b *builder) enterNew(path string) (err error) {
+// enterNew moves the thread into the new namespace of a builder, pins it at path and opens the builder's handles.
+func (t *Thread) enterNew(b *builder, path string) (err error) {
+	t.in = nil
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return err
 	}
@@ -229,6 +236,7 @@ func (b *builder) enterNew(path string) (err error) {
 	if b.route, err = routeSocket(); err != nil {
 		return fmt.Errorf("open a netlink socket: %w", err)
 	}
+	t.in = b.Namespace
 	return nil
 }
 

@@ -284,3 +284,42 @@ func TestNamespacesShareFewProcfs(t *testing.T) {
 		t.Errorf("%d open files, %d before", n, files)
 	}
 }
+
+// Operations of Work stay on one thread, in the namespace of each, and end with it.
+func TestWork(t *testing.T) {
+	netnstest.Require(t)
+	x := NewExecutor(t.TempDir())
+	names := []string{"a", "b", "a"}
+	used := map[int]bool{}
+	x.Work(t.Context(), func(ctx context.Context) {
+		for _, name := range names[:2] {
+			if err := x.Do(ctx, plan.Namespace{Name: name}); err != nil {
+				t.Error(err)
+			}
+			used[unix.Gettid()] = true
+		}
+		for i, name := range names {
+			set := plan.Setting{Key: "net.core.somaxconn", Value: fmt.Sprint(100 + i)}
+			if err := x.Do(ctx, plan.Sysctl{Namespace: name, Set: []plan.Setting{set}}); err != nil {
+				t.Error(err)
+			}
+			found, err := x.Read(ctx, name, []string{set.Key})
+			if err != nil || found.Parameters[set.Key] != set.Value {
+				t.Errorf("%s: %v, %v, want %v", name, found.Parameters, err, set)
+			}
+			used[unix.Gettid()] = true
+		}
+	})
+	if len(used) != 1 || used[unix.Getpid()] {
+		t.Errorf("worked on threads %v, the first is %d", used, unix.Getpid())
+	}
+	for i, name := range names[:2] { // on other threads
+		found, err := x.Read(t.Context(), name, []string{"net.core.somaxconn"})
+		if want := fmt.Sprint(102 - i); err != nil || found.Parameters["net.core.somaxconn"] != want {
+			t.Errorf("%s: %v, %v, want %v", name, found.Parameters, err, want)
+		}
+		if err := x.Undo(t.Context(), plan.Namespace{Name: name}); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -31,10 +31,11 @@ const (
 
 // Probe sends one frame over each link in each direction, bypassing the shapers. It returns the
 // frames that did not arrive at the other end within Settings.ProbeTimeout. The listener is behind
-// all filters of incoming frames (tc, nftables).
+// all filters of incoming frames (tc, nftables). Probe returns before its sockets
+// are closed; Evict and Close wait for that.
 func (x *Executor) Probe(ctx context.Context, links []plan.Veth) (lost []deploy.Lost, err error) {
 	p := prober{x: x, listeners: map[string]*probeSocket{}}
-	defer func() { err = errors.Join(err, p.close(x.Settings.Closers)) }()
+	defer func() { x.closing.Go(func() error { return p.close(x.Settings.Closers) }) }()
 	if _, err := rand.Read(p.number[:]); err != nil {
 		return nil, fmt.Errorf("probe: %w", err)
 	}

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -331,7 +332,7 @@ func (w *Notices) readInotify(_ *noticeSource, b []byte) error {
 			continue
 		}
 		key := d.prefix + name
-		values, err := d.b.readParameters([]string{key})
+		values, err := d.b.readParameters(context.Background(), []string{key})
 		if err != nil {
 			return err
 		}

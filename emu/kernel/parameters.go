@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -122,8 +123,8 @@ func (p *procfs) read(path string, buffer []byte) (string, error) {
 }
 
 // set writes kernel parameters. Only threads inside a namespace see its parameters.
-func (b *builder) set(op plan.Sysctl) error {
-	return b.do(func() error {
+func (b *builder) set(ctx context.Context, op plan.Sysctl) error {
+	return b.on(ctx, func() error {
 		for _, s := range op.Set {
 			one := plan.Sysctl{Namespace: op.Namespace, Set: []plan.Setting{s}, Optional: op.Optional}
 			if err := b.proc.write(s); err != nil {
@@ -135,10 +136,10 @@ func (b *builder) set(op plan.Sysctl) error {
 }
 
 // readParameters returns the values of those of the keys that the kernel knows.
-func (b *builder) readParameters(keys []string) (map[string]string, error) {
+func (b *builder) readParameters(ctx context.Context, keys []string) (map[string]string, error) {
 	values := make(map[string]string, len(keys))
 	buffer := make([]byte, 256)
-	err := b.do(func() error {
+	err := b.on(ctx, func() error {
 		for _, key := range keys {
 			value, err := b.proc.read(parameterPath(key), buffer)
 			if errors.Is(err, fs.ErrNotExist) {

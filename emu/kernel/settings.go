@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"context"
 	"runtime"
 	"time"
 
@@ -11,9 +12,9 @@ import (
 type Settings struct {
 	// Workers is the number of threads that carry out a stage of a plan. Links are always created
 	// by one thread, under the kernel's lock of the network configuration (RTNL). Times on 2
-	// processors with 100 hosts, one thread and two (BenchmarkStages): namespaces 98 and 61 ms,
-	// kernel parameters 34 and 16, devices up 13 and 10, devices ready 6 and 3, addresses 6 and 3,
-	// shapers 3 and 1.4, neighbours 3 and 1.6, routes 1.9 and 1.0; links 44 with any number. Four
+	// processors with 100 hosts, one thread and two (BenchmarkStages): namespaces 35 and 24 ms,
+	// kernel parameters 12 and 11, devices up 10 and 7, devices ready 3 and 2, addresses 4.5 and 2.6,
+	// shapers 2.8 and 1.7, neighbours 2.3 and 1.3, routes 1.6 and 1.8; links 29 with any number. Four
 	// threads are no faster than two.
 	Workers int
 	// Readers is the number of threads that read a testbed back.
@@ -43,3 +44,12 @@ func (x *Executor) Workers(plan.Stage) int { return x.Settings.Workers }
 
 // Readers returns the number of goroutines that call Read.
 func (x *Executor) Readers() int { return x.Settings.Readers }
+
+// Work calls f on a thread that ends with it. Do and Read enter namespaces on it, which takes a system call. Without
+// it, each entry takes a change of threads and five calls, and each new namespace a thread.
+func (x *Executor) Work(ctx context.Context, f func(context.Context)) {
+	onThread(func() { f(context.WithValue(ctx, workThread{}, new(Thread))) })
+}
+
+// workThread is the key of the *Thread of Work in a context.
+type workThread struct{}

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 
@@ -30,6 +31,18 @@ func (t *Thread) enter(n *Namespace) error {
 	}
 	t.in = n
 	return nil
+}
+
+// on runs f in the namespace, on the thread of Work if ctx is of one. Goroutines that f starts may run anywhere.
+func (n *Namespace) on(ctx context.Context, f func() error) error {
+	t, ok := ctx.Value(workThread{}).(*Thread)
+	if !ok {
+		return n.do(f)
+	}
+	if err := t.enter(n); err != nil {
+		return err
+	}
+	return f()
 }
 
 // Connect is Namespace.Connect, on this thread.
